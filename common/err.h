@@ -1,0 +1,57 @@
+/* err.h - one error, carried up on the caller's stack.
+ *
+ * The deepest layer says what is wrong (err_set), each layer above may put its subject in
+ * front (err_in), only main prints.  Sentences, hints and exit statuses come from
+ * common/errors.def.  Idea: crun's error object and git's message grammar. */
+#ifndef BERTH_ERR_H
+#define BERTH_ERR_H
+
+#include <stdbool.h>
+
+#include "common/banned.h" /* IWYU pragma: export */
+#include "common/exits.h"  /* IWYU pragma: export */
+
+enum err_id {
+	ERR_NONE,
+#define ERR(id, status, sentence, hint) id,
+#include "common/errors.def"
+#undef ERR
+	ERR_COUNT
+};
+
+/* The sentences, named so that err_set() is checked as printf is. */
+#define ERR(id, status, sentence, hint)                                                  \
+	static const char err_sentence_##id[] __attribute__((unused)) = sentence;
+#include "common/errors.def"
+#undef ERR
+
+/* {0} is "no error". */
+struct err {
+	enum err_id id;
+	char text[1024]; /* what is wrong, one line, lower case, no full stop */
+	char hint[512];  /* the option, file or command that fixes it; "" for none */
+};
+
+/* Fill E with the sentence of ID and its arguments.  Always -1, so that a caller can return
+ * it.  E may be NULL: the error is then dropped. */
+#define err_set(e, id, ...) err_set_text((e), (id), err_sentence_##id, ##__VA_ARGS__)
+int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Put "where: " in front of E's text.  Always -1. */
+int err_in(struct err *e, const char *where, ...) __attribute__((format(printf, 2, 3)));
+
+/* Replace the table's hint.  Always -1. */
+int err_hint(struct err *e, const char *hint, ...) __attribute__((format(printf, 2, 3)));
+
+/* Exit status of runner for error ID. */
+int err_status(enum err_id id);
+
+/* "E_NP", and back (ERR_NONE for an unknown name). */
+const char *err_name(enum err_id id);
+enum err_id err_by_name(const char *name);
+
+/* Write "PROGRAM: TEXT\nhint: HINT\n" to stderr in one write. */
+void err_print(const char *program, const struct err *e);
+
+#endif

@@ -1,0 +1,26 @@
+/* job.h - the words of a job that both programs know: policies and flags, with their names.
+ *
+ * The names are those of the command line (--bind-to, --share, --gpu-visible, --gpu-id). */
+#ifndef BERTH_JOB_H
+#define BERTH_JOB_H
+
+enum bind_to { BIND_AUTO, BIND_NONE, BIND_SOCKET, BIND_NUMA, BIND_L3, BIND_CORE, BIND_HWTHREAD };
+enum share { SHARE_SOCKET, SHARE_HOME, SHARE_MACHINE };
+enum gpu_visible { VISIBLE_AUTO, VISIBLE_ONE, VISIBLE_NODE, VISIBLE_INHERIT };
+enum gpu_id { GPU_ID_INDEX, GPU_ID_UUID };
+
+#define BIND_TO_NAMES "auto", "none", "socket", "numa", "l3", "core", "hwthread"
+#define SHARE_NAMES "socket", "home", "machine"
+#define GPU_VISIBLE_NAMES "auto", "one", "node", "inherit"
+#define GPU_ID_NAMES "index", "uuid"
+
+/* Bits of job.flags. */
+enum job_flag {
+	JOB_PLAN = 1,           /* place and answer, start nothing */
+	JOB_PTY = 2,            /* stdout of each rank is a raw pty */
+	JOB_LOCAL = 4,          /* this host is the launcher's own machine */
+	JOB_NO_GPU_SHARING = 8, /* refuse more ranks than GPUs */
+	JOB_MANAGED = 16,       /* inside a resource manager's job: no GPU claims */
+};
+
+#endif

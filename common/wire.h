@@ -1,0 +1,84 @@
+/* wire.h - structs, pack, unpack, free and print of every message in wire.def.
+ *
+ * For each MSG(name, ...): struct wire_name; WIRE_name its number;
+ *   void wire_pack_name(struct buf *out, const struct wire_name *m)   appends a whole frame
+ *   int wire_unpack_name(struct wire_name *m, const void *p, size_t n, struct err *e)
+ *   void wire_free_name(struct wire_name *m)   takes {0} too
+ * An unpacked message borrows its strings and bytes from the payload P and owns its lists:
+ * it is valid until P goes or wire_free_name().  Sizes are checked before memory is taken. */
+#ifndef BERTH_WIRE_H
+#define BERTH_WIRE_H
+
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/str.h"
+
+#define BERTH_VERSION "0.1.0"
+enum { WIRE_VERSION = 1 };
+
+/* First bytes of the agent's side. */
+#define WIRE_MAGIC "\0berth1\n"
+enum { WIRE_MAGIC_BYTES = 8, WIRE_HEAD_BYTES = 5, WIRE_OUTPUT_HEAD_BYTES = 21 };
+/* Data bytes that one output or input frame may carry. */
+enum { WIRE_DATA_MAX = 65536 };
+
+#define STDIN_ALL  0xfffffffeu
+#define STDIN_NONE 0xffffffffu
+#define GRACE_NEVER 0xffffffffu
+
+enum log_level { LOG_DEBUG, LOG_NOTE, LOG_WARNING, LOG_ERROR };
+
+typedef uint32_t wire_u32; /* type names for the generated structs only */
+typedef uint64_t wire_u64;
+typedef const char *wire_str;
+typedef struct {
+	const void *p;
+	size_t n;
+} wire_bytes;
+typedef struct {
+	const char *const *v;
+	size_t n;
+} wire_strv;
+typedef struct {
+	const uint32_t *v;
+	size_t n;
+} wire_u32v;
+
+#define F(type, name) wire_##type name;
+#define MSG(name, number, most, text, fields)                                            \
+	struct wire_##name {                                                             \
+		fields                                                                   \
+	};                                                                               \
+	enum { WIRE_##name = (number) };                                                 \
+	void wire_pack_##name(struct buf *out, const struct wire_##name *m);             \
+	int wire_unpack_##name(struct wire_##name *m, const void *p, size_t n,           \
+			       struct err *e);                                           \
+	void wire_free_##name(struct wire_##name *m);
+#include "common/wire.def"
+#undef MSG
+#undef F
+
+struct wire_frame {
+	unsigned type;
+	const unsigned char *payload; /* inside the bytes given to wire_next() */
+	size_t n;
+};
+
+/* The first frame of the LEFT bytes at P into F.  Returns the bytes it takes up, 0 if it is
+ * not complete yet, -1 with E (E_WIRE: unknown type, or larger than its row allows). */
+long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e);
+
+/* Where WIRE_MAGIC begins in the N bytes at P, or -1. */
+long wire_find_magic(const void *p, size_t n);
+
+/* The head of an output frame whose N data bytes follow it: lets the agent read(2) a rank's
+ * output straight into its send queue. */
+void wire_output_head(unsigned char head[WIRE_OUTPUT_HEAD_BYTES], uint32_t epoch,
+		      uint32_t rank, uint32_t stream, uint32_t n);
+
+/* Name of a message, "?" for an unknown number. */
+const char *wire_name(unsigned type);
+/* One line, "ended epoch=1 rank=3 ..."; environment and data appear as sizes only. */
+void wire_print(struct str *out, const struct wire_frame *f);
+
+#endif

@@ -1,0 +1,84 @@
+/* request.h - what the user asked for: the result of command line, environment and config.
+ *
+ * Plain data.  Filled by launcher/options.c alone; every module reads the fields it needs. */
+#ifndef BERTH_REQUEST_H
+#define BERTH_REQUEST_H
+
+#include "common/job.h"
+#include "common/str.h"
+
+enum map_by { MAP_SLOT, MAP_NODE };
+enum transport_choice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_SSH, TRANSPORT_OPENSSH };
+enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
+enum tri { TRI_UNSET, TRI_NO, TRI_YES };
+
+/* One command line of a ":"-separated job. */
+struct app {
+	struct strv argv;   /* program and arguments; empty only where no program is needed */
+	int np;             /* its -np; 0: not given */
+	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
+	char *wdir;         /* its --wdir, or NULL */
+};
+
+/* A set of ranks as typed, "0,8-11"; all: every rank. */
+struct rank_set {
+	bool all;
+	uint64_t *bits; /* bit r of word r/64 */
+	size_t nwords;
+};
+
+struct request {
+	struct app *app;
+	size_t napp; /* at least 1 */
+
+	/* hosts and mapping */
+	char *hosts;      /* -H, or NULL */
+	char *hosts_from; /* where hosts came from, for messages: "-H", "BERTH_HOSTS", "hosts in /etc/..." */
+	char *hostfile;
+	int per_host;     /* -ppn; 0: not given */
+	enum map_by map_by;
+	bool oversubscribe;
+
+	/* environment */
+	struct strv export; /* -x given in the environment or a config file: for every app */
+	char *env_file;
+
+	/* how hosts are reached */
+	enum transport_choice transport;
+	int ssh_port;   /* 0: not given */
+	char *identity; /* -i, or NULL */
+	bool accept_new_hosts;
+	char *launch_agent;
+	bool no_push;
+	long start_timeout_s, host_timeout_s;
+	long timeout_s; /* 0: none */
+	long kill_grace_s;
+	bool kill_grace_given;
+	bool keep_going;
+
+	/* output and input */
+	char *output_dir; /* --output-filename, or NULL */
+	enum tri tag;     /* default: on */
+	bool timestamps;
+	struct rank_set show; /* ranks whose both streams are shown; all by default */
+	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
+	bool pty;
+	char *events_file;
+	uint32_t stdin_rank; /* rank, STDIN_ALL or STDIN_NONE of wire.h; 0 by default */
+
+	/* placement */
+	enum bind_to bind_to;
+	unsigned bind_count; /* N of core:N, at least 1 */
+	enum share share;
+	bool report_bindings;
+	enum plan_form plan;
+	struct strv topology; /* "[host=]file.xml", as typed */
+	char *gpus;           /* --gpus, or NULL */
+	enum gpu_visible gpu_visible;
+	enum gpu_id gpu_id;
+	bool no_gpu_sharing;
+
+	int verbosity; /* -1 quiet, 0, 1, 2 */
+};
+
+#endif
