@@ -1,53 +1,164 @@
-# Berth.  `make` builds into build/; `make demo`, `make check`, `make lint`, `make bench`, `make install`.
+# Berth.  `make` builds into build/.
+#
+#   make demo      installs what is missing, builds, and trains a network on this machine
+#   make check     builds and runs all tests (SAN=1: under address and undefined sanitizers)
+#   make lint      the style, machine checked        make format   lays the sources out
+#   make fuzz      a fuzzer per parser, FUZZ_S seconds each
+#   make bench     times against the peers           make golden   rewrites expected plans
+#   make install   PREFIX= DESTDIR=                  make uninstall
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD ?= build
+FUZZ_S ?= 30
 CC = gcc
+CFLAGS ?= -O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2
 
-WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2
-OPT ?= -O2 -g
 ifeq ($(SAN),1)
-BUILD := build/san
-OPT := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+BUILD := $(patsubst %/san,%,$(BUILD))/san
+CFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+	-fno-omit-frame-pointer
 endif
-CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT) -MMD -MP -I. -I$(BUILD)
+export BUILD SAN
+
+WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wformat=2
+DIALECT = -std=c11 -D_GNU_SOURCE -I. -I$(BUILD)
+FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP
 O = $(BUILD)/obj
 
-common = $(patsubst %.c,$(O)/%.o,$(wildcard common/*.c))
-launcher = $(patsubst %.c,$(O)/%.o,$(filter-out launcher/main.c,$(wildcard launcher/*.c)))
-agent = $(patsubst %.c,$(O)/%.o,$(filter-out agent/main.c,$(wildcard agent/*.c)))
+# What each program is made of, without its main.
+sources = $(filter-out $1/main.c,$(wildcard $1/*.c))
+objects = $(patsubst %.c,$O/%.o,$(call sources,$1))
+common := $(call objects,common)
+launcher := $(call objects,launcher)
+agent := $(call objects,agent)
 
-# Static where archives exist: a runner that links shared libraries starts later, and an agent
-# that does can't be sent to a host with nothing installed.
-EVENT = -l:libevent_core.a
-SODIUM = -l:libsodium.a
-HWLOC = -l:libhwloc.a
+# Static where archives exist: a runner that links shared libraries starts later, and an
+# agent that does can't be sent to a host with nothing installed.
+archive = $(if $(filter /%,$(shell $(CC) -print-file-name=lib$1.a)),-l:lib$1.a,-l$1)
+EVENT := $(call archive,event_core)
+SODIUM := $(call archive,sodium)
+HWLOC := $(call archive,hwloc)
 
 all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent
 
-$(BUILD)/bin/runner: $(O)/launcher/main.o $(launcher) $(common)
+$(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
+	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
 
-$(BUILD)/bin/berth-agent: $(O)/agent/main.o $(agent) $(common)
+$(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HWLOC) $(EVENT) -lm -ldl
+	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl
 
-$(O)/%.o: %.c
+$O/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c -o $@ $<
+	$(CC) $(FLAGS) -c -o $@ $<
 
-# Unit tests: tests/unit/test_X.c with check, linked with what both programs are made of.
-unit = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-$(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common)
+# ---- tests ----
+
+# tests/unit/test_X.c: check, linked with what both programs are made of.
+unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+$(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $^ -lcheck -lsubunit -lm -lrt -lpthread $(HWLOC) $(EVENT) $(SODIUM) -ldl
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
+		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+
+# tests/helpers/X.c: a program that ranks run; tests/helpers/libX.c: a shared library.
+helpers := $(patsubst tests/helpers/lib%.c,$(BUILD)/helpers/lib%.so,$(patsubst \
+	tests/helpers/%.c,$(BUILD)/helpers/%,$(filter-out tests/helpers/lib%,$(wildcard \
+	tests/helpers/*.c))) $(wildcard tests/helpers/lib*.c))
+$(BUILD)/helpers/%: tests/helpers/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $< -lpthread
+$(BUILD)/helpers/lib%.so: tests/helpers/lib%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -Wno-missing-prototypes -fPIC -shared $(LDFLAGS) -o $@ $<
+
+test-programs: all $(unit) $(helpers)
+
 unit: $(unit)
 	@for t in $(unit); do $$t || exit 1; done
+
+check:
+	+@tests/run
+
+# One machine's expected plans and placements, written anew from what the programs say.
+golden: test-programs
+	UPDATE=1 tests/run golden
+
+# tests/fuzz/X.c: libFuzzer on one parser.
+fuzzers := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZ_FLAGS = $(DIALECT) -O1 -g -fsanitize=fuzzer-no-link,address,undefined \
+	-fno-sanitize-recover=undefined -MMD -MP
+$(BUILD)/fuzz/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	clang $(FUZZ_FLAGS) -c -o $@ $<
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
+	clang $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+fuzz-programs: $(fuzzers)
+fuzz: $(fuzzers)
+	@for f in $(fuzzers); do tests/fuzz.sh $$f $(FUZZ_S) || exit 1; done
+.PRECIOUS: $(BUILD)/fuzz/obj/%.o
+
+# ---- the example ----
+
+VENV = build/venv
+venv: $(VENV)/installed
+$(VENV)/installed: examples/requirements.txt
+	@tests/deps demo
+	@tests/venv.sh $(VENV) $<
+
+demo:
+	+@tests/demo.sh
+
+# ---- style, speed ----
+
+lint:
+	@tests/deps build check lint
+	+@tests/lint.sh
+format:
+	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] tests/*/*.[ch])
+
+bench: all
+	@tests/deps bench
+	+@tests/bench/run.sh
+
+deps:
+	@tests/deps build
+
+# ---- install ----
+
+pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8])
+completion := $(BUILD)/completion/runner
+docs: $(pages) $(completion)
+
+# The OPTIONS section and its like come from runner's own tables.
+$(BUILD)/man/%: man/%.in man/splice.awk $(BUILD)/bin/runner
+	@mkdir -p $(@D)
+	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
+	mv $@.new $@
+$(completion): $(BUILD)/bin/runner
+	@mkdir -p $(@D)
+	$(BUILD)/bin/runner --print=completion > $@.new
+	mv $@.new $@
+
+root = $(DESTDIR)$(PREFIX)
+install: all docs
+	install -d $(root)/bin $(root)/share/bash-completion/completions
+	install $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(root)/bin
+	install -m 644 $(completion) $(root)/share/bash-completion/completions/runner
+	for p in $(pages); do \
+		install -D -m 644 $$p $(root)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
+uninstall:
+	rm -f $(root)/bin/runner $(root)/bin/berth-agent \
+		$(root)/share/bash-completion/completions/runner
+	for p in $(pages); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
 
 clean:
 	rm -rf build
 
-.PHONY: all unit clean
--include $(shell find $(O) -name '*.d' 2>/dev/null)
+.PHONY: all unit test-programs check golden fuzz fuzz-programs venv demo lint format bench \
+	deps docs install uninstall clean
+.DELETE_ON_ERROR:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

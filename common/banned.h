@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma GCC poison strcpy strcat sprintf vsprintf strtok atoi atol atoll system popen gets
+#pragma GCC poison strcpy strcat sprintf vsprintf strtok atoi atol atoll system popen  \
+	gets
 
 #endif

@@ -4,7 +4,7 @@
 
 unsigned char *buf_reserve(struct buf *b, size_t n)
 {
-	if (b->start && (b->start >= b->len || b->start + b->len + n > b->cap)) {
+	if (b->start && b->start >= b->len / 2 && b->start + b->len + n > b->cap) {
 		memmove(b->data, b->data + b->start, b->len);
 		b->start = 0;
 	}
@@ -68,7 +68,8 @@ uint32_t view_u32(struct view *v)
 {
 	const unsigned char *p = view_bytes(v, 4);
 
-	return p ? p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24
+	return p ? p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+			       (uint32_t)p[3] << 24
 		 : 0;
 }
 

@@ -1,7 +1,7 @@
 /* buf.h - bytes in order: a growing writer and a bounded reader.
  *
- * Numbers travel little-endian.  The reader has one sticky failure flag: read everything,
- * then ask once.  Idea: OpenSSH's sshbuf. */
+ * Numbers travel little-endian.  The reader has one sticky failure flag: read
+ * everything, then ask once.  Idea: OpenSSH's sshbuf. */
 #ifndef BERTH_BUF_H
 #define BERTH_BUF_H
 

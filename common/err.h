@@ -1,7 +1,7 @@
 /* err.h - one error, carried up on the caller's stack.
  *
- * The deepest layer says what is wrong (err_set), each layer above may put its subject in
- * front (err_in), only main prints.  Sentences, hints and exit statuses come from
+ * The deepest layer says what is wrong (err_set), each layer above may put its subject
+ * in front (err_in), only main prints.  Sentences, hints and exit statuses come from
  * common/errors.def.  Idea: crun's error object and git's message grammar. */
 #ifndef BERTH_ERR_H
 #define BERTH_ERR_H
@@ -20,7 +20,7 @@ enum err_id {
 };
 
 /* The sentences, named so that err_set() is checked as printf is. */
-#define ERR(id, status, sentence, hint)                                                  \
+#define ERR(id, status, sentence, hint)                                                \
 	static const char err_sentence_##id[] __attribute__((unused)) = sentence;
 #include "common/errors.def"
 #undef ERR
@@ -32,8 +32,8 @@ struct err {
 	char hint[512];  /* the option, file or command that fixes it; "" for none */
 };
 
-/* Fill E with the sentence of ID and its arguments.  Always -1, so that a caller can return
- * it.  E may be NULL: the error is then dropped. */
+/* Fill E with the sentence of ID and its arguments.  Always -1, so that a caller can
+ * return it.  E may be NULL: the error is then dropped. */
 #define err_set(e, id, ...) err_set_text((e), (id), err_sentence_##id, ##__VA_ARGS__)
 int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -42,7 +42,8 @@ int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
 int err_in(struct err *e, const char *where, ...) __attribute__((format(printf, 2, 3)));
 
 /* Replace the table's hint.  Always -1. */
-int err_hint(struct err *e, const char *hint, ...) __attribute__((format(printf, 2, 3)));
+int err_hint(struct err *e, const char *hint, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Exit status of runner for error ID. */
 int err_status(enum err_id id);

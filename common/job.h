@@ -1,10 +1,18 @@
-/* job.h - the words of a job that both programs know: policies and flags, with their names.
+/* job.h - the words of a job that both programs know: policies, flags, their names.
  *
- * The names are those of the command line (--bind-to, --share, --gpu-visible, --gpu-id). */
+ * The names are those of the command line (--bind-to, --share, --gpu-visible, ...). */
 #ifndef BERTH_JOB_H
 #define BERTH_JOB_H
 
-enum bind_to { BIND_AUTO, BIND_NONE, BIND_SOCKET, BIND_NUMA, BIND_L3, BIND_CORE, BIND_HWTHREAD };
+enum bind_to {
+	BIND_AUTO,
+	BIND_NONE,
+	BIND_SOCKET,
+	BIND_NUMA,
+	BIND_L3,
+	BIND_CORE,
+	BIND_HWTHREAD
+};
 enum share { SHARE_SOCKET, SHARE_HOME, SHARE_MACHINE };
 enum gpu_visible { VISIBLE_AUTO, VISIBLE_ONE, VISIBLE_NODE, VISIBLE_INHERIT };
 enum gpu_id { GPU_ID_INDEX, GPU_ID_UUID };

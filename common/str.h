@@ -1,7 +1,7 @@
-/* str.h - memory that dies when there is none, growing strings, lists of strings, numbers.
+/* str.h - memory that dies when there is none, growing strings, lists, numbers.
  *
- * Every function here that allocates ends the program when memory is out ("out of memory",
- * status 125): programs die, only the library returns it. */
+ * Every function here that allocates ends the program when memory is out ("out of
+ * memory", status 125): programs die, only the library returns it. */
 #ifndef BERTH_STR_H
 #define BERTH_STR_H
 
@@ -25,37 +25,39 @@ struct str {
 
 void str_add(struct str *s, const char *text);
 void str_addn(struct str *s, const void *bytes, size_t n);
-void str_addf(struct str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void str_addf(struct str *s, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* The text, "" where nothing was added; stays owned by S. */
 const char *str_text(const struct str *s);
 /* The text as a block of the caller's (never NULL); S is {0} again. */
 char *str_take(struct str *s);
 void str_free(struct str *s);
 
-/* A list of strings that it owns.  {0} is empty; v[n] is NULL whenever v is not NULL. */
+/* A list of strings that it owns.  {0} is empty; v[n] is NULL where v is not. */
 struct strv {
 	char **v;
 	size_t n;
 };
 
-void strv_add(struct strv *l, const char *text);  /* copies */
-void strv_take(struct strv *l, char *text);       /* takes over TEXT */
+void strv_add(struct strv *l, const char *text); /* copies */
+void strv_take(struct strv *l, char *text);      /* takes over TEXT */
 void strv_free(struct strv *l);
-/* Environment lists, "NAME=VALUE" each.  set replaces or adds; unset removes; get returns
- * the value inside the list or NULL. */
+/* Environment lists, "NAME=VALUE" each.  set replaces or adds; unset removes; get
+ * returns the value inside the list or NULL. */
 void strv_env_set(struct strv *l, const char *name, const char *value);
 void strv_env_unset(struct strv *l, const char *name);
 const char *strv_env_get(const struct strv *l, const char *name);
 
-/* TEXT as a whole decimal number from MIN to MAX into OUT; 0, or -1 with E (E_NUMBER). */
+/* TEXT as a whole decimal number from MIN to MAX into OUT; 0, or -1 with E
+ * (E_NUMBER). */
 int str_to_long(long *out, const char *text, long min, long max, struct err *e);
 
-/* Of N NAMES the one nearest to WORD by edit distance, or NULL if none is near enough to
- * be meant (distance at most a third of the word, at least 1). */
+/* Of N NAMES the one nearest to WORD by edit distance, or NULL if none is near enough
+ * to be meant (distance at most a third of the word, at least 1). */
 const char *str_nearest(const char *word, const char *const *names, size_t n);
 
-/* A set of numbers as a list string, "0-3,8,10-11"; BITS is an array of NWORDS words of 64
- * bits, bit I of word W is number 64*W+I.  Appends to S. */
+/* A set of numbers as a list string, "0-3,8,10-11"; BITS is an array of NWORDS words of
+ * 64 bits, bit I of word W is number 64*W+I.  Appends to S. */
 void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords);
 
 /* The first LEN bytes of SHA, as hexadecimal digits, into OUT[2*LEN+1]. */

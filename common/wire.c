@@ -70,7 +70,8 @@ static wire_bytes get_bytes(struct view *v)
 	return out;
 }
 
-/* A list's count, or 0 and failed when LEAST bytes an item would not fit in what is left. */
+/* A list's count, or 0 and failed when LEAST bytes an item would not fit in what is
+ * left. */
 static size_t get_count(struct view *v, size_t least)
 {
 	size_t n = view_u32(v);
@@ -182,54 +183,54 @@ static void frame_end(struct buf *out, size_t begin)
 		head[i] = (unsigned char)(n >> 8 * i);
 }
 
-#define MSG(name, number, most, text, fields)                                            \
-	void wire_pack_##name(struct buf *out, const struct wire_##name *m)              \
-	{                                                                                \
-		size_t begin = frame_begin(out, number);                                 \
-		fields frame_end(out, begin);                                            \
+#define MSG(name, number, most, text, fields)                                          \
+	void wire_pack_##name(struct buf *out, const struct wire_##name *m)            \
+	{                                                                              \
+		size_t begin = frame_begin(out, number);                               \
+		fields frame_end(out, begin);                                          \
 	}
 #define F(type, name) put_##type(out, m->name);
 #include "common/wire.def"
 #undef F
 #undef MSG
 
-#define MSG(name, number, most, text, fields)                                            \
-	int wire_unpack_##name(struct wire_##name *m, const void *p, size_t n,           \
-			       struct err *e)                                            \
-	{                                                                                \
-		struct view v = { p, n, false };                                         \
-		fields if (!v.failed && !v.left) return 0;                               \
-		wire_free_##name(m);                                                     \
-		return err_set(e, E_WIRE, "malformed '" #name "' message");              \
+#define MSG(name, number, most, text, fields)                                          \
+	int wire_unpack_##name(struct wire_##name *m, const void *p, size_t n,         \
+			       struct err *e)                                          \
+	{                                                                              \
+		struct view v = { p, n, false };                                       \
+		fields if (!v.failed && !v.left) return 0;                             \
+		wire_free_##name(m);                                                   \
+		return err_set(e, E_WIRE, "malformed '" #name "' message");            \
 	}
 #define F(type, name) m->name = get_##type(&v);
 #include "common/wire.def"
 #undef F
 #undef MSG
 
-#define MSG(name, number, most, text, fields)                                            \
-	void wire_free_##name(struct wire_##name *m)                                     \
-	{                                                                                \
-		fields *m = (struct wire_##name){ 0 };                                   \
+#define MSG(name, number, most, text, fields)                                          \
+	void wire_free_##name(struct wire_##name *m)                                   \
+	{                                                                              \
+		fields *m = (struct wire_##name){ 0 };                                 \
 	}
 #define F(type, name) drop_##type(m->name);
 #include "common/wire.def"
 #undef F
 #undef MSG
 
-#define MSG(name, number, most, text, fields)                                            \
-	static void print_##name(struct str *out, const struct wire_frame *f)            \
-	{                                                                                \
-		struct wire_##name one, *m = &one;                                       \
-                                                                                         \
-		if (wire_unpack_##name(m, f->payload, f->n, NULL)) {                     \
-			str_add(out, " (malformed)");                                    \
-			return;                                                          \
-		}                                                                        \
-		fields wire_free_##name(m);                                              \
+#define MSG(name, number, most, text, fields)                                          \
+	static void print_##name(struct str *out, const struct wire_frame *f)          \
+	{                                                                              \
+		struct wire_##name one, *m = &one;                                     \
+                                                                                       \
+		if (wire_unpack_##name(m, f->payload, f->n, NULL)) {                   \
+			str_add(out, " (malformed)");                                  \
+			return;                                                        \
+		}                                                                      \
+		fields wire_free_##name(m);                                            \
 	}
-#define F(type, name)                                                                    \
-	str_add(out, " " #name "=");                                                     \
+#define F(type, name)                                                                  \
+	str_add(out, " " #name "=");                                                   \
 	show_##type(out, m->name);
 #include "common/wire.def"
 #undef F

@@ -1,11 +1,14 @@
 /* wire.h - structs, pack, unpack, free and print of every message in wire.def.
  *
  * For each MSG(name, ...): struct wire_name; WIRE_name its number;
- *   void wire_pack_name(struct buf *out, const struct wire_name *m)   appends a whole frame
+ *   void wire_pack_name(struct buf *out, const struct wire_name *m)
+ *      appends a whole frame
  *   int wire_unpack_name(struct wire_name *m, const void *p, size_t n, struct err *e)
- *   void wire_free_name(struct wire_name *m)   takes {0} too
- * An unpacked message borrows its strings and bytes from the payload P and owns its lists:
- * it is valid until P goes or wire_free_name().  Sizes are checked before memory is taken. */
+ *   void wire_free_name(struct wire_name *m)
+ *      takes {0} too
+ * An unpacked message borrows its strings and bytes from the payload P and owns its
+ * lists: it is valid until P goes or wire_free_name().  Sizes are checked before memory
+ * is taken. */
 #ifndef BERTH_WIRE_H
 #define BERTH_WIRE_H
 
@@ -22,7 +25,7 @@ enum { WIRE_MAGIC_BYTES = 8, WIRE_HEAD_BYTES = 5, WIRE_OUTPUT_HEAD_BYTES = 21 };
 /* Data bytes that one output or input frame may carry. */
 enum { WIRE_DATA_MAX = 65536 };
 
-#define STDIN_ALL  0xfffffffeu
+#define STDIN_ALL 0xfffffffeu
 #define STDIN_NONE 0xffffffffu
 #define GRACE_NEVER 0xffffffffu
 
@@ -45,14 +48,14 @@ typedef struct {
 } wire_u32v;
 
 #define F(type, name) wire_##type name;
-#define MSG(name, number, most, text, fields)                                            \
-	struct wire_##name {                                                             \
-		fields                                                                   \
-	};                                                                               \
-	enum { WIRE_##name = (number) };                                                 \
-	void wire_pack_##name(struct buf *out, const struct wire_##name *m);             \
-	int wire_unpack_##name(struct wire_##name *m, const void *p, size_t n,           \
-			       struct err *e);                                           \
+#define MSG(name, number, most, text, fields)                                          \
+	struct wire_##name {                                                           \
+		fields                                                                 \
+	};                                                                             \
+	enum { WIRE_##name = (number) };                                               \
+	void wire_pack_##name(struct buf *out, const struct wire_##name *m);           \
+	int wire_unpack_##name(struct wire_##name *m, const void *p, size_t n,         \
+			       struct err *e);                                         \
 	void wire_free_##name(struct wire_##name *m);
 #include "common/wire.def"
 #undef MSG
@@ -64,15 +67,16 @@ struct wire_frame {
 	size_t n;
 };
 
-/* The first frame of the LEFT bytes at P into F.  Returns the bytes it takes up, 0 if it is
- * not complete yet, -1 with E (E_WIRE: unknown type, or larger than its row allows). */
+/* The first frame of the LEFT bytes at P into F.  Returns the bytes it takes up, 0 if
+ * it is not complete yet, -1 with E (E_WIRE: unknown type, or larger than its row
+ * allows). */
 long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e);
 
 /* Where WIRE_MAGIC begins in the N bytes at P, or -1. */
 long wire_find_magic(const void *p, size_t n);
 
-/* The head of an output frame whose N data bytes follow it: lets the agent read(2) a rank's
- * output straight into its send queue. */
+/* The head of an output frame whose N data bytes follow it: lets the agent read(2) a
+ * rank's output straight into its send queue. */
 void wire_output_head(unsigned char head[WIRE_OUTPUT_HEAD_BYTES], uint32_t epoch,
 		      uint32_t rank, uint32_t stream, uint32_t n);
 

@@ -16,6 +16,7 @@ enum tri { TRI_UNSET, TRI_NO, TRI_YES };
 struct app {
 	struct strv argv;   /* program and arguments; empty only where no program is needed */
 	int np;             /* its -np; 0: not given */
+	char *np_from;      /* where np came from, for messages: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
 };
@@ -36,11 +37,13 @@ struct request {
 	char *hosts_from; /* where hosts came from, for messages: "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
 	int per_host;     /* -ppn; 0: not given */
+	char *per_host_from; /* where it came from, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;
 
 	/* environment */
-	struct strv export; /* -x given in the environment or a config file: for every app */
+	struct strv export; /* as -x, for every app: BERTH_EXPORT, config, -mca, -genv.  Of two
+			     * entries for a name the later counts; an app's own go after these */
 	char *env_file;
 
 	/* how hosts are reached */

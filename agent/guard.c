@@ -1,0 +1,110 @@
+#include "agent/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/sweep.h"
+#include "common/str.h"
+
+enum { PATIENCE_MS = 10000, LOOK_MS = 20 };
+
+static pid_t agent_pid;
+
+static void pass_on(int signo)
+{
+	kill(agent_pid, signo);
+}
+
+static void reset_signals(void)
+{
+	static const int ours[] = { SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE };
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		signal(ours[i], SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void guard_kill_all(unsigned patience_ms)
+{
+	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
+	uint64_t give_up = clock_ms() + patience_ms;
+	sigset_t chld;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	while (clock_ms() < give_up) {
+		pid_t pid;
+
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			give_up = clock_ms() + patience_ms;
+		if (pid < 0)
+			return;
+		sweep_tree(SIGKILL);
+		sigtimedwait(&chld, NULL, &look);
+	}
+}
+
+static int dev_null(int fd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0)
+		return -1;
+	dup2(null, fd);
+	close(null);
+	return 0;
+}
+
+/* Holds its end of the pipe, waits, clears up.  The stream's ends are the agent's alone: its
+ * death must be seen as the stream's end at once. */
+static void __attribute__((noreturn)) guardian(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	dev_null(0);
+	dev_null(1);
+	do {
+		int s = 0;
+
+		pid = waitpid(-1, &s, 0);
+		if (pid == agent_pid)
+			status = s;
+	} while (pid != agent_pid && (pid > 0 || errno == EINTR));
+	guard_kill_all(PATIENCE_MS);
+	_exit(WIFSIGNALED(status) ? EXIT_SIGNAL_BASE + WTERMSIG(status)
+				  : WEXITSTATUS(status));
+}
+
+int guard_split(struct err *e)
+{
+	const struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	int life[2];
+
+	closefrom(3);
+	reset_signals();
+	setsid();
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(life, O_CLOEXEC))
+		return err_set(e, E_SYSTEM, "the agent's guardian", strerror(errno));
+	agent_pid = fork();
+	if (agent_pid < 0)
+		return err_set(e, E_SYSTEM, "fork", strerror(errno));
+	if (agent_pid) {
+		close(life[0]);
+		sigaction(SIGTERM, &sa, NULL);
+		guardian();
+	}
+	close(life[1]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
+	return life[0];
+}

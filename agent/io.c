@@ -1,0 +1,340 @@
+#include "agent/io.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "common/str.h"
+#include "common/wire.h"
+
+/* ---- output ---- */
+
+static void stream_close(struct io_stream *s)
+{
+	if (s->fd < 0)
+		return;
+	event_free(s->event);
+	s->event = NULL;
+	close(s->fd);
+	s->fd = -1;
+	s->io->open--;
+}
+
+static size_t room_for_output(const struct io *io)
+{
+	if (io->out->len >= IO_QUEUE_BYTES)
+		return 0;
+	return io->credit < WIRE_DATA_MAX ? (size_t)io->credit : WIRE_DATA_MAX;
+}
+
+/* One read into the queue.  False: nothing there, no room, or at its end. */
+static bool stream_read(struct io_stream *s)
+{
+	struct io *io = s->io;
+	size_t room = room_for_output(io);
+	unsigned char *frame;
+	ssize_t n;
+
+	if (s->fd < 0 || !room)
+		return false;
+	frame = buf_reserve(io->out, WIRE_OUTPUT_HEAD_BYTES + room);
+	n = read(s->fd, frame + WIRE_OUTPUT_HEAD_BYTES, room);
+	if (n > 0) {
+		wire_output_head(frame, io->epoch, s->rank, s->stream, (uint32_t)n);
+		io->out->len += WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
+		io->credit -= (size_t)n;
+		return true;
+	}
+	/* A pty whose other side is closed says EIO where a pipe says end of file. */
+	if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		stream_close(s);
+	return false;
+}
+
+static void stream_wait(struct io_stream *s)
+{
+	struct io *io = s->io;
+
+	if (s->waiting)
+		return;
+	s->waiting = true;
+	s->next = NULL;
+	if (io->last)
+		io->last->next = s;
+	else
+		io->first = s;
+	io->last = s;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct io_stream *s = arg;
+
+	(void)fd;
+	(void)what;
+	if (room_for_output(s->io)) {
+		stream_read(s);
+		return;
+	}
+	event_del(s->event);
+	stream_wait(s);
+}
+
+/* Serve the waiting in turn; the loop watches those that were served. */
+void io_room(struct io *io)
+{
+	while (io->first && room_for_output(io)) {
+		struct io_stream *s = io->first;
+
+		io->first = s->next;
+		if (!io->first)
+			io->last = NULL;
+		s->waiting = false;
+		stream_read(s);
+		if (s->fd >= 0)
+			event_add(s->event, NULL);
+	}
+}
+
+void io_credit(struct io *io, uint32_t bytes)
+{
+	io->credit += bytes;
+	io_room(io);
+}
+
+/* A background child may go on writing: no more than a pipe or a pty can hold at one time. */
+static void stream_drain(struct io_stream *s)
+{
+	int held = 0;
+
+	if (s->fd < 0 || ioctl(s->fd, FIONREAD, &held))
+		held = 0;
+	for (uint64_t goal = s->io->credit - (uint64_t)held; stream_read(s);)
+		if ((int64_t)(s->io->credit - goal) <= 0)
+			break;
+	/* The end may be there already: an early close is what spares the loop a turn. */
+	if (s->fd >= 0 && !s->waiting)
+		stream_read(s);
+}
+
+void io_drain(struct io_rank *r)
+{
+	stream_drain(&r->out);
+	stream_drain(&r->err);
+}
+
+static void stream_finish(struct io_stream *s)
+{
+	while (stream_read(s))
+		;
+	if (s->fd >= 0 && room_for_output(s->io) && !s->waiting)
+		stream_close(s);
+}
+
+void io_finish(struct io_rank *r)
+{
+	stream_finish(&r->out);
+	stream_finish(&r->err);
+}
+
+/* ---- input ---- */
+
+static void reader_close(struct io_rank *r)
+{
+	if (r->in < 0)
+		return;
+	event_free(r->in_event);
+	r->in_event = NULL;
+	close(r->in);
+	r->in = -1;
+}
+
+static void grant_again(struct io *io, size_t taken)
+{
+	struct wire_credit m = { io->epoch, 0 };
+
+	io->input_owed += (uint32_t)taken;
+	if (io->input_owed < WIRE_DATA_MAX && io->input.len)
+		return;
+	m.bytes = io->input_owed;
+	io->input_owed = 0;
+	if (m.bytes)
+		wire_pack_credit(io->out, &m);
+}
+
+/* Drop what every reader has taken; those that closed are content with anything. */
+static void input_settle(struct io *io)
+{
+	uint64_t least = io->input_at + io->input.len;
+
+	for (size_t i = 0; i < io->nreaders; i++)
+		if (io->readers[i]->in >= 0 && io->readers[i]->in_at < least)
+			least = io->readers[i]->in_at;
+	if (least > io->input_at) {
+		size_t taken = (size_t)(least - io->input_at);
+
+		buf_drop(&io->input, taken);
+		io->input_at = least;
+		grant_again(io, taken);
+	}
+}
+
+/* Write what R has not had yet.  A reader that closed its stdin does not want the rest. */
+static void reader_write(struct io_rank *r)
+{
+	struct io *io = r->io;
+	size_t skip = (size_t)(r->in_at - io->input_at);
+	size_t left = io->input.len - skip;
+	ssize_t n;
+
+	if (r->in < 0)
+		return;
+	n = left ? write(r->in, buf_head(&io->input) + skip, left) : 0;
+	if (n > 0)
+		r->in_at += (size_t)n;
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		reader_close(r);
+	else if ((n < 0 ? 0 : (size_t)n) < left)
+		event_add(r->in_event, NULL);
+	else if (io->input_end)
+		reader_close(r);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct io_rank *r = arg;
+
+	(void)fd;
+	(void)what;
+	reader_write(r);
+	input_settle(r->io);
+}
+
+void io_input(struct io *io, const void *data, size_t n)
+{
+	buf_add(&io->input, data, n);
+	io->input_end |= !n;
+	for (size_t i = 0; i < io->nreaders; i++)
+		if (io->readers[i]->in >= 0 && !event_pending(io->readers[i]->in_event, EV_WRITE, NULL))
+			reader_write(io->readers[i]);
+	input_settle(io);
+}
+
+void io_grant(struct io *io)
+{
+	struct wire_credit m = { io->epoch, IO_INPUT_BYTES };
+
+	if (io->nreaders)
+		wire_pack_credit(io->out, &m);
+}
+
+/* ---- opening and closing ---- */
+
+static int nonblock(int fd)
+{
+	return fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Both ends close on exec; only ours must never block. */
+static int open_pipe(int *ours, int *theirs, bool read_ours)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC))
+		return -1;
+	*ours = fd[!read_ours];
+	*theirs = fd[read_ours];
+	return nonblock(*ours);
+}
+
+static int open_pty(int *ours, int *theirs)
+{
+	int unlock = 0;
+	struct termios t;
+
+	*ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (*ours < 0 || ioctl(*ours, TIOCSPTLCK, &unlock))
+		return -1;
+	*theirs = ioctl(*ours, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (*theirs < 0 || tcgetattr(*theirs, &t))
+		return -1;
+	cfmakeraw(&t);
+	return tcsetattr(*theirs, TCSANOW, &t) ? -1 : nonblock(*ours);
+}
+
+static void stream_watch(struct io_stream *s, int fd)
+{
+	s->fd = fd;
+	s->event = event_new(s->io->base, fd, EV_READ | EV_PERSIST, on_readable, s);
+	event_add(s->event, NULL);
+	s->io->open++;
+}
+
+static void reader_add(struct io *io, struct io_rank *r, int fd)
+{
+	r->in = fd;
+	r->in_event = event_new(io->base, fd, EV_WRITE, on_writable, r);
+	io->readers = xreallocarray(io->readers, io->nreaders + 1, sizeof *io->readers);
+	io->readers[io->nreaders++] = r;
+}
+
+void io_close_child(int child[3])
+{
+	for (int i = 0; i < 3; i++)
+		if (child[i] >= 0)
+			close(child[i]);
+}
+
+static void close_both(int ours[3], int child[3])
+{
+	io_close_child(ours);
+	io_close_child(child);
+}
+
+int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
+	    int child[3], struct err *e)
+{
+	int ours[3] = { -1, -1, -1 }, rc;
+
+	*r = (struct io_rank){ .io = io, .in = -1 };
+	r->out = (struct io_stream){ .io = io, .fd = -1, .rank = rank, .stream = 1 };
+	r->err = (struct io_stream){ .io = io, .fd = -1, .rank = rank, .stream = 2 };
+	child[0] = child[1] = child[2] = -1;
+	rc = pty ? open_pty(&ours[1], &child[1]) : open_pipe(&ours[1], &child[1], true);
+	rc = rc || open_pipe(&ours[2], &child[2], true);
+	if (reads_stdin)
+		rc = rc || open_pipe(&ours[0], &child[0], false);
+	else
+		rc = rc || (child[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0;
+	if (rc) {
+		int error = errno;
+
+		close_both(ours, child);
+		return err_set(e, E_SYSTEM, pty ? "a pipe or pty for a rank" : "a pipe for a rank",
+			       strerror(error));
+	}
+	stream_watch(&r->out, ours[1]);
+	stream_watch(&r->err, ours[2]);
+	if (reads_stdin)
+		reader_add(io, r, ours[0]);
+	return 0;
+}
+
+void io_free_rank(struct io_rank *r)
+{
+	if (!r->io)
+		return;
+	stream_close(&r->out);
+	stream_close(&r->err);
+	reader_close(r);
+}
+
+void io_free(struct io *io)
+{
+	buf_free(&io->input);
+	free(io->readers);
+	*io = (struct io){ 0 };
+}

@@ -1,0 +1,81 @@
+/* io.h - the ranks' standard streams: pipes and ptys on one side, frames on the other.
+ *
+ * Output is read(2) straight behind the head of its frame in the send queue.  It is read only
+ * while there is credit (bytes that the launcher granted) and the queue is short; a stream that
+ * has data then waits its turn in a first-in-first-out list, so no rank starves and nothing
+ * but output is ever held up.  Input is one queue for all ranks that read it, each at its own
+ * place in it: what the slowest has taken is granted to the launcher again. */
+#ifndef BERTH_IO_H
+#define BERTH_IO_H
+
+#include "common/buf.h"
+#include "common/err.h"
+
+struct event;
+struct event_base;
+
+enum {
+	IO_QUEUE_BYTES = 262144, /* output waits when the send queue is this long */
+	IO_INPUT_BYTES = 262144, /* input granted in advance */
+};
+
+struct io_stream { /* stdout or stderr of a rank */
+	struct io *io;
+	struct event *event;
+	int fd; /* -1: at its end */
+	uint32_t rank, stream;
+	bool waiting;
+	struct io_stream *next;
+};
+
+struct io_rank {
+	struct io *io;
+	struct io_stream out, err;
+	struct event *in_event; /* stdin accepts more */
+	int in;                 /* -1: closed, or never asked for */
+	uint64_t in_at;         /* bytes of all input that it has taken */
+};
+
+/* All streams of one job.  The owner sets base, out, epoch and credit. */
+struct io {
+	struct event_base *base;
+	struct buf *out; /* the session's send queue */
+	uint32_t epoch;
+	uint64_t credit;
+	size_t open; /* streams not at their end */
+	struct io_stream *first, *last; /* waiting for credit or room */
+	struct buf input;
+	uint64_t input_at;  /* bytes of all input in front of the queue */
+	bool input_end;
+	uint32_t input_owed; /* taken by the ranks, not granted again yet */
+	struct io_rank **readers;
+	size_t nreaders;
+};
+
+/* Make the streams of rank RANK.  CHILD gets the three descriptors for it: the caller closes
+ * them with io_close_child().  PTY: stdout is a raw pty.  0, or -1 with E. */
+int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
+	    int child[3], struct err *e);
+void io_close_child(int child[3]);
+
+/* Tell the launcher how much input it may send; once, after all ranks are open. */
+void io_grant(struct io *io);
+
+/* More output may be sent. */
+void io_credit(struct io *io, uint32_t bytes);
+/* The send queue has become shorter. */
+void io_room(struct io *io);
+/* Bytes for stdin; none: its end. */
+void io_input(struct io *io, const void *data, size_t n);
+
+/* Read what R's streams hold at this moment, as far as credit goes: what a rank wrote before it
+ * died goes out before the news. */
+void io_drain(struct io_rank *r);
+/* Nobody of ours can write to R any more: what is not at its end after a last look is held
+ * by a stranger, and closed.  A stream without credit is left open; call again. */
+void io_finish(struct io_rank *r);
+
+void io_free_rank(struct io_rank *r);
+void io_free(struct io *io);
+
+#endif

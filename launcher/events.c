@@ -1,0 +1,109 @@
+#include "launcher/events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+struct events {
+	int fd;
+	char *job;
+	struct str line;
+};
+
+int events_open(struct events **out, const char *file, const char *job, struct err *e)
+{
+	struct events *ev;
+	int fd;
+
+	*out = NULL;
+	if (!file)
+		return 0;
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return err_set(e, E_EVENTS_FILE, file, strerror(errno));
+	ev = xcalloc(1, sizeof *ev);
+	ev->fd = fd;
+	ev->job = xstrdup(job);
+	*out = ev;
+	return 0;
+}
+
+void events_begin(struct events *ev, const char *name)
+{
+	struct timespec t;
+
+	if (!ev)
+		return;
+	clock_gettime(CLOCK_REALTIME, &t);
+	ev->line.len = 0;
+	str_addf(&ev->line, "{\"t\": %lld.%06ld, \"job\": \"%s\", \"event\": \"%s\"",
+		 (long long)t.tv_sec, t.tv_nsec / 1000, ev->job, name);
+}
+
+void events_number(struct events *ev, const char *key, long long value)
+{
+	if (ev)
+		str_addf(&ev->line, ", \"%s\": %lld", key, value);
+}
+
+void events_text(struct events *ev, const char *key, const char *value)
+{
+	if (!ev)
+		return;
+	str_addf(&ev->line, ", \"%s\": ", key);
+	json_string(&ev->line, value);
+}
+
+/* A whole line in one write, so that a reader never sees half of one. */
+void events_end(struct events *ev)
+{
+	if (!ev)
+		return;
+	str_add(&ev->line, "}\n");
+	if (write(ev->fd, ev->line.s, ev->line.len) < 0)
+		ev->line.len = 0; /* the file is an extra; the job goes on */
+}
+
+void events_close(struct events *ev)
+{
+	if (!ev)
+		return;
+	close(ev->fd);
+	str_free(&ev->line);
+	free(ev->job);
+	free(ev);
+}
+
+/* Length of the UTF-8 character at P, 0 if there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3
+		 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+
+	for (size_t i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
+void json_string(struct str *out, const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	str_add(out, "\"");
+	while (*p) {
+		size_t n = utf8_length(p);
+
+		if (*p == '"' || *p == '\\')
+			str_addf(out, "\\%c", *p);
+		else if (*p < 0x20 || *p == 0x7f)
+			str_addf(out, "\\u%04x", *p);
+		else if (!n)
+			str_add(out, "\xef\xbf\xbd");
+		else
+			str_addn(out, p, n);
+		p += n ? n : 1;
+	}
+	str_add(out, "\"");
+}

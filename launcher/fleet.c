@@ -1,0 +1,308 @@
+#include "launcher/fleet.h"
+
+#include <event2/event.h>
+
+enum {
+	BEAT_S = 5,
+	SILENT_S = 15 /* said then; given up after --host-timeout */
+};
+
+/* How many hosts are up decides nothing here: the session counts. */
+static void lose(struct host *h, const struct err *why)
+{
+	if (h->state == HOST_LOST || h->state == HOST_CLOSED)
+		return;
+	h->err = *why;
+	h->state = HOST_LOST;
+	if (h->conn)
+		h->transport->close(h->conn);
+	h->conn = NULL;
+	h->fleet->events->lost(h->fleet->ctx, h);
+}
+
+void fleet_give_up(struct host *h, const struct err *why)
+{
+	lose(h, why);
+}
+
+/* Offset and error of H's clock from one exchange; the shortest round trip is the best. */
+static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
+{
+	uint64_t now = clock_ns(), error = (now - sent_ns) / 2;
+
+	if (h->clock_error_ns && error >= h->clock_error_ns)
+		return;
+	h->clock_error_ns = error ? error : 1;
+	h->clock_offset_ns = (int64_t)theirs_ns - (int64_t)(sent_ns + error);
+}
+
+int64_t fleet_time(const struct host *h, uint64_t at_ns)
+{
+	return (int64_t)at_ns - h->clock_offset_ns;
+}
+
+static void send_beat(struct host *h)
+{
+	struct wire_heartbeat beat = { .clock_ns = clock_ns() };
+
+	wire_pack_heartbeat(&h->out, &beat);
+	fleet_flush(h);
+}
+
+static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
+{
+	struct wire_hello m;
+
+	if (wire_unpack_hello(&m, f->payload, f->n, e))
+		return -1;
+	if (strcmp(m.version, BERTH_VERSION) || m.wire != WIRE_VERSION) {
+		err_set(e, E_AGENT_OTHER, h->name, m.version, m.wire, BERTH_VERSION,
+			(unsigned)WIRE_VERSION);
+		return -1;
+	}
+	h->hostname = xstrdup(m.hostname);
+	h->address = xstrdup(m.address);
+	h->cpus = m.cpus;
+	h->cores = m.cores;
+	h->gpus = m.gpus;
+	h->port = m.port;
+	wire_free_hello(&m);
+	h->state = HOST_UP;
+	send_beat(h);
+	h->fleet->events->hello(h->fleet->ctx, h);
+	return 0;
+}
+
+static int on_heartbeat(struct host *h, const struct wire_frame *f, struct err *e)
+{
+	struct wire_heartbeat m;
+
+	if (wire_unpack_heartbeat(&m, f->payload, f->n, e))
+		return -1;
+	if (m.echo_ns)
+		clock_sample(h, m.echo_ns, m.clock_ns);
+	return 0;
+}
+
+/* An agent that can't go on says why in its last words. */
+static int on_agent_log(struct host *h, const struct wire_frame *f, struct err *e)
+{
+	struct wire_log m;
+
+	if (wire_unpack_log(&m, f->payload, f->n, e))
+		return -1;
+	if (m.level < LOG_ERROR) {
+		h->fleet->events->frame(h->fleet->ctx, h, f);
+		return 0;
+	}
+	err_set(e, E_SYSTEM, h->name, m.text);
+	e->id = err_by_name(m.id);
+	if (e->id == ERR_NONE)
+		e->id = E_SYSTEM;
+	err_hint(e, "%s", m.hint);
+	return -1;
+}
+
+static void trace(const struct host *h, const struct wire_frame *f)
+{
+	struct str s = { 0 };
+
+	wire_print(&s, f);
+	fprintf(stderr, "runner: %s: %s\n", h->name, str_text(&s));
+	str_free(&s);
+}
+
+static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
+{
+	if (h->fleet->setup.verbosity > 1 && f->type != WIRE_output)
+		trace(h, f);
+	if (h->state == HOST_STARTING) {
+		if (f->type == WIRE_hello)
+			return on_hello(h, f, e);
+		if (f->type == WIRE_log)
+			return on_agent_log(h, f, e);
+		return err_set(e, E_WIRE, "message before hello");
+	}
+	if (f->type == WIRE_heartbeat)
+		return on_heartbeat(h, f, e);
+	if (f->type == WIRE_log)
+		return on_agent_log(h, f, e);
+	h->fleet->events->frame(h->fleet->ctx, h, f);
+	return 0;
+}
+
+/* Cut N bytes at P into frames.  Returns what was used up; the rest is an incomplete frame. */
+static size_t cut(struct host *h, const unsigned char *p, size_t n)
+{
+	struct wire_frame f;
+	struct err e = { 0 };
+	size_t used = 0;
+	long size = 0;
+
+	while (h->conn && (size = wire_next(&f, p + used, n - used, &e)) > 0) {
+		if (dispatch(h, &f, &e)) {
+			size = -1;
+			break;
+		}
+		used += (size_t)size;
+	}
+	if (size < 0) {
+		if (e.id == E_WIRE)
+			err_in(&e, "%s", h->name);
+		lose(h, &e);
+	}
+	return used;
+}
+
+static void on_bytes(void *ctx, const void *data, size_t n)
+{
+	struct host *h = ctx;
+	const unsigned char *p = data;
+	size_t used;
+
+	h->heard_ms = clock_ms();
+	h->silence_said = false;
+	if (h->state == HOST_STARTING && h->in.len < WIRE_MAGIC_BYTES) {
+		buf_add(&h->in, data, n);
+		if (h->in.len < WIRE_MAGIC_BYTES)
+			return;
+		buf_drop(&h->in, WIRE_MAGIC_BYTES); /* the transport vouches for it */
+		n = 0;
+	}
+	if (n && !h->in.len) { /* the usual case: no copy but of an incomplete tail */
+		used = cut(h, p, n);
+		if (h->conn)
+			buf_add(&h->in, p + used, n - used);
+		return;
+	}
+	buf_add(&h->in, p, n);
+	used = cut(h, buf_head(&h->in), h->in.len);
+	if (h->conn)
+		buf_drop(&h->in, used);
+}
+
+static void on_writable(void *ctx)
+{
+	fleet_flush(ctx);
+}
+
+static void describe_end(struct host *h, const struct transport_end *end, struct err *e)
+{
+	size_t len = strcspn(end->said, "\n");
+
+	if (end->err.id != ERR_NONE)
+		*e = end->err;
+	else if (h->state == HOST_STARTING)
+		err_set(e, E_AGENT_START, h->name, end->status, (int)(len > 400 ? 400 : len),
+			end->said);
+	else
+		err_set(e, E_AGENT_LOST, h->name);
+}
+
+static void on_ended(void *ctx, const struct transport_end *end)
+{
+	struct host *h = ctx;
+	struct err e = { 0 };
+
+	h->exit_status = end->status;
+	if (h->state == HOST_LEAVING) {
+		h->transport->close(h->conn);
+		h->conn = NULL;
+		h->state = HOST_CLOSED;
+		h->fleet->events->closed(h->fleet->ctx, h);
+		return;
+	}
+	describe_end(h, end, &e);
+	lose(h, &e);
+}
+
+void fleet_start(struct fleet *f, struct host *h)
+{
+	static const struct transport_events events = { on_bytes, on_writable, on_ended };
+
+	h->state = HOST_STARTING;
+	h->exit_status = -1;
+	h->heard_ms = clock_ms();
+	h->conn = h->transport->start(&f->setup, &h->target, &events, h);
+}
+
+void fleet_flush(struct host *h)
+{
+	size_t n;
+
+	while (h->conn && h->out.len) {
+		n = h->transport->send(h->conn, buf_head(&h->out), h->out.len);
+		if (!n)
+			return;
+		buf_drop(&h->out, n);
+	}
+}
+
+void fleet_leave(struct host *h)
+{
+	if (h->state != HOST_UP)
+		return;
+	wire_pack_bye(&h->out, &(struct wire_bye){ 0 });
+	h->state = HOST_LEAVING;
+	fleet_flush(h);
+}
+
+static void check_silence(struct fleet *f, struct host *h)
+{
+	uint64_t quiet_s = (clock_ms() - h->heard_ms) / 1000;
+	struct err e = { 0 };
+
+	if ((long)quiet_s >= f->host_timeout_s) {
+		err_set(&e, E_HOST_SILENT, h->name, (unsigned)quiet_s);
+		lose(h, &e);
+	} else if (quiet_s >= SILENT_S && !h->silence_said) {
+		h->silence_said = true;
+		f->events->silent(f->ctx, h, (unsigned)quiet_s);
+	}
+}
+
+static void on_beat(evutil_socket_t fd, short what, void *ctx)
+{
+	struct fleet *f = ctx;
+
+	(void)fd;
+	(void)what;
+	if (f->paused)
+		return;
+	for (size_t i = 0; i < f->n; i++) {
+		struct host *h = &f->host[i];
+
+		if (h->state != HOST_UP && h->state != HOST_LEAVING)
+			continue;
+		if (h->state == HOST_UP && clock_ms() - h->heard_ms >= 1000)
+			send_beat(h);
+		check_silence(f, h);
+	}
+}
+
+void fleet_watch(struct fleet *f)
+{
+	f->beat = event_new(f->base, -1, EV_PERSIST, on_beat, f);
+	event_add(f->beat, &(struct timeval){ .tv_sec = BEAT_S });
+}
+
+void fleet_free(struct fleet *f)
+{
+	if (f->beat)
+		event_free(f->beat);
+	for (size_t i = 0; i < f->n; i++) {
+		struct host *h = &f->host[i];
+
+		if (h->conn)
+			h->transport->close(h->conn);
+		free(h->name);
+		free(h->user);
+		free(h->addr);
+		free(h->hostname);
+		free(h->address);
+		buf_free(&h->in);
+		buf_free(&h->out);
+	}
+	free(f->host);
+	*f = (struct fleet){ 0 };
+}

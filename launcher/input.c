@@ -1,0 +1,129 @@
+#include "launcher/input.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+struct sinkhole {
+	struct host *host;
+	size_t credit;
+};
+
+struct input {
+	struct sinkhole *to;
+	size_t n;
+	uint32_t epoch, rank;
+	bool done, always_ready;
+	struct event *readable;
+	unsigned char room[WIRE_DATA_MAX];
+};
+
+static bool in_background(void)
+{
+	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) != getpgrp();
+}
+
+/* What every reader takes now. */
+static size_t least_credit(const struct input *in)
+{
+	size_t least = SIZE_MAX;
+
+	for (size_t i = 0; i < in->n; i++)
+		if (in->to[i].host->state == HOST_UP && in->to[i].credit < least)
+			least = in->to[i].credit;
+	return least == SIZE_MAX ? 0 : least;
+}
+
+static void send_input(struct input *in, size_t n)
+{
+	struct wire_input m = { in->epoch, in->rank, { in->room, n } };
+
+	for (size_t i = 0; i < in->n; i++) {
+		if (in->to[i].host->state != HOST_UP)
+			continue;
+		in->to[i].credit -= n;
+		wire_pack_input(&in->to[i].host->out, &m);
+		fleet_flush(in->to[i].host);
+	}
+}
+
+static void wait_more(struct input *in)
+{
+	if (in->done || !least_credit(in) || in_background())
+		return;
+	if (in->always_ready)
+		event_active(in->readable, EV_READ, 0);
+	else
+		event_add(in->readable, NULL);
+}
+
+/* poll(2) before read(2): the description may be shared, so it stays a blocking one. */
+static void on_readable(evutil_socket_t fd, short what, void *ctx)
+{
+	struct input *in = ctx;
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+	size_t most = least_credit(in);
+	ssize_t n;
+
+	(void)fd;
+	(void)what;
+	if (in->done || !most || in_background())
+		return;
+	if (poll(&p, 1, 0) > 0) {
+		n = read(STDIN_FILENO, in->room, most < sizeof in->room ? most : sizeof in->room);
+		if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
+			in->done = n <= 0;
+			send_input(in, n > 0 ? (size_t)n : 0);
+		}
+	}
+	wait_more(in);
+}
+
+struct input *input_open(struct fleet *f, struct host **targets, size_t n, uint32_t epoch,
+			 uint32_t rank)
+{
+	struct input *in = xcalloc(1, sizeof *in);
+
+	in->to = xcalloc(n, sizeof *in->to);
+	in->n = n;
+	in->epoch = epoch;
+	in->rank = rank;
+	for (size_t i = 0; i < n; i++)
+		in->to[i].host = targets[i];
+	in->readable = event_new(f->base, STDIN_FILENO, EV_READ, on_readable, in);
+	if (event_add(in->readable, NULL)) { /* a file: epoll refuses it, and it is always ready */
+		event_free(in->readable);
+		in->readable = event_new(f->base, -1, 0, on_readable, in);
+		in->always_ready = true;
+	} else {
+		event_del(in->readable);
+	}
+	return in;
+}
+
+void input_credit(struct input *in, struct host *h, uint32_t bytes)
+{
+	if (!in)
+		return;
+	for (size_t i = 0; i < in->n; i++)
+		if (in->to[i].host == h)
+			in->to[i].credit += bytes;
+	wait_more(in);
+}
+
+void input_wake(struct input *in)
+{
+	if (in)
+		wait_more(in);
+}
+
+void input_free(struct input *in)
+{
+	if (!in)
+		return;
+	event_free(in->readable);
+	free(in->to);
+	free(in);
+}

@@ -1,0 +1,89 @@
+#include "launcher/outcome.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+void outcome_classify(struct ending *out, uint32_t status, bool oom, bool exec_failed)
+{
+	int st = (int)status;
+
+	out->code = WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st);
+	if (exec_failed)
+		out->fate = FATE_EXEC;
+	else if (oom)
+		out->fate = FATE_OOM;
+	else if (!WIFSIGNALED(st))
+		out->fate = out->code ? FATE_EXIT : FATE_OK;
+	else
+		out->fate = FATE_SIGNAL;
+}
+
+static bool failed(const struct ending *e)
+{
+	return e->fate > FATE_OK;
+}
+
+/* TERM and PIPE are how bystanders die: no graver than an exit. */
+static int gravity(const struct ending *e)
+{
+	if (e->fate == FATE_SIGNAL && (e->code == SIGTERM || e->code == SIGPIPE))
+		return FATE_EXIT;
+	return e->fate;
+}
+
+static bool better(const struct ending *a, const struct ending *b)
+{
+	if (gravity(a) != gravity(b))
+		return gravity(a) > gravity(b);
+	return a->at_ns < b->at_ns;
+}
+
+long outcome_cause(const struct ending *v, size_t n)
+{
+	int64_t latest = INT64_MAX; /* the first failure was surely before this */
+	long cause = -1;
+
+	for (size_t i = 0; i < n; i++)
+		if (failed(&v[i]) && v[i].at_ns + (int64_t)v[i].error_ns < latest)
+			latest = v[i].at_ns + (int64_t)v[i].error_ns;
+	for (size_t i = 0; i < n; i++)
+		if (failed(&v[i]) && v[i].at_ns - (int64_t)v[i].error_ns <= latest &&
+		    (cause < 0 || better(&v[i], &v[cause])))
+			cause = (long)i;
+	return cause;
+}
+
+int outcome_status(const struct ending *cause)
+{
+	switch (cause->fate) {
+	case FATE_NONE:
+	case FATE_OK:
+		return 0;
+	case FATE_EXIT:
+	case FATE_EXEC:
+		return cause->code;
+	case FATE_SIGNAL:
+	case FATE_OOM:
+		return EXIT_SIGNAL_BASE + cause->code;
+	case FATE_LOST:
+		return EXIT_LOST;
+	}
+	return EXIT_RUNNER;
+}
+
+int outcome_signalled(int signo, bool all_ok)
+{
+	return signo == SIGTERM && all_ok ? 0 : EXIT_SIGNAL_BASE + signo;
+}
+
+const char *outcome_signal_name(int signo)
+{
+	static char text[32];
+	const char *name = sigabbrev_np(signo);
+
+	if (name)
+		snprintf(text, sizeof text, "SIG%s", name);
+	else
+		snprintf(text, sizeof text, "signal %d", signo);
+	return text;
+}

@@ -1,0 +1,313 @@
+#include "launcher/report.h"
+
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "launcher/hosts.h"
+
+bool report_in_managed_job(void)
+{
+	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
+					     "FLUX_JOB_ID", "COBALT_JOBID", "PE_HOSTFILE" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (getenv(names[i]))
+			return true;
+	return false;
+}
+
+void report_note(struct session *s, const char *format, ...)
+{
+	char *text = NULL;
+	va_list ap;
+
+	va_start(ap, format);
+	if (vasprintf(&text, format, ap) < 0)
+		text = NULL;
+	va_end(ap);
+	if (text && s->output)
+		output_note(s->output, "%s", text);
+	else if (text)
+		fprintf(stderr, "%s\n", text);
+	free(text);
+}
+
+void report_error(struct session *s, const struct err *e)
+{
+	report_note(s, "runner: %s%s%s", e->text, *e->hint ? "\nhint: " : "", e->hint);
+}
+
+/* ---- several hosts, one error ---- */
+
+static void replace(struct str *out, const char *text, const char *what, const char *with)
+{
+	const char *hit;
+
+	while (*what && (hit = strstr(text, what))) {
+		str_addn(out, text, (size_t)(hit - text));
+		str_add(out, with);
+		text = hit + strlen(what);
+	}
+	str_add(out, text);
+}
+
+/* H's error with "\1" for its name: equal for hosts that failed alike. */
+static char *error_shape(const struct host *h)
+{
+	struct str s = { 0 };
+
+	replace(&s, h->err.text, h->name, "\1");
+	return str_take(&s);
+}
+
+/* Hosts that failed as host I did, I itself first, each marked in DONE. */
+static void fold_alike(struct session *s, size_t i, bool *done, struct str *names)
+{
+	const char **list = xcalloc(s->fleet.n, sizeof *list);
+	char *shape = error_shape(&s->fleet.host[i]);
+	size_t n = 0;
+
+	for (size_t k = i; k < s->fleet.n; k++) {
+		struct host *h = &s->fleet.host[k];
+		char *other;
+
+		if (h->state != HOST_LOST || done[k])
+			continue;
+		other = error_shape(h);
+		if (h->err.id == s->fleet.host[i].err.id && !strcmp(shape, other)) {
+			list[n++] = h->name;
+			done[k] = true;
+		}
+		free(other);
+	}
+	hosts_fold(names, list, n);
+	free(list);
+	free(shape);
+}
+
+int report_lost_hosts(struct session *s)
+{
+	bool *done = xcalloc(s->fleet.n, sizeof *done);
+
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		struct str names = { 0 }, text = { 0 };
+		char *shape;
+
+		if (s->fleet.host[i].state != HOST_LOST || done[i])
+			continue;
+		if (s->err.id != ERR_NONE)
+			report_error(s, &s->err);
+		s->err = s->fleet.host[i].err;
+		shape = error_shape(&s->fleet.host[i]);
+		fold_alike(s, i, done, &names);
+		replace(&text, shape, "\1", str_text(&names));
+		snprintf(s->err.text, sizeof s->err.text, "%s", str_text(&text));
+		free(shape);
+		str_free(&names);
+		str_free(&text);
+	}
+	free(done);
+	return -1;
+}
+
+void report_unconfirmed(struct session *s)
+{
+	bool *done = xcalloc(s->fleet.n, sizeof *done);
+
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		struct str names = { 0 };
+		struct err e;
+
+		if (s->fleet.host[i].err.id != E_UNCONFIRMED || done[i])
+			continue;
+		fold_alike(s, i, done, &names);
+		err_set(&e, E_UNCONFIRMED, str_text(&names));
+		err_hint(&e, "run `berth-agent --sweep %s` there", s->cookie);
+		report_error(s, &e);
+		str_free(&names);
+	}
+	free(done);
+}
+
+/* ---- a failure ---- */
+
+/* What a program says that takes its local rank for a device but sees one GPU alone. */
+static bool asked_for_missing_gpu(const char *tail)
+{
+	static const char *const signs[] = {
+		"invalid device ordinal",
+		"visible_device_list listed an invalid GPU id",
+		"CUDA_ERROR_INVALID_DEVICE",
+		"But your machine only has",
+	};
+
+	for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+		if (strstr(tail, signs[i]))
+			return true;
+	return false;
+}
+
+static void who(const struct rank *r, char *text, size_t size)
+{
+	if (r->gpu && *r->gpu)
+		snprintf(text, size, "pid %u, GPU %u %s", r->pid, r->gpu_index, r->gpu);
+	else
+		snprintf(text, size, "pid %u", r->pid);
+}
+
+static void describe(struct session *s, uint32_t index, struct err *e)
+{
+	const struct rank *r = &s->rank[index];
+	const struct host *h = &s->fleet.host[s->plan.rank[index].host];
+	char text[96];
+
+	who(r, text, sizeof text);
+	switch (r->ending.fate) {
+	case FATE_LOST:
+		*e = h->err;
+		break;
+	case FATE_OOM:
+		err_set(e, E_RANK_OOM, index, h->name, text);
+		break;
+	case FATE_SIGNAL:
+		err_set(e, E_RANK_SIGNAL, index, h->name, text,
+			outcome_signal_name(r->ending.code));
+		break;
+	case FATE_EXEC:
+		err_set(e, E_RANK_EXEC, index, h->name, r->text);
+		err_hint(e, "%s", r->hint);
+		break;
+	default:
+		err_set(e, E_RANK_EXIT, index, h->name, text, r->ending.code);
+	}
+}
+
+static void add_tail(struct str *out, const char *tail)
+{
+	if (!*tail)
+		return;
+	str_add(out, "\n  its last lines on stderr:");
+	while (*tail) {
+		size_t len = strcspn(tail, "\n");
+
+		str_addf(out, "\n  | %.*s", (int)len, tail);
+		tail += len + (tail[len] == '\n');
+	}
+}
+
+static void event_cause(struct session *s, long cause, const struct err *e)
+{
+	events_begin(s->events, "cause");
+	events_number(s->events, "rank", cause);
+	events_text(s->events, "host", s->fleet.host[s->plan.rank[cause].host].name);
+	events_number(s->events, "status", outcome_status(&s->rank[cause].ending));
+	events_text(s->events, "text", e->text);
+	events_end(s->events);
+}
+
+/* Ranks of a lost host go by the host. */
+static void count_others(struct session *s, uint32_t cause, struct str *out)
+{
+	uint32_t others = s->failed - 1, running = s->plan.np - s->ended;
+
+	(void)cause;
+	if (others)
+		str_addf(out, "\n  %u other rank%s failed after it", others, others > 1 ? "s" : "");
+	if (running)
+		str_addf(out, "\n  the other %u rank%s will be ended", running,
+			 running > 1 ? "s" : "");
+}
+
+void report_cause(struct session *s)
+{
+	struct str out = { 0 };
+	long cause = session_cause(s);
+	struct err e = { 0 };
+
+	if (cause < 0)
+		return;
+	describe(s, (uint32_t)cause, &e);
+	event_cause(s, cause, &e);
+	str_addf(&out, "runner: %s", e.text);
+	if (s->rank[cause].ending.fate != FATE_LOST) {
+		const char *tail = output_tail(s->output, (uint32_t)cause);
+
+		if (s->request->verbosity >= 0)
+			add_tail(&out, tail);
+		if (asked_for_missing_gpu(tail))
+			err_hint(&e, "the program takes its local rank for a device; use --gpu-visible node");
+	}
+	if (s->request->verbosity >= 0)
+		count_others(s, (uint32_t)cause, &out);
+	if (*e.hint)
+		str_addf(&out, "\nhint: %s", e.hint);
+	output_note(s->output, "%s", str_text(&out));
+	str_free(&out);
+}
+
+/* ---- bindings ---- */
+
+static void overload(struct session *s, const struct host *h, uint32_t ranks, uint32_t have,
+		     const char *what)
+{
+	report_note(s, "runner: warning: %s: %u ranks share %u %s", h->name, ranks, have, what);
+}
+
+void report_overload(struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		const struct host *h = &s->fleet.host[i];
+		uint32_t ranks = s->plan.local_size[i];
+
+		if (s->request->verbosity < 0 || h->state != HOST_UP || !ranks)
+			continue;
+		if (h->gpus && ranks > h->gpus)
+			overload(s, h, ranks, h->gpus, "GPUs");
+		if (ranks > h->cores)
+			overload(s, h, ranks, h->cores, "cores");
+	}
+}
+
+static void gpu_text(const struct rank *r, char *text, size_t size)
+{
+	if (r->gpu && *r->gpu)
+		snprintf(text, size, "%u %s", r->gpu_index, r->gpu);
+	else
+		snprintf(text, size, "-");
+}
+
+void report_binding(struct session *s, uint32_t rank)
+{
+	const struct rank *r = &s->rank[rank];
+	char gpu[64];
+
+	gpu_text(r, gpu, sizeof gpu);
+	report_note(s, "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s", rank,
+		    s->fleet.host[s->plan.rank[rank].host].name, r->pid, r->bound,
+		    *r->numa ? r->numa : "-", gpu);
+}
+
+/* ---- roll-call ---- */
+
+static void roll_call_line(struct session *s, uint32_t i)
+{
+	static const char *const states[] = { "waiting", "running", "ended" };
+	const struct rank *r = &s->rank[i];
+	long quiet = output_quiet_ms(s->output, i);
+	char last[64] = "no output yet";
+
+	if (quiet >= 0)
+		snprintf(last, sizeof last, "last output %ld.%ld s ago", quiet / 1000,
+			 quiet % 1000 / 100);
+	report_note(s, "  rank %u  %s  pid %u  %s  %s", i,
+		    s->fleet.host[s->plan.rank[i].host].name, r->pid, states[r->state], last);
+}
+
+void report_roll_call(struct session *s)
+{
+	if (!s->rank || !s->output)
+		return;
+	report_note(s, "runner: roll-call: %u ranks, %u ended", s->plan.np, s->ended);
+	for (uint32_t i = 0; i < s->plan.np; i++)
+		roll_call_line(s, i);
+}

@@ -1,0 +1,382 @@
+#include "launcher/session.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "launcher/hosts.h"
+#include "launcher/report.h"
+#include "launcher/visible.h"
+
+extern char **environ;
+
+/* ---- the loop ---- */
+
+void session_until(struct session *s, bool (*done)(const struct session *s))
+{
+	while (!done(s) && s->phase != PHASE_OVER)
+		event_base_loop(s->base, EVLOOP_ONCE);
+}
+
+static void on_signal(evutil_socket_t signo, short what, void *ctx)
+{
+	(void)what;
+	stop_on_signal(ctx, (int)signo);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	stop_on_timer(ctx);
+}
+
+void session_timer(struct session *s, uint64_t ms)
+{
+	struct timeval t = { (time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000) };
+
+	event_add(s->timer, &t);
+}
+
+/* A signal that whoever started us ignores (nohup, a shell's "&") stays ignored. */
+static void watch_signals(struct session *s)
+{
+	static const int signals[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
+				       SIGUSR2, SIGTSTP, SIGCONT, SIGQUIT };
+	struct sigaction old;
+
+	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+		sigaction(signals[i], NULL, &old);
+		if (old.sa_handler == SIG_IGN)
+			continue;
+		s->watch[i] = evsignal_new(s->base, signals[i], on_signal, s);
+		event_add(s->watch[i], NULL);
+	}
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void make_cookie(char cookie[33])
+{
+	unsigned char random[16];
+
+	if (getrandom(random, sizeof random, 0) != sizeof random)
+		abort(); /* cannot happen for 16 bytes */
+	str_hex(cookie, random, sizeof random);
+}
+
+/* One descriptor and more per host and rank: use what the system allows.  Returns the soft
+ * limit as the user has it, which is what the ranks get. */
+static uint64_t raise_nofile(void)
+{
+	struct rlimit l = { RLIM_INFINITY, RLIM_INFINITY };
+	rlim_t soft;
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	soft = l.rlim_cur;
+	l.rlim_cur = l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+	return soft == RLIM_INFINITY ? UINT64_MAX : soft;
+}
+
+uint32_t session_index(const struct session *s, const struct host *h)
+{
+	return (uint32_t)(h - s->fleet.host);
+}
+
+/* ---- output events ---- */
+
+static void send_credit(struct session *s, uint32_t index)
+{
+	struct host *h = &s->fleet.host[index];
+	struct wire_credit m = { SESSION_EPOCH, (uint32_t)s->run[index].credit };
+
+	s->run[index].credit = 0;
+	if (h->state != HOST_UP)
+		return;
+	wire_pack_credit(&h->out, &m);
+	fleet_flush(h);
+}
+
+/* Credits go back in quarters of the window: often enough to keep the host writing, seldom
+ * enough to cost nothing. */
+static void on_left(void *ctx, uint32_t host, size_t n)
+{
+	struct session *s = ctx;
+
+	s->run[host].credit += n;
+	if (s->run[host].credit >= s->credit_bytes / 4)
+		send_credit(s, host);
+}
+
+static void on_unread(void *ctx)
+{
+	struct session *s = ctx;
+
+	if (s->unread)
+		return;
+	s->unread = true;
+	output_mute(s->output);
+	if (s->phase == PHASE_RUN)
+		stop_ranks(s, (uint32_t)s->request->kill_grace_s * 1000);
+}
+
+static void on_disk(void *ctx, const char *path, int error)
+{
+	struct session *s = ctx;
+	struct err e;
+
+	s->disk_failed = true;
+	err_set(&e, E_DISK, path, strerror(error));
+	report_error(s, &e);
+}
+
+/* ---- the steps ---- */
+
+void session_open(struct session *s, const struct request *r)
+{
+	char cwd[4096];
+
+	*s = (struct session){ .request = r, .begin_ns = clock_ns() };
+	s->base = event_base_new();
+	s->timer = event_new(s->base, -1, 0, on_timer, s);
+	watch_signals(s);
+	make_cookie(s->cookie);
+	s->nofile = raise_nofile();
+	s->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
+	s->fleet.base = s->base;
+	s->fleet.events = &session_fleet_events;
+	s->fleet.ctx = s;
+	s->fleet.host_timeout_s = r->host_timeout_s;
+	s->fleet.setup = (struct transport_setup){
+		.base = s->base,
+		.ssh_port = r->ssh_port,
+		.identity = r->identity,
+		.accept_new_hosts = r->accept_new_hosts,
+		.agent = r->launch_agent,
+		.no_push = r->no_push,
+		.verbosity = r->verbosity,
+		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_s * 1000,
+	};
+}
+
+bool session_needs(const struct session *s, size_t host)
+{
+	return !s->plan.np || s->plan.node[host] != PLAN_UNUSED;
+}
+
+static bool all_answered(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].state == HOST_STARTING)
+			return false;
+	return true;
+}
+
+static bool slots_known(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].slots < 0)
+			return false;
+	return true;
+}
+
+int session_gather(struct session *s)
+{
+	s->run = xcalloc(s->fleet.n, sizeof *s->run);
+	if (slots_known(s) && session_map(s)) /* hosts without a rank need no agent */
+		return -1;
+	if (events_open(&s->events, s->request->events_file, s->cookie, &s->err))
+		return -1;
+	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (session_needs(s, i))
+			fleet_start(&s->fleet, &s->fleet.host[i]);
+	session_until(s, all_answered);
+	event_del(s->timer);
+	if (s->lost)
+		return report_lost_hosts(s);
+	return s->phase == PHASE_OVER ? -1 : 0;
+}
+
+static int resolve_slots(struct session *s, struct map_host *map)
+{
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		const struct host *h = &s->fleet.host[i];
+		int slots = h->slots;
+
+		if (slots == SLOTS_GPUS && !h->gpus)
+			return err_set(&s->err, E_NO_GPUS, h->name, h->name);
+		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
+			slots = (int)h->gpus;
+		else if (slots == SLOTS_AUTO)
+			slots = (int)h->cores;
+		map[i] = (struct map_host){ h->name, slots, h->max_slots };
+	}
+	return 0;
+}
+
+int session_map(struct session *s)
+{
+	struct map_host *map;
+	int rc;
+
+	if (s->plan.np)
+		return 0;
+	map = xcalloc(s->fleet.n, sizeof *map);
+	rc = resolve_slots(s, map) ||
+	     map_ranks(&s->plan, s->request, map, s->fleet.n, s->slots_from, &s->err);
+	free(map);
+	if (rc)
+		return -1;
+	s->rank = xcalloc(s->plan.np, sizeof *s->rank);
+	if (s->request->stdin_rank < STDIN_ALL && s->request->stdin_rank >= s->plan.np)
+		return err_set(&s->err, E_STDIN_RANK, s->request->stdin_rank, s->plan.np);
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (!session_needs(s, i) && s->fleet.host[i].state == HOST_UP)
+			fleet_leave(&s->fleet.host[i]);
+	return 0;
+}
+
+static void open_input(struct session *s)
+{
+	struct host **targets = xcalloc(s->fleet.n, sizeof(struct host *));
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (session_needs(s, i) && (s->request->stdin_rank == STDIN_ALL ||
+				     s->plan.rank[s->request->stdin_rank].host == i))
+			targets[n++] = &s->fleet.host[i];
+	s->input = input_open(&s->fleet, targets, n, SESSION_EPOCH, s->request->stdin_rank);
+	free(targets);
+}
+
+static bool all_placed(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i) && !s->run[i].placed)
+			return false;
+	return true;
+}
+
+/* A node's list by local rank needs a GPU for each rank. */
+static bool gpus_for_all(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].gpus < s->plan.local_size[i])
+			return false;
+	return true;
+}
+
+/* --gpu-visible auto is decided here once, for all hosts. */
+static void choose_visible(struct session *s)
+{
+	const struct request *r = s->request;
+	struct strv env = { 0 };
+
+	s->visible = r->gpu_visible;
+	if (s->visible != VISIBLE_AUTO)
+		return;
+	s->visible = VISIBLE_ONE;
+	for (char **p = environ; *p; p++)
+		strv_add(&env, *p);
+	for (size_t i = 0; i < r->napp && s->visible == VISIBLE_ONE; i++) {
+		struct visible v = { 0 };
+
+		visible_find(&v, &r->app[i].argv, r->app[i].wdir, &env);
+		if (v.mode == VISIBLE_NODE && (r->plan != PLAN_OFF || gpus_for_all(s))) {
+			s->visible = VISIBLE_NODE;
+			s->visible_why = xasprintf("%s:%zu: %s", v.file, v.line, v.word);
+		}
+		visible_free(&v);
+	}
+	strv_free(&env);
+}
+
+int session_place(struct session *s)
+{
+	choose_visible(s);
+	if (s->request->plan == PLAN_OFF && s->request->stdin_rank != STDIN_NONE)
+		open_input(s);
+	if (jobs_send(s))
+		return -1;
+	session_until(s, all_placed);
+	if (s->lost)
+		return report_lost_hosts(s);
+	return s->phase == PHASE_OVER ? -1 : 0;
+}
+
+static bool run_over(const struct session *s)
+{
+	return s->phase == PHASE_STOP && stop_all_gone(s);
+}
+
+static bool all_written(const struct session *s)
+{
+	return s->unread || !output_waiting(s->output);
+}
+
+int session_run(struct session *s)
+{
+	static const struct output_events events = { on_left, on_unread, on_disk };
+	struct wire_start start = { SESSION_EPOCH };
+
+	if (output_open(&s->output, s->base, s->request, s->plan.np, &events, s, &s->err))
+		return -1;
+	report_overload(s);
+	s->phase = PHASE_RUN;
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		if (s->fleet.host[i].state != HOST_UP || !session_needs(s, i))
+			continue;
+		wire_pack_start(&s->fleet.host[i].out, &start);
+		fleet_flush(&s->fleet.host[i]);
+	}
+	fleet_watch(&s->fleet);
+	stop_time_limit(s);
+	session_until(s, run_over);
+	output_finish(s->output);
+	session_until(s, all_written);
+	return 0;
+}
+
+void session_free(struct session *s)
+{
+	for (uint32_t i = 0; s->rank && i < s->plan.np; i++) {
+		struct rank *r = &s->rank[i];
+
+		free(r->gpu);
+		free(r->gpu_name);
+		free(r->cpus);
+		free(r->bound);
+		free(r->numa);
+		free(r->visible);
+		free(r->why);
+		free(r->shared);
+		free(r->text);
+		free(r->hint);
+	}
+	for (size_t i = 0; s->run && i < s->fleet.n; i++) {
+		free(s->run[i].idle);
+		free(s->run[i].certificate);
+	}
+	free(s->rank);
+	free(s->run);
+	free(s->slots_from);
+	free(s->master_addr);
+	free(s->visible_why);
+	free(s->cwd);
+	plan_free(&s->plan);
+	output_free(s->output);
+	input_free(s->input);
+	events_close(s->events);
+	fleet_free(&s->fleet);
+	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
+		if (s->watch[i])
+			event_free(s->watch[i]);
+	event_free(s->timer);
+	if (s->time_limit)
+		event_free(s->time_limit);
+	event_base_free(s->base);
+}

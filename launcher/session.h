@@ -1,0 +1,130 @@
+/* session.h - one run of a job: its hosts, its plan, its ranks, from hello to gone.
+ *
+ * The steps block, running the event loop until they are done, and main.c calls them in
+ * order.  In between frames, signals and timers change the state here.  Each step returns 0,
+ * or -1 when the job can't go on; s->err then says why (already printed are only errors of
+ * several hosts).  Files: session.c (steps and frames), stop.c (failures, signals, the end). */
+#ifndef BERTH_SESSION_H
+#define BERTH_SESSION_H
+
+#include "launcher/events.h"
+#include "launcher/fleet.h"
+#include "launcher/input.h"
+#include "launcher/map.h"
+#include "launcher/outcome.h"
+#include "launcher/output.h"
+#include "launcher/request.h"
+
+enum rank_state { RANK_WAITING, RANK_RUNNING, RANK_ENDED };
+
+/* What is known of one rank. */
+struct rank {
+	enum rank_state state;
+	uint32_t pid;
+	struct ending ending;
+	/* its berth */
+	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible, *why; /* bound: read back */
+	uint32_t gpu_index;
+	uint32_t *shared;
+	size_t nshared;
+	/* why it never ran */
+	char *text, *hint;
+};
+
+enum phase {
+	PHASE_START,   /* agents are started, ranks placed */
+	PHASE_RUN,
+	PHASE_CAUSE,   /* a rank failed: which came first? */
+	PHASE_STOP,    /* the agents end what is left */
+	PHASE_OVER
+};
+
+/* Per host, what only a session knows. */
+struct host_run {
+	bool placed, ending, gone;
+	uint32_t left;        /* processes its agent could not end */
+	size_t credit;        /* bytes that left here and are not yet credited */
+	char *idle, *certificate;
+};
+
+struct session {
+	const struct request *request;
+	struct event_base *base;
+	struct fleet fleet;
+	char *slots_from;        /* where slots came from, for messages */
+	struct plan plan;
+	struct rank *rank;       /* rank[0..plan.np) */
+	struct host_run *run;    /* run[0..fleet.n) */
+	struct output *output;
+	struct input *input;
+	struct events *events;
+	char cookie[33];         /* BERTH_JOB */
+	char *master_addr;
+	uint32_t master_port;
+	enum gpu_visible visible;
+	char *visible_why;       /* file:line that decided */
+	size_t credit_bytes;     /* window of each host */
+
+	enum phase phase;
+	uint32_t ended, failed;  /* ranks */
+	bool lost;               /* a host was lost */
+	bool timed_out, unread, disk_failed;
+	int signo;               /* first of INT, TERM, HUP that a user sent; 0: none */
+	int interrupts;
+	uint64_t begin_ns;
+	uint64_t nofile;         /* soft limit before runner raised its own */
+	char *cwd;
+	struct event *watch[10]; /* signals */
+	struct event *timer;     /* the next thing that happens if nothing else does */
+	struct event *time_limit;
+	struct err err;
+};
+
+/* The loop, the signals, the random names. */
+void session_open(struct session *s, const struct request *r);
+/* Start an agent on every host that is needed and wait for each hello. */
+int session_gather(struct session *s);
+/* Which rank on which host, and the rendezvous. */
+int session_map(struct session *s);
+/* Send the job, get a berth for every rank. */
+int session_place(struct session *s);
+/* Exec the ranks and bring them to their end. */
+int session_run(struct session *s);
+/* Let every agent go and wait for it; says who did not confirm. */
+void session_leave(struct session *s);
+/* Exit status of runner; after a signal that must end it, raises that signal. */
+int session_status(struct session *s);
+void session_free(struct session *s);
+
+/* ---- between session.c, jobs.c, frames.c and stop.c ---- */
+
+enum { SESSION_EPOCH = 1 }; /* of the one start of the ranks */
+
+/* What frames and lost hosts mean (frames.c). */
+extern const struct fleet_events session_fleet_events;
+
+/* Run the loop until DONE(s) holds, or the phase is PHASE_OVER. */
+void session_until(struct session *s, bool (*done)(const struct session *s));
+/* Call stop_on_timer() in MS milliseconds, and not before. */
+void session_timer(struct session *s, uint64_t ms);
+/* Has a rank on it, or may get one. */
+bool session_needs(const struct session *s, size_t host);
+uint32_t session_index(const struct session *s, const struct host *h);
+/* Index of the rank whose ending is the cause, or -1. */
+long session_cause(const struct session *s);
+
+/* Fill in the rendezvous and the credit window, and send app and job frames (jobs.c). */
+int jobs_send(struct session *s);
+
+/* Send SIGNO to the ranks' main processes, or to their whole trees. */
+void session_signal_ranks(struct session *s, int signo, bool tree);
+void stop_on_failure(struct session *s);            /* a rank or host failed */
+void stop_on_signal(struct session *s, int signo);  /* a signal came to runner */
+void stop_on_timer(struct session *s);
+void stop_on_ending(struct session *s);             /* an agent answered `end` */
+void stop_ranks(struct session *s, uint32_t grace_ms);
+void stop_time_limit(struct session *s);
+void stop_now(struct session *s);
+bool stop_all_gone(const struct session *s);
+
+#endif

@@ -1,0 +1,372 @@
+/* How a job ends before it wants to: failures, signals, time limits; and how all jobs end. */
+#include "launcher/session.h"
+
+#include <event2/event.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "launcher/report.h"
+
+enum {
+	CAUSE_MS = 500,   /* agents have so long to tell endings that came before the first heard */
+	CONFIRM_MS = 7000, /* after the grace: agents take up to 5 s to see a process die */
+	LEAVE_MS = 3000,  /* from bye to the end of the stream */
+	AFTER_INT_MS = 2000 /* from TERM to KILL, when ^C had its whole grace already */
+};
+
+static uint32_t grace_ms(const struct session *s)
+{
+	return (uint32_t)s->request->kill_grace_s * 1000;
+}
+
+static bool up(const struct session *s, size_t i)
+{
+	return s->fleet.host[i].state == HOST_UP &&
+	       s->plan.node[i] != PLAN_UNUSED;
+}
+
+/* ---- orders to the agents ---- */
+
+void session_signal_ranks(struct session *s, int signo, bool tree)
+{
+	struct wire_signal m = { (uint32_t)signo, tree };
+
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		if (!up(s, i))
+			continue;
+		wire_pack_signal(&s->fleet.host[i].out, &m);
+		fleet_flush(&s->fleet.host[i]);
+	}
+}
+
+static void order_end(struct session *s, uint32_t grace)
+{
+	struct wire_end m = { SESSION_EPOCH, grace };
+
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		if (!up(s, i))
+			continue;
+		s->run[i].ending = false;
+		wire_pack_end(&s->fleet.host[i].out, &m);
+		fleet_flush(&s->fleet.host[i]);
+	}
+}
+
+void stop_ranks(struct session *s, uint32_t grace)
+{
+	order_end(s, grace);
+	s->phase = PHASE_STOP;
+	session_timer(s, (uint64_t)grace + CONFIRM_MS);
+}
+
+bool stop_all_gone(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (up(s, i) && !s->run[i].gone)
+			return false;
+	return true;
+}
+
+/* ---- a failure and its cause ---- */
+
+static bool all_ending(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (up(s, i) && !s->run[i].ending)
+			return false;
+	return true;
+}
+
+static void decide_cause(struct session *s)
+{
+	report_cause(s);
+	s->phase = PHASE_STOP;
+	session_timer(s, (uint64_t)grace_ms(s) + CONFIRM_MS);
+}
+
+void stop_on_failure(struct session *s)
+{
+	bool wanted = s->signo || s->timed_out || s->unread;
+
+	if (s->phase != PHASE_RUN || wanted || (s->request->keep_going && !s->lost))
+		return;
+	s->phase = PHASE_CAUSE;
+	order_end(s, grace_ms(s));
+	session_timer(s, CAUSE_MS);
+	if (all_ending(s)) /* no host is left to ask */
+		decide_cause(s);
+}
+
+void stop_on_ending(struct session *s)
+{
+	if (s->phase == PHASE_CAUSE && all_ending(s))
+		decide_cause(s);
+}
+
+/* ---- time ---- */
+
+static void give_up_silent(struct session *s, enum host_state state)
+{
+	struct err e;
+
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		struct host *h = &s->fleet.host[i];
+
+		if (h->state != state || s->run[i].gone)
+			continue;
+		if (state == HOST_STARTING)
+			err_set(&e, E_START_LATE, h->name, s->request->start_timeout_s);
+		else
+			err_set(&e, E_UNCONFIRMED, h->name);
+		fleet_give_up(h, &e);
+	}
+}
+
+/* While a slow reader holds output up, agents can't be done: wait on. */
+static void on_stop_late(struct session *s)
+{
+	if (s->output && output_waiting(s->output) && !s->unread) {
+		session_timer(s, 1000);
+		return;
+	}
+	give_up_silent(s, HOST_UP);
+	report_unconfirmed(s);
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].state == HOST_LEAVING)
+			s->phase = PHASE_OVER;
+}
+
+void stop_on_timer(struct session *s)
+{
+	switch (s->phase) {
+	case PHASE_START:
+		give_up_silent(s, HOST_STARTING);
+		break;
+	case PHASE_RUN: /* the grace after a signal of the user is over */
+		stop_ranks(s, s->signo == SIGINT ? AFTER_INT_MS : 0);
+		break;
+	case PHASE_CAUSE:
+		decide_cause(s);
+		break;
+	case PHASE_STOP:
+		on_stop_late(s);
+		break;
+	case PHASE_OVER:
+		break;
+	}
+}
+
+static void on_time_limit(evutil_socket_t fd, short what, void *ctx)
+{
+	struct session *s = ctx;
+	struct err e;
+
+	(void)fd;
+	(void)what;
+	if (s->phase != PHASE_RUN)
+		return;
+	s->timed_out = true;
+	err_set(&e, E_TIMEOUT, s->request->timeout_s);
+	report_error(s, &e);
+	stop_ranks(s, grace_ms(s));
+}
+
+void stop_time_limit(struct session *s)
+{
+	if (!s->request->timeout_s)
+		return;
+	s->time_limit = event_new(s->base, -1, 0, on_time_limit, s);
+	event_add(s->time_limit, &(struct timeval){ .tv_sec = s->request->timeout_s });
+}
+
+/* ---- signals to runner ---- */
+
+static bool grace_unlimited(const struct session *s)
+{
+	return report_in_managed_job() && !s->request->kill_grace_given;
+}
+
+static void interrupt(struct session *s)
+{
+	s->interrupts++;
+	if (s->interrupts == 1 && s->phase == PHASE_RUN) {
+		report_note(s, "runner: ^C: sent SIGINT to %u ranks, SIGTERM follows in %ld s; ^C again ends them now",
+			    s->plan.np - s->ended, s->request->kill_grace_s);
+		session_signal_ranks(s, SIGINT, false);
+		session_timer(s, grace_ms(s));
+	} else if (s->interrupts <= 2) {
+		stop_ranks(s, 0);
+	} else {
+		stop_now(s);
+	}
+}
+
+void stop_now(struct session *s)
+{
+	if (s->output)
+		output_mute(s->output);
+	give_up_silent(s, HOST_UP);
+	report_unconfirmed(s);
+	s->phase = PHASE_OVER;
+}
+
+static void terminate(struct session *s, int signo)
+{
+	session_signal_ranks(s, signo, false);
+	if (s->phase == PHASE_RUN && !grace_unlimited(s))
+		session_timer(s, grace_ms(s));
+}
+
+/* Let what is queued for the agents leave, a tenth of a second at most. */
+static void drain_hosts(struct session *s)
+{
+	uint64_t until = clock_ms() + 100;
+
+	for (size_t i = 0; i < s->fleet.n; i++)
+		while (up(s, i) && s->fleet.host[i].out.len && clock_ms() < until)
+			event_base_loop(s->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+}
+
+/* ^Z: the ranks stop, the agents are told to count no silence, then runner stops itself. */
+static void suspend(struct session *s)
+{
+	session_signal_ranks(s, SIGSTOP, true);
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		if (!up(s, i))
+			continue;
+		wire_pack_suspend(&s->fleet.host[i].out, &(struct wire_suspend){ 0 });
+		fleet_flush(&s->fleet.host[i]);
+	}
+	drain_hosts(s);
+	s->fleet.paused = true;
+	raise(SIGSTOP);
+	/* fg or bg: here runner goes on */
+	s->fleet.paused = false;
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		s->fleet.host[i].heard_ms = clock_ms();
+		if (!up(s, i))
+			continue;
+		wire_pack_resume(&s->fleet.host[i].out, &(struct wire_resume){ 0 });
+		fleet_flush(&s->fleet.host[i]);
+	}
+	session_signal_ranks(s, SIGCONT, true);
+	input_wake(s->input);
+}
+
+static void before_run(struct session *s, int signo)
+{
+	if (signo == SIGTSTP) {
+		raise(SIGSTOP);
+		return;
+	}
+	if (signo != SIGINT && signo != SIGTERM && signo != SIGHUP)
+		return;
+	s->signo = signo;
+	s->phase = PHASE_OVER;
+}
+
+void stop_on_signal(struct session *s, int signo)
+{
+	if (s->phase == PHASE_START) {
+		before_run(s, signo);
+		return;
+	}
+	if (!s->signo && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP))
+		s->signo = signo;
+	switch (signo) {
+	case SIGINT:
+		interrupt(s);
+		break;
+	case SIGTERM:
+	case SIGHUP:
+		terminate(s, signo);
+		break;
+	case SIGUSR1:
+	case SIGUSR2:
+		session_signal_ranks(s, signo, false);
+		break;
+	case SIGQUIT:
+		report_roll_call(s);
+		break;
+	case SIGTSTP:
+		suspend(s);
+		break;
+	case SIGCONT:
+		input_wake(s->input);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- the end ---- */
+
+static bool all_closed(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].state == HOST_LEAVING)
+			return false;
+	return true;
+}
+
+void session_leave(struct session *s)
+{
+	enum phase before = s->phase;
+
+	s->phase = PHASE_STOP;
+	for (size_t i = 0; i < s->fleet.n; i++)
+		fleet_leave(&s->fleet.host[i]);
+	session_timer(s, before == PHASE_OVER ? 500 : LEAVE_MS);
+	session_until(s, all_closed);
+	s->phase = PHASE_OVER;
+}
+
+/* Die by SIGNO, so that whoever started runner sees it (a shell's loop stops). */
+static void die_by(int signo)
+{
+	signal(signo, SIG_DFL);
+	raise(signo);
+}
+
+static struct ending *endings(const struct session *s)
+{
+	struct ending *v = xcalloc(s->plan.np, sizeof *v);
+
+	for (uint32_t i = 0; i < s->plan.np; i++)
+		v[i] = s->rank[i].ending;
+	return v;
+}
+
+long session_cause(const struct session *s)
+{
+	struct ending *v = endings(s);
+	long cause = outcome_cause(v, s->plan.np);
+
+	free(v);
+	return cause;
+}
+
+int session_status(struct session *s)
+{
+	long cause = s->rank ? session_cause(s) : -1;
+	int status = 0;
+
+	if (s->timed_out)
+		status = EXIT_TIMELIMIT;
+	else if (s->signo)
+		status = outcome_signalled(s->signo, cause < 0 && s->ended == s->plan.np);
+	else if (cause >= 0)
+		status = outcome_status(&s->rank[cause].ending);
+	else if (s->lost)
+		status = EXIT_LOST;
+	else if (s->disk_failed)
+		status = EXIT_RUNNER;
+	events_begin(s->events, "end");
+	events_number(s->events, "status", status);
+	events_end(s->events);
+	if (s->signo == SIGINT)
+		die_by(SIGINT);
+	if (s->unread)
+		die_by(SIGPIPE);
+	return status;
+}

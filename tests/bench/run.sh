@@ -1,0 +1,9 @@
+#!/bin/bash
+# run.sh: what `make bench` runs: all benches, with their peers.  Never part of the tests.
+set -eu
+here=$(dirname "$0")
+"$here/peers.sh" || echo "not all peers could be installed; those missing are skipped"
+echo "machine: $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(uname -sr), $(date -I)"
+for bench in launch hosts output place; do
+	"$here/$bench.sh"
+done

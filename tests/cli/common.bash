@@ -1,0 +1,94 @@
+# common.bash: what the bats files share.  `load common` in tests/cli, `load ../cli/common`
+# elsewhere.  Words of a bats file that uses it:
+#
+#   $RUNNER $AGENT $HELPERS   the programs, and the folder of what tests/helpers builds
+#   T                         a folder of this test's own ($BATS_TEST_TMPDIR)
+#   run -N COMMAND            bats' own: COMMAND must exit N; $output, ${lines[@]}
+#   says TEXT...              each TEXT is in $output
+#   silent_on TEXT            TEXT is not in $output
+#   hinted                    $output has exactly one `hint:` line, the last
+#   wait_for COMMAND...        waits up to 10 s until the command succeeds
+#   alive_with TEXT           pids whose environment has TEXT, this machine
+#   cluster_up N, cluster_down, on HOST COMMAND..., as USER HOST COMMAND...
+#   need_cluster              first word of setup: skips where no cluster can be made
+# shellcheck shell=bash
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD=${BUILD:-$ROOT/build}
+# shellcheck disable=SC2034 # for the bats files
+RUNNER=$BUILD/bin/runner AGENT=$BUILD/bin/berth-agent HELPERS=$BUILD/helpers
+T=${BATS_TEST_TMPDIR:-${BATS_FILE_TMPDIR:-/tmp}}
+VCLUSTER=$ROOT/tests/cluster/vcluster
+bats_require_minimum_version 1.5.0
+
+# A user's own configuration must not decide a test.
+export HOME=${BATS_RUN_TMPDIR:-$T} LC_ALL=C.UTF-8
+unset XDG_CONFIG_HOME "${!BERTH_@}" "${!SLURM_@}" "${!PMI_@}" "${!OMPI_@}"
+
+says() {
+	local text
+	for text; do
+		# shellcheck disable=SC2154 # bats sets output
+		[[ $output == *"$text"* ]] || { printf 'not said: %s\nsaid: %s\n' "$text" "$output"; return 1; }
+	done
+}
+
+silent_on() {
+	[[ $output != *"$1"* ]] || { printf 'said, and should not be: %s\nsaid: %s\n' "$1" "$output"; return 1; }
+}
+
+hinted() {
+	if [ "$(grep -c '^hint: ' <<< "$output")" != 1 ] || [[ ${output##*$'\n'} != 'hint: '* ]]; then
+		printf 'not one hint at the end: %s\n' "$output"
+		return 1
+	fi
+}
+
+wait_for() {
+	local i
+	for ((i = 0; i < 200; i++)); do
+		"$@" && return
+		sleep 0.05
+	done
+	echo "still not after 10 s: $*"
+	return 1
+}
+
+# Zombies have no environment, so they never count.
+alive_with() {
+	grep -slzF -- "$1" /proc/[0-9]*/environ | sed 's,/proc/\([0-9]*\)/.*,\1,'
+}
+
+why_no_cluster() {
+	if [ "$(id -u)" != 0 ]; then
+		echo "the test cluster needs root"
+	elif ! unshare --mount --net --pid --uts --ipc --fork true 2> /dev/null; then
+		echo "this machine makes no namespaces"
+	elif [ ! -x /usr/sbin/sshd ]; then
+		echo "no sshd (tests/deps check installs it)"
+	fi
+}
+
+# bats 1.8 cannot skip in setup_file: a file calls cluster_up there, and need_cluster in setup.
+cluster_up() {
+	[ -n "$(why_no_cluster)" ] || "$VCLUSTER" up "$@" >&2
+}
+
+cluster_down() {
+	[ -n "$(why_no_cluster)" ] || "$VCLUSTER" down >&2
+}
+
+need_cluster() {
+	local why
+	why=$(why_no_cluster)
+	[ -z "$why" ] || skip "$why"
+}
+
+on() {
+	"$VCLUSTER" exec "$@"
+}
+
+as() { # USER HOST COMMAND...
+	local user=$1; shift
+	"$VCLUSTER" exec -u "$user" "$@"
+}

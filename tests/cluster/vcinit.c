@@ -1,0 +1,338 @@
+/* vcinit: turn a network namespace made by "ip netns add" into a small host.
+ *
+ *   vcinit NAME STATEDIR NETNS INDEX
+ *
+ * Makes new mount, UTS, IPC, PID and cgroup namespaces, an overlay root whose
+ * upper layer is a tmpfs in memory, private /dev /dev/shm /tmp /run /proc
+ * /sys, binds STATEDIR/etc-style files in, brings up lo and eth*, starts sshd
+ * and then reaps.  Prints the pid of the new init (as seen by the caller).
+ * When that pid is killed, the kernel kills the whole host and every mount
+ * made here goes with it: nothing is left in the caller's namespaces. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <net/route.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *name;
+
+static void die(const char *fmt, ...)
+{
+	va_list ap;
+	int e = errno;
+
+	fprintf(stderr, "vcinit %s: ", name ? name : "?");
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, ": %s\n", strerror(e));
+	_exit(1);
+}
+
+static char *fmt(const char *f, ...)
+{
+	static char ring[8][1024];
+	static int i;
+	char *b = ring[i++ & 7];
+	va_list ap;
+
+	va_start(ap, f);
+	vsnprintf(b, sizeof(ring[0]), f, ap);
+	va_end(ap);
+	return b;
+}
+
+static void mnt(const char *src, const char *dst, const char *type, unsigned long flags,
+		const char *data)
+{
+	if (mount(src, dst, type, flags, data) < 0)
+		die("mount %s on %s (%s)", src, dst, type ? type : "bind");
+}
+
+static void put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		die("write %s", path);
+	close(fd);
+}
+
+static void node(const char *path, int maj, int min, mode_t mode)
+{
+	if (mknod(path, S_IFCHR | mode, makedev(maj, min)) < 0)
+		die("mknod %s", path);
+	chmod(path, mode);
+}
+
+/* lo up; addresses and link state of eth* are set here as well, because one
+ * ioctl costs microseconds and one "ip" process milliseconds. */
+static void ifup(int s, const char *dev)
+{
+	struct ifreq r = { 0 };
+
+	strncpy(r.ifr_name, dev, IFNAMSIZ - 1);
+	if (ioctl(s, SIOCGIFFLAGS, &r) < 0)
+		die("flags of %s", dev);
+	r.ifr_flags |= IFF_UP;
+	if (ioctl(s, SIOCSIFFLAGS, &r) < 0)
+		die("up %s", dev);
+}
+
+static void ifaddr(int s, const char *dev, const char *ip, const char *mask)
+{
+	struct ifreq r = { 0 };
+	struct sockaddr_in *a = (struct sockaddr_in *)&r.ifr_addr;
+
+	strncpy(r.ifr_name, dev, IFNAMSIZ - 1);
+	a->sin_family = AF_INET;
+	inet_pton(AF_INET, ip, &a->sin_addr);
+	if (ioctl(s, SIOCSIFADDR, &r) < 0)
+		die("address of %s", dev);
+	inet_pton(AF_INET, mask, &a->sin_addr);
+	if (ioctl(s, SIOCSIFNETMASK, &r) < 0)
+		die("netmask of %s", dev);
+}
+
+static void net(int idx)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int k;
+
+	ifup(s, "lo");
+	for (k = 0; k < 4; k++) {
+		char *dev = fmt("eth%d", k);
+
+		if (!if_nametoindex(dev))
+			break;
+		/* n0 is 10.77.255.254; nK is 10.77.(K-1)/250.(K-1)%250+1 */
+		ifaddr(s, dev,
+		       idx ? fmt("10.%d.%d.%d", 77 + k, (idx - 1) / 250,
+				 (idx - 1) % 250 + 1)
+			   : fmt("10.%d.255.254", 77 + k),
+		       "255.255.0.0");
+		ifup(s, dev);
+	}
+	close(s);
+}
+
+static void cgroups(const char *root)
+{
+	static const char *v1[] = { "cpu",     "cpuacct", "cpuset", "memory", "devices",
+				    "freezer", "blkio",   "pids",   NULL };
+	int i;
+
+	mnt("tmpfs", fmt("%s/sys/fs/cgroup", root), "tmpfs", MS_NOSUID, "mode=755");
+	for (i = 0; v1[i]; i++) {
+		char *d = fmt("%s/sys/fs/cgroup/%s", root, v1[i]);
+
+		mkdir(d, 0755);
+		if (mount("cgroup", d, "cgroup", 0, v1[i]) < 0)
+			rmdir(d);
+	}
+	char *d = fmt("%s/sys/fs/cgroup/systemd", root);
+	mkdir(d, 0755);
+	if (mount("cgroup", d, "cgroup", 0, "none,name=systemd") < 0)
+		rmdir(d);
+	d = fmt("%s/sys/fs/cgroup/unified", root);
+	mkdir(d, 0755);
+	if (mount("cgroup2", d, "cgroup2", 0, NULL) < 0)
+		rmdir(d);
+}
+
+static pid_t start(char *const argv[], int nullout)
+{
+	pid_t p = fork();
+
+	if (p == 0) {
+		sigset_t none;
+
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		if (nullout) {
+			int fd = open("/var/log/vc.log", O_WRONLY | O_CREAT | O_APPEND,
+				      0644);
+
+			dup2(fd, 1);
+			dup2(fd, 2);
+		}
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	return p;
+}
+
+static int init(const char *state, const char *netns, int idx, int ready)
+{
+	char *root, *own;
+	int fd, i;
+
+	(void)netns;
+	if (sethostname(name, strlen(name)) < 0)
+		die("sethostname");
+	mnt("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
+	own = strdup(fmt("%s/hosts/%s", state, name));
+	mnt("tmpfs", own, "tmpfs", 0, "mode=755,size=2g");
+	mkdir(fmt("%s/up", own), 0755);
+	mkdir(fmt("%s/wk", own), 0755);
+	mkdir(fmt("%s/root", own), 0755);
+	root = strdup(fmt("%s/root", own));
+	mnt("overlay", root, "overlay", 0,
+	    fmt("lowerdir=/,upperdir=%s/up,workdir=%s/wk", own, own));
+
+	/* shared, as from a file server */
+	if (getenv("VC_SHARE"))
+		mnt(getenv("VC_SHARE"), fmt("%s%s", root, getenv("VC_SHARE")), NULL,
+		    MS_BIND, NULL);
+	mnt(fmt("%s/home", state), fmt("%s/home", root), NULL, MS_BIND, NULL);
+	mkdir(fmt("%s/vc", root), 0755);
+	mnt(state, fmt("%s/vc", root), NULL, MS_BIND, NULL);
+
+	/* private */
+	mnt("tmpfs", fmt("%s/tmp", root), "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
+	mnt("tmpfs", fmt("%s/run", root), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755");
+	mnt("tmpfs", fmt("%s/dev", root), "tmpfs", MS_NOSUID, "mode=755,size=1m");
+	mnt("proc", fmt("%s/proc", root), "proc", 0, NULL);
+	mnt("sysfs", fmt("%s/sys", root), "sysfs", 0, NULL);
+	cgroups(root);
+	mkdir(fmt("%s/dev/shm", root), 01777);
+	mkdir(fmt("%s/dev/pts", root), 0755);
+	mkdir(fmt("%s/dev/mqueue", root), 01777);
+	mnt("tmpfs", fmt("%s/dev/shm", root), "tmpfs", MS_NOSUID | MS_NODEV,
+	    "mode=1777");
+	mnt("devpts", fmt("%s/dev/pts", root), "devpts", 0,
+	    "newinstance,ptmxmode=0666,mode=620");
+	mnt("mqueue", fmt("%s/dev/mqueue", root), "mqueue", 0, NULL);
+	umask(0);
+	node(fmt("%s/dev/null", root), 1, 3, 0666);
+	node(fmt("%s/dev/zero", root), 1, 5, 0666);
+	node(fmt("%s/dev/full", root), 1, 7, 0666);
+	node(fmt("%s/dev/random", root), 1, 8, 0666);
+	node(fmt("%s/dev/urandom", root), 1, 9, 0666);
+	node(fmt("%s/dev/tty", root), 5, 0, 0666);
+	umask(022);
+	if (symlink("pts/ptmx", fmt("%s/dev/ptmx", root)) < 0 ||
+	    symlink("/proc/self/fd", fmt("%s/dev/fd", root)) < 0 ||
+	    symlink("fd/0", fmt("%s/dev/stdin", root)) < 0 ||
+	    symlink("fd/1", fmt("%s/dev/stdout", root)) < 0 ||
+	    symlink("fd/2", fmt("%s/dev/stderr", root)) < 0)
+		die("symlink");
+
+	if (chdir(root) < 0)
+		die("chdir");
+	mkdir("tmp/.old", 0700);
+	if (syscall(SYS_pivot_root, ".", "tmp/.old") < 0)
+		die("pivot_root");
+	if (chdir("/") < 0 || umount2("/tmp/.old", MNT_DETACH) < 0)
+		die("umount old root");
+	rmdir("/tmp/.old");
+
+	put("/etc/hostname", fmt("%s\n", name));
+	mkdir("/run/sshd", 0755);
+	mkdir("/run/lock", 01777);
+	net(idx);
+	/* names, users, keys, sshd_config: plain files prepared once */
+	char *rc[] = { "/bin/sh", "/vc/rc", (char *)name, NULL };
+	int st;
+	pid_t p = start(rc, 1);
+	waitpid(p, &st, 0);
+	if (st)
+		fprintf(stderr, "vcinit %s: rc status %#x\n", name, st);
+	char ncpu[16] = "";
+	char *sshdf[] = { "/vc/fakecpus", ncpu, "/usr/sbin/sshd",          "-D",
+			  "-e",           "-f", "/etc/ssh/vc_sshd_config", NULL };
+	char **sshd = sshdf + 2;
+	fd = open("/vc/fake", O_RDONLY);
+	if (fd >= 0) {
+		p = read(fd, ncpu, sizeof(ncpu) - 1);
+		ncpu[strcspn(ncpu, "\n")] = 0;
+		close(fd);
+		sshd = sshdf;
+	}
+	pid_t ssh = start(sshd, 1);
+
+	fd = open("/dev/null", O_RDWR);
+	/* ready when port 22 is bound: poll /proc/net/tcp for :0016 ... 0A */
+	for (i = 0; i < 2000; i++) {
+		char buf[8192];
+		int t = open("/proc/net/tcp", O_RDONLY);
+		ssize_t n = read(t, buf, sizeof(buf) - 1);
+
+		close(t);
+		buf[n > 0 ? n : 0] = 0;
+		if (strstr(buf, ":0016 00000000:0000 0A"))
+			break;
+		if (waitpid(ssh, &st, WNOHANG) == ssh) {
+			fprintf(stderr, "vcinit %s: sshd left with %#x\n", name, st);
+			break;
+		}
+		usleep(5000);
+	}
+	if (write(ready, "1", 1) != 1)
+		_exit(1);
+	close(ready);
+	dup2(fd, 0);
+	dup2(fd, 1);
+	dup2(fd, 2);
+	for (;;) {
+		pid_t d = wait(&st);
+
+		if (d < 0)
+			pause();
+		if (d == ssh && WIFSIGNALED(st) && access("/run/no-sshd", F_OK) < 0)
+			ssh = start(sshd, 1); /* as systemd would */
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int pfd[2], nfd, idx;
+	pid_t p;
+	char c;
+
+	if (argc != 5)
+		return 2;
+	close_range(3, ~0U, 0); /* a host must not hold its caller's pipes open */
+	name = argv[1];
+	idx = atoi(argv[4]);
+	nfd = open(fmt("/run/netns/%s", argv[3]), O_RDONLY | O_CLOEXEC);
+	if (nfd < 0 || setns(nfd, CLONE_NEWNET) < 0)
+		die("setns %s", argv[3]);
+	if (pipe(pfd) < 0)
+		die("pipe");
+	setsid();
+	if (unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID |
+		    CLONE_NEWCGROUP) < 0)
+		die("unshare");
+	p = fork();
+	if (p < 0)
+		die("fork");
+	if (p == 0) {
+		close(pfd[0]);
+		fcntl(pfd[1], F_SETFD, FD_CLOEXEC);
+		init(argv[2], argv[3], idx, pfd[1]);
+		_exit(0);
+	}
+	close(pfd[1]);
+	if (read(pfd[0], &c, 1) != 1) {
+		errno = ECHILD;
+		die("init did not come up");
+	}
+	printf("%s %d\n", name, (int)p);
+	return 0;
+}

@@ -1,0 +1,225 @@
+#!/bin/bash
+# lint.sh [CHECK...]: the style that a machine can check; `make lint` runs all.
+#
+# Each function check_X below is one check, and prints what is wrong, a line each; a line that
+# begins with "warning: " does not fail it.  Written for the tools of Debian 12.
+set -u
+cd "$(dirname "$0")/.." || exit
+shopt -s nullglob
+export LC_ALL=C.UTF-8
+build=${BUILD:-build}
+dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
+programs=(common/*.[ch] launcher/*.[ch] agent/*.[ch])
+tests=(tests/*/*.[ch])
+defs=(common/*.def launcher/*.def agent/*.def lib/*.def)
+shell=(.ci/run tests/run tests/deps)
+mapfile -t more_shell < <(grep -lE '^#!/bin/(ba)?sh' tests/*.sh tests/*/* contrib/*/* examples/* 2> /dev/null)
+shell+=("${more_shell[@]}" tests/*/*.bash tests/*/*.bats)
+
+# Each line of stdin, and what is wrong with it.
+tag() {
+	local line
+	while IFS= read -r line; do
+		printf '%s  <- %s\n' "$line" "$1"
+	done
+}
+
+# ---- layout and tools ----
+
+check_format() {
+	local f
+	for f in "${programs[@]}" "${tests[@]}"; do
+		clang-format "$f" | cmp -s - "$f" || echo "$f: not as clang-format lays it out (make format)"
+	done
+}
+
+# What clang-format can't break, and blanks at line ends; a tab is 8 columns.
+check_columns() {
+	local f
+	for f in "${programs[@]}" "${tests[@]}"; do
+		expand "$f" | awk -v f="$f" 'length($0) > 88 { print f ":" NR ": " length($0) " columns, 88 are the most" }'
+	done
+	grep -nE '[ 	]+$' "${programs[@]}" "${tests[@]}" "${defs[@]}" "${shell[@]}" | tag 'blanks at the end'
+}
+
+# ctags-free: clang-tidy counts functions' lines, this counts files'.
+check_size() {
+	wc -l "${programs[@]}" "${tests[@]}" | awk '$2 != "total" && $1 > 600 { print "warning: " $2 ": " $1 " lines, files stop near 600" }'
+}
+
+check_tidy() {
+	printf '%s\n' {common,launcher,agent}/*.c | xargs -P "$(nproc)" -I{} \
+		clang-tidy --quiet {} -- "${dialect[@]}" 2> /dev/null |
+		sed -n "s,^$PWD/,,; s/^\([^ ]*: \)error: /\1/p; s/^\([^ ]*: \)warning: \(.*readability-function-size.*\)/warning: \1\2/p"
+}
+
+check_cppcheck() {
+	# unknownMacro, internalAstError: cppcheck does not follow the tables' X() and MSG()
+	cppcheck -q --std=c11 --language=c --enable=warning,performance,portability --inline-suppr \
+		--suppress=unknownMacro --suppress=internalAstError --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
+		-D_GNU_SOURCE -I. --template='{file}:{line}: {id}: {message}' -j "$(nproc)" \
+		common launcher agent 2>&1
+}
+
+check_shell() {
+	shellcheck -x -P SCRIPTDIR -f gcc "${shell[@]}"
+}
+
+# Placeholders are comments to mandoc, so the .in files can be read as they are.
+check_man() {
+	local pages=(man/*.[1-8] "$build"/man/*)
+	[ ${#pages[@]} = 0 ] || mandoc -T lint -W warning "${pages[@]}"
+}
+
+check_python() {
+	/usr/bin/python3 -c '
+import ast, sys
+for name in sys.argv[1:]:
+    text = open(name).read()
+    ast.parse(text, name)
+    for n, line in enumerate(text.splitlines(), 1):
+        if len(line) > 110:
+            print(f"{name}:{n}: {len(line)} columns, 110 are the most")
+' examples/*.py tests/*/*.py
+}
+
+# ---- who may include whom ----
+
+# FROM allows: a row per folder, the quoted includes that its files may have.
+check_includes() {
+	local from header allow
+	while read -r from allow; do
+		grep -nE '^ *# *include "' "$from"/*.[ch] /dev/null | grep -vE "# *include \"($allow)\"" |
+			tag "not for $from/"
+	done <<-'E'
+		common common/[a-z0-9_]+\.(h|def)
+		launcher (common|launcher)/[a-z0-9_]+\.(h|def)
+		agent ((common|agent)/[a-z0-9_]+\.(h|def)|lib/boot\.def)
+		lib lib/[a-z0-9_]+\.(h|def)
+		contrib/slurm (common/(exits|job)\.h|agent/(place|topo|gpu|env)\.h|contrib/slurm/[a-z0-9_]+\.h)
+	E
+	while read -r header allow; do
+		grep -lE "^ *# *include <$header" "${programs[@]}" lib/*.[ch] contrib/*/*.[ch] /dev/null |
+			grep -vE "^($allow)\$" | tag "includes <$header>, only ${allow//\\/} may"
+	done <<-'E'
+		hwloc agent/topo\.c
+		libssh launcher/(ssh|libssh)[a-z_]*\.[ch]
+		pmix agent/(pmix|modex)[a-z_]*\.c
+		event2 (launcher|agent)/.*
+		sodium (launcher|agent|lib)/.*
+		check\.h tests/.*
+		slurm contrib/slurm/.*
+	E
+}
+
+# common/ is for what both programs need: directly, or through another header of common/.
+check_both_users() {
+	local who h new
+	[ -e launcher/main.c ] && [ -e agent/main.c ] || return
+	for who in launcher agent; do
+		local seen=" " next
+		next=$(grep -hoE '"common/[a-z_]+\.(h|def)"' $who/*.[ch] | tr -d '"' | sort -u)
+		while [ -n "$next" ]; do
+			new=
+			for h in $next; do
+				[[ $seen == *" $h "* ]] && continue
+				seen+="$h "
+				new+=" $(grep -hoE '"common/[a-z_]+\.(h|def)"' "$h" "${h%.h}.c" 2> /dev/null | tr -d '"')"
+			done
+			next=$new
+		done
+		for h in common/*.h common/*.def; do
+			[[ $seen == *" $h "* ]] || echo "$h: nothing in $who/ includes it; common/ is for what both programs use"
+		done
+	done
+}
+
+check_lone_headers() {
+	local h
+	for h in {common,launcher,agent}/*.h; do
+		echo "#include \"$h\"" | gcc "${dialect[@]}" -fsyntax-only -Wall -Wextra -xc - 2>&1 |
+			grep -m 1 -E 'error|warning' | tag "$h alone"
+	done
+}
+
+# ---- words ----
+
+# The compiler refuses these where common/err.h is included; this finds the files without it.
+check_banned() {
+	grep -nwE '(strcpy|strcat|sprintf|vsprintf|strtok|ato[il]|atoll|system|popen|gets) ?\(' "${programs[@]}" |
+		grep -vE '^common/banned\.h|^[^:]*:[0-9]*: ?\*|/\*' | tag banned
+}
+
+check_words() {
+	grep -nwE 'TODO|FIXME|XXX' "${programs[@]}" "${tests[@]}" "${defs[@]}" examples/* man/* README CONTRIBUTING Makefile 2> /dev/null
+	grep -nE 'RUNNER_[A-Z]' "${programs[@]}" | tag 'variables of ours begin with BERTH_'
+}
+
+# Every error has a test that triggers it, and every row of the table an error and a test.
+check_errors() {
+	local id file name
+	mapfile -t ids < <(sed -n 's/^ERR(\([A-Z_0-9]*\),.*/\1/p' common/errors.def)
+	for id in "${ids[@]}"; do
+		grep -qE "^$id	" tests/errors.tsv || echo "common/errors.def: $id has no test in tests/errors.tsv"
+		grep -rqw "$id" --include='*.[ch]' common launcher agent || echo "common/errors.def: $id is used nowhere"
+	done
+	while IFS=$'\t' read -r id file name; do
+		[[ $id == E_* ]] || continue
+		[[ " ${ids[*]} " == *" $id "* ]] || echo "tests/errors.tsv: $id is no error"
+		if [ ! -e "$file" ]; then
+			echo "tests/errors.tsv: $id: no file '$file'"
+		elif ! grep -qF -- "$name" "$file"; then
+			echo "tests/errors.tsv: $id: no test '$name' in $file"
+		fi
+	done < tests/errors.tsv
+}
+
+# The option table, --help all, man page and completion name the same options.
+check_options() {
+	[ -x "$build/bin/runner" ] || { echo "warning: no $build/bin/runner, so options were not compared"; return; }
+	local d form
+	d=$(mktemp -d)
+	sed -nE 's/^\t\.names = "([^"]*)".*/\1/p; s/^\t?\{ *\.names = "([^"]*)".*/\1/p' launcher/option_table.c |
+		tr ' ' '\n' | grep -oE '^--[a-z][a-z-]*' | sort -u > "$d/table"
+	"$build/bin/runner" --help all > "$d/help.text" 2>&1
+	"$build/bin/runner" --print=man > "$d/man.text" 2>&1
+	"$build/bin/runner" --print=completion > "$d/completion.text" 2>&1
+	for form in help man completion; do
+		sed 's/\\-/-/g; s/\.Fl -*/--/g; s/Fl -*/--/g' "$d/$form.text" | grep -oE -- '--[a-z][a-z-]*' | sort -u > "$d/$form"
+	done
+	for form in help man completion; do
+		comm -13 "$d/$form" "$d/help" | sed "s,\$: in --help and not in $form,"
+		comm -23 "$d/$form" "$d/help" | grep -vxE -- '--no-[a-z-]*' | sed "s,\$: in $form and not in --help,"
+	done
+	rm -r "$d"
+}
+
+# No name is two of: a variable that sets an option, one that ranks are given, one that the
+# library reads.  Those that ranks get are never read as options.
+check_variables() {
+	[ -x "$build/bin/runner" ] && [ -e agent/env.c ] || return
+	comm -12 <("$build/bin/runner" --print=variables | sort -u) \
+		<(grep -ohE '"BERTH_[A-Z_]+"' agent/env.c | tr -d '"' | sort -u) |
+		sed 's/$/: sets an option and is given to ranks/'
+}
+
+# ---- all ----
+
+failed=()
+[ $# -gt 0 ] || set -- format columns size includes both_users lone_headers banned words errors options \
+	variables shell man python cppcheck tidy
+if [[ " $* " =~ ' man '|' options ' ]]; then
+	make -s docs > /dev/null 2>&1
+fi
+for check; do
+	said=$("check_$check" 2>&1)
+	[ -z "$said" ] || printf '%s\n' "$said" | sed "s/^/$check: /"
+	if [ -n "$said" ] && grep -qv '^warning: ' <<< "$said"; then
+		failed+=("$check")
+	fi
+done
+if [ ${#failed[@]} -gt 0 ]; then
+	echo "lint: failed: ${failed[*]}" >&2
+	exit 1
+fi
+echo "lint: nothing to say against $# checks"
