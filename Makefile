@@ -24,7 +24,7 @@ export BUILD SAN
 WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2
 DIALECT = -std=c11 -D_GNU_SOURCE -I. -I$(BUILD)
-FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP
+FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -MT $@
 O = $(BUILD)/obj
 
 # What each program is made of, without its main.
@@ -45,11 +45,11 @@ all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
 
 $(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl
 
 $O/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -64,14 +64,25 @@ $(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common) Makefi
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
 		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 
-# tests/helpers/X.c: a program that ranks run; tests/helpers/libX.c: a shared library.
-helpers := $(patsubst tests/helpers/lib%.c,$(BUILD)/helpers/lib%.so,$(patsubst \
-	tests/helpers/%.c,$(BUILD)/helpers/%,$(filter-out tests/helpers/lib%,$(wildcard \
-	tests/helpers/*.c))) $(wildcard tests/helpers/lib*.c))
-$(BUILD)/helpers/%: tests/helpers/%.c Makefile
+# tests/helpers/X.c: a program, with the agent's parts if it includes them; tests/helpers/libX.c:
+# a shared library.
+helper_sources := $(wildcard tests/helpers/*.c)
+helper_libraries := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%.so,$(filter \
+	tests/helpers/lib%,$(helper_sources)))
+helper_programs := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(filter-out \
+	tests/helpers/lib%,$(helper_sources)))
+helpers := $(helper_programs) $(helper_libraries)
+helpers_of_parts := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
+	$(helper_sources),$(shell grep -lE '"(agent|common)/' $(helper_sources))))
+$(helpers_of_parts): $(agent) $(common)
+helpers_of_launcher := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
+	$(helper_sources),$(shell grep -l '"launcher/' $(helper_sources))))
+$(helpers_of_launcher): $(launcher)
+$(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $< -lpthread
-$(BUILD)/helpers/lib%.so: tests/helpers/lib%.c Makefile
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
+		$(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+$(helper_libraries): $(BUILD)/helpers/%.so: tests/helpers/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes -fPIC -shared $(LDFLAGS) -o $@ $<
 
@@ -90,12 +101,13 @@ golden: test-programs
 # tests/fuzz/X.c: libFuzzer on one parser.
 fuzzers := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
 FUZZ_FLAGS = $(DIALECT) -O1 -g -fsanitize=fuzzer-no-link,address,undefined \
-	-fno-sanitize-recover=undefined -MMD -MP
+	-fno-sanitize-recover=undefined -MMD -MP -MF $@.d -MT $@
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -c -o $@ $<
-$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
-	clang $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed)
+	clang -fsanitize=fuzzer,address,undefined -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)
 	@for f in $(fuzzers); do tests/fuzz.sh $$f $(FUZZ_S) || exit 1; done
@@ -161,4 +173,4 @@ clean:
 .PHONY: all unit test-programs check golden fuzz fuzz-programs venv demo lint format bench \
 	deps docs install uninstall clean
 .DELETE_ON_ERROR:
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $O $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A set of processing units by OS index.  {0} is empty; a set that cpuset_new() made has room
- * for the machine's largest index. */
+/* A set of processing units by OS index.  {0} is empty; a set that cpuset_new() made
+ * has room for the machine's largest index. */
 struct cpuset {
 	uint64_t *w;
 	size_t nwords;
@@ -25,7 +25,8 @@ void cpuset_and(struct cpuset *s, const struct cpuset *with);
 uint32_t cpuset_count(const struct cpuset *s);
 bool cpuset_meets(const struct cpuset *a, const struct cpuset *b);
 bool cpuset_within(const struct cpuset *a, const struct cpuset *b); /* a subset of b */
-/* Read a list string, "0-3,8"; numbers beyond its room are dropped.  False: not a list. */
+/* Read a list string, "0-3,8"; numbers beyond its room are dropped.  False: not a list.
+ */
 bool cpuset_parse(struct cpuset *s, const char *list);
 
 #endif

@@ -63,8 +63,8 @@ struct gpu *gpu_add(struct gpus *g, enum gpu_vendor vendor, const struct gpu_add
 			     .gi = -1,
 			     .ci = -1,
 			     .no_locality = true };
-	snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x", a->domain, a->bus, a->dev,
-		 a->func);
+	snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x", a->domain, a->bus,
+		 a->dev, a->func);
 	return gpu;
 }
 
@@ -80,8 +80,8 @@ void gpu_note(struct gpus *g, const char *format, ...)
 	strv_take(&g->notes, text);
 }
 
-/* Display controllers and processing accelerators of the two makers.  An ATI ES1000 is a
- * server's console; NVSwitches are bridges by class. */
+/* Display controllers and processing accelerators of the two makers.  An ATI ES1000 is
+ * a server's console; NVSwitches are bridges by class. */
 bool gpu_is_one(uint16_t class_id, uint16_t vendor, uint16_t device)
 {
 	enum { NVIDIA = 0x10de, AMD = 0x1002, ES1000 = 0x515e };
@@ -92,11 +92,25 @@ bool gpu_is_one(uint16_t class_id, uint16_t vendor, uint16_t device)
 	return vendor == NVIDIA || (vendor == AMD && device != ES1000);
 }
 
+/* GPU at NODE.  Whether a GPU says where it is, and whether CPUs there are allowed, are
+ * different questions: home answers the second. */
+static void set_node(struct gpu *g, const struct topo *t, int node)
+{
+	g->home = topo_home(t, node);
+	g->no_locality = topo_numa_count(t) > 1 &&
+			 cpuset_within(&t->node[0].cpus, &t->node[node].cpus);
+}
+
 void gpu_set_home(struct gpu *g, const struct topo *t, const struct cpuset *cpus)
 {
-	g->home = topo_home(t, topo_covering(t, cpus));
-	g->no_locality = topo_numa_count(t) > 1 &&
-			 cpuset_within(&t->allowed, &t->node[g->home].cpus);
+	struct cpuset here = cpuset_copy(&t->node[0].cpus);
+
+	cpuset_and(&here, cpus);
+	set_node(g, t, topo_covering(t, &here));
+	if (cpuset_count(cpus) &&
+	    !cpuset_count(&here)) /* near CPUs that we haven't got */
+		g->no_locality = false;
+	cpuset_free(&here);
 }
 
 void gpu_from_xml(struct gpus *g, const struct topo *t)
@@ -111,15 +125,14 @@ void gpu_from_xml(struct gpus *g, const struct topo *t)
 		gpu = gpu_add(g, p->vendor == 0x10de ? GPU_NVIDIA : GPU_AMD, &a);
 		snprintf(gpu->model, sizeof gpu->model, "%s", p->model);
 		snprintf(gpu->uuid, sizeof gpu->uuid, "%s", p->uuid);
-		gpu->home = topo_home(t, p->node);
-		gpu->no_locality = topo_numa_count(t) > 1 &&
-				   cpuset_within(&t->allowed, &t->node[gpu->home].cpus);
+		set_node(gpu, t, p->node);
 	}
 }
 
 /* ---- numbering, filtering ---- */
 
-/* Sort by PCI address; number what the source left unnumbered (KFD has an order of its own). */
+/* Sort by PCI address; number what the source left unnumbered (KFD has an order of its
+ * own). */
 static void number(struct gpus *g)
 {
 	int next[2] = { 0, 0 };
@@ -157,8 +170,8 @@ static bool mixed_models(const struct gpus *g, enum gpu_vendor vendor)
 	return false;
 }
 
-/* A preset list of one vendor's runtime: it says nothing about the other vendor's GPUs, which
- * follow in PCI order. */
+/* A preset list of one vendor's runtime: it says nothing about the other vendor's GPUs,
+ * which follow in PCI order. */
 static void apply_preset(struct gpus *g, enum gpu_vendor vendor, const char *name,
 			 const char *list)
 {
@@ -173,7 +186,8 @@ static void apply_preset(struct gpus *g, enum gpu_vendor vendor, const char *nam
 			order[n++] = i;
 	}
 	if (had && n == g->n - had)
-		gpu_note(g, "%s='%s' leaves none of this host's %zu GPUs", name, list, had);
+		gpu_note(g, "%s='%s' leaves none of this host's %zu GPUs", name, list,
+			 had);
 	keep(g, order, n);
 	free(order);
 }
@@ -185,11 +199,12 @@ static void apply_presets(struct gpus *g, const struct gpu_sources *from)
 	if (from->cuda_visible) {
 		if (isdigit((unsigned char)*from->cuda_visible) && !by_bus &&
 		    mixed_models(g, GPU_NVIDIA))
-			gpu_note(g,
-				 "CUDA_VISIBLE_DEVICES='%s' is read in PCI order: the "
-				 "models differ, and CUDA_DEVICE_ORDER=PCI_BUS_ID isn't "
-				 "set",
-				 from->cuda_visible);
+			gpu_note(
+				g,
+				"CUDA_VISIBLE_DEVICES='%s' is read in PCI order: the "
+				"models differ, and CUDA_DEVICE_ORDER=PCI_BUS_ID isn't "
+				"set",
+				from->cuda_visible);
 		apply_preset(g, GPU_NVIDIA, "CUDA_VISIBLE_DEVICES", from->cuda_visible);
 	}
 	if (from->rocr_visible)
@@ -204,7 +219,8 @@ static void note_mixture(struct gpus *g)
 		mig += g->v[i].mig;
 	if (mig && mig < g->n)
 		gpu_note(g,
-			 "%zu MIG instances beside %zu whole GPUs: ranks will be unequal; "
+			 "%zu MIG instances beside %zu whole GPUs: ranks will be "
+			 "unequal; "
 			 "choose with --gpus",
 			 mig, g->n - mig);
 }
@@ -274,7 +290,8 @@ static int mark(const struct gpus *g, bool *wanted, const char *word, struct err
 			continue;
 		wanted[i] = found = true;
 		/* On a host of two vendors a number means the first in PCI order. */
-		if (isdigit((unsigned char)*word) && !strpbrk(word, ":.") && !g->v[i].mig)
+		if (isdigit((unsigned char)*word) && !strpbrk(word, ":.") &&
+		    !g->v[i].mig)
 			break;
 	}
 	return found ? 0 : refuse(g, word, e);

@@ -22,7 +22,9 @@ static void pass_on(int signo)
 
 static void reset_signals(void)
 {
-	static const int ours[] = { SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE };
+	static const int ours[] = {
+		SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE
+	};
 	sigset_t none;
 
 	for (int i = 1; i < NSIG; i++)
@@ -65,8 +67,8 @@ static int dev_null(int fd)
 	return 0;
 }
 
-/* Holds its end of the pipe, waits, clears up.  The stream's ends are the agent's alone: its
- * death must be seen as the stream's end at once. */
+/* Holds its end of the pipe, waits, clears up.  The stream's ends are the agent's
+ * alone: its death must be seen as the stream's end at once. */
 static void __attribute__((noreturn)) guardian(void)
 {
 	int status = 0;

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "common/str.h"
 #include "common/wire.h"
+
+enum { FULL_BYTES = 32768, LARGE_PIPE_BYTES = 262144 };
 
 /* ---- output ---- */
 
@@ -23,18 +26,30 @@ static void stream_close(struct io_stream *s)
 	s->io->open--;
 }
 
-static size_t room_for_output(const struct io *io)
+static size_t room_by_credit(const struct io *io)
 {
-	if (io->out->len >= IO_QUEUE_BYTES)
-		return 0;
 	return io->credit < WIRE_DATA_MAX ? (size_t)io->credit : WIRE_DATA_MAX;
 }
 
-/* One read into the queue.  False: nothing there, no room, or at its end. */
-static bool stream_read(struct io_stream *s)
+static size_t room_for_output(const struct io *io)
+{
+	return io->out->len < IO_QUEUE_BYTES ? room_by_credit(io) : 0;
+}
+
+/* A writer that fills its pipe gets a larger one: half as much again per second.  Not
+ * from the beginning, since most never need it and a user's pages in pipes are limited.
+ */
+static void enlarge(struct io_stream *s)
+{
+	s->large = true;
+	fcntl(s->fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES);
+}
+
+/* One read of ROOM bytes at most into the queue.  False: nothing there, or at its end.
+ */
+static bool stream_read(struct io_stream *s, size_t room)
 {
 	struct io *io = s->io;
-	size_t room = room_for_output(io);
 	unsigned char *frame;
 	ssize_t n;
 
@@ -46,6 +61,8 @@ static bool stream_read(struct io_stream *s)
 		wire_output_head(frame, io->epoch, s->rank, s->stream, (uint32_t)n);
 		io->out->len += WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
 		io->credit -= (size_t)n;
+		if (n >= FULL_BYTES && !s->large)
+			enlarge(s);
 		return true;
 	}
 	/* A pty whose other side is closed says EIO where a pipe says end of file. */
@@ -76,7 +93,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (room_for_output(s->io)) {
-		stream_read(s);
+		stream_read(s, room_for_output(s->io));
 		return;
 	}
 	event_del(s->event);
@@ -93,7 +110,7 @@ void io_room(struct io *io)
 		if (!io->first)
 			io->last = NULL;
 		s->waiting = false;
-		stream_read(s);
+		stream_read(s, room_for_output(io));
 		if (s->fd >= 0)
 			event_add(s->event, NULL);
 	}
@@ -105,19 +122,21 @@ void io_credit(struct io *io, uint32_t bytes)
 	io_room(io);
 }
 
-/* A background child may go on writing: no more than a pipe or a pty can hold at one time. */
+/* What is there now and no more: a background child may go on writing.  Credit bounds
+ * it, the queue's length does not: these bytes tell why the rank ended. */
 static void stream_drain(struct io_stream *s)
 {
+	struct io *io = s->io;
 	int held = 0;
+	uint64_t before = io->credit;
 
 	if (s->fd < 0 || ioctl(s->fd, FIONREAD, &held))
 		held = 0;
-	for (uint64_t goal = s->io->credit - (uint64_t)held; stream_read(s);)
-		if ((int64_t)(s->io->credit - goal) <= 0)
+	while (stream_read(s, room_by_credit(io)))
+		if (before - io->credit >= (uint64_t)held)
 			break;
-	/* The end may be there already: an early close is what spares the loop a turn. */
-	if (s->fd >= 0 && !s->waiting)
-		stream_read(s);
+	/* The end may be there already: seen here, it spares the loop a turn. */
+	stream_read(s, room_by_credit(io));
 }
 
 void io_drain(struct io_rank *r)
@@ -128,9 +147,11 @@ void io_drain(struct io_rank *r)
 
 static void stream_finish(struct io_stream *s)
 {
-	while (stream_read(s))
+	struct pollfd p = { .fd = s->fd, .events = POLLIN };
+
+	while (stream_read(s, room_for_output(s->io)))
 		;
-	if (s->fd >= 0 && room_for_output(s->io) && !s->waiting)
+	if (s->fd >= 0 && (poll(&p, 1, 0) < 0 || !(p.revents & POLLIN)))
 		stream_close(s);
 }
 
@@ -182,7 +203,8 @@ static void input_settle(struct io *io)
 	}
 }
 
-/* Write what R has not had yet.  A reader that closed its stdin does not want the rest. */
+/* Write what R has not had yet.  A reader that closed its stdin does not want the rest.
+ */
 static void reader_write(struct io_rank *r)
 {
 	struct io *io = r->io;
@@ -218,7 +240,8 @@ void io_input(struct io *io, const void *data, size_t n)
 	buf_add(&io->input, data, n);
 	io->input_end |= !n;
 	for (size_t i = 0; i < io->nreaders; i++)
-		if (io->readers[i]->in >= 0 && !event_pending(io->readers[i]->in_event, EV_WRITE, NULL))
+		if (io->readers[i]->in >= 0 &&
+		    !event_pending(io->readers[i]->in_event, EV_WRITE, NULL))
 			reader_write(io->readers[i]);
 	input_settle(io);
 }
@@ -313,7 +336,8 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 		int error = errno;
 
 		close_both(ours, child);
-		return err_set(e, E_SYSTEM, pty ? "a pipe or pty for a rank" : "a pipe for a rank",
+		return err_set(e, E_SYSTEM,
+			       pty ? "a pipe or pty for a rank" : "a pipe for a rank",
 			       strerror(error));
 	}
 	stream_watch(&r->out, ours[1]);

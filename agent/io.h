@@ -1,10 +1,11 @@
 /* io.h - the ranks' standard streams: pipes and ptys on one side, frames on the other.
  *
- * Output is read(2) straight behind the head of its frame in the send queue.  It is read only
- * while there is credit (bytes that the launcher granted) and the queue is short; a stream that
- * has data then waits its turn in a first-in-first-out list, so no rank starves and nothing
- * but output is ever held up.  Input is one queue for all ranks that read it, each at its own
- * place in it: what the slowest has taken is granted to the launcher again. */
+ * Output is read(2) straight behind the head of its frame in the send queue.  It is
+ * read only while there is credit (bytes that the launcher granted) and the queue is
+ * short; a stream that has data then waits its turn in a first-in-first-out list, so no
+ * rank starves and nothing but output is ever held up.  Input is one queue for all
+ * ranks that read it, each at its own place in it: what the slowest has taken is
+ * granted to the launcher again. */
 #ifndef BERTH_IO_H
 #define BERTH_IO_H
 
@@ -24,7 +25,7 @@ struct io_stream { /* stdout or stderr of a rank */
 	struct event *event;
 	int fd; /* -1: at its end */
 	uint32_t rank, stream;
-	bool waiting;
+	bool waiting, large;
 	struct io_stream *next;
 };
 
@@ -42,18 +43,18 @@ struct io {
 	struct buf *out; /* the session's send queue */
 	uint32_t epoch;
 	uint64_t credit;
-	size_t open; /* streams not at their end */
+	size_t open;                    /* streams not at their end */
 	struct io_stream *first, *last; /* waiting for credit or room */
 	struct buf input;
-	uint64_t input_at;  /* bytes of all input in front of the queue */
+	uint64_t input_at; /* bytes of all input in front of the queue */
 	bool input_end;
 	uint32_t input_owed; /* taken by the ranks, not granted again yet */
 	struct io_rank **readers;
 	size_t nreaders;
 };
 
-/* Make the streams of rank RANK.  CHILD gets the three descriptors for it: the caller closes
- * them with io_close_child().  PTY: stdout is a raw pty.  0, or -1 with E. */
+/* Make the streams of rank RANK.  CHILD gets the three descriptors for it: the caller
+ * closes them with io_close_child().  PTY: stdout is a raw pty.  0, or -1 with E. */
 int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
 	    int child[3], struct err *e);
 void io_close_child(int child[3]);
@@ -68,11 +69,12 @@ void io_room(struct io *io);
 /* Bytes for stdin; none: its end. */
 void io_input(struct io *io, const void *data, size_t n);
 
-/* Read what R's streams hold at this moment, as far as credit goes: what a rank wrote before it
- * died goes out before the news. */
+/* Read what R's streams hold at this moment, as far as credit goes: what a rank wrote
+ * before it died goes out before the news. */
 void io_drain(struct io_rank *r);
-/* Nobody of ours can write to R any more: what is not at its end after a last look is held
- * by a stranger, and closed.  A stream without credit is left open; call again. */
+/* Nobody of ours can write to R any more: what is not at its end after a last look is
+ * held by a stranger, and closed.  A stream that has data but no credit stays: call
+ * again. */
 void io_finish(struct io_rank *r);
 
 void io_free_rank(struct io_rank *r);

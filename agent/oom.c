@@ -19,7 +19,8 @@ static bool read_count(const char *file, uint64_t *count)
 	return found;
 }
 
-/* The cgroup's path in a line of /proc/self/cgroup, or NULL: v2 "0::/x", v1 "4:memory:/x". */
+/* The cgroup's path in a line of /proc/self/cgroup, or NULL: v2 "0::/x", v1
+ * "4:memory:/x". */
 static char *cgroup_path(char *line, bool *v2)
 {
 	char *controllers = strchr(line, ':');
@@ -33,7 +34,8 @@ static char *cgroup_path(char *line, bool *v2)
 	return *v2 || strstr(controllers, "memory") ? path : NULL;
 }
 
-/* A container shows its own cgroup as the root of the mount: the path, then the root. */
+/* A container shows its own cgroup as the root of the mount: the path, then the root.
+ */
 static bool try_cgroup(struct oom *o, const char *root, const char *path, bool v2)
 {
 	static const char *const mounts[2][2] = { { "/memory", "/memory" },

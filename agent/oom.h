@@ -1,8 +1,8 @@
 /* oom.h - did the kernel's OOM killer take a process of ours?
  *
- * The kernel counts its OOM kills per cgroup: memory.events (v2), memory.oom_control (v1), and
- * for the whole machine in /proc/vmstat, which serves where the cgroup is the root.  A rank that
- * ended by KILL while the count rose was taken by it. */
+ * The kernel counts its OOM kills per cgroup: memory.events (v2), memory.oom_control
+ * (v1), and for the whole machine in /proc/vmstat, which serves where the cgroup is the
+ * root.  A rank that ended by KILL while the count rose was taken by it. */
 #ifndef BERTH_OOM_H
 #define BERTH_OOM_H
 
@@ -14,8 +14,8 @@ struct oom {
 	uint64_t seen;
 };
 
-/* Find the counter of this process's cgroup and read it.  ROOT is "" or the folder under which
- * proc and sys are looked up (tests). */
+/* Find the counter of this process's cgroup and read it.  ROOT is "" or the folder
+ * under which proc and sys are looked up (tests). */
 void oom_begin(struct oom *o, const char *root);
 /* Has the count risen since the last call that said so?  Each kill is told once. */
 bool oom_risen(struct oom *o);

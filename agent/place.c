@@ -9,9 +9,9 @@ static uint32_t over(uint32_t demand, uint32_t supply)
 	return demand > supply ? demand - supply : 0;
 }
 
-/* How many more core-levels must leave a subtree when one more rank is homed at HOME; LOAD is
- * the ranks homed below each node.  The sum over the tree is laminar convex, so choosing the
- * least marginal cost one by one is optimal as a whole. */
+/* How many more core-levels must leave a subtree when one more rank is homed at HOME;
+ * LOAD is the ranks homed below each node.  The sum over the tree is laminar convex, so
+ * choosing the least marginal cost one by one is optimal as a whole. */
 static uint32_t marginal_cost(const struct topo *t, const uint32_t *load, int home)
 {
 	uint32_t cost = 0;
@@ -83,8 +83,8 @@ static void take_seats(struct place_work *w)
 	count = count_ranks(w->t, w->g, w->p->n);
 	for (size_t i = 0; i < w->g->n; i++)
 		for (uint32_t k = 0; k < count[i]; k++)
-			w->seat[r++] = (struct seat){ .gpu = (int)i,
-						      .home = w->g->v[i].home };
+			w->seat[r++] =
+				(struct seat){ .gpu = (int)i, .home = w->g->v[i].home };
 	free(count);
 }
 
@@ -122,7 +122,8 @@ static uint32_t share_of(const struct place_work *w, int node)
 	return share ? share : 1;
 }
 
-/* Equal shares of each rank's domain; of the machine, should these be more than there is. */
+/* Equal shares of each rank's domain; of the machine, should these be more than there
+ * is. */
 static void want_shares(struct place_work *w)
 {
 	size_t sum = 0, n = w->p->n;
@@ -204,8 +205,8 @@ static int place_cpus(struct place_work *w, struct err *e)
 	return 0;
 }
 
-int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g, size_t n,
-		const struct place_options *o, struct err *e)
+int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
+		size_t n, const struct place_options *o, struct err *e)
 {
 	struct place_work w = { .t = t, .g = g, .o = o, .p = p };
 	int rc;

@@ -1,15 +1,17 @@
 /* place.h - pure: topology, GPUs, local ranks and options to one berth per rank.
  *
- * GPU first, then CPUs outward from it: even sharing of GPUs in PCI order, then a bottom-up
- * fill of the tree that takes from outside a subtree exactly as many cores as must be taken
- * (demand minus supply), at every subtree at once; so the placement is optimal for every
- * monotone distance and certified by recomputation.  Total orders only: the result is a
- * function of its arguments.
+ * GPU first, then CPUs outward from it: even sharing of GPUs in PCI order, then a
+ * bottom-up fill of the tree that takes from outside a subtree exactly as many cores as
+ * must be taken (demand minus supply), at every subtree at once; so the placement is
+ * optimal for every monotone distance and certified by recomputation.  Total orders
+ * only: the result is a function of its arguments.
  *
- * By default every rank gets an equal share of its GPU's socket, the nearest cores first.  With
- * --bind-to OBJECT:N it gets the N nearest such objects: cores and hardware threads of its own
- * while there are enough, sockets, NUMA nodes and L3 caches together with whoever is as near.
- * Without GPUs the ranks divide all allowed cores in hwloc's order, evenly. */
+ * By default every rank gets an equal share of its GPU's socket, the nearest cores
+ * first.  With
+ * --bind-to OBJECT:N it gets the N nearest such objects: cores and hardware threads of
+ * its own while there are enough, sockets, NUMA nodes and L3 caches together with
+ * whoever is as near. Without GPUs the ranks divide all allowed cores in hwloc's order,
+ * evenly. */
 #ifndef BERTH_PLACE_H
 #define BERTH_PLACE_H
 
@@ -38,15 +40,15 @@ struct placement {
 	size_t n;
 	bool cpus_shared, gpus_shared; /* more ranks than cores (or PUs), than GPUs */
 	char *idle;        /* PUs that no rank got, list string; "" for none */
-	char *certificate; /* "0 cores outside their GPU's socket, ...: the least possible" */
+	char *certificate; /* "0 cores outside their GPU's socket, ..." */
 };
 
-/* Place N ranks.  GPUs are handed out in the order of G, those with a holder last.  0, or -1
- * with E: E_GPU_SHARING with no_gpu_sharing; E_BIND_OBJECTS where the host lacks what
- * bind_to asks for; E_PLACE should the certificate not hold, which is a bug and never a
- * result. */
-int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g, size_t n,
-		const struct place_options *o, struct err *e);
+/* Place N ranks.  GPUs are handed out in the order of G, those with a holder last.  0,
+ * or -1 with E: E_GPU_SHARING with no_gpu_sharing; E_BIND_OBJECTS where the host lacks
+ * what bind_to asks for; E_PLACE should the certificate not hold, which is a bug and
+ * never a result. */
+int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
+		size_t n, const struct place_options *o, struct err *e);
 void placement_free(struct placement *p);
 
 #endif

@@ -23,7 +23,8 @@ static int check_masks(const struct place_work *w, struct err *e)
 		if (!cpuset_count(cpus))
 			return err_set(e, E_PLACE, "a rank has no CPU");
 		if (!cpuset_within(cpus, &w->t->allowed))
-			return err_set(e, E_PLACE, "a rank has a CPU that isn't allowed");
+			return err_set(e, E_PLACE,
+				       "a rank has a CPU that isn't allowed");
 	}
 	return 0;
 }
@@ -57,7 +58,8 @@ static int check_sharing(const struct place_work *w, struct err *e)
 			size_t use = 0;
 
 			for (size_t r = 0; r < w->p->n; r++)
-				use += cpuset_has(&w->p->v[r].cpus, w->t->core[c].pu[k]);
+				use += cpuset_has(&w->p->v[r].cpus,
+						  w->t->core[c].pu[k]);
 			if (use > cap)
 				return err_set(e, E_PLACE,
 					       "a CPU serves more ranks than it must");
@@ -81,10 +83,10 @@ static int owner_of(const struct place_work *w, const struct topo_core *c)
 	return owner;
 }
 
-/* The optimum at V: ranks homed below V must take max(0, demand - supply) cores outside it,
- * and may take no more. */
-static int check_node(const struct place_work *w, int v, uint32_t demand, const int *owner,
-		      struct err *e)
+/* The optimum at V: ranks homed below V must take max(0, demand - supply) cores outside
+ * it, and may take no more. */
+static int check_node(const struct place_work *w, int v, uint32_t demand,
+		      const int *owner, struct err *e)
 {
 	const struct topo_node *n = &w->t->node[v];
 	uint32_t inside = 0;
@@ -93,7 +95,8 @@ static int check_node(const struct place_work *w, int v, uint32_t demand, const 
 		inside += owner[c] >= 0 && topo_above(w->t, v, w->seat[owner[c]].home);
 	if (inside == (demand < n->ncores ? demand : n->ncores))
 		return 0;
-	return err_set(e, E_PLACE, "more cores than necessary lie outside a rank's part");
+	return err_set(e, E_PLACE,
+		       "more cores than necessary lie outside a rank's part");
 }
 
 /* The certificate, for ranks with cores of their own. */

@@ -16,8 +16,9 @@ static void add_threads(struct place_work *w, int c, bool whole)
 		add_unit(w, (struct unit){ .node = core->node, .core = c, .pu = -1 });
 	else
 		for (uint32_t k = 0; k < core->npu; k++)
-			add_unit(w, (struct unit){
-					    .node = core->node, .core = c, .pu = (int)k });
+			add_unit(w, (struct unit){ .node = core->node,
+						   .core = c,
+						   .pu = (int)k });
 }
 
 static void add_object(struct place_work *w, int node, const struct cpuset *cpus)
@@ -129,11 +130,12 @@ static uint64_t latency(const struct place_work *w, size_t r, uint32_t u)
 	return t->latency[(size_t)from * t->nnuma + (size_t)to];
 }
 
-/* The free unit below V that R takes next: the first, or at a node above its home, where all
- * are equally far in the tree, the first of those with the least memory latency. */
+/* The free unit below V that R takes next: the first, or at a node above its home,
+ * where all are equally far in the tree, the first of those with the least memory
+ * latency. */
 static uint32_t next_unit(const struct fill *f, int v, size_t r, uint32_t from)
 {
-	bool remote = f->w->t->latency && f->w->seat[r].home != v;
+	bool remote = f->w->t->latency && !topo_above(f->w->t, f->w->seat[r].home, v);
 	uint32_t best = UINT32_MAX;
 	uint64_t best_latency = 0;
 
@@ -163,8 +165,8 @@ static void take(struct fill *f, int v, size_t r, uint32_t n)
 
 		if (u == UINT32_MAX)
 			return;
-		if (f->w->seat[r].home == v)
-			from = u;
+		if (topo_above(f->w->t, f->w->seat[r].home, v))
+			from = u + 1;
 		f->taken[u] = true;
 		give(f->w, r, u);
 		f->need[r]--;
@@ -172,8 +174,8 @@ static void take(struct fill *f, int v, size_t r, uint32_t n)
 	}
 }
 
-/* What V gives to each rank here: all it needs, or on shortage an even share, the earlier ranks
- * first. */
+/* What V gives to each rank here: all it needs, or on shortage an even share, the
+ * earlier ranks first. */
 static void grant_shares(struct fill *f, int v)
 {
 	uint32_t left = free_units(f, v), asked = 0;
@@ -226,7 +228,8 @@ static void apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n
 		total += room[j];
 	for (size_t j = 0; j < nkid; j++)
 		left -= quota[j] = n * room[j] / total;
-	/* at most one more each: a second round through the remainders isn't possible */
+	/* at most one more each: a second round through the remainders isn't possible
+	 */
 	for (; left; left--) {
 		size_t best = nkid, best_rest = 0;
 
@@ -243,8 +246,8 @@ static void apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n
 	}
 }
 
-/* Ranks whose home is V itself, and V has several parts: each stays in one part while it
- * can, so that a GPU without locality doesn't tear its rank over sockets. */
+/* Ranks whose home is V itself, and V has several parts: each stays in one part while
+ * it can, so that a GPU without locality doesn't tear its rank over sockets. */
 static void deal_to_children(struct fill *f, int v)
 {
 	size_t span = (size_t)(f->w->t->node[v].end - v), nkid, k = 0;
@@ -300,7 +303,8 @@ void place_fill(struct place_work *w)
 	f.here = xcalloc(n, sizeof *f.here);
 	for (size_t r = 0; r < n; r++) {
 		f.need[r] = w->seat[r].want;
-		for (int v = w->seat[r].home; v >= 0 && !homed[v]; v = t->node[v].parent)
+		for (int v = w->seat[r].home; v >= 0 && !homed[v];
+		     v = t->node[v].parent)
 			homed[v] = true;
 		if (t->node[w->seat[r].home].depth > deepest)
 			deepest = t->node[w->seat[r].home].depth;
@@ -318,16 +322,16 @@ void place_fill(struct place_work *w)
 
 /* ---- sharing ---- */
 
-/* Is unit U as near to AT (a home, or a node above one) as units get there?  It is below, or
- * it contains AT. */
+/* Is unit U as near to AT (a home, or a node above one) as units get there?  It is
+ * below, or it contains AT. */
 static bool reaches(const struct place_work *w, int at, size_t u)
 {
 	return topo_above(w->t, at, w->unit[u].node) ||
 	       topo_above(w->t, w->unit[u].node, at);
 }
 
-/* The nearest unit that isn't in MINE and has less than CAP ranks; of equally near ones the
- * least used, the first. */
+/* The nearest unit that isn't in MINE and has less than CAP ranks; of equally near ones
+ * the least used, the first. */
 static size_t nearest(const struct place_work *w, int home, const size_t *use,
 		      const bool *mine, size_t cap)
 {
@@ -370,8 +374,8 @@ static int compare_first(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Whole objects are chosen for all ranks of a home before they are handed out in order, so
- * that neighbouring ranks share, not every other one. */
+/* Whole objects are chosen for all ranks of a home before they are handed out in order,
+ * so that neighbouring ranks share, not every other one. */
 static void walk_home(struct place_work *w, int home, size_t *use, size_t cap)
 {
 	size_t n = 0, want = 0, k = 0;
@@ -417,8 +421,8 @@ void place_walk(struct place_work *w, size_t cap)
 
 /* ---- no GPU ---- */
 
-/* Boundaries at i*units/n: wherever a part of the machine holds a whole number of ranks, no
- * rank crosses its edge. */
+/* Boundaries at i*units/n: wherever a part of the machine holds a whole number of
+ * ranks, no rank crosses its edge. */
 void place_divide(struct place_work *w)
 {
 	size_t n = w->p->n;

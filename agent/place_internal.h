@@ -1,5 +1,5 @@
-/* place_internal.h - between the parts of place: place.c decides who gets which GPU and how
- * much, place_fill.c which CPUs, place_check.c certifies, place_why.c says why. */
+/* place_internal.h - between the parts of place: place.c decides who gets which GPU and
+ * how much, place_fill.c which CPUs, place_check.c certifies, place_why.c says why. */
 #ifndef BERTH_PLACE_INTERNAL_H
 #define BERTH_PLACE_INTERNAL_H
 
@@ -15,8 +15,8 @@ enum place_mode {
 
 /* What a rank gets a number of. */
 struct unit {
-	int node;           /* its topo_node; for a NUMA node the object it belongs to */
-	int core, pu;       /* index of the core; of the PU in the core, -1: all of them */
+	int node;     /* its topo_node; for a NUMA node the object it belongs to */
+	int core, pu; /* index of the core; of the PU in the core, -1: all of them */
 	struct cpuset cpus; /* sockets, NUMA nodes, L3 caches: their PUs; else {0} */
 };
 
@@ -45,7 +45,8 @@ void place_units_free(struct place_work *w);
 
 /* Fill the berths' cpus; a unit goes to one rank.  Needs the sum of want <= nunit. */
 void place_fill(struct place_work *w);
-/* The same where units must be shared: at most CAP ranks on each, where that is possible. */
+/* The same where units must be shared: at most CAP ranks on each, where that is
+ * possible. */
 void place_walk(struct place_work *w, size_t cap);
 void place_divide(struct place_work *w);
 

@@ -32,8 +32,8 @@ static int open_any(int *family)
 	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 }
 
-/* The plain bind proves that nobody has the port; SO_REUSEADDR on the very same socket then
- * lets the rank in, with no moment in between at which the port is anybody's. */
+/* The plain bind proves that nobody has the port; SO_REUSEADDR on the very same socket
+ * then lets the rank in, with no moment in between at which the port is anybody's. */
 static bool try_port(struct port *p, int fd, int family, uint32_t number)
 {
 	int on = 1;

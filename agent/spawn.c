@@ -37,8 +37,9 @@ static bool is_program(const char *path, int *why)
 	return false;
 }
 
-/* PATH's entry of LEN bytes at DIR joined with NAME; "" stands for the current folder.  What is
- * relative is seen from WDIR here, but stays as it is for the child, which is there by then. */
+/* PATH's entry of LEN bytes at DIR joined with NAME; "" stands for the current folder.
+ * What is relative is seen from WDIR here, but stays as it is for the child, which is
+ * there by then. */
 static bool try_folder(struct program *p, const char *dir, size_t len, const char *name,
 		       const char *wdir, int *why)
 {
@@ -84,8 +85,8 @@ int program_find(struct program *p, wire_strv argv, const char *path, const char
 	if (!*name)
 		return err_set(e, E_NOT_FOUND, name);
 	if (!strchr(name, '/'))
-		return search_path(p, name, path ? path : "/usr/local/bin:/usr/bin:/bin",
-				   wdir, e);
+		return search_path(
+			p, name, path ? path : "/usr/local/bin:/usr/bin:/bin", wdir, e);
 	p->path = xstrdup(name);
 	return 0;
 }
@@ -98,12 +99,13 @@ void program_free(struct program *p)
 	*p = (struct program){ 0 };
 }
 
-/* ---- the child: async-signal-safe calls, no instrumentation, its parent's memory ---- */
+/* ---- the child: async-signal-safe calls, no instrumentation, its parent's memory ----
+ */
 
 #define CHILD __attribute__((no_sanitize("address", "undefined")))
 
-/* Ignored signals would stay ignored and handlers of ours must not run on shared memory: these
- * are the only ones that the agent touches (guard.c, main.c). */
+/* Ignored signals would stay ignored and handlers of ours must not run on shared
+ * memory: these are the only ones that the agent touches (guard.c, main.c). */
 static CHILD void child_signals(void)
 {
 	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
@@ -118,8 +120,8 @@ static CHILD void child_signals(void)
 
 static CHILD void child_limits(struct child *c)
 {
-	static const __rlimit_resource_t which[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
-						      RLIMIT_MEMLOCK };
+	static const __rlimit_resource_t which[4] = { RLIMIT_NOFILE, RLIMIT_CORE,
+						      RLIMIT_STACK, RLIMIT_MEMLOCK };
 
 	umask(c->s->limits->umask);
 	for (int i = 0; i < 4; i++)
@@ -132,8 +134,10 @@ static CHILD int child_steps(struct child *c)
 
 	setsid();
 	prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L);
-	/* sched_setaffinity(2) itself: glibc's takes no mask of our width without a cast */
-	if (s->cpus && syscall(SYS_sched_setaffinity, 0, s->cpus->nwords * 8, s->cpus->w))
+	/* sched_setaffinity(2) itself: glibc's takes no mask of our width without a
+	 * cast */
+	if (s->cpus &&
+	    syscall(SYS_sched_setaffinity, 0, s->cpus->nwords * 8, s->cpus->w))
 		c->bind_errno = errno;
 	child_limits(c);
 	c->step = STEP_STDIO;
@@ -176,7 +180,8 @@ static pid_t run_child(struct child *c)
 
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &old);
-	pid = clone(child_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, c);
+	pid = clone(child_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD,
+		    c);
 	if (pid < 0)
 		c->error = errno;
 	sigprocmask(SIG_SETMASK, &old, NULL);
@@ -203,8 +208,8 @@ static size_t read_start(const struct spawn *s, char *out, size_t size)
 	return (size_t)n;
 }
 
-/* execvp's rule: a text without a "#!" line is the shell's.  A binary is not: the kernel
- * refused it because it is for another machine. */
+/* execvp's rule: a text without a "#!" line is the shell's.  A binary is not: the
+ * kernel refused it because it is for another machine. */
 static bool use_shell(const struct spawn *s)
 {
 	struct program *p = s->program;
@@ -226,7 +231,8 @@ static bool use_shell(const struct spawn *s)
 	return true;
 }
 
-/* ENOENT of a file that is there: what it names in its first line, or as its loader, is not. */
+/* ENOENT of a file that is there: what it names in its first line, or as its loader, is
+ * not. */
 static int missing_helper(const struct spawn *s, struct err *e)
 {
 	const char *name = s->program->argv[0];
@@ -240,8 +246,9 @@ static int missing_helper(const struct spawn *s, struct err *e)
 	start[strcspn(start, "\n")] = '\0';
 	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
 	if (strchr(start, '\r'))
-		return err_hint(e, "its first line ends with a carriage return: save it "
-				   "with Unix line ends");
+		return err_hint(e,
+				"its first line ends with a carriage return: save it "
+				"with Unix line ends");
 	return err_hint(e, "its first line is '%s'", start);
 }
 
@@ -302,8 +309,11 @@ pid_t spawn_start(const struct spawn *s, int *bind_errno, struct err *e)
 
 void spawn_mask(struct str *out, pid_t pid)
 {
-	uint64_t bits[128] = { 0 };
+	uint64_t bits[128];
+	long bytes = syscall(SYS_sched_getaffinity, pid, sizeof bits, bits);
+	size_t n = bytes > 0 ? (size_t)bytes / sizeof *bits : 0;
 
-	if (syscall(SYS_sched_getaffinity, pid, sizeof bits, bits) > 0)
-		str_add_bits(out, bits, sizeof bits / sizeof *bits);
+	while (n && !bits[n - 1])
+		n--;
+	str_add_bits(out, bits, n);
 }

@@ -1,8 +1,8 @@
 /* spawn.h - starts one process: program looked up, bound, its own session, exec.
  *
- * The child shares our memory until it execs (clone VM|VFORK: 64 of them in 20 ms, fork takes
- * 31), makes only async-signal-safe calls and reports a failure as {step, errno} in that shared
- * memory; the sentence is made here, in the parent. */
+ * The child shares our memory until it execs (clone VM|VFORK: 64 of them in 20 ms, fork
+ * takes 31), makes only async-signal-safe calls and reports a failure as {step, errno}
+ * in that shared memory; the sentence is made here, in the parent. */
 #ifndef BERTH_SPAWN_H
 #define BERTH_SPAWN_H
 
@@ -13,29 +13,33 @@
 
 /* What to exec: looked up once for all ranks of an app. */
 struct program {
-	char *path;        /* as given to execve; relative to the rank's wdir where it has a '/' */
-	char *script;      /* what /bin/sh runs, NULL where the program is one itself */
+	char *path;   /* as given to execve; relative to the rank's wdir where it has a
+			 '/' */
+	char *script; /* what /bin/sh runs, NULL where the program is one itself */
 	const char **argv; /* borrowed strings, NULL at the end */
 };
 
-/* Find ARGV[0] as execvp(3) does: a name without '/' in the folders of PATH (those may be
- * relative to WDIR), else as it is.  0, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE. */
+/* Find ARGV[0] as execvp(3) does: a name without '/' in the folders of PATH (those may
+ * be relative to WDIR), else as it is.  0, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE.
+ */
 int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
 		 struct err *e);
 void program_free(struct program *p);
 
 struct spawn_limits {
 	uint32_t umask;
-	uint64_t nofile, core, stack, memlock; /* soft limits, ~0: unlimited; capped by the hard ones */
+	uint64_t nofile, core, stack,
+		memlock; /* soft limits, ~0: unlimited; capped by the hard ones */
 };
 
 struct spawn {
-	struct program *program; /* becomes /bin/sh PATH ARGS if the kernel says ENOEXEC of a text */
+	struct program *program; /* becomes /bin/sh PATH ARGS if the kernel says ENOEXEC
+				    of a text */
 	char *const *env;
 	const char *wdir;
 	const struct cpuset *cpus; /* NULL: unbound */
 	const struct spawn_limits *limits;
-	int fd[3];               /* become 0, 1, 2; all others of ours close on exec */
+	int fd[3]; /* become 0, 1, 2; all others of ours close on exec */
 };
 
 /* Start it.  The pid, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE, E_WDIR, E_SPAWN.

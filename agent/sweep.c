@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* "123 (name) S 1 ...": the name may hold anything, so its end is the last parenthesis. */
+/* "123 (name) S 1 ...": the name may hold anything, so its end is the last parenthesis.
+ */
 static int parse_stat(struct proc *p, char *text)
 {
 	char *open = strchr(text, '('), *close = strrchr(text, ')');
@@ -80,7 +81,8 @@ static void swap(struct proc *a, struct proc *b)
 	*b = old;
 }
 
-/* Breadth first in place: v[0..found) is below ROOT, v[done..found) has children to look for. */
+/* Breadth first in place: v[0..found) is below ROOT, v[done..found) has children to
+ * look for. */
 void procs_load_below(struct procs *p, pid_t root)
 {
 	size_t found = 0, live = 0;
@@ -131,8 +133,8 @@ size_t sweep_tree(int signo)
 	return all;
 }
 
-/* An environment may be larger than any buffer of ours: read on, keeping what may be the
- * beginning of the word. */
+/* An environment may be larger than any buffer of ours: read on, keeping what may be
+ * the beginning of the word. */
 static bool has_word(int fd, const char *word)
 {
 	size_t len = strlen(word) + 1, kept = 1;
@@ -143,7 +145,8 @@ static bool has_word(int fd, const char *word)
 		size_t have = kept + (size_t)n;
 
 		/* NUL in front of the word and behind it: a whole entry. */
-		for (char *p = text; (p = memmem(p, have - (size_t)(p - text), word, len)); p++)
+		for (char *p = text;
+		     (p = memmem(p, have - (size_t)(p - text), word, len)); p++)
 			if (p > text && !p[-1])
 				return true;
 		kept = have < len ? have : len;
@@ -178,8 +181,8 @@ static size_t kill_carriers(const char *word)
 	while (dir && (d = readdir(dir))) {
 		pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
 
-		if (pid > 0 && pid != getpid() && carries(dirfd(dir), d->d_name, word) &&
-		    !kill(pid, SIGKILL))
+		if (pid > 0 && pid != getpid() &&
+		    carries(dirfd(dir), d->d_name, word) && !kill(pid, SIGKILL))
 			n++;
 	}
 	if (dir)

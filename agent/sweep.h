@@ -1,9 +1,9 @@
 /* sweep.h - finds processes: those below this one, those that carry a job's cookie.
  *
- * Both ways read /proc.  A process whose parent died hangs below the nearest subreaper, which
- * the agent is, so "below this one" misses nothing that did not ask another subreaper for
- * shelter; the cookie (BERTH_JOB in the environment) finds what is left when agent and guardian
- * were killed in one blow. */
+ * Both ways read /proc.  A process whose parent died hangs below the nearest subreaper,
+ * which the agent is, so "below this one" misses nothing that did not ask another
+ * subreaper for shelter; the cookie (BERTH_JOB in the environment) finds what is left
+ * when agent and guardian were killed in one blow. */
 #ifndef BERTH_SWEEP_H
 #define BERTH_SWEEP_H
 
@@ -24,17 +24,17 @@ struct procs {
 
 /* All processes of this machine that are visible to us. */
 void procs_load(struct procs *p);
-/* Only those below ROOT, children and theirs, dead ones left out; and in front of the others
- * those whose parent is ROOT. */
+/* Only those below ROOT, children and theirs, dead ones left out; and in front of the
+ * others those whose parent is ROOT. */
 void procs_load_below(struct procs *p, pid_t root);
 void procs_free(struct procs *p);
 
-/* Send SIGNO to everything below this process; how many got it.  STOP is sent until a look
- * finds nobody new, so that what forks meanwhile is stopped too. */
+/* Send SIGNO to everything below this process; how many got it.  STOP is sent until a
+ * look finds nobody new, so that what forks meanwhile is stopped too. */
 size_t sweep_tree(int signo);
 
-/* KILL, until a look finds none, own processes whose environment has BERTH_JOB=COOKIE; how many
- * there were. */
+/* KILL, until a look finds none, own processes whose environment has BERTH_JOB=COOKIE;
+ * how many there were. */
 size_t sweep_cookie(const char *cookie);
 
 #endif

@@ -10,10 +10,9 @@
 static struct cpuset set_copy(hwloc_const_cpuset_t from, size_t nwords)
 {
 	struct cpuset s = cpuset_new(nwords);
-	int i;
 
-	hwloc_bitmap_foreach_begin(i, from) cpuset_add(&s, (uint32_t)i);
-	hwloc_bitmap_foreach_end();
+	for (int i = hwloc_bitmap_first(from); i >= 0; i = hwloc_bitmap_next(from, i))
+		cpuset_add(&s, (uint32_t)i);
 	return s;
 }
 
@@ -58,7 +57,7 @@ static void name_node(struct topo_node *n, hwloc_obj_t o)
 	n->os_index = o->os_index == HWLOC_UNKNOWN_INDEX ? -1 : (int)o->os_index;
 	if (n->type == NODE_MACHINE)
 		snprintf(n->name, sizeof n->name, "Machine");
-	else if (n->type == NODE_GROUP && mem && mem->type == HWLOC_OBJ_NUMANODE)
+	else if (n->type != NODE_PACKAGE && mem && mem->type == HWLOC_OBJ_NUMANODE)
 		snprintf(n->name, sizeof n->name, "NUMANode#%u", mem->os_index);
 	else
 		snprintf(n->name, sizeof n->name, "%s#%u", type,
@@ -68,12 +67,12 @@ static void name_node(struct topo_node *n, hwloc_obj_t o)
 static void add_core(struct topo *t, hwloc_obj_t o, int node)
 {
 	struct topo_core c = { .node = node, .numa = -1 };
-	int i;
 
 	c.pu = xcalloc((size_t)hwloc_bitmap_weight(o->cpuset), sizeof *c.pu);
-	hwloc_bitmap_foreach_begin(i, o->cpuset) if (cpuset_has(&t->allowed, (uint32_t)i))
-		c.pu[c.npu++] = (uint32_t)i;
-	hwloc_bitmap_foreach_end();
+	for (int i = hwloc_bitmap_first(o->cpuset); i >= 0;
+	     i = hwloc_bitmap_next(o->cpuset, i))
+		if (cpuset_has(&t->allowed, (uint32_t)i))
+			c.pu[c.npu++] = (uint32_t)i;
 	if (!c.npu) {
 		free(c.pu);
 		return;
@@ -82,8 +81,8 @@ static void add_core(struct topo *t, hwloc_obj_t o, int node)
 	t->core[t->ncore++] = c;
 }
 
-/* hwloc's trees are a dozen levels deep at most, so this may recurse.  An object's userdata
- * is its index + 1, for what hangs from it. */
+/* hwloc's trees are a dozen levels deep at most, so this may recurse.  An object's
+ * userdata is its index + 1, for what hangs from it. */
 static void add_nodes(struct topo *t, hwloc_obj_t o, int parent)
 {
 	int at = (int)t->nnode++;
@@ -140,8 +139,8 @@ static void add_tree(struct topo *t, hwloc_topology_t h)
 
 /* ---- memory ---- */
 
-/* GPU memory that the kernel shows as a NUMA node has no CPUs of its own: hwloc gives it those
- * of the node beside it, which must not be counted twice. */
+/* GPU memory that the kernel shows as a NUMA node has no CPUs of its own: hwloc gives
+ * it those of the node beside it, which must not be counted twice. */
 static bool is_gpu_memory(hwloc_obj_t o)
 {
 	return o->subtype && !strcmp(o->subtype, "GPUMemory");
@@ -160,7 +159,8 @@ static void add_numa(struct topo *t, hwloc_topology_t h)
 
 	t->numa = xcalloc(n > 0 ? (size_t)n : 0, sizeof *t->numa);
 	for (int i = 0; i < n; i++) {
-		hwloc_obj_t o = hwloc_get_obj_by_type(h, HWLOC_OBJ_NUMANODE, (unsigned)i);
+		hwloc_obj_t o =
+			hwloc_get_obj_by_type(h, HWLOC_OBJ_NUMANODE, (unsigned)i);
 		struct topo_numa *m = &t->numa[t->nnuma++];
 
 		m->os_index = (int)o->os_index;
@@ -238,26 +238,67 @@ static const char *file_of(const char *xml)
 	return xml && *xml ? xml : NULL;
 }
 
-/* The GL, OpenCL and vendor components start runtimes of their own, slowly, and the pci one
- * reads each function's configuration space; x86 would bind us to every CPU in turn to ask it
- * what sysfs has already told. */
+/* Take "<!-- ... -->" and the blanks behind out of TEXT. */
+static void drop_comments(char *text)
+{
+	char *from, *to;
+
+	while ((from = strstr(text, "<!--")) && (to = strstr(from, "-->"))) {
+		to += 3;
+		to += strspn(to, " \t\r\n");
+		memmove(from, to, strlen(to) + 1);
+		text = from;
+	}
+}
+
+/* The file as one string, without comments: hwloc's own parser, the only one in the
+ * static library, refuses them.  NULL where it can't be read or is no XML by far. */
+static char *read_xml(const char *file)
+{
+	enum { LARGEST = 64 << 20 };
+	struct str text = { 0 };
+	char block[65536];
+	FILE *in = fopen(file, "re");
+	size_t n;
+
+	if (!in)
+		return NULL;
+	while ((n = fread(block, 1, sizeof block, in)) && text.len < LARGEST)
+		str_addn(&text, block, n);
+	fclose(in);
+	if (*str_text(&text) != '<') {
+		str_free(&text);
+		return NULL;
+	}
+	drop_comments(text.s);
+	return str_take(&text);
+}
+
+/* The GL, OpenCL and vendor components start runtimes of their own, slowly, and the pci
+ * one reads each function's configuration space; x86 would bind us to every CPU in turn
+ * to ask it what sysfs has already told. */
 static int choose_sources(hwloc_topology_t h, const char *file)
 {
-	static const char *const unwanted[] = { "opencl", "gl",	  "cuda", "nvml",
-						"rsmi",	  "levelzero", "pci", "x86" };
+	int rc;
+	char *text;
+
+	static const char *const unwanted[] = { "opencl", "gl",        "cuda", "nvml",
+						"rsmi",   "levelzero", "pci",  "x86" };
 
 	for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
 		hwloc_topology_set_components(
 			h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
 	if (!file)
 		return 0;
-	if (hwloc_topology_set_xml(h, file))
-		return -1;
-	return hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_ALL);
+	text = read_xml(file);
+	rc = text ? hwloc_topology_set_xmlbuffer(h, text, (int)strlen(text) + 1) : -1;
+	free(text);
+	return rc ? rc
+		  : hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_ALL);
 }
 
-/* Where hwloc's plugins are installed even the static library would load them, all of them,
- * before it can be told which to leave out: 3 to 28 ms. */
+/* Where hwloc's plugins are installed even the static library would load them, all of
+ * them, before it can be told which to leave out: 3 to 28 ms. */
 static int init_without_plugins(hwloc_topology_t *h)
 {
 	static const char name[] = "HWLOC_PLUGINS_PATH";
@@ -353,9 +394,8 @@ int topo_home(const struct topo *t, int node)
 {
 	const struct topo_node *n = &t->node[node];
 
-	while (n->parent >= 0 &&
-	       (!n->ncores || n->type == NODE_CORE ||
-		(n->type == NODE_CACHE && n->ncores == 1)))
+	while (n->parent >= 0 && (!n->ncores || n->type == NODE_CORE ||
+				  (n->type == NODE_CACHE && n->ncores == 1)))
 		n = &t->node[n->parent];
 	return (int)(n - t->node);
 }

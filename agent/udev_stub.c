@@ -1,7 +1,8 @@
 /* udev_stub.c - the six libudev functions that a static libhwloc refers to.
  *
- * hwloc would ask udev for the vendor and model of disks, which Berth never looks at: a udev
- * that can't be reached is all it needs, and the agent then links nothing but libc and libm. */
+ * hwloc would ask udev for the vendor and model of disks, which Berth never looks at: a
+ * udev that can't be reached is all it needs, and the agent then links nothing but libc
+ * and libm. */
 #include <stddef.h>
 
 struct udev;
@@ -9,8 +10,8 @@ struct udev_device;
 
 struct udev *udev_new(void);
 struct udev *udev_unref(struct udev *u);
-struct udev_device *udev_device_new_from_subsystem_sysname(struct udev *u, const char *a,
-							   const char *b);
+struct udev_device *
+udev_device_new_from_subsystem_sysname(struct udev *u, const char *a, const char *b);
 struct udev_device *udev_device_new_from_devnum(struct udev *u, char type,
 						unsigned long devnum);
 const char *udev_device_get_property_value(struct udev_device *d, const char *key);
@@ -27,8 +28,8 @@ struct udev *udev_unref(struct udev *u)
 	return NULL;
 }
 
-struct udev_device *udev_device_new_from_subsystem_sysname(struct udev *u, const char *a,
-							   const char *b)
+struct udev_device *udev_device_new_from_subsystem_sysname(struct udev *u,
+							   const char *a, const char *b)
 {
 	(void)u;
 	(void)a;

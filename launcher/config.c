@@ -29,8 +29,8 @@ static void cut_comment(char *line)
 	}
 }
 
-/* Whether LINE is YAML's "key:" or "key: value", or begins a document.  horovodrun's keys
- * have no blanks, and "a = b:8" is ours. */
+/* Whether LINE is YAML's "key:" or "key: value", or begins a document.  horovodrun's
+ * keys have no blanks, and "a = b:8" is ours. */
 static bool yaml_line(const char *line)
 {
 	size_t key = strspn(line, "abcdefghijklmnopqrstuvwxyz_-");
@@ -73,7 +73,9 @@ static void yaml_translate(struct str *out, char *section, size_t size, char *li
 	value = trim(value);
 	if (!nested)
 		snprintf(section, size, "%s",
-			 *value ? "" : !strcmp(key, "logging") ? "log" : key);
+			 *value                    ? ""
+			 : !strcmp(key, "logging") ? "log"
+						   : key);
 	if (!*value)
 		return;
 	f = yaml_option(&name, section, key);
@@ -112,7 +114,7 @@ static int unknown_key(const char *key, struct err *e)
 	for (size_t i = 0; i < option_count; i++)
 		if (option_table[i].key)
 			keys[n++] = option_table[i].key;
-	near = str_nearest(key, keys, n);
+	near = str_nearest(key + strspn(key, "-"), keys, n);
 	err_set(e, E_CONFIG_KEY, key);
 	if (near)
 		err_hint(e, "did you mean '%s'?", near);
@@ -148,7 +150,8 @@ static int read_line(const struct setting *s, const char *where, char *line,
 	return rc;
 }
 
-int config_read_text(const struct setting *s, const char *path, char *text, struct err *e)
+int config_read_text(const struct setting *s, const char *path, char *text,
+		     struct err *e)
 {
 	bool first = true;
 	char *line;
@@ -171,7 +174,8 @@ int config_read_text(const struct setting *s, const char *path, char *text, stru
 	return rc;
 }
 
-int config_read_file(const struct setting *s, const char *path, bool must, struct err *e)
+int config_read_file(const struct setting *s, const char *path, bool must,
+		     struct err *e)
 {
 	FILE *f = fopen(path, "re");
 	struct str text = { 0 };

@@ -10,6 +10,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "launcher/resolve.h"
+
 enum { NEXT_ADDRESS_MS = 250, TRIES_MAX = 8 };
 
 /* A look-up is owned by its thread and its dial; the second to let go frees it. */
@@ -94,7 +96,8 @@ static void on_looked(evutil_socket_t fd, short what, void *ctx)
 	(void)fd;
 	(void)what;
 	if (error) {
-		/* a pod's name appears when the pod does: in Kubernetes "not found" is "not yet" */
+		/* a pod's name appears when the pod does: in Kubernetes "not found" is
+		 * "not yet" */
 		bool soon = error == EAI_AGAIN || getenv("KUBERNETES_SERVICE_HOST");
 
 		end_dial(d, &(struct dial_end){ .fd = -1,
@@ -296,6 +299,16 @@ static struct gate *find_gate(const char *key)
 	g->next = gates;
 	gates = g;
 	return g;
+}
+
+char *gate_key(const char *name, const struct sockaddr_storage *addr, size_t n,
+	       int port)
+{
+	char text[RESOLVE_TEXT_BYTES];
+
+	if (n && !resolve_text(addr, text, sizeof text))
+		name = text;
+	return xasprintf("%s %d", name, port);
 }
 
 bool gate_enter(struct gate_pass *p, const char *key, void (*open)(void *ctx),

@@ -1,6 +1,7 @@
 /* file.h - a small file as one text: host files, environment files, scripts.
  *
- * Never more than the caller's limit, so that /dev/zero and a mistyped name do no harm. */
+ * Never more than the caller's limit, so that /dev/zero and a mistyped name do no harm.
+ */
 #ifndef BERTH_FILE_H
 #define BERTH_FILE_H
 

@@ -25,13 +25,16 @@ void fleet_give_up(struct host *h, const struct err *why)
 	lose(h, why);
 }
 
-/* Offset and error of H's clock from one exchange; the shortest round trip is the best. */
+/* Offset and error of H's clock from one exchange; the shortest round trip is the best, until
+ * drift (quartz clocks differ by up to 100 us in a second) has made it worse than a new one. */
 static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 {
 	uint64_t now = clock_ns(), error = (now - sent_ns) / 2;
+	uint64_t aged = h->clock_error_ns + (now - h->clock_sampled_ns) / 10000;
 
-	if (h->clock_error_ns && error >= h->clock_error_ns)
+	if (h->clock_error_ns && error >= aged)
 		return;
+	h->clock_sampled_ns = now;
 	h->clock_error_ns = error ? error : 1;
 	h->clock_offset_ns = (int64_t)theirs_ns - (int64_t)(sent_ns + error);
 }
@@ -274,7 +277,7 @@ static void on_beat(evutil_socket_t fd, short what, void *ctx)
 
 		if (h->state != HOST_UP && h->state != HOST_LEAVING)
 			continue;
-		if (h->state == HOST_UP && clock_ms() - h->heard_ms >= 1000)
+		if (h->state == HOST_UP)
 			send_beat(h);
 		check_silence(f, h);
 	}

@@ -41,6 +41,7 @@ struct host {
 	/* agent's clock minus ours, and how wrong that can be */
 	int64_t clock_offset_ns;
 	uint64_t clock_error_ns;
+	uint64_t clock_sampled_ns; /* when: the error grows with the clocks' drift */
 
 	uint64_t heard_ms;      /* clock_ms() of its last byte */
 	bool silence_said;

@@ -35,7 +35,11 @@ static int same(const struct setting *s, const struct foreign *f,
 	free(name);
 	if (f->args)
 		return own.option->set(&own, value[0], e);
-	return own.option->set(&own, f->text[n] ? f->text + n + 1 : no ? "no" : NULL, e);
+	return own.option->set(&own,
+			       f->text[n] ? f->text + n + 1
+			       : no       ? "no"
+					  : NULL,
+			       e);
 }
 
 /* NAME=VALUE for every rank of the job, or for those of the app it stands in. */
@@ -64,8 +68,7 @@ static int set_fixed(const struct setting *s, const struct foreign *f,
 	return 0;
 }
 
-/* The text is the variable that gets the value; or, of a list, the variable and after it
- * one that gets the first item. */
+/* The text is the variable that gets the value; so in the next three. */
 static int set_text(const struct setting *s, const struct foreign *f,
 		    const char *const value[2], struct err *e)
 {
@@ -155,12 +158,13 @@ static int set_list(const struct setting *s, const struct foreign *f,
 	return rc;
 }
 
-/* Parameters of Open MPI's launcher, not of its library: they do nothing here.  MAPPING are
- * those that say which processes run where. */
-static const char launcher_mca[] =
-	"plm_ oob_ orte_ prte_ routed_ ess_ odls_ grpcomm_ hwloc_base_ iof_ filem_ state_";
-static const char mapping_mca[] = "rmaps_ ras_ orte_default_hostfile prte_default_hostfile "
-				  "orte_hostfile orte_rankfile hwloc_base_cpu_ prte_set_";
+/* Parameters of Open MPI's launcher, not of its library: they do nothing here.  MAPPING
+ * are those that say which processes run where. */
+static const char launcher_mca[] = "plm_ oob_ orte_ prte_ routed_ ess_ odls_ grpcomm_ "
+				   "hwloc_base_ iof_ filem_ state_";
+static const char mapping_mca[] =
+	"rmaps_ ras_ orte_default_hostfile prte_default_hostfile "
+	"orte_hostfile orte_rankfile hwloc_base_cpu_ prte_set_";
 
 static bool has_prefix(const char *list, const char *name)
 {
@@ -182,7 +186,8 @@ static int set_mca(const struct setting *s, const struct foreign *f,
 
 	if (has_prefix(mapping_mca, value[0])) {
 		err_set(e, E_FOREIGN, what, f->tool);
-		rc = err_hint(e, "%s", "say where ranks run with -H, -ppn and --map-by");
+		rc = err_hint(e, "%s",
+			      "say where ranks run with -H, -ppn and --map-by");
 	} else if (has_prefix(launcher_mca, value[0])) {
 		value_ignored(s, what, "it is for Open MPI's own launcher");
 	} else {
@@ -203,7 +208,8 @@ static int ignore_mca(const struct setting *s, const struct foreign *f,
 
 	if (has_prefix(mapping_mca, value[0])) {
 		err_set(e, E_FOREIGN, what, f->tool);
-		rc = err_hint(e, "%s", "say where ranks run with -H, -ppn and --map-by");
+		rc = err_hint(e, "%s",
+			      "say where ranks run with -H, -ppn and --map-by");
 	} else {
 		value_ignored(s, what, f->text);
 	}
@@ -241,8 +247,8 @@ static int read_word(const struct setting *s, const struct foreign *f, const cha
 	return rc;
 }
 
-static int read_words(const struct setting *s, const struct foreign *f, const char *list,
-		      const struct word *words, struct err *e)
+static int read_words(const struct setting *s, const struct foreign *f,
+		      const char *list, const struct word *words, struct err *e)
 {
 	char *copy = xstrdup(list), *rest = copy, *name;
 	int rc = 0;
@@ -315,13 +321,14 @@ static int read_launcher(const struct setting *s, const struct foreign *f,
 static int map_refuse(const char *value, struct err *e)
 {
 	err_set(e, E_FOREIGN, value, "--map-by");
-	return err_hint(e, "%s",
-			"slot, node and ppr:N:node say how many ranks a host gets; each "
-			"then runs next to its GPU, see --bind-to");
+	return err_hint(
+		e, "%s",
+		"slot, node and ppr:N:node say how many ranks a host gets; each "
+		"then runs next to its GPU, see --bind-to");
 }
 
-static int map_modifier(const struct setting *s, const char *value, const char *modifier,
-			struct err *e)
+static int map_modifier(const struct setting *s, const char *value,
+			const char *modifier, struct err *e)
 {
 	char *subject;
 
@@ -339,7 +346,8 @@ static int map_modifier(const struct setting *s, const char *value, const char *
 }
 
 /* "ppr:N:OBJECT": REST begins after "ppr:" and is moved past OBJECT. */
-static int map_ppr(const struct setting *s, const char *value, char **rest, struct err *e)
+static int map_ppr(const struct setting *s, const char *value, char **rest,
+		   struct err *e)
 {
 	const char *n = strsep(rest, ":"), *object = strsep(rest, ":");
 	struct setting own = *s;
@@ -353,8 +361,8 @@ static int map_ppr(const struct setting *s, const char *value, char **rest, stru
 
 int foreign_map_by(const struct setting *s, const char *value, struct err *e)
 {
-	static const char inside[] =
-		"socket package numa core hwthread l1cache l2cache l3cache l1 l2 l3 board";
+	static const char inside[] = "socket package numa core hwthread l1cache "
+				     "l2cache l3cache l1 l2 l3 board";
 	char *copy = xstrdup(value), *rest = copy, *modifier;
 	const char *policy = strsep(&rest, ":");
 	int rc = 0;
@@ -373,7 +381,8 @@ int foreign_map_by(const struct setting *s, const char *value, struct err *e)
 			      "hosts fill by slot, ranks run next to their GPUs");
 		free(subject);
 	} else if (*policy || !rest) { /* ":oversubscribe" has no policy */
-		rc = strchr(value, ':') || option_named("rankfile seq dist user", policy)
+		rc = strchr(value, ':') ||
+				     option_named("rankfile seq dist user", policy)
 			     ? map_refuse(value, e)
 			     : value_none_of(value, s->option->choices, e);
 	}
@@ -398,8 +407,8 @@ int foreign_map_by(const struct setting *s, const char *value, struct err *e)
 /* clang-format off */
 const struct foreign foreign_table[] = {
 	/* Open MPI */
-	{ "--mca -gmca", OMPI, 2, set_mca, "OMPI_MCA_", OPTION_APP },
-	{ "--omca", OMPI, 2, set_mca, "OMPI_MCA_", OPTION_APP },
+	{ "--mca -gmca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
+	{ "--omca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
 	{ "--prtemca --pmixmca --gpmixmca", OMPI, 2, ignore_mca, NO_NOISE, 0 },
 	{ "--allow-run-as-root", OMPI, 0, ignore, "root may run jobs", 0 },
 	{ "--bynode", OMPI, 0, same, "map-by=node", 0 },
@@ -434,10 +443,10 @@ const struct foreign foreign_table[] = {
 	{ "-c", OMPI, 1, refuse, "use -np for the number of ranks, --bind-to core:N for CPUs", 0 },
 
 	/* mpiexec of MPICH, Intel MPI and the MPI standard */
-	{ "--genv", HYDRA, 2, set_pair, "", 0 },
-	{ "--env", HYDRA, 2, set_pair, "", OPTION_APP },
-	{ "--genvlist", HYDRA, 1, set_list, "", 0 },
-	{ "--envlist", HYDRA, 1, set_list, "", OPTION_APP },
+	{ "--genv", HYDRA, 2, set_pair, "A=B", 0 },
+	{ "--env", HYDRA, 2, set_pair, "A=B", OPTION_APP },
+	{ "--genvlist", HYDRA, 1, set_list, "-x of each name", 0 },
+	{ "--envlist", HYDRA, 1, set_list, "-x of each name", OPTION_APP },
 	{ "--genvall", HYDRA, 0, ignore, "the environment is forwarded anyway", 0 },
 	{ "--envall", HYDRA, 0, ignore, "the environment is forwarded anyway", OPTION_APP },
 	{ "--genvnone --envnone", HYDRA, 0, refuse, "start runner with the environment the ranks shall have: env -i ... runner", OPTION_APP },
@@ -522,7 +531,8 @@ const char *foreign_fate(const struct foreign *f)
 		return "refused";
 	if (f->read == same)
 		return "same as";
-	if (f->read == read_display || f->read == read_output || f->read == read_launcher)
+	if (f->read == read_display || f->read == read_output ||
+	    f->read == read_launcher)
 		return "in part";
 	return "sets";
 }

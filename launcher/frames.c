@@ -117,7 +117,7 @@ static void on_ended(struct session *s, struct host *h, const struct wire_ended 
 		stop_on_failure(s);
 	}
 	if (s->ended == s->plan.np && s->phase == PHASE_RUN)
-		stop_ranks(s, 0);
+		stop_ended(s);
 }
 
 static void on_gone(struct session *s, struct host *h, const struct wire_gone *m)

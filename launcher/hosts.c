@@ -28,7 +28,7 @@ struct element {
 	const char *name; /* may hold ranges in brackets */
 	const char *user; /* or NULL */
 	int slots, max_slots;
-	bool literal;  /* an address: no ranges */
+	bool literal; /* an address: no ranges */
 	size_t names; /* names its ranges have made so far */
 };
 
@@ -75,7 +75,8 @@ static void index_grow(struct reading *r)
 
 static int merge(struct host_spec *old, const struct element *el, struct err *e)
 {
-	const char *user = old->user ? old->user : "", *again = el->user ? el->user : "";
+	const char *user = old->user ? old->user : "",
+		   *again = el->user ? el->user : "";
 
 	if (strcmp(user, again))
 		return err_set(e, E_HOST_USERS, user, again);
@@ -178,8 +179,8 @@ static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e);
 
 /* Names for the numbers FIRST to LAST, as wide as FIRST is when that begins with 0. */
-static int expand_range(struct reading *r, struct str *head, const char *range, size_t n,
-			const char *tail, struct element *el, struct err *e)
+static int expand_range(struct reading *r, struct str *head, const char *range,
+			size_t n, const char *tail, struct element *el, struct err *e)
 {
 	size_t len = head->len, digits = strspn(range, "0123456789");
 	const char *last = range + digits + (digits < n && range[digits] == '-');
@@ -209,8 +210,8 @@ static int expand_range(struct reading *r, struct str *head, const char *range, 
 	return 0;
 }
 
-/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes HEAD
- * longer, so its limit bounds the depth; el->names bounds the work. */
+/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes
+ * HEAD longer, so its limit bounds the depth; el->names bounds the work. */
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e)
 {
@@ -269,7 +270,8 @@ static char *name_end(char *text)
 	return text;
 }
 
-/* Cut "[user@]name[:slots]" up into EL.  TYPED, whether slots were given, may be NULL. */
+/* Cut "[user@]name[:slots]" up into EL.  TYPED, whether slots were given, may be NULL.
+ */
 static int cut(struct element *el, char *text, bool *typed, struct err *e)
 {
 	char *at = strrchr(text, '@'), *end;
@@ -377,8 +379,8 @@ static int read_word(struct element *el, const char *word, bool *typed, struct e
 		*typed = true;
 		return set_slots(&el->slots, word + n + 1, true, e);
 	}
-	if (n == 9 && word[n] && (!memcmp(word, "max_slots", 9) ||
-				  !memcmp(word, "max-slots", 9)))
+	if (n == 9 && word[n] &&
+	    (!memcmp(word, "max_slots", 9) || !memcmp(word, "max-slots", 9)))
 		return set_slots(&el->max_slots, word + n + 1, false, e);
 	return err_set(e, E_HOSTFILE_WORD, shown(a, word));
 }

@@ -1,9 +1,9 @@
 /* hosts.h - the hosts a job may use: "-H ip1:8,ip2:8" or a hostfile as an ordered list.
  *
  * Text to data only: no name look-up; only hosts_read_file() touches a file.
- * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M" of Open
- * MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it; "[address]"
- * for IPv6 as RFC 3986 section 3.2.2 has it. */
+ * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M" of
+ * Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it;
+ * "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
 #ifndef BERTH_HOSTS_H
 #define BERTH_HOSTS_H
 
@@ -20,12 +20,14 @@ struct host_spec {
 };
 
 struct hosts {
-	struct host_spec *v; /* in the order typed, which is rank order; repeated ones merged */
+	struct host_spec
+		*v; /* in the order typed, which is rank order; repeated ones merged */
 	size_t n;
 };
 
-/* Read SPEC, "[user@]name[:slots]{,...}", into H, which must be {0}.  A name given again adds
- * its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E and H {0} again. */
+/* Read SPEC, "[user@]name[:slots]{,...}", into H, which must be {0}.  A name given
+ * again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E and H {0}
+ * again. */
 int hosts_parse(struct hosts *h, const char *spec, struct err *e);
 
 /* The same for a host file; errors say "file:line". */

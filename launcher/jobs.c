@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "launcher/forward.h"
-#include "launcher/options.h"
+#include "launcher/option_table.h"
 #include "launcher/report.h"
 #include "launcher/resolve.h"
 

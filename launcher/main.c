@@ -24,12 +24,15 @@ static void own_standard_files(void)
 		close(fd);
 }
 
-static int fail(struct session *s, int status)
+/* A host that is lost before the ranks run could not be started: OTHERWISE. */
+static int fail(struct session *s, int otherwise)
 {
+	int status = err_status(s->err.id);
+
 	if (s->err.id == ERR_NONE)
-		return status;
+		return otherwise;
 	report_error(s, &s->err);
-	return err_status(s->err.id);
+	return status == EXIT_LOST ? otherwise : status;
 }
 
 static int run(const struct request *r)

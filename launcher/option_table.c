@@ -9,7 +9,8 @@ static const char *const share_names[] = { SHARE_NAMES, NULL };
 static const char *const visible_names[] = { GPU_VISIBLE_NAMES, NULL };
 static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
 static const char *const map_names[] = { "slot", "node", NULL };
-static const char *const transport_names[] = { "auto", "local", "ssh", "openssh", NULL };
+static const char *const transport_names[] = { "auto", "local", "ssh", "openssh",
+					       NULL };
 static const char *const plan_names[] = { "text", "json", NULL };
 static const char *const stdin_names[] = { "0", "all", "none", NULL };
 
@@ -35,7 +36,7 @@ const struct option option_table[] = {
 	  .help = "start N ranks",
 	  .text = "Start N ranks. Without it, all slots of the hosts are used; on this machine "
 		  "alone, one rank per GPU, or per core where there is no GPU. In a job of "
-		  "several programs each has its own -np." },
+		  "several programs each has its own -np, and BERTH_NP does not count." },
 	{ "-ppn --npernode -N --nproc-per-node --ntasks-per-node --perhost", "N", TOPIC_ranks,
 	  OPTION_COMMON | OPTION_GLUE,
 	  "ppn", "BERTH_PPN", .set = value_per_host, .min = 1, .max = RANKS_MAX,
@@ -79,8 +80,7 @@ const struct option option_table[] = {
 	{ "-i --ssh-identity-file", "FILE", TOPIC_hosts, OPTION_FILE,
 	  "ssh-identity-file", "BERTH_SSH_IDENTITY_FILE", TEXT(identity),
 	  .help = "private key for ssh",
-	  .text = "The private key to log in with, before the ones that ssh_config(5) names and "
-		  "those of the ssh agent." },
+	  .text = "The private key to log in with, before those of ssh_config(5) and the ssh agent." },
 	{ "--accept-new-hosts", NULL, TOPIC_hosts, OPTION_SWITCH,
 	  "accept-new-hosts", "BERTH_ACCEPT_NEW_HOSTS", SWITCH(accept_new_hosts),
 	  .help = "trust hosts that known_hosts doesn't have",
@@ -116,8 +116,9 @@ const struct option option_table[] = {
 	{ "--env-file", "FILE", TOPIC_environment, OPTION_FILE,
 	  "env-file", "BERTH_ENV_FILE", TEXT(env_file),
 	  .help = "variables for the ranks, NAME=VALUE a line",
-	  .text = "Read variables for the ranks from FILE: NAME=VALUE a line, without quotes; "
-		  "empty lines and lines that begin with # do not count. -x goes before it." },
+	  .text = "Read variables for the ranks from FILE: NAME=VALUE a line, quoted as for sh, "
+		  "nothing is expanded. Empty lines and lines that begin with # do not count. "
+		  "-x goes before it." },
 
 	/* ---- ending ---- */
 	{ "--timeout", "TIME", TOPIC_ending, OPTION_COMMON,
@@ -137,10 +138,11 @@ const struct option option_table[] = {
 		  "default is 60 seconds." },
 	{ "--kill-grace", "TIME", TOPIC_ending, 0,
 	  "kill-grace", "BERTH_KILL_GRACE", SECONDS(value_grace, kill_grace_s, 0),
-	  .help = "from the end order to KILL (10)",
-	  .text = "After a failure and after ^C the ranks get TIME to end by themselves, then TERM, "
-		  "then KILL. The default is 10 seconds; in a job of a resource manager that is "
-		  "being ended it is the manager's." },
+	  .help = "from TERM to KILL, after a failure (10)",
+	  .text = "After a failure the ranks that are left get TERM, and KILL after TIME. After ^C "
+		  "they have TIME to end by themselves, then come TERM and KILL. The default is 10 "
+		  "seconds; in the job of a resource manager a TERM or HUP has no such limit unless "
+		  "TIME is given: the manager brings its own KILL." },
 	{ "--keep-going", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "keep-going", "BERTH_KEEP_GOING", SWITCH(keep_going),
 	  .help = "a rank that fails does not end the others",
@@ -191,7 +193,7 @@ const struct option option_table[] = {
 	/* ---- binding ---- */
 	{ "--bind-to", "WHAT[:N]", TOPIC_binding, OPTION_COMMON,
 	  "bind-to", "BERTH_BIND_TO", .set = value_bind_to, .choices = bind_names,
-	  .help = "auto, none, socket, numa, l3, core[:N], hwthread[:N]",
+	  .help = "auto, none, socket, numa, l3, core[:N], hwthread",
 	  .text = "Which CPUs a rank may use. auto, the default: the cores nearest to its GPU, in "
 		  "disjoint, equal shares. core, hwthread, l3, numa, socket: that object, or "
 		  "N of them, nearest to its GPU; shared where there are not enough. none: all "
@@ -202,7 +204,7 @@ const struct option option_table[] = {
 	  .text = "Which cores --bind-to auto divides between the ranks: those of the socket of "
 		  "the rank's GPU (the default), those of the L3 or NUMA node of the GPU only "
 		  "(home), or all of the machine." },
-	{ "--report-bindings", NULL, TOPIC_binding, OPTION_SWITCH,
+	{ "--report-bindings", NULL, TOPIC_binding, OPTION_COMMON | OPTION_SWITCH,
 	  "report-bindings", "BERTH_REPORT_BINDINGS", SWITCH(report_bindings),
 	  .help = "say which GPU and CPUs each rank got",
 	  .text = "Say on stderr which GPU and which CPUs each rank got, read back after binding." },

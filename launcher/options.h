@@ -1,10 +1,10 @@
 /* options.h - command line, environment and config files to a request.
  *
  * A value counts in this order, the last one wins: built in, /etc/berth/berth.conf,
- * $XDG_CONFIG_HOME/berth/config (~/.config/berth/config), --config-file, BERTH_*, option.
- * The first word that is no option begins the program, "--" does so too; ":" begins the next
- * app.  "-" and "--", "-" and "_" inside a name are alike: -bind-to, --bind_to.
- * Reads config files; prints nothing. */
+ * $XDG_CONFIG_HOME/berth/config (~/.config/berth/config), --config-file, BERTH_*,
+ * option. The first word that is no option begins the program, "--" does so too; ":"
+ * begins the next app.  "-" and "--", "-" and "_" inside a name are alike: -bind-to,
+ * --bind_to. Reads config files; prints nothing. */
 #ifndef BERTH_OPTIONS_H
 #define BERTH_OPTIONS_H
 

@@ -1,8 +1,9 @@
 /* resolve.h - host names to addresses, all of a job at once, and which of them are us.
  *
  * getaddrinfo() blocks, so up to RESOLVE_THREADS threads share the names; numbers and
- * "localhost" (RFC 6761) need none.  A name that cannot be resolved is no error here: it has
- * no addresses, and the transport, which knows ~/.ssh/config, may still reach it. */
+ * "localhost" (RFC 6761) need none.  A name that cannot be resolved is no error here:
+ * it has no addresses, and the transport, which knows ~/.ssh/config, may still reach
+ * it. */
 #ifndef BERTH_RESOLVE_H
 #define BERTH_RESOLVE_H
 
@@ -17,12 +18,12 @@ struct resolved {
 	struct sockaddr_storage *addr; /* in the resolver's order, each once; port 0 */
 	size_t naddr;                  /* 0: not resolved, see why */
 	bool is_local;                 /* one of addr is an address of this machine */
-	const char *why;               /* the resolver's reason, a constant; NULL if none */
+	const char *why; /* the resolver's reason, a constant; NULL if none */
 };
 
 /* Resolve NAMES[0..n) into OUT[0..n), which the caller provides.  What has no answer by
- * DEADLINE_MS (clock_ms()) is left without addresses; the threads that still wait for it
- * keep no hold on anything of the caller's. */
+ * DEADLINE_MS (clock_ms()) is left without addresses; the threads that still wait for
+ * it keep no hold on anything of the caller's. */
 void resolve_all(struct resolved *out, const char *const *names, size_t n,
 		 uint64_t deadline_ms);
 
@@ -32,7 +33,8 @@ void resolve_free(struct resolved *r, size_t n);
 /* Loopback, unspecified, or the address of one of this machine's interfaces. */
 bool resolve_is_local(const struct sockaddr_storage *a);
 
-/* A as a number ("10.0.0.1", "fe80::1%eth0") into OUT, of RESOLVE_TEXT_BYTES at least. */
+/* A as a number ("10.0.0.1", "fe80::1%eth0") into OUT, of RESOLVE_TEXT_BYTES at least.
+ */
 int resolve_text(const struct sockaddr_storage *a, char *out, size_t n);
 
 /* The numeric local address from which packets to PEER would leave, into OUT.  Asks the

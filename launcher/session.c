@@ -135,11 +135,19 @@ static void on_disk(void *ctx, const char *path, int error)
 
 /* ---- the steps ---- */
 
+/* What libevent would print to stderr we learn from its return values. */
+static void say_nothing(int severity, const char *text)
+{
+	(void)severity;
+	(void)text;
+}
+
 void session_open(struct session *s, const struct request *r)
 {
 	char cwd[4096];
 
 	*s = (struct session){ .request = r, .begin_ns = clock_ns() };
+	event_set_log_callback(say_nothing);
 	s->base = event_base_new();
 	s->timer = event_new(s->base, -1, 0, on_timer, s);
 	watch_signals(s);
@@ -208,7 +216,7 @@ static int resolve_slots(struct session *s, struct map_host *map)
 		int slots = h->slots;
 
 		if (slots == SLOTS_GPUS && !h->gpus)
-			return err_set(&s->err, E_NO_GPUS, h->name, h->name);
+			return err_set(&s->err, E_NO_GPUS, h->name);
 		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
 			slots = (int)h->gpus;
 		else if (slots == SLOTS_AUTO)

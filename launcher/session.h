@@ -122,6 +122,7 @@ void stop_on_failure(struct session *s);            /* a rank or host failed */
 void stop_on_signal(struct session *s, int signo);  /* a signal came to runner */
 void stop_on_timer(struct session *s);
 void stop_on_ending(struct session *s);             /* an agent answered `end` */
+void stop_ended(struct session *s);                 /* every rank has ended */
 void stop_ranks(struct session *s, uint32_t grace_ms);
 void stop_time_limit(struct session *s);
 void stop_now(struct session *s);

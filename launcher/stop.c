@@ -21,7 +21,7 @@ static uint32_t grace_ms(const struct session *s)
 
 static bool up(const struct session *s, size_t i)
 {
-	return s->fleet.host[i].state == HOST_UP &&
+	return s->plan.np && s->fleet.host[i].state == HOST_UP &&
 	       s->plan.node[i] != PLAN_UNUSED;
 }
 
@@ -57,6 +57,13 @@ void stop_ranks(struct session *s, uint32_t grace)
 	order_end(s, grace);
 	s->phase = PHASE_STOP;
 	session_timer(s, (uint64_t)grace + CONFIRM_MS);
+}
+
+void stop_ended(struct session *s)
+{
+	if (s->failed && !s->signo) /* --keep-going: nobody has said it yet */
+		report_cause(s);
+	stop_ranks(s, 0);
 }
 
 bool stop_all_gone(const struct session *s)

@@ -56,7 +56,7 @@ static int choose(const char *value, const char *const *choices, struct err *e)
 /* 1 for yes (and for no value at all), 0 for no, -1 with E. */
 static int yes_or_no(const char *value, struct err *e)
 {
-	static const char *const names[] = { "no",  "yes", "off", "on", "false",
+	static const char *const names[] = { "no",   "yes", "off", "on", "false",
 					     "true", "0",   "1",   NULL };
 	static const char *const shown[] = { "yes", "no", NULL };
 	struct err other = { 0 };
@@ -205,7 +205,7 @@ int value_wdir(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* -H and --hostfile: the later source replaces the earlier, within one source they clash. */
+/* -H and --hostfile: a later source replaces an earlier, in one source they clash. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
 	char **own = field(s);
@@ -253,7 +253,7 @@ static void set_bits(struct rank_set *set, long first, long last)
 {
 	size_t need = (size_t)last / 64 + 1;
 
-	if (need > set->nwords) {
+	if (!set->bits || need > set->nwords) {
 		set->bits = xreallocarray(set->bits, need, sizeof *set->bits);
 		memset(set->bits + set->nwords, 0,
 		       (need - set->nwords) * sizeof *set->bits);
@@ -329,7 +329,7 @@ static const char *bind_name(const char *name)
 	return name;
 }
 
-/* What follows WHAT: a count, or a qualifier of Open MPI, which says how to complain. */
+/* What follows WHAT: a count, or a qualifier of Open MPI. */
 static int bind_suffix(const struct setting *s, const char *what, const char *suffix,
 		       unsigned *n, struct err *e)
 {
@@ -361,7 +361,7 @@ int value_bind_to(const struct setting *s, const char *value, struct err *e)
 	if (kind >= 0 && suffix && bind_suffix(s, what, suffix, &n, e))
 		kind = -1;
 	if (n > 1 && (kind == BIND_AUTO || kind == BIND_NONE))
-		kind = err_set(e, E_OPTION_NO_VALUE, suffix);
+		kind = err_set(e, E_OPTION_NO_VALUE, what, suffix);
 	free(what);
 	if (kind < 0)
 		return -1;

@@ -1,7 +1,7 @@
 /* values.h - text to value: the setters of the option table.
  *
- * Each has the shape of struct option's set(): the value lands in the field the row names,
- * errors name what is allowed.  Text in, data out, no I/O. */
+ * Each has the shape of struct option's set(): the value lands in the field the row
+ * names, errors name what is allowed.  Text in, data out, no I/O. */
 #ifndef BERTH_VALUES_H
 #define BERTH_VALUES_H
 
@@ -10,11 +10,12 @@
 enum { RANKS_MAX = 1 << 20 }; /* ranks of one job */
 
 int value_switch(const struct setting *s, const char *value, struct err *e); /* bool */
-int value_text(const struct setting *s, const char *value, struct err *e);   /* char * */
+int value_text(const struct setting *s, const char *value, struct err *e); /* char * */
 int value_number(const struct setting *s, const char *value, struct err *e); /* int */
 /* long, in seconds: 30, 30s, 5m, 1h, 2d */
 int value_seconds(const struct setting *s, const char *value, struct err *e);
-int value_choice(const struct setting *s, const char *value, struct err *e); /* an enum */
+int value_choice(const struct setting *s, const char *value,
+		 struct err *e); /* an enum */
 
 int value_np(const struct setting *s, const char *value, struct err *e);
 int value_per_host(const struct setting *s, const char *value, struct err *e);

@@ -2,12 +2,15 @@
 # shellcheck shell=bash
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 BUILD=${BUILD:-build}
+# shellcheck disable=SC2034 # make's dependencies name its files as it was told to
+AS_GIVEN=$BUILD
 case $BUILD in /*) ;; *) BUILD=$ROOT/$BUILD ;; esac
 # shellcheck disable=SC2034 # for the benches
 PEERS=$ROOT/build/peers RUNNER=$BUILD/bin/runner BENCH=$ROOT/tests/bench
 export VC_NAME=bench
 VCLUSTER=$ROOT/tests/cluster/vcluster
 unset "${!BERTH_@}"
+[ -x "$RUNNER" ] || { echo "bench: no $RUNNER: make comes first" >&2; exit 1; }
 
 # A row "NAME=COMMAND" into peers, if its program is there; else says so.
 peers=()

@@ -13,4 +13,4 @@ peer hydra "$PEERS/mpich/bin/mpiexec" -launcher ssh -hosts "$hosts" -ppn 1 -np "
 peer ompi "$PEERS/ompi/bin/mpirun" --allow-run-as-root --host "$hosts" -np "$n" true
 peer pdsh pdsh -R ssh -f "$n" -w "$hosts" true
 echo "== true on $n hosts over ssh"
-on_n0 "$BENCH/rounds.py" -n "${ROUNDS:-11}" -l 30 "runner=$RUNNER -np $n -H $hosts true" "${peers[@]}"
+on_n0 "$BENCH/rounds.py" -n "${ROUNDS:-11}" -l 10 "runner=$RUNNER -np $n -H $hosts true" "${peers[@]}"

@@ -10,5 +10,5 @@ cluster 1
 lines="$BUILD/bench/lines $bytes"
 echo "== $((bytes >> 20)) MiB of 80-byte lines from one rank through ssh into a pipe"
 on_n0 "$BENCH/rounds.py" -n "${ROUNDS:-5}" -l 120 -b "$bytes" \
-	"runner=bash -c '$RUNNER -np 1 -H n1 $lines | cat > /dev/null'" \
-	"openssh=bash -c 'ssh n1 $lines | cat > /dev/null'"
+	"runner=bash -o pipefail -c '$RUNNER -np 1 -H n1 $lines | cat > /dev/null'" \
+	"openssh=bash -o pipefail -c 'ssh n1 $lines | cat > /dev/null'"

@@ -1,0 +1,317 @@
+#include "agent/rank.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/sweep.h"
+
+enum { GIVE_UP_MS = 5000, FIRST_PAUSE_MS = 4, LONGEST_PAUSE_MS = 128, NAMED_LEFT = 16 };
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg; /* the loop settles after each turn */
+}
+
+static void wake_in(struct ranks *r, uint64_t ms)
+{
+	const struct timeval t = { (time_t)(ms / 1000),
+				   (suseconds_t)(ms % 1000 * 1000) };
+
+	event_add(r->timer, &t);
+}
+
+void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
+		 const struct wire_job *job)
+{
+	*r = (struct ranks){ .base = base,
+			     .out = out,
+			     .epoch = job->epoch,
+			     .n = job->ranks.n,
+			     .pty = job->flags & JOB_PTY,
+			     .stdin_rank = job->stdin_rank };
+	r->v = xcalloc(r->n, sizeof *r->v);
+	for (size_t i = 0; i < r->n; i++)
+		r->v[i] = (struct rank){ .rank = job->ranks.v[i] };
+	r->io = (struct io){ .base = base,
+			     .out = out,
+			     .epoch = job->epoch,
+			     .credit = job->credit_bytes };
+	r->timer = event_new(base, -1, 0, on_timer, r);
+	oom_begin(&r->oom, "");
+}
+
+/* ---- start ---- */
+
+static void send_started(struct ranks *r, const struct rank *one)
+{
+	struct str cpus = { 0 };
+	struct wire_started m = { r->epoch, one->rank, (uint32_t)one->pid, clock_ns(),
+				  "" };
+
+	spawn_mask(&cpus, one->pid);
+	m.cpus = str_text(&cpus);
+	wire_pack_started(r->out, &m);
+	str_free(&cpus);
+}
+
+void ranks_fail(struct ranks *r, size_t local, const struct err *e)
+{
+	struct rank *one = &r->v[local];
+	struct wire_ended m = { r->epoch,
+				one->rank,
+				0,
+				(uint32_t)err_status(e->id) << 8,
+				clock_ns(),
+				0,
+				err_name(e->id),
+				e->text,
+				e->hint };
+
+	one->state = RANK_ENDED;
+	wire_pack_ended(r->out, &m);
+}
+
+int ranks_start(struct ranks *r, size_t local, struct spawn *s)
+{
+	struct rank *one = &r->v[local];
+	bool reads = r->stdin_rank == one->rank || r->stdin_rank == STDIN_ALL;
+	int bind_errno = 0;
+	struct err e = { 0 };
+
+	if (io_open(&one->io, &r->io, one->rank, r->pty, reads, s->fd, &e)) {
+		ranks_fail(r, local, &e);
+		return 0;
+	}
+	one->pid = spawn_start(s, &bind_errno, &e);
+	io_close_child(s->fd);
+	if (one->pid < 0) {
+		io_free_rank(&one->io);
+		ranks_fail(r, local, &e);
+		return 0;
+	}
+	one->state = RANK_RUNNING;
+	r->running++;
+	send_started(r, one);
+	return bind_errno;
+}
+
+void ranks_grant(struct ranks *r)
+{
+	io_grant(&r->io);
+}
+
+/* ---- endings ---- */
+
+static struct rank *find(struct ranks *r, pid_t pid)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].pid == pid && r->v[i].state == RANK_RUNNING)
+			return &r->v[i];
+	return NULL;
+}
+
+static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t at_ns)
+{
+	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	struct wire_ended m = { .epoch = r->epoch,
+				.rank = one->rank,
+				.pid = (uint32_t)one->pid,
+				.status = (uint32_t)status,
+				.at_ns = at_ns,
+				.id = "",
+				.text = "",
+				.hint = "" };
+
+	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
+	one->state = RANK_ENDED;
+	r->running--;
+	io_drain(&one->io);
+	wire_pack_ended(r->out, &m);
+}
+
+/* waitpid hands out those that died in one go in the order in which they were started,
+ * not in which they died: they get one time, and the launcher's ranking of causes
+ * decides. */
+void ranks_reap(struct ranks *r)
+{
+	uint64_t at_ns = clock_ns();
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		struct rank *one = find(r, pid);
+
+		if (one)
+			rank_ended(r, one, status, at_ns);
+	}
+	r->alone = pid < 0 && errno == ECHILD;
+}
+
+/* ---- signals ---- */
+
+static bool is_shell(const char *comm)
+{
+	static const char *const shells[] = { "sh",   "bash", "dash", "zsh",  "ksh",
+					      "mksh", "ash",  "fish", "tcsh", "csh" };
+
+	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
+		if (!strcmp(comm, shells[i]))
+			return true;
+	return false;
+}
+
+/* The shell first: once its child has died it would go on to its script's next line. */
+static void signal_main(const struct procs *all, pid_t pid, int signo)
+{
+	bool shell = false;
+
+	for (size_t i = 0; i < all->n; i++)
+		shell |= all->v[i].pid == pid && is_shell(all->v[i].comm);
+	kill(pid, signo);
+	for (size_t i = 0; shell && i < all->n; i++)
+		if (all->v[i].ppid == pid)
+			kill(all->v[i].pid, signo);
+}
+
+void ranks_signal(struct ranks *r, int signo, bool tree)
+{
+	struct procs all;
+
+	for (size_t i = 0; i < r->n; i++)
+		r->v[i].killed |= signo == SIGKILL;
+	if (tree) {
+		sweep_tree(signo);
+		return;
+	}
+	procs_load_below(&all, getpid());
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].state == RANK_RUNNING)
+			signal_main(&all, r->v[i].pid, signo);
+	procs_free(&all);
+}
+
+/* ---- the end ---- */
+
+static void kill_tree(struct ranks *r)
+{
+	r->phase = RANKS_KILLING;
+	r->give_up_ms = clock_ms() + GIVE_UP_MS;
+	r->look_ms = 0;
+	r->pause_ms = FIRST_PAUSE_MS;
+	ranks_reap(r);
+}
+
+static void tell_ending(const struct ranks *r)
+{
+	struct wire_ending m = { r->epoch };
+
+	wire_pack_ending(r->out, &m);
+}
+
+void ranks_end(struct ranks *r, uint32_t grace_ms)
+{
+	ranks_reap(r);
+	tell_ending(r);
+	if (r->phase > RANKS_TERMED)
+		return;
+	if (!grace_ms || !r->running) {
+		kill_tree(r);
+		return;
+	}
+	r->kill_at_ms = grace_ms == GRACE_NEVER ? 0 : clock_ms() + grace_ms;
+	event_del(r->timer);
+	if (r->kill_at_ms)
+		wake_in(r, grace_ms);
+	if (r->phase == RANKS_TERMED)
+		return;
+	r->phase = RANKS_TERMED;
+	/* What is stopped acts on TERM only once it goes on. */
+	ranks_signal(r, SIGTERM, false);
+	ranks_signal(r, SIGCONT, false);
+}
+
+/* One look at the tree: KILL what is there, come again soon for what was forked
+ * meanwhile. */
+static void look_at_tree(struct ranks *r, uint64_t now)
+{
+	if (now < r->look_ms)
+		return;
+	ranks_signal(r, SIGKILL, true);
+	r->look_ms = now + r->pause_ms;
+	wake_in(r, r->pause_ms);
+	if (r->pause_ms < LONGEST_PAUSE_MS)
+		r->pause_ms *= 2;
+}
+
+/* What defies KILL: in the kernel's hands, or another user's. */
+static void name_left(struct ranks *r)
+{
+	struct procs p;
+
+	procs_load_below(&p, getpid());
+	r->left = (uint32_t)p.n;
+	for (size_t i = 0; i < p.n && i < NAMED_LEFT; i++)
+		str_addf(&r->which, "%spid %d (%s)", i ? ", " : "", (int)p.v[i].pid,
+			 p.v[i].comm);
+	procs_free(&p);
+}
+
+static void tell_gone(struct ranks *r)
+{
+	struct wire_gone m = { r->epoch, r->left, str_text(&r->which) };
+
+	wire_pack_gone(r->out, &m);
+	r->phase = RANKS_GONE;
+}
+
+static void settle_killing(struct ranks *r, uint64_t now)
+{
+	if (r->alone) {
+		r->phase = RANKS_DRAINING;
+	} else if (now >= r->give_up_ms) {
+		name_left(r);
+		r->phase = RANKS_DRAINING;
+	} else {
+		look_at_tree(r, now);
+	}
+}
+
+static void settle_draining(struct ranks *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].io.io)
+			io_finish(&r->v[i].io);
+	if (!r->io.open)
+		tell_gone(r);
+}
+
+void ranks_settle(struct ranks *r)
+{
+	uint64_t now = clock_ms();
+
+	io_room(&r->io);
+	if (r->phase == RANKS_TERMED &&
+	    (!r->running || (r->kill_at_ms && now >= r->kill_at_ms)))
+		kill_tree(r);
+	if (r->phase == RANKS_KILLING)
+		settle_killing(r, now);
+	if (r->phase == RANKS_DRAINING)
+		settle_draining(r);
+}
+
+void ranks_free(struct ranks *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		io_free_rank(&r->v[i].io);
+	io_free(&r->io);
+	free(r->v);
+	str_free(&r->which);
+	if (r->timer)
+		event_free(r->timer);
+	*r = (struct ranks){ 0 };
+}

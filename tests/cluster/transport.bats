@@ -1,0 +1,413 @@
+# limit_s: 300
+# The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
+# log-in scripts, and agents that are missing, old, foreign, or cannot run.
+# shellcheck disable=SC2016,SC2030,SC2031
+
+load ../cli/common
+
+PROBE=$HELPERS/transport_probe FAKE=$HELPERS/fake_agent
+
+setup_file() {
+	cluster_up 3
+	# an agent that only n0 has, and one of another version
+	[ -n "$(why_no_cluster)" ] || on n0 cp "$HELPERS/fake_agent" /opt/berth-agent
+	gcc -std=c11 -D_GNU_SOURCE -DBERTH_VERSION='"9.9.9"' -I"$ROOT" -o "$BATS_FILE_TMPDIR/other" \
+		"$ROOT"/tests/helpers/fake_agent.c "$ROOT"/common/{buf,err,str,wire}.c
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	need_cluster
+}
+
+# What a test did to a host goes with it.
+teardown() {
+	[ -z "$(why_no_cluster)" ] || return 0
+	local h
+	on n0 sh -c 'cd; rm -rf .ssh/config .ssh/known_hosts; cp /vc/ssh/root .ssh/id_ed25519
+		cp /vc/etc/ssh_known_hosts /etc/ssh/ssh_known_hosts'
+	for h in n1 n2 n3; do
+		on $h sh -c 'umount /root/.cache /run/user /dev/shm/x 2> /dev/null
+			cd; rm -rf .cache /opt/berth-agent /usr/local/bin/[a-z]* /run/user /dev/shm/berth-*
+			cp /etc/skel/.bashrc .; usermod -s /bin/bash bob
+			rm -f /etc/ssh/vc_sshd.d/*; kill -HUP $(cat /run/sshd.pid)'
+	done 2> /dev/null
+	on n1 rm -rf /home/alice/.cache
+	return 0
+}
+
+probe() { # ARGUMENT...: same path everywhere unless --own-agent says otherwise
+	on n0 timeout 60 "$PROBE" --own-agent "$FAKE" "$@"
+}
+
+client() { # LINE...: ssh_config of n0's root
+	printf '%s\n' "$@" | on n0 sh -c 'cat > ~/.ssh/config'
+}
+
+server() { # HOST LINE...: more of its sshd_config
+	local h=$1; shift
+	printf '%s\n' "$@" | on "$h" sh -c 'cat > /etc/ssh/vc_sshd.d/test.conf; kill -HUP $(cat /run/sshd.pid)'
+	sleep 0.2
+}
+
+no_failure() {
+	says ', 0 failed,'
+}
+
+@test "an agent at the same path is started, on all hosts at once" {
+	for t in ssh openssh; do
+		run -0 probe --transport $t n1,n2,n3
+		says 'n1 up' 'n2 up' 'n3 up'
+		silent_on note
+	done
+}
+
+@test "what is sent and received is whole, beyond every window" {
+	for t in ssh openssh; do
+		run -0 probe --transport $t --flood 30000000 --feed 30000000 n1,n2
+		no_failure
+	done
+}
+
+# ---- host keys ----
+
+@test "an unknown host key is refused, with its fingerprint" {
+	on n0 rm /etc/ssh/ssh_known_hosts
+	run -1 probe n1
+	says 'E_SSH_HOSTKEY root@n1:22: its host key is not in known_hosts: ssh-ed25519 SHA256:' \
+		'hint compare' '--accept-new-hosts'
+	run -1 probe --transport openssh n1
+	says 'E_SSH_HOSTKEY n1'
+}
+
+@test "--accept-new-hosts takes an unknown key, and remembers it" {
+	for t in ssh openssh; do
+		on n0 sh -c 'rm -f /etc/ssh/ssh_known_hosts ~/.ssh/known_hosts'
+		run -0 probe --transport $t --accept-new-hosts n1
+		run -0 probe --transport $t n1
+	done
+}
+
+@test "StrictHostKeyChecking accept-new in ssh_config is obeyed" {
+	on n0 rm /etc/ssh/ssh_known_hosts
+	client 'Host n1' 'StrictHostKeyChecking accept-new'
+	run -0 probe n1
+	run -1 probe n2
+	says E_SSH_HOSTKEY
+}
+
+@test "a changed host key is refused even with --accept-new-hosts" {
+	on n0 sh -c 'sed -n s/^n1,[^\ ]*/n2/p /etc/ssh/ssh_known_hosts > /tmp/kh; mv /tmp/kh /etc/ssh/ssh_known_hosts'
+	for t in ssh openssh; do
+		run -1 probe --transport $t --accept-new-hosts n2
+		says E_SSH_HOSTKEY_CHANGED 'ssh-keygen -R'
+	done
+}
+
+@test "known_hosts that cannot be written is said" {
+	on n0 sh -c 'rm /etc/ssh/ssh_known_hosts; mkdir ~/.ssh/known_hosts'
+	run -1 probe --accept-new-hosts n1
+	says E_SSH_KNOWN_HOSTS
+}
+
+@test "a revoked host key is refused: the real ssh reads that line" {
+	on n0 sh -c 'sed -n "s/^n1,[^ ]*/@revoked n1/p" /etc/ssh/ssh_known_hosts > ~/.ssh/known_hosts'
+	run -1 probe n1,n2
+	says 'n1 through openssh' '@revoked' 'n2 up' 'n1 E_SSH_HOSTKEY'
+	silent_on 'n1 up'
+}
+
+# ---- users and their keys ----
+
+@test "no key that fits: what the host takes is said" {
+	on n0 sh -c 'ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/new; mv ~/.ssh/new ~/.ssh/id_ed25519'
+	for t in ssh openssh; do
+		run -1 probe --transport $t n1
+		says E_SSH_AUTH publickey
+	done
+}
+
+@test "-i names the key, and user@host the user" {
+	run -0 probe -i /vc/ssh/alice alice@n1
+	run -0 probe --transport openssh -i /vc/ssh/alice alice@n1
+	run -1 probe -i /vc/ssh/alice bob@n1
+	says 'E_SSH_AUTH bob@n1:22'
+}
+
+@test "-i with a file that is no key, or that is missing" {
+	run -1 probe -i /etc/hosts n1
+	says E_SSH_IDENTITY "'/etc/hosts'"
+	run -1 probe -i /nowhere n1
+	says E_SSH_IDENTITY 'No such file'
+}
+
+@test "keys of ssh-agent are used" {
+	on n0 mv /root/.ssh/id_ed25519 /tmp/key
+	run -0 on n0 ssh-agent sh -c "ssh-add -q /tmp/key; exec $PROBE --own-agent $FAKE n1"
+}
+
+@test "a host that takes hostbased is tried once more by the real ssh" {
+	on n0 sh -c 'cp /etc/ssh/vc_host_key /etc/ssh/ssh_host_ed25519_key; rm ~/.ssh/id_ed25519
+		printf "HostbasedAuthentication yes\nEnableSSHKeysign yes\n" >> /etc/ssh/ssh_config'
+	on n1 sh -c 'echo n0 > /etc/ssh/shosts.equiv; useradd -M -d /tmp -o -u 0 -g 0 twin || true
+		echo "n0 root" > /root/.shosts; chmod 600 /root/.shosts'
+	server n1 'HostbasedAuthentication yes' 'HostbasedUsesNameFromPacketOnly yes' 'IgnoreRhosts no'
+	run -0 probe --transport ssh n1
+	says 'n1 up'
+	on n0 sed -i '/^HostbasedAuth/d; /^EnableSSHKeysign/d' /etc/ssh/ssh_config
+}
+
+@test "-p names the port" {
+	server n1 'Port 22' 'Port 2222'
+	for t in ssh openssh; do
+		run -0 probe --transport $t -p 2222 --accept-new-hosts n1
+	done
+	run -1 probe --timeout 1 -p 2223 n1
+	says 'E_SSH_CONNECT root@n1:2223: cannot connect: Connection refused'
+}
+
+# ---- ssh_config ----
+
+@test "ssh_config: alias, user, key" {
+	client 'Host box' 'HostName n1' 'User alice' 'IdentityFile /vc/ssh/alice'
+	run -0 probe box
+	says 'box up'
+}
+
+@test "ssh_config: ProxyJump, also for many hosts behind one" {
+	client 'Host n1 n2' 'ProxyJump n3'
+	server n3 'MaxStartups 4:100:4'
+	run -0 probe n1,n2,n1,n2,n1
+	no_failure
+}
+
+@test "ssh_config: what libssh cannot do goes to the real ssh, with a reason" {
+	client 'Host n1' 'HostKeyAlias n1' 'Host n2' 'CertificateFile /nowhere-cert.pub'
+	run -0 probe n1,n2,n3
+	says 'n1 through openssh: ' 'hostkeyalias' 'n2 through openssh: ' 'certificatefile'
+	silent_on 'n3 through'
+}
+
+@test "a name that nobody knows" {
+	run -1 probe --timeout 1 nosuchhost
+	says E_SSH_RESOLVE "'nosuchhost'"
+	run -1 probe --timeout 1 --transport openssh nosuchhost
+	says E_SSH_RESOLVE
+}
+
+# ---- hosts in trouble ----
+
+@test "a refused connection is tried again until sshd is there" {
+	"$VCLUSTER" sshd n1 stop
+	(sleep 1; "$VCLUSTER" sshd n1 start) 3>&- &
+	run -0 probe n1,n2
+	wait
+}
+
+@test "a refused connection is an error at the deadline" {
+	"$VCLUSTER" sshd n1 stop
+	run -1 probe --timeout 1 n1
+	says 'E_SSH_CONNECT root@n1:22: cannot connect: Connection refused'
+	run -1 probe --timeout 1 --transport openssh n1
+	says 'E_SSH_CONNECT' 'Connection refused'
+	"$VCLUSTER" sshd n1 start
+}
+
+@test "a host that hangs holds up no other" {
+	"$VCLUSTER" freeze n1
+	run -1 probe --timeout 2 n1,n2
+	"$VCLUSTER" thaw n1
+	says 'n2 up' 'E_START_TIMEOUT root@n1:22' 'said nothing'
+}
+
+@test "a host without power" {
+	"$VCLUSTER" netem n1 down
+	run -1 probe --timeout 1 n1
+	"$VCLUSTER" netem n1 up
+	says 'E_START_TIMEOUT root@n1:22' 'nothing answers'
+}
+
+@test "32 starts at one address stay below sshd's MaxStartups" {
+	local hosts
+	hosts=$(printf 'n1,%.0s' {1..32})
+	run -0 probe -q "${hosts%,}"
+	no_failure
+	server n1 'MaxStartups 2:100:2' # and where it is lower still, they come back
+	run -0 probe -q "${hosts%,}"
+	no_failure
+}
+
+@test "a connection that is cut" {
+	for t in ssh openssh; do
+		(sleep 1; on n1 sh -c 'kill -KILL $(pgrep -f "sshd: root@notty")') 3>&- &
+		run -1 probe --transport $t --flood 100000000000 n1
+		wait
+		says E_SSH_LOST
+	done
+}
+
+# ---- log-in scripts and shells ----
+
+@test "what a log-in script prints is stripped, and reported" {
+	on n1 sh -c 'echo "echo Welcome to the cluster; echo oops >&2" > ~/.bashrc'
+	for t in ssh openssh; do
+		run -0 probe --transport $t n1
+		says 'n1 up' "n1 note the login there prints 'Welcome to the cluster'"
+		run -0 probe --transport $t --own-agent /opt/berth-agent n1
+		says 'n1 up' "prints 'Welcome to the cluster'"
+	done
+}
+
+@test "a log-in that prints and starts nothing" {
+	on n1 sh -c 'echo "echo Sorry, maintenance; exit 0" > ~/.bashrc'
+	for t in ssh openssh; do
+		run -1 probe --transport $t n1
+		says E_LOGIN_NOISE "'Sorry, maintenance'"
+	done
+	on n1 sh -c 'echo "printf Project?; sleep 60" > ~/.bashrc'
+	run -1 probe --timeout 1 n1
+	says E_LOGIN_NOISE "'Project?'"
+	on n1 sh -c 'echo "yes" > ~/.bashrc'
+	run -1 probe n1
+	says E_LOGIN_NOISE
+}
+
+@test "an account without a shell" {
+	on n1 usermod -s /usr/sbin/nologin bob
+	for t in ssh openssh; do
+		run -1 probe --transport $t -i /vc/ssh/bob bob@n1
+		says E_LOGIN_SHELL 'status 1' 'not available'
+	done
+}
+
+@test "any login shell: dash, csh, fish, zsh" {
+	local shell some=
+	for shell in /bin/dash /bin/tcsh /usr/bin/fish /bin/zsh /bin/busybox; do
+		[ -x $shell ] || continue
+		some+=" $shell"
+		[ $shell = /bin/busybox ] && shell=/usr/local/bin/sh && on n1 cp /bin/busybox $shell
+		on n1 usermod -s $shell bob
+		on n1 rm -rf /home/bob/.cache
+		run -0 probe -i /vc/ssh/bob bob@n1
+		run -0 probe -i /vc/ssh/bob --own-agent /opt/berth-agent bob@n1
+		says 'the agent was sent'
+		run -0 probe -i /vc/ssh/bob --own-agent /opt/berth-agent bob@n1
+		silent_on 'the agent was sent'
+	done
+	echo "#$some" >&3
+}
+
+@test "a path with spaces and quotes is one word there" {
+	on n1 sh -c 'mkdir -p "/opt/a b"; cp "$1" "/opt/a b/it'\''s \$x"' sh "$FAKE"
+	run -0 probe --launch-agent "/opt/a b/it's \$x" n1
+}
+
+# ---- agents ----
+
+@test "an agent that is nowhere is sent, and is there the next time" {
+	for t in ssh openssh; do
+		on n1 rm -rf /root/.cache
+		run -0 probe --transport $t --own-agent /opt/berth-agent n1
+		says 'n1 up' 'n1 note the agent was sent'
+		run -0 on n1 sh -c 'ls ~/.cache/berth; stat -c %a ~/.cache/berth ~/.cache/berth/*'
+		says agent- $'\n700\n700'
+		run -0 probe --transport $t --own-agent /opt/berth-agent n1
+		says 'n1 up'
+		silent_on note
+	done
+}
+
+@test "a damaged copy in the cache is sent anew" {
+	run -0 probe --own-agent /opt/berth-agent n1
+	on n1 sh -c 'echo x >> ~/.cache/berth/agent-*'
+	run -0 probe --own-agent /opt/berth-agent n1
+	says 'n1 note the agent was sent'
+}
+
+@test "hosts that share a home are sent it at the same time without harm" {
+	run -0 probe -i /vc/ssh/alice --own-agent /opt/berth-agent alice@n1,alice@n2,alice@n3
+	no_failure
+	run -0 on n1 ls /home/alice/.cache/berth
+	[ "${#lines[@]}" = 1 ]
+}
+
+@test "an agent in PATH is found" {
+	on n1 cp "$FAKE" /usr/local/bin/berth-agent
+	run -0 probe --no-push --own-agent /opt/berth-agent n1
+	silent_on note
+}
+
+@test "an agent of another version is passed over" {
+	on n1 tee /opt/berth-agent < "$BATS_FILE_TMPDIR/other" > /dev/null
+	on n1 tee /usr/local/bin/berth-agent < "$BATS_FILE_TMPDIR/other" > /dev/null
+	on n1 chmod 755 /opt/berth-agent /usr/local/bin/berth-agent
+	for t in ssh openssh; do
+		on n1 rm -rf /root/.cache
+		run -1 probe --transport $t --no-push --own-agent /opt/berth-agent n1
+		says E_AGENT_OTHER 'berth 9.9.9 (protocol'
+		run -0 probe --transport $t --own-agent /opt/berth-agent n1
+		says 'n1 up 0' 'n1 note the agent was sent'
+	done
+	run -1 probe --launch-agent /opt/berth-agent n1
+	says E_AGENT_OTHER 9.9.9
+}
+
+@test "--no-push and --launch-agent send nothing" {
+	run -1 probe --no-push --own-agent /opt/berth-agent n1
+	says E_AGENT_MISSING "'/opt/berth-agent'" 'in PATH' "'~/.cache/berth'"
+	run -1 probe --launch-agent /nowhere/agent n1
+	says E_AGENT_MISSING "'/nowhere/agent'"
+	run -1 probe --launch-agent /bin/false n1
+	says E_AGENT_START 'status 1'
+}
+
+@test "no agent here either" {
+	run -1 probe --own-agent /nowhere/berth-agent n1
+	says E_AGENT_IMAGE "'/nowhere/berth-agent'"
+}
+
+@test "a home that is mounted noexec: the next folder" {
+	on n1 sh -c 'mkdir -p ~/.cache; mount -t tmpfs -o noexec none ~/.cache'
+	run -0 probe --own-agent /opt/berth-agent n1
+	says 'the agent was sent'
+	on n1 sh -c 'mkdir -p /run/user; mount -t tmpfs -o noexec none /run/user
+		umask 0; mkdir /dev/shm/berth-0; chown bob /dev/shm/berth-0'
+	run -1 probe --own-agent /opt/berth-agent n1
+	says E_AGENT_NOEXEC "'/opt/berth-agent'" '/root/.cache/berth is mounted noexec' \
+		'/run/user/0/berth is mounted noexec' '/dev/shm/berth-0 belongs to someone else'
+}
+
+@test "a home that is full: the next folder" {
+	on n1 sh -c 'mkdir -p ~/.cache; mount -t tmpfs -o size=16k none ~/.cache'
+	run -0 probe --own-agent /opt/berth-agent n1
+	says 'the agent was sent'
+}
+
+@test "another architecture" {
+	on n1 sh -c 'printf "#!/bin/sh\necho riscv64\n" > /usr/local/bin/uname; chmod 755 /usr/local/bin/uname'
+	run -1 probe --own-agent /opt/berth-agent n1
+	says E_AGENT_ARCH 'its machine is riscv64' "'/opt/berth-agent' is for $(uname -m)"
+}
+
+@test "an agent that does not run with the libc there" {
+	on n0 sh -c 'printf "#!/lib/ld-of-tomorrow.so\n" > /opt/tomorrow; chmod 755 /opt/tomorrow'
+	run -1 probe --own-agent /opt/tomorrow n1
+	says E_AGENT_LIBC "'/opt/tomorrow'" 'glibc 2'
+	run -0 on n1 ls -A /root/.cache/berth
+	[ -z "$output" ]
+}
+
+@test "an agent that arrives damaged" {
+	on n1 sh -c 'printf "#!/bin/sh\ncat > /dev/null; echo 0000 -\n" > /usr/local/bin/sha256sum
+		chmod 755 /usr/local/bin/sha256sum'
+	run -1 probe --own-agent /opt/berth-agent n1
+	says E_AGENT_SEND damaged
+}
+
+@test "no ssh program" {
+	run -1 on n0 env PATH=/nowhere "$PROBE" --transport openssh --own-agent "$FAKE" n1
+	says E_SSH_PROGRAM 'No such file'
+}

@@ -1,0 +1,166 @@
+/* request_text.h - for tests: a command line to a request, and that as one line of text
+ * that names only what differs from the built-in values. */
+#ifndef BERTH_TESTS_REQUEST_TEXT_H
+#define BERTH_TESTS_REQUEST_TEXT_H
+
+#include <check.h>
+
+#include "common/wire.h"
+#include "launcher/options.h"
+
+static const char *const bind_names[] = { BIND_TO_NAMES };
+static const char *const share_names[] = { SHARE_NAMES };
+static const char *const visible_names[] = { GPU_VISIBLE_NAMES };
+static const char *const transports[] = { "auto", "local", "ssh", "openssh" };
+
+static void say_text(struct str *s, const char *name, const char *value)
+{
+	if (value)
+		str_addf(s, " %s=%s", name, value);
+}
+
+static void say_number(struct str *s, const char *name, long value, long usual)
+{
+	if (value != usual)
+		str_addf(s, " %s=%ld", name, value);
+}
+
+static void say_list(struct str *s, const char *name, const struct strv *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		str_addf(s, " %s=%s", name, list->v[i]);
+}
+
+static void say_hosts(struct str *s, const struct request *r)
+{
+	say_text(s, "hosts", r->hosts);
+	say_text(s, "hostfile", r->hostfile);
+	say_text(s, "from", r->hosts_from);
+	say_number(s, "ppn", r->per_host, 0);
+	say_number(s, "bynode", r->map_by, MAP_SLOT);
+	say_number(s, "oversubscribe", r->oversubscribe, 0);
+	if (r->transport)
+		say_text(s, "transport", transports[r->transport]);
+	say_number(s, "port", r->ssh_port, 0);
+	say_text(s, "identity", r->identity);
+	say_number(s, "accept", r->accept_new_hosts, 0);
+	say_text(s, "agent", r->launch_agent);
+	say_number(s, "nopush", r->no_push, 0);
+	say_number(s, "start", r->start_timeout_s, 30);
+	say_number(s, "host", r->host_timeout_s, 60);
+	say_number(s, "timeout", r->timeout_s, 0);
+	say_number(s, "grace", r->kill_grace_s, 10);
+	say_number(s, "gracegiven", r->kill_grace_given, 0);
+	say_number(s, "keepgoing", r->keep_going, 0);
+}
+
+static void say_rest(struct str *s, const struct request *r)
+{
+	say_text(s, "envfile", r->env_file);
+	say_text(s, "output", r->output_dir);
+	say_number(s, "tag", r->tag, TRI_UNSET);
+	say_number(s, "timestamps", r->timestamps, 0);
+	if (!r->show.all) {
+		str_add(s, " show=");
+		str_add_bits(s, r->show.bits, r->show.nwords);
+	}
+	say_number(s, "errors", r->show_errors, 0);
+	say_number(s, "pty", r->pty, 0);
+	say_text(s, "events", r->events_file);
+	if (r->stdin_rank == STDIN_ALL || r->stdin_rank == STDIN_NONE)
+		say_text(s, "stdin", r->stdin_rank == STDIN_ALL ? "all" : "none");
+	else
+		say_number(s, "stdin", r->stdin_rank, 0);
+	if (r->bind_to)
+		say_text(s, "bind", bind_names[r->bind_to]);
+	say_number(s, "count", r->bind_count, 1);
+	if (r->share)
+		say_text(s, "share", share_names[r->share]);
+	say_number(s, "report", r->report_bindings, 0);
+	say_number(s, "plan", r->plan, PLAN_OFF);
+	say_list(s, "topology", &r->topology);
+	say_text(s, "gpus", r->gpus);
+	if (r->gpu_visible)
+		say_text(s, "visible", visible_names[r->gpu_visible]);
+	say_number(s, "gpuid", r->gpu_id, GPU_ID_INDEX);
+	say_number(s, "nosharing", r->no_gpu_sharing, 0);
+	say_number(s, "verbosity", r->verbosity, 0);
+}
+
+static void say_app(struct str *s, const struct app *a)
+{
+	say_number(s, "np", a->np, 0);
+	if (a->np_from && strcmp(a->np_from, "-np") != 0)
+		say_text(s, "npfrom", a->np_from);
+	say_list(s, "x", &a->export);
+	say_text(s, "wdir", a->wdir);
+	str_add(s, " [");
+	for (size_t i = 0; i < a->argv.n; i++)
+		str_addf(s, "%s%s", i ? " " : "", a->argv.v[i]);
+	str_add(s, "]");
+}
+
+/* "" as a word of a command line is written ''. */
+static struct strv words(const char *first, const char *text)
+{
+	char *copy = xstrdup(text), *rest = copy, *word;
+	struct strv list = { 0 };
+
+	if (first)
+		strv_add(&list, first);
+	while ((word = strsep(&rest, " ")))
+		if (*word)
+			strv_add(&list, strcmp(word, "''") ? word : "");
+	free(copy);
+	return list;
+}
+
+static char *result(enum options_do done, const struct request *r,
+		    const struct strv *notes, const struct str *print,
+		    const struct err *e)
+{
+	struct str s = { 0 };
+
+	if (done == OPTIONS_FAILED) {
+		str_addf(&s, " error %s", e->text);
+		if (*e->hint)
+			str_addf(&s, " | %s", e->hint);
+	} else if (done == OPTIONS_PRINTED) {
+		str_addf(&s, " printed %.20s", str_text(print));
+	} else {
+		say_hosts(&s, r);
+		say_rest(&s, r);
+		say_list(&s, "all", &r->export);
+		for (size_t i = 0; i < r->napp; i++)
+			say_app(&s, &r->app[i]);
+	}
+	for (size_t i = 0; i < notes->n && done == OPTIONS_RUN; i++)
+		str_addf(&s, " | %s", notes->v[i]);
+	return str_take(&s);
+}
+
+/* ENV's words are variables; what a command line comes to, as text. */
+static char *read_with(const char *site, const char *line, const char *env)
+{
+	struct strv argv = words("runner", line), vars = words(NULL, env),
+		    notes = { 0 };
+	struct str print = { 0 };
+	struct request r;
+	struct err e = { 0 };
+	enum options_do done = options_read_site(&r, &notes, &print, site, (int)argv.n,
+						 argv.v, vars.v, &e);
+	char *text = result(done, &r, &notes, &print, &e);
+
+	if (done == OPTIONS_FAILED)
+		ck_assert_int_eq(err_status(e.id), EXIT_USAGE);
+	ck_assert_uint_ge(r.napp, 1);
+	ck_assert_uint_ge(r.bind_count, 1);
+	options_free(&r);
+	strv_free(&argv);
+	strv_free(&vars);
+	strv_free(&notes);
+	str_free(&print);
+	return text;
+}
+
+#endif

@@ -1,0 +1,655 @@
+/* berth-agent from the launcher's end of its stream: hello, jobs, exec, output, input. */
+#include "far.h"
+
+#include <netinet/in.h>
+#include <sys/stat.h>
+
+static struct far far;
+
+static void job(const struct far_job *j)
+{
+	far_open(&far, NULL, NULL);
+	far_start(&far, j);
+}
+
+/* Wait for all N ranks, then end the job and let the agent go. */
+static void finish(size_t n)
+{
+	far_until(&far, far.nended == n);
+	FAR_SEND(&far, end, far.epoch, 1000);
+	far_until(&far, far.gone);
+	ck_assert_uint_eq(far.left, 0);
+}
+
+/* ---- hello ---- */
+
+static bool can_bind(uint32_t port, bool reuse, bool listens)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), on = reuse;
+	const struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	bool can;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	can = !bind(fd, (const struct sockaddr *)&a, sizeof a) && (!listens || !listen(fd, 1));
+	close(fd);
+	return can;
+}
+
+START_TEST(hello)
+{
+	far_open(&far, NULL, NULL);
+	ck_assert_uint_ge(far.cpus, 1);
+	ck_assert_uint_ge(far.cores, 1);
+	ck_assert_uint_ge(far.port, 20000);
+	ck_assert_uint_le(far.port, 29499);
+	ck_assert(!can_bind(far.port, false, false)); /* others find it taken */
+	ck_assert(can_bind(far.port, true, true));    /* TCPStore may listen */
+	far_sync(&far);
+	ck_assert_uint_eq(far.echo_ns, 7);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(port_of_another_host_is_given_up)
+{
+	uint32_t port;
+
+	far_open(&far, NULL, NULL);
+	port = far.port;
+	far_start(&far, &(struct far_job){ .argv = { ARGV("true") }, .port = 1 });
+	finish(1);
+	ck_assert(can_bind(port, false, false));
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(address_is_where_ssh_came_in)
+{
+	setenv("SSH_CONNECTION", "10.0.0.1 50022 10.0.0.2 22", 1);
+	far_open(&far, NULL, NULL);
+	unsetenv("SSH_CONNECTION");
+	ck_assert_str_eq(far.address, "10.0.0.2");
+	far_close(&far);
+}
+END_TEST
+
+/* ---- how ranks end ---- */
+
+static const struct {
+	const char *script;
+	int status;
+} ends[] = {
+	{ "exit 0", W_EXITCODE(0, 0) },
+	{ "exit 3", W_EXITCODE(3, 0) },
+	{ "exit 255", W_EXITCODE(255, 0) },
+	{ "kill -KILL $$", W_EXITCODE(0, SIGKILL) },
+	{ "kill -TERM $$", W_EXITCODE(0, SIGTERM) },
+	{ "kill -PIPE $$", W_EXITCODE(0, SIGPIPE) }, /* not ignored, though the agent does */
+	{ "kill -HUP $$", W_EXITCODE(0, SIGHUP) },
+	{ "kill -INT $$", W_EXITCODE(0, SIGINT) },
+	{ "kill -USR1 $$", W_EXITCODE(0, SIGUSR1) },
+};
+
+START_TEST(endings)
+{
+	job(&(struct far_job){ .argv = { SH(ends[_i].script) } });
+	finish(1);
+	ck_assert_int_eq((int)far.rank[0].status, ends[_i].status);
+	ck_assert_uint_eq(far.rank[0].ended_pid, far.rank[0].pid);
+	ck_assert_uint_gt(far.rank[0].ended_ns, far.rank[0].started_ns);
+	ck_assert_uint_eq(far.rank[0].oom, 0);
+	ck_assert_str_eq(far.rank[0].id, "");
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(many_ranks)
+{
+	job(&(struct far_job){ .argv = { SH("echo $RANK; exit $((RANK % 7))") }, .n = 64 });
+	finish(64);
+	for (int i = 0; i < 64; i++) {
+		char want[8];
+
+		snprintf(want, sizeof want, "%d\n", i);
+		ck_assert_str_eq(str_text(&far.rank[i].out[1]), want);
+		ck_assert_uint_eq(far.rank[i].out_at_end, strlen(want));
+		ck_assert_int_eq((int)far.rank[i].status, W_EXITCODE(i % 7, 0));
+	}
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(bound_as_placed)
+{
+	job(&(struct far_job){ .argv = { ARGV("true") }, .n = 4 });
+	finish(4);
+	for (int i = 0; i < 4; i++)
+		ck_assert_str_eq(far.rank[i].cpus, far.rank[i].berth_cpus);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(limits_umask_folder)
+{
+	const char *script = "umask; ulimit -Sn; ulimit -Sc; pwd; ls /proc/self/fd | wc -l; "
+			     "ps -o sid= -p $$ | tr -d ' '; echo $$";
+	char want[64];
+
+	job(&(struct far_job){ .argv = { SH(script) }, .wdir = "/usr", .nofile = 77, .umask = 027 });
+	finish(1);
+	/* ls itself has its folder open: 0, 1, 2, 3; a rank leads its session */
+	snprintf(want, sizeof want, "0027\n77\n0\n/usr\n4\n%u\n%u\n", far.rank[0].pid,
+		 far.rank[0].pid);
+	ck_assert_str_eq(str_text(&far.rank[0].out[1]), want);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(environment)
+{
+	const char *const env[] = { "PATH=/usr/bin:/bin", "FORWARDED=1", "RANK=9",
+				    "TMPDIR=/no/such/folder", "NCCL_DEBUG=INFO", NULL };
+	const char *const given[] = { "FORWARDED=2", "MASTER_ADDR=me", "WORLD_SIZE=9", NULL };
+	const char *script = "echo $FORWARDED $RANK $WORLD_SIZE $MASTER_ADDR ${TMPDIR-none} "
+			     "$NCCL_DEBUG $BERTH_JOB $PWD ${PMI_RANK-none} $KEPT";
+
+	setenv("PMI_RANK", "3", 1);
+	setenv("KEPT", "mine", 1);
+	unsetenv("TMPDIR");
+	job(&(struct far_job){ .argv = { SH(script) }, .env = env, .app_env = given, .wdir = "/usr" });
+	unsetenv("PMI_RANK");
+	unsetenv("KEPT");
+	finish(1);
+	ck_assert_str_eq(str_text(&far.rank[0].out[1]),
+			 "2 0 1 me none INFO cookie /usr none mine\n");
+	far_close(&far);
+}
+END_TEST
+
+/* ---- what can't be started ---- */
+
+static char folder[] = "/tmp/test_agent.XXXXXX";
+
+static void write_file(const char *name, const char *text, size_t n, mode_t mode)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ck_assert_int_eq(write(fd, text, n), (ssize_t)n);
+	fchmod(fd, mode);
+	close(fd);
+}
+
+#define FILE(name, text, mode) write_file(name, text, sizeof text - 1, mode)
+
+static void make_files(void)
+{
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	FILE("plain", "true\n", 0600);
+	FILE("script", "echo shell $1\n", 0700);
+	FILE("bang", "#!/bin/sh\necho bang $1\n", 0700);
+	FILE("nobang", "#!/no/such/interpreter\n", 0700);
+	FILE("dos", "#!/bin/sh\r\necho\r\n", 0700);
+	FILE("binary", "\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\377\0", 0700);
+	FILE("zeros", "\0\0\0\0", 0700);
+}
+
+static void remove_files(void)
+{
+	static const char *const names[] = { "plain",  "script", "bang", "nobang", "dos",
+					     "binary", "zeros",	 NULL };
+	char path[PATH_MAX];
+
+	for (int i = 0; names[i]; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+static const struct {
+	const char *program;
+	int code;
+	const char *id, *text, *hint; /* parts */
+} failures[] = {
+	{ "no-such-program", 127, "E_NOT_FOUND", "there is no program 'no-such-program'", "PATH" },
+	{ "./no-such-program", 127, "E_NOT_FOUND", "'./no-such-program'", "path" },
+	{ "/no/such/program", 127, "E_NOT_FOUND", "'/no/such/program'", "path" },
+	{ "", 127, "E_NOT_FOUND", "''", "path" },
+	{ "/etc/passwd/x", 127, "E_NOT_FOUND", "'/etc/passwd/x'", "path" },
+	{ "./plain", 126, "E_NOT_EXECUTABLE", "'./plain' cannot be executed: Permission", "chmod" },
+	{ "plain", 126, "E_NOT_EXECUTABLE", "'plain' cannot be executed: Permission", "chmod" },
+	{ "/", 126, "E_NOT_EXECUTABLE", "'/' cannot", "" },
+	{ "./nobang", 126, "E_NOT_EXECUTABLE", "its interpreter is not there", "/no/such/interpreter" },
+	{ "./dos", 126, "E_NOT_EXECUTABLE", "its interpreter is not there", "carriage return" },
+	{ "./binary", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine", "" },
+	{ "./zeros", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine", "" },
+};
+
+START_TEST(cannot_start)
+{
+	char path[PATH_MAX + 32];
+	const char *const env[] = { path, NULL };
+	const struct far_rank *r = &far.rank[0];
+
+	make_files();
+	snprintf(path, sizeof path, "PATH=/usr/bin:%s", folder);
+	job(&(struct far_job){ .argv = { ARGV(failures[_i].program), ARGV("true") },
+			       .wdir = folder, .env = env });
+	finish(2);
+	ck_assert_int_eq((int)r->status, W_EXITCODE(failures[_i].code, 0));
+	ck_assert_uint_eq(r->ended_pid, 0);
+	ck_assert(!r->started);
+	ck_assert_str_eq(r->id, failures[_i].id);
+	ck_assert_msg(strstr(r->text, failures[_i].text) != NULL, "%s", r->text);
+	ck_assert_msg(strstr(r->hint, failures[_i].hint) != NULL, "%s", r->hint);
+	ck_assert_int_eq((int)far.rank[1].status, 0); /* the other app runs */
+	far_close(&far);
+	remove_files();
+}
+END_TEST
+
+START_TEST(no_such_folder)
+{
+	job(&(struct far_job){ .argv = { ARGV("true") }, .wdir = "/no/such", .n = 2 });
+	finish(2);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq((int)far.rank[i].status, W_EXITCODE(126, 0));
+		ck_assert_str_eq(far.rank[i].id, "E_WDIR");
+		ck_assert_str_eq(far.rank[i].text,
+				 "cannot run in folder '/no/such': No such file or directory");
+	}
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(cannot_spawn)
+{
+	/* One argument longer than the kernel takes (128 KiB). */
+	char *argument = xmalloc(200001);
+
+	memset(argument, 'x', 200000);
+	argument[200000] = '\0';
+	job(&(struct far_job){ .argv = { ARGV("true", argument) } });
+	finish(1);
+	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(125, 0));
+	ck_assert_str_eq(far.rank[0].id, "E_SPAWN");
+	ck_assert_str_eq(far.rank[0].text, "cannot start 'true': Argument list too long");
+	far_close(&far);
+	free(argument);
+}
+END_TEST
+
+START_TEST(scripts)
+{
+	char path[PATH_MAX + 32];
+	const char *const env[] = { path, NULL };
+
+	make_files();
+	snprintf(path, sizeof path, "PATH=.:/usr/bin");
+	job(&(struct far_job){ .argv = { ARGV("./script", "one"), ARGV("script", "two"),
+					 ARGV("./bang", "three"), ARGV("./script", "four") },
+			       .wdir = folder, .env = env });
+	finish(4);
+	ck_assert_str_eq(str_text(&far.rank[0].out[1]), "shell one\n");
+	ck_assert_str_eq(str_text(&far.rank[1].out[1]), "shell two\n");
+	ck_assert_str_eq(str_text(&far.rank[2].out[1]), "bang three\n");
+	ck_assert_str_eq(str_text(&far.rank[3].out[1]), "shell four\n");
+	far_close(&far);
+	remove_files();
+}
+END_TEST
+
+/* ---- output ---- */
+
+START_TEST(two_streams_byte_exact)
+{
+	job(&(struct far_job){ .argv = { SH("printf 'a\\0\\377b\\r\\n'; printf 'no end' >&2") } });
+	finish(1);
+	ck_assert_uint_eq(far.rank[0].out[1].len, 6);
+	ck_assert_mem_eq(far.rank[0].out[1].s, "a\0\377b\r\n", 6);
+	ck_assert_str_eq(str_text(&far.rank[0].out[2]), "no end");
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(stdout_is_a_raw_pty)
+{
+	job(&(struct far_job){ .argv = { SH("test -t 1 && ! test -t 2 && printf 'x\\n\\ty\\n'") },
+			       .flags = JOB_PTY, .n = 3 });
+	finish(3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq((int)far.rank[i].status, 0);
+		ck_assert_str_eq(str_text(&far.rank[i].out[1]), "x\n\ty\n");
+	}
+	far_close(&far);
+}
+END_TEST
+
+static long rss_kib(pid_t guardian)
+{
+	char path[64], line[256];
+	long kib = -1, agent = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", guardian, guardian);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%ld", &agent) != 1)
+		agent = guardian; /* a kernel without that file */
+	if (f)
+		fclose(f);
+	snprintf(path, sizeof path, "/proc/%ld/status", agent);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+START_TEST(no_credit_no_output)
+{
+	enum { CREDIT = 65536, ALL = 64 << 20 };
+	long before, after;
+
+	far_open(&far, NULL, NULL);
+	before = rss_kib(far.guardian);
+	far_start(&far, &(struct far_job){ .argv = { ARGV("head", "-c", "67108864", "/dev/zero") },
+					   .credit = CREDIT });
+	far_until(&far, far.output_bytes == CREDIT);
+	for (int i = 0; i < 20; i++)
+		far_sync(&far); /* heartbeats are answered, and no byte comes */
+	ck_assert_uint_eq(far.output_bytes, CREDIT);
+	after = rss_kib(far.guardian);
+	ck_assert_msg(after - before < 4096, "%ld KiB, then %ld", before, after);
+	/* the rest as the launcher takes it */
+	far.refill = true;
+	far.credit_left += CREDIT;
+	FAR_SEND(&far, credit, far.epoch, CREDIT);
+	finish(1);
+	ck_assert_uint_eq(far.output_bytes, ALL);
+	ck_assert_int_eq((int)far.rank[0].status, 0);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(credit_is_shared_fairly)
+{
+	enum { N = 8, STEP = 16384 };
+
+	job(&(struct far_job){ .argv = { ARGV("cat", "/dev/zero") }, .n = N, .credit = STEP });
+	for (int i = 0; i < 40 * N; i++) {
+		far_until(&far, far.credit_left == 0);
+		far.credit_left += STEP;
+		FAR_SEND(&far, credit, far.epoch, STEP);
+	}
+	for (int i = 0; i < N; i++)
+		ck_assert_msg(far.rank[i].out[1].len > 10 * STEP, "rank %d: %zu bytes", i,
+			      far.rank[i].out[1].len);
+	FAR_SEND(&far, end, far.epoch, 0);
+	far.refill = true;
+	far.credit_left += 1 << 20;
+	FAR_SEND(&far, credit, far.epoch, 1 << 20);
+	far_until(&far, far.gone);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(output_before_its_ending)
+{
+	/* More than a pipe holds in one read, both streams. */
+	job(&(struct far_job){ .argv = { SH("head -c 200000 /dev/zero; exit 4") }, .n = 4 });
+	finish(4);
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(far.rank[i].out_at_end, 200000);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(endings_pass_a_stopped_reader)
+{
+	job(&(struct far_job){ .argv = { SH("cat /dev/zero & sleep 0.1; kill -9 $!; exit 5") },
+			       .credit = 1000 });
+	far_until(&far, far.nended == 1);
+	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(5, 0));
+	FAR_SEND(&far, end, far.epoch, 0);
+	far_until(&far, far.ending);
+	ck_assert(!far.gone); /* 64 KiB are still to come */
+	far.refill = true;
+	far.credit_left += 1 << 20;
+	FAR_SEND(&far, credit, far.epoch, 1 << 20);
+	far_until(&far, far.gone);
+	ck_assert_uint_ge(far.output_bytes, 65536);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(background_child_goes_on_writing)
+{
+	job(&(struct far_job){ .argv = { SH("(read x; echo late) & exit 0") } });
+	far_until(&far, far.nended == 1);
+	ck_assert_uint_eq(far.rank[0].out[1].len, 0);
+	far_close(&far);
+
+	job(&(struct far_job){ .argv = { SH("(while kill -0 $$ 2>&-; do :; done; echo late) & exit 0") } });
+	far_until(&far, far.rank[0].out[1].len == 5);
+	ck_assert(far.rank[0].ended);
+	finish(1);
+	far_close(&far);
+}
+END_TEST
+
+/* ---- input ---- */
+
+static void send_input(uint32_t rank, const char *p, size_t n)
+{
+	while (n) {
+		uint32_t part = n < WIRE_DATA_MAX ? (uint32_t)n : WIRE_DATA_MAX;
+
+		far_until(&far, far.input_credit >= part);
+		far.input_credit -= part;
+		FAR_SEND(&far, input, far.epoch, rank, { p, part });
+		p += part;
+		n -= part;
+	}
+}
+
+static char *noise(size_t n)
+{
+	char *p = xmalloc(n);
+
+	for (size_t i = 0; i < n; i++)
+		p[i] = (char)(i * 2654435761u >> 13);
+	return p;
+}
+
+START_TEST(stdin_of_one_rank)
+{
+	enum { N = 3000000 };
+	char *data = noise(N);
+
+	job(&(struct far_job){ .argv = { ARGV("cat") }, .n = 3, .stdin_rank_plus_1 = 2 });
+	send_input(1, data, N);
+	FAR_SEND(&far, input, far.epoch, 1, { "", 0 });
+	finish(3);
+	ck_assert_uint_eq(far.rank[0].out[1].len, 0);
+	ck_assert_uint_eq(far.rank[1].out[1].len, N);
+	ck_assert_mem_eq(far.rank[1].out[1].s, data, N);
+	far_close(&far);
+	free(data);
+}
+END_TEST
+
+START_TEST(stdin_of_all)
+{
+	enum { N = 1000000 };
+	char *data = noise(N);
+
+	job(&(struct far_job){ .argv = { ARGV("cat"), ARGV("true"), ARGV("wc", "-c") },
+			       .stdin_all = true });
+	send_input(STDIN_ALL, data, N);
+	FAR_SEND(&far, input, far.epoch, STDIN_ALL, { "", 0 });
+	finish(3);
+	ck_assert_uint_eq(far.rank[0].out[1].len, N);
+	ck_assert_mem_eq(far.rank[0].out[1].s, data, N);
+	ck_assert_str_eq(str_text(&far.rank[2].out[1]), "1000000\n");
+	far_close(&far);
+	free(data);
+}
+END_TEST
+
+START_TEST(stdin_waits_for_the_slowest)
+{
+	char *data = noise(1 << 20);
+
+	job(&(struct far_job){ .argv = { ARGV("cat"), SH("while :; do sleep 9; done") },
+			       .stdin_all = true });
+	far_until(&far, far.input_credit == 262144);
+	send_input(STDIN_ALL, data, 262144);
+	far_until(&far, far.rank[0].out[1].len == 262144);
+	far_sync(&far);
+	ck_assert_uint_lt(far.input_credit, 131072); /* what its pipe took, no more */
+	FAR_SEND(&far, end, far.epoch, 0);
+	far_until(&far, far.gone);
+	far_close(&far);
+	free(data);
+}
+END_TEST
+
+START_TEST(no_stdin_is_empty)
+{
+	job(&(struct far_job){ .argv = { ARGV("cat") }, .n = 2 });
+	finish(2);
+	ck_assert_uint_eq(far.input_credit, 0);
+	ck_assert_int_eq((int)far.rank[0].status, 0);
+	far_close(&far);
+}
+END_TEST
+
+/* ---- the stream itself ---- */
+
+START_TEST(two_epochs)
+{
+	job(&(struct far_job){ .argv = { SH("echo $TORCHELASTIC_RESTART_COUNT") } });
+	finish(1);
+	ck_assert_str_eq(str_text(&far.rank[0].out[1]), "0\n");
+	far_start(&far, &(struct far_job){ .argv = { SH("echo $TORCHELASTIC_RESTART_COUNT") }, .n = 2 });
+	FAR_SEND(&far, end, 1, 0); /* of the past: dropped */
+	FAR_SEND(&far, credit, 1, 5);
+	finish(2);
+	ck_assert_str_eq(str_text(&far.rank[1].out[1]), "1\n");
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(end_before_start)
+{
+	far_open(&far, NULL, NULL);
+	far_job(&far, &(struct far_job){ .argv = { ARGV("true") } });
+	far_until(&far, far.placed);
+	far_end(&far, 10000);
+	ck_assert_uint_eq(far.nended, 0);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(bad_frame)
+{
+	struct buf b = { 0 };
+
+	job(&(struct far_job){ .argv = { ARGV("sleep", "1000") } });
+	far_until(&far, far.rank[0].started);
+	buf_add(&b, "\377\377\377\377\1", 5);
+	far_send(&far, &b);
+	while (!far.eof)
+		far_next(&far);
+	ck_assert_msg(strstr(str_text(&far.log), "ERROR E_WIRE") != NULL, "%s", str_text(&far.log));
+	ck_assert_int_eq(far_reap(&far), W_EXITCODE(125, 0));
+	far_free(&far);
+}
+END_TEST
+
+START_TEST(job_that_does_not_add_up)
+{
+	uint32_t v[2] = { 0, 1 };
+
+	far_open(&far, NULL, NULL);
+	FAR_SEND(&far, app, 0, far_list(ARGV("true")), { NULL, 0 }, "/");
+	FAR_SEND(&far, job, .epoch = 1, .cookie = "c", .np = 2, .ranks = { v, 2 },
+		 .apps = { v, 2 }, .cross_ranks = { v, 2 }, .cross_sizes = { v, 1 });
+	while (!far.eof)
+		far_next(&far);
+	ck_assert_str_eq(str_text(&far.log),
+			 "ERROR E_WIRE malformed 'job' message on the agent's stream\n");
+	far_reap(&far);
+	far_free(&far);
+}
+END_TEST
+
+START_TEST(nobody_to_talk_to)
+{
+	char path[PATH_MAX];
+	pid_t pid;
+	int status;
+
+	far_agent_path(path, sizeof path);
+	pid = fork();
+	if (!pid) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, 0);
+		dup2(null, 1);
+		dup2(null, 2);
+		execl(path, "berth-agent", (char *)NULL);
+		_exit(99);
+	}
+	waitpid(pid, &status, 0);
+	ck_assert_int_eq(status, W_EXITCODE(2, 0));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("agent");
+	TCase *t = tcase_create("agent");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, hello);
+	tcase_add_test(t, port_of_another_host_is_given_up);
+	tcase_add_test(t, address_is_where_ssh_came_in);
+	tcase_add_loop_test(t, endings, 0, sizeof ends / sizeof *ends);
+	tcase_add_test(t, many_ranks);
+	tcase_add_test(t, bound_as_placed);
+	tcase_add_test(t, limits_umask_folder);
+	tcase_add_test(t, environment);
+	tcase_add_loop_test(t, cannot_start, 0, sizeof failures / sizeof *failures);
+	tcase_add_test(t, no_such_folder);
+	tcase_add_test(t, cannot_spawn);
+	tcase_add_test(t, scripts);
+	tcase_add_test(t, two_streams_byte_exact);
+	tcase_add_test(t, stdout_is_a_raw_pty);
+	tcase_add_test(t, no_credit_no_output);
+	tcase_add_test(t, credit_is_shared_fairly);
+	tcase_add_test(t, output_before_its_ending);
+	tcase_add_test(t, endings_pass_a_stopped_reader);
+	tcase_add_test(t, background_child_goes_on_writing);
+	tcase_add_test(t, stdin_of_one_rank);
+	tcase_add_test(t, stdin_of_all);
+	tcase_add_test(t, stdin_waits_for_the_slowest);
+	tcase_add_test(t, no_stdin_is_empty);
+	tcase_add_test(t, two_epochs);
+	tcase_add_test(t, end_before_start);
+	tcase_add_test(t, bad_frame);
+	tcase_add_test(t, job_that_does_not_add_up);
+	tcase_add_test(t, nobody_to_talk_to);
+	suite_add_tcase(s, t);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

@@ -1,0 +1,347 @@
+/* test_options.c - command lines to requests: one row each. */
+#include "tests/unit/request_text.h"
+
+/* ---- command lines ---- */
+
+#define TIME_HINT " | write seconds, or a number with s, m, h or d: 90, 5m, 1h"
+#define SHOW_HINT " | write ranks, ranges, 'errors', 'all' or 'none': 0,8-11,errors"
+#define EXPORT_HINT " | write NAME, NAME=VALUE or 'PREFIX*'"
+#define HOSTS_HINT " | give one of -H and --hostfile"
+#define ELASTIC                                                                        \
+	" of horovodrun is not supported | jobs have a fixed size here: give -np and " \
+	"-H"
+#define TRY_HINT "write it after the options: runner -np 2 python train.py"
+#define MAP_HINT                                                                       \
+	"slot, node and ppr:N:node say how many ranks a host gets; each then runs "    \
+	"next to its GPU, see --bind-to"
+#define FILL_NOTE "hosts fill by slot, ranks run next to their GPUs"
+#define WHERE "say where ranks run with -H, -ppn and --map-by"
+#define APP_HINT                                                                       \
+	"give it before the first program; only -np, -x and --wdir may follow a ':'"
+
+static const struct {
+	const char *line, *want;
+} lines[] = {
+	/* the shape of a command line */
+	{ "a", " [a]" },
+	{ "-np 16 -H ip1:8,ip2:8 python t.py",
+	  " hosts=ip1:8,ip2:8 from=-H np=16 [python t.py]" },
+	{ "-np16 a", " np=16 [a]" },
+	{ "-n 3 a", " np=3 npfrom=-n [a]" },
+	{ "--num_proc=3 a", " np=3 npfrom=--num_proc [a]" },
+	{ "--ntasks 3 a", " np=3 npfrom=--ntasks [a]" },
+	{ "-np 2 -np 3 a", " np=3 [a]" },
+	{ "a -np 3 --verbose", " [a -np 3 --verbose]" },
+	{ "-np 2 -- -a b", " np=2 [-a b]" },
+	{ "-- -- a", " [-- a]" },
+	{ "-np 2 a x : -np 1 -x B=2 --wdir /w b : c",
+	  " np=2 [a x] np=1 x=B=2 wdir=/w [b] [c]" },
+	{ "-x A -np 2 a : b", " np=2 x=A [a] [b]" },
+	{ "", " error no program to run | " TRY_HINT },
+	{ "-np 2", " error no program to run | " TRY_HINT },
+	{ "-np 2 --", " error no program to run | " TRY_HINT },
+	{ "a :", " error app 2: no program to run | " TRY_HINT },
+	{ "a : : b", " error app 2: no program to run | " TRY_HINT },
+	{ ": a", " error app 1: no program to run | " TRY_HINT },
+	{ "a : -H b c",
+	  " error app 2: '-H' cannot differ between the apps of a job | " APP_HINT },
+	{ "a : --gloo c", " error app 2: '--gloo' cannot differ between the apps of a "
+			  "job | " APP_HINT },
+	{ "--plan", " plan=1 []" },
+	{ "--dry-run -np 4", " plan=1 np=4 []" },
+	{ "--plan=json --topology a=x.xml --topology y.xml",
+	  " plan=2 topology=a=x.xml topology=y.xml []" },
+	{ "--plan a b", " plan=1 [a b]" },
+	{ "--topology x.xml", " topology=x.xml []" },
+	{ "--plan=jsn",
+	  " error --plan: 'jsn' is none of text, json | did you mean 'json'?" },
+	{ "--plan --topology =x", " error --topology: '=x' is not [host=]file" },
+	{ "--version", " printed runner 0.1.0\n" },
+	{ "-np x --version --nonsense", " printed runner 0.1.0\n" },
+	{ "--help", " printed usage: runner [optio" },
+	{ "--help --map-by", " printed --map-by slot|node\n " },
+	{ "--help=gpus", " printed GPUs of a rank (--he" },
+	{ "--help bindng", " error no help on 'bindng' | did you mean 'binding'?" },
+	{ "--help xyzzy",
+	  " error no help on 'xyzzy' | runner --help lists the topics" },
+	{ "--version=3", " error '--version' takes no value, but has '3'" },
+	{ "--print=variables", " printed BERTH_NP\nBERTH_PPN\nB" },
+	{ "--print=x", " error --print: 'x' is none of man, environment, compat, "
+		       "exits, errors, completion, variables" },
+
+	/* errors of one option */
+	{ "-np 0 a", " error -np: '0' is not a number from 1 to 1048576" },
+	{ "-np x a", " error -np: 'x' is not a number from 1 to 1048576" },
+	{ "-np -1 a", " error -np: '-1' is not a number from 1 to 1048576" },
+	{ "-np 99999999999999999999 a",
+	  " error -np: '99999999999999999999' is not a number from 1 to 1048576" },
+	{ "-np '' a", " error -np: '' is not a number from 1 to 1048576" },
+	{ "-np", " error '-np' needs a value: N" },
+	{ "-x", " error '-x' needs a value: NAME[=VALUE]" },
+	{ "--hostfiel f a",
+	  " error unknown option '--hostfiel' | did you mean '--hostfile'?" },
+	{ "--bind core a",
+	  " error unknown option '--bind' | did you mean '--bind-to'?" },
+	{ "--fusion-thresold-mb 3 a", " error unknown option '--fusion-thresold-mb' | "
+				      "did you mean '--fusion-threshold-mb'?" },
+	{ "-z a", " error unknown option '-z' | runner --help all lists the options" },
+	{ "--=3 a",
+	  " error unknown option '--' | runner --help all lists the options" },
+	{ "-H2 a", " error unknown option '-H2' | did you mean '-H'?" },
+	{ "-H '' a", " error -H: the value is empty" },
+	{ "--wdir= a", " error --wdir: the value is empty" },
+	{ "-H a --hostfile f b",
+	  " error '--hostfile' after another option that names the hosts" HOSTS_HINT },
+	{ "-f f -H a b",
+	  " error '-H' after another option that names the hosts" HOSTS_HINT },
+	{ "--transport srun a",
+	  " error --transport: 'srun' is none of auto, local, ssh, openssh" },
+	{ "--no-tag=yes a", " error '--no-tag' takes no value, but has 'yes'" },
+	{ "--no-map-by a",
+	  " error unknown option '--no-map-by' | did you mean '--map-by'?" },
+	{ "-p 65536 a", " error -p: '65536' is not a number from 1 to 65535" },
+
+	/* hosts */
+	{ "-H a -H b c", " hosts=b from=-H [c]" },
+	{ "-hosts a,b c", " hosts=a,b from=-hosts [c]" },
+	{ "--host=a c", " hosts=a from=--host [c]" },
+	{ "-hostfile f c", " hostfile=f from=-hostfile [c]" },
+	{ "-f f c", " hostfile=f from=-f [c]" },
+	{ "-machinefile f c", " hostfile=f from=-machinefile [c]" },
+	{ "-ppn 4 a", " ppn=4 [a]" },
+	{ "-ppn4 a", " ppn=4 [a]" },
+	{ "-N 4 a", " ppn=4 [a]" },
+	{ "--npernode 4 a", " ppn=4 [a]" },
+	{ "-p 2222 -i key --accept-new-hosts --no-push a",
+	  " port=2222 identity=key accept=1 nopush=1 [a]" },
+	{ "-p2222 --ssh_identity_file=k a", " port=2222 identity=k [a]" },
+	{ "--no-push --push a", " [a]" },
+	{ "--transport openssh --launch-agent /x/y a",
+	  " transport=openssh agent=/x/y [a]" },
+	{ "--oversubscribe a", " oversubscribe=1 [a]" },
+	{ "--oversubscribe --no-oversubscribe a", " [a]" },
+	{ "--oversubscribe=off a", " [a]" },
+	{ "--oversubscribe=maybe a",
+	  " error --oversubscribe: 'maybe' is none of yes, no" },
+
+	/* times */
+	{ "--timeout 90 --start-timeout 30s --host-timeout 5m --kill-grace 1h a",
+	  " host=300 timeout=90 grace=3600 gracegiven=1 [a]" },
+	{ "--timeout 2d --kill-grace 10 a", " timeout=172800 gracegiven=1 [a]" },
+	{ "--timeout 5x a",
+	  " error --timeout: '5x' is not a time from 0 to 2592000 seconds" TIME_HINT },
+	{ "--start-timeout 0 a", " error --start-timeout: '0' is not a time from 1 to "
+				 "2592000 seconds" TIME_HINT },
+	{ "--timeout 31d a",
+	  " error --timeout: '31d' is not a time from 0 to 2592000 seconds" TIME_HINT },
+	{ "--keep-going a", " keepgoing=1 [a]" },
+
+	/* output and input */
+	{ "--output-filename d --events e --env-file f a",
+	  " envfile=f output=d events=e [a]" },
+	{ "--log-dir d a", " output=d [a]" },
+	{ "--no-tag a", " tag=1 [a]" },
+	{ "--no_tag a", " tag=1 [a]" },
+	{ "-l a", " tag=2 [a]" },
+	{ "--tag-output --timestamps --pty a", " tag=2 timestamps=1 pty=1 [a]" },
+	{ "-prefix-timestamp a", " timestamps=1 [a]" },
+	{ "--show 0,8-11,errors a", " show=0,8-11 errors=1 [a]" },
+	{ "--show 63-65 a", " show=63-65 [a]" },
+	{ "--show 3 --show errors a", " show= errors=1 [a]" },
+	{ "--show errors --show all a", " [a]" },
+	{ "--show none a", " show= [a]" },
+	{ "--show 3-1 a", " error --show: '3-1' is not a list of ranks" SHOW_HINT },
+	{ "--show 1,,2 a", " error --show: '1,,2' is not a list of ranks" SHOW_HINT },
+	{ "--show 0-99999999 a",
+	  " error --show: '0-99999999' is not a list of ranks" SHOW_HINT },
+	{ "--stdin 3 a", " stdin=3 [a]" },
+	{ "-stdin all a", " stdin=all [a]" },
+	{ "--stdin none a", " stdin=none [a]" },
+	{ "--stdin -3 a", " error --stdin: '-3' is none of a rank, all, none" },
+	{ "-v a", " verbosity=1 [a]" },
+	{ "-v -v a", " verbosity=2 [a]" },
+	{ "-vv a", " verbosity=2 [a]" },
+	{ "--verbose -q a", " verbosity=-1 [a]" },
+
+	/* binding and GPUs */
+	{ "--bind-to core a", " bind=core [a]" },
+	{ "--bind-to core:4 a", " bind=core count=4 [a]" },
+	{ "--bind_to=hwthread:2 a", " bind=hwthread count=2 [a]" },
+	{ "--bind-to core:2 --bind-to none a", " bind=none [a]" },
+	{ "-bind-to package a", " bind=socket [a]" },
+	{ "--bind-to core:overload-allowed a",
+	  " bind=core [a] | ignored: :overload-allowed of --bind-to (CPUs are shared "
+	  "only where they must be)" },
+	{ "--bind-to core:0 a",
+	  " error --bind-to: count after 'core': '0' is not a number from 1 to 4096" },
+	{ "--bind-to none:2 a",
+	  " error --bind-to: 'none' takes no value, but has '2'" },
+	{ "--bind-to cor a", " error --bind-to: 'cor' is none of auto, none, socket, "
+			     "numa, l3, core, hwthread | did you mean 'core'?" },
+	{ "--share home --report-bindings --gpus 0,1 --gpu-visible node --gpu-id uuid "
+	  "--no-gpu-sharing a",
+	  " share=home report=1 gpus=0,1 visible=node gpuid=1 nosharing=1 [a]" },
+
+	/* variables for the ranks */
+	{ "-x A -x B=1,2 -x C= -x NCCL_* a", " x=A x=B=1,2 x=C= x=NCCL_* [a]" },
+	{ "-x=A a", " x=A [a]" },
+	{ "-x =A a", " error -x: '=A' is not a variable" EXPORT_HINT },
+	{ "-x A*B a", " error -x: 'A*B' is not a variable" EXPORT_HINT },
+	{ "-x A*=1 a", " error -x: 'A*=1' is not a variable" EXPORT_HINT },
+	{ "-x A,B a", " error -x: 'A,B' is not a variable" EXPORT_HINT },
+	{ "-x * a", " error -x: '*' is not a variable" EXPORT_HINT },
+
+	/* mapping */
+	{ "--map-by node a", " bynode=1 [a]" },
+	{ "-map-by slot a", " [a]" },
+	{ "--map-by socket a", " [a] | ignored: --map-by socket (" FILL_NOTE ")" },
+	{ "--map-by node --map-by numa a",
+	  " [a] | ignored: --map-by numa (" FILL_NOTE ")" },
+	{ "--map-by ppr:4:node a", " ppn=4 [a]" },
+	{ "--map-by ppr:4:node:PE=2:oversubscribe a",
+	  " ppn=4 oversubscribe=1 [a] | ignored: PE=2 of --map-by (--bind-to core:N "
+	  "gives a rank N cores)" },
+	{ "--map-by :oversubscribe a", " oversubscribe=1 [a]" },
+	{ "--map-by ppr:2:socket a",
+	  " error 'ppr:2:socket' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by ppr:2 a",
+	  " error 'ppr:2' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by ppr:x:node a",
+	  " error --map-by: 'x' is not a number from 1 to 1048576" },
+	{ "--map-by slot:span a",
+	  " error 'slot:span' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by socket:nolocal a",
+	  " error 'socket:nolocal' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by seq a", " error 'seq' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by rankfile:file=r a",
+	  " error 'rankfile:file=r' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by nod a",
+	  " error --map-by: 'nod' is none of slot, node | did you mean 'node'?" },
+	{ "--map-by '' a", " error --map-by: '' is none of slot, node" },
+
+	/* Open MPI */
+	{ "-mca pml ob1 --mca btl ^openib a",
+	  " all=OMPI_MCA_pml=ob1 all=OMPI_MCA_btl=^openib [a]" },
+	{ "-np 1 a : -mca pml ob1 b", " np=1 [a] x=OMPI_MCA_pml=ob1 [b]" },
+	{ "-mca plm_rsh_agent x a",
+	  " [a] | ignored: -mca plm_rsh_agent x (it is for Open MPI's own launcher)" },
+	{ "-mca rmaps_base_mapping_policy ppr:2:socket a",
+	  " error '-mca rmaps_base_mapping_policy ppr:2:socket' of Open MPI is not "
+	  "supported | " WHERE },
+	{ "--prtemca rmaps_x y a",
+	  " error '--prtemca rmaps_x y' of Open MPI is not supported | " WHERE },
+	{ "-mca pml", " error '-mca' needs a value: NAME VALUE" },
+	{ "-mca a=b c a", " error -mca: 'OMPI_MCA_a=b' is not a variable" EXPORT_HINT },
+	{ "--allow-run-as-root --allow-run-as-root a",
+	  " [a] | ignored: --allow-run-as-root (root may run jobs)" },
+	{ "-bynode a", " bynode=1 [a]" },
+	{ "-pernode a", " ppn=1 [a]" },
+	{ "--oversubscribe -nooversubscribe a", " [a]" },
+	{ "--bind-to-core a", " bind=core [a]" },
+	{ "--display map,bind a",
+	  " report=1 [a] | ignored: --display map (--plan shows the map)" },
+	{ "--display x a", " error '--display x' of Open MPI is not supported | "
+			   "--display takes bind, map, allocation" },
+	{ "--output tag,timestamp a", " tag=2 timestamps=1 [a]" },
+	{ "--output dir=x a",
+	  " error '--output dir=x' of Open MPI is not supported | --output takes tag "
+	  "and timestamp; --output-filename DIR writes files" },
+	{ "-rank-by slot a", " [a] | ignored: -rank-by slot (ranks are numbered in the "
+			     "order of the hosts)" },
+	{ "-rank-by node a",
+	  " error '-rank-by node' of Open MPI is not supported | ranks are numbered "
+	  "host by host, or dealt out with --map-by node" },
+	{ "--rankfile r a",
+	  " error '--rankfile' of Open MPI is not supported | " WHERE },
+	{ "--tune f a", " error '--tune' of Open MPI is not supported | give the "
+			"parameters with -mca" },
+
+	/* mpiexec */
+	{ "-genv A B -env C D a : -env E F b", " all=A=B x=C=D [a] x=E=F [b]" },
+	{ "-genv A '' a", " all=A= [a]" },
+	{ "-genvlist A,B -envlist C a", " all=A all=B x=C [a]" },
+	{ "-genvlist A,,B a", " error -genvlist: '' is not a variable" EXPORT_HINT },
+	{ "-genvall a",
+	  " [a] | ignored: -genvall (the environment is forwarded anyway)" },
+	{ "-genvnone a",
+	  " error '-genvnone' of MPICH is not supported | start runner with the "
+	  "environment the ranks shall have: env -i ... runner" },
+	{ "-prepend-rank a", " tag=2 [a]" },
+	{ "-launcher fork a", " transport=local [a]" },
+	{ "-launcher ssh a",
+	  " [a] | ignored: -launcher ssh (hosts are reached by ssh anyway)" },
+	{ "-launcher slurm a",
+	  " error '-launcher slurm' of MPICH is not supported | see --transport" },
+	{ "-disable-auto-cleanup a", " keepgoing=1 [a]" },
+	{ "-arch x a", " error '-arch' of mpiexec is not supported | " WHERE },
+	{ "-configfile x", " error '-configfile' of mpiexec is not supported | write "
+			   "the programs on the command line, with ':' between them" },
+
+	/* horovodrun */
+	{ "--gloo --gloo a",
+	  " [a] | ignored: --gloo (it chooses Horovod's controller, not what runs)" },
+	{ "--network-interfaces eth0,eth1 a",
+	  " all=HOROVOD_GLOO_IFACE=eth0 all=NCCL_SOCKET_IFNAME=eth0,eth1 [a]" },
+	{ "--fusion-threshold-mb 32 --cycle-time-ms 3.5 --timeline-filename t.json a",
+	  " all=HOROVOD_FUSION_THRESHOLD=33554432 all=HOROVOD_CYCLE_TIME=3.5 "
+	  "all=HOROVOD_TIMELINE=t.json [a]" },
+	{ "--no-hierarchical-allreduce --autotune --no-stall-check --tcp a",
+	  " all=HOROVOD_HIERARCHICAL_ALLREDUCE=0 all=HOROVOD_AUTOTUNE=1 "
+	  "all=HOROVOD_STALL_CHECK_DISABLE=1 all=NCCL_IB_DISABLE=1 [a]" },
+	{ "--log-level INFO --log-hide-timestamp a",
+	  " all=HOROVOD_LOG_LEVEL=INFO all=HOROVOD_LOG_HIDE_TIME=1 [a]" },
+	{ "--log-level info a", " error --log-level: 'info' is none of TRACE, DEBUG, "
+				"INFO, WARNING, ERROR, FATAL" },
+	{ "--fusion-threshold-mb 1.5 a",
+	  " error --fusion-threshold-mb: '1.5' is not a number from 0 to 1048576" },
+	{ "--cycle-time-ms -1 a",
+	  " error --cycle-time-ms: '-1' is not a number of 0 or more" },
+	{ "--cycle-time-ms nan a",
+	  " error --cycle-time-ms: 'nan' is not a number of 0 or more" },
+	{ "--min-np 2 a", " error '--min-np'" ELASTIC },
+	{ "--host-discovery-script s a", " error '--host-discovery-script'" ELASTIC },
+	{ "--blacklist-cooldown-range 1 2 a",
+	  " error '--blacklist-cooldown-range'" ELASTIC },
+	{ "--gloo=3 a", " error '--gloo' takes no value, but has '3'" },
+};
+
+START_TEST(test_line)
+{
+	char *got = read_with(NULL, lines[_i].line, "");
+
+	ck_assert_msg(!strcmp(got, lines[_i].want), "%s:\n%s\n%s", lines[_i].line, got,
+		      lines[_i].want);
+	free(got);
+}
+END_TEST
+
+START_TEST(test_shows)
+{
+	uint64_t bits[] = { 1, 2 };
+	struct rank_set some = { .bits = bits, .nwords = 2 }, all = { .all = true };
+
+	ck_assert(options_shows(&some, 0));
+	ck_assert(!options_shows(&some, 1));
+	ck_assert(options_shows(&some, 65));
+	ck_assert(!options_shows(&some, 128));
+	ck_assert(!options_shows(&some, 0xffffffffu));
+	ck_assert(options_shows(&all, 7));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("options");
+	TCase *t = tcase_create("options");
+	SRunner *run;
+	int failed;
+
+	tcase_add_loop_test(t, test_line, 0, (int)(sizeof lines / sizeof *lines));
+	tcase_add_test(t, test_shows);
+	suite_add_tcase(s, t);
+	run = srunner_create(s);
+	srunner_run_all(run, CK_NORMAL);
+	failed = srunner_ntests_failed(run);
+	srunner_free(run);
+	return failed != 0;
+}

@@ -1,0 +1,3 @@
+import deepspeed
+
+engine, _, _, _ = deepspeed.initialize(model=None)

@@ -1,0 +1,2 @@
+import os
+x = "cuda:%d" % int(os.environ["LOCAL_RANK"])
