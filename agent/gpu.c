@@ -131,14 +131,19 @@ void gpu_from_xml(struct gpus *g, const struct topo *t)
 
 /* ---- numbering, filtering ---- */
 
+static void sort(struct gpus *g)
+{
+	if (g->n)
+		qsort(g->v, g->n, sizeof *g->v, compare_gpu);
+}
+
 /* Sort by PCI address; number what the source left unnumbered (KFD has an order of its
  * own). */
 static void number(struct gpus *g)
 {
 	int next[2] = { 0, 0 };
 
-	if (g->n)
-		qsort(g->v, g->n, sizeof *g->v, compare_gpu);
+	sort(g);
 	for (size_t i = 0; i < g->n; i++)
 		if (g->v[i].index < 0)
 			g->v[i].index = next[g->v[i].vendor]++;
@@ -240,7 +245,7 @@ int gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *fro
 		gpu_from_kfd(g, t, root);
 		number(g);
 		gpu_ask_nvml(g, t, root);
-		qsort(g->v, g->v ? g->n : 0, sizeof *g->v, compare_gpu);
+		sort(g);
 	}
 	apply_presets(g, from);
 	note_mixture(g);

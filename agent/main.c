@@ -488,6 +488,19 @@ static void raise_own_limit(void)
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
+static void forget_machine(struct agent *a)
+{
+	session_end(&a->session);
+	port_release(&a->port);
+	gpu_free(&a->gpus);
+	topo_free(&a->topo);
+	event_free(a->child);
+	event_free(a->term);
+	if (a->guardian_gone)
+		event_free(a->guardian_gone);
+	event_base_free(a->base);
+}
+
 static int agent_main(const char *xml)
 {
 	enum { PATIENCE_MS = 5000 };
@@ -504,7 +517,8 @@ static int agent_main(const char *xml)
 	watch(&a);
 	if (find_machine(&a, &e)) {
 		session_log(&a.session, LOG_ERROR, &e);
-		session_send_all(&a.session, 5000);
+		session_send_all(&a.session, PATIENCE_MS);
+		forget_machine(&a);
 		return EXIT_RUNNER;
 	}
 	say_hello(&a);
@@ -512,8 +526,7 @@ static int agent_main(const char *xml)
 	guard_kill_all(PATIENCE_MS);
 	session_send_all(&a.session, 1000);
 	forget_job(&a);
-	session_end(&a.session);
-	port_release(&a.port);
+	forget_machine(&a);
 	return a.status;
 }
 
@@ -522,7 +535,8 @@ static bool has_launcher(void)
 {
 	struct stat st;
 
-	return !fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+	return !fstat(STDIN_FILENO, &st) &&
+	       (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 int main(int argc, char **argv)

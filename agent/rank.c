@@ -154,15 +154,32 @@ void ranks_reap(struct ranks *r)
 
 /* ---- signals ---- */
 
-static bool is_shell(const char *comm)
+static bool names_shell(const char *name)
 {
 	static const char *const shells[] = { "sh",   "bash", "dash", "zsh",  "ksh",
 					      "mksh", "ash",  "fish", "tcsh", "csh" };
 
 	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
-		if (!strcmp(comm, shells[i]))
+		if (!strcmp(name, shells[i]))
 			return true;
 	return false;
+}
+
+/* By its file too: a script with "#!/bin/bash" has the script's name. */
+static bool is_shell(const struct proc *p)
+{
+	char link[64], file[512], *slash;
+	ssize_t n;
+
+	if (names_shell(p->comm))
+		return true;
+	snprintf(link, sizeof link, "/proc/%d/exe", (int)p->pid);
+	n = readlink(link, file, sizeof file - 1);
+	if (n <= 0)
+		return false;
+	file[n] = '\0';
+	slash = strrchr(file, '/');
+	return names_shell(slash ? slash + 1 : file);
 }
 
 /* The shell first: once its child has died it would go on to its script's next line. */
@@ -171,7 +188,7 @@ static void signal_main(const struct procs *all, pid_t pid, int signo)
 	bool shell = false;
 
 	for (size_t i = 0; i < all->n; i++)
-		shell |= all->v[i].pid == pid && is_shell(all->v[i].comm);
+		shell |= all->v[i].pid == pid && is_shell(&all->v[i]);
 	kill(pid, signo);
 	for (size_t i = 0; shell && i < all->n; i++)
 		if (all->v[i].ppid == pid)

@@ -37,7 +37,7 @@ static const char *shown(char *out, const char *word)
 {
 	size_t i;
 
-	for (i = 0; word[i] && i < SHOWN_BYTES; i++)
+	for (i = 0; i < SHOWN_BYTES && word[i]; i++)
 		out[i] = isprint((unsigned char)word[i]) ? word[i] : '?';
 	memcpy(out + i, word[i] ? "..." : "", word[i] ? 4 : 1);
 	return out;
@@ -404,7 +404,7 @@ static void join_equals(char *line)
 static int read_host(struct reading *r, char *name, char *rest, struct err *e)
 {
 	struct element el;
-	bool typed;
+	bool typed = false;
 	char *word;
 
 	if (cut(&el, name, &typed, e))

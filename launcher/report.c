@@ -205,12 +205,30 @@ static void event_cause(struct session *s, long cause, const struct err *e)
 	events_end(s->events);
 }
 
-/* Ranks of a lost host go by the host. */
+/* "with it ranks 4-7" for a lost host; how many they are. */
+static uint32_t add_lost_ranks(struct session *s, uint32_t host, struct str *out)
+{
+	size_t nwords = s->plan.np / 64 + 1;
+	uint64_t *bits = xcalloc(nwords, sizeof *bits);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->plan.np; i++)
+		if (s->plan.rank[i].host == host && s->rank[i].ending.fate == FATE_LOST) {
+			bits[i / 64] |= 1ull << i % 64;
+			n++;
+		}
+	str_addf(out, "\n  with it rank%s ", n > 1 ? "s" : "");
+	str_add_bits(out, bits, nwords);
+	free(bits);
+	return n;
+}
+
 static void count_others(struct session *s, uint32_t cause, struct str *out)
 {
 	uint32_t others = s->failed - 1, running = s->plan.np - s->ended;
 
-	(void)cause;
+	if (s->rank[cause].ending.fate == FATE_LOST)
+		others = s->failed - add_lost_ranks(s, s->plan.rank[cause].host, out);
 	if (others)
 		str_addf(out, "\n  %u other rank%s failed after it", others, others > 1 ? "s" : "");
 	if (running)

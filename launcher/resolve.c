@@ -115,11 +115,10 @@ static void leave(struct work *w)
 	free(w);
 }
 
-static void *run(void *arg)
+/* Answer what nobody has begun yet.  W's lock is held, but not while the resolver
+ * works. */
+static void answer_all(struct work *w)
 {
-	struct work *w = arg;
-
-	pthread_mutex_lock(&w->lock);
 	while (w->next < w->n) {
 		struct answer *a = &w->v[w->next++];
 		struct answer mine = { .name = a->name };
@@ -134,6 +133,14 @@ static void *run(void *arg)
 		if (++w->done == w->n)
 			pthread_cond_signal(&w->ready);
 	}
+}
+
+static void *run(void *arg)
+{
+	struct work *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	answer_all(w);
 	leave(w);
 	return NULL;
 }
@@ -285,6 +292,7 @@ void resolve_all(struct resolved *out, const char *const *names, size_t n,
 		 uint64_t deadline_ms)
 {
 	struct work *w = work_new();
+	size_t threads;
 
 	w->v = xcalloc(n, sizeof *w->v);
 	for (size_t i = 0; i < n; i++) {
@@ -300,11 +308,10 @@ void resolve_all(struct resolved *out, const char *const *names, size_t n,
 		a.why = NULL;
 		w->v[w->n++] = a;
 	}
-	if (w->n > 0 && start_threads(w) == 0) {
-		w->users++; /* no threads to be had: do their work here */
-		run(w);
-	}
+	threads = w->n > 0 ? start_threads(w) : 0;
 	pthread_mutex_lock(&w->lock);
+	if (threads == 0)
+		answer_all(w); /* nothing to do, or no threads to be had */
 	wait_for(w, deadline_ms);
 	collect(out, w);
 	leave(w);

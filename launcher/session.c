@@ -278,6 +278,14 @@ static bool gpus_for_all(const struct session *s)
 	return true;
 }
 
+static bool any_gpu(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].gpus)
+			return true;
+	return false;
+}
+
 /* --gpu-visible auto is decided here once, for all hosts. */
 static void choose_visible(struct session *s)
 {
@@ -288,6 +296,8 @@ static void choose_visible(struct session *s)
 	if (s->visible != VISIBLE_AUTO)
 		return;
 	s->visible = VISIBLE_ONE;
+	if (r->plan == PLAN_OFF && !any_gpu(s))
+		return;
 	for (char **p = environ; *p; p++)
 		strv_add(&env, *p);
 	for (size_t i = 0; i < r->napp && s->visible == VISIBLE_ONE; i++) {

@@ -206,9 +206,11 @@ static void read_single(struct reader *r)
 
 static void change_dir(struct reader *r, const char *to)
 {
-	char *dir =
-		*to == '/' || !r->dir ? xstrdup(to) : xasprintf("%s/%s", r->dir, to);
+	char *dir;
 
+	if (!strcmp(to, "."))
+		return;
+	dir = *to == '/' || !r->dir ? xstrdup(to) : xasprintf("%s/%s", r->dir, to);
 	free(r->dir);
 	r->dir = dir;
 }

@@ -34,11 +34,15 @@ struct span {
 	const char *s, *e;
 };
 
+static bool is(struct span w, const char *word)
+{
+	return strlen(word) == (size_t)(w.e - w.s) && !memcmp(w.s, word, strlen(word));
+}
+
 static bool names_have(const struct names *l, struct span w)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (strlen(l->v[i]) == (size_t)(w.e - w.s) &&
-		    !memcmp(l->v[i], w.s, (size_t)(w.e - w.s)))
+		if (is(w, l->v[i]))
 			return true;
 	return false;
 }
@@ -52,11 +56,6 @@ static bool names_add(struct names *l, struct span w)
 	memcpy(l->v[l->n], w.s, n);
 	l->v[l->n++][n] = '\0';
 	return true;
-}
-
-static bool is(struct span w, const char *word)
-{
-	return strlen(word) == (size_t)(w.e - w.s) && !memcmp(w.s, word, strlen(word));
 }
 
 static bool is_any(struct span w, const char *const *words, size_t n)

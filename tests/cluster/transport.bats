@@ -28,11 +28,14 @@ teardown() {
 	[ -z "$(why_no_cluster)" ] || return 0
 	local h
 	on n0 sh -c 'cd; rm -rf .ssh/config .ssh/known_hosts; cp /vc/ssh/root .ssh/id_ed25519
-		cp /vc/etc/ssh_known_hosts /etc/ssh/ssh_known_hosts'
+		cp /vc/etc/ssh_known_hosts /etc/ssh/ssh_known_hosts; sed -i /test$/d /etc/ssh/ssh_config'
+	"$VCLUSTER" thaw n1
+	"$VCLUSTER" netem n1 up
+	on n1 test ! -e /run/no-sshd || "$VCLUSTER" sshd n1 start
 	for h in n1 n2 n3; do
 		on $h sh -c 'umount /root/.cache /run/user /dev/shm/x 2> /dev/null
 			cd; rm -rf .cache /opt/berth-agent /usr/local/bin/[a-z]* /run/user /dev/shm/berth-*
-			cp /etc/skel/.bashrc .; usermod -s /bin/bash bob
+			cp /etc/skel/.bashrc .; usermod -s /bin/bash bob > /dev/null
 			rm -f /etc/ssh/vc_sshd.d/*; kill -HUP $(cat /run/sshd.pid)'
 	done 2> /dev/null
 	on n1 rm -rf /home/alice/.cache
@@ -40,7 +43,7 @@ teardown() {
 }
 
 probe() { # ARGUMENT...: same path everywhere unless --own-agent says otherwise
-	on n0 timeout 60 "$PROBE" --own-agent "$FAKE" "$@"
+	on n0 timeout 60 "$PROBE" --timeout 10 --own-agent "$FAKE" "$@"
 }
 
 client() { # LINE...: ssh_config of n0's root
@@ -151,13 +154,12 @@ no_failure() {
 
 @test "a host that takes hostbased is tried once more by the real ssh" {
 	on n0 sh -c 'cp /etc/ssh/vc_host_key /etc/ssh/ssh_host_ed25519_key; rm ~/.ssh/id_ed25519
-		printf "HostbasedAuthentication yes\nEnableSSHKeysign yes\n" >> /etc/ssh/ssh_config'
-	on n1 sh -c 'echo n0 > /etc/ssh/shosts.equiv; useradd -M -d /tmp -o -u 0 -g 0 twin || true
-		echo "n0 root" > /root/.shosts; chmod 600 /root/.shosts'
+		rm -f /etc/ssh/ssh_host_[re]*a_key
+		printf "%s # test\n" "HostbasedAuthentication yes" "EnableSSHKeysign yes" >> /etc/ssh/ssh_config'
+	on n1 sh -c 'echo n0 root > ~/.shosts; chmod 600 ~/.shosts'
 	server n1 'HostbasedAuthentication yes' 'HostbasedUsesNameFromPacketOnly yes' 'IgnoreRhosts no'
 	run -0 probe --transport ssh n1
 	says 'n1 up'
-	on n0 sed -i '/^HostbasedAuth/d; /^EnableSSHKeysign/d' /etc/ssh/ssh_config
 }
 
 @test "-p names the port" {
@@ -165,7 +167,7 @@ no_failure() {
 	for t in ssh openssh; do
 		run -0 probe --transport $t -p 2222 --accept-new-hosts n1
 	done
-	run -1 probe --timeout 1 -p 2223 n1
+	run -1 probe --timeout 1 --transport ssh -p 2223 n1
 	says 'E_SSH_CONNECT root@n1:2223: cannot connect: Connection refused'
 }
 
@@ -242,7 +244,7 @@ no_failure() {
 
 @test "a connection that is cut" {
 	for t in ssh openssh; do
-		(sleep 1; on n1 sh -c 'kill -KILL $(pgrep -f "sshd: root@notty")') 3>&- &
+		(sleep 1; on n1 sh -c 'kill -KILL $(pgrep -f "^sshd: root@notty")') 3>&- &
 		run -1 probe --transport $t --flood 100000000000 n1
 		wait
 		says E_SSH_LOST

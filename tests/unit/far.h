@@ -1,8 +1,8 @@
 /* far.h - for tests: the launcher's end of the stream of one berth-agent.
  *
- * Starts build/bin/berth-agent (next to the test's own folder) on a socketpair, packs messages
- * by hand and keeps what comes back.  Nothing here sleeps: far_until() reads until the message
- * that is waited for has come, and fails after 20 s. */
+ * Starts build/bin/berth-agent (next to the test's own folder) on a socketpair, packs
+ * messages by hand and keeps what comes back.  Nothing here sleeps: far_until() reads
+ * until the message that is waited for has come, and fails after 40 s. */
 #ifndef BERTH_TESTS_FAR_H
 #define BERTH_TESTS_FAR_H
 
@@ -21,14 +21,14 @@
 #include "common/job.h"
 #include "common/wire.h"
 
-enum { FAR_RANKS = 80, FAR_WAIT_MS = 20000 };
+enum { FAR_RANKS = 80, FAR_WAIT_MS = 40000 };
 
 struct far_rank {
 	uint32_t pid, status, ended_pid, oom;
 	uint64_t started_ns, ended_ns;
 	bool started, ended;
-	struct str out[3];         /* [1], [2] */
-	size_t out_at_end;         /* bytes of stdout that came before `ended` */
+	struct str out[3];             /* [1], [2] */
+	size_t out_at_end;             /* bytes of stdout that came before `ended` */
 	char *cpus, *id, *text, *hint; /* read back; why it never ran */
 	char *berth_cpus, *visible, *gpu;
 	size_t shared;
@@ -45,9 +45,10 @@ struct far {
 	size_t nended;
 	bool hello, placed, ending, gone, eof;
 	uint32_t left;
-	struct str log; /* "ERROR|WARNING id text\nhint" lines */
+	struct str log;       /* "ERROR|WARNING id text\nhint" lines */
 	uint64_t credit_left; /* refill automatically when set */
 	bool refill;
+	void (*prepare)(void); /* in the agent's process, before it is one */
 };
 
 /* What a job asks for.  {0} plus programs is a plain one. */
@@ -55,8 +56,9 @@ struct far_job {
 	const char *const *argv[4]; /* one app each */
 	const char *const *app_env, *const *env;
 	const char *wdir, *cookie, *gpus;
-	size_t n;          /* ranks; apps in turn */
-	uint32_t flags, bind_to, visible, stdin_rank_plus_1, credit, nofile, umask, port;
+	size_t n; /* ranks; apps in turn */
+	uint32_t flags, bind_to, visible, host_timeout, stdin_rank_plus_1, credit, nofile, umask,
+		port;
 	bool stdin_all;
 };
 
@@ -77,15 +79,18 @@ static void far_exec(struct far *f, const char *option, const char *value)
 	char path[PATH_MAX];
 	int pair[2];
 
-	/* What guardian and agent leave behind comes to the test, which can wait for it. */
+	/* What guardian and agent leave behind comes to the test, which can wait for
+	 * it. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
 	far_agent_path(path, sizeof path);
-	*f = (struct far){ .fd = -1 };
+	*f = (struct far){ .fd = -1, .prepare = f->prepare };
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	f->guardian = fork();
 	if (!f->guardian) {
 		dup2(pair[1], 0);
 		dup2(pair[1], 1);
+		if (f->prepare)
+			f->prepare();
 		execl(path, "berth-agent", option, value, (char *)NULL);
 		_exit(99);
 	}
@@ -105,12 +110,12 @@ static void far_send(struct far *f, struct buf *b)
 	buf_free(b);
 }
 
-#define FAR_SEND(f, name, ...)                                                           \
-	do {                                                                             \
-		struct buf far_b = { 0 };                                                \
-		struct wire_##name far_m = { __VA_ARGS__ };                              \
-		wire_pack_##name(&far_b, &far_m);                                        \
-		far_send((f), &far_b);                                                   \
+#define FAR_SEND(f, name, ...)                                                         \
+	do {                                                                           \
+		struct buf far_b = { 0 };                                              \
+		struct wire_##name far_m = { __VA_ARGS__ };                            \
+		wire_pack_##name(&far_b, &far_m);                                      \
+		far_send((f), &far_b);                                                 \
 	} while (0)
 
 static struct far_rank *far_rank_of(struct far *f, uint32_t epoch, uint32_t rank)
@@ -152,9 +157,9 @@ static void far_ended(struct far *f, const struct wire_ended *m)
 	f->nended++;
 }
 
-#define FAR_TAKE(name)                                                                   \
-	struct wire_##name m;                                                            \
-	struct err e = { 0 };                                                            \
+#define FAR_TAKE(name)                                                                 \
+	struct wire_##name m;                                                          \
+	struct err e = { 0 };                                                          \
 	ck_assert_msg(!wire_unpack_##name(&m, w->payload, w->n, &e), "%s", e.text)
 
 static void far_hello(struct far *f, const struct wire_frame *w)
@@ -199,8 +204,8 @@ static void far_started(struct far *f, const struct wire_frame *w)
 static void far_log(struct far *f, const struct wire_frame *w)
 {
 	FAR_TAKE(log);
-	str_addf(&f->log, "%s %s %s\n", m.level == LOG_ERROR ? "ERROR" : "WARNING", m.id,
-		 m.text);
+	str_addf(&f->log, "%s %s %s\n", m.level == LOG_ERROR ? "ERROR" : "WARNING",
+		 m.id, m.text);
 }
 
 static void far_gone(struct far *f, const struct wire_frame *w)
@@ -292,13 +297,13 @@ static void far_next(struct far *f)
 }
 
 /* Read until CONDITION holds. */
-#define far_until(f, condition)                                                          \
-	do {                                                                             \
-		while (!(condition)) {                                                   \
-			ck_assert_msg(!(f)->eof, "stream ended; log: %s",                \
-				      str_text(&(f)->log));                              \
-			far_next(f);                                                     \
-		}                                                                        \
+#define far_until(f, condition)                                                        \
+	do {                                                                           \
+		while (!(condition)) {                                                 \
+			ck_assert_msg(!(f)->eof, "stream ended; log: %s",              \
+				      str_text(&(f)->log));                            \
+			far_next(f);                                                   \
+		}                                                                      \
 	} while (0)
 
 /* Everything that was sent before the answer to this has arrived. */
@@ -353,7 +358,8 @@ static void far_forget_ranks(struct far *f)
 /* Send a job of the next epoch; its answer is the caller's to wait for. */
 static void far_job(struct far *f, const struct far_job *j)
 {
-	uint32_t ranks[FAR_RANKS], apps[FAR_RANKS], zero[FAR_RANKS] = { 0 }, one[FAR_RANKS];
+	uint32_t ranks[FAR_RANKS], apps[FAR_RANKS], zero[FAR_RANKS] = { 0 },
+						    one[FAR_RANKS];
 	uint32_t napp = 0;
 	size_t n = j->n;
 
@@ -378,9 +384,10 @@ static void far_job(struct far *f, const struct far_job *j)
 		 .bind_count = 1, .gpu_visible = j->visible ? j->visible : VISIBLE_ONE,
 		 .gpus = j->gpus ? j->gpus : "",
 		 .stdin_rank = j->stdin_all ? STDIN_ALL : j->stdin_rank_plus_1 - 1,
-		 .umask = j->umask ? j->umask : 022, .nofile = j->nofile ? j->nofile : 1024,
-		 .core = 0, .stack = ~0ull, .memlock = ~0ull,
-		 .credit_bytes = (uint32_t)f->credit_left, .host_timeout_ms = 60000,
+		 .umask = j->umask ? j->umask : 022,
+		 .nofile = j->nofile ? j->nofile : 1024, .core = 0, .stack = ~0ull,
+		 .memlock = ~0ull, .credit_bytes = (uint32_t)f->credit_left,
+		 .host_timeout_ms = j->host_timeout ? j->host_timeout : 60000,
 		 .env = far_list(j->env ? j->env : far_env));
 }
 
@@ -419,6 +426,7 @@ static void far_free(struct far *f)
 	str_free(&f->log);
 	free(f->hostname);
 	free(f->address);
+	*f = (struct far){ .fd = -1 };
 }
 
 /* Say bye and see it leave with status 0. */

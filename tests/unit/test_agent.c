@@ -1,8 +1,13 @@
-/* berth-agent from the launcher's end of its stream: hello, jobs, exec, output, input. */
+/* berth-agent from the launcher's end of its stream: hello, jobs, exec, output, input.
+ */
 #include "far.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static struct far far;
 
@@ -26,11 +31,13 @@ static void finish(size_t n)
 static bool can_bind(uint32_t port, bool reuse, bool listens)
 {
 	int fd = socket(AF_INET, SOCK_STREAM, 0), on = reuse;
-	const struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	const struct sockaddr_in a = { .sin_family = AF_INET,
+				       .sin_port = htons((uint16_t)port) };
 	bool can;
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	can = !bind(fd, (const struct sockaddr *)&a, sizeof a) && (!listens || !listen(fd, 1));
+	can = !bind(fd, (const struct sockaddr *)&a, sizeof a) &&
+	      (!listens || !listen(fd, 1));
 	close(fd);
 	return can;
 }
@@ -84,7 +91,8 @@ static const struct {
 	{ "exit 255", W_EXITCODE(255, 0) },
 	{ "kill -KILL $$", W_EXITCODE(0, SIGKILL) },
 	{ "kill -TERM $$", W_EXITCODE(0, SIGTERM) },
-	{ "kill -PIPE $$", W_EXITCODE(0, SIGPIPE) }, /* not ignored, though the agent does */
+	{ "kill -PIPE $$",
+	  W_EXITCODE(0, SIGPIPE) }, /* not ignored, though the agent does */
 	{ "kill -HUP $$", W_EXITCODE(0, SIGHUP) },
 	{ "kill -INT $$", W_EXITCODE(0, SIGINT) },
 	{ "kill -USR1 $$", W_EXITCODE(0, SIGUSR1) },
@@ -105,10 +113,11 @@ END_TEST
 
 START_TEST(many_ranks)
 {
-	job(&(struct far_job){ .argv = { SH("echo $RANK; exit $((RANK % 7))") }, .n = 64 });
+	job(&(struct far_job){ .argv = { SH("echo $RANK; exit $((RANK % 7))") },
+			       .n = 64 });
 	finish(64);
 	for (int i = 0; i < 64; i++) {
-		char want[8];
+		char want[16];
 
 		snprintf(want, sizeof want, "%d\n", i);
 		ck_assert_str_eq(str_text(&far.rank[i].out[1]), want);
@@ -129,13 +138,43 @@ START_TEST(bound_as_placed)
 }
 END_TEST
 
+/* From here on nobody that we start may bind, as in some containers. */
+static void forbid_binding(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_setaffinity, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof code / sizeof *code, code };
+
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L), 0);
+	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+START_TEST(binding_is_forbidden)
+{
+	far.prepare = forbid_binding;
+	job(&(struct far_job){ .argv = { ARGV("true") }, .n = 3 });
+	finish(3);
+	ck_assert_str_eq(str_text(&far.log),
+			 "WARNING E_BIND cannot bind ranks to CPUs: "
+			 "Operation not permitted; they run unbound\n");
+	ck_assert_int_eq((int)far.rank[2].status, 0);
+	far_close(&far);
+}
+END_TEST
+
 START_TEST(limits_umask_folder)
 {
-	const char *script = "umask; ulimit -Sn; ulimit -Sc; pwd; ls /proc/self/fd | wc -l; "
-			     "ps -o sid= -p $$ | tr -d ' '; echo $$";
+	const char *script =
+		"umask; ulimit -Sn; ulimit -Sc; pwd; ls /proc/self/fd | wc -l; "
+		"ps -o sid= -p $$ | tr -d ' '; echo $$";
 	char want[64];
 
-	job(&(struct far_job){ .argv = { SH(script) }, .wdir = "/usr", .nofile = 77, .umask = 027 });
+	job(&(struct far_job){
+		.argv = { SH(script) }, .wdir = "/usr", .nofile = 77, .umask = 027 });
 	finish(1);
 	/* ls itself has its folder open: 0, 1, 2, 3; a rank leads its session */
 	snprintf(want, sizeof want, "0027\n77\n0\n/usr\n4\n%u\n%u\n", far.rank[0].pid,
@@ -147,16 +186,21 @@ END_TEST
 
 START_TEST(environment)
 {
-	const char *const env[] = { "PATH=/usr/bin:/bin", "FORWARDED=1", "RANK=9",
-				    "TMPDIR=/no/such/folder", "NCCL_DEBUG=INFO", NULL };
-	const char *const given[] = { "FORWARDED=2", "MASTER_ADDR=me", "WORLD_SIZE=9", NULL };
-	const char *script = "echo $FORWARDED $RANK $WORLD_SIZE $MASTER_ADDR ${TMPDIR-none} "
-			     "$NCCL_DEBUG $BERTH_JOB $PWD ${PMI_RANK-none} $KEPT";
+	const char *const env[] = {
+		"PATH=/usr/bin:/bin",     "FORWARDED=1",     "RANK=9",
+		"TMPDIR=/no/such/folder", "NCCL_DEBUG=INFO", NULL
+	};
+	const char *const given[] = { "FORWARDED=2", "MASTER_ADDR=me", "WORLD_SIZE=9",
+				      NULL };
+	const char *script =
+		"echo $FORWARDED $RANK $WORLD_SIZE $MASTER_ADDR ${TMPDIR-none} "
+		"$NCCL_DEBUG $BERTH_JOB $PWD ${PMI_RANK-none} $KEPT";
 
 	setenv("PMI_RANK", "3", 1);
 	setenv("KEPT", "mine", 1);
 	unsetenv("TMPDIR");
-	job(&(struct far_job){ .argv = { SH(script) }, .env = env, .app_env = given, .wdir = "/usr" });
+	job(&(struct far_job){
+		.argv = { SH(script) }, .env = env, .app_env = given, .wdir = "/usr" });
 	unsetenv("PMI_RANK");
 	unsetenv("KEPT");
 	finish(1);
@@ -168,7 +212,7 @@ END_TEST
 
 /* ---- what can't be started ---- */
 
-static char folder[] = "/tmp/test_agent.XXXXXX";
+static char folder[32];
 
 static void write_file(const char *name, const char *text, size_t n, mode_t mode)
 {
@@ -186,6 +230,7 @@ static void write_file(const char *name, const char *text, size_t n, mode_t mode
 
 static void make_files(void)
 {
+	snprintf(folder, sizeof folder, "/tmp/test_agent.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	FILE("plain", "true\n", 0600);
 	FILE("script", "echo shell $1\n", 0700);
@@ -198,8 +243,8 @@ static void make_files(void)
 
 static void remove_files(void)
 {
-	static const char *const names[] = { "plain",  "script", "bang", "nobang", "dos",
-					     "binary", "zeros",	 NULL };
+	static const char *const names[] = { "plain", "script", "bang",  "nobang",
+					     "dos",   "binary", "zeros", NULL };
 	char path[PATH_MAX];
 
 	for (int i = 0; names[i]; i++) {
@@ -214,18 +259,25 @@ static const struct {
 	int code;
 	const char *id, *text, *hint; /* parts */
 } failures[] = {
-	{ "no-such-program", 127, "E_NOT_FOUND", "there is no program 'no-such-program'", "PATH" },
+	{ "no-such-program", 127, "E_NOT_FOUND",
+	  "there is no program 'no-such-program'", "PATH" },
 	{ "./no-such-program", 127, "E_NOT_FOUND", "'./no-such-program'", "path" },
 	{ "/no/such/program", 127, "E_NOT_FOUND", "'/no/such/program'", "path" },
 	{ "", 127, "E_NOT_FOUND", "''", "path" },
 	{ "/etc/passwd/x", 127, "E_NOT_FOUND", "'/etc/passwd/x'", "path" },
-	{ "./plain", 126, "E_NOT_EXECUTABLE", "'./plain' cannot be executed: Permission", "chmod" },
-	{ "plain", 126, "E_NOT_EXECUTABLE", "'plain' cannot be executed: Permission", "chmod" },
+	{ "./plain", 126, "E_NOT_EXECUTABLE",
+	  "'./plain' cannot be executed: Permission", "chmod" },
+	{ "plain", 126, "E_NOT_EXECUTABLE", "'plain' cannot be executed: Permission",
+	  "chmod" },
 	{ "/", 126, "E_NOT_EXECUTABLE", "'/' cannot", "" },
-	{ "./nobang", 126, "E_NOT_EXECUTABLE", "its interpreter is not there", "/no/such/interpreter" },
-	{ "./dos", 126, "E_NOT_EXECUTABLE", "its interpreter is not there", "carriage return" },
-	{ "./binary", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine", "" },
-	{ "./zeros", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine", "" },
+	{ "./nobang", 126, "E_NOT_EXECUTABLE", "its interpreter is not there",
+	  "/no/such/interpreter" },
+	{ "./dos", 126, "E_NOT_EXECUTABLE", "its interpreter is not there",
+	  "carriage return" },
+	{ "./binary", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine",
+	  "" },
+	{ "./zeros", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine",
+	  "" },
 };
 
 START_TEST(cannot_start)
@@ -237,7 +289,8 @@ START_TEST(cannot_start)
 	make_files();
 	snprintf(path, sizeof path, "PATH=/usr/bin:%s", folder);
 	job(&(struct far_job){ .argv = { ARGV(failures[_i].program), ARGV("true") },
-			       .wdir = folder, .env = env });
+			       .wdir = folder,
+			       .env = env });
 	finish(2);
 	ck_assert_int_eq((int)r->status, W_EXITCODE(failures[_i].code, 0));
 	ck_assert_uint_eq(r->ended_pid, 0);
@@ -258,8 +311,9 @@ START_TEST(no_such_folder)
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq((int)far.rank[i].status, W_EXITCODE(126, 0));
 		ck_assert_str_eq(far.rank[i].id, "E_WDIR");
-		ck_assert_str_eq(far.rank[i].text,
-				 "cannot run in folder '/no/such': No such file or directory");
+		ck_assert_str_eq(
+			far.rank[i].text,
+			"cannot run in folder '/no/such': No such file or directory");
 	}
 	far_close(&far);
 }
@@ -276,7 +330,8 @@ START_TEST(cannot_spawn)
 	finish(1);
 	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(125, 0));
 	ck_assert_str_eq(far.rank[0].id, "E_SPAWN");
-	ck_assert_str_eq(far.rank[0].text, "cannot start 'true': Argument list too long");
+	ck_assert_str_eq(far.rank[0].text,
+			 "cannot start 'true': Argument list too long");
 	far_close(&far);
 	free(argument);
 }
@@ -290,8 +345,10 @@ START_TEST(scripts)
 	make_files();
 	snprintf(path, sizeof path, "PATH=.:/usr/bin");
 	job(&(struct far_job){ .argv = { ARGV("./script", "one"), ARGV("script", "two"),
-					 ARGV("./bang", "three"), ARGV("./script", "four") },
-			       .wdir = folder, .env = env });
+					 ARGV("./bang", "three"),
+					 ARGV("./script", "four") },
+			       .wdir = folder,
+			       .env = env });
 	finish(4);
 	ck_assert_str_eq(str_text(&far.rank[0].out[1]), "shell one\n");
 	ck_assert_str_eq(str_text(&far.rank[1].out[1]), "shell two\n");
@@ -306,7 +363,8 @@ END_TEST
 
 START_TEST(two_streams_byte_exact)
 {
-	job(&(struct far_job){ .argv = { SH("printf 'a\\0\\377b\\r\\n'; printf 'no end' >&2") } });
+	job(&(struct far_job){
+		.argv = { SH("printf 'a\\0\\377b\\r\\n'; printf 'no end' >&2") } });
 	finish(1);
 	ck_assert_uint_eq(far.rank[0].out[1].len, 6);
 	ck_assert_mem_eq(far.rank[0].out[1].s, "a\0\377b\r\n", 6);
@@ -317,8 +375,10 @@ END_TEST
 
 START_TEST(stdout_is_a_raw_pty)
 {
-	job(&(struct far_job){ .argv = { SH("test -t 1 && ! test -t 2 && printf 'x\\n\\ty\\n'") },
-			       .flags = JOB_PTY, .n = 3 });
+	job(&(struct far_job){
+		.argv = { SH("test -t 1 && ! test -t 2 && printf 'x\\n\\ty\\n'") },
+		.flags = JOB_PTY,
+		.n = 3 });
 	finish(3);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq((int)far.rank[i].status, 0);
@@ -357,8 +417,9 @@ START_TEST(no_credit_no_output)
 
 	far_open(&far, NULL, NULL);
 	before = rss_kib(far.guardian);
-	far_start(&far, &(struct far_job){ .argv = { ARGV("head", "-c", "67108864", "/dev/zero") },
-					   .credit = CREDIT });
+	far_start(&far, &(struct far_job){
+				.argv = { ARGV("head", "-c", "67108864", "/dev/zero") },
+				.credit = CREDIT });
 	far_until(&far, far.output_bytes == CREDIT);
 	for (int i = 0; i < 20; i++)
 		far_sync(&far); /* heartbeats are answered, and no byte comes */
@@ -380,15 +441,16 @@ START_TEST(credit_is_shared_fairly)
 {
 	enum { N = 8, STEP = 16384 };
 
-	job(&(struct far_job){ .argv = { ARGV("cat", "/dev/zero") }, .n = N, .credit = STEP });
+	job(&(struct far_job){
+		.argv = { ARGV("cat", "/dev/zero") }, .n = N, .credit = STEP });
 	for (int i = 0; i < 40 * N; i++) {
 		far_until(&far, far.credit_left == 0);
 		far.credit_left += STEP;
 		FAR_SEND(&far, credit, far.epoch, STEP);
 	}
 	for (int i = 0; i < N; i++)
-		ck_assert_msg(far.rank[i].out[1].len > 10 * STEP, "rank %d: %zu bytes", i,
-			      far.rank[i].out[1].len);
+		ck_assert_msg(far.rank[i].out[1].len > 10 * STEP, "rank %d: %zu bytes",
+			      i, far.rank[i].out[1].len);
 	FAR_SEND(&far, end, far.epoch, 0);
 	far.refill = true;
 	far.credit_left += 1 << 20;
@@ -401,7 +463,8 @@ END_TEST
 START_TEST(output_before_its_ending)
 {
 	/* More than a pipe holds in one read, both streams. */
-	job(&(struct far_job){ .argv = { SH("head -c 200000 /dev/zero; exit 4") }, .n = 4 });
+	job(&(struct far_job){ .argv = { SH("head -c 200000 /dev/zero; exit 4") },
+			       .n = 4 });
 	finish(4);
 	for (int i = 0; i < 4; i++)
 		ck_assert_uint_eq(far.rank[i].out_at_end, 200000);
@@ -411,8 +474,9 @@ END_TEST
 
 START_TEST(endings_pass_a_stopped_reader)
 {
-	job(&(struct far_job){ .argv = { SH("cat /dev/zero & sleep 0.1; kill -9 $!; exit 5") },
-			       .credit = 1000 });
+	job(&(struct far_job){
+		.argv = { SH("cat /dev/zero & sleep 0.1; kill -9 $!; exit 5") },
+		.credit = 1000 });
 	far_until(&far, far.nended == 1);
 	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(5, 0));
 	FAR_SEND(&far, end, far.epoch, 0);
@@ -434,7 +498,9 @@ START_TEST(background_child_goes_on_writing)
 	ck_assert_uint_eq(far.rank[0].out[1].len, 0);
 	far_close(&far);
 
-	job(&(struct far_job){ .argv = { SH("(while kill -0 $$ 2>&-; do :; done; echo late) & exit 0") } });
+	job(&(struct far_job){
+		.argv = { SH(
+			"(while kill -0 $$ 2>&-; do :; done; echo late) & exit 0") } });
 	far_until(&far, far.rank[0].out[1].len == 5);
 	ck_assert(far.rank[0].ended);
 	finish(1);
@@ -471,7 +537,8 @@ START_TEST(stdin_of_one_rank)
 	enum { N = 3000000 };
 	char *data = noise(N);
 
-	job(&(struct far_job){ .argv = { ARGV("cat") }, .n = 3, .stdin_rank_plus_1 = 2 });
+	job(&(struct far_job){
+		.argv = { ARGV("cat") }, .n = 3, .stdin_rank_plus_1 = 2 });
 	send_input(1, data, N);
 	FAR_SEND(&far, input, far.epoch, 1, { "", 0 });
 	finish(3);
@@ -536,7 +603,9 @@ START_TEST(two_epochs)
 	job(&(struct far_job){ .argv = { SH("echo $TORCHELASTIC_RESTART_COUNT") } });
 	finish(1);
 	ck_assert_str_eq(str_text(&far.rank[0].out[1]), "0\n");
-	far_start(&far, &(struct far_job){ .argv = { SH("echo $TORCHELASTIC_RESTART_COUNT") }, .n = 2 });
+	far_start(&far,
+		  &(struct far_job){ .argv = { SH("echo $TORCHELASTIC_RESTART_COUNT") },
+				     .n = 2 });
 	FAR_SEND(&far, end, 1, 0); /* of the past: dropped */
 	FAR_SEND(&far, credit, 1, 5);
 	finish(2);
@@ -566,7 +635,8 @@ START_TEST(bad_frame)
 	far_send(&far, &b);
 	while (!far.eof)
 		far_next(&far);
-	ck_assert_msg(strstr(str_text(&far.log), "ERROR E_WIRE") != NULL, "%s", str_text(&far.log));
+	ck_assert_msg(strstr(str_text(&far.log), "ERROR E_WIRE") != NULL, "%s",
+		      str_text(&far.log));
 	ck_assert_int_eq(far_reap(&far), W_EXITCODE(125, 0));
 	far_free(&far);
 }
@@ -582,8 +652,9 @@ START_TEST(job_that_does_not_add_up)
 		 .apps = { v, 2 }, .cross_ranks = { v, 2 }, .cross_sizes = { v, 1 });
 	while (!far.eof)
 		far_next(&far);
-	ck_assert_str_eq(str_text(&far.log),
-			 "ERROR E_WIRE malformed 'job' message on the agent's stream\n");
+	ck_assert_str_eq(
+		str_text(&far.log),
+		"ERROR E_WIRE malformed 'job' message on the agent's stream\n");
 	far_reap(&far);
 	far_free(&far);
 }
@@ -625,6 +696,7 @@ int main(void)
 	tcase_add_loop_test(t, endings, 0, sizeof ends / sizeof *ends);
 	tcase_add_test(t, many_ranks);
 	tcase_add_test(t, bound_as_placed);
+	tcase_add_test(t, binding_is_forbidden);
 	tcase_add_test(t, limits_umask_folder);
 	tcase_add_test(t, environment);
 	tcase_add_loop_test(t, cannot_start, 0, sizeof failures / sizeof *failures);

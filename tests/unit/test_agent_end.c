@@ -7,10 +7,11 @@
 
 static struct far far;
 
-/* What users run: a script with a background child, one in a session of its own, one forked
- * twice, and a pipe between two. */
-#define FAMILY                                                                           \
-	"sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000 & wait' "  \
+/* What users run: a script with a background child, one in a session of its own, one
+ * forked twice, and a pipe between two. */
+#define FAMILY                                                                         \
+	"sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000 & "   \
+	"wait' "                                                                       \
 	"& ) ; trap '' TERM HUP; cat /dev/zero | sleep 1000 & echo ready; wait; wait"
 
 static void job(const struct far_job *j)
@@ -39,7 +40,8 @@ static size_t carriers(const char *cookie)
 		int fd;
 
 		snprintf(path, sizeof path, "/proc/%.20s/environ", d->d_name);
-		if (!isdigit((unsigned char)*d->d_name) || (fd = open(path, O_RDONLY)) < 0)
+		if (!isdigit((unsigned char)*d->d_name) ||
+		    (fd = open(path, O_RDONLY)) < 0)
 			continue;
 		got = read(fd, text, sizeof text);
 		n += got > 0 && memmem(text, (size_t)got, word, strlen(word) + 1);
@@ -78,17 +80,20 @@ END_TEST
 
 START_TEST(shells_children_get_it_too)
 {
-	/* The child is a program that saves its work at TERM; bash alone would wait for it. */
-	job(&(struct far_job){ .argv = { SH("trap 'echo shell' TERM; python3 -c '\n"
-					    "import signal, sys\n"
-					    "def save(*a): print(\"saved\", flush=True); sys.exit(3)\n"
-					    "signal.signal(signal.SIGTERM, save)\n"
-					    "print(\"ready\", flush=True)\n"
-					    "signal.pause()'; echo code $?") } });
+	/* The child is a program that saves its work at TERM; bash alone would wait for
+	 * it. */
+	job(&(struct far_job){
+		.argv = { SH("trap 'echo shell' TERM; python3 -c '\n"
+			     "import signal, sys\n"
+			     "def save(*a): print(\"saved\", flush=True); sys.exit(3)\n"
+			     "signal.signal(signal.SIGTERM, save)\n"
+			     "print(\"ready\", flush=True)\n"
+			     "signal.pause()'; echo code $?") } });
 	until_ready(1);
 	FAR_SEND(&far, signal, SIGTERM, 0);
 	far_until(&far, far.nended == 1);
-	ck_assert_str_eq(str_text(&far.rank[0].out[1]), "ready\nsaved\nshell\ncode 3\n");
+	ck_assert_str_eq(str_text(&far.rank[0].out[1]),
+			 "ready\nsaved\nshell\ncode 3\n");
 	far_end(&far, 0);
 	far_close(&far);
 }
@@ -97,13 +102,14 @@ END_TEST
 START_TEST(grandchildren_are_spared)
 {
 	/* A program with a worker, as a DataLoader's: TERM is for the program alone. */
-	job(&(struct far_job){ .argv = { ARGV("python3", "-c",
-					      "import subprocess, signal\n"
-					      "w = subprocess.Popen(['sleep', '1000'])\n"
-					      "def term(*a): print('worker', w.poll(), flush=True)\n"
-					      "signal.signal(signal.SIGTERM, term)\n"
-					      "print('ready', flush=True)\n"
-					      "signal.pause()\n") } });
+	job(&(struct far_job){
+		.argv = { ARGV("python3", "-c",
+			       "import subprocess, signal\n"
+			       "w = subprocess.Popen(['sleep', '1000'])\n"
+			       "def term(*a): print('worker', w.poll(), flush=True)\n"
+			       "signal.signal(signal.SIGTERM, term)\n"
+			       "print('ready', flush=True)\n"
+			       "signal.pause()\n") } });
 	until_ready(1);
 	FAR_SEND(&far, signal, SIGTERM, 0);
 	far_until(&far, far.nended == 1);
@@ -147,7 +153,8 @@ END_TEST
 /* TERM to the agent, as a resource manager sends to all: the ranks hear of it. */
 START_TEST(term_to_the_agent)
 {
-	job(&(struct far_job){ .argv = { SH("trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done") } });
+	job(&(struct far_job){ .argv = { SH("trap 'exit 9' TERM; echo ready; while :; "
+					    "do sleep 0.01; done") } });
 	until_ready(1);
 	kill(far.guardian, SIGTERM);
 	far_until(&far, far.nended == 1);
@@ -161,9 +168,10 @@ END_TEST
 
 START_TEST(end_gives_grace)
 {
-	job(&(struct far_job){ .argv = { SH("trap 'echo saved; exit 7' TERM; echo ready; "
-					    "while :; do sleep 0.01; done") },
-			       .n = 3 });
+	job(&(struct far_job){
+		.argv = { SH("trap 'echo saved; exit 7' TERM; echo ready; "
+			     "while :; do sleep 0.01; done") },
+		.n = 3 });
 	until_ready(3);
 	far_end(&far, GRACE_NEVER);
 	for (int i = 0; i < 3; i++) {
@@ -207,7 +215,8 @@ END_TEST
 
 START_TEST(stopped_ranks_act_on_end)
 {
-	job(&(struct far_job){ .argv = { SH("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done") } });
+	job(&(struct far_job){ .argv = { SH("trap 'exit 7' TERM; echo ready; while :; "
+					    "do sleep 0.01; done") } });
 	until_ready(1);
 	FAR_SEND(&far, signal, SIGSTOP, 1);
 	far_end(&far, GRACE_NEVER);
@@ -216,13 +225,16 @@ START_TEST(stopped_ranks_act_on_end)
 }
 END_TEST
 
-/* Main processes gone, their children not: `end` takes these without waiting for a grace. */
+/* Main processes gone, their children not: `end` takes these without waiting for a
+ * grace. */
 START_TEST(end_after_the_last)
 {
 	uint64_t begin;
 
-	job(&(struct far_job){ .argv = { SH("setsid sleep 1000 & sleep 1000 & exit 2") },
-			       .n = 2, .cookie = "last" });
+	job(&(struct far_job){
+		.argv = { SH("setsid sleep 1000 & sleep 1000 & exit 2") },
+		.n = 2,
+		.cookie = "last" });
 	far_until(&far, far.nended == 2);
 	ck_assert_uint_eq(carriers("last"), 4);
 	begin = clock_ms();
@@ -236,8 +248,10 @@ END_TEST
 /* A process that forks as fast as it can is hard to hit. */
 START_TEST(end_of_a_forking_family)
 {
-	job(&(struct far_job){ .argv = { SH("f() { (f) & sleep 0.01; }; (f) & (f) & echo ready; wait") },
-			       .cookie = "forking" });
+	job(&(struct far_job){
+		.argv = { SH(
+			"f() { (f) & sleep 0.01; }; (f) & (f) & echo ready; wait") },
+		.cookie = "forking" });
 	until_ready(1);
 	far_end(&far, 0);
 	ck_assert_uint_eq(far.left, 0);
@@ -248,7 +262,8 @@ END_TEST
 
 /* ---- nothing survives ---- */
 
-/* Every process that agent and guardian leave behind comes to us: end them all and count. */
+/* Every process that agent and guardian leave behind comes to us: end them all and
+ * count. */
 static size_t inherited(void)
 {
 	size_t n = 0;
@@ -267,6 +282,33 @@ START_TEST(launcher_is_lost)
 	far_reap(&far);
 	ck_assert_uint_eq(carriers("launcher"), 0);
 	far_free(&far);
+}
+END_TEST
+
+/* The stream is open but nothing comes: given up 15 s after the host timeout, unless
+ * the launcher said that it is going to be stopped. */
+START_TEST(launcher_is_silent)
+{
+	const struct far_job silent = { .argv = { SH(FAMILY) },
+					.cookie = "silent",
+					.host_timeout = 1 };
+	struct far other = { 0 };
+
+	job(&silent);
+	far_open(&other, NULL, NULL);
+	far_start(&other, &(struct far_job){ .argv = { ARGV("sleep", "1000") },
+					     .host_timeout = 1 });
+	FAR_SEND(&other, suspend, 0);
+	until_ready(1);
+	while (!far.eof)
+		far_next(&far);
+	far_reap(&far);
+	ck_assert_uint_eq(carriers("silent"), 0);
+	far_free(&far);
+	FAR_SEND(&other, resume, 0);
+	far_sync(&other);
+	far_end(&other, 0);
+	far_close(&other);
 }
 END_TEST
 
@@ -357,20 +399,22 @@ END_TEST
 
 /* ---- saved topologies ---- */
 
-static char folder[] = "/tmp/test_agent_end.XXXXXX";
+static char folder[32];
 static char machine[PATH_MAX];
 
-/* tests/machines/mkmachine.py writes the machine; tests run from the top of the tree. */
+/* tests/machines/mkmachine.py writes the machine; tests run from the top of the tree.
+ */
 static void make_machine(const char *name)
 {
 	int status;
 	pid_t pid;
 
+	snprintf(folder, sizeof folder, "/tmp/test_agent_end.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	pid = fork();
 	if (!pid) {
-		execlp("python3", "python3", "tests/machines/mkmachine.py", folder, name,
-		       (char *)NULL);
+		execlp("python3", "python3", "tests/machines/mkmachine.py", folder,
+		       name, (char *)NULL);
 		_exit(99);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -390,13 +434,16 @@ START_TEST(place_on_a_file)
 	far_open(&far, "--place", machine);
 	ck_assert_uint_eq(far.gpus, 8);
 	ck_assert_uint_eq(far.port, 0);
-	far_start(&far, &(struct far_job){ .argv = { ARGV("true") }, .n = 8, .flags = JOB_PLAN,
+	far_start(&far, &(struct far_job){ .argv = { ARGV("true") },
+					   .n = 8,
+					   .flags = JOB_PLAN,
 					   .visible = VISIBLE_NODE });
 	ck_assert_str_eq(far.rank[3].visible, "0,1,2,3,4,5,6,7");
 	ck_assert_uint_eq(far.rank[3].shared, 0);
 	far_until(&far, far.log.len);
-	ck_assert_str_eq(str_text(&far.log),
-			 "ERROR E_PLACE_ONLY a saved topology can be placed on, not run on\n");
+	ck_assert_str_eq(
+		str_text(&far.log),
+		"ERROR E_PLACE_ONLY a saved topology can be placed on, not run on\n");
 	far_end(&far, 0);
 	far_close(&far);
 	remove_machine();
@@ -408,7 +455,8 @@ START_TEST(no_such_file)
 	far_open(&far, "--place", "/no/such/file.xml");
 	while (!far.eof)
 		far_next(&far);
-	ck_assert_msg(strstr(str_text(&far.log), "ERROR E_TOPOLOGY") != NULL, "%s", str_text(&far.log));
+	ck_assert_msg(strstr(str_text(&far.log), "ERROR E_TOPOLOGY") != NULL, "%s",
+		      str_text(&far.log));
 	ck_assert_int_eq(far_reap(&far), W_EXITCODE(125, 0));
 	far_free(&far);
 }
@@ -418,10 +466,12 @@ START_TEST(shared_gpus_warn)
 {
 	make_machine("one-sided-2gpu");
 	far_open(&far, "--place", machine);
-	far_job(&far, &(struct far_job){ .argv = { ARGV("true") }, .n = 4, .flags = JOB_PLAN });
+	far_job(&far, &(struct far_job){
+			      .argv = { ARGV("true") }, .n = 4, .flags = JOB_PLAN });
 	far_until(&far, far.placed);
 	ck_assert_uint_eq(far.rank[0].shared, 1);
-	ck_assert_str_eq(str_text(&far.log), "WARNING E_GPU_SHARED 4 ranks share 2 GPUs\n");
+	ck_assert_str_eq(str_text(&far.log),
+			 "WARNING E_GPU_SHARED 4 ranks share 2 GPUs\n");
 	far_end(&far, 0);
 	far_close(&far);
 	remove_machine();
@@ -432,13 +482,18 @@ START_TEST(node_needs_a_gpu_each)
 {
 	make_machine("one-sided-2gpu");
 	far_open(&far, "--place", machine);
-	far_job(&far, &(struct far_job){ .argv = { ARGV("true") }, .n = 3, .visible = VISIBLE_NODE });
+	far_job(&far, &(struct far_job){ .argv = { ARGV("true") },
+					 .n = 3,
+					 .visible = VISIBLE_NODE });
 	far_until(&far, far.log.len);
-	ck_assert_str_eq(str_text(&far.log), "ERROR E_GPU_NODE 3 ranks on 2 GPUs: "
-					     "--gpu-visible node needs a GPU for each rank\n");
+	ck_assert_str_eq(str_text(&far.log),
+			 "ERROR E_GPU_NODE 3 ranks on 2 GPUs: "
+			 "--gpu-visible node needs a GPU for each rank\n");
 	ck_assert(!far.placed);
 	far_end(&far, 0); /* an error ends nothing by itself */
-	far_job(&far, &(struct far_job){ .argv = { ARGV("true") }, .n = 2, .visible = VISIBLE_NODE });
+	far_job(&far, &(struct far_job){ .argv = { ARGV("true") },
+					 .n = 2,
+					 .visible = VISIBLE_NODE });
 	far_until(&far, far.placed);
 	far_end(&far, 0);
 	far_close(&far);
@@ -449,14 +504,16 @@ END_TEST
 /* Two jobs on one machine, which HWLOC_XMLFILE says has two GPUs. */
 START_TEST(gpus_of_another_job)
 {
-	struct far other;
+	struct far other = { 0 };
 
 	make_machine("one-sided-2gpu");
 	setenv("HWLOC_XMLFILE", machine, 1);
-	job(&(struct far_job){ .argv = { SH("echo $CUDA_VISIBLE_DEVICES; sleep 1000") } });
+	job(&(struct far_job){
+		.argv = { SH("echo $CUDA_VISIBLE_DEVICES; sleep 1000") } });
 	far_until(&far, far.rank[0].out[1].len);
 	far_open(&other, NULL, NULL);
-	far_start(&other, &(struct far_job){ .argv = { SH("echo $CUDA_VISIBLE_DEVICES") } });
+	far_start(&other,
+		  &(struct far_job){ .argv = { SH("echo $CUDA_VISIBLE_DEVICES") } });
 	far_until(&other, other.nended == 1);
 	ck_assert_str_eq(str_text(&far.rank[0].out[1]), "0\n");
 	ck_assert_str_eq(str_text(&other.rank[0].out[1]), "1\n");
@@ -465,8 +522,9 @@ START_TEST(gpus_of_another_job)
 	/* two ranks now: one GPU is taken */
 	far_start(&other, &(struct far_job){ .argv = { ARGV("true") }, .n = 2 });
 	far_until(&other, other.nended == 2);
-	ck_assert_msg(strstr(str_text(&other.log), "WARNING E_GPU_HELD GPU 0000:") != NULL, "%s",
-		      str_text(&other.log));
+	ck_assert_msg(strstr(str_text(&other.log), "WARNING E_GPU_HELD GPU 0000:") !=
+			      NULL,
+		      "%s", str_text(&other.log));
 	far_end(&other, 0);
 	far_close(&other);
 	far_end(&far, 0);
@@ -496,6 +554,7 @@ int main(void)
 	tcase_add_test(t, end_after_the_last);
 	tcase_add_test(t, end_of_a_forking_family);
 	tcase_add_test(t, launcher_is_lost);
+	tcase_add_test(t, launcher_is_silent);
 	tcase_add_test(t, bye_during_a_job);
 	tcase_add_test(t, agent_is_killed);
 	tcase_add_test(t, guardian_is_killed);

@@ -144,7 +144,8 @@ static const struct {
 
 START_TEST(export_words)
 {
-	static char *vars[] = { "A=1", "NCCL_X=1", "RANK=7", "NCCL_Y=2=3", "SLURM_PROCID=3" };
+	static char *vars[] = { "A=1", "NCCL_X=1", "RANK=7", "NCCL_Y=2=3",
+				"SLURM_PROCID=3" };
 	struct strv own = { vars, 5 }, x = { 0 }, out = { 0 };
 	struct err e = { 0 };
 	char *text;
@@ -205,9 +206,11 @@ static const struct {
 	{ "TOKEN: s3cret", "1: not a line NAME=VALUE", E_ENV_FILE_LINE },
 	{ "A='x\n", "1: no closing ' for 'A'", E_ENV_FILE_QUOTE },
 	{ "B=1\nA=x\"y\n", "2: no closing \" for 'A'", E_ENV_FILE_QUOTE },
-	{ "A=$HOME/x", "1: a '$' or '`' in the value of 'A', and nothing is expanded here",
+	{ "A=$HOME/x",
+	  "1: a '$' or '`' in the value of 'A', and nothing is expanded here",
 	  E_ENV_FILE_DOLLAR },
-	{ "A=\"`id`\"", "1: a '$' or '`' in the value of 'A', and nothing is expanded here",
+	{ "A=\"`id`\"",
+	  "1: a '$' or '`' in the value of 'A', and nothing is expanded here",
 	  E_ENV_FILE_DOLLAR },
 };
 
@@ -247,8 +250,8 @@ START_TEST(no_env_file)
 
 	ck_assert_int_eq(forward_env_file(&out, "/no/such", &e), -1);
 	ck_assert_int_eq(e.id, E_ENV_FILE_READ);
-	ck_assert_str_eq(e.text,
-			 "cannot read --env-file '/no/such': No such file or directory");
+	ck_assert_str_eq(
+		e.text, "cannot read --env-file '/no/such': No such file or directory");
 	ck_assert_int_eq(forward_env_file(&out, "/tmp", &e), -1);
 	ck_assert_str_eq(e.text, "cannot read --env-file '/tmp': Is a directory");
 	ck_assert_int_eq(forward_env_file(&out, "/dev/zero", &e), -1);

@@ -23,9 +23,9 @@ static char *show(const struct hosts *h)
 }
 
 #define TEXT_255                                                                       \
-	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."              \
-	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."              \
-	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."              \
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."             \
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."             \
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."             \
 	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 /* Makes eight names of one, all the same: short text, much work. */
@@ -50,7 +50,8 @@ static const struct {
 	{ "gpu[8-11]", "gpu8:1 gpu9:1 gpu10:1 gpu11:1" },
 	{ "gpu[099-101]", "gpu099:1 gpu100:1 gpu101:1" },
 	{ "gpu[5]", "gpu5:1" },
-	{ "u@r[1-2]n[1-2].lan:4", "u@r1n1.lan:4 u@r1n2.lan:4 u@r2n1.lan:4 u@r2n2.lan:4" },
+	{ "u@r[1-2]n[1-2].lan:4",
+	  "u@r1n1.lan:4 u@r1n2.lan:4 u@r2n1.lan:4 u@r2n2.lan:4" },
 	{ "[1-2]x", "1x:1 2x:1" },
 	{ "10.0.0.[1-2]:4", "10.0.0.1:4 10.0.0.2:4" },
 	{ "a,a", "a:2" },
@@ -91,21 +92,28 @@ static const struct {
 	  "host '-oProxyCommand=x': not a host name: it begins with '-'" },
 	{ "a=b", E_HOST_NAME, "host 'a=b': not a host name: it has a '='" },
 	{ "-rf", E_HOST_NAME, "host '-rf': not a host name: it begins with '-'" },
-	{ "[1-2]-a,[1]-,-[1]", E_HOST_NAME, "host '-[1]': not a host name: it begins with '-'" },
+	{ "[1-2]-a,[1]-,-[1]", E_HOST_NAME,
+	  "host '-[1]': not a host name: it begins with '-'" },
 	{ "a;b", E_HOST_NAME, "host 'a;b': not a host name: it has a ';'" },
 	{ "a b", E_HOST_NAME, "host 'a b': not a host name: it has a ' '" },
 	{ "$(x)", E_HOST_NAME, "host '$(x)': not a host name: it has a '$'" },
-	{ "a\x1b[1]", E_HOST_NAME, "host 'a?[1]': not a host name: it has a byte 0x1b" },
-	{ "h\xc3\xb6st", E_HOST_NAME, "host 'h??st': not a host name: it has a byte 0xc3" },
+	{ "a\x1b[1]", E_HOST_NAME,
+	  "host 'a?[1]': not a host name: it has a byte 0x1b" },
+	{ "h\xc3\xb6st", E_HOST_NAME,
+	  "host 'h??st': not a host name: it has a byte 0xc3" },
 	{ "./hosts:2", E_HOST_NAME, "host './hosts:2': not a host name: it has a '/'" },
 	{ TEXT_255 "a", E_HOST_NAME,
 	  "host 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa....': "
 	  "not a host name: it is longer than 255 bytes" },
 	{ "@a", E_HOST_USER, "host '@a': '' is not a user name: it is empty" },
-	{ "-l@a", E_HOST_USER, "host '-l@a': '-l' is not a user name: it begins with '-'" },
-	{ "a b@c", E_HOST_USER, "host 'a b@c': 'a b' is not a user name: it has a ' '" },
-	{ "a@b@c", E_HOST_USER, "host 'a@b@c': 'a@b' is not a user name: it has a '@'" },
-	{ "a:8@b", E_HOST_USER, "host 'a:8@b': 'a:8' is not a user name: it has a ':'" },
+	{ "-l@a", E_HOST_USER,
+	  "host '-l@a': '-l' is not a user name: it begins with '-'" },
+	{ "a b@c", E_HOST_USER,
+	  "host 'a b@c': 'a b' is not a user name: it has a ' '" },
+	{ "a@b@c", E_HOST_USER,
+	  "host 'a@b@c': 'a@b' is not a user name: it has a '@'" },
+	{ "a:8@b", E_HOST_USER,
+	  "host 'a:8@b': 'a:8' is not a user name: it has a ':'" },
 	{ "a:x", E_HOST_SLOTS,
 	  "host 'a:x': 'x' is not a number of slots from 1 to 65535, or 'gpus'" },
 	{ "a:", E_HOST_SLOTS,
@@ -115,9 +123,11 @@ static const struct {
 	{ "a:-1", E_HOST_SLOTS,
 	  "host 'a:-1': '-1' is not a number of slots from 1 to 65535, or 'gpus'" },
 	{ "a:65536", E_HOST_SLOTS,
-	  "host 'a:65536': '65536' is not a number of slots from 1 to 65535, or 'gpus'" },
+	  "host 'a:65536': '65536' is not a number of slots from 1 to 65535, or "
+	  "'gpus'" },
 	{ "a:99999999999999999999", E_HOST_SLOTS,
-	  "host 'a:99999999999999999999': '99999999999999999999' is not a number of slots "
+	  "host 'a:99999999999999999999': '99999999999999999999' is not a number of "
+	  "slots "
 	  "from 1 to 65535, or 'gpus'" },
 	{ "a:8:8", E_HOST_SLOTS,
 	  "host 'a:8:8': '8:8' is not a number of slots from 1 to 65535, or 'gpus'" },
@@ -135,19 +145,25 @@ static const struct {
 	{ "[::1]8", E_HOST_AFTER, "host '[::1]8': '8' after ']'" },
 	{ "gpu[]", E_HOST_RANGE, "host 'gpu[]': '' is not a range of numbers" },
 	{ "gpu[1,]", E_HOST_RANGE, "host 'gpu[1,]': '' is not a range of numbers" },
-	{ "gpu[a-b]", E_HOST_RANGE, "host 'gpu[a-b]': 'a-b' is not a range of numbers" },
+	{ "gpu[a-b]", E_HOST_RANGE,
+	  "host 'gpu[a-b]': 'a-b' is not a range of numbers" },
 	{ "gpu[1-]", E_HOST_RANGE, "host 'gpu[1-]': '1-' is not a range of numbers" },
-	{ "gpu[1-2x]", E_HOST_RANGE, "host 'gpu[1-2x]': '1-2x' is not a range of numbers" },
+	{ "gpu[1-2x]", E_HOST_RANGE,
+	  "host 'gpu[1-2x]': '1-2x' is not a range of numbers" },
 	{ "gpu[1234567890]", E_HOST_RANGE,
 	  "host 'gpu[1234567890]': '1234567890' is not a range of numbers" },
-	{ "gpu[9-1]", E_HOST_RANGE_ORDER, "host 'gpu[9-1]': the range 9-1 runs backwards" },
-	{ "gpu[1-99999999]", E_HOSTS_MANY, "host 'gpu[1-99999999]': more than 65536 hosts" },
+	{ "gpu[9-1]", E_HOST_RANGE_ORDER,
+	  "host 'gpu[9-1]': the range 9-1 runs backwards" },
+	{ "gpu[1-99999999]", E_HOSTS_MANY,
+	  "host 'gpu[1-99999999]': more than 65536 hosts" },
 	{ "n[0-65535],m", E_HOSTS_MANY, "host 'm': more than 65536 hosts" },
 	{ "a[1-9]" TWICE TWICE TWICE TWICE TWICE, E_HOSTS_MANY,
 	  "host 'a[1-9][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,...': "
 	  "more than 65536 hosts" },
-	{ "u@a,a", E_HOST_USERS, "host 'a': given twice, with user 'u' and with user ''" },
-	{ "u@a,v@a", E_HOST_USERS, "host 'v@a': given twice, with user 'u' and with user 'v'" },
+	{ "u@a,a", E_HOST_USERS,
+	  "host 'a': given twice, with user 'u' and with user ''" },
+	{ "u@a,v@a", E_HOST_USERS,
+	  "host 'v@a': given twice, with user 'u' and with user 'v'" },
 	{ "a:gpus,a", E_HOST_GPUS_AGAIN,
 	  "host 'a': given twice, and nothing can be added to ':gpus'" },
 	{ "a,a:gpus", E_HOST_GPUS_AGAIN,
@@ -215,12 +231,15 @@ static const struct {
 	{ "n1\nn1\nn2\nn2\nn1\n", "n1:3 n2:2", ERR_NONE, "" },
 	/* all */
 	{ "# head\n\n  \t\na   # tail\r\n\r\n\tb:2\r\n#", "a:1 b:2", ERR_NONE, "" },
-	{ "\xef\xbb\xbf" "a:2\n", "a:2", ERR_NONE, "" },
+	{ "\xef\xbb\xbf"
+	  "a:2\n",
+	  "a:2", ERR_NONE, "" },
 	{ "[::1]:2", "::1:2", ERR_NONE, "" },
 
 	{ "", NULL, E_HOSTFILE_EMPTY, "host file 'F' names no host" },
 	{ "# none\n\n", NULL, E_HOSTFILE_EMPTY, "host file 'F' names no host" },
-	{ "a\n\nb c\n", NULL, E_HOSTFILE_WORD, "F:3: host 'b': 'c' is not known in a host file" },
+	{ "a\n\nb c\n", NULL, E_HOSTFILE_WORD,
+	  "F:3: host 'b': 'c' is not known in a host file" },
 	{ "a port=22", NULL, E_HOSTFILE_WORD,
 	  "F:1: host 'a': 'port=22' is not known in a host file" },
 	{ "a slots", NULL, E_HOSTFILE_WORD,
@@ -236,7 +255,8 @@ static const struct {
 	{ "a slots=4 max_slots=5\na:4", NULL, E_HOST_MAX_SLOTS,
 	  "F:2: host 'a:4': max_slots=5 is less than slots=8" },
 	{ "a:2,b:2", NULL, E_HOST_SLOTS,
-	  "F:1: host 'a:2,b:2': '2,b:2' is not a number of slots from 1 to 65535, or 'gpus'" },
+	  "F:1: host 'a:2,b:2': '2,b:2' is not a number of slots from 1 to 65535, or "
+	  "'gpus'" },
 	{ "^a", NULL, E_HOST_NAME, "F:1: host '^a': not a host name: it has a '^'" },
 	{ "u@a\nv@a", NULL, E_HOST_USERS,
 	  "F:2: host 'v@a': given twice, with user 'u' and with user 'v'" },

@@ -5,8 +5,8 @@
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-/* A case: hosts "a:4 b:4/8" (slots/max_slots), one -np per program (0: none), options; what is
- * expected is a plan "rank's host.local.app", or an error. */
+/* A case: hosts "a:4 b:4/8" (slots/max_slots), one -np per program (0: none), options;
+ * what is expected is a plan "rank's host.local.app", or an error. */
 struct map_case {
 	const char *hosts;
 	int np[3];
@@ -39,7 +39,8 @@ static void make(struct input *in, const struct map_case *c)
 		*colon = '\0';
 		in->hosts[in->n].name = word;
 		in->hosts[in->n].slots = (int)strtol(colon + 1, NULL, 10);
-		in->hosts[in->n++].max_slots = slash ? (int)strtol(slash + 1, NULL, 10) : 0;
+		in->hosts[in->n++].max_slots =
+			slash ? (int)strtol(slash + 1, NULL, 10) : 0;
 	}
 	in->r = (struct request){ .app = in->app,
 				  .napp = c->napp ? c->napp : 1,
@@ -107,29 +108,73 @@ static const struct map_case cases[] = {
 	{ "a:2 b:2", { 1, 2 }, 2, SLOT, .want = "a0 a1/1 b0/1" },
 	{ "a:2 b:2", { 2, 1, 1 }, 3, NODE, .want = "a0 b0 a1/1 b1/2" },
 
-	{ "a:4 b:4", { 9 }, SLOT, .id = E_SLOTS,
+	{ "a:4 b:4",
+	  { 9 },
+	  SLOT,
+	  .id = E_SLOTS,
 	  .want = "-np 9 asks for 9 ranks, -H gives 8 slots (a:4 + b:4)",
-	  .hint = "--oversubscribe starts more ranks than slots; or give more slots, as in "
+	  .hint = "--oversubscribe starts more ranks than slots; or give more slots, "
+		  "as in "
 		  "'a:5'" },
-	{ "a:1", { 2 }, SLOT, .id = E_SLOTS,
+	{ "a:1",
+	  { 2 },
+	  SLOT,
+	  .id = E_SLOTS,
 	  .want = "-np 2 asks for 2 ranks, -H gives 1 slot (a:1)" },
-	{ "g01:8 g02:8 g03:8 h:2", { 100 }, SLOT, .id = E_SLOTS,
+	{ "g01:8 g02:8 g03:8 h:2",
+	  { 100 },
+	  SLOT,
+	  .id = E_SLOTS,
 	  .want = "-np 100 asks for 100 ranks, -H gives 26 slots (g[01-03]:8 + h:2)" },
-	{ "g01:8 h:8 g3:8 g4:8", { 100 }, SLOT, .id = E_SLOTS,
-	  .want = "-np 100 asks for 100 ranks, -H gives 32 slots (g01:8 + h:8 + g[3-4]:8)" },
-	{ "a:4 b:4", { 5 }, SLOT, .per_host = 2, .id = E_SLOTS,
+	{ "g01:8 h:8 g3:8 g4:8",
+	  { 100 },
+	  SLOT,
+	  .id = E_SLOTS,
+	  .want = "-np 100 asks for 100 ranks, -H gives 32 slots (g01:8 + h:8 + "
+		  "g[3-4]:8)" },
+	{ "a:4 b:4",
+	  { 5 },
+	  SLOT,
+	  .per_host = 2,
+	  .id = E_SLOTS,
 	  .want = "-np 5 asks for 5 ranks, -H with -ppn 2 gives 4 slots (a:2 + b:2)",
-	  .hint = "--oversubscribe starts more ranks than slots; or raise -ppn, or name more "
+	  .hint = "--oversubscribe starts more ranks than slots; or raise -ppn, or "
+		  "name more "
 		  "hosts" },
-	{ "a:2", { 2, 1 }, 2, SLOT, .id = E_SLOTS,
+	{ "a:2",
+	  { 2, 1 },
+	  2,
+	  SLOT,
+	  .id = E_SLOTS,
 	  .want = "-np 2 + -np 1 asks for 3 ranks, -H gives 2 slots (a:2)" },
-	{ "a:2/4 b:1/1", { 6 }, SLOT, OVER, .id = E_MAX_SLOTS,
+	{ "a:2/4 b:1/1",
+	  { 6 },
+	  SLOT,
+	  OVER,
+	  .id = E_MAX_SLOTS,
 	  .want = "-np 6 asks for 6 ranks, max_slots allows 5 slots (a:4 + b:1)" },
-	{ "a:0 b:0", { 0 }, SLOT, .id = E_NO_SLOTS, .want = "-H gives no slots (a:0 + b:0)" },
-	{ "a:0", { 2 }, SLOT, OVER, .id = E_NO_SLOTS, .want = "-H gives no slots (a:0)" },
-	{ "a:4", { 2, 0 }, 2, SLOT, .id = E_APP_NP,
+	{ "a:0 b:0",
+	  { 0 },
+	  SLOT,
+	  .id = E_NO_SLOTS,
+	  .want = "-H gives no slots (a:0 + b:0)" },
+	{ "a:0",
+	  { 2 },
+	  SLOT,
+	  OVER,
+	  .id = E_NO_SLOTS,
+	  .want = "-H gives no slots (a:0)" },
+	{ "a:4",
+	  { 2, 0 },
+	  2,
+	  SLOT,
+	  .id = E_APP_NP,
 	  .want = "no -np for 'second', program 2 of 2" },
-	{ "a:1", { 2000000000 }, SLOT, OVER, .id = E_RANKS_MANY,
+	{ "a:1",
+	  { 2000000000 },
+	  SLOT,
+	  OVER,
+	  .id = E_RANKS_MANY,
 	  .want = "-np 2000000000 asks for 2000000000 ranks, more than 1048576" },
 };
 
@@ -238,7 +283,8 @@ START_TEST(properties)
 				for (uint32_t h = 0; h < p.nhosts; h++) {
 					ck_assert_uint_eq(seen[h], p.local_size[h]);
 					ck_assert(!in.hosts[h].max_slots ||
-						  seen[h] <= (uint32_t)in.hosts[h].max_slots);
+						  seen[h] <= (uint32_t)in.hosts[h]
+								     .max_slots);
 					sum += seen[h];
 				}
 				ck_assert_uint_eq(sum, (uint32_t)np);

@@ -259,6 +259,7 @@ static uint32_t roll(uint32_t n)
 #define O(rank) "[" #rank "]<stdout>:"
 #define E(rank) "[" #rank "]<stderr>:"
 
+/* clang-format off */
 static const struct {
 	const char *what;
 	uint32_t np;
@@ -271,109 +272,48 @@ static const struct {
 	{ "a line", 2, TRI_UNSET, { "0oa\n" }, O(0) "a\n", "" },
 	{ "np 1 has labels too", 1, TRI_UNSET, { "0oa\n" }, O(0) "a\n", "" },
 	{ "--tag", 1, TRI_YES, { "0oa\n" }, O(0) "a\n", "" },
-	{ "lines in one frame",
-	  2,
-	  TRI_UNSET,
-	  { "1oa\nb\n\nc\n" },
-	  O(1) "a\n" O(1) "b\n" O(1) "\n" O(1) "c\n",
-	  "" },
-	{ "a line in pieces",
-	  2,
-	  TRI_UNSET,
-	  { "0oa", "0ob", "0oc\n" },
-	  O(0) "abc\n",
-	  "" },
-	{ "an end and a begin",
-	  2,
-	  TRI_UNSET,
-	  { "0oa", "0ob\nc", "0od\n" },
-	  O(0) "ab\n" O(0) "cd\n",
-	  "" },
-	{ "pieces of two",
-	  2,
-	  TRI_UNSET,
-	  { "0oa", "1ob\n", "0oc\n" },
-	  O(1) "b\n" O(0) "ac\n",
-	  "" },
-	{ "both streams",
-	  2,
-	  TRI_UNSET,
-	  { "0oa\n", "0eb\n", "1ec\n" },
-	  O(0) "a\n",
-	  E(0) "b\n" E(1) "c\n" },
-	{ "streams do not mix",
-	  2,
-	  TRI_UNSET,
-	  { "0oa", "0eb\n", "0oc\n" },
-	  O(0) "ac\n",
-	  E(0) "b\n" },
+	{ "lines in one frame", 2, TRI_UNSET, { "1oa\nb\n\nc\n" },
+	  O(1) "a\n" O(1) "b\n" O(1) "\n" O(1) "c\n", "" },
+	{ "a line in pieces", 2, TRI_UNSET, { "0oa", "0ob", "0oc\n" },
+	  O(0) "abc\n", "" },
+	{ "an end and a begin", 2, TRI_UNSET, { "0oa", "0ob\nc", "0od\n" },
+	  O(0) "ab\n" O(0) "cd\n", "" },
+	{ "pieces of two", 2, TRI_UNSET, { "0oa", "1ob\n", "0oc\n" },
+	  O(1) "b\n" O(0) "ac\n", "" },
+	{ "both streams", 2, TRI_UNSET, { "0oa\n", "0eb\n", "1ec\n" },
+	  O(0) "a\n", E(0) "b\n" E(1) "c\n" },
+	{ "streams do not mix", 2, TRI_UNSET, { "0oa", "0eb\n", "0oc\n" },
+	  O(0) "ac\n", E(0) "b\n" },
 	{ "no end", 2, TRI_UNSET, { "0oa" }, O(0) "a", "" },
 	{ "no end of two", 2, TRI_UNSET, { "0oa", "1ob" }, O(0) "a\n" O(1) "b", "" },
-	{ "no end of both streams",
-	  1,
-	  TRI_UNSET,
-	  { "0oa", "0eb" },
-	  O(0) "a",
-	  E(0) "b" },
-	{ "end, then no end",
-	  2,
-	  TRI_UNSET,
-	  { "0oa\nb", "1oc\n" },
-	  O(0) "a\n" O(1) "c\n" O(0) "b",
-	  "" },
+	{ "no end of both streams", 1, TRI_UNSET, { "0oa", "0eb" },
+	  O(0) "a", E(0) "b" },
+	{ "end, then no end", 2, TRI_UNSET, { "0oa\nb", "1oc\n" },
+	  O(0) "a\n" O(1) "c\n" O(0) "b", "" },
 	{ "empty frame", 2, TRI_UNSET, { "0o", "0oa\n", "0o" }, O(0) "a\n", "" },
-
-	{ "progress",
-	  2,
-	  TRI_UNSET,
-	  { "0o1%\r2%\r3%\n" },
-	  O(0) "1%\r" O(0) "2%\r" O(0) "3%\n",
-	  "" },
-	{ "progress as tqdm's",
-	  2,
-	  TRI_UNSET,
-	  { "0e\r1%", "0e\r2%", "0e\n" },
-	  "",
-	  E(0) "\r" E(0) "1%\r" E(0) "2%\n" },
+	{ "progress", 2, TRI_UNSET, { "0o1%\r2%\r3%\n" },
+	  O(0) "1%\r" O(0) "2%\r" O(0) "3%\n", "" },
+	{ "progress as tqdm's", 2, TRI_UNSET, { "0e\r1%", "0e\r2%", "0e\n" },
+	  "", E(0) "\r" E(0) "1%\r" E(0) "2%\n" },
 	{ "\\r\\n", 2, TRI_UNSET, { "0oa\r\nb\r\n" }, O(0) "a\r\n" O(0) "b\r\n", "" },
-	{ "\\r | \\n",
-	  2,
-	  TRI_UNSET,
-	  { "0oa\r", "0o\nb\n" },
-	  O(0) "a\r\n" O(0) "b\n",
-	  "" },
+	{ "\\r | \\n", 2, TRI_UNSET, { "0oa\r", "0o\nb\n" },
+	  O(0) "a\r\n" O(0) "b\n", "" },
 	{ "\\r | b", 2, TRI_UNSET, { "0oa\r", "0ob\n" }, O(0) "a\r" O(0) "b\n", "" },
-	{ "\\r | \\r | \\n",
-	  2,
-	  TRI_UNSET,
-	  { "0o\r", "0o\r", "0o\n" },
-	  O(0) "\r" O(0) "\r\n",
-	  "" },
+	{ "\\r | \\r | \\n", 2, TRI_UNSET, { "0o\r", "0o\r", "0o\n" },
+	  O(0) "\r" O(0) "\r\n", "" },
 	{ "\\r\\r\\n", 2, TRI_UNSET, { "0oa\r\r\n" }, O(0) "a\r" O(0) "\r\n", "" },
-	{ "\\n\\r",
-	  2,
-	  TRI_UNSET,
-	  { "0oa\n\rb\n" },
-	  O(0) "a\n" O(0) "\r" O(0) "b\n",
-	  "" },
+	{ "\\n\\r", 2, TRI_UNSET, { "0oa\n\rb\n" },
+	  O(0) "a\n" O(0) "\r" O(0) "b\n", "" },
 	{ "\\r at the end", 2, TRI_UNSET, { "0oa\r" }, O(0) "a\r", "" },
-	{ "\\r, held, \\n",
-	  2,
-	  TRI_UNSET,
-	  { "0oa", "0ob\rc\rd", "0oe\rf\n" },
-	  O(0) "ab\r" O(0) "c\r" O(0) "de\r" O(0) "f\n",
-	  "" },
-
+	{ "\\r, held, \\n", 2, TRI_UNSET, { "0oa", "0ob\rc\rd", "0oe\rf\n" },
+	  O(0) "ab\r" O(0) "c\r" O(0) "de\r" O(0) "f\n", "" },
 	{ "--no-tag", 2, TRI_NO, { "0oa", "1ob\n", "0oc\n", "1ed" }, "b\nac\n", "d" },
 	{ "--no-tag, no end of two", 2, TRI_NO, { "0oa", "1ob" }, "a\nb", "" },
 	{ "raw", 1, TRI_NO, { "0oa", "0o\r", "0o\nb", "0ec" }, "a\r\nb", "c" },
-	{ "no such rank, no such stream",
-	  2,
-	  TRI_UNSET,
-	  { "2oa\n", "9oa\n", "0?a\n", "0ob\n" },
-	  O(0) "b\n",
-	  "" },
+	{ "no such rank, no such stream", 2, TRI_UNSET,
+	  { "2oa\n", "9oa\n", "0?a\n", "0ob\n" }, O(0) "b\n", "" },
 };
+/* clang-format on */
 
 START_TEST(labels)
 {
@@ -722,7 +662,7 @@ static size_t in_pipe(const struct rig *g)
 START_TEST(slow_reader)
 {
 	enum { WINDOW = 100000, LINES = 8000 };
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = TRI_NO }; /* a byte in is a byte out */
 	size_t most = 0, early = 0;
 	uint32_t sent = 0;
 	char line[128];
@@ -752,10 +692,10 @@ START_TEST(slow_reader)
 	ck_assert_uint_eq(sent, LINES);
 	ck_assert_uint_eq(early, 0); /* no credit for what was not written */
 	ck_assert_uint_gt(most, WINDOW);
-	ck_assert_uint_lt(most, HOSTS * WINDOW * 3); /* labels come on top */
+	ck_assert_uint_lt(most, HOSTS * WINDOW);
 	for (uint32_t i = 0; i < LINES; i++) {
-		snprintf(line, sizeof line, ":%06u ", i);
-		ck_assert_msg(memmem(g.got[0].s, g.got[0].len, line, 8),
+		snprintf(line, sizeof line, "%06u ", i);
+		ck_assert_msg(memmem(g.got[0].s, g.got[0].len, line, 7),
 			      "line %u is lost", i);
 	}
 	str_free(&g.got[0]);

@@ -14,7 +14,8 @@ static uint64_t soon(void)
 	return clock_ms() + 20000;
 }
 
-/* No name: a label of 64 bytes (RFC 1035 allows 63), so that no name server is asked. */
+/* No name: a label of 64 bytes (RFC 1035 allows 63), so that no name server is asked.
+ */
 #define NOBODY "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 
 static const struct {
@@ -129,7 +130,8 @@ START_TEST(interfaces_are_local)
 }
 END_TEST
 
-/* The machine's own name is local if, and only if, it resolves to an address of ours. */
+/* The machine's own name is local if, and only if, it resolves to an address of ours.
+ */
 START_TEST(own_name_by_address)
 {
 	char name[256];

@@ -1,0 +1,258 @@
+#!/usr/bin/env bats
+# limit_s: 90
+# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
+# runner's exit status: common/exits.h and what DESIGN says of endings.
+load common
+
+r() { timeout -k 5 30 "$RUNNER" "$@" < /dev/null; }
+
+# runner in the background, with signals as a shell's foreground command has them.
+start() {
+	env --default-signal "$RUNNER" "$@" < /dev/null > "$T/out" 2> "$T/err" &
+	pid=$!
+}
+
+teardown() {
+	[ -z "${pid-}" ] || kill -KILL "$pid" 2> /dev/null || true
+}
+
+said() { grep -qs -- "$1" "$T/out" "$T/err"; }
+over() { [ ! -e "/proc/$pid" ]; }
+
+# Status of the runner that start() started.
+ended_with() {
+	local status=0
+	wait_for over || return
+	wait "$pid" || status=$?
+	[ "$status" = "$1" ] || { echo "ended with $status"; cat "$T/err"; return 1; }
+}
+
+# How a parent sees COMMAND end: its code, or minus the signal.
+fate() {
+	/usr/bin/python3 -c 'import subprocess, sys
+print(subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, timeout=30).returncode)' "$@"
+}
+
+@test "0 when every rank ends with 0" {
+	run -0 --separate-stderr r -np 2 true
+	[ "$stderr" = "" ]
+}
+
+@test "a rank's own code, whatever it is" {
+	for code in 1 2 3 77 124 125 126 127 128 129 137 200 240 241 255; do
+		run "-$code" r -np 2 sh -c "[ \$RANK = 0 ] || exit $code"
+		says "rank 1 on " "exited with status $code"
+	done
+}
+
+@test "128 + signal when a signal ended it, which is named" {
+	for sig in HUP:1 ABRT:6 KILL:9 USR1:10 SEGV:11 TERM:15 PIPE:13; do
+		run -$((128 + ${sig#*:})) r -np 2 sh -c "ulimit -c 0; [ \$RANK = 0 ] || kill -${sig%:*} \$\$"
+		says "rank 1 on " "was ended by SIG${sig%:*}"
+	done
+}
+
+@test "the first failure decides, not what it drags along" {
+	run -3 r -np 4 sh -c '[ $RANK = 2 ] && exit 3; trap "exit 9" TERM; sleep 20 & wait'
+	says "rank 2 on " "exited with status 3"
+	silent_on "status 9"
+}
+
+@test "a signal goes before the non-zero exits that came with it" {
+	run -139 r -np 3 /usr/bin/python3 -c '
+import os, signal, time
+while time.time() % 1 > 0.01: pass
+os.environ["RANK"] == "1" and os.kill(os.getpid(), signal.SIGSEGV)
+os._exit(1)' || true
+	# The ranks' clocks are one clock here: the SIGSEGV is the cause when it is no later.
+	[ "$status" = 139 ] || [ "$status" = 1 ]
+}
+
+@test "a failed rank's last lines on stderr are in the report, its stdout is delivered first" {
+	run -7 --separate-stderr r -np 2 sh -c '[ $RANK = 0 ] && sleep 20; echo out; echo why >&2; exit 7'
+	[ "$output" = "[1]<stdout>:out" ]
+	[[ $stderr == *"its last lines on stderr:"*"  | why"* ]]
+	[[ $stderr == *"the other 1 rank will be ended"* ]]
+}
+
+@test "2 for wrong usage, with a hint" {
+	run -2 r -np 0 true
+	run -2 r -np x true
+	run -2 r --nonsense -np 1 true
+	says "unknown option '--nonsense'"
+	hinted
+	run -2 r -np 1
+	says "no program to run"
+	hinted
+	run -2 r -np 9 -H localhost:2 true
+	hinted
+}
+
+@test "124 when the time is over, even if ranks then return 0" {
+	run -124 r --timeout 1 -np 2 sh -c 'trap "exit 0" TERM; sleep 20 & wait'
+	says "the time limit of 1 s is over"
+	hinted
+}
+
+@test "a time limit that is not reached changes nothing" {
+	run -5 r --timeout 20 -np 1 sh -c 'exit 5'
+	run -0 r --timeout 1m -np 1 true
+}
+
+@test "127 for a program that is not there, 126 for one that cannot be executed" {
+	run -127 r -np 2 no-such-program
+	says "there is no program 'no-such-program'"
+	hinted
+	run -127 r -np 1 /no/such/program
+	run -127 r -np 1 ''
+	echo 'echo x' > "$T/plain"
+	run -126 r -np 2 "$T/plain"
+	says "cannot be executed"
+	hinted
+	run -126 r -np 1 /tmp
+	printf '#!/no/such/interpreter\n' > "$T/bad"
+	chmod +x "$T/bad"
+	run -127 r -np 1 "$T/bad"
+	printf '\0\1\2' > "$T/garbage"
+	chmod +x "$T/garbage"
+	run -126 r -np 1 "$T/garbage"
+}
+
+@test "126 when there is no such --wdir" {
+	run -126 r --wdir /no/such/folder -np 2 true
+	says "cannot run in folder '/no/such/folder'"
+	hinted
+	run -126 r --wdir /etc/passwd -np 1 true
+}
+
+@test "125 when runner itself fails: the log disk is full; output still arrives" {
+	[ -c /dev/full ] || skip "no /dev/full"
+	mkdir -p "$T/log/rank.0" "$T/log/rank.1"
+	ln -s /dev/full "$T/log/rank.1/stdout"
+	run -125 --separate-stderr r -np 2 --output-filename "$T/log" sh -c 'echo a$RANK; echo b$RANK'
+	[ "$(sort <<< "$output")" = "[0]<stdout>:a0
+[0]<stdout>:b0
+[1]<stdout>:a1
+[1]<stdout>:b1" ]
+	[ "$(grep -c "cannot write" <<< "$stderr")" = 1 ]
+	run -4 r -np 2 --output-filename "$T/log" sh -c 'echo a; exit 4'
+}
+
+@test "240 when an agent cannot be started" {
+	run -240 r -np 1 --launch-agent /no/such/agent true
+	says "cannot start the agent '/no/such/agent'"
+	hinted
+	run -240 r -np 1 --launch-agent /bin/false true
+	hinted
+}
+
+@test "stdout gone: the job ends as by TERM, runner by SIGPIPE" {
+	run -0 fate bash -c 'set -o pipefail
+		"$0" -np 2 bash -c "trap \"echo term > $1.\$RANK; exit\" TERM
+			while :; do echo y; done" 2> "$1.err" | head -1 > /dev/null
+		[ "${PIPESTATUS[0]}" = 141 ]' "$RUNNER" "$T/ends"
+	[ "$output" = 0 ]
+	[ -e "$T/ends.0" ]
+	[ -e "$T/ends.1" ]
+}
+
+@test "TERM: 0 if every rank ended with 0, else 143" {
+	start -np 2 bash -c 'trap "echo saved; exit 0" TERM; echo ready$RANK; sleep 20 & wait'
+	wait_for said ready0
+	wait_for said ready1
+	kill -TERM "$pid"
+	ended_with 0
+	[ "$(grep -c saved "$T/out")" = 2 ]
+	start -np 2 bash -c 'echo ready$RANK; sleep 20 & wait'
+	wait_for said ready0
+	wait_for said ready1
+	kill -TERM "$pid"
+	ended_with 143
+}
+
+@test "HUP: 129, even if every rank ended with 0" {
+	start -np 1 bash -c 'trap "exit 0" HUP; echo ready; sleep 20 & wait'
+	wait_for said ready
+	kill -HUP "$pid"
+	ended_with 129
+}
+
+@test "a signal that runner was started to ignore stays ignored (nohup)" {
+	env --default-signal --ignore-signal=HUP "$RUNNER" -np 1 bash -c 'echo ready; read -r -t 20 x; echo done' \
+		< <(wait_for said go; echo) > "$T/out" 2> "$T/err" &
+	pid=$!
+	wait_for said ready
+	kill -HUP "$pid"
+	echo go >> "$T/err"
+	ended_with 0
+	said 'done'
+}
+
+@test "INT: ranks get SIGINT, runner dies by it" {
+	run -0 fate bash -c '{ until grep -q ready "$1" 2> /dev/null; do :; done; kill -INT $$; } &
+		trap - INT
+		exec "$0" -np 1 bash -c "trap \"echo int; exit 0\" INT; echo ready; sleep 20 & wait" > "$1" 2> "$1.err"' \
+		"$RUNNER" "$T/out"
+	[ "$output" = -2 ]
+	said int
+}
+
+@test "a shell's loop stops at ^C" {
+	cat > "$T/loop" <<- 'E'
+		for i in 1 2 3; do
+			echo "turn $i"
+			"$1" -np 1 bash -c 'echo ready; sleep 20 & wait' < /dev/null 2> /dev/null
+		done
+		echo after
+	E
+	env --default-signal setsid bash "$T/loop" "$RUNNER" > "$T/out" &
+	pid=$!
+	wait_for said ready
+	# to the foreground group, as a terminal does it
+	kill -INT -- "-$pid"
+	ended_with 130
+	[ "$(grep -c turn "$T/out")" = 1 ]
+	run ! said after
+}
+
+@test "TERM, HUP and INT before the ranks run" {
+	printf '#!/bin/sh\ntouch %s/started\nexec sleep 20\n' "$T" > "$T/slow"
+	chmod +x "$T/slow"
+	for sig in TERM:143 HUP:129 INT:130; do
+		rm -f "$T/started"
+		start -np 1 --launch-agent "$T/slow" true
+		wait_for test -e "$T/started"
+		kill "-${sig%:*}" "$pid"
+		ended_with "${sig#*:}"
+	done
+}
+
+@test "USR1 and USR2 go to the ranks, the job goes on" {
+	start -np 2 bash -c 'trap "echo one$RANK" USR1; trap "echo two\$RANK; exit 0" USR2; echo ready$RANK
+		while :; do sleep 20 & wait; done'
+	wait_for said ready0
+	wait_for said ready1
+	kill -USR1 "$pid"
+	wait_for said one0
+	wait_for said one1
+	kill -USR2 "$pid"
+	ended_with 0
+}
+
+@test "--keep-going: the others run to their end, the status is the first failure's" {
+	run -3 --separate-stderr r --keep-going -np 3 sh -c '[ $RANK = 0 ] && exit 3
+		[ $RANK = 1 ] && { sleep 0.3; exit 4; }
+		sleep 0.6; echo done'
+	[ "$output" = "[2]<stdout>:done" ]
+	[[ $stderr == *"rank 0 on "*"exited with status 3"* ]]
+}
+
+@test "without --keep-going the others are ended" {
+	run -3 r -np 2 sh -c '[ $RANK = 0 ] && exit 3; sleep 20; echo done'
+	silent_on "done"
+}
+
+@test "what a rank's children write after it has ended arrives; then they are gone" {
+	run -0 r -np 1 --no-tag sh -c '(echo late) & sleep 0.05; echo early'
+	says late early
+}

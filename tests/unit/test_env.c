@@ -1,0 +1,415 @@
+/* env.h: layers and berths in, the environment of a rank out. */
+#include <check.h>
+
+#include "agent/env.h"
+
+/* ---- a job of 8 ranks on 2 hosts; this host is the second, with 4 of them ---- */
+
+static struct gpu gpu[4];
+static struct gpus gpus;
+static struct berth berth[4];
+static struct placement placement;
+static struct wire_job job;
+static struct wire_app app;
+static uint64_t word[4];
+static const uint32_t ranks[4] = { 4, 5, 6, 7 }, apps[4], ones[4] = { 1, 1, 1, 1 },
+		      twos[4] = { 2, 2, 2, 2 };
+
+static wire_strv list(const char *const *v)
+{
+	size_t n = 0;
+
+	while (v && v[n])
+		n++;
+	return (wire_strv){ v, n };
+}
+
+static bool only_tmp(const char *path)
+{
+	return !strcmp(path, "/tmp");
+}
+
+/* NGPU GPUs (PCI order is not index order of the list: reversed), NRANK ranks. */
+static struct env_rank make(size_t ngpu, size_t nrank, enum gpu_visible visible)
+{
+	for (size_t i = 0; i < ngpu; i++) {
+		gpu[i] = (struct gpu){ .vendor = GPU_NVIDIA, .index = (int)i };
+		snprintf(gpu[i].pci, sizeof gpu[i].pci, "0000:%zu0:00.0", i + 1);
+		snprintf(gpu[i].uuid, sizeof gpu[i].uuid, "GPU-%zu", i);
+	}
+	for (size_t i = 0; i < nrank; i++) {
+		word[i] = 3ull << 2 * i;
+		berth[i] = (struct berth){ .gpu = ngpu ? (int)((nrank - 1 - i) % ngpu)
+						       : -1,
+					   .cpus = { &word[i], 1 },
+					   .ncores = 2,
+					   .numa = "0" };
+	}
+	gpus = (struct gpus){ gpu, ngpu, { 0 } };
+	placement = (struct placement){ .v = berth, .n = nrank };
+	app = (struct wire_app){ .wdir = "/work" };
+	job = (struct wire_job){ .epoch = 1,
+				 .cookie = "c0ffee",
+				 .np = 8,
+				 .node = 1,
+				 .nodes = 2,
+				 .host = "n2",
+				 .ranks = { ranks, nrank },
+				 .apps = { apps, nrank },
+				 .cross_ranks = { ones, nrank },
+				 .cross_sizes = { twos, nrank },
+				 .master_addr = "10.0.0.1",
+				 .master_port = 20001,
+				 .gpu_visible = visible };
+	return (struct env_rank){ &job, &app, 0, &gpus, &placement, only_tmp };
+}
+
+/* ---- asking ---- */
+
+static char *own_none[] = { NULL };
+static struct env_base base;
+static char **env;
+
+static void build(struct env_rank *r, uint32_t local, char *const *own)
+{
+	free(env);
+	env_base_free(&base);
+	r->local = local;
+	env_base(&base, r, own);
+	env = env_build(&base, r);
+}
+
+/* The value of NAME, "(unset)"; a name that is there twice is an error. */
+static const char *get(const char *name)
+{
+	const char *found = "(unset)";
+	size_t len = strlen(name), n = 0;
+
+	for (char **p = env; *p; p++)
+		if (!strncmp(*p, name, len) && (*p)[len] == '=') {
+			found = *p + len + 1;
+			n++;
+		}
+	ck_assert_msg(n <= 1, "%s is there %zu times", name, n);
+	return found;
+}
+
+static const struct {
+	const char *name, *value;
+} third[] = { /* local rank 2 */
+	      { "RANK", "6" },
+	      { "WORLD_SIZE", "8" },
+	      { "LOCAL_RANK", "2" },
+	      { "LOCAL_WORLD_SIZE", "4" },
+	      { "NODE_RANK", "1" },
+	      { "GROUP_RANK", "1" },
+	      { "GROUP_WORLD_SIZE", "2" },
+	      { "ROLE_RANK", "6" },
+	      { "ROLE_WORLD_SIZE", "8" },
+	      { "ROLE_NAME", "default" },
+	      { "MASTER_ADDR", "10.0.0.1" },
+	      { "MASTER_PORT", "20001" },
+	      { "TORCHELASTIC_RUN_ID", "c0ffee" },
+	      { "TORCHELASTIC_RESTART_COUNT", "0" },
+	      { "TORCHELASTIC_MAX_RESTARTS", "0" },
+	      { "TORCHELASTIC_USE_AGENT_STORE", "(unset)" },
+	      { "TORCHELASTIC_ERROR_FILE", "(unset)" },
+	      { "NCCL_DEBUG_FILE", "(unset)" },
+	      { "HOROVOD_RANK", "6" },
+	      { "HOROVOD_SIZE", "8" },
+	      { "HOROVOD_LOCAL_RANK", "2" },
+	      { "HOROVOD_LOCAL_SIZE", "4" },
+	      { "HOROVOD_CROSS_RANK", "1" },
+	      { "HOROVOD_CROSS_SIZE", "2" },
+	      { "HOROVOD_HOSTNAME", "n2" },
+	      { "OMPI_COMM_WORLD_RANK", "6" },
+	      { "OMPI_COMM_WORLD_SIZE", "8" },
+	      { "OMPI_COMM_WORLD_LOCAL_RANK", "2" },
+	      { "OMPI_COMM_WORLD_LOCAL_SIZE", "4" },
+	      { "OMPI_COMM_WORLD_NODE_RANK", "2" },
+	      { "MPI_LOCALRANKID", "2" },
+	      { "MPI_LOCALNRANKS", "4" },
+	      { "SLURM_PROCID", "(unset)" },
+	      { "PMI_RANK", "(unset)" },
+	      { "CUDA_DEVICE_ORDER", "PCI_BUS_ID" },
+	      { "CUDA_VISIBLE_DEVICES", "1" },
+	      { "ROCR_VISIBLE_DEVICES", "(unset)" },
+	      { "BERTH_JOB", "c0ffee" },
+	      { "BERTH_RANK", "6" },
+	      { "BERTH_SIZE", "8" },
+	      { "BERTH_LOCAL_RANK", "2" },
+	      { "BERTH_LOCAL_SIZE", "4" },
+	      { "BERTH_NODE_RANK", "1" },
+	      { "BERTH_NODES", "2" },
+	      { "BERTH_GPU", "0000:20:00.0" },
+	      { "BERTH_GPU_UUID", "GPU-1" },
+	      { "BERTH_CPUS", "4-5" },
+	      { "BERTH_NUMA", "0" },
+	      { "BERTH_VERSION", BERTH_VERSION },
+	      { "PWD", "/work" },
+	      { "PYTHONFAULTHANDLER", "1" },
+	      { "PYTHONUNBUFFERED", "1" },
+	      { "OMP_NUM_THREADS", "2" },
+	      { "NCCL_DEBUG", "WARN" },
+	      { "TF_GPU_THREAD_MODE", "gpu_private" },
+	      { "TF_GPU_THREAD_COUNT", "2" },
+	      { "OMP_PROC_BIND", "(unset)" },
+	      { "OMP_PLACES", "(unset)" }
+};
+
+START_TEST(every_variable)
+{
+	struct env_rank r = make(4, 4, VISIBLE_ONE);
+
+	build(&r, 2, own_none);
+	ck_assert_str_eq(get(third[_i].name), third[_i].value);
+}
+END_TEST
+
+START_TEST(restarts_and_threads)
+{
+	struct env_rank r = make(0, 2, VISIBLE_ONE);
+
+	job.epoch = 3;
+	berth[0].ncores = 64;
+	berth[1].ncores = 0;
+	build(&r, 0, own_none);
+	ck_assert_str_eq(get("TORCHELASTIC_RESTART_COUNT"), "2");
+	ck_assert_str_eq(get("OMP_NUM_THREADS"), "8");
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("OMP_NUM_THREADS"), "1");
+}
+END_TEST
+
+/* ---- who wins ---- */
+
+static const struct {
+	const char *name, *own, *forwarded, *given, *value; /* NULL: not there */
+} layers[] = {
+	{ "HOME", "/h", NULL, NULL, "/h" },
+	{ "HOME", "/h", "/f", NULL, "/f" },
+	{ "HOME", "/h", "/f", "/x", "/x" },
+	{ "EMPTY", "o", "", NULL, "" },
+	/* identity: the table, always */
+	{ "RANK", "1", "2", "3", "4" },
+	{ "BERTH_JOB", "1", "2", "3", "c0ffee" },
+	{ "HOROVOD_RANK", NULL, NULL, "3", "4" },
+	/* the table, but -x over it */
+	{ "MASTER_ADDR", "o", "f", NULL, "10.0.0.1" },
+	{ "MASTER_ADDR", "o", "f", "x", "x" },
+	{ "CUDA_VISIBLE_DEVICES", "7", "6", NULL, "0" },
+	{ "CUDA_VISIBLE_DEVICES", "7", "6", "5", "5" },
+	{ "TORCHELASTIC_USE_AGENT_STORE", "True", "True", NULL, "(unset)" },
+	{ "TORCHELASTIC_USE_AGENT_STORE", NULL, NULL, "True", "True" },
+	{ "PWD", "/o", "/f", NULL, "/work" },
+	/* only where nobody else sets it */
+	{ "NCCL_DEBUG", "INFO", NULL, NULL, "INFO" },
+	{ "NCCL_DEBUG", "INFO", "TRACE", NULL, "TRACE" },
+	{ "OMP_NUM_THREADS", NULL, "1", NULL, "1" },
+	{ "OMP_NUM_THREADS", NULL, NULL, "7", "7" },
+	{ "PYTHONUNBUFFERED", NULL, "", NULL, "" },
+	/* another launcher's task */
+	{ "PMI_RANK", "1", NULL, NULL, "(unset)" },
+	{ "PMIX_NAMESPACE", "1", NULL, NULL, "(unset)" },
+	{ "SLURM_PROCID", "1", NULL, NULL, "(unset)" },
+	{ "SLURM_STEP_ID", "1", NULL, NULL, "(unset)" },
+	{ "SLURM_STEPID", "1", NULL, NULL, "(unset)" },
+	{ "SLURM_CPU_BIND_TYPE", "1", NULL, NULL, "(unset)" },
+	{ "SLURM_JOB_ID", "1", NULL, NULL, "1" },
+	{ "OMPI_COMM_WORLD_UNIVERSE", "1", NULL, NULL, "(unset)" },
+	{ "OMPI_MCA_ess", "1", NULL, NULL, "(unset)" },
+	{ "OMPI_MCA_btl", "1", NULL, NULL, "1" },
+	{ "BERTH_HOSTS", "1", NULL, NULL, "(unset)" },
+	{ "BERTH_HOSTS", NULL, NULL, "1", "1" },
+	/* a folder that is here, and one that is not */
+	{ "TMPDIR", NULL, "/tmp", NULL, "/tmp" },
+	{ "TMPDIR", "/tmp", "/scratch/9", NULL, "/tmp" },
+	{ "TMPDIR", NULL, "/scratch/9", NULL, "(unset)" },
+	{ "TMPDIR", NULL, NULL, "/scratch/9", "/scratch/9" },
+	/* names that begin alike */
+	{ "RANKS", "1", NULL, NULL, "1" },
+	{ "PATH", "/a", "/b", NULL, "/b" },
+};
+
+static const char *entry(char *out, size_t size, const char *name, const char *value)
+{
+	snprintf(out, size, "%s=%s", name, value ? value : "");
+	return value ? out : NULL;
+}
+
+START_TEST(who_wins)
+{
+	struct env_rank r = make(2, 2, VISIBLE_ONE);
+	char own[64], forwarded[64], given[64];
+	const char *name = layers[_i].name;
+	char *own_list[] = { own, NULL };
+	const char *forwarded_list[] = { forwarded, NULL },
+		   *given_list[] = { given, NULL };
+
+	berth[0].gpu = 0;
+	if (!entry(own, sizeof own, name, layers[_i].own))
+		own_list[0] = NULL;
+	forwarded_list[0] =
+		entry(forwarded, sizeof forwarded, name, layers[_i].forwarded);
+	given_list[0] = entry(given, sizeof given, name, layers[_i].given);
+	job.env = list(forwarded_list);
+	app.env = list(given_list);
+	build(&r, 0, own_list);
+	ck_assert_str_eq(get(name), layers[_i].value);
+}
+END_TEST
+
+START_TEST(odd_entries)
+{
+	struct env_rank r = make(0, 1, VISIBLE_ONE);
+	char *own[] = { "=no name", "no value", "A=1", "A=2", "A==3", "B=", NULL };
+
+	build(&r, 0, own);
+	ck_assert_str_eq(get("A"), "=3"); /* the later one */
+	ck_assert_str_eq(get("B"), "");
+	ck_assert_str_eq(get("no value"), "(unset)");
+	ck_assert_str_eq(env_get(&base, "A"), "=3");
+	ck_assert_ptr_null(env_get(&base, "C"));
+}
+END_TEST
+
+START_TEST(inside_slurm)
+{
+	struct env_rank r = make(0, 4, VISIBLE_ONE);
+	const char *const forwarded[] = { "SLURM_JOB_ID=77", NULL };
+	char *own[] = { "SLURM_PROCID=0", "SLURM_NTASKS=1", NULL };
+
+	job.env = list(forwarded);
+	build(&r, 3, own);
+	ck_assert_str_eq(get("SLURM_PROCID"),
+			 "(unset)"); /* not in a job of runner's own */
+	job.flags = JOB_MANAGED;
+	build(&r, 3, own);
+	ck_assert_str_eq(get("SLURM_PROCID"), "7");
+	ck_assert_str_eq(get("SLURM_LOCALID"), "3");
+	ck_assert_str_eq(get("SLURM_NODEID"), "1");
+	ck_assert_str_eq(get("SLURM_NTASKS"), "8");
+	ck_assert_str_eq(get("SLURM_NPROCS"), "8");
+	ck_assert_str_eq(get("SLURM_JOB_ID"), "77");
+}
+END_TEST
+
+/* ---- GPUs ---- */
+
+static const struct {
+	size_t gpus, ranks;
+	enum gpu_visible mode;
+	enum gpu_id id;
+	bool mig;
+	uint32_t local;
+	const char *value;
+} visible[] = { /* local rank i has GPU (ranks - 1 - i) % gpus */
+		{ 4, 4, VISIBLE_ONE, GPU_ID_INDEX, false, 0, "3" },
+		{ 4, 4, VISIBLE_ONE, GPU_ID_UUID, false, 0, "GPU-3" },
+		{ 4, 4, VISIBLE_ONE, GPU_ID_INDEX, true, 1, "GPU-2" },
+		{ 4, 4, VISIBLE_NODE, GPU_ID_INDEX, false, 0, "3,2,1,0" },
+		{ 4, 4, VISIBLE_NODE, GPU_ID_INDEX, false, 3, "3,2,1,0" },
+		{ 4, 2, VISIBLE_NODE, GPU_ID_INDEX, false, 1, "1,0,2,3" },
+		{ 4, 2, VISIBLE_NODE, GPU_ID_UUID, false, 1,
+		  "GPU-1,GPU-0,GPU-2,GPU-3" },
+		{ 4, 4, VISIBLE_NODE, GPU_ID_INDEX, true, 0,
+		  "GPU-3" }, /* one instance each */
+		{ 2, 4, VISIBLE_ONE, GPU_ID_INDEX, false, 0, "1" },
+		{ 2, 4, VISIBLE_ONE, GPU_ID_INDEX, false, 2, "1" },
+		{ 4, 4, VISIBLE_INHERIT, GPU_ID_INDEX, false, 0, "" },
+		{ 0, 4, VISIBLE_ONE, GPU_ID_INDEX, false, 0, "" },
+		{ 0, 4, VISIBLE_NODE, GPU_ID_INDEX, false, 0, "" }
+};
+
+START_TEST(visible_devices)
+{
+	struct env_rank r = make(visible[_i].gpus, visible[_i].ranks, visible[_i].mode);
+	struct str s = { 0 };
+
+	job.gpu_id = visible[_i].id;
+	for (size_t i = 0; i < 4; i++)
+		gpu[i].mig = visible[_i].mig;
+	r.local = visible[_i].local;
+	env_visible(&s, &r);
+	ck_assert_str_eq(str_text(&s), visible[_i].value);
+	build(&r, visible[_i].local, own_none);
+	ck_assert_str_eq(get("CUDA_VISIBLE_DEVICES"),
+			 *visible[_i].value ? visible[_i].value : "(unset)");
+	str_free(&s);
+}
+END_TEST
+
+/* No GPU, or --gpu-visible inherit: what the host says stays. */
+START_TEST(inherited_devices)
+{
+	char *own[] = { "CUDA_VISIBLE_DEVICES=2", "CUDA_DEVICE_ORDER=FASTEST_FIRST",
+			NULL };
+	struct env_rank r = make(4, 4, VISIBLE_INHERIT);
+
+	build(&r, 0, own);
+	ck_assert_str_eq(get("CUDA_VISIBLE_DEVICES"), "2");
+	ck_assert_str_eq(get("CUDA_DEVICE_ORDER"), "FASTEST_FIRST");
+	r = make(0, 4, VISIBLE_ONE);
+	build(&r, 0, own);
+	ck_assert_str_eq(get("CUDA_VISIBLE_DEVICES"), "2");
+	ck_assert_str_eq(get("BERTH_GPU"), "(unset)");
+}
+END_TEST
+
+START_TEST(amd)
+{
+	char *own[] = { "CUDA_VISIBLE_DEVICES=2", "HIP_VISIBLE_DEVICES=3", NULL };
+	struct env_rank r = make(4, 4, VISIBLE_ONE);
+
+	for (size_t i = 0; i < 4; i++)
+		gpu[i].vendor = GPU_AMD;
+	build(&r, 0, own);
+	ck_assert_str_eq(get("ROCR_VISIBLE_DEVICES"), "3");
+	ck_assert_str_eq(get("CUDA_VISIBLE_DEVICES"), "(unset)");
+	ck_assert_str_eq(get("HIP_VISIBLE_DEVICES"), "(unset)");
+	ck_assert_str_eq(get("CUDA_DEVICE_ORDER"), "(unset)");
+}
+END_TEST
+
+/* ---- the table ---- */
+
+START_TEST(table)
+{
+	const char *readers, *name, *other;
+
+	for (size_t i = 0; (name = env_row(i, &readers)); i++) {
+		ck_assert_msg(*readers != '\0', "%s: who reads it?", name);
+		ck_assert(strncmp(name, "OMP_P", 5) !=
+			  0); /* OMP_PROC_BIND, OMP_PLACES */
+		for (size_t k = 0; k < i; k++) {
+			other = env_row(k, &readers);
+			ck_assert_str_ne(name, other);
+		}
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("env");
+	TCase *t = tcase_create("env");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	tcase_add_loop_test(t, every_variable, 0, sizeof third / sizeof *third);
+	tcase_add_test(t, restarts_and_threads);
+	tcase_add_loop_test(t, who_wins, 0, sizeof layers / sizeof *layers);
+	tcase_add_test(t, odd_entries);
+	tcase_add_test(t, inside_slurm);
+	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);
+	tcase_add_test(t, inherited_devices);
+	tcase_add_test(t, amd);
+	tcase_add_test(t, table);
+	suite_add_tcase(s, t);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	free(env);
+	env_base_free(&base);
+	return failed != 0;
+}
