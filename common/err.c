@@ -80,6 +80,8 @@ void err_print(const char *program, const struct err *e)
 	int n = snprintf(out, sizeof out, "%s: %s\n%s%s%s", program, e->text,
 			 *e->hint ? "hint: " : "", e->hint, *e->hint ? "\n" : "");
 
-	if (n > 0 && write(STDERR_FILENO, out, (size_t)n) < 0)
+	size_t len = n < 0 ? 0 : (size_t)n < sizeof out ? (size_t)n : sizeof out - 1;
+
+	if (len && write(STDERR_FILENO, out, len) < 0)
 		return; /* nowhere left to say it */
 }

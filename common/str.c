@@ -1,5 +1,6 @@
 #include "common/str.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <time.h>
@@ -181,7 +182,7 @@ int str_to_long(long *out, const char *text, long min, long max, struct err *e)
 
 	errno = 0;
 	n = strtol(text, &end, 10);
-	if (!*text || *end || errno || text[0] == '+' || text[0] == ' ' || n < min ||
+	if (!*text || *end || errno || *text == '+' || isspace((unsigned char)*text) || n < min ||
 	    n > max)
 		return err_set(e, E_NUMBER, text, min, max);
 	*out = n;

@@ -145,7 +145,10 @@ static void show_u64(struct str *s, wire_u64 v)
 
 static void show_str(struct str *s, wire_str v)
 {
-	str_addf(s, "'%.200s'", v);
+	str_add(s, "'");
+	for (size_t i = 0; v[i] && i < 200; i++)
+		str_addf(s, "%c", (unsigned char)v[i] < ' ' || v[i] == 0x7f ? '?' : v[i]);
+	str_add(s, "'");
 }
 
 static void show_bytes(struct str *s, wire_bytes v)

@@ -97,6 +97,8 @@ def main():
         with torch.no_grad():
             right = model.module(pictures[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]
         print(f"accuracy {right.float().mean().item():.3f} on {HELD_OUT} digits it never saw", flush=True)
+    # gloo's threads release the last sum's tensor; Python must not end before they have
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -12,7 +12,7 @@
 #include "common/wire.h"
 
 #define MARK "\n:berth: "
-enum { IMAGE_MAX = 64 << 20 };
+enum { IMAGE_MAX = 64 << 20, QUOTE_MAX = 160 };
 
 /* ---- the agent to send ---- */
 
@@ -221,14 +221,18 @@ static enum boot_event again(struct boot *b, enum boot_stage stage)
 
 char *boot_quote(const char *text, size_t n)
 {
+	const char *end;
 	struct str s = { 0 };
 
 	while (n && (unsigned char)*text <= ' ')
 		text++, n--;
-	for (size_t i = 0; i < n && i < 160 && text[i] != '\n'; i++)
+	end = n ? memchr(text, '\n', n) : NULL;
+	if (end)
+		n = (size_t)(end - text);
+	while (n && (unsigned char)text[n - 1] <= ' ')
+		n--;
+	for (size_t i = 0; i < n && i < QUOTE_MAX; i++)
 		str_addn(&s, (unsigned char)text[i] < ' ' ? "?" : text + i, 1);
-	while (s.len && (s.s[s.len - 1] == ' ' || s.s[s.len - 1] == '?'))
-		s.s[--s.len] = '\0';
 	return str_take(&s);
 }
 

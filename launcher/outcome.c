@@ -8,6 +8,8 @@ void outcome_classify(struct ending *out, uint32_t status, bool oom, bool exec_f
 	int st = (int)status;
 
 	out->code = WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st);
+	if (exec_failed && !out->code)
+		out->code = EXIT_RUNNER;
 	if (exec_failed)
 		out->fate = FATE_EXEC;
 	else if (oom)

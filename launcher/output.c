@@ -14,6 +14,7 @@
 enum {
 	LINE_MAX_BYTES = 65536, /* a longer line is passed on in pieces */
 	PUSH_BYTES = 131072,    /* enough for one write(2) */
+	DEBT_BYTES = 16384,     /* returned at once: small against the least window */
 	TAIL_BYTES = 4096,
 	TAIL_LINES = 10
 };
@@ -62,7 +63,7 @@ static void owe(struct lane *l, uint32_t host, size_t n)
 {
 	struct debt *last = l->n ? &l->debt[(l->first + l->n - 1) % l->cap] : NULL;
 
-	if (last && last->host == host) {
+	if (last && last->host == host && last->n + n <= DEBT_BYTES) {
 		last->mark = l->queued;
 		last->n += n;
 		return;
@@ -104,10 +105,9 @@ static void on_broken(void *ctx, int error)
 {
 	struct lane *l = ctx;
 
-	(void)error;
 	l->written = l->queued;
 	pay(l);
-	l->o->events->unread(l->o->ctx);
+	l->o->events->unread(l->o->ctx, l == &l->o->lane[0] ? "stdout" : "stderr", error);
 }
 
 /* ---- lines ---- */
@@ -160,10 +160,10 @@ static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	l->open_line = p[n - 1] == '\n' || p[n - 1] == '\r' ? -1 : self;
 }
 
-/* Length of the first whole line of the N bytes at P, 0 if there is none. */
-static size_t line_length(const char *p, size_t n)
+/* Length of the first whole line of the N bytes at P, 0 if there is none.  END is the first
+ * '\n' among them, or NULL. */
+static size_t line_length(const char *p, size_t n, const char *end)
 {
-	const char *end = memchr(p, '\n', n);
 	size_t len = end ? (size_t)(end - p) + 1 : n;
 	const char *cr = memchr(p, '\r', len);
 
@@ -172,11 +172,40 @@ static size_t line_length(const char *p, size_t n)
 	return end ? len : 0;
 }
 
+/* Put the whole lines of the N bytes at P.  Returns what they take up.  One '\n' is looked for
+ * once, however many '\r' come before it. */
+static size_t put_whole(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
+			const char *p, size_t n)
+{
+	const char *end = memchr(p, '\n', n);
+	size_t at = 0, len;
+
+	while ((len = line_length(p + at, n - at, end))) {
+		put_piece(o, l, rank, stream, p + at, len);
+		at += len;
+		if (end && end < p + at)
+			end = memchr(p + at, '\n', n - at);
+	}
+	return at;
+}
+
+/* A long line so far; a '\r' at its end stays, as a '\n' may follow. */
+static void put_long(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
+		     struct str *held)
+{
+	size_t stays = held->s[held->len - 1] == '\r';
+
+	put_piece(o, l, rank, stream, held->s, held->len - stays);
+	held->s[0] = '\r';
+	held->len = stays;
+	held->s[stays] = '\0';
+}
+
 static void put_lines(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
 		      const char *p, size_t n)
 {
 	struct str *held = &o->stream[2 * rank + stream - 1].line;
-	size_t len;
+	size_t whole;
 
 	if (held->len) { /* finish the line that began in an earlier frame */
 		const char *nl = memchr(p, '\n', n);
@@ -185,22 +214,14 @@ static void put_lines(struct output *o, struct lane *l, uint32_t rank, unsigned 
 		str_addn(held, p, take);
 		p += take;
 		n -= take;
-		while ((len = line_length(held->s, held->len))) {
-			put_piece(o, l, rank, stream, held->s, len);
-			memmove(held->s, held->s + len, held->len - len + 1);
-			held->len -= len;
-		}
+		whole = put_whole(o, l, rank, stream, held->s, held->len);
+		held->len -= whole;
+		memmove(held->s, held->s + whole, held->len + 1);
 	}
-	while ((len = line_length(p, n))) {
-		put_piece(o, l, rank, stream, p, len);
-		p += len;
-		n -= len;
-	}
-	str_addn(held, p, n);
-	if (held->len > LINE_MAX_BYTES) {
-		put_piece(o, l, rank, stream, held->s, held->len);
-		held->len = 0;
-	}
+	whole = put_whole(o, l, rank, stream, p, n);
+	str_addn(held, p + whole, n - whole);
+	if (held->len > LINE_MAX_BYTES)
+		put_long(o, l, rank, stream, held);
 }
 
 /* ---- files ---- */
@@ -318,6 +339,14 @@ static void keep_tail(struct str *tail, const char *p, size_t n)
 	}
 }
 
+/* As it comes; only a note of ours has to know whether it begins a line. */
+static void put_raw(struct lane *l, const char *p, size_t n)
+{
+	put(l, p, n);
+	if (n)
+		l->open_line = p[n - 1] == '\n' ? -1 : 0;
+}
+
 static void schedule(struct output *o, struct lane *l)
 {
 	if (l->sink.queue.len >= PUSH_BYTES)
@@ -342,7 +371,7 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 		return;
 	}
 	if (o->raw)
-		put(l, data, n);
+		put_raw(l, data, n);
 	else
 		put_lines(o, l, rank, stream, data, n);
 	owe(l, host, n);

@@ -16,8 +16,8 @@ struct output;
 struct output_events {
 	/* N bytes of host HOST have left runner. */
 	void (*left)(void *ctx, uint32_t host, size_t n);
-	/* Nobody reads our stdout or stderr any more (EPIPE). */
-	void (*unread)(void *ctx);
+	/* Our stdout or stderr (WHICH) takes no more: nobody reads it (EPIPE), or worse. */
+	void (*unread)(void *ctx, const char *which, int error);
 	/* Writing DIR's files failed, once; output goes on to the terminal. */
 	void (*disk)(void *ctx, const char *path, int error);
 };

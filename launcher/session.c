@@ -111,7 +111,7 @@ static void on_left(void *ctx, uint32_t host, size_t n)
 		send_credit(s, host);
 }
 
-static void on_unread(void *ctx)
+static void on_unread(void *ctx, const char *which, int error)
 {
 	struct session *s = ctx;
 
@@ -119,6 +119,8 @@ static void on_unread(void *ctx)
 		return;
 	s->unread = true;
 	output_mute(s->output);
+	if (error != EPIPE)
+		err_set(&s->err, E_OUTPUT, which, strerror(error));
 	if (s->phase == PHASE_RUN)
 		stop_ranks(s, (uint32_t)s->request->kill_grace_s * 1000);
 }
@@ -356,7 +358,7 @@ int session_run(struct session *s)
 	session_until(s, run_over);
 	output_finish(s->output);
 	session_until(s, all_written);
-	return 0;
+	return s->err.id == ERR_NONE ? 0 : -1;
 }
 
 void session_free(struct session *s)

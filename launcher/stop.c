@@ -358,7 +358,9 @@ int session_status(struct session *s)
 	long cause = s->rank ? session_cause(s) : -1;
 	int status = 0;
 
-	if (s->timed_out)
+	if (s->err.id != ERR_NONE)
+		status = err_status(s->err.id);
+	else if (s->timed_out)
 		status = EXIT_TIMELIMIT;
 	else if (s->signo)
 		status = outcome_signalled(s->signo, cause < 0 && s->ended == s->plan.np);
@@ -373,7 +375,7 @@ int session_status(struct session *s)
 	events_end(s->events);
 	if (s->signo == SIGINT)
 		die_by(SIGINT);
-	if (s->unread)
+	if (s->unread && s->err.id == ERR_NONE)
 		die_by(SIGPIPE);
 	return status;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 90
-# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # runner's exit status: common/exits.h and what DESIGN says of endings.
 load common
 
@@ -112,7 +112,7 @@ os._exit(1)' || true
 	run -126 r -np 1 /tmp
 	printf '#!/no/such/interpreter\n' > "$T/bad"
 	chmod +x "$T/bad"
-	run -127 r -np 1 "$T/bad"
+	run -126 r -np 1 "$T/bad"
 	printf '\0\1\2' > "$T/garbage"
 	chmod +x "$T/garbage"
 	run -126 r -np 1 "$T/garbage"
@@ -240,9 +240,12 @@ os._exit(1)' || true
 }
 
 @test "--keep-going: the others run to their end, the status is the first failure's" {
-	run -3 --separate-stderr r --keep-going -np 3 sh -c '[ $RANK = 0 ] && exit 3
-		[ $RANK = 1 ] && { sleep 0.3; exit 4; }
-		sleep 0.6; echo done'
+	run -3 --separate-stderr r --keep-going -np 3 bash -c '
+		await() { until [ -s "$1" ] && [ ! -e "/proc/$(cat "$1")" ]; do sleep 0.02; done; }
+		echo $$ > "$0.new.$RANK" && mv "$0.new.$RANK" "$0.$RANK"
+		[ $RANK = 0 ] && exit 3
+		[ $RANK = 1 ] && { await "$0.0"; exit 4; }
+		await "$0.1"; echo done' "$T/pid"
 	[ "$output" = "[2]<stdout>:done" ]
 	[[ $stderr == *"rank 0 on "*"exited with status 3"* ]]
 }

@@ -41,8 +41,10 @@ static void on_left(void *ctx, uint32_t host, size_t n)
 	((struct rig *)ctx)->left[host] += n;
 }
 
-static void on_unread(void *ctx)
+static void on_unread(void *ctx, const char *which, int error)
 {
+	(void)which;
+	(void)error;
 	((struct rig *)ctx)->unread++;
 }
 

@@ -1,0 +1,387 @@
+/* The ssh_config and known_hosts reader, and the state machine that brings an agent up.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "common/wire.h"
+#include "launcher/boot.h"
+#include "launcher/sshconf.h"
+
+static char dir[] = "/tmp/berth-boot.XXXXXX";
+
+static void put(const char *name, const char *text)
+{
+	char *path = xasprintf("%s/%s", dir, name);
+	FILE *f = fopen(path, "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f))
+		abort();
+	free(path);
+}
+
+/* ---- ssh_config ---- */
+
+static const struct conf_case {
+	const char *own, *shared,
+		*known; /* ~/.ssh/config, ssh_config, ~/.ssh/known_hosts */
+	const char *name, *user;
+	bool agent;
+	const char *why; /* a part of the reason; "" for libssh */
+	enum ssh_strict strict;
+	int family;
+} conf_cases[] = {
+	{ "", "", "", "n1", NULL, false, "", STRICT_YES, AF_UNSPEC },
+	{ "Host n*\n StrictHostKeyChecking accept-new\n", "", "", "n1", NULL, false, "",
+	  STRICT_ACCEPT_NEW, AF_UNSPEC },
+	{ "Host n* !n1\n StrictHostKeyChecking=no\n", "", "", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "stricthostkeychecking = no\nStrictHostKeyChecking yes\n", "", "", "n1", NULL,
+	  false, "", STRICT_NO, AF_UNSPEC },
+	{ "", "Host n1\nAddressFamily inet6\n", "", "n1", NULL, false, "", STRICT_YES,
+	  AF_INET6 },
+	{ "Host other\n", "StrictHostKeyChecking no\n", "", "n1", NULL, false, "",
+	  STRICT_NO, AF_UNSPEC },
+	{ "Host n1\n CertificateFile ~/c\n", "", "", "n1", NULL, false,
+	  "certificatefile (", STRICT_YES, AF_UNSPEC },
+	{ "Host n1\n CertificateFile ~/c\n", "", "", "n2", NULL, false, "", STRICT_YES,
+	  AF_UNSPEC },
+	{ "HostKeyAlias x # why\n", "", "", "n1", NULL, false, "config:1)", STRICT_YES,
+	  AF_UNSPEC },
+	{ "IdentitiesOnly yes\n", "", "", "n1", NULL, false, "", STRICT_YES,
+	  AF_UNSPEC },
+	{ "IdentitiesOnly yes\n", "", "", "n1", NULL, true, "identitiesonly",
+	  STRICT_YES, AF_UNSPEC },
+	{ "IdentitiesOnly no\nIdentitiesOnly yes\n", "", "", "n1", NULL, true, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "PreferredAuthentications hostbased,publickey\n", "", "", "n1", NULL, false,
+	  "preferred", STRICT_YES, AF_UNSPEC },
+	{ "PreferredAuthentications publickey\n", "", "", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "CanonicalizeHostname no\nGSSAPIAuthentication yes\n", "", "", "n1", NULL,
+	  false, "", STRICT_YES, AF_UNSPEC },
+	{ "CanonicalizeHostname always\n", "", "", "n1", NULL, false,
+	  "canonicalizehostname", STRICT_YES, AF_UNSPEC },
+	{ "Match user bob\n HostKeyAlias x\n", "", "", "n1", "bob", false,
+	  "hostkeyalias", STRICT_YES, AF_UNSPEC },
+	{ "Match user bob\n HostKeyAlias x\n", "", "", "n1", "eve", false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "Host n1\n HostName real\nMatch host real\n HostKeyAlias x\n", "", "", "n1",
+	  NULL, false, "hostkeyalias", STRICT_YES, AF_UNSPEC },
+	{ "Match !host n1\n HostKeyAlias x\n", "", "", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "Match originalhost n1\n Port 7\n", "", "", "n1", NULL, false,
+	  "Match originalhost", STRICT_YES, AF_UNSPEC },
+	{ "Match originalhost n2\n Port 7\n", "", "", "n1", NULL, false, "", STRICT_YES,
+	  AF_UNSPEC },
+	{ "Match canonical host n1\n Port 7\n", "", "", "n1", NULL, false,
+	  "Match canonical", STRICT_YES, AF_UNSPEC },
+	{ "", "Match final all\n GSSAPIAuthentication yes\n", "", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "Match exec \"test -e /x\"\n HostKeyAlias x\n", "", "", "n1", NULL, false,
+	  "hostkeyalias", STRICT_YES, AF_UNSPEC },
+	{ "Match exec true\n StrictHostKeyChecking no\n", "", "", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "Include more/*\n StrictHostKeyChecking no\n", "", "", "n1", NULL, false,
+	  "hostkeyalias", STRICT_NO, AF_UNSPEC },
+	{ "Host n2\nInclude more/*\n", "", "", "n1", NULL, false, "", STRICT_YES,
+	  AF_UNSPEC },
+	{ "Include config\n", "", "", "n1", NULL, false, "", STRICT_YES, AF_UNSPEC },
+	{ "", "", "@revoked * ssh-ed25519 AAAA\n", "n1", NULL, false, "@revoked in ",
+	  STRICT_YES, AF_UNSPEC },
+	{ "", "", "n1 ssh-ed25519 AAAA\n@cert-authority *.corp ssh-rsa A\n", "n1", NULL,
+	  false, "", STRICT_YES, AF_UNSPEC },
+	{ "HostName %h.corp\n", "", "@cert-authority *.corp ssh-rsa A\n", "n1", NULL,
+	  false, "@cert-authority", STRICT_YES, AF_UNSPEC },
+	{ "UserKnownHostsFile /dev/null\n", "", "@revoked * ssh-ed25519 AAAA\n", "n1",
+	  NULL, false, "", STRICT_YES, AF_UNSPEC },
+};
+
+START_TEST(reads_ssh_config)
+{
+	const struct conf_case *k = &conf_cases[_i];
+	struct sshconf c = { 0 };
+	struct sshconf_facts f;
+
+	put(".ssh/config", k->own);
+	put(".ssh/more/one", "Host n1\n HostKeyAlias x\n");
+	put("etc/ssh_config", k->shared);
+	put(".ssh/known_hosts", k->known);
+	sshconf_read(&c, dir, "etc");
+	sshconf_ask(&c, k->name, k->user, k->agent, &f);
+	if (*k->why)
+		ck_assert_msg(strstr(str_text(&f.why), k->why) != NULL, "'%s'",
+			      str_text(&f.why));
+	else
+		ck_assert_str_eq(str_text(&f.why), "");
+	ck_assert_int_eq(f.strict, k->strict);
+	ck_assert_int_eq(f.family, k->family);
+	str_free(&f.why);
+	sshconf_free(&c);
+}
+END_TEST
+
+/* ---- boot ---- */
+
+static char *image_path;
+static struct transport_setup setup;
+
+static void hello(struct buf *out, const char *version, uint32_t wire)
+{
+	struct wire_hello m = { .version = version,
+				.wire = wire,
+				.hostname = "h",
+				.arch = "",
+				.address = "" };
+
+	buf_add(out, WIRE_MAGIC, WIRE_MAGIC_BYTES);
+	wire_pack_hello(out, &m);
+}
+
+static enum boot_event say(struct boot *b, const char *text)
+{
+	return boot_bytes(b, text, strlen(text));
+}
+
+static enum boot_event greet(struct boot *b, const char *version)
+{
+	struct buf out = { 0 };
+	enum boot_event got;
+
+	hello(&out, version, WIRE_VERSION);
+	got = boot_bytes(b, buf_head(&out), out.len);
+	buf_free(&out);
+	return got;
+}
+
+static void drain(struct boot *b, size_t *sent)
+{
+	size_t n;
+
+	*sent = 0;
+	while (boot_pending(b, &n)) {
+		boot_sent(b, n);
+		*sent += n;
+	}
+}
+
+static void begin(struct boot *b)
+{
+	setup = (struct transport_setup){ .own_agent = image_path };
+	boot_init(b, &setup, "u@h:22");
+}
+
+START_TEST(direct_in_single_bytes)
+{
+	struct buf out = { 0 };
+	struct boot b;
+
+	begin(&b);
+	ck_assert_int_eq(strncmp(boot_command(&b), "exec /tmp/", 10), 0);
+	hello(&out, BERTH_VERSION, WIRE_VERSION);
+	for (size_t i = 0; i + 1 < out.len; i++)
+		ck_assert_int_eq(boot_bytes(&b, buf_head(&out) + i, 1), BOOT_WAIT);
+	ck_assert_int_eq(boot_bytes(&b, buf_head(&out) + out.len - 1, 1), BOOT_UP);
+	ck_assert_uint_eq(b.in.len, out.len);
+	ck_assert_mem_eq(buf_head(&b.in), buf_head(&out), out.len);
+	buf_free(&out);
+	boot_free(&b);
+}
+END_TEST
+
+START_TEST(noise_becomes_a_note)
+{
+	struct wire_frame f;
+	struct wire_log m;
+	struct boot b;
+	long n;
+
+	begin(&b);
+	ck_assert_int_eq(say(&b, "\n Welcome!\r\nmore\n"), BOOT_WAIT);
+	ck_assert_int_eq(greet(&b, BERTH_VERSION), BOOT_UP);
+	buf_drop(&b.in, WIRE_MAGIC_BYTES);
+	n = wire_next(&f, buf_head(&b.in), b.in.len, NULL);
+	ck_assert_int_eq(f.type, WIRE_hello);
+	buf_drop(&b.in, (size_t)n);
+	n = wire_next(&f, buf_head(&b.in), b.in.len, NULL);
+	ck_assert_int_eq(wire_unpack_log(&m, f.payload, f.n, NULL), 0);
+	ck_assert_str_eq(m.text, "the login there prints 'Welcome!'");
+	ck_assert_str_eq(m.id, "E_LOGIN_NOISE");
+	ck_assert_uint_eq((size_t)n, b.in.len);
+	boot_free(&b);
+}
+END_TEST
+
+START_TEST(missing_is_sent)
+{
+	struct utsname us;
+	struct boot b;
+	size_t n, script;
+	char *need;
+
+	begin(&b);
+	ck_assert_int_eq(boot_ended(&b, 127, "no such file"), BOOT_AGAIN);
+	ck_assert_int_eq(b.stage, BOOT_SEARCH);
+	drain(&b, &script);
+	ck_assert_uint_gt(script, 500);
+	uname(&us);
+	need = xasprintf("\n:berth: here\n\n:berth: need %s glibc 2.1\n", us.machine);
+	ck_assert_int_eq(say(&b, need), BOOT_WAIT);
+	free(need);
+	drain(&b, &n);
+	ck_assert_uint_eq(n, 9); /* the whole image */
+	ck_assert_int_eq(greet(&b, BERTH_VERSION), BOOT_UP);
+	boot_free(&b);
+}
+END_TEST
+
+START_TEST(another_version_is_replaced)
+{
+	struct boot b;
+
+	begin(&b);
+	ck_assert_int_eq(greet(&b, "9.9"), BOOT_AGAIN);
+	ck_assert_int_eq(b.stage, BOOT_SEARCH);
+	ck_assert_int_eq(say(&b, "\n:berth: here\n"), BOOT_WAIT);
+	ck_assert_int_eq(greet(&b, BERTH_VERSION "x"), BOOT_AGAIN);
+	ck_assert_int_eq(b.stage, BOOT_SEND);
+	ck_assert_int_eq(greet(&b, ""), BOOT_FAILED);
+	ck_assert_int_eq(b.err.id, E_AGENT_OTHER);
+	boot_free(&b);
+}
+END_TEST
+
+/* What a failing host says after the direct try, and what becomes of it. */
+static const struct fail_case {
+	const char *out;
+	int status; /* -2: no end */
+	const char *said;
+	enum err_id id;
+	const char *text;
+} fail_cases[] = {
+	{ "\n:berth: here\n\n:berth: need sparc64 glibc 2.1\n", -2, "", E_AGENT_ARCH,
+	  "its machine is sparc64 glibc 2.1" },
+	{ "\n:berth: nowhere /a is full\n", -2, "", E_AGENT_NOEXEC, ": /a is full" },
+	{ "\n:berth: norun /t: GLIBC_9 not found\n", -2, "", E_AGENT_LIBC,
+	  "GLIBC_9 not found" },
+	{ "\n:berth: fail it broke\n", -2, "", E_AGENT_SEND, "failed: it broke" },
+	{ "go away\n", 0, "", E_LOGIN_NOISE, "printed 'go away'" },
+	{ "not available\n", 1, "", E_LOGIN_SHELL,
+	  "status 1 before an agent ran: not available" },
+	{ "", 1, "x\nno shell\n", E_LOGIN_SHELL, ": no shell" },
+	{ "", 0, "", E_LOGIN_SHELL, "it said nothing" },
+};
+
+START_TEST(failures)
+{
+	const struct fail_case *k = &fail_cases[_i];
+	enum boot_event got;
+	struct boot b;
+
+	begin(&b);
+	ck_assert_int_eq(boot_ended(&b, 127, ""), BOOT_AGAIN);
+	got = say(&b, k->out);
+	if (k->status != -2)
+		got = boot_ended(&b, k->status, k->said);
+	ck_assert_int_eq(got, BOOT_FAILED);
+	ck_assert_int_eq(b.err.id, k->id);
+	ck_assert_msg(strstr(b.err.text, k->text) != NULL, "%s", b.err.text);
+	ck_assert_int_eq(strncmp(b.err.text, "u@h:22: ", 8), 0);
+	boot_free(&b);
+}
+END_TEST
+
+START_TEST(endless_noise_stops)
+{
+	static char noise[8192];
+	enum boot_event got = BOOT_WAIT;
+	struct boot b;
+	int i;
+
+	begin(&b);
+	memset(noise, 'y', sizeof noise);
+	for (i = 0; got == BOOT_WAIT && i < 100; i++)
+		got = boot_bytes(&b, noise, sizeof noise);
+	ck_assert_int_eq(got, BOOT_FAILED);
+	ck_assert_int_eq(b.err.id, E_LOGIN_NOISE);
+	ck_assert_int_lt(i, 10);
+	boot_free(&b);
+}
+END_TEST
+
+START_TEST(launch_agent_only)
+{
+	struct boot b;
+
+	begin(&b);
+	boot_free(&b);
+	setup.agent = "~/my agent's";
+	boot_init(&b, &setup, "h");
+	ck_assert_str_eq(boot_command(&b), "exec ~/my\\ agent\\'s");
+	ck_assert_int_eq(boot_ended(&b, 126, ""), BOOT_FAILED);
+	ck_assert_int_eq(b.err.id, E_AGENT_MISSING);
+	boot_free(&b);
+}
+END_TEST
+
+START_TEST(late)
+{
+	struct boot b;
+
+	begin(&b);
+	boot_late(&b);
+	ck_assert_int_eq(b.err.id, E_START_TIMEOUT);
+	ck_assert_int_eq(say(&b, "Project? "), BOOT_WAIT);
+	boot_late(&b);
+	ck_assert_int_eq(b.err.id, E_LOGIN_NOISE);
+	boot_free(&b);
+}
+END_TEST
+
+static void clean(void)
+{
+	static const char *const files[] = { ".ssh/config", ".ssh/known_hosts",
+					     ".ssh/more/one", "etc/ssh_config",
+					     "agent" };
+	static const char *const folders[] = { ".ssh/more", ".ssh", "etc", dir };
+
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+		unlink(files[i]);
+	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+		rmdir(folders[i]);
+}
+
+int main(void)
+{
+	TCase *conf = tcase_create("ssh_config"), *boot = tcase_create("boot");
+	Suite *s = suite_create("boot");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	if (!mkdtemp(dir) || chdir(dir) || mkdir(".ssh", 0700) ||
+	    mkdir(".ssh/more", 0700) || mkdir("etc", 0700))
+		return 1;
+	image_path = xasprintf("%s/agent", dir);
+	put("agent", "#!an exe\n");
+	tcase_add_loop_test(conf, reads_ssh_config, 0,
+			    sizeof conf_cases / sizeof *conf_cases);
+	tcase_add_test(boot, direct_in_single_bytes);
+	tcase_add_test(boot, noise_becomes_a_note);
+	tcase_add_test(boot, missing_is_sent);
+	tcase_add_test(boot, another_version_is_replaced);
+	tcase_add_loop_test(boot, failures, 0, sizeof fail_cases / sizeof *fail_cases);
+	tcase_add_test(boot, endless_noise_stops);
+	tcase_add_test(boot, launch_agent_only);
+	tcase_add_test(boot, late);
+	suite_add_tcase(s, conf);
+	suite_add_tcase(s, boot);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	clean();
+	free(image_path);
+	return failed != 0;
+}
