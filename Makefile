@@ -146,7 +146,7 @@ completion := $(BUILD)/completion/runner
 docs: $(pages) $(completion)
 
 # The OPTIONS section and its like come from runner's own tables.
-$(BUILD)/man/%: man/%.in man/splice.awk $(BUILD)/bin/runner
+$(BUILD)/man/%: man/%.in man/splice.awk agent/env.c $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@

@@ -47,7 +47,7 @@ static long by_uuid(const struct gpus *g, enum gpu_vendor vendor, const char *wo
 {
 	long found = STOP;
 
-	if (memchr(word, '/', len))
+	if (memchr(word, '/', len) && vendor == GPU_NVIDIA)
 		return by_old_mig_name(g, word, len);
 	for (size_t i = 0; i < g->n; i++) {
 		if (g->v[i].vendor != vendor || !*g->v[i].uuid ||

@@ -18,6 +18,7 @@
 
 #include "agent/cpuset.h"
 #include "agent/env.h"
+#include "agent/gpucheck.h"
 #include "agent/guard.h"
 #include "agent/port.h"
 #include "agent/rank.h"
@@ -56,6 +57,7 @@ struct agent {
 	struct placement placement;
 	bool placed;
 	struct ranks ranks;
+	struct gpucheck check;
 	int status;
 };
 
@@ -341,6 +343,9 @@ static void on_start(void *ctx)
 		session_log(&a->session, LOG_WARNING, &e);
 	}
 	ranks_grant(&a->ranks);
+	if (a->chosen.n && a->topo.live)
+		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement,
+			       &a->ranks);
 	for (size_t i = 0; i < a->napp; i++) {
 		env_base_free(&apps[i].env);
 		program_free(&apps[i].program);
@@ -380,6 +385,7 @@ static void on_end(void *ctx, uint32_t grace_ms)
 
 static void forget_job(struct agent *a)
 {
+	gpucheck_end(&a->check);
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */

@@ -118,7 +118,7 @@ static uint32_t share_of(const struct place_work *w, int node)
 
 	for (size_t r = 0; r < w->p->n; r++)
 		ranks += topo_above(w->t, node, w->seat[r].home);
-	share = w->t->node[node].ncores / ranks;
+	share = ranks ? w->t->node[node].ncores / ranks : 0;
 	return share ? share : 1;
 }
 

@@ -203,7 +203,7 @@ static char *certificate_of(const struct place_work *w)
 		return xasprintf("%u cores outside their GPU's socket, %u outside its "
 				 "home: the least possible for these shares",
 				 cores_outside(w, false), cores_outside(w, true));
-	if (w->o->bind_to == BIND_AUTO && n > npu)
+	if (w->o->bind_to == BIND_AUTO && npu && n > npu)
 		return xasprintf("%zu ranks on %zu CPUs: none serves more than %zu", n,
 				 npu, (n + npu - 1) / npu);
 	if (w->o->bind_to == BIND_AUTO)

@@ -266,7 +266,7 @@ static char *read_xml(const char *file)
 	while ((n = fread(block, 1, sizeof block, in)) && text.len < LARGEST)
 		str_addn(&text, block, n);
 	fclose(in);
-	if (*str_text(&text) != '<') {
+	if (!text.s || *text.s != '<') {
 		str_free(&text);
 		return NULL;
 	}

@@ -1,9 +1,9 @@
 /* libssh.h - libssh, loaded when the first remote host is asked for.
  *
- * Linking it would cost every start 1.4 ms and make it a condition for installing runner.
- * Callers write lib->ssh_connect(s).  One row in LIBSSH_FUNCTIONS makes a function usable.
- * Without its headers at build time, or without the library at run time, libssh_load()
- * says so and launcher/openssh.c does the work. */
+ * Linking it would cost every start 1.4 ms and make it a condition for installing
+ * runner. Callers write lib->ssh_connect(s).  One row in LIBSSH_FUNCTIONS makes a
+ * function usable. Without its headers at build time, or without the library at run
+ * time, libssh_load() says so and launcher/openssh.c does the work. */
 #ifndef BERTH_LIBSSH_H
 #define BERTH_LIBSSH_H
 
@@ -66,7 +66,8 @@ struct libssh {
 struct libssh;
 #endif
 
-/* The library's functions, loaded once; NULL with a reason in *WHY where there are none. */
+/* The library's functions, loaded once; NULL with a reason in *WHY where there are
+ * none. */
 const struct libssh *libssh_load(const char **why);
 
 #endif

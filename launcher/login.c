@@ -52,7 +52,10 @@ static void describe(struct login *l)
 	if (!l->host)
 		l->host = xstrdup(l->target->name);
 	l->proxy = get_option(l, SSH_OPTIONS_PROXYCOMMAND);
-	l->where = xasprintf("%s@%s:%u", user ? user : pw ? pw->pw_name : "",
+	l->where = xasprintf("%s@%s:%u",
+			     user ? user
+			     : pw ? pw->pw_name
+				  : "",
 			     l->target->name, port);
 	free(user);
 }

@@ -486,6 +486,9 @@ static void give_up(struct conn *c)
 		line = boot_quote(c->said.s, c->said.len);
 		err_set(&e, E_START_TIMEOUT, c->boot.where, line);
 		free(line);
+	} else if (e.id == ERR_NONE && c->pass.gate && c->pid) {
+		err_set(&e, E_START_TIMEOUT, c->boot.where,
+			"ssh got no answer from it");
 	} else if (e.id == ERR_NONE) {
 		boot_late(&c->boot);
 		e = c->boot.err;
@@ -552,7 +555,8 @@ const struct transport *transport_remote(const struct target *t, struct str *why
 	}
 	sshconf_ask(sshconf_own(), t->name, t->user, agent, &facts);
 	if (facts.why.len)
-		str_addf(why, "by the ssh program, for libssh cannot do %s", facts.why.s);
+		str_addf(why, "by the ssh program, for libssh cannot do %s",
+			 facts.why.s);
 	str_free(&facts.why);
 	return why->len ? &transport_openssh : &transport_ssh;
 }

@@ -66,7 +66,8 @@ static char *expand(const struct sshconf *c, const char *path, const char *folde
 	return xasprintf("%s/%s", folder, path);
 }
 
-/* An included file's Host lines end with it: an empty key closes what "include" opened. */
+/* An included file's Host lines end with it: an empty key closes what "include" opened.
+ */
 static void include(struct sshconf *c, const char *rest, const char *folder, int depth)
 {
 	struct str word;
@@ -252,7 +253,8 @@ static bool match_match_line(struct walk *w, const struct strv *args)
 
 		word += not ;
 		if (!strcasecmp(word, "all") || !strcasecmp(word, "final"))
-			hit = !not ; /* libssh has one pass; "final" blocks come last anyway */
+			hit = !not ; /* libssh has one pass; "final" blocks come last
+					anyway */
 		else if (!strcasecmp(word, "canonical"))
 			w->odd = "Match canonical"; /* libssh obeys it, ssh does not */
 		else
@@ -324,7 +326,8 @@ static void keep_host(struct walk *w, const char *value)
 	w->host = host;
 }
 
-/* A line that holds.  Where that hangs on a command, only the careful reading counts. */
+/* A line that holds.  Where that hangs on a command, only the careful reading counts.
+ */
 static void apply(struct walk *w, const struct sshconf_line *l)
 {
 	const char *v = l->args.n ? l->args.v[0] : "";
@@ -399,7 +402,8 @@ static size_t walk_file(struct walk *w, size_t i)
 
 /* ---- known_hosts: lines that libssh passes over ---- */
 
-/* A line "@revoked patterns key" or "@cert-authority patterns key" that is about HOST. */
+/* A line "@revoked patterns key" or "@cert-authority patterns key" that is about HOST.
+ */
 static bool is_marked(const char *line, const char *host)
 {
 	struct str mark, patterns;

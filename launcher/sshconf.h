@@ -1,9 +1,10 @@
 /* sshconf.h - what ssh_config and known_hosts say that libssh does not see.
  *
- * libssh reads ssh_config itself (host name, port, user, keys, proxies).  It ignores a part:
- * here are its few words that we can obey ourselves, and the reason to use the real ssh
- * where we cannot.  Only plain files are read; nothing is run, nothing is looked up.
- * Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT", of OpenSSH 9. */
+ * libssh reads ssh_config itself (host name, port, user, keys, proxies).  It ignores a
+ * part: here are its few words that we can obey ourselves, and the reason to use the
+ * real ssh where we cannot.  Only plain files are read; nothing is run, nothing is
+ * looked up. Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT", of
+ * OpenSSH 9. */
 #ifndef BERTH_SSHCONF_H
 #define BERTH_SSHCONF_H
 
@@ -33,16 +34,16 @@ struct sshconf_facts {
 	struct str why; /* the reason to use the ssh program, "" for none */
 };
 
-/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}; files that can't be
- * read are empty. */
+/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}; files that can't
+ * be read are empty. */
 void sshconf_read(struct sshconf *c, const char *home, const char *etc);
 void sshconf_free(struct sshconf *c);
 
 /* The invoking user's own, read once and kept. */
 struct sshconf *sshconf_own(void);
 
-/* What C and the known_hosts files it names say of host NAME as typed; USER may be NULL.
- * AGENT: a key agent is there.  Free f->why. */
+/* What C and the known_hosts files it names say of host NAME as typed; USER may be
+ * NULL. AGENT: a key agent is there.  Free f->why. */
 void sshconf_ask(struct sshconf *c, const char *name, const char *user, bool agent,
 		 struct sshconf_facts *f);
 

@@ -10,8 +10,7 @@
 enum {
 	NAMES_MAX = 64,
 	NAME_BYTES = 64,
-	SPAN_MAX =
-		4096 /* bytes of an expression that are looked at: time stays linear */
+	SPAN_MAX = 1024 /* bytes of one expression looked at: time stays linear */
 };
 
 /* ---- names ---- */

@@ -1,4 +1,9 @@
-# A line  .\" @FORM@  becomes what `runner --print=FORM` prints.
+# A line  .\" @FORM@  becomes what `runner --print=FORM` prints; @given@, the variables of a
+# rank, comes from the table in agent/env.c.
+/^\.\\" @given@$/ {
+	given()
+	next
+}
 /^\.\\" @[a-z]+@$/ {
 	form = $0
 	gsub(/^[^@]*@|@$/, "", form)
@@ -8,3 +13,54 @@
 	next
 }
 { print }
+
+# Rows are { "NAME", readers, RULE, value, NULL }, or NULL and "constant"; readers may be a macro.
+function given(    line, row, inside, q, words, readers, rule, value, n) {
+	while ((getline line < "agent/env.c") > 0) {
+		if (split(line, q, "\"") == 3 && line ~ /^#define [A-Z]+ "/) {
+			split(line, words, " ")
+			macro[words[2]] = q[2]
+		}
+		if (line ~ /} table\[\] = {/)
+			inside = 1
+		else if (inside && line ~ /^};/)
+			break
+		else if (inside && line !~ /^\t\/\*/)
+			row = row " " line
+		if (row !~ /},[ \t]*$/)
+			continue
+		split(row, q, "\"")
+		readers = q[4]
+		if (match(q[3], /[A-Z]+/))
+			readers = macro[substr(q[3], RSTART, RLENGTH)]
+		match(row, /(IDENTITY|ALWAYS|DEFAULT),[ \t]*[A-Za-z_]+/)
+		split(substr(row, RSTART, RLENGTH), value, /,[ \t]*/)
+		rule = value[1]
+		if (value[2] == "NULL") {
+			match(row, /"?[A-Za-z0-9_]+"?[ \t]*},[ \t]*$/)
+			value[2] = substr(row, RSTART)
+			gsub(/["}, \t]/, "", value[2])
+			value[2] = value[2] == "BERTH_VERSION" ? "version" : "Li " value[2]
+		} else {
+			gsub(/_/, " ", value[2])
+		}
+		list[rule] = list[rule] ".It Ev " q[2] " Ta " value[2] " Ta " readers "\n"
+		row = ""
+		n++
+	}
+	if (!n) {
+		print "splice.awk: no table in agent/env.c" > "/dev/stderr"
+		exit 1
+	}
+	section("IDENTITY", "Who the rank is; nothing changes these:")
+	section("ALWAYS", "Only\n.Fl x\nchanges these; never means that nobody else's value is passed on:")
+	section("DEFAULT", "Only where they are not set before:")
+}
+
+function section(rule, intro) {
+	print intro
+	print ".Bl -column -offset indent OMPI_COMM_WORLD_LOCAL_RANK \"omp threads\""
+	print ".It Sy Variable Ta Sy Is Ta Sy Read by"
+	printf "%s", list[rule]
+	print ".El"
+}

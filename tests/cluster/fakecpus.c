@@ -11,6 +11,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,7 +36,8 @@ static struct ent *tab;
 static int ntab, cap, ncpu, bytes;
 static uint64_t full[WORDS];
 
-/* start time and parent (tgid for a thread, ppid for a leader): a reused tid must not inherit */
+/* start time and parent (tgid for a thread, ppid for a leader): a reused tid must not
+ * inherit */
 static int info(pid_t tid, unsigned long long *start, pid_t *up)
 {
 	char p[64], b[4096], *q;
@@ -124,7 +126,8 @@ static void answer(int fd)
 	if (ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &rq) < 0)
 		return;
 	rs.id = rq.id;
-	/* the tid argument is in the caller's pid namespace; 0 is itself (the usual case) */
+	/* the tid argument is in the caller's pid namespace; 0 is itself (the usual
+	 * case) */
 	pid_t tid = rq.data.args[0] ? (pid_t)rq.data.args[0] : (pid_t)rq.pid;
 	size_t len = rq.data.args[1];
 	r.iov_base = (void *)rq.data.args[2];
@@ -159,7 +162,9 @@ static void answer(int fd)
 	ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &rs);
 }
 
-int main(int argc, char **argv)
+/* Put this process under the filter, hand its listener to the parent over S, and exec.
+ */
+static void run(int s, char **argv)
 {
 	struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -169,59 +174,83 @@ int main(int argc, char **argv)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = { 5, f };
-	int sv[2], fd, st;
 	char c[CMSG_SPACE(sizeof(int))] = { 0 }, byte = 0;
 	struct iovec io = { &byte, 1 };
 	struct msghdr mh = { .msg_iov = &io,
 			     .msg_iovlen = 1,
 			     .msg_control = c,
-			     .msg_controllen = sizeof(c) };
+			     .msg_controllen = sizeof c };
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
+	int fd;
+
+	/* root keeps setuid programs working */
+	prctl(PR_SET_NO_NEW_PRIVS, geteuid() ? 1 : 0, 0, 0, 0);
+	fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+		     SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
+	if (fd < 0) {
+		perror("seccomp");
+		_exit(126);
+	}
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cm), &fd, sizeof fd);
+	sendmsg(s, &mh, 0);
+	close(fd);
+	execvp(argv[0], argv);
+	perror(argv[0]);
+	_exit(127);
+}
+
+static int receive(int s)
+{
+	char c[CMSG_SPACE(sizeof(int))] = { 0 }, byte;
+	struct iovec io = { &byte, 1 };
+	struct msghdr mh = { .msg_iov = &io,
+			     .msg_iovlen = 1,
+			     .msg_control = c,
+			     .msg_controllen = sizeof c };
+	int fd;
+
+	if (recvmsg(s, &mh, 0) != 1)
+		return -1;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&mh)), sizeof fd);
+	return fd;
+}
+
+/* Answer until no process uses the filter any more. */
+static void answer_all(int fd)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	while (poll(&p, 1, -1) > 0 && !(p.revents & POLLHUP))
+		answer(fd);
+}
+
+int main(int argc, char **argv)
+{
+	int sv[2], fd, st;
+	pid_t p;
 
 	if (argc < 3 || (ncpu = atoi(argv[1])) < 1 || ncpu > WORDS * 64)
 		return 2;
 	bytes = (ncpu + 63) / 64 * 8;
 	for (int i = 0; i < ncpu; i++)
 		full[i / 64] |= 1ULL << (i % 64);
-	socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv);
-	pid_t p = fork();
-	if (p == 0) {
-		prctl(PR_SET_NO_NEW_PRIVS, geteuid() ? 1 : 0, 0, 0,
-		      0); /* root keeps setuid programs working */
-		fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-			     SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
-		if (fd < 0) {
-			perror("seccomp");
-			_exit(126);
-		}
-		struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
-		cm->cmsg_level = SOL_SOCKET;
-		cm->cmsg_type = SCM_RIGHTS;
-		cm->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(cm), &fd, sizeof(int));
-		sendmsg(sv[1], &mh, 0);
-		close(fd);
-		execvp(argv[2], argv + 2);
-		perror(argv[2]);
-		_exit(127);
-	}
-	close(sv[1]);
-	if (recvmsg(sv[0], &mh, 0) != 1)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return 126;
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&mh)), sizeof(int));
+	p = fork();
+	if (p == 0)
+		run(sv[1], argv + 2);
+	close(sv[1]);
+	fd = receive(sv[0]);
+	if (fd < 0)
+		return 126;
 	signal(SIGINT, SIG_IGN);
-	if (fork() == 0) { /* answer as long as anything under the filter lives */
+	if (fork() == 0) { /* outlives CMD: its children may be under the filter too */
 		prctl(PR_SET_PDEATHSIG, 0);
-		for (;;) {
-			struct {
-				int fd;
-				short ev, rev;
-			} pf = { fd, 1, 0 };
-			if (syscall(SYS_poll, &pf, 1, -1) > 0) {
-				if (pf.rev & 0x10)
-					_exit(0); /* POLLHUP: no process uses the filter any more */
-				answer(fd);
-			}
-		}
+		answer_all(fd);
+		_exit(0);
 	}
 	close(fd);
 	while (waitpid(p, &st, 0) < 0 && errno == EINTR)

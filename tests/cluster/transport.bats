@@ -153,8 +153,9 @@ no_failure() {
 }
 
 @test "a host that takes hostbased is tried once more by the real ssh" {
-	on n0 sh -c 'cp /etc/ssh/vc_host_key /etc/ssh/ssh_host_ed25519_key; rm ~/.ssh/id_ed25519
-		rm -f /etc/ssh/ssh_host_[re]*a_key
+	on n0 sh -c 'rm -f ~/.ssh/id_ed25519 /etc/ssh/ssh_host_*
+		cp /etc/ssh/vc_host_key /etc/ssh/ssh_host_ed25519_key
+		cp /vc/keys/n0.pub /etc/ssh/ssh_host_ed25519_key.pub
 		printf "%s # test\n" "HostbasedAuthentication yes" "EnableSSHKeysign yes" >> /etc/ssh/ssh_config'
 	on n1 sh -c 'echo n0 root > ~/.shosts; chmod 600 ~/.shosts'
 	server n1 'HostbasedAuthentication yes' 'HostbasedUsesNameFromPacketOnly yes' 'IgnoreRhosts no'
@@ -324,7 +325,7 @@ no_failure() {
 
 @test "a damaged copy in the cache is sent anew" {
 	run -0 probe --own-agent /opt/berth-agent n1
-	on n1 sh -c 'echo x >> ~/.cache/berth/agent-*'
+	on n1 sh -c 'for f in ~/.cache/berth/agent-*; do echo x >> "$f"; done'
 	run -0 probe --own-agent /opt/berth-agent n1
 	says 'n1 note the agent was sent'
 }

@@ -1,9 +1,9 @@
 /* vcdelay NETNS MS [JITTER_MS]: hold every packet that eth0 receives for MS.
- * The kernel here has no netem; this does its delay with NFQUEUE: an iptables
- * rule in NETNS queues the packets, this process gives the verdict when due.  FIFO,
- * so jitter never reorders.  On input, not output: a packet held on output still
- * counts against its socket (TCP small queues) and TCP crawls at 3 Mbit/s.  The rule has "bypass": when this process dies,
- * packets flow again at once. */
+ * Not every kernel has netem; this does its delay with NFQUEUE: an iptables
+ * rule in NETNS queues the packets, this process gives the verdict when due.  FIFO, so
+ * jitter never reorders.  On input, not output: a packet held on output still counts
+ * against its socket (TCP small queues) and TCP crawls at 3 Mbit/s.  The rule has
+ * "bypass": when this process dies, packets flow again at once. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -67,68 +67,85 @@ static void on(int s)
 	stop = 1;
 }
 
+/* Our queue of the packets that NETNS receives; its socket in *FD. */
+static struct nfq_q_handle *open_queue(struct nfq_handle **h, int *fd)
+{
+	const int one = 1;
+	struct nfq_q_handle *qh;
+
+	*h = nfq_open();
+	qh = *h ? nfq_create_queue(*h, 0, cb, NULL) : NULL;
+	if (!qh || nfq_set_mode(qh, NFQNL_COPY_META, 64) < 0)
+		return NULL;
+	nfq_set_queue_maxlen(qh, CAP);
+	nfq_set_queue_flags(qh, NFQA_CFG_F_GSO, NFQA_CFG_F_GSO);
+	nfnl_rcvbufsiz(nfq_nfnlh(*h), 8 << 20);
+	*fd = nfq_fd(*h);
+	setsockopt(*fd, SOL_NETLINK, NETLINK_NO_ENOBUFS, &one, sizeof one);
+	return qh;
+}
+
+static void release(struct nfq_q_handle *qh, int all)
+{
+	while (head != tail && (all || q[head % CAP].due <= now()))
+		nfq_set_verdict(qh, q[head++ % CAP].id, NF_ACCEPT, 0, NULL);
+}
+
+static void serve(struct nfq_handle *h, struct nfq_q_handle *qh, int fd)
+{
+	char buf[65536] __attribute__((aligned));
+
+	while (!stop) {
+		struct pollfd p = { fd, POLLIN, 0 };
+		struct timespec ts, *tp = NULL;
+		int64_t w;
+		int n;
+
+		release(qh, 0);
+		if (head != tail) {
+			w = q[head % CAP].due - now();
+			w = w < 0 ? 0 : w;
+			ts = (struct timespec){ w / 1000000000, w % 1000000000 };
+			tp = &ts;
+		}
+		if (ppoll(&p, 1, tp, NULL) > 0 &&
+		    (n = recv(fd, buf, sizeof buf, MSG_DONTWAIT)) > 0)
+			nfq_handle_packet(h, buf, n);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	char path[256], buf[65536] __attribute__((aligned));
 	struct nfq_handle *h;
 	struct nfq_q_handle *qh;
+	char path[256];
 	int fd;
 
 	if (argc < 3)
 		return 2;
 	delay_ns = atof(argv[2]) * 1e6;
 	jitter_ns = argc > 3 ? atof(argv[3]) * 1e6 : 0;
-	snprintf(path, sizeof(path), "/run/netns/%s", argv[1]);
+	snprintf(path, sizeof path, "/run/netns/%s", argv[1]);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || setns(fd, CLONE_NEWNET) < 0) {
 		perror(path);
 		return 1;
 	}
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	h = nfq_open();
-	qh = h ? nfq_create_queue(h, 0, cb, NULL) : NULL;
-	if (!qh || nfq_set_mode(qh, NFQNL_COPY_META, 64) < 0) {
+	qh = open_queue(&h, &fd);
+	if (!qh) {
 		perror("nfqueue");
 		return 1;
 	}
-	nfq_set_queue_maxlen(qh, CAP);
-	nfq_set_queue_flags(qh, NFQA_CFG_F_GSO, NFQA_CFG_F_GSO);
-	nfnl_rcvbufsiz(nfq_nfnlh(h), 8 << 20);
-	fd = nfq_fd(h);
-	{
-		int one = 1;
-		setsockopt(fd, SOL_NETLINK, NETLINK_NO_ENOBUFS, &one, sizeof(one));
-	}
-	/* nft has no "queue" statement in this kernel; the xtables target is there */
+	/* not nft: not every kernel has its "queue" statement; the xtables target is
+	 * there */
 	if (system("iptables -A INPUT -i eth0 -j NFQUEUE --queue-num 0 --queue-bypass"))
 		return 1;
 	signal(SIGTERM, on);
 	signal(SIGINT, on);
-	while (!stop) {
-		struct pollfd p = { fd, POLLIN, 0 };
-		struct timespec ts, *tp = NULL;
-		int64_t w;
-
-		while (head != tail && (w = q[head % CAP].due - now()) <= 0)
-			nfq_set_verdict(qh, q[head++ % CAP].id, NF_ACCEPT, 0, NULL);
-		if (head != tail) {
-			w = q[head % CAP].due - now();
-			if (w < 0)
-				w = 0;
-			ts.tv_sec = w / 1000000000;
-			ts.tv_nsec = w % 1000000000;
-			tp = &ts;
-		}
-		if (ppoll(&p, 1, tp, NULL) > 0) {
-			int n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
-
-			if (n > 0)
-				nfq_handle_packet(h, buf, n);
-		}
-	}
+	serve(h, qh, fd);
 	if (system("iptables -D INPUT -i eth0 -j NFQUEUE --queue-num 0 --queue-bypass"))
 		return 1;
-	while (head != tail)
-		nfq_set_verdict(qh, q[head++ % CAP].id, NF_ACCEPT, 0, NULL);
+	release(qh, 1);
 	return 0;
 }

@@ -177,16 +177,13 @@ static pid_t start(char *const argv[], int nullout)
 	return p;
 }
 
-static int init(const char *state, const char *netns, int idx, int ready)
+/* The host's root: this machine's files below, what the host writes above, in memory.
+ */
+static char *make_root(const char *state)
 {
-	char *root, *own;
-	int fd, i;
+	char *own = strdup(fmt("%s/hosts/%s", state, name)), *root;
 
-	(void)netns;
-	if (sethostname(name, strlen(name)) < 0)
-		die("sethostname");
 	mnt("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	own = strdup(fmt("%s/hosts/%s", state, name));
 	mnt("tmpfs", own, "tmpfs", 0, "mode=755,size=2g");
 	mkdir(fmt("%s/up", own), 0755);
 	mkdir(fmt("%s/wk", own), 0755);
@@ -194,22 +191,23 @@ static int init(const char *state, const char *netns, int idx, int ready)
 	root = strdup(fmt("%s/root", own));
 	mnt("overlay", root, "overlay", 0,
 	    fmt("lowerdir=/,upperdir=%s/up,workdir=%s/wk", own, own));
+	free(own);
+	return root;
+}
 
-	/* shared, as from a file server */
-	if (getenv("VC_SHARE"))
-		mnt(getenv("VC_SHARE"), fmt("%s%s", root, getenv("VC_SHARE")), NULL,
-		    MS_BIND, NULL);
-	mnt(fmt("%s/home", state), fmt("%s/home", root), NULL, MS_BIND, NULL);
-	mkdir(fmt("%s/vc", root), 0755);
-	mnt(state, fmt("%s/vc", root), NULL, MS_BIND, NULL);
+static void devices(const char *root)
+{
+	static const struct {
+		const char *name;
+		int major, minor;
+	} nodes[] = { { "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },
+		      { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 } };
+	static const char *const links[][2] = { { "pts/ptmx", "ptmx" },
+						{ "/proc/self/fd", "fd" },
+						{ "fd/0", "stdin" },
+						{ "fd/1", "stdout" },
+						{ "fd/2", "stderr" } };
 
-	/* private */
-	mnt("tmpfs", fmt("%s/tmp", root), "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
-	mnt("tmpfs", fmt("%s/run", root), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755");
-	mnt("tmpfs", fmt("%s/dev", root), "tmpfs", MS_NOSUID, "mode=755,size=1m");
-	mnt("proc", fmt("%s/proc", root), "proc", 0, NULL);
-	mnt("sysfs", fmt("%s/sys", root), "sysfs", 0, NULL);
-	cgroups(root);
 	mkdir(fmt("%s/dev/shm", root), 01777);
 	mkdir(fmt("%s/dev/pts", root), 0755);
 	mkdir(fmt("%s/dev/mqueue", root), 01777);
@@ -219,20 +217,46 @@ static int init(const char *state, const char *netns, int idx, int ready)
 	    "newinstance,ptmxmode=0666,mode=620");
 	mnt("mqueue", fmt("%s/dev/mqueue", root), "mqueue", 0, NULL);
 	umask(0);
-	node(fmt("%s/dev/null", root), 1, 3, 0666);
-	node(fmt("%s/dev/zero", root), 1, 5, 0666);
-	node(fmt("%s/dev/full", root), 1, 7, 0666);
-	node(fmt("%s/dev/random", root), 1, 8, 0666);
-	node(fmt("%s/dev/urandom", root), 1, 9, 0666);
-	node(fmt("%s/dev/tty", root), 5, 0, 0666);
+	for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
+		node(fmt("%s/dev/%s", root, nodes[i].name), nodes[i].major,
+		     nodes[i].minor, 0666);
 	umask(022);
-	if (symlink("pts/ptmx", fmt("%s/dev/ptmx", root)) < 0 ||
-	    symlink("/proc/self/fd", fmt("%s/dev/fd", root)) < 0 ||
-	    symlink("fd/0", fmt("%s/dev/stdin", root)) < 0 ||
-	    symlink("fd/1", fmt("%s/dev/stdout", root)) < 0 ||
-	    symlink("fd/2", fmt("%s/dev/stderr", root)) < 0)
-		die("symlink");
+	for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+		if (symlink(links[i][0], fmt("%s/dev/%s", root, links[i][1])) < 0)
+			die("symlink %s", links[i][1]);
+}
 
+static void make_folders(const char *root, const char *path)
+{
+	for (const char *p = path + 1; (p = strchr(p, '/')); p++)
+		mkdir(fmt("%s%.*s", root, (int)(p - path), path), 0755);
+	mkdir(fmt("%s%s", root, path), 0755);
+}
+
+static void mount_all(const char *root, const char *state)
+{
+	const char *share = getenv("VC_SHARE");
+
+	mnt("tmpfs", fmt("%s/tmp", root), "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
+	mnt("tmpfs", fmt("%s/run", root), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755");
+	mnt("tmpfs", fmt("%s/dev", root), "tmpfs", MS_NOSUID, "mode=755,size=1m");
+	mnt("proc", fmt("%s/proc", root), "proc", 0, NULL);
+	mnt("sysfs", fmt("%s/sys", root), "sysfs", 0, NULL);
+	cgroups(root);
+	devices(root);
+
+	/* shared, as from a file server; last, for it may lie in /home or /tmp */
+	mnt(fmt("%s/home", state), fmt("%s/home", root), NULL, MS_BIND, NULL);
+	mkdir(fmt("%s/vc", root), 0755);
+	mnt(state, fmt("%s/vc", root), NULL, MS_BIND, NULL);
+	if (share) {
+		make_folders(root, share);
+		mnt(share, fmt("%s%s", root, share), NULL, MS_BIND, NULL);
+	}
+}
+
+static void enter(const char *root)
+{
 	if (chdir(root) < 0)
 		die("chdir");
 	mkdir("tmp/.old", 0700);
@@ -241,34 +265,44 @@ static int init(const char *state, const char *netns, int idx, int ready)
 	if (chdir("/") < 0 || umount2("/tmp/.old", MNT_DETACH) < 0)
 		die("umount old root");
 	rmdir("/tmp/.old");
+}
+
+/* Names, users, keys, sshd_config: plain files prepared once. */
+static void run_rc(void)
+{
+	char *rc[] = { "/bin/sh", "/vc/rc", (char *)name, NULL };
+	int st;
 
 	put("/etc/hostname", fmt("%s\n", name));
 	mkdir("/run/sshd", 0755);
 	mkdir("/run/lock", 01777);
-	net(idx);
-	/* names, users, keys, sshd_config: plain files prepared once */
-	char *rc[] = { "/bin/sh", "/vc/rc", (char *)name, NULL };
-	int st;
-	pid_t p = start(rc, 1);
-	waitpid(p, &st, 0);
+	waitpid(start(rc, 1), &st, 0);
 	if (st)
 		fprintf(stderr, "vcinit %s: rc status %#x\n", name, st);
-	char ncpu[16] = "";
-	char *sshdf[] = { "/vc/fakecpus", ncpu, "/usr/sbin/sshd",          "-D",
-			  "-e",           "-f", "/etc/ssh/vc_sshd_config", NULL };
-	char **sshd = sshdf + 2;
-	fd = open("/vc/fake", O_RDONLY);
-	if (fd >= 0) {
-		p = read(fd, ncpu, sizeof(ncpu) - 1);
-		ncpu[strcspn(ncpu, "\n")] = 0;
-		close(fd);
-		sshd = sshdf;
-	}
-	pid_t ssh = start(sshd, 1);
+}
 
-	fd = open("/dev/null", O_RDWR);
-	/* ready when port 22 is bound: poll /proc/net/tcp for :0016 ... 0A */
-	for (i = 0; i < 2000; i++) {
+static pid_t start_sshd(void)
+{
+	char ncpu[16] = "";
+	char *argv[] = { "/vc/fakecpus", ncpu, "/usr/sbin/sshd",          "-D",
+			 "-e",           "-f", "/etc/ssh/vc_sshd_config", NULL };
+	int fd = open("/vc/fake", O_RDONLY);
+
+	if (fd < 0)
+		return start(argv + 2, 1);
+	if (read(fd, ncpu, sizeof(ncpu) - 1) < 0)
+		die("/vc/fake");
+	ncpu[strcspn(ncpu, "\n")] = 0;
+	close(fd);
+	return start(argv, 1);
+}
+
+/* Ready when port 22 is bound: /proc/net/tcp then has :0016 in state 0A. */
+static void wait_for_sshd(pid_t ssh)
+{
+	int st;
+
+	for (int i = 0; i < 2000; i++) {
 		char buf[8192];
 		int t = open("/proc/net/tcp", O_RDONLY);
 		ssize_t n = read(t, buf, sizeof(buf) - 1);
@@ -276,26 +310,44 @@ static int init(const char *state, const char *netns, int idx, int ready)
 		close(t);
 		buf[n > 0 ? n : 0] = 0;
 		if (strstr(buf, ":0016 00000000:0000 0A"))
-			break;
+			return;
 		if (waitpid(ssh, &st, WNOHANG) == ssh) {
 			fprintf(stderr, "vcinit %s: sshd left with %#x\n", name, st);
-			break;
+			return;
 		}
 		usleep(5000);
 	}
+}
+
+static int init(const char *state, int idx, int ready)
+{
+	char *root;
+	pid_t ssh;
+	int fd, st;
+
+	if (sethostname(name, strlen(name)) < 0)
+		die("sethostname");
+	root = make_root(state);
+	mount_all(root, state);
+	enter(root);
+	free(root);
+	net(idx);
+	run_rc();
+	ssh = start_sshd();
+	wait_for_sshd(ssh);
 	if (write(ready, "1", 1) != 1)
 		_exit(1);
 	close(ready);
-	dup2(fd, 0);
-	dup2(fd, 1);
-	dup2(fd, 2);
+	fd = open("/dev/null", O_RDWR);
+	for (int i = 0; i < 3; i++)
+		dup2(fd, i);
 	for (;;) {
 		pid_t d = wait(&st);
 
 		if (d < 0)
 			pause();
 		if (d == ssh && WIFSIGNALED(st) && access("/run/no-sshd", F_OK) < 0)
-			ssh = start(sshd, 1); /* as systemd would */
+			ssh = start_sshd(); /* as systemd would */
 	}
 }
 
@@ -325,7 +377,7 @@ int main(int argc, char **argv)
 	if (p == 0) {
 		close(pfd[0]);
 		fcntl(pfd[1], F_SETFD, FD_CLOEXEC);
-		init(argv[2], argv[3], idx, pfd[1]);
+		init(argv[2], idx, pfd[1]);
 		_exit(0);
 	}
 	close(pfd[1]);

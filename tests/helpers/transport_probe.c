@@ -31,6 +31,7 @@ static struct peer *peers;
 static size_t npeers, flood_bytes, feed_bytes;
 static int failures;
 static bool quiet;
+static struct resolved *looked;
 static uint64_t t0;
 
 static double since(void)
@@ -179,7 +180,7 @@ static void look_up(void)
 		peers[i].target.naddr = r[i].naddr;
 	}
 	free(names);
-	free(r); /* the addresses live as long as the program */
+	looked = r;
 }
 
 static const struct transport *choose(const char *name, const struct target *t)
@@ -293,6 +294,8 @@ int main(int argc, char **argv)
 	fprintf(stderr, "\n");
 	for (size_t i = 0; i < npeers; i++)
 		buf_free(&peers[i].in);
+	resolve_free(looked, npeers);
+	free(looked);
 	free(peers);
 	event_base_free(base);
 	return failures > 125 ? 125 : failures;

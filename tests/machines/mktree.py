@@ -58,8 +58,9 @@ def nvidia(root, address, d):
     for instance in filter(None, d.get("mig", "").split("+")):
         gi, ci = instance.split("/")
         folder = f"proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}"
-        write(root, f"{folder}/access", "DeviceFileMinor: 30\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
-        write(root, f"{folder}/ci{ci}/access", "DeviceFileMinor: 31\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+        for path, cap in ((folder, 30), (f"{folder}/ci{ci}", 31)):
+            write(root, f"{path}/access",
+                  f"DeviceFileMinor: {cap}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
 
 
 def kfd_node(root, properties):

@@ -57,8 +57,8 @@ struct far_job {
 	const char *const *app_env, *const *env;
 	const char *wdir, *cookie, *gpus;
 	size_t n; /* ranks; apps in turn */
-	uint32_t flags, bind_to, visible, host_timeout, stdin_rank_plus_1, credit, nofile, umask,
-		port;
+	uint32_t flags, bind_to, visible, host_timeout, stdin_rank_plus_1, credit,
+		nofile, umask, port;
 	bool stdin_all;
 };
 
@@ -400,7 +400,7 @@ static void far_start(struct far *f, const struct far_job *j)
 	FAR_SEND(f, start, f->epoch);
 }
 
-static void far_end(struct far *f, uint32_t grace_ms)
+static inline void far_end(struct far *f, uint32_t grace_ms)
 {
 	FAR_SEND(f, end, f->epoch, grace_ms);
 	far_until(f, f->gone);

@@ -1,41 +1,6 @@
-/* gpu.h, nvml.h, gpuwatch.h: device trees that tests/machines/mktree.py writes, a
- * stand-in for NVML (tests/helpers/libnvidia-ml.c), real processes and real sockets. */
-#include <check.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "agent/gpuwatch.h"
-#include "agent/gpu_internal.h"
-
-static char dir[] = "/tmp/test_gpu.XXXXXX"; /* of this run */
-
-/* ---- helpers ---- */
-
-static void run(char *const *argv)
-{
-	pid_t pid = fork();
-	int status;
-
-	ck_assert_int_ge(pid, 0);
-	if (!pid) {
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(!status, "%s %s: status %d", argv[0], argv[1], status);
-}
-
-static char *new_folder(void)
-{
-	static int n;
-	char *path = xasprintf("%s/%d.%d", dir, (int)getpid(), n++);
-
-	ck_assert_int_eq(mkdir(path, 0755), 0);
-	return path;
-}
+/* gpu.h, nvml.h: device trees that tests/machines/mktree.py writes, a stand-in for NVML
+ * (tests/helpers/libnvidia-ml.c), lists of GPUs as users and drivers write them. */
+#include "tests/unit/stand_in.h"
 
 /* A tree of devices; DEVICES are mktree.py's words, by blanks. */
 static char *make_tree(const char *devices)
@@ -49,23 +14,10 @@ static char *make_tree(const char *devices)
 	while ((word = strsep(&rest, " ")))
 		if (*word)
 			strv_add(&argv, word);
-	run(argv.v);
+	ck_assert_int_eq(run(argv.v), 0);
 	strv_free(&argv);
 	free(copy);
 	return folder;
-}
-
-/* What NVML shows; NULL: it can't start. */
-static void set_nvml(const char *text)
-{
-	char *path = xasprintf("%s/nvml.%d", dir, (int)getpid());
-	FILE *out = fopen(path, "w");
-
-	ck_assert_ptr_nonnull(out);
-	fputs(text ? text : "init 9\n", out);
-	fclose(out);
-	setenv("FAKE_NVML", path, 1);
-	free(path);
 }
 
 static void load(struct topo *t)
@@ -375,27 +327,6 @@ START_TEST(address_texts)
 }
 END_TEST
 
-/* GPUs 0 to 3; of 3 two instances are known instead. */
-static void four_gpus(struct gpus *g)
-{
-	static const char *const uuid[] = { "GPU-aaaa1", "GPU-aaaa2", "GPU-bbbb",
-					    "MIG-cccc1", "MIG-cccc2" };
-
-	*g = (struct gpus){ 0 };
-	for (int i = 0; i < 5; i++) {
-		const struct gpu_address a = { .bus = (uint8_t)(i < 4 ? 16 * i : 48) };
-		struct gpu *v = gpu_add(g, GPU_NVIDIA, &a);
-
-		v->index = i < 3 ? i : 3;
-		v->mig = i >= 3;
-		v->gi = i >= 3 ? i - 2 : -1;
-		v->ci = i >= 3 ? 0 : -1;
-		snprintf(v->uuid, sizeof v->uuid, "%s", uuid[i]);
-		if (v->mig)
-			snprintf(v->parent_uuid, sizeof v->parent_uuid, "GPU-dddd");
-	}
-}
-
 static const struct {
 	const char *list, *want; /* positions */
 } presets[] = {
@@ -514,299 +445,6 @@ START_TEST(selections_by_any_name)
 }
 END_TEST
 
-/* ---- claims ---- */
-
-/* A process of its own that claims GPU, says so, and stays. */
-static pid_t rival(const struct gpus *g, size_t only)
-{
-	int up[2];
-	char byte;
-	pid_t pid;
-
-	ck_assert_int_eq(pipe(up), 0);
-	pid = fork();
-	if (!pid) {
-		struct gpus mine = { xcalloc(g->n, sizeof *mine.v), g->n, { 0 } };
-		bool keep[8] = { 0 };
-
-		memcpy(mine.v, g->v, g->n * sizeof *mine.v);
-		keep[only] = true;
-		gpu_claim(&mine);
-		gpu_claim_keep(&mine, keep);
-		byte = write(up[1], "x", 1) == 1;
-		pause();
-		_exit(byte);
-	}
-	ck_assert_int_eq(read(up[0], &byte, 1), 1);
-	close(up[0]);
-	close(up[1]);
-	return pid;
-}
-
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-START_TEST(claims_tell_of_each_other)
-{
-	bool keep[5] = { true, false, false, false, false };
-	struct gpus g;
-	char *want;
-	pid_t pid;
-
-	four_gpus(&g);
-	/* a domain that no machine has, so that jobs on this one don't meet the test */
-	for (size_t i = 0; i < g.n; i++) {
-		snprintf(g.v[i].pci, sizeof g.v[i].pci, "test%d:%zu", (int)getpid(), i);
-		if (g.v[i].mig)
-			snprintf(g.v[i].uuid, sizeof g.v[i].uuid, "MIG-%d-%zu",
-				 (int)getpid(), i);
-	}
-	pid = rival(&g, 1);
-	gpu_claim(&g);
-	want = xasprintf("pid %d (test_gpu) of uid %u", (int)pid, getuid());
-	ck_assert_str_eq(g.v[4].holder, want); /* moved last */
-	ck_assert_int_eq(g.v[4].index, 1);
-	for (size_t i = 0; i < 4; i++) {
-		ck_assert_str_eq(g.v[i].holder, "");
-		ck_assert_int_gt(g.v[i].claim, 0);
-		ck_assert_int_eq(fcntl(g.v[i].claim - 1, F_GETFD), FD_CLOEXEC);
-	}
-	gpu_claim_keep(&g, keep);
-	ck_assert(g.v[0].claim && !g.v[1].claim && !g.v[2].claim && !g.v[3].claim);
-	end(pid);
-	gpu_claim(&g); /* gone with its holder */
-	for (size_t i = 0; i < g.n; i++)
-		ck_assert(g.v[i].claim && !*g.v[i].holder);
-	gpu_free(&g);
-	free(want);
-}
-END_TEST
-
-/* ---- who is on which GPU ---- */
-
-/* A child that stays, with DEVICE open if not NULL, and with a child of its own if
- * NESTED, whose pid is returned then. */
-static pid_t start_rank(pid_t *main_pid, bool nested, const char *device)
-{
-	int up[2];
-	pid_t pid;
-
-	ck_assert_int_eq(pipe(up), 0);
-	*main_pid = fork();
-	if (!*main_pid) {
-		setpgid(0, 0);
-		if (nested && fork())
-			while (true)
-				pause();
-		if (device && open(device, O_RDWR) < 0)
-			_exit(1);
-		pid = getpid();
-		if (write(up[1], &pid, sizeof pid) != sizeof pid)
-			_exit(1);
-		while (true)
-			pause();
-	}
-	ck_assert_int_eq(read(up[0], &pid, sizeof pid), sizeof pid);
-	close(up[0]);
-	close(up[1]);
-	return pid;
-}
-
-static void end_group(pid_t pid)
-{
-	kill(-pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-/* Two ranks on two GPUs; P and Q stand for their working processes, N for one that is
- * not theirs. */
-static const struct {
-	const char *gpu0, *gpu1; /* letters of who computes there; digit: GB in use */
-	const char *want;        /* warnings, ";" between */
-} watches[] = {
-	{ "", "", "" },
-	{ "P", "Q", "" },
-	{ "P", "", "" },
-	{ "PN", "Q", "" },
-	{ "Q", "P",
-	  "rank 4 runs on GPU 1 (0000:10:00.0), which is rank 5's, not on its own, GPU "
-	  "0 "
-	  "(0000:00:00.0);rank 5 runs on GPU 0 (0000:00:00.0), which is rank 4's, not "
-	  "on its "
-	  "own, GPU 1 (0000:10:00.0)" },
-	{ "PQ", "Q",
-	  "rank 5 also holds memory on GPU 0 (0000:00:00.0), which is rank 4's; its "
-	  "own is "
-	  "GPU 1 (0000:10:00.0)" },
-	{ "PQ", "",
-	  "rank 5 runs on GPU 0 (0000:00:00.0), which is rank 4's, not on its own, GPU "
-	  "1 "
-	  "(0000:10:00.0)" },
-	{ "N", "",
-	  "cannot verify which GPU each rank uses: NVML shows no process of this job, "
-	  "as is "
-	  "usual in a container" },
-	{ "2", "",
-	  "cannot verify which GPU each rank uses: NVML shows no process of this job, "
-	  "as is "
-	  "usual in a container" },
-};
-
-static void add_processes(struct str *s, const char *who, pid_t p, pid_t q)
-{
-	for (; *who; who++) {
-		if (*who == '2')
-			str_addf(s, "used 2147483649\n");
-		else
-			str_addf(s, "process %d\n",
-				 *who == 'P'   ? p
-				 : *who == 'Q' ? q
-					       : 1);
-	}
-}
-
-START_TEST(use_is_compared_with_the_plan)
-{
-	struct gpuwatch_rank r[2] = { { .rank = 4, .gpu = 0 },
-				      { .rank = 5, .gpu = 1 } };
-	pid_t p = start_rank(&r[0].pid, false, NULL),
-	      q = start_rank(&r[1].pid, true, NULL);
-	struct strv warnings = { 0 };
-	struct str s = { 0 }, got = { 0 };
-	struct gpus g;
-	int rc;
-
-	four_gpus(&g);
-	g.n = 2;
-	str_addf(&s, "gpu 0000:00:00.0 GPU-a\n");
-	add_processes(&s, watches[_i].gpu0, p, q);
-	str_addf(&s, "gpu 0000:10:00.0 GPU-b\n");
-	add_processes(&s, watches[_i].gpu1, p, q);
-	set_nvml(str_text(&s));
-	rc = gpuwatch_check(&warnings, &g, r, 2);
-	for (size_t i = 0; i < warnings.n; i++)
-		str_addf(&got, "%s%s", i ? ";" : "", warnings.v[i]);
-	ck_assert_str_eq(str_text(&got), watches[_i].want);
-	ck_assert_int_eq(rc, strncmp(watches[_i].want, "cannot", 6) ? 0 : -1);
-	end_group(r[0].pid);
-	end_group(r[1].pid);
-	strv_free(&warnings);
-	str_free(&s);
-	str_free(&got);
-	gpu_free(&g);
-}
-END_TEST
-
-START_TEST(use_without_nvml)
-{
-	struct gpuwatch_rank r = { .rank = 0, .gpu = 0, .pid = getpid() };
-	struct strv warnings = { 0 };
-	struct gpus g;
-
-	four_gpus(&g);
-	set_nvml(NULL);
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, &r, 1), -1);
-	ck_assert_uint_eq(warnings.n, 1);
-	ck_assert_str_eq(warnings.v[0], "cannot verify which GPU each rank uses: NVML: "
-					"Driver Not Loaded");
-	for (size_t i = 0; i < g.n; i++)
-		g.v[i].vendor = GPU_AMD;
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, &r, 1), 0);
-	ck_assert_uint_eq(warnings.n, 1);
-	strv_free(&warnings);
-	gpu_free(&g);
-}
-END_TEST
-
-START_TEST(instances_are_told_apart)
-{
-	struct gpuwatch_rank r[2] = { { .rank = 0, .gpu = 3 },
-				      { .rank = 1, .gpu = 4 } };
-	pid_t p = start_rank(&r[0].pid, false, NULL),
-	      q = start_rank(&r[1].pid, true, NULL);
-	struct strv warnings = { 0 };
-	struct str s = { 0 };
-	struct gpus g;
-
-	four_gpus(&g);
-	str_addf(&s, "gpu 0000:30:00.0 GPU-d\nprocess %d 1\nprocess %d 2\n", p, q);
-	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, r, 2), 0);
-	ck_assert_uint_eq(warnings.n, 0);
-	str_addf(&s, "process %d 1\n", q);
-	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, r, 2), 0);
-	ck_assert_uint_eq(warnings.n, 1);
-	ck_assert_str_eq(warnings.v[0],
-			 "rank 1 also holds memory on GPU 3 (MIG-cccc1), "
-			 "which is rank 0's; its own is GPU 3 (MIG-cccc2)");
-	end_group(r[0].pid);
-	end_group(r[1].pid);
-	strv_free(&warnings);
-	str_free(&s);
-	gpu_free(&g);
-}
-END_TEST
-
-static const struct {
-	const char *device;
-	bool nested, use;
-} devices[] = {
-	{ "nvidia0", false, true },    { "nvidia0", true, true },
-	{ "nvidiactl", false, false }, { "nvidia-uvm", true, false },
-	{ "kfd", false, true },        { "null", false, false },
-};
-
-START_TEST(first_use_is_seen)
-{
-	char *folder = new_folder();
-	char *dev = xasprintf("%s/dev", folder), *file;
-	struct gpuwatch_rank r[2] = { { .pid = getppid() }, { .rank = 1 } };
-
-	ck_assert_int_eq(mkdir(dev, 0755), 0);
-	file = xasprintf("%s/%s", dev, devices[_i].device);
-	close(open(file, O_CREAT | O_RDWR, 0644));
-	start_rank(&r[1].pid, devices[_i].nested, file);
-	ck_assert_int_eq(gpuwatch_any_use(&r[1], 1), devices[_i].use);
-	end_group(r[1].pid);
-	ck_assert(!gpuwatch_any_use(&r[1], 1));
-	free(file);
-	free(dev);
-	free(folder);
-}
-END_TEST
-
-#define LEN(a) ((int)(sizeof(a) / sizeof *(a)))
-
-/* dlopen() looks where LD_LIBRARY_PATH said when the program started: so it starts
- * again, with the stand-in's folder. */
-static void use_stand_in(char **argv)
-{
-	const char *build = getenv("BUILD");
-	char *from, *to, here[4096];
-
-	if (getenv("FAKE_NVML"))
-		return;
-	if (!mkdtemp(dir) || !getcwd(here, sizeof here))
-		exit(1);
-	build = build ? build : "build";
-	from = xasprintf("%s%s%s/helpers/libnvidia-ml.so", *build == '/' ? "" : here,
-			 *build == '/' ? "" : "/", build);
-	to = xasprintf("%s/libnvidia-ml.so.1", dir);
-	if (access(from, R_OK) || symlink(from, to)) {
-		fprintf(stderr, "no %s: make test-programs\n", from);
-		exit(1);
-	}
-	setenv("LD_LIBRARY_PATH", dir, 1);
-	setenv("FAKE_NVML", dir, 1);
-	setenv("TEST_GPU_DIR", dir, 1);
-	execv("/proc/self/exe", argv);
-	exit(1);
-}
-
 static Suite *suite(void)
 {
 	Suite *s = suite_create("gpu");
@@ -818,29 +456,12 @@ static Suite *suite(void)
 	tcase_add_loop_test(c, address_texts, 0, LEN(addresses));
 	tcase_add_loop_test(c, presets_are_read_as_the_driver_does, 0, LEN(presets));
 	tcase_add_loop_test(c, selections_by_any_name, 0, LEN(selections));
-	tcase_add_test(c, claims_tell_of_each_other);
-	tcase_add_loop_test(c, use_is_compared_with_the_plan, 0, LEN(watches));
-	tcase_add_test(c, use_without_nvml);
-	tcase_add_test(c, instances_are_told_apart);
-	tcase_add_loop_test(c, first_use_is_seen, 0, LEN(devices));
 	suite_add_tcase(s, c);
 	return s;
 }
 
 int main(int argc, char **argv)
 {
-	char *remove[] = { "rm", "-rf", dir, NULL };
-	SRunner *r;
-	int failed;
-
 	(void)argc;
-	unsetenv("HWLOC_XMLFILE");
-	use_stand_in(argv);
-	snprintf(dir, sizeof dir, "%s", getenv("TEST_GPU_DIR"));
-	r = srunner_create(suite());
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	run(remove);
-	return failed ? 1 : 0;
+	return run_suite(suite, argv);
 }

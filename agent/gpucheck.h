@@ -1,0 +1,30 @@
+/* gpucheck.h - when to ask gpuwatch.h, and without making anybody wait for the driver.
+ *
+ * Looks every few seconds whether a rank has opened a GPU; half a minute after the
+ * first one a child of the agent asks NVML, which may take seconds, and its lines go
+ * out as warnings. Once per job. */
+#ifndef BERTH_GPUCHECK_H
+#define BERTH_GPUCHECK_H
+
+#include "agent/place.h"
+#include "agent/rank.h"
+#include "agent/session.h"
+
+struct gpucheck {
+	struct session *session;
+	const struct gpus *gpus;
+	const struct placement *placement;
+	const struct ranks *ranks;
+	struct event *timer, *answer; /* NULL: not begun; no child */
+	int fd;                       /* what the child says */
+	bool used;
+	struct str text;
+};
+
+/* Begin to look.  What C points to must stay until gpucheck_end(). */
+void gpucheck_begin(struct gpucheck *c, struct session *s, const struct gpus *g,
+		    const struct placement *p, const struct ranks *r);
+/* Takes {0} too. */
+void gpucheck_end(struct gpucheck *c);
+
+#endif

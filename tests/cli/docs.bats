@@ -1,0 +1,231 @@
+#!/usr/bin/env bats
+# limit_s: 120
+# shellcheck disable=SC2016,SC2154 # $ is for the commands' shell; bats sets output
+# What README and the man pages show: their commands are taken from the files themselves, run
+# in a folder that looks like the tree, and what they print is compared.
+load common
+
+# Commands that are not run, and why.
+not_run() {
+	case $1 in
+	'make demo') echo "it installs packages; the run that it ends with is the next command" ;;
+	*/proc/PID/*) echo "PID stands for a number" ;;
+	*venv*) [ -e "$ROOT/build/venv/installed" ] || echo "no build/venv (make venv)" ;;
+	esac
+}
+
+setup_file() {
+	export D=$BATS_FILE_TMPDIR/tree
+	mkdir -p "$D/build" "$D/bin"
+	ln -s "$BUILD/bin" "$D/build/bin"
+	ln -s "$ROOT/build/venv" "$D/build/venv"
+	ln -s "$ROOT/tests" "$ROOT/examples" "$D"
+	ln -s /usr/bin/python3 "$D/bin/python"
+	printf '#!/bin/sh\nprintf "ip1\\nip2\\n"\n' > "$D/bin/scontrol"
+	printf '#!/bin/sh\n' | tee "$D/train" "$D/server" > "$D/worker"
+	chmod +x "$D/bin/scontrol" "$D/train" "$D/server" "$D/worker"
+	printf 'import os\nprint("rank", os.environ["RANK"])\n' > "$D/train.py"
+	printf 'ip1:8\nip2:8\n' > "$D/hosts.txt"
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 - "$D" <<-'P'
+		import os, sys
+		sys.path.insert(0, os.path.realpath(sys.argv[1] + "/tests/machines"))
+		from mkmachine import Grid, on, two_sockets
+		open(sys.argv[1] + "/machine.xml", "w").write(two_sockets().xml())
+		# two sockets of four cores, and a GPU on each: the picture of runner(1)
+		open(sys.argv[1] + "/eight.xml", "w").write(Grid(2, 1, 1, 4).gpus(on("socket", 0, 1)).xml())
+	P
+}
+
+setup() {
+	export PATH=$D/bin:$BUILD/bin:$PATH
+	cd "$D" || return
+}
+
+# ---- from the files ----
+
+# FILE's literal text: README's indented lines; what stands between .Bd and .Ed, without roff's
+# escapes.  Other lines come out empty.
+literal() {
+	case $1 in
+	*README) sed -E 's/^([^ ].*)?$//; s/^    //' "$1" ;;
+	*) awk '/^\.Bd/ { inside = 1; next } /^\.Ed/ { inside = 0 } { print inside ? $0 : "" }' "$1" |
+		sed -E 's/\\e/\\/g; s/\\-/-/g; s/\\&//g' ;;
+	esac
+}
+
+# SECTION of README.
+section() {
+	awk -v title="$1" '{ if (/^---/) on = last == title; else if (on) print last; last = $0 }
+		END { if (on) print last }' "$ROOT/README"
+}
+
+# Commands of FILE, as $T/N.command and, where it shows what they print, $T/N.expected.
+extract() {
+	rm -f "$T"/*.command "$T"/*.expected
+	literal "$1" | awk -v to="$T" '
+		more { print > file; more = /\\$/; next }
+		/^\$ / { n++; file = sprintf("%s/%03d.command", to, n); print substr($0, 3) > file
+			more = /\\$/; shown = 1; next }
+		/^$/ { shown = 0 }
+		shown { print > sprintf("%s/%03d.expected", to, n) }'
+}
+
+# ---- running and comparing ----
+
+# A command that names other hosts, as one that asks none of them.
+without_hosts() {
+	if [[ $1 == runner\ * && $1 =~ ' '(-H|-hostfile|--hostfile|-f)' ' && $1 != *--plan* ]]; then
+		echo "runner --plan --topology machine.xml${1#runner}"
+	else
+		echo "$1"
+	fi
+}
+
+# What does not depend on this machine, of what was printed or is expected; in any order.
+substance() {
+	sed -E -e "s/\b$(uname -n)\b/ada/g" -e 's/[[:space:]]+$//' \
+		-e 's/(loss [0-9]+\.[0-9]{4})[0-9]*/\1/; s/(accuracy [0-9]\.[0-9])[0-9]*/\1/' \
+		-e 's/, cpus [0-9,-]+, CUDA_VISIBLE_DEVICES=.*/, cpus .../' \
+		-e '/^runner: warning: /d; /^  1 other rank|^  the other/d' "$1" | sort
+}
+
+# The hosts of a plan's ranks, as `hostname` would print them.
+planned_hosts() {
+	awk '$1 ~ /^[0-9]+$/ { print "[" $1 "]<stdout>:" $3 }' "$1"
+}
+
+# Run command N of $T in this shell; complain if it is not as the document says.
+check_one() {
+	local n=$1 said=$T/said expected=$T/$1.expected text run rc why
+	text=$(< "$T/$n.command")
+	why=$(not_run "$text")
+	[ -z "$why" ] || { echo "# not run: $text: $why" >&3; return 0; }
+	run=$(without_hosts "$text")
+	rc=0
+	# shellcheck disable=SC2294 # words of a shell command
+	eval "$run" > "$said" 2>&1 < /dev/null || rc=$?
+	if [ ! -e "$expected" ]; then
+		[[ $text =~ exit\ ([0-9]+) ]] && why=${BASH_REMATCH[1]} || why=0
+		[ "$rc" = "$why" ] || { echo "status $rc, not $why: $run"; cat "$said"; return 1; }
+		return 0
+	fi
+	if [ "$run" != "$text" ] && grep -q '^\[0]' "$expected"; then
+		planned_hosts "$said" > "$T/hosts"
+		said=$T/hosts
+	fi
+	if grep -q '^runner: ' "$expected"; then
+		[ "$rc" != 0 ] || { echo "succeeds: $run"; return 1; }
+	else
+		[ "$rc" = 0 ] || { echo "status $rc: $run"; cat "$said"; return 1; }
+	fi
+	diff <(substance "$expected") <(substance "$said") || { echo "^ shown, and printed by: $run"; return 1; }
+}
+
+check_all() { # FILE LEAST: it has at least so many commands
+	local file n=0 bad=0
+	extract "$1"
+	for file in "$T"/*.command; do
+		n=$((n + 1))
+		file=${file##*/}
+		check_one "${file%.command}" || bad=$((bad + 1))
+	done
+	echo "$n commands, $bad are not as shown"
+	[ "$bad" = 0 ] && [ "$n" -ge "$2" ]
+}
+
+@test "README: every command works and prints what is shown" {
+	check_all "$ROOT/README" 14
+}
+
+@test "runner(1): every command works" {
+	check_all "$ROOT/man/runner.1.in" 11
+}
+
+@test "berth-agent(8): every command works, and its options are those of --help" {
+	check_all "$ROOT/man/berth-agent.8" 1
+	diff <("$AGENT" --help | grep -oE '^ .*berth-agent +--[a-z]+' | grep -oE '[a-z]+$' | sort) \
+		<(sed -n '/^.Sh SYNOPSIS/,/^.Sh DESC/s/^\.Fl \\-\([a-z]*\).*/\1/p' "$ROOT/man/berth-agent.8" | sort)
+}
+
+# A command with the tool it is for replaced: what would run where.
+plan_of() {
+	eval "runner --plan=json --topology machine.xml ${1#* }"
+}
+
+@test "README: commands of other launchers mean the same to runner" {
+	section 'Coming from another launcher' | sed -n 's/^    //p' > "$T/pairs"
+	[ "$(wc -l < "$T/pairs")" -ge 10 ]
+	while read -r theirs && read -r ours; do
+		[[ $ours == 'runner '* ]] || { echo "no pair: $theirs / $ours"; return 1; }
+		plan_of "$ours" > "$T/ours"
+		grep -q '"np": 16' "$T/ours"
+		case $theirs in
+		mpirun\ * | mpiexec\ * | horovodrun\ *)
+			plan_of "$theirs" > "$T/theirs"
+			diff "$T/theirs" "$T/ours" || { echo "$theirs differs"; return 1; } ;;
+		*) echo "# not run: ${theirs%% *}: an option of its own for each of ours" >&3 ;;
+		esac
+	done < "$T/pairs"
+}
+
+@test "README: the messages shown are those of common/errors.def" {
+	section 'When it goes wrong' > "$T/text"
+	/usr/bin/python3 - "$ROOT/common/errors.def" "$T/text" <<-'P'
+		import re, sys
+		rows = re.findall(r'^ERR\(\w+, \w+, "((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)"', open(sys.argv[1]).read(), re.M)
+		shape = lambda s: re.sub(r"%(?:\\\.\\\*)?[a-z]+", ".+", re.escape(s).replace(r"\%", "%"))
+		lines = open(sys.argv[2]).read().splitlines()
+		shown = 0
+		for before, line, after in zip([""] + lines, lines, lines[1:]):
+		    if not line.startswith("    runner: ") or before.startswith("    $ "):
+		        continue
+		    shown += 1
+		    if not any(re.fullmatch("([a-z0-9]+: )?" + shape(text), line[12:]) and after == "    hint: " + hint for text, hint in rows):
+		        sys.exit(f"no such message: {line}\n{after}")
+		sys.exit(shown < 3)
+	P
+}
+
+@test "README: the training script runs" {
+	[ -e "$ROOT/build/venv/installed" ] || skip "no build/venv (make venv)"
+	section 'In a training script' | sed -n 's/^    //p' > "$T/script.py"
+	run -0 runner -np 2 build/venv/bin/python3 "$T/script.py"
+	says '[0]<stdout>:rank 0 of 2 is ready' '[1]<stdout>:rank 1 of 2 is ready'
+}
+
+# Lines "-np 2   a a . .   b b . .": which cores each rank has.
+@test "runner(1): the picture of binding is what --plan says" {
+	literal "$ROOT/man/runner.1.in" | grep -E '^-np .*([a-d.*] ){3}' > "$T/picture"
+	[ "$(wc -l < "$T/picture")" -ge 7 ]
+	cat > "$T/compare.py" <<-'P'
+		import json, sys
+		got = ["."] * 8
+		for r in json.load(sys.stdin)["ranks"]:
+		    for part in r["cpus"].split(","):
+		        first, _, last = part.partition("-")
+		        for c in range(int(first), int(last or first) + 1):
+		            got[c] = "abcd"[r["rank"]] if got[c] == "." else "*"
+		sys.exit(f"{sys.argv[1:]}: really {got}" if got != sys.argv[-8:] else 0)
+	P
+	while read -ra word; do
+		runner --plan=json "${word[@]:0:${#word[@]}-8}" --topology eight.xml 2> /dev/null |
+			/usr/bin/python3 "$T/compare.py" "${word[@]}"
+	done < "$T/picture"
+}
+
+@test "runner(1): the variables of ranks are the rows of agent/env.c" {
+	cd "$ROOT"
+	echo '.\" @given@' | awk -v runner="$RUNNER" -f man/splice.awk > "$T/given"
+	diff <(sed -n 's/^\.It Ev \([A-Z_]*\) Ta .*/\1/p' "$T/given" | sort) \
+		<(sed -n '/} table\[\] = {/,/^};/s/^\t{ "\([A-Z_]*\)".*/\1/p' agent/env.c | sort)
+	if grep -E 'Ta *(Ta|$)' "$T/given"; then false; fi
+}
+
+@test "runner(1): every placeholder is a form of --print" {
+	forms=$(grep -oE '^\.\\" @[a-z]+@$' "$ROOT/man/runner.1.in" | tr -dc 'a-z\n' | grep -v given)
+	[ "$(wc -l <<< "$forms")" = 5 ]
+	for form in $forms; do
+		run -0 runner --print="$form"
+		[ -n "$output" ]
+	done
+}
