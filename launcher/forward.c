@@ -10,8 +10,9 @@ enum { ENV_FILE_MAX_BYTES = 1 << 20 };
 
 enum travel {
 	TRAVELS,
-	STAYS,      /* whatever happens */
-	STAYS_ALONE /* unless in the job of a resource manager */
+	STAYS,       /* with this host */
+	STAYS_ALONE, /* unless in the job of a resource manager */
+	GOES         /* to no rank at all, on this host neither */
 };
 
 /* The first pattern that matches decides; a name that none matches travels. */
@@ -32,79 +33,79 @@ static const struct {
 	/* What it says of one task, step or node: with it each rank takes itself for
 	 * rank 0, Open MPI believes that srun started it, and a nested srun binds
 	 * wrongly. */
-	{ "SLURM_PROCID", STAYS },
-	{ "SLURM_LOCALID", STAYS },
-	{ "SLURM_NODEID", STAYS },
-	{ "SLURM_NTASKS", STAYS },
-	{ "SLURM_NPROCS", STAYS },
-	{ "SLURM_STEP*", STAYS },
-	{ "SLURM_GTIDS", STAYS },
-	{ "SLURM_CPU_BIND*", STAYS },
-	{ "SLURM_MEM_BIND*", STAYS },
-	{ "SLURM_GPU_BIND*", STAYS },
-	{ "SLURM_TASK_PID", STAYS },
-	{ "SLURM_SRUN_COMM_*", STAYS },
-	{ "SLURM_LAUNCH_NODE_IPADDR", STAYS },
-	{ "SLURM_TOPOLOGY_ADDR*", STAYS },
-	{ "SLURM_PMI*", STAYS },
-	{ "SLURM_RLIMIT_*", STAYS },
-	{ "SLURM_UMASK", STAYS },
-	{ "SLURMD_*", STAYS },
+	{ "SLURM_PROCID", GOES },
+	{ "SLURM_LOCALID", GOES },
+	{ "SLURM_NODEID", GOES },
+	{ "SLURM_NTASKS", GOES },
+	{ "SLURM_NPROCS", GOES },
+	{ "SLURM_STEP*", GOES },
+	{ "SLURM_GTIDS", GOES },
+	{ "SLURM_CPU_BIND*", GOES },
+	{ "SLURM_MEM_BIND*", GOES },
+	{ "SLURM_GPU_BIND*", GOES },
+	{ "SLURM_TASK_PID", GOES },
+	{ "SLURM_SRUN_COMM_*", GOES },
+	{ "SLURM_LAUNCH_NODE_IPADDR", GOES },
+	{ "SLURM_TOPOLOGY_ADDR*", GOES },
+	{ "SLURM_PMI*", GOES },
+	{ "SLURM_RLIMIT_*", GOES },
+	{ "SLURM_UMASK", GOES },
+	{ "SLURMD_*", GOES },
 	{ "SLURM_*", STAYS_ALONE },
-	{ "PBS_NODENUM", STAYS },
-	{ "PBS_TASKNUM", STAYS },
-	{ "PBS_VNODENUM", STAYS },
-	{ "FLUX_TASK_*", STAYS },
-	{ "JSM_*", STAYS },
-	{ "PALS_*", STAYS },
-	{ "ALPS_APP_PE", STAYS },
+	{ "PBS_NODENUM", GOES },
+	{ "PBS_TASKNUM", GOES },
+	{ "PBS_VNODENUM", GOES },
+	{ "FLUX_TASK_*", GOES },
+	{ "JSM_*", GOES },
+	{ "PALS_*", GOES },
+	{ "ALPS_APP_PE", GOES },
 
 	/* Another launcher's task: half a PMI makes MPI_Init hang.  OMPI_MCA_* is
 	   tuning. */
-	{ "PMI_*", STAYS },
-	{ "PMIX_*", STAYS },
-	{ "PRTE_*", STAYS },
-	{ "HYDI_*", STAYS },
-	{ "MV2_COMM_WORLD_*", STAYS },
-	{ "MPI_LOCALRANKID", STAYS },
-	{ "MPI_LOCALNRANKS", STAYS },
-	{ "OMPI_COMM_*", STAYS },
-	{ "OMPI_MCA_orte_*", STAYS },
-	{ "OMPI_MCA_ess*", STAYS },
-	{ "OMPI_APP_CTX_NUM_PROCS", STAYS },
-	{ "OMPI_ARGV", STAYS },
-	{ "OMPI_COMMAND", STAYS },
-	{ "OMPI_FILE_LOCATION", STAYS },
-	{ "OMPI_FIRST_RANKS", STAYS },
-	{ "OMPI_NUM_APP_CTX", STAYS },
-	{ "OMPI_UNIVERSE_SIZE", STAYS },
-	{ "RANK", STAYS },
-	{ "WORLD_SIZE", STAYS },
-	{ "LOCAL_RANK", STAYS },
-	{ "LOCAL_WORLD_SIZE", STAYS },
-	{ "LOCAL_SIZE", STAYS },
-	{ "NODE_RANK", STAYS },
-	{ "CROSS_RANK", STAYS },
-	{ "CROSS_SIZE", STAYS },
-	{ "GROUP_RANK", STAYS },
-	{ "GROUP_WORLD_SIZE", STAYS },
-	{ "ROLE_RANK", STAYS },
-	{ "ROLE_WORLD_SIZE", STAYS },
-	{ "ROLE_NAME", STAYS },
-	{ "MASTER_ADDR", STAYS },
-	{ "MASTER_PORT", STAYS },
-	{ "TORCHELASTIC_*", STAYS },
-	{ "HOROVOD_RANK", STAYS },
-	{ "HOROVOD_SIZE", STAYS },
-	{ "HOROVOD_LOCAL_RANK", STAYS },
-	{ "HOROVOD_LOCAL_SIZE", STAYS },
-	{ "HOROVOD_CROSS_RANK", STAYS },
-	{ "HOROVOD_CROSS_SIZE", STAYS },
-	{ "HOROVOD_HOSTNAME", STAYS },
-	{ "HOROVOD_GLOO_RENDEZVOUS_*", STAYS },
-	{ "HOROVOD_SECRET_KEY", STAYS },
-	{ "BERTH_JOB", STAYS },
-	{ "BERTH_AGENT", STAYS },
+	{ "PMI_*", GOES },
+	{ "PMIX_*", GOES },
+	{ "PRTE_*", GOES },
+	{ "HYDI_*", GOES },
+	{ "MV2_COMM_WORLD_*", GOES },
+	{ "MPI_LOCALRANKID", GOES },
+	{ "MPI_LOCALNRANKS", GOES },
+	{ "OMPI_COMM_*", GOES },
+	{ "OMPI_MCA_orte_*", GOES },
+	{ "OMPI_MCA_ess*", GOES },
+	{ "OMPI_APP_CTX_NUM_PROCS", GOES },
+	{ "OMPI_ARGV", GOES },
+	{ "OMPI_COMMAND", GOES },
+	{ "OMPI_FILE_LOCATION", GOES },
+	{ "OMPI_FIRST_RANKS", GOES },
+	{ "OMPI_NUM_APP_CTX", GOES },
+	{ "OMPI_UNIVERSE_SIZE", GOES },
+	{ "RANK", GOES },
+	{ "WORLD_SIZE", GOES },
+	{ "LOCAL_RANK", GOES },
+	{ "LOCAL_WORLD_SIZE", GOES },
+	{ "LOCAL_SIZE", GOES },
+	{ "NODE_RANK", GOES },
+	{ "CROSS_RANK", GOES },
+	{ "CROSS_SIZE", GOES },
+	{ "GROUP_RANK", GOES },
+	{ "GROUP_WORLD_SIZE", GOES },
+	{ "ROLE_RANK", GOES },
+	{ "ROLE_WORLD_SIZE", GOES },
+	{ "ROLE_NAME", GOES },
+	{ "MASTER_ADDR", GOES },
+	{ "MASTER_PORT", GOES },
+	{ "TORCHELASTIC_*", GOES },
+	{ "HOROVOD_RANK", GOES },
+	{ "HOROVOD_SIZE", GOES },
+	{ "HOROVOD_LOCAL_RANK", GOES },
+	{ "HOROVOD_LOCAL_SIZE", GOES },
+	{ "HOROVOD_CROSS_RANK", GOES },
+	{ "HOROVOD_CROSS_SIZE", GOES },
+	{ "HOROVOD_HOSTNAME", GOES },
+	{ "HOROVOD_GLOO_RENDEZVOUS_*", GOES },
+	{ "HOROVOD_SECRET_KEY", GOES },
+	{ "BERTH_JOB", GOES },
+	{ "BERTH_AGENT", GOES },
 
 	/* The launch host's GPUs are not those of another host; a filter set there
 	   counts. */
@@ -157,13 +158,13 @@ static const struct {
 	{ "LISTEN_*", STAYS },
 };
 
-static bool travels(const char *name, bool managed)
+static enum travel rule_for(const char *name, bool managed)
 {
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-		if (!fnmatch(rules[i].pattern, name, 0))
-			return rules[i].travel == TRAVELS ||
-			       (rules[i].travel == STAYS_ALONE && managed);
-	return true;
+		if (*rules[i].pattern == *name && !fnmatch(rules[i].pattern, name, 0))
+			return rules[i].travel == STAYS_ALONE && managed ? TRAVELS
+									 : rules[i].travel;
+	return TRAVELS;
 }
 
 static bool is_option(const char *name, const char *const *options, size_t n)
@@ -174,7 +175,8 @@ static bool is_option(const char *name, const char *const *options, size_t n)
 	return false;
 }
 
-void forward_env(struct strv *out, char *const *own, bool managed,
+/* Add what OWN has under a rule up to MOST, in the order of enum travel. */
+static void pick(struct strv *out, char *const *own, bool managed, enum travel most,
 		 const char *const *option_names, size_t noptions)
 {
 	for (; *own; own++) {
@@ -184,10 +186,23 @@ void forward_env(struct strv *out, char *const *own, bool managed,
 		if (n == 0 || !(*own)[n])
 			continue; /* no shell can have made it */
 		name = xstrndup(*own, n);
-		if (travels(name, managed) && !is_option(name, option_names, noptions))
+		if (rule_for(name, managed) <= most &&
+		    !is_option(name, option_names, noptions))
 			strv_add(out, *own);
 		free(name);
 	}
+}
+
+void forward_env(struct strv *out, char *const *own, bool managed,
+		 const char *const *option_names, size_t noptions)
+{
+	pick(out, own, managed, TRAVELS, option_names, noptions);
+}
+
+void forward_local(struct strv *out, char *const *own, bool managed,
+		   const char *const *option_names, size_t noptions)
+{
+	pick(out, own, managed, STAYS, option_names, noptions);
 }
 
 static void export_prefix(struct strv *out, const char *prefix, size_t n,

@@ -181,6 +181,8 @@ static void on_lost(void *ctx, struct host *h)
 	s->lost = true;
 	if (s->phase == PHASE_START || !s->rank)
 		return;
+	if (!s->run[index].gone && h->err.id != E_UNCONFIRMED)
+		broom_send(s, h);
 	for (uint32_t i = 0; i < s->plan.np; i++) {
 		struct rank *r = &s->rank[i];
 

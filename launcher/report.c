@@ -112,21 +112,22 @@ int report_lost_hosts(struct session *s)
 
 void report_unconfirmed(struct session *s)
 {
-	bool *done = xcalloc(s->fleet.n, sizeof *done);
+	const char **names = xcalloc(s->fleet.n, sizeof *names);
+	struct str folded = { 0 };
+	struct err e;
+	size_t n = 0;
 
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		struct str names = { 0 };
-		struct err e;
-
-		if (s->fleet.host[i].err.id != E_UNCONFIRMED || done[i])
-			continue;
-		fold_alike(s, i, done, &names);
-		err_set(&e, E_UNCONFIRMED, str_text(&names));
+	for (size_t i = 0; s->run && i < s->fleet.n; i++)
+		if (s->run[i].unconfirmed)
+			names[n++] = s->fleet.host[i].name;
+	hosts_fold(&folded, names, n);
+	free(names);
+	if (n) {
+		err_set(&e, E_UNCONFIRMED, str_text(&folded));
 		err_hint(&e, "run `berth-agent --sweep %s` there", s->cookie);
 		report_error(s, &e);
-		str_free(&names);
 	}
-	free(done);
+	str_free(&folded);
 }
 
 /* ---- a failure ---- */

@@ -7,7 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "launcher/forward.h"
 #include "launcher/hosts.h"
+#include "launcher/option_table.h"
 #include "launcher/report.h"
 #include "launcher/visible.h"
 
@@ -172,6 +174,16 @@ void session_open(struct session *s, const struct request *r)
 	};
 }
 
+/* A local agent's ranks see this machine's own variables, but no other launcher's task. */
+static void choose_local_env(struct session *s)
+{
+	size_t n;
+	const char *const *names = options_env_names(&n);
+
+	forward_local(&s->local_env, environ, report_in_managed_job(), names, n);
+	s->fleet.setup.local_env = s->local_env.v;
+}
+
 bool session_needs(const struct session *s, size_t host)
 {
 	return !s->plan.np || s->plan.node[host] != PLAN_UNUSED;
@@ -196,6 +208,7 @@ static bool slots_known(const struct session *s)
 int session_gather(struct session *s)
 {
 	s->run = xcalloc(s->fleet.n, sizeof *s->run);
+	choose_local_env(s);
 	if (slots_known(s) && session_map(s)) /* hosts without a rank need no agent */
 		return -1;
 	if (events_open(&s->events, s->request->events_file, s->cookie, &s->err))
@@ -308,7 +321,8 @@ static void choose_visible(struct session *s)
 		visible_find(&v, &r->app[i].argv, r->app[i].wdir, &env);
 		if (v.mode == VISIBLE_NODE && (r->plan != PLAN_OFF || gpus_for_all(s))) {
 			s->visible = VISIBLE_NODE;
-			s->visible_why = xasprintf("%s:%zu: %s", v.file, v.line, v.word);
+			s->visible_why = v.line ? xasprintf("%s:%zu: %s", v.file, v.line, v.word)
+						: xstrdup(v.file);
 		}
 		visible_free(&v);
 	}
@@ -387,11 +401,13 @@ void session_free(struct session *s)
 	free(s->master_addr);
 	free(s->visible_why);
 	free(s->cwd);
+	strv_free(&s->local_env);
 	plan_free(&s->plan);
 	output_free(s->output);
 	input_free(s->input);
 	events_close(s->events);
 	fleet_free(&s->fleet);
+	fleet_free(&s->broom);
 	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
 		if (s->watch[i])
 			event_free(s->watch[i]);

@@ -42,6 +42,7 @@ enum phase {
 /* Per host, what only a session knows. */
 struct host_run {
 	bool placed, ending, gone;
+	bool unconfirmed;     /* it may still have processes of the job */
 	uint32_t left;        /* processes its agent could not end */
 	size_t credit;        /* bytes that left here and are not yet credited */
 	char *idle, *certificate;
@@ -51,6 +52,7 @@ struct session {
 	const struct request *request;
 	struct event_base *base;
 	struct fleet fleet;
+	struct fleet broom;      /* agents that sweep hosts whose stream was lost */
 	char *slots_from;        /* where slots came from, for messages */
 	struct plan plan;
 	struct rank *rank;       /* rank[0..plan.np) */
@@ -74,6 +76,7 @@ struct session {
 	uint64_t begin_ns;
 	uint64_t nofile;         /* soft limit before runner raised its own */
 	char *cwd;
+	struct strv local_env;   /* of an agent on this machine */
 	struct event *watch[10]; /* signals */
 	struct event *timer;     /* the next thing that happens if nothing else does */
 	struct event *time_limit;
@@ -118,6 +121,10 @@ int jobs_send(struct session *s);
 
 /* Send SIGNO to the ranks' main processes, or to their whole trees. */
 void session_signal_ranks(struct session *s, int signo, bool tree);
+/* A host's stream was lost with ranks on it: clean it over a new one (broom.c). */
+void broom_send(struct session *s, const struct host *lost);
+/* Until each of them is clean, or won't be: 6 s at most. */
+void broom_wait(struct session *s);
 void stop_on_failure(struct session *s);            /* a rank or host failed */
 void stop_on_signal(struct session *s, int signo);  /* a signal came to runner */
 void stop_on_timer(struct session *s);

@@ -125,6 +125,7 @@ static void give_up_silent(struct session *s, enum host_state state)
 			err_set(&e, E_START_LATE, h->name, s->request->start_timeout_s);
 		else
 			err_set(&e, E_UNCONFIRMED, h->name);
+		s->run[i].unconfirmed = state == HOST_UP;
 		fleet_give_up(h, &e);
 	}
 }
@@ -137,10 +138,11 @@ static void on_stop_late(struct session *s)
 		return;
 	}
 	give_up_silent(s, HOST_UP);
-	report_unconfirmed(s);
 	for (size_t i = 0; i < s->fleet.n; i++)
 		if (s->fleet.host[i].state == HOST_LEAVING)
 			s->phase = PHASE_OVER;
+	if (s->broom.host && stop_all_gone(s))
+		s->phase = PHASE_OVER;
 }
 
 void stop_on_timer(struct session *s)
@@ -213,7 +215,6 @@ void stop_now(struct session *s)
 	if (s->output)
 		output_mute(s->output);
 	give_up_silent(s, HOST_UP);
-	report_unconfirmed(s);
 	s->phase = PHASE_OVER;
 }
 
@@ -325,6 +326,9 @@ void session_leave(struct session *s)
 		fleet_leave(&s->fleet.host[i]);
 	session_timer(s, before == PHASE_OVER ? 500 : LEAVE_MS);
 	session_until(s, all_closed);
+	if (before != PHASE_OVER)
+		broom_wait(s);
+	report_unconfirmed(s);
 	s->phase = PHASE_OVER;
 }
 

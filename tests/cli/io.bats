@@ -140,7 +140,7 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 	kill -INT "$pid"
 	wait_for grep -q 'again ends them now' "$T/err"
 	kill -INT "$pid"
-	none_left() { run ! alive_with "MARK=$T/mark"; }
+	none_left() { [ -z "$(alive_with "MARK=$T/mark")" ]; }
 	wait_for none_left
 	kill -INT "$pid"
 	wait_for test ! -e "/proc/$pid"
