@@ -2,12 +2,12 @@
  *
  * Read agent_main() and the calls below it in order; each step's header says the rest.
  *
- *   guard      two processes, so that kill -9 of either leaves nothing behind   guard.h
- *   topology   what machine is this, which GPUs                                 topo.h
- * gpu.h hello      tell the launcher session.h job        its ranks come: a berth for
- * each                                 place.h start      the environment, then bind
- * and exec                              env.h spawn.h watch      output, input,
- * signals, endings, until nothing is left           rank.h io.h
+ *   guard      two processes: kill -9 of either leaves nothing behind  guard.h
+ *   topology   what machine is this, which GPUs                        topo.h gpu.h
+ *   hello      tell the launcher                                       session.h
+ *   job        its ranks come: a berth for each                        place.h
+ *   start      the environment, then bind and exec                     env.h spawn.h
+ *   watch      output, input, signals, endings, until nothing is left  rank.h io.h
  */
 #include <event2/event.h>
 #include <signal.h>
@@ -29,12 +29,10 @@ extern char **environ;
 
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
-	"       berth-agent --place FILE    the same, with the machine of an hwloc XML "
-	"file:\n"
+	"       berth-agent --place FILE    the same, with the machine of an hwloc XML file:\n"
 	"                                   places ranks, starts none\n"
 	"       berth-agent --sweep JOB     kill all processes of this user that have\n"
-	"                                   BERTH_JOB=JOB in their environment; print "
-	"how many\n"
+	"                                   BERTH_JOB=JOB in their environment; says how many\n"
 	"       berth-agent --version       print the version\n"
 	"       berth-agent --help          print this\n"
 	"\n"
@@ -405,6 +403,14 @@ static void on_turn(void *ctx)
 		forget_job(a);
 }
 
+static void on_sweep(void *ctx, const char *cookie)
+{
+	struct agent *a = ctx;
+
+	sweep_cookie(cookie);
+	wire_pack_gone(&a->session.out, &(struct wire_gone){ 0, 0, "" });
+}
+
 static void on_bye(void *ctx)
 {
 	struct agent *a = ctx;
@@ -458,6 +464,7 @@ static const struct session_calls calls = {
 	.credit = on_credit,
 	.signal = on_signal,
 	.end = on_end,
+	.sweep = on_sweep,
 	.bye = on_bye,
 	.lost = on_lost,
 	.turn = on_turn,

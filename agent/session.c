@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/job.h"
+
 enum {
 	READ_BYTES = 131072,
 	WRITE_BYTES = 1 << 20,
@@ -67,7 +69,7 @@ static int on_app(struct session *s, const struct wire_frame *f, struct err *e)
 		return -1;
 	s->app = xreallocarray(s->app, s->napp + 1, sizeof *s->app);
 	s->app[s->napp++] = m;
-	if (m.index != s->napp - 1 || !m.argv.n)
+	if (m.index != s->napp - 1)
 		return err_set(e, E_WIRE, "malformed 'app' message");
 	return 0;
 }
@@ -84,6 +86,9 @@ static bool job_is_sound(const struct session *s)
 	for (size_t i = 0; i < n; i++)
 		if (j->apps.v[i] >= s->napp || j->ranks.v[i] >= j->np)
 			return false;
+	for (size_t i = 0; i < s->napp; i++)
+		if (!s->app[i].argv.n && !(j->flags & JOB_PLAN))
+			return false; /* a plan alone needs no program */
 	return true;
 }
 
@@ -157,6 +162,18 @@ static int on_end(struct session *s, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
+static int on_sweep(struct session *s, const struct wire_frame *f, struct err *e)
+{
+	struct wire_sweep m;
+
+	if (s->busy)
+		return err_set(e, E_WIRE, "'sweep' message during a job");
+	if (wire_unpack_sweep(&m, f->payload, f->n, e))
+		return -1;
+	s->calls->sweep(s->ctx, m.cookie);
+	return 0;
+}
+
 static int on_heartbeat(struct session *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_heartbeat m;
@@ -191,6 +208,8 @@ static int on_frame(struct session *s, const struct wire_frame *f, struct err *e
 	case WIRE_resume:
 		s->suspended = f->type == WIRE_suspend;
 		return 0;
+	case WIRE_sweep:
+		return on_sweep(s, f, e);
 	case WIRE_bye:
 		s->calls->bye(s->ctx);
 		return 0;

@@ -22,6 +22,7 @@ struct session_calls {
 	void (*credit)(void *ctx, uint32_t bytes);
 	void (*signal)(void *ctx, int signo, bool tree);
 	void (*end)(void *ctx, uint32_t grace_ms);
+	void (*sweep)(void *ctx, const char *cookie);
 	void (*bye)(void *ctx);
 	void (*lost)(void *ctx);
 	void (*turn)(void *ctx); /* after each turn of the loop */
