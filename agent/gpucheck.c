@@ -33,12 +33,14 @@ static struct gpuwatch_rank *list_ranks(const struct gpucheck *c, size_t *n)
 
 static void __attribute__((noreturn)) ask(const struct gpucheck *c, int fd)
 {
+	struct gpuwatch_rank *list;
 	struct strv lines = { 0 };
 	struct str all = { 0 };
 	size_t n;
 
 	prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L);
-	gpuwatch_check(&lines, c->gpus, list_ranks(c, &n), n);
+	list = list_ranks(c, &n);
+	gpuwatch_check(&lines, c->gpus, list, n);
 	for (size_t i = 0; i < lines.n; i++)
 		str_addf(&all, "%s\n", lines.v[i]);
 	_exit(write(fd, str_text(&all), all.len) < 0);

@@ -52,7 +52,10 @@ void events_text(struct events *ev, const char *key, const char *value)
 	if (!ev)
 		return;
 	str_addf(&ev->line, ", \"%s\": ", key);
-	json_string(&ev->line, value);
+	if (value)
+		json_string(&ev->line, value);
+	else
+		str_add(&ev->line, "null");
 }
 
 /* A whole line in one write, so that a reader never sees half of one. */

@@ -11,7 +11,7 @@ struct events;
 
 /* FILE may be NULL: then nothing is written and OUT is NULL, which every function takes. */
 int events_open(struct events **out, const char *file, const char *job, struct err *e);
-/* Begin an event, add fields, end it: "rank started", then numbers and texts. */
+/* Begin an event, add fields, end it: "rank started", then numbers and texts (NULL: null). */
 void events_begin(struct events *ev, const char *name);
 void events_number(struct events *ev, const char *key, long long value);
 void events_text(struct events *ev, const char *key, const char *value);

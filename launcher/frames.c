@@ -69,7 +69,7 @@ static void on_started(struct session *s, struct host *h, const struct wire_star
 	events_number(s->events, "rank", m->rank);
 	events_text(s->events, "host", h->name);
 	events_number(s->events, "pid", m->pid);
-	events_text(s->events, "gpu", r->gpu ? r->gpu : "");
+	events_text(s->events, "gpu", r->gpu && *r->gpu ? r->gpu : NULL);
 	events_text(s->events, "cpus", m->cpus);
 	events_end(s->events);
 }
@@ -135,7 +135,8 @@ static void on_agent_note(struct session *s, struct host *h, const struct wire_l
 {
 	if (m->level >= LOG_WARNING ? s->request->verbosity < 0 : s->request->verbosity < 1)
 		return;
-	report_note(s, "runner: %s: %s%s%s", h->name, m->text, *m->hint ? "\nhint: " : "",
+	report_note(s, "runner: %s%s: %s%s%s", m->level >= LOG_WARNING ? "warning: " : "",
+		    h->name, m->text, *m->hint ? "\nhint: " : "",
 		    m->hint);
 }
 

@@ -47,6 +47,7 @@ static int run(const struct request *r)
 	    session_place(&s)) {  /* rank -> GPU and cpus, by the agents */
 		status = fail(&s, EXIT_START);
 	} else if (r->plan != PLAN_OFF) {
+		report_overload(&s);
 		report_plan(&s);
 		status = 0;
 	} else if (session_run(&s)) { /* exec, output, input, signals, the last rank's end */

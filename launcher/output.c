@@ -136,10 +136,14 @@ static void put_label(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	char label[96];
 	int n;
 
-	if (!o->tag)
+	if (!o->tag && !o->timestamps)
 		return;
-	n = snprintf(label, sizeof label, "%s[%u]<%s>:", o->timestamps ? stamp(o) : "", rank,
-		     stream == 1 ? "stdout" : "stderr");
+	if (o->tag)
+		n = snprintf(label, sizeof label, "%s[%u]<%s>:",
+			     o->timestamps ? stamp(o) : "", rank,
+			     stream == 1 ? "stdout" : "stderr");
+	else
+		n = snprintf(label, sizeof label, "%s: ", stamp(o));
 	put(l, label, (size_t)n);
 }
 
@@ -494,7 +498,7 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	*o = (struct output){ .np = np, .request = r, .events = events, .ctx = ctx };
 	o->tag = r->tag != TRI_NO;
 	o->timestamps = r->timestamps;
-	o->raw = np == 1 && !o->tag;
+	o->raw = np == 1 && !o->tag && !o->timestamps;
 	o->rank_digits = digits(np - 1);
 	o->stream = xcalloc(2 * (size_t)np, sizeof *o->stream);
 	o->tail = xcalloc(np, sizeof *o->tail);

@@ -119,10 +119,12 @@ static void text_plan(struct str *out, const struct session *s)
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		if (!session_needs(s, i))
 			continue;
-		str_addf(out, "%s: %s", s->fleet.host[i].name, s->run[i].certificate);
+		if (*s->run[i].certificate)
+			str_addf(out, "%s: %s\n", s->fleet.host[i].name,
+				 s->run[i].certificate);
 		if (*s->run[i].idle)
-			str_addf(out, "; cpus that no rank got: %s", s->run[i].idle);
-		str_add(out, "\n");
+			str_addf(out, "%s: cpus that no rank got: %s\n", s->fleet.host[i].name,
+				 s->run[i].idle);
 	}
 	str_addf(out, "gpu-visible: %s", visible_name(s->visible));
 	if (s->visible_why && *s->visible_why)

@@ -232,9 +232,10 @@ static void count_others(struct session *s, uint32_t cause, struct str *out)
 		others = s->failed - add_lost_ranks(s, s->plan.rank[cause].host, out);
 	if (others)
 		str_addf(out, "\n  %u other rank%s failed after it", others, others > 1 ? "s" : "");
-	if (running)
-		str_addf(out, "\n  the other %u rank%s will be ended", running,
-			 running > 1 ? "s" : "");
+	if (running == 1)
+		str_add(out, "\n  the other rank will be ended");
+	else if (running)
+		str_addf(out, "\n  the other %u ranks will be ended", running);
 }
 
 void report_cause(struct session *s)
@@ -266,12 +267,6 @@ void report_cause(struct session *s)
 
 /* ---- bindings ---- */
 
-static void overload(struct session *s, const struct host *h, uint32_t ranks, uint32_t have,
-		     const char *what)
-{
-	report_note(s, "runner: warning: %s: %u ranks share %u %s", h->name, ranks, have, what);
-}
-
 void report_overload(struct session *s)
 {
 	for (size_t i = 0; i < s->fleet.n; i++) {
@@ -280,10 +275,9 @@ void report_overload(struct session *s)
 
 		if (s->request->verbosity < 0 || h->state != HOST_UP || !ranks)
 			continue;
-		if (h->gpus && ranks > h->gpus)
-			overload(s, h, ranks, h->gpus, "GPUs");
 		if (ranks > h->cores)
-			overload(s, h, ranks, h->cores, "cores");
+			report_note(s, "runner: warning: %s: %u ranks share %u core%s", h->name,
+				    ranks, h->cores, h->cores > 1 ? "s" : "");
 	}
 }
 

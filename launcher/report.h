@@ -20,7 +20,7 @@ int report_lost_hosts(struct session *s);
 void report_cause(struct session *s);
 /* Hosts that did not confirm that all is gone. */
 void report_unconfirmed(struct session *s);
-/* More ranks than GPUs or cores on a host: one loud line. */
+/* More ranks than cores on a host: one loud line (of GPUs the agent tells). */
 void report_overload(struct session *s);
 /* --report-bindings: what one rank got, as read back. */
 void report_binding(struct session *s, uint32_t rank);

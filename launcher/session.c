@@ -308,9 +308,12 @@ static void choose_visible(struct session *s)
 	struct strv env = { 0 };
 
 	s->visible = r->gpu_visible;
+	s->visible_why = xstrdup("--gpu-visible");
 	if (s->visible != VISIBLE_AUTO)
 		return;
 	s->visible = VISIBLE_ONE;
+	free(s->visible_why);
+	s->visible_why = xstrdup("no script that takes its local rank for a device");
 	if (r->plan == PLAN_OFF && !any_gpu(s))
 		return;
 	for (char **p = environ; *p; p++)
@@ -321,6 +324,7 @@ static void choose_visible(struct session *s)
 		visible_find(&v, &r->app[i].argv, r->app[i].wdir, &env);
 		if (v.mode == VISIBLE_NODE && (r->plan != PLAN_OFF || gpus_for_all(s))) {
 			s->visible = VISIBLE_NODE;
+			free(s->visible_why);
 			s->visible_why = v.line ? xasprintf("%s:%zu: %s", v.file, v.line, v.word)
 						: xstrdup(v.file);
 		}

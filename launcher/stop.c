@@ -204,6 +204,7 @@ static void interrupt(struct session *s)
 		session_signal_ranks(s, SIGINT, false);
 		session_timer(s, grace_ms(s));
 	} else if (s->interrupts <= 2) {
+		report_note(s, "runner: ^C: ending %u ranks now", s->plan.np - s->ended);
 		stop_ranks(s, 0);
 	} else {
 		stop_now(s);

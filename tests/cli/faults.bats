@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 90
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output
 # Whatever dies or is stopped, and however: nothing of the job is left, and the status says it.
 #
 # Each rank is a bash script without traps, with a child in the background, one in a session of
@@ -45,8 +45,8 @@ start() { # SCRIPT OPTION...
 	for rank in 0 1; do
 		wait_for grep -q "ready$rank" "$T/out"
 	done
-	guardian=$(pgrep -P "$pid")
-	agent=$(pgrep -P "$guardian")
+	guardian=$(pgrep -P "$pid" || true)
+	agent=$(pgrep -P "${guardian:-0}" || true)
 }
 
 rank_pid() { sed -n "s/.*ready$1 //p" "$T/out"; }
@@ -279,8 +279,8 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 }
 
 # A terminal and an interactive shell: keys as people press them.  Prints what was shown.
-keys() { # SCRIPT of "wait TEXT" and "send KEYS" lines
-	/usr/bin/python3 - "$1" "$RUNNER -x $mark -np 2 bash $T/messy" << 'P'
+keys() { # "wait TEXT" and "send KEYS" lines, RANKS' SCRIPT
+	/usr/bin/python3 - "$1" "$RUNNER -x $mark -np 2 bash $T/${2-messy}" << 'P'
 import os, pty, select, sys, time
 script, command = sys.argv[1:]
 pid, fd = pty.fork()
@@ -321,21 +321,22 @@ P
 }
 
 @test "in a terminal: ^Z, then fg, then ^\\ and ^C" {
+	printf 'echo "ready$RANK $$"; while sleep 0.05; do echo "tick$RANK"; done\n' > "$T/ticks"
 	keys 'wait prompt>
-		send $RUN; echo status=$?\r
-		wait ready0
-		wait ready1
+		send $RUN\r
+		wait tick0
 		send \x1a
 		wait Stopped
 		wait prompt>
 		send fg\r
-		wait messy
+		wait tick0
+		wait tick1
 		send \x1c
 		wait roll-call
+		wait tick0
 		send \x03
 		wait SIGINT to 2 ranks
-		send \x03
-		wait prompt>'
+		wait prompt>' ticks
 	wait_for none_left
 }
 
