@@ -29,10 +29,10 @@ extern char **environ;
 
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
-	"       berth-agent --place FILE    the same, with the machine of an hwloc XML file:\n"
+	"       berth-agent --place FILE    the same for the machine of an XML file:\n"
 	"                                   places ranks, starts none\n"
-	"       berth-agent --sweep JOB     kill all processes of this user that have\n"
-	"                                   BERTH_JOB=JOB in their environment; says how many\n"
+	"       berth-agent --sweep JOB     kill own processes whose environment\n"
+	"                                   has BERTH_JOB=JOB; print how many\n"
 	"       berth-agent --version       print the version\n"
 	"       berth-agent --help          print this\n"
 	"\n"
