@@ -1,5 +1,7 @@
 #include "agent/env.h"
 
+#include "common/taskvars.h"
+
 /* Who wins. */
 enum rule {
 	IDENTITY, /* the table, always */
@@ -357,27 +359,10 @@ void env_visible(struct str *s, const struct env_rank *r)
 
 /* ---- this host's own environment ---- */
 
-/* What described some other launcher's task or step, runner's own options, and what
- * says who that task was.  A name that ends in * is a prefix. */
-static const char *const foreign[] = {
-	"SLURM_PROCID",    "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS",
-	"SLURM_NPROCS",    "SLURM_STEP*",   "SLURM_GTIDS",  "SLURM_TASK_PID",
-	"SLURM_CPU_BIND*", "PMI_*",         "PMIX_*",       "OMPI_COMM_*",
-	"OMPI_MCA_orte_*", "OMPI_MCA_ess*", "PRTE_*",       "HYDI_*",
-	"MV2_COMM_*",      "PALS_*",        "JSM_*",        "FLUX_TASK_*",
-	"TORCHELASTIC_*",  "BERTH_*",
-};
-
+/* Not to be handed on: another launcher's task, and options of a runner beside us. */
 static bool is_foreign(const char *entry)
 {
-	for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-		size_t len = strcspn(foreign[i], "*");
-
-		if (!strncmp(entry, foreign[i], len) &&
-		    (foreign[i][len] || entry[len] == '='))
-			return true;
-	}
-	return false;
+	return taskvars_has(entry, strcspn(entry, "=")) || !strncmp(entry, "BERTH_", 6);
 }
 
 /* ---- layers ---- */

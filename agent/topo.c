@@ -336,7 +336,7 @@ static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 int topo_load(struct topo *t, const char *xml, struct err *e)
 {
 	const char *file = file_of(xml);
-	hwloc_topology_t h;
+	hwloc_topology_t h = NULL;
 
 	*t = (struct topo){ 0 };
 	if (read_machine(&h, file, e))

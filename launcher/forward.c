@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 
+#include "common/taskvars.h"
 #include "launcher/file.h"
 
 enum { ENV_FILE_MAX_BYTES = 1 << 20 };
@@ -11,11 +12,11 @@ enum { ENV_FILE_MAX_BYTES = 1 << 20 };
 enum travel {
 	TRAVELS,
 	STAYS,       /* with this host */
-	STAYS_ALONE, /* unless in the job of a resource manager */
-	GOES         /* to no rank at all, on this host neither */
+	STAYS_ALONE /* unless in the job of a resource manager */
 };
 
-/* The first pattern that matches decides; a name that none matches travels. */
+/* For what is no other launcher's (common/taskvars.h): the first pattern that matches decides;
+ * a name that none matches travels. */
 static const struct {
 	const char *pattern;
 	enum travel travel;
@@ -30,82 +31,11 @@ static const struct {
 	{ "SLURM_CONF", TRAVELS },
 	{ "SLURM_RESTART_COUNT", TRAVELS },
 
-	/* What it says of one task, step or node: with it each rank takes itself for
-	 * rank 0, Open MPI believes that srun started it, and a nested srun binds
-	 * wrongly. */
-	{ "SLURM_PROCID", GOES },
-	{ "SLURM_LOCALID", GOES },
-	{ "SLURM_NODEID", GOES },
-	{ "SLURM_NTASKS", GOES },
-	{ "SLURM_NPROCS", GOES },
-	{ "SLURM_STEP*", GOES },
-	{ "SLURM_GTIDS", GOES },
-	{ "SLURM_CPU_BIND*", GOES },
-	{ "SLURM_MEM_BIND*", GOES },
-	{ "SLURM_GPU_BIND*", GOES },
-	{ "SLURM_TASK_PID", GOES },
-	{ "SLURM_SRUN_COMM_*", GOES },
-	{ "SLURM_LAUNCH_NODE_IPADDR", GOES },
-	{ "SLURM_TOPOLOGY_ADDR*", GOES },
-	{ "SLURM_PMI*", GOES },
-	{ "SLURM_RLIMIT_*", GOES },
-	{ "SLURM_UMASK", GOES },
-	{ "SLURMD_*", GOES },
+	/* The shape of an allocation, which these hosts need not be. */
 	{ "SLURM_*", STAYS_ALONE },
-	{ "PBS_NODENUM", GOES },
-	{ "PBS_TASKNUM", GOES },
-	{ "PBS_VNODENUM", GOES },
-	{ "FLUX_TASK_*", GOES },
-	{ "JSM_*", GOES },
-	{ "PALS_*", GOES },
-	{ "ALPS_APP_PE", GOES },
 
-	/* Another launcher's task: half a PMI makes MPI_Init hang.  OMPI_MCA_* is
-	   tuning. */
-	{ "PMI_*", GOES },
-	{ "PMIX_*", GOES },
-	{ "PRTE_*", GOES },
-	{ "HYDI_*", GOES },
-	{ "MV2_COMM_WORLD_*", GOES },
-	{ "MPI_LOCALRANKID", GOES },
-	{ "MPI_LOCALNRANKS", GOES },
-	{ "OMPI_COMM_*", GOES },
-	{ "OMPI_MCA_orte_*", GOES },
-	{ "OMPI_MCA_ess*", GOES },
-	{ "OMPI_APP_CTX_NUM_PROCS", GOES },
-	{ "OMPI_ARGV", GOES },
-	{ "OMPI_COMMAND", GOES },
-	{ "OMPI_FILE_LOCATION", GOES },
-	{ "OMPI_FIRST_RANKS", GOES },
-	{ "OMPI_NUM_APP_CTX", GOES },
-	{ "OMPI_UNIVERSE_SIZE", GOES },
-	{ "RANK", GOES },
-	{ "WORLD_SIZE", GOES },
-	{ "LOCAL_RANK", GOES },
-	{ "LOCAL_WORLD_SIZE", GOES },
-	{ "LOCAL_SIZE", GOES },
-	{ "NODE_RANK", GOES },
-	{ "CROSS_RANK", GOES },
-	{ "CROSS_SIZE", GOES },
-	{ "GROUP_RANK", GOES },
-	{ "GROUP_WORLD_SIZE", GOES },
-	{ "ROLE_RANK", GOES },
-	{ "ROLE_WORLD_SIZE", GOES },
-	{ "ROLE_NAME", GOES },
-	{ "MASTER_ADDR", GOES },
-	{ "MASTER_PORT", GOES },
-	{ "TORCHELASTIC_*", GOES },
-	{ "HOROVOD_RANK", GOES },
-	{ "HOROVOD_SIZE", GOES },
-	{ "HOROVOD_LOCAL_RANK", GOES },
-	{ "HOROVOD_LOCAL_SIZE", GOES },
-	{ "HOROVOD_CROSS_RANK", GOES },
-	{ "HOROVOD_CROSS_SIZE", GOES },
-	{ "HOROVOD_HOSTNAME", GOES },
-	{ "HOROVOD_GLOO_RENDEZVOUS_*", GOES },
-	{ "HOROVOD_SECRET_KEY", GOES },
-	{ "BERTH_JOB", GOES },
-	{ "BERTH_AGENT", GOES },
+	{ "BERTH_JOB", STAYS },
+	{ "BERTH_AGENT", STAYS },
 
 	/* The launch host's GPUs are not those of another host; a filter set there
 	   counts. */
@@ -158,13 +88,15 @@ static const struct {
 	{ "LISTEN_*", STAYS },
 };
 
-static enum travel rule_for(const char *name, bool managed)
+static bool travels(const char *name, bool managed)
 {
+	if (taskvars_has(name, strlen(name)))
+		return false;
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
 		if (*rules[i].pattern == *name && !fnmatch(rules[i].pattern, name, 0))
-			return rules[i].travel == STAYS_ALONE && managed ? TRAVELS
-									 : rules[i].travel;
-	return TRAVELS;
+			return rules[i].travel == TRAVELS ||
+			       (rules[i].travel == STAYS_ALONE && managed);
+	return true;
 }
 
 static bool is_option(const char *name, const char *const *options, size_t n)
@@ -175,8 +107,7 @@ static bool is_option(const char *name, const char *const *options, size_t n)
 	return false;
 }
 
-/* Add what OWN has under a rule up to MOST, in the order of enum travel. */
-static void pick(struct strv *out, char *const *own, bool managed, enum travel most,
+void forward_env(struct strv *out, char *const *own, bool managed,
 		 const char *const *option_names, size_t noptions)
 {
 	for (; *own; own++) {
@@ -186,23 +117,10 @@ static void pick(struct strv *out, char *const *own, bool managed, enum travel m
 		if (n == 0 || !(*own)[n])
 			continue; /* no shell can have made it */
 		name = xstrndup(*own, n);
-		if (rule_for(name, managed) <= most &&
-		    !is_option(name, option_names, noptions))
+		if (travels(name, managed) && !is_option(name, option_names, noptions))
 			strv_add(out, *own);
 		free(name);
 	}
-}
-
-void forward_env(struct strv *out, char *const *own, bool managed,
-		 const char *const *option_names, size_t noptions)
-{
-	pick(out, own, managed, TRAVELS, option_names, noptions);
-}
-
-void forward_local(struct strv *out, char *const *own, bool managed,
-		   const char *const *option_names, size_t noptions)
-{
-	pick(out, own, managed, STAYS, option_names, noptions);
 }
 
 static void export_prefix(struct strv *out, const char *prefix, size_t n,

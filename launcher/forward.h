@@ -18,11 +18,6 @@
 void forward_env(struct strv *out, char *const *own, bool managed,
 		 const char *const *option_names, size_t noptions);
 
-/* Add to OUT what an agent on this same machine may start with: what travels and what stays
- * with the host, but nothing of another launcher's task. */
-void forward_local(struct strv *out, char *const *own, bool managed,
-		   const char *const *option_names, size_t noptions);
-
 /* Set in OUT what the -x words X name: NAME (value from OWN_ENV), NAME=VALUE,
  * 'PREFIX*'. A prefix that nothing has is no error. */
 int forward_export(struct strv *out, const struct strv *x, const struct strv *own_env,

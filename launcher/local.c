@@ -124,8 +124,7 @@ static void on_failed(evutil_socket_t fd, short what, void *ctx)
 }
 
 /* Exec the agent with S for stdin and stdout.  vfork: the address space is shared until exec. */
-static pid_t spawn_agent(const char *path, const char *topology, char *const *env, int s,
-			 int said)
+static pid_t spawn_agent(const char *path, const char *topology, int s, int said)
 {
 	char *argv[4] = { (char *)"berth-agent", NULL };
 	volatile int error = 0;
@@ -144,7 +143,7 @@ static pid_t spawn_agent(const char *path, const char *topology, char *const *en
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		if (dup2(s, 0) < 0 || dup2(s, 1) < 0 || dup2(said, 2) < 0)
 			_exit(125);
-		execvpe(path, argv, env);
+		execvp(path, argv);
 		error = errno;
 		_exit(127);
 	}
@@ -171,7 +170,7 @@ static int open_agent(struct conn *c, const struct transport_setup *setup, const
 	fcntl(said[0], F_SETFL, O_NONBLOCK);
 	c->sock = s[0];
 	c->said_fd = said[0];
-	c->pid = spawn_agent(path, t->topology, setup->local_env, s[1], said[1]);
+	c->pid = spawn_agent(path, t->topology, s[1], said[1]);
 	close(s[1]);
 	close(said[1]);
 	if (c->pid < 0) {

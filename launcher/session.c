@@ -7,9 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "launcher/forward.h"
 #include "launcher/hosts.h"
-#include "launcher/option_table.h"
 #include "launcher/report.h"
 #include "launcher/visible.h"
 
@@ -174,16 +172,6 @@ void session_open(struct session *s, const struct request *r)
 	};
 }
 
-/* A local agent's ranks see this machine's own variables, but no other launcher's task. */
-static void choose_local_env(struct session *s)
-{
-	size_t n;
-	const char *const *names = options_env_names(&n);
-
-	forward_local(&s->local_env, environ, report_in_managed_job(), names, n);
-	s->fleet.setup.local_env = s->local_env.v;
-}
-
 bool session_needs(const struct session *s, size_t host)
 {
 	return !s->plan.np || s->plan.node[host] != PLAN_UNUSED;
@@ -208,7 +196,6 @@ static bool slots_known(const struct session *s)
 int session_gather(struct session *s)
 {
 	s->run = xcalloc(s->fleet.n, sizeof *s->run);
-	choose_local_env(s);
 	if (slots_known(s) && session_map(s)) /* hosts without a rank need no agent */
 		return -1;
 	if (events_open(&s->events, s->request->events_file, s->cookie, &s->err))
@@ -405,7 +392,6 @@ void session_free(struct session *s)
 	free(s->master_addr);
 	free(s->visible_why);
 	free(s->cwd);
-	strv_free(&s->local_env);
 	plan_free(&s->plan);
 	output_free(s->output);
 	input_free(s->input);

@@ -76,7 +76,6 @@ struct session {
 	uint64_t begin_ns;
 	uint64_t nofile;         /* soft limit before runner raised its own */
 	char *cwd;
-	struct strv local_env;   /* of an agent on this machine */
 	struct event *watch[10]; /* signals */
 	struct event *timer;     /* the next thing that happens if nothing else does */
 	struct event *time_limit;

@@ -33,7 +33,6 @@ struct transport_setup {
 	bool accept_new_hosts;
 	const char *agent;     /* --launch-agent, or NULL */
 	const char *own_agent; /* the agent next to the running runner, or NULL */
-	char *const *local_env; /* environment of an agent on this machine */
 	bool no_push;
 	uint64_t deadline_ms;  /* clock_ms() at which a start has failed */
 	int verbosity;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 90
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
+# shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
 # Every error of common/errors.def that one machine can have without ssh: its sentence, its
 # one hint, its exit status, as the tables have them.
 load common
@@ -14,7 +14,7 @@ setup() {
 }
 
 teardown() {
-	[ -z "${pid-}" ] || kill -KILL "$pid" 2> /dev/null || true
+	[ -z "${pid-}" ] || kill -KILL "$pid" "${guardian:-$pid}" "${agent:-$pid}" 2> /dev/null || true
 }
 
 # What errors.def and exits.h say of ID: status, the sentence with * for each %, the hint.
@@ -164,10 +164,17 @@ ends() { # ID
 
 # ---- ranks ----
 
-@test "E_NOT_FOUND" { gives E_NOT_FOUND -np 1 no-such-program; says "rank 0 on "; }
+@test "E_NOT_FOUND" {
+	run -127 "$RUNNER" -np 1 /no/such/program
+	is_error E_NOT_FOUND "$status"
+	says "rank 0 on "
+}
 @test "E_NOT_EXECUTABLE" { gives E_NOT_EXECUTABLE -np 1 /etc/passwd; }
 @test "E_WDIR" { gives E_WDIR --wdir /no/such/folder -np 1 true; }
-@test "E_RANK_EXEC" { run -127 "$RUNNER" -np 1 no-such-program; HINT="give its path on that host, or forward a PATH that has it" is_error E_RANK_EXEC any; }
+@test "E_RANK_EXEC: names where it was looked for" {
+	run -127 "$RUNNER" -np 1 -x PATH=/one:/two no-such-program
+	HINT="no folder of PATH has it: /one:/two" is_error E_RANK_EXEC any
+}
 @test "E_RANK_EXIT" { run -3 "$RUNNER" -np 1 sh -c 'exit 3'; is_error E_RANK_EXIT any; }
 @test "E_RANK_SIGNAL" { run -137 "$RUNNER" -np 1 sh -c 'kill -KILL $$'; is_error E_RANK_SIGNAL any; says SIGKILL; }
 @test "E_TIMEOUT" { gives E_TIMEOUT --timeout 1 -np 1 sleep 20; }
@@ -217,13 +224,14 @@ ends() { # ID
 @test "E_HOST_SILENT" {
 	start --host-timeout 1
 	kill -STOP "$agent"
-	wait_for over || kill -CONT "$agent"
+	wait_for over
+	sed -i 2q "$T/err" # what was lost is said behind it
 	ends E_HOST_SILENT
 }
 @test "E_UNCONFIRMED" {
 	start
 	kill -STOP "$guardian" "$agent"
-	for turn in 1 2 3; do
+	for _ in 1 2 3; do
 		sleep 0.2 # signals that come at once are one
 		kill -INT "$pid" || true
 	done
