@@ -245,6 +245,7 @@ static void on_job(void *ctx, const struct wire_job *job, const struct wire_app 
 struct app {
 	struct env_base env;
 	struct program program;
+	struct spawn_limits limits;
 	struct err err; /* why none of them can be started */
 	bool ready;
 };
@@ -256,9 +257,11 @@ static bool dir_exists(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static void prepare(struct app *app, const struct env_rank *r)
+static void prepare(struct app *app, const struct env_rank *r, const struct wire_job *j)
 {
 	app->ready = true;
+	app->limits = (struct spawn_limits){ j->umask, j->nofile, j->core, j->stack,
+					     j->memlock };
 	env_base(&app->env, r, environ);
 	if (dir_exists(r->app->wdir))
 		program_find(&app->program, r->app->argv, env_get(&app->env, "PATH"),
@@ -269,34 +272,31 @@ static void prepare(struct app *app, const struct env_rank *r)
 						 xcalloc(2, sizeof(char *)) };
 }
 
-static void start_rank(struct agent *a, struct app *apps, uint32_t local, int *unbound)
+/* Returns the environment, which must stay until the rank has exec'd. */
+static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
+			 struct spawn_batch *batch)
 {
 	struct env_rank r = env_of(a, local);
 	struct app *app = &apps[a->job->apps.v[local]];
-	const struct wire_job *j = a->job;
-	const struct spawn_limits limits = { j->umask, j->nofile, j->core, j->stack,
-					     j->memlock };
 	const struct berth *b = &a->placement.v[local];
 	char **env;
-	int rc;
 
 	r.dir_exists = dir_exists;
 	if (!app->ready)
-		prepare(app, &r);
+		prepare(app, &r, a->job);
 	if (app->err.id) {
 		ranks_fail(&a->ranks, local, &app->err);
-		return;
+		return NULL;
 	}
 	env = env_build(&app->env, &r);
-	rc = ranks_start(&a->ranks, local,
-			 &(struct spawn){ &app->program,
-					  env,
-					  r.app->wdir,
-					  b->bound && a->topo.live ? &b->cpus : NULL,
-					  &limits,
-					  { -1, -1, -1 } });
-	*unbound = rc ? rc : *unbound;
-	free(env);
+	ranks_start(&a->ranks, local, batch,
+		    &(struct spawn){ &app->program,
+				     env,
+				     r.app->wdir,
+				     b->bound && a->topo.live ? &b->cpus : NULL,
+				     &app->limits,
+				     { -1, -1, -1 } });
+	return env;
 }
 
 /* How many ranks in a row share their CPUs.  Started one after the other, each would
@@ -312,12 +312,60 @@ static size_t ranks_in_a_row(const struct agent *a)
 	return n;
 }
 
+/* Local ranks in the order in which they are started. */
+static uint32_t *starting_order(const struct agent *a)
+{
+	uint32_t *order = xcalloc(a->placement.n, sizeof *order);
+	size_t turns = ranks_in_a_row(a), n = 0;
+
+	for (size_t first = 0; first < turns; first++)
+		for (size_t i = first; i < a->placement.n; i += turns)
+			order[n++] = (uint32_t)i;
+	return order;
+}
+
+/* Start N ranks together.  0, or the errno of one that could not be bound. */
+static int start_batch(struct agent *a, struct app *apps, const uint32_t *order, size_t n)
+{
+	struct err e = { 0 };
+	struct spawn_batch *batch = spawn_batch_open(n, &e);
+	char ***env = xcalloc(n, sizeof *env);
+	int unbound = 0;
+
+	a->ranks.launched = 0;
+	for (size_t i = 0; i < n; i++)
+		if (batch)
+			env[i] = start_rank(a, apps, order[i], batch);
+		else
+			ranks_fail(&a->ranks, order[i], &e);
+	if (batch)
+		spawn_batch_wait(batch);
+	for (size_t i = 0; i < n; i++) {
+		int rc = ranks_started(&a->ranks, order[i], batch);
+
+		unbound = rc ? rc : unbound;
+		free(env[i]);
+	}
+	free(env);
+	spawn_batch_free(batch);
+	return unbound;
+}
+
+static void free_apps(struct agent *a, struct app *apps)
+{
+	for (size_t i = 0; i < a->napp; i++) {
+		env_base_free(&apps[i].env);
+		program_free(&apps[i].program);
+	}
+	free(apps);
+}
+
 static void on_start(void *ctx)
 {
-	enum { BATCH = 16 }; /* ranks after which the launcher hears of them */
+	enum { BATCH = 128 };
 	struct agent *a = ctx;
 	struct app *apps;
-	size_t turns = ranks_in_a_row(a), n = 0;
+	uint32_t *order;
 	struct err e = { 0 };
 	int unbound = 0;
 
@@ -328,27 +376,25 @@ static void on_start(void *ctx)
 		session_log(&a->session, LOG_ERROR, &e);
 		return;
 	}
-	apps = xcalloc(a->napp, sizeof *apps);
 	a->placed = false; /* a second start finds nothing to start */
-	for (size_t first = 0; first < turns; first++)
-		for (size_t i = first; i < a->placement.n; i += turns) {
-			start_rank(a, apps, (uint32_t)i, &unbound);
-			if (++n % BATCH == 0)
-				session_send(&a->session);
-		}
+	apps = xcalloc(a->napp, sizeof *apps);
+	order = starting_order(a);
+	for (size_t i = 0; i < a->placement.n; i += BATCH) {
+		size_t left = a->placement.n - i;
+		int rc = start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
+
+		unbound = rc ? rc : unbound;
+		session_send(&a->session);
+	}
 	if (unbound) {
 		err_set(&e, E_BIND, strerror(unbound));
 		session_log(&a->session, LOG_WARNING, &e);
 	}
 	ranks_grant(&a->ranks);
 	if (a->chosen.n && a->topo.live)
-		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement,
-			       &a->ranks);
-	for (size_t i = 0; i < a->napp; i++) {
-		env_base_free(&apps[i].env);
-		program_free(&apps[i].program);
-	}
-	free(apps);
+		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement, &a->ranks);
+	free(order);
+	free_apps(a, apps);
 }
 
 /* ---- watch ---- */

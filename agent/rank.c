@@ -76,19 +76,33 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 	wire_pack_ended(r->out, &m);
 }
 
-int ranks_start(struct ranks *r, size_t local, struct spawn *s)
+void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch, struct spawn *s)
 {
 	struct rank *one = &r->v[local];
 	bool reads = r->stdin_rank == one->rank || r->stdin_rank == STDIN_ALL;
-	int bind_errno = 0;
 	struct err e = { 0 };
 
 	if (io_open(&one->io, &r->io, one->rank, r->pty, reads, s->fd, &e)) {
 		ranks_fail(r, local, &e);
-		return 0;
+		return;
 	}
-	one->pid = spawn_start(s, &bind_errno, &e);
-	io_close_child(s->fd);
+	memcpy(one->child_fd, s->fd, sizeof one->child_fd);
+	one->launched = true;
+	one->slot = r->launched++;
+	spawn_batch_add(batch, s);
+}
+
+int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
+{
+	struct rank *one = &r->v[local];
+	int bind_errno = 0;
+	struct err e = { 0 };
+
+	if (!one->launched)
+		return 0;
+	one->launched = false;
+	one->pid = spawn_batch_result(batch, one->slot, &bind_errno, &e);
+	io_close_child(one->child_fd);
 	if (one->pid < 0) {
 		io_free_rank(&one->io);
 		ranks_fail(r, local, &e);

@@ -25,6 +25,9 @@ struct rank {
 	uint32_t rank;
 	pid_t pid;
 	bool killed; /* by us: no OOM kill */
+	bool launched;   /* in a batch, as number slot */
+	size_t slot;
+	int child_fd[3]; /* its 0, 1, 2, until it has exec'd */
 	struct io_rank io;
 };
 
@@ -41,6 +44,7 @@ struct ranks {
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	uint64_t give_up_ms, look_ms,
 		pause_ms; /* KILLING: next look at the tree, then pause */
+	size_t launched;  /* in the batch so far */
 	bool alone;       /* KILLING: wait says that we have no child */
 	struct str which; /* processes that could not be ended */
 	uint32_t left;
@@ -51,9 +55,11 @@ struct ranks {
 /* The ranks of JOB, none started.  BASE and OUT must outlive R. */
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job);
-/* Start local rank LOCAL; S->fd is filled in here.  Sends `started`, or `ended` with
- * the error. Returns 0, or the errno with which binding failed. */
-int ranks_start(struct ranks *r, size_t local, struct spawn *s);
+/* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
+void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch, struct spawn *s);
+/* After spawn_batch_wait(), in the order of starting: sends `started`, or `ended` with the
+ * error.  Returns 0, or the errno with which binding failed. */
+int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);
 /* Local rank LOCAL can't be started: E.  Sends `ended`. */
 void ranks_fail(struct ranks *r, size_t local, const struct err *e);
 /* Tell the launcher how much input it may send; after the last start. */

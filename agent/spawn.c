@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -15,8 +16,8 @@ enum step { STEP_NONE, STEP_STDIO, STEP_WDIR, STEP_EXEC };
 
 /* Shared with the child while it runs on our memory. */
 struct child {
-	const struct spawn *s;
-	pid_t parent;
+	struct spawn s;
+	pid_t pid;
 	struct rlimit limit[4];
 	int bind_errno;
 	enum step step;
@@ -99,10 +100,36 @@ void program_free(struct program *p)
 	*p = (struct program){ 0 };
 }
 
-/* ---- the child: async-signal-safe calls, no instrumentation, its parent's memory ----
- */
+/* ---- the child: bare system calls on its parent's memory ---- */
 
 #define CHILD __attribute__((no_sanitize("address", "undefined")))
+
+/* The result, or -errno.  libc's wrappers would write errno, which is the parent's: that runs
+ * on while the child does. */
+static CHILD long bare(long n, long a, long b, long c, long d)
+{
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = d;
+	long r;
+
+	__asm__ volatile("syscall"
+			 : "=a"(r)
+			 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
+	return r;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = n;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+	return x0;
+#else
+#error "berth runs on x86-64 and aarch64"
+#endif
+}
 
 /* Ignored signals would stay ignored and handlers of ours must not run on shared
  * memory: these are the only ones that the agent touches (guard.c, main.c). */
@@ -110,47 +137,48 @@ static CHILD void child_signals(void)
 {
 	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
 				    SIGUSR2, SIGPIPE, SIGTERM, SIGCHLD };
-	sigset_t none;
+	static const long by_default[8]; /* the kernel's struct sigaction: SIG_DFL, no mask */
+	static const uint64_t none;
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-		signal(ours[i], SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+		bare(SYS_rt_sigaction, ours[i], (long)by_default, 0, 8);
+	bare(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, 8);
 }
 
 static CHILD void child_limits(struct child *c)
 {
-	static const __rlimit_resource_t which[4] = { RLIMIT_NOFILE, RLIMIT_CORE,
-						      RLIMIT_STACK, RLIMIT_MEMLOCK };
+	static const int which[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
+				      RLIMIT_MEMLOCK };
 
-	umask(c->s->limits->umask);
+	bare(SYS_umask, (long)c->s.limits->umask, 0, 0, 0);
 	for (int i = 0; i < 4; i++)
-		setrlimit(which[i], &c->limit[i]);
+		bare(SYS_prlimit64, 0, which[i], (long)&c->limit[i], 0);
 }
 
 static CHILD int child_steps(struct child *c)
 {
-	const struct spawn *s = c->s;
+	const struct spawn *s = &c->s;
+	long rc;
 
-	setsid();
-	prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L);
-	/* sched_setaffinity(2) itself: glibc's takes no mask of our width without a
-	 * cast */
-	if (s->cpus &&
-	    syscall(SYS_sched_setaffinity, 0, s->cpus->nwords * 8, s->cpus->w))
-		c->bind_errno = errno;
+	bare(SYS_setsid, 0, 0, 0, 0);
+	bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+	rc = s->cpus ? bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
+			    (long)s->cpus->w, 0)
+		     : 0;
+	c->bind_errno = rc < 0 ? (int)-rc : 0;
 	child_limits(c);
 	c->step = STEP_STDIO;
 	for (int i = 0; i < 3; i++)
-		if (dup2(s->fd[i], i) < 0)
-			return errno;
+		if ((rc = bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
+			return (int)-rc;
 	c->step = STEP_WDIR;
-	if (chdir(s->wdir))
-		return errno;
+	rc = bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
+	if (rc < 0)
+		return (int)-rc;
 	c->step = STEP_EXEC;
 	child_signals();
-	execve(s->program->path, (char *const *)s->program->argv, s->env);
-	return errno;
+	return (int)-bare(SYS_execve, (long)s->program->path, (long)s->program->argv,
+			  (long)s->env, 0);
 }
 
 static CHILD int child_main(void *arg)
@@ -158,38 +186,95 @@ static CHILD int child_main(void *arg)
 	struct child *c = arg;
 
 	c->error = child_steps(c);
-	_exit(EXIT_RUNNER);
+	bare(SYS_exit_group, EXIT_RUNNER, 0, 0, 0);
+	return 0;
 }
 
 /* ---- the parent ---- */
 
-static struct rlimit capped(__rlimit_resource_t which, uint64_t soft)
-{
-	struct rlimit r = { 0 };
+enum { STACK_BYTES = 16384 };
 
-	getrlimit(which, &r);
+struct spawn_batch {
+	struct child *v;
+	size_t n, most;
+	unsigned char *stacks;
+	int gate[2];    /* each child holds the write end until it execs or ends */
+	sigset_t mask;  /* as it was before */
+	struct rlimit hard[4];
+};
+
+static const __rlimit_resource_t limit_names[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
+						    RLIMIT_MEMLOCK };
+
+static struct rlimit capped(struct rlimit r, uint64_t soft)
+{
 	r.rlim_cur = soft < r.rlim_max ? soft : r.rlim_max;
 	return r;
 }
 
-static pid_t run_child(struct child *c)
+struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
 {
-	static _Alignas(64) unsigned char stack[65536];
-	sigset_t all, old;
-	pid_t pid;
+	struct spawn_batch *b = xcalloc(1, sizeof *b);
+	sigset_t all;
 
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &old);
-	pid = clone(child_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD,
-		    c);
-	if (pid < 0)
-		c->error = errno;
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	if (pid > 0 && c->error) {
-		waitpid(pid, NULL, 0);
-		pid = -1;
+	if (pipe2(b->gate, O_CLOEXEC)) {
+		err_set(e, E_SYSTEM, "pipe", strerror(errno));
+		free(b);
+		return NULL;
 	}
-	return pid;
+	b->stacks = mmap(NULL, most * STACK_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (b->stacks == MAP_FAILED) {
+		err_set(e, E_SYSTEM, "mmap", strerror(errno));
+		close(b->gate[0]);
+		close(b->gate[1]);
+		free(b);
+		return NULL;
+	}
+	b->most = most;
+	b->v = xcalloc(most, sizeof *b->v);
+	for (int i = 0; i < 4; i++)
+		getrlimit(limit_names[i], &b->hard[i]);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &b->mask);
+	return b;
+}
+
+static void launch(struct spawn_batch *b, size_t i)
+{
+	struct child *c = &b->v[i];
+
+	c->step = STEP_NONE;
+	c->error = 0;
+	c->pid = clone(child_main, b->stacks + (i + 1) * STACK_BYTES, CLONE_VM | SIGCHLD, c);
+	if (c->pid < 0)
+		c->error = errno;
+}
+
+void spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
+{
+	const struct spawn_limits *l = s->limits;
+
+	b->v[b->n] = (struct child){ .s = *s,
+				     .limit = { capped(b->hard[0], l->nofile),
+						capped(b->hard[1], l->core),
+						capped(b->hard[2], l->stack),
+						capped(b->hard[3], l->memlock) } };
+	launch(b, b->n++);
+}
+
+/* The gate's end comes when the last child has let go of it. */
+void spawn_batch_wait(struct spawn_batch *b)
+{
+	char c;
+
+	if (b->gate[1] < 0)
+		return;
+	close(b->gate[1]);
+	b->gate[1] = -1;
+	while (read(b->gate[0], &c, 1) < 0 && errno == EINTR)
+		;
+	sigprocmask(SIG_SETMASK, &b->mask, NULL);
 }
 
 /* The first bytes of the program that the child tried, seen from its folder. */
@@ -278,33 +363,62 @@ static int child_error(const struct child *c, struct err *e)
 {
 	switch (c->step) {
 	case STEP_EXEC:
-		return exec_error(c->s, c->error, e);
+		return exec_error(&c->s, c->error, e);
 	case STEP_WDIR:
-		return err_set(e, E_WDIR, c->s->wdir, strerror(c->error));
+		return err_set(e, E_WDIR, c->s.wdir, strerror(c->error));
 	case STEP_STDIO:
 	case STEP_NONE:
 		break;
 	}
-	return err_set(e, E_SPAWN, c->s->program->argv[0], strerror(c->error));
+	return err_set(e, E_SPAWN, c->s.program->argv[0], strerror(c->error));
 }
 
-pid_t spawn_start(const struct spawn *s, int *bind_errno, struct err *e)
+static bool failed(struct child *c)
 {
-	const struct spawn_limits *l = s->limits;
-	struct child c = { .s = s,
-			   .limit = { capped(RLIMIT_NOFILE, l->nofile),
-				      capped(RLIMIT_CORE, l->core),
-				      capped(RLIMIT_STACK, l->stack),
-				      capped(RLIMIT_MEMLOCK, l->memlock) } };
-	pid_t pid = run_child(&c);
+	if (!c->error)
+		return false;
+	if (c->pid > 0)
+		waitpid(c->pid, NULL, 0);
+	return true;
+}
 
-	if (pid < 0 && c.step == STEP_EXEC && c.error == ENOEXEC && use_shell(s)) {
-		c.step = STEP_NONE;
-		c.error = 0;
-		pid = run_child(&c);
+/* Once more, alone, as /bin/sh's. */
+static void start_as_text(struct child *c)
+{
+	struct err e;
+	struct spawn_batch *b = spawn_batch_open(1, &e);
+
+	if (!b)
+		return; /* its first error stands */
+	spawn_batch_add(b, &c->s);
+	spawn_batch_wait(b);
+	*c = b->v[0];
+	spawn_batch_free(b);
+}
+
+pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno, struct err *e)
+{
+	struct child *c = &b->v[i];
+	bool bad = failed(c);
+
+	if (bad && c->step == STEP_EXEC && c->error == ENOEXEC &&
+	    (c->s.program->script || use_shell(&c->s))) {
+		start_as_text(c);
+		bad = failed(c);
 	}
-	*bind_errno = c.bind_errno;
-	return pid < 0 ? child_error(&c, e) : pid;
+	*bind_errno = c->bind_errno;
+	return bad ? child_error(c, e) : c->pid;
+}
+
+void spawn_batch_free(struct spawn_batch *b)
+{
+	if (!b)
+		return;
+	spawn_batch_wait(b);
+	close(b->gate[0]);
+	munmap(b->stacks, b->most * STACK_BYTES);
+	free(b->v);
+	free(b);
 }
 
 void spawn_mask(struct str *out, pid_t pid)

@@ -11,6 +11,5 @@ if [ ! -e "$xml" ]; then
 fi
 echo "== one placement on $(basename "$xml")"
 for np in 8 9 16; do
-	printf 'np %-3s ' "$np"
-	"$BUILD/helpers/place_table" "$xml" "$np" --times 1000
+	printf 'np %-3s %8s ns\n' "$np" "$("$BUILD/helpers/place_table" "$xml" "$np" --times 1000)"
 done

@@ -191,6 +191,12 @@ ends() { # ID
 	[ "$status" = 125 ]
 }
 
+@test "E_OUTPUT" {
+	[ -c /dev/full ] || skip "no /dev/full"
+	run bash -c 'timeout 20 "$0" -np 2 yes 2>&1 > /dev/full' "$RUNNER"
+	is_error E_OUTPUT "$status"
+}
+
 # ---- placement ----
 
 @test "E_TOPOLOGY" { gives E_TOPOLOGY --plan --topology /etc/passwd -np 1; }
@@ -225,7 +231,7 @@ ends() { # ID
 	start --host-timeout 1
 	kill -STOP "$agent"
 	wait_for over
-	sed -i 2q "$T/err" # what was lost is said behind it
+	sed -i '/^hint:/q' "$T/err" # what did not confirm is said behind it
 	ends E_HOST_SILENT
 }
 @test "E_UNCONFIRMED" {

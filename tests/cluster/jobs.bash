@@ -9,7 +9,7 @@
 #   ranks HOST, agents HOST  pids there
 #   trace HOST               what jobs leave: processes, files, sockets; alike before and after
 #   all_clean HOST...        waits until trace says what mark_clean HOST... found
-# shellcheck shell=bash disable=SC2016,SC2153 # $ is for the hosts' shells; common.bash has the rest
+# shellcheck shell=bash disable=SC2001,SC2016,SC2034,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 
 load ../cli/common
 
@@ -56,7 +56,7 @@ ended_with() { # STATUS [HOST...]: none of the job is left on these hosts at tha
 	local want=$1 h left=''; shift
 	status_of_job 30 || return
 	for h; do
-		left+=$(on "$h" sh -c 'grep -slzF BERTH_JOB= /proc/[0-9]*/environ')
+		left+=$(on "$h" sh -c 'grep -slzF BERTH_JOB= /proc/[0-9]*/environ; true')
 	done
 	if [ "$status" != "$want" ] || [ -n "$left" ]; then
 		echo "status $status, not $want; left: $left"

@@ -1,0 +1,167 @@
+#!/usr/bin/env bats
+# limit_s: 60
+# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output and stderr
+# Commands copied from mpirun, mpiexec and horovodrun: understood, ignored with a line, or refused.
+load common
+
+r() { timeout -k 5 30 "$RUNNER" "$@" < /dev/null; }
+
+# The command runs N ranks.
+ranks() { # N OPTION...
+	local n=$1; shift
+	run -0 --separate-stderr r "$@" sh -c 'echo "x$WORLD_SIZE"'
+	[ "$(grep -c "x$n\$" <<< "$output")" = "$n" ] || { echo "$*: $output $stderr"; return 1; }
+}
+
+# It runs, and says in one line that WHAT was ignored.
+ignored() { # WHAT OPTION...
+	local what=$1; shift
+	ranks 1 -np 1 "$@"
+	[ "$(grep -c "^runner: ignored: $what" <<< "$stderr")" = 1 ] || { echo "$*: $stderr"; return 1; }
+	run -0 --separate-stderr r -q -np 1 "$@" true
+	[ "$stderr" = "" ]
+}
+
+# Exit status 2, its name and one hint; nothing starts.
+refused() {
+	run -2 r -np 1 "$@" touch "$T/started"
+	says "'$1' of " "is not supported" || return
+	hinted || return
+	[ ! -e "$T/started" ]
+}
+
+# The ranks get NAME=VALUE.
+sets() { # NAME=VALUE OPTION...
+	local want=$1; shift
+	run -0 --separate-stderr r -np 1 --no-tag "$@" printenv "${want%%=*}"
+	[ "$output" = "${want#*=}" ] || { echo "$*: ${want%%=*} is $output, not ${want#*=}"; return 1; }
+}
+
+@test "horovodrun -np 4 -H localhost:4 python train.py" {
+	ranks 4 -np 4 -H localhost:4
+	ranks 2 --gloo -np 2 --hosts localhost:2
+	ranks 2 -np 2 -hostfile <(echo localhost slots=2)
+	ranks 2 --num-proc 2 --hostfile <(echo localhost slots=2)
+}
+
+@test "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot -x A -mca pml ob1" {
+	A=1 ranks 2 -np 2 -H localhost:2 --allow-run-as-root -bind-to none -map-by slot -x A -mca pml ob1 -mca btl '^openib'
+	ranks 2 --map-by ppr:2:node
+	ranks 2 -npernode 2
+	ranks 2 -N 2 -host localhost
+	ranks 1 --pernode
+	ranks 2 -np 2 --hostfile <(echo localhost slots=1) --map-by :OVERSUBSCRIBE
+	ranks 2 -np 2 --machinefile <(echo localhost:2)
+}
+
+@test "mpiexec -n 2 -ppn 2 -hosts localhost -genv A 1" {
+	ranks 2 -n 2 -ppn 2 -hosts localhost
+	ranks 2 -n 2 -f <(echo localhost:2) -genvall -l
+	ranks 2 -perhost 2 -bind-to core
+	ranks 2 -n 2 -launcher fork
+}
+
+@test "srun and torchrun words: --ntasks, --nproc-per-node" {
+	ranks 2 --ntasks 2
+	ranks 2 --nproc-per-node 2
+	ranks 2 --ntasks-per-node=2
+}
+
+@test "parameters become variables of the ranks" {
+	sets OMPI_MCA_btl=self,tcp -mca btl self,tcp
+	sets OMPI_MCA_btl=self,tcp --mca btl self,tcp
+	sets A=1 -genv A 1
+	sets B='x y' -env B 'x y'
+	A=7 sets A=7 -genvlist A,HOME
+	sets HOROVOD_FUSION_THRESHOLD=33554432 --fusion-threshold-mb 32
+	sets HOROVOD_CYCLE_TIME=3.5 --cycle-time-ms 3.5
+	sets HOROVOD_CACHE_CAPACITY=1024 --cache-capacity 1024
+	sets HOROVOD_AUTOTUNE=1 --autotune
+	sets HOROVOD_TIMELINE=/tmp/t.json --timeline-filename /tmp/t.json
+	sets HOROVOD_STALL_CHECK_DISABLE=1 --no-stall-check
+	sets HOROVOD_LOG_LEVEL=INFO --log-level INFO
+	sets HOROVOD_THREAD_AFFINITY=0,1 --thread-affinity 0,1
+	sets NCCL_SOCKET_IFNAME=eth0,eth1 --network-interfaces eth0,eth1
+	sets HOROVOD_GLOO_IFACE=eth0 --network-interfaces eth0,eth1
+	sets NCCL_IB_DISABLE=1 --tcp
+}
+
+@test "what has no meaning here is ignored with one line" {
+	ignored --gloo --gloo
+	ignored --mpi --mpi
+	ignored --disable-cache --disable-cache
+	ignored --allow-run-as-root --allow-run-as-root
+	ignored "--map-by socket" --map-by socket
+	ignored "--map-by core" --map-by core
+	ignored --display-map --display-map
+	ignored "-mca plm_rsh_agent ssh" -mca plm_rsh_agent ssh
+	ignored "-rank-by slot" -rank-by slot
+	ignored -noprefix -noprefix
+	ignored -iface -iface eth0
+	ignored -genvall -genvall
+}
+
+@test "what could change which processes run, where, or with what input is refused" {
+	refused --rankfile f
+	refused -rf f
+	refused --min-np 1
+	refused --max-np 2
+	refused --host-discovery-script ./d
+	refused --slots-per-host 2
+	refused --npersocket 2
+	refused --nolocal
+	refused --cpu-set 0
+	refused --app f
+	refused -configfile f
+	refused --prefix /opt
+	refused --preload-binary
+	refused -envnone
+	refused -outfile-pattern f
+	refused --mpi-args --x
+	run -2 r -np 1 --map-by ppr:2:socket true
+	says "ppr:2:socket"
+	hinted
+	run -2 r -np 1 --map-by rankfile:file=x true
+	hinted
+	run -2 r -np 1 -mca rmaps_base_mapping_policy node true
+	says "rmaps_base_mapping_policy"
+	run -2 r -np 1 -rank-by core true
+	hinted
+}
+
+@test "an option that is misspelt is not run: did you mean" {
+	for pair in --ouput-filename:--output-filename --oversubscrib:--oversubscribe --hostfil:--hostfile; do
+		run -2 r "${pair%%:*}" true
+		says "unknown option '${pair%%:*}'" "${pair#*:}"
+		hinted
+	done
+}
+
+@test "- and --, - and _, NAME VALUE and NAME=VALUE are alike" {
+	for form in "-output-filename $T/o" "--output_filename $T/o" "--output-filename=$T/o" "-output_filename=$T/o"; do
+		rm -rf "$T/o"
+		# shellcheck disable=SC2086 # words
+		ranks 1 -np 1 $form
+		[ -e "$T/o/rank.0/stdout" ]
+	done
+}
+
+@test "the last one wins: config file, then environment, then option" {
+	echo 'np = 1' > "$T/conf"
+	ranks 1 --config-file "$T/conf"
+	BERTH_NP=2 ranks 2 --config-file "$T/conf"
+	BERTH_NP=2 ranks 3 --config-file "$T/conf" -np 3
+	mkdir -p "$T/xdg/berth"
+	printf '# mine\nnp = 4\ntag = no\n' > "$T/xdg/berth/config"
+	XDG_CONFIG_HOME=$T/xdg ranks 4
+	[ "$output" = $'x4\nx4\nx4\nx4' ]
+	XDG_CONFIG_HOME=$T/xdg ranks 1 --config-file "$T/conf"
+	XDG_CONFIG_HOME=$T/xdg ranks 4 --tag
+	[[ $output == "[0]<stdout>:x4"* || $output == "["* ]]
+}
+
+@test "a mistake in a config file names file and line" {
+	printf 'np = 2\n\nnp = zwei\n' > "$T/conf"
+	run -2 r --config-file "$T/conf" true
+	says "$T/conf:3" "'zwei'"
+}

@@ -1,0 +1,408 @@
+#!/usr/bin/env bats
+# limit_s: 180
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
+# Whole jobs over real sshds: n0 starts them, n1 to n4 are the hosts; only the checkout is shared.
+load jobs
+
+setup_file() {
+	cluster_up 4
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	need_cluster
+}
+
+# Losses that the training example prints, one a line.
+losses() { sed -n 's/.*<stdout>:epoch .* loss //p' <<< "$output"; }
+
+train() { # HOSTS OPTION...
+	local hosts=$1; shift
+	run --separate-stderr r --report-bindings -H "$hosts" "$PYTHON" "$ROOT/examples/train_digits.py" "$@"
+	[ "$status" = 0 ] || { echo "status $status, said: $output $stderr"; return 1; }
+}
+
+# ---- training ----
+
+@test "a training on two hosts: its loss falls, lines have labels, every rank is bound" {
+	train n1:2,n2:2
+	losses > "$BATS_FILE_TMPDIR/losses"
+	[ "$(wc -l < "$BATS_FILE_TMPDIR/losses")" = 5 ]
+	sort -rgc "$BATS_FILE_TMPDIR/losses"
+	says '[0]<stdout>:accuracy 0.9' '[0]<stdout>:rank 0 of 4 on n1, cpus ' '[1]<stdout>:rank 1 of 4 on n1, cpus ' \
+		'[2]<stdout>:rank 2 of 4 on n2, cpus ' '[3]<stdout>:rank 3 of 4 on n2, cpus '
+	[ "$(grep -vc '^\[[0-3]\]<stdout>:' <<< "$output")" = 0 ]
+	for place in 'rank 0 on n1' 'rank 1 on n1' 'rank 2 on n2' 'rank 3 on n2'; do
+		[[ $stderr == *"runner: $place, pid "*": cpus "* ]]
+	done
+	# what is reported is what the rank itself saw
+	for rank in 0 1 2 3; do
+		cpus=$(sed -n "s/^runner: rank $rank on .*: cpus \(.*\), numa .*/\1/p" <<< "$stderr")
+		says "rank $rank of 4 on n$((rank / 2 + 1)), cpus $cpus,"
+	done
+}
+
+@test "the same losses on one host with four ranks, and on four hosts" {
+	for hosts in n1:4 'n[1-4]'; do
+		train "$hosts"
+		[ "$(losses)" = "$(cat "$BATS_FILE_TMPDIR/losses")" ] || { losses; return 1; }
+	done
+}
+
+@test "a training that fails on one rank: its status, its host, what it said" {
+	run -3 --separate-stderr r -H n1,n2 "$PYTHON" "$ROOT/examples/train_digits.py" --epochs 2 --fail-rank 1
+	[[ $stderr == *"runner: rank 1 on 'n2' (pid "*") exited with status 3"* ]]
+	[[ $stderr == *"  | rank 1: failing as asked"* ]]
+}
+
+# ---- endings ----
+
+@test "exit codes and signals come back from every host" {
+	for code in 1 124 127 241 255; do
+		run -$code r -H n[1-4] sh -c "[ \$RANK != 3 ] || exit $code"
+		says "rank 3 on 'n4' (pid " "exited with status $code"
+	done
+	for sig in KILL:9 SEGV:11 TERM:15; do
+		run -$((128 + ${sig#*:})) r -H n1:2,n2:2 sh -c "ulimit -c 0; [ \$RANK != 2 ] || kill -${sig%:*} \$\$"
+		says "rank 2 on 'n2' (pid " "ended by SIG${sig%:*}"
+	done
+	run -0 r -H n[1-4]:2 true
+	[ -z "$output" ]
+}
+
+@test "the first failure is named by rank, host and pid; those that follow are counted" {
+	run -7 --separate-stderr r -H n1:2,n[2-4] sh -c 'trap "echo late >&2; exit 9" TERM
+		if [ $RANK = 3 ]; then echo "I am $$"; echo because >&2; exit 7; fi; sleep 1000 & wait'
+	[[ $output == "[3]<stdout>:I am "* ]]
+	[[ $stderr == *"runner: rank 3 on 'n3' (pid ${output##* }) exited with status 7"* ]]
+	[[ $stderr == *"its last lines on stderr:"*"  | because"* ]]
+	[[ $stderr =~ "other rank" && $stderr != *"status 9"* ]]
+}
+
+@test "no such program, not executable, no such folder: on one host alone, and it is named" {
+	on n1 sh -c 'cp /bin/true /opt/only1; mkdir /opt/dir1; cp /bin/true /opt/plain'
+	on n2 sh -c 'cp /bin/true /opt/plain; chmod 644 /opt/plain'
+	run -127 r -H n1,n2 /opt/only1
+	says "rank 1 on 'n2' could not start: there is no program '/opt/only1'"
+	hinted
+	run -126 r -H n1,n2 /opt/plain
+	says "rank 1 on 'n2' could not start: '/opt/plain' cannot be executed: Permission denied"
+	run -126 r -H n1,n2 --wdir /opt/dir1 true
+	says "rank 1 on 'n2' could not start: cannot run in folder '/opt/dir1'"
+	hinted
+}
+
+@test "--timeout ends ranks on all hosts: 124" {
+	mark_clean n1 n2
+	run -124 r --timeout 1 -H n1:2,n2:2 sh -c 'trap "exit 0" TERM; sleep 1000 & wait'
+	says "the time limit of 1 s is over"
+	all_clean n1 n2
+}
+
+@test "--keep-going: the others run to their end, on every host" {
+	run -5 --separate-stderr r --keep-going -H n[1-3] sh -c '[ $RANK = 0 ] && exit 5; sleep 0.5; echo done'
+	[ "$(plain)" = $'done\ndone' ]
+}
+
+@test "^C goes to the ranks of all hosts, and runner ends by it: 130" {
+	printf 'trap "echo int\\$RANK; exit 0" INT\necho "ready$RANK"\nwhile :; do sleep 0.1; done\n' | script polite
+	start -H n1:2,n2:2 bash /vc/t/polite
+	for rank in 0 1 2 3; do
+		wait_for grep -q "ready$rank" "$T/out"
+	done
+	signal INT
+	ended_with 130 n1 n2
+	for rank in 0 1 2 3; do
+		grep -q "int$rank" "$T/out"
+	done
+	err_says "sent SIGINT to 4 ranks"
+}
+
+@test "^C twice: ranks that ignore it are gone at once" {
+	printf 'trap "" INT TERM\necho "ready$RANK"\nwhile :; do sleep 1000; done\n' | script stubborn
+	start -H n[1-2]:2 bash /vc/t/stubborn
+	for rank in 0 1 2 3; do
+		wait_for grep -q "ready$rank" "$T/out"
+	done
+	signal INT
+	wait_for grep -q "again ends them now" "$T/err"
+	signal INT
+	ended_with 130 n1 n2
+}
+
+@test "USR1 goes to the ranks, QUIT prints the roll-call with hosts" {
+	printf 'trap "echo usr1; exit 0" USR1\necho "ready$RANK"\nwhile :; do sleep 0.1; done\n' | script usr1
+	start -H n1,n2 bash /vc/t/usr1
+	wait_for grep -q ready0 "$T/out"
+	wait_for grep -q ready1 "$T/out"
+	signal QUIT
+	wait_for grep -q "rank 1  n2  pid .*running" "$T/err"
+	signal USR1
+	ended_with 0 n1 n2
+	[ "$(grep -c usr1 "$T/out")" = 2 ]
+}
+
+# ---- hosts ----
+
+@test "hosts: user@host, ranges, a host given twice, an address" {
+	run -0 r -i /vc/ssh/alice -H alice@n1:2,alice@n2 sh -c 'echo $(hostname) $(id -un) $HOME $USER'
+	[ "$(plain)" = $'n1 alice /home/alice alice\nn1 alice /home/alice alice\nn2 alice /home/alice alice' ]
+	run -0 r -H 'n[1-2,4]:2' sh -c 'echo $RANK $(hostname)'
+	[ "$(plain)" = $'0 n1\n1 n1\n2 n2\n3 n2\n4 n4\n5 n4' ]
+	run -0 r -H n1,n2,n1 sh -c 'echo $RANK $(hostname)'
+	[ "$(plain)" = $'0 n1\n1 n1\n2 n2' ]
+	run -0 r -H 10.77.0.3:1,n4 hostname
+	[ "$(plain)" = $'n3\nn4' ]
+}
+
+@test "hostfiles of Open MPI, MPICH and PBS" {
+	printf '# nodes\n\nn1 slots=2 max_slots=2\nn2 slots=1\n' | script openmpi
+	printf 'n1:2\nn2:1\n' | script mpich
+	printf 'n1\nn1\nn2\n' | script pbs
+	for file in openmpi mpich pbs; do
+		run -0 r --hostfile /vc/t/$file sh -c 'echo $RANK $(hostname)'
+		[ "$(plain)" = $'0 n1\n1 n1\n2 n2' ]
+	done
+	run -2 r -np 4 --oversubscribe --hostfile /vc/t/openmpi --map-by slot -H n3 true
+	hinted
+}
+
+@test "--map-by node deals ranks out; local and cross ranks follow" {
+	run -0 r -np 5 -H n1:2,n2:2,n3:2 --map-by node \
+		sh -c 'echo $RANK $(hostname) $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE'
+	[ "$(plain)" = $'0 n1 0/2 0 0/3\n1 n2 0/2 1 1/3\n2 n3 0/1 2 2/3\n3 n1 1/2 0 0/2\n4 n2 1/2 1 1/2' ]
+	run -0 r -ppn 2 -H n1,n2 sh -c 'echo $RANK $(hostname)'
+	[ "$(plain)" = $'0 n1\n1 n1\n2 n2\n3 n2' ]
+}
+
+@test "several programs: each on its hosts, in one job" {
+	run -0 r -H n1,n2:2 -np 1 sh -c 'echo a $RANK/$WORLD_SIZE $(hostname)' : -np 2 sh -c 'echo b $RANK/$WORLD_SIZE $(hostname)'
+	[ "$(plain)" = $'a 0/3 n1\nb 1/3 n2\nb 2/3 n2' ]
+}
+
+@test "this machine among the hosts is known by name and by address: no ssh" {
+	for self in n0 10.77.255.254 localhost; do
+		run -0 --separate-stderr r -v -H "$self:1,n1:1" hostname
+		[ "$(plain)" = $'n0\nn1' ]
+		[[ $stderr == *"runner: $self is up: "*"(local)"* && $stderr == *"runner: n1 is up: "*"(ssh)"* ]]
+	done
+}
+
+@test "MASTER_ADDR is where rank 0 is reached; MASTER_PORT is held on that host" {
+	run -0 r -H n1:2,n2 sh -c 'echo $MASTER_ADDR'
+	[ "$(plain | uniq)" = 10.77.0.1 ]
+	run -0 r -H n0,n1 sh -c 'echo $MASTER_ADDR'
+	[ "$(plain | uniq)" = 10.77.255.254 ]
+	run -0 r -H n1,n0 sh -c 'echo $MASTER_ADDR'
+	[ "$(plain | uniq)" = 10.77.0.1 ]
+	for hosts in n0:2 n1:2; do
+		run -0 r -H $hosts sh -c 'echo $MASTER_ADDR'
+		[ "$(plain | uniq)" = 127.0.0.1 ]
+	done
+	run -0 r -H n1,n2 /usr/bin/python3 -c '
+import os, socket
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(os.environ["RANK"] == "0"))
+port = int(os.environ["MASTER_PORT"])
+try:
+    t = socket.socket(); t.bind(("", port)); print("free")
+except OSError: print("held")
+if os.environ["RANK"] == "0": s.bind(("", port)); s.listen()'
+	[ "$(sort <<< "$output")" = $'[0]<stdout>:held\n[1]<stdout>:free' ]
+}
+
+@test "ranks meet at MASTER_ADDR when rank 0 is on this machine" {
+	run -0 r -H n0,n1,n2 /usr/bin/python3 -c '
+import os, socket
+rank, port = int(os.environ["RANK"]), int(os.environ["MASTER_PORT"])
+if rank:
+    import time
+    for _ in range(200):
+        try: s = socket.create_connection((os.environ["MASTER_ADDR"], port), 5); break
+        except ConnectionRefusedError: time.sleep(0.05)
+    s.sendall(b"%d" % rank)
+else:
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((os.environ["MASTER_ADDR"], port)); s.listen()
+    print(sorted(s.accept()[0].recv(1) for _ in range(2)))'
+	[ "$output" = "[0]<stdout>:[b'1', b'2']" ]
+}
+
+@test "an ordinary user's job" {
+	run -0 as alice n0 timeout 60 "$RUNNER" -H n0,n1,n2 sh -c 'echo $(id -un) $(hostname); umask'
+	[ "$(plain)" = $'0022\n0022\n0022\nalice n0\nalice n1\nalice n2' ]
+}
+
+@test "a job through the real ssh" {
+	run -0 --separate-stderr r -v --transport openssh -H n1:2,n2 sh -c 'cat; hostname'
+	[ "$(plain)" = $'n1\nn1\nn2' ]
+	[[ $stderr == *"n2 is up: "*"(openssh)"* ]]
+	run -2 r --transport local -H n1 true
+	says "'n1' is not this machine"
+	hinted
+}
+
+# ---- hosts that cannot be started ----
+
+@test "a host that refuses: 240, it is named, and no rank was started anywhere" {
+	"$VCLUSTER" sshd n3 stop
+	run -240 r --start-timeout 1 -H n[1-3] touch /vc/t/started
+	"$VCLUSTER" sshd n3 start
+	says "root@n3:22" "Connection refused"
+	hinted
+	[ ! -e "$STATE/t/started" ]
+	run -240 r --start-timeout 1 -H n1,nowhere7 touch /vc/t/started
+	says "nowhere7"
+	[ ! -e "$STATE/t/started" ]
+}
+
+@test "a host that hangs: 240 in time; the same trouble on several hosts is one line" {
+	"$VCLUSTER" freeze n2
+	"$VCLUSTER" freeze n3
+	run -240 r --start-timeout 2 -H n[1-3] true
+	"$VCLUSTER" thaw n2
+	"$VCLUSTER" thaw n3
+	says "n[2-3]"
+	[ "$(grep -c '^runner: ' <<< "$output")" = 1 ]
+}
+
+@test "more ranks than slots, no GPUs, a rank for stdin that is not there: 2, and nothing runs" {
+	run -2 r -np 5 -H n1:2,n2:2 true
+	says "-np 5 asks for 5 ranks" "n[1-2]:2"
+	run -2 r -H n1:gpus,n2:gpus touch /vc/t/started
+	says "has no GPUs"
+	run -2 r --stdin 4 -H n1:2,n2:2 touch /vc/t/started
+	says "--stdin 4 names a rank that the job has not"
+	run -2 r --gpus 1 -H n1,n2 touch /vc/t/started
+	says "--gpus: no GPU '1' on this host"
+	[ ! -e "$STATE/t/started" ]
+}
+
+# ---- the agent ----
+
+@test "an agent that is nowhere is sent to every host, and is there the next time" {
+	on n0 sh -c 'mkdir /opt/berth; cp "$1" "$2" /opt/berth' sh "$RUNNER" "$AGENT"
+	run -0 --separate-stderr on n0 timeout 60 /opt/berth/runner -v -H n1:2,n2:2 hostname < /dev/null
+	[ "$(plain)" = $'n1\nn1\nn2\nn2' ]
+	[[ $stderr == *"n1"*"sent"* && $stderr == *"n2"*"sent"* ]]
+	for h in n1 n2; do
+		run -0 on $h sh -c 'ls /opt; ls ~/.cache/berth'
+		silent_on $'berth\n'
+		says agent-
+	done
+	run -0 --separate-stderr on n0 timeout 60 /opt/berth/runner -v -H n1:2,n2:2 hostname < /dev/null
+	[[ $stderr != *sent* ]]
+	run -240 on n0 timeout 60 /opt/berth/runner --no-push -H n3,n4 hostname < /dev/null
+	says "n[3-4]" "'/opt/berth/berth-agent'"
+	hinted
+	on n0 rm -r /opt/berth
+	on n1 rm -r /root/.cache
+	on n2 rm -r /root/.cache
+}
+
+# ---- environment ----
+
+@test "environment, -x, --env-file, folder, umask and limits travel" {
+	printf 'FROM_FILE="a b"\n' | script env
+	run -0 on n0 env 'MINE=x  y' PMI_RANK=7 sh -c 'mkdir -p "/vc/t/my dir"; cd "/vc/t/my dir"; umask 027; ulimit -Sn 345; exec "$@"' sh \
+		timeout 60 "$RUNNER" -H n1,n2 -x 'NEW=a=b c' --env-file /vc/t/env sh -c \
+		'echo "$MINE|$NEW|$FROM_FILE|${PMI_RANK-}|$(pwd)|$(umask)|$(ulimit -Sn)"' < /dev/null
+	[ "$(plain)" = $'x  y|a=b c|a b||/vc/t/my dir|0027|345\nx  y|a=b c|a b||/vc/t/my dir|0027|345' ]
+	run -0 r -H n1,n2 --wdir /opt pwd
+	[ "$(plain | uniq)" = /opt ]
+}
+
+@test "nothing of the environment is on a command line, and nothing listens, on any host" {
+	mark_clean n0 n1 n2
+	printf 'echo "ready$RANK"; sleep 1000\n' | script waits
+	printf 'FILE_PASS=secret-in-file\n' | script env
+	on n0 env MY_TOKEN=secret-forwarded timeout 60 "$RUNNER" -H n1:2,n2 --env-file /vc/t/env \
+		bash /vc/t/waits < /dev/null > "$T/out" 2> "$T/err" 3>&- &
+	pid=$!
+	for rank in 0 1 2; do
+		wait_for grep -q "ready$rank" "$T/out"
+	done
+	for h in n0 n1 n2; do
+		run ! on $h sh -c 'cat /proc/[0-9]*/cmdline | tr "\0" "\n" | grep -e "^[s]ecret" -e "=[s]ecret"'
+		run -0 trace $h
+		[ "$(grep listens "$BATS_FILE_TMPDIR/clean.$h")" = "$(grep listens <<< "$output")" ]
+		silent_on 'file '
+	done
+	run -0 on n2 sh -c 'cat /proc/$(pgrep -f /vc/t/waits)/environ | tr "\0" "\n"'
+	says MY_TOKEN=secret-forwarded FILE_PASS=secret-in-file
+	on n0 sh -c 'kill $(pgrep -x runner)'
+	ended_with 143 n1 n2
+	all_clean n0 n1 n2
+}
+
+# ---- input and output ----
+
+@test "stdin reaches a rank on another host: 20 MB" {
+	on n0 sh -c 'head -c 20000000 /dev/urandom > /opt/random; sha256sum < /opt/random' > "$T/sum"
+	for rank in 0 3; do
+		run -0 on n0 timeout 60 "$RUNNER" --stdin $rank -H n1:2,n2:2 sh -c 'sha256sum; echo' < <(on n0 cat /opt/random)
+		says "[$rank]<stdout>:$(cat "$T/sum")"
+		[ "$(grep -c 'e3b0c44298fc1c149afbf4c8996fb924' <<< "$output")" = 3 ]
+	done
+	run -0 on n0 timeout 60 "$RUNNER" --stdin all -H n[1-2] sha256sum < <(on n0 cat /opt/random)
+	[ "$(plain | uniq)" = "$(cat "$T/sum")" ]
+	run -0 on n0 timeout 60 "$RUNNER" --no-tag -H n1 cat < <(seq 300000)
+	[ "$(sha256sum <<< "$output")" = "$(seq 300000 | sha256sum)" ]
+}
+
+@test "output of four hosts at once: every byte, whole lines, each rank's in order" {
+	on n0 timeout 60 "$RUNNER" --output-filename /opt/log -H n[1-4] \
+		sh -c 'seq -f "$RANK line %.0f" 200000; echo "err $RANK" >&2' < /dev/null > "$T/out" 2> "$T/err"
+	for rank in 0 1 2 3; do
+		grep -F "[$rank]<stdout>:" "$T/out" | cut -d: -f2- | cmp - <(seq -f "$rank line %.0f" 200000)
+		grep -qFx "[$rank]<stderr>:err $rank" "$T/err"
+	done
+	[ "$(wc -l < "$T/out")" = 800000 ]
+	# files: written where runner is, raw, and nowhere else
+	run -0 on n0 sh -c 'cd /opt/log; ls; cat rank.2/stderr; seq -f "3 line %.0f" 200000 | cmp - rank.3/stdout'
+	[ "$output" = $'rank.0\nrank.1\nrank.2\nrank.3\nerr 2' ]
+	for h in n1 n2 n3 n4; do
+		run -1 on $h test -e /opt/log
+	done
+	on n0 rm -r /opt/log
+}
+
+@test "--report-bindings: what the kernel says of each rank" {
+	run -0 --separate-stderr r --report-bindings -H n1:2,n2 sh -c 'echo $$ $(sed -n "s/Cpus_allowed_list:.//p" /proc/$$/status)'
+	for rank in 0 1 2; do
+		read -r pid cpus <<< "$(sed -n "s/^\[$rank\]<stdout>://p" <<< "$output")"
+		[[ $stderr == *"runner: rank $rank on n$((rank / 2 + 1)), pid $pid: cpus $cpus, "* ]]
+	done
+	pid=
+}
+
+@test "--events: what happened, where, one JSON object a line" {
+	run -4 r --events /vc/t/events -H n1:2,n2 sh -c '[ $RANK != 2 ] || exit 4; sleep 1000'
+	run -0 /usr/bin/python3 -c '
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1])]
+of = lambda name: [e for e in events if e["event"] == name]
+names = sorted({e["event"] for e in events})
+print(sorted(e["host"] for e in of("host up")), sorted((e["rank"], e["host"]) for e in of("rank started")))
+print([(e["rank"], e["host"], e["status"]) for e in of("cause")], len(of("rank ended")), events[-1]["event"], events[-1]["status"])
+print(names if len(names) != 5 else "")' "$STATE/t/events"
+	[ "$output" = "['n1', 'n2'] [(0, 'n1'), (1, 'n1'), (2, 'n2')]
+[(2, 'n2', 4)] 3 end 4" ]
+}
+
+@test "--plan asks the agents, and starts nothing" {
+	run -0 r --plan -H n1:2,n2:2 touch /vc/t/started
+	says "plan: 4 ranks on 2 hosts"
+	[ "$(grep -cE '^ *[0-3]  +[01]  n[12]  ' <<< "$output")" = 4 ]
+	[ ! -e "$STATE/t/started" ]
+}
+
+@test "nothing is left of all these jobs" {
+	for h in n0 n1 n2 n3 n4; do
+		run -0 on $h sh -c 'pgrep -x berth-agent; grep -slzF BERTH_JOB= /proc/[0-9]*/environ; find /tmp /dev/shm -mindepth 1'
+		[ -z "$output" ]
+	done
+}
