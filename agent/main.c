@@ -325,7 +325,8 @@ static uint32_t *starting_order(const struct agent *a)
 }
 
 /* Start N ranks together.  0, or the errno of one that could not be bound. */
-static int start_batch(struct agent *a, struct app *apps, const uint32_t *order, size_t n)
+static int start_batch(struct agent *a, struct app *apps, const uint32_t *order,
+		       size_t n)
 {
 	struct err e = { 0 };
 	struct spawn_batch *batch = spawn_batch_open(n, &e);
@@ -392,7 +393,8 @@ static void on_start(void *ctx)
 	}
 	ranks_grant(&a->ranks);
 	if (a->chosen.n && a->topo.live)
-		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement, &a->ranks);
+		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement,
+			       &a->ranks);
 	free(order);
 	free_apps(a, apps);
 }

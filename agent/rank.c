@@ -76,7 +76,8 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 	wire_pack_ended(r->out, &m);
 }
 
-void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch, struct spawn *s)
+void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
+		 struct spawn *s)
 {
 	struct rank *one = &r->v[local];
 	bool reads = r->stdin_rank == one->rank || r->stdin_rank == STDIN_ALL;

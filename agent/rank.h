@@ -24,8 +24,8 @@ struct rank {
 	enum rank_state state;
 	uint32_t rank;
 	pid_t pid;
-	bool killed; /* by us: no OOM kill */
-	bool launched;   /* in a batch, as number slot */
+	bool killed;   /* by us: no OOM kill */
+	bool launched; /* in a batch, as number slot */
 	size_t slot;
 	int child_fd[3]; /* its 0, 1, 2, until it has exec'd */
 	struct io_rank io;
@@ -56,7 +56,8 @@ struct ranks {
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job);
 /* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
-void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch, struct spawn *s);
+void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
+		 struct spawn *s);
 /* After spawn_batch_wait(), in the order of starting: sends `started`, or `ended` with the
  * error.  Returns 0, or the errno with which binding failed. */
 int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);

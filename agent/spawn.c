@@ -124,7 +124,10 @@ static CHILD long bare(long n, long a, long b, long c, long d)
 	register long x2 __asm__("x2") = c;
 	register long x3 __asm__("x3") = d;
 
-	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+	__asm__ volatile("svc 0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3)
+			 : "memory");
 	return x0;
 #else
 #error "berth runs on x86-64 and aarch64"
@@ -137,7 +140,8 @@ static CHILD void child_signals(void)
 {
 	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
 				    SIGUSR2, SIGPIPE, SIGTERM, SIGCHLD };
-	static const long by_default[8]; /* the kernel's struct sigaction: SIG_DFL, no mask */
+	static const long
+		by_default[8]; /* the kernel's struct sigaction: SIG_DFL, no mask */
 	static const uint64_t none;
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
@@ -198,13 +202,13 @@ struct spawn_batch {
 	struct child *v;
 	size_t n, most;
 	unsigned char *stacks;
-	int gate[2];    /* each child holds the write end until it execs or ends */
-	sigset_t mask;  /* as it was before */
+	int gate[2];   /* each child holds the write end until it execs or ends */
+	sigset_t mask; /* as it was before */
 	struct rlimit hard[4];
 };
 
-static const __rlimit_resource_t limit_names[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
-						    RLIMIT_MEMLOCK };
+static const __rlimit_resource_t limit_names[4] = { RLIMIT_NOFILE, RLIMIT_CORE,
+						    RLIMIT_STACK, RLIMIT_MEMLOCK };
 
 static struct rlimit capped(struct rlimit r, uint64_t soft)
 {
@@ -246,7 +250,8 @@ static void launch(struct spawn_batch *b, size_t i)
 
 	c->step = STEP_NONE;
 	c->error = 0;
-	c->pid = clone(child_main, b->stacks + (i + 1) * STACK_BYTES, CLONE_VM | SIGCHLD, c);
+	c->pid = clone(child_main, b->stacks + (i + 1) * STACK_BYTES,
+		       CLONE_VM | SIGCHLD, c);
 	if (c->pid < 0)
 		c->error = errno;
 }
@@ -396,7 +401,8 @@ static void start_as_text(struct child *c)
 	spawn_batch_free(b);
 }
 
-pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno, struct err *e)
+pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
+			 struct err *e)
 {
 	struct child *c = &b->v[i];
 	bool bad = failed(c);

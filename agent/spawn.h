@@ -58,7 +58,8 @@ void spawn_batch_wait(struct spawn_batch *b);
 /* The pid of process I, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE, E_WDIR, E_SPAWN.
  * BIND_ERRNO is 0, or why binding failed: it runs all the same, unbound.  A text without "#!"
  * is started here, by /bin/sh; its S must still be valid, descriptors included. */
-pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno, struct err *e);
+pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
+			 struct err *e);
 void spawn_batch_free(struct spawn_batch *b);
 
 /* The CPUs process PID may use, as a list; appends to OUT. */

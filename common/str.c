@@ -182,8 +182,8 @@ int str_to_long(long *out, const char *text, long min, long max, struct err *e)
 
 	errno = 0;
 	n = strtol(text, &end, 10);
-	if (!*text || *end || errno || *text == '+' || isspace((unsigned char)*text) || n < min ||
-	    n > max)
+	if (!*text || *end || errno || *text == '+' || isspace((unsigned char)*text) ||
+	    n < min || n > max)
 		return err_set(e, E_NUMBER, text, min, max);
 	*out = n;
 	return 0;

@@ -147,7 +147,8 @@ static void show_str(struct str *s, wire_str v)
 {
 	str_add(s, "'");
 	for (size_t i = 0; v[i] && i < 200; i++)
-		str_addf(s, "%c", (unsigned char)v[i] < ' ' || v[i] == 0x7f ? '?' : v[i]);
+		str_addf(s, "%c",
+			 (unsigned char)v[i] < ' ' || v[i] == 0x7f ? '?' : v[i]);
 	str_add(s, "'");
 }
 

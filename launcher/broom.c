@@ -42,8 +42,8 @@ static void on_silent(void *ctx, struct host *h, unsigned seconds)
 	(void)seconds;
 }
 
-static const struct fleet_events broom_events = { on_hello, on_frame, on_lost, on_silent,
-						  on_lost };
+static const struct fleet_events broom_events = { on_hello, on_frame, on_lost,
+						  on_silent, on_lost };
 
 static void broom_open(struct session *s)
 {

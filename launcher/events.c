@@ -81,8 +81,11 @@ void events_close(struct events *ev)
 /* Length of the UTF-8 character at P, 0 if there is none. */
 static size_t utf8_length(const unsigned char *p)
 {
-	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3
-		 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+	size_t n = *p < 0x80                 ? 1
+		   : *p >= 0xc2 && *p < 0xe0 ? 2
+		   : *p >= 0xe0 && *p < 0xf0 ? 3
+		   : *p >= 0xf0 && *p < 0xf5 ? 4
+					     : 0;
 
 	/* no longer than need be, no surrogate, nothing beyond U+10FFFF (RFC 3629) */
 	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] >= 0xa0) ||

@@ -196,8 +196,8 @@ static void describe_end(struct host *h, const struct transport_end *end, struct
 	if (end->err.id != ERR_NONE)
 		*e = end->err;
 	else if (h->state == HOST_STARTING)
-		err_set(e, E_AGENT_START, h->name, end->status, (int)(len > 400 ? 400 : len),
-			end->said);
+		err_set(e, E_AGENT_START, h->name, end->status,
+			(int)(len > 400 ? 400 : len), end->said);
 	else
 		err_set(e, E_AGENT_LOST, h->name);
 }
@@ -221,7 +221,8 @@ static void on_ended(void *ctx, const struct transport_end *end)
 
 void fleet_start(struct fleet *f, struct host *h)
 {
-	static const struct transport_events events = { on_bytes, on_writable, on_ended };
+	static const struct transport_events events = { on_bytes, on_writable,
+							on_ended };
 
 	h->state = HOST_STARTING;
 	h->exit_status = -1;

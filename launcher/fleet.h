@@ -15,9 +15,9 @@ enum host_state {
 	HOST_IDLE,     /* not asked for */
 	HOST_STARTING, /* no hello yet */
 	HOST_UP,
-	HOST_LEAVING,  /* told to exit: the end of its stream is no loss */
-	HOST_CLOSED,   /* its stream ended as it should */
-	HOST_LOST      /* could not be started, or its stream or voice was lost; see err */
+	HOST_LEAVING, /* told to exit: the end of its stream is no loss */
+	HOST_CLOSED,  /* its stream ended as it should */
+	HOST_LOST /* could not be started, or its stream or voice was lost; see err */
 };
 
 enum { SLOTS_AUTO = -2 }; /* one per GPU, else one per core: this machine without -np */
@@ -43,7 +43,7 @@ struct host {
 	uint64_t clock_error_ns;
 	uint64_t clock_sampled_ns; /* when: the error grows with the clocks' drift */
 
-	uint64_t heard_ms;      /* clock_ms() of its last byte */
+	uint64_t heard_ms; /* clock_ms() of its last byte */
 	bool silence_said;
 	struct buf in, out;
 };

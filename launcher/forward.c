@@ -11,7 +11,7 @@ enum { ENV_FILE_MAX_BYTES = 1 << 20 };
 
 enum travel {
 	TRAVELS,
-	STAYS,       /* with this host */
+	STAYS,      /* with this host */
 	STAYS_ALONE /* unless in the job of a resource manager */
 };
 

@@ -13,11 +13,12 @@ static void on_hello(void *ctx, struct host *h)
 	events_number(s->events, "gpus", h->gpus);
 	events_end(s->events);
 	if (s->request->verbosity > 0)
-		fprintf(stderr, "runner: %s is up: %u cpus, %u GPUs (%s)\n", h->name, h->cpus,
-			h->gpus, h->transport->name);
+		fprintf(stderr, "runner: %s is up: %u cpus, %u GPUs (%s)\n", h->name,
+			h->cpus, h->gpus, h->transport->name);
 }
 
-static bool rank_of(struct session *s, const struct host *h, uint32_t epoch, uint32_t rank)
+static bool rank_of(struct session *s, const struct host *h, uint32_t epoch,
+		    uint32_t rank)
 {
 	return epoch == SESSION_EPOCH && s->rank && rank < s->plan.np &&
 	       s->plan.rank[rank].host == session_index(s, h);
@@ -77,8 +78,8 @@ static void on_started(struct session *s, struct host *h, const struct wire_star
 static void on_output(struct session *s, struct host *h, const struct wire_output *m)
 {
 	if (rank_of(s, h, m->epoch, m->rank) && s->output)
-		output_data(s->output, session_index(s, h), m->rank, m->stream, m->data.p,
-			    m->data.n);
+		output_data(s->output, session_index(s, h), m->rank, m->stream,
+			    m->data.p, m->data.n);
 }
 
 static void event_ended(struct session *s, const struct host *h, uint32_t rank)
@@ -127,30 +128,32 @@ static void on_gone(struct session *s, struct host *h, const struct wire_gone *m
 	run->gone = true;
 	run->left = m->left;
 	if (m->left)
-		output_note(s->output, "runner: %s: %u processes could not be ended: %s",
-			    h->name, m->left, m->which);
+		output_note(s->output,
+			    "runner: %s: %u processes could not be ended: %s", h->name,
+			    m->left, m->which);
 }
 
 static void on_agent_note(struct session *s, struct host *h, const struct wire_log *m)
 {
-	if (m->level >= LOG_WARNING ? s->request->verbosity < 0 : s->request->verbosity < 1)
+	if (m->level >= LOG_WARNING ? s->request->verbosity < 0
+				    : s->request->verbosity < 1)
 		return;
-	report_note(s, "runner: %s%s: %s%s%s", m->level >= LOG_WARNING ? "warning: " : "",
-		    h->name, m->text, *m->hint ? "\nhint: " : "",
-		    m->hint);
+	report_note(s, "runner: %s%s: %s%s%s",
+		    m->level >= LOG_WARNING ? "warning: " : "", h->name, m->text,
+		    *m->hint ? "\nhint: " : "", m->hint);
 }
 
-#define TAKE(name, call)                                                                 \
-	case WIRE_##name: {                                                              \
-		struct wire_##name m;                                                    \
-                                                                                         \
-		if (wire_unpack_##name(&m, f->payload, f->n, &e)) {                      \
-			fleet_give_up(h, &e);                                            \
-			return;                                                          \
-		}                                                                        \
-		call;                                                                    \
-		wire_free_##name(&m);                                                    \
-		return;                                                                  \
+#define TAKE(name, call)                                                               \
+	case WIRE_##name: {                                                            \
+		struct wire_##name m;                                                  \
+                                                                                       \
+		if (wire_unpack_##name(&m, f->payload, f->n, &e)) {                    \
+			fleet_give_up(h, &e);                                          \
+			return;                                                        \
+		}                                                                      \
+		call;                                                                  \
+		wire_free_##name(&m);                                                  \
+		return;                                                                \
 	}
 
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
@@ -165,7 +168,8 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 		TAKE(started, on_started(s, h, &m))
 		TAKE(ended, on_ended(s, h, &m))
 		TAKE(credit, input_credit(s->input, h, m.bytes))
-		TAKE(ending, s->run[session_index(s, h)].ending = true; stop_on_ending(s))
+		TAKE(ending, s->run[session_index(s, h)].ending = true;
+		     stop_on_ending(s))
 		TAKE(gone, on_gone(s, h, &m))
 		TAKE(log, on_agent_note(s, h, &m))
 	default:
@@ -202,8 +206,8 @@ static void on_silent(void *ctx, struct host *h, unsigned seconds)
 {
 	struct session *s = ctx;
 
-	report_note(s, "runner: %s: no sign of life for %u s; given up after %ld s", h->name,
-		    seconds, s->fleet.host_timeout_s);
+	report_note(s, "runner: %s: no sign of life for %u s; given up after %ld s",
+		    h->name, seconds, s->fleet.host_timeout_s);
 }
 
 static void on_closed(void *ctx, struct host *h)
@@ -212,5 +216,5 @@ static void on_closed(void *ctx, struct host *h)
 	(void)h; /* session_leave() counts them */
 }
 
-const struct fleet_events session_fleet_events = { on_hello, on_frame, on_lost, on_silent,
-						   on_closed };
+const struct fleet_events session_fleet_events = { on_hello, on_frame, on_lost,
+						   on_silent, on_closed };

@@ -72,7 +72,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	if (in->done || !most || in_background())
 		return;
 	if (poll(&p, 1, 0) > 0) {
-		n = read(STDIN_FILENO, in->room, most < sizeof in->room ? most : sizeof in->room);
+		n = read(STDIN_FILENO, in->room,
+			 most < sizeof in->room ? most : sizeof in->room);
 		if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
 			in->done = n <= 0;
 			send_input(in, n > 0 ? (size_t)n : 0);
@@ -81,8 +82,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	wait_more(in);
 }
 
-struct input *input_open(struct fleet *f, struct host **targets, size_t n, uint32_t epoch,
-			 uint32_t rank)
+struct input *input_open(struct fleet *f, struct host **targets, size_t n,
+			 uint32_t epoch, uint32_t rank)
 {
 	struct input *in = xcalloc(1, sizeof *in);
 
@@ -93,7 +94,8 @@ struct input *input_open(struct fleet *f, struct host **targets, size_t n, uint3
 	for (size_t i = 0; i < n; i++)
 		in->to[i].host = targets[i];
 	in->readable = event_new(f->base, STDIN_FILENO, EV_READ, on_readable, in);
-	if (event_add(in->readable, NULL)) { /* a file: epoll refuses it, and it is always ready */
+	if (event_add(in->readable,
+		      NULL)) { /* a file: epoll refuses it, and it is always ready */
 		event_free(in->readable);
 		in->readable = event_new(f->base, -1, 0, on_readable, in);
 		in->always_ready = true;

@@ -10,8 +10,8 @@
 struct input;
 
 /* TARGETS: the hosts whose ranks read; RANK the rank, or STDIN_ALL. */
-struct input *input_open(struct fleet *f, struct host **targets, size_t n, uint32_t epoch,
-			 uint32_t rank);
+struct input *input_open(struct fleet *f, struct host **targets, size_t n,
+			 uint32_t epoch, uint32_t rank);
 /* H's agent takes BYTES more. */
 void input_credit(struct input *in, struct host *h, uint32_t bytes);
 /* Try again to read (runner came back to the foreground). */

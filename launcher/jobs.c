@@ -87,7 +87,8 @@ static struct slices cut_slices(const struct session *s, uint32_t host)
 {
 	size_t n = s->plan.local_size[host];
 	struct slices l = { xcalloc(n, sizeof(uint32_t)), xcalloc(n, sizeof(uint32_t)),
-			    xcalloc(n, sizeof(uint32_t)), xcalloc(n, sizeof(uint32_t)) };
+			    xcalloc(n, sizeof(uint32_t)),
+			    xcalloc(n, sizeof(uint32_t)) };
 
 	for (uint32_t i = 0; i < s->plan.np; i++) {
 		const struct plan_rank *p = &s->plan.rank[i];
@@ -110,16 +111,31 @@ static void send_job(struct session *s, struct host *h, const struct strv *env,
 	struct slices l = cut_slices(s, index);
 	size_t n = s->plan.local_size[index];
 	struct wire_job m = {
-		.epoch = SESSION_EPOCH, .cookie = s->cookie, .flags = job_flags(s, h),
-		.np = s->plan.np, .node = s->plan.node[index], .nodes = s->plan.nodes,
-		.host = h->name, .ranks = { l.ranks, n }, .apps = { l.apps, n },
-		.cross_ranks = { l.cross_ranks, n }, .cross_sizes = { l.cross_sizes, n },
-		.master_addr = s->master_addr, .master_port = s->master_port,
-		.bind_to = r->bind_to, .bind_count = r->bind_count, .share = r->share,
-		.gpu_visible = s->visible, .gpu_id = r->gpu_id,
-		.gpus = r->gpus ? r->gpus : "", .stdin_rank = r->stdin_rank,
-		.umask = current_umask(), .nofile = s->nofile, .core = soft_limit(RLIMIT_CORE),
-		.stack = soft_limit(RLIMIT_STACK), .memlock = soft_limit(RLIMIT_MEMLOCK),
+		.epoch = SESSION_EPOCH,
+		.cookie = s->cookie,
+		.flags = job_flags(s, h),
+		.np = s->plan.np,
+		.node = s->plan.node[index],
+		.nodes = s->plan.nodes,
+		.host = h->name,
+		.ranks = { l.ranks, n },
+		.apps = { l.apps, n },
+		.cross_ranks = { l.cross_ranks, n },
+		.cross_sizes = { l.cross_sizes, n },
+		.master_addr = s->master_addr,
+		.master_port = s->master_port,
+		.bind_to = r->bind_to,
+		.bind_count = r->bind_count,
+		.share = r->share,
+		.gpu_visible = s->visible,
+		.gpu_id = r->gpu_id,
+		.gpus = r->gpus ? r->gpus : "",
+		.stdin_rank = r->stdin_rank,
+		.umask = current_umask(),
+		.nofile = s->nofile,
+		.core = soft_limit(RLIMIT_CORE),
+		.stack = soft_limit(RLIMIT_STACK),
+		.memlock = soft_limit(RLIMIT_MEMLOCK),
 		.credit_bytes = (uint32_t)s->credit_bytes,
 		.host_timeout_ms = (uint32_t)r->host_timeout_s * 1000,
 		.env = { (const char *const *)env->v, env->n },
@@ -129,7 +145,8 @@ static void send_job(struct session *s, struct host *h, const struct strv *env,
 		const struct app *a = &r->app[i];
 		struct wire_app app = { (uint32_t)i,
 					{ (const char *const *)a->argv.v, a->argv.n },
-					{ (const char *const *)app_env[i].v, app_env[i].n },
+					{ (const char *const *)app_env[i].v,
+					  app_env[i].n },
 					a->wdir ? a->wdir : s->cwd };
 
 		wire_pack_app(&h->out, &app);
@@ -146,12 +163,14 @@ static void choose_credit(struct session *s)
 {
 	size_t each = CREDIT_ALL / s->plan.nodes;
 
-	s->credit_bytes = each < CREDIT_LEAST ? CREDIT_LEAST
-			  : each > CREDIT_MOST ? CREDIT_MOST : each;
+	s->credit_bytes = each < CREDIT_LEAST  ? CREDIT_LEAST
+			  : each > CREDIT_MOST ? CREDIT_MOST
+					       : each;
 }
 
 /* -x, --env-file and what the environment says of every app. */
-static int app_environments(struct session *s, struct strv *app_env, const struct strv *own)
+static int app_environments(struct session *s, struct strv *app_env,
+			    const struct strv *own)
 {
 	const struct request *r = s->request;
 
@@ -175,12 +194,14 @@ static size_t list_bytes(const struct strv *l)
 }
 
 /* Refuse here what the far side would refuse as too large a message. */
-static int check_size(struct session *s, const struct strv *env, const struct strv *app_env)
+static int check_size(struct session *s, const struct strv *env,
+		      const struct strv *app_env)
 {
 	size_t worst = list_bytes(env);
 
 	for (size_t i = 0; i < s->request->napp; i++) {
-		size_t n = list_bytes(&app_env[i]) + list_bytes(&s->request->app[i].argv);
+		size_t n =
+			list_bytes(&app_env[i]) + list_bytes(&s->request->app[i].argv);
 
 		worst = n > worst ? n : worst;
 	}
@@ -213,4 +234,3 @@ int jobs_send(struct session *s)
 	strv_free(&own);
 	return rc;
 }
-

@@ -155,8 +155,8 @@ static pid_t spawn_agent(const char *path, const char *topology, int s, int said
 	return pid;
 }
 
-static int open_agent(struct conn *c, const struct transport_setup *setup, const char *path,
-		      const struct target *t)
+static int open_agent(struct conn *c, const struct transport_setup *setup,
+		      const char *path, const struct target *t)
 {
 	int s[2], said[2];
 
@@ -180,15 +180,18 @@ static int open_agent(struct conn *c, const struct transport_setup *setup, const
 	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 	if (c->pidfd < 0)
 		return err_set(&c->err, E_SYSTEM, "pidfd_open", strerror(errno));
-	c->readable = event_new(setup->base, c->sock, EV_READ | EV_PERSIST, on_readable, c);
+	c->readable =
+		event_new(setup->base, c->sock, EV_READ | EV_PERSIST, on_readable, c);
 	c->writable = event_new(setup->base, c->sock, EV_WRITE, on_writable, c);
-	c->exited = event_new(setup->base, c->pidfd, EV_READ | EV_PERSIST, on_exited, c);
+	c->exited =
+		event_new(setup->base, c->pidfd, EV_READ | EV_PERSIST, on_exited, c);
 	event_add(c->readable, NULL);
 	event_add(c->exited, NULL);
 	return 0;
 }
 
-static struct conn *local_start(const struct transport_setup *setup, const struct target *t,
+static struct conn *local_start(const struct transport_setup *setup,
+				const struct target *t,
 				const struct transport_events *events, void *ctx)
 {
 	struct conn *c = xcalloc(1, sizeof *c);
@@ -207,7 +210,8 @@ static struct conn *local_start(const struct transport_setup *setup, const struc
 
 static size_t local_send(struct conn *c, const void *data, size_t n)
 {
-	ssize_t sent = c->sock < 0 ? -1 : send(c->sock, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent =
+		c->sock < 0 ? -1 : send(c->sock, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (sent < 0 && c->sock >= 0 && errno != EAGAIN)
 		return n; /* it is gone: its end is on the way */
@@ -241,4 +245,5 @@ static void local_close(struct conn *c)
 	free(c);
 }
 
-const struct transport transport_local = { "local", local_start, local_send, local_close };
+const struct transport transport_local = { "local", local_start, local_send,
+					   local_close };

@@ -50,7 +50,9 @@ static int run(const struct request *r)
 		report_overload(&s);
 		report_plan(&s);
 		status = 0;
-	} else if (session_run(&s)) { /* exec, output, input, signals, the last rank's end */
+	} else if (
+		session_run(
+			&s)) { /* exec, output, input, signals, the last rank's end */
 		status = fail(&s, EXIT_RUNNER);
 	}
 	session_leave(&s);

@@ -107,7 +107,8 @@ static void on_broken(void *ctx, int error)
 
 	l->written = l->queued;
 	pay(l);
-	l->o->events->unread(l->o->ctx, l == &l->o->lane[0] ? "stdout" : "stderr", error);
+	l->o->events->unread(l->o->ctx, l == &l->o->lane[0] ? "stdout" : "stderr",
+			     error);
 }
 
 /* ---- lines ---- */
@@ -139,8 +140,8 @@ static void put_label(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	if (!o->tag && !o->timestamps)
 		return;
 	if (o->tag)
-		n = snprintf(label, sizeof label, "%s[%u]<%s>:",
-			     o->timestamps ? stamp(o) : "", rank,
+		n = snprintf(label, sizeof label,
+			     "%s[%u]<%s>:", o->timestamps ? stamp(o) : "", rank,
 			     stream == 1 ? "stdout" : "stderr");
 	else
 		n = snprintf(label, sizeof label, "%s: ", stamp(o));
@@ -178,8 +179,8 @@ static size_t line_length(const char *p, size_t n, const char *end)
 
 /* Put the whole lines of the N bytes at P.  Returns what they take up.  One '\n' is looked for
  * once, however many '\r' come before it. */
-static size_t put_whole(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
-			const char *p, size_t n)
+static size_t put_whole(struct output *o, struct lane *l, uint32_t rank,
+			unsigned stream, const char *p, size_t n)
 {
 	const char *end = memchr(p, '\n', n);
 	size_t at = 0, len;
@@ -239,11 +240,12 @@ static void disk_error(struct output *o, const char *path)
 
 static char *file_path(const struct output *o, uint32_t rank, unsigned stream)
 {
-	return xasprintf("%s/rank.%0*u/%s", o->request->output_dir, o->rank_digits, rank,
-			 stream == 1 ? "stdout" : "stderr");
+	return xasprintf("%s/rank.%0*u/%s", o->request->output_dir, o->rank_digits,
+			 rank, stream == 1 ? "stdout" : "stderr");
 }
 
-static void put_file(struct output *o, uint32_t rank, unsigned stream, const char *p, size_t n)
+static void put_file(struct output *o, uint32_t rank, unsigned stream, const char *p,
+		     size_t n)
 {
 	struct stream *s = &o->stream[2 * rank + stream - 1];
 	char *path;
@@ -295,15 +297,17 @@ static int make_dir(const char *path, struct err *e)
 static int make_files(struct output *o, struct err *e)
 {
 	for (uint32_t rank = 0; rank < o->np; rank++) {
-		char *dir = xasprintf("%s/rank.%0*u", o->request->output_dir, o->rank_digits,
-				      rank);
+		char *dir = xasprintf("%s/rank.%0*u", o->request->output_dir,
+				      o->rank_digits, rank);
 		int rc = make_dir(dir, e);
 
 		free(dir);
 		for (unsigned s = 1; !rc && s <= 2; s++) {
 			char *path = file_path(o, rank, s);
-			int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND |
-						O_CLOEXEC, 0666);
+			int fd = open(path,
+				      O_WRONLY | O_CREAT | O_TRUNC | O_APPEND |
+					      O_CLOEXEC,
+				      0666);
 
 			if (fd < 0)
 				rc = err_set(e, E_LOG_DIR, path, strerror(errno));
@@ -490,7 +494,8 @@ static int digits(uint32_t n)
 }
 
 int output_open(struct output **out, struct event_base *base, const struct request *r,
-		uint32_t np, const struct output_events *events, void *ctx, struct err *e)
+		uint32_t np, const struct output_events *events, void *ctx,
+		struct err *e)
 {
 	struct output *o = xcalloc(1, sizeof *o);
 	struct rlimit files = { 0 };

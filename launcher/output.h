@@ -24,7 +24,8 @@ struct output_events {
 
 /* NP ranks.  -1 with E when the log folder can't be made. */
 int output_open(struct output **out, struct event_base *base, const struct request *r,
-		uint32_t np, const struct output_events *events, void *ctx, struct err *e);
+		uint32_t np, const struct output_events *events, void *ctx,
+		struct err *e);
 
 /* N bytes that RANK on HOST wrote to stream 1 or 2. */
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,

@@ -27,7 +27,8 @@ static void json_rank(struct str *out, const struct session *s, uint32_t i)
 	const struct rank *r = &s->rank[i];
 	bool gpu = *r->gpu;
 
-	str_addf(out, "    {\"rank\": %u, \"local_rank\": %u", i, s->plan.rank[i].local);
+	str_addf(out, "    {\"rank\": %u, \"local_rank\": %u", i,
+		 s->plan.rank[i].local);
 	text_field(out, "host", s->fleet.host[s->plan.rank[i].host].name);
 	if (gpu) {
 		text_field(out, "gpu", r->gpu);
@@ -52,8 +53,8 @@ static void json_plan(struct str *out, const struct session *s)
 
 		if (!session_needs(s, i))
 			continue;
-		str_addf(out, "%s\n    {\"ranks\": %u, \"cpus\": %u, \"gpus\": %u", n++ ? "," : "",
-			 s->plan.local_size[i], h->cpus, h->gpus);
+		str_addf(out, "%s\n    {\"ranks\": %u, \"cpus\": %u, \"gpus\": %u",
+			 n++ ? "," : "", s->plan.local_size[i], h->cpus, h->gpus);
 		text_field(out, "host", h->name);
 		text_field(out, "idle", s->run[i].idle);
 		text_field(out, "certificate", s->run[i].certificate);
@@ -98,23 +99,24 @@ static void table(struct str *out, const struct session *s)
 		cpus = widest(cpus, s->rank[i].cpus);
 		numa = widest(numa, s->rank[i].numa);
 	}
-	str_addf(out, "rank  local  %-*s  %-*s  %-*s  %-*s  why\n", host, "host", gpu, "GPU",
-		 cpus, "cpus", numa, "numa");
+	str_addf(out, "rank  local  %-*s  %-*s  %-*s  %-*s  why\n", host, "host", gpu,
+		 "GPU", cpus, "cpus", numa, "numa");
 	for (uint32_t i = 0; i < s->plan.np; i++) {
 		const struct rank *r = &s->rank[i];
 
 		gpu_cell(r, cell, sizeof cell);
 		str_addf(out, "%4u  %5u  %-*s  %-*s  %-*s  %-*s  %s\n", i,
 			 s->plan.rank[i].local, host,
-			 s->fleet.host[s->plan.rank[i].host].name, gpu, cell, cpus, r->cpus,
-			 numa, *r->numa ? r->numa : "-", r->why);
+			 s->fleet.host[s->plan.rank[i].host].name, gpu, cell, cpus,
+			 r->cpus, numa, *r->numa ? r->numa : "-", r->why);
 	}
 }
 
 static void text_plan(struct str *out, const struct session *s)
 {
-	str_addf(out, "plan: %u rank%s on %u host%s\n", s->plan.np, s->plan.np > 1 ? "s" : "",
-		 s->plan.nodes, s->plan.nodes > 1 ? "s" : "");
+	str_addf(out, "plan: %u rank%s on %u host%s\n", s->plan.np,
+		 s->plan.np > 1 ? "s" : "", s->plan.nodes,
+		 s->plan.nodes > 1 ? "s" : "");
 	table(out, s);
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		if (!session_needs(s, i))
@@ -123,8 +125,8 @@ static void text_plan(struct str *out, const struct session *s)
 			str_addf(out, "%s: %s\n", s->fleet.host[i].name,
 				 s->run[i].certificate);
 		if (*s->run[i].idle)
-			str_addf(out, "%s: cpus that no rank got: %s\n", s->fleet.host[i].name,
-				 s->run[i].idle);
+			str_addf(out, "%s: cpus that no rank got: %s\n",
+				 s->fleet.host[i].name, s->run[i].idle);
 	}
 	str_addf(out, "gpu-visible: %s", visible_name(s->visible));
 	if (s->visible_why && *s->visible_why)

@@ -7,8 +7,9 @@
 
 bool report_in_managed_job(void)
 {
-	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
-					     "FLUX_JOB_ID", "COBALT_JOBID", "PE_HOSTFILE" };
+	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID",
+					     "LSB_JOBID",    "FLUX_JOB_ID",
+					     "COBALT_JOBID", "PE_HOSTFILE" };
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (getenv(names[i]))
@@ -39,7 +40,8 @@ void report_error(struct session *s, const struct err *e)
 
 /* ---- several hosts, one error ---- */
 
-static void replace(struct str *out, const char *text, const char *what, const char *with)
+static void replace(struct str *out, const char *text, const char *what,
+		    const char *with)
 {
 	const char *hit;
 
@@ -214,7 +216,8 @@ static uint32_t add_lost_ranks(struct session *s, uint32_t host, struct str *out
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < s->plan.np; i++)
-		if (s->plan.rank[i].host == host && s->rank[i].ending.fate == FATE_LOST) {
+		if (s->plan.rank[i].host == host &&
+		    s->rank[i].ending.fate == FATE_LOST) {
 			bits[i / 64] |= 1ull << i % 64;
 			n++;
 		}
@@ -231,7 +234,8 @@ static void count_others(struct session *s, uint32_t cause, struct str *out)
 	if (s->rank[cause].ending.fate == FATE_LOST)
 		others = s->failed - add_lost_ranks(s, s->plan.rank[cause].host, out);
 	if (others)
-		str_addf(out, "\n  %u other rank%s failed after it", others, others > 1 ? "s" : "");
+		str_addf(out, "\n  %u other rank%s failed after it", others,
+			 others > 1 ? "s" : "");
 	if (running == 1)
 		str_add(out, "\n  the other rank will be ended");
 	else if (running)
@@ -255,7 +259,8 @@ void report_cause(struct session *s)
 		if (s->request->verbosity >= 0)
 			add_tail(&out, tail);
 		if (asked_for_missing_gpu(tail))
-			err_hint(&e, "the program takes its local rank for a device; use --gpu-visible node");
+			err_hint(&e, "the program takes its local rank for a device; "
+				     "use --gpu-visible node");
 	}
 	if (s->request->verbosity >= 0)
 		count_others(s, (uint32_t)cause, &out);
@@ -276,8 +281,8 @@ void report_overload(struct session *s)
 		if (s->request->verbosity < 0 || h->state != HOST_UP || !ranks)
 			continue;
 		if (ranks > h->cores)
-			report_note(s, "runner: warning: %s: %u ranks share %u core%s", h->name,
-				    ranks, h->cores, h->cores > 1 ? "s" : "");
+			report_note(s, "runner: warning: %s: %u ranks share %u core%s",
+				    h->name, ranks, h->cores, h->cores > 1 ? "s" : "");
 	}
 }
 
@@ -313,7 +318,8 @@ static void roll_call_line(struct session *s, uint32_t i)
 		snprintf(last, sizeof last, "last output %ld.%ld s ago", quiet / 1000,
 			 quiet % 1000 / 100);
 	report_note(s, "  rank %u  %s  pid %u  %s  %s", i,
-		    s->fleet.host[s->plan.rank[i].host].name, r->pid, states[r->state], last);
+		    s->fleet.host[s->plan.rank[i].host].name, r->pid, states[r->state],
+		    last);
 }
 
 void report_roll_call(struct session *s)

@@ -8,15 +8,21 @@
 #include "common/str.h"
 
 enum map_by { MAP_SLOT, MAP_NODE };
-enum transport_choice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_SSH, TRANSPORT_OPENSSH };
+enum transport_choice {
+	TRANSPORT_AUTO,
+	TRANSPORT_LOCAL,
+	TRANSPORT_SSH,
+	TRANSPORT_OPENSSH
+};
 enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
 enum tri { TRI_UNSET, TRI_NO, TRI_YES };
 
 /* One command line of a ":"-separated job. */
 struct app {
-	struct strv argv;   /* program and arguments; empty only where no program is needed */
-	int np;             /* its -np; 0: not given */
-	char *np_from;      /* where np came from, for messages: "-np", "BERTH_NP", or NULL */
+	struct strv
+		argv; /* program and arguments; empty only where no program is needed */
+	int np;       /* its -np; 0: not given */
+	char *np_from; /* where np came from, for messages: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
 };
@@ -33,10 +39,10 @@ struct request {
 	size_t napp; /* at least 1 */
 
 	/* hosts and mapping */
-	char *hosts;      /* -H, or NULL */
+	char *hosts; /* -H, or NULL */
 	char *hosts_from; /* where hosts came from, for messages: "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
-	int per_host;     /* -ppn; 0: not given */
+	int per_host;        /* -ppn; 0: not given */
 	char *per_host_from; /* where it came from, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;

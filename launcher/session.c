@@ -243,7 +243,8 @@ int session_map(struct session *s)
 		return -1;
 	s->rank = xcalloc(s->plan.np, sizeof *s->rank);
 	if (s->request->stdin_rank < STDIN_ALL && s->request->stdin_rank >= s->plan.np)
-		return err_set(&s->err, E_STDIN_RANK, s->request->stdin_rank, s->plan.np);
+		return err_set(&s->err, E_STDIN_RANK, s->request->stdin_rank,
+			       s->plan.np);
 	for (size_t i = 0; i < s->fleet.n; i++)
 		if (!session_needs(s, i) && s->fleet.host[i].state == HOST_UP)
 			fleet_leave(&s->fleet.host[i]);
@@ -256,17 +257,20 @@ static void open_input(struct session *s)
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->fleet.n; i++)
-		if (session_needs(s, i) && (s->request->stdin_rank == STDIN_ALL ||
-				     s->plan.rank[s->request->stdin_rank].host == i))
+		if (session_needs(s, i) &&
+		    (s->request->stdin_rank == STDIN_ALL ||
+		     s->plan.rank[s->request->stdin_rank].host == i))
 			targets[n++] = &s->fleet.host[i];
-	s->input = input_open(&s->fleet, targets, n, SESSION_EPOCH, s->request->stdin_rank);
+	s->input = input_open(&s->fleet, targets, n, SESSION_EPOCH,
+			      s->request->stdin_rank);
 	free(targets);
 }
 
 static bool all_placed(const struct session *s)
 {
 	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i) && !s->run[i].placed)
+		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i) &&
+		    !s->run[i].placed)
 			return false;
 	return true;
 }
@@ -309,11 +313,13 @@ static void choose_visible(struct session *s)
 		struct visible v = { 0 };
 
 		visible_find(&v, &r->app[i].argv, r->app[i].wdir, &env);
-		if (v.mode == VISIBLE_NODE && (r->plan != PLAN_OFF || gpus_for_all(s))) {
+		if (v.mode == VISIBLE_NODE &&
+		    (r->plan != PLAN_OFF || gpus_for_all(s))) {
 			s->visible = VISIBLE_NODE;
 			free(s->visible_why);
-			s->visible_why = v.line ? xasprintf("%s:%zu: %s", v.file, v.line, v.word)
-						: xstrdup(v.file);
+			s->visible_why =
+				v.line ? xasprintf("%s:%zu: %s", v.file, v.line, v.word)
+				       : xstrdup(v.file);
 		}
 		visible_free(&v);
 	}
@@ -348,7 +354,8 @@ int session_run(struct session *s)
 	static const struct output_events events = { on_left, on_unread, on_disk };
 	struct wire_start start = { SESSION_EPOCH };
 
-	if (output_open(&s->output, s->base, s->request, s->plan.np, &events, s, &s->err))
+	if (output_open(&s->output, s->base, s->request, s->plan.np, &events, s,
+			&s->err))
 		return -1;
 	report_overload(s);
 	s->phase = PHASE_RUN;

@@ -23,7 +23,8 @@ struct rank {
 	uint32_t pid;
 	struct ending ending;
 	/* its berth */
-	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible, *why; /* bound: read back */
+	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible,
+		*why; /* bound: read back */
 	uint32_t gpu_index;
 	uint32_t *shared;
 	size_t nshared;
@@ -32,19 +33,19 @@ struct rank {
 };
 
 enum phase {
-	PHASE_START,   /* agents are started, ranks placed */
+	PHASE_START, /* agents are started, ranks placed */
 	PHASE_RUN,
-	PHASE_CAUSE,   /* a rank failed: which came first? */
-	PHASE_STOP,    /* the agents end what is left */
+	PHASE_CAUSE, /* a rank failed: which came first? */
+	PHASE_STOP,  /* the agents end what is left */
 	PHASE_OVER
 };
 
 /* Per host, what only a session knows. */
 struct host_run {
 	bool placed, ending, gone;
-	bool unconfirmed;     /* it may still have processes of the job */
-	uint32_t left;        /* processes its agent could not end */
-	size_t credit;        /* bytes that left here and are not yet credited */
+	bool unconfirmed; /* it may still have processes of the job */
+	uint32_t left;    /* processes its agent could not end */
+	size_t credit;    /* bytes that left here and are not yet credited */
 	char *idle, *certificate;
 };
 
@@ -52,29 +53,29 @@ struct session {
 	const struct request *request;
 	struct event_base *base;
 	struct fleet fleet;
-	struct fleet broom;      /* agents that sweep hosts whose stream was lost */
-	char *slots_from;        /* where slots came from, for messages */
+	struct fleet broom; /* agents that sweep hosts whose stream was lost */
+	char *slots_from;   /* where slots came from, for messages */
 	struct plan plan;
-	struct rank *rank;       /* rank[0..plan.np) */
-	struct host_run *run;    /* run[0..fleet.n) */
+	struct rank *rank;    /* rank[0..plan.np) */
+	struct host_run *run; /* run[0..fleet.n) */
 	struct output *output;
 	struct input *input;
 	struct events *events;
-	char cookie[33];         /* BERTH_JOB */
+	char cookie[33]; /* BERTH_JOB */
 	char *master_addr;
 	uint32_t master_port;
 	enum gpu_visible visible;
-	char *visible_why;       /* file:line that decided */
-	size_t credit_bytes;     /* window of each host */
+	char *visible_why;   /* file:line that decided */
+	size_t credit_bytes; /* window of each host */
 
 	enum phase phase;
-	uint32_t ended, failed;  /* ranks */
-	bool lost;               /* a host was lost */
+	uint32_t ended, failed; /* ranks */
+	bool lost;              /* a host was lost */
 	bool timed_out, unread, disk_failed;
-	int signo;               /* first of INT, TERM, HUP that a user sent; 0: none */
+	int signo; /* first of INT, TERM, HUP that a user sent; 0: none */
 	int interrupts;
 	uint64_t begin_ns;
-	uint64_t nofile;         /* soft limit before runner raised its own */
+	uint64_t nofile; /* soft limit before runner raised its own */
 	char *cwd;
 	struct event *watch[10]; /* signals */
 	struct event *timer;     /* the next thing that happens if nothing else does */
@@ -124,11 +125,11 @@ void session_signal_ranks(struct session *s, int signo, bool tree);
 void broom_send(struct session *s, const struct host *lost);
 /* Until each of them is clean, or won't be: 6 s at most. */
 void broom_wait(struct session *s);
-void stop_on_failure(struct session *s);            /* a rank or host failed */
-void stop_on_signal(struct session *s, int signo);  /* a signal came to runner */
+void stop_on_failure(struct session *s);           /* a rank or host failed */
+void stop_on_signal(struct session *s, int signo); /* a signal came to runner */
 void stop_on_timer(struct session *s);
-void stop_on_ending(struct session *s);             /* an agent answered `end` */
-void stop_ended(struct session *s);                 /* every rank has ended */
+void stop_on_ending(struct session *s); /* an agent answered `end` */
+void stop_ended(struct session *s);     /* every rank has ended */
 void stop_ranks(struct session *s, uint32_t grace_ms);
 void stop_time_limit(struct session *s);
 void stop_now(struct session *s);

@@ -8,9 +8,11 @@
 #include "launcher/report.h"
 
 enum {
-	CAUSE_MS = 500,   /* agents have so long to tell endings that came before the first heard */
-	CONFIRM_MS = 7000, /* after the grace: agents take up to 5 s to see a process die */
-	LEAVE_MS = 3000,  /* from bye to the end of the stream */
+	CAUSE_MS =
+		500, /* agents have so long to tell endings that came before the first heard */
+	CONFIRM_MS =
+		7000, /* after the grace: agents take up to 5 s to see a process die */
+	LEAVE_MS = 3000,    /* from bye to the end of the stream */
 	AFTER_INT_MS = 2000 /* from TERM to KILL, when ^C had its whole grace already */
 };
 
@@ -199,12 +201,15 @@ static void interrupt(struct session *s)
 {
 	s->interrupts++;
 	if (s->interrupts == 1 && s->phase == PHASE_RUN) {
-		report_note(s, "runner: ^C: sent SIGINT to %u ranks, SIGTERM follows in %ld s; ^C again ends them now",
+		report_note(s,
+			    "runner: ^C: sent SIGINT to %u ranks, SIGTERM follows in "
+			    "%ld s; ^C again ends them now",
 			    s->plan.np - s->ended, s->request->kill_grace_s);
 		session_signal_ranks(s, SIGINT, false);
 		session_timer(s, grace_ms(s));
 	} else if (s->interrupts <= 2) {
-		report_note(s, "runner: ^C: ending %u ranks now", s->plan.np - s->ended);
+		report_note(s, "runner: ^C: ending %u ranks now",
+			    s->plan.np - s->ended);
 		stop_ranks(s, 0);
 	} else {
 		stop_now(s);
@@ -368,7 +373,8 @@ int session_status(struct session *s)
 	else if (s->timed_out)
 		status = EXIT_TIMELIMIT;
 	else if (s->signo)
-		status = outcome_signalled(s->signo, cause < 0 && s->ended == s->plan.np);
+		status = outcome_signalled(s->signo,
+					   cause < 0 && s->ended == s->plan.np);
 	else if (cause >= 0)
 		status = outcome_status(&s->rank[cause].ending);
 	else if (s->lost)

@@ -18,42 +18,48 @@ struct conn;
 
 /* Where to go.  Owned by the caller, valid until the connection is closed. */
 struct target {
-	const char *name;               /* as typed */
-	const char *user;               /* or NULL */
-	const struct sockaddr_storage *addr; /* resolved addresses in order of preference; may be none */
+	const char *name; /* as typed */
+	const char *user; /* or NULL */
+	const struct sockaddr_storage
+		*addr; /* resolved addresses in order of preference; may be none */
 	size_t naddr;
-	const char *topology; /* local only: place on this hwloc XML file instead of this machine */
+	const char *
+		topology; /* local only: place on this hwloc XML file instead of this machine */
 };
 
 /* What is the same for every host of a job.  Valid as long as any connection. */
 struct transport_setup {
 	struct event_base *base;
-	int ssh_port;          /* 0: not given */
-	const char *identity;  /* or NULL */
+	int ssh_port;         /* 0: not given */
+	const char *identity; /* or NULL */
 	bool accept_new_hosts;
 	const char *agent;     /* --launch-agent, or NULL */
 	const char *own_agent; /* the agent next to the running runner, or NULL */
 	bool no_push;
-	uint64_t deadline_ms;  /* clock_ms() at which a start has failed */
+	uint64_t deadline_ms; /* clock_ms() at which a start has failed */
 	int verbosity;
 };
 
 struct transport_end {
-	struct err err;  /* ERR_NONE: the stream ended without an error of the transport */
-	int status;      /* the agent's wait(2)-like exit status 0..255, 128+signal; -1: unknown */
-	const char *said; /* what the far side wrote to stderr, last 4 KiB; "" for nothing */
+	struct err
+		err; /* ERR_NONE: the stream ended without an error of the transport */
+	int status; /* the agent's wait(2)-like exit status 0..255, 128+signal; -1: unknown */
+	const char *
+		said; /* what the far side wrote to stderr, last 4 KiB; "" for nothing */
 };
 
 struct transport_events {
 	void (*bytes)(void *ctx, const void *data, size_t n);
 	void (*writable)(void *ctx); /* room again after a short send */
-	void (*ended)(void *ctx, const struct transport_end *end); /* last call; then close */
+	void (*ended)(void *ctx,
+		      const struct transport_end *end); /* last call; then close */
 };
 
 struct transport {
 	const char *name;
 	/* Begin to start an agent on T; a failure comes as ended().  Never NULL. */
-	struct conn *(*start)(const struct transport_setup *setup, const struct target *t,
+	struct conn *(*start)(const struct transport_setup *setup,
+			      const struct target *t,
 			      const struct transport_events *events, void *ctx);
 	/* Bytes taken, 0..n.  Less than N: wait for writable(). */
 	size_t (*send)(struct conn *c, const void *data, size_t n);

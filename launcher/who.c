@@ -102,7 +102,8 @@ static void take_host(struct session *s, struct host *h, const struct host_spec 
 			    .slots = spec->slots,
 			    .max_slots = spec->max_slots,
 			    .exit_status = -1 };
-	h->target = (struct target){ .name = h->name, .user = h->user,
+	h->target = (struct target){ .name = h->name,
+				     .user = h->user,
 				     .topology = topology_of(s->request, h->name) };
 }
 

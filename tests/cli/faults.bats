@@ -343,7 +343,7 @@ P
 @test "in a terminal: closing it ends the job" {
 	keys 'wait prompt>
 		send $RUN\r
-		wait ready0
-		wait ready1'
+		wait ready
+		wait ready'
 	wait_for none_left
 }

@@ -331,7 +331,7 @@ else:
 		[ "$(grep listens "$BATS_FILE_TMPDIR/clean.$h")" = "$(grep listens <<< "$output")" ]
 		silent_on 'file '
 	done
-	run -0 on n2 sh -c 'cat /proc/$(pgrep -f /vc/t/waits)/environ | tr "\0" "\n"'
+	run -0 on n2 sh -c 'cat $(grep -slzF BERTH_JOB= /proc/[0-9]*/environ) | tr "\0" "\n"'
 	says MY_TOKEN=secret-forwarded FILE_PASS=secret-in-file
 	on n0 sh -c 'kill $(pgrep -x runner)'
 	ended_with 143 n1 n2
