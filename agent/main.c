@@ -5,8 +5,8 @@
  *   guard      two processes: kill -9 of either leaves nothing behind  guard.h
  *   topology   what machine is this, which GPUs                        topo.h gpu.h
  *   hello      tell the launcher                                       session.h
- *   job        its ranks come: a berth for each                        place.h
- *   start      the environment, then bind and exec                     env.h spawn.h
+ *   job        its ranks come: a berth for each                        placing.c place.h
+ *   start      the environment, then bind and exec                     starting.c spawn.h
  *   watch      output, input, signals, endings, until nothing is left  rank.h io.h
  */
 #include <event2/event.h>
@@ -16,16 +16,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/cpuset.h"
-#include "agent/env.h"
-#include "agent/gpucheck.h"
+#include "agent/agent.h"
 #include "agent/guard.h"
-#include "agent/port.h"
-#include "agent/rank.h"
-#include "agent/session.h"
 #include "agent/sweep.h"
-
-extern char **environ;
 
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
@@ -37,27 +30,6 @@ static const char usage[] =
 	"       berth-agent --help          print this\n"
 	"\n"
 	"runner starts it on each host of a job.  See berth-agent(8).\n";
-
-struct agent {
-	struct event_base *base;
-	struct session session;
-	const char *xml; /* --place: no machine of ours */
-	struct topo topo;
-	struct gpus gpus; /* of the machine */
-	struct port port;
-	int guardian; /* readable when it is dead, -1 for none */
-	struct event *guardian_gone, *child, *term;
-
-	const struct wire_job *job; /* the session's */
-	const struct wire_app *app;
-	size_t napp;
-	struct gpus chosen; /* of the job */
-	struct placement placement;
-	bool placed;
-	struct ranks ranks;
-	struct gpucheck check;
-	int status;
-};
 
 /* ---- topology and hello ---- */
 
@@ -107,116 +79,12 @@ static void say_hello(struct agent *a)
 	free(address);
 }
 
-/* ---- job: a berth for each rank ---- */
-
-/* The job's own copy: --gpus and claims narrow and reorder it. */
-static void copy_gpus(struct gpus *to, const struct gpus *from)
-{
-	*to = (struct gpus){ xcalloc(from->n, sizeof *to->v), from->n, { 0 } };
-	if (from->n)
-		memcpy(to->v, from->v, from->n * sizeof *to->v);
-}
-
-static bool claims_gpus(const struct agent *a)
-{
-	return !a->xml && a->chosen.n && !(a->job->flags & (JOB_MANAGED | JOB_PLAN));
-}
-
-static int place(struct agent *a, struct err *e)
-{
-	const struct wire_job *j = a->job;
-	const struct place_options o = { (enum bind_to)j->bind_to, j->bind_count,
-					 (enum share)j->share,
-					 j->flags & JOB_NO_GPU_SHARING };
-
-	copy_gpus(&a->chosen, &a->gpus);
-	if (*j->gpus && gpu_select(&a->chosen, j->gpus, e))
-		return -1;
-	if (claims_gpus(a))
-		gpu_claim(&a->chosen);
-	if (place_ranks(&a->placement, &a->topo, &a->chosen, j->ranks.n, &o, e))
-		return -1;
-	if (j->gpu_visible == VISIBLE_NODE && a->chosen.n && a->placement.gpus_shared)
-		return err_set(e, E_GPU_NODE, j->ranks.n, a->chosen.n);
-	return 0;
-}
-
-/* Claim what is in use, give the rest back, and name the holders of what is not ours
- * alone. */
-static void keep_claims(struct agent *a)
-{
-	bool *used = xcalloc(a->chosen.n, sizeof *used);
-	struct err e = { 0 };
-
-	for (size_t i = 0; i < a->placement.n; i++)
-		if (a->placement.v[i].gpu >= 0)
-			used[a->placement.v[i].gpu] = true;
-	for (size_t i = 0; i < a->chosen.n; i++) {
-		if (!used[i] || !*a->chosen.v[i].holder)
-			continue;
-		err_set(&e, E_GPU_HELD, a->chosen.v[i].pci, a->chosen.v[i].holder);
-		session_log(&a->session, LOG_WARNING, &e);
-	}
-	gpu_claim_keep(&a->chosen, used);
-	free(used);
-}
-
-static void warn(struct agent *a)
-{
-	struct err e = { 0 };
-
-	for (size_t i = 0; i < a->gpus.notes.n; i++) {
-		snprintf(e.text, sizeof e.text, "%s", a->gpus.notes.v[i]);
-		session_log(&a->session, LOG_WARNING, &e);
-	}
-	if (a->chosen.n && a->placement.gpus_shared) {
-		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n);
-		session_log(&a->session, LOG_WARNING, &e);
-	}
-}
-
-static struct env_rank env_of(const struct agent *a, uint32_t local)
-{
-	return (struct env_rank){ a->job,        &a->app[a->job->apps.v[local]],
-				  local,         &a->chosen,
-				  &a->placement, NULL };
-}
-
-static void say_berth(struct agent *a, uint32_t local)
-{
-	const struct berth *b = &a->placement.v[local];
-	const struct gpu *g = b->gpu < 0 ? NULL : &a->chosen.v[b->gpu];
-	const struct env_rank r = env_of(a, local);
-	uint32_t *others = xcalloc(a->placement.n, sizeof *others);
-	struct str cpus = { 0 }, visible = { 0 };
-	struct wire_berth m = { .epoch = a->job->epoch,
-				.rank = a->job->ranks.v[local] };
-
-	for (uint32_t i = 0; g && i < a->placement.n; i++)
-		if (i != local && a->placement.v[i].gpu == b->gpu)
-			others[m.shared_with.n++] = a->job->ranks.v[i];
-	str_add_bits(&cpus, b->cpus.w, b->cpus.nwords);
-	env_visible(&visible, &r);
-	m.gpu = g ? g->pci : "";
-	m.gpu_index = g ? (uint32_t)g->index : 0;
-	m.gpu_name = !g ? "" : *g->model ? g->model : g->uuid;
-	m.cpus = str_text(&cpus);
-	m.numa = b->numa;
-	m.shared_with.v = others;
-	m.visible = str_text(&visible);
-	m.why = b->why;
-	wire_pack_berth(&a->session.out, &m);
-	str_free(&cpus);
-	str_free(&visible);
-	free(others);
-}
+/* ---- job and start ---- */
 
 static void on_job(void *ctx, const struct wire_job *job, const struct wire_app *app,
 		   size_t napp)
 {
 	struct agent *a = ctx;
-	struct wire_placed m = { job->epoch, "", "" };
-	struct err e = { 0 };
 
 	a->job = job;
 	a->app = app;
@@ -224,179 +92,12 @@ static void on_job(void *ctx, const struct wire_job *job, const struct wire_app 
 	if (job->master_port != a->port.number)
 		port_release(&a->port);
 	ranks_begin(&a->ranks, a->base, &a->session.out, job);
-	if (place(a, &e)) {
-		session_log(&a->session, LOG_ERROR, &e);
-		return;
-	}
-	if (claims_gpus(a))
-		keep_claims(a);
-	warn(a);
-	for (uint32_t i = 0; i < a->placement.n; i++)
-		say_berth(a, i);
-	m.idle = a->placement.idle;
-	m.certificate = a->placement.certificate;
-	wire_pack_placed(&a->session.out, &m);
-	a->placed = true;
-}
-
-/* ---- start: environment, bind, exec ---- */
-
-/* What the ranks of one app have in common. */
-struct app {
-	struct env_base env;
-	struct program program;
-	struct spawn_limits limits;
-	struct err err; /* why none of them can be started */
-	bool ready;
-};
-
-static bool dir_exists(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
-static void prepare(struct app *app, const struct env_rank *r, const struct wire_job *j)
-{
-	app->ready = true;
-	app->limits = (struct spawn_limits){ j->umask, j->nofile, j->core, j->stack,
-					     j->memlock };
-	env_base(&app->env, r, environ);
-	if (dir_exists(r->app->wdir))
-		program_find(&app->program, r->app->argv, env_get(&app->env, "PATH"),
-			     r->app->wdir, &app->err);
-	/* else the child's chdir() says why */
-	else
-		app->program = (struct program){ xstrdup(""), NULL,
-						 xcalloc(2, sizeof(char *)) };
-}
-
-/* Returns the environment, which must stay until the rank has exec'd. */
-static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
-			 struct spawn_batch *batch)
-{
-	struct env_rank r = env_of(a, local);
-	struct app *app = &apps[a->job->apps.v[local]];
-	const struct berth *b = &a->placement.v[local];
-	char **env;
-
-	r.dir_exists = dir_exists;
-	if (!app->ready)
-		prepare(app, &r, a->job);
-	if (app->err.id) {
-		ranks_fail(&a->ranks, local, &app->err);
-		return NULL;
-	}
-	env = env_build(&app->env, &r);
-	ranks_start(&a->ranks, local, batch,
-		    &(struct spawn){ &app->program,
-				     env,
-				     r.app->wdir,
-				     b->bound && a->topo.live ? &b->cpus : NULL,
-				     &app->limits,
-				     { -1, -1, -1 } });
-	return env;
-}
-
-/* How many ranks in a row share their CPUs.  Started one after the other, each would
- * wait for its neighbour to get out of the way: 64 ranks on 2 cores 30 ms, taking
- * turns 18. */
-static size_t ranks_in_a_row(const struct agent *a)
-{
-	const struct berth *b = a->placement.v;
-	size_t n = 1;
-
-	while (n < a->placement.n && cpuset_within(&b[n].cpus, &b[0].cpus))
-		n++;
-	return n;
-}
-
-/* Local ranks in the order in which they are started. */
-static uint32_t *starting_order(const struct agent *a)
-{
-	uint32_t *order = xcalloc(a->placement.n, sizeof *order);
-	size_t turns = ranks_in_a_row(a), n = 0;
-
-	for (size_t first = 0; first < turns; first++)
-		for (size_t i = first; i < a->placement.n; i += turns)
-			order[n++] = (uint32_t)i;
-	return order;
-}
-
-/* Start N ranks together.  0, or the errno of one that could not be bound. */
-static int start_batch(struct agent *a, struct app *apps, const uint32_t *order,
-		       size_t n)
-{
-	struct err e = { 0 };
-	struct spawn_batch *batch = spawn_batch_open(n, &e);
-	char ***env = xcalloc(n, sizeof *env);
-	int unbound = 0;
-
-	a->ranks.launched = 0;
-	for (size_t i = 0; i < n; i++)
-		if (batch)
-			env[i] = start_rank(a, apps, order[i], batch);
-		else
-			ranks_fail(&a->ranks, order[i], &e);
-	if (batch)
-		spawn_batch_wait(batch);
-	for (size_t i = 0; i < n; i++) {
-		int rc = ranks_started(&a->ranks, order[i], batch);
-
-		unbound = rc ? rc : unbound;
-		free(env[i]);
-	}
-	free(env);
-	spawn_batch_free(batch);
-	return unbound;
-}
-
-static void free_apps(struct agent *a, struct app *apps)
-{
-	for (size_t i = 0; i < a->napp; i++) {
-		env_base_free(&apps[i].env);
-		program_free(&apps[i].program);
-	}
-	free(apps);
+	agent_place(a);
 }
 
 static void on_start(void *ctx)
 {
-	enum { BATCH = 128 };
-	struct agent *a = ctx;
-	struct app *apps;
-	uint32_t *order;
-	struct err e = { 0 };
-	int unbound = 0;
-
-	if (!a->placed)
-		return;
-	if (a->xml) {
-		err_set(&e, E_PLACE_ONLY);
-		session_log(&a->session, LOG_ERROR, &e);
-		return;
-	}
-	a->placed = false; /* a second start finds nothing to start */
-	apps = xcalloc(a->napp, sizeof *apps);
-	order = starting_order(a);
-	for (size_t i = 0; i < a->placement.n; i += BATCH) {
-		size_t left = a->placement.n - i;
-		int rc = start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
-
-		unbound = rc ? rc : unbound;
-		session_send(&a->session);
-	}
-	if (unbound) {
-		err_set(&e, E_BIND, strerror(unbound));
-		session_log(&a->session, LOG_WARNING, &e);
-	}
-	ranks_grant(&a->ranks);
-	if (a->chosen.n && a->topo.live)
-		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement,
-			       &a->ranks);
-	free(order);
-	free_apps(a, apps);
+	agent_start(ctx);
 }
 
 /* ---- watch ---- */

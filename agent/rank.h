@@ -58,8 +58,8 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 /* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
 void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		 struct spawn *s);
-/* After spawn_batch_wait(), in the order of starting: sends `started`, or `ended` with the
- * error.  Returns 0, or the errno with which binding failed. */
+/* After spawn_batch_wait(), in the order of starting: sends `started`, or `ended` with
+ * the error.  Returns 0, or the errno with which binding failed. */
 int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);
 /* Local rank LOCAL can't be started: E.  Sends `ended`. */
 void ranks_fail(struct ranks *r, size_t local, const struct err *e);

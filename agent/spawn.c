@@ -104,8 +104,8 @@ void program_free(struct program *p)
 
 #define CHILD __attribute__((no_sanitize("address", "undefined")))
 
-/* The result, or -errno.  libc's wrappers would write errno, which is the parent's: that runs
- * on while the child does. */
+/* The result, or -errno.  libc's wrappers would write errno, which is the parent's:
+ * that runs on while the child does. */
 static CHILD long bare(long n, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)

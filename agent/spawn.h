@@ -42,22 +42,23 @@ struct spawn {
 	int fd[3]; /* become 0, 1, 2; all others of ours close on exec */
 };
 
-/* Processes started together: while one runs towards its exec the next is made, so that a
- * core that is busy holds up nobody else.  64 ranks of `true` on 2 quiet cores: one after the
- * other (vfork) 25 ms, together 21; with other load on the cores 46 and 20.  All signals are
- * blocked from open to wait. */
+/* Processes started together: while one runs towards its exec the next is made, so that
+ * a core that is busy holds up nobody else.  64 ranks of `true` on 2 quiet cores: one
+ * after the other (vfork) 25 ms, together 21; with other load on the cores 46 and 20.
+ * All signals are blocked from open to wait. */
 struct spawn_batch;
 
 /* Room for MOST processes.  NULL with E. */
 struct spawn_batch *spawn_batch_open(size_t most, struct err *e);
-/* Make process number I, I = 0, 1, ...  What S points to must stay until spawn_batch_wait();
- * its descriptors may be closed at once. */
+/* Make process number I, I = 0, 1, ...  What S points to must stay until
+ * spawn_batch_wait(); its descriptors may be closed at once. */
 void spawn_batch_add(struct spawn_batch *b, const struct spawn *s);
 /* Until each has exec'd or failed. */
 void spawn_batch_wait(struct spawn_batch *b);
 /* The pid of process I, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE, E_WDIR, E_SPAWN.
- * BIND_ERRNO is 0, or why binding failed: it runs all the same, unbound.  A text without "#!"
- * is started here, by /bin/sh; its S must still be valid, descriptors included. */
+ * BIND_ERRNO is 0, or why binding failed: it runs all the same, unbound.  A text
+ * without "#!" is started here, by /bin/sh; its S must still be valid, descriptors
+ * included. */
 pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 			 struct err *e);
 void spawn_batch_free(struct spawn_batch *b);

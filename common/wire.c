@@ -146,7 +146,7 @@ static void show_u64(struct str *s, wire_u64 v)
 static void show_str(struct str *s, wire_str v)
 {
 	str_add(s, "'");
-	for (size_t i = 0; v[i] && i < 200; i++)
+	for (size_t i = 0; i < 200 && v[i]; i++)
 		str_addf(s, "%c",
 			 (unsigned char)v[i] < ' ' || v[i] == 0x7f ? '?' : v[i]);
 	str_add(s, "'");
@@ -165,7 +165,7 @@ static void show_strv(struct str *s, wire_strv v)
 static void show_u32v(struct str *s, wire_u32v v)
 {
 	str_add(s, "[");
-	for (size_t i = 0; i < v.n && i < 64; i++)
+	for (size_t i = 0; i < 64 && i < v.n; i++)
 		str_addf(s, "%s%u", i ? "," : "", v.v[i]);
 	str_add(s, v.n > 64 ? ",...]" : "]");
 }

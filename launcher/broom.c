@@ -1,5 +1,6 @@
-/* A stream was lost but the host may still answer: what was daemonised there may have survived
- * its agent.  A new agent over a new stream kills what carries the job's cookie. */
+/* A stream was lost but the host may still answer: what was daemonised there may have
+ * survived its agent.  A new agent over a new stream kills what carries the job's
+ * cookie. */
 #include "launcher/session.h"
 
 enum { BROOM_MS = 5000 };

@@ -1,7 +1,7 @@
 /* events.h - --events FILE: what happened, as JSON lines that a program can follow.
  *
- * One object a line: {"t": seconds of the epoch, "job": cookie, "event": "host up" | "rank
- * started" | "rank ended" | "cause" | "end", ...}.  Fields are only ever added. */
+ * One object a line: {"t": seconds of the epoch, "job": cookie, "event": "host up" |
+ * "rank started" | "rank ended" | "cause" | "end", ...}.  Fields are only added. */
 #ifndef BERTH_EVENTS_H
 #define BERTH_EVENTS_H
 
@@ -9,9 +9,11 @@
 
 struct events;
 
-/* FILE may be NULL: then nothing is written and OUT is NULL, which every function takes. */
+/* FILE may be NULL: then nothing is written and OUT is NULL, which every function
+ * takes. */
 int events_open(struct events **out, const char *file, const char *job, struct err *e);
-/* Begin an event, add fields, end it: "rank started", then numbers and texts (NULL: null). */
+/* Begin an event, add fields, end it: "rank started", then numbers and texts (NULL:
+ * null). */
 void events_begin(struct events *ev, const char *name);
 void events_number(struct events *ev, const char *key, long long value);
 void events_text(struct events *ev, const char *key, const char *value);

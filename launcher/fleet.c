@@ -25,8 +25,9 @@ void fleet_give_up(struct host *h, const struct err *why)
 	lose(h, why);
 }
 
-/* Offset and error of H's clock from one exchange; the shortest round trip is the best, until
- * drift (quartz clocks differ by up to 100 us in a second) has made it worse than a new one. */
+/* Offset and error of H's clock from one exchange; the shortest round trip is the best,
+ * until drift (quartz clocks differ by up to 100 us in a second) has made it worse than
+ * a new one. */
 static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 {
 	uint64_t now = clock_ns(), error = (now - sent_ns) / 2;
@@ -134,7 +135,8 @@ static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
-/* Cut N bytes at P into frames.  Returns what was used up; the rest is an incomplete frame. */
+/* Cut N bytes at P into frames.  Returns what was used up; the rest is an incomplete
+ * frame. */
 static size_t cut(struct host *h, const unsigned char *p, size_t n)
 {
 	struct wire_frame f;

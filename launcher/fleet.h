@@ -1,8 +1,9 @@
-/* fleet.h - the hosts of a job with an agent on each: start them, talk frames, notice silence.
+/* fleet.h - the hosts of a job with an agent on each: start them, talk frames, notice
+ * silence.
  *
- * Below is transport.h (bytes), above is session.h (what frames mean).  The fleet cuts the
- * bytes into frames, keeps what each agent said of its machine, answers and sends heartbeats,
- * measures each agent's clock, and reports a host once when it is lost. */
+ * Below is transport.h (bytes), above is session.h (what frames mean).  The fleet cuts
+ * the bytes into frames, keeps what each agent said of its machine, answers and sends
+ * heartbeats, measures each agent's clock, and reports a host once when it is lost. */
 #ifndef BERTH_FLEET_H
 #define BERTH_FLEET_H
 

@@ -15,8 +15,8 @@ enum travel {
 	STAYS_ALONE /* unless in the job of a resource manager */
 };
 
-/* For what is no other launcher's (common/taskvars.h): the first pattern that matches decides;
- * a name that none matches travels. */
+/* For what is no other launcher's (common/taskvars.h): the first pattern that matches
+ * decides; a name that none matches travels. */
 static const struct {
 	const char *pattern;
 	enum travel travel;

@@ -1,7 +1,7 @@
 /* input.h - runner's stdin to the ranks that read it, as fast as they take it.
  *
- * Reads only what the agents have given credit for, so that nothing piles up; never reads a
- * terminal from the background; end of file is passed on. */
+ * Reads only what the agents have given credit for, so that nothing piles up; never
+ * reads a terminal from the background; end of file is passed on. */
 #ifndef BERTH_INPUT_H
 #define BERTH_INPUT_H
 

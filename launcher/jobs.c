@@ -14,8 +14,8 @@
 extern char **environ;
 
 enum {
-	/* Output in flight: 32 MiB over all hosts, so that memory stays bounded while a slow
-	 * terminal holds everything up. */
+	/* Output in flight: 32 MiB over all hosts, so that memory stays bounded while a
+	 * slow terminal holds everything up. */
 	CREDIT_ALL = 32 << 20,
 	CREDIT_LEAST = 16 << 10,
 	CREDIT_MOST = 1 << 20,

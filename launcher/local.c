@@ -1,6 +1,8 @@
-/* transport_local: the agent on this machine, a child with a socket for stdin and stdout.
+/* transport_local: the agent on this machine, a child with a socket for stdin and
+ * stdout.
  *
- * The child begins a session of its own, so that ^C in the terminal reaches runner alone. */
+ * The child begins a session of its own, so that ^C in the terminal reaches runner
+ * alone. */
 #include "launcher/local.h"
 
 #include <errno.h>
@@ -123,7 +125,8 @@ static void on_failed(evutil_socket_t fd, short what, void *ctx)
 	finish(ctx, -1);
 }
 
-/* Exec the agent with S for stdin and stdout.  vfork: the address space is shared until exec. */
+/* Exec the agent with S for stdin and stdout.  vfork: the address space is shared until
+ * exec. */
 static pid_t spawn_agent(const char *path, const char *topology, int s, int said)
 {
 	char *argv[4] = { (char *)"berth-agent", NULL };

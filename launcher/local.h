@@ -4,8 +4,8 @@
 
 #include "common/str.h"
 
-/* The berth-agent next to the running program, whether it exists or not; NULL where /proc
- * doesn't say.  The caller frees it. */
+/* The berth-agent next to the running program, whether it exists or not; NULL where
+ * /proc doesn't say.  The caller frees it. */
 char *local_agent_path(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* runner - start a parallel program on many machines, each rank in its berth.
  *
- * argv, environment, config -> request -> hosts -> an agent on each -> plan -> job -> ranks;
- * back come output, endings, one cause, one exit status. */
+ * argv, environment, config -> request -> hosts -> an agent on each -> plan -> job ->
+ * ranks; back come output, endings, one cause, one exit status. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -50,9 +50,7 @@ static int run(const struct request *r)
 		report_overload(&s);
 		report_plan(&s);
 		status = 0;
-	} else if (
-		session_run(
-			&s)) { /* exec, output, input, signals, the last rank's end */
+	} else if (session_run(&s)) { /* exec, output, input, signals, endings */
 		status = fail(&s, EXIT_RUNNER);
 	}
 	session_leave(&s);

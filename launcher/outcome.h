@@ -1,8 +1,9 @@
 /* outcome.h - pure: how every rank and host ended, to one cause and one exit status.
  *
- * The first failure is the cause, by the agents' clocks and not by arrival.  Where two lie
- * within the clocks' error of each other the graver kind wins: host lost, OOM kill, signal
- * other than TERM or PIPE, exec failure, non-zero exit (TERM and PIPE count here). */
+ * The first failure is the cause, by the agents' clocks and not by arrival.  Where two
+ * lie within the clocks' error of each other the graver kind wins: host lost, OOM kill,
+ * signal other than TERM or PIPE, exec failure, non-zero exit (TERM and PIPE count
+ * here). */
 #ifndef BERTH_OUTCOME_H
 #define BERTH_OUTCOME_H
 

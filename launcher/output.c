@@ -33,7 +33,7 @@ struct lane {
 	uint64_t queued, written;
 	struct debt *debt; /* ring: debt[first..first+n) of cap */
 	size_t first, n, cap;
-	int64_t open_line; /* stream index whose unfinished line was written last, -1: none */
+	int64_t open_line; /* stream whose unfinished line came last, -1: none */
 };
 
 struct stream {
@@ -165,8 +165,8 @@ static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	l->open_line = p[n - 1] == '\n' || p[n - 1] == '\r' ? -1 : self;
 }
 
-/* Length of the first whole line of the N bytes at P, 0 if there is none.  END is the first
- * '\n' among them, or NULL. */
+/* Length of the first whole line of the N bytes at P, 0 if there is none.  END is the
+ * first '\n' among them, or NULL. */
 static size_t line_length(const char *p, size_t n, const char *end)
 {
 	size_t len = end ? (size_t)(end - p) + 1 : n;
@@ -177,8 +177,8 @@ static size_t line_length(const char *p, size_t n, const char *end)
 	return end ? len : 0;
 }
 
-/* Put the whole lines of the N bytes at P.  Returns what they take up.  One '\n' is looked for
- * once, however many '\r' come before it. */
+/* Put the whole lines of the N bytes at P.  Returns what they take up.  One '\n' is
+ * looked for once, however many '\r' come before it. */
 static size_t put_whole(struct output *o, struct lane *l, uint32_t rank,
 			unsigned stream, const char *p, size_t n)
 {

@@ -1,9 +1,11 @@
-/* output.h - what ranks write: whole lines with labels to the terminal, raw bytes to files.
+/* output.h - what ranks write: whole lines with labels to the terminal, raw bytes to
+ * files.
  *
- * Bytes pass exactly as they came; a line ends at '\n', or at a '\r' that no '\n' follows
- * (progress bars).  Lines of one rank's stream keep their order.  Nothing is lost when the
- * reader is slow: a byte counts as left only when it was written, and `left` tells the
- * session, which returns the credit to the host; so the queues are bounded by the credits. */
+ * Bytes pass exactly as they came; a line ends at '\n', or at a '\r' that no '\n'
+ * follows (progress bars).  Lines of one rank's stream keep their order.  Nothing is
+ * lost when the reader is slow: a byte counts as left only when it was written, and
+ * `left` tells the session, which returns the credit to the host; so the queues are
+ * bounded by the credits. */
 #ifndef BERTH_OUTPUT_H
 #define BERTH_OUTPUT_H
 
@@ -16,7 +18,8 @@ struct output;
 struct output_events {
 	/* N bytes of host HOST have left runner. */
 	void (*left)(void *ctx, uint32_t host, size_t n);
-	/* Our stdout or stderr (WHICH) takes no more: nobody reads it (EPIPE), or worse. */
+	/* Our stdout or stderr (WHICH) takes no more: nobody reads it (EPIPE), or
+	 * worse. */
 	void (*unread)(void *ctx, const char *which, int error);
 	/* Writing DIR's files failed, once; output goes on to the terminal. */
 	void (*disk)(void *ctx, const char *path, int error);

@@ -1,7 +1,7 @@
 /* report.h - what runner says: plans, bindings, failures, roll-call.
  *
- * Composes text from the session; plans go to stdout, everything else to stderr in order with
- * what the ranks wrote. */
+ * Composes text from the session; plans go to stdout, everything else to stderr in
+ * order with what the ranks wrote. */
 #ifndef BERTH_REPORT_H
 #define BERTH_REPORT_H
 
@@ -13,10 +13,10 @@ void report_note(struct session *s, const char *format, ...)
 /* "runner: ..." and its hint. */
 void report_error(struct session *s, const struct err *e);
 
-/* Every lost host's error, the same one said once with the hosts folded; the last is left in
- * s->err for main to print.  Always -1. */
+/* Every lost host's error, the same one said once with the hosts folded; the last is
+ * left in s->err for main to print.  Always -1. */
 int report_lost_hosts(struct session *s);
-/* The first failure: rank, host, pid, GPU, how it ended, its last stderr lines, a hint. */
+/* The first failure: rank, host, pid, GPU, how it ended, its last stderr lines. */
 void report_cause(struct session *s);
 /* Hosts that did not confirm that all is gone. */
 void report_unconfirmed(struct session *s);

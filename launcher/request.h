@@ -1,6 +1,8 @@
-/* request.h - what the user asked for: the result of command line, environment and config.
+/* request.h - what the user asked for: the result of command line, environment and
+ * config.
  *
- * Plain data.  Filled by launcher/options.c alone; every module reads the fields it needs. */
+ * Plain data.  Filled by launcher/options.c alone; every module reads the fields it
+ * needs. */
 #ifndef BERTH_REQUEST_H
 #define BERTH_REQUEST_H
 
@@ -22,7 +24,7 @@ struct app {
 	struct strv
 		argv; /* program and arguments; empty only where no program is needed */
 	int np;       /* its -np; 0: not given */
-	char *np_from; /* where np came from, for messages: "-np", "BERTH_NP", or NULL */
+	char *np_from;      /* where np came from: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
 };
@@ -39,8 +41,8 @@ struct request {
 	size_t napp; /* at least 1 */
 
 	/* hosts and mapping */
-	char *hosts; /* -H, or NULL */
-	char *hosts_from; /* where hosts came from, for messages: "-H", "BERTH_HOSTS", "hosts in /etc/..." */
+	char *hosts;      /* -H, or NULL */
+	char *hosts_from; /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
 	int per_host;        /* -ppn; 0: not given */
 	char *per_host_from; /* where it came from, or NULL */
@@ -48,8 +50,9 @@ struct request {
 	bool oversubscribe;
 
 	/* environment */
-	struct strv export; /* as -x, for every app: BERTH_EXPORT, config, -mca, -genv.  Of two
-			     * entries for a name the later counts; an app's own go after these */
+	struct strv export; /* as -x, for every app: BERTH_EXPORT, config, -mca, -genv.
+			     * Of two entries for a name the later counts; an app's own
+			     * go after these */
 	char *env_file;
 
 	/* how hosts are reached */

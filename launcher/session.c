@@ -67,8 +67,8 @@ static void make_cookie(char cookie[33])
 	str_hex(cookie, random, sizeof random);
 }
 
-/* One descriptor and more per host and rank: use what the system allows.  Returns the soft
- * limit as the user has it, which is what the ranks get. */
+/* One descriptor and more per host and rank: use what the system allows.  Returns the
+ * soft limit as the user has it, which is what the ranks get. */
 static uint64_t raise_nofile(void)
 {
 	struct rlimit l = { RLIM_INFINITY, RLIM_INFINITY };
@@ -100,8 +100,8 @@ static void send_credit(struct session *s, uint32_t index)
 	fleet_flush(h);
 }
 
-/* Credits go back in quarters of the window: often enough to keep the host writing, seldom
- * enough to cost nothing. */
+/* Credits go back in quarters of the window: often enough to keep the host writing,
+ * seldom enough to cost nothing. */
 static void on_left(void *ctx, uint32_t host, size_t n)
 {
 	struct session *s = ctx;

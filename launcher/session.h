@@ -1,9 +1,10 @@
 /* session.h - one run of a job: its hosts, its plan, its ranks, from hello to gone.
  *
  * The steps block, running the event loop until they are done, and main.c calls them in
- * order.  In between frames, signals and timers change the state here.  Each step returns 0,
- * or -1 when the job can't go on; s->err then says why (already printed are only errors of
- * several hosts).  Files: session.c (steps and frames), stop.c (failures, signals, the end). */
+ * order.  In between frames, signals and timers change the state here.  Each step
+ * returns 0, or -1 when the job can't go on; s->err then says why (already printed are
+ * only errors of several hosts).  Files: session.c (steps and frames), stop.c
+ * (failures, signals, the end). */
 #ifndef BERTH_SESSION_H
 #define BERTH_SESSION_H
 
@@ -116,7 +117,7 @@ uint32_t session_index(const struct session *s, const struct host *h);
 /* Index of the rank whose ending is the cause, or -1. */
 long session_cause(const struct session *s);
 
-/* Fill in the rendezvous and the credit window, and send app and job frames (jobs.c). */
+/* Fill in the rendezvous and the credit window, and send app and job frames. */
 int jobs_send(struct session *s);
 
 /* Send SIGNO to the ranks' main processes, or to their whole trees. */

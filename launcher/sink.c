@@ -20,7 +20,8 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 	sink_push(ctx);
 }
 
-/* A description of our own for FD, so that O_NONBLOCK is ours alone; -1 where there is none. */
+/* A description of our own for FD, so that O_NONBLOCK is ours alone; -1 where there is
+ * none. */
 static int reopen(int fd)
 {
 	char path[64];

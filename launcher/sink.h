@@ -1,9 +1,9 @@
-/* sink.h - a file descriptor of ours written without ever blocking the loop, and without
- * setting O_NONBLOCK on a description that other programs share.
+/* sink.h - a file descriptor of ours written without ever blocking the loop, and
+ * without setting O_NONBLOCK on a description that other programs share.
  *
  * A pipe or terminal is opened anew through /proc/self/fd, a socket written with
- * MSG_DONTWAIT, a regular file just written.  Where a pipe can't be opened anew, poll(2) says
- * when PIPE_BUF bytes fit. */
+ * MSG_DONTWAIT, a regular file just written.  Where a pipe can't be opened anew,
+ * poll(2) says when PIPE_BUF bytes fit. */
 #ifndef BERTH_SINK_H
 #define BERTH_SINK_H
 

@@ -1,4 +1,5 @@
-/* How a job ends before it wants to: failures, signals, time limits; and how all jobs end. */
+/* How a job ends before it wants to: failures, signals, time limits; and how all jobs
+ * end. */
 #include "launcher/session.h"
 
 #include <event2/event.h>
@@ -8,8 +9,7 @@
 #include "launcher/report.h"
 
 enum {
-	CAUSE_MS =
-		500, /* agents have so long to tell endings that came before the first heard */
+	CAUSE_MS = 500, /* to tell of endings before the first heard */
 	CONFIRM_MS =
 		7000, /* after the grace: agents take up to 5 s to see a process die */
 	LEAVE_MS = 3000,    /* from bye to the end of the stream */
@@ -241,7 +241,8 @@ static void drain_hosts(struct session *s)
 			event_base_loop(s->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
 }
 
-/* ^Z: the ranks stop, the agents are told to count no silence, then runner stops itself. */
+/* ^Z: the ranks stop, the agents are told to count no silence, then runner stops
+ * itself. */
 static void suspend(struct session *s)
 {
 	session_signal_ranks(s, SIGSTOP, true);

@@ -1,10 +1,10 @@
 /* transport.h - a byte stream to an agent on one host, started in one of several ways.
  *
- * A transport starts berth-agent on a host and is then a stream: send, close; it calls back
- * bytes, writable and ended from the event loop, never from inside start or send.  Where the
- * agent is missing or of another version, the transport itself sends it (see launcher/boot.h);
- * above here the first bytes seen are WIRE_MAGIC.  A second way to start agents earns a row in
- * the table of transports, nothing more. */
+ * A transport starts berth-agent on a host and is then a stream: send, close; it calls
+ * back bytes, writable and ended from the event loop, never from inside start or send.
+ * Where the agent is missing or of another version, the transport itself sends it (see
+ * launcher/boot.h); above here the first bytes seen are WIRE_MAGIC.  A second way to
+ * start agents earns a row in the table of transports, nothing more. */
 #ifndef BERTH_TRANSPORT_H
 #define BERTH_TRANSPORT_H
 
@@ -23,8 +23,7 @@ struct target {
 	const struct sockaddr_storage
 		*addr; /* resolved addresses in order of preference; may be none */
 	size_t naddr;
-	const char *
-		topology; /* local only: place on this hwloc XML file instead of this machine */
+	const char *topology; /* local only: an hwloc XML file to place on */
 };
 
 /* What is the same for every host of a job.  Valid as long as any connection. */
@@ -43,9 +42,8 @@ struct transport_setup {
 struct transport_end {
 	struct err
 		err; /* ERR_NONE: the stream ended without an error of the transport */
-	int status; /* the agent's wait(2)-like exit status 0..255, 128+signal; -1: unknown */
-	const char *
-		said; /* what the far side wrote to stderr, last 4 KiB; "" for nothing */
+	int status;  /* the agent's: 0..255, 128+signal; -1: unknown */
+	const char *said; /* its stderr, last 4 KiB; "" for nothing */
 };
 
 struct transport_events {
@@ -63,14 +61,15 @@ struct transport {
 			      const struct transport_events *events, void *ctx);
 	/* Bytes taken, 0..n.  Less than N: wait for writable(). */
 	size_t (*send)(struct conn *c, const void *data, size_t n);
-	/* Close the stream and free C; no call-back after this.  The far agent sees EOF. */
+	/* Close the stream and free C; no call-back after this.  The far agent sees
+	 * EOF. */
 	void (*close)(struct conn *c);
 };
 
 extern const struct transport transport_local, transport_ssh, transport_openssh;
 
-/* transport_ssh unless libssh can't do what ~/.ssh/config asks of T, or isn't installed:
- * then transport_openssh, with a one-line reason in WHY (else ""). */
+/* transport_ssh unless libssh can't do what ~/.ssh/config asks of T, or isn't
+ * installed: then transport_openssh, with a one-line reason in WHY (else ""). */
 const struct transport *transport_remote(const struct target *t, struct str *why);
 
 #endif

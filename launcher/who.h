@@ -1,7 +1,7 @@
 /* who.h - from request to the hosts of the fleet: -H, a host file, or this machine.
  *
- * Looks names up (local is recognised by address, never by spelling) and chooses a transport
- * for each host. */
+ * Looks names up (local is recognised by address, never by spelling) and chooses a
+ * transport for each host. */
 #ifndef BERTH_WHO_H
 #define BERTH_WHO_H
 

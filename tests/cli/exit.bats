@@ -72,7 +72,7 @@ os._exit(1)' || true
 	run -7 --separate-stderr r -np 2 sh -c '[ $RANK = 0 ] && sleep 20; echo out; echo why >&2; exit 7'
 	[ "$output" = "[1]<stdout>:out" ]
 	[[ $stderr == *"its last lines on stderr:"*"  | why"* ]]
-	[[ $stderr == *"the other 1 rank will be ended"* ]]
+	[[ $stderr == *"the other rank will be ended"* ]]
 }
 
 @test "2 for wrong usage, with a hint" {

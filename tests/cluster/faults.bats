@@ -221,7 +221,7 @@ ended_clean() { # STATUS TEXT...
 }
 
 @test "a host hangs, then comes back: it is given up, the others end, and it cleans up itself" {
-	messy n1:2,n2:2 --host-timeout 2
+	messy n1:2,n2:2 --host-timeout 6
 	"$VCLUSTER" freeze n2
 	status_of_job 30
 	"$VCLUSTER" thaw n2
@@ -232,7 +232,7 @@ ended_clean() { # STATUS TEXT...
 }
 
 @test "the network to a host is cut: 241; the host ends its ranks by itself" {
-	messy n5:2,n6:2 --host-timeout 2
+	messy n5:2,n6:2 --host-timeout 6
 	"$VCLUSTER" netem n6 down
 	ended_with 241 n5
 	first_line_says "n6: no sign of life for "
@@ -247,7 +247,7 @@ ended_clean() { # STATUS TEXT...
 # Last: these hosts stay dead.
 @test "power cut of a host: 241, it is named, the others end" {
 	power_cut() { # HOSTS VICTIM
-		messy "$1" --host-timeout 2
+		messy "$1" --host-timeout 6
 		"$VCLUSTER" kill "$2"
 		ended_with 241 ${hosts_of/$2/}
 		first_line_says "$2: "
