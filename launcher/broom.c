@@ -63,8 +63,6 @@ void broom_send(struct session *s, const struct host *lost)
 	struct host *h;
 
 	s->run[i].unconfirmed = true;
-	if (lost->err.id == E_HOST_SILENT) /* it does not answer */
-		return;
 	if (!s->broom.host)
 		broom_open(s);
 	s->broom.setup.deadline_ms = clock_ms() + BROOM_MS;

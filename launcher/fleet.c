@@ -288,8 +288,12 @@ static void on_beat(evutil_socket_t fd, short what, void *ctx)
 
 void fleet_watch(struct fleet *f)
 {
+	/* several within --host-timeout, else a host is silent between two of them */
+	long ms = f->host_timeout_s * 250L < BEAT_S * 1000L ? f->host_timeout_s * 250L
+							    : BEAT_S * 1000L;
+
 	f->beat = event_new(f->base, -1, EV_PERSIST, on_beat, f);
-	event_add(f->beat, &(struct timeval){ .tv_sec = BEAT_S });
+	event_add(f->beat, &(struct timeval){ ms / 1000, ms % 1000 * 1000 });
 }
 
 void fleet_free(struct fleet *f)

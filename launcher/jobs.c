@@ -18,9 +18,7 @@ enum {
 	 * slow terminal holds everything up. */
 	CREDIT_ALL = 32 << 20,
 	CREDIT_LEAST = 16 << 10,
-	CREDIT_MOST = 1 << 20,
-	/* Of an app or job frame's 16 MiB; the rest is for the ranks' lists. */
-	TRAVEL_MAX = 12 << 20
+	CREDIT_MOST = 1 << 20
 };
 
 /* MASTER_ADDR: rank 0's host as the others reach it. */
@@ -184,32 +182,6 @@ static int app_environments(struct session *s, struct strv *app_env,
 	return 0;
 }
 
-static size_t list_bytes(const struct strv *l)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < l->n; i++)
-		n += strlen(l->v[i]) + 5;
-	return n;
-}
-
-/* Refuse here what the far side would refuse as too large a message. */
-static int check_size(struct session *s, const struct strv *env,
-		      const struct strv *app_env)
-{
-	size_t worst = list_bytes(env);
-
-	for (size_t i = 0; i < s->request->napp; i++) {
-		size_t n =
-			list_bytes(&app_env[i]) + list_bytes(&s->request->app[i].argv);
-
-		worst = n > worst ? n : worst;
-	}
-	if (worst <= TRAVEL_MAX)
-		return 0;
-	return err_set(&s->err, E_ENVIRONMENT, worst, (size_t)TRAVEL_MAX);
-}
-
 int jobs_send(struct session *s)
 {
 	struct strv env = { 0 }, own = { 0 };
@@ -223,7 +195,7 @@ int jobs_send(struct session *s)
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
 	forward_env(&env, environ, report_in_managed_job(), names, nnames);
-	rc = app_environments(s, app_env, &own) || check_size(s, &env, app_env);
+	rc = app_environments(s, app_env, &own);
 	for (size_t i = 0; !rc && i < s->fleet.n; i++)
 		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i))
 			send_job(s, &s->fleet.host[i], &env, app_env);

@@ -224,7 +224,7 @@ ends() { # ID
 	[ "$status" = 240 ]
 }
 @test "E_START_LATE" {
-	agent_script 'exec sleep 20'
+	agent_script 'exec cat > /dev/null'
 	gives E_START_LATE --start-timeout 1 --launch-agent "$T/agent" -np 1 true
 }
 @test "E_HOST_SILENT" {

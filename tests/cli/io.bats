@@ -105,11 +105,11 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 @test "a slow reader loses nothing, and memory stays bounded" {
 	mkfifo "$T/pipe"
 	# 180 MB of lines; the reader takes a third, waits, then takes the rest
-	r -np 2 sh -c 'yes "$RANK 3456789012345678901234567890123456789012345678901234567890123456789012345678" |
+	"$RUNNER" -np 2 sh -c 'yes "$RANK 3456789012345678901234567890123456789012345678901234567890123456789012345678" |
 		head -n 1000000' < /dev/null > "$T/pipe" 2> "$T/err" &
+	pid=$!
 	exec 7< "$T/pipe"
-	wait_for pgrep -P $!
-	pid=$(pgrep -P $!)
+	head -c 60000000 <&7 > "$T/part"
 	agent=$(pgrep -P "$(pgrep -P "$pid")")
 	at_rest() { # both have stopped reading: their CPU time stands still
 		local before
@@ -117,7 +117,6 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 		sleep 0.3
 		[ "$before" = "$(cut -d' ' -f14,15 "/proc/$pid/stat" "/proc/$agent/stat")" ]
 	}
-	head -c 60000000 <&7 > "$T/part"
 	wait_for at_rest
 	for p in $pid $agent; do
 		[ "$(sed -n 's/^VmHWM:\s*\([0-9]*\) kB/\1/p' "/proc/$p/status")" -lt 40000 ] ||
@@ -125,7 +124,7 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 	done
 	cat "$T/part" - <&7 |
 		awk '{ n[$1]++; if (length($0) != 90) bad++ } END { for (k in n) print k, n[k]; print bad + 0 }' | sort > "$T/count"
-	wait %1
+	wait "$pid"
 	exec 7<&-
 	[ "$(cat "$T/count")" = $'0\n[0]<stdout>:0 1000000\n[1]<stdout>:1 1000000' ]
 }
