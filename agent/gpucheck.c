@@ -36,7 +36,7 @@ static void __attribute__((noreturn)) ask(const struct gpucheck *c, int fd)
 	struct gpuwatch_rank *list;
 	struct strv lines = { 0 };
 	struct str all = { 0 };
-	size_t n;
+	size_t n = 0;
 
 	prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L);
 	list = list_ranks(c, &n);

@@ -273,7 +273,7 @@ long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e)
 
 long wire_find_magic(const void *p, size_t n)
 {
-	const char *hit = memmem(p, n, WIRE_MAGIC, WIRE_MAGIC_BYTES);
+	const char *hit = n ? memmem(p, n, WIRE_MAGIC, WIRE_MAGIC_BYTES) : NULL;
 
 	return hit ? hit - (const char *)p : -1;
 }

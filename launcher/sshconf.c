@@ -249,17 +249,16 @@ static bool match_match_line(struct walk *w, const struct strv *args)
 	w->maybe = false;
 	for (size_t i = 0; hit && i < args->n; i++) {
 		const char *word = args->v[i];
-		bool not = *word == '!';
+		bool negated = *word == '!';
 
-		word += not ;
+		word += negated;
 		if (!strcasecmp(word, "all") || !strcasecmp(word, "final"))
-			hit = !not ; /* libssh has one pass; "final" blocks come last
-					anyway */
+			hit = !negated; /* "final" blocks come last anyway */
 		else if (!strcasecmp(word, "canonical"))
 			w->odd = "Match canonical"; /* libssh obeys it, ssh does not */
 		else
 			hit = match_word(w, word, ++i < args->n ? args->v[i] : "") !=
-			      not ;
+			      negated;
 	}
 	return hit;
 }
