@@ -2,12 +2,12 @@
  *
  * Read agent_main() and the calls below it in order; each step's header says the rest.
  *
- *   guard      two processes: kill -9 of either leaves nothing behind  guard.h
- *   topology   what machine is this, which GPUs                        topo.h gpu.h
- *   hello      tell the launcher                                       session.h
- *   job        its ranks come: a berth for each                        placing.c place.h
- *   start      the environment, then bind and exec                     starting.c spawn.h
- *   watch      output, input, signals, endings, until nothing is left  rank.h io.h
+ *   guard     two processes: kill -9 of either leaves nothing   guard.h
+ *   topology  what machine is this, which GPUs                  topo.h gpu.h
+ *   hello     tell the launcher                                 session.h
+ *   job       its ranks come: a berth for each                  placing.c place.h
+ *   start     the environment, then bind and exec               starting.c spawn.h
+ *   watch     output, input, signals, endings, to the last      rank.h io.h
  */
 #include <event2/event.h>
 #include <signal.h>
