@@ -87,23 +87,46 @@ void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		ranks_fail(r, local, &e);
 		return;
 	}
-	memcpy(one->child_fd, s->fd, sizeof one->child_fd);
 	one->launched = true;
 	one->slot = r->launched++;
 	spawn_batch_add(batch, s);
+	io_close_child(s->fd);
+}
+
+/* Alone, with streams of its own: its first were closed when it failed. */
+static int start_again(struct ranks *r, size_t local, struct spawn s)
+{
+	struct err e = { 0 };
+	struct spawn_batch *batch = spawn_batch_open(1, &e);
+	int rc = 0;
+
+	io_free_rank(&r->v[local].io);
+	if (!batch) {
+		ranks_fail(r, local, &e);
+		return 0;
+	}
+	r->launched = 0;
+	ranks_start(r, local, batch, &s);
+	spawn_batch_wait(batch);
+	rc = ranks_started(r, local, batch);
+	spawn_batch_free(batch);
+	return rc;
 }
 
 int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 {
 	struct rank *one = &r->v[local];
+	const struct spawn *again;
 	int bind_errno = 0;
 	struct err e = { 0 };
 
 	if (!one->launched)
 		return 0;
 	one->launched = false;
+	again = spawn_batch_text(batch, one->slot);
+	if (again)
+		return start_again(r, local, *again);
 	one->pid = spawn_batch_result(batch, one->slot, &bind_errno, &e);
-	io_close_child(one->child_fd);
 	if (one->pid < 0) {
 		io_free_rank(&one->io);
 		ranks_fail(r, local, &e);

@@ -27,7 +27,6 @@ struct rank {
 	bool killed;   /* by us: no OOM kill */
 	bool launched; /* in a batch, as number slot */
 	size_t slot;
-	int child_fd[3]; /* its 0, 1, 2, until it has exec'd */
 	struct io_rank io;
 };
 

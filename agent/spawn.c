@@ -18,6 +18,7 @@ enum step { STEP_NONE, STEP_STDIO, STEP_WDIR, STEP_EXEC };
 struct child {
 	struct spawn s;
 	pid_t pid;
+	bool text; /* it is a shell's by now */
 	struct rlimit limit[4];
 	int bind_errno;
 	enum step step;
@@ -261,6 +262,7 @@ void spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
 	const struct spawn_limits *l = s->limits;
 
 	b->v[b->n] = (struct child){ .s = *s,
+				     .text = s->program->script != NULL,
 				     .limit = { capped(b->hard[0], l->nofile),
 						capped(b->hard[1], l->core),
 						capped(b->hard[2], l->stack),
@@ -387,33 +389,25 @@ static bool failed(struct child *c)
 	return true;
 }
 
-/* Once more, alone, as /bin/sh's. */
-static void start_as_text(struct child *c)
+const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i)
 {
-	struct err e;
-	struct spawn_batch *b = spawn_batch_open(1, &e);
+	struct child *c = &b->v[i];
 
-	if (!b)
-		return; /* its first error stands */
-	spawn_batch_add(b, &c->s);
-	spawn_batch_wait(b);
-	*c = b->v[0];
-	spawn_batch_free(b);
+	if (c->text || c->step != STEP_EXEC || c->error != ENOEXEC)
+		return NULL;
+	if (!c->s.program->script && !use_shell(&c->s))
+		return NULL;
+	failed(c); /* reaps it */
+	return &c->s;
 }
 
 pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 			 struct err *e)
 {
 	struct child *c = &b->v[i];
-	bool bad = failed(c);
 
-	if (bad && c->step == STEP_EXEC && c->error == ENOEXEC &&
-	    (c->s.program->script || use_shell(&c->s))) {
-		start_as_text(c);
-		bad = failed(c);
-	}
 	*bind_errno = c->bind_errno;
-	return bad ? child_error(c, e) : c->pid;
+	return failed(c) ? child_error(c, e) : c->pid;
 }
 
 void spawn_batch_free(struct spawn_batch *b)

@@ -64,7 +64,8 @@ rank_pid() { sed -n "s/.*ready$1 //p" "$T/out"; }
 on_2_and_4() { # TEST
 	local h
 	for h in n1:2,n2:2 'n[1-4]:2'; do
-		"$1" "$h" || { echo "with $h"; return 1; }
+		echo "# with $h"
+		"$1" "$h" # no || here: it would let every command in there but the last fail
 	done
 }
 
@@ -203,6 +204,21 @@ ended_clean() { # STATUS TEXT...
 	on n1 sh -c 'rm -rf /tmp/pymp-*' # Python's own, which a killed worker leaves
 	on n2 sh -c 'rm -rf /tmp/pymp-*'
 	all_clean n0 n1 n2
+}
+
+@test "a rank that the kernel kills for memory: it says so" {
+	local limit=/sys/fs/cgroup/memory/${VC_NAME:-vc}/n2/memory.limit_in_bytes was
+	[ -w "$limit" ] || skip "no cgroup v1 for memory, which the cluster's hosts have limits in"
+	was=$(cat "$limit")
+	echo 150M > "$limit"
+	run r -H n1,n2 /usr/bin/python3 -c '
+import os, time
+if os.environ["RANK"] == "1": x = bytearray(400 << 20)
+time.sleep(1000)'
+	echo "$was" > "$limit"
+	[ "$status" = 137 ]
+	says "rank 1 on 'n2' (pid " "was ended by the kernel, which was out of memory"
+	hinted
 }
 
 @test "^Z and fg over ssh: all hosts stop and go on" {
