@@ -1,5 +1,6 @@
 #include "launcher/report.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -227,19 +228,39 @@ static uint32_t add_lost_ranks(struct session *s, uint32_t host, struct str *out
 	return n;
 }
 
+static bool is_failure(const struct ending *e)
+{
+	bool ours = e->fate == FATE_SIGNAL &&
+		    e->code == SIGTERM; /* most likely: sent since */
+
+	return e->fate > FATE_OK && !ours;
+}
+
+/* What became of the other ranks so far. */
 static void count_others(struct session *s, uint32_t cause, struct str *out)
 {
-	uint32_t others = s->failed - 1, running = s->plan.np - s->ended;
+	bool lost = s->rank[cause].ending.fate == FATE_LOST;
+	uint32_t host = s->plan.rank[cause].host, failed = 0, fine = 0, rest;
+	uint32_t group =
+		lost ? add_lost_ranks(s, host, out) : 1; /* these are the cause */
 
-	if (s->rank[cause].ending.fate == FATE_LOST)
-		others = s->failed - add_lost_ranks(s, s->plan.rank[cause].host, out);
-	if (others)
-		str_addf(out, "\n  %u other rank%s failed after it", others,
-			 others > 1 ? "s" : "");
-	if (running == 1)
+	for (uint32_t i = 0; i < s->plan.np; i++) {
+		const struct ending *e = &s->rank[i].ending;
+		bool in_group =
+			lost ? s->plan.rank[i].host == host && e->fate == FATE_LOST
+			     : i == cause;
+
+		failed += !in_group && is_failure(e);
+		fine += e->fate == FATE_OK;
+	}
+	rest = s->plan.np - group - failed - fine;
+	if (failed)
+		str_addf(out, "\n  %u other rank%s failed after it", failed,
+			 failed > 1 ? "s" : "");
+	if (rest == 1)
 		str_add(out, "\n  the other rank will be ended");
-	else if (running)
-		str_addf(out, "\n  the other %u ranks will be ended", running);
+	else if (rest)
+		str_addf(out, "\n  the other %u ranks will be ended", rest);
 }
 
 void report_cause(struct session *s)

@@ -206,21 +206,6 @@ ended_clean() { # STATUS TEXT...
 	all_clean n0 n1 n2
 }
 
-@test "a rank that the kernel kills for memory: it says so" {
-	local limit=/sys/fs/cgroup/memory/${VC_NAME:-vc}/n2/memory.limit_in_bytes was
-	[ -w "$limit" ] || skip "no cgroup v1 for memory, which the cluster's hosts have limits in"
-	was=$(cat "$limit")
-	echo 150M > "$limit"
-	run r -H n1,n2 /usr/bin/python3 -c '
-import os, time
-if os.environ["RANK"] == "1": x = bytearray(400 << 20)
-time.sleep(1000)'
-	echo "$was" > "$limit"
-	[ "$status" = 137 ]
-	says "rank 1 on 'n2' (pid " "was ended by the kernel, which was out of memory"
-	hinted
-}
-
 @test "^Z and fg over ssh: all hosts stop and go on" {
 	messy n1:2,n2:2
 	states() { # every process of the job, on both hosts

@@ -344,7 +344,7 @@ static int init(const char *state, int idx, int ready)
 	for (;;) {
 		pid_t d = wait(&st);
 
-		if (d < 0) /* sshd was stopped and nothing else runs; orphans may come */
+		if (d < 0) /* sshd was stopped: no child, until orphans come */
 			usleep(20000);
 		if (d == ssh && WIFSIGNALED(st) && access("/run/no-sshd", F_OK) < 0)
 			ssh = start_sshd(); /* as systemd would */
