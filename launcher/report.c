@@ -54,17 +54,32 @@ static void replace(struct str *out, const char *text, const char *what,
 	str_add(out, text);
 }
 
+/* TEXT without what differs from one key to the next. */
+static void hide_fingerprints(struct str *out, const char *text)
+{
+	const char *hit;
+
+	while ((hit = strstr(text, "SHA256:"))) {
+		str_addn(out, text, (size_t)(hit - text) + 7);
+		str_add(out, "...");
+		text = hit + strcspn(hit, " ,)");
+	}
+	str_add(out, text);
+}
+
 /* H's error with "\1" for its name: equal for hosts that failed alike. */
 static char *error_shape(const struct host *h)
 {
-	struct str s = { 0 };
+	struct str named = { 0 }, s = { 0 };
 
-	replace(&s, h->err.text, h->name, "\1");
+	replace(&named, h->err.text, h->name, "\1");
+	hide_fingerprints(&s, str_text(&named));
+	str_free(&named);
 	return str_take(&s);
 }
 
-/* Hosts that failed as host I did, I itself first, each marked in DONE. */
-static void fold_alike(struct session *s, size_t i, bool *done, struct str *names)
+/* Hosts that failed as host I did, I itself first, each marked in DONE; how many. */
+static size_t fold_alike(struct session *s, size_t i, bool *done, struct str *names)
 {
 	const char **list = xcalloc(s->fleet.n, sizeof *list);
 	char *shape = error_shape(&s->fleet.host[i]);
@@ -86,6 +101,7 @@ static void fold_alike(struct session *s, size_t i, bool *done, struct str *name
 	hosts_fold(names, list, n);
 	free(list);
 	free(shape);
+	return n;
 }
 
 int report_lost_hosts(struct session *s)
@@ -95,6 +111,7 @@ int report_lost_hosts(struct session *s)
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		struct str names = { 0 }, text = { 0 };
 		char *shape;
+		size_t n;
 
 		if (s->fleet.host[i].state != HOST_LOST || done[i])
 			continue;
@@ -102,9 +119,11 @@ int report_lost_hosts(struct session *s)
 			report_error(s, &s->err);
 		s->err = s->fleet.host[i].err;
 		shape = error_shape(&s->fleet.host[i]);
-		fold_alike(s, i, done, &names);
+		n = fold_alike(s, i, done, &names);
 		replace(&text, shape, "\1", str_text(&names));
-		snprintf(s->err.text, sizeof s->err.text, "%s", str_text(&text));
+		if (n > 1) /* of one alone nothing is hidden */
+			snprintf(s->err.text, sizeof s->err.text, "%s",
+				 str_text(&text));
 		free(shape);
 		str_free(&names);
 		str_free(&text);

@@ -180,7 +180,7 @@ plan_of() {
 		    if not line.startswith("    runner: ") or before.startswith("    $ "):
 		        continue
 		    shown += 1
-		    if not any(re.fullmatch("([a-z0-9]+: )?" + shape(text), line[12:]) and after == "    hint: " + hint for text, hint in rows):
+		    if not any(re.fullmatch("(warning: )?([a-z0-9]+: )?" + shape(text), line[12:]) and after == "    hint: " + hint for text, hint in rows):
 		        sys.exit(f"no such message: {line}\n{after}")
 		sys.exit(shown < 3)
 	P
