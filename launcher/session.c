@@ -333,7 +333,9 @@ int session_place(struct session *s)
 		open_input(s);
 	if (jobs_send(s))
 		return -1;
+	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
 	session_until(s, all_placed);
+	event_del(s->timer);
 	if (s->lost)
 		return report_lost_hosts(s);
 	return s->phase == PHASE_OVER ? -1 : 0;

@@ -114,20 +114,37 @@ void stop_on_ending(struct session *s)
 
 /* ---- time ---- */
 
-static void give_up_silent(struct session *s, enum host_state state)
+/* Hosts that have not said hello, or not placed their ranks, by --start-timeout. */
+static void give_up_start(struct session *s)
+{
+	const bool asked = s->master_addr; /* to place ranks */
+	struct err e;
+
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		struct host *h = &s->fleet.host[i];
+		bool late = h->state == HOST_STARTING ||
+			    (asked && up(s, i) && !s->run[i].placed);
+
+		if (!late)
+			continue;
+		err_set(&e, E_START_TIMEOUT, h->name,
+			"the agent runs and says nothing");
+		fleet_give_up(h, &e);
+	}
+}
+
+/* Hosts that did not say that all is gone. */
+static void give_up_silent(struct session *s)
 {
 	struct err e;
 
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		struct host *h = &s->fleet.host[i];
 
-		if (h->state != state || s->run[i].gone)
+		if (h->state != HOST_UP || s->run[i].gone)
 			continue;
-		if (state == HOST_STARTING)
-			err_set(&e, E_START_LATE, h->name, s->request->start_timeout_s);
-		else
-			err_set(&e, E_UNCONFIRMED, h->name);
-		s->run[i].unconfirmed = state == HOST_UP;
+		err_set(&e, E_UNCONFIRMED, h->name);
+		s->run[i].unconfirmed = true;
 		fleet_give_up(h, &e);
 	}
 }
@@ -139,7 +156,7 @@ static void on_stop_late(struct session *s)
 		session_timer(s, 1000);
 		return;
 	}
-	give_up_silent(s, HOST_UP);
+	give_up_silent(s);
 	for (size_t i = 0; i < s->fleet.n; i++)
 		if (s->fleet.host[i].state == HOST_LEAVING)
 			s->phase = PHASE_OVER;
@@ -151,7 +168,7 @@ void stop_on_timer(struct session *s)
 {
 	switch (s->phase) {
 	case PHASE_START:
-		give_up_silent(s, HOST_STARTING);
+		give_up_start(s);
 		break;
 	case PHASE_RUN: /* the grace after a signal of the user is over */
 		stop_ranks(s, s->signo == SIGINT ? AFTER_INT_MS : 0);
@@ -220,7 +237,7 @@ void stop_now(struct session *s)
 {
 	if (s->output)
 		output_mute(s->output);
-	give_up_silent(s, HOST_UP);
+	give_up_silent(s);
 	s->phase = PHASE_OVER;
 }
 

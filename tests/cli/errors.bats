@@ -223,9 +223,9 @@ ends() { # ID
 	is_error E_WIRE any
 	[ "$status" = 240 ]
 }
-@test "E_START_LATE" {
+@test "E_START_TIMEOUT" {
 	agent_script 'exec cat > /dev/null'
-	gives E_START_LATE --start-timeout 1 --launch-agent "$T/agent" -np 1 true
+	gives E_START_TIMEOUT --start-timeout 1 --launch-agent "$T/agent" -np 1 true
 }
 @test "E_HOST_SILENT" {
 	start --host-timeout 1

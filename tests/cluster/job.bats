@@ -401,7 +401,7 @@ print(names if len(names) != 5 else "")' "$STATE/t/events"
 
 @test "nothing is left of all these jobs" {
 	for h in n0 n1 n2 n3 n4; do
-		run -0 on $h sh -c 'pgrep -x berth-agent; grep -slzF BERTH_JOB= /proc/[0-9]*/environ; 
+		run -0 on $h sh -c 'pgrep -x berth-agent; grep -slzF BERTH_JOB= /proc/[0-9]*/environ;
 			find /tmp /dev/shm -mindepth 1 ! -path "/tmp/torchinductor*"'
 		[ -z "$output" ]
 	done
