@@ -39,7 +39,7 @@ void agent_start(struct agent *a);
 
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local);
 
-/* Claims are taken for this job: it has GPUs, and no resource manager shares them out. */
+/* Claims are taken for this job: it has GPUs, and no resource manager shares them. */
 bool agent_claims_gpus(const struct agent *a);
 
 #endif

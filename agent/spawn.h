@@ -55,8 +55,8 @@ struct spawn_batch *spawn_batch_open(size_t most, struct err *e);
 void spawn_batch_add(struct spawn_batch *b, const struct spawn *s);
 /* Until each has exec'd or failed. */
 void spawn_batch_wait(struct spawn_batch *b);
-/* Process I could not be exec'd because it is a text without "#!": its program has now become
- * /bin/sh's; start this again, with new descriptors.  Else NULL. */
+/* Process I could not be exec'd because it is a text without "#!": its program has now
+ * become /bin/sh's; start this again, with new descriptors.  Else NULL. */
 const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i);
 /* The pid of process I, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE, E_WDIR, E_SPAWN.
  * BIND_ERRNO is 0, or why binding failed: it runs all the same, unbound. */

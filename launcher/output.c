@@ -134,8 +134,8 @@ static void put(struct lane *l, const void *bytes, size_t n)
 	l->queued += n;
 }
 
-/* Labels are made once: snprintf() for each line took 12 % of all CPU time when one rank
- * wrote 80-byte lines through ssh. */
+/* Labels are made once: snprintf() for each line took 12 % of all CPU time when one
+ * rank wrote 80-byte lines through ssh. */
 static void put_label(struct output *o, struct lane *l, uint32_t rank, unsigned stream)
 {
 	struct stream *s = &o->stream[2 * rank + stream - 1];
@@ -173,8 +173,8 @@ static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	l->open_line = p[n - 1] == '\n' || p[n - 1] == '\r' ? -1 : self;
 }
 
-/* Put the whole lines of the N bytes at P.  Returns what they take up.  Each '\n' and '\r' is
- * looked for once. */
+/* Put the whole lines of the N bytes at P.  Returns what they take up.  Each '\n' and
+ * '\r' is looked for once. */
 static size_t put_whole(struct output *o, struct lane *l, uint32_t rank,
 			unsigned stream, const char *p, size_t n)
 {
