@@ -139,8 +139,10 @@ static CHILD long bare(long n, long a, long b, long c, long d)
  * memory: these are the only ones that the agent touches (guard.c, main.c). */
 static CHILD void child_signals(void)
 {
-	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
-				    SIGUSR2, SIGPIPE, SIGTERM, SIGCHLD };
+	/* 32 and 33 are libc's own, which guard.c's sigaction() can't reach; whoever
+	 * started us may have ignored them. */
+	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2,
+				    SIGPIPE, SIGTERM, SIGCHLD, 32,      33 };
 	static const long
 		by_default[8]; /* the kernel's struct sigaction: SIG_DFL, no mask */
 	static const uint64_t none;

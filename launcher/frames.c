@@ -104,6 +104,7 @@ static void on_ended(struct session *s, struct host *h, const struct wire_ended 
 		return;
 	r = &s->rank[m->rank];
 	r->state = RANK_ENDED;
+	r->late = s->run[session_index(s, h)].stopping;
 	if (m->pid)
 		r->pid = m->pid;
 	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
@@ -119,6 +120,15 @@ static void on_ended(struct session *s, struct host *h, const struct wire_ended 
 	}
 	if (s->ended == s->plan.np && s->phase == PHASE_RUN)
 		stop_ended(s);
+}
+
+/* Every ending that came before `end` was sent before this. */
+static void on_ending(struct session *s, struct host *h)
+{
+	struct host_run *run = &s->run[session_index(s, h)];
+
+	run->ending = run->stopping = true;
+	stop_on_ending(s);
 }
 
 static void on_gone(struct session *s, struct host *h, const struct wire_gone *m)
@@ -168,8 +178,7 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 		TAKE(started, on_started(s, h, &m))
 		TAKE(ended, on_ended(s, h, &m))
 		TAKE(credit, input_credit(s->input, h, m.bytes))
-		TAKE(ending, s->run[session_index(s, h)].ending = true;
-		     stop_on_ending(s))
+		TAKE(ending, on_ending(s, h))
 		TAKE(gone, on_gone(s, h, &m))
 		TAKE(log, on_agent_note(s, h, &m))
 	default:
@@ -194,6 +203,7 @@ static void on_lost(void *ctx, struct host *h)
 		if (s->plan.rank[i].host != index || r->state == RANK_ENDED)
 			continue;
 		r->state = RANK_ENDED;
+		r->late = s->run[index].stopping;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0 };
 		s->ended++;
 		s->failed++;

@@ -1,6 +1,5 @@
 #include "launcher/report.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -247,14 +246,6 @@ static uint32_t add_lost_ranks(struct session *s, uint32_t host, struct str *out
 	return n;
 }
 
-static bool is_failure(const struct ending *e)
-{
-	bool ours = e->fate == FATE_SIGNAL &&
-		    e->code == SIGTERM; /* most likely: sent since */
-
-	return e->fate > FATE_OK && !ours;
-}
-
 /* What became of the other ranks so far. */
 static void count_others(struct session *s, uint32_t cause, struct str *out)
 {
@@ -264,13 +255,12 @@ static void count_others(struct session *s, uint32_t cause, struct str *out)
 		lost ? add_lost_ranks(s, host, out) : 1; /* these are the cause */
 
 	for (uint32_t i = 0; i < s->plan.np; i++) {
-		const struct ending *e = &s->rank[i].ending;
-		bool in_group =
-			lost ? s->plan.rank[i].host == host && e->fate == FATE_LOST
-			     : i == cause;
+		enum fate fate = s->rank[i].ending.fate;
+		bool in_group = lost ? s->plan.rank[i].host == host && fate == FATE_LOST
+				     : i == cause;
 
-		failed += !in_group && is_failure(e);
-		fine += e->fate == FATE_OK;
+		failed += !in_group && fate > FATE_OK && !s->rank[i].late;
+		fine += fate == FATE_OK;
 	}
 	rest = s->plan.np - group - failed - fine;
 	if (failed)

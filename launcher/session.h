@@ -23,6 +23,7 @@ struct rank {
 	enum rank_state state;
 	uint32_t pid;
 	struct ending ending;
+	bool late; /* ended after its agent had heard that the job ends: no cause */
 	/* its berth */
 	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible,
 		*why; /* bound: read back */
@@ -43,7 +44,9 @@ enum phase {
 
 /* Per host, what only a session knows. */
 struct host_run {
-	bool placed, ending, gone;
+	bool placed, gone;
+	bool ending;      /* it answered the last `end` */
+	bool stopping;    /* it answered the first */
 	bool unconfirmed; /* it may still have processes of the job */
 	uint32_t left;    /* processes its agent could not end */
 	size_t credit;    /* bytes that left here and are not yet credited */

@@ -363,20 +363,16 @@ static void die_by(int signo)
 	raise(signo);
 }
 
-static struct ending *endings(const struct session *s)
-{
-	struct ending *v = xcalloc(s->plan.np, sizeof *v);
-
-	for (uint32_t i = 0; i < s->plan.np; i++)
-		v[i] = s->rank[i].ending;
-	return v;
-}
-
+/* Ranks that our own TERM ended are no cause, however the clocks disagree. */
 long session_cause(const struct session *s)
 {
-	struct ending *v = endings(s);
-	long cause = outcome_cause(v, s->plan.np);
+	struct ending *v = xcalloc(s->plan.np, sizeof *v);
+	long cause;
 
+	for (uint32_t i = 0; i < s->plan.np; i++)
+		if (!s->rank[i].late)
+			v[i] = s->rank[i].ending;
+	cause = outcome_cause(v, s->plan.np);
 	free(v);
 	return cause;
 }
@@ -392,7 +388,7 @@ int session_status(struct session *s)
 		status = EXIT_TIMELIMIT;
 	else if (s->signo)
 		status = outcome_signalled(s->signo,
-					   cause < 0 && s->ended == s->plan.np);
+					   !s->failed && s->ended == s->plan.np);
 	else if (cause >= 0)
 		status = outcome_status(&s->rank[cause].ending);
 	else if (s->lost)
