@@ -45,6 +45,7 @@ struct session {
 	bool suspended;
 	uint64_t heard_ms, looked_ms;
 	uint32_t patience_ms; /* silence that ends it, 0: none does */
+	bool wide;            /* the pipe we write to was enlarged */
 	bool done;
 };
 

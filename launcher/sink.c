@@ -11,7 +11,7 @@
 
 #include "common/str.h"
 
-enum { WRITE_MAX = 1 << 20 };
+enum { WRITE_MAX = 1 << 20, WIDE_BYTES = 65536, PIPE_BYTES = 1 << 20 };
 
 static void on_writable(evutil_socket_t fd, short what, void *ctx)
 {
@@ -79,6 +79,8 @@ void sink_push(struct sink *s)
 {
 	ssize_t n;
 
+	if (s->queue.len > WIDE_BYTES && s->how == SINK_NONBLOCK && !s->wide)
+		s->wide = fcntl(s->fd, F_SETPIPE_SZ, PIPE_BYTES) != 0;
 	while (s->queue.len && !s->broken) {
 		n = write_some(s);
 		if (n < 0 && errno == EINTR)

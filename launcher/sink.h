@@ -21,6 +21,7 @@ struct sink {
 	int fd;
 	enum { SINK_FILE, SINK_NONBLOCK, SINK_SOCKET, SINK_POLL } how;
 	bool own, broken;
+	bool wide; /* its pipe was enlarged, if it is one */
 	struct buf queue;
 	struct event *writable;
 	const struct sink_events *events;
