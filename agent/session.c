@@ -263,7 +263,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	(void)arg; /* the loop sends after each turn */
 }
 
-/* A stream that carries much output gets a pipe to match: fewer turns for us and sshd. */
+/* Much output gets a pipe to match: fewer turns between us and sshd. */
 static void widen(struct session *s)
 {
 	if (s->wide || s->out.len < WIDE_BYTES)
