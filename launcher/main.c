@@ -54,9 +54,7 @@ static int run(const struct request *r)
 		status = fail(&s, EXIT_RUNNER);
 	}
 	session_leave(&s);
-	if (s.phase == PHASE_OVER && s.output)
-		status = session_status(&s);
-	else if (s.signo)
+	if (s.output || s.signo) /* it ran, or somebody ended it before */
 		status = session_status(&s);
 	session_free(&s);
 	return status;
