@@ -405,6 +405,7 @@ void session_free(struct session *s)
 	output_free(s->output);
 	input_free(s->input);
 	events_close(s->events);
+	free((char *)s->fleet.setup.own_agent);
 	fleet_free(&s->fleet);
 	fleet_free(&s->broom);
 	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
