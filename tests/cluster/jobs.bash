@@ -14,7 +14,7 @@
 load ../cli/common
 
 STATE=${VC_STATE:-/run/vcluster-${VC_NAME:-vc}}
-PYTHON=$BUILD/venv/bin/python3
+PYTHON=$ROOT/build/venv/bin/python3
 
 r() { on n0 timeout -k 5 60 "$RUNNER" "$@" < /dev/null; }
 
