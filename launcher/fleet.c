@@ -64,7 +64,6 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 			(unsigned)WIRE_VERSION);
 		return -1;
 	}
-	h->hostname = xstrdup(m.hostname);
 	h->address = xstrdup(m.address);
 	h->cpus = m.cpus;
 	h->cores = m.cores;
@@ -308,7 +307,6 @@ void fleet_free(struct fleet *f)
 		free(h->name);
 		free(h->user);
 		free(h->addr);
-		free(h->hostname);
 		free(h->address);
 		buf_free(&h->in);
 		buf_free(&h->out);

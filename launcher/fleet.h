@@ -37,7 +37,7 @@ struct host {
 	int exit_status; /* of its agent; -1 unknown */
 
 	/* from hello */
-	char *hostname, *address;
+	char *address;
 	uint32_t cpus, cores, gpus, port;
 	/* agent's clock minus ours, and how wrong that can be */
 	int64_t clock_offset_ns;

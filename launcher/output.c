@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "launcher/options.h"
 #include "launcher/sink.h"
 
 enum {
@@ -330,11 +331,8 @@ static int make_files(struct output *o, struct err *e)
 
 static bool shown(const struct output *o, uint32_t rank, unsigned stream)
 {
-	const struct rank_set *s = &o->request->show;
-
-	if (s->all || (stream == 2 && o->request->show_errors))
-		return true;
-	return rank / 64 < s->nwords && s->bits[rank / 64] >> rank % 64 & 1;
+	return (stream == 2 && o->request->show_errors) ||
+	       options_shows(&o->request->show, rank);
 }
 
 static void keep_tail(struct str *tail, const char *p, size_t n)

@@ -3,8 +3,9 @@
  * The steps block, running the event loop until they are done, and main.c calls them in
  * order.  In between frames, signals and timers change the state here.  Each step
  * returns 0, or -1 when the job can't go on; s->err then says why (already printed are
- * only errors of several hosts).  Files: session.c (steps and frames), stop.c
- * (failures, signals, the end). */
+ * only errors of several hosts).  Files: session.c (steps), jobs.c (job
+ * frames), frames.c (what agents say), stop.c (failures, signals, the end), broom.c
+ * (hosts whose stream was lost). */
 #ifndef BERTH_SESSION_H
 #define BERTH_SESSION_H
 
