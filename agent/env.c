@@ -107,6 +107,11 @@ static enum give restarts(struct str *s, const struct env_rank *r)
 	return number(s, r->job->epoch - 1);
 }
 
+static enum give max_restarts(struct str *s, const struct env_rank *r)
+{
+	return number(s, r->job->restarts);
+}
+
 static enum give wdir(struct str *s, const struct env_rank *r)
 {
 	return text(s, r->app->wdir);
@@ -241,7 +246,7 @@ static const struct row {
 	{ "MASTER_PORT", TORCH, ALWAYS, master_port, NULL },
 	{ "TORCHELASTIC_RUN_ID", ELASTIC, ALWAYS, job_name, NULL },
 	{ "TORCHELASTIC_RESTART_COUNT", ELASTIC, ALWAYS, restarts, NULL },
-	{ "TORCHELASTIC_MAX_RESTARTS", ELASTIC, ALWAYS, NULL, "0" },
+	{ "TORCHELASTIC_MAX_RESTARTS", ELASTIC, ALWAYS, max_restarts, NULL },
 	/* True would make every rank a client of a store that nobody serves. */
 	{ "TORCHELASTIC_USE_AGENT_STORE", ELASTIC, ALWAYS, never, NULL },
 	{ "TORCHELASTIC_ERROR_FILE", ELASTIC, ALWAYS, never, NULL },

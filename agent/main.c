@@ -141,6 +141,29 @@ static void forget_job(struct agent *a)
 	a->session.busy = false;
 }
 
+/* The next epoch gets another port: the last one's may still have connections. */
+static void hold_fresh_port(struct agent *a)
+{
+	struct port fresh;
+
+	port_hold(&fresh);
+	port_release(&a->port);
+	a->port = fresh;
+}
+
+/* `gone` says that all of the job is: its claims on GPUs too. */
+static void finish_job(struct agent *a)
+{
+	char *which = str_take(&a->ranks.which);
+	struct wire_gone m = { a->ranks.epoch, 0, a->ranks.left, which };
+
+	forget_job(a);
+	hold_fresh_port(a);
+	m.port = a->port.number;
+	wire_pack_gone(&a->session.out, &m);
+	free(which);
+}
+
 static void on_turn(void *ctx)
 {
 	struct agent *a = ctx;
@@ -149,7 +172,7 @@ static void on_turn(void *ctx)
 		return;
 	ranks_settle(&a->ranks);
 	if (a->ranks.phase == RANKS_GONE)
-		forget_job(a);
+		finish_job(a);
 }
 
 static void on_sweep(void *ctx, const char *cookie)
@@ -157,7 +180,7 @@ static void on_sweep(void *ctx, const char *cookie)
 	struct agent *a = ctx;
 
 	sweep_cookie(cookie);
-	wire_pack_gone(&a->session.out, &(struct wire_gone){ 0, 0, "" });
+	wire_pack_gone(&a->session.out, &(struct wire_gone){ .which = "" });
 }
 
 static void on_bye(void *ctx)

@@ -316,14 +316,6 @@ static void name_left(struct ranks *r)
 	procs_free(&p);
 }
 
-static void tell_gone(struct ranks *r)
-{
-	struct wire_gone m = { r->epoch, r->left, str_text(&r->which) };
-
-	wire_pack_gone(r->out, &m);
-	r->phase = RANKS_GONE;
-}
-
 static void settle_killing(struct ranks *r, uint64_t now)
 {
 	if (r->alone) {
@@ -342,7 +334,7 @@ static void settle_draining(struct ranks *r)
 		if (r->v[i].io.io)
 			io_finish(&r->v[i].io);
 	if (!r->io.open)
-		tell_gone(r);
+		r->phase = RANKS_GONE;
 }
 
 void ranks_settle(struct ranks *r)

@@ -3,12 +3,17 @@
  *
  * A rank:   WAITING -> RUNNING -> ENDED        its main process ran, was reaped
  *           WAITING -> ENDED                   it could not be started
- * The job:  RUN       ranks come and go; background children of an ended rank live on
- *           TERMED    `end` came: TERM to main processes, KILL when the grace is over
- *           KILLING   no main process left, or no grace: KILL to the tree until there
- * is none DRAINING  no process left: what the pipes still hold goes out, as credit
- * comes GONE      `gone` is sent ranks_settle() takes each step whose time has come;
- * the loop calls it after every turn. */
+ *
+ * The job:  RUN        ranks come and go; background children of an ended rank live on
+ *           TERMED     `end` came: TERM to main processes, KILL when the grace is over
+ *           KILLING    no main process left, or no grace: KILL to the tree until there
+ *                      is none
+ *           DRAINING   no process left: what the pipes still hold goes out, as credit
+ *                      comes
+ *           GONE       nothing is left
+ *
+ * ranks_settle() takes each step whose time has come; the loop calls it after every
+ * turn. */
 #ifndef BERTH_AGENT_RANK_H
 #define BERTH_AGENT_RANK_H
 

@@ -19,7 +19,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.1.0"
 #endif
-enum { WIRE_VERSION = 2 };
+enum { WIRE_VERSION = 3 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"

@@ -225,6 +225,11 @@ void fleet_start(struct fleet *f, struct host *h)
 	static const struct transport_events events = { on_bytes, on_writable,
 							on_ended };
 
+	buf_drop(&h->in, h->in.len); /* of an agent that it had before */
+	buf_drop(&h->out, h->out.len);
+	free(h->address);
+	h->address = NULL;
+	h->clock_error_ns = 0;
 	h->state = HOST_STARTING;
 	h->exit_status = -1;
 	h->heard_ms = clock_ms();

@@ -20,7 +20,7 @@ static void on_hello(void *ctx, struct host *h)
 static bool rank_of(struct session *s, const struct host *h, uint32_t epoch,
 		    uint32_t rank)
 {
-	return epoch == SESSION_EPOCH && s->rank && rank < s->plan.np &&
+	return epoch == s->epoch && s->rank && rank < s->plan.np &&
 	       s->plan.rank[rank].host == session_index(s, h);
 }
 
@@ -48,6 +48,8 @@ static void on_placed(struct session *s, struct host *h, const struct wire_place
 {
 	struct host_run *run = &s->run[session_index(s, h)];
 
+	if (m->epoch != s->epoch)
+		return;
 	run->placed = true;
 	run->idle = xstrdup(m->idle);
 	run->certificate = xstrdup(m->certificate);
@@ -80,6 +82,12 @@ static void on_output(struct session *s, struct host *h, const struct wire_outpu
 	if (rank_of(s, h, m->epoch, m->rank) && s->output)
 		output_data(s->output, session_index(s, h), m->rank, m->stream,
 			    m->data.p, m->data.n);
+}
+
+static void on_credit(struct session *s, struct host *h, const struct wire_credit *m)
+{
+	if (m->epoch == s->epoch)
+		input_credit(s->input, h, m->bytes);
 }
 
 static void event_ended(struct session *s, const struct host *h, uint32_t rank)
@@ -123,10 +131,12 @@ static void on_ended(struct session *s, struct host *h, const struct wire_ended 
 }
 
 /* Every ending that came before `end` was sent before this. */
-static void on_ending(struct session *s, struct host *h)
+static void on_ending(struct session *s, struct host *h, const struct wire_ending *m)
 {
 	struct host_run *run = &s->run[session_index(s, h)];
 
+	if (m->epoch != s->epoch)
+		return;
 	run->ending = run->stopping = true;
 	stop_on_ending(s);
 }
@@ -135,8 +145,11 @@ static void on_gone(struct session *s, struct host *h, const struct wire_gone *m
 {
 	struct host_run *run = &s->run[session_index(s, h)];
 
+	if (m->epoch != s->epoch)
+		return;
 	run->gone = true;
 	run->left = m->left;
+	h->port = m->port;
 	if (m->left)
 		output_note(s->output,
 			    "runner: %s: %u processes could not be ended: %s", h->name,
@@ -177,8 +190,8 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 		TAKE(placed, on_placed(s, h, &m))
 		TAKE(started, on_started(s, h, &m))
 		TAKE(ended, on_ended(s, h, &m))
-		TAKE(credit, input_credit(s->input, h, m.bytes))
-		TAKE(ending, on_ending(s, h))
+		TAKE(credit, on_credit(s, h, &m))
+		TAKE(ending, on_ending(s, h, &m))
 		TAKE(gone, on_gone(s, h, &m))
 		TAKE(log, on_agent_note(s, h, &m))
 	default:

@@ -6,13 +6,14 @@
 #include <poll.h>
 #include <unistd.h>
 
-struct sinkhole {
+struct reader {
 	struct host *host;
 	size_t credit;
+	bool ended; /* it was told that there is no more */
 };
 
 struct input {
-	struct sinkhole *to;
+	struct reader *to;
 	size_t n;
 	uint32_t epoch, rank;
 	bool done, always_ready;
@@ -40,10 +41,12 @@ static void send_input(struct input *in, size_t n)
 {
 	struct wire_input m = { in->epoch, in->rank, { in->room, n } };
 
+	in->done |= !n;
 	for (size_t i = 0; i < in->n; i++) {
 		if (in->to[i].host->state != HOST_UP)
 			continue;
 		in->to[i].credit -= n;
+		in->to[i].ended = !n;
 		wire_pack_input(&in->to[i].host->out, &m);
 		fleet_flush(in->to[i].host);
 	}
@@ -75,29 +78,22 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 		n = read(STDIN_FILENO, in->room,
 			 most < sizeof in->room ? most : sizeof in->room);
 		if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
-			in->done = n <= 0;
 			send_input(in, n > 0 ? (size_t)n : 0);
 		}
 	}
 	wait_more(in);
 }
 
-struct input *input_open(struct fleet *f, struct host **targets, size_t n,
-			 uint32_t epoch, uint32_t rank)
+struct input *input_open(struct event_base *base, uint32_t rank)
 {
 	struct input *in = xcalloc(1, sizeof *in);
 
-	in->to = xcalloc(n, sizeof *in->to);
-	in->n = n;
-	in->epoch = epoch;
 	in->rank = rank;
-	for (size_t i = 0; i < n; i++)
-		in->to[i].host = targets[i];
-	in->readable = event_new(f->base, STDIN_FILENO, EV_READ, on_readable, in);
+	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
 	if (event_add(in->readable,
 		      NULL)) { /* a file: epoll refuses it, and it is always ready */
 		event_free(in->readable);
-		in->readable = event_new(f->base, -1, 0, on_readable, in);
+		in->readable = event_new(base, -1, 0, on_readable, in);
 		in->always_ready = true;
 	} else {
 		event_del(in->readable);
@@ -105,13 +101,37 @@ struct input *input_open(struct fleet *f, struct host **targets, size_t n,
 	return in;
 }
 
+void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch)
+{
+	free(in->to);
+	in->to = xcalloc(n, sizeof *in->to);
+	in->n = n;
+	in->epoch = epoch;
+	for (size_t i = 0; i < n; i++)
+		in->to[i].host = targets[i];
+}
+
+/* The next epoch's ranks learn at their first credit that there is no more. */
+static void say_end(struct input *in, struct reader *r)
+{
+	const struct wire_input m = { in->epoch, in->rank, { NULL, 0 } };
+
+	r->ended = true;
+	wire_pack_input(&r->host->out, &m);
+	fleet_flush(r->host);
+}
+
 void input_credit(struct input *in, struct host *h, uint32_t bytes)
 {
 	if (!in)
 		return;
-	for (size_t i = 0; i < in->n; i++)
-		if (in->to[i].host == h)
-			in->to[i].credit += bytes;
+	for (size_t i = 0; i < in->n; i++) {
+		if (in->to[i].host != h)
+			continue;
+		in->to[i].credit += bytes;
+		if (in->done && !in->to[i].ended)
+			say_end(in, &in->to[i]);
+	}
 	wait_more(in);
 }
 

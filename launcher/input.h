@@ -9,9 +9,11 @@
 
 struct input;
 
-/* TARGETS: the hosts whose ranks read; RANK the rank, or STDIN_ALL. */
-struct input *input_open(struct fleet *f, struct host **targets, size_t n,
-			 uint32_t epoch, uint32_t rank);
+/* Nobody reads yet; RANK is who will, or STDIN_ALL. */
+struct input *input_open(struct event_base *base, uint32_t rank);
+/* From now on the ranks of EPOCH on the N hosts in TARGETS read.  What others read is
+ * not read again; its end is. */
+void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);
 /* H's agent takes BYTES more. */
 void input_credit(struct input *in, struct host *h, uint32_t bytes);
 /* Try again to read (runner came back to the foreground). */

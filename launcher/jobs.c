@@ -109,7 +109,8 @@ static void send_job(struct session *s, struct host *h, const struct strv *env,
 	struct slices l = cut_slices(s, index);
 	size_t n = s->plan.local_size[index];
 	struct wire_job m = {
-		.epoch = SESSION_EPOCH,
+		.epoch = s->epoch,
+		.restarts = (uint32_t)r->restarts,
 		.cookie = s->cookie,
 		.flags = job_flags(s, h),
 		.np = s->plan.np,

@@ -31,7 +31,7 @@ static struct room *make_room(const struct request *r, const struct map_host *ho
 		uint32_t most =
 			hosts[h].max_slots ? (uint32_t)hosts[h].max_slots : NO_LIMIT;
 
-		room[h].slots = slots < 0 ? 0 : (uint32_t)slots;
+		room[h].slots = slots < 0 || hosts[h].lost ? 0 : (uint32_t)slots;
 		if (room[h].slots > most)
 			room[h].slots = most;
 		/* Going round again adds nothing where a first round adds nothing. */

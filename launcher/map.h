@@ -12,6 +12,7 @@ struct map_host {
 	const char *name;
 	int slots;     /* resolved: SLOTS_GPUS already replaced by the host's GPUs */
 	int max_slots; /* 0: none */
+	bool lost;     /* takes no rank any more */
 };
 
 struct plan_rank {

@@ -143,6 +143,14 @@ const struct option option_table[] = {
 		  "they have TIME to end by themselves, then come TERM and KILL. The default is 10 "
 		  "seconds; in the job of a resource manager a TERM or HUP has no such limit unless "
 		  "TIME is given: the manager brings its own KILL." },
+	{ "--restarts --max-restarts", "N", TOPIC_ending, 0,
+	  "restarts", "BERTH_RESTARTS", NUMBER(restarts, 0, 1000000),
+	  .help = "after a failure start all ranks again, N times",
+	  .text = "After a failure end all ranks and start them again on the same hosts, N times "
+		  "at most; hosts that were lost are left out if the others have the slots. "
+		  "MASTER_PORT is a new one then, and TORCHELASTIC_RESTART_COUNT counts. What was "
+		  "read of stdin is not read again. A program that cannot be executed, a time "
+		  "limit or a signal ends the job all the same." },
 	{ "--keep-going", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "keep-going", "BERTH_KEEP_GOING", SWITCH(keep_going),
 	  .help = "a rank that fails does not end the others",

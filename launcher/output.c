@@ -412,6 +412,13 @@ void output_finish(struct output *o)
 	on_flush(-1, 0, o);
 }
 
+void output_restart(struct output *o)
+{
+	for (uint32_t i = 0; i < o->np; i++)
+		str_free(&o->tail[i]);
+	memset(o->spoke_ms, 0, o->np * sizeof *o->spoke_ms);
+}
+
 size_t output_waiting(const struct output *o)
 {
 	return o->lane[0].sink.queue.len + o->lane[1].sink.queue.len;

@@ -36,6 +36,8 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 
 /* No more will come: pass on lines that have no end. */
 void output_finish(struct output *o);
+/* All ranks start again: what the last ones said explains nothing any more. */
+void output_restart(struct output *o);
 /* Bytes still waiting for a reader. */
 size_t output_waiting(const struct output *o);
 /* Stop queueing for a reader that went away; files go on. */

@@ -88,7 +88,7 @@ static size_t fold_alike(struct session *s, size_t i, bool *done, struct str *na
 		struct host *h = &s->fleet.host[k];
 		char *other;
 
-		if (h->state != HOST_LOST || done[k])
+		if (h->state != HOST_LOST || s->run[k].dropped || done[k])
 			continue;
 		other = error_shape(h);
 		if (h->err.id == s->fleet.host[i].err.id && !strcmp(shape, other)) {
@@ -112,7 +112,7 @@ int report_lost_hosts(struct session *s)
 		char *shape;
 		size_t n;
 
-		if (s->fleet.host[i].state != HOST_LOST || done[i])
+		if (s->fleet.host[i].state != HOST_LOST || s->run[i].dropped || done[i])
 			continue;
 		if (s->err.id != ERR_NONE)
 			report_error(s, &s->err);

@@ -67,6 +67,7 @@ struct request {
 	long kill_grace_s;
 	bool kill_grace_given;
 	bool keep_going;
+	int restarts; /* how often all ranks may start again */
 
 	/* output and input */
 	char *output_dir; /* --output-filename, or NULL */

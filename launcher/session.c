@@ -91,7 +91,7 @@ uint32_t session_index(const struct session *s, const struct host *h)
 static void send_credit(struct session *s, uint32_t index)
 {
 	struct host *h = &s->fleet.host[index];
-	struct wire_credit m = { SESSION_EPOCH, (uint32_t)s->run[index].credit };
+	struct wire_credit m = { s->epoch, (uint32_t)s->run[index].credit };
 
 	s->run[index].credit = 0;
 	if (h->state != HOST_UP)
@@ -148,7 +148,7 @@ void session_open(struct session *s, const struct request *r)
 {
 	char cwd[4096];
 
-	*s = (struct session){ .request = r, .begin_ns = clock_ns() };
+	*s = (struct session){ .request = r, .epoch = 1, .begin_ns = clock_ns() };
 	event_set_log_callback(say_nothing);
 	s->base = event_base_new();
 	s->timer = event_new(s->base, -1, 0, on_timer, s);
@@ -193,6 +193,27 @@ static bool slots_known(const struct session *s)
 	return true;
 }
 
+/* Waiting for hosts can be cut short by their loss, or by a signal. */
+static int came_up(const struct session *s)
+{
+	return s->lost || s->phase == PHASE_OVER ? -1 : 0;
+}
+
+int session_start_agents(struct session *s)
+{
+	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		struct host *h = &s->fleet.host[i];
+
+		if (session_needs(s, i) &&
+		    (h->state == HOST_IDLE || h->state == HOST_CLOSED))
+			fleet_start(&s->fleet, h);
+	}
+	session_until(s, all_answered);
+	event_del(s->timer);
+	return came_up(s);
+}
+
 int session_gather(struct session *s)
 {
 	s->run = xcalloc(s->fleet.n, sizeof *s->run);
@@ -200,46 +221,53 @@ int session_gather(struct session *s)
 		return -1;
 	if (events_open(&s->events, s->request->events_file, s->cookie, &s->err))
 		return -1;
-	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (session_needs(s, i))
-			fleet_start(&s->fleet, &s->fleet.host[i]);
-	session_until(s, all_answered);
-	event_del(s->timer);
-	if (s->lost)
-		return report_lost_hosts(s);
-	return s->phase == PHASE_OVER ? -1 : 0;
+	if (session_start_agents(s))
+		return s->lost ? report_lost_hosts(s) : -1;
+	return 0;
 }
 
-static int resolve_slots(struct session *s, struct map_host *map)
+static int resolve_slots(const struct session *s, struct map_host *map, struct err *e)
 {
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		const struct host *h = &s->fleet.host[i];
 		int slots = h->slots;
 
 		if (slots == SLOTS_GPUS && !h->gpus)
-			return err_set(&s->err, E_NO_GPUS, h->name);
+			return err_set(e, E_NO_GPUS, h->name);
 		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
 			slots = (int)h->gpus;
 		else if (slots == SLOTS_AUTO)
 			slots = (int)h->cores;
-		map[i] = (struct map_host){ h->name, slots, h->max_slots };
+		map[i] =
+			(struct map_host){ h->name, slots, h->max_slots,
+					   h->state == HOST_LOST || s->run[i].dropped ||
+						   s->run[i].left };
 	}
 	return 0;
 }
 
-int session_map(struct session *s)
+int session_plan(const struct session *s, struct plan *plan, uint32_t np, struct err *e)
 {
-	struct map_host *map;
+	struct map_host *map = xcalloc(s->fleet.n, sizeof *map);
+	struct request r = *s->request;
+	struct app first = r.app[0];
 	int rc;
 
+	if (np && r.napp == 1) { /* -np was not given: it is as before */
+		first.np = (int)np;
+		r.app = &first;
+	}
+	rc = resolve_slots(s, map, e) ||
+	     map_ranks(plan, &r, map, s->fleet.n, s->slots_from, e);
+	free(map);
+	return rc ? -1 : 0;
+}
+
+int session_map(struct session *s)
+{
 	if (s->plan.np)
 		return 0;
-	map = xcalloc(s->fleet.n, sizeof *map);
-	rc = resolve_slots(s, map) ||
-	     map_ranks(&s->plan, s->request, map, s->fleet.n, s->slots_from, &s->err);
-	free(map);
-	if (rc)
+	if (session_plan(s, &s->plan, 0, &s->err))
 		return -1;
 	s->rank = xcalloc(s->plan.np, sizeof *s->rank);
 	if (s->request->stdin_rank < STDIN_ALL && s->request->stdin_rank >= s->plan.np)
@@ -251,7 +279,8 @@ int session_map(struct session *s)
 	return 0;
 }
 
-static void open_input(struct session *s)
+/* Whose ranks read stdin in this epoch. */
+static void aim_input(struct session *s)
 {
 	struct host **targets = xcalloc(s->fleet.n, sizeof(struct host *));
 	size_t n = 0;
@@ -261,8 +290,7 @@ static void open_input(struct session *s)
 		    (s->request->stdin_rank == STDIN_ALL ||
 		     s->plan.rank[s->request->stdin_rank].host == i))
 			targets[n++] = &s->fleet.host[i];
-	s->input = input_open(&s->fleet, targets, n, SESSION_EPOCH,
-			      s->request->stdin_rank);
+	input_aim(s->input, targets, n, s->epoch);
 	free(targets);
 }
 
@@ -326,22 +354,29 @@ static void choose_visible(struct session *s)
 	strv_free(&env);
 }
 
-int session_place(struct session *s)
+int session_ask_places(struct session *s)
 {
-	choose_visible(s);
-	if (s->request->plan == PLAN_OFF && s->request->stdin_rank != STDIN_NONE)
-		open_input(s);
+	if (s->input)
+		aim_input(s);
 	if (jobs_send(s))
 		return -1;
 	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
 	session_until(s, all_placed);
 	event_del(s->timer);
-	if (s->lost)
-		return report_lost_hosts(s);
-	return s->phase == PHASE_OVER ? -1 : 0;
+	return came_up(s);
 }
 
-static bool run_over(const struct session *s)
+int session_place(struct session *s)
+{
+	choose_visible(s);
+	if (s->request->plan == PLAN_OFF && s->request->stdin_rank != STDIN_NONE)
+		s->input = input_open(s->base, s->request->stdin_rank);
+	if (session_ask_places(s))
+		return s->lost ? report_lost_hosts(s) : -1;
+	return 0;
+}
+
+bool session_run_over(const struct session *s)
 {
 	return s->phase == PHASE_STOP && stop_all_gone(s);
 }
@@ -351,15 +386,10 @@ static bool all_written(const struct session *s)
 	return s->unread || !output_waiting(s->output);
 }
 
-int session_run(struct session *s)
+static void start_ranks(struct session *s)
 {
-	static const struct output_events events = { on_left, on_unread, on_disk };
-	struct wire_start start = { SESSION_EPOCH };
+	struct wire_start start = { s->epoch };
 
-	if (output_open(&s->output, s->base, s->request, s->plan.np, &events, s,
-			&s->err))
-		return -1;
-	report_overload(s);
 	s->phase = PHASE_RUN;
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		if (s->fleet.host[i].state != HOST_UP || !session_needs(s, i))
@@ -367,15 +397,28 @@ int session_run(struct session *s)
 		wire_pack_start(&s->fleet.host[i].out, &start);
 		fleet_flush(&s->fleet.host[i]);
 	}
+}
+
+int session_run(struct session *s)
+{
+	static const struct output_events events = { on_left, on_unread, on_disk };
+
+	if (output_open(&s->output, s->base, s->request, s->plan.np, &events, s,
+			&s->err))
+		return -1;
+	report_overload(s);
 	fleet_watch(&s->fleet);
 	stop_time_limit(s);
-	session_until(s, run_over);
-	output_finish(s->output);
-	session_until(s, all_written);
+	do {
+		start_ranks(s);
+		session_until(s, session_run_over);
+		output_finish(s->output);
+		session_until(s, all_written);
+	} while (restart_ranks(s));
 	return s->err.id == ERR_NONE ? 0 : -1;
 }
 
-void session_free(struct session *s)
+void session_forget_ranks(struct session *s)
 {
 	for (uint32_t i = 0; s->rank && i < s->plan.np; i++) {
 		struct rank *r = &s->rank[i];
@@ -390,15 +433,26 @@ void session_free(struct session *s)
 		free(r->shared);
 		free(r->text);
 		free(r->hint);
+		*r = (struct rank){ 0 };
 	}
 	for (size_t i = 0; s->run && i < s->fleet.n; i++) {
-		free(s->run[i].idle);
-		free(s->run[i].certificate);
+		struct host_run *run = &s->run[i];
+
+		free(run->idle);
+		free(run->certificate);
+		*run = (struct host_run){ .unconfirmed = run->unconfirmed,
+					  .dropped = run->dropped };
 	}
+	free(s->master_addr);
+	s->master_addr = NULL;
+}
+
+void session_free(struct session *s)
+{
+	session_forget_ranks(s);
 	free(s->rank);
 	free(s->run);
 	free(s->slots_from);
-	free(s->master_addr);
 	free(s->visible_why);
 	free(s->cwd);
 	plan_free(&s->plan);

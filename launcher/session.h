@@ -4,8 +4,8 @@
  * order.  In between frames, signals and timers change the state here.  Each step
  * returns 0, or -1 when the job can't go on; s->err then says why (already printed are
  * only errors of several hosts).  Files: session.c (steps), jobs.c (job
- * frames), frames.c (what agents say), stop.c (failures, signals, the end), broom.c
- * (hosts whose stream was lost). */
+ * frames), frames.c (what agents say), stop.c (failures, signals, the end),
+ * restart.c (the next epoch), broom.c (hosts whose stream was lost). */
 #ifndef BERTH_SESSION_H
 #define BERTH_SESSION_H
 
@@ -49,6 +49,7 @@ struct host_run {
 	bool ending;      /* it answered the last `end` */
 	bool stopping;    /* it answered the first */
 	bool unconfirmed; /* it may still have processes of the job */
+	bool dropped;     /* lost, or not clean, in an earlier epoch */
 	uint32_t left;    /* processes its agent could not end */
 	size_t credit;    /* bytes that left here and are not yet credited */
 	char *idle, *certificate;
@@ -67,6 +68,7 @@ struct session {
 	struct input *input;
 	struct events *events;
 	char cookie[33]; /* BERTH_JOB */
+	uint32_t epoch;  /* 1, then one more with each restart */
 	char *master_addr;
 	uint32_t master_port;
 	enum gpu_visible visible;
@@ -106,8 +108,6 @@ void session_free(struct session *s);
 
 /* ---- between session.c, jobs.c, frames.c and stop.c ---- */
 
-enum { SESSION_EPOCH = 1 }; /* of the one start of the ranks */
-
 /* What frames and lost hosts mean (frames.c). */
 extern const struct fleet_events session_fleet_events;
 
@@ -120,6 +120,22 @@ bool session_needs(const struct session *s, size_t host);
 uint32_t session_index(const struct session *s, const struct host *h);
 /* Index of the rank whose ending is the cause, or -1. */
 long session_cause(const struct session *s);
+
+/* NP ranks on the hosts that are not lost, into PLAN.  0, or -1 with E. */
+int session_plan(const struct session *s, struct plan *plan, uint32_t np,
+		 struct err *e);
+/* An agent on each host that is needed and has none; 0 when all are up. */
+int session_start_agents(struct session *s);
+/* Send the job and wait until all ranks have a berth; 0 when they have. */
+int session_ask_places(struct session *s);
+bool session_run_over(const struct session *s);
+/* What is known of the ranks and of their hosts' answers goes. */
+void session_forget_ranks(struct session *s);
+
+/* What failed shall be started again. */
+bool restart_wanted(const struct session *s);
+/* If so, start the next epoch, up to its berths.  False: the job is over. */
+bool restart_ranks(struct session *s);
 
 /* Fill in the rendezvous and the credit window, and send app and job frames. */
 int jobs_send(struct session *s);

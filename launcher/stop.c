@@ -43,7 +43,7 @@ void session_signal_ranks(struct session *s, int signo, bool tree)
 
 static void order_end(struct session *s, uint32_t grace)
 {
-	struct wire_end m = { SESSION_EPOCH, grace };
+	struct wire_end m = { s->epoch, grace };
 
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		if (!up(s, i))
@@ -191,12 +191,15 @@ static void on_time_limit(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	if (s->phase != PHASE_RUN)
-		return;
+	if (s->phase != PHASE_RUN && s->phase != PHASE_START && !restart_wanted(s))
+		return; /* it ends anyway */
 	s->timed_out = true;
 	err_set(&e, E_TIMEOUT, s->request->timeout_s);
 	report_error(s, &e);
-	stop_ranks(s, grace_ms(s));
+	if (s->phase == PHASE_START) /* of another epoch */
+		s->phase = PHASE_OVER;
+	if (s->phase == PHASE_RUN)
+		stop_ranks(s, grace_ms(s));
 }
 
 void stop_time_limit(struct session *s)

@@ -4,6 +4,6 @@ set -eu
 here=$(dirname "$0")
 "$here/peers.sh" || echo "not all peers could be installed; those missing are skipped"
 echo "machine: $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(uname -sr), $(date -I)"
-for bench in launch hosts output place; do
+for bench in launch hosts output place restart; do
 	"$here/$bench.sh"
 done

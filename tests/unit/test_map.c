@@ -204,6 +204,29 @@ START_TEST(map)
 }
 END_TEST
 
+START_TEST(lost_hosts_get_no_rank)
+{
+	const struct map_host hosts[] = { { "a", 4, 0, true },
+					  { "b", 2, 0, false },
+					  { "c", 2, 0, false } };
+	struct app app = { .np = 3 };
+	struct request r = { .app = &app, .napp = 1 };
+	struct plan p = { 0 };
+	struct err e = { 0 };
+
+	for (r.per_host = 0; r.per_host < 3; r.per_host += 2) { /* nor by -ppn */
+		ck_assert_int_eq(map_ranks(&p, &r, hosts, 3, "-H", &e), 0);
+		ck_assert_uint_eq(p.node[0], PLAN_UNUSED);
+		ck_assert_uint_eq(p.rank[0].host, 1);
+		ck_assert_uint_eq(p.nodes, 2);
+		plan_free(&p);
+	}
+	app.np = 5;
+	r.per_host = 0;
+	ck_assert_int_eq(map_ranks(&p, &r, hosts, 3, "-H", &e), -1);
+}
+END_TEST
+
 START_TEST(unused_hosts_have_no_node)
 {
 	static const struct map_case c = { "a:1 b:0 c:2 d:1", { 3 }, SLOT };
@@ -307,7 +330,7 @@ START_TEST(long_arithmetic_is_cut)
 
 	for (int i = 0; i < 200; i++) {
 		names[i] = xasprintf("host%c%d", 'a' + i % 2, i);
-		hosts[i] = (struct map_host){ names[i], 1 + i % 3, 0 };
+		hosts[i] = (struct map_host){ names[i], 1 + i % 3, 0, false };
 	}
 	ck_assert_int_eq(map_ranks(&p, &r, hosts, 200, "hosts.txt", &e), -1);
 	ck_assert_uint_lt(strlen(e.text), 400);
@@ -326,6 +349,7 @@ int main(void)
 
 	tcase_add_loop_test(c, map, 0, COUNT(cases));
 	tcase_add_test(c, unused_hosts_have_no_node);
+	tcase_add_test(c, lost_hosts_get_no_rank);
 	tcase_add_loop_test(c, cross, 0, COUNT(crossings));
 	tcase_add_loop_test(c, properties, 0, 4);
 	tcase_add_test(c, long_arithmetic_is_cut);

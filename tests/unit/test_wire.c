@@ -437,7 +437,8 @@ START_TEST(strings_are_strings)
 		struct buf b = { 0 };
 		struct wire_gone m;
 
-		buf_u32(&b, 1); /* epoch; left and which come from the case */
+		buf_u32(&b, 1); /* epoch, port; left and which come from the case */
+		buf_u32(&b, 1);
 		buf_add(&b, texts[i].bytes, texts[i].n);
 		ck_assert_msg(wire_unpack_gone(&m, buf_head(&b), b.len, NULL) ==
 				      texts[i].rc,
@@ -450,7 +451,7 @@ END_TEST
 START_TEST(no_string_is_an_empty_one)
 {
 	struct buf b = { 0 };
-	struct wire_gone m = { 1, 2, NULL }, got;
+	struct wire_gone m = { .epoch = 1, .left = 2 }, got;
 
 	wire_pack_gone(&b, &m);
 	ck_assert_int_eq(wire_unpack_gone(&got, buf_head(&b) + WIRE_HEAD_BYTES,

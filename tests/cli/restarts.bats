@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# limit_s: 60
+# shellcheck disable=SC2001,SC2016,SC2154 # $ is for the ranks' shells; bats sets output
+# --restarts N on one machine: all ranks start again, and what must end the job ends it.
+load common
+
+setup() {
+	cat > "$T/fails_until" <<- 'E' # EPOCH
+		echo "epoch $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS port $MASTER_PORT"
+		[ "$TORCHELASTIC_RESTART_COUNT" -lt "$1" ] || exit 0
+		[ "$RANK" = 1 ] && exit 3
+		setsid sleep 1000 &
+		sleep 1000
+	E
+}
+
+r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
+
+@test "all ranks start again, with a new count and a new port, until they do well" {
+	run -0 r -x "MARK=$T" --restarts 3 -np 3 bash "$T/fails_until" 2
+	for epoch in 0 1 2; do
+		[ "$(grep -c "^epoch $epoch of 3" <<< "$output")" = 3 ]
+	done
+	[ "$(sed 's/.*port //' <<< "$output" | sort -u | wc -l)" = 3 ]
+	[ "$(grep -c '^runner: rank 1 .*exited with status 3' "$T/err")" = 2 ]
+	grep -q '^runner: restart 2 of 3: 3 ranks on 1 host$' "$T/err"
+	[ -z "$(alive_with "MARK=$T")" ]
+}
+
+@test "when there are no more restarts, the last failure's status stands" {
+	run -3 r --restarts 2 -np 2 bash "$T/fails_until" 9
+	says 'epoch 2 of 2'
+	[ "$(grep -c '^runner: restart' "$T/err")" = 2 ]
+}
+
+@test "no failure, no restart; 0 is none" {
+	run -0 r --restarts 5 -np 2 sh -c 'echo here'
+	[ "$output" = $'here\nhere' ]
+	run -3 r --restarts 0 -np 2 bash "$T/fails_until" 1
+	silent_on 'epoch 1'
+}
+
+@test "torchrun's name for it" {
+	run -0 r --max_restarts=1 -np 2 bash "$T/fails_until" 1
+}
+
+@test "a program that is not there is not tried again" {
+	run -127 r --restarts 3 -np 2 "$T/nothing"
+	run ! grep 'runner: restart' "$T/err"
+}
+
+@test "a time limit ends the job, in whichever epoch" {
+	run -124 r --restarts 1000000 --timeout 1 -np 2 bash "$T/fails_until" 1000000
+	grep -q 'runner: restart' "$T/err"
+}
+
+@test "TERM ends the job and is no failure to restart after" {
+	env --default-signal "$RUNNER" --restarts 5 -np 2 sh -c 'echo here; sleep 1000' > "$T/out" 2> "$T/err" < /dev/null &
+	pid=$!
+	wait_for grep -q here "$T/out"
+	kill -TERM $pid
+	status=0
+	wait $pid || status=$?
+	[ $status = 143 ]
+	run ! grep 'runner: restart' "$T/err"
+}
+
+@test "--keep-going: after the last rank has ended" {
+	run -0 r --restarts 1 --keep-going -np 2 sh -c '
+		[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0
+		[ $RANK = 0 ] && exit 4
+		sleep 0.3; echo finished'
+	[ "$output" = finished ]
+}
+
+@test "stdin goes on where it was, and has an end in every epoch" {
+	seq 5 > "$T/in"
+	run -0 "$RUNNER" --no-tag --restarts 1 -np 2 sh -c '
+		[ $RANK$TORCHELASTIC_RESTART_COUNT != 10 ] || exec sleep 1000
+		cat; exit $((1 - TORCHELASTIC_RESTART_COUNT))' < "$T/in"
+	[ "$(grep -c '^[1-5]$' <<< "$output")" = 5 ]
+	run -0 "$RUNNER" --no-tag --restarts 1 --stdin all -np 2 sh -c '
+		[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exec cat
+		read -r first; echo "first $first"; exit 1' < <(sleep 0.2; echo a; sleep 1; echo b)
+	says 'first a' b
+}
+
+@test "output of all epochs is in the files; the report shows the last epoch's stderr" {
+	run -5 r --restarts 1 --output-filename "$T/log" -np 2 sh -c '
+		echo "out $TORCHELASTIC_RESTART_COUNT"; echo "why $TORCHELASTIC_RESTART_COUNT" >&2
+		[ $RANK = 0 ] || exit 5; sleep 1000'
+	[ "$(cat "$T/log/rank.1/stdout")" = $'out 0\nout 1' ]
+	sed -n '/restart 1 of 1/,$p' "$T/err" > "$T/last"
+	grep -q '  | why 1' "$T/last"
+	run ! grep '  | why 0' "$T/last"
+}
+
+@test "--events tells of the restart" {
+	run -0 r --events "$T/events" --restarts 2 -np 2 bash "$T/fails_until" 1
+	grep -q '"event": *"restart".*"epoch": *2' "$T/events"
+}
