@@ -210,10 +210,11 @@ static void on_lost(void *ctx, struct host *h)
 		return;
 	if (!s->run[index].gone && h->err.id != E_UNCONFIRMED)
 		broom_send(s, h);
-	for (uint32_t i = 0; i < s->plan.np; i++) {
+	for (uint32_t local = 0; local < s->plan.local_size[index]; local++) {
+		uint32_t i = s->plan.ranks[index][local];
 		struct rank *r = &s->rank[i];
 
-		if (s->plan.rank[i].host != index || r->state == RANK_ENDED)
+		if (r->state == RANK_ENDED)
 			continue;
 		r->state = RANK_ENDED;
 		r->late = s->run[index].stopping;

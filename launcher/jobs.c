@@ -58,17 +58,14 @@ static mode_t current_umask(void)
 	return mask;
 }
 
-static uint32_t job_flags(const struct session *s, const struct host *h)
+static uint32_t job_flags(const struct request *r)
 {
-	const struct request *r = s->request;
 	uint32_t flags = 0;
 
 	if (r->plan != PLAN_OFF)
 		flags |= JOB_PLAN;
 	if (r->pty || isatty(STDOUT_FILENO))
 		flags |= JOB_PTY;
-	if (h->local)
-		flags |= JOB_LOCAL;
 	if (r->no_gpu_sharing)
 		flags |= JOB_NO_GPU_SHARING;
 	if (report_in_managed_job())
@@ -76,51 +73,18 @@ static uint32_t job_flags(const struct session *s, const struct host *h)
 	return flags;
 }
 
-/* The lists of one host's job frame, by local rank. */
-struct slices {
-	uint32_t *ranks, *apps, *cross_ranks, *cross_sizes;
-};
-
-static struct slices cut_slices(const struct session *s, uint32_t host)
-{
-	size_t n = s->plan.local_size[host];
-	struct slices l = { xcalloc(n, sizeof(uint32_t)), xcalloc(n, sizeof(uint32_t)),
-			    xcalloc(n, sizeof(uint32_t)),
-			    xcalloc(n, sizeof(uint32_t)) };
-
-	for (uint32_t i = 0; i < s->plan.np; i++) {
-		const struct plan_rank *p = &s->plan.rank[i];
-
-		if (p->host != host)
-			continue;
-		l.ranks[p->local] = i;
-		l.apps[p->local] = p->app;
-		l.cross_ranks[p->local] = p->cross_rank;
-		l.cross_sizes[p->local] = p->cross_size;
-	}
-	return l;
-}
-
-static void send_job(struct session *s, struct host *h, const struct strv *env,
-		     const struct strv *app_env)
+/* What is the same for all hosts. */
+static struct wire_job common_job(const struct session *s, const struct strv *env)
 {
 	const struct request *r = s->request;
-	uint32_t index = session_index(s, h);
-	struct slices l = cut_slices(s, index);
-	size_t n = s->plan.local_size[index];
-	struct wire_job m = {
+
+	return (struct wire_job){
 		.epoch = s->epoch,
 		.restarts = (uint32_t)r->restarts,
 		.cookie = s->cookie,
-		.flags = job_flags(s, h),
+		.flags = job_flags(r),
 		.np = s->plan.np,
-		.node = s->plan.node[index],
 		.nodes = s->plan.nodes,
-		.host = h->name,
-		.ranks = { l.ranks, n },
-		.apps = { l.apps, n },
-		.cross_ranks = { l.cross_ranks, n },
-		.cross_sizes = { l.cross_sizes, n },
 		.master_addr = s->master_addr,
 		.master_port = s->master_port,
 		.bind_to = r->bind_to,
@@ -139,23 +103,69 @@ static void send_job(struct session *s, struct host *h, const struct strv *env,
 		.host_timeout_ms = (uint32_t)r->host_timeout_s * 1000,
 		.env = { (const char *const *)env->v, env->n },
 	};
+}
 
-	for (size_t i = 0; i < r->napp; i++) {
-		const struct app *a = &r->app[i];
+/* The lists of one host's job frame, by local rank. */
+static void fill_lists(const struct session *s, uint32_t host, uint32_t *apps,
+		       uint32_t *cross_ranks, uint32_t *cross_sizes)
+{
+	for (uint32_t i = 0; i < s->plan.local_size[host]; i++) {
+		const struct plan_rank *p = &s->plan.rank[s->plan.ranks[host][i]];
+
+		apps[i] = p->app;
+		cross_ranks[i] = p->cross_rank;
+		cross_sizes[i] = p->cross_size;
+	}
+}
+
+static void send_job(struct session *s, struct host *h, const struct buf *apps,
+		     const struct wire_job *common)
+{
+	uint32_t index = session_index(s, h);
+	size_t n = s->plan.local_size[index];
+	uint32_t *list = xcalloc(3 * n, sizeof *list);
+	struct wire_job m = *common;
+
+	fill_lists(s, index, list, list + n, list + 2 * n);
+	m.flags |= h->local ? JOB_LOCAL : 0;
+	m.node = s->plan.node[index];
+	m.host = h->name;
+	m.ranks = (wire_u32v){ s->plan.ranks[index], n };
+	m.apps = (wire_u32v){ list, n };
+	m.cross_ranks = (wire_u32v){ list + n, n };
+	m.cross_sizes = (wire_u32v){ list + 2 * n, n };
+	buf_add(&h->out, buf_head(apps), apps->len);
+	wire_pack_job(&h->out, &m);
+	free(list);
+	fleet_flush(h);
+}
+
+static void pack_apps(const struct session *s, struct buf *out,
+		      const struct strv *app_env)
+{
+	for (size_t i = 0; i < s->request->napp; i++) {
+		const struct app *a = &s->request->app[i];
 		struct wire_app app = { (uint32_t)i,
 					{ (const char *const *)a->argv.v, a->argv.n },
 					{ (const char *const *)app_env[i].v,
 					  app_env[i].n },
 					a->wdir ? a->wdir : s->cwd };
 
-		wire_pack_app(&h->out, &app);
+		wire_pack_app(out, &app);
 	}
-	wire_pack_job(&h->out, &m);
-	free(l.ranks);
-	free(l.apps);
-	free(l.cross_ranks);
-	free(l.cross_sizes);
-	fleet_flush(h);
+}
+
+static void send_jobs(struct session *s, const struct strv *env,
+		      const struct strv *app_env)
+{
+	const struct wire_job common = common_job(s, env);
+	struct buf apps = { 0 };
+
+	pack_apps(s, &apps, app_env);
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i))
+			send_job(s, &s->fleet.host[i], &apps, &common);
+	buf_free(&apps);
 }
 
 static void choose_credit(struct session *s)
@@ -197,9 +207,8 @@ int jobs_send(struct session *s)
 		strv_add(&own, *p);
 	forward_env(&env, environ, report_in_managed_job(), names, nnames);
 	rc = app_environments(s, app_env, &own);
-	for (size_t i = 0; !rc && i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i))
-			send_job(s, &s->fleet.host[i], &env, app_env);
+	if (!rc)
+		send_jobs(s, &env, app_env);
 	for (size_t i = 0; i < s->request->napp; i++)
 		strv_free(&app_env[i]);
 	free(app_env);

@@ -276,24 +276,30 @@ static void number_apps(struct plan *p, const struct request *r)
 	}
 }
 
+/* Rows of one block, so that plan_free() frees ranks[0]. */
+static void list_by_host(struct plan *p)
+{
+	uint32_t *at = xcalloc(p->np, sizeof *at);
+
+	for (uint32_t h = 0; h < p->nhosts; h++) {
+		p->ranks[h] = at;
+		at += p->local_size[h];
+	}
+	for (uint32_t k = 0; k < p->np; k++)
+		p->ranks[p->rank[k].host][p->rank[k].local] = k;
+}
+
 /* Ranks with the same local rank, counted host by host: horovodrun's "cross" numbers.
  */
 static void number_across(struct plan *p)
 {
-	uint32_t *first = xcalloc(p->nhosts, sizeof *first); /* of a host, in at[] */
-	uint32_t *at = xcalloc(p->np, sizeof *at);     /* rank by host and local */
 	uint32_t *seen = xcalloc(p->np, sizeof *seen); /* hosts with a local rank */
 
-	for (uint32_t h = 1; h < p->nhosts; h++)
-		first[h] = first[h - 1] + p->local_size[h - 1];
-	for (uint32_t k = 0; k < p->np; k++)
-		at[first[p->rank[k].host] + p->rank[k].local] = k;
-	for (uint32_t i = 0; i < p->np; i++)
-		p->rank[at[i]].cross_rank = seen[p->rank[at[i]].local]++;
+	for (uint32_t h = 0; h < p->nhosts; h++)
+		for (uint32_t l = 0; l < p->local_size[h]; l++)
+			p->rank[p->ranks[h][l]].cross_rank = seen[l]++;
 	for (uint32_t k = 0; k < p->np; k++)
 		p->rank[k].cross_size = seen[p->rank[k].local];
-	free(first);
-	free(at);
 	free(seen);
 }
 
@@ -309,6 +315,7 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	p.rank = xcalloc(p.np, sizeof *p.rank);
 	p.node = xcalloc(nhosts, sizeof *p.node);
 	p.local_size = xcalloc(nhosts, sizeof *p.local_size);
+	p.ranks = xcalloc(nhosts, sizeof *p.ranks);
 	if (r->map_by == MAP_NODE) {
 		count_by_node(p.local_size, room, nhosts, p.np);
 		number_by_node(&p);
@@ -318,6 +325,7 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	}
 	number_nodes(&p);
 	number_apps(&p, r);
+	list_by_host(&p);
 	number_across(&p);
 	*plan = p;
 out:
@@ -330,5 +338,8 @@ void plan_free(struct plan *plan)
 	free(plan->rank);
 	free(plan->node);
 	free(plan->local_size);
+	if (plan->ranks)
+		free(plan->ranks[0]);
+	free(plan->ranks);
 	*plan = (struct plan){ 0 };
 }

@@ -29,6 +29,7 @@ struct plan {
 	uint32_t np;
 	uint32_t *node; /* node[host] = index among the hosts in use, or PLAN_UNUSED */
 	uint32_t *local_size;   /* local_size[host] */
+	uint32_t **ranks;       /* ranks[host][local] */
 	uint32_t nhosts, nodes; /* all hosts; hosts in use */
 };
 
