@@ -75,7 +75,7 @@ void broom_send(struct session *s, const struct host *lost)
 	fleet_start(&s->broom, h);
 }
 
-static bool done(const struct session *s)
+static bool done(struct session *s)
 {
 	for (size_t i = 0; i < s->broom.n; i++) {
 		enum host_state state = s->broom.host[i].state;

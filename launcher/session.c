@@ -15,10 +15,21 @@ extern char **environ;
 
 /* ---- the loop ---- */
 
-void session_until(struct session *s, bool (*done)(const struct session *s))
+void session_until(struct session *s, bool (*done)(struct session *s))
 {
 	while (!done(s) && s->phase != PHASE_OVER)
 		event_base_loop(s->base, EVLOOP_ONCE);
+}
+
+bool session_waits(struct session *s,
+		   bool (*pending)(const struct session *s, size_t host))
+{
+	for (size_t looks = 0; looks < s->fleet.n; looks++) {
+		if (pending(s, s->waited_for))
+			return true;
+		s->waited_for = (s->waited_for + 1) % s->fleet.n;
+	}
+	return false;
 }
 
 static void on_signal(evutil_socket_t signo, short what, void *ctx)
@@ -177,12 +188,14 @@ bool session_needs(const struct session *s, size_t host)
 	return !s->plan.np || s->plan.node[host] != PLAN_UNUSED;
 }
 
-static bool all_answered(const struct session *s)
+static bool is_starting(const struct session *s, size_t host)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_STARTING)
-			return false;
-	return true;
+	return s->fleet.host[host].state == HOST_STARTING;
+}
+
+static bool all_answered(struct session *s)
+{
+	return !session_waits(s, is_starting);
 }
 
 static bool slots_known(const struct session *s)
@@ -294,13 +307,15 @@ static void aim_input(struct session *s)
 	free(targets);
 }
 
-static bool all_placed(const struct session *s)
+static bool is_placing(const struct session *s, size_t host)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i) &&
-		    !s->run[i].placed)
-			return false;
-	return true;
+	return s->fleet.host[host].state == HOST_UP && session_needs(s, host) &&
+	       !s->run[host].placed;
+}
+
+static bool all_placed(struct session *s)
+{
+	return !session_waits(s, is_placing);
 }
 
 /* A node's list by local rank needs a GPU for each rank. */
@@ -376,12 +391,12 @@ int session_place(struct session *s)
 	return 0;
 }
 
-bool session_run_over(const struct session *s)
+bool session_run_over(struct session *s)
 {
 	return s->phase == PHASE_STOP && stop_all_gone(s);
 }
 
-static bool all_written(const struct session *s)
+static bool all_written(struct session *s)
 {
 	return s->unread || !output_waiting(s->output);
 }

@@ -76,6 +76,7 @@ struct session {
 	size_t credit_bytes; /* window of each host */
 
 	enum phase phase;
+	size_t waited_for;      /* the host that session_waits() found last */
 	uint32_t ended, failed; /* ranks */
 	bool lost;              /* a host was lost */
 	bool timed_out, unread, disk_failed;
@@ -112,7 +113,12 @@ void session_free(struct session *s);
 extern const struct fleet_events session_fleet_events;
 
 /* Run the loop until DONE(s) holds, or the phase is PHASE_OVER. */
-void session_until(struct session *s, bool (*done)(const struct session *s));
+void session_until(struct session *s, bool (*done)(struct session *s));
+/* Whether PENDING holds for any host.  The search goes on from the host it found last: N
+ * hosts that answer one by one cost N looks, not N at each event, which took 0.12 s of
+ * CPU time for each wait for 9500 hosts, and four times that for twice as many. */
+bool session_waits(struct session *s,
+		   bool (*pending)(const struct session *s, size_t host));
 /* Call stop_on_timer() in MS milliseconds, and not before. */
 void session_timer(struct session *s, uint64_t ms);
 /* Has a rank on it, or may get one. */
@@ -128,7 +134,7 @@ int session_plan(const struct session *s, struct plan *plan, uint32_t np,
 int session_start_agents(struct session *s);
 /* Send the job and wait until all ranks have a berth; 0 when they have. */
 int session_ask_places(struct session *s);
-bool session_run_over(const struct session *s);
+bool session_run_over(struct session *s);
 /* What is known of the ranks and of their hosts' answers goes. */
 void session_forget_ranks(struct session *s);
 
@@ -154,6 +160,6 @@ void stop_ended(struct session *s);     /* every rank has ended */
 void stop_ranks(struct session *s, uint32_t grace_ms);
 void stop_time_limit(struct session *s);
 void stop_now(struct session *s);
-bool stop_all_gone(const struct session *s);
+bool stop_all_gone(struct session *s);
 
 #endif

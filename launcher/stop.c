@@ -68,22 +68,26 @@ void stop_ended(struct session *s)
 	stop_ranks(s, 0);
 }
 
-bool stop_all_gone(const struct session *s)
+static bool has_job(const struct session *s, size_t host)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (up(s, i) && !s->run[i].gone)
-			return false;
-	return true;
+	return up(s, host) && !s->run[host].gone;
+}
+
+bool stop_all_gone(struct session *s)
+{
+	return !session_waits(s, has_job);
 }
 
 /* ---- a failure and its cause ---- */
 
-static bool all_ending(const struct session *s)
+static bool owes_ending(const struct session *s, size_t host)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (up(s, i) && !s->run[i].ending)
-			return false;
-	return true;
+	return up(s, host) && !s->run[host].ending;
+}
+
+static bool all_ending(struct session *s)
+{
+	return !session_waits(s, owes_ending);
 }
 
 static void decide_cause(struct session *s)
@@ -336,12 +340,14 @@ void stop_on_signal(struct session *s, int signo)
 
 /* ---- the end ---- */
 
-static bool all_closed(const struct session *s)
+static bool is_leaving(const struct session *s, size_t host)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_LEAVING)
-			return false;
-	return true;
+	return s->fleet.host[host].state == HOST_LEAVING;
+}
+
+static bool all_closed(struct session *s)
+{
+	return !session_waits(s, is_leaving);
 }
 
 void session_leave(struct session *s)
