@@ -66,7 +66,8 @@ struct fleet {
 	const struct fleet_events *events;
 	void *ctx;
 	struct event *beat;
-	bool paused; /* runner is about to be stopped: no silence counts */
+	size_t turn, turns; /* heartbeats go to each turns-th host, from turn on */
+	bool paused;        /* runner is about to be stopped: no silence counts */
 };
 
 /* Start an agent on H (state HOST_IDLE).  Its hello or loss comes as an event. */
