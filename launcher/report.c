@@ -78,55 +78,54 @@ static char *error_shape(const struct host *h)
 }
 
 /* Hosts that failed as host I did, I itself first, each marked in DONE; how many. */
-static size_t fold_alike(struct session *s, size_t i, bool *done, struct str *names)
+static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *done,
+			 struct str *names)
 {
 	const char **list = xcalloc(s->fleet.n, sizeof *list);
-	char *shape = error_shape(&s->fleet.host[i]);
 	size_t n = 0;
 
 	for (size_t k = i; k < s->fleet.n; k++) {
 		struct host *h = &s->fleet.host[k];
-		char *other;
 
-		if (h->state != HOST_LOST || s->run[k].dropped || done[k])
+		if (!shape[k] || done[k] || h->err.id != s->fleet.host[i].err.id ||
+		    strcmp(shape[i], shape[k]))
 			continue;
-		other = error_shape(h);
-		if (h->err.id == s->fleet.host[i].err.id && !strcmp(shape, other)) {
-			list[n++] = h->name;
-			done[k] = true;
-		}
-		free(other);
+		list[n++] = h->name;
+		done[k] = true;
 	}
 	hosts_fold(names, list, n);
 	free(list);
-	free(shape);
 	return n;
 }
 
 int report_lost_hosts(struct session *s)
 {
 	bool *done = xcalloc(s->fleet.n, sizeof *done);
+	char **shape = xcalloc(s->fleet.n, sizeof *shape);
 
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (s->fleet.host[i].state == HOST_LOST && !s->run[i].dropped)
+			shape[i] = error_shape(&s->fleet.host[i]);
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		struct str names = { 0 }, text = { 0 };
-		char *shape;
 		size_t n;
 
-		if (s->fleet.host[i].state != HOST_LOST || s->run[i].dropped || done[i])
+		if (!shape[i] || done[i])
 			continue;
 		if (s->err.id != ERR_NONE)
 			report_error(s, &s->err);
 		s->err = s->fleet.host[i].err;
-		shape = error_shape(&s->fleet.host[i]);
-		n = fold_alike(s, i, done, &names);
-		replace(&text, shape, "\1", str_text(&names));
+		n = fold_alike(s, i, shape, done, &names);
+		replace(&text, shape[i], "\1", str_text(&names));
 		if (n > 1) /* of one alone nothing is hidden */
 			snprintf(s->err.text, sizeof s->err.text, "%s",
 				 str_text(&text));
-		free(shape);
 		str_free(&names);
 		str_free(&text);
 	}
+	for (size_t i = 0; i < s->fleet.n; i++)
+		free(shape[i]);
+	free(shape);
 	free(done);
 	return -1;
 }
