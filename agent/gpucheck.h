@@ -1,8 +1,8 @@
 /* gpucheck.h - when to ask gpuwatch.h, and without making anybody wait for the driver.
  *
- * Looks every few seconds whether a rank has opened a GPU; half a minute after the
- * first one a child of the agent asks NVML, which may take seconds, and its lines go
- * out as warnings. Once per job. */
+ * Looks whether a rank has opened a GPU, at first every few seconds; half a minute after
+ * the first one was seen a child of the agent asks NVML, which may take seconds, and its
+ * lines go out as warnings. Once per job. */
 #ifndef BERTH_GPUCHECK_H
 #define BERTH_GPUCHECK_H
 
@@ -18,6 +18,7 @@ struct gpucheck {
 	struct event *timer, *answer; /* NULL: not begun; no child */
 	int fd;                       /* what the child says */
 	bool used;
+	int pause_s; /* from one look to the next */
 	struct str text;
 };
 
