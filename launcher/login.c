@@ -3,9 +3,14 @@
 #ifdef HAVE_LIBSSH
 
 #include <errno.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+#include "launcher/sshpool.h"
 
 /* ---- options ---- */
 
@@ -73,22 +78,57 @@ static int read_identity(struct login *l)
 			       : "not a private key, or it has a passphrase");
 }
 
+/* The first file that libssh would try, if it can be named before the session knows more.
+ */
+static char *guess_identity(struct login *l)
+{
+	char *first, *path = NULL;
+
+	if (l->setup->identity || getenv("SSH_AUTH_SOCK"))
+		return NULL;
+	first = get_option(l, SSH_OPTIONS_IDENTITY);
+	if (first && !strncmp(first, "%d/", 3)) /* libssh's word for ~/.ssh */
+		path = xasprintf("%s/.ssh/%s", sshconf_own()->home, first + 3);
+	else if (first && !strncmp(first, "~/", 2))
+		path = xasprintf("%s/%s", sshconf_own()->home, first + 2);
+	else if (first && *first == '/')
+		path = xstrdup(first);
+	free(first);
+	if (path && strchr(path, '%')) {
+		free(path);
+		return NULL;
+	}
+	return path;
+}
+
 int login_open(struct login *l, const struct libssh *lib,
 	       const struct transport_setup *setup, const struct target *t)
 {
-	*l = (struct login){ .lib = lib, .setup = setup, .target = t };
+	*l = (struct login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
 	l->session = lib->ssh_new();
 	if (!l->session)
 		return err_set(&l->err, E_SYSTEM, "libssh", "no session");
 	sshconf_ask(sshconf_own(), t->name, t->user, false, &l->facts);
 	set_options(l);
 	describe(l);
+	l->guess = guess_identity(l);
 	return read_identity(l);
 }
 
 void login_use(struct login *l, int fd)
 {
+	l->fd = fd;
 	l->lib->ssh_options_set(l->session, SSH_OPTIONS_FD, &fd);
+}
+
+/* sshd keeps Nagle's algorithm on until a session runs and writes two small packets in
+ * a row: acknowledge at once, or lose 40 ms to the delayed acknowledgement. */
+void login_ack_now(const struct login *l)
+{
+	const int on = 1;
+
+	setsockopt(l->lib->ssh_get_fd(l->session), IPPROTO_TCP, TCP_QUICKACK, &on,
+		   sizeof on);
 }
 
 void login_close(struct login *l)
@@ -103,6 +143,7 @@ void login_close(struct login *l)
 	free(l->host);
 	free(l->proxy);
 	free(l->where);
+	free(l->guess);
 	*l = (struct login){ 0 };
 }
 
@@ -117,6 +158,7 @@ static int connect_by_proxy(struct login *l)
 	sigset_t terminal, before;
 	int rc;
 
+	sshpool_hold(l->setup->pool);
 	sigemptyset(&terminal);
 	sigaddset(&terminal, SIGINT);
 	sigaddset(&terminal, SIGQUIT);
@@ -130,6 +172,7 @@ static int connect_by_proxy(struct login *l)
 		 : unsetenv("SSH_ASKPASS_REQUIRE");
 	keep_ask ? setenv("SSH_ASKPASS", keep_ask, 1) : unsetenv("SSH_ASKPASS");
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	sshpool_release(l->setup->pool);
 	free(keep_old);
 	free(keep_ask);
 	return rc;
@@ -208,7 +251,14 @@ static enum login_result refuse_key(struct login *l, bool changed)
 
 static enum login_result accept_key(struct login *l)
 {
-	if (l->lib->ssh_session_update_known_hosts(l->session) == SSH_OK)
+	static pthread_mutex_t lock =
+		PTHREAD_MUTEX_INITIALIZER; /* it may mkdir ~/.ssh */
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	rc = l->lib->ssh_session_update_known_hosts(l->session);
+	pthread_mutex_unlock(&lock);
+	if (rc == SSH_OK)
 		return LOGIN_DONE;
 	err_set(&l->err, E_SSH_KNOWN_HOSTS, l->where,
 		l->lib->ssh_get_error(l->session));
@@ -219,6 +269,9 @@ static enum login_result step_verify(struct login *l)
 {
 	const bool accept = l->setup->accept_new_hosts || l->facts.strict != STRICT_YES;
 
+	if (l->guess) /* no key where it is missing or has a passphrase */
+		l->lib->ssh_pki_import_privkey_file(l->guess, NULL, NULL, NULL,
+						    &l->key);
 	l->phase = l->key ? LOGIN_IDENTITY : LOGIN_AUTO;
 	switch (l->lib->ssh_session_is_known_server(l->session)) {
 	case SSH_KNOWN_HOSTS_OK:
@@ -292,7 +345,9 @@ static enum login_result step_auth(struct login *l)
 	}
 	if (!l->lib->ssh_is_connected(l->session) || l->phase == LOGIN_LIST)
 		return fail_auth(l);
-	if (l->phase == LOGIN_IDENTITY && agent)
+	if (l->phase == LOGIN_IDENTITY && l->guess)
+		l->phase = LOGIN_AUTO;
+	else if (l->phase == LOGIN_IDENTITY && agent)
 		l->phase = LOGIN_AGENT;
 	else if (l->lib->ssh_userauth_list(l->session, NULL))
 		return fail_auth(l);

@@ -4,7 +4,11 @@
  * there (or leaves it to ProxyJump and ProxyCommand) and then calls login_step()
  * whenever the session's socket is ready, until it is logged in.  The host's key is
  * always checked, and nothing ever asks the user.  Keys: -i first; then the key
- * agent's; without -i also those of ssh_config and the default ones. */
+ * agent's; without -i also those of ssh_config and the default ones.
+ *
+ * Where there is no key agent the first of these signs at once.  libssh would ask first
+ * whether the host would take it, and sshd answers such a question, like a failure, 5
+ * to 9 ms late: 38 ms for `true` on 2 hosts instead of 29. */
 #ifndef BERTH_LOGIN_H
 #define BERTH_LOGIN_H
 
@@ -46,7 +50,9 @@ struct login {
 	char *where; /* "user@name:port" */
 	int port;
 	bool forked; /* the proxy runs */
-	ssh_key key; /* of -i */
+	int fd;      /* what login_use() was given, or -1 */
+	ssh_key key; /* of -i, or of the first default one */
+	char *guess; /* path of that one; NULL with -i or a key agent */
 	struct err err;
 };
 
@@ -58,6 +64,10 @@ int login_open(struct login *l, const struct libssh *lib,
 void login_use(struct login *l, int fd);
 
 enum login_result login_step(struct login *l);
+
+/* Acknowledge at once what comes next on the socket, before each step and until a
+ * command runs. */
+void login_ack_now(const struct login *l);
 
 /* {0} again; the session is cut. */
 void login_close(struct login *l);

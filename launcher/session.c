@@ -9,6 +9,7 @@
 
 #include "launcher/hosts.h"
 #include "launcher/report.h"
+#include "launcher/sshpool.h"
 #include "launcher/visible.h"
 
 extern char **environ;
@@ -206,6 +207,17 @@ static bool slots_known(const struct session *s)
 	return true;
 }
 
+/* How many hosts will be logged in to. */
+static size_t count_remote(const struct session *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->fleet.n; i++)
+		n += session_needs(s, i) &&
+		     s->fleet.host[i].transport == &transport_ssh;
+	return n;
+}
+
 /* Waiting for hosts can be cut short by their loss, or by a signal. */
 static int came_up(const struct session *s)
 {
@@ -234,6 +246,7 @@ int session_gather(struct session *s)
 		return -1;
 	if (events_open(&s->events, s->request->events_file, s->cookie, &s->err))
 		return -1;
+	s->fleet.setup.pool = sshpool_open(s->base, count_remote(s));
 	if (session_start_agents(s))
 		return s->lost ? report_lost_hosts(s) : -1;
 	return 0;
@@ -464,6 +477,8 @@ void session_forget_ranks(struct session *s)
 
 void session_free(struct session *s)
 {
+	struct sshpool *pool = s->fleet.setup.pool;
+
 	session_forget_ranks(s);
 	free(s->rank);
 	free(s->run);
@@ -477,6 +492,7 @@ void session_free(struct session *s)
 	free((char *)s->fleet.setup.own_agent);
 	fleet_free(&s->fleet);
 	fleet_free(&s->broom);
+	sshpool_close(pool);
 	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
 		if (s->watch[i])
 			event_free(s->watch[i]);

@@ -1,4 +1,5 @@
-/* The ssh transport: libssh inside the event loop, one session per host, one thread.
+/* The ssh transport: libssh inside the event loop, one session per host.  Log-ins of many
+ * hosts run on other cores (launcher/sshpool.h), all else is the loop's.
  *
  * A connection goes through the phases below, steps on whenever its socket is ready,
  * and begins again after a pause where the host refused or cut it, until the deadline.
@@ -6,13 +7,12 @@
 #include "launcher/transport.h"
 
 #include <event2/event.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include "launcher/boot.h"
 #include "launcher/sshcmd.h"
 #include "launcher/dial.h"
 #include "launcher/login.h"
+#include "launcher/sshpool.h"
 
 #ifdef HAVE_LIBSSH
 
@@ -40,6 +40,8 @@ struct conn {
 	struct gate_pass pass;
 	struct dial *dial;
 	struct login login;
+	struct sshpool_task *away; /* the log-in is on another core */
+	enum login_result got;     /* what came back */
 	struct sshcmd command;
 
 	struct event *wake; /* timer: go on; now, or after a pause */
@@ -72,6 +74,8 @@ static void drop_events(struct conn *c)
 static void drop_session(struct conn *c)
 {
 	drop_events(c);
+	sshpool_cancel(c->away);
+	c->away = NULL;
 	dial_cancel(c->dial);
 	c->dial = NULL;
 	sshcmd_close(&c->command);
@@ -341,10 +345,29 @@ static void step_run(struct conn *c)
 	}
 }
 
+static void on_logged_in(void *ctx, enum login_result got)
+{
+	struct conn *c = ctx;
+
+	c->away = NULL;
+	c->got = got;
+	go_on(c);
+}
+
+/* A proxy is forked by libssh: that stays with the loop. */
 static void step_login(struct conn *c)
 {
-	enum login_result got = login_step(&c->login);
+	enum login_result got = c->got;
 
+	c->got = LOGIN_WAIT;
+	if (got == LOGIN_WAIT && c->setup->pool && !c->login.proxy) {
+		if (!c->away)
+			c->away = sshpool_login(c->setup->pool, &c->login, on_logged_in,
+						c);
+		return;
+	}
+	if (got == LOGIN_WAIT)
+		got = login_step(&c->login);
 	c->last = c->login.err.id != ERR_NONE ? c->login.err : c->last;
 	switch (got) {
 	case LOGIN_WAIT:
@@ -376,22 +399,13 @@ static void step_command(struct conn *c)
 		c->phase = PHASE_RUN;
 }
 
-/* sshd keeps Nagle's algorithm on until a session runs and writes two small packets in
- * a row: acknowledge at once, or lose 40 ms to the delayed acknowledgement. */
-static void ack_now(const struct conn *c)
-{
-	const int on = 1;
-
-	if (!c->up && c->io_fd >= 0)
-		setsockopt(c->io_fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
-}
-
 /* As far as it goes without waiting. */
 static void step(struct conn *c)
 {
 	enum phase before;
 
-	ack_now(c);
+	if (!c->up && c->io_fd >= 0)
+		login_ack_now(&c->login);
 	do {
 		before = c->phase;
 		switch (c->phase) {
@@ -428,9 +442,8 @@ static void on_io(evutil_socket_t fd, short what, void *ctx)
  * goes: then only another call tells why. */
 static void watch(struct conn *c)
 {
-	const int fd = c->login.session && c->phase >= PHASE_LOGIN
-			       ? c->lib->ssh_get_fd(c->login.session)
-			       : -1;
+	const bool ours = c->login.session && c->phase >= PHASE_LOGIN && !c->away;
+	const int fd = ours ? c->lib->ssh_get_fd(c->login.session) : -1;
 
 	if (fd != c->io_fd) {
 		drop_events(c);
@@ -445,7 +458,7 @@ static void watch(struct conn *c)
 	if (fd >= 0 &&
 	    (c->lib->ssh_get_poll_flags(c->login.session) & SSH_WRITE_PENDING))
 		event_add(c->writable, NULL);
-	if (fd < 0 && c->login.session && c->phase >= PHASE_LOGIN)
+	if (fd < 0 && ours)
 		wake_in(c, 0);
 	else if (is_running(c) && (c->command.in.len || c->command.over))
 		wake_in(c, 0); /* a send took packets off the socket */
@@ -492,6 +505,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
+	sshpool_cancel(c->away);
+	c->away = NULL;
 	c->busy = true;
 	if (c->phase == PHASE_RUN) {
 		boot_late(&c->boot);

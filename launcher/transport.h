@@ -15,6 +15,7 @@
 
 struct event_base;
 struct conn;
+struct sshpool;
 
 /* Where to go.  Owned by the caller, valid until the connection is closed. */
 struct target {
@@ -29,6 +30,7 @@ struct target {
 /* What is the same for every host of a job.  Valid as long as any connection. */
 struct transport_setup {
 	struct event_base *base;
+	struct sshpool *pool; /* logs in on other cores; NULL: the loop does it */
 	int ssh_port;         /* 0: not given */
 	const char *identity; /* or NULL */
 	bool accept_new_hosts;

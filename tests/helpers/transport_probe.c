@@ -14,6 +14,7 @@
 
 #include "common/wire.h"
 #include "launcher/resolve.h"
+#include "launcher/sshpool.h"
 #include "launcher/transport.h"
 
 struct peer {
@@ -273,6 +274,7 @@ int main(int argc, char **argv)
 	base = setup.base = event_base_new();
 	add_peers(argv[optind]);
 	look_up();
+	setup.pool = sshpool_open(base, npeers);
 	for (size_t i = 0; i < npeers; i++) {
 		struct peer *p = &peers[i];
 
@@ -297,6 +299,7 @@ int main(int argc, char **argv)
 	resolve_free(looked, npeers);
 	free(looked);
 	free(peers);
+	sshpool_close(setup.pool);
 	event_base_free(base);
 	return failures > 125 ? 125 : failures;
 }
