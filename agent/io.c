@@ -26,9 +26,14 @@ static void stream_close(struct io_stream *s)
 	s->io->open--;
 }
 
+/* A frame's head counts, too: else frames of one byte would fill the launcher. */
 static size_t room_by_credit(const struct io *io)
 {
-	return io->credit < WIRE_DATA_MAX ? (size_t)io->credit : WIRE_DATA_MAX;
+	if (io->credit <= WIRE_OUTPUT_HEAD_BYTES)
+		return 0;
+	return io->credit < WIRE_DATA_MAX + WIRE_OUTPUT_HEAD_BYTES
+		       ? (size_t)io->credit - WIRE_OUTPUT_HEAD_BYTES
+		       : WIRE_DATA_MAX;
 }
 
 static size_t room_for_output(const struct io *io)
@@ -45,30 +50,30 @@ static void enlarge(struct io_stream *s)
 	fcntl(s->fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES);
 }
 
-/* One read of ROOM bytes at most into the queue.  False: nothing there, or at its end.
- */
-static bool stream_read(struct io_stream *s, size_t room)
+/* One read of ROOM bytes at most into the queue.  How many: 0 when nothing is there, or
+ * at its end. */
+static size_t stream_read(struct io_stream *s, size_t room)
 {
 	struct io *io = s->io;
 	unsigned char *frame;
 	ssize_t n;
 
 	if (s->fd < 0 || !room)
-		return false;
+		return 0;
 	frame = buf_reserve(io->out, WIRE_OUTPUT_HEAD_BYTES + room);
 	n = read(s->fd, frame + WIRE_OUTPUT_HEAD_BYTES, room);
 	if (n > 0) {
 		wire_output_head(frame, io->epoch, s->rank, s->stream, (uint32_t)n);
 		io->out->len += WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
-		io->credit -= (size_t)n;
+		io->credit -= WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
 		if (n >= FULL_BYTES && !s->large)
 			enlarge(s);
-		return true;
+		return (size_t)n;
 	}
 	/* A pty whose other side is closed says EIO where a pipe says end of file. */
 	if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		stream_close(s);
-	return false;
+	return 0;
 }
 
 static void stream_wait(struct io_stream *s)
@@ -128,13 +133,14 @@ static void stream_drain(struct io_stream *s)
 {
 	struct io *io = s->io;
 	int held = 0;
-	uint64_t before = io->credit;
+	size_t n;
 
 	if (s->fd < 0 || ioctl(s->fd, FIONREAD, &held))
 		held = 0;
-	while (stream_read(s, room_by_credit(io)))
-		if (before - io->credit >= (uint64_t)held)
-			break;
+	do {
+		n = stream_read(s, room_by_credit(io));
+		held -= (int)n;
+	} while (n && held > 0);
 	/* The end may be there already: seen here, it spares the loop a turn. */
 	stream_read(s, room_by_credit(io));
 }

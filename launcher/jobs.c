@@ -14,9 +14,9 @@
 extern char **environ;
 
 enum {
-	/* Output in flight: 32 MiB over all hosts, so that memory stays bounded while a
-	 * slow terminal holds everything up. */
-	CREDIT_ALL = 32 << 20,
+	/* Output in flight over all hosts, which runner holds in memory while a slow
+	 * terminal holds everything up. */
+	CREDIT_ALL = 8 << 20,
 	CREDIT_LEAST = 16 << 10,
 	CREDIT_MOST = 1 << 20
 };

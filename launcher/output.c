@@ -9,39 +9,28 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/wire.h"
+#include "launcher/lane.h"
 #include "launcher/options.h"
-#include "launcher/sink.h"
 
 enum {
-	LINE_MAX_BYTES = 65536, /* a longer line is passed on in pieces */
-	PUSH_BYTES = 131072,    /* enough for one write(2) */
-	DEBT_BYTES = 16384,     /* returned at once: small against the least window */
+	LINE_MAX_BYTES = 65536,    /* a longer line is passed on in pieces */
+	HELD_MOST_BYTES = 4 << 20, /* in lines of all ranks that have no end yet */
+	SMALL_BYTES = 4096,
+	SLICE_BYTES = 16384, /* labelled at a time: may become 40 times as much */
+	PUSH_BYTES = 131072, /* enough for one write(2) */
+	BAR_MS = 100,        /* a '\n' would have followed by now */
 	TAIL_BYTES = 4096,
 	TAIL_LINES = 10
-};
-
-/* Bytes of a host that have left once everything up to mark was written. */
-struct debt {
-	uint64_t mark;
-	uint32_t host;
-	size_t n;
-};
-
-/* One place where lines go: stdout, stderr, or both where they are the same file. */
-struct lane {
-	struct output *o;
-	struct sink sink;
-	uint64_t queued, written;
-	struct debt *debt; /* ring: debt[first..first+n) of cap */
-	size_t first, n, cap;
-	int64_t open_line; /* stream whose unfinished line came last, -1: none */
 };
 
 struct stream {
 	struct str line; /* bytes after the last whole line */
 	char label[32];  /* made at the first line */
 	size_t label_bytes;
-	int fd; /* file, -1: none open */
+	int fd;           /* file, -1: none open */
+	bool bar;         /* its last line ended in '\r': a progress bar */
+	uint64_t came_ms; /* when LINE grew last */
 };
 
 struct output {
@@ -50,69 +39,16 @@ struct output {
 	struct str *tail;      /* [rank]: stderr */
 	uint64_t *spoke_ms;    /* [rank] */
 	uint32_t np;
-	bool tag, raw, timestamps, muted, disk_failed, keep_fds;
+	bool tag, raw, timestamps, muted, disk_failed, keep_fds, finished;
+	size_t held; /* bytes in the lines of all streams */
 	const struct request *request;
 	int rank_digits;
 	char stamp[32];
 	time_t stamp_s;
-	struct event *flush;
+	struct event *flush, *bars;
 	const struct output_events *events;
 	void *ctx;
 };
-
-/* ---- credit ---- */
-
-static void owe(struct lane *l, uint32_t host, size_t n)
-{
-	struct debt *last = l->n ? &l->debt[(l->first + l->n - 1) % l->cap] : NULL;
-
-	if (last && last->host == host && last->n + n <= DEBT_BYTES) {
-		last->mark = l->queued;
-		last->n += n;
-		return;
-	}
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		struct debt *grown = xcalloc(cap, sizeof *grown);
-
-		for (size_t i = 0; i < l->n; i++)
-			grown[i] = l->debt[(l->first + i) % l->cap];
-		free(l->debt);
-		l->debt = grown;
-		l->first = 0;
-		l->cap = cap;
-	}
-	l->debt[(l->first + l->n++) % l->cap] = (struct debt){ l->queued, host, n };
-}
-
-static void pay(struct lane *l)
-{
-	while (l->n && l->debt[l->first].mark <= l->written) {
-		struct debt d = l->debt[l->first];
-
-		l->first = (l->first + 1) % l->cap;
-		l->n--;
-		l->o->events->left(l->o->ctx, d.host, d.n);
-	}
-}
-
-static void on_written(void *ctx, size_t n)
-{
-	struct lane *l = ctx;
-
-	l->written += n;
-	pay(l);
-}
-
-static void on_broken(void *ctx, int error)
-{
-	struct lane *l = ctx;
-
-	l->written = l->queued;
-	pay(l);
-	l->o->events->unread(l->o->ctx, l == &l->o->lane[0] ? "stdout" : "stderr",
-			     error);
-}
 
 /* ---- lines ---- */
 
@@ -129,12 +65,6 @@ static const char *stamp(struct output *o)
 	return o->stamp;
 }
 
-static void put(struct lane *l, const void *bytes, size_t n)
-{
-	buf_add(&l->sink.queue, bytes, n);
-	l->queued += n;
-}
-
 /* Labels are made once: snprintf() for each line took 12 % of all CPU time when one
  * rank wrote 80-byte lines through ssh. */
 static void put_label(struct output *o, struct lane *l, uint32_t rank, unsigned stream)
@@ -144,17 +74,26 @@ static void put_label(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	if (o->timestamps) {
 		const char *text = stamp(o);
 
-		put(l, text, strlen(text));
+		lane_put(l, text, strlen(text));
 	}
 	if (!o->tag) {
-		put(l, ": ", o->timestamps ? 2 : 0);
+		lane_put(l, ": ", o->timestamps ? 2 : 0);
 		return;
 	}
 	if (!s->label_bytes)
 		s->label_bytes =
 			(size_t)snprintf(s->label, sizeof s->label, "[%u]<%s>:", rank,
 					 stream == 1 ? "stdout" : "stderr");
-	put(l, s->label, s->label_bytes);
+	lane_put(l, s->label, s->label_bytes);
+}
+
+/* What parts an unfinished line of another stream from N bytes at P: a progress bar is
+ * written over by the next, as it would be by itself. */
+static void part_lines(struct lane *l, const char *p, size_t n)
+{
+	if (l->open_line >= 0)
+		lane_put(l, l->open_bar && p[n - 1] != '\n' ? "\r" : "\n", 1);
+	l->open_line = -1;
 }
 
 /* One line or a piece of one; TERMINATED when it ends in '\n' or '\r'. */
@@ -162,16 +101,19 @@ static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned 
 		      const char *p, size_t n)
 {
 	int64_t self = 2 * (int64_t)rank + stream;
+	struct stream *s = &o->stream[2 * rank + stream - 1];
 
 	if (!n)
 		return;
 	if (l->open_line != self) {
-		if (l->open_line >= 0)
-			put(l, "\n", 1);
+		part_lines(l, p, n);
 		put_label(o, l, rank, stream);
 	}
-	put(l, p, n);
+	lane_put(l, p, n);
+	l->open_bar = s->bar && l->terminal;
 	l->open_line = p[n - 1] == '\n' || p[n - 1] == '\r' ? -1 : self;
+	if (l->open_line < 0)
+		s->bar = p[n - 1] == '\r';
 }
 
 /* Put the whole lines of the N bytes at P.  Returns what they take up.  Each '\n' and
@@ -205,16 +147,36 @@ static void put_long(struct output *o, struct lane *l, uint32_t rank, unsigned s
 	size_t stays = held->s[held->len - 1] == '\r';
 
 	put_piece(o, l, rank, stream, held->s, held->len - stays);
+	o->held -= held->len - stays;
 	held->s[0] = '\r';
 	held->len = stays;
 	held->s[stays] = '\0';
+}
+
+static struct lane *lane_of(struct output *o, unsigned stream)
+{
+	return stream == 1 ? &o->lane[0] : o->err_lane;
+}
+
+/* Ranks without end whose lines have none: the longest is passed on in pieces. */
+static void bound_held(struct output *o)
+{
+	while (o->held > HELD_MOST_BYTES) {
+		uint32_t longest = 0;
+
+		for (uint32_t i = 1; i < 2 * o->np; i++)
+			if (o->stream[i].line.len > o->stream[longest].line.len)
+				longest = i;
+		put_long(o, lane_of(o, longest % 2 + 1), longest / 2, longest % 2 + 1,
+			 &o->stream[longest].line);
+	}
 }
 
 static void put_lines(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
 		      const char *p, size_t n)
 {
 	struct str *held = &o->stream[2 * rank + stream - 1].line;
-	size_t whole;
+	size_t whole, before = held->len;
 
 	if (held->len) { /* finish the line that began in an earlier frame */
 		const char *nl = memchr(p, '\n', n);
@@ -229,8 +191,62 @@ static void put_lines(struct output *o, struct lane *l, uint32_t rank, unsigned 
 	}
 	whole = put_whole(o, l, rank, stream, p, n);
 	str_addn(held, p + whole, n - whole);
+	o->held += held->len - before;
 	if (held->len > LINE_MAX_BYTES)
 		put_long(o, l, rank, stream, held);
+	if (!held->len && held->cap > SMALL_BYTES)
+		str_free(held);
+	bound_held(o);
+}
+
+/* ---- progress bars ---- */
+
+/* Text that waits for its end in vain: "50%\r", when no '\n' follows; "50%" of a
+ * stream whose last line ended in '\r', which ends when the next update comes, to a
+ * terminal. */
+static bool is_bar(struct output *o, uint32_t i)
+{
+	const struct stream *s = &o->stream[i];
+
+	return s->line.len && (s->line.s[s->line.len - 1] == '\r' ||
+			       (s->bar && lane_of(o, i % 2 + 1)->terminal));
+}
+
+static void drop_line(struct output *o, struct str *line)
+{
+	o->held -= line->len;
+	line->len = 0;
+}
+
+static void watch_bar(struct output *o, uint32_t i)
+{
+	o->stream[i].came_ms = clock_ms();
+	if (is_bar(o, i) && !event_pending(o->bars, EV_TIMEOUT, NULL))
+		event_add(o->bars, &(struct timeval){ .tv_usec = BAR_MS * 1000 });
+}
+
+static void on_bars(evutil_socket_t fd, short what, void *ctx)
+{
+	struct output *o = ctx;
+	uint64_t now = clock_ms();
+
+	(void)fd;
+	(void)what;
+	for (uint32_t i = 0; i < 2 * o->np; i++) {
+		struct stream *s = &o->stream[i];
+		struct lane *l = lane_of(o, i % 2 + 1);
+
+		if (!is_bar(o, i) || l->sink.broken)
+			continue;
+		if (lane_is_full(l) || now - s->came_ms < BAR_MS) {
+			event_add(o->bars,
+				  &(struct timeval){ .tv_usec = BAR_MS * 1000 });
+			continue;
+		}
+		put_piece(o, l, i / 2, i % 2 + 1, s->line.s, s->line.len);
+		drop_line(o, &s->line);
+		sink_push(&l->sink);
+	}
 }
 
 /* ---- files ---- */
@@ -351,9 +367,69 @@ static void keep_tail(struct str *tail, const char *p, size_t n)
 /* As it comes; only a note of ours has to know whether it begins a line. */
 static void put_raw(struct lane *l, const char *p, size_t n)
 {
-	put(l, p, n);
+	lane_put(l, p, n);
 	if (n)
 		l->open_line = p[n - 1] == '\n' ? -1 : 0;
+}
+
+/* Stream 0 is runner's own. */
+static void put_some(struct output *o, struct lane *l, const struct lane_piece *p,
+		     const char *bytes, size_t n)
+{
+	if (!p->stream) {
+		part_lines(l, "\n", 1);
+		lane_put(l, bytes, n);
+	} else if (o->raw) {
+		put_raw(l, bytes, n);
+	} else {
+		put_lines(o, l, p->rank, p->stream, bytes, n);
+		watch_bar(o, 2 * p->rank + p->stream - 1);
+	}
+}
+
+/* The last lines may have no end. */
+static void put_rest(struct output *o, struct lane *l)
+{
+	for (uint32_t i = 0; i < 2 * o->np; i++) {
+		struct str *line = &o->stream[i].line;
+
+		if (line->len && lane_of(o, i % 2 + 1) == l && !o->muted)
+			put_piece(o, l, i / 2, i % 2 + 1, line->s, line->len);
+		if (lane_of(o, i % 2 + 1) == l)
+			drop_line(o, line);
+	}
+}
+
+/* What waited, as far as there is room. */
+static void on_room(struct lane *l)
+{
+	struct output *o = l->ctx;
+	struct lane_piece p;
+	const char *bytes;
+
+	while ((bytes = lane_first(l, &p))) {
+		if (p.n > SLICE_BYTES)
+			p.n = p.cost = SLICE_BYTES;
+		put_some(o, l, &p, bytes, p.n);
+		lane_took(l, &p);
+		lane_owe(l, &p);
+	}
+	if (o->finished && !l->head)
+		put_rest(o, l);
+}
+
+static void on_left(struct lane *l, uint32_t host, size_t n)
+{
+	struct output *o = l->ctx;
+
+	o->events->left(o->ctx, host, n);
+}
+
+static void on_broken(struct lane *l, int error)
+{
+	struct output *o = l->ctx;
+
+	o->events->unread(o->ctx, l == &o->lane[0] ? "stdout" : "stderr", error);
 }
 
 static void schedule(struct output *o, struct lane *l)
@@ -364,9 +440,29 @@ static void schedule(struct output *o, struct lane *l)
 		event_active(o->flush, EV_TIMEOUT, 0);
 }
 
+/* Straight into the queue, if it is short; the rest waits. */
+static void take_in(struct output *o, struct lane *l, struct lane_piece p,
+		    const char *bytes)
+{
+	while (p.n && !lane_is_full(l)) {
+		struct lane_piece part = p;
+
+		if (p.n > SLICE_BYTES)
+			part.n = part.cost = SLICE_BYTES;
+		put_some(o, l, &part, bytes, part.n);
+		lane_owe(l, &part);
+		bytes += part.n;
+		p.n -= part.n;
+		p.cost -= part.cost;
+	}
+	lane_keep(l, &p, bytes);
+	schedule(o, l);
+}
+
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
 		 const void *data, size_t n)
 {
+	size_t cost = n + WIRE_OUTPUT_HEAD_BYTES;
 	struct lane *l = stream == 1 ? &o->lane[0] : o->err_lane;
 
 	if (rank >= o->np || stream < 1 || stream > 2)
@@ -375,18 +471,13 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 	put_file(o, rank, stream, data, n);
 	if (stream == 2)
 		keep_tail(&o->tail[rank], data, n);
-	if (o->muted || l->sink.broken || !shown(o, rank, stream)) {
-		o->events->left(o->ctx, host, n);
-		return;
-	}
-	if (o->raw)
-		put_raw(l, data, n);
+	if (!n || o->muted || l->sink.broken || !shown(o, rank, stream))
+		o->events->left(o->ctx, host, cost);
 	else
-		put_lines(o, l, rank, stream, data, n);
-	owe(l, host, n);
-	if (l->queued == l->written)
-		pay(l);
-	schedule(o, l);
+		take_in(o, l,
+			(struct lane_piece){ host, rank, stream, (uint32_t)n,
+					     (uint32_t)cost },
+			data);
 }
 
 static void on_flush(evutil_socket_t fd, short what, void *ctx)
@@ -401,14 +492,10 @@ static void on_flush(evutil_socket_t fd, short what, void *ctx)
 
 void output_finish(struct output *o)
 {
-	for (uint32_t i = 0; i < 2 * o->np; i++) {
-		struct str *line = &o->stream[i].line;
-		struct lane *l = i % 2 ? o->err_lane : &o->lane[0];
-
-		if (line->len && !o->muted && !l->sink.broken)
-			put_piece(o, l, i / 2, i % 2 + 1, line->s, line->len);
-		line->len = 0;
-	}
+	o->finished = true;
+	for (int i = 0; i < 2; i++)
+		if (!o->lane[i].sink.broken)
+			on_room(&o->lane[i]);
 	on_flush(-1, 0, o);
 }
 
@@ -421,7 +508,8 @@ void output_restart(struct output *o)
 
 size_t output_waiting(const struct output *o)
 {
-	return o->lane[0].sink.queue.len + o->lane[1].sink.queue.len;
+	return o->lane[0].sink.queue.len + o->lane[0].waiting +
+	       o->lane[1].sink.queue.len + o->lane[1].waiting;
 }
 
 void output_mute(struct output *o)
@@ -432,6 +520,7 @@ void output_mute(struct output *o)
 void output_note(struct output *o, const char *format, ...)
 {
 	struct lane *l = o->err_lane;
+	struct lane_piece p = { 0 };
 	struct str s = { 0 };
 	char *text = NULL;
 	va_list ap;
@@ -440,11 +529,11 @@ void output_note(struct output *o, const char *format, ...)
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
 	va_end(ap);
-	str_addf(&s, "%s%s\n", l->open_line >= 0 ? "\n" : "", text ? text : "");
+	str_addf(&s, "%s\n", text ? text : "");
 	free(text);
-	l->open_line = -1;
+	p.n = p.cost = (uint32_t)s.len;
 	if (!l->sink.broken) {
-		put(l, s.s, s.len);
+		take_in(o, l, p, s.s);
 		sink_push(&l->sink);
 	}
 	str_free(&s);
@@ -479,15 +568,13 @@ static bool same_file(int a, int b)
 
 static void open_lanes(struct output *o, struct event_base *base)
 {
-	static const struct sink_events events = { on_written, on_broken };
+	static const struct lane_events events = { on_left, on_room, on_broken };
 
-	for (int i = 0; i < 2; i++) {
-		o->lane[i].o = o;
-		o->lane[i].open_line = -1;
-		sink_open(&o->lane[i].sink, base, i + 1, &events, &o->lane[i]);
-	}
+	for (int i = 0; i < 2; i++)
+		lane_open(&o->lane[i], base, i + 1, &events, o);
 	o->err_lane = same_file(1, 2) ? &o->lane[0] : &o->lane[1];
 	o->flush = event_new(base, -1, 0, on_flush, o);
+	o->bars = event_new(base, -1, 0, on_bars, o);
 }
 
 static int digits(uint32_t n)
@@ -536,11 +623,10 @@ void output_free(struct output *o)
 	}
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
-	for (int i = 0; i < 2; i++) {
-		sink_free(&o->lane[i].sink);
-		free(o->lane[i].debt);
-	}
+	for (int i = 0; i < 2; i++)
+		lane_free(&o->lane[i]);
 	event_free(o->flush);
+	event_free(o->bars);
 	free(o->stream);
 	free(o->tail);
 	free(o->spoke_ms);

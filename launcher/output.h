@@ -2,10 +2,14 @@
  * files.
  *
  * Bytes pass exactly as they came; a line ends at '\n', or at a '\r' that no '\n'
- * follows (progress bars).  Lines of one rank's stream keep their order.  Nothing is
- * lost when the reader is slow: a byte counts as left only when it was written, and
- * `left` tells the session, which returns the credit to the host; so the queues are
- * bounded by the credits. */
+ * follows (progress bars).  Lines of one rank's stream keep their order.  A '\r' that
+ * nothing follows for 100 ms ends a line, and on a terminal the text behind a '\r' is
+ * shown when nothing follows it for so long: bars move with each update.
+ *
+ * Nothing is lost when the reader is slow: a byte counts as left only when it was
+ * written, and `left` tells the session, which returns the credit to the host; so what
+ * waits is bounded by the credits, and lines without an end by 64 KiB each and 4 MiB
+ * together: what is longer is passed on in pieces. */
 #ifndef BERTH_OUTPUT_H
 #define BERTH_OUTPUT_H
 
@@ -16,7 +20,7 @@ struct event_base;
 struct output;
 
 struct output_events {
-	/* N bytes of host HOST have left runner. */
+	/* Output frames of host HOST have left runner, N bytes with their heads. */
 	void (*left)(void *ctx, uint32_t host, size_t n);
 	/* Our stdout or stderr (WHICH) takes no more: nobody reads it (EPIPE), or
 	 * worse. */

@@ -128,15 +128,16 @@ static struct far_rank *far_rank_of(struct far *f, uint32_t epoch, uint32_t rank
 static void far_output(struct far *f, const struct wire_output *m)
 {
 	struct far_rank *r = far_rank_of(f, m->epoch, m->rank);
+	uint32_t cost = (uint32_t)m->data.n + WIRE_OUTPUT_HEAD_BYTES;
 
 	ck_assert(m->stream == 1 || m->stream == 2);
 	str_addn(&r->out[m->stream], m->data.p, m->data.n);
 	f->output_bytes += m->data.n;
-	ck_assert_uint_ge(f->credit_left, m->data.n);
-	f->credit_left -= m->data.n;
+	ck_assert_uint_ge(f->credit_left, cost);
+	f->credit_left -= cost;
 	if (f->refill) {
-		FAR_SEND(f, credit, f->epoch, (uint32_t)m->data.n);
-		f->credit_left += m->data.n;
+		FAR_SEND(f, credit, f->epoch, cost);
+		f->credit_left += cost;
 	}
 }
 

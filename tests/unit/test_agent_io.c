@@ -79,10 +79,11 @@ START_TEST(no_credit_no_output)
 	far_start(&far, &(struct far_job){
 				.argv = { ARGV("head", "-c", "67108864", "/dev/zero") },
 				.credit = CREDIT });
-	far_until(&far, far.output_bytes == CREDIT);
+	far_until(&far, far.credit_left <= WIRE_OUTPUT_HEAD_BYTES);
 	for (int i = 0; i < 20; i++)
 		far_sync(&far); /* heartbeats are answered, and no byte comes */
-	ck_assert_uint_eq(far.output_bytes, CREDIT);
+	ck_assert_uint_gt(far.output_bytes, 0);
+	ck_assert_uint_lt(far.output_bytes, CREDIT);
 	after = rss_kib(far.guardian);
 	ck_assert_msg(after - before < 4096, "%ld KiB, then %ld", before, after);
 	/* the rest as the launcher takes it */
@@ -103,7 +104,7 @@ START_TEST(credit_is_shared_fairly)
 	job(&(struct far_job){
 		.argv = { ARGV("cat", "/dev/zero") }, .n = N, .credit = STEP });
 	for (int i = 0; i < 40 * N; i++) {
-		far_until(&far, far.credit_left == 0);
+		far_until(&far, far.credit_left <= WIRE_OUTPUT_HEAD_BYTES);
 		far.credit_left += STEP;
 		FAR_SEND(&far, credit, far.epoch, STEP);
 	}
@@ -145,7 +146,7 @@ START_TEST(endings_pass_a_stopped_reader)
 	far.credit_left += 1 << 20;
 	FAR_SEND(&far, credit, far.epoch, 1 << 20);
 	far_until(&far, far.gone);
-	ck_assert_uint_ge(far.output_bytes, 65536);
+	ck_assert_uint_ge(far.output_bytes, 65536 - WIRE_OUTPUT_HEAD_BYTES);
 	far_close(&far);
 }
 END_TEST

@@ -15,6 +15,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "common/wire.h"
+#include "launcher/lane.h"
 #include "launcher/output.h"
 
 enum { HOSTS = 4, LINE_MAX_BYTES = 65536, LABEL_BYTES = 12 };
@@ -186,7 +188,7 @@ static void rig_send(struct rig *g, uint32_t host, uint32_t rank, unsigned strea
 	char *tight = xmalloc(n); /* its end is the sanitizer's */
 
 	memcpy(tight, p, n);
-	g->sent[host] += n;
+	g->sent[host] += n + WIRE_OUTPUT_HEAD_BYTES;
 	output_data(g->o, host, rank, stream, tight, n);
 	free(tight);
 }
@@ -328,7 +330,7 @@ START_TEST(labels)
 
 		rig_text(&g, rank, f[1] == 'o' ? 1 : f[1] == 'e' ? 2 : 3, f + 2);
 		if (rank >= texts[_i].np || f[1] == '?')
-			g.sent[0] -= strlen(f + 2);
+			g.sent[0] -= strlen(f + 2) + WIRE_OUTPUT_HEAD_BYTES;
 		rig_settle(&g);
 	}
 	rig_expect(&g, texts[_i].out, texts[_i].err);
@@ -664,7 +666,8 @@ static size_t in_pipe(const struct rig *g)
 START_TEST(slow_reader)
 {
 	/* more than the largest pipe takes */
-	enum { WINDOW = 700000, LINES = 60000, SAMPLE = 101 };
+	enum { WINDOW = 700000, LINES = 60000, BYTES = 60 };
+	enum { COST = BYTES + WIRE_OUTPUT_HEAD_BYTES };
 	struct rig g = { .r.tag = TRI_NO }; /* a byte in is a byte out */
 	size_t most = 0, early = 0;
 	uint32_t sent = 0;
@@ -675,18 +678,17 @@ START_TEST(slow_reader)
 	for (int idle = 0; idle < 1000 && (sent < LINES || output_waiting(g.o));
 	     idle++) {
 		for (uint32_t h = 0; h < HOSTS; h++) {
-			while (sent < LINES && g.sent[h] - g.left[h] < WINDOW - 100 &&
+			while (sent < LINES && g.sent[h] - g.left[h] < WINDOW - COST &&
 			       roll(50)) {
-				int n = snprintf(line, sizeof line, "%06u %*d\n",
-						 sent++, (int)roll(80) + 1, 1);
-
-				rig_send(&g, h, h, 1, line, (size_t)n);
+				snprintf(line, sizeof line, "%06u %*d\n", sent++,
+					 BYTES - 8, (int)roll(1000));
+				rig_send(&g, h, h, 1, line, BYTES);
 			}
 		}
 		rig_turn(&g);
 		if (output_waiting(g.o) > most)
 			most = output_waiting(g.o);
-		early += total(g.left) > g.got[0].len + in_pipe(&g);
+		early += total(g.left) / COST * BYTES > g.got[0].len + in_pipe(&g);
 		if (rig_read(&g, 3000))
 			idle = 0;
 	}
@@ -696,11 +698,9 @@ START_TEST(slow_reader)
 	ck_assert_uint_eq(early, 0); /* no credit for what was not written */
 	ck_assert_uint_gt(most, WINDOW);
 	ck_assert_uint_lt(most, HOSTS * WINDOW);
-	for (uint32_t i = 0; i < LINES; i += SAMPLE) {
-		snprintf(line, sizeof line, "%06u ", i);
-		ck_assert_msg(memmem(g.got[0].s, g.got[0].len, line, 7),
-			      "line %u is lost", i);
-	}
+	ck_assert_uint_eq(g.got[0].len, LINES * BYTES);
+	for (uint32_t i = 0; i < LINES; i++)
+		ck_assert_int_eq(strtol(g.got[0].s + (size_t)i * BYTES, NULL, 10), i);
 	str_free(&g.got[0]);
 }
 END_TEST
@@ -729,7 +729,169 @@ START_TEST(credit_comes_back_by_and_by)
 	free(line);
 	str_free(&g.got[0]);
 	ck_assert_uint_ge(half, WINDOW / 4);
-	ck_assert_uint_le(half, WINDOW);
+	ck_assert_uint_le(half, g.sent[0]);
+}
+END_TEST
+
+/* A line of one byte has a label of 12: what waits for a slow reader takes no more room
+ * than what the hosts sent, and comes out whole.  First with one rank, whose frames
+ * merge, then with four whose frames do not. */
+START_TEST(short_lines_wait_unlabelled)
+{
+	enum { ALL = 1 << 20, FRAME = 4096 };
+	size_t ranks = _i ? 4 : 1, most = 0, n = _i ? 1 : FRAME;
+	struct rig g = { 0 };
+	struct str want = { 0 };
+	char lines[FRAME];
+
+	memset(lines, '\n', sizeof lines);
+	rig_open(&g, PIPES, 4);
+	for (size_t sent = 0; sent < ALL / 4; sent += n) {
+		uint32_t rank = (uint32_t)(sent / n % ranks);
+
+		rig_send(&g, rank, rank, 1, lines, n);
+		for (size_t i = 0; i < n; i++)
+			str_addf(&want, "[%u]<stdout>:\n", rank);
+		rig_turn(&g);
+		if (output_waiting(g.o) > most)
+			most = output_waiting(g.o);
+	}
+	output_note(g.o, "runner: the end"); /* not in this lane */
+	rig_finish(&g);
+	rig_close(&g);
+	same_bytes(&g.got[0], &want, "lines");
+	ck_assert_uint_gt(most, LANE_QUEUE_BYTES);
+	ck_assert_uint_lt(most, ALL / 4 + 2 * LANE_QUEUE_BYTES);
+	str_free(&want);
+	str_free(&g.got[0]);
+	str_free(&g.got[1]);
+}
+END_TEST
+
+/* runner's own words wait for their turn among what ranks wrote to the same place. */
+START_TEST(note_waits_for_its_turn)
+{
+	enum { LINES = 40000 };
+	struct rig g = { 0 };
+	struct str want = { 0 };
+
+	rig_open(&g, ONE_PIPE, 2);
+	for (int i = 0; i < LINES; i++) {
+		rig_text(&g, 0, 1 + (unsigned)(i & 1), "0123456789\n");
+		str_addf(&want, "%s0123456789\n", i & 1 ? E(0) : O(0));
+		if (i % 10000 == 5000) {
+			rig_text(&g, 1, 1, "half");
+			output_note(g.o, "runner: note %d", i);
+			str_addf(&want, "runner: note %d\n", i);
+			rig_text(&g, 1, 1, "\n");
+			str_add(&want, O(1) "half\n");
+			rig_turn(&g);
+		}
+	}
+	rig_finish(&g);
+	rig_close(&g);
+	same_bytes(&g.got[0], &want, "lines and notes");
+	str_free(&want);
+	str_free(&g.got[0]);
+}
+END_TEST
+
+/* Lines without an end of many ranks: together no more than 4 MiB are held. */
+START_TEST(lines_without_end_of_many)
+{
+	enum { NP = 200, BYTES = 60000 };
+	struct rig g = { 0 };
+	char *x = long_line(BYTES + 1);
+	size_t shown = 0, bytes = 0;
+
+	rig_open(&g, PIPES, NP);
+	for (uint32_t rank = 0; rank < NP; rank++)
+		rig_send(&g, rank % HOSTS, rank, 1, x, BYTES);
+	rig_settle(&g);
+	shown = g.got[0].len;
+	rig_finish(&g);
+	rig_close(&g);
+	ck_assert_uint_gt(shown, (size_t)NP * BYTES - (4 << 20) - 1);
+	ck_assert_uint_lt(shown, (size_t)NP * (BYTES + 20) - (4 << 20) + BYTES);
+	for (size_t i = 0; i < g.got[0].len; i++)
+		bytes += g.got[0].s[i] == 'z';
+	ck_assert_uint_ge(bytes, (size_t)NP * (BYTES / 26));
+	free(x);
+	str_free(&g.got[0]);
+}
+END_TEST
+
+/* Turn until OUT has come, 10 s at most. */
+static bool rig_until(struct rig *g, int stream, const char *out)
+{
+	uint64_t end = clock_ms() + 10000;
+
+	while (strcmp(str_text(&g->got[stream]), out) && clock_ms() < end) {
+		event_base_loop(g->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+		rig_read(g, SIZE_MAX);
+	}
+	return !strcmp(str_text(&g->got[stream]), out);
+}
+
+/* An update that ends in '\r' does not wait for the next one. */
+START_TEST(bar_is_shown)
+{
+	struct rig g = { 0 };
+	bool first, second, none;
+
+	rig_open(&g, PIPES, 2);
+	rig_text(&g, 0, 1, "10%\r");
+	rig_settle(&g);
+	none = !g.got[0].len; /* a '\n' may follow */
+	first = rig_until(&g, 0, O(0) "10%\r");
+	rig_text(&g, 0, 1, "20%\r");
+	second = rig_until(&g, 0, O(0) "10%\r" O(0) "20%\r");
+	rig_text(&g, 0, 1, "\n");
+	rig_expect(&g, O(0) "10%\r" O(0) "20%\r" O(0) "\n", "");
+	ck_assert(none && first && second);
+}
+END_TEST
+
+/* As tqdm writes it: on a terminal the text behind the '\r' is shown, too; a bar of
+ * another rank comes over it, a line below it. */
+START_TEST(bar_without_end_on_a_terminal)
+{
+	struct rig g = { 0 };
+	bool bars[3];
+
+	rig_open(&g, TERMINAL, 2);
+	rig_text(&g, 0, 2, "\r 10%");
+	bars[0] = rig_until(&g, 1, E(0) "\r" E(0) " 10%");
+	rig_text(&g, 1, 2, "\r 11%");
+	bars[1] = rig_until(&g, 1, E(0) "\r" E(0) " 10%\r" E(1) "\r" E(1) " 11%");
+	rig_text(&g, 1, 2, "\r 12%");
+	bars[2] = rig_until(
+		&g, 1, E(0) "\r" E(0) " 10%\r" E(1) "\r" E(1) " 11%\r" E(1) " 12%");
+	rig_text(&g, 0, 2, "\nline\n");
+	rig_expect(&g, "",
+		   E(0) "\r" E(0) " 10%\r" E(1) "\r" E(1) " 11%\r" E(1) " 12%\n" E(
+			   0) "\n" E(0) "line\n");
+	ck_assert(bars[0] && bars[1] && bars[2]);
+}
+END_TEST
+
+/* A line without '\r' waits for its end, however long. */
+START_TEST(half_a_line_waits_on_a_terminal)
+{
+	struct rig g = { 0 };
+	uint64_t until = clock_ms() + 300;
+	size_t shown;
+
+	rig_open(&g, TERMINAL, 2);
+	rig_text(&g, 0, 1, "half");
+	while (clock_ms() < until) {
+		rig_turn(&g);
+		rig_read(&g, SIZE_MAX);
+	}
+	shown = g.got[0].len;
+	rig_text(&g, 0, 1, "\n");
+	rig_expect(&g, O(0) "half\n", "");
+	ck_assert_uint_eq(shown, 0);
 }
 END_TEST
 
@@ -744,7 +906,7 @@ START_TEST(held_bytes_give_their_credit)
 	rig_settle(&g);
 	left = g.left[0];
 	rig_expect(&g, O(0) "no end", "");
-	ck_assert_uint_eq(left, 6);
+	ck_assert_uint_eq(left, 6 + WIRE_OUTPUT_HEAD_BYTES);
 }
 END_TEST
 
@@ -1119,6 +1281,12 @@ int main(void)
 	tcase_add_test(c, note_begins_a_line_raw);
 	tcase_add_loop_test(c, slow_reader, PIPES, ONE_PIPE + 1);
 	tcase_add_test(c, credit_comes_back_by_and_by);
+	tcase_add_loop_test(c, short_lines_wait_unlabelled, 0, 2);
+	tcase_add_test(c, note_waits_for_its_turn);
+	tcase_add_test(c, lines_without_end_of_many);
+	tcase_add_test(c, bar_is_shown);
+	tcase_add_test(c, bar_without_end_on_a_terminal);
+	tcase_add_test(c, half_a_line_waits_on_a_terminal);
 	tcase_add_test(c, held_bytes_give_their_credit);
 	tcase_add_loop_test(c, reader_goes_away, PIPES, PIPES + 1);
 	tcase_add_loop_test(c, reader_goes_away, SOCKETS, SOCKETS + 1);
