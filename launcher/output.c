@@ -501,6 +501,7 @@ void output_finish(struct output *o)
 
 void output_restart(struct output *o)
 {
+	o->finished = false;
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
 	memset(o->spoke_ms, 0, o->np * sizeof *o->spoke_ms);

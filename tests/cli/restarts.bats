@@ -95,6 +95,13 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	run ! grep '  | why 0' "$T/last"
 }
 
+@test "lines stay whole in the second epoch as well" {
+	run -0 r --restarts 1 -np 2 sh -c '
+		[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 1
+		printf one-; sleep 0.3; printf line-; sleep 0.3; echo "$RANK"'
+	[ "$(sort <<< "$output")" = $'one-line-0\none-line-1' ]
+}
+
 @test "--events tells of the restart" {
 	run -0 r --events "$T/events" --restarts 2 -np 2 bash "$T/fails_until" 1
 	grep -q '"event": *"restart".*"epoch": *2' "$T/events"
