@@ -56,6 +56,11 @@ int err_hint(struct err *e, const char *hint, ...)
 	return -1;
 }
 
+const char *err_row_hint(enum err_id id)
+{
+	return table[id].hint;
+}
+
 int err_status(enum err_id id)
 {
 	return id < ERR_COUNT ? table[id].status : EXIT_RUNNER;

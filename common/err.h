@@ -45,8 +45,9 @@ int err_in(struct err *e, const char *where, ...) __attribute__((format(printf, 
 int err_hint(struct err *e, const char *hint, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Exit status of runner for error ID. */
+/* Exit status of runner for error ID, and its hint as the table has it. */
 int err_status(enum err_id id);
+const char *err_row_hint(enum err_id id);
 
 /* "E_NP", and back (ERR_NONE for an unknown name). */
 const char *err_name(enum err_id id);

@@ -13,8 +13,8 @@ static void on_hello(void *ctx, struct host *h)
 	events_number(s->events, "gpus", h->gpus);
 	events_end(s->events);
 	if (s->request->verbosity > 0)
-		fprintf(stderr, "runner: %s is up: %u cpus, %u GPUs (%s)\n", h->name,
-			h->cpus, h->gpus, h->transport->name);
+		report_note(s, "runner: %s is up: %u cpus, %u GPUs (%s)", h->name,
+			    h->cpus, h->gpus, h->transport->name);
 }
 
 static bool rank_of(struct session *s, const struct host *h, uint32_t epoch,

@@ -1,9 +1,11 @@
 #include "launcher/report.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <unistd.h>
 
 #include "launcher/hosts.h"
+#include "launcher/progress.h"
 
 bool report_in_managed_job(void)
 {
@@ -26,6 +28,7 @@ void report_note(struct session *s, const char *format, ...)
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
 	va_end(ap);
+	progress_erase(s->progress);
 	if (text && s->output)
 		output_note(s->output, "%s", text);
 	else if (text)
@@ -40,17 +43,29 @@ void report_error(struct session *s, const struct err *e)
 
 /* ---- several hosts, one error ---- */
 
+/* Part of a longer name: "n1" in "n12" and "n1.example" is not the host n1. */
+static bool in_name(char c)
+{
+	return isalnum((unsigned char)c) || (c && strchr("-_", c));
+}
+
+/* TEXT with WITH for each WHAT that stands alone. */
 static void replace(struct str *out, const char *text, const char *what,
 		    const char *with)
 {
-	const char *hit;
+	const size_t len = strlen(what);
 
-	while (*what && (hit = strstr(text, what))) {
-		str_addn(out, text, (size_t)(hit - text));
+	for (const char *p = text; *p; p++) {
+		const char *end = p + len;
+
+		if (strncmp(p, what, len) || (p > text && in_name(p[-1])) ||
+		    in_name(*end) || (*end == '.' && in_name(end[1]))) {
+			str_addn(out, p, 1);
+			continue;
+		}
 		str_add(out, with);
-		text = hit + strlen(what);
+		p = end - 1;
 	}
-	str_add(out, text);
 }
 
 /* TEXT without what differs from one key to the next. */
@@ -77,10 +92,12 @@ static char *error_shape(const struct host *h)
 	return str_take(&s);
 }
 
-/* Hosts that failed as host I did, I itself first, each marked in DONE; how many. */
+/* Hosts that failed as host I did, I itself first, each marked in DONE; how many.  A hint
+ * that names one of them becomes the one for all. */
 static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *done,
 			 struct str *names)
 {
+	const char *hint = s->fleet.host[i].err.hint;
 	const char **list = xcalloc(s->fleet.n, sizeof *list);
 	size_t n = 0;
 
@@ -92,6 +109,8 @@ static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *
 			continue;
 		list[n++] = h->name;
 		done[k] = true;
+		if (strcmp(h->err.hint, hint))
+			err_hint(&s->err, "%s", err_row_hint(h->err.id));
 	}
 	hosts_fold(names, list, n);
 	free(list);

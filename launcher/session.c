@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "launcher/hosts.h"
+#include "launcher/progress.h"
 #include "launcher/report.h"
 #include "launcher/sshpool.h"
 #include "launcher/visible.h"
@@ -234,7 +235,11 @@ int session_start_agents(struct session *s)
 		    (h->state == HOST_IDLE || h->state == HOST_CLOSED))
 			fleet_start(&s->fleet, h);
 	}
+	if (s->request->verbosity == 0 || s->request->verbosity == 1)
+		s->progress = progress_open(&s->fleet);
 	session_until(s, all_answered);
+	progress_close(s->progress);
+	s->progress = NULL;
 	event_del(s->timer);
 	return came_up(s);
 }

@@ -67,6 +67,7 @@ struct session {
 	struct output *output;
 	struct input *input;
 	struct events *events;
+	struct progress *progress; /* while agents start */
 	char cookie[33]; /* BERTH_JOB */
 	uint32_t epoch;  /* 1, then one more with each restart */
 	char *master_addr;

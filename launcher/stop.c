@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "launcher/progress.h"
 #include "launcher/report.h"
 
 enum {
@@ -295,6 +296,7 @@ static void suspend(struct session *s)
 static void before_run(struct session *s, int signo)
 {
 	if (signo == SIGTSTP) {
+		progress_erase(s->progress);
 		raise(SIGSTOP);
 		return;
 	}

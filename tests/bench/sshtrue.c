@@ -119,13 +119,26 @@ static bool advance(struct host *h)
 	return true;
 }
 
-static void acknowledge_at_once(struct host *h)
+/* As far as it goes without waiting. */
+static void step(struct host *h)
 {
 	int on = 1;
 
 	if (h->step > CONNECT && h->step < WAIT)
 		setsockopt(ssh_get_fd(h->session), IPPROTO_TCP, TCP_QUICKACK, &on,
 			   sizeof on);
+	while (advance(h))
+		;
+}
+
+/* What H waits for. */
+static struct pollfd wish(const struct host *h)
+{
+	struct pollfd p = { .fd = ssh_get_fd(h->session), .events = POLLIN };
+
+	if (ssh_get_poll_flags(h->session) & SSH_WRITE_PENDING)
+		p.events |= POLLOUT;
+	return p;
 }
 
 static void load_key(void)
@@ -151,7 +164,7 @@ static size_t parse_hosts(struct host *hosts, size_t most, char *list)
 
 int main(int argc, char **argv)
 {
-	static struct host hosts[1024];
+	static struct host hosts[1024], *waits[1024];
 	static struct pollfd fds[1024];
 	size_t n, live;
 	int bad = 0;
@@ -162,23 +175,25 @@ int main(int argc, char **argv)
 	ssh_init();
 	load_key();
 	n = parse_hosts(hosts, 1024, argv[1]);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		begin(&hosts[i]);
-	do {
+		step(&hosts[i]);
+	}
+	for (;;) {
 		live = 0;
 		for (size_t i = 0; i < n; i++) {
-			acknowledge_at_once(&hosts[i]);
-			while (advance(&hosts[i]))
-				;
 			if (hosts[i].step == DONE)
 				continue;
-			fds[live].fd = ssh_get_fd(hosts[i].session);
-			fds[live].events = POLLIN;
-			if (ssh_get_poll_flags(hosts[i].session) & SSH_WRITE_PENDING)
-				fds[live].events |= POLLOUT;
-			live++;
+			fds[live] = wish(&hosts[i]);
+			waits[live++] = &hosts[i];
 		}
-	} while (live && poll(fds, live, 200) >= 0);
+		if (!live)
+			break;
+		poll(fds, live, 200);
+		for (size_t i = 0; i < live; i++)
+			if (fds[i].revents || fds[i].fd < 0) /* closed by libssh */
+				step(waits[i]);
+	}
 	for (size_t i = 0; i < n; i++)
 		bad |= hosts[i].status;
 	return bad != 0;

@@ -1,0 +1,108 @@
+# scale.bash: what scale.bats and tests/soak/scale.sh share: what can be wrong with a host, and
+# what is said of it.  Sourced; VC_NAME, ROOT, BUILD, VCLUSTER are set.
+#
+#   scale_setup N            an installation that only n0 has, for a cluster of N hosts
+#   scale_run OPTION...      runner on n0, one rank on each host; its stderr is $SCALE/err,
+#                            its exit status $status, its time $took_ms
+#   break_host KIND HOST     slow, refusing, frozen, off, wrong_key, unknown_key, full, other_agent
+#   mend_host KIND HOST
+#   said_of KIND             what runner says of such a host, after its name
+#   options_of KIND          what such a test gives runner
+#   left                     processes of jobs on any host
+# shellcheck shell=bash disable=SC2034,SC2154 # for those who source it
+
+SCALE_KINDS="slow refusing frozen off wrong_key unknown_key full other_agent"
+BERTH=/opt/berth/bin # not in the folder that all hosts share: the agent has to be sent
+KNOWN=/etc/ssh/ssh_known_hosts
+
+scale_setup() { # N
+	SCALE_N=$1 SCALE_HOSTS="n[1-$1]"
+	SCALE=${VC_STATE:-/run/vcluster-$VC_NAME}/t
+	mkdir -p "$SCALE"
+	chmod 1777 "$SCALE"
+	gcc -std=c11 -D_GNU_SOURCE -DBERTH_VERSION='"9.9.9"' -I"$ROOT" -o "$SCALE/other" \
+		"$ROOT"/tests/helpers/fake_agent.c "$ROOT"/common/{buf,err,str,wire}.c || return
+	"$VCLUSTER" exec n0 sh -c "mkdir -p $BERTH && cp \$1/bin/* $BERTH/" sh "$BUILD"
+}
+
+scale_run() {
+	local begin=$EPOCHREALTIME
+	status=0
+	"$VCLUSTER" exec n0 timeout -k 5 100 $BERTH/runner -np "$SCALE_N" -H "$SCALE_HOSTS" "$@" \
+		< /dev/null > "$SCALE/out" 2> "$SCALE/err" || status=$?
+	took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
+}
+
+_on() { "$VCLUSTER" exec "$@"; }
+
+_keys() { # SED-SCRIPT: change n0's known hosts
+	_on n0 sed -i "$1" $KNOWN
+}
+
+break_host() { # KIND HOST
+	local h=$2
+	case $1 in
+	slow) "$VCLUSTER" netem "$h" delay 100 3>&- ;;
+	refusing) "$VCLUSTER" sshd "$h" stop ;;
+	frozen) "$VCLUSTER" freeze "$h" ;;
+	off) "$VCLUSTER" netem "$h" down ;;
+	wrong_key) _keys "s|^\($h,[^ ]* [^ ]*\) .*|\1 $(_on n0 sed -n 's/^n0,[^ ]* [^ ]* //p' $KNOWN)|" ;;
+	unknown_key) _keys "/^$h,/d" ;;
+	full) _on "$h" sh -c 'rm -rf /root/.cache; mkdir -p /root/.cache /run/user
+		for d in /root/.cache /run/user /dev/shm; do mount -t tmpfs -o size=16k none $d; done' ;;
+	other_agent) _on "$h" sh -c "rm -rf /root/.cache; mkdir -p $BERTH; cp /vc/t/other $BERTH/berth-agent" ;;
+	esac
+}
+
+mend_host() { # KIND HOST
+	local h=$2
+	case $1 in
+	slow) "$VCLUSTER" netem "$h" clear ;;
+	refusing) "$VCLUSTER" sshd "$h" start ;;
+	frozen) "$VCLUSTER" thaw "$h" ;;
+	off) "$VCLUSTER" netem "$h" up ;;
+	*_key) _on n0 cp /vc/etc/ssh_known_hosts $KNOWN ;;
+	full) _on "$h" umount /root/.cache /run/user /dev/shm ;;
+	other_agent) _on "$h" rm -rf $BERTH ;;
+	esac
+}
+
+said_of() { # KIND
+	case $1 in
+	refusing) echo 'cannot connect: Connection refused' ;;
+	frozen) echo 'no agent in time: sshd there took the connection and said nothing' ;;
+	off) echo 'no agent in time: nothing answers at that address' ;;
+	wrong_key) echo 'its host key is not the one in known_hosts: ssh-ed25519 SHA256:' ;;
+	unknown_key) echo 'its host key is not in known_hosts: ssh-ed25519 SHA256:' ;;
+	full) echo "can be started from none of its folders: /root/.cache/berth is full or read-only" ;;
+	other_agent) echo 'the agent is berth 9.9.9 (protocol ' ;;
+	esac
+}
+
+options_of() { # KIND
+	case $1 in
+	refusing | frozen | off) echo --start-timeout 2 ;;
+	other_agent) echo --no-push ;;
+	esac
+}
+
+# The processes of all hosts, as this machine sees them.
+left() {
+	local pids name p
+	for p in $(cat /sys/fs/cgroup/pids/"$VC_NAME"/n*/cgroup.procs); do
+		read -r name 2> /dev/null < "/proc/$p/comm" || continue
+		if [ "$name" = berth-agent ] || grep -qszF BERTH_JOB= "/proc/$p/environ"; then
+			echo "$p $name"
+		fi
+	done
+}
+
+nothing_left() {
+	local i
+	for ((i = 0; i < 100; i++)); do
+		[ -n "$(left)" ] || return 0
+		sleep 0.05
+	done
+	left
+	return 1
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env bats
+# limit_s: 120
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
+# Many hosts, one or a few of them in trouble: the start ends in time, one line and one hint say what
+# is wrong with whom, and no agent is left on the others.  And the line that a terminal shows
+# while hosts come up.  tests/soak/scale.sh does the same on 64 and 256.
+load jobs
+load scale
+
+setup_file() {
+	cluster_up 16
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	need_cluster
+	scale_setup 16
+}
+
+teardown() {
+	local kind host
+	[ ! -e "$T/broken" ] || while read -r kind host; do
+		mend_host "$kind" "$host"
+	done < "$T/broken"
+}
+
+trouble() { # KIND HOST
+	echo "$1 $2" >> "$T/broken"
+	break_host "$1" "$2"
+}
+
+err_is() { # REGEX...: the lines of stderr, one each
+	local i=0 line
+	mapfile -t line < "$SCALE/err"
+	for re; do
+		[[ ${line[i]} =~ $re ]] || { printf 'line %d is not %s\n' $i "$re"; cat "$SCALE/err"; return 1; }
+		i=$((i + 1))
+	done
+	[ ${#line[@]} = $i ] || { echo "more than $i lines"; cat "$SCALE/err"; return 1; }
+}
+
+@test "all hosts come up, also where each is sent the agent; nothing is left" {
+	scale_run sh -c 'echo $RANK'
+	[ "$status" = 0 ]
+	err_is
+	[ "$(sed 's/.*>://' "$SCALE/out" | sort -n | tr '\n' ' ')" = "$(echo {0..15}) " ]
+	nothing_left
+}
+
+@test "a slow host holds up the start, and no more" {
+	trouble slow n6
+	scale_run true
+	[ "$status" = 0 ]
+	err_is
+	nothing_left
+}
+
+@test "a host that cannot start: one line, one hint, in time, and nothing is left on the others" {
+	scale_run true # the agent is in the cache of each
+	local kind
+	for kind in refusing frozen off wrong_key unknown_key full other_agent; do
+		trouble $kind n7
+		# shellcheck disable=SC2046 # words
+		scale_run $(options_of $kind) true
+		echo "$kind: status $status after $took_ms ms"
+		[ "$status" = 240 ]
+		err_is "runner: root@n7:22: .*$(sed 's/[][().*^$?]/\\&/g' <<< "$(said_of $kind)")" '^hint: '
+		[ "$took_ms" -lt 4000 ]
+		nothing_left
+		mend_host $kind n7
+		: > "$T/broken"
+	done
+}
+
+@test "errors of many hosts are folded: one line and one hint each" {
+	local h
+	for h in n3 n4 n7; do trouble refusing $h; done
+	for h in n5 n9; do trouble wrong_key $h; done
+	trouble unknown_key n12
+	scale_run --start-timeout 2 true
+	[ "$status" = 240 ]
+	err_is 'root@n\[3-4,7\]:22: cannot connect: Connection refused' '^hint: ' \
+		'root@n\[5,9\]:22: its host key is not the one in known_hosts: ssh-ed25519 SHA256:\.\.\.$' '^hint: .*-keygen -R HOST' \
+		'root@n12:22: its host key is not in known_hosts: ssh-ed25519 SHA256:[^.]' '^hint: '
+	nothing_left
+}
+
+@test "--start-timeout names who is late, and what for" {
+	trouble frozen n2
+	trouble off n11
+	trouble off n12
+	scale_run --start-timeout 1 true
+	[ "$status" = 240 ]
+	[ "$took_ms" -lt 3000 ]
+	err_is 'root@n2:22: no agent in time: sshd there took the connection and said nothing' '^hint: .*--start-timeout' \
+		'root@n\[11-12\]:22: no agent in time: nothing answers at that address' '^hint: '
+	nothing_left
+}
+
+# ---- what a terminal shows meanwhile ----
+
+# Run COMMAND on n0 on a terminal of 60 columns; what it writes there goes to $SCALE/tty.
+on_terminal() { # fg|bg COMMAND...
+	script pty.py <<- 'P'
+		import fcntl, os, pty, struct, sys, termios
+		pid, fd = pty.fork()
+		if pid == 0:
+		    fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+		    if sys.argv[1] == "bg":
+		        os.setpgid(0, 0)
+		    os.execvp(sys.argv[2], sys.argv[2:])
+		with open("/vc/t/tty", "wb", buffering=0) as out:
+		    try:
+		        while data := os.read(fd, 65536):
+		            out.write(data)
+		    except OSError:
+		        pass
+		sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+	P
+	rm -f "$SCALE/tty"
+	on n0 timeout 60 python3 /vc/t/pty.py "$@" < /dev/null
+}
+
+# What stands on that terminal at the end: \r goes back, and what follows covers what was there.
+screen() {
+	python3 -c '
+import sys
+for line in sys.stdin.buffer.read().decode().split("\n"):
+    seen = ""
+    for part in line.split("\r"):
+        assert len(part) < 60, part
+        seen = part + seen[len(part):]
+    print(seen.rstrip())
+' < "$SCALE/tty" | sed -e '$!b' -e '/^$/d'
+}
+
+drawn() { grep -qF "$1" "$SCALE/tty"; }
+
+@test "a terminal shows who is waited for; the line is gone at the end" {
+	trouble frozen n2
+	on_terminal fg $BERTH/runner -np 16 -H 'n[1-16]' true 3>&- &
+	wait_for drawn 'runner: 15 of 16 hosts up after 1 s, waiting for n2'
+	wait_for drawn 'after 2 s'
+	"$VCLUSTER" thaw n2
+	wait $!
+	[ -z "$(screen)" ]
+	[ "$(tr '\r' '\n' < "$SCALE/tty" | grep -c runner:)" -le 40 ] # seconds pass slowly on a busy machine
+}
+
+@test "an error on a terminal stands alone" {
+	trouble frozen n2
+	trouble wrong_key n3
+	run -240 on_terminal fg $BERTH/runner --start-timeout 2 -np 16 -H 'n[1-16]' true
+	drawn 'waiting for n2'
+	screen > "$SCALE/err"
+	err_is '^runner: root@n2:22: no agent in time' '^hint: ' '^runner: root@n3:22: its host key' '^hint: '
+}
+
+@test "nothing is drawn in a log, in the background, with -q, or when the start is quick" {
+	on_terminal fg $BERTH/runner -np 15 -H 'n1,n[3-16]' true
+	[ ! -s "$SCALE/tty" ]
+	trouble frozen n2
+	scale_run --start-timeout 2 true
+	err_is '^runner: root@n2:22: no agent in time' '^hint: '
+	run -240 on_terminal bg $BERTH/runner --start-timeout 2 -np 16 -H 'n[1-16]' true
+	run -1 drawn 'waiting'
+	run -240 on_terminal fg $BERTH/runner -q --start-timeout 2 -np 16 -H 'n[1-16]' true
+	run -1 drawn 'waiting'
+}
