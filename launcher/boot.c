@@ -492,10 +492,18 @@ enum boot_event boot_ended(struct boot *b, int status, const char *said)
 
 void boot_late(struct boot *b)
 {
-	if (b->in.len || b->noise.len)
-		fail_noise(b);
+	const bool begun =
+		b->answered || wire_find_magic(buf_head(&b->in), b->in.len) >= 0;
+	char *quote;
+
+	drop_noise(b, b->in.len);
+	quote = boot_quote(str_text(&b->noise), b->noise.len);
+	if (*quote && !begun)
+		err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
 	else
 		err_set(&b->err, E_START_TIMEOUT, b->where,
 			b->asked ? "the agent was being sent"
+			: begun  ? "the agent there was starting"
 				 : "the login there does not end");
+	free(quote);
 }

@@ -81,7 +81,7 @@ said_of() { # KIND
 
 options_of() { # KIND
 	case $1 in
-	refusing | frozen | off) echo --start-timeout 2 ;;
+	refusing | frozen | off) echo --start-timeout "$((2 + SCALE_N / 32))" ;; # time for all others
 	other_agent) echo --no-push ;;
 	esac
 }

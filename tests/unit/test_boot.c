@@ -341,6 +341,21 @@ START_TEST(late)
 }
 END_TEST
 
+/* Our own script's line is nothing that a login printed. */
+START_TEST(late_while_the_agent_is_looked_for)
+{
+	struct boot b;
+
+	begin(&b);
+	ck_assert_int_eq(boot_ended(&b, 127, ""), BOOT_AGAIN);
+	ck_assert_int_eq(say(&b, "\n:berth: here\n"), BOOT_WAIT);
+	boot_late(&b);
+	ck_assert_int_eq(b.err.id, E_START_TIMEOUT);
+	ck_assert(strstr(b.err.text, "the agent there was starting"));
+	boot_free(&b);
+}
+END_TEST
+
 static void clean(void)
 {
 	static const char *const files[] = { ".ssh/config", ".ssh/known_hosts",
