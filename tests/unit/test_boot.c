@@ -391,6 +391,7 @@ int main(void)
 	tcase_add_test(boot, endless_noise_stops);
 	tcase_add_test(boot, launch_agent_only);
 	tcase_add_test(boot, late);
+	tcase_add_test(boot, late_while_the_agent_is_looked_for);
 	suite_add_tcase(s, conf);
 	suite_add_tcase(s, boot);
 	srunner_run_all(r, CK_ENV);
