@@ -1,8 +1,8 @@
 /* gpucheck.h - when to ask gpuwatch.h, and without making anybody wait for the driver.
  *
- * Looks whether a rank has opened a GPU, at first every few seconds; half a minute after
- * the first one was seen a child of the agent asks NVML, which may take seconds, and its
- * lines go out as warnings. Once per job. */
+ * Looks whether a rank has opened a GPU, at first every few seconds; half a minute
+ * after the first one was seen a child of the agent asks NVML, which may take seconds,
+ * and its lines go out as warnings. Once per job. */
 #ifndef BERTH_GPUCHECK_H
 #define BERTH_GPUCHECK_H
 

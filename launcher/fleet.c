@@ -5,8 +5,8 @@
 enum {
 	BEAT_S = 5,
 	SILENT_S = 15, /* said then; given up after --host-timeout */
-	/* Room that empty buffers keep, each in all: their job frames alone kept 20 MiB
-	 * for 9500 hosts, and an output frame in two parts keeps 100 KiB for its host. */
+	/* What empty buffers of all hosts may keep: job frames alone kept 20 MiB for
+	 * 9500 hosts, and an output frame in two parts keeps 100 KiB for its host. */
 	KEEP_BYTES = 8 << 20,
 	/* Of more hosts, heartbeats are spread over the time between two. */
 	BEATS_AT_ONCE = 256

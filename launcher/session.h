@@ -115,9 +115,9 @@ extern const struct fleet_events session_fleet_events;
 
 /* Run the loop until DONE(s) holds, or the phase is PHASE_OVER. */
 void session_until(struct session *s, bool (*done)(struct session *s));
-/* Whether PENDING holds for any host.  The search goes on from the host it found last: N
- * hosts that answer one by one cost N looks, not N at each event, which took 0.12 s of
- * CPU time for each wait for 9500 hosts, and four times that for twice as many. */
+/* Whether PENDING holds for any host.  The search goes on from the host it found last:
+ * N hosts that answer one by one cost N looks, not N at each event, which took 0.12 s
+ * of CPU time for each wait for 9500 hosts, and four times that for twice as many. */
 bool session_waits(struct session *s,
 		   bool (*pending)(const struct session *s, size_t host));
 /* Call stop_on_timer() in MS milliseconds, and not before. */
