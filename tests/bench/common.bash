@@ -7,7 +7,7 @@ AS_GIVEN=$BUILD
 case $BUILD in /*) ;; *) BUILD=$ROOT/$BUILD ;; esac
 # shellcheck disable=SC2034 # for the benches
 PEERS=$ROOT/build/peers RUNNER=$BUILD/bin/runner BENCH=$ROOT/tests/bench
-export VC_NAME=bench
+export VC_NAME=${VC_NAME:-bench}
 VCLUSTER=$ROOT/tests/cluster/vcluster
 unset "${!BERTH_@}"
 [ -x "$RUNNER" ] || { echo "bench: no $RUNNER: make comes first" >&2; exit 1; }
