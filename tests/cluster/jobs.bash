@@ -7,7 +7,8 @@
 #   signal NAME              to the runner that start() started
 #   ended_with STATUS        that runner ends, and no process of its job is left by then
 #   ranks HOST, agents HOST  pids there
-#   trace HOST               what jobs leave: processes, files, sockets; alike before and after
+#   trace HOST               what jobs leave: processes, files, shared memory, sockets; alike before
+#                            and after
 #   all_clean HOST...        waits until trace says what mark_clean HOST... found
 # shellcheck shell=bash disable=SC2001,SC2016,SC2034,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 
@@ -28,6 +29,7 @@ script() {
 
 # As a shell's foreground command has it: no signal ignored.
 start() {
+	: > "$T/out" > "$T/err" # now, not when the background gets to it
 	on n0 timeout -k 5 90 sh -c 'echo $$ > /run/runner.pid; exec "$@"' sh \
 		env --default-signal "$RUNNER" "$@" < /dev/null > "$T/out" 2> "$T/err" 3>&- &
 	pid=$!
@@ -99,7 +101,8 @@ trace() {
 		pgrep -lx berth-agent | sed "s/^/process /"
 		find /tmp /dev/shm -mindepth 1 2> /dev/null | sed "s/^/file /"
 		cat /proc/net/tcp /proc/net/tcp6 | awk "\$4 == \"0A\" {print \"listens\", \$2}"
-		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix' | sort
+		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix
+		ipcs -a | grep ^0x | sed "s/^/System V /"' | sort
 }
 
 mark_clean() {
