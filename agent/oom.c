@@ -43,8 +43,12 @@ static bool try_cgroup(struct oom *o, const char *root, const char *path, bool v
 	const char *file = v2 ? "memory.events" : "memory.oom_control";
 
 	for (int i = 0; i < 4; i++) {
-		snprintf(o->path, sizeof o->path, "%s/sys/fs/cgroup%s%s/%s", root,
-			 mounts[v2][i / 2], i % 2 ? "" : path, file);
+		int n = snprintf(o->path, sizeof o->path, "%s/sys/fs/cgroup%s", root,
+				 mounts[v2][i / 2]);
+
+		o->mount_len = (size_t)n;
+		snprintf(o->path + n, sizeof o->path - (size_t)n, "%s/%s",
+			 i % 2 || !path[1] ? "" : path, file);
 		if (read_count(o->path, &o->seen))
 			return true;
 	}
@@ -68,6 +72,7 @@ void oom_begin(struct oom *o, const char *root)
 		fclose(f);
 	if (found)
 		return;
+	o->mount_len = 0;
 	snprintf(o->path, sizeof o->path, "%s/proc/vmstat", root);
 	if (!read_count(o->path, &o->seen))
 		o->seen = 0;
@@ -81,4 +86,51 @@ bool oom_risen(struct oom *o)
 		return false;
 	o->seen++;
 	return true;
+}
+
+/* ---- the limit ---- */
+
+/* What the cgroup at FOLDER allows; UINT64_MAX for all. */
+static uint64_t read_limit(const char *folder)
+{
+	static const char *const files[] = { "memory.max", "memory.limit_in_bytes" };
+	unsigned long long n = UINT64_MAX;
+	char path[600];
+
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		FILE *f;
+
+		snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+		f = fopen(path, "re");
+		if (f && fscanf(f, "%llu", &n) != 1) /* "max" */
+			n = UINT64_MAX;
+		if (f)
+			fclose(f);
+	}
+	return n;
+}
+
+void oom_why(const struct oom *o, struct str *out)
+{
+	const uint64_t none = (uint64_t)INT64_MAX / 2; /* v1 says INT64_MAX in pages */
+	char folder[512], cgroup[512] = "";
+	uint64_t least = none;
+
+	snprintf(folder, sizeof folder, "%s", o->path);
+	/* up to the mount itself, which is a container's own cgroup */
+	while (o->mount_len && strlen(folder) > o->mount_len) {
+		uint64_t limit;
+
+		*strrchr(folder, '/') = '\0';
+		limit = read_limit(folder);
+		if (limit >= least)
+			continue;
+		least = limit;
+		snprintf(cgroup, sizeof cgroup, "%s", folder + o->mount_len);
+	}
+	if (least == none)
+		str_add(out, "out of memory");
+	else
+		str_addf(out, "over the memory limit of %llu MiB of cgroup '%s'",
+			 (unsigned long long)(least >> 20), *cgroup ? cgroup : "/");
 }

@@ -156,20 +156,24 @@ static struct rank *find(struct ranks *r, pid_t pid)
 static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t at_ns)
 {
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	struct str why = { 0 };
 	struct wire_ended m = { .epoch = r->epoch,
 				.rank = one->rank,
 				.pid = (uint32_t)one->pid,
 				.status = (uint32_t)status,
 				.at_ns = at_ns,
 				.id = "",
-				.text = "",
 				.hint = "" };
 
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
+	if (m.oom)
+		oom_why(&r->oom, &why);
+	m.text = str_text(&why);
 	one->state = RANK_ENDED;
 	r->running--;
 	io_drain(&one->io);
 	wire_pack_ended(r->out, &m);
+	str_free(&why);
 }
 
 /* waitpid hands out those that died in one go in the order in which they were started,

@@ -207,7 +207,7 @@ static void describe(struct session *s, uint32_t index, struct err *e)
 		*e = h->err;
 		break;
 	case FATE_OOM:
-		err_set(e, E_RANK_OOM, index, h->name, text);
+		err_set(e, E_RANK_OOM, index, h->name, text, r->text);
 		break;
 	case FATE_SIGNAL:
 		err_set(e, E_RANK_SIGNAL, index, h->name, text,

@@ -31,7 +31,7 @@ struct rank {
 	uint32_t gpu_index;
 	uint32_t *shared;
 	size_t nshared;
-	/* why it never ran */
+	/* why it never ran, or was out of memory */
 	char *text, *hint;
 };
 

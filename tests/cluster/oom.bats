@@ -19,13 +19,13 @@ setup() {
 }
 
 @test "E_RANK_OOM: a rank that the kernel killed for memory is named as such, status 137" {
-	echo 300000000 > "$limit"
+	echo $((256 << 20)) > "$limit"
 	run --separate-stderr r -np 2 -H n1,n2 /usr/bin/python3 -c '
 import os, time
 hoard = bytearray(900_000_000) if os.environ["RANK"] == "0" else b""
 time.sleep(60)'
 	[ "$status" = 137 ]
-	[[ $stderr == "runner: rank 0 on 'n1' (pid "*") was ended by the kernel, which was out of memory"* ]]
+	[[ $stderr == "runner: rank 0 on 'n1' (pid "*") was ended by the kernel: over the memory limit of 256 MiB of cgroup '/'"* ]]
 	[[ $stderr == *"hint: use fewer ranks per host, or raise the memory limit of the job"* ]]
 }
 

@@ -1,5 +1,6 @@
 /* oom.h on trees of /proc and /sys as kernels write them. */
 #include <check.h>
+#include <ftw.h>
 #include <sys/stat.h>
 
 #include "agent/oom.h"
@@ -64,6 +65,53 @@ START_TEST(counters)
 }
 END_TEST
 
+static const struct {
+	const char *cgroup, *file, *limits[3][2], *why;
+} limits[] = {
+	{ "0::/a/b\n",
+	  "sys/fs/cgroup/a/b/memory.events",
+	  { { "sys/fs/cgroup/a/b/memory.max", "max\n" },
+	    { "sys/fs/cgroup/a/memory.max", "67108864\n" } },
+	  "over the memory limit of 64 MiB of cgroup '/a'" },
+	{ "0::/a/b\n",
+	  "sys/fs/cgroup/a/b/memory.events",
+	  { { "sys/fs/cgroup/a/b/memory.max", "33554432\n" },
+	    { "sys/fs/cgroup/a/memory.max", "67108864\n" } },
+	  "over the memory limit of 32 MiB of cgroup '/a/b'" },
+	{ "4:memory:/job/7\n",
+	  "sys/fs/cgroup/memory/job/7/memory.oom_control",
+	  { { "sys/fs/cgroup/memory/job/7/memory.limit_in_bytes", "1048576000\n" },
+	    { "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n" } },
+	  "over the memory limit of 1000 MiB of cgroup '/job/7'" },
+	/* a container: its own cgroup is the root of the mount */
+	{ "4:memory:/../x\n",
+	  "sys/fs/cgroup/memory/memory.oom_control",
+	  { { "sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n" } },
+	  "over the memory limit of 1 MiB of cgroup '/'" },
+	{ "0::/a\n",
+	  "sys/fs/cgroup/a/memory.events",
+	  { { "sys/fs/cgroup/a/memory.max", "max\n" } },
+	  "out of memory" },
+	{ "0::/\n", "proc/vmstat", { { 0 } }, "out of memory" },
+};
+
+START_TEST(the_limit_is_named)
+{
+	struct str why = { 0 };
+	struct oom o;
+
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	write_file("proc/self/cgroup", limits[_i].cgroup);
+	write_file(limits[_i].file, "oom_kill 0\n");
+	for (int k = 0; k < 3 && limits[_i].limits[k][0]; k++)
+		write_file(limits[_i].limits[k][0], limits[_i].limits[k][1]);
+	oom_begin(&o, root);
+	oom_why(&o, &why);
+	ck_assert_str_eq(str_text(&why), limits[_i].why);
+	str_free(&why);
+}
+END_TEST
+
 START_TEST(two_kills_for_two_ranks)
 {
 	struct oom o;
@@ -91,38 +139,17 @@ START_TEST(no_counter_at_all)
 END_TEST
 
 /* A fresh folder for each test; what it wrote goes with it. */
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
 static void clear(void)
 {
-	static const char *const files[] = {
-		"proc/self/cgroup",
-		"proc/vmstat",
-		"proc/self",
-		"proc",
-		"sys/fs/cgroup/memory.events",
-		"sys/fs/cgroup/user.slice/a/memory.events",
-		"sys/fs/cgroup/user.slice/a",
-		"sys/fs/cgroup/user.slice",
-		"sys/fs/cgroup/memory/job/7/memory.oom_control",
-		"sys/fs/cgroup/memory/job/7",
-		"sys/fs/cgroup/memory/job",
-		"sys/fs/cgroup/memory",
-		"sys/fs/cgroup/unified/hybrid/memory.events",
-		"sys/fs/cgroup/unified/hybrid",
-		"sys/fs/cgroup/unified",
-		"sys/fs/cgroup/a/memory.events",
-		"sys/fs/cgroup/a",
-		"sys/fs/cgroup",
-		"sys/fs",
-		"sys"
-	};
-
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		char *path = xasprintf("%s/%s", root, files[i]);
-
-		remove(path);
-		free(path);
-	}
-	remove(root);
+	nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	memcpy(root + strlen(root) - 6, "XXXXXX", 6);
 }
 
@@ -135,6 +162,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, NULL, clear);
 	tcase_add_loop_test(t, counters, 0, sizeof trees / sizeof *trees);
+	tcase_add_loop_test(t, the_limit_is_named, 0, sizeof limits / sizeof *limits);
 	tcase_add_test(t, two_kills_for_two_ranks);
 	tcase_add_test(t, no_counter_at_all);
 	suite_add_tcase(s, t);
