@@ -4,7 +4,8 @@
 
 enum {
 	BEAT_S = 5,
-	SILENT_S = 15, /* said then; given up after --host-timeout */
+	LOOK_MS = 1000, /* for silence: else one of 15 s is said after 20 */
+	SILENT_S = 15,  /* said then; given up after --host-timeout */
 	/* What empty buffers of all hosts may keep: job frames alone kept 20 MiB for
 	 * 9500 hosts, and an output frame in two parts keeps 100 KiB for its host. */
 	KEEP_BYTES = 8 << 20,
@@ -294,34 +295,64 @@ static void on_beat(evutil_socket_t fd, short what, void *ctx)
 	if (f->paused)
 		return;
 	f->turn = (f->turn + 1) % f->turns;
-	for (size_t i = f->turn; i < f->n; i += f->turns) {
-		struct host *h = &f->host[i];
+	for (size_t i = f->turn; i < f->n; i += f->turns)
+		if (f->host[i].state == HOST_UP)
+			send_beat(&f->host[i]);
+}
 
-		if (h->state != HOST_UP && h->state != HOST_LEAVING)
-			continue;
-		if (h->state == HOST_UP)
-			send_beat(h);
-		check_silence(f, h);
-	}
+/* Where runner itself did not run (kill -STOP, a machine that slept), nothing was asked
+ * and what was said is still to be read: begin to count anew. */
+static void forgive_own_silence(struct fleet *f)
+{
+	uint64_t now = clock_ms();
+
+	if (now - f->looked_ms > 2 * f->look_every_ms)
+		for (size_t i = 0; i < f->n; i++)
+			f->host[i].heard_ms = now;
+	f->looked_ms = now;
+}
+
+static void on_look(evutil_socket_t fd, short what, void *ctx)
+{
+	struct fleet *f = ctx;
+
+	(void)fd;
+	(void)what;
+	forgive_own_silence(f);
+	for (size_t i = 0; !f->paused && i < f->n; i++)
+		if (f->host[i].state == HOST_UP || f->host[i].state == HOST_LEAVING)
+			check_silence(f, &f->host[i]);
+}
+
+static struct event *every(struct fleet *f, uint64_t us, event_callback_fn call)
+{
+	const struct timeval t = { (time_t)(us / 1000000),
+				   (suseconds_t)(us % 1000000) };
+	struct event *e = event_new(f->base, -1, EV_PERSIST, call, f);
+
+	event_add(e, &t);
+	return e;
 }
 
 void fleet_watch(struct fleet *f)
 {
 	/* several within --host-timeout, else a host is silent between two of them */
-	long ms = f->host_timeout_s * 250L < BEAT_S * 1000L ? f->host_timeout_s * 250L
-							    : BEAT_S * 1000L;
-	long us;
+	uint64_t within_ms = (uint64_t)f->host_timeout_s * 250;
+	uint64_t beat_ms = within_ms < BEAT_S * 1000 ? within_ms : BEAT_S * 1000;
 
 	f->turns = (f->n + BEATS_AT_ONCE - 1) / BEATS_AT_ONCE;
-	us = ms * 1000 / (long)f->turns;
-	f->beat = event_new(f->base, -1, EV_PERSIST, on_beat, f);
-	event_add(f->beat, &(struct timeval){ us / 1000000, us % 1000000 });
+	f->beat = every(f, beat_ms * 1000 / f->turns, on_beat);
+	f->look_every_ms = within_ms < LOOK_MS ? within_ms : LOOK_MS;
+	f->looked_ms = clock_ms();
+	f->look = every(f, f->look_every_ms * 1000, on_look);
 }
 
 void fleet_free(struct fleet *f)
 {
 	if (f->beat)
 		event_free(f->beat);
+	if (f->look)
+		event_free(f->look);
 	for (size_t i = 0; i < f->n; i++) {
 		struct host *h = &f->host[i];
 

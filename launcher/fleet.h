@@ -66,6 +66,8 @@ struct fleet {
 	const struct fleet_events *events;
 	void *ctx;
 	struct event *beat;
+	struct event *look;                /* for silence */
+	uint64_t look_every_ms, looked_ms; /* clock_ms() of the last one */
 	size_t turn, turns; /* heartbeats go to each turns-th host, from turn on */
 	bool paused;        /* runner is about to be stopped: no silence counts */
 };
