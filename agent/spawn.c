@@ -17,7 +17,7 @@ enum step { STEP_NONE, STEP_STDIO, STEP_WDIR, STEP_EXEC };
 /* Shared with the child while it runs on our memory. */
 struct child {
 	struct spawn s;
-	pid_t pid;
+	pid_t pid, parent;
 	bool text; /* it is a shell's by now */
 	struct rlimit limit[4];
 	int bind_errno;
@@ -169,6 +169,8 @@ static CHILD int child_steps(struct child *c)
 
 	bare(SYS_setsid, 0, 0, 0, 0);
 	bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+	if (bare(SYS_getppid, 0, 0, 0, 0) != c->parent)
+		return ESRCH; /* it died before: no signal will come */
 	rc = s->cpus ? bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
 			    (long)s->cpus->w, 0)
 		     : 0;
@@ -264,6 +266,7 @@ void spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
 	const struct spawn_limits *l = s->limits;
 
 	b->v[b->n] = (struct child){ .s = *s,
+				     .parent = getpid(),
 				     .text = s->program->script != NULL,
 				     .limit = { capped(b->hard[0], l->nofile),
 						capped(b->hard[1], l->core),
