@@ -95,6 +95,7 @@ int guard_split(struct err *e)
 
 	closefrom(3);
 	reset_signals();
+	prctl(PR_SET_NAME, AGENT_COMM); /* a copy that was sent has another */
 	setsid();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(life, O_CLOEXEC))
 		return err_set(e, E_SYSTEM, "the agent's guardian", strerror(errno));

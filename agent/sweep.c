@@ -172,35 +172,91 @@ static bool carries(int proc, const char *pid, const char *word)
 	return yes;
 }
 
-static size_t kill_carriers(const char *word)
+/* PID into AGENTS if it is an agent or a guardian, and what it was forked by. */
+static void add_agent(struct procs *agents, const struct procs *all, pid_t pid)
 {
-	DIR *dir = opendir("/proc");
-	struct dirent *d;
+	for (size_t i = 0; i < agents->n; i++)
+		if (agents->v[i].pid == pid)
+			return;
+	for (size_t i = 0; i < all->n; i++) {
+		if (all->v[i].pid != pid || strcmp(all->v[i].comm, AGENT_COMM) != 0)
+			continue;
+		agents->v = xreallocarray(agents->v, agents->n + 1, sizeof *agents->v);
+		agents->v[agents->n++] = all->v[i];
+		add_agent(agents, all, all->v[i].ppid);
+		return;
+	}
+}
+
+/* KILL what carries WORD; whose children these were into AGENTS. */
+static size_t kill_carriers(const char *word, struct procs *agents)
+{
+	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct procs all;
 	size_t n = 0;
 
-	while (dir && (d = readdir(dir))) {
-		pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
+	procs_load(&all);
+	for (size_t i = 0; i < all.n; i++) {
+		char pid[16];
 
-		if (pid > 0 && pid != getpid() &&
-		    carries(dirfd(dir), d->d_name, word) && !kill(pid, SIGKILL))
-			n++;
+		snprintf(pid, sizeof pid, "%d", (int)all.v[i].pid);
+		if (all.v[i].pid == getpid() || !carries(proc, pid, word) ||
+		    kill(all.v[i].pid, SIGKILL))
+			continue;
+		n++;
+		add_agent(agents, &all, all.v[i].ppid);
 	}
-	if (dir)
-		closedir(dir);
+	procs_free(&all);
+	if (proc >= 0)
+		close(proc);
 	return n;
+}
+
+static size_t signal_agents(const struct procs *agents, int signo)
+{
+	struct procs all;
+	size_t n = 0;
+
+	procs_load(&all);
+	for (size_t i = 0; i < all.n; i++)
+		for (size_t k = 0; k < agents->n; k++)
+			n += all.v[i].pid == agents->v[k].pid &&
+			     all.v[i].state != 'Z' && !kill(all.v[i].pid, signo);
+	procs_free(&all);
+	return n;
+}
+
+/* One that somebody has stopped goes on, sees that its stream has ended, and clears up;
+ * one that does not is ended. */
+static void end_agents(const struct procs *agents)
+{
+	enum { LOOKS = 100 };
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	size_t left = agents->n;
+
+	for (int look = 0; left && look < LOOKS; look++) {
+		left = signal_agents(agents, SIGCONT);
+		if (left)
+			nanosleep(&pause, NULL);
+	}
+	if (left)
+		signal_agents(agents, SIGKILL);
 }
 
 size_t sweep_cookie(const char *cookie)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
 	char *word = xasprintf("BERTH_JOB=%s", cookie);
-	size_t all = kill_carriers(word), again = all;
+	struct procs agents = { 0 };
+	size_t all = kill_carriers(word, &agents), again = all;
 
 	/* The dying carry their environment until they are gone: count them once. */
 	for (int look = 0; again && look < 500; look++) {
 		nanosleep(&pause, NULL);
-		again = kill_carriers(word);
+		again = kill_carriers(word, &agents);
 	}
+	end_agents(&agents);
+	procs_free(&agents);
 	free(word);
 	return all;
 }

@@ -33,8 +33,12 @@ void procs_free(struct procs *p);
  * look finds nobody new, so that what forks meanwhile is stopped too. */
 size_t sweep_tree(int signo);
 
+/* What agents and guardians are called, in a folder of their own name or not. */
+#define AGENT_COMM "berth-agent"
+
 /* KILL, until a look finds none, own processes whose environment has BERTH_JOB=COOKIE;
- * how many there were. */
+ * how many there were.  Agents whose children they were are continued if somebody
+ * stopped them, and ended if they do not end within a second. */
 size_t sweep_cookie(const char *cookie);
 
 #endif
