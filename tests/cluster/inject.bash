@@ -166,7 +166,6 @@ more = []
 while os.path.exists("/proc/" + sys.argv[1] + "/fd/0"): # a zombie has no files
     more.append(bytearray(os.urandom(1)) * (1 << 20))
     if len(more) > 2000: sys.exit("the kernel killed nobody")' "$victim_pid"
-	echo -1 > "$limit"
 }
 
 fault_options() { # FAULT
@@ -198,7 +197,7 @@ expect() { # FAULT HOST MOMENT [STATUS LINE]
 	want_status=241
 	case $1 in
 	rank_killed) want_status=137 want_line="${rank}SIGKILL" ;;
-	oom) want_status=137 want_line="${rank}the kernel, " ;;
+	oom) want_status=137 want_line="${rank}the kernel: over the memory limit of [0-9]+ MiB of cgroup " ;;
 	host_cut | host_frozen | partitioned | agent_stopped) want_line="${lost}no sign of life for [0-9]+ s" ;;
 	*) want_line="${lost}(lost its agent|connection lost)" ;;
 	esac
@@ -218,6 +217,7 @@ mend() { # FAULT HOST
 	loss | delay) "$VCLUSTER" netem "$2" clear ;;
 	agent_stopped) in_host "$2" 'pkill -CONT -x berth-agent || true' ;;
 	disk_full) on n0 umount /run/small ;;
+	oom) echo -1 > "$(memory_limit "$2")" ;;
 	runner_and_agent_killed)
 		job=$(in_host "$2" 'cat $(grep -slzF BERTH_JOB= /proc/[0-9]*/environ) /dev/null |
 			tr "\0" "\n" | sed -n "s/^BERTH_JOB=//p" | head -1')

@@ -29,7 +29,7 @@ script() {
 
 # As a shell's foreground command has it: no signal ignored.
 start() {
-	: > "$T/out" > "$T/err" # now, not when the background gets to it
+	truncate -s 0 "$T/out" "$T/err" # now, not when the background gets to it
 	on n0 timeout -k 5 90 sh -c 'echo $$ > /run/runner.pid; exec "$@"' sh \
 		env --default-signal "$RUNNER" "$@" < /dev/null > "$T/out" 2> "$T/err" 3>&- &
 	pid=$!

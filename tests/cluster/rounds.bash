@@ -77,7 +77,7 @@ fail_rank_0() {
 # A job that the fault does not end, once all its ranks are there.
 end_unhurt() { # FAULT
 	case $1 in
-	rank_stopped) signal TERM; own=143 ;;
+	rank_stopped) own=143; signal TERM || true ;; # it may be over by now
 	loss | delay) pause 1000; signal USR1 ;;
 	*) signal USR1 ;;
 	esac
@@ -87,7 +87,7 @@ end_unhurt() { # FAULT
 watch() { # FAULT MOMENT
 	local asked='' now
 	case $1,$2,$own in
-	rank_stopped,ending,0) end_unhurt "$1"; asked=yes ;;
+	rank_stopped,ending,0) asked=yes; over || end_unhurt "$1" ;;
 	*,ending,*) asked=yes ;;
 	*,start,* | loss,* | delay,* | disk_full,* | rank_stopped,*) ;;
 	*) asked=yes ;;
@@ -153,7 +153,7 @@ round() { # FAULT HOSTS MOMENT RANKS
 	watch "$fault" "$moment"
 	status_of_job 60 || return
 	if [ "$moment" = ending ] && [ -z "$hit" ]; then # it was over by then
-		want_status=$own want_line=$line want_lost=''
+		want_status=${own/143/0} want_line=$line want_lost=''
 	elif [ "$moment" = ending ] && [ "$own" != 7 ]; then # it may be over, or not
 		expect "$fault" "$victim_host" running "$own"
 		want_status="0|$want_status" want_line="^$|$want_line"
