@@ -6,10 +6,18 @@
 #include <poll.h>
 #include <unistd.h>
 
+enum {
+	/* Input on its way to all hosts together: it waits here while a network is
+	   slow.  All to 256 hosts: 32 KiB each. */
+	FLYING_BYTES = 8 << 20,
+	LOOK_AGAIN_MS = 300
+};
+
 struct reader {
 	struct host *host;
 	size_t credit;
-	bool ended; /* it was told that there is no more */
+	bool ended;   /* it was told that there is no more */
+	bool granted; /* its window, of which we may use a part */
 };
 
 struct input {
@@ -18,6 +26,7 @@ struct input {
 	uint32_t epoch, rank;
 	bool done, always_ready;
 	struct event *readable;
+	struct event *again; /* are we in the foreground? */
 	unsigned char room[WIRE_DATA_MAX];
 };
 
@@ -52,11 +61,15 @@ static void send_input(struct input *in, size_t n)
 	}
 }
 
+/* A shell's "fg" tells a job that runs nothing: look from time to time. */
 static void wait_more(struct input *in)
 {
-	if (in->done || !least_credit(in) || in_background())
+	if (in->done || !least_credit(in))
 		return;
-	if (in->always_ready)
+	if (in_background())
+		event_add(in->again,
+			  &(struct timeval){ .tv_usec = LOOK_AGAIN_MS * 1000 });
+	else if (in->always_ready)
 		event_active(in->readable, EV_READ, 0);
 	else
 		event_add(in->readable, NULL);
@@ -72,9 +85,9 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	if (in->done || !most || in_background())
+	if (in->done || !most)
 		return;
-	if (poll(&p, 1, 0) > 0) {
+	if (!in_background() && poll(&p, 1, 0) > 0) {
 		n = read(STDIN_FILENO, in->room,
 			 most < sizeof in->room ? most : sizeof in->room);
 		if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
@@ -84,11 +97,19 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	wait_more(in);
 }
 
+static void on_again(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	wait_more(ctx);
+}
+
 struct input *input_open(struct event_base *base, uint32_t rank)
 {
 	struct input *in = xcalloc(1, sizeof *in);
 
 	in->rank = rank;
+	in->again = event_new(base, -1, 0, on_again, in);
 	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
 	if (event_add(in->readable,
 		      NULL)) { /* a file: epoll refuses it, and it is always ready */
@@ -126,11 +147,16 @@ void input_credit(struct input *in, struct host *h, uint32_t bytes)
 	if (!in)
 		return;
 	for (size_t i = 0; i < in->n; i++) {
-		if (in->to[i].host != h)
+		struct reader *to = &in->to[i];
+
+		if (to->host != h)
 			continue;
-		in->to[i].credit += bytes;
-		if (in->done && !in->to[i].ended)
-			say_end(in, &in->to[i]);
+		if (!to->granted && bytes > FLYING_BYTES / in->n)
+			bytes = (uint32_t)(FLYING_BYTES / in->n);
+		to->granted = true;
+		to->credit += bytes;
+		if (in->done && !to->ended)
+			say_end(in, to);
 	}
 	wait_more(in);
 }
@@ -146,6 +172,7 @@ void input_free(struct input *in)
 	if (!in)
 		return;
 	event_free(in->readable);
+	event_free(in->again);
 	free(in->to);
 	free(in);
 }

@@ -429,6 +429,8 @@ static void on_broken(struct lane *l, int error)
 {
 	struct output *o = l->ctx;
 
+	if (l->terminal && error == EIO) /* it was closed */
+		error = EPIPE;
 	o->events->unread(o->ctx, l == &o->lane[0] ? "stdout" : "stderr", error);
 }
 

@@ -83,6 +83,7 @@ struct session {
 	bool timed_out, unread, disk_failed;
 	int signo; /* first of INT, TERM, HUP that a user sent; 0: none */
 	int interrupts;
+	uint64_t pause_by_ms; /* ^Z: stop ourselves then at the latest */
 	uint64_t begin_ns;
 	uint64_t nofile; /* soft limit before runner raised its own */
 	char *cwd;

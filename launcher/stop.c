@@ -256,31 +256,8 @@ static void terminate(struct session *s, int signo)
 		session_timer(s, grace_ms(s));
 }
 
-/* Let what is queued for the agents leave, a tenth of a second at most. */
-static void drain_hosts(struct session *s)
+static void resume(struct session *s)
 {
-	uint64_t until = clock_ms() + 100;
-
-	for (size_t i = 0; i < s->fleet.n; i++)
-		while (up(s, i) && s->fleet.host[i].out.len && clock_ms() < until)
-			event_base_loop(s->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
-}
-
-/* ^Z: the ranks stop, the agents are told to count no silence, then runner stops
- * itself. */
-static void suspend(struct session *s)
-{
-	session_signal_ranks(s, SIGSTOP, true);
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		if (!up(s, i))
-			continue;
-		wire_pack_suspend(&s->fleet.host[i].out, &(struct wire_suspend){ 0 });
-		fleet_flush(&s->fleet.host[i]);
-	}
-	drain_hosts(s);
-	s->fleet.paused = true;
-	raise(SIGSTOP);
-	/* fg or bg: here runner goes on */
 	s->fleet.paused = false;
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		s->fleet.host[i].heard_ms = clock_ms();
@@ -291,6 +268,55 @@ static void suspend(struct session *s)
 	}
 	session_signal_ranks(s, SIGCONT, true);
 	input_wake(s->input);
+}
+
+static bool hosts_know(const struct session *s)
+{
+	for (size_t i = 0; i < s->fleet.n; i++)
+		if (up(s, i) && s->fleet.host[i].out.len)
+			return false;
+	return true;
+}
+
+static void pause_in(struct session *s, unsigned ms);
+
+static void on_pause(evutil_socket_t fd, short what, void *ctx)
+{
+	struct session *s = ctx;
+
+	(void)fd;
+	(void)what;
+	if (!hosts_know(s) && clock_ms() < s->pause_by_ms) {
+		pause_in(s, 1);
+		return;
+	}
+	raise(SIGSTOP);
+	resume(s); /* fg or bg: here runner goes on */
+}
+
+static void pause_in(struct session *s, unsigned ms)
+{
+	const struct timeval t = { .tv_usec = (suseconds_t)ms * 1000 };
+
+	event_base_once(s->base, -1, EV_TIMEOUT, on_pause, s, &t);
+}
+
+/* ^Z: the ranks stop, the agents are told to count no silence, then, a tenth of a
+ * second later at most, runner stops itself. */
+static void suspend(struct session *s)
+{
+	if (s->fleet.paused)
+		return;
+	session_signal_ranks(s, SIGSTOP, true);
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		if (!up(s, i))
+			continue;
+		wire_pack_suspend(&s->fleet.host[i].out, &(struct wire_suspend){ 0 });
+		fleet_flush(&s->fleet.host[i]);
+	}
+	s->fleet.paused = true;
+	s->pause_by_ms = clock_ms() + 100;
+	pause_in(s, 0);
 }
 
 static void before_run(struct session *s, int signo)
