@@ -12,6 +12,7 @@ DESTDIR ?=
 BUILD ?= build
 FUZZ_S ?= 30
 CC = gcc
+OBJCOPY = objcopy
 CFLAGS ?= -O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2
 
 ifeq ($(SAN),1)
@@ -41,13 +42,19 @@ EVENT := $(call archive,event_core)
 SODIUM := $(call archive,sodium)
 HWLOC := $(call archive,hwloc)
 
+# hwloc does not look at what malloc() returns: our copy calls what ends the program.
+ifeq ($(HWLOC),-l:libhwloc.a)
+HWLOC_ARCHIVE := $(BUILD)/lib/libhwloc.a
+HWLOC := $(HWLOC_ARCHIVE)
+endif
+
 all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
 
-$(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common)
+$(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common) | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl
 
@@ -55,11 +62,15 @@ $O/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 
+$(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
+	@mkdir -p $(@D)
+	$(OBJCOPY) $(foreach f,malloc calloc realloc strdup,--redefine-sym $f=x$f) $< $@
+
 # ---- tests ----
 
 # tests/unit/test_X.c: check, linked with what both programs are made of.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-$(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common) Makefile
+$(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
 		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
@@ -78,7 +89,7 @@ $(helpers_of_parts): $(agent) $(common)
 helpers_of_launcher := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
 	$(helper_sources),$(shell grep -l '"launcher/' $(helper_sources))))
 $(helpers_of_launcher): $(launcher)
-$(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile
+$(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
 		$(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
@@ -106,7 +117,7 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -c -o $@ $<
 fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
-$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed)
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 	clang -fsanitize=fuzzer,address,undefined -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)

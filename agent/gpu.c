@@ -74,8 +74,7 @@ void gpu_note(struct gpus *g, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	if (vasprintf(&text, format, ap) < 0)
-		text = xstrdup("out of memory");
+	text = xvasprintf(format, ap);
 	va_end(ap);
 	strv_take(&g->notes, text);
 }

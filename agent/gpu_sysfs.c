@@ -9,10 +9,8 @@
 static char *path_of(const char *root, const char *format, va_list ap)
 {
 	struct str path = { 0 };
-	char *tail;
+	char *tail = xvasprintf(format, ap);
 
-	if (vasprintf(&tail, format, ap) < 0)
-		tail = xstrdup("/nowhere");
 	str_addf(&path, "%s%s", root, tail);
 	free(tail);
 	return str_take(&path);

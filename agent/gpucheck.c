@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/gpuwatch.h"
+#include "common/loop.h"
 
 /* A look at all processes takes 6 to 9 us for each: pauses grow, or 2000 processes
  * would cost 0.3 % of a core as long as no rank uses a GPU. */
@@ -103,7 +104,7 @@ static void start_child(struct gpucheck *c)
 	c->fd = fd[0];
 	c->answer =
 		event_new(c->session->base, c->fd, EV_READ | EV_PERSIST, on_answer, c);
-	event_add(c->answer, NULL);
+	loop_watch(c->answer);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

@@ -56,15 +56,15 @@ void guard_kill_all(unsigned patience_ms)
 	}
 }
 
-static int dev_null(int fd)
+/* FD is to be anything but what it was. */
+static void let_go(int fd)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (null < 0)
-		return -1;
-	dup2(null, fd);
-	close(null);
-	return 0;
+	if (null < 0 || dup2(null, fd) < 0)
+		close(fd);
+	if (null >= 0)
+		close(null);
 }
 
 /* Holds its end of the pipe, waits, clears up.  The stream's ends are the agent's
@@ -74,8 +74,8 @@ static void __attribute__((noreturn)) guardian(void)
 	int status = 0;
 	pid_t pid;
 
-	dev_null(0);
-	dev_null(1);
+	let_go(STDIN_FILENO);
+	let_go(STDOUT_FILENO);
 	do {
 		int s = 0;
 

@@ -8,6 +8,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "common/str.h"
 #include "common/wire.h"
 
@@ -117,7 +118,7 @@ void io_room(struct io *io)
 		s->waiting = false;
 		stream_read(s, room_for_output(io));
 		if (s->fd >= 0)
-			event_add(s->event, NULL);
+			loop_watch(s->event);
 	}
 }
 
@@ -226,7 +227,7 @@ static void reader_write(struct io_rank *r)
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		reader_close(r);
 	else if ((n < 0 ? 0 : (size_t)n) < left)
-		event_add(r->in_event, NULL);
+		loop_watch(r->in_event);
 	else if (io->input_end)
 		reader_close(r);
 }
@@ -298,7 +299,7 @@ static void stream_watch(struct io_stream *s, int fd)
 {
 	s->fd = fd;
 	s->event = event_new(s->io->base, fd, EV_READ | EV_PERSIST, on_readable, s);
-	event_add(s->event, NULL);
+	loop_watch(s->event);
 	s->io->open++;
 }
 

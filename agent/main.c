@@ -19,6 +19,7 @@
 #include "agent/agent.h"
 #include "agent/guard.h"
 #include "agent/sweep.h"
+#include "common/loop.h"
 
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
@@ -250,13 +251,13 @@ static void watch(struct agent *a)
 	session_begin(&a->session);
 	a->child = evsignal_new(a->base, SIGCHLD, on_child, a);
 	a->term = evsignal_new(a->base, SIGTERM, on_term, a);
-	event_add(a->child, NULL);
-	event_add(a->term, NULL);
+	loop_watch(a->child);
+	loop_watch(a->term);
 	if (a->guardian < 0)
 		return;
 	a->guardian_gone =
 		event_new(a->base, a->guardian, EV_READ, on_guardian_gone, a);
-	event_add(a->guardian_gone, NULL);
+	loop_watch(a->guardian_gone);
 }
 
 /* ---- the whole ---- */
@@ -298,7 +299,7 @@ static int agent_main(const char *xml)
 	}
 	raise_own_limit();
 	signal(SIGPIPE, SIG_IGN);
-	a.base = event_base_new();
+	a.base = loop_open();
 	watch(&a);
 	if (find_machine(&a, &e)) {
 		session_log(&a.session, LOG_ERROR, &e);

@@ -224,6 +224,13 @@ static bool is_shell(const struct proc *p)
 	return names_shell(slash ? slash + 1 : file);
 }
 
+/* An agent that can't see its ranks' processes is of no use; its guardian can. */
+static void must_look(int error)
+{
+	if (error)
+		die("cannot look at the processes", error);
+}
+
 /* The shell first: once its child has died it would go on to its script's next line. */
 static void signal_main(const struct procs *all, pid_t pid, int signo)
 {
@@ -244,10 +251,10 @@ void ranks_signal(struct ranks *r, int signo, bool tree)
 	for (size_t i = 0; i < r->n; i++)
 		r->v[i].killed |= signo == SIGKILL;
 	if (tree) {
-		sweep_tree(signo);
+		must_look(sweep_tree(signo));
 		return;
 	}
-	procs_load_below(&all, getpid());
+	must_look(procs_load_below(&all, getpid()));
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].state == RANK_RUNNING)
 			signal_main(&all, r->v[i].pid, signo);
@@ -312,7 +319,7 @@ static void name_left(struct ranks *r)
 {
 	struct procs p;
 
-	procs_load_below(&p, getpid());
+	must_look(procs_load_below(&p, getpid()));
 	r->left = (uint32_t)p.n;
 	for (size_t i = 0; i < p.n && i < NAMED_LEFT; i++)
 		str_addf(&r->which, "%spid %d (%s)", i ? ", " : "", (int)p.v[i].pid,

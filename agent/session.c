@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/job.h"
+#include "common/loop.h"
 
 enum {
 	READ_BYTES = 131072,
@@ -282,7 +283,7 @@ void session_send(struct session *s)
 		if (n > 0) {
 			buf_drop(&s->out, (size_t)n);
 		} else if (errno == EAGAIN) {
-			event_add(s->writable, NULL);
+			loop_watch(s->writable);
 			return;
 		} else if (errno != EINTR) {
 			buf_drop(&s->out, s->out.len);
@@ -334,8 +335,7 @@ void session_begin(struct session *s)
 		event_new(s->base, STDIN_FILENO, EV_READ | EV_PERSIST, on_readable, s);
 	s->writable = event_new(s->base, STDOUT_FILENO, EV_WRITE, on_writable, s);
 	s->silence = event_new(s->base, -1, EV_PERSIST, on_look, s);
-	if (event_add(s->readable, NULL))
-		session_stop(s); /* a file or /dev/null: nobody will ever talk */
+	loop_watch(s->readable);
 	event_add(s->silence, &look);
 	s->heard_ms = s->looked_ms = clock_ms();
 	s->patience_ms = PATIENCE_MS;

@@ -42,29 +42,49 @@ static ssize_t read_proc(int proc, const char *pid, const char *what, char *out,
 	return n;
 }
 
-void procs_load(struct procs *p)
+static int procs_add(struct procs *p, const struct proc *one, size_t *cap)
+{
+	if (p->n == *cap) {
+		size_t more = *cap ? *cap * 2 : 128;
+		struct proc *v = reallocarray(p->v, more, sizeof *v);
+
+		if (!v)
+			return ENOMEM;
+		p->v = v;
+		*cap = more;
+	}
+	p->v[p->n++] = *one;
+	return 0;
+}
+
+/* The process of /proc's entry NAME joins P, if it is one and still there. */
+static int procs_take(struct procs *p, int proc, const char *name, size_t *cap)
+{
+	struct proc one = { .pid = (pid_t)strtol(name, NULL, 10) };
+	char text[512];
+	ssize_t n;
+
+	if (!isdigit((unsigned char)*name))
+		return 0;
+	n = read_proc(proc, name, "stat", text, sizeof text);
+	if (n < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return errno;
+	return n <= 0 || parse_stat(&one, text) ? 0 : procs_add(p, &one, cap);
+}
+
+int procs_load(struct procs *p)
 {
 	DIR *dir = opendir("/proc");
-	size_t cap = 0;
+	int error = dir ? 0 : errno;
 	struct dirent *d;
-	char text[512];
+	size_t cap = 0;
 
 	*p = (struct procs){ 0 };
-	while (dir && (d = readdir(dir))) {
-		struct proc one = { .pid = (pid_t)strtol(d->d_name, NULL, 10) };
-
-		if (!isdigit((unsigned char)*d->d_name) ||
-		    read_proc(dirfd(dir), d->d_name, "stat", text, sizeof text) <= 0 ||
-		    parse_stat(&one, text))
-			continue;
-		if (p->n == cap) {
-			cap = cap ? cap * 2 : 128;
-			p->v = xreallocarray(p->v, cap, sizeof *p->v);
-		}
-		p->v[p->n++] = one;
-	}
+	while (!error && (d = readdir(dir)))
+		error = procs_take(p, dirfd(dir), d->d_name, &cap);
 	if (dir)
 		closedir(dir);
+	return error;
 }
 
 void procs_free(struct procs *p)
@@ -83,11 +103,11 @@ static void swap(struct proc *a, struct proc *b)
 
 /* Breadth first in place: v[0..found) is below ROOT, v[done..found) has children to
  * look for. */
-void procs_load_below(struct procs *p, pid_t root)
+int procs_load_below(struct procs *p, pid_t root)
 {
 	size_t found = 0, live = 0;
+	int error = procs_load(p);
 
-	procs_load(p);
 	for (size_t i = 0; i < p->n; i++)
 		if (p->v[i].ppid == root)
 			swap(&p->v[i], &p->v[found++]);
@@ -99,38 +119,55 @@ void procs_load_below(struct procs *p, pid_t root)
 		if (!strchr("ZX", p->v[i].state))
 			p->v[live++] = p->v[i];
 	p->n = live;
+	return error;
 }
 
-static size_t signal_below(int signo, struct procs *known)
+/* What the kernel lists of them in one read; those behind come once these are dead. */
+static void signal_children(int signo)
+{
+	char text[4096], *at = text, *end;
+	int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	for (long pid; (pid = strtol(at, &end, 10)) > 0 && *end == ' '; at = end)
+		kill((pid_t)pid, signo);
+}
+
+/* How many got it that were not KNOWN before into FRESH. */
+static int signal_below(int signo, struct procs *known, size_t *fresh)
 {
 	struct procs now;
-	size_t fresh = 0;
+	int error = procs_load_below(&now, getpid());
 
-	procs_load_below(&now, getpid());
+	*fresh = 0;
 	for (size_t i = 0; i < now.n; i++) {
 		size_t k = 0;
 
 		while (k < known->n && known->v[k].pid != now.v[i].pid)
 			k++;
 		if (k == known->n && !kill(now.v[i].pid, signo))
-			fresh++;
+			++*fresh;
 	}
 	procs_free(known);
 	*known = now;
-	return fresh;
+	return error;
 }
 
-size_t sweep_tree(int signo)
+int sweep_tree(int signo)
 {
 	struct procs known = { 0 };
-	size_t all = signal_below(signo, &known), fresh = all;
+	size_t fresh;
+	int error = signal_below(signo, &known, &fresh);
 
-	for (int look = 0; signo == SIGSTOP && fresh && look < 100; look++) {
-		fresh = signal_below(signo, &known);
-		all += fresh;
-	}
+	for (int look = 0; signo == SIGSTOP && fresh && look < 100; look++)
+		error = signal_below(signo, &known, &fresh);
+	if (error)
+		signal_children(signo);
 	procs_free(&known);
-	return all;
+	return error;
 }
 
 /* An environment may be larger than any buffer of ours: read on, keeping what may be
@@ -193,9 +230,11 @@ static size_t kill_carriers(const char *word, struct procs *agents)
 {
 	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct procs all;
+	int error = procs_load(&all);
 	size_t n = 0;
 
-	procs_load(&all);
+	if (proc < 0 || error)
+		die("cannot look at the processes", error ? error : errno);
 	for (size_t i = 0; i < all.n; i++) {
 		char pid[16];
 
@@ -207,8 +246,7 @@ static size_t kill_carriers(const char *word, struct procs *agents)
 		add_agent(agents, &all, all.v[i].ppid);
 	}
 	procs_free(&all);
-	if (proc >= 0)
-		close(proc);
+	close(proc);
 	return n;
 }
 

@@ -22,16 +22,18 @@ struct procs {
 	size_t n;
 };
 
-/* All processes of this machine that are visible to us. */
-void procs_load(struct procs *p);
+/* All processes of this machine that are visible to us.  0, or the errno of what we
+ * lack to see them all: memory, or descriptors. */
+int procs_load(struct procs *p);
 /* Only those below ROOT, children and theirs, dead ones left out; and in front of the
  * others those whose parent is ROOT. */
-void procs_load_below(struct procs *p, pid_t root);
+int procs_load_below(struct procs *p, pid_t root);
 void procs_free(struct procs *p);
 
-/* Send SIGNO to everything below this process; how many got it.  STOP is sent until a
- * look finds nobody new, so that what forks meanwhile is stopped too. */
-size_t sweep_tree(int signo);
+/* Send SIGNO to everything below this process.  STOP is sent until a look finds nobody
+ * new, so that what forks meanwhile is stopped too.  0, or procs_load()'s errno: the
+ * children at least have it (theirs come to a subreaper when they die). */
+int sweep_tree(int signo);
 
 /* What agents and guardians are called, in a folder of their own name or not. */
 #define AGENT_COMM "berth-agent"

@@ -2,19 +2,25 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
 
+void die(const char *what, int error)
+{
+	char text[256];
+	int n = snprintf(text, sizeof text, "berth: %s%s%s\n", what, error ? ": " : "",
+			 error ? strerror(error) : "");
+
+	if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
+		_exit(EXIT_RUNNER); /* nowhere left to say it */
+	_exit(EXIT_RUNNER);
+}
+
 static void *checked(void *p)
 {
-	static const char text[] = "berth: out of memory\n";
-
-	if (p)
-		return p;
-	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-		_exit(EXIT_RUNNER);
-	_exit(EXIT_RUNNER);
+	if (!p)
+		die("out of memory", 0);
+	return p;
 }
 
 void *xmalloc(size_t size)
@@ -25,6 +31,11 @@ void *xmalloc(size_t size)
 void *xcalloc(size_t count, size_t size)
 {
 	return checked(calloc(count ? count : 1, size ? size : 1));
+}
+
+void *xrealloc(void *old, size_t size)
+{
+	return checked(realloc(old, size ? size : 1));
 }
 
 void *xreallocarray(void *old, size_t count, size_t size)
@@ -42,16 +53,22 @@ char *xstrndup(const char *text, size_t n)
 	return checked(strndup(text, n));
 }
 
-char *xasprintf(const char *format, ...)
+char *xvasprintf(const char *format, va_list ap)
 {
 	char *out = NULL;
+
+	return checked(vasprintf(&out, format, ap) < 0 ? NULL : out);
+}
+
+char *xasprintf(const char *format, ...)
+{
 	va_list ap;
+	char *out;
 
 	va_start(ap, format);
-	if (vasprintf(&out, format, ap) < 0)
-		out = NULL;
+	out = xvasprintf(format, ap);
 	va_end(ap);
-	return checked(out);
+	return out;
 }
 
 static void str_reserve(struct str *s, size_t more)

@@ -5,16 +5,23 @@
 #ifndef BERTH_STR_H
 #define BERTH_STR_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
 
+/* "berth: WHAT: why" to stderr, and the program ends with status 125; runner shows what
+ * its agents say.  ERROR: an errno, or 0. */
+void die(const char *what, int error) __attribute__((noreturn));
+
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
+void *xrealloc(void *old, size_t size);
 void *xreallocarray(void *old, size_t count, size_t size);
 char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t n);
+char *xvasprintf(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A string that grows.  {0} is empty; s is NUL-terminated whenever it is not NULL. */

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "launcher/resolve.h"
 
 enum { NEXT_ADDRESS_MS = 250, TRIES_MAX = 8 };
@@ -128,7 +129,7 @@ static void start_lookup(struct dial *d, const char *name)
 	d->lookup = l;
 	d->answer = fd[0];
 	d->looked = event_new(d->base, fd[0], EV_READ, on_looked, d);
-	event_add(d->looked, NULL);
+	loop_watch(d->looked);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (fd[0] < 0 || pthread_create(&thread, &attr, lookup_run, l)) {
@@ -206,7 +207,7 @@ static void try_one(struct dial *d, size_t i)
 	}
 	d->open++;
 	d->tried[i] = event_new(d->base, d->fd[i], EV_WRITE, on_tried, d);
-	event_add(d->tried[i], NULL);
+	loop_watch(d->tried[i]);
 }
 
 /* One more address; the end when there is none left and none under way. */

@@ -204,6 +204,34 @@ static void on_writable(void *ctx)
 	fleet_flush(ctx);
 }
 
+/* The last line that an agent said, 400 bytes at most: why it died, if it knew. */
+static const char *last_line(const char *said, int *len)
+{
+	size_t n = strlen(said), from;
+
+	while (n && said[n - 1] == '\n')
+		n--;
+	for (from = n; from && said[from - 1] != '\n'; from--)
+		;
+	*len = (int)(n - from > 400 ? 400 : n - from);
+	return said + from;
+}
+
+static void describe_loss(const struct host *h, const struct transport_end *end,
+			  struct err *e)
+{
+	struct str how = { 0 };
+	int len;
+	const char *line = last_line(end->said, &len);
+
+	if (end->status > 0)
+		str_addf(&how, " (its status: %d)", end->status);
+	if (len)
+		str_addf(&how, ": %.*s", len, line);
+	err_set(e, E_AGENT_LOST, h->name, str_text(&how));
+	str_free(&how);
+}
+
 static void describe_end(struct host *h, const struct transport_end *end, struct err *e)
 {
 	size_t len = strcspn(end->said, "\n");
@@ -214,7 +242,7 @@ static void describe_end(struct host *h, const struct transport_end *end, struct
 		err_set(e, E_AGENT_START, h->name, end->status,
 			(int)(len > 400 ? 400 : len), end->said);
 	else
-		err_set(e, E_AGENT_LOST, h->name);
+		describe_loss(h, end, e);
 }
 
 static void on_ended(void *ctx, const struct transport_end *end)

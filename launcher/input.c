@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/loop.h"
+
 enum {
 	/* Input on its way to all hosts together: it waits here while a network is
 	   slow.  All to 256 hosts: 32 KiB each. */
@@ -72,7 +74,7 @@ static void wait_more(struct input *in)
 	else if (in->always_ready)
 		event_active(in->readable, EV_READ, 0);
 	else
-		event_add(in->readable, NULL);
+		loop_watch(in->readable);
 }
 
 /* poll(2) before read(2): the description may be shared, so it stays a blocking one. */

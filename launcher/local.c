@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "launcher/transport.h"
 
 enum { SAID_MAX = 4096, READ_MAX = 262144 };
@@ -52,8 +53,11 @@ static char *choose_agent(const struct transport_setup *setup)
 
 static void add_said(struct conn *c, const char *text, size_t n)
 {
-	if (c->said.len < SAID_MAX)
-		str_addn(&c->said, text, n < SAID_MAX ? n : SAID_MAX);
+	str_addn(&c->said, text, n);
+	if (c->said.len > SAID_MAX) {
+		memmove(c->said.s, c->said.s + c->said.len - SAID_MAX, SAID_MAX + 1);
+		c->said.len = SAID_MAX;
+	}
 }
 
 static void drain_said(struct conn *c)
@@ -188,8 +192,8 @@ static int open_agent(struct conn *c, const struct transport_setup *setup,
 	c->writable = event_new(setup->base, c->sock, EV_WRITE, on_writable, c);
 	c->exited =
 		event_new(setup->base, c->pidfd, EV_READ | EV_PERSIST, on_exited, c);
-	event_add(c->readable, NULL);
-	event_add(c->exited, NULL);
+	loop_watch(c->readable);
+	loop_watch(c->exited);
 	return 0;
 }
 
@@ -219,7 +223,7 @@ static size_t local_send(struct conn *c, const void *data, size_t n)
 	if (sent < 0 && c->sock >= 0 && errno != EAGAIN)
 		return n; /* it is gone: its end is on the way */
 	if (sent < (ssize_t)n && c->writable)
-		event_add(c->writable, NULL);
+		loop_watch(c->writable);
 	return sent > 0 ? (size_t)sent : 0;
 }
 

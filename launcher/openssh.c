@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "launcher/boot.h"
 #include "launcher/dial.h"
 #include "launcher/libssh.h"
@@ -308,7 +309,7 @@ static size_t write_some(struct conn *c, const void *data, size_t n)
 		done += (size_t)rc;
 	}
 	if (done < n && c->writable)
-		event_add(c->writable, NULL);
+		loop_watch(c->writable);
 	return done;
 }
 
@@ -440,8 +441,8 @@ static void run_ssh(struct conn *c)
 	c->readable = event_new(base, c->from, EV_READ | EV_PERSIST, on_readable, c);
 	c->writable = event_new(base, c->to, EV_WRITE, on_writable, c);
 	c->said_ready = event_new(base, c->said_fd, EV_READ | EV_PERSIST, on_said, c);
-	event_add(c->readable, NULL);
-	event_add(c->said_ready, NULL);
+	loop_watch(c->readable);
+	loop_watch(c->said_ready);
 	feed_boot(c);
 }
 

@@ -525,14 +525,13 @@ void output_note(struct output *o, const char *format, ...)
 	struct lane *l = o->err_lane;
 	struct lane_piece p = { 0 };
 	struct str s = { 0 };
-	char *text = NULL;
 	va_list ap;
+	char *text;
 
 	va_start(ap, format);
-	if (vasprintf(&text, format, ap) < 0)
-		text = NULL;
+	text = xvasprintf(format, ap);
 	va_end(ap);
-	str_addf(&s, "%s\n", text ? text : "");
+	str_addf(&s, "%s\n", text);
 	free(text);
 	p.n = p.cost = (uint32_t)s.len;
 	if (!l->sink.broken) {

@@ -21,17 +21,16 @@ bool report_in_managed_job(void)
 
 void report_note(struct session *s, const char *format, ...)
 {
-	char *text = NULL;
 	va_list ap;
+	char *text;
 
 	va_start(ap, format);
-	if (vasprintf(&text, format, ap) < 0)
-		text = NULL;
+	text = xvasprintf(format, ap);
 	va_end(ap);
 	progress_erase(s->progress);
-	if (text && s->output)
+	if (s->output)
 		output_note(s->output, "%s", text);
-	else if (text)
+	else
 		fprintf(stderr, "%s\n", text);
 	free(text);
 }

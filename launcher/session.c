@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "launcher/hosts.h"
 #include "launcher/progress.h"
 #include "launcher/report.h"
@@ -66,7 +67,7 @@ static void watch_signals(struct session *s)
 		if (old.sa_handler == SIG_IGN)
 			continue;
 		s->watch[i] = evsignal_new(s->base, signals[i], on_signal, s);
-		event_add(s->watch[i], NULL);
+		loop_watch(s->watch[i]);
 	}
 	signal(SIGPIPE, SIG_IGN);
 }
@@ -76,7 +77,7 @@ static void make_cookie(char cookie[33])
 	unsigned char random[16];
 
 	if (getrandom(random, sizeof random, 0) != sizeof random)
-		abort(); /* cannot happen for 16 bytes */
+		die("no random numbers", errno);
 	str_hex(cookie, random, sizeof random);
 }
 
@@ -150,20 +151,12 @@ static void on_disk(void *ctx, const char *path, int error)
 
 /* ---- the steps ---- */
 
-/* What libevent would print to stderr we learn from its return values. */
-static void say_nothing(int severity, const char *text)
-{
-	(void)severity;
-	(void)text;
-}
-
 void session_open(struct session *s, const struct request *r)
 {
 	char cwd[4096];
 
 	*s = (struct session){ .request = r, .epoch = 1, .begin_ns = clock_ns() };
-	event_set_log_callback(say_nothing);
-	s->base = event_base_new();
+	s->base = loop_open();
 	s->timer = event_new(s->base, -1, 0, on_timer, s);
 	watch_signals(s);
 	make_cookie(s->cookie);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "common/str.h"
 
 enum { WRITE_MAX = 1 << 20, WIDE_BYTES = 65536, PIPE_BYTES = 1 << 20 };
@@ -87,7 +88,7 @@ void sink_push(struct sink *s)
 			continue;
 		if (n < 0 && errno == EAGAIN) {
 			if (s->writable)
-				event_add(s->writable, NULL);
+				loop_watch(s->writable);
 			return;
 		}
 		if (n < 0) {

@@ -8,6 +8,7 @@
 
 #include <event2/event.h>
 
+#include "common/loop.h"
 #include "launcher/boot.h"
 #include "launcher/sshcmd.h"
 #include "launcher/dial.h"
@@ -452,12 +453,12 @@ static void watch(struct conn *c)
 			c->readable = event_new(c->setup->base, fd,
 						EV_READ | EV_PERSIST, on_io, c);
 			c->writable = event_new(c->setup->base, fd, EV_WRITE, on_io, c);
-			event_add(c->readable, NULL);
+			loop_watch(c->readable);
 		}
 	}
 	if (fd >= 0 &&
 	    (c->lib->ssh_get_poll_flags(c->login.session) & SSH_WRITE_PENDING))
-		event_add(c->writable, NULL);
+		loop_watch(c->writable);
 	if (fd < 0 && ours)
 		wake_in(c, 0);
 	else if (is_running(c) && (c->command.in.len || c->command.over))

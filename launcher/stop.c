@@ -414,6 +414,14 @@ long session_cause(const struct session *s)
 	return cause;
 }
 
+/* Every rank had ended well, then a host was lost: nobody has said so yet. */
+static int lost_at_the_end(struct session *s)
+{
+	report_lost_hosts(s);
+	report_error(s, &s->err);
+	return EXIT_LOST;
+}
+
 int session_status(struct session *s)
 {
 	long cause = s->rank ? session_cause(s) : -1;
@@ -429,7 +437,7 @@ int session_status(struct session *s)
 	else if (cause >= 0)
 		status = outcome_status(&s->rank[cause].ending);
 	else if (s->lost)
-		status = EXIT_LOST;
+		status = lost_at_the_end(s);
 	else if (s->disk_failed)
 		status = EXIT_RUNNER;
 	events_begin(s->events, "end");

@@ -110,7 +110,7 @@ check_includes() {
 		hwloc agent/topo\.c
 		libssh launcher/(ssh|libssh)[a-z_]*\.[ch]
 		pmix agent/(pmix|modex)[a-z_]*\.c
-		event2 (launcher|agent)/.*
+		event2 ((launcher|agent)/.*|common/loop\.c)
 		sodium (launcher|agent|lib)/.*
 		check\.h tests/.*
 		slurm contrib/slurm/.*

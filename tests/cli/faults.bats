@@ -96,6 +96,7 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 	wait_for over
 	wait_for none_left
 	ended_with 241
+	err_says "lost its agent: the stream ended (its status: 137)"
 	err_says "hint: "
 }
 

@@ -1,0 +1,37 @@
+#include "common/loop.h"
+
+#include <errno.h>
+#include <event2/event.h>
+
+#include "common/str.h"
+
+static void say_nothing(int severity, const char *text)
+{
+	(void)severity;
+	(void)text;
+}
+
+static void on_fatal(int error)
+{
+	(void)error;
+	die("cannot set up the event loop", errno);
+}
+
+struct event_base *loop_open(void)
+{
+	struct event_base *base;
+
+	event_set_mem_functions(xmalloc, xrealloc, free);
+	event_set_log_callback(say_nothing);
+	event_set_fatal_callback(on_fatal);
+	base = event_base_new();
+	if (!base)
+		on_fatal(0);
+	return base;
+}
+
+void loop_watch(struct event *e)
+{
+	if (event_add(e, NULL))
+		die("cannot watch a file or signal", errno);
+}
