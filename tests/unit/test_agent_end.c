@@ -83,12 +83,14 @@ START_TEST(shells_children_get_it_too)
 	/* The child is a program that saves its work at TERM; bash alone would wait for
 	 * it. */
 	job(&(struct far_job){
-		.argv = { SH("trap 'echo shell' TERM; python3 -c '\n"
-			     "import signal, sys\n"
-			     "def save(*a): print(\"saved\", flush=True); sys.exit(3)\n"
-			     "signal.signal(signal.SIGTERM, save)\n"
-			     "print(\"ready\", flush=True)\n"
-			     "signal.pause()'; echo code $?") } });
+		.argv = { SH(
+			"trap 'echo shell' TERM; python3 -c '\n"
+			"import signal, sys\n"
+			"signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+			"print(\"ready\", flush=True)\n"
+			"signal.sigwait([signal.SIGTERM])\n"
+			"print(\"saved\", flush=True); sys.exit(3)'; echo code "
+			"$?") } });
 	until_ready(1);
 	FAR_SEND(&far, signal, SIGTERM, 0);
 	far_until(&far, far.nended == 1);
@@ -103,13 +105,14 @@ START_TEST(grandchildren_are_spared)
 {
 	/* A program with a worker, as a DataLoader's: TERM is for the program alone. */
 	job(&(struct far_job){
-		.argv = { ARGV("python3", "-c",
-			       "import subprocess, signal\n"
-			       "w = subprocess.Popen(['sleep', '1000'])\n"
-			       "def term(*a): print('worker', w.poll(), flush=True)\n"
-			       "signal.signal(signal.SIGTERM, term)\n"
-			       "print('ready', flush=True)\n"
-			       "signal.pause()\n") } });
+		.argv = { ARGV(
+			"python3", "-c",
+			"import subprocess, signal\n"
+			"w = subprocess.Popen(['sleep', '1000'])\n"
+			"signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+			"print('ready', flush=True)\n"
+			"signal.sigwait([signal.SIGTERM])\n"
+			"print('worker', w.poll(), flush=True)\n") } });
 	until_ready(1);
 	FAR_SEND(&far, signal, SIGTERM, 0);
 	far_until(&far, far.nended == 1);
