@@ -5,6 +5,7 @@
 #   make lint      the style, machine checked        make format   lays the sources out
 #   make fuzz      a fuzzer per parser, FUZZ_S seconds each
 #   make bench     times against the peers           make golden   rewrites expected plans
+#   make soak      the long tests: every fault, size and moment, then 30 minutes of chaos
 #   make install   PREFIX= DESTDIR=                  make uninstall
 
 PREFIX ?= /usr/local
@@ -147,6 +148,10 @@ bench: all
 	@tests/deps bench
 	+@tests/bench/run.sh
 
+soak: test-programs venv
+	@tests/deps check
+	+@tests/soak/run.sh
+
 deps:
 	@tests/deps build
 
@@ -182,6 +187,6 @@ clean:
 	rm -rf build
 
 .PHONY: all unit test-programs check golden fuzz fuzz-programs venv demo lint format bench \
-	deps docs install uninstall clean
+	soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
