@@ -94,6 +94,8 @@ int guard_split(struct err *e)
 	int life[2];
 
 	closefrom(3);
+	/* one that was sent runs from a file named agent-SHA256 */
+	prctl(PR_SET_NAME, "berth-agent");
 	reset_signals();
 	prctl(PR_SET_NAME, AGENT_COMM); /* a copy that was sent has another */
 	setsid();

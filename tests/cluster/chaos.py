@@ -28,6 +28,7 @@ BUILD = os.environ.get("BUILD") or ROOT + "/build"
 STATE = os.environ.get("VC_STATE") or "/run/vcluster-" + os.environ.get("VC_NAME", "vc")
 HOSTS = int(os.environ.get("HOSTS", 2))
 VCLUSTER = ROOT + "/tests/cluster/vcluster"
+ALONE = "/opt/alone"  # runner and its agent on n0, where no other host sees them
 READY_S = 60  # until all ranks run: PyTorch takes its time on a busy machine
 END_S = 45  # from the fault to runner's end
 CLEAN_S = 10  # from there to the end of what may take a moment: sshd's sessions
@@ -60,14 +61,20 @@ class Run:
     def start(self):
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
+        os.chmod(self.folder, 0o777)
         job = self.job
+        if job.sent == "anew":
+            for home in ["/home/alice"] if job.user == "alice" else ["/root"]:
+                for host in job.hosts:
+                    self.world.forget(host, home + "/.cache/berth")
         if job.weather:
             self.world.sh(f"inject {job.weather} {job.weather_on}")
             self.undone.append(lambda: self.mend(job.weather, job.weather_on))
         given = subprocess.PIPE if job.idle_input or job.input_lines >= 0 else subprocess.DEVNULL
+        runner = ALONE + "/runner" if job.sent else BUILD + "/bin/runner"
         words = arguments(job, "/vc/t/job", rank_program(job.kind))
         self.child = subprocess.Popen(
-            [VCLUSTER, "exec", "n0", "env", "--default-signal", BUILD + "/bin/runner", *words],
+            [VCLUSTER, "exec", "-u", job.user, "n0", "env", "--default-signal", runner, *words],
             stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self.out = Reader(self.child.stdout, wait_s=job.reader_waits_s)
         self.err = Reader(self.child.stderr, timed=True)
@@ -311,7 +318,7 @@ class Run:
                 wanted = wanted[:len(got)]
         if got != wanted:
             at = next((i for i, (a, b) in enumerate(zip(got, wanted)) if a != b), min(len(got), len(wanted)))
-            self.fail("output", f"{what}: {len(got)} bytes for {len(wanted)}, from byte {at} on not the same: "
+            self.fail("output", f"{what}: {len(got)} bytes for {len(wanted)}, other ones from {at} on: "
                                 f"{got[at:at + 40]!r} for {wanted[at:at + 40]!r}")
 
     def run(self):
@@ -365,12 +372,15 @@ def table(runs, seed, seconds):
         rows[run.job.faults[0].name].append(run)
         if len(run.job.faults) > 1:
             rows["then " + run.job.faults[1].name].append(run)
-        if run.job.weather:
-            rows["+ " + run.job.weather].append(run)
+        job = run.job
+        for name in job.weather, job.openssh and "openssh", job.sent and "agent sent", job.user:
+            if name:
+                rows["+ " + name].append(run)
     rows["all jobs"] = runs
     print(f"chaos: seed {seed}, {HOSTS} hosts, {seconds:.0f} s, jobs of " +
           ", ".join(f"{kind} {n}" for kind, n in sorted(Counter(r.job.kind for r in runs).items())))
-    print(f"{'fault':24} {'jobs':>5} " + " ".join(f"{c:>7}" for c in columns) + "  worst ms to name it, silence apart")
+    print(f"{'fault':24} {'jobs':>5} " + " ".join(f"{c:>7}" for c in columns) +
+          "  worst ms to name it, silence apart")
     for name in sorted(rows, key=lambda n: (n == "all jobs", n[0] == "+", n[:5] == "then ", n)):
         counts = [sum(any(c == column for c, _ in r.wrong) for r in rows[name]) for column in columns]
         named = [r.named_ms for r in rows[name] if r.named_ms is not None]
@@ -386,6 +396,7 @@ def main():
     began = time.monotonic()
     with open(BUILD + "/chaos/log", "w") as log:
         world = World(ROOT, STATE, VCLUSTER, log)
+        world.sh(f"on n0 sh -c 'mkdir {ALONE} && cp {BUILD}/bin/* {ALONE}'")
         base = world.traces([f"n{i}" for i in range(HOSTS + 1)])
         runs, number = [], 0
         while only or (len(sys.argv) == 3 and time.monotonic() - began < seconds):

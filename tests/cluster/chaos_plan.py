@@ -71,6 +71,9 @@ class Job:
     output: str = "tagged"
     files: bool = False
     keep_going: bool = False
+    user: str = "root"
+    openssh: bool = False  # the other transport
+    sent: str = ""  # the agent is: "anew", or "" for the one that is there; "cached": was sent before
 
     @property
     def np(self):
@@ -99,7 +102,8 @@ class Job:
         what += f"; {self.moment}"
         what += "".join(f" +{f.after_s} s {f.name} at {f.where}" for f in self.faults)
         extra = [self.weather and f"{self.weather} at {self.weather_on}", self.output, self.files and "files",
-                 self.keep_going and "--keep-going", self.limit_s and f"--timeout {self.limit_s}",
+                 self.keep_going and "--keep-going", self.user, self.openssh and "openssh",
+                 self.sent and f"agent sent ({self.sent})", self.limit_s and f"--timeout {self.limit_s}",
                  self.reader_waits_s and f"reader waits {self.reader_waits_s} s"]
         return what + "".join(f", {e}" for e in extra if e)
 
@@ -185,6 +189,9 @@ def plan(seed, number, nhosts):
     choose_end(r, job)
     choose_streams(r, job)
     choose_faults(r, job)
+    job.user = r.choice(["root", "root", "alice"])
+    job.openssh = r.random() < 0.15
+    job.sent = r.choices(["", "anew", "cached"], [5, 1, 1])[0]
     return job
 
 
@@ -203,6 +210,8 @@ def arguments(job, folder, rank_program):
         a += ["--output-filename", f"{folder}/log"]
     if job.keep_going:
         a += ["--keep-going"]
+    if job.openssh:
+        a += ["--transport", "openssh"]
     if job.limit_s:
         a += ["--timeout", str(job.limit_s)]
     words = [job.life, job.rest, job.victim, job.code, job.lines]

@@ -1,12 +1,14 @@
 """The hosts of a cluster seen from outside, where every process of every host has a pid."""
 import os
 import re
+import shutil
 import subprocess
 import threading
 import time
 
 NO_FAILURE = re.compile(rb"runner: (warning:|\^C|roll-call|\S+ did not confirm|.*; given up after )")
-PASSING = re.compile(r"pymp-|torch_|new\.")  # in /tmp: Python's own, which a killed worker leaves
+# what may stay: Python's own, which a killed worker leaves, and agents in their cache
+PASSING = re.compile(r"/tmp/(pymp-|torch_)|/berth/agent-\w+$")
 
 
 class World:
@@ -17,7 +19,7 @@ class World:
 
     def sh(self, code):
         """Run CODE in the shell that has inject.bash; (status, lines)."""
-        self.shell.stdin.write(code + "\necho \"@@ $?\"\n")
+        self.shell.stdin.write(code + "\n")
         self.shell.stdin.flush()
         lines = []
         for line in self.shell.stdout:
@@ -54,6 +56,10 @@ class World:
                 pass
         return out
 
+    def forget(self, host, folder):
+        """Remove FOLDER of HOST."""
+        shutil.rmtree(f"/proc/{self.inits()[host]}/root{folder}", ignore_errors=True)
+
     def of_jobs(self):
         """host -> command lines of processes that carry a job's cookie"""
         return {host: [f"{comm} {pid} {state} {line.decode(errors='replace')[:80]!r}"
@@ -71,7 +77,7 @@ class World:
             found += ["listens " + w[1] for w in words(root + "/net/tcp") + words(root + "/net/tcp6")
                       if w[3] == "0A"]
             found += ["socket " + w[7] for w in words(root + "/net/unix") if len(w) > 7 and w[7][0] == "@"]
-            for top in "/tmp", "/dev/shm":
+            for top in "/tmp", "/dev/shm", "/root/.cache/berth", "/home/alice/.cache/berth":
                 for folder, _, files in os.walk(root + "/root" + top):
                     found += ["file " + os.path.join(folder, f)[len(root) + 5:] for f in files
                               if not PASSING.search(folder + "/" + f)]
@@ -89,7 +95,10 @@ bats_require_minimum_version() { :; }
 load jobs
 load inject
 set +e
-while IFS= read -r line; do eval "$line" < /dev/null; done
+while IFS= read -r line; do
+	eval "$line" < /dev/null
+	echo "@@ $?"
+done
 """
 
 

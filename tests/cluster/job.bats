@@ -399,6 +399,17 @@ print(names if len(names) != 5 else "")' "$STATE/t/events"
 	[ ! -e "$STATE/t/started" ]
 }
 
+@test "an agent that was sent goes by the name of one that was installed" {
+	on n0 sh -c 'mkdir /opt/alone && cp "$1"/bin/runner "$1"/bin/berth-agent /opt/alone' sh "$BUILD"
+	RUNNER=/opt/alone/runner start -H n1 sleep 1000
+	wait_for ranks n1 'sleep 1000'
+	two() { [ "$(on n1 pgrep -cx berth-agent)" = 2 ]; }
+	wait_for two
+	signal TERM
+	ended_with 143 n1
+	on n1 rm -r /root/.cache/berth
+}
+
 @test "nothing is left of all these jobs" {
 	for h in n0 n1 n2 n3 n4; do
 		run -0 on $h sh -c 'pgrep -x berth-agent; grep -slzF BERTH_JOB= /proc/[0-9]*/environ;
