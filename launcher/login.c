@@ -78,8 +78,8 @@ static int read_identity(struct login *l)
 			       : "not a private key, or it has a passphrase");
 }
 
-/* The first file that libssh would try, if it can be named before the session knows more.
- */
+/* The first file that libssh would try, if it can be named before the session knows
+ * more. */
 static char *guess_identity(struct login *l)
 {
 	char *first, *path = NULL;

@@ -13,8 +13,8 @@
 
 struct progress;
 
-/* Watch the hosts of F, which must outlive it, from now on.  NULL where there is nowhere
- * to draw; every function takes that. */
+/* Watch the hosts of F, which must outlive it, from now on.  NULL where there is
+ * nowhere to draw; every function takes that. */
 struct progress *progress_open(const struct fleet *f);
 /* Before something else is written to the terminal, and before runner is stopped. */
 void progress_erase(struct progress *p);

@@ -1,5 +1,5 @@
-/* The ssh transport: libssh inside the event loop, one session per host.  Log-ins of many
- * hosts run on other cores (launcher/sshpool.h), all else is the loop's.
+/* The ssh transport: libssh inside the event loop, one session per host.  Log-ins of
+ * many hosts run on other cores (launcher/sshpool.h), all else is the loop's.
  *
  * A connection goes through the phases below, steps on whenever its socket is ready,
  * and begins again after a pause where the host refused or cut it, until the deadline.

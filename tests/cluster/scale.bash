@@ -1,13 +1,16 @@
 # scale.bash: what scale.bats and tests/soak/scale.sh share: what can be wrong with a host, and
 # what is said of it.  Sourced; VC_NAME, ROOT, BUILD, VCLUSTER are set.
 #
-#   scale_setup N            an installation that only n0 has, for a cluster of N hosts
+#   scale_setup N            an installation that only n0 has, for a cluster of N hosts; how long a
+#                            start takes here now, and from that $patience_s for --start-timeout
 #   scale_run OPTION...      runner on n0, one rank on each host; its stderr is $SCALE/err,
 #                            its exit status $status, its time $took_ms
 #   break_host KIND HOST     slow, refusing, frozen, off, wrong_key, unknown_key, full, other_agent
 #   mend_host KIND HOST
 #   said_of KIND             what runner says of such a host, after its name
 #   options_of KIND          what such a test gives runner
+#   peak_kib                 the most memory that runner takes for such a job
+#   memory_limit_mib         and what it may take
 #   left                     processes of jobs on any host
 # shellcheck shell=bash disable=SC2034,SC2154 # for those who source it
 
@@ -23,6 +26,10 @@ scale_setup() { # N
 	gcc -std=c11 -D_GNU_SOURCE -DBERTH_VERSION='"9.9.9"' -I"$ROOT" -o "$SCALE/other" \
 		"$ROOT"/tests/helpers/fake_agent.c "$ROOT"/common/{buf,err,str,wire}.c || return
 	"$VCLUSTER" exec n0 sh -c "mkdir -p $BERTH && cp \$1/bin/* $BERTH/" sh "$BUILD"
+	scale_run true # the agent is in the cache of each host from now on
+	scale_run true
+	patience_s=$((1 + (took_ms * 4 + 999) / 1000))
+	export SCALE_N SCALE_HOSTS SCALE patience_s
 }
 
 scale_run() {
@@ -31,6 +38,18 @@ scale_run() {
 	"$VCLUSTER" exec n0 timeout -k 5 100 $BERTH/runner -np "$SCALE_N" -H "$SCALE_HOSTS" "$@" \
 		< /dev/null > "$SCALE/out" 2> "$SCALE/err" || status=$?
 	took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
+}
+
+peak_kib() {
+	_on n0 python3 -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdin=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' $BERTH/runner -np "$SCALE_N" -H "$SCALE_HOSTS" true
+}
+
+memory_limit_mib() {
+	if [ "$SCALE_N" -le 16 ]; then echo 32
+	elif [ "$SCALE_N" -le 64 ]; then echo 48
+	else echo 64; fi
 }
 
 _on() { "$VCLUSTER" exec "$@"; }
@@ -81,7 +100,7 @@ said_of() { # KIND
 
 options_of() { # KIND
 	case $1 in
-	refusing | frozen | off) echo --start-timeout "$((2 + SCALE_N / 32))" ;; # time for all others
+	refusing | frozen | off) echo --start-timeout "$patience_s" ;;
 	other_agent) echo --no-push ;;
 	esac
 }

@@ -39,6 +39,13 @@ row() { # WHAT STATUS LINES TEXT...
 	}
 }
 
+memory() {
+	local kib limit verdict=ok
+	kib=$(peak_kib) limit=$(memory_limit_mib)
+	[ "$kib" -gt 0 ] && [ "$kib" -lt $((limit * 1024)) ] || { verdict=WRONG; wrong=$((wrong + 1)); }
+	printf '%-5s %-28s %s KiB of %s MiB\n' $verdict "runner's memory" "$kib" "$limit"
+}
+
 whole() { # 1 KiB from each rank and nothing else
 	[ "$(wc -c < "$SCALE/out")" = $((SCALE_N * 1024)) ] || {
 		echo "  $(wc -c < "$SCALE/out") bytes of output, not $((SCALE_N * 1024))"
@@ -61,13 +68,11 @@ several() { # more of one kind than the name of one host
 for n; do
 	"$VCLUSTER" up "$n" && scale_setup "$n" || exit 1
 	printf '\n%-5s %-28s %4s %6s %11s %5s\n' '' "$n hosts" status lines time left
-	scale_run true
-	row "first run, agents are sent" 0 0
-	scale_run true
 	row "true" 0 0
 	scale_run --no-tag sh -c 'head -c 1023 /dev/zero | tr "\0" x; echo'
 	row "1 KiB from each" 0 0
 	whole
+	memory
 	victim=n$((n * 2 / 3))
 	for kind in $SCALE_KINDS; do
 		break_host "$kind" $victim
