@@ -12,7 +12,7 @@
 #   peak_kib                 the most memory that runner takes for such a job
 #   memory_limit_mib         and what it may take
 #   left                     processes of jobs on any host
-# shellcheck shell=bash disable=SC2034,SC2154 # for those who source it
+# shellcheck shell=bash disable=SC2016,SC2034,SC2154 # $ is for the hosts' shells; for those who source it
 
 SCALE_KINDS="slow refusing frozen off wrong_key unknown_key full other_agent"
 BERTH=/opt/berth/bin # not in the folder that all hosts share: the agent has to be sent
@@ -107,8 +107,8 @@ options_of() { # KIND
 
 # The processes of all hosts, as this machine sees them.
 left() {
-	local pids name p
-	for p in $(cat /sys/fs/cgroup/pids/"$VC_NAME"/n*/cgroup.procs); do
+	local name p
+	cat /sys/fs/cgroup/pids/"$VC_NAME"/n*/cgroup.procs | while read -r p; do
 		read -r name 2> /dev/null < "/proc/$p/comm" || continue
 		if [ "$name" = berth-agent ] || grep -qszF BERTH_JOB= "/proc/$p/environ"; then
 			echo "$p $name"

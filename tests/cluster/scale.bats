@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# limit_s: 120
-# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
+# limit_s: 240
+# shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Many hosts, one or a few of them in trouble: the start ends in time, one line and one hint say what
 # is wrong with whom, and no agent is left on the others.  And the line that a terminal shows
 # while hosts come up.  tests/soak/scale.sh does the same on 64 and 256.
@@ -146,7 +146,7 @@ drawn() { grep -sqE "$1" "$SCALE/tty"; }
 
 @test "a terminal shows who is waited for; the line is gone at the end" {
 	trouble frozen n2
-	on_terminal fg $BERTH/runner -np 16 -H 'n[1-16]' true 3>&- &
+	on_terminal fg "$BERTH/runner" -np 16 -H 'n[1-16]' true 3>&- &
 	wait_for drawn 'runner: 15 of 16 hosts up after [0-9]+ s, waiting for n2' ||
 		wait_for drawn 'runner: 15 of 16 hosts up after [0-9]+ s, waiting for n2'
 	wait_for drawn 'after [2-9][0-9]* s'
@@ -158,7 +158,7 @@ drawn() { grep -sqE "$1" "$SCALE/tty"; }
 @test "an error on a terminal stands alone" {
 	trouble frozen n2
 	trouble wrong_key n3
-	run -240 on_terminal fg $BERTH/runner --start-timeout "$patience_s" -np 16 -H 'n[1-16]' true
+	run -240 on_terminal fg "$BERTH/runner" --start-timeout "$patience_s" -np 16 -H 'n[1-16]' true
 	drawn 'waiting for n2'
 	screen > "$SCALE/err"
 	err_is '^runner: root@n2:22: no agent in time' '^hint: ' '^runner: root@n3:22: its host key' '^hint: '
@@ -166,13 +166,13 @@ drawn() { grep -sqE "$1" "$SCALE/tty"; }
 
 @test "nothing is drawn in a log, in the background, with -q, or when the start is quick" {
 	local begin=$EPOCHREALTIME
-	on_terminal fg $BERTH/runner -np 15 -H 'n1,n[3-16]' true
+	on_terminal fg "$BERTH/runner" -np 15 -H 'n1,n[3-16]' true
 	[ ! -s "$SCALE/tty" ] || [ $((${EPOCHREALTIME/./} - ${begin/./})) -gt 1000000 ]
 	trouble frozen n2
-	on n0 timeout 60 $BERTH/runner --start-timeout 2 -H n1,n2 true 2> "$SCALE/err" || true
+	on n0 timeout 60 "$BERTH/runner" --start-timeout 2 -H n1,n2 true 2> "$SCALE/err" || true
 	run -1 grep waiting "$SCALE/err"
-	run -240 on_terminal bg $BERTH/runner --start-timeout 2 -H n1,n2 true
+	run -240 on_terminal bg "$BERTH/runner" --start-timeout 2 -H n1,n2 true
 	run -1 drawn waiting
-	run -240 on_terminal fg $BERTH/runner -q --start-timeout 2 -H n1,n2 true
+	run -240 on_terminal fg "$BERTH/runner" -q --start-timeout 2 -H n1,n2 true
 	run -1 drawn waiting
 }

@@ -42,7 +42,9 @@ row() { # WHAT STATUS LINES TEXT...
 memory() {
 	local kib limit verdict=ok
 	kib=$(peak_kib) limit=$(memory_limit_mib)
-	[ "$kib" -gt 0 ] && [ "$kib" -lt $((limit * 1024)) ] || { verdict=WRONG; wrong=$((wrong + 1)); }
+	if [ "${kib:-0}" = 0 ] || [ "$kib" -ge $((limit * 1024)) ]; then
+		verdict=WRONG wrong=$((wrong + 1))
+	fi
 	printf '%-5s %-28s %s KiB of %s MiB\n' $verdict "runner's memory" "$kib" "$limit"
 }
 
