@@ -130,7 +130,8 @@ const struct option option_table[] = {
 	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, start_timeout_s, 1),
 	  .help = "give up if hosts aren't up after TIME (30)",
 	  .text = "Give up, with exit status 240, if an agent does not run on every host after "
-		  "TIME. The default is 30 seconds." },
+		  "TIME. The default is 30 seconds. After the first, standard error shows "
+		  "whom runner still waits for if it is a terminal, unless -q is given." },
 	{ "--host-timeout", "TIME", TOPIC_ending, 0,
 	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_s, 1),
 	  .help = "give up a host silent for TIME (60)",

@@ -147,6 +147,16 @@ no_failure() {
 	says E_SSH_IDENTITY 'No such file'
 }
 
+@test "a first key that the host does not take, or that has a passphrase: the next one" {
+	on n0 sh -c 'cd ~/.ssh; mv id_ed25519 id_ecdsa; ssh-keygen -q -t ed25519 -N "" -f id_ed25519'
+	run -0 probe n1
+	on n0 sh -c 'cd ~/.ssh; cp id_ecdsa id_ed25519; ssh-keygen -q -p -N secret -f id_ed25519'
+	run -0 probe n1
+	on n0 sh -c 'cd ~/.ssh; rm id_ed25519; echo "no key" > id_ed25519'
+	run -0 probe n1
+	on n0 sh -c 'rm ~/.ssh/id_*' # teardown brings the usual one back
+}
+
 @test "keys of ssh-agent are used" {
 	on n0 mv /root/.ssh/id_ed25519 /tmp/key
 	run -0 on n0 ssh-agent sh -c "ssh-add -q /tmp/key; exec $PROBE --own-agent $FAKE n1"
