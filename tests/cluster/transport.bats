@@ -224,7 +224,7 @@ no_failure() {
 	"$VCLUSTER" sshd n1 stop
 	run -1 probe --timeout 1 n1
 	says 'E_SSH_CONNECT root@n1:22: cannot connect: Connection refused'
-	run -1 probe --timeout 1 --transport openssh n1
+	run -1 probe --timeout 4 --transport openssh n1 # time for one ssh at least
 	says 'E_SSH_CONNECT' 'Connection refused'
 	"$VCLUSTER" sshd n1 start
 }
