@@ -27,7 +27,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -661,8 +660,6 @@ int main(int argc, char **argv)
 	for (size_t k = 0; k < nworkers; k++)
 		fork_worker(k, nhosts * k / nworkers, nhosts * (k + 1) / nworkers);
 	status = launch();
-	while (wait(NULL) > 0)
-		;
 	free(sock);
-	return status;
+	return status; /* and the workers end with this process */
 }
