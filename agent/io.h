@@ -3,7 +3,9 @@
  * Output is read(2) straight behind the head of its frame in the send queue.  It is
  * read only while there is credit (bytes that the launcher granted) and the queue is
  * short; a stream that has data then waits its turn in a first-in-first-out list, so no
- * rank starves and nothing but output is ever held up.  Input is one queue for all
+ * rank starves and nothing but output is ever held up.  Streams are read in the order in
+ * which they became readable: what a rank writes to stdout and stderr by turns, and not
+ * faster than we read, keeps its order.  Input is one queue for all
  * ranks that read it, each at its own place in it: what the slowest has taken is
  * granted to the launcher again. */
 #ifndef BERTH_IO_H
@@ -25,7 +27,7 @@ struct io_stream { /* stdout or stderr of a rank */
 	struct event *event;
 	int fd; /* -1: at its end */
 	uint32_t rank, stream;
-	bool waiting, large;
+	bool waiting, large, pty;
 	struct io_stream *next;
 };
 

@@ -279,33 +279,10 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 	kill "$other"
 }
 
-# A terminal and an interactive shell: keys as people press them.  Prints what was shown.
-keys() { # "wait TEXT" and "send KEYS" lines, RANKS' SCRIPT
-	/usr/bin/python3 - "$1" "$RUNNER -x $mark -np 2 bash $T/${2-messy}" << 'P'
-import os, pty, select, sys, time
-script, command = sys.argv[1:]
-pid, fd = pty.fork()
-if not pid:
-    os.environ["PS1"] = "prompt> "
-    os.environ["RUN"] = command
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-shown, at, end = b"", 0, time.monotonic() + 20
-for line in filter(None, map(str.strip, script.split("\n"))):
-    verb, what = line.split(" ", 1)
-    what = what.encode().decode("unicode_escape").encode()
-    if verb == "send":
-        os.write(fd, what)
-        continue
-    while what not in shown[at:]:
-        if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
-            os.kill(pid, 9)
-            sys.exit(f"not shown: {what}\nshown: {shown.decode(errors='replace')}")
-        shown += os.read(fd, 65536)
-    at += shown[at:].index(what) + len(what)
-os.kill(pid, 9)
-os.close(fd)
-os.waitpid(pid, 0)
-P
+# A terminal and an interactive shell: keys as people press them, steps of terminal.py.
+keys() { # STEPS, RANKS' SCRIPT
+	PS1='prompt> ' RUN="$RUNNER -x $mark -np 2 bash $T/${2-messy}" \
+		/usr/bin/python3 "$ROOT/tests/helpers/terminal.py" bash --norc --noprofile -i <<< "$1"
 }
 
 @test "in a terminal: ^C ends the job, and the shell sees 130" {

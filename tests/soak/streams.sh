@@ -1,8 +1,9 @@
 #!/bin/bash
-# streams.sh [MIB]: streams of MIB MiB in all (1024) through runner, every byte checked: each
-# kind of bytes from 64 ranks on 1, 2 and 16 hosts, a reader at 1 MB/s for two minutes, one that
-# stands still for two minutes, stdin to one rank and to all; then on 64 and 256 hosts.  Prints
-# what runner and the agents kept in memory.  $SEED repeats a run.
+# streams.sh [MIB [HOSTS...]]: streams of MIB MiB in all (1024) through runner, every byte
+# checked.  On 16 hosts: each kind of bytes from 64 ranks on 1, 2 and 16 hosts, a reader at
+# 1 MB/s for two minutes, one that stands still for two minutes, stdin to one rank and to all;
+# then the heaviest of these on 64 and 256 hosts.  Prints what runner and the agents kept in
+# memory, MiB.  $SEED repeats a run; $STAND_S shortens it.
 # shellcheck disable=SC2034,SC2154 # for the helpers; they set the counts
 set -u
 cd "$(dirname "$0")/../.." || exit
@@ -30,29 +31,37 @@ row() { # WHAT HOSTS BYTES COMMAND...
 		"$((runner_kib * 10 / 1024))e-1" "$((agent_kib * 10 / 1024))e-1" "$said"
 }
 
-stands() { head -c 1000000; sleep 120; cat; }
+stands() { head -c 1000000; sleep "${STAND_S:-120}"; cat; }
 
-cluster_up 16 || exit
+small() {
+	local kind slow=$((${STAND_S:-120} * 1000000))
+	for kind in lines long endless binary crlf bars; do
+		row "64 ranks write, $kind" 1 "$bytes" flood n1:64 $kind $((bytes / 64)) cat
+		row "64 ranks write, $kind" 2 "$bytes" flood 'n[1-2]:32' $kind $((bytes / 64)) cat
+		row "64 ranks write, $kind" 16 "$bytes" flood 'n[1-16]:4' $kind $((bytes / 64)) cat
+	done
+	row "a reader at 1 MB/s" 16 $slow flood 'n[1-16]:4' lines $((slow / 64)) "$FLOW" slow 1000000
+	for kind in binary long; do
+		row "a reader stands still, $kind" 16 "$bytes" flood 'n[1-16]:4' $kind $((bytes / 64)) stands
+	done
+	row "stdin to rank 0" 2 "$bytes" feed 0 'n[1-2]' "$bytes"
+	row "stdin to all" 2 "$bytes" feed all 'n[1-2]' "$bytes"
+	row "stdin to all" 16 $((bytes / 4)) feed all 'n[1-16]' $((bytes / 4))
+}
+
+large() { # HOSTS
+	row "$((2 * $1)) ranks write, lines" "$1" $((bytes / 4)) flood "n[1-$1]:2" lines $((bytes / 8 / $1)) cat
+	row "a reader stands still, binary" "$1" $((bytes / 4)) flood "n[1-$1]:2" binary $((bytes / 8 / $1)) stands
+	row "stdin to all" "$1" $((bytes / 64)) feed all "n[1-$1]" $((bytes / 64))
+}
+
 echo "seed $SEED"
 printf '%-34s %5s %6s %6s %8s %8s\n' streams hosts MiB s runner agent
-for kind in lines long endless binary crlf bars; do
-	row "64 ranks write, $kind" 1 "$bytes" flood n1:64 $kind $((bytes / 64)) cat
-	row "64 ranks write, $kind" 2 "$bytes" flood 'n[1-2]:32' $kind $((bytes / 64)) cat
-	row "64 ranks write, $kind" 16 "$bytes" flood 'n[1-16]:4' $kind $((bytes / 64)) cat
-done
-row "a reader at 1 MB/s" 16 120000000 flood 'n[1-16]:4' lines $((120000000 / 64)) "$FLOW" slow 1000000
-for kind in binary long; do
-	row "a reader stands still, $kind" 16 "$bytes" flood 'n[1-16]:4' $kind $((bytes / 64)) stands
-done
-row "stdin to rank 0" 2 "$bytes" feed 0 'n[1-2]' "$bytes"
-row "stdin to all" 2 "$bytes" feed all 'n[1-2]' "$bytes"
-row "stdin to all" 16 $((bytes / 4)) feed all 'n[1-16]' $((bytes / 4))
-cluster_down
-for n in 64 256; do
-	cluster_up $n || exit
-	row "$((2 * n)) ranks write, lines" $n $((bytes / 4)) flood "n[1-$n]:2" lines $((bytes / 8 / n)) cat
-	row "a reader stands still, binary" $n $((bytes / 4)) flood "n[1-$n]:2" binary $((bytes / 8 / n)) stands
-	row "stdin to all" $n $((bytes / 64)) feed all "n[1-$n]" $((bytes / 64))
+[ $# = 0 ] || shift
+for n in ${*:-16 64 256}; do
+	cluster_up "$n" || exit
+	[ "$n" = 16 ] && small
+	[ "$n" = 16 ] || large "$n"
 	cluster_down
 done
 [ "$failed" = 0 ]
