@@ -2,6 +2,7 @@
 #
 #   make demo      installs what is missing, builds, and trains a network on this machine
 #   make check     builds and runs all tests (SAN=1: under address and undefined sanitizers)
+#   make check-aarch64          builds for aarch64 and runs the unit tests under qemu-user
 #   make lint      the style, machine checked        make format   lays the sources out
 #   make fuzz      a fuzzer per parser, FUZZ_S seconds each
 #   make bench     times against the peers           make golden   rewrites expected plans
@@ -106,6 +107,10 @@ unit: $(unit)
 check:
 	+@tests/run
 
+check-aarch64: all
+	@tests/deps aarch64
+	+@tests/soak/aarch64.sh
+
 # One machine's expected plans and placements, written anew from what the programs say.
 golden: test-programs
 	UPDATE=1 tests/run golden
@@ -186,7 +191,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all unit test-programs check golden fuzz fuzz-programs venv demo lint format bench \
-	soak deps docs install uninstall clean
+.PHONY: all unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo \
+	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
