@@ -19,8 +19,8 @@ import threading
 import time
 from collections import Counter, defaultdict
 
-from chaos_plan import (CUT_OFF, FATAL, FOREVER, PAUSED, SILENT, WEATHER, arguments, expand, job_input,
-                        outcomes, plan, undisturbed, wanted_output)
+from chaos_plan import (CUT_OFF, FATAL, FOREVER, PAUSED, SILENT, WEATHER, WIDE, arguments, expand,
+                        job_input, outcomes, plan, undisturbed, wanted_output)
 from chaos_world import Reader, World, first_report, runner_below
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -144,6 +144,8 @@ class Run:
             self.inject(fault, name, where)
         elif name in PAUSED:
             self.pause(fault, name, where)
+        elif name in WIDE:
+            self.strike_wide(name)
         elif name == "sshd_stopped":
             self.world.vc("sshd", where, "stop")
             self.undone.append(lambda: self.world.vc("sshd", where, "start"))
@@ -160,10 +162,21 @@ class Run:
                 hit = self.kill(getattr(signal, "SIG" + word))
                 fault.hit = hit or (i and fault.hit)
 
+    def strike_wide(self, name):
+        if name == "runner_cut_off":
+            self.world.sh("inject partitioned n0")
+            self.undone.append(lambda: self.world.sh("mend partitioned n0"))
+        for host, processes in self.world.processes().items():
+            for pid, _, comm, line, _ in processes:
+                if name == "all_agents_killed" and comm == "berth-agent" or \
+                        name == "streams_killed" and b"@notty" in line:
+                    os.kill(pid, signal.SIGKILL)
+
     def pause(self, fault, name, where):
         world, here = self.world, f"in_host {where} "
         ways = {"host_paused": ("inject host_frozen", "mend host_frozen"),
                 "link_paused": ("inject partitioned", "mend partitioned"),
+                "net_paused": ("inject partitioned n0 #", "mend partitioned n0 #"),
                 "agent_paused": ("inject agent_stopped", "mend agent_stopped"),
                 "guardian_paused": ("strike_agent %s 1 STOP #", "mend agent_stopped"),
                 "session_paused": (here + "'kill -STOP $(soon sessions)' #",
@@ -224,7 +237,8 @@ class Run:
         job = self.job
         gone = {f.where for f in job.faults
                 if f.name in CUT_OFF + ["sshd_stopped", "runner_and_agent_killed"]}
-        return gone | (set(job.hosts) if job.has("runner_killed", "runner_and_agent_killed") else set())
+        return gone | (set(job.hosts) if job.has(
+            "runner_killed", "runner_and_agent_killed", "runner_cut_off") else set())
 
     def check_survivors(self):
         job = self.job
@@ -250,7 +264,7 @@ class Run:
 
     def check_clean(self):
         hosts = list(self.base)
-        slow = self.job.has(*SILENT, *WEATHER) or self.job.weather
+        slow = self.job.has("runner_cut_off", *SILENT, *WEATHER) or self.job.weather
         self.until(lambda: self.world.traces(hosts) == {h: self.base[h] for h in hosts},
                    PATIENCE_S if slow else CLEAN_S)
         for host, now in self.world.traces(hosts).items():
@@ -280,17 +294,24 @@ class Run:
     def check_events(self):
         try:
             with open(self.folder + "/events") as f:
-                last = [json.loads(line) for line in f][-1]
+                events = [json.loads(line) for line in f]
+            last, ended = events[-1], [e for e in events if e["event"] == "rank ended"]
         except (OSError, IndexError):
             return  # runner came to no job
         status = 128 - self.status if self.status < 0 else self.status
         by_signal = self.status < 0  # perhaps of ours, after the last event
+        if last["event"] == "end" and last["status"] == status and ended and len(ended) != self.job.np:
+            self.fail("status", f"{len(ended)} of {self.job.np} ranks ended, by the events")
         if last["event"] == "end" and last["status"] != status and not by_signal:
             self.fail("status", f"the events end with {last['status']}, runner with {status}")
 
     def check_output(self):
         job = self.job
         pipes = bytes(self.out.data), bytes(self.err.data)
+        if job.kind == "floods" and job.output != "raw":
+            odd = re.findall(rb"^(?!\[ *(\d+)\]<stdout>:flood \1$).*\n", pipes[0], re.M)
+            if odd[1:]:  # one was not flooding yet, or was cut off
+                self.fail("output", f"lines that no rank wrote: {odd[:3]}")
         for rank in range(job.np):
             wanted = wanted_output(job, rank)
             for k, name in enumerate(("stdout", "stderr")):
@@ -307,10 +328,12 @@ class Run:
                         with open(path, "rb") as f:
                             got["file"] = f.read()
                 for place, text in got.items():
-                    self.compare(f"rank {rank}'s {name} ({place})", text, wanted[k])
+                    whole = self.status == 0 or (rank == job.victim and self.status == job.code
+                                                 and not any(f.fatal for f in job.faults))
+                    self.compare(f"rank {rank}'s {name} ({place})", text, wanted[k], whole)
 
-    def compare(self, what, got, wanted):
-        if self.status != 0:  # what came is right, as far as it came; the last line may be cut off
+    def compare(self, what, got, wanted, whole):
+        if not whole:  # what came is right, as far as it came; the last line may be cut off
             got = got[:got.rfind(b"\n") + 1]
             wanted = wanted[:len(got)]
             if got.endswith(b"\n") and got != wanted:

@@ -15,17 +15,19 @@ SILENT = ["agent_stopped"] + CUT_OFF  # noticed by silence alone
 # of inject.bash, which says what must come of them
 FATAL = ["rank_killed", "agent_killed", "guardian_killed", "both_killed", "session_killed", "all_killed",
          "runner_killed", "runner_and_agent_killed", "oom"] + SILENT
+WIDE = ["all_agents_killed", "streams_killed", "runner_cut_off"]  # on all hosts at once, and fatal
 WEATHER = ["loss", "delay"]
 # of chaos.py
-PAUSED = ["rank_paused", "agent_paused", "guardian_paused", "session_paused", "host_paused", "link_paused"]
+PAUSED = ["rank_paused", "agent_paused", "guardian_paused", "session_paused", "host_paused", "link_paused",
+          "net_paused"]
 HARMLESS = ["none", "sshd_stopped", "runner_suspended", "runner_paused", "runner_QUIT"] + PAUSED
 SIGNALS = {"TERM": 143, "INT": 130, "INT_INT": 130, "HUP": 129, "USR1": 138}
 OURS = ["runner_" + name for name in SIGNALS] + ["stdout_closed"]
-FAULTS = HARMLESS + OURS + WEATHER + FATAL + ["rank_stopped"]
+FAULTS = HARMLESS + OURS + WEATHER + FATAL + WIDE + ["rank_stopped"]
 OFTEN = {"none": 2, "rank_killed": 3, "oom": 0.3, "host_cut": 0.5, "partitioned": 0.7, "host_frozen": 0.7,
          "agent_stopped": 0.5, "sshd_stopped": 2, "runner_TERM": 2}
-NEVER_ON_N0 = ["session_killed", "session_paused", "oom", "host_paused", "link_paused", "sshd_stopped"] + \
-    SILENT + WEATHER
+NEVER_ON_N0 = ["session_killed", "session_paused", "oom", "host_paused", "link_paused", "net_paused",
+               "sshd_stopped"] + SILENT + WEATHER + WIDE
 DIES = r"^runner: rank %s on '%s' \(pid %s\) %s$"
 
 
@@ -43,7 +45,7 @@ class Fault:
 
     @property
     def fatal(self):
-        return self.name in FATAL
+        return self.name in FATAL + WIDE
 
 
 @dataclass
@@ -147,9 +149,11 @@ def choose_faults(r, job):
         names.append("stdout_closed")
     if not job.finite:
         names.append("rank_stopped")
+    if "n0" in job.hosts:
+        names = [n for n in names if n not in WIDE]
     if job.moment == "start":  # which rank it hits must be known
         names = [n for n in names if n not in ("rank_paused", "rank_stopped")]
-    job.faults = [choose_fault(r, names, where, round(r.uniform(*spread), 3))]
+    job.faults = [choose_fault(r, job, names, where, round(r.uniform(*spread), 3))]
     if r.random() < 0.3:
         job.faults.append(choose_second(r, job))
     remote = [h for h in job.hosts if h != "n0"]
@@ -157,7 +161,9 @@ def choose_faults(r, job):
         job.weather, job.weather_on = r.choice(WEATHER), r.choice(remote)
 
 
-def choose_fault(r, names, where, after_s):
+def choose_fault(r, job, names, where, after_s):
+    if job.kind == "floods":  # what is on its way needs memory, too
+        names = [f for f in names if f != "oom"]
     if where == "n0":
         names = [f for f in names if f not in NEVER_ON_N0]
     name = r.choices(names, [OFTEN.get(f, 1) for f in names])[0]
@@ -171,7 +177,7 @@ def choose_second(r, job):
     names = OURS[:-1] + FATAL + ["runner_suspended", "runner_QUIT"]
     if first.fatal and not others:  # nothing is left to hit there
         names = OURS[:-1]
-    return choose_fault(r, names, where, round(r.uniform(0, 1), 3))
+    return choose_fault(r, job, names, where, round(r.uniform(0, 1), 3))
 
 
 def plan(seed, number, nhosts):
@@ -182,15 +188,16 @@ def plan(seed, number, nhosts):
     job.hosts = names[:r.randint(1, len(names))]
     job.per_host = r.randint(1, 4)
     job.by_node = r.random() < 0.2
-    job.kind = r.choices(["messy", "waits", "saves", "deaf", "dumb", "writes", "floods", "reads", "torch"],
-                         [5, 5, 4, 3, 2, 3, 2, 2, 0.7])[0]
+    kinds = {"messy": 5, "waits": 4, "hops": 3, "saves": 4, "deaf": 3, "dumb": 2, "writes": 3, "floods": 2,
+             "reads": 2, "torch": 0.7}
+    job.kind = r.choices(list(kinds), list(kinds.values()))[0]
     if job.kind == "torch":
         job.per_host = 1
     choose_end(r, job)
     choose_streams(r, job)
+    job.openssh = r.random() < 0.15
     choose_faults(r, job)
     job.user = r.choice(["root", "root", "alice"])
-    job.openssh = r.random() < 0.15
     job.sent = r.choices(["", "anew", "cached"], [5, 1, 1])[0]
     return job
 
@@ -200,7 +207,7 @@ def arguments(job, folder, rank_program):
     a += ["--stdin", job.stdin, "-x", f"CHAOS_DIR={folder}", "--events", f"{folder}/events"]
     if job.by_node:
         a += ["--map-by", "node"]
-    if job.has(*SILENT):
+    if job.has("runner_cut_off", *SILENT):
         a += ["--host-timeout", "2", "--start-timeout", "5"]
     if job.output == "pty":
         a += ["--pty"]
@@ -245,6 +252,11 @@ def alone(job, fault, pids):
         return [usual]
     if fault.name == "rank_stopped":
         return [(TERM, "")]
+    if fault.name in WIDE:
+        line = r"^runner: (\w+@)?n\d+(:22)?: "
+        if job.moment != "start":
+            line += r"(no sign of life for \d+ s|lost its agent|connection lost)"
+        return with_usual + [(241, line)] + [(240, line)] * (job.moment == "start")
     if fault.fatal:
         return with_usual + [(status, fault.shared[1]) for status in fault.shared[0]]
     if fault.name == "stdout_closed":

@@ -402,7 +402,6 @@ print(names if len(names) != 5 else "")' "$STATE/t/events"
 @test "an agent that was sent goes by the name of one that was installed" {
 	on n0 sh -c 'mkdir /opt/alone && cp "$1"/bin/runner "$1"/bin/berth-agent /opt/alone' sh "$BUILD"
 	RUNNER=/opt/alone/runner start -H n1 sleep 1000
-	wait_for ranks n1 'sleep 1000'
 	two() { [ "$(on n1 pgrep -cx berth-agent)" = 2 ]; }
 	wait_for two
 	signal TERM
