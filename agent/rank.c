@@ -8,7 +8,13 @@
 
 #include "agent/sweep.h"
 
-enum { GIVE_UP_MS = 5000, FIRST_PAUSE_MS = 4, LONGEST_PAUSE_MS = 128, NAMED_LEFT = 16 };
+enum {
+	FIRST_PAUSE_MS = 4,
+	LONGEST_PAUSE_MS = 128,
+	/* 5 s of looks.  Not of time: where we got no turn, they got none to die in. */
+	MOST_LOOKS = 43,
+	NAMED_LEFT = 16
+};
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -266,7 +272,7 @@ void ranks_signal(struct ranks *r, int signo, bool tree)
 static void kill_tree(struct ranks *r)
 {
 	r->phase = RANKS_KILLING;
-	r->give_up_ms = clock_ms() + GIVE_UP_MS;
+	r->looks = 0;
 	r->look_ms = 0;
 	r->pause_ms = FIRST_PAUSE_MS;
 	ranks_reap(r);
@@ -308,6 +314,7 @@ static void look_at_tree(struct ranks *r, uint64_t now)
 	if (now < r->look_ms)
 		return;
 	ranks_signal(r, SIGKILL, true);
+	r->looks++;
 	r->look_ms = now + r->pause_ms;
 	wake_in(r, r->pause_ms);
 	if (r->pause_ms < LONGEST_PAUSE_MS)
@@ -331,7 +338,7 @@ static void settle_killing(struct ranks *r, uint64_t now)
 {
 	if (r->alone) {
 		r->phase = RANKS_DRAINING;
-	} else if (now >= r->give_up_ms) {
+	} else if (r->looks == MOST_LOOKS && now >= r->look_ms) {
 		name_left(r);
 		r->phase = RANKS_DRAINING;
 	} else {

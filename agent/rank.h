@@ -45,12 +45,12 @@ struct ranks {
 	struct io io;
 	struct oom oom;
 	struct event *timer;
-	uint64_t kill_at_ms; /* TERMED: 0 for never */
-	uint64_t give_up_ms, look_ms,
-		pause_ms; /* KILLING: next look at the tree, then pause */
-	size_t launched;  /* in the batch so far */
-	bool alone;       /* KILLING: wait says that we have no child */
-	struct str which; /* processes that could not be ended */
+	uint64_t kill_at_ms;        /* TERMED: 0 for never */
+	uint64_t look_ms, pause_ms; /* KILLING: next look at the tree, then pause */
+	unsigned looks;             /* KILLING: so far */
+	size_t launched;            /* in the batch so far */
+	bool alone;                 /* KILLING: wait says that we have no child */
+	struct str which;           /* processes that could not be ended */
 	uint32_t left;
 	bool pty;
 	uint32_t stdin_rank;
