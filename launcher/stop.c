@@ -233,6 +233,8 @@ static void interrupt(struct session *s)
 		session_signal_ranks(s, SIGINT, false);
 		session_timer(s, grace_ms(s));
 	} else if (s->interrupts <= 2) {
+		if (s->phase == PHASE_CAUSE) /* what is known by now */
+			report_cause(s);
 		report_note(s, "runner: ^C: ending %u ranks now",
 			    s->plan.np - s->ended);
 		stop_ranks(s, 0);

@@ -144,15 +144,18 @@ class Reader(threading.Thread):
 
     def run(self):
         time.sleep(self.wait_s)
-        fd = self.pipe.fileno()
+        fd, looked = self.pipe.fileno(), 0
         while not self.stop.is_set():
             piece = os.read(fd, 65536)
             if not piece:
                 break
             if len(self.data) < 64 << 20:
                 self.data += piece
-            if self.timed and self.said_at is None and first_report(self.data):
-                self.said_at = time.time()
+            if self.timed and self.said_at is None:
+                end = self.data.rfind(b"\n") + 1
+                if first_report(self.data[looked:end]):
+                    self.said_at = time.time()
+                looked = end
         self.pipe.close()
 
 

@@ -188,6 +188,20 @@ ended_clean() { # STATUS TEXT...
 	all_clean n0 $hosts_of
 }
 
+@test "^C while runner waits for a host that may have failed first: the cause is said" {
+	local victim
+	messy n1:2,n2:2
+	victim=$(rank_pid 0)
+	on n2 pkill -STOP -x berth-agent
+	on n1 kill -KILL "$victim"
+	signal INT
+	on n2 pkill -CONT -x berth-agent
+	status_of_job 30
+	[ "$status" = 130 ]
+	grep -qF "runner: rank 0 on 'n1' (pid $victim) was ended by SIGKILL" "$T/err" || { cat "$T/err"; return 1; }
+	all_clean n0 n1 n2
+}
+
 @test "a rank with DataLoader workers is killed: its workers and the other ranks go" {
 	local h victim
 	start -H n1,n2 "$PYTHON" /vc/t/worker.py
