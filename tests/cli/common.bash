@@ -17,7 +17,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 BUILD=${BUILD:-$ROOT/build}
 # shellcheck disable=SC2034 # for the bats files
 RUNNER=$BUILD/bin/runner AGENT=$BUILD/bin/berth-agent HELPERS=$BUILD/helpers
-T=${BATS_TEST_TMPDIR:-${BATS_FILE_TMPDIR:-/tmp}}
+T=${BATS_TEST_TMPDIR:-${BATS_FILE_TMPDIR:-${T:-/tmp}}} # a script outside bats has its own
 VCLUSTER=$ROOT/tests/cluster/vcluster
 bats_require_minimum_version 1.5.0
 
