@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "common/str.h"
+
 static const struct {
 	const char *name, *hint;
 	int status;
@@ -23,6 +25,7 @@ int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
 	va_start(ap, sentence);
 	vsnprintf(e->text, sizeof e->text, sentence, ap);
 	va_end(ap);
+	str_plain(e->text);
 	snprintf(e->hint, sizeof e->hint, "%s", table[id].hint);
 	return -1;
 }
@@ -37,6 +40,7 @@ int err_in(struct err *e, const char *where, ...)
 	va_start(ap, where);
 	vsnprintf(head, sizeof head, where, ap);
 	va_end(ap);
+	str_plain(head);
 	memcpy(old, e->text, sizeof old);
 	if (snprintf(e->text, sizeof e->text, "%s: %s", head, old) >=
 	    (int)sizeof e->text)
@@ -53,6 +57,7 @@ int err_hint(struct err *e, const char *hint, ...)
 	va_start(ap, hint);
 	vsnprintf(e->hint, sizeof e->hint, hint, ap);
 	va_end(ap);
+	str_plain(e->hint);
 	return -1;
 }
 

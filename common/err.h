@@ -28,7 +28,8 @@ enum err_id {
 /* {0} is "no error". */
 struct err {
 	enum err_id id;
-	char text[1024]; /* what is wrong, one line, lower case, no full stop */
+	char text[1024]; /* what is wrong, one line, lower case, no full stop; no bytes
+			    that act on a terminal, wherever they came from */
 	char hint[512];  /* the option, file or command that fixes it; "" for none */
 };
 

@@ -63,6 +63,13 @@ int str_to_long(long *out, const char *text, long min, long max, struct err *e);
  * to be meant (distance at most a third of the word, at least 1). */
 const char *str_nearest(const char *word, const char *const *names, size_t n);
 
+/* Bytes of the UTF-8 character at TEXT, 0 if there is none (RFC 3629). */
+size_t str_utf8(const char *text);
+/* Make TEXT, which may come from anywhere, fit to be shown: '?' for control characters
+ * but tabs, and for bytes that are no UTF-8, so that it is one line and does nothing to
+ * a terminal.  Returns TEXT. */
+char *str_plain(char *text);
+
 /* A set of numbers as a list string, "0-3,8,10-11"; BITS is an array of NWORDS words of
  * 64 bits, bit I of word W is number 64*W+I.  Appends to S. */
 void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords);

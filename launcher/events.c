@@ -78,32 +78,13 @@ void events_close(struct events *ev)
 	free(ev);
 }
 
-/* Length of the UTF-8 character at P, 0 if there is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-	size_t n = *p < 0x80                 ? 1
-		   : *p >= 0xc2 && *p < 0xe0 ? 2
-		   : *p >= 0xe0 && *p < 0xf0 ? 3
-		   : *p >= 0xf0 && *p < 0xf5 ? 4
-					     : 0;
-
-	/* no longer than need be, no surrogate, nothing beyond U+10FFFF (RFC 3629) */
-	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] >= 0xa0) ||
-	    (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] >= 0x90))
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
-}
-
 void json_string(struct str *out, const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
 
 	str_add(out, "\"");
 	while (*p) {
-		size_t n = utf8_length(p);
+		size_t n = str_utf8((const char *)p);
 
 		if (*p == '"' || *p == '\\')
 			str_addf(out, "\\%c", *p);

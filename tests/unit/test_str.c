@@ -195,8 +195,38 @@ START_TEST(number)
 	ck_assert_int_eq(e.id, E_NUMBER);
 	want = xasprintf("'%s' is not a number from %ld to %ld", numbers[_i].text,
 			 numbers[_i].min, numbers[_i].max);
-	ck_assert_str_eq(e.text, want);
+	ck_assert_str_eq(e.text, str_plain(want));
 	free(want);
+}
+END_TEST
+
+/* ---- what is shown ---- */
+
+static const struct {
+	const char *text, *shown;
+} plain[] = {
+	{ "", "" },
+	{ "as it is: \xc3\xa4, \xe2\x82\xac, \xf0\x9f\x99\x82",
+	  "as it is: \xc3\xa4, \xe2\x82\xac, \xf0\x9f\x99\x82" },
+	{ "two\nlines\r\n", "two?lines??" },
+	{ "a\ttab\v", "a\ttab?" },
+	{ "\x1b[31mred\x1b]0;title\x07\x7f", "?[31mred?]0;title??" },
+	{ "C1: \xc2\x9b"
+	  "31m \xc2\x80 \xc2\xa0",
+	  "C1: ?31m ? \xc2\xa0" },
+	{ "no UTF-8: \x9b \xff \xc3", "no UTF-8: ? ? ?" },
+	{ "cut: \xe2\x82", "cut: ??" },
+	{ "too long: \xc0\xaf, a surrogate: \xed\xa0\x80",
+	  "too long: ??, a surrogate: ???" },
+};
+
+START_TEST(plain_text)
+{
+	char *text = xstrdup(plain[_i].text);
+
+	ck_assert_ptr_eq(str_plain(text), text);
+	ck_assert_str_eq(text, plain[_i].shown);
+	free(text);
 }
 END_TEST
 
@@ -328,6 +358,7 @@ int main(void)
 	tcase_add_test(c, environment_list);
 	tcase_add_test(c, environment_list_with_doubles);
 	tcase_add_loop_test(c, number, 0, COUNT(numbers));
+	tcase_add_loop_test(c, plain_text, 0, COUNT(plain));
 	tcase_add_loop_test(c, nearest, 0, COUNT(near));
 	tcase_add_test(c, nearest_of_equals_is_the_first);
 	tcase_add_loop_test(c, set_as_list, 0, COUNT(sets));
