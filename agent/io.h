@@ -13,13 +13,14 @@
 
 #include "common/buf.h"
 #include "common/err.h"
+#include "common/wire.h"
 
 struct event;
 struct event_base;
 
 enum {
 	IO_QUEUE_BYTES = 262144, /* output waits when the send queue is this long */
-	IO_INPUT_BYTES = 262144, /* input granted in advance */
+	IO_INPUT_BYTES = WIRE_INPUT_MAX, /* input granted in advance */
 };
 
 struct io_stream { /* stdout or stderr of a rank */

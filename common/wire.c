@@ -243,17 +243,26 @@ static void frame_end(struct buf *out, size_t begin)
 enum { TYPES = 64 };
 static const struct {
 	const char *name;
+	char side; /* enum wire_side: how its row's text begins */
 	size_t most;
 	void (*print)(struct str *out, const struct wire_frame *f);
 } types[TYPES] = {
-#define MSG(name, number, most, text, fields) [number] = { #name, most, print_##name },
+#define MSG(name, number, most, text, fields)                                          \
+	[number] = { #name, text[0], most, print_##name },
 #define F(type, name)
 #include "common/wire.def"
 #undef F
 #undef MSG
 };
 
-long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e)
+static bool says(enum wire_side who, unsigned type)
+{
+	return who == WIRE_BOTH || types[type].side == WIRE_BOTH ||
+	       types[type].side == (char)who;
+}
+
+long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
+		    size_t left, struct err *e)
 {
 	struct view v = { p, left, false };
 	size_t n = view_u32(&v);
@@ -263,12 +272,21 @@ long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e)
 		return 0;
 	if (*type >= TYPES || !types[*type].name)
 		return err_set(e, E_WIRE, "message of an unknown type");
+	if (!says(from, *type))
+		return err_set(e, E_WIRE,
+			       from == WIRE_AGENT ? "message that only runner sends"
+						  : "message that only an agent sends");
 	if (n > types[*type].most)
 		return err_set(e, E_WIRE, "message larger than its limit");
 	if (n > v.left)
 		return 0;
 	*f = (struct wire_frame){ *type, v.p, n };
 	return (long)(WIRE_HEAD_BYTES + n);
+}
+
+long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e)
+{
+	return wire_next_from(WIRE_BOTH, f, p, left, e);
 }
 
 long wire_find_magic(const void *p, size_t n)

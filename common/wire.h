@@ -24,8 +24,12 @@ enum { WIRE_VERSION = 3 };
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
 enum { WIRE_MAGIC_BYTES = 8, WIRE_HEAD_BYTES = 5, WIRE_OUTPUT_HEAD_BYTES = 21 };
-/* Data bytes that one output or input frame may carry. */
-enum { WIRE_DATA_MAX = 65536 };
+/* Data bytes that one output or input frame may carry; input granted in advance at
+ * most. */
+enum { WIRE_DATA_MAX = 65536, WIRE_INPUT_MAX = 262144 };
+/* What no honest peer goes beyond: ranks of one job, ranks or CPUs or GPUs of one host,
+ * bytes of one job's app and job frames. */
+enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 << 20 };
 
 #define STDIN_ALL 0xfffffffeu
 #define STDIN_NONE 0xffffffffu
@@ -63,15 +67,21 @@ typedef struct {
 #undef MSG
 #undef F
 
+enum wire_side { WIRE_AGENT = 'a', WIRE_LAUNCHER = 'l', WIRE_BOTH = 'b' };
+
 struct wire_frame {
 	unsigned type;
 	const unsigned char *payload; /* inside the bytes given to wire_next() */
 	size_t n;
 };
 
-/* The first frame of the LEFT bytes at P into F.  Returns the bytes it takes up, 0 if
- * it is not complete yet, -1 with E (E_WIRE: unknown type, or larger than its row
- * allows). */
+/* The first frame of the LEFT bytes at P, which FROM says, into F.  Returns the bytes
+ * it takes up, 0 if it is not complete yet, -1 with E (E_WIRE: unknown type, one that FROM
+ * does not say, or larger than its row allows: known from the frame's head, so that no
+ * more than a row's limit is ever kept). */
+long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
+		    size_t left, struct err *e);
+/* The same, whoever says it. */
 long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e);
 
 /* Where WIRE_MAGIC begins in the N bytes at P, or -1. */

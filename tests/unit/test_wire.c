@@ -379,6 +379,33 @@ static void put_u32(struct buf *b, size_t at, uint32_t n)
 
 /* Counts of 4 billion items in a payload of a few bytes: refused at once.  Believing
  * one would take 16 GiB, and minutes. */
+/* Known from its head alone: nothing of a large one is kept. */
+START_TEST(the_wrong_side)
+{
+	static const struct {
+		unsigned char type;
+		bool agent, launcher;
+	} cases[] = { { WIRE_job, false, true },
+		      { WIRE_output, true, false },
+		      { WIRE_credit, true, true },
+		      { WIRE_heartbeat, true, true } };
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const unsigned char head[WIRE_HEAD_BYTES] = { 1, 0, 0, 0,
+							      cases[i].type };
+		struct wire_frame f;
+		struct err e;
+
+		ck_assert_int_eq(wire_next_from(WIRE_AGENT, &f, head, sizeof head, &e),
+				 cases[i].agent ? 0 : -1);
+		ck_assert_int_eq(
+			wire_next_from(WIRE_LAUNCHER, &f, head, sizeof head, &e),
+			cases[i].launcher ? 0 : -1);
+		ck_assert_int_eq(wire_next(&f, head, sizeof head, &e), 0);
+	}
+}
+END_TEST
+
 START_TEST(counts_are_checked_first)
 {
 	static const uint32_t counts[] = { UINT32_MAX, 0x7fffffff, 0x40000000, 100 };
@@ -667,6 +694,7 @@ int main(void)
 	tcase_add_loop_test(c, spoiled, 0, ROWS);
 	tcase_add_loop_test(c, limit_of_a_row, 0, ROWS);
 	tcase_add_test(c, unknown_types);
+	tcase_add_test(c, the_wrong_side);
 	tcase_add_test(c, counts_are_checked_first);
 	tcase_add_test(c, strings_are_strings);
 	tcase_add_test(c, no_string_is_an_empty_one);
