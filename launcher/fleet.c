@@ -45,16 +45,20 @@ static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 	uint64_t now = clock_ns(), error = (now - sent_ns) / 2;
 	uint64_t aged = h->clock_error_ns + (now - h->clock_sampled_ns) / 10000;
 
+	if (sent_ns < h->up_ns || sent_ns > now) /* no clock that we sent */
+		return;
 	if (h->clock_error_ns && error >= aged)
 		return;
 	h->clock_sampled_ns = now;
 	h->clock_error_ns = error ? error : 1;
-	h->clock_offset_ns = (int64_t)theirs_ns - (int64_t)(sent_ns + error);
+	h->clock_offset_ns = theirs_ns - (sent_ns + error);
 }
 
 int64_t fleet_time(const struct host *h, uint64_t at_ns)
 {
-	return (int64_t)at_ns - h->clock_offset_ns;
+	uint64_t ours = at_ns - h->clock_offset_ns, now = clock_ns();
+
+	return (int64_t)(ours - h->up_ns > now - h->up_ns ? now : ours);
 }
 
 static void send_beat(struct host *h)
@@ -63,6 +67,17 @@ static void send_beat(struct host *h)
 
 	wire_pack_heartbeat(&h->out, &beat);
 	fleet_flush(h);
+}
+
+/* A machine that can be: what it says decides slots and every rank's MASTER_ADDR. */
+static bool hello_is_sound(const struct wire_hello *m)
+{
+	static const char address[] = "0123456789abcdefABCDEF.:%"
+				      "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ_-";
+
+	return m->cpus && m->cpus <= WIRE_HOST_MAX && m->cores && m->cores <= m->cpus &&
+	       m->gpus <= WIRE_HOST_MAX && m->port <= 65535 &&
+	       !m->address[strspn(m->address, address)];
 }
 
 static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
@@ -76,6 +91,9 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 			(unsigned)WIRE_VERSION);
 		return -1;
 	}
+	if (!hello_is_sound(&m))
+		return err_set(e, E_WIRE, "hello of a machine that cannot be");
+	h->up_ns = clock_ns();
 	h->address = xstrdup(m.address);
 	h->cpus = m.cpus;
 	h->cores = m.cores;
@@ -155,7 +173,8 @@ static size_t cut(struct host *h, const unsigned char *p, size_t n)
 	size_t used = 0;
 	long size = 0;
 
-	while (h->conn && (size = wire_next(&f, p + used, n - used, &e)) > 0) {
+	while (h->conn &&
+	       (size = wire_next_from(WIRE_AGENT, &f, p + used, n - used, &e)) > 0) {
 		if (dispatch(h, &f, &e)) {
 			size = -1;
 			break;
@@ -170,6 +189,25 @@ static size_t cut(struct host *h, const unsigned char *p, size_t n)
 	return used;
 }
 
+/* The N bytes at DATA, up to and with WIRE_MAGIC; what follows it stays in h->in. */
+static bool greeting(struct host *h, const void *data, size_t n)
+{
+	struct err e;
+
+	buf_add(&h->in, data, n);
+	if (h->in.len < WIRE_MAGIC_BYTES)
+		return false;
+	h->greeted = !memcmp(buf_head(&h->in), WIRE_MAGIC, WIRE_MAGIC_BYTES);
+	if (h->greeted) {
+		buf_drop(&h->in, WIRE_MAGIC_BYTES);
+		return true;
+	}
+	err_set(&e, E_WIRE, "no greeting");
+	err_in(&e, "%s", h->name);
+	lose(h, &e);
+	return false;
+}
+
 static void on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct host *h = ctx;
@@ -178,11 +216,9 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 
 	h->heard_ms = clock_ms();
 	h->silence_said = false;
-	if (h->state == HOST_STARTING && h->in.len < WIRE_MAGIC_BYTES) {
-		buf_add(&h->in, data, n);
-		if (h->in.len < WIRE_MAGIC_BYTES)
+	if (!h->greeted) {
+		if (!greeting(h, data, n))
 			return;
-		buf_drop(&h->in, WIRE_MAGIC_BYTES); /* the transport vouches for it */
 		n = 0;
 	}
 	if (n && !h->in.len) { /* the usual case: no copy but of an incomplete tail */
@@ -272,6 +308,7 @@ void fleet_start(struct fleet *f, struct host *h)
 	free(h->address);
 	h->address = NULL;
 	h->clock_error_ns = 0;
+	h->greeted = false;
 	h->state = HOST_STARTING;
 	h->exit_status = -1;
 	h->heard_ms = clock_ms();
@@ -375,8 +412,20 @@ void fleet_watch(struct fleet *f)
 	f->look = every(f, f->look_every_ms * 1000, on_look);
 }
 
+void fleet_close(struct fleet *f)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		struct host *h = &f->host[i];
+
+		if (h->conn)
+			h->transport->close(h->conn);
+		h->conn = NULL;
+	}
+}
+
 void fleet_free(struct fleet *f)
 {
+	fleet_close(f);
 	if (f->beat)
 		event_free(f->beat);
 	if (f->look)
@@ -384,8 +433,6 @@ void fleet_free(struct fleet *f)
 	for (size_t i = 0; i < f->n; i++) {
 		struct host *h = &f->host[i];
 
-		if (h->conn)
-			h->transport->close(h->conn);
 		free(h->name);
 		free(h->user);
 		free(h->addr);

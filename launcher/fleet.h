@@ -3,7 +3,9 @@
  *
  * Below is transport.h (bytes), above is session.h (what frames mean).  The fleet cuts
  * the bytes into frames, keeps what each agent said of its machine, answers and sends
- * heartbeats, measures each agent's clock, and reports a host once when it is lost. */
+ * heartbeats, measures each agent's clock, and reports a host once when it is lost.  An
+ * agent that breaks the protocol is a lost one: a frame is refused by its head, so that
+ * a host takes up no more than one frame of an agent's largest. */
 #ifndef BERTH_FLEET_H
 #define BERTH_FLEET_H
 
@@ -40,12 +42,14 @@ struct host {
 	char *address;
 	uint32_t cpus, cores, gpus, port;
 	/* agent's clock minus ours, and how wrong that can be */
-	int64_t clock_offset_ns;
+	uint64_t clock_offset_ns; /* modulo 2^64 */
 	uint64_t clock_error_ns;
 	uint64_t clock_sampled_ns; /* when: the error grows with the clocks' drift */
 
+	uint64_t up_ns;    /* when it said hello */
 	uint64_t heard_ms; /* clock_ms() of its last byte */
 	bool silence_said;
+	bool greeted; /* WIRE_MAGIC came */
 	struct buf in, out;
 };
 
@@ -86,9 +90,12 @@ void fleet_give_up(struct host *h, const struct err *why);
 
 /* Begin and end heartbeats, every 5 s. */
 void fleet_watch(struct fleet *f);
+/* Close every stream; no more events. */
+void fleet_close(struct fleet *f);
 void fleet_free(struct fleet *f);
 
-/* An agent's time as ours, for at_ns fields. */
+/* An agent's time as ours, for at_ns fields: between its hello and now, whatever it
+ * says. */
 int64_t fleet_time(const struct host *h, uint64_t at_ns);
 
 #endif

@@ -17,55 +17,91 @@ static void on_hello(void *ctx, struct host *h)
 			    h->cpus, h->gpus, h->transport->name);
 }
 
-static bool rank_of(struct session *s, const struct host *h, uint32_t epoch,
-		    uint32_t rank)
+/* ---- what is no agent's to say ---- */
+
+enum {
+	NOTES_MAX = 100, /* lines of one host that are shown */
+	/* What a host may tell of itself and its ranks, kept until the job ends. */
+	SAID_MAX = 16 << 20,
+	SAID_EACH = 4096,
+	/* What the pipes of a rank can hold once its processes are dead. */
+	PIPES_MAX = 2 << 20
+};
+
+static struct host_run *run_of(struct session *s, const struct host *h)
 {
-	return epoch == s->epoch && s->rank && rank < s->plan.np &&
+	return &s->run[session_index(s, h)];
+}
+
+static bool is_its(const struct session *s, const struct host *h, uint32_t rank)
+{
+	return s->rank && rank < s->plan.np &&
 	       s->plan.rank[rank].host == session_index(s, h);
 }
 
-static void on_berth(struct session *s, struct host *h, const struct wire_berth *m)
+static const char not_its[] = "message about a rank of another host";
+
+/* Text of an agent's, to be shown. */
+static char *shown(const char *text)
+{
+	return str_plain(xstrdup(text));
+}
+
+/* ---- what agents say: each returns what is wrong with it, or NULL ---- */
+
+static const char *on_berth(struct session *s, struct host *h,
+			    const struct wire_berth *m)
 {
 	struct rank *r;
 
-	if (!rank_of(s, h, m->epoch, m->rank))
-		return;
+	if (!is_its(s, h, m->rank))
+		return not_its;
 	r = &s->rank[m->rank];
-	r->gpu = xstrdup(m->gpu);
-	r->gpu_name = xstrdup(m->gpu_name);
+	if (r->cpus)
+		return "second 'berth' message of a rank";
+	r->gpu = shown(m->gpu);
+	r->gpu_name = shown(m->gpu_name);
 	r->gpu_index = m->gpu_index;
-	r->cpus = xstrdup(m->cpus);
-	r->numa = xstrdup(m->numa);
-	r->visible = xstrdup(m->visible);
-	r->why = xstrdup(m->why);
+	r->cpus = shown(m->cpus);
+	r->numa = shown(m->numa);
+	r->visible = shown(m->visible);
+	r->why = shown(m->why);
 	r->nshared = m->shared_with.n;
 	r->shared = xcalloc(r->nshared, sizeof *r->shared);
 	if (r->nshared)
 		memcpy(r->shared, m->shared_with.v, r->nshared * sizeof *r->shared);
+	run_of(s, h)->berths++;
+	return NULL;
 }
 
-static void on_placed(struct session *s, struct host *h, const struct wire_placed *m)
+static const char *on_placed(struct session *s, struct host *h,
+			     const struct wire_placed *m)
 {
-	struct host_run *run = &s->run[session_index(s, h)];
+	struct host_run *run = run_of(s, h);
 
-	if (m->epoch != s->epoch)
-		return;
+	if (run->placed)
+		return "second 'placed' message";
+	if (run->berths != s->plan.local_size[session_index(s, h)])
+		return "'placed' message before each rank's berth";
 	run->placed = true;
-	run->idle = xstrdup(m->idle);
-	run->certificate = xstrdup(m->certificate);
+	run->idle = shown(m->idle);
+	run->certificate = shown(m->certificate);
+	return NULL;
 }
 
-static void on_started(struct session *s, struct host *h, const struct wire_started *m)
+static const char *on_started(struct session *s, struct host *h,
+			      const struct wire_started *m)
 {
 	struct rank *r;
 
-	if (!rank_of(s, h, m->epoch, m->rank))
-		return;
+	if (!is_its(s, h, m->rank))
+		return not_its;
 	r = &s->rank[m->rank];
-	if (r->state == RANK_WAITING)
-		r->state = RANK_RUNNING;
+	if (s->phase == PHASE_START || r->state != RANK_WAITING)
+		return "'started' message of a rank that was not told to start";
+	r->state = RANK_RUNNING;
 	r->pid = m->pid;
-	r->bound = xstrdup(m->cpus);
+	r->bound = shown(m->cpus);
 	if (s->request->report_bindings)
 		report_binding(s, m->rank);
 	events_begin(s->events, "rank started");
@@ -75,19 +111,28 @@ static void on_started(struct session *s, struct host *h, const struct wire_star
 	events_text(s->events, "gpu", r->gpu && *r->gpu ? r->gpu : NULL);
 	events_text(s->events, "cpus", m->cpus);
 	events_end(s->events);
+	return NULL;
 }
 
-static void on_output(struct session *s, struct host *h, const struct wire_output *m)
+static const char *on_output(struct session *s, struct host *h,
+			     const struct wire_output *m)
 {
-	if (rank_of(s, h, m->epoch, m->rank) && s->output)
-		output_data(s->output, session_index(s, h), m->rank, m->stream,
-			    m->data.p, m->data.n);
-}
+	uint32_t index = session_index(s, h);
+	struct host_run *run = &s->run[index];
 
-static void on_credit(struct session *s, struct host *h, const struct wire_credit *m)
-{
-	if (m->epoch == s->epoch)
-		input_credit(s->input, h, m->bytes);
+	if (!is_its(s, h, m->rank) || m->stream < 1 || m->stream > 2)
+		return not_its;
+	if (!s->output || run->gone)
+		return "output when no rank runs";
+	if (WIRE_OUTPUT_HEAD_BYTES + m->data.n > run->window)
+		return "more output than it was granted";
+	run->window -= WIRE_OUTPUT_HEAD_BYTES + m->data.n;
+	if (s->overdue)
+		run->overdue_bytes += m->data.n;
+	if (run->overdue_bytes / PIPES_MAX > s->plan.local_size[index])
+		return "output without end after the end";
+	output_data(s->output, index, m->rank, m->stream, m->data.p, m->data.n);
+	return NULL;
 }
 
 static void event_ended(struct session *s, const struct host *h, uint32_t rank)
@@ -104,15 +149,18 @@ static void event_ended(struct session *s, const struct host *h, uint32_t rank)
 	events_end(s->events);
 }
 
-static void on_ended(struct session *s, struct host *h, const struct wire_ended *m)
+static const char *on_ended(struct session *s, struct host *h,
+			    const struct wire_ended *m)
 {
 	struct rank *r;
 
-	if (!rank_of(s, h, m->epoch, m->rank) || s->rank[m->rank].state == RANK_ENDED)
-		return;
+	if (!is_its(s, h, m->rank))
+		return not_its;
 	r = &s->rank[m->rank];
+	if (s->phase == PHASE_START || r->state == RANK_ENDED)
+		return "'ended' message of a rank that does not run";
 	r->state = RANK_ENDED;
-	r->late = s->run[session_index(s, h)].stopping;
+	r->late = run_of(s, h)->stopping;
 	if (m->pid)
 		r->pid = m->pid;
 	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
@@ -128,82 +176,132 @@ static void on_ended(struct session *s, struct host *h, const struct wire_ended 
 	}
 	if (s->ended == s->plan.np && s->phase == PHASE_RUN)
 		stop_ended(s);
+	return NULL;
 }
 
 /* Every ending that came before `end` was sent before this. */
-static void on_ending(struct session *s, struct host *h, const struct wire_ending *m)
+static const char *on_ending(struct session *s, struct host *h)
 {
-	struct host_run *run = &s->run[session_index(s, h)];
+	struct host_run *run = run_of(s, h);
 
-	if (m->epoch != s->epoch)
-		return;
+	if (s->phase == PHASE_START || s->phase == PHASE_RUN)
+		return "'ending' message before the end";
 	run->ending = run->stopping = true;
 	stop_on_ending(s);
+	return NULL;
 }
 
-static void on_gone(struct session *s, struct host *h, const struct wire_gone *m)
+static const char *on_gone(struct session *s, struct host *h, const struct wire_gone *m)
 {
-	struct host_run *run = &s->run[session_index(s, h)];
+	struct host_run *run = run_of(s, h);
+	char *which;
 
-	if (m->epoch != s->epoch)
-		return;
+	if (!run->stopping || run->gone)
+		return "'gone' message that nobody asked for";
 	run->gone = true;
 	run->left = m->left;
 	h->port = m->port;
-	if (m->left)
-		output_note(s->output,
-			    "runner: %s: %u processes could not be ended: %s", h->name,
-			    m->left, m->which);
+	if (!m->left)
+		return NULL;
+	which = shown(m->which);
+	output_note(s->output, "runner: %s: %u processes could not be ended: %s",
+		    h->name, m->left, which);
+	free(which);
+	return NULL;
 }
 
-static void on_agent_note(struct session *s, struct host *h, const struct wire_log *m)
+static const char *on_credit(struct session *s, struct host *h,
+			     const struct wire_credit *m)
 {
-	if (m->level >= LOG_WARNING ? s->request->verbosity < 0
-				    : s->request->verbosity < 1)
-		return;
-	report_note(s, "runner: %s%s: %s%s%s",
-		    m->level >= LOG_WARNING ? "warning: " : "", h->name, m->text,
-		    *m->hint ? "\nhint: " : "", m->hint);
+	return input_credit(s->input, h, m->bytes) ? NULL : "credit beyond its limit";
+}
+
+static const char *on_agent_note(struct session *s, struct host *h,
+				 const struct wire_log *m)
+{
+	uint32_t before = run_of(s, h)->notes;
+	char *text, *hint;
+
+	if ((m->level >= LOG_WARNING ? s->request->verbosity < 0
+				     : s->request->verbosity < 1) ||
+	    before > NOTES_MAX)
+		return NULL;
+	run_of(s, h)->notes++;
+	text = before < NOTES_MAX ? shown(m->text) : xstrdup("further notes not shown");
+	hint = before < NOTES_MAX ? shown(m->hint) : xstrdup("");
+	report_note(s, "runner: %s%s: %.1000s%s%.500s",
+		    m->level >= LOG_WARNING ? "warning: " : "", h->name, text,
+		    *hint ? "\nhint: " : "", hint);
+	free(text);
+	free(hint);
+	return NULL;
 }
 
 #define TAKE(name, call)                                                               \
 	case WIRE_##name: {                                                            \
 		struct wire_##name m;                                                  \
                                                                                        \
-		if (wire_unpack_##name(&m, f->payload, f->n, &e)) {                    \
-			fleet_give_up(h, &e);                                          \
-			return;                                                        \
-		}                                                                      \
-		call;                                                                  \
+		if (wire_unpack_##name(&m, f->payload, f->n, e))                       \
+			return -1;                                                     \
+		wrong = call;                                                          \
 		wire_free_##name(&m);                                                  \
-		return;                                                                \
+		break;                                                                 \
 	}
+/* A message of an epoch that is over means nothing any more. */
+#define TAKE_JOB(name, call)                                                           \
+	TAKE(name, m.epoch<s->epoch ? NULL : m.epoch> s->epoch || !s->master_addr      \
+			   ? "message about no job"                                    \
+			   : call)
+
+static int take(struct session *s, struct host *h, const struct wire_frame *f,
+		struct err *e)
+{
+	const char *wrong = NULL;
+
+	switch (f->type) {
+		TAKE_JOB(output, on_output(s, h, &m))
+		TAKE_JOB(berth, on_berth(s, h, &m))
+		TAKE_JOB(placed, on_placed(s, h, &m))
+		TAKE_JOB(started, on_started(s, h, &m))
+		TAKE_JOB(ended, on_ended(s, h, &m))
+		TAKE_JOB(credit, on_credit(s, h, &m))
+		TAKE_JOB(ending, on_ending(s, h))
+		TAKE_JOB(gone, on_gone(s, h, &m))
+		TAKE(log, on_agent_note(s, h, &m))
+	default:
+		wrong = "second 'hello' message";
+	}
+	return wrong ? err_set(e, E_WIRE, wrong) : 0;
+}
+
+static bool says_too_much(struct session *s, const struct host *h,
+			  const struct wire_frame *f)
+{
+	struct host_run *run = run_of(s, h);
+	size_t ranks = s->plan.np ? s->plan.local_size[session_index(s, h)] : 0;
+
+	if (f->type != WIRE_output && f->type != WIRE_log && f->type != WIRE_credit)
+		run->said += f->n;
+	return run->said > SAID_MAX + ranks * SAID_EACH;
+}
 
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 {
-	struct session *s = ctx;
 	struct err e = { 0 };
 
-	switch (f->type) {
-		TAKE(output, on_output(s, h, &m))
-		TAKE(berth, on_berth(s, h, &m))
-		TAKE(placed, on_placed(s, h, &m))
-		TAKE(started, on_started(s, h, &m))
-		TAKE(ended, on_ended(s, h, &m))
-		TAKE(credit, on_credit(s, h, &m))
-		TAKE(ending, on_ending(s, h, &m))
-		TAKE(gone, on_gone(s, h, &m))
-		TAKE(log, on_agent_note(s, h, &m))
-	default:
-		break; /* a message that only the launcher sends */
-	}
+	if (says_too_much(ctx, h, f))
+		err_set(&e, E_WIRE, "more than can be said of its ranks");
+	else if (!take(ctx, h, f, &e))
+		return;
+	err_in(&e, "%s", h->name);
+	fleet_give_up(h, &e);
 }
 
 /* Every rank of a lost host is lost now, unless its end is known. */
 static void on_lost(void *ctx, struct host *h)
 {
 	struct session *s = ctx;
-	uint32_t index = session_index(s, h);
+	uint32_t index = session_index(s, h), ended = s->ended;
 
 	s->lost = true;
 	if (s->phase == PHASE_START || !s->rank)
@@ -223,6 +321,9 @@ static void on_lost(void *ctx, struct host *h)
 		s->failed++;
 		event_ended(s, h, i);
 	}
+	if (s->ended == ended && h->err.id != E_UNCONFIRMED)
+		report_error(s,
+			     &h->err); /* no rank of it can be the cause and say it */
 	stop_on_failure(s);
 }
 

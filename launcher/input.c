@@ -144,15 +144,15 @@ static void say_end(struct input *in, struct reader *r)
 	fleet_flush(r->host);
 }
 
-void input_credit(struct input *in, struct host *h, uint32_t bytes)
+bool input_credit(struct input *in, struct host *h, uint32_t bytes)
 {
-	if (!in)
-		return;
-	for (size_t i = 0; i < in->n; i++) {
+	for (size_t i = 0; in && i < in->n; i++) {
 		struct reader *to = &in->to[i];
 
 		if (to->host != h)
 			continue;
+		if (bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX)
+			return false;
 		if (!to->granted && bytes > FLYING_BYTES / in->n)
 			bytes = (uint32_t)(FLYING_BYTES / in->n);
 		to->granted = true;
@@ -160,7 +160,9 @@ void input_credit(struct input *in, struct host *h, uint32_t bytes)
 		if (in->done && !to->ended)
 			say_end(in, to);
 	}
-	wait_more(in);
+	if (in)
+		wait_more(in);
+	return true;
 }
 
 void input_wake(struct input *in)

@@ -14,8 +14,9 @@ struct input *input_open(struct event_base *base, uint32_t rank);
 /* From now on the ranks of EPOCH on the N hosts in TARGETS read.  What others read is
  * not read again; its end is. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);
-/* H's agent takes BYTES more. */
-void input_credit(struct input *in, struct host *h, uint32_t bytes);
+/* H's agent takes BYTES more.  False: more than any agent may (WIRE_INPUT_MAX in all),
+ * which would pile up in its send queue here. */
+bool input_credit(struct input *in, struct host *h, uint32_t bytes);
 /* Try again to read (runner came back to the foreground). */
 void input_wake(struct input *in);
 void input_free(struct input *in);

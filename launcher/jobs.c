@@ -136,6 +136,7 @@ static void send_job(struct session *s, struct host *h, const struct buf *apps,
 	m.cross_sizes = (wire_u32v){ list + 2 * n, n };
 	buf_add(&h->out, buf_head(apps), apps->len);
 	wire_pack_job(&h->out, &m);
+	s->run[index].window = s->credit_bytes;
 	free(list);
 	fleet_flush(h);
 }

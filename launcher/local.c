@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -65,7 +66,8 @@ static void drain_said(struct conn *c)
 	char text[1024];
 	ssize_t n;
 
-	while (c->said_fd >= 0 && (n = read(c->said_fd, text, sizeof text)) > 0)
+	while (c->said_fd >= 0 && c->said.len < SAID_MAX &&
+	       (n = read(c->said_fd, text, sizeof text)) > 0)
 		add_said(c, text, (size_t)n);
 }
 
@@ -86,10 +88,10 @@ static void on_exited(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	/* what is still in the socket comes first */
+	/* What is still in the socket comes first, a block a turn of the loop: a child
+	 * of the agent's may hold the other end and never stop. */
 	n = c->readable ? recv(c->sock, c->room, READ_MAX, MSG_DONTWAIT) : 0;
 	if (n > 0) {
-		event_active(c->exited, EV_READ, 0);
 		c->events->bytes(c->ctx, c->room, (size_t)n);
 		return;
 	}
@@ -237,6 +239,40 @@ static size_t local_send(struct conn *c, const void *data, size_t n)
 	return sent > 0 ? (size_t)sent : 0;
 }
 
+/* Agents whose stream is closed and who may not have ended yet. */
+static struct leaving {
+	pid_t pid;
+	int pidfd;
+	struct leaving *next;
+} * leaving;
+
+static void leave(pid_t pid, int pidfd)
+{
+	struct leaving *l = xcalloc(1, sizeof *l);
+
+	*l = (struct leaving){ pid, pidfd, leaving };
+	leaving = l;
+}
+
+void local_wait(unsigned ms)
+{
+	uint64_t until = clock_ms() + ms, now;
+
+	while (leaving) {
+		struct leaving *l = leaving;
+		struct pollfd p = { .fd = l->pidfd, .events = POLLIN };
+
+		now = clock_ms();
+		if (poll(&p, 1, now < until ? (int)(until - now) : 0) != 1)
+			kill(l->pid, SIGKILL);
+		waitpid(l->pid, NULL, 0);
+		if (l->pidfd >= 0)
+			close(l->pidfd);
+		leaving = l->next;
+		free(l);
+	}
+}
+
 static void free_event(struct event *e)
 {
 	if (e)
@@ -252,8 +288,8 @@ static void local_close(struct conn *c)
 	if (c->sock >= 0)
 		close(c->sock);
 	if (c->pid > 0)
-		waitpid(c->pid, NULL, WNOHANG); /* it ends by itself at EOF */
-	if (c->pidfd >= 0)
+		leave(c->pid, c->pidfd); /* it ends by itself at EOF */
+	else if (c->pidfd >= 0)
 		close(c->pidfd);
 	if (c->said_fd >= 0)
 		close(c->said_fd);

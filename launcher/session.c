@@ -110,6 +110,7 @@ static void send_credit(struct session *s, uint32_t index)
 	s->run[index].credit = 0;
 	if (h->state != HOST_UP)
 		return;
+	s->run[index].window += m.bytes;
 	wire_pack_credit(&h->out, &m);
 	fleet_flush(h);
 }

@@ -46,12 +46,16 @@ enum phase {
 /* Per host, what only a session knows. */
 struct host_run {
 	bool placed, gone;
-	bool ending;      /* it answered the last `end` */
-	bool stopping;    /* it answered the first */
-	bool unconfirmed; /* it may still have processes of the job */
-	bool dropped;     /* lost, or not clean, in an earlier epoch */
-	uint32_t left;    /* processes its agent could not end */
-	size_t credit;    /* bytes that left here and are not yet credited */
+	bool ending;            /* it answered the last `end` */
+	bool stopping;          /* it answered the first */
+	bool unconfirmed;       /* it may still have processes of the job */
+	bool dropped;           /* lost, or not clean, in an earlier epoch */
+	uint32_t left;          /* processes its agent could not end */
+	size_t credit;          /* bytes that left here and are not yet credited */
+	size_t window;          /* bytes of output that it may still send */
+	uint64_t overdue_bytes; /* of output since session.overdue */
+	uint32_t berths, notes; /* how many it has told */
+	size_t said;            /* bytes of all it told, output apart */
 	char *idle, *certificate;
 };
 
@@ -68,8 +72,8 @@ struct session {
 	struct input *input;
 	struct events *events;
 	struct progress *progress; /* while agents start */
-	char cookie[33]; /* BERTH_JOB */
-	uint32_t epoch;  /* 1, then one more with each restart */
+	char cookie[33];           /* BERTH_JOB */
+	uint32_t epoch;            /* 1, then one more with each restart */
 	char *master_addr;
 	uint32_t master_port;
 	enum gpu_visible visible;
@@ -81,7 +85,8 @@ struct session {
 	uint32_t ended, failed; /* ranks */
 	bool lost;              /* a host was lost */
 	bool timed_out, unread, disk_failed;
-	int signo; /* first of INT, TERM, HUP that a user sent; 0: none */
+	bool overdue; /* agents should be done, but output still waits for a reader */
+	int signo;    /* first of INT, TERM, HUP that a user sent; 0: none */
 	int interrupts;
 	uint64_t pause_by_ms; /* ^Z: stop ourselves then at the latest */
 	uint64_t begin_ns;

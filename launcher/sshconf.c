@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DEPTH_MAX = 16 };
+enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end */
 
 /* ---- reading ---- */
 
@@ -112,7 +112,8 @@ static void read_line(struct sshconf *c, const char *text, const char *path, int
 static void read_file(struct sshconf *c, const char *path, const char *folder,
 		      int depth)
 {
-	FILE *f = depth < DEPTH_MAX ? fopen(path, "re") : NULL;
+	const bool sane = depth < DEPTH_MAX && c->files++ < FILES_MAX;
+	FILE *f = sane ? fopen(path, "re") : NULL;
 	char *text = NULL;
 	size_t cap = 0;
 

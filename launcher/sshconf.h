@@ -21,7 +21,7 @@ struct sshconf_line {
 /* One user's configuration in reading order, included files in place.  {0} is empty. */
 struct sshconf {
 	struct sshconf_line *v;
-	size_t n;
+	size_t n, files;   /* files: opened so far */
 	char *home, *etc;  /* "~" and the folder of the system's files */
 	struct strv known; /* known_hosts files read so far ... */
 	struct strv marks; /* ... and their '@' lines, "path: line" */

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "launcher/local.h"
 #include "launcher/progress.h"
 #include "launcher/report.h"
 
@@ -158,6 +159,7 @@ static void give_up_silent(struct session *s)
 static void on_stop_late(struct session *s)
 {
 	if (s->output && output_waiting(s->output) && !s->unread) {
+		s->overdue = true;
 		session_timer(s, 1000);
 		return;
 	}
@@ -391,6 +393,9 @@ void session_leave(struct session *s)
 	session_until(s, all_closed);
 	if (before != PHASE_OVER)
 		broom_wait(s);
+	fleet_close(&s->fleet);
+	fleet_close(&s->broom);
+	local_wait(before == PHASE_OVER ? 500 : LEAVE_MS);
 	report_unconfirmed(s);
 	s->phase = PHASE_OVER;
 }
