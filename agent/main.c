@@ -98,7 +98,10 @@ static void on_job(void *ctx, const struct wire_job *job, const struct wire_app 
 
 static void on_start(void *ctx)
 {
-	agent_start(ctx);
+	struct agent *a = ctx;
+
+	if (a->ranks.phase == RANKS_RUN) /* what was told to end does not start */
+		agent_start(a);
 }
 
 /* ---- watch ---- */
@@ -106,8 +109,15 @@ static void on_start(void *ctx)
 static void on_input(void *ctx, const void *data, size_t n)
 {
 	struct agent *a = ctx;
+	struct io *io = &a->ranks.io;
+	struct err e;
 
-	io_input(&a->ranks.io, data, n);
+	if (io->input.len + n <= IO_INPUT_BYTES) {
+		io_input(io, data, n);
+		return;
+	}
+	err_set(&e, E_WIRE, "more input than was granted");
+	session_refuse(&a->session, &e);
 }
 
 static void on_credit(void *ctx, uint32_t bytes)

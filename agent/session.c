@@ -19,7 +19,10 @@ enum {
 	/* Before a job there is nothing to protect, and other hosts may be slow to come
 	   up. */
 	PATIENCE_MS = 600000,
-	LOOK_S = 5
+	LOOK_S = 5,
+	/* A launcher reads whatever comes; while one does not, it is not heard either:
+	 * answers would fill our memory. */
+	DEAF_BYTES = 4 << 20
 };
 
 /* A frame's payload that outlives the input buffer. */
@@ -35,10 +38,16 @@ static void lose(struct session *s)
 
 /* ---- what the launcher says ---- */
 
-static const void *keep(struct session *s, const struct wire_frame *f)
+static const void *keep(struct session *s, const struct wire_frame *f, struct err *e)
 {
-	void *copy = xmalloc(f->n);
+	void *copy;
 
+	s->kept_bytes += f->n;
+	if (s->kept_bytes > WIRE_JOB_BYTES_MAX) {
+		err_set(e, E_WIRE, "job larger than its limit");
+		return NULL;
+	}
+	copy = xmalloc(f->n + 1);
 	if (f->n)
 		memcpy(copy, f->payload, f->n);
 	s->kept = xreallocarray(s->kept, s->nkept + 1, sizeof *s->kept);
@@ -57,18 +66,20 @@ static void forget_job(struct session *s)
 	free(s->kept);
 	s->app = NULL;
 	s->kept = NULL;
-	s->napp = s->nkept = 0;
+	s->napp = s->nkept = s->kept_bytes = 0;
 }
 
 static int on_app(struct session *s, const struct wire_frame *f, struct err *e)
 {
+	const void *payload;
 	struct wire_app m;
 
 	if (s->busy)
 		return err_set(e, E_WIRE, "'app' message during a job");
 	if (s->job.epoch)
 		forget_job(s);
-	if (wire_unpack_app(&m, keep(s, f), f->n, e))
+	payload = keep(s, f, e);
+	if (!payload || wire_unpack_app(&m, payload, f->n, e))
 		return -1;
 	s->app = xreallocarray(s->app, s->napp + 1, sizeof *s->app);
 	s->app[s->napp++] = m;
@@ -77,14 +88,19 @@ static int on_app(struct session *s, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
-/* Every list of the job is as long as its ranks, and every app is here. */
+/* Every list of the job is as long as its ranks, every choice is one, and every app is
+ * here. */
 static bool job_is_sound(const struct session *s)
 {
 	const struct wire_job *j = &s->job;
 	size_t n = j->ranks.n;
 
-	if (!n || n > j->np || j->apps.n != n || j->cross_ranks.n != n ||
-	    j->cross_sizes.n != n || !*j->cookie || !j->epoch)
+	if (!n || n > j->np || n > WIRE_HOST_MAX || j->np > WIRE_RANKS_MAX ||
+	    j->apps.n != n || j->cross_ranks.n != n || j->cross_sizes.n != n ||
+	    !*j->cookie || !j->epoch)
+		return false;
+	if (j->bind_to > BIND_HWTHREAD || j->share > SHARE_MACHINE ||
+	    j->gpu_visible > VISIBLE_INHERIT || j->gpu_id > GPU_ID_UUID)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		if (j->apps.v[i] >= s->napp || j->ranks.v[i] >= j->np)
@@ -97,15 +113,20 @@ static bool job_is_sound(const struct session *s)
 
 static int on_job(struct session *s, const struct wire_frame *f, struct err *e)
 {
+	const void *payload;
+
 	if (s->busy || s->job.epoch)
 		return err_set(e, E_WIRE, "'job' message during a job");
-	if (wire_unpack_job(&s->job, keep(s, f), f->n, e))
+	payload = keep(s, f, e);
+	if (!payload || wire_unpack_job(&s->job, payload, f->n, e))
 		return -1;
 	if (!job_is_sound(s) || s->job.epoch <= s->epoch)
 		return err_set(e, E_WIRE, "malformed 'job' message");
 	s->epoch = s->job.epoch;
 	s->busy = true;
-	s->patience_ms = s->job.host_timeout_ms ? s->job.host_timeout_ms + EXTRA_MS : 0;
+	s->patience_ms = s->job.host_timeout_ms;
+	if (s->patience_ms && s->patience_ms <= UINT32_MAX - EXTRA_MS)
+		s->patience_ms += EXTRA_MS;
 	s->calls->job(s->ctx, &s->job, s->app, s->napp);
 	return 0;
 }
@@ -173,6 +194,8 @@ static int on_sweep(struct session *s, const struct wire_frame *f, struct err *e
 		return err_set(e, E_WIRE, "'sweep' message during a job");
 	if (wire_unpack_sweep(&m, f->payload, f->n, e))
 		return -1;
+	if (!*m.cookie)
+		return err_set(e, E_WIRE, "malformed 'sweep' message");
 	s->calls->sweep(s->ctx, m.cookie);
 	return 0;
 }
@@ -217,11 +240,18 @@ static int on_frame(struct session *s, const struct wire_frame *f, struct err *e
 		s->calls->bye(s->ctx);
 		return 0;
 	default:
-		return err_set(e, E_WIRE, "message that only an agent sends");
+		return 0; /* wire_next_from() lets no other through */
 	}
 }
 
 /* ---- bytes ---- */
+
+void session_refuse(struct session *s, const struct err *e)
+{
+	session_log(s, LOG_ERROR, e);
+	session_send_all(s, 100);
+	lose(s);
+}
 
 static void take_frames(struct session *s)
 {
@@ -229,17 +259,15 @@ static void take_frames(struct session *s)
 	struct err e = { 0 };
 	long n = 0;
 
-	while (!s->done && (n = wire_next(&f, buf_head(&s->in), s->in.len, &e)) > 0) {
+	while (!s->done && (n = wire_next_from(WIRE_LAUNCHER, &f, buf_head(&s->in),
+					       s->in.len, &e)) > 0) {
 		n = on_frame(s, &f, &e) ? -1 : n;
 		if (n < 0)
 			break;
 		buf_drop(&s->in, (size_t)n);
 	}
-	if (n >= 0)
-		return;
-	session_log(s, LOG_ERROR, &e);
-	session_send_all(s, 100);
-	lose(s);
+	if (n < 0)
+		session_refuse(s, &e);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -342,10 +370,20 @@ void session_begin(struct session *s)
 	buf_add(&s->out, WIRE_MAGIC, WIRE_MAGIC_BYTES);
 }
 
+/* Hear the launcher only while our queue is short. */
+static void listen_or_not(struct session *s)
+{
+	if (s->out.len > DEAF_BYTES)
+		event_del(s->readable);
+	else if (!event_pending(s->readable, EV_READ, NULL))
+		event_add(s->readable, NULL);
+}
+
 void session_loop(struct session *s)
 {
 	while (!s->done) {
 		session_send(s);
+		listen_or_not(s);
 		if (s->done)
 			break;
 		event_base_loop(s->base, EVLOOP_ONCE);

@@ -4,7 +4,9 @@
  * Frames come in on descriptor 0 and go out on 1, which may be two pipes (sshd) or one
  * socket (local).  Whoever has something to say packs it into s->out; the loop sends it
  * after each turn.  A stream that ends, breaks the protocol or stays silent too long is
- * a lost launcher. Heartbeats, suspend and resume are answered here. */
+ * a lost launcher, told in a last `log`.  Heartbeats, suspend and resume are answered
+ * here.  Limits: a job's frames WIRE_JOB_BYTES_MAX, else it is refused; while 4 MiB
+ * wait in the queue nothing more is read, which is a lost launcher after its time. */
 #ifndef BERTH_AGENT_SESSION_H
 #define BERTH_AGENT_SESSION_H
 
@@ -35,7 +37,7 @@ struct session {
 	struct buf in, out;
 	struct event *readable, *writable, *silence;
 	struct kept *kept; /* copies of app and job frames */
-	size_t nkept;
+	size_t nkept, kept_bytes;
 	struct wire_job job;
 	struct wire_app *app;
 	size_t napp;
@@ -59,6 +61,8 @@ void session_send(struct session *s);
 /* Send all that is in the queue, waiting MS milliseconds at most. */
 void session_send_all(struct session *s, unsigned ms);
 void session_log(struct session *s, enum log_level level, const struct err *e);
+/* The launcher broke the protocol: say so and count it as lost. */
+void session_refuse(struct session *s, const struct err *e);
 void session_end(struct session *s);
 
 #endif
