@@ -30,6 +30,12 @@ void cpuset_add(struct cpuset *s, uint32_t pu)
 		s->w[pu / 64] |= UINT64_C(1) << pu % 64;
 }
 
+void cpuset_remove(struct cpuset *s, uint32_t pu)
+{
+	if (pu / 64 < s->nwords)
+		s->w[pu / 64] &= ~(UINT64_C(1) << pu % 64);
+}
+
 bool cpuset_has(const struct cpuset *s, uint32_t pu)
 {
 	return pu / 64 < s->nwords && (s->w[pu / 64] >> pu % 64 & 1);

@@ -19,6 +19,7 @@ struct cpuset cpuset_new(size_t nwords);
 struct cpuset cpuset_copy(const struct cpuset *s);
 void cpuset_free(struct cpuset *s);
 void cpuset_add(struct cpuset *s, uint32_t pu); /* beyond its room: ignored */
+void cpuset_remove(struct cpuset *s, uint32_t pu);
 bool cpuset_has(const struct cpuset *s, uint32_t pu);
 void cpuset_or(struct cpuset *s, const struct cpuset *with);
 void cpuset_and(struct cpuset *s, const struct cpuset *with);

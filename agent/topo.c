@@ -64,15 +64,20 @@ static void name_node(struct topo_node *n, hwloc_obj_t o)
 			 n->os_index >= 0 ? o->os_index : o->logical_index);
 }
 
-static void add_core(struct topo *t, hwloc_obj_t o, int node)
+/* LEFT: the allowed PUs that no core has yet.  In a file two cores may name the same
+ * one. */
+static void add_core(struct topo *t, hwloc_obj_t o, int node, struct cpuset *left)
 {
 	struct topo_core c = { .node = node, .numa = -1 };
 
 	c.pu = xcalloc((size_t)hwloc_bitmap_weight(o->cpuset), sizeof *c.pu);
 	for (int i = hwloc_bitmap_first(o->cpuset); i >= 0;
-	     i = hwloc_bitmap_next(o->cpuset, i))
-		if (cpuset_has(&t->allowed, (uint32_t)i))
-			c.pu[c.npu++] = (uint32_t)i;
+	     i = hwloc_bitmap_next(o->cpuset, i)) {
+		if (!cpuset_has(left, (uint32_t)i))
+			continue;
+		cpuset_remove(left, (uint32_t)i);
+		c.pu[c.npu++] = (uint32_t)i;
+	}
 	if (!c.npu) {
 		free(c.pu);
 		return;
@@ -83,7 +88,7 @@ static void add_core(struct topo *t, hwloc_obj_t o, int node)
 
 /* hwloc's trees are a dozen levels deep at most, so this may recurse.  An object's
  * userdata is its index + 1, for what hangs from it. */
-static void add_nodes(struct topo *t, hwloc_obj_t o, int parent)
+static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *left)
 {
 	int at = (int)t->nnode++;
 	struct topo_node *n = &t->node[at];
@@ -96,10 +101,10 @@ static void add_nodes(struct topo *t, hwloc_obj_t o, int parent)
 	n->first_core = (uint32_t)t->ncore;
 	name_node(n, o);
 	if (n->type == NODE_CORE)
-		add_core(t, o, at);
+		add_core(t, o, at, left);
 	else
 		for (unsigned i = 0; i < o->arity; i++)
-			add_nodes(t, o->children[i], at);
+			add_nodes(t, o->children[i], at, left);
 	n->ncores = (uint32_t)t->ncore - n->first_core;
 	n->end = (int)t->nnode;
 }
@@ -123,7 +128,7 @@ static int node_above(hwloc_obj_t o)
 static void add_tree(struct topo *t, hwloc_topology_t h)
 {
 	hwloc_const_cpuset_t whole = hwloc_topology_get_topology_cpuset(h);
-	struct cpuset present;
+	struct cpuset present, left;
 	size_t nwords = (size_t)(hwloc_bitmap_last(whole) / 64 + 1);
 
 	t->allowed = set_copy(hwloc_topology_get_allowed_cpuset(h), nwords);
@@ -134,7 +139,9 @@ static void add_tree(struct topo *t, hwloc_topology_t h)
 		add_own_mask(t);
 	t->node = xcalloc(count_nodes(h), sizeof *t->node);
 	t->core = xcalloc(cpuset_count(&t->allowed), sizeof *t->core);
-	add_nodes(t, hwloc_get_root_obj(h), -1);
+	left = cpuset_copy(&t->allowed);
+	add_nodes(t, hwloc_get_root_obj(h), -1, &left);
+	cpuset_free(&left);
 }
 
 /* ---- memory ---- */
@@ -171,6 +178,15 @@ static void add_numa(struct topo *t, hwloc_topology_t h)
 	}
 }
 
+/* A file may say that anything is so far from anything. */
+static bool all_numa(const struct hwloc_distances_s *d)
+{
+	for (unsigned i = 0; i < d->nbobjs; i++)
+		if (!d->objs[i] || d->objs[i]->type != HWLOC_OBJ_NUMANODE)
+			return false;
+	return true;
+}
+
 static void add_latency(struct topo *t, hwloc_topology_t h)
 {
 	struct hwloc_distances_s *d;
@@ -178,7 +194,7 @@ static void add_latency(struct topo *t, hwloc_topology_t h)
 
 	if (hwloc_distances_get_by_name(h, "NUMALatency", &n, &d, 0) || !n)
 		return;
-	if (d->nbobjs == t->nnuma) {
+	if (d->nbobjs == t->nnuma && all_numa(d)) {
 		t->latency = xcalloc(t->nnuma * t->nnuma, sizeof *t->latency);
 		for (unsigned i = 0; i < d->nbobjs; i++)
 			for (unsigned j = 0; j < d->nbobjs; j++)

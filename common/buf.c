@@ -17,10 +17,9 @@ unsigned char *buf_reserve(struct buf *b, size_t n)
 
 void buf_add(struct buf *b, const void *bytes, size_t n)
 {
-	unsigned char *room = buf_reserve(b, n);
-
-	if (n)
-		memcpy(room, bytes, n);
+	if (!n)
+		return;
+	memcpy(buf_reserve(b, n), bytes, n);
 	b->len += n;
 }
 
