@@ -1,0 +1,259 @@
+#!/usr/bin/python3
+"""hostile_runner.py AGENT [ACT...]: an agent whose launcher does not keep to the protocol,
+or is cut off anywhere.
+
+Whatever comes: the agent ends in time, by no signal, takes at most 96 MiB, and leaves no
+process of its ranks.  Acts: those of the table; "cut:K", the stream ends after K bytes of
+a whole dialogue; "random:N", that dialogue with bytes changed, by seed N; "cuts", every
+cut.  Prints a line for each that failed and a count; ends with 1 if one failed."""
+
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+RSS_MAX_KB = 96 * 1024
+LIMIT_S = 20
+RANK = "trap : WINCH; setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000"
+MOST = 2**32 - 1
+
+
+# ---- messages, as common/wire.def has them ----
+
+def u32(n):
+    return struct.pack("<I", n)
+
+
+def u64(n):
+    return struct.pack("<Q", n)
+
+
+def text(t):
+    t = t.encode()
+    return u32(len(t)) + t + b"\0"
+
+
+def many(items, pack):
+    return u32(len(items)) + b"".join(map(pack, items))
+
+
+def frame(number, payload=b""):
+    return struct.pack("<IB", len(payload), number) + payload
+
+
+def app(argv=("bash", "-c", RANK), index=0):
+    return frame(2, u32(index) + many(argv, text) + many(["X=1"], text) + text("/"))
+
+
+def job(mark="", epoch=1, ranks=(0, 1), np=None, apps=None, bind=0, flags=0, stdin=0, visible=1, share=0):
+    n = len(ranks)
+    env = ["PATH=/usr/bin:/bin", mark]
+    return frame(3, u32(epoch) + text(f"hostile{os.getpid()}") + u32(flags)
+                 + u32(n if np is None else np) + u32(0) + u32(1) + text("h") + many(ranks, u32)
+                 + many(apps or [0] * n, u32) + many([0] * n, u32) + many([1] * n, u32)
+                 + text("127.0.0.1") + u32(20000) + u32(bind) + u32(1) + u32(share) + u32(visible) + u32(0) + text("")
+                 + u32(stdin) + u32(0o22) + u64(1024) + u64(0) + u64(2**64 - 1) + u64(2**64 - 1)
+                 + u32(65536) + u32(60000) + many(env, text))
+
+
+def start(epoch=1):
+    return frame(6, u32(epoch))
+
+
+def data(n=1, epoch=1):
+    return frame(9, u32(epoch) + u32(0) + u32(n) + b"x" * n)
+
+
+def credit(n=1000, epoch=1):
+    return frame(10, u32(epoch) + u32(n))
+
+
+def signo(n, tree=0):
+    return frame(11, u32(n) + u32(tree))
+
+
+def end(epoch=1, grace_ms=0):
+    return frame(15, u32(epoch) + u32(grace_ms))
+
+
+def sweep(cookie):
+    return frame(21, text(cookie))
+
+
+SUSPEND, RESUME, BYE, BEAT = frame(12, u32(0)), frame(13, u32(0)), frame(18, u32(0)), frame(20, u64(1) + u64(0))
+
+
+def run(mark):
+    return app() + job(mark) + start()
+
+
+def dialogue(mark):
+    return (run(mark) + data(3) + credit() + signo(signal.SIGWINCH) + BEAT + SUSPEND + RESUME + data(0)
+            + end(grace_ms=100) + BYE)
+
+
+def large_app():
+    """Chunks of an app of 16 MB: nothing large here, where fork() would count it."""
+    n = 16000000
+    head = u32(0) + u32(1) + u32(n)
+    return [struct.pack("<IB", len(head) + n + 1 + len(u32(0) + text("/")), 2), head,
+            *[b"x" * 64000] * (n // 64000), b"\0", u32(0) + text("/")]
+
+
+def hollow_app():
+    """The largest list of the shortest strings."""
+    n = 3000000
+    tail = u32(0) + text("/")
+    return [struct.pack("<IB", 8 + 5 * n + len(tail), 2), u32(0) + u32(n), *[b"\0" * 50000] * (n // 10000), tail]
+
+
+# act: what is sent, bytes or chunks; True where the agent has to end without being left
+ACTS = {
+    "garbage": (lambda m: os.urandom(4096), True),
+    "text": (lambda m: b"GET / HTTP/1.0\r\n\r\n", True),
+    "length-zero": (lambda m: frame(2), True),
+    "length-over": (lambda m: struct.pack("<IB", 65, 6), True),
+    "length-most": (lambda m: struct.pack("<IB", MOST, 3), True),
+    "an-agents-word": (lambda m: frame(16, u32(1)), True),
+    "job-without-app": (lambda m: job(m), True),
+    "job-of-no-rank": (lambda m: app() + job(m, ranks=()), True),
+    "job-of-other-app": (lambda m: app() + job(m, apps=[0, 1]), True),
+    "job-huge-np": (lambda m: app() + job(m, np=MOST), True),
+    "job-many-ranks": (lambda m: app() + job(m, ranks=range(65537)), True),
+    "job-rank-beyond": (lambda m: app() + job(m, ranks=(0, 9), np=2), True),
+    "job-bind": (lambda m: app() + job(m, bind=7), True),
+    "job-share": (lambda m: app() + job(m, share=3), True),
+    "job-visible": (lambda m: app() + job(m, visible=MOST), True),
+    "job-no-epoch": (lambda m: app() + job(m, epoch=0), True),
+    "job-again": (lambda m: run(m) + job(m, 2), True),
+    "job-same-epoch": (lambda m: run(m) + end() + app() + job(m, 1), True),
+    "app-in-job": (lambda m: run(m) + app(), True),
+    "app-flood": (lambda m: large_app() * 3, True),
+    "app-order": (lambda m: app(index=1), True),
+    "app-strings": (lambda m: hollow_app(), False),
+    "no-argv": (lambda m: app(()) + job(m), True),
+    "empty-program": (lambda m: app(("",)) + job(m) + start(), False),
+    "no-program": (lambda m: app(("/no/such",)) + job(m) + start(), False),
+    "start-twice": (lambda m: run(m) + start() * 100, False),
+    "start-alone": (lambda m: start() + credit() + data() + signo(9) + end(), False),
+    "start-after-end": (lambda m: app() + job(m) + end() + start(), False),
+    "sweep-in-job": (lambda m: run(m) + sweep("x"), True),
+    "sweep-nothing": (lambda m: sweep(""), True),
+    "input-flood": (lambda m: [run(m), *[data(65536)] * 100], True),
+    "input-unread": (lambda m: [app() + job(m, stdin=MOST) + start()] + [data(65536)] * 1000, False),
+    "credit-flood": (lambda m: app(("yes",)) + job(m) + start() + credit(MOST) * 10000, False),
+    "signal-flood": (lambda m: run(m) + signo(signal.SIGWINCH) * 300, False),
+    "signal-odd": (lambda m: run(m) + b"".join(signo(n, 1) for n in (0, 65, 1000, MOST)), False),
+    "stop-tree": (lambda m: run(m) + signo(signal.SIGSTOP, 1), False),
+    "beat-flood": (lambda m: [run(m)] + [BEAT * 1000] * 2000, False),
+    "end-flood": (lambda m: [app() + job(m)] + [end(grace_ms=MOST) * 1000] * 1000, False),
+    "job-flood": (lambda m: (app(("true",)) + job(m, e) + end(e) for e in range(1, 3000)), False),
+    "suspended": (lambda m: run(m) + SUSPEND, False),
+    "never-bye": (lambda m: run(m) + end(), False),
+    "whole": (dialogue, True),
+}
+
+
+def bytes_of(act, mark):
+    name, _, number = act.partition(":")
+    if name in ACTS:
+        return ACTS[name]
+    whole = dialogue(mark)
+    if name == "cut":
+        return lambda m: whole[: int(number)], False
+    chosen, changed = random.Random(int(number)), bytearray(whole)
+    for _ in range(chosen.randint(1, 8)):
+        changed[chosen.randrange(len(changed))] = chosen.choice([0, 1, 255, chosen.randrange(256)])
+    return lambda m: bytes(changed), False
+
+
+# ---- one agent ----
+
+def marked(mark):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if mark.encode() in f.read():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def send(ours, what, seconds):
+    """As much as it takes in so many seconds; nothing is ever read."""
+    ours.setblocking(False)
+    until = time.monotonic() + seconds
+    for chunk in [what] if isinstance(what, bytes) else what:
+        while chunk:
+            if not select.select([], [ours], [], max(0, until - time.monotonic()))[1]:
+                return
+            try:
+                chunk = chunk[ours.send(chunk):]
+            except (BrokenPipeError, ConnectionResetError):
+                return
+
+
+def wait(p, seconds):
+    fd = os.pidfd_open(p.pid)
+    over = bool(select.select([fd], [], [], seconds)[0])
+    os.close(fd)
+    return over
+
+
+def play(agent, act):
+    mark = f"HOSTILE_RUNNER={os.getpid()}.{act}"
+    make, by_itself = bytes_of(act, mark)
+    ours, theirs = socket.socketpair()
+    p = subprocess.Popen([agent], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL,
+                         env=dict(os.environ, PATH="/usr/bin:/bin"), close_fds=True)
+    theirs.close()
+    wrong = []
+    # what waits for us in the socket is left there, so a large one must not block the agent
+    send(ours, make(mark), 3)
+    if by_itself and not wait(p, LIMIT_S):
+        wrong.append("does not end by itself")
+    ours.close()
+    if not wait(p, LIMIT_S):
+        wrong.append(f"runs {LIMIT_S} s after its launcher left")
+        p.kill()
+    _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = 0
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 or code >= 128:
+        wrong.append(f"status {code}")
+    if usage.ru_maxrss > RSS_MAX_KB:
+        wrong.append(f"takes {usage.ru_maxrss} KiB")
+    left = marked(mark + "\0")
+    if left:
+        wrong.append(f"leaves {left}")
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    if wrong:
+        sys.stdout.write(f"FAIL {act}: {'; '.join(wrong)}\n")
+    elif os.environ.get("VERBOSE"):
+        sys.stdout.write(f"ok {act}: status {code}, {usage.ru_maxrss >> 10} MiB\n")
+    return not wrong
+
+
+def main(agent, acts):
+    acts = acts or list(ACTS)
+    if "cuts" in acts:
+        acts.remove("cuts")
+        mark = f"HOSTILE_RUNNER={os.getpid()}.cut:999"
+        acts += [f"cut:{k}" for k in range(len(dialogue(mark)) + 1)]
+    with ThreadPoolExecutor(6) as pool:
+        fine = list(pool.map(lambda act: play(agent, act), acts))
+    print(f"{sum(fine)} of {len(fine)} as they should be")
+    return not all(fine)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.abspath(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,760 @@
+/* hostile_agent: an agent that does not keep to the protocol, for runner's
+ * --launch-agent.
+ *
+ * HOSTILE names what it does, a row of the table below; HOSTILE_DIR a folder in which
+ * the first agent of a job leaves a mark: that one is hostile, the others (another
+ * host's, and the one that sweeps) become HOSTILE_REAL, the real one.  It behaves well
+ * up to the stage of its row.  HOSTILE_SEED: for `random`. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/wire.h"
+
+#define NASTY                                                                          \
+	"\x1b]0;owned\x07\x1b[2J\r\nrunner: all is well\x9b"                           \
+	"31m\xc2\x9b"                                                                  \
+	"31m"
+
+static struct {
+	struct buf in;
+	uint32_t epoch, np, ranks[64];
+	size_t n;
+	uint64_t clock;
+} job;
+
+/* ---- the stream ---- */
+
+static void put(const void *data, size_t n)
+{
+	const char *p = data;
+	ssize_t done;
+
+	for (; n; p += done, n -= (size_t)done)
+		if ((done = write(1, p, n)) < 0)
+			_exit(1);
+}
+
+static void put_buf(struct buf *b)
+{
+	put(buf_head(b), b->len);
+	buf_free(b);
+}
+
+#define SAY(name, ...)                                                                 \
+	do {                                                                           \
+		struct buf b_ = { 0 };                                                 \
+		struct wire_##name m_ = { __VA_ARGS__ };                               \
+		wire_pack_##name(&b_, &m_);                                            \
+		put_buf(&b_);                                                          \
+	} while (0)
+
+static void head(unsigned type, uint32_t n)
+{
+	struct buf b = { 0 };
+	unsigned char t = (unsigned char)type;
+
+	buf_u32(&b, n);
+	buf_add(&b, &t, 1);
+	put_buf(&b);
+}
+
+static void take_job(const struct wire_frame *f)
+{
+	struct wire_job m;
+
+	if (wire_unpack_job(&m, f->payload, f->n, NULL))
+		_exit(2);
+	job.epoch = m.epoch;
+	job.np = m.np;
+	for (job.n = 0; job.n < m.ranks.n && job.n < 64; job.n++)
+		job.ranks[job.n] = m.ranks.v[job.n];
+	wire_free_job(&m);
+}
+
+/* Read until a message of TYPE has come; heartbeats are answered. */
+static void await(unsigned type)
+{
+	struct wire_frame f;
+	struct wire_heartbeat beat;
+	unsigned got = 0;
+	ssize_t n;
+	long used;
+
+	while (got != type) {
+		used = wire_next(&f, buf_head(&job.in), job.in.len, NULL);
+		if (!used) {
+			n = read(0, buf_reserve(&job.in, 65536), 65536);
+			if (n <= 0)
+				_exit(0);
+			job.in.len += (size_t)n;
+			continue;
+		}
+		got = f.type;
+		if (got == WIRE_job)
+			take_job(&f);
+		if (got == WIRE_heartbeat &&
+		    !wire_unpack_heartbeat(&beat, f.payload, f.n, NULL))
+			SAY(heartbeat, clock_ns(), beat.clock_ns);
+		buf_drop(&job.in, (size_t)used);
+	}
+}
+
+static void wait_forever(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	for (;;)
+		pause();
+}
+
+/* ---- behaving ---- */
+
+static void hello(uint32_t cpus, uint32_t gpus, const char *address,
+		  const char *version)
+{
+	SAY(hello, version, WIRE_VERSION, "h", "x86_64", cpus, cpus, gpus, address, 0,
+	    clock_ns());
+}
+
+static void berth(uint32_t rank, const char *text)
+{
+	SAY(berth, job.epoch, rank, text, 0, text, "0", "0", { 0 }, text, text);
+}
+
+static void output(uint32_t epoch, uint32_t rank, uint32_t stream, size_t n)
+{
+	static const char room[WIRE_DATA_MAX] = "out\n";
+
+	SAY(output, epoch, rank, stream, { room, n });
+}
+
+static void ended(uint32_t rank, uint64_t at_ns)
+{
+	SAY(ended, job.epoch, rank, 1, 0, at_ns, 0, "", "", "");
+}
+
+static void all_ended(void)
+{
+	for (size_t i = 0; i < job.n; i++)
+		ended(job.ranks[i], clock_ns());
+}
+
+static void placed(const char *text)
+{
+	for (size_t i = 0; i < job.n; i++)
+		berth(job.ranks[i], text);
+	SAY(placed, job.epoch, text, text);
+}
+
+static void started(void)
+{
+	for (size_t i = 0; i < job.n; i++)
+		SAY(started, job.epoch, job.ranks[i], 1, clock_ns(), "0");
+}
+
+/* ---- instead of a greeting ---- */
+
+static void noise(void)
+{
+	static char room[65536];
+
+	memset(room, 'x', sizeof room);
+	for (;;)
+		put(room, sizeof room);
+}
+
+static void zeros(void)
+{
+	static const char room[65536];
+
+	for (;;)
+		put(room, sizeof room);
+}
+
+static void silent(void)
+{
+	wait_forever();
+}
+
+static void half(void)
+{
+	put(WIRE_MAGIC "\x40\0\0", 11);
+	wait_forever();
+}
+
+static void complains(void)
+{
+	static const char text[] = "cannot " NASTY "\n";
+
+	if (write(2, text, sizeof text - 1) < 0)
+		_exit(4);
+	_exit(3);
+}
+
+static void complains_on(void)
+{
+	static const char text[] = NASTY;
+
+	while (write(2, text, sizeof text - 1) > 0)
+		;
+	_exit(3);
+}
+
+/* A child holds the stream and floods it when the agent is gone. */
+static void heir(void)
+{
+	put(WIRE_MAGIC, WIRE_MAGIC_BYTES);
+	hello(1, 0, "", BERTH_VERSION);
+	if (fork())
+		_exit(0);
+	for (;;)
+		SAY(heartbeat, 1, 0);
+}
+
+/* ---- hello ---- */
+
+static void hello_absurd(void)
+{
+	hello(UINT32_MAX, UINT32_MAX, "", BERTH_VERSION);
+	wait_forever();
+}
+
+static void hello_gpus(void)
+{
+	hello(4, UINT32_MAX, "", BERTH_VERSION);
+	wait_forever();
+}
+
+static void hello_address(void)
+{
+	hello(4, 0, "10.0.0.1\n$(reboot)", BERTH_VERSION);
+	wait_forever();
+}
+
+static void hello_version(void)
+{
+	hello(4, 0, "", NASTY);
+	wait_forever();
+}
+
+static void length_zero(void)
+{
+	head(WIRE_hello, 0);
+	wait_forever();
+}
+
+static void length_over(void)
+{
+	head(WIRE_hello, 8193);
+	for (;;)
+		put(NASTY, 8);
+}
+
+static void length_most(void)
+{
+	head(WIRE_hello, UINT32_MAX);
+	for (;;)
+		put(NASTY, 8);
+}
+
+static void type_unknown(void)
+{
+	head(63, 10);
+	wait_forever();
+}
+
+static void early_log(void)
+{
+	SAY(log, LOG_ERROR, NASTY, "no " NASTY, NASTY);
+	wait_forever();
+}
+
+/* ---- after hello ---- */
+
+static void hello_again(void)
+{
+	for (;;)
+		hello(4, 0, "", BERTH_VERSION);
+}
+
+static void log_flood(void)
+{
+	for (;;)
+		SAY(log, LOG_WARNING, "", NASTY, NASTY);
+}
+
+static void log_large(void)
+{
+	char *text = xmalloc(60000);
+
+	memset(text, 'y', 59999);
+	text[59999] = '\0';
+	for (;;)
+		SAY(log, LOG_WARNING, "", text, "");
+}
+
+static void runners_word(void)
+{
+	head(WIRE_app, 16777216);
+	for (;;)
+		put(NASTY, 8);
+}
+
+static void gone_at_once(void)
+{
+	await(WIRE_job);
+	SAY(gone, job.epoch, 3, NASTY);
+	wait_forever();
+}
+
+static void ended_at_once(void)
+{
+	await(WIRE_job);
+	all_ended();
+	wait_forever();
+}
+
+static void no_berth(void)
+{
+	await(WIRE_job);
+	SAY(placed, job.epoch, "", "");
+	wait_forever();
+}
+
+static void berth_again(void)
+{
+	await(WIRE_job);
+	for (;;)
+		berth(job.ranks[0], "0");
+}
+
+static void berth_foreign(void)
+{
+	await(WIRE_job);
+	for (uint32_t i = 0; i < job.np; i++)
+		berth(i, "0");
+	wait_forever();
+}
+
+static void placed_again(void)
+{
+	await(WIRE_job);
+	placed("0");
+	for (;;)
+		SAY(placed, job.epoch, "0", "0");
+}
+
+static void berth_nasty(void)
+{
+	await(WIRE_job);
+	placed(NASTY);
+	await(WIRE_start);
+	started();
+	all_ended();
+}
+
+static void start_untold(void)
+{
+	await(WIRE_job);
+	placed("0");
+	started();
+	wait_forever();
+}
+
+/* ---- ranks run ---- */
+
+static void started_again(void)
+{
+	for (;;)
+		started();
+}
+
+static void output_flood(void)
+{
+	for (;;)
+		output(job.epoch, job.ranks[0], 1, WIRE_DATA_MAX);
+}
+
+static void output_small(void)
+{
+	for (;;)
+		output(job.epoch, job.ranks[0], 1, 1);
+}
+
+static void output_foreign(void)
+{
+	for (uint32_t i = 0; i < job.np; i++)
+		output(job.epoch, i, 1, 4);
+	wait_forever();
+}
+
+static void output_nobody(void)
+{
+	output(job.epoch, UINT32_MAX, 1, 4);
+	wait_forever();
+}
+
+static void output_stream(void)
+{
+	output(job.epoch, job.ranks[0], 3, 4);
+	wait_forever();
+}
+
+static void output_epoch(void)
+{
+	output(job.epoch + 7, job.ranks[0], 1, 4);
+	wait_forever();
+}
+
+static void ended_foreign(void)
+{
+	for (uint32_t i = 0; i < job.np; i++)
+		ended(i, clock_ns());
+	wait_forever();
+}
+
+static void ended_again(void)
+{
+	for (;;)
+		all_ended();
+}
+
+static void ended_cut(void)
+{
+	head(WIRE_ended, 60000);
+	_exit(0);
+}
+
+/* A string whose length says more than there is, and one without its NUL. */
+static void ended_string(void)
+{
+	struct buf b = { 0 };
+
+	wire_pack_ended(&b, &(struct wire_ended){ job.epoch, job.ranks[0], 1, 0, 1, 0,
+						  "a", "b", "c" });
+	buf_head(&b)[b.len - 1] = 'x';
+	put_buf(&b);
+	wait_forever();
+}
+
+static void ended_nasty(void)
+{
+	SAY(ended, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, NASTY,
+	    "no " NASTY, "try " NASTY);
+	await(WIRE_end);
+	SAY(ending, job.epoch);
+	SAY(gone, job.epoch, 2, NASTY);
+	await(WIRE_bye);
+	_exit(0);
+}
+
+static void ending_untold(void)
+{
+	SAY(ending, job.epoch);
+	wait_forever();
+}
+
+static void gone_untold(void)
+{
+	SAY(gone, job.epoch, 0, "");
+	wait_forever();
+}
+
+static void credit_flood(void)
+{
+	for (;;)
+		SAY(credit, job.epoch, UINT32_MAX);
+}
+
+static void credit_steps(void)
+{
+	for (;;)
+		SAY(credit, job.epoch, 1000);
+}
+
+/* Takes the input that it asked for from runner, and reads not a byte of it. */
+static void deaf(void)
+{
+	SAY(credit, job.epoch, WIRE_INPUT_MAX);
+	for (;;) {
+		SAY(heartbeat, 1, 0);
+		usleep(10000);
+	}
+}
+
+static void beats(void)
+{
+	for (;;)
+		SAY(heartbeat, clock_ns(), 0);
+}
+
+static void quiet(void)
+{
+	wait_forever();
+}
+
+/* Clocks from nowhere, and an ending before all time. */
+static void clocks(void)
+{
+	static const uint64_t times[] = { 0, 1, INT64_MAX, UINT64_MAX,
+					  UINT64_MAX / 2 + 7 };
+
+	for (size_t i = 0; i < 5; i++)
+		for (size_t k = 0; k < 5; k++)
+			SAY(heartbeat, times[i], times[k]);
+	SAY(ended, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, 0, "", "", "");
+}
+
+/* What a background child may do: no fault. */
+static void output_after(void)
+{
+	all_ended();
+	output(job.epoch, job.ranks[0], 1, 4);
+}
+
+/* Any messages with any numbers. */
+static void anything(void)
+{
+	const char *seed = getenv("HOSTILE_SEED");
+	uint64_t x = seed ? strtoull(seed, NULL, 10) * 2654435761u + 1 : 1;
+	static const uint32_t odd[] = { 0, 1, 2, 3, 64, 65536, INT32_MAX, UINT32_MAX };
+	struct buf b = { 0 };
+
+	for (int i = 0; i < 2000; i++) {
+		uint32_t v[4];
+
+		for (int k = 0; k < 4; k++) {
+			x = x * 6364136223846793005u + 1442695040888963407u;
+			v[k] = (x >> 40) % 3 ? (uint32_t)(x >> 60) % 2
+					     : odd[(x >> 50) % 8];
+		}
+		v[0] = v[0] > 1 ? v[0] : job.epoch;
+		switch ((x >> 33) % 11) {
+		case 0:
+			SAY(output, v[0], v[1], v[2] % 2 + 1, { "x\n", 2 });
+			break;
+		case 1:
+			SAY(ended, v[0], v[1], v[2], v[3], x, v[2], "", "t", "");
+			break;
+		case 2:
+			SAY(started, v[0], v[1], v[2], x, "1");
+			break;
+		case 3:
+			SAY(credit, v[0], v[1]);
+			break;
+		case 4:
+			SAY(heartbeat, x, x >> 1);
+			break;
+		case 5:
+			SAY(log, v[1] % 3, "", "t", "");
+			break;
+		case 6:
+			SAY(gone, v[0], v[1], "w");
+			break;
+		case 7:
+			SAY(ending, v[0]);
+			break;
+		case 8:
+			SAY(placed, v[0], "", "");
+			break;
+		case 9:
+			berth(v[1], "b");
+			break;
+		default:
+			wire_pack_ended(&b,
+					&(struct wire_ended){ v[0], v[1], v[2], v[3], x,
+							      0, "", "", "" });
+			buf_head(&b)[(x >> 20) % b.len] ^= (unsigned char)(x >> 12);
+			put_buf(&b);
+		}
+	}
+	wait_forever();
+}
+
+/* ---- the end ---- */
+
+static void never_gone(void)
+{
+	await(WIRE_end);
+	SAY(ending, job.epoch);
+	for (;;) {
+		SAY(heartbeat, 1, 0);
+		usleep(100000);
+	}
+}
+
+static void never_leaves(void)
+{
+	all_ended();
+	await(WIRE_end);
+	SAY(ending, job.epoch);
+	SAY(gone, job.epoch, 0, "");
+	signal(SIGTERM, SIG_IGN);
+	wait_forever();
+}
+
+static void ending_flood(void)
+{
+	await(WIRE_end);
+	for (;;)
+		SAY(ending, job.epoch);
+}
+
+static void gone_again(void)
+{
+	await(WIRE_end);
+	SAY(ending, job.epoch);
+	for (;;)
+		SAY(gone, job.epoch, 1, NASTY);
+}
+
+/* As much output as is granted, for ever. */
+static void output_on(void)
+{
+	struct wire_frame f;
+	struct wire_credit m;
+	long used;
+	ssize_t n;
+
+	all_ended();
+	for (;;) {
+		used = wire_next(&f, buf_head(&job.in), job.in.len, NULL);
+		if (used > 0) {
+			if (f.type == WIRE_end)
+				SAY(ending, job.epoch);
+			if (f.type == WIRE_credit &&
+			    !wire_unpack_credit(&m, f.payload, f.n, NULL))
+				for (; m.bytes >= 4096; m.bytes -= 4096)
+					output(job.epoch, job.ranks[0], 1, 4096);
+			buf_drop(&job.in, (size_t)used);
+			continue;
+		}
+		n = read(0, buf_reserve(&job.in, 65536), 65536);
+		if (n <= 0)
+			_exit(0);
+		job.in.len += (size_t)n;
+	}
+}
+
+static void output_on_begin(void)
+{
+	for (int i = 0; i < 240; i++)
+		output(job.epoch, job.ranks[0], 1, 4096);
+	output_on();
+}
+
+enum stage { GREETING, HELLO, PLACING, RUNNING };
+
+static const struct {
+	const char *name;
+	enum stage stage;
+	void (*act)(void);
+} acts[] = {
+	{ "noise", GREETING, noise },
+	{ "zeros", GREETING, zeros },
+	{ "silent", GREETING, silent },
+	{ "half", GREETING, half },
+	{ "complains", GREETING, complains },
+	{ "complains-on", GREETING, complains_on },
+	{ "heir", GREETING, heir },
+	{ "hello-absurd", HELLO, hello_absurd },
+	{ "hello-gpus", HELLO, hello_gpus },
+	{ "hello-address", HELLO, hello_address },
+	{ "hello-version", HELLO, hello_version },
+	{ "length-zero", HELLO, length_zero },
+	{ "length-over", HELLO, length_over },
+	{ "length-most", HELLO, length_most },
+	{ "type-unknown", HELLO, type_unknown },
+	{ "early-log", HELLO, early_log },
+	{ "hello-again", PLACING, hello_again },
+	{ "log-flood", PLACING, log_flood },
+	{ "log-large", PLACING, log_large },
+	{ "runners-word", PLACING, runners_word },
+	{ "gone-at-once", PLACING, gone_at_once },
+	{ "ended-at-once", PLACING, ended_at_once },
+	{ "no-berth", PLACING, no_berth },
+	{ "berth-again", PLACING, berth_again },
+	{ "berth-foreign", PLACING, berth_foreign },
+	{ "berth-nasty", PLACING, berth_nasty },
+	{ "placed-again", PLACING, placed_again },
+	{ "start-untold", PLACING, start_untold },
+	{ "started-again", RUNNING, started_again },
+	{ "output-flood", RUNNING, output_flood },
+	{ "output-small", RUNNING, output_small },
+	{ "output-foreign", RUNNING, output_foreign },
+	{ "output-nobody", RUNNING, output_nobody },
+	{ "output-stream", RUNNING, output_stream },
+	{ "output-epoch", RUNNING, output_epoch },
+	{ "output-after", RUNNING, output_after },
+	{ "output-on", RUNNING, output_on_begin },
+	{ "ended-foreign", RUNNING, ended_foreign },
+	{ "ended-again", RUNNING, ended_again },
+	{ "ended-cut", RUNNING, ended_cut },
+	{ "ended-string", RUNNING, ended_string },
+	{ "ended-nasty", RUNNING, ended_nasty },
+	{ "ending-untold", RUNNING, ending_untold },
+	{ "ending-flood", RUNNING, ending_flood },
+	{ "gone-untold", RUNNING, gone_untold },
+	{ "gone-again", RUNNING, gone_again },
+	{ "credit-flood", RUNNING, credit_flood },
+	{ "credit-steps", RUNNING, credit_steps },
+	{ "deaf", RUNNING, deaf },
+	{ "beats", RUNNING, beats },
+	{ "quiet", RUNNING, quiet },
+	{ "clocks", RUNNING, clocks },
+	{ "random", RUNNING, anything },
+	{ "never-gone", RUNNING, never_gone },
+	{ "never-leaves", RUNNING, never_leaves },
+};
+
+static size_t act_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+		if (name && !strcmp(acts[i].name, name))
+			return i;
+	fprintf(stderr, "hostile_agent: no act '%s'\n", name ? name : "");
+	_exit(9);
+}
+
+static bool first_of_the_job(void)
+{
+	char *mark = xasprintf("%s/hostile", getenv("HOSTILE_DIR"));
+	int fd = open(mark, O_CREAT | O_EXCL | O_WRONLY, 0600);
+
+	free(mark);
+	return fd >= 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *real = getenv("HOSTILE_REAL");
+	size_t i;
+
+	if (argc > 1 || !first_of_the_job()) {
+		execv(real, argv);
+		return 127;
+	}
+	i = act_of(getenv("HOSTILE"));
+	if (acts[i].stage == GREETING)
+		acts[i].act();
+	put(WIRE_MAGIC, WIRE_MAGIC_BYTES);
+	if (acts[i].stage == HELLO)
+		acts[i].act();
+	hello(4, 0, "", BERTH_VERSION);
+	if (acts[i].stage == PLACING) {
+		acts[i].act();
+	} else {
+		await(WIRE_job);
+		placed("0");
+		await(WIRE_start);
+		started();
+		acts[i].act();
+	}
+	await(WIRE_end);
+	SAY(ending, job.epoch);
+	SAY(gone, job.epoch, 0, "");
+	await(WIRE_bye);
+	return 0;
+}
