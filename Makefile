@@ -12,7 +12,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD ?= build
-FUZZ_S ?= 30
+FUZZ_S ?= 60
 CC = gcc
 OBJCOPY = objcopy
 CFLAGS ?= -O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2
@@ -115,7 +115,7 @@ check-aarch64: all
 golden: test-programs
 	UPDATE=1 tests/run golden
 
-# tests/fuzz/X.c: libFuzzer on one parser.
+# tests/fuzz/X.c: libFuzzer on one parser; what it found before is in tests/fuzz/corpus/X.
 fuzzers := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
 FUZZ_FLAGS = $(DIALECT) -O1 -g -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined -MMD -MP -MF $@.d -MT $@

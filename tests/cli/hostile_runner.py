@@ -98,10 +98,10 @@ def dialogue(mark):
             + end(grace_ms=100) + BYE)
 
 
-def large_app():
+def large_app(index):
     """Chunks of an app of 16 MB: nothing large here, where fork() would count it."""
     n = 16000000
-    head = u32(0) + u32(1) + u32(n)
+    head = u32(index) + u32(1) + u32(n)
     return [struct.pack("<IB", len(head) + n + 1 + len(u32(0) + text("/")), 2), head,
             *[b"x" * 64000] * (n // 64000), b"\0", u32(0) + text("/")]
 
@@ -134,7 +134,7 @@ ACTS = {
     "job-again": (lambda m: run(m) + job(m, 2), True),
     "job-same-epoch": (lambda m: run(m) + end() + app() + job(m, 1), True),
     "app-in-job": (lambda m: run(m) + app(), True),
-    "app-flood": (lambda m: large_app() * 3, True),
+    "app-flood": (lambda m: large_app(0) + large_app(1) + large_app(2), True),
     "app-order": (lambda m: app(index=1), True),
     "app-strings": (lambda m: hollow_app(), False),
     "no-argv": (lambda m: app(()) + job(m), True),
@@ -151,7 +151,7 @@ ACTS = {
     "signal-flood": (lambda m: run(m) + signo(signal.SIGWINCH) * 300, False),
     "signal-odd": (lambda m: run(m) + b"".join(signo(n, 1) for n in (0, 65, 1000, MOST)), False),
     "stop-tree": (lambda m: run(m) + signo(signal.SIGSTOP, 1), False),
-    "beat-flood": (lambda m: [run(m)] + [BEAT * 1000] * 2000, False),
+    "beat-flood": (lambda m: [run(m)] + [BEAT * 1000] * 8000, False),
     "end-flood": (lambda m: [app() + job(m)] + [end(grace_ms=MOST) * 1000] * 1000, False),
     "job-flood": (lambda m: (app(("true",)) + job(m, e) + end(e) for e in range(1, 3000)), False),
     "suspended": (lambda m: run(m) + SUSPEND, False),

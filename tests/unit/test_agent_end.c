@@ -288,6 +288,24 @@ START_TEST(launcher_is_lost)
 }
 END_TEST
 
+/* Both orders in one piece: no rank may begin where `gone` is on its way. */
+START_TEST(start_after_end)
+{
+	struct buf b = { 0 };
+
+	far_open(&far, NULL, NULL);
+	far_job(&far, &(struct far_job){ .argv = { SH(FAMILY) }, .cookie = "late" });
+	far_until(&far, far.placed);
+	wire_pack_end(&b, &(struct wire_end){ far.epoch, 0 });
+	wire_pack_start(&b, &(struct wire_start){ far.epoch });
+	far_send(&far, &b);
+	far_until(&far, far.gone);
+	ck_assert(!far.rank[0].started);
+	ck_assert_uint_eq(carriers("late"), 0);
+	far_close(&far);
+}
+END_TEST
+
 /* The stream is open but nothing comes: given up 15 s after the host timeout, unless
  * the launcher said that it is going to be stopped. */
 START_TEST(launcher_is_silent)
@@ -557,6 +575,7 @@ int main(void)
 	tcase_add_test(t, end_after_the_last);
 	tcase_add_test(t, end_of_a_forking_family);
 	tcase_add_test(t, launcher_is_lost);
+	tcase_add_test(t, start_after_end);
 	tcase_add_test(t, launcher_is_silent);
 	tcase_add_test(t, bye_during_a_job);
 	tcase_add_test(t, agent_is_killed);

@@ -1,0 +1,97 @@
+/* libFuzzer on what runner says to an agent: bytes through agent/session.c and what
+ * main.c makes of them, placement and environment included.
+ *
+ * The machine is a saved one, so no rank is ever started; nothing is swept. */
+#define main agent_program
+#include "agent/main.c" /* its calls */
+#undef main
+
+#include "agent/gpu_internal.h"
+#include "fuzz.h"
+
+static void no_sweep(void *ctx, const char *cookie)
+{
+	(void)ctx;
+	if (!*cookie)
+		abort();
+}
+
+/* What a rank would be given, and no rank. */
+static void no_start(void *ctx)
+{
+	struct agent *a = ctx;
+
+	for (uint32_t i = 0; a->placed && i < a->placement.n; i++) {
+		struct env_rank r = agent_env_rank(a, i);
+		struct env_base base = { 0 };
+		char *none[] = { NULL };
+
+		env_base(&base, &r, none);
+		free(env_build(&base, &r));
+		env_base_free(&base);
+	}
+	on_start(ctx);
+}
+
+static void load_machine(struct agent *a)
+{
+	static const char xml[] =
+		"<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\" "
+		"cpuset=\"0x3\" complete_cpuset=\"0x3\" allowed_cpuset=\"0x3\" "
+		"nodeset=\"0x1\" complete_nodeset=\"0x1\" allowed_nodeset=\"0x1\">"
+		"<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x3\" "
+		"complete_cpuset=\"0x3\" nodeset=\"0x1\" complete_nodeset=\"0x1\"/>"
+		"<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" "
+		"complete_cpuset=\"0x1\" nodeset=\"0x1\" complete_nodeset=\"0x1\"/>"
+		"<object type=\"PU\" os_index=\"1\" cpuset=\"0x2\" "
+		"complete_cpuset=\"0x2\" nodeset=\"0x1\" complete_nodeset=\"0x1\"/>"
+		"</object></topology>\n";
+	static const struct gpu_address address = { .bus = 16 };
+	struct err e = { 0 };
+
+	a->xml = fuzz_file(xml, sizeof xml - 1);
+	if (find_machine(a, &e)) {
+		fprintf(stderr, "%s\n", e.text);
+		abort();
+	}
+	gpu_add(&a->gpus, GPU_NVIDIA, &address)->index = 0;
+}
+
+/* DATA on descriptor 0, as runner sends it, then the end of the stream. */
+static void feed(const uint8_t *data, size_t size)
+{
+	int fd[2];
+
+	if (pipe(fd) || write(fd[1], data, size) != (ssize_t)size)
+		abort();
+	dup2(fd[0], 0);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct agent a = { .guardian = -1, .port = { .fd = -1 } };
+	static struct session_calls stubs;
+
+	if (size > 60000)
+		return 0; /* a pipe's worth */
+	if (!a.base) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		dup2(null, 1);
+		close(null);
+		a.base = event_base_new();
+		load_machine(&a);
+		stubs = calls;
+		stubs.sweep = no_sweep;
+		stubs.start = no_start;
+	}
+	feed(data, size);
+	a.session = (struct session){ .base = a.base, .calls = &stubs, .ctx = &a };
+	session_begin(&a.session);
+	session_loop(&a.session);
+	forget_job(&a);
+	session_end(&a.session);
+	return 0;
+}
