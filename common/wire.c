@@ -145,11 +145,10 @@ static void show_u64(struct str *s, wire_u64 v)
 
 static void show_str(struct str *s, wire_str v)
 {
-	str_add(s, "'");
-	for (size_t i = 0; i < 200 && v[i]; i++)
-		str_addf(s, "%c",
-			 (unsigned char)v[i] < ' ' || v[i] == 0x7f ? '?' : v[i]);
-	str_add(s, "'");
+	char *copy = str_plain(xstrndup(v, 200));
+
+	str_addf(s, "'%s'", copy);
+	free(copy);
 }
 
 static void show_bytes(struct str *s, wire_bytes v)

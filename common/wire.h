@@ -76,9 +76,9 @@ struct wire_frame {
 };
 
 /* The first frame of the LEFT bytes at P, which FROM says, into F.  Returns the bytes
- * it takes up, 0 if it is not complete yet, -1 with E (E_WIRE: unknown type, one that FROM
- * does not say, or larger than its row allows: known from the frame's head, so that no
- * more than a row's limit is ever kept). */
+ * it takes up, 0 if it is not complete yet, -1 with E (E_WIRE: unknown type, one that
+ * FROM does not say, or larger than its row allows: known from the frame's head, so
+ * that no more than a row's limit is ever kept). */
 long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		    size_t left, struct err *e);
 /* The same, whoever says it. */
