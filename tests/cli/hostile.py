@@ -186,7 +186,7 @@ def check(act, job, limit_s):
 
 def main(args):
     programs, folder, acts = args[:3], args[3], args[4:] or list(ACTS)
-    at_once = int(os.environ.get("HOSTILE_AT_ONCE", "10"))
+    at_once = int(os.environ.get("HOSTILE_AT_ONCE", "16"))
     fine, running, left = True, [], list(acts)
     while left or running:
         while left and len(running) < at_once:
