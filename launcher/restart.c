@@ -40,7 +40,7 @@ static void next_epoch(struct session *s)
 	session_forget_ranks(s);
 	s->epoch++;
 	s->ended = s->failed = 0;
-	s->lost = false;
+	s->lost = s->overdue = false;
 	s->phase = PHASE_START;
 	s->fleet.setup.deadline_ms =
 		clock_ms() + (uint64_t)s->request->start_timeout_s * 1000;

@@ -305,7 +305,7 @@ static void runners_word(void)
 static void gone_at_once(void)
 {
 	await(WIRE_job);
-	SAY(gone, job.epoch, 3, NASTY);
+	SAY(gone, job.epoch, 0, 3, NASTY);
 	wait_forever();
 }
 
@@ -445,7 +445,7 @@ static void ended_nasty(void)
 	    "no " NASTY, "try " NASTY);
 	await(WIRE_end);
 	SAY(ending, job.epoch);
-	SAY(gone, job.epoch, 2, NASTY);
+	SAY(gone, job.epoch, 0, 2, NASTY);
 	await(WIRE_bye);
 	_exit(0);
 }
@@ -458,7 +458,7 @@ static void ending_untold(void)
 
 static void gone_untold(void)
 {
-	SAY(gone, job.epoch, 0, "");
+	SAY(gone, job.epoch, 0, 0, "");
 	wait_forever();
 }
 
@@ -551,7 +551,7 @@ static void anything(void)
 			SAY(log, v[1] % 3, "", "t", "");
 			break;
 		case 6:
-			SAY(gone, v[0], v[1], "w");
+			SAY(gone, v[0], 0, v[1], "w");
 			break;
 		case 7:
 			SAY(ending, v[0]);
@@ -590,7 +590,7 @@ static void never_leaves(void)
 	all_ended();
 	await(WIRE_end);
 	SAY(ending, job.epoch);
-	SAY(gone, job.epoch, 0, "");
+	SAY(gone, job.epoch, 0, 0, "");
 	signal(SIGTERM, SIG_IGN);
 	wait_forever();
 }
@@ -607,7 +607,7 @@ static void gone_again(void)
 	await(WIRE_end);
 	SAY(ending, job.epoch);
 	for (;;)
-		SAY(gone, job.epoch, 1, NASTY);
+		SAY(gone, job.epoch, 0, 1, NASTY);
 }
 
 /* As much output as is granted, for ever. */
@@ -754,7 +754,7 @@ int main(int argc, char **argv)
 	}
 	await(WIRE_end);
 	SAY(ending, job.epoch);
-	SAY(gone, job.epoch, 0, "");
+	SAY(gone, job.epoch, 0, 0, "");
 	await(WIRE_bye);
 	return 0;
 }

@@ -155,7 +155,7 @@ static void on_end(struct agent *a)
 	for (uint32_t i = 0; alive && i < a->n; i++)
 		if (a->rank[i] != failing)
 			end_rank(a, i, SIGTERM);
-	wire_pack_gone(&a->out, &(struct wire_gone){ a->epoch, 0, "" });
+	wire_pack_gone(&a->out, &(struct wire_gone){ .epoch = a->epoch, .which = "" });
 }
 
 static void on_heartbeat(struct agent *a, const struct wire_frame *f)
