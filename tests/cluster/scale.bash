@@ -35,7 +35,8 @@ scale_setup() { # N
 scale_run() {
 	local begin=$EPOCHREALTIME
 	status=0
-	"$VCLUSTER" exec n0 timeout -k 5 100 $BERTH/runner -np "$SCALE_N" -H "$SCALE_HOSTS" "$@" \
+	"$VCLUSTER" exec n0 timeout -k 5 100 $BERTH/runner --start-timeout 90 -np "$SCALE_N" \
+		-H "$SCALE_HOSTS" "$@" \
 		< /dev/null > "$SCALE/out" 2> "$SCALE/err" || status=$?
 	took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
 }
@@ -43,7 +44,8 @@ scale_run() {
 peak_kib() {
 	_on n0 python3 -c 'import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdin=subprocess.DEVNULL)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' $BERTH/runner -np "$SCALE_N" -H "$SCALE_HOSTS" true
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' $BERTH/runner --start-timeout 90 \
+		-np "$SCALE_N" -H "$SCALE_HOSTS" true
 }
 
 memory_limit_mib() {
