@@ -208,6 +208,28 @@ static bool greeting(struct host *h, const void *data, size_t n)
 	return false;
 }
 
+/* Frames out of h->in, whose room goes back where many hosts would keep one each. */
+static void take_kept(struct host *h)
+{
+	size_t used = cut(h, buf_head(&h->in), h->in.len);
+
+	if (!h->conn)
+		return;
+	buf_drop(&h->in, used);
+	if (!h->in.len)
+		buf_free(&h->in);
+}
+
+/* Bytes that the frame that begins IN lacks, or its head does. */
+static size_t missing(const struct buf *in)
+{
+	struct view v = { .p = buf_head(in), .left = in->len };
+
+	if (in->len < WIRE_HEAD_BYTES)
+		return WIRE_HEAD_BYTES - in->len;
+	return WIRE_HEAD_BYTES + (size_t)view_u32(&v) - in->len;
+}
+
 static void on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct host *h = ctx;
@@ -217,22 +239,21 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 	h->heard_ms = clock_ms();
 	h->silence_said = false;
 	if (!h->greeted) {
-		if (!greeting(h, data, n))
-			return;
-		n = 0;
-	}
-	if (n && !h->in.len) { /* the usual case: no copy but of an incomplete tail */
-		used = cut(h, p, n);
-		if (h->conn)
-			buf_add(&h->in, p + used, n - used);
+		if (greeting(h, data, n))
+			take_kept(h);
 		return;
 	}
-	buf_add(&h->in, p, n);
-	used = cut(h, buf_head(&h->in), h->in.len);
-	if (!h->conn)
-		return;
-	buf_drop(&h->in, used);
-	trim(h->fleet, &h->in);
+	while (h->conn && n && h->in.len) {
+		size_t part = missing(&h->in) < n ? missing(&h->in) : n;
+
+		buf_add(&h->in, p, part);
+		p += part;
+		n -= part;
+		take_kept(h);
+	}
+	used = h->conn ? cut(h, p, n) : 0;
+	if (h->conn && used < n)
+		buf_add(&h->in, p + used, n - used);
 }
 
 static void on_writable(void *ctx)

@@ -215,6 +215,27 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+@test "a progress bar moves with each update, before the next one comes" {
+	script bars <<- 'S'
+		for i in 10 20 30; do
+			[ "$1" = tqdm ] && printf '\r %d%%|' $i >&2 || printf '%d%%|\r' $i >&2
+			until [ -e /vc/t/enough.$1.$i ]; do sleep 0.05; done
+		done
+		echo >&2
+	S
+	terminal
+	for style in tqdm pip; do
+		types "runner -q -H n1 sh bars $style"
+		for i in 10 20 30; do
+			t wait "$i%|"
+			t unseen "$((i + 10))%|"
+			touch "$STATE/t/enough.$style.$i"
+		done
+		t wait 'prompt>'
+	done
+	leave
+}
+
 @test "what is typed goes to rank 0; in the background nothing is read, and fg reads on" {
 	terminal
 	types 'runner -q -H n1,n2 cat'

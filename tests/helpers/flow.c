@@ -5,7 +5,7 @@
  *   flow check KIND SEED BYTES NP     stdin is the labelled output of NP such ranks
  *   flow slow BYTES_PER_S             stdin to stdout, no faster
  *
- * KIND: lines (1 to 200 bytes), long (lines of 64 KiB), endless (no line end at all),
+ * KIND: lines (2 to 200 bytes), short (1 to 3), long (lines of 64 KiB), endless (no line end at all),
  * binary (any bytes, NUL too), crlf, bars ('\r' ends each update).  All but endless end
  * in a line's end. */
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { BUFFER_BYTES = 65536 };
-enum kind { LINES, LONG, ENDLESS, BINARY, CRLF, BARS };
+enum kind { LINES, SHORT, LONG, ENDLESS, BINARY, CRLF, BARS };
 
 struct flow {
 	enum kind kind;
@@ -46,8 +46,8 @@ static uint64_t next(struct flow *f)
 static void flow_begin(struct flow *f, const char *kind, const char *seed,
 		       const char *bytes, unsigned long rank)
 {
-	static const char *const kinds[] = { "lines",  "long", "endless",
-					     "binary", "crlf", "bars" };
+	static const char *const kinds[] = { "lines",  "short", "long", "endless",
+					     "binary", "crlf",  "bars" };
 	size_t k = 0;
 
 	while (k < sizeof kinds / sizeof *kinds && strcmp(kinds[k], kind))
@@ -65,7 +65,9 @@ static unsigned char one(struct flow *f, uint64_t random)
 	if (f->kind == BINARY)
 		return (unsigned char)random;
 	if (f->kind != ENDLESS && !f->line)
-		f->line = f->kind == LONG ? BUFFER_BYTES : 2 + next(f) % 199;
+		f->line = f->kind == LONG    ? BUFFER_BYTES
+			  : f->kind == SHORT ? 1 + next(f) % 3
+					     : 2 + next(f) % 199;
 	if (f->line)
 		f->line--;
 	if (f->kind == CRLF && f->line == 1)

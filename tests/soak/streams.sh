@@ -35,13 +35,13 @@ stands() { head -c 1000000; sleep "${STAND_S:-120}"; cat; }
 
 small() {
 	local kind slow=$((${STAND_S:-120} * 1000000))
-	for kind in lines long endless binary crlf bars; do
+	for kind in lines short long endless binary crlf bars; do
 		row "64 ranks write, $kind" 1 "$bytes" flood n1:64 $kind $((bytes / 64)) cat
 		row "64 ranks write, $kind" 2 "$bytes" flood 'n[1-2]:32' $kind $((bytes / 64)) cat
 		row "64 ranks write, $kind" 16 "$bytes" flood 'n[1-16]:4' $kind $((bytes / 64)) cat
 	done
 	row "a reader at 1 MB/s" 16 $slow flood 'n[1-16]:4' lines $((slow / 64)) "$FLOW" slow 1000000
-	for kind in binary long; do
+	for kind in short long; do
 		row "a reader stands still, $kind" 16 "$bytes" flood 'n[1-16]:4' $kind $((bytes / 64)) stands
 	done
 	row "stdin to rank 0" 2 "$bytes" feed 0 'n[1-2]' "$bytes"
@@ -51,7 +51,7 @@ small() {
 
 large() { # HOSTS
 	row "$((2 * $1)) ranks write, lines" "$1" $((bytes / 4)) flood "n[1-$1]:2" lines $((bytes / 8 / $1)) cat
-	row "a reader stands still, binary" "$1" $((bytes / 4)) flood "n[1-$1]:2" binary $((bytes / 8 / $1)) stands
+	row "a reader stands still, short" "$1" $((bytes / 4)) flood "n[1-$1]:2" short $((bytes / 8 / $1)) stands
 	row "stdin to all" "$1" $((bytes / 64)) feed all "n[1-$1]" $((bytes / 64))
 }
 
