@@ -18,6 +18,7 @@ struct agent {
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
 	struct port port;
+	int mark;     /* sweep.h */
 	int guardian; /* readable when it is dead, -1 for none */
 	struct event *guardian_gone, *child, *term;
 

@@ -92,6 +92,8 @@ static void on_job(void *ctx, const struct wire_job *job, const struct wire_app 
 	a->napp = napp;
 	if (job->master_port != a->port.number)
 		port_release(&a->port);
+	if (!a->xml && !(job->flags & JOB_PLAN))
+		a->mark = sweep_mark(job->cookie);
 	ranks_begin(&a->ranks, a->base, &a->session.out, job);
 	agent_place(a);
 }
@@ -147,6 +149,9 @@ static void forget_job(struct agent *a)
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */
+	if (a->mark >= 0)
+		close(a->mark);
+	a->mark = -1;
 	a->job = NULL;
 	a->placed = false;
 	a->session.busy = false;
@@ -300,7 +305,9 @@ static void forget_machine(struct agent *a)
 static int agent_main(const char *xml)
 {
 	enum { PATIENCE_MS = 5000 };
-	struct agent a = { .xml = xml, .guardian = -1, .port = { .fd = -1 } };
+	struct agent a = {
+		.xml = xml, .guardian = -1, .port = { .fd = -1 }, .mark = -1
+	};
 	struct err e = { 0 };
 
 	if (!xml && (a.guardian = guard_split(&e)) < 0) {

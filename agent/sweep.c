@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -264,6 +267,61 @@ static size_t signal_agents(const struct procs *agents, int signo)
 	return n;
 }
 
+/* ---- the agent's mark ---- */
+
+static socklen_t mark_name(struct sockaddr_un *a, const char *cookie)
+{
+	int n;
+
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "berth-job-%.64s",
+		     cookie);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+int sweep_mark(const char *cookie)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un a;
+	socklen_t n = mark_name(&a, cookie);
+
+	if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 8))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static pid_t marked(const char *cookie)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct ucred who = { 0 };
+	socklen_t size = sizeof who;
+	struct sockaddr_un a;
+	socklen_t n = mark_name(&a, cookie);
+
+	if (fd < 0)
+		return 0;
+	if (connect(fd, (struct sockaddr *)&a, n) ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
+		who.pid = 0;
+	close(fd);
+	return who.pid;
+}
+
+static void find_marked(struct procs *agents, const char *cookie)
+{
+	pid_t pid = marked(cookie);
+	struct procs all;
+
+	procs_load(&all);
+	if (pid)
+		add_agent(agents, &all, pid);
+	procs_free(&all);
+}
+
+/* ---- all of a job ---- */
+
 /* One that somebody has stopped goes on, sees that its stream has ended, and clears up;
  * one that does not is ended. */
 static void end_agents(const struct procs *agents)
@@ -286,7 +344,10 @@ size_t sweep_cookie(const char *cookie)
 	const struct timespec pause = { .tv_nsec = 10000000 };
 	char *word = xasprintf("BERTH_JOB=%s", cookie);
 	struct procs agents = { 0 };
-	size_t all = kill_carriers(word, &agents), again = all;
+	size_t all, again;
+
+	find_marked(&agents, cookie);
+	all = again = kill_carriers(word, &agents);
 
 	/* The dying carry their environment until they are gone: count them once. */
 	for (int look = 0; again && look < 500; look++) {

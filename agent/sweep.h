@@ -38,9 +38,14 @@ int sweep_tree(int signo);
 /* What agents and guardians are called, in a folder of their own name or not. */
 #define AGENT_COMM "berth-agent"
 
+/* Be found by sweep_cookie(COOKIE), also when no rank is left: a socket that listens
+ * under an abstract name and never accepts, whose holder the kernel tells.  Returns it,
+ * or -1. */
+int sweep_mark(const char *cookie);
+
 /* KILL, until a look finds none, own processes whose environment has BERTH_JOB=COOKIE;
- * how many there were.  Agents whose children they were are continued if somebody
- * stopped them, and ended if they do not end within a second. */
+ * how many there were.  The job's agents are continued if somebody stopped them, and
+ * ended if they do not end within a second. */
 size_t sweep_cookie(const char *cookie);
 
 #endif
