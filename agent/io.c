@@ -51,6 +51,26 @@ static void enlarge(struct io_stream *s)
 	fcntl(s->fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES);
 }
 
+static bool recent(uint64_t at_ns, uint64_t now_ns)
+{
+	return at_ns && now_ns - at_ns < IO_FAILING_MS * 1000000ull;
+}
+
+/* The first of several in a row: what follows comes of it. */
+static void look_for_failure(struct io_stream *s, const void *data, size_t n)
+{
+	static const char sign[] = "Traceback (most recent call last)";
+	uint64_t now = clock_ns();
+
+	if (memmem(data, n, sign, sizeof sign - 1) && !recent(s->failing_ns, now))
+		s->failing_ns = now;
+}
+
+uint64_t io_failing_ns(const struct io_rank *r, uint64_t now_ns)
+{
+	return recent(r->err.failing_ns, now_ns) ? r->err.failing_ns : 0;
+}
+
 /* One read of ROOM bytes at most into the queue.  How many: 0 when nothing is there, or
  * at its end. */
 static size_t stream_read(struct io_stream *s, size_t room)
@@ -69,6 +89,8 @@ static size_t stream_read(struct io_stream *s, size_t room)
 		wire_output_head(frame, io->epoch, s->rank, s->stream, (uint32_t)n);
 		io->out->len += WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
 		io->credit -= WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
+		if (s->stream == STDERR_FILENO)
+			look_for_failure(s, frame + WIRE_OUTPUT_HEAD_BYTES, (size_t)n);
 		if (n >= FULL_BYTES && !s->large)
 			enlarge(s);
 		return (size_t)n;

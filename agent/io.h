@@ -7,7 +7,11 @@
  * which they became readable: what a rank writes to stdout and stderr by turns, and not
  * faster than we read, keeps its order.  Input is one queue for all
  * ranks that read it, each at its own place in it: what the slowest has taken is
- * granted to the launcher again. */
+ * granted to the launcher again.
+ *
+ * An interpreter that fails says so before it takes itself apart, which closes its
+ * sockets and may last longer than the others, who fail because of that, need to end:
+ * so the time at which a failure is read on stderr is kept. */
 #ifndef BERTH_IO_H
 #define BERTH_IO_H
 
@@ -21,6 +25,7 @@ struct event_base;
 enum {
 	IO_QUEUE_BYTES = 262144, /* output waits when the send queue is this long */
 	IO_INPUT_BYTES = WIRE_INPUT_MAX, /* input granted in advance */
+	IO_FAILING_MS = 2000, /* from what a rank says of its failure to its end */
 };
 
 struct io_stream { /* stdout or stderr of a rank */
@@ -29,6 +34,7 @@ struct io_stream { /* stdout or stderr of a rank */
 	int fd; /* -1: at its end */
 	uint32_t rank, stream;
 	bool waiting, large, pty;
+	uint64_t failing_ns; /* when a failure was read here; 0: none */
 	struct io_stream *next;
 };
 
@@ -79,6 +85,9 @@ void io_drain(struct io_rank *r);
  * held by a stranger, and closed.  A stream that has data but no credit stays: call
  * again. */
 void io_finish(struct io_rank *r);
+
+/* When R said that it fails, within the last IO_FAILING_MS; 0: it did not. */
+uint64_t io_failing_ns(const struct io_rank *r, uint64_t now_ns);
 
 void io_free_rank(struct io_rank *r);
 void io_free(struct io *io);

@@ -15,7 +15,7 @@
 
 struct oom {
 	char path[512];   /* the file that counts */
-	size_t mount_len; /* of this, the folder where cgroups are; 0: no cgroup counts */
+	size_t mount_len; /* of this, where cgroups are mounted; 0: none counts */
 	uint64_t seen;
 };
 

@@ -9,6 +9,7 @@
 #include "agent/sweep.h"
 
 enum {
+	HELD_MS = 400,
 	FIRST_PAUSE_MS = 4,
 	LONGEST_PAUSE_MS = 128,
 	/* 5 s of looks.  Not of time: where we got no turn, they got none to die in. */
@@ -68,15 +69,11 @@ static void send_started(struct ranks *r, const struct rank *one)
 void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 {
 	struct rank *one = &r->v[local];
-	struct wire_ended m = { r->epoch,
-				one->rank,
-				0,
-				(uint32_t)err_status(e->id) << 8,
-				clock_ns(),
-				0,
-				err_name(e->id),
-				e->text,
-				e->hint };
+	struct wire_ended m = { r->epoch,   one->rank,
+				0,          (uint32_t)err_status(e->id) << 8,
+				clock_ns(), 0,
+				0,          err_name(e->id),
+				e->text,    e->hint };
 
 	one->state = RANK_ENDED;
 	wire_pack_ended(r->out, &m);
@@ -178,6 +175,7 @@ static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t a
 	one->state = RANK_ENDED;
 	r->running--;
 	io_drain(&one->io);
+	m.failing_ns = io_failing_ns(&one->io, at_ns);
 	wire_pack_ended(r->out, &m);
 	str_free(&why);
 }
@@ -285,9 +283,20 @@ static void tell_ending(const struct ranks *r)
 	wire_pack_ending(r->out, &m);
 }
 
-void ranks_end(struct ranks *r, uint32_t grace_ms)
+/* Has a rank said that it fails, and still to end? */
+static bool any_failing(const struct ranks *r)
 {
-	ranks_reap(r);
+	uint64_t now_ns = clock_ns();
+
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].state == RANK_RUNNING && io_failing_ns(&r->v[i].io, now_ns))
+			return true;
+	return false;
+}
+
+static void begin_end(struct ranks *r, uint32_t grace_ms)
+{
+	r->held_ms = 0;
 	tell_ending(r);
 	if (r->phase > RANKS_TERMED)
 		return;
@@ -305,6 +314,21 @@ void ranks_end(struct ranks *r, uint32_t grace_ms)
 	/* What is stopped acts on TERM only once it goes on. */
 	ranks_signal(r, SIGTERM, false);
 	ranks_signal(r, SIGCONT, false);
+}
+
+/* Who fails already ends by itself, with a status of its own: it may be the cause. */
+void ranks_end(struct ranks *r, uint32_t grace_ms)
+{
+	ranks_reap(r);
+	if (r->phase != RANKS_RUN || !grace_ms || !any_failing(r)) {
+		begin_end(r, grace_ms);
+		return;
+	}
+	if (!r->held_ms) {
+		r->held_ms = clock_ms() + HELD_MS;
+		wake_in(r, HELD_MS);
+	}
+	r->held_grace_ms = grace_ms;
 }
 
 /* One look at the tree: KILL what is there, come again soon for what was forked
@@ -360,6 +384,8 @@ void ranks_settle(struct ranks *r)
 	uint64_t now = clock_ms();
 
 	io_room(&r->io);
+	if (r->held_ms && (now >= r->held_ms || !any_failing(r)))
+		begin_end(r, r->held_grace_ms);
 	if (r->phase == RANKS_TERMED &&
 	    (!r->running || (r->kill_at_ms && now >= r->kill_at_ms)))
 		kill_tree(r);

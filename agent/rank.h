@@ -45,7 +45,9 @@ struct ranks {
 	struct io io;
 	struct oom oom;
 	struct event *timer;
-	uint64_t kill_at_ms;        /* TERMED: 0 for never */
+	uint64_t kill_at_ms; /* TERMED: 0 for never */
+	uint64_t held_ms; /* RUN: `end` has come and waits so long for failing ranks */
+	uint32_t held_grace_ms;
 	uint64_t look_ms, pause_ms; /* KILLING: next look at the tree, then pause */
 	unsigned looks;             /* KILLING: so far */
 	size_t launched;            /* in the batch so far */

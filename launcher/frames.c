@@ -166,6 +166,7 @@ static const char *on_ended(struct session *s, struct host *h,
 	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
 	r->ending.at_ns = fleet_time(h, m->at_ns);
 	r->ending.error_ns = h->clock_error_ns;
+	r->ending.failing_ns = m->failing_ns ? fleet_time(h, m->failing_ns) : 0;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
 	s->ended++;
@@ -316,7 +317,7 @@ static void on_lost(void *ctx, struct host *h)
 			continue;
 		r->state = RANK_ENDED;
 		r->late = s->run[index].stopping;
-		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0 };
+		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
 		s->ended++;
 		s->failed++;
 		event_ended(s, h, i);

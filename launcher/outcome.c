@@ -40,6 +40,23 @@ static bool better(const struct ending *a, const struct ending *b)
 	return a->at_ns < b->at_ns;
 }
 
+/* Of those that exited: who failed before FIRST, who ended before them all? */
+static long first_word(const struct ending *v, size_t n, long first)
+{
+	enum { REAP_NS = 2000000 }; /* from an end to its being noticed */
+	const struct ending *f = &v[first];
+	int64_t before = f->failing_ns ? f->failing_ns : f->at_ns - REAP_NS;
+
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].fate != FATE_EXIT || !v[i].failing_ns ||
+		    v[i].failing_ns >= before)
+			continue;
+		first = (long)i;
+		before = v[i].failing_ns;
+	}
+	return first;
+}
+
 long outcome_cause(const struct ending *v, size_t n)
 {
 	int64_t latest = INT64_MAX; /* the first failure was surely before this */
@@ -52,7 +69,8 @@ long outcome_cause(const struct ending *v, size_t n)
 		if (failed(&v[i]) && v[i].at_ns - (int64_t)v[i].error_ns <= latest &&
 		    (cause < 0 || better(&v[i], &v[cause])))
 			cause = (long)i;
-	return cause;
+	return cause >= 0 && v[cause].fate == FATE_EXIT ? first_word(v, n, cause)
+							: cause;
 }
 
 int outcome_status(const struct ending *cause)

@@ -3,7 +3,8 @@
  * The first failure is the cause, by the agents' clocks and not by arrival.  Where two
  * lie within the clocks' error of each other the graver kind wins: host lost, OOM kill,
  * signal other than TERM or PIPE, exec failure, non-zero exit (TERM and PIPE count
- * here). */
+ * here).  Among those that exit, who said on stderr that it fails did so then: its
+ * program may need longer to end than the others, whom it has failed, do. */
 #ifndef BERTH_OUTCOME_H
 #define BERTH_OUTCOME_H
 
@@ -22,9 +23,10 @@ enum fate {
 
 struct ending {
 	enum fate fate;
-	int64_t at_ns;     /* our clock */
-	uint64_t error_ns; /* of at_ns */
-	int code;          /* exit code, or the signal */
+	int64_t at_ns;      /* our clock */
+	uint64_t error_ns;  /* of at_ns */
+	int code;           /* exit code, or the signal */
+	int64_t failing_ns; /* when it said that it fails, before it exited; or 0 */
 };
 
 /* From wait(2)'s STATUS, whether the OOM killer did it, and whether exec failed. */

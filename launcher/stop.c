@@ -11,7 +11,7 @@
 #include "launcher/report.h"
 
 enum {
-	CAUSE_MS = 500, /* to tell of endings before the first heard */
+	CAUSE_MS = 800, /* to tell of endings before the first heard; agents hold 400 */
 	CONFIRM_MS =
 		7000, /* after the grace: agents take up to 5 s to see a process die */
 	LEAVE_MS = 3000,    /* from bye to the end of the stream */

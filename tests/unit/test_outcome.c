@@ -36,7 +36,7 @@ static const struct {
 
 START_TEST(classify)
 {
-	struct ending e = { FATE_LOST, 7, 8, 9 };
+	struct ending e = { FATE_LOST, 7, 8, 9, 0 };
 
 	outcome_classify(&e, ways[_i].status, ways[_i].oom, ways[_i].exec_failed);
 	ck_assert_int_eq(e.fate, ways[_i].fate);
@@ -57,31 +57,35 @@ END_TEST
 
 #define OK(at)                                                                         \
 	{                                                                              \
-		FATE_OK, (at)*MS, 0, 0                                                 \
+		FATE_OK, (at)*MS, 0, 0, 0                                              \
 	}
 #define RUNS                                                                           \
 	{                                                                              \
-		FATE_NONE, 0, 0, 0                                                     \
+		FATE_NONE, 0, 0, 0, 0                                                  \
 	}
 #define EXIT(code, at, error)                                                          \
 	{                                                                              \
-		FATE_EXIT, (at)*MS, (error)*MS, code                                   \
+		FATE_EXIT, (at)*MS, (error)*MS, code, 0                                \
+	}
+#define SAID(code, at, error, said)                                                    \
+	{                                                                              \
+		FATE_EXIT, (at)*MS, (error)*MS, code, (said)*MS                        \
 	}
 #define EXEC(code, at, error)                                                          \
 	{                                                                              \
-		FATE_EXEC, (at)*MS, (error)*MS, code                                   \
+		FATE_EXEC, (at)*MS, (error)*MS, code, 0                                \
 	}
 #define SIGNAL(signo, at, error)                                                       \
 	{                                                                              \
-		FATE_SIGNAL, (at)*MS, (error)*MS, signo                                \
+		FATE_SIGNAL, (at)*MS, (error)*MS, signo, 0                             \
 	}
 #define OOM(at, error)                                                                 \
 	{                                                                              \
-		FATE_OOM, (at)*MS, (error)*MS, SIGKILL                                 \
+		FATE_OOM, (at)*MS, (error)*MS, SIGKILL, 0                              \
 	}
 #define LOST(at, error)                                                                \
 	{                                                                              \
-		FATE_LOST, (at)*MS, (error)*MS, 0                                      \
+		FATE_LOST, (at)*MS, (error)*MS, 0, 0                                   \
 	}
 
 static const struct {
@@ -133,6 +137,13 @@ static const struct {
 	{ "two exits", { EXIT(1, 6, 1), EXIT(2, 5, 1) }, 2, 1 },
 	{ "same moment", { OK(1), EXIT(1, 5, 1), EXIT(2, 5, 1) }, 3, 1 },
 	{ "two signals", { SIGNAL(SIGABRT, 6, 1), SIGNAL(SIGSEGV, 5, 1) }, 2, 1 },
+
+	/* who said so first, though it needed longer to end */
+	{ "slow to end", { EXIT(1, 20, 1), SAID(1, 60, 1, 10) }, 2, 1 },
+	{ "all said so", { SAID(1, 20, 1, 15), SAID(1, 60, 1, 10) }, 2, 1 },
+	{ "an exit is soon noticed", { EXIT(3, 20, 0), SAID(1, 60, 0, 19) }, 2, 0 },
+	{ "said after another's end", { EXIT(3, 20, 1), SAID(1, 60, 1, 30) }, 2, 0 },
+	{ "no exit is outdone", { SIGNAL(SIGKILL, 20, 1), SAID(1, 60, 1, 10) }, 2, 0 },
 
 	/* the edges of the error */
 	{ "touching", { EXIT(1, 5, 1), SIGNAL(SIGSEGV, 7, 1) }, 2, 1 },

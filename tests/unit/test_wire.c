@@ -621,10 +621,11 @@ START_TEST(print)
 	uint32_t many[65] = { 0 };
 	struct buf b = { 0 };
 
-	wire_pack_ended(&b, &(struct wire_ended){ 1, 3, 77, 256, 5, 0, "", "", "" });
-	ck_assert_str_eq(printed(&b),
-			 "ended epoch=1 rank=3 pid=77 status=256 at_ns=5 oom=0 "
-			 "id='' text='' hint=''");
+	wire_pack_ended(&b, &(struct wire_ended){ 1, 3, 77, 256, 5, 0, 0, "", "", "" });
+	ck_assert_str_eq(
+		printed(&b),
+		"ended epoch=1 rank=3 pid=77 status=256 at_ns=5 failing_ns=0 oom=0 "
+		"id='' text='' hint=''");
 	wire_pack_output(&b, &(struct wire_output){ 1, 2, 1, { "secret", 6 } });
 	ck_assert_str_eq(printed(&b), "output epoch=1 rank=2 stream=1 data=(6 bytes)");
 	wire_pack_app(&b, &(struct wire_app){ 0, { env, 1 }, { env, 2 }, "/w" });
