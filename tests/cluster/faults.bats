@@ -1,38 +1,21 @@
 #!/usr/bin/env bats
-# limit_s: 200
+# limit_s: 300
 # shellcheck disable=SC2016,SC2030,SC2031,SC2046,SC2086,SC2153,SC2154 # $ is for the hosts' shells; pids are words; bats sets output
-# What dies on 2 and on 4 hosts, and however it dies: the status and the first line say it, and
-# no process, file or socket of the job is left on any host.
+# What dies on 2 and on 4 hosts, and however it dies: the status and the first line say it, in
+# time, and no process, file, socket or shared memory of the job is left on any host.
 #
-# Each rank is a bash script with a child in the background, one in a session of its own, one
-# that was forked twice, and one that ignores what can be ignored.
+# Each fault comes once, on a number of hosts and at a moment that SEED chooses (SEED=N tests/run
+# cluster/faults does it again); tests/soak/faults.sh does all of them.
 load jobs
 
 setup_file() {
+	export SEED=${SEED:-$RANDOM}
+	echo "# SEED=$SEED" >&3
 	cluster_up 6
 	[ -z "$(why_no_cluster)" ] || return 0
 	mark_clean n0 n1 n2 n3 n4 n5 n6
-	script messy <<- 'S'
-		sleep 1000 &
-		setsid sleep 1000 &
-		(setsid sleep 1000 & (trap '' HUP INT TERM; exec sleep 1000) &)
-		echo "ready$RANK $$"
-		wait
-		sleep 1000
-	S
-	script worker.py <<- 'S'
-		import os, torch, torch.distributed as dist
-		from torch.utils.data import DataLoader, Dataset
-
-		class Numbers(Dataset):
-		    def __len__(self): return 1 << 30
-		    def __getitem__(self, i): return torch.ones(8) * (i % 7)
-
-		dist.init_process_group("gloo")
-		for step, batch in enumerate(DataLoader(Numbers(), batch_size=4, num_workers=2)):
-		    dist.all_reduce(batch)
-		    if step == 20: print(f"ready{os.environ['RANK']} {os.getpid()}", flush=True)
-	S
+	source "$ROOT/tests/cluster/inject.bash"
+	write_ranks
 }
 
 teardown_file() {
@@ -41,6 +24,9 @@ teardown_file() {
 
 setup() {
 	need_cluster
+	source "$ROOT/tests/cluster/inject.bash"
+	source "$ROOT/tests/cluster/rounds.bash"
+	RANDOM=$((SEED + BATS_TEST_NUMBER))
 }
 
 teardown() {
@@ -49,24 +35,11 @@ teardown() {
 
 # Two ranks on each host, all of them running.
 messy() { # HOSTS OPTION...
-	local rank
 	hosts=$1; shift
 	hosts_of=$(sed 's/\[1-4\]/1 n2 n3 n4/; s/,/ /g; s/:2//g' <<< "$hosts")
-	n=$(wc -w <<< "$hosts_of")
+	np=$(($(wc -w <<< "$hosts_of") * 2))
 	start -H "$hosts" "$@" bash /vc/t/messy
-	for ((rank = 0; rank < 2 * n; rank++)); do
-		wait_for grep -q "ready$rank " "$T/out" || { cat "$T/err"; return 1; }
-	done
-}
-
-rank_pid() { sed -n "s/.*ready$1 //p" "$T/out"; }
-
-on_2_and_4() { # TEST
-	local h
-	for h in n1:2,n2:2 'n[1-4]:2'; do
-		echo "# with $h"
-		"$1" "$h" # no || here: it would let every command in there but the last fail
-	done
+	all_ready
 }
 
 # The job is over with STATUS, the first line says TEXT..., and every host is as it was.
@@ -75,64 +48,74 @@ ended_clean() { # STATUS TEXT...
 	ended_with "$status" n0 $hosts_of && first_line_says "$@" && all_clean n0 $hosts_of
 }
 
-@test "kill -9 of a rank" {
-	rank_killed() {
-		messy "$1"
-		local victim
-		victim=$(rank_pid 2)
-		on n2 kill -KILL "$victim"
-		ended_clean 137 "rank 2 on 'n2' (pid $victim) was ended by SIGKILL"
-	}
-	on_2_and_4 rank_killed
+# A round of tests/cluster/rounds.bash.  What an agent knows at once runner says within a second; of
+# a silent host it is said after --host-timeout.
+sampled() { # FAULT [MOMENT [RANKS]]
+	local sizes=(2 2 4) moments=(start running ending) size moment
+	size=${sizes[RANDOM % 3]} moment=${2:-${moments[RANDOM % 3]}}
+	echo "SEED=$SEED: $1 on $size hosts, $moment, ${3:-messy}"
+	round "$1" "$size" "$moment" "${3:-messy}" || { on n0 pkill -KILL -x runner; mend "$1" "$victim_host"; return 1; }
+	echo "the cause was named after ${cause_ms:-no} ms"
+	case $1,$moment in
+	*,start | disk_full,* | host_cut,* | host_frozen,* | partitioned,* | agent_stopped,*) ;;
+	*) [ -z "$cause_ms" ] || [ "$cause_ms" -lt 1000 ] ;;
+	esac
 }
 
-@test "kill -9 of an agent" {
-	agent_killed() {
-		messy "$1"
-		on n2 kill -KILL $(agents n2 | tail -1)
-		ended_clean 241 "n2: lost its agent"
-		err_says "with it ranks 2-3"
-	}
-	on_2_and_4 agent_killed
+# ---- each fault once ----
+
+@test "kill -9 of a rank" { sampled rank_killed; }
+@test "kill -9 of an agent" { sampled agent_killed; }
+@test "kill -9 of a guardian" { sampled guardian_killed; }
+@test "kill -9 of guardian and agent at once: the host is swept" { sampled both_killed running; }
+@test "kill -9 of the sshd session that carries the stream" { sampled session_killed; }
+@test "kill -9 of all of a host's at once" { sampled all_killed running; }
+@test "kill -9 of runner" { sampled runner_killed; }
+@test "a rank is stopped: the job ends all the same" { sampled rank_stopped; }
+@test "20 % packet loss: the job lives" { sampled loss; }
+@test "200 ms delay: the job lives" { sampled delay; }
+@test "the disk under --output-filename is full: said once, 125, and the terminal has it all" { sampled disk_full; }
+@test "out of memory: the limit is named" { sampled oom running; }
+@test "an agent is stopped: its host is given up, and cleans up" { sampled agent_stopped running; }
+
+@test "kill -9 of runner, guardian and agent: ranks die at once, berth-agent --sweep finds the rest" {
+	messy n1:2,n2:2
+	inject runner_and_agent_killed n2
+	status_of_job 10
+	all_clean n0 n1
+	mains_gone() { ! on n2 test -e "/proc/$(rank_pid 2)/fd/0" && ! on n2 test -e "/proc/$(rank_pid 3)/fd/0"; }
+	wait_for mains_gone
+	[ -n "$(on n2 sh -c 'grep -slzF BERTH_JOB= /proc/[0-9]*/environ')" ] # what they had daemonised
+	grep -q 'the guardian and the agent were all killed at once' "$ROOT/man/berth-agent.8"
+	mend runner_and_agent_killed n2
+	all_clean n2
 }
 
-@test "kill -9 of a guardian" {
-	guardian_killed() {
-		messy "$1"
-		on n2 kill -KILL $(agents n2 | head -1)
-		ended_clean 241 "n2: lost its agent"
-	}
-	on_2_and_4 guardian_killed
+# ---- what ranks are ----
+
+@test "ranks that ignore TERM: KILL after the grace" { sampled nothing ending stubborn; }
+@test "ranks that close their stdout and live on" { sampled nothing ending mute; }
+@test "ranks with children that nobody reaps" { sampled rank_killed running zombies.py; }
+@test "ranks with System V shared memory" { sampled all_killed running sysv; }
+@test "a fork bomb that ulimit -u bounds" { sampled rank_killed running bomb; }
+
+@test "ranks in a PID namespace of their own" {
+	command -v bwrap > /dev/null || skip "no bwrap (tests/deps check installs it)"
+	sampled all_killed running contained
 }
 
-@test "kill -9 of guardian and agent at once: the host is swept" {
-	both_killed() {
-		messy "$1"
-		on n2 kill -KILL $(agents n2)
-		ended_clean 241 "n2: lost its agent"
-		run ! grep "did not confirm" "$T/err"
-	}
-	on_2_and_4 both_killed
-}
+@test "PyTorch ranks with DataLoader workers: one is killed, all go" { sampled rank_killed running worker.py; }
+
+# ---- more of these ----
 
 @test "kill -9 of all agents and guardians on all hosts at once" {
 	messy 'n[1-4]:2'
 	local h
 	for h in n1 n2 n3 n4; do
-		on $h pkill -KILL -x berth-agent &
+		on $h pkill -KILL -x berth-agent || true & # it may be over there by then
 	done
 	wait $(jobs -p | grep -vx "$pid")
 	ended_clean 241 "lost its agent"
-}
-
-@test "kill -9 of runner" {
-	runner_killed() {
-		messy "$1"
-		signal KILL
-		all_clean n0 $hosts_of
-		pid=
-	}
-	on_2_and_4 runner_killed
 }
 
 @test "kill -9 of runner while ranks write" {
@@ -142,16 +125,6 @@ ended_clean() { # STATUS TEXT...
 	signal KILL
 	all_clean n0 n1 n2
 	pid=
-}
-
-@test "kill -9 of the sshd session that carries the stream" {
-	session_killed() {
-		messy "$1"
-		on n2 sh -c 'kill -KILL $(pgrep -f "^sshd: root@notty")'
-		ended_clean 241 "n2"
-		run ! grep "did not confirm" "$T/err"
-	}
-	on_2_and_4 session_killed
 }
 
 @test "sshd is stopped while a job runs: the job does not notice" {
@@ -167,7 +140,7 @@ ended_clean() { # STATUS TEXT...
 @test "agents dead and sshd stopped: runner says who did not confirm, and its hint cleans up" {
 	messy n1:2,n2:2
 	"$VCLUSTER" sshd n2 stop
-	on n2 kill -KILL $(agents n2)
+	inject both_killed n2
 	ended_with 241 n1
 	first_line_says "n2: lost its agent"
 	err_says "n2 did not confirm that the job's processes are gone"
@@ -199,24 +172,6 @@ ended_clean() { # STATUS TEXT...
 	status_of_job 30
 	[ "$status" = 130 ]
 	grep -qF "runner: rank 0 on 'n1' (pid $victim) was ended by SIGKILL" "$T/err" || { cat "$T/err"; return 1; }
-	all_clean n0 n1 n2
-}
-
-@test "a rank with DataLoader workers is killed: its workers and the other ranks go" {
-	local h victim
-	start -H n1,n2 "$PYTHON" /vc/t/worker.py
-	for h in 0 1; do
-		wait_for grep -q "ready$h " "$T/out" || wait_for grep -q "ready$h " "$T/out" || { cat "$T/err"; return 1; }
-	done
-	for h in n1 n2; do
-		[ "$(on $h pgrep -cf /vc/t/worker.py)" -ge 3 ] # main and two workers
-	done
-	victim=$(rank_pid 1)
-	on n2 kill -KILL "$victim"
-	ended_with 137 n1 n2
-	first_line_says "rank 1 on 'n2' (pid $victim) was ended by SIGKILL"
-	on n1 sh -c 'rm -rf /tmp/pymp-*' # Python's own, which a killed worker leaves
-	on n2 sh -c 'rm -rf /tmp/pymp-*'
 	all_clean n0 n1 n2
 }
 

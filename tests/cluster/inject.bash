@@ -31,6 +31,7 @@
 #     sysv        has a System V shared memory segment, marked to go with it
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154 # code for hosts; the caller's variables
 
+# And "nothing", which is none.
 FAULTS='rank_killed agent_killed guardian_killed both_killed session_killed all_killed
 	runner_killed runner_and_agent_killed rank_stopped agent_stopped host_cut host_frozen
 	partitioned loss delay disk_full oom'
@@ -93,13 +94,14 @@ inject() { # FAULT HOST
 	"inject_$1" "$2"
 }
 
+inject_nothing() { :; }
 inject_rank_killed() { strike_rank "$1" KILL; }
 inject_rank_stopped() { strike_rank "$1" STOP; }
 
 strike_agent() { # HOST WHICH SIGNAL: WHICH is a list of words' numbers, 1 the guardian's, 2 the agent's
 	strike "$1" 'least=2; set -- "$1" "$2" $(soon agents)
 		[ -n "$4" ] || exit
-		case $1 in 1) p=$3 ;; 2) p=$4 ;; *) p="$3 $4" ;; esac
+		case $1 in 1) p=$3 ;; 2) p=$4 ;; *) p="$3 $4"; kill -STOP $p ;; esac # both at once
 		echo $EPOCHREALTIME
 		kill -$2 $p' "$2" "$3"
 }
@@ -160,12 +162,13 @@ inject_oom() {
 	echo "$((used + (16 << 20)))" > "$limit"
 	blow_at=$EPOCHREALTIME
 	on "$1" /usr/bin/python3 -c '
-import os, sys
+import os, sys, time
 open("/proc/self/oom_score_adj", "w").write("-1000")
 more = []
 while os.path.exists("/proc/" + sys.argv[1] + "/fd/0"): # a zombie has no files
-    more.append(bytearray(os.urandom(1)) * (1 << 20))
-    if len(more) > 2000: sys.exit("the kernel killed nobody")' "$victim_pid"
+    more.append(bytearray(b"x") * (1 << 18)) # less than a rank gives back
+    time.sleep(0.001)
+    if len(more) > 4000: sys.exit("the kernel killed nobody")' "$victim_pid"
 }
 
 fault_options() { # FAULT
@@ -184,7 +187,7 @@ expect() { # FAULT HOST MOMENT [STATUS LINE]
 	local lost="^runner: ([a-z]+@)?$2(:[0-9]+)?: " rank="^runner: rank $victim on '$2' \\(pid $victim_pid\\) was ended by "
 	want_status=${4:-0} want_line=${5:-} want_lost=''
 	case $1 in # what changes nothing, and what always does
-	loss | delay | rank_stopped) return ;;
+	nothing | loss | delay | rank_stopped) return ;;
 	runner_killed | runner_and_agent_killed) want_status=137 want_line='' && return ;;
 	disk_full)
 		[ "$3" != ending ] || return 0 # perhaps nothing more is written
@@ -216,7 +219,7 @@ mend() { # FAULT HOST
 	partitioned) "$VCLUSTER" netem "$2" up ;;
 	loss | delay) "$VCLUSTER" netem "$2" clear ;;
 	agent_stopped) in_host "$2" 'pkill -CONT -x berth-agent || true' ;;
-	disk_full) on n0 umount /run/small ;;
+	disk_full) on n0 umount -l /run/small ;;
 	oom) echo -1 > "$(memory_limit "$2")" ;;
 	runner_and_agent_killed)
 		job=$(in_host "$2" 'cat $(grep -slzF BERTH_JOB= /proc/[0-9]*/environ) /dev/null |

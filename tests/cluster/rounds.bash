@@ -15,9 +15,8 @@ pick() {
 pause() { # MS, without a process
 	local never
 	exec {never}<> <(:)
-	read -r -t "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))" -u "$never"
+	read -r -t "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))" -u "$never" || true
 	exec {never}<&-
-	true
 }
 
 # First line of runner's own, warnings apart, into $said.
@@ -45,7 +44,7 @@ wrong() {
 
 all_ready() {
 	local i
-	for ((i = 0; i < 900; i++)); do
+	for ((i = 0; i < 1200; i++)); do
 		ready_ranks
 		[ "$ready" -lt "$np" ] || return 0
 		over && break
@@ -58,12 +57,13 @@ rank_pid() { sed -n "s/.*>:ready$1 //p" "$T/out"; }
 
 # The job of a round, which FAULT needs to be like this.
 start_round() { # FAULT HOSTS MOMENT RANKS
-	local each=2 slow=''
+	local each=2 slow='' user=''
 	case $4 in *.py) each=1 ;; esac
 	[ "$3" != ending ] || slow=1
 	np=$(($2 * each))
 	fault_ready "$1"
-	start -H "n[1-$2]:$each" --kill-grace 2 -x "SLOW=$slow" \
+	[ "$4" != bomb ] || user=alice@
+	start -H "${user}n[1-$2]:$each" ${user:+-i /vc/ssh/alice} --kill-grace 2 -x "SLOW=$slow" \
 		$(fault_options "$1") $(rank_command "$4")
 }
 
@@ -104,6 +104,9 @@ watch() { # FAULT MOMENT
 		pause 10
 	done
 	now=$EPOCHREALTIME
+	if [ -z "$asked" ] && [ "$1" = disk_full ]; then # that ends nothing
+		all_ready && end_unhurt "$1"
+	fi
 	cause_ms=$(((${now/./} - ${blow_at/./}) / 1000))
 }
 
@@ -116,18 +119,20 @@ check_round() { # FAULT HOST
 	if [ "$status" = 0 ]; then want_lost=''; fi
 	[ -z "$want_lost" ] || err_says "$want_lost did not confirm that the job's processes are gone" || return
 	for h in $hosts; do
+		[ "$h" = "$want_lost" ] || on "$h" sh -c 'rm -rf /tmp/pymp-*' # Python's own, which a killed DataLoader leaves
 		case $h,$1 in
 		"$2,"*) [ -z "$reached" ] || all_clean "$h" || { wrong "left on $h"; return; } ;;
 		*) all_clean "$h" || { wrong "left on $h"; return; } ;;
 		esac
 	done
 	mend "$1" "$2"
+	on "$2" sh -c 'rm -rf /tmp/pymp-*'
 	all_clean n0 $hosts || wrong "left at last"
 }
 
 # What the job comes to without the fault: it ends in one of two ways while the fault comes.
-begin_ending() {
-	if ((RANDOM % 2)); then
+begin_ending() { # RANKS
+	if [ "$1" != bomb ] && ((RANDOM % 2)); then
 		fail_rank_0
 		own=7 line="^runner: rank 0 on 'n1' .*exited with status 7"
 		pause $((50 + RANDOM % 300))
@@ -146,7 +151,7 @@ round() { # FAULT HOSTS MOMENT RANKS
 	case $moment in
 	start) pause $((RANDOM % 300)) ;;
 	running) all_ready || return ;;
-	ending) all_ready && begin_ending || return ;;
+	ending) all_ready && begin_ending "$4" || return ;;
 	esac
 	PATIENCE_S=$([ "$moment" = ending ] && echo 1 || echo 10)
 	inject "$fault" "$victim_host" || hit=''

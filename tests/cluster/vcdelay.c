@@ -1,4 +1,5 @@
-/* vcdelay NETNS MS [JITTER_MS]: hold every packet that eth0 receives for MS.
+/* vcdelay NETNS MS [JITTER_MS [MATCH]]: hold every packet that eth0 receives for MS, or
+ * those that iptables' MATCH says.
  * Not every kernel has netem; this does its delay with NFQUEUE: an iptables
  * rule in NETNS queues the packets, this process gives the verdict when due.  FIFO, so
  * jitter never reorders.  On input, not output: a packet held on output still counts
@@ -114,8 +115,20 @@ static void serve(struct nfq_handle *h, struct nfq_q_handle *qh, int fd)
 	}
 }
 
+/* The rule that queues packets: ACTION is -A or -D. */
+static int rule(const char *action, const char *match)
+{
+	char line[512];
+
+	snprintf(line, sizeof line,
+		 "iptables %s INPUT -i eth0 %s -j NFQUEUE --queue-num 0 --queue-bypass",
+		 action, match);
+	return system(line);
+}
+
 int main(int argc, char **argv)
 {
+	const char *match = argc > 4 ? argv[4] : "";
 	struct nfq_handle *h;
 	struct nfq_q_handle *qh;
 	char path[256];
@@ -139,12 +152,12 @@ int main(int argc, char **argv)
 	}
 	/* not nft: not every kernel has its "queue" statement; the xtables target is
 	 * there */
-	if (system("iptables -A INPUT -i eth0 -j NFQUEUE --queue-num 0 --queue-bypass"))
+	if (rule("-A", match))
 		return 1;
 	signal(SIGTERM, on);
 	signal(SIGINT, on);
 	serve(h, qh, fd);
-	if (system("iptables -D INPUT -i eth0 -j NFQUEUE --queue-num 0 --queue-bypass"))
+	if (rule("-D", match))
 		return 1;
 	release(qh, 1);
 	return 0;
