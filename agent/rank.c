@@ -228,13 +228,6 @@ static bool is_shell(const struct proc *p)
 	return names_shell(slash ? slash + 1 : file);
 }
 
-/* An agent that can't see its ranks' processes is of no use; its guardian can. */
-static void must_look(int error)
-{
-	if (error)
-		die("cannot look at the processes", error);
-}
-
 /* The shell first: once its child has died it would go on to its script's next line. */
 static void signal_main(const struct procs *all, pid_t pid, int signo)
 {
@@ -248,6 +241,19 @@ static void signal_main(const struct procs *all, pid_t pid, int signo)
 			kill(all->v[i].pid, signo);
 }
 
+/* Memory or descriptors may be short for a moment; where they stay so, the guardian has
+ * its own, and ends what an agent can't see. */
+static const char blind[] = "cannot look at the processes";
+
+static void signal_tree(struct ranks *r, int signo)
+{
+	int error = sweep_tree(signo);
+
+	if (error && r->blind)
+		die(blind, error);
+	r->blind = error != 0;
+}
+
 void ranks_signal(struct ranks *r, int signo, bool tree)
 {
 	struct procs all;
@@ -255,10 +261,10 @@ void ranks_signal(struct ranks *r, int signo, bool tree)
 	for (size_t i = 0; i < r->n; i++)
 		r->v[i].killed |= signo == SIGKILL;
 	if (tree) {
-		must_look(sweep_tree(signo));
+		signal_tree(r, signo);
 		return;
 	}
-	must_look(procs_load_below(&all, getpid()));
+	procs_load_below(&all, getpid());
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].state == RANK_RUNNING)
 			signal_main(&all, r->v[i].pid, signo);
@@ -349,8 +355,11 @@ static void look_at_tree(struct ranks *r, uint64_t now)
 static void name_left(struct ranks *r)
 {
 	struct procs p;
+	int error;
 
-	must_look(procs_load_below(&p, getpid()));
+	error = procs_load_below(&p, getpid());
+	if (error)
+		die(blind, error);
 	r->left = (uint32_t)p.n;
 	for (size_t i = 0; i < p.n && i < NAMED_LEFT; i++)
 		str_addf(&r->which, "%spid %d (%s)", i ? ", " : "", (int)p.v[i].pid,

@@ -51,6 +51,7 @@ struct ranks {
 	uint64_t look_ms, pause_ms; /* KILLING: next look at the tree, then pause */
 	unsigned looks;             /* KILLING: so far */
 	size_t launched;            /* in the batch so far */
+	bool blind;                 /* the last look at the tree failed */
 	bool alone;                 /* KILLING: wait says that we have no child */
 	struct str which;           /* processes that could not be ended */
 	uint32_t left;

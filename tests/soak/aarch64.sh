@@ -76,7 +76,7 @@ run_suite() { # NAME -> NAME.log, NAME.status.  Its tests' stand-in for NVML is 
 	local dir
 	dir=$(mktemp -d /tmp/test_gpu.XXXXXX)
 	ln -s "$(realpath "$out")/helpers/libnvidia-ml.so" "$dir/libnvidia-ml.so.1"
-	FAKE_NVML=$dir STAND_IN_DIR=$dir timeout 120 "${emulate[@]}" -E LD_LIBRARY_PATH="$dir" \
+	CK_TIMEOUT_MULTIPLIER=20 FAKE_NVML=$dir STAND_IN_DIR=$dir timeout 240 "${emulate[@]}" -E LD_LIBRARY_PATH="$dir" \
 		"$out/tests/$1" > "$out/$1.log" 2>&1
 	echo $? > "$out/$1.status"
 	rm -rf "$dir"
