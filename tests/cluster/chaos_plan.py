@@ -281,7 +281,8 @@ def signalled(job, fault, usual):
     ended = [(0, "")] if name == "TERM" and job.finite and job.victim < 0 else []
     if saved and not early and not job.finite:
         return saved
-    return [(status, "")] + saved + ended
+    # a rank's failure, or the time limit, may have been said before
+    return [(status, None if job.victim >= 0 or job.limit_s else "")] + saved + ended
 
 
 def outcomes(job, pids):
