@@ -9,7 +9,7 @@ setup() {
 }
 
 teardown() {
-	"$VCLUSTER" down
+	cluster_down
 }
 
 # A busy machine does this to a host for seconds: here rank and agent are held by hand.

@@ -10,4 +10,4 @@ trap 'tests/cluster/vcluster down' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 tests/cluster/vcluster up "$HOSTS" || exit
-/usr/bin/python3 tests/cluster/chaos.py "$@"
+/usr/bin/python3 -B tests/cluster/chaos.py "$@"
