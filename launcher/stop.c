@@ -338,7 +338,7 @@ static void before_run(struct session *s, int signo)
 
 void stop_on_signal(struct session *s, int signo)
 {
-	if (s->phase == PHASE_START) {
+	if (s->phase == PHASE_START || !s->output) { /* or on the way out from there */
 		before_run(s, signo);
 		return;
 	}

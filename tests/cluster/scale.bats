@@ -102,6 +102,17 @@ err_is() { # REGEX...: the lines of stderr, one each
 	nothing_left
 }
 
+@test "^C twice while hosts come up: it ends at once and says nothing of ranks" {
+	trouble frozen n2
+	start -H 'n[1-16]' sleep 100
+	wait_for on n1 pgrep -x berth-agent
+	on n0 sh -c 'p=$(cat /run/runner.pid); kill -INT $p; sleep 0.01; kill -INT $p || true'
+	status_of_job 20
+	[ "$status" = 130 ]
+	[ ! -s "$T/err" ] || { cat "$T/err"; return 1; }
+	nothing_left
+}
+
 # ---- what a terminal shows meanwhile ----
 
 # Run COMMAND on n0 on a terminal of 60 columns; what it writes there goes to $SCALE/tty.
