@@ -3,11 +3,11 @@
  * Output is read(2) straight behind the head of its frame in the send queue.  It is
  * read only while there is credit (bytes that the launcher granted) and the queue is
  * short; a stream that has data then waits its turn in a first-in-first-out list, so no
- * rank starves and nothing but output is ever held up.  Streams are read in the order in
- * which they became readable: what a rank writes to stdout and stderr by turns, and not
- * faster than we read, keeps its order.  Input is one queue for all
- * ranks that read it, each at its own place in it: what the slowest has taken is
- * granted to the launcher again.
+ * rank starves and nothing but output is ever held up.  Streams are read in the order
+ * in which they became readable: what a rank writes to stdout and stderr by turns, and
+ * not faster than we read, keeps its order.  Input is one queue for all ranks that read
+ * it, each at its own place in it: what the slowest has taken is granted to the
+ * launcher again.
  *
  * An interpreter that fails says so before it takes itself apart, which closes its
  * sockets and may last longer than the others, who fail because of that, need to end:

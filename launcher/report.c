@@ -91,8 +91,8 @@ static char *error_shape(const struct host *h)
 	return str_take(&s);
 }
 
-/* Hosts that failed as host I did, I itself first, each marked in DONE; how many.  A hint
- * that names one of them becomes the one for all. */
+/* Hosts that failed as host I did, I itself first, each marked in DONE; how many.  A
+ * hint that names one of them becomes the one for all. */
 static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *done,
 			 struct str *names)
 {

@@ -5,9 +5,9 @@
  *   flow check KIND SEED BYTES NP     stdin is the labelled output of NP such ranks
  *   flow slow BYTES_PER_S             stdin to stdout, no faster
  *
- * KIND: lines (2 to 200 bytes), short (1 to 3), long (lines of 64 KiB), endless (no line end at all),
- * binary (any bytes, NUL too), crlf, bars ('\r' ends each update).  All but endless end
- * in a line's end. */
+ * KIND: lines (2 to 200 bytes), short (1 to 3), long (lines of 64 KiB), endless (no
+ * line end at all), binary (any bytes, NUL too), crlf, bars ('\r' ends each update).
+ * All but endless end in a line's end. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>

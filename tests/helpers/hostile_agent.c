@@ -132,7 +132,7 @@ static void output(uint32_t epoch, uint32_t rank, uint32_t stream, size_t n)
 
 static void ended(uint32_t rank, uint64_t at_ns)
 {
-	SAY(ended, job.epoch, rank, 1, 0, at_ns, 0, "", "", "");
+	SAY(ended, job.epoch, rank, 1, 0, at_ns, 0, 0, "", "", "");
 }
 
 static void all_ended(void)
@@ -432,7 +432,7 @@ static void ended_string(void)
 {
 	struct buf b = { 0 };
 
-	wire_pack_ended(&b, &(struct wire_ended){ job.epoch, job.ranks[0], 1, 0, 1, 0,
+	wire_pack_ended(&b, &(struct wire_ended){ job.epoch, job.ranks[0], 1, 0, 1, 0, 0,
 						  "a", "b", "c" });
 	buf_head(&b)[b.len - 1] = 'x';
 	put_buf(&b);
@@ -441,7 +441,7 @@ static void ended_string(void)
 
 static void ended_nasty(void)
 {
-	SAY(ended, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, NASTY,
+	SAY(ended, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, NASTY,
 	    "no " NASTY, "try " NASTY);
 	await(WIRE_end);
 	SAY(ending, job.epoch);
@@ -504,7 +504,7 @@ static void clocks(void)
 	for (size_t i = 0; i < 5; i++)
 		for (size_t k = 0; k < 5; k++)
 			SAY(heartbeat, times[i], times[k]);
-	SAY(ended, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, 0, "", "", "");
+	SAY(ended, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "", "", "");
 }
 
 /* What a background child may do: no fault. */
@@ -536,7 +536,7 @@ static void anything(void)
 			SAY(output, v[0], v[1], v[2] % 2 + 1, { "x\n", 2 });
 			break;
 		case 1:
-			SAY(ended, v[0], v[1], v[2], v[3], x, v[2], "", "t", "");
+			SAY(ended, v[0], v[1], v[2], v[3], x, x, v[2], "", "t", "");
 			break;
 		case 2:
 			SAY(started, v[0], v[1], v[2], x, "1");
@@ -565,7 +565,7 @@ static void anything(void)
 		default:
 			wire_pack_ended(&b,
 					&(struct wire_ended){ v[0], v[1], v[2], v[3], x,
-							      0, "", "", "" });
+							      0, 0, "", "", "" });
 			buf_head(&b)[(x >> 20) % b.len] ^= (unsigned char)(x >> 12);
 			put_buf(&b);
 		}
