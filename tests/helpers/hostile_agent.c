@@ -432,8 +432,8 @@ static void ended_string(void)
 {
 	struct buf b = { 0 };
 
-	wire_pack_ended(&b, &(struct wire_ended){ job.epoch, job.ranks[0], 1, 0, 1, 0, 0,
-						  "a", "b", "c" });
+	wire_pack_ended(&b, &(struct wire_ended){ job.epoch, job.ranks[0], 1, 0, 1, 0,
+						  0, "a", "b", "c" });
 	buf_head(&b)[b.len - 1] = 'x';
 	put_buf(&b);
 	wait_forever();
@@ -504,7 +504,8 @@ static void clocks(void)
 	for (size_t i = 0; i < 5; i++)
 		for (size_t k = 0; k < 5; k++)
 			SAY(heartbeat, times[i], times[k]);
-	SAY(ended, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "", "", "");
+	SAY(ended, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "", "",
+	    "");
 }
 
 /* What a background child may do: no fault. */
