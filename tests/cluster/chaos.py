@@ -145,7 +145,7 @@ class Run:
         elif name in PAUSED:
             self.pause(fault, name, where)
         elif name in WIDE:
-            self.strike_wide(name)
+            fault.hit = self.strike_wide(name)
         elif name == "sshd_stopped":
             self.world.vc("sshd", where, "stop")
             self.undone.append(lambda: self.world.vc("sshd", where, "start"))
@@ -163,6 +163,8 @@ class Run:
                 fault.hit = hit or (i and fault.hit)
 
     def strike_wide(self, name):
+        """Whether there was something to strike."""
+        hit = name == "runner_cut_off"
         if name == "runner_cut_off":
             self.world.sh("inject partitioned n0")
             self.undone.append(lambda: self.world.sh("mend partitioned n0"))
@@ -171,6 +173,8 @@ class Run:
                 if name == "all_agents_killed" and comm == "berth-agent" or \
                         name == "streams_killed" and b"@notty" in line:
                     os.kill(pid, signal.SIGKILL)
+                    hit = True
+        return hit
 
     def pause(self, fault, name, where):
         world, here = self.world, f"in_host {where} "
