@@ -4,7 +4,7 @@
 # --host-timeout), then its other tests ROUNDS times (10).
 set -u
 cd "$(dirname "$0")/../.." || exit
-suite=tests/cluster/terminal.bats long=', long;'
+suite=tests/cluster/terminal.bats long='long ones'
 log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
 trap 'exit 130' INT TERM
