@@ -7,7 +7,7 @@
 #   feed WHOM HOSTS BYTES              stdin of BYTES to WHOM (a rank or all), likewise
 #   in_bounds HOSTS                    what was noted is no more than is allowed for so many
 #                                      hosts: runner 32 MiB to 16, 48 to 64, 64 to 256; agents 32
-# shellcheck shell=bash disable=SC2034,SC2154 # for those who load it; bats sets output
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154 # $ is for the hosts' shells; options are words
 
 FLOW=$HELPERS/flow
 SEED=${SEED:-$RANDOM}

@@ -4,7 +4,7 @@
 # 1 MB/s for two minutes, one that stands still for two minutes, stdin to one rank and to all;
 # then the heaviest of these on 64 and 256 hosts.  Prints what runner and the agents kept in
 # memory, MiB.  $SEED repeats a run; $STAND_S shortens it.
-# shellcheck disable=SC2034,SC2154 # for the helpers; they set the counts
+# shellcheck disable=SC1090,SC2034,SC2048,SC2154 # for the helpers, which set the counts
 set -u
 cd "$(dirname "$0")/../.." || exit
 bats_require_minimum_version() { :; }
