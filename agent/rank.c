@@ -289,13 +289,14 @@ static void tell_ending(const struct ranks *r)
 	wire_pack_ending(r->out, &m);
 }
 
-/* Has a rank said that it fails, and still to end? */
+/* Has a rank said that it fails, and still to end; or does it end just now? */
 static bool any_failing(const struct ranks *r)
 {
 	uint64_t now_ns = clock_ns();
 
 	for (size_t i = 0; i < r->n; i++)
-		if (r->v[i].state == RANK_RUNNING && io_failing_ns(&r->v[i].io, now_ns))
+		if (r->v[i].state == RANK_RUNNING &&
+		    (io_failing_ns(&r->v[i].io, now_ns) || proc_dying(r->v[i].pid)))
 			return true;
 	return false;
 }

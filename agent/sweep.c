@@ -45,6 +45,26 @@ static ssize_t read_proc(int proc, const char *pid, const char *what, char *out,
 	return n;
 }
 
+bool proc_dying(pid_t pid)
+{
+	/* PF_EXITING, PF_DUMPCORE, PF_SIGNALED of the kernel's linux/sched.h */
+	enum { GOING = 0x4 | 0x200 | 0x400, KILL_BIT = 1 << (SIGKILL - 1) };
+	char name[16], text[2048], *at;
+	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	unsigned long flags = 0, pending = 0;
+
+	snprintf(name, sizeof name, "%d", (int)pid);
+	if (proc >= 0 && read_proc(proc, name, "stat", text, sizeof text) > 0 &&
+	    (at = strrchr(text, ')')))
+		sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags);
+	if (proc >= 0 && read_proc(proc, name, "status", text, sizeof text) > 0 &&
+	    (at = strstr(text, "\nSigPnd:")))
+		sscanf(at, "\nSigPnd: %lx", &pending);
+	if (proc >= 0)
+		close(proc);
+	return flags & GOING || pending & KILL_BIT;
+}
+
 static int procs_add(struct procs *p, const struct proc *one, size_t *cap)
 {
 	if (p->n == *cap) {

@@ -30,6 +30,9 @@ int procs_load(struct procs *p);
 int procs_load_below(struct procs *p, pid_t root);
 void procs_free(struct procs *p);
 
+/* Is PID past saving: on its way out, or killed and without a turn since? */
+bool proc_dying(pid_t pid);
+
 /* Send SIGNO to everything below this process.  STOP is sent until a look finds nobody
  * new, so that what forks meanwhile is stopped too.  0, or procs_load()'s errno: the
  * children at least have it (theirs come to a subreaper when they die). */

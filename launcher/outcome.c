@@ -57,10 +57,35 @@ static long first_word(const struct ending *v, size_t n, long first)
 	return first;
 }
 
+/* Is this how only the rank itself, its user or its machine ends it? */
+static bool own_end(const struct ending *e)
+{
+	static const int signals[] = { SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE };
+
+	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+		if (e->fate == FATE_SIGNAL && e->code == signals[i])
+			return true;
+	return e->fate == FATE_OOM;
+}
+
+/* In place of FIRST, which exited, who was about to die when it did. */
+static long dying(const struct ending *v, size_t n, long first)
+{
+	enum { DYING_NS = 400000000 }; /* so long agents wait for such a rank */
+	int64_t until = v[first].at_ns + DYING_NS;
+	long found = first;
+
+	for (size_t i = 0; i < n; i++)
+		if (own_end(&v[i]) && v[i].at_ns <= until &&
+		    (found == first || v[i].at_ns < v[found].at_ns))
+			found = (long)i;
+	return found;
+}
+
 long outcome_cause(const struct ending *v, size_t n)
 {
 	int64_t latest = INT64_MAX; /* the first failure was surely before this */
-	long cause = -1;
+	long cause = -1, first;
 
 	for (size_t i = 0; i < n; i++)
 		if (failed(&v[i]) && v[i].at_ns + (int64_t)v[i].error_ns < latest)
@@ -69,8 +94,12 @@ long outcome_cause(const struct ending *v, size_t n)
 		if (failed(&v[i]) && v[i].at_ns - (int64_t)v[i].error_ns <= latest &&
 		    (cause < 0 || better(&v[i], &v[cause])))
 			cause = (long)i;
-	return cause >= 0 && v[cause].fate == FATE_EXIT ? first_word(v, n, cause)
-							: cause;
+	if (cause < 0 || own_end(&v[cause]) ||
+	    (v[cause].fate != FATE_EXIT && v[cause].fate != FATE_SIGNAL))
+		return cause;
+	first = dying(v, n, cause);
+	return first != cause || v[cause].fate != FATE_EXIT ? first
+							    : first_word(v, n, cause);
 }
 
 int outcome_status(const struct ending *cause)

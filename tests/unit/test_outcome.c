@@ -108,8 +108,30 @@ static const struct {
 
 	/* far apart: the clock decides, however grave what follows */
 	{ "exit, then lost", { LOST(50, 1), EXIT(1, 5, 1) }, 2, 1 },
-	{ "exit, then oom", { OOM(50, 1), EXIT(1, 5, 1) }, 2, 1 },
-	{ "exit, then signal", { EXIT(1, 5, 1), SIGNAL(SIGSEGV, 50, 1) }, 2, 0 },
+	{ "exit, then oom", { OOM(500, 1), EXIT(1, 5, 1) }, 2, 1 },
+	{ "exit, then signal", { EXIT(1, 5, 1), SIGNAL(SIGSEGV, 500, 1) }, 2, 0 },
+	{ "exit, then abort", { EXIT(1, 5, 1), SIGNAL(SIGABRT, 50, 1) }, 2, 0 },
+
+	/* who was dying when another exited: no exit kills */
+	{ "killed, seen late", { EXIT(1, 5, 1), SIGNAL(SIGKILL, 300, 1) }, 2, 1 },
+	{ "crashed, seen late", { SIGNAL(SIGSEGV, 50, 0), EXIT(1, 5, 0) }, 2, 0 },
+	{ "out of memory, seen late", { EXIT(1, 5, 1), OOM(50, 1) }, 2, 1 },
+	{ "killed, TERM before",
+	  { SIGNAL(SIGTERM, 5, 1), SIGNAL(SIGKILL, 50, 1) },
+	  2,
+	  1 },
+	{ "killed, an abort before",
+	  { SIGNAL(SIGABRT, 5, 1), SIGNAL(SIGKILL, 50, 1) },
+	  2,
+	  1 },
+	{ "killed, one said that it fails",
+	  { SAID(1, 5, 1, 4), SIGNAL(SIGKILL, 50, 1) },
+	  2,
+	  1 },
+	{ "two killed, seen late",
+	  { SIGNAL(SIGKILL, 60, 1), EXIT(1, 5, 1), SIGNAL(SIGKILL, 50, 1) },
+	  3,
+	  2 },
 	{ "TERM, then exit", { EXIT(1, 50, 1), SIGNAL(SIGTERM, 5, 1) }, 2, 1 },
 	{ "exec, then signal", { SIGNAL(SIGKILL, 50, 0), EXEC(127, 5, 0) }, 2, 1 },
 	{ "earlier is later in the list",
@@ -147,13 +169,13 @@ static const struct {
 
 	/* the edges of the error */
 	{ "touching", { EXIT(1, 5, 1), SIGNAL(SIGSEGV, 7, 1) }, 2, 1 },
-	{ "not touching", { EXIT(1, 5, 1), SIGNAL(SIGSEGV, 8, 1) }, 2, 0 },
+	{ "not touching", { EXIT(1, 5, 1), SIGNAL(SIGABRT, 8, 1) }, 2, 0 },
 	{ "one clock is bad", { EXIT(1, 5, 0), SIGNAL(SIGSEGV, 100, 95) }, 2, 1 },
 	{ "the other is bad", { EXIT(1, 5, 95), SIGNAL(SIGSEGV, 100, 0) }, 2, 1 },
 	{ "no error, same time", { EXIT(1, 5, 0), SIGNAL(SIGSEGV, 5, 0) }, 2, 1 },
 	/* the bad clock of the first may not pull in what came surely after the second
 	 */
-	{ "three", { EXIT(1, 5, 50), EXIT(2, 10, 1), SIGNAL(SIGSEGV, 20, 1) }, 3, 0 },
+	{ "three", { EXIT(1, 5, 50), EXIT(2, 10, 1), SIGNAL(SIGABRT, 20, 1) }, 3, 0 },
 	{ "graver but surely later",
 	  { EXIT(1, 5, 50), SIGNAL(SIGSEGV, 6, 1), LOST(30, 1) },
 	  3,
