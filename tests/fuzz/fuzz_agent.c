@@ -71,7 +71,7 @@ static void feed(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct agent a = { .guardian = -1, .port = { .fd = -1 } };
+	static struct agent a = { .guardian = -1, .port = { .fd = -1 }, .mark = -1 };
 	static struct session_calls stubs;
 
 	if (size > 60000)

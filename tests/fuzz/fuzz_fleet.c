@@ -102,7 +102,7 @@ static void add_plan(struct session *s)
 static void open_session(struct session *s, const struct request *r,
 			 struct event_base *base)
 {
-	*s = (struct session){ .request = r, .base = base };
+	*s = (struct session){ .request = r, .base = base, .epoch = 1 };
 	s->timer = event_new(base, -1, 0, on_timer, s);
 	s->fleet = (struct fleet){ .base = base,
 				   .n = HOSTS,
@@ -129,8 +129,8 @@ static void ask_to_place(struct session *s)
 	s->credit_bytes = 4096;
 	for (size_t i = 0; i < HOSTS; i++)
 		s->run[i].window = s->credit_bytes;
-	s->input = input_open(&s->fleet, (struct host *[]){ &s->fleet.host[0] }, 1,
-			      SESSION_EPOCH, 0);
+	s->input = input_open(s->base, 0);
+	input_aim(s->input, (struct host *[]){ &s->fleet.host[0] }, 1, s->epoch);
 }
 
 static void start_ranks(struct session *s)
