@@ -302,7 +302,7 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 static void on_lost(void *ctx, struct host *h)
 {
 	struct session *s = ctx;
-	uint32_t index = session_index(s, h), ended = s->ended;
+	uint32_t index = session_index(s, h);
 
 	s->lost = true;
 	if (s->phase == PHASE_START || !s->rank)
@@ -322,9 +322,6 @@ static void on_lost(void *ctx, struct host *h)
 		s->failed++;
 		event_ended(s, h, i);
 	}
-	if (s->ended == ended && h->err.id != E_UNCONFIRMED)
-		report_error(s,
-			     &h->err); /* no rank of it can be the cause and say it */
 	stop_on_failure(s);
 }
 
