@@ -66,14 +66,16 @@ class Job:
     def find_ranks(self):
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            environ = dict(word.split(b"=", 1) for word in read(f"/proc/{pid}/environ").split(b"\0") if b"=" in word)
+            words = read(f"/proc/{pid}/environ").split(b"\0")
+            environ = dict(word.split(b"=", 1) for word in words if b"=" in word)
             if environ.get(b"BERTH_JOB", b"").decode() == self.cookie:
                 found[int(environ[b"RANK"])] = int(pid)
         return found
 
     def find_runner(self):
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            if read(f"/proc/{pid}/comm") == b"runner\n" and self.events.encode() in read(f"/proc/{pid}/cmdline"):
+            is_runner = read(f"/proc/{pid}/comm") == b"runner\n"
+            if is_runner and self.events.encode() in read(f"/proc/{pid}/cmdline"):
                 return int(pid)
         sys.exit("job.py: no runner found")
 
@@ -121,7 +123,8 @@ def ran_ms(pids):
 def idle(seconds, command):
     job = Job(command)
     sshd = [pid for pid in job.above(3) + job.above(4) if read(f"/proc/{pid}/comm").startswith(b"sshd")]
-    groups = {"runner": [job.runner], "agent": job.above(1), "guardian": job.above(2), "sshd": sorted(set(sshd))}
+    groups = {"runner": [job.runner], "agent": job.above(1), "guardian": job.above(2),
+              "sshd": sorted(set(sshd))}
     time.sleep(2)
     before = {name: ran_ms(pids) for name, pids in groups.items()}
     time.sleep(seconds)
@@ -130,7 +133,8 @@ def idle(seconds, command):
         used = [after - before[name][pid] for pid, after in ran_ms(pids).items()]
         worst[name] = max(used, default=0) / seconds / 10
         print(f"{name:9s} {len(pids):3d} of them: CPU ms in {seconds:.0f} s: "
-              f"median {statistics.median(used):7.2f}, most {max(used):7.2f} = {worst[name]:.4f} % of a core; "
+              f"median {statistics.median(used):7.2f}, "
+              f"most {max(used):7.2f} = {worst[name]:.4f} % of a core; "
               f"memory at most {max(field(pid, 'VmHWM') for pid in pids)} KiB")
     job.end()
     return 1 if worst["runner"] > 0.1 or worst["agent"] + worst["guardian"] > 0.1 else 0

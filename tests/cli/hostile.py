@@ -125,9 +125,11 @@ def start(act, runner, real, hostile, folder):
     own = os.path.join(folder, act.replace(":", "-"))
     os.makedirs(own)
     environment = dict(os.environ, HOSTILE=name, HOSTILE_DIR=own, HOSTILE_REAL=real, HOSTILE_SEED=seed)
-    command = [runner, "-H", f"localhost:1,{THIS}:1", "-np", "2", "--launch-agent", hostile, *options, *program]
+    command = [runner, "-H", f"localhost:1,{THIS}:1", "-np", "2", "--launch-agent", hostile,
+               *options, *program]
     stdin = open("/dev/zero" if name in ("deaf", "credit-flood", "credit-steps") else os.devnull)
-    p = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    p = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         env=environment)
     stdin.close()
     return p, f"HOSTILE_DIR={own}\0", time.monotonic(), Pipe(p.stdout), Pipe(p.stderr)
 
@@ -159,9 +161,10 @@ def check(act, job, limit_s):
     out.join(5), err.join(5)
     text = err.text.decode(errors="replace")
     wrong = []
+    allowed = said_status if isinstance(said_status, set) else {said_status}
     if status is None:
         wrong.append(f"runs after {limit_s} s")
-    elif said_status is not None and status not in (said_status if isinstance(said_status, set) else {said_status}):
+    elif said_status is not None and status not in allowed:
         wrong.append(f"status {status}, not {said_status}")
     elif status < 0:
         wrong.append(f"ended by signal {-status}")

@@ -57,7 +57,8 @@ def job(mark="", epoch=1, ranks=(0, 1), np=None, apps=None, bind=0, flags=0, std
     return frame(3, u32(epoch) + u32(0) + text(f"hostile{os.getpid()}") + u32(flags)
                  + u32(n if np is None else np) + u32(0) + u32(1) + text("h") + many(ranks, u32)
                  + many(apps or [0] * n, u32) + many([0] * n, u32) + many([1] * n, u32)
-                 + text("127.0.0.1") + u32(20000) + u32(bind) + u32(1) + u32(share) + u32(visible) + u32(0) + text("")
+                 + text("127.0.0.1") + u32(20000) + u32(bind) + u32(1) + u32(share) + u32(visible)
+                 + u32(0) + text("")
                  + u32(stdin) + u32(0o22) + u64(1024) + u64(0) + u64(2**64 - 1) + u64(2**64 - 1)
                  + u32(65536) + u32(60000) + many(env, text))
 
@@ -86,7 +87,8 @@ def sweep(cookie):
     return frame(21, text(cookie))
 
 
-SUSPEND, RESUME, BYE, BEAT = frame(12, u32(0)), frame(13, u32(0)), frame(18, u32(0)), frame(20, u64(1) + u64(0))
+SUSPEND, RESUME, BYE = frame(12, u32(0)), frame(13, u32(0)), frame(18, u32(0))
+BEAT = frame(20, u64(1) + u64(0))
 
 
 def run(mark):
@@ -110,7 +112,8 @@ def hollow_app():
     """The largest list of the shortest strings."""
     n = 3000000
     tail = u32(0) + text("/")
-    return [struct.pack("<IB", 8 + 5 * n + len(tail), 2), u32(0) + u32(n), *[b"\0" * 50000] * (n // 10000), tail]
+    return [struct.pack("<IB", 8 + 5 * n + len(tail), 2), u32(0) + u32(n),
+            *[b"\0" * 50000] * (n // 10000), tail]
 
 
 # act: what is sent, bytes or chunks; True where the agent has to end without being left
