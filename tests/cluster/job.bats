@@ -353,7 +353,7 @@ else:
 }
 
 @test "output of four hosts at once: every byte, whole lines, each rank's in order" {
-	on n0 timeout 60 "$RUNNER" --output-filename /opt/log -H n[1-4] \
+	on n0 timeout 60 "$RUNNER" --output-filename /opt/berth-log -H n[1-4] \
 		sh -c 'seq -f "$RANK line %.0f" 200000; echo "err $RANK" >&2' < /dev/null > "$T/out" 2> "$T/err"
 	for rank in 0 1 2 3; do
 		grep -F "[$rank]<stdout>:" "$T/out" | cut -d: -f2- | cmp - <(seq -f "$rank line %.0f" 200000)
@@ -361,12 +361,12 @@ else:
 	done
 	[ "$(wc -l < "$T/out")" = 800000 ]
 	# files: written where runner is, raw, and nowhere else
-	run -0 on n0 sh -c 'cd /opt/log; ls; cat rank.2/stderr; seq -f "3 line %.0f" 200000 | cmp - rank.3/stdout'
+	run -0 on n0 sh -c 'cd /opt/berth-log; ls; cat rank.2/stderr; seq -f "3 line %.0f" 200000 | cmp - rank.3/stdout'
 	[ "$output" = $'rank.0\nrank.1\nrank.2\nrank.3\nerr 2' ]
 	for h in n1 n2 n3 n4; do
-		run -1 on $h test -e /opt/log
+		run -1 on $h test -e /opt/berth-log
 	done
-	on n0 rm -r /opt/log
+	on n0 rm -r /opt/berth-log
 }
 
 @test "--report-bindings: what the kernel says of each rank" {
