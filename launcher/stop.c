@@ -336,13 +336,22 @@ static void before_run(struct session *s, int signo)
 	s->phase = PHASE_OVER;
 }
 
+/* A job that has failed ends anyway, and with its own status; only a shell's loop has
+ * to see that ^C came. */
+static bool ends_job(const struct session *s, int signo)
+{
+	if (signo == SIGTERM || signo == SIGHUP)
+		return s->phase == PHASE_RUN || restart_wanted(s);
+	return signo == SIGINT;
+}
+
 void stop_on_signal(struct session *s, int signo)
 {
 	if (s->phase == PHASE_START || !s->output) { /* or on the way out from there */
 		before_run(s, signo);
 		return;
 	}
-	if (!s->signo && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP))
+	if (!s->signo && ends_job(s, signo))
 		s->signo = signo;
 	switch (signo) {
 	case SIGINT:

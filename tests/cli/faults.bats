@@ -161,6 +161,14 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 	ended_with 143
 }
 
+@test "TERM to runner after a failure: the status is the failure's" {
+	start ignores --kill-grace 2
+	kill -SEGV "$(rank_pid 0)"
+	wait_for grep -q "rank 0 on " "$T/err"
+	kill -TERM "$pid"
+	ended_with 139
+}
+
 @test "--kill-grace 0: at once" {
 	start ignores --kill-grace 0
 	kill -TERM "$pid"
