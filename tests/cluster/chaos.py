@@ -6,6 +6,7 @@ the first line of its report are those that are right for that job and that faul
 whole; nothing of the job is on any host that can be reached, and the others are named and clean
 themselves up.  Words of a job that went wrong are kept in build/chaos.  Ends with a table.
 """
+import contextlib
 import dataclasses
 import glob
 import json
@@ -29,7 +30,7 @@ STATE = os.environ.get("VC_STATE") or "/run/vcluster-" + os.environ.get("VC_NAME
 HOSTS = int(os.environ.get("HOSTS", 2))
 VCLUSTER = ROOT + "/tests/cluster/vcluster"
 ALONE = "/opt/alone"  # runner and its agent on n0, where no other host sees them
-READY_S = 60  # until all ranks run: PyTorch takes its time on a busy machine
+READY_S = 180  # until all ranks run: PyTorch takes its time on a busy machine
 END_S = 45  # from the fault to runner's end
 CLEAN_S = 10  # from there to the end of what may take a moment: sshd's sessions
 PATIENCE_S = 45  # of an agent that lost its launcher: --host-timeout + 15 s, and a look every 5
@@ -172,8 +173,9 @@ class Run:
             for pid, _, comm, line, _ in processes:
                 if name == "all_agents_killed" and comm == "berth-agent" or \
                         name == "streams_killed" and b"@notty" in line:
-                    os.kill(pid, signal.SIGKILL)
-                    hit = True
+                    with contextlib.suppress(ProcessLookupError):  # it has just ended
+                        os.kill(pid, signal.SIGKILL)
+                        hit = True
         return hit
 
     def pause(self, fault, name, where):
