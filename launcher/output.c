@@ -2,15 +2,13 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <stdarg.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/wire.h"
 #include "launcher/lane.h"
+#include "launcher/logfiles.h"
 #include "launcher/options.h"
 
 enum {
@@ -28,7 +26,6 @@ struct stream {
 	struct str line; /* bytes after the last whole line */
 	char label[32];  /* made at the first line */
 	size_t label_bytes;
-	int fd;           /* file, -1: none open */
 	bool bar;         /* its last line ended in '\r': a progress bar */
 	uint64_t came_ms; /* when LINE grew last */
 };
@@ -39,10 +36,10 @@ struct output {
 	struct str *tail;      /* [rank]: stderr */
 	uint64_t *spoke_ms;    /* [rank] */
 	uint32_t np;
-	bool tag, raw, timestamps, muted, disk_failed, keep_fds, finished;
+	bool tag, raw, timestamps, muted, finished;
 	size_t held; /* bytes in the lines of all streams */
 	const struct request *request;
-	int rank_digits;
+	struct logfiles *files; /* NULL: none */
 	char stamp[32];
 	time_t stamp_s;
 	struct event *flush, *bars;
@@ -249,100 +246,6 @@ static void on_bars(evutil_socket_t fd, short what, void *ctx)
 	}
 }
 
-/* ---- files ---- */
-
-static void disk_error(struct output *o, const char *path)
-{
-	if (!o->disk_failed)
-		o->events->disk(o->ctx, path, errno);
-	o->disk_failed = true;
-}
-
-static char *file_path(const struct output *o, uint32_t rank, unsigned stream)
-{
-	return xasprintf("%s/rank.%0*u/%s", o->request->output_dir, o->rank_digits,
-			 rank, stream == 1 ? "stdout" : "stderr");
-}
-
-static void put_file(struct output *o, uint32_t rank, unsigned stream, const char *p,
-		     size_t n)
-{
-	struct stream *s = &o->stream[2 * rank + stream - 1];
-	char *path;
-	int fd = s->fd;
-
-	if (!o->request->output_dir || o->disk_failed)
-		return;
-	path = file_path(o, rank, stream);
-	if (fd < 0)
-		fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-	while (n) {
-		ssize_t done = fd < 0 ? -1 : write(fd, p, n);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0) {
-			disk_error(o, path);
-			break;
-		}
-		p += done;
-		n -= (size_t)done;
-	}
-	if (o->keep_fds)
-		s->fd = fd;
-	else if (fd >= 0)
-		close(fd);
-	free(path);
-}
-
-static int make_dir(const char *path, struct err *e)
-{
-	char *copy = xstrdup(path);
-	int rc = 0;
-
-	for (char *p = copy + 1; rc == 0 && p; p++) {
-		p = strchr(p, '/');
-		if (p)
-			*p = '\0';
-		if (mkdir(copy, 0777) && errno != EEXIST)
-			rc = err_set(e, E_LOG_DIR, path, strerror(errno));
-		if (!p)
-			break;
-		*p = '/';
-	}
-	free(copy);
-	return rc;
-}
-
-static int make_files(struct output *o, struct err *e)
-{
-	for (uint32_t rank = 0; rank < o->np; rank++) {
-		char *dir = xasprintf("%s/rank.%0*u", o->request->output_dir,
-				      o->rank_digits, rank);
-		int rc = make_dir(dir, e);
-
-		free(dir);
-		for (unsigned s = 1; !rc && s <= 2; s++) {
-			char *path = file_path(o, rank, s);
-			int fd = open(path,
-				      O_WRONLY | O_CREAT | O_TRUNC | O_APPEND |
-					      O_CLOEXEC,
-				      0666);
-
-			if (fd < 0)
-				rc = err_set(e, E_LOG_DIR, path, strerror(errno));
-			else if (o->keep_fds)
-				o->stream[2 * rank + s - 1].fd = fd;
-			else
-				close(fd);
-			free(path);
-		}
-		if (rc)
-			return -1;
-	}
-	return 0;
-}
-
 /* ---- the whole ---- */
 
 static bool shown(const struct output *o, uint32_t rank, unsigned stream)
@@ -470,7 +373,7 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 	if (rank >= o->np || stream < 1 || stream > 2)
 		return;
 	o->spoke_ms[rank] = clock_ms();
-	put_file(o, rank, stream, data, n);
+	logfiles_write(o->files, rank, stream, data, n);
 	if (stream == 2)
 		keep_tail(&o->tail[rank], data, n);
 	if (!n || o->muted || l->sink.broken || !shown(o, rank, stream))
@@ -579,50 +482,33 @@ static void open_lanes(struct output *o, struct event_base *base)
 	o->bars = event_new(base, -1, 0, on_bars, o);
 }
 
-static int digits(uint32_t n)
-{
-	int d = 1;
-
-	while (n >= 10) {
-		n /= 10;
-		d++;
-	}
-	return d;
-}
-
 int output_open(struct output **out, struct event_base *base, const struct request *r,
 		uint32_t np, const struct output_events *events, void *ctx,
 		struct err *e)
 {
 	struct output *o = xcalloc(1, sizeof *o);
-	struct rlimit files = { 0 };
 
 	*o = (struct output){ .np = np, .request = r, .events = events, .ctx = ctx };
 	o->tag = r->tag != TRI_NO;
 	o->timestamps = r->timestamps;
 	o->raw = np == 1 && !o->tag && !o->timestamps;
-	o->rank_digits = digits(np - 1);
 	o->stream = xcalloc(2 * (size_t)np, sizeof *o->stream);
 	o->tail = xcalloc(np, sizeof *o->tail);
 	o->spoke_ms = xcalloc(np, sizeof *o->spoke_ms);
-	for (uint32_t i = 0; i < 2 * np; i++)
-		o->stream[i].fd = -1;
-	getrlimit(RLIMIT_NOFILE, &files);
-	o->keep_fds = 2 * (rlim_t)np + 256 < files.rlim_cur;
 	open_lanes(o, base);
 	*out = o;
-	return r->output_dir ? make_files(o, e) : 0;
+	if (!r->output_dir)
+		return 0;
+	return logfiles_open(&o->files, r->output_dir, np, events->disk, ctx, e);
 }
 
 void output_free(struct output *o)
 {
 	if (!o)
 		return;
-	for (uint32_t i = 0; i < 2 * o->np; i++) {
+	logfiles_free(o->files);
+	for (uint32_t i = 0; i < 2 * o->np; i++)
 		str_free(&o->stream[i].line);
-		if (o->stream[i].fd >= 0)
-			close(o->stream[i].fd);
-	}
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
 	for (int i = 0; i < 2; i++)
