@@ -98,15 +98,16 @@ static int procs_take(struct procs *p, int proc, const char *name, size_t *cap)
 int procs_load(struct procs *p)
 {
 	DIR *dir = opendir("/proc");
-	int error = dir ? 0 : errno;
 	struct dirent *d;
 	size_t cap = 0;
+	int error = 0;
 
 	*p = (struct procs){ 0 };
+	if (!dir)
+		return errno;
 	while (!error && (d = readdir(dir)))
 		error = procs_take(p, dirfd(dir), d->d_name, &cap);
-	if (dir)
-		closedir(dir);
+	closedir(dir);
 	return error;
 }
 
