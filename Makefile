@@ -72,9 +72,10 @@ $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 
 # tests/unit/test_X.c: check, linked with what both programs are made of.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+$(BUILD)/tests/test_output: WRAP = -Wl,--wrap=clock_ms
 $(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.o,$^) \
 		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 
 # tests/helpers/X.c: a program, with the agent's parts if it includes them; tests/helpers/libX.c:

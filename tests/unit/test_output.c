@@ -422,6 +422,16 @@ static void model_finish(struct model *m)
 	}
 }
 
+/* Time stands still: on a machine that is slow enough a '\r' is shown before the '\n'
+ * that follows has come, and the model has no clock. */
+static uint64_t frozen_ms;
+uint64_t __real_clock_ms(void);
+
+uint64_t __wrap_clock_ms(void)
+{
+	return frozen_ms ? frozen_ms : __real_clock_ms();
+}
+
 START_TEST(any_frames)
 {
 	static const char alphabet[] = "ab\r\n\r\nxyz\0\xff";
@@ -429,6 +439,7 @@ START_TEST(any_frames)
 	struct model m = { 0 };
 
 	seed = (uint32_t)_i + 1;
+	frozen_ms = 1;
 	rig_open(&g, PIPES, 4);
 	for (int i = 0; i < 3000; i++) {
 		uint32_t self = roll(8), n = roll(roll(4) ? 6 : 400);
@@ -445,6 +456,7 @@ START_TEST(any_frames)
 	model_finish(&m);
 	rig_finish(&g);
 	rig_close(&g);
+	frozen_ms = 0;
 	same_bytes(&g.got[0], &m.out[0], "stdout");
 	same_bytes(&g.got[1], &m.out[1], "stderr");
 	for (int i = 0; i < 8; i++)
