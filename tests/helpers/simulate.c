@@ -581,15 +581,15 @@ static char *host_list(void)
 static int launch(void)
 {
 	char *hosts = host_list();
-	const char *argv[] = { "runner", "-H",      hosts,  "--transport",
-			       "ssh",    "--stdin", "none", "true" };
+	const char *argv[] = { "runner",  "-H",   hosts,  "--transport", "ssh",
+			       "--stdin", "none", "true", NULL };
 	struct request request;
 	struct strv notes = { 0 };
 	struct str print = { 0 };
 	struct err e = { 0 };
 	int status;
 
-	if (options_read(&request, &notes, &print, sizeof argv / sizeof *argv,
+	if (options_read(&request, &notes, &print, sizeof argv / sizeof *argv - 1,
 			 (char **)argv, environ, &e) != OPTIONS_RUN) {
 		err_print("simulate", &e);
 		return EXIT_USAGE;
