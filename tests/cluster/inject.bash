@@ -168,7 +168,8 @@ more = []
 while os.path.exists("/proc/" + sys.argv[1] + "/fd/0"): # a zombie has no files
     more.append(bytearray(b"x") * (1 << 18)) # less than a rank gives back
     time.sleep(0.001)
-    if len(more) > 4000: sys.exit("the kernel killed nobody")' "$victim_pid"
+    if len(more) > 4000: sys.exit("the kernel killed nobody")' "$victim_pid" ||
+		! on "$1" test -e "/proc/$victim_pid/fd/0" # it may have killed us as well
 }
 
 fault_options() { # FAULT
