@@ -122,7 +122,8 @@ int report_lost_hosts(struct session *s)
 	char **shape = xcalloc(s->fleet.n, sizeof *shape);
 
 	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_LOST && !s->run[i].dropped)
+		if (s->fleet.host[i].state == HOST_LOST && !s->run[i].dropped &&
+		    s->fleet.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
 			shape[i] = error_shape(&s->fleet.host[i]);
 	for (size_t i = 0; i < s->fleet.n; i++) {
 		struct str names = { 0 }, text = { 0 };

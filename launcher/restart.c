@@ -60,6 +60,8 @@ static void withdraw(struct session *s)
 	report_lost_hosts(s);
 	report_error(s, &s->err);
 	s->err = (struct err){ 0 };
+	for (size_t i = 0; i < s->fleet.n; i++)
+		s->run[i].dropped |= s->fleet.host[i].state == HOST_LOST;
 	s->failed = s->plan.np; /* none of them runs */
 	if (!s->master_addr)    /* nobody was asked to place them yet */
 		return;

@@ -442,6 +442,8 @@ int session_run(struct session *s)
 		output_finish(s->output);
 		session_until(s, all_written);
 	} while (restart_ranks(s));
+	if (stop_lost_late(s))
+		return report_lost_hosts(s);
 	return s->err.id == ERR_NONE ? 0 : -1;
 }
 

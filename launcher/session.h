@@ -168,5 +168,7 @@ void stop_ranks(struct session *s, uint32_t grace_ms);
 void stop_time_limit(struct session *s);
 void stop_now(struct session *s);
 bool stop_all_gone(struct session *s);
+/* Every rank had ended well, then a host was lost: nobody has said so yet. */
+bool stop_lost_late(const struct session *s);
 
 #endif

@@ -430,12 +430,10 @@ long session_cause(const struct session *s)
 	return cause;
 }
 
-/* Every rank had ended well, then a host was lost: nobody has said so yet. */
-static int lost_at_the_end(struct session *s)
+bool stop_lost_late(const struct session *s)
 {
-	report_lost_hosts(s);
-	report_error(s, &s->err);
-	return EXIT_LOST;
+	return s->lost && s->err.id == ERR_NONE && !s->timed_out && !s->signo &&
+	       !s->unread && session_cause(s) < 0;
 }
 
 int session_status(struct session *s)
@@ -453,7 +451,7 @@ int session_status(struct session *s)
 	else if (cause >= 0)
 		status = outcome_status(&s->rank[cause].ending);
 	else if (s->lost)
-		status = lost_at_the_end(s);
+		status = EXIT_LOST;
 	else if (s->disk_failed)
 		status = EXIT_RUNNER;
 	events_begin(s->events, "end");

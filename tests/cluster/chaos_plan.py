@@ -253,7 +253,7 @@ def alone(job, fault, pids):
     if fault.name == "rank_stopped":
         return [(TERM, "")]
     if fault.name in WIDE:
-        line = r"^runner: (\w+@)?n\d+(:22)?: "
+        line = r"^runner: (\w+@)?n[][\d,-]+(:22)?: "
         if job.moment != "start":
             line += r"(no sign of life for \d+ s|lost its agent|connection lost)"
         return with_usual + [(241, line)] + [(240, line)] * (job.moment == "start")

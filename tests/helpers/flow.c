@@ -244,6 +244,9 @@ int main(int argc, char **argv)
 				flow_begin(all[i], argv[2], argv[3], argv[4], i);
 		}
 		check(all, np);
+		for (unsigned long i = 0; i < np && all; i++)
+			free(all[i]);
+		free(all);
 	} else {
 		die("see tests/helpers/flow.c");
 	}
