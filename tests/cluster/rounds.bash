@@ -119,11 +119,9 @@ check_round() { # FAULT HOST
 	if [ "$status" = 0 ]; then want_lost=''; fi
 	[ -z "$want_lost" ] || err_says "$want_lost did not confirm that the job's processes are gone" || return
 	for h in $hosts; do
+		[ "$h" != "$2" ] || [ -n "$reached" ] || continue # who is frozen would not answer
 		[ "$h" = "$want_lost" ] || on "$h" sh -c 'rm -rf /tmp/pymp-*' # Python's own, which a killed DataLoader leaves
-		case $h,$1 in
-		"$2,"*) [ -z "$reached" ] || all_clean "$h" || { wrong "left on $h"; return; } ;;
-		*) all_clean "$h" || { wrong "left on $h"; return; } ;;
-		esac
+		all_clean "$h" || { wrong "left on $h"; return; }
 	done
 	mend "$1" "$2"
 	on "$2" sh -c 'rm -rf /tmp/pymp-*'
