@@ -151,8 +151,9 @@ bool input_credit(struct input *in, struct host *h, uint32_t bytes)
 
 		if (to->host != h)
 			continue;
-		if (bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX)
-			return false;
+		if (bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX ||
+		    to->credit + bytes + h->out.len > 2 * (size_t)WIRE_INPUT_MAX)
+			return false; /* the last: it grants, and reads nothing */
 		if (!to->granted && bytes > FLYING_BYTES / in->n)
 			bytes = (uint32_t)(FLYING_BYTES / in->n);
 		to->granted = true;
