@@ -4,8 +4,10 @@
 
 enum {
 	BEAT_S = 5,
-	LOOK_MS = 1000, /* for silence: else one of 15 s is said after 20 */
-	SILENT_S = 15,  /* said then; given up after --host-timeout */
+	/* For silence, while a host has missed a beat: else one of 15 s is said after 20.
+	 * Not always: an idle machine pays 2 ms of CPU time to wake a job. */
+	LOOK_MS = 1000,
+	SILENT_S = 15, /* said then; given up after --host-timeout */
 	/* What empty buffers of all hosts may keep: job frames alone kept 20 MiB for
 	 * 9500 hosts, and an output frame in two parts keeps 100 KiB for its host. */
 	KEEP_BYTES = 8 << 20,
@@ -398,39 +400,55 @@ static void forgive_own_silence(struct fleet *f)
 	f->looked_ms = now;
 }
 
+/* Several within --host-timeout, else a host is silent between two of them. */
+static uint64_t beat_every_ms(const struct fleet *f)
+{
+	uint64_t within_ms = (uint64_t)f->host_timeout_s * 250;
+
+	return within_ms < BEAT_S * 1000 ? within_ms : BEAT_S * 1000;
+}
+
+static void look_again(struct fleet *f, bool soon)
+{
+	uint64_t ms = beat_every_ms(f);
+
+	f->look_every_ms = soon && ms > LOOK_MS ? LOOK_MS : ms;
+	event_add(f->look,
+		  &(struct timeval){ (time_t)(f->look_every_ms / 1000),
+				     (suseconds_t)(f->look_every_ms % 1000 * 1000) });
+}
+
 static void on_look(evutil_socket_t fd, short what, void *ctx)
 {
 	struct fleet *f = ctx;
+	bool missed = false;
 
 	(void)fd;
 	(void)what;
 	forgive_own_silence(f);
-	for (size_t i = 0; !f->paused && i < f->n; i++)
-		if (f->host[i].state == HOST_UP || f->host[i].state == HOST_LEAVING)
-			check_silence(f, &f->host[i]);
-}
+	for (size_t i = 0; !f->paused && i < f->n; i++) {
+		struct host *h = &f->host[i];
 
-static struct event *every(struct fleet *f, uint64_t us, event_callback_fn call)
-{
-	const struct timeval t = { (time_t)(us / 1000000),
-				   (suseconds_t)(us % 1000000) };
-	struct event *e = event_new(f->base, -1, EV_PERSIST, call, f);
-
-	event_add(e, &t);
-	return e;
+		if (h->state != HOST_UP && h->state != HOST_LEAVING)
+			continue;
+		missed |= f->looked_ms - h->heard_ms > beat_every_ms(f) + LOOK_MS;
+		check_silence(f, h);
+	}
+	look_again(f, missed);
 }
 
 void fleet_watch(struct fleet *f)
 {
-	/* several within --host-timeout, else a host is silent between two of them */
-	uint64_t within_ms = (uint64_t)f->host_timeout_s * 250;
-	uint64_t beat_ms = within_ms < BEAT_S * 1000 ? within_ms : BEAT_S * 1000;
+	uint64_t us;
 
 	f->turns = (f->n + BEATS_AT_ONCE - 1) / BEATS_AT_ONCE;
-	f->beat = every(f, beat_ms * 1000 / f->turns, on_beat);
-	f->look_every_ms = within_ms < LOOK_MS ? within_ms : LOOK_MS;
+	us = beat_every_ms(f) * 1000 / f->turns;
+	f->beat = event_new(f->base, -1, EV_PERSIST, on_beat, f);
+	event_add(f->beat, &(struct timeval){ (time_t)(us / 1000000),
+					      (suseconds_t)(us % 1000000) });
+	f->look = event_new(f->base, -1, 0, on_look, f);
 	f->looked_ms = clock_ms();
-	f->look = every(f, f->look_every_ms * 1000, on_look);
+	look_again(f, false);
 }
 
 void fleet_close(struct fleet *f)
