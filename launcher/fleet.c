@@ -4,7 +4,7 @@
 
 enum {
 	BEAT_S = 5,
-	/* For silence, while a host has missed a beat: else one of 15 s is said after 20.
+	/* For silence, while a host has missed a beat: else 15 s are said after 20.
 	 * Not always: an idle machine pays 2 ms of CPU time to wake a job. */
 	LOOK_MS = 1000,
 	SILENT_S = 15, /* said then; given up after --host-timeout */

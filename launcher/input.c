@@ -92,9 +92,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	if (!in_background() && poll(&p, 1, 0) > 0) {
 		n = read(STDIN_FILENO, in->room,
 			 most < sizeof in->room ? most : sizeof in->room);
-		if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
+		if (n >= 0 || (errno != EINTR && errno != EAGAIN))
 			send_input(in, n > 0 ? (size_t)n : 0);
-		}
 	}
 	wait_more(in);
 }
@@ -144,25 +143,28 @@ static void say_end(struct input *in, struct reader *r)
 	fleet_flush(r->host);
 }
 
+static struct reader *find_reader(const struct input *in, const struct host *h)
+{
+	for (size_t i = 0; in && i < in->n; i++)
+		if (in->to[i].host == h)
+			return &in->to[i];
+	return NULL;
+}
+
 bool input_credit(struct input *in, struct host *h, uint32_t bytes)
 {
-	for (size_t i = 0; in && i < in->n; i++) {
-		struct reader *to = &in->to[i];
+	struct reader *to = find_reader(in, h);
 
-		if (to->host != h)
-			continue;
-		if (bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX ||
-		    to->credit + bytes + h->out.len > 2 * (size_t)WIRE_INPUT_MAX)
-			return false; /* the last: it grants, and reads nothing */
-		if (!to->granted && bytes > FLYING_BYTES / in->n)
-			bytes = (uint32_t)(FLYING_BYTES / in->n);
-		to->granted = true;
-		to->credit += bytes;
-		if (in->done && !to->ended)
-			say_end(in, to);
-	}
-	if (in)
-		wait_more(in);
+	if (!to || bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX ||
+	    to->credit + bytes + h->out.len > 2 * (size_t)WIRE_INPUT_MAX)
+		return false; /* the last: it grants, and reads nothing */
+	if (!to->granted && bytes > FLYING_BYTES / in->n)
+		bytes = (uint32_t)(FLYING_BYTES / in->n);
+	to->granted = true;
+	to->credit += bytes;
+	if (in->done && !to->ended)
+		say_end(in, to);
+	wait_more(in);
 	return true;
 }
 

@@ -15,7 +15,7 @@ struct input *input_open(struct event_base *base, uint32_t rank);
  * not read again; its end is. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);
 /* H's agent takes BYTES more.  False: more than any agent may (WIRE_INPUT_MAX in all),
- * which would pile up in its send queue here. */
+ * which would pile up in its send queue here; or none of its ranks reads. */
 bool input_credit(struct input *in, struct host *h, uint32_t bytes);
 /* Try again to read (runner came back to the foreground). */
 void input_wake(struct input *in);

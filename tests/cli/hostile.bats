@@ -20,11 +20,10 @@ hostile() { # ACT...
 		berth-again berth-foreign berth-nasty placed-again start-untold
 }
 
-# credit-steps, beside others, runs on: tests/soak/hostile.sh alone has it.
 @test "a hostile agent, while ranks run" {
 	hostile started-again output-flood output-foreign output-nobody output-stream output-epoch \
 		output-after ended-foreign ended-again ended-cut ended-string ended-nasty ending-untold \
-		gone-untold credit-flood quiet clocks
+		gone-untold credit-flood credit-steps quiet clocks
 }
 
 @test "a hostile agent, at the end, and anything at any time" {

@@ -18,6 +18,9 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+sys.dont_write_bytecode = True  # nothing of ours lies beside the tests
+from hostile import marked
+
 RSS_MAX_KB = 96 * 1024 if os.environ.get("SAN") != "1" else 1 << 30  # which keeps what is freed
 LIMIT_S = 20
 RANK = "trap : WINCH; setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000"
@@ -177,18 +180,6 @@ def bytes_of(act, mark):
 
 
 # ---- one agent ----
-
-def marked(mark):
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                if mark.encode() in f.read():
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
-
 
 def send(ours, what, seconds):
     """As much as it takes in so many seconds; nothing is ever read."""
