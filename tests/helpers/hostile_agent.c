@@ -408,10 +408,12 @@ static void output_epoch(void)
 	wait_forever();
 }
 
+/* Not of its own: they are lost with it, which is then the cause. */
 static void ended_foreign(void)
 {
 	for (uint32_t i = 0; i < job.np; i++)
-		ended(i, clock_ns());
+		if (i != job.ranks[0])
+			ended(i, clock_ns());
 	wait_forever();
 }
 
