@@ -51,9 +51,9 @@ static void enlarge(struct io_stream *s)
 	fcntl(s->fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES);
 }
 
-static bool recent(uint64_t at_ns, uint64_t now_ns)
+static bool recent(uint64_t at_ns, uint64_t now_ns, unsigned ms)
 {
-	return at_ns && now_ns - at_ns < IO_FAILING_MS * 1000000ull;
+	return at_ns && now_ns - at_ns < ms * 1000000ull;
 }
 
 /* The first of several in a row: what follows comes of it. */
@@ -62,13 +62,41 @@ static void look_for_failure(struct io_stream *s, const void *data, size_t n)
 	static const char sign[] = "Traceback (most recent call last)";
 	uint64_t now = clock_ns();
 
-	if (memmem(data, n, sign, sizeof sign - 1) && !recent(s->failing_ns, now))
+	if (memmem(data, n, sign, sizeof sign - 1) &&
+	    !recent(s->failing_ns, now, IO_FAILING_MS))
 		s->failing_ns = now;
 }
 
 uint64_t io_failing_ns(const struct io_rank *r, uint64_t now_ns)
 {
-	return recent(r->err.failing_ns, now_ns) ? r->err.failing_ns : 0;
+	return recent(r->err.failing_ns, now_ns, IO_FAILING_MS) ? r->err.failing_ns : 0;
+}
+
+uint64_t io_dying_ns(const struct io_rank *r, uint64_t now_ns)
+{
+	return recent(r->dying_ns, now_ns, IO_DYING_MS) ? r->dying_ns : now_ns;
+}
+
+static void life_close(struct io_rank *r)
+{
+	if (r->life < 0)
+		return;
+	event_free(r->life_event);
+	r->life_event = NULL;
+	close(r->life);
+	r->life = -1;
+}
+
+static void on_life(evutil_socket_t fd, short what, void *arg)
+{
+	struct io_rank *r = arg;
+	char none[64];
+
+	(void)what;
+	if (read(fd, none, sizeof none) != 0)
+		return; /* nobody has anything to write there */
+	r->dying_ns = clock_ns();
+	life_close(r);
 }
 
 /* One read of ROOM bytes at most into the queue.  How many: 0 when nothing is there, or
@@ -335,6 +363,13 @@ static void stream_watch(struct io_stream *s, int fd)
 	s->io->open++;
 }
 
+static void life_watch(struct io_rank *r, int fd)
+{
+	r->life = fd;
+	r->life_event = event_new(r->io->base, fd, EV_READ | EV_PERSIST, on_life, r);
+	loop_watch(r->life_event);
+}
+
 static void reader_add(struct io *io, struct io_rank *r, int fd)
 {
 	r->in = fd;
@@ -343,31 +378,32 @@ static void reader_add(struct io *io, struct io_rank *r, int fd)
 	io->readers[io->nreaders++] = r;
 }
 
-void io_close_child(int child[3])
+void io_close_child(int child[IO_CHILD_FDS])
 {
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < IO_CHILD_FDS; i++)
 		if (child[i] >= 0)
 			close(child[i]);
 }
 
-static void close_both(int ours[3], int child[3])
+static void close_both(int ours[IO_CHILD_FDS], int child[IO_CHILD_FDS])
 {
 	io_close_child(ours);
 	io_close_child(child);
 }
 
 int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
-	    int child[3], struct err *e)
+	    int child[IO_CHILD_FDS], struct err *e)
 {
-	int ours[3] = { -1, -1, -1 }, rc;
+	int ours[IO_CHILD_FDS] = { -1, -1, -1, -1 }, rc;
 
-	*r = (struct io_rank){ .io = io, .in = -1 };
+	*r = (struct io_rank){ .io = io, .in = -1, .life = -1 };
 	r->out = (struct io_stream){ .io = io, .fd = -1, .rank = rank, .stream = 1 };
 	r->err = (struct io_stream){ .io = io, .fd = -1, .rank = rank, .stream = 2 };
-	child[0] = child[1] = child[2] = -1;
+	child[0] = child[1] = child[2] = child[3] = -1;
 	r->out.pty = pty;
 	rc = pty ? open_pty(&ours[1], &child[1]) : open_pipe(&ours[1], &child[1], true);
 	rc = rc || open_pipe(&ours[2], &child[2], true);
+	rc = rc || open_pipe(&ours[3], &child[3], true);
 	if (reads_stdin)
 		rc = rc || open_pipe(&ours[0], &child[0], false);
 	else
@@ -382,6 +418,7 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 	}
 	stream_watch(&r->out, ours[1]);
 	stream_watch(&r->err, ours[2]);
+	life_watch(r, ours[3]);
 	if (reads_stdin)
 		reader_add(io, r, ours[0]);
 	return 0;
@@ -394,6 +431,7 @@ void io_free_rank(struct io_rank *r)
 	stream_close(&r->out);
 	stream_close(&r->err);
 	reader_close(r);
+	life_close(r);
 }
 
 void io_free(struct io *io)

@@ -11,7 +11,14 @@
  *
  * An interpreter that fails says so before it takes itself apart, which closes its
  * sockets and may last longer than the others, who fail because of that, need to end:
- * so the time at which a failure is read on stderr is kept. */
+ * so the time at which a failure is read on stderr is kept.
+ *
+ * A process that exits closes its descriptors, the highest first, and can be reaped only
+ * later; on a busy machine others, who fail because its sockets are closed, may exit and
+ * be reaped in between (5 of 100 rings with os._exit(), 8 ranks on 2 cores).  So each rank
+ * holds the write end of a pipe, as descriptor IO_LIFE_FD and for nothing else: when that
+ * is closed is when it began to die.  Children that it leaves hold it as well, and then
+ * the time at which it was reaped has to do. */
 #ifndef BERTH_IO_H
 #define BERTH_IO_H
 
@@ -26,6 +33,9 @@ enum {
 	IO_QUEUE_BYTES = 262144, /* output waits when the send queue is this long */
 	IO_INPUT_BYTES = WIRE_INPUT_MAX, /* input granted in advance */
 	IO_FAILING_MS = 2000, /* from what a rank says of its failure to its end */
+	IO_DYING_MS = 400,    /* from the end of its life pipe to its own */
+	IO_LIFE_FD = 1023, /* above all that a program opens, or the highest it may */
+	IO_CHILD_FDS = 4   /* 0, 1, 2 and that one */
 };
 
 struct io_stream { /* stdout or stderr of a rank */
@@ -44,6 +54,9 @@ struct io_rank {
 	struct event *in_event; /* stdin accepts more */
 	int in;                 /* -1: closed, or never asked for */
 	uint64_t in_at;         /* bytes of all input that it has taken */
+	struct event *life_event;
+	int life;          /* read end of the life pipe, -1: at its end */
+	uint64_t dying_ns; /* when it came to its end; 0: it did not */
 };
 
 /* All streams of one job.  The owner sets base, out, epoch and credit. */
@@ -62,11 +75,11 @@ struct io {
 	size_t nreaders;
 };
 
-/* Make the streams of rank RANK.  CHILD gets the three descriptors for it: the caller
+/* Make the streams of rank RANK.  CHILD gets the descriptors for it: the caller
  * closes them with io_close_child().  PTY: stdout is a raw pty.  0, or -1 with E. */
 int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
-	    int child[3], struct err *e);
-void io_close_child(int child[3]);
+	    int child[IO_CHILD_FDS], struct err *e);
+void io_close_child(int child[IO_CHILD_FDS]);
 
 /* Tell the launcher how much input it may send; once, after all ranks are open. */
 void io_grant(struct io *io);
@@ -88,6 +101,9 @@ void io_finish(struct io_rank *r);
 
 /* When R said that it fails, within the last IO_FAILING_MS; 0: it did not. */
 uint64_t io_failing_ns(const struct io_rank *r, uint64_t now_ns);
+
+/* When R, reaped at NOW_NS, began to die, as far as anybody can tell. */
+uint64_t io_dying_ns(const struct io_rank *r, uint64_t now_ns);
 
 void io_free_rank(struct io_rank *r);
 void io_free(struct io *io);

@@ -19,6 +19,7 @@
 #include "agent/agent.h"
 #include "agent/guard.h"
 #include "agent/sweep.h"
+#include "agent/turns.h"
 #include "common/loop.h"
 
 static const char usage[] =
@@ -315,6 +316,7 @@ static int agent_main(const char *xml)
 		return EXIT_RUNNER;
 	}
 	raise_own_limit();
+	turns_short();
 	signal(SIGPIPE, SIG_IGN);
 	a.base = loop_open();
 	watch(&a);

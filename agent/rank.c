@@ -164,7 +164,7 @@ static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t a
 				.rank = one->rank,
 				.pid = (uint32_t)one->pid,
 				.status = (uint32_t)status,
-				.at_ns = at_ns,
+				.at_ns = io_dying_ns(&one->io, at_ns),
 				.id = "",
 				.hint = "" };
 

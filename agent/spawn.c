@@ -162,6 +162,13 @@ static CHILD void child_limits(struct child *c)
 		bare(SYS_prlimit64, 0, which[i], (long)&c->limit[i], 0);
 }
 
+static CHILD int life_fd(const struct child *c)
+{
+	rlim_t most = c->limit[0].rlim_cur;
+
+	return most > IO_LIFE_FD ? IO_LIFE_FD : (int)most - 1;
+}
+
 static CHILD int child_steps(struct child *c)
 {
 	const struct spawn *s = &c->s;
@@ -180,6 +187,7 @@ static CHILD int child_steps(struct child *c)
 	for (int i = 0; i < 3; i++)
 		if ((rc = bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
 			return (int)-rc;
+	bare(SYS_dup3, s->fd[3], life_fd(c), 0, 0); /* no room for it: no harm */
 	c->step = STEP_WDIR;
 	rc = bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
 	if (rc < 0)

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "agent/io.h"
 #include "agent/topo.h"
 #include "common/wire.h"
 
@@ -39,7 +40,8 @@ struct spawn {
 	const char *wdir;
 	const struct cpuset *cpus; /* NULL: unbound */
 	const struct spawn_limits *limits;
-	int fd[3]; /* become 0, 1, 2; all others of ours close on exec */
+	int fd[IO_CHILD_FDS]; /* become 0, 1, 2 and IO_LIFE_FD; all others of ours close
+				 on exec */
 };
 
 /* Processes started together: while one runs towards its exec the next is made, so that

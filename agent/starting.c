@@ -62,7 +62,7 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 				     r.app->wdir,
 				     b->bound && a->topo.live ? &b->cpus : NULL,
 				     &app->limits,
-				     { -1, -1, -1 } });
+				     { -1, -1, -1, -1 } });
 	return env;
 }
 
