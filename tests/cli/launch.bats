@@ -241,13 +241,13 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	[ "$(sed 's/^[^:]*://' <<< "$output")" = $'0027\n333\n0\n4096\n32' ]
 }
 
-@test "ranks start with default signal handling and three open files" {
+@test "ranks start with default signal handling and three open files, and the life pipe" {
 	trap '' HUP PIPE
 	run -0 out -np 1 grep -E '^Sig(Ign|Blk)' /proc/self/status
 	trap - HUP PIPE
 	[ "$(plain)" = $'SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000' ]
 	run -0 out -np 1 sh -c 'ls /proc/$$/fd'
-	[ "$(plain)" = $'0\n1\n2' ]
+	[ "$(plain)" = $'0\n1\n1023\n2' ]
 }
 
 @test "each rank is a session leader of its own" {
