@@ -36,6 +36,7 @@ objects = $(patsubst %.c,$O/%.o,$(call sources,$1))
 common := $(call objects,common)
 launcher := $(call objects,launcher)
 agent := $(call objects,agent)
+lib := $(call objects,lib)
 
 # Static where archives exist: a runner that links shared libraries starts later, and an
 # agent that does can't be sent to a host with nothing installed.
@@ -62,7 +63,9 @@ $(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common) | $(HWLOC_ARCHIVE)
 
 $O/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -c -o $@ $<
+	$(CC) $(FLAGS) $(OF_LIB) -c -o $@ $<
+# Vectors wider than the target's are passed between inlined functions only.
+$O/lib/%.o: OF_LIB = -fPIC -fvisibility=hidden -Wno-psabi
 
 $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 	@mkdir -p $(@D)
@@ -70,13 +73,20 @@ $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 
 # ---- tests ----
 
-# tests/unit/test_X.c: check, linked with what both programs are made of.
+# tests/unit/test_X.c: check, linked with what both programs are made of; test_lib_X.c: with
+# what the library is made of.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 $(BUILD)/tests/test_output: WRAP = -Wl,--wrap=clock_ms
-$(BUILD)/tests/test_%: tests/unit/test_%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
+lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
+$(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.o,$^) \
 		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+
+$(lib_unit): $(BUILD)/tests/%: tests/unit/%.c $(lib) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -Wno-missing-prototypes -Wno-psabi $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
+		-lcheck -lsubunit -lrt $(SODIUM) -lm -ldl -lpthread
 
 # tests/helpers/X.c: a program, with the agent's parts if it includes them; tests/helpers/libX.c:
 # a shared library.
@@ -148,7 +158,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] tests/*/*.[ch])
+	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] tests/*/*.[ch])
 
 bench: all
 	@tests/deps bench

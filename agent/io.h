@@ -1,24 +1,25 @@
-/* io.h - the ranks' standard streams: pipes and ptys on one side, frames on the other.
+/* io.h - the ranks' standard streams: pipes and ptys on one side, frames on the
+ * other.
  *
  * Output is read(2) straight behind the head of its frame in the send queue.  It is
  * read only while there is credit (bytes that the launcher granted) and the queue is
- * short; a stream that has data then waits its turn in a first-in-first-out list, so no
- * rank starves and nothing but output is ever held up.  Streams are read in the order
- * in which they became readable: what a rank writes to stdout and stderr by turns, and
- * not faster than we read, keeps its order.  Input is one queue for all ranks that read
- * it, each at its own place in it: what the slowest has taken is granted to the
- * launcher again.
+ * short; a stream that has data then waits its turn in a first-in-first-out list, so
+ * no rank starves and nothing but output is ever held up.  Streams are read in the
+ * order in which they became readable: what a rank writes to stdout and stderr by
+ * turns, and not faster than we read, keeps its order.  Input is one queue for all
+ * ranks that read it, each at its own place in it: what the slowest has taken is
+ * granted to the launcher again.
  *
  * An interpreter that fails says so before it takes itself apart, which closes its
- * sockets and may last longer than the others, who fail because of that, need to end:
- * so the time at which a failure is read on stderr is kept.
+ * sockets and may last longer than the others, who fail because of that, need to
+ * end: so the time at which a failure is read on stderr is kept.
  *
- * A process that exits closes its descriptors, the highest first, and can be reaped only
- * later; on a busy machine others, who fail because its sockets are closed, may exit and
- * be reaped in between (5 of 100 rings with os._exit(), 8 ranks on 2 cores).  So each rank
- * holds the write end of a pipe, as descriptor IO_LIFE_FD and for nothing else: when that
- * is closed is when it began to die.  Children that it leaves hold it as well, and then
- * the time at which it was reaped has to do. */
+ * A process that exits closes its descriptors, the highest first, and can be reaped
+ * only later; on a busy machine others, who fail because its sockets are closed, may
+ * exit and be reaped in between (5 of 100 rings with os._exit(), 8 ranks on 2
+ * cores).  So each rank holds the write end of a pipe, as descriptor IO_LIFE_FD and
+ * for nothing else: when that is closed is when it began to die.  Children that it
+ * leaves hold it as well, and then the time at which it was reaped has to do. */
 #ifndef BERTH_IO_H
 #define BERTH_IO_H
 

@@ -9,7 +9,7 @@ shopt -s nullglob
 export LC_ALL=C.UTF-8
 build=${BUILD:-build}
 dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
-programs=(common/*.[ch] launcher/*.[ch] agent/*.[ch])
+programs=(common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch])
 tests=(tests/*/*.[ch])
 defs=(common/*.def launcher/*.def agent/*.def lib/*.def)
 shell=(.ci/run tests/run tests/deps)
@@ -53,7 +53,7 @@ check_size() {
 }
 
 check_tidy() {
-	printf '%s\n' {common,launcher,agent}/*.c | xargs -P "$(nproc)" -I{} \
+	printf '%s\n' {common,launcher,agent,lib}/*.c | xargs -P "$(nproc)" -I{} \
 		clang-tidy --quiet {} -- "${dialect[@]}" 2> /dev/null |
 		sed -n "s,^$PWD/,,; s/^\([^ ]*: \)error: /\1/p; s/^\([^ ]*: \)warning: /warning: \1/p"
 }
@@ -63,7 +63,7 @@ check_cppcheck() {
 	cppcheck -q --std=c11 --language=c --enable=warning,performance,portability --inline-suppr \
 		--suppress=unknownMacro --suppress=internalAstError --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
 		-D_GNU_SOURCE -I. --template='{file}:{line}: {id}: {message}' -j "$(nproc)" \
-		common launcher agent 2>&1
+		common launcher agent lib 2>&1
 }
 
 check_shell() {
@@ -141,7 +141,7 @@ check_both_users() {
 
 check_lone_headers() {
 	local h
-	for h in {common,launcher,agent}/*.h; do
+	for h in {common,launcher,agent,lib}/*.h; do
 		echo "#include \"$h\"" | gcc "${dialect[@]}" -fsyntax-only -Wall -Wextra -xc - 2>&1 |
 			grep -m 1 -E 'error|warning' | tag "$h alone"
 	done

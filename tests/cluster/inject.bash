@@ -282,10 +282,14 @@ write_ranks() {
 	script bomb <<- 'S'
 		trap 'exit 0' USR1
 		trap 'exit 7' USR2
-		ulimit -u "${BOMB_MAX:-100}"
-		echo "ready$RANK $$"
+		exec 3<> <(:)
 		bomb() { bomb & bomb & wait; }
-		while :; do bomb; done 2> /dev/null
+		{
+			ulimit -u "${BOMB_MAX:-100}"
+			while :; do bomb; done
+		} 2> /dev/null &
+		echo "ready$RANK $$"
+		while :; do wait; read -r -t 1 -u 3; done # a bash that can't fork for 15 s gives up
 	S
 	script zombies.py <<- 'S'
 		import os, signal, sys, time
