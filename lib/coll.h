@@ -1,0 +1,32 @@
+/* coll.h - one collective operation, as the back ends see it: arguments checked, the
+ * average turned into a sum and a division, scalings apart. */
+#ifndef BERTH_LIB_COLL_H
+#define BERTH_LIB_COLL_H
+
+#include "lib/berth.h"
+
+struct coll {
+	enum berth_kind kind;
+	const void *in;
+	void *out;
+	uint64_t count; /* elements; of allgather: this rank's */
+	berth_type type;
+	berth_op op;   /* one that kern_reduce_of() has */
+	unsigned root; /* place in the group */
+	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if there
+	 * is a rest (reducescatter), COUNT each (allgather). */
+	const uint64_t *in_counts, *out_counts;
+	/* Of everything that has to be the same on all ranks: what it is called, kind, type,
+	 * op, shape, root, scalings. */
+	uint32_t signature;
+};
+
+/* Elements that rank I of N gives (alltoall, reducescatter: to each; here: part I) and
+ * gets. */
+uint64_t coll_part(const struct coll *c, unsigned n, unsigned i);
+uint64_t coll_got(const struct coll *c, unsigned n, unsigned i);
+/* Elements in front of them. */
+uint64_t coll_part_at(const struct coll *c, unsigned n, unsigned i);
+uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
+
+#endif
