@@ -85,7 +85,7 @@ end_unhurt() { # FAULT
 
 # To the first line of runner's own, or its end.
 watch() { # FAULT MOMENT
-	local asked='' now
+	local asked='' now looks=0
 	case $1,$2,$own in
 	rank_stopped,ending,0) asked=yes; over || end_unhurt "$1" ;;
 	*,ending,*) asked=yes ;;
@@ -99,7 +99,9 @@ watch() { # FAULT MOMENT
 		fi
 		if [ -z "$asked" ]; then
 			ready_ranks
-			[ "$ready" -lt "$np" ] || { asked=yes; end_unhurt "$1"; }
+			# a rank stopped before it met the others keeps all of them
+			[ "$ready" -lt "$np" ] && [ "$1,$((looks += 1))" != rank_stopped,500 ] ||
+				{ asked=yes; end_unhurt "$1"; }
 		fi
 		pause 10
 	done
