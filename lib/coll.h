@@ -13,11 +13,11 @@ struct coll {
 	berth_type type;
 	berth_op op;   /* one that kern_reduce_of() has */
 	unsigned root; /* place in the group */
-	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if there
-	 * is a rest (reducescatter), COUNT each (allgather). */
+	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if
+	 * there is a rest (reducescatter), COUNT each (allgather). */
 	const uint64_t *in_counts, *out_counts;
-	/* Of everything that has to be the same on all ranks: what it is called, kind, type,
-	 * op, shape, root, scalings. */
+	/* Of everything that has to be the same on all ranks: what it is called,
+	 * kind, type, op, shape, root, scalings. */
 	uint32_t signature;
 };
 

@@ -104,6 +104,18 @@ static void point(struct shm *s, unsigned char *region)
 	s->window = region + l.window;
 }
 
+static void leave(void *group)
+{
+	struct shm *s = group;
+
+	if (!s)
+		return;
+	free(s->src);
+	free(s->dst);
+	free(s->different);
+	free(s);
+}
+
 struct shm *shm_join(const struct shm_config *config)
 {
 	struct shm *s = calloc(1, sizeof *s);
@@ -119,7 +131,7 @@ struct shm *shm_join(const struct shm_config *config)
 	s->dst = calloc(s->n, sizeof *s->dst);
 	s->different = calloc(DIFFERENT_MOST, sizeof *s->different);
 	if (!s->src || !s->dst || !s->different) {
-		shm_leave(s);
+		leave(s);
 		return NULL;
 	}
 	point(s, config->region);
@@ -130,17 +142,7 @@ struct shm *shm_join(const struct shm_config *config)
 	return s;
 }
 
-void shm_leave(struct shm *s)
-{
-	if (!s)
-		return;
-	free(s->src);
-	free(s->dst);
-	free(s->different);
-	free(s);
-}
-
-void shm_break(struct shm *s, berth_result result)
+static void break_for(struct shm *s, berth_result result)
 {
 	uint32_t none = 0;
 
@@ -181,7 +183,7 @@ static berth_result late(struct shm *s, berth_result why)
 		if (!wait_reached(atomic_load(&s->line[s->seq & 1][r].post.value),
 				  s->seq))
 			note_different(s, r);
-	shm_break(s, BERTH_TIMEOUT);
+	break_for(s, BERTH_TIMEOUT);
 	return why;
 }
 
@@ -211,17 +213,19 @@ static berth_result agree(struct shm *s, uint32_t signature)
 	return hear(s, signature);
 }
 
-size_t shm_others(const struct shm *s, unsigned *which, size_t most)
+static size_t others(const void *group, unsigned *which, size_t most)
 {
+	const struct shm *s = group;
 	size_t n = s->ndifferent < most ? s->ndifferent : most;
 
 	memcpy(which, s->different, n * sizeof *which);
 	return s->ndifferent;
 }
 
-berth_result shm_explain(struct shm *s, const char *text, const char **said)
+static berth_result explain(void *group, const char *text, const char **said)
 {
 	enum { EXPLANATION = 0x45585031 };
+	struct shm *s = group;
 	unsigned char *slots;
 	size_t n = strnlen(text, FLAT_BYTES - 1);
 	berth_result rc;
@@ -614,8 +618,9 @@ static uint64_t largest_of_all(const struct shm *s)
 	return most;
 }
 
-/* Rank i reduces part i of all arrays, in place.  Push: into all outputs, which are not
- * read soon.  Pull: into its own, from which the others copy it while it is in a cache. */
+/* Rank i reduces part i of all arrays, in place.  Push: into all outputs, which are
+ * not read soon.  Pull: into its own, from which the others copy it while it is in a
+ * cache. */
 static berth_result run_direct(struct way *w)
 {
 	struct shm *s = w->s;
@@ -686,8 +691,9 @@ static berth_result run_large(struct shm *s, const struct coll *c, kern_reduce *
 	return go(&w);
 }
 
-berth_result shm_run(struct shm *s, const struct coll *c, uint64_t deadline_ns)
+static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 {
+	struct shm *s = group;
 	kern_reduce *reduce = kern_reduce_of(c->type, c->op);
 	size_t bytes = c->count * kern_size(c->type);
 
@@ -704,3 +710,13 @@ berth_result shm_run(struct shm *s, const struct coll *c, uint64_t deadline_ns)
 		return run_flat(s, c, reduce, bytes);
 	return run_large(s, c, reduce);
 }
+
+static void end(void *group, berth_result result, unsigned lost)
+{
+	struct shm *s = group;
+
+	(void)lost; /* for who hears it over a connection */
+	break_for(s, result);
+}
+
+const struct backend shm_backend = { "shm", run, others, explain, end, leave };

@@ -1,9 +1,10 @@
 /* shm.h - collectives between ranks that share memory: those of one host.
  *
- * Each rank posts a line for each operation: a sequence number, the operation's signature
- * and, where they fit, its data.  Who has seen the lines of all others knows that all of
- * them called for the same and that nobody reads the operation before the last any more,
- * so two sets of lines are enough, and no operation has to be closed.
+ * Each rank posts a line for each operation: a sequence number, the operation's
+ * signature and, where they fit, its data.  Who has seen the lines of all others
+ * knows that all of them called for the same and that nobody reads the operation
+ * before the last any more, so two sets of lines are enough, and no operation has to
+ * be closed.
  *
  *   to 48 bytes    the data are in the line: one hand-over of one cache line
  *   to 4 KiB       in a slot of its own beside it; every rank reads all slots
@@ -13,23 +14,23 @@
  *   in the heap    nothing is staged: rank i reads part i of all inputs and stores it
  *                  into all outputs; past the caches when the arrays exceed them
  *
- * Sums are in the order of ranks, whatever the way: the same bits on every rank.  The
- * method: DPML (SC'17) for the window, YHCCL (SC'23) for the sliding of it and the
- * stores that stream; single-writer flags as in XHC (CLUSTER'22). */
+ * Sums are in the order of ranks, whatever the way: the same bits on every rank.
+ * The method: DPML (SC'17) for the window, YHCCL (SC'23) for the sliding of it and
+ * the stores that stream; single-writer flags as in XHC (CLUSTER'22). */
 #ifndef BERTH_LIB_SHM_H
 #define BERTH_LIB_SHM_H
 
-#include "lib/coll.h"
+#include "lib/backend.h"
 #include "lib/wait.h"
 
 struct shm;
 
 struct shm_config {
 	unsigned n, me;
-	void *region; /* shm_bytes(n), the same memory on all ranks, zero before the first */
+	void *region;   /* shm_bytes(n), the same on all ranks, zero before the first */
 	unsigned cores; /* that these ranks may use */
-	/* Memory in which all ranks of the host can find each other's buffers: HEAP_BYTES
-	 * at HEAP, mapped anywhere.  NULL: none. */
+	/* Memory in which all ranks of the host can find each other's buffers:
+	 * HEAP_BYTES at HEAP, mapped anywhere.  NULL: none. */
 	void *heap;
 	size_t heap_bytes;
 	size_t cache_bytes; /* the last level cache that these ranks share; 0: 32 MiB */
@@ -41,21 +42,5 @@ struct shm_config {
 size_t shm_bytes(unsigned n);
 /* NULL: out of memory. */
 struct shm *shm_join(const struct shm_config *config);
-void shm_leave(struct shm *s);
-
-/* DEADLINE_NS: of CLOCK_MONOTONIC, 0 for none.  BERTH_MISMATCH: the ranks called for
- * different things and nothing was done; shm_other() says which rank differs from this
- * one.  BERTH_TIMEOUT leaves the group broken for all. */
-berth_result shm_run(struct shm *s, const struct coll *c, uint64_t deadline_ns);
-
-/* After BERTH_MISMATCH or BERTH_TIMEOUT: ranks that differ, or did not come, into WHICH,
- * which has room for MOST.  How many. */
-size_t shm_others(const struct shm *s, unsigned *which, size_t most);
-/* After BERTH_MISMATCH, all ranks: what each called for, in words.  TEXT: of this one, at
- * most 4095 bytes; SAID[i] points to a string of rank i until the next operation. */
-berth_result shm_explain(struct shm *s, const char *text, const char **said);
-
-/* Nobody is to wait any more, for the reason RESULT; for all ranks. */
-void shm_break(struct shm *s, berth_result result);
 
 #endif

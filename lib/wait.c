@@ -8,8 +8,8 @@
 
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
 {
-	/* 20,000 spins are some 100 us: longer than a hand-over through a busy TCP stack,
-	 * shorter than the time for which anybody minds a core. */
+	/* 20,000 spins are some 100 us: longer than a hand-over through a busy TCP
+	 * stack, shorter than the time for which anybody minds a core. */
 	w->spins = ranks <= cores ? 20000 : 20;
 	w->yields = ranks <= cores ? 200 : 2000;
 }

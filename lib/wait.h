@@ -1,10 +1,10 @@
 /* wait.h - one rank waits for another through memory that they share: a post is a
  * counter with one writer.
  *
- * Who waits spins (hand-over between cores of one L3: 50 ns), then yields (0.4 us), then
- * sleeps on a futex; ranks that outnumber the cores do not spin, since whoever they wait
- * for may need this core: 4 ranks on 2 cores 1.8 us with 20 spins, 6.5 with 200.  Who
- * posts pays for sleepers with one exchange instead of a store. */
+ * Who waits spins (hand-over between cores of one L3: 50 ns), then yields (0.4 us),
+ * then sleeps on a futex; ranks that outnumber the cores do not spin, since whoever
+ * they wait for may need this core: 4 ranks on 2 cores 1.8 us with 20 spins, 6.5
+ * with 200.  Who posts pays for sleepers with one exchange instead of a store. */
 #ifndef BERTH_LIB_WAIT_H
 #define BERTH_LIB_WAIT_H
 
@@ -23,7 +23,8 @@ struct wait {
 	uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none */
 	/* Not 0: nobody will come any more, and why (a berth_result). */
 	const _Atomic uint32_t *broken;
-	/* Called while asleep, each WAIT_SLICE_MS; may look for what breaks the wait. */
+	/* Called while asleep, each WAIT_SLICE_MS; may look for what breaks the
+	 * wait. */
 	void (*idle)(void *ctx);
 	void *ctx;
 	uint64_t slept; /* how often it came to that */

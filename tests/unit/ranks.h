@@ -66,6 +66,7 @@ static void ranks_run(unsigned n, size_t region_bytes, size_t heap_bytes,
 		pid[r.me] = fork();
 		ck_assert_int_ge(pid[r.me], 0);
 		if (!pid[r.me]) {
+			signal(SIGALRM, SIG_DFL);
 			alarm(limit_s);
 			run(&r);
 			_exit(0);
@@ -90,8 +91,8 @@ static void ranks_run(unsigned n, size_t region_bytes, size_t heap_bytes,
 	munmap(r.said, 4096);
 }
 
-/* Element I of what rank R gives to operation number OP: any bits of integers, floats of
- * about one. */
+/* Element I of what rank R gives to operation number OP: any bits of integers,
+ * floats of about one. */
 static void ranks_fill(void *p, berth_type type, uint64_t n, unsigned r, unsigned op)
 {
 	for (uint64_t i = 0; i < n; i++) {

@@ -1,0 +1,38 @@
+/* tcp.h - collectives over connections (net.h), for ranks on any hosts.
+ *
+ * An operation begins with an agreement: recursive doubling, in which every rank
+ * hears the least and the greatest signature of all.  Its pattern is the same
+ * whatever is called for, so ranks that call for different things hear that and do
+ * not wait for each other. The data of a small allreduce travel in it.
+ *
+ *   allreduce       to 16 KiB recursive doubling, in the agreement; above recursive
+ *   halving and doubling (Rabenseifner) where ranks are a power of 2, else
+ *                   a ring
+ *   reduce          the first half of that, then each part to the root
+ *   reducescatter   a ring
+ *   allgather       a ring
+ *   broadcast       a binomial tree to 64 KiB; above the root gives each rank a part,
+ *                   then a ring
+ *   alltoall        in step i with the rank i further on
+ *
+ * What comes is reduced as it comes.  Every rank gets the same bits: each element is
+ * reduced on one rank, or by the same two operands in the same order on both. */
+#ifndef BERTH_LIB_TCP_H
+#define BERTH_LIB_TCP_H
+
+#include "lib/backend.h"
+#include "lib/net.h"
+
+struct tcp;
+
+struct tcp_config {
+	struct net *net;
+	uint32_t group; /* not used by any other group of these ranks */
+	unsigned n, me;
+	const unsigned *rank; /* of the job, one for each place; copied */
+};
+
+/* NULL: out of memory. */
+struct tcp *tcp_join(const struct tcp_config *config);
+
+#endif

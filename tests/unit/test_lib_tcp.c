@@ -1,0 +1,304 @@
+/* lib/net and lib/tcp: the collectives over connections; who has no key; who is
+ * lost. */
+#include "collectives.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "lib/net_address.h"
+#include "lib/net_key.h"
+#include "lib/tcp.h"
+
+static const unsigned char key[NET_KEY_BYTES] = "a key of thirty-two bytes, or so";
+
+/* What the ranks see of each other before they are connected. */
+struct meeting {
+	_Atomic unsigned here;
+	char address[64][NET_ADDRESS_BYTES];
+	uint64_t hash[128];
+};
+
+static struct net *connect_with(struct ranks *r, const unsigned char *with)
+{
+	struct net_config c = { .rank = r->me, .size = r->n, .key = with, .spins = 20 };
+	struct meeting *m = r->region;
+	char why[128];
+	struct net *n = net_open(&c, why, sizeof why);
+
+	RANKS_ASSERT(r, n, "net_open: %s", why);
+	snprintf(m->address[r->me], NET_ADDRESS_BYTES, "%s", net_address(n));
+	atomic_fetch_add(&m->here, 1);
+	while (atomic_load(&m->here) < r->n)
+		sched_yield();
+	for (unsigned k = 0; k < r->n; k++)
+		RANKS_ASSERT(r, !net_peer(n, k, m->address[k]), "address %s",
+			     m->address[k]);
+	return n;
+}
+
+static struct group join(struct ranks *r, struct net *n)
+{
+	unsigned rank[64];
+	struct tcp_config c = {
+		.net = n, .group = 1, .n = r->n, .me = r->me, .rank = rank
+	};
+	struct meeting *m = r->region;
+	struct group g;
+
+	for (unsigned k = 0; k < r->n; k++)
+		rank[k] = k;
+	g = (struct group){ &tcp_backend, tcp_join(&c), m->hash };
+	RANKS_ASSERT(r, g.group, "tcp_join");
+	return g;
+}
+
+static void all_reductions(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+
+	check_reductions(r, &g);
+	g.back->leave(g.group);
+	net_close(n);
+}
+
+START_TEST(reductions)
+{
+	ranks_run((unsigned)_i, sizeof(struct meeting), 0, all_reductions, 100);
+}
+END_TEST
+
+static void all_moves(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+
+	check_moves(r, &g);
+	g.back->leave(g.group);
+	net_close(n);
+}
+
+START_TEST(moves)
+{
+	ranks_run((unsigned)_i, sizeof(struct meeting), 0, all_moves, 100);
+}
+END_TEST
+
+static void differ(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+
+	check_mismatch(r, &g);
+	g.back->leave(g.group);
+	net_close(n);
+}
+
+START_TEST(mismatch)
+{
+	ranks_run((unsigned)_i, sizeof(struct meeting), 0, differ, 20);
+}
+END_TEST
+
+/* One rank ends in the middle: all others hear who. */
+static void one_is_lost(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+	struct coll c = { .kind = BERTH_ALLREDUCE,
+			  .type = BERTH_F32,
+			  .count = 100000,
+			  .in = calloc(100000, 4),
+			  .out = calloc(100000, 4) };
+	berth_result rc = BERTH_OK;
+	unsigned who;
+
+	for (int i = 0; !rc; i++) {
+		if (r->me == 1 && i == 20)
+			_exit(0);
+		c.signature = (uint32_t)i;
+		rc = g.back->run(g.group, &c, 0);
+	}
+	RANKS_ASSERT(r, rc == BERTH_PEER_LOST, "%d", rc);
+	RANKS_ASSERT(r, g.back->others(g.group, &who, 1) == 1, "nobody is named");
+	RANKS_ASSERT(r, g.back->run(g.group, &c, 0) == BERTH_PEER_LOST, "not for good");
+}
+
+START_TEST(lost)
+{
+	ranks_run(5, sizeof(struct meeting), 0, one_is_lost, 20);
+}
+END_TEST
+
+static void one_is_late(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+	struct coll c = { .kind = BERTH_BARRIER };
+	struct timespec now;
+	berth_result rc;
+
+	if (r->me == 2) {
+		usleep(400000);
+		_exit(0);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	rc = g.back->run(g.group, &c,
+			 (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
+				 200000000);
+	RANKS_ASSERT(r, rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "%d", rc);
+}
+
+START_TEST(timeout)
+{
+	ranks_run(3, sizeof(struct meeting), 0, one_is_late, 20);
+}
+END_TEST
+
+static void one_has_no_key(struct ranks *r)
+{
+	unsigned char other[NET_KEY_BYTES] = "another";
+	struct net *n = connect_with(r, r->me == 0 ? other : key);
+	struct net_send s = { .peer = 1, .data = "secret", .bytes = 6 };
+	struct net_receive in = { .peer = 0, .data = (char[8]){ 0 }, .bytes = 6 };
+	struct timespec now;
+	unsigned who;
+	berth_result rc;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	rc = net_exchange(n, r->me == 0 ? &s : NULL, r->me == 1 ? &in : NULL,
+			  (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
+				  500000000,
+			  &who);
+	RANKS_ASSERT(r, rc, "accepted");
+	net_close(n);
+}
+
+START_TEST(no_key)
+{
+	ranks_run(2, sizeof(struct meeting), 0, one_has_no_key, 20);
+}
+END_TEST
+
+/* Strangers that connect, say anything or nothing, do not keep the ranks from each
+ * other. */
+static void strangers(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g;
+	struct coll c = { .kind = BERTH_BARRIER };
+	struct meeting *m = r->region;
+
+	for (int i = 0; r->me == 0 && i < 40; i++) {
+		struct sockaddr_in to = { .sin_family = AF_INET,
+					  .sin_port =
+						  htons((uint16_t)atoi(m->address[1])),
+					  .sin_addr = { htonl(INADDR_LOOPBACK) } };
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+		unsigned char junk[500];
+
+		ranks_fill(junk, BERTH_U8, sizeof junk, 0, (unsigned)i);
+		RANKS_ASSERT(r, !connect(fd, (struct sockaddr *)&to, sizeof to),
+			     "connect");
+		if (i % 2)
+			(void)!write(fd, junk, (size_t)i * 10);
+	}
+	g = join(r, n);
+	RANKS_ASSERT(r, !g.back->run(g.group, &c, 0), "barrier");
+	g.back->leave(g.group);
+	net_close(n);
+}
+
+START_TEST(strangers_come)
+{
+	ranks_run(3, sizeof(struct meeting), 0, strangers, 30);
+}
+END_TEST
+
+START_TEST(proofs)
+{
+	struct net_hello h, h2;
+	struct net_answer a;
+	struct net_seal s;
+	unsigned char wrong[32] = { 1 };
+
+	ck_assert(!net_key_init());
+	net_hello_make(&h, key, 1, 2, 0);
+	ck_assert(net_hello_is_good(&h, key) && !net_hello_is_good(&h, wrong));
+	net_hello_make(&h2, key, 1, 2, 0);
+	ck_assert(memcmp(h.nonce, h2.nonce, sizeof h.nonce));
+	net_answer_make(&a, key, &h);
+	ck_assert(net_answer_is_good(&a, key, &h) && !net_answer_is_good(&a, key, &h2));
+	net_seal_make(&s, key, &h, &a);
+	ck_assert(net_seal_is_good(&s, key, &h, &a) &&
+		  !net_seal_is_good(&s, key, &h2, &a));
+	/* an answer is no seal: what one side proved can't be sent back to it */
+	memcpy(s.proof, a.proof, sizeof s.proof);
+	ck_assert(!net_seal_is_good(&s, key, &h, &a));
+	for (size_t i = 0; i < sizeof h; i++) {
+		h2 = h;
+		((unsigned char *)&h2)[i] ^= 1;
+		ck_assert(!net_hello_is_good(&h2, key));
+	}
+}
+END_TEST
+
+START_TEST(addresses)
+{
+	static const char *const good[] = { "1 10.0.0.1/8",
+					    "65535 2001:db8::1/64 127.0.0.1/8" };
+	static const char *const bad[] = { "",
+					   "1",
+					   "x 10.0.0.1/8",
+					   "0 1.2.3.4/8",
+					   "70000 1.2.3.4/8",
+					   "1 1.2.3.4/33",
+					   "1 1.2.3.4/",
+					   "1 host/8",
+					   "1 1.2.3.4/8 ",
+					   "1 ::1/129",
+					   "1  1.2.3.4/8" };
+	struct net_where w;
+
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		ck_assert_msg(!net_where(&w, good[i]), "%s", good[i]);
+	ck_assert_uint_eq(w.n, 2);
+	ck_assert(((struct sockaddr_in *)&w.at[0])->sin_addr.s_addr ==
+		  htonl(INADDR_LOOPBACK)); /* it is ours: in front */
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		ck_assert_msg(net_where(&w, bad[i]), "%s", bad[i]);
+	ck_assert(!net_range_check("10.0.0.0/8,fd00::/8") &&
+		  !net_range_check("127.0.0.1"));
+	ck_assert(net_range_check("") && net_range_check("10.0.0.0/8,,") &&
+		  net_range_check("eth0"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tcp");
+	TCase *t = tcase_create("tcp");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, proofs);
+	tcase_add_test(t, addresses);
+	tcase_add_loop_test(t, reductions, 1, 6);
+	tcase_add_loop_test(t, moves, 1, 7);
+	tcase_add_loop_test(t, mismatch, 2, 6);
+	tcase_add_test(t, lost);
+	tcase_add_test(t, timeout);
+	tcase_add_test(t, no_key);
+	tcase_add_test(t, strangers_come);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
