@@ -6,17 +6,13 @@
 #include "lib/kern.h"
 
 enum {
-	SMALL_BYTES = 16 << 10, /* of an allreduce that travels in the agreement */
-	TREE_BYTES = 64 << 10,  /* of a broadcast along a tree */
+	TREE_BYTES = 64 << 10, /* of a broadcast along a tree */
+	/* Of a broadcast, in which ranks do not send and receive equally often. */
+	TREE_STEP = 1 << 20,
+	PARTS_STEP,
+	RING_STEP,
 	AGREEMENT = 0x41475231, /* signatures of messages that are no one operation's */
 	EXPLANATION = 0x45585031
-};
-
-/* What the ranks have heard of each other so far. */
-struct heard {
-	uint64_t most;            /* elements of the largest part */
-	uint32_t low, high;       /* signatures */
-	uint32_t low_at, high_at; /* ranks that have them */
 };
 
 struct tcp {
@@ -67,8 +63,8 @@ struct tcp *tcp_join(const struct tcp_config *config)
 	t->n = config->n;
 	t->me = config->me;
 	t->rank = malloc(t->n * sizeof *t->rank);
-	t->know = malloc(sizeof(struct heard) + SMALL_BYTES);
-	t->came = malloc(sizeof(struct heard) + SMALL_BYTES);
+	t->know = malloc(sizeof(struct tcp_heard) + TCP_SMALL_BYTES);
+	t->came = malloc(sizeof(struct tcp_heard) + TCP_SMALL_BYTES);
 	if (!t->rank || !t->know || !t->came) {
 		leave(t);
 		return NULL;
@@ -184,7 +180,7 @@ static unsigned power_below(unsigned n)
 	return p;
 }
 
-static void hear(struct heard *know, const struct heard *came)
+static void hear(struct tcp_heard *know, const struct tcp_heard *came)
 {
 	if (came->most > know->most)
 		know->most = came->most;
@@ -202,11 +198,11 @@ static void hear(struct heard *know, const struct heard *came)
 static void merge(struct way *w, unsigned from, size_t data, size_t came_bytes)
 {
 	struct tcp *t = w->t;
-	struct heard *know = (struct heard *)t->know;
+	struct tcp_heard *know = (struct tcp_heard *)t->know;
 	unsigned char *mine = t->know + sizeof *know, *theirs = t->came + sizeof *know;
 	const void *src[2] = { mine, theirs };
 
-	hear(know, (struct heard *)t->came);
+	hear(know, (struct tcp_heard *)t->came);
 	if (!data || know->low != know->high || came_bytes != sizeof *know + data)
 		return;
 	if (from < t->me) {
@@ -229,11 +225,11 @@ static berth_result tell(struct way *w, unsigned peer, bool out, bool in, size_t
 				 .tag = s.tag,
 				 .up_to = true,
 				 .data = t->came,
-				 .bytes = sizeof(struct heard) + SMALL_BYTES };
+				 .bytes = sizeof(struct tcp_heard) + TCP_SMALL_BYTES };
 	berth_result rc = exchange(t, out ? &s : NULL, in ? &r : NULL, w->deadline_ns);
 
 	*came = r.bytes;
-	if (!rc && in && r.bytes < sizeof(struct heard))
+	if (!rc && in && r.bytes < sizeof(struct tcp_heard))
 		return fail(t, BERTH_MISMATCH, t->rank[peer]);
 	return rc;
 }
@@ -243,7 +239,7 @@ static berth_result double_up(struct way *w, size_t data)
 {
 	struct tcp *t = w->t;
 	unsigned p = power_below(t->n);
-	size_t bytes = sizeof(struct heard) + data, came;
+	size_t bytes = sizeof(struct tcp_heard) + data, came;
 	berth_result rc = BERTH_OK;
 
 	t->step = 0;
@@ -273,20 +269,25 @@ static berth_result double_up(struct way *w, size_t data)
 	return rc;
 }
 
-static berth_result agree(struct way *w, uint64_t most, size_t data)
+berth_result tcp_agree(struct tcp *t, const struct coll *c, struct tcp_heard *heard,
+		       void *data, size_t bytes, uint64_t deadline_ns)
 {
-	struct tcp *t = w->t;
-	struct heard *know = (struct heard *)t->know;
+	struct way w = { t, c, kern_reduce_of(c->type, c->op), kern_size(c->type),
+			 deadline_ns };
 	berth_result rc;
 
-	*know = (struct heard){ most, w->c->signature, w->c->signature, t->me, t->me };
-	rc = double_up(w, data);
-	t->step = 2000;
-	if (rc || know->low == know->high)
-		return rc;
-	t->has_other = true;
-	t->other = know->low == w->c->signature ? know->high_at : know->low_at;
-	return BERTH_MISMATCH;
+	if (t->broken)
+		return t->why;
+	t->seq++;
+	t->has_other = false;
+	*(struct tcp_heard *)t->know = *heard;
+	if (bytes)
+		memcpy(t->know + sizeof *heard, data, bytes);
+	rc = double_up(&w, bytes);
+	*heard = *(struct tcp_heard *)t->know;
+	if (!rc && bytes && heard->low == heard->high)
+		memcpy(data, t->know + sizeof *heard, bytes);
+	return rc;
 }
 
 /* ---- reductions ---- */
@@ -509,14 +510,14 @@ static berth_result down_tree(struct way *w)
 	if (place) {
 		unsigned from = (place - mask + w->c->root) % n;
 
+		t->step = TREE_STEP;
 		rc = swap(w, from, NULL, 0, from, w->c->out, bytes);
 	}
-	/* all messages of one broadcast have the same step */
 	for (mask /= 2; !rc && mask; mask /= 2)
 		if (place + mask < n) {
 			unsigned to = (place + mask + w->c->root) % n;
 
-			w->t->step = 2000;
+			t->step = TREE_STEP;
 			rc = swap(w, to, w->c->out, bytes, to, NULL, 0);
 		}
 	return rc;
@@ -535,7 +536,7 @@ static berth_result broadcast(struct way *w)
 	for (unsigned r = 0; !rc && r < t->n; r++) {
 		uint64_t at = bound(w, t->n, r), bytes = bound(w, t->n, r + 1) - at;
 
-		t->step = 2000;
+		t->step = PARTS_STEP;
 		if (r == w->c->root)
 			continue;
 		if (t->me == w->c->root)
@@ -543,7 +544,7 @@ static berth_result broadcast(struct way *w)
 		else if (r == t->me)
 			rc = swap(w, w->c->root, NULL, 0, w->c->root, out + at, bytes);
 	}
-	t->step = 2001;
+	t->step = RING_STEP;
 	return rc ? rc : ring_share(w);
 }
 
@@ -581,34 +582,32 @@ static berth_result alltoall(struct way *w)
 
 /* ---- the back end ---- */
 
-static berth_result run_small(struct way *w)
+berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns)
 {
-	struct tcp *t = w->t;
-	size_t bytes = w->c->count * w->size;
-	berth_result rc;
+	struct way w = { t, c, kern_reduce_of(c->type, c->op), kern_size(c->type),
+			 deadline_ns };
 
-	memcpy(t->know + sizeof(struct heard), w->c->in, bytes);
-	rc = agree(w, 0, bytes);
-	if (!rc)
-		memcpy(w->c->out, t->know + sizeof(struct heard), bytes);
-	return rc;
-}
-
-static berth_result run_kind(struct way *w)
-{
-	switch (w->c->kind) {
+	if (t->broken)
+		return t->why;
+	t->seq++;
+	t->step = 0;
+	switch (t->n == 1 ? BERTH_KINDS : c->kind) {
 	case BERTH_ALLREDUCE:
-		return allreduce(w);
+		return allreduce(&w);
 	case BERTH_REDUCE:
-		return reduce(w);
+		return reduce(&w);
 	case BERTH_REDUCESCATTER:
-		return reducescatter(w);
+		return reducescatter(&w);
 	case BERTH_ALLGATHER:
-		return allgather(w);
+		return allgather(&w);
 	case BERTH_BROADCAST:
-		return broadcast(w);
+		return broadcast(&w);
 	case BERTH_ALLTOALL:
-		return alltoall(w);
+		return alltoall(&w);
+	case BERTH_KINDS: /* alone */
+		if (c->count && c->out != c->in)
+			memmove(c->out, c->in, c->count * w.size);
+		return BERTH_OK;
 	default:
 		return BERTH_OK;
 	}
@@ -617,23 +616,20 @@ static berth_result run_kind(struct way *w)
 static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct tcp *t = group;
-	struct way w = { t, c, kern_reduce_of(c->type, c->op), kern_size(c->type),
-			 deadline_ns };
+	struct tcp_heard heard = { 0, c->signature, c->signature, t->me, t->me };
+	size_t bytes = c->count * kern_size(c->type);
+	bool small = c->kind == BERTH_ALLREDUCE && bytes <= TCP_SMALL_BYTES;
 	berth_result rc;
 
-	if (t->broken)
-		return t->why;
-	if (t->n == 1) {
-		if (c->count && c->out != c->in)
-			memmove(c->out, c->in, c->count * w.size);
-		return BERTH_OK;
+	if (small && bytes && c->out != c->in)
+		memmove(c->out, c->in, bytes);
+	rc = tcp_agree(t, c, &heard, c->out, small ? bytes : 0, deadline_ns);
+	if (!rc && heard.low != heard.high) {
+		t->has_other = true;
+		t->other = heard.low == c->signature ? heard.high_at : heard.low_at;
+		return BERTH_MISMATCH;
 	}
-	t->seq++;
-	t->has_other = false;
-	if (c->kind == BERTH_ALLREDUCE && c->count * w.size <= SMALL_BYTES)
-		return run_small(&w);
-	rc = agree(&w, 0, 0);
-	return rc ? rc : run_kind(&w);
+	return rc || small ? rc : tcp_data(t, c, deadline_ns);
 }
 
 static size_t others(const void *group, unsigned *which, size_t most)

@@ -32,6 +32,23 @@ struct tcp_config {
 	const unsigned *rank; /* of the job, one for each place; copied */
 };
 
+/* What ranks have heard of each other: signatures, and who has them. */
+struct tcp_heard {
+	uint64_t most; /* elements of the largest part */
+	uint32_t low, high, low_at, high_at;
+};
+
+/* For a back end that agrees in another way (two.h): what run() consists of.
+ *
+ * The least and the greatest of what all ranks of the group know; DATA, BYTES of a small
+ * allreduce (TCP_SMALL_BYTES at most) by C's type and op, become their sum, if LOW and
+ * HIGH are the same. */
+enum { TCP_SMALL_BYTES = 16 << 10 };
+berth_result tcp_agree(struct tcp *t, const struct coll *c, struct tcp_heard *heard,
+		       void *data, size_t bytes, uint64_t deadline_ns);
+/* The data of an operation that has been agreed. */
+berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
+
 /* NULL: out of memory. */
 struct tcp *tcp_join(const struct tcp_config *config);
 

@@ -134,7 +134,7 @@ static void check_reductions(struct ranks *r, struct group *g)
 						  .root = op % r->n };
 
 				if (!kern_reduce_of(t, o) ||
-				    (counts[i] > 6000 && (op + o) % 3 == 0))
+				    (counts[i] > 6000 && (op + o + t) % r->n > 1))
 					continue;
 				check_reduction(r, g, &c, a + op % 4 * kern_size(t),
 						op % 3 ? b : a + op % 4 * kern_size(t),

@@ -1,45 +1,17 @@
 /* lib/net and lib/tcp: the collectives over connections; who has no key; who is
  * lost. */
 #include "collectives.h"
+#include "meeting.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 
 #include "lib/net_address.h"
 #include "lib/net_key.h"
 #include "lib/tcp.h"
-
-static const unsigned char key[NET_KEY_BYTES] = "a key of thirty-two bytes, or so";
-
-/* What the ranks see of each other before they are connected. */
-struct meeting {
-	_Atomic unsigned here;
-	char address[64][NET_ADDRESS_BYTES];
-	uint64_t hash[128];
-};
-
-static struct net *connect_with(struct ranks *r, const unsigned char *with)
-{
-	struct net_config c = { .rank = r->me, .size = r->n, .key = with, .spins = 20 };
-	struct meeting *m = r->region;
-	char why[128];
-	struct net *n = net_open(&c, why, sizeof why);
-
-	RANKS_ASSERT(r, n, "net_open: %s", why);
-	snprintf(m->address[r->me], NET_ADDRESS_BYTES, "%s", net_address(n));
-	atomic_fetch_add(&m->here, 1);
-	while (atomic_load(&m->here) < r->n)
-		sched_yield();
-	for (unsigned k = 0; k < r->n; k++)
-		RANKS_ASSERT(r, !net_peer(n, k, m->address[k]), "address %s",
-			     m->address[k]);
-	return n;
-}
 
 static struct group join(struct ranks *r, struct net *n)
 {
