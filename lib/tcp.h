@@ -40,9 +40,9 @@ struct tcp_heard {
 
 /* For a back end that agrees in another way (two.h): what run() consists of.
  *
- * The least and the greatest of what all ranks of the group know; DATA, BYTES of a small
- * allreduce (TCP_SMALL_BYTES at most) by C's type and op, become their sum, if LOW and
- * HIGH are the same. */
+ * The least and the greatest of what all ranks of the group know; DATA, BYTES of a
+ * small allreduce (TCP_SMALL_BYTES at most) by C's type and op, become their sum, if
+ * LOW and HIGH are the same. */
 enum { TCP_SMALL_BYTES = 16 << 10 };
 berth_result tcp_agree(struct tcp *t, const struct coll *c, struct tcp_heard *heard,
 		       void *data, size_t bytes, uint64_t deadline_ns);
