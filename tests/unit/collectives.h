@@ -118,7 +118,7 @@ static void check_reduction(struct ranks *r, struct group *g, struct coll *c, vo
 
 static void check_reductions(struct ranks *r, struct group *g)
 {
-	static const uint64_t counts[] = { 0,    1,    3,    12,    13,    500,
+	static const uint64_t counts[] = { 0,    1,    3,    12,    13,   500,
 					   1023, 1025, 5003, 33001, 90011 };
 	unsigned char *a = malloc(90011 * 8 + 64), *b = malloc(90011 * 8 + 64);
 	unsigned op = 1;
