@@ -151,8 +151,8 @@ def choose_faults(r, job):
         names.append("rank_stopped")
     if "n0" in job.hosts:
         names = [n for n in names if n not in WIDE]
-    if job.moment == "start":  # which rank it hits must be known
-        names = [n for n in names if n not in ("rank_paused", "rank_stopped")]
+    if job.moment == "start":  # which rank it hits must be known; and a log-in that is cut is tried again
+        names = [n for n in names if n not in ("rank_paused", "rank_stopped", "streams_killed")]
     job.faults = [choose_fault(r, job, names, where, round(r.uniform(*spread), 3))]
     if r.random() < 0.3:
         job.faults.append(choose_second(r, job))
