@@ -47,7 +47,7 @@ struct shm {
 	uint32_t seq;  /* of the last operation */
 	uint32_t base; /* chunks that have gone through the window */
 	struct wait wait;
-	const void **src; /* room for one pointer a rank */
+	const void **src; /* room for one pointer a rank, and one more of dst */
 	void **dst;
 	unsigned *different;
 	size_t ndifferent;
@@ -128,7 +128,7 @@ struct shm *shm_join(const struct shm_config *config)
 	if (!s->config.cache_bytes)
 		s->config.cache_bytes = 32 << 20;
 	s->src = calloc(s->n, sizeof *s->src);
-	s->dst = calloc(s->n, sizeof *s->dst);
+	s->dst = calloc(s->n + 1, sizeof *s->dst);
 	s->different = calloc(DIFFERENT_MOST, sizeof *s->different);
 	if (!s->src || !s->dst || !s->different) {
 		leave(s);
