@@ -300,7 +300,8 @@ def outcomes(job, pids):
         return possible + alone(job, second, pids)
     if second.name in OURS and "USR1" not in second.name:  # it ended the job, too; the cause was said, or not
         return possible + [(status, None) for status, _ in signalled(job, second, undisturbed(job, pids))]
-    if first.name in SILENT or second.struck_at - first.struck_at < 0.3 or job.moment == "start":
+    silence = first.name in SILENT + ["runner_cut_off"]
+    if silence or second.struck_at - first.struck_at < 0.3 or job.moment == "start":
         possible = possible + alone(job, second, pids)
     return possible
 
