@@ -497,6 +497,9 @@ void session_free(struct session *s)
 	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
 		if (s->watch[i])
 			event_free(s->watch[i]);
+	/* what has nobody to go to any more does not change how the job ended */
+	signal(SIGUSR1, SIG_IGN);
+	signal(SIGUSR2, SIG_IGN);
 	event_free(s->timer);
 	if (s->time_limit)
 		event_free(s->time_limit);

@@ -98,7 +98,7 @@ cause_round() { # PROGRAM HOW EACH
 		echo "$((used + (64 << 20)))" > "$limit"
 	fi
 	"$VCLUSTER" netem n0 delay 300 0 "-s 10.77.0.${victim_host#n} -p tcp --sport 22"
-	on "$victim_host" kill -USR2 "$victim_pid"
+	on "$victim_host" kill -USR2 "$victim_pid" || { cat "$T/out"; on "$victim_host" ps -eo pid,args; }
 	status_of_job 30
 	"$VCLUSTER" netem n0 clear
 	[ "$2" != oom ] || echo -1 > "$limit"
