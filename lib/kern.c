@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kern_half.h"
 #include "lib/kern_set.h"
 
 static const struct {
@@ -44,8 +45,8 @@ static const struct kern_set *choose(void)
 	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
 	    __builtin_cpu_supports("avx512vl") && !getenv("BERTH_NO_AVX512"))
 		return &kern_avx512;
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-	    !getenv("BERTH_NO_AVX2"))
+	/* which every processor with F16C has, and the other way round */
+	if (__builtin_cpu_supports("avx2") && !getenv("BERTH_NO_AVX2"))
 		return &kern_avx2;
 #endif
 	return &kern_base;
@@ -106,25 +107,6 @@ void kern_fence(void)
 	} while (0);                                                                   \
 	return
 
-static float bf16_float(uint16_t x)
-{
-	uint32_t bits = (uint32_t)x << 16;
-	float f;
-
-	memcpy(&f, &bits, sizeof f);
-	return f;
-}
-
-static uint16_t float_bf16(float f)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &f, sizeof bits);
-	if (f != f)
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 void kern_scale(void *dst, const void *src, size_t n, berth_type type, double factor)
 {
 	float f = (float)factor;
@@ -147,7 +129,7 @@ void kern_scale(void *dst, const void *src, size_t n, berth_type type, double fa
 	case BERTH_I64:
 		EACH(int64_t, (double)x * factor);
 	case BERTH_F16:
-		EACH(_Float16, (float)x *f);
+		EACH(uint16_t, float_f16(f16_float(x) * f));
 	case BERTH_BF16:
 		EACH(uint16_t, float_bf16(bf16_float(x) * f));
 	case BERTH_F32:

@@ -2,6 +2,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "lib/kern_half.h"
+
 typedef uint64_t past_vector __attribute__((vector_size(64), aligned(8), may_alias));
 typedef float float_vector __attribute__((vector_size(64), aligned(4), may_alias));
 
@@ -27,21 +29,21 @@ static inline void store_past(void *p, past_vector v)
 
 static inline float_vector halves_load(const void *p)
 {
-	_Float16 in[16];
 	float_vector out = { 0 };
+	uint16_t in[16];
 
 	memcpy(in, p, sizeof in);
 	for (int i = 0; i < 16; i++)
-		out[i] = (float)in[i];
+		out[i] = f16_float(in[i]);
 	return out;
 }
 
 static inline void halves_store(void *p, float_vector v)
 {
-	_Float16 out[16];
+	uint16_t out[16];
 
 	for (int i = 0; i < 16; i++)
-		out[i] = (_Float16)v[i];
+		out[i] = float_f16(v[i]);
 	memcpy(p, out, sizeof out);
 }
 

@@ -99,9 +99,11 @@ watch() { # FAULT MOMENT
 		fi
 		if [ -z "$asked" ]; then
 			ready_ranks
-			# a rank stopped before it met the others keeps all of them
-			[ "$ready" -lt "$np" ] && [ "$1,$((looks += 1))" != rank_stopped,500 ] ||
-				{ asked=yes; end_unhurt "$1"; }
+			looks=$((looks + 1)) # a rank stopped before it met the others keeps all of them
+			if [ "$ready" -ge "$np" ] || [ "$1,$looks" = rank_stopped,500 ]; then
+				asked=yes
+				end_unhurt "$1"
+			fi
 		fi
 		pause 10
 	done

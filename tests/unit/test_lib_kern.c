@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kern_half.h"
 #include "lib/kern_set.h"
 
 enum { MOST = 300, GUARD = 64, SRC = 5, DST = 3 };
@@ -259,6 +260,35 @@ START_TEST(bf16_rounds_to_even)
 }
 END_TEST
 
+/* All f16 there are, and what lies between two of them. */
+START_TEST(f16_as_the_compiler_has_it)
+{
+	for (uint32_t i = 0; i <= 0xffff; i++) {
+		uint16_t h = (uint16_t)i, back;
+		_Float16 want;
+		float f = f16_float(h);
+
+		memcpy(&want, &h, 2);
+		if (want != want) {
+			ck_assert(f != f);
+			continue;
+		}
+		ck_assert_msg(f == (float)want, "%#x", i);
+		ck_assert_uint_eq(float_f16(f), h);
+		for (int k = -2; k <= 2; k++) {
+			float g = f * (1 + (float)k * 0x1p-12F);
+
+			want = (_Float16)g;
+			memcpy(&back, &want, 2);
+			ck_assert_msg(float_f16(g) == back, "%#x %d", i, k);
+		}
+	}
+	ck_assert_uint_eq(float_f16(65520), 0x7c00);
+	ck_assert_uint_eq(float_f16(65519), 0x7bff);
+	ck_assert_uint_eq(float_f16(0x1p-26F), 0);
+}
+END_TEST
+
 START_TEST(not_defined)
 {
 	for (berth_op op = BERTH_BAND; op <= BERTH_BXOR; op++)
@@ -288,7 +318,7 @@ END_TEST
 START_TEST(scales)
 {
 	int32_t i[3] = { 7, -7, 9 };
-	uint16_t b[1] = { 0x3f80 };
+	uint16_t b[1] = { 0x3f80 }, h[1] = { 0x3c00 };
 	float f[2] = { 3, -0.5F };
 	uint64_t u[1] = { UINT64_MAX };
 	int8_t c[2] = { -128, 127 };
@@ -303,6 +333,8 @@ START_TEST(scales)
 	ck_assert(f[0] == 1.5F && f[1] == -0.25F);
 	kern_scale(b, b, 1, BERTH_BF16, 2);
 	ck_assert_uint_eq(b[0], 0x4000);
+	kern_scale(h, h, 1, BERTH_F16, 3);
+	ck_assert_uint_eq(h[0], 0x4200);
 }
 END_TEST
 
@@ -318,6 +350,7 @@ int main(void)
 	tcase_add_loop_test(t, reductions, 0, (int)(sizeof sets / sizeof *sets));
 	tcase_add_loop_test(t, bf16_rounds_to_even, 0,
 			    (int)(sizeof sets / sizeof *sets));
+	tcase_add_test(t, f16_as_the_compiler_has_it);
 	tcase_add_test(t, not_defined);
 	tcase_add_test(t, copies_that_stream);
 	tcase_add_test(t, scales);
