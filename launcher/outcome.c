@@ -25,9 +25,19 @@ static bool failed(const struct ending *e)
 	return e->fate > FATE_OK;
 }
 
+/* An interpreter that said that it fails may abort while it takes itself apart, as
+ * PyTorch's threads make it do on a busy machine: that is how it exits. */
+static bool is_exit(const struct ending *e)
+{
+	return e->fate == FATE_EXIT ||
+	       (e->fate == FATE_SIGNAL && e->code == SIGABRT && e->failing_ns);
+}
+
 /* TERM and PIPE are how bystanders die: no graver than an exit. */
 static int gravity(const struct ending *e)
 {
+	if (is_exit(e))
+		return FATE_EXIT;
 	if (e->fate == FATE_SIGNAL && (e->code == SIGTERM || e->code == SIGPIPE))
 		return FATE_EXIT;
 	return e->fate;
@@ -48,8 +58,7 @@ static long first_word(const struct ending *v, size_t n, long first)
 	int64_t before = f->failing_ns ? f->failing_ns : f->at_ns - REAP_NS;
 
 	for (size_t i = 0; i < n; i++) {
-		if (v[i].fate != FATE_EXIT || !v[i].failing_ns ||
-		    v[i].failing_ns >= before)
+		if (!is_exit(&v[i]) || !v[i].failing_ns || v[i].failing_ns >= before)
 			continue;
 		first = (long)i;
 		before = v[i].failing_ns;
@@ -98,8 +107,7 @@ long outcome_cause(const struct ending *v, size_t n)
 	    (v[cause].fate != FATE_EXIT && v[cause].fate != FATE_SIGNAL))
 		return cause;
 	first = dying(v, n, cause);
-	return first != cause || v[cause].fate != FATE_EXIT ? first
-							    : first_word(v, n, cause);
+	return first != cause || !is_exit(&v[cause]) ? first : first_word(v, n, cause);
 }
 
 int outcome_status(const struct ending *cause)

@@ -4,7 +4,8 @@
  * lie within the clocks' error of each other the graver kind wins: host lost, OOM kill,
  * signal other than TERM or PIPE, exec failure, non-zero exit (TERM and PIPE count
  * here).  Among those that exit, who said on stderr that it fails did so then: its
- * program may need longer to end than the others, whom it has failed, do.  A process
+ * program may need longer to end than the others, whom it has failed, do; one that said
+ * so and then aborts counts as one that exits.  A process
  * that is killed, or crashes, closes its sockets before it is seen to be dead, and on a
  * busy machine it may get no turn in between while others see that and exit: as no exit
  * of another kills a rank, such an end goes before exits of up to 400 ms earlier. */

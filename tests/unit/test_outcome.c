@@ -79,6 +79,10 @@ END_TEST
 	{                                                                              \
 		FATE_SIGNAL, (at)*MS, (error)*MS, signo, 0                             \
 	}
+#define ABORTS(at, error, said)                                                        \
+	{                                                                              \
+		FATE_SIGNAL, (at)*MS, (error)*MS, SIGABRT, (said)*MS                   \
+	}
 #define OOM(at, error)                                                                 \
 	{                                                                              \
 		FATE_OOM, (at)*MS, (error)*MS, SIGKILL, 0                              \
@@ -166,6 +170,18 @@ static const struct {
 	{ "an exit is soon noticed", { EXIT(3, 20, 0), SAID(1, 60, 0, 19) }, 2, 0 },
 	{ "said after another's end", { EXIT(3, 20, 1), SAID(1, 60, 1, 30) }, 2, 0 },
 	{ "no exit is outdone", { SIGNAL(SIGKILL, 20, 1), SAID(1, 60, 1, 10) }, 2, 0 },
+
+	/* who said so and then aborts exits */
+	{ "aborts after it said so", { ABORTS(20, 1, 15), SAID(1, 60, 1, 10) }, 2, 1 },
+	{ "said so first, then aborts",
+	  { ABORTS(20, 1, 10), SAID(1, 60, 1, 15) },
+	  2,
+	  0 },
+	{ "an abort alone is grave",
+	  { SAID(1, 20, 1, 19), SIGNAL(SIGABRT, 21, 1) },
+	  2,
+	  1 },
+	{ "an exit before an abort", { EXIT(3, 20, 1), ABORTS(21, 1, 20) }, 2, 0 },
 
 	/* the edges of the error */
 	{ "touching", { EXIT(1, 5, 1), SIGNAL(SIGSEGV, 7, 1) }, 2, 1 },
