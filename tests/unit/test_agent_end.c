@@ -257,7 +257,8 @@ START_TEST(end_after_the_last)
 		.n = 2,
 		.cookie = "last" });
 	far_until(&far, far.nended == 2);
-	ck_assert_uint_eq(carriers("last"), 4);
+	while (carriers("last") < 4) /* one that is about to exec shows no environment */
+		sched_yield();
 	begin = clock_ms();
 	far_end(&far, 60000);
 	ck_assert_uint_lt(clock_ms() - begin, 10000);
