@@ -8,8 +8,9 @@
  *     berth_shutdown();
  *
  * Every rank of a set makes the same calls on it in the same order.  What does not
- * match is an error on every rank that names both sides; nothing is mixed.  Only
- * asynchronous operations with names may be submitted in another order on each rank.
+ * match is an error on every rank that names both sides; nothing is mixed, but what
+ * OUT holds then is of no use.  Only asynchronous operations with names may be
+ * submitted in another order on each rank.
  *
  * Counts are elements, sizes bytes, times milliseconds.  Buffers belong to the
  * caller and stay his until the call, or the wait for it, has returned.  Pointers
@@ -17,7 +18,9 @@
  *
  * All calls may be made from several threads.  The library prints nothing, ends no
  * process, touches no signal; it starts a thread with the first asynchronous
- * operation. Structs begin with their size, so that they may grow. */
+ * operation.  Structs begin with their size, so that they may grow.
+ *
+ * In C++20 BERTH_DESC takes its members in their order; before, none: BERTH_DESC(). */
 #ifndef BERTH_H
 #define BERTH_H
 
@@ -25,16 +28,22 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+#pragma GCC system_header /* -Wextra would name what BERTH_DESC leaves out */
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
-#define BERTH_VERSION_NUMBER 100 /* major * 10000 + minor * 100 + patch */
+#define BERTH_VERSION_MAJOR 0
+#define BERTH_VERSION_MINOR 1
+#define BERTH_VERSION_PATCH 0
+#define BERTH_VERSION_NUMBER                                                           \
+	(BERTH_VERSION_MAJOR * 10000 + BERTH_VERSION_MINOR * 100 + BERTH_VERSION_PATCH)
 
 typedef enum berth_result {
 	BERTH_OK,
-	BERTH_BUSY,        /* berth_poll(): it is not done yet */
+	BERTH_BUSY,        /* berth_poll(), berth_wait(): it is not done yet */
 	BERTH_INVALID,     /* an argument */
-	BERTH_STATE,       /* before berth_init(), or after berth_shutdown() */
+	BERTH_STATE,       /* the wrong time: before berth_init(), for instance */
 	BERTH_NO_PEERS,    /* there are more ranks, and no way to them */
 	BERTH_MISMATCH,    /* the ranks called for different things */
 	BERTH_PEER_LOST,   /* a rank of the set has ended */
@@ -65,7 +74,7 @@ typedef enum berth_type {
 
 typedef enum berth_op {
 	BERTH_SUM,
-	BERTH_AVG, /* sum / ranks; of integers rounded toward zero */
+	BERTH_AVG, /* sum / ranks; of integers rounded toward zero; not of bool */
 	BERTH_MIN,
 	BERTH_MAX,
 	BERTH_PRODUCT,
@@ -90,7 +99,7 @@ struct berth_config {
 	/* What is worth knowing, a line each, without its end; from any thread. */
 	void (*log)(void *ctx, enum berth_log_level level, const char *text);
 	void *log_ctx;
-	int64_t timeout_ms; /* where none is given; 0: BERTH_OP_TIMEOUT, or none */
+	int64_t timeout_ms; /* where none is given; 0: BERTH_OP_TIMEOUT; -1: none */
 };
 
 /* Join the other ranks: those of the job that started this process, or, only if
@@ -111,14 +120,14 @@ int berth_local_size(void);
 int berth_cross_rank(void);
 int berth_cross_size(void);
 
-/* "1.0.0" */
+/* "0.1.0" */
 const char *berth_version(void);
 
 struct berth_error {
 	size_t size;
 	berth_result result;
 	const char *tensor; /* name of the operation's, or "" */
-	const int *missing; /* ranks that did not come */
+	const int *missing; /* ranks that did not come, or not for the same */
 	size_t nmissing;
 	const char *text; /* one sentence, no full stop */
 };
@@ -153,7 +162,7 @@ struct berth_desc {
 	size_t size;
 	const char *name; /* of the tensor; NULL: matched by order alone */
 	berth_set *set;
-	const void *in; /* may be OUT; no other overlap */
+	const void *in; /* may be OUT, but of reducescatter; no other overlap */
 	void *out;
 	uint64_t count; /* elements of IN, where nothing else is said */
 	berth_type type;
@@ -169,7 +178,7 @@ struct berth_desc {
 };
 #define BERTH_DESC(...)                                                                \
 	{                                                                              \
-		sizeof(struct berth_desc), __VA_ARGS__                                 \
+		.size = sizeof(struct berth_desc), __VA_ARGS__                         \
 	}
 
 /* OUT = the sum (or another op) over all ranks of IN, COUNT elements each.  On one
@@ -187,8 +196,8 @@ berth_result berth_allgather(const struct berth_desc *d);
 /* OUT = ROOT's IN, COUNT elements. */
 berth_result berth_broadcast(const struct berth_desc *d);
 /* Part I of IN to rank I, whose part for us comes at the place of its rank in OUT.
- * COUNT / ranks elements each, COUNT a multiple of ranks; or IN_COUNTS[rank],
- * OUT_COUNTS[rank]. */
+ * COUNT / ranks elements each, COUNT a multiple of ranks; or IN_COUNTS[rank], which
+ * add up to COUNT, and OUT_COUNTS[rank]. */
 berth_result berth_alltoall(const struct berth_desc *d);
 /* Until all ranks of SET have come. */
 berth_result berth_barrier(berth_set *set);
@@ -197,7 +206,7 @@ berth_result berth_barrier(berth_set *set);
  * last. */
 berth_result berth_join(int *last);
 
-/* What an operation returned, later. */
+/* What an operation returned, later.  One thread at a time polls or waits for it. */
 typedef struct berth_request berth_request;
 
 enum berth_kind {
@@ -216,8 +225,8 @@ berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size
 			  berth_request **request);
 /* BERTH_BUSY, or what it came to; the request remains. */
 berth_result berth_poll(berth_request *request);
-/* Until it is done, TIMEOUT_MS at most (-1: without limit).  BERTH_TIMEOUT leaves the
- * request, everything else ends it. */
+/* Until it is done, TIMEOUT_MS at most (-1: without limit).  BERTH_BUSY leaves the
+ * request, everything else is what it came to, and ends it. */
 berth_result berth_wait(berth_request *request, int64_t timeout_ms);
 /* On a stream of the caller's device.  BERTH_UNSUPPORTED without a GPU back end. */
 berth_result berth_wait_stream(berth_request *request, void *stream);
@@ -244,10 +253,15 @@ struct berth_metrics {
 };
 berth_result berth_metrics(struct berth_metrics *m);
 
+/* How an allreduce of which size is done, as was measured so far, in lines: TEXT of
+ * BYTES, cut to fit.  Its whole length. */
+size_t berth_ways(char *text, size_t bytes);
+
 /* Chrome's trace format, a file for each rank, on one clock: PATH.RANK. */
 berth_result berth_timeline_start(const char *path);
 berth_result berth_timeline_stop(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

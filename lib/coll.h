@@ -5,6 +5,13 @@
 
 #include "lib/berth.h"
 
+/* Where elements of an array lie that is in pieces. */
+struct coll_piece {
+	const void *in;
+	void *out;
+	uint64_t at; /* elements in front of it */
+};
+
 struct coll {
 	enum berth_kind kind;
 	const void *in;
@@ -16,6 +23,10 @@ struct coll {
 	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if
 	 * there is a rest (reducescatter), COUNT each (allgather). */
 	const uint64_t *in_counts, *out_counts;
+	/* NPIECES of an allreduce whose IN and OUT mean nothing; for back ends that
+	 * take them. */
+	const struct coll_piece *piece;
+	size_t npieces;
 	/* Of everything that has to be the same on all ranks: what it is called,
 	 * kind, type, op, shape, root, scalings. */
 	uint32_t signature;

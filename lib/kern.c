@@ -3,33 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/boot.def"
 #include "lib/kern_half.h"
 #include "lib/kern_set.h"
 
-static const struct {
-	const char *name;
-	size_t size;
-} types[BERTH_TYPES] = {
-	[BERTH_U8] = { "u8", 1 },     [BERTH_I8] = { "i8", 1 },
-	[BERTH_U16] = { "u16", 2 },   [BERTH_I16] = { "i16", 2 },
-	[BERTH_I32] = { "i32", 4 },   [BERTH_U32] = { "u32", 4 },
-	[BERTH_I64] = { "i64", 8 },   [BERTH_U64] = { "u64", 8 },
-	[BERTH_F16] = { "f16", 2 },   [BERTH_BF16] = { "bf16", 2 },
-	[BERTH_F32] = { "f32", 4 },   [BERTH_F64] = { "f64", 8 },
-	[BERTH_BOOL] = { "bool", 1 },
+static const size_t sizes[BERTH_TYPES] = {
+	[BERTH_U8] = 1,   [BERTH_I8] = 1,   [BERTH_U16] = 2, [BERTH_I16] = 2,
+	[BERTH_I32] = 4,  [BERTH_U32] = 4,  [BERTH_I64] = 8, [BERTH_U64] = 8,
+	[BERTH_F16] = 2,  [BERTH_BF16] = 2, [BERTH_F32] = 4, [BERTH_F64] = 8,
+	[BERTH_BOOL] = 1,
 };
 
-static const char *const ops[BERTH_OPS] = { "sum",  "avg", "min",  "max",   "product",
-					    "band", "bor", "bxor", "adasum" };
+static const char *const types[BERTH_TYPES] = { BOOT_TYPES };
+static const char *const ops[BERTH_OPS] = { BOOT_OPS };
 
 size_t kern_size(berth_type type)
 {
-	return (unsigned)type < BERTH_TYPES ? types[type].size : 0;
+	return (unsigned)type < BERTH_TYPES ? sizes[type] : 0;
 }
 
 const char *kern_type_name(berth_type type)
 {
-	return (unsigned)type < BERTH_TYPES ? types[type].name : "?";
+	return (unsigned)type < BERTH_TYPES ? types[type] : "?";
 }
 
 const char *kern_op_name(berth_op op)

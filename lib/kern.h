@@ -4,9 +4,9 @@
  *
  * Elements need the alignment of their type, no more.  Sources are taken in the
  * order given, element by element: the result does not depend on how an array is
- * cut, nor on the instructions used.  f16 and bf16 are combined in f32 and rounded
- * once, to nearest even.  BERTH_NO_AVX512 and BERTH_NO_AVX2 in the environment leave
- * those out (tests). */
+ * cut, nor on the instructions used, but for the bits of a NaN that comes of two.
+ * f16 and bf16 are combined in f32 and rounded once, to nearest even.
+ * BERTH_NO_AVX512 and BERTH_NO_AVX2 in the environment leave those out (tests). */
 #ifndef BERTH_LIB_KERN_H
 #define BERTH_LIB_KERN_H
 

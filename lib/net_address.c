@@ -112,6 +112,25 @@ int net_range_check(const char *range)
 	return in_range(&none, range) < 0 || !*range ? -1 : 0;
 }
 
+/* Is NAME in LIST, "eth0,eth1"? */
+static bool is_named(const char *name, const char *list)
+{
+	const size_t n = strlen(name);
+
+	for (; *list; list += strcspn(list, ","), list += *list == ',')
+		if (strcspn(list, ",") == n && !memcmp(list, name, n))
+			return true;
+	return false;
+}
+
+static bool is_chosen(const struct ifaddrs *i, const struct bits *at, const char *range,
+		      const char *interfaces)
+{
+	if (range)
+		return in_range(at, range) == 1;
+	return !interfaces || is_named(i->ifa_name, interfaces);
+}
+
 static unsigned mask_length(const struct sockaddr *mask)
 {
 	struct bits m = { { 0 } };
@@ -146,7 +165,7 @@ static bool is_of_use(const struct ifaddrs *i, bool loopback)
 
 /* " ADDRESS/BITS" for each of use, as many as fit. */
 static size_t add_addresses(char *text, size_t at, const struct ifaddrs *list,
-			    const char *range, bool loopback)
+			    const char *range, const char *interfaces, bool loopback)
 {
 	size_t count = 0;
 
@@ -159,7 +178,7 @@ static size_t add_addresses(char *text, size_t at, const struct ifaddrs *list,
 		if (!is_of_use(i, loopback))
 			continue;
 		b = of_sockaddr(i->ifa_addr);
-		if (range && in_range(&b, range) != 1)
+		if (!is_chosen(i, &b, range, interfaces))
 			continue;
 		bits = mask_length(i->ifa_netmask);
 		if (i->ifa_addr->sa_family == AF_INET)
@@ -206,17 +225,14 @@ static int open_listener(uint16_t *port)
 	return fd;
 }
 
-int net_listen(const char *range, char *text, char *why, size_t why_bytes)
+int net_listen(const char *range, const char *interfaces, char *text, char *why,
+	       size_t why_bytes)
 {
 	struct ifaddrs *list;
 	uint16_t port = 0;
 	size_t n, at;
 	int fd;
 
-	if (range && net_range_check(range)) {
-		snprintf(why, why_bytes, "\"%s\" is no range of addresses", range);
-		return -1;
-	}
 	if (getifaddrs(&list)) {
 		snprintf(why, why_bytes, "getifaddrs: %s", strerror(errno));
 		return -1;
@@ -228,16 +244,19 @@ int net_listen(const char *range, char *text, char *why, size_t why_bytes)
 		return -1;
 	}
 	at = (size_t)snprintf(text, NET_ADDRESS_BYTES, "%u", port);
-	n = add_addresses(text, at, list, range, false);
+	n = add_addresses(text, at, list, range, interfaces, false);
 	if (!n)
-		n = add_addresses(text, at, list, range, true);
+		n = add_addresses(text, at, list, range, interfaces, true);
 	freeifaddrs(list);
 	if (n)
 		return fd;
-	snprintf(why, why_bytes,
-		 range ? "no interface has an address in \"%s\""
-		       : "no interface is up%s",
-		 range ? range : "");
+	if (range)
+		snprintf(why, why_bytes,
+			 "no interface has an address in BERTH_NET=\"%s\"", range);
+	else
+		snprintf(why, why_bytes, "no interface%s%s%s is up and has an address",
+			 interfaces ? " of HOROVOD_GLOO_IFACE=\"" : "",
+			 interfaces ? interfaces : "", interfaces ? "\"" : "");
 	close(fd);
 	return -1;
 }

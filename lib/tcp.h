@@ -3,12 +3,14 @@
  * An operation begins with an agreement: recursive doubling, in which every rank
  * hears the least and the greatest signature of all.  Its pattern is the same
  * whatever is called for, so ranks that call for different things hear that and do
- * not wait for each other. The data of a small allreduce travel in it.
+ * not wait for each other.  The data of an allreduce of up to BACKEND_EARLY_BYTES
+ * travel in it: what comes from a rank that calls for something else is thrown away,
+ * and OUT may have been written then.
  *
- *   allreduce       to 16 KiB recursive doubling, in the agreement; above recursive
- *   halving and doubling (Rabenseifner) where ranks are a power of 2, else
- *                   a ring
- *   reduce          the first half of that, then each part to the root
+ *   allreduce       recursive doubling, recursive halving and doubling (Rabenseifner),
+ *                   or a ring: the cheapest by what a probe measured, when the group
+ *                   was first used (tune.h)
+ *   reduce          a half of that, then each part to the root
  *   reducescatter   a ring
  *   allgather       a ring
  *   broadcast       a binomial tree to 64 KiB; above the root gives each rank a part,
@@ -22,6 +24,7 @@
 
 #include "lib/backend.h"
 #include "lib/net.h"
+#include "lib/tune.h"
 
 struct tcp;
 
@@ -34,16 +37,14 @@ struct tcp_config {
 
 /* What ranks have heard of each other: signatures, and who has them. */
 struct tcp_heard {
-	uint64_t most; /* elements of the largest part */
 	uint32_t low, high, low_at, high_at;
 };
 
 /* For a back end that agrees in another way (two.h): what run() consists of.
  *
  * The least and the greatest of what all ranks of the group know; DATA, BYTES of a
- * small allreduce (TCP_SMALL_BYTES at most) by C's type and op, become their sum, if
- * LOW and HIGH are the same. */
-enum { TCP_SMALL_BYTES = 16 << 10 };
+ * small allreduce by C's type and op, become their sum, if LOW and HIGH are the same,
+ * else anything. */
 berth_result tcp_agree(struct tcp *t, const struct coll *c, struct tcp_heard *heard,
 		       void *data, size_t bytes, uint64_t deadline_ns);
 /* The data of an operation that has been agreed. */

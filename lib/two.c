@@ -33,7 +33,7 @@ struct two {
 /* What the first rank of a host tells the others. */
 struct verdict {
 	struct tcp_heard heard;
-	unsigned char data[TCP_SMALL_BYTES];
+	unsigned char data[LOCAL_MOST];
 };
 
 static void leave(void *group)
@@ -155,11 +155,16 @@ static berth_result in_memory(struct two *t, const struct coll *c, uint64_t dead
 	return shm_backend.run(t->local, c, deadline_ns);
 }
 
-/* A step failed here: nobody on this host is to wait for it. */
+/* A step failed here: nobody is to wait for it, on this host or another. */
 static berth_result give_up(struct two *t, berth_result rc)
 {
-	if (rc)
-		shm_backend.end(t->local, rc, 0);
+	unsigned lost;
+
+	if (!rc || rc == BERTH_MISMATCH)
+		return rc;
+	lost = shm_backend.others(t->local, &lost, 1) ? t->place[lost] : t->n;
+	shm_backend.end(t->local, rc, 0);
+	tcp_backend.end(t->all, rc, lost);
 	return rc;
 }
 
@@ -182,7 +187,7 @@ static berth_result go_up(struct two *t, const struct coll *c, struct verdict *v
 	else
 		local.kind = BERTH_BARRIER;
 	rc = in_memory(t, &local, deadline_ns);
-	v->heard = (struct tcp_heard){ 0, c->signature, c->signature, t->me, t->me };
+	v->heard = (struct tcp_heard){ c->signature, c->signature, t->me, t->me };
 	if (rc != BERTH_MISMATCH)
 		return rc;
 	/* any two that differ make all hosts see it */
@@ -190,7 +195,7 @@ static berth_result go_up(struct two *t, const struct coll *c, struct verdict *v
 	v->heard.high = ~c->signature;
 	v->heard.high_at = t->place[differs];
 	if (v->heard.high < v->heard.low) {
-		v->heard = (struct tcp_heard){ 0, ~c->signature, c->signature,
+		v->heard = (struct tcp_heard){ ~c->signature, c->signature,
 					       t->place[differs], t->me };
 	}
 	return BERTH_OK;
@@ -221,7 +226,7 @@ static berth_result agree(struct two *t, const struct coll *c, uint64_t deadline
 	if (t->leaders) {
 		rc = tcp_agree(t->leaders, c, &v->heard, v->data, bytes, deadline_ns);
 		if (rc)
-			return give_up(t, rc);
+			return rc;
 	}
 	rc = go_down(t, v, bytes, deadline_ns);
 	if (rc)
@@ -264,7 +269,7 @@ static berth_result allreduce_by_parts(struct two *t, const struct coll *c,
 		return rc;
 	across.in = across.out = at(c, from);
 	across.count = counts[t->local_me];
-	rc = give_up(t, tcp_data(t->lane, &across, deadline_ns));
+	rc = tcp_data(t->lane, &across, deadline_ns);
 	if (rc)
 		return rc;
 	gather.kind = BERTH_ALLGATHER;
@@ -289,7 +294,7 @@ static berth_result allreduce_by_first(struct two *t, const struct coll *c,
 		return rc;
 	across.in = c->out;
 	if (t->leaders)
-		rc = give_up(t, tcp_data(t->leaders, &across, deadline_ns));
+		rc = tcp_data(t->leaders, &across, deadline_ns);
 	if (rc)
 		return rc;
 	down.kind = BERTH_BROADCAST;
@@ -315,20 +320,17 @@ static berth_result broadcast(struct two *t, const struct coll *c, uint64_t dead
 	across.root = home;
 	across.in = c->out;
 	if (!rc && t->leaders)
-		rc = give_up(t, tcp_data(t->leaders, &across, deadline_ns));
+		rc = tcp_data(t->leaders, &across, deadline_ns);
 	here.in = c->out;
 	if (!rc && home != t->host[t->me])
 		rc = in_memory(t, &here, deadline_ns);
 	return rc;
 }
 
-static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+static berth_result in_steps(struct two *t, const struct coll *c, uint64_t deadline_ns)
 {
-	struct two *t = group;
-	berth_result rc;
+	berth_result rc = agree(t, c, deadline_ns);
 
-	t->has_other = false;
-	rc = agree(t, c, deadline_ns);
 	if (rc || is_small(c) || c->kind == BERTH_BARRIER)
 		return rc;
 	if (c->kind == BERTH_ALLREDUCE)
@@ -336,7 +338,17 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 			       : allreduce_by_first(t, c, deadline_ns);
 	if (c->kind == BERTH_BROADCAST)
 		return broadcast(t, c, deadline_ns);
-	return give_up(t, tcp_data(t->all, c, deadline_ns));
+	return tcp_data(t->all, c, deadline_ns);
+}
+
+static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	struct two *t = group;
+
+	t->has_other = false;
+	/* no two ranks share a host */
+	return give_up(t, t->nhosts == t->n ? tcp_backend.run(t->all, c, deadline_ns)
+					    : in_steps(t, c, deadline_ns));
 }
 
 static size_t others(const void *group, unsigned *which, size_t most)
@@ -376,4 +388,15 @@ static void end(void *group, berth_result result, unsigned lost)
 	tcp_backend.end(t->all, result, lost);
 }
 
-const struct backend two_backend = { "two", run, others, explain, end, leave };
+static size_t ways(const void *group, char *text, size_t bytes)
+{
+	const struct two *t = group;
+	const struct tcp *across = t->lane ? t->lane : t->leaders ? t->leaders : t->all;
+	size_t n = shm_backend.ways(t->local, text, bytes);
+
+	return n + tcp_backend.ways(across, n < bytes ? text + n : NULL,
+				    n < bytes ? bytes - n : 0);
+}
+
+const struct backend two_backend = { "two", run,  others, explain, end,
+				     leave, ways, false,  0 };

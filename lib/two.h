@@ -7,7 +7,8 @@
  * place on all hosts reduce their part over connections of their own, all at once;
  * and the parts are put together in memory.  Where hosts have different numbers of
  * ranks the first of each speaks for it.  A broadcast goes across once for each
- * host.  Everything else takes connections between all. */
+ * host.  Everything else takes connections between all, and all does where no two ranks
+ * share a host. */
 #ifndef BERTH_LIB_TWO_H
 #define BERTH_LIB_TWO_H
 

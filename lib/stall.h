@@ -1,0 +1,26 @@
+/* stall.h - an operation for which some ranks do not come: when to say so, and what.
+ * Pure. */
+#ifndef BERTH_LIB_STALL_H
+#define BERTH_LIB_STALL_H
+
+#include "lib/trace.h"
+#include "lib/world.h"
+
+enum { STALL_MISSING_MOST = 64 };
+
+struct stall {
+	const struct world *world;
+	const char *words; /* of the operation */
+	uint64_t waited_ms;
+	unsigned missing[STALL_MISSING_MOST]; /* ranks of the job */
+	size_t nmissing;
+};
+
+/* After the knob's time, then each time that the wait has doubled. */
+bool stall_is_due(const struct knobs *k, uint64_t begun_ns, uint64_t reported_ns,
+		  uint64_t now_ns);
+/* `allreduce "grad" of 1024 f32, sum: waits 60 s for ranks 3, 5 on 'n1' (rank 3:
+ * broadcast of 4 u8, done 31 s ago)` */
+void stall_text(char *text, size_t bytes, const struct stall *s);
+
+#endif
