@@ -9,6 +9,7 @@
 #include "agent/place.h"
 #include "agent/port.h"
 #include "agent/rank.h"
+#include "agent/service.h"
 #include "agent/session.h"
 
 struct agent {
@@ -29,6 +30,7 @@ struct agent {
 	struct placement placement;
 	bool placed;
 	struct ranks ranks;
+	struct service *service; /* while ranks run */
 	struct gpucheck check;
 	int status;
 };

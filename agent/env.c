@@ -102,6 +102,11 @@ static enum give job_name(struct str *s, const struct env_rank *r)
 	return text(s, r->job->cookie);
 }
 
+static enum give agent_socket(struct str *s, const struct env_rank *r)
+{
+	return r->agent ? text(s, r->agent) : UNSET;
+}
+
 static enum give restarts(struct str *s, const struct env_rank *r)
 {
 	return number(s, r->job->epoch - 1);
@@ -281,6 +286,7 @@ static const struct row {
 	{ "HIP_VISIBLE_DEVICES", "ROCm", ALWAYS, hip_visible, NULL },
 
 	{ "BERTH_JOB", "berth-agent --sweep", IDENTITY, job_name, NULL },
+	{ "BERTH_AGENT", "libberth", IDENTITY, agent_socket, NULL },
 	{ "BERTH_RANK", "libberth, scripts", IDENTITY, rank, NULL },
 	{ "BERTH_SIZE", "libberth, scripts", IDENTITY, size, NULL },
 	{ "BERTH_LOCAL_RANK", "libberth, scripts", IDENTITY, local_rank, NULL },

@@ -20,6 +20,7 @@ struct env_rank {
 	const struct gpus *gpus;
 	const struct placement *placement;
 	bool (*dir_exists)(const char *path); /* for TMPDIR */
+	const char *agent;                    /* the socket for libberth, or NULL */
 };
 
 /* The value of CUDA_VISIBLE_DEVICES (or the AMD variable) for local rank R->local under

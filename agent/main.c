@@ -8,6 +8,7 @@
  *   job       its ranks come: a berth for each                  placing.c place.h
  *   start     the environment, then bind and exec               starting.c spawn.h
  *   watch     output, input, signals, endings, to the last      rank.h io.h
+ *             those who use libberth find each other            service.h
  */
 #include <event2/event.h>
 #include <signal.h>
@@ -144,9 +145,18 @@ static void on_end(void *ctx, uint32_t grace_ms)
 	ranks_end(&a->ranks, grace_ms);
 }
 
+static int on_library(void *ctx, const struct wire_frame *f, struct err *e)
+{
+	struct agent *a = ctx;
+
+	return service_frame(a->service, f, e);
+}
+
 static void forget_job(struct agent *a)
 {
 	gpucheck_end(&a->check);
+	service_free(a->service);
+	a->service = NULL;
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */
@@ -254,6 +264,7 @@ static const struct session_calls calls = {
 	.signal = on_signal,
 	.end = on_end,
 	.sweep = on_sweep,
+	.library = on_library,
 	.bye = on_bye,
 	.lost = on_lost,
 	.turn = on_turn,

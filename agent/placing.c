@@ -4,9 +4,12 @@
 
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 {
-	return (struct env_rank){ a->job,        &a->app[a->job->apps.v[local]],
-				  local,         &a->chosen,
-				  &a->placement, NULL };
+	return (struct env_rank){ .job = a->job,
+				  .app = &a->app[a->job->apps.v[local]],
+				  .local = local,
+				  .gpus = &a->chosen,
+				  .placement = &a->placement,
+				  .agent = service_name(a->service) };
 }
 
 /* The job's own copy: --gpus and claims narrow and reorder it. */

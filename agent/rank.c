@@ -76,6 +76,7 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 				e->text,    e->hint };
 
 	one->state = RANK_ENDED;
+	service_ended(r->service, local, true);
 	wire_pack_ended(r->out, &m);
 }
 
@@ -175,6 +176,7 @@ static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t a
 	one->state = RANK_ENDED;
 	r->running--;
 	io_drain(&one->io);
+	service_ended(r->service, (size_t)(one - r->v), status != 0);
 	m.failing_ns = io_failing_ns(&one->io, at_ns);
 	wire_pack_ended(r->out, &m);
 	str_free(&why);

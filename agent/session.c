@@ -97,7 +97,7 @@ static bool job_is_sound(const struct session *s)
 
 	if (!n || n > j->np || n > WIRE_HOST_MAX || j->np > WIRE_RANKS_MAX ||
 	    j->apps.n != n || j->cross_ranks.n != n || j->cross_sizes.n != n ||
-	    !*j->cookie || !j->epoch)
+	    !*j->cookie || !j->epoch || j->key.n != WIRE_KEY_BYTES)
 		return false;
 	if (j->bind_to > BIND_HWTHREAD || j->share > SHARE_MACHINE ||
 	    j->gpu_visible > VISIBLE_INHERIT || j->gpu_id > GPU_ID_UUID)
@@ -236,6 +236,12 @@ static int on_frame(struct session *s, const struct wire_frame *f, struct err *e
 		return 0;
 	case WIRE_sweep:
 		return on_sweep(s, f, e);
+	case WIRE_world:
+	case WIRE_all:
+	case WIRE_lost:
+	case WIRE_look:
+	case WIRE_behind:
+		return s->busy ? s->calls->library(s->ctx, f, e) : 0;
 	case WIRE_bye:
 		s->calls->bye(s->ctx);
 		return 0;

@@ -25,6 +25,8 @@ struct session_calls {
 	void (*signal)(void *ctx, int signo, bool tree);
 	void (*end)(void *ctx, uint32_t grace_ms);
 	void (*sweep)(void *ctx, const char *cookie);
+	/* world, all, lost, look: 0, or -1 with E */
+	int (*library)(void *ctx, const struct wire_frame *f, struct err *e);
 	void (*bye)(void *ctx);
 	void (*lost)(void *ctx);
 	void (*turn)(void *ctx); /* after each turn of the loop */

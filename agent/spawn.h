@@ -1,4 +1,4 @@
-/* spawn.h - starts one process: program looked up, bound, its own session, exec.
+/* spawn.h - starts one process: program looked up, bound, its own group, exec.
  *
  * The child shares our memory until it execs (clone VM|VFORK: 64 of them in 20 ms, fork
  * takes 31), makes only async-signal-safe calls and reports a failure as {step, errno}

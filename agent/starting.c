@@ -144,6 +144,8 @@ void agent_start(struct agent *a)
 		return;
 	}
 	a->placed = false; /* a second start finds nothing to start */
+	a->service = service_open(a->base, &a->session.out, a->job);
+	a->ranks.service = a->service;
 	apps = xcalloc(a->napp, sizeof *apps);
 	order = starting_order(a);
 	for (size_t i = 0; i < a->placement.n; i += BATCH) {

@@ -19,7 +19,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.1.0"
 #endif
-enum { WIRE_VERSION = 3 };
+enum { WIRE_VERSION = 4 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
@@ -27,6 +27,8 @@ enum { WIRE_MAGIC_BYTES = 8, WIRE_HEAD_BYTES = 5, WIRE_OUTPUT_HEAD_BYTES = 21 };
 /* Data bytes that one output or input frame may carry; input granted in advance at
  * most. */
 enum { WIRE_DATA_MAX = 65536, WIRE_INPUT_MAX = 262144 };
+/* The job's key; a rank's text in a fence, with its NUL; texts in one frame. */
+enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
 /* What no honest peer goes beyond: ranks of one job, ranks or CPUs or GPUs of one host,
  * bytes of one job's app and job frames. */
 enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 << 20 };

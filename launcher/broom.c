@@ -3,7 +3,10 @@
  * cookie. */
 #include "launcher/session.h"
 
-enum { BROOM_MS = 5000 };
+enum {
+	BROOM_MS = 5000, /* for an agent to come up there */
+	LAST_MS = 1000   /* and to sweep, at the last moment */
+};
 
 static size_t index_of(const struct session *s, const struct host *h)
 {
@@ -75,7 +78,7 @@ void broom_send(struct session *s, const struct host *lost)
 	fleet_start(&s->broom, h);
 }
 
-static bool done(struct session *s)
+bool broom_done(const struct session *s)
 {
 	for (size_t i = 0; i < s->broom.n; i++) {
 		enum host_state state = s->broom.host[i].state;
@@ -86,10 +89,9 @@ static bool done(struct session *s)
 	return true;
 }
 
-void broom_wait(struct session *s)
+uint64_t broom_patience_ms(const struct session *s)
 {
-	if (!s->broom.host)
-		return;
-	session_timer(s, BROOM_MS + 1000);
-	session_until(s, done);
+	uint64_t until = s->broom.setup.deadline_ms + LAST_MS, now = clock_ms();
+
+	return s->broom.host && until > now ? until - now : 0;
 }

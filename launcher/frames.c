@@ -1,7 +1,9 @@
 /* What an agent's frames and a host's loss mean for the session. */
 #include "launcher/session.h"
 
+#include "launcher/look.h"
 #include "launcher/report.h"
+#include "launcher/world.h"
 
 static void on_hello(void *ctx, struct host *h)
 {
@@ -171,6 +173,7 @@ static const char *on_ended(struct session *s, struct host *h,
 	r->hint = xstrdup(m->hint);
 	s->ended++;
 	event_ended(s, h, m->rank);
+	world_rank_ended(s, m->rank);
 	if (r->ending.fate > FATE_OK) {
 		s->failed++;
 		stop_on_failure(s);
@@ -268,11 +271,26 @@ static int take(struct session *s, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(credit, on_credit(s, h, &m))
 		TAKE_JOB(ending, on_ending(s, h))
 		TAKE_JOB(gone, on_gone(s, h, &m))
+		TAKE_JOB(whereabouts, world_asked(s, h))
+		TAKE_JOB(fence, world_fence(s, h, &m))
+		TAKE_JOB(lost, world_lost(s, h, &m))
+		TAKE_JOB(stall, look_stall(s, h, &m))
+		TAKE_JOB(doing, look_doing(s, h, &m))
+		TAKE_JOB(looked, look_done(s, h))
+		TAKE_JOB(ask, look_ask(s, h, &m))
 		TAKE(log, on_agent_note(s, h, &m))
 	default:
 		wrong = "second 'hello' message";
 	}
 	return wrong ? err_set(e, E_WIRE, wrong) : 0;
+}
+
+/* Whoever takes it sees to it that little of it is kept. */
+static bool is_kept_short(unsigned type)
+{
+	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
+	       type == WIRE_fence || type == WIRE_stall || type == WIRE_doing ||
+	       type == WIRE_looked || type == WIRE_ask;
 }
 
 static bool says_too_much(struct session *s, const struct host *h,
@@ -281,7 +299,7 @@ static bool says_too_much(struct session *s, const struct host *h,
 	struct host_run *run = run_of(s, h);
 	size_t ranks = s->plan.np ? s->plan.local_size[session_index(s, h)] : 0;
 
-	if (f->type != WIRE_output && f->type != WIRE_log && f->type != WIRE_credit)
+	if (!is_kept_short(f->type))
 		run->said += f->n;
 	return run->said > SAID_MAX + ranks * SAID_EACH;
 }
@@ -309,6 +327,7 @@ static void on_lost(void *ctx, struct host *h)
 		return;
 	if (!s->run[index].gone && h->err.id != E_UNCONFIRMED)
 		broom_send(s, h);
+	world_host_lost(s, index);
 	for (uint32_t local = 0; local < s->plan.local_size[index]; local++) {
 		uint32_t i = s->plan.ranks[index][local];
 		struct rank *r = &s->rank[i];

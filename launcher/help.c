@@ -253,8 +253,10 @@ static void mdoc_option(struct str *out, const struct option *o)
 	}
 	str_add(out, "\n");
 	mdoc_wrap(out, o->text);
-	if (o->key)
+	if (o->key && o->env)
 		str_addf(out, ".Pq Cm %s , Ev %s\n", o->key, o->env);
+	else if (o->key)
+		str_addf(out, ".Pq Cm %s\n", o->key);
 	else if (o->env)
 		str_addf(out, ".Pq Ev %s\n", o->env);
 }

@@ -10,6 +10,7 @@
 #include "launcher/option_table.h"
 #include "launcher/report.h"
 #include "launcher/resolve.h"
+#include "launcher/world.h"
 
 extern char **environ;
 
@@ -82,6 +83,7 @@ static struct wire_job common_job(const struct session *s, const struct strv *en
 		.epoch = s->epoch,
 		.restarts = (uint32_t)r->restarts,
 		.cookie = s->cookie,
+		.key = { s->key, sizeof s->key },
 		.flags = job_flags(r),
 		.np = s->plan.np,
 		.nodes = s->plan.nodes,
@@ -204,6 +206,8 @@ int jobs_send(struct session *s)
 
 	choose_master(s);
 	choose_credit(s);
+	session_random(s->key, sizeof s->key);
+	s->world = world_open(s);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
 	forward_env(&env, environ, report_in_managed_job(), names, nnames);

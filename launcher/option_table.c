@@ -120,6 +120,13 @@ const struct option option_table[] = {
 		  "nothing is expanded. Empty lines and lines that begin with # do not count. "
 		  "-x goes before it." },
 
+	{ "--net", "RANGE[,RANGE...]", TOPIC_environment, 0,
+	  "net", NULL, .set = value_net,
+	  .help = "addresses that libberth's ranks may use",
+	  .text = "Let the ranks' connections to each other use addresses of these ranges only, "
+		  "such as 10.0.0.0/8 or fd00::/8: gives them BERTH_NET, see berth(3). Without it "
+		  "each host uses the interface that leads to its peers." },
+
 	/* ---- ending ---- */
 	{ "--timeout", "TIME", TOPIC_ending, OPTION_COMMON,
 	  "timeout", "BERTH_TIMEOUT", SECONDS(value_seconds, timeout_s, 0),

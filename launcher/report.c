@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "launcher/hosts.h"
+#include "launcher/look.h"
 #include "launcher/progress.h"
 
 bool report_in_managed_job(void)
@@ -303,7 +304,10 @@ void report_cause(struct session *s)
 	str_addf(&out, "runner: %s", e.text);
 	if (s->rank[cause].ending.fate != FATE_LOST) {
 		const char *tail = output_tail(s->output, (uint32_t)cause);
+		const struct doing *doing = s->rank[cause].doing;
 
+		if (s->request->verbosity >= 0 && doing && *doing->text)
+			str_addf(&out, "\n  its last operation: %s", doing->text);
 		if (s->request->verbosity >= 0)
 			add_tail(&out, tail);
 		if (asked_for_missing_gpu(tail))
@@ -355,19 +359,43 @@ void report_binding(struct session *s, uint32_t rank)
 
 /* ---- roll-call ---- */
 
+/* What it does in the library, and for whom it waits there. */
+static void add_doing(const struct session *s, uint32_t i, struct str *out)
+{
+	const size_t nwords = s->plan.np / 64 + 1;
+	uint64_t *bits;
+	size_t n;
+
+	if (!s->rank[i].doing || !*s->rank[i].doing->text)
+		return;
+	str_addf(out, "\n    %s", s->rank[i].doing->text);
+	if (s->rank[i].state != RANK_RUNNING)
+		return;
+	bits = xcalloc(nwords, sizeof *bits);
+	n = look_behind(s, i, bits);
+	if (n) {
+		str_addf(out, "; waits for rank%s ", n > 1 ? "s" : "");
+		str_add_bits(out, bits, nwords);
+	}
+	free(bits);
+}
+
 static void roll_call_line(struct session *s, uint32_t i)
 {
 	static const char *const states[] = { "waiting", "running", "ended" };
 	const struct rank *r = &s->rank[i];
 	long quiet = output_quiet_ms(s->output, i);
 	char last[64] = "no output yet";
+	struct str doing = { 0 };
 
+	add_doing(s, i, &doing);
 	if (quiet >= 0)
 		snprintf(last, sizeof last, "last output %ld.%ld s ago", quiet / 1000,
 			 quiet % 1000 / 100);
-	report_note(s, "  rank %u  %s  pid %u  %s  %s", i,
+	report_note(s, "  rank %u  %s  pid %u  %s  %s%s", i,
 		    s->fleet.host[s->plan.rank[i].host].name, r->pid, states[r->state],
-		    last);
+		    last, str_text(&doing));
+	str_free(&doing);
 }
 
 void report_roll_call(struct session *s)

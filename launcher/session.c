@@ -9,10 +9,12 @@
 
 #include "common/loop.h"
 #include "launcher/hosts.h"
+#include "launcher/look.h"
 #include "launcher/progress.h"
 #include "launcher/report.h"
 #include "launcher/sshpool.h"
 #include "launcher/visible.h"
+#include "launcher/world.h"
 
 extern char **environ;
 
@@ -72,12 +74,17 @@ static void watch_signals(struct session *s)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+void session_random(void *bytes, size_t n)
+{
+	if (getrandom(bytes, n, 0) != (ssize_t)n)
+		die("no random numbers", errno);
+}
+
 static void make_cookie(char cookie[33])
 {
 	unsigned char random[16];
 
-	if (getrandom(random, sizeof random, 0) != sizeof random)
-		die("no random numbers", errno);
+	session_random(random, sizeof random);
 	str_hex(cookie, random, sizeof random);
 }
 
@@ -462,6 +469,7 @@ void session_forget_ranks(struct session *s)
 		free(r->shared);
 		free(r->text);
 		free(r->hint);
+		doing_free(r->doing);
 		*r = (struct rank){ 0 };
 	}
 	for (size_t i = 0; s->run && i < s->fleet.n; i++) {
@@ -474,6 +482,9 @@ void session_forget_ranks(struct session *s)
 	}
 	free(s->master_addr);
 	s->master_addr = NULL;
+	world_free(s->world);
+	s->world = NULL;
+	look_free(s);
 }
 
 void session_free(struct session *s)

@@ -5,7 +5,8 @@
  * returns 0, or -1 when the job can't go on; s->err then says why (already printed are
  * only errors of several hosts).  Files: session.c (steps), jobs.c (job
  * frames), frames.c (what agents say), stop.c (failures, signals, the end),
- * restart.c (the next epoch), broom.c (hosts whose stream was lost). */
+ * restart.c (the next epoch), broom.c (hosts whose stream was lost), world.c and
+ * look.c (ranks that use libberth). */
 #ifndef BERTH_SESSION_H
 #define BERTH_SESSION_H
 
@@ -33,6 +34,7 @@ struct rank {
 	size_t nshared;
 	/* why it never ran, or was out of memory */
 	char *text, *hint;
+	struct doing *doing; /* in libberth, when it was asked last; or NULL */
 };
 
 enum phase {
@@ -40,6 +42,7 @@ enum phase {
 	PHASE_RUN,
 	PHASE_CAUSE, /* a rank failed: which came first? */
 	PHASE_STOP,  /* the agents end what is left */
+	PHASE_LEAVE, /* no rank is left where an agent is; lost hosts are swept */
 	PHASE_OVER
 };
 
@@ -71,9 +74,12 @@ struct session {
 	struct output *output;
 	struct input *input;
 	struct events *events;
-	struct progress *progress; /* while agents start */
-	char cookie[33];           /* BERTH_JOB */
-	uint32_t epoch;            /* 1, then one more with each restart */
+	struct progress *progress;         /* while agents start */
+	char cookie[33];                   /* BERTH_JOB */
+	unsigned char key[WIRE_KEY_BYTES]; /* of the epoch */
+	struct world *world;               /* of the epoch, while ranks may run */
+	struct look *look;                 /* while agents are asked what ranks do */
+	uint32_t epoch;                    /* 1, then one more with each restart */
 	char *master_addr;
 	uint32_t master_port;
 	enum gpu_visible visible;
@@ -98,6 +104,8 @@ struct session {
 	struct err err;
 };
 
+/* N bytes that nobody can guess. */
+void session_random(void *bytes, size_t n);
 /* The loop, the signals, the random names. */
 void session_open(struct session *s, const struct request *r);
 /* Start an agent on every host that is needed and wait for each hello. */
@@ -157,8 +165,10 @@ int jobs_send(struct session *s);
 void session_signal_ranks(struct session *s, int signo, bool tree);
 /* A host's stream was lost with ranks on it: clean it over a new one (broom.c). */
 void broom_send(struct session *s, const struct host *lost);
-/* Until each of them is clean, or won't be: 6 s at most. */
-void broom_wait(struct session *s);
+/* Each of them is clean, or won't be. */
+bool broom_done(const struct session *s);
+/* Until then, at most: 6 s from the last loss on. */
+uint64_t broom_patience_ms(const struct session *s);
 void stop_on_failure(struct session *s);           /* a rank or host failed */
 void stop_on_signal(struct session *s, int signo); /* a signal came to runner */
 void stop_on_timer(struct session *s);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "launcher/local.h"
+#include "launcher/look.h"
 #include "launcher/progress.h"
 #include "launcher/report.h"
 
@@ -164,11 +165,6 @@ static void on_stop_late(struct session *s)
 		return;
 	}
 	give_up_silent(s);
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_LEAVING)
-			s->phase = PHASE_OVER;
-	if (s->broom.host && stop_all_gone(s))
-		s->phase = PHASE_OVER;
 }
 
 void stop_on_timer(struct session *s)
@@ -185,6 +181,9 @@ void stop_on_timer(struct session *s)
 		break;
 	case PHASE_STOP:
 		on_stop_late(s);
+		break;
+	case PHASE_LEAVE:
+		s->phase = PHASE_OVER;
 		break;
 	case PHASE_OVER:
 		break;
@@ -234,14 +233,14 @@ static void interrupt(struct session *s)
 			    s->plan.np - s->ended, s->request->kill_grace_s);
 		session_signal_ranks(s, SIGINT, false);
 		session_timer(s, grace_ms(s));
-	} else if (s->interrupts <= 2) {
+	} else if (s->interrupts > 2) {
+		stop_now(s);
+	} else if (s->phase != PHASE_LEAVE) {
 		if (s->phase == PHASE_CAUSE) /* what is known by now */
 			report_cause(s);
 		report_note(s, "runner: ^C: ending %u ranks now",
 			    s->plan.np - s->ended);
 		stop_ranks(s, 0);
-	} else {
-		stop_now(s);
 	}
 }
 
@@ -332,6 +331,7 @@ static void before_run(struct session *s, int signo)
 	}
 	if (signo != SIGINT && signo != SIGTERM && signo != SIGHUP)
 		return;
+	s->interrupts += signo == SIGINT;
 	s->signo = signo;
 	s->phase = PHASE_OVER;
 }
@@ -366,7 +366,7 @@ void stop_on_signal(struct session *s, int signo)
 		session_signal_ranks(s, signo, false);
 		break;
 	case SIGQUIT:
-		report_roll_call(s);
+		look_roll_call(s);
 		break;
 	case SIGTSTP:
 		suspend(s);
@@ -386,25 +386,25 @@ static bool is_leaving(const struct session *s, size_t host)
 	return s->fleet.host[host].state == HOST_LEAVING;
 }
 
-static bool all_closed(struct session *s)
+static bool all_left(struct session *s)
 {
-	return !session_waits(s, is_leaving);
+	return !session_waits(s, is_leaving) && broom_done(s);
 }
 
+/* Only who asks for it three times leaves hosts behind that are not swept. */
 void session_leave(struct session *s)
 {
-	enum phase before = s->phase;
+	uint64_t leave_ms = s->phase == PHASE_OVER ? 500 : LEAVE_MS;
+	uint64_t sweep_ms = s->interrupts > 2 ? 0 : broom_patience_ms(s);
 
-	s->phase = PHASE_STOP;
+	s->phase = PHASE_LEAVE;
 	for (size_t i = 0; i < s->fleet.n; i++)
 		fleet_leave(&s->fleet.host[i]);
-	session_timer(s, before == PHASE_OVER ? 500 : LEAVE_MS);
-	session_until(s, all_closed);
-	if (before != PHASE_OVER)
-		broom_wait(s);
+	session_timer(s, sweep_ms > leave_ms ? sweep_ms : leave_ms);
+	session_until(s, all_left);
 	fleet_close(&s->fleet);
 	fleet_close(&s->broom);
-	local_wait(before == PHASE_OVER ? 500 : LEAVE_MS);
+	local_wait((unsigned)leave_ms);
 	report_unconfirmed(s);
 	s->phase = PHASE_OVER;
 }

@@ -1,6 +1,8 @@
 #include "launcher/values.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
+#include <stdlib.h>
 
 #include "common/wire.h"
 #include "launcher/foreign.h"
@@ -246,6 +248,46 @@ int value_export(const struct setting *s, const char *value, struct err *e)
 	if (!export_valid(value))
 		return err_set(e, E_EXPORT, value);
 	strv_add(list, value);
+	return 0;
+}
+
+/* An address, or with "/BITS" behind it a network. */
+static bool is_range(const char *text, size_t n)
+{
+	char *word = xstrndup(text, n), *slash = strchr(word, '/'), *rest = NULL;
+	unsigned char address[16];
+	unsigned long bits = 0;
+	bool v4, found;
+
+	if (slash) {
+		*slash = '\0';
+		if (isdigit((unsigned char)slash[1]))
+			bits = strtoul(slash + 1, &rest, 10);
+	}
+	v4 = inet_pton(AF_INET, word, address) == 1;
+	found = v4 || inet_pton(AF_INET6, word, address) == 1;
+	if (slash)
+		found = found && rest && !*rest && bits <= (v4 ? 32 : 128);
+	free(word);
+	return found;
+}
+
+int value_net(const struct setting *s, const char *value, struct err *e)
+{
+	char *entry;
+
+	for (const char *at = value;; at++) {
+		size_t n = strcspn(at, ",");
+
+		if (!is_range(at, n))
+			return err_set(e, E_RANGE, (int)n, at);
+		at += n;
+		if (!*at)
+			break;
+	}
+	entry = xasprintf("BERTH_NET=%s", value);
+	strv_add(&s->r->export, entry);
+	free(entry);
 	return 0;
 }
 

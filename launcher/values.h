@@ -23,6 +23,7 @@ int value_map_by(const struct setting *s, const char *value, struct err *e);
 int value_wdir(const struct setting *s, const char *value, struct err *e);
 int value_hosts(const struct setting *s, const char *value, struct err *e);
 int value_export(const struct setting *s, const char *value, struct err *e);
+int value_net(const struct setting *s, const char *value, struct err *e);
 int value_grace(const struct setting *s, const char *value, struct err *e);
 int value_tag(const struct setting *s, const char *value, struct err *e);
 int value_show(const struct setting *s, const char *value, struct err *e);
