@@ -1,7 +1,12 @@
 # A line  .\" @FORM@  becomes what `runner --print=FORM` prints; @given@, the variables of a
-# rank, comes from the table in agent/env.c.
+# rank, comes from the table in agent/env.c; @knobs@ and @ignored@, what the library reads, from
+# lib/knobs.def.
 /^\.\\" @given@$/ {
 	given()
+	next
+}
+/^\.\\" @(knobs|ignored)@$/ {
+	knobs($0 ~ /knobs/ ? "KNOB" : "IGNORED")
 	next
 }
 /^\.\\" @[a-z]+@$/ {
@@ -63,4 +68,44 @@ function section(rule, intro) {
 	print ".It Sy Variable Ta Sy Is Ta Sy Read by"
 	printf "%s", list[rule]
 	print ".El"
+}
+
+# Rows are KNOB(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); those that are ignored
+# for one reason stand together.
+function knobs(macro,    line, row, part, q, names, why, n, i) {
+	while ((getline line < "lib/knobs.def") > 0) {
+		if (line ~ "^" macro "\\(")
+			row = line
+		else if (row)
+			row = row line
+		if (row !~ /\)$/)
+			continue
+		split(row, part, /[(,] */)
+		split(row, q, "\"")
+		q[2] = toupper(substr(q[2], 1, 1)) substr(q[2], 2)
+		gsub(/\.  /, ".\n", q[2])
+		if (macro == "KNOB")
+			printf ".It Ev %s%s\n%s.\n%s", part[2], unit(part[4]), q[2], otherwise(part[4], part[5])
+		else if (!names[q[2]])
+			why[++n] = q[2]
+		names[q[2]] = names[q[2]] (names[q[2]] ? " , " : "") part[2]
+		row = ""
+	}
+	close("lib/knobs.def")
+	if (!n)
+		return
+	print ".Pp\nThese of Horovod's are accepted, with a line in the log, and do nothing:\n.Bl -tag -width Ds"
+	for (i = 1; i <= n; i++)
+		print ".It Ev " names[why[i]] "\n" why[i] "."
+	print ".El"
+}
+
+function unit(kind) {
+	return kind == "SECONDS" ? " No (seconds)" : kind == "MS" ? " No (milliseconds)" : kind == "BYTES" ? " No (bytes)" : ""
+}
+
+function otherwise(kind, value) {
+	if (value == "NULL" || value == 0)
+		return ""
+	return "Default: " (kind == "SECONDS" ? value / 1000 : value) ".\n"
 }
