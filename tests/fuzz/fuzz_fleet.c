@@ -7,9 +7,11 @@
 
 #include "fuzz.h"
 
+#include "launcher/look.h"
 #include "launcher/options.h"
 #include "launcher/report.h"
 #include "launcher/session.h"
+#include "launcher/world.h"
 
 enum { HOSTS = 2, RANKS = 4, SENT_MAX = 1 << 20 };
 
@@ -126,6 +128,7 @@ static void ask_to_place(struct session *s)
 		if (s->fleet.host[i].state != HOST_UP)
 			return;
 	s->master_addr = xstrdup("127.0.0.1");
+	s->world = world_open(s);
 	s->credit_bytes = 4096;
 	for (size_t i = 0; i < HOSTS; i++)
 		s->run[i].window = s->credit_bytes;
@@ -186,6 +189,9 @@ static void step(struct session *s, unsigned what, const uint8_t **p,
 	case 3:
 		if (s->phase != PHASE_START)
 			stop_on_timer(s);
+		break;
+	case 5:
+		look_roll_call(s);
 		break;
 	case 4:
 		if (s->broom.host)

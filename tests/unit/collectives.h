@@ -166,17 +166,17 @@ static void check_gather(struct ranks *r, struct group *g, uint64_t count, bool 
 		at += k < r->me ? counts[k] : 0;
 		all += counts[k];
 	}
-	in = malloc(counts[r->me] * 4 + 4);
-	out = malloc(all * 4 + 4);
+	in = ranks_array(r, counts[r->me] * 4 + 4);
+	out = ranks_array(r, all * 4 + 4);
 	for (uint64_t i = 0; i < counts[r->me]; i++)
 		in[i] = word(r->me, 0, i, op);
 	c.count = counts[r->me];
 	c.out_counts = uneven ? counts : NULL;
 	c.out = out;
 	c.in = in;
-	if (op % 2) { /* in place: it lies where it goes to */
-		memcpy(out + at, in, c.count * 4);
-		c.in = out + at;
+	if (op % 3) { /* in place, or it lies where it goes to */
+		c.in = op % 3 == 1 ? out : out + at;
+		memcpy((void *)c.in, in, c.count * 4);
 	}
 	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "allgather");
 	at = 0;
@@ -185,8 +185,8 @@ static void check_gather(struct ranks *r, struct group *g, uint64_t count, bool 
 			RANKS_ASSERT(r, out[at++] == word(k, 0, i, op),
 				     "allgather of %zu: from %u [%zu]", (size_t)count,
 				     k, (size_t)i);
-	free(in);
-	free(out);
+	ranks_free(r, in);
+	ranks_free(r, out);
 }
 
 static void check_broadcast(struct ranks *r, struct group *g, uint64_t count,
@@ -197,7 +197,7 @@ static void check_broadcast(struct ranks *r, struct group *g, uint64_t count,
 			  .signature = op,
 			  .count = count,
 			  .root = op % r->n };
-	uint32_t *buf = calloc(count + 1, 4);
+	uint32_t *buf = memset(ranks_array(r, count * 4 + 4), 0, count * 4 + 4);
 
 	for (uint64_t i = 0; r->me == c.root && i < count; i++)
 		buf[i] = word(c.root, 0, i, op);
@@ -207,7 +207,7 @@ static void check_broadcast(struct ranks *r, struct group *g, uint64_t count,
 		RANKS_ASSERT(r, buf[i] == word(c.root, 0, i, op),
 			     "broadcast of %zu: [%zu]", (size_t)count, (size_t)i);
 	RANKS_ASSERT(r, !buf[count], "broadcast wrote too much");
-	free(buf);
+	ranks_free(r, buf);
 }
 
 static void check_exchange(struct ranks *r, struct group *g, uint64_t count,
@@ -223,8 +223,8 @@ static void check_exchange(struct ranks *r, struct group *g, uint64_t count,
 		in_all += give[k];
 		all += get[k];
 	}
-	in = malloc(in_all * 4 + 4);
-	out = op % 2 && !uneven ? in : malloc(all * 4 + 4);
+	in = ranks_array(r, in_all * 4 + 4);
+	out = op % 2 && !uneven ? in : ranks_array(r, all * 4 + 4);
 	for (unsigned k = 0; k < r->n; k++)
 		for (uint64_t i = 0; i < give[k]; i++)
 			in[at++] = word(r->me, k, i, op);
@@ -241,8 +241,8 @@ static void check_exchange(struct ranks *r, struct group *g, uint64_t count,
 				     "alltoall of %zu: from %u [%zu]", (size_t)count, k,
 				     (size_t)i);
 	if (out != in)
-		free(out);
-	free(in);
+		ranks_free(r, out);
+	ranks_free(r, in);
 }
 
 static void check_scatter(struct ranks *r, struct group *g, uint64_t count, bool uneven,
@@ -260,8 +260,8 @@ static void check_scatter(struct ranks *r, struct group *g, uint64_t count, bool
 		at += k < r->me ? counts[k] : 0;
 		all += counts[k];
 	}
-	in = malloc(all * 4 + 4);
-	out = malloc(counts[r->me] * 4 + 4);
+	in = ranks_array(r, all * 4 + 4);
+	out = ranks_array(r, counts[r->me] * 4 + 4);
 	for (uint64_t i = 0; i < all; i++)
 		in[i] = word(r->me, 0, i, op);
 	c.count = all;
@@ -277,8 +277,8 @@ static void check_scatter(struct ranks *r, struct group *g, uint64_t count, bool
 		RANKS_ASSERT(r, out[i] == sum, "reducescatter of %zu: [%zu]",
 			     (size_t)count, (size_t)i);
 	}
-	free(in);
-	free(out);
+	ranks_free(r, in);
+	ranks_free(r, out);
 }
 
 static void check_moves(struct ranks *r, struct group *g)

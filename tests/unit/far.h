@@ -378,6 +378,7 @@ static void far_job(struct far *f, const struct far_job *j)
 	f->credit_left = j->credit ? j->credit : 1 << 20;
 	f->refill = !j->credit;
 	FAR_SEND(f, job, .epoch = f->epoch, .cookie = j->cookie ? j->cookie : "cookie",
+		 .key = { "a key of thirty-two bytes, or so", WIRE_KEY_BYTES },
 		 .flags = j->flags, .np = (uint32_t)n, .nodes = 1, .host = "here",
 		 .ranks = { ranks, n }, .apps = { apps, n }, .cross_ranks = { zero, n },
 		 .cross_sizes = { one, n }, .master_addr = "127.0.0.1",

@@ -19,7 +19,9 @@ struct ranks {
 	unsigned n, me;
 	void *region, *heap;
 	size_t region_bytes, heap_bytes;
-	char *said; /* why a rank failed */
+	char *said;   /* why a rank failed */
+	bool in_heap; /* ranks_array() is to take of HEAP, and has taken USED */
+	size_t used;
 };
 
 static void *ranks_share(size_t bytes)
@@ -89,6 +91,25 @@ static void ranks_run(unsigned n, size_t region_bytes, size_t heap_bytes,
 	if (heap_bytes)
 		munmap(r.heap, heap_bytes);
 	munmap(r.said, 4096);
+}
+
+/* Arrays of one operation, all freed before the next. */
+static void *ranks_array(struct ranks *r, size_t bytes)
+{
+	size_t part = r->heap_bytes / r->n, at = (r->used + 63) / 64 * 64;
+
+	if (!r->in_heap)
+		return malloc(bytes);
+	RANKS_ASSERT(r, at + bytes <= part, "a heap too small for the test");
+	r->used = at + bytes;
+	return (unsigned char *)r->heap + r->me * part + at;
+}
+
+static void ranks_free(struct ranks *r, void *p)
+{
+	if (!r->in_heap)
+		free(p);
+	r->used = 0;
 }
 
 /* Element I of what rank R gives to operation number OP: any bits of integers,

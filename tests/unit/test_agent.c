@@ -171,14 +171,14 @@ START_TEST(limits_umask_folder)
 {
 	const char *script =
 		"umask; ulimit -Sn; ulimit -Sc; pwd; ls /proc/self/fd | wc -l; "
-		"ps -o sid= -p $$ | tr -d ' '; echo $$";
+		"ps -o pgid= -p $$ | tr -d ' '; echo $$";
 	char want[64];
 
 	job(&(struct far_job){
 		.argv = { SH(script) }, .wdir = "/usr", .nofile = 77, .umask = 027 });
 	finish(1);
 	/* ls itself has its folder open, beside 0, 1, 2 and the life pipe (io.h); a
-	 * rank leads its session */
+	 * rank leads its process group */
 	snprintf(want, sizeof want, "0027\n77\n0\n/usr\n5\n%u\n%u\n", far.rank[0].pid,
 		 far.rank[0].pid);
 	ck_assert_str_eq(str_text(&far.rank[0].out[1]), want);

@@ -61,7 +61,7 @@ static struct env_rank make(size_t ngpu, size_t nrank, enum gpu_visible visible)
 				 .master_addr = "10.0.0.1",
 				 .master_port = 20001,
 				 .gpu_visible = visible };
-	return (struct env_rank){ &job, &app, 0, &gpus, &placement, only_tmp };
+	return (struct env_rank){ &job, &app, 0, &gpus, &placement, only_tmp, NULL };
 }
 
 /* ---- asking ---- */

@@ -143,7 +143,7 @@ static void one_has_no_key(struct ranks *r)
 	berth_result rc;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	rc = net_exchange(n, r->me == 0 ? &s : NULL, r->me == 1 ? &in : NULL,
+	rc = net_exchange(n, &s, r->me == 0, &in, r->me == 1,
 			  (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
 				  500000000,
 			  &who);
@@ -251,6 +251,31 @@ START_TEST(addresses)
 }
 END_TEST
 
+START_TEST(interfaces)
+{
+	static const struct {
+		const char *range, *names, *says;
+	} rows[] = {
+		{ NULL, "lo", " 127.0.0.1/8" },
+		{ NULL, "nobody0,,lo", " 127.0.0.1/8" },
+		{ "127.0.0.0/8", "nobody0", " 127.0.0.1/8" },
+		{ NULL, "l,lo0,nobody0", "no interface of HOROVOD_GLOO_IFACE=\"l,lo0" },
+		{ "240.0.0.0/8", "lo", "BERTH_NET=\"240.0.0.0/8\"" },
+	};
+	char text[NET_ADDRESS_BYTES] = "", why[256];
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int fd =
+			net_listen(rows[i].range, rows[i].names, text, why, sizeof why);
+		const char *said = fd < 0 ? why : text;
+
+		ck_assert_msg(strstr(said, rows[i].says), "%s", said);
+		if (fd >= 0)
+			close(fd);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tcp");
@@ -269,6 +294,7 @@ int main(void)
 	tcase_add_test(t, timeout);
 	tcase_add_test(t, no_key);
 	tcase_add_test(t, strangers_come);
+	tcase_add_test(t, interfaces);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -73,6 +73,34 @@ static void differ(struct ranks *r)
 	with_group(r, check_mismatch);
 }
 
+/* The last rank does not come before the others have given up, of whom only one's time
+ * is ever over: that of the one on its host.  Nobody leaves before all have. */
+static void one_is_late(struct ranks *r, struct group *g)
+{
+	_Atomic uint64_t *back = (_Atomic uint64_t *)g->hash;
+	struct coll c = { .kind = BERTH_BARRIER, .signature = 5 };
+	bool last = r->me == r->n - 1;
+	struct timespec now;
+	berth_result rc;
+
+	while (last && atomic_load(back) < r->n - 1)
+		usleep(1000);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	rc = g->back->run(g->group, &c,
+			  r->me == r->n - 2 ? (uint64_t)now.tv_sec * 1000000000 +
+						      (uint64_t)now.tv_nsec + 200000000
+					    : 0);
+	RANKS_ASSERT(r, rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "%d", rc);
+	atomic_fetch_add(back, 1);
+	while (atomic_load(back) < r->n)
+		usleep(1000);
+}
+
+static void late(struct ranks *r)
+{
+	with_group(r, one_is_late);
+}
+
 static const struct {
 	unsigned n, hosts;
 	bool in_turn;
@@ -108,6 +136,12 @@ START_TEST(mismatch)
 }
 END_TEST
 
+START_TEST(timeout)
+{
+	run(0, late);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("two");
@@ -120,6 +154,7 @@ int main(void)
 	tcase_add_loop_test(t, reductions, 0, n);
 	tcase_add_loop_test(t, moves, 0, n);
 	tcase_add_loop_test(t, mismatch, 0, n);
+	tcase_add_test(t, timeout);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -1,0 +1,143 @@
+/* libFuzzer on lib/net: what a connection may bring.  The first byte says what: the
+ * stream of a peer that has the key, of which a message is awaited as further bytes of
+ * the input ask; or a hello, whose proof is made good; or an address. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/net_state.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { RANKS = 4, MOST = 70000 };
+
+static unsigned char room[MOST];
+
+/* A net of rank 1 without a listener. */
+static struct net *open_net(void)
+{
+	static const unsigned char key[NET_KEY_BYTES] = "fuzz";
+	struct net *n = calloc(1, sizeof *n);
+
+	if (!n)
+		abort();
+	n->config = (struct net_config){ .rank = 1, .size = RANKS, .spins = 1 };
+	memcpy(n->key, key, sizeof n->key);
+	n->listener = -1;
+	n->link = calloc(RANKS * NET_LANES, sizeof *n->link);
+	n->peer = calloc(RANKS, sizeof *n->peer);
+	n->piece = malloc(PIECE_BYTES + 64);
+	if (!n->link || !n->peer || !n->piece || net_key_init())
+		abort();
+	for (unsigned i = 0; i < RANKS * NET_LANES; i++)
+		n->link[i].fd = -1;
+	return n;
+}
+
+/* Our end of a socket that brings DATA and ends. */
+static int stream_of(const uint8_t *data, size_t size)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) ||
+	    (size && send(pair[1], data, size, MSG_NOSIGNAL) != (ssize_t)size))
+		abort();
+	close(pair[1]);
+	return pair[0];
+}
+
+static void take(void *ctx, size_t offset, const void *piece, size_t bytes)
+{
+	if (offset + bytes > *(size_t *)ctx || bytes % 4)
+		abort();
+	memcpy(room + offset, piece, bytes);
+}
+
+static berth_result begin(void *ctx, struct net_receive *in, uint64_t bytes)
+{
+	(void)ctx;
+	in->drop = bytes % 3 == 0;
+	return BERTH_OK;
+}
+
+static void message(const uint8_t *data, size_t size)
+{
+	struct net *n = open_net();
+	struct net_receive in = { .tag = { 1, 2, 3 }, .note = { { 4 } } };
+	size_t bytes;
+	unsigned lost;
+	struct link *l = net_link(n, 0, 0);
+
+	if (size >= 2) {
+		bytes = in.bytes = (data[0] % 16) * (data[1] * 4u);
+		in.data = room;
+		in.begin = data[0] & 16 ? begin : NULL;
+		in.take = data[0] & 32 ? take : NULL;
+		in.ctx = &bytes;
+		in.unit = 4;
+		l->stash = malloc(STASH_BYTES);
+		l->fd = stream_of(data + 2, size - 2 < MOST ? size - 2 : MOST);
+		while (!net_exchange(n, NULL, 0, &in, 1, 1, &lost))
+			in = (struct net_receive){ .tag = in.tag,
+						   .note = { { 4 } },
+						   .data = room,
+						   .bytes = bytes,
+						   .begin = in.begin,
+						   .take = in.take,
+						   .ctx = &bytes,
+						   .unit = 4 };
+	}
+	net_close(n);
+}
+
+static void hello(const uint8_t *data, size_t size)
+{
+	struct net *n = open_net();
+	struct net_receive in = { .peer = 0 };
+	struct net_hello h;
+	unsigned lost;
+	int fd;
+
+	if (size >= sizeof h) { /* this part is the key's owner's */
+		memcpy(&h, data, sizeof h);
+		net_hello_make(&h, n->key, h.from, h.to, h.lane);
+		fd = stream_of((const uint8_t *)&h, sizeof h);
+	} else {
+		fd = stream_of(data, size);
+	}
+	n->coming[n->ncoming++] = (struct coming){ .fd = fd, .until_ns = 1 };
+	net_exchange(n, NULL, 0, &in, 1, 1, &lost);
+	net_close(n);
+}
+
+static void address(const uint8_t *data, size_t size)
+{
+	char text[NET_ADDRESS_BYTES];
+	struct net_where w;
+
+	if (size >= sizeof text)
+		return;
+	memcpy(text, data, size);
+	text[size] = '\0';
+	if (!net_where(&w, text) && (w.n == 0 || w.n > NET_WHERE_MAX))
+		abort();
+	net_range_check(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!size)
+		return 0;
+	switch (data[0] % 3) {
+	case 0:
+		message(data + 1, size - 1);
+		break;
+	case 1:
+		hello(data + 1, size - 1);
+		break;
+	default:
+		address(data + 1, size - 1);
+	}
+	return 0;
+}

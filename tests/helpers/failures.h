@@ -1,0 +1,475 @@
+/* failures.h - what goes wrong: arguments, ranks that call for different things, come
+ * late, die or have no memory left. */
+#ifndef BERTH_TESTS_FAILURES_H
+#define BERTH_TESTS_FAILURES_H
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "tests/helpers/verify.h"
+
+/* ---- errors ---- */
+
+static void expect_sides(berth_result rc, const char *one, const char *other)
+{
+	const struct berth_error *e = berth_last_error();
+
+	CHECK(rc == BERTH_MISMATCH, "no mismatch: %d", rc);
+	CHECK(e->result == BERTH_MISMATCH && e->nmissing > 0, "the last error");
+	CHECK(strstr(e->text, one) && strstr(e->text, other), "both sides: %s",
+	      e->text);
+}
+
+/* Which of them differ is said. */
+static void mismatched_group(bool odd)
+{
+	float x[3] = { 1, 1, 1 };
+	struct berth_desc d[3];
+	berth_request *r;
+
+	for (int i = 0; i < 3; i++)
+		d[i] = (struct berth_desc)BERTH_DESC(.name = i == 1 ? "second"
+								    : "other",
+						     .in = x + i, .out = x + i,
+						     .count = 1, .type = BERTH_F32);
+	d[1].op = odd ? BERTH_MAX : BERTH_SUM;
+	FINE(berth_submit(BERTH_ALLREDUCE, d, 3, &r));
+	expect_sides(berth_wait(r, -1), "\"second\" of 1 f32, sum",
+		     "\"second\" of 1 f32, max");
+	CHECK(!strcmp(berth_last_error()->tensor, "second"), "the tensor");
+}
+
+/* Where a number is each rank's own it is no side, nor is a rank that has joined. */
+static void mismatch_of_counts(float *x)
+{
+	uint64_t counts[256];
+	struct berth_desc d = BERTH_DESC(.name = "v", .in = x, .out = x + 1000,
+					 .type = BERTH_F32, .out_counts = counts);
+
+	for (int i = 0; i < size; i++)
+		counts[i] = 1 + (uint64_t)i;
+	d.count = counts[rank];
+	if (rank == size - 1)
+		counts[0] = 5;
+	expect_sides(berth_allgather(&d), "ranks 0",
+		     "allgather \"v\" of f32, with counts "
+		     "that differ");
+	d.count = rank ? 8 : 4;
+	if (rank < size - 1 && size > 2) {
+		expect_sides(berth_allreduce(&d), "rank 0 for allreduce \"v\" of 4 f32",
+			     "\"v\" of 8 f32");
+		CHECK(strchr(berth_last_error()->text, ';') ==
+			      strrchr(berth_last_error()->text, ';'),
+		      "two sides: %s", berth_last_error()->text);
+	}
+	FINE(berth_join(NULL));
+}
+
+/* One rank removes a set in which the others do something. */
+static void mismatch_of_removal(void)
+{
+	float x = 1;
+	berth_result rc;
+	berth_set *set;
+	struct berth_desc d =
+		BERTH_DESC(.in = &x, .out = &x, .count = 1, .type = BERTH_F32);
+
+	FINE(berth_set_split(NULL, 0, 0, &set));
+	d.set = set;
+	if (rank == size - 1) {
+		expect_sides(berth_set_remove(set), "barrier", "allreduce");
+	} else {
+		rc = berth_allreduce(&d);
+		/* who is at the next one already may tell that the rank is gone */
+		if (in_order || rc != BERTH_PEER_LOST)
+			expect_sides(rc, "barrier", "allreduce");
+		CHECK(berth_allreduce(&d), "it is not whole any more");
+		CHECK(berth_set_remove(set), "nor to be removed");
+	}
+}
+
+static void mismatches(void)
+{
+	static float x[2000];
+	berth_request *r;
+	bool odd = rank == size - 1;
+
+	if (size == 1)
+		return;
+
+	for (int turn = 0; turn < 5; turn++) {
+		struct berth_desc d = BERTH_DESC(.name = "g", .in = x, .out = x,
+						 .count = 1024, .type = BERTH_F32);
+
+		d.count = turn == 0 && odd ? 1000 : 1024;
+		d.type = turn == 1 && odd ? BERTH_I32 : BERTH_F32;
+		d.name = turn == 2 && odd ? "h" : "g";
+		d.op = turn == 3 && odd ? BERTH_MAX : BERTH_SUM;
+		if (turn == 4 && odd)
+			expect_sides(berth_broadcast(&d), "broadcast", "allreduce");
+		else
+			expect_sides(berth_allreduce(&d), "1024 f32",
+				     turn == 0   ? "1000 f32"
+				     : turn == 1 ? "1024 i32"
+				     : turn == 2 ? "\"h\""
+				     : turn == 3 ? "max"
+						 : "broadcast");
+		CHECK(sum_in(NULL, 1) == size, "it goes on");
+		d.name = "async";
+		if (turn == 2 || turn == 4)
+			continue;
+		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		expect_sides(berth_wait(r, -1), "1024 f32",
+			     turn == 0   ? "1000 f32"
+			     : turn == 1 ? "1024 i32"
+					 : "max");
+	}
+	mismatched_group(odd);
+	{
+		uint64_t gives[256], gets[256];
+
+		for (int i = 0; i < size; i++)
+			gives[i] = gets[i] = 1;
+		if (odd)
+			gets[0] = 2;
+		CHECK(berth_alltoall(&(struct berth_desc)BERTH_DESC(
+				      .in = x, .out = x + 1000, .count = (uint64_t)size,
+				      .type = BERTH_F32, .in_counts = gives,
+				      .out_counts = gets)) == BERTH_MISMATCH,
+		      "alltoall's counts");
+		CHECK(strstr(berth_last_error()->text, "say 1 for rank"), "which: %s",
+		      berth_last_error()->text);
+	}
+	mismatch_of_counts(x);
+	mismatch_of_removal();
+	CHECK(sum_in(NULL, 1) == size, "it goes on");
+}
+
+/* Of a program that was built with another version. */
+static void other_sizes(void)
+{
+	struct larger {
+		struct berth_desc d;
+		long more[3];
+	} large[2];
+	struct berth_desc small =
+		BERTH_DESC(.set = NULL, .in = NULL, .out = NULL, .count = 1,
+			   .type = BERTH_F32, .timeout_ms = -77, .priority = -77);
+	struct berth_config config = { .size = 3 };
+	float x[2] = { 1, 2 };
+	berth_request *r;
+
+	memset(large, 0xff, sizeof large);
+	for (int i = 0; i < 2; i++) {
+		large[i].d =
+			(struct berth_desc)BERTH_DESC(.in = x + i, .out = x + i,
+						      .count = 1, .type = BERTH_F32);
+		large[i].d.size = sizeof large[i];
+	}
+	FINE(berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r));
+	FINE(berth_wait(r, -1));
+	CHECK(x[0] == (float)size && x[1] == 2 * (float)size, "a later version's");
+	large[1].d.size--;
+	CHECK(berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r) == BERTH_INVALID,
+	      "two sizes");
+	small.size = offsetof(struct berth_desc, op);
+	small.op = BERTH_OPS;
+	small.in = small.out = x;
+	FINE(berth_allreduce(&small));
+	CHECK(x[0] == (float)size * (float)size, "an earlier version's");
+	small.size = 3;
+	small.set = (berth_set *)&small; /* means nothing */
+	CHECK(berth_allreduce(&small) == BERTH_INVALID, "no version's");
+	CHECK(berth_submit(BERTH_ALLREDUCE, &small, 1, &r) == BERTH_INVALID,
+	      "no version's");
+	berth_shutdown();
+	CHECK(berth_init(&config) == BERTH_INVALID, "a config of no version");
+	FINE(berth_init(NULL));
+}
+
+/* Times that nobody lives to see, and ones that wrap where they are nanoseconds. */
+static void long_times(void)
+{
+	static const int64_t ms[] = { INT64_MAX, INT64_MAX / 1000000 * 2,
+				      18446744073710, -5, INT64_MIN };
+	float x = 1;
+	struct berth_desc d = BERTH_DESC(.name = "long", .in = &x, .out = &x,
+					 .count = 1, .type = BERTH_F32);
+	berth_request *r;
+
+	for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+		d.timeout_ms = ms[i];
+		usleep(rank == size - 1 ? 5000 : 0); /* for which the others wait */
+		FINE(berth_allreduce(&d));
+		usleep(rank == size - 1 ? 5000 : 0);
+		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		FINE(berth_wait(r, ms[i]));
+	}
+}
+
+/* A child of a rank is none, and does its parent no harm. */
+static void child(void)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		bool fine = berth_barrier(NULL) == BERTH_STATE && berth_rank() == -1 &&
+			    berth_shutdown() == BERTH_STATE;
+
+		_exit(fine ? 0 : 1);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status, "a child: %x",
+	      (unsigned)status);
+	CHECK(sum_in(NULL, 1) == size, "its parent");
+}
+
+static void arguments(void)
+{
+	float x[4];
+	static uint64_t wraps[256] = { UINT64_MAX, 5 };
+	struct berth_desc d =
+		BERTH_DESC(.in = x, .out = x, .count = 4, .type = BERTH_F32);
+	berth_request *r;
+	berth_set *set;
+	int twice[2] = { 0, 0 };
+	const uint64_t wrap[256] = { (uint64_t)1 << 63, (uint64_t)1 << 63 };
+
+#define WRONG(change, call)                                                            \
+	do {                                                                           \
+		struct berth_desc e = d;                                               \
+		(void)e;                                                               \
+		change;                                                                \
+		CHECK((call) == BERTH_INVALID, #change);                               \
+		CHECK(*berth_last_error()->text, "a text for " #change);               \
+	} while (0)
+#define SAYS(words)                                                                    \
+	CHECK(strstr(berth_last_error()->text, words), "no " words " in: %s",          \
+	      berth_last_error()->text)
+	WRONG(e.in = NULL, berth_allreduce(&e));
+	SAYS("allreduce: in is NULL");
+	WRONG((e.out = NULL, e.name = "g"), berth_submit(BERTH_ALLREDUCE, &e, 1, &r));
+	SAYS("allreduce \"g\": out is NULL");
+	WRONG(e.type = BERTH_TYPES, berth_allreduce(&e));
+	SAYS("no such type");
+	WRONG(e.op = BERTH_OPS, berth_allreduce(&e));
+	SAYS("no such op");
+	WRONG(e.op = BERTH_BAND, berth_allreduce(&e));
+	SAYS("not for floats");
+	WRONG((e.op = BERTH_AVG, e.type = BERTH_BOOL), berth_allreduce(&e));
+	SAYS("no average of bool");
+	WRONG(e.root = size, berth_broadcast(&e));
+	WRONG(e.size = 3, berth_allreduce(&e));
+	SAYS("BERTH_DESC()");
+	WRONG(e.prescale = 2, berth_broadcast(&e));
+	if (size > 1)
+		WRONG(e.count = (uint64_t)size, berth_reducescatter(&e));
+	if (size > 1)
+		WRONG(e.in_counts = wraps; e.out = x + 2, berth_reducescatter(&e));
+	if (size == 1)
+		WRONG(e.in_counts = wraps + 2; e.out_counts = wraps + 1;
+		      e.count = 0, berth_alltoall(&e));
+	WRONG(e.out_counts = wraps;
+	      e.count = rank ? wraps[rank] : UINT64_MAX, berth_allgather(&e));
+	WRONG((e.in_counts = e.out_counts = wrap, e.out = x + 1, e.count = 0),
+	      berth_reducescatter(&e));
+	WRONG((void)0, berth_submit(BERTH_KINDS, &e, 1, &r));
+	SAYS("no such kind");
+	WRONG((void)0, berth_submit(BERTH_ALLREDUCE, &e, 0, &r));
+	SAYS("n is 0");
+	WRONG((void)0, berth_submit(BERTH_ALLREDUCE, &e, 1, NULL));
+	SAYS("request is NULL");
+	WRONG((void)0, berth_set_add(&size, 1, &set));
+	SAYS("there is no rank ");
+	WRONG((void)0, berth_set_add(twice, 2, &set));
+	SAYS("rank 0 stands twice");
+	WRONG((void)0, berth_set_remove(NULL));
+	WRONG((void)0, berth_allreduce(NULL));
+	WRONG((void)0, berth_poll(NULL));
+	WRONG((void)0, berth_wait(NULL, -1));
+	WRONG((void)0, berth_set_add(twice, 1, NULL));
+	WRONG((void)0, berth_set_split(NULL, 0, 0, NULL));
+	WRONG((void)0, berth_metrics(NULL));
+	WRONG((void)0, berth_register(NULL, 1));
+	CHECK(berth_wait_stream(NULL, NULL) == BERTH_UNSUPPORTED, "streams");
+	other_sizes();
+	long_times();
+	child();
+	CHECK(sum_in(NULL, 1) == size, "it goes on");
+}
+
+static void is_late(int who)
+{
+	const struct berth_error *e = berth_last_error();
+
+	CHECK(e->nmissing == 1 && e->missing[0] == who, "who is late: %s", e->text);
+}
+
+/* D, waited for in turns that are shorter than its time: its BERTH_TIMEOUT, which ends
+ * the request, is not theirs, which leaves it. */
+static void late_in_turns(const struct berth_desc *d)
+{
+	berth_request *r;
+	berth_result rc;
+	int turns = 0;
+
+	FINE(berth_submit(BERTH_ALLREDUCE, d, 1, &r));
+	while ((rc = berth_wait(r, 20)) == BERTH_BUSY)
+		turns++;
+	CHECK(rc == BERTH_TIMEOUT && turns > 0, "timeout: %d after %d turns", rc,
+	      turns);
+	is_late(size - 1);
+}
+
+/* The last rank does not come. */
+static void late(void)
+{
+	float x = 1;
+	struct berth_desc d =
+		BERTH_DESC(.name = "late", .in = &x, .out = &x, .count = 1,
+			   .type = BERTH_F32, .timeout_ms = 500);
+	uint64_t before = now_ms();
+	berth_result rc;
+
+	if (rank == size - 1) {
+		usleep(3000000);
+		rc = berth_allreduce(&d);
+		CHECK(rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "too late: %d", rc);
+		CHECK(!strchr(berth_last_error()->text, '?'), "why");
+		return;
+	}
+	rc = berth_allreduce(&d);
+	CHECK(rc == BERTH_TIMEOUT, "timeout: %d", rc);
+	CHECK(now_ms() - before < 2500, "after %llu ms",
+	      (unsigned long long)(now_ms() - before));
+	is_late(size - 1);
+	if (rank == 0)
+		printf("%s\n", berth_last_error()->text);
+	late_in_turns(&d);
+}
+
+/* The last rank submits other tensors all the time, but not this one. */
+static void lack(int64_t timeout_ms)
+{
+	float x = 1, y = 1;
+	struct berth_desc d =
+		BERTH_DESC(.name = "lacking", .in = &x, .out = &x, .count = 1,
+			   .type = BERTH_F32, .timeout_ms = timeout_ms);
+	berth_request *r = NULL, *steady = NULL;
+	berth_result rc = BERTH_OK;
+
+	if (rank < size - 1)
+		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+	d = (struct berth_desc)BERTH_DESC(.name = "steady", .in = &y, .out = &y,
+					  .count = 1, .type = BERTH_F32);
+	for (uint64_t until = now_ms() + 10000; !rc; usleep(1000)) {
+		CHECK(now_ms() < until, "no time is ever over");
+		rc = berth_submit(BERTH_ALLREDUCE, &d, 1, &steady);
+		if (!rc)
+			rc = berth_wait(steady, -1);
+	}
+	CHECK(rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "lacking: %d", rc);
+	if (!r)
+		return;
+	rc = berth_wait(r, -1);
+	if (size > 2) /* another one's time may have been over first */
+		return;
+	CHECK(rc == BERTH_TIMEOUT && berth_last_error()->nmissing == 1 &&
+		      berth_last_error()->missing[0] == 1,
+	      "who lacks it: %d", rc);
+	printf("%s\n", berth_last_error()->text);
+}
+
+/* By the operation's time, then by that for stalls. */
+static void lacking(void)
+{
+	if (size == 1)
+		return;
+	lack(300);
+	berth_shutdown();
+	setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0.3", 1);
+	FINE(berth_init(NULL));
+	lack(0);
+	berth_shutdown();
+	unsetenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS");
+	FINE(berth_init(NULL));
+}
+
+/* The last rank has no memory left for what it needs: the others don't wait for it,
+ * nor is what it calls for next taken for what it did not do. */
+static void starved(void)
+{
+	enum { BYTES = 64 << 20 };
+	float *x = calloc(1, BYTES), *y = calloc(1, BYTES);
+	struct berth_desc d = BERTH_DESC(.name = "starved", .in = x, .out = y,
+					 .count = BYTES / sizeof *x, .type = BERTH_F32,
+					 .prescale = 2);
+	struct rlimit before, none;
+	berth_result rc;
+
+	CHECK(x && y && !getrlimit(RLIMIT_AS, &before), "memory");
+	none = before;
+	none.rlim_cur = 1;
+	if (rank == size - 1)
+		CHECK(!setrlimit(RLIMIT_AS, &none), "setrlimit");
+	rc = berth_reduce(&d);
+	CHECK(rc == BERTH_MEMORY || (rank < size - 1 && rc == BERTH_PEER_LOST),
+	      "without memory: %d", rc);
+	setrlimit(RLIMIT_AS, &before);
+	CHECK(berth_reduce(&d) == rc || size == 1, "for good");
+	free(x);
+	free(y);
+}
+
+/* Before anything else: the first rank leaves, and nobody has heard of it yet. */
+static void left(void)
+{
+	uint64_t before = now_ms();
+
+	if (rank == 0) {
+		berth_shutdown();
+		return;
+	}
+	CHECK(berth_barrier(NULL) == BERTH_PEER_LOST, "left");
+	CHECK(now_ms() - before < 4000, "after %llu ms",
+	      (unsigned long long)(now_ms() - before));
+	CHECK(strstr(berth_last_error()->text, "ended") ||
+		      strstr(berth_last_error()->text, "can't be reached"),
+	      "text: %s", berth_last_error()->text);
+}
+
+/* The last rank dies while the others wait for it. */
+static void lost(bool async)
+{
+	static float x[100000];
+	uint64_t before;
+	berth_result rc;
+	berth_request *r;
+	struct berth_desc d = BERTH_DESC(.name = "lost", .in = x, .out = x,
+					 .count = 100000, .type = BERTH_F32);
+
+	signal(SIGTERM, SIG_IGN); /* with which runner would end the others */
+	FINE(berth_allreduce(&d));
+	if (rank == size - 1) {
+		usleep(200000);
+		kill(getpid(), SIGKILL);
+	}
+	before = now_ms();
+	if (async) {
+		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		rc = berth_wait(r, -1);
+	} else {
+		rc = berth_allreduce(&d);
+	}
+	CHECK(rc == BERTH_PEER_LOST, "lost: %d", rc);
+	CHECK(now_ms() - before < 1200, "after %llu ms",
+	      (unsigned long long)(now_ms() - before));
+	CHECK(strstr(berth_last_error()->text, "has ended"), "text");
+	CHECK(berth_barrier(NULL) == (async ? BERTH_PEER_LOST : rc), "for good");
+	if (rank == 0)
+		printf("%s\n", berth_last_error()->text);
+}
+
+#endif

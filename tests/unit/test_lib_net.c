@@ -1,0 +1,609 @@
+/* lib/net: strangers, cut and changed bytes of the handshake and of frames, peers that
+ * are gone, silent or cut off. */
+#include "stranger.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+/* What a child does as rank 0 to rank 1, which is N. */
+struct turn {
+	struct net *n;
+	size_t at, k;
+	unsigned change;
+};
+
+static berth_result against(void (*child)(const struct turn *t), struct turn *t,
+			    unsigned ms)
+{
+	char got[12] = "";
+	berth_result rc;
+	pid_t pid;
+
+	t->n = stranger_net(1, 3);
+	pid = fork();
+	if (!pid) {
+		child(t);
+		_exit(0);
+	}
+	rc = stranger_wait(t->n, got, ms);
+	if (!rc)
+		ck_assert(!memcmp(got, "twelve bytes", 12));
+	net_close(t->n);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return rc;
+}
+
+static const struct head good = {
+	.magic = HEAD_MAGIC, .tag = { 1, 2, 3 }, .note = { { 4 } }, .bytes = 12
+};
+
+static int proven(const struct turn *t)
+{
+	int fd = stranger_connect(t->n);
+
+	if (stranger_prove(fd, 0, 1))
+		_exit(8);
+	return fd;
+}
+
+/* ---- frames ---- */
+
+static void speaks_well(const struct turn *t)
+{
+	int fd = proven(t);
+
+	for (size_t i = 0; i < sizeof good; i++)
+		stranger_say(fd, (const char *)&good + i, 1);
+	for (size_t i = 0; i < 12; i++)
+		stranger_say(fd, &"twelve bytes"[i], 1);
+	pause();
+}
+
+START_TEST(byte_by_byte)
+{
+	ck_assert_int_eq(against(speaks_well, &(struct turn){ 0 }, 5000), BERTH_OK);
+}
+END_TEST
+
+static void is_cut(const struct turn *t)
+{
+	int fd = proven(t);
+
+	stranger_say(fd, &good, t->at < sizeof good ? t->at : sizeof good);
+	if (t->at > sizeof good)
+		stranger_say(fd, "twelve bytes", t->at - sizeof good);
+}
+
+START_TEST(cut_frames)
+{
+	for (size_t at = 0; at < sizeof good + 12; at++)
+		ck_assert_int_eq(against(is_cut, &(struct turn){ .at = at }, 5000),
+				 BERTH_PEER_LOST);
+}
+END_TEST
+
+static void changes(const struct turn *t)
+{
+	struct head h = good;
+	int fd = proven(t);
+
+	((unsigned char *)&h)[t->at] ^= (unsigned char)t->change;
+	stranger_say(fd, &h, sizeof h);
+	stranger_say(fd, "twelve bytes", 12);
+	pause();
+}
+
+START_TEST(changed_frames)
+{
+	const char *text = getenv("SEED");
+	unsigned seed = text ? (unsigned)atoi(text) : (unsigned)getpid();
+
+	printf("SEED=%u\n", seed);
+	for (size_t at = 0; at < sizeof good; at++) {
+		struct turn t = { .at = at,
+				  .change = 1 + (unsigned)rand_r(&seed) % 255 };
+		berth_result rc;
+
+		rc = against(changes, &t, 5000);
+		ck_assert_msg(rc == BERTH_MISMATCH, "byte %zu ^ %u: %d", at, t.change,
+			      rc);
+	}
+}
+END_TEST
+
+/* ---- the handshake ---- */
+
+static void hello_is_cut(const struct turn *t)
+{
+	struct net_hello h;
+	int fd = stranger_connect(t->n);
+
+	net_hello_make(&h, stranger_key, 0, 1, 0);
+	if (t->change)
+		((unsigned char *)&h)[t->at] ^= (unsigned char)t->change;
+	stranger_say(fd, &h, t->change ? sizeof h : t->at);
+	if (t->change) { /* nothing is said to it */
+		if (stranger_hear(fd, &h, 1))
+			_exit(7);
+		close(fd);
+	} else {
+		shutdown(fd, SHUT_WR);
+	}
+	speaks_well(t); /* then somebody comes who can */
+}
+
+START_TEST(cut_hellos)
+{
+	for (size_t at = 0; at < sizeof(struct net_hello); at++) {
+		ck_assert_int_eq(
+			against(hello_is_cut, &(struct turn){ .at = at }, 5000),
+			BERTH_OK);
+		ck_assert_int_eq(
+			against(hello_is_cut,
+				&(struct turn){ .at = at, .change = 1u << at % 8 },
+				5000),
+			BERTH_OK);
+	}
+}
+END_TEST
+
+static void seal_is_bad(const struct turn *t)
+{
+	struct net_hello h;
+	struct net_answer a;
+	struct net_seal s;
+	int fd = stranger_connect(t->n);
+
+	net_hello_make(&h, stranger_key, 0, 1, 0);
+	stranger_say(fd, &h, sizeof h);
+	stranger_hear(fd, &a, sizeof a);
+	net_seal_make(&s, stranger_key, &h, &a);
+	if (t->change)
+		s.proof[t->at] ^= (unsigned char)t->change;
+	stranger_say(fd, &s, t->change ? sizeof s : t->at);
+	shutdown(fd, SHUT_WR);
+	stranger_hear(fd, &h, 1);
+	speaks_well(t);
+}
+
+START_TEST(bad_seals)
+{
+	for (size_t at = 0; at < sizeof(struct net_seal); at++) {
+		ck_assert_int_eq(against(seal_is_bad, &(struct turn){ .at = at }, 5000),
+				 BERTH_OK);
+		ck_assert_int_eq(against(seal_is_bad,
+					 &(struct turn){ .at = at, .change = 16 },
+					 5000),
+				 BERTH_OK);
+	}
+}
+END_TEST
+
+/* Hellos that are in order and not for us: of ourselves, of nobody, to another, of a
+ * lane that there is not. */
+static void is_not_expected(const struct turn *t)
+{
+	static const uint32_t said[][3] = {
+		{ 1, 1, 0 }, { 3, 1, 0 }, { 0, 2, 0 }, { 0, 1, NET_LANES }
+	};
+	struct net_hello h;
+	struct net_answer a;
+	int fd = stranger_connect(t->n);
+
+	net_hello_make(&h, stranger_key, said[t->at][0], said[t->at][1],
+		       said[t->at][2]);
+	stranger_say(fd, &h, sizeof h);
+	if (stranger_hear(fd, &a, sizeof a))
+		_exit(7);
+	speaks_well(t);
+}
+
+START_TEST(wrong_hellos)
+{
+	ck_assert_int_eq(
+		against(is_not_expected, &(struct turn){ .at = (size_t)_i }, 5000),
+		BERTH_OK);
+}
+END_TEST
+
+/* 200 that connect and say nothing, half of them half a hello. */
+static void comes_after_many(const struct turn *t)
+{
+	for (int i = 0; i < 200; i++)
+		stranger_say(stranger_connect(t->n), "BTH1............",
+			     i % 2 ? 16 : 0);
+	speaks_well(t);
+}
+
+START_TEST(silent_ones)
+{
+	uint64_t begun = net_now_ns();
+
+	ck_assert_int_eq(against(comes_after_many, &(struct turn){ 0 }, 10000),
+			 BERTH_OK);
+	ck_assert_uint_lt(net_now_ns() - begun, 4000000000u);
+}
+END_TEST
+
+static void is_gone(int listener)
+{
+	close(listener);
+}
+
+static struct net *watched;
+
+static berth_result says_lost(void *ctx)
+{
+	if (++*(int *)ctx < 3)
+		return BERTH_OK;
+	net_break(watched, 2);
+	return BERTH_PEER_LOST;
+}
+
+/* The other side: N is rank 0 and begins; who listens has no key, or says nothing.
+ * KNOWS: the host, that rank 2 is gone. */
+static berth_result begin_with(void (*child)(int listener), bool knows, unsigned ms)
+{
+	struct net *n = watched = stranger_net(0, 3);
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t size = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct net_send out = { .peer = 1, .data = "x", .bytes = 1 };
+	char text[64];
+	berth_result rc;
+	const char *why;
+	unsigned lost;
+	int looks = 0;
+	pid_t pid;
+
+	if (knows)
+		net_watch(n, says_lost, &looks);
+	bind(fd, (struct sockaddr *)&at, sizeof at);
+	listen(fd, 10);
+	getsockname(fd, (struct sockaddr *)&at, &size);
+	pid = fork();
+	if (!pid) {
+		child(fd);
+		_exit(0);
+	}
+	close(fd);
+	snprintf(text, sizeof text, "%u 127.0.0.1/8", ntohs(at.sin_port));
+	ck_assert(!net_peer(n, 1, text));
+	rc = net_exchange(n, &out, 1, NULL, 0, net_now_ns() + ms * 1000000ull, &lost);
+	ck_assert_uint_eq(lost, knows ? 2 : 1);
+	why = net_unreached(n);
+	ck_assert_msg(!why == (child != is_gone || knows) &&
+			      (!why || strstr(why, "at 127.0.0.1: Connection refused")),
+		      "%s", why ? why : "is taken to be gone");
+	net_close(n);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return rc;
+}
+
+static void answers_wrong(int listener)
+{
+	char junk[sizeof(struct net_answer)] = "no key";
+	struct net_hello h;
+
+	for (;;) {
+		int fd = accept(listener, NULL, NULL);
+
+		stranger_hear(fd, &h, sizeof h);
+		stranger_say(fd, junk, sizeof junk);
+		stranger_hear(fd, &h, 1);
+		close(fd);
+	}
+}
+
+static void hangs_up(int listener)
+{
+	struct net_hello h;
+
+	for (;;) {
+		int fd = accept(listener, NULL, NULL);
+
+		stranger_hear(fd, &h, sizeof h);
+		close(fd);
+	}
+}
+
+static void is_silent(int listener)
+{
+	accept(listener, NULL, NULL);
+	pause();
+}
+
+START_TEST(listeners)
+{
+	ck_assert_int_eq(begin_with(answers_wrong, false, 5000), BERTH_AUTH);
+	ck_assert_int_eq(begin_with(hangs_up, false, 5000), BERTH_AUTH);
+	ck_assert_int_eq(begin_with(is_silent, false, 300), BERTH_TIMEOUT);
+	ck_assert_int_eq(begin_with(is_gone, false, 5000), BERTH_PEER_LOST);
+	/* a peer that has given up because another one is gone */
+	ck_assert_int_eq(begin_with(is_gone, true, 5000), BERTH_PEER_LOST);
+	ck_assert_int_eq(begin_with(hangs_up, true, 5000), BERTH_PEER_LOST);
+}
+END_TEST
+
+/* ---- who is gone ---- */
+
+/* A connection that never comes ends with what the host knows. */
+START_TEST(never_comes)
+{
+	struct net_receive in = { .peer = 0, .bytes = 0 };
+	uint64_t begun = net_now_ns();
+	unsigned lost = 9;
+	int looks = 0;
+
+	watched = stranger_net(1, 3);
+	net_watch(watched, says_lost, &looks);
+	ck_assert_int_eq(net_exchange(watched, NULL, 0, &in, 1, 0, &lost),
+			 BERTH_PEER_LOST);
+	ck_assert_uint_eq(lost, 2);
+	ck_assert_uint_lt(net_now_ns() - begun, 1000000000u);
+	net_close(watched);
+}
+END_TEST
+
+/* The same in the middle of a message, and while the other side of a connection
+ * hangs. */
+static void says_half(const struct turn *t)
+{
+	int fd = proven(t);
+
+	stranger_say(fd, &good, sizeof good);
+	stranger_say(fd, "twelve", 6);
+	pause();
+}
+
+static void tells_who(const struct turn *t)
+{
+	struct head h = { .magic = HEAD_MAGIC,
+			  .tag = { .group = GROUP_LOST, .seq = 2 } };
+	int fd = proven(t);
+
+	stranger_say(fd, &h, sizeof h);
+}
+
+START_TEST(half_a_message)
+{
+	uint64_t begun = net_now_ns();
+	struct net_receive in = { .tag = { 1, 2, 3 }, .bytes = 12 };
+	struct turn t = { 0 };
+	unsigned lost = 9;
+	pid_t pid;
+
+	ck_assert_int_eq(against(says_half, &t, 300), BERTH_TIMEOUT);
+	ck_assert_uint_lt(net_now_ns() - begun, 1000000000u);
+	t.n = stranger_net(1, 3);
+	pid = fork();
+	if (!pid) {
+		tells_who(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost), BERTH_PEER_LOST);
+	ck_assert_uint_eq(lost, 2);
+	net_close(t.n);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
+/* Who comes late finds all that it waits for, and that the others did not wait. */
+static void gave_up(const struct turn *t)
+{
+	struct {
+		struct head first;
+		char data[12];
+		struct head then;
+	} __attribute__((packed))
+	all = { good, "twelve bytes", { .magic = HEAD_MAGIC } };
+
+	all.then.tag.group = GROUP_LOST;
+	stranger_say(proven(t), &all, sizeof all);
+	pause();
+}
+
+START_TEST(too_late)
+{
+	ck_assert_int_eq(against(gave_up, &(struct turn){ 0 }, 5000), BERTH_PEER_LOST);
+}
+END_TEST
+
+/* The same where the message has been read already, behind the one before it, or is
+ * longer than what is read at once. */
+static void gives_up_later(const struct turn *t, int go)
+{
+	static char large[3 * STASH_BYTES + sizeof good];
+	struct head h = good, over = { .magic = HEAD_MAGIC };
+	int fd = proven(t);
+	char c;
+
+	over.tag.group = GROUP_LOST;
+	h.bytes = t->k;
+	memcpy(large, &h, sizeof h);
+	stranger_say(fd, &good, sizeof good);
+	stranger_say(fd, "twelve bytes", 12);
+	stranger_say(fd, large, sizeof h + t->k);
+	if (read(go, &c, 1) == 1)
+		stranger_say(fd, &over, sizeof over);
+}
+
+START_TEST(later)
+{
+	static const size_t sizes[] = { 12, STASH_BYTES, 3 * STASH_BYTES };
+	static char got[3 * STASH_BYTES];
+	struct turn t = { .n = stranger_net(1, 3), .k = sizes[_i] };
+	struct net_receive in = {
+		.tag = { 1, 2, 3 }, .note = { { 4 } }, .data = got, .bytes = t.k
+	};
+	unsigned lost;
+	int go[2];
+	pid_t pid;
+
+	ck_assert(!pipe(go));
+	pid = fork();
+	if (!pid) {
+		gives_up_later(&t, go[0]);
+		_exit(0);
+	}
+	ck_assert_int_eq(stranger_wait(t.n, got, 5000), BERTH_OK);
+	ck_assert_int_eq(write(go[1], "", 1), 1);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost), BERTH_PEER_LOST);
+	net_close(t.n);
+	close(go[0]);
+	close(go[1]);
+}
+END_TEST
+
+/* Nothing is said in the middle of a message that has gone in part: it would be taken
+ * for its data. */
+static int goes_on[2], room[2];
+
+static void reads_at_last(const struct turn *t)
+{
+	static char all[1 << 20];
+	size_t n, from = sizeof good;
+	int fd = proven(t);
+	char c;
+
+	if (read(goes_on[0], &c, 1) != 1)
+		_exit(9);
+	while ((n = stranger_hear(fd, all, sizeof all)) > 0) {
+		for (; from < n; from++)
+			if (all[from] != 'x')
+				_exit(7);
+		from = 0;
+		if (write(room[1], "", 1) != 1 || read(goes_on[0], &c, 1) != 1)
+			_exit(9);
+	}
+}
+
+/* It can't send more: there is room again, and it is to end. */
+static berth_result makes_room(void *ctx)
+{
+	char c;
+
+	(void)ctx;
+	return write(goes_on[1], "", 1) == 1 && read(room[0], &c, 1) == 1
+		       ? BERTH_ABORTED
+		       : BERTH_OK;
+}
+
+START_TEST(half_sent)
+{
+	static char large[32 << 20], many[sizeof large >> 10];
+	struct turn t = { .n = stranger_net(1, 3) };
+	struct net_send out = { .data = large, .bytes = sizeof large };
+	int status;
+	unsigned lost;
+	pid_t pid;
+
+	memset(large, 'x', sizeof large);
+	ck_assert(!pipe(goes_on) && !pipe(room));
+	pid = fork();
+	if (!pid) {
+		close(goes_on[1]);
+		reads_at_last(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_OK);
+	net_watch(t.n, makes_room, NULL);
+	ck_assert_int_eq(net_exchange(t.n, &out, 1, NULL, 0, 0, &lost), BERTH_ABORTED);
+	ck_assert_uint_gt(out.sent, sizeof good);
+	net_break(t.n, 2);
+	net_close(t.n);
+	ck_assert_int_gt(write(goes_on[1], many, sizeof many), 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* ---- lanes ---- */
+
+enum { LANE = 300000 };
+
+static void take_all(void *ctx, size_t offset, const void *piece, size_t bytes)
+{
+	ck_assert_uint_eq(bytes % 8, 0);
+	memcpy((char *)ctx + offset, piece, bytes);
+}
+
+static void two_lanes(struct net *n, unsigned peer, unsigned seed)
+{
+	static char out[2][LANE], in[2][LANE];
+	struct net_send s[2];
+	struct net_receive r[2];
+	unsigned lost;
+
+	for (unsigned i = 0; i < 2; i++) {
+		memset(out[i], (int)(seed + i), LANE);
+		s[i] = (struct net_send){
+			.peer = peer, .lane = i, .data = out[i], .bytes = LANE
+		};
+		r[i] = (struct net_receive){
+			.peer = peer, .lane = i, .data = in[i], .bytes = LANE
+		};
+		r[i].take = i ? take_all : NULL;
+		r[i].ctx = in[i];
+		r[i].unit = 8;
+	}
+	if (net_exchange(n, s, 2, r, 2, 0, &lost))
+		_exit(5);
+	for (unsigned i = 0; i < 2; i++)
+		for (size_t k = 0; k < LANE; k++)
+			if (in[i][k] != (char)(11 - seed + i))
+				_exit(6);
+}
+
+START_TEST(lanes)
+{
+	struct net *n[2] = { stranger_net(0, 2), stranger_net(1, 2) };
+	pid_t pid;
+	int status;
+
+	ck_assert(!net_peer(n[0], 1, net_address(n[1])));
+	ck_assert(!net_peer(n[1], 0, net_address(n[0])));
+	pid = fork();
+	two_lanes(n[!pid], !!pid, pid ? 4 : 7);
+	if (!pid)
+		_exit(0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	net_close(n[0]);
+	net_close(n[1]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("net");
+	TCase *t = tcase_create("net");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, byte_by_byte);
+	tcase_add_test(t, cut_frames);
+	tcase_add_test(t, changed_frames);
+	tcase_add_test(t, cut_hellos);
+	tcase_add_test(t, bad_seals);
+	tcase_add_loop_test(t, wrong_hellos, 0, 4);
+	tcase_add_test(t, silent_ones);
+	tcase_add_test(t, listeners);
+	tcase_add_test(t, never_comes);
+	tcase_add_test(t, half_a_message);
+	tcase_add_test(t, too_late);
+	tcase_add_loop_test(t, later, 0, 3);
+	tcase_add_test(t, half_sent);
+	tcase_add_test(t, lanes);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

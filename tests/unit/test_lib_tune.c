@@ -1,0 +1,101 @@
+/* lib/tune: which way an allreduce over connections takes. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/tune.h"
+
+static enum tune_way way(double latency_us, double us_per_byte, unsigned ranks,
+			 uint64_t bytes)
+{
+	struct tune_numbers n = { .latency_us = latency_us,
+				  .us_per_byte = us_per_byte };
+
+	return tune_choose(&n, ranks, bytes).way;
+}
+
+START_TEST(sizes)
+{
+	/* two ranks send all they have once, in one message or in two; in two they
+	 * reduce half of it: worth another message from 2 * 22000 L on */
+	ck_assert_int_eq(way(3, 2e-4, 2, 131000), TUNE_DOUBLE);
+	ck_assert_int_eq(way(3, 2e-4, 2, 133000), TUNE_HALVE);
+	/* 4 ranks: 2 L + 2 n against 4 L + 1.5 n: even at about 4 L / b */
+	ck_assert_int_eq(way(20, 1e-3, 4, 70000), TUNE_DOUBLE);
+	ck_assert_int_eq(way(20, 1e-3, 4, 81000), TUNE_HALVE);
+	/* the slower a message, the larger what it carries */
+	ck_assert_int_eq(way(2000, 1e-3, 4, 81000), TUNE_DOUBLE);
+	/* 5 ranks: who has no partner sends all twice, a ring does not */
+	ck_assert_int_eq(way(20, 1e-3, 5, 8), TUNE_DOUBLE);
+	ck_assert_int_eq(way(20, 1e-3, 5, 100 << 20), TUNE_RING);
+	/* but a ring of many is long */
+	ck_assert_int_eq(way(20, 1e-3, 1000, 1 << 20), TUNE_HALVE);
+	ck_assert_int_eq(way(20, 1e-3, 1000, 1 << 30), TUNE_RING);
+}
+END_TEST
+
+START_TEST(least)
+{
+	struct tune_numbers n = { .latency_us = 33, .us_per_byte = 2e-4 };
+
+	for (unsigned ranks = 2; ranks < 70; ranks++)
+		for (uint64_t bytes = 8; bytes < 1ull << 36; bytes *= 2) {
+			enum tune_way best = tune_choose(&n, ranks, bytes).way;
+
+			for (enum tune_way w = 0; w < TUNE_WAYS; w++)
+				ck_assert(tune_cost_us(&n, best, ranks, bytes) <=
+					  tune_cost_us(&n, w, ranks, bytes));
+			for (enum tune_way w = 0; w < TUNE_WAYS; w++)
+				ck_assert(tune_cost_us(&n, w, ranks, bytes) <
+					  tune_cost_us(&n, w, ranks, bytes * 2));
+		}
+}
+END_TEST
+
+START_TEST(several_lanes)
+{
+	struct tune_numbers n = { .latency_us = 33, .us_per_byte = 2e-4 };
+
+	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 30).lanes, 1);
+	n.lanes_us_per_byte = 1.9e-4; /* not worth it */
+	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 30).lanes, 1);
+	n.lanes_us_per_byte = 1e-4;
+	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 30).lanes, TUNE_LANES);
+	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 20).lanes, 1);
+}
+END_TEST
+
+START_TEST(table)
+{
+	char *text = malloc(8192), small[40];
+	size_t n = tune_table(text, 8192, &tune_guess, 4);
+
+	ck_assert_uint_eq(n, strlen(text));
+	ck_assert_ptr_nonnull(strstr(text, "4 ranks over connections: a message takes "
+					   "25.0 us, a MiB 1049 us\n"));
+	ck_assert_ptr_nonnull(strstr(text, " double 1\n"));
+	ck_assert_ptr_nonnull(strstr(text, " halve 1\n"));
+	ck_assert_uint_eq(tune_table(small, sizeof small, &tune_guess, 4), n);
+	ck_assert_uint_eq(strlen(small), sizeof small - 1);
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tune");
+	TCase *t = tcase_create("tune");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_add_test(t, sizes);
+	tcase_add_test(t, least);
+	tcase_add_test(t, several_lanes);
+	tcase_add_test(t, table);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
