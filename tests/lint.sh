@@ -10,7 +10,7 @@ export LC_ALL=C.UTF-8
 build=${BUILD:-build}
 dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
 programs=(common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch])
-tests=(tests/*/*.[ch])
+tests=(tests/*/*.[ch] examples/*.c)
 defs=(common/*.def launcher/*.def agent/*.def lib/*.def)
 shell=(.ci/run tests/run tests/deps)
 mapfile -t more_shell < <(grep -lE '^#!/bin/(ba)?sh' tests/*.sh tests/*/* contrib/*/* examples/* 2> /dev/null)
@@ -209,9 +209,15 @@ check_options() {
 # library reads.  Those that ranks get are never read as options.
 check_variables() {
 	[ -x "$build/bin/runner" ] && [ -e agent/env.c ] || return
-	comm -12 <("$build/bin/runner" --print=variables | sort -u) \
-		<(grep -ohE '"BERTH_[A-Z_]+"' agent/env.c | tr -d '"' | sort -u) |
-		sed 's/$/: sets an option and is given to ranks/'
+	local option given knob
+	option=$("$build/bin/runner" --print=variables | sort -u)
+	given=$(sed -nE 's/^\t\{ "([A-Z][A-Z0-9_]*)".*/\1/p' agent/env.c | sort -u)
+	knob=$(sed -nE 's/^(KNOB|IGNORED)\(([A-Z][A-Z0-9_]*),.*/\2/p' lib/knobs.def | sort)
+	[ -n "$option" ] && [ -n "$given" ] && [ -n "$knob" ] || echo "no names found"
+	comm -12 <(echo "$option") <(echo "$given") | sed 's/$/: sets an option and is given to ranks/'
+	comm -12 <(echo "$option") <(uniq <<< "$knob") | sed 's/$/: sets an option and is in knobs.def/'
+	comm -12 <(echo "$given") <(uniq <<< "$knob") | sed 's/$/: is given to ranks and is in knobs.def/'
+	uniq -d <<< "$knob" | sed 's/$/: is in knobs.def twice/'
 }
 
 # ---- all ----

@@ -28,6 +28,16 @@ tool() { # NAME LIBRARY...
 	gcc -O2 -std=c11 -D_GNU_SOURCE -o "$BUILD/bench/$1" "$BENCH/$1.c" "${@:2}"
 }
 
+# The same, with all of libberth inside it.
+library_tool() { # NAME
+	local objects=("$ROOT"/lib/*.c)
+	objects=("${objects[@]##*/}")
+	objects=("${objects[@]/#/$AS_GIVEN/obj/lib/}")
+	objects=("${objects[@]/%.c/.o}")
+	make -s -C "$ROOT" -j "$(nproc)" BUILD="$AS_GIVEN" "${objects[@]}"
+	(cd "$ROOT" && tool "$1" "${@:2}" -I. "${objects[@]}" -l:libsodium.a -lm -ldl -lpthread)
+}
+
 cluster() { # N HOSTS, gone when the bench ends
 	if [ "$(id -u)" != 0 ] || ! unshare --mount --net --pid true 2> /dev/null; then
 		echo "skipped: this machine or user makes no namespaces, so no cluster"

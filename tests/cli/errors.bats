@@ -104,6 +104,7 @@ ends() { # ID
 @test "E_SECONDS" { gives E_SECONDS --timeout x true; }
 @test "E_DECIMAL" { gives E_DECIMAL --cycle-time-ms x true; }
 @test "E_RANKS" { gives E_RANKS --show x true; }
+@test "E_RANGE" { gives E_RANGE --net 10.0.0.0/33 true; }
 @test "E_EXPORT" { gives E_EXPORT -x 9= true; }
 @test "E_EXPORT_UNSET" { HINT="give it a value: -x NO_SUCH=VALUE" gives E_EXPORT_UNSET -x NO_SUCH true; }
 @test "E_TOPOLOGY_ARG" { gives E_TOPOLOGY_ARG --topology = true; }

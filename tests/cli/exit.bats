@@ -149,6 +149,8 @@ os._exit(1)' || true
 @test "stdout gone: the job ends as by TERM, runner by SIGPIPE" {
 	run -0 fate bash -c 'set -o pipefail
 		"$0" -np 2 bash -c "trap \"echo term > $1.\$RANK; exit\" TERM
+			: > $1.ready.\$RANK
+			until [ -e $1.ready.0 ] && [ -e $1.ready.1 ]; do :; done
 			while :; do echo y; done" 2> "$1.err" | head -1 > /dev/null
 		[ "${PIPESTATUS[0]}" = 141 ]' "$RUNNER" "$T/ends"
 	[ "$output" = 0 ]

@@ -57,7 +57,7 @@ def app(argv=("bash", "-c", RANK), index=0):
 def job(mark="", epoch=1, ranks=(0, 1), np=None, apps=None, bind=0, flags=0, stdin=0, visible=1, share=0):
     n = len(ranks)
     env = ["PATH=/usr/bin:/bin", mark]
-    return frame(3, u32(epoch) + u32(0) + text(f"hostile{os.getpid()}") + u32(flags)
+    return frame(3, u32(epoch) + u32(0) + text(f"hostile{os.getpid()}") + u32(32) + bytes(32) + u32(flags)
                  + u32(n if np is None else np) + u32(0) + u32(1) + text("h") + many(ranks, u32)
                  + many(apps or [0] * n, u32) + many([0] * n, u32) + many([1] * n, u32)
                  + text("127.0.0.1") + u32(20000) + u32(bind) + u32(1) + u32(share) + u32(visible)

@@ -250,11 +250,13 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	[ "$(plain)" = $'0\n1\n1023\n2' ]
 }
 
-@test "each rank is a session leader of its own" {
+@test "each rank leads a process group; their session is not the terminal's" {
 	run -0 out -np 2 sh -c 'ps -o pid=,sid=,pgid= -p $$'
+	[ "$(plain | wc -l)" = 2 ]
 	while read -r pid sid pgid; do
-		[ "$pid" = "$sid" ] && [ "$pid" = "$pgid" ]
+		[ "$pid" = "$pgid" ] && [ "$sid" != "$(ps -o sid= -p $$ | tr -d ' ')" ]
 	done <<< "$(plain)"
+	[ "$(plain | awk '{ print $2 }' | sort -u | wc -l)" = 1 ]
 }
 
 @test "no value of the environment is on a command line of ours" {

@@ -86,6 +86,17 @@ sets() { # NAME=VALUE OPTION...
 	sets NCCL_IB_DISABLE=1 --tcp
 }
 
+@test "--net: address ranges for libberth" {
+	for range in 10.0.0.0/8 192.0.2.7 'fd00::/8,0.0.0.0/0'; do
+		run -0 "$RUNNER" --no-tag -np 1 --net "$range" sh -c 'echo "$BERTH_NET"'
+		[ "$output" = "$range" ]
+	done
+	for range in '' ',' eth0 10.0.0.0/ 10.0.0.0/x 10.0.0.0/33 fd00::/129 '10.0.0.0/8,'; do
+		run -2 "$RUNNER" -np 1 --net "$range" true
+		[[ $output == *'is no range of addresses'* ]]
+	done
+}
+
 @test "what has no meaning here is ignored with one line" {
 	ignored --gloo --gloo
 	ignored --mpi --mpi

@@ -8,6 +8,11 @@ setup() {
 	cat > "$T/fails_until" <<- 'E' # EPOCH
 		echo "epoch $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS port $MASTER_PORT"
 		[ "$TORCHELASTIC_RESTART_COUNT" -lt "$1" ] || exit 0
+		said=$0.$TORCHELASTIC_RESTART_COUNT
+		: > "$said.$RANK"
+		for ((rank = 0; RANK == 1 && rank < WORLD_SIZE; rank++)); do
+			until [ -e "$said.$rank" ]; do :; done
+		done
 		[ "$RANK" = 1 ] && exit 3
 		setsid sleep 1000 &
 		sleep 1000
@@ -73,15 +78,22 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	[ "$output" = finished ]
 }
 
+# The second line of stdin comes in the second epoch.
+# shellcheck disable=SC2094 # read while it is written is the point
+fed() {
+	"$@" 2> "$T/err" < <(echo a; wait_for grep -q 'runner: restart' "$T/err"; echo b)
+}
+
 @test "stdin goes on where it was, and has an end in every epoch" {
 	seq 5 > "$T/in"
 	run -0 "$RUNNER" --no-tag --restarts 1 -np 2 sh -c '
 		[ $RANK$TORCHELASTIC_RESTART_COUNT != 10 ] || exec sleep 1000
 		cat; exit $((1 - TORCHELASTIC_RESTART_COUNT))' < "$T/in"
 	[ "$(grep -c '^[1-5]$' <<< "$output")" = 5 ]
-	run -0 "$RUNNER" --no-tag --restarts 1 --stdin all -np 2 sh -c '
+	: > "$T/err"
+	run -0 fed "$RUNNER" --no-tag --restarts 1 --stdin all -np 2 sh -c '
 		[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exec cat
-		read -r first; echo "first $first"; exit 1' < <(sleep 0.2; echo a; sleep 1; echo b)
+		read -r first; echo "first $first"; exit 1'
 	says 'first a' b
 }
 

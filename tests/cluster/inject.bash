@@ -150,9 +150,11 @@ inject_delay() { "$VCLUSTER" netem "$1" delay 200; }
 
 inject_disk_full() { on n0 sh -c 'cat /dev/zero > /run/small/full 2> /dev/null; true'; }
 
-# The host's memory ends, and the kernel takes the rank, not the one who asks for more.
+# The host's memory ends, and the kernel takes the rank, not the one who asks for more; where it
+# takes that one too, another goes on.  All this can take seconds: what little is left holds what
+# the host's programs are read into.
 inject_oom() {
-	local limit used
+	local limit used struck tries=3
 	limit=$(memory_limit "$1")
 	strike "$1" 'all=$(soon mains) || exit
 		set -- $all
@@ -160,16 +162,22 @@ inject_oom() {
 		echo 0 $1 $2' || return
 	used=$(cat "${limit%/*}/memory.usage_in_bytes")
 	echo "$((used + (16 << 20)))" > "$limit"
-	blow_at=$EPOCHREALTIME
+	until struck=$(ask_for_memory "$1" "$victim_pid"); do
+		on "$1" test -e "/proc/$victim_pid/fd/0" || break
+		[ $((tries -= 1)) -gt 0 ] || return
+	done
+	blow_at=${struck:-$EPOCHREALTIME}
+}
+
+ask_for_memory() { # HOST PID: until that process is gone; says when
 	on "$1" /usr/bin/python3 -c '
 import os, sys, time
-open("/proc/self/oom_score_adj", "w").write("-1000")
 more = []
 while os.path.exists("/proc/" + sys.argv[1] + "/fd/0"): # a zombie has no files
     more.append(bytearray(b"x") * (1 << 18)) # less than a rank gives back
     time.sleep(0.001)
-    if len(more) > 4000: sys.exit("the kernel killed nobody")' "$victim_pid" ||
-		! on "$1" test -e "/proc/$victim_pid/fd/0" # it may have killed us as well
+    if len(more) > 4000: sys.exit("the kernel killed nobody")
+print("%.6f" % time.time(), flush=True)' "$2"
 }
 
 fault_options() { # FAULT

@@ -25,6 +25,8 @@ setup() {
 
 teardown() {
 	[ -n "$(why_no_cluster)" ] || [ -z "${pid-}" ] || on n0 pkill -KILL -x runner || true
+	[ -z "${without-}" ] || "$VCLUSTER" sshd "$without" start
+	[ -z "${slow-}" ] || "$VCLUSTER" netem "$slow" clear
 }
 
 # All NP ranks of EPOCH run.
@@ -108,15 +110,29 @@ masters_in() { # EPOCH
 	all_clean n0 n1 n2 n4
 }
 
-@test "^C between two epochs ends the job" {
+# Agent and guardian of n2 die in one blow, and it takes seconds to clear up there.
+between_epochs() {
+	slow=n2 without=n3
 	"$VCLUSTER" sshd n3 stop
+	"$VCLUSTER" netem n2 delay 100 3>&-
 	start --restarts 2 -np 4 -H 'n1:2,n2:2,n3:2' bash /vc/t/again
 	ready 0 4
 	on n2 pkill -KILL -x berth-agent
 	wait_for grep -q 'restart 1 of 2' "$T/err"
+}
+
+@test "^C between two epochs ends the job" {
+	between_epochs
 	signal INT
 	ended_with 130 n1 n2
-	"$VCLUSTER" sshd n3 start
+	all_clean n0 n1 n2
+}
+
+@test "^C twice between two epochs: a host that was lost is cleared up all the same" {
+	between_epochs
+	signal INT
+	signal INT
+	ended_with 130 n1 n2
 	all_clean n0 n1 n2
 }
 

@@ -4,7 +4,8 @@
 #   scale_setup N            an installation that only n0 has, for a cluster of N hosts; how long a
 #                            start takes here now, and from that $patience_s for --start-timeout
 #   scale_run OPTION...      runner on n0, one rank on each host; its stderr is $SCALE/err,
-#                            its exit status $status, its time $took_ms
+#                            its exit status $status, its time $took_ms.  PATIENCE among the
+#                            options is $patience_s, doubled where sound hosts were late for it
 #   break_host KIND HOST     slow, refusing, frozen, off, wrong_key, unknown_key, full, other_agent
 #   mend_host KIND HOST
 #   said_of KIND             what runner says of such a host, after its name
@@ -33,12 +34,27 @@ scale_setup() { # N
 }
 
 scale_run() {
+	local try
+	for try in 1 2 3; do
+		_run_once "${@/#PATIENCE/${patience_s-}}"
+		_sound_were_late || return 0
+		patience_s=$((patience_s * 2))
+	done
+}
+
+_run_once() {
 	local begin=$EPOCHREALTIME
 	status=0
 	"$VCLUSTER" exec n0 timeout -k 5 100 $BERTH/runner --start-timeout 90 -np "$SCALE_N" \
 		-H "$SCALE_HOSTS" "$@" \
 		< /dev/null > "$SCALE/out" 2> "$SCALE/err" || status=$?
 	took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
+}
+
+# None of the kinds below gets as far as that.
+_sound_were_late() {
+	grep -qE 'no agent in time: (sshd there was checking keys|sshd there did not|the login|the agent)' \
+		"$SCALE/err"
 }
 
 peak_kib() {
@@ -102,7 +118,7 @@ said_of() { # KIND
 
 options_of() { # KIND
 	case $1 in
-	refusing | frozen | off) echo --start-timeout "$patience_s" ;;
+	refusing | frozen | off) echo --start-timeout PATIENCE ;;
 	other_agent) echo --no-push ;;
 	esac
 }

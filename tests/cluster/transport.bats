@@ -43,7 +43,7 @@ teardown() {
 }
 
 probe() { # ARGUMENT...: same path everywhere unless --own-agent says otherwise
-	on n0 timeout 60 "$PROBE" --timeout 10 --own-agent "$FAKE" "$@"
+	on n0 timeout 60 "$PROBE" --timeout 30 --own-agent "$FAKE" "$@"
 }
 
 client() { # LINE...: ssh_config of n0's root
@@ -253,9 +253,11 @@ no_failure() {
 	no_failure
 }
 
+flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x fake_agent)/io"' 2> /dev/null; }
+
 @test "a connection that is cut" {
 	for t in ssh openssh; do
-		(sleep 1; on n1 sh -c 'kill -KILL $(pgrep -f "^sshd: root@notty")') 3>&- &
+		(wait_for flooding; on n1 sh -c 'kill -KILL $(pgrep -f "^sshd: root@notty")') 3>&- &
 		run -1 probe --transport $t --flood 100000000000 n1
 		wait
 		says E_SSH_LOST

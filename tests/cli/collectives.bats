@@ -1,0 +1,63 @@
+#!/usr/bin/env bats
+# limit_s: 240
+# shellcheck disable=SC2154 # bats sets output
+# All of berth.h between ranks of this machine: tests/helpers/collectives.c says what is checked.
+load common
+
+PROGRAM=$BUILD/helpers/collectives
+
+# CASE on ranks 1 .. 8, or those given.
+on() { # CASE RANKS...
+	local case=$1 n
+	for n in "${@:2}"; do
+		run -0 timeout -k 5 60 "$RUNNER" --no-tag -np "$n" "$PROGRAM" "${SEED:-1}" "$case"
+		[[ $output == *"$case: "*" checks"* ]] || { echo "np $n: $output"; return 1; }
+	done
+}
+
+@test "every reduction of every type and op against a reference" { on reductions 1 2 3 5 8; }
+@test "scaling, and averages of integers" { on scaled 1 2 3 4 8; }
+@test "allgather, alltoall, broadcast, with and without counts" { on moves 1 2 3 5 8; }
+@test "sets: added, split, split again, removed" { on sets 1 2 3 4 5 8; }
+@test "asynchronous: in any order, tensors left out, blocking calls between" { on async 1 2 3 4 8; }
+@test "asynchronous: who only looks, and leaves tensors out" { on poll 1 2 3 4 8; }
+@test "asynchronous: what is done anew, and ranks of other thresholds" { on thresholds 1 2 3 4; }
+@test "ranks without data join" { on join 1 2 3 4 5 8; }
+@test "Adasum is what its formula says" { on adasum 1 2 3 5 6 7 8; }
+@test "what ranks call for differently is an error on all that names both sides" { on mismatch 2 3 4 8; }
+@test "arguments that can't be" { on arguments 1 2 4; }
+@test "threads, each with a set of its own and all with one" { on threads 1 2 3 4; }
+@test "a rank that does not come in time is named" { on late 2 3 4; }
+@test "so is one that has other things to do" { on lacking 2 3 4; }
+@test "a rank without memory is waited for by nobody" {
+	[ -z "${SAN:-}" ] || skip "a sanitizer ends what has no memory"
+	on starved 1 2 3 4
+}
+@test "berth_shutdown while threads wait, in calls and for requests" { on stop 1 2 3 4; }
+@test "berth_init and berth_shutdown again and again leave nothing" { on again 1 2 4; }
+
+@test "ranks under a limit that leaves no room for the heap" {
+	[ -z "$SAN" ] || skip "the sanitizers' own mappings are above any such limit"
+	run -0 timeout -k 5 60 "$RUNNER" --no-tag -np 3 \
+		bash -c "[ \$RANK = 0 ] || ulimit -v 2000000; exec $PROGRAM without-heap"
+	[[ $output == *"without-heap: "*" checks"* ]]
+}
+
+@test "a limit of file sizes that the ranks' memory is beyond is an error, and ends nobody" {
+	run -3 bash -c "ulimit -f 100000; exec timeout -k 5 60 $RUNNER --no-tag -np 2 $PROGRAM scaled"
+	says "cannot make shared memory of " "File too large"
+	run -3 bash -c "ulimit -f 100000; exec $PROGRAM scaled"
+	says "cannot make shared memory of " "File too large"
+}
+
+@test "a rank that dies is an error on all others within a second" {
+	local case n
+	for case in lost lost-async; do
+		for n in 2 3 4 8; do
+			run -137 timeout -k 5 60 "$RUNNER" --no-tag -np "$n" "$PROGRAM" "$case"
+			[[ $output == *"rank $((n - 1)) on "*" has ended"* && $output == *"$case: "* ]] ||
+				{ echo "np $n: $output"; return 1; }
+			[[ $output != *"line "* ]] || { echo "np $n: $output"; return 1; }
+		done
+	done
+}

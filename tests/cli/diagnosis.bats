@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# shellcheck disable=SC2154 # bats sets output
+# What the library tells of itself: stalls, the timeline, knobs.
+load common
+
+PROGRAM=$BUILD/helpers/diagnosis
+
+setup() { cd "$BATS_TEST_TMPDIR" || return; }
+
+has() { # TEXT: the output has it
+	[[ $output == *"$1"* ]] || { echo "no '$1' in: $output"; return 1; }
+}
+lacks() { [[ $output != *"$1"* ]] || { echo "'$1' in: $output"; return 1; }; }
+
+@test "a stall is reported, then again when it has lasted twice as long, with the rank's last operation" {
+	export HOROVOD_STALL_CHECK_TIME_SECONDS=0.3
+	run -0 "$RUNNER" --no-tag -np 3 "$PROGRAM" 1100
+	has 'log 1: allreduce "grad" of 1024 f32, sum: waits 0 s for rank 2 on '
+	has '(rank 2: broadcast "first" of 4 u8, done '
+	has 'rank 2: 0 stalls'
+	[[ $output =~ 'rank 0: '[23]' stalls' ]] || { echo "$output"; return 1; } # 3 if it was slow
+}
+
+@test "a stall is an error where that is wished, and nothing where the check is off" {
+	export HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0.3
+	run -1 "$RUNNER" --no-tag -np 2 "$PROGRAM" 5000
+	has 'berth_allreduce: allreduce "grad" of 1024 f32, sum: rank 1 on '
+	has 'did not come in time'
+	HOROVOD_STALL_CHECK_DISABLE=1 HOROVOD_STALL_CHECK_TIME_SECONDS=0.1 \
+		run -0 "$RUNNER" --no-tag -np 2 "$PROGRAM" 800
+	has 'rank 0: 0 stalls'
+	lacks 'log 1'
+}
+
+@test "asynchronous operations whose names differ: who waits, and for whom, who waits too" {
+	HOROVOD_STALL_CHECK_TIME_SECONDS=0.3 run -0 "$RUNNER" --no-tag -np 3 "$PROGRAM" apart 1000
+	[ "$(grep -c 'log 1: allreduce "grad" of 1024 f32, sum: waits 0 s for rank 2 on ' <<< "$output")" -ge 2 ]
+	[[ $output =~ '(rank 2: allreduce "odd" of 1024 f32, sum, '(queued|begun)' 0.'[2-9]' s ago)' ]] ||
+		{ echo "$output"; return 1; }
+	lacks 'sum, done'
+}
+
+# FILE... have only whole events, and PYTHON has nothing against their list "e" of lists.
+timelines() { # PYTHON FILE...
+	python3 -c '
+import json, sys
+e = []
+for rank, name in enumerate(sys.argv[2:]):
+    events = json.load(open(name))
+    rows = {v["tid"]: v["args"]["name"] for v in events if v["name"] == "thread_name"}
+    assert all(v["pid"] == rank for v in events)
+    e.append([(rows[v["tid"]], v["name"], v["ts"], v["ts"] + v["dur"]) for v in events if v["ph"] == "X"])
+print(e)
+exec(sys.argv[1])' "$@"
+}
+
+@test "a timeline for each rank, all on one clock, from the beginning or from any time on" {
+	HOROVOD_TIMELINE=$PWD/whole run -0 "$RUNNER" --no-tag -np 2 "$PROGRAM" 500
+	timelines 'for x in e: assert [v[:2] for v in x] == [("first", "BROADCAST"), ("grad", "ALLREDUCE")]
+a, b = e[0][1], e[1][1]
+assert a[3] - a[2] > 450e3 > b[3] - b[2]
+assert a[2] < b[2] < a[3] and abs(a[3] - b[3]) < 200e3' whole.0 whole.1
+	run -0 "$RUNNER" --no-tag -np 2 "$PROGRAM" 0 "$PWD/part"
+	timelines 'for x in e: assert [v[:2] for v in x] == [("grad", "ALLREDUCE")]' part.0 part.1
+}
+
+@test "a timeline that can't be written is an error, at the beginning and later" {
+	HOROVOD_TIMELINE=/nonexistent/t run -1 "$RUNNER" --no-tag -np 1 "$PROGRAM" 0
+	has "berth_init: HOROVOD_TIMELINE: the timeline \"/nonexistent/t.0\" can't be written: No such file"
+	run -1 "$RUNNER" --no-tag -np 1 "$PROGRAM" 0 /nonexistent/t
+	has "berth_timeline_start: the timeline \"/nonexistent/t.0\" can't be written: No such file"
+	HOROVOD_TIMELINE=$PWD/t run -1 "$RUNNER" --no-tag -np 1 "$PROGRAM" 0 "$PWD/t"
+	has "berth_timeline_start: a timeline is being written, \"$PWD/t.0\""
+}
+
+@test "Horovod's variables that mean nothing here have a line each, those that can't be are an error" {
+	HOROVOD_AUTOTUNE=1 HOROVOD_CYCLE_TIME=5 run -0 "$RUNNER" --no-tag -np 1 "$PROGRAM" 0
+	has 'log 2: HOROVOD_AUTOTUNE does nothing here: '
+	has 'log 2: HOROVOD_CYCLE_TIME does nothing here: there are no cycles'
+	HOROVOD_FUSION_THRESHOLD=much run -1 "$RUNNER" --no-tag -np 1 "$PROGRAM" 0
+	has 'berth_init: HOROVOD_FUSION_THRESHOLD="much" is no size, such as 16777216 or 16M'
+}
