@@ -1,7 +1,9 @@
 # Berth.  `make` builds into build/.
 #
 #   make demo      installs what is missing, builds, and trains a network on this machine
-#   make check     builds and runs all tests (SAN=1: under address and undefined sanitizers)
+#   make demo-torch             the same in PyTorch, which it downloads
+#   make check     builds and runs all tests (SAN=1: under address and undefined sanitizers;
+#                  SAN=thread: the library, under the thread sanitizer)
 #   make check-aarch64          builds for aarch64 and runs the unit tests under qemu-user
 #   make lint      the style, machine checked        make format   lays the sources out
 #   make fuzz      a fuzzer per parser, FUZZ_S seconds each
@@ -21,6 +23,10 @@ ifeq ($(SAN),1)
 BUILD := $(patsubst %/san,%,$(BUILD))/san
 CFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 	-fno-omit-frame-pointer
+endif
+ifeq ($(SAN),thread)
+BUILD := $(patsubst %/tsan,%,$(BUILD))/tsan
+CFLAGS := -O1 -g -fsanitize=thread -Wno-tsan
 endif
 export BUILD SAN
 
@@ -51,7 +57,15 @@ HWLOC_ARCHIVE := $(BUILD)/lib/libhwloc.a
 HWLOC := $(HWLOC_ARCHIVE)
 endif
 
-all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent
+version := $(shell awk '/define BERTH_VERSION_M|define BERTH_VERSION_PATCH/ { v = v s $$3; s = "." } \
+	END { print v }' lib/berth.h)
+soname := libberth.so.$(firstword $(subst ., ,$(version)))
+LIBBERTH := $(BUILD)/lib/libberth.so
+library := $(LIBBERTH) $(BUILD)/include/berth.h $(BUILD)/lib/pkgconfig/berth.pc
+
+examples := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+
+all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(BUILD)/bin/berth_bench $(examples)
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
@@ -67,9 +81,33 @@ $O/%.o: %.c Makefile
 # Vectors wider than the target's are passed between inlined functions only.
 $O/lib/%.o: OF_LIB = -fPIC -fvisibility=hidden -Wno-psabi
 
+# All that it takes from libsodium is inside and hidden.  It stays loaded: it has threads.
+$(BUILD)/lib/$(soname): $(lib) lib/libberth.map Makefile
+	@mkdir -p $(@D)
+	$(if $(filter -lsodium,$(SODIUM)),@echo 'note: there is no libsodium.a: $@ needs libsodium.so')
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,$(soname) -Wl,-z,nodelete \
+		-Wl,--version-script=lib/libberth.map -Wl,--as-needed -o $@ $(lib) $(SODIUM) -lm -ldl -lpthread
+$(LIBBERTH): $(BUILD)/lib/$(soname)
+	ln -sf $(soname) $@
+$(BUILD)/include/berth.h: lib/berth.h
+	@mkdir -p $(@D)
+	install -m 644 $< $@
+# Finds library and header beside it; installed, it names PREFIX.
+$(BUILD)/lib/pkgconfig/berth.pc: lib/berth.pc.in lib/berth.h Makefile
+	@mkdir -p $(@D)
+	sed 's/@version@/$(version)/' $< > $@
+
 $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 	@mkdir -p $(@D)
 	$(OBJCOPY) $(foreach f,malloc calloc realloc strdup,--redefine-sym $f=x$f) $< $@
+
+# examples/X.c: a program, as a user of the library builds it; so is berth_bench.
+$(BUILD)/bin/berth_bench: bench/berth_bench.c $(library) Makefile
+$(examples): $(BUILD)/%: %.c $(library) Makefile
+$(BUILD)/bin/berth_bench $(examples):
+	@mkdir -p $(@D)
+	$(CC) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -MT $@ -I$(BUILD)/include $(LDFLAGS) -o $@ $< \
+		-L$(BUILD)/lib -lberth -Wl,-rpath,'$$ORIGIN/../lib' -lm
 
 # ---- tests ----
 
@@ -77,6 +115,7 @@ $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 # what the library is made of.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 $(BUILD)/tests/test_output: WRAP = -Wl,--wrap=clock_ms
+$(BUILD)/tests/test_lib_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
@@ -102,6 +141,9 @@ $(helpers_of_parts): $(agent) $(common)
 helpers_of_launcher := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
 	$(helper_sources),$(shell grep -l '"launcher/' $(helper_sources))))
 $(helpers_of_launcher): $(launcher)
+helpers_of_lib := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
+	$(helper_sources),$(shell grep -l '"lib/' $(helper_sources))))
+$(helpers_of_lib): $(lib)
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
@@ -110,7 +152,14 @@ $(helper_libraries): $(BUILD)/helpers/%.so: tests/helpers/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes -fPIC -shared $(LDFLAGS) -o $@ $<
 
+ifeq ($(SAN),thread)
+# Its programs are started by a runner without it.
+test-programs: $(BUILD)/helpers/collectives $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell \
+	grep -l pthread_create tests/unit/test_lib_*.c))
+	+$(MAKE) SAN= BUILD=$(patsubst %/tsan,%,$(BUILD)) all
+else
 test-programs: all $(unit) $(helpers)
+endif
 
 unit: $(unit)
 	@for t in $(unit); do $$t || exit 1; done
@@ -136,6 +185,8 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 	clang -fsanitize=fuzzer,address,undefined -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+# clang 14 has no _Float16 on x86: of lib/ only the connections.
+$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net*.c))
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)
 	@for f in $(fuzzers); do tests/fuzz.sh $$f $(FUZZ_S) || exit 1; done
@@ -151,6 +202,8 @@ $(VENV)/installed: examples/requirements.txt
 
 demo:
 	+@tests/demo.sh
+demo-torch:
+	+@tests/demo.sh torch
 
 # ---- style, speed ----
 
@@ -158,7 +211,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] tests/*/*.[ch])
+	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
 
 bench: all
 	@tests/deps bench
@@ -174,11 +227,13 @@ deps:
 # ---- install ----
 
 pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8])
+# Other names of a page.
+named := $(shell awk '/^.Nm berth_/ && names[FILENAME]++ { print $$2 }' man/berth_*.3)
 completion := $(BUILD)/completion/runner
 docs: $(pages) $(completion)
 
 # The OPTIONS section and its like come from runner's own tables.
-$(BUILD)/man/%: man/%.in man/splice.awk agent/env.c $(BUILD)/bin/runner
+$(BUILD)/man/%: man/%.in man/splice.awk agent/env.c lib/knobs.def $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@
@@ -188,21 +243,33 @@ $(completion): $(BUILD)/bin/runner
 	mv $@.new $@
 
 root = $(DESTDIR)$(PREFIX)
+LIBDIR ?= $(PREFIX)/lib
+libroot = $(DESTDIR)$(LIBDIR)
 install: all docs
-	install -d $(root)/bin $(root)/share/bash-completion/completions
-	install $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(root)/bin
+	install -d $(root)/bin $(root)/include $(libroot)/pkgconfig $(root)/share/bash-completion/completions
+	install $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(BUILD)/bin/berth_bench $(root)/bin
 	install -m 644 $(completion) $(root)/share/bash-completion/completions/runner
+	install -m 644 lib/berth.h $(root)/include
+	install -m 755 $(BUILD)/lib/$(soname) $(libroot)/libberth.so.$(version)
+	ln -sf libberth.so.$(version) $(libroot)/$(soname)
+	ln -sf $(soname) $(libroot)/libberth.so
+	sed 's,^prefix=.*,prefix=$(PREFIX),; s,^libdir=.*,libdir=$(LIBDIR),' \
+		$(BUILD)/lib/pkgconfig/berth.pc > $(libroot)/pkgconfig/berth.pc
 	for p in $(pages); do \
 		install -D -m 644 $$p $(root)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
+	for n in $(named); do \
+		p=$$(grep -lE "^.Nm $$n( ,)?$$" man/*.3) && ln -sf $${p##*/} $(root)/share/man/man3/$$n.3 || exit 1; done
+	$(if $(DESTDIR),,-ldconfig 2> /dev/null)
 uninstall:
-	rm -f $(root)/bin/runner $(root)/bin/berth-agent \
-		$(root)/share/bash-completion/completions/runner
-	for p in $(pages); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
+	rm -f $(root)/bin/runner $(root)/bin/berth-agent $(root)/bin/berth_bench \
+		$(root)/share/bash-completion/completions/runner $(root)/include/berth.h \
+		$(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
+	for p in $(pages) $(named:=.3); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
 
 clean:
 	rm -rf build
 
-.PHONY: all unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo \
+.PHONY: all unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo demo-torch \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
--include $(shell find $O $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
+-include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
