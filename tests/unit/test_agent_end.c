@@ -257,7 +257,7 @@ START_TEST(end_after_the_last)
 		.n = 2,
 		.cookie = "last" });
 	far_until(&far, far.nended == 2);
-	while (carriers("last") < 4) /* one that is about to exec shows no environment */
+	while (carriers("last") < 4) /* who execs has no environment for a moment */
 		sched_yield();
 	begin = clock_ms();
 	far_end(&far, 60000);
