@@ -109,6 +109,11 @@ static void add_flight(struct str *out, const struct boot_flight *f)
 	add_age(out, state >= BOOT_FLIGHT_DONE && f->ended ? f->ended : f->begun);
 }
 
+static bool waits_to_join(const struct member *m)
+{
+	return m->state == MEMBER_JOINED || m->state == MEMBER_SAID;
+}
+
 static void add_text(struct str *out, const struct member *m, const struct ring *r)
 {
 	if (r->n)
@@ -117,21 +122,23 @@ static void add_text(struct str *out, const struct member *m, const struct ring 
 		str_add(out, "no operation yet");
 	else
 		return; /* nobody is in any more */
-	if (m->state == MEMBER_JOINED || m->state == MEMBER_SAID)
+	if (waits_to_join(m))
 		str_add(out, ", it waits for all ranks to join");
 	else if (m->state == MEMBER_AWAY)
 		str_add(out, ", then it left");
 }
 
 struct turns {
-	uint32_t set[SETS_MOST], turn[SETS_MOST], runs[SETS_MOST];
+	uint32_t set[1 + SETS_MOST], turn[1 + SETS_MOST], runs[1 + SETS_MOST];
 	size_t n;
 };
 
-/* Of each set the newest that has begun. */
-static void collect_turns(const struct ring *r, struct turns *t)
+/* Its joining, then of each set the newest that has begun. */
+static void collect_turns(const struct member *m, const struct ring *r, struct turns *t)
 {
-	t->n = 0;
+	*t = (struct turns){
+		{ WIRE_JOININGS }, { m->joining }, { waits_to_join(m) }, 1
+	};
 	for (size_t i = 0; i < r->n; i++) {
 		const struct boot_flight *f = &r->flight[i];
 		size_t k = 0;
@@ -140,7 +147,7 @@ static void collect_turns(const struct ring *r, struct turns *t)
 			continue;
 		while (k < t->n && t->set[k] != f->set)
 			k++;
-		if (k < t->n || k == SETS_MOST)
+		if (k < t->n || k > SETS_MOST)
 			continue;
 		t->set[k] = f->set;
 		t->turn[k] = f->turn;
@@ -161,7 +168,7 @@ void flights_say(const struct service *s, uint32_t local)
 	if (!m->joining)
 		return;
 	read_ring(s, joining_find(s, m->joining), local, &ring);
-	collect_turns(&ring, &turns);
+	collect_turns(m, &ring, &turns);
 	add_text(&text, m, &ring);
 	w.sets = (wire_u32v){ turns.set, turns.n };
 	w.turns = (wire_u32v){ turns.turn, turns.n };
@@ -185,7 +192,7 @@ int flights_ask(struct client *c)
 	struct member *m = &c->s->member[c->local];
 	const struct wire_ask w = { c->s->job->epoch, c->s->job->ranks.v[c->local] };
 
-	if (m->asks || m->state != MEMBER_IN)
+	if (m->asks || (m->state != MEMBER_IN && m->state != MEMBER_SAID))
 		return -1;
 	m->asks = true;
 	wire_pack_ask(c->s->out, &w);

@@ -465,6 +465,7 @@ static void end_fence(struct service *s, struct joining *j)
 		if (m->state != MEMBER_SAID || m->joining != j->number)
 			continue;
 		m->state = MEMBER_IN;
+		m->asks = false; /* that was for whom it had to wait */
 		m->client->gets_all = true;
 		client_flush(m->client);
 	}

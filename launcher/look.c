@@ -120,7 +120,7 @@ static bool turn_in(const struct session *s, uint32_t rank, uint32_t set,
 			*turn = d->turn[i];
 			return true;
 		}
-	return !(set & ~ASYNCHRONOUS); /* of all ranks */
+	return set == WIRE_JOININGS || !(set & ~ASYNCHRONOUS); /* of all ranks */
 }
 
 size_t look_behind(const struct session *s, uint32_t rank, uint64_t *bits)
@@ -225,6 +225,16 @@ static bool wait_alike(const struct doing *a, const struct doing *b)
 	       !memcmp(a->turn, b->turn, bytes) && !memcmp(a->runs, b->runs, bytes);
 }
 
+static bool waits_to_join(const struct session *s, uint32_t rank)
+{
+	const struct doing *d = s->rank[rank].doing;
+
+	for (size_t i = 0; d && i < d->n; i++)
+		if (d->set[i] == WIRE_JOININGS && d->runs[i])
+			return true;
+	return false;
+}
+
 /* With all that it has done: it may have been in the operation, and its time over. */
 static bool has_left(const struct session *s, uint32_t rank)
 {
@@ -253,7 +263,8 @@ static void answer(struct session *s)
 			look_behind(s, r, bits);
 			n = 0;
 			for (uint32_t k = 0; k < s->plan.np && n < BEHIND_MOST; k++)
-				if (has_bit(bits, k) && !has_left(s, k))
+				if (has_bit(bits, k) &&
+				    (waits_to_join(s, r) || !has_left(s, k)))
 					list[n++] = k;
 			before = s->rank[r].doing;
 		}

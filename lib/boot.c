@@ -99,13 +99,15 @@ static berth_result alone_memory(void *state, struct boot_world *w, size_t bytes
 }
 
 static berth_result alone_fence(void *state, struct boot_world *w, const char *mine,
-				char ***all, char *why)
+				const struct boot_patience *patience, char ***all,
+				char *why)
 {
 	size_t bytes = strlen(mine) + 1;
 	char **v = malloc(sizeof *v + bytes);
 
 	(void)state;
 	(void)w;
+	(void)patience;
 	if (!v)
 		return boot_out_of_memory(why);
 	v[0] = (char *)(v + 1);

@@ -28,6 +28,16 @@ struct boot_world {
 	int64_t clock_offset_ns; /* CLOCK_MONOTONIC here + this = the job's one clock */
 };
 
+/* Of a rank that waits for all others to come. */
+struct boot_patience {
+	/* Ten times a second: BERTH_OK, to wait on; BERTH_BUSY, and to ask who is
+	 * missing; or an error, to give up. */
+	berth_result (*tick)(void *ctx);
+	/* These N ranks of the job are. */
+	void (*missing)(void *ctx, const unsigned *rank, size_t n);
+	void *ctx;
+};
+
 struct boot {
 	const char *name;
 	/* The environment says that this is the way. */
@@ -39,9 +49,11 @@ struct boot {
 	berth_result (*memory)(void *state, struct boot_world *w, size_t bytes,
 			       char *why);
 	/* All ranks, after memory(): MINE, of less than BOOT_TEXT_BYTES, for those of
-	 * all.  *ALL: one for each rank, in one block that the caller frees. */
+	 * all.  *ALL: one for each rank, in one block that the caller frees.  PATIENCE
+	 * is not asked by a way that has limits of its own. */
 	berth_result (*fence)(void *state, struct boot_world *w, const char *mine,
-			      char ***all, char *why);
+			      const struct boot_patience *patience, char ***all,
+			      char *why);
 	/* Tell the user that this rank waits for those, where that is possible: TEXT
 	 * is `60 s in allreduce "grad" of 1024 f32`.  Any thread; does not wait.  NULL:
 	 * it isn't possible. */

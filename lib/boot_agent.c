@@ -19,7 +19,8 @@ enum {
 	LEAVE_MS = 1000,    /* for the agent to have seen that we left */
 	BEHIND_MS = 1500,   /* for it to have asked all others */
 	MISSING_MOST = 512, /* ranks in one report of a stall, */
-	STALL_BYTES = 1024  /* and its text: what goes out at once or not at all */
+	STALL_BYTES = 1024, /* and its text: what goes out at once or not at all */
+	TICK_MS = 100
 };
 
 struct agent {
@@ -157,9 +158,8 @@ static void frame_free(struct frame *f)
 	*f = (struct frame){ .fd = -1 };
 }
 
-/* The frame that answers what was asked: NUMBER, of LEAST bytes. */
-static berth_result get_frame(int from, struct frame *f, uint32_t number, size_t least,
-			      char *why)
+/* Any but a refusal. */
+static berth_result get_any(int from, struct frame *f, char *why)
 {
 	berth_result rc;
 
@@ -179,9 +179,23 @@ static berth_result get_frame(int from, struct frame *f, uint32_t number, size_t
 		snprintf(why, BOOT_WHY_BYTES, "%s", (const char *)f->payload);
 		return BERTH_NO_PEERS;
 	}
-	if (f->head.number != number || f->head.bytes < least)
-		return say(BERTH_SYSTEM, why, "does not say what was asked");
 	return BERTH_OK;
+}
+
+static berth_result odd_answer(char *why)
+{
+	return say(BERTH_SYSTEM, why, "does not say what was asked");
+}
+
+/* The frame that answers what was asked: NUMBER, of LEAST bytes. */
+static berth_result get_frame(int from, struct frame *f, uint32_t number, size_t least,
+			      char *why)
+{
+	berth_result rc = get_any(from, f, why);
+
+	if (!rc && (f->head.number != number || f->head.bytes < least))
+		rc = odd_answer(why);
+	return rc;
 }
 
 /* ---- joining ---- */
@@ -370,8 +384,73 @@ static berth_result copy_texts(const struct boot_world *w, const struct frame *f
 	return BERTH_OK;
 }
 
+static size_t ranks_in(const struct frame *f, unsigned *rank, size_t most)
+{
+	size_t n = 0;
+
+	for (; n < most && n < f->head.bytes / sizeof(uint32_t); n++) {
+		uint32_t r;
+
+		memcpy(&r, f->payload + n * sizeof r, sizeof r);
+		rank[n] = r;
+	}
+	return n;
+}
+
+/* They are those of this job. */
+static berth_result tell_missing(const struct boot_world *w, const struct frame *f,
+				 const struct boot_patience *p, char *why)
+{
+	unsigned rank[MISSING_MOST];
+	const size_t n = ranks_in(f, rank, MISSING_MOST);
+
+	for (size_t i = 0; i < n; i++)
+		if (rank[i] >= w->size)
+			return odd_answer(why);
+	p->missing(p->ctx, rank, n);
+	return BERTH_OK;
+}
+
+/* ASKED: who is missing, and no answer yet. */
+static berth_result tick(const struct agent *a, const struct boot_patience *p,
+			 bool *asked, char *why)
+{
+	berth_result rc = p->tick(p->ctx);
+
+	if (rc && rc != BERTH_BUSY)
+		snprintf(why, BOOT_WHY_BYTES, "other ranks did not call berth_init()");
+	if (rc != BERTH_BUSY || *asked)
+		return rc == BERTH_BUSY ? BERTH_OK : rc;
+	*asked = true;
+	return put_frame(a->fd, BOOT_ASK, "", 0, why);
+}
+
+/* The frame that ends the fence. */
+static berth_result await_all(const struct agent *a, const struct boot_world *w,
+			      const struct boot_patience *p, struct frame *f, char *why)
+{
+	struct pollfd ready = { .fd = a->fd, .events = POLLIN };
+	bool asked = false;
+	berth_result rc = BERTH_OK;
+
+	while (!rc) {
+		if (poll(&ready, 1, TICK_MS) <= 0) {
+			rc = tick(a, p, &asked, why);
+			continue;
+		}
+		rc = get_any(a->fd, f, why);
+		if (rc || !asked || f->head.number != BOOT_BEHIND)
+			break;
+		asked = false;
+		rc = tell_missing(w, f, p, why);
+		frame_free(f);
+	}
+	return rc;
+}
+
 static berth_result agent_fence(void *state, struct boot_world *w, const char *mine,
-				char ***all, char *why)
+				const struct boot_patience *patience, char ***all,
+				char *why)
 {
 	const struct agent *a = state;
 	const size_t bytes = strlen(mine) + 1;
@@ -385,7 +464,10 @@ static berth_result agent_fence(void *state, struct boot_world *w, const char *m
 	}
 	rc = put_frame(a->fd, BOOT_FENCE, mine, bytes, why);
 	if (!rc)
-		rc = get_frame(a->fd, &f, BOOT_ALL, sizeof w->clock_offset_ns, why);
+		rc = await_all(a, w, patience, &f, why);
+	if (!rc &&
+	    (f.head.number != BOOT_ALL || f.head.bytes < sizeof w->clock_offset_ns))
+		rc = odd_answer(why);
 	if (!rc) {
 		memcpy(&w->clock_offset_ns, f.payload, sizeof w->clock_offset_ns);
 		rc = copy_texts(w, &f, all, why);
@@ -432,12 +514,8 @@ static size_t hear_behind(struct agent *a, unsigned *rank, size_t most)
 
 	if (poll(&p, 1, BEHIND_MS) <= 0 || get_frame(a->fd, &f, BOOT_BEHIND, 0, why))
 		a->mute = true;
-	for (; !a->mute && n < most && n < f.head.bytes / sizeof(uint32_t); n++) {
-		uint32_t r;
-
-		memcpy(&r, f.payload + n * sizeof r, sizeof r);
-		rank[n] = r;
-	}
+	else
+		n = ranks_in(&f, rank, most);
 	frame_free(&f);
 	return n;
 }

@@ -557,7 +557,8 @@ static char **in_order(struct block *k, const struct boot_world *w)
 }
 
 static berth_result pmix_fence(void *state, struct boot_world *w, const char *mine,
-			       char ***all, char *why)
+			       const struct boot_patience *patience, char ***all,
+			       char *why)
 {
 	struct block *k = calloc(w->hosts, sizeof *k);
 	struct pmix_boot *b = state;
@@ -565,6 +566,7 @@ static berth_result pmix_fence(void *state, struct boot_world *w, const char *mi
 	struct note *note = b->board + job.exchanges % 2 * w->local_size;
 	berth_result rc;
 
+	(void)patience; /* COME_S, GO_ON_S */
 	if (!k)
 		return boot_out_of_memory(why);
 	snprintf(note[w->local_rank].text, sizeof note->text, "%s", mine);

@@ -69,7 +69,7 @@ void channel_stalled(struct channel *c, uint64_t begun_ns, uint64_t *reported_ns
 	const struct knobs *k = &c->world->knobs;
 	uint64_t now = trace_ns();
 	struct stall s = { .world = c->world, .waited_ms = (now - begun_ns) / 1000000 };
-	char words[OP_WORDS_BYTES], text[1024];
+	char words[OP_WORDS_BYTES];
 
 	if (k->stall_off || !stall_is_due(k, begun_ns, *reported_ns, now))
 		return;
@@ -79,13 +79,7 @@ void channel_stalled(struct channel *c, uint64_t begun_ns, uint64_t *reported_ns
 	s.words = words;
 	for (; s.nmissing < n && s.nmissing < STALL_MISSING_MOST; s.nmissing++)
 		s.missing[s.nmissing] = c->rank[place[s.nmissing]];
-	stall_text(text, sizeof text, &s);
-	log_say(BERTH_LOG_WARNING, "%s", text);
-	if (!c->world->boot->stall || !n)
-		return;
-	snprintf(text, sizeof text, "%llu s in %s",
-		 (unsigned long long)(s.waited_ms / 1000), words);
-	c->world->boot->stall(c->world->boot_state, s.missing, s.nmissing, text);
+	world_stalled(&s);
 }
 
 bool channel_is_over(const struct channel *c, uint64_t begun_ns, uint64_t deadline_ns)

@@ -6,6 +6,7 @@
 
 #include "lib/engine.h"
 #include "lib/log.h"
+#include "lib/muster.h"
 #include "lib/shm.h"
 
 #define NOWHERE UINT64_MAX
@@ -166,12 +167,20 @@ static berth_result exchange_addresses(struct world *w, struct net *net[2],
 				       char ***first, char **second[2])
 {
 	char mine[BOOT_TEXT_BYTES] = "", why[BOOT_WHY_BYTES];
+	struct muster m;
+	const struct boot_patience patience = { muster_tick, muster_missing, &m };
 	berth_result rc;
 
 	if (net[0])
 		snprintf(mine, sizeof mine, "%s\n%s", net_address(net[0]),
 			 net_address(net[1]));
-	rc = w->boot->fence(w->boot_state, &w->who, mine, first, why);
+	muster_begin(&m, w);
+	rc = w->boot->fence(w->boot_state, &w->who, mine, &patience, first, why);
+	if (rc && m.is_over) { /* whose time was over first has ended it for all */
+		muster_text(why, sizeof why, &m);
+		return log_error(BERTH_TIMEOUT, "", m.late.missing, m.late.nmissing,
+				 "%s", why);
+	}
 	if (rc)
 		return log_error(rc, "", NULL, 0, "%s", why);
 	second[0] = *first;

@@ -9,6 +9,7 @@
 
 #include "lib/log.h"
 #include "lib/set.h"
+#include "lib/stall.h"
 #include "lib/trace.h"
 
 static unsigned cores_allowed(void)
@@ -145,6 +146,20 @@ void world_end(struct world *w)
 	free(w->local);
 	log_to(NULL, NULL);
 	memset(w, 0, sizeof *w);
+}
+
+void world_stalled(const struct stall *s)
+{
+	const struct world *w = s->world;
+	char text[1024];
+
+	stall_text(text, sizeof text, s);
+	log_say(BERTH_LOG_WARNING, "%s", text);
+	if (!w->boot->stall || !s->nmissing)
+		return;
+	snprintf(text, sizeof text, "%llu s in %s",
+		 (unsigned long long)(s->waited_ms / 1000), s->words);
+	w->boot->stall(w->boot_state, s->missing, s->nmissing, text);
 }
 
 const char *world_host(const struct world *w, unsigned rank)

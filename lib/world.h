@@ -30,6 +30,11 @@ struct world {
 berth_result world_begin(struct world *w, const struct berth_config *config);
 void world_end(struct world *w);
 
+struct stall;
+
+/* To the log, and to the user where that is possible. */
+void world_stalled(const struct stall *s);
+
 /* "n1" */
 const char *world_host(const struct world *w, unsigned rank);
 /* Ranks as text: "1-3, 7"; "1-3, ..." where BYTES are too few. */

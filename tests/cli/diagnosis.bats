@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2154 # bats sets output
+# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # What the library tells of itself: stalls, the timeline, knobs.
 load common
 
@@ -30,6 +30,15 @@ lacks() { [[ $output != *"$1"* ]] || { echo "'$1' in: $output"; return 1; }; }
 		run -0 "$RUNNER" --no-tag -np 2 "$PROGRAM" 800
 	has 'rank 0: 0 stalls'
 	lacks 'log 1'
+}
+
+@test "a rank that does not call berth_init is named, in the log and by runner" {
+	local waits='[ "$RANK" != 2 ] || until grep -q " s in berth_init" out; do sleep 0.05; done'
+	HOROVOD_STALL_CHECK_TIME_SECONDS=0.3 timeout -k 5 60 "$RUNNER" --no-tag -np 3 \
+		bash -c "$waits; exec $PROGRAM 0" > out 2>&1
+	output=$(< out)
+	has "log 1: berth_init: waits 0 s for rank 2 on '"
+	[[ $output =~ 'runner: warning: rank'.*' wait'.*' s in berth_init for rank 2 on ' ]] || { echo "$output"; return 1; }
 }
 
 @test "asynchronous operations whose names differ: who waits, and for whom, who waits too" {

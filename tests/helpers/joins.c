@@ -118,12 +118,19 @@ static void world(const char *value)
 	printf(", key %02x%02x%02x%02x\n", w.key[0], w.key[1], w.key[2], w.key[3]);
 }
 
+static berth_result wait_on(void *ctx)
+{
+	(void)ctx;
+	return BERTH_OK;
+}
+
 static void fence(const char *value)
 {
+	const struct boot_patience patient = { wait_on, NULL, NULL };
 	char mine[BOOT_TEXT_BYTES], why[BOOT_WHY_BYTES] = "", **all;
 
 	snprintf(mine, sizeof mine, "%u%s", w.rank, value);
-	check(boot->fence(state, &w, mine, &all, why), "fence", why);
+	check(boot->fence(state, &w, mine, &patient, &all, why), "fence", why);
 	if (!quiet)
 		printf("all:");
 	for (unsigned i = 0; i < w.size; i++) {

@@ -92,7 +92,7 @@ START_TEST(alone)
 		ck_assert_int_eq(boot_alone.memory(state, &w, 1 << 20, why), BERTH_OK);
 		ck_assert_int_eq(ftruncate(w.memory, 0), -1);
 		ck_assert_int_eq(fcntl(w.memory, F_GETFD), FD_CLOEXEC);
-		ck_assert_int_eq(boot_alone.fence(state, &w, "me", &all, why),
+		ck_assert_int_eq(boot_alone.fence(state, &w, "me", NULL, &all, why),
 				 BERTH_OK);
 		ck_assert_str_eq(all[0], "me");
 		free(all);
@@ -314,6 +314,14 @@ static int odd_memory(int kind)
 	return fd;
 }
 
+static berth_result wait_on(void *ctx)
+{
+	(void)ctx;
+	return BERTH_OK;
+}
+
+static const struct boot_patience patient = { wait_on, NULL, NULL };
+
 static void join_well(void **state, struct boot_world *w)
 {
 	char why[BOOT_WHY_BYTES] = "";
@@ -334,7 +342,7 @@ START_TEST(hostile_fence)
 	nscript = 2;
 	agent = start_agent();
 	join_well(&state, &w);
-	ck_assert_int_eq(!boot_agent.fence(state, &w, "me", &all, why),
+	ck_assert_int_eq(!boot_agent.fence(state, &w, "me", &patient, &all, why),
 			 fences[_i].good);
 	ck_assert_int_eq(all != NULL, fences[_i].good);
 	if (fences[_i].good)
@@ -377,6 +385,79 @@ START_TEST(hostile_memory)
 }
 END_TEST
 
+/* Asks whenever it may. */
+static berth_result ask_on(void *ctx)
+{
+	(void)ctx;
+	return BERTH_BUSY;
+}
+
+static void note_missing(void *ctx, const unsigned *rank, size_t n)
+{
+	*(unsigned *)ctx = n == 1 ? rank[0] : 99;
+}
+
+static berth_result give_up(void *ctx)
+{
+	(void)ctx;
+	return BERTH_TIMEOUT;
+}
+
+/* What the agent says when it is asked, and what becomes of the fence. */
+static const struct {
+	berth_result (*tick)(void *ctx);
+	uint32_t number[2], behind;
+	berth_result rc;
+	unsigned missing;
+} waits[] = {
+	{ ask_on, { BOOT_BEHIND, BOOT_ALL }, 1, BERTH_OK, 1 },
+	{ ask_on, { BOOT_ALL }, 1, BERTH_OK, 77 }, /* the last came meanwhile */
+	{ ask_on, { BOOT_BEHIND }, 5000, BERTH_SYSTEM, 77 }, /* no rank of this job */
+	{ ask_on, { BOOT_MEMORY }, 1, BERTH_SYSTEM, 77 },
+	{ ask_on, { BOOT_BEHIND, BOOT_REFUSED }, 1, BERTH_NO_PEERS, 1 },
+	{ wait_on, { BOOT_BEHIND }, 1, BERTH_SYSTEM, 77 }, /* nobody has asked */
+	{ give_up, { 0 }, 1, BERTH_TIMEOUT, 77 },
+};
+
+START_TEST(fence_is_long)
+{
+	char why[BOOT_WHY_BYTES] = "", **all = NULL;
+	unsigned missing = 77;
+	const struct boot_patience p = { waits[_i].tick, note_missing, &missing };
+	const size_t before = count_descriptors();
+	const bool asks = waits[_i].tick == ask_on;
+	struct boot_world w;
+	pthread_t agent;
+	void *state;
+
+	script[0] = (struct answer){ BOOT_WORLD, &worlds[0].w, WORLD_BYTES, 0, 0 };
+	nscript = 1;
+	if (asks)
+		script[nscript++] = (struct answer){ 0 }; /* to the fence itself */
+	for (size_t i = 0; i < 2; i++) {
+		const uint32_t number = waits[_i].number[i];
+
+		script[nscript++] =
+			number == BOOT_ALL
+				? (struct answer){ number, fences[0].all, fences[0].n,
+						   0, 0 }
+				: (struct answer){ number, &waits[_i].behind,
+						   sizeof waits[_i].behind, 0, 0 };
+	}
+	agent = start_agent();
+	join_well(&state, &w);
+	ck_assert_int_eq(boot_agent.fence(state, &w, "me", &p, &all, why),
+			 waits[_i].rc);
+	ck_assert_uint_eq(missing, waits[_i].missing);
+	free(all);
+	boot_agent.leave(state);
+	boot_world_free(&w);
+	pthread_join(agent, NULL);
+	close(listener);
+	ck_assert_uint_eq(count_descriptors(), before);
+}
+END_TEST
+
 START_TEST(long_texts)
 {
 	static char text[BOOT_TEXT_BYTES + 1];
@@ -393,9 +474,11 @@ START_TEST(long_texts)
 	nscript = 2;
 	agent = start_agent();
 	join_well(&state, &w);
-	ck_assert_int_eq(boot_agent.fence(state, &w, text, &all, why), BERTH_INVALID);
+	ck_assert_int_eq(boot_agent.fence(state, &w, text, &patient, &all, why),
+			 BERTH_INVALID);
 	text[BOOT_TEXT_BYTES - 1] = '\0';
-	ck_assert_int_eq(boot_agent.fence(state, &w, text, &all, why), BERTH_OK);
+	ck_assert_int_eq(boot_agent.fence(state, &w, text, &patient, &all, why),
+			 BERTH_OK);
 	free(all);
 	boot_agent.stall(state, many, 5000, text);
 	boot_agent.leave(state);
@@ -417,6 +500,7 @@ int main(void)
 	tcase_add_test(t, alone);
 	tcase_add_loop_test(t, hostile_world, 0, sizeof worlds / sizeof *worlds);
 	tcase_add_loop_test(t, refused, 0, 9);
+	tcase_add_loop_test(t, fence_is_long, 0, sizeof waits / sizeof *waits);
 	tcase_add_loop_test(t, hostile_fence, 0, sizeof fences / sizeof *fences);
 	tcase_add_loop_test(t, hostile_memory, 0, 5);
 	tcase_add_test(t, long_texts);

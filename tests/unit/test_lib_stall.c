@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "lib/call.h"
-#include "lib/stall.h"
+#include "lib/muster.h"
 
 #define S 1000000000u /* ns */
 
@@ -165,6 +165,83 @@ START_TEST(sides)
 }
 END_TEST
 
+static unsigned nstalls;
+
+static void count_stall(void *state, const unsigned *missing, size_t n,
+			const char *text)
+{
+	(void)state;
+	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(missing[0], 5);
+	ck_assert_str_eq(text, "60 s in berth_init");
+	nstalls++;
+}
+
+/* As if berth_init() had begun S seconds ago. */
+static void ago(struct muster *m, unsigned s)
+{
+	const uint64_t ns = s * (uint64_t)S;
+	const bool reported = m->reported_ns != m->begun_ns;
+
+	if (m->deadline_ns)
+		m->deadline_ns -= ns - (trace_ns() - m->begun_ns);
+	m->begun_ns = trace_ns() - ns;
+	if (!reported)
+		m->reported_ns = m->begun_ns;
+}
+
+START_TEST(who_does_not_init)
+{
+	const unsigned late[] = { 5, 6 };
+	const struct boot fake = { .stall = count_stall };
+	struct muster m;
+	char text[256];
+
+	w.boot = &fake;
+	w.knobs.stall_ms = 60000;
+	muster_begin(&m, &w);
+	ck_assert_uint_eq(m.deadline_ns, 0);
+	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
+	ago(&m, 60);
+	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
+	muster_missing(&m, NULL, 0); /* it is asked anew */
+	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
+	muster_missing(&m, late, 1);
+	ck_assert_uint_eq(nstalls, 1);
+	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
+	ck_assert(!m.is_over);
+	/* never less than a minute */
+	w.timeout_ms = 1000;
+	w.knobs.stall_ms = 0;
+	muster_begin(&m, &w);
+	ago(&m, 50);
+	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
+	ago(&m, 61);
+	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
+	muster_missing(&m, late, 1);
+	ck_assert(m.is_over);
+	ck_assert_int_eq(muster_tick(&m),
+			 BERTH_OK); /* others have a moment to see it */
+	ago(&m, 62);
+	ck_assert_int_eq(muster_tick(&m), BERTH_TIMEOUT);
+	muster_text(text, sizeof text, &m);
+	ck_assert_str_eq(text, "rank 5 on 'n1' did not call berth_init() in 62 s");
+	muster_missing(&m, late, 2);
+	muster_text(text, sizeof text, &m);
+	ck_assert_str_eq(text, "ranks 5, 6 did not call berth_init() in 62 s");
+	ck_assert_uint_eq(nstalls, 1);
+	/* nobody knows */
+	w.timeout_ms = 0;
+	w.knobs.stall_end_ms = 90000;
+	muster_begin(&m, &w);
+	ago(&m, 91);
+	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
+	ago(&m, 92);
+	ck_assert_int_eq(muster_tick(&m), BERTH_TIMEOUT);
+	ck_assert(!m.is_over);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("stall");
@@ -178,6 +255,7 @@ int main(void)
 	tcase_add_test(t, folded);
 	tcase_add_test(t, words);
 	tcase_add_test(t, sides);
+	tcase_add_test(t, who_does_not_init);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
