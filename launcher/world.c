@@ -4,7 +4,15 @@
 
 enum {
 	QUEUED_MOST = 64 << 20, /* bytes of answers that wait to be sent, about */
-	MORE_MS = 2
+	MORE_MS = 2,
+	/* Between two messages of losses.  A job whose ranks end without having left
+	 * would cost one for each rank and host. */
+	LOSSES_MS = 20
+};
+
+/* It is out of a joining, and its host said so. */
+struct loss {
+	uint32_t rank, joining;
 };
 
 /* Of one host. */
@@ -25,9 +33,13 @@ struct world {
 	struct buf texts;  /* of all ranks, while hosts from NEXT on are to be told */
 	size_t next;
 	struct event *more;
+	struct loss *loss; /* that are to be told */
+	size_t nlosses;
+	struct event *losses; /* pending: some were told just now */
 };
 
 static void on_more(evutil_socket_t fd, short what, void *ctx);
+static void on_losses(evutil_socket_t fd, short what, void *ctx);
 
 struct world *world_open(struct session *s)
 {
@@ -35,6 +47,7 @@ struct world *world_open(struct session *s)
 
 	w->nhosts = s->fleet.n;
 	w->more = event_new(s->base, -1, 0, on_more, s);
+	w->losses = event_new(s->base, -1, 0, on_losses, s);
 	w->host = xcalloc(w->nhosts, sizeof *w->host);
 	return w;
 }
@@ -47,6 +60,8 @@ void world_free(struct world *w)
 		buf_free(&w->host[i].texts);
 	buf_free(&w->texts);
 	event_free(w->more);
+	event_free(w->losses);
+	free(w->loss);
 	free(w->host);
 	free(w);
 }
@@ -101,6 +116,62 @@ static void tell_lost(struct session *s, size_t host, const struct wire_lost *m)
 	fleet_flush(h);
 }
 
+/* Those of JOINING to HOST, but for its own, which it knows.  LIST: room for all. */
+static void tell_losses(struct session *s, size_t host, uint32_t joining,
+			uint32_t *list)
+{
+	const struct world *w = s->world;
+	struct wire_lost m = { s->epoch, { list, 0 }, joining, 0 };
+
+	for (size_t i = 0; i < w->nlosses; i++)
+		if (w->loss[i].joining == joining &&
+		    s->plan.rank[w->loss[i].rank].host != host)
+			list[m.ranks.n++] = w->loss[i].rank;
+	if (m.ranks.n)
+		tell_lost(s, host, &m);
+}
+
+static void tell_all_losses(struct session *s)
+{
+	struct world *w = s->world;
+	uint32_t *list = xcalloc(w->nlosses, sizeof *list);
+
+	while (w->nlosses) {
+		const uint32_t joining = w->loss[0].joining;
+		size_t left = 0;
+
+		for (size_t i = 0; i < s->fleet.n; i++)
+			tell_losses(s, i, joining, list);
+		for (size_t i = 0; i < w->nlosses; i++)
+			if (w->loss[i].joining != joining)
+				w->loss[left++] = w->loss[i];
+		w->nlosses = left;
+	}
+	free(list);
+	event_add(w->losses, &(struct timeval){ .tv_usec = LOSSES_MS * 1000 });
+}
+
+static void on_losses(evutil_socket_t fd, short what, void *ctx)
+{
+	struct session *s = ctx;
+
+	(void)fd;
+	(void)what;
+	if (s->world->nlosses)
+		tell_all_losses(s);
+}
+
+static void add_losses(struct session *s, const struct wire_lost *m)
+{
+	struct world *w = s->world;
+
+	w->loss = xreallocarray(w->loss, w->nlosses + m->ranks.n, sizeof *w->loss);
+	for (size_t i = 0; i < m->ranks.n; i++)
+		w->loss[w->nlosses++] = (struct loss){ m->ranks.v[i], m->joining };
+	if (w->nlosses > s->plan.np || !event_pending(w->losses, EV_TIMEOUT, NULL))
+		tell_all_losses(s);
+}
+
 static void forget_fence(struct world *w, struct teller *t)
 {
 	w->nsaid -= t->said;
@@ -145,7 +216,8 @@ const char *world_lost(struct session *s, struct host *h, const struct wire_lost
 	const uint32_t from = session_index(s, h);
 	struct teller *t;
 
-	if (!runs(s) || m->ended || !m->joining || !m->ranks.n)
+	if (!runs(s) || m->ended || !m->joining || !m->ranks.n ||
+	    m->ranks.n > s->plan.local_size[from])
 		return "'lost' message out of turn";
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (m->ranks.v[i] >= s->plan.np ||
@@ -157,9 +229,7 @@ const char *world_lost(struct session *s, struct host *h, const struct wire_lost
 		t->loser = m->ranks.v[0];
 	}
 	s->world->anybody_gone = true;
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (i != from)
-			tell_lost(s, i, m);
+	add_losses(s, m);
 	drop_fences(s->world, m->joining);
 	return NULL;
 }

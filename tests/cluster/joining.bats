@@ -130,6 +130,13 @@ said_by() { # N LINE
 	[ $((last - first)) -lt 1000 ]
 }
 
+@test "ranks that are lost at about the same time are all told" {
+	run r -np 9 -H n1:1,n2:4,n3:4 --keep-going "$JOINS" join memory fence \
+		rank=1 crash rank=2 crash rank=3 crash rank=4 crash rank=5 crash rank=6 crash rank=7 crash all lost=7
+	[ "$status" = 137 ]
+	says '[0]<stdout>:lost: 1 2 3 4 5 6 7' '[8]<stdout>:lost: 1 2 3 4 5 6 7'
+}
+
 @test "a host that is cut off: its ranks are lost to the others" {
 	start -np 3 -H n1:1,n2:2 --keep-going --host-timeout 3 bash -c "trap '' TERM
 		exec $JOINS join memory fence rank=0 lost exit=0 all sleep=60000"

@@ -8,7 +8,8 @@
  *     fence[=TEXT]  "RANK TEXT" for all; prints what all said
  *     quiet         from here on nothing is printed but errors
  *     share         counts the ranks of this host, in its memory
- *     lost          wait until the agent has written that ranks are lost; print which
+ *     lost[=N]      wait until the agent has written that N ranks are lost, 1 where
+ *                   nothing is said; print which
  *     now           print "now" and the milliseconds of CLOCK_MONOTONIC
  *     op=NAME       begin allreduce NAME of 1024 f32: the next one of all ranks
  *     ends          and end it
@@ -171,8 +172,7 @@ static void lost(const char *value)
 {
 	const unsigned char *list = (const unsigned char *)memory + LOST_AT;
 
-	(void)value;
-	while (!atomic_load(&memory->nlost))
+	while (atomic_load(&memory->nlost) < (*value ? strtoul(value, NULL, 10) : 1))
 		usleep(1000);
 	printf("lost:");
 	for (unsigned i = 0; i < w.size; i++)
