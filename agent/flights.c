@@ -28,21 +28,36 @@ static bool copy(const struct joining *j, uint64_t at, void *to, size_t n)
 	       pread(j->memory, to, n, (off_t)at) == (ssize_t)n;
 }
 
+static bool read_rank(const struct service *s, const struct joining *j, uint32_t local,
+		      struct boot_memory *head, struct boot_rank *rank)
+{
+	return j && j->memory >= 0 && copy(j, 0, head, sizeof *head) &&
+	       head->magic == BOOT_MAGIC && head->version == BOOT_VERSION &&
+	       fits(j->bytes, head->rank_at, s->job->ranks.n, sizeof *rank) &&
+	       copy(j, head->rank_at + local * sizeof *rank, rank, sizeof *rank);
+}
+
+bool flights_follows(const struct service *s, uint32_t local)
+{
+	struct boot_memory head;
+	struct boot_rank rank;
+
+	return read_rank(s, joining_find(s, s->member[local].joining), local, &head,
+			 &rank) &&
+	       atomic_load(&rank.blames);
+}
+
 static void read_ring(const struct service *s, const struct joining *j, uint32_t local,
 		      struct ring *ring)
 {
 	const size_t ring_bytes = BOOT_FLIGHTS * sizeof(struct boot_flight);
-	const uint64_t ranks = s->job->ranks.n;
 	struct boot_memory head;
 	struct boot_rank rank;
 	uint64_t number, at;
 
 	ring->n = 0;
-	if (!j || j->memory < 0 || !copy(j, 0, &head, sizeof head) ||
-	    head.magic != BOOT_MAGIC || head.version != BOOT_VERSION ||
-	    !fits(j->bytes, head.rank_at, ranks, sizeof rank) ||
-	    !fits(j->bytes, head.flight_at, ranks, ring_bytes) ||
-	    !copy(j, head.rank_at + local * sizeof rank, &rank, sizeof rank))
+	if (!read_rank(s, j, local, &head, &rank) ||
+	    !fits(j->bytes, head.flight_at, s->job->ranks.n, ring_bytes))
 		return;
 	number = atomic_load(&rank.number);
 	at = head.flight_at + local * ring_bytes;

@@ -124,6 +124,7 @@ static bool write_lost(const struct service *s, struct joining *j)
 {
 	const uint64_t at = j->head->lost_at, bytes = j->bytes;
 	const uint32_t np = s->job->np;
+	unsigned char how;
 	uint32_t n = 0;
 
 	if (__atomic_load_n(&j->head->magic, __ATOMIC_ACQUIRE) != BOOT_MAGIC ||
@@ -133,7 +134,8 @@ static bool write_lost(const struct service *s, struct joining *j)
 	for (size_t i = 0; i < s->ngone; i++) {
 		if (!out_of(&s->gone[i], j))
 			continue;
-		n += pwrite(j->memory, "\1", 1, (off_t)(at + s->gone[i].rank)) == 1;
+		how = s->gone[i].follows ? BOOT_FOLLOWS : BOOT_LOST;
+		n += pwrite(j->memory, &how, 1, (off_t)(at + s->gone[i].rank)) == 1;
 	}
 	if (n > atomic_load(&j->head->nlost))
 		atomic_store(&j->head->nlost, n);
@@ -211,7 +213,10 @@ static void lose(struct service *s, uint32_t local)
 {
 	struct member *m = &s->member[local];
 	const uint32_t rank = s->job->ranks.v[local];
-	const struct wire_lost w = { s->job->epoch, { &rank, 1 }, m->joining, 0 };
+	const bool follows = flights_follows(s, local);
+	const struct wire_lost w = {
+		s->job->epoch, { &rank, 1 }, m->joining, 0, follows
+	};
 
 	if (m->state == MEMBER_SAID)
 		joining_find(s, m->joining)->said--;
@@ -219,7 +224,7 @@ static void lose(struct service *s, uint32_t local)
 	m->client = NULL;
 	if (s->job->nodes > 1)
 		wire_pack_lost(s->out, &w);
-	add_gone(s, (struct gone){ rank, m->joining, false });
+	add_gone(s, (struct gone){ rank, m->joining, false, follows });
 	act_on_gone(s);
 }
 
@@ -245,7 +250,8 @@ void joining_ended(struct service *s, uint32_t local, bool failed)
 		flights_say(s, local);
 	m->ended = true;
 	add_gone(s, (struct gone){ s->job->ranks.v[local],
-				   m->joining + (m->state == MEMBER_AWAY), true });
+				   m->joining + (m->state == MEMBER_AWAY), true,
+				   flights_follows(s, local) });
 	act_on_gone(s);
 }
 
@@ -253,8 +259,8 @@ void joining_lost(struct service *s, const struct wire_lost *m)
 {
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (m->ranks.v[i] < s->job->np)
-			add_gone(s,
-				 (struct gone){ m->ranks.v[i], m->joining, m->ended });
+			add_gone(s, (struct gone){ m->ranks.v[i], m->joining, m->ended,
+						   m->follows });
 	act_on_gone(s);
 }
 

@@ -56,7 +56,7 @@ struct joining {
 /* A rank of the job that is out of joining JOINING; ENDED: and of all later ones. */
 struct gone {
 	uint32_t rank, joining;
-	bool ended;
+	bool ended, follows; /* FOLLOWS: it had given up because another was */
 };
 
 struct service {
@@ -120,5 +120,7 @@ void flights_behind(struct service *s, const struct wire_behind *m);
 /* Sends `doing` of local rank LOCAL; nothing where it never joined. */
 void flights_say(const struct service *s, uint32_t local);
 void flights_look(const struct service *s);
+/* Local rank LOCAL says that it gave up because another was lost. */
+bool flights_follows(const struct service *s, uint32_t local);
 
 #endif

@@ -12,7 +12,7 @@ enum {
 
 /* It is out of a joining, and its host said so. */
 struct loss {
-	uint32_t rank, joining;
+	uint32_t rank, joining, follows;
 };
 
 /* Of one host. */
@@ -116,15 +116,19 @@ static void tell_lost(struct session *s, size_t host, const struct wire_lost *m)
 	fleet_flush(h);
 }
 
-/* Those of JOINING to HOST, but for its own, which it knows.  LIST: room for all. */
-static void tell_losses(struct session *s, size_t host, uint32_t joining,
-			uint32_t *list)
+static bool are_alike(const struct loss *a, const struct loss *b)
+{
+	return a->joining == b->joining && a->follows == b->follows;
+}
+
+/* Those that are like L to HOST, but for its own, which it knows.  LIST: room for all. */
+static void tell_losses(struct session *s, size_t host, struct loss l, uint32_t *list)
 {
 	const struct world *w = s->world;
-	struct wire_lost m = { s->epoch, { list, 0 }, joining, 0 };
+	struct wire_lost m = { s->epoch, { list, 0 }, l.joining, 0, l.follows };
 
 	for (size_t i = 0; i < w->nlosses; i++)
-		if (w->loss[i].joining == joining &&
+		if (are_alike(&w->loss[i], &l) &&
 		    s->plan.rank[w->loss[i].rank].host != host)
 			list[m.ranks.n++] = w->loss[i].rank;
 	if (m.ranks.n)
@@ -137,13 +141,13 @@ static void tell_all_losses(struct session *s)
 	uint32_t *list = xcalloc(w->nlosses, sizeof *list);
 
 	while (w->nlosses) {
-		const uint32_t joining = w->loss[0].joining;
+		const struct loss first = w->loss[0];
 		size_t left = 0;
 
 		for (size_t i = 0; i < s->fleet.n; i++)
-			tell_losses(s, i, joining, list);
+			tell_losses(s, i, first, list);
 		for (size_t i = 0; i < w->nlosses; i++)
-			if (w->loss[i].joining != joining)
+			if (!are_alike(&w->loss[i], &first))
 				w->loss[left++] = w->loss[i];
 		w->nlosses = left;
 	}
@@ -167,7 +171,8 @@ static void add_losses(struct session *s, const struct wire_lost *m)
 
 	w->loss = xreallocarray(w->loss, w->nlosses + m->ranks.n, sizeof *w->loss);
 	for (size_t i = 0; i < m->ranks.n; i++)
-		w->loss[w->nlosses++] = (struct loss){ m->ranks.v[i], m->joining };
+		w->loss[w->nlosses++] =
+			(struct loss){ m->ranks.v[i], m->joining, m->follows };
 	if (w->nlosses > s->plan.np || !event_pending(w->losses, EV_TIMEOUT, NULL))
 		tell_all_losses(s);
 }
@@ -204,7 +209,7 @@ static void tell_in_vain(struct session *s, size_t host, size_t other)
 	bool lost = o->lost >= t->joining;
 	const uint32_t rank = lost ? o->loser : o->ended - 1;
 	const struct wire_lost m = {
-		s->epoch, { &rank, 1 }, lost ? o->lost : o->joining + 1, !lost
+		s->epoch, { &rank, 1 }, lost ? o->lost : o->joining + 1, !lost, 0
 	};
 
 	tell_lost(s, host, &m);
@@ -255,7 +260,7 @@ void world_rank_ended(struct session *s, uint32_t rank)
 void world_host_lost(struct session *s, uint32_t host)
 {
 	struct world *w = s->world;
-	struct wire_lost m = { s->epoch, { 0 }, 1, 1 };
+	struct wire_lost m = { s->epoch, { 0 }, 1, 1, 0 };
 
 	if (!w || !s->plan.local_size[host])
 		return;

@@ -1,5 +1,6 @@
 #include "lib/channel.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,10 @@
 #include "lib/two.h"
 #include "lib/world.h"
 
-enum { SAME_TIME_NS = 200000000 }; /* by which ranks' deadlines may differ */
+enum {
+	SAME_TIME_NS = 200000000, /* by which ranks' deadlines may differ */
+	SAID_MS = 20              /* in which who gives up says for whose sake */
+};
 
 /* ---- while it waits ---- */
 
@@ -42,15 +46,45 @@ static bool is_behind(const struct channel *c, unsigned place)
 				       : c->net && net_waits_for(c->net) == place;
 }
 
-static bool is_gone(struct channel *c, unsigned place)
+static bool is_gone(const struct channel *c, unsigned place)
 {
-	struct memory *m = &c->world->memory;
+	const struct memory *m = &c->world->memory;
 	unsigned rank = c->rank[place], local = c->world->local[rank];
 
 	if (memory_is_lost(m, rank, local == WORLD_NOT_HERE ? -1 : (int)local))
 		return true;
 	return local != WORLD_NOT_HERE &&
 	       atomic_load(&m->rank[local].state) == BOOT_LEFT && is_behind(c, place);
+}
+
+/* For whose sake the rank of PLACE gave up, where it says so; N: for nobody's. */
+static unsigned blamed_by(const struct channel *c, unsigned place)
+{
+	const struct memory *m = &c->world->memory;
+	const unsigned local = c->world->local[c->rank[place]];
+	uint32_t blames = 0;
+	unsigned i = 0;
+
+	if (local != WORLD_NOT_HERE)
+		blames = atomic_load(&m->rank[local].blames);
+	while (i < c->n && (c->rank[i] + 1 != blames || i == c->me))
+		i++;
+	return i;
+}
+
+/* Ranks that are gone by themselves.  Where there are none, who gave up knows it. */
+static size_t find_gone(const struct channel *c, unsigned *rank, size_t most)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < c->n && n < most; i++)
+		if (i != c->me && is_gone(c, i) && blamed_by(c, i) == c->n &&
+		    !memory_follows(&c->world->memory, c->rank[i]))
+			rank[n++] = c->rank[i];
+	for (unsigned i = 0; i < c->n && !n && most; i++)
+		if (i != c->me && blamed_by(c, i) < c->n)
+			rank[n++] = c->rank[blamed_by(c, i)];
+	return n;
 }
 
 static size_t missing(const struct channel *c, unsigned *rank, size_t most)
@@ -125,6 +159,7 @@ static berth_result look(void *ctx)
 	for (unsigned i = 0; i < c->n; i++)
 		if (i != c->me && is_gone(c, i)) {
 			c->lost = i;
+			c->ngone = find_gone(c, c->gone, 64);
 			if (c->net) /* which tells the others who it is */
 				net_break(c->net, i);
 			return BERTH_PEER_LOST;
@@ -261,18 +296,6 @@ uint64_t channel_deadline(const struct channel *c, const struct op *op)
 
 /* ---- what failed, in words ---- */
 
-static size_t find_gone(struct channel *c, unsigned *rank, size_t most)
-{
-	size_t n = 0;
-
-	for (unsigned i = 0; i < c->n && n < most; i++)
-		if (i != c->me && is_gone(c, i)) {
-			rank[n++] = c->rank[i];
-			c->lost = i;
-		}
-	return n;
-}
-
 /* Those of several hosts that have not come to the operation, by what their agents see;
  * whom this rank waited for need not be among them, as it may wait for them itself. */
 static size_t find_behind(struct channel *c, unsigned *rank, size_t most)
@@ -290,6 +313,24 @@ static size_t find_behind(struct channel *c, unsigned *rank, size_t most)
 	return ours;
 }
 
+/* Somebody has ended the operation, and says in a moment why. */
+static size_t find_lost(const struct channel *c, unsigned *rank, size_t most)
+{
+	const unsigned lost = c->net ? net_lost(c->net) : c->n;
+	size_t n = 0;
+
+	if (lost < c->n && lost != c->me && most) {
+		*rank = c->rank[lost];
+		return 1;
+	}
+	for (unsigned ms = 0; !n && ms < SAID_MS; ms++) {
+		n = find_gone(c, rank, most);
+		if (!n)
+			poll(NULL, 0, 1);
+	}
+	return n;
+}
+
 /* Ranks of the job that are the reason, by what this channel has seen itself, by what
  * its back end heard, or by looking: another rank may have ended the operation. */
 static size_t find_missing(struct channel *c, berth_result rc, unsigned *rank,
@@ -301,8 +342,10 @@ static size_t find_missing(struct channel *c, berth_result rc, unsigned *rank,
 		rank[n] = c->rank[c->late[n]];
 	if (n)
 		return n;
-	if (c->lost < c->n) /* and who has given up since then, for that reason */
-		return find_gone(c, rank, most);
+	for (n = 0; n < c->ngone && n < most; n++)
+		rank[n] = c->gone[n];
+	if (n)
+		return n;
 	n = rc == BERTH_TIMEOUT ? find_behind(c, rank, most) : 0;
 	if (!n && rc == BERTH_TIMEOUT && c->op)
 		n = missing(c, rank, most);
@@ -312,7 +355,7 @@ static size_t find_missing(struct channel *c, berth_result rc, unsigned *rank,
 	n = n < most ? n : most;
 	for (size_t i = 0; i < n; i++)
 		rank[i] = c->rank[rank[i]];
-	return rc == BERTH_PEER_LOST && !n ? find_gone(c, rank, most) : n;
+	return rc == BERTH_PEER_LOST && !n ? find_lost(c, rank, most) : n;
 }
 
 static void say_missing(struct channel *c, struct failure *why, const char *words)
@@ -366,6 +409,9 @@ berth_result channel_failed(struct channel *c, berth_result rc, const struct op 
 	/* what all ranks come to alike, or nobody waits for, breaks nothing */
 	if (rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID || c->n == 1 || c->broken)
 		return rc;
+	if (rc == BERTH_PEER_LOST && why->nmissing)
+		atomic_store(&c->world->memory.rank[c->world->memory.local_rank].blames,
+			     why->missing[0] + 1);
 	c->finally = *why;
 	atomic_store(&c->broken, rc);
 	if (rc == BERTH_MEMORY) /* of this rank alone, for which the others wait */

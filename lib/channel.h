@@ -49,6 +49,8 @@ struct channel {
 	uint64_t reported_ns; /* last stall's */
 	uint64_t deadline_ns;
 	unsigned lost;     /* place of who is gone; N: nobody */
+	unsigned gone[64]; /* ranks of the job that were when it was noticed */
+	size_t ngone;
 	unsigned late[64]; /* places that let time pass, where that was told */
 	size_t nlate;
 	bool patient;       /* waits for no operation: no stall */

@@ -234,7 +234,13 @@ static bool is_in(const struct memory *m, unsigned local)
 	       BOOT_IN;
 }
 
-bool memory_is_lost(struct memory *m, unsigned rank, int local)
+bool memory_follows(const struct memory *m, unsigned rank)
+{
+	return rank < m->size &&
+	       __atomic_load_n(&m->lost[rank], __ATOMIC_RELAXED) == BOOT_FOLLOWS;
+}
+
+bool memory_is_lost(const struct memory *m, unsigned rank, int local)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
 

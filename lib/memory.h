@@ -54,7 +54,10 @@ struct boot_flight *memory_flights(const struct memory *m, unsigned local);
 
 /* Has rank RANK of the job ended without having left?  LOCAL: its number on this host,
  * or -1.  Sees deaths here by the lock, others by what the agent wrote. */
-bool memory_is_lost(struct memory *m, unsigned rank, int local);
+bool memory_is_lost(const struct memory *m, unsigned rank, int local);
+
+/* It ended after it had given up because another rank was lost. */
+bool memory_follows(const struct memory *m, unsigned rank);
 
 /* This rank's part of the heap.  BYTES are rounded up; zero; NULL: full, or no heap.
  * What is freed goes back to the system.  Thread-safe. */

@@ -114,6 +114,9 @@ void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx);
 /* For LOOK: the peer that the exchange waits for. */
 unsigned net_waits_for(const struct net *n);
 
+/* After BERTH_PEER_LOST: who is gone, as somebody said; not below the number of ranks:
+ * not known. */
+unsigned net_lost(const struct net *n);
 /* After BERTH_PEER_LOST: that peer could not be connected to, and nobody knows that it
  * is gone; "can't be reached at 10.0.0.2: Connection refused".  Else NULL. */
 const char *net_unreached(const struct net *n);

@@ -399,6 +399,11 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	return rc;
 }
 
+unsigned net_lost(const struct net *n)
+{
+	return n->broken ? n->lost : n->config.size;
+}
+
 unsigned net_waits_for(const struct net *n)
 {
 	return n->waits_for;
