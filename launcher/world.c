@@ -121,7 +121,7 @@ static bool are_alike(const struct loss *a, const struct loss *b)
 	return a->joining == b->joining && a->follows == b->follows;
 }
 
-/* Those that are like L to HOST, but for its own, which it knows.  LIST: room for all. */
+/* Those that are like L to HOST, but for its own, which it knows.  LIST: has room. */
 static void tell_losses(struct session *s, size_t host, struct loss l, uint32_t *list)
 {
 	const struct world *w = s->world;

@@ -1,4 +1,5 @@
 # berth_bench: every operation, with the results that it verifies.
+# limit_s: 240
 load common
 
 bench() { # RANKS WORD...

@@ -8,6 +8,8 @@
 #   silent_on TEXT            TEXT is not in $output
 #   hinted                    $output has exactly one `hint:` line, the last
 #   wait_for COMMAND...        waits up to 10 s until the command succeeds
+#   thrice COMMAND...         tries it up to three times, for what goes by time: who is held up
+#                             is not so each time.  set -e is off in it
 #   alive_with TEXT           pids whose environment has TEXT, this machine
 #   cluster_up N, cluster_down, on HOST COMMAND..., as USER HOST COMMAND...
 #   need_cluster              first word of setup: skips where no cluster can be made
@@ -53,6 +55,15 @@ wait_for() {
 		sleep 0.05
 	done
 	echo "still not after 10 s: $*"
+	return 1
+}
+
+thrice() {
+	local turn
+	for turn in 1 2 3; do
+		"$@" && return
+		echo "# not so at turn $turn: $*"
+	done
 	return 1
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# limit_s: 90
+# limit_s: 240
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output
 # Whatever dies or is stopped, and however: nothing of the job is left, and the status says it.
 #
@@ -162,7 +162,7 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 }
 
 @test "TERM to runner after a failure: the status is the failure's" {
-	start ignores --kill-grace 2
+	start ignores --kill-grace 5 # in which TERM comes
 	kill -SEGV "$(rank_pid 0)"
 	wait_for grep -q "rank 0 on " "$T/err"
 	kill -TERM "$pid"
@@ -203,7 +203,7 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 }
 
 @test "--timeout ends ranks that ignore TERM" {
-	start ignores --timeout 2 --kill-grace 1
+	start ignores --timeout 4 --kill-grace 1
 	ended_with 124
 }
 

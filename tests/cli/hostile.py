@@ -30,7 +30,7 @@ LATE = rf"^runner: {HOST}: no agent in time: "
 UNCONFIRMED = rf"^runner: {HOST} did not confirm that the job's processes are gone$"
 NOT_ITS = "message about a rank of another host"
 LONG, SHORT = ["sleep", "1000"], ["true"]
-SOON = ["--start-timeout", "1"]
+SOON = ["--start-timeout", "4"]  # in which the real agent has come
 
 # act: runner's status, what it says, the ranks' program, options, what is on stdin
 ACTS = {
@@ -84,7 +84,7 @@ ACTS = {
     "credit-steps": (241, broken("credit beyond its limit"), LONG, []),
     "deaf": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0", "--stdin", "all"]),
     "beats": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0"]),
-    "quiet": (241, rf"^runner: {HOST}: no sign of life for ", LONG, ["--host-timeout", "2"]),
+    "quiet": (241, rf"^runner: {HOST}: no sign of life for ", LONG, ["--host-timeout", "5"]),
     "clocks": (3, r"^runner: rank . on .* exited with status 3$", LONG, []),
     "random": (None, None, LONG, ["--timeout", "2", "--kill-grace", "0"]),
     "never-gone": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0"]),

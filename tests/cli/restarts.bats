@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# limit_s: 60
+# limit_s: 240
 # shellcheck disable=SC2001,SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # --restarts N on one machine: all ranks start again, and what must end the job ends it.
 load common
@@ -55,7 +55,7 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 }
 
 @test "a time limit ends the job, in whichever epoch" {
-	run -124 r --restarts 1000000 --timeout 3 -np 2 bash "$T/fails_until" 1000000
+	run -124 r --restarts 1000000 --timeout 6 -np 2 bash "$T/fails_until" 1000000
 	grep -q 'runner: restart' "$T/err"
 }
 

@@ -2,6 +2,7 @@
  * not of this user, what is not that memory. */
 #include <check.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "lib/boot.h"
 #include "lib/handoff.h"
 
-enum { BYTES = 8192, OTHERS = 3, NOBODY = 65534 };
+enum { BYTES = 8192, OTHERS = 3, NOBODY = 65534, PATIENCE_MS = 30000 };
 
 static char why[BOOT_WHY_BYTES];
 
@@ -22,7 +23,8 @@ static uint64_t in_ms(unsigned ms)
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec + ms * 1000000u;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec +
+	       ms * (uint64_t)1000000;
 }
 
 static int descriptors(void)
@@ -34,8 +36,9 @@ static int descriptors(void)
 	return n;
 }
 
-/* Takes the memory of NAME, counts in it, and ends with what came of it. */
-static pid_t taker(const char *name)
+/* Takes the memory of NAME, counts in it, and ends with what came of it.  Were LISTENER
+ * open here too, its end would not be one. */
+static pid_t taker(const char *name, int listener)
 {
 	pid_t pid = fork();
 	berth_result rc;
@@ -43,7 +46,8 @@ static pid_t taker(const char *name)
 
 	if (pid)
 		return pid;
-	rc = handoff_take(name, BYTES, in_ms(5000), &fd, why, sizeof why);
+	close(listener);
+	rc = handoff_take(name, BYTES, in_ms(PATIENCE_MS), &fd, why, sizeof why);
 	if (!rc) {
 		_Atomic int *n =
 			mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -53,6 +57,14 @@ static pid_t taker(const char *name)
 		atomic_fetch_add(n, 1);
 	}
 	_exit((int)rc);
+}
+
+/* Until somebody waits in LISTENER's queue. */
+static void await_taker(int listener)
+{
+	struct pollfd p = { .fd = listener, .events = POLLIN };
+
+	ck_assert_int_eq(poll(&p, 1, PATIENCE_MS), 1);
 }
 
 static int ended(pid_t pid)
@@ -75,10 +87,10 @@ START_TEST(all_get_one_memory)
 	ck_assert_int_ge(memory, 0);
 	ck_assert_uint_eq(strlen(name), 32);
 	for (int i = 0; i < OTHERS; i++)
-		other[i] = taker(name);
-	ck_assert_int_eq(
-		handoff_give(listener, OTHERS, memory, in_ms(5000), why, sizeof why),
-		BERTH_OK);
+		other[i] = taker(name, listener);
+	ck_assert_int_eq(handoff_give(listener, OTHERS, memory, in_ms(PATIENCE_MS), why,
+				      sizeof why),
+			 BERTH_OK);
 	for (int i = 0; i < OTHERS; i++)
 		ck_assert_int_eq(ended(other[i]), BERTH_OK);
 	n = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, memory, 0);
@@ -93,9 +105,10 @@ START_TEST(who_does_not_come_is_missed)
 {
 	char name[HANDOFF_NAME_BYTES];
 	int listener = handoff_listen(name), memory = boot_memfd(BYTES, why);
-	uint64_t end = in_ms(3000);
-	pid_t other = taker(name);
+	uint64_t end = in_ms(PATIENCE_MS);
+	pid_t other = taker(name, listener);
 
+	await_taker(listener);
 	ck_assert_int_eq(
 		handoff_give(listener, OTHERS, memory, in_ms(300), why, sizeof why),
 		BERTH_PEER_LOST);
@@ -112,15 +125,17 @@ START_TEST(the_maker_is_gone)
 {
 	char name[HANDOFF_NAME_BYTES];
 	int listener = handoff_listen(name), memory, before;
+	uint64_t end = in_ms(PATIENCE_MS);
 	pid_t other;
 
-	other = taker(name); /* waits in the socket's queue */
-	usleep(20000);
+	other = taker(name, listener);
+	await_taker(listener);
 	close(listener);
 	ck_assert_int_eq(ended(other), BERTH_PEER_LOST);
+	ck_assert_uint_lt(in_ms(0), end); /* not because its time was over */
 	before = descriptors();
 	ck_assert_int_eq(
-		handoff_take(name, BYTES, in_ms(5000), &memory, why, sizeof why),
+		handoff_take(name, BYTES, in_ms(PATIENCE_MS), &memory, why, sizeof why),
 		BERTH_PEER_LOST);
 	ck_assert_int_eq(memory, -1);
 	ck_assert_int_eq(descriptors(), before);
@@ -132,7 +147,7 @@ START_TEST(the_maker_is_silent)
 {
 	char name[HANDOFF_NAME_BYTES];
 	int listener = handoff_listen(name), memory;
-	uint64_t end = in_ms(3000);
+	uint64_t end = in_ms(PATIENCE_MS);
 
 	ck_assert_int_eq(
 		handoff_take(name, BYTES, in_ms(200), &memory, why, sizeof why),
@@ -142,14 +157,14 @@ START_TEST(the_maker_is_silent)
 }
 END_TEST
 
-static pid_t taker_of_nobody(const char *name)
+static pid_t taker_of_nobody(const char *name, int listener)
 {
 	pid_t pid = fork();
 
 	if (!pid) {
 		if (setgid(NOBODY) || setuid(NOBODY))
 			_exit(98);
-		_exit(ended(taker(name)));
+		_exit(ended(taker(name, listener)));
 	}
 	return pid;
 }
@@ -162,11 +177,11 @@ START_TEST(another_user_gets_nothing)
 
 	if (geteuid() != 0)
 		return;
-	stranger = taker_of_nobody(name);
-	usleep(50000); /* it comes first, most likely */
-	other = taker(name);
+	stranger = taker_of_nobody(name, listener);
+	await_taker(listener);
+	other = taker(name, listener);
 	ck_assert_int_eq(
-		handoff_give(listener, 1, memory, in_ms(5000), why, sizeof why),
+		handoff_give(listener, 1, memory, in_ms(PATIENCE_MS), why, sizeof why),
 		BERTH_OK);
 	ck_assert_int_eq(ended(other), BERTH_OK);
 	ck_assert_int_eq(ended(stranger), BERTH_PEER_LOST);
@@ -180,9 +195,9 @@ static int said_to(int memory)
 {
 	char name[HANDOFF_NAME_BYTES];
 	int listener = handoff_listen(name);
-	pid_t other = taker(name);
+	pid_t other = taker(name, listener);
 
-	handoff_give(listener, 1, memory, in_ms(5000), why, sizeof why);
+	handoff_give(listener, 1, memory, in_ms(PATIENCE_MS), why, sizeof why);
 	close(listener);
 	close(memory);
 	return ended(other);

@@ -1,4 +1,5 @@
-/* lib/shm: the collectives by every way through the memory. */
+/* lib/shm: the collectives by every way through the memory.
+ * limit_s: 400 */
 #include "collectives.h"
 
 #include "lib/shm_internal.h"
@@ -76,8 +77,8 @@ START_TEST(chunks)
 	static const size_t sizes[] = { 256, 1000, 4160, 65536, 100032, 1 << 20 };
 
 	chunk = sizes[_i];
-	ranks_run(2, shm_bytes(2), 0, by_chunks, 60);
-	ranks_run(3, shm_bytes(3), 0, by_chunks, 60);
+	ranks_run(2, shm_bytes(2), 0, by_chunks, 100);
+	ranks_run(3, shm_bytes(3), 0, by_chunks, 100);
 }
 END_TEST
 
@@ -99,7 +100,7 @@ static void switched(struct ranks *r)
 
 START_TEST(switching)
 {
-	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 0, switched, 60);
+	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 0, switched, 100);
 }
 END_TEST
 
@@ -119,7 +120,7 @@ static void tried(struct ranks *r)
 
 START_TEST(trying)
 {
-	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 0, tried, 60);
+	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 0, tried, 100);
 }
 END_TEST
 
@@ -154,7 +155,8 @@ static void in_heap(struct ranks *r)
 
 START_TEST(heap)
 {
-	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), (size_t)_i << 22, in_heap, 60);
+	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), (size_t)_i << 22, in_heap,
+		  100);
 }
 END_TEST
 
@@ -184,7 +186,7 @@ static void moves_there(struct ranks *r)
 START_TEST(heap_moves)
 {
 	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), (size_t)_i << 23, moves_there,
-		  60);
+		  100);
 }
 END_TEST
 
@@ -201,7 +203,7 @@ static void not_for_all(struct ranks *r)
 
 START_TEST(without_heap)
 {
-	ranks_run(3, shm_bytes(3), 3 << 20, not_for_all, 60);
+	ranks_run(3, shm_bytes(3), 3 << 20, not_for_all, 100);
 }
 END_TEST
 
@@ -254,7 +256,7 @@ static void sleeping(struct ranks *r)
 
 START_TEST(sleepers)
 {
-	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 0, sleeping, 20);
+	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 0, sleeping, 100);
 }
 END_TEST
 
@@ -301,7 +303,7 @@ static void long_since(struct ranks *r)
 
 START_TEST(wraps)
 {
-	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 4096, long_since, 60);
+	ranks_run((unsigned)_i, shm_bytes((unsigned)_i), 4096, long_since, 100);
 }
 END_TEST
 
@@ -317,9 +319,17 @@ static void differ(struct ranks *r)
 
 START_TEST(mismatch)
 {
-	ranks_run(4, shm_bytes(4), 0, differ, 20);
+	ranks_run(4, shm_bytes(4), 0, differ, 100);
 }
 END_TEST
+
+/* Until ranks 1 and 3 have said that they are at the first operation. */
+static void await_others(const struct shm *s)
+{
+	for (unsigned r = 1; r < 4; r += 2)
+		while (!atomic_load(&s->line[1][r].post.value))
+			usleep(100);
+}
 
 static void one_is_late(struct ranks *r)
 {
@@ -331,6 +341,8 @@ static void one_is_late(struct ranks *r)
 
 	if (r->me == 2)
 		_exit(0);
+	if (r->me == 0)
+		await_others(g.group);
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	rc = shm_backend.run(g.group, &c,
 			     r->me == 0 ? (uint64_t)now.tv_sec * 1000000000 +
@@ -348,7 +360,7 @@ static void one_is_late(struct ranks *r)
 
 START_TEST(timeout)
 {
-	ranks_run(4, shm_bytes(4), 0, one_is_late, 20);
+	ranks_run(4, shm_bytes(4), 0, one_is_late, 100);
 }
 END_TEST
 
@@ -391,7 +403,7 @@ static void stops_inside(struct ranks *r)
 
 START_TEST(timeout_inside)
 {
-	ranks_run(3, shm_bytes(3), 0, stops_inside, 20);
+	ranks_run(3, shm_bytes(3), 0, stops_inside, 100);
 }
 END_TEST
 
@@ -412,7 +424,7 @@ static void broken(struct ranks *r)
 
 START_TEST(lost)
 {
-	ranks_run(3, shm_bytes(3), 0, broken, 20);
+	ranks_run(3, shm_bytes(3), 0, broken, 100);
 }
 END_TEST
 

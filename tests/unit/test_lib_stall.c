@@ -124,6 +124,8 @@ START_TEST(words)
 	struct memory third = w.memory;
 	const struct coll c = { .kind = BERTH_BROADCAST, .count = 4, .type = BERTH_U8 };
 	struct boot_flight *f;
+	const char *text;
+	uint64_t now;
 
 	ck_assert_str_eq(TEXT(5), HEAD "rank 5 on 'n1'");
 	ck_assert_str_eq(TEXT(4, 5, 7), HEAD "ranks 4, 5 on 'n1', rank 7 on 'n2'");
@@ -132,8 +134,12 @@ START_TEST(words)
 	third.local_rank = 3;
 	third.flights += 3 * BOOT_FLIGHTS;
 	f = trace_begin(&third, &c, NULL, 0, 1, BOOT_FLIGHT_DONE);
-	f->begun -= 31 * (uint64_t)S;
-	ck_assert_str_eq(TEXT(3),
+	do { /* again, where a moment came between that makes it another age */
+		now = trace_coarse_ns();
+		f->begun = now - 31 * (uint64_t)S;
+		text = TEXT(3);
+	} while (trace_coarse_ns() - now >= S / 4);
+	ck_assert_str_eq(text,
 			 HEAD "rank 3 on 'n0' (rank 3: broadcast of 4 u8, done 31 s "
 			      "ago)");
 	ck_assert_str_eq(text_of(1024, 0, NULL), HEAD "other ranks");

@@ -1,5 +1,6 @@
 /* lib/net and lib/tcp: the collectives over connections; who has no key; who is
- * lost. */
+ * lost.
+ * limit_s: 400 */
 #include "collectives.h"
 #include "meeting.h"
 
@@ -73,7 +74,7 @@ static void differ(struct ranks *r)
 
 START_TEST(mismatch)
 {
-	ranks_run((unsigned)_i, sizeof(struct meeting), 0, differ, 20);
+	ranks_run((unsigned)_i, sizeof(struct meeting), 0, differ, 100);
 }
 END_TEST
 
@@ -103,7 +104,7 @@ static void one_is_lost(struct ranks *r)
 
 START_TEST(lost)
 {
-	ranks_run(5, sizeof(struct meeting), 0, one_is_lost, 20);
+	ranks_run(5, sizeof(struct meeting), 0, one_is_lost, 100);
 }
 END_TEST
 
@@ -128,7 +129,7 @@ static void one_is_late(struct ranks *r)
 
 START_TEST(timeout)
 {
-	ranks_run(3, sizeof(struct meeting), 0, one_is_late, 20);
+	ranks_run(3, sizeof(struct meeting), 0, one_is_late, 100);
 }
 END_TEST
 
@@ -153,7 +154,7 @@ static void one_has_no_key(struct ranks *r)
 
 START_TEST(no_key)
 {
-	ranks_run(2, sizeof(struct meeting), 0, one_has_no_key, 20);
+	ranks_run(2, sizeof(struct meeting), 0, one_has_no_key, 100);
 }
 END_TEST
 
@@ -188,7 +189,7 @@ static void strangers(struct ranks *r)
 
 START_TEST(strangers_come)
 {
-	ranks_run(3, sizeof(struct meeting), 0, strangers, 30);
+	ranks_run(3, sizeof(struct meeting), 0, strangers, 100);
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 /* lib/two: the collectives of ranks on several hosts; here a host is a part of the
- * ranks. */
+ * ranks.
+ * limit_s: 400 */
 #include "collectives.h"
 #include "meeting.h"
 
