@@ -36,7 +36,8 @@ teardown() {
 		on $h sh -c 'umount /root/.cache /run/user /dev/shm/x 2> /dev/null
 			cd; rm -rf .cache /opt/berth-agent /usr/local/bin/[a-z]* /run/user /dev/shm/berth-*
 			cp /etc/skel/.bashrc .; usermod -s /bin/bash bob > /dev/null
-			rm -f /etc/ssh/vc_sshd.d/*; kill -HUP $(cat /run/sshd.pid)'
+			rm -f /etc/ssh/vc_sshd.d/*'
+		"$VCLUSTER" sshd $h reread
 	done 2> /dev/null
 	on n1 rm -rf /home/alice/.cache
 	return 0
@@ -52,8 +53,8 @@ client() { # LINE...: ssh_config of n0's root
 
 server() { # HOST LINE...: more of its sshd_config
 	local h=$1; shift
-	printf '%s\n' "$@" | on "$h" sh -c 'cat > /etc/ssh/vc_sshd.d/test.conf; kill -HUP $(cat /run/sshd.pid)'
-	sleep 0.2
+	printf '%s\n' "$@" | on "$h" sh -c 'cat > /etc/ssh/vc_sshd.d/test.conf'
+	"$VCLUSTER" sshd "$h" reread
 }
 
 no_failure() {
