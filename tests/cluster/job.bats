@@ -249,7 +249,7 @@ else:
 
 @test "a host that refuses: 240, it is named, and no rank was started anywhere" {
 	"$VCLUSTER" sshd n3 stop
-	run -240 r --start-timeout 1 -H n[1-3] touch /vc/t/started
+	run -240 r --start-timeout 5 -H n[1-3] touch /vc/t/started
 	"$VCLUSTER" sshd n3 start
 	says "root@n3:22" "Connection refused"
 	hinted
@@ -262,7 +262,7 @@ else:
 @test "a host that hangs: 240 in time; the same trouble on several hosts is one line" {
 	"$VCLUSTER" freeze n2
 	"$VCLUSTER" freeze n3
-	run -240 r --start-timeout 2 -H n[1-3] true
+	run -240 r --start-timeout 5 -H n[1-3] true
 	"$VCLUSTER" thaw n2
 	"$VCLUSTER" thaw n3
 	says "n[2-3]"

@@ -179,7 +179,7 @@ no_failure() {
 	for t in ssh openssh; do
 		run -0 probe --transport $t -p 2222 --accept-new-hosts n1
 	done
-	run -1 probe --timeout 1 --transport ssh -p 2223 n1
+	run -1 probe --timeout 4 --transport ssh -p 2223 n1
 	says 'E_SSH_CONNECT root@n1:2223: cannot connect: Connection refused'
 }
 
@@ -206,9 +206,9 @@ no_failure() {
 }
 
 @test "a name that nobody knows" {
-	run -1 probe --timeout 1 nosuchhost
+	run -1 probe --timeout 4 nosuchhost
 	says E_SSH_RESOLVE "'nosuchhost'"
-	run -1 probe --timeout 1 --transport openssh nosuchhost
+	run -1 probe --timeout 4 --transport openssh nosuchhost
 	says E_SSH_RESOLVE
 }
 
@@ -223,16 +223,16 @@ no_failure() {
 
 @test "a refused connection is an error at the deadline" {
 	"$VCLUSTER" sshd n1 stop
-	run -1 probe --timeout 1 n1
+	run -1 probe --timeout 4 n1
 	says 'E_SSH_CONNECT root@n1:22: cannot connect: Connection refused'
-	run -1 probe --timeout 4 --transport openssh n1 # time for one ssh at least
+	run -1 probe --timeout 8 --transport openssh n1 # time for one ssh at least
 	says 'E_SSH_CONNECT' 'Connection refused'
 	"$VCLUSTER" sshd n1 start
 }
 
 @test "a host that hangs holds up no other" {
 	"$VCLUSTER" freeze n1
-	run -1 probe --timeout 2 n1,n2
+	run -1 probe --timeout 5 n1,n2
 	"$VCLUSTER" thaw n1
 	says 'n2 up' 'E_START_TIMEOUT root@n1:22' 'said nothing'
 }
@@ -284,7 +284,7 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 		says E_LOGIN_NOISE "'Sorry, maintenance'"
 	done
 	on n1 sh -c 'echo "printf Project?; sleep 60" > ~/.bashrc'
-	run -1 probe --timeout 1 n1
+	run -1 probe --timeout 5 n1
 	says E_LOGIN_NOISE "'Project?'"
 	on n1 sh -c 'echo "yes" > ~/.bashrc'
 	run -1 probe n1
