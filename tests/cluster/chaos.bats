@@ -27,6 +27,7 @@ teardown() {
 	done
 	echo FROZEN > "$box/freezer.state"
 	signal INT
+	wait_for grep -q 'again ends them now' "$T/err" # or the two may come as one
 	signal INT
 	wait_for grep -q 'ending 1 ranks now' "$T/err"
 	sleep 0.5
