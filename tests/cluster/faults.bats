@@ -163,10 +163,11 @@ sampled() { # FAULT [MOMENT [RANKS]]
 
 @test "^C while runner waits for a host that may have failed first: the cause is said" {
 	local victim
-	messy n1:2,n2:2
+	messy n1:2,n2:2 --events /vc/t/events
 	victim=$(rank_pid 0)
 	on n2 pkill -STOP -x berth-agent
 	on n1 kill -KILL "$victim"
+	wait_for grep -q '"rank ended"' "$STATE/t/events"
 	signal INT
 	on n2 pkill -CONT -x berth-agent
 	status_of_job 30
