@@ -156,7 +156,7 @@ all_gone() {
 			'mpirun -np 4 --map-by ppr:2:node'; do
 			began=$SECONDS
 			run $launch "$JOINS" $words
-			[ "$status" != 0 ] && [ $((SECONDS - began)) -lt 15 ] ||
+			[ "$status" != 0 ] && [ $((SECONDS - began)) -lt 30 ] ||
 				{ echo "$launch $words: $status after $((SECONDS - began)) s"; false; }
 			silent_on 'all: '
 		done
@@ -183,7 +183,7 @@ all_gone() {
 	for launch in 'srun -N1 -n4 --mpi=pmix' 'srun -N2 -n4 --mpi=pmix'; do
 		began=$SECONDS
 		run $launch "$COLLECTIVES" 1 lost
-		[ "$status" != 0 ] && [ $((SECONDS - began)) -lt 15 ]
+		[ "$status" != 0 ] && [ $((SECONDS - began)) -lt 30 ]
 	done
 	all_gone
 }
