@@ -199,7 +199,7 @@ sampled() { # FAULT [MOMENT [RANKS]]
 }
 
 @test "a host hangs, then comes back: it is given up, the others end, and it cleans up itself" {
-	messy n1:2,n2:2 --host-timeout 2
+	messy n1:2,n2:2 --host-timeout 5
 	"$VCLUSTER" freeze n2
 	status_of_job 30
 	"$VCLUSTER" thaw n2
@@ -210,12 +210,12 @@ sampled() { # FAULT [MOMENT [RANKS]]
 }
 
 @test "a short --host-timeout does not end a job whose hosts are alive" {
-	run -0 r --host-timeout 1 -H n1,n2 sleep 3
+	run -0 r --host-timeout 4 -H n1,n2 sleep 6
 	[ -z "$output" ]
 }
 
 @test "the network to a host is cut: 241; the host ends its ranks by itself" {
-	messy n5:2,n6:2 --host-timeout 2
+	messy n5:2,n6:2 --host-timeout 5
 	"$VCLUSTER" netem n6 down
 	ended_with 241 n5
 	first_line_says "n6: no sign of life for "
@@ -230,7 +230,7 @@ sampled() { # FAULT [MOMENT [RANKS]]
 # Last: these hosts stay dead.
 @test "power cut of a host: 241, it is named, the others end" {
 	power_cut() { # HOSTS VICTIM
-		messy "$1" --host-timeout 2
+		messy "$1" --host-timeout 5
 		"$VCLUSTER" netem "$2" down # first, or its kernel would say goodbye
 		"$VCLUSTER" kill "$2"
 		ended_with 241 ${hosts_of/$2/}

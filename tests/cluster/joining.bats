@@ -140,7 +140,7 @@ told() { # after so many ms, into $told_ms
 }
 
 @test "a host that is cut off: its ranks are lost to the others" {
-	start -np 3 -H n1:1,n2:2 --keep-going --host-timeout 3 bash -c "trap '' TERM
+	start -np 3 -H n1:1,n2:2 --keep-going --host-timeout 6 bash -c "trap '' TERM
 		exec $JOINS join memory fence rank=0 lost exit=0 all sleep=60000"
 	wait_for grep -q 'all: 0 1 2' "$T/out"
 	"$VCLUSTER" kill n2

@@ -140,7 +140,7 @@ between_epochs() {
 
 # Last: this host stays dead.
 @test "power cut of a host: the others go on without it" {
-	start --restarts 1 --host-timeout 2 -np 4 -H 'n1:2,n2:2,n5:2' --map-by node bash /vc/t/again
+	start --restarts 1 --host-timeout 5 -np 4 -H 'n1:2,n2:2,n5:2' --map-by node bash /vc/t/again
 	ready 0 4
 	"$VCLUSTER" netem n5 down
 	"$VCLUSTER" kill n5

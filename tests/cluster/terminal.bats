@@ -327,7 +327,7 @@ all_counted() { # FILE
 }
 
 @test "^Z, a reader that stands still, kill -STOP of runner: long ones; the job lives and no byte is lost" {
-	local long=${LONG_S:-22} stop=${STOP_S:-8} timeout=${HOST_TIMEOUT:-1} stop_timeout=${STOP_TIMEOUT:-3}
+	local long=${LONG_S:-24} stop=${STOP_S:-8} timeout=${HOST_TIMEOUT:-6} stop_timeout=${STOP_TIMEOUT:-6}
 	# its reader waits so long
 	{ on n0 timeout -k 5 $((long + 60)) "$RUNNER" --host-timeout "$timeout" -H n1:2,n2:2 /usr/bin/python3 /vc/t/counts /vc/t/enough.1 < /dev/null 2> "$T/err.1" |
 		{ head -c 1000; sleep "$long"; cat; } > "$T/out.1"; } 3>&- &
