@@ -1,4 +1,4 @@
-# limit_s: 300
+# limit_s: 400
 # The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
 # log-in scripts, and agents that are missing, old, foreign, or cannot run.
 # shellcheck disable=SC2016,SC2030,SC2031
