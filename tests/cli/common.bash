@@ -7,7 +7,7 @@
 #   says TEXT...              each TEXT is in $output
 #   silent_on TEXT            TEXT is not in $output
 #   hinted                    $output has exactly one `hint:` line, the last
-#   wait_for COMMAND...        waits up to 10 s until the command succeeds
+#   wait_for COMMAND...        waits up to 30 s until the command succeeds
 #   alive_with TEXT           pids whose environment has TEXT, this machine
 #   cluster_up N, cluster_down, on HOST COMMAND..., as USER HOST COMMAND...
 #   need_cluster              first word of setup: skips where no cluster can be made
@@ -48,11 +48,11 @@ hinted() {
 
 wait_for() {
 	local i
-	for ((i = 0; i < 200; i++)); do
+	for ((i = 0; i < 600; i++)); do
 		"$@" && return
 		sleep 0.05
 	done
-	echo "still not after 10 s: $*"
+	echo "still not after 30 s: $*"
 	return 1
 }
 
