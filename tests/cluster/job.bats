@@ -410,10 +410,16 @@ print(names if len(names) != 5 else "")' "$STATE/t/events"
 }
 
 @test "nothing is left of all these jobs" {
-	for h in n0 n1 n2 n3 n4; do
-		run -0 on $h sh -c 'pgrep -x berth-agent; grep -slzF BERTH_JOB= /proc/[0-9]*/environ;
+	left_on() {
+		on "$1" sh -c 'pgrep -x berth-agent; grep -slzF BERTH_JOB= /proc/[0-9]*/environ;
 			find /tmp /dev/shm -mindepth 1 -path "$0" -prune -o ! -path "/tmp/torchinductor*" -print |
 				while read -r f; do case $0 in "$f"/*) ;; *) echo "$f" ;; esac; done' "$ROOT"
-		[ -z "$output" ]
+	}
+	none_on() { # a guardian that has ended is there until sshd has seen it
+		local left
+		left=$(left_on "$1") && [ -z "$left" ]
+	}
+	for h in n0 n1 n2 n3 n4; do
+		wait_for none_on $h || { left_on $h; return 1; }
 	done
 }
