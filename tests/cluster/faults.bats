@@ -52,10 +52,10 @@ ended_clean() { # STATUS TEXT...
 # does at the second or third time: a busy machine may have stood still; of a silent host it is said
 # after --host-timeout.
 sampled() { # FAULT [MOMENT [RANKS]]
-	local sizes=(2 2 4) moments=(start running ending) size moment try
+	local sizes=(2 2 4) moments=(start running ending) size moment
 	size=${sizes[RANDOM % 3]} moment=${2:-${moments[RANDOM % 3]}}
 	echo "SEED=$SEED: $1 on $size hosts, $moment, ${3:-messy}"
-	for try in 1 2 3; do
+	for _ in 1 2 3; do
 		round "$1" "$size" "$moment" "${3:-messy}" || { on n0 pkill -KILL -x runner; mend "$1" "$victim_host"; return 1; }
 		echo "the cause was named after ${cause_ms:-no} ms"
 		case $1,$moment in

@@ -132,8 +132,7 @@ told() { # after so many ms, into $told_ms
 }
 
 @test "a lost rank is told on every host within a second" {
-	local try
-	for try in 1 2 3; do # a busy machine may have stood still once
+	for _ in 1 2 3; do # a busy machine may have stood still once
 		told
 		[ $told_ms -ge 1000 ] || return 0
 	done
@@ -197,8 +196,7 @@ stalls() { # what runner says in $output
 }
 
 @test "E_STALL: who waits, in what, for whom, and what that one did last" {
-	local try
-	for try in 1 2 3; do # two warnings where a second lies between the two ranks
+	for _ in 1 2 3; do # two warnings where a second lies between the two ranks
 		stalls -np 4 -H n1:2,n2:2 "$JOINS" join memory fence rank=3 op=x ends all \
 			rank=0 op=x ends op=grad sleep=200 "$stall" all \
 			rank=1 op=x ends op=grad sleep=400 "$stall" all sleep=60000

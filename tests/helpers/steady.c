@@ -2,10 +2,10 @@
  *
  *     runner ... steady SECONDS [RANK MS]
  *
- * After the first sum each says "begun"; after SECONDS, or USR1 to it, rank 0 says "N
- * sums".  Rank RANK says "dies at T" and is killed after MS, wherever it is.  Who gets an error says "RESULT of RANKS at T: TEXT" and ends
- * with 3, a second later.  T: milliseconds of a clock that all hosts of this machine
- * share. */
+ * After the first sum each says "begun"; after SECONDS, or USR1, rank 0 says "N sums".
+ * Rank RANK says "dies at T" and is killed after MS, wherever it is.  Who gets an error
+ * says "RESULT of RANKS at T: TEXT" and ends with 3, a second later.  T: milliseconds
+ * of a clock that all hosts of this machine share. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
