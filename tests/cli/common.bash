@@ -7,7 +7,7 @@
 #   says TEXT...              each TEXT is in $output
 #   silent_on TEXT            TEXT is not in $output
 #   hinted                    $output has exactly one `hint:` line, the last
-#   wait_for COMMAND...        waits up to 10 s until the command succeeds
+#   wait_for COMMAND...        waits up to 30 s until the command succeeds
 #   thrice COMMAND...         tries it up to three times, for what goes by time: who is held up
 #                             is not so each time.  set -e is off in it
 #   alive_with TEXT           pids whose environment has TEXT, this machine
@@ -50,11 +50,11 @@ hinted() {
 
 wait_for() {
 	local i
-	for ((i = 0; i < 200; i++)); do
+	for ((i = 0; i < 600; i++)); do
 		"$@" && return
 		sleep 0.05
 	done
-	echo "still not after 10 s: $*"
+	echo "still not after 30 s: $*"
 	return 1
 }
 

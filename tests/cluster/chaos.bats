@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# limit_s: 240
+# limit_s: 400
 # shellcheck disable=SC2016,SC2154 # awk's $; bats sets status and output
 # A minute of random jobs and faults on 2 hosts, from SEED; chaos.py says what is checked.
 load jobs
@@ -27,6 +27,7 @@ teardown() {
 	done
 	echo FROZEN > "$box/freezer.state"
 	signal INT
+	wait_for grep -q 'again ends them now' "$T/err" # or the two may come as one
 	signal INT
 	wait_for grep -q 'ending 1 ranks now' "$T/err"
 	sleep 0.5
@@ -44,7 +45,8 @@ teardown() {
 }
 
 @test "60 s of chaos: right statuses, right causes, nothing left" {
-	HOSTS=2 run "$ROOT/tests/cluster/chaos.sh" 60 "${SEED:-1}" 3>&-
+	# soaks have the time to name a fault; here a busy machine may stand still for some of it
+	NAME_MS=10000 HOSTS=2 run "$ROOT/tests/cluster/chaos.sh" 60 "${SEED:-1}" 3>&-
 	echo "$output"
 	[ "$status" = 0 ]
 	[[ $output == *' jobs, 0 with a violation'* ]]

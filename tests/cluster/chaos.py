@@ -20,8 +20,8 @@ import threading
 import time
 from collections import Counter, defaultdict
 
-from chaos_plan import (CUT_OFF, FATAL, FOREVER, PAUSED, SILENT, WEATHER, WIDE, arguments, expand,
-                        job_input, outcomes, plan, undisturbed, wanted_output)
+from chaos_plan import (CUT_OFF, FATAL, FOREVER, PAUSED, SILENCE_S, SILENT, WEATHER, WIDE, arguments,
+                        expand, job_input, outcomes, plan, undisturbed, wanted_output)
 from chaos_world import Reader, World, first_report, runner_below
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -292,7 +292,7 @@ class Run:
             self.fail("status", f"runner exited with {status}, and did not die by the signal")
         if first.fatal and line and self.err.said_at and len(job.faults) == 1 and not job.weather and \
                 status in first.shared[0] and status != undisturbed(job, {})[0]:
-            silence_ms = 2000 if first.name in SILENT else 0
+            silence_ms = 1000 * SILENCE_S if first.name in SILENT else 0
             self.named_ms = 1000 * (self.err.said_at - first.struck_at) - silence_ms
             if job.moment == "running" and self.named_ms > NAME_MS:
                 self.fail("late", f"named after {self.named_ms:.0f} ms")

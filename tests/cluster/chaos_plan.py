@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 TERM, FOREVER = 143, 1000
 CUT_OFF = ["host_cut", "host_frozen", "partitioned"]
 SILENT = ["agent_stopped"] + CUT_OFF  # noticed by silence alone
+SILENCE_S = 5  # that is given up after; more than a busy machine holds up a process
 # of inject.bash, which says what must come of them
 FATAL = ["rank_killed", "agent_killed", "guardian_killed", "both_killed", "session_killed", "all_killed",
          "runner_killed", "runner_and_agent_killed", "oom"] + SILENT
@@ -208,7 +209,7 @@ def arguments(job, folder, rank_program):
     if job.by_node:
         a += ["--map-by", "node"]
     if job.has("runner_cut_off", *SILENT):
-        a += ["--host-timeout", "2", "--start-timeout", "5"]
+        a += ["--host-timeout", str(SILENCE_S), "--start-timeout", "8" if job.moment == "start" else "30"]
     if job.output == "pty":
         a += ["--pty"]
     if job.output == "raw":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# limit_s: 240
+# limit_s: 400
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # libberth over 2, 4 and 16 hosts: what it computes, and what becomes of it when connections lose and
 # delay, hosts are cut off, ranks are killed in the middle of an operation.  The ranks are
@@ -71,10 +71,13 @@ uses() { # NET
 	! grep -vF "${1%0.0/16}" <<< "$lines"
 }
 
+all_sum() { [ "$(grep -c '^begun$' "$T/out")" = 4 ]; }
+
 use() { # NET VARIABLE...
-	start --no-tag -H "n[1-4]" "${@:2}" "$STEADY" 2
-	wait_for on n4 pgrep -x steady
-	wait_for uses "$1"
+	start --no-tag -H "n[1-4]" "${@:2}" "$STEADY" 60
+	wait_for all_sum
+	uses "$1"
+	signal USR1
 	ended_with 0 n1 n2 n3 n4
 }
 
@@ -104,11 +107,12 @@ use() { # NET VARIABLE...
 }
 
 @test "a host that is cut off for 3 s, and comes back" {
-	start --no-tag -H "n[1-4]" "$STEADY" 8
-	sleep 1 # somewhere in the middle
+	start --no-tag -H "n[1-4]" "$STEADY" 60
+	wait_for all_sum
 	"$VCLUSTER" partition n2
 	sleep 3 # how long it lasts
 	"$VCLUSTER" partition heal
+	signal USR1
 	ended_with 0 n1 n2 n3 n4
 	grep -q ' sums$' "$T/out" || { cat "$T/out"; false; }
 }
@@ -122,10 +126,10 @@ use() { # NET VARIABLE...
 }
 
 @test "a host without power: its rank is lost to the others, also those that it did not talk to" {
-	start --no-tag -H "n[1-4]" --keep-going --host-timeout 3 "$STEADY" 30
-	sleep 1 # somewhere in the middle
+	start --no-tag -H "n[1-4]" --keep-going --host-timeout 6 "$STEADY" 60
+	wait_for all_sum
 	"$VCLUSTER" kill n3
-	status_of_job 20
+	status_of_job 40
 	"$VCLUSTER" boot n3
 	[ "$(grep -c "^6 of 2 at .*rank 2 on 'n3' has ended" "$T/out")" = 3 ] || { cat "$T/out" "$T/err"; false; }
 }

@@ -182,7 +182,7 @@ print("%.6f" % time.time(), flush=True)' "$2"
 
 fault_options() { # FAULT
 	case $1 in
-	host_cut | host_frozen | partitioned | agent_stopped) echo "--host-timeout 2 --start-timeout 5" ;;
+	host_cut | host_frozen | partitioned | agent_stopped) echo "--host-timeout 5 --start-timeout 10" ;;
 	disk_full) echo "--output-filename /run/small/log" ;;
 	esac
 }

@@ -71,7 +71,7 @@ fail_rank_0() {
 	local pid0
 	pid0=$(rank_pid 0)
 	on n1 kill -USR2 "$pid0"
-	while on n1 test -e "/proc/$pid0/fd/0"; do :; done # a zombie has none
+	while on n1 test -e "/proc/$pid0"; do :; done # its agent, too, has seen it
 }
 
 # A job that the fault does not end, once all its ranks are there.

@@ -29,7 +29,7 @@ scale_setup() { # N
 	"$VCLUSTER" exec n0 sh -c "mkdir -p $BERTH && cp \$1/bin/* $BERTH/" sh "$BUILD"
 	scale_run true # the agent is in the cache of each host from now on
 	scale_run true
-	patience_s=$((1 + (took_ms * 4 + 999) / 1000))
+	patience_s=$((4 + (took_ms * 4 + 999) / 1000))
 	export SCALE_N SCALE_HOSTS SCALE patience_s
 }
 

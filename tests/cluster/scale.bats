@@ -69,7 +69,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 		echo "$kind: status $status after $took_ms ms"
 		[ "$status" = 240 ]
 		err_is "runner: root@n7:22: .*$(sed 's/[][().*^$?]/\\&/g' <<< "$(said_of $kind)")" '^hint: '
-		[ "$took_ms" -lt $((patience_s * 1000 + 2000)) ]
+		[ "$took_ms" -lt $((patience_s * 1000 + 8000)) ]
 		nothing_left
 		mend_host $kind n7
 		: > "$T/broken"
@@ -96,7 +96,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	scale_run --start-timeout PATIENCE true
 	[ "$status" = 240 ]
 	[ "$took_ms" -ge $((patience_s * 1000)) ]
-	[ "$took_ms" -lt $((patience_s * 1000 + 2000)) ]
+	[ "$took_ms" -lt $((patience_s * 1000 + 8000)) ]
 	err_is 'root@n2:22: no agent in time: sshd there took the connection and said nothing' '^hint: .*--start-timeout' \
 		'root@n\[11-12\]:22: no agent in time: nothing answers at that address' '^hint: '
 	nothing_left

@@ -1,4 +1,4 @@
-# limit_s: 300
+# limit_s: 400
 # The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
 # log-in scripts, and agents that are missing, old, foreign, or cannot run.
 # shellcheck disable=SC2016,SC2030,SC2031
@@ -36,7 +36,8 @@ teardown() {
 		on $h sh -c 'umount /root/.cache /run/user /dev/shm/x 2> /dev/null
 			cd; rm -rf .cache /opt/berth-agent /usr/local/bin/[a-z]* /run/user /dev/shm/berth-*
 			cp /etc/skel/.bashrc .; usermod -s /bin/bash bob > /dev/null
-			rm -f /etc/ssh/vc_sshd.d/*; kill -HUP $(cat /run/sshd.pid)'
+			rm -f /etc/ssh/vc_sshd.d/*'
+		"$VCLUSTER" sshd $h reread
 	done 2> /dev/null
 	on n1 rm -rf /home/alice/.cache
 	return 0
@@ -52,8 +53,8 @@ client() { # LINE...: ssh_config of n0's root
 
 server() { # HOST LINE...: more of its sshd_config
 	local h=$1; shift
-	printf '%s\n' "$@" | on "$h" sh -c 'cat > /etc/ssh/vc_sshd.d/test.conf; kill -HUP $(cat /run/sshd.pid)'
-	sleep 0.2
+	printf '%s\n' "$@" | on "$h" sh -c 'cat > /etc/ssh/vc_sshd.d/test.conf'
+	"$VCLUSTER" sshd "$h" reread
 }
 
 no_failure() {
@@ -178,7 +179,7 @@ no_failure() {
 	for t in ssh openssh; do
 		run -0 probe --transport $t -p 2222 --accept-new-hosts n1
 	done
-	run -1 probe --timeout 1 --transport ssh -p 2223 n1
+	run -1 probe --timeout 4 --transport ssh -p 2223 n1
 	says 'E_SSH_CONNECT root@n1:2223: cannot connect: Connection refused'
 }
 
@@ -205,9 +206,9 @@ no_failure() {
 }
 
 @test "a name that nobody knows" {
-	run -1 probe --timeout 1 nosuchhost
+	run -1 probe --timeout 4 nosuchhost
 	says E_SSH_RESOLVE "'nosuchhost'"
-	run -1 probe --timeout 1 --transport openssh nosuchhost
+	run -1 probe --timeout 4 --transport openssh nosuchhost
 	says E_SSH_RESOLVE
 }
 
@@ -222,16 +223,16 @@ no_failure() {
 
 @test "a refused connection is an error at the deadline" {
 	"$VCLUSTER" sshd n1 stop
-	run -1 probe --timeout 1 n1
+	run -1 probe --timeout 4 n1
 	says 'E_SSH_CONNECT root@n1:22: cannot connect: Connection refused'
-	run -1 probe --timeout 4 --transport openssh n1 # time for one ssh at least
+	run -1 probe --timeout 8 --transport openssh n1 # time for one ssh at least
 	says 'E_SSH_CONNECT' 'Connection refused'
 	"$VCLUSTER" sshd n1 start
 }
 
 @test "a host that hangs holds up no other" {
 	"$VCLUSTER" freeze n1
-	run -1 probe --timeout 2 n1,n2
+	run -1 probe --timeout 5 n1,n2
 	"$VCLUSTER" thaw n1
 	says 'n2 up' 'E_START_TIMEOUT root@n1:22' 'said nothing'
 }
@@ -283,7 +284,7 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 		says E_LOGIN_NOISE "'Sorry, maintenance'"
 	done
 	on n1 sh -c 'echo "printf Project?; sleep 60" > ~/.bashrc'
-	run -1 probe --timeout 1 n1
+	run -1 probe --timeout 5 n1
 	says E_LOGIN_NOISE "'Project?'"
 	on n1 sh -c 'echo "yes" > ~/.bashrc'
 	run -1 probe n1

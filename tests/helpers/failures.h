@@ -426,6 +426,14 @@ static void starved(void)
 }
 
 /* Before anything else: the first rank leaves, and nobody has heard of it yet. */
+/* WHO alone is missing, for all that waited: others that are gone went because of it. */
+static void check_missing(int who)
+{
+	const struct berth_error *e = berth_last_error();
+
+	CHECK(e->nmissing == 1 && e->missing[0] == who, "text: %s", e->text);
+}
+
 static void left(void)
 {
 	uint64_t before = now_ms();
@@ -440,6 +448,7 @@ static void left(void)
 	CHECK(strstr(berth_last_error()->text, "ended") ||
 		      strstr(berth_last_error()->text, "can't be reached"),
 	      "text: %s", berth_last_error()->text);
+	check_missing(0);
 }
 
 /* The last rank dies while the others wait for it, which say when they knew. */
@@ -469,6 +478,7 @@ static void lost(bool async)
 	CHECK(rc == BERTH_PEER_LOST, "lost: %d", rc);
 	printf("after %llu ms\n", (unsigned long long)after);
 	CHECK(strstr(berth_last_error()->text, "has ended"), "text");
+	check_missing(size - 1);
 	CHECK(berth_barrier(NULL) == (async ? BERTH_PEER_LOST : rc), "for good");
 	if (rank == 0)
 		printf("%s\n", berth_last_error()->text);

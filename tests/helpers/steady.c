@@ -2,10 +2,10 @@
  *
  *     runner ... steady SECONDS [RANK MS]
  *
- * After SECONDS rank 0 says "N sums".  Rank RANK says "dies at T" and is killed after
- * MS, wherever it is.  Who gets an error says "RESULT of RANKS at T: TEXT" and ends
- * with 3, a second later.  T: milliseconds of a clock that all hosts of this machine
- * share. */
+ * After the first sum each says "begun"; after SECONDS, or USR1, rank 0 says "N sums".
+ * Rank RANK says "dies at T" and is killed after MS, wherever it is.  Who gets an error
+ * says "RESULT of RANKS at T: TEXT" and ends with 3, a second later.  T: milliseconds
+ * of a clock that all hosts of this machine share. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -63,10 +63,17 @@ static void sum(const float *in, float *out, size_t n)
 		give_up();
 }
 
+static volatile sig_atomic_t enough;
+
+static void on_enough(int signo)
+{
+	enough = signo;
+}
+
 /* Rank 0 says whether it goes on: it is the same on all. */
 static int goes_on(unsigned long long until)
 {
-	float x = berth_rank() == 0 && now_ms() < until, all;
+	float x = berth_rank() == 0 && now_ms() < until && !enough, all;
 
 	sum(&x, &all, 1);
 	return all > 0;
@@ -83,6 +90,7 @@ int main(int argc, char **argv)
 	if (argc < 2 || !in || !out)
 		return 2;
 	signal(SIGTERM, SIG_IGN); /* with which runner would end the others */
+	signal(SIGUSR1, on_enough);
 	if (berth_init(NULL)) {
 		fprintf(stderr, "%s\n", berth_last_error()->text);
 		return 3;
@@ -106,6 +114,10 @@ int main(int argc, char **argv)
 				       (double)out[i], (double)all);
 				return 1;
 			}
+		if (!sums) {
+			printf("begun\n");
+			fflush(stdout);
+		}
 	}
 	if (berth_rank() == 0)
 		printf("%lu sums\n", sums);
