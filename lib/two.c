@@ -90,6 +90,16 @@ static bool hosts_are_alike(const struct two *t)
 	return true;
 }
 
+/* Of the rank of local number LOCAL on HOST. */
+static unsigned place_on(const struct two *t, unsigned host, unsigned local)
+{
+	unsigned i = 0;
+
+	while (t->host[i] != host || local--)
+		i++;
+	return i;
+}
+
 /* The rank of local number LOCAL on each host, as a group; NULL: out of memory. */
 static struct tcp *group_of(const struct two *t, const struct two_config *c,
 			    unsigned local, uint32_t number)
@@ -98,13 +108,8 @@ static struct tcp *group_of(const struct two *t, const struct two_config *c,
 	struct tcp_config config = { c->net, number, t->nhosts, t->host[t->me], rank };
 	struct tcp *group = NULL;
 
-	for (unsigned h = 0; rank && h < t->nhosts; h++) {
-		unsigned seen = 0;
-
-		for (unsigned i = 0; i < t->n; i++)
-			if (t->host[i] == h && seen++ == local)
-				rank[h] = c->rank[i];
-	}
+	for (unsigned h = 0; rank && h < t->nhosts; h++)
+		rank[h] = c->rank[place_on(t, h, local)];
 	if (rank)
 		group = tcp_join(&config);
 	free(rank);
@@ -351,6 +356,17 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 					    : in_steps(t, c, deadline_ns));
 }
 
+/* In GROUP, which has the rank of local number LOCAL of each host. */
+static size_t others_across(const struct two *t, const struct tcp *group,
+			    unsigned local, unsigned *which, size_t most)
+{
+	const size_t n = tcp_backend.others(group, which, most);
+
+	for (size_t i = 0; i < n && i < most; i++)
+		which[i] = place_on(t, which[i], local);
+	return n;
+}
+
 static size_t others(const void *group, unsigned *which, size_t most)
 {
 	const struct two *t = group;
@@ -367,9 +383,9 @@ static size_t others(const void *group, unsigned *which, size_t most)
 		return n;
 	n = tcp_backend.others(t->all, which, most);
 	if (!n && t->lane)
-		n = tcp_backend.others(t->lane, which, most);
+		n = others_across(t, t->lane, t->local_me, which, most);
 	if (!n && t->leaders)
-		n = tcp_backend.others(t->leaders, which, most);
+		n = others_across(t, t->leaders, 0, which, most);
 	return n;
 }
 

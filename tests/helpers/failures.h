@@ -425,7 +425,6 @@ static void starved(void)
 	free(y);
 }
 
-/* Before anything else: the first rank leaves, and nobody has heard of it yet. */
 /* WHO alone is missing, for all that waited: others that are gone went because of it. */
 static void check_missing(int who)
 {
@@ -434,6 +433,7 @@ static void check_missing(int who)
 	CHECK(e->nmissing == 1 && e->missing[0] == who, "text: %s", e->text);
 }
 
+/* Before anything else: the first rank leaves, and nobody has heard of it yet. */
 static void left(void)
 {
 	uint64_t before = now_ms();
