@@ -425,7 +425,7 @@ static void starved(void)
 	free(y);
 }
 
-/* WHO alone is missing, for all that waited: others that are gone went because of it. */
+/* WHO alone is missing, for all that waited; others that went did so because of it. */
 static void check_missing(int who)
 {
 	const struct berth_error *e = berth_last_error();
