@@ -300,6 +300,9 @@ static void arguments(void)
 	CHECK(sum_in(NULL, 1) == size, "it goes on");
 }
 
+/* So long the others may have to wait for their turns and not be late, too. */
+enum { LATE_MS = 1500 };
+
 static void is_late(int who)
 {
 	const struct berth_error *e = berth_last_error();
@@ -311,30 +314,34 @@ static void is_late(int who)
  * the request, is not theirs, which leaves it. */
 static void late_in_turns(const struct berth_desc *d)
 {
+	uint64_t before = now_ms();
 	berth_request *r;
 	berth_result rc;
-	int turns = 0;
 
 	FINE(berth_submit(BERTH_ALLREDUCE, d, 1, &r));
-	while ((rc = berth_wait(r, 20)) == BERTH_BUSY)
-		turns++;
-	CHECK(rc == BERTH_TIMEOUT && turns > 0, "timeout: %d after %d turns", rc,
-	      turns);
+	rc = berth_wait(r, 20);
+	CHECK(rc == BERTH_BUSY || now_ms() - before >= LATE_MS, "the first turn: %d",
+	      rc);
+	while (rc == BERTH_BUSY)
+		rc = berth_wait(r, 20);
+	CHECK(rc == BERTH_TIMEOUT, "timeout: %d", rc);
 	is_late(size - 1);
 }
 
-/* The last rank does not come. */
+/* The last rank does not come before the others have given it up, which the set tells
+ * it. */
 static void late(void)
 {
 	float x = 1;
 	struct berth_desc d =
 		BERTH_DESC(.name = "late", .in = &x, .out = &x, .count = 1,
-			   .type = BERTH_F32, .timeout_ms = 500);
-	uint64_t before = now_ms();
+			   .type = BERTH_F32, .timeout_ms = LATE_MS);
 	berth_result rc;
+	berth_set *set;
 
+	FINE(berth_set_split(NULL, 0, 0, &set));
 	if (rank == size - 1) {
-		usleep(3000000);
+		FINE(berth_barrier(set));
 		rc = berth_allreduce(&d);
 		CHECK(rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "too late: %d", rc);
 		CHECK(!strchr(berth_last_error()->text, '?'), "why");
@@ -342,12 +349,11 @@ static void late(void)
 	}
 	rc = berth_allreduce(&d);
 	CHECK(rc == BERTH_TIMEOUT, "timeout: %d", rc);
-	CHECK(now_ms() - before < 2500, "after %llu ms",
-	      (unsigned long long)(now_ms() - before));
 	is_late(size - 1);
 	if (rank == 0)
 		printf("%s\n", berth_last_error()->text);
 	late_in_turns(&d);
+	FINE(berth_barrier(set));
 }
 
 /* The last rank submits other tensors all the time, but not this one. */
@@ -360,11 +366,11 @@ static void lack(int64_t timeout_ms)
 	berth_request *r = NULL, *steady = NULL;
 	berth_result rc = BERTH_OK;
 
-	if (rank < size - 1)
-		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+	if (rank < size - 1) /* another one's time may be over by now */
+		rc = berth_submit(BERTH_ALLREDUCE, &d, 1, &r);
 	d = (struct berth_desc)BERTH_DESC(.name = "steady", .in = &y, .out = &y,
 					  .count = 1, .type = BERTH_F32);
-	for (uint64_t until = now_ms() + 10000; !rc; usleep(1000)) {
+	for (uint64_t until = now_ms() + 30000; !rc; usleep(1000)) {
 		CHECK(now_ms() < until, "no time is ever over");
 		rc = berth_submit(BERTH_ALLREDUCE, &d, 1, &steady);
 		if (!rc)
@@ -433,7 +439,7 @@ static void left(void)
 		return;
 	}
 	CHECK(berth_barrier(NULL) == BERTH_PEER_LOST, "left");
-	CHECK(now_ms() - before < 4000, "after %llu ms",
+	CHECK(now_ms() - before < 20000, "after %llu ms",
 	      (unsigned long long)(now_ms() - before));
 	CHECK(strstr(berth_last_error()->text, "ended") ||
 		      strstr(berth_last_error()->text, "can't be reached"),
@@ -464,7 +470,8 @@ static void lost(bool async)
 		rc = berth_allreduce(&d);
 	}
 	CHECK(rc == BERTH_PEER_LOST, "lost: %d", rc);
-	CHECK(now_ms() - before < 1200, "after %llu ms",
+	/* before runner would kill what TERM does not end; steady.c tells how soon */
+	CHECK(now_ms() - before < 8000, "after %llu ms",
 	      (unsigned long long)(now_ms() - before));
 	CHECK(strstr(berth_last_error()->text, "has ended"), "text");
 	CHECK(berth_barrier(NULL) == (async ? BERTH_PEER_LOST : rc), "for good");
