@@ -98,7 +98,7 @@ static void asynchronous(void)
 						 .count = 2, .type = BERTH_F32) };
 
 	FINE(berth_submit(BERTH_ALLREDUCE, pair, 2, &r));
-	FINE(berth_wait(r, 10000));
+	FINE(berth_wait(r, 60000));
 	CHECK(y[1] == (float)size && y[3] == 3.0F * (float)size, "grouped");
 	FINE(berth_submit(BERTH_BROADCAST,
 			  &(struct berth_desc)BERTH_DESC(.in = x, .out = x, .count = 4,
@@ -119,7 +119,7 @@ static void asynchronous(void)
 
 static void poll_until_done(berth_request *r, int step, int t)
 {
-	uint64_t until = now_ms() + 10000;
+	uint64_t until = now_ms() + 60000;
 	berth_result rc;
 
 	while ((rc = berth_poll(r)) == BERTH_BUSY)
@@ -207,7 +207,7 @@ static void thresholds(void)
 			r[t] = submit(name[t], x[t], 64);
 		}
 		for (int t = 0; t < 6; t++) {
-			FINE(berth_wait(r[t], 20000));
+			FINE(berth_wait(r[t], 60000));
 			check_tensor(x[t], 64, t, step);
 		}
 	}
