@@ -50,7 +50,7 @@ on() { # CASE RANKS...
 	says "cannot make shared memory of " "File too large"
 }
 
-@test "a rank that dies is an error on all others within a second" {
+@test "a rank that dies is an error on all others before runner ends them" {
 	local case n
 	for case in lost lost-async; do
 		for n in 2 3 4 8; do
