@@ -91,6 +91,7 @@ static void __attribute__((noreturn)) guardian(void)
 int guard_split(struct err *e)
 {
 	const struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	sigset_t term, none;
 	int life[2];
 
 	closefrom(3);
@@ -101,14 +102,19 @@ int guard_split(struct err *e)
 	setsid();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(life, O_CLOEXEC))
 		return err_set(e, E_SYSTEM, "the agent's guardian", strerror(errno));
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, &none); /* until there is whom to pass it on to */
 	agent_pid = fork();
 	if (agent_pid < 0)
 		return err_set(e, E_SYSTEM, "fork", strerror(errno));
 	if (agent_pid) {
 		close(life[0]);
 		sigaction(SIGTERM, &sa, NULL);
+		sigprocmask(SIG_SETMASK, &none, NULL);
 		guardian();
 	}
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	close(life[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
 	return life[0];

@@ -17,12 +17,14 @@
 static int parse_stat(struct proc *p, char *text)
 {
 	char *open = strchr(text, '('), *close = strrchr(text, ')');
-	int ppid;
+	int ppid, group;
 
-	if (!open || !close || sscanf(close + 1, " %c %d", &p->state, &ppid) != 2)
+	if (!open || !close ||
+	    sscanf(close + 1, " %c %d %d", &p->state, &ppid, &group) != 3)
 		return -1;
 	*close = '\0';
 	p->ppid = ppid;
+	p->group = group;
 	snprintf(p->comm, sizeof p->comm, "%.15s", open + 1);
 	return 0;
 }
@@ -160,16 +162,29 @@ static void signal_children(int signo)
 		kill((pid_t)pid, signo);
 }
 
+/* A whole group at once: no member can fork out of it meanwhile, as it can between our
+ * look and a kill of its own.  All of a group are of one session, and so below us like
+ * P, but for ours. */
+static void kill_group(const struct proc *p, pid_t *last)
+{
+	if (p->group > 1 && p->group != *last && p->group != getpgrp())
+		kill(-p->group, SIGKILL);
+	*last = p->group;
+}
+
 /* How many got it that were not KNOWN before into FRESH. */
 static int signal_below(int signo, struct procs *known, size_t *fresh)
 {
 	struct procs now;
 	int error = procs_load_below(&now, getpid());
+	pid_t last = 0;
 
 	*fresh = 0;
 	for (size_t i = 0; i < now.n; i++) {
 		size_t k = 0;
 
+		if (signo == SIGKILL)
+			kill_group(&now.v[i], &last);
 		while (k < known->n && known->v[k].pid != now.v[i].pid)
 			k++;
 		if (k == known->n && !kill(now.v[i].pid, signo))

@@ -12,7 +12,7 @@
 #include "common/str.h"
 
 struct proc {
-	pid_t pid, ppid;
+	pid_t pid, ppid, group;
 	char state;    /* as in /proc/PID/stat; Z: dead, not reaped */
 	char comm[16]; /* the program's name, cut off as the kernel does */
 };
@@ -33,8 +33,9 @@ void procs_free(struct procs *p);
 /* Is PID past saving: on its way out, or killed and without a turn since? */
 bool proc_dying(pid_t pid);
 
-/* Send SIGNO to everything below this process.  STOP is sent until a look finds nobody
- * new, so that what forks meanwhile is stopped too.  0, or procs_load()'s errno: the
+/* Send SIGNO to everything below this process, KILL to all of their process groups.
+ * STOP is sent until a look finds nobody new, so that what forks meanwhile is stopped
+ * too.  0, or procs_load()'s errno: the
  * children at least have it (theirs come to a subreaper when they die). */
 int sweep_tree(int signo);
 

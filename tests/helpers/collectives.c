@@ -449,7 +449,7 @@ static void *work(void *arg)
 						       .in = &x, .out = &y, .count = 1,
 						       .type = BERTH_F32),
 			1, &r));
-		FINE(berth_wait(r, i % 3 ? -1 : 20000));
+		FINE(berth_wait(r, i % 3 ? -1 : 60000));
 		CHECK(y == (float)(size * (size - 1) / 2 + size * (j->number + i)),
 		      "thread %d: %g", j->number, (double)y);
 	}

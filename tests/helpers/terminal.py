@@ -22,7 +22,7 @@ import sys
 import termios
 import time
 
-LIMIT_S = float(os.environ.get("TERMINAL_LIMIT_S", 20))
+LIMIT_S = float(os.environ.get("TERMINAL_LIMIT_S", 60))
 
 
 class Terminal:

@@ -175,7 +175,7 @@ static void look_up(void)
 
 	for (size_t i = 0; i < npeers; i++)
 		names[i] = peers[i].target.name;
-	resolve_all(r, names, npeers, clock_ms() + 5000);
+	resolve_all(r, names, npeers, clock_ms() + 20000);
 	for (size_t i = 0; i < npeers; i++) {
 		peers[i].target.addr = r[i].addr;
 		peers[i].target.naddr = r[i].naddr;

@@ -356,6 +356,15 @@ static void far_forget_ranks(struct far *f)
 	f->placed = f->ending = f->gone = false;
 }
 
+/* Of this process alone: somebody else may run the same test. */
+static const char *far_cookie(const char *name)
+{
+	static char text[64];
+
+	snprintf(text, sizeof text, "%s.%d", name, (int)getpid());
+	return text;
+}
+
 /* Send a job of the next epoch; its answer is the caller's to wait for. */
 static void far_job(struct far *f, const struct far_job *j)
 {
@@ -377,7 +386,8 @@ static void far_job(struct far *f, const struct far_job *j)
 	f->epoch++;
 	f->credit_left = j->credit ? j->credit : 1 << 20;
 	f->refill = !j->credit;
-	FAR_SEND(f, job, .epoch = f->epoch, .cookie = j->cookie ? j->cookie : "cookie",
+	FAR_SEND(f, job, .epoch = f->epoch,
+		 .cookie = j->cookie ? far_cookie(j->cookie) : "cookie",
 		 .key = { "a key of thirty-two bytes, or so", WIRE_KEY_BYTES },
 		 .flags = j->flags, .np = (uint32_t)n, .nodes = 1, .host = "here",
 		 .ranks = { ranks, n }, .apps = { apps, n }, .cross_ranks = { zero, n },

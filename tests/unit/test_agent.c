@@ -65,8 +65,8 @@ START_TEST(port_of_another_host_is_given_up)
 	far_open(&far, NULL, NULL);
 	port = far.port;
 	far_start(&far, &(struct far_job){ .argv = { ARGV("true") }, .port = 1 });
+	ck_assert(can_bind(port, false, false)); /* the next job's may be the same */
 	finish(1);
-	ck_assert(can_bind(port, false, false));
 	far_close(&far);
 }
 END_TEST

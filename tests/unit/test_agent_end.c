@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <sched.h>
 
+#include "agent/io.h"
+
 static struct far far;
 
 /* What users run: a script with a background child, one in a session of its own, one
@@ -27,15 +29,15 @@ static void until_ready(size_t n)
 		far_until(&far, strstr(str_text(&far.rank[i].out[1]), "ready"));
 }
 
-/* How many live processes carry COOKIE in their environment. */
+/* How many live processes carry our COOKIE in their environment. */
 static size_t carriers(const char *cookie)
 {
 	DIR *dir = opendir("/proc");
-	char word[64], path[64], text[16384];
+	char word[80], path[64], text[16384];
 	struct dirent *d;
 	size_t n = 0;
 
-	snprintf(word, sizeof word, "BERTH_JOB=%s", cookie);
+	snprintf(word, sizeof word, "BERTH_JOB=%s", far_cookie(cookie));
 	while ((d = readdir(dir))) {
 		ssize_t got;
 		int fd;
@@ -67,18 +69,25 @@ static pid_t agent_of(pid_t guardian)
 
 /* ---- signals ---- */
 
-/* Which of two died first is decided by when they began to. */
+/* Which of two died first is decided by when they began to.  A rank that had no turn
+ * for long says nothing: once more. */
 START_TEST(an_end_begins_with_the_life_pipe)
 {
 	const char *script = "exec 1023>&-; echo ready; sleep .02; exit 3";
-	uint64_t seen_ns;
+	uint64_t begun_ns, seen_ns;
 
-	job(&(struct far_job){ .argv = { ARGV("bash", "-c", script) }, .n = 1 });
-	until_ready(1);
-	seen_ns = clock_ns();
-	far_until(&far, far.nended == 1);
+	far_open(&far, NULL, NULL);
+	do {
+		begun_ns = clock_ns();
+		far_start(&far, &(struct far_job){ .argv = { SH(script) } });
+		until_ready(1);
+		seen_ns = clock_ns();
+		far_until(&far, far.nended == 1);
+		ck_assert_int_eq((int)far.rank[0].status, 3 << 8);
+		far_end(&far, 0);
+	} while (far.rank[0].ended_ns > seen_ns &&
+		 far.rank[0].ended_ns - begun_ns >= IO_DYING_MS * 1000000ull);
 	ck_assert_uint_le(far.rank[0].ended_ns, seen_ns);
-	ck_assert_int_eq((int)far.rank[0].status, 3 << 8);
 	far_close(&far);
 }
 END_TEST
@@ -429,8 +438,8 @@ START_TEST(both_are_killed)
 	far_reap(&far);
 	waitpid(agent, NULL, 0);
 	ck_assert_uint_eq(sweep("bot"), 0);
-	ck_assert_uint_ge(sweep("both"), 8);
-	ck_assert_uint_eq(sweep("both"), 0);
+	ck_assert_uint_ge(sweep(far_cookie("both")), 8);
+	ck_assert_uint_eq(sweep(far_cookie("both")), 0);
 	ck_assert_uint_eq(carriers("both"), 0);
 	inherited();
 	far_free(&far);

@@ -450,7 +450,7 @@ static Suite *suite(void)
 	Suite *s = suite_create("gpu");
 	TCase *c = tcase_create("gpu");
 
-	tcase_set_timeout(c, 30);
+	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, trees_are_read, 0, LEN(trees));
 	tcase_add_test(c, driver_is_not_woken);
 	tcase_add_loop_test(c, address_texts, 0, LEN(addresses));

@@ -281,7 +281,7 @@ static Suite *suite(void)
 	Suite *s = suite_create("gpuwatch");
 	TCase *c = tcase_create("gpuwatch");
 
-	tcase_set_timeout(c, 30);
+	tcase_set_timeout(c, 60);
 	tcase_add_test(c, claims_tell_of_each_other);
 	tcase_add_loop_test(c, use_is_compared_with_the_plan, 0, LEN(watches));
 	tcase_add_test(c, use_without_nvml);

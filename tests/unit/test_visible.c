@@ -312,7 +312,7 @@ int main(void)
 	SRunner *r = srunner_create(s);
 	int failed;
 
-	tcase_set_timeout(c, 30);
+	tcase_set_timeout(c, 100);
 	tcase_add_loop_test(c, scan, 0, COUNT(texts));
 	tcase_add_test(c, scan_takes_linear_time);
 	tcase_add_loop_test(c, follow, 0, COUNT(commands));

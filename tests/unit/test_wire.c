@@ -1,5 +1,6 @@
 /* wire.h: every message of wire.def there and back, whole, cut short, and spoiled. */
 #include <check.h>
+#include <time.h>
 
 #include "common/wire.h"
 
@@ -411,7 +412,7 @@ START_TEST(counts_are_checked_first)
 	static const uint32_t counts[] = { UINT32_MAX, 0x7fffffff, 0x40000000, 100 };
 
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-		uint64_t begin = clock_ms();
+		clock_t begin = clock(); /* of this process: its turns may come late */
 		struct wire_app app;
 		struct wire_berth berth;
 		struct wire_output output;
@@ -439,7 +440,7 @@ START_TEST(counts_are_checked_first)
 				 -1);
 		ck_assert(!output.data.p && !output.data.n);
 		buf_free(&b);
-		ck_assert_uint_lt(clock_ms() - begin, 1000);
+		ck_assert_int_lt(clock() - begin, CLOCKS_PER_SEC);
 	}
 }
 END_TEST
