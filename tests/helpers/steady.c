@@ -122,5 +122,7 @@ int main(int argc, char **argv)
 	if (berth_rank() == 0)
 		printf("%lu sums\n", sums);
 	berth_shutdown();
+	free(in);
+	free(out);
 	return 0;
 }

@@ -210,7 +210,7 @@ START_TEST(who_does_not_init)
 	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
 	ago(&m, 60);
 	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
-	muster_missing(&m, NULL, 0); /* it is asked anew */
+	muster_missing(&m, late, 0); /* it is asked anew */
 	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
 	muster_missing(&m, late, 1);
 	ck_assert_uint_eq(nstalls, 1);
