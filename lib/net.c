@@ -22,7 +22,7 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 	n->config.key = n->key;
 	n->link = calloc((size_t)config->size * NET_LANES, sizeof *n->link);
 	n->peer = calloc(config->size, sizeof *n->peer);
-	n->piece = aligned_alloc(64, PIECE_BYTES + 64);
+	n->piece = aligned_alloc(64, TAKE_BYTES + 64);
 	for (size_t i = 0; n->link && i < (size_t)config->size * NET_LANES; i++)
 		n->link[i].fd = -1;
 	if (!n->link || !n->peer || !n->piece) {

@@ -101,14 +101,15 @@ static void hand_over(struct net_receive *in, const unsigned char *from, size_t 
 /* How many bytes may be taken now. */
 static size_t wanted(const struct net_receive *in)
 {
-	size_t most = in->bytes - in->got;
+	const size_t piece = in->take || in->drop ? TAKE_BYTES : PIECE_BYTES;
 	const struct net_send *s = in->behind;
+	size_t most = in->bytes - in->got;
 
 	if (s && !in->drop && s->sent < sizeof(struct head) + in->got + most)
 		most = s->sent > sizeof(struct head) + in->got
 			       ? s->sent - sizeof(struct head) - in->got
 			       : 0;
-	return most < PIECE_BYTES ? most : PIECE_BYTES;
+	return most < piece ? most : piece;
 }
 
 /* What the socket has now: MOST bytes or less to TO and, where those are the last of a
