@@ -32,7 +32,7 @@ struct backend {
 	 * its whole length. */
 	size_t (*ways)(const void *group, char *text, size_t bytes);
 	/* After BERTH_MISMATCH, OUT is as it was.  Where not, that of an allreduce of
-	 * more than BACKEND_EARLY_BYTES is. */
+	 * more than BACKEND_EARLY_BYTES, or of two ranks, is. */
 	bool leaves_out;
 	/* An allreduce of more than this many bytes may be in pieces; 0: none. */
 	size_t pieces_bytes;

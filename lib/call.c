@@ -191,9 +191,9 @@ void call_scale_output(const struct op *op, void *out, uint64_t n)
 		kern_scale(out, out, n, op->coll.type, op->postscale);
 }
 
-/* A small array that is summed in place may have been written before ranks find that
- * they differ (backend.h): it is kept, since the sum may be done anew, without a plan
- * or with ranks that have joined. */
+/* A small array that is summed in place may have been written before ranks, more than
+ * two, find that they differ (backend.h): it is kept, since the sum may be done anew,
+ * without a plan or with ranks that have joined. */
 static berth_result in_place(struct channel *c, const struct coll *coll,
 			     uint64_t deadline_ns)
 {
@@ -214,7 +214,7 @@ static berth_result in_place(struct channel *c, const struct coll *coll,
 static bool needs_care(const struct channel *c, const struct coll *coll)
 {
 	return coll->kind == BERTH_ALLREDUCE && coll->in == coll->out && coll->count &&
-	       !c->back->leaves_out &&
+	       !c->back->leaves_out && c->n > 2 &&
 	       coll->count * kern_size(coll->type) <= BACKEND_EARLY_BYTES;
 }
 

@@ -342,8 +342,9 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 		return rc;
 	if (c->kind == BERTH_ALLREDUCE && c->count && t->n > 1)
 		plan = plan_of(t, c);
+	/* of two, each has heard all when the first data comes */
 	if (plan.way == TUNE_RING || plan.lanes > 1 ||
-	    c->count * w.size > BACKEND_EARLY_BYTES)
+	    (t->n > 2 && c->count * w.size > BACKEND_EARLY_BYTES))
 		plan.way = TUNE_WAYS;
 	t->seq++;
 	t->step = 0;

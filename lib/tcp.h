@@ -5,7 +5,8 @@
  * whatever is called for, so ranks that call for different things hear that and do
  * not wait for each other.  The data of an allreduce of up to BACKEND_EARLY_BYTES
  * travel in it: what comes from a rank that calls for something else is thrown away,
- * and OUT may have been written then.
+ * and OUT may have been written then.  Of two ranks each hears all it needs with the
+ * first data: they travel in it whatever their size, and OUT is not written.
  *
  *   allreduce       recursive doubling, recursive halving and doubling (Rabenseifner),
  *                   or a ring: the cheapest by what a probe measured, when the group

@@ -306,6 +306,34 @@ static void check_moves(struct ranks *r, struct group *g)
 
 /* ---- what goes wrong ---- */
 
+/* A large array that is summed in place is as it was. */
+static void check_large_mismatch(struct ranks *r, struct group *g)
+{
+	enum { MOST = 100000 };
+	static float x[MOST];
+	char text[] = "?";
+	const char *said[8];
+
+	for (unsigned turn = 0; turn < 3; turn++) {
+		const size_t counts[] = { MOST, MOST / 2, 2 };
+		struct coll c = { .kind = BERTH_ALLREDUCE,
+				  .type = BERTH_F32,
+				  .count = r->me == 1 ? counts[turn] : MOST,
+				  .in = x,
+				  .out = x,
+				  .signature = r->me == 1 ? 7 : 9 };
+
+		for (unsigned i = 0; i < MOST; i++)
+			x[i] = (float)(r->me + i % 7);
+		RANKS_ASSERT(r, g->back->run(g->group, &c, 0) == BERTH_MISMATCH,
+			     "no mismatch");
+		for (unsigned i = r->me == 1 && turn == 2 ? 2 : 0; i < MOST; i++)
+			RANKS_ASSERT(r, x[i] == (float)(r->me + i % 7), "turn %u: [%u]",
+				     turn, i);
+		RANKS_ASSERT(r, !g->back->explain(g->group, text, said), "explain");
+	}
+}
+
 static void check_mismatch(struct ranks *r, struct group *g)
 {
 	unsigned which[8];
@@ -342,6 +370,7 @@ static void check_mismatch(struct ranks *r, struct group *g)
 					   0),
 			     "after it");
 	}
+	check_large_mismatch(r, g);
 }
 
 #endif
