@@ -98,6 +98,7 @@ static const char script_text[] =
 	" [ \"$(sum < \"$f\")\" = $s ] && exec \"$f\"\n"
 	"done\n"
 	"[ $m = 1 ] || { say missing; exit 0; }\n"
+	"trap 'rm -f \"$t\"; exit 1' HUP INT PIPE TERM\n"
 	"for d in \"$HOME/.cache/berth\" \"${XDG_RUNTIME_DIR:-/run/user/$u}/berth\""
 	" \"/dev/shm/berth-$u\"; do\n"
 	" t=$d/new-$(uname -n)-$$\n"

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/wire.h"
@@ -238,6 +239,74 @@ START_TEST(missing_is_sent)
 }
 END_TEST
 
+/* What B sends runs as on a host, whose `uname -n` waits for a line in "go": its input,
+ * and its output. */
+static pid_t run_there(struct boot *b, FILE **in, FILE **out)
+{
+	int to[2], from[2];
+	pid_t child;
+
+	ck_assert_int_eq(pipe(to) | pipe(from), 0);
+	child = fork();
+	if (!child) {
+		char *home = xasprintf("%s/there", dir);
+		char *path = xasprintf("%s/bin:/usr/bin:/bin", home);
+
+		setenv("HOME", home, 1);
+		setenv("PATH", path, 1);
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		dup2(open("/dev/null", O_WRONLY), 2);
+		closefrom(3);
+		execl("/bin/sh", "sh", "-c", boot_command(b), (char *)NULL);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	*in = fdopen(to[1], "w");
+	*out = fdopen(from[0], "r");
+	return child;
+}
+
+START_TEST(nothing_is_left_where_the_connection_ends)
+{
+	static const char uname_that_waits[] =
+		"#!/bin/sh\n[ \"$1\" != -n ] || read x < $HOME/go\necho there\n";
+	char line[64] = "";
+	struct boot b;
+	FILE *in, *out;
+	int status, go;
+	const void *data;
+	pid_t child;
+	size_t n;
+
+	mkdir("there", 0700);
+	mkdir("there/bin", 0700);
+	put("there/bin/uname", uname_that_waits);
+	chmod("there/bin/uname", 0700);
+	mkfifo("there/go", 0600);
+	begin(&b);
+	ck_assert_int_eq(boot_ended(&b, 127, "no such file"), BOOT_AGAIN);
+	child = run_there(&b, &in, &out);
+	while ((data = boot_pending(&b, &n))) {
+		fwrite(data, 1, n, in);
+		boot_sent(&b, n);
+	}
+	fflush(in);
+	while (!strstr(line, "here"))
+		ck_assert_ptr_nonnull(fgets(line, sizeof line, out));
+	go = open("there/go", O_RDWR | O_CLOEXEC); /* waits for nobody */
+	fclose(out);
+	ck_assert_int_eq(write(go, "\n", 1), 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(rmdir("there/.cache/berth"), 0); /* it is empty */
+	close(go);
+	fclose(in);
+	boot_free(&b);
+}
+END_TEST
+
 START_TEST(another_version_is_replaced)
 {
 	struct boot b;
@@ -358,10 +427,14 @@ END_TEST
 
 static void clean(void)
 {
-	static const char *const files[] = { ".ssh/config", ".ssh/known_hosts",
+	static const char *const files[] = { ".ssh/config",   ".ssh/known_hosts",
 					     ".ssh/more/one", "etc/ssh_config",
-					     "agent" };
-	static const char *const folders[] = { ".ssh/more", ".ssh", "etc", dir };
+					     "agent",         "there/bin/uname",
+					     "there/go" };
+	static const char *const folders[] = {
+		"there/.cache/berth", "there/.cache", "there/bin", "there",
+		".ssh/more",          ".ssh",         "etc",       dir
+	};
 
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
 		unlink(files[i]);
@@ -386,6 +459,7 @@ int main(void)
 	tcase_add_test(boot, direct_in_single_bytes);
 	tcase_add_test(boot, noise_becomes_a_note);
 	tcase_add_test(boot, missing_is_sent);
+	tcase_add_test(boot, nothing_is_left_where_the_connection_ends);
 	tcase_add_test(boot, another_version_is_replaced);
 	tcase_add_loop_test(boot, failures, 0, sizeof fail_cases / sizeof *fail_cases);
 	tcase_add_test(boot, endless_noise_stops);
