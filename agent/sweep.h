@@ -35,8 +35,8 @@ bool proc_dying(pid_t pid);
 
 /* Send SIGNO to everything below this process, KILL to all of their process groups.
  * STOP is sent until a look finds nobody new, so that what forks meanwhile is stopped
- * too.  0, or procs_load()'s errno: the
- * children at least have it (theirs come to a subreaper when they die). */
+ * too.  0, or procs_load()'s errno: the children at least have it (theirs come to a
+ * subreaper when they die). */
 int sweep_tree(int signo);
 
 /* What agents and guardians are called, in a folder of their own name or not. */

@@ -72,15 +72,29 @@ static unsigned blamed_by(const struct channel *c, unsigned place)
 	return i;
 }
 
-/* Ranks that are gone by themselves.  Where there are none, who gave up knows it. */
-static size_t find_gone(const struct channel *c, unsigned *rank, size_t most)
+/* Did it give up before it went?  It may have lived on in sets without that other. */
+static bool follows(const struct channel *c, unsigned place)
+{
+	return blamed_by(c, place) < c->n ||
+	       memory_follows(&c->world->memory, c->rank[place]);
+}
+
+static size_t list_gone(const struct channel *c, bool followers, unsigned *rank,
+			size_t most)
 {
 	size_t n = 0;
 
 	for (unsigned i = 0; i < c->n && n < most; i++)
-		if (i != c->me && is_gone(c, i) && blamed_by(c, i) == c->n &&
-		    !memory_follows(&c->world->memory, c->rank[i]))
+		if (i != c->me && is_gone(c, i) && follows(c, i) == followers)
 			rank[n++] = c->rank[i];
+	return n;
+}
+
+/* Ranks that are gone by themselves.  Where there are none, who gave up knows it. */
+static size_t find_gone(const struct channel *c, unsigned *rank, size_t most)
+{
+	size_t n = list_gone(c, false, rank, most);
+
 	for (unsigned i = 0; i < c->n && !n && most; i++)
 		if (i != c->me && blamed_by(c, i) < c->n)
 			rank[n++] = c->rank[blamed_by(c, i)];
@@ -328,7 +342,7 @@ static size_t find_lost(const struct channel *c, unsigned *rank, size_t most)
 		if (!n)
 			poll(NULL, 0, 1);
 	}
-	return n;
+	return n ? n : list_gone(c, true, rank, most);
 }
 
 /* Ranks of the job that are the reason, by what this channel has seen itself, by what

@@ -63,6 +63,13 @@ dies() { # CASE N
 # 0.2 s pass before it dies.
 within_a_second() { awk '/^after / && $2 >= 1200 { late = 1 } END { exit late }' <<< "$output"; }
 
+@test "a rank that dies after it has given up for another's sake is named, too" {
+	for n in 3 4 6; do
+		run -137 timeout -k 5 60 "$RUNNER" --no-tag -np "$n" "$PROGRAM" lost-again
+		[[ $output == *"lost-again: 5 checks"* && $output != *"line "* ]] || { echo "np $n: $output"; return 1; }
+	done
+}
+
 @test "a rank that dies is an error on all others within a second" {
 	local case n
 	for case in lost lost-async; do

@@ -166,9 +166,11 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 		wire_pack_all(
 			&b, &(struct wire_all){ 1, which, 1, 0, { "a\0b\0c\0d", 8 } });
 	else
-		wire_pack_lost(&b,
-			       &(struct wire_lost){
-				       1, { lost, job->np / 4 }, which, which & 1 });
+		wire_pack_lost(&b, &(struct wire_lost){ 1,
+							{ lost, job->np / 4 },
+							which,
+							which & 1,
+							which >> 1 & 1 });
 	if (wire_next(&f, buf_head(&b), b.len, NULL) > 0)
 		service_frame(service, &f, NULL);
 	buf_free(&b);

@@ -572,6 +572,7 @@ static const struct {
 	{ "stop", stopping },
 	{ "again", again },
 	{ "left", left },
+	{ "lost-again", lost_again },
 };
 
 static bool run_case(const char *name)

@@ -489,4 +489,32 @@ static void lost(bool async)
 		printf("%s\n", berth_last_error()->text);
 }
 
+/* The last rank dies, and then, of those that have given up because of it and live on
+ * in a set of their own, the last one. */
+static void lost_again(void)
+{
+	const bool first = rank == size - 1, second = rank == size - 2;
+	berth_result rc;
+	float x = 1;
+	struct berth_desc d =
+		BERTH_DESC(.in = &x, .out = &x, .count = 1, .type = BERTH_F32);
+
+	signal(SIGTERM, SIG_IGN); /* with which runner would end the others */
+	FINE(berth_set_split(NULL, first, rank, &d.set));
+	do { /* the first one: all have the set */
+		rc = berth_barrier(NULL);
+		if (first)
+			kill(getpid(), SIGKILL);
+	} while (!rc);
+	CHECK(rc == BERTH_PEER_LOST, "lost");
+	check_missing(size - 1);
+	do {
+		rc = berth_allreduce(&d);
+		if (second)
+			kill(getpid(), SIGKILL);
+	} while (!rc);
+	CHECK(rc == BERTH_PEER_LOST, "lost again");
+	check_missing(size - 2);
+}
+
 #endif

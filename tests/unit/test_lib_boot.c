@@ -322,6 +322,14 @@ static berth_result wait_on(void *ctx)
 
 static const struct boot_patience patient = { wait_on, NULL, NULL };
 
+static void leave(void *state, struct boot_world *w, pthread_t agent)
+{
+	boot_agent.leave(state);
+	boot_world_free(w);
+	pthread_join(agent, NULL);
+	close(listener);
+}
+
 static void join_well(void **state, struct boot_world *w)
 {
 	char why[BOOT_WHY_BYTES] = "";
@@ -348,10 +356,7 @@ START_TEST(hostile_fence)
 	if (fences[_i].good)
 		ck_assert_int_eq(w.clock_offset_ns, 1);
 	free(all);
-	boot_agent.leave(state);
-	boot_world_free(&w);
-	pthread_join(agent, NULL);
-	close(listener);
+	leave(state, &w, agent);
 	ck_assert_uint_eq(count_descriptors(), before);
 }
 END_TEST
@@ -376,10 +381,7 @@ START_TEST(hostile_memory)
 	ck_assert_int_eq(w.memory >= 0, !_i);
 	if (!_i)
 		ck_assert_int_eq(fcntl(w.memory, F_GETFD), FD_CLOEXEC);
-	boot_agent.leave(state);
-	boot_world_free(&w);
-	pthread_join(agent, NULL);
-	close(listener);
+	leave(state, &w, agent);
 	close(fd);
 	ck_assert_uint_eq(count_descriptors(), before);
 }
@@ -450,10 +452,7 @@ START_TEST(fence_is_long)
 			 waits[_i].rc);
 	ck_assert_uint_eq(missing, waits[_i].missing);
 	free(all);
-	boot_agent.leave(state);
-	boot_world_free(&w);
-	pthread_join(agent, NULL);
-	close(listener);
+	leave(state, &w, agent);
 	ck_assert_uint_eq(count_descriptors(), before);
 }
 END_TEST
@@ -481,10 +480,7 @@ START_TEST(long_texts)
 			 BERTH_OK);
 	free(all);
 	boot_agent.stall(state, many, 5000, text);
-	boot_agent.leave(state);
-	boot_world_free(&w);
-	pthread_join(agent, NULL);
-	close(listener);
+	leave(state, &w, agent);
 	ck_assert_uint_eq(count_descriptors(), before);
 }
 END_TEST
