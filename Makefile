@@ -36,8 +36,8 @@ DIALECT = -std=c11 -D_GNU_SOURCE -I. -I$(BUILD)
 FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -MT $@
 O = $(BUILD)/obj
 
-# What each program is made of, without its main.
-sources = $(filter-out $1/main.c,$(wildcard $1/*.c))
+# What each program is made of, without its main: the files of a folder and of its rooms.
+sources = $(filter-out $1/main.c,$(wildcard $1/*.c $1/*/*.c))
 objects = $(patsubst %.c,$O/%.o,$(call sources,$1))
 common := $(call objects,common)
 launcher := $(call objects,launcher)
@@ -211,7 +211,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
+	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
 
 bench: all
 	@tests/deps bench
@@ -233,7 +233,7 @@ completion := $(BUILD)/completion/runner
 docs: $(pages) $(completion)
 
 # The OPTIONS section and its like come from runner's own tables.
-$(BUILD)/man/%: man/%.in man/splice.awk agent/env.c lib/knobs.def $(BUILD)/bin/runner
+$(BUILD)/man/%: man/%.in man/splice.awk agent/placement/env.c lib/knobs.def $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@

@@ -4,13 +4,13 @@
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
 
-#include "agent/env.h"
-#include "agent/gpucheck.h"
-#include "agent/place.h"
+#include "agent/placement/env.h"
+#include "agent/ranks/gpucheck.h"
+#include "agent/placement/place.h"
 #include "agent/port.h"
-#include "agent/rank.h"
-#include "agent/service.h"
-#include "agent/session.h"
+#include "agent/ranks/rank.h"
+#include "agent/pmi/server.h"
+#include "agent/stream.h"
 
 struct agent {
 	struct event_base *base;

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/guard.h"
-#include "agent/sweep.h"
-#include "agent/turns.h"
+#include "agent/ranks/guard.h"
+#include "agent/ranks/procs.h"
+#include "agent/ranks/turns.h"
 #include "common/loop.h"
 
 static const char usage[] =

@@ -3,8 +3,8 @@
  * Bound but not listening.  Whoever probes it by a plain bind finds it taken; who
  * listens with SO_REUSEADDR, as TCPStore and TensorFlow's server do, may.  Outside the
  * kernel's ephemeral range and the well-known 29400 and 29500. */
-#ifndef BERTH_PORT_H
-#define BERTH_PORT_H
+#ifndef BERTH_AGENT_PORT_H
+#define BERTH_AGENT_PORT_H
 
 #include <stdint.h>
 

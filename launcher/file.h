@@ -2,8 +2,8 @@
  *
  * Never more than the caller's limit, so that /dev/zero and a mistyped name do no harm.
  */
-#ifndef BERTH_FILE_H
-#define BERTH_FILE_H
+#ifndef BERTH_LAUNCHER_FILE_H
+#define BERTH_LAUNCHER_FILE_H
 
 #include <stdbool.h>
 

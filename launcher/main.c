@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "launcher/options.h"
-#include "launcher/report.h"
-#include "launcher/session.h"
-#include "launcher/who.h"
+#include "launcher/cli/options.h"
+#include "launcher/job/report.h"
+#include "launcher/job/job.h"
+#include "launcher/hosts/select.h"
 
 extern char **environ;
 

@@ -1,10 +1,10 @@
 /* request.h - what the user asked for: the result of command line, environment and
  * config.
  *
- * Plain data.  Filled by launcher/options.c alone; every module reads the fields it
+ * Plain data.  Filled by launcher/cli/options.c alone; every module reads the fields it
  * needs. */
-#ifndef BERTH_REQUEST_H
-#define BERTH_REQUEST_H
+#ifndef BERTH_LAUNCHER_REQUEST_H
+#define BERTH_LAUNCHER_REQUEST_H
 
 #include "common/job.h"
 #include "common/str.h"

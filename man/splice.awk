@@ -1,5 +1,5 @@
 # A line  .\" @FORM@  becomes what `runner --print=FORM` prints; @given@, the variables of a
-# rank, comes from the table in agent/env.c; @knobs@ and @ignored@, what the library reads, from
+# rank, comes from the table in agent/placement/env.c; @knobs@ and @ignored@, what the library reads, from
 # lib/knobs.def.
 /^\.\\" @given@$/ {
 	given()
@@ -21,7 +21,7 @@
 
 # Rows are { "NAME", readers, RULE, value, NULL }, or NULL and "constant"; readers may be a macro.
 function given(    line, row, inside, q, words, readers, rule, value, n) {
-	while ((getline line < "agent/env.c") > 0) {
+	while ((getline line < "agent/placement/env.c") > 0) {
 		if (split(line, q, "\"") == 3 && line ~ /^#define [A-Z]+ "/) {
 			split(line, words, " ")
 			macro[words[2]] = q[2]
@@ -54,7 +54,7 @@ function given(    line, row, inside, q, words, readers, rule, value, n) {
 		n++
 	}
 	if (!n) {
-		print "splice.awk: no table in agent/env.c" > "/dev/stderr"
+		print "splice.awk: no table in agent/placement/env.c" > "/dev/stderr"
 		exit 1
 	}
 	section("IDENTITY", "Who the rank is; nothing changes these:")

@@ -190,7 +190,7 @@ check_options() {
 		function row_ends() { if (row && row !~ /OPTION_HIDDEN/) { split(row, part, "\""); print part[2] } row = "" }
 		/^\t\{ "-/ { row_ends() }
 		/^\t\{ "-/ || row { row = row $0 }
-		/^};/ { row_ends() }' launcher/option_table.c)
+		/^};/ { row_ends() }' launcher/cli/option_table.c)
 	first=$(awk '{ print $1 }' <<< "$table" | sort -u)
 	table=$(tr ' ' '\n' <<< "$table" | sort -u)
 	help=$("$build/bin/runner" --help all | sed -nE 's/^  (-[^ ,[]*)(, (-[^ []*))?.*/\1\n\3/p' | grep . | sort -u)
@@ -208,10 +208,10 @@ check_options() {
 # No name is two of: a variable that sets an option, one that ranks are given, one that the
 # library reads.  Those that ranks get are never read as options.
 check_variables() {
-	[ -x "$build/bin/runner" ] && [ -e agent/env.c ] || return
+	[ -x "$build/bin/runner" ] && [ -e agent/placement/env.c ] || return
 	local option given knob
 	option=$("$build/bin/runner" --print=variables | sort -u)
-	given=$(sed -nE 's/^\t\{ "([A-Z][A-Z0-9_]*)".*/\1/p' agent/env.c | sort -u)
+	given=$(sed -nE 's/^\t\{ "([A-Z][A-Z0-9_]*)".*/\1/p' agent/placement/env.c | sort -u)
 	knob=$(sed -nE 's/^(KNOB|IGNORED)\(([A-Z][A-Z0-9_]*),.*/\2/p' lib/knobs.def | sort)
 	[ -n "$option" ] && [ -n "$given" ] && [ -n "$knob" ] || echo "no names found"
 	comm -12 <(echo "$option") <(echo "$given") | sed 's/$/: sets an option and is given to ranks/'

@@ -223,11 +223,11 @@ plan_of() {
 	done < "$T/picture"
 }
 
-@test "runner(1): the variables of ranks are the rows of agent/env.c" {
+@test "runner(1): the variables of ranks are the rows of agent/placement/env.c" {
 	cd "$ROOT"
 	echo '.\" @given@' | awk -v runner="$RUNNER" -f man/splice.awk > "$T/given"
 	diff <(sed -n 's/^\.It Ev \([A-Z_]*\) Ta .*/\1/p' "$T/given" | sort) \
-		<(sed -n '/} table\[\] = {/,/^};/s/^\t{ "\([A-Z_]*\)".*/\1/p' agent/env.c | sort)
+		<(sed -n '/} table\[\] = {/,/^};/s/^\t{ "\([A-Z_]*\)".*/\1/p' agent/placement/env.c | sort)
 	if grep -E 'Ta *(Ta|$)' "$T/given"; then false; fi
 }
 

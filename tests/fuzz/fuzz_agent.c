@@ -1,4 +1,4 @@
-/* libFuzzer on what runner says to an agent: bytes through agent/session.c and what
+/* libFuzzer on what runner says to an agent: bytes through agent/stream.c and what
  * main.c makes of them, placement and environment included.
  *
  * The machine is a saved one, so no rank is ever started; nothing is swept. */
@@ -6,7 +6,7 @@
 #include "agent/main.c" /* its calls */
 #undef main
 
-#include "agent/gpu_internal.h"
+#include "agent/placement/gpu_internal.h"
 #include "fuzz.h"
 
 static void no_sweep(void *ctx, const char *cookie)

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "common/wire.h"
-#include "launcher/boot.h"
+#include "launcher/transport/agent_install.h"
 
 /* All that may be pending is sent, as a transport does. */
 static void send_pending(struct boot *b)

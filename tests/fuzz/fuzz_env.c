@@ -2,7 +2,7 @@
  * What comes of it are entries NAME=VALUE, each name once. */
 #include "fuzz.h"
 
-#include "launcher/forward.h"
+#include "launcher/job/env_forward.h"
 
 static void check(const struct strv *l)
 {

@@ -7,11 +7,11 @@
 
 #include "fuzz.h"
 
-#include "launcher/look.h"
-#include "launcher/options.h"
-#include "launcher/report.h"
-#include "launcher/session.h"
-#include "launcher/world.h"
+#include "launcher/job/rank_status.h"
+#include "launcher/cli/options.h"
+#include "launcher/job/report.h"
+#include "launcher/job/job.h"
+#include "launcher/job/fence.h"
 
 enum { HOSTS = 2, RANKS = 4, SENT_MAX = 1 << 20 };
 

@@ -2,7 +2,7 @@
  * of the input per file, in the order of the list below. */
 #include "fuzz.h"
 
-#include "agent/gpu_internal.h"
+#include "agent/placement/gpu_internal.h"
 
 static const char *const files[] = {
 	"proc/driver/nvidia/gpus/0000:10:00.0/information",

@@ -3,7 +3,7 @@
  * error. */
 #include "fuzz.h"
 
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 static void check(const struct request *r)
 {

@@ -1,4 +1,4 @@
-/* libFuzzer on what ranks say to the agent's socket (agent/service.h), and on what the
+/* libFuzzer on what ranks say to the agent's socket (agent/pmi/server.h), and on what the
  * launcher says of it: three connections and a script of what happens on them, ranks
  * that end included.
  *
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "agent/service_internal.h"
+#include "agent/pmi/server_internal.h"
 #include "common/job.h"
 #include "fuzz.h"
 #include "lib/boot.def"

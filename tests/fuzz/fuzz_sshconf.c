@@ -4,7 +4,7 @@
 
 #include <sys/socket.h>
 
-#include "launcher/sshconf.h"
+#include "launcher/transport/ssh_config.h"
 
 static void put_part(struct fuzz_input *in, const char *name)
 {

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "agent/gpu.h"
-#include "agent/place.h"
+#include "agent/placement/gpu.h"
+#include "agent/placement/place.h"
 
 /* hwloc's parser does not free what it had when it gives a file up. */
 const char *__lsan_default_suppressions(void);

@@ -1,5 +1,5 @@
 /* libFuzzer on visible.h: the input as Python source, and as the text of `sh -c`. */
-#include "launcher/visible.h"
+#include "launcher/job/gpu_visible.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

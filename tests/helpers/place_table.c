@@ -7,7 +7,7 @@
  * --reverse shuffles what discovery found before placing; --times places N times and
  *prints nanoseconds per placement instead.  Columns: local_rank gpu_pci cpus numa
  *ncores why. */
-#include "agent/place.h"
+#include "agent/placement/place.h"
 
 struct args {
 	const char *xml, *gpus;

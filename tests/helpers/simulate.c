@@ -31,10 +31,10 @@
 #include <unistd.h>
 
 #include "common/wire.h"
-#include "launcher/options.h"
-#include "launcher/report.h"
-#include "launcher/session.h"
-#include "launcher/who.h"
+#include "launcher/cli/options.h"
+#include "launcher/job/report.h"
+#include "launcher/job/job.h"
+#include "launcher/hosts/select.h"
 
 enum { OUTPUT_BYTES = 1024, LINE_BYTES = 64, BLOCK = 250, WORKERS_MAX = 64 };
 

@@ -13,9 +13,9 @@
 #include <getopt.h>
 
 #include "common/wire.h"
-#include "launcher/resolve.h"
-#include "launcher/sshpool.h"
-#include "launcher/transport.h"
+#include "launcher/transport/lookup.h"
+#include "launcher/transport/ssh_pool.h"
+#include "launcher/transport/transport.h"
 
 struct peer {
 	struct target target;

@@ -6,7 +6,7 @@
 #include <check.h>
 
 #include "common/wire.h"
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 static const char *const bind_names[] = { BIND_TO_NAMES };
 static const char *const share_names[] = { SHARE_NAMES };

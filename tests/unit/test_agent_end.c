@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <sched.h>
 
-#include "agent/io.h"
+#include "agent/ranks/io.h"
 
 static struct far far;
 

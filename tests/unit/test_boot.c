@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/wire.h"
-#include "launcher/boot.h"
-#include "launcher/sshconf.h"
+#include "launcher/transport/agent_install.h"
+#include "launcher/transport/ssh_config.h"
 
 static char dir[] = "/tmp/berth-boot.XXXXXX";
 

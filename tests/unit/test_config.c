@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher/config.h"
+#include "launcher/cli/config.h"
 #include "tests/unit/request_text.h"
 
 /* ---- variables ---- */

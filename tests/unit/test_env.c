@@ -1,7 +1,7 @@
 /* env.h: layers and berths in, the environment of a rank out. */
 #include <check.h>
 
-#include "agent/env.h"
+#include "agent/placement/env.h"
 
 /* ---- a job of 8 ranks on 2 hosts; this host is the second, with 4 of them ---- */
 

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "launcher/events.h"
+#include "launcher/output/events.h"
 
 #define BAD "\xef\xbf\xbd" /* U+FFFD */
 

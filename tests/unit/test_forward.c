@@ -2,7 +2,7 @@
 #include <check.h>
 #include <unistd.h>
 
-#include "launcher/forward.h"
+#include "launcher/job/env_forward.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

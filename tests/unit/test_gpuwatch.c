@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "agent/gpuwatch.h"
+#include "agent/ranks/gpu_check.h"
 
 /* ---- claims ---- */
 

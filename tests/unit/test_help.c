@@ -2,8 +2,8 @@
 #include <check.h>
 #include <ctype.h>
 
-#include "launcher/foreign.h"
-#include "launcher/help.h"
+#include "launcher/cli/compat.h"
+#include "launcher/cli/help.h"
 
 static char *upper_env(const char *key)
 {

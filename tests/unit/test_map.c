@@ -1,7 +1,7 @@
 /* map.h: hosts and -np to a plan. */
 #include <check.h>
 
-#include "launcher/map.h"
+#include "launcher/job/map.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

@@ -3,7 +3,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-#include "agent/oom.h"
+#include "agent/ranks/oom.h"
 #include "common/str.h"
 
 static char root[] = "/tmp/test_oom.XXXXXX";

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "launcher/outcome.h"
+#include "launcher/job/outcome.h"
 
 enum { MS = 1000000 };
 

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "common/wire.h"
-#include "launcher/lane.h"
-#include "launcher/output.h"
+#include "launcher/output/out_queue.h"
+#include "launcher/output/output.h"
 
 enum { HOSTS = 4, LINE_MAX_BYTES = 65536, LABEL_BYTES = 12 };
 

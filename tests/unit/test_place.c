@@ -3,8 +3,8 @@
 #include <check.h>
 #include <unistd.h>
 
-#include "agent/place.h"
-#include "agent/place_internal.h"
+#include "agent/placement/place.h"
+#include "agent/placement/place_internal.h"
 
 static void load(struct topo *t, const char *synthetic)
 {

@@ -1,7 +1,7 @@
 /* progress.h: the line, at any width and for any number of hosts. */
 #include <check.h>
 
-#include "launcher/progress.h"
+#include "launcher/output/progress.h"
 
 enum { HOSTS = 1000 };
 

@@ -5,7 +5,7 @@
 #include <net/if.h>
 #include <unistd.h>
 
-#include "launcher/resolve.h"
+#include "launcher/transport/lookup.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

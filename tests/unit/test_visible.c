@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher/visible.h"
+#include "launcher/job/gpu_visible.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

@@ -1,0 +1,129 @@
+/* "job": GPUs and topology to a berth for each rank, and what is said of it. */
+#include "agent/agent.h"
+#include "agent/placement/env.h"
+
+struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
+{
+	return (struct env_rank){ .job = a->job,
+				  .app = &a->app[a->job->apps.v[local]],
+				  .local = local,
+				  .gpus = &a->chosen,
+				  .placement = &a->placement,
+				  .agent = service_name(a->service) };
+}
+
+/* The job's own copy: --gpus and claims narrow and reorder it. */
+static void copy_gpus(struct gpus *to, const struct gpus *from)
+{
+	*to = (struct gpus){ xcalloc(from->n, sizeof *to->v), from->n, { 0 } };
+	if (from->n)
+		memcpy(to->v, from->v, from->n * sizeof *to->v);
+}
+
+bool agent_claims_gpus(const struct agent *a)
+{
+	return !a->xml && a->chosen.n && !(a->job->flags & (JOB_MANAGED | JOB_PLAN));
+}
+
+static int place(struct agent *a, struct err *e)
+{
+	const struct wire_job *j = a->job;
+	const struct place_options o = { (enum bind_to)j->bind_to, j->bind_count,
+					 (enum share)j->share,
+					 j->flags & JOB_NO_GPU_SHARING };
+
+	copy_gpus(&a->chosen, &a->gpus);
+	if (*j->gpus && gpu_select(&a->chosen, j->gpus, e))
+		return -1;
+	if (agent_claims_gpus(a))
+		gpu_claim(&a->chosen);
+	if (place_ranks(&a->placement, &a->topo, &a->chosen, j->ranks.n, &o, e))
+		return -1;
+	if (j->gpu_visible == VISIBLE_NODE && a->chosen.n && a->placement.gpus_shared)
+		return err_set(e, E_GPU_NODE, j->ranks.n, a->chosen.n);
+	return 0;
+}
+
+/* Claim what is in use, give the rest back, and name the holders of what is not ours
+ * alone. */
+static void keep_claims(struct agent *a)
+{
+	bool *used = xcalloc(a->chosen.n, sizeof *used);
+	struct err e = { 0 };
+
+	for (size_t i = 0; i < a->placement.n; i++)
+		if (a->placement.v[i].gpu >= 0)
+			used[a->placement.v[i].gpu] = true;
+	for (size_t i = 0; i < a->chosen.n; i++) {
+		if (!used[i] || !*a->chosen.v[i].holder)
+			continue;
+		err_set(&e, E_GPU_HELD, a->chosen.v[i].pci, a->chosen.v[i].holder);
+		session_log(&a->session, LOG_WARNING, &e);
+	}
+	gpu_claim_keep(&a->chosen, used);
+	free(used);
+}
+
+static void warn(struct agent *a)
+{
+	struct err e = { 0 };
+
+	for (size_t i = 0; i < a->gpus.notes.n; i++) {
+		snprintf(e.text, sizeof e.text, "%s", a->gpus.notes.v[i]);
+		session_log(&a->session, LOG_WARNING, &e);
+	}
+	if (a->chosen.n && a->placement.gpus_shared) {
+		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n);
+		session_log(&a->session, LOG_WARNING, &e);
+	}
+}
+
+static void say_berth(struct agent *a, uint32_t local)
+{
+	const struct berth *b = &a->placement.v[local];
+	const struct gpu *g = b->gpu < 0 ? NULL : &a->chosen.v[b->gpu];
+	const struct env_rank r = agent_env_rank(a, local);
+	uint32_t *others = xcalloc(a->placement.n, sizeof *others);
+	struct str cpus = { 0 }, visible = { 0 };
+	struct wire_berth m = { .epoch = a->job->epoch,
+				.rank = a->job->ranks.v[local] };
+
+	for (uint32_t i = 0; g && i < a->placement.n; i++)
+		if (i != local && a->placement.v[i].gpu == b->gpu)
+			others[m.shared_with.n++] = a->job->ranks.v[i];
+	str_add_bits(&cpus, b->cpus.w, b->cpus.nwords);
+	env_visible(&visible, &r);
+	m.gpu = g ? g->pci : "";
+	m.gpu_index = g ? (uint32_t)g->index : 0;
+	m.gpu_name = !g ? "" : *g->model ? g->model : g->uuid;
+	m.cpus = str_text(&cpus);
+	m.numa = b->numa;
+	m.shared_with.v = others;
+	m.visible = str_text(&visible);
+	m.why = b->why;
+	wire_pack_berth(&a->session.out, &m);
+	str_free(&cpus);
+	str_free(&visible);
+	free(others);
+}
+
+void agent_place(struct agent *a)
+{
+	const struct wire_job *job = a->job;
+	struct wire_placed m = { job->epoch, "", "" };
+	struct err e = { 0 };
+
+	if (place(a, &e)) {
+		session_log(&a->session, LOG_ERROR, &e);
+		return;
+	}
+	if (agent_claims_gpus(a))
+		keep_claims(a);
+	warn(a);
+	for (uint32_t i = 0; i < a->placement.n; i++)
+		say_berth(a, i);
+	m.idle = a->placement.idle;
+	m.certificate = a->placement.certificate;
+	wire_pack_placed(&a->session.out, &m);
+	a->placed = true;
+}

@@ -1,0 +1,107 @@
+#include <errno.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/placement/gpu_internal.h"
+
+/* The abstract name of G: its PCI address; its UUID for an instance, its render node
+ * for one of several partitions at one address. */
+static socklen_t address_of(struct sockaddr_un *a, const struct gpus *g, size_t i)
+{
+	const struct gpu *gpu = &g->v[i];
+	size_t room = sizeof a->sun_path - 1;
+	bool partition = false;
+	int len;
+
+	for (size_t k = 0; k < g->n; k++)
+		partition |= k != i && !strcmp(g->v[k].pci, gpu->pci);
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (gpu->mig)
+		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s", gpu->uuid);
+	else if (partition)
+		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s/%d", gpu->pci,
+			       gpu->minor);
+	else
+		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s", gpu->pci);
+	if (len > (int)room)
+		len = (int)room;
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+static void name_holder(char *out, size_t size, const struct ucred *u)
+{
+	char program[32] = "";
+
+	if (!u->pid) { /* in a PID namespace that isn't above ours */
+		snprintf(out, size, "a process of uid %u", u->uid);
+		return;
+	}
+	sys_line(program, sizeof program, "", "/proc/%d/comm", u->pid);
+	snprintf(out, size, "pid %d%s%s%s of uid %u", u->pid, *program ? " (" : "",
+		 program, *program ? ")" : "", u->uid);
+}
+
+/* Who listens at A?  Nobody accepts there: the kernel tells who once listened. */
+static void ask_holder(struct gpu *g, const struct sockaddr_un *a, socklen_t len)
+{
+	struct ucred u = { 0 };
+	socklen_t size = sizeof u;
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(g->holder, sizeof g->holder, "another job");
+	if (s < 0)
+		return;
+	if (!connect(s, (const struct sockaddr *)a, len) &&
+	    !getsockopt(s, SOL_SOCKET, SO_PEERCRED, &u, &size))
+		name_holder(g->holder, sizeof g->holder, &u);
+	close(s);
+}
+
+static void claim_one(struct gpus *g, size_t i)
+{
+	struct gpu *gpu = &g->v[i];
+	struct sockaddr_un a;
+	socklen_t len = address_of(&a, g, i);
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*gpu->holder = '\0';
+	if (s < 0)
+		return;
+	/* The queue is as long as the kernel allows: nobody accepts, and whoever asks
+	 * stays in it. */
+	if (!bind(s, (struct sockaddr *)&a, len) && !listen(s, SOMAXCONN)) {
+		gpu->claim = s + 1;
+		return;
+	}
+	if (errno == EADDRINUSE)
+		ask_holder(gpu, &a, len);
+	close(s);
+}
+
+void gpu_claim(struct gpus *g)
+{
+	struct gpu *v = xcalloc(g->n, sizeof *v);
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (!g->v[i].claim)
+			claim_one(g, i);
+	for (int held = 0; held < 2; held++)
+		for (size_t i = 0; i < g->n; i++)
+			if ((*g->v[i].holder != '\0') == held)
+				v[n++] = g->v[i];
+	free(g->v);
+	g->v = v;
+}
+
+void gpu_claim_keep(struct gpus *g, const bool *chosen)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		if (chosen[i] || !g->v[i].claim)
+			continue;
+		close(g->v[i].claim - 1);
+		g->v[i].claim = 0;
+	}
+}

@@ -1,0 +1,76 @@
+/* gpu_kfd.c - AMD's GPUs as the compute driver (KFD) lists them.
+ *
+ * One folder per node: /sys/class/kfd/kfd/topology/nodes/N/properties, lines "name
+ * value". CPUs are nodes with simd_count 0.  A partition of a GPU (CPX, TPX) is a node
+ * of its own, and the order of the nodes is the order in which ROCm numbers devices. */
+#include <dirent.h>
+
+#include "agent/placement/gpu_internal.h"
+
+struct kfd_node {
+	unsigned long long simd_count, location_id, domain, unique_id, vendor_id;
+	int minor;
+};
+
+static bool read_node(struct kfd_node *k, const char *root, int number)
+{
+	char *path = xasprintf("%s/sys/class/kfd/kfd/topology/nodes/%d/properties",
+			       root, number);
+	FILE *in = fopen(path, "re");
+	char line[256], name[64];
+	unsigned long long value;
+
+	free(path);
+	*k = (struct kfd_node){ .minor = -1 };
+	if (!in)
+		return false;
+	while (fgets(line, sizeof line, in)) {
+		if (sscanf(line, "%63s %llu", name, &value) != 2)
+			continue;
+		if (!strcmp(name, "simd_count"))
+			k->simd_count = value;
+		else if (!strcmp(name, "location_id"))
+			k->location_id = value;
+		else if (!strcmp(name, "domain"))
+			k->domain = value;
+		else if (!strcmp(name, "unique_id"))
+			k->unique_id = value;
+		else if (!strcmp(name, "drm_render_minor"))
+			k->minor = (int)value;
+	}
+	fclose(in);
+	return k->simd_count > 0;
+}
+
+static void add_node(struct gpus *g, const struct topo *t, const char *root,
+		     const struct kfd_node *k, int index)
+{
+	const struct gpu_address a = { .domain = (uint32_t)k->domain,
+				       .bus = (uint8_t)(k->location_id >> 8),
+				       .dev = (uint8_t)(k->location_id >> 3 & 31),
+				       .func = (uint8_t)(k->location_id & 7) };
+	struct gpu *gpu = gpu_add(g, GPU_AMD, &a);
+
+	gpu->index = index;
+	gpu->minor = k->minor;
+	if (k->unique_id)
+		snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%016llx", k->unique_id);
+	sys_line(gpu->model, sizeof gpu->model, root,
+		 "/sys/bus/pci/devices/%s/product_name", gpu->pci);
+	gpu_locate(g, g->n - 1, t, root);
+}
+
+/* Nodes are numbered without gaps. */
+void gpu_from_kfd(struct gpus *g, const struct topo *t, const char *root)
+{
+	struct kfd_node k;
+	long long id;
+	int index = 0;
+
+	for (int n = 0;
+	     sys_number(&id, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", n);
+	     n++)
+		if (read_node(&k, root, n) &&
+		    gpu_may_open(root, "/dev/dri/renderD", k.minor))
+			add_node(g, t, root, &k, index++);
+}

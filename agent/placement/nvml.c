@@ -1,0 +1,214 @@
+#include "agent/placement/nvml.h"
+
+#include <dlfcn.h>
+
+/* ---- the library's own shapes ---- */
+
+enum { OK = 0, INSUFFICIENT_SIZE = 7, FLAG_NO_GPUS = 1, SCOPE_NODE = 0 };
+
+typedef struct nvml_handle *handle;
+
+struct pci_info {
+	char bus_id_legacy[16];
+	unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+	char bus_id[32];
+};
+_Static_assert(sizeof(struct pci_info) == 68, "nvmlPciInfo_t");
+
+struct process_info {
+	unsigned pid;
+	unsigned long long used;
+	unsigned gpu_instance, compute_instance;
+};
+_Static_assert(sizeof(struct process_info) == 24, "nvmlProcessInfo_t, version 2 and 3");
+
+struct memory_info {
+	unsigned long long total, free, used;
+};
+
+/* name in the library, parameters; every function returns 0 for success. */
+#define SYMBOLS(X)                                                                     \
+	X(init_flags, nvmlInitWithFlags, (unsigned flags))                             \
+	X(init, nvmlInit_v2, (void))                                                   \
+	X(shutdown, nvmlShutdown, (void))                                              \
+	X(count, nvmlDeviceGetCount_v2, (unsigned *n))                                 \
+	X(by_index, nvmlDeviceGetHandleByIndex_v2, (unsigned i, handle *h))            \
+	X(pci, nvmlDeviceGetPciInfo_v3, (handle h, struct pci_info * p))               \
+	X(uuid, nvmlDeviceGetUUID, (handle h, char *out, unsigned size))               \
+	X(name, nvmlDeviceGetName, (handle h, char *out, unsigned size))               \
+	X(affinity, nvmlDeviceGetCpuAffinityWithinScope,                               \
+	  (handle h, unsigned n, unsigned long *words, unsigned scope))                \
+	X(mig_max, nvmlDeviceGetMaxMigDeviceCount, (handle h, unsigned *n))            \
+	X(mig_by_index, nvmlDeviceGetMigDeviceHandleByIndex,                           \
+	  (handle h, unsigned i, handle *mig))                                         \
+	X(gi, nvmlDeviceGetGpuInstanceId, (handle h, unsigned *id))                    \
+	X(ci, nvmlDeviceGetComputeInstanceId, (handle h, unsigned *id))                \
+	X(processes3, nvmlDeviceGetComputeRunningProcesses_v3,                         \
+	  (handle h, unsigned *n, struct process_info *p))                             \
+	X(processes2, nvmlDeviceGetComputeRunningProcesses_v2,                         \
+	  (handle h, unsigned *n, struct process_info *p))                             \
+	X(memory, nvmlDeviceGetMemoryInfo, (handle h, struct memory_info * m))
+
+struct nvml {
+	void *lib;
+	const char *(*error)(int code);
+#define X(field, symbol, parameters) int(*field) parameters;
+	SYMBOLS(X)
+#undef X
+};
+
+/* ---- opening ---- */
+
+/* POSIX lets a function be found as a data pointer; ISO C has no cast for it. */
+static void find(void *lib, const char *symbol, void *field)
+{
+	void *p = dlsym(lib, symbol);
+
+	memcpy(field, &p, sizeof p);
+}
+
+struct nvml *nvml_open(char *why, size_t size)
+{
+	struct nvml *n = xcalloc(1, sizeof *n);
+	int rc = -1;
+
+	n->lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!n->lib) {
+		const char *text = dlerror();
+
+		snprintf(why, size, "%s", text ? text : "no libnvidia-ml.so.1");
+		free(n);
+		return NULL;
+	}
+	find(n->lib, "nvmlErrorString", &n->error);
+#define X(field, symbol, parameters) find(n->lib, #symbol, &n->field);
+	SYMBOLS(X)
+#undef X
+	if (n->init_flags)
+		rc = n->init_flags(FLAG_NO_GPUS);
+	else if (n->init)
+		rc = n->init();
+	if (rc == OK)
+		return n;
+	snprintf(why, size, "NVML: %s", n->error ? n->error(rc) : "cannot start");
+	dlclose(n->lib);
+	free(n);
+	return NULL;
+}
+
+void nvml_close(struct nvml *n)
+{
+	if (!n)
+		return;
+	if (n->shutdown)
+		n->shutdown();
+	dlclose(n->lib);
+	free(n);
+}
+
+/* ---- devices ---- */
+
+static bool describe(struct nvml *n, struct nvml_device *d)
+{
+	struct pci_info p = { 0 };
+
+	if (!n->pci || n->pci(d->handle, &p) != OK)
+		return false;
+	p.bus_id[sizeof p.bus_id - 1] = '\0';
+	if (!gpu_parse_address(&d->address, p.bus_id))
+		return false;
+	if (n->uuid && n->uuid(d->handle, d->uuid, sizeof d->uuid) != OK)
+		*d->uuid = '\0';
+	if (n->name && n->name(d->handle, d->model, sizeof d->model) != OK)
+		*d->model = '\0';
+	return true;
+}
+
+size_t nvml_devices(struct nvml *n, struct nvml_device *out, size_t max)
+{
+	unsigned count = 0;
+	size_t found = 0;
+
+	if (!n->count || !n->by_index || n->count(&count) != OK)
+		return 0;
+	for (unsigned i = 0; i < count && found < max; i++) {
+		struct nvml_device d = { .gi = -1, .ci = -1 };
+
+		if (n->by_index(i, &d.handle) == OK && describe(n, &d))
+			out[found++] = d;
+	}
+	return found;
+}
+
+static int id_of(int (*ask)(handle, unsigned *), handle h)
+{
+	unsigned id;
+
+	return ask && ask(h, &id) == OK ? (int)id : -1;
+}
+
+size_t nvml_instances(struct nvml *n, const struct nvml_device *d,
+		      struct nvml_device *out, size_t max)
+{
+	unsigned count = 0;
+	size_t found = 0;
+
+	if (!n->mig_max || !n->mig_by_index || !n->uuid ||
+	    n->mig_max(d->handle, &count) != OK)
+		return 0;
+	for (unsigned i = 0; i < count && found < max; i++) {
+		struct nvml_device m = { .address = d->address };
+
+		if (n->mig_by_index(d->handle, i, &m.handle) != OK ||
+		    n->uuid(m.handle, m.uuid, sizeof m.uuid) != OK)
+			continue;
+		if (n->name && n->name(m.handle, m.model, sizeof m.model) != OK)
+			*m.model = '\0';
+		m.gi = id_of(n->gi, m.handle);
+		m.ci = id_of(n->ci, m.handle);
+		out[found++] = m;
+	}
+	return found;
+}
+
+bool nvml_cpus(struct nvml *n, const struct nvml_device *d, struct cpuset *cpus)
+{
+	_Static_assert(sizeof(unsigned long) == sizeof *cpus->w, "64-bit words");
+
+	return n->affinity && n->affinity(d->handle, (unsigned)cpus->nwords,
+					  (unsigned long *)cpus->w, SCOPE_NODE) == OK;
+}
+
+/* ---- use ---- */
+
+long nvml_processes(struct nvml *n, const struct nvml_device *d,
+		    struct nvml_process *out, size_t max)
+{
+	enum { MOST = 512 };
+	struct process_info p[MOST];
+	unsigned count = MOST;
+	int (*ask)(handle, unsigned *, struct process_info *) =
+		n->processes3 ? n->processes3 : n->processes2;
+	int rc = ask ? ask(d->handle, &count, p) : -1;
+
+	if (rc == INSUFFICIENT_SIZE)
+		count = 0;
+	else if (rc != OK)
+		return -1;
+	if (count > max)
+		count = (unsigned)max;
+	for (unsigned i = 0; i < count; i++)
+		out[i] = (struct nvml_process){ .pid = (pid_t)p[i].pid,
+						.bytes = p[i].used,
+						.gi = (int)p[i].gpu_instance };
+	return (long)count;
+}
+
+long long nvml_used_bytes(struct nvml *n, const struct nvml_device *d)
+{
+	struct memory_info m;
+
+	if (!n->memory || n->memory(d->handle, &m) != OK)
+		return -1;
+	return (long long)m.used;
+}

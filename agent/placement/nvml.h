@@ -1,0 +1,47 @@
+/* nvml.h - NVIDIA's management library, by dlopen, with our own declarations.
+ *
+ * Its initialisation wakes a driver without persistence (seconds per GPU), so that the
+ * agent asks it before the ranks start only where nothing else knows.  Every symbol is
+ * optional: what is missing answers "no".  Layouts: NVIDIA's public nvml.h. */
+#ifndef BERTH_AGENT_PLACEMENT_NVML_H
+#define BERTH_AGENT_PLACEMENT_NVML_H
+
+#include <sys/types.h>
+
+#include "agent/placement/gpu.h"
+
+struct nvml;
+struct nvml_handle; /* a device of the library's */
+
+struct nvml_device {
+	struct nvml_handle *handle;
+	struct gpu_address address;
+	char uuid[96], model[96];
+	int gi, ci; /* of a MIG instance; else -1 */
+};
+
+struct nvml_process {
+	pid_t pid;
+	uint64_t bytes; /* of the GPU's memory; UINT64_MAX: not told */
+	int gi;         /* MIG: GPU instance it runs on; else -1 */
+};
+
+/* The library, or NULL with one line in WHY. */
+struct nvml *nvml_open(char *why, size_t size);
+void nvml_close(struct nvml *n);
+
+/* The devices that this process may use into OUT; those it may not, and lost ones, are
+ * left out. */
+size_t nvml_devices(struct nvml *n, struct nvml_device *out, size_t max);
+/* MIG instances of D. */
+size_t nvml_instances(struct nvml *n, const struct nvml_device *d,
+		      struct nvml_device *out, size_t max);
+/* CPUs of D's NUMA node into CPUS (its room decides how many are asked for). */
+bool nvml_cpus(struct nvml *n, const struct nvml_device *d, struct cpuset *cpus);
+/* Processes that compute on D; -1: it can't tell. */
+long nvml_processes(struct nvml *n, const struct nvml_device *d,
+		    struct nvml_process *out, size_t max);
+/* Bytes of D's memory in use; -1: it can't tell. */
+long long nvml_used_bytes(struct nvml *n, const struct nvml_device *d);
+
+#endif

@@ -1,0 +1,437 @@
+#include "agent/placement/place_internal.h"
+
+/* ---- units ---- */
+
+static void add_unit(struct place_work *w, struct unit u)
+{
+	w->unit[w->nunit++] = u;
+}
+
+static void add_threads(struct place_work *w, int c, bool whole)
+{
+	const struct topo_core *core = &w->t->core[c];
+
+	w->first[c] = (uint32_t)w->nunit;
+	if (whole)
+		add_unit(w, (struct unit){ .node = core->node, .core = c, .pu = -1 });
+	else
+		for (uint32_t k = 0; k < core->npu; k++)
+			add_unit(w, (struct unit){ .node = core->node,
+						   .core = c,
+						   .pu = (int)k });
+}
+
+static void add_object(struct place_work *w, int node, const struct cpuset *cpus)
+{
+	struct unit u = { .node = node, .core = -1, .pu = -1 };
+
+	if (!cpuset_meets(cpus, &w->t->allowed))
+		return;
+	u.cpus = cpuset_copy(&w->t->allowed);
+	cpuset_and(&u.cpus, cpus);
+	add_unit(w, u);
+}
+
+static void add_nodes_of_type(struct place_work *w, enum node_type type)
+{
+	const struct topo *t = w->t;
+
+	for (size_t i = 0; i < t->nnode; i++)
+		if (t->node[i].type == type)
+			add_object(w, (int)i, &t->node[i].cpus);
+}
+
+void place_units(struct place_work *w, enum bind_to bind)
+{
+	const struct topo *t = w->t;
+
+	w->unit = xcalloc(t->npu + t->nnode + t->nnuma, sizeof *w->unit);
+	switch (bind) {
+	case BIND_SOCKET:
+		add_nodes_of_type(w, NODE_PACKAGE);
+		break;
+	case BIND_L3:
+		add_nodes_of_type(w, NODE_L3);
+		break;
+	case BIND_NUMA:
+		for (size_t i = 0; i < t->nnuma; i++)
+			add_object(w, t->numa[i].node, &t->numa[i].cpus);
+		break;
+	default:
+		w->first = xcalloc(t->ncore + 1, sizeof *w->first);
+		for (size_t c = 0; c < t->ncore; c++)
+			add_threads(w, (int)c, bind != BIND_HWTHREAD);
+		w->first[t->ncore] = (uint32_t)w->nunit;
+	}
+}
+
+void place_units_free(struct place_work *w)
+{
+	for (size_t i = 0; i < w->nunit; i++)
+		cpuset_free(&w->unit[i].cpus);
+	free(w->unit);
+	free(w->first);
+}
+
+static void give(const struct place_work *w, size_t rank, size_t unit)
+{
+	struct cpuset *cpus = &w->p->v[rank].cpus;
+	const struct unit *u = &w->unit[unit];
+	const struct topo_core *core = u->core < 0 ? NULL : &w->t->core[u->core];
+
+	if (!core)
+		cpuset_or(cpus, &u->cpus);
+	else if (u->pu >= 0)
+		cpuset_add(cpus, core->pu[u->pu]);
+	else
+		for (uint32_t k = 0; k < core->npu; k++)
+			cpuset_add(cpus, core->pu[k]);
+}
+
+/* ---- the bottom-up fill ---- */
+
+struct fill {
+	struct place_work *w;
+	bool *taken;     /* by unit */
+	uint32_t *need;  /* by rank: still unserved */
+	uint32_t *grant; /* by rank: what the node at hand gives */
+	size_t *here;    /* ranks that the node at hand serves */
+	size_t nhere;
+};
+
+static uint32_t unit_begin(const struct place_work *w, int v)
+{
+	return w->first[w->t->node[v].first_core];
+}
+
+static uint32_t unit_end(const struct place_work *w, int v)
+{
+	return w->first[w->t->node[v].first_core + w->t->node[v].ncores];
+}
+
+static uint32_t free_units(const struct fill *f, int v)
+{
+	uint32_t n = 0;
+
+	for (uint32_t u = unit_begin(f->w, v); u < unit_end(f->w, v); u++)
+		n += !f->taken[u];
+	return n;
+}
+
+/* Latency from rank R's home to unit U; 0 where the machine tells none. */
+static uint64_t latency(const struct place_work *w, size_t r, uint32_t u)
+{
+	const struct topo *t = w->t;
+	int from = t->core[t->node[w->seat[r].home].first_core].numa;
+	int to = t->core[w->unit[u].core].numa;
+
+	if (!t->latency || from < 0 || to < 0)
+		return 0;
+	return t->latency[(size_t)from * t->nnuma + (size_t)to];
+}
+
+/* The free unit below V that R takes next: the first, or at a node above its home,
+ * where all are equally far in the tree, the first of those with the least memory
+ * latency. */
+static uint32_t next_unit(const struct fill *f, int v, size_t r, uint32_t from)
+{
+	bool remote = f->w->t->latency && !topo_above(f->w->t, f->w->seat[r].home, v);
+	uint32_t best = UINT32_MAX;
+	uint64_t best_latency = 0;
+
+	for (uint32_t u = from; u < unit_end(f->w, v); u++) {
+		uint64_t l;
+
+		if (f->taken[u])
+			continue;
+		if (!remote)
+			return u;
+		l = latency(f->w, r, u);
+		if (best == UINT32_MAX || l < best_latency) {
+			best = u;
+			best_latency = l;
+		}
+	}
+	return best;
+}
+
+/* Give R up to N free units below V. */
+static void take(struct fill *f, int v, size_t r, uint32_t n)
+{
+	uint32_t from = unit_begin(f->w, v);
+
+	for (; n; n--) {
+		uint32_t u = next_unit(f, v, r, from);
+
+		if (u == UINT32_MAX)
+			return;
+		if (topo_above(f->w->t, f->w->seat[r].home, v))
+			from = u + 1;
+		f->taken[u] = true;
+		give(f->w, r, u);
+		f->need[r]--;
+		f->grant[r]--;
+	}
+}
+
+/* What V gives to each rank here: all it needs, or on shortage an even share, the
+ * earlier ranks first. */
+static void grant_shares(struct fill *f, int v)
+{
+	uint32_t left = free_units(f, v), asked = 0;
+
+	for (size_t k = 0; k < f->nhere; k++)
+		asked += f->need[f->here[k]];
+	for (size_t k = 0; k < f->nhere; k++)
+		f->grant[f->here[k]] = asked <= left ? f->need[f->here[k]] : 0;
+	if (asked <= left)
+		return;
+	while (left)
+		for (size_t k = 0; k < f->nhere && left; k++) {
+			size_t r = f->here[k];
+
+			if (f->grant[r] < f->need[r]) {
+				f->grant[r]++;
+				left--;
+			}
+		}
+}
+
+static bool deals_to(enum node_type type)
+{
+	return type == NODE_PACKAGE || type == NODE_GROUP || type == NODE_DIE ||
+	       type == NODE_L3;
+}
+
+/* The children of V with free units into KID, and how many each has into ROOM. */
+static size_t children(const struct fill *f, int v, int *kid, uint32_t *room)
+{
+	const struct topo *t = f->w->t;
+	size_t n = 0;
+
+	for (int c = v + 1; c < t->node[v].end; c = t->node[c].end) {
+		if (!deals_to(t->node[c].type))
+			continue;
+		kid[n] = c;
+		room[n] = free_units(f, c);
+		n += room[n] > 0;
+	}
+	return n;
+}
+
+/* Shares of N ranks in proportion to ROOM: largest remainder, the earlier first. */
+static void apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n)
+{
+	size_t total = 0, left = n;
+
+	for (size_t j = 0; j < nkid; j++)
+		total += room[j];
+	for (size_t j = 0; j < nkid; j++)
+		left -= quota[j] = n * room[j] / total;
+	/* at most one more each: a second round through the remainders isn't possible
+	 */
+	for (; left; left--) {
+		size_t best = nkid, best_rest = 0;
+
+		for (size_t j = 0; j < nkid; j++) {
+			size_t rest = n * room[j] % total;
+
+			if (quota[j] == n * room[j] / total &&
+			    (best == nkid || rest > best_rest)) {
+				best = j;
+				best_rest = rest;
+			}
+		}
+		quota[best]++;
+	}
+}
+
+/* Ranks whose home is V itself, and V has several parts: each stays in one part while
+ * it can, so that a GPU without locality doesn't tear its rank over sockets. */
+static void deal_to_children(struct fill *f, int v)
+{
+	size_t span = (size_t)(f->w->t->node[v].end - v), nkid, k = 0;
+	int *kid;
+	uint32_t *room;
+	size_t *quota;
+
+	for (size_t i = 0; i < f->nhere; i++)
+		if (f->w->seat[f->here[i]].home != v)
+			return;
+	if (f->nhere < 2)
+		return;
+	kid = xcalloc(span, sizeof *kid);
+	room = xcalloc(span, sizeof *room);
+	quota = xcalloc(span, sizeof *quota);
+	nkid = children(f, v, kid, room);
+	if (nkid > 1) {
+		apportion(quota, room, nkid, f->nhere);
+		for (size_t j = 0; j < nkid; j++)
+			for (size_t q = quota[j]; q; q--, k++)
+				take(f, kid[j], f->here[k], f->grant[f->here[k]]);
+	}
+	free(kid);
+	free(room);
+	free(quota);
+}
+
+static void serve(struct fill *f, int v)
+{
+	f->nhere = 0;
+	for (size_t r = 0; r < f->w->p->n; r++)
+		if (f->need[r] && topo_above(f->w->t, v, f->w->seat[r].home))
+			f->here[f->nhere++] = r;
+	if (!f->nhere)
+		return;
+	grant_shares(f, v);
+	deal_to_children(f, v);
+	for (size_t k = 0; k < f->nhere; k++)
+		take(f, v, f->here[k], f->grant[f->here[k]]);
+}
+
+void place_fill(struct place_work *w)
+{
+	const struct topo *t = w->t;
+	size_t n = w->p->n;
+	struct fill f = { .w = w };
+	bool *homed = xcalloc(t->nnode, sizeof *homed);
+	int deepest = 0;
+
+	f.taken = xcalloc(w->nunit, sizeof *f.taken);
+	f.need = xcalloc(n, sizeof *f.need);
+	f.grant = xcalloc(n, sizeof *f.grant);
+	f.here = xcalloc(n, sizeof *f.here);
+	for (size_t r = 0; r < n; r++) {
+		f.need[r] = w->seat[r].want;
+		for (int v = w->seat[r].home; v >= 0 && !homed[v];
+		     v = t->node[v].parent)
+			homed[v] = true;
+		if (t->node[w->seat[r].home].depth > deepest)
+			deepest = t->node[w->seat[r].home].depth;
+	}
+	for (int d = deepest; d >= 0; d--)
+		for (size_t v = 0; v < t->nnode; v++)
+			if (homed[v] && t->node[v].depth == d)
+				serve(&f, (int)v);
+	free(homed);
+	free(f.taken);
+	free(f.need);
+	free(f.grant);
+	free(f.here);
+}
+
+/* ---- sharing ---- */
+
+/* Is unit U as near to AT (a home, or a node above one) as units get there?  It is
+ * below, or it contains AT. */
+static bool reaches(const struct place_work *w, int at, size_t u)
+{
+	return topo_above(w->t, at, w->unit[u].node) ||
+	       topo_above(w->t, w->unit[u].node, at);
+}
+
+/* The nearest unit that isn't in MINE and has less than CAP ranks; of equally near ones
+ * the least used, the first. */
+static size_t nearest(const struct place_work *w, int home, const size_t *use,
+		      const bool *mine, size_t cap)
+{
+	for (int at = home; at >= 0; at = w->t->node[at].parent) {
+		size_t best = SIZE_MAX;
+
+		for (size_t u = 0; u < w->nunit; u++)
+			if (!mine[u] && use[u] < cap && reaches(w, at, u) &&
+			    (best == SIZE_MAX || use[u] < use[best]))
+				best = u;
+		if (best != SIZE_MAX)
+			return best;
+	}
+	return SIZE_MAX;
+}
+
+static void choose(const struct place_work *w, size_t r, size_t *use, size_t *chosen,
+		   size_t cap)
+{
+	bool *mine = xcalloc(w->nunit, sizeof *mine);
+
+	for (uint32_t k = 0; k < w->seat[r].want; k++) {
+		size_t u = nearest(w, w->seat[r].home, use, mine, cap);
+
+		if (u == SIZE_MAX) /* all with room left are its own */
+			u = nearest(w, w->seat[r].home, use, mine, SIZE_MAX);
+		mine[u] = true;
+		use[u]++;
+	}
+	for (size_t u = 0, k = 0; u < w->nunit; u++)
+		if (mine[u])
+			chosen[k++] = u;
+	free(mine);
+}
+
+static int compare_first(const void *a, const void *b)
+{
+	const size_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Whole objects are chosen for all ranks of a home before they are handed out in order,
+ * so that neighbouring ranks share, not every other one. */
+static void walk_home(struct place_work *w, int home, size_t *use, size_t cap)
+{
+	size_t n = 0, want = 0, k = 0;
+	size_t *chosen;
+
+	for (size_t r = 0; r < w->p->n; r++)
+		if (w->seat[r].home == home) {
+			n++;
+			want = w->seat[r].want;
+		}
+	chosen = xcalloc(n * want, sizeof *chosen);
+	for (size_t r = 0; r < w->p->n; r++)
+		if (w->seat[r].home == home)
+			choose(w, r, use, &chosen[k++ * want], cap);
+	if (!w->first && n)
+		qsort(chosen, n, want * sizeof *chosen, compare_first);
+	k = 0;
+	for (size_t r = 0; r < w->p->n; r++)
+		for (size_t i = 0; w->seat[r].home == home && i < want; i++)
+			give(w, r, chosen[k++]);
+	free(chosen);
+}
+
+void place_walk(struct place_work *w, size_t cap)
+{
+	const struct topo *t = w->t;
+	size_t *use = xcalloc(w->nunit, sizeof *use);
+	bool *homed = xcalloc(t->nnode, sizeof *homed);
+	int deepest = 0;
+
+	for (size_t r = 0; r < w->p->n; r++) {
+		homed[w->seat[r].home] = true;
+		if (t->node[w->seat[r].home].depth > deepest)
+			deepest = t->node[w->seat[r].home].depth;
+	}
+	for (int d = deepest; d >= 0; d--)
+		for (size_t v = 0; v < t->nnode; v++)
+			if (homed[v] && t->node[v].depth == d)
+				walk_home(w, (int)v, use, cap);
+	free(homed);
+	free(use);
+}
+
+/* ---- no GPU ---- */
+
+/* Boundaries at i*units/n: wherever a part of the machine holds a whole number of
+ * ranks, no rank crosses its edge. */
+void place_divide(struct place_work *w)
+{
+	size_t n = w->p->n;
+
+	for (size_t r = 0; r < n; r++) {
+		size_t begin = r * w->nunit / n, end = (r + 1) * w->nunit / n;
+
+		w->seat[r].want = (uint32_t)(end > begin ? end - begin : 1);
+		for (size_t u = begin; u < end || u == begin; u++)
+			give(w, r, u);
+	}
+}

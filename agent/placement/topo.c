@@ -1,0 +1,438 @@
+#include "agent/placement/topo.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <sched.h>
+#include <unistd.h>
+
+/* ---- from hwloc's sets to ours ---- */
+
+static struct cpuset set_copy(hwloc_const_cpuset_t from, size_t nwords)
+{
+	struct cpuset s = cpuset_new(nwords);
+
+	for (int i = hwloc_bitmap_first(from); i >= 0; i = hwloc_bitmap_next(from, i))
+		cpuset_add(&s, (uint32_t)i);
+	return s;
+}
+
+static void add_own_mask(struct topo *t)
+{
+	enum { WORDS = 1024 };
+	uint64_t mask[WORDS] = { 0 };
+	struct cpuset own = { mask, WORDS };
+
+	if (sched_getaffinity(0, sizeof mask, (cpu_set_t *)mask) == 0)
+		cpuset_and(&t->allowed, &own);
+}
+
+/* ---- the tree ---- */
+
+static enum node_type type_of(hwloc_obj_type_t type)
+{
+	switch (type) {
+	case HWLOC_OBJ_MACHINE:
+		return NODE_MACHINE;
+	case HWLOC_OBJ_PACKAGE:
+		return NODE_PACKAGE;
+	case HWLOC_OBJ_GROUP:
+		return NODE_GROUP;
+	case HWLOC_OBJ_DIE:
+		return NODE_DIE;
+	case HWLOC_OBJ_L3CACHE:
+		return NODE_L3;
+	case HWLOC_OBJ_CORE:
+	case HWLOC_OBJ_PU: /* a PU without a core is its own core */
+		return NODE_CORE;
+	default:
+		return hwloc_obj_type_is_cache(type) ? NODE_CACHE : NODE_OTHER;
+	}
+}
+
+static void name_node(struct topo_node *n, hwloc_obj_t o)
+{
+	const char *type = hwloc_obj_type_string(o->type);
+	hwloc_obj_t mem = o->memory_first_child;
+
+	n->os_index = o->os_index == HWLOC_UNKNOWN_INDEX ? -1 : (int)o->os_index;
+	if (n->type == NODE_MACHINE)
+		snprintf(n->name, sizeof n->name, "Machine");
+	else if (n->type != NODE_PACKAGE && mem && mem->type == HWLOC_OBJ_NUMANODE)
+		snprintf(n->name, sizeof n->name, "NUMANode#%u", mem->os_index);
+	else
+		snprintf(n->name, sizeof n->name, "%s#%u", type,
+			 n->os_index >= 0 ? o->os_index : o->logical_index);
+}
+
+/* LEFT: the allowed PUs that no core has yet.  In a file two cores may name the same
+ * one. */
+static void add_core(struct topo *t, hwloc_obj_t o, int node, struct cpuset *left)
+{
+	struct topo_core c = { .node = node, .numa = -1 };
+
+	c.pu = xcalloc((size_t)hwloc_bitmap_weight(o->cpuset), sizeof *c.pu);
+	for (int i = hwloc_bitmap_first(o->cpuset); i >= 0;
+	     i = hwloc_bitmap_next(o->cpuset, i)) {
+		if (!cpuset_has(left, (uint32_t)i))
+			continue;
+		cpuset_remove(left, (uint32_t)i);
+		c.pu[c.npu++] = (uint32_t)i;
+	}
+	if (!c.npu) {
+		free(c.pu);
+		return;
+	}
+	t->npu += c.npu;
+	t->core[t->ncore++] = c;
+}
+
+/* hwloc's trees are a dozen levels deep at most, so this may recurse.  An object's
+ * userdata is its index + 1, for what hangs from it. */
+static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *left)
+{
+	int at = (int)t->nnode++;
+	struct topo_node *n = &t->node[at];
+
+	o->userdata = (void *)(intptr_t)(at + 1);
+	n->type = parent < 0 ? NODE_MACHINE : type_of(o->type);
+	n->parent = parent;
+	n->depth = parent < 0 ? 0 : t->node[parent].depth + 1;
+	n->cpus = set_copy(o->cpuset, t->allowed.nwords);
+	n->first_core = (uint32_t)t->ncore;
+	name_node(n, o);
+	if (n->type == NODE_CORE)
+		add_core(t, o, at, left);
+	else
+		for (unsigned i = 0; i < o->arity; i++)
+			add_nodes(t, o->children[i], at, left);
+	n->ncores = (uint32_t)t->ncore - n->first_core;
+	n->end = (int)t->nnode;
+}
+
+static size_t count_nodes(hwloc_topology_t h)
+{
+	size_t n = 0;
+
+	for (int d = 0; d < hwloc_topology_get_depth(h); d++)
+		n += hwloc_get_nbobjs_by_depth(h, d);
+	return n;
+}
+
+static int node_above(hwloc_obj_t o)
+{
+	while (o && !o->userdata)
+		o = o->parent;
+	return o ? (int)(intptr_t)o->userdata - 1 : 0;
+}
+
+static void add_tree(struct topo *t, hwloc_topology_t h)
+{
+	hwloc_const_cpuset_t whole = hwloc_topology_get_topology_cpuset(h);
+	struct cpuset present, left;
+	size_t nwords = (size_t)(hwloc_bitmap_last(whole) / 64 + 1);
+
+	t->allowed = set_copy(hwloc_topology_get_allowed_cpuset(h), nwords);
+	present = set_copy(whole, nwords);
+	cpuset_and(&t->allowed, &present);
+	cpuset_free(&present);
+	if (t->live)
+		add_own_mask(t);
+	t->node = xcalloc(count_nodes(h), sizeof *t->node);
+	t->core = xcalloc(cpuset_count(&t->allowed), sizeof *t->core);
+	left = cpuset_copy(&t->allowed);
+	add_nodes(t, hwloc_get_root_obj(h), -1, &left);
+	cpuset_free(&left);
+}
+
+/* ---- memory ---- */
+
+/* GPU memory that the kernel shows as a NUMA node has no CPUs of its own: hwloc gives
+ * it those of the node beside it, which must not be counted twice. */
+static bool is_gpu_memory(hwloc_obj_t o)
+{
+	return o->subtype && !strcmp(o->subtype, "GPUMemory");
+}
+
+static void core_numa(struct topo *t, const struct topo_numa *m, int index)
+{
+	for (size_t i = 0; i < t->ncore; i++)
+		if (t->core[i].numa < 0 && cpuset_has(&m->cpus, t->core[i].pu[0]))
+			t->core[i].numa = index;
+}
+
+static void add_numa(struct topo *t, hwloc_topology_t h)
+{
+	int n = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_NUMANODE);
+
+	t->numa = xcalloc(n > 0 ? (size_t)n : 0, sizeof *t->numa);
+	for (int i = 0; i < n; i++) {
+		hwloc_obj_t o =
+			hwloc_get_obj_by_type(h, HWLOC_OBJ_NUMANODE, (unsigned)i);
+		struct topo_numa *m = &t->numa[t->nnuma++];
+
+		m->os_index = (int)o->os_index;
+		m->node = node_above(o);
+		m->cpus = is_gpu_memory(o) ? cpuset_new(t->allowed.nwords)
+					   : set_copy(o->cpuset, t->allowed.nwords);
+		core_numa(t, m, i);
+	}
+}
+
+/* A file may say that anything is so far from anything. */
+static bool all_numa(const struct hwloc_distances_s *d)
+{
+	for (unsigned i = 0; i < d->nbobjs; i++)
+		if (!d->objs[i] || d->objs[i]->type != HWLOC_OBJ_NUMANODE)
+			return false;
+	return true;
+}
+
+static void add_latency(struct topo *t, hwloc_topology_t h)
+{
+	struct hwloc_distances_s *d;
+	unsigned n = 1;
+
+	if (hwloc_distances_get_by_name(h, "NUMALatency", &n, &d, 0) || !n)
+		return;
+	if (d->nbobjs == t->nnuma && all_numa(d)) {
+		t->latency = xcalloc(t->nnuma * t->nnuma, sizeof *t->latency);
+		for (unsigned i = 0; i < d->nbobjs; i++)
+			for (unsigned j = 0; j < d->nbobjs; j++)
+				t->latency[d->objs[i]->logical_index * t->nnuma +
+					   d->objs[j]->logical_index] =
+					d->values[i * d->nbobjs + j];
+	}
+	hwloc_distances_release(h, d);
+}
+
+/* ---- PCI functions of a file ---- */
+
+static void add_info(char *out, size_t size, hwloc_obj_t o, const char *name)
+{
+	const char *value = hwloc_obj_get_info_by_name(o, name);
+
+	if (value && !*out)
+		snprintf(out, size, "%s", value);
+}
+
+static void add_pci(struct topo *t, hwloc_topology_t h)
+{
+	hwloc_obj_t o = NULL;
+	size_t cap = 0;
+
+	while ((o = hwloc_get_next_pcidev(h, o))) {
+		const struct hwloc_pcidev_attr_s *a = &o->attr->pcidev;
+		struct topo_pci *p;
+
+		if (t->npci == cap) {
+			cap = cap ? 2 * cap : 32;
+			t->pci = xreallocarray(t->pci, cap, sizeof *t->pci);
+		}
+		p = &t->pci[t->npci++];
+		*p = (struct topo_pci){ .domain = a->domain,
+					.bus = a->bus,
+					.dev = a->dev,
+					.func = a->func,
+					.vendor = a->vendor_id,
+					.device = a->device_id,
+					.class_id = a->class_id,
+					.node = node_above(o) };
+		for (hwloc_obj_t k = o->io_first_child; k; k = k->next_sibling) {
+			add_info(p->model, sizeof p->model, k, "GPUModel");
+			add_info(p->uuid, sizeof p->uuid, k, "NVIDIAUUID");
+			add_info(p->uuid, sizeof p->uuid, k, "AMDUUID");
+		}
+	}
+}
+
+/* ---- loading ---- */
+
+static const char *file_of(const char *xml)
+{
+	if (!xml)
+		xml = getenv("HWLOC_XMLFILE");
+	return xml && *xml ? xml : NULL;
+}
+
+/* Take "<!-- ... -->" and the blanks behind out of TEXT. */
+static void drop_comments(char *text)
+{
+	char *from, *to;
+
+	while ((from = strstr(text, "<!--")) && (to = strstr(from, "-->"))) {
+		to += 3;
+		to += strspn(to, " \t\r\n");
+		memmove(from, to, strlen(to) + 1);
+		text = from;
+	}
+}
+
+/* The file as one string, without comments: hwloc's own parser, the only one in the
+ * static library, refuses them.  NULL where it can't be read or is no XML by far. */
+static char *read_xml(const char *file)
+{
+	enum { LARGEST = 64 << 20 };
+	struct str text = { 0 };
+	char block[65536];
+	FILE *in = fopen(file, "re");
+	size_t n;
+
+	if (!in)
+		return NULL;
+	while ((n = fread(block, 1, sizeof block, in)) && text.len < LARGEST)
+		str_addn(&text, block, n);
+	fclose(in);
+	if (!text.s || *text.s != '<') {
+		str_free(&text);
+		return NULL;
+	}
+	drop_comments(text.s);
+	return str_take(&text);
+}
+
+/* The GL, OpenCL and vendor components start runtimes of their own, slowly, and the pci
+ * one reads each function's configuration space; x86 would bind us to every CPU in turn
+ * to ask it what sysfs has already told. */
+static int choose_sources(hwloc_topology_t h, const char *file)
+{
+	int rc;
+	char *text;
+
+	static const char *const unwanted[] = { "opencl", "gl",        "cuda", "nvml",
+						"rsmi",   "levelzero", "pci",  "x86" };
+
+	for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
+		hwloc_topology_set_components(
+			h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
+	if (!file)
+		return 0;
+	text = read_xml(file);
+	rc = text ? hwloc_topology_set_xmlbuffer(h, text, (int)strlen(text) + 1) : -1;
+	free(text);
+	return rc ? rc
+		  : hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_ALL);
+}
+
+/* Where hwloc's plugins are installed even the static library would load them, all of
+ * them, before it can be told which to leave out: 3 to 28 ms. */
+static int init_without_plugins(hwloc_topology_t *h)
+{
+	static const char name[] = "HWLOC_PLUGINS_PATH";
+	const char *set = getenv(name);
+	char *old = set ? xstrdup(set) : NULL;
+	int rc;
+
+	setenv(name, "", 1);
+	rc = hwloc_topology_init(h);
+	if (old)
+		setenv(name, old, 1);
+	else
+		unsetenv(name);
+	free(old);
+	return rc;
+}
+
+static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
+{
+	const char *this_system = getenv("HWLOC_THISSYSTEM");
+
+	if (file && access(file, R_OK))
+		return err_set(e, E_TOPOLOGY, file, strerror(errno));
+	if (init_without_plugins(h))
+		return err_set(e, E_TOPOLOGY, "this machine", strerror(errno));
+	if (file && this_system && *this_system == '1')
+		hwloc_topology_set_flags(*h, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
+	if (!choose_sources(*h, file) && !hwloc_topology_load(*h))
+		return 0;
+	hwloc_topology_destroy(*h);
+	return err_set(e, E_TOPOLOGY, file ? file : "this machine",
+		       file ? "not a topology that hwloc can read" : strerror(errno));
+}
+
+int topo_load(struct topo *t, const char *xml, struct err *e)
+{
+	const char *file = file_of(xml);
+	hwloc_topology_t h = NULL;
+
+	*t = (struct topo){ 0 };
+	if (read_machine(&h, file, e))
+		return -1;
+	t->from_xml = file;
+	t->live = hwloc_topology_is_thissystem(h);
+	add_tree(t, h);
+	add_numa(t, h);
+	add_latency(t, h);
+	if (file)
+		add_pci(t, h);
+	hwloc_topology_destroy(h);
+	if (t->ncore)
+		return 0;
+	topo_free(t);
+	return err_set(e, E_TOPOLOGY, file ? file : "this machine",
+		       "no CPU in it is allowed to this process");
+}
+
+void topo_free(struct topo *t)
+{
+	for (size_t i = 0; i < t->nnode; i++)
+		cpuset_free(&t->node[i].cpus);
+	for (size_t i = 0; i < t->ncore; i++)
+		free(t->core[i].pu);
+	for (size_t i = 0; i < t->nnuma; i++)
+		cpuset_free(&t->numa[i].cpus);
+	cpuset_free(&t->allowed);
+	free(t->node);
+	free(t->core);
+	free(t->numa);
+	free(t->pci);
+	free(t->latency);
+	*t = (struct topo){ 0 };
+}
+
+/* ---- questions ---- */
+
+int topo_covering(const struct topo *t, const struct cpuset *cpus)
+{
+	int at = 0;
+
+	if (!cpuset_count(cpus))
+		return 0;
+	for (int i = 1; i < (int)t->nnode; i++)
+		if (t->node[i].parent == at && cpuset_within(cpus, &t->node[i].cpus))
+			at = i;
+	while (at && t->node[at].type != NODE_PACKAGE &&
+	       cpuset_within(&t->node[t->node[at].parent].cpus, &t->node[at].cpus))
+		at = t->node[at].parent;
+	return at;
+}
+
+int topo_home(const struct topo *t, int node)
+{
+	const struct topo_node *n = &t->node[node];
+
+	while (n->parent >= 0 && (!n->ncores || n->type == NODE_CORE ||
+				  (n->type == NODE_CACHE && n->ncores == 1)))
+		n = &t->node[n->parent];
+	return (int)(n - t->node);
+}
+
+void topo_add_numa(struct str *s, const struct topo *t, const struct cpuset *cpus)
+{
+	enum { WORDS = 64 };
+	uint64_t bits[WORDS] = { 0 };
+	struct cpuset nodes = { bits, WORDS };
+
+	for (size_t i = 0; i < t->nnuma; i++)
+		if (cpuset_meets(&t->numa[i].cpus, cpus))
+			cpuset_add(&nodes, (uint32_t)t->numa[i].os_index);
+	str_add_bits(s, bits, WORDS);
+}
+
+size_t topo_numa_count(const struct topo *t)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->nnuma; i++)
+		n += cpuset_meets(&t->numa[i].cpus, &t->allowed);
+	return n;
+}

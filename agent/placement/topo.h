@@ -1,0 +1,107 @@
+/* topo.h - this machine as hwloc sees it, reduced to what placement needs.
+ *
+ * Live: CPUs, caches and NUMA nodes only, no plugins and no I/O objects (1.2 ms; with
+ * I/O hwloc reads each PCI function's configuration space, 1 ms and more apiece).  From
+ * an XML file (HWLOC_XMLFILE, or a path): PCI objects too.  All hwloc types end in
+ * topo.c. */
+#ifndef BERTH_AGENT_PLACEMENT_TOPO_H
+#define BERTH_AGENT_PLACEMENT_TOPO_H
+
+#include "agent/placement/cpuset.h"
+#include "common/str.h"
+
+enum node_type {
+	NODE_MACHINE,
+	NODE_PACKAGE,
+	NODE_GROUP,
+	NODE_DIE,
+	NODE_L3,
+	NODE_CACHE, /* any other */
+	NODE_CORE,
+	NODE_OTHER
+};
+
+/* One object of hwloc's normal tree (no NUMA nodes, no I/O, no PUs below cores). node[]
+ * is in depth-first order: what is below node I is node[I+1..end). */
+struct topo_node {
+	enum node_type type;
+	int os_index;  /* -1: none */
+	int parent;    /* index, -1 for the machine */
+	int end;       /* first index behind its subtree */
+	int depth;     /* 0 for the machine */
+	char name[24]; /* "Package#1" by OS index, "L3Cache#2" by logical index where
+			* the OS has none, "NUMANode#6" for a group or cache that is
+			* just that */
+	uint32_t first_core,
+		ncores;     /* usable cores: core[first_core..+ncores), logical order */
+	struct cpuset cpus; /* all its PUs */
+};
+
+struct topo_core {
+	int node;     /* its topo_node */
+	int numa;     /* index of the NUMA node it belongs to, -1: none */
+	uint32_t *pu; /* allowed PUs, OS indexes, ascending */
+	uint32_t npu; /* at least 1 */
+};
+
+struct topo_numa {
+	int os_index;
+	int node;           /* nearest normal object above it */
+	struct cpuset cpus; /* empty for memory-only nodes and for GPU memory */
+};
+
+/* A PCI function of an XML topology; there are none for a live machine. */
+struct topo_pci {
+	uint32_t domain;
+	uint8_t bus, dev, func;
+	uint16_t vendor, device, class_id; /* class: 0x0302 ... */
+	int node;                          /* nearest normal object above it */
+	char model[64], uuid[96];          /* from its OS devices, or "" */
+};
+
+struct topo {
+	struct topo_node
+		*node; /* node[0] is the machine; parents come before children */
+	size_t nnode;
+	struct topo_core
+		*core; /* cores with at least one allowed PU, hwloc logical order */
+	size_t ncore;
+	struct topo_numa *numa;
+	size_t nnuma;
+	struct topo_pci *pci;
+	size_t npci;
+	uint64_t *latency; /* nnuma x nnuma NUMALatency, or NULL */
+	struct cpuset allowed;
+	uint32_t npu; /* allowed PUs */
+	bool live; /* this machine, or a file that stands for it (HWLOC_THISSYSTEM=1):
+		    * its CPUs can be bound to */
+	bool from_xml; /* its GPUs are the file's PCI objects, not sysfs's */
+};
+
+/* Load the machine (XML NULL; HWLOC_XMLFILE is obeyed), or the XML file.  Allowed is
+ * hwloc's allowed set and, live, this process's own affinity mask.  0, or -1 with E
+ * (E_TOPOLOGY). */
+int topo_load(struct topo *t, const char *xml, struct err *e);
+void topo_free(struct topo *t);
+
+/* Is node ABOVE the node BELOW itself or one of its ancestors? */
+static inline bool topo_above(const struct topo *t, int above, int below)
+{
+	return above <= below && below < t->node[above].end;
+}
+
+/* The highest node with the CPUs of the smallest object that covers CPUS, up to a
+ * package; 0 where CPUS is empty. */
+int topo_covering(const struct topo *t, const struct cpuset *cpus);
+
+/* Where placement starts for a device that hangs from NODE: the nearest object upwards
+ * with usable cores that is neither a core nor a private cache. */
+int topo_home(const struct topo *t, int node);
+
+/* NUMA nodes of CPUS as a list string of OS indexes; nodes without CPUs don't count. */
+void topo_add_numa(struct str *s, const struct topo *t, const struct cpuset *cpus);
+
+/* NUMA nodes that have CPUs. */
+size_t topo_numa_count(const struct topo *t);
+
+#endif

@@ -1,0 +1,121 @@
+#include "agent/ranks/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/ranks/procs.h"
+#include "common/str.h"
+
+enum { PATIENCE_MS = 10000, LOOK_MS = 20 };
+
+static pid_t agent_pid;
+
+static void pass_on(int signo)
+{
+	kill(agent_pid, signo);
+}
+
+static void reset_signals(void)
+{
+	static const int ours[] = {
+		SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE
+	};
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		signal(ours[i], SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void guard_kill_all(unsigned patience_ms)
+{
+	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
+	sigset_t chld;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	/* in looks, not in time: where we got no turn, they got none to die in */
+	for (unsigned idle = 0; idle < patience_ms / LOOK_MS; idle++) {
+		pid_t pid;
+
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			idle = 0;
+		if (pid < 0)
+			return;
+		sweep_tree(SIGKILL);
+		sigtimedwait(&chld, NULL, &look);
+	}
+}
+
+/* FD is to be anything but what it was. */
+static void let_go(int fd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup2(null, fd) < 0)
+		close(fd);
+	if (null >= 0)
+		close(null);
+}
+
+/* Holds its end of the pipe, waits, clears up.  The stream's ends are the agent's
+ * alone: its death must be seen as the stream's end at once. */
+static void __attribute__((noreturn)) guardian(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	let_go(STDIN_FILENO);
+	let_go(STDOUT_FILENO);
+	do {
+		int s = 0;
+
+		pid = waitpid(-1, &s, 0);
+		if (pid == agent_pid)
+			status = s;
+	} while (pid != agent_pid && (pid > 0 || errno == EINTR));
+	guard_kill_all(PATIENCE_MS);
+	_exit(WIFSIGNALED(status) ? EXIT_SIGNAL_BASE + WTERMSIG(status)
+				  : WEXITSTATUS(status));
+}
+
+int guard_split(struct err *e)
+{
+	const struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	sigset_t term, none;
+	int life[2];
+
+	closefrom(3);
+	/* one that was sent runs from a file named agent-SHA256 */
+	prctl(PR_SET_NAME, "berth-agent");
+	reset_signals();
+	prctl(PR_SET_NAME, AGENT_COMM); /* a copy that was sent has another */
+	setsid();
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(life, O_CLOEXEC))
+		return err_set(e, E_SYSTEM, "the agent's guardian", strerror(errno));
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, &none); /* until there is whom to pass it on to */
+	agent_pid = fork();
+	if (agent_pid < 0)
+		return err_set(e, E_SYSTEM, "fork", strerror(errno));
+	if (agent_pid) {
+		close(life[0]);
+		sigaction(SIGTERM, &sa, NULL);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		guardian();
+	}
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	close(life[1]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
+	return life[0];
+}

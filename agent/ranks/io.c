@@ -1,0 +1,442 @@
+#include "agent/ranks/io.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "common/loop.h"
+#include "common/str.h"
+#include "common/wire.h"
+
+enum { FULL_BYTES = 32768, LARGE_PIPE_BYTES = 262144 };
+
+/* ---- output ---- */
+
+static void stream_close(struct io_stream *s)
+{
+	if (s->fd < 0)
+		return;
+	event_free(s->event);
+	s->event = NULL;
+	close(s->fd);
+	s->fd = -1;
+	s->io->open--;
+}
+
+/* A frame's head counts, too: else frames of one byte would fill the launcher. */
+static size_t room_by_credit(const struct io *io)
+{
+	if (io->credit <= WIRE_OUTPUT_HEAD_BYTES)
+		return 0;
+	return io->credit < WIRE_DATA_MAX + WIRE_OUTPUT_HEAD_BYTES
+		       ? (size_t)io->credit - WIRE_OUTPUT_HEAD_BYTES
+		       : WIRE_DATA_MAX;
+}
+
+static size_t room_for_output(const struct io *io)
+{
+	return io->out->len < IO_QUEUE_BYTES ? room_by_credit(io) : 0;
+}
+
+/* A writer that fills its pipe gets a larger one: half as much again per second.  Not
+ * from the beginning, since most never need it and a user's pages in pipes are limited.
+ */
+static void enlarge(struct io_stream *s)
+{
+	s->large = true;
+	fcntl(s->fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES);
+}
+
+static bool recent(uint64_t at_ns, uint64_t now_ns, unsigned ms)
+{
+	return at_ns && now_ns - at_ns < ms * 1000000ull;
+}
+
+/* The first of several in a row: what follows comes of it. */
+static void look_for_failure(struct io_stream *s, const void *data, size_t n)
+{
+	static const char sign[] = "Traceback (most recent call last)";
+	uint64_t now = clock_ns();
+
+	if (memmem(data, n, sign, sizeof sign - 1) &&
+	    !recent(s->failing_ns, now, IO_FAILING_MS))
+		s->failing_ns = now;
+}
+
+uint64_t io_failing_ns(const struct io_rank *r, uint64_t now_ns)
+{
+	return recent(r->err.failing_ns, now_ns, IO_FAILING_MS) ? r->err.failing_ns : 0;
+}
+
+uint64_t io_dying_ns(const struct io_rank *r, uint64_t now_ns)
+{
+	return recent(r->dying_ns, now_ns, IO_DYING_MS) ? r->dying_ns : now_ns;
+}
+
+static void life_close(struct io_rank *r)
+{
+	if (r->life < 0)
+		return;
+	event_free(r->life_event);
+	r->life_event = NULL;
+	close(r->life);
+	r->life = -1;
+}
+
+static void on_life(evutil_socket_t fd, short what, void *arg)
+{
+	struct io_rank *r = arg;
+	char none[64];
+
+	(void)what;
+	if (read(fd, none, sizeof none) != 0)
+		return; /* nobody has anything to write there */
+	r->dying_ns = clock_ns();
+	life_close(r);
+}
+
+/* One read of ROOM bytes at most into the queue.  How many: 0 when nothing is there, or
+ * at its end. */
+static size_t stream_read(struct io_stream *s, size_t room)
+{
+	struct io *io = s->io;
+	unsigned char *frame;
+	ssize_t n;
+
+	if (s->fd < 0 || !room)
+		return 0;
+	frame = buf_reserve(io->out, WIRE_OUTPUT_HEAD_BYTES + room);
+	do
+		n = read(s->fd, frame + WIRE_OUTPUT_HEAD_BYTES, room);
+	while (n < 0 && errno == EINTR);
+	if (n > 0) {
+		wire_output_head(frame, io->epoch, s->rank, s->stream, (uint32_t)n);
+		io->out->len += WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
+		io->credit -= WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
+		if (s->stream == STDERR_FILENO)
+			look_for_failure(s, frame + WIRE_OUTPUT_HEAD_BYTES, (size_t)n);
+		if (n >= FULL_BYTES && !s->large)
+			enlarge(s);
+		return (size_t)n;
+	}
+	/* A pty whose other side is closed says EIO where a pipe says end of file. */
+	if (n == 0 || errno != EAGAIN)
+		stream_close(s);
+	return 0;
+}
+
+static void stream_wait(struct io_stream *s)
+{
+	struct io *io = s->io;
+
+	if (s->waiting)
+		return;
+	s->waiting = true;
+	s->next = NULL;
+	if (io->last)
+		io->last->next = s;
+	else
+		io->first = s;
+	io->last = s;
+}
+
+/* A short read has emptied a pipe: the next byte, or its end, is an event again.  A pty
+ * hands out what it holds in parts. */
+static void stream_turn(struct io_stream *s)
+{
+	size_t room = room_for_output(s->io), n = stream_read(s, room);
+
+	if ((n == room || (n && s->pty)) && s->fd >= 0)
+		stream_wait(s);
+}
+
+/* Told once for each time that it became readable (EV_ET), in the order in which the
+ * streams did: with level-triggered events one that was just read stands in front of
+ * one that was written to before it, and 1 in 400 lines of stderr came too late. */
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct io_stream *s = arg;
+
+	(void)fd;
+	(void)what;
+	if (!s->waiting)
+		stream_turn(s);
+}
+
+/* Serve the waiting in turn. */
+void io_room(struct io *io)
+{
+	while (io->first && room_for_output(io)) {
+		struct io_stream *s = io->first;
+
+		io->first = s->next;
+		if (!io->first)
+			io->last = NULL;
+		s->waiting = false;
+		stream_turn(s);
+	}
+}
+
+void io_credit(struct io *io, uint32_t bytes)
+{
+	io->credit += bytes;
+	io_room(io);
+}
+
+/* What is there now and no more: a background child may go on writing.  Credit bounds
+ * it, the queue's length does not: these bytes tell why the rank ended. */
+static void stream_drain(struct io_stream *s)
+{
+	struct io *io = s->io;
+	int held = 0;
+	size_t n;
+
+	if (s->fd < 0 || ioctl(s->fd, FIONREAD, &held))
+		held = 0;
+	do {
+		n = stream_read(s, room_by_credit(io));
+		held -= (int)n;
+	} while (n && held > 0);
+	/* The end may be there already: seen here, it spares the loop a turn. */
+	stream_read(s, room_by_credit(io));
+}
+
+void io_drain(struct io_rank *r)
+{
+	stream_drain(&r->out);
+	stream_drain(&r->err);
+}
+
+static void stream_finish(struct io_stream *s)
+{
+	struct pollfd p = { .fd = s->fd, .events = POLLIN };
+
+	while (stream_read(s, room_for_output(s->io)))
+		;
+	if (s->fd >= 0 && (poll(&p, 1, 0) < 0 || !(p.revents & POLLIN)))
+		stream_close(s);
+}
+
+void io_finish(struct io_rank *r)
+{
+	stream_finish(&r->out);
+	stream_finish(&r->err);
+}
+
+/* ---- input ---- */
+
+static void reader_close(struct io_rank *r)
+{
+	if (r->in < 0)
+		return;
+	event_free(r->in_event);
+	r->in_event = NULL;
+	close(r->in);
+	r->in = -1;
+}
+
+static void grant_again(struct io *io, size_t taken)
+{
+	struct wire_credit m = { io->epoch, 0 };
+
+	io->input_owed += (uint32_t)taken;
+	if (io->input_owed < WIRE_DATA_MAX && io->input.len)
+		return;
+	m.bytes = io->input_owed;
+	io->input_owed = 0;
+	if (m.bytes)
+		wire_pack_credit(io->out, &m);
+}
+
+/* Drop what every reader has taken; those that closed are content with anything. */
+static void input_settle(struct io *io)
+{
+	uint64_t least = io->input_at + io->input.len;
+
+	for (size_t i = 0; i < io->nreaders; i++)
+		if (io->readers[i]->in >= 0 && io->readers[i]->in_at < least)
+			least = io->readers[i]->in_at;
+	if (least > io->input_at) {
+		size_t taken = (size_t)(least - io->input_at);
+
+		buf_drop(&io->input, taken);
+		io->input_at = least;
+		grant_again(io, taken);
+	}
+}
+
+/* Write what R has not had yet.  A reader that closed its stdin does not want the rest.
+ */
+static void reader_write(struct io_rank *r)
+{
+	struct io *io = r->io;
+	size_t skip = (size_t)(r->in_at - io->input_at);
+	size_t left = io->input.len - skip;
+	ssize_t n;
+
+	if (r->in < 0)
+		return;
+	n = left ? write(r->in, buf_head(&io->input) + skip, left) : 0;
+	if (n > 0)
+		r->in_at += (size_t)n;
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		reader_close(r);
+	else if ((n < 0 ? 0 : (size_t)n) < left)
+		loop_watch(r->in_event);
+	else if (io->input_end)
+		reader_close(r);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct io_rank *r = arg;
+
+	(void)fd;
+	(void)what;
+	reader_write(r);
+	input_settle(r->io);
+}
+
+void io_input(struct io *io, const void *data, size_t n)
+{
+	buf_add(&io->input, data, n);
+	io->input_end |= !n;
+	for (size_t i = 0; i < io->nreaders; i++)
+		if (io->readers[i]->in >= 0 &&
+		    !event_pending(io->readers[i]->in_event, EV_WRITE, NULL))
+			reader_write(io->readers[i]);
+	input_settle(io);
+}
+
+void io_grant(struct io *io)
+{
+	struct wire_credit m = { io->epoch, IO_INPUT_BYTES };
+
+	if (io->nreaders)
+		wire_pack_credit(io->out, &m);
+}
+
+/* ---- opening and closing ---- */
+
+static int nonblock(int fd)
+{
+	return fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Both ends close on exec; only ours must never block. */
+static int open_pipe(int *ours, int *theirs, bool read_ours)
+{
+	int fd[2];
+
+	if (pipe2(fd, O_CLOEXEC))
+		return -1;
+	*ours = fd[!read_ours];
+	*theirs = fd[read_ours];
+	return nonblock(*ours);
+}
+
+static int open_pty(int *ours, int *theirs)
+{
+	int unlock = 0;
+	struct termios t;
+
+	*ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (*ours < 0 || ioctl(*ours, TIOCSPTLCK, &unlock))
+		return -1;
+	*theirs = ioctl(*ours, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (*theirs < 0 || tcgetattr(*theirs, &t))
+		return -1;
+	cfmakeraw(&t);
+	return tcsetattr(*theirs, TCSANOW, &t) ? -1 : nonblock(*ours);
+}
+
+static void stream_watch(struct io_stream *s, int fd)
+{
+	s->fd = fd;
+	s->event = event_new(s->io->base, fd, EV_READ | EV_ET | EV_PERSIST, on_readable,
+			     s);
+	loop_watch(s->event);
+	s->io->open++;
+}
+
+static void life_watch(struct io_rank *r, int fd)
+{
+	r->life = fd;
+	r->life_event = event_new(r->io->base, fd, EV_READ | EV_PERSIST, on_life, r);
+	loop_watch(r->life_event);
+}
+
+static void reader_add(struct io *io, struct io_rank *r, int fd)
+{
+	r->in = fd;
+	r->in_event = event_new(io->base, fd, EV_WRITE, on_writable, r);
+	io->readers = xreallocarray(io->readers, io->nreaders + 1, sizeof *io->readers);
+	io->readers[io->nreaders++] = r;
+}
+
+void io_close_child(int child[IO_CHILD_FDS])
+{
+	for (int i = 0; i < IO_CHILD_FDS; i++)
+		if (child[i] >= 0)
+			close(child[i]);
+}
+
+static void close_both(int ours[IO_CHILD_FDS], int child[IO_CHILD_FDS])
+{
+	io_close_child(ours);
+	io_close_child(child);
+}
+
+int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
+	    int child[IO_CHILD_FDS], struct err *e)
+{
+	int ours[IO_CHILD_FDS] = { -1, -1, -1, -1 }, rc;
+
+	*r = (struct io_rank){ .io = io, .in = -1, .life = -1 };
+	r->out = (struct io_stream){ .io = io, .fd = -1, .rank = rank, .stream = 1 };
+	r->err = (struct io_stream){ .io = io, .fd = -1, .rank = rank, .stream = 2 };
+	child[0] = child[1] = child[2] = child[3] = -1;
+	r->out.pty = pty;
+	rc = pty ? open_pty(&ours[1], &child[1]) : open_pipe(&ours[1], &child[1], true);
+	rc = rc || open_pipe(&ours[2], &child[2], true);
+	rc = rc || open_pipe(&ours[3], &child[3], true);
+	if (reads_stdin)
+		rc = rc || open_pipe(&ours[0], &child[0], false);
+	else
+		rc = rc || (child[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0;
+	if (rc) {
+		int error = errno;
+
+		close_both(ours, child);
+		return err_set(e, E_SYSTEM,
+			       pty ? "a pipe or pty for a rank" : "a pipe for a rank",
+			       strerror(error));
+	}
+	stream_watch(&r->out, ours[1]);
+	stream_watch(&r->err, ours[2]);
+	life_watch(r, ours[3]);
+	if (reads_stdin)
+		reader_add(io, r, ours[0]);
+	return 0;
+}
+
+void io_free_rank(struct io_rank *r)
+{
+	if (!r->io)
+		return;
+	stream_close(&r->out);
+	stream_close(&r->err);
+	reader_close(r);
+	life_close(r);
+}
+
+void io_free(struct io *io)
+{
+	buf_free(&io->input);
+	free(io->readers);
+	*io = (struct io){ 0 };
+}

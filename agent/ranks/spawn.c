@@ -1,0 +1,451 @@
+#include "agent/ranks/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum step { STEP_NONE, STEP_STDIO, STEP_WDIR, STEP_EXEC };
+
+/* Shared with the child while it runs on our memory. */
+struct child {
+	struct spawn s;
+	pid_t pid, parent;
+	bool text; /* it is a shell's by now */
+	struct rlimit limit[4];
+	int bind_errno;
+	enum step step;
+	int error;
+};
+
+/* ---- looking up the program ---- */
+
+static bool is_program(const char *path, int *why)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return false;
+	if (S_ISREG(st.st_mode) && !access(path, X_OK))
+		return true;
+	*why = S_ISDIR(st.st_mode) ? EISDIR : EACCES;
+	return false;
+}
+
+/* PATH's entry of LEN bytes at DIR joined with NAME; "" stands for the current folder.
+ * What is relative is seen from WDIR here, but stays as it is for the child, which is
+ * there by then. */
+static bool try_folder(struct program *p, const char *dir, size_t len, const char *name,
+		       const char *wdir, int *why)
+{
+	char *path = len ? xasprintf("%.*s/%s", (int)len, dir, name)
+			 : xasprintf("./%s", name);
+	char *seen = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", wdir, path);
+	bool found = is_program(seen, why);
+
+	free(seen);
+	if (found)
+		p->path = path;
+	else
+		free(path);
+	return found;
+}
+
+static int search_path(struct program *p, const char *name, const char *path,
+		       const char *wdir, struct err *e)
+{
+	int why = 0;
+
+	for (const char *dir = path; dir;) {
+		size_t len = strcspn(dir, ":");
+
+		if (try_folder(p, dir, len, name, wdir, &why))
+			return 0;
+		dir = dir[len] ? dir + len + 1 : NULL;
+	}
+	if (why)
+		return err_set(e, E_NOT_EXECUTABLE, name, strerror(why));
+	err_set(e, E_NOT_FOUND, name);
+	return err_hint(e, "no folder of PATH has it: %.400s", path);
+}
+
+int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
+		 struct err *e)
+{
+	const char *name = argv.n ? argv.v[0] : "";
+
+	*p = (struct program){ .argv = xcalloc(argv.n + 1, sizeof *p->argv) };
+	for (size_t i = 0; i < argv.n; i++)
+		p->argv[i] = argv.v[i];
+	if (!*name)
+		return err_set(e, E_NOT_FOUND, name);
+	if (!strchr(name, '/'))
+		return search_path(
+			p, name, path ? path : "/usr/local/bin:/usr/bin:/bin", wdir, e);
+	p->path = xstrdup(name);
+	return 0;
+}
+
+void program_free(struct program *p)
+{
+	free(p->path);
+	free(p->script);
+	free(p->argv);
+	*p = (struct program){ 0 };
+}
+
+/* ---- the child: bare system calls on its parent's memory ---- */
+
+#define CHILD __attribute__((no_sanitize("address", "undefined")))
+
+/* The result, or -errno.  libc's wrappers would write errno, which is the parent's:
+ * that runs on while the child does. */
+static CHILD long bare(long n, long a, long b, long c, long d)
+{
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = d;
+	long r;
+
+	__asm__ volatile("syscall"
+			 : "=a"(r)
+			 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
+	return r;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = n;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+
+	__asm__ volatile("svc 0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3)
+			 : "memory");
+	return x0;
+#else
+#error "berth runs on x86-64 and aarch64"
+#endif
+}
+
+/* Ignored signals would stay ignored and handlers of ours must not run on shared
+ * memory: these are the only ones that the agent touches (guard.c, main.c). */
+static CHILD void child_signals(void)
+{
+	/* 32 and 33 are libc's own, which guard.c's sigaction() can't reach; whoever
+	 * started us may have ignored them. */
+	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2,
+				    SIGPIPE, SIGTERM, SIGCHLD, 32,      33 };
+	static const long
+		by_default[8]; /* the kernel's struct sigaction: SIG_DFL, no mask */
+	static const uint64_t none;
+
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		bare(SYS_rt_sigaction, ours[i], (long)by_default, 0, 8);
+	bare(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, 8);
+}
+
+static CHILD void child_limits(struct child *c)
+{
+	static const int which[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
+				      RLIMIT_MEMLOCK };
+
+	bare(SYS_umask, (long)c->s.limits->umask, 0, 0, 0);
+	for (int i = 0; i < 4; i++)
+		bare(SYS_prlimit64, 0, which[i], (long)&c->limit[i], 0);
+}
+
+static CHILD int life_fd(const struct child *c)
+{
+	rlim_t most = c->limit[0].rlim_cur;
+
+	return most > IO_LIFE_FD ? IO_LIFE_FD : (int)most - 1;
+}
+
+static CHILD int child_steps(struct child *c)
+{
+	const struct spawn *s = &c->s;
+	long rc;
+
+	/* A group, in the guardian's session: with a session each, the kernel
+	 * schedules each rank as a user of its own (autogroup), and sched_yield() no
+	 * longer lets the next one run: 8 bytes between 4 ranks on 2 cores 550 us
+	 * instead of 1.7. */
+	bare(SYS_setpgid, 0, 0, 0, 0);
+	bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+	if (bare(SYS_getppid, 0, 0, 0, 0) != c->parent)
+		return ESRCH; /* it died before: no signal will come */
+	rc = s->cpus ? bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
+			    (long)s->cpus->w, 0)
+		     : 0;
+	c->bind_errno = rc < 0 ? (int)-rc : 0;
+	child_limits(c);
+	c->step = STEP_STDIO;
+	for (int i = 0; i < 3; i++)
+		if ((rc = bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
+			return (int)-rc;
+	if (life_fd(c) > 2) /* no room for it: no harm */
+		bare(SYS_dup3, s->fd[3], life_fd(c), 0, 0);
+	c->step = STEP_WDIR;
+	rc = bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
+	if (rc < 0)
+		return (int)-rc;
+	c->step = STEP_EXEC;
+	child_signals();
+	return (int)-bare(SYS_execve, (long)s->program->path, (long)s->program->argv,
+			  (long)s->env, 0);
+}
+
+static CHILD int child_main(void *arg)
+{
+	struct child *c = arg;
+
+	c->error = child_steps(c);
+	bare(SYS_exit_group, EXIT_RUNNER, 0, 0, 0);
+	return 0;
+}
+
+/* ---- the parent ---- */
+
+enum { STACK_BYTES = 16384 };
+
+struct spawn_batch {
+	struct child *v;
+	size_t n, most;
+	unsigned char *stacks;
+	int gate[2];   /* each child holds the write end until it execs or ends */
+	sigset_t mask; /* as it was before */
+	struct rlimit hard[4];
+};
+
+static const __rlimit_resource_t limit_names[4] = { RLIMIT_NOFILE, RLIMIT_CORE,
+						    RLIMIT_STACK, RLIMIT_MEMLOCK };
+
+static struct rlimit capped(struct rlimit r, uint64_t soft)
+{
+	r.rlim_cur = soft < r.rlim_max ? soft : r.rlim_max;
+	return r;
+}
+
+struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
+{
+	struct spawn_batch *b = xcalloc(1, sizeof *b);
+	sigset_t all;
+
+	if (pipe2(b->gate, O_CLOEXEC)) {
+		err_set(e, E_SYSTEM, "pipe", strerror(errno));
+		free(b);
+		return NULL;
+	}
+	b->stacks = mmap(NULL, most * STACK_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (b->stacks == MAP_FAILED) {
+		err_set(e, E_SYSTEM, "mmap", strerror(errno));
+		close(b->gate[0]);
+		close(b->gate[1]);
+		free(b);
+		return NULL;
+	}
+	b->most = most;
+	b->v = xcalloc(most, sizeof *b->v);
+	for (int i = 0; i < 4; i++)
+		getrlimit(limit_names[i], &b->hard[i]);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &b->mask);
+	return b;
+}
+
+static void launch(struct spawn_batch *b, size_t i)
+{
+	struct child *c = &b->v[i];
+
+	c->step = STEP_NONE;
+	c->error = 0;
+	c->pid = clone(child_main, b->stacks + (i + 1) * STACK_BYTES,
+		       CLONE_VM | SIGCHLD, c);
+	if (c->pid < 0)
+		c->error = errno;
+}
+
+void spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
+{
+	const struct spawn_limits *l = s->limits;
+
+	b->v[b->n] = (struct child){ .s = *s,
+				     .parent = getpid(),
+				     .text = s->program->script != NULL,
+				     .limit = { capped(b->hard[0], l->nofile),
+						capped(b->hard[1], l->core),
+						capped(b->hard[2], l->stack),
+						capped(b->hard[3], l->memlock) } };
+	launch(b, b->n++);
+}
+
+/* The gate's end comes when the last child has let go of it. */
+void spawn_batch_wait(struct spawn_batch *b)
+{
+	char c;
+
+	if (b->gate[1] < 0)
+		return;
+	close(b->gate[1]);
+	b->gate[1] = -1;
+	while (read(b->gate[0], &c, 1) < 0 && errno == EINTR)
+		;
+	sigprocmask(SIG_SETMASK, &b->mask, NULL);
+}
+
+/* The first bytes of the program that the child tried, seen from its folder. */
+static size_t read_start(const struct spawn *s, char *out, size_t size)
+{
+	const char *path = s->program->path;
+	char *seen = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", s->wdir, path);
+	int fd = open(seen, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	free(seen);
+	n = n < 0 ? 0 : n;
+	out[n] = '\0';
+	return (size_t)n;
+}
+
+/* execvp's rule: a text without a "#!" line is the shell's.  A binary is not: the
+ * kernel refused it because it is for another machine. */
+static bool use_shell(const struct spawn *s)
+{
+	struct program *p = s->program;
+	const char **argv;
+	char start[128];
+	size_t n = 0, len = read_start(s, start, sizeof start);
+
+	if (memchr(start, '\0', len) || !strncmp(start, "\177ELF", 4))
+		return false;
+	while (p->argv[n])
+		n++;
+	argv = xcalloc(n + 2, sizeof *argv);
+	argv[0] = "/bin/sh";
+	argv[1] = p->script = p->path;
+	memcpy(argv + 2, p->argv + 1, (n - 1) * sizeof *argv);
+	free(p->argv);
+	p->argv = argv;
+	p->path = xstrdup("/bin/sh");
+	return true;
+}
+
+/* ENOENT of a file that is there: what it names in its first line, or as its loader, is
+ * not. */
+static int missing_helper(const struct spawn *s, struct err *e)
+{
+	const char *name = s->program->argv[0];
+	char start[128];
+
+	if (!read_start(s, start, sizeof start))
+		return err_set(e, E_NOT_FOUND, name);
+	if (strncmp(start, "#!", 2))
+		return err_set(e, E_NOT_EXECUTABLE, name,
+			       "the loader it was linked for is not there");
+	start[strcspn(start, "\n")] = '\0';
+	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
+	if (strchr(start, '\r'))
+		return err_hint(e,
+				"its first line ends with a carriage return: save it "
+				"with Unix line ends");
+	return err_hint(e, "its first line is '%s'", start);
+}
+
+static int exec_error(const struct spawn *s, int error, struct err *e)
+{
+	const char *name = s->program->argv[0];
+
+	switch (error) {
+	case ENOENT:
+		return missing_helper(s, e);
+	case ENOTDIR:
+		return err_set(e, E_NOT_FOUND, name);
+	case ENOEXEC:
+		return err_set(e, E_NOT_EXECUTABLE, name,
+			       "not a program for this kind of machine");
+	case EACCES:
+	case EISDIR:
+	case ELOOP:
+	case ETXTBSY:
+		return err_set(e, E_NOT_EXECUTABLE, name, strerror(error));
+	default:
+		return err_set(e, E_SPAWN, name, strerror(error));
+	}
+}
+
+static int child_error(const struct child *c, struct err *e)
+{
+	switch (c->step) {
+	case STEP_EXEC:
+		return exec_error(&c->s, c->error, e);
+	case STEP_WDIR:
+		return err_set(e, E_WDIR, c->s.wdir, strerror(c->error));
+	case STEP_STDIO:
+	case STEP_NONE:
+		break;
+	}
+	return err_set(e, E_SPAWN, c->s.program->argv[0], strerror(c->error));
+}
+
+static bool failed(struct child *c)
+{
+	if (!c->error)
+		return false;
+	if (c->pid > 0)
+		waitpid(c->pid, NULL, 0);
+	return true;
+}
+
+const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i)
+{
+	struct child *c = &b->v[i];
+
+	if (c->text || c->step != STEP_EXEC || c->error != ENOEXEC)
+		return NULL;
+	if (!c->s.program->script && !use_shell(&c->s))
+		return NULL;
+	failed(c); /* reaps it */
+	return &c->s;
+}
+
+pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
+			 struct err *e)
+{
+	struct child *c = &b->v[i];
+
+	*bind_errno = c->bind_errno;
+	return failed(c) ? child_error(c, e) : c->pid;
+}
+
+void spawn_batch_free(struct spawn_batch *b)
+{
+	if (!b)
+		return;
+	spawn_batch_wait(b);
+	close(b->gate[0]);
+	munmap(b->stacks, b->most * STACK_BYTES);
+	free(b->v);
+	free(b);
+}
+
+void spawn_mask(struct str *out, pid_t pid)
+{
+	uint64_t bits[128];
+	long bytes = syscall(SYS_sched_getaffinity, pid, sizeof bits, bits);
+	size_t n = bytes > 0 ? (size_t)bytes / sizeof *bits : 0;
+
+	while (n && !bits[n - 1])
+		n--;
+	str_add_bits(out, bits, n);
+}

@@ -1,0 +1,457 @@
+#include "launcher/cli/values.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdlib.h>
+
+#include "common/wire.h"
+#include "launcher/cli/compat.h"
+
+static void *field(const struct setting *s)
+{
+	return (char *)s->r + s->option->at;
+}
+
+static void keep(char **place, const char *text)
+{
+	free(*place);
+	*place = xstrdup(text);
+}
+
+static int checked_text(const char *value, struct err *e)
+{
+	return *value ? 0 : err_set(e, E_OPTION_EMPTY);
+}
+
+static size_t count(const char *const *names)
+{
+	size_t n = 0;
+
+	while (names[n])
+		n++;
+	return n;
+}
+
+int value_none_of(const char *value, const char *const *choices, struct err *e)
+{
+	const char *near = *value ? str_nearest(value, choices, count(choices)) : NULL;
+	struct str list = { 0 };
+
+	for (size_t i = 0; choices[i]; i++)
+		str_addf(&list, "%s%s", i ? ", " : "", choices[i]);
+	err_set(e, E_CHOICE, value, str_text(&list));
+	if (near)
+		err_hint(e, "did you mean '%s'?", near);
+	str_free(&list);
+	return -1;
+}
+
+/* The index of VALUE in CHOICES, or -1 with E. */
+static int choose(const char *value, const char *const *choices, struct err *e)
+{
+	for (int i = 0; choices[i]; i++)
+		if (!strcasecmp(choices[i], value))
+			return i;
+	return value_none_of(value, choices, e);
+}
+
+/* 1 for yes (and for no value at all), 0 for no, -1 with E. */
+static int yes_or_no(const char *value, struct err *e)
+{
+	static const char *const names[] = { "no",   "yes", "off", "on", "false",
+					     "true", "0",   "1",   NULL };
+	static const char *const shown[] = { "yes", "no", NULL };
+	struct err other = { 0 };
+	int i = value ? choose(value, names, &other) : 1;
+
+	return i < 0 ? value_none_of(value, shown, e) : i % 2;
+}
+
+void value_ignored(const struct setting *s, const char *subject, const char *why)
+{
+	char *note = xasprintf("ignored: %s (%s)", subject, why);
+
+	for (size_t i = 0; i < s->notes->n; i++) {
+		if (strcmp(s->notes->v[i], note))
+			continue;
+		free(note);
+		return;
+	}
+	strv_take(s->notes, note);
+}
+
+int value_switch(const struct setting *s, const char *value, struct err *e)
+{
+	int yes = yes_or_no(value, e);
+
+	if (yes < 0)
+		return -1;
+	*(bool *)field(s) = yes;
+	return 0;
+}
+
+int value_tag(const struct setting *s, const char *value, struct err *e)
+{
+	int yes = yes_or_no(value, e);
+
+	if (yes < 0)
+		return -1;
+	s->r->tag = yes ? TRI_YES : TRI_NO;
+	return 0;
+}
+
+int value_text(const struct setting *s, const char *value, struct err *e)
+{
+	if (checked_text(value, e))
+		return -1;
+	keep(field(s), value);
+	return 0;
+}
+
+static int number(const struct setting *s, int *out, const char *value, struct err *e)
+{
+	long n;
+
+	if (str_to_long(&n, value, s->option->min, s->option->max, e))
+		return -1;
+	*out = (int)n;
+	return 0;
+}
+
+int value_number(const struct setting *s, const char *value, struct err *e)
+{
+	return number(s, field(s), value, e);
+}
+
+static long unit_seconds(const char *unit)
+{
+	switch (*unit && unit[1] ? '?' : *unit) {
+	case '\0':
+	case 's':
+		return 1;
+	case 'm':
+		return 60;
+	case 'h':
+		return 3600;
+	case 'd':
+		return 24L * 3600;
+	default:
+		return 0;
+	}
+}
+
+int value_seconds(const struct setting *s, const char *value, struct err *e)
+{
+	long min = s->option->min, max = s->option->max, n;
+	size_t digits = strspn(value, "0123456789");
+	long unit = unit_seconds(value + digits);
+	char *figures = xstrndup(value, digits);
+	int rc = str_to_long(&n, figures, 0, max, NULL);
+
+	free(figures);
+	if (rc || !unit || n > max / unit || n * unit < min)
+		return err_set(e, E_SECONDS, value, min, max);
+	*(long *)field(s) = n * unit;
+	return 0;
+}
+
+int value_grace(const struct setting *s, const char *value, struct err *e)
+{
+	if (value_seconds(s, value, e))
+		return -1;
+	s->r->kill_grace_given = true;
+	return 0;
+}
+
+int value_choice(const struct setting *s, const char *value, struct err *e)
+{
+	int i = choose(value, s->option->choices, e);
+
+	if (i < 0)
+		return -1;
+	/* An enum whose constants are 0, 1, ... is stored as unsigned int is. */
+	*(unsigned *)field(s) = (unsigned)i;
+	return 0;
+}
+
+int value_np(const struct setting *s, const char *value, struct err *e)
+{
+	if (number(s, &s->app->np, value, e))
+		return -1;
+	keep(&s->app->np_from, s->from);
+	return 0;
+}
+
+int value_per_host(const struct setting *s, const char *value, struct err *e)
+{
+	if (number(s, &s->r->per_host, value, e))
+		return -1;
+	keep(&s->r->per_host_from, s->from);
+	return 0;
+}
+
+int value_map_by(const struct setting *s, const char *value, struct err *e)
+{
+	if (!strcmp(value, "slot") || !strcmp(value, "node")) {
+		s->r->map_by = *value == 's' ? MAP_SLOT : MAP_NODE;
+		return 0;
+	}
+	return foreign_map_by(s, value, e);
+}
+
+int value_wdir(const struct setting *s, const char *value, struct err *e)
+{
+	if (checked_text(value, e))
+		return -1;
+	keep(&s->app->wdir, value);
+	return 0;
+}
+
+/* -H and --hostfile: a later source replaces an earlier, in one source they clash. */
+int value_hosts(const struct setting *s, const char *value, struct err *e)
+{
+	char **own = field(s);
+	char **other = own == &s->r->hosts ? &s->r->hostfile : &s->r->hosts;
+
+	if (checked_text(value, e))
+		return -1;
+	if (*other && *s->hosts == s->source) {
+		err_set(e, E_TWO_HOSTS, s->typed);
+		return -1;
+	}
+	free(*other);
+	*other = NULL;
+	keep(own, value);
+	keep(&s->r->hosts_from, s->from);
+	*s->hosts = s->source;
+	return 0;
+}
+
+/* NAME, NAME=VALUE or PREFIX*: no blank, comma or quote in a name. */
+static bool export_valid(const char *entry)
+{
+	size_t n = strcspn(entry, "=");
+
+	if (!n || isdigit((unsigned char)*entry))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (isspace((unsigned char)entry[i]) || strchr(",;'\"$/:", entry[i]) ||
+		    (entry[i] == '*' && (i + 1 < n || entry[n] || !i)))
+			return false;
+	return true;
+}
+
+int value_export(const struct setting *s, const char *value, struct err *e)
+{
+	struct strv *list = s->source == FROM_LINE ? &s->app->export : &s->r->export;
+
+	if (!export_valid(value))
+		return err_set(e, E_EXPORT, value);
+	strv_add(list, value);
+	return 0;
+}
+
+/* An address, or with "/BITS" behind it a network. */
+static bool is_range(const char *text, size_t n)
+{
+	char *word = xstrndup(text, n), *slash = strchr(word, '/'), *rest = NULL;
+	unsigned char address[16];
+	unsigned long bits = 0;
+	bool v4, found;
+
+	if (slash) {
+		*slash = '\0';
+		if (isdigit((unsigned char)slash[1]))
+			bits = strtoul(slash + 1, &rest, 10);
+	}
+	v4 = inet_pton(AF_INET, word, address) == 1;
+	found = v4 || inet_pton(AF_INET6, word, address) == 1;
+	if (slash)
+		found = found && rest && !*rest && bits <= (v4 ? 32 : 128);
+	free(word);
+	return found;
+}
+
+int value_net(const struct setting *s, const char *value, struct err *e)
+{
+	char *entry;
+
+	for (const char *at = value;; at++) {
+		size_t n = strcspn(at, ",");
+
+		if (!is_range(at, n))
+			return err_set(e, E_RANGE, (int)n, at);
+		at += n;
+		if (!*at)
+			break;
+	}
+	entry = xasprintf("BERTH_NET=%s", value);
+	strv_add(&s->r->export, entry);
+	free(entry);
+	return 0;
+}
+
+static void set_bits(struct rank_set *set, long first, long last)
+{
+	size_t need = (size_t)last / 64 + 1;
+
+	if (!set->bits || need > set->nwords) {
+		set->bits = xreallocarray(set->bits, need, sizeof *set->bits);
+		memset(set->bits + set->nwords, 0,
+		       (need - set->nwords) * sizeof *set->bits);
+		set->nwords = need;
+	}
+	for (long i = first; i <= last; i++)
+		set->bits[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* One item of --show, which it cuts up: a rank, a range or a word. */
+static int show_item(struct request *r, char *item)
+{
+	char *dash = strchr(item, '-');
+	long first, last;
+
+	if (!strcmp(item, "errors"))
+		r->show_errors = true;
+	else if (!strcmp(item, "all"))
+		r->show.all = true;
+	if (!strcmp(item, "errors") || !strcmp(item, "all") || !strcmp(item, "none"))
+		return 0;
+	if (dash)
+		*dash = '\0';
+	if (str_to_long(&first, item, 0, RANKS_MAX - 1, NULL))
+		return -1;
+	last = first;
+	if (dash && str_to_long(&last, dash + 1, first, RANKS_MAX - 1, NULL))
+		return -1;
+	set_bits(&r->show, first, last);
+	return 0;
+}
+
+int value_show(const struct setting *s, const char *value, struct err *e)
+{
+	char *copy = xstrdup(value), *rest = copy, *item;
+	int rc = 0;
+
+	free(s->r->show.bits);
+	s->r->show = (struct rank_set){ 0 };
+	s->r->show_errors = false;
+	while (!rc && (item = strsep(&rest, ",")))
+		rc = show_item(s->r, item);
+	free(copy);
+	return rc ? err_set(e, E_RANKS, value) : 0;
+}
+
+int value_stdin(const struct setting *s, const char *value, struct err *e)
+{
+	static const char *const names[] = { "a rank", "all", "none", NULL };
+	long rank;
+
+	if (!strcmp(value, "all"))
+		s->r->stdin_rank = STDIN_ALL;
+	else if (!strcmp(value, "none"))
+		s->r->stdin_rank = STDIN_NONE;
+	else if (!str_to_long(&rank, value, 0, RANKS_MAX - 1, NULL))
+		s->r->stdin_rank = (uint32_t)rank;
+	else
+		return value_none_of(value, names, e);
+	return 0;
+}
+
+/* Names that other launchers have for the same objects. */
+static const char *bind_name(const char *name)
+{
+	static const char *const same[][2] = { { "package", "socket" },
+					       { "l3cache", "l3" },
+					       { "numanode", "numa" } };
+
+	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+		if (!strcasecmp(name, same[i][0]))
+			return same[i][1];
+	return name;
+}
+
+/* What follows WHAT: a count, or a qualifier of Open MPI. */
+static int bind_suffix(const struct setting *s, const char *what, const char *suffix,
+		       unsigned *n, struct err *e)
+{
+	long objects;
+
+	if (!strcasecmp(suffix, "overload-allowed") ||
+	    !strcasecmp(suffix, "no-overload") || !strcasecmp(suffix, "if-supported")) {
+		char *subject = xasprintf(":%s of %s", suffix, s->typed);
+
+		value_ignored(s, subject, "CPUs are shared only where they must be");
+		free(subject);
+		return 0;
+	}
+	if (str_to_long(&objects, suffix, 1, 4096, e))
+		return err_in(e, "count after '%s'", what);
+	*n = (unsigned)objects;
+	return 0;
+}
+
+int value_bind_to(const struct setting *s, const char *value, struct err *e)
+{
+	char *what = xstrdup(value), *suffix = strchr(what, ':');
+	unsigned n = 1;
+	int kind;
+
+	if (suffix)
+		*suffix++ = '\0';
+	kind = choose(bind_name(what), s->option->choices, e);
+	if (kind >= 0 && suffix && bind_suffix(s, what, suffix, &n, e))
+		kind = -1;
+	if (n > 1 && (kind == BIND_AUTO || kind == BIND_NONE))
+		kind = err_set(e, E_OPTION_NO_VALUE, what, suffix);
+	free(what);
+	if (kind < 0)
+		return -1;
+	s->r->bind_to = (enum bind_to)kind;
+	s->r->bind_count = n;
+	return 0;
+}
+
+int value_plan(const struct setting *s, const char *value, struct err *e)
+{
+	int form = value ? choose(value, s->option->choices, e) : 0;
+
+	if (form < 0)
+		return -1;
+	s->r->plan = form ? PLAN_JSON : PLAN_TEXT;
+	return 0;
+}
+
+int value_topology(const struct setting *s, const char *value, struct err *e)
+{
+	size_t host = strcspn(value, "=");
+
+	if (!host || (value[host] && !value[host + 1]))
+		return err_set(e, E_TOPOLOGY_ARG, value);
+	strv_add(&s->r->topology, value);
+	return 0;
+}
+
+int value_verbose(const struct setting *s, const char *value, struct err *e)
+{
+	if (value)
+		return number(s, &s->r->verbosity, value, e);
+	if (s->option->at) /* -vv */
+		s->r->verbosity = (int)s->option->at;
+	else
+		s->r->verbosity = s->r->verbosity < 1 ? 1 : 2;
+	return 0;
+}
+
+int value_quiet(const struct setting *s, const char *value, struct err *e)
+{
+	int yes = yes_or_no(value, e);
+
+	if (yes < 0)
+		return -1;
+	if (yes)
+		s->r->verbosity = -1;
+	else if (s->r->verbosity < 0)
+		s->r->verbosity = 0;
+	return 0;
+}

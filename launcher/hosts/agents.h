@@ -1,0 +1,101 @@
+/* fleet.h - the hosts of a job with an agent on each: start them, talk frames, notice
+ * silence.
+ *
+ * Below is transport.h (bytes), above is session.h (what frames mean).  The fleet cuts
+ * the bytes into frames, keeps what each agent said of its machine, answers and sends
+ * heartbeats, measures each agent's clock, and reports a host once when it is lost.  An
+ * agent that breaks the protocol is a lost one: a frame is refused by its head, so that
+ * a host takes up no more than one frame of an agent's largest. */
+#ifndef BERTH_LAUNCHER_HOSTS_AGENTS_H
+#define BERTH_LAUNCHER_HOSTS_AGENTS_H
+
+#include "common/wire.h"
+#include "launcher/transport/transport.h"
+
+struct event;
+
+enum host_state {
+	HOST_IDLE,     /* not asked for */
+	HOST_STARTING, /* no hello yet */
+	HOST_UP,
+	HOST_LEAVING, /* told to exit: the end of its stream is no loss */
+	HOST_CLOSED,  /* its stream ended as it should */
+	HOST_LOST /* could not be started, or its stream or voice was lost; see err */
+};
+
+enum { SLOTS_AUTO = -2 }; /* one per GPU, else one per core: this machine without -np */
+
+struct host {
+	struct fleet *fleet;
+	char *name, *user; /* as typed */
+	struct target target;
+	struct sockaddr_storage *addr; /* target.addr */
+	int slots, max_slots;          /* 1.., SLOTS_GPUS or SLOTS_AUTO */
+	bool local;                    /* this machine: no ssh */
+	const struct transport *transport;
+	struct conn *conn;
+	enum host_state state;
+	struct err err;
+	int exit_status; /* of its agent; -1 unknown */
+
+	/* from hello */
+	char *address;
+	uint32_t cpus, cores, gpus, port;
+	/* agent's clock minus ours, and how wrong that can be */
+	uint64_t clock_offset_ns; /* modulo 2^64 */
+	uint64_t clock_error_ns;
+	uint64_t clock_sampled_ns; /* when: the error grows with the clocks' drift */
+
+	uint64_t up_ns;    /* when it said hello */
+	uint64_t heard_ms; /* clock_ms() of its last byte */
+	bool silence_said;
+	bool greeted; /* WIRE_MAGIC came */
+	struct buf in, out;
+};
+
+struct fleet_events {
+	void (*hello)(void *ctx, struct host *h);
+	void (*frame)(void *ctx, struct host *h, const struct wire_frame *f);
+	void (*lost)(void *ctx, struct host *h); /* once; h->err says why */
+	void (*silent)(void *ctx, struct host *h, unsigned seconds);
+	void (*closed)(void *ctx, struct host *h); /* after HOST_LEAVING */
+};
+
+struct fleet {
+	struct event_base *base;
+	struct host *host;
+	size_t n;
+	struct transport_setup setup;
+	long host_timeout_s;
+	const struct fleet_events *events;
+	void *ctx;
+	struct event *beat;
+	struct event *look;                /* for silence */
+	uint64_t look_every_ms, looked_ms; /* clock_ms() of the last one */
+	size_t turn, turns; /* heartbeats go to each turns-th host, from turn on */
+	bool paused;        /* runner is about to be stopped: no silence counts */
+};
+
+/* Start an agent on H (state HOST_IDLE).  Its hello or loss comes as an event. */
+void fleet_start(struct fleet *f, struct host *h);
+
+/* Send what was packed into h->out. */
+void fleet_flush(struct host *h);
+
+/* Tell H's agent to exit and wait for its end as an event. */
+void fleet_leave(struct host *h);
+
+/* Give H up: no more events of it but lost(), now. */
+void fleet_give_up(struct host *h, const struct err *why);
+
+/* Begin and end heartbeats, every 5 s. */
+void fleet_watch(struct fleet *f);
+/* Close every stream; no more events. */
+void fleet_close(struct fleet *f);
+void fleet_free(struct fleet *f);
+
+/* An agent's time as ours, for at_ns fields: between its hello and now, whatever it
+ * says. */
+int64_t fleet_time(const struct host *h, uint64_t at_ns);
+
+#endif

@@ -1,0 +1,551 @@
+#include "launcher/hosts/hosts.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+
+#include "launcher/file.h"
+
+enum {
+	NAME_MAX_BYTES = 255,
+	USER_MAX_BYTES = 64,
+	FILE_MAX_BYTES = 64 << 20,
+	SHOWN_BYTES = 64 /* of a word in a message */
+};
+
+static const char name_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				 "0123456789._-";
+
+/* A list being read: an index by name lets 65536 hosts merge in linear time. */
+struct reading {
+	struct hosts *h;
+	uint32_t *slot; /* open addressing: position in h->v plus 1, 0: free */
+	size_t nslots;  /* a power of 2, at least twice h->n */
+};
+
+/* One element as typed, cut into its parts. */
+struct element {
+	const char *name; /* may hold ranges in brackets */
+	const char *user; /* or NULL */
+	int slots, max_slots;
+	bool literal; /* an address: no ranges */
+	size_t names; /* names its ranges have made so far */
+};
+
+/* WORD fit for a message: printable and short.  OUT has SHOWN_BYTES + 4 bytes. */
+static const char *shown(char *out, const char *word)
+{
+	size_t i;
+
+	for (i = 0; i < SHOWN_BYTES && word[i]; i++)
+		out[i] = isprint((unsigned char)word[i]) ? word[i] : '?';
+	memcpy(out + i, word[i] ? "..." : "", word[i] ? 4 : 1);
+	return out;
+}
+
+static uint32_t hash_name(const char *name)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)tolower((unsigned char)*name)) * 16777619u;
+	return h;
+}
+
+static uint32_t *slot_of(struct reading *r, const char *name)
+{
+	size_t mask = r->nslots - 1, i = hash_name(name) & mask;
+
+	while (r->slot[i] && strcasecmp(r->h->v[r->slot[i] - 1].name, name))
+		i = (i + 1) & mask;
+	return &r->slot[i];
+}
+
+static void index_grow(struct reading *r)
+{
+	if (2 * (r->h->n + 1) <= r->nslots)
+		return;
+	free(r->slot);
+	r->nslots = r->nslots ? 2 * r->nslots : 64;
+	r->slot = xcalloc(r->nslots, sizeof *r->slot);
+	for (size_t i = 0; i < r->h->n; i++)
+		*slot_of(r, r->h->v[i].name) = (uint32_t)i + 1;
+	r->h->v = xreallocarray(r->h->v, r->nslots / 2, sizeof *r->h->v);
+}
+
+static int merge(struct host_spec *old, const struct element *el, struct err *e)
+{
+	const char *user = old->user ? old->user : "",
+		   *again = el->user ? el->user : "";
+
+	if (strcmp(user, again))
+		return err_set(e, E_HOST_USERS, user, again);
+	if (old->slots == SLOTS_GPUS || el->slots == SLOTS_GPUS)
+		return err_set(e, E_HOST_GPUS_AGAIN);
+	if (old->slots + el->slots > HOST_SLOTS_MAX)
+		return err_set(e, E_HOST_SUM, HOST_SLOTS_MAX);
+	old->slots += el->slots;
+	old->max_slots += el->max_slots;
+	if (old->max_slots > HOST_SLOTS_MAX)
+		old->max_slots = HOST_SLOTS_MAX;
+	if (old->max_slots && old->max_slots < old->slots)
+		return err_set(e, E_HOST_MAX_SLOTS, old->max_slots, old->slots);
+	return 0;
+}
+
+static int add(struct reading *r, const char *name, const struct element *el,
+	       struct err *e)
+{
+	uint32_t *slot;
+
+	index_grow(r);
+	slot = slot_of(r, name);
+	if (*slot)
+		return merge(&r->h->v[*slot - 1], el, e);
+	if (r->h->n == HOSTS_MAX)
+		return err_set(e, E_HOSTS_MANY, HOSTS_MAX);
+	r->h->v[r->h->n] = (struct host_spec){
+		.name = xstrdup(name),
+		.user = el->user ? xstrdup(el->user) : NULL,
+		.slots = el->slots,
+		.max_slots = el->max_slots,
+	};
+	*slot = (uint32_t)++r->h->n;
+	return 0;
+}
+
+/* What is wrong with WORD as a name of at most MOST bytes, or NULL. */
+static const char *bad_name(const char *word, size_t most, char *why, size_t n)
+{
+	size_t good = strspn(word, name_chars);
+
+	if (!*word)
+		return "it is empty";
+	if (*word == '-')
+		return "it begins with '-'";
+	if (word[good]) {
+		bool printable = isprint((unsigned char)word[good]);
+
+		snprintf(why, n, printable ? "it has a '%c'" : "it has a byte 0x%02x",
+			 (unsigned char)word[good]);
+		return why;
+	}
+	if (strlen(word) > most) {
+		snprintf(why, n, "it is longer than %zu bytes", most);
+		return why;
+	}
+	return NULL;
+}
+
+static int check_name(const char *name, struct err *e)
+{
+	char why[64];
+	const char *bad = bad_name(name, NAME_MAX_BYTES, why, sizeof why);
+
+	if (!bad)
+		return 0;
+	err_set(e, E_HOST_NAME, bad);
+	if (strchr(name, '/'))
+		err_hint(e, "a file with host names is given by --hostfile");
+	return -1;
+}
+
+static int check_user(const char *user, struct err *e)
+{
+	char why[64], a[SHOWN_BYTES + 4];
+	const char *bad = bad_name(user, USER_MAX_BYTES, why, sizeof why);
+
+	return bad ? err_set(e, E_HOST_USER, shown(a, user), bad) : 0;
+}
+
+/* An IPv6 address, perhaps with "%zone". */
+static int check_address(const char *text, struct err *e)
+{
+	char bare[INET6_ADDRSTRLEN], why[64], a[SHOWN_BYTES + 4];
+	size_t n = strcspn(text, "%");
+	struct in6_addr in6;
+	bool zone_ok = !text[n] || !bad_name(text + n + 1, 32, why, sizeof why);
+
+	if (n < sizeof bare) {
+		memcpy(bare, text, n);
+		bare[n] = '\0';
+		if (zone_ok && inet_pton(AF_INET6, bare, &in6) == 1)
+			return 0;
+	}
+	return err_set(e, E_HOST_ADDRESS, shown(a, text));
+}
+
+static int expand(struct reading *r, struct str *head, const char *rest,
+		  struct element *el, struct err *e);
+
+/* Names for the numbers FIRST to LAST, as wide as FIRST is when that begins with 0. */
+static int expand_range(struct reading *r, struct str *head, const char *range,
+			size_t n, const char *tail, struct element *el, struct err *e)
+{
+	size_t len = head->len, digits = strspn(range, "0123456789");
+	const char *last = range + digits + (digits < n && range[digits] == '-');
+	size_t last_digits = strspn(last, "0123456789");
+	long from, to;
+	char a[SHOWN_BYTES + 4];
+
+	if (digits == 0 || digits > 9 || last_digits > 9 ||
+	    (digits < n && (last == range + digits || last_digits == 0 ||
+			    last + last_digits != range + n))) {
+		char *copy = xstrndup(range, n);
+
+		err_set(e, E_HOST_RANGE, shown(a, copy));
+		free(copy);
+		return -1;
+	}
+	from = strtol(range, NULL, 10);
+	to = digits < n ? strtol(last, NULL, 10) : from;
+	if (to < from)
+		return err_set(e, E_HOST_RANGE_ORDER, from, to);
+	for (; from <= to; from++) {
+		str_addf(head, "%0*ld", *range == '0' ? (int)digits : 1, from);
+		if (expand(r, head, tail, el, e))
+			return -1;
+		head->len = len;
+	}
+	return 0;
+}
+
+/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes
+ * HEAD longer, so its limit bounds the depth; el->names bounds the work. */
+static int expand(struct reading *r, struct str *head, const char *rest,
+		  struct element *el, struct err *e)
+{
+	const char *open = el->literal ? NULL : strchr(rest, '['), *close, *range;
+	size_t len = head->len;
+	int rc = 0;
+
+	if (len > NAME_MAX_BYTES)
+		return check_name(str_text(head), e);
+	if (!open) {
+		str_add(head, rest);
+		if (el->names++ == HOSTS_MAX)
+			return err_set(e, E_HOSTS_MANY, HOSTS_MAX);
+		if (!el->literal && check_name(str_text(head), e))
+			return -1;
+		return add(r, str_text(head), el, e);
+	}
+	close = strchr(open, ']');
+	if (!close)
+		return err_set(e, E_HOST_BRACKET);
+	str_addn(head, rest, (size_t)(open - rest));
+	for (range = open + 1; !rc && range <= close; range++) {
+		size_t n = strcspn(range, ",]");
+
+		rc = expand_range(r, head, range, n, close + 1, el, e);
+		range += n;
+	}
+	head->len = len;
+	return rc;
+}
+
+static int set_slots(int *slots, const char *text, bool gpus, struct err *e)
+{
+	char a[SHOWN_BYTES + 4];
+	long n;
+
+	if (gpus && !strcmp(text, "gpus")) {
+		*slots = SLOTS_GPUS;
+		return 0;
+	}
+	if (!isdigit((unsigned char)*text) ||
+	    str_to_long(&n, text, 1, HOST_SLOTS_MAX, NULL))
+		return err_set(e, E_HOST_SLOTS, shown(a, text), HOST_SLOTS_MAX,
+			       gpus ? ", or 'gpus'" : "");
+	*slots = (int)n;
+	return 0;
+}
+
+/* The end of the name in TEXT: its ':', or its NUL.  Brackets hide a ':'. */
+static char *name_end(char *text)
+{
+	bool inside = false;
+
+	for (; *text && (inside || *text != ':'); text++)
+		inside = *text == '[' || (inside && *text != ']');
+	return text;
+}
+
+/* Cut "[user@]name[:slots]" up into EL.  TYPED, whether slots were given, may be NULL.
+ */
+static int cut(struct element *el, char *text, bool *typed, struct err *e)
+{
+	char *at = strrchr(text, '@'), *end;
+	char a[SHOWN_BYTES + 4];
+	struct in6_addr in6;
+
+	*el = (struct element){ .name = at ? at + 1 : text, .slots = 1 };
+	if (inet_pton(AF_INET6, el->name, &in6) == 1) {
+		err_set(e, E_HOST_IPV6);
+		return err_hint(e, "write '[%s]' or '[%s]:SLOTS'", el->name, el->name);
+	}
+	if (at) {
+		*at = '\0';
+		el->user = text;
+		if (check_user(text, e))
+			return -1;
+	}
+	end = name_end(at ? at + 1 : text);
+	if (typed)
+		*typed = *end == ':';
+	if (*end == ':') {
+		*end = '\0';
+		if (set_slots(&el->slots, end + 1, true, e))
+			return -1;
+	}
+	if (*el->name == '[' && strcspn(el->name, ":") < strcspn(el->name, "]")) {
+		char *close = strchr(++el->name, ']');
+
+		if (!close)
+			return err_set(e, E_HOST_BRACKET);
+		if (close[1])
+			return err_set(e, E_HOST_AFTER, shown(a, close + 1));
+		*close = '\0';
+		el->literal = true;
+		return check_address(el->name, e);
+	}
+	return 0;
+}
+
+static int add_element(struct reading *r, struct element *el, struct err *e)
+{
+	struct str head = { 0 };
+	int rc = expand(r, &head, el->name, el, e);
+
+	str_free(&head);
+	return rc;
+}
+
+/* The end of the first element of a list: a ',' outside of brackets, or the NUL. */
+static size_t element_len(const char *text)
+{
+	bool inside = false;
+	size_t i;
+
+	for (i = 0; text[i] && (inside || text[i] != ','); i++)
+		inside = text[i] == '[' || (inside && text[i] != ']');
+	return i;
+}
+
+static void trim(char **text)
+{
+	size_t n;
+
+	*text += strspn(*text, " \t\r\n");
+	n = strlen(*text);
+	while (n > 0 && strchr(" \t\r\n", (*text)[n - 1]))
+		(*text)[--n] = '\0';
+}
+
+int hosts_parse(struct hosts *h, const char *spec, struct err *e)
+{
+	struct reading r = { .h = h };
+	const char *rest = spec;
+	int rc = 0;
+
+	for (bool more = true; more && !rc;) {
+		size_t n = element_len(rest);
+		char *copy = xstrndup(rest, n), *text = copy;
+		char a[SHOWN_BYTES + 4];
+		struct element el;
+
+		trim(&text);
+		shown(a, text);
+		if (cut(&el, text, NULL, e) || add_element(&r, &el, e))
+			rc = err_in(e, "host '%s'", a);
+		free(copy);
+		more = rest[n] == ',';
+		rest += n + 1;
+	}
+	free(r.slot);
+	if (rc)
+		hosts_free(h);
+	return rc;
+}
+
+/* One "NAME=N" of a host file's line. */
+static int read_word(struct element *el, const char *word, bool *typed, struct err *e)
+{
+	size_t n = strcspn(word, "=");
+	char a[SHOWN_BYTES + 4];
+
+	if (n == 5 && !memcmp(word, "slots", 5) && word[n]) {
+		if (*typed)
+			return err_set(e, E_HOST_SLOTS_AGAIN);
+		*typed = true;
+		return set_slots(&el->slots, word + n + 1, true, e);
+	}
+	if (n == 9 && word[n] &&
+	    (!memcmp(word, "max_slots", 9) || !memcmp(word, "max-slots", 9)))
+		return set_slots(&el->max_slots, word + n + 1, false, e);
+	return err_set(e, E_HOSTFILE_WORD, shown(a, word));
+}
+
+/* Drop the blanks around each '=': Open MPI takes "slots = 4". */
+static void join_equals(char *line)
+{
+	char *out = line;
+
+	for (char *in = line; *in; in++) {
+		if (isblank((unsigned char)*in) && in[strspn(in, " \t")] == '=')
+			continue;
+		*out++ = *in;
+		if (*in == '=')
+			in += strspn(in + 1, " \t");
+	}
+	*out = '\0';
+}
+
+/* NAME and the REST of its line, which is NULL where there is none. */
+static int read_host(struct reading *r, char *name, char *rest, struct err *e)
+{
+	struct element el;
+	bool typed = false;
+	char *word;
+
+	if (cut(&el, name, &typed, e))
+		return -1;
+	while ((word = strsep(&rest, " \t")))
+		if (*word && read_word(&el, word, &typed, e))
+			return -1;
+	if (el.max_slots && el.slots > el.max_slots)
+		return err_set(e, E_HOST_MAX_SLOTS, el.max_slots, el.slots);
+	return add_element(r, &el, e);
+}
+
+static int read_line(struct reading *r, char *line, struct err *e)
+{
+	char a[SHOWN_BYTES + 4];
+	char *name;
+
+	line[strcspn(line, "#")] = '\0';
+	trim(&line);
+	if (!*line)
+		return 0;
+	join_equals(line);
+	name = strsep(&line, " \t");
+	shown(a, name);
+	return read_host(r, name, line, e) ? err_in(e, "host '%s'", a) : 0;
+}
+
+/* TEXT, N bytes, is the file PATH. */
+static int read_lines(struct hosts *h, char *text, size_t n, const char *path,
+		      struct err *e)
+{
+	struct reading r = { .h = h };
+	size_t number = 0;
+	char *line;
+	int rc = 0;
+
+	if (memchr(text, '\0', n))
+		return err_set(e, E_HOSTFILE_BINARY, path);
+	if (!strncmp(text, "\xef\xbb\xbf", 3))
+		text += 3; /* the mark that editors on Windows put first */
+	while (!rc && (line = strsep(&text, "\n"))) {
+		number++;
+		rc = read_line(&r, line, e);
+		if (rc)
+			err_in(e, "%s:%zu", path, number);
+	}
+	free(r.slot);
+	if (!rc && h->n == 0)
+		rc = err_set(e, E_HOSTFILE_EMPTY, path);
+	return rc;
+}
+
+int hosts_read_file(struct hosts *h, const char *path, struct err *e)
+{
+	struct str text = { 0 };
+	int rc;
+
+	if (file_read(&text, path, FILE_MAX_BYTES + 1, false))
+		rc = err_set(e, E_HOSTFILE_READ, path, strerror(errno));
+	else if (text.len > FILE_MAX_BYTES)
+		rc = err_set(e, E_HOSTFILE_READ, path, strerror(EFBIG));
+	else {
+		str_add(&text, "");
+		rc = read_lines(h, text.s, text.len, path, e);
+	}
+	str_free(&text);
+	if (rc)
+		hosts_free(h);
+	return rc;
+}
+
+void hosts_free(struct hosts *h)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		free(h->v[i].name);
+		free(h->v[i].user);
+	}
+	free(h->v);
+	*h = (struct hosts){ 0 };
+}
+
+/* A and B differ in one number only, which begins at START. */
+static bool differ_in_number(const char *a, const char *b, size_t *start)
+{
+	size_t p = 0, na, nb;
+
+	while (a[p] && a[p] == b[p])
+		p++;
+	if (!a[p] && !b[p])
+		return false;
+	while (p > 0 && isdigit((unsigned char)a[p - 1]))
+		p--;
+	na = strspn(a + p, "0123456789");
+	nb = strspn(b + p, "0123456789");
+	*start = p;
+	return na && nb && na <= 9 && nb <= 9 && !strcmp(a + p + na, b + p + nb) &&
+	       !strchr(a, ':');
+}
+
+/* The digits at B follow those at A in a range that begins with as many zeros. */
+static bool follows(const char *a, const char *b)
+{
+	size_t na = strspn(a, "0123456789"), nb = strspn(b, "0123456789");
+
+	return strtol(b, NULL, 10) == strtol(a, NULL, 10) + 1 &&
+	       (na == nb || (*a != '0' && *b != '0'));
+}
+
+/* The names V[0..n) differ in the number at START only. */
+static void fold_group(struct str *s, const char *const *v, size_t n, size_t start)
+{
+	str_addf(s, "%.*s[", (int)start, v[0]);
+	for (size_t i = 0, j; i < n; i = j) {
+		const char *first = v[i] + start;
+
+		for (j = i + 1; j < n && follows(v[j - 1] + start, v[j] + start);)
+			j++;
+		str_addf(s, "%s%.*s", i ? "," : "", (int)strspn(first, "0123456789"),
+			 first);
+		if (j > i + 1)
+			str_addf(s, "-%.*s",
+				 (int)strspn(v[j - 1] + start, "0123456789"),
+				 v[j - 1] + start);
+	}
+	str_addf(s, "]%s", v[0] + start + strspn(v[0] + start, "0123456789"));
+}
+
+void hosts_fold(struct str *s, const char *const *names, size_t n)
+{
+	for (size_t i = 0, j; i < n; i = j) {
+		size_t start = 0, other;
+
+		str_add(s, i ? "," : "");
+		j = i + 1;
+		if (j < n && differ_in_number(names[i], names[j], &start))
+			while (j < n && differ_in_number(names[i], names[j], &other) &&
+			       other == start)
+				j++;
+		if (j > i + 1)
+			fold_group(s, names + i, j - i, start);
+		else
+			str_addf(s, strchr(names[i], ':') ? "[%s]" : "%s", names[i]);
+	}
+}

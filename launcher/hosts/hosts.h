@@ -1,0 +1,41 @@
+/* hosts.h - the hosts a job may use: "-H ip1:8,ip2:8" or a hostfile as an ordered list.
+ *
+ * Text to data only: no name look-up; only hosts_read_file() touches a file.
+ * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M" of
+ * Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it;
+ * "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
+#ifndef BERTH_LAUNCHER_HOSTS_HOSTS_H
+#define BERTH_LAUNCHER_HOSTS_HOSTS_H
+
+#include "common/str.h"
+
+enum { HOST_SLOTS_MAX = 65535, HOSTS_MAX = 65536 };
+enum { SLOTS_GPUS = -1 }; /* "a:gpus": as many as the host has GPUs */
+
+struct host_spec {
+	char *name;    /* as typed, without brackets and user; validated */
+	char *user;    /* of user@host, or NULL; validated */
+	int slots;     /* 1..HOST_SLOTS_MAX or SLOTS_GPUS */
+	int max_slots; /* 0: none given; --oversubscribe stops there */
+};
+
+struct hosts {
+	struct host_spec
+		*v; /* in the order typed, which is rank order; repeated ones merged */
+	size_t n;
+};
+
+/* Read SPEC, "[user@]name[:slots]{,...}", into H, which must be {0}.  A name given
+ * again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E and H {0}
+ * again. */
+int hosts_parse(struct hosts *h, const char *spec, struct err *e);
+
+/* The same for a host file; errors say "file:line". */
+int hosts_read_file(struct hosts *h, const char *path, struct err *e);
+
+void hosts_free(struct hosts *h);
+
+/* Names folded, "gpu[01-04],n7", appended to S; order kept, only neighbours fold. */
+void hosts_fold(struct str *s, const char *const *names, size_t n);
+
+#endif

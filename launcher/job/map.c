@@ -1,0 +1,345 @@
+#include "launcher/job/map.h"
+
+#include "launcher/hosts/hosts.h"
+
+enum {
+	RANKS_MAX = 1 << 20,  /* a mistyped -np shall not ask for all memory */
+	SHOWN_MAX_BYTES = 240 /* of the arithmetic in a message */
+};
+
+#define NO_LIMIT UINT32_MAX
+
+/* What a host takes at first, and what it takes at most when rounds go on. */
+struct room {
+	uint32_t slots, most;
+};
+
+/* "1 rank", "9 ranks" */
+static const char *count(char out[static 32], long n, const char *what)
+{
+	snprintf(out, 32, "%ld %s%s", n, what, n == 1 ? "" : "s");
+	return out;
+}
+
+static struct room *make_room(const struct request *r, const struct map_host *hosts,
+			      size_t nhosts)
+{
+	struct room *room = xcalloc(nhosts, sizeof *room);
+
+	for (size_t h = 0; h < nhosts; h++) {
+		int slots = r->per_host ? r->per_host : hosts[h].slots;
+		uint32_t most =
+			hosts[h].max_slots ? (uint32_t)hosts[h].max_slots : NO_LIMIT;
+
+		room[h].slots = slots < 0 || hosts[h].lost ? 0 : (uint32_t)slots;
+		if (room[h].slots > most)
+			room[h].slots = most;
+		/* Going round again adds nothing where a first round adds nothing. */
+		room[h].most = room[h].slots ? most : 0;
+	}
+	return room;
+}
+
+/* The sum of all slots, or of all limits (NO_LIMIT if one host has none). */
+static uint64_t total(const struct room *room, size_t n, bool most)
+{
+	uint64_t sum = 0;
+
+	for (size_t h = 0; h < n; h++) {
+		if (most && room[h].most == NO_LIMIT)
+			return NO_LIMIT;
+		sum += most ? room[h].most : room[h].slots;
+	}
+	return sum;
+}
+
+/* FOLDED names, "gpu[01-16],b", each with its slots: "gpu[01-16]:8 + b:8". */
+static void show_run(struct str *s, const char *folded, uint32_t slots)
+{
+	bool inside = false;
+
+	for (const char *p = folded; *p; p++) {
+		inside = *p == '[' || (inside && *p != ']');
+		if (*p == ',' && !inside)
+			str_addf(s, ":%u + ", slots);
+		else
+			str_addn(s, p, 1);
+	}
+	str_addf(s, ":%u", slots);
+}
+
+/* "a:4 + b:4", or "gpu[01-16]:8 + b:4". */
+static void show_sum(struct str *s, const struct map_host *hosts,
+		     const struct room *room, size_t n, bool most)
+{
+	const char **names = xcalloc(n, sizeof *names);
+
+	for (size_t h = 0, end; h < n && s->len <= SHOWN_MAX_BYTES; h = end) {
+		uint32_t slots = most ? room[h].most : room[h].slots;
+		struct str run = { 0 };
+
+		for (end = h; end < n; end++) {
+			if ((most ? room[end].most : room[end].slots) != slots)
+				break;
+			names[end] = hosts[end].name;
+		}
+		hosts_fold(&run, names + h, end - h);
+		str_add(s, h ? " + " : "");
+		show_run(s, str_text(&run), slots);
+		str_free(&run);
+	}
+	if (s->len > SHOWN_MAX_BYTES) {
+		s->len = SHOWN_MAX_BYTES;
+		str_add(s, "...");
+	}
+	free(names);
+}
+
+/* "-np 9"; "-np 2 + -np 1" for several programs. */
+static void show_np(struct str *s, const struct request *r)
+{
+	for (size_t a = 0; a < r->napp && s->len < SHOWN_MAX_BYTES; a++)
+		str_addf(s, "%s-np %d", a ? " + " : "", r->app[a].np);
+}
+
+static int too_few(const struct request *r, const struct map_host *hosts,
+		   const struct room *room, size_t nhosts, long np,
+		   const char *slots_from, struct err *e)
+{
+	struct str asked = { 0 }, sum = { 0 }, from = { 0 };
+	long has = (long)total(room, nhosts, r->oversubscribe);
+	char ranks[32], slots[32];
+
+	show_np(&asked, r);
+	show_sum(&sum, hosts, room, nhosts, r->oversubscribe);
+	str_addf(&from, r->per_host ? "%s with -ppn %d" : "%s", slots_from,
+		 r->per_host);
+	count(ranks, np, "rank");
+	count(slots, has, "slot");
+	if (r->oversubscribe && total(room, nhosts, false) > 0)
+		err_set(e, E_MAX_SLOTS, str_text(&asked), ranks, slots, str_text(&sum));
+	else if (has == 0)
+		err_set(e, E_NO_SLOTS, str_text(&from), str_text(&sum));
+	else
+		err_set(e, E_SLOTS, str_text(&asked), ranks, str_text(&from), slots,
+			str_text(&sum));
+	if (e && e->id == E_SLOTS && r->per_host)
+		err_hint(e,
+			 "--oversubscribe starts more ranks than slots; or raise -ppn, "
+			 "or name more hosts");
+	else if (e && e->id == E_SLOTS)
+		err_hint(e,
+			 "--oversubscribe starts more ranks than slots; or give more "
+			 "slots, as in '%s:%ld'",
+			 hosts[0].name, (long)room[0].slots + np - has);
+	str_free(&asked);
+	str_free(&sum);
+	str_free(&from);
+	return -1;
+}
+
+/* How many ranks to start, into NP. */
+static int find_np(uint32_t *np, const struct request *r, const struct map_host *hosts,
+		   const struct room *room, size_t nhosts, const char *slots_from,
+		   struct err *e)
+{
+	uint64_t room_for = total(room, nhosts, r->oversubscribe);
+	long sum = 0;
+
+	for (size_t a = 0; a < r->napp; a++) {
+		const struct app *app = &r->app[a];
+
+		if (app->np == 0 && r->napp > 1)
+			return err_set(e, E_APP_NP, app->argv.n ? app->argv.v[0] : "",
+				       a + 1, r->napp);
+		sum += app->np;
+	}
+	if (sum == 0) /* all slots; never more, whatever --oversubscribe says */
+		sum = (long)(room_for = total(room, nhosts, false));
+	if (sum == 0 || (uint64_t)sum > room_for)
+		return too_few(r, hosts, room, nhosts, sum, slots_from, e);
+	if (sum > RANKS_MAX) {
+		struct str asked = { 0 };
+
+		show_np(&asked, r);
+		err_set(e, E_RANKS_MANY, r->app[0].np ? str_text(&asked) : slots_from,
+			sum, RANKS_MAX);
+		str_free(&asked);
+		return -1;
+	}
+	*np = (uint32_t)sum;
+	return 0;
+}
+
+/* By slot: each host its slots before the next; then the same again within its limit.
+ */
+static void count_by_slot(uint32_t *size, const struct room *room, size_t nhosts,
+			  uint32_t left)
+{
+	for (size_t h = 0; left > 0; h = (h + 1) % nhosts) {
+		uint32_t give = room[h].slots;
+
+		if (give > room[h].most - size[h])
+			give = room[h].most - size[h];
+		if (give > left)
+			give = left;
+		size[h] += give;
+		left -= give;
+	}
+}
+
+/* Deal LEFT ranks, one to each host in turn, until each has its limit.  Returns what is
+ * left.  ACTIVE is room for a list of the hosts that still take one. */
+static uint32_t deal(uint32_t *size, const struct room *room, size_t nhosts,
+		     uint32_t left, bool most, uint32_t *active)
+{
+	size_t n = 0;
+
+	for (size_t h = 0; h < nhosts; h++)
+		active[n++] = (uint32_t)h;
+	while (n > 0 && left > 0) {
+		size_t kept = 0;
+
+		for (size_t i = 0; i < n && left > 0; i++) {
+			uint32_t h = active[i];
+
+			if (size[h] >= (most ? room[h].most : room[h].slots))
+				continue;
+			size[h]++;
+			left--;
+			active[kept++] = h;
+		}
+		n = kept;
+	}
+	return left;
+}
+
+static void count_by_node(uint32_t *size, const struct room *room, size_t nhosts,
+			  uint32_t np)
+{
+	uint32_t *active = xcalloc(nhosts, sizeof *active);
+	uint32_t left = deal(size, room, nhosts, np, false, active);
+
+	deal(size, room, nhosts, left, true, active);
+	free(active);
+}
+
+/* Ranks that are neighbours stay on one host as long as it has room. */
+static void number_by_slot(struct plan *p)
+{
+	uint32_t rank = 0;
+
+	for (uint32_t h = 0; h < p->nhosts; h++)
+		for (uint32_t l = 0; l < p->local_size[h]; l++)
+			p->rank[rank++] = (struct plan_rank){ .host = h, .local = l };
+}
+
+static void number_by_node(struct plan *p)
+{
+	uint32_t *active = xcalloc(p->nhosts, sizeof *active);
+	size_t n = 0;
+
+	for (uint32_t h = 0; h < p->nhosts; h++)
+		active[n++] = h;
+	for (uint32_t local = 0, rank = 0; rank < p->np; local++) {
+		size_t kept = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			uint32_t h = active[i];
+
+			if (p->local_size[h] <= local)
+				continue;
+			p->rank[rank++] =
+				(struct plan_rank){ .host = h, .local = local };
+			active[kept++] = h;
+		}
+		n = kept;
+	}
+	free(active);
+}
+
+static void number_nodes(struct plan *p)
+{
+	for (uint32_t h = 0; h < p->nhosts; h++)
+		p->node[h] = p->local_size[h] ? p->nodes++ : PLAN_UNUSED;
+}
+
+static void number_apps(struct plan *p, const struct request *r)
+{
+	uint32_t rank = 0;
+
+	for (uint32_t a = 0; a < r->napp; a++) {
+		uint32_t n = r->napp == 1 ? p->np : (uint32_t)r->app[a].np;
+
+		while (n-- > 0)
+			p->rank[rank++].app = a;
+	}
+}
+
+/* Rows of one block, so that plan_free() frees ranks[0]. */
+static void list_by_host(struct plan *p)
+{
+	uint32_t *at = xcalloc(p->np, sizeof *at);
+
+	for (uint32_t h = 0; h < p->nhosts; h++) {
+		p->ranks[h] = at;
+		at += p->local_size[h];
+	}
+	for (uint32_t k = 0; k < p->np; k++)
+		p->ranks[p->rank[k].host][p->rank[k].local] = k;
+}
+
+/* Ranks with the same local rank, counted host by host: horovodrun's "cross" numbers.
+ */
+static void number_across(struct plan *p)
+{
+	uint32_t *seen = xcalloc(p->np, sizeof *seen); /* hosts with a local rank */
+
+	for (uint32_t h = 0; h < p->nhosts; h++)
+		for (uint32_t l = 0; l < p->local_size[h]; l++)
+			p->rank[p->ranks[h][l]].cross_rank = seen[l]++;
+	for (uint32_t k = 0; k < p->np; k++)
+		p->rank[k].cross_size = seen[p->rank[k].local];
+	free(seen);
+}
+
+int map_ranks(struct plan *plan, const struct request *r, const struct map_host *hosts,
+	      size_t nhosts, const char *slots_from, struct err *e)
+{
+	struct room *room = make_room(r, hosts, nhosts);
+	struct plan p = { .nhosts = (uint32_t)nhosts };
+	int rc = find_np(&p.np, r, hosts, room, nhosts, slots_from, e);
+
+	if (rc)
+		goto out;
+	p.rank = xcalloc(p.np, sizeof *p.rank);
+	p.node = xcalloc(nhosts, sizeof *p.node);
+	p.local_size = xcalloc(nhosts, sizeof *p.local_size);
+	p.ranks = xcalloc(nhosts, sizeof *p.ranks);
+	if (r->map_by == MAP_NODE) {
+		count_by_node(p.local_size, room, nhosts, p.np);
+		number_by_node(&p);
+	} else {
+		count_by_slot(p.local_size, room, nhosts, p.np);
+		number_by_slot(&p);
+	}
+	number_nodes(&p);
+	number_apps(&p, r);
+	list_by_host(&p);
+	number_across(&p);
+	*plan = p;
+out:
+	free(room);
+	return rc;
+}
+
+void plan_free(struct plan *plan)
+{
+	free(plan->rank);
+	free(plan->node);
+	free(plan->local_size);
+	if (plan->ranks)
+		free(plan->ranks[0]);
+	free(plan->ranks);
+	*plan = (struct plan){ 0 };
+}

@@ -1,0 +1,44 @@
+/* map.h - pure: hosts and a request to a plan, rank -> host.
+ *
+ * By slot fills each host before the next; by node deals ranks out one host at a time.
+ * Ranks of an MPMD job are numbered app by app. */
+#ifndef BERTH_LAUNCHER_JOB_MAP_H
+#define BERTH_LAUNCHER_JOB_MAP_H
+
+#include "common/str.h"
+#include "launcher/request.h"
+
+struct map_host {
+	const char *name;
+	int slots;     /* resolved: SLOTS_GPUS already replaced by the host's GPUs */
+	int max_slots; /* 0: none */
+	bool lost;     /* takes no rank any more */
+};
+
+struct plan_rank {
+	uint32_t host;  /* index into the hosts given to map_ranks() */
+	uint32_t local; /* index on its host */
+	uint32_t app;
+	uint32_t cross_rank; /* used hosts before its own that also have this local rank
+			      */
+	uint32_t cross_size; /* used hosts that have this local rank */
+};
+
+struct plan {
+	struct plan_rank *rank; /* rank[0..np) */
+	uint32_t np;
+	uint32_t *node; /* node[host] = index among the hosts in use, or PLAN_UNUSED */
+	uint32_t *local_size;   /* local_size[host] */
+	uint32_t **ranks;       /* ranks[host][local] */
+	uint32_t nhosts, nodes; /* all hosts; hosts in use */
+};
+
+#define PLAN_UNUSED 0xffffffffu
+
+/* Map R's ranks on HOSTS.  SLOTS_FROM says where the slots came from, for the
+ * arithmetic in messages.  Returns 0, or -1 with E (E_SLOTS and others: exit 2). */
+int map_ranks(struct plan *plan, const struct request *r, const struct map_host *hosts,
+	      size_t nhosts, const char *slots_from, struct err *e);
+void plan_free(struct plan *plan);
+
+#endif

@@ -1,0 +1,147 @@
+/* --plan: who gets which berth and why, for people and for programs. */
+#include "launcher/job/report.h"
+
+static const char *visible_name(enum gpu_visible v)
+{
+	static const char *const names[] = { GPU_VISIBLE_NAMES };
+
+	return names[v];
+}
+
+static void number_list(struct str *out, const uint32_t *v, size_t n)
+{
+	str_add(out, "[");
+	for (size_t i = 0; i < n; i++)
+		str_addf(out, "%s%u", i ? ", " : "", v[i]);
+	str_add(out, "]");
+}
+
+static void text_field(struct str *out, const char *key, const char *value)
+{
+	str_addf(out, ", \"%s\": ", key);
+	json_string(out, value);
+}
+
+static void json_rank(struct str *out, const struct session *s, uint32_t i)
+{
+	const struct rank *r = &s->rank[i];
+	bool gpu = *r->gpu;
+
+	str_addf(out, "    {\"rank\": %u, \"local_rank\": %u", i,
+		 s->plan.rank[i].local);
+	text_field(out, "host", s->fleet.host[s->plan.rank[i].host].name);
+	if (gpu) {
+		text_field(out, "gpu", r->gpu);
+		str_addf(out, ", \"gpu_index\": %u", r->gpu_index);
+	} else {
+		str_add(out, ", \"gpu\": null, \"gpu_index\": null");
+	}
+	text_field(out, "cpus", r->cpus);
+	text_field(out, "numa", r->numa);
+	str_add(out, ", \"shared_with\": ");
+	number_list(out, r->shared, r->nshared);
+	text_field(out, "why", r->why);
+	text_field(out, "visible", r->visible);
+	str_add(out, "}");
+}
+
+static void json_plan(struct str *out, const struct session *s)
+{
+	str_addf(out, "{\n  \"np\": %u,\n  \"hosts\": [", s->plan.np);
+	for (size_t i = 0, n = 0; i < s->fleet.n; i++) {
+		const struct host *h = &s->fleet.host[i];
+
+		if (!session_needs(s, i))
+			continue;
+		str_addf(out, "%s\n    {\"ranks\": %u, \"cpus\": %u, \"gpus\": %u",
+			 n++ ? "," : "", s->plan.local_size[i], h->cpus, h->gpus);
+		text_field(out, "host", h->name);
+		text_field(out, "idle", s->run[i].idle);
+		text_field(out, "certificate", s->run[i].certificate);
+		str_add(out, "}");
+	}
+	str_add(out, "\n  ],\n  \"gpu_visible\": ");
+	json_string(out, visible_name(s->visible));
+	text_field(out, "gpu_visible_why", s->visible_why ? s->visible_why : "");
+	str_add(out, ",\n  \"ranks\": [\n");
+	for (uint32_t i = 0; i < s->plan.np; i++) {
+		json_rank(out, s, i);
+		str_add(out, i + 1 < s->plan.np ? ",\n" : "\n");
+	}
+	str_add(out, "  ]\n}\n");
+}
+
+/* Widest of a column's texts. */
+static int widest(int now, const char *text)
+{
+	int n = (int)strlen(text);
+
+	return n > now ? n : now;
+}
+
+static void gpu_cell(const struct rank *r, char *cell, size_t size)
+{
+	if (*r->gpu)
+		snprintf(cell, size, "%u %s", r->gpu_index, r->gpu);
+	else
+		snprintf(cell, size, "-");
+}
+
+static void table(struct str *out, const struct session *s)
+{
+	int host = 4, gpu = 3, cpus = 4, numa = 4;
+	char cell[64];
+
+	for (uint32_t i = 0; i < s->plan.np; i++) {
+		gpu_cell(&s->rank[i], cell, sizeof cell);
+		host = widest(host, s->fleet.host[s->plan.rank[i].host].name);
+		gpu = widest(gpu, cell);
+		cpus = widest(cpus, s->rank[i].cpus);
+		numa = widest(numa, s->rank[i].numa);
+	}
+	str_addf(out, "rank  local  %-*s  %-*s  %-*s  %-*s  why\n", host, "host", gpu,
+		 "GPU", cpus, "cpus", numa, "numa");
+	for (uint32_t i = 0; i < s->plan.np; i++) {
+		const struct rank *r = &s->rank[i];
+
+		gpu_cell(r, cell, sizeof cell);
+		str_addf(out, "%4u  %5u  %-*s  %-*s  %-*s  %-*s  %s\n", i,
+			 s->plan.rank[i].local, host,
+			 s->fleet.host[s->plan.rank[i].host].name, gpu, cell, cpus,
+			 r->cpus, numa, *r->numa ? r->numa : "-", r->why);
+	}
+}
+
+static void text_plan(struct str *out, const struct session *s)
+{
+	str_addf(out, "plan: %u rank%s on %u host%s\n", s->plan.np,
+		 s->plan.np > 1 ? "s" : "", s->plan.nodes,
+		 s->plan.nodes > 1 ? "s" : "");
+	table(out, s);
+	for (size_t i = 0; i < s->fleet.n; i++) {
+		if (!session_needs(s, i))
+			continue;
+		if (*s->run[i].certificate)
+			str_addf(out, "%s: %s\n", s->fleet.host[i].name,
+				 s->run[i].certificate);
+		if (*s->run[i].idle)
+			str_addf(out, "%s: cpus that no rank got: %s\n",
+				 s->fleet.host[i].name, s->run[i].idle);
+	}
+	str_addf(out, "gpu-visible: %s", visible_name(s->visible));
+	if (s->visible_why && *s->visible_why)
+		str_addf(out, " (%s)", s->visible_why);
+	str_add(out, "\n");
+}
+
+void report_plan(struct session *s)
+{
+	struct str out = { 0 };
+
+	if (s->request->plan == PLAN_JSON)
+		json_plan(&out, s);
+	else
+		text_plan(&out, s);
+	fputs(str_text(&out), stdout);
+	str_free(&out);
+}

@@ -1,0 +1,408 @@
+#include "launcher/job/rank_status.h"
+
+#include <event2/event.h>
+
+#include "launcher/job/report.h"
+
+enum {
+	LOOK_MS = 1000,
+	STALLS_MOST = 16, /* that differ, at a time */
+	SETS_MOST = 64,
+	TEXT_MOST = 300,
+	BEHIND_MOST = 64 /* ranks in an answer */
+};
+
+/* Ranks that wait in the same operation for the same others. */
+struct stall {
+	uint64_t *waiting, *missing; /* bits */
+	char *text;
+};
+
+struct look {
+	struct session *s;
+	struct event *timer;
+	bool *asked; /* by host: and no answer yet */
+	size_t nasked;
+	bool roll_call;
+	uint64_t *asking; /* bits: ranks that want to know for whom they wait */
+	struct stall stall[STALLS_MOST];
+	size_t nstalls;
+};
+
+static size_t words_of(const struct session *s)
+{
+	return s->plan.np / 64 + 1;
+}
+
+static void set_bit(uint64_t *bits, uint32_t i)
+{
+	bits[i / 64] |= 1ull << i % 64;
+}
+
+static bool has_bit(const uint64_t *bits, uint32_t i)
+{
+	return bits[i / 64] >> i % 64 & 1;
+}
+
+static size_t count_bits(const uint64_t *bits, size_t words)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < words; i++)
+		n += (size_t)__builtin_popcountll(bits[i]);
+	return n;
+}
+
+/* ---- one rank ---- */
+
+void doing_free(struct doing *d)
+{
+	if (!d)
+		return;
+	free(d->text);
+	free(d->set);
+	free(d->turn);
+	free(d->runs);
+	free(d);
+}
+
+static uint32_t *copy_list(wire_u32v v, size_t n)
+{
+	uint32_t *list = xcalloc(n + 1, sizeof *list);
+
+	memcpy(list, v.v, n * sizeof *list);
+	return list;
+}
+
+static bool is_its(const struct session *s, const struct host *h, uint32_t rank)
+{
+	return s->rank && s->phase != PHASE_START && rank < s->plan.np &&
+	       s->plan.rank[rank].host == session_index(s, h);
+}
+
+static const char not_its[] = "message about a rank of another host";
+
+const char *look_doing(struct session *s, struct host *h, const struct wire_doing *m)
+{
+	struct doing *d;
+
+	if (!is_its(s, h, m->rank))
+		return not_its;
+	if (m->sets.n > SETS_MOST || m->turns.n != m->sets.n || m->runs.n != m->sets.n)
+		return "malformed 'doing' message";
+	d = xcalloc(1, sizeof *d);
+	*d = (struct doing){ .text = str_plain(xstrndup(m->text, TEXT_MOST)),
+			     .set = copy_list(m->sets, m->sets.n),
+			     .turn = copy_list(m->turns, m->sets.n),
+			     .runs = copy_list(m->runs, m->sets.n),
+			     .n = m->sets.n };
+	doing_free(s->rank[m->rank].doing);
+	s->rank[m->rank].doing = d;
+	return NULL;
+}
+
+/* ---- who waits for whom ---- */
+
+/* Of the number of a set: its asynchronous operations, which have turns of their own
+ * (lib/boot.def). */
+#define ASYNCHRONOUS 0x80000000u
+
+/* How far RANK has come in SET: true, and which operation it has begun last (0: none);
+ * false: it has nothing to do with it, as far as we know. */
+static bool turn_in(const struct session *s, uint32_t rank, uint32_t set,
+		    uint32_t *turn)
+{
+	const struct doing *d = s->rank[rank].doing;
+
+	*turn = 0;
+	for (size_t i = 0; d && i < d->n; i++)
+		if (d->set[i] == set) {
+			*turn = d->turn[i];
+			return true;
+		}
+	return set == WIRE_JOININGS || !(set & ~ASYNCHRONOUS); /* of all ranks */
+}
+
+size_t look_behind(const struct session *s, uint32_t rank, uint64_t *bits)
+{
+	const struct doing *d = s->rank[rank].doing;
+	uint32_t turn;
+	size_t n = 0;
+
+	for (size_t i = 0; d && i < d->n; i++) {
+		if (!d->runs[i])
+			continue;
+		for (uint32_t k = 0; k < s->plan.np; k++) {
+			if (k == rank || !turn_in(s, k, d->set[i], &turn) ||
+			    (int32_t)(turn - d->turn[i]) >= 0 || has_bit(bits, k))
+				continue;
+			set_bit(bits, k);
+			n++;
+		}
+	}
+	return n;
+}
+
+/* ---- asking ---- */
+
+static void free_look(struct look *l)
+{
+	for (size_t i = 0; i < l->nstalls; i++) {
+		free(l->stall[i].waiting);
+		free(l->stall[i].missing);
+		free(l->stall[i].text);
+	}
+	event_free(l->timer);
+	free(l->asking);
+	free(l->asked);
+	free(l);
+}
+
+void look_free(struct session *s)
+{
+	if (s->look)
+		free_look(s->look);
+	s->look = NULL;
+}
+
+/* `ranks 3-5`, and of the first its host and what it did last. */
+static void add_missing(const struct session *s, const struct stall *st,
+			struct str *out)
+{
+	const size_t words = words_of(s);
+	const size_t n = count_bits(st->missing, words);
+	uint32_t first = 0;
+
+	if (!n) {
+		str_add(out, "others");
+		return;
+	}
+	while (!has_bit(st->missing, first))
+		first++;
+	str_add(out, n > 1 ? "ranks " : "rank ");
+	str_add_bits(out, st->missing, words);
+	if (n > 1)
+		str_addf(out, ", rank %u", first);
+	str_addf(out, " on '%s'", s->fleet.host[s->plan.rank[first].host].name);
+	if (s->rank[first].state == RANK_ENDED)
+		str_add(out, ", which has ended");
+	else if (s->rank[first].doing && *s->rank[first].doing->text)
+		str_addf(out, " (its last operation: %s)", s->rank[first].doing->text);
+}
+
+static void print_stall(struct session *s, const struct stall *st)
+{
+	const size_t words = words_of(s), n = count_bits(st->waiting, words);
+	struct str who = { 0 }, whom = { 0 };
+	uint32_t first = 0;
+	struct err e = { 0 };
+
+	while (!has_bit(st->waiting, first))
+		first++;
+	str_add(&who, n > 1 ? "ranks " : "rank ");
+	str_add_bits(&who, st->waiting, words);
+	if (n == 1)
+		str_addf(&who, " on '%s'",
+			 s->fleet.host[s->plan.rank[first].host].name);
+	add_missing(s, st, &whom);
+	err_set(&e, E_STALL, str_text(&who), n > 1 ? "" : "s", st->text,
+		str_text(&whom));
+	if (s->request->verbosity >= 0)
+		report_note(s, "runner: warning: %s\nhint: %s", e.text, e.hint);
+	events_begin(s->events, "stall");
+	events_number(s->events, "rank", first);
+	events_text(s->events, "text", e.text);
+	events_end(s->events);
+	str_free(&who);
+	str_free(&whom);
+}
+
+static bool wait_alike(const struct doing *a, const struct doing *b)
+{
+	const size_t bytes = a && b ? a->n * sizeof *a->set : 0;
+
+	return a && b && a->n == b->n && !memcmp(a->set, b->set, bytes) &&
+	       !memcmp(a->turn, b->turn, bytes) && !memcmp(a->runs, b->runs, bytes);
+}
+
+static bool waits_to_join(const struct session *s, uint32_t rank)
+{
+	const struct doing *d = s->rank[rank].doing;
+
+	for (size_t i = 0; d && i < d->n; i++)
+		if (d->set[i] == WIRE_JOININGS && d->runs[i])
+			return true;
+	return false;
+}
+
+/* With all that it has done: it may have been in the operation, and its time over. */
+static bool has_left(const struct session *s, uint32_t rank)
+{
+	const struct doing *d = s->rank[rank].doing;
+
+	return s->rank[rank].state == RANK_ENDED || (d && !*d->text);
+}
+
+/* Ranks that wait in the same operation wait for the same, so few are looked up. */
+static void answer(struct session *s)
+{
+	const size_t words = words_of(s);
+	uint64_t *bits = xcalloc(words, sizeof *bits);
+	const struct doing *before = NULL;
+	uint32_t list[BEHIND_MOST];
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < s->plan.np; r++) {
+		struct wire_behind m = { .epoch = s->epoch, .rank = r };
+		struct host *h = &s->fleet.host[s->plan.rank[r].host];
+
+		if (!has_bit(s->look->asking, r) || h->state != HOST_UP)
+			continue;
+		if (!wait_alike(before, s->rank[r].doing)) {
+			memset(bits, 0, words * sizeof *bits);
+			look_behind(s, r, bits);
+			n = 0;
+			for (uint32_t k = 0; k < s->plan.np && n < BEHIND_MOST; k++)
+				if (has_bit(bits, k) &&
+				    (waits_to_join(s, r) || !has_left(s, k)))
+					list[n++] = k;
+			before = s->rank[r].doing;
+		}
+		m.ranks = (wire_u32v){ list, n };
+		wire_pack_behind(&h->out, &m);
+		fleet_flush(h);
+	}
+	free(bits);
+}
+
+static void finish(struct session *s)
+{
+	struct look *l = s->look;
+
+	answer(s);
+	s->look = NULL;
+	for (size_t i = 0; i < l->nstalls; i++)
+		print_stall(s, &l->stall[i]);
+	if (l->roll_call)
+		report_roll_call(s);
+	free_look(l);
+}
+
+static void on_late(evutil_socket_t fd, short what, void *ctx)
+{
+	const struct look *l = ctx;
+
+	(void)fd;
+	(void)what;
+	finish(l->s);
+}
+
+static struct look *get_look(struct session *s)
+{
+	struct look *l = s->look;
+
+	if (l)
+		return l;
+	l = s->look = xcalloc(1, sizeof *l);
+	l->s = s;
+	l->asked = xcalloc(s->fleet.n, sizeof *l->asked);
+	l->asking = xcalloc(words_of(s), sizeof *l->asking);
+	l->timer = event_new(s->base, -1, 0, on_late, l);
+	event_add(l->timer, &(struct timeval){ .tv_sec = LOOK_MS / 1000 });
+	return l;
+}
+
+static void ask(struct session *s, uint32_t host)
+{
+	const struct wire_look m = { s->epoch };
+	struct host *h = &s->fleet.host[host];
+
+	if (h->state != HOST_UP || s->run[host].gone || s->look->asked[host] ||
+	    s->plan.node[host] == PLAN_UNUSED)
+		return;
+	s->look->asked[host] = true;
+	s->look->nasked++;
+	wire_pack_look(&h->out, &m);
+	fleet_flush(h);
+}
+
+const char *look_done(struct session *s, struct host *h)
+{
+	const uint32_t host = session_index(s, h);
+
+	if (!s->look || !s->look->asked[host]) /* too late */
+		return NULL;
+	s->look->asked[host] = false;
+	if (!--s->look->nasked && !s->look->nstalls) /* more ranks may say the same */
+		finish(s);
+	return NULL;
+}
+
+static struct stall *get_stall(struct session *s, const uint64_t *missing,
+			       const char *text)
+{
+	const size_t words = words_of(s);
+	struct look *l = get_look(s);
+
+	for (size_t i = 0; i < l->nstalls; i++)
+		if (!strcmp(l->stall[i].text, text) &&
+		    !memcmp(l->stall[i].missing, missing, words * sizeof *missing))
+			return &l->stall[i];
+	if (l->nstalls == STALLS_MOST)
+		return NULL;
+	l->stall[l->nstalls] =
+		(struct stall){ xcalloc(words, sizeof(uint64_t)),
+				xcalloc(words, sizeof(uint64_t)), xstrdup(text) };
+	memcpy(l->stall[l->nstalls].missing, missing, words * sizeof *missing);
+	return &l->stall[l->nstalls++];
+}
+
+const char *look_stall(struct session *s, struct host *h, const struct wire_stall *m)
+{
+	uint64_t *missing;
+	struct stall *st;
+	char *text;
+
+	if (!is_its(s, h, m->rank))
+		return not_its;
+	for (size_t i = 0; i < m->missing.n; i++)
+		if (m->missing.v[i] >= s->plan.np)
+			return NULL; /* a rank's word, not its agent's */
+	missing = xcalloc(words_of(s), sizeof *missing);
+	for (size_t i = 0; i < m->missing.n; i++)
+		set_bit(missing, m->missing.v[i]);
+	text = str_plain(xstrndup(m->text, TEXT_MOST));
+	st = get_stall(s, missing, text);
+	if (st)
+		set_bit(st->waiting, m->rank);
+	for (size_t i = 0; i < m->missing.n; i++)
+		ask(s, s->plan.rank[m->missing.v[i]].host);
+	free(missing);
+	free(text);
+	return NULL;
+}
+
+static void ask_all(struct session *s)
+{
+	for (uint32_t i = 0; i < s->fleet.n; i++)
+		ask(s, i);
+	if (!s->look->nasked)
+		finish(s);
+}
+
+const char *look_ask(struct session *s, struct host *h, const struct wire_ask *m)
+{
+	if (!is_its(s, h, m->rank))
+		return not_its;
+	set_bit(get_look(s)->asking, m->rank);
+	ask_all(s);
+	return NULL;
+}
+
+void look_roll_call(struct session *s)
+{
+	if (!s->rank || !s->output)
+		return;
+	get_look(s)->roll_call = true;
+	ask_all(s);
+}

@@ -1,0 +1,33 @@
+/* look.h - what ranks do in libberth, asked of their agents: for a rank that says that
+ * it waits, or asks for whom, for the roll-call, for the report of a failure.
+ *
+ * An answer is waited for 1 s at most, and reports of waiting are shown after 1 s:
+ * those that say the same by then are one. */
+#ifndef BERTH_LAUNCHER_JOB_RANK_STATUS_H
+#define BERTH_LAUNCHER_JOB_RANK_STATUS_H
+
+#include "launcher/job/job.h"
+
+/* What an agent said of one rank. */
+struct doing {
+	char *text;                  /* its last operation */
+	uint32_t *set, *turn, *runs; /* its last in each of N sets of ranks */
+	size_t n;
+};
+void doing_free(struct doing *d); /* takes NULL */
+
+/* What agents say: each returns what is wrong with it, or NULL. */
+const char *look_stall(struct session *s, struct host *h, const struct wire_stall *m);
+const char *look_doing(struct session *s, struct host *h, const struct wire_doing *m);
+const char *look_done(struct session *s, struct host *h);
+const char *look_ask(struct session *s, struct host *h, const struct wire_ask *m);
+
+/* Ask everybody, then print the roll-call. */
+void look_roll_call(struct session *s);
+void look_free(struct session *s);
+
+/* The ranks that RANK, which is in an operation, waits for: one bit each in BITS, for
+ * all ranks; how many. */
+size_t look_behind(const struct session *s, uint32_t rank, uint64_t *bits);
+
+#endif

@@ -1,0 +1,100 @@
+#include "launcher/output/events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+struct events {
+	int fd;
+	char *job;
+	struct str line;
+};
+
+int events_open(struct events **out, const char *file, const char *job, struct err *e)
+{
+	struct events *ev;
+	int fd;
+
+	*out = NULL;
+	if (!file)
+		return 0;
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return err_set(e, E_EVENTS_FILE, file, strerror(errno));
+	ev = xcalloc(1, sizeof *ev);
+	ev->fd = fd;
+	ev->job = xstrdup(job);
+	*out = ev;
+	return 0;
+}
+
+void events_begin(struct events *ev, const char *name)
+{
+	struct timespec t;
+
+	if (!ev)
+		return;
+	clock_gettime(CLOCK_REALTIME, &t);
+	ev->line.len = 0;
+	str_addf(&ev->line, "{\"t\": %lld.%06ld, \"job\": \"%s\", \"event\": \"%s\"",
+		 (long long)t.tv_sec, t.tv_nsec / 1000, ev->job, name);
+}
+
+void events_number(struct events *ev, const char *key, long long value)
+{
+	if (ev)
+		str_addf(&ev->line, ", \"%s\": %lld", key, value);
+}
+
+void events_text(struct events *ev, const char *key, const char *value)
+{
+	if (!ev)
+		return;
+	str_addf(&ev->line, ", \"%s\": ", key);
+	if (value)
+		json_string(&ev->line, value);
+	else
+		str_add(&ev->line, "null");
+}
+
+/* A whole line in one write, so that a reader never sees half of one. */
+void events_end(struct events *ev)
+{
+	if (!ev)
+		return;
+	str_add(&ev->line, "}\n");
+	if (write(ev->fd, ev->line.s, ev->line.len) < 0)
+		ev->line.len = 0; /* the file is an extra; the job goes on */
+}
+
+void events_close(struct events *ev)
+{
+	if (!ev)
+		return;
+	close(ev->fd);
+	str_free(&ev->line);
+	free(ev->job);
+	free(ev);
+}
+
+void json_string(struct str *out, const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	str_add(out, "\"");
+	while (*p) {
+		size_t n = str_utf8((const char *)p);
+
+		if (*p == '"' || *p == '\\')
+			str_addf(out, "\\%c", *p);
+		else if (*p < 0x20 || *p == 0x7f)
+			str_addf(out, "\\u%04x", *p);
+		else if (!n)
+			str_add(out, "\xef\xbf\xbd");
+		else
+			str_addn(out, p, n);
+		p += n ? n : 1;
+	}
+	str_add(out, "\"");
+}

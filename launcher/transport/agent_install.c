@@ -1,0 +1,510 @@
+#include "launcher/transport/agent_install.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <sodium/crypto_hash_sha256.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "common/wire.h"
+
+#define MARK "\n:berth: "
+enum { IMAGE_MAX = 64 << 20, QUOTE_MAX = 160 };
+
+/* ---- the agent to send ---- */
+
+struct image {
+	const char *path;
+	const void *data;
+	size_t n;
+	char sha256[2 * crypto_hash_sha256_BYTES + 1];
+	int error; /* errno; 0: it is here */
+};
+
+static void map_image(struct image *i)
+{
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	int fd = open(i->path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	void *data;
+
+	i->error = 0;
+	if (fd < 0 || fstat(fd, &st)) {
+		i->error = errno;
+	} else if (!S_ISREG(st.st_mode) || st.st_size < 1 || st.st_size > IMAGE_MAX) {
+		i->error = ENOEXEC;
+	} else {
+		i->n = (size_t)st.st_size;
+		data = mmap(NULL, i->n, PROT_READ, MAP_PRIVATE, fd, 0);
+		i->error = data == MAP_FAILED ? errno : 0;
+		i->data = data;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (i->error)
+		return;
+	crypto_hash_sha256(hash, i->data, i->n);
+	str_hex(i->sha256, hash, sizeof hash);
+}
+
+/* Read once, when the first host needs it, and kept: all hosts are sent the same bytes.
+ */
+static const struct image *own_image(const struct boot *b)
+{
+	static struct image image;
+	const char *path = b->setup->own_agent;
+
+	if (!path)
+		path = "berth-agent";
+	if (!image.path || strcmp(image.path, path)) {
+		if (image.data && !image.error)
+			munmap((void *)image.data, image.n);
+		image = (struct image){ .path = path };
+		map_image(&image);
+	}
+	return &image;
+}
+
+/* ---- the script ---- */
+
+/* p: look in PATH; m: may be sent; n, s: size and SHA-256 of the agent that would be
+ * sent. A folder is good if it is ours, takes N bytes, and a program in it runs.  Not a
+ * word here comes from a host or from the user. */
+static const char script_text[] =
+	"set -f; umask 077; u=$(id -u); r= w= g=\n"
+	"say() { printf \"\\n:berth: %s\\n\" \"$*\"; }\n"
+	"sum() { x=$({ sha256sum || shasum -a 256 || openssl dgst -r -sha256; } "
+	"2>/dev/null);"
+	" echo \"${x%% *}\"; }\n"
+	"good() {\n"
+	" mkdir -p \"$d\" 2>/dev/null || { r=\"cannot be made\"; return 1; }\n"
+	" [ -O \"$d\" ] && [ ! -h \"$d\" ] || { r=\"belongs to someone else\"; return "
+	"1; }\n"
+	" { head -c $n /dev/zero > \"$t\"; } 2>/dev/null ||"
+	" { r=\"is full or read-only\"; return 1; }\n"
+	" { printf \"#!/bin/sh\\n\" > \"$t\" && chmod 700 \"$t\" && \"$t\"; } "
+	"2>/dev/null ||"
+	" { r=\"is mounted noexec\"; return 1; }\n"
+	"}\n"
+	"say here\n"
+	"[ $p = 1 ] && a=$(command -v berth-agent) && exec \"$a\"\n"
+	"for d in \"$HOME/.cache/berth\" \"${XDG_RUNTIME_DIR:-/run/user/$u}/berth\""
+	" \"/dev/shm/berth-$u\"; do\n"
+	" f=$d/agent-$s\n"
+	" [ -O \"$d\" ] && [ ! -h \"$d\" ] && [ -x \"$f\" ] &&"
+	" [ \"$(sum < \"$f\")\" = $s ] && exec \"$f\"\n"
+	"done\n"
+	"[ $m = 1 ] || { say missing; exit 0; }\n"
+	"trap 'rm -f \"$t\"; exit 1' HUP INT PIPE TERM\n"
+	"for d in \"$HOME/.cache/berth\" \"${XDG_RUNTIME_DIR:-/run/user/$u}/berth\""
+	" \"/dev/shm/berth-$u\"; do\n"
+	" t=$d/new-$(uname -n)-$$\n"
+	" if good; then g=1; break; fi\n"
+	" rm -f \"$t\" 2>/dev/null; w=\"$w${w:+, }$d $r\"\n"
+	"done\n"
+	"[ \"$g\" ] || { say nowhere \"$w\"; exit 0; }\n"
+	"f=$d/agent-$s\n"
+	"say need \"$(uname -m)\" \"$(getconf GNU_LIBC_VERSION 2>/dev/null || echo "
+	"unknown)\"\n"
+	"{ head -c $n > \"$t\"; } 2>/dev/null\n"
+	"y=$(sum < \"$t\")\n"
+	"[ \"$y\" ] || { rm -f \"$t\"; say fail \"no sha256sum there to check it "
+	"with\"; exit 0; }\n"
+	"[ \"$y\" = $s ] || { rm -f \"$t\"; say fail \"it arrived in $d damaged\"; "
+	"exit 0; }\n"
+	"o=$(\"$t\" --version 2>&1) || { rm -f \"$t\"; say norun $o; exit 0; }\n"
+	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
+	"rm -f \"$t\"; say fail \"cannot rename it in $d\"\n";
+
+static void write_script(struct boot *b)
+{
+	const struct image *i = own_image(b);
+	const bool send = !b->setup->no_push && !i->error;
+
+	str_addf(&b->script, "p=%d m=%d n=%zu s=%s\n%s", b->stage == BOOT_SEARCH, send,
+		 send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
+	str_addf(&b->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
+		 b->script.len);
+}
+
+/* PATH as one word for any login shell: a backslash keeps its meaning in all of them.
+ */
+static void write_direct(struct boot *b, const char *path)
+{
+	static const char plain[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+		"0123456789/._-+=:,@~";
+
+	str_add(&b->command, "exec ");
+	for (; *path; path++) {
+		if (!strchr(plain, *path))
+			str_add(&b->command, "\\");
+		str_addn(&b->command, path, 1);
+	}
+}
+
+/* ---- tries ---- */
+
+static const char *direct_path(const struct boot *b)
+{
+	const char *path = b->setup->agent ? b->setup->agent : b->setup->own_agent;
+
+	return path && !strchr(path, '\n') ? path : NULL;
+}
+
+static void begin_try(struct boot *b, enum boot_stage stage)
+{
+	str_free(&b->command);
+	str_free(&b->script);
+	buf_free(&b->in);
+	str_free(&b->noise);
+	b->stage = stage;
+	b->script_sent = b->image_sent = 0;
+	b->answered = b->asked = false;
+	if (stage == BOOT_DIRECT)
+		write_direct(b, direct_path(b));
+	else
+		write_script(b);
+}
+
+void boot_init(struct boot *b, const struct transport_setup *setup, const char *where)
+{
+	*b = (struct boot){ .setup = setup, .where = xstrdup(where) };
+	begin_try(b, direct_path(b) ? BOOT_DIRECT : BOOT_SEARCH);
+}
+
+void boot_free(struct boot *b)
+{
+	str_free(&b->command);
+	str_free(&b->script);
+	str_free(&b->noise);
+	buf_free(&b->in);
+	free(b->where);
+	free(b->libc);
+	free(b->other);
+	*b = (struct boot){ 0 };
+}
+
+const char *boot_command(struct boot *b)
+{
+	return str_text(&b->command);
+}
+
+const void *boot_pending(struct boot *b, size_t *n)
+{
+	const struct image *i = b->asked ? own_image(b) : NULL;
+
+	*n = b->script.len - b->script_sent;
+	if (*n)
+		return b->script.s + b->script_sent;
+	*n = i ? i->n - b->image_sent : 0;
+	return *n ? (const char *)i->data + b->image_sent : NULL;
+}
+
+void boot_sent(struct boot *b, size_t n)
+{
+	if (b->script_sent < b->script.len)
+		b->script_sent += n;
+	else
+		b->image_sent += n;
+}
+
+static enum boot_event again(struct boot *b, enum boot_stage stage)
+{
+	begin_try(b, stage);
+	return BOOT_AGAIN;
+}
+
+/* ---- what came back ---- */
+
+char *boot_quote(const char *text, size_t n)
+{
+	const char *end;
+	struct str s = { 0 };
+
+	while (n && (unsigned char)*text <= ' ')
+		text++, n--;
+	end = n ? memchr(text, '\n', n) : NULL;
+	if (end)
+		n = (size_t)(end - text);
+	while (n && (unsigned char)text[n - 1] <= ' ')
+		n--;
+	for (size_t i = 0; i < n && i < QUOTE_MAX; i++)
+		str_addn(&s, (unsigned char)text[i] < ' ' ? "?" : text + i, 1);
+	return str_take(&s);
+}
+
+static char *last_line(const char *text)
+{
+	size_t n = strlen(text), begin;
+
+	while (n && text[n - 1] <= ' ')
+		n--;
+	for (begin = n; begin && text[begin - 1] != '\n';)
+		begin--;
+	return boot_quote(text + begin, n - begin);
+}
+
+static enum boot_event fail_other(struct boot *b)
+{
+	err_set(&b->err, E_AGENT_OTHER, b->where, b->other, b->other_wire,
+		BERTH_VERSION, (unsigned)WIRE_VERSION);
+	return BOOT_FAILED;
+}
+
+static enum boot_event fail_missing(struct boot *b)
+{
+	const struct image *i = own_image(b);
+	struct str tried = { 0 };
+
+	if (b->other)
+		return fail_other(b);
+	if (b->setup->agent)
+		str_addf(&tried, "'%s'", b->setup->agent);
+	else if (!b->setup->no_push)
+		err_set(&b->err, E_AGENT_IMAGE, b->where, i->path, strerror(i->error));
+	else
+		str_addf(&tried,
+			 "'%s', berth-agent in PATH, and the cache '~/.cache/berth'",
+			 b->setup->own_agent ? b->setup->own_agent : "berth-agent");
+	if (tried.len)
+		err_set(&b->err, E_AGENT_MISSING, b->where, BERTH_VERSION,
+			str_text(&tried));
+	str_free(&tried);
+	return BOOT_FAILED;
+}
+
+/* An agent that is not of this version: what it told us, and the next try. */
+static enum boot_event reject(struct boot *b, const char *version, size_t n,
+			      uint32_t wire)
+{
+	free(b->other);
+	b->other = boot_quote(version, n);
+	b->other_wire = wire;
+	if (b->setup->agent || b->stage == BOOT_SEND)
+		return fail_other(b);
+	return again(b, b->stage == BOOT_DIRECT ? BOOT_SEARCH : BOOT_SEND);
+}
+
+static void add_note(struct buf *out, enum log_level level, enum err_id id,
+		     const char *text)
+{
+	const struct wire_log note = {
+		.level = level, .id = err_name(id), .text = text, .hint = ""
+	};
+
+	wire_pack_log(out, &note);
+}
+
+/* The agent's stream as those above will see it: our notes follow its hello. */
+static enum boot_event come_up(struct boot *b, size_t hello_bytes)
+{
+	const unsigned char *p = buf_head(&b->in);
+	const size_t n = b->in.len, head = WIRE_MAGIC_BYTES + hello_bytes;
+	char *quote = boot_quote(str_text(&b->noise), b->noise.len), *text;
+	struct buf out = { 0 };
+
+	buf_add(&out, p, head);
+	if (*quote) {
+		text = xasprintf("the login there prints '%s'", quote);
+		add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);
+		free(text);
+	}
+	if (b->asked)
+		add_note(&out, LOG_NOTE, ERR_NONE,
+			 "the agent was sent into its cache there");
+	buf_add(&out, p + head, n - head);
+	buf_free(&b->in);
+	b->in = out;
+	free(quote);
+	return BOOT_UP;
+}
+
+/* b->in begins with WIRE_MAGIC.  Another version's hello begins as ours does, and that
+ * is all that is read of it. */
+static enum boot_event read_hello(struct boot *b)
+{
+	struct view v = { buf_head(&b->in) + WIRE_MAGIC_BYTES,
+			  b->in.len - WIRE_MAGIC_BYTES, false };
+	uint32_t payload = view_u32(&v), len, wire;
+	const unsigned char *type = view_bytes(&v, 1);
+	const char *version;
+
+	if (v.failed)
+		return BOOT_WAIT;
+	if (*type != WIRE_hello || payload > 65536)
+		return reject(b, "unknown", 7, 0);
+	if (v.left < payload)
+		return BOOT_WAIT;
+	v.left = payload;
+	len = view_u32(&v);
+	version = view_bytes(&v, (size_t)len + 1);
+	wire = view_u32(&v);
+	if (v.failed)
+		return reject(b, "unknown", 7, 0);
+	if (wire != WIRE_VERSION ||
+	    strncmp(version, BERTH_VERSION, (size_t)len + 1) != 0)
+		return reject(b, version, len, wire);
+	return come_up(b, WIRE_HEAD_BYTES + payload);
+}
+
+static enum boot_event on_need(struct boot *b, const char *rest)
+{
+	const struct image *i = own_image(b);
+	const size_t n = strcspn(rest, " ");
+	struct utsname us;
+
+	free(b->libc);
+	b->libc = xstrdup(rest[n] ? rest + n + 1 : "unknown");
+	uname(&us);
+	if (strlen(us.machine) == n && !memcmp(us.machine, rest, n)) {
+		b->asked = true;
+		return BOOT_WAIT;
+	}
+	err_set(&b->err, E_AGENT_ARCH, b->where, *rest ? rest : "unknown", i->path,
+		us.machine);
+	return BOOT_FAILED;
+}
+
+/* One line of the script's. */
+static enum boot_event on_line(struct boot *b, const char *line)
+{
+	const char *path = own_image(b)->path;
+
+	b->answered = true;
+	if (!strncmp(line, "need ", 5))
+		return on_need(b, line + 5);
+	if (!strcmp(line, "missing"))
+		return fail_missing(b);
+	if (!strncmp(line, "nowhere ", 8))
+		err_set(&b->err, E_AGENT_NOEXEC, b->where, path, line + 8);
+	else if (!strncmp(line, "norun ", 6))
+		err_set(&b->err, E_AGENT_LIBC, b->where, path,
+			b->libc ? b->libc : "unknown", gnu_get_libc_version(),
+			line + 6);
+	else if (!strncmp(line, "fail ", 5))
+		err_set(&b->err, E_AGENT_SEND, b->where, path, line + 5);
+	return b->err.id == ERR_NONE ? BOOT_WAIT : BOOT_FAILED;
+}
+
+/* Take what is in front of the next N bytes of b->in away as noise. */
+static void drop_noise(struct boot *b, size_t n)
+{
+	str_addn(&b->noise, buf_head(&b->in), n);
+	buf_drop(&b->in, n);
+}
+
+static enum boot_event fail_noise(struct boot *b)
+{
+	char *quote;
+
+	drop_noise(b, b->in.len);
+	quote = boot_quote(str_text(&b->noise), b->noise.len);
+	err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
+	free(quote);
+	return BOOT_FAILED;
+}
+
+/* The first whole line of the script's in b->in, which it leaves; NULL for none. */
+static char *take_line(struct boot *b)
+{
+	const char *p = (const char *)buf_head(&b->in);
+	const char *mark = b->in.len ? memmem(p, b->in.len, MARK, strlen(MARK)) : NULL;
+	const char *text = mark ? mark + strlen(MARK) : NULL, *end;
+	char *line;
+
+	if (!mark || b->stage == BOOT_DIRECT)
+		return NULL;
+	end = memchr(text, '\n', b->in.len - (size_t)(text - p));
+	if (!end)
+		return NULL;
+	line = xstrndup(text, (size_t)(end - text));
+	drop_noise(b, (size_t)(mark - p));
+	buf_drop(&b->in,
+		 (size_t)(end - mark)); /* its newline may begin the next mark */
+	return line;
+}
+
+enum boot_event boot_bytes(struct boot *b, const void *data, size_t n)
+{
+	enum boot_event got = BOOT_WAIT;
+	char *line;
+	long at;
+
+	buf_add(&b->in, data, n);
+	while (got == BOOT_WAIT && (line = take_line(b))) {
+		got = on_line(b, line);
+		free(line);
+	}
+	if (got != BOOT_WAIT)
+		return got;
+	at = wire_find_magic(buf_head(&b->in), b->in.len);
+	if (at >= 0) {
+		drop_noise(b, (size_t)at);
+		return read_hello(b);
+	}
+	return b->in.len + b->noise.len > BOOT_NOISE_MAX ? fail_noise(b) : BOOT_WAIT;
+}
+
+/* ---- the end of a try ---- */
+
+static enum boot_event fail_start(struct boot *b, int status, const char *said)
+{
+	char *quote = last_line(said);
+
+	err_set(&b->err, E_AGENT_START, b->where, status, (int)strlen(quote), quote);
+	free(quote);
+	return BOOT_FAILED;
+}
+
+/* The login took our command and ran something else, or nothing. */
+static enum boot_event fail_login(struct boot *b, int status, const char *said)
+{
+	char *quote;
+
+	drop_noise(b, b->in.len);
+	quote = *said ? last_line(said) : boot_quote(str_text(&b->noise), b->noise.len);
+	if (*quote && !*said && status <= 0) {
+		free(quote);
+		return fail_noise(b);
+	}
+	err_set(&b->err, E_LOGIN_SHELL, b->where, status,
+		*quote ? quote : "it said nothing");
+	free(quote);
+	return BOOT_FAILED;
+}
+
+enum boot_event boot_ended(struct boot *b, int status, const char *said)
+{
+	if (b->setup->agent)
+		return status == 126 || status == 127 ? fail_missing(b)
+						      : fail_start(b, status, said);
+	if (b->stage == BOOT_DIRECT)
+		return again(b, BOOT_SEARCH);
+	if (b->asked || (b->answered && b->stage == BOOT_SEND))
+		return fail_start(b, status, said);
+	if (b->answered) /* what PATH has does not run: send ours */
+		return again(b, BOOT_SEND);
+	return fail_login(b, status, said);
+}
+
+void boot_late(struct boot *b)
+{
+	const bool begun =
+		b->answered || wire_find_magic(buf_head(&b->in), b->in.len) >= 0;
+	char *quote;
+
+	drop_noise(b, b->in.len);
+	quote = boot_quote(str_text(&b->noise), b->noise.len);
+	if (*quote && !begun)
+		err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
+	else
+		err_set(&b->err, E_START_TIMEOUT, b->where,
+			b->asked ? "the agent was being sent"
+			: begun  ? "the agent there was starting"
+				 : "the login there does not end");
+	free(quote);
+}

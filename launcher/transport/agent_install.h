@@ -1,0 +1,77 @@
+/* boot.h - how an agent comes to run on a remote host, whatever carries the bytes.
+ *
+ * A state machine without I/O of its own: a transport asks for the command to run
+ * there, gives back what arrives, and sends what is pending.  Up to three tries, each a
+ * command: direct  the agent at the path that this runner's own agent has (or
+ * --launch-agent, and then nothing else): one exec by the login shell, the usual case
+ *   search  a script for /bin/sh: berth-agent in PATH, then the cache, else "send it"
+ *   send    the same without PATH, when what is there is of another version
+ * The script comes over stdin, so the login shell (sh, csh, fish) sees plain words
+ * alone. It answers in lines that begin with ":berth: ".  The agent is sent into
+ * ~/.cache/berth, else XDG_RUNTIME_DIR, else /dev/shm, under the name agent-SHA256:
+ * written to a name of its own, checked, run once with --version, and renamed, so that
+ * many hosts with one home may do so at once. */
+#ifndef BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
+#define BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
+
+#include "common/buf.h"
+#include "common/str.h"
+#include "launcher/transport/transport.h"
+
+enum { BOOT_NOISE_MAX = 65536 };
+
+enum boot_stage { BOOT_DIRECT, BOOT_SEARCH, BOOT_SEND };
+
+enum boot_event {
+	BOOT_WAIT,  /* more bytes, or the end, must come; something may be pending */
+	BOOT_UP,    /* an agent of our version runs: boot->in is the stream so far, from
+		       WIRE_MAGIC */
+	BOOT_AGAIN, /* end this command and run boot_command() */
+	BOOT_FAILED /* boot->err says why */
+};
+
+struct boot {
+	const struct transport_setup *setup;
+	char *where; /* for messages: "user@host:port" */
+	enum boot_stage stage;
+	struct buf in;    /* arrived, not understood yet */
+	struct str noise; /* what a login script printed */
+	struct err err;
+
+	/* internal */
+	struct str command, script;
+	size_t script_sent, image_sent;
+	bool answered; /* the script runs */
+	bool asked;    /* it asked for the agent, and that was granted */
+	char *libc;    /* of the host, as getconf says */
+	char *other;   /* version of an agent that is not ours, or NULL */
+	uint32_t other_wire;
+};
+
+/* Begin.  SETUP must outlive B; WHERE is copied. */
+void boot_init(struct boot *b, const struct transport_setup *setup, const char *where);
+void boot_free(struct boot *b);
+
+/* What to run on the host now; valid until the next event. */
+const char *boot_command(struct boot *b);
+
+/* Bytes to send to the command's stdin, how many in N; boot_sent() says how many went.
+ */
+const void *boot_pending(struct boot *b, size_t *n);
+void boot_sent(struct boot *b, size_t n);
+
+/* The command wrote DATA to stdout. */
+enum boot_event boot_bytes(struct boot *b, const void *data, size_t n);
+
+/* The command ended before an agent was up: BOOT_AGAIN or BOOT_FAILED.  STATUS 0..255,
+ * or -1; SAID is what it wrote to stderr. */
+enum boot_event boot_ended(struct boot *b, int status, const char *said);
+
+/* The deadline came: fills b->err with what was being waited for. */
+void boot_late(struct boot *b);
+
+/* TEXT's first line of substance for a message: printable, at most 160 bytes.  The
+ * caller frees it. */
+char *boot_quote(const char *text, size_t n);
+
+#endif

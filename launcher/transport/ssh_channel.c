@@ -1,0 +1,163 @@
+#include "launcher/transport/ssh_channel.h"
+
+#ifdef HAVE_LIBSSH
+
+#include <signal.h>
+
+enum { SAID_MAX = 4096, TAKE_BYTES = 65536, POLLS_MAX = 64, WRITE_MAX = 32768 };
+
+static int on_data(ssh_session s, ssh_channel ch, void *data, uint32_t n, int is_stderr,
+		   void *ctx)
+{
+	struct sshcmd *c = ctx;
+
+	(void)s;
+	(void)ch;
+	if (!is_stderr) {
+		buf_add(&c->in, data, n);
+		return (int)n;
+	}
+	str_addn(&c->said, data, n);
+	if (c->said.len > SAID_MAX) {
+		memmove(c->said.s, c->said.s + c->said.len - SAID_MAX, SAID_MAX + 1);
+		c->said.len = SAID_MAX;
+	}
+	return (int)n;
+}
+
+static void on_closed(ssh_session s, ssh_channel ch, void *ctx)
+{
+	(void)s;
+	(void)ch;
+	((struct sshcmd *)ctx)->over = true;
+}
+
+static void on_status(ssh_session s, ssh_channel ch, int status, void *ctx)
+{
+	(void)s;
+	(void)ch;
+	((struct sshcmd *)ctx)->status = status;
+}
+
+static void on_signal(ssh_session s, ssh_channel ch, const char *name, int core,
+		      const char *text, const char *lang, void *ctx)
+{
+	struct sshcmd *c = ctx;
+
+	(void)s;
+	(void)ch;
+	(void)core;
+	(void)text;
+	(void)lang;
+	c->status = 128 + SIGKILL;
+	for (int i = 1; i < 32; i++)
+		if (sigabbrev_np(i) && !strcmp(sigabbrev_np(i), name))
+			c->status = 128 + i;
+}
+
+static void drop_channel(struct sshcmd *c)
+{
+	if (c->channel) {
+		c->lib->ssh_remove_channel_callbacks(c->channel, &c->callbacks);
+		if (c->state == SSHCMD_RUNNING && !c->over)
+			c->lib->ssh_channel_send_eof(c->channel);
+		c->lib->ssh_channel_free(c->channel);
+	}
+	c->channel = NULL;
+	c->state = SSHCMD_NONE;
+	buf_free(&c->in);
+	str_free(&c->said);
+}
+
+void sshcmd_open(struct sshcmd *c, const struct libssh *lib, ssh_session session)
+{
+	drop_channel(c);
+	c->lib = lib;
+	c->session = session;
+	c->channel = lib->ssh_channel_new(session);
+	c->state = SSHCMD_OPENING;
+	c->over = false;
+	c->status = -1;
+	c->callbacks = (struct ssh_channel_callbacks_struct){
+		.userdata = c,
+		.channel_data_function = on_data,
+		.channel_close_function = on_closed,
+		.channel_exit_status_function = on_status,
+		.channel_exit_signal_function = on_signal,
+	};
+	ssh_callbacks_init(&c->callbacks);
+	lib->ssh_set_channel_callbacks(c->channel, &c->callbacks);
+}
+
+void sshcmd_close(struct sshcmd *c)
+{
+	drop_channel(c);
+	if (c->pump) {
+		c->lib->ssh_event_remove_session(c->pump, c->session);
+		c->lib->ssh_event_free(c->pump);
+	}
+	c->pump = NULL;
+}
+
+int sshcmd_start(struct sshcmd *c, const char *command)
+{
+	int rc = SSH_OK;
+
+	if (c->state == SSHCMD_OPENING) {
+		rc = c->lib->ssh_channel_open_session(c->channel);
+		if (rc == SSH_OK)
+			c->state = SSHCMD_EXECUTING;
+	}
+	if (c->state == SSHCMD_EXECUTING)
+		rc = c->lib->ssh_channel_request_exec(c->channel, command);
+	if (rc != SSH_OK)
+		return rc == SSH_AGAIN ? 0 : -1;
+	c->state = SSHCMD_RUNNING;
+	if (!c->pump) {
+		c->pump = c->lib->ssh_event_new();
+		c->lib->ssh_event_add_session(c->pump, c->session);
+	}
+	return 1;
+}
+
+bool sshcmd_take(struct sshcmd *c)
+{
+	for (int i = 0; i < POLLS_MAX && c->in.len < TAKE_BYTES; i++)
+		if (c->lib->ssh_event_dopoll(c->pump, 0) != SSH_OK)
+			break;
+	return c->lib->ssh_is_connected(c->session) &&
+	       c->lib->ssh_get_fd(c->session) >= 0;
+}
+
+bool sshcmd_is_flushed(const struct sshcmd *c)
+{
+	return !(c->lib->ssh_get_poll_flags(c->session) & SSH_WRITE_PENDING);
+}
+
+bool sshcmd_has_room(const struct sshcmd *c)
+{
+	return c->state == SSHCMD_RUNNING && !c->over && sshcmd_is_flushed(c) &&
+	       c->lib->ssh_channel_window_size(c->channel);
+}
+
+size_t sshcmd_write(struct sshcmd *c, const void *data, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n && sshcmd_has_room(c)) {
+		size_t window = c->lib->ssh_channel_window_size(c->channel),
+		       part = n - done;
+		int rc;
+
+		part = part < WRITE_MAX ? part : WRITE_MAX;
+		part = part < window ? part : window;
+		rc = c->lib->ssh_channel_write(c->channel, (const char *)data + done,
+					       (uint32_t)part);
+		if (rc <= 0)
+			break;
+		done += (size_t)rc;
+	}
+	return done;
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* sshconf.h - what ssh_config and known_hosts say that libssh does not see.
+ *
+ * libssh reads ssh_config itself (host name, port, user, keys, proxies).  It ignores a
+ * part: here are its few words that we can obey ourselves, and the reason to use the
+ * real ssh where we cannot.  Only plain files are read; nothing is run, nothing is
+ * looked up. Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT", of
+ * OpenSSH 9. */
+#ifndef BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
+#define BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
+
+#include "common/str.h"
+
+enum ssh_strict { STRICT_YES, STRICT_NO, STRICT_ACCEPT_NEW };
+
+struct sshconf_line {
+	char *key;        /* lower case; "" marks the end of an included file */
+	struct strv args; /* quotes removed */
+	char *where;      /* "file:line" */
+};
+
+/* One user's configuration in reading order, included files in place.  {0} is empty. */
+struct sshconf {
+	struct sshconf_line *v;
+	size_t n, files;   /* files: opened so far */
+	char *home, *etc;  /* "~" and the folder of the system's files */
+	struct strv known; /* known_hosts files read so far ... */
+	struct strv marks; /* ... and their '@' lines, "path: line" */
+};
+
+/* What holds for one host. */
+struct sshconf_facts {
+	enum ssh_strict strict;
+	int family;     /* AF_UNSPEC, AF_INET, AF_INET6 */
+	struct str why; /* the reason to use the ssh program, "" for none */
+};
+
+/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}; files that can't
+ * be read are empty. */
+void sshconf_read(struct sshconf *c, const char *home, const char *etc);
+void sshconf_free(struct sshconf *c);
+
+/* The invoking user's own, read once and kept. */
+struct sshconf *sshconf_own(void);
+
+/* What C and the known_hosts files it names say of host NAME as typed; USER may be
+ * NULL. AGENT: a key agent is there.  Free f->why. */
+void sshconf_ask(struct sshconf *c, const char *name, const char *user, bool agent,
+		 struct sshconf_facts *f);
+
+#endif

@@ -1,0 +1,342 @@
+#include "launcher/transport/ssh_pool.h"
+
+#ifdef HAVE_LIBSSH
+
+#include <errno.h>
+#include <event2/event.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+	HOSTS_A_THREAD =
+		8, /* with fewer, 2 to 4 ms of work hide behind the hosts' 20 */
+	THREADS_MAX = 64,
+	QUIT = -1 /* as an id */
+};
+
+struct sshpool_task {
+	struct sshpool *pool;
+	struct login *login;
+	int id;
+	bool stepping; /* a thread is inside it */
+	bool over;     /* in the queue of ends */
+	enum login_result got;
+	struct sshpool_task *next; /* in that queue */
+	void (*ended)(void *ctx, enum login_result got);
+	void *ctx;
+};
+
+struct sshpool {
+	int ready;        /* epoll: sockets of waiting tasks, each for one thread */
+	int quit, news;   /* eventfds: to the threads, to the loop */
+	struct event *on; /* of news */
+
+	pthread_mutex_t lock;    /* of all below and of every task */
+	pthread_cond_t changed;  /* fewer steps, or held no more */
+	struct sshpool_task **v; /* by id; NULL: gone.  Ids are never used again, as
+				     epoll may still have one in hand */
+	int n, room, steps;      /* ids; room for; steps under way */
+	bool held;
+	struct sshpool_task *first, **last;
+
+	size_t nthreads;
+	pthread_t thread[THREADS_MAX];
+};
+
+/* ---- the threads ---- */
+
+/* Wake one thread when T's socket is ready; -1: it is closed. */
+static int watch(struct sshpool_task *t, int how)
+{
+	struct login *l = t->login;
+	struct epoll_event e = { .events = EPOLLIN | EPOLLONESHOT, .data.fd = t->id };
+
+	if (how == EPOLL_CTL_ADD ||
+	    (l->lib->ssh_get_poll_flags(l->session) & SSH_WRITE_PENDING))
+		e.events |= EPOLLOUT;
+	if (how != EPOLL_CTL_ADD && l->lib->ssh_get_fd(l->session) != l->fd)
+		return -1;
+	return epoll_ctl(t->pool->ready, how, l->fd, &e);
+}
+
+/* Where libssh closed the socket by itself only another call tells why. */
+static enum login_result step(struct login *l)
+{
+	enum login_result got;
+
+	login_ack_now(l);
+	got = login_step(l);
+	if (got == LOGIN_WAIT && l->lib->ssh_get_fd(l->session) != l->fd)
+		got = login_step(l);
+	return got;
+}
+
+static void put_end(struct sshpool_task *t, enum login_result got)
+{
+	struct sshpool *p = t->pool;
+	const uint64_t one = 1;
+
+	if (p->v[t->id] != t) /* cancelled meanwhile: it belongs to who waits for us */
+		return;
+	t->got = got;
+	t->over = true;
+	*p->last = t;
+	p->last = &t->next;
+	if (write(p->news, &one, sizeof one) < 0)
+		abort(); /* cannot happen before 2^64 of them */
+}
+
+/* One step of task ID.  P's lock is held, but not during the step. */
+static void run_step(struct sshpool *p, int id)
+{
+	struct sshpool_task *t;
+	enum login_result got;
+
+	while (p->held)
+		pthread_cond_wait(&p->changed, &p->lock);
+	t = p->v[id];
+	if (!t)
+		return;
+	t->stepping = true;
+	p->steps++;
+	pthread_mutex_unlock(&p->lock);
+	got = step(t->login);
+	pthread_mutex_lock(&p->lock);
+	if (got == LOGIN_WAIT && p->v[id] && watch(t, EPOLL_CTL_MOD)) {
+		err_set(&t->login->err, E_SSH_CONNECT, t->login->where,
+			"connection closed");
+		got = LOGIN_RETRY;
+	}
+	if (got != LOGIN_WAIT)
+		put_end(t, got);
+	t->stepping = false;
+	p->steps--;
+	pthread_cond_broadcast(&p->changed);
+}
+
+static void *run(void *arg)
+{
+	struct sshpool *p = arg;
+	struct epoll_event e;
+
+	for (;;) {
+		if (epoll_wait(p->ready, &e, 1, -1) != 1)
+			continue;
+		if (e.data.fd == QUIT)
+			return NULL;
+		pthread_mutex_lock(&p->lock);
+		run_step(p, e.data.fd);
+		pthread_mutex_unlock(&p->lock);
+	}
+}
+
+/* ---- the loop's side ---- */
+
+static struct sshpool_task *take_end(struct sshpool *p)
+{
+	struct sshpool_task *t;
+
+	pthread_mutex_lock(&p->lock);
+	t = p->first;
+	if (t) {
+		p->first = t->next;
+		if (!p->first)
+			p->last = &p->first;
+		p->v[t->id] = NULL;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return t;
+}
+
+static void on_news(evutil_socket_t fd, short what, void *ctx)
+{
+	struct sshpool *p = ctx;
+	struct sshpool_task *t;
+	uint64_t n;
+
+	(void)what;
+	if (read(fd, &n, sizeof n) < 0)
+		return;
+	while ((t = take_end(p))) {
+		struct sshpool_task end = *t;
+
+		free(t);
+		end.ended(end.ctx, end.got);
+	}
+}
+
+struct sshpool_task *sshpool_login(struct sshpool *p, struct login *l,
+				   void (*ended)(void *ctx, enum login_result got),
+				   void *ctx)
+{
+	struct sshpool_task *t = xcalloc(1, sizeof *t);
+
+	*t = (struct sshpool_task){ .pool = p, .login = l, .ended = ended, .ctx = ctx };
+	pthread_mutex_lock(&p->lock);
+	if (p->n == p->room) {
+		p->room = p->room ? 2 * p->room : 64;
+		p->v = xreallocarray(p->v, (size_t)p->room,
+				     sizeof(struct sshpool_task *));
+	}
+	t->id = p->n++;
+	p->v[t->id] = t;
+	/* a connected socket is writable: the first step comes at once */
+	if (watch(t, EPOLL_CTL_ADD)) {
+		err_set(&l->err, E_SSH_CONNECT, l->where, strerror(errno));
+		put_end(t, LOGIN_RETRY);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return t;
+}
+
+static void unqueue(struct sshpool *p, struct sshpool_task *t)
+{
+	struct sshpool_task **at = &p->first;
+
+	while (*at && *at != t)
+		at = &(*at)->next;
+	if (*at)
+		*at = t->next;
+	if (p->last == &t->next)
+		p->last = at;
+}
+
+void sshpool_cancel(struct sshpool_task *t)
+{
+	struct sshpool *p;
+
+	if (!t)
+		return;
+	p = t->pool;
+	pthread_mutex_lock(&p->lock);
+	p->v[t->id] = NULL;
+	while (t->stepping)
+		pthread_cond_wait(&p->changed, &p->lock);
+	if (t->over)
+		unqueue(p, t);
+	pthread_mutex_unlock(&p->lock);
+	free(t);
+}
+
+void sshpool_hold(struct sshpool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->held = true;
+	while (p->steps)
+		pthread_cond_wait(&p->changed, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void sshpool_release(struct sshpool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->held = false;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- begin and end ---- */
+
+static size_t cores(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof set, &set) ? 1 : (size_t)CPU_COUNT(&set);
+}
+
+/* Signals are the loop's thread's alone. */
+static void start_threads(struct sshpool *p, size_t most)
+{
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	while (p->nthreads < most &&
+	       !pthread_create(&p->thread[p->nthreads], NULL, run, p))
+		p->nthreads++;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+struct sshpool *sshpool_open(struct event_base *base, size_t hosts)
+{
+	const size_t ncores = cores();
+	size_t most = hosts / HOSTS_A_THREAD;
+	struct epoll_event e = { .events = EPOLLIN, .data.fd = QUIT };
+	struct sshpool *p;
+
+	if (ncores < 2 || most < 1)
+		return NULL;
+	most = most < ncores ? most : ncores;
+	most = most < THREADS_MAX ? most : THREADS_MAX;
+	p = xcalloc(1, sizeof *p);
+	p->ready = epoll_create1(EPOLL_CLOEXEC);
+	p->quit = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	p->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	p->last = &p->first;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->changed, NULL);
+	p->on = event_new(base, p->news, EV_READ | EV_PERSIST, on_news, p);
+	if (p->ready >= 0 && p->quit >= 0 && p->news >= 0 && !event_add(p->on, NULL) &&
+	    !epoll_ctl(p->ready, EPOLL_CTL_ADD, p->quit, &e))
+		start_threads(p, most);
+	if (p->nthreads)
+		return p;
+	sshpool_close(
+		p); /* no descriptor or thread to be had: the loop does it alone */
+	return NULL;
+}
+
+void sshpool_close(struct sshpool *p)
+{
+	const uint64_t one = 1;
+
+	if (!p)
+		return;
+	if (p->nthreads && write(p->quit, &one, sizeof one) < 0)
+		abort(); /* it is ours alone and empty */
+	for (size_t i = 0; i < p->nthreads; i++)
+		pthread_join(p->thread[i], NULL);
+	event_free(p->on);
+	close(p->ready);
+	close(p->quit);
+	close(p->news);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	free(p->v);
+	free(p);
+}
+
+#else
+
+struct sshpool *sshpool_open(struct event_base *base, size_t hosts)
+{
+	(void)base;
+	(void)hosts;
+	return NULL;
+}
+
+void sshpool_close(struct sshpool *p)
+{
+	(void)p;
+}
+
+void sshpool_hold(struct sshpool *p)
+{
+	(void)p;
+}
+
+void sshpool_release(struct sshpool *p)
+{
+	(void)p;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* sshpool.h - log-ins of many hosts at once on the cores of this machine.
+ *
+ * Most of what a start costs here is the handshake's arithmetic and libssh's reading of
+ * files: 0.5 of 0.8 ms a host.  A few threads do it, the loop does all else: a log-in
+ * goes to them once its socket is connected and comes back when it is over, and until
+ * then only they touch it.  One thread steps it at a time, whichever is free: libssh
+ * asks for no more than that.  A session that is logged in stays with the loop, so
+ * streams need no queue between threads.
+ *
+ * All functions are the loop's thread's. */
+#ifndef BERTH_LAUNCHER_TRANSPORT_SSH_POOL_H
+#define BERTH_LAUNCHER_TRANSPORT_SSH_POOL_H
+
+#include <stddef.h>
+
+#include "launcher/transport/ssh_login.h"
+
+struct event_base;
+struct sshpool;
+
+/* For HOSTS log-ins whose ends come through BASE.  NULL where threads gain nothing: for
+ * a few hosts, or on one core. */
+struct sshpool *sshpool_open(struct event_base *base, size_t hosts);
+/* No log-in may be with it any more. */
+void sshpool_close(struct sshpool *p);
+
+/* No step is under way from hold to release: who calls setenv() or lets libssh fork in
+ * between is alone.  P may be NULL. */
+void sshpool_hold(struct sshpool *p);
+void sshpool_release(struct sshpool *p);
+
+#ifdef HAVE_LIBSSH
+
+struct sshpool_task;
+
+/* Take L, whose socket is connected, to its end: ended() is called once from the loop,
+ * with anything but LOGIN_WAIT, unless sshpool_cancel() comes before. */
+struct sshpool_task *sshpool_login(struct sshpool *p, struct login *l,
+				   void (*ended)(void *ctx, enum login_result got),
+				   void *ctx);
+/* L is the caller's again, as far as it came.  Waits for a step that is under way, as
+ * long as the loop would have been in it itself.  T may be NULL. */
+void sshpool_cancel(struct sshpool_task *t);
+
+#endif
+#endif

@@ -1,0 +1,77 @@
+/* transport.h - a byte stream to an agent on one host, started in one of several ways.
+ *
+ * A transport starts berth-agent on a host and is then a stream: send, close; it calls
+ * back bytes, writable and ended from the event loop, never from inside start or send.
+ * Where the agent is missing or of another version, the transport itself sends it (see
+ * launcher/transport/agent_install.h); above here the first bytes seen are WIRE_MAGIC.  A second way to
+ * start agents earns a row in the table of transports, nothing more. */
+#ifndef BERTH_LAUNCHER_TRANSPORT_TRANSPORT_H
+#define BERTH_LAUNCHER_TRANSPORT_TRANSPORT_H
+
+#include <sys/socket.h>
+
+#include "common/err.h"
+#include "common/str.h"
+
+struct event_base;
+struct conn;
+struct sshpool;
+
+/* Where to go.  Owned by the caller, valid until the connection is closed. */
+struct target {
+	const char *name; /* as typed */
+	const char *user; /* or NULL */
+	const struct sockaddr_storage
+		*addr; /* resolved addresses in order of preference; may be none */
+	size_t naddr;
+	const char *topology; /* local only: an hwloc XML file to place on */
+};
+
+/* What is the same for every host of a job.  Valid as long as any connection. */
+struct transport_setup {
+	struct event_base *base;
+	struct sshpool *pool; /* logs in on other cores; NULL: the loop does it */
+	int ssh_port;         /* 0: not given */
+	const char *identity; /* or NULL */
+	bool accept_new_hosts;
+	const char *agent;     /* --launch-agent, or NULL */
+	const char *own_agent; /* the agent next to the running runner, or NULL */
+	bool no_push;
+	uint64_t deadline_ms; /* clock_ms() at which a start has failed */
+	int verbosity;
+};
+
+struct transport_end {
+	struct err
+		err; /* ERR_NONE: the stream ended without an error of the transport */
+	int status;  /* the agent's: 0..255, 128+signal; -1: unknown */
+	const char *said; /* its stderr, last 4 KiB; "" for nothing */
+};
+
+struct transport_events {
+	void (*bytes)(void *ctx, const void *data, size_t n);
+	void (*writable)(void *ctx); /* room again after a short send */
+	void (*ended)(void *ctx,
+		      const struct transport_end *end); /* last call; then close */
+};
+
+struct transport {
+	const char *name;
+	/* Begin to start an agent on T; a failure comes as ended().  Never NULL. */
+	struct conn *(*start)(const struct transport_setup *setup,
+			      const struct target *t,
+			      const struct transport_events *events, void *ctx);
+	/* Bytes taken, 0..n.  Less than N: wait for writable(). */
+	size_t (*send)(struct conn *c, const void *data, size_t n);
+	/* Close the stream and free C; no call-back after this.  The far agent sees
+	 * EOF. */
+	void (*close)(struct conn *c);
+};
+
+extern const struct transport transport_local, transport_ssh, transport_openssh;
+
+/* transport_ssh unless libssh can't do what ~/.ssh/config asks of T, or isn't
+ * installed: then transport_openssh, with a one-line reason in WHY (else ""). */
+const struct transport *transport_remote(const struct target *t, struct str *why);
+
+#endif

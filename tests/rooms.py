@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""rooms.py LAWS|CIRCLES BUILD: whether the sources keep the laws of the rooms in CONTRIBUTING.
+
+A room is a folder of sources.  CONTRIBUTING has a table of them, between the lines "room" and
+the first empty line: name, what it takes from, its law.  Every room takes from itself and from
+common/.  main.c of a folder takes from all its rooms.
+
+laws     an #include of a room, or a symbol that an object file takes from a room, that the
+         table does not allow; a room or a source that CONTRIBUTING does not have
+circles  files of a program that take symbols from one another in a circle
+"""
+import os
+import re
+import subprocess
+import sys
+
+PROGRAMS = ("launcher", "agent", "common")
+
+
+def sources():
+    for program in PROGRAMS:
+        for folder, _, names in os.walk(program):
+            for name in sorted(names):
+                if name.endswith((".c", ".h", ".def")):
+                    yield os.path.join(folder, name)
+
+
+def table():
+    """{room: the rooms that it may take from}"""
+    rooms, inside = {}, False
+    for line in open("CONTRIBUTING"):
+        if line.startswith("room "):
+            inside = True
+        elif inside and not line.strip():
+            break
+        elif inside and line[0] != " ":
+            name, takes = re.match(r"(\S+)/ +(\S+)", line).groups()
+            rooms[name] = set() if takes == "-" else set(takes.split(","))
+    return rooms
+
+
+def room_of(path):
+    return os.path.dirname(path)
+
+
+def allowed(rooms, user, used):
+    """Whether file USER may take something from file USED."""
+    if room_of(user) == room_of(used) or room_of(used) == "common":
+        return True
+    if os.path.basename(user) in ("main.c", "main"):
+        return used.split("/")[0] == user.split("/")[0]
+    takes = rooms.get(room_of(user), set())
+    return room_of(used) in takes or used in takes
+
+
+def symbols(build):
+    """{object without its ending: {object that it takes from: [symbols]}}"""
+    defined, needs = {}, {}
+    for source in sources():
+        if not source.endswith(".c"):
+            continue
+        name = source[:-2]
+        out = subprocess.run(["nm", "-g", f"{build}/obj/{name}.o"], capture_output=True, text=True)
+        if out.returncode:
+            print(f"{source}: there is no object file of it in {build}/obj")
+        for line in out.stdout.splitlines():
+            kind, symbol = line.split()[-2:]
+            if kind == "U":
+                needs.setdefault(name, []).append(symbol)
+            elif kind not in "Ww":
+                defined.setdefault(symbol, []).append(name)
+    edges = {}
+    for name, wanted in needs.items():
+        program = name.split("/")[0]
+        for symbol in wanted:
+            for other in defined.get(symbol, []):
+                if other != name and other.split("/")[0] in (program, "common"):
+                    edges.setdefault(name, {}).setdefault(other, []).append(symbol)
+    return edges
+
+
+def laws(build):
+    rooms = table()
+    text = open("CONTRIBUTING").read()
+    for room in sorted({room_of(s) for s in sources()}):
+        if room not in rooms:
+            print(f"{room}/: CONTRIBUTING's table of rooms does not have it")
+    for room in rooms:
+        if not os.path.isdir(room):
+            print(f"CONTRIBUTING: there is no room {room}/")
+    for source in sources():
+        stem = os.path.splitext(os.path.basename(source))[0]
+        if not re.search(rf"^ +{stem}\b.*  ", text.split(f"\n{room_of(source)}/\n")[-1].split("\n\n")[0], re.M):
+            print(f"{source}: CONTRIBUTING's map does not have it")
+        for n, line in enumerate(open(source), 1):
+            m = re.match(r' *# *include "([^"]+)"', line)
+            if m and not allowed(rooms, source, m[1]):
+                print(f"{source}:{n}: includes {m[1]}, which the law of {room_of(source)}/ does not allow")
+    for name, others in sorted(symbols(build).items()):
+        for other, names in sorted(others.items()):
+            if not allowed(rooms, name, other):
+                print(f"{name}.o: takes {', '.join(names[:4])} from {other}.o, which the law of "
+                      f"{room_of(name)}/ does not allow")
+
+
+def circles(build):
+    """Tarjan's strongly connected components over the arrows of symbols()."""
+    edges = symbols(build)
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in edges.get(v, {}):
+            if w not in index:
+                visit(w)
+                low[v] = min(low[v], low[w])
+            elif w in stack:
+                low[v] = min(low[v], index[w])
+        if low[v] == index[v]:
+            circle = []
+            while not circle or circle[-1] != v:
+                circle.append(stack.pop())
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for name in edges:
+        if name not in index:
+            visit(name)
+    for circle in found:
+        print(f"circle of {len(circle)} files: {' '.join(circle)}")
+        for a in circle:
+            for b in circle:
+                if b in edges.get(a, {}):
+                    print(f"  {a}.o takes from {b}.o: {' '.join(edges[a][b][:6])}")
+
+
+sys.setrecursionlimit(10000)
+{"laws": laws, "circles": circles}[sys.argv[1]](sys.argv[2])
