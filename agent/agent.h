@@ -14,7 +14,7 @@
 
 struct agent {
 	struct event_base *base;
-	struct session session;
+	struct stream stream;
 	const char *xml; /* --place: no machine of ours */
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
@@ -30,7 +30,7 @@ struct agent {
 	struct placement placement;
 	bool placed;
 	struct ranks ranks;
-	struct service *service; /* while ranks run */
+	struct server *server; /* while ranks run */
 	struct gpucheck check;
 	int status;
 };

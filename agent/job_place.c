@@ -9,7 +9,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .local = local,
 				  .gpus = &a->chosen,
 				  .placement = &a->placement,
-				  .agent = service_name(a->service) };
+				  .agent = server_name(a->server) };
 }
 
 /* The job's own copy: --gpus and claims narrow and reorder it. */
@@ -58,7 +58,7 @@ static void keep_claims(struct agent *a)
 		if (!used[i] || !*a->chosen.v[i].holder)
 			continue;
 		err_set(&e, E_GPU_HELD, a->chosen.v[i].pci, a->chosen.v[i].holder);
-		session_log(&a->session, LOG_WARNING, &e);
+		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	gpu_claim_keep(&a->chosen, used);
 	free(used);
@@ -70,11 +70,11 @@ static void warn(struct agent *a)
 
 	for (size_t i = 0; i < a->gpus.notes.n; i++) {
 		snprintf(e.text, sizeof e.text, "%s", a->gpus.notes.v[i]);
-		session_log(&a->session, LOG_WARNING, &e);
+		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	if (a->chosen.n && a->placement.gpus_shared) {
 		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n);
-		session_log(&a->session, LOG_WARNING, &e);
+		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 }
 
@@ -101,7 +101,7 @@ static void say_berth(struct agent *a, uint32_t local)
 	m.shared_with.v = others;
 	m.visible = str_text(&visible);
 	m.why = b->why;
-	wire_pack_berth(&a->session.out, &m);
+	wire_pack_berth(&a->stream.out, &m);
 	str_free(&cpus);
 	str_free(&visible);
 	free(others);
@@ -114,7 +114,7 @@ void agent_place(struct agent *a)
 	struct err e = { 0 };
 
 	if (place(a, &e)) {
-		session_log(&a->session, LOG_ERROR, &e);
+		stream_log(&a->stream, LOG_ERROR, &e);
 		return;
 	}
 	if (agent_claims_gpus(a))
@@ -124,6 +124,6 @@ void agent_place(struct agent *a)
 		say_berth(a, i);
 	m.idle = a->placement.idle;
 	m.certificate = a->placement.certificate;
-	wire_pack_placed(&a->session.out, &m);
+	wire_pack_placed(&a->stream.out, &m);
 	a->placed = true;
 }

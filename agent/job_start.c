@@ -140,12 +140,12 @@ void agent_start(struct agent *a)
 		return;
 	if (a->xml) {
 		err_set(&e, E_PLACE_ONLY);
-		session_log(&a->session, LOG_ERROR, &e);
+		stream_log(&a->stream, LOG_ERROR, &e);
 		return;
 	}
 	a->placed = false; /* a second start finds nothing to start */
-	a->service = service_open(a->base, &a->session.out, a->job);
-	a->ranks.service = a->service;
+	a->server = server_open(a->base, &a->stream.out, a->job);
+	a->ranks.server = a->server;
 	apps = xcalloc(a->napp, sizeof *apps);
 	order = starting_order(a);
 	for (size_t i = 0; i < a->placement.n; i += BATCH) {
@@ -153,15 +153,15 @@ void agent_start(struct agent *a)
 		int rc = start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
 
 		unbound = rc ? rc : unbound;
-		session_send(&a->session);
+		stream_send(&a->stream);
 	}
 	if (unbound) {
 		err_set(&e, E_BIND, strerror(unbound));
-		session_log(&a->session, LOG_WARNING, &e);
+		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	ranks_grant(&a->ranks);
 	if (a->chosen.n && a->topo.live)
-		gpucheck_begin(&a->check, &a->session, &a->chosen, &a->placement,
+		gpucheck_begin(&a->check, &a->stream, &a->chosen, &a->placement,
 			       &a->ranks);
 	free(order);
 	free_apps(a, apps);

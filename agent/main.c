@@ -78,7 +78,7 @@ static void say_hello(struct agent *a)
 	m.address = address;
 	m.port = a->port.number;
 	m.clock_ns = clock_ns();
-	wire_pack_hello(&a->session.out, &m);
+	wire_pack_hello(&a->stream.out, &m);
 	free(address);
 }
 
@@ -95,8 +95,8 @@ static void on_job(void *ctx, const struct wire_job *job, const struct wire_app 
 	if (job->master_port != a->port.number)
 		port_release(&a->port);
 	if (!a->xml && !(job->flags & JOB_PLAN))
-		a->mark = sweep_mark(job->cookie);
-	ranks_begin(&a->ranks, a->base, &a->session.out, job);
+		a->mark = procs_sweep_mark(job->job_id);
+	ranks_begin(&a->ranks, a->base, &a->stream.out, job);
 	agent_place(a);
 }
 
@@ -121,7 +121,7 @@ static void on_input(void *ctx, const void *data, size_t n)
 		return;
 	}
 	err_set(&e, E_WIRE, "more input than was granted");
-	session_refuse(&a->session, &e);
+	stream_refuse(&a->stream, &e);
 }
 
 static void on_credit(void *ctx, uint32_t bytes)
@@ -149,14 +149,14 @@ static int on_library(void *ctx, const struct wire_frame *f, struct err *e)
 {
 	struct agent *a = ctx;
 
-	return service_frame(a->service, f, e);
+	return server_frame(a->server, f, e);
 }
 
 static void forget_job(struct agent *a)
 {
 	gpucheck_end(&a->check);
-	service_free(a->service);
-	a->service = NULL;
+	server_free(a->server);
+	a->server = NULL;
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */
@@ -165,7 +165,7 @@ static void forget_job(struct agent *a)
 	a->mark = -1;
 	a->job = NULL;
 	a->placed = false;
-	a->session.busy = false;
+	a->stream.busy = false;
 }
 
 /* The next epoch gets another port: the last one's may still have connections. */
@@ -182,12 +182,12 @@ static void hold_fresh_port(struct agent *a)
 static void finish_job(struct agent *a)
 {
 	char *which = str_take(&a->ranks.which);
-	struct wire_gone m = { a->ranks.epoch, 0, a->ranks.left, which };
+	struct wire_cleared m = { a->ranks.epoch, 0, a->ranks.left, which };
 
 	forget_job(a);
 	hold_fresh_port(a);
 	m.port = a->port.number;
-	wire_pack_gone(&a->session.out, &m);
+	wire_pack_cleared(&a->stream.out, &m);
 	free(which);
 }
 
@@ -202,19 +202,19 @@ static void on_turn(void *ctx)
 		finish_job(a);
 }
 
-static void on_sweep(void *ctx, const char *cookie)
+static void on_sweep(void *ctx, const char *job_id)
 {
 	struct agent *a = ctx;
 
-	sweep_cookie(cookie);
-	wire_pack_gone(&a->session.out, &(struct wire_gone){ .which = "" });
+	procs_sweep_job(job_id);
+	wire_pack_cleared(&a->stream.out, &(struct wire_cleared){ .which = "" });
 }
 
 static void on_bye(void *ctx)
 {
 	struct agent *a = ctx;
 
-	session_stop(&a->session);
+	stream_stop(&a->stream);
 }
 
 /* The launcher or the guardian is gone: nobody waits for anything any more. */
@@ -223,7 +223,7 @@ static void on_lost(void *ctx)
 	struct agent *a = ctx;
 
 	a->status = a->job ? EXIT_RUNNER : 0;
-	session_stop(&a->session);
+	stream_stop(&a->stream);
 }
 
 static void on_guardian_gone(evutil_socket_t fd, short what, void *arg)
@@ -256,7 +256,7 @@ static void on_term(evutil_socket_t fd, short what, void *arg)
 		on_lost(a);
 }
 
-static const struct session_calls calls = {
+static const struct stream_calls calls = {
 	.job = on_job,
 	.start = on_start,
 	.input = on_input,
@@ -272,10 +272,10 @@ static const struct session_calls calls = {
 
 static void watch(struct agent *a)
 {
-	a->session.base = a->base;
-	a->session.calls = &calls;
-	a->session.ctx = a;
-	session_begin(&a->session);
+	a->stream.base = a->base;
+	a->stream.calls = &calls;
+	a->stream.ctx = a;
+	stream_begin(&a->stream);
 	a->child = evsignal_new(a->base, SIGCHLD, on_child, a);
 	a->term = evsignal_new(a->base, SIGTERM, on_term, a);
 	loop_watch(a->child);
@@ -303,7 +303,7 @@ static void raise_own_limit(void)
 
 static void forget_machine(struct agent *a)
 {
-	session_end(&a->session);
+	stream_end(&a->stream);
 	port_release(&a->port);
 	gpu_free(&a->gpus);
 	topo_free(&a->topo);
@@ -332,15 +332,15 @@ static int agent_main(const char *xml)
 	a.base = loop_open();
 	watch(&a);
 	if (find_machine(&a, &e)) {
-		session_log(&a.session, LOG_ERROR, &e);
-		session_send_all(&a.session, PATIENCE_MS);
+		stream_log(&a.stream, LOG_ERROR, &e);
+		stream_send_all(&a.stream, PATIENCE_MS);
 		forget_machine(&a);
 		return EXIT_RUNNER;
 	}
 	say_hello(&a);
-	session_loop(&a.session);
+	stream_loop(&a.stream);
 	guard_kill_all(PATIENCE_MS);
-	session_send_all(&a.session, 1000);
+	stream_send_all(&a.stream, 1000);
 	forget_job(&a);
 	forget_machine(&a);
 	return a.status;
@@ -362,7 +362,7 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "--place") && has_launcher())
 		return agent_main(argv[2]);
 	if (argc == 3 && !strcmp(argv[1], "--sweep") && *argv[2]) {
-		printf("%zu\n", sweep_cookie(argv[2]));
+		printf("%zu\n", procs_sweep_job(argv[2]));
 		return 0;
 	}
 	if (argc == 2 && !strcmp(argv[1], "--version")) {

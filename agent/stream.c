@@ -30,7 +30,7 @@ struct kept {
 	void *bytes;
 };
 
-static void lose(struct session *s)
+static void lose(struct stream *s)
 {
 	if (!s->done)
 		s->calls->lost(s->ctx);
@@ -38,7 +38,7 @@ static void lose(struct session *s)
 
 /* ---- what the launcher says ---- */
 
-static const void *keep(struct session *s, const struct wire_frame *f, struct err *e)
+static const void *keep(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	void *copy;
 
@@ -55,7 +55,7 @@ static const void *keep(struct session *s, const struct wire_frame *f, struct er
 	return copy;
 }
 
-static void forget_job(struct session *s)
+static void forget_job(struct stream *s)
 {
 	for (size_t i = 0; i < s->napp; i++)
 		wire_free_app(&s->app[i]);
@@ -69,7 +69,7 @@ static void forget_job(struct session *s)
 	s->napp = s->nkept = s->kept_bytes = 0;
 }
 
-static int on_app(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_app(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	const void *payload;
 	struct wire_app m;
@@ -90,14 +90,14 @@ static int on_app(struct session *s, const struct wire_frame *f, struct err *e)
 
 /* Every list of the job is as long as its ranks, every choice is one, and every app is
  * here. */
-static bool job_is_sound(const struct session *s)
+static bool job_is_sound(const struct stream *s)
 {
 	const struct wire_job *j = &s->job;
 	size_t n = j->ranks.n;
 
 	if (!n || n > j->np || n > WIRE_HOST_MAX || j->np > WIRE_RANKS_MAX ||
 	    j->apps.n != n || j->cross_ranks.n != n || j->cross_sizes.n != n ||
-	    !*j->cookie || !j->epoch || j->key.n != WIRE_KEY_BYTES)
+	    !*j->job_id || !j->epoch || j->key.n != WIRE_KEY_BYTES)
 		return false;
 	if (j->bind_to > BIND_HWTHREAD || j->share > SHARE_MACHINE ||
 	    j->gpu_visible > VISIBLE_INHERIT || j->gpu_id > GPU_ID_UUID)
@@ -111,7 +111,7 @@ static bool job_is_sound(const struct session *s)
 	return true;
 }
 
-static int on_job(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_job(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	const void *payload;
 
@@ -131,7 +131,7 @@ static int on_job(struct session *s, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
-static int on_start(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_start(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_start m;
 
@@ -142,7 +142,7 @@ static int on_start(struct session *s, const struct wire_frame *f, struct err *e
 	return 0;
 }
 
-static int on_input(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_input(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_input m;
 
@@ -153,7 +153,7 @@ static int on_input(struct session *s, const struct wire_frame *f, struct err *e
 	return 0;
 }
 
-static int on_credit(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_credit(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_credit m;
 
@@ -164,7 +164,7 @@ static int on_credit(struct session *s, const struct wire_frame *f, struct err *
 	return 0;
 }
 
-static int on_signal(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_signal(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_signal m;
 
@@ -175,18 +175,18 @@ static int on_signal(struct session *s, const struct wire_frame *f, struct err *
 	return 0;
 }
 
-static int on_end(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_end(struct stream *s, const struct wire_frame *f, struct err *e)
 {
-	struct wire_end m;
+	struct wire_stop m;
 
-	if (wire_unpack_end(&m, f->payload, f->n, e))
+	if (wire_unpack_stop(&m, f->payload, f->n, e))
 		return -1;
 	if (m.epoch == s->epoch && s->busy)
 		s->calls->end(s->ctx, m.grace_ms);
 	return 0;
 }
 
-static int on_sweep(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_sweep(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_sweep m;
 
@@ -194,13 +194,13 @@ static int on_sweep(struct session *s, const struct wire_frame *f, struct err *e
 		return err_set(e, E_WIRE, "'sweep' message during a job");
 	if (wire_unpack_sweep(&m, f->payload, f->n, e))
 		return -1;
-	if (!*m.cookie)
+	if (!*m.job_id)
 		return err_set(e, E_WIRE, "malformed 'sweep' message");
-	s->calls->sweep(s->ctx, m.cookie);
+	s->calls->sweep(s->ctx, m.job_id);
 	return 0;
 }
 
-static int on_heartbeat(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_heartbeat(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	struct wire_heartbeat m;
 
@@ -211,7 +211,7 @@ static int on_heartbeat(struct session *s, const struct wire_frame *f, struct er
 	return 0;
 }
 
-static int on_frame(struct session *s, const struct wire_frame *f, struct err *e)
+static int on_frame(struct stream *s, const struct wire_frame *f, struct err *e)
 {
 	switch (f->type) {
 	case WIRE_app:
@@ -226,7 +226,7 @@ static int on_frame(struct session *s, const struct wire_frame *f, struct err *e
 		return on_credit(s, f, e);
 	case WIRE_signal:
 		return on_signal(s, f, e);
-	case WIRE_end:
+	case WIRE_stop:
 		return on_end(s, f, e);
 	case WIRE_heartbeat:
 		return on_heartbeat(s, f, e);
@@ -236,13 +236,13 @@ static int on_frame(struct session *s, const struct wire_frame *f, struct err *e
 		return 0;
 	case WIRE_sweep:
 		return on_sweep(s, f, e);
-	case WIRE_world:
-	case WIRE_all:
+	case WIRE_host_map:
+	case WIRE_fence_data:
 	case WIRE_lost:
-	case WIRE_look:
-	case WIRE_behind:
+	case WIRE_query:
+	case WIRE_missing:
 		return s->busy ? s->calls->library(s->ctx, f, e) : 0;
-	case WIRE_bye:
+	case WIRE_shutdown:
 		s->calls->bye(s->ctx);
 		return 0;
 	default:
@@ -252,14 +252,14 @@ static int on_frame(struct session *s, const struct wire_frame *f, struct err *e
 
 /* ---- bytes ---- */
 
-void session_refuse(struct session *s, const struct err *e)
+void stream_refuse(struct stream *s, const struct err *e)
 {
-	session_log(s, LOG_ERROR, e);
-	session_send_all(s, 100);
+	stream_log(s, LOG_ERROR, e);
+	stream_send_all(s, 100);
 	lose(s);
 }
 
-static void take_frames(struct session *s)
+static void take_frames(struct stream *s)
 {
 	struct wire_frame f;
 	struct err e = { 0 };
@@ -273,12 +273,12 @@ static void take_frames(struct session *s)
 		buf_drop(&s->in, (size_t)n);
 	}
 	if (n < 0)
-		session_refuse(s, &e);
+		stream_refuse(s, &e);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
-	struct session *s = arg;
+	struct stream *s = arg;
 	ssize_t n = read(fd, buf_reserve(&s->in, READ_BYTES), READ_BYTES);
 
 	(void)what;
@@ -299,7 +299,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 }
 
 /* Much output gets a pipe to match: fewer turns between us and sshd. */
-static void widen(struct session *s)
+static void widen(struct stream *s)
 {
 	if (s->wide || s->out.len < WIDE_BYTES)
 		return;
@@ -307,7 +307,7 @@ static void widen(struct session *s)
 	fcntl(STDOUT_FILENO, F_SETPIPE_SZ, PIPE_BYTES); /* no pipe: no harm */
 }
 
-void session_send(struct session *s)
+void stream_send(struct stream *s)
 {
 	widen(s);
 	while (s->out.len) {
@@ -327,12 +327,11 @@ void session_send(struct session *s)
 	}
 }
 
-void session_send_all(struct session *s, unsigned ms)
+void stream_send_all(struct stream *s, unsigned ms)
 {
 	uint64_t until = clock_ms() + ms, now;
 
-	for (session_send(s); s->out.len && (now = clock_ms()) < until;
-	     session_send(s)) {
+	for (stream_send(s); s->out.len && (now = clock_ms()) < until; stream_send(s)) {
 		struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
 		poll(&p, 1, (int)(until - now));
@@ -345,7 +344,7 @@ void session_send_all(struct session *s, unsigned ms)
  * begin to count anew. */
 static void on_look(evutil_socket_t fd, short what, void *arg)
 {
-	struct session *s = arg;
+	struct stream *s = arg;
 	uint64_t now = clock_ms();
 
 	(void)fd;
@@ -359,7 +358,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the whole ---- */
 
-void session_begin(struct session *s)
+void stream_begin(struct stream *s)
 {
 	const struct timeval look = { .tv_sec = LOOK_S };
 
@@ -377,7 +376,7 @@ void session_begin(struct session *s)
 }
 
 /* Hear the launcher only while our queue is short. */
-static void listen_or_not(struct session *s)
+static void listen_or_not(struct stream *s)
 {
 	if (s->out.len > DEAF_BYTES)
 		event_del(s->readable);
@@ -385,10 +384,10 @@ static void listen_or_not(struct session *s)
 		event_add(s->readable, NULL);
 }
 
-void session_loop(struct session *s)
+void stream_loop(struct stream *s)
 {
 	while (!s->done) {
-		session_send(s);
+		stream_send(s);
 		listen_or_not(s);
 		if (s->done)
 			break;
@@ -397,19 +396,19 @@ void session_loop(struct session *s)
 	}
 }
 
-void session_stop(struct session *s)
+void stream_stop(struct stream *s)
 {
 	s->done = true;
 }
 
-void session_log(struct session *s, enum log_level level, const struct err *e)
+void stream_log(struct stream *s, enum log_level level, const struct err *e)
 {
 	struct wire_log m = { level, e->id ? err_name(e->id) : "", e->text, e->hint };
 
 	wire_pack_log(&s->out, &m);
 }
 
-void session_end(struct session *s)
+void stream_end(struct stream *s)
 {
 	forget_job(s);
 	buf_free(&s->in);

@@ -16,7 +16,7 @@ struct event;
 struct event_base;
 
 /* What the messages do: main.c.  JOB and APPS stay valid until the next job. */
-struct session_calls {
+struct stream_calls {
 	void (*job)(void *ctx, const struct wire_job *job, const struct wire_app *apps,
 		    size_t napps);
 	void (*start)(void *ctx);
@@ -24,7 +24,7 @@ struct session_calls {
 	void (*credit)(void *ctx, uint32_t bytes);
 	void (*signal)(void *ctx, int signo, bool tree);
 	void (*end)(void *ctx, uint32_t grace_ms);
-	void (*sweep)(void *ctx, const char *cookie);
+	void (*sweep)(void *ctx, const char *job_id);
 	/* world, all, lost, look: 0, or -1 with E */
 	int (*library)(void *ctx, const struct wire_frame *f, struct err *e);
 	void (*bye)(void *ctx);
@@ -32,9 +32,9 @@ struct session_calls {
 	void (*turn)(void *ctx); /* after each turn of the loop */
 };
 
-struct session {
+struct stream {
 	struct event_base *base; /* the owner's */
-	const struct session_calls *calls;
+	const struct stream_calls *calls;
 	void *ctx;
 	struct buf in, out;
 	struct event *readable, *writable, *silence;
@@ -54,17 +54,17 @@ struct session {
 };
 
 /* Take the stream, send WIRE_MAGIC.  The owner sets base, calls and ctx. */
-void session_begin(struct session *s);
-/* Until session_stop(). */
-void session_loop(struct session *s);
-void session_stop(struct session *s);
+void stream_begin(struct stream *s);
+/* Until stream_stop(). */
+void stream_loop(struct stream *s);
+void stream_stop(struct stream *s);
 /* Try to send what is in the queue, without waiting. */
-void session_send(struct session *s);
+void stream_send(struct stream *s);
 /* Send all that is in the queue, waiting MS milliseconds at most. */
-void session_send_all(struct session *s, unsigned ms);
-void session_log(struct session *s, enum log_level level, const struct err *e);
+void stream_send_all(struct stream *s, unsigned ms);
+void stream_log(struct stream *s, enum log_level level, const struct err *e);
 /* The launcher broke the protocol: say so and count it as lost. */
-void session_refuse(struct session *s, const struct err *e);
-void session_end(struct session *s);
+void stream_refuse(struct stream *s, const struct err *e);
+void stream_end(struct stream *s);
 
 #endif

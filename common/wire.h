@@ -19,7 +19,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.1.0"
 #endif
-enum { WIRE_VERSION = 4 };
+enum { WIRE_VERSION = 5 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
@@ -99,7 +99,7 @@ void wire_output_head(unsigned char head[WIRE_OUTPUT_HEAD_BYTES], uint32_t epoch
 
 /* Name of a message, "?" for an unknown number. */
 const char *wire_name(unsigned type);
-/* One line, "ended epoch=1 rank=3 ..."; environment and data appear as sizes only. */
+/* One line, "exited epoch=1 rank=3 ..."; environment and data appear as sizes only. */
 void wire_print(struct str *out, const struct wire_frame *f);
 
 #endif

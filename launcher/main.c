@@ -41,7 +41,7 @@ static int run(const struct request *r)
 	int status = EXIT_RUNNER;
 
 	session_open(&s, r);
-	if (who_choose(&s) ||     /* -H, host file or this machine */
+	if (hosts_select(&s) ||   /* -H, host file or this machine */
 	    session_gather(&s) || /* an agent on each, and its hello */
 	    session_map(&s) ||    /* rank -> host */
 	    session_place(&s)) {  /* rank -> GPU and cpus, by the agents */

@@ -99,7 +99,7 @@ static enum give master_port(struct str *s, const struct env_rank *r)
 
 static enum give job_name(struct str *s, const struct env_rank *r)
 {
-	return text(s, r->job->cookie);
+	return text(s, r->job->job_id);
 }
 
 static enum give agent_socket(struct str *s, const struct env_rank *r)

@@ -20,25 +20,25 @@ static struct member *member_of(const struct client *c)
 	return &c->s->member[c->local];
 }
 
-static const char *host_name(const struct service *s, uint32_t rank)
+static const char *host_name(const struct server *s, uint32_t rank)
 {
 	return s->host ? s->name_of[s->host[rank]] : s->job->host;
 }
 
 /* ---- joinings ---- */
 
-struct joining *joining_find(const struct service *s, uint32_t number)
+struct init_round *init_round_find(const struct server *s, uint32_t number)
 {
-	struct joining *j = s->joining;
+	struct init_round *j = s->joining;
 
 	while (j && j->number != number)
 		j = j->next;
 	return j;
 }
 
-static struct joining *get_joining(struct service *s, uint32_t number)
+static struct init_round *get_joining(struct server *s, uint32_t number)
 {
-	struct joining *j = joining_find(s, number);
+	struct init_round *j = init_round_find(s, number);
 	size_t n = 0;
 
 	if (j)
@@ -48,12 +48,12 @@ static struct joining *get_joining(struct service *s, uint32_t number)
 	if (n >= AHEAD_MOST)
 		return NULL;
 	j = xcalloc(1, sizeof *j);
-	*j = (struct joining){ .number = number, .memory = -1, .next = s->joining };
+	*j = (struct init_round){ .number = number, .memory = -1, .next = s->joining };
 	s->joining = j;
 	return j;
 }
 
-static void free_joining(struct joining *j)
+static void free_joining(struct init_round *j)
 {
 	if (j->head)
 		munmap(j->head, sizeof *j->head);
@@ -65,7 +65,7 @@ static void free_joining(struct joining *j)
 
 /* Somebody is in it, or was until it was lost, so that what it did is to be looked at.
  */
-static bool is_of_use(const struct service *s, const struct joining *j)
+static bool is_of_use(const struct server *s, const struct init_round *j)
 {
 	for (const struct client *c = s->client; c; c = c->next)
 		if (c->fd >= 0 && c->joining == j)
@@ -77,12 +77,12 @@ static bool is_of_use(const struct service *s, const struct joining *j)
 	return false;
 }
 
-void joinings_settle(struct service *s)
+void joinings_settle(struct server *s)
 {
-	struct joining **at = &s->joining;
+	struct init_round **at = &s->joining;
 
 	while (*at) {
-		struct joining *j = *at;
+		struct init_round *j = *at;
 
 		if (is_of_use(s, j)) {
 			at = &j->next;
@@ -93,10 +93,10 @@ void joinings_settle(struct service *s)
 	}
 }
 
-void joinings_free(struct service *s)
+void joinings_free(struct server *s)
 {
 	while (s->joining) {
-		struct joining *next = s->joining->next;
+		struct init_round *next = s->joining->next;
 
 		free_joining(s->joining);
 		s->joining = next;
@@ -113,14 +113,14 @@ void joinings_free(struct service *s)
 
 /* ---- who is lost ---- */
 
-static bool out_of(const struct gone *g, const struct joining *j)
+static bool out_of(const struct gone *g, const struct init_round *j)
 {
 	return g->joining == j->number || (g->ended && g->joining < j->number);
 }
 
 /* Into J's memory, where ranks have said by now where that is.  Its head may say
  * anything. */
-static bool write_lost(const struct service *s, struct joining *j)
+static bool write_lost(const struct server *s, struct init_round *j)
 {
 	const uint64_t at = j->head->lost_at, bytes = j->bytes;
 	const uint32_t np = s->job->np;
@@ -142,7 +142,7 @@ static bool write_lost(const struct service *s, struct joining *j)
 	return true;
 }
 
-static void mark(struct service *s, struct joining *j)
+static void mark(struct server *s, struct init_round *j)
 {
 	bool any = false;
 
@@ -150,18 +150,18 @@ static void mark(struct service *s, struct joining *j)
 		any |= out_of(&s->gone[i], j);
 	j->unmarked = any && (!j->head || !write_lost(s, j));
 	if (j->unmarked && j->head)
-		service_again(s);
+		server_again(s);
 }
 
-void joinings_again(struct service *s)
+void joinings_again(struct server *s)
 {
-	for (struct joining *j = s->joining; j; j = j->next)
+	for (struct init_round *j = s->joining; j; j = j->next)
 		if (j->unmarked)
 			mark(s, j);
 }
 
 /* Who will not come to the fence of J any more; NULL: all may. */
-static const struct gone *missing(const struct service *s, const struct joining *j)
+static const struct gone *missing(const struct server *s, const struct init_round *j)
 {
 	for (size_t i = 0; i < s->ngone; i++)
 		if (s->gone[i].ended || s->gone[i].joining >= j->number)
@@ -170,7 +170,7 @@ static const struct gone *missing(const struct service *s, const struct joining 
 }
 
 /* Whoever waits in J's fence for somebody that won't come. */
-static void refuse_waiting(struct service *s, struct joining *j)
+static void refuse_waiting(struct server *s, struct init_round *j)
 {
 	const struct gone *g = j->is_over ? NULL : missing(s, j);
 
@@ -189,7 +189,7 @@ static void refuse_waiting(struct service *s, struct joining *j)
 }
 
 /* Of each rank the last word is kept. */
-static void add_gone(struct service *s, struct gone g)
+static void add_gone(struct server *s, struct gone g)
 {
 	size_t i = 0;
 
@@ -200,26 +200,26 @@ static void add_gone(struct service *s, struct gone g)
 	s->gone[i] = g;
 }
 
-static void act_on_gone(struct service *s)
+static void act_on_gone(struct server *s)
 {
-	for (struct joining *j = s->joining; j; j = j->next) {
+	for (struct init_round *j = s->joining; j; j = j->next) {
 		mark(s, j);
 		refuse_waiting(s, j);
 	}
 }
 
 /* Local rank LOCAL is out of its joining, and has not left it. */
-static void lose(struct service *s, uint32_t local)
+static void lose(struct server *s, uint32_t local)
 {
 	struct member *m = &s->member[local];
 	const uint32_t rank = s->job->ranks.v[local];
-	const bool follows = flights_follows(s, local);
+	const bool follows = op_records_follows(s, local);
 	const struct wire_lost w = {
 		s->job->epoch, { &rank, 1 }, m->joining, 0, follows
 	};
 
 	if (m->state == MEMBER_SAID)
-		joining_find(s, m->joining)->said--;
+		init_round_find(s, m->joining)->said--;
 	m->state = MEMBER_LOST;
 	m->client = NULL;
 	if (s->job->nodes > 1)
@@ -228,14 +228,14 @@ static void lose(struct service *s, uint32_t local)
 	act_on_gone(s);
 }
 
-void joining_closed(struct client *c)
+void init_round_closed(struct client *c)
 {
 	if (c->joining && member_of(c)->client == c)
 		lose(c->s, c->local);
 }
 
 /* The launcher knows it from `ended`. */
-void joining_ended(struct service *s, uint32_t local, bool failed)
+void init_round_ended(struct server *s, uint32_t local, bool failed)
 {
 	struct member *m = &s->member[local];
 	struct client *c = m->client;
@@ -247,15 +247,15 @@ void joining_ended(struct service *s, uint32_t local, bool failed)
 		client_close(c);
 	}
 	if (failed)
-		flights_say(s, local);
+		op_records_say(s, local);
 	m->ended = true;
 	add_gone(s, (struct gone){ s->job->ranks.v[local],
 				   m->joining + (m->state == MEMBER_AWAY), true,
-				   flights_follows(s, local) });
+				   op_records_follows(s, local) });
 	act_on_gone(s);
 }
 
-void joining_lost(struct service *s, const struct wire_lost *m)
+void init_round_lost(struct server *s, const struct wire_lost *m)
 {
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (m->ranks.v[i] < s->job->np)
@@ -268,7 +268,7 @@ void joining_lost(struct service *s, const struct wire_lost *m)
 
 static void say_world(struct client *c)
 {
-	const struct service *s = c->s;
+	const struct server *s = c->s;
 	const struct wire_job *job = s->job;
 	struct boot_who who = { .size = job->np,
 				.local_rank = c->local,
@@ -295,16 +295,16 @@ static void say_world(struct client *c)
 	buf_free(&b);
 }
 
-static void ask_world(struct service *s)
+static void ask_world(struct server *s)
 {
-	const struct wire_whereabouts m = { s->job->epoch };
+	const struct wire_host_map_request m = { s->job->epoch };
 
 	if (!s->asked)
-		wire_pack_whereabouts(s->out, &m);
+		wire_pack_host_map_request(s->out, &m);
 	s->asked = true;
 }
 
-int joining_world(struct service *s, const struct wire_world *m, struct err *e)
+int init_round_world(struct server *s, const struct wire_host_map *m, struct err *e)
 {
 	const struct wire_job *job = s->job;
 	bool sound = s->asked && !s->host && m->hosts.n == job->np &&
@@ -326,7 +326,7 @@ int joining_world(struct service *s, const struct wire_world *m, struct err *e)
 }
 
 /* Why C can't be local rank LOCAL, or NULL. */
-static const char *why_not(struct service *s, size_t local)
+static const char *why_not(struct server *s, size_t local)
 {
 	struct member *m;
 
@@ -344,7 +344,7 @@ static const char *why_not(struct service *s, size_t local)
 
 static void on_join(struct client *c, const struct boot_join *join)
 {
-	struct service *s = c->s;
+	struct server *s = c->s;
 	const wire_u32v ranks = s->job->ranks;
 	struct member *m;
 	const char *why;
@@ -395,7 +395,7 @@ static int size_to(int fd, uint64_t bytes)
 }
 
 /* 0, or an errno. */
-static int make_memory(struct service *s, struct joining *j, uint64_t bytes)
+static int make_memory(struct server *s, struct init_round *j, uint64_t bytes)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int fd = memfd_create("berth", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -420,12 +420,12 @@ static int make_memory(struct service *s, struct joining *j, uint64_t bytes)
 
 static void on_memory(struct client *c, uint64_t bytes)
 {
-	struct joining *j = c->joining;
+	struct init_round *j = c->joining;
 	int error = 0;
 
 	if (bytes < sizeof *j->head || bytes > MEMORY_MOST ||
 	    (j->memory >= 0 && bytes != j->bytes)) {
-		joining_closed(c);
+		init_round_closed(c);
 		client_refuse(c, "rank %u asks for %llu bytes of shared memory%s",
 			      rank_of(c), (unsigned long long)bytes,
 			      j->memory >= 0
@@ -436,20 +436,20 @@ static void on_memory(struct client *c, uint64_t bytes)
 	if (j->memory < 0)
 		error = make_memory(c->s, j, bytes);
 	if (error) {
-		joining_closed(c);
+		init_round_closed(c);
 		client_refuse(c, "cannot make shared memory of %llu bytes: %s",
 			      (unsigned long long)bytes, strerror(error));
 		return;
 	}
 	client_say_with(c, BOOT_MEMORY, &bytes, sizeof bytes, j->memory);
 	if (c->fd < 0)
-		joining_closed(c);
+		init_round_closed(c);
 }
 
 /* ---- FENCE ---- */
 
 /* The head of the frame that ends J's fence; its length comes last. */
-static void begin_all(struct joining *j, int64_t clock_offset_ns)
+static void begin_all(struct init_round *j, int64_t clock_offset_ns)
 {
 	const struct boot_head head = { 0, BOOT_ALL };
 
@@ -457,7 +457,7 @@ static void begin_all(struct joining *j, int64_t clock_offset_ns)
 	buf_add(&j->all, &clock_offset_ns, sizeof clock_offset_ns);
 }
 
-static void end_fence(struct service *s, struct joining *j)
+static void end_fence(struct server *s, struct init_round *j)
 {
 	const struct boot_head head = {
 		(uint32_t)(j->all.len - sizeof(struct boot_head)), BOOT_ALL
@@ -478,7 +478,7 @@ static void end_fence(struct service *s, struct joining *j)
 }
 
 /* All ranks of the job are here. */
-static void fence_alone(struct service *s, struct joining *j)
+static void fence_alone(struct server *s, struct init_round *j)
 {
 	const wire_u32v ranks = s->job->ranks;
 	uint32_t *local = xcalloc(ranks.n, sizeof *local);
@@ -495,7 +495,7 @@ static void fence_alone(struct service *s, struct joining *j)
 	end_fence(s, j);
 }
 
-static void send_fence(struct service *s, const struct joining *j)
+static void send_fence(struct server *s, const struct init_round *j)
 {
 	struct wire_fence m = { .epoch = s->job->epoch, .joining = j->number };
 	struct buf texts = { 0 };
@@ -517,13 +517,13 @@ static void send_fence(struct service *s, const struct joining *j)
 
 static void on_fence(struct client *c, const char *text, size_t n)
 {
-	struct service *s = c->s;
-	struct joining *j = c->joining;
+	struct server *s = c->s;
+	struct init_round *j = c->joining;
 	struct member *m = member_of(c);
 
 	if (m->state != MEMBER_JOINED || c->waits_world ||
 	    memchr(text, '\0', n) != text + n - 1) {
-		joining_closed(c);
+		init_round_closed(c);
 		client_refuse(c, "rank %u is in no fence, or says no text", rank_of(c));
 		return;
 	}
@@ -553,10 +553,10 @@ static size_t count_texts(const struct buf *all, size_t from)
 	return n;
 }
 
-int joining_all(struct service *s, const struct wire_all *m, struct err *e)
+int init_round_all(struct server *s, const struct wire_fence_data *m, struct err *e)
 {
 	const size_t head = sizeof(struct boot_head) + sizeof(int64_t);
-	struct joining *j = joining_find(s, m->joining);
+	struct init_round *j = init_round_find(s, m->joining);
 
 	if (!j || j->is_over || j->said < s->job->ranks.n)
 		return 0; /* they have gone meanwhile */
@@ -586,13 +586,13 @@ static void on_leave(struct client *c)
 	client_close(c);
 }
 
-void joining_frame(struct client *c, uint32_t number, const void *payload, size_t n)
+void init_round_frame(struct client *c, uint32_t number, const void *payload, size_t n)
 {
 	struct boot_join join;
 	uint64_t bytes;
 
 	if (!c->joining != (number == BOOT_JOIN)) {
-		joining_closed(c);
+		init_round_closed(c);
 		client_refuse(c, "%s", "a frame of libberth's out of turn");
 		return;
 	}
@@ -609,15 +609,15 @@ void joining_frame(struct client *c, uint32_t number, const void *payload, size_
 		on_fence(c, payload, n);
 		break;
 	case BOOT_ASK:
-		if (!flights_ask(c))
+		if (!op_records_ask(c))
 			break;
-		joining_closed(c);
+		init_round_closed(c);
 		client_refuse(c, "%s", "a question of libberth's out of turn");
 		break;
 	case BOOT_STALL:
-		if (!flights_stall(c, payload, n))
+		if (!op_records_stall(c, payload, n))
 			break;
-		joining_closed(c);
+		init_round_closed(c);
 		client_refuse(c, "%s", "that is no report of a stall");
 		break;
 	default:

@@ -22,14 +22,14 @@ static bool fits(uint64_t bytes, uint64_t at, uint64_t n, uint64_t size)
 	return at <= bytes && (bytes - at) / size >= n;
 }
 
-static bool copy(const struct joining *j, uint64_t at, void *to, size_t n)
+static bool copy(const struct init_round *j, uint64_t at, void *to, size_t n)
 {
 	return fits(j->bytes, at, n, 1) &&
 	       pread(j->memory, to, n, (off_t)at) == (ssize_t)n;
 }
 
-static bool read_rank(const struct service *s, const struct joining *j, uint32_t local,
-		      struct boot_memory *head, struct boot_rank *rank)
+static bool read_rank(const struct server *s, const struct init_round *j,
+		      uint32_t local, struct boot_memory *head, struct boot_rank *rank)
 {
 	return j && j->memory >= 0 && copy(j, 0, head, sizeof *head) &&
 	       head->magic == BOOT_MAGIC && head->version == BOOT_VERSION &&
@@ -37,18 +37,18 @@ static bool read_rank(const struct service *s, const struct joining *j, uint32_t
 	       copy(j, head->rank_at + local * sizeof *rank, rank, sizeof *rank);
 }
 
-bool flights_follows(const struct service *s, uint32_t local)
+bool op_records_follows(const struct server *s, uint32_t local)
 {
 	struct boot_memory head;
 	struct boot_rank rank;
 
-	return read_rank(s, joining_find(s, s->member[local].joining), local, &head,
+	return read_rank(s, init_round_find(s, s->member[local].joining), local, &head,
 			 &rank) &&
 	       atomic_load(&rank.blames);
 }
 
-static void read_ring(const struct service *s, const struct joining *j, uint32_t local,
-		      struct ring *ring)
+static void read_ring(const struct server *s, const struct init_round *j,
+		      uint32_t local, struct ring *ring)
 {
 	const size_t ring_bytes = BOOT_FLIGHTS * sizeof(struct boot_flight);
 	struct boot_memory head;
@@ -171,50 +171,51 @@ static void collect_turns(const struct member *m, const struct ring *r, struct t
 	}
 }
 
-void flights_say(const struct service *s, uint32_t local)
+void op_records_say(const struct server *s, uint32_t local)
 {
 	const struct member *m = &s->member[local];
-	struct wire_doing w = { .epoch = s->job->epoch,
-				.rank = s->job->ranks.v[local] };
+	struct wire_rank_op w = { .epoch = s->job->epoch,
+				  .rank = s->job->ranks.v[local] };
 	struct str text = { 0 };
 	struct turns turns;
 	struct ring ring;
 
 	if (!m->joining)
 		return;
-	read_ring(s, joining_find(s, m->joining), local, &ring);
+	read_ring(s, init_round_find(s, m->joining), local, &ring);
 	collect_turns(m, &ring, &turns);
 	add_text(&text, m, &ring);
 	w.sets = (wire_u32v){ turns.set, turns.n };
 	w.turns = (wire_u32v){ turns.turn, turns.n };
 	w.runs = (wire_u32v){ turns.runs, turns.n };
 	w.text = str_text(&text);
-	wire_pack_doing(s->out, &w);
+	wire_pack_rank_op(s->out, &w);
 	str_free(&text);
 }
 
-void flights_look(const struct service *s)
+void op_records_look(const struct server *s)
 {
-	const struct wire_looked m = { s->job->epoch };
+	const struct wire_query_done m = { s->job->epoch };
 
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
-		flights_say(s, i);
-	wire_pack_looked(s->out, &m);
+		op_records_say(s, i);
+	wire_pack_query_done(s->out, &m);
 }
 
-int flights_ask(struct client *c)
+int op_records_ask(struct client *c)
 {
 	struct member *m = &c->s->member[c->local];
-	const struct wire_ask w = { c->s->job->epoch, c->s->job->ranks.v[c->local] };
+	const struct wire_missing_request w = { c->s->job->epoch,
+						c->s->job->ranks.v[c->local] };
 
 	if (m->asks || (m->state != MEMBER_IN && m->state != MEMBER_SAID))
 		return -1;
 	m->asks = true;
-	wire_pack_ask(c->s->out, &w);
+	wire_pack_missing_request(c->s->out, &w);
 	return 0;
 }
 
-void flights_behind(struct service *s, const struct wire_behind *b)
+void op_records_behind(struct server *s, const struct wire_missing *b)
 {
 	for (uint32_t i = 0; i < s->job->ranks.n; i++) {
 		struct member *m = &s->member[i];
@@ -227,7 +228,7 @@ void flights_behind(struct service *s, const struct wire_behind *b)
 	}
 }
 
-int flights_stall(struct client *c, const unsigned char *p, size_t n)
+int op_records_stall(struct client *c, const unsigned char *p, size_t n)
 {
 	struct member *m = &c->s->member[c->local];
 	const uint64_t now = clock_ms();

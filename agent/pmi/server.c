@@ -160,13 +160,13 @@ static void take_frames(struct client *c)
 	while (c->fd >= 0 && c->in.len >= sizeof h) {
 		memcpy(&h, buf_head(&c->in), sizeof h);
 		if (!length_is_sound(&h)) {
-			joining_closed(c);
+			init_round_closed(c);
 			client_refuse(c, "%s", "that is no frame of libberth's");
 			return;
 		}
 		if (c->in.len < sizeof h + h.bytes)
 			return;
-		joining_frame(c, h.number, buf_head(&c->in) + sizeof h, h.bytes);
+		init_round_frame(c, h.number, buf_head(&c->in) + sizeof h, h.bytes);
 		if (c->fd >= 0)
 			buf_drop(&c->in, sizeof h + h.bytes);
 	}
@@ -183,7 +183,7 @@ void client_read(struct client *c)
 			c->in.len += (size_t)n;
 			take_frames(c);
 		} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-			joining_closed(c);
+			init_round_closed(c);
 			client_close(c);
 		} else if (errno == EAGAIN) {
 			if (!c->in.len)
@@ -196,7 +196,7 @@ void client_read(struct client *c)
 /* ---- all of them ---- */
 
 /* What is over goes, at the end of a turn. */
-static void settle(struct service *s)
+static void settle(struct server *s)
 {
 	struct client **at = &s->client;
 
@@ -216,7 +216,7 @@ static void settle(struct service *s)
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct client *c = arg;
-	struct service *s = c->s;
+	struct server *s = c->s;
 
 	(void)fd;
 	(void)what;
@@ -244,7 +244,7 @@ static bool is_ours(int fd)
 
 /* Room for another: who has not said yet which rank it is has to go, the oldest first.
  */
-static bool make_room(struct service *s)
+static bool make_room(struct server *s)
 {
 	struct client *oldest = NULL;
 
@@ -258,7 +258,7 @@ static bool make_room(struct service *s)
 	return oldest;
 }
 
-static void add_client(struct service *s, int fd)
+static void add_client(struct server *s, int fd)
 {
 	struct client *c;
 
@@ -278,7 +278,7 @@ static void add_client(struct service *s, int fd)
 
 static void on_acceptable(evutil_socket_t listener, short what, void *arg)
 {
-	struct service *s = arg;
+	struct server *s = arg;
 
 	(void)what;
 	for (int i = 0; i < ACCEPT_MOST; i++) {
@@ -291,7 +291,7 @@ static void on_acceptable(evutil_socket_t listener, short what, void *arg)
 			break;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			event_del(s->acceptable); /* no descriptor, no memory */
-			service_again(s);
+			server_again(s);
 			break;
 		}
 	}
@@ -299,7 +299,7 @@ static void on_acceptable(evutil_socket_t listener, short what, void *arg)
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
-	struct service *s = arg;
+	struct server *s = arg;
 
 	(void)fd;
 	(void)what;
@@ -307,7 +307,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	joinings_again(s);
 }
 
-void service_again(struct service *s)
+void server_again(struct server *s)
 {
 	event_add(s->again, &(struct timeval){ .tv_usec = AGAIN_MS * 1000 });
 }
@@ -338,12 +338,12 @@ static int listen_on(char *name, size_t size)
 	return -1;
 }
 
-struct service *service_open(struct event_base *base, struct buf *out,
-			     const struct wire_job *job)
+struct server *server_open(struct event_base *base, struct buf *out,
+			   const struct wire_job *job)
 {
-	struct service *s = xcalloc(1, sizeof *s);
+	struct server *s = xcalloc(1, sizeof *s);
 
-	*s = (struct service){ .base = base, .out = out, .job = job, .listener = -1 };
+	*s = (struct server){ .base = base, .out = out, .job = job, .listener = -1 };
 	if (job->nodes > 1 || job->ranks.n == job->np)
 		s->listener = listen_on(s->name, sizeof s->name);
 	if (s->listener < 0) {
@@ -358,7 +358,7 @@ struct service *service_open(struct event_base *base, struct buf *out,
 	return s;
 }
 
-void service_free(struct service *s)
+void server_free(struct server *s)
 {
 	if (!s)
 		return;
@@ -372,16 +372,16 @@ void service_free(struct service *s)
 	free(s);
 }
 
-const char *service_name(const struct service *s)
+const char *server_name(const struct server *s)
 {
 	return s ? s->name : NULL;
 }
 
-void service_ended(struct service *s, size_t local, bool failed)
+void server_ended(struct server *s, size_t local, bool failed)
 {
 	if (!s)
 		return;
-	joining_ended(s, (uint32_t)local, failed);
+	init_round_ended(s, (uint32_t)local, failed);
 	settle(s);
 }
 
@@ -397,16 +397,16 @@ void service_ended(struct service *s, size_t local, bool failed)
 		break;                                                                 \
 	}
 
-int service_frame(struct service *s, const struct wire_frame *f, struct err *e)
+int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 {
 	int rc = 0;
 
 	switch (f->type) {
-		TAKE(world, joining_world(s, &m, e))
-		TAKE(all, joining_all(s, &m, e))
-		TAKE(lost, (joining_lost(s, &m), 0))
-		TAKE(look, (flights_look(s), 0))
-		TAKE(behind, (flights_behind(s, &m), 0))
+		TAKE(host_map, init_round_world(s, &m, e))
+		TAKE(fence_data, init_round_all(s, &m, e))
+		TAKE(lost, (init_round_lost(s, &m), 0))
+		TAKE(query, (op_records_look(s), 0))
+		TAKE(missing, (op_records_behind(s, &m), 0))
 	default:
 		break;
 	}

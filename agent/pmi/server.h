@@ -20,20 +20,20 @@
 #include "common/wire.h"
 
 struct event_base;
-struct service;
+struct server;
 
 /* For the ranks of JOB; OUT is the session's send queue; all three must stay.  NULL:
  * there is no socket for us now. */
-struct service *service_open(struct event_base *base, struct buf *out,
-			     const struct wire_job *job);
-void service_free(struct service *s); /* takes NULL, as do the others */
+struct server *server_open(struct event_base *base, struct buf *out,
+			   const struct wire_job *job);
+void server_free(struct server *s); /* takes NULL, as do the others */
 
 /* The value of BERTH_AGENT. */
-const char *service_name(const struct service *s);
+const char *server_name(const struct server *s);
 /* The main process of local rank LOCAL has ended, or never ran; before `ended` is sent.
  * FAILED: not with 0. */
-void service_ended(struct service *s, size_t local, bool failed);
+void server_ended(struct server *s, size_t local, bool failed);
 /* world, all, lost, look, behind.  0, or -1 with E: the launcher broke the protocol. */
-int service_frame(struct service *s, const struct wire_frame *f, struct err *e);
+int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* service_internal.h - between service.c, joining.c and flights.c. */
+/* server_internal.h - between service.c, joining.c and flights.c. */
 #ifndef BERTH_AGENT_PMI_SERVER_INTERNAL_H
 #define BERTH_AGENT_PMI_SERVER_INTERNAL_H
 
@@ -9,11 +9,11 @@ struct event;
 
 /* A connection. */
 struct client {
-	struct service *s;
+	struct server *s;
 	int fd; /* -1: closed, to be freed at the end of this turn */
 	struct event *readable, *writable;
 	struct buf in, out;
-	struct joining *joining; /* NULL: has not said who it is */
+	struct init_round *joining; /* NULL: has not said who it is */
 	uint32_t local;
 	bool waits_world; /* joined, and not told of the world yet */
 	bool gets_all;    /* joining->all follows OUT, */
@@ -41,7 +41,7 @@ struct member {
 };
 
 /* The ranks' first, second, ... time in the library. */
-struct joining {
+struct init_round {
 	uint32_t number;
 	size_t said;    /* members in the fence */
 	struct buf all; /* the frame that ends the fence, complete if */
@@ -50,7 +50,7 @@ struct joining {
 	uint64_t bytes;
 	struct boot_memory *head; /* of the memory: one page */
 	bool unmarked; /* somebody is lost, and the memory had no place for that yet */
-	struct joining *next;
+	struct init_round *next;
 };
 
 /* A rank of the job that is out of joining JOINING; ENDED: and of all later ones. */
@@ -59,7 +59,7 @@ struct gone {
 	bool ended, follows; /* FOLLOWS: it had given up because another was */
 };
 
-struct service {
+struct server {
 	struct event_base *base;
 	struct buf *out;
 	const struct wire_job *job;
@@ -69,7 +69,7 @@ struct service {
 	struct client *client;
 	size_t nclients;
 	struct member *member; /* one for each local rank */
-	struct joining *joining;
+	struct init_round *joining;
 	struct gone *gone;
 	size_t ngone;
 	bool asked;     /* the launcher, for the world */
@@ -92,35 +92,35 @@ void client_close(struct client *c);
 /* What C has sent by now is read. */
 void client_read(struct client *c);
 /* Call joinings_again() in a moment. */
-void service_again(struct service *s);
+void server_again(struct server *s);
 
 /* ---- joining.c ---- */
 
 /* A frame of C's, of N bytes, its length checked.  C may be closed after it. */
-void joining_frame(struct client *c, uint32_t number, const void *payload, size_t n);
+void init_round_frame(struct client *c, uint32_t number, const void *payload, size_t n);
 /* C's connection closed by itself. */
-void joining_closed(struct client *c);
-void joining_ended(struct service *s, uint32_t local, bool failed);
-struct joining *joining_find(const struct service *s, uint32_t number);
-int joining_world(struct service *s, const struct wire_world *m, struct err *e);
-int joining_all(struct service *s, const struct wire_all *m, struct err *e);
-void joining_lost(struct service *s, const struct wire_lost *m);
-void joinings_again(struct service *s);
+void init_round_closed(struct client *c);
+void init_round_ended(struct server *s, uint32_t local, bool failed);
+struct init_round *init_round_find(const struct server *s, uint32_t number);
+int init_round_world(struct server *s, const struct wire_host_map *m, struct err *e);
+int init_round_all(struct server *s, const struct wire_fence_data *m, struct err *e);
+void init_round_lost(struct server *s, const struct wire_lost *m);
+void joinings_again(struct server *s);
 /* Free those that nobody uses. */
-void joinings_settle(struct service *s);
-void joinings_free(struct service *s);
+void joinings_settle(struct server *s);
+void joinings_free(struct server *s);
 
 /* ---- flights.c ---- */
 
 /* C's rank waits: 0, or -1 where the N bytes at P are none of that. */
-int flights_stall(struct client *c, const unsigned char *p, size_t n);
+int op_records_stall(struct client *c, const unsigned char *p, size_t n);
 /* C's rank wants to know for whom it waits: 0, or -1 where it has asked already. */
-int flights_ask(struct client *c);
-void flights_behind(struct service *s, const struct wire_behind *m);
+int op_records_ask(struct client *c);
+void op_records_behind(struct server *s, const struct wire_missing *m);
 /* Sends `doing` of local rank LOCAL; nothing where it never joined. */
-void flights_say(const struct service *s, uint32_t local);
-void flights_look(const struct service *s);
+void op_records_say(const struct server *s, uint32_t local);
+void op_records_look(const struct server *s);
 /* Local rank LOCAL says that it gave up because another was lost. */
-bool flights_follows(const struct service *s, uint32_t local);
+bool op_records_follows(const struct server *s, uint32_t local);
 
 #endif

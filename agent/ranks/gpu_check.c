@@ -32,7 +32,7 @@ static pid_t parent_of(pid_t pid)
 }
 
 /* The index of the rank that PID belongs to, or -1. */
-static long rank_of(const struct gpuwatch_rank *ranks, size_t n, pid_t pid)
+static long rank_of(const struct gpu_check_rank *ranks, size_t n, pid_t pid)
 {
 	for (int depth = 0; pid > 1 && depth < DEPTH_MAX; depth++) {
 		for (size_t r = 0; r < n; r++)
@@ -79,7 +79,7 @@ static bool has_gpu_open(pid_t pid)
 	return found;
 }
 
-bool gpuwatch_any_use(const struct gpuwatch_rank *ranks, size_t n)
+bool gpu_check_any_use(const struct gpu_check_rank *ranks, size_t n)
 {
 	struct dirent *de;
 	bool found = false;
@@ -105,7 +105,7 @@ bool gpuwatch_any_use(const struct gpuwatch_rank *ranks, size_t n)
 struct watch {
 	struct nvml *nvml;
 	const struct gpus *g;
-	const struct gpuwatch_rank *ranks;
+	const struct gpu_check_rank *ranks;
 	size_t nrank;
 	bool *uses; /* uses[rank * g->n + gpu] */
 	size_t seen,
@@ -219,8 +219,8 @@ static bool has_nvidia(const struct gpus *g)
 	return false;
 }
 
-int gpuwatch_check(struct strv *warnings, const struct gpus *g,
-		   const struct gpuwatch_rank *ranks, size_t n)
+int gpu_check_check(struct strv *warnings, const struct gpus *g,
+		    const struct gpu_check_rank *ranks, size_t n)
 {
 	struct watch w = { .g = g, .ranks = ranks, .nrank = n };
 	char why[256];

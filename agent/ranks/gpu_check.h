@@ -10,19 +10,19 @@
 
 #include "agent/placement/gpu.h"
 
-struct gpuwatch_rank {
+struct gpu_check_rank {
 	uint32_t rank; /* global, for the messages */
 	int gpu;       /* index into gpus.v, -1: none */
 	pid_t pid;     /* its main process; what descends from it counts as the rank */
 };
 
 /* Has a rank opened a GPU's device file?  Reads /proc only: no driver is woken. */
-bool gpuwatch_any_use(const struct gpuwatch_rank *ranks, size_t n);
+bool gpu_check_any_use(const struct gpu_check_rank *ranks, size_t n);
 
 /* Append one line to WARNINGS for each rank that uses another GPU than its own, or
  * another beside its own; one line where NVML can't tell.  0; -1 where it could not
  * tell. */
-int gpuwatch_check(struct strv *warnings, const struct gpus *g,
-		   const struct gpuwatch_rank *ranks, size_t n);
+int gpu_check_check(struct strv *warnings, const struct gpus *g,
+		    const struct gpu_check_rank *ranks, size_t n);
 
 #endif

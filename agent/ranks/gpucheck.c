@@ -21,29 +21,29 @@ static void look_in(struct gpucheck *c, int seconds)
 	event_add(c->timer, &t);
 }
 
-static struct gpuwatch_rank *list_ranks(const struct gpucheck *c, size_t *n)
+static struct gpu_check_rank *list_ranks(const struct gpucheck *c, size_t *n)
 {
-	struct gpuwatch_rank *list = xcalloc(c->ranks->n, sizeof *list);
+	struct gpu_check_rank *list = xcalloc(c->ranks->n, sizeof *list);
 
 	*n = 0;
 	for (size_t i = 0; i < c->ranks->n; i++)
 		if (c->ranks->v[i].state == RANK_RUNNING)
-			list[(*n)++] = (struct gpuwatch_rank){ c->ranks->v[i].rank,
-							       c->placement->v[i].gpu,
-							       c->ranks->v[i].pid };
+			list[(*n)++] = (struct gpu_check_rank){ c->ranks->v[i].rank,
+								c->placement->v[i].gpu,
+								c->ranks->v[i].pid };
 	return list;
 }
 
 static void __attribute__((noreturn)) ask(const struct gpucheck *c, int fd)
 {
-	struct gpuwatch_rank *list;
+	struct gpu_check_rank *list;
 	struct strv lines = { 0 };
 	struct str all = { 0 };
 	size_t n = 0;
 
 	prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L);
 	list = list_ranks(c, &n);
-	gpuwatch_check(&lines, c->gpus, list, n);
+	gpu_check_check(&lines, c->gpus, list, n);
 	for (size_t i = 0; i < lines.n; i++)
 		str_addf(&all, "%s\n", lines.v[i]);
 	_exit(write(fd, str_text(&all), all.len) < 0);
@@ -58,7 +58,7 @@ static void warn(struct gpucheck *c)
 
 		snprintf(e.text, sizeof e.text, "%s", line);
 		if (*line)
-			session_log(c->session, LOG_WARNING, &e);
+			stream_log(c->session, LOG_WARNING, &e);
 	}
 }
 
@@ -110,7 +110,7 @@ static void start_child(struct gpucheck *c)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct gpucheck *c = arg;
-	struct gpuwatch_rank *list;
+	struct gpu_check_rank *list;
 	size_t n;
 
 	(void)fd;
@@ -120,14 +120,14 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	list = list_ranks(c, &n);
-	c->used = gpuwatch_any_use(list, n);
+	c->used = gpu_check_any_use(list, n);
 	free(list);
 	if (c->pause_s < LAST_LOOK_S)
 		c->pause_s *= 2;
 	look_in(c, c->used ? SETTLE_S : c->pause_s);
 }
 
-void gpucheck_begin(struct gpucheck *c, struct session *s, const struct gpus *g,
+void gpucheck_begin(struct gpucheck *c, struct stream *s, const struct gpus *g,
 		    const struct placement *p, const struct ranks *r)
 {
 	*c = (struct gpucheck){ .session = s,

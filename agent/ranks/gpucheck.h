@@ -11,7 +11,7 @@
 #include "agent/stream.h"
 
 struct gpucheck {
-	struct session *session;
+	struct stream *session;
 	const struct gpus *gpus;
 	const struct placement *placement;
 	const struct ranks *ranks;
@@ -23,7 +23,7 @@ struct gpucheck {
 };
 
 /* Begin to look.  What C points to must stay until gpucheck_end(). */
-void gpucheck_begin(struct gpucheck *c, struct session *s, const struct gpus *g,
+void gpucheck_begin(struct gpucheck *c, struct stream *s, const struct gpus *g,
 		    const struct placement *p, const struct ranks *r);
 /* Takes {0} too. */
 void gpucheck_end(struct gpucheck *c);

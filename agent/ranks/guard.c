@@ -51,7 +51,7 @@ void guard_kill_all(unsigned patience_ms)
 			idle = 0;
 		if (pid < 0)
 			return;
-		sweep_tree(SIGKILL);
+		procs_sweep_tree(SIGKILL);
 		sigtimedwait(&chld, NULL, &look);
 	}
 }

@@ -195,7 +195,7 @@ static int signal_below(int signo, struct procs *known, size_t *fresh)
 	return error;
 }
 
-int sweep_tree(int signo)
+int procs_sweep_tree(int signo)
 {
 	struct procs known = { 0 };
 	size_t fresh;
@@ -305,21 +305,21 @@ static size_t signal_agents(const struct procs *agents, int signo)
 
 /* ---- the agent's mark ---- */
 
-static socklen_t mark_name(struct sockaddr_un *a, const char *cookie)
+static socklen_t mark_name(struct sockaddr_un *a, const char *job_id)
 {
 	int n;
 
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "berth-job-%.64s",
-		     cookie);
+		     job_id);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-int sweep_mark(const char *cookie)
+int procs_sweep_mark(const char *job_id)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un a;
-	socklen_t n = mark_name(&a, cookie);
+	socklen_t n = mark_name(&a, job_id);
 
 	if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 8))
 		return fd;
@@ -328,13 +328,13 @@ int sweep_mark(const char *cookie)
 	return -1;
 }
 
-static pid_t marked(const char *cookie)
+static pid_t marked(const char *job_id)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct ucred who = { 0 };
 	socklen_t size = sizeof who;
 	struct sockaddr_un a;
-	socklen_t n = mark_name(&a, cookie);
+	socklen_t n = mark_name(&a, job_id);
 
 	if (fd < 0)
 		return 0;
@@ -345,9 +345,9 @@ static pid_t marked(const char *cookie)
 	return who.pid;
 }
 
-static void find_marked(struct procs *agents, const char *cookie)
+static void find_marked(struct procs *agents, const char *job_id)
 {
-	pid_t pid = marked(cookie);
+	pid_t pid = marked(job_id);
 	struct procs all;
 
 	procs_load(&all);
@@ -375,14 +375,14 @@ static void end_agents(const struct procs *agents)
 		signal_agents(agents, SIGKILL);
 }
 
-size_t sweep_cookie(const char *cookie)
+size_t procs_sweep_job(const char *job_id)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
-	char *word = xasprintf("BERTH_JOB=%s", cookie);
+	char *word = xasprintf("BERTH_JOB=%s", job_id);
 	struct procs agents = { 0 };
 	size_t all, again;
 
-	find_marked(&agents, cookie);
+	find_marked(&agents, job_id);
 	all = again = kill_carriers(word, &agents);
 
 	/* The dying carry their environment until they are gone: count them once. */

@@ -1,8 +1,8 @@
-/* sweep.h - finds processes: those below this one, those that carry a job's cookie.
+/* sweep.h - finds processes: those below this one, those that carry a job's job_id.
  *
  * Both ways read /proc.  A process whose parent died hangs below the nearest subreaper,
  * which the agent is, so "below this one" misses nothing that did not ask another
- * subreaper for shelter; the cookie (BERTH_JOB in the environment) finds what is left
+ * subreaper for shelter; the job_id (BERTH_JOB in the environment) finds what is left
  * when agent and guardian were killed in one blow. */
 #ifndef BERTH_AGENT_RANKS_PROCS_H
 #define BERTH_AGENT_RANKS_PROCS_H
@@ -37,19 +37,19 @@ bool proc_dying(pid_t pid);
  * STOP is sent until a look finds nobody new, so that what forks meanwhile is stopped
  * too.  0, or procs_load()'s errno: the children at least have it (theirs come to a
  * subreaper when they die). */
-int sweep_tree(int signo);
+int procs_sweep_tree(int signo);
 
 /* What agents and guardians are called, in a folder of their own name or not. */
 #define AGENT_COMM "berth-agent"
 
-/* Be found by sweep_cookie(COOKIE), also when no rank is left: a socket that listens
+/* Be found by procs_sweep_job(COOKIE), also when no rank is left: a socket that listens
  * under an abstract name and never accepts, whose holder the kernel tells.  Returns it,
  * or -1. */
-int sweep_mark(const char *cookie);
+int procs_sweep_mark(const char *job_id);
 
 /* KILL, until a look finds none, own processes whose environment has BERTH_JOB=COOKIE;
  * how many there were.  The job's agents are continued if somebody stopped them, and
  * ended if they do not end within a second. */
-size_t sweep_cookie(const char *cookie);
+size_t procs_sweep_job(const char *job_id);
 
 #endif

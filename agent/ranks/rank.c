@@ -69,15 +69,15 @@ static void send_started(struct ranks *r, const struct rank *one)
 void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 {
 	struct rank *one = &r->v[local];
-	struct wire_ended m = { r->epoch,   one->rank,
-				0,          (uint32_t)err_status(e->id) << 8,
-				clock_ns(), 0,
-				0,          err_name(e->id),
-				e->text,    e->hint };
+	struct wire_exited m = { r->epoch,   one->rank,
+				 0,          (uint32_t)err_status(e->id) << 8,
+				 clock_ns(), 0,
+				 0,          err_name(e->id),
+				 e->text,    e->hint };
 
 	one->state = RANK_ENDED;
-	service_ended(r->service, local, true);
-	wire_pack_ended(r->out, &m);
+	server_ended(r->server, local, true);
+	wire_pack_exited(r->out, &m);
 }
 
 void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
@@ -161,13 +161,13 @@ static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t a
 {
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	struct str why = { 0 };
-	struct wire_ended m = { .epoch = r->epoch,
-				.rank = one->rank,
-				.pid = (uint32_t)one->pid,
-				.status = (uint32_t)status,
-				.at_ns = io_dying_ns(&one->io, at_ns),
-				.id = "",
-				.hint = "" };
+	struct wire_exited m = { .epoch = r->epoch,
+				 .rank = one->rank,
+				 .pid = (uint32_t)one->pid,
+				 .status = (uint32_t)status,
+				 .at_ns = io_dying_ns(&one->io, at_ns),
+				 .id = "",
+				 .hint = "" };
 
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
 	if (m.oom)
@@ -176,9 +176,9 @@ static void rank_ended(struct ranks *r, struct rank *one, int status, uint64_t a
 	one->state = RANK_ENDED;
 	r->running--;
 	io_drain(&one->io);
-	service_ended(r->service, (size_t)(one - r->v), status != 0);
+	server_ended(r->server, (size_t)(one - r->v), status != 0);
 	m.failing_ns = io_failing_ns(&one->io, at_ns);
-	wire_pack_ended(r->out, &m);
+	wire_pack_exited(r->out, &m);
 	str_free(&why);
 }
 
@@ -249,7 +249,7 @@ static const char blind[] = "cannot look at the processes";
 
 static void signal_tree(struct ranks *r, int signo)
 {
-	int error = sweep_tree(signo);
+	int error = procs_sweep_tree(signo);
 
 	if (error && r->blind)
 		die(blind, error);
@@ -286,9 +286,9 @@ static void kill_tree(struct ranks *r)
 
 static void tell_ending(const struct ranks *r)
 {
-	struct wire_ending m = { r->epoch };
+	struct wire_stop_ack m = { r->epoch };
 
-	wire_pack_ending(r->out, &m);
+	wire_pack_stop_ack(r->out, &m);
 }
 
 /* Has a rank said that it fails, and still to end; or does it end just now? */

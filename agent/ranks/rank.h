@@ -45,7 +45,7 @@ struct ranks {
 	size_t n, running;
 	struct io io;
 	struct oom oom;
-	struct service *service; /* the owner's: it hears of endings; or NULL */
+	struct server *server; /* the owner's: it hears of endings; or NULL */
 	struct event *timer;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	uint64_t held_ms; /* RUN: `end` has come and waits so long for failing ranks */

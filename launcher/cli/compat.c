@@ -6,7 +6,7 @@
 
 /* ---- what may become of an option of another launcher ---- */
 
-static int ignore(const struct setting *s, const struct foreign *f,
+static int ignore(const struct setting *s, const struct compat *f,
 		  const char *const value[2], struct err *e)
 {
 	(void)value, (void)e;
@@ -14,7 +14,7 @@ static int ignore(const struct setting *s, const struct foreign *f,
 	return 0;
 }
 
-static int refuse(const struct setting *s, const struct foreign *f,
+static int refuse(const struct setting *s, const struct compat *f,
 		  const char *const value[2], struct err *e)
 {
 	(void)value;
@@ -23,7 +23,7 @@ static int refuse(const struct setting *s, const struct foreign *f,
 }
 
 /* The text is an option of ours, and its value where there is one: "map-by=node". */
-static int same(const struct setting *s, const struct foreign *f,
+static int same(const struct setting *s, const struct compat *f,
 		const char *const value[2], struct err *e)
 {
 	size_t n = strcspn(f->text, "=");
@@ -60,7 +60,7 @@ static int give(const struct setting *s, bool app, const char *name, const char 
 }
 
 /* The text is "NAME=VALUE". */
-static int set_fixed(const struct setting *s, const struct foreign *f,
+static int set_fixed(const struct setting *s, const struct compat *f,
 		     const char *const value[2], struct err *e)
 {
 	(void)value, (void)e;
@@ -69,7 +69,7 @@ static int set_fixed(const struct setting *s, const struct foreign *f,
 }
 
 /* The text is the variable that gets the value; so in the next three. */
-static int set_text(const struct setting *s, const struct foreign *f,
+static int set_text(const struct setting *s, const struct compat *f,
 		    const char *const value[2], struct err *e)
 {
 	if (!*value[0])
@@ -77,7 +77,7 @@ static int set_text(const struct setting *s, const struct foreign *f,
 	return give(s, false, f->text, value[0], e);
 }
 
-static int set_number(const struct setting *s, const struct foreign *f,
+static int set_number(const struct setting *s, const struct compat *f,
 		      const char *const value[2], struct err *e)
 {
 	long n;
@@ -87,7 +87,7 @@ static int set_number(const struct setting *s, const struct foreign *f,
 	return give(s, false, f->text, value[0], e);
 }
 
-static int set_decimal(const struct setting *s, const struct foreign *f,
+static int set_decimal(const struct setting *s, const struct compat *f,
 		       const char *const value[2], struct err *e)
 {
 	char *end;
@@ -98,7 +98,7 @@ static int set_decimal(const struct setting *s, const struct foreign *f,
 	return give(s, false, f->text, value[0], e);
 }
 
-static int set_mib(const struct setting *s, const struct foreign *f,
+static int set_mib(const struct setting *s, const struct compat *f,
 		   const char *const value[2], struct err *e)
 {
 	char bytes[32];
@@ -110,7 +110,7 @@ static int set_mib(const struct setting *s, const struct foreign *f,
 	return give(s, false, f->text, bytes, e);
 }
 
-static int set_log_level(const struct setting *s, const struct foreign *f,
+static int set_log_level(const struct setting *s, const struct compat *f,
 			 const char *const value[2], struct err *e)
 {
 	static const char *const names[] = { "TRACE", "DEBUG", "INFO", "WARNING",
@@ -123,7 +123,7 @@ static int set_log_level(const struct setting *s, const struct foreign *f,
 }
 
 /* A list of network interfaces: all for NCCL, the first for Horovod's gloo. */
-static int set_interfaces(const struct setting *s, const struct foreign *f,
+static int set_interfaces(const struct setting *s, const struct compat *f,
 			  const char *const value[2], struct err *e)
 {
 	char *first = xstrndup(value[0], strcspn(value[0], ","));
@@ -136,14 +136,14 @@ static int set_interfaces(const struct setting *s, const struct foreign *f,
 	return rc ? -1 : 0;
 }
 
-static int set_pair(const struct setting *s, const struct foreign *f,
+static int set_pair(const struct setting *s, const struct compat *f,
 		    const char *const value[2], struct err *e)
 {
 	return give(s, f->flags & OPTION_APP, value[0], value[1], e);
 }
 
 /* -genvlist A,B: -x of each name. */
-static int set_list(const struct setting *s, const struct foreign *f,
+static int set_list(const struct setting *s, const struct compat *f,
 		    const char *const value[2], struct err *e)
 {
 	char *copy = xstrdup(value[0]), *rest = copy, *name;
@@ -177,7 +177,7 @@ static bool has_prefix(const char *list, const char *name)
 	return false;
 }
 
-static int set_mca(const struct setting *s, const struct foreign *f,
+static int set_mca(const struct setting *s, const struct compat *f,
 		   const char *const value[2], struct err *e)
 {
 	char *what = xasprintf("%s %s %s", s->typed, value[0], value[1]);
@@ -200,7 +200,7 @@ static int set_mca(const struct setting *s, const struct foreign *f,
 }
 
 /* Parameters of the daemons alone. */
-static int ignore_mca(const struct setting *s, const struct foreign *f,
+static int ignore_mca(const struct setting *s, const struct compat *f,
 		      const char *const value[2], struct err *e)
 {
 	char *what = xasprintf("%s %s %s", s->typed, value[0], value[1]);
@@ -224,7 +224,7 @@ struct word {
 	const char *text;   /* its value, or why it is ignored */
 };
 
-static int read_word(const struct setting *s, const struct foreign *f, const char *name,
+static int read_word(const struct setting *s, const struct compat *f, const char *name,
 		     const struct word *words, struct err *e)
 {
 	char *what = xasprintf("%s %s", s->typed, name);
@@ -247,8 +247,8 @@ static int read_word(const struct setting *s, const struct foreign *f, const cha
 	return rc;
 }
 
-static int read_words(const struct setting *s, const struct foreign *f,
-		      const char *list, const struct word *words, struct err *e)
+static int read_words(const struct setting *s, const struct compat *f, const char *list,
+		      const struct word *words, struct err *e)
 {
 	char *copy = xstrdup(list), *rest = copy, *name;
 	int rc = 0;
@@ -259,7 +259,7 @@ static int read_words(const struct setting *s, const struct foreign *f,
 	return rc;
 }
 
-static int read_display(const struct setting *s, const struct foreign *f,
+static int read_display(const struct setting *s, const struct compat *f,
 			const char *const value[2], struct err *e)
 {
 	static const struct word words[] = {
@@ -275,7 +275,7 @@ static int read_display(const struct setting *s, const struct foreign *f,
 	return read_words(s, f, value[0], words, e);
 }
 
-static int read_output(const struct setting *s, const struct foreign *f,
+static int read_output(const struct setting *s, const struct compat *f,
 		       const char *const value[2], struct err *e)
 {
 	static const struct word words[] = {
@@ -290,7 +290,7 @@ static int read_output(const struct setting *s, const struct foreign *f,
 	return read_words(s, f, value[0], words, e);
 }
 
-static int read_rank_by(const struct setting *s, const struct foreign *f,
+static int read_rank_by(const struct setting *s, const struct compat *f,
 			const char *const value[2], struct err *e)
 {
 	static const char why[] = "ranks are numbered in the order of the hosts";
@@ -303,7 +303,7 @@ static int read_rank_by(const struct setting *s, const struct foreign *f,
 	return read_word(s, f, value[0], words, e);
 }
 
-static int read_launcher(const struct setting *s, const struct foreign *f,
+static int read_launcher(const struct setting *s, const struct compat *f,
 			 const char *const value[2], struct err *e)
 {
 	static const struct word words[] = {
@@ -359,7 +359,7 @@ static int map_ppr(const struct setting *s, const char *value, char **rest,
 	return own.option->set(&own, n, e);
 }
 
-int foreign_map_by(const struct setting *s, const char *value, struct err *e)
+int compat_map_by(const struct setting *s, const char *value, struct err *e)
 {
 	static const char inside[] = "socket package numa core hwthread l1cache "
 				     "l2cache l3cache l1 l2 l3 board";
@@ -405,7 +405,7 @@ int foreign_map_by(const struct setting *s, const char *value, struct err *e)
 #define NO_NOISE "it is about Open MPI's own launcher"
 
 /* clang-format off */
-const struct foreign foreign_table[] = {
+const struct compat compat_table[] = {
 	/* Open MPI */
 	{ "--mca -gmca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
 	{ "--omca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
@@ -507,23 +507,23 @@ const struct foreign foreign_table[] = {
 };
 /* clang-format on */
 
-const size_t foreign_count = sizeof foreign_table / sizeof *foreign_table;
+const size_t compat_count = sizeof compat_table / sizeof *compat_table;
 
-const struct foreign *foreign_find(const char *name)
+const struct compat *compat_find(const char *name)
 {
-	for (size_t i = 0; i < foreign_count; i++)
-		if (option_named(foreign_table[i].names, name))
-			return &foreign_table[i];
+	for (size_t i = 0; i < compat_count; i++)
+		if (option_named(compat_table[i].names, name))
+			return &compat_table[i];
 	return NULL;
 }
 
-int foreign_read(const struct setting *s, const struct foreign *f,
-		 const char *const value[2], struct err *e)
+int compat_read(const struct setting *s, const struct compat *f,
+		const char *const value[2], struct err *e)
 {
 	return f->read(s, f, value, e);
 }
 
-const char *foreign_fate(const struct foreign *f)
+const char *compat_fate(const struct compat *f)
 {
 	if (f->read == ignore || f->read == ignore_mca || f->read == read_rank_by)
 		return "ignored";

@@ -9,31 +9,31 @@
 
 #include "launcher/cli/option_table.h"
 
-struct foreign {
+struct compat {
 	const char *names; /* as in struct option */
 	const char *tool;  /* whose option it is */
 	int args;          /* values that follow it, 0..2 */
-	int (*read)(const struct setting *s, const struct foreign *f,
+	int (*read)(const struct setting *s, const struct compat *f,
 		    const char *const value[2], struct err *e);
 	const char *text; /* why it is ignored, what to use instead, variable, or our
 			     option */
 	unsigned flags;   /* OPTION_APP: allowed in a later app */
 };
 
-extern const struct foreign foreign_table[];
-extern const size_t foreign_count;
+extern const struct compat compat_table[];
+extern const size_t compat_count;
 
-const struct foreign *foreign_find(const char *name);
+const struct compat *compat_find(const char *name);
 
 /* Give VALUE to F's reader; S->typed is its spelling. */
-int foreign_read(const struct setting *s, const struct foreign *f,
-		 const char *const value[2], struct err *e);
+int compat_read(const struct setting *s, const struct compat *f,
+		const char *const value[2], struct err *e);
 
 /* --map-by as Open MPI and hydra write it: socket, ppr:N:node, slot:PE=4, ... */
-int foreign_map_by(const struct setting *s, const char *value, struct err *e);
+int compat_map_by(const struct setting *s, const char *value, struct err *e);
 
 /* One word for the man page on what becomes of F: "ignored", "refused", "sets", "same
  * as". */
-const char *foreign_fate(const struct foreign *f);
+const char *compat_fate(const struct compat *f);
 
 #endif

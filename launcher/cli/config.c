@@ -41,10 +41,10 @@ static bool yaml_line(const char *line)
 }
 
 /* The option of horovodrun that stands for KEY under SECTION of its YAML, into NAME. */
-static const struct foreign *yaml_option(char **name, const char *section,
-					 const char *key)
+static const struct compat *yaml_option(char **name, const char *section,
+					const char *key)
 {
-	const struct foreign *f = NULL;
+	const struct compat *f = NULL;
 
 	/* timeline: filename, params: cycle_time_ms, autotune: enabled */
 	for (int form = 0; form < 3 && !f; form++) {
@@ -55,7 +55,7 @@ static const struct foreign *yaml_option(char **name, const char *section,
 			*name = xasprintf("--%s", form == 1 ? key : section);
 		for (char *p = *name; *p; p++)
 			*p = *p == '_' ? '-' : *p;
-		f = foreign_find(*name);
+		f = compat_find(*name);
 	}
 	return f;
 }
@@ -65,7 +65,7 @@ static void yaml_translate(struct str *out, char *section, size_t size, char *li
 {
 	bool nested = isspace((unsigned char)*line);
 	char *key = trim(line), *value = strchr(key, ':'), *name = NULL;
-	const struct foreign *f;
+	const struct compat *f;
 
 	if (!value)
 		return;

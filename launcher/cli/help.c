@@ -139,9 +139,9 @@ static void help_option(struct str *out, const struct option *o)
 	str_free(&names);
 }
 
-static void help_foreign(struct str *out, const struct foreign *f)
+static void help_foreign(struct str *out, const struct compat *f)
 {
-	str_addf(out, "%s (%s)\n    %s%s%s\n", f->names, f->tool, foreign_fate(f),
+	str_addf(out, "%s (%s)\n    %s%s%s\n", f->names, f->tool, compat_fate(f),
 		 *f->text ? ": " : "", f->text);
 }
 
@@ -160,7 +160,7 @@ static int unknown_topic(const char *word, struct err *e)
 
 int help_print(struct str *out, const char *topic, struct err *e)
 {
-	const struct foreign *f;
+	const struct compat *f;
 	const struct option *o;
 	bool no;
 
@@ -179,7 +179,7 @@ int help_print(struct str *out, const char *topic, struct err *e)
 	if (!strcmp(topic, "all"))
 		return 0;
 	o = option_find(topic, &no);
-	f = foreign_find(topic);
+	f = compat_find(topic);
 	if (o && !(o->flags & OPTION_HIDDEN))
 		help_option(out, o);
 	else if (f)
@@ -298,8 +298,8 @@ static void print_variables(struct str *out)
 
 static void print_compat(struct str *out)
 {
-	for (size_t i = 0; i < foreign_count; i++) {
-		const struct foreign *f = &foreign_table[i];
+	for (size_t i = 0; i < compat_count; i++) {
+		const struct compat *f = &compat_table[i];
 		const char *list = f->names, *name, *before = ".It ";
 		char *line;
 		size_t n;
@@ -309,7 +309,7 @@ static void print_compat(struct str *out)
 			mdoc_flag(out, name, n);
 			before = " , ";
 		}
-		line = xasprintf("%s, %s%s%s", f->tool, foreign_fate(f),
+		line = xasprintf("%s, %s%s%s", f->tool, compat_fate(f),
 				 *f->text ? ": " : "", f->text);
 		str_add(out, "\n");
 		mdoc_wrap(out, line);

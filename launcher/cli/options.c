@@ -9,7 +9,7 @@
 /* One option as it stands on the command line; of option and foreign one is set. */
 struct given {
 	const struct option *option;
-	const struct foreign *foreign;
+	const struct compat *foreign;
 	char *typed;          /* "-np", without the value */
 	const char *value[2]; /* inside argv */
 	size_t app;
@@ -79,9 +79,9 @@ static struct strv all_names(void)
 	const char *list, *name;
 	size_t n;
 
-	for (size_t i = 0; i < option_count + foreign_count; i++) {
+	for (size_t i = 0; i < option_count + compat_count; i++) {
 		list = i < option_count ? option_table[i].names
-					: foreign_table[i - option_count].names;
+					: compat_table[i - option_count].names;
 		while ((n = option_next_name(&list, &name)))
 			strv_take(&names, xstrndup(name, n));
 	}
@@ -176,11 +176,11 @@ static int read_option(struct line *l, const char *word, size_t app, struct err 
 	g->option = option_find(g->typed, &no);
 	if (no) { /* a spelling that is a row of its own goes before a made-up opposite
 		   */
-		g->foreign = foreign_find(g->typed);
+		g->foreign = compat_find(g->typed);
 		if (g->foreign)
 			g->option = NULL;
 	} else if (!g->option) {
-		g->foreign = foreign_find(g->typed);
+		g->foreign = compat_find(g->typed);
 	}
 	if (!g->option && !g->foreign && !tied &&
 	    (g->option = option_find_glued(word, &tied)))
@@ -283,7 +283,7 @@ static int apply_given(const struct setting *all, const struct given *g, struct 
 	if (g->option)
 		rc = g->option->set ? g->option->set(&s, g->value[0], e) : 0;
 	else
-		rc = foreign_read(&s, g->foreign, g->value, e);
+		rc = compat_read(&s, g->foreign, g->value, e);
 	if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS)
 		err_in(e, "%s", g->typed);
 	return rc ? -1 : 0;

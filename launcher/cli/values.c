@@ -196,7 +196,7 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 		s->r->map_by = *value == 's' ? MAP_SLOT : MAP_NODE;
 		return 0;
 	}
-	return foreign_map_by(s, value, e);
+	return compat_map_by(s, value, e);
 }
 
 int value_wdir(const struct setting *s, const char *value, struct err *e)

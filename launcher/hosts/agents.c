@@ -15,7 +15,7 @@ enum {
 	BEATS_AT_ONCE = 256
 };
 
-static void trim(const struct fleet *f, struct buf *b)
+static void trim(const struct agents *f, struct buf *b)
 {
 	if (!b->len && b->cap > KEEP_BYTES / f->n)
 		buf_free(b);
@@ -31,10 +31,10 @@ static void lose(struct host *h, const struct err *why)
 	if (h->conn)
 		h->transport->close(h->conn);
 	h->conn = NULL;
-	h->fleet->events->lost(h->fleet->ctx, h);
+	h->agents->events->lost(h->agents->ctx, h);
 }
 
-void fleet_give_up(struct host *h, const struct err *why)
+void agents_give_up(struct host *h, const struct err *why)
 {
 	lose(h, why);
 }
@@ -56,7 +56,7 @@ static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 	h->clock_offset_ns = theirs_ns - (sent_ns + error);
 }
 
-int64_t fleet_time(const struct host *h, uint64_t at_ns)
+int64_t agents_time(const struct host *h, uint64_t at_ns)
 {
 	uint64_t ours = at_ns - h->clock_offset_ns, now = clock_ns();
 
@@ -68,7 +68,7 @@ static void send_beat(struct host *h)
 	struct wire_heartbeat beat = { .clock_ns = clock_ns() };
 
 	wire_pack_heartbeat(&h->out, &beat);
-	fleet_flush(h);
+	agents_flush(h);
 }
 
 /* A machine that can be: what it says decides slots and every rank's MASTER_ADDR. */
@@ -104,7 +104,7 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	wire_free_hello(&m);
 	h->state = HOST_UP;
 	send_beat(h);
-	h->fleet->events->hello(h->fleet->ctx, h);
+	h->agents->events->hello(h->agents->ctx, h);
 	return 0;
 }
 
@@ -127,7 +127,7 @@ static int on_agent_log(struct host *h, const struct wire_frame *f, struct err *
 	if (wire_unpack_log(&m, f->payload, f->n, e))
 		return -1;
 	if (m.level < LOG_ERROR) {
-		h->fleet->events->frame(h->fleet->ctx, h, f);
+		h->agents->events->frame(h->agents->ctx, h, f);
 		return 0;
 	}
 	err_set(e, E_SYSTEM, h->name, m.text);
@@ -149,7 +149,7 @@ static void trace(const struct host *h, const struct wire_frame *f)
 
 static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 {
-	if (h->fleet->setup.verbosity > 1 && f->type != WIRE_output)
+	if (h->agents->setup.verbosity > 1 && f->type != WIRE_output)
 		trace(h, f);
 	if (h->state == HOST_STARTING) {
 		if (f->type == WIRE_hello)
@@ -162,7 +162,7 @@ static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 		return on_heartbeat(h, f, e);
 	if (f->type == WIRE_log)
 		return on_agent_log(h, f, e);
-	h->fleet->events->frame(h->fleet->ctx, h, f);
+	h->agents->events->frame(h->agents->ctx, h, f);
 	return 0;
 }
 
@@ -260,7 +260,7 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 
 static void on_writable(void *ctx)
 {
-	fleet_flush(ctx);
+	agents_flush(ctx);
 }
 
 /* The last line that an agent said, 400 bytes at most: why it died, if it knew. */
@@ -314,14 +314,14 @@ static void on_ended(void *ctx, const struct transport_end *end)
 		h->transport->close(h->conn);
 		h->conn = NULL;
 		h->state = HOST_CLOSED;
-		h->fleet->events->closed(h->fleet->ctx, h);
+		h->agents->events->closed(h->agents->ctx, h);
 		return;
 	}
 	describe_end(h, end, &e);
 	lose(h, &e);
 }
 
-void fleet_start(struct fleet *f, struct host *h)
+void agents_start(struct agents *f, struct host *h)
 {
 	static const struct transport_events events = { on_bytes, on_writable,
 							on_ended };
@@ -338,7 +338,7 @@ void fleet_start(struct fleet *f, struct host *h)
 	h->conn = h->transport->start(&f->setup, &h->target, &events, h);
 }
 
-void fleet_flush(struct host *h)
+void agents_flush(struct host *h)
 {
 	size_t n;
 
@@ -348,19 +348,19 @@ void fleet_flush(struct host *h)
 			return;
 		buf_drop(&h->out, n);
 	}
-	trim(h->fleet, &h->out);
+	trim(h->agents, &h->out);
 }
 
-void fleet_leave(struct host *h)
+void agents_leave(struct host *h)
 {
 	if (h->state != HOST_UP)
 		return;
-	wire_pack_bye(&h->out, &(struct wire_bye){ 0 });
+	wire_pack_shutdown(&h->out, &(struct wire_shutdown){ 0 });
 	h->state = HOST_LEAVING;
-	fleet_flush(h);
+	agents_flush(h);
 }
 
-static void check_silence(struct fleet *f, struct host *h)
+static void check_silence(struct agents *f, struct host *h)
 {
 	uint64_t quiet_s = (clock_ms() - h->heard_ms) / 1000;
 	struct err e = { 0 };
@@ -376,7 +376,7 @@ static void check_silence(struct fleet *f, struct host *h)
 
 static void on_beat(evutil_socket_t fd, short what, void *ctx)
 {
-	struct fleet *f = ctx;
+	struct agents *f = ctx;
 
 	(void)fd;
 	(void)what;
@@ -390,7 +390,7 @@ static void on_beat(evutil_socket_t fd, short what, void *ctx)
 
 /* Where runner itself did not run (kill -STOP, a machine that slept), nothing was asked
  * and what was said is still to be read: begin to count anew. */
-static void forgive_own_silence(struct fleet *f)
+static void forgive_own_silence(struct agents *f)
 {
 	uint64_t now = clock_ms();
 
@@ -401,14 +401,14 @@ static void forgive_own_silence(struct fleet *f)
 }
 
 /* Several within --host-timeout, else a host is silent between two of them. */
-static uint64_t beat_every_ms(const struct fleet *f)
+static uint64_t beat_every_ms(const struct agents *f)
 {
 	uint64_t within_ms = (uint64_t)f->host_timeout_s * 250;
 
 	return within_ms < BEAT_S * 1000 ? within_ms : BEAT_S * 1000;
 }
 
-static void look_again(struct fleet *f, bool soon)
+static void look_again(struct agents *f, bool soon)
 {
 	uint64_t ms = beat_every_ms(f);
 
@@ -420,7 +420,7 @@ static void look_again(struct fleet *f, bool soon)
 
 static void on_look(evutil_socket_t fd, short what, void *ctx)
 {
-	struct fleet *f = ctx;
+	struct agents *f = ctx;
 	bool missed = false;
 
 	(void)fd;
@@ -437,7 +437,7 @@ static void on_look(evutil_socket_t fd, short what, void *ctx)
 	look_again(f, missed);
 }
 
-void fleet_watch(struct fleet *f)
+void agents_watch(struct agents *f)
 {
 	uint64_t us;
 
@@ -451,7 +451,7 @@ void fleet_watch(struct fleet *f)
 	look_again(f, false);
 }
 
-void fleet_close(struct fleet *f)
+void agents_close(struct agents *f)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		struct host *h = &f->host[i];
@@ -462,9 +462,9 @@ void fleet_close(struct fleet *f)
 	}
 }
 
-void fleet_free(struct fleet *f)
+void agents_free(struct agents *f)
 {
-	fleet_close(f);
+	agents_close(f);
 	if (f->beat)
 		event_free(f->beat);
 	if (f->look)
@@ -480,5 +480,5 @@ void fleet_free(struct fleet *f)
 		buf_free(&h->out);
 	}
 	free(f->host);
-	*f = (struct fleet){ 0 };
+	*f = (struct agents){ 0 };
 }

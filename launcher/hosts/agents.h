@@ -1,7 +1,7 @@
-/* fleet.h - the hosts of a job with an agent on each: start them, talk frames, notice
+/* agents.h - the hosts of a job with an agent on each: start them, talk frames, notice
  * silence.
  *
- * Below is transport.h (bytes), above is session.h (what frames mean).  The fleet cuts
+ * Below is transport.h (bytes), above is session.h (what frames mean).  The agents cuts
  * the bytes into frames, keeps what each agent said of its machine, answers and sends
  * heartbeats, measures each agent's clock, and reports a host once when it is lost.  An
  * agent that breaks the protocol is a lost one: a frame is refused by its head, so that
@@ -26,7 +26,7 @@ enum host_state {
 enum { SLOTS_AUTO = -2 }; /* one per GPU, else one per core: this machine without -np */
 
 struct host {
-	struct fleet *fleet;
+	struct agents *agents;
 	char *name, *user; /* as typed */
 	struct target target;
 	struct sockaddr_storage *addr; /* target.addr */
@@ -53,7 +53,7 @@ struct host {
 	struct buf in, out;
 };
 
-struct fleet_events {
+struct agents_events {
 	void (*hello)(void *ctx, struct host *h);
 	void (*frame)(void *ctx, struct host *h, const struct wire_frame *f);
 	void (*lost)(void *ctx, struct host *h); /* once; h->err says why */
@@ -61,13 +61,13 @@ struct fleet_events {
 	void (*closed)(void *ctx, struct host *h); /* after HOST_LEAVING */
 };
 
-struct fleet {
+struct agents {
 	struct event_base *base;
 	struct host *host;
 	size_t n;
 	struct transport_setup setup;
 	long host_timeout_s;
-	const struct fleet_events *events;
+	const struct agents_events *events;
 	void *ctx;
 	struct event *beat;
 	struct event *look;                /* for silence */
@@ -77,25 +77,25 @@ struct fleet {
 };
 
 /* Start an agent on H (state HOST_IDLE).  Its hello or loss comes as an event. */
-void fleet_start(struct fleet *f, struct host *h);
+void agents_start(struct agents *f, struct host *h);
 
 /* Send what was packed into h->out. */
-void fleet_flush(struct host *h);
+void agents_flush(struct host *h);
 
 /* Tell H's agent to exit and wait for its end as an event. */
-void fleet_leave(struct host *h);
+void agents_leave(struct host *h);
 
 /* Give H up: no more events of it but lost(), now. */
-void fleet_give_up(struct host *h, const struct err *why);
+void agents_give_up(struct host *h, const struct err *why);
 
 /* Begin and end heartbeats, every 5 s. */
-void fleet_watch(struct fleet *f);
+void agents_watch(struct agents *f);
 /* Close every stream; no more events. */
-void fleet_close(struct fleet *f);
-void fleet_free(struct fleet *f);
+void agents_close(struct agents *f);
+void agents_free(struct agents *f);
 
 /* An agent's time as ours, for at_ns fields: between its hello and now, whatever it
  * says. */
-int64_t fleet_time(const struct host *h, uint64_t at_ns);
+int64_t agents_time(const struct host *h, uint64_t at_ns);
 
 #endif

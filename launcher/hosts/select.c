@@ -96,7 +96,7 @@ static int choose_transport(struct session *s, struct host *h)
 
 static void take_host(struct session *s, struct host *h, const struct host_spec *spec)
 {
-	*h = (struct host){ .fleet = &s->fleet,
+	*h = (struct host){ .agents = &s->agents,
 			    .name = xstrdup(spec->name),
 			    .user = spec->user ? xstrdup(spec->user) : NULL,
 			    .slots = spec->slots,
@@ -115,16 +115,16 @@ static bool offline(const struct request *r)
 
 static int find_hosts(struct session *s, bool alone)
 {
-	const char **names = xcalloc(s->fleet.n, sizeof *names);
-	struct resolved *found = xcalloc(s->fleet.n, sizeof *found);
+	const char **names = xcalloc(s->agents.n, sizeof *names);
+	struct resolved *found = xcalloc(s->agents.n, sizeof *found);
 	int rc = 0;
 
-	for (size_t i = 0; i < s->fleet.n; i++)
-		names[i] = s->fleet.host[i].name;
+	for (size_t i = 0; i < s->agents.n; i++)
+		names[i] = s->agents.host[i].name;
 	if (!alone && !offline(s->request))
-		resolve_all(found, names, s->fleet.n, s->fleet.setup.deadline_ms);
-	for (size_t i = 0; !rc && i < s->fleet.n; i++) {
-		struct host *h = &s->fleet.host[i];
+		lookup_all(found, names, s->agents.n, s->agents.setup.deadline_ms);
+	for (size_t i = 0; !rc && i < s->agents.n; i++) {
+		struct host *h = &s->agents.host[i];
 
 		h->addr = found[i].addr;
 		h->target.addr = h->addr;
@@ -139,7 +139,7 @@ static int find_hosts(struct session *s, bool alone)
 	return rc;
 }
 
-int who_choose(struct session *s)
+int hosts_select(struct session *s)
 {
 	struct hosts hosts = { 0 };
 	bool alone = !s->request->hosts && !s->request->hostfile;
@@ -149,12 +149,12 @@ int who_choose(struct session *s)
 		return err_set(&s->err, E_TOPOLOGY_PLAN);
 	if (read_hosts(s, &hosts))
 		return -1;
-	s->fleet.host = xcalloc(hosts.n, sizeof *s->fleet.host);
-	s->fleet.n = hosts.n;
+	s->agents.host = xcalloc(hosts.n, sizeof *s->agents.host);
+	s->agents.n = hosts.n;
 	for (size_t i = 0; i < hosts.n; i++)
-		take_host(s, &s->fleet.host[i], &hosts.v[i]);
+		take_host(s, &s->agents.host[i], &hosts.v[i]);
 	hosts_free(&hosts);
-	s->fleet.setup.own_agent = local_agent_path();
+	s->agents.setup.own_agent = local_agent_path();
 	rc = find_hosts(s, alone);
 	return rc;
 }

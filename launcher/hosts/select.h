@@ -1,4 +1,4 @@
-/* who.h - from request to the hosts of the fleet: -H, a host file, or this machine.
+/* who.h - from request to the hosts of the agents: -H, a host file, or this machine.
  *
  * Looks names up (local is recognised by address, never by spelling) and chooses a
  * transport for each host. */
@@ -7,7 +7,7 @@
 
 #include "launcher/job/job.h"
 
-/* Fill S's fleet and slots_from.  0, or -1 with s->err. */
-int who_choose(struct session *s);
+/* Fill S's agents and slots_from.  0, or -1 with s->err. */
+int hosts_select(struct session *s);
 
 #endif

@@ -107,7 +107,7 @@ static bool is_option(const char *name, const char *const *options, size_t n)
 	return false;
 }
 
-void forward_env(struct strv *out, char *const *own, bool managed,
+void env_forward(struct strv *out, char *const *own, bool managed,
 		 const char *const *option_names, size_t noptions)
 {
 	for (; *own; own++) {
@@ -167,8 +167,8 @@ static int export_one(struct strv *out, const char *word, const struct strv *own
 	return 0;
 }
 
-int forward_export(struct strv *out, const struct strv *x, const struct strv *own_env,
-		   struct err *e)
+int env_forward_export(struct strv *out, const struct strv *x,
+		       const struct strv *own_env, struct err *e)
 {
 	for (size_t i = 0; i < x->n; i++)
 		if (export_one(out, x->v[i], own_env, e))
@@ -258,7 +258,7 @@ static int read_line(struct strv *out, char *line, struct err *e)
 	return rc;
 }
 
-int forward_env_file(struct strv *out, const char *path, struct err *e)
+int env_forward_file(struct strv *out, const char *path, struct err *e)
 {
 	struct str text = { 0 };
 	char *rest, *line;
@@ -281,7 +281,7 @@ int forward_env_file(struct strv *out, const char *path, struct err *e)
 	return rc;
 }
 
-bool forward_is_secret(const char *name)
+bool env_forward_is_secret(const char *name)
 {
 	static const char *const words[] = { "TOKEN", "SECRET", "KEY", "PASS", "CRED" };
 
@@ -300,9 +300,9 @@ static bool holds_password(const char *value)
 	return p && p[3 + n] == '@' && memchr(p + 3, ':', n);
 }
 
-void forward_redact(struct str *s, const char *name, const char *value)
+void env_forward_redact(struct str *s, const char *name, const char *value)
 {
-	if (forward_is_secret(name) || holds_password(value))
+	if (env_forward_is_secret(name) || holds_password(value))
 		str_addf(s, "<redacted, %zu bytes>", strlen(value));
 	else
 		str_add(s, value);

@@ -26,7 +26,7 @@ struct teller {
 	uint32_t lost, loser; /* the last joining that one of its ranks was lost to */
 };
 
-struct world {
+struct fence {
 	struct teller *host;
 	size_t nhosts, nsaid;
 	bool anybody_gone; /* a rank has ended, or is lost to a joining */
@@ -41,18 +41,18 @@ struct world {
 static void on_more(evutil_socket_t fd, short what, void *ctx);
 static void on_losses(evutil_socket_t fd, short what, void *ctx);
 
-struct world *world_open(struct session *s)
+struct fence *fence_open(struct session *s)
 {
-	struct world *w = xcalloc(1, sizeof *w);
+	struct fence *w = xcalloc(1, sizeof *w);
 
-	w->nhosts = s->fleet.n;
+	w->nhosts = s->agents.n;
 	w->more = event_new(s->base, -1, 0, on_more, s);
 	w->losses = event_new(s->base, -1, 0, on_losses, s);
 	w->host = xcalloc(w->nhosts, sizeof *w->host);
 	return w;
 }
 
-void world_free(struct world *w)
+void fence_free(struct fence *w)
 {
 	if (!w)
 		return;
@@ -78,26 +78,26 @@ static bool runs(const struct session *s)
 
 /* ---- who is where ---- */
 
-const char *world_asked(struct session *s, struct host *h)
+const char *fence_asked(struct session *s, struct host *h)
 {
 	const char **names;
-	struct wire_world m = { .epoch = s->epoch };
+	struct wire_host_map m = { .epoch = s->epoch };
 	uint32_t *hosts;
 
 	if (!runs(s) || teller_of(s, h)->asked)
-		return "'whereabouts' message out of turn";
+		return "'host_map_request' message out of turn";
 	teller_of(s, h)->asked = true;
 	names = xcalloc(s->plan.nodes, sizeof *names);
 	hosts = xcalloc(s->plan.np, sizeof *hosts);
-	for (size_t i = 0; i < s->fleet.n; i++)
+	for (size_t i = 0; i < s->agents.n; i++)
 		if (s->plan.node[i] != PLAN_UNUSED)
-			names[s->plan.node[i]] = s->fleet.host[i].name;
+			names[s->plan.node[i]] = s->agents.host[i].name;
 	for (uint32_t i = 0; i < s->plan.np; i++)
 		hosts[i] = s->plan.node[s->plan.rank[i].host];
 	m.hosts = (wire_u32v){ hosts, s->plan.np };
 	m.names = (wire_strv){ names, s->plan.nodes };
-	wire_pack_world(&h->out, &m);
-	fleet_flush(h);
+	wire_pack_host_map(&h->out, &m);
+	agents_flush(h);
 	free(hosts);
 	free(names);
 	return NULL;
@@ -107,13 +107,13 @@ const char *world_asked(struct session *s, struct host *h)
 
 static void tell_lost(struct session *s, size_t host, const struct wire_lost *m)
 {
-	struct host *h = &s->fleet.host[host];
+	struct host *h = &s->agents.host[host];
 
 	if (h->state != HOST_UP || !s->world->host[host].asked ||
 	    s->world->host[host].nended == s->plan.local_size[host])
 		return;
 	wire_pack_lost(&h->out, m);
-	fleet_flush(h);
+	agents_flush(h);
 }
 
 static bool are_alike(const struct loss *a, const struct loss *b)
@@ -124,7 +124,7 @@ static bool are_alike(const struct loss *a, const struct loss *b)
 /* Those that are like L to HOST, but for its own, which it knows.  LIST: has room. */
 static void tell_losses(struct session *s, size_t host, struct loss l, uint32_t *list)
 {
-	const struct world *w = s->world;
+	const struct fence *w = s->world;
 	struct wire_lost m = { s->epoch, { list, 0 }, l.joining, 0, l.follows };
 
 	for (size_t i = 0; i < w->nlosses; i++)
@@ -137,14 +137,14 @@ static void tell_losses(struct session *s, size_t host, struct loss l, uint32_t 
 
 static void tell_all_losses(struct session *s)
 {
-	struct world *w = s->world;
+	struct fence *w = s->world;
 	uint32_t *list = xcalloc(w->nlosses, sizeof *list);
 
 	while (w->nlosses) {
 		const struct loss first = w->loss[0];
 		size_t left = 0;
 
-		for (size_t i = 0; i < s->fleet.n; i++)
+		for (size_t i = 0; i < s->agents.n; i++)
 			tell_losses(s, i, first, list);
 		for (size_t i = 0; i < w->nlosses; i++)
 			if (!are_alike(&w->loss[i], &first))
@@ -167,7 +167,7 @@ static void on_losses(evutil_socket_t fd, short what, void *ctx)
 
 static void add_losses(struct session *s, const struct wire_lost *m)
 {
-	struct world *w = s->world;
+	struct fence *w = s->world;
 
 	w->loss = xreallocarray(w->loss, w->nlosses + m->ranks.n, sizeof *w->loss);
 	for (size_t i = 0; i < m->ranks.n; i++)
@@ -177,7 +177,7 @@ static void add_losses(struct session *s, const struct wire_lost *m)
 		tell_all_losses(s);
 }
 
-static void forget_fence(struct world *w, struct teller *t)
+static void forget_fence(struct fence *w, struct teller *t)
 {
 	w->nsaid -= t->said;
 	t->says = t->said = false;
@@ -185,7 +185,7 @@ static void forget_fence(struct world *w, struct teller *t)
 }
 
 /* Who waits in these has been told for whom in vain. */
-static void drop_fences(struct world *w, uint32_t up_to)
+static void drop_fences(struct fence *w, uint32_t up_to)
 {
 	for (size_t i = 0; i < w->nhosts; i++)
 		if (w->host[i].said && w->host[i].joining <= up_to)
@@ -195,7 +195,7 @@ static void drop_fences(struct world *w, uint32_t up_to)
 /* HOST waits for ranks of OTHER that won't come: one was lost to this joining, when
  * HOST had not asked for the world or its fence was on its way; or one has ended that
  * came to none after an earlier one. */
-static bool waits_in_vain(const struct world *w, size_t host, size_t other)
+static bool waits_in_vain(const struct fence *w, size_t host, size_t other)
 {
 	const struct teller *t = &w->host[host], *o = &w->host[other];
 
@@ -216,7 +216,7 @@ static void tell_in_vain(struct session *s, size_t host, size_t other)
 	forget_fence(s->world, t);
 }
 
-const char *world_lost(struct session *s, struct host *h, const struct wire_lost *m)
+const char *fence_lost(struct session *s, struct host *h, const struct wire_lost *m)
 {
 	const uint32_t from = session_index(s, h);
 	struct teller *t;
@@ -240,10 +240,10 @@ const char *world_lost(struct session *s, struct host *h, const struct wire_lost
 }
 
 /* Who left the library before it ended is missed only by those who wait for more. */
-void world_rank_ended(struct session *s, uint32_t rank)
+void fence_rank_ended(struct session *s, uint32_t rank)
 {
 	const uint32_t host = s->plan.rank[rank].host;
-	struct world *w = s->world;
+	struct fence *w = s->world;
 
 	if (!w)
 		return;
@@ -257,9 +257,9 @@ void world_rank_ended(struct session *s, uint32_t rank)
 			tell_in_vain(s, i, host);
 }
 
-void world_host_lost(struct session *s, uint32_t host)
+void fence_host_lost(struct session *s, uint32_t host)
 {
-	struct world *w = s->world;
+	struct fence *w = s->world;
 	struct wire_lost m = { s->epoch, { 0 }, 1, 1, 0 };
 
 	if (!w || !s->plan.local_size[host])
@@ -267,7 +267,7 @@ void world_host_lost(struct session *s, uint32_t host)
 	if (w->host[host].joining)
 		m.joining = w->host[host].joining;
 	m.ranks = (wire_u32v){ s->plan.ranks[host], s->plan.local_size[host] };
-	for (size_t i = 0; i < s->fleet.n; i++)
+	for (size_t i = 0; i < s->agents.n; i++)
 		if (i != host)
 			tell_lost(s, i, &m);
 	drop_fences(w, UINT32_MAX);
@@ -277,7 +277,7 @@ void world_host_lost(struct session *s, uint32_t host)
 
 static bool all_said(const struct session *s)
 {
-	const struct world *w = s->world;
+	const struct fence *w = s->world;
 	uint32_t joining = 0;
 
 	if (w->nsaid < s->plan.nodes)
@@ -297,7 +297,7 @@ static void sort_texts(const struct session *s, struct buf *out)
 {
 	const char **text = xcalloc(s->plan.np, sizeof *text);
 
-	for (size_t i = 0; i < s->fleet.n; i++) {
+	for (size_t i = 0; i < s->agents.n; i++) {
 		const char *p = (const char *)buf_head(&s->world->host[i].texts);
 
 		for (uint32_t k = 0; k < s->plan.local_size[i]; k++) {
@@ -312,9 +312,10 @@ static void sort_texts(const struct session *s, struct buf *out)
 
 static void send_all(struct session *s, struct host *h, const struct buf *texts)
 {
-	struct wire_all m = { .epoch = s->epoch,
-			      .joining = teller_of(s, h)->joining,
-			      .clock_offset_ns = h->local ? 0 : -h->clock_offset_ns };
+	struct wire_fence_data m = { .epoch = s->epoch,
+				     .joining = teller_of(s, h)->joining,
+				     .clock_offset_ns =
+					     h->local ? 0 : -h->clock_offset_ns };
 	size_t sent = 0;
 
 	while (!m.last) {
@@ -323,23 +324,23 @@ static void send_all(struct session *s, struct host *h, const struct buf *texts)
 		m.last = left <= WIRE_PART_MAX;
 		m.texts = (wire_bytes){ buf_head(texts) + sent,
 					m.last ? left : WIRE_PART_MAX };
-		wire_pack_all(&h->out, &m);
+		wire_pack_fence_data(&h->out, &m);
 		sent += m.texts.n;
 	}
-	fleet_flush(h);
+	agents_flush(h);
 }
 
 /* Each host in its turn: with all of them at once, what 1000 hosts of 8 ranks are told
  * would be some GB. */
 static void tell_more(struct session *s)
 {
-	struct world *w = s->world;
+	struct fence *w = s->world;
 	size_t queued = 0;
 
 	for (size_t i = 0; i < w->next; i++)
-		queued += s->fleet.host[i].out.len;
+		queued += s->agents.host[i].out.len;
 	for (; w->next < w->nhosts; w->next++) {
-		struct host *h = &s->fleet.host[w->next];
+		struct host *h = &s->agents.host[w->next];
 
 		if (!w->host[w->next].said)
 			continue;
@@ -380,10 +381,10 @@ static bool texts_are_sound(const struct buf *texts, uint32_t n)
 	return found == n && !p[texts->len - 1];
 }
 
-const char *world_fence(struct session *s, struct host *h, const struct wire_fence *m)
+const char *fence_texts(struct session *s, struct host *h, const struct wire_fence *m)
 {
 	const uint32_t n = s->plan.np ? s->plan.local_size[session_index(s, h)] : 0;
-	struct world *w = s->world;
+	struct fence *w = s->world;
 	struct teller *t;
 
 	if (!runs(s) || !n || !teller_of(s, h)->asked || teller_of(s, h)->said)

@@ -11,20 +11,20 @@
 
 #include "launcher/job/job.h"
 
-struct world;
+struct fence;
 
 /* Of one epoch: for session.c. */
-struct world *world_open(struct session *s);
-void world_free(struct world *w); /* takes NULL */
+struct fence *fence_open(struct session *s);
+void fence_free(struct fence *w); /* takes NULL */
 
 /* What agents say: each returns what is wrong with it, or NULL. */
-const char *world_asked(struct session *s, struct host *h);
-const char *world_fence(struct session *s, struct host *h, const struct wire_fence *m);
-const char *world_lost(struct session *s, struct host *h, const struct wire_lost *m);
+const char *fence_asked(struct session *s, struct host *h);
+const char *fence_texts(struct session *s, struct host *h, const struct wire_fence *m);
+const char *fence_lost(struct session *s, struct host *h, const struct wire_lost *m);
 
 /* A rank has ended; all that its agent knew was said before. */
-void world_rank_ended(struct session *s, uint32_t rank);
+void fence_rank_ended(struct session *s, uint32_t rank);
 /* A host is lost, and all ranks on it that did not end before. */
-void world_host_lost(struct session *s, uint32_t host);
+void fence_host_lost(struct session *s, uint32_t host);
 
 #endif

@@ -29,10 +29,10 @@ void session_until(struct session *s, bool (*done)(struct session *s))
 bool session_waits(struct session *s,
 		   bool (*pending)(const struct session *s, size_t host))
 {
-	for (size_t looks = 0; looks < s->fleet.n; looks++) {
+	for (size_t looks = 0; looks < s->agents.n; looks++) {
 		if (pending(s, s->waited_for))
 			return true;
-		s->waited_for = (s->waited_for + 1) % s->fleet.n;
+		s->waited_for = (s->waited_for + 1) % s->agents.n;
 	}
 	return false;
 }
@@ -80,12 +80,12 @@ void session_random(void *bytes, size_t n)
 		die("no random numbers", errno);
 }
 
-static void make_cookie(char cookie[33])
+static void make_job_id(char job_id[33])
 {
 	unsigned char random[16];
 
 	session_random(random, sizeof random);
-	str_hex(cookie, random, sizeof random);
+	str_hex(job_id, random, sizeof random);
 }
 
 /* One descriptor and more per host and rank: use what the system allows.  Returns the
@@ -104,14 +104,14 @@ static uint64_t raise_nofile(void)
 
 uint32_t session_index(const struct session *s, const struct host *h)
 {
-	return (uint32_t)(h - s->fleet.host);
+	return (uint32_t)(h - s->agents.host);
 }
 
 /* ---- output events ---- */
 
 static void send_credit(struct session *s, uint32_t index)
 {
-	struct host *h = &s->fleet.host[index];
+	struct host *h = &s->agents.host[index];
 	struct wire_credit m = { s->epoch, (uint32_t)s->run[index].credit };
 
 	s->run[index].credit = 0;
@@ -119,7 +119,7 @@ static void send_credit(struct session *s, uint32_t index)
 		return;
 	s->run[index].window += m.bytes;
 	wire_pack_credit(&h->out, &m);
-	fleet_flush(h);
+	agents_flush(h);
 }
 
 /* Credits go back in quarters of the window: often enough to keep the host writing,
@@ -167,14 +167,14 @@ void session_open(struct session *s, const struct request *r)
 	s->base = loop_open();
 	s->timer = event_new(s->base, -1, 0, on_timer, s);
 	watch_signals(s);
-	make_cookie(s->cookie);
+	make_job_id(s->job_id);
 	s->nofile = raise_nofile();
 	s->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
-	s->fleet.base = s->base;
-	s->fleet.events = &session_fleet_events;
-	s->fleet.ctx = s;
-	s->fleet.host_timeout_s = r->host_timeout_s;
-	s->fleet.setup = (struct transport_setup){
+	s->agents.base = s->base;
+	s->agents.events = &session_agents_events;
+	s->agents.ctx = s;
+	s->agents.host_timeout_s = r->host_timeout_s;
+	s->agents.setup = (struct transport_setup){
 		.base = s->base,
 		.ssh_port = r->ssh_port,
 		.identity = r->identity,
@@ -193,7 +193,7 @@ bool session_needs(const struct session *s, size_t host)
 
 static bool is_starting(const struct session *s, size_t host)
 {
-	return s->fleet.host[host].state == HOST_STARTING;
+	return s->agents.host[host].state == HOST_STARTING;
 }
 
 static bool all_answered(struct session *s)
@@ -203,8 +203,8 @@ static bool all_answered(struct session *s)
 
 static bool slots_known(const struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].slots < 0)
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (s->agents.host[i].slots < 0)
 			return false;
 	return true;
 }
@@ -214,9 +214,9 @@ static size_t count_remote(const struct session *s)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->fleet.n; i++)
+	for (size_t i = 0; i < s->agents.n; i++)
 		n += session_needs(s, i) &&
-		     s->fleet.host[i].transport == &transport_ssh;
+		     s->agents.host[i].transport == &transport_ssh;
 	return n;
 }
 
@@ -229,15 +229,15 @@ static int came_up(const struct session *s)
 int session_start_agents(struct session *s)
 {
 	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		struct host *h = &s->fleet.host[i];
+	for (size_t i = 0; i < s->agents.n; i++) {
+		struct host *h = &s->agents.host[i];
 
 		if (session_needs(s, i) &&
 		    (h->state == HOST_IDLE || h->state == HOST_CLOSED))
-			fleet_start(&s->fleet, h);
+			agents_start(&s->agents, h);
 	}
 	if (s->request->verbosity == 0 || s->request->verbosity == 1)
-		s->progress = progress_open(&s->fleet);
+		s->progress = progress_open(&s->agents);
 	session_until(s, all_answered);
 	progress_close(s->progress);
 	s->progress = NULL;
@@ -247,12 +247,12 @@ int session_start_agents(struct session *s)
 
 int session_gather(struct session *s)
 {
-	s->run = xcalloc(s->fleet.n, sizeof *s->run);
+	s->run = xcalloc(s->agents.n, sizeof *s->run);
 	if (slots_known(s) && session_map(s)) /* hosts without a rank need no agent */
 		return -1;
-	if (events_open(&s->events, s->request->events_file, s->cookie, &s->err))
+	if (events_open(&s->events, s->request->events_file, s->job_id, &s->err))
 		return -1;
-	s->fleet.setup.pool = sshpool_open(s->base, count_remote(s));
+	s->agents.setup.pool = ssh_pool_open(s->base, count_remote(s));
 	if (session_start_agents(s))
 		return s->lost ? report_lost_hosts(s) : -1;
 	return 0;
@@ -260,8 +260,8 @@ int session_gather(struct session *s)
 
 static int resolve_slots(const struct session *s, struct map_host *map, struct err *e)
 {
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		const struct host *h = &s->fleet.host[i];
+	for (size_t i = 0; i < s->agents.n; i++) {
+		const struct host *h = &s->agents.host[i];
 		int slots = h->slots;
 
 		if (slots == SLOTS_GPUS && !h->gpus)
@@ -280,7 +280,7 @@ static int resolve_slots(const struct session *s, struct map_host *map, struct e
 
 int session_plan(const struct session *s, struct plan *plan, uint32_t np, struct err *e)
 {
-	struct map_host *map = xcalloc(s->fleet.n, sizeof *map);
+	struct map_host *map = xcalloc(s->agents.n, sizeof *map);
 	struct request r = *s->request;
 	struct app first = r.app[0];
 	int rc;
@@ -290,7 +290,7 @@ int session_plan(const struct session *s, struct plan *plan, uint32_t np, struct
 		r.app = &first;
 	}
 	rc = resolve_slots(s, map, e) ||
-	     map_ranks(plan, &r, map, s->fleet.n, s->slots_from, e);
+	     map_ranks(plan, &r, map, s->agents.n, s->slots_from, e);
 	free(map);
 	return rc ? -1 : 0;
 }
@@ -305,30 +305,30 @@ int session_map(struct session *s)
 	if (s->request->stdin_rank < STDIN_ALL && s->request->stdin_rank >= s->plan.np)
 		return err_set(&s->err, E_STDIN_RANK, s->request->stdin_rank,
 			       s->plan.np);
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (!session_needs(s, i) && s->fleet.host[i].state == HOST_UP)
-			fleet_leave(&s->fleet.host[i]);
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (!session_needs(s, i) && s->agents.host[i].state == HOST_UP)
+			agents_leave(&s->agents.host[i]);
 	return 0;
 }
 
 /* Whose ranks read stdin in this epoch. */
 static void aim_input(struct session *s)
 {
-	struct host **targets = xcalloc(s->fleet.n, sizeof(struct host *));
+	struct host **targets = xcalloc(s->agents.n, sizeof(struct host *));
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->fleet.n; i++)
+	for (size_t i = 0; i < s->agents.n; i++)
 		if (session_needs(s, i) &&
 		    (s->request->stdin_rank == STDIN_ALL ||
 		     s->plan.rank[s->request->stdin_rank].host == i))
-			targets[n++] = &s->fleet.host[i];
+			targets[n++] = &s->agents.host[i];
 	input_aim(s->input, targets, n, s->epoch);
 	free(targets);
 }
 
 static bool is_placing(const struct session *s, size_t host)
 {
-	return s->fleet.host[host].state == HOST_UP && session_needs(s, host) &&
+	return s->agents.host[host].state == HOST_UP && session_needs(s, host) &&
 	       !s->run[host].placed;
 }
 
@@ -340,16 +340,16 @@ static bool all_placed(struct session *s)
 /* A node's list by local rank needs a GPU for each rank. */
 static bool gpus_for_all(const struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].gpus < s->plan.local_size[i])
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (s->agents.host[i].gpus < s->plan.local_size[i])
 			return false;
 	return true;
 }
 
 static bool any_gpu(const struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].gpus)
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (s->agents.host[i].gpus)
 			return true;
 	return false;
 }
@@ -392,7 +392,7 @@ int session_ask_places(struct session *s)
 {
 	if (s->input)
 		aim_input(s);
-	if (jobs_send(s))
+	if (job_spec_send(s))
 		return -1;
 	session_timer(s, (uint64_t)s->request->start_timeout_s * 1000 + 500);
 	session_until(s, all_placed);
@@ -425,11 +425,11 @@ static void start_ranks(struct session *s)
 	struct wire_start start = { s->epoch };
 
 	s->phase = PHASE_RUN;
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		if (s->fleet.host[i].state != HOST_UP || !session_needs(s, i))
+	for (size_t i = 0; i < s->agents.n; i++) {
+		if (s->agents.host[i].state != HOST_UP || !session_needs(s, i))
 			continue;
-		wire_pack_start(&s->fleet.host[i].out, &start);
-		fleet_flush(&s->fleet.host[i]);
+		wire_pack_start(&s->agents.host[i].out, &start);
+		agents_flush(&s->agents.host[i]);
 	}
 }
 
@@ -441,7 +441,7 @@ int session_run(struct session *s)
 			&s->err))
 		return -1;
 	report_overload(s);
-	fleet_watch(&s->fleet);
+	agents_watch(&s->agents);
 	stop_time_limit(s);
 	do {
 		start_ranks(s);
@@ -469,10 +469,10 @@ void session_forget_ranks(struct session *s)
 		free(r->shared);
 		free(r->text);
 		free(r->hint);
-		doing_free(r->doing);
+		rank_op_free(r->doing);
 		*r = (struct rank){ 0 };
 	}
-	for (size_t i = 0; s->run && i < s->fleet.n; i++) {
+	for (size_t i = 0; s->run && i < s->agents.n; i++) {
 		struct host_run *run = &s->run[i];
 
 		free(run->idle);
@@ -482,14 +482,14 @@ void session_forget_ranks(struct session *s)
 	}
 	free(s->master_addr);
 	s->master_addr = NULL;
-	world_free(s->world);
+	fence_free(s->world);
 	s->world = NULL;
-	look_free(s);
+	rank_status_free(s);
 }
 
 void session_free(struct session *s)
 {
-	struct sshpool *pool = s->fleet.setup.pool;
+	struct ssh_pool *pool = s->agents.setup.pool;
 
 	session_forget_ranks(s);
 	free(s->rank);
@@ -501,10 +501,10 @@ void session_free(struct session *s)
 	output_free(s->output);
 	input_free(s->input);
 	events_close(s->events);
-	free((char *)s->fleet.setup.own_agent);
-	fleet_free(&s->fleet);
-	fleet_free(&s->broom);
-	sshpool_close(pool);
+	free((char *)s->agents.setup.own_agent);
+	agents_free(&s->agents);
+	agents_free(&s->cleanup);
+	ssh_pool_close(pool);
 	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
 		if (s->watch[i])
 			event_free(s->watch[i]);

@@ -34,7 +34,7 @@ struct rank {
 	size_t nshared;
 	/* why it never ran, or was out of memory */
 	char *text, *hint;
-	struct doing *doing; /* in libberth, when it was asked last; or NULL */
+	struct rank_op *doing; /* in libberth, when it was asked last; or NULL */
 };
 
 enum phase {
@@ -65,20 +65,20 @@ struct host_run {
 struct session {
 	const struct request *request;
 	struct event_base *base;
-	struct fleet fleet;
-	struct fleet broom; /* agents that sweep hosts whose stream was lost */
-	char *slots_from;   /* where slots came from, for messages */
+	struct agents agents;
+	struct agents cleanup; /* agents that sweep hosts whose stream was lost */
+	char *slots_from;      /* where slots came from, for messages */
 	struct plan plan;
 	struct rank *rank;    /* rank[0..plan.np) */
-	struct host_run *run; /* run[0..fleet.n) */
+	struct host_run *run; /* run[0..agents.n) */
 	struct output *output;
 	struct input *input;
 	struct events *events;
 	struct progress *progress;         /* while agents start */
-	char cookie[33];                   /* BERTH_JOB */
+	char job_id[33];                   /* BERTH_JOB */
 	unsigned char key[WIRE_KEY_BYTES]; /* of the epoch */
-	struct world *world;               /* of the epoch, while ranks may run */
-	struct look *look;                 /* while agents are asked what ranks do */
+	struct fence *world;               /* of the epoch, while ranks may run */
+	struct rank_status *look;          /* while agents are asked what ranks do */
 	uint32_t epoch;                    /* 1, then one more with each restart */
 	char *master_addr;
 	uint32_t master_port;
@@ -125,7 +125,7 @@ void session_free(struct session *s);
 /* ---- between session.c, jobs.c, frames.c and stop.c ---- */
 
 /* What frames and lost hosts mean (frames.c). */
-extern const struct fleet_events session_fleet_events;
+extern const struct agents_events session_agents_events;
 
 /* Run the loop until DONE(s) holds, or the phase is PHASE_OVER. */
 void session_until(struct session *s, bool (*done)(struct session *s));
@@ -159,16 +159,16 @@ bool restart_wanted(const struct session *s);
 bool restart_ranks(struct session *s);
 
 /* Fill in the rendezvous and the credit window, and send app and job frames. */
-int jobs_send(struct session *s);
+int job_spec_send(struct session *s);
 
 /* Send SIGNO to the ranks' main processes, or to their whole trees. */
 void session_signal_ranks(struct session *s, int signo, bool tree);
 /* A host's stream was lost with ranks on it: clean it over a new one (broom.c). */
-void broom_send(struct session *s, const struct host *lost);
+void cleanup_send(struct session *s, const struct host *lost);
 /* Each of them is clean, or won't be. */
-bool broom_done(const struct session *s);
+bool cleanup_done(const struct session *s);
 /* Until then, at most: 6 s from the last loss on. */
-uint64_t broom_patience_ms(const struct session *s);
+uint64_t cleanup_patience_ms(const struct session *s);
 void stop_on_failure(struct session *s);           /* a rank or host failed */
 void stop_on_signal(struct session *s, int signo); /* a signal came to runner */
 void stop_on_timer(struct session *s);

@@ -25,7 +25,7 @@ enum {
 /* MASTER_ADDR: rank 0's host as the others reach it. */
 static void choose_master(struct session *s)
 {
-	const struct host *h = &s->fleet.host[s->plan.rank[0].host];
+	const struct host *h = &s->agents.host[s->plan.rank[0].host];
 	char text[64] = "127.0.0.1";
 
 	s->master_port = h->port;
@@ -33,11 +33,11 @@ static void choose_master(struct session *s)
 		s->master_addr = xstrdup(h->address);
 		return;
 	}
-	for (size_t i = 0; s->plan.nodes > 1 && i < s->fleet.n; i++) {
-		const struct host *other = &s->fleet.host[i];
+	for (size_t i = 0; s->plan.nodes > 1 && i < s->agents.n; i++) {
+		const struct host *other = &s->agents.host[i];
 
 		if (session_needs(s, i) && !other->local && other->target.naddr &&
-		    !resolve_local_towards(other->target.addr, text, sizeof text))
+		    !lookup_local_towards(other->target.addr, text, sizeof text))
 			break;
 	}
 	s->master_addr = xstrdup(text);
@@ -82,7 +82,7 @@ static struct wire_job common_job(const struct session *s, const struct strv *en
 	return (struct wire_job){
 		.epoch = s->epoch,
 		.restarts = (uint32_t)r->restarts,
-		.cookie = s->cookie,
+		.job_id = s->job_id,
 		.key = { s->key, sizeof s->key },
 		.flags = job_flags(r),
 		.np = s->plan.np,
@@ -140,7 +140,7 @@ static void send_job(struct session *s, struct host *h, const struct buf *apps,
 	wire_pack_job(&h->out, &m);
 	s->run[index].window = s->credit_bytes;
 	free(list);
-	fleet_flush(h);
+	agents_flush(h);
 }
 
 static void pack_apps(const struct session *s, struct buf *out,
@@ -165,9 +165,9 @@ static void send_jobs(struct session *s, const struct strv *env,
 	struct buf apps = { 0 };
 
 	pack_apps(s, &apps, app_env);
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_UP && session_needs(s, i))
-			send_job(s, &s->fleet.host[i], &apps, &common);
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (s->agents.host[i].state == HOST_UP && session_needs(s, i))
+			send_job(s, &s->agents.host[i], &apps, &common);
 	buf_free(&apps);
 }
 
@@ -187,16 +187,16 @@ static int app_environments(struct session *s, struct strv *app_env,
 	const struct request *r = s->request;
 
 	for (size_t i = 0; i < r->napp; i++) {
-		if (r->env_file && forward_env_file(&app_env[i], r->env_file, &s->err))
+		if (r->env_file && env_forward_file(&app_env[i], r->env_file, &s->err))
 			return -1;
-		if (forward_export(&app_env[i], &r->export, own, &s->err) ||
-		    forward_export(&app_env[i], &r->app[i].export, own, &s->err))
+		if (env_forward_export(&app_env[i], &r->export, own, &s->err) ||
+		    env_forward_export(&app_env[i], &r->app[i].export, own, &s->err))
 			return -1;
 	}
 	return 0;
 }
 
-int jobs_send(struct session *s)
+int job_spec_send(struct session *s)
 {
 	struct strv env = { 0 }, own = { 0 };
 	struct strv *app_env = xcalloc(s->request->napp, sizeof *app_env);
@@ -207,10 +207,10 @@ int jobs_send(struct session *s)
 	choose_master(s);
 	choose_credit(s);
 	session_random(s->key, sizeof s->key);
-	s->world = world_open(s);
+	s->world = fence_open(s);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
-	forward_env(&env, environ, report_in_managed_job(), names, nnames);
+	env_forward(&env, environ, report_in_managed_job(), names, nnames);
 	rc = app_environments(s, app_env, &own);
 	if (!rc)
 		send_jobs(s, &env, app_env);

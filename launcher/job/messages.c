@@ -152,7 +152,7 @@ static void event_ended(struct session *s, const struct host *h, uint32_t rank)
 }
 
 static const char *on_ended(struct session *s, struct host *h,
-			    const struct wire_ended *m)
+			    const struct wire_exited *m)
 {
 	struct rank *r;
 
@@ -160,20 +160,20 @@ static const char *on_ended(struct session *s, struct host *h,
 		return not_its;
 	r = &s->rank[m->rank];
 	if (s->phase == PHASE_START || r->state == RANK_ENDED)
-		return "'ended' message of a rank that does not run";
+		return "'exited' message of a rank that does not run";
 	r->state = RANK_ENDED;
 	r->late = run_of(s, h)->stopping;
 	if (m->pid)
 		r->pid = m->pid;
 	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
-	r->ending.at_ns = fleet_time(h, m->at_ns);
+	r->ending.at_ns = agents_time(h, m->at_ns);
 	r->ending.error_ns = h->clock_error_ns;
-	r->ending.failing_ns = m->failing_ns ? fleet_time(h, m->failing_ns) : 0;
+	r->ending.failing_ns = m->failing_ns ? agents_time(h, m->failing_ns) : 0;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
 	s->ended++;
 	event_ended(s, h, m->rank);
-	world_rank_ended(s, m->rank);
+	fence_rank_ended(s, m->rank);
 	if (r->ending.fate > FATE_OK) {
 		s->failed++;
 		stop_on_failure(s);
@@ -189,19 +189,20 @@ static const char *on_ending(struct session *s, struct host *h)
 	struct host_run *run = run_of(s, h);
 
 	if (s->phase == PHASE_START || s->phase == PHASE_RUN)
-		return "'ending' message before the end";
+		return "'stop_ack' message before the end";
 	run->ending = run->stopping = true;
 	stop_on_ending(s);
 	return NULL;
 }
 
-static const char *on_gone(struct session *s, struct host *h, const struct wire_gone *m)
+static const char *on_gone(struct session *s, struct host *h,
+			   const struct wire_cleared *m)
 {
 	struct host_run *run = run_of(s, h);
 	char *which;
 
 	if (!run->stopping || run->gone)
-		return "'gone' message that nobody asked for";
+		return "'cleared' message that nobody asked for";
 	run->gone = true;
 	run->left = m->left;
 	h->port = m->port;
@@ -267,17 +268,17 @@ static int take(struct session *s, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(berth, on_berth(s, h, &m))
 		TAKE_JOB(placed, on_placed(s, h, &m))
 		TAKE_JOB(started, on_started(s, h, &m))
-		TAKE_JOB(ended, on_ended(s, h, &m))
+		TAKE_JOB(exited, on_ended(s, h, &m))
 		TAKE_JOB(credit, on_credit(s, h, &m))
-		TAKE_JOB(ending, on_ending(s, h))
-		TAKE_JOB(gone, on_gone(s, h, &m))
-		TAKE_JOB(whereabouts, world_asked(s, h))
-		TAKE_JOB(fence, world_fence(s, h, &m))
-		TAKE_JOB(lost, world_lost(s, h, &m))
-		TAKE_JOB(stall, look_stall(s, h, &m))
-		TAKE_JOB(doing, look_doing(s, h, &m))
-		TAKE_JOB(looked, look_done(s, h))
-		TAKE_JOB(ask, look_ask(s, h, &m))
+		TAKE_JOB(stop_ack, on_ending(s, h))
+		TAKE_JOB(cleared, on_gone(s, h, &m))
+		TAKE_JOB(host_map_request, fence_asked(s, h))
+		TAKE_JOB(fence, fence_texts(s, h, &m))
+		TAKE_JOB(lost, fence_lost(s, h, &m))
+		TAKE_JOB(stall, rank_status_stall(s, h, &m))
+		TAKE_JOB(rank_op, rank_status_doing(s, h, &m))
+		TAKE_JOB(query_done, rank_status_done(s, h))
+		TAKE_JOB(missing_request, rank_status_ask(s, h, &m))
 		TAKE(log, on_agent_note(s, h, &m))
 	default:
 		wrong = "second 'hello' message";
@@ -289,8 +290,8 @@ static int take(struct session *s, struct host *h, const struct wire_frame *f,
 static bool is_kept_short(unsigned type)
 {
 	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
-	       type == WIRE_fence || type == WIRE_stall || type == WIRE_doing ||
-	       type == WIRE_looked || type == WIRE_ask;
+	       type == WIRE_fence || type == WIRE_stall || type == WIRE_rank_op ||
+	       type == WIRE_query_done || type == WIRE_missing_request;
 }
 
 static bool says_too_much(struct session *s, const struct host *h,
@@ -313,7 +314,7 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 	else if (!take(ctx, h, f, &e))
 		return;
 	err_in(&e, "%s", h->name);
-	fleet_give_up(h, &e);
+	agents_give_up(h, &e);
 }
 
 /* Every rank of a lost host is lost now, unless its end is known. */
@@ -326,8 +327,8 @@ static void on_lost(void *ctx, struct host *h)
 	if (s->phase == PHASE_START || !s->rank)
 		return;
 	if (!s->run[index].gone && h->err.id != E_UNCONFIRMED)
-		broom_send(s, h);
-	world_host_lost(s, index);
+		cleanup_send(s, h);
+	fence_host_lost(s, index);
 	for (uint32_t local = 0; local < s->plan.local_size[index]; local++) {
 		uint32_t i = s->plan.ranks[index][local];
 		struct rank *r = &s->rank[i];
@@ -349,7 +350,7 @@ static void on_silent(void *ctx, struct host *h, unsigned seconds)
 	struct session *s = ctx;
 
 	report_note(s, "runner: %s: no sign of life for %u s; given up after %ld s",
-		    h->name, seconds, s->fleet.host_timeout_s);
+		    h->name, seconds, s->agents.host_timeout_s);
 }
 
 static void on_closed(void *ctx, struct host *h)
@@ -358,5 +359,5 @@ static void on_closed(void *ctx, struct host *h)
 	(void)h; /* session_leave() counts them */
 }
 
-const struct fleet_events session_fleet_events = { on_hello, on_frame, on_lost,
-						   on_silent, on_closed };
+const struct agents_events session_agents_events = { on_hello, on_frame, on_lost,
+						     on_silent, on_closed };

@@ -29,7 +29,7 @@ static void json_rank(struct str *out, const struct session *s, uint32_t i)
 
 	str_addf(out, "    {\"rank\": %u, \"local_rank\": %u", i,
 		 s->plan.rank[i].local);
-	text_field(out, "host", s->fleet.host[s->plan.rank[i].host].name);
+	text_field(out, "host", s->agents.host[s->plan.rank[i].host].name);
 	if (gpu) {
 		text_field(out, "gpu", r->gpu);
 		str_addf(out, ", \"gpu_index\": %u", r->gpu_index);
@@ -48,8 +48,8 @@ static void json_rank(struct str *out, const struct session *s, uint32_t i)
 static void json_plan(struct str *out, const struct session *s)
 {
 	str_addf(out, "{\n  \"np\": %u,\n  \"hosts\": [", s->plan.np);
-	for (size_t i = 0, n = 0; i < s->fleet.n; i++) {
-		const struct host *h = &s->fleet.host[i];
+	for (size_t i = 0, n = 0; i < s->agents.n; i++) {
+		const struct host *h = &s->agents.host[i];
 
 		if (!session_needs(s, i))
 			continue;
@@ -94,7 +94,7 @@ static void table(struct str *out, const struct session *s)
 
 	for (uint32_t i = 0; i < s->plan.np; i++) {
 		gpu_cell(&s->rank[i], cell, sizeof cell);
-		host = widest(host, s->fleet.host[s->plan.rank[i].host].name);
+		host = widest(host, s->agents.host[s->plan.rank[i].host].name);
 		gpu = widest(gpu, cell);
 		cpus = widest(cpus, s->rank[i].cpus);
 		numa = widest(numa, s->rank[i].numa);
@@ -107,7 +107,7 @@ static void table(struct str *out, const struct session *s)
 		gpu_cell(r, cell, sizeof cell);
 		str_addf(out, "%4u  %5u  %-*s  %-*s  %-*s  %-*s  %s\n", i,
 			 s->plan.rank[i].local, host,
-			 s->fleet.host[s->plan.rank[i].host].name, gpu, cell, cpus,
+			 s->agents.host[s->plan.rank[i].host].name, gpu, cell, cpus,
 			 r->cpus, numa, *r->numa ? r->numa : "-", r->why);
 	}
 }
@@ -118,15 +118,15 @@ static void text_plan(struct str *out, const struct session *s)
 		 s->plan.np > 1 ? "s" : "", s->plan.nodes,
 		 s->plan.nodes > 1 ? "s" : "");
 	table(out, s);
-	for (size_t i = 0; i < s->fleet.n; i++) {
+	for (size_t i = 0; i < s->agents.n; i++) {
 		if (!session_needs(s, i))
 			continue;
 		if (*s->run[i].certificate)
-			str_addf(out, "%s: %s\n", s->fleet.host[i].name,
+			str_addf(out, "%s: %s\n", s->agents.host[i].name,
 				 s->run[i].certificate);
 		if (*s->run[i].idle)
 			str_addf(out, "%s: cpus that no rank got: %s\n",
-				 s->fleet.host[i].name, s->run[i].idle);
+				 s->agents.host[i].name, s->run[i].idle);
 	}
 	str_addf(out, "gpu-visible: %s", visible_name(s->visible));
 	if (s->visible_why && *s->visible_why)

@@ -18,7 +18,7 @@ struct stall {
 	char *text;
 };
 
-struct look {
+struct rank_status {
 	struct session *s;
 	struct event *timer;
 	bool *asked; /* by host: and no answer yet */
@@ -55,7 +55,7 @@ static size_t count_bits(const uint64_t *bits, size_t words)
 
 /* ---- one rank ---- */
 
-void doing_free(struct doing *d)
+void rank_op_free(struct rank_op *d)
 {
 	if (!d)
 		return;
@@ -82,21 +82,22 @@ static bool is_its(const struct session *s, const struct host *h, uint32_t rank)
 
 static const char not_its[] = "message about a rank of another host";
 
-const char *look_doing(struct session *s, struct host *h, const struct wire_doing *m)
+const char *rank_status_doing(struct session *s, struct host *h,
+			      const struct wire_rank_op *m)
 {
-	struct doing *d;
+	struct rank_op *d;
 
 	if (!is_its(s, h, m->rank))
 		return not_its;
 	if (m->sets.n > SETS_MOST || m->turns.n != m->sets.n || m->runs.n != m->sets.n)
-		return "malformed 'doing' message";
+		return "malformed 'rank_op' message";
 	d = xcalloc(1, sizeof *d);
-	*d = (struct doing){ .text = str_plain(xstrndup(m->text, TEXT_MOST)),
-			     .set = copy_list(m->sets, m->sets.n),
-			     .turn = copy_list(m->turns, m->sets.n),
-			     .runs = copy_list(m->runs, m->sets.n),
-			     .n = m->sets.n };
-	doing_free(s->rank[m->rank].doing);
+	*d = (struct rank_op){ .text = str_plain(xstrndup(m->text, TEXT_MOST)),
+			       .set = copy_list(m->sets, m->sets.n),
+			       .turn = copy_list(m->turns, m->sets.n),
+			       .runs = copy_list(m->runs, m->sets.n),
+			       .n = m->sets.n };
+	rank_op_free(s->rank[m->rank].doing);
 	s->rank[m->rank].doing = d;
 	return NULL;
 }
@@ -112,7 +113,7 @@ const char *look_doing(struct session *s, struct host *h, const struct wire_doin
 static bool turn_in(const struct session *s, uint32_t rank, uint32_t set,
 		    uint32_t *turn)
 {
-	const struct doing *d = s->rank[rank].doing;
+	const struct rank_op *d = s->rank[rank].doing;
 
 	*turn = 0;
 	for (size_t i = 0; d && i < d->n; i++)
@@ -123,9 +124,9 @@ static bool turn_in(const struct session *s, uint32_t rank, uint32_t set,
 	return set == WIRE_JOININGS || !(set & ~ASYNCHRONOUS); /* of all ranks */
 }
 
-size_t look_behind(const struct session *s, uint32_t rank, uint64_t *bits)
+size_t rank_status_behind(const struct session *s, uint32_t rank, uint64_t *bits)
 {
-	const struct doing *d = s->rank[rank].doing;
+	const struct rank_op *d = s->rank[rank].doing;
 	uint32_t turn;
 	size_t n = 0;
 
@@ -145,7 +146,7 @@ size_t look_behind(const struct session *s, uint32_t rank, uint64_t *bits)
 
 /* ---- asking ---- */
 
-static void free_look(struct look *l)
+static void free_look(struct rank_status *l)
 {
 	for (size_t i = 0; i < l->nstalls; i++) {
 		free(l->stall[i].waiting);
@@ -158,7 +159,7 @@ static void free_look(struct look *l)
 	free(l);
 }
 
-void look_free(struct session *s)
+void rank_status_free(struct session *s)
 {
 	if (s->look)
 		free_look(s->look);
@@ -183,7 +184,7 @@ static void add_missing(const struct session *s, const struct stall *st,
 	str_add_bits(out, st->missing, words);
 	if (n > 1)
 		str_addf(out, ", rank %u", first);
-	str_addf(out, " on '%s'", s->fleet.host[s->plan.rank[first].host].name);
+	str_addf(out, " on '%s'", s->agents.host[s->plan.rank[first].host].name);
 	if (s->rank[first].state == RANK_ENDED)
 		str_add(out, ", which has ended");
 	else if (s->rank[first].doing && *s->rank[first].doing->text)
@@ -203,7 +204,7 @@ static void print_stall(struct session *s, const struct stall *st)
 	str_add_bits(&who, st->waiting, words);
 	if (n == 1)
 		str_addf(&who, " on '%s'",
-			 s->fleet.host[s->plan.rank[first].host].name);
+			 s->agents.host[s->plan.rank[first].host].name);
 	add_missing(s, st, &whom);
 	err_set(&e, E_STALL, str_text(&who), n > 1 ? "" : "s", st->text,
 		str_text(&whom));
@@ -217,7 +218,7 @@ static void print_stall(struct session *s, const struct stall *st)
 	str_free(&whom);
 }
 
-static bool wait_alike(const struct doing *a, const struct doing *b)
+static bool wait_alike(const struct rank_op *a, const struct rank_op *b)
 {
 	const size_t bytes = a && b ? a->n * sizeof *a->set : 0;
 
@@ -227,7 +228,7 @@ static bool wait_alike(const struct doing *a, const struct doing *b)
 
 static bool waits_to_join(const struct session *s, uint32_t rank)
 {
-	const struct doing *d = s->rank[rank].doing;
+	const struct rank_op *d = s->rank[rank].doing;
 
 	for (size_t i = 0; d && i < d->n; i++)
 		if (d->set[i] == WIRE_JOININGS && d->runs[i])
@@ -238,7 +239,7 @@ static bool waits_to_join(const struct session *s, uint32_t rank)
 /* With all that it has done: it may have been in the operation, and its time over. */
 static bool has_left(const struct session *s, uint32_t rank)
 {
-	const struct doing *d = s->rank[rank].doing;
+	const struct rank_op *d = s->rank[rank].doing;
 
 	return s->rank[rank].state == RANK_ENDED || (d && !*d->text);
 }
@@ -248,19 +249,19 @@ static void answer(struct session *s)
 {
 	const size_t words = words_of(s);
 	uint64_t *bits = xcalloc(words, sizeof *bits);
-	const struct doing *before = NULL;
+	const struct rank_op *before = NULL;
 	uint32_t list[BEHIND_MOST];
 	uint32_t n = 0;
 
 	for (uint32_t r = 0; r < s->plan.np; r++) {
-		struct wire_behind m = { .epoch = s->epoch, .rank = r };
-		struct host *h = &s->fleet.host[s->plan.rank[r].host];
+		struct wire_missing m = { .epoch = s->epoch, .rank = r };
+		struct host *h = &s->agents.host[s->plan.rank[r].host];
 
 		if (!has_bit(s->look->asking, r) || h->state != HOST_UP)
 			continue;
 		if (!wait_alike(before, s->rank[r].doing)) {
 			memset(bits, 0, words * sizeof *bits);
-			look_behind(s, r, bits);
+			rank_status_behind(s, r, bits);
 			n = 0;
 			for (uint32_t k = 0; k < s->plan.np && n < BEHIND_MOST; k++)
 				if (has_bit(bits, k) &&
@@ -269,15 +270,15 @@ static void answer(struct session *s)
 			before = s->rank[r].doing;
 		}
 		m.ranks = (wire_u32v){ list, n };
-		wire_pack_behind(&h->out, &m);
-		fleet_flush(h);
+		wire_pack_missing(&h->out, &m);
+		agents_flush(h);
 	}
 	free(bits);
 }
 
 static void finish(struct session *s)
 {
-	struct look *l = s->look;
+	struct rank_status *l = s->look;
 
 	answer(s);
 	s->look = NULL;
@@ -290,22 +291,22 @@ static void finish(struct session *s)
 
 static void on_late(evutil_socket_t fd, short what, void *ctx)
 {
-	const struct look *l = ctx;
+	const struct rank_status *l = ctx;
 
 	(void)fd;
 	(void)what;
 	finish(l->s);
 }
 
-static struct look *get_look(struct session *s)
+static struct rank_status *get_look(struct session *s)
 {
-	struct look *l = s->look;
+	struct rank_status *l = s->look;
 
 	if (l)
 		return l;
 	l = s->look = xcalloc(1, sizeof *l);
 	l->s = s;
-	l->asked = xcalloc(s->fleet.n, sizeof *l->asked);
+	l->asked = xcalloc(s->agents.n, sizeof *l->asked);
 	l->asking = xcalloc(words_of(s), sizeof *l->asking);
 	l->timer = event_new(s->base, -1, 0, on_late, l);
 	event_add(l->timer, &(struct timeval){ .tv_sec = LOOK_MS / 1000 });
@@ -314,19 +315,19 @@ static struct look *get_look(struct session *s)
 
 static void ask(struct session *s, uint32_t host)
 {
-	const struct wire_look m = { s->epoch };
-	struct host *h = &s->fleet.host[host];
+	const struct wire_query m = { s->epoch };
+	struct host *h = &s->agents.host[host];
 
 	if (h->state != HOST_UP || s->run[host].gone || s->look->asked[host] ||
 	    s->plan.node[host] == PLAN_UNUSED)
 		return;
 	s->look->asked[host] = true;
 	s->look->nasked++;
-	wire_pack_look(&h->out, &m);
-	fleet_flush(h);
+	wire_pack_query(&h->out, &m);
+	agents_flush(h);
 }
 
-const char *look_done(struct session *s, struct host *h)
+const char *rank_status_done(struct session *s, struct host *h)
 {
 	const uint32_t host = session_index(s, h);
 
@@ -342,7 +343,7 @@ static struct stall *get_stall(struct session *s, const uint64_t *missing,
 			       const char *text)
 {
 	const size_t words = words_of(s);
-	struct look *l = get_look(s);
+	struct rank_status *l = get_look(s);
 
 	for (size_t i = 0; i < l->nstalls; i++)
 		if (!strcmp(l->stall[i].text, text) &&
@@ -357,7 +358,8 @@ static struct stall *get_stall(struct session *s, const uint64_t *missing,
 	return &l->stall[l->nstalls++];
 }
 
-const char *look_stall(struct session *s, struct host *h, const struct wire_stall *m)
+const char *rank_status_stall(struct session *s, struct host *h,
+			      const struct wire_stall *m)
 {
 	uint64_t *missing;
 	struct stall *st;
@@ -384,13 +386,14 @@ const char *look_stall(struct session *s, struct host *h, const struct wire_stal
 
 static void ask_all(struct session *s)
 {
-	for (uint32_t i = 0; i < s->fleet.n; i++)
+	for (uint32_t i = 0; i < s->agents.n; i++)
 		ask(s, i);
 	if (!s->look->nasked)
 		finish(s);
 }
 
-const char *look_ask(struct session *s, struct host *h, const struct wire_ask *m)
+const char *rank_status_ask(struct session *s, struct host *h,
+			    const struct wire_missing_request *m)
 {
 	if (!is_its(s, h, m->rank))
 		return not_its;
@@ -399,7 +402,7 @@ const char *look_ask(struct session *s, struct host *h, const struct wire_ask *m
 	return NULL;
 }
 
-void look_roll_call(struct session *s)
+void rank_status_roll_call(struct session *s)
 {
 	if (!s->rank || !s->output)
 		return;

@@ -9,25 +9,28 @@
 #include "launcher/job/job.h"
 
 /* What an agent said of one rank. */
-struct doing {
+struct rank_op {
 	char *text;                  /* its last operation */
 	uint32_t *set, *turn, *runs; /* its last in each of N sets of ranks */
 	size_t n;
 };
-void doing_free(struct doing *d); /* takes NULL */
+void rank_op_free(struct rank_op *d); /* takes NULL */
 
 /* What agents say: each returns what is wrong with it, or NULL. */
-const char *look_stall(struct session *s, struct host *h, const struct wire_stall *m);
-const char *look_doing(struct session *s, struct host *h, const struct wire_doing *m);
-const char *look_done(struct session *s, struct host *h);
-const char *look_ask(struct session *s, struct host *h, const struct wire_ask *m);
+const char *rank_status_stall(struct session *s, struct host *h,
+			      const struct wire_stall *m);
+const char *rank_status_doing(struct session *s, struct host *h,
+			      const struct wire_rank_op *m);
+const char *rank_status_done(struct session *s, struct host *h);
+const char *rank_status_ask(struct session *s, struct host *h,
+			    const struct wire_missing_request *m);
 
 /* Ask everybody, then print the roll-call. */
-void look_roll_call(struct session *s);
-void look_free(struct session *s);
+void rank_status_roll_call(struct session *s);
+void rank_status_free(struct session *s);
 
 /* The ranks that RANK, which is in an operation, waits for: one bit each in BITS, for
  * all ranks; how many. */
-size_t look_behind(const struct session *s, uint32_t rank, uint64_t *bits);
+size_t rank_status_behind(const struct session *s, uint32_t rank, uint64_t *bits);
 
 #endif

@@ -97,14 +97,14 @@ static char *error_shape(const struct host *h)
 static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *done,
 			 struct str *names)
 {
-	const char *hint = s->fleet.host[i].err.hint;
-	const char **list = xcalloc(s->fleet.n, sizeof *list);
+	const char *hint = s->agents.host[i].err.hint;
+	const char **list = xcalloc(s->agents.n, sizeof *list);
 	size_t n = 0;
 
-	for (size_t k = i; k < s->fleet.n; k++) {
-		struct host *h = &s->fleet.host[k];
+	for (size_t k = i; k < s->agents.n; k++) {
+		struct host *h = &s->agents.host[k];
 
-		if (!shape[k] || done[k] || h->err.id != s->fleet.host[i].err.id ||
+		if (!shape[k] || done[k] || h->err.id != s->agents.host[i].err.id ||
 		    strcmp(shape[i], shape[k]))
 			continue;
 		list[n++] = h->name;
@@ -119,14 +119,14 @@ static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *
 
 int report_lost_hosts(struct session *s)
 {
-	bool *done = xcalloc(s->fleet.n, sizeof *done);
-	char **shape = xcalloc(s->fleet.n, sizeof *shape);
+	bool *done = xcalloc(s->agents.n, sizeof *done);
+	char **shape = xcalloc(s->agents.n, sizeof *shape);
 
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (s->fleet.host[i].state == HOST_LOST && !s->run[i].dropped &&
-		    s->fleet.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
-			shape[i] = error_shape(&s->fleet.host[i]);
-	for (size_t i = 0; i < s->fleet.n; i++) {
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (s->agents.host[i].state == HOST_LOST && !s->run[i].dropped &&
+		    s->agents.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
+			shape[i] = error_shape(&s->agents.host[i]);
+	for (size_t i = 0; i < s->agents.n; i++) {
 		struct str names = { 0 }, text = { 0 };
 		size_t n;
 
@@ -134,7 +134,7 @@ int report_lost_hosts(struct session *s)
 			continue;
 		if (s->err.id != ERR_NONE)
 			report_error(s, &s->err);
-		s->err = s->fleet.host[i].err;
+		s->err = s->agents.host[i].err;
 		n = fold_alike(s, i, shape, done, &names);
 		replace(&text, shape[i], "\1", str_text(&names));
 		if (n > 1) /* of one alone nothing is hidden */
@@ -143,7 +143,7 @@ int report_lost_hosts(struct session *s)
 		str_free(&names);
 		str_free(&text);
 	}
-	for (size_t i = 0; i < s->fleet.n; i++)
+	for (size_t i = 0; i < s->agents.n; i++)
 		free(shape[i]);
 	free(shape);
 	free(done);
@@ -152,19 +152,19 @@ int report_lost_hosts(struct session *s)
 
 void report_unconfirmed(struct session *s)
 {
-	const char **names = xcalloc(s->fleet.n, sizeof *names);
+	const char **names = xcalloc(s->agents.n, sizeof *names);
 	struct str folded = { 0 };
 	struct err e;
 	size_t n = 0;
 
-	for (size_t i = 0; s->run && i < s->fleet.n; i++)
+	for (size_t i = 0; s->run && i < s->agents.n; i++)
 		if (s->run[i].unconfirmed)
-			names[n++] = s->fleet.host[i].name;
+			names[n++] = s->agents.host[i].name;
 	hosts_fold(&folded, names, n);
 	free(names);
 	if (n) {
 		err_set(&e, E_UNCONFIRMED, str_text(&folded));
-		err_hint(&e, "run `berth-agent --sweep %s` there", s->cookie);
+		err_hint(&e, "run `berth-agent --sweep %s` there", s->job_id);
 		report_error(s, &e);
 	}
 	str_free(&folded);
@@ -199,7 +199,7 @@ static void who(const struct rank *r, char *text, size_t size)
 static void describe(struct session *s, uint32_t index, struct err *e)
 {
 	const struct rank *r = &s->rank[index];
-	const struct host *h = &s->fleet.host[s->plan.rank[index].host];
+	const struct host *h = &s->agents.host[s->plan.rank[index].host];
 	char text[96];
 
 	who(r, text, sizeof text);
@@ -240,7 +240,7 @@ static void event_cause(struct session *s, long cause, const struct err *e)
 {
 	events_begin(s->events, "cause");
 	events_number(s->events, "rank", cause);
-	events_text(s->events, "host", s->fleet.host[s->plan.rank[cause].host].name);
+	events_text(s->events, "host", s->agents.host[s->plan.rank[cause].host].name);
 	events_number(s->events, "status", outcome_status(&s->rank[cause].ending));
 	events_text(s->events, "text", e->text);
 	events_end(s->events);
@@ -304,7 +304,7 @@ void report_cause(struct session *s)
 	str_addf(&out, "runner: %s", e.text);
 	if (s->rank[cause].ending.fate != FATE_LOST) {
 		const char *tail = output_tail(s->output, (uint32_t)cause);
-		const struct doing *doing = s->rank[cause].doing;
+		const struct rank_op *doing = s->rank[cause].doing;
 
 		if (s->request->verbosity >= 0 && doing && *doing->text)
 			str_addf(&out, "\n  its last operation: %s", doing->text);
@@ -326,8 +326,8 @@ void report_cause(struct session *s)
 
 void report_overload(struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		const struct host *h = &s->fleet.host[i];
+	for (size_t i = 0; i < s->agents.n; i++) {
+		const struct host *h = &s->agents.host[i];
 		uint32_t ranks = s->plan.local_size[i];
 
 		if (s->request->verbosity < 0 || h->state != HOST_UP || !ranks)
@@ -353,7 +353,7 @@ void report_binding(struct session *s, uint32_t rank)
 
 	gpu_text(r, gpu, sizeof gpu);
 	report_note(s, "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s", rank,
-		    s->fleet.host[s->plan.rank[rank].host].name, r->pid, r->bound,
+		    s->agents.host[s->plan.rank[rank].host].name, r->pid, r->bound,
 		    *r->numa ? r->numa : "-", gpu);
 }
 
@@ -372,7 +372,7 @@ static void add_doing(const struct session *s, uint32_t i, struct str *out)
 	if (s->rank[i].state != RANK_RUNNING)
 		return;
 	bits = xcalloc(nwords, sizeof *bits);
-	n = look_behind(s, i, bits);
+	n = rank_status_behind(s, i, bits);
 	if (n) {
 		str_addf(out, "; waits for rank%s ", n > 1 ? "s" : "");
 		str_add_bits(out, bits, nwords);
@@ -393,7 +393,7 @@ static void roll_call_line(struct session *s, uint32_t i)
 		snprintf(last, sizeof last, "last output %ld.%ld s ago", quiet / 1000,
 			 quiet % 1000 / 100);
 	report_note(s, "  rank %u  %s  pid %u  %s  %s%s", i,
-		    s->fleet.host[s->plan.rank[i].host].name, r->pid, states[r->state],
+		    s->agents.host[s->plan.rank[i].host].name, r->pid, states[r->state],
 		    last, str_text(&doing));
 	str_free(&doing);
 }

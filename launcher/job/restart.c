@@ -1,4 +1,4 @@
-/* --restarts: after a failure the same fleet starts all ranks again, as the next epoch.
+/* --restarts: after a failure the same agents starts all ranks again, as the next epoch.
  *
  * Hosts that were lost are left out if the others have the slots; hosts that had no
  * rank so far are spares.  A host that is lost, or refuses, while the next epoch is
@@ -34,15 +34,15 @@ static int replan(struct session *s)
 
 static void next_epoch(struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
+	for (size_t i = 0; i < s->agents.n; i++)
 		s->run[i].dropped |=
-			s->fleet.host[i].state == HOST_LOST || s->run[i].left;
+			s->agents.host[i].state == HOST_LOST || s->run[i].left;
 	session_forget_ranks(s);
 	s->epoch++;
 	s->ended = s->failed = 0;
 	s->lost = s->overdue = false;
 	s->phase = PHASE_START;
-	s->fleet.setup.deadline_ms =
+	s->agents.setup.deadline_ms =
 		clock_ms() + (uint64_t)s->request->start_timeout_s * 1000;
 	output_restart(s->output);
 	if (s->request->verbosity >= 0)
@@ -60,8 +60,8 @@ static void withdraw(struct session *s)
 	report_lost_hosts(s);
 	report_error(s, &s->err);
 	s->err = (struct err){ 0 };
-	for (size_t i = 0; i < s->fleet.n; i++)
-		s->run[i].dropped |= s->fleet.host[i].state == HOST_LOST;
+	for (size_t i = 0; i < s->agents.n; i++)
+		s->run[i].dropped |= s->agents.host[i].state == HOST_LOST;
 	s->failed = s->plan.np; /* none of them runs */
 	if (!s->master_addr)    /* nobody was asked to place them yet */
 		return;

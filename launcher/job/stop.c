@@ -26,7 +26,7 @@ static uint32_t grace_ms(const struct session *s)
 
 static bool up(const struct session *s, size_t i)
 {
-	return s->plan.np && s->fleet.host[i].state == HOST_UP &&
+	return s->plan.np && s->agents.host[i].state == HOST_UP &&
 	       s->plan.node[i] != PLAN_UNUSED;
 }
 
@@ -36,24 +36,24 @@ void session_signal_ranks(struct session *s, int signo, bool tree)
 {
 	struct wire_signal m = { (uint32_t)signo, tree };
 
-	for (size_t i = 0; i < s->fleet.n; i++) {
+	for (size_t i = 0; i < s->agents.n; i++) {
 		if (!up(s, i))
 			continue;
-		wire_pack_signal(&s->fleet.host[i].out, &m);
-		fleet_flush(&s->fleet.host[i]);
+		wire_pack_signal(&s->agents.host[i].out, &m);
+		agents_flush(&s->agents.host[i]);
 	}
 }
 
 static void order_end(struct session *s, uint32_t grace)
 {
-	struct wire_end m = { s->epoch, grace };
+	struct wire_stop m = { s->epoch, grace };
 
-	for (size_t i = 0; i < s->fleet.n; i++) {
+	for (size_t i = 0; i < s->agents.n; i++) {
 		if (!up(s, i))
 			continue;
 		s->run[i].ending = false;
-		wire_pack_end(&s->fleet.host[i].out, &m);
-		fleet_flush(&s->fleet.host[i]);
+		wire_pack_stop(&s->agents.host[i].out, &m);
+		agents_flush(&s->agents.host[i]);
 	}
 }
 
@@ -127,8 +127,8 @@ static void give_up_start(struct session *s)
 	const bool asked = s->master_addr; /* to place ranks */
 	struct err e;
 
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		struct host *h = &s->fleet.host[i];
+	for (size_t i = 0; i < s->agents.n; i++) {
+		struct host *h = &s->agents.host[i];
 		bool late = h->state == HOST_STARTING ||
 			    (asked && up(s, i) && !s->run[i].placed);
 
@@ -136,7 +136,7 @@ static void give_up_start(struct session *s)
 			continue;
 		err_set(&e, E_START_TIMEOUT, h->name,
 			"the agent runs and says nothing");
-		fleet_give_up(h, &e);
+		agents_give_up(h, &e);
 	}
 }
 
@@ -145,14 +145,14 @@ static void give_up_silent(struct session *s)
 {
 	struct err e;
 
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		struct host *h = &s->fleet.host[i];
+	for (size_t i = 0; i < s->agents.n; i++) {
+		struct host *h = &s->agents.host[i];
 
 		if (h->state != HOST_UP || s->run[i].gone)
 			continue;
 		err_set(&e, E_UNCONFIRMED, h->name);
 		s->run[i].unconfirmed = true;
-		fleet_give_up(h, &e);
+		agents_give_up(h, &e);
 	}
 }
 
@@ -261,13 +261,13 @@ static void terminate(struct session *s, int signo)
 
 static void resume(struct session *s)
 {
-	s->fleet.paused = false;
-	for (size_t i = 0; i < s->fleet.n; i++) {
-		s->fleet.host[i].heard_ms = clock_ms();
+	s->agents.paused = false;
+	for (size_t i = 0; i < s->agents.n; i++) {
+		s->agents.host[i].heard_ms = clock_ms();
 		if (!up(s, i))
 			continue;
-		wire_pack_resume(&s->fleet.host[i].out, &(struct wire_resume){ 0 });
-		fleet_flush(&s->fleet.host[i]);
+		wire_pack_resume(&s->agents.host[i].out, &(struct wire_resume){ 0 });
+		agents_flush(&s->agents.host[i]);
 	}
 	session_signal_ranks(s, SIGCONT, true);
 	input_wake(s->input);
@@ -275,8 +275,8 @@ static void resume(struct session *s)
 
 static bool hosts_know(const struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		if (up(s, i) && s->fleet.host[i].out.len)
+	for (size_t i = 0; i < s->agents.n; i++)
+		if (up(s, i) && s->agents.host[i].out.len)
 			return false;
 	return true;
 }
@@ -308,16 +308,16 @@ static void pause_in(struct session *s, unsigned ms)
  * second later at most, runner stops itself. */
 static void suspend(struct session *s)
 {
-	if (s->fleet.paused)
+	if (s->agents.paused)
 		return;
 	session_signal_ranks(s, SIGSTOP, true);
-	for (size_t i = 0; i < s->fleet.n; i++) {
+	for (size_t i = 0; i < s->agents.n; i++) {
 		if (!up(s, i))
 			continue;
-		wire_pack_suspend(&s->fleet.host[i].out, &(struct wire_suspend){ 0 });
-		fleet_flush(&s->fleet.host[i]);
+		wire_pack_suspend(&s->agents.host[i].out, &(struct wire_suspend){ 0 });
+		agents_flush(&s->agents.host[i]);
 	}
-	s->fleet.paused = true;
+	s->agents.paused = true;
 	s->pause_by_ms = clock_ms() + 100;
 	pause_in(s, 0);
 }
@@ -366,7 +366,7 @@ void stop_on_signal(struct session *s, int signo)
 		session_signal_ranks(s, signo, false);
 		break;
 	case SIGQUIT:
-		look_roll_call(s);
+		rank_status_roll_call(s);
 		break;
 	case SIGTSTP:
 		suspend(s);
@@ -383,27 +383,27 @@ void stop_on_signal(struct session *s, int signo)
 
 static bool is_leaving(const struct session *s, size_t host)
 {
-	return s->fleet.host[host].state == HOST_LEAVING;
+	return s->agents.host[host].state == HOST_LEAVING;
 }
 
 static bool all_left(struct session *s)
 {
-	return !session_waits(s, is_leaving) && broom_done(s);
+	return !session_waits(s, is_leaving) && cleanup_done(s);
 }
 
 /* Only who asks for it three times leaves hosts behind that are not swept. */
 void session_leave(struct session *s)
 {
 	uint64_t leave_ms = s->phase == PHASE_OVER ? 500 : LEAVE_MS;
-	uint64_t sweep_ms = s->interrupts > 2 ? 0 : broom_patience_ms(s);
+	uint64_t sweep_ms = s->interrupts > 2 ? 0 : cleanup_patience_ms(s);
 
 	s->phase = PHASE_LEAVE;
-	for (size_t i = 0; i < s->fleet.n; i++)
-		fleet_leave(&s->fleet.host[i]);
+	for (size_t i = 0; i < s->agents.n; i++)
+		agents_leave(&s->agents.host[i]);
 	session_timer(s, sweep_ms > leave_ms ? sweep_ms : leave_ms);
 	session_until(s, all_left);
-	fleet_close(&s->fleet);
-	fleet_close(&s->broom);
+	agents_close(&s->agents);
+	agents_close(&s->cleanup);
 	local_wait((unsigned)leave_ms);
 	report_unconfirmed(s);
 	s->phase = PHASE_OVER;

@@ -1,6 +1,6 @@
 /* events.h - --events FILE: what happened, as JSON lines that a program can follow.
  *
- * One object a line: {"t": seconds of the epoch, "job": cookie, "event": "host up" |
+ * One object a line: {"t": seconds of the epoch, "job": job_id, "event": "host up" |
  * "rank started" | "rank ended" | "cause" | "end", ...}.  Fields are only added. */
 #ifndef BERTH_LAUNCHER_OUTPUT_EVENTS_H
 #define BERTH_LAUNCHER_OUTPUT_EVENTS_H

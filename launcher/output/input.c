@@ -59,7 +59,7 @@ static void send_input(struct input *in, size_t n)
 		in->to[i].credit -= n;
 		in->to[i].ended = !n;
 		wire_pack_input(&in->to[i].host->out, &m);
-		fleet_flush(in->to[i].host);
+		agents_flush(in->to[i].host);
 	}
 }
 
@@ -140,7 +140,7 @@ static void say_end(struct input *in, struct reader *r)
 
 	r->ended = true;
 	wire_pack_input(&r->host->out, &m);
-	fleet_flush(r->host);
+	agents_flush(r->host);
 }
 
 static struct reader *find_reader(const struct input *in, const struct host *h)

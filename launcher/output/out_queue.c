@@ -16,7 +16,7 @@ struct debt {
 	size_t n;
 };
 
-/* Pieces one after the other, each a struct lane_piece and its bytes: [at, end). */
+/* Pieces one after the other, each a struct out_queue_piece and its bytes: [at, end). */
 struct block {
 	struct block *next;
 	size_t at, end, newest; /* newest: where the last piece begins */
@@ -26,7 +26,7 @@ struct block {
 
 /* ---- credit ---- */
 
-static void pay(struct lane *l)
+static void pay(struct out_queue *l)
 {
 	while (l->n && l->debt[l->first].mark <= l->written) {
 		struct debt d = l->debt[l->first];
@@ -37,7 +37,7 @@ static void pay(struct lane *l)
 	}
 }
 
-static void grow_debts(struct lane *l)
+static void grow_debts(struct out_queue *l)
 {
 	size_t cap = l->cap ? 2 * l->cap : 64;
 	struct debt *grown = xcalloc(cap, sizeof *grown);
@@ -50,7 +50,7 @@ static void grow_debts(struct lane *l)
 	l->cap = cap;
 }
 
-void lane_owe(struct lane *l, const struct lane_piece *p)
+void out_queue_owe(struct out_queue *l, const struct out_queue_piece *p)
 {
 	struct debt *last = l->n ? &l->debt[(l->first + l->n - 1) % l->cap] : NULL;
 
@@ -71,20 +71,20 @@ void lane_owe(struct lane *l, const struct lane_piece *p)
 
 /* ---- the queue ---- */
 
-void lane_put(struct lane *l, const void *bytes, size_t n)
+void out_queue_put(struct out_queue *l, const void *bytes, size_t n)
 {
 	buf_add(&l->sink.queue, bytes, n);
 	l->queued += n;
 }
 
-bool lane_is_full(const struct lane *l)
+bool out_queue_is_full(const struct out_queue *l)
 {
 	return l->head || l->sink.queue.len >= LANE_QUEUE_BYTES;
 }
 
 static void on_written(void *ctx, size_t n)
 {
-	struct lane *l = ctx;
+	struct out_queue *l = ctx;
 
 	l->written += n;
 	pay(l);
@@ -93,42 +93,43 @@ static void on_written(void *ctx, size_t n)
 
 static void on_broken(void *ctx, int error)
 {
-	struct lane *l = ctx;
-	struct lane_piece p;
+	struct out_queue *l = ctx;
+	struct out_queue_piece p;
 
 	l->written = l->queued;
 	pay(l);
-	while (lane_first(l, &p)) {
-		lane_took(l, &p);
-		lane_owe(l, &p);
+	while (out_queue_first(l, &p)) {
+		out_queue_took(l, &p);
+		out_queue_owe(l, &p);
 	}
 	l->events->broken(l, error);
 }
 
 /* ---- what waits for room ---- */
 
-static struct lane_piece piece_at(const struct block *b, size_t at)
+static struct out_queue_piece piece_at(const struct block *b, size_t at)
 {
-	struct lane_piece p;
+	struct out_queue_piece p;
 
 	memcpy(&p, b->bytes + at, sizeof p);
 	return p;
 }
 
-static bool same_stream(const struct lane_piece *a, const struct lane_piece *b)
+static bool same_stream(const struct out_queue_piece *a,
+			const struct out_queue_piece *b)
 {
 	return a->host == b->host && a->rank == b->rank && a->stream == b->stream &&
 	       a->stream;
 }
 
 /* The last block, with room for at least one byte of P behind a piece like it. */
-static struct block *room_for(struct lane *l, const struct lane_piece *p)
+static struct block *room_for(struct out_queue *l, const struct out_queue_piece *p)
 {
-	struct lane_piece fresh = { p->host, p->rank, p->stream, 0, 0 };
+	struct out_queue_piece fresh = { p->host, p->rank, p->stream, 0, 0 };
 	struct block *b = l->tail;
 
 	if (b && b->end < BLOCK_BYTES) {
-		struct lane_piece newest = piece_at(b, b->newest);
+		struct out_queue_piece newest = piece_at(b, b->newest);
 
 		if (same_stream(&newest, p))
 			return b;
@@ -149,7 +150,8 @@ static struct block *room_for(struct lane *l, const struct lane_piece *p)
 	return b;
 }
 
-void lane_keep(struct lane *l, const struct lane_piece *p, const void *bytes)
+void out_queue_keep(struct out_queue *l, const struct out_queue_piece *p,
+		    const void *bytes)
 {
 	const char *from = bytes;
 	uint32_t left = p->n, heads = p->cost - p->n;
@@ -158,7 +160,7 @@ void lane_keep(struct lane *l, const struct lane_piece *p, const void *bytes)
 		struct block *b = room_for(l, p);
 		size_t room = BLOCK_BYTES - b->end;
 		uint32_t part = left < room ? left : (uint32_t)room;
-		struct lane_piece grown = piece_at(b, b->newest);
+		struct out_queue_piece grown = piece_at(b, b->newest);
 
 		memcpy(b->bytes + b->end, from, part);
 		b->end += part;
@@ -172,7 +174,7 @@ void lane_keep(struct lane *l, const struct lane_piece *p, const void *bytes)
 	}
 }
 
-const char *lane_first(const struct lane *l, struct lane_piece *p)
+const char *out_queue_first(const struct out_queue *l, struct out_queue_piece *p)
 {
 	const struct block *b = l->head;
 
@@ -184,10 +186,10 @@ const char *lane_first(const struct lane *l, struct lane_piece *p)
 	return (const char *)b->bytes + b->at + sizeof *p + b->taken;
 }
 
-void lane_took(struct lane *l, struct lane_piece *p)
+void out_queue_took(struct out_queue *l, struct out_queue_piece *p)
 {
 	struct block *b = l->head;
-	struct lane_piece all = piece_at(b, b->at);
+	struct out_queue_piece all = piece_at(b, b->at);
 
 	l->waiting -= p->n;
 	b->taken += p->n;
@@ -207,17 +209,17 @@ void lane_took(struct lane *l, struct lane_piece *p)
 
 /* ---- the whole ---- */
 
-void lane_open(struct lane *l, struct event_base *base, int fd,
-	       const struct lane_events *events, void *ctx)
+void out_queue_open(struct out_queue *l, struct event_base *base, int fd,
+		    const struct out_queue_events *events, void *ctx)
 {
 	static const struct sink_events sink = { on_written, on_broken };
 
-	*l = (struct lane){ .events = events, .ctx = ctx, .open_line = -1 };
+	*l = (struct out_queue){ .events = events, .ctx = ctx, .open_line = -1 };
 	l->terminal = isatty(fd);
 	sink_open(&l->sink, base, fd, &sink, l);
 }
 
-void lane_free(struct lane *l)
+void out_queue_free(struct out_queue *l)
 {
 	while (l->head) {
 		struct block *next = l->head->next;
@@ -227,5 +229,5 @@ void lane_free(struct lane *l)
 	}
 	free(l->debt);
 	sink_free(&l->sink);
-	*l = (struct lane){ 0 };
+	*l = (struct out_queue){ 0 };
 }

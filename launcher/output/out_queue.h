@@ -13,28 +13,28 @@
 
 enum { LANE_QUEUE_BYTES = 262144 };
 
-struct lane;
+struct out_queue;
 
-struct lane_events {
+struct out_queue_events {
 	/* Credit for N bytes of host HOST can go back: what they became was written. */
-	void (*left)(struct lane *l, uint32_t host, size_t n);
-	/* Some was written: lane_first() may have its turn. */
-	void (*room)(struct lane *l);
+	void (*left)(struct out_queue *l, uint32_t host, size_t n);
+	/* Some was written: out_queue_first() may have its turn. */
+	void (*room)(struct out_queue *l);
 	/* Nobody reads, or worse; once.  What waited is dropped, its credit went back.
 	 */
-	void (*broken)(struct lane *l, int error);
+	void (*broken)(struct out_queue *l, int error);
 };
 
 /* Bytes of one rank's stream that came one after the other.  COST is their credit: 1
  * for each byte, and the heads of their frames.  Stream 0 is runner's own and has none.
  */
-struct lane_piece {
+struct out_queue_piece {
 	uint32_t host, rank, stream, n, cost;
 };
 
-struct lane {
+struct out_queue {
 	struct sink sink;
-	const struct lane_events *events;
+	const struct out_queue_events *events;
 	void *ctx;
 	uint64_t queued, written;
 	struct debt *debt; /* ring: debt[first..first+n) of cap */
@@ -46,22 +46,23 @@ struct lane {
 	bool open_bar;     /* and it is a progress bar */
 };
 
-void lane_open(struct lane *l, struct event_base *base, int fd,
-	       const struct lane_events *events, void *ctx);
-void lane_free(struct lane *l);
+void out_queue_open(struct out_queue *l, struct event_base *base, int fd,
+		    const struct out_queue_events *events, void *ctx);
+void out_queue_free(struct out_queue *l);
 
 /* Queue N bytes. */
-void lane_put(struct lane *l, const void *bytes, size_t n);
+void out_queue_put(struct out_queue *l, const void *bytes, size_t n);
 /* P's credit goes back once all that is queued now was written. */
-void lane_owe(struct lane *l, const struct lane_piece *p);
+void out_queue_owe(struct out_queue *l, const struct out_queue_piece *p);
 /* Nothing more may be queued now, or what came before must be first. */
-bool lane_is_full(const struct lane *l);
+bool out_queue_is_full(const struct out_queue *l);
 
 /* Keep the N bytes of P until there is room. */
-void lane_keep(struct lane *l, const struct lane_piece *p, const void *bytes);
+void out_queue_keep(struct out_queue *l, const struct out_queue_piece *p,
+		    const void *bytes);
 /* The oldest piece into P and its bytes, or NULL when there is none or no room. */
-const char *lane_first(const struct lane *l, struct lane_piece *p);
+const char *out_queue_first(const struct out_queue *l, struct out_queue_piece *p);
 /* The first P->n bytes of the oldest piece are queued; their credit into P->cost. */
-void lane_took(struct lane *l, struct lane_piece *p);
+void out_queue_took(struct out_queue *l, struct out_queue_piece *p);
 
 #endif

@@ -31,7 +31,7 @@ struct stream {
 };
 
 struct output {
-	struct lane lane[2], *err_lane;
+	struct out_queue lane[2], *err_lane;
 	struct stream *stream; /* [2 * rank + (stream - 1)] */
 	struct str *tail;      /* [rank]: stderr */
 	uint64_t *spoke_ms;    /* [rank] */
@@ -64,38 +64,39 @@ static const char *stamp(struct output *o)
 
 /* Labels are made once: snprintf() for each line took 12 % of all CPU time when one
  * rank wrote 80-byte lines through ssh. */
-static void put_label(struct output *o, struct lane *l, uint32_t rank, unsigned stream)
+static void put_label(struct output *o, struct out_queue *l, uint32_t rank,
+		      unsigned stream)
 {
 	struct stream *s = &o->stream[2 * rank + stream - 1];
 
 	if (o->timestamps) {
 		const char *text = stamp(o);
 
-		lane_put(l, text, strlen(text));
+		out_queue_put(l, text, strlen(text));
 	}
 	if (!o->tag) {
-		lane_put(l, ": ", o->timestamps ? 2 : 0);
+		out_queue_put(l, ": ", o->timestamps ? 2 : 0);
 		return;
 	}
 	if (!s->label_bytes)
 		s->label_bytes =
 			(size_t)snprintf(s->label, sizeof s->label, "[%u]<%s>:", rank,
 					 stream == 1 ? "stdout" : "stderr");
-	lane_put(l, s->label, s->label_bytes);
+	out_queue_put(l, s->label, s->label_bytes);
 }
 
 /* What parts an unfinished line of another stream from N bytes at P: a progress bar is
  * written over by the next, as it would be by itself. */
-static void part_lines(struct lane *l, const char *p, size_t n)
+static void part_lines(struct out_queue *l, const char *p, size_t n)
 {
 	if (l->open_line >= 0)
-		lane_put(l, l->open_bar && p[n - 1] != '\n' ? "\r" : "\n", 1);
+		out_queue_put(l, l->open_bar && p[n - 1] != '\n' ? "\r" : "\n", 1);
 	l->open_line = -1;
 }
 
 /* One line or a piece of one; TERMINATED when it ends in '\n' or '\r'. */
-static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
-		      const char *p, size_t n)
+static void put_piece(struct output *o, struct out_queue *l, uint32_t rank,
+		      unsigned stream, const char *p, size_t n)
 {
 	int64_t self = 2 * (int64_t)rank + stream;
 	struct stream *s = &o->stream[2 * rank + stream - 1];
@@ -106,7 +107,7 @@ static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned 
 		part_lines(l, p, n);
 		put_label(o, l, rank, stream);
 	}
-	lane_put(l, p, n);
+	out_queue_put(l, p, n);
 	l->open_bar = s->bar && l->terminal;
 	l->open_line = p[n - 1] == '\n' || p[n - 1] == '\r' ? -1 : self;
 	if (l->open_line < 0)
@@ -115,7 +116,7 @@ static void put_piece(struct output *o, struct lane *l, uint32_t rank, unsigned 
 
 /* Put the whole lines of the N bytes at P.  Returns what they take up.  Each '\n' and
  * '\r' is looked for once. */
-static size_t put_whole(struct output *o, struct lane *l, uint32_t rank,
+static size_t put_whole(struct output *o, struct out_queue *l, uint32_t rank,
 			unsigned stream, const char *p, size_t n)
 {
 	const char *at = p, *stop = p + n;
@@ -138,8 +139,8 @@ static size_t put_whole(struct output *o, struct lane *l, uint32_t rank,
 }
 
 /* A long line so far; a '\r' at its end stays, as a '\n' may follow. */
-static void put_long(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
-		     struct str *held)
+static void put_long(struct output *o, struct out_queue *l, uint32_t rank,
+		     unsigned stream, struct str *held)
 {
 	size_t stays = held->s[held->len - 1] == '\r';
 
@@ -150,7 +151,7 @@ static void put_long(struct output *o, struct lane *l, uint32_t rank, unsigned s
 	held->s[stays] = '\0';
 }
 
-static struct lane *lane_of(struct output *o, unsigned stream)
+static struct out_queue *out_queue_of(struct output *o, unsigned stream)
 {
 	return stream == 1 ? &o->lane[0] : o->err_lane;
 }
@@ -164,13 +165,13 @@ static void bound_held(struct output *o)
 		for (uint32_t i = 1; i < 2 * o->np; i++)
 			if (o->stream[i].line.len > o->stream[longest].line.len)
 				longest = i;
-		put_long(o, lane_of(o, longest % 2 + 1), longest / 2, longest % 2 + 1,
-			 &o->stream[longest].line);
+		put_long(o, out_queue_of(o, longest % 2 + 1), longest / 2,
+			 longest % 2 + 1, &o->stream[longest].line);
 	}
 }
 
-static void put_lines(struct output *o, struct lane *l, uint32_t rank, unsigned stream,
-		      const char *p, size_t n)
+static void put_lines(struct output *o, struct out_queue *l, uint32_t rank,
+		      unsigned stream, const char *p, size_t n)
 {
 	struct str *held = &o->stream[2 * rank + stream - 1].line;
 	size_t whole, before = held->len;
@@ -206,7 +207,7 @@ static bool is_bar(struct output *o, uint32_t i)
 	const struct stream *s = &o->stream[i];
 
 	return s->line.len && (s->line.s[s->line.len - 1] == '\r' ||
-			       (s->bar && lane_of(o, i % 2 + 1)->terminal));
+			       (s->bar && out_queue_of(o, i % 2 + 1)->terminal));
 }
 
 static void drop_line(struct output *o, struct str *line)
@@ -231,11 +232,11 @@ static void on_bars(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	for (uint32_t i = 0; i < 2 * o->np; i++) {
 		struct stream *s = &o->stream[i];
-		struct lane *l = lane_of(o, i % 2 + 1);
+		struct out_queue *l = out_queue_of(o, i % 2 + 1);
 
 		if (!is_bar(o, i) || l->sink.broken)
 			continue;
-		if (lane_is_full(l) || now - s->came_ms < BAR_MS) {
+		if (out_queue_is_full(l) || now - s->came_ms < BAR_MS) {
 			event_add(o->bars,
 				  &(struct timeval){ .tv_usec = BAR_MS * 1000 });
 			continue;
@@ -268,20 +269,20 @@ static void keep_tail(struct str *tail, const char *p, size_t n)
 }
 
 /* As it comes; only a note of ours has to know whether it begins a line. */
-static void put_raw(struct lane *l, const char *p, size_t n)
+static void put_raw(struct out_queue *l, const char *p, size_t n)
 {
-	lane_put(l, p, n);
+	out_queue_put(l, p, n);
 	if (n)
 		l->open_line = p[n - 1] == '\n' ? -1 : 0;
 }
 
 /* Stream 0 is runner's own. */
-static void put_some(struct output *o, struct lane *l, const struct lane_piece *p,
-		     const char *bytes, size_t n)
+static void put_some(struct output *o, struct out_queue *l,
+		     const struct out_queue_piece *p, const char *bytes, size_t n)
 {
 	if (!p->stream) {
 		part_lines(l, "\n", 1);
-		lane_put(l, bytes, n);
+		out_queue_put(l, bytes, n);
 	} else if (o->raw) {
 		put_raw(l, bytes, n);
 	} else {
@@ -291,44 +292,44 @@ static void put_some(struct output *o, struct lane *l, const struct lane_piece *
 }
 
 /* The last lines may have no end. */
-static void put_rest(struct output *o, struct lane *l)
+static void put_rest(struct output *o, struct out_queue *l)
 {
 	for (uint32_t i = 0; i < 2 * o->np; i++) {
 		struct str *line = &o->stream[i].line;
 
-		if (line->len && lane_of(o, i % 2 + 1) == l && !o->muted)
+		if (line->len && out_queue_of(o, i % 2 + 1) == l && !o->muted)
 			put_piece(o, l, i / 2, i % 2 + 1, line->s, line->len);
-		if (lane_of(o, i % 2 + 1) == l)
+		if (out_queue_of(o, i % 2 + 1) == l)
 			drop_line(o, line);
 	}
 }
 
 /* What waited, as far as there is room. */
-static void on_room(struct lane *l)
+static void on_room(struct out_queue *l)
 {
 	struct output *o = l->ctx;
-	struct lane_piece p;
+	struct out_queue_piece p;
 	const char *bytes;
 
-	while ((bytes = lane_first(l, &p))) {
+	while ((bytes = out_queue_first(l, &p))) {
 		if (p.n > SLICE_BYTES)
 			p.n = p.cost = SLICE_BYTES;
 		put_some(o, l, &p, bytes, p.n);
-		lane_took(l, &p);
-		lane_owe(l, &p);
+		out_queue_took(l, &p);
+		out_queue_owe(l, &p);
 	}
 	if (o->finished && !l->head)
 		put_rest(o, l);
 }
 
-static void on_left(struct lane *l, uint32_t host, size_t n)
+static void on_left(struct out_queue *l, uint32_t host, size_t n)
 {
 	struct output *o = l->ctx;
 
 	o->events->left(o->ctx, host, n);
 }
 
-static void on_broken(struct lane *l, int error)
+static void on_broken(struct out_queue *l, int error)
 {
 	struct output *o = l->ctx;
 
@@ -337,7 +338,7 @@ static void on_broken(struct lane *l, int error)
 	o->events->unread(o->ctx, l == &o->lane[0] ? "stdout" : "stderr", error);
 }
 
-static void schedule(struct output *o, struct lane *l)
+static void schedule(struct output *o, struct out_queue *l)
 {
 	if (l->sink.queue.len >= PUSH_BYTES)
 		sink_push(&l->sink);
@@ -346,21 +347,21 @@ static void schedule(struct output *o, struct lane *l)
 }
 
 /* Straight into the queue, if it is short; the rest waits. */
-static void take_in(struct output *o, struct lane *l, struct lane_piece p,
+static void take_in(struct output *o, struct out_queue *l, struct out_queue_piece p,
 		    const char *bytes)
 {
-	while (p.n && !lane_is_full(l)) {
-		struct lane_piece part = p;
+	while (p.n && !out_queue_is_full(l)) {
+		struct out_queue_piece part = p;
 
 		if (p.n > SLICE_BYTES)
 			part.n = part.cost = SLICE_BYTES;
 		put_some(o, l, &part, bytes, part.n);
-		lane_owe(l, &part);
+		out_queue_owe(l, &part);
 		bytes += part.n;
 		p.n -= part.n;
 		p.cost -= part.cost;
 	}
-	lane_keep(l, &p, bytes);
+	out_queue_keep(l, &p, bytes);
 	schedule(o, l);
 }
 
@@ -368,7 +369,7 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 		 const void *data, size_t n)
 {
 	size_t cost = n + WIRE_OUTPUT_HEAD_BYTES;
-	struct lane *l = stream == 1 ? &o->lane[0] : o->err_lane;
+	struct out_queue *l = stream == 1 ? &o->lane[0] : o->err_lane;
 
 	if (rank >= o->np || stream < 1 || stream > 2)
 		return;
@@ -380,8 +381,8 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 		o->events->left(o->ctx, host, cost);
 	else
 		take_in(o, l,
-			(struct lane_piece){ host, rank, stream, (uint32_t)n,
-					     (uint32_t)cost },
+			(struct out_queue_piece){ host, rank, stream, (uint32_t)n,
+						  (uint32_t)cost },
 			data);
 }
 
@@ -425,8 +426,8 @@ void output_mute(struct output *o)
 
 void output_note(struct output *o, const char *format, ...)
 {
-	struct lane *l = o->err_lane;
-	struct lane_piece p = { 0 };
+	struct out_queue *l = o->err_lane;
+	struct out_queue_piece p = { 0 };
 	struct str s = { 0 };
 	va_list ap;
 	char *text;
@@ -473,10 +474,10 @@ static bool same_file(int a, int b)
 
 static void open_lanes(struct output *o, struct event_base *base)
 {
-	static const struct lane_events events = { on_left, on_room, on_broken };
+	static const struct out_queue_events events = { on_left, on_room, on_broken };
 
 	for (int i = 0; i < 2; i++)
-		lane_open(&o->lane[i], base, i + 1, &events, o);
+		out_queue_open(&o->lane[i], base, i + 1, &events, o);
 	o->err_lane = same_file(1, 2) ? &o->lane[0] : &o->lane[1];
 	o->flush = event_new(base, -1, 0, on_flush, o);
 	o->bars = event_new(base, -1, 0, on_bars, o);
@@ -512,7 +513,7 @@ void output_free(struct output *o)
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
 	for (int i = 0; i < 2; i++)
-		lane_free(&o->lane[i]);
+		out_queue_free(&o->lane[i]);
 	event_free(o->flush);
 	event_free(o->bars);
 	free(o->stream);

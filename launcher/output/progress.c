@@ -14,13 +14,13 @@ enum {
 };
 
 struct progress {
-	const struct fleet *fleet;
+	const struct agents *agents;
 	struct event *tick;
 	uint64_t begin_ms;
 	char *shown; /* what stands on the terminal, or NULL */
 };
 
-char *progress_text(const struct fleet *f, unsigned seconds, size_t width)
+char *progress_text(const struct agents *f, unsigned seconds, size_t width)
 {
 	const char *names[NAMES_MAX] = { 0 };
 	size_t up = 0, wanted = 0, waiting = 0;
@@ -90,7 +90,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 	event_add(p->tick, &next);
 	if (!may_draw())
 		return;
-	text = progress_text(p->fleet, seconds, width_of_terminal());
+	text = progress_text(p->agents, seconds, width_of_terminal());
 	if (p->shown && !strcmp(p->shown, text)) {
 		free(text);
 		return;
@@ -100,7 +100,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 	p->shown = text;
 }
 
-struct progress *progress_open(const struct fleet *f)
+struct progress *progress_open(const struct agents *f)
 {
 	const struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
 	struct progress *p;
@@ -108,7 +108,7 @@ struct progress *progress_open(const struct fleet *f)
 	if (!isatty(STDERR_FILENO))
 		return NULL;
 	p = xcalloc(1, sizeof *p);
-	*p = (struct progress){ .fleet = f, .begin_ms = clock_ms() };
+	*p = (struct progress){ .agents = f, .begin_ms = clock_ms() };
 	p->tick = event_new(f->base, -1, 0, on_tick, p);
 	event_add(p->tick, &patience);
 	return p;

@@ -15,12 +15,12 @@ struct progress;
 
 /* Watch the hosts of F, which must outlive it, from now on.  NULL where there is
  * nowhere to draw; every function takes that. */
-struct progress *progress_open(const struct fleet *f);
+struct progress *progress_open(const struct agents *f);
 /* Before something else is written to the terminal, and before runner is stopped. */
 void progress_erase(struct progress *p);
 void progress_close(struct progress *p);
 
 /* The line after SECONDS, of less than WIDTH columns; the caller frees it. */
-char *progress_text(const struct fleet *f, unsigned seconds, size_t width);
+char *progress_text(const struct agents *f, unsigned seconds, size_t width);
 
 #endif

@@ -52,7 +52,7 @@ static void map_image(struct image *i)
 
 /* Read once, when the first host needs it, and kept: all hosts are sent the same bytes.
  */
-static const struct image *own_image(const struct boot *b)
+static const struct image *own_image(const struct agent_install *b)
 {
 	static struct image image;
 	const char *path = b->setup->own_agent;
@@ -119,7 +119,7 @@ static const char script_text[] =
 	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
 	"rm -f \"$t\"; say fail \"cannot rename it in $d\"\n";
 
-static void write_script(struct boot *b)
+static void write_script(struct agent_install *b)
 {
 	const struct image *i = own_image(b);
 	const bool send = !b->setup->no_push && !i->error;
@@ -132,7 +132,7 @@ static void write_script(struct boot *b)
 
 /* PATH as one word for any login shell: a backslash keeps its meaning in all of them.
  */
-static void write_direct(struct boot *b, const char *path)
+static void write_direct(struct agent_install *b, const char *path)
 {
 	static const char plain[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -148,14 +148,14 @@ static void write_direct(struct boot *b, const char *path)
 
 /* ---- tries ---- */
 
-static const char *direct_path(const struct boot *b)
+static const char *direct_path(const struct agent_install *b)
 {
 	const char *path = b->setup->agent ? b->setup->agent : b->setup->own_agent;
 
 	return path && !strchr(path, '\n') ? path : NULL;
 }
 
-static void begin_try(struct boot *b, enum boot_stage stage)
+static void begin_try(struct agent_install *b, enum boot_stage stage)
 {
 	str_free(&b->command);
 	str_free(&b->script);
@@ -170,13 +170,14 @@ static void begin_try(struct boot *b, enum boot_stage stage)
 		write_script(b);
 }
 
-void boot_init(struct boot *b, const struct transport_setup *setup, const char *where)
+void agent_install_init(struct agent_install *b, const struct transport_setup *setup,
+			const char *where)
 {
-	*b = (struct boot){ .setup = setup, .where = xstrdup(where) };
+	*b = (struct agent_install){ .setup = setup, .where = xstrdup(where) };
 	begin_try(b, direct_path(b) ? BOOT_DIRECT : BOOT_SEARCH);
 }
 
-void boot_free(struct boot *b)
+void agent_install_free(struct agent_install *b)
 {
 	str_free(&b->command);
 	str_free(&b->script);
@@ -185,15 +186,15 @@ void boot_free(struct boot *b)
 	free(b->where);
 	free(b->libc);
 	free(b->other);
-	*b = (struct boot){ 0 };
+	*b = (struct agent_install){ 0 };
 }
 
-const char *boot_command(struct boot *b)
+const char *agent_install_command(struct agent_install *b)
 {
 	return str_text(&b->command);
 }
 
-const void *boot_pending(struct boot *b, size_t *n)
+const void *agent_install_pending(struct agent_install *b, size_t *n)
 {
 	const struct image *i = b->asked ? own_image(b) : NULL;
 
@@ -204,7 +205,7 @@ const void *boot_pending(struct boot *b, size_t *n)
 	return *n ? (const char *)i->data + b->image_sent : NULL;
 }
 
-void boot_sent(struct boot *b, size_t n)
+void agent_install_sent(struct agent_install *b, size_t n)
 {
 	if (b->script_sent < b->script.len)
 		b->script_sent += n;
@@ -212,7 +213,7 @@ void boot_sent(struct boot *b, size_t n)
 		b->image_sent += n;
 }
 
-static enum boot_event again(struct boot *b, enum boot_stage stage)
+static enum boot_event again(struct agent_install *b, enum boot_stage stage)
 {
 	begin_try(b, stage);
 	return BOOT_AGAIN;
@@ -220,7 +221,7 @@ static enum boot_event again(struct boot *b, enum boot_stage stage)
 
 /* ---- what came back ---- */
 
-char *boot_quote(const char *text, size_t n)
+char *agent_install_quote(const char *text, size_t n)
 {
 	const char *end;
 	struct str s = { 0 };
@@ -245,17 +246,17 @@ static char *last_line(const char *text)
 		n--;
 	for (begin = n; begin && text[begin - 1] != '\n';)
 		begin--;
-	return boot_quote(text + begin, n - begin);
+	return agent_install_quote(text + begin, n - begin);
 }
 
-static enum boot_event fail_other(struct boot *b)
+static enum boot_event fail_other(struct agent_install *b)
 {
 	err_set(&b->err, E_AGENT_OTHER, b->where, b->other, b->other_wire,
 		BERTH_VERSION, (unsigned)WIRE_VERSION);
 	return BOOT_FAILED;
 }
 
-static enum boot_event fail_missing(struct boot *b)
+static enum boot_event fail_missing(struct agent_install *b)
 {
 	const struct image *i = own_image(b);
 	struct str tried = { 0 };
@@ -278,11 +279,11 @@ static enum boot_event fail_missing(struct boot *b)
 }
 
 /* An agent that is not of this version: what it told us, and the next try. */
-static enum boot_event reject(struct boot *b, const char *version, size_t n,
+static enum boot_event reject(struct agent_install *b, const char *version, size_t n,
 			      uint32_t wire)
 {
 	free(b->other);
-	b->other = boot_quote(version, n);
+	b->other = agent_install_quote(version, n);
 	b->other_wire = wire;
 	if (b->setup->agent || b->stage == BOOT_SEND)
 		return fail_other(b);
@@ -300,11 +301,11 @@ static void add_note(struct buf *out, enum log_level level, enum err_id id,
 }
 
 /* The agent's stream as those above will see it: our notes follow its hello. */
-static enum boot_event come_up(struct boot *b, size_t hello_bytes)
+static enum boot_event come_up(struct agent_install *b, size_t hello_bytes)
 {
 	const unsigned char *p = buf_head(&b->in);
 	const size_t n = b->in.len, head = WIRE_MAGIC_BYTES + hello_bytes;
-	char *quote = boot_quote(str_text(&b->noise), b->noise.len), *text;
+	char *quote = agent_install_quote(str_text(&b->noise), b->noise.len), *text;
 	struct buf out = { 0 };
 
 	buf_add(&out, p, head);
@@ -325,7 +326,7 @@ static enum boot_event come_up(struct boot *b, size_t hello_bytes)
 
 /* b->in begins with WIRE_MAGIC.  Another version's hello begins as ours does, and that
  * is all that is read of it. */
-static enum boot_event read_hello(struct boot *b)
+static enum boot_event read_hello(struct agent_install *b)
 {
 	struct view v = { buf_head(&b->in) + WIRE_MAGIC_BYTES,
 			  b->in.len - WIRE_MAGIC_BYTES, false };
@@ -351,7 +352,7 @@ static enum boot_event read_hello(struct boot *b)
 	return come_up(b, WIRE_HEAD_BYTES + payload);
 }
 
-static enum boot_event on_need(struct boot *b, const char *rest)
+static enum boot_event on_need(struct agent_install *b, const char *rest)
 {
 	const struct image *i = own_image(b);
 	const size_t n = strcspn(rest, " ");
@@ -370,7 +371,7 @@ static enum boot_event on_need(struct boot *b, const char *rest)
 }
 
 /* One line of the script's. */
-static enum boot_event on_line(struct boot *b, const char *line)
+static enum boot_event on_line(struct agent_install *b, const char *line)
 {
 	const char *path = own_image(b)->path;
 
@@ -391,25 +392,25 @@ static enum boot_event on_line(struct boot *b, const char *line)
 }
 
 /* Take what is in front of the next N bytes of b->in away as noise. */
-static void drop_noise(struct boot *b, size_t n)
+static void drop_noise(struct agent_install *b, size_t n)
 {
 	str_addn(&b->noise, buf_head(&b->in), n);
 	buf_drop(&b->in, n);
 }
 
-static enum boot_event fail_noise(struct boot *b)
+static enum boot_event fail_noise(struct agent_install *b)
 {
 	char *quote;
 
 	drop_noise(b, b->in.len);
-	quote = boot_quote(str_text(&b->noise), b->noise.len);
+	quote = agent_install_quote(str_text(&b->noise), b->noise.len);
 	err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
 	free(quote);
 	return BOOT_FAILED;
 }
 
 /* The first whole line of the script's in b->in, which it leaves; NULL for none. */
-static char *take_line(struct boot *b)
+static char *take_line(struct agent_install *b)
 {
 	const char *p = (const char *)buf_head(&b->in);
 	const char *mark = b->in.len ? memmem(p, b->in.len, MARK, strlen(MARK)) : NULL;
@@ -428,7 +429,7 @@ static char *take_line(struct boot *b)
 	return line;
 }
 
-enum boot_event boot_bytes(struct boot *b, const void *data, size_t n)
+enum boot_event agent_install_bytes(struct agent_install *b, const void *data, size_t n)
 {
 	enum boot_event got = BOOT_WAIT;
 	char *line;
@@ -451,7 +452,7 @@ enum boot_event boot_bytes(struct boot *b, const void *data, size_t n)
 
 /* ---- the end of a try ---- */
 
-static enum boot_event fail_start(struct boot *b, int status, const char *said)
+static enum boot_event fail_start(struct agent_install *b, int status, const char *said)
 {
 	char *quote = last_line(said);
 
@@ -461,12 +462,13 @@ static enum boot_event fail_start(struct boot *b, int status, const char *said)
 }
 
 /* The login took our command and ran something else, or nothing. */
-static enum boot_event fail_login(struct boot *b, int status, const char *said)
+static enum boot_event fail_login(struct agent_install *b, int status, const char *said)
 {
 	char *quote;
 
 	drop_noise(b, b->in.len);
-	quote = *said ? last_line(said) : boot_quote(str_text(&b->noise), b->noise.len);
+	quote = *said ? last_line(said)
+		      : agent_install_quote(str_text(&b->noise), b->noise.len);
 	if (*quote && !*said && status <= 0) {
 		free(quote);
 		return fail_noise(b);
@@ -477,7 +479,8 @@ static enum boot_event fail_login(struct boot *b, int status, const char *said)
 	return BOOT_FAILED;
 }
 
-enum boot_event boot_ended(struct boot *b, int status, const char *said)
+enum boot_event agent_install_ended(struct agent_install *b, int status,
+				    const char *said)
 {
 	if (b->setup->agent)
 		return status == 126 || status == 127 ? fail_missing(b)
@@ -491,14 +494,14 @@ enum boot_event boot_ended(struct boot *b, int status, const char *said)
 	return fail_login(b, status, said);
 }
 
-void boot_late(struct boot *b)
+void agent_install_late(struct agent_install *b)
 {
 	const bool begun =
 		b->answered || wire_find_magic(buf_head(&b->in), b->in.len) >= 0;
 	char *quote;
 
 	drop_noise(b, b->in.len);
-	quote = boot_quote(str_text(&b->noise), b->noise.len);
+	quote = agent_install_quote(str_text(&b->noise), b->noise.len);
 	if (*quote && !begun)
 		err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
 	else

@@ -26,11 +26,11 @@ enum boot_event {
 	BOOT_WAIT,  /* more bytes, or the end, must come; something may be pending */
 	BOOT_UP,    /* an agent of our version runs: boot->in is the stream so far, from
 		       WIRE_MAGIC */
-	BOOT_AGAIN, /* end this command and run boot_command() */
+	BOOT_AGAIN, /* end this command and run agent_install_command() */
 	BOOT_FAILED /* boot->err says why */
 };
 
-struct boot {
+struct agent_install {
 	const struct transport_setup *setup;
 	char *where; /* for messages: "user@host:port" */
 	enum boot_stage stage;
@@ -49,29 +49,32 @@ struct boot {
 };
 
 /* Begin.  SETUP must outlive B; WHERE is copied. */
-void boot_init(struct boot *b, const struct transport_setup *setup, const char *where);
-void boot_free(struct boot *b);
+void agent_install_init(struct agent_install *b, const struct transport_setup *setup,
+			const char *where);
+void agent_install_free(struct agent_install *b);
 
 /* What to run on the host now; valid until the next event. */
-const char *boot_command(struct boot *b);
+const char *agent_install_command(struct agent_install *b);
 
-/* Bytes to send to the command's stdin, how many in N; boot_sent() says how many went.
+/* Bytes to send to the command's stdin, how many in N; agent_install_sent() says how many went.
  */
-const void *boot_pending(struct boot *b, size_t *n);
-void boot_sent(struct boot *b, size_t n);
+const void *agent_install_pending(struct agent_install *b, size_t *n);
+void agent_install_sent(struct agent_install *b, size_t n);
 
 /* The command wrote DATA to stdout. */
-enum boot_event boot_bytes(struct boot *b, const void *data, size_t n);
+enum boot_event agent_install_bytes(struct agent_install *b, const void *data,
+				    size_t n);
 
 /* The command ended before an agent was up: BOOT_AGAIN or BOOT_FAILED.  STATUS 0..255,
  * or -1; SAID is what it wrote to stderr. */
-enum boot_event boot_ended(struct boot *b, int status, const char *said);
+enum boot_event agent_install_ended(struct agent_install *b, int status,
+				    const char *said);
 
 /* The deadline came: fills b->err with what was being waited for. */
-void boot_late(struct boot *b);
+void agent_install_late(struct agent_install *b);
 
 /* TEXT's first line of substance for a message: printable, at most 160 bytes.  The
  * caller frees it. */
-char *boot_quote(const char *text, size_t n);
+char *agent_install_quote(const char *text, size_t n);
 
 #endif

@@ -307,7 +307,7 @@ char *gate_key(const char *name, const struct sockaddr_storage *addr, size_t n,
 {
 	char text[RESOLVE_TEXT_BYTES];
 
-	if (n && !resolve_text(addr, text, sizeof text))
+	if (n && !lookup_text(addr, text, sizeof text))
 		name = text;
 	return xasprintf("%s %d", name, port);
 }

@@ -267,7 +267,7 @@ static bool is_own(const struct sockaddr_storage *addr,
 	return false;
 }
 
-bool resolve_is_local(const struct sockaddr_storage *a)
+bool lookup_is_local(const struct sockaddr_storage *a)
 {
 	size_t n;
 	struct sockaddr_storage *own = own_addresses(&n);
@@ -288,8 +288,8 @@ static void mark_local(struct resolved *r, size_t n)
 	free(own);
 }
 
-void resolve_all(struct resolved *out, const char *const *names, size_t n,
-		 uint64_t deadline_ms)
+void lookup_all(struct resolved *out, const char *const *names, size_t n,
+		uint64_t deadline_ms)
 {
 	struct work *w = work_new();
 	size_t threads;
@@ -318,7 +318,7 @@ void resolve_all(struct resolved *out, const char *const *names, size_t n,
 	mark_local(out, n);
 }
 
-void resolve_free(struct resolved *r, size_t n)
+void lookup_free(struct resolved *r, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		free(r[i].addr);
@@ -332,7 +332,7 @@ static socklen_t address_len(const struct sockaddr_storage *a)
 				       : sizeof(struct sockaddr_in6);
 }
 
-int resolve_text(const struct sockaddr_storage *a, char *out, size_t n)
+int lookup_text(const struct sockaddr_storage *a, char *out, size_t n)
 {
 	int rc = getnameinfo((const struct sockaddr *)a, address_len(a), out,
 			     (socklen_t)n, NULL, 0, NI_NUMERICHOST);
@@ -344,7 +344,7 @@ int resolve_text(const struct sockaddr_storage *a, char *out, size_t n)
 	return 0;
 }
 
-int resolve_local_towards(const struct sockaddr_storage *peer, char *out, size_t n)
+int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t n)
 {
 	struct sockaddr_storage to = unmap(peer), own = { 0 };
 	socklen_t len = sizeof own;
@@ -360,7 +360,7 @@ int resolve_local_towards(const struct sockaddr_storage *peer, char *out, size_t
 		((struct sockaddr_in6 *)&to)->sin6_port = htons(9);
 	if (!connect(fd, (struct sockaddr *)&to, address_len(&to)) &&
 	    !getsockname(fd, (struct sockaddr *)&own, &len))
-		rc = resolve_text(&own, out, n);
+		rc = lookup_text(&own, out, n);
 	saved = errno;
 	close(fd);
 	errno = saved;

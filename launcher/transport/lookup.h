@@ -24,21 +24,21 @@ struct resolved {
 /* Resolve NAMES[0..n) into OUT[0..n), which the caller provides.  What has no answer by
  * DEADLINE_MS (clock_ms()) is left without addresses; the threads that still wait for
  * it keep no hold on anything of the caller's. */
-void resolve_all(struct resolved *out, const char *const *names, size_t n,
-		 uint64_t deadline_ms);
+void lookup_all(struct resolved *out, const char *const *names, size_t n,
+		uint64_t deadline_ms);
 
 /* Release what RESOLVED[0..n) holds, not the array itself. */
-void resolve_free(struct resolved *r, size_t n);
+void lookup_free(struct resolved *r, size_t n);
 
 /* Loopback, unspecified, or the address of one of this machine's interfaces. */
-bool resolve_is_local(const struct sockaddr_storage *a);
+bool lookup_is_local(const struct sockaddr_storage *a);
 
 /* A as a number ("10.0.0.1", "fe80::1%eth0") into OUT, of RESOLVE_TEXT_BYTES at least.
  */
-int resolve_text(const struct sockaddr_storage *a, char *out, size_t n);
+int lookup_text(const struct sockaddr_storage *a, char *out, size_t n);
 
 /* The numeric local address from which packets to PEER would leave, into OUT.  Asks the
  * kernel's routes; sends nothing.  Returns 0, or -1 with errno. */
-int resolve_local_towards(const struct sockaddr_storage *peer, char *out, size_t n);
+int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t n);
 
 #endif

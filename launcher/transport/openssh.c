@@ -36,7 +36,7 @@ struct conn {
 	unsigned tries;
 	struct err last;
 
-	struct boot boot;
+	struct agent_install boot;
 	bool up, ended; /* ended: stdout of ssh is at its end */
 	bool busy, dead;
 	struct str said;
@@ -102,7 +102,7 @@ static void make_argv(struct conn *c, struct strv *argv)
 		strv_take(argv, xasprintf("-l%s", c->target->user));
 	strv_add(argv, "--");
 	strv_add(argv, c->target->name);
-	strv_add(argv, boot_command(&c->boot));
+	strv_add(argv, agent_install_command(&c->boot));
 }
 
 /* vfork: the address space is shared until exec. */
@@ -159,7 +159,7 @@ static void release(struct conn *c)
 	drop_ssh(c);
 	event_free(c->wake);
 	event_free(c->deadline);
-	boot_free(&c->boot);
+	agent_install_free(&c->boot);
 	str_free(&c->said);
 	free(c->room);
 	free(c);
@@ -209,7 +209,7 @@ static char *line_of(const char *said, const char *hit)
 {
 	while (hit > said && hit[-1] != '\n')
 		hit--;
-	return boot_quote(hit, strlen(hit));
+	return agent_install_quote(hit, strlen(hit));
 }
 
 /* ssh itself failed: fill c->last; true: try again later. */
@@ -224,7 +224,7 @@ static bool explain(struct conn *c)
 	for (i = 0; !hit && i < sizeof failures / sizeof *failures; i++)
 		hit = strstr(said, failures[i].text);
 	if (!hit) {
-		line = boot_quote(said, strlen(said));
+		line = agent_install_quote(said, strlen(said));
 		err_set(&c->last, E_SSH_PROGRAM, where, STATUS_SSH, line);
 		free(line);
 		return false;
@@ -259,12 +259,12 @@ static void on_exited(struct conn *c, int status)
 	if (c->up && status != STATUS_SSH) {
 		finish(c, NULL, status);
 	} else if (c->up) {
-		line = boot_quote(str_text(&c->said), c->said.len);
+		line = agent_install_quote(str_text(&c->said), c->said.len);
 		err_set(&e, E_SSH_LOST, c->boot.where, *line ? line : "ssh ended");
 		free(line);
 		finish(c, &e, -1);
 	} else if (status != STATUS_SSH) {
-		on_boot(c, boot_ended(&c->boot, status, str_text(&c->said)));
+		on_boot(c, agent_install_ended(&c->boot, status, str_text(&c->said)));
 	} else if (explain(c)) {
 		str_free(&c->said);
 		wake_in(c, dial_backoff_ms(c->tries++));
@@ -318,9 +318,9 @@ static void feed_boot(struct conn *c)
 	const void *data;
 	size_t n, done = 1;
 
-	while (done && (data = boot_pending(&c->boot, &n))) {
+	while (done && (data = agent_install_pending(&c->boot, &n))) {
 		done = write_some(c, data, n);
-		boot_sent(&c->boot, done);
+		agent_install_sent(&c->boot, done);
 	}
 }
 
@@ -367,7 +367,7 @@ static void read_out(struct conn *c)
 	if (c->up)
 		c->events->bytes(c->ctx, c->room, (size_t)n);
 	else
-		on_boot(c, boot_bytes(&c->boot, c->room, (size_t)n));
+		on_boot(c, agent_install_bytes(&c->boot, c->room, (size_t)n));
 }
 
 /* Call-backs into those above may close C: it lives until DO_IT has returned. */
@@ -484,14 +484,14 @@ static void give_up(struct conn *c)
 	char *line;
 
 	if (c->pid && c->said.len) {
-		line = boot_quote(c->said.s, c->said.len);
+		line = agent_install_quote(c->said.s, c->said.len);
 		err_set(&e, E_START_TIMEOUT, c->boot.where, line);
 		free(line);
 	} else if (e.id == ERR_NONE && c->pass.gate && c->pid) {
 		err_set(&e, E_START_TIMEOUT, c->boot.where,
 			"ssh got no answer from it");
 	} else if (e.id == ERR_NONE) {
-		boot_late(&c->boot);
+		agent_install_late(&c->boot);
 		e = c->boot.err;
 	}
 	finish(c, &e, -1);
@@ -520,7 +520,7 @@ static struct conn *openssh_start(const struct transport_setup *setup,
 	str_addf(&where, "%s%s%s", t->user ? t->user : "", t->user ? "@" : "", t->name);
 	if (setup->ssh_port)
 		str_addf(&where, ":%d", setup->ssh_port);
-	boot_init(&c->boot, setup, str_text(&where));
+	agent_install_init(&c->boot, setup, str_text(&where));
 	str_free(&where);
 	c->wake = event_new(setup->base, -1, 0, on_wake, c);
 	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
@@ -547,14 +547,14 @@ const struct transport transport_openssh = { "openssh", openssh_start, openssh_s
 const struct transport *transport_remote(const struct target *t, struct str *why)
 {
 	const bool agent = getenv("SSH_AUTH_SOCK") != NULL;
-	struct sshconf_facts facts;
+	struct ssh_config_facts facts;
 	const char *reason;
 
 	if (!libssh_load(&reason)) {
 		str_addf(why, "by the ssh program, for %s", reason);
 		return &transport_openssh;
 	}
-	sshconf_ask(sshconf_own(), t->name, t->user, agent, &facts);
+	ssh_config_ask(ssh_config_own(), t->name, t->user, agent, &facts);
 	if (facts.why.len)
 		str_addf(why, "by the ssh program, for libssh cannot do %s",
 			 facts.why.s);

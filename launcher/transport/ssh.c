@@ -40,17 +40,17 @@ struct conn {
 	struct err last; /* what the last try came to */
 	struct gate_pass pass;
 	struct dial *dial;
-	struct login login;
-	struct sshpool_task *away; /* the log-in is on another core */
-	enum login_result got;     /* what came back */
-	struct sshcmd command;
+	struct ssh_login login;
+	struct ssh_pool_task *away; /* the log-in is on another core */
+	enum login_result got;      /* what came back */
+	struct agent_channel command;
 
 	struct event *wake; /* timer: go on; now, or after a pause */
 	struct event *deadline;
 	struct event *readable, *writable; /* of the session's socket IO_FD */
 	int io_fd;
 
-	struct boot boot;
+	struct agent_install boot;
 	bool up;         /* an agent talks */
 	bool want_room;  /* a send was short */
 	bool busy, dead; /* inside our own code; closed meanwhile */
@@ -75,12 +75,12 @@ static void drop_events(struct conn *c)
 static void drop_session(struct conn *c)
 {
 	drop_events(c);
-	sshpool_cancel(c->away);
+	ssh_pool_cancel(c->away);
 	c->away = NULL;
 	dial_cancel(c->dial);
 	c->dial = NULL;
-	sshcmd_close(&c->command);
-	login_close(&c->login);
+	agent_channel_close(&c->command);
+	ssh_login_close(&c->login);
 	gate_leave(&c->pass);
 }
 
@@ -89,7 +89,7 @@ static void release(struct conn *c)
 	drop_session(c);
 	event_free(c->wake);
 	event_free(c->deadline);
-	boot_free(&c->boot);
+	agent_install_free(&c->boot);
 	free(c);
 }
 
@@ -175,7 +175,7 @@ static void on_dialed(void *ctx, const struct dial_end *end)
 
 	c->dial = NULL;
 	if (end->fd >= 0) {
-		login_use(&c->login, end->fd);
+		ssh_login_use(&c->login, end->fd);
 		c->phase = PHASE_LOGIN;
 		go_on(c);
 		return;
@@ -219,7 +219,7 @@ static void start_try(struct conn *c)
 	char *key;
 	bool inside;
 
-	if (login_open(&c->login, c->lib, c->setup, c->target)) {
+	if (ssh_login_open(&c->login, c->lib, c->setup, c->target)) {
 		finish(c, &c->login.err, -1);
 		return;
 	}
@@ -240,9 +240,9 @@ static void feed_boot(struct conn *c)
 	const void *data;
 	size_t n, done = 1;
 
-	while (done && (data = boot_pending(&c->boot, &n))) {
-		done = sshcmd_write(&c->command, data, n);
-		boot_sent(&c->boot, done);
+	while (done && (data = agent_install_pending(&c->boot, &n))) {
+		done = agent_channel_write(&c->command, data, n);
+		agent_install_sent(&c->boot, done);
 	}
 }
 
@@ -251,7 +251,7 @@ static void feed_boot(struct conn *c)
 /* The session goes on with the next command. */
 static void run_command(struct conn *c)
 {
-	sshcmd_open(&c->command, c->lib, c->login.session);
+	agent_channel_open(&c->command, c->lib, c->login.session);
 	c->phase = PHASE_COMMAND;
 }
 
@@ -284,7 +284,7 @@ static void on_boot(struct conn *c, enum boot_event got)
  * a quarter of all memory. */
 static struct buf spare;
 
-static void lend_room(struct sshcmd *command)
+static void lend_room(struct agent_channel *command)
 {
 	if (command->in.data)
 		return;
@@ -310,7 +310,7 @@ static void deliver(struct conn *c)
 	if (c->up)
 		c->events->bytes(c->ctx, buf_head(&got), got.len);
 	else
-		on_boot(c, boot_bytes(&c->boot, buf_head(&got), got.len));
+		on_boot(c, agent_install_bytes(&c->boot, buf_head(&got), got.len));
 	give_back(&got);
 }
 
@@ -319,8 +319,8 @@ static void end_command(struct conn *c)
 	if (c->up)
 		finish(c, NULL, c->command.status);
 	else
-		on_boot(c, boot_ended(&c->boot, c->command.status,
-				      str_text(&c->command.said)));
+		on_boot(c, agent_install_ended(&c->boot, c->command.status,
+					       str_text(&c->command.said)));
 }
 
 static void lose_session(struct conn *c)
@@ -348,7 +348,7 @@ static void step_run(struct conn *c)
 	bool alive;
 
 	lend_room(&c->command);
-	alive = sshcmd_take(&c->command);
+	alive = agent_channel_take(&c->command);
 	while (is_running(c) && c->command.in.len)
 		deliver(c);
 	if (!is_running(c))
@@ -360,7 +360,7 @@ static void step_run(struct conn *c)
 		lose_session(c);
 	} else if (!c->up) {
 		feed_boot(c);
-	} else if (c->want_room && sshcmd_has_room(&c->command)) {
+	} else if (c->want_room && agent_channel_has_room(&c->command)) {
 		c->want_room = false;
 		c->events->writable(c->ctx);
 	}
@@ -383,12 +383,12 @@ static void step_login(struct conn *c)
 	c->got = LOGIN_WAIT;
 	if (got == LOGIN_WAIT && c->setup->pool && !c->login.proxy) {
 		if (!c->away)
-			c->away = sshpool_login(c->setup->pool, &c->login, on_logged_in,
-						c);
+			c->away = ssh_pool_login(c->setup->pool, &c->login,
+						 on_logged_in, c);
 		return;
 	}
 	if (got == LOGIN_WAIT)
-		got = login_step(&c->login);
+		got = ssh_login_step(&c->login);
 	c->last = c->login.err.id != ERR_NONE ? c->login.err : c->last;
 	switch (got) {
 	case LOGIN_WAIT:
@@ -404,15 +404,15 @@ static void step_login(struct conn *c)
 		return;
 	case LOGIN_DONE:
 		gate_leave(&c->pass);
-		boot_free(&c->boot);
-		boot_init(&c->boot, c->setup, c->login.where);
+		agent_install_free(&c->boot);
+		agent_install_init(&c->boot, c->setup, c->login.where);
 		run_command(c);
 	}
 }
 
 static void step_command(struct conn *c)
 {
-	int rc = sshcmd_start(&c->command, boot_command(&c->boot));
+	int rc = agent_channel_start(&c->command, agent_install_command(&c->boot));
 
 	if (rc < 0)
 		lose_session(c);
@@ -426,7 +426,7 @@ static void step(struct conn *c)
 	enum phase before;
 
 	if (!c->up && c->io_fd >= 0)
-		login_ack_now(&c->login);
+		ssh_login_ack_now(&c->login);
 	do {
 		before = c->phase;
 		switch (c->phase) {
@@ -526,11 +526,11 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	sshpool_cancel(c->away);
+	ssh_pool_cancel(c->away);
 	c->away = NULL;
 	c->busy = true;
 	if (c->phase == PHASE_RUN) {
-		boot_late(&c->boot);
+		agent_install_late(&c->boot);
 		e = c->boot.err;
 	} else if (e.id == ERR_NONE) {
 		err_set(&e, E_START_TIMEOUT,
@@ -576,7 +576,7 @@ static size_t ssh_send(struct conn *c, const void *data, size_t n)
 	if (c->other)
 		return transport_openssh.send(c->other, data, n);
 	if (c->up)
-		done = sshcmd_write(&c->command, data, n);
+		done = agent_channel_write(&c->command, data, n);
 	c->want_room = done < n;
 	if (!c->busy && is_running(c))
 		watch(c);

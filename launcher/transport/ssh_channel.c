@@ -9,7 +9,7 @@ enum { SAID_MAX = 4096, TAKE_BYTES = 65536, POLLS_MAX = 64, WRITE_MAX = 32768 };
 static int on_data(ssh_session s, ssh_channel ch, void *data, uint32_t n, int is_stderr,
 		   void *ctx)
 {
-	struct sshcmd *c = ctx;
+	struct agent_channel *c = ctx;
 
 	(void)s;
 	(void)ch;
@@ -29,20 +29,20 @@ static void on_closed(ssh_session s, ssh_channel ch, void *ctx)
 {
 	(void)s;
 	(void)ch;
-	((struct sshcmd *)ctx)->over = true;
+	((struct agent_channel *)ctx)->over = true;
 }
 
 static void on_status(ssh_session s, ssh_channel ch, int status, void *ctx)
 {
 	(void)s;
 	(void)ch;
-	((struct sshcmd *)ctx)->status = status;
+	((struct agent_channel *)ctx)->status = status;
 }
 
 static void on_signal(ssh_session s, ssh_channel ch, const char *name, int core,
 		      const char *text, const char *lang, void *ctx)
 {
-	struct sshcmd *c = ctx;
+	struct agent_channel *c = ctx;
 
 	(void)s;
 	(void)ch;
@@ -55,7 +55,7 @@ static void on_signal(ssh_session s, ssh_channel ch, const char *name, int core,
 			c->status = 128 + i;
 }
 
-static void drop_channel(struct sshcmd *c)
+static void drop_channel(struct agent_channel *c)
 {
 	if (c->channel) {
 		c->lib->ssh_remove_channel_callbacks(c->channel, &c->callbacks);
@@ -69,7 +69,8 @@ static void drop_channel(struct sshcmd *c)
 	str_free(&c->said);
 }
 
-void sshcmd_open(struct sshcmd *c, const struct libssh *lib, ssh_session session)
+void agent_channel_open(struct agent_channel *c, const struct libssh *lib,
+			ssh_session session)
 {
 	drop_channel(c);
 	c->lib = lib;
@@ -89,7 +90,7 @@ void sshcmd_open(struct sshcmd *c, const struct libssh *lib, ssh_session session
 	lib->ssh_set_channel_callbacks(c->channel, &c->callbacks);
 }
 
-void sshcmd_close(struct sshcmd *c)
+void agent_channel_close(struct agent_channel *c)
 {
 	drop_channel(c);
 	if (c->pump) {
@@ -99,7 +100,7 @@ void sshcmd_close(struct sshcmd *c)
 	c->pump = NULL;
 }
 
-int sshcmd_start(struct sshcmd *c, const char *command)
+int agent_channel_start(struct agent_channel *c, const char *command)
 {
 	int rc = SSH_OK;
 
@@ -120,7 +121,7 @@ int sshcmd_start(struct sshcmd *c, const char *command)
 	return 1;
 }
 
-bool sshcmd_take(struct sshcmd *c)
+bool agent_channel_take(struct agent_channel *c)
 {
 	for (int i = 0; i < POLLS_MAX && c->in.len < TAKE_BYTES; i++)
 		if (c->lib->ssh_event_dopoll(c->pump, 0) != SSH_OK)
@@ -129,22 +130,22 @@ bool sshcmd_take(struct sshcmd *c)
 	       c->lib->ssh_get_fd(c->session) >= 0;
 }
 
-bool sshcmd_is_flushed(const struct sshcmd *c)
+bool agent_channel_is_flushed(const struct agent_channel *c)
 {
 	return !(c->lib->ssh_get_poll_flags(c->session) & SSH_WRITE_PENDING);
 }
 
-bool sshcmd_has_room(const struct sshcmd *c)
+bool agent_channel_has_room(const struct agent_channel *c)
 {
-	return c->state == SSHCMD_RUNNING && !c->over && sshcmd_is_flushed(c) &&
+	return c->state == SSHCMD_RUNNING && !c->over && agent_channel_is_flushed(c) &&
 	       c->lib->ssh_channel_window_size(c->channel);
 }
 
-size_t sshcmd_write(struct sshcmd *c, const void *data, size_t n)
+size_t agent_channel_write(struct agent_channel *c, const void *data, size_t n)
 {
 	size_t done = 0;
 
-	while (done < n && sshcmd_has_room(c)) {
+	while (done < n && agent_channel_has_room(c)) {
 		size_t window = c->lib->ssh_channel_window_size(c->channel),
 		       part = n - done;
 		int rc;

@@ -14,15 +14,15 @@
 
 #ifdef HAVE_LIBSSH
 
-enum sshcmd_state { SSHCMD_NONE, SSHCMD_OPENING, SSHCMD_EXECUTING, SSHCMD_RUNNING };
+enum channel_state { SSHCMD_NONE, SSHCMD_OPENING, SSHCMD_EXECUTING, SSHCMD_RUNNING };
 
-struct sshcmd {
+struct agent_channel {
 	const struct libssh *lib;
 	ssh_session session;
 	ssh_channel channel;
 	ssh_event pump;
 	struct ssh_channel_callbacks_struct callbacks;
-	enum sshcmd_state state;
+	enum channel_state state;
 	bool over;       /* the far side closed it; in holds the rest */
 	int status;      /* exit status, 128 + signal, or -1 */
 	struct buf in;   /* stdout that arrived; the owner takes it */
@@ -30,27 +30,28 @@ struct sshcmd {
 };
 
 /* A new channel on SESSION in C, which must be {0} or have had a command before.  C
- * must not move until sshcmd_close(). */
-void sshcmd_open(struct sshcmd *c, const struct libssh *lib, ssh_session session);
+ * must not move until agent_channel_close(). */
+void agent_channel_open(struct agent_channel *c, const struct libssh *lib,
+			ssh_session session);
 
 /* Go on towards running COMMAND: 1 it runs, 0 libssh waits, -1 the session is lost. */
-int sshcmd_start(struct sshcmd *c, const char *command);
+int agent_channel_start(struct agent_channel *c, const char *command);
 
 /* Packets from the socket into c->in and c->said, up to some bytes so that no host
  * starves another.  False: the session is gone. */
-bool sshcmd_take(struct sshcmd *c);
+bool agent_channel_take(struct agent_channel *c);
 
 /* Write what the window takes; returns how much.  Also short while libssh could not get
  * rid of what it had. */
-size_t sshcmd_write(struct sshcmd *c, const void *data, size_t n);
+size_t agent_channel_write(struct agent_channel *c, const void *data, size_t n);
 
-/* Would sshcmd_write() take something?  is_flushed: nothing waits for the socket. */
-bool sshcmd_has_room(const struct sshcmd *c);
-bool sshcmd_is_flushed(const struct sshcmd *c);
+/* Would agent_channel_write() take something?  is_flushed: nothing waits for the socket. */
+bool agent_channel_has_room(const struct agent_channel *c);
+bool agent_channel_is_flushed(const struct agent_channel *c);
 
 /* End the command's input (the agent then ends) and forget the channel; {0} is left
  * alone. The session stays. */
-void sshcmd_close(struct sshcmd *c);
+void agent_channel_close(struct agent_channel *c);
 
 #endif
 #endif

@@ -12,7 +12,7 @@ enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end 
 
 /* ---- reading ---- */
 
-static void read_file(struct sshconf *c, const char *path, const char *folder,
+static void read_file(struct ssh_config *c, const char *path, const char *folder,
 		      int depth);
 
 /* The next word of *P, quotes removed, into OUT; false at the end or at a comment. */
@@ -48,14 +48,14 @@ static char *split_key(const char **line)
 	return key;
 }
 
-static struct sshconf_line *add_line(struct sshconf *c, char *key, char *where)
+static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *where)
 {
 	c->v = xreallocarray(c->v, c->n + 1, sizeof *c->v);
-	c->v[c->n] = (struct sshconf_line){ .key = key, .where = where };
+	c->v[c->n] = (struct ssh_config_line){ .key = key, .where = where };
 	return &c->v[c->n++];
 }
 
-static char *expand(const struct sshconf *c, const char *path, const char *folder)
+static char *expand(const struct ssh_config *c, const char *path, const char *folder)
 {
 	if (!strncmp(path, "~/", 2))
 		return xasprintf("%s%s", c->home, path + 1);
@@ -68,7 +68,8 @@ static char *expand(const struct sshconf *c, const char *path, const char *folde
 
 /* An included file's Host lines end with it: an empty key closes what "include" opened.
  */
-static void include(struct sshconf *c, const char *rest, const char *folder, int depth)
+static void include(struct ssh_config *c, const char *rest, const char *folder,
+		    int depth)
 {
 	struct str word;
 
@@ -88,11 +89,11 @@ static void include(struct sshconf *c, const char *rest, const char *folder, int
 	}
 }
 
-static void read_line(struct sshconf *c, const char *text, const char *path, int number,
-		      const char *folder, int depth)
+static void read_line(struct ssh_config *c, const char *text, const char *path,
+		      int number, const char *folder, int depth)
 {
 	char *key = split_key(&text);
-	struct sshconf_line *line;
+	struct ssh_config_line *line;
 	struct str word;
 
 	if (!*key || *key == '#') {
@@ -109,7 +110,7 @@ static void read_line(struct sshconf *c, const char *text, const char *path, int
 		strv_take(&line->args, str_take(&word));
 }
 
-static void read_file(struct sshconf *c, const char *path, const char *folder,
+static void read_file(struct ssh_config *c, const char *path, const char *folder,
 		      int depth)
 {
 	const bool sane = depth < DEPTH_MAX && c->files++ < FILES_MAX;
@@ -125,7 +126,7 @@ static void read_file(struct sshconf *c, const char *path, const char *folder,
 	fclose(f);
 }
 
-static void read_top(struct sshconf *c, const char *path, const char *folder)
+static void read_top(struct ssh_config *c, const char *path, const char *folder)
 {
 	/* a Host line at the end of the user's file does not reach into the system's */
 	add_line(c, xstrdup("include"), xstrdup(path));
@@ -133,7 +134,7 @@ static void read_top(struct sshconf *c, const char *path, const char *folder)
 	add_line(c, xstrdup(""), xstrdup(path));
 }
 
-void sshconf_read(struct sshconf *c, const char *home, const char *etc)
+void ssh_config_read(struct ssh_config *c, const char *home, const char *etc)
 {
 	char *folder = xasprintf("%s/.ssh", home);
 	char *own = xasprintf("%s/config", folder);
@@ -148,7 +149,7 @@ void sshconf_read(struct sshconf *c, const char *home, const char *etc)
 	free(shared);
 }
 
-void sshconf_free(struct sshconf *c)
+void ssh_config_free(struct ssh_config *c)
 {
 	for (size_t i = 0; i < c->n; i++) {
 		free(c->v[i].key);
@@ -160,17 +161,17 @@ void sshconf_free(struct sshconf *c)
 	free(c->etc);
 	strv_free(&c->known);
 	strv_free(&c->marks);
-	*c = (struct sshconf){ 0 };
+	*c = (struct ssh_config){ 0 };
 }
 
-struct sshconf *sshconf_own(void)
+struct ssh_config *ssh_config_own(void)
 {
-	static struct sshconf own;
+	static struct ssh_config own;
 	struct passwd *pw;
 
 	if (!own.home) {
 		pw = getpwuid(getuid()); /* ssh and libssh ask here too, not $HOME */
-		sshconf_read(&own, pw ? pw->pw_dir : "/", "/etc/ssh");
+		ssh_config_read(&own, pw ? pw->pw_dir : "/", "/etc/ssh");
 	}
 	return &own;
 }
@@ -208,7 +209,7 @@ static bool match_host_line(const struct strv *patterns, const char *name)
 
 /* One walk over the lines for one host. */
 struct walk {
-	struct sshconf *c;
+	struct ssh_config *c;
 	const char *name;
 	char *user, *host; /* as far as they are known at this line */
 	bool agent;
@@ -216,7 +217,7 @@ struct walk {
 	const char *odd;    /* the Match word that libssh gets wrong, in this block */
 	struct strv seen;   /* keys that have their value: the first one counts */
 	char *user_known, *global_known;
-	struct sshconf_facts *f;
+	struct ssh_config_facts *f;
 };
 
 static bool match_word(struct walk *w, const char *word, const char *arg)
@@ -328,7 +329,7 @@ static void keep_host(struct walk *w, const char *value)
 
 /* A line that holds.  Where that hangs on a command, only the careful reading counts.
  */
-static void apply(struct walk *w, const struct sshconf_line *l)
+static void apply(struct walk *w, const struct ssh_config_line *l)
 {
 	const char *v = l->args.n ? l->args.v[0] : "";
 
@@ -364,7 +365,7 @@ static bool was_seen(const struct walk *w, const char *key)
 	return false;
 }
 
-static void read_setting(struct walk *w, const struct sshconf_line *l)
+static void read_setting(struct walk *w, const struct ssh_config_line *l)
 {
 	if (!w->active || was_seen(w, l->key))
 		return;
@@ -380,7 +381,7 @@ static size_t walk_file(struct walk *w, size_t i)
 	const char *odd = w->odd;
 
 	for (; i < w->c->n && *w->c->v[i].key; i++) {
-		const struct sshconf_line *l = &w->c->v[i];
+		const struct ssh_config_line *l = &w->c->v[i];
 
 		if (!strcmp(l->key, "include")) {
 			i = walk_file(w, i + 1) - 1;
@@ -421,7 +422,7 @@ static bool is_marked(const char *line, const char *host)
 }
 
 /* Files of many thousand lines are read once, not once per host. */
-static void read_known(struct sshconf *c, const char *path)
+static void read_known(struct ssh_config *c, const char *path)
 {
 	char *text = NULL;
 	size_t cap = 0;
@@ -481,14 +482,14 @@ static void check_all_known(struct walk *w)
 	free(global);
 }
 
-void sshconf_ask(struct sshconf *c, const char *name, const char *user, bool agent,
-		 struct sshconf_facts *f)
+void ssh_config_ask(struct ssh_config *c, const char *name, const char *user,
+		    bool agent, struct ssh_config_facts *f)
 {
 	struct walk w = {
 		.c = c, .name = name, .agent = agent, .active = true, .f = f
 	};
 
-	*f = (struct sshconf_facts){ .strict = STRICT_YES, .family = AF_UNSPEC };
+	*f = (struct ssh_config_facts){ .strict = STRICT_YES, .family = AF_UNSPEC };
 	w.user = user ? xstrdup(user) : NULL;
 	w.host = xstrdup(name);
 	for (size_t i = 0; i < c->n;)

@@ -1,4 +1,4 @@
-/* sshconf.h - what ssh_config and known_hosts say that libssh does not see.
+/* ssh_config.h - what ssh_config and known_hosts say that libssh does not see.
  *
  * libssh reads ssh_config itself (host name, port, user, keys, proxies).  It ignores a
  * part: here are its few words that we can obey ourselves, and the reason to use the
@@ -12,15 +12,15 @@
 
 enum ssh_strict { STRICT_YES, STRICT_NO, STRICT_ACCEPT_NEW };
 
-struct sshconf_line {
+struct ssh_config_line {
 	char *key;        /* lower case; "" marks the end of an included file */
 	struct strv args; /* quotes removed */
 	char *where;      /* "file:line" */
 };
 
 /* One user's configuration in reading order, included files in place.  {0} is empty. */
-struct sshconf {
-	struct sshconf_line *v;
+struct ssh_config {
+	struct ssh_config_line *v;
 	size_t n, files;   /* files: opened so far */
 	char *home, *etc;  /* "~" and the folder of the system's files */
 	struct strv known; /* known_hosts files read so far ... */
@@ -28,7 +28,7 @@ struct sshconf {
 };
 
 /* What holds for one host. */
-struct sshconf_facts {
+struct ssh_config_facts {
 	enum ssh_strict strict;
 	int family;     /* AF_UNSPEC, AF_INET, AF_INET6 */
 	struct str why; /* the reason to use the ssh program, "" for none */
@@ -36,15 +36,15 @@ struct sshconf_facts {
 
 /* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}; files that can't
  * be read are empty. */
-void sshconf_read(struct sshconf *c, const char *home, const char *etc);
-void sshconf_free(struct sshconf *c);
+void ssh_config_read(struct ssh_config *c, const char *home, const char *etc);
+void ssh_config_free(struct ssh_config *c);
 
 /* The invoking user's own, read once and kept. */
-struct sshconf *sshconf_own(void);
+struct ssh_config *ssh_config_own(void);
 
 /* What C and the known_hosts files it names say of host NAME as typed; USER may be
  * NULL. AGENT: a key agent is there.  Free f->why. */
-void sshconf_ask(struct sshconf *c, const char *name, const char *user, bool agent,
-		 struct sshconf_facts *f);
+void ssh_config_ask(struct ssh_config *c, const char *name, const char *user,
+		    bool agent, struct ssh_config_facts *f);
 
 #endif

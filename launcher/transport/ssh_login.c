@@ -14,7 +14,7 @@
 
 /* ---- options ---- */
 
-static char *get_option(struct login *l, enum ssh_options_e which)
+static char *get_option(struct ssh_login *l, enum ssh_options_e which)
 {
 	char *value = NULL, *copy;
 
@@ -25,7 +25,7 @@ static char *get_option(struct login *l, enum ssh_options_e which)
 	return copy;
 }
 
-static void set_options(struct login *l)
+static void set_options(struct ssh_login *l)
 {
 	const struct libssh *lib = l->lib;
 	const struct target *t = l->target;
@@ -45,7 +45,7 @@ static void set_options(struct login *l)
 	lib->ssh_set_blocking(l->session, 0);
 }
 
-static void describe(struct login *l)
+static void describe(struct ssh_login *l)
 {
 	char *user = get_option(l, SSH_OPTIONS_USER);
 	const struct passwd *pw = user ? NULL : getpwuid(getuid());
@@ -65,7 +65,7 @@ static void describe(struct login *l)
 	free(user);
 }
 
-static int read_identity(struct login *l)
+static int read_identity(struct ssh_login *l)
 {
 	const char *path = l->setup->identity;
 
@@ -80,7 +80,7 @@ static int read_identity(struct login *l)
 
 /* The first file that libssh would try, if it can be named before the session knows
  * more. */
-static char *guess_identity(struct login *l)
+static char *guess_identity(struct ssh_login *l)
 {
 	char *first, *path = NULL;
 
@@ -88,9 +88,9 @@ static char *guess_identity(struct login *l)
 		return NULL;
 	first = get_option(l, SSH_OPTIONS_IDENTITY);
 	if (first && !strncmp(first, "%d/", 3)) /* libssh's word for ~/.ssh */
-		path = xasprintf("%s/.ssh/%s", sshconf_own()->home, first + 3);
+		path = xasprintf("%s/.ssh/%s", ssh_config_own()->home, first + 3);
 	else if (first && !strncmp(first, "~/", 2))
-		path = xasprintf("%s/%s", sshconf_own()->home, first + 2);
+		path = xasprintf("%s/%s", ssh_config_own()->home, first + 2);
 	else if (first && *first == '/')
 		path = xstrdup(first);
 	free(first);
@@ -101,21 +101,21 @@ static char *guess_identity(struct login *l)
 	return path;
 }
 
-int login_open(struct login *l, const struct libssh *lib,
-	       const struct transport_setup *setup, const struct target *t)
+int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
+		   const struct transport_setup *setup, const struct target *t)
 {
-	*l = (struct login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
+	*l = (struct ssh_login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
 	l->session = lib->ssh_new();
 	if (!l->session)
 		return err_set(&l->err, E_SYSTEM, "libssh", "no session");
-	sshconf_ask(sshconf_own(), t->name, t->user, false, &l->facts);
+	ssh_config_ask(ssh_config_own(), t->name, t->user, false, &l->facts);
 	set_options(l);
 	describe(l);
 	l->guess = guess_identity(l);
 	return read_identity(l);
 }
 
-void login_use(struct login *l, int fd)
+void ssh_login_use(struct ssh_login *l, int fd)
 {
 	l->fd = fd;
 	l->lib->ssh_options_set(l->session, SSH_OPTIONS_FD, &fd);
@@ -123,7 +123,7 @@ void login_use(struct login *l, int fd)
 
 /* sshd keeps Nagle's algorithm on until a session runs and writes two small packets in
  * a row: acknowledge at once, or lose 40 ms to the delayed acknowledgement. */
-void login_ack_now(const struct login *l)
+void ssh_login_ack_now(const struct ssh_login *l)
 {
 	const int on = 1;
 
@@ -131,7 +131,7 @@ void login_ack_now(const struct login *l)
 		   sizeof on);
 }
 
-void login_close(struct login *l)
+void ssh_login_close(struct ssh_login *l)
 {
 	if (l->session) {
 		l->lib->ssh_disconnect(l->session);
@@ -144,13 +144,13 @@ void login_close(struct login *l)
 	free(l->proxy);
 	free(l->where);
 	free(l->guess);
-	*l = (struct login){ 0 };
+	*l = (struct ssh_login){ 0 };
 }
 
 /* ---- connect ---- */
 
 /* ProxyJump forks an ssh: ^C is not for it, and it must not ask on the terminal. */
-static int connect_by_proxy(struct login *l)
+static int connect_by_proxy(struct ssh_login *l)
 {
 	const char *old = getenv("SSH_ASKPASS_REQUIRE"), *ask = getenv("SSH_ASKPASS");
 	char *keep_old = old ? xstrdup(old) : NULL,
@@ -158,7 +158,7 @@ static int connect_by_proxy(struct login *l)
 	sigset_t terminal, before;
 	int rc;
 
-	sshpool_hold(l->setup->pool);
+	ssh_pool_hold(l->setup->pool);
 	sigemptyset(&terminal);
 	sigaddset(&terminal, SIGINT);
 	sigaddset(&terminal, SIGQUIT);
@@ -172,7 +172,7 @@ static int connect_by_proxy(struct login *l)
 		 : unsetenv("SSH_ASKPASS_REQUIRE");
 	keep_ask ? setenv("SSH_ASKPASS", keep_ask, 1) : unsetenv("SSH_ASKPASS");
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	sshpool_release(l->setup->pool);
+	ssh_pool_release(l->setup->pool);
 	free(keep_old);
 	free(keep_ask);
 	return rc;
@@ -186,7 +186,7 @@ static bool was_cut(const char *why)
 	       strcasestr(why, "closed") || strcasestr(why, "disconnected");
 }
 
-static enum login_result step_connect(struct login *l)
+static enum login_result step_connect(struct ssh_login *l)
 {
 	int rc = l->proxy && !l->forked ? connect_by_proxy(l)
 					: l->lib->ssh_connect(l->session);
@@ -206,7 +206,7 @@ static enum login_result step_connect(struct login *l)
 /* ---- the host's key ---- */
 
 /* "ssh-ed25519 SHA256:..." */
-static char *name_key(struct login *l)
+static char *name_key(struct ssh_login *l)
 {
 	const struct libssh *lib = l->lib;
 	unsigned char *hash = NULL;
@@ -227,7 +227,7 @@ static char *name_key(struct login *l)
 	return out;
 }
 
-static enum login_result refuse_key(struct login *l, bool changed)
+static enum login_result refuse_key(struct ssh_login *l, bool changed)
 {
 	char *key = name_key(l);
 	struct str name = { 0 };
@@ -249,7 +249,7 @@ static enum login_result refuse_key(struct login *l, bool changed)
 	return LOGIN_FAILED;
 }
 
-static enum login_result accept_key(struct login *l)
+static enum login_result accept_key(struct ssh_login *l)
 {
 	static pthread_mutex_t lock =
 		PTHREAD_MUTEX_INITIALIZER; /* it may mkdir ~/.ssh */
@@ -265,7 +265,7 @@ static enum login_result accept_key(struct login *l)
 	return LOGIN_FAILED;
 }
 
-static enum login_result step_verify(struct login *l)
+static enum login_result step_verify(struct ssh_login *l)
 {
 	const bool accept = l->setup->accept_new_hosts || l->facts.strict != STRICT_YES;
 
@@ -293,7 +293,7 @@ static enum login_result step_verify(struct login *l)
 
 /* ---- keys ---- */
 
-static enum login_result fail_auth(struct login *l)
+static enum login_result fail_auth(struct ssh_login *l)
 {
 	const int methods = l->lib->ssh_userauth_list(l->session, NULL);
 	const int beyond = SSH_AUTH_METHOD_HOSTBASED | SSH_AUTH_METHOD_INTERACTIVE |
@@ -318,7 +318,7 @@ static enum login_result fail_auth(struct login *l)
 	return methods & beyond ? LOGIN_OTHER : LOGIN_FAILED;
 }
 
-static int try_keys(struct login *l)
+static int try_keys(struct ssh_login *l)
 {
 	switch (l->phase) {
 	case LOGIN_IDENTITY:
@@ -332,7 +332,7 @@ static int try_keys(struct login *l)
 	}
 }
 
-static enum login_result step_auth(struct login *l)
+static enum login_result step_auth(struct ssh_login *l)
 {
 	const bool agent = getenv("SSH_AUTH_SOCK") != NULL;
 	const int rc = try_keys(l);
@@ -356,7 +356,7 @@ static enum login_result step_auth(struct login *l)
 	return LOGIN_DONE;
 }
 
-enum login_result login_step(struct login *l)
+enum login_result ssh_login_step(struct ssh_login *l)
 {
 	enum login_result got = LOGIN_DONE;
 

@@ -1,7 +1,7 @@
 /* login.h - an authenticated libssh session, step by step and without waiting.
  *
- * login_open() reads ssh_config and knows where to go; the caller connects a socket
- * there (or leaves it to ProxyJump and ProxyCommand) and then calls login_step()
+ * ssh_login_open() reads ssh_config and knows where to go; the caller connects a socket
+ * there (or leaves it to ProxyJump and ProxyCommand) and then calls ssh_login_step()
  * whenever the session's socket is ready, until it is logged in.  The host's key is
  * always checked, and nothing ever asks the user.  Keys: -i first; then the key
  * agent's; without -i also those of ssh_config and the default ones.
@@ -38,39 +38,39 @@ enum login_phase {
 	LOGIN_IN
 };
 
-struct login {
+struct ssh_login {
 	const struct libssh *lib;
 	const struct transport_setup *setup;
 	const struct target *target;
 	ssh_session session;
 	enum login_phase phase;
-	struct sshconf_facts facts;
+	struct ssh_config_facts facts;
 	char *host;  /* where to go: HostName, or the name as typed */
 	char *proxy; /* command that connects, or NULL */
 	char *where; /* "user@name:port" */
 	int port;
 	bool forked; /* the proxy runs */
-	int fd;      /* what login_use() was given, or -1 */
+	int fd;      /* what ssh_login_use() was given, or -1 */
 	ssh_key key; /* of -i, or of the first default one */
 	char *guess; /* path of that one; NULL with -i or a key agent */
 	struct err err;
 };
 
 /* A session for T into L, which must be {0}.  0, or -1 with l->err. */
-int login_open(struct login *l, const struct libssh *lib,
-	       const struct transport_setup *setup, const struct target *t);
+int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
+		   const struct transport_setup *setup, const struct target *t);
 
 /* Use the connected socket FD, which becomes the session's. */
-void login_use(struct login *l, int fd);
+void ssh_login_use(struct ssh_login *l, int fd);
 
-enum login_result login_step(struct login *l);
+enum login_result ssh_login_step(struct ssh_login *l);
 
 /* Acknowledge at once what comes next on the socket, before each step and until a
  * command runs. */
-void login_ack_now(const struct login *l);
+void ssh_login_ack_now(const struct ssh_login *l);
 
 /* {0} again; the session is cut. */
-void login_close(struct login *l);
+void ssh_login_close(struct ssh_login *l);
 
 #endif
 #endif

@@ -19,30 +19,30 @@ enum {
 	QUIT = -1 /* as an id */
 };
 
-struct sshpool_task {
-	struct sshpool *pool;
-	struct login *login;
+struct ssh_pool_task {
+	struct ssh_pool *pool;
+	struct ssh_login *login;
 	int id;
 	bool stepping; /* a thread is inside it */
 	bool over;     /* in the queue of ends */
 	enum login_result got;
-	struct sshpool_task *next; /* in that queue */
+	struct ssh_pool_task *next; /* in that queue */
 	void (*ended)(void *ctx, enum login_result got);
 	void *ctx;
 };
 
-struct sshpool {
+struct ssh_pool {
 	int ready;        /* epoll: sockets of waiting tasks, each for one thread */
 	int quit, news;   /* eventfds: to the threads, to the loop */
 	struct event *on; /* of news */
 
-	pthread_mutex_t lock;    /* of all below and of every task */
-	pthread_cond_t changed;  /* fewer steps, or held no more */
-	struct sshpool_task **v; /* by id; NULL: gone.  Ids are never used again, as
+	pthread_mutex_t lock;     /* of all below and of every task */
+	pthread_cond_t changed;   /* fewer steps, or held no more */
+	struct ssh_pool_task **v; /* by id; NULL: gone.  Ids are never used again, as
 				     epoll may still have one in hand */
-	int n, room, steps;      /* ids; room for; steps under way */
+	int n, room, steps;       /* ids; room for; steps under way */
 	bool held;
-	struct sshpool_task *first, **last;
+	struct ssh_pool_task *first, **last;
 
 	size_t nthreads;
 	pthread_t thread[THREADS_MAX];
@@ -51,9 +51,9 @@ struct sshpool {
 /* ---- the threads ---- */
 
 /* Wake one thread when T's socket is ready; -1: it is closed. */
-static int watch(struct sshpool_task *t, int how)
+static int watch(struct ssh_pool_task *t, int how)
 {
-	struct login *l = t->login;
+	struct ssh_login *l = t->login;
 	struct epoll_event e = { .events = EPOLLIN | EPOLLONESHOT, .data.fd = t->id };
 
 	if (how == EPOLL_CTL_ADD ||
@@ -65,20 +65,20 @@ static int watch(struct sshpool_task *t, int how)
 }
 
 /* Where libssh closed the socket by itself only another call tells why. */
-static enum login_result step(struct login *l)
+static enum login_result step(struct ssh_login *l)
 {
 	enum login_result got;
 
-	login_ack_now(l);
-	got = login_step(l);
+	ssh_login_ack_now(l);
+	got = ssh_login_step(l);
 	if (got == LOGIN_WAIT && l->lib->ssh_get_fd(l->session) != l->fd)
-		got = login_step(l);
+		got = ssh_login_step(l);
 	return got;
 }
 
-static void put_end(struct sshpool_task *t, enum login_result got)
+static void put_end(struct ssh_pool_task *t, enum login_result got)
 {
-	struct sshpool *p = t->pool;
+	struct ssh_pool *p = t->pool;
 	const uint64_t one = 1;
 
 	if (p->v[t->id] != t) /* cancelled meanwhile: it belongs to who waits for us */
@@ -92,9 +92,9 @@ static void put_end(struct sshpool_task *t, enum login_result got)
 }
 
 /* One step of task ID.  P's lock is held, but not during the step. */
-static void run_step(struct sshpool *p, int id)
+static void run_step(struct ssh_pool *p, int id)
 {
-	struct sshpool_task *t;
+	struct ssh_pool_task *t;
 	enum login_result got;
 
 	while (p->held)
@@ -121,7 +121,7 @@ static void run_step(struct sshpool *p, int id)
 
 static void *run(void *arg)
 {
-	struct sshpool *p = arg;
+	struct ssh_pool *p = arg;
 	struct epoll_event e;
 
 	for (;;) {
@@ -137,9 +137,9 @@ static void *run(void *arg)
 
 /* ---- the loop's side ---- */
 
-static struct sshpool_task *take_end(struct sshpool *p)
+static struct ssh_pool_task *take_end(struct ssh_pool *p)
 {
-	struct sshpool_task *t;
+	struct ssh_pool_task *t;
 
 	pthread_mutex_lock(&p->lock);
 	t = p->first;
@@ -155,33 +155,35 @@ static struct sshpool_task *take_end(struct sshpool *p)
 
 static void on_news(evutil_socket_t fd, short what, void *ctx)
 {
-	struct sshpool *p = ctx;
-	struct sshpool_task *t;
+	struct ssh_pool *p = ctx;
+	struct ssh_pool_task *t;
 	uint64_t n;
 
 	(void)what;
 	if (read(fd, &n, sizeof n) < 0)
 		return;
 	while ((t = take_end(p))) {
-		struct sshpool_task end = *t;
+		struct ssh_pool_task end = *t;
 
 		free(t);
 		end.ended(end.ctx, end.got);
 	}
 }
 
-struct sshpool_task *sshpool_login(struct sshpool *p, struct login *l,
-				   void (*ended)(void *ctx, enum login_result got),
-				   void *ctx)
+struct ssh_pool_task *ssh_pool_login(struct ssh_pool *p, struct ssh_login *l,
+				     void (*ended)(void *ctx, enum login_result got),
+				     void *ctx)
 {
-	struct sshpool_task *t = xcalloc(1, sizeof *t);
+	struct ssh_pool_task *t = xcalloc(1, sizeof *t);
 
-	*t = (struct sshpool_task){ .pool = p, .login = l, .ended = ended, .ctx = ctx };
+	*t = (struct ssh_pool_task){
+		.pool = p, .login = l, .ended = ended, .ctx = ctx
+	};
 	pthread_mutex_lock(&p->lock);
 	if (p->n == p->room) {
 		p->room = p->room ? 2 * p->room : 64;
 		p->v = xreallocarray(p->v, (size_t)p->room,
-				     sizeof(struct sshpool_task *));
+				     sizeof(struct ssh_pool_task *));
 	}
 	t->id = p->n++;
 	p->v[t->id] = t;
@@ -194,9 +196,9 @@ struct sshpool_task *sshpool_login(struct sshpool *p, struct login *l,
 	return t;
 }
 
-static void unqueue(struct sshpool *p, struct sshpool_task *t)
+static void unqueue(struct ssh_pool *p, struct ssh_pool_task *t)
 {
-	struct sshpool_task **at = &p->first;
+	struct ssh_pool_task **at = &p->first;
 
 	while (*at && *at != t)
 		at = &(*at)->next;
@@ -206,9 +208,9 @@ static void unqueue(struct sshpool *p, struct sshpool_task *t)
 		p->last = at;
 }
 
-void sshpool_cancel(struct sshpool_task *t)
+void ssh_pool_cancel(struct ssh_pool_task *t)
 {
-	struct sshpool *p;
+	struct ssh_pool *p;
 
 	if (!t)
 		return;
@@ -223,7 +225,7 @@ void sshpool_cancel(struct sshpool_task *t)
 	free(t);
 }
 
-void sshpool_hold(struct sshpool *p)
+void ssh_pool_hold(struct ssh_pool *p)
 {
 	if (!p)
 		return;
@@ -234,7 +236,7 @@ void sshpool_hold(struct sshpool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-void sshpool_release(struct sshpool *p)
+void ssh_pool_release(struct ssh_pool *p)
 {
 	if (!p)
 		return;
@@ -254,7 +256,7 @@ static size_t cores(void)
 }
 
 /* Signals are the loop's thread's alone. */
-static void start_threads(struct sshpool *p, size_t most)
+static void start_threads(struct ssh_pool *p, size_t most)
 {
 	sigset_t all, old;
 
@@ -266,12 +268,12 @@ static void start_threads(struct sshpool *p, size_t most)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-struct sshpool *sshpool_open(struct event_base *base, size_t hosts)
+struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
 {
 	const size_t ncores = cores();
 	size_t most = hosts / HOSTS_A_THREAD;
 	struct epoll_event e = { .events = EPOLLIN, .data.fd = QUIT };
-	struct sshpool *p;
+	struct ssh_pool *p;
 
 	if (ncores < 2 || most < 1)
 		return NULL;
@@ -290,12 +292,12 @@ struct sshpool *sshpool_open(struct event_base *base, size_t hosts)
 		start_threads(p, most);
 	if (p->nthreads)
 		return p;
-	sshpool_close(
+	ssh_pool_close(
 		p); /* no descriptor or thread to be had: the loop does it alone */
 	return NULL;
 }
 
-void sshpool_close(struct sshpool *p)
+void ssh_pool_close(struct ssh_pool *p)
 {
 	const uint64_t one = 1;
 
@@ -317,24 +319,24 @@ void sshpool_close(struct sshpool *p)
 
 #else
 
-struct sshpool *sshpool_open(struct event_base *base, size_t hosts)
+struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
 {
 	(void)base;
 	(void)hosts;
 	return NULL;
 }
 
-void sshpool_close(struct sshpool *p)
+void ssh_pool_close(struct ssh_pool *p)
 {
 	(void)p;
 }
 
-void sshpool_hold(struct sshpool *p)
+void ssh_pool_hold(struct ssh_pool *p)
 {
 	(void)p;
 }
 
-void sshpool_release(struct sshpool *p)
+void ssh_pool_release(struct ssh_pool *p)
 {
 	(void)p;
 }

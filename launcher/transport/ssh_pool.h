@@ -1,4 +1,4 @@
-/* sshpool.h - log-ins of many hosts at once on the cores of this machine.
+/* ssh_pool.h - log-ins of many hosts at once on the cores of this machine.
  *
  * Most of what a start costs here is the handshake's arithmetic and libssh's reading of
  * files: 0.5 of 0.8 ms a host.  A few threads do it, the loop does all else: a log-in
@@ -16,31 +16,31 @@
 #include "launcher/transport/ssh_login.h"
 
 struct event_base;
-struct sshpool;
+struct ssh_pool;
 
 /* For HOSTS log-ins whose ends come through BASE.  NULL where threads gain nothing: for
  * a few hosts, or on one core. */
-struct sshpool *sshpool_open(struct event_base *base, size_t hosts);
+struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts);
 /* No log-in may be with it any more. */
-void sshpool_close(struct sshpool *p);
+void ssh_pool_close(struct ssh_pool *p);
 
 /* No step is under way from hold to release: who calls setenv() or lets libssh fork in
  * between is alone.  P may be NULL. */
-void sshpool_hold(struct sshpool *p);
-void sshpool_release(struct sshpool *p);
+void ssh_pool_hold(struct ssh_pool *p);
+void ssh_pool_release(struct ssh_pool *p);
 
 #ifdef HAVE_LIBSSH
 
-struct sshpool_task;
+struct ssh_pool_task;
 
 /* Take L, whose socket is connected, to its end: ended() is called once from the loop,
- * with anything but LOGIN_WAIT, unless sshpool_cancel() comes before. */
-struct sshpool_task *sshpool_login(struct sshpool *p, struct login *l,
-				   void (*ended)(void *ctx, enum login_result got),
-				   void *ctx);
+ * with anything but LOGIN_WAIT, unless ssh_pool_cancel() comes before. */
+struct ssh_pool_task *ssh_pool_login(struct ssh_pool *p, struct ssh_login *l,
+				     void (*ended)(void *ctx, enum login_result got),
+				     void *ctx);
 /* L is the caller's again, as far as it came.  Waits for a step that is under way, as
  * long as the loop would have been in it itself.  T may be NULL. */
-void sshpool_cancel(struct sshpool_task *t);
+void ssh_pool_cancel(struct ssh_pool_task *t);
 
 #endif
 #endif

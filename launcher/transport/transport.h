@@ -15,7 +15,7 @@
 
 struct event_base;
 struct conn;
-struct sshpool;
+struct ssh_pool;
 
 /* Where to go.  Owned by the caller, valid until the connection is closed. */
 struct target {
@@ -30,9 +30,9 @@ struct target {
 /* What is the same for every host of a job.  Valid as long as any connection. */
 struct transport_setup {
 	struct event_base *base;
-	struct sshpool *pool; /* logs in on other cores; NULL: the loop does it */
-	int ssh_port;         /* 0: not given */
-	const char *identity; /* or NULL */
+	struct ssh_pool *pool; /* logs in on other cores; NULL: the loop does it */
+	int ssh_port;          /* 0: not given */
+	const char *identity;  /* or NULL */
 	bool accept_new_hosts;
 	const char *agent;     /* --launch-agent, or NULL */
 	const char *own_agent; /* the agent next to the running runner, or NULL */

@@ -48,7 +48,7 @@ class Job:
         self.process = subprocess.Popen([VCLUSTER, "exec", "n0", *command], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=self.said)
         np = int(command[command.index("-np") + 1])
-        self.cookie = self.wait_for_ranks(np)
+        self.job_id = self.wait_for_ranks(np)
         self.rank = self.find_ranks()
         self.runner = self.find_runner()
         if len(self.rank) != np:
@@ -68,7 +68,7 @@ class Job:
         for pid in filter(str.isdigit, os.listdir("/proc")):
             words = read(f"/proc/{pid}/environ").split(b"\0")
             environ = dict(word.split(b"=", 1) for word in words if b"=" in word)
-            if environ.get(b"BERTH_JOB", b"").decode() == self.cookie:
+            if environ.get(b"BERTH_JOB", b"").decode() == self.job_id:
                 found[int(environ[b"RANK"])] = int(pid)
         return found
 

@@ -86,8 +86,8 @@ def end(epoch=1, grace_ms=0):
     return frame(15, u32(epoch) + u32(grace_ms))
 
 
-def sweep(cookie):
-    return frame(21, text(cookie))
+def sweep(job_id):
+    return frame(21, text(job_id))
 
 
 SUSPEND, RESUME, BYE = frame(12, u32(0)), frame(13, u32(0)), frame(18, u32(0))

@@ -61,7 +61,7 @@ class World:
         shutil.rmtree(f"/proc/{self.inits()[host]}/root{folder}", ignore_errors=True)
 
     def of_jobs(self):
-        """host -> command lines of processes that carry a job's cookie"""
+        """host -> command lines of processes that carry a job's job_id"""
         return {host: [f"{comm} {pid} {state} {line.decode(errors='replace')[:80]!r}"
                        for pid, state, comm, line, env in all_ if b"BERTH_JOB=" in env]
                 for host, all_ in self.processes().items()}

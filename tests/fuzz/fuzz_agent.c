@@ -9,10 +9,10 @@
 #include "agent/placement/gpu_internal.h"
 #include "fuzz.h"
 
-static void no_sweep(void *ctx, const char *cookie)
+static void no_sweep(void *ctx, const char *job_id)
 {
 	(void)ctx;
-	if (!*cookie)
+	if (!*job_id)
 		abort();
 }
 
@@ -72,7 +72,7 @@ static void feed(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct agent a = { .guardian = -1, .port = { .fd = -1 }, .mark = -1 };
-	static struct session_calls stubs;
+	static struct stream_calls stubs;
 
 	if (size > 60000)
 		return 0; /* a pipe's worth */
@@ -88,10 +88,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		stubs.start = no_start;
 	}
 	feed(data, size);
-	a.session = (struct session){ .base = a.base, .calls = &stubs, .ctx = &a };
-	session_begin(&a.session);
-	session_loop(&a.session);
+	a.stream = (struct stream){ .base = a.base, .calls = &stubs, .ctx = &a };
+	stream_begin(&a.stream);
+	stream_loop(&a.stream);
 	forget_job(&a);
-	session_end(&a.session);
+	stream_end(&a.stream);
 	return 0;
 }

@@ -17,7 +17,7 @@ static void check(const struct strv *l)
 		name = xstrndup(l->v[i], (size_t)(equals - l->v[i]));
 		if (strv_env_get(l, name) != equals + 1)
 			abort();
-		forward_redact(&shown, name, equals + 1);
+		env_forward_redact(&shown, name, equals + 1);
 		free(name);
 	}
 	str_free(&shown);
@@ -36,13 +36,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vars = fuzz_part(&in, NULL);
 	fuzz_lines(&x, words, 64);
 	fuzz_lines(&own, vars, 64);
-	if (forward_env_file(&out, fuzz_file(text, n), &e) && (!e.id || !*e.text))
+	if (env_forward_file(&out, fuzz_file(text, n), &e) && (!e.id || !*e.text))
 		abort();
 	check(&out);
 	strv_free(&out);
-	if (forward_export(&out, &x, &own, &e) && !e.id)
+	if (env_forward_export(&out, &x, &own, &e) && !e.id)
 		abort();
-	forward_env(&rest, own.v, n % 2, NULL, 0);
+	env_forward(&rest, own.v, n % 2, NULL, 0);
 	strv_free(&out);
 	strv_free(&rest);
 	strv_free(&own);

@@ -132,7 +132,7 @@ static void output(uint32_t epoch, uint32_t rank, uint32_t stream, size_t n)
 
 static void ended(uint32_t rank, uint64_t at_ns)
 {
-	SAY(ended, job.epoch, rank, 1, 0, at_ns, 0, 0, "", "", "");
+	SAY(exited, job.epoch, rank, 1, 0, at_ns, 0, 0, "", "", "");
 }
 
 static void all_ended(void)
@@ -305,7 +305,7 @@ static void runners_word(void)
 static void gone_at_once(void)
 {
 	await(WIRE_job);
-	SAY(gone, job.epoch, 0, 3, NASTY);
+	SAY(cleared, job.epoch, 0, 3, NASTY);
 	wait_forever();
 }
 
@@ -425,7 +425,7 @@ static void ended_again(void)
 
 static void ended_cut(void)
 {
-	head(WIRE_ended, 60000);
+	head(WIRE_exited, 60000);
 	_exit(0);
 }
 
@@ -434,8 +434,8 @@ static void ended_string(void)
 {
 	struct buf b = { 0 };
 
-	wire_pack_ended(&b, &(struct wire_ended){ job.epoch, job.ranks[0], 1, 0, 1, 0,
-						  0, "a", "b", "c" });
+	wire_pack_exited(&b, &(struct wire_exited){ job.epoch, job.ranks[0], 1, 0, 1, 0,
+						    0, "a", "b", "c" });
 	buf_head(&b)[b.len - 1] = 'x';
 	put_buf(&b);
 	wait_forever();
@@ -443,24 +443,24 @@ static void ended_string(void)
 
 static void ended_nasty(void)
 {
-	SAY(ended, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, NASTY,
+	SAY(exited, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, NASTY,
 	    "no " NASTY, "try " NASTY);
-	await(WIRE_end);
-	SAY(ending, job.epoch);
-	SAY(gone, job.epoch, 0, 2, NASTY);
-	await(WIRE_bye);
+	await(WIRE_stop);
+	SAY(stop_ack, job.epoch);
+	SAY(cleared, job.epoch, 0, 2, NASTY);
+	await(WIRE_shutdown);
 	_exit(0);
 }
 
 static void ending_untold(void)
 {
-	SAY(ending, job.epoch);
+	SAY(stop_ack, job.epoch);
 	wait_forever();
 }
 
 static void gone_untold(void)
 {
-	SAY(gone, job.epoch, 0, 0, "");
+	SAY(cleared, job.epoch, 0, 0, "");
 	wait_forever();
 }
 
@@ -506,8 +506,8 @@ static void clocks(void)
 	for (size_t i = 0; i < 5; i++)
 		for (size_t k = 0; k < 5; k++)
 			SAY(heartbeat, times[i], times[k]);
-	SAY(ended, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "", "",
-	    "");
+	SAY(exited, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "",
+	    "", "");
 }
 
 /* What a background child may do: no fault. */
@@ -539,7 +539,7 @@ static void anything(void)
 			SAY(output, v[0], v[1], v[2] % 2 + 1, { "x\n", 2 });
 			break;
 		case 1:
-			SAY(ended, v[0], v[1], v[2], v[3], x, x, v[2], "", "t", "");
+			SAY(exited, v[0], v[1], v[2], v[3], x, x, v[2], "", "t", "");
 			break;
 		case 2:
 			SAY(started, v[0], v[1], v[2], x, "1");
@@ -554,10 +554,10 @@ static void anything(void)
 			SAY(log, v[1] % 3, "", "t", "");
 			break;
 		case 6:
-			SAY(gone, v[0], 0, v[1], "w");
+			SAY(cleared, v[0], 0, v[1], "w");
 			break;
 		case 7:
-			SAY(ending, v[0]);
+			SAY(stop_ack, v[0]);
 			break;
 		case 8:
 			SAY(placed, v[0], "", "");
@@ -566,9 +566,9 @@ static void anything(void)
 			berth(v[1], "b");
 			break;
 		default:
-			wire_pack_ended(&b,
-					&(struct wire_ended){ v[0], v[1], v[2], v[3], x,
-							      0, 0, "", "", "" });
+			wire_pack_exited(&b,
+					 &(struct wire_exited){ v[0], v[1], v[2], v[3],
+								x, 0, 0, "", "", "" });
 			buf_head(&b)[(x >> 20) % b.len] ^= (unsigned char)(x >> 12);
 			put_buf(&b);
 		}
@@ -580,8 +580,8 @@ static void anything(void)
 
 static void never_gone(void)
 {
-	await(WIRE_end);
-	SAY(ending, job.epoch);
+	await(WIRE_stop);
+	SAY(stop_ack, job.epoch);
 	for (;;) {
 		SAY(heartbeat, 1, 0);
 		usleep(100000);
@@ -591,26 +591,26 @@ static void never_gone(void)
 static void never_leaves(void)
 {
 	all_ended();
-	await(WIRE_end);
-	SAY(ending, job.epoch);
-	SAY(gone, job.epoch, 0, 0, "");
+	await(WIRE_stop);
+	SAY(stop_ack, job.epoch);
+	SAY(cleared, job.epoch, 0, 0, "");
 	signal(SIGTERM, SIG_IGN);
 	wait_forever();
 }
 
 static void ending_flood(void)
 {
-	await(WIRE_end);
+	await(WIRE_stop);
 	for (;;)
-		SAY(ending, job.epoch);
+		SAY(stop_ack, job.epoch);
 }
 
 static void gone_again(void)
 {
-	await(WIRE_end);
-	SAY(ending, job.epoch);
+	await(WIRE_stop);
+	SAY(stop_ack, job.epoch);
 	for (;;)
-		SAY(gone, job.epoch, 0, 1, NASTY);
+		SAY(cleared, job.epoch, 0, 1, NASTY);
 }
 
 /* As much output as is granted, for ever. */
@@ -625,8 +625,8 @@ static void output_on(void)
 	for (;;) {
 		used = wire_next(&f, buf_head(&job.in), job.in.len, NULL);
 		if (used > 0) {
-			if (f.type == WIRE_end)
-				SAY(ending, job.epoch);
+			if (f.type == WIRE_stop)
+				SAY(stop_ack, job.epoch);
 			if (f.type == WIRE_credit &&
 			    !wire_unpack_credit(&m, f.payload, f.n, NULL))
 				for (; m.bytes >= 4096; m.bytes -= 4096)
@@ -755,9 +755,9 @@ int main(int argc, char **argv)
 		started();
 		acts[i].act();
 	}
-	await(WIRE_end);
-	SAY(ending, job.epoch);
-	SAY(gone, job.epoch, 0, 0, "");
-	await(WIRE_bye);
+	await(WIRE_stop);
+	SAY(stop_ack, job.epoch);
+	SAY(cleared, job.epoch, 0, 0, "");
+	await(WIRE_shutdown);
 	return 0;
 }

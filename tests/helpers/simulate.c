@@ -133,16 +133,16 @@ static void on_start(struct agent *a)
 
 static void end_rank(struct agent *a, uint32_t local, int status)
 {
-	struct wire_ended m = { .epoch = a->epoch,
-				.rank = a->rank[local],
-				.pid = 1000 + local,
-				.status = (uint32_t)status,
-				.at_ns = clock_ns(),
-				.id = "",
-				.text = "",
-				.hint = "" };
+	struct wire_exited m = { .epoch = a->epoch,
+				 .rank = a->rank[local],
+				 .pid = 1000 + local,
+				 .status = (uint32_t)status,
+				 .at_ns = clock_ns(),
+				 .id = "",
+				 .text = "",
+				 .hint = "" };
 
-	wire_pack_ended(&a->out, &m);
+	wire_pack_exited(&a->out, &m);
 	a->running--;
 }
 
@@ -151,11 +151,12 @@ static void on_end(struct agent *a)
 {
 	uint32_t alive = a->running;
 
-	wire_pack_ending(&a->out, &(struct wire_ending){ a->epoch });
+	wire_pack_stop_ack(&a->out, &(struct wire_stop_ack){ a->epoch });
 	for (uint32_t i = 0; alive && i < a->n; i++)
 		if (a->rank[i] != failing)
 			end_rank(a, i, SIGTERM);
-	wire_pack_gone(&a->out, &(struct wire_gone){ .epoch = a->epoch, .which = "" });
+	wire_pack_cleared(&a->out,
+			  &(struct wire_cleared){ .epoch = a->epoch, .which = "" });
 }
 
 static void on_heartbeat(struct agent *a, const struct wire_frame *f)
@@ -197,7 +198,7 @@ static void on_agent_readable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct agent *a = ctx;
 	ssize_t n = read(fd, buf_reserve(&a->in, 65536), 65536);
-	struct wire_frame f = { .type = WIRE_bye };
+	struct wire_frame f = { .type = WIRE_shutdown };
 	long used;
 
 	(void)what;
@@ -216,14 +217,14 @@ static void on_agent_readable(evutil_socket_t fd, short what, void *ctx)
 		case WIRE_signal:
 			on_signalled();
 			break;
-		case WIRE_end:
+		case WIRE_stop:
 			on_end(a);
 			break;
 		default:
 			break;
 		}
 		buf_drop(&a->in, (size_t)used);
-		if (f.type == WIRE_bye)
+		if (f.type == WIRE_shutdown)
 			n = 0;
 	}
 	agent_send(a);
@@ -367,12 +368,12 @@ static struct conn *sim_start(const struct transport_setup *setup,
 	const struct host *h = ctx;
 
 	(void)t;
-	*c = (struct conn){ events, ctx, sock[h - h->fleet->host], NULL, NULL };
+	*c = (struct conn){ events, ctx, sock[h - h->agents->host], NULL, NULL };
 	c->readable =
 		event_new(setup->base, c->fd, EV_READ | EV_PERSIST, on_readable, c);
 	c->writable = event_new(setup->base, c->fd, EV_WRITE, on_writable, c);
 	event_add(c->readable, NULL);
-	if (h == &h->fleet->host[nhosts - 1])
+	if (h == &h->agents->host[nhosts - 1])
 		order_all('h');
 	return c;
 }
@@ -481,7 +482,7 @@ static void print_table(void)
 
 /* ---- the launcher ---- */
 
-static struct fleet_events session_events, counting;
+static struct agents_events session_events, counting;
 static size_t started, written;
 
 static void signal_ranks(evutil_socket_t fd, short what, void *ctx)
@@ -524,11 +525,11 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 
 static void take_over(struct session *s)
 {
-	for (size_t i = 0; i < s->fleet.n; i++)
-		s->fleet.host[i].transport = &transport_sim;
-	session_events = counting = *s->fleet.events;
+	for (size_t i = 0; i < s->agents.n; i++)
+		s->agents.host[i].transport = &transport_sim;
+	session_events = counting = *s->agents.events;
 	counting.frame = on_frame;
-	s->fleet.events = &counting;
+	s->agents.events = &counting;
 	event_base_once(s->base, all_signalled, EV_READ, on_all_signalled, NULL, NULL);
 }
 
@@ -545,7 +546,7 @@ static int run(const struct request *r)
 
 	step_begin();
 	session_open(&s, r);
-	if (step("hosts", who_choose(&s)))
+	if (step("hosts", hosts_select(&s)))
 		goto out;
 	take_over(&s);
 	if (step("hello", session_gather(&s)) || session_map(&s) ||

@@ -175,7 +175,7 @@ static void look_up(void)
 
 	for (size_t i = 0; i < npeers; i++)
 		names[i] = peers[i].target.name;
-	resolve_all(r, names, npeers, clock_ms() + 20000);
+	lookup_all(r, names, npeers, clock_ms() + 20000);
 	for (size_t i = 0; i < npeers; i++) {
 		peers[i].target.addr = r[i].addr;
 		peers[i].target.naddr = r[i].naddr;
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 	base = setup.base = event_base_new();
 	add_peers(argv[optind]);
 	look_up();
-	setup.pool = sshpool_open(base, npeers);
+	setup.pool = ssh_pool_open(base, npeers);
 	for (size_t i = 0; i < npeers; i++) {
 		struct peer *p = &peers[i];
 
@@ -296,10 +296,10 @@ int main(int argc, char **argv)
 	fprintf(stderr, "\n");
 	for (size_t i = 0; i < npeers; i++)
 		buf_free(&peers[i].in);
-	resolve_free(looked, npeers);
+	lookup_free(looked, npeers);
 	free(looked);
 	free(peers);
-	sshpool_close(setup.pool);
+	ssh_pool_close(setup.pool);
 	event_base_free(base);
 	return failures > 125 ? 125 : failures;
 }

@@ -55,7 +55,7 @@ struct far {
 struct far_job {
 	const char *const *argv[4]; /* one app each */
 	const char *const *app_env, *const *env;
-	const char *wdir, *cookie, *gpus;
+	const char *wdir, *job_id, *gpus;
 	size_t n; /* ranks; apps in turn */
 	uint32_t flags, bind_to, visible, host_timeout, stdin_rank_plus_1, credit,
 		nofile, umask, port;
@@ -141,7 +141,7 @@ static void far_output(struct far *f, const struct wire_output *m)
 	}
 }
 
-static void far_ended(struct far *f, const struct wire_ended *m)
+static void far_ended(struct far *f, const struct wire_exited *m)
 {
 	struct far_rank *r = far_rank_of(f, m->epoch, m->rank);
 
@@ -211,7 +211,7 @@ static void far_log(struct far *f, const struct wire_frame *w)
 
 static void far_gone(struct far *f, const struct wire_frame *w)
 {
-	FAR_TAKE(gone);
+	FAR_TAKE(cleared);
 	f->gone = true;
 	f->left = m.left;
 }
@@ -241,15 +241,15 @@ static void far_frame(struct far *f, const struct wire_frame *w)
 		f->input_credit += m.bytes;
 		break;
 	}
-	case WIRE_ended: {
-		FAR_TAKE(ended);
+	case WIRE_exited: {
+		FAR_TAKE(exited);
 		far_ended(f, &m);
 		break;
 	}
-	case WIRE_ending:
+	case WIRE_stop_ack:
 		f->ending = true;
 		break;
-	case WIRE_gone:
+	case WIRE_cleared:
 		far_gone(f, w);
 		break;
 	case WIRE_log:
@@ -387,7 +387,7 @@ static void far_job(struct far *f, const struct far_job *j)
 	f->credit_left = j->credit ? j->credit : 1 << 20;
 	f->refill = !j->credit;
 	FAR_SEND(f, job, .epoch = f->epoch,
-		 .cookie = j->cookie ? far_cookie(j->cookie) : "cookie",
+		 .job_id = j->job_id ? far_cookie(j->job_id) : "job_id",
 		 .key = { "a key of thirty-two bytes, or so", WIRE_KEY_BYTES },
 		 .flags = j->flags, .np = (uint32_t)n, .nodes = 1, .host = "here",
 		 .ranks = { ranks, n }, .apps = { apps, n }, .cross_ranks = { zero, n },
@@ -414,7 +414,7 @@ static void far_start(struct far *f, const struct far_job *j)
 
 static inline void far_end(struct far *f, uint32_t grace_ms)
 {
-	FAR_SEND(f, end, f->epoch, grace_ms);
+	FAR_SEND(f, stop, f->epoch, grace_ms);
 	far_until(f, f->gone);
 	ck_assert(f->ending);
 }
@@ -444,7 +444,7 @@ static void far_free(struct far *f)
 /* Say bye and see it leave with status 0. */
 static void far_close(struct far *f)
 {
-	FAR_SEND(f, bye, 0);
+	FAR_SEND(f, shutdown, 0);
 	while (!f->eof)
 		far_next(f);
 	ck_assert_int_eq(far_reap(f), 0);

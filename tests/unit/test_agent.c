@@ -22,7 +22,7 @@ static void job(const struct far_job *j)
 static void finish(size_t n)
 {
 	far_until(&far, far.nended == n);
-	FAR_SEND(&far, end, far.epoch, 1000);
+	FAR_SEND(&far, stop, far.epoch, 1000);
 	far_until(&far, far.gone);
 	ck_assert_uint_eq(far.left, 0);
 }
@@ -207,7 +207,7 @@ START_TEST(environment)
 	unsetenv("KEPT");
 	finish(1);
 	ck_assert_str_eq(str_text(&far.rank[0].out[1]),
-			 "2 0 1 me none INFO cookie /usr none mine\n");
+			 "2 0 1 me none INFO job_id /usr none mine\n");
 	far_close(&far);
 }
 END_TEST
@@ -391,7 +391,7 @@ START_TEST(two_epochs)
 	far_start(&far,
 		  &(struct far_job){ .argv = { SH("echo $TORCHELASTIC_RESTART_COUNT") },
 				     .n = 2 });
-	FAR_SEND(&far, end, 1, 0); /* of the past: dropped */
+	FAR_SEND(&far, stop, 1, 0); /* of the past: dropped */
 	FAR_SEND(&far, credit, 1, 5);
 	finish(2);
 	ck_assert_str_eq(str_text(&far.rank[1].out[1]), "1\n");
@@ -433,7 +433,7 @@ START_TEST(job_that_does_not_add_up)
 
 	far_open(&far, NULL, NULL);
 	FAR_SEND(&far, app, 0, far_list(ARGV("true")), { NULL, 0 }, "/");
-	FAR_SEND(&far, job, .epoch = 1, .cookie = "c", .np = 2, .ranks = { v, 2 },
+	FAR_SEND(&far, job, .epoch = 1, .job_id = "c", .np = 2, .ranks = { v, 2 },
 		 .apps = { v, 2 }, .cross_ranks = { v, 2 }, .cross_sizes = { v, 1 });
 	while (!far.eof)
 		far_next(&far);

@@ -30,14 +30,14 @@ static void until_ready(size_t n)
 }
 
 /* How many live processes carry our COOKIE in their environment. */
-static size_t carriers(const char *cookie)
+static size_t carriers(const char *job_id)
 {
 	DIR *dir = opendir("/proc");
 	char word[80], path[64], text[16384];
 	struct dirent *d;
 	size_t n = 0;
 
-	snprintf(word, sizeof word, "BERTH_JOB=%s", far_cookie(cookie));
+	snprintf(word, sizeof word, "BERTH_JOB=%s", far_cookie(job_id));
 	while ((d = readdir(dir))) {
 		ssize_t got;
 		int fd;
@@ -215,7 +215,7 @@ START_TEST(end_kills_after_grace)
 {
 	uint64_t begin;
 
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .cookie = "graced" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "graced" });
 	until_ready(2);
 	while (carriers("graced") < 12) /* the last are not awaited by those that are */
 		sched_yield();
@@ -231,9 +231,9 @@ END_TEST
 
 START_TEST(second_end_kills_now)
 {
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .cookie = "second" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .job_id = "second" });
 	until_ready(1);
-	FAR_SEND(&far, end, far.epoch, GRACE_NEVER);
+	FAR_SEND(&far, stop, far.epoch, GRACE_NEVER);
 	far_until(&far, far.ending);
 	far_sync(&far);
 	ck_assert_uint_eq(far.nended, 0);
@@ -264,7 +264,7 @@ START_TEST(end_after_the_last)
 	job(&(struct far_job){
 		.argv = { SH("setsid sleep 1000 & sleep 1000 & exit 2") },
 		.n = 2,
-		.cookie = "last" });
+		.job_id = "last" });
 	far_until(&far, far.nended == 2);
 	while (carriers("last") < 4) /* who execs has no environment for a moment */
 		sched_yield();
@@ -282,7 +282,7 @@ START_TEST(end_of_a_forking_family)
 	job(&(struct far_job){
 		.argv = { SH(
 			"f() { (f) & sleep 0.01; }; (f) & (f) & echo ready; wait") },
-		.cookie = "forking" });
+		.job_id = "forking" });
 	until_ready(1);
 	far_end(&far, 0);
 	ck_assert_uint_eq(far.left, 0);
@@ -306,7 +306,7 @@ static size_t inherited(void)
 
 START_TEST(launcher_is_lost)
 {
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .cookie = "launcher" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "launcher" });
 	until_ready(2);
 	close(far.fd);
 	far.fd = -1;
@@ -322,9 +322,9 @@ START_TEST(start_after_end)
 	struct buf b = { 0 };
 
 	far_open(&far, NULL, NULL);
-	far_job(&far, &(struct far_job){ .argv = { SH(FAMILY) }, .cookie = "late" });
+	far_job(&far, &(struct far_job){ .argv = { SH(FAMILY) }, .job_id = "late" });
 	far_until(&far, far.placed);
-	wire_pack_end(&b, &(struct wire_end){ far.epoch, 0 });
+	wire_pack_stop(&b, &(struct wire_stop){ far.epoch, 0 });
 	wire_pack_start(&b, &(struct wire_start){ far.epoch });
 	far_send(&far, &b);
 	far_until(&far, far.gone);
@@ -339,7 +339,7 @@ END_TEST
 START_TEST(launcher_is_silent)
 {
 	const struct far_job silent = { .argv = { SH(FAMILY) },
-					.cookie = "silent",
+					.job_id = "silent",
 					.host_timeout = 1 };
 	struct far other = { 0 };
 
@@ -363,7 +363,7 @@ END_TEST
 
 START_TEST(bye_during_a_job)
 {
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .cookie = "bye" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "bye" });
 	until_ready(2);
 	far.refill = false;
 	far_close(&far);
@@ -373,7 +373,7 @@ END_TEST
 
 START_TEST(agent_is_killed)
 {
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .cookie = "agent" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "agent" });
 	until_ready(2);
 	kill(agent_of(far.guardian), SIGKILL);
 	while (!far.eof) /* the launcher sees the end of the stream at once */
@@ -389,7 +389,7 @@ START_TEST(guardian_is_killed)
 	pid_t agent;
 	int status;
 
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .cookie = "guardian" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "guardian" });
 	until_ready(2);
 	agent = agent_of(far.guardian);
 	kill(far.guardian, SIGKILL);
@@ -401,7 +401,7 @@ START_TEST(guardian_is_killed)
 }
 END_TEST
 
-static size_t sweep(const char *cookie)
+static size_t sweep(const char *job_id)
 {
 	char path[PATH_MAX], text[64] = "";
 	int out[2], status;
@@ -412,7 +412,7 @@ static size_t sweep(const char *cookie)
 	pid = fork();
 	if (!pid) {
 		dup2(out[1], 1);
-		execl(path, "berth-agent", "--sweep", cookie, (char *)NULL);
+		execl(path, "berth-agent", "--sweep", job_id, (char *)NULL);
 		_exit(99);
 	}
 	close(out[1]);
@@ -428,7 +428,7 @@ START_TEST(both_are_killed)
 {
 	pid_t agent;
 
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .cookie = "both" });
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "both" });
 	until_ready(2);
 	agent = agent_of(far.guardian);
 	kill(far.guardian, SIGSTOP);

@@ -13,7 +13,7 @@ static void job(const struct far_job *j)
 static void finish(size_t n)
 {
 	far_until(&far, far.nended == n);
-	FAR_SEND(&far, end, far.epoch, 1000);
+	FAR_SEND(&far, stop, far.epoch, 1000);
 	far_until(&far, far.gone);
 	ck_assert_uint_eq(far.left, 0);
 }
@@ -117,7 +117,7 @@ START_TEST(credit_is_shared_fairly)
 	for (int i = 0; i < N; i++)
 		ck_assert_msg(far.rank[i].out[1].len > 2 * STEP, "rank %d: %zu bytes",
 			      i, far.rank[i].out[1].len);
-	FAR_SEND(&far, end, far.epoch, 0);
+	FAR_SEND(&far, stop, far.epoch, 0);
 	far.refill = true;
 	far.credit_left += 1 << 20;
 	FAR_SEND(&far, credit, far.epoch, 1 << 20);
@@ -145,7 +145,7 @@ START_TEST(endings_pass_a_stopped_reader)
 			       .credit = 1000 });
 	far_until(&far, far.nended == 1);
 	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(5, 0));
-	FAR_SEND(&far, end, far.epoch, 0);
+	FAR_SEND(&far, stop, far.epoch, 0);
 	far_until(&far, far.ending);
 	far_sync(&far);
 	ck_assert(!far.gone); /* 64 KiB are still to come */
@@ -242,7 +242,7 @@ START_TEST(stdin_waits_for_the_slowest)
 	far_until(&far, far.rank[0].out[1].len == 262144);
 	far_sync(&far);
 	ck_assert_uint_lt(far.input_credit, 131072); /* what its pipe took, no more */
-	FAR_SEND(&far, end, far.epoch, 0);
+	FAR_SEND(&far, stop, far.epoch, 0);
 	far_until(&far, far.gone);
 	far_close(&far);
 	free(data);

@@ -49,7 +49,7 @@ static struct env_rank make(size_t ngpu, size_t nrank, enum gpu_visible visible)
 	placement = (struct placement){ .v = berth, .n = nrank };
 	app = (struct wire_app){ .wdir = "/work" };
 	job = (struct wire_job){ .epoch = 1,
-				 .cookie = "c0ffee",
+				 .job_id = "c0ffee",
 				 .np = 8,
 				 .node = 1,
 				 .nodes = 2,

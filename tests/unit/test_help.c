@@ -39,10 +39,10 @@ END_TEST
 /* No spelling stands twice, in one table or in both. */
 START_TEST(table_names)
 {
-	for (size_t i = 0; i < option_count + foreign_count; i++) {
+	for (size_t i = 0; i < option_count + compat_count; i++) {
 		const char *list = i < option_count
 					   ? option_table[i].names
-					   : foreign_table[i - option_count].names;
+					   : compat_table[i - option_count].names;
 		const char *view;
 		size_t n;
 
@@ -52,8 +52,8 @@ START_TEST(table_names)
 
 			for (size_t k = 0; k < option_count; k++)
 				hits += option_named(option_table[k].names, name);
-			for (size_t k = 0; k < foreign_count; k++)
-				hits += option_named(foreign_table[k].names, name);
+			for (size_t k = 0; k < compat_count; k++)
+				hits += option_named(compat_table[k].names, name);
 			ck_assert_msg(hits == 1, "'%s' stands %zu times", name, hits);
 			free(name);
 		}

@@ -9,17 +9,17 @@ static struct host host[HOSTS];
 static char name[HOSTS][8];
 
 /* Hosts n1..nN, of which those with a bit in LATE have not come up. */
-static struct fleet fleet(size_t n, uint64_t late)
+static struct agents agents(size_t n, uint64_t late)
 {
 	for (size_t i = 0; i < n; i++) {
 		snprintf(name[i], sizeof name[i], "n%zu", i + 1);
 		host[i] = (struct host){ .name = name[i] };
 		host[i].state = i < 64 && !(late >> i & 1) ? HOST_UP : HOST_STARTING;
 	}
-	return (struct fleet){ .host = host, .n = n };
+	return (struct agents){ .host = host, .n = n };
 }
 
-static void line_is(const struct fleet *f, unsigned seconds, size_t width,
+static void line_is(const struct agents *f, unsigned seconds, size_t width,
 		    const char *want)
 {
 	char *text = progress_text(f, seconds, width);
@@ -31,7 +31,7 @@ static void line_is(const struct fleet *f, unsigned seconds, size_t width,
 
 START_TEST(names_who_is_late)
 {
-	struct fleet f = fleet(64, 1ull << 4 | 1ull << 16 | 1ull << 32);
+	struct agents f = agents(64, 1ull << 4 | 1ull << 16 | 1ull << 32);
 
 	line_is(&f, 3, 80,
 		"runner: 61 of 64 hosts up after 3 s, waiting for n[5,17,33]");
@@ -44,14 +44,14 @@ END_TEST
 
 START_TEST(is_cut_to_the_width)
 {
-	struct fleet f = fleet(64, 1ull << 4 | 1ull << 16 | 1ull << 32);
+	struct agents f = agents(64, 1ull << 4 | 1ull << 16 | 1ull << 32);
 	char *text;
 
 	line_is(&f, 3, 40, "runner: 61 of 64 hosts up after 3 s,...");
 	line_is(&f, 3, 5, "r...");
 	for (size_t width = 0; width < 5; width++)
 		line_is(&f, 3, width, "");
-	f = fleet(HOSTS, ~0ull);
+	f = agents(HOSTS, ~0ull);
 	text = progress_text(&f, 9, 200);
 	ck_assert_str_eq(text, "runner: 0 of 1000 hosts up after 9 s, "
 			       "waiting for n[1-256], ...");

@@ -463,12 +463,12 @@ START_TEST(strings_are_strings)
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct buf b = { 0 };
-		struct wire_gone m;
+		struct wire_cleared m;
 
 		buf_u32(&b, 1); /* epoch, port; left and which come from the case */
 		buf_u32(&b, 1);
 		buf_add(&b, texts[i].bytes, texts[i].n);
-		ck_assert_msg(wire_unpack_gone(&m, buf_head(&b), b.len, NULL) ==
+		ck_assert_msg(wire_unpack_cleared(&m, buf_head(&b), b.len, NULL) ==
 				      texts[i].rc,
 			      "case %zu", i);
 		buf_free(&b);
@@ -479,11 +479,11 @@ END_TEST
 START_TEST(no_string_is_an_empty_one)
 {
 	struct buf b = { 0 };
-	struct wire_gone m = { .epoch = 1, .left = 2 }, got;
+	struct wire_cleared m = { .epoch = 1, .left = 2 }, got;
 
-	wire_pack_gone(&b, &m);
-	ck_assert_int_eq(wire_unpack_gone(&got, buf_head(&b) + WIRE_HEAD_BYTES,
-					  b.len - WIRE_HEAD_BYTES, NULL),
+	wire_pack_cleared(&b, &m);
+	ck_assert_int_eq(wire_unpack_cleared(&got, buf_head(&b) + WIRE_HEAD_BYTES,
+					     b.len - WIRE_HEAD_BYTES, NULL),
 			 0);
 	ck_assert_str_eq(got.which, "");
 	buf_free(&b);
@@ -622,10 +622,11 @@ START_TEST(print)
 	uint32_t many[65] = { 0 };
 	struct buf b = { 0 };
 
-	wire_pack_ended(&b, &(struct wire_ended){ 1, 3, 77, 256, 5, 0, 0, "", "", "" });
+	wire_pack_exited(&b,
+			 &(struct wire_exited){ 1, 3, 77, 256, 5, 0, 0, "", "", "" });
 	ck_assert_str_eq(
 		printed(&b),
-		"ended epoch=1 rank=3 pid=77 status=256 at_ns=5 failing_ns=0 oom=0 "
+		"exited epoch=1 rank=3 pid=77 status=256 at_ns=5 failing_ns=0 oom=0 "
 		"id='' text='' hint=''");
 	wire_pack_output(&b, &(struct wire_output){ 1, 2, 1, { "secret", 6 } });
 	ck_assert_str_eq(printed(&b), "output epoch=1 rank=2 stream=1 data=(6 bytes)");

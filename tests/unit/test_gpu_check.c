@@ -167,8 +167,8 @@ static void add_processes(struct str *s, const char *who, pid_t p, pid_t q)
 
 START_TEST(use_is_compared_with_the_plan)
 {
-	struct gpuwatch_rank r[2] = { { .rank = 4, .gpu = 0 },
-				      { .rank = 5, .gpu = 1 } };
+	struct gpu_check_rank r[2] = { { .rank = 4, .gpu = 0 },
+				       { .rank = 5, .gpu = 1 } };
 	pid_t p = start_rank(&r[0].pid, false, NULL),
 	      q = start_rank(&r[1].pid, true, NULL);
 	struct strv warnings = { 0 };
@@ -183,7 +183,7 @@ START_TEST(use_is_compared_with_the_plan)
 	str_addf(&s, "gpu 0000:10:00.0 GPU-b\n");
 	add_processes(&s, watches[_i].gpu1, p, q);
 	set_nvml(str_text(&s));
-	rc = gpuwatch_check(&warnings, &g, r, 2);
+	rc = gpu_check_check(&warnings, &g, r, 2);
 	for (size_t i = 0; i < warnings.n; i++)
 		str_addf(&got, "%s%s", i ? ";" : "", warnings.v[i]);
 	ck_assert_str_eq(str_text(&got), watches[_i].want);
@@ -199,19 +199,19 @@ END_TEST
 
 START_TEST(use_without_nvml)
 {
-	struct gpuwatch_rank r = { .rank = 0, .gpu = 0, .pid = getpid() };
+	struct gpu_check_rank r = { .rank = 0, .gpu = 0, .pid = getpid() };
 	struct strv warnings = { 0 };
 	struct gpus g;
 
 	four_gpus(&g);
 	set_nvml(NULL);
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, &r, 1), -1);
+	ck_assert_int_eq(gpu_check_check(&warnings, &g, &r, 1), -1);
 	ck_assert_uint_eq(warnings.n, 1);
 	ck_assert_str_eq(warnings.v[0], "cannot verify which GPU each rank uses: NVML: "
 					"Driver Not Loaded");
 	for (size_t i = 0; i < g.n; i++)
 		g.v[i].vendor = GPU_AMD;
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, &r, 1), 0);
+	ck_assert_int_eq(gpu_check_check(&warnings, &g, &r, 1), 0);
 	ck_assert_uint_eq(warnings.n, 1);
 	strv_free(&warnings);
 	gpu_free(&g);
@@ -220,8 +220,8 @@ END_TEST
 
 START_TEST(instances_are_told_apart)
 {
-	struct gpuwatch_rank r[2] = { { .rank = 0, .gpu = 3 },
-				      { .rank = 1, .gpu = 4 } };
+	struct gpu_check_rank r[2] = { { .rank = 0, .gpu = 3 },
+				       { .rank = 1, .gpu = 4 } };
 	pid_t p = start_rank(&r[0].pid, false, NULL),
 	      q = start_rank(&r[1].pid, true, NULL);
 	struct strv warnings = { 0 };
@@ -231,11 +231,11 @@ START_TEST(instances_are_told_apart)
 	four_gpus(&g);
 	str_addf(&s, "gpu 0000:30:00.0 GPU-d\nprocess %d 1\nprocess %d 2\n", p, q);
 	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, r, 2), 0);
+	ck_assert_int_eq(gpu_check_check(&warnings, &g, r, 2), 0);
 	ck_assert_uint_eq(warnings.n, 0);
 	str_addf(&s, "process %d 1\n", q);
 	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpuwatch_check(&warnings, &g, r, 2), 0);
+	ck_assert_int_eq(gpu_check_check(&warnings, &g, r, 2), 0);
 	ck_assert_uint_eq(warnings.n, 1);
 	ck_assert_str_eq(warnings.v[0],
 			 "rank 1 also holds memory on GPU 3 (MIG-cccc1), "
@@ -261,15 +261,15 @@ START_TEST(first_use_is_seen)
 {
 	char *folder = new_folder();
 	char *dev = xasprintf("%s/dev", folder), *file;
-	struct gpuwatch_rank r[2] = { { .pid = getppid() }, { .rank = 1 } };
+	struct gpu_check_rank r[2] = { { .pid = getppid() }, { .rank = 1 } };
 
 	ck_assert_int_eq(mkdir(dev, 0755), 0);
 	file = xasprintf("%s/%s", dev, devices[_i].device);
 	close(open(file, O_CREAT | O_RDWR, 0644));
 	start_rank(&r[1].pid, devices[_i].nested, file);
-	ck_assert_int_eq(gpuwatch_any_use(&r[1], 1), devices[_i].use);
+	ck_assert_int_eq(gpu_check_any_use(&r[1], 1), devices[_i].use);
 	end_group(r[1].pid);
-	ck_assert(!gpuwatch_any_use(&r[1], 1));
+	ck_assert(!gpu_check_any_use(&r[1], 1));
 	free(file);
 	free(dev);
 	free(folder);

@@ -87,7 +87,7 @@ START_TEST(travels)
 		bool want = managed ? variables[_i].managed : variables[_i].alone;
 		struct strv out = { 0 };
 
-		forward_env(&out, own, managed, options, 2);
+		env_forward(&out, own, managed, options, 2);
 		ck_assert_msg(out.n == want, "%s, managed %d", entry, managed);
 		if (want)
 			ck_assert_str_eq(out.v[0], entry);
@@ -102,7 +102,7 @@ START_TEST(odd_entries_stay)
 	char *own[] = { "", "NOTHING", "=C:=x", "A=", "B=\n\xff", NULL };
 	struct strv out = { 0 };
 
-	forward_env(&out, own, false, NULL, 0);
+	env_forward(&out, own, false, NULL, 0);
 	ck_assert_uint_eq(out.n, 2);
 	ck_assert_str_eq(out.v[0], "A=");
 	ck_assert_str_eq(out.v[1], "B=\n\xff");
@@ -151,7 +151,8 @@ START_TEST(export_words)
 	char *text;
 
 	strv_add(&x, exports[_i].x);
-	ck_assert_int_eq(forward_export(&out, &x, &own, &e), exports[_i].id ? -1 : 0);
+	ck_assert_int_eq(env_forward_export(&out, &x, &own, &e),
+			 exports[_i].id ? -1 : 0);
 	text = exports[_i].id ? xstrdup(e.text) : join(&out);
 	ck_assert_str_eq(text, exports[_i].want);
 	ck_assert_int_eq(e.id, exports[_i].id);
@@ -168,7 +169,7 @@ START_TEST(the_last_export_counts)
 
 	strv_add(&x, "A=1");
 	strv_add(&x, "A=2");
-	ck_assert(!forward_export(&out, &x, &own, NULL));
+	ck_assert(!env_forward_export(&out, &x, &own, NULL));
 	ck_assert_uint_eq(out.n, 1);
 	ck_assert_str_eq(out.v[0], "A=2");
 	strv_free(&x);
@@ -231,7 +232,7 @@ START_TEST(env_file)
 	int rc;
 
 	write_file(path, files[_i].file, strlen(files[_i].file));
-	rc = forward_env_file(&out, path, &e);
+	rc = env_forward_file(&out, path, &e);
 	unlink(path);
 	text = rc ? xstrdup(e.text + strlen(path) + 1) : join(&out);
 	ck_assert_str_eq(text, files[_i].want);
@@ -248,16 +249,16 @@ START_TEST(no_env_file)
 	struct strv out = { 0 };
 	struct err e = { 0 };
 
-	ck_assert_int_eq(forward_env_file(&out, "/no/such", &e), -1);
+	ck_assert_int_eq(env_forward_file(&out, "/no/such", &e), -1);
 	ck_assert_int_eq(e.id, E_ENV_FILE_READ);
 	ck_assert_str_eq(
 		e.text, "cannot read --env-file '/no/such': No such file or directory");
-	ck_assert_int_eq(forward_env_file(&out, "/tmp", &e), -1);
+	ck_assert_int_eq(env_forward_file(&out, "/tmp", &e), -1);
 	ck_assert_str_eq(e.text, "cannot read --env-file '/tmp': Is a directory");
-	ck_assert_int_eq(forward_env_file(&out, "/dev/zero", &e), -1);
+	ck_assert_int_eq(env_forward_file(&out, "/dev/zero", &e), -1);
 	ck_assert_str_eq(e.text, "cannot read --env-file '/dev/zero': File too large");
 	write_file(path, "A=1\0\n", 5);
-	ck_assert_int_eq(forward_env_file(&out, path, &e), -1);
+	ck_assert_int_eq(env_forward_file(&out, path, &e), -1);
 	ck_assert_ptr_nonnull(strstr(e.text, "': not a text file"));
 	unlink(path);
 	ck_assert_uint_eq(out.n, 0);
@@ -284,7 +285,7 @@ START_TEST(redact)
 {
 	struct str s = { 0 };
 
-	forward_redact(&s, secrets[_i].name, secrets[_i].value);
+	env_forward_redact(&s, secrets[_i].name, secrets[_i].value);
 	ck_assert_str_eq(str_text(&s), secrets[_i].want);
 	str_free(&s);
 }

@@ -1,4 +1,4 @@
-/* libFuzzer on what agents say to runner: bytes through fleet.c's frames and frames.c's
+/* libFuzzer on what agents say to runner: bytes through agents.c's frames and frames.c's
  * meaning, for a job of four ranks on two hosts.
  *
  * The input is a script: a byte that says what happens, and for bytes of a host one
@@ -81,14 +81,14 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
 
 static void add_host(struct session *s, size_t i)
 {
-	struct host *h = &s->fleet.host[i];
+	struct host *h = &s->agents.host[i];
 
-	*h = (struct host){ .fleet = &s->fleet,
+	*h = (struct host){ .agents = &s->agents,
 			    .name = xstrdup(i ? "b" : "a"),
 			    .slots = RANKS / HOSTS,
 			    .transport = &memory };
 	h->target.name = h->name;
-	fleet_start(&s->fleet, h);
+	agents_start(&s->agents, h);
 }
 
 static void add_plan(struct session *s)
@@ -106,12 +106,12 @@ static void open_session(struct session *s, const struct request *r,
 {
 	*s = (struct session){ .request = r, .base = base, .epoch = 1 };
 	s->timer = event_new(base, -1, 0, on_timer, s);
-	s->fleet = (struct fleet){ .base = base,
-				   .n = HOSTS,
-				   .events = &session_fleet_events,
-				   .ctx = s,
-				   .host_timeout_s = 60 };
-	s->fleet.host = xcalloc(HOSTS, sizeof *s->fleet.host);
+	s->agents = (struct agents){ .base = base,
+				     .n = HOSTS,
+				     .events = &session_agents_events,
+				     .ctx = s,
+				     .host_timeout_s = 60 };
+	s->agents.host = xcalloc(HOSTS, sizeof *s->agents.host);
 	s->run = xcalloc(HOSTS, sizeof *s->run);
 	add_plan(s);
 	for (size_t i = 0; i < HOSTS; i++)
@@ -125,7 +125,7 @@ static void ask_to_place(struct session *s)
 	if (s->master_addr)
 		return;
 	for (size_t i = 0; i < HOSTS; i++)
-		if (s->fleet.host[i].state != HOST_UP)
+		if (s->agents.host[i].state != HOST_UP)
 			return;
 	s->master_addr = xstrdup("127.0.0.1");
 	s->world = world_open(s);
@@ -133,7 +133,7 @@ static void ask_to_place(struct session *s)
 	for (size_t i = 0; i < HOSTS; i++)
 		s->run[i].window = s->credit_bytes;
 	s->input = input_open(s->base, 0);
-	input_aim(s->input, (struct host *[]){ &s->fleet.host[0] }, 1, s->epoch);
+	input_aim(s->input, (struct host *[]){ &s->agents.host[0] }, 1, s->epoch);
 }
 
 static void start_ranks(struct session *s)
@@ -173,7 +173,7 @@ static void give(struct host *h, const uint8_t *p, size_t n)
 static void step(struct session *s, unsigned what, const uint8_t **p,
 		 const uint8_t *end)
 {
-	struct host *h = &s->fleet.host[what & 1];
+	struct host *h = &s->agents.host[what & 1];
 	size_t n;
 
 	switch (what >> 1 & 7) {
@@ -194,8 +194,8 @@ static void step(struct session *s, unsigned what, const uint8_t **p,
 		look_roll_call(s);
 		break;
 	case 4:
-		if (s->broom.host)
-			h = &s->broom.host[what & 1];
+		if (s->cleanup.host)
+			h = &s->cleanup.host[what & 1];
 		/* fall through */
 	default:
 		n = *p < end ? *(*p)++ : 0;
@@ -214,7 +214,7 @@ static void check(const struct session *s)
 	if (ended != s->ended || s->failed > s->ended)
 		abort();
 	for (size_t i = 0; i < HOSTS; i++)
-		if (s->fleet.host[i].in.len > WIRE_HEAD_BYTES + 131072 + 255)
+		if (s->agents.host[i].in.len > WIRE_HEAD_BYTES + 131072 + 255)
 			abort();
 	session_cause(s);
 }

@@ -104,15 +104,15 @@ static const struct conf_case {
 START_TEST(reads_ssh_config)
 {
 	const struct conf_case *k = &conf_cases[_i];
-	struct sshconf c = { 0 };
-	struct sshconf_facts f;
+	struct ssh_config c = { 0 };
+	struct ssh_config_facts f;
 
 	put(".ssh/config", k->own);
 	put(".ssh/more/one", "Host n1\n HostKeyAlias x\n");
 	put("etc/ssh_config", k->shared);
 	put(".ssh/known_hosts", k->known);
-	sshconf_read(&c, dir, "etc");
-	sshconf_ask(&c, k->name, k->user, k->agent, &f);
+	ssh_config_read(&c, dir, "etc");
+	ssh_config_ask(&c, k->name, k->user, k->agent, &f);
 	if (*k->why)
 		ck_assert_msg(strstr(str_text(&f.why), k->why) != NULL, "'%s'",
 			      str_text(&f.why));
@@ -121,7 +121,7 @@ START_TEST(reads_ssh_config)
 	ck_assert_int_eq(f.strict, k->strict);
 	ck_assert_int_eq(f.family, k->family);
 	str_free(&f.why);
-	sshconf_free(&c);
+	ssh_config_free(&c);
 }
 END_TEST
 
@@ -142,54 +142,56 @@ static void hello(struct buf *out, const char *version, uint32_t wire)
 	wire_pack_hello(out, &m);
 }
 
-static enum boot_event say(struct boot *b, const char *text)
+static enum boot_event say(struct agent_install *b, const char *text)
 {
-	return boot_bytes(b, text, strlen(text));
+	return agent_install_bytes(b, text, strlen(text));
 }
 
-static enum boot_event greet(struct boot *b, const char *version)
+static enum boot_event greet(struct agent_install *b, const char *version)
 {
 	struct buf out = { 0 };
 	enum boot_event got;
 
 	hello(&out, version, WIRE_VERSION);
-	got = boot_bytes(b, buf_head(&out), out.len);
+	got = agent_install_bytes(b, buf_head(&out), out.len);
 	buf_free(&out);
 	return got;
 }
 
-static void drain(struct boot *b, size_t *sent)
+static void drain(struct agent_install *b, size_t *sent)
 {
 	size_t n;
 
 	*sent = 0;
-	while (boot_pending(b, &n)) {
-		boot_sent(b, n);
+	while (agent_install_pending(b, &n)) {
+		agent_install_sent(b, n);
 		*sent += n;
 	}
 }
 
-static void begin(struct boot *b)
+static void begin(struct agent_install *b)
 {
 	setup = (struct transport_setup){ .own_agent = image_path };
-	boot_init(b, &setup, "u@h:22");
+	agent_install_init(b, &setup, "u@h:22");
 }
 
 START_TEST(direct_in_single_bytes)
 {
 	struct buf out = { 0 };
-	struct boot b;
+	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(strncmp(boot_command(&b), "exec /tmp/", 10), 0);
+	ck_assert_int_eq(strncmp(agent_install_command(&b), "exec /tmp/", 10), 0);
 	hello(&out, BERTH_VERSION, WIRE_VERSION);
 	for (size_t i = 0; i + 1 < out.len; i++)
-		ck_assert_int_eq(boot_bytes(&b, buf_head(&out) + i, 1), BOOT_WAIT);
-	ck_assert_int_eq(boot_bytes(&b, buf_head(&out) + out.len - 1, 1), BOOT_UP);
+		ck_assert_int_eq(agent_install_bytes(&b, buf_head(&out) + i, 1),
+				 BOOT_WAIT);
+	ck_assert_int_eq(agent_install_bytes(&b, buf_head(&out) + out.len - 1, 1),
+			 BOOT_UP);
 	ck_assert_uint_eq(b.in.len, out.len);
 	ck_assert_mem_eq(buf_head(&b.in), buf_head(&out), out.len);
 	buf_free(&out);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
@@ -197,7 +199,7 @@ START_TEST(noise_becomes_a_note)
 {
 	struct wire_frame f;
 	struct wire_log m;
-	struct boot b;
+	struct agent_install b;
 	long n;
 
 	begin(&b);
@@ -212,19 +214,19 @@ START_TEST(noise_becomes_a_note)
 	ck_assert_str_eq(m.text, "the login there prints 'Welcome!'");
 	ck_assert_str_eq(m.id, "E_LOGIN_NOISE");
 	ck_assert_uint_eq((size_t)n, b.in.len);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
 START_TEST(missing_is_sent)
 {
 	struct utsname us;
-	struct boot b;
+	struct agent_install b;
 	size_t n, script;
 	char *need;
 
 	begin(&b);
-	ck_assert_int_eq(boot_ended(&b, 127, "no such file"), BOOT_AGAIN);
+	ck_assert_int_eq(agent_install_ended(&b, 127, "no such file"), BOOT_AGAIN);
 	ck_assert_int_eq(b.stage, BOOT_SEARCH);
 	drain(&b, &script);
 	ck_assert_uint_gt(script, 500);
@@ -235,13 +237,13 @@ START_TEST(missing_is_sent)
 	drain(&b, &n);
 	ck_assert_uint_eq(n, 9); /* the whole image */
 	ck_assert_int_eq(greet(&b, BERTH_VERSION), BOOT_UP);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
 /* What B sends runs as on a host, whose `uname -n` waits for a line in "go": its input,
  * and its output. */
-static pid_t run_there(struct boot *b, FILE **in, FILE **out)
+static pid_t run_there(struct agent_install *b, FILE **in, FILE **out)
 {
 	int to[2], from[2];
 	pid_t child;
@@ -258,7 +260,7 @@ static pid_t run_there(struct boot *b, FILE **in, FILE **out)
 		dup2(from[1], 1);
 		dup2(open("/dev/null", O_WRONLY), 2);
 		closefrom(3);
-		execl("/bin/sh", "sh", "-c", boot_command(b), (char *)NULL);
+		execl("/bin/sh", "sh", "-c", agent_install_command(b), (char *)NULL);
 		_exit(127);
 	}
 	close(to[0]);
@@ -273,7 +275,7 @@ START_TEST(nothing_is_left_where_the_connection_ends)
 	static const char uname_that_waits[] =
 		"#!/bin/sh\n[ \"$1\" != -n ] || read x < $HOME/go\necho there\n";
 	char line[64] = "";
-	struct boot b;
+	struct agent_install b;
 	FILE *in, *out;
 	int status, go;
 	const void *data;
@@ -286,11 +288,11 @@ START_TEST(nothing_is_left_where_the_connection_ends)
 	chmod("there/bin/uname", 0700);
 	mkfifo("there/go", 0600);
 	begin(&b);
-	ck_assert_int_eq(boot_ended(&b, 127, "no such file"), BOOT_AGAIN);
+	ck_assert_int_eq(agent_install_ended(&b, 127, "no such file"), BOOT_AGAIN);
 	child = run_there(&b, &in, &out);
-	while ((data = boot_pending(&b, &n))) {
+	while ((data = agent_install_pending(&b, &n))) {
 		fwrite(data, 1, n, in);
-		boot_sent(&b, n);
+		agent_install_sent(&b, n);
 	}
 	fflush(in);
 	while (!strstr(line, "here"))
@@ -303,13 +305,13 @@ START_TEST(nothing_is_left_where_the_connection_ends)
 	ck_assert_int_eq(rmdir("there/.cache/berth"), 0); /* it is empty */
 	close(go);
 	fclose(in);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
 START_TEST(another_version_is_replaced)
 {
-	struct boot b;
+	struct agent_install b;
 
 	begin(&b);
 	ck_assert_int_eq(greet(&b, "9.9"), BOOT_AGAIN);
@@ -319,7 +321,7 @@ START_TEST(another_version_is_replaced)
 	ck_assert_int_eq(b.stage, BOOT_SEND);
 	ck_assert_int_eq(greet(&b, ""), BOOT_FAILED);
 	ck_assert_int_eq(b.err.id, E_AGENT_OTHER);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
@@ -348,18 +350,18 @@ START_TEST(failures)
 {
 	const struct fail_case *k = &fail_cases[_i];
 	enum boot_event got;
-	struct boot b;
+	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(boot_ended(&b, 127, ""), BOOT_AGAIN);
+	ck_assert_int_eq(agent_install_ended(&b, 127, ""), BOOT_AGAIN);
 	got = say(&b, k->out);
 	if (k->status != -2)
-		got = boot_ended(&b, k->status, k->said);
+		got = agent_install_ended(&b, k->status, k->said);
 	ck_assert_int_eq(got, BOOT_FAILED);
 	ck_assert_int_eq(b.err.id, k->id);
 	ck_assert_msg(strstr(b.err.text, k->text) != NULL, "%s", b.err.text);
 	ck_assert_int_eq(strncmp(b.err.text, "u@h:22: ", 8), 0);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
@@ -367,61 +369,61 @@ START_TEST(endless_noise_stops)
 {
 	static char noise[8192];
 	enum boot_event got = BOOT_WAIT;
-	struct boot b;
+	struct agent_install b;
 	int i;
 
 	begin(&b);
 	memset(noise, 'y', sizeof noise);
 	for (i = 0; got == BOOT_WAIT && i < 100; i++)
-		got = boot_bytes(&b, noise, sizeof noise);
+		got = agent_install_bytes(&b, noise, sizeof noise);
 	ck_assert_int_eq(got, BOOT_FAILED);
 	ck_assert_int_eq(b.err.id, E_LOGIN_NOISE);
 	ck_assert_int_lt(i, 10);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
 START_TEST(launch_agent_only)
 {
-	struct boot b;
+	struct agent_install b;
 
 	begin(&b);
-	boot_free(&b);
+	agent_install_free(&b);
 	setup.agent = "~/my agent's";
-	boot_init(&b, &setup, "h");
-	ck_assert_str_eq(boot_command(&b), "exec ~/my\\ agent\\'s");
-	ck_assert_int_eq(boot_ended(&b, 126, ""), BOOT_FAILED);
+	agent_install_init(&b, &setup, "h");
+	ck_assert_str_eq(agent_install_command(&b), "exec ~/my\\ agent\\'s");
+	ck_assert_int_eq(agent_install_ended(&b, 126, ""), BOOT_FAILED);
 	ck_assert_int_eq(b.err.id, E_AGENT_MISSING);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
 START_TEST(late)
 {
-	struct boot b;
+	struct agent_install b;
 
 	begin(&b);
-	boot_late(&b);
+	agent_install_late(&b);
 	ck_assert_int_eq(b.err.id, E_START_TIMEOUT);
 	ck_assert_int_eq(say(&b, "Project? "), BOOT_WAIT);
-	boot_late(&b);
+	agent_install_late(&b);
 	ck_assert_int_eq(b.err.id, E_LOGIN_NOISE);
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 
 /* Our own script's line is nothing that a login printed. */
 START_TEST(late_while_the_agent_is_looked_for)
 {
-	struct boot b;
+	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(boot_ended(&b, 127, ""), BOOT_AGAIN);
+	ck_assert_int_eq(agent_install_ended(&b, 127, ""), BOOT_AGAIN);
 	ck_assert_int_eq(say(&b, "\n:berth: here\n"), BOOT_WAIT);
-	boot_late(&b);
+	agent_install_late(&b);
 	ck_assert_int_eq(b.err.id, E_START_TIMEOUT);
 	ck_assert(strstr(b.err.text, "the agent there was starting"));
-	boot_free(&b);
+	agent_install_free(&b);
 }
 END_TEST
 

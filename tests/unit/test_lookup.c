@@ -44,16 +44,16 @@ START_TEST(one_name)
 	struct resolved r;
 	char text[RESOLVE_TEXT_BYTES];
 
-	resolve_all(&r, &name, 1, soon());
+	lookup_all(&r, &name, 1, soon());
 	ck_assert_int_eq(r.is_local, names[_i].local);
 	ck_assert_int_eq(r.naddr > 0, names[_i].first != NULL);
 	ck_assert_int_eq(r.why != NULL, names[_i].first == NULL);
 	if (names[_i].first) {
-		ck_assert(!resolve_text(&r.addr[0], text, sizeof text));
+		ck_assert(!lookup_text(&r.addr[0], text, sizeof text));
 		ck_assert_str_eq(text, names[_i].first);
-		ck_assert_int_eq(resolve_is_local(&r.addr[0]), names[_i].local);
+		ck_assert_int_eq(lookup_is_local(&r.addr[0]), names[_i].local);
 	}
-	resolve_free(&r, 1);
+	lookup_free(&r, 1);
 	ck_assert(!r.addr && !r.naddr);
 }
 END_TEST
@@ -65,12 +65,12 @@ START_TEST(all_names_keep_their_places)
 
 	for (int i = 0; i < COUNT(names); i++)
 		list[i] = names[i].name;
-	resolve_all(r, list, COUNT(names), soon());
+	lookup_all(r, list, COUNT(names), soon());
 	for (int i = 0; i < COUNT(names); i++)
 		ck_assert_msg(r[i].is_local == names[i].local &&
 				      (r[i].naddr > 0) == (names[i].first != NULL),
 			      "%s", list[i]);
-	resolve_free(r, COUNT(names));
+	lookup_free(r, COUNT(names));
 }
 END_TEST
 
@@ -83,11 +83,11 @@ START_TEST(many_names)
 
 	for (int i = 0; i < N; i++)
 		list[i] = i % 2 ? NOBODY : "10.1.2.3";
-	resolve_all(r, list, N, soon());
+	lookup_all(r, list, N, soon());
 	for (int i = 0; i < N; i++)
 		ck_assert_uint_eq(r[i].naddr, i % 2 ? 0 : 1);
-	resolve_free(r, N);
-	resolve_all(r, list, 0, soon());
+	lookup_free(r, N);
+	lookup_all(r, list, 0, soon());
 }
 END_TEST
 
@@ -96,11 +96,11 @@ START_TEST(a_passed_deadline_leaves_names_without_addresses)
 	const char *list[] = { NOBODY, "127.0.0.1" };
 	struct resolved r[2];
 
-	resolve_all(r, list, 2, clock_ms());
+	lookup_all(r, list, 2, clock_ms());
 	ck_assert_uint_eq(r[0].naddr, 0);
 	ck_assert_ptr_nonnull(r[0].why);
 	ck_assert_uint_eq(r[1].naddr, 1);
-	resolve_free(r, 2);
+	lookup_free(r, 2);
 	usleep(200000); /* let the thread end, so that a leak of its own shows */
 }
 END_TEST
@@ -122,7 +122,7 @@ START_TEST(interfaces_are_local)
 		if (i->ifa_addr->sa_family == AF_INET)
 			len = sizeof(struct sockaddr_in);
 		memcpy(&a, i->ifa_addr, len);
-		ck_assert(resolve_is_local(&a));
+		ck_assert(lookup_is_local(&a));
 		n++;
 	}
 	freeifaddrs(list);
@@ -140,11 +140,11 @@ START_TEST(own_name_by_address)
 	bool ours = false;
 
 	ck_assert(!gethostname(name, sizeof name));
-	resolve_all(&r, list, 1, soon());
+	lookup_all(&r, list, 1, soon());
 	for (size_t i = 0; i < r.naddr; i++)
-		ours = ours || resolve_is_local(&r.addr[i]);
+		ours = ours || lookup_is_local(&r.addr[i]);
 	ck_assert_int_eq(r.is_local, ours);
-	resolve_free(&r, 1);
+	lookup_free(&r, 1);
 }
 END_TEST
 
@@ -156,11 +156,11 @@ START_TEST(local_address_towards)
 
 	lo.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memcpy(&peer, &lo, sizeof lo);
-	ck_assert(!resolve_local_towards(&peer, text, sizeof text));
+	ck_assert(!lookup_local_towards(&peer, text, sizeof text));
 	ck_assert_str_eq(text, "127.0.0.1");
-	ck_assert_int_eq(resolve_local_towards(&peer, text, 3), -1);
+	ck_assert_int_eq(lookup_local_towards(&peer, text, 3), -1);
 	peer.ss_family = AF_UNIX;
-	ck_assert_int_eq(resolve_local_towards(&peer, text, sizeof text), -1);
+	ck_assert_int_eq(lookup_local_towards(&peer, text, sizeof text), -1);
 }
 END_TEST
 

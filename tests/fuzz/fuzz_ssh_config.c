@@ -1,4 +1,4 @@
-/* libFuzzer on sshconf.h: the parts are ~/.ssh/config, a file that it may include, and
+/* libFuzzer on ssh_config.h: the parts are ~/.ssh/config, a file that it may include, and
  * known_hosts. */
 #include "fuzz.h"
 
@@ -20,22 +20,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const char *const hosts[] = { "gpu01", "a.b.example", "10.0.0.1",
 					     "fe80::1" };
 	struct fuzz_input in = { data, size };
-	struct sshconf c = { 0 };
+	struct ssh_config c = { 0 };
 
 	put_part(&in, ".ssh/config");
 	put_part(&in, ".ssh/more");
 	put_part(&in, ".ssh/known_hosts");
-	sshconf_read(&c, fuzz_folder(), fuzz_folder());
+	ssh_config_read(&c, fuzz_folder(), fuzz_folder());
 	for (size_t i = 0; i < 4; i++) {
-		struct sshconf_facts f = { 0 };
+		struct ssh_config_facts f = { 0 };
 
-		sshconf_ask(&c, hosts[i], i % 2 ? "me" : NULL, i > 1, &f);
+		ssh_config_ask(&c, hosts[i], i % 2 ? "me" : NULL, i > 1, &f);
 		if (f.strict > STRICT_ACCEPT_NEW ||
 		    (f.family != AF_UNSPEC && f.family != AF_INET &&
 		     f.family != AF_INET6))
 			abort();
 		str_free(&f.why);
 	}
-	sshconf_free(&c);
+	ssh_config_free(&c);
 	return 0;
 }

@@ -7,15 +7,15 @@
 #include "launcher/transport/agent_install.h"
 
 /* All that may be pending is sent, as a transport does. */
-static void send_pending(struct boot *b)
+static void send_pending(struct agent_install *b)
 {
 	size_t n;
 
-	while (boot_pending(b, &n), n)
-		boot_sent(b, n > 1000 ? 1000 : n);
+	while (agent_install_pending(b, &n), n)
+		agent_install_sent(b, n > 1000 ? 1000 : n);
 }
 
-static void check(const struct boot *b, enum boot_event got)
+static void check(const struct agent_install *b, enum boot_event got)
 {
 	if (got == BOOT_FAILED && (!b->err.id || !*b->err.text))
 		abort();
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct transport_setup setup = { .own_agent = fuzz_file("agent", 5) };
 	enum boot_event got = BOOT_WAIT;
-	struct boot b;
+	struct agent_install b;
 	size_t piece;
 
 	if (size < 2)
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	setup.no_push = data[0] & 1;
 	setup.agent = data[0] & 2 ? "/opt/agent" : NULL;
 	piece = data[1] ? data[1] : 1;
-	boot_init(&b, &setup, "user@host:22");
+	agent_install_init(&b, &setup, "user@host:22");
 	for (size_t i = 2; i < size; i += piece) {
 		size_t n = size - i < piece ? size - i : piece;
 
@@ -50,15 +50,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		/* a byte 0x04 ends the command */
 		if (data[i] == 4)
-			got = boot_ended(&b, data[0] >> 2, "some\x1b[31mthing");
+			got = agent_install_ended(&b, data[0] >> 2,
+						  "some\x1b[31mthing");
 		else
-			got = boot_bytes(&b, data + i, n);
+			got = agent_install_bytes(&b, data + i, n);
 		check(&b, got);
 	}
 	if (got != BOOT_UP && got != BOOT_FAILED) {
-		boot_late(&b);
+		agent_install_late(&b);
 		check(&b, BOOT_FAILED);
 	}
-	boot_free(&b);
+	agent_install_free(&b);
 	return 0;
 }

@@ -20,7 +20,7 @@ enum { PEERS = 3, ALL_RANKS = 4 };
 
 static struct event_base *base;
 static struct buf out;
-static struct service *service;
+static struct server *server;
 static int peer[PEERS];
 
 static size_t count_descriptors(void)
@@ -53,7 +53,7 @@ static void make_job(struct wire_job *job, bool two_hosts)
 static void peer_connect(int *fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	const char *name = service_name(service);
+	const char *name = server_name(service);
 	size_t n = strlen(name);
 
 	if (*fd >= 0)
@@ -145,11 +145,11 @@ static uint8_t *take(const uint8_t **p, const uint8_t *end, size_t *n)
 
 static void launcher_says(unsigned which, const uint8_t *payload, size_t n)
 {
-	static const unsigned types[] = { WIRE_world, WIRE_all, WIRE_lost, WIRE_look,
-					  WIRE_behind };
+	static const unsigned types[] = { WIRE_host_map, WIRE_fence_data, WIRE_lost,
+					  WIRE_query, WIRE_missing };
 	const struct wire_frame f = { types[which % 5], payload, n };
 
-	service_frame(service, &f, NULL);
+	server_frame(service, &f, NULL);
 }
 
 static void launcher_honest(unsigned which, const struct wire_job *job)
@@ -160,11 +160,11 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 	struct buf b = { 0 };
 
 	if (which == 0)
-		wire_pack_world(&b, &(struct wire_world){
-					    1, { hosts, job->np }, { names, 2 } });
+		wire_pack_host_map(&b, &(struct wire_host_map){
+					       1, { hosts, job->np }, { names, 2 } });
 	else if (which < 4)
-		wire_pack_all(
-			&b, &(struct wire_all){ 1, which, 1, 0, { "a\0b\0c\0d", 8 } });
+		wire_pack_fence_data(&b, &(struct wire_fence_data){
+						 1, which, 1, 0, { "a\0b\0c\0d", 8 } });
 	else
 		wire_pack_lost(&b, &(struct wire_lost){ 1,
 							{ lost, job->np / 4 },
@@ -172,7 +172,7 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 							which & 1,
 							which >> 1 & 1 });
 	if (wire_next(&f, buf_head(&b), b.len, NULL) > 0)
-		service_frame(service, &f, NULL);
+		server_frame(service, &f, NULL);
 	buf_free(&b);
 }
 
@@ -221,7 +221,7 @@ static void step(unsigned what, const struct wire_job *job, const uint8_t **p,
 		free(bytes);
 		break;
 	case 4:
-		service_ended(service, what & 1, what & 2);
+		server_ended(service, what & 1, what & 2);
 		break;
 	case 5:
 	case 6:
@@ -251,7 +251,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!base)
 		base = event_base_new();
 	make_job(&job, *p++ & 1);
-	service = service_open(base, &out, &job);
+	service = server_open(base, &out, &job);
 	for (int i = 0; i < PEERS; i++)
 		peer[i] = -1;
 	while (p < end) {
@@ -262,7 +262,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	turn();
 	for (int i = 0; i < PEERS; i++)
 		peer_close(&peer[i]);
-	service_free(service);
+	server_free(service);
 	if (!descriptors)
 		descriptors = count_descriptors();
 	if (count_descriptors() != descriptors)
