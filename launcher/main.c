@@ -3,12 +3,12 @@
  * argv, environment, config -> request -> hosts -> an agent on each -> plan -> job ->
  * ranks; back come output, endings, one cause, one exit status. */
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "launcher/cli/options.h"
-#include "launcher/job/report.h"
-#include "launcher/job/job.h"
 #include "launcher/hosts/select.h"
+#include "launcher/job/job.h"
 
 extern char **environ;
 
@@ -24,39 +24,31 @@ static void own_standard_files(void)
 		close(fd);
 }
 
-/* A host that is lost before the ranks run could not be started: OTHERWISE. */
-static int fail(struct session *s, int otherwise)
+static void print_notes(const struct strv *notes, const struct request *r)
 {
-	int status = err_status(s->err.id);
-
-	if (s->err.id == ERR_NONE)
-		return otherwise;
-	report_error(s, &s->err);
-	return status == EXIT_LOST ? otherwise : status;
+	for (size_t i = 0; i < notes->n && r->verbosity >= 0; i++)
+		fprintf(stderr, "runner: %s\n", notes->v[i]);
 }
 
+/* The job of R, from its hosts to its exit status. */
 static int run(const struct request *r)
 {
-	struct session s;
-	int status = EXIT_RUNNER;
+	struct strv notes = { 0 };
+	struct job j;
+	int status, death;
 
-	session_open(&s, r);
-	if (hosts_select(&s) ||   /* -H, host file or this machine */
-	    session_gather(&s) || /* an agent on each, and its hello */
-	    session_map(&s) ||    /* rank -> host */
-	    session_place(&s)) {  /* rank -> GPU and cpus, by the agents */
-		status = fail(&s, EXIT_START);
-	} else if (r->plan != PLAN_OFF) {
-		report_overload(&s);
-		report_plan(&s);
-		status = 0;
-	} else if (session_run(&s)) { /* exec, output, input, signals, endings */
-		status = fail(&s, EXIT_RUNNER);
+	job_open(&j, r);
+	j.refused = hosts_select(&j.agents, &j.slots_from, r, &notes, &j.err) != 0;
+	print_notes(&notes, r);
+	strv_free(&notes);
+	status = job_run(
+		&j); /* agents, plan, berths, ranks; output, endings, one cause */
+	death = phase_death(&j);
+	job_free(&j);
+	if (death) { /* so that a shell's loop sees it */
+		signal(death, SIG_DFL);
+		raise(death);
 	}
-	session_leave(&s);
-	if (s.output || s.signo) /* it ran, or somebody ended it before */
-		status = session_status(&s);
-	session_free(&s);
 	return status;
 }
 
@@ -78,8 +70,7 @@ int main(int argc, char **argv)
 		fputs(str_text(&print), stdout);
 		break;
 	case OPTIONS_RUN:
-		for (size_t i = 0; i < notes.n && request.verbosity >= 0; i++)
-			fprintf(stderr, "runner: %s\n", notes.v[i]);
+		print_notes(&notes, &request);
 		status = run(&request);
 	}
 	options_free(&request);

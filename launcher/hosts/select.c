@@ -5,42 +5,41 @@
 
 #include "launcher/hosts/hosts.h"
 #include "launcher/transport/local.h"
-#include "launcher/job/report.h"
 #include "launcher/transport/lookup.h"
 
 /* This machine alone: as many slots as -np asks for, else one per GPU or core. */
-static void this_machine(struct session *s, struct hosts *hosts)
+static void this_machine(char **slots_from, const struct request *r,
+			 struct hosts *hosts)
 {
 	char name[256] = "localhost";
 	int np = 0;
 
 	gethostname(name, sizeof name - 1);
-	for (size_t i = 0; i < s->request->napp; i++)
-		np += s->request->app[i].np;
-	if (s->request->per_host)
-		np = s->request->per_host;
+	for (size_t i = 0; i < r->napp; i++)
+		np += r->app[i].np;
+	if (r->per_host)
+		np = r->per_host;
 	hosts->v = xcalloc(1, sizeof *hosts->v);
 	hosts->n = 1;
 	hosts->v[0] = (struct host_spec){ .name = xstrdup(name),
 					  .slots = np ? np : SLOTS_AUTO };
-	s->slots_from = xstrdup("this machine");
+	*slots_from = xstrdup("this machine");
 }
 
-static int read_hosts(struct session *s, struct hosts *hosts)
+static int read_hosts(struct hosts *hosts, char **slots_from, const struct request *r,
+		      struct err *e)
 {
-	const struct request *r = s->request;
-
 	if (r->hosts) {
-		s->slots_from = xstrdup(r->hosts_from ? r->hosts_from : "-H");
-		if (hosts_parse(hosts, r->hosts, &s->err))
-			return err_in(&s->err, "%s", s->slots_from);
+		*slots_from = xstrdup(r->hosts_from ? r->hosts_from : "-H");
+		if (hosts_parse(hosts, r->hosts, e))
+			return err_in(e, "%s", *slots_from);
 		return 0;
 	}
 	if (r->hostfile) {
-		s->slots_from = xasprintf("host file '%s'", r->hostfile);
-		return hosts_read_file(hosts, r->hostfile, &s->err);
+		*slots_from = xasprintf("host file '%s'", r->hostfile);
+		return hosts_read_file(hosts, r->hostfile, e);
 	}
-	this_machine(s, hosts);
+	this_machine(slots_from, r, hosts);
 	return 0;
 }
 
@@ -68,14 +67,15 @@ static bool is_me(const char *user)
 	return !user || (pw && !strcmp(pw->pw_name, user));
 }
 
-static int choose_transport(struct session *s, struct host *h)
+static int choose_transport(struct host *h, const struct request *r, struct strv *notes,
+			    struct err *e)
 {
 	struct str why = { 0 };
 
-	switch (s->request->transport) {
+	switch (r->transport) {
 	case TRANSPORT_LOCAL:
 		if (!h->local)
-			return err_set(&s->err, E_TRANSPORT_LOCAL, h->name);
+			return err_set(e, E_TRANSPORT_LOCAL, h->name);
 		h->transport = &transport_local;
 		return 0;
 	case TRANSPORT_SSH:
@@ -88,15 +88,16 @@ static int choose_transport(struct session *s, struct host *h)
 		break;
 	}
 	h->transport = h->local ? &transport_local : transport_remote(&h->target, &why);
-	if (why.len && s->request->verbosity >= 0)
-		report_note(s, "runner: %s: %s", h->name, str_text(&why));
+	if (why.len)
+		strv_take(notes, xasprintf("%s: %s", h->name, str_text(&why)));
 	str_free(&why);
 	return 0;
 }
 
-static void take_host(struct session *s, struct host *h, const struct host_spec *spec)
+static void take_host(struct agents *a, struct host *h, const struct request *r,
+		      const struct host_spec *spec)
 {
-	*h = (struct host){ .agents = &s->agents,
+	*h = (struct host){ .agents = a,
 			    .name = xstrdup(spec->name),
 			    .user = spec->user ? xstrdup(spec->user) : NULL,
 			    .slots = spec->slots,
@@ -104,7 +105,7 @@ static void take_host(struct session *s, struct host *h, const struct host_spec 
 			    .exit_status = -1 };
 	h->target = (struct target){ .name = h->name,
 				     .user = h->user,
-				     .topology = topology_of(s->request, h->name) };
+				     .topology = topology_of(r, h->name) };
 }
 
 /* With a saved topology no host is touched: an agent here answers for each. */
@@ -113,48 +114,47 @@ static bool offline(const struct request *r)
 	return r->topology.n > 0;
 }
 
-static int find_hosts(struct session *s, bool alone)
+static int find_hosts(struct agents *a, bool alone, const struct request *r,
+		      struct strv *notes, struct err *e)
 {
-	const char **names = xcalloc(s->agents.n, sizeof *names);
-	struct resolved *found = xcalloc(s->agents.n, sizeof *found);
+	const char **names = xcalloc(a->n, sizeof *names);
+	struct resolved *found = xcalloc(a->n, sizeof *found);
 	int rc = 0;
 
-	for (size_t i = 0; i < s->agents.n; i++)
-		names[i] = s->agents.host[i].name;
-	if (!alone && !offline(s->request))
-		lookup_all(found, names, s->agents.n, s->agents.setup.deadline_ms);
-	for (size_t i = 0; !rc && i < s->agents.n; i++) {
-		struct host *h = &s->agents.host[i];
+	for (size_t i = 0; i < a->n; i++)
+		names[i] = a->host[i].name;
+	if (!alone && !offline(r))
+		lookup_all(found, names, a->n, a->setup.deadline_ms);
+	for (size_t i = 0; !rc && i < a->n; i++) {
+		struct host *h = &a->host[i];
 
 		h->addr = found[i].addr;
 		h->target.addr = h->addr;
 		h->target.naddr = found[i].naddr;
-		h->local = alone || offline(s->request) ||
-			   (found[i].is_local && is_me(h->user));
-		rc = offline(s->request) ? (h->transport = &transport_local, 0)
-					 : choose_transport(s, h);
+		h->local = alone || offline(r) || (found[i].is_local && is_me(h->user));
+		rc = offline(r) ? (h->transport = &transport_local, 0)
+				: choose_transport(h, r, notes, e);
 	}
 	free(names);
 	free(found);
 	return rc;
 }
 
-int hosts_select(struct session *s)
+int hosts_select(struct agents *a, char **slots_from, const struct request *r,
+		 struct strv *notes, struct err *e)
 {
 	struct hosts hosts = { 0 };
-	bool alone = !s->request->hosts && !s->request->hostfile;
-	int rc;
+	bool alone = !r->hosts && !r->hostfile;
 
-	if (offline(s->request) && s->request->plan == PLAN_OFF)
-		return err_set(&s->err, E_TOPOLOGY_PLAN);
-	if (read_hosts(s, &hosts))
+	if (offline(r) && r->plan == PLAN_OFF)
+		return err_set(e, E_TOPOLOGY_PLAN);
+	if (read_hosts(&hosts, slots_from, r, e))
 		return -1;
-	s->agents.host = xcalloc(hosts.n, sizeof *s->agents.host);
-	s->agents.n = hosts.n;
+	a->host = xcalloc(hosts.n, sizeof *a->host);
+	a->n = hosts.n;
 	for (size_t i = 0; i < hosts.n; i++)
-		take_host(s, &s->agents.host[i], &hosts.v[i]);
+		take_host(a, &a->host[i], r, &hosts.v[i]);
 	hosts_free(&hosts);
-	s->agents.setup.own_agent = local_agent_path();
-	rc = find_hosts(s, alone);
-	return rc;
+	a->setup.own_agent = local_agent_path();
+	return find_hosts(a, alone, r, notes, e);
 }

@@ -41,13 +41,13 @@ struct fence {
 static void on_more(evutil_socket_t fd, short what, void *ctx);
 static void on_losses(evutil_socket_t fd, short what, void *ctx);
 
-struct fence *fence_open(struct session *s)
+struct fence *fence_open(struct job *j)
 {
 	struct fence *w = xcalloc(1, sizeof *w);
 
-	w->nhosts = s->agents.n;
-	w->more = event_new(s->base, -1, 0, on_more, s);
-	w->losses = event_new(s->base, -1, 0, on_losses, s);
+	w->nhosts = j->agents.n;
+	w->more = event_new(j->base, -1, 0, on_more, j);
+	w->losses = event_new(j->base, -1, 0, on_losses, j);
 	w->host = xcalloc(w->nhosts, sizeof *w->host);
 	return w;
 }
@@ -66,36 +66,36 @@ void fence_free(struct fence *w)
 	free(w);
 }
 
-static struct teller *teller_of(const struct session *s, const struct host *h)
+static struct teller *teller_of(const struct job *j, const struct host *h)
 {
-	return &s->world->host[session_index(s, h)];
+	return &j->fence->host[job_index(j, h)];
 }
 
-static bool runs(const struct session *s)
+static bool runs(const struct job *j)
 {
-	return s->world && s->phase != PHASE_START;
+	return j->fence && j->phase >= JOB_RUN;
 }
 
 /* ---- who is where ---- */
 
-const char *fence_asked(struct session *s, struct host *h)
+const char *fence_asked(struct job *j, struct host *h)
 {
 	const char **names;
-	struct wire_host_map m = { .epoch = s->epoch };
+	struct wire_host_map m = { .epoch = j->epoch };
 	uint32_t *hosts;
 
-	if (!runs(s) || teller_of(s, h)->asked)
+	if (!runs(j) || teller_of(j, h)->asked)
 		return "'host_map_request' message out of turn";
-	teller_of(s, h)->asked = true;
-	names = xcalloc(s->plan.nodes, sizeof *names);
-	hosts = xcalloc(s->plan.np, sizeof *hosts);
-	for (size_t i = 0; i < s->agents.n; i++)
-		if (s->plan.node[i] != PLAN_UNUSED)
-			names[s->plan.node[i]] = s->agents.host[i].name;
-	for (uint32_t i = 0; i < s->plan.np; i++)
-		hosts[i] = s->plan.node[s->plan.rank[i].host];
-	m.hosts = (wire_u32v){ hosts, s->plan.np };
-	m.names = (wire_strv){ names, s->plan.nodes };
+	teller_of(j, h)->asked = true;
+	names = xcalloc(j->plan.nodes, sizeof *names);
+	hosts = xcalloc(j->plan.np, sizeof *hosts);
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->plan.node[i] != PLAN_UNUSED)
+			names[j->plan.node[i]] = j->agents.host[i].name;
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		hosts[i] = j->plan.node[j->plan.rank[i].host];
+	m.hosts = (wire_u32v){ hosts, j->plan.np };
+	m.names = (wire_strv){ names, j->plan.nodes };
 	wire_pack_host_map(&h->out, &m);
 	agents_flush(h);
 	free(hosts);
@@ -105,12 +105,12 @@ const char *fence_asked(struct session *s, struct host *h)
 
 /* ---- losses ---- */
 
-static void tell_lost(struct session *s, size_t host, const struct wire_lost *m)
+static void tell_lost(struct job *j, size_t host, const struct wire_lost *m)
 {
-	struct host *h = &s->agents.host[host];
+	struct host *h = &j->agents.host[host];
 
-	if (h->state != HOST_UP || !s->world->host[host].asked ||
-	    s->world->host[host].nended == s->plan.local_size[host])
+	if (h->state != HOST_UP || !j->fence->host[host].asked ||
+	    j->fence->host[host].nended == j->plan.local_size[host])
 		return;
 	wire_pack_lost(&h->out, m);
 	agents_flush(h);
@@ -122,30 +122,30 @@ static bool are_alike(const struct loss *a, const struct loss *b)
 }
 
 /* Those that are like L to HOST, but for its own, which it knows.  LIST: has room. */
-static void tell_losses(struct session *s, size_t host, struct loss l, uint32_t *list)
+static void tell_losses(struct job *j, size_t host, struct loss l, uint32_t *list)
 {
-	const struct fence *w = s->world;
-	struct wire_lost m = { s->epoch, { list, 0 }, l.joining, 0, l.follows };
+	const struct fence *w = j->fence;
+	struct wire_lost m = { j->epoch, { list, 0 }, l.joining, 0, l.follows };
 
 	for (size_t i = 0; i < w->nlosses; i++)
 		if (are_alike(&w->loss[i], &l) &&
-		    s->plan.rank[w->loss[i].rank].host != host)
+		    j->plan.rank[w->loss[i].rank].host != host)
 			list[m.ranks.n++] = w->loss[i].rank;
 	if (m.ranks.n)
-		tell_lost(s, host, &m);
+		tell_lost(j, host, &m);
 }
 
-static void tell_all_losses(struct session *s)
+static void tell_all_losses(struct job *j)
 {
-	struct fence *w = s->world;
+	struct fence *w = j->fence;
 	uint32_t *list = xcalloc(w->nlosses, sizeof *list);
 
 	while (w->nlosses) {
 		const struct loss first = w->loss[0];
 		size_t left = 0;
 
-		for (size_t i = 0; i < s->agents.n; i++)
-			tell_losses(s, i, first, list);
+		for (size_t i = 0; i < j->agents.n; i++)
+			tell_losses(j, i, first, list);
 		for (size_t i = 0; i < w->nlosses; i++)
 			if (!are_alike(&w->loss[i], &first))
 				w->loss[left++] = w->loss[i];
@@ -157,24 +157,24 @@ static void tell_all_losses(struct session *s)
 
 static void on_losses(evutil_socket_t fd, short what, void *ctx)
 {
-	struct session *s = ctx;
+	struct job *j = ctx;
 
 	(void)fd;
 	(void)what;
-	if (s->world->nlosses)
-		tell_all_losses(s);
+	if (j->fence->nlosses)
+		tell_all_losses(j);
 }
 
-static void add_losses(struct session *s, const struct wire_lost *m)
+static void add_losses(struct job *j, const struct wire_lost *m)
 {
-	struct fence *w = s->world;
+	struct fence *w = j->fence;
 
 	w->loss = xreallocarray(w->loss, w->nlosses + m->ranks.n, sizeof *w->loss);
 	for (size_t i = 0; i < m->ranks.n; i++)
 		w->loss[w->nlosses++] =
 			(struct loss){ m->ranks.v[i], m->joining, m->follows };
-	if (w->nlosses > s->plan.np || !event_pending(w->losses, EV_TIMEOUT, NULL))
-		tell_all_losses(s);
+	if (w->nlosses > j->plan.np || !event_pending(w->losses, EV_TIMEOUT, NULL))
+		tell_all_losses(j);
 }
 
 static void forget_fence(struct fence *w, struct teller *t)
@@ -203,47 +203,47 @@ static bool waits_in_vain(const struct fence *w, size_t host, size_t other)
 	       (o->lost >= t->joining || (o->ended && o->joining < t->joining));
 }
 
-static void tell_in_vain(struct session *s, size_t host, size_t other)
+static void tell_in_vain(struct job *j, size_t host, size_t other)
 {
-	struct teller *t = &s->world->host[host], *o = &s->world->host[other];
+	struct teller *t = &j->fence->host[host], *o = &j->fence->host[other];
 	bool lost = o->lost >= t->joining;
 	const uint32_t rank = lost ? o->loser : o->ended - 1;
 	const struct wire_lost m = {
-		s->epoch, { &rank, 1 }, lost ? o->lost : o->joining + 1, !lost, 0
+		j->epoch, { &rank, 1 }, lost ? o->lost : o->joining + 1, !lost, 0
 	};
 
-	tell_lost(s, host, &m);
-	forget_fence(s->world, t);
+	tell_lost(j, host, &m);
+	forget_fence(j->fence, t);
 }
 
-const char *fence_lost(struct session *s, struct host *h, const struct wire_lost *m)
+const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
 {
-	const uint32_t from = session_index(s, h);
+	const uint32_t from = job_index(j, h);
 	struct teller *t;
 
-	if (!runs(s) || m->ended || !m->joining || !m->ranks.n ||
-	    m->ranks.n > s->plan.local_size[from])
+	if (!runs(j) || m->ended || !m->joining || !m->ranks.n ||
+	    m->ranks.n > j->plan.local_size[from])
 		return "'lost' message out of turn";
 	for (size_t i = 0; i < m->ranks.n; i++)
-		if (m->ranks.v[i] >= s->plan.np ||
-		    s->plan.rank[m->ranks.v[i]].host != from)
+		if (m->ranks.v[i] >= j->plan.np ||
+		    j->plan.rank[m->ranks.v[i]].host != from)
 			return "message about a rank of another host";
-	t = teller_of(s, h);
+	t = teller_of(j, h);
 	if (m->joining >= t->lost) {
 		t->lost = m->joining;
 		t->loser = m->ranks.v[0];
 	}
-	s->world->anybody_gone = true;
-	add_losses(s, m);
-	drop_fences(s->world, m->joining);
+	j->fence->anybody_gone = true;
+	add_losses(j, m);
+	drop_fences(j->fence, m->joining);
 	return NULL;
 }
 
 /* Who left the library before it ended is missed only by those who wait for more. */
-void fence_rank_ended(struct session *s, uint32_t rank)
+void fence_rank_ended(struct job *j, uint32_t rank)
 {
-	const uint32_t host = s->plan.rank[rank].host;
-	struct fence *w = s->world;
+	const uint32_t host = j->plan.rank[rank].host;
+	struct fence *w = j->fence;
 
 	if (!w)
 		return;
@@ -254,33 +254,33 @@ void fence_rank_ended(struct session *s, uint32_t rank)
 	w->host[host].ended = rank + 1;
 	for (size_t i = 0; w->nsaid && i < w->nhosts; i++)
 		if (waits_in_vain(w, i, host))
-			tell_in_vain(s, i, host);
+			tell_in_vain(j, i, host);
 }
 
-void fence_host_lost(struct session *s, uint32_t host)
+void fence_host_lost(struct job *j, uint32_t host)
 {
-	struct fence *w = s->world;
-	struct wire_lost m = { s->epoch, { 0 }, 1, 1, 0 };
+	struct fence *w = j->fence;
+	struct wire_lost m = { j->epoch, { 0 }, 1, 1, 0 };
 
-	if (!w || !s->plan.local_size[host])
+	if (!w || !j->plan.local_size[host])
 		return;
 	if (w->host[host].joining)
 		m.joining = w->host[host].joining;
-	m.ranks = (wire_u32v){ s->plan.ranks[host], s->plan.local_size[host] };
-	for (size_t i = 0; i < s->agents.n; i++)
+	m.ranks = (wire_u32v){ j->plan.ranks[host], j->plan.local_size[host] };
+	for (size_t i = 0; i < j->agents.n; i++)
 		if (i != host)
-			tell_lost(s, i, &m);
+			tell_lost(j, i, &m);
 	drop_fences(w, UINT32_MAX);
 }
 
 /* ---- fences ---- */
 
-static bool all_said(const struct session *s)
+static bool all_said(const struct job *j)
 {
-	const struct fence *w = s->world;
+	const struct fence *w = j->fence;
 	uint32_t joining = 0;
 
-	if (w->nsaid < s->plan.nodes)
+	if (w->nsaid < j->plan.nodes)
 		return false;
 	for (size_t i = 0; i < w->nhosts; i++) {
 		if (!w->host[i].said)
@@ -293,27 +293,27 @@ static bool all_said(const struct session *s)
 }
 
 /* The texts of all ranks in their order into OUT. */
-static void sort_texts(const struct session *s, struct buf *out)
+static void sort_texts(const struct job *j, struct buf *out)
 {
-	const char **text = xcalloc(s->plan.np, sizeof *text);
+	const char **text = xcalloc(j->plan.np, sizeof *text);
 
-	for (size_t i = 0; i < s->agents.n; i++) {
-		const char *p = (const char *)buf_head(&s->world->host[i].texts);
+	for (size_t i = 0; i < j->agents.n; i++) {
+		const char *p = (const char *)buf_head(&j->fence->host[i].texts);
 
-		for (uint32_t k = 0; k < s->plan.local_size[i]; k++) {
-			text[s->plan.ranks[i][k]] = p;
+		for (uint32_t k = 0; k < j->plan.local_size[i]; k++) {
+			text[j->plan.ranks[i][k]] = p;
 			p += strlen(p) + 1;
 		}
 	}
-	for (uint32_t i = 0; i < s->plan.np; i++)
+	for (uint32_t i = 0; i < j->plan.np; i++)
 		buf_add(out, text[i], strlen(text[i]) + 1);
 	free(text);
 }
 
-static void send_all(struct session *s, struct host *h, const struct buf *texts)
+static void send_all(struct job *j, struct host *h, const struct buf *texts)
 {
-	struct wire_fence_data m = { .epoch = s->epoch,
-				     .joining = teller_of(s, h)->joining,
+	struct wire_fence_data m = { .epoch = j->epoch,
+				     .joining = teller_of(j, h)->joining,
 				     .clock_offset_ns =
 					     h->local ? 0 : -h->clock_offset_ns };
 	size_t sent = 0;
@@ -332,15 +332,15 @@ static void send_all(struct session *s, struct host *h, const struct buf *texts)
 
 /* Each host in its turn: with all of them at once, what 1000 hosts of 8 ranks are told
  * would be some GB. */
-static void tell_more(struct session *s)
+static void tell_more(struct job *j)
 {
-	struct fence *w = s->world;
+	struct fence *w = j->fence;
 	size_t queued = 0;
 
 	for (size_t i = 0; i < w->next; i++)
-		queued += s->agents.host[i].out.len;
+		queued += j->agents.host[i].out.len;
 	for (; w->next < w->nhosts; w->next++) {
-		struct host *h = &s->agents.host[w->next];
+		struct host *h = &j->agents.host[w->next];
 
 		if (!w->host[w->next].said)
 			continue;
@@ -350,7 +350,7 @@ static void tell_more(struct session *s)
 			return;
 		}
 		if (h->state == HOST_UP)
-			send_all(s, h, &w->texts);
+			send_all(j, h, &w->texts);
 		queued += h->out.len;
 		forget_fence(w, &w->host[w->next]);
 	}
@@ -364,11 +364,11 @@ static void on_more(evutil_socket_t fd, short what, void *ctx)
 	tell_more(ctx);
 }
 
-static void answer(struct session *s)
+static void answer(struct job *j)
 {
-	sort_texts(s, &s->world->texts);
-	s->world->next = 0;
-	tell_more(s);
+	sort_texts(j, &j->fence->texts);
+	j->fence->next = 0;
+	tell_more(j);
 }
 
 static bool texts_are_sound(const struct buf *texts, uint32_t n)
@@ -381,15 +381,15 @@ static bool texts_are_sound(const struct buf *texts, uint32_t n)
 	return found == n && !p[texts->len - 1];
 }
 
-const char *fence_texts(struct session *s, struct host *h, const struct wire_fence *m)
+const char *fence_texts(struct job *j, struct host *h, const struct wire_fence *m)
 {
-	const uint32_t n = s->plan.np ? s->plan.local_size[session_index(s, h)] : 0;
-	struct fence *w = s->world;
+	const uint32_t n = j->plan.np ? j->plan.local_size[job_index(j, h)] : 0;
+	struct fence *w = j->fence;
 	struct teller *t;
 
-	if (!runs(s) || !n || !teller_of(s, h)->asked || teller_of(s, h)->said)
+	if (!runs(j) || !n || !teller_of(j, h)->asked || teller_of(j, h)->said)
 		return "'fence' message out of turn";
-	t = teller_of(s, h);
+	t = teller_of(j, h);
 	if (t->says ? m->joining != t->joining : m->joining <= t->joining)
 		return "'fence' message of another joining";
 	t->joining = m->joining;
@@ -404,9 +404,9 @@ const char *fence_texts(struct session *s, struct host *h, const struct wire_fen
 	t->said = true;
 	w->nsaid++;
 	for (size_t i = 0; w->anybody_gone && i < w->nhosts; i++)
-		if (waits_in_vain(w, session_index(s, h), i))
-			tell_in_vain(s, session_index(s, h), i);
-	if (all_said(s))
-		answer(s);
+		if (waits_in_vain(w, job_index(j, h), i))
+			tell_in_vain(j, job_index(j, h), i);
+	if (all_said(j))
+		answer(j);
 	return NULL;
 }

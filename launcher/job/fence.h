@@ -1,4 +1,4 @@
-/* world.h - what the ranks that use libberth need of the launcher: who is where, one
+/* fence.h - what the ranks that use libberth need of the launcher: who is where, one
  * exchange of texts among all hosts for each joining (wire.def), and news of who is
  * lost.
  *
@@ -14,17 +14,17 @@
 struct fence;
 
 /* Of one epoch: for session.c. */
-struct fence *fence_open(struct session *s);
+struct fence *fence_open(struct job *j);
 void fence_free(struct fence *w); /* takes NULL */
 
 /* What agents say: each returns what is wrong with it, or NULL. */
-const char *fence_asked(struct session *s, struct host *h);
-const char *fence_texts(struct session *s, struct host *h, const struct wire_fence *m);
-const char *fence_lost(struct session *s, struct host *h, const struct wire_lost *m);
+const char *fence_asked(struct job *j, struct host *h);
+const char *fence_texts(struct job *j, struct host *h, const struct wire_fence *m);
+const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m);
 
 /* A rank has ended; all that its agent knew was said before. */
-void fence_rank_ended(struct session *s, uint32_t rank);
+void fence_rank_ended(struct job *j, uint32_t rank);
 /* A host is lost, and all ranks on it that did not end before. */
-void fence_host_lost(struct session *s, uint32_t host);
+void fence_host_lost(struct job *j, uint32_t host);
 
 #endif

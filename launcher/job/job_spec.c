@@ -1,16 +1,17 @@
-/* From plan and request to each host's job frame. */
-#include "launcher/job/job.h"
+#include "launcher/job/job_spec.h"
 
+#include <errno.h>
 #include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher/job/env_forward.h"
 #include "launcher/cli/option_table.h"
-#include "launcher/job/report.h"
+#include "launcher/job/env_forward.h"
+#include "launcher/job/gpu_visible.h"
+#include "launcher/job/job.h"
 #include "launcher/transport/lookup.h"
-#include "launcher/job/fence.h"
 
 extern char **environ;
 
@@ -22,25 +23,123 @@ enum {
 	CREDIT_MOST = 1 << 20
 };
 
-/* MASTER_ADDR: rank 0's host as the others reach it. */
-static void choose_master(struct session *s)
+/* N bytes that nobody can guess. */
+static void random_bytes(void *bytes, size_t n)
 {
-	const struct host *h = &s->agents.host[s->plan.rank[0].host];
+	if (getrandom(bytes, n, 0) != (ssize_t)n)
+		die("no random numbers", errno);
+}
+
+static bool in_managed_job(void)
+{
+	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID",
+					     "LSB_JOBID",    "FLUX_JOB_ID",
+					     "COBALT_JOBID", "PE_HOSTFILE" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (getenv(names[i]))
+			return true;
+	return false;
+}
+
+void job_spec_open(struct job_spec *s)
+{
+	struct rlimit l = { RLIM_INFINITY, RLIM_INFINITY };
+	unsigned char random[16];
+	char cwd[4096];
+
+	random_bytes(random, sizeof random);
+	str_hex(s->job_id, random, sizeof random);
+	s->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
+	s->managed = in_managed_job();
+	/* One descriptor and more for each host and rank: use what the system allows. */
+	getrlimit(RLIMIT_NOFILE, &l);
+	s->nofile = l.rlim_cur == RLIM_INFINITY ? UINT64_MAX : l.rlim_cur;
+	l.rlim_cur = l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+}
+
+void job_spec_free(struct job_spec *s)
+{
+	free(s->master_addr);
+	free(s->visible_why);
+	free(s->cwd);
+}
+
+/* ---- GPUs ---- */
+
+/* A node's list by local rank needs a GPU for each rank. */
+static bool gpus_for_all(const struct job *j)
+{
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->agents.host[i].gpus < j->plan.local_size[i])
+			return false;
+	return true;
+}
+
+static bool any_gpu(const struct job *j)
+{
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->agents.host[i].gpus)
+			return true;
+	return false;
+}
+
+void job_spec_choose_visible(struct job *j)
+{
+	const struct request *r = j->request;
+	struct strv env = { 0 };
+
+	j->spec.visible = r->gpu_visible;
+	j->spec.visible_why = xstrdup("--gpu-visible");
+	if (j->spec.visible != VISIBLE_AUTO)
+		return;
+	j->spec.visible = VISIBLE_ONE;
+	free(j->spec.visible_why);
+	j->spec.visible_why =
+		xstrdup("no script that takes its local rank for a device");
+	if (r->plan == PLAN_OFF && !any_gpu(j))
+		return;
+	for (char **p = environ; *p; p++)
+		strv_add(&env, *p);
+	for (size_t i = 0; i < r->napp && j->spec.visible == VISIBLE_ONE; i++) {
+		struct visible v = { 0 };
+
+		visible_find(&v, &r->app[i].argv, r->app[i].wdir, &env);
+		if (v.mode == VISIBLE_NODE &&
+		    (r->plan != PLAN_OFF || gpus_for_all(j))) {
+			j->spec.visible = VISIBLE_NODE;
+			free(j->spec.visible_why);
+			j->spec.visible_why =
+				v.line ? xasprintf("%s:%zu: %s", v.file, v.line, v.word)
+				       : xstrdup(v.file);
+		}
+		visible_free(&v);
+	}
+	strv_free(&env);
+}
+
+/* ---- the job frame ---- */
+
+/* MASTER_ADDR: rank 0's host as the others reach it. */
+static void choose_master(struct job *j)
+{
+	const struct host *h = &j->agents.host[j->plan.rank[0].host];
 	char text[64] = "127.0.0.1";
 
-	s->master_port = h->port;
-	if (s->plan.nodes > 1 && !h->local && *h->address) {
-		s->master_addr = xstrdup(h->address);
+	j->spec.master_port = h->port;
+	if (j->plan.nodes > 1 && !h->local && *h->address) {
+		j->spec.master_addr = xstrdup(h->address);
 		return;
 	}
-	for (size_t i = 0; s->plan.nodes > 1 && i < s->agents.n; i++) {
-		const struct host *other = &s->agents.host[i];
+	for (size_t i = 0; j->plan.nodes > 1 && i < j->agents.n; i++) {
+		const struct host *other = &j->agents.host[i];
 
-		if (session_needs(s, i) && !other->local && other->target.naddr &&
+		if (job_needs(j, i) && !other->local && other->target.naddr &&
 		    !lookup_local_towards(other->target.addr, text, sizeof text))
 			break;
 	}
-	s->master_addr = xstrdup(text);
+	j->spec.master_addr = xstrdup(text);
 }
 
 static uint64_t soft_limit(int what)
@@ -59,8 +158,9 @@ static mode_t current_umask(void)
 	return mask;
 }
 
-static uint32_t job_flags(const struct request *r)
+static uint32_t job_flags(const struct job *j)
 {
+	const struct request *r = j->request;
 	uint32_t flags = 0;
 
 	if (r->plan != PLAN_OFF)
@@ -69,50 +169,50 @@ static uint32_t job_flags(const struct request *r)
 		flags |= JOB_PTY;
 	if (r->no_gpu_sharing)
 		flags |= JOB_NO_GPU_SHARING;
-	if (report_in_managed_job())
+	if (j->spec.managed)
 		flags |= JOB_MANAGED;
 	return flags;
 }
 
 /* What is the same for all hosts. */
-static struct wire_job common_job(const struct session *s, const struct strv *env)
+static struct wire_job common_job(const struct job *j, const struct strv *env)
 {
-	const struct request *r = s->request;
+	const struct request *r = j->request;
 
 	return (struct wire_job){
-		.epoch = s->epoch,
+		.epoch = j->epoch,
 		.restarts = (uint32_t)r->restarts,
-		.job_id = s->job_id,
-		.key = { s->key, sizeof s->key },
-		.flags = job_flags(r),
-		.np = s->plan.np,
-		.nodes = s->plan.nodes,
-		.master_addr = s->master_addr,
-		.master_port = s->master_port,
+		.job_id = j->spec.job_id,
+		.key = { j->spec.key, sizeof j->spec.key },
+		.flags = job_flags(j),
+		.np = j->plan.np,
+		.nodes = j->plan.nodes,
+		.master_addr = j->spec.master_addr,
+		.master_port = j->spec.master_port,
 		.bind_to = r->bind_to,
 		.bind_count = r->bind_count,
 		.share = r->share,
-		.gpu_visible = s->visible,
+		.gpu_visible = j->spec.visible,
 		.gpu_id = r->gpu_id,
 		.gpus = r->gpus ? r->gpus : "",
 		.stdin_rank = r->stdin_rank,
 		.umask = current_umask(),
-		.nofile = s->nofile,
+		.nofile = j->spec.nofile,
 		.core = soft_limit(RLIMIT_CORE),
 		.stack = soft_limit(RLIMIT_STACK),
 		.memlock = soft_limit(RLIMIT_MEMLOCK),
-		.credit_bytes = (uint32_t)s->credit_bytes,
+		.credit_bytes = (uint32_t)j->spec.credit_bytes,
 		.host_timeout_ms = (uint32_t)r->host_timeout_s * 1000,
 		.env = { (const char *const *)env->v, env->n },
 	};
 }
 
 /* The lists of one host's job frame, by local rank. */
-static void fill_lists(const struct session *s, uint32_t host, uint32_t *apps,
+static void fill_lists(const struct job *j, uint32_t host, uint32_t *apps,
 		       uint32_t *cross_ranks, uint32_t *cross_sizes)
 {
-	for (uint32_t i = 0; i < s->plan.local_size[host]; i++) {
-		const struct plan_rank *p = &s->plan.rank[s->plan.ranks[host][i]];
+	for (uint32_t i = 0; i < j->plan.local_size[host]; i++) {
+		const struct plan_rank *p = &j->plan.rank[j->plan.ranks[host][i]];
 
 		apps[i] = p->app;
 		cross_ranks[i] = p->cross_rank;
@@ -120,101 +220,97 @@ static void fill_lists(const struct session *s, uint32_t host, uint32_t *apps,
 	}
 }
 
-static void send_job(struct session *s, struct host *h, const struct buf *apps,
+static void send_job(struct job *j, struct host *h, const struct buf *apps,
 		     const struct wire_job *common)
 {
-	uint32_t index = session_index(s, h);
-	size_t n = s->plan.local_size[index];
+	uint32_t index = job_index(j, h);
+	size_t n = j->plan.local_size[index];
 	uint32_t *list = xcalloc(3 * n, sizeof *list);
 	struct wire_job m = *common;
 
-	fill_lists(s, index, list, list + n, list + 2 * n);
+	fill_lists(j, index, list, list + n, list + 2 * n);
 	m.flags |= h->local ? JOB_LOCAL : 0;
-	m.node = s->plan.node[index];
+	m.node = j->plan.node[index];
 	m.host = h->name;
-	m.ranks = (wire_u32v){ s->plan.ranks[index], n };
+	m.ranks = (wire_u32v){ j->plan.ranks[index], n };
 	m.apps = (wire_u32v){ list, n };
 	m.cross_ranks = (wire_u32v){ list + n, n };
 	m.cross_sizes = (wire_u32v){ list + 2 * n, n };
 	buf_add(&h->out, buf_head(apps), apps->len);
 	wire_pack_job(&h->out, &m);
-	s->run[index].window = s->credit_bytes;
+	j->run[index].window = j->spec.credit_bytes;
 	free(list);
 	agents_flush(h);
 }
 
-static void pack_apps(const struct session *s, struct buf *out,
-		      const struct strv *app_env)
+static void pack_apps(const struct job *j, struct buf *out, const struct strv *app_env)
 {
-	for (size_t i = 0; i < s->request->napp; i++) {
-		const struct app *a = &s->request->app[i];
+	for (size_t i = 0; i < j->request->napp; i++) {
+		const struct app *a = &j->request->app[i];
 		struct wire_app app = { (uint32_t)i,
 					{ (const char *const *)a->argv.v, a->argv.n },
 					{ (const char *const *)app_env[i].v,
 					  app_env[i].n },
-					a->wdir ? a->wdir : s->cwd };
+					a->wdir ? a->wdir : j->spec.cwd };
 
 		wire_pack_app(out, &app);
 	}
 }
 
-static void send_jobs(struct session *s, const struct strv *env,
-		      const struct strv *app_env)
+static void send_jobs(struct job *j, const struct strv *env, const struct strv *app_env)
 {
-	const struct wire_job common = common_job(s, env);
+	const struct wire_job common = common_job(j, env);
 	struct buf apps = { 0 };
 
-	pack_apps(s, &apps, app_env);
-	for (size_t i = 0; i < s->agents.n; i++)
-		if (s->agents.host[i].state == HOST_UP && session_needs(s, i))
-			send_job(s, &s->agents.host[i], &apps, &common);
+	pack_apps(j, &apps, app_env);
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (job_reaches(j, i))
+			send_job(j, &j->agents.host[i], &apps, &common);
 	buf_free(&apps);
 }
 
-static void choose_credit(struct session *s)
+static void choose_credit(struct job *j)
 {
-	size_t each = CREDIT_ALL / s->plan.nodes;
+	size_t each = CREDIT_ALL / j->plan.nodes;
 
-	s->credit_bytes = each < CREDIT_LEAST  ? CREDIT_LEAST
-			  : each > CREDIT_MOST ? CREDIT_MOST
-					       : each;
+	j->spec.credit_bytes = each < CREDIT_LEAST  ? CREDIT_LEAST
+			       : each > CREDIT_MOST ? CREDIT_MOST
+						    : each;
 }
 
 /* -x, --env-file and what the environment says of every app. */
-static int app_environments(struct session *s, struct strv *app_env,
-			    const struct strv *own)
+static int app_environments(struct job *j, struct strv *app_env, const struct strv *own)
 {
-	const struct request *r = s->request;
+	const struct request *r = j->request;
 
 	for (size_t i = 0; i < r->napp; i++) {
-		if (r->env_file && env_forward_file(&app_env[i], r->env_file, &s->err))
+		if (r->env_file && env_forward_file(&app_env[i], r->env_file, &j->err))
 			return -1;
-		if (env_forward_export(&app_env[i], &r->export, own, &s->err) ||
-		    env_forward_export(&app_env[i], &r->app[i].export, own, &s->err))
+		if (env_forward_export(&app_env[i], &r->export, own, &j->err) ||
+		    env_forward_export(&app_env[i], &r->app[i].export, own, &j->err))
 			return -1;
 	}
 	return 0;
 }
 
-int job_spec_send(struct session *s)
+int job_spec_send(struct job *j)
 {
 	struct strv env = { 0 }, own = { 0 };
-	struct strv *app_env = xcalloc(s->request->napp, sizeof *app_env);
+	struct strv *app_env = xcalloc(j->request->napp, sizeof *app_env);
 	size_t nnames;
 	const char *const *names = options_env_names(&nnames);
 	int rc;
 
-	choose_master(s);
-	choose_credit(s);
-	session_random(s->key, sizeof s->key);
-	s->world = fence_open(s);
+	choose_master(j);
+	choose_credit(j);
+	random_bytes(j->spec.key, sizeof j->spec.key);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
-	env_forward(&env, environ, report_in_managed_job(), names, nnames);
-	rc = app_environments(s, app_env, &own);
+	env_forward(&env, environ, j->spec.managed, names, nnames);
+	rc = app_environments(j, app_env, &own);
 	if (!rc)
-		send_jobs(s, &env, app_env);
-	for (size_t i = 0; i < s->request->napp; i++)
+		send_jobs(j, &env, app_env);
+	for (size_t i = 0; i < j->request->napp; i++)
 		strv_free(&app_env[i]);
 	free(app_env);
 	strv_free(&env);

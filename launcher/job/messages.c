@@ -1,22 +1,83 @@
-/* What an agent's frames and a host's loss mean for the session. */
-#include "launcher/job/job.h"
+#include "launcher/job/messages.h"
 
+#include "launcher/job/fence.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
-#include "launcher/job/fence.h"
 
 static void on_hello(void *ctx, struct host *h)
 {
-	struct session *s = ctx;
+	struct job *j = ctx;
 
-	events_begin(s->events, "host up");
-	events_text(s->events, "host", h->name);
-	events_number(s->events, "cpus", h->cpus);
-	events_number(s->events, "gpus", h->gpus);
-	events_end(s->events);
-	if (s->request->verbosity > 0)
-		report_note(s, "runner: %s is up: %u cpus, %u GPUs (%s)", h->name,
+	job_answered(j, job_index(j, h), JOB_LAUNCH);
+	events_begin(j->events, "host up");
+	events_text(j->events, "host", h->name);
+	events_number(j->events, "cpus", h->cpus);
+	events_number(j->events, "gpus", h->gpus);
+	events_end(j->events);
+	if (j->request->verbosity > 0)
+		report_note(j, "runner: %s is up: %u cpus, %u GPUs (%s)", h->name,
 			    h->cpus, h->gpus, h->transport->name);
+}
+
+/* ---- what runner tells ---- */
+
+void messages_start(struct job *j)
+{
+	const struct wire_start m = { j->epoch };
+
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		j->rank[i].state = RANK_STARTING;
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!job_reaches(j, i))
+			continue;
+		wire_pack_start(&j->agents.host[i].out, &m);
+		agents_flush(&j->agents.host[i]);
+	}
+}
+
+void messages_stop(struct job *j, uint32_t grace_ms)
+{
+	const struct wire_stop m = { j->epoch, grace_ms };
+
+	j->grace_ms = grace_ms;
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!job_reaches(j, i))
+			continue;
+		wire_pack_stop(&j->agents.host[i].out, &m);
+		agents_flush(&j->agents.host[i]);
+	}
+}
+
+void messages_signal(struct job *j, int signo, bool tree)
+{
+	const struct wire_signal m = { (uint32_t)signo, tree };
+
+	if (j->phase < JOB_RUN)
+		return;
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!job_reaches(j, i))
+			continue;
+		wire_pack_signal(&j->agents.host[i].out, &m);
+		agents_flush(&j->agents.host[i]);
+	}
+}
+
+void messages_credit(struct job *j, uint32_t host, size_t n)
+{
+	struct host *h = &j->agents.host[host];
+	struct host_run *run = &j->run[host];
+	struct wire_credit m = { .epoch = j->epoch };
+
+	run->credit += n;
+	if (run->credit < j->spec.credit_bytes / 4)
+		return;
+	m.bytes = (uint32_t)run->credit;
+	run->credit = 0;
+	if (h->state != HOST_UP)
+		return;
+	run->window += m.bytes;
+	wire_pack_credit(&h->out, &m);
+	agents_flush(h);
 }
 
 /* ---- what is no agent's to say ---- */
@@ -30,15 +91,9 @@ enum {
 	PIPES_MAX = 2 << 20
 };
 
-static struct host_run *run_of(struct session *s, const struct host *h)
+static struct host_run *run_of(struct job *j, const struct host *h)
 {
-	return &s->run[session_index(s, h)];
-}
-
-static bool is_its(const struct session *s, const struct host *h, uint32_t rank)
-{
-	return s->rank && rank < s->plan.np &&
-	       s->plan.rank[rank].host == session_index(s, h);
+	return &j->run[job_index(j, h)];
 }
 
 static const char not_its[] = "message about a rank of another host";
@@ -51,14 +106,13 @@ static char *shown(const char *text)
 
 /* ---- what agents say: each returns what is wrong with it, or NULL ---- */
 
-static const char *on_berth(struct session *s, struct host *h,
-			    const struct wire_berth *m)
+static const char *on_berth(struct job *j, struct host *h, const struct wire_berth *m)
 {
 	struct rank *r;
 
-	if (!is_its(s, h, m->rank))
+	if (!job_has_rank(j, h, m->rank))
 		return not_its;
-	r = &s->rank[m->rank];
+	r = &j->rank[m->rank];
 	if (r->cpus)
 		return "second 'berth' message of a rank";
 	r->gpu = shown(m->gpu);
@@ -72,97 +126,107 @@ static const char *on_berth(struct session *s, struct host *h,
 	r->shared = xcalloc(r->nshared, sizeof *r->shared);
 	if (r->nshared)
 		memcpy(r->shared, m->shared_with.v, r->nshared * sizeof *r->shared);
-	run_of(s, h)->berths++;
+	run_of(j, h)->berths++;
 	return NULL;
 }
 
-static const char *on_placed(struct session *s, struct host *h,
-			     const struct wire_placed *m)
+static const char *on_placed(struct job *j, struct host *h, const struct wire_placed *m)
 {
-	struct host_run *run = run_of(s, h);
+	struct host_run *run = run_of(j, h);
 
 	if (run->placed)
 		return "second 'placed' message";
-	if (run->berths != s->plan.local_size[session_index(s, h)])
+	if (run->berths != j->plan.local_size[job_index(j, h)])
 		return "'placed' message before each rank's berth";
 	run->placed = true;
 	run->idle = shown(m->idle);
 	run->certificate = shown(m->certificate);
+	job_answered(j, job_index(j, h), JOB_PLACE);
 	return NULL;
 }
 
-static const char *on_started(struct session *s, struct host *h,
+static const char *on_started(struct job *j, struct host *h,
 			      const struct wire_started *m)
 {
 	struct rank *r;
 
-	if (!is_its(s, h, m->rank))
+	if (!job_has_rank(j, h, m->rank))
 		return not_its;
-	r = &s->rank[m->rank];
-	if (s->phase == PHASE_START || r->state != RANK_WAITING)
+	r = &j->rank[m->rank];
+	if (r->state != RANK_STARTING)
 		return "'started' message of a rank that was not told to start";
 	r->state = RANK_RUNNING;
 	r->pid = m->pid;
 	r->bound = shown(m->cpus);
-	if (s->request->report_bindings)
-		report_binding(s, m->rank);
-	events_begin(s->events, "rank started");
-	events_number(s->events, "rank", m->rank);
-	events_text(s->events, "host", h->name);
-	events_number(s->events, "pid", m->pid);
-	events_text(s->events, "gpu", r->gpu && *r->gpu ? r->gpu : NULL);
-	events_text(s->events, "cpus", m->cpus);
-	events_end(s->events);
+	if (j->request->report_bindings)
+		report_binding(j, m->rank);
+	events_begin(j->events, "rank started");
+	events_number(j->events, "rank", m->rank);
+	events_text(j->events, "host", h->name);
+	events_number(j->events, "pid", m->pid);
+	events_text(j->events, "gpu", r->gpu && *r->gpu ? r->gpu : NULL);
+	events_text(j->events, "cpus", m->cpus);
+	events_end(j->events);
 	return NULL;
 }
 
-static const char *on_output(struct session *s, struct host *h,
-			     const struct wire_output *m)
+static const char *on_output(struct job *j, struct host *h, const struct wire_output *m)
 {
-	uint32_t index = session_index(s, h);
-	struct host_run *run = &s->run[index];
+	uint32_t index = job_index(j, h);
+	struct host_run *run = &j->run[index];
 
-	if (!is_its(s, h, m->rank) || m->stream < 1 || m->stream > 2)
+	if (!job_has_rank(j, h, m->rank) || m->stream < 1 || m->stream > 2)
 		return not_its;
-	if (!s->output || run->gone)
+	if (!j->output || run->cleared)
 		return "output when no rank runs";
 	if (WIRE_OUTPUT_HEAD_BYTES + m->data.n > run->window)
 		return "more output than it was granted";
 	run->window -= WIRE_OUTPUT_HEAD_BYTES + m->data.n;
-	if (s->overdue)
+	if (j->overdue)
 		run->overdue_bytes += m->data.n;
-	if (run->overdue_bytes / PIPES_MAX > s->plan.local_size[index])
+	if (run->overdue_bytes / PIPES_MAX > j->plan.local_size[index])
 		return "output without end after the end";
-	output_data(s->output, index, m->rank, m->stream, m->data.p, m->data.n);
+	output_data(j->output, index, m->rank, m->stream, m->data.p, m->data.n);
 	return NULL;
 }
 
-static void event_ended(struct session *s, const struct host *h, uint32_t rank)
+static void event_ended(struct job *j, const struct host *h, uint32_t rank)
 {
-	const struct ending *e = &s->rank[rank].ending;
+	const struct ending *e = &j->rank[rank].ending;
 
-	events_begin(s->events, "rank ended");
-	events_number(s->events, "rank", rank);
-	events_text(s->events, "host", h->name);
-	events_number(s->events, "pid", s->rank[rank].pid);
-	events_number(s->events, "status", outcome_status(e));
+	events_begin(j->events, "rank ended");
+	events_number(j->events, "rank", rank);
+	events_text(j->events, "host", h->name);
+	events_number(j->events, "pid", j->rank[rank].pid);
+	events_number(j->events, "status", outcome_status(e));
 	if (e->fate == FATE_SIGNAL || e->fate == FATE_OOM)
-		events_text(s->events, "signal", outcome_signal_name(e->code));
-	events_end(s->events);
+		events_text(j->events, "signal", outcome_signal_name(e->code));
+	events_end(j->events);
 }
 
-static const char *on_ended(struct session *s, struct host *h,
-			    const struct wire_exited *m)
+/* RANK of host H has ended. */
+static void rank_over(struct job *j, const struct host *h, uint32_t rank)
+{
+	struct rank *r = &j->rank[rank];
+
+	r->state = RANK_ENDED;
+	r->late = run_of(j, h)->stop_acked;
+	j->ended++;
+	j->failed += r->ending.fate > FATE_OK;
+	if (j->phase == JOB_RUN)
+		j->awaited--;
+	event_ended(j, h, rank);
+}
+
+static const char *on_exited(struct job *j, struct host *h, const struct wire_exited *m)
 {
 	struct rank *r;
 
-	if (!is_its(s, h, m->rank))
+	if (!job_has_rank(j, h, m->rank))
 		return not_its;
-	r = &s->rank[m->rank];
-	if (s->phase == PHASE_START || r->state == RANK_ENDED)
+	r = &j->rank[m->rank];
+	if (r->state != RANK_STARTING && r->state != RANK_RUNNING)
 		return "'exited' message of a rank that does not run";
-	r->state = RANK_ENDED;
-	r->late = run_of(s, h)->stopping;
 	if (m->pid)
 		r->pid = m->pid;
 	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
@@ -171,70 +235,61 @@ static const char *on_ended(struct session *s, struct host *h,
 	r->ending.failing_ns = m->failing_ns ? agents_time(h, m->failing_ns) : 0;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
-	s->ended++;
-	event_ended(s, h, m->rank);
-	fence_rank_ended(s, m->rank);
-	if (r->ending.fate > FATE_OK) {
-		s->failed++;
-		stop_on_failure(s);
-	}
-	if (s->ended == s->plan.np && s->phase == PHASE_RUN)
-		stop_ended(s);
+	rank_over(j, h, m->rank);
+	fence_rank_ended(j, m->rank);
 	return NULL;
 }
 
-/* Every ending that came before `end` was sent before this. */
-static const char *on_ending(struct session *s, struct host *h)
+/* Every `exited` that came before `stop` was sent before this. */
+static const char *on_stop_ack(struct job *j, struct host *h)
 {
-	struct host_run *run = run_of(s, h);
-
-	if (s->phase == PHASE_START || s->phase == PHASE_RUN)
+	if (j->phase <= JOB_RUN)
 		return "'stop_ack' message before the end";
-	run->ending = run->stopping = true;
-	stop_on_ending(s);
+	run_of(j, h)->stop_acked = true;
+	job_answered(j, job_index(j, h), JOB_FAIL);
 	return NULL;
 }
 
-static const char *on_gone(struct session *s, struct host *h,
-			   const struct wire_cleared *m)
+static const char *on_cleared(struct job *j, struct host *h,
+			      const struct wire_cleared *m)
 {
-	struct host_run *run = run_of(s, h);
+	struct host_run *run = run_of(j, h);
 	char *which;
 
-	if (!run->stopping || run->gone)
+	if (!run->stop_acked || run->cleared)
 		return "'cleared' message that nobody asked for";
-	run->gone = true;
-	run->left = m->left;
+	run->cleared = true;
+	run->unkillable = m->left;
 	h->port = m->port;
+	job_answered(j, job_index(j, h), JOB_STOP);
 	if (!m->left)
 		return NULL;
 	which = shown(m->which);
-	output_note(s->output, "runner: %s: %u processes could not be ended: %s",
-		    h->name, m->left, which);
+	report_note(j, "runner: %s: %u processes could not be ended: %s", h->name,
+		    m->left, which);
 	free(which);
 	return NULL;
 }
 
-static const char *on_credit(struct session *s, struct host *h,
-			     const struct wire_credit *m)
+static const char *on_credit(struct job *j, struct host *h, const struct wire_credit *m)
 {
-	return input_credit(s->input, h, m->bytes) ? NULL : "credit beyond its limit";
+	return input_credit(j->input, h, m->bytes) ? NULL : "credit beyond its limit";
 }
 
-static const char *on_agent_note(struct session *s, struct host *h,
+static const char *on_agent_note(struct job *j, struct host *h,
 				 const struct wire_log *m)
 {
-	uint32_t before = run_of(s, h)->notes;
+	uint32_t before = run_of(j, h)->notes;
 	char *text, *hint;
 
-	if ((m->level >= LOG_WARNING ? s->request->verbosity < 0
-				     : s->request->verbosity < 1) ||
+	if ((m->level >= LOG_WARNING ? j->request->verbosity < 0
+				     : j->request->verbosity < 1) ||
 	    before > NOTES_MAX)
 		return NULL;
-	run_of(s, h)->notes++;
+	run_of(j, h)->notes++;
 	text = before < NOTES_MAX ? shown(m->text) : xstrdup("further notes not shown");
 	hint = before < NOTES_MAX ? shown(m->hint) : xstrdup("");
-	report_note(s, "runner: %s%s: %.1000s%s%.500s",
+	report_note(j, "runner: %s%s: %.1000s%s%.500s",
 		    m->level >= LOG_WARNING ? "warning: " : "", h->name, text,
 		    *hint ? "\nhint: " : "", hint);
 	free(text);
@@ -254,32 +309,32 @@ static const char *on_agent_note(struct session *s, struct host *h,
 	}
 /* A message of an epoch that is over means nothing any more. */
 #define TAKE_JOB(name, call)                                                           \
-	TAKE(name, m.epoch<s->epoch ? NULL : m.epoch> s->epoch || !s->master_addr      \
+	TAKE(name, m.epoch<j->epoch ? NULL : m.epoch> j->epoch || !j->spec.master_addr \
 			   ? "message about no job"                                    \
 			   : call)
 
-static int take(struct session *s, struct host *h, const struct wire_frame *f,
+static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		struct err *e)
 {
 	const char *wrong = NULL;
 
 	switch (f->type) {
-		TAKE_JOB(output, on_output(s, h, &m))
-		TAKE_JOB(berth, on_berth(s, h, &m))
-		TAKE_JOB(placed, on_placed(s, h, &m))
-		TAKE_JOB(started, on_started(s, h, &m))
-		TAKE_JOB(exited, on_ended(s, h, &m))
-		TAKE_JOB(credit, on_credit(s, h, &m))
-		TAKE_JOB(stop_ack, on_ending(s, h))
-		TAKE_JOB(cleared, on_gone(s, h, &m))
-		TAKE_JOB(host_map_request, fence_asked(s, h))
-		TAKE_JOB(fence, fence_texts(s, h, &m))
-		TAKE_JOB(lost, fence_lost(s, h, &m))
-		TAKE_JOB(stall, rank_status_stall(s, h, &m))
-		TAKE_JOB(rank_op, rank_status_doing(s, h, &m))
-		TAKE_JOB(query_done, rank_status_done(s, h))
-		TAKE_JOB(missing_request, rank_status_ask(s, h, &m))
-		TAKE(log, on_agent_note(s, h, &m))
+		TAKE_JOB(output, on_output(j, h, &m))
+		TAKE_JOB(berth, on_berth(j, h, &m))
+		TAKE_JOB(placed, on_placed(j, h, &m))
+		TAKE_JOB(started, on_started(j, h, &m))
+		TAKE_JOB(exited, on_exited(j, h, &m))
+		TAKE_JOB(credit, on_credit(j, h, &m))
+		TAKE_JOB(stop_ack, on_stop_ack(j, h))
+		TAKE_JOB(cleared, on_cleared(j, h, &m))
+		TAKE_JOB(host_map_request, fence_asked(j, h))
+		TAKE_JOB(fence, fence_texts(j, h, &m))
+		TAKE_JOB(lost, fence_lost(j, h, &m))
+		TAKE_JOB(stall, rank_status_stall(j, h, &m))
+		TAKE_JOB(rank_op, rank_status_op(j, h, &m))
+		TAKE_JOB(query_done, rank_status_done(j, h))
+		TAKE_JOB(missing_request, rank_status_missing_request(j, h, &m))
+		TAKE(log, on_agent_note(j, h, &m))
 	default:
 		wrong = "second 'hello' message";
 	}
@@ -294,11 +349,11 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_query_done || type == WIRE_missing_request;
 }
 
-static bool says_too_much(struct session *s, const struct host *h,
+static bool says_too_much(struct job *j, const struct host *h,
 			  const struct wire_frame *f)
 {
-	struct host_run *run = run_of(s, h);
-	size_t ranks = s->plan.np ? s->plan.local_size[session_index(s, h)] : 0;
+	struct host_run *run = run_of(j, h);
+	size_t ranks = j->plan.np ? j->plan.local_size[job_index(j, h)] : 0;
 
 	if (!is_kept_short(f->type))
 		run->said += f->n;
@@ -317,47 +372,47 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 	agents_give_up(h, &e);
 }
 
-/* Every rank of a lost host is lost now, unless its end is known. */
+/* H answers nothing any more.  Each of its ranks whose end is not known has failed. */
 static void on_lost(void *ctx, struct host *h)
 {
-	struct session *s = ctx;
-	uint32_t index = session_index(s, h);
+	struct job *j = ctx;
+	const uint32_t index = job_index(j, h);
+	const enum job_phase phase = j->phase;
 
-	s->lost = true;
-	if (s->phase == PHASE_START || !s->rank)
+	job_answered(j, index, phase);
+	if (!job_needs(j, index) || phase == JOB_CLOSE)
 		return;
-	if (!s->run[index].gone && h->err.id != E_UNCONFIRMED)
-		cleanup_send(s, h);
-	fence_host_lost(s, index);
-	for (uint32_t local = 0; local < s->plan.local_size[index]; local++) {
-		uint32_t i = s->plan.ranks[index][local];
-		struct rank *r = &s->rank[i];
+	j->lost = true;
+	if (phase < JOB_RUN)
+		return;
+	if (!j->run[index].cleared && h->err.id != E_UNCONFIRMED)
+		cleanup_send(j, h);
+	fence_host_lost(j, index);
+	for (uint32_t local = 0; local < j->plan.local_size[index]; local++) {
+		uint32_t i = j->plan.ranks[index][local];
+		struct rank *r = &j->rank[i];
 
 		if (r->state == RANK_ENDED)
 			continue;
-		r->state = RANK_ENDED;
-		r->late = s->run[index].stopping;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
-		s->ended++;
-		s->failed++;
-		event_ended(s, h, i);
+		rank_over(j, h, i);
 	}
-	stop_on_failure(s);
 }
 
 static void on_silent(void *ctx, struct host *h, unsigned seconds)
 {
-	struct session *s = ctx;
+	struct job *j = ctx;
 
-	report_note(s, "runner: %s: no sign of life for %u s; given up after %ld s",
-		    h->name, seconds, s->agents.host_timeout_s);
+	report_note(j, "runner: %s: no sign of life for %u s; given up after %ld s",
+		    h->name, seconds, j->agents.host_timeout_s);
 }
 
 static void on_closed(void *ctx, struct host *h)
 {
-	(void)ctx;
-	(void)h; /* session_leave() counts them */
+	struct job *j = ctx;
+
+	job_answered(j, job_index(j, h), JOB_CLOSE);
 }
 
-const struct agents_events session_agents_events = { on_hello, on_frame, on_lost,
-						     on_silent, on_closed };
+const struct agents_events messages_events = { on_hello, on_frame, on_lost, on_silent,
+					       on_closed };

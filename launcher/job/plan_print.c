@@ -22,14 +22,14 @@ static void text_field(struct str *out, const char *key, const char *value)
 	json_string(out, value);
 }
 
-static void json_rank(struct str *out, const struct session *s, uint32_t i)
+static void json_rank(struct str *out, const struct job *j, uint32_t i)
 {
-	const struct rank *r = &s->rank[i];
+	const struct rank *r = &j->rank[i];
 	bool gpu = *r->gpu;
 
 	str_addf(out, "    {\"rank\": %u, \"local_rank\": %u", i,
-		 s->plan.rank[i].local);
-	text_field(out, "host", s->agents.host[s->plan.rank[i].host].name);
+		 j->plan.rank[i].local);
+	text_field(out, "host", j->agents.host[j->plan.rank[i].host].name);
 	if (gpu) {
 		text_field(out, "gpu", r->gpu);
 		str_addf(out, ", \"gpu_index\": %u", r->gpu_index);
@@ -45,28 +45,29 @@ static void json_rank(struct str *out, const struct session *s, uint32_t i)
 	str_add(out, "}");
 }
 
-static void json_plan(struct str *out, const struct session *s)
+static void json_plan(struct str *out, const struct job *j)
 {
-	str_addf(out, "{\n  \"np\": %u,\n  \"hosts\": [", s->plan.np);
-	for (size_t i = 0, n = 0; i < s->agents.n; i++) {
-		const struct host *h = &s->agents.host[i];
+	str_addf(out, "{\n  \"np\": %u,\n  \"hosts\": [", j->plan.np);
+	for (size_t i = 0, n = 0; i < j->agents.n; i++) {
+		const struct host *h = &j->agents.host[i];
 
-		if (!session_needs(s, i))
+		if (!job_needs(j, i))
 			continue;
 		str_addf(out, "%s\n    {\"ranks\": %u, \"cpus\": %u, \"gpus\": %u",
-			 n++ ? "," : "", s->plan.local_size[i], h->cpus, h->gpus);
+			 n++ ? "," : "", j->plan.local_size[i], h->cpus, h->gpus);
 		text_field(out, "host", h->name);
-		text_field(out, "idle", s->run[i].idle);
-		text_field(out, "certificate", s->run[i].certificate);
+		text_field(out, "idle", j->run[i].idle);
+		text_field(out, "certificate", j->run[i].certificate);
 		str_add(out, "}");
 	}
 	str_add(out, "\n  ],\n  \"gpu_visible\": ");
-	json_string(out, visible_name(s->visible));
-	text_field(out, "gpu_visible_why", s->visible_why ? s->visible_why : "");
+	json_string(out, visible_name(j->spec.visible));
+	text_field(out, "gpu_visible_why",
+		   j->spec.visible_why ? j->spec.visible_why : "");
 	str_add(out, ",\n  \"ranks\": [\n");
-	for (uint32_t i = 0; i < s->plan.np; i++) {
-		json_rank(out, s, i);
-		str_add(out, i + 1 < s->plan.np ? ",\n" : "\n");
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		json_rank(out, j, i);
+		str_add(out, i + 1 < j->plan.np ? ",\n" : "\n");
 	}
 	str_add(out, "  ]\n}\n");
 }
@@ -87,61 +88,61 @@ static void gpu_cell(const struct rank *r, char *cell, size_t size)
 		snprintf(cell, size, "-");
 }
 
-static void table(struct str *out, const struct session *s)
+static void table(struct str *out, const struct job *j)
 {
 	int host = 4, gpu = 3, cpus = 4, numa = 4;
 	char cell[64];
 
-	for (uint32_t i = 0; i < s->plan.np; i++) {
-		gpu_cell(&s->rank[i], cell, sizeof cell);
-		host = widest(host, s->agents.host[s->plan.rank[i].host].name);
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		gpu_cell(&j->rank[i], cell, sizeof cell);
+		host = widest(host, j->agents.host[j->plan.rank[i].host].name);
 		gpu = widest(gpu, cell);
-		cpus = widest(cpus, s->rank[i].cpus);
-		numa = widest(numa, s->rank[i].numa);
+		cpus = widest(cpus, j->rank[i].cpus);
+		numa = widest(numa, j->rank[i].numa);
 	}
 	str_addf(out, "rank  local  %-*s  %-*s  %-*s  %-*s  why\n", host, "host", gpu,
 		 "GPU", cpus, "cpus", numa, "numa");
-	for (uint32_t i = 0; i < s->plan.np; i++) {
-		const struct rank *r = &s->rank[i];
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		const struct rank *r = &j->rank[i];
 
 		gpu_cell(r, cell, sizeof cell);
 		str_addf(out, "%4u  %5u  %-*s  %-*s  %-*s  %-*s  %s\n", i,
-			 s->plan.rank[i].local, host,
-			 s->agents.host[s->plan.rank[i].host].name, gpu, cell, cpus,
+			 j->plan.rank[i].local, host,
+			 j->agents.host[j->plan.rank[i].host].name, gpu, cell, cpus,
 			 r->cpus, numa, *r->numa ? r->numa : "-", r->why);
 	}
 }
 
-static void text_plan(struct str *out, const struct session *s)
+static void text_plan(struct str *out, const struct job *j)
 {
-	str_addf(out, "plan: %u rank%s on %u host%s\n", s->plan.np,
-		 s->plan.np > 1 ? "s" : "", s->plan.nodes,
-		 s->plan.nodes > 1 ? "s" : "");
-	table(out, s);
-	for (size_t i = 0; i < s->agents.n; i++) {
-		if (!session_needs(s, i))
+	str_addf(out, "plan: %u rank%s on %u host%s\n", j->plan.np,
+		 j->plan.np > 1 ? "s" : "", j->plan.nodes,
+		 j->plan.nodes > 1 ? "s" : "");
+	table(out, j);
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!job_needs(j, i))
 			continue;
-		if (*s->run[i].certificate)
-			str_addf(out, "%s: %s\n", s->agents.host[i].name,
-				 s->run[i].certificate);
-		if (*s->run[i].idle)
+		if (*j->run[i].certificate)
+			str_addf(out, "%s: %s\n", j->agents.host[i].name,
+				 j->run[i].certificate);
+		if (*j->run[i].idle)
 			str_addf(out, "%s: cpus that no rank got: %s\n",
-				 s->agents.host[i].name, s->run[i].idle);
+				 j->agents.host[i].name, j->run[i].idle);
 	}
-	str_addf(out, "gpu-visible: %s", visible_name(s->visible));
-	if (s->visible_why && *s->visible_why)
-		str_addf(out, " (%s)", s->visible_why);
+	str_addf(out, "gpu-visible: %s", visible_name(j->spec.visible));
+	if (j->spec.visible_why && *j->spec.visible_why)
+		str_addf(out, " (%s)", j->spec.visible_why);
 	str_add(out, "\n");
 }
 
-void report_plan(struct session *s)
+void report_plan(struct job *j)
 {
 	struct str out = { 0 };
 
-	if (s->request->plan == PLAN_JSON)
-		json_plan(&out, s);
+	if (j->request->plan == PLAN_JSON)
+		json_plan(&out, j);
 	else
-		text_plan(&out, s);
+		text_plan(&out, j);
 	fputs(str_text(&out), stdout);
 	str_free(&out);
 }

@@ -19,7 +19,7 @@ struct stall {
 };
 
 struct rank_status {
-	struct session *s;
+	struct job *job;
 	struct event *timer;
 	bool *asked; /* by host: and no answer yet */
 	size_t nasked;
@@ -29,9 +29,9 @@ struct rank_status {
 	size_t nstalls;
 };
 
-static size_t words_of(const struct session *s)
+static size_t words_of(const struct job *j)
 {
-	return s->plan.np / 64 + 1;
+	return j->plan.np / 64 + 1;
 }
 
 static void set_bit(uint64_t *bits, uint32_t i)
@@ -74,20 +74,13 @@ static uint32_t *copy_list(wire_u32v v, size_t n)
 	return list;
 }
 
-static bool is_its(const struct session *s, const struct host *h, uint32_t rank)
-{
-	return s->rank && s->phase != PHASE_START && rank < s->plan.np &&
-	       s->plan.rank[rank].host == session_index(s, h);
-}
-
 static const char not_its[] = "message about a rank of another host";
 
-const char *rank_status_doing(struct session *s, struct host *h,
-			      const struct wire_rank_op *m)
+const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank_op *m)
 {
 	struct rank_op *d;
 
-	if (!is_its(s, h, m->rank))
+	if (!job_has_rank(j, h, m->rank))
 		return not_its;
 	if (m->sets.n > SETS_MOST || m->turns.n != m->sets.n || m->runs.n != m->sets.n)
 		return "malformed 'rank_op' message";
@@ -97,8 +90,8 @@ const char *rank_status_doing(struct session *s, struct host *h,
 			       .turn = copy_list(m->turns, m->sets.n),
 			       .runs = copy_list(m->runs, m->sets.n),
 			       .n = m->sets.n };
-	rank_op_free(s->rank[m->rank].doing);
-	s->rank[m->rank].doing = d;
+	rank_op_free(j->rank[m->rank].op);
+	j->rank[m->rank].op = d;
 	return NULL;
 }
 
@@ -110,10 +103,9 @@ const char *rank_status_doing(struct session *s, struct host *h,
 
 /* How far RANK has come in SET: true, and which operation it has begun last (0: none);
  * false: it has nothing to do with it, as far as we know. */
-static bool turn_in(const struct session *s, uint32_t rank, uint32_t set,
-		    uint32_t *turn)
+static bool turn_in(const struct job *j, uint32_t rank, uint32_t set, uint32_t *turn)
 {
-	const struct rank_op *d = s->rank[rank].doing;
+	const struct rank_op *d = j->rank[rank].op;
 
 	*turn = 0;
 	for (size_t i = 0; d && i < d->n; i++)
@@ -124,17 +116,17 @@ static bool turn_in(const struct session *s, uint32_t rank, uint32_t set,
 	return set == WIRE_JOININGS || !(set & ~ASYNCHRONOUS); /* of all ranks */
 }
 
-size_t rank_status_behind(const struct session *s, uint32_t rank, uint64_t *bits)
+size_t rank_status_missing(const struct job *j, uint32_t rank, uint64_t *bits)
 {
-	const struct rank_op *d = s->rank[rank].doing;
+	const struct rank_op *d = j->rank[rank].op;
 	uint32_t turn;
 	size_t n = 0;
 
 	for (size_t i = 0; d && i < d->n; i++) {
 		if (!d->runs[i])
 			continue;
-		for (uint32_t k = 0; k < s->plan.np; k++) {
-			if (k == rank || !turn_in(s, k, d->set[i], &turn) ||
+		for (uint32_t k = 0; k < j->plan.np; k++) {
+			if (k == rank || !turn_in(j, k, d->set[i], &turn) ||
 			    (int32_t)(turn - d->turn[i]) >= 0 || has_bit(bits, k))
 				continue;
 			set_bit(bits, k);
@@ -142,6 +134,55 @@ size_t rank_status_behind(const struct session *s, uint32_t rank, uint64_t *bits
 		}
 	}
 	return n;
+}
+
+/* ---- roll-call ---- */
+
+/* What it does in the library, and for whom it waits there. */
+static void add_op(const struct job *j, uint32_t i, struct str *out)
+{
+	const size_t nwords = j->plan.np / 64 + 1;
+	uint64_t *bits;
+	size_t n;
+
+	if (!j->rank[i].op || !*j->rank[i].op->text)
+		return;
+	str_addf(out, "\n    %s", j->rank[i].op->text);
+	if (j->rank[i].state != RANK_RUNNING)
+		return;
+	bits = xcalloc(nwords, sizeof *bits);
+	n = rank_status_missing(j, i, bits);
+	if (n) {
+		str_addf(out, "; waits for rank%s ", n > 1 ? "s" : "");
+		str_add_bits(out, bits, nwords);
+	}
+	free(bits);
+}
+
+static void roll_call_line(struct job *j, uint32_t i)
+{
+	static const char *const states[] = { "waiting", "waiting", "running",
+					      "ended" };
+	const struct rank *r = &j->rank[i];
+	long quiet = output_quiet_ms(j->output, i);
+	char last[64] = "no output yet";
+	struct str op = { 0 };
+
+	add_op(j, i, &op);
+	if (quiet >= 0)
+		snprintf(last, sizeof last, "last output %ld.%ld s ago", quiet / 1000,
+			 quiet % 1000 / 100);
+	report_note(j, "  rank %u  %s  pid %u  %s  %s%s", i,
+		    j->agents.host[j->plan.rank[i].host].name, r->pid, states[r->state],
+		    last, str_text(&op));
+	str_free(&op);
+}
+
+static void roll_call(struct job *j)
+{
+	report_note(j, "runner: roll-call: %u ranks, %u ended", j->plan.np, j->ended);
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		roll_call_line(j, i);
 }
 
 /* ---- asking ---- */
@@ -159,18 +200,17 @@ static void free_look(struct rank_status *l)
 	free(l);
 }
 
-void rank_status_free(struct session *s)
+void rank_status_free(struct job *j)
 {
-	if (s->look)
-		free_look(s->look);
-	s->look = NULL;
+	if (j->rank_status)
+		free_look(j->rank_status);
+	j->rank_status = NULL;
 }
 
 /* `ranks 3-5`, and of the first its host and what it did last. */
-static void add_missing(const struct session *s, const struct stall *st,
-			struct str *out)
+static void add_missing(const struct job *j, const struct stall *st, struct str *out)
 {
-	const size_t words = words_of(s);
+	const size_t words = words_of(j);
 	const size_t n = count_bits(st->missing, words);
 	uint32_t first = 0;
 
@@ -184,16 +224,16 @@ static void add_missing(const struct session *s, const struct stall *st,
 	str_add_bits(out, st->missing, words);
 	if (n > 1)
 		str_addf(out, ", rank %u", first);
-	str_addf(out, " on '%s'", s->agents.host[s->plan.rank[first].host].name);
-	if (s->rank[first].state == RANK_ENDED)
+	str_addf(out, " on '%s'", j->agents.host[j->plan.rank[first].host].name);
+	if (j->rank[first].state == RANK_ENDED)
 		str_add(out, ", which has ended");
-	else if (s->rank[first].doing && *s->rank[first].doing->text)
-		str_addf(out, " (its last operation: %s)", s->rank[first].doing->text);
+	else if (j->rank[first].op && *j->rank[first].op->text)
+		str_addf(out, " (its last operation: %s)", j->rank[first].op->text);
 }
 
-static void print_stall(struct session *s, const struct stall *st)
+static void print_stall(struct job *j, const struct stall *st)
 {
-	const size_t words = words_of(s), n = count_bits(st->waiting, words);
+	const size_t words = words_of(j), n = count_bits(st->waiting, words);
 	struct str who = { 0 }, whom = { 0 };
 	uint32_t first = 0;
 	struct err e = { 0 };
@@ -204,16 +244,16 @@ static void print_stall(struct session *s, const struct stall *st)
 	str_add_bits(&who, st->waiting, words);
 	if (n == 1)
 		str_addf(&who, " on '%s'",
-			 s->agents.host[s->plan.rank[first].host].name);
-	add_missing(s, st, &whom);
+			 j->agents.host[j->plan.rank[first].host].name);
+	add_missing(j, st, &whom);
 	err_set(&e, E_STALL, str_text(&who), n > 1 ? "" : "s", st->text,
 		str_text(&whom));
-	if (s->request->verbosity >= 0)
-		report_note(s, "runner: warning: %s\nhint: %s", e.text, e.hint);
-	events_begin(s->events, "stall");
-	events_number(s->events, "rank", first);
-	events_text(s->events, "text", e.text);
-	events_end(s->events);
+	if (j->request->verbosity >= 0)
+		report_note(j, "runner: warning: %s\nhint: %s", e.text, e.hint);
+	events_begin(j->events, "stall");
+	events_number(j->events, "rank", first);
+	events_text(j->events, "text", e.text);
+	events_end(j->events);
 	str_free(&who);
 	str_free(&whom);
 }
@@ -226,9 +266,9 @@ static bool wait_alike(const struct rank_op *a, const struct rank_op *b)
 	       !memcmp(a->turn, b->turn, bytes) && !memcmp(a->runs, b->runs, bytes);
 }
 
-static bool waits_to_join(const struct session *s, uint32_t rank)
+static bool waits_to_join(const struct job *j, uint32_t rank)
 {
-	const struct rank_op *d = s->rank[rank].doing;
+	const struct rank_op *d = j->rank[rank].op;
 
 	for (size_t i = 0; d && i < d->n; i++)
 		if (d->set[i] == WIRE_JOININGS && d->runs[i])
@@ -237,37 +277,37 @@ static bool waits_to_join(const struct session *s, uint32_t rank)
 }
 
 /* With all that it has done: it may have been in the operation, and its time over. */
-static bool has_left(const struct session *s, uint32_t rank)
+static bool has_left(const struct job *j, uint32_t rank)
 {
-	const struct rank_op *d = s->rank[rank].doing;
+	const struct rank_op *d = j->rank[rank].op;
 
-	return s->rank[rank].state == RANK_ENDED || (d && !*d->text);
+	return j->rank[rank].state == RANK_ENDED || (d && !*d->text);
 }
 
 /* Ranks that wait in the same operation wait for the same, so few are looked up. */
-static void answer(struct session *s)
+static void answer(struct job *j)
 {
-	const size_t words = words_of(s);
+	const size_t words = words_of(j);
 	uint64_t *bits = xcalloc(words, sizeof *bits);
 	const struct rank_op *before = NULL;
 	uint32_t list[BEHIND_MOST];
 	uint32_t n = 0;
 
-	for (uint32_t r = 0; r < s->plan.np; r++) {
-		struct wire_missing m = { .epoch = s->epoch, .rank = r };
-		struct host *h = &s->agents.host[s->plan.rank[r].host];
+	for (uint32_t r = 0; r < j->plan.np; r++) {
+		struct wire_missing m = { .epoch = j->epoch, .rank = r };
+		struct host *h = &j->agents.host[j->plan.rank[r].host];
 
-		if (!has_bit(s->look->asking, r) || h->state != HOST_UP)
+		if (!has_bit(j->rank_status->asking, r) || h->state != HOST_UP)
 			continue;
-		if (!wait_alike(before, s->rank[r].doing)) {
+		if (!wait_alike(before, j->rank[r].op)) {
 			memset(bits, 0, words * sizeof *bits);
-			rank_status_behind(s, r, bits);
+			rank_status_missing(j, r, bits);
 			n = 0;
-			for (uint32_t k = 0; k < s->plan.np && n < BEHIND_MOST; k++)
+			for (uint32_t k = 0; k < j->plan.np && n < BEHIND_MOST; k++)
 				if (has_bit(bits, k) &&
-				    (waits_to_join(s, r) || !has_left(s, k)))
+				    (waits_to_join(j, r) || !has_left(j, k)))
 					list[n++] = k;
-			before = s->rank[r].doing;
+			before = j->rank[r].op;
 		}
 		m.ranks = (wire_u32v){ list, n };
 		wire_pack_missing(&h->out, &m);
@@ -276,16 +316,16 @@ static void answer(struct session *s)
 	free(bits);
 }
 
-static void finish(struct session *s)
+static void finish(struct job *j)
 {
-	struct rank_status *l = s->look;
+	struct rank_status *l = j->rank_status;
 
-	answer(s);
-	s->look = NULL;
+	answer(j);
+	j->rank_status = NULL;
 	for (size_t i = 0; i < l->nstalls; i++)
-		print_stall(s, &l->stall[i]);
+		print_stall(j, &l->stall[i]);
 	if (l->roll_call)
-		report_roll_call(s);
+		roll_call(j);
 	free_look(l);
 }
 
@@ -295,55 +335,55 @@ static void on_late(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	finish(l->s);
+	finish(l->job);
 }
 
-static struct rank_status *get_look(struct session *s)
+static struct rank_status *get_look(struct job *j)
 {
-	struct rank_status *l = s->look;
+	struct rank_status *l = j->rank_status;
 
 	if (l)
 		return l;
-	l = s->look = xcalloc(1, sizeof *l);
-	l->s = s;
-	l->asked = xcalloc(s->agents.n, sizeof *l->asked);
-	l->asking = xcalloc(words_of(s), sizeof *l->asking);
-	l->timer = event_new(s->base, -1, 0, on_late, l);
+	l = j->rank_status = xcalloc(1, sizeof *l);
+	l->job = j;
+	l->asked = xcalloc(j->agents.n, sizeof *l->asked);
+	l->asking = xcalloc(words_of(j), sizeof *l->asking);
+	l->timer = event_new(j->base, -1, 0, on_late, l);
 	event_add(l->timer, &(struct timeval){ .tv_sec = LOOK_MS / 1000 });
 	return l;
 }
 
-static void ask(struct session *s, uint32_t host)
+static void ask(struct job *j, uint32_t host)
 {
-	const struct wire_query m = { s->epoch };
-	struct host *h = &s->agents.host[host];
+	const struct wire_query m = { j->epoch };
+	struct host *h = &j->agents.host[host];
 
-	if (h->state != HOST_UP || s->run[host].gone || s->look->asked[host] ||
-	    s->plan.node[host] == PLAN_UNUSED)
+	if (h->state != HOST_UP || j->run[host].cleared ||
+	    j->rank_status->asked[host] || j->plan.node[host] == PLAN_UNUSED)
 		return;
-	s->look->asked[host] = true;
-	s->look->nasked++;
+	j->rank_status->asked[host] = true;
+	j->rank_status->nasked++;
 	wire_pack_query(&h->out, &m);
 	agents_flush(h);
 }
 
-const char *rank_status_done(struct session *s, struct host *h)
+const char *rank_status_done(struct job *j, struct host *h)
 {
-	const uint32_t host = session_index(s, h);
+	const uint32_t host = job_index(j, h);
 
-	if (!s->look || !s->look->asked[host]) /* too late */
+	if (!j->rank_status || !j->rank_status->asked[host]) /* too late */
 		return NULL;
-	s->look->asked[host] = false;
-	if (!--s->look->nasked && !s->look->nstalls) /* more ranks may say the same */
-		finish(s);
+	j->rank_status->asked[host] = false;
+	if (!--j->rank_status->nasked &&
+	    !j->rank_status->nstalls) /* more ranks may say the same */
+		finish(j);
 	return NULL;
 }
 
-static struct stall *get_stall(struct session *s, const uint64_t *missing,
-			       const char *text)
+static struct stall *get_stall(struct job *j, const uint64_t *missing, const char *text)
 {
-	const size_t words = words_of(s);
-	struct rank_status *l = get_look(s);
+	const size_t words = words_of(j);
+	struct rank_status *l = get_look(j);
 
 	for (size_t i = 0; i < l->nstalls; i++)
 		if (!strcmp(l->stall[i].text, text) &&
@@ -358,54 +398,53 @@ static struct stall *get_stall(struct session *s, const uint64_t *missing,
 	return &l->stall[l->nstalls++];
 }
 
-const char *rank_status_stall(struct session *s, struct host *h,
-			      const struct wire_stall *m)
+const char *rank_status_stall(struct job *j, struct host *h, const struct wire_stall *m)
 {
 	uint64_t *missing;
 	struct stall *st;
 	char *text;
 
-	if (!is_its(s, h, m->rank))
+	if (!job_has_rank(j, h, m->rank))
 		return not_its;
 	for (size_t i = 0; i < m->missing.n; i++)
-		if (m->missing.v[i] >= s->plan.np)
+		if (m->missing.v[i] >= j->plan.np)
 			return NULL; /* a rank's word, not its agent's */
-	missing = xcalloc(words_of(s), sizeof *missing);
+	missing = xcalloc(words_of(j), sizeof *missing);
 	for (size_t i = 0; i < m->missing.n; i++)
 		set_bit(missing, m->missing.v[i]);
 	text = str_plain(xstrndup(m->text, TEXT_MOST));
-	st = get_stall(s, missing, text);
+	st = get_stall(j, missing, text);
 	if (st)
 		set_bit(st->waiting, m->rank);
 	for (size_t i = 0; i < m->missing.n; i++)
-		ask(s, s->plan.rank[m->missing.v[i]].host);
+		ask(j, j->plan.rank[m->missing.v[i]].host);
 	free(missing);
 	free(text);
 	return NULL;
 }
 
-static void ask_all(struct session *s)
+static void ask_all(struct job *j)
 {
-	for (uint32_t i = 0; i < s->agents.n; i++)
-		ask(s, i);
-	if (!s->look->nasked)
-		finish(s);
+	for (uint32_t i = 0; i < j->agents.n; i++)
+		ask(j, i);
+	if (!j->rank_status->nasked)
+		finish(j);
 }
 
-const char *rank_status_ask(struct session *s, struct host *h,
-			    const struct wire_missing_request *m)
+const char *rank_status_missing_request(struct job *j, struct host *h,
+					const struct wire_missing_request *m)
 {
-	if (!is_its(s, h, m->rank))
+	if (!job_has_rank(j, h, m->rank))
 		return not_its;
-	set_bit(get_look(s)->asking, m->rank);
-	ask_all(s);
+	set_bit(get_look(j)->asking, m->rank);
+	ask_all(j);
 	return NULL;
 }
 
-void rank_status_roll_call(struct session *s)
+void rank_status_roll_call(struct job *j)
 {
-	if (!s->rank || !s->output)
+	if (!j->rank || !j->output)
 		return;
-	get_look(s)->roll_call = true;
-	ask_all(s);
+	get_look(j)->roll_call = true;
+	ask_all(j);
 }

@@ -8,19 +8,7 @@
 #include "launcher/job/rank_status.h"
 #include "launcher/output/progress.h"
 
-bool report_in_managed_job(void)
-{
-	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID",
-					     "LSB_JOBID",    "FLUX_JOB_ID",
-					     "COBALT_JOBID", "PE_HOSTFILE" };
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (getenv(names[i]))
-			return true;
-	return false;
-}
-
-void report_note(struct session *s, const char *format, ...)
+void report_note(struct job *j, const char *format, ...)
 {
 	va_list ap;
 	char *text;
@@ -28,17 +16,17 @@ void report_note(struct session *s, const char *format, ...)
 	va_start(ap, format);
 	text = xvasprintf(format, ap);
 	va_end(ap);
-	progress_erase(s->progress);
-	if (s->output)
-		output_note(s->output, "%s", text);
+	progress_erase(j->progress);
+	if (j->output)
+		output_note(j->output, "%s", text);
 	else
 		fprintf(stderr, "%s\n", text);
 	free(text);
 }
 
-void report_error(struct session *s, const struct err *e)
+void report_error(struct job *j, const struct err *e)
 {
-	report_note(s, "runner: %s%s%s", e->text, *e->hint ? "\nhint: " : "", e->hint);
+	report_note(j, "runner: %s%s%s", e->text, *e->hint ? "\nhint: " : "", e->hint);
 }
 
 /* ---- several hosts, one error ---- */
@@ -94,78 +82,78 @@ static char *error_shape(const struct host *h)
 
 /* Hosts that failed as host I did, I itself first, each marked in DONE; how many.  A
  * hint that names one of them becomes the one for all. */
-static size_t fold_alike(struct session *s, size_t i, char *const *shape, bool *done,
+static size_t fold_alike(struct job *j, size_t i, char *const *shape, bool *done,
 			 struct str *names)
 {
-	const char *hint = s->agents.host[i].err.hint;
-	const char **list = xcalloc(s->agents.n, sizeof *list);
+	const char *hint = j->agents.host[i].err.hint;
+	const char **list = xcalloc(j->agents.n, sizeof *list);
 	size_t n = 0;
 
-	for (size_t k = i; k < s->agents.n; k++) {
-		struct host *h = &s->agents.host[k];
+	for (size_t k = i; k < j->agents.n; k++) {
+		struct host *h = &j->agents.host[k];
 
-		if (!shape[k] || done[k] || h->err.id != s->agents.host[i].err.id ||
+		if (!shape[k] || done[k] || h->err.id != j->agents.host[i].err.id ||
 		    strcmp(shape[i], shape[k]))
 			continue;
 		list[n++] = h->name;
 		done[k] = true;
 		if (strcmp(h->err.hint, hint))
-			err_hint(&s->err, "%s", err_row_hint(h->err.id));
+			err_hint(&j->err, "%s", err_row_hint(h->err.id));
 	}
 	hosts_fold(names, list, n);
 	free(list);
 	return n;
 }
 
-int report_lost_hosts(struct session *s)
+int report_lost_hosts(struct job *j)
 {
-	bool *done = xcalloc(s->agents.n, sizeof *done);
-	char **shape = xcalloc(s->agents.n, sizeof *shape);
+	bool *done = xcalloc(j->agents.n, sizeof *done);
+	char **shape = xcalloc(j->agents.n, sizeof *shape);
 
-	for (size_t i = 0; i < s->agents.n; i++)
-		if (s->agents.host[i].state == HOST_LOST && !s->run[i].dropped &&
-		    s->agents.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
-			shape[i] = error_shape(&s->agents.host[i]);
-	for (size_t i = 0; i < s->agents.n; i++) {
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->agents.host[i].state == HOST_LOST && !j->run[i].dropped &&
+		    j->agents.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
+			shape[i] = error_shape(&j->agents.host[i]);
+	for (size_t i = 0; i < j->agents.n; i++) {
 		struct str names = { 0 }, text = { 0 };
 		size_t n;
 
 		if (!shape[i] || done[i])
 			continue;
-		if (s->err.id != ERR_NONE)
-			report_error(s, &s->err);
-		s->err = s->agents.host[i].err;
-		n = fold_alike(s, i, shape, done, &names);
+		if (j->err.id != ERR_NONE)
+			report_error(j, &j->err);
+		j->err = j->agents.host[i].err;
+		n = fold_alike(j, i, shape, done, &names);
 		replace(&text, shape[i], "\1", str_text(&names));
 		if (n > 1) /* of one alone nothing is hidden */
-			snprintf(s->err.text, sizeof s->err.text, "%s",
+			snprintf(j->err.text, sizeof j->err.text, "%s",
 				 str_text(&text));
 		str_free(&names);
 		str_free(&text);
 	}
-	for (size_t i = 0; i < s->agents.n; i++)
+	for (size_t i = 0; i < j->agents.n; i++)
 		free(shape[i]);
 	free(shape);
 	free(done);
 	return -1;
 }
 
-void report_unconfirmed(struct session *s)
+void report_unconfirmed(struct job *j)
 {
-	const char **names = xcalloc(s->agents.n, sizeof *names);
+	const char **names = xcalloc(j->agents.n, sizeof *names);
 	struct str folded = { 0 };
 	struct err e;
 	size_t n = 0;
 
-	for (size_t i = 0; s->run && i < s->agents.n; i++)
-		if (s->run[i].unconfirmed)
-			names[n++] = s->agents.host[i].name;
+	for (size_t i = 0; j->run && i < j->agents.n; i++)
+		if (j->run[i].unconfirmed)
+			names[n++] = j->agents.host[i].name;
 	hosts_fold(&folded, names, n);
 	free(names);
 	if (n) {
 		err_set(&e, E_UNCONFIRMED, str_text(&folded));
-		err_hint(&e, "run `berth-agent --sweep %s` there", s->job_id);
-		report_error(s, &e);
+		err_hint(&e, "run `berth-agent --sweep %s` there", j->spec.job_id);
+		report_error(j, &e);
 	}
 	str_free(&folded);
 }
@@ -196,10 +184,10 @@ static void who(const struct rank *r, char *text, size_t size)
 		snprintf(text, size, "pid %u", r->pid);
 }
 
-static void describe(struct session *s, uint32_t index, struct err *e)
+static void describe(struct job *j, uint32_t index, struct err *e)
 {
-	const struct rank *r = &s->rank[index];
-	const struct host *h = &s->agents.host[s->plan.rank[index].host];
+	const struct rank *r = &j->rank[index];
+	const struct host *h = &j->agents.host[j->plan.rank[index].host];
 	char text[96];
 
 	who(r, text, sizeof text);
@@ -236,26 +224,26 @@ static void add_tail(struct str *out, const char *tail)
 	}
 }
 
-static void event_cause(struct session *s, long cause, const struct err *e)
+static void event_cause(struct job *j, long cause, const struct err *e)
 {
-	events_begin(s->events, "cause");
-	events_number(s->events, "rank", cause);
-	events_text(s->events, "host", s->agents.host[s->plan.rank[cause].host].name);
-	events_number(s->events, "status", outcome_status(&s->rank[cause].ending));
-	events_text(s->events, "text", e->text);
-	events_end(s->events);
+	events_begin(j->events, "cause");
+	events_number(j->events, "rank", cause);
+	events_text(j->events, "host", j->agents.host[j->plan.rank[cause].host].name);
+	events_number(j->events, "status", outcome_status(&j->rank[cause].ending));
+	events_text(j->events, "text", e->text);
+	events_end(j->events);
 }
 
 /* "with it ranks 4-7" for a lost host; how many they are. */
-static uint32_t add_lost_ranks(struct session *s, uint32_t host, struct str *out)
+static uint32_t add_lost_ranks(struct job *j, uint32_t host, struct str *out)
 {
-	size_t nwords = s->plan.np / 64 + 1;
+	size_t nwords = j->plan.np / 64 + 1;
 	uint64_t *bits = xcalloc(nwords, sizeof *bits);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->plan.np; i++)
-		if (s->plan.rank[i].host == host &&
-		    s->rank[i].ending.fate == FATE_LOST) {
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		if (j->plan.rank[i].host == host &&
+		    j->rank[i].ending.fate == FATE_LOST) {
 			bits[i / 64] |= 1ull << i % 64;
 			n++;
 		}
@@ -266,22 +254,22 @@ static uint32_t add_lost_ranks(struct session *s, uint32_t host, struct str *out
 }
 
 /* What became of the other ranks so far. */
-static void count_others(struct session *s, uint32_t cause, struct str *out)
+static void count_others(struct job *j, uint32_t cause, struct str *out)
 {
-	bool lost = s->rank[cause].ending.fate == FATE_LOST;
-	uint32_t host = s->plan.rank[cause].host, failed = 0, fine = 0, rest;
+	bool lost = j->rank[cause].ending.fate == FATE_LOST;
+	uint32_t host = j->plan.rank[cause].host, failed = 0, fine = 0, rest;
 	uint32_t group =
-		lost ? add_lost_ranks(s, host, out) : 1; /* these are the cause */
+		lost ? add_lost_ranks(j, host, out) : 1; /* these are the cause */
 
-	for (uint32_t i = 0; i < s->plan.np; i++) {
-		enum fate fate = s->rank[i].ending.fate;
-		bool in_group = lost ? s->plan.rank[i].host == host && fate == FATE_LOST
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		enum fate fate = j->rank[i].ending.fate;
+		bool in_group = lost ? j->plan.rank[i].host == host && fate == FATE_LOST
 				     : i == cause;
 
-		failed += !in_group && fate > FATE_OK && !s->rank[i].late;
+		failed += !in_group && fate > FATE_OK && !j->rank[i].late;
 		fine += fate == FATE_OK;
 	}
-	rest = s->plan.np - group - failed - fine;
+	rest = j->plan.np - group - failed - fine;
 	if (failed)
 		str_addf(out, "\n  %u other rank%s failed after it", failed,
 			 failed > 1 ? "s" : "");
@@ -291,49 +279,49 @@ static void count_others(struct session *s, uint32_t cause, struct str *out)
 		str_addf(out, "\n  the other %u ranks will be ended", rest);
 }
 
-void report_cause(struct session *s)
+void report_cause(struct job *j)
 {
 	struct str out = { 0 };
-	long cause = session_cause(s);
+	long cause = phase_cause(j);
 	struct err e = { 0 };
 
 	if (cause < 0)
 		return;
-	describe(s, (uint32_t)cause, &e);
-	event_cause(s, cause, &e);
+	describe(j, (uint32_t)cause, &e);
+	event_cause(j, cause, &e);
 	str_addf(&out, "runner: %s", e.text);
-	if (s->rank[cause].ending.fate != FATE_LOST) {
-		const char *tail = output_tail(s->output, (uint32_t)cause);
-		const struct rank_op *doing = s->rank[cause].doing;
+	if (j->rank[cause].ending.fate != FATE_LOST) {
+		const char *tail = output_tail(j->output, (uint32_t)cause);
+		const struct rank_op *op = j->rank[cause].op;
 
-		if (s->request->verbosity >= 0 && doing && *doing->text)
-			str_addf(&out, "\n  its last operation: %s", doing->text);
-		if (s->request->verbosity >= 0)
+		if (j->request->verbosity >= 0 && op && *op->text)
+			str_addf(&out, "\n  its last operation: %s", op->text);
+		if (j->request->verbosity >= 0)
 			add_tail(&out, tail);
 		if (asked_for_missing_gpu(tail))
 			err_hint(&e, "the program takes its local rank for a device; "
 				     "use --gpu-visible node");
 	}
-	if (s->request->verbosity >= 0)
-		count_others(s, (uint32_t)cause, &out);
+	if (j->request->verbosity >= 0)
+		count_others(j, (uint32_t)cause, &out);
 	if (*e.hint)
 		str_addf(&out, "\nhint: %s", e.hint);
-	output_note(s->output, "%s", str_text(&out));
+	output_note(j->output, "%s", str_text(&out));
 	str_free(&out);
 }
 
 /* ---- bindings ---- */
 
-void report_overload(struct session *s)
+void report_overload(struct job *j)
 {
-	for (size_t i = 0; i < s->agents.n; i++) {
-		const struct host *h = &s->agents.host[i];
-		uint32_t ranks = s->plan.local_size[i];
+	for (size_t i = 0; i < j->agents.n; i++) {
+		const struct host *h = &j->agents.host[i];
+		uint32_t ranks = j->plan.local_size[i];
 
-		if (s->request->verbosity < 0 || h->state != HOST_UP || !ranks)
+		if (j->request->verbosity < 0 || h->state != HOST_UP || !ranks)
 			continue;
 		if (ranks > h->cores)
-			report_note(s, "runner: warning: %s: %u ranks share %u core%s",
+			report_note(j, "runner: warning: %s: %u ranks share %u core%s",
 				    h->name, ranks, h->cores, h->cores > 1 ? "s" : "");
 	}
 }
@@ -346,63 +334,13 @@ static void gpu_text(const struct rank *r, char *text, size_t size)
 		snprintf(text, size, "-");
 }
 
-void report_binding(struct session *s, uint32_t rank)
+void report_binding(struct job *j, uint32_t rank)
 {
-	const struct rank *r = &s->rank[rank];
+	const struct rank *r = &j->rank[rank];
 	char gpu[64];
 
 	gpu_text(r, gpu, sizeof gpu);
-	report_note(s, "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s", rank,
-		    s->agents.host[s->plan.rank[rank].host].name, r->pid, r->bound,
+	report_note(j, "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s", rank,
+		    j->agents.host[j->plan.rank[rank].host].name, r->pid, r->bound,
 		    *r->numa ? r->numa : "-", gpu);
-}
-
-/* ---- roll-call ---- */
-
-/* What it does in the library, and for whom it waits there. */
-static void add_doing(const struct session *s, uint32_t i, struct str *out)
-{
-	const size_t nwords = s->plan.np / 64 + 1;
-	uint64_t *bits;
-	size_t n;
-
-	if (!s->rank[i].doing || !*s->rank[i].doing->text)
-		return;
-	str_addf(out, "\n    %s", s->rank[i].doing->text);
-	if (s->rank[i].state != RANK_RUNNING)
-		return;
-	bits = xcalloc(nwords, sizeof *bits);
-	n = rank_status_behind(s, i, bits);
-	if (n) {
-		str_addf(out, "; waits for rank%s ", n > 1 ? "s" : "");
-		str_add_bits(out, bits, nwords);
-	}
-	free(bits);
-}
-
-static void roll_call_line(struct session *s, uint32_t i)
-{
-	static const char *const states[] = { "waiting", "running", "ended" };
-	const struct rank *r = &s->rank[i];
-	long quiet = output_quiet_ms(s->output, i);
-	char last[64] = "no output yet";
-	struct str doing = { 0 };
-
-	add_doing(s, i, &doing);
-	if (quiet >= 0)
-		snprintf(last, sizeof last, "last output %ld.%ld s ago", quiet / 1000,
-			 quiet % 1000 / 100);
-	report_note(s, "  rank %u  %s  pid %u  %s  %s%s", i,
-		    s->agents.host[s->plan.rank[i].host].name, r->pid, states[r->state],
-		    last, str_text(&doing));
-	str_free(&doing);
-}
-
-void report_roll_call(struct session *s)
-{
-	if (!s->rank || !s->output)
-		return;
-	report_note(s, "runner: roll-call: %u ranks, %u ended", s->plan.np, s->ended);
-	for (uint32_t i = 0; i < s->plan.np; i++)
-		roll_call_line(s, i);
 }

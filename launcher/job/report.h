@@ -8,28 +8,23 @@
 #include "launcher/job/job.h"
 
 /* One line (or several) to stderr. */
-void report_note(struct session *s, const char *format, ...)
+void report_note(struct job *j, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* "runner: ..." and its hint. */
-void report_error(struct session *s, const struct err *e);
+void report_error(struct job *j, const struct err *e);
 
 /* Every lost host's error, the same one said once with the hosts folded; the last is
  * left in s->err for main to print.  Always -1. */
-int report_lost_hosts(struct session *s);
+int report_lost_hosts(struct job *j);
 /* The first failure: rank, host, pid, GPU, how it ended, its last stderr lines. */
-void report_cause(struct session *s);
+void report_cause(struct job *j);
 /* Hosts that did not confirm that all is gone. */
-void report_unconfirmed(struct session *s);
+void report_unconfirmed(struct job *j);
 /* More ranks than cores on a host: one loud line (of GPUs the agent tells). */
-void report_overload(struct session *s);
+void report_overload(struct job *j);
 /* --report-bindings: what one rank got, as read back. */
-void report_binding(struct session *s, uint32_t rank);
-/* Ctrl-\: every rank's host, pid, state and last output. */
-void report_roll_call(struct session *s);
+void report_binding(struct job *j, uint32_t rank);
 /* --plan, to stdout. */
-void report_plan(struct session *s);
-
-/* Inside a resource manager's job? */
-bool report_in_managed_job(void);
+void report_plan(struct job *j);
 
 #endif

@@ -32,7 +32,6 @@
 
 #include "common/wire.h"
 #include "launcher/cli/options.h"
-#include "launcher/job/report.h"
 #include "launcher/job/job.h"
 #include "launcher/hosts/select.h"
 
@@ -482,7 +481,7 @@ static void print_table(void)
 
 /* ---- the launcher ---- */
 
-static struct agents_events session_events, counting;
+static struct agents_events job_events, counting;
 static size_t started, written;
 
 static void signal_ranks(evutil_socket_t fd, short what, void *ctx)
@@ -494,10 +493,10 @@ static void signal_ranks(evutil_socket_t fd, short what, void *ctx)
 	raise(SIGUSR1);
 }
 
-/* After what the session has queued meanwhile for this turn: its write to stdout. */
-static void signal_soon(struct session *s)
+/* After what the job has queued meanwhile for this turn: its write to stdout. */
+static void signal_soon(struct job *j)
 {
-	event_base_once(s->base, -1, EV_TIMEOUT, signal_ranks, NULL,
+	event_base_once(j->base, -1, EV_TIMEOUT, signal_ranks, NULL,
 			&(struct timeval){ 0 });
 }
 
@@ -512,55 +511,51 @@ static void on_all_signalled(evutil_socket_t fd, short what, void *ctx)
 
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 {
-	struct session *s = ctx;
+	struct job *j = ctx;
 
-	session_events.frame(s, h, f);
-	if (f->type == WIRE_started && ++started == s->plan.np) {
+	job_events.frame(j, h, f);
+	if (f->type == WIRE_started && ++started == j->plan.np) {
 		step_end("started");
 		order_all('o');
 	}
 	if (f->type == WIRE_output && ++written == nhosts)
-		signal_soon(s);
+		signal_soon(j);
 }
 
-static void take_over(struct session *s)
+static void take_over(struct job *j)
 {
-	for (size_t i = 0; i < s->agents.n; i++)
-		s->agents.host[i].transport = &transport_sim;
-	session_events = counting = *s->agents.events;
+	for (size_t i = 0; i < j->agents.n; i++)
+		j->agents.host[i].transport = &transport_sim;
+	job_events = counting = *j->agents.events;
 	counting.frame = on_frame;
-	s->agents.events = &counting;
-	event_base_once(s->base, all_signalled, EV_READ, on_all_signalled, NULL, NULL);
-}
-
-static int step(const char *name, int rc)
-{
-	step_end(name);
-	return rc;
+	j->agents.events = &counting;
+	event_base_once(j->base, all_signalled, EV_READ, on_all_signalled, NULL, NULL);
 }
 
 static int run(const struct request *r)
 {
-	struct session s;
-	int status = EXIT_RUNNER;
+	struct strv notes = { 0 };
+	struct job j;
+	int status;
 
 	step_begin();
-	session_open(&s, r);
-	if (step("hosts", hosts_select(&s)))
-		goto out;
-	take_over(&s);
-	if (step("hello", session_gather(&s)) || session_map(&s) ||
-	    step("placed", session_place(&s)) || session_run(&s))
-		goto out;
+	job_open(&j, r);
+	j.refused = hosts_select(&j.agents, &j.slots_from, r, &notes, &j.err) != 0;
+	strv_free(&notes);
+	step_end("hosts");
+	take_over(&j);
+	job_begin(&j);
+	job_until(&j, JOB_PLACE);
+	step_end("hello");
+	job_until(&j, JOB_RUN);
+	step_end("placed");
+	job_until(&j, JOB_CLOSE);
 	step_end("ended");
-	session_leave(&s);
-	status = session_status(&s);
+	job_until(&j, JOB_DONE);
+	status = job_finish(&j);
 	step_end("left");
-	session_free(&s);
+	job_free(&j);
 	step_end("freed");
-	return status;
-out:
-	report_error(&s, &s.err);
 	return status;
 }
 

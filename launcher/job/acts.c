@@ -1,0 +1,511 @@
+#include "launcher/job/acts.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include "launcher/hosts/hosts.h"
+#include "launcher/job/fence.h"
+#include "launcher/job/messages.h"
+#include "launcher/job/rank_status.h"
+#include "launcher/job/report.h"
+#include "launcher/output/progress.h"
+
+enum {
+	AFTER_INT_MS = 2000 /* from TERM to KILL, when ^C had its whole grace already */
+};
+
+static uint32_t grace_ms(const struct job *j)
+{
+	return (uint32_t)j->request->kill_grace_s * 1000;
+}
+
+/* ---- LAUNCH: agents ---- */
+
+void acts_launch(struct job *j)
+{
+	j->agents.setup.deadline_ms =
+		clock_ms() + (uint64_t)j->request->start_timeout_s * 1000;
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+
+		if (job_needs(j, i) &&
+		    (h->state == HOST_IDLE || h->state == HOST_CLOSED))
+			agents_start(&j->agents, h);
+	}
+	if (j->request->verbosity == 0 || j->request->verbosity == 1)
+		j->progress = progress_open(&j->agents);
+}
+
+/* ---- PLACE: ranks to hosts, and to berths ---- */
+
+/* The slots of each host as numbers. */
+static int resolve_slots(const struct job *j, struct map_host *map, struct err *e)
+{
+	for (size_t i = 0; i < j->agents.n; i++) {
+		const struct host *h = &j->agents.host[i];
+		int slots = h->slots;
+
+		if (slots == SLOTS_GPUS && !h->gpus)
+			return err_set(e, E_NO_GPUS, h->name);
+		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
+			slots = (int)h->gpus;
+		else if (slots == SLOTS_AUTO)
+			slots = (int)h->cores;
+		map[i] =
+			(struct map_host){ h->name, slots, h->max_slots,
+					   h->state == HOST_LOST || j->run[i].dropped ||
+						   j->run[i].unkillable };
+	}
+	return 0;
+}
+
+/* NP ranks, or as many as the request says, on the hosts that are not lost. */
+static int make_plan(const struct job *j, struct plan *plan, uint32_t np, struct err *e)
+{
+	struct map_host *map = xcalloc(j->agents.n, sizeof *map);
+	struct request r = *j->request;
+	struct app first = r.app[0];
+	int rc;
+
+	if (np && r.napp == 1) { /* -np was not given: it is as before */
+		first.np = (int)np;
+		r.app = &first;
+	}
+	rc = resolve_slots(j, map, e) ||
+	     map_ranks(plan, &r, map, j->agents.n, j->slots_from, e);
+	free(map);
+	return rc ? -1 : 0;
+}
+
+int acts_map(struct job *j)
+{
+	const uint32_t reader = j->request->stdin_rank;
+
+	if (j->plan.np)
+		return 0;
+	if (make_plan(j, &j->plan, 0, &j->err))
+		return -1;
+	j->rank = xcalloc(j->plan.np, sizeof *j->rank);
+	if (reader < STDIN_ALL && reader >= j->plan.np)
+		return err_set(&j->err, E_STDIN_RANK, reader, j->plan.np);
+	return 0;
+}
+
+/* The hosts whose ranks read stdin in this epoch. */
+static void aim_input(struct job *j)
+{
+	const uint32_t reader = j->request->stdin_rank;
+	struct host **targets = xcalloc(j->agents.n, sizeof(struct host *));
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (job_needs(j, i) &&
+		    (reader == STDIN_ALL || j->plan.rank[reader].host == i))
+			targets[n++] = &j->agents.host[i];
+	input_aim(j->input, targets, n, j->epoch);
+	free(targets);
+}
+
+static void place(struct job *j)
+{
+	progress_close(j->progress);
+	j->progress = NULL;
+	if (acts_map(j)) {
+		j->refused = true;
+		return;
+	}
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (!job_needs(j, i))
+			agents_leave(&j->agents.host[i]);
+	if (!j->spec.visible_why) /* the first epoch */
+		job_spec_choose_visible(j);
+	if (!j->input && j->request->plan == PLAN_OFF &&
+	    j->request->stdin_rank != STDIN_NONE)
+		j->input = input_open(j->base, j->request->stdin_rank);
+	if (j->input)
+		aim_input(j);
+	j->fence = fence_open(j);
+	if (job_spec_send(j))
+		j->refused = true;
+}
+
+/* ---- RUN ---- */
+
+static void on_left(void *ctx, uint32_t host, size_t n)
+{
+	messages_credit(ctx, host, n);
+}
+
+static void on_unread(void *ctx, const char *which, int error)
+{
+	struct job *j = ctx;
+
+	if (j->unread)
+		return;
+	j->unread = j->unread_new = true;
+	output_mute(j->output);
+	if (error != EPIPE) {
+		err_set(&j->err, E_OUTPUT, which, strerror(error));
+		j->refused = true;
+	}
+}
+
+static void on_disk(void *ctx, const char *path, int error)
+{
+	struct job *j = ctx;
+	struct err e;
+
+	j->disk_failed = true;
+	err_set(&e, E_DISK, path, strerror(error));
+	report_error(j, &e);
+}
+
+static void start_ranks(struct job *j)
+{
+	static const struct output_events events = { on_left, on_unread, on_disk };
+
+	if (!j->output) { /* the first epoch */
+		if (output_open(&j->output, j->base, j->request, j->plan.np, &events, j,
+				&j->err)) {
+			j->refused = true;
+			return;
+		}
+		report_overload(j);
+		agents_watch(&j->agents);
+		if (j->request->timeout_s)
+			j->limit_ms =
+				clock_ms() + (uint64_t)j->request->timeout_s * 1000;
+	}
+	j->ran = true;
+	messages_start(j);
+}
+
+/* ---- FAIL, STOP: the end of the ranks ---- */
+
+static void stop(struct job *j)
+{
+	messages_stop(j, grace_ms(j));
+}
+
+static void stop_at_once(struct job *j)
+{
+	messages_stop(j, 0);
+}
+
+static void kill_as_asked(struct job *j)
+{
+	report_note(j, "runner: ^C: ending %u ranks now", j->plan.np - j->ended);
+	stop_at_once(j);
+}
+
+static void say_cause_and_kill(struct job *j)
+{
+	report_cause(j);
+	kill_as_asked(j);
+}
+
+/* Under --keep-going the cause has not been said yet. */
+static void stop_ended(struct job *j)
+{
+	if (j->failed && !j->signo)
+		report_cause(j);
+	stop_at_once(j);
+}
+
+static void stop_after_signal(struct job *j)
+{
+	messages_stop(j, j->grace_signo == SIGINT ? AFTER_INT_MS : 0);
+}
+
+/* The first signal starts the grace, and no later one moves it. */
+static void begin_grace(struct job *j, int signo)
+{
+	if (j->grace_signo)
+		return;
+	j->grace_signo = signo;
+	j->deadline_ms = clock_ms() + grace_ms(j);
+}
+
+static void interrupt(struct job *j)
+{
+	report_note(j,
+		    "runner: ^C: sent SIGINT to %u ranks, SIGTERM follows in %ld s; ^C "
+		    "again ends them now",
+		    j->plan.np - j->ended, j->request->kill_grace_s);
+	messages_signal(j, SIGINT, false);
+	begin_grace(j, SIGINT);
+}
+
+static void forward(struct job *j)
+{
+	messages_signal(j, j->signals.last, false);
+}
+
+/* A resource manager brings its own KILL. */
+static void terminate(struct job *j)
+{
+	forward(j);
+	if (!j->spec.managed || j->request->kill_grace_given)
+		begin_grace(j, j->signals.last);
+}
+
+/* ---- CLOSE ---- */
+
+void acts_say_error(struct job *j)
+{
+	j->refused = false;
+	if (j->err.id != ERR_NONE)
+		report_error(j, &j->err);
+}
+
+/* Every rank had ended well, then a host was lost: nobody has said so yet. */
+static bool lost_late(const struct job *j)
+{
+	return j->ran && j->lost && j->err.id == ERR_NONE && !j->timed_out &&
+	       !j->signo && !j->unread && phase_cause(j) < 0;
+}
+
+static void shut_down(struct job *j)
+{
+	progress_close(j->progress);
+	j->progress = NULL;
+	if (lost_late(j)) {
+		report_lost_hosts(j);
+		acts_say_error(j);
+	}
+	for (size_t i = 0; i < j->agents.n; i++)
+		agents_leave(&j->agents.host[i]);
+}
+
+static void print_plan(struct job *j)
+{
+	report_overload(j);
+	report_plan(j);
+	shut_down(j);
+}
+
+/* ---- errors, limits, lost hosts ---- */
+
+static void say_error_and_leave(struct job *j)
+{
+	acts_say_error(j);
+	shut_down(j);
+}
+
+static void say_error_and_stop(struct job *j)
+{
+	acts_say_error(j);
+	stop_at_once(j);
+}
+
+static void say_limit(struct job *j)
+{
+	struct err e;
+
+	j->timed_out = true;
+	err_set(&e, E_TIMEOUT, j->request->timeout_s);
+	report_error(j, &e);
+}
+
+static void say_limit_and_leave(struct job *j)
+{
+	say_limit(j);
+	shut_down(j);
+}
+
+static void say_limit_and_stop(struct job *j)
+{
+	say_limit(j);
+	stop(j);
+}
+
+/* The job ends anyway: the limit matters only to a restart. */
+static void say_limit_of_restart(struct job *j)
+{
+	if (phase_restart_wanted(j))
+		say_limit(j);
+}
+
+/* Hosts that did not come up, or did not place their ranks.  In a later epoch that costs
+ * a restart, if there is one left. */
+static void say_lost(struct job *j)
+{
+	report_lost_hosts(j);
+	report_error(j, &j->err);
+	if (!j->ran)
+		return;
+	j->err = (struct err){ 0 };
+	j->failed = j->plan.np; /* none of them runs */
+}
+
+static void say_lost_and_stop(struct job *j)
+{
+	say_lost(j);
+	stop_at_once(j);
+}
+
+static void give_up_late(struct job *j)
+{
+	struct err e;
+
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+
+		if (!j->run[i].awaited)
+			continue;
+		err_set(&e, E_START_TIMEOUT, h->name,
+			"the agent runs and says nothing");
+		agents_give_up(h, &e);
+	}
+}
+
+static void give_up_uncleared(struct job *j)
+{
+	struct err e;
+
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+
+		if (h->state != HOST_UP || j->run[i].cleared)
+			continue;
+		err_set(&e, E_UNCONFIRMED, h->name);
+		j->run[i].unconfirmed = true;
+		agents_give_up(h, &e);
+	}
+}
+
+/* While a slow reader holds output up, agents cannot have cleared: wait on. */
+static void give_up_silent(struct job *j)
+{
+	if (j->output && output_waiting(j->output) && !j->unread) {
+		j->overdue = true;
+		j->deadline_ms = clock_ms() + 1000;
+		return;
+	}
+	give_up_uncleared(j);
+}
+
+static void give_up_all(struct job *j)
+{
+	if (j->output)
+		output_mute(j->output);
+	give_up_uncleared(j);
+	agents_close(&j->cleanup.agents);
+	j->cleanup.running = 0;
+	shut_down(j);
+}
+
+/* ---- DRAIN: the last output, the next epoch ---- */
+
+static void drain(struct job *j)
+{
+	if (j->output)
+		output_finish(j->output);
+}
+
+void acts_forget_ranks(struct job *j)
+{
+	for (uint32_t i = 0; j->rank && i < j->plan.np; i++) {
+		struct rank *r = &j->rank[i];
+
+		free(r->gpu);
+		free(r->gpu_name);
+		free(r->cpus);
+		free(r->bound);
+		free(r->numa);
+		free(r->visible);
+		free(r->why);
+		free(r->shared);
+		free(r->text);
+		free(r->hint);
+		rank_op_free(r->op);
+		*r = (struct rank){ 0 };
+	}
+	for (size_t i = 0; j->run && i < j->agents.n; i++) {
+		struct host_run *run = &j->run[i];
+
+		free(run->idle);
+		free(run->certificate);
+		*run = (struct host_run){ .unconfirmed = run->unconfirmed,
+					  .dropped = run->dropped };
+	}
+	free(j->spec.master_addr);
+	j->spec.master_addr = NULL;
+	fence_free(j->fence);
+	j->fence = NULL;
+	rank_status_free(j);
+}
+
+/* The same number of ranks on the hosts that are left.  Hosts that were lost are left out
+ * if the others have the slots; hosts that had no rank so far are spares. */
+static int replan(struct job *j)
+{
+	struct plan plan = { 0 };
+	struct err e = { 0 }, whole;
+
+	if (!make_plan(j, &plan, j->plan.np, &e)) {
+		plan_free(&j->plan);
+		j->plan = plan;
+		return 0;
+	}
+	err_set(&whole, E_RESTART, e.text);
+	report_error(j, &whole);
+	return -1;
+}
+
+static void restart(struct job *j)
+{
+	if (replan(j)) { /* that has been said, and the status is the cause's */
+		j->refused = true;
+		return;
+	}
+	for (size_t i = 0; i < j->agents.n; i++)
+		j->run[i].dropped |=
+			j->agents.host[i].state == HOST_LOST || j->run[i].unkillable;
+	acts_forget_ranks(j);
+	j->epoch++;
+	j->ended = j->failed = 0;
+	j->lost = j->overdue = false;
+	output_restart(j->output);
+	if (j->request->verbosity >= 0)
+		report_note(j, "runner: restart %u of %d: %u ranks on %u host%s",
+			    j->epoch - 1, j->request->restarts, j->plan.np,
+			    j->plan.nodes, j->plan.nodes > 1 ? "s" : "");
+	events_begin(j->events, "restart");
+	events_number(j->events, "epoch", j->epoch);
+	events_end(j->events);
+	acts_launch(j);
+}
+
+static void (*const acts[])(struct job *j) = {
+	[ACT_PLACE] = place,
+	[ACT_PRINT_PLAN] = print_plan,
+	[ACT_START] = start_ranks,
+	[ACT_RESTART] = restart,
+	[ACT_SHUTDOWN] = shut_down,
+	[ACT_GIVE_UP_LATE] = give_up_late,
+	[ACT_GIVE_UP_SILENT] = give_up_silent,
+	[ACT_GIVE_UP_ALL] = give_up_all,
+	[ACT_SAY_ERROR] = say_error_and_leave,
+	[ACT_SAY_ERROR_STOP] = say_error_and_stop,
+	[ACT_SAY_LOST] = say_lost,
+	[ACT_SAY_LOST_STOP] = say_lost_and_stop,
+	[ACT_SAY_CAUSE] = report_cause,
+	[ACT_SAY_CAUSE_KILL] = say_cause_and_kill,
+	[ACT_SAY_LIMIT] = say_limit_and_leave,
+	[ACT_SAY_LIMIT_STOP] = say_limit_and_stop,
+	[ACT_SAY_LIMIT_ONLY] = say_limit_of_restart,
+	[ACT_DRAIN] = drain,
+	[ACT_STOP] = stop,
+	[ACT_KILL_SAID] = kill_as_asked,
+	[ACT_STOP_AFTER_SIGNAL] = stop_after_signal,
+	[ACT_STOP_ENDED] = stop_ended,
+	[ACT_INTERRUPT] = interrupt,
+	[ACT_TERMINATE] = terminate,
+	[ACT_FORWARD] = forward,
+};
+
+void acts_do(struct job *j, enum job_act act)
+{
+	acts[act](j);
+}

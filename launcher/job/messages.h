@@ -1,0 +1,23 @@
+/* messages.h - what runner tells the agents of a job, and what their frames and the loss
+ * of a host change in its record. */
+#ifndef BERTH_LAUNCHER_JOB_MESSAGES_H
+#define BERTH_LAUNCHER_JOB_MESSAGES_H
+
+#include "launcher/job/job.h"
+
+/* Call-backs for job.agents; their context is the job. */
+extern const struct agents_events messages_events;
+
+/* To each host with ranks: exec them. */
+void messages_start(struct job *j);
+/* The same: TERM to their ranks, and KILL after GRACE_MS; 0: KILL at once. */
+void messages_stop(struct job *j, uint32_t grace_ms);
+/* SIGNO to the ranks' main processes, or to their whole trees, once ranks run. */
+void messages_signal(struct job *j, int signo, bool tree);
+
+/* N bytes of HOST's output have left runner: it may send as many more.  Credits go back
+ * in quarters of the window: often enough to keep the host writing, seldom enough to
+ * cost nothing. */
+void messages_credit(struct job *j, uint32_t host, size_t n);
+
+#endif

@@ -1,0 +1,219 @@
+#include "launcher/job/phase.h"
+
+#include <signal.h>
+
+#include "launcher/job/job.h"
+
+enum {
+	START_MS = 500, /* after --start-timeout, at which the transports give up */
+	CAUSE_MS = 800, /* to tell of endings before the first heard; agents hold 400 */
+	CONFIRM_MS = 7000, /* after the grace: an agent takes up to 5 s to see a process
+			      die */
+	CLOSE_MS = 3000,   /* from `shutdown` to the end of the stream */
+	CLOSE_SOON_MS = 500 /* the same, where no rank ever ran */
+};
+
+/* clang-format off */
+static const struct phase_step steps[JOB_DONE][EV_COUNT] = {
+	[JOB_LAUNCH] = {
+		[EV_ALL]     = { JOB_PLACE, ACT_PLACE },
+		[EV_SHORT]   = { JOB_DRAIN, ACT_SAY_LOST },
+		[EV_LATE]    = { JOB_STAY,  ACT_GIVE_UP_LATE },
+		[EV_ERROR]   = { JOB_CLOSE, ACT_SAY_ERROR },
+		[EV_LIMIT]   = { JOB_CLOSE, ACT_SAY_LIMIT },
+		[EV_UNREAD]  = { JOB_CLOSE, ACT_SHUTDOWN },
+		[EV_INT1]    = { JOB_CLOSE, ACT_SHUTDOWN },
+		[EV_INT3]    = { JOB_CLOSE, ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_CLOSE, ACT_SHUTDOWN },
+	},
+	[JOB_PLACE] = {
+		[EV_ALL]     = { JOB_RUN,   ACT_START },
+		[EV_SHORT]   = { JOB_STOP,  ACT_SAY_LOST_STOP },
+		[EV_PLANNED] = { JOB_CLOSE, ACT_PRINT_PLAN },
+		[EV_LATE]    = { JOB_STAY,  ACT_GIVE_UP_LATE },
+		[EV_ERROR]   = { JOB_CLOSE, ACT_SAY_ERROR },
+		[EV_LIMIT]   = { JOB_CLOSE, ACT_SAY_LIMIT },
+		[EV_UNREAD]  = { JOB_CLOSE, ACT_SHUTDOWN },
+		[EV_INT1]    = { JOB_CLOSE, ACT_SHUTDOWN },
+		[EV_INT3]    = { JOB_CLOSE, ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_CLOSE, ACT_SHUTDOWN },
+	},
+	[JOB_RUN] = {
+		[EV_ALL]     = { JOB_STOP,  ACT_STOP_ENDED },
+		[EV_LATE]    = { JOB_STOP,  ACT_STOP_AFTER_SIGNAL },
+		[EV_FAILED]  = { JOB_FAIL,  ACT_STOP },
+		[EV_ERROR]   = { JOB_STOP,  ACT_SAY_ERROR_STOP },
+		[EV_LIMIT]   = { JOB_STOP,  ACT_SAY_LIMIT_STOP },
+		[EV_UNREAD]  = { JOB_STOP,  ACT_STOP },
+		[EV_INT1]    = { JOB_STAY,  ACT_INTERRUPT },
+		[EV_INT2]    = { JOB_STOP,  ACT_KILL_SAID },
+		[EV_INT3]    = { JOB_CLOSE, ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_STAY,  ACT_TERMINATE },
+	},
+	[JOB_FAIL] = {
+		[EV_ALL]     = { JOB_STOP,  ACT_SAY_CAUSE },
+		[EV_LATE]    = { JOB_STOP,  ACT_SAY_CAUSE },
+		[EV_LIMIT]   = { JOB_STAY,  ACT_SAY_LIMIT_ONLY },
+		[EV_INT1]    = { JOB_STOP,  ACT_SAY_CAUSE_KILL },
+		[EV_INT3]    = { JOB_CLOSE, ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_STAY,  ACT_FORWARD },
+	},
+	[JOB_STOP] = {
+		[EV_ALL]     = { JOB_DRAIN, ACT_DRAIN },
+		[EV_LATE]    = { JOB_STAY,  ACT_GIVE_UP_SILENT },
+		[EV_LIMIT]   = { JOB_STAY,  ACT_SAY_LIMIT_ONLY },
+		[EV_INT1]    = { JOB_STOP,  ACT_KILL_SAID },
+		[EV_INT2]    = { JOB_STOP,  ACT_KILL_SAID },
+		[EV_INT3]    = { JOB_CLOSE, ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_STAY,  ACT_FORWARD },
+	},
+	[JOB_DRAIN] = {
+		[EV_ALL]     = { JOB_CLOSE,  ACT_SHUTDOWN },
+		[EV_AGAIN]   = { JOB_LAUNCH, ACT_RESTART },
+		[EV_ERROR]   = { JOB_CLOSE,  ACT_SAY_ERROR },
+		[EV_LIMIT]   = { JOB_STAY,   ACT_SAY_LIMIT_ONLY },
+		[EV_UNREAD]  = { JOB_CLOSE,  ACT_SHUTDOWN },
+		[EV_INT3]    = { JOB_CLOSE,  ACT_GIVE_UP_ALL },
+	},
+	[JOB_CLOSE] = {
+		[EV_ALL]     = { JOB_DONE,  ACT_NONE },
+		[EV_LATE]    = { JOB_DONE,  ACT_NONE },
+		[EV_INT3]    = { JOB_DONE,  ACT_NONE },
+	},
+};
+/* clang-format on */
+
+struct phase_step phase_step(enum job_phase phase, enum job_event ev)
+{
+	return phase == JOB_DONE ? (struct phase_step){ 0 } : steps[phase][ev];
+}
+
+long phase_cause(const struct job *j)
+{
+	struct ending *v = xcalloc(j->plan.np, sizeof *v);
+	long cause;
+
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		if (!j->rank[i].late)
+			v[i] = j->rank[i].ending;
+	cause = outcome_cause(v, j->plan.np);
+	free(v);
+	return cause;
+}
+
+bool phase_restart_wanted(const struct job *j)
+{
+	long cause;
+
+	if (!j->failed || j->epoch > (uint32_t)j->request->restarts || j->signo ||
+	    j->timed_out || j->unread || j->err.id != ERR_NONE)
+		return false;
+	cause = phase_cause(j);
+	return cause < 0 || j->rank[cause].ending.fate != FATE_EXEC;
+}
+
+/* --keep-going is for failures of ranks.  A job that a signal, its limit or a reader
+ * ends anyway has no cause to look for. */
+static bool failure_ends_job(const struct job *j)
+{
+	return (j->lost || (j->failed && !j->request->keep_going)) && !j->signo &&
+	       !j->timed_out && !j->unread;
+}
+
+enum job_event phase_due(const struct job *j, uint64_t now_ms)
+{
+	bool starting = j->phase < JOB_RUN;
+
+	if (j->unread_new)
+		return EV_UNREAD;
+	if (j->refused && steps[j->phase][EV_ERROR].next != JOB_STAY)
+		return EV_ERROR;
+	if (j->phase == JOB_RUN && failure_ends_job(j))
+		return EV_FAILED;
+	if (!j->awaited && starting && j->lost)
+		return EV_SHORT;
+	if (!j->awaited && j->phase == JOB_PLACE && j->request->plan != PLAN_OFF)
+		return EV_PLANNED;
+	if (!j->awaited)
+		return j->phase == JOB_DRAIN && phase_restart_wanted(j) ? EV_AGAIN
+									: EV_ALL;
+	if (j->limit_ms && now_ms >= j->limit_ms)
+		return EV_LIMIT;
+	return j->deadline_ms && now_ms >= j->deadline_ms ? EV_LATE : EV_NONE;
+}
+
+void phase_await(struct job *j)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host_run *run = &j->run[i];
+		const enum host_state state = j->agents.host[i].state;
+
+		run->awaited =
+			(j->phase == JOB_LAUNCH && state == HOST_STARTING) ||
+			(j->phase == JOB_PLACE && job_reaches(j, i) && !run->placed) ||
+			(j->phase == JOB_FAIL && job_reaches(j, i) &&
+			 !run->stop_acked) ||
+			(j->phase == JOB_STOP && job_reaches(j, i) && !run->cleared) ||
+			(j->phase == JOB_CLOSE && state == HOST_LEAVING);
+		n += run->awaited;
+	}
+	if (j->phase == JOB_RUN)
+		n = j->plan.np - j->ended;
+	if (j->phase == JOB_CLOSE)
+		n += j->cleanup.running;
+	j->awaited = n;
+}
+
+uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
+{
+	const uint64_t start_ms = (uint64_t)j->request->start_timeout_s * 1000;
+	uint64_t close_ms;
+
+	switch (j->phase) {
+	case JOB_LAUNCH:
+	case JOB_PLACE:
+		return now_ms + start_ms + START_MS;
+	case JOB_FAIL:
+		return now_ms + CAUSE_MS;
+	case JOB_STOP:
+		return now_ms + j->grace_ms + CONFIRM_MS;
+	case JOB_CLOSE:
+		close_ms = now_ms +
+			   (j->ran && j->interrupts < 3 ? CLOSE_MS : CLOSE_SOON_MS);
+		return j->cleanup.until_ms > close_ms && j->interrupts < 3
+			       ? j->cleanup.until_ms
+			       : close_ms;
+	default:
+		return 0;
+	}
+}
+
+int phase_status(const struct job *j)
+{
+	const long cause = j->rank ? phase_cause(j) : -1;
+	int status;
+
+	if (j->err.id != ERR_NONE) {
+		status = err_status(j->err.id);
+		return status == EXIT_LOST && !j->ran ? EXIT_START : status;
+	}
+	if (j->timed_out)
+		return EXIT_TIMELIMIT;
+	if (j->signo)
+		return outcome_signalled(j->signo, j->ran && !j->failed &&
+							   j->ended == j->plan.np);
+	if (cause >= 0)
+		return outcome_status(&j->rank[cause].ending);
+	if (j->lost)
+		return j->ran ? EXIT_LOST : EXIT_START;
+	return j->disk_failed ? EXIT_RUNNER : 0;
+}
+
+int phase_death(const struct job *j)
+{
+	if (j->signo == SIGINT)
+		return SIGINT;
+	return j->unread && j->err.id == ERR_NONE ? SIGPIPE : 0;
+}

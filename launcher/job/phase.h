@@ -1,0 +1,119 @@
+/* phase.h - pure: the phases of a job, and what leads from one to the next.
+ *
+ * A phase awaits answers of hosts, ends of ranks, or output, for a limited time.  Input
+ * only updates the record (job.h).  After each turn of the event loop phase_due() says
+ * which event the record amounts to, and phase_step() says what it leads to: the next
+ * phase and one act.  Only job.c assigns the phase.
+ *
+ *   phase   awaits, of each host that it told    at most
+ *   LAUNCH  hello, of each host that is needed   --start-timeout and 0.5 s
+ *   PLACE   placed                               the same
+ *   RUN     the end of each rank                 the grace after a signal
+ *   FAIL    stop_ack                             0.8 s
+ *   STOP    cleared                              the grace and 7 s
+ *   DRAIN   that the output is written           -
+ *   CLOSE   the end of its stream, and cleanups  3 s, cleanups 6 s
+ *
+ * Source: s6-supervise (one table, state x event, one deadline) and OpenSSH's nchan.c
+ * (events change states, actions never do). */
+#ifndef BERTH_LAUNCHER_JOB_PHASE_H
+#define BERTH_LAUNCHER_JOB_PHASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct job;
+
+enum job_phase {
+	JOB_STAY, /* in the table: no change */
+	JOB_LAUNCH,
+	JOB_PLACE,
+	JOB_RUN,
+	JOB_FAIL, /* a rank failed: which failure was the first? */
+	JOB_STOP,
+	JOB_DRAIN,
+	JOB_CLOSE,
+	JOB_DONE
+};
+
+enum job_event {
+	EV_NONE,
+	EV_ALL,     /* all that the phase awaits is there */
+	EV_SHORT,   /* all is there, but a host that is needed was lost */
+	EV_PLANNED, /* all is there, and --plan asks for no more */
+	EV_AGAIN,   /* all is there, and all ranks shall start again */
+	EV_LATE,    /* the deadline passed */
+	EV_FAILED,  /* a rank or host failed, and that ends the job */
+	EV_ERROR,   /* an act failed */
+	EV_LIMIT,   /* --timeout */
+	EV_UNREAD,  /* stdout or stderr has no reader */
+	EV_INT1,    /* the first ^C, the second, each one after it */
+	EV_INT2,
+	EV_INT3,
+	EV_TERM, /* TERM or HUP */
+	EV_COUNT
+};
+
+enum job_act {
+	ACT_NONE,
+	ACT_PLACE,          /* map ranks to hosts, send the job */
+	ACT_PRINT_PLAN,     /* and shut the agents down */
+	ACT_START,          /* the ranks */
+	ACT_RESTART,        /* the next epoch: its agents */
+	ACT_SHUTDOWN,       /* the agents */
+	ACT_GIVE_UP_LATE,   /* hosts that did not answer at the start */
+	ACT_GIVE_UP_SILENT, /* hosts that did not say `cleared`, unless output waits */
+	ACT_GIVE_UP_ALL,    /* mute the output, clean no host up */
+	ACT_SAY_ERROR,      /* what failed; and shut the agents down */
+	ACT_SAY_ERROR_STOP, /* the same, but KILL the ranks */
+	ACT_SAY_LOST,       /* hosts that did not come up, before a job was sent */
+	ACT_SAY_LOST_STOP,  /* the same, and agents give their ranks' berths up */
+	ACT_SAY_CAUSE,      /* the agents have been told to stop */
+	ACT_SAY_CAUSE_KILL, /* and KILL follows at once */
+	ACT_SAY_LIMIT,      /* --timeout; shut the agents down */
+	ACT_SAY_LIMIT_STOP, /* --timeout; TERM, and KILL after the grace */
+	ACT_SAY_LIMIT_ONLY, /* if it cancels a restart */
+	ACT_DRAIN,          /* lines without an end are passed on */
+	ACT_STOP,           /* TERM to the ranks, and KILL after the grace */
+	ACT_KILL_SAID,      /* the ranks, as the user asked: say so */
+	ACT_STOP_AFTER_SIGNAL, /* the grace of a signal is over */
+	ACT_STOP_ENDED,        /* all ranks have ended: what they left */
+	ACT_INTERRUPT,         /* SIGINT to the ranks; the grace begins */
+	ACT_TERMINATE,         /* the signal to the ranks; the grace begins */
+	ACT_FORWARD            /* the signal to the ranks */
+};
+
+struct phase_step {
+	enum job_phase next;
+	enum job_act act;
+};
+
+/* What event EV leads to in PHASE, which is not JOB_STAY. */
+struct phase_step phase_step(enum job_phase phase, enum job_event ev);
+
+/* The event that J's record amounts to at clock_ms() NOW_MS.  Signals are none of
+ * these: job.c has them from the loop. */
+enum job_event phase_due(const struct job *j, uint64_t now_ms);
+
+/* Mark and count what the phase that J has just entered awaits. */
+void phase_await(struct job *j);
+
+/* When the phase that J has just entered has lasted too long; 0: never. */
+uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms);
+
+/* A failure is to be followed by another start of all ranks. */
+bool phase_restart_wanted(const struct job *j);
+
+/* Index of the rank whose ending is the cause, or -1.  The ends of ranks whose agent had
+ * been told to stop before are no causes, however the clocks disagree. */
+long phase_cause(const struct job *j);
+
+/* Exit status of the job: an error of runner; 124; a signal; the first cause; a lost
+ * host (EXIT_START if no rank ever ran); a full disk. */
+int phase_status(const struct job *j);
+
+/* The signal that runner ends itself by, so that the shell that started it sees the
+ * signal; or 0. */
+int phase_death(const struct job *j);
+
+#endif

@@ -1,0 +1,135 @@
+#include "launcher/job/signals.h"
+
+#include <event2/event.h>
+#include <signal.h>
+
+#include "common/loop.h"
+#include "launcher/job/job.h"
+#include "launcher/job/messages.h"
+#include "launcher/output/progress.h"
+
+enum { PAUSE_MS = 100 /* for the agents to be told of a ^Z */ };
+
+/* ---- ^Z ---- */
+
+/* Each deadline moves by the MS milliseconds that runner stood still. */
+static void move_deadlines(struct job *j, uint64_t ms)
+{
+	if (j->deadline_ms)
+		j->deadline_ms += ms;
+	if (j->limit_ms)
+		j->limit_ms += ms;
+	j->agents.setup.deadline_ms += ms;
+	j->cleanup.agents.setup.deadline_ms += ms;
+	if (j->cleanup.until_ms)
+		j->cleanup.until_ms += ms;
+}
+
+static void resume(struct job *j)
+{
+	j->agents.paused = false;
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+
+		h->heard_ms = clock_ms();
+		if (h->state != HOST_UP)
+			continue;
+		wire_pack_resume(&h->out, &(struct wire_resume){ 0 });
+		agents_flush(h);
+	}
+	messages_signal(j, SIGCONT, true);
+	input_wake(j->input);
+}
+
+static bool hosts_know(const struct job *j)
+{
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->agents.host[i].state == HOST_UP && j->agents.host[i].out.len)
+			return false;
+	return true;
+}
+
+static void pause_in(struct job *j, unsigned ms);
+
+static void on_pause(evutil_socket_t fd, short what, void *ctx)
+{
+	struct job *j = ctx;
+	uint64_t begin_ms = clock_ms();
+
+	(void)fd;
+	(void)what;
+	if (!hosts_know(j) && begin_ms < j->signals.pause_by_ms) {
+		pause_in(j, 1);
+		return;
+	}
+	raise(SIGSTOP);
+	move_deadlines(j, clock_ms() - begin_ms); /* fg or bg: here runner goes on */
+	resume(j);
+}
+
+static void pause_in(struct job *j, unsigned ms)
+{
+	const struct timeval t = { .tv_usec = (suseconds_t)ms * 1000 };
+
+	event_base_once(j->base, -1, EV_TIMEOUT, on_pause, j, &t);
+}
+
+/* The ranks stop, the agents are told to count no silence; then runner stops itself. */
+static void suspend(struct job *j)
+{
+	if (j->agents.paused)
+		return;
+	progress_erase(j->progress);
+	messages_signal(j, SIGSTOP, true);
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+
+		if (h->state != HOST_UP)
+			continue;
+		wire_pack_suspend(&h->out, &(struct wire_suspend){ 0 });
+		agents_flush(h);
+	}
+	j->agents.paused = true;
+	j->signals.pause_by_ms = clock_ms() + PAUSE_MS;
+	pause_in(j, 0);
+}
+
+/* ---- signals as events ---- */
+
+static void on_signal(evutil_socket_t signo, short what, void *ctx)
+{
+	struct job *j = ctx;
+
+	(void)what;
+	if (signo == SIGTSTP)
+		suspend(j);
+	else
+		j->signals.on_signal(j, (int)signo);
+}
+
+void signals_open(struct job *j, void (*handler)(struct job *j, int signo))
+{
+	static const int signals[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
+				       SIGUSR2, SIGTSTP, SIGCONT, SIGQUIT };
+	struct sigaction old;
+
+	j->signals.on_signal = handler;
+	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+		sigaction(signals[i], NULL, &old);
+		if (old.sa_handler == SIG_IGN)
+			continue;
+		j->signals.watch[i] = evsignal_new(j->base, signals[i], on_signal, j);
+		loop_watch(j->signals.watch[i]);
+	}
+	signal(SIGPIPE, SIG_IGN);
+}
+
+void signals_close(struct job *j)
+{
+	for (size_t i = 0; i < sizeof j->signals.watch / sizeof *j->signals.watch; i++)
+		if (j->signals.watch[i])
+			event_free(j->signals.watch[i]);
+	/* A signal that has no rank to go to any more does not change how the job ended. */
+	signal(SIGUSR1, SIG_IGN);
+	signal(SIGUSR2, SIG_IGN);
+}
