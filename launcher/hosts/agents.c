@@ -326,6 +326,8 @@ void agents_start(struct agents *f, struct host *h)
 	static const struct transport_events events = { on_bytes, on_writable,
 							on_ended };
 
+	if (h->conn) /* an agent that leaves is not waited for */
+		h->transport->close(h->conn);
 	buf_drop(&h->in, h->in.len); /* of an agent that it had before */
 	buf_drop(&h->out, h->out.len);
 	free(h->address);

@@ -28,8 +28,7 @@ void acts_launch(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 
-		if (job_needs(j, i) &&
-		    (h->state == HOST_IDLE || h->state == HOST_CLOSED))
+		if (job_needs(j, i) && h->state != HOST_UP && h->state != HOST_LOST)
 			agents_start(&j->agents, h);
 	}
 	if (j->request->verbosity == 0 || j->request->verbosity == 1)
@@ -272,6 +271,7 @@ static void shut_down(struct job *j)
 	if (lost_late(j)) {
 		report_lost_hosts(j);
 		acts_say_error(j);
+		j->err = (struct err){ 0 }; /* the status comes from j->lost */
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
 		agents_leave(&j->agents.host[i]);
@@ -336,6 +336,8 @@ static void say_lost(struct job *j)
 		return;
 	j->err = (struct err){ 0 };
 	j->failed = j->plan.np; /* none of them runs */
+	for (size_t i = 0; i < j->agents.n; i++)
+		j->run[i].dropped |= j->agents.host[i].state == HOST_LOST;
 }
 
 static void say_lost_and_stop(struct job *j)

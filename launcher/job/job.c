@@ -53,7 +53,8 @@ void job_turn(struct job *j)
  * loop has to see it. */
 static bool counts(const struct job *j, int signo)
 {
-	return signo == SIGINT || j->phase <= JOB_RUN || phase_restart_wanted(j);
+	return signo == SIGINT || j->phase <= JOB_RUN ||
+	       (j->phase < JOB_CLOSE && phase_restart_wanted(j));
 }
 
 void job_signal(struct job *j, int signo)

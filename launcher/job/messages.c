@@ -383,7 +383,7 @@ static void on_lost(void *ctx, struct host *h)
 	if (!job_needs(j, index) || phase == JOB_CLOSE)
 		return;
 	j->lost = true;
-	if (phase < JOB_RUN)
+	if (phase < JOB_RUN || !j->rank)
 		return;
 	if (!j->run[index].cleared && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
