@@ -9,7 +9,7 @@ shopt -s nullglob
 export LC_ALL=C.UTF-8
 build=${BUILD:-build}
 dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
-programs=(common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch])
+programs=(common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] lib/*.[ch])
 tests=(tests/*/*.[ch] examples/*.c)
 defs=(common/*.def launcher/*.def agent/*.def lib/*.def)
 shell=(.ci/run tests/run tests/deps)
@@ -53,7 +53,7 @@ check_size() {
 }
 
 check_tidy() {
-	printf '%s\n' {common,launcher,agent,lib}/*.c | xargs -P "$(nproc)" -I{} \
+	printf '%s\n' {common,launcher,agent,lib}/*.c {launcher,agent}/*/*.c | xargs -P "$(nproc)" -I{} \
 		clang-tidy --quiet {} -- "${dialect[@]}" 2> /dev/null |
 		sed -n "s,^$PWD/,,; s/^\([^ ]*: \)error: /\1/p; s/^\([^ ]*: \)warning: /warning: \1/p"
 }
@@ -90,26 +90,36 @@ for name in sys.argv[1:]:
 
 # ---- who may include whom ----
 
-# FROM allows: a row per folder, the quoted includes that its files may have.
+# The laws of the rooms of launcher/, agent/ and common/ stand in CONTRIBUTING.
+check_rooms() {
+	make -s -k "$build/bin/runner" "$build/bin/berth-agent" > /dev/null 2>&1
+	tests/rooms.py laws "$build"
+}
+
+# Files of a program that take symbols from one another.
+check_circles() {
+	make -s -k "$build/bin/runner" "$build/bin/berth-agent" > /dev/null 2>&1
+	tests/rooms.py circles "$build"
+}
+
+# FROM allows: the quoted includes that the files of other folders may have.  HEADER allows:
+# the files that may include it.
 check_includes() {
 	local from header allow
 	while read -r from allow; do
 		grep -nE '^ *# *include "' "$from"/*.[ch] /dev/null | grep -vE "# *include \"($allow)\"" |
 			tag "not for $from/"
 	done <<-'E'
-		common common/[a-z0-9_]+\.(h|def)
-		launcher (common|launcher)/[a-z0-9_]+\.(h|def)
-		agent ((common|agent)/[a-z0-9_]+\.(h|def)|lib/boot\.def)
 		lib lib/[a-z0-9_]+\.(h|def)
-		contrib/slurm (common/(exits|job)\.h|agent/(place|topo|gpu|env)\.h|contrib/slurm/[a-z0-9_]+\.h)
+		contrib/slurm (common/(exits|job)\.h|contrib/slurm/[a-z0-9_]+\.h)
 	E
 	while read -r header allow; do
 		grep -lE "^ *# *include <$header" "${programs[@]}" lib/*.[ch] contrib/*/*.[ch] /dev/null |
 			grep -vE "^($allow)\$" | tag "includes <$header>, only ${allow//\\/} may"
 	done <<-'E'
-		hwloc agent/topo\.c
-		libssh launcher/(ssh|libssh)[a-z_]*\.[ch]
-		pmix agent/(pmix|modex)[a-z_]*\.c
+		hwloc agent/placement/topo\.c
+		libssh launcher/transport/(ssh|libssh)[a-z_]*\.[ch]
+		pmix agent/pmi/pmix[a-z_]*\.c
 		event2 ((launcher|agent)/.*|common/loop\.c)
 		sodium (launcher|agent|lib)/.*
 		check\.h tests/.*
@@ -123,7 +133,7 @@ check_both_users() {
 	[ -e launcher/main.c ] && [ -e agent/main.c ] || return
 	for who in launcher agent; do
 		local seen=" " next
-		next=$(grep -hoE '"common/[a-z_]+\.(h|def)"' $who/*.[ch] | tr -d '"' | sort -u)
+		next=$(grep -hoE '"common/[a-z_]+\.(h|def)"' $who/*.[ch] $who/*/*.[ch] | tr -d '"' | sort -u)
 		while [ -n "$next" ]; do
 			new=
 			for h in $next; do
@@ -141,7 +151,7 @@ check_both_users() {
 
 check_lone_headers() {
 	local h
-	for h in {common,launcher,agent,lib}/*.h; do
+	for h in {common,launcher,agent,lib}/*.h {launcher,agent}/*/*.h; do
 		echo "#include \"$h\"" | gcc "${dialect[@]}" -fsyntax-only -Wall -Wextra -xc - 2>&1 |
 			grep -m 1 -E 'error|warning' | tag "$h alone"
 	done
@@ -223,7 +233,7 @@ check_variables() {
 # ---- all ----
 
 failed=()
-[ $# -gt 0 ] || set -- format columns size includes both_users lone_headers banned words errors options \
+[ $# -gt 0 ] || set -- format columns size rooms circles includes both_users lone_headers banned words errors options \
 	variables shell man python cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1
