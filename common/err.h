@@ -7,6 +7,7 @@
 #define BERTH_ERR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "common/banned.h" /* IWYU pragma: export */
 #include "common/exits.h"  /* IWYU pragma: export */
@@ -53,6 +54,13 @@ const char *err_row_hint(enum err_id id);
 /* "E_NP", and back (ERR_NONE for an unknown name). */
 const char *err_name(enum err_id id);
 enum err_id err_by_name(const char *name);
+
+/* Bytes of the UTF-8 character at TEXT, 0 if there is none (RFC 3629). */
+size_t str_utf8(const char *text);
+/* Make TEXT, which may come from anywhere, fit to be shown: '?' for control characters
+ * but tabs, and for bytes that are no UTF-8, so that it is one line and does nothing to
+ * a terminal.  Returns TEXT. */
+char *str_plain(char *text);
 
 /* Write "PROGRAM: TEXT\nhint: HINT\n" to stderr in one write. */
 void err_print(const char *program, const struct err *e);

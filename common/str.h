@@ -49,10 +49,9 @@ struct strv {
 void strv_add(struct strv *l, const char *text); /* copies */
 void strv_take(struct strv *l, char *text);      /* takes over TEXT */
 void strv_free(struct strv *l);
-/* Environment lists, "NAME=VALUE" each.  set replaces or adds; unset removes; get
- * returns the value inside the list or NULL. */
+/* Environment lists, "NAME=VALUE" each.  set replaces or adds; get returns the value
+ * inside the list, or NULL. */
 void strv_env_set(struct strv *l, const char *name, const char *value);
-void strv_env_unset(struct strv *l, const char *name);
 const char *strv_env_get(const struct strv *l, const char *name);
 
 /* TEXT as a whole decimal number from MIN to MAX into OUT; 0, or -1 with E
@@ -62,13 +61,6 @@ int str_to_long(long *out, const char *text, long min, long max, struct err *e);
 /* Of N NAMES the one nearest to WORD by edit distance, or NULL if none is near enough
  * to be meant (distance at most a third of the word, at least 1). */
 const char *str_nearest(const char *word, const char *const *names, size_t n);
-
-/* Bytes of the UTF-8 character at TEXT, 0 if there is none (RFC 3629). */
-size_t str_utf8(const char *text);
-/* Make TEXT, which may come from anywhere, fit to be shown: '?' for control characters
- * but tabs, and for bytes that are no UTF-8, so that it is one line and does nothing to
- * a terminal.  Returns TEXT. */
-char *str_plain(char *text);
 
 /* A set of numbers as a list string, "0-3,8,10-11"; BITS is an array of NWORDS words of
  * 64 bits, bit I of word W is number 64*W+I.  Appends to S. */

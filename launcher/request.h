@@ -1,8 +1,7 @@
 /* request.h - what the user asked for: the result of command line, environment and
- * config.
+ * config files; and sets of ranks.
  *
- * Plain data.  Filled by launcher/cli/options.c alone; every module reads the fields it
- * needs. */
+ * Plain data.  launcher/cli/options.c fills it.  Every room reads the fields it needs. */
 #ifndef BERTH_LAUNCHER_REQUEST_H
 #define BERTH_LAUNCHER_REQUEST_H
 
@@ -17,7 +16,6 @@ enum transport_choice {
 	TRANSPORT_OPENSSH
 };
 enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
-enum tri { TRI_UNSET, TRI_NO, TRI_YES };
 
 /* One command line of a ":"-separated job. */
 struct app {
@@ -29,12 +27,21 @@ struct app {
 	char *wdir;         /* its --wdir, or NULL */
 };
 
-/* A set of ranks as typed, "0,8-11"; all: every rank. */
+/* A set of ranks that grows as ranks are added.  {0} is empty. */
 struct rank_set {
-	bool all;
+	bool all;       /* it holds every rank; bits do not count */
 	uint64_t *bits; /* bit r of word r/64 */
 	size_t nwords;
 };
+
+void rank_set_add(struct rank_set *set, uint32_t rank);
+bool rank_set_has(const struct rank_set *set, uint32_t rank);
+/* How many ranks were added. */
+size_t rank_set_count(const struct rank_set *set);
+/* Append the ranks that were added: "0,8-11". */
+void rank_set_print(struct str *out, const struct rank_set *set);
+/* SET is empty again. */
+void rank_set_free(struct rank_set *set);
 
 struct request {
 	struct app *app;
@@ -54,6 +61,9 @@ struct request {
 			     * Of two entries for a name the later counts; an app's own
 			     * go after these */
 	char *env_file;
+	/* The BERTH_* variables that options read.  The ranks do not get them. */
+	const char *const *option_variables;
+	size_t noption_variables;
 
 	/* how hosts are reached */
 	enum transport_choice transport;
@@ -71,7 +81,7 @@ struct request {
 
 	/* output and input */
 	char *output_dir; /* --output-filename, or NULL */
-	enum tri tag;     /* default: on */
+	bool tag;         /* default: on */
 	bool timestamps;
 	struct rank_set show; /* ranks whose both streams are shown; all by default */
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */

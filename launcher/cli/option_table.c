@@ -174,7 +174,7 @@ const struct option option_table[] = {
 		  "this machine as well: the bytes as they come, without labels. N has as many "
 		  "digits as the highest rank." },
 	{ "--tag --tag-output -l --label --prepend-rank", NULL, TOPIC_output, OPTION_SWITCH,
-	  "tag", "BERTH_TAG", .set = value_tag, .at = offsetof(struct request, tag),
+	  "tag", "BERTH_TAG", SWITCH(tag),
 	  .help = "--no-tag: lines without [rank]<stdout>:",
 	  .text = "Begin each line with the rank and the stream it comes from, [3]<stderr>: for "
 		  "one. That is the default; --no-tag leaves it out." },

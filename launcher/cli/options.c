@@ -29,9 +29,11 @@ void options_default(struct request *r)
 		.host_timeout_s = 60,
 		.kill_grace_s = 10,
 		.show.all = true,
+		.tag = true,
 		.bind_count = 1,
 	};
 	r->app = xcalloc(1, sizeof *r->app);
+	r->option_variables = options_env_names(&r->noption_variables);
 }
 
 static void app_free(struct app *a)
@@ -57,17 +59,11 @@ void options_free(struct request *r)
 	free(r->identity);
 	free(r->launch_agent);
 	free(r->output_dir);
-	free(r->show.bits);
+	rank_set_free(&r->show);
 	free(r->events_file);
 	strv_free(&r->topology);
 	free(r->gpus);
 	*r = (struct request){ 0 };
-}
-
-bool options_shows(const struct rank_set *set, uint32_t rank)
-{
-	return set->all ||
-	       (rank / 64 < set->nwords && set->bits[rank / 64] >> rank % 64 & 1);
 }
 
 /* ---- the command line to a list of what was given ---- */

@@ -34,7 +34,4 @@ void options_default(struct request *r);
 
 void options_free(struct request *r);
 
-/* Whether SET holds RANK. */
-bool options_shows(const struct rank_set *set, uint32_t rank);
-
 #endif

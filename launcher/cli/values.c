@@ -90,16 +90,6 @@ int value_switch(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-int value_tag(const struct setting *s, const char *value, struct err *e)
-{
-	int yes = yes_or_no(value, e);
-
-	if (yes < 0)
-		return -1;
-	s->r->tag = yes ? TRI_YES : TRI_NO;
-	return 0;
-}
-
 int value_text(const struct setting *s, const char *value, struct err *e)
 {
 	if (checked_text(value, e))
@@ -291,20 +281,6 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-static void set_bits(struct rank_set *set, long first, long last)
-{
-	size_t need = (size_t)last / 64 + 1;
-
-	if (!set->bits || need > set->nwords) {
-		set->bits = xreallocarray(set->bits, need, sizeof *set->bits);
-		memset(set->bits + set->nwords, 0,
-		       (need - set->nwords) * sizeof *set->bits);
-		set->nwords = need;
-	}
-	for (long i = first; i <= last; i++)
-		set->bits[i / 64] |= UINT64_C(1) << i % 64;
-}
-
 /* One item of --show, which it cuts up: a rank, a range or a word. */
 static int show_item(struct request *r, char *item)
 {
@@ -324,7 +300,8 @@ static int show_item(struct request *r, char *item)
 	last = first;
 	if (dash && str_to_long(&last, dash + 1, first, RANKS_MAX - 1, NULL))
 		return -1;
-	set_bits(&r->show, first, last);
+	for (; first <= last; first++)
+		rank_set_add(&r->show, (uint32_t)first);
 	return 0;
 }
 
@@ -333,8 +310,7 @@ int value_show(const struct setting *s, const char *value, struct err *e)
 	char *copy = xstrdup(value), *rest = copy, *item;
 	int rc = 0;
 
-	free(s->r->show.bits);
-	s->r->show = (struct rank_set){ 0 };
+	rank_set_free(&s->r->show);
 	s->r->show_errors = false;
 	while (!rc && (item = strsep(&rest, ",")))
 		rc = show_item(s->r, item);

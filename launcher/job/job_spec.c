@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "launcher/job/env_forward.h"
-#include "launcher/cli/option_table.h"
 #include "launcher/job/report.h"
 #include "launcher/transport/lookup.h"
 #include "launcher/job/fence.h"
@@ -200,8 +199,6 @@ int job_spec_send(struct session *s)
 {
 	struct strv env = { 0 }, own = { 0 };
 	struct strv *app_env = xcalloc(s->request->napp, sizeof *app_env);
-	size_t nnames;
-	const char *const *names = options_env_names(&nnames);
 	int rc;
 
 	choose_master(s);
@@ -210,7 +207,8 @@ int job_spec_send(struct session *s)
 	s->world = fence_open(s);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
-	env_forward(&env, environ, report_in_managed_job(), names, nnames);
+	env_forward(&env, environ, report_in_managed_job(),
+		    s->request->option_variables, s->request->noption_variables);
 	rc = app_environments(s, app_env, &own);
 	if (!rc)
 		send_jobs(s, &env, app_env);

@@ -9,7 +9,6 @@
 #include "common/wire.h"
 #include "launcher/output/out_queue.h"
 #include "launcher/output/logfiles.h"
-#include "launcher/cli/options.h"
 
 enum {
 	LINE_MAX_BYTES = 65536,    /* a longer line is passed on in pieces */
@@ -252,7 +251,7 @@ static void on_bars(evutil_socket_t fd, short what, void *ctx)
 static bool shown(const struct output *o, uint32_t rank, unsigned stream)
 {
 	return (stream == 2 && o->request->show_errors) ||
-	       options_shows(&o->request->show, rank);
+	       rank_set_has(&o->request->show, rank);
 }
 
 static void keep_tail(struct str *tail, const char *p, size_t n)
@@ -490,7 +489,7 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	struct output *o = xcalloc(1, sizeof *o);
 
 	*o = (struct output){ .np = np, .request = r, .events = events, .ctx = ctx };
-	o->tag = r->tag != TRI_NO;
+	o->tag = r->tag;
 	o->timestamps = r->timestamps;
 	o->raw = np == 1 && !o->tag && !o->timestamps;
 	o->stream = xcalloc(2 * (size_t)np, sizeof *o->stream);
