@@ -32,14 +32,16 @@ enum { SECONDS_MAX = 30 * 24 * 3600 }; /* fits a u32 of milliseconds */
 const struct option option_table[] = {
 	/* ---- ranks ---- */
 	{ "-np -n --num-proc --ntasks", "N", TOPIC_ranks, OPTION_COMMON | OPTION_APP | OPTION_GLUE,
-	  "np", "BERTH_NP", .set = value_np, .min = 1, .max = RANKS_MAX,
+	  "np", "BERTH_NP", .set = value_ranks, .at = offsetof(struct app, np),
+	  .min = 1, .max = RANKS_MAX,
 	  .help = "start N ranks",
 	  .text = "Start N ranks. Without it, all slots of the hosts are used; on this machine "
 		  "alone, one rank per GPU, or per core where there is no GPU. In a job of "
 		  "several programs each has its own -np, and BERTH_NP does not count." },
 	{ "-ppn --npernode -N --nproc-per-node --ntasks-per-node --perhost", "N", TOPIC_ranks,
 	  OPTION_COMMON | OPTION_GLUE,
-	  "ppn", "BERTH_PPN", .set = value_per_host, .min = 1, .max = RANKS_MAX,
+	  "ppn", "BERTH_PPN", .set = value_ranks, .at = offsetof(struct request, per_host),
+	  .min = 1, .max = RANKS_MAX,
 	  .help = "N ranks on each host",
 	  .text = "Put N ranks on each host, whatever its slots are. Without -np every host gets "
 		  "N; with -np the hosts are filled in order until there are enough." },
@@ -55,7 +57,7 @@ const struct option option_table[] = {
 	  .text = "Allow more ranks on a host than it has slots, up to max_slots of the hostfile "
 		  "where that is given." },
 	{ "--wdir -wd --chdir", "DIR", TOPIC_ranks, OPTION_COMMON | OPTION_APP | OPTION_DIR,
-	  "wdir", "BERTH_WDIR", .set = value_wdir,
+	  "wdir", "BERTH_WDIR", .set = value_text, .at = offsetof(struct app, wdir),
 	  .help = "run the program in DIR",
 	  .text = "Run the program in DIR, which has to exist on each host. The default is the "
 		  "folder that runner was started in." },

@@ -6,10 +6,10 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/values.h"
 
-/* One option as it stands on the command line; of option and foreign one is set. */
+/* One option as it stands on the command line; either option or compat is set. */
 struct given {
 	const struct option *option;
-	const struct compat *foreign;
+	const struct compat *compat;
 	char *typed;          /* "-np", without the value */
 	const char *value[2]; /* inside argv */
 	size_t app;
@@ -147,14 +147,14 @@ static int given_option(struct line *l, struct given *g, bool no, const char *ti
 			   e);
 }
 
-static int given_foreign(struct line *l, struct given *g, const char *tied,
-			 struct err *e)
+static int given_compat(struct line *l, struct given *g, const char *tied,
+			struct err *e)
 {
 	static const char *const what[] = { "", "VALUE", "NAME VALUE" };
 
-	if (tied && !g->foreign->args)
+	if (tied && !g->compat->args)
 		return err_set(e, E_OPTION_NO_VALUE, g->typed, tied);
-	return take_values(l, g, g->foreign->args, tied, what[g->foreign->args], e);
+	return take_values(l, g, g->compat->args, tied, what[g->compat->args], e);
 }
 
 /* Read the option WORD and its values into a new row of L. */
@@ -168,23 +168,23 @@ static int read_option(struct line *l, const char *word, size_t app, struct err 
 	l->v = xreallocarray(l->v, l->n + 1, sizeof *l->v);
 	g = &l->v[l->n++];
 	*g = (struct given){ .typed = xstrndup(word, n), .app = app };
-	g->foreign = NULL;
+	g->compat = NULL;
 	g->option = option_find(g->typed, &no);
 	if (no) { /* a spelling that is a row of its own goes before a made-up opposite
 		   */
-		g->foreign = compat_find(g->typed);
-		if (g->foreign)
+		g->compat = compat_find(g->typed);
+		if (g->compat)
 			g->option = NULL;
 	} else if (!g->option) {
-		g->foreign = compat_find(g->typed);
+		g->compat = compat_find(g->typed);
 	}
-	if (!g->option && !g->foreign && !tied &&
+	if (!g->option && !g->compat && !tied &&
 	    (g->option = option_find_glued(word, &tied)))
 		g->typed[tied - word] = '\0';
 	if (g->option)
 		return given_option(l, g, no, tied, e);
-	if (g->foreign)
-		return given_foreign(l, g, tied, e);
+	if (g->compat)
+		return given_compat(l, g, tied, e);
 	return unknown_option(g->typed, e);
 }
 
@@ -223,7 +223,7 @@ static const struct given *printing(const struct line *l)
 /* What may stand in a later app. */
 static int check_app_option(const struct given *g, struct err *e)
 {
-	unsigned flags = g->option ? g->option->flags : g->foreign->flags;
+	unsigned flags = g->option ? g->option->flags : g->compat->flags;
 
 	if (flags & (OPTION_APP | OPTION_PRINTS))
 		return 0;
@@ -279,7 +279,7 @@ static int apply_given(const struct setting *all, const struct given *g, struct 
 	if (g->option)
 		rc = g->option->set ? g->option->set(&s, g->value[0], e) : 0;
 	else
-		rc = compat_read(&s, g->foreign, g->value, e);
+		rc = g->compat->read(&s, g->compat, g->value, e);
 	if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS)
 		err_in(e, "%s", g->typed);
 	return rc ? -1 : 0;

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 
 #include "common/wire.h"
-#include "launcher/cli/compat.h"
 
 static void *field(const struct setting *s)
 {
-	return (char *)s->r + s->option->at;
+	void *in = s->option->flags & OPTION_APP ? (void *)s->app : (void *)s->r;
+
+	return (char *)in + s->option->at;
 }
 
 static void keep(char **place, const char *text)
@@ -18,27 +19,15 @@ static void keep(char **place, const char *text)
 	*place = xstrdup(text);
 }
 
-static int checked_text(const char *value, struct err *e)
-{
-	return *value ? 0 : err_set(e, E_OPTION_EMPTY);
-}
-
-static size_t count(const char *const *names)
-{
-	size_t n = 0;
-
-	while (names[n])
-		n++;
-	return n;
-}
-
 int value_none_of(const char *value, const char *const *choices, struct err *e)
 {
-	const char *near = *value ? str_nearest(value, choices, count(choices)) : NULL;
 	struct str list = { 0 };
+	const char *near;
+	size_t n;
 
-	for (size_t i = 0; choices[i]; i++)
-		str_addf(&list, "%s%s", i ? ", " : "", choices[i]);
+	for (n = 0; choices[n]; n++)
+		str_addf(&list, "%s%s", n ? ", " : "", choices[n]);
+	near = *value ? str_nearest(value, choices, n) : NULL;
 	err_set(e, E_CHOICE, value, str_text(&list));
 	if (near)
 		err_hint(e, "did you mean '%s'?", near);
@@ -46,23 +35,30 @@ int value_none_of(const char *value, const char *const *choices, struct err *e)
 	return -1;
 }
 
+/* The index of VALUE in NAMES, or -1. */
+static int find_name(const char *value, const char *const *names)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcasecmp(names[i], value))
+			return i;
+	return -1;
+}
+
 /* The index of VALUE in CHOICES, or -1 with E. */
 static int choose(const char *value, const char *const *choices, struct err *e)
 {
-	for (int i = 0; choices[i]; i++)
-		if (!strcasecmp(choices[i], value))
-			return i;
-	return value_none_of(value, choices, e);
+	int i = find_name(value, choices);
+
+	return i < 0 ? value_none_of(value, choices, e) : i;
 }
 
-/* 1 for yes (and for no value at all), 0 for no, -1 with E. */
+/* 1 for yes or no value at all, 0 for no, -1 with E. */
 static int yes_or_no(const char *value, struct err *e)
 {
 	static const char *const names[] = { "no",   "yes", "off", "on", "false",
 					     "true", "0",   "1",   NULL };
 	static const char *const shown[] = { "yes", "no", NULL };
-	struct err other = { 0 };
-	int i = value ? choose(value, names, &other) : 1;
+	int i = value ? find_name(value, names) : 1;
 
 	return i < 0 ? value_none_of(value, shown, e) : i % 2;
 }
@@ -92,8 +88,8 @@ int value_switch(const struct setting *s, const char *value, struct err *e)
 
 int value_text(const struct setting *s, const char *value, struct err *e)
 {
-	if (checked_text(value, e))
-		return -1;
+	if (!*value)
+		return err_set(e, E_OPTION_EMPTY);
 	keep(field(s), value);
 	return 0;
 }
@@ -164,37 +160,85 @@ int value_choice(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-int value_np(const struct setting *s, const char *value, struct err *e)
+int value_ranks(const struct setting *s, const char *value, struct err *e)
 {
-	if (number(s, &s->app->np, value, e))
+	bool np = s->option->flags & OPTION_APP;
+
+	if (number(s, field(s), value, e))
 		return -1;
-	keep(&s->app->np_from, s->from);
+	keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);
 	return 0;
 }
 
-int value_per_host(const struct setting *s, const char *value, struct err *e)
+static int map_refuse(const char *value, struct err *e)
 {
-	if (number(s, &s->r->per_host, value, e))
-		return -1;
-	keep(&s->r->per_host_from, s->from);
+	err_set(e, E_FOREIGN, value, "--map-by");
+	return err_hint(
+		e, "%s",
+		"slot, node and ppr:N:node say how many ranks a host gets; each "
+		"then runs next to its GPU, see --bind-to");
+}
+
+/* A word after the policy: "oversubscribe", "PE=4". */
+static int map_modifier(const struct setting *s, const char *value,
+			const char *modifier, struct err *e)
+{
+	char *subject;
+
+	if (!strcasecmp(modifier, "oversubscribe")) {
+		s->r->oversubscribe = true;
+	} else if (!strcasecmp(modifier, "nooversubscribe")) {
+		s->r->oversubscribe = false;
+	} else if (!strncasecmp(modifier, "pe=", 3)) {
+		subject = xasprintf("%s of --map-by", modifier);
+		value_ignored(s, subject, "--bind-to core:N gives a rank N cores");
+		free(subject);
+	} else {
+		return map_refuse(value, e);
+	}
 	return 0;
 }
 
 int value_map_by(const struct setting *s, const char *value, struct err *e)
 {
-	if (!strcmp(value, "slot") || !strcmp(value, "node")) {
-		s->r->map_by = *value == 's' ? MAP_SLOT : MAP_NODE;
-		return 0;
-	}
-	return compat_map_by(s, value, e);
-}
+	/* Open MPI and hydra also take objects of a host, and lists of places. */
+	static const char *const objects[] = { "socket",  "package",  "numa",    "core",
+					       "board",   "hwthread", "l1cache", "l1",
+					       "l2cache", "l2",       "l3cache", "l3",
+					       NULL };
+	static const char *const lists[] = { "rankfile", "seq", "dist", "user", NULL };
+	char *copy = xstrdup(value), *rest = copy, *modifier;
+	const char *policy = strsep(&rest, ":"), *n, *object;
+	int map = find_name(policy, s->option->choices), rc = 0;
+	long ranks;
 
-int value_wdir(const struct setting *s, const char *value, struct err *e)
-{
-	if (checked_text(value, e))
-		return -1;
-	keep(&s->app->wdir, value);
-	return 0;
+	if (map >= 0) {
+		s->r->map_by = (enum map_by)map;
+	} else if (!strcasecmp(policy, "ppr")) { /* ppr:N:node */
+		n = strsep(&rest, ":");
+		object = strsep(&rest, ":");
+		if (!n || !object || strcasecmp(object, "node"))
+			rc = map_refuse(value, e);
+		else if (!(rc = str_to_long(&ranks, n, 1, RANKS_MAX, e))) {
+			s->r->per_host = (int)ranks;
+			keep(&s->r->per_host_from, s->from);
+		}
+	} else if (find_name(policy, objects) >= 0) {
+		char *subject = xasprintf("--map-by %s", policy);
+
+		s->r->map_by = MAP_SLOT;
+		value_ignored(s, subject,
+			      "hosts fill by slot, ranks run next to their GPUs");
+		free(subject);
+	} else if (*policy || !rest) { /* ":oversubscribe" has no policy */
+		rc = strchr(value, ':') || find_name(policy, lists) >= 0
+			     ? map_refuse(value, e)
+			     : value_none_of(value, s->option->choices, e);
+	}
+	while (!rc && rest && (modifier = strsep(&rest, ":,")))
+		rc = map_modifier(s, value, modifier, e);
+	free(copy);
+	return rc;
 }
 
 /* -H and --hostfile: a later source replaces an earlier, in one source they clash. */
@@ -203,8 +247,8 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	char **own = field(s);
 	char **other = own == &s->r->hosts ? &s->r->hostfile : &s->r->hosts;
 
-	if (checked_text(value, e))
-		return -1;
+	if (!*value)
+		return err_set(e, E_OPTION_EMPTY);
 	if (*other && *s->hosts == s->source) {
 		err_set(e, E_TWO_HOSTS, s->typed);
 		return -1;

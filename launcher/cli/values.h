@@ -17,10 +17,8 @@ int value_seconds(const struct setting *s, const char *value, struct err *e);
 int value_choice(const struct setting *s, const char *value,
 		 struct err *e); /* an enum */
 
-int value_np(const struct setting *s, const char *value, struct err *e);
-int value_per_host(const struct setting *s, const char *value, struct err *e);
+int value_ranks(const struct setting *s, const char *value, struct err *e);
 int value_map_by(const struct setting *s, const char *value, struct err *e);
-int value_wdir(const struct setting *s, const char *value, struct err *e);
 int value_hosts(const struct setting *s, const char *value, struct err *e);
 int value_export(const struct setting *s, const char *value, struct err *e);
 int value_net(const struct setting *s, const char *value, struct err *e);
