@@ -420,14 +420,17 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 static int print_for(struct str *print, const struct given *g, const char *next,
 		     struct err *e)
 {
+	static const char *const tables[] = { "tables", NULL };
 	const char *names = g->option->names;
 
 	if (option_named(names, "version"))
 		str_addf(print, "runner %s\n", BERTH_VERSION);
 	else if (option_named(names, "help"))
 		return help_print(print, g->value[0] ? g->value[0] : next, e);
-	else if (help_generate(print, g->value[0], e))
-		return err_in(e, "%s", g->typed);
+	else if (!strcmp(g->value[0], tables[0]))
+		help_tables(print);
+	else
+		return value_none_of(g->value[0], tables, e);
 	return 0;
 }
 

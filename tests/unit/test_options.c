@@ -65,9 +65,8 @@ static const struct {
 	{ "--help xyzzy",
 	  " error no help on 'xyzzy' | runner --help lists the topics" },
 	{ "--version=3", " error '--version' takes no value, but has '3'" },
-	{ "--print=variables", " printed BERTH_NP\nBERTH_PPN\nB" },
-	{ "--print=x", " error --print: 'x' is none of man, environment, compat, "
-		       "exits, errors, completion, variables" },
+	{ "--print=tables", " printed topic\tHow many ranks" },
+	{ "--print=x", " error 'x' is none of tables" },
 
 	/* errors of one option */
 	{ "-np 0 a", " error -np: '0' is not a number from 1 to 1048576" },
