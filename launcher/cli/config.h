@@ -14,8 +14,4 @@
 int config_read_file(const struct setting *s, const char *path, bool must,
 		     struct err *e);
 
-/* Read TEXT, which it cuts up, as the content of PATH. */
-int config_read_text(const struct setting *s, const char *path, char *text,
-		     struct err *e);
-
 #endif

@@ -22,21 +22,6 @@ struct line {
 	const struct given *prints; /* --help and the like: the last that is read */
 };
 
-void options_default(struct request *r)
-{
-	*r = (struct request){
-		.napp = 1,
-		.start_timeout_s = 30,
-		.host_timeout_s = 60,
-		.kill_grace_s = 10,
-		.show.all = true,
-		.tag = true,
-		.bind_count = 1,
-	};
-	r->app = xcalloc(1, sizeof *r->app);
-	r->option_variables = options_env_names(&r->noption_variables);
-}
-
 static void app_free(struct app *a)
 {
 	strv_free(&a->argv);
@@ -339,7 +324,17 @@ enum options_do options_read_site(struct request *r, struct strv *notes,
 	struct line l = { .argv = argv + (argc > 0) };
 	enum options_do result = OPTIONS_FAILED;
 
-	options_default(r);
+	*r = (struct request){
+		.app = xcalloc(1, sizeof *r->app),
+		.napp = 1,
+		.start_timeout_s = 30,
+		.host_timeout_s = 60,
+		.kill_grace_s = 10,
+		.show.all = true,
+		.tag = true,
+		.bind_count = 1,
+	};
+	r->option_variables = options_env_names(&r->noption_variables);
 	if (read_line(&l, r, e))
 		goto out;
 	if (l.prints) {

@@ -29,9 +29,6 @@ enum options_do options_read_site(struct request *r, struct strv *notes,
 				  struct str *print, const char *site, int argc,
 				  char **argv, char *const *env, struct err *e);
 
-/* R with every built-in value; what it held is not freed. */
-void options_default(struct request *r);
-
 void options_free(struct request *r);
 
 #endif

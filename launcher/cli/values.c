@@ -109,32 +109,21 @@ int value_number(const struct setting *s, const char *value, struct err *e)
 	return number(s, field(s), value, e);
 }
 
-static long unit_seconds(const char *unit)
-{
-	switch (*unit && unit[1] ? '?' : *unit) {
-	case '\0':
-	case 's':
-		return 1;
-	case 'm':
-		return 60;
-	case 'h':
-		return 3600;
-	case 'd':
-		return 24L * 3600;
-	default:
-		return 0;
-	}
-}
-
 int value_seconds(const struct setting *s, const char *value, struct err *e)
 {
-	long min = s->option->min, max = s->option->max, n;
+	static const char units[] = "smhd";
+	static const long seconds[] = { 1, 60, 3600, 24 * 3600 };
+	long min = s->option->min, max = s->option->max, unit = 0, n;
 	size_t digits = strspn(value, "0123456789");
-	long unit = unit_seconds(value + digits);
+	const char *suffix = value + digits;
 	char *figures = xstrndup(value, digits);
 	int rc = str_to_long(&n, figures, 0, max, NULL);
 
 	free(figures);
+	if (!*suffix)
+		unit = 1;
+	else if (strchr(units, *suffix) && !suffix[1])
+		unit = seconds[strchr(units, *suffix) - units];
 	if (rc || !unit || n > max / unit || n * unit < min)
 		return err_set(e, E_SECONDS, value, min, max);
 	*(long *)field(s) = n * unit;
@@ -261,103 +250,84 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* NAME, NAME=VALUE or PREFIX*: no blank, comma or quote in a name. */
-static bool export_valid(const char *entry)
-{
-	size_t n = strcspn(entry, "=");
-
-	if (!n || isdigit((unsigned char)*entry))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (isspace((unsigned char)entry[i]) || strchr(",;'\"$/:", entry[i]) ||
-		    (entry[i] == '*' && (i + 1 < n || entry[n] || !i)))
-			return false;
-	return true;
-}
-
 int value_export(const struct setting *s, const char *value, struct err *e)
 {
 	struct strv *list = s->source == FROM_LINE ? &s->app->export : &s->r->export;
+	size_t n = strcspn(value, "=");
+	bool valid = n && !isdigit((unsigned char)*value);
 
-	if (!export_valid(value))
+	/* NAME, NAME=VALUE or PREFIX*: no blank, comma or quote in a name */
+	for (size_t i = 0; i < n; i++)
+		if (isspace((unsigned char)value[i]) || strchr(",;'\"$/:", value[i]) ||
+		    (value[i] == '*' && (i + 1 < n || value[n] || !i)))
+			valid = false;
+	if (!valid)
 		return err_set(e, E_EXPORT, value);
 	strv_add(list, value);
 	return 0;
 }
 
-/* An address, or with "/BITS" behind it a network. */
-static bool is_range(const char *text, size_t n)
-{
-	char *word = xstrndup(text, n), *slash = strchr(word, '/'), *rest = NULL;
-	unsigned char address[16];
-	unsigned long bits = 0;
-	bool v4, found;
-
-	if (slash) {
-		*slash = '\0';
-		if (isdigit((unsigned char)slash[1]))
-			bits = strtoul(slash + 1, &rest, 10);
-	}
-	v4 = inet_pton(AF_INET, word, address) == 1;
-	found = v4 || inet_pton(AF_INET6, word, address) == 1;
-	if (slash)
-		found = found && rest && !*rest && bits <= (v4 ? 32 : 128);
-	free(word);
-	return found;
-}
-
+/* Addresses and networks, "ADDRESS/BITS". */
 int value_net(const struct setting *s, const char *value, struct err *e)
 {
-	char *entry;
+	char *copy = xstrdup(value), *rest = copy, *word, *entry;
+	bool valid = true;
 
-	for (const char *at = value;; at++) {
-		size_t n = strcspn(at, ",");
+	while (valid && (word = strsep(&rest, ","))) {
+		const size_t length = strlen(word);
+		char *slash = strchr(word, '/');
+		unsigned char address[16];
+		bool v4;
+		long bits;
 
-		if (!is_range(at, n))
-			return err_set(e, E_RANGE, (int)n, at);
-		at += n;
-		if (!*at)
-			break;
+		if (slash)
+			*slash = '\0';
+		v4 = inet_pton(AF_INET, word, address) == 1;
+		valid = (v4 || inet_pton(AF_INET6, word, address) == 1) &&
+			(!slash ||
+			 !str_to_long(&bits, slash + 1, 0, v4 ? 32 : 128, NULL));
+		if (slash)
+			*slash = '/';
+		if (!valid)
+			err_set(e, E_RANGE, (int)length, word);
 	}
+	free(copy);
+	if (!valid)
+		return -1;
 	entry = xasprintf("BERTH_NET=%s", value);
 	strv_add(&s->r->export, entry);
 	free(entry);
 	return 0;
 }
 
-/* One item of --show, which it cuts up: a rank, a range or a word. */
-static int show_item(struct request *r, char *item)
-{
-	char *dash = strchr(item, '-');
-	long first, last;
-
-	if (!strcmp(item, "errors"))
-		r->show_errors = true;
-	else if (!strcmp(item, "all"))
-		r->show.all = true;
-	if (!strcmp(item, "errors") || !strcmp(item, "all") || !strcmp(item, "none"))
-		return 0;
-	if (dash)
-		*dash = '\0';
-	if (str_to_long(&first, item, 0, RANKS_MAX - 1, NULL))
-		return -1;
-	last = first;
-	if (dash && str_to_long(&last, dash + 1, first, RANKS_MAX - 1, NULL))
-		return -1;
-	for (; first <= last; first++)
-		rank_set_add(&r->show, (uint32_t)first);
-	return 0;
-}
-
+/* Ranks, ranges and words. */
 int value_show(const struct setting *s, const char *value, struct err *e)
 {
-	char *copy = xstrdup(value), *rest = copy, *item;
+	char *copy = xstrdup(value), *rest = copy, *item, *dash;
+	struct request *r = s->r;
 	int rc = 0;
 
-	rank_set_free(&s->r->show);
-	s->r->show_errors = false;
-	while (!rc && (item = strsep(&rest, ",")))
-		rc = show_item(s->r, item);
+	rank_set_free(&r->show);
+	r->show_errors = false;
+	while (!rc && (item = strsep(&rest, ","))) {
+		long first, last;
+
+		if (!strcmp(item, "errors"))
+			r->show_errors = true;
+		else if (!strcmp(item, "all"))
+			r->show.all = true;
+		else if (strcmp(item, "none") != 0) {
+			dash = strchr(item, '-');
+			if (dash)
+				*dash++ = '\0';
+			rc = str_to_long(&first, item, 0, RANKS_MAX - 1, NULL) ||
+			     str_to_long(&last, dash ? dash : item, 0, RANKS_MAX - 1,
+					 NULL) ||
+			     last < first;
+			for (; !rc && first <= last; first++)
+				rank_set_add(&r->show, (uint32_t)first);
+		}
+	}
 	free(copy);
 	return rc ? err_set(e, E_RANKS, value) : 0;
 }
@@ -378,58 +348,42 @@ int value_stdin(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* Names that other launchers have for the same objects. */
-static const char *bind_name(const char *name)
-{
-	static const char *const same[][2] = { { "package", "socket" },
-					       { "l3cache", "l3" },
-					       { "numanode", "numa" } };
-
-	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-		if (!strcasecmp(name, same[i][0]))
-			return same[i][1];
-	return name;
-}
-
-/* What follows WHAT: a count, or a qualifier of Open MPI. */
-static int bind_suffix(const struct setting *s, const char *what, const char *suffix,
-		       unsigned *n, struct err *e)
-{
-	long objects;
-
-	if (!strcasecmp(suffix, "overload-allowed") ||
-	    !strcasecmp(suffix, "no-overload") || !strcasecmp(suffix, "if-supported")) {
-		char *subject = xasprintf(":%s of %s", suffix, s->typed);
-
-		value_ignored(s, subject, "CPUs are shared only where they must be");
-		free(subject);
-		return 0;
-	}
-	if (str_to_long(&objects, suffix, 1, 4096, e))
-		return err_in(e, "count after '%s'", what);
-	*n = (unsigned)objects;
-	return 0;
-}
-
 int value_bind_to(const struct setting *s, const char *value, struct err *e)
 {
-	char *what = xstrdup(value), *suffix = strchr(what, ':');
-	unsigned n = 1;
-	int kind;
+	/* Names that other launchers have for the same objects. */
+	static const char *const theirs[] = { "package", "l3cache", "numanode", NULL };
+	static const char *const ours[] = { "socket", "l3", "numa" };
+	/* Qualifiers of Open MPI. */
+	static const char *const ignored[] = { "overload-allowed", "no-overload",
+					       "if-supported", NULL };
+	char *what = xstrdup(value), *suffix = strchr(what, ':'), *subject;
+	int kind, same, rc = -1;
+	long n = 1;
 
 	if (suffix)
 		*suffix++ = '\0';
-	kind = choose(bind_name(what), s->option->choices, e);
-	if (kind >= 0 && suffix && bind_suffix(s, what, suffix, &n, e))
-		kind = -1;
-	if (n > 1 && (kind == BIND_AUTO || kind == BIND_NONE))
-		kind = err_set(e, E_OPTION_NO_VALUE, what, suffix);
-	free(what);
+	same = find_name(what, theirs);
+	kind = choose(same < 0 ? what : ours[same], s->option->choices, e);
 	if (kind < 0)
-		return -1;
+		goto out;
+	if (suffix && find_name(suffix, ignored) >= 0) {
+		subject = xasprintf(":%s of %s", suffix, s->typed);
+		value_ignored(s, subject, "CPUs are shared only where they must be");
+		free(subject);
+	} else if (suffix && str_to_long(&n, suffix, 1, 4096, e)) {
+		err_in(e, "count after '%s'", what);
+		goto out;
+	}
+	if (n > 1 && (kind == BIND_AUTO || kind == BIND_NONE)) {
+		err_set(e, E_OPTION_NO_VALUE, what, suffix);
+		goto out;
+	}
 	s->r->bind_to = (enum bind_to)kind;
-	s->r->bind_count = n;
-	return 0;
+	s->r->bind_count = (unsigned)n;
+	rc = 0;
+out:
+	free(what);
+	return rc;
 }
 
 int value_plan(const struct setting *s, const char *value, struct err *e)

@@ -235,7 +235,7 @@ START_TEST(config_unreadable)
 	ck_assert_int_eq(e.id, E_CONFIG_READ);
 	ck_assert_int_eq(config_read_file(&s, "/proc/self/cmdline", true, &e), -1);
 	ck_assert_str_eq(e.text,
-			 "cannot read config file '/proc/self/cmdline': it isn't text");
+			 "cannot read config file '/proc/self/cmdline': it is not text");
 	ck_assert_int_eq(config_read_file(&s, "/nonexistent/x", false, &e), 0);
 }
 END_TEST
