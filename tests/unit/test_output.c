@@ -771,8 +771,8 @@ START_TEST(short_lines_wait_unlabelled)
 	rig_finish(&g);
 	rig_close(&g);
 	same_bytes(&g.got[0], &want, "lines");
-	ck_assert_uint_gt(most, LANE_QUEUE_BYTES);
-	ck_assert_uint_lt(most, ALL / 4 + 2 * LANE_QUEUE_BYTES);
+	ck_assert_uint_gt(most, OUT_QUEUE_BYTES);
+	ck_assert_uint_lt(most, ALL / 4 + 2 * OUT_QUEUE_BYTES);
 	str_free(&want);
 	str_free(&g.got[0]);
 	str_free(&g.got[1]);
