@@ -19,10 +19,9 @@ enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
 
 /* One command line of a ":"-separated job. */
 struct app {
-	struct strv
-		argv; /* program and arguments; empty only where no program is needed */
-	int np;       /* its -np; 0: not given */
-	char *np_from;      /* where np came from: "-np", "BERTH_NP", or NULL */
+	struct strv argv;   /* program and arguments; may be empty with --plan */
+	int np;             /* its -np; 0: not given */
+	char *np_from;      /* the source of np: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
 };
@@ -52,14 +51,14 @@ struct request {
 	char *hosts_from; /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
 	int per_host;        /* -ppn; 0: not given */
-	char *per_host_from; /* where it came from, or NULL */
+	char *per_host_from; /* its source, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;
 
 	/* environment */
-	struct strv export; /* as -x, for every app: BERTH_EXPORT, config, -mca, -genv.
-			     * Of two entries for a name the later counts; an app's own
-			     * go after these */
+	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two
+	 * entries for a name the later one counts.  The entries of an app come last. */
+	struct strv export;
 	char *env_file;
 	/* The BERTH_* variables that options read.  The ranks do not get them. */
 	const char *const *option_variables;
@@ -77,13 +76,13 @@ struct request {
 	long kill_grace_s;
 	bool kill_grace_given;
 	bool keep_going;
-	int restarts; /* how often all ranks may start again */
+	int restarts; /* at most so many times all ranks start again */
 
 	/* output and input */
 	char *output_dir; /* --output-filename, or NULL */
 	bool tag;         /* default: on */
 	bool timestamps;
-	struct rank_set show; /* ranks whose both streams are shown; all by default */
+	struct rank_set show; /* both streams of these ranks are shown; default: all */
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 	bool pty;
 	char *events_file;

@@ -8,7 +8,7 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-/* TEXT without the blanks around it; cuts it. */
+/* TEXT without the spaces around it; cuts TEXT. */
 static char *trim(char *text)
 {
 	char *end;
@@ -66,7 +66,8 @@ static void yaml_translate(struct str *out, char *section, size_t size, char *li
 	free(name);
 }
 
-/* E_CONFIG_YAML with the options that say the same as LINE and the REST of the file. */
+/* E_CONFIG_YAML.  The hint has the options that mean the same as LINE and the REST of
+ * the file. */
 static int yaml_refuse(char *line, char *rest, struct err *e)
 {
 	struct str options = { 0 };
@@ -100,7 +101,7 @@ static int unknown_key(const char *key, struct err *e)
 	return -1;
 }
 
-/* One line without comment and blanks around it. */
+/* One line without comment and without spaces around it. */
 static int read_line(const struct setting *s, const char *path, int number, char *line,
 		     struct err *e)
 {
@@ -125,7 +126,7 @@ static int read_line(const struct setting *s, const char *path, int number, char
 	return rc;
 }
 
-/* Read TEXT, which it cuts up, as the content of PATH. */
+/* Read TEXT, the content of PATH; cuts TEXT. */
 static int read_text(const struct setting *s, const char *path, char *text,
 		     struct err *e)
 {
@@ -141,8 +142,8 @@ static int read_text(const struct setting *s, const char *path, char *text,
 		bare = trim(line);
 		if (!*bare)
 			continue;
-		/* "key:", "key: value", or the begin of a document.  The keys of
-		 * horovodrun have no blanks, and "a = b:8" is a line of ours. */
+		/* YAML: "key:", "key: value", or the begin of a document.  The keys
+		 * of horovodrun have no spaces, and "a = b:8" is a line of ours. */
 		key = strspn(bare, "abcdefghijklmnopqrstuvwxyz_-");
 		if (first && (!strncmp(bare, "---", 3) ||
 			      (key && bare[key] == ':' &&

@@ -16,10 +16,10 @@ struct given {
 };
 
 struct line {
-	char **argv; /* NULL-terminated; what is still to be read */
+	char **argv; /* NULL-terminated; words that are not read yet */
 	struct given *v;
 	size_t n;
-	const struct given *prints; /* --help and the like: the last that is read */
+	const struct given *prints; /* --help and the like; no word behind it is read */
 };
 
 static void app_free(struct app *a)
@@ -52,9 +52,9 @@ void options_free(struct request *r)
 	*r = (struct request){ 0 };
 }
 
-/* ---- the command line to a list of what was given ---- */
+/* ---- the command line as a list of options and values ---- */
 
-/* E_OPTION with the name that was probably meant: the nearest, else a longer one. */
+/* E_OPTION, with a name as the hint: the nearest, else one that begins with TYPED. */
 static int unknown_option(const char *typed, struct err *e)
 {
 	const char *word = typed + strspn(typed, "-"), *near = NULL, *list, *name;
@@ -68,7 +68,7 @@ static int unknown_option(const char *typed, struct err *e)
 		while ((n = option_next_name(&list, &name)))
 			strv_take(&names, xstrndup(name, n));
 	}
-	if (length > 1) /* one letter is near to any */
+	if (length > 1) /* one letter is near to any other */
 		near = str_nearest(typed, (const char *const *)names.v, names.n);
 	for (size_t i = 0; i < names.n && !near && length > 1; i++)
 		if (!strncmp(names.v[i] + strspn(names.v[i], "-"), word, length))
@@ -80,8 +80,8 @@ static int unknown_option(const char *typed, struct err *e)
 	return -1;
 }
 
-/* The values of G: TIED, which stood behind '=' or right behind the name, then words.
- * NO: it is the opposite of a switch. */
+/* The values of G: first TIED, which followed '=' or the name itself, then words.  NO: G
+ * is the opposite of a switch. */
 static int take_values(struct line *l, struct given *g, bool no, const char *tied,
 		       struct err *e)
 {
@@ -115,8 +115,8 @@ static int read_option(struct line *l, const char *word, size_t app, struct err 
 	g = &l->v[l->n++];
 	*g = (struct given){ .typed = xstrndup(word, n), .app = app };
 	g->option = option_find(g->typed, &no);
-	if (!g->option ||
-	    no) /* a row of its own goes before the opposite of a switch */
+	/* A row of its own comes before the opposite of a switch. */
+	if (!g->option || no)
 		g->compat = compat_find(g->typed);
 	if (g->compat) {
 		g->option = NULL;
@@ -130,7 +130,7 @@ static int read_option(struct line *l, const char *word, size_t app, struct err 
 				      : unknown_option(g->typed, e);
 }
 
-/* Options up to the first word that is not one, or behind "--". */
+/* Options up to the first word that is not an option, or up to "--". */
 static int read_options(struct line *l, size_t app, struct err *e)
 {
 	while (*l->argv && (*l->argv)[0] == '-' && (*l->argv)[1] && !l->prints) {
@@ -178,7 +178,7 @@ static int read_line(struct line *l, struct request *r, struct err *e)
 	}
 }
 
-/* ---- values in their order ---- */
+/* ---- values in the order of their sources ---- */
 
 static int apply_line(const struct setting *all, const struct line *l, struct err *e)
 {
@@ -212,8 +212,8 @@ static const char *env_value(char *const *env, const char *name)
 	return NULL;
 }
 
-/* The variables of options.  Blanks part the values of an option that may be given many
- * times.  An empty variable does not count: job scripts write BERTH_HOSTS=$LIST. */
+/* Variables.  If an option may be repeated, spaces separate the values in its variable.
+ * An empty variable does not count: job scripts write BERTH_HOSTS=$LIST. */
 static int apply_env(const struct setting *all, char *const *env, struct err *e)
 {
 	struct setting s = *all;
@@ -275,7 +275,7 @@ static int apply_files(struct setting *s, const char *site, const struct line *l
 static int apply(struct request *r, struct strv *notes, const char *site,
 		 const struct line *l, char *const *env, struct err *e)
 {
-	struct app base = { 0 }; /* what variables and files say of an app */
+	struct app base = { 0 }; /* values for apps from variables and files */
 	enum source hosts = FROM_DEFAULT;
 	struct setting s = { .r = r, .app = &base, .hosts = &hosts, .notes = notes };
 	int rc = apply_files(&s, site, l, env, e);

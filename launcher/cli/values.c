@@ -144,7 +144,7 @@ int value_choice(const struct setting *s, const char *value, struct err *e)
 
 	if (i < 0)
 		return -1;
-	/* An enum whose constants are 0, 1, ... is stored as unsigned int is. */
+	/* gcc stores an enum with the constants 0, 1, ... as an unsigned int. */
 	*(unsigned *)field(s) = (unsigned)i;
 	return 0;
 }
@@ -190,7 +190,7 @@ static int map_modifier(const struct setting *s, const char *value,
 
 int value_map_by(const struct setting *s, const char *value, struct err *e)
 {
-	/* Open MPI and hydra also take objects of a host, and lists of places. */
+	/* Policies of Open MPI and MPICH: objects inside a host, and lists. */
 	static const char *const objects[] = { "socket",  "package",  "numa",    "core",
 					       "board",   "hwthread", "l1cache", "l1",
 					       "l2cache", "l2",       "l3cache", "l3",
@@ -230,7 +230,8 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 	return rc;
 }
 
-/* -H and --hostfile: a later source replaces an earlier, in one source they clash. */
+/* -H and --hostfile.  A later source overrides an earlier one.  Both in one source are an
+ * error. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
 	char **own = field(s);
@@ -300,7 +301,7 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* Ranks, ranges and words. */
+/* A list of ranks, ranges and words. */
 int value_show(const struct setting *s, const char *value, struct err *e)
 {
 	char *copy = xstrdup(value), *rest = copy, *item, *dash;

@@ -113,8 +113,8 @@ struct input *input_open(struct event_base *base, uint32_t rank)
 	in->rank = rank;
 	in->again = event_new(base, -1, 0, on_again, in);
 	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
-	if (event_add(in->readable,
-		      NULL)) { /* a file: epoll refuses it, and it is always ready */
+	if (event_add(in->readable, NULL)) {
+		/* A regular file: epoll refuses it, and it is always ready. */
 		event_free(in->readable);
 		in->readable = event_new(base, -1, 0, on_readable, in);
 		in->always_ready = true;
