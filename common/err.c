@@ -13,7 +13,7 @@ static const struct {
 #undef ERR
 };
 
-/* No longer than need be, no surrogate, nothing beyond U+10FFFF. */
+/* The shortest form only, no surrogate, nothing above U+10FFFF. */
 size_t str_utf8(const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
@@ -132,5 +132,5 @@ void err_print(const char *program, const struct err *e)
 	size_t len = n < 0 ? 0 : (size_t)n < sizeof out ? (size_t)n : sizeof out - 1;
 
 	if (len && write(STDERR_FILENO, out, len) < 0)
-		return; /* nowhere left to say it */
+		return; /* there is no other place for the message */
 }

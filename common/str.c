@@ -12,7 +12,7 @@ void die(const char *what, int error)
 			 error ? strerror(error) : "");
 
 	if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
-		_exit(EXIT_RUNNER); /* nowhere left to say it */
+		_exit(EXIT_RUNNER); /* there is no other place for the message */
 	_exit(EXIT_RUNNER);
 }
 

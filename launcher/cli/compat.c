@@ -270,8 +270,8 @@ static int read_words(const struct setting *s, const struct compat *c,
 
 #define ELASTIC "jobs have a fixed size here: give -np and -H"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
-#define NOT_MPI "it chooses Horovod's controller, not what runs"
-#define NO_NOISE "it is about Open MPI's own launcher"
+#define NOT_MPI "it only chooses Horovod's controller"
+#define NO_NOISE "it is for Open MPI's own launcher"
 
 /* clang-format off */
 const struct compat compat_table[] = {
@@ -287,7 +287,7 @@ const struct compat compat_table[] = {
 	{ "--bind-to-core", OMPI, 0, same, "bind-to=core", 0 },
 	{ "--bind-to-socket", OMPI, 0, same, "bind-to=socket", 0 },
 	{ "--bind-to-none", OMPI, 0, same, "bind-to=none", 0 },
-	{ "--rank-by", OMPI, 1, read_words, "ranks are numbered host by host, or dealt out with --map-by node", 0 },
+	{ "--rank-by", OMPI, 1, read_words, "ranks are numbered host by host, or in turn with --map-by node", 0 },
 	{ "--display", OMPI, 1, read_words, "--display takes bind, map, allocation", 0 },
 	{ "--display-map --display-devel-map --display-allocation", OMPI, 0, ignore, "--plan shows it", 0 },
 	{ "--output", OMPI, 1, read_words, "--output takes tag and timestamp; --output-filename DIR writes files", 0 },
@@ -304,7 +304,7 @@ const struct compat compat_table[] = {
 	{ "--cpu-set --cpu-list", OMPI, 1, refuse, "--bind-to and --share say which CPUs; taskset(1) and cgroups limit them", 0 },
 	{ "--use-hwthread-cpus", OMPI, 0, refuse, "give the number of ranks with -np or -ppn", 0 },
 	{ "--default-hostfile", OMPI, 1, refuse, "use --hostfile", 0 },
-	{ "--preload-binary --preload-files", OMPI, 0, refuse, "copy the program to the hosts first, or use a shared folder", 0 },
+	{ "--preload-binary --preload-files", OMPI, 0, refuse, "copy the program to the hosts first, or use a shared directory", 0 },
 	{ "--tune -am", OMPI, 1, refuse, "give the parameters with -mca", 0 },
 	{ "--runtime-options --rtos", OMPI, 1, refuse, "see --plan, --timeout, --keep-going", 0 },
 	{ "--enable-recovery --continuous", OMPI, 0, refuse, "see --keep-going", 0 },
@@ -318,10 +318,10 @@ const struct compat compat_table[] = {
 	{ "--envlist", HYDRA, 1, set_list, "-x of each name", OPTION_APP },
 	{ "--genvall", HYDRA, 0, ignore, "the environment is forwarded anyway", 0 },
 	{ "--envall", HYDRA, 0, ignore, "the environment is forwarded anyway", OPTION_APP },
-	{ "--genvnone --envnone", HYDRA, 0, refuse, "start runner with the environment the ranks shall have: env -i ... runner", OPTION_APP },
+	{ "--genvnone --envnone", HYDRA, 0, refuse, "start runner with the environment for the ranks: env -i ... runner", OPTION_APP },
 	{ "--launcher --bootstrap", HYDRA, 1, read_words, "see --transport", 0 },
 	{ "--disable-auto-cleanup", HYDRA, 0, same, "keep-going", 0 },
-	{ "--disable-hostname-propagation", HYDRA, 0, ignore, "it is about MPICH's own launcher", 0 },
+	{ "--disable-hostname-propagation", HYDRA, 0, ignore, "it is for MPICH's own launcher", 0 },
 	{ "--iface", HYDRA, 1, ignore, "the agents need no interface", 0 },
 	{ "--prepend-pattern", HYDRA, 1, ignore, "see --tag and --timestamps", 0 },
 	{ "--outfile-pattern --errfile-pattern", HYDRA, 1, refuse, "use --output-filename DIR", 0 },
@@ -372,7 +372,7 @@ const struct compat compat_table[] = {
 	{ "--slots-per-host --slots --elastic-timeout --reset-limit", HVD, 1, refuse, ELASTIC, 0 },
 	{ "--blacklist-cooldown-range", HVD, 2, refuse, ELASTIC, 0 },
 	{ "--mpi-args --binding-args", HVD, 1, refuse, "give these as options of runner, one by one", 0 },
-	{ "--check-build -cb", HVD, 0, refuse, "runner --version says what this is", 0 },
+	{ "--check-build -cb", HVD, 0, refuse, "use runner --version", 0 },
 };
 /* clang-format on */
 

@@ -249,7 +249,7 @@ static const struct {
 			     "order of the hosts)" },
 	{ "-rank-by node a",
 	  " error '-rank-by node' of Open MPI is not supported | ranks are numbered "
-	  "host by host, or dealt out with --map-by node" },
+	  "host by host, or in turn with --map-by node" },
 	{ "--rankfile r a",
 	  " error '--rankfile' of Open MPI is not supported | " WHERE },
 	{ "--tune f a", " error '--tune' of Open MPI is not supported | give the "
@@ -264,7 +264,7 @@ static const struct {
 	  " [a] | ignored: -genvall (the environment is forwarded anyway)" },
 	{ "-genvnone a",
 	  " error '-genvnone' of MPICH is not supported | start runner with the "
-	  "environment the ranks shall have: env -i ... runner" },
+	  "environment for the ranks: env -i ... runner" },
 	{ "-prepend-rank a", " [a]" },
 	{ "-launcher fork a", " transport=local [a]" },
 	{ "-launcher ssh a",
@@ -278,7 +278,7 @@ static const struct {
 
 	/* horovodrun */
 	{ "--gloo --gloo a",
-	  " [a] | ignored: --gloo (it chooses Horovod's controller, not what runs)" },
+	  " [a] | ignored: --gloo (it only chooses Horovod's controller)" },
 	{ "--network-interfaces eth0,eth1 a",
 	  " all=HOROVOD_GLOO_IFACE=eth0 all=NCCL_SOCKET_IFNAME=eth0,eth1 [a]" },
 	{ "--fusion-threshold-mb 32 --cycle-time-ms 3.5 --timeline-filename t.json a",
