@@ -317,9 +317,9 @@ static int print_for(struct str *print, const struct given *g, const char *next,
 	return 0;
 }
 
-enum options_do options_read_site(struct request *r, struct strv *notes,
-				  struct str *print, const char *site, int argc,
-				  char **argv, char *const *env, struct err *e)
+enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
+			     const char *site, int argc, char **argv, char *const *env,
+			     struct err *e)
 {
 	struct line l = { .argv = argv + (argc > 0) };
 	enum options_do result = OPTIONS_FAILED;
@@ -352,11 +352,4 @@ out:
 		free(l.v[i].typed);
 	free(l.v);
 	return result;
-}
-
-enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
-			     int argc, char **argv, char *const *env, struct err *e)
-{
-	return options_read_site(r, notes, print, OPTIONS_SITE_FILE, argc, argv, env,
-				 e);
 }

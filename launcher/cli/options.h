@@ -18,16 +18,12 @@ enum options_do {
 	OPTIONS_FAILED   /* E has the error */
 };
 
-/* Read ARGV and ENV into R.  R has valid values even after an error.  NOTES gets one
- * line, without a full stop, for each ignored option.  The caller frees R, NOTES and
- * PRINT. */
+/* Read the config file SITE (NULL: none), ARGV and ENV into R.  R has valid values even
+ * after an error.  NOTES gets one line, without a full stop, for each ignored option.
+ * The caller frees R, NOTES and PRINT. */
 enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
-			     int argc, char **argv, char *const *env, struct err *e);
-
-/* The same with another site file; NULL: without one. */
-enum options_do options_read_site(struct request *r, struct strv *notes,
-				  struct str *print, const char *site, int argc,
-				  char **argv, char *const *env, struct err *e);
+			     const char *site, int argc, char **argv, char *const *env,
+			     struct err *e);
 
 void options_free(struct request *r);
 

@@ -243,8 +243,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				 (char *)"true",   (char *)"-v",
 				 (char *)"x",      NULL };
 
-		if (options_read_site(&r, &notes, &print, NULL, 7, argv, argv + 7,
-				      &e) != OPTIONS_RUN)
+		if (options_read(&r, &notes, &print, NULL, 7, argv, argv + 7, &e) !=
+		    OPTIONS_RUN)
 			abort();
 		free_output_of_runner();
 		null = open("/dev/null", O_WRONLY | O_CLOEXEC);

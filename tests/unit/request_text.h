@@ -147,8 +147,8 @@ static char *read_with(const char *site, const char *line, const char *env)
 	struct str print = { 0 };
 	struct request r;
 	struct err e = { 0 };
-	enum options_do done = options_read_site(&r, &notes, &print, site, (int)argv.n,
-						 argv.v, vars.v, &e);
+	enum options_do done =
+		options_read(&r, &notes, &print, site, (int)argv.n, argv.v, vars.v, &e);
 	char *text = result(done, &r, &notes, &print, &e);
 
 	if (done == OPTIONS_FAILED)

@@ -62,7 +62,7 @@ START_TEST(variable_list)
 	struct request r;
 	struct err e = { 0 };
 
-	ck_assert_int_eq(options_read_site(&r, &notes, &print, NULL, 2, argv, env, &e),
+	ck_assert_int_eq(options_read(&r, &notes, &print, NULL, 2, argv, env, &e),
 			 OPTIONS_RUN);
 	ck_assert_uint_eq(r.export.n, 3);
 	ck_assert_str_eq(r.export.v[1], "NCCL_*");
@@ -234,8 +234,8 @@ START_TEST(config_unreadable)
 	ck_assert_int_eq(config_read_file(&s, "/", false, &e), -1);
 	ck_assert_int_eq(e.id, E_CONFIG_READ);
 	ck_assert_int_eq(config_read_file(&s, "/proc/self/cmdline", true, &e), -1);
-	ck_assert_str_eq(e.text,
-			 "cannot read config file '/proc/self/cmdline': it is not text");
+	ck_assert_str_eq(
+		e.text, "cannot read config file '/proc/self/cmdline': it is not text");
 	ck_assert_int_eq(config_read_file(&s, "/nonexistent/x", false, &e), 0);
 }
 END_TEST
