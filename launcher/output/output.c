@@ -22,6 +22,8 @@ enum {
 };
 
 struct stream {
+	struct out_queue *queue;
+	uint32_t index;  /* 2 * rank + (stream - 1) */
 	struct str line; /* bytes after the last whole line */
 	char label[32];  /* made at the first line */
 	size_t label_bytes;
@@ -31,7 +33,7 @@ struct stream {
 
 struct output {
 	struct out_queue queue[2], *err_queue;
-	struct stream *stream; /* [2 * rank + (stream - 1)] */
+	struct stream *stream; /* [index] */
 	struct str *tail;      /* [rank]: stderr */
 	uint64_t *last_ms;     /* [rank]: when it wrote last; 0: never */
 	uint32_t np;
@@ -48,16 +50,11 @@ struct output {
 
 /* ---- lines ---- */
 
-static struct out_queue *queue_of(struct output *o, const struct stream *s)
+/* Labels are made once.  snprintf() for each line took too much CPU time (12 % of all, for
+ * one rank that wrote 80-byte lines through ssh). */
+static void put_label(struct output *o, struct stream *s)
 {
-	return (s - o->stream) % 2 ? o->err_queue : &o->queue[0];
-}
-
-/* Labels are made once.  With snprintf() for each line runner took more CPU time (12 %,
- * when one rank wrote 80-byte lines through ssh). */
-static void put_label(struct output *o, struct out_queue *q, struct stream *s)
-{
-	size_t i = (size_t)(s - o->stream);
+	struct out_queue *q = s->queue;
 	time_t now;
 	struct tm tm;
 
@@ -76,9 +73,9 @@ static void put_label(struct output *o, struct out_queue *q, struct stream *s)
 	if (!o->tag)
 		return;
 	if (!s->label_bytes)
-		s->label_bytes =
-			(size_t)snprintf(s->label, sizeof s->label, "[%zu]<%s>:", i / 2,
-					 i % 2 ? "stderr" : "stdout");
+		s->label_bytes = (size_t)snprintf(s->label, sizeof s->label,
+						  "[%u]<%s>:", s->index / 2,
+						  s->index % 2 ? "stderr" : "stdout");
 	out_queue_put(q, s->label, s->label_bytes);
 }
 
@@ -94,20 +91,21 @@ static void end_open_line(struct out_queue *q, const char *p, size_t n)
 /* One line of S, or a part of one. */
 static void put_line(struct output *o, struct stream *s, const char *p, size_t n)
 {
-	struct out_queue *q = queue_of(o, s);
-	int64_t self = s - o->stream;
+	struct out_queue *q = s->queue;
 
 	if (!n)
 		return;
-	if (q->open_line != self) {
+	if (q->open_line != s->index) {
 		end_open_line(q, p, n);
-		put_label(o, q, s);
+		put_label(o, s);
 	}
 	out_queue_put(q, p, n);
 	q->open_bar = s->bar && q->terminal;
-	q->open_line = p[n - 1] == '\n' || p[n - 1] == '\r' ? -1 : self;
-	if (q->open_line < 0)
+	q->open_line = s->index;
+	if (p[n - 1] == '\n' || p[n - 1] == '\r') {
+		q->open_line = -1;
 		s->bar = p[n - 1] == '\r';
+	}
 }
 
 /* Put the whole lines of the N bytes at P.  Returns the bytes of these lines.  Each '\n'
@@ -185,10 +183,10 @@ static void put_lines(struct output *o, struct stream *s, const char *p, size_t 
 /* Whether the line of S waits for an end that does not come.  "50%\r" does, if no '\n'
  * follows.  On a terminal "50%" does, if the last line ended in '\r': its own end comes
  * with the next update. */
-static bool is_bar(struct output *o, const struct stream *s)
+static bool is_bar(const struct stream *s)
 {
-	return s->line.len && (s->line.s[s->line.len - 1] == '\r' ||
-			       (s->bar && queue_of(o, s)->terminal));
+	return s->line.len &&
+	       (s->line.s[s->line.len - 1] == '\r' || (s->bar && s->queue->terminal));
 }
 
 static void drop_line(struct output *o, struct stream *s)
@@ -207,9 +205,9 @@ static void on_bars(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	for (uint32_t i = 0; i < 2 * o->np; i++) {
 		struct stream *s = &o->stream[i];
-		struct out_queue *q = queue_of(o, s);
+		struct out_queue *q = s->queue;
 
-		if (!is_bar(o, s) || q->sink.broken)
+		if (!is_bar(s) || q->sink.broken)
 			continue;
 		if (out_queue_is_full(q) || now - s->came_ms < BAR_MS) {
 			event_add(o->bars, &next);
@@ -243,7 +241,7 @@ static void put_slice(struct output *o, struct out_queue *q, const struct out_ch
 	s = &o->stream[2 * c->rank + c->stream - 1];
 	put_lines(o, s, bytes, n);
 	s->came_ms = clock_ms();
-	if (is_bar(o, s) && !event_pending(o->bars, EV_TIMEOUT, NULL))
+	if (is_bar(s) && !event_pending(o->bars, EV_TIMEOUT, NULL))
 		event_add(o->bars, &(struct timeval){ .tv_usec = BAR_MS * 1000 });
 }
 
@@ -265,7 +263,7 @@ static void on_room(struct out_queue *q)
 	for (uint32_t i = 0; i < 2 * o->np && o->finished && !q->head; i++) {
 		struct stream *s = &o->stream[i];
 
-		if (queue_of(o, s) != q)
+		if (s->queue != q)
 			continue;
 		if (s->line.len && !o->muted)
 			put_line(o, s, s->line.s, s->line.len);
@@ -442,6 +440,10 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	for (int i = 0; i < 2; i++)
 		out_queue_open(&o->queue[i], base, i + 1, &of_queue, o);
 	o->err_queue = same ? &o->queue[0] : &o->queue[1];
+	for (uint32_t i = 0; i < 2 * np; i++) {
+		o->stream[i].index = i;
+		o->stream[i].queue = i % 2 ? o->err_queue : &o->queue[0];
+	}
 	o->flush = event_new(base, -1, 0, on_flush, o);
 	o->bars = event_new(base, -1, 0, on_bars, o);
 	*out = o;
