@@ -1,5 +1,5 @@
-/* request.h - what the user asked for: the result of command line, environment and
- * config files; and sets of ranks.
+/* request.h - the job that the user asked for, from command line, environment and config
+ * files; and sets of ranks.
  *
  * Plain data.  launcher/cli/options.c fills it.  Every room reads the fields it needs. */
 #ifndef BERTH_LAUNCHER_REQUEST_H

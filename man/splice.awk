@@ -1,7 +1,7 @@
 # A line  .\" @FORM@  becomes a part of the page.  @man@, @environment@, @compat@, @exits@ and
 # @errors@ come from the rows of `runner --print=tables` (launcher/cli/help.h); @given@, the
-# variables of a rank, from the table in agent/placement/env.c; @knobs@ and @ignored@, what the
-# library reads, from lib/knobs.def.
+# variables of a rank, comes from the table in agent/placement/env.c; @knobs@ and @ignored@, the
+# variables that the library reads, come from lib/knobs.def.
 /^\.\\" @given@$/ {
 	given()
 	next
@@ -156,9 +156,9 @@ function given(    line, row, inside, q, words, readers, rule, value, n) {
 		print "splice.awk: no table in agent/placement/env.c" > "/dev/stderr"
 		exit 1
 	}
-	section("IDENTITY", "Who the rank is; nothing changes these:")
-	section("ALWAYS", "Only\n.Fl x\nchanges these; never means that nobody else's value is passed on:")
-	section("DEFAULT", "Only where they are not set before:")
+	section("IDENTITY", "The identity of the rank, which no option changes:")
+	section("ALWAYS", "Only\n.Fl x\nchanges these; without it a variable with\n.Ql never\nis not set:")
+	section("DEFAULT", "Set only if they have no value:")
 }
 
 function section(rule, intro) {
@@ -169,8 +169,8 @@ function section(rule, intro) {
 	print ".El"
 }
 
-# Rows are KNOB(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); those that are ignored
-# for one reason stand together.
+# Rows are KNOB(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); variables that
+# are ignored for the same reason share an item.
 function knobs(macro,    line, row, part, q, names, why, n, i) {
 	while ((getline line < "lib/knobs.def") > 0) {
 		if (line ~ "^" macro "\\(")

@@ -4,7 +4,7 @@
 
 #include "launcher/cli/values.h"
 
-/* ---- readers: what may become of an option of another launcher ---- */
+/* ---- readers for the options of other launchers ---- */
 
 static int ignore(const struct setting *s, const struct compat *c,
 		  const char *const value[2], struct err *e)

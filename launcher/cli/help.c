@@ -102,7 +102,7 @@ static void help_option(struct str *out, const struct option *o)
 		comma = ", ";
 	}
 	add_arg(&names, o);
-	wrap(out, "", names.s);
+	wrap(out, "", str_text(&names));
 	wrap(out, "    ", o->text);
 	if (o->key)
 		str_addf(out, "    config key: %s\n", o->key);

@@ -7,15 +7,15 @@
 
 #include "common/str.h"
 
-/* What --help (TOPIC NULL), --help all, --help TOPIC or --help --option prints.  0, or
- * -1 with E_HELP. */
+/* The text of --help (TOPIC NULL), --help all, --help TOPIC or --help --option.  0, or -1
+ * with E_HELP. */
 int help_print(struct str *out, const char *topic, struct err *e);
 
-/* What `runner --print=tables` (hidden) prints for man/splice.awk and man/completion.awk:
- * one row a line, a tab between two cells, no hidden option.
+/* The text of `runner --print=tables` (hidden) for man/splice.awk and man/completion.awk:
+ * one row on a line, a tab between two cells, no hidden options.
  *     topic   HEADING    the options of this topic follow
  *     option  NAMES ARG FORM KEY VARIABLE VALUES TEXT
- *             NAMES and VALUES have blanks between them.  FORM of the value: word (the
+ *             Spaces separate NAMES, and VALUES.  FORM of the value: word (the
  *             next word or behind "="), tied (only behind "="), maybe, or empty.  VALUES
  *             may be -f (a file) or -d (a directory), as bash's compgen takes them
  *     compat  NAMES LAUNCHER FATE TEXT    options of other launchers

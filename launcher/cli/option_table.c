@@ -97,8 +97,8 @@ const struct option option_table[] = {
 	  .help = "how agents are started",
 	  .text = "Choose how runner starts an agent on a host. local: without ssh, for this "
 		  "machine only. ssh: with libssh. openssh: with the ssh command. auto, the "
-		  "default: local for this machine, else ssh, or openssh if ssh_config(5) asks for "
-		  "what libssh cannot do." },
+		  "default: local for this machine, else ssh, or openssh if ssh_config(5) needs a "
+		  "feature that libssh does not have." },
 	{ "--launch-agent", "PATH", TOPIC_hosts, OPTION_FILE,
 	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
 	  .help = "where berth-agent is on the hosts",
@@ -194,8 +194,8 @@ const struct option option_table[] = {
 	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, show),
 	  .help = "show only these ranks: 0,8-11,errors",
 	  .text = "Show the output of these ranks only. 'errors' in LIST adds the stderr of all "
-		  "ranks; 'all' and 'none' are lists, too. Hidden output still goes to the files of "
-		  "--output-filename and to the report of a failure." },
+		  "ranks; 'all' stands for all ranks, 'none' for no rank. Hidden output still goes "
+		  "to the files of --output-filename and to the report of a failure." },
 	{ "--pty", NULL, TOPIC_output, OPTION_SWITCH,
 	  "pty", "BERTH_PTY", SWITCH(pty),
 	  .help = "give the ranks a terminal as stdout",
@@ -203,7 +203,7 @@ const struct option option_table[] = {
 		  "is the default if stdout of runner is a terminal." },
 	{ "--events", "FILE", TOPIC_output, OPTION_FILE,
 	  "events", "BERTH_EVENTS", TEXT(events_file),
-	  .help = "write what happens to FILE, as JSON lines",
+	  .help = "write events to FILE, as JSON lines",
 	  .text = "Write each event to FILE, as one JSON object on a line: host up, rank started, "
 		  "rank ended, stall, cause, restart, end." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,

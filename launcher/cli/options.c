@@ -6,7 +6,7 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/values.h"
 
-/* One option as it stands on the command line; either option or compat is set. */
+/* One option of the command line.  Either option or compat is set. */
 struct given {
 	const struct option *option;
 	const struct compat *compat;

@@ -257,7 +257,7 @@ int value_export(const struct setting *s, const char *value, struct err *e)
 	size_t n = strcspn(value, "=");
 	bool valid = n && !isdigit((unsigned char)*value);
 
-	/* NAME, NAME=VALUE or PREFIX*: no blank, comma or quote in a name */
+	/* NAME, NAME=VALUE or PREFIX*: no space, comma or quote in a name */
 	for (size_t i = 0; i < n; i++)
 		if (isspace((unsigned char)value[i]) || strchr(",;'\"$/:", value[i]) ||
 		    (value[i] == '*' && (i + 1 < n || value[n] || !i)))

@@ -56,7 +56,7 @@ static void put(struct progress *p, const char *text)
 			       *text ? "" : "\r");
 
 	if (write(STDERR_FILENO, line, strlen(line)) < 0) {
-		/* a terminal that is gone needs no progress */
+		/* without a terminal there is no progress to show */
 	}
 	free(line);
 }
