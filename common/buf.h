@@ -29,7 +29,7 @@ static inline unsigned char *buf_head(const struct buf *b)
 	return b->data ? b->data + b->start : b->data;
 }
 
-/* The bytes that are still to be read.  A read past the end returns 0 and sets failed. */
+/* The bytes that are left to read.  A read past the end returns 0 and sets failed. */
 struct view {
 	const unsigned char *p;
 	size_t left;

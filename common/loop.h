@@ -1,7 +1,7 @@
 /* loop.h - libevent that ends the program on errors.
  *
- * The program ends (die() of str.h) if there is no memory, or if the kernel cannot watch
- * another descriptor. */
+ * The program ends (die() of str.h) if there is no memory, or if the kernel cannot
+ * watch another descriptor. */
 #ifndef BERTH_LOOP_H
 #define BERTH_LOOP_H
 

@@ -1,7 +1,7 @@
-/* request.h - the job that the user asked for, from command line, environment and config
- * files; and sets of ranks.
+/* request.h - the job that the user asked for, from command line, environment and
+ * config files; and sets of ranks.
  *
- * Plain data.  launcher/cli/options.c fills it.  Every room reads the fields it needs. */
+ * Plain data.  launcher/cli/options.c fills it, and all rooms may read it. */
 #ifndef BERTH_LAUNCHER_REQUEST_H
 #define BERTH_LAUNCHER_REQUEST_H
 

@@ -1,9 +1,9 @@
 /* config.h - config files: "key = value" lines, "#" comments, keys from the option
  * table.
  *
- * "#" begins a comment at the start of a line or after a space.  A key may be repeated if
- * its values add up (export).  A YAML file of horovodrun is refused, with the options to
- * use instead. */
+ * "#" begins a comment at the start of a line or after a space.  A key may be repeated
+ * if its values add up (export).  A YAML file of horovodrun is refused, with the
+ * options to use instead. */
 #ifndef BERTH_LAUNCHER_CLI_CONFIG_H
 #define BERTH_LAUNCHER_CLI_CONFIG_H
 

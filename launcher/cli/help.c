@@ -41,8 +41,8 @@ static void add_arg(struct str *out, const struct option *o)
 		str_addf(out, " %s", o->arg);
 }
 
-/* One option on a line of --help: its first name, and the second one if that is the long
- * form of a short one: "-H, --hosts".  A long name has a line for itself. */
+/* One option on a line of --help: its first name, and the second one if that is the
+ * long form of a short one: "-H, --hosts".  A long name has a line for itself. */
 static void help_line(struct str *out, const struct option *o)
 {
 	const char *list = o->names, *name;

@@ -7,17 +7,17 @@
 
 #include "common/str.h"
 
-/* The text of --help (TOPIC NULL), --help all, --help TOPIC or --help --option.  0, or -1
- * with E_HELP. */
+/* The text of --help (TOPIC NULL), --help all, --help TOPIC or --help --option.  0, or
+ * -1 with E_HELP. */
 int help_print(struct str *out, const char *topic, struct err *e);
 
-/* The text of `runner --print=tables` (hidden) for man/splice.awk and man/completion.awk:
- * one row on a line, a tab between two cells, no hidden options.
+/* The text of `runner --print=tables` (hidden) for man/splice.awk and
+ * man/completion.awk: one row on a line, a tab between two cells, no hidden options.
  *     topic   HEADING    the options of this topic follow
  *     option  NAMES ARG FORM KEY VARIABLE VALUES TEXT
- *             Spaces separate NAMES, and VALUES.  FORM of the value: word (the
- *             next word or behind "="), tied (only behind "="), maybe, or empty.  VALUES
- *             may be -f (a file) or -d (a directory), as bash's compgen takes them
+ *             Spaces separate NAMES, and VALUES.  FORM of the value: word (the next
+ *             word or behind "="), tied (only behind "="), maybe, or empty.  VALUES
+ *             may be -f (a file) or -d (a directory), for bash's compgen
  *     compat  NAMES LAUNCHER FATE TEXT    options of other launchers
  *     exit    STATUS MEANING    from common/exits.h
  *     error   STATUS SENTENCE HINT    from common/errors.def */

@@ -84,8 +84,8 @@ struct option {
 extern const struct option option_table[];
 extern const size_t option_count;
 
-/* The row of the option NAME, or NULL.  Dashes in front do not count, and '_' is the same
- * as '-'.  *NO: NAME is the opposite of a switch, --no-x. */
+/* The row of the option NAME, or NULL.  Dashes in front do not count, and '_' is the
+ * same as '-'.  *NO: NAME is the opposite of a switch, --no-x. */
 const struct option *option_find(const char *name, bool *no);
 
 /* The row of "-np16" and the begin of the value in WORD, or NULL. */
@@ -97,8 +97,8 @@ const struct option *option_find_key(const char *key);
 /* Whether NAME, as option_find() takes it, is in LIST, whose names spaces separate. */
 bool option_named(const char *list, const char *name);
 
-/* The next name of such a list into NAME, and the list behind it.  Returns the length of
- * the name, 0 at the end. */
+/* The next name of such a list into NAME, and the list behind it.  Returns the length
+ * of the name, 0 at the end. */
 size_t option_next_name(const char **list, const char **name);
 
 /* The BERTH_* variables that options read.  The ranks do not get them. */

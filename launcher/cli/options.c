@@ -80,8 +80,8 @@ static int unknown_option(const char *typed, struct err *e)
 	return -1;
 }
 
-/* The values of G: first TIED, which followed '=' or the name itself, then words.  NO: G
- * is the opposite of a switch. */
+/* The values of G: first TIED, which followed '=' or the name itself, then words.  NO:
+ * G is the opposite of a switch. */
 static int take_values(struct line *l, struct given *g, bool no, const char *tied,
 		       struct err *e)
 {

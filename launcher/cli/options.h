@@ -3,8 +3,8 @@
  * A later source overrides an earlier one: default, /etc/berth/berth.conf,
  * $XDG_CONFIG_HOME/berth/config (~/.config/berth/config), --config-file, BERTH_*
  * variable, option.  The program begins with the first word that is not an option, or
- * behind "--".  ":" begins the next app.  "-" is the same as "--", and inside a name the
- * same as "_": -bind-to, --bind_to.  Reads config files; prints nothing. */
+ * behind "--".  ":" begins the next app.  "-" is the same as "--", and inside a name
+ * the same as "_": -bind-to, --bind_to.  Reads config files; prints nothing. */
 #ifndef BERTH_LAUNCHER_CLI_OPTIONS_H
 #define BERTH_LAUNCHER_CLI_OPTIONS_H
 

@@ -230,8 +230,8 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 	return rc;
 }
 
-/* -H and --hostfile.  A later source overrides an earlier one.  Both in one source are an
- * error. */
+/* -H and --hostfile.  A later source overrides an earlier one.  Both in one source are
+ * an error. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
 	char **own = field(s);

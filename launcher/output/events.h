@@ -19,7 +19,7 @@ void events_text(struct events *ev, const char *key, const char *value);
 void events_end(struct events *ev);
 void events_close(struct events *ev);
 
-/* Append TEXT as a JSON string, with quotes.  Bytes that are not UTF-8 become U+FFFD. */
+/* Append TEXT as a JSON string with quotes.  Bytes that are not UTF-8 become U+FFFD. */
 void json_string(struct str *out, const char *text);
 
 #endif

@@ -141,9 +141,10 @@ bool input_credit(struct input *in, struct host *h, uint32_t bytes)
 	for (size_t i = 0; in && i < in->n && !to; i++)
 		if (in->to[i].host == h)
 			to = &in->to[i];
+	/* The last condition: an agent that sends credit and reads nothing. */
 	if (!to || bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX ||
 	    to->credit + bytes + h->out.len > 2 * (size_t)WIRE_INPUT_MAX)
-		return false; /* the last condition: it sends credit and reads nothing */
+		return false;
 	if (!to->granted && bytes > IN_FLIGHT_BYTES / in->n)
 		bytes = (uint32_t)(IN_FLIGHT_BYTES / in->n);
 	to->granted = true;

@@ -14,8 +14,8 @@ struct input *input_open(struct event_base *base, uint32_t rank);
 /* From now on the ranks of EPOCH on the N hosts in TARGETS read.  They do not get the
  * bytes that others read before, but they get the end of file. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);
-/* H's agent accepts BYTES more.  False if that is more than the limit of an agent
- * (WIRE_INPUT_MAX in all), which would fill its send queue, or if no rank of it reads. */
+/* H's agent accepts BYTES more.  False if no rank of it reads, or if that is above the
+ * limit of an agent (WIRE_INPUT_MAX in all), as its send queue would grow. */
 bool input_credit(struct input *in, struct host *h, uint32_t bytes);
 /* Try again to read (runner came back to the foreground). */
 void input_wake(struct input *in);

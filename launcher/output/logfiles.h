@@ -1,5 +1,5 @@
-/* logfiles.h - the output of each rank in files: DIR/rank.N/stdout and DIR/rank.N/stderr
- * (--output-filename).  N has as many digits as the last rank.
+/* logfiles.h - the output of each rank in files: DIR/rank.N/stdout and
+ * DIR/rank.N/stderr (--output-filename).  N has as many digits as the last rank.
  *
  * Bytes are written as they came, without labels, before logfiles_write() returns.  So
  * a slow reader of the terminal does not delay the files.

@@ -1,11 +1,11 @@
 /* out_queue.h - the output queue of stdout, of stderr, or of both if they are the same
  * file.
  *
- * Up to about OUT_QUEUE_BYTES are queued for write(2), with their labels.  Further bytes
- * wait in chunks, as the ranks wrote them and in the order of arrival, and get their
- * labels when there is room.  A line of one byte has a label of 12, while the credit of
- * the hosts limits only what they sent.  A chunk takes no more room than its credit, so
- * that a queue holds no more than was granted. */
+ * Up to about OUT_QUEUE_BYTES are queued for write(2), with their labels.  Further
+ * bytes wait in chunks, as the ranks wrote them and in the order of arrival, and get
+ * their labels when there is room.  A line of one byte has a label of 12, while the
+ * credit of the hosts limits only what they sent.  A chunk takes no more room than its
+ * credit, so that a queue holds no more than was granted. */
 #ifndef BERTH_LAUNCHER_OUTPUT_OUT_QUEUE_H
 #define BERTH_LAUNCHER_OUTPUT_OUT_QUEUE_H
 
@@ -20,8 +20,8 @@ struct out_queue_events {
 	void (*left)(struct out_queue *q, uint32_t host, size_t n);
 	/* Some bytes were written: out_queue_first() may return the next chunk. */
 	void (*room)(struct out_queue *q);
-	/* The file has no reader, or cannot be written to; called once.  The chunks that
-	 * waited are dropped, and their credit has gone back. */
+	/* The file has no reader, or cannot be written to; called once.  The chunks
+	 * that waited are dropped, and their credit has gone back. */
 	void (*broken)(struct out_queue *q, int error);
 };
 
@@ -59,7 +59,7 @@ bool out_queue_is_full(const struct out_queue *q);
 
 /* Keep the N bytes of C until there is room. */
 void out_queue_keep(struct out_queue *q, const struct out_chunk *c, const void *bytes);
-/* The oldest chunk into C, and its bytes; NULL if no chunk waits or there is no room. */
+/* The oldest chunk into C, and its bytes.  NULL if none waits or there is no room. */
 const char *out_queue_first(const struct out_queue *q, struct out_chunk *c);
 /* The first C->n bytes of the oldest chunk are queued.  Their credit into C->cost. */
 void out_queue_drop(struct out_queue *q, struct out_chunk *c);

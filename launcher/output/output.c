@@ -50,8 +50,8 @@ struct output {
 
 /* ---- lines ---- */
 
-/* Labels are made once.  snprintf() for each line took too much CPU time (12 % of all, for
- * one rank that wrote 80-byte lines through ssh). */
+/* Labels are made once.  snprintf() for each line took too much CPU time (12 % of all,
+ * for one rank that wrote 80-byte lines through ssh). */
 static void put_label(struct output *o, struct stream *s)
 {
 	struct out_queue *q = s->queue;
@@ -79,8 +79,8 @@ static void put_label(struct output *o, struct stream *s)
 	out_queue_put(q, s->label, s->label_bytes);
 }
 
-/* End the unfinished line of another stream in front of N bytes at P.  The next progress
- * bar overwrites one, as it would without labels. */
+/* End the unfinished line of another stream in front of N bytes at P.  The next
+ * progress bar overwrites one, as it would without labels. */
 static void end_open_line(struct out_queue *q, const char *p, size_t n)
 {
 	if (q->open_line >= 0)
@@ -108,8 +108,8 @@ static void put_line(struct output *o, struct stream *s, const char *p, size_t n
 	}
 }
 
-/* Put the whole lines of the N bytes at P.  Returns the bytes of these lines.  Each '\n'
- * and '\r' is searched once. */
+/* Put the whole lines of the N bytes at P.  Returns the bytes of these lines.  Each
+ * '\n' and '\r' is searched once. */
 static size_t put_whole(struct output *o, struct stream *s, const char *p, size_t n)
 {
 	const char *at = p, *stop = p + n;

@@ -1,15 +1,15 @@
-/* output.h - the output of the ranks: whole lines with labels to the terminal, raw bytes
- * to files.
+/* output.h - the output of the ranks: whole lines with labels to the terminal, raw
+ * bytes to files.
  *
  * A line ends at '\n', or at a '\r' that no '\n' follows (progress bars).  Lines of one
  * stream of a rank keep their order, and no byte is changed.  A '\r' ends a line after
  * 100 ms.  On a terminal the text behind a '\r' is shown after 100 ms, too, so that a
  * progress bar moves with each update.
  *
- * No output is lost if the reader is slow.  `left` tells the job that bytes were written,
- * and the job returns their credit to the host, so the credit limits what waits.  Lines
- * without an end are limited to 64 KiB each and 4 MiB together; a longer line is passed
- * on in parts. */
+ * No output is lost if the reader is slow.  `left` tells the job that bytes were
+ * written, and the job returns their credit to the host, so the credit limits what
+ * waits.  Lines without an end are limited to 64 KiB each and 4 MiB together; a longer
+ * line is passed on in parts. */
 #ifndef BERTH_LAUNCHER_OUTPUT_OUTPUT_H
 #define BERTH_LAUNCHER_OUTPUT_OUTPUT_H
 
@@ -24,7 +24,7 @@ struct output_events {
 	void (*left)(void *ctx, uint32_t host, size_t n);
 	/* Writing to our stdout or stderr (WHICH) failed.  EPIPE: it has no reader. */
 	void (*unread)(void *ctx, const char *which, int error);
-	/* Writing the file PATH failed; called once.  The terminal still gets output. */
+	/* Writing the file PATH failed; called once.  Output still goes on. */
 	void (*disk)(void *ctx, const char *path, int error);
 };
 

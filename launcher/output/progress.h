@@ -2,10 +2,10 @@
  *
  *     runner: 61 of 64 hosts up after 3 s, waiting for n[05,17,33]
  *
- * The line appears if a start takes longer than a second.  It is drawn again at most ten
- * times a second, and cut to the terminal's width.  It is erased when all hosts are up,
- * and before any other line.  Nothing is drawn if stderr is not a terminal, or if runner
- * is in the background. */
+ * The line appears if a start takes longer than a second.  It is drawn again at most
+ * ten times a second, and cut to the terminal's width.  It is erased when all hosts are
+ * up, and before any other line.  Nothing is drawn if stderr is not a terminal, or if
+ * runner is in the background. */
 #ifndef BERTH_LAUNCHER_OUTPUT_PROGRESS_H
 #define BERTH_LAUNCHER_OUTPUT_PROGRESS_H
 

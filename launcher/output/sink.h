@@ -1,9 +1,9 @@
 /* sink.h - write to a file descriptor without blocking the loop, and without setting
  * O_NONBLOCK on a description that other programs share.
  *
- * A pipe or terminal is opened again through /proc/self/fd.  A socket is written to with
- * MSG_DONTWAIT, a regular file with a plain write(2).  If a pipe cannot be opened again,
- * poll(2) says when PIPE_BUF bytes fit. */
+ * A pipe or terminal is opened again through /proc/self/fd.  A socket is written to
+ * with MSG_DONTWAIT, a regular file with a plain write(2).  If a pipe cannot be opened
+ * again, poll(2) says when PIPE_BUF bytes fit. */
 #ifndef BERTH_LAUNCHER_OUTPUT_SINK_H
 #define BERTH_LAUNCHER_OUTPUT_SINK_H
 
