@@ -238,9 +238,9 @@ $(BUILD)/man/%: man/%.in man/splice.awk agent/placement/env.c lib/knobs.def $(BU
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@
-$(completion): $(BUILD)/bin/runner
+$(completion): man/completion.awk $(BUILD)/bin/runner
 	@mkdir -p $(@D)
-	$(BUILD)/bin/runner --print=completion > $@.new
+	$(BUILD)/bin/runner --print=tables | awk -f man/completion.awk > $@.new
 	mv $@.new $@
 
 root = $(DESTDIR)$(PREFIX)

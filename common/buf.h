@@ -1,7 +1,7 @@
 /* buf.h - bytes in order: a growing writer and a bounded reader.
  *
- * Numbers travel little-endian.  The reader has one sticky failure flag: read
- * everything, then ask once.  Idea: OpenSSH's sshbuf. */
+ * Numbers are little-endian.  The reader keeps its first failure, so that a caller may
+ * read everything and then check once.  Idea: OpenSSH's sshbuf. */
 #ifndef BERTH_BUF_H
 #define BERTH_BUF_H
 
@@ -9,18 +9,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A queue of bytes.  {0} is empty.  Bytes lie at data+start, count len. */
+/* A queue of bytes.  {0} is empty.  Its len bytes are at data+start. */
 struct buf {
 	unsigned char *data;
 	size_t start, len, cap;
 };
 
-/* Room for N more bytes at the end; the pointer is valid until the next call. */
+/* Room for N more bytes at the end.  The pointer is valid until the next call. */
 unsigned char *buf_reserve(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *bytes, size_t n);
 void buf_u32(struct buf *b, uint32_t n);
 void buf_u64(struct buf *b, uint64_t n);
-/* Forget the first N bytes. */
+/* Remove the first N bytes. */
 void buf_drop(struct buf *b, size_t n);
 void buf_free(struct buf *b);
 
@@ -29,7 +29,7 @@ static inline unsigned char *buf_head(const struct buf *b)
 	return b->data ? b->data + b->start : b->data;
 }
 
-/* A view of bytes being read.  Past the end every read gives zero and failed is set. */
+/* The bytes that are left to read.  A read past the end returns 0 and sets failed. */
 struct view {
 	const unsigned char *p;
 	size_t left;
@@ -38,7 +38,7 @@ struct view {
 
 uint32_t view_u32(struct view *v);
 uint64_t view_u64(struct view *v);
-/* N bytes inside the view, or NULL. */
+/* The next N bytes, inside the view, or NULL. */
 const void *view_bytes(struct view *v, size_t n);
 
 #endif

@@ -3,8 +3,6 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "common/str.h"
-
 static const struct {
 	const char *name, *hint;
 	int status;
@@ -14,6 +12,47 @@ static const struct {
 #include "common/errors.def"
 #undef ERR
 };
+
+/* The shortest form only, no surrogate, nothing above U+10FFFF. */
+size_t str_utf8(const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+	size_t n = *p < 0x80                 ? 1
+		   : *p >= 0xc2 && *p < 0xe0 ? 2
+		   : *p >= 0xe0 && *p < 0xf0 ? 3
+		   : *p >= 0xf0 && *p < 0xf5 ? 4
+					     : 0;
+
+	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] >= 0xa0) ||
+	    (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] >= 0x90))
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
+char *str_plain(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from;) {
+		const unsigned char *p = (const unsigned char *)from;
+		size_t n = str_utf8(from);
+
+		/* C0 but tabs, DEL, and C1 as UTF-8 has it: U+0080 to U+009F */
+		if (!n || (*p < 0x20 && *p != '\t') || *p == 0x7f ||
+		    (*p == 0xc2 && p[1] < 0xa0)) {
+			*to++ = '?';
+		} else {
+			memmove(to, from, n);
+			to += n;
+		}
+		from += n ? n : 1;
+	}
+	*to = '\0';
+	return text;
+}
 
 int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
 {
@@ -93,5 +132,5 @@ void err_print(const char *program, const struct err *e)
 	size_t len = n < 0 ? 0 : (size_t)n < sizeof out ? (size_t)n : sizeof out - 1;
 
 	if (len && write(STDERR_FILENO, out, len) < 0)
-		return; /* nowhere left to say it */
+		return; /* there is no other place for the message */
 }

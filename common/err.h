@@ -1,12 +1,13 @@
-/* err.h - one error, carried up on the caller's stack.
+/* err.h - one error, on the caller's stack.
  *
- * The deepest layer says what is wrong (err_set), each layer above may put its subject
- * in front (err_in), only main prints.  Sentences, hints and exit statuses come from
+ * The deepest layer sets the error (err_set).  Each layer above may put its subject in
+ * front (err_in).  Only main prints.  Sentences, hints and exit statuses come from
  * common/errors.def.  Idea: crun's error object and git's message grammar. */
 #ifndef BERTH_ERR_H
 #define BERTH_ERR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "common/banned.h" /* IWYU pragma: export */
 #include "common/exits.h"  /* IWYU pragma: export */
@@ -19,7 +20,7 @@ enum err_id {
 	ERR_COUNT
 };
 
-/* The sentences, named so that err_set() is checked as printf is. */
+/* Each sentence has a name, so that the compiler checks err_set() like printf(). */
 #define ERR(id, status, sentence, hint)                                                \
 	static const char err_sentence_##id[] __attribute__((unused)) = sentence;
 #include "common/errors.def"
@@ -28,13 +29,13 @@ enum err_id {
 /* {0} is "no error". */
 struct err {
 	enum err_id id;
-	char text[1024]; /* what is wrong, one line, lower case, no full stop; no bytes
-			    that act on a terminal, wherever they came from */
-	char hint[512];  /* the option, file or command that fixes it; "" for none */
+	/* One line, lower case, no full stop, no bytes that act on a terminal. */
+	char text[1024];
+	char hint[512]; /* the option, file or command that fixes it; "" for none */
 };
 
 /* Fill E with the sentence of ID and its arguments.  Always -1, so that a caller can
- * return it.  E may be NULL: the error is then dropped. */
+ * return it.  If E is NULL, the error is dropped. */
 #define err_set(e, id, ...) err_set_text((e), (id), err_sentence_##id, ##__VA_ARGS__)
 int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -42,17 +43,24 @@ int err_set_text(struct err *e, enum err_id id, const char *sentence, ...)
 /* Put "where: " in front of E's text.  Always -1. */
 int err_in(struct err *e, const char *where, ...) __attribute__((format(printf, 2, 3)));
 
-/* Replace the table's hint.  Always -1. */
+/* Replace the hint of the table.  Always -1. */
 int err_hint(struct err *e, const char *hint, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Exit status of runner for error ID, and its hint as the table has it. */
+/* runner's exit status for error ID, and the hint of the table. */
 int err_status(enum err_id id);
 const char *err_row_hint(enum err_id id);
 
 /* "E_NP", and back (ERR_NONE for an unknown name). */
 const char *err_name(enum err_id id);
 enum err_id err_by_name(const char *name);
+
+/* The bytes of the UTF-8 character at TEXT, or 0 if it is not one (RFC 3629). */
+size_t str_utf8(const char *text);
+/* Make a TEXT from any source safe to show.  Control characters other than tabs, and
+ * bytes that are not UTF-8, become '?'.  So TEXT is one line and does not act on a
+ * terminal.  Returns TEXT. */
+char *str_plain(char *text);
 
 /* Write "PROGRAM: TEXT\nhint: HINT\n" to stderr in one write. */
 void err_print(const char *program, const struct err *e);

@@ -1,19 +1,18 @@
-/* loop.h - libevent, dying as our programs do.
+/* loop.h - libevent that ends the program on errors.
  *
- * The loop has no errors to return: memory that is out, or a descriptor that the kernel
- * can't watch any more, end the program (str.h). */
+ * The program ends (die() of str.h) if there is no memory, or if the kernel cannot
+ * watch another descriptor. */
 #ifndef BERTH_LOOP_H
 #define BERTH_LOOP_H
 
 struct event;
 struct event_base;
 
-/* What libevent would print is for nobody. */
+/* A new event base.  libevent itself prints nothing. */
 struct event_base *loop_open(void);
 
-/* Watch E until it has come (EV_PERSIST: until it is deleted), for events of a
- * descriptor or a signal: epoll_ctl(2) may find no memory, or the user's share of
- * watches used up. */
+/* Add E, an event of a descriptor or a signal, without a timeout.  The program ends if
+ * epoll_ctl(2) fails: there is no memory, or the user has too many watches. */
 void loop_watch(struct event *e);
 
 #endif

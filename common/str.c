@@ -12,7 +12,7 @@ void die(const char *what, int error)
 			 error ? strerror(error) : "");
 
 	if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
-		_exit(EXIT_RUNNER); /* nowhere left to say it */
+		_exit(EXIT_RUNNER); /* there is no other place for the message */
 	_exit(EXIT_RUNNER);
 }
 
@@ -174,17 +174,6 @@ void strv_env_set(struct strv *l, const char *name, const char *value)
 	l->v[i] = entry;
 }
 
-void strv_env_unset(struct strv *l, const char *name)
-{
-	size_t i;
-
-	while ((i = env_find(l, name)) < l->n) {
-		free(l->v[i]);
-		memmove(l->v + i, l->v + i + 1, (l->n - i) * sizeof *l->v);
-		l->n--;
-	}
-}
-
 const char *strv_env_get(const struct strv *l, const char *name)
 {
 	size_t i = env_find(l, name);
@@ -271,50 +260,6 @@ void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords)
 			str_addf(s, "%s%zu-%zu", comma, first, i - 1);
 		comma = ",";
 	}
-}
-
-/* No longer than need be, no surrogate, nothing beyond U+10FFFF. */
-size_t str_utf8(const char *text)
-{
-	const unsigned char *p = (const unsigned char *)text;
-	size_t n = *p < 0x80                 ? 1
-		   : *p >= 0xc2 && *p < 0xe0 ? 2
-		   : *p >= 0xe0 && *p < 0xf0 ? 3
-		   : *p >= 0xf0 && *p < 0xf5 ? 4
-					     : 0;
-
-	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] >= 0xa0) ||
-	    (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] >= 0x90))
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
-}
-
-/* C0 but tabs, DEL, and C1 as UTF-8 has it: U+0080 to U+009F. */
-static bool is_control(const unsigned char *p)
-{
-	return (*p < 0x20 && *p != '\t') || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
-}
-
-char *str_plain(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from;) {
-		size_t n = str_utf8(from);
-
-		if (!n || is_control((const unsigned char *)from)) {
-			*to++ = '?';
-		} else {
-			memmove(to, from, n);
-			to += n;
-		}
-		from += n ? n : 1;
-	}
-	*to = '\0';
-	return text;
 }
 
 void str_hex(char *out, const unsigned char *bytes, size_t len)

@@ -1,7 +1,7 @@
-/* str.h - memory that dies when there is none, growing strings, lists, numbers.
+/* str.h - memory, growing strings, lists, numbers.
  *
- * Every function here that allocates ends the program when memory is out ("out of
- * memory", status 125): programs die, only the library returns it. */
+ * If there is no memory, each function here that allocates ends the program ("out of
+ * memory", status 125).  Only the library returns such an error. */
 #ifndef BERTH_STR_H
 #define BERTH_STR_H
 
@@ -11,8 +11,8 @@
 
 #include "common/err.h"
 
-/* "berth: WHAT: why" to stderr, and the program ends with status 125; runner shows what
- * its agents say.  ERROR: an errno, or 0. */
+/* Write "berth: WHAT: reason" to stderr and end the program with status 125.  runner
+ * shows the stderr of its agents.  ERROR: an errno, or 0. */
 void die(const char *what, int error) __attribute__((noreturn));
 
 void *xmalloc(size_t size);
@@ -24,7 +24,7 @@ char *xstrndup(const char *text, size_t n);
 char *xvasprintf(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A string that grows.  {0} is empty; s is NUL-terminated whenever it is not NULL. */
+/* A string that grows.  {0} is empty.  If s is not NULL, it ends with a NUL. */
 struct str {
 	char *s;
 	size_t len, cap;
@@ -34,13 +34,13 @@ void str_add(struct str *s, const char *text);
 void str_addn(struct str *s, const void *bytes, size_t n);
 void str_addf(struct str *s, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The text, "" where nothing was added; stays owned by S. */
+/* The text, or "" if nothing was added.  S still owns it. */
 const char *str_text(const struct str *s);
-/* The text as a block of the caller's (never NULL); S is {0} again. */
+/* The text, never NULL; the caller frees it.  S is {0} again. */
 char *str_take(struct str *s);
 void str_free(struct str *s);
 
-/* A list of strings that it owns.  {0} is empty; v[n] is NULL where v is not. */
+/* A list that owns its strings.  {0} is empty.  If v is not NULL, v[n] is. */
 struct strv {
 	char **v;
 	size_t n;
@@ -49,32 +49,23 @@ struct strv {
 void strv_add(struct strv *l, const char *text); /* copies */
 void strv_take(struct strv *l, char *text);      /* takes over TEXT */
 void strv_free(struct strv *l);
-/* Environment lists, "NAME=VALUE" each.  set replaces or adds; unset removes; get
- * returns the value inside the list or NULL. */
+/* Environment lists, "NAME=VALUE" each.  set replaces or adds; get returns the value
+ * inside the list, or NULL. */
 void strv_env_set(struct strv *l, const char *name, const char *value);
-void strv_env_unset(struct strv *l, const char *name);
 const char *strv_env_get(const struct strv *l, const char *name);
 
-/* TEXT as a whole decimal number from MIN to MAX into OUT; 0, or -1 with E
- * (E_NUMBER). */
+/* TEXT, a decimal number from MIN to MAX, into OUT.  0, or -1 with E (E_NUMBER). */
 int str_to_long(long *out, const char *text, long min, long max, struct err *e);
 
-/* Of N NAMES the one nearest to WORD by edit distance, or NULL if none is near enough
- * to be meant (distance at most a third of the word, at least 1). */
+/* The one of N NAMES that is nearest to WORD by edit distance.  NULL if the distance is
+ * above 1 and above a third of the word's length. */
 const char *str_nearest(const char *word, const char *const *names, size_t n);
 
-/* Bytes of the UTF-8 character at TEXT, 0 if there is none (RFC 3629). */
-size_t str_utf8(const char *text);
-/* Make TEXT, which may come from anywhere, fit to be shown: '?' for control characters
- * but tabs, and for bytes that are no UTF-8, so that it is one line and does nothing to
- * a terminal.  Returns TEXT. */
-char *str_plain(char *text);
-
-/* A set of numbers as a list string, "0-3,8,10-11"; BITS is an array of NWORDS words of
- * 64 bits, bit I of word W is number 64*W+I.  Appends to S. */
+/* Append a set of numbers to S as a list, "0-3,8,10-11".  BITS has NWORDS words of 64
+ * bits; bit I of word W is number 64*W+I. */
 void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords);
 
-/* The first LEN bytes of SHA, as hexadecimal digits, into OUT[2*LEN+1]. */
+/* The LEN bytes at BYTES as hexadecimal digits into OUT[2*LEN+1]. */
 void str_hex(char *out, const unsigned char *bytes, size_t len);
 
 /* Nanoseconds of CLOCK_MONOTONIC, and milliseconds. */

@@ -4,7 +4,7 @@
 
 /* A name that ends in "*" is a prefix. */
 static const char *const names[] = {
-	/* a resource manager's word on one task, step or node */
+	/* of a resource manager, for one task, step or node */
 	"SLURM_PROCID",
 	"SLURM_LOCALID",
 	"SLURM_NODEID",
@@ -31,7 +31,7 @@ static const char *const names[] = {
 	"PALS_*",
 	"ALPS_APP_PE",
 
-	/* another launcher's */
+	/* of other launchers */
 	"PMI_*",
 	"PMIX_*",
 	"PRTE_*",

@@ -1,17 +1,17 @@
-/* taskvars.h - the variables that say of a process which task of which launcher it is.
+/* taskvars.h - variables by which a launcher tells a process which task it is.
  *
- * With another launcher's each rank takes itself for rank 0, Open MPI believes that
- * srun started it, half a PMI makes MPI_Init hang, a nested srun binds wrongly.  So
- * neither runner forwards them nor does an agent hand on its own.  What describes the
- * whole job of a resource manager (SLURM_JOB_*, ...) and tuning (OMPI_MCA_*) is not
- * among them. */
+ * runner does not forward them, and an agent does not pass on its own.  With variables
+ * of another launcher each rank takes itself for rank 0, Open MPI assumes that srun
+ * started it, MPI_Init hangs on an incomplete PMI, and a nested srun binds wrongly.
+ * Variables of a whole job (SLURM_JOB_*) and parameters (OMPI_MCA_*) do not belong to
+ * them. */
 #ifndef BERTH_TASKVARS_H
 #define BERTH_TASKVARS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is the variable whose name is the LEN bytes at NAME one of them? */
+/* Whether the LEN bytes at NAME are the name of such a variable. */
 bool taskvars_has(const char *name, size_t len);
 
 #endif

@@ -5,32 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int read_all(struct str *out, int fd, size_t most)
-{
-	char block[16384];
-
-	while (most > 0) {
-		size_t want = most < sizeof block ? most : sizeof block;
-		ssize_t n = read(fd, block, want);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		if (n == 0)
-			break;
-		str_addn(out, block, (size_t)n);
-		most -= (size_t)n;
-	}
-	return 0;
-}
-
 int file_read(struct str *out, const char *path, size_t most, bool regular)
 {
-	/* Opening a FIFO without a writer would wait for one. */
+	/* Opening a FIFO that has no writer would block. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | (regular ? O_NONBLOCK : 0));
-	struct stat st;
+	char block[16384];
 	int rc = -1, saved;
+	struct stat st;
+	ssize_t n;
 
 	if (fd < 0)
 		return -1;
@@ -39,7 +21,18 @@ int file_read(struct str *out, const char *path, size_t most, bool regular)
 	errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
 	if (S_ISDIR(st.st_mode) || (regular && !S_ISREG(st.st_mode)))
 		goto out;
-	rc = read_all(out, fd, most);
+	while (most > 0) {
+		n = read(fd, block, most < sizeof block ? most : sizeof block);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			goto out;
+		if (n == 0)
+			break;
+		str_addn(out, block, (size_t)n);
+		most -= (size_t)n;
+	}
+	rc = 0;
 out:
 	saved = errno;
 	close(fd);

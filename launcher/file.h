@@ -1,7 +1,6 @@
-/* file.h - a small file as one text: host files, environment files, scripts.
+/* file.h - read a small file as one text: host files, config files, scripts.
  *
- * Never more than the caller's limit, so that /dev/zero and a mistyped name do no harm.
- */
+ * Reads no more than the caller's limit: a user may name /dev/zero by mistake. */
 #ifndef BERTH_LAUNCHER_FILE_H
 #define BERTH_LAUNCHER_FILE_H
 
@@ -9,9 +8,9 @@
 
 #include "common/str.h"
 
-/* Append the first MOST bytes of the file PATH to OUT.  Returns 0, or -1 with errno
- * (EISDIR for a folder).  REGULAR: nothing but a regular file is read (EINVAL): a pipe
- * that someone else is to read, as of bash's <(...), stays whole. */
+/* Append the first MOST bytes of the file PATH to OUT.  0, or -1 with errno (EISDIR for
+ * a directory).  REGULAR: refuse other files than regular ones (EINVAL), so that a pipe
+ * such as bash's <(...) keeps its bytes for the program. */
 int file_read(struct str *out, const char *path, size_t most, bool regular);
 
 #endif

@@ -61,7 +61,8 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	own_standard_files();
-	switch (options_read(&request, &notes, &print, argc, argv, environ, &e)) {
+	switch (options_read(&request, &notes, &print, OPTIONS_SITE_FILE, argc, argv,
+			     environ, &e)) {
 	case OPTIONS_FAILED:
 		err_print("runner", &e);
 		status = err_status(e.id);

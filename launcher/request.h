@@ -1,8 +1,7 @@
-/* request.h - what the user asked for: the result of command line, environment and
- * config.
+/* request.h - the job that the user asked for, from command line, environment and
+ * config files; and sets of ranks.
  *
- * Plain data.  Filled by launcher/cli/options.c alone; every module reads the fields it
- * needs. */
+ * Plain data.  launcher/cli/options.c fills it, and all rooms may read it. */
 #ifndef BERTH_LAUNCHER_REQUEST_H
 #define BERTH_LAUNCHER_REQUEST_H
 
@@ -17,24 +16,31 @@ enum transport_choice {
 	TRANSPORT_OPENSSH
 };
 enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
-enum tri { TRI_UNSET, TRI_NO, TRI_YES };
 
 /* One command line of a ":"-separated job. */
 struct app {
-	struct strv
-		argv; /* program and arguments; empty only where no program is needed */
-	int np;       /* its -np; 0: not given */
-	char *np_from;      /* where np came from: "-np", "BERTH_NP", or NULL */
+	struct strv argv;   /* program and arguments; may be empty with --plan */
+	int np;             /* its -np; 0: not given */
+	char *np_from;      /* the source of np: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
 };
 
-/* A set of ranks as typed, "0,8-11"; all: every rank. */
+/* A set of ranks that grows as ranks are added.  {0} is empty. */
 struct rank_set {
-	bool all;
+	bool all;       /* it holds every rank; bits do not count */
 	uint64_t *bits; /* bit r of word r/64 */
 	size_t nwords;
 };
+
+void rank_set_add(struct rank_set *set, uint32_t rank);
+bool rank_set_has(const struct rank_set *set, uint32_t rank);
+/* How many ranks were added. */
+size_t rank_set_count(const struct rank_set *set);
+/* Append the ranks that were added: "0,8-11". */
+void rank_set_print(struct str *out, const struct rank_set *set);
+/* SET is empty again. */
+void rank_set_free(struct rank_set *set);
 
 struct request {
 	struct app *app;
@@ -45,15 +51,18 @@ struct request {
 	char *hosts_from; /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
 	int per_host;        /* -ppn; 0: not given */
-	char *per_host_from; /* where it came from, or NULL */
+	char *per_host_from; /* its source, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;
 
 	/* environment */
-	struct strv export; /* as -x, for every app: BERTH_EXPORT, config, -mca, -genv.
-			     * Of two entries for a name the later counts; an app's own
-			     * go after these */
+	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two
+	 * entries for a name the later one counts.  The entries of an app come last. */
+	struct strv export;
 	char *env_file;
+	/* The BERTH_* variables that options read.  The ranks do not get them. */
+	const char *const *option_variables;
+	size_t noption_variables;
 
 	/* how hosts are reached */
 	enum transport_choice transport;
@@ -67,13 +76,13 @@ struct request {
 	long kill_grace_s;
 	bool kill_grace_given;
 	bool keep_going;
-	int restarts; /* how often all ranks may start again */
+	int restarts; /* at most so many times all ranks start again */
 
 	/* output and input */
 	char *output_dir; /* --output-filename, or NULL */
-	enum tri tag;     /* default: on */
+	bool tag;         /* default: on */
 	bool timestamps;
-	struct rank_set show; /* ranks whose both streams are shown; all by default */
+	struct rank_set show; /* both streams of these ranks are shown; default: all */
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 	bool pty;
 	char *events_file;

@@ -1,6 +1,7 @@
-# A line  .\" @FORM@  becomes what `runner --print=FORM` prints; @given@, the variables of a
-# rank, comes from the table in agent/placement/env.c; @knobs@ and @ignored@, what the library reads, from
-# lib/knobs.def.
+# A line  .\" @FORM@  becomes a part of the page.  @man@, @environment@, @compat@, @exits@ and
+# @errors@ come from the rows of `runner --print=tables` (launcher/cli/help.h); @given@, the
+# variables of a rank, comes from the table in agent/placement/env.c; @knobs@ and @ignored@, the
+# variables that the library reads, come from lib/knobs.def.
 /^\.\\" @given@$/ {
 	given()
 	next
@@ -12,12 +13,110 @@
 /^\.\\" @[a-z]+@$/ {
 	form = $0
 	gsub(/^[^@]*@|@$/, "", form)
-	fflush()
-	if (system(runner " --print=" form) != 0)
-		exit 1
+	tables(form)
 	next
 }
 { print }
+
+# The rows of runner's tables that belong to FORM.
+function tables(form,    command, row, cell, lists, n) {
+	command = runner " --print=tables"
+	while ((command | getline row) > 0) {
+		split(row, cell, "\t")
+		if (form == "man" && cell[1] == "topic") {
+			print (lists++ ? ".El\n" : "") ".Ss " cell[2] "\n.Bl -tag -width Ds"
+		} else if (form == "man" && cell[1] == "option") {
+			print ".It " flags(cell[2], argument(cell[3], cell[4]))
+			paragraph(cell[8])
+			if (cell[5] cell[6])
+				print ".Pq " (cell[5] ? "Cm " cell[5] : "") (cell[5] && cell[6] ? " , " : "") \
+					(cell[6] ? "Ev " cell[6] : "")
+		} else if (form == "environment" && cell[1] == "option" && cell[6]) {
+			sub(/ .*/, "", cell[2])
+			print ".It Ev " cell[6] "\nAs\n." flags(cell[2]) " ."
+		} else if (form == "compat" && cell[1] == "compat") {
+			print ".It " flags(cell[2])
+			paragraph(cell[3] ", " cell[4] (cell[5] ? ": " cell[5] : ""))
+		} else if (form == "exits" && cell[1] == "exit") {
+			print ".It " cell[2]
+			paragraph(cell[3])
+		} else if (form == "errors" && cell[1] == "error") {
+			print ".It \"" mdoc(shape(cell[3])) "\""
+			if (cell[4])
+				paragraph(shape(cell[4]))
+			print ".Pq exit status " cell[2]
+		} else {
+			continue
+		}
+		n++
+	}
+	if (lists)
+		print ".El"
+	if (close(command) != 0 || !n) {
+		print "splice.awk: nothing for @" form "@" > "/dev/stderr"
+		exit 1
+	}
+}
+
+# "-np --num-proc" as "Fl np , Fl \-num\-proc", ARG behind each; Fl itself prints the first dash.
+function flags(names, arg,    name, part, n, k, i, j, out) {
+	n = split(names, name, " ")
+	for (i = 1; i <= n; i++) {
+		k = split(substr(name[i], 2), part, "-")
+		out = out (i > 1 ? " , " : "") "Fl " part[1]
+		for (j = 2; j <= k; j++)
+			out = out "\\-" part[j]
+		out = out arg
+	}
+	return out
+}
+
+function argument(arg, form) {
+	return form == "tied" ? " Ns Oo = Ns Ar " arg " Oc" : form ? " Ar " arg : ""
+}
+
+# TEXT with roff's own characters escaped; an option's hyphens stay hyphens.
+function mdoc(text,    out, before, c, i, option) {
+	before = " "
+	for (i = 1; i <= length(text); i++) {
+		c = substr(text, i, 1)
+		if (index(" '(`,", before))
+			option = substr(text, i) ~ /^--?[A-Za-z]/
+		if (c == "\\")
+			out = out "\\e"
+		else if (c == "-" && option)
+			out = out "\\-"
+		else
+			out = out (before == " " && (c == "." || c == "'") ? "\\&" : "") c
+		before = c
+	}
+	return out
+}
+
+# TEXT in lines of at most 78 columns; a sentence begins a new one.
+function paragraph(text,    word, line, n, i) {
+	n = split(mdoc(text), word, " ")
+	line = word[1]
+	for (i = 2; i <= n; i++) {
+		if (word[i - 1] ~ /\.$/ || length(line) + 1 + length(word[i]) > 78) {
+			print line
+			line = word[i]
+		} else {
+			line = line " " word[i]
+		}
+	}
+	print line
+}
+
+# A sentence of errors.def as the page shows it: "..." and N where printf puts values.
+function shape(text,    out, c) {
+	while (match(text, /%[-+ #0-9.*lzhjt]*[A-Za-z%]/)) {
+		c = substr(text, RSTART + RLENGTH - 1, 1)
+		out = out substr(text, 1, RSTART - 1) (c == "%" ? "%" : c == "s" ? "..." : "N")
+		text = substr(text, RSTART + RLENGTH)
+	}
+	return out text
+}
 
 # Rows are { "NAME", readers, RULE, value, NULL }, or NULL and "constant"; readers may be a macro.
 function given(    line, row, inside, q, words, readers, rule, value, n) {
@@ -57,9 +156,9 @@ function given(    line, row, inside, q, words, readers, rule, value, n) {
 		print "splice.awk: no table in agent/placement/env.c" > "/dev/stderr"
 		exit 1
 	}
-	section("IDENTITY", "Who the rank is; nothing changes these:")
-	section("ALWAYS", "Only\n.Fl x\nchanges these; never means that nobody else's value is passed on:")
-	section("DEFAULT", "Only where they are not set before:")
+	section("IDENTITY", "The identity of the rank, which no option changes:")
+	section("ALWAYS", "Only\n.Fl x\nchanges these; without it a variable with\n.Ql never\nis not set:")
+	section("DEFAULT", "Set only if they have no value:")
 }
 
 function section(rule, intro) {
@@ -70,8 +169,8 @@ function section(rule, intro) {
 	print ".El"
 }
 
-# Rows are KNOB(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); those that are ignored
-# for one reason stand together.
+# Rows are KNOB(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); variables that
+# are ignored for the same reason share an item.
 function knobs(macro,    line, row, part, q, names, why, n, i) {
 	while ((getline line < "lib/knobs.def") > 0) {
 		if (line ~ "^" macro "\\(")

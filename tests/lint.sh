@@ -204,9 +204,9 @@ check_options() {
 	first=$(awk '{ print $1 }' <<< "$table" | sort -u)
 	table=$(tr ' ' '\n' <<< "$table" | sort -u)
 	help=$("$build/bin/runner" --help all | sed -nE 's/^  (-[^ ,[]*)(, (-[^ []*))?.*/\1\n\3/p' | grep . | sort -u)
-	man=$("$build/bin/runner" --print=man | sed -n 's/^\.It //p' | sed 's/ , /\n/g' |
+	man=$(sed -n '/^\.Sh OPTIONS/,/^\.Sh MAPPING/s/^\.It //p' "$build/man/runner.1" | sed 's/ , /\n/g' |
 		sed -nE 's/^Fl ([^ ]*).*/-\1/p' | sed 's/\\-/-/g' | sort -u)
-	completion=$("$build/bin/runner" --print=completion | tr -s ' \t"()|;' '\n' | grep -E '^--?[A-Za-z]' | sort -u)
+	completion=$(tr -s ' \t"()|;' '\n' < "$build/completion/runner" | grep -E '^--?[A-Za-z]' | sort -u)
 	without() { comm -23 <(echo "$1") <(echo "$2"); }
 	without "$first" "$help" | tag "in the option table, not in --help all"
 	without "$help" "$table" | tag "in --help all, not in the option table"
@@ -220,7 +220,7 @@ check_options() {
 check_variables() {
 	[ -x "$build/bin/runner" ] && [ -e agent/placement/env.c ] || return
 	local option given knob
-	option=$("$build/bin/runner" --print=variables | sort -u)
+	option=$("$build/bin/runner" --print=tables | awk -F'\t' '$1 == "option" && $6 { print $6 }' | sort -u)
 	given=$(sed -nE 's/^\t\{ "([A-Z][A-Z0-9_]*)".*/\1/p' agent/placement/env.c | sort -u)
 	knob=$(sed -nE 's/^(KNOB|IGNORED)\(([A-Z][A-Z0-9_]*),.*/\2/p' lib/knobs.def | sort)
 	[ -n "$option" ] && [ -n "$given" ] && [ -n "$knob" ] || echo "no names found"

@@ -4,45 +4,55 @@
 
 #include "launcher/cli/values.h"
 
-/* ---- what may become of an option of another launcher ---- */
+/* ---- readers for the options of other launchers ---- */
 
-static int ignore(const struct setting *s, const struct compat *f,
+static int ignore(const struct setting *s, const struct compat *c,
 		  const char *const value[2], struct err *e)
 {
 	(void)value, (void)e;
-	value_ignored(s, s->typed, f->text);
+	value_ignored(s, s->typed, c->text);
 	return 0;
 }
 
-static int refuse(const struct setting *s, const struct compat *f,
+static int not_supported(const char *what, const struct compat *c, const char *hint,
+			 struct err *e)
+{
+	err_set(e, E_FOREIGN, what, c->tool);
+	return err_hint(e, "%s", hint);
+}
+
+static int refuse(const struct setting *s, const struct compat *c,
 		  const char *const value[2], struct err *e)
 {
 	(void)value;
-	err_set(e, E_FOREIGN, s->typed, f->tool);
-	return err_hint(e, "%s", f->text);
+	return not_supported(s->typed, c, c->text, e);
 }
 
-/* The text is an option of ours, and its value where there is one: "map-by=node". */
-static int same(const struct setting *s, const struct compat *f,
-		const char *const value[2], struct err *e)
+/* VALUE for the option NAME of ours. */
+static int set_option(const struct setting *s, const char *name, const char *value,
+		      struct err *e)
 {
-	size_t n = strcspn(f->text, "=");
-	char *name = xstrndup(f->text, n);
 	struct setting own = *s;
 	bool no;
 
 	own.option = option_find(name, &no);
-	free(name);
-	if (f->args)
-		return own.option->set(&own, value[0], e);
-	return own.option->set(&own,
-			       f->text[n] ? f->text + n + 1
-			       : no       ? "no"
-					  : NULL,
-			       e);
+	return own.option->set(&own, value, e);
 }
 
-/* NAME=VALUE for every rank of the job, or for those of the app it stands in. */
+/* The text is an option of ours, and its value if it takes one: "map-by=node". */
+static int same(const struct setting *s, const struct compat *c,
+		const char *const value[2], struct err *e)
+{
+	size_t n = strcspn(c->text, "=");
+	char *name = xstrndup(c->text, n);
+	int rc = set_option(s, name, c->text[n] ? c->text + n + 1 : NULL, e);
+
+	(void)value;
+	free(name);
+	return rc;
+}
+
+/* NAME=VALUE for every rank of the job; with APP for the ranks of this app only. */
 static int give(const struct setting *s, bool app, const char *name, const char *value,
 		struct err *e)
 {
@@ -60,34 +70,34 @@ static int give(const struct setting *s, bool app, const char *name, const char 
 }
 
 /* The text is "NAME=VALUE". */
-static int set_fixed(const struct setting *s, const struct compat *f,
+static int set_fixed(const struct setting *s, const struct compat *c,
 		     const char *const value[2], struct err *e)
 {
 	(void)value, (void)e;
-	strv_add(&s->r->export, f->text);
+	strv_add(&s->r->export, c->text);
 	return 0;
 }
 
-/* The text is the variable that gets the value; so in the next three. */
-static int set_text(const struct setting *s, const struct compat *f,
+/* The text is the variable that gets the value.  The next four do the same. */
+static int set_text(const struct setting *s, const struct compat *c,
 		    const char *const value[2], struct err *e)
 {
 	if (!*value[0])
 		return err_set(e, E_OPTION_EMPTY);
-	return give(s, false, f->text, value[0], e);
+	return give(s, false, c->text, value[0], e);
 }
 
-static int set_number(const struct setting *s, const struct compat *f,
+static int set_number(const struct setting *s, const struct compat *c,
 		      const char *const value[2], struct err *e)
 {
 	long n;
 
 	if (str_to_long(&n, value[0], 0, 2147483647, e))
 		return -1;
-	return give(s, false, f->text, value[0], e);
+	return give(s, false, c->text, value[0], e);
 }
 
-static int set_decimal(const struct setting *s, const struct compat *f,
+static int set_decimal(const struct setting *s, const struct compat *c,
 		       const char *const value[2], struct err *e)
 {
 	char *end;
@@ -95,10 +105,10 @@ static int set_decimal(const struct setting *s, const struct compat *f,
 
 	if (!isdigit((unsigned char)*value[0]) || *end || !(n >= 0 && n < 1e15))
 		return err_set(e, E_DECIMAL, value[0]);
-	return give(s, false, f->text, value[0], e);
+	return give(s, false, c->text, value[0], e);
 }
 
-static int set_mib(const struct setting *s, const struct compat *f,
+static int set_mib(const struct setting *s, const struct compat *c,
 		   const char *const value[2], struct err *e)
 {
 	char bytes[32];
@@ -107,10 +117,10 @@ static int set_mib(const struct setting *s, const struct compat *f,
 	if (str_to_long(&n, value[0], 0, 1 << 20, e))
 		return -1;
 	snprintf(bytes, sizeof bytes, "%ld", n << 20);
-	return give(s, false, f->text, bytes, e);
+	return give(s, false, c->text, bytes, e);
 }
 
-static int set_log_level(const struct setting *s, const struct compat *f,
+static int set_log_level(const struct setting *s, const struct compat *c,
 			 const char *const value[2], struct err *e)
 {
 	static const char *const names[] = { "TRACE", "DEBUG", "INFO", "WARNING",
@@ -118,12 +128,12 @@ static int set_log_level(const struct setting *s, const struct compat *f,
 
 	for (size_t i = 0; names[i]; i++)
 		if (!strcmp(names[i], value[0]))
-			return give(s, false, f->text, value[0], e);
+			return give(s, false, c->text, value[0], e);
 	return value_none_of(value[0], names, e);
 }
 
-/* A list of network interfaces: all for NCCL, the first for Horovod's gloo. */
-static int set_interfaces(const struct setting *s, const struct compat *f,
+/* A list of network interfaces: NCCL gets all, Horovod's gloo gets the first. */
+static int set_interfaces(const struct setting *s, const struct compat *c,
 			  const char *const value[2], struct err *e)
 {
 	char *first = xstrndup(value[0], strcspn(value[0], ","));
@@ -131,40 +141,32 @@ static int set_interfaces(const struct setting *s, const struct compat *f,
 
 	if (!rc)
 		rc = give(s, false, "HOROVOD_GLOO_IFACE", first, e) ||
-		     give(s, false, f->text, value[0], e);
+		     give(s, false, c->text, value[0], e);
 	free(first);
 	return rc ? -1 : 0;
 }
 
-static int set_pair(const struct setting *s, const struct compat *f,
+static int set_pair(const struct setting *s, const struct compat *c,
 		    const char *const value[2], struct err *e)
 {
-	return give(s, f->flags & OPTION_APP, value[0], value[1], e);
+	return give(s, c->flags & OPTION_APP, value[0], value[1], e);
 }
 
 /* -genvlist A,B: -x of each name. */
-static int set_list(const struct setting *s, const struct compat *f,
+static int set_list(const struct setting *s, const struct compat *c,
 		    const char *const value[2], struct err *e)
 {
 	char *copy = xstrdup(value[0]), *rest = copy, *name;
 	struct setting own = *s;
 	int rc = 0;
 
-	if (!(f->flags & OPTION_APP))
+	if (!(c->flags & OPTION_APP))
 		own.source = FROM_ENV; /* every app of the job */
 	while (!rc && (name = strsep(&rest, ",")))
 		rc = value_export(&own, name, e);
 	free(copy);
 	return rc;
 }
-
-/* Parameters of Open MPI's launcher, not of its library: they do nothing here.  MAPPING
- * are those that say which processes run where. */
-static const char launcher_mca[] = "plm_ oob_ orte_ prte_ routed_ ess_ odls_ grpcomm_ "
-				   "hwloc_base_ iof_ filem_ state_";
-static const char mapping_mca[] =
-	"rmaps_ ras_ orte_default_hostfile prte_default_hostfile "
-	"orte_hostfile orte_rankfile hwloc_base_cpu_ prte_set_";
 
 static bool has_prefix(const char *list, const char *name)
 {
@@ -177,217 +179,84 @@ static bool has_prefix(const char *list, const char *name)
 	return false;
 }
 
-static int set_mca(const struct setting *s, const struct compat *f,
+/* The text is the variable; or it says why parameters of PRRTE and PMIx, which are for
+ * the daemons of Open MPI, are ignored. */
+static int set_mca(const struct setting *s, const struct compat *c,
 		   const char *const value[2], struct err *e)
 {
+	/* These say which processes run where. */
+	static const char mapping[] =
+		"rmaps_ ras_ orte_default_hostfile prte_default_hostfile orte_hostfile "
+		"orte_rankfile hwloc_base_cpu_ prte_set_";
+	/* These are for Open MPI's launcher, not for its library. */
+	static const char launcher[] =
+		"plm_ oob_ orte_ prte_ routed_ ess_ odls_ grpcomm_ hwloc_base_ iof_ "
+		"filem_ state_";
 	char *what = xasprintf("%s %s %s", s->typed, value[0], value[1]);
 	char *name = xasprintf("OMPI_MCA_%s", value[0]);
 	int rc = 0;
 
-	if (has_prefix(mapping_mca, value[0])) {
-		err_set(e, E_FOREIGN, what, f->tool);
-		rc = err_hint(e, "%s",
-			      "say where ranks run with -H, -ppn and --map-by");
-	} else if (has_prefix(launcher_mca, value[0])) {
+	if (has_prefix(mapping, value[0]))
+		rc = not_supported(what, c,
+				   "say where ranks run with -H, -ppn and --map-by", e);
+	else if (!strchr(c->text, '='))
+		value_ignored(s, what, c->text);
+	else if (has_prefix(launcher, value[0]))
 		value_ignored(s, what, "it is for Open MPI's own launcher");
-	} else {
-		/* In the first app it is for the whole job, as in mpirun. */
+	else /* in the first app it is for the whole job, as in mpirun */
 		rc = give(s, s->app != s->r->app, name, value[1], e);
-	}
 	free(what);
 	free(name);
 	return rc;
 }
 
-/* Parameters of the daemons alone. */
-static int ignore_mca(const struct setting *s, const struct compat *f,
-		      const char *const value[2], struct err *e)
-{
-	char *what = xasprintf("%s %s %s", s->typed, value[0], value[1]);
-	int rc = 0;
-
-	if (has_prefix(mapping_mca, value[0])) {
-		err_set(e, E_FOREIGN, what, f->tool);
-		rc = err_hint(e, "%s",
-			      "say where ranks run with -H, -ppn and --map-by");
-	} else {
-		value_ignored(s, what, f->text);
-	}
-	free(what);
-	return rc;
-}
-
-/* Words after an option that are known one by one: what each means. */
-struct word {
-	const char *name;
-	const char *option; /* of ours, or NULL: ignored */
-	const char *text;   /* its value, or why it is ignored */
+/* Words that some options take, in a list with commas. */
+static const struct {
+	const char *of;     /* the option of the other launcher */
+	const char *name;   /* the word */
+	const char *option; /* the same option of ours; NULL: the word is ignored */
+	const char *text;   /* the value of that option; or why the word is ignored */
+} words[] = {
+	{ "display", "bind", "report-bindings", NULL },
+	{ "display", "bindings", "report-bindings", NULL },
+	{ "display", "map", NULL, "--plan shows the map" },
+	{ "display", "map-devel", NULL, "--plan shows the map" },
+	{ "display", "allocation", NULL, "--plan shows the hosts" },
+	{ "display", "topo", NULL, "lstopo shows the topology" },
+	{ "output", "tag", "tag", NULL },
+	{ "output", "rank", "tag", NULL },
+	{ "output", "tag-detailed", "tag", NULL },
+	{ "output", "tag-fullname", "tag", NULL },
+	{ "output", "timestamp", "timestamps", NULL },
+	{ "rank-by", "slot", NULL, "ranks are numbered in the order of the hosts" },
+	{ "rank-by", "fill", NULL, "ranks are numbered in the order of the hosts" },
+	{ "launcher", "ssh", NULL, "hosts are reached by ssh anyway" },
+	{ "launcher", "rsh", NULL, "hosts are reached by ssh" },
+	{ "launcher", "fork", "transport", "local" },
 };
 
-static int read_word(const struct setting *s, const struct compat *f, const char *name,
-		     const struct word *words, struct err *e)
+static int read_words(const struct setting *s, const struct compat *c,
+		      const char *const value[2], struct err *e)
 {
-	char *what = xasprintf("%s %s", s->typed, name);
-	struct setting own = *s;
-	bool no;
+	char *copy = xstrdup(value[0]), *rest = copy, *name;
+	const size_t n = sizeof words / sizeof *words;
 	int rc = 0;
 
-	while (words->name && strcasecmp(words->name, name))
-		words++;
-	if (!words->name) {
-		err_set(e, E_FOREIGN, what, f->tool);
-		rc = err_hint(e, "%s", f->text);
-	} else if (words->option) {
-		own.option = option_find(words->option, &no);
-		rc = own.option->set(&own, words->text, e);
-	} else {
-		value_ignored(s, what, words->text);
+	while (!rc && (name = strsep(&rest, ","))) {
+		char *what = xasprintf("%s %s", s->typed, name);
+		size_t i = 0;
+
+		while (i < n && (strcasecmp(words[i].name, name) ||
+				 !option_named(c->names, words[i].of)))
+			i++;
+		if (i == n)
+			rc = not_supported(what, c, c->text, e);
+		else if (words[i].option)
+			rc = set_option(s, words[i].option, words[i].text, e);
+		else
+			value_ignored(s, what, words[i].text);
+		free(what);
 	}
-	free(what);
-	return rc;
-}
-
-static int read_words(const struct setting *s, const struct compat *f, const char *list,
-		      const struct word *words, struct err *e)
-{
-	char *copy = xstrdup(list), *rest = copy, *name;
-	int rc = 0;
-
-	while (!rc && (name = strsep(&rest, ",")))
-		rc = read_word(s, f, name, words, e);
-	free(copy);
-	return rc;
-}
-
-static int read_display(const struct setting *s, const struct compat *f,
-			const char *const value[2], struct err *e)
-{
-	static const struct word words[] = {
-		{ "bind", "report-bindings", NULL },
-		{ "bindings", "report-bindings", NULL },
-		{ "map", NULL, "--plan shows the map" },
-		{ "map-devel", NULL, "--plan shows the map" },
-		{ "allocation", NULL, "--plan shows the hosts" },
-		{ "topo", NULL, "lstopo shows the topology" },
-		{ 0 },
-	};
-
-	return read_words(s, f, value[0], words, e);
-}
-
-static int read_output(const struct setting *s, const struct compat *f,
-		       const char *const value[2], struct err *e)
-{
-	static const struct word words[] = {
-		{ "tag", "tag", NULL },
-		{ "rank", "tag", NULL },
-		{ "tag-detailed", "tag", NULL },
-		{ "tag-fullname", "tag", NULL },
-		{ "timestamp", "timestamps", NULL },
-		{ 0 },
-	};
-
-	return read_words(s, f, value[0], words, e);
-}
-
-static int read_rank_by(const struct setting *s, const struct compat *f,
-			const char *const value[2], struct err *e)
-{
-	static const char why[] = "ranks are numbered in the order of the hosts";
-	static const struct word words[] = {
-		{ "slot", NULL, why },
-		{ "fill", NULL, why },
-		{ 0 },
-	};
-
-	return read_word(s, f, value[0], words, e);
-}
-
-static int read_launcher(const struct setting *s, const struct compat *f,
-			 const char *const value[2], struct err *e)
-{
-	static const struct word words[] = {
-		{ "ssh", NULL, "hosts are reached by ssh anyway" },
-		{ "rsh", NULL, "hosts are reached by ssh" },
-		{ "fork", "transport", "local" },
-		{ 0 },
-	};
-
-	return read_word(s, f, value[0], words, e);
-}
-
-/* ---- --map-by ---- */
-
-static int map_refuse(const char *value, struct err *e)
-{
-	err_set(e, E_FOREIGN, value, "--map-by");
-	return err_hint(
-		e, "%s",
-		"slot, node and ppr:N:node say how many ranks a host gets; each "
-		"then runs next to its GPU, see --bind-to");
-}
-
-static int map_modifier(const struct setting *s, const char *value,
-			const char *modifier, struct err *e)
-{
-	char *subject;
-
-	if (!strcasecmp(modifier, "oversubscribe"))
-		s->r->oversubscribe = true;
-	else if (!strcasecmp(modifier, "nooversubscribe"))
-		s->r->oversubscribe = false;
-	else if (!strncasecmp(modifier, "pe=", 3)) {
-		subject = xasprintf("%s of --map-by", modifier);
-		value_ignored(s, subject, "--bind-to core:N gives a rank N cores");
-		free(subject);
-	} else
-		return map_refuse(value, e);
-	return 0;
-}
-
-/* "ppr:N:OBJECT": REST begins after "ppr:" and is moved past OBJECT. */
-static int map_ppr(const struct setting *s, const char *value, char **rest,
-		   struct err *e)
-{
-	const char *n = strsep(rest, ":"), *object = strsep(rest, ":");
-	struct setting own = *s;
-	bool no;
-
-	if (!n || !object || strcasecmp(object, "node"))
-		return map_refuse(value, e);
-	own.option = option_find("ppn", &no);
-	return own.option->set(&own, n, e);
-}
-
-int compat_map_by(const struct setting *s, const char *value, struct err *e)
-{
-	static const char inside[] = "socket package numa core hwthread l1cache "
-				     "l2cache l3cache l1 l2 l3 board";
-	char *copy = xstrdup(value), *rest = copy, *modifier;
-	const char *policy = strsep(&rest, ":");
-	int rc = 0;
-
-	if (!strcasecmp(policy, "slot")) {
-		s->r->map_by = MAP_SLOT;
-	} else if (!strcasecmp(policy, "node")) {
-		s->r->map_by = MAP_NODE;
-	} else if (!strcasecmp(policy, "ppr")) {
-		rc = map_ppr(s, value, &rest, e);
-	} else if (option_named(inside, policy)) {
-		char *subject = xasprintf("--map-by %s", policy);
-
-		s->r->map_by = MAP_SLOT;
-		value_ignored(s, subject,
-			      "hosts fill by slot, ranks run next to their GPUs");
-		free(subject);
-	} else if (*policy || !rest) { /* ":oversubscribe" has no policy */
-		rc = strchr(value, ':') ||
-				     option_named("rankfile seq dist user", policy)
-			     ? map_refuse(value, e)
-			     : value_none_of(value, s->option->choices, e);
-	}
-	while (!rc && rest && (modifier = strsep(&rest, ":,")))
-		rc = map_modifier(s, value, modifier, e);
 	free(copy);
 	return rc;
 }
@@ -401,15 +270,15 @@ int compat_map_by(const struct setting *s, const char *value, struct err *e)
 
 #define ELASTIC "jobs have a fixed size here: give -np and -H"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
-#define NOT_MPI "it chooses Horovod's controller, not what runs"
-#define NO_NOISE "it is about Open MPI's own launcher"
+#define NOT_MPI "it only chooses Horovod's controller"
+#define NO_NOISE "it is for Open MPI's own launcher"
 
 /* clang-format off */
 const struct compat compat_table[] = {
 	/* Open MPI */
 	{ "--mca -gmca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
 	{ "--omca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
-	{ "--prtemca --pmixmca --gpmixmca", OMPI, 2, ignore_mca, NO_NOISE, 0 },
+	{ "--prtemca --pmixmca --gpmixmca", OMPI, 2, set_mca, NO_NOISE, 0 },
 	{ "--allow-run-as-root", OMPI, 0, ignore, "root may run jobs", 0 },
 	{ "--bynode", OMPI, 0, same, "map-by=node", 0 },
 	{ "--byslot", OMPI, 0, same, "map-by=slot", 0 },
@@ -418,10 +287,10 @@ const struct compat compat_table[] = {
 	{ "--bind-to-core", OMPI, 0, same, "bind-to=core", 0 },
 	{ "--bind-to-socket", OMPI, 0, same, "bind-to=socket", 0 },
 	{ "--bind-to-none", OMPI, 0, same, "bind-to=none", 0 },
-	{ "--rank-by", OMPI, 1, read_rank_by, "ranks are numbered host by host, or dealt out with --map-by node", 0 },
-	{ "--display", OMPI, 1, read_display, "--display takes bind, map, allocation", 0 },
+	{ "--rank-by", OMPI, 1, read_words, "ranks are numbered host by host, or in turn with --map-by node", 0 },
+	{ "--display", OMPI, 1, read_words, "--display takes bind, map, allocation", 0 },
 	{ "--display-map --display-devel-map --display-allocation", OMPI, 0, ignore, "--plan shows it", 0 },
-	{ "--output", OMPI, 1, read_output, "--output takes tag and timestamp; --output-filename DIR writes files", 0 },
+	{ "--output", OMPI, 1, read_words, "--output takes tag and timestamp; --output-filename DIR writes files", 0 },
 	{ "--merge-stderr-to-stdout", OMPI, 0, ignore, "stderr stays stderr", 0 },
 	{ "--cpus-per-proc --cpus-per-rank", OMPI, 1, ignore, "--bind-to core:N gives a rank N cores", 0 },
 	{ "--personality", OMPI, 1, ignore, NO_NOISE, 0 },
@@ -435,7 +304,7 @@ const struct compat compat_table[] = {
 	{ "--cpu-set --cpu-list", OMPI, 1, refuse, "--bind-to and --share say which CPUs; taskset(1) and cgroups limit them", 0 },
 	{ "--use-hwthread-cpus", OMPI, 0, refuse, "give the number of ranks with -np or -ppn", 0 },
 	{ "--default-hostfile", OMPI, 1, refuse, "use --hostfile", 0 },
-	{ "--preload-binary --preload-files", OMPI, 0, refuse, "copy the program to the hosts first, or use a shared folder", 0 },
+	{ "--preload-binary --preload-files", OMPI, 0, refuse, "copy the program to the hosts first, or use a shared directory", 0 },
 	{ "--tune -am", OMPI, 1, refuse, "give the parameters with -mca", 0 },
 	{ "--runtime-options --rtos", OMPI, 1, refuse, "see --plan, --timeout, --keep-going", 0 },
 	{ "--enable-recovery --continuous", OMPI, 0, refuse, "see --keep-going", 0 },
@@ -449,10 +318,10 @@ const struct compat compat_table[] = {
 	{ "--envlist", HYDRA, 1, set_list, "-x of each name", OPTION_APP },
 	{ "--genvall", HYDRA, 0, ignore, "the environment is forwarded anyway", 0 },
 	{ "--envall", HYDRA, 0, ignore, "the environment is forwarded anyway", OPTION_APP },
-	{ "--genvnone --envnone", HYDRA, 0, refuse, "start runner with the environment the ranks shall have: env -i ... runner", OPTION_APP },
-	{ "--launcher --bootstrap", HYDRA, 1, read_launcher, "see --transport", 0 },
+	{ "--genvnone --envnone", HYDRA, 0, refuse, "start runner with the environment for the ranks: env -i ... runner", OPTION_APP },
+	{ "--launcher --bootstrap", HYDRA, 1, read_words, "see --transport", 0 },
 	{ "--disable-auto-cleanup", HYDRA, 0, same, "keep-going", 0 },
-	{ "--disable-hostname-propagation", HYDRA, 0, ignore, "it is about MPICH's own launcher", 0 },
+	{ "--disable-hostname-propagation", HYDRA, 0, ignore, "it is for MPICH's own launcher", 0 },
 	{ "--iface", HYDRA, 1, ignore, "the agents need no interface", 0 },
 	{ "--prepend-pattern", HYDRA, 1, ignore, "see --tag and --timestamps", 0 },
 	{ "--outfile-pattern --errfile-pattern", HYDRA, 1, refuse, "use --output-filename DIR", 0 },
@@ -503,7 +372,7 @@ const struct compat compat_table[] = {
 	{ "--slots-per-host --slots --elastic-timeout --reset-limit", HVD, 1, refuse, ELASTIC, 0 },
 	{ "--blacklist-cooldown-range", HVD, 2, refuse, ELASTIC, 0 },
 	{ "--mpi-args --binding-args", HVD, 1, refuse, "give these as options of runner, one by one", 0 },
-	{ "--check-build -cb", HVD, 0, refuse, "runner --version says what this is", 0 },
+	{ "--check-build -cb", HVD, 0, refuse, "use runner --version", 0 },
 };
 /* clang-format on */
 
@@ -517,22 +386,13 @@ const struct compat *compat_find(const char *name)
 	return NULL;
 }
 
-int compat_read(const struct setting *s, const struct compat *f,
-		const char *const value[2], struct err *e)
+const char *compat_fate(const struct compat *c)
 {
-	return f->read(s, f, value, e);
-}
-
-const char *compat_fate(const struct compat *f)
-{
-	if (f->read == ignore || f->read == ignore_mca || f->read == read_rank_by)
+	if (c->read == ignore || (c->read == set_mca && !strchr(c->text, '=')))
 		return "ignored";
-	if (f->read == refuse)
+	if (c->read == refuse)
 		return "refused";
-	if (f->read == same)
+	if (c->read == same)
 		return "same as";
-	if (f->read == read_display || f->read == read_output ||
-	    f->read == read_launcher)
-		return "in part";
-	return "sets";
+	return c->read == read_words ? "in part" : "sets";
 }

@@ -4,10 +4,11 @@
 #include <errno.h>
 
 #include "launcher/cli/compat.h"
+#include "launcher/file.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-/* TEXT without the blanks around it; cuts it. */
+/* TEXT without the spaces around it; cuts TEXT. */
 static char *trim(char *text)
 {
 	char *end;
@@ -29,43 +30,12 @@ static void cut_comment(char *line)
 	}
 }
 
-/* Whether LINE is YAML's "key:" or "key: value", or begins a document.  horovodrun's
- * keys have no blanks, and "a = b:8" is ours. */
-static bool yaml_line(const char *line)
-{
-	size_t key = strspn(line, "abcdefghijklmnopqrstuvwxyz_-");
-
-	if (!strncmp(line, "---", 3))
-		return true;
-	return key && line[key] == ':' && (!line[key + 1] || line[key + 1] == ' ');
-}
-
-/* The option of horovodrun that stands for KEY under SECTION of its YAML, into NAME. */
-static const struct compat *yaml_option(char **name, const char *section,
-					const char *key)
-{
-	const struct compat *f = NULL;
-
-	/* timeline: filename, params: cycle_time_ms, autotune: enabled */
-	for (int form = 0; form < 3 && !f; form++) {
-		free(*name);
-		if (form == 0)
-			*name = xasprintf("--%s-%s", section, key);
-		else
-			*name = xasprintf("--%s", form == 1 ? key : section);
-		for (char *p = *name; *p; p++)
-			*p = *p == '_' ? '-' : *p;
-		f = compat_find(*name);
-	}
-	return f;
-}
-
 /* One line of horovodrun's YAML as the option to use, added to OUT. */
 static void yaml_translate(struct str *out, char *section, size_t size, char *line)
 {
 	bool nested = isspace((unsigned char)*line);
 	char *key = trim(line), *value = strchr(key, ':'), *name = NULL;
-	const struct compat *f;
+	const struct compat *c = NULL;
 
 	if (!value)
 		return;
@@ -76,19 +46,28 @@ static void yaml_translate(struct str *out, char *section, size_t size, char *li
 			 *value                    ? ""
 			 : !strcmp(key, "logging") ? "log"
 						   : key);
-	if (!*value)
-		return;
-	f = yaml_option(&name, section, key);
-	if (f && f->args)
+	/* timeline: filename, params: cycle_time_ms, autotune: enabled */
+	for (int form = 0; *value && form < 3 && !c; form++) {
+		free(name);
+		if (form == 0)
+			name = xasprintf("--%s-%s", section, key);
+		else
+			name = xasprintf("--%s", form == 1 ? key : section);
+		for (char *p = name; *p; p++)
+			*p = *p == '_' ? '-' : *p;
+		c = compat_find(name);
+	}
+	if (c && c->args)
 		str_addf(out, " %s %s", name, value);
-	else if (f && !strcasecmp(value, "true"))
+	else if (c && !strcasecmp(value, "true"))
 		str_addf(out, " %s", name);
-	else if (f && !strcasecmp(value, "false"))
+	else if (c && !strcasecmp(value, "false"))
 		str_addf(out, " --no-%s", name + 2);
 	free(name);
 }
 
-/* E_CONFIG_YAML with the options that say the same as LINE and the REST of the file. */
+/* E_CONFIG_YAML.  The hint has the options that mean the same as LINE and the REST of
+ * the file. */
 static int yaml_refuse(char *line, char *rest, struct err *e)
 {
 	struct str options = { 0 };
@@ -122,35 +101,33 @@ static int unknown_key(const char *key, struct err *e)
 	return -1;
 }
 
-/* One line without comment and blanks; WHERE is "path:line". */
-static int read_line(const struct setting *s, const char *where, char *line,
+/* One line without comment and without spaces around it. */
+static int read_line(const struct setting *s, const char *path, int number, char *line,
 		     struct err *e)
 {
-	char *value = strchr(line, '=');
-	const char *key;
+	char *value = strchr(line, '='), *from;
 	struct setting own = *s;
-	char *from;
+	const char *key;
 	int rc;
 
 	if (!value)
 		return err_set(e, E_CONFIG_LINE, line);
 	*value++ = '\0';
 	key = trim(line);
-	value = trim(value);
 	own.option = option_find_key(key);
 	if (!own.option)
 		return unknown_key(key, e);
-	from = xasprintf("%s in %s", own.option->key, where);
 	own.typed = own.option->key;
-	own.from = from;
-	rc = own.option->set(&own, value, e);
+	own.from = from = xasprintf("%s in %s:%d", own.option->key, path, number);
+	rc = own.option->set(&own, trim(value), e);
 	if (rc)
 		err_in(e, "%s", own.option->key);
 	free(from);
 	return rc;
 }
 
-int config_read_text(const struct setting *s, const char *path, char *text,
+/* Read TEXT, the content of PATH; cuts TEXT. */
+static int read_text(const struct setting *s, const char *path, char *text,
 		     struct err *e)
 {
 	bool first = true;
@@ -158,18 +135,25 @@ int config_read_text(const struct setting *s, const char *path, char *text,
 	int rc = 0;
 
 	for (int number = 1; !rc && (line = strsep(&text, "\n")); number++) {
-		char *where = xasprintf("%s:%d", path, number), *bare;
+		char *bare;
+		size_t key;
 
 		cut_comment(line);
 		bare = trim(line);
-		if (*bare && first && yaml_line(bare))
+		if (!*bare)
+			continue;
+		/* YAML: "key:", "key: value", or the begin of a document.  The keys
+		 * of horovodrun have no spaces, and "a = b:8" is a line of ours. */
+		key = strspn(bare, "abcdefghijklmnopqrstuvwxyz_-");
+		if (first && (!strncmp(bare, "---", 3) ||
+			      (key && bare[key] == ':' &&
+			       (!bare[key + 1] || bare[key + 1] == ' '))))
 			rc = yaml_refuse(bare, text, e);
-		else if (*bare)
-			rc = read_line(s, where, bare, e);
-		first = first && !*bare;
+		else
+			rc = read_line(s, path, number, bare, e);
+		first = false;
 		if (rc)
-			err_in(e, "%s", where);
-		free(where);
+			err_in(e, "%s:%d", path, number);
 	}
 	return rc;
 }
@@ -177,28 +161,19 @@ int config_read_text(const struct setting *s, const char *path, char *text,
 int config_read_file(const struct setting *s, const char *path, bool must,
 		     struct err *e)
 {
-	FILE *f = fopen(path, "re");
 	struct str text = { 0 };
-	char block[4096];
-	size_t n;
 	int rc = 0;
 
-	if (!f && !must && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
-		return 0;
-	if (!f)
-		return err_set(e, E_CONFIG_READ, path, strerror(errno));
-	errno = 0;
-	while (text.len < CONFIG_BYTES_MAX && (n = fread(block, 1, sizeof block, f)))
-		str_addn(&text, block, n);
-	if (ferror(f))
-		rc = err_set(e, E_CONFIG_READ, path, strerror(errno));
-	else if (text.len >= CONFIG_BYTES_MAX)
+	if (file_read(&text, path, CONFIG_BYTES_MAX, false)) {
+		if (must || (errno != ENOENT && errno != ENOTDIR && errno != EACCES))
+			rc = err_set(e, E_CONFIG_READ, path, strerror(errno));
+	} else if (text.len >= CONFIG_BYTES_MAX) {
 		rc = err_set(e, E_CONFIG_READ, path, "larger than 1 MiB");
-	fclose(f);
-	if (!rc && text.len && memchr(text.s, '\0', text.len))
-		rc = err_set(e, E_CONFIG_READ, path, "it isn't text");
-	if (!rc && text.len)
-		rc = config_read_text(s, path, text.s, e);
+	} else if (text.len && memchr(text.s, '\0', text.len)) {
+		rc = err_set(e, E_CONFIG_READ, path, "it is not text");
+	} else if (text.len) {
+		rc = read_text(s, path, text.s, e);
+	}
 	str_free(&text);
 	return rc;
 }

@@ -1,23 +1,26 @@
-/* help.h - everything the option table is printed as.
+/* help.h - the option table as help for users, and as rows for the tools that make man
+ * page and shell completion.
  *
- * Text to a string, no I/O.  `runner --print=FORM` (hidden; the Makefile calls it)
- * gives the parts of man/runner.1 and the shell completion: man          the items of
- * OPTIONS, by topic environment  the items of ENVIRONMENT: BERTH_* and the option each
- * stands for compat       the items of COMPATIBILITY: options of other launchers and
- * what becomes of them exits        the items of EXIT STATUS, from common/exits.h
- *   errors       the items of DIAGNOSTICS, from common/errors.def
- *   completion   for bash
- *   variables    the names of the BERTH_* variables, one a line */
+ * Text to a string, no I/O. */
 #ifndef BERTH_LAUNCHER_CLI_HELP_H
 #define BERTH_LAUNCHER_CLI_HELP_H
 
 #include "common/str.h"
 
-/* What --help (TOPIC NULL), --help all, --help TOPIC or --help --option prints.  0, or
+/* The text of --help (TOPIC NULL), --help all, --help TOPIC or --help --option.  0, or
  * -1 with E_HELP. */
 int help_print(struct str *out, const char *topic, struct err *e);
 
-/* What --print=FORM prints.  0, or -1 with E (E_CHOICE). */
-int help_generate(struct str *out, const char *form, struct err *e);
+/* The text of `runner --print=tables` (hidden) for man/splice.awk and
+ * man/completion.awk: one row on a line, a tab between two cells, no hidden options.
+ *     topic   HEADING    the options of this topic follow
+ *     option  NAMES ARG FORM KEY VARIABLE VALUES TEXT
+ *             Spaces separate NAMES, and VALUES.  FORM of the value: word (the next
+ *             word or behind "="), tied (only behind "="), maybe, or empty.  VALUES
+ *             may be -f (a file) or -d (a directory), for bash's compgen
+ *     compat  NAMES LAUNCHER FATE TEXT    options of other launchers
+ *     exit    STATUS MEANING    from common/exits.h
+ *     error   STATUS SENTENCE HINT    from common/errors.def */
+void help_tables(struct str *out);
 
 #endif

@@ -14,7 +14,7 @@ static const char *const transport_names[] = { "auto", "local", "ssh", "openssh"
 static const char *const plan_names[] = { "text", "json", NULL };
 static const char *const stdin_names[] = { "0", "all", "none", NULL };
 
-/* What a setter needs beside the text. */
+/* A setter, and the cells that it uses. */
 #define SWITCH(field) .set = value_switch, .at = offsetof(struct request, field)
 #define TEXT(field) .set = value_text, .at = offsetof(struct request, field)
 #define NUMBER(field, least, most)                                                     \
@@ -32,257 +32,267 @@ enum { SECONDS_MAX = 30 * 24 * 3600 }; /* fits a u32 of milliseconds */
 const struct option option_table[] = {
 	/* ---- ranks ---- */
 	{ "-np -n --num-proc --ntasks", "N", TOPIC_ranks, OPTION_COMMON | OPTION_APP | OPTION_GLUE,
-	  "np", "BERTH_NP", .set = value_np, .min = 1, .max = RANKS_MAX,
+	  "np", "BERTH_NP", .set = value_ranks, .at = offsetof(struct app, np),
+	  .min = 1, .max = RANKS_MAX,
 	  .help = "start N ranks",
-	  .text = "Start N ranks. Without it, all slots of the hosts are used; on this machine "
-		  "alone, one rank per GPU, or per core where there is no GPU. In a job of "
-		  "several programs each has its own -np, and BERTH_NP does not count." },
+	  .text = "Start N ranks. The default is all slots of the hosts. On this machine alone it "
+		  "is one rank per GPU, or per core if there is no GPU. In a job of several "
+		  "programs each has its own -np, and BERTH_NP does not count." },
 	{ "-ppn --npernode -N --nproc-per-node --ntasks-per-node --perhost", "N", TOPIC_ranks,
 	  OPTION_COMMON | OPTION_GLUE,
-	  "ppn", "BERTH_PPN", .set = value_per_host, .min = 1, .max = RANKS_MAX,
+	  "ppn", "BERTH_PPN", .set = value_ranks, .at = offsetof(struct request, per_host),
+	  .min = 1, .max = RANKS_MAX,
 	  .help = "N ranks on each host",
-	  .text = "Put N ranks on each host, whatever its slots are. Without -np every host gets "
-		  "N; with -np the hosts are filled in order until there are enough." },
+	  .text = "Start N ranks on each host, whatever its number of slots. Without -np every host "
+		  "gets N. With -np the hosts are filled in order until there are enough ranks." },
 	{ "--map-by", "slot|node", TOPIC_ranks, 0,
 	  "map-by", "BERTH_MAP_BY", .set = value_map_by, .choices = map_names,
-	  .help = "fill host after host, or deal ranks out in turn",
-	  .text = "Fill the slots of a host before the next one (slot, the default), or deal "
-		  "the ranks out one host at a time (node). ppr:N:node is -ppn N. Which CPUs and "
-		  "which GPU a rank gets on its host does not depend on it: see --bind-to." },
+	  .help = "fill host after host, or one rank each in turn",
+	  .text = "Choose in which order the hosts get ranks. slot, the default, fills the slots of "
+		  "a host before the next one. node gives each host one rank in turn. ppr:N:node is "
+		  "the same as -ppn N. The CPUs and the GPU of a rank do not depend on it: see "
+		  "--bind-to." },
 	{ "--oversubscribe", NULL, TOPIC_ranks, OPTION_SWITCH,
 	  "oversubscribe", "BERTH_OVERSUBSCRIBE", SWITCH(oversubscribe),
 	  .help = "allow more ranks than slots",
-	  .text = "Allow more ranks on a host than it has slots, up to max_slots of the hostfile "
-		  "where that is given." },
+	  .text = "Allow more ranks on a host than it has slots. The limit is max_slots of the "
+		  "hostfile, if that is given." },
 	{ "--wdir -wd --chdir", "DIR", TOPIC_ranks, OPTION_COMMON | OPTION_APP | OPTION_DIR,
-	  "wdir", "BERTH_WDIR", .set = value_wdir,
+	  "wdir", "BERTH_WDIR", .set = value_text, .at = offsetof(struct app, wdir),
 	  .help = "run the program in DIR",
-	  .text = "Run the program in DIR, which has to exist on each host. The default is the "
-		  "folder that runner was started in." },
+	  .text = "Run the program in the directory DIR. DIR must exist on each host. The default "
+		  "is the directory in which runner was started." },
 
 	/* ---- hosts ---- */
 	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON,
 	  "hosts", "BERTH_HOSTS", .set = value_hosts, .at = offsetof(struct request, hosts),
 	  .help = "hosts and their slots: ip1:8,ip2:8",
-	  .text = "The hosts, and after a colon how many ranks each takes: ip1:8,user@ip2:8, "
-		  "gpu[01-16]:8, [fe80::1]:8. A host without a number has one slot; a:gpus has "
-		  "as many as it has GPUs. A host that is named again adds its slots to the "
-		  "first. Without hosts the job runs on this machine." },
+	  .text = "Run the job on the hosts in LIST. The number after a colon says how many ranks a "
+		  "host takes (its slots): ip1:8,user@ip2:8, gpu[01-16]:8, [fe80::1]:8. A host "
+		  "without a number has one slot; a:gpus has one slot for each of its GPUs. If a "
+		  "host is named again, its slots are added. Without hosts the job runs on this "
+		  "machine." },
 	{ "--hostfile --machinefile -f", "FILE", TOPIC_hosts, OPTION_COMMON | OPTION_FILE,
 	  "hostfile", "BERTH_HOSTFILE", .set = value_hosts, .at = offsetof(struct request, hostfile),
 	  .help = "read the hosts from FILE",
-	  .text = "Read the hosts from FILE, one a line: 'ip1 slots=8 max_slots=8', 'ip1:8', or "
-		  "'ip1' repeated. Empty lines and lines that begin with # do not count." },
+	  .text = "Read the hosts from FILE, one on each line: 'ip1 slots=8 max_slots=8', 'ip1:8', "
+		  "or 'ip1' repeated. Empty lines and lines that begin with # are ignored." },
 	{ "-p --ssh-port", "PORT", TOPIC_hosts, OPTION_GLUE,
 	  "ssh-port", "BERTH_SSH_PORT", NUMBER(ssh_port, 1, 65535),
 	  .help = "port of sshd on the hosts",
-	  .text = "The port of sshd on all hosts. The default is what ssh_config(5) says, else 22." },
+	  .text = "Connect to sshd on this port, on all hosts. The default is the port in "
+		  "ssh_config(5), else 22." },
 	{ "-i --ssh-identity-file", "FILE", TOPIC_hosts, OPTION_FILE,
 	  "ssh-identity-file", "BERTH_SSH_IDENTITY_FILE", TEXT(identity),
 	  .help = "private key for ssh",
-	  .text = "The private key to log in with, before those of ssh_config(5) and the ssh agent." },
+	  .text = "Log in with the private key in FILE. It is tried before the keys of "
+		  "ssh_config(5) and of the ssh agent." },
 	{ "--accept-new-hosts", NULL, TOPIC_hosts, OPTION_SWITCH,
 	  "accept-new-hosts", "BERTH_ACCEPT_NEW_HOSTS", SWITCH(accept_new_hosts),
-	  .help = "trust hosts that known_hosts doesn't have",
-	  .text = "Trust a host that is not in known_hosts and remember its key, as "
-		  "StrictHostKeyChecking accept-new does. A key that has changed is refused "
-		  "all the same." },
+	  .help = "trust hosts that are not in known_hosts",
+	  .text = "Trust a host that is not in known_hosts, and add its key there, as "
+		  "StrictHostKeyChecking accept-new does. A key that has changed is still refused." },
 	{ "--transport", "auto|local|ssh|openssh", TOPIC_hosts, 0,
 	  "transport", "BERTH_TRANSPORT", CHOICE(transport, transport_names),
 	  .help = "how agents are started",
-	  .text = "How the agents are started. local: no ssh, for this machine only. ssh: by "
-		  "libssh. openssh: by the ssh command. auto, the default: local for this "
-		  "machine, else ssh, else openssh where ssh_config(5) asks for what libssh "
-		  "does not know." },
+	  .text = "Choose how runner starts an agent on a host. local: without ssh, for this "
+		  "machine only. ssh: with libssh. openssh: with the ssh command. auto, the "
+		  "default: local for this machine, else ssh, or openssh if ssh_config(5) needs a "
+		  "feature that libssh does not have." },
 	{ "--launch-agent", "PATH", TOPIC_hosts, OPTION_FILE,
 	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
 	  .help = "where berth-agent is on the hosts",
-	  .text = "The path of berth-agent on the hosts. Without it: next to runner, else in "
-		  "PATH, else it is sent." },
+	  .text = "Start berth-agent on the hosts from PATH. The default is the berth-agent next to "
+		  "runner, else the one in PATH, else a copy that is sent." },
 	{ "--no-push", NULL, TOPIC_hosts, OPTION_SWITCH,
 	  "no-push", "BERTH_NO_PUSH", SWITCH(no_push),
 	  .help = "never send the agent to a host",
-	  .text = "Do not send the agent to a host where it is missing or of another version; "
-		  "that is then an error." },
+	  .text = "Do not send the agent to a host. The job fails if the host has no agent, or one "
+		  "of another version." },
 
 	/* ---- environment ---- */
 	{ "-x", "NAME[=VALUE]", TOPIC_environment, OPTION_COMMON | OPTION_APP | OPTION_MANY,
 	  "export", "BERTH_EXPORT", .set = value_export,
-	  .help = "set a variable for the ranks; many times",
-	  .text = "Give the ranks the variable NAME with this VALUE or, without one, with the "
-		  "value it has here; 'PREFIX*' stands for all that begin so. The environment is "
-		  "forwarded anyway; -x also forwards what would be left out. In BERTH_EXPORT "
-		  "blanks part the entries; in a config file each has a line." },
+	  .help = "set a variable for the ranks; may be repeated",
+	  .text = "Set the variable NAME for the ranks, to VALUE or, without one, to its value "
+		  "here. 'PREFIX*' sets all variables whose names begin with PREFIX. The "
+		  "environment is forwarded anyway; -x also forwards variables that are left out. "
+		  "In BERTH_EXPORT spaces separate the entries; in a config file each entry has its "
+		  "own line." },
 	{ "--env-file", "FILE", TOPIC_environment, OPTION_FILE,
 	  "env-file", "BERTH_ENV_FILE", TEXT(env_file),
 	  .help = "variables for the ranks, NAME=VALUE a line",
-	  .text = "Read variables for the ranks from FILE: NAME=VALUE a line, quoted as for sh, "
-		  "nothing is expanded. Empty lines and lines that begin with # do not count. "
-		  "-x goes before it." },
+	  .text = "Set variables for the ranks from FILE. Each line is NAME=VALUE, quoted as for "
+		  "sh; nothing is expanded. Empty lines and lines that begin with # are ignored. If "
+		  "-x sets the same variable, -x counts." },
 
 	{ "--net", "RANGE[,RANGE...]", TOPIC_environment, 0,
 	  "net", NULL, .set = value_net,
 	  .help = "addresses that libberth's ranks may use",
-	  .text = "Let the ranks' connections to each other use addresses of these ranges only, "
-		  "such as 10.0.0.0/8 or fd00::/8: gives them BERTH_NET, see berth(3). Without it "
-		  "each host uses the interface that leads to its peers." },
+	  .text = "Connect the ranks only through addresses in these ranges, such as 10.0.0.0/8 or "
+		  "fd00::/8. The ranks get the list as BERTH_NET, see berth(3). By default each "
+		  "host uses the interface that leads to its peers." },
 
 	/* ---- ending ---- */
 	{ "--timeout", "TIME", TOPIC_ending, OPTION_COMMON,
 	  "timeout", "BERTH_TIMEOUT", SECONDS(value_seconds, timeout_s, 0),
 	  .help = "end the job after TIME: 90, 5m, 1h",
-	  .text = "End the job after TIME, in seconds or with s, m, h or d behind the number. The "
-		  "exit status is then 124. 0, the default, is no limit." },
+	  .text = "End the job after TIME, with exit status 124. TIME is in seconds, or has s, m, h "
+		  "or d behind the number. 0, the default, means no limit." },
 	{ "--start-timeout", "TIME", TOPIC_ending, 0,
 	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, start_timeout_s, 1),
 	  .help = "give up if hosts aren't up after TIME (30)",
-	  .text = "Give up, with exit status 240, if an agent does not run on every host after "
-		  "TIME. The default is 30 seconds. After the first, standard error shows "
-		  "whom runner still waits for if it is a terminal, unless -q is given." },
+	  .text = "Give up, with exit status 240, if not every host has a running agent after TIME. "
+		  "The default is 30 seconds. After one second standard error shows which hosts "
+		  "runner waits for, if it is a terminal and -q is not given." },
 	{ "--host-timeout", "TIME", TOPIC_ending, 0,
 	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_s, 1),
 	  .help = "give up a host silent for TIME (60)",
-	  .text = "Give up a host that has been silent for TIME; the exit status is then 241. The "
+	  .text = "Give up a host that sends nothing for TIME; the exit status is then 241. The "
 		  "default is 60 seconds." },
 	{ "--kill-grace", "TIME", TOPIC_ending, 0,
 	  "kill-grace", "BERTH_KILL_GRACE", SECONDS(value_grace, kill_grace_s, 0),
 	  .help = "from TERM to KILL, after a failure (10)",
-	  .text = "After a failure the ranks that are left get TERM, and KILL after TIME. After ^C "
-		  "they have TIME to end by themselves, then come TERM and KILL. The default is 10 "
-		  "seconds; in the job of a resource manager a TERM or HUP has no such limit unless "
-		  "TIME is given: the manager brings its own KILL." },
+	  .text = "Give the ranks TIME to end before KILL. After a failure the other ranks get "
+		  "TERM, and KILL after TIME. After ^C they have TIME to end by themselves, then "
+		  "they get TERM and KILL. The default is 10 seconds. In the job of a resource "
+		  "manager a TERM or HUP has no such limit unless TIME is given, because the "
+		  "manager sends KILL itself." },
 	{ "--restarts --max-restarts", "N", TOPIC_ending, 0,
 	  "restarts", "BERTH_RESTARTS", NUMBER(restarts, 0, 1000000),
 	  .help = "after a failure start all ranks again, N times",
-	  .text = "After a failure end all ranks and start them again on the same hosts, N times "
-		  "at most; hosts that were lost are left out if the others have the slots. "
-		  "MASTER_PORT is a new one then, and TORCHELASTIC_RESTART_COUNT counts. What was "
-		  "read of stdin is not read again. A program that cannot be executed, a time "
-		  "limit or a signal ends the job all the same." },
+	  .text = "Start all ranks again after a failure, N times at most. All ranks are ended "
+		  "first. They start on the same hosts; a lost host is left out if the others have "
+		  "enough slots. Each start has a new MASTER_PORT, and TORCHELASTIC_RESTART_COUNT "
+		  "counts the restarts. Input that was read from stdin is not read again. A program "
+		  "that cannot be executed, a time limit or a signal still ends the job." },
 	{ "--keep-going", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "keep-going", "BERTH_KEEP_GOING", SWITCH(keep_going),
 	  .help = "a rank that fails does not end the others",
-	  .text = "A rank that fails does not end the others. The exit status is still that of "
-		  "the first failure." },
+	  .text = "Let the other ranks go on if a rank fails. The exit status is still that of the "
+		  "first failure." },
 
 	/* ---- output ---- */
 	{ "--output-filename --log-dir --output-directory", "DIR", TOPIC_output,
 	  OPTION_COMMON | OPTION_DIR,
 	  "output-filename", "BERTH_OUTPUT_FILENAME", TEXT(output_dir),
 	  .help = "also write DIR/rank.N/{stdout,stderr}",
-	  .text = "Write the output of each rank into DIR/rank.N/stdout and DIR/rank.N/stderr on "
-		  "this machine as well: the bytes as they come, without labels. N has as many "
-		  "digits as the highest rank." },
+	  .text = "Also write the output of each rank to DIR/rank.N/stdout and DIR/rank.N/stderr on "
+		  "this machine. The files get the bytes as they come, without labels. N has as "
+		  "many digits as the highest rank." },
 	{ "--tag --tag-output -l --label --prepend-rank", NULL, TOPIC_output, OPTION_SWITCH,
-	  "tag", "BERTH_TAG", .set = value_tag, .at = offsetof(struct request, tag),
+	  "tag", "BERTH_TAG", SWITCH(tag),
 	  .help = "--no-tag: lines without [rank]<stdout>:",
-	  .text = "Begin each line with the rank and the stream it comes from, [3]<stderr>: for "
-		  "one. That is the default; --no-tag leaves it out." },
+	  .text = "Begin each line with its rank and its stream, as in '[3]<stderr>:'. This is the "
+		  "default; --no-tag leaves it out." },
 	{ "--timestamps --timestamp-output --prefix-timestamp --prefix-output-with-timestamp",
 	  NULL, TOPIC_output, OPTION_SWITCH,
 	  "timestamps", "BERTH_TIMESTAMPS", SWITCH(timestamps),
 	  .help = "put the time before each line",
-	  .text = "Put the time at which it came before each line." },
+	  .text = "Begin each line with the time at which runner got it." },
 	{ "--show", "LIST", TOPIC_output, OPTION_COMMON,
 	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, show),
 	  .help = "show only these ranks: 0,8-11,errors",
-	  .text = "Show the output of these ranks only. 'errors' in the list adds the stderr of "
-		  "all ranks; 'all' and 'none' mean what they say. What is not shown still goes "
-		  "to the files of --output-filename and into the report of a failure." },
+	  .text = "Show the output of these ranks only. 'errors' in LIST adds the stderr of all "
+		  "ranks; 'all' stands for all ranks, 'none' for no rank. Hidden output still goes "
+		  "to the files of --output-filename and to the report of a failure." },
 	{ "--pty", NULL, TOPIC_output, OPTION_SWITCH,
 	  "pty", "BERTH_PTY", SWITCH(pty),
 	  .help = "give the ranks a terminal as stdout",
-	  .text = "Make stdout of each rank a terminal, so that C programs write line by line. "
-		  "That is done anyway where stdout of runner is a terminal." },
+	  .text = "Make stdout of each rank a terminal, so that C programs write line by line. This "
+		  "is the default if stdout of runner is a terminal." },
 	{ "--events", "FILE", TOPIC_output, OPTION_FILE,
 	  "events", "BERTH_EVENTS", TEXT(events_file),
-	  .help = "write what happens to FILE, as JSON lines",
-	  .text = "Write one JSON object a line to FILE for each event: host up, rank started, "
-		  "rank ended, cause, end." },
+	  .help = "write events to FILE, as JSON lines",
+	  .text = "Write each event to FILE, as one JSON object on a line: host up, rank started, "
+		  "rank ended, stall, cause, restart, end." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,
 	  "stdin", "BERTH_STDIN", .set = value_stdin, .choices = stdin_names,
 	  .at = offsetof(struct request, stdin_rank),
 	  .help = "which rank reads stdin",
-	  .text = "Which rank reads the standard input of runner: rank 0 (the default), rank N, "
-		  "all of them, or none." },
+	  .text = "Choose which rank reads the standard input of runner: rank 0 (the default), rank "
+		  "N, all ranks, or none." },
 
 	/* ---- binding ---- */
 	{ "--bind-to", "WHAT[:N]", TOPIC_binding, OPTION_COMMON,
 	  "bind-to", "BERTH_BIND_TO", .set = value_bind_to, .choices = bind_names,
 	  .help = "auto, none, socket, numa, l3, core[:N], hwthread",
-	  .text = "Which CPUs a rank may use. auto, the default: the cores nearest to its GPU, in "
-		  "disjoint, equal shares. core, hwthread, l3, numa, socket: that object, or "
-		  "N of them, nearest to its GPU; shared where there are not enough. none: all "
-		  "CPUs." },
+	  .text = "Choose which CPUs a rank may use. auto, the default: the cores nearest to its "
+		  "GPU, in equal, disjoint shares. core, hwthread, l3, numa, socket: one such "
+		  "object, or N of them, nearest to its GPU; ranks share them if there are not "
+		  "enough. none: all CPUs." },
 	{ "--share", "socket|home|machine", TOPIC_binding, 0,
 	  "share", "BERTH_SHARE", CHOICE(share, share_names),
-	  .help = "from which cores --bind-to auto deals",
-	  .text = "Which cores --bind-to auto divides between the ranks: those of the socket of "
-		  "the rank's GPU (the default), those of the L3 or NUMA node of the GPU only "
-		  "(home), or all of the machine." },
+	  .help = "which cores --bind-to auto divides",
+	  .text = "Choose which cores --bind-to auto divides among the ranks. socket, the default: "
+		  "those on the socket of the rank's GPU. home: only those of the L3 or NUMA node "
+		  "of the GPU. machine: all cores of the host." },
 	{ "--report-bindings", NULL, TOPIC_binding, OPTION_COMMON | OPTION_SWITCH,
 	  "report-bindings", "BERTH_REPORT_BINDINGS", SWITCH(report_bindings),
-	  .help = "say which GPU and CPUs each rank got",
-	  .text = "Say on stderr which GPU and which CPUs each rank got, read back after binding." },
+	  .help = "print which GPU and CPUs each rank got",
+	  .text = "Print on stderr which GPU and which CPUs each rank got. The CPUs are read back "
+		  "after binding." },
 
 	/* ---- gpus ---- */
 	{ "--gpus", "LIST", TOPIC_gpus, 0,
 	  "gpus", "BERTH_GPUS", TEXT(gpus),
 	  .help = "use only these GPUs of each host",
-	  .text = "Use only these GPUs, on every host: a list of indexes in the order of the PCI "
-		  "bus, PCI addresses or UUIDs." },
+	  .text = "Use only these GPUs of each host. LIST has indexes in the order of the PCI bus, "
+		  "PCI addresses or UUIDs." },
 	{ "--gpu-visible", "auto|one|node|inherit", TOPIC_gpus, 0,
 	  "gpu-visible", "BERTH_GPU_VISIBLE", CHOICE(gpu_visible, visible_names),
 	  .help = "which GPUs a rank can see",
-	  .text = "Which GPUs a rank can see. one: its own alone. node: all GPUs of the host, its "
-		  "own at the index that equals its local rank. inherit: what the host's "
-		  "environment says. auto, the default: one, unless the program is seen to "
-		  "choose its device by the local rank; then node." },
+	  .text = "Choose which GPUs a rank can see. one: only its own. node: all GPUs of the host, "
+		  "with its own at the index that equals its local rank. inherit: those that the "
+		  "host's environment names. auto, the default: node if the script chooses its "
+		  "device by the local rank, else one." },
 	{ "--gpu-id", "index|uuid", TOPIC_gpus, 0,
 	  "gpu-id", "BERTH_GPU_ID", CHOICE(gpu_id, gpu_id_names),
 	  .help = "how CUDA_VISIBLE_DEVICES names a GPU",
-	  .text = "Name GPUs in CUDA_VISIBLE_DEVICES by their index in the order of the PCI bus "
-		  "(the default) or by UUID." },
+	  .text = "Choose how CUDA_VISIBLE_DEVICES names a GPU: by its index in the order of the "
+		  "PCI bus (the default), or by its UUID." },
 	{ "--no-gpu-sharing", NULL, TOPIC_gpus, OPTION_SWITCH,
 	  "no-gpu-sharing", "BERTH_NO_GPU_SHARING", SWITCH(no_gpu_sharing),
 	  .help = "refuse more ranks than GPUs on a host",
-	  .text = "Refuse to start, with exit status 2, where a host would have more ranks than "
-		  "GPUs. Without it they share evenly, and one line says so." },
+	  .text = "Refuse to start, with exit status 2, if a host would have more ranks than GPUs. "
+		  "Without this option ranks share GPUs evenly, and a warning says so." },
 
 	/* ---- plan ---- */
 	{ "--plan --dry-run --donotlaunch --do-not-launch", "json", TOPIC_plan,
 	  OPTION_COMMON | OPTION_OPTIONAL,
 	  NULL, NULL, .set = value_plan, .choices = plan_names,
-	  .help = "show who would run where and why; start nothing",
-	  .text = "Print the hosts, and for each rank its host, GPU, CPUs, NUMA node and why; "
-		  "start nothing. --plan=json prints the same for programs. No program is needed." },
+	  .help = "show where each rank would run, and why",
+	  .text = "Print where each rank would run, and why; start nothing. The plan has the hosts, "
+		  "and for each rank its host, GPU, CPUs, NUMA node and the reason. --plan=json "
+		  "prints it for programs. No program is needed." },
 	{ "--topology", "[HOST=]FILE", TOPIC_plan, OPTION_MANY | OPTION_FILE,
 	  NULL, NULL, .set = value_topology,
 	  .help = "plan on a machine read from an hwloc XML file",
-	  .text = "Plan for the machine in FILE, which is hwloc XML, in place of HOST, or of every "
-		  "host that has no file of its own; no host is asked. Goes with --plan." },
+	  .text = "Plan for the machine in FILE, which is hwloc XML, instead of HOST. Without HOST "
+		  "it stands for every host that has no file of its own. No host is contacted. The "
+		  "option goes with --plan." },
 
 	/* ---- other ---- */
 	{ "--config-file", "FILE", TOPIC_other, OPTION_FILE,
 	  NULL, "BERTH_CONFIG_FILE", .set = NULL,
 	  .help = "read more options from FILE: key = value",
-	  .text = "Read options from FILE as well: lines 'key = value', where a key is named with "
-		  "each option here. It goes before the files of the user and of the site, and "
-		  "after the environment and the command line." },
+	  .text = "Read more options from FILE, as lines 'key = value'. The help of each option "
+		  "names its key. FILE overrides the files of the user and of the site; variables "
+		  "and the command line override FILE." },
 	{ "-v --verbose", NULL, TOPIC_other, OPTION_OPTIONAL,
 	  "verbose", "BERTH_VERBOSE", .set = value_verbose, .min = 0, .max = 2,
-	  .help = "say more; -vv: still more",
-	  .text = "Say what runner does; -vv says still more. As a key: 0, 1 or 2." },
+	  .help = "print what runner does; -vv: more",
+	  .text = "Print what runner does. -vv prints more. As a key: 0, 1 or 2." },
 	{ "-vv", NULL, TOPIC_other, OPTION_HIDDEN, NULL, NULL, .set = value_verbose, .at = 2,
 	  .help = "", .text = "" },
 	{ "-q --quiet", NULL, TOPIC_other, OPTION_SWITCH,
 	  "quiet", "BERTH_QUIET", .set = value_quiet,
-	  .help = "errors only, no notes and warnings",
-	  .text = "Say nothing but errors." },
+	  .help = "print errors only, no notes and no warnings",
+	  .text = "Print errors only, no notes and no warnings." },
 	{ "-h --help", "TOPIC", TOPIC_other, OPTION_PRINTS | OPTION_OPTIONAL, NULL, NULL,
 	  .help = "help: TOPIC, 'all', or an option's name",
-	  .text = "Print help: the options most used, those of a TOPIC, 'all', or one option, as "
-		  "in --help --map-by." },
+	  .text = "Print help on the options most used, on a TOPIC, on 'all' options, or on one "
+		  "option, as in --help --map-by." },
 	{ "-V --version", NULL, TOPIC_other, OPTION_PRINTS, NULL, NULL,
 	  .help = "print the version",
 	  .text = "Print the version." },
@@ -304,7 +314,7 @@ size_t option_next_name(const char **list, const char **name)
 	return n;
 }
 
-/* N bytes of A and the whole of B, without dashes in front, '_' taken as '-'. */
+/* Whether the N bytes at A are the name B: without dashes in front, '_' as '-'. */
 static bool same_name(const char *a, size_t n, const char *b)
 {
 	size_t i = 0;

@@ -6,33 +6,21 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/values.h"
 
-/* One option as it stands on the command line; of option and foreign one is set. */
+/* One option of the command line.  Either option or compat is set. */
 struct given {
 	const struct option *option;
-	const struct compat *foreign;
+	const struct compat *compat;
 	char *typed;          /* "-np", without the value */
 	const char *value[2]; /* inside argv */
 	size_t app;
 };
 
 struct line {
-	char **argv; /* NULL-terminated; what is still to be read */
+	char **argv; /* NULL-terminated; words that are not read yet */
 	struct given *v;
 	size_t n;
+	const struct given *prints; /* --help and the like; no word behind it is read */
 };
-
-void options_default(struct request *r)
-{
-	*r = (struct request){
-		.napp = 1,
-		.start_timeout_s = 30,
-		.host_timeout_s = 60,
-		.kill_grace_s = 10,
-		.show.all = true,
-		.bind_count = 1,
-	};
-	r->app = xcalloc(1, sizeof *r->app);
-}
 
 static void app_free(struct app *a)
 {
@@ -57,26 +45,21 @@ void options_free(struct request *r)
 	free(r->identity);
 	free(r->launch_agent);
 	free(r->output_dir);
-	free(r->show.bits);
+	rank_set_free(&r->show);
 	free(r->events_file);
 	strv_free(&r->topology);
 	free(r->gpus);
 	*r = (struct request){ 0 };
 }
 
-bool options_shows(const struct rank_set *set, uint32_t rank)
-{
-	return set->all ||
-	       (rank / 64 < set->nwords && set->bits[rank / 64] >> rank % 64 & 1);
-}
+/* ---- the command line as a list of options and values ---- */
 
-/* ---- the command line to a list of what was given ---- */
-
-/* Every spelling of every option, our own first. */
-static struct strv all_names(void)
+/* E_OPTION, with a name as the hint: the nearest, else one that begins with TYPED. */
+static int unknown_option(const char *typed, struct err *e)
 {
-	struct strv names = { 0 };
-	const char *list, *name;
+	const char *word = typed + strspn(typed, "-"), *near = NULL, *list, *name;
+	const size_t length = strlen(word);
+	struct strv names = { 0 }; /* every spelling, our own first */
 	size_t n;
 
 	for (size_t i = 0; i < option_count + compat_count; i++) {
@@ -85,80 +68,39 @@ static struct strv all_names(void)
 		while ((n = option_next_name(&list, &name)))
 			strv_take(&names, xstrndup(name, n));
 	}
-	return names;
-}
-
-/* The first of NAMES that goes on where TYPED stops, or NULL. */
-static const char *longer_name(const char *typed, const struct strv *names)
-{
-	const char *word = typed + strspn(typed, "-");
-
-	for (size_t i = 0; i < names->n; i++)
-		if (!strncmp(names->v[i] + strspn(names->v[i], "-"), word,
-			     strlen(word)))
-			return names->v[i];
-	return NULL;
-}
-
-/* E_OPTION with the name that was probably meant: the nearest, or a longer one. */
-static int unknown_option(const char *typed, struct err *e)
-{
-	struct strv names = all_names();
-	const char *near = NULL;
-
-	err_set(e, E_OPTION, typed);
-	if (strlen(typed + strspn(typed, "-")) > 1) { /* one letter is near to any */
+	if (length > 1) /* one letter is near to any other */
 		near = str_nearest(typed, (const char *const *)names.v, names.n);
-		if (!near)
-			near = longer_name(typed, &names);
-	}
+	for (size_t i = 0; i < names.n && !near && length > 1; i++)
+		if (!strncmp(names.v[i] + strspn(names.v[i], "-"), word, length))
+			near = names.v[i];
+	err_set(e, E_OPTION, typed);
 	if (near)
 		err_hint(e, "did you mean '%s'?", near);
 	strv_free(&names);
 	return -1;
 }
 
-/* The values of G: TIED, what stood behind '=' or right behind the name, then words. */
-static int take_values(struct line *l, struct given *g, int least, const char *tied,
-		       const char *what, struct err *e)
+/* The values of G: first TIED, which followed '=' or the name itself, then words.  NO:
+ * G is the opposite of a switch. */
+static int take_values(struct line *l, struct given *g, bool no, const char *tied,
+		       struct err *e)
 {
+	static const char *const several[] = { "", "VALUE", "NAME VALUE" };
+	const unsigned flags = g->option ? g->option->flags : 0;
+	const char *what = g->option ? g->option->arg : several[g->compat->args];
+	int needed = g->compat ? g->compat->args : what && !(flags & OPTION_OPTIONAL);
 	int n = 0;
 
-	if (tied)
-		g->value[n++] = tied;
-	while (n < least) {
+	if (tied && (no || !(needed || flags & (OPTION_SWITCH | OPTION_OPTIONAL))))
+		return err_set(e, E_OPTION_NO_VALUE, g->typed, tied);
+	if (no || tied)
+		g->value[n++] = no ? "no" : tied;
+	while (n < needed) {
 		if (!*l->argv)
 			return err_set(e, E_OPTION_VALUE, g->typed, what);
 		g->value[n++] = *l->argv++;
 	}
 	return 0;
-}
-
-static int given_option(struct line *l, struct given *g, bool no, const char *tied,
-			struct err *e)
-{
-	const struct option *o = g->option;
-
-	if (o->flags & OPTION_SWITCH) {
-		if (no && tied)
-			return err_set(e, E_OPTION_NO_VALUE, g->typed, tied);
-		g->value[0] = no ? "no" : tied;
-		return 0;
-	}
-	if (!o->arg && tied && !(o->flags & OPTION_OPTIONAL))
-		return err_set(e, E_OPTION_NO_VALUE, g->typed, tied);
-	return take_values(l, g, o->arg && !(o->flags & OPTION_OPTIONAL), tied, o->arg,
-			   e);
-}
-
-static int given_foreign(struct line *l, struct given *g, const char *tied,
-			 struct err *e)
-{
-	static const char *const what[] = { "", "VALUE", "NAME VALUE" };
-
-	if (tied && !g->foreign->args)
-		return err_set(e, E_OPTION_NO_VALUE, g->typed, tied);
-	return take_values(l, g, g->foreign->args, tied, what[g->foreign->args], e);
 }
 
 /* Read the option WORD and its values into a new row of L. */
@@ -172,67 +114,44 @@ static int read_option(struct line *l, const char *word, size_t app, struct err 
 	l->v = xreallocarray(l->v, l->n + 1, sizeof *l->v);
 	g = &l->v[l->n++];
 	*g = (struct given){ .typed = xstrndup(word, n), .app = app };
-	g->foreign = NULL;
 	g->option = option_find(g->typed, &no);
-	if (no) { /* a spelling that is a row of its own goes before a made-up opposite
-		   */
-		g->foreign = compat_find(g->typed);
-		if (g->foreign)
-			g->option = NULL;
-	} else if (!g->option) {
-		g->foreign = compat_find(g->typed);
-	}
-	if (!g->option && !g->foreign && !tied &&
-	    (g->option = option_find_glued(word, &tied)))
+	/* A row of its own comes before the opposite of a switch. */
+	if (!g->option || no)
+		g->compat = compat_find(g->typed);
+	if (g->compat) {
+		g->option = NULL;
+		no = false;
+	} else if (!g->option && !tied &&
+		   (g->option = option_find_glued(word, &tied))) {
 		g->typed[tied - word] = '\0';
-	if (g->option)
-		return given_option(l, g, no, tied, e);
-	if (g->foreign)
-		return given_foreign(l, g, tied, e);
-	return unknown_option(g->typed, e);
+		no = false;
+	}
+	return g->option || g->compat ? take_values(l, g, no, tied, e)
+				      : unknown_option(g->typed, e);
 }
 
-/* Options up to the first word that is none, or behind "--". */
+/* Options up to the first word that is not an option, or up to "--". */
 static int read_options(struct line *l, size_t app, struct err *e)
 {
-	while (*l->argv && (*l->argv)[0] == '-' && (*l->argv)[1]) {
+	while (*l->argv && (*l->argv)[0] == '-' && (*l->argv)[1] && !l->prints) {
 		const char *word = *l->argv++;
+		const struct given *g;
+		unsigned flags;
 
 		if (!strcmp(word, "--"))
 			return 0;
 		if (read_option(l, word, app, e))
 			return -1;
-		if (l->v[l->n - 1].option &&
-		    l->v[l->n - 1].option->flags & OPTION_PRINTS)
-			return 0; /* whatever follows is not read */
+		g = &l->v[l->n - 1];
+		flags = g->option ? g->option->flags : g->compat->flags;
+		if (flags & OPTION_PRINTS)
+			l->prints = g;
+		else if (app && !(flags & OPTION_APP)) {
+			err_set(e, E_OPTION_APP, g->typed);
+			return err_in(e, "app %zu", app + 1);
+		}
 	}
 	return 0;
-}
-
-/* The program of app A and its words, up to a ":" or the end. */
-static void read_program(struct line *l, struct app *a)
-{
-	while (*l->argv && strcmp(*l->argv, ":"))
-		strv_add(&a->argv, *l->argv++);
-}
-
-static const struct given *printing(const struct line *l)
-{
-	const struct given *last = l->n ? &l->v[l->n - 1] : NULL;
-
-	return last && last->option && last->option->flags & OPTION_PRINTS ? last
-									   : NULL;
-}
-
-/* What may stand in a later app. */
-static int check_app_option(const struct given *g, struct err *e)
-{
-	unsigned flags = g->option ? g->option->flags : g->foreign->flags;
-
-	if (flags & (OPTION_APP | OPTION_PRINTS))
-		return 0;
-	err_set(e, E_OPTION_APP, g->typed);
-	return err_in(e, "app %zu", g->app + 1);
 }
 
 /* The whole command line: options to L, programs to R. */
@@ -240,18 +159,15 @@ static int read_line(struct line *l, struct request *r, struct err *e)
 {
 	for (;;) {
 		struct app *a = &r->app[r->napp - 1];
-		size_t before = l->n;
 
 		if (read_options(l, r->napp - 1, e))
 			return -1;
-		for (size_t i = before; i < l->n && r->napp > 1; i++)
-			if (check_app_option(&l->v[i], e))
-				return -1;
-		if (printing(l))
+		if (l->prints)
 			return 0;
-		read_program(l, a);
+		while (*l->argv && strcmp(*l->argv, ":"))
+			strv_add(&a->argv, *l->argv++);
 		if (!*l->argv && (a->argv.n || r->napp == 1))
-			return 0; /* a job without any program is judged later */
+			return 0; /* options_read() judges a job without a program */
 		if (!a->argv.n) {
 			err_set(e, E_PROGRAM);
 			return err_in(e, "app %zu", r->napp);
@@ -262,38 +178,27 @@ static int read_line(struct line *l, struct request *r, struct err *e)
 	}
 }
 
-static void line_free(struct line *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i].typed);
-	free(l->v);
-	*l = (struct line){ 0 };
-}
-
-/* ---- values in their order ---- */
-
-static int apply_given(const struct setting *all, const struct given *g, struct err *e)
-{
-	struct setting s = *all;
-	int rc;
-
-	s.app = &s.r->app[g->app];
-	s.option = g->option;
-	s.typed = s.from = g->typed;
-	if (g->option)
-		rc = g->option->set ? g->option->set(&s, g->value[0], e) : 0;
-	else
-		rc = compat_read(&s, g->foreign, g->value, e);
-	if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS)
-		err_in(e, "%s", g->typed);
-	return rc ? -1 : 0;
-}
+/* ---- values in the order of their sources ---- */
 
 static int apply_line(const struct setting *all, const struct line *l, struct err *e)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (apply_given(all, &l->v[i], e))
+	for (size_t i = 0; i < l->n; i++) {
+		const struct given *g = &l->v[i];
+		struct setting s = *all;
+		int rc;
+
+		s.app = &s.r->app[g->app];
+		s.option = g->option;
+		s.typed = s.from = g->typed;
+		if (g->compat)
+			rc = g->compat->read(&s, g->compat, g->value, e);
+		else
+			rc = g->option->set ? g->option->set(&s, g->value[0], e) : 0;
+		if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS)
+			err_in(e, "%s", g->typed);
+		if (rc)
 			return -1;
+	}
 	return 0;
 }
 
@@ -307,72 +212,53 @@ static const char *env_value(char *const *env, const char *name)
 	return NULL;
 }
 
-/* One variable, parted at blanks where an option may be given many times. */
-static int apply_variable(struct setting *s, const char *value, struct err *e)
-{
-	char *copy = xstrdup(value), *rest = copy, *part;
-	int rc = 0;
-
-	s->typed = s->from = s->option->env;
-	if (!(s->option->flags & OPTION_MANY))
-		rc = s->option->set(s, value, e);
-	else
-		while (!rc && (part = strsep(&rest, " \t\n")))
-			rc = *part ? s->option->set(s, part, e) : 0;
-	free(copy);
-	if (rc && e && e->id != E_TWO_HOSTS)
-		err_in(e, "%s", s->option->env);
-	return rc;
-}
-
-/* An empty variable is as good as none: job scripts write BERTH_HOSTS=$LIST. */
+/* Variables.  If an option may be repeated, spaces separate the values in its variable.
+ * An empty variable does not count: job scripts write BERTH_HOSTS=$LIST. */
 static int apply_env(const struct setting *all, char *const *env, struct err *e)
 {
 	struct setting s = *all;
+	int rc = 0;
 
-	for (size_t i = 0; i < option_count; i++) {
-		const char *value;
+	for (size_t i = 0; i < option_count && !rc; i++) {
+		const struct option *o = &option_table[i];
+		const char *value = o->env && o->set ? env_value(env, o->env) : NULL;
+		char *copy, *rest, *part;
 
-		s.option = &option_table[i];
-		if (!s.option->env || !s.option->set)
+		if (!value || !*value)
 			continue;
-		value = env_value(env, s.option->env);
-		if (value && *value && apply_variable(&s, value, e))
-			return -1;
+		s.option = o;
+		s.typed = s.from = o->env;
+		copy = rest = xstrdup(value);
+		if (!(o->flags & OPTION_MANY))
+			rc = o->set(&s, value, e);
+		else
+			while (!rc && (part = strsep(&rest, " \t\n")))
+				rc = *part ? o->set(&s, part, e) : 0;
+		free(copy);
+		if (rc && e && e->id != E_TWO_HOSTS)
+			err_in(e, "%s", o->env);
 	}
-	return 0;
+	return rc;
 }
 
-/* The file of --config-file, else BERTH_CONFIG_FILE, or NULL. */
-static const char *config_file(const struct line *l, char *const *env)
+/* The files of the site, of the user, and of --config-file, else BERTH_CONFIG_FILE. */
+static int apply_files(struct setting *s, const char *site, const struct line *l,
+		       char *const *env, struct err *e)
 {
 	const char *file = env_value(env, "BERTH_CONFIG_FILE");
+	const char *config = env_value(env, "XDG_CONFIG_HOME");
+	const char *home = env_value(env, "HOME");
+	char *user = NULL;
+	int rc = 0;
 
+	if (config && *config == '/')
+		user = xasprintf("%s/berth/config", config);
+	else if (home && *home)
+		user = xasprintf("%s/.config/berth/config", home);
 	for (size_t i = 0; i < l->n; i++)
 		if (l->v[i].option &&
 		    option_named(l->v[i].option->names, "config-file"))
 			file = l->v[i].value[0];
-	return file && *file ? file : NULL;
-}
-
-/* The user's own file, NULL without a home; the caller frees it. */
-static char *user_file(char *const *env)
-{
-	const char *config = env_value(env, "XDG_CONFIG_HOME");
-	const char *home = env_value(env, "HOME");
-
-	if (config && *config == '/')
-		return xasprintf("%s/berth/config", config);
-	return home && *home ? xasprintf("%s/.config/berth/config", home) : NULL;
-}
-
-static int apply_files(struct setting *s, const char *site, const struct line *l,
-		       char *const *env, struct err *e)
-{
-	const char *file = config_file(l, env);
-	char *user = user_file(env);
-	int rc = 0;
-
 	s->source = FROM_SITE;
 	if (site)
 		rc = config_read_file(s, site, false, e);
@@ -380,30 +266,16 @@ static int apply_files(struct setting *s, const char *site, const struct line *l
 	if (!rc && user)
 		rc = config_read_file(s, user, false, e);
 	s->source = FROM_FILE;
-	if (!rc && file)
+	if (!rc && file && *file)
 		rc = config_read_file(s, file, true, e);
 	free(user);
 	return rc;
 }
 
-/* -np and --wdir of variables and files, for apps that don't say it themselves.  A
- * number of ranks makes no sense for each of several apps. */
-static void inherit(struct request *r, struct app *base)
-{
-	for (size_t i = 0; i < r->napp; i++)
-		if (!r->app[i].wdir && base->wdir)
-			r->app[i].wdir = xstrdup(base->wdir);
-	if (r->napp > 1 || r->app->np || !base->np)
-		return;
-	r->app->np = base->np;
-	r->app->np_from = base->np_from;
-	base->np_from = NULL;
-}
-
 static int apply(struct request *r, struct strv *notes, const char *site,
 		 const struct line *l, char *const *env, struct err *e)
 {
-	struct app base = { 0 };
+	struct app base = { 0 }; /* values for apps from variables and files */
 	enum source hosts = FROM_DEFAULT;
 	struct setting s = { .r = r, .app = &base, .hosts = &hosts, .notes = notes };
 	int rc = apply_files(&s, site, l, env, e);
@@ -414,8 +286,15 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 	s.source = FROM_LINE;
 	if (!rc)
 		rc = apply_line(&s, l, e);
-	if (!rc)
-		inherit(r, &base);
+	for (size_t i = 0; i < r->napp && !rc; i++)
+		if (!r->app[i].wdir && base.wdir)
+			r->app[i].wdir = xstrdup(base.wdir);
+	/* A number of ranks makes no sense for each of several apps. */
+	if (!rc && r->napp == 1 && !r->app->np && base.np) {
+		r->app->np = base.np;
+		r->app->np_from = base.np_from;
+		base.np_from = NULL;
+	}
 	app_free(&base);
 	return rc;
 }
@@ -424,48 +303,53 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 static int print_for(struct str *print, const struct given *g, const char *next,
 		     struct err *e)
 {
+	static const char *const forms[] = { "tables", NULL };
 	const char *names = g->option->names;
 
 	if (option_named(names, "version"))
 		str_addf(print, "runner %s\n", BERTH_VERSION);
 	else if (option_named(names, "help"))
 		return help_print(print, g->value[0] ? g->value[0] : next, e);
-	else if (help_generate(print, g->value[0], e))
-		return err_in(e, "%s", g->typed);
+	else if (strcmp(g->value[0], forms[0]) != 0)
+		return value_none_of(g->value[0], forms, e);
+	else
+		help_tables(print);
 	return 0;
 }
 
-enum options_do options_read_site(struct request *r, struct strv *notes,
-				  struct str *print, const char *site, int argc,
-				  char **argv, char *const *env, struct err *e)
+enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
+			     const char *site, int argc, char **argv, char *const *env,
+			     struct err *e)
 {
 	struct line l = { .argv = argv + (argc > 0) };
 	enum options_do result = OPTIONS_FAILED;
-	const struct given *prints;
 
-	options_default(r);
+	*r = (struct request){
+		.app = xcalloc(1, sizeof *r->app),
+		.napp = 1,
+		.start_timeout_s = 30,
+		.host_timeout_s = 60,
+		.kill_grace_s = 10,
+		.show.all = true,
+		.tag = true,
+		.bind_count = 1,
+	};
+	r->option_variables = options_env_names(&r->noption_variables);
 	if (read_line(&l, r, e))
 		goto out;
-	prints = printing(&l);
-	if (prints) {
-		if (!print_for(print, prints, *l.argv, e))
+	if (l.prints) {
+		if (!print_for(print, l.prints, *l.argv, e))
 			result = OPTIONS_PRINTED;
+	} else if (apply(r, notes, site, &l, env, e)) {
 		goto out;
-	}
-	if (apply(r, notes, site, &l, env, e))
-		goto out;
-	if (!r->app->argv.n && !r->plan && !r->topology.n)
+	} else if (!r->app->argv.n && !r->plan && !r->topology.n) {
 		err_set(e, E_PROGRAM);
-	else
+	} else {
 		result = OPTIONS_RUN;
+	}
 out:
-	line_free(&l);
+	for (size_t i = 0; i < l.n; i++)
+		free(l.v[i].typed);
+	free(l.v);
 	return result;
-}
-
-enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
-			     int argc, char **argv, char *const *env, struct err *e)
-{
-	return options_read_site(r, notes, print, OPTIONS_SITE_FILE, argc, argv, env,
-				 e);
 }

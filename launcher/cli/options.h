@@ -1,10 +1,10 @@
 /* options.h - command line, environment and config files to a request.
  *
- * A value counts in this order, the last one wins: built in, /etc/berth/berth.conf,
- * $XDG_CONFIG_HOME/berth/config (~/.config/berth/config), --config-file, BERTH_*,
- * option. The first word that is no option begins the program, "--" does so too; ":"
- * begins the next app.  "-" and "--", "-" and "_" inside a name are alike: -bind-to,
- * --bind_to. Reads config files; prints nothing. */
+ * A later source overrides an earlier one: default, /etc/berth/berth.conf,
+ * $XDG_CONFIG_HOME/berth/config (~/.config/berth/config), --config-file, BERTH_*
+ * variable, option.  The program begins with the first word that is not an option, or
+ * behind "--".  ":" begins the next app.  "-" is the same as "--", and inside a name
+ * the same as "_": -bind-to, --bind_to.  Reads config files; prints nothing. */
 #ifndef BERTH_LAUNCHER_CLI_OPTIONS_H
 #define BERTH_LAUNCHER_CLI_OPTIONS_H
 
@@ -13,28 +13,18 @@
 #define OPTIONS_SITE_FILE "/etc/berth/berth.conf"
 
 enum options_do {
-	OPTIONS_RUN,     /* R says what */
-	OPTIONS_PRINTED, /* write PRINT to stdout and exit 0 */
-	OPTIONS_FAILED   /* E says why */
+	OPTIONS_RUN,     /* run the job of R */
+	OPTIONS_PRINTED, /* write PRINT to stdout and exit with 0 */
+	OPTIONS_FAILED   /* E has the error */
 };
 
-/* Read ARGV and ENV into R, which holds sane values afterwards whatever the result is.
- * NOTES gets one line, without a full stop, for each option that was ignored.
+/* Read the config file SITE (NULL: none), ARGV and ENV into R.  R has valid values even
+ * after an error.  NOTES gets one line, without a full stop, for each ignored option.
  * The caller frees R, NOTES and PRINT. */
 enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
-			     int argc, char **argv, char *const *env, struct err *e);
-
-/* The same with another site file; NULL for none. */
-enum options_do options_read_site(struct request *r, struct strv *notes,
-				  struct str *print, const char *site, int argc,
-				  char **argv, char *const *env, struct err *e);
-
-/* R with every built-in value; what it held is not freed. */
-void options_default(struct request *r);
+			     const char *site, int argc, char **argv, char *const *env,
+			     struct err *e);
 
 void options_free(struct request *r);
-
-/* Whether SET holds RANK. */
-bool options_shows(const struct rank_set *set, uint32_t rank);
 
 #endif

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 
 #include "common/wire.h"
-#include "launcher/cli/compat.h"
 
 static void *field(const struct setting *s)
 {
-	return (char *)s->r + s->option->at;
+	void *in = s->option->flags & OPTION_APP ? (void *)s->app : (void *)s->r;
+
+	return (char *)in + s->option->at;
 }
 
 static void keep(char **place, const char *text)
@@ -18,27 +19,15 @@ static void keep(char **place, const char *text)
 	*place = xstrdup(text);
 }
 
-static int checked_text(const char *value, struct err *e)
-{
-	return *value ? 0 : err_set(e, E_OPTION_EMPTY);
-}
-
-static size_t count(const char *const *names)
-{
-	size_t n = 0;
-
-	while (names[n])
-		n++;
-	return n;
-}
-
 int value_none_of(const char *value, const char *const *choices, struct err *e)
 {
-	const char *near = *value ? str_nearest(value, choices, count(choices)) : NULL;
 	struct str list = { 0 };
+	const char *near;
+	size_t n;
 
-	for (size_t i = 0; choices[i]; i++)
-		str_addf(&list, "%s%s", i ? ", " : "", choices[i]);
+	for (n = 0; choices[n]; n++)
+		str_addf(&list, "%s%s", n ? ", " : "", choices[n]);
+	near = *value ? str_nearest(value, choices, n) : NULL;
 	err_set(e, E_CHOICE, value, str_text(&list));
 	if (near)
 		err_hint(e, "did you mean '%s'?", near);
@@ -46,23 +35,30 @@ int value_none_of(const char *value, const char *const *choices, struct err *e)
 	return -1;
 }
 
+/* The index of VALUE in NAMES, or -1. */
+static int find_name(const char *value, const char *const *names)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcasecmp(names[i], value))
+			return i;
+	return -1;
+}
+
 /* The index of VALUE in CHOICES, or -1 with E. */
 static int choose(const char *value, const char *const *choices, struct err *e)
 {
-	for (int i = 0; choices[i]; i++)
-		if (!strcasecmp(choices[i], value))
-			return i;
-	return value_none_of(value, choices, e);
+	int i = find_name(value, choices);
+
+	return i < 0 ? value_none_of(value, choices, e) : i;
 }
 
-/* 1 for yes (and for no value at all), 0 for no, -1 with E. */
+/* 1 for yes or no value at all, 0 for no, -1 with E. */
 static int yes_or_no(const char *value, struct err *e)
 {
 	static const char *const names[] = { "no",   "yes", "off", "on", "false",
 					     "true", "0",   "1",   NULL };
 	static const char *const shown[] = { "yes", "no", NULL };
-	struct err other = { 0 };
-	int i = value ? choose(value, names, &other) : 1;
+	int i = value ? find_name(value, names) : 1;
 
 	return i < 0 ? value_none_of(value, shown, e) : i % 2;
 }
@@ -90,20 +86,10 @@ int value_switch(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-int value_tag(const struct setting *s, const char *value, struct err *e)
-{
-	int yes = yes_or_no(value, e);
-
-	if (yes < 0)
-		return -1;
-	s->r->tag = yes ? TRI_YES : TRI_NO;
-	return 0;
-}
-
 int value_text(const struct setting *s, const char *value, struct err *e)
 {
-	if (checked_text(value, e))
-		return -1;
+	if (!*value)
+		return err_set(e, E_OPTION_EMPTY);
 	keep(field(s), value);
 	return 0;
 }
@@ -123,32 +109,21 @@ int value_number(const struct setting *s, const char *value, struct err *e)
 	return number(s, field(s), value, e);
 }
 
-static long unit_seconds(const char *unit)
-{
-	switch (*unit && unit[1] ? '?' : *unit) {
-	case '\0':
-	case 's':
-		return 1;
-	case 'm':
-		return 60;
-	case 'h':
-		return 3600;
-	case 'd':
-		return 24L * 3600;
-	default:
-		return 0;
-	}
-}
-
 int value_seconds(const struct setting *s, const char *value, struct err *e)
 {
-	long min = s->option->min, max = s->option->max, n;
+	static const char units[] = "smhd";
+	static const long seconds[] = { 1, 60, 3600, 24 * 3600 };
+	long min = s->option->min, max = s->option->max, unit = 0, n;
 	size_t digits = strspn(value, "0123456789");
-	long unit = unit_seconds(value + digits);
+	const char *suffix = value + digits;
 	char *figures = xstrndup(value, digits);
 	int rc = str_to_long(&n, figures, 0, max, NULL);
 
 	free(figures);
+	if (!*suffix)
+		unit = 1;
+	else if (strchr(units, *suffix) && !suffix[1])
+		unit = seconds[strchr(units, *suffix) - units];
 	if (rc || !unit || n > max / unit || n * unit < min)
 		return err_set(e, E_SECONDS, value, min, max);
 	*(long *)field(s) = n * unit;
@@ -169,52 +144,101 @@ int value_choice(const struct setting *s, const char *value, struct err *e)
 
 	if (i < 0)
 		return -1;
-	/* An enum whose constants are 0, 1, ... is stored as unsigned int is. */
+	/* gcc stores an enum with the constants 0, 1, ... as an unsigned int. */
 	*(unsigned *)field(s) = (unsigned)i;
 	return 0;
 }
 
-int value_np(const struct setting *s, const char *value, struct err *e)
+int value_ranks(const struct setting *s, const char *value, struct err *e)
 {
-	if (number(s, &s->app->np, value, e))
+	bool np = s->option->flags & OPTION_APP;
+
+	if (number(s, field(s), value, e))
 		return -1;
-	keep(&s->app->np_from, s->from);
+	keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);
 	return 0;
 }
 
-int value_per_host(const struct setting *s, const char *value, struct err *e)
+static int map_refuse(const char *value, struct err *e)
 {
-	if (number(s, &s->r->per_host, value, e))
-		return -1;
-	keep(&s->r->per_host_from, s->from);
+	err_set(e, E_FOREIGN, value, "--map-by");
+	return err_hint(
+		e, "%s",
+		"slot, node and ppr:N:node say how many ranks a host gets; each "
+		"then runs next to its GPU, see --bind-to");
+}
+
+/* A word after the policy: "oversubscribe", "PE=4". */
+static int map_modifier(const struct setting *s, const char *value,
+			const char *modifier, struct err *e)
+{
+	char *subject;
+
+	if (!strcasecmp(modifier, "oversubscribe")) {
+		s->r->oversubscribe = true;
+	} else if (!strcasecmp(modifier, "nooversubscribe")) {
+		s->r->oversubscribe = false;
+	} else if (!strncasecmp(modifier, "pe=", 3)) {
+		subject = xasprintf("%s of --map-by", modifier);
+		value_ignored(s, subject, "--bind-to core:N gives a rank N cores");
+		free(subject);
+	} else {
+		return map_refuse(value, e);
+	}
 	return 0;
 }
 
 int value_map_by(const struct setting *s, const char *value, struct err *e)
 {
-	if (!strcmp(value, "slot") || !strcmp(value, "node")) {
-		s->r->map_by = *value == 's' ? MAP_SLOT : MAP_NODE;
-		return 0;
+	/* Policies of Open MPI and MPICH: objects inside a host, and lists. */
+	static const char *const objects[] = { "socket",  "package",  "numa",    "core",
+					       "board",   "hwthread", "l1cache", "l1",
+					       "l2cache", "l2",       "l3cache", "l3",
+					       NULL };
+	static const char *const lists[] = { "rankfile", "seq", "dist", "user", NULL };
+	char *copy = xstrdup(value), *rest = copy, *modifier;
+	const char *policy = strsep(&rest, ":"), *n, *object;
+	int map = find_name(policy, s->option->choices), rc = 0;
+	long ranks;
+
+	if (map >= 0) {
+		s->r->map_by = (enum map_by)map;
+	} else if (!strcasecmp(policy, "ppr")) { /* ppr:N:node */
+		n = strsep(&rest, ":");
+		object = strsep(&rest, ":");
+		if (!n || !object || strcasecmp(object, "node"))
+			rc = map_refuse(value, e);
+		else if (!(rc = str_to_long(&ranks, n, 1, RANKS_MAX, e))) {
+			s->r->per_host = (int)ranks;
+			keep(&s->r->per_host_from, s->from);
+		}
+	} else if (find_name(policy, objects) >= 0) {
+		char *subject = xasprintf("--map-by %s", policy);
+
+		s->r->map_by = MAP_SLOT;
+		value_ignored(s, subject,
+			      "hosts fill by slot, ranks run next to their GPUs");
+		free(subject);
+	} else if (*policy || !rest) { /* ":oversubscribe" has no policy */
+		rc = strchr(value, ':') || find_name(policy, lists) >= 0
+			     ? map_refuse(value, e)
+			     : value_none_of(value, s->option->choices, e);
 	}
-	return compat_map_by(s, value, e);
+	while (!rc && rest && (modifier = strsep(&rest, ":,")))
+		rc = map_modifier(s, value, modifier, e);
+	free(copy);
+	return rc;
 }
 
-int value_wdir(const struct setting *s, const char *value, struct err *e)
-{
-	if (checked_text(value, e))
-		return -1;
-	keep(&s->app->wdir, value);
-	return 0;
-}
-
-/* -H and --hostfile: a later source replaces an earlier, in one source they clash. */
+/* -H and --hostfile.  A later source overrides an earlier one.  Both in one source are
+ * an error. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
 	char **own = field(s);
 	char **other = own == &s->r->hosts ? &s->r->hostfile : &s->r->hosts;
 
-	if (checked_text(value, e))
-		return -1;
+	if (!*value)
+		return err_set(e, E_OPTION_EMPTY);
 	if (*other && *s->hosts == s->source) {
 		err_set(e, E_TWO_HOSTS, s->typed);
 		return -1;
@@ -227,117 +251,84 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* NAME, NAME=VALUE or PREFIX*: no blank, comma or quote in a name. */
-static bool export_valid(const char *entry)
-{
-	size_t n = strcspn(entry, "=");
-
-	if (!n || isdigit((unsigned char)*entry))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (isspace((unsigned char)entry[i]) || strchr(",;'\"$/:", entry[i]) ||
-		    (entry[i] == '*' && (i + 1 < n || entry[n] || !i)))
-			return false;
-	return true;
-}
-
 int value_export(const struct setting *s, const char *value, struct err *e)
 {
 	struct strv *list = s->source == FROM_LINE ? &s->app->export : &s->r->export;
+	size_t n = strcspn(value, "=");
+	bool valid = n && !isdigit((unsigned char)*value);
 
-	if (!export_valid(value))
+	/* NAME, NAME=VALUE or PREFIX*: no space, comma or quote in a name */
+	for (size_t i = 0; i < n; i++)
+		if (isspace((unsigned char)value[i]) || strchr(",;'\"$/:", value[i]) ||
+		    (value[i] == '*' && (i + 1 < n || value[n] || !i)))
+			valid = false;
+	if (!valid)
 		return err_set(e, E_EXPORT, value);
 	strv_add(list, value);
 	return 0;
 }
 
-/* An address, or with "/BITS" behind it a network. */
-static bool is_range(const char *text, size_t n)
-{
-	char *word = xstrndup(text, n), *slash = strchr(word, '/'), *rest = NULL;
-	unsigned char address[16];
-	unsigned long bits = 0;
-	bool v4, found;
-
-	if (slash) {
-		*slash = '\0';
-		if (isdigit((unsigned char)slash[1]))
-			bits = strtoul(slash + 1, &rest, 10);
-	}
-	v4 = inet_pton(AF_INET, word, address) == 1;
-	found = v4 || inet_pton(AF_INET6, word, address) == 1;
-	if (slash)
-		found = found && rest && !*rest && bits <= (v4 ? 32 : 128);
-	free(word);
-	return found;
-}
-
+/* Addresses and networks, "ADDRESS/BITS". */
 int value_net(const struct setting *s, const char *value, struct err *e)
 {
-	char *entry;
+	char *copy = xstrdup(value), *rest = copy, *word, *entry;
+	bool valid = true;
 
-	for (const char *at = value;; at++) {
-		size_t n = strcspn(at, ",");
+	while (valid && (word = strsep(&rest, ","))) {
+		const size_t length = strlen(word);
+		char *slash = strchr(word, '/');
+		unsigned char address[16];
+		bool v4;
+		long bits;
 
-		if (!is_range(at, n))
-			return err_set(e, E_RANGE, (int)n, at);
-		at += n;
-		if (!*at)
-			break;
+		if (slash)
+			*slash = '\0';
+		v4 = inet_pton(AF_INET, word, address) == 1;
+		valid = (v4 || inet_pton(AF_INET6, word, address) == 1) &&
+			(!slash ||
+			 !str_to_long(&bits, slash + 1, 0, v4 ? 32 : 128, NULL));
+		if (slash)
+			*slash = '/';
+		if (!valid)
+			err_set(e, E_RANGE, (int)length, word);
 	}
+	free(copy);
+	if (!valid)
+		return -1;
 	entry = xasprintf("BERTH_NET=%s", value);
 	strv_add(&s->r->export, entry);
 	free(entry);
 	return 0;
 }
 
-static void set_bits(struct rank_set *set, long first, long last)
-{
-	size_t need = (size_t)last / 64 + 1;
-
-	if (!set->bits || need > set->nwords) {
-		set->bits = xreallocarray(set->bits, need, sizeof *set->bits);
-		memset(set->bits + set->nwords, 0,
-		       (need - set->nwords) * sizeof *set->bits);
-		set->nwords = need;
-	}
-	for (long i = first; i <= last; i++)
-		set->bits[i / 64] |= UINT64_C(1) << i % 64;
-}
-
-/* One item of --show, which it cuts up: a rank, a range or a word. */
-static int show_item(struct request *r, char *item)
-{
-	char *dash = strchr(item, '-');
-	long first, last;
-
-	if (!strcmp(item, "errors"))
-		r->show_errors = true;
-	else if (!strcmp(item, "all"))
-		r->show.all = true;
-	if (!strcmp(item, "errors") || !strcmp(item, "all") || !strcmp(item, "none"))
-		return 0;
-	if (dash)
-		*dash = '\0';
-	if (str_to_long(&first, item, 0, RANKS_MAX - 1, NULL))
-		return -1;
-	last = first;
-	if (dash && str_to_long(&last, dash + 1, first, RANKS_MAX - 1, NULL))
-		return -1;
-	set_bits(&r->show, first, last);
-	return 0;
-}
-
+/* A list of ranks, ranges and words. */
 int value_show(const struct setting *s, const char *value, struct err *e)
 {
-	char *copy = xstrdup(value), *rest = copy, *item;
+	char *copy = xstrdup(value), *rest = copy, *item, *dash;
+	struct request *r = s->r;
 	int rc = 0;
 
-	free(s->r->show.bits);
-	s->r->show = (struct rank_set){ 0 };
-	s->r->show_errors = false;
-	while (!rc && (item = strsep(&rest, ",")))
-		rc = show_item(s->r, item);
+	rank_set_free(&r->show);
+	r->show_errors = false;
+	while (!rc && (item = strsep(&rest, ","))) {
+		long first, last;
+
+		if (!strcmp(item, "errors"))
+			r->show_errors = true;
+		else if (!strcmp(item, "all"))
+			r->show.all = true;
+		else if (strcmp(item, "none") != 0) {
+			dash = strchr(item, '-');
+			if (dash)
+				*dash++ = '\0';
+			rc = str_to_long(&first, item, 0, RANKS_MAX - 1, NULL) ||
+			     str_to_long(&last, dash ? dash : item, 0, RANKS_MAX - 1,
+					 NULL) ||
+			     last < first;
+			for (; !rc && first <= last; first++)
+				rank_set_add(&r->show, (uint32_t)first);
+		}
+	}
 	free(copy);
 	return rc ? err_set(e, E_RANKS, value) : 0;
 }
@@ -358,58 +349,42 @@ int value_stdin(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* Names that other launchers have for the same objects. */
-static const char *bind_name(const char *name)
-{
-	static const char *const same[][2] = { { "package", "socket" },
-					       { "l3cache", "l3" },
-					       { "numanode", "numa" } };
-
-	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-		if (!strcasecmp(name, same[i][0]))
-			return same[i][1];
-	return name;
-}
-
-/* What follows WHAT: a count, or a qualifier of Open MPI. */
-static int bind_suffix(const struct setting *s, const char *what, const char *suffix,
-		       unsigned *n, struct err *e)
-{
-	long objects;
-
-	if (!strcasecmp(suffix, "overload-allowed") ||
-	    !strcasecmp(suffix, "no-overload") || !strcasecmp(suffix, "if-supported")) {
-		char *subject = xasprintf(":%s of %s", suffix, s->typed);
-
-		value_ignored(s, subject, "CPUs are shared only where they must be");
-		free(subject);
-		return 0;
-	}
-	if (str_to_long(&objects, suffix, 1, 4096, e))
-		return err_in(e, "count after '%s'", what);
-	*n = (unsigned)objects;
-	return 0;
-}
-
 int value_bind_to(const struct setting *s, const char *value, struct err *e)
 {
-	char *what = xstrdup(value), *suffix = strchr(what, ':');
-	unsigned n = 1;
-	int kind;
+	/* Names that other launchers have for the same objects. */
+	static const char *const theirs[] = { "package", "l3cache", "numanode", NULL };
+	static const char *const ours[] = { "socket", "l3", "numa" };
+	/* Qualifiers of Open MPI. */
+	static const char *const ignored[] = { "overload-allowed", "no-overload",
+					       "if-supported", NULL };
+	char *what = xstrdup(value), *suffix = strchr(what, ':'), *subject;
+	int kind, same, rc = -1;
+	long n = 1;
 
 	if (suffix)
 		*suffix++ = '\0';
-	kind = choose(bind_name(what), s->option->choices, e);
-	if (kind >= 0 && suffix && bind_suffix(s, what, suffix, &n, e))
-		kind = -1;
-	if (n > 1 && (kind == BIND_AUTO || kind == BIND_NONE))
-		kind = err_set(e, E_OPTION_NO_VALUE, what, suffix);
-	free(what);
+	same = find_name(what, theirs);
+	kind = choose(same < 0 ? what : ours[same], s->option->choices, e);
 	if (kind < 0)
-		return -1;
+		goto out;
+	if (suffix && find_name(suffix, ignored) >= 0) {
+		subject = xasprintf(":%s of %s", suffix, s->typed);
+		value_ignored(s, subject, "CPUs are shared only where they must be");
+		free(subject);
+	} else if (suffix && str_to_long(&n, suffix, 1, 4096, e)) {
+		err_in(e, "count after '%s'", what);
+		goto out;
+	}
+	if (n > 1 && (kind == BIND_AUTO || kind == BIND_NONE)) {
+		err_set(e, E_OPTION_NO_VALUE, what, suffix);
+		goto out;
+	}
 	s->r->bind_to = (enum bind_to)kind;
-	s->r->bind_count = n;
-	return 0;
+	s->r->bind_count = (unsigned)n;
+	rc = 0;
+out:
+	free(what);
+	return rc;
 }
 
 int value_plan(const struct setting *s, const char *value, struct err *e)

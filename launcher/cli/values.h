@@ -1,7 +1,7 @@
 /* values.h - text to value: the setters of the option table.
  *
- * Each has the shape of struct option's set(): the value lands in the field the row
- * names, errors name what is allowed.  Text in, data out, no I/O. */
+ * Each one is a set() of struct option.  It puts the value into the field of its row.
+ * Its error lists the values that are allowed.  No I/O. */
 #ifndef BERTH_LAUNCHER_CLI_VALUES_H
 #define BERTH_LAUNCHER_CLI_VALUES_H
 
@@ -17,15 +17,12 @@ int value_seconds(const struct setting *s, const char *value, struct err *e);
 int value_choice(const struct setting *s, const char *value,
 		 struct err *e); /* an enum */
 
-int value_np(const struct setting *s, const char *value, struct err *e);
-int value_per_host(const struct setting *s, const char *value, struct err *e);
+int value_ranks(const struct setting *s, const char *value, struct err *e);
 int value_map_by(const struct setting *s, const char *value, struct err *e);
-int value_wdir(const struct setting *s, const char *value, struct err *e);
 int value_hosts(const struct setting *s, const char *value, struct err *e);
 int value_export(const struct setting *s, const char *value, struct err *e);
 int value_net(const struct setting *s, const char *value, struct err *e);
 int value_grace(const struct setting *s, const char *value, struct err *e);
-int value_tag(const struct setting *s, const char *value, struct err *e);
 int value_show(const struct setting *s, const char *value, struct err *e);
 int value_stdin(const struct setting *s, const char *value, struct err *e);
 int value_bind_to(const struct setting *s, const char *value, struct err *e);
@@ -34,10 +31,10 @@ int value_topology(const struct setting *s, const char *value, struct err *e);
 int value_verbose(const struct setting *s, const char *value, struct err *e);
 int value_quiet(const struct setting *s, const char *value, struct err *e);
 
-/* E_CHOICE with the names of CHOICES and the nearest as hint.  Always -1. */
+/* E_CHOICE with the names in CHOICES, and the nearest one as the hint.  Always -1. */
 int value_none_of(const char *value, const char *const *choices, struct err *e);
 
-/* Add "ignored: SUBJECT (WHY)" to the notes, once. */
+/* Add "ignored: SUBJECT (WHY)" to the notes, unless it is there. */
 void value_ignored(const struct setting *s, const char *subject, const char *why);
 
 #endif

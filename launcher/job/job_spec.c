@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launcher/cli/option_table.h"
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
 #include "launcher/job/job.h"
@@ -297,8 +296,6 @@ int job_spec_send(struct job *j)
 {
 	struct strv env = { 0 }, own = { 0 };
 	struct strv *app_env = xcalloc(j->request->napp, sizeof *app_env);
-	size_t nnames;
-	const char *const *names = options_env_names(&nnames);
 	int rc;
 
 	choose_master(j);
@@ -306,7 +303,8 @@ int job_spec_send(struct job *j)
 	random_bytes(j->spec.key, sizeof j->spec.key);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
-	env_forward(&env, environ, j->spec.managed, names, nnames);
+	env_forward(&env, environ, j->spec.managed, j->request->option_variables,
+		    j->request->noption_variables);
 	rc = app_environments(j, app_env, &own);
 	if (!rc)
 		send_jobs(j, &env, app_env);

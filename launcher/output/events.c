@@ -58,14 +58,14 @@ void events_text(struct events *ev, const char *key, const char *value)
 		str_add(&ev->line, "null");
 }
 
-/* A whole line in one write, so that a reader never sees half of one. */
+/* One write for a whole line, so that a reader never sees a part of one. */
 void events_end(struct events *ev)
 {
 	if (!ev)
 		return;
 	str_add(&ev->line, "}\n");
 	if (write(ev->fd, ev->line.s, ev->line.len) < 0)
-		ev->line.len = 0; /* the file is an extra; the job goes on */
+		ev->line.len = 0; /* the job goes on without the file */
 }
 
 void events_close(struct events *ev)

@@ -9,17 +9,17 @@
 #include "common/loop.h"
 
 enum {
-	/* Input on its way to all hosts together: it waits here while a network is
-	   slow.  All to 256 hosts: 32 KiB each. */
-	FLYING_BYTES = 8 << 20,
-	LOOK_AGAIN_MS = 300
+	/* Input on its way to all hosts together.  It waits in runner's memory while a
+	   network is slow.  For 256 hosts: 32 KiB each. */
+	IN_FLIGHT_BYTES = 8 << 20,
+	FOREGROUND_MS = 300 /* between two checks */
 };
 
 struct reader {
 	struct host *host;
 	size_t credit;
-	bool ended;   /* it was told that there is no more */
-	bool granted; /* its window, of which we may use a part */
+	bool ended;   /* it got the end of the input */
+	bool granted; /* it sent its first credit, of which we may use a part only */
 };
 
 struct input {
@@ -28,7 +28,7 @@ struct input {
 	uint32_t epoch, rank;
 	bool done, always_ready;
 	struct event *readable;
-	struct event *again; /* are we in the foreground? */
+	struct event *again; /* checks whether runner is in the foreground */
 	unsigned char room[WIRE_DATA_MAX];
 };
 
@@ -37,7 +37,7 @@ static bool in_background(void)
 	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) != getpgrp();
 }
 
-/* What every reader takes now. */
+/* The bytes that every reader accepts now. */
 static size_t least_credit(const struct input *in)
 {
 	size_t least = SIZE_MAX;
@@ -48,36 +48,33 @@ static size_t least_credit(const struct input *in)
 	return least == SIZE_MAX ? 0 : least;
 }
 
-static void send_input(struct input *in, size_t n)
+/* The N bytes in ROOM for one reader; 0 bytes: the end. */
+static void send_input(const struct input *in, struct reader *r, size_t n)
 {
-	struct wire_input m = { in->epoch, in->rank, { in->room, n } };
+	const struct wire_input m = { in->epoch, in->rank, { in->room, n } };
 
-	in->done |= !n;
-	for (size_t i = 0; i < in->n; i++) {
-		if (in->to[i].host->state != HOST_UP)
-			continue;
-		in->to[i].credit -= n;
-		in->to[i].ended = !n;
-		wire_pack_input(&in->to[i].host->out, &m);
-		agents_flush(in->to[i].host);
-	}
+	r->credit -= n;
+	r->ended = !n;
+	wire_pack_input(&r->host->out, &m);
+	agents_flush(r->host);
 }
 
-/* A shell's "fg" tells a job that runs nothing: look from time to time. */
+/* A shell's "fg" sends no signal to a job that is not stopped, hence the timer. */
 static void wait_more(struct input *in)
 {
 	if (in->done || !least_credit(in))
 		return;
 	if (in_background())
 		event_add(in->again,
-			  &(struct timeval){ .tv_usec = LOOK_AGAIN_MS * 1000 });
+			  &(struct timeval){ .tv_usec = FOREGROUND_MS * 1000 });
 	else if (in->always_ready)
 		event_active(in->readable, EV_READ, 0);
 	else
 		loop_watch(in->readable);
 }
 
-/* poll(2) before read(2): the description may be shared, so it stays a blocking one. */
+/* poll(2) comes before read(2): other programs may share the description, so it stays a
+ * blocking one. */
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct input *in = ctx;
@@ -92,8 +89,12 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	if (!in_background() && poll(&p, 1, 0) > 0) {
 		n = read(STDIN_FILENO, in->room,
 			 most < sizeof in->room ? most : sizeof in->room);
-		if (n >= 0 || (errno != EINTR && errno != EAGAIN))
-			send_input(in, n > 0 ? (size_t)n : 0);
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			n = 0;
+		in->done |= n == 0;
+		for (size_t i = 0; i < in->n && n >= 0; i++)
+			if (in->to[i].host->state == HOST_UP)
+				send_input(in, &in->to[i], (size_t)n);
 	}
 	wait_more(in);
 }
@@ -112,8 +113,8 @@ struct input *input_open(struct event_base *base, uint32_t rank)
 	in->rank = rank;
 	in->again = event_new(base, -1, 0, on_again, in);
 	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
-	if (event_add(in->readable,
-		      NULL)) { /* a file: epoll refuses it, and it is always ready */
+	if (event_add(in->readable, NULL)) {
+		/* A regular file: epoll refuses it, and it is always ready. */
 		event_free(in->readable);
 		in->readable = event_new(base, -1, 0, on_readable, in);
 		in->always_ready = true;
@@ -133,37 +134,23 @@ void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t
 		in->to[i].host = targets[i];
 }
 
-/* The next epoch's ranks learn at their first credit that there is no more. */
-static void say_end(struct input *in, struct reader *r)
-{
-	const struct wire_input m = { in->epoch, in->rank, { NULL, 0 } };
-
-	r->ended = true;
-	wire_pack_input(&r->host->out, &m);
-	agents_flush(r->host);
-}
-
-static struct reader *find_reader(const struct input *in, const struct host *h)
-{
-	for (size_t i = 0; in && i < in->n; i++)
-		if (in->to[i].host == h)
-			return &in->to[i];
-	return NULL;
-}
-
 bool input_credit(struct input *in, struct host *h, uint32_t bytes)
 {
-	struct reader *to = find_reader(in, h);
+	struct reader *to = NULL;
 
+	for (size_t i = 0; in && i < in->n && !to; i++)
+		if (in->to[i].host == h)
+			to = &in->to[i];
+	/* The last condition: an agent that sends credit and reads nothing. */
 	if (!to || bytes > WIRE_INPUT_MAX || to->credit + bytes > WIRE_INPUT_MAX ||
 	    to->credit + bytes + h->out.len > 2 * (size_t)WIRE_INPUT_MAX)
-		return false; /* the last: it grants, and reads nothing */
-	if (!to->granted && bytes > FLYING_BYTES / in->n)
-		bytes = (uint32_t)(FLYING_BYTES / in->n);
+		return false;
+	if (!to->granted && bytes > IN_FLIGHT_BYTES / in->n)
+		bytes = (uint32_t)(IN_FLIGHT_BYTES / in->n);
 	to->granted = true;
 	to->credit += bytes;
-	if (in->done && !to->ended)
-		say_end(in, to);
+	if (in->done && !to->ended) /* a later epoch: the input ended before */
+		send_input(in, to, 0);
 	wait_more(in);
 	return true;
 }

@@ -1,7 +1,7 @@
-/* input.h - runner's stdin to the ranks that read it, as fast as they take it.
+/* input.h - runner's stdin to the ranks that read it.
  *
- * Reads only what the agents have given credit for, so that nothing piles up; never
- * reads a terminal from the background; end of file is passed on. */
+ * Reads only as many bytes as the agents gave credit for, so that memory does not grow.
+ * Never reads a terminal from the background.  Passes on the end of file. */
 #ifndef BERTH_LAUNCHER_OUTPUT_INPUT_H
 #define BERTH_LAUNCHER_OUTPUT_INPUT_H
 
@@ -9,13 +9,13 @@
 
 struct input;
 
-/* Nobody reads yet; RANK is who will, or STDIN_ALL. */
+/* RANK will read, or all ranks (STDIN_ALL); none does yet. */
 struct input *input_open(struct event_base *base, uint32_t rank);
-/* From now on the ranks of EPOCH on the N hosts in TARGETS read.  What others read is
- * not read again; its end is. */
+/* From now on the ranks of EPOCH on the N hosts in TARGETS read.  They do not get the
+ * bytes that others read before, but they get the end of file. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);
-/* H's agent takes BYTES more.  False: more than any agent may (WIRE_INPUT_MAX in all),
- * which would pile up in its send queue here; or none of its ranks reads. */
+/* H's agent accepts BYTES more.  False if no rank of it reads, or if that is above the
+ * limit of an agent (WIRE_INPUT_MAX in all), as its send queue would grow. */
 bool input_credit(struct input *in, struct host *h, uint32_t bytes);
 /* Try again to read (runner came back to the foreground). */
 void input_wake(struct input *in);

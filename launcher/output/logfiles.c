@@ -59,7 +59,8 @@ void logfiles_write(struct logfiles *f, uint32_t rank, unsigned stream, const ch
 	free(path);
 }
 
-static int make_dir(const char *path, struct err *e)
+/* PATH and the directories above it. */
+static int make_dirs(const char *path, struct err *e)
 {
 	char *copy = xstrdup(path);
 	int rc = 0;
@@ -92,45 +93,29 @@ static int make_file(struct logfiles *f, uint32_t rank, unsigned stream, struct 
 	return rc;
 }
 
-static int make_files(struct logfiles *f, struct err *e)
-{
-	for (uint32_t rank = 0; rank < f->np; rank++) {
-		char *dir = xasprintf("%s/rank.%0*u", f->dir, f->rank_digits, rank);
-		int rc = make_dir(dir, e);
-
-		free(dir);
-		if (rc || make_file(f, rank, 1, e) || make_file(f, rank, 2, e))
-			return -1;
-	}
-	return 0;
-}
-
-static int digits(uint32_t n)
-{
-	int d = 1;
-
-	while (n >= 10) {
-		n /= 10;
-		d++;
-	}
-	return d;
-}
-
 int logfiles_open(struct logfiles **files, const char *dir, uint32_t np,
 		  logfiles_failed *failed, void *ctx, struct err *e)
 {
 	struct logfiles *f = xcalloc(1, sizeof *f);
 	struct rlimit limit = { 0 };
+	int rc = 0;
 
 	*f = (struct logfiles){ .dir = dir, .np = np, .failed = failed, .ctx = ctx };
-	f->rank_digits = digits(np - 1);
+	f->rank_digits = snprintf(NULL, 0, "%u", np - 1);
 	f->fd = xcalloc(2 * (size_t)np, sizeof *f->fd);
 	for (size_t i = 0; i < 2 * (size_t)np; i++)
 		f->fd[i] = -1;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	f->keep_fds = 2 * (rlim_t)np + 256 < limit.rlim_cur;
 	*files = f;
-	return make_files(f, e);
+	for (uint32_t rank = 0; rank < np && !rc; rank++) {
+		char *rank_dir = xasprintf("%s/rank.%0*u", dir, f->rank_digits, rank);
+
+		rc = make_dirs(rank_dir, e) || make_file(f, rank, 1, e) ||
+		     make_file(f, rank, 2, e);
+		free(rank_dir);
+	}
+	return rc ? -1 : 0;
 }
 
 void logfiles_free(struct logfiles *f)

@@ -5,144 +5,138 @@
 #include "common/str.h"
 
 enum {
-	DEBT_BYTES = 4096, /* returned at once: small against the least window */
+	CREDIT_BYTES = 4096, /* returned at once: small against the least window */
 	BLOCK_BYTES = 65536
 };
 
-/* Credit of a host that goes back once everything up to mark was written. */
-struct debt {
+/* Credit for N bytes of HOST, which goes back when MARK bytes were written. */
+struct out_credit {
 	uint64_t mark;
 	uint32_t host;
 	size_t n;
 };
 
-/* Pieces one after the other, each a struct out_queue_piece and its bytes: [at, end). */
-struct block {
-	struct block *next;
-	size_t at, end, newest; /* newest: where the last piece begins */
-	size_t taken;           /* bytes of the first piece that are gone */
+/* Chunks in [at, end), each a struct out_chunk and its bytes. */
+struct out_block {
+	struct out_block *next;
+	size_t at, end, newest; /* newest: where the last chunk begins */
+	size_t taken;           /* bytes of the first chunk that are queued */
 	unsigned char bytes[BLOCK_BYTES];
 };
 
 /* ---- credit ---- */
 
-static void pay(struct out_queue *l)
+static void return_credit(struct out_queue *q)
 {
-	while (l->n && l->debt[l->first].mark <= l->written) {
-		struct debt d = l->debt[l->first];
+	while (q->n && q->credit[q->first].mark <= q->written) {
+		struct out_credit c = q->credit[q->first];
 
-		l->first = (l->first + 1) % l->cap;
-		l->n--;
-		l->events->left(l, d.host, d.n);
+		q->first = (q->first + 1) % q->cap;
+		q->n--;
+		q->events->left(q, c.host, c.n);
 	}
 }
 
-static void grow_debts(struct out_queue *l)
+void out_queue_credit(struct out_queue *q, const struct out_chunk *c)
 {
-	size_t cap = l->cap ? 2 * l->cap : 64;
-	struct debt *grown = xcalloc(cap, sizeof *grown);
+	struct out_credit *last =
+		q->n ? &q->credit[(q->first + q->n - 1) % q->cap] : NULL;
 
-	for (size_t i = 0; i < l->n; i++)
-		grown[i] = l->debt[(l->first + i) % l->cap];
-	free(l->debt);
-	l->debt = grown;
-	l->first = 0;
-	l->cap = cap;
-}
-
-void out_queue_owe(struct out_queue *l, const struct out_queue_piece *p)
-{
-	struct debt *last = l->n ? &l->debt[(l->first + l->n - 1) % l->cap] : NULL;
-
-	if (!p->stream)
+	if (!c->stream)
 		return;
-	if (l->queued == l->written) {
-		l->events->left(l, p->host, p->cost);
-	} else if (last && last->host == p->host && last->n + p->cost <= DEBT_BYTES) {
-		last->mark = l->queued;
-		last->n += p->cost;
-	} else {
-		if (l->n == l->cap)
-			grow_debts(l);
-		l->debt[(l->first + l->n++) % l->cap] =
-			(struct debt){ l->queued, p->host, p->cost };
+	if (q->queued == q->written) {
+		q->events->left(q, c->host, c->cost);
+		return;
 	}
+	if (last && last->host == c->host && last->n + c->cost <= CREDIT_BYTES) {
+		last->mark = q->queued;
+		last->n += c->cost;
+		return;
+	}
+	if (q->n == q->cap) {
+		size_t cap = q->cap ? 2 * q->cap : 64;
+		struct out_credit *grown = xcalloc(cap, sizeof *grown);
+
+		for (size_t i = 0; i < q->n; i++)
+			grown[i] = q->credit[(q->first + i) % q->cap];
+		free(q->credit);
+		q->credit = grown;
+		q->first = 0;
+		q->cap = cap;
+	}
+	q->credit[(q->first + q->n++) % q->cap] =
+		(struct out_credit){ q->queued, c->host, c->cost };
 }
 
 /* ---- the queue ---- */
 
-void out_queue_put(struct out_queue *l, const void *bytes, size_t n)
+void out_queue_put(struct out_queue *q, const void *bytes, size_t n)
 {
-	buf_add(&l->sink.queue, bytes, n);
-	l->queued += n;
+	buf_add(&q->sink.queue, bytes, n);
+	q->queued += n;
 }
 
-bool out_queue_is_full(const struct out_queue *l)
+bool out_queue_is_full(const struct out_queue *q)
 {
-	return l->head || l->sink.queue.len >= LANE_QUEUE_BYTES;
+	return q->head || q->sink.queue.len >= OUT_QUEUE_BYTES;
 }
 
 static void on_written(void *ctx, size_t n)
 {
-	struct out_queue *l = ctx;
+	struct out_queue *q = ctx;
 
-	l->written += n;
-	pay(l);
-	l->events->room(l);
+	q->written += n;
+	return_credit(q);
+	q->events->room(q);
 }
 
 static void on_broken(void *ctx, int error)
 {
-	struct out_queue *l = ctx;
-	struct out_queue_piece p;
+	struct out_queue *q = ctx;
+	struct out_chunk c;
 
-	l->written = l->queued;
-	pay(l);
-	while (out_queue_first(l, &p)) {
-		out_queue_took(l, &p);
-		out_queue_owe(l, &p);
+	q->written = q->queued;
+	return_credit(q);
+	while (out_queue_first(q, &c)) {
+		out_queue_drop(q, &c);
+		out_queue_credit(q, &c);
 	}
-	l->events->broken(l, error);
+	q->events->broken(q, error);
 }
 
-/* ---- what waits for room ---- */
+/* ---- chunks that wait for room ---- */
 
-static struct out_queue_piece piece_at(const struct block *b, size_t at)
+static struct out_chunk chunk_at(const struct out_block *b, size_t at)
 {
-	struct out_queue_piece p;
+	struct out_chunk c;
 
-	memcpy(&p, b->bytes + at, sizeof p);
-	return p;
+	memcpy(&c, b->bytes + at, sizeof c);
+	return c;
 }
 
-static bool same_stream(const struct out_queue_piece *a,
-			const struct out_queue_piece *b)
+/* The last block, with room for at least one byte of C.  Its newest chunk is of the
+ * same stream. */
+static struct out_block *room_for(struct out_queue *q, const struct out_chunk *c)
 {
-	return a->host == b->host && a->rank == b->rank && a->stream == b->stream &&
-	       a->stream;
-}
+	struct out_chunk fresh = { c->host, c->rank, c->stream, 0, 0 };
+	struct out_block *b = q->tail;
 
-/* The last block, with room for at least one byte of P behind a piece like it. */
-static struct block *room_for(struct out_queue *l, const struct out_queue_piece *p)
-{
-	struct out_queue_piece fresh = { p->host, p->rank, p->stream, 0, 0 };
-	struct block *b = l->tail;
+	if (b && b->end < BLOCK_BYTES && c->stream) {
+		struct out_chunk newest = chunk_at(b, b->newest);
 
-	if (b && b->end < BLOCK_BYTES) {
-		struct out_queue_piece newest = piece_at(b, b->newest);
-
-		if (same_stream(&newest, p))
+		if (newest.host == c->host && newest.rank == c->rank &&
+		    newest.stream == c->stream)
 			return b;
 	}
 	if (!b || BLOCK_BYTES - b->end <= sizeof fresh) {
 		b = xmalloc(sizeof *b); /* not zeroed: its pages come as they fill */
 		b->next = NULL;
 		b->at = b->end = b->taken = 0;
-		if (l->tail)
-			l->tail->next = b;
+		if (q->tail)
+			q->tail->next = b;
 		else
-			l->head = b;
-		l->tail = b;
+			q->head = b;
+		q->tail = b;
 	}
 	b->newest = b->end;
 	memcpy(b->bytes + b->end, &fresh, sizeof fresh);
@@ -150,17 +144,16 @@ static struct block *room_for(struct out_queue *l, const struct out_queue_piece 
 	return b;
 }
 
-void out_queue_keep(struct out_queue *l, const struct out_queue_piece *p,
-		    const void *bytes)
+void out_queue_keep(struct out_queue *q, const struct out_chunk *c, const void *bytes)
 {
 	const char *from = bytes;
-	uint32_t left = p->n, heads = p->cost - p->n;
+	uint32_t left = c->n, heads = c->cost - c->n;
 
 	while (left) {
-		struct block *b = room_for(l, p);
+		struct out_block *b = room_for(q, c);
 		size_t room = BLOCK_BYTES - b->end;
 		uint32_t part = left < room ? left : (uint32_t)room;
-		struct out_queue_piece grown = piece_at(b, b->newest);
+		struct out_chunk grown = chunk_at(b, b->newest);
 
 		memcpy(b->bytes + b->end, from, part);
 		b->end += part;
@@ -170,64 +163,64 @@ void out_queue_keep(struct out_queue *l, const struct out_queue_piece *p,
 		heads = 0;
 		from += part;
 		left -= part;
-		l->waiting += part;
+		q->waiting += part;
 	}
 }
 
-const char *out_queue_first(const struct out_queue *l, struct out_queue_piece *p)
+const char *out_queue_first(const struct out_queue *q, struct out_chunk *c)
 {
-	const struct block *b = l->head;
+	const struct out_block *b = q->head;
 
-	if (!b || l->sink.queue.len >= LANE_QUEUE_BYTES)
+	if (!b || q->sink.queue.len >= OUT_QUEUE_BYTES)
 		return NULL;
-	*p = piece_at(b, b->at);
-	p->n -= (uint32_t)b->taken;
-	p->cost -= (uint32_t)b->taken;
-	return (const char *)b->bytes + b->at + sizeof *p + b->taken;
+	*c = chunk_at(b, b->at);
+	c->n -= (uint32_t)b->taken;
+	c->cost -= (uint32_t)b->taken;
+	return (const char *)b->bytes + b->at + sizeof *c + b->taken;
 }
 
-void out_queue_took(struct out_queue *l, struct out_queue_piece *p)
+void out_queue_drop(struct out_queue *q, struct out_chunk *c)
 {
-	struct block *b = l->head;
-	struct out_queue_piece all = piece_at(b, b->at);
+	struct out_block *b = q->head;
+	struct out_chunk whole = chunk_at(b, b->at);
 
-	l->waiting -= p->n;
-	b->taken += p->n;
-	p->cost = p->n;
-	if (b->taken < all.n)
+	q->waiting -= c->n;
+	b->taken += c->n;
+	c->cost = c->n;
+	if (b->taken < whole.n)
 		return;
-	p->cost += all.cost - all.n;
-	b->at += sizeof all + all.n;
+	c->cost += whole.cost - whole.n;
+	b->at += sizeof whole + whole.n;
 	b->taken = 0;
 	if (b->at == b->end) {
-		l->head = b->next;
-		if (!l->head)
-			l->tail = NULL;
+		q->head = b->next;
+		if (!q->head)
+			q->tail = NULL;
 		free(b);
 	}
 }
 
-/* ---- the whole ---- */
+/* ---- open and free ---- */
 
-void out_queue_open(struct out_queue *l, struct event_base *base, int fd,
+void out_queue_open(struct out_queue *q, struct event_base *base, int fd,
 		    const struct out_queue_events *events, void *ctx)
 {
 	static const struct sink_events sink = { on_written, on_broken };
 
-	*l = (struct out_queue){ .events = events, .ctx = ctx, .open_line = -1 };
-	l->terminal = isatty(fd);
-	sink_open(&l->sink, base, fd, &sink, l);
+	*q = (struct out_queue){ .events = events, .ctx = ctx, .open_line = -1 };
+	q->terminal = isatty(fd);
+	sink_open(&q->sink, base, fd, &sink, q);
 }
 
-void out_queue_free(struct out_queue *l)
+void out_queue_free(struct out_queue *q)
 {
-	while (l->head) {
-		struct block *next = l->head->next;
+	while (q->head) {
+		struct out_block *next = q->head->next;
 
-		free(l->head);
-		l->head = next;
+		free(q->head);
+		q->head = next;
 	}
-	free(l->debt);
-	sink_free(&l->sink);
-	*l = (struct out_queue){ 0 };
+	free(q->credit);
+	sink_free(&q->sink);
+	*q = (struct out_queue){ 0 };
 }

@@ -1,34 +1,34 @@
-/* lane.h - one place where output goes: stdout, stderr, or both where they are the same
+/* out_queue.h - the output queue of stdout, of stderr, or of both if they are the same
  * file.
  *
- * What is to be written is a queue of bytes, labels and all, that ends at about
- * LANE_QUEUE_BYTES; what came behind that is kept in pieces as the ranks wrote it, in
- * the order of arrival, and gets its labels when its turn comes: a line of one byte has
- * a label of 12, and the hosts' credit bounds only what they sent.  A piece takes no
- * more room than its credit, so that a lane holds no more than was granted. */
+ * Up to about OUT_QUEUE_BYTES are queued for write(2), with their labels.  Further
+ * bytes wait in chunks, as the ranks wrote them and in the order of arrival, and get
+ * their labels when there is room.  A line of one byte has a label of 12, while the
+ * credit of the hosts limits only what they sent.  A chunk takes no more room than its
+ * credit, so that a queue holds no more than was granted. */
 #ifndef BERTH_LAUNCHER_OUTPUT_OUT_QUEUE_H
 #define BERTH_LAUNCHER_OUTPUT_OUT_QUEUE_H
 
 #include "launcher/output/sink.h"
 
-enum { LANE_QUEUE_BYTES = 262144 };
+enum { OUT_QUEUE_BYTES = 262144 };
 
 struct out_queue;
 
 struct out_queue_events {
-	/* Credit for N bytes of host HOST can go back: what they became was written. */
-	void (*left)(struct out_queue *l, uint32_t host, size_t n);
-	/* Some was written: out_queue_first() may have its turn. */
-	void (*room)(struct out_queue *l);
-	/* Nobody reads, or worse; once.  What waited is dropped, its credit went back.
-	 */
-	void (*broken)(struct out_queue *l, int error);
+	/* Credit for N bytes of host HOST can go back: their output was written. */
+	void (*left)(struct out_queue *q, uint32_t host, size_t n);
+	/* Some bytes were written: out_queue_first() may return the next chunk. */
+	void (*room)(struct out_queue *q);
+	/* The file has no reader, or cannot be written to; called once.  The chunks
+	 * that waited are dropped, and their credit has gone back. */
+	void (*broken)(struct out_queue *q, int error);
 };
 
-/* Bytes of one rank's stream that came one after the other.  COST is their credit: 1
- * for each byte, and the heads of their frames.  Stream 0 is runner's own and has none.
- */
-struct out_queue_piece {
+/* N bytes of one rank's stream that came one after the other.  COST is their credit: 1
+ * for each byte, and the heads of their frames.  Stream 0 is runner's own and has no
+ * credit. */
+struct out_chunk {
 	uint32_t host, rank, stream, n, cost;
 };
 
@@ -36,33 +36,32 @@ struct out_queue {
 	struct sink sink;
 	const struct out_queue_events *events;
 	void *ctx;
-	uint64_t queued, written;
-	struct debt *debt; /* ring: debt[first..first+n) of cap */
+	uint64_t queued, written;  /* bytes so far */
+	struct out_credit *credit; /* ring: credit[first..first+n) of cap */
 	size_t first, n, cap;
-	struct block *head, *tail; /* pieces that wait for room */
-	size_t waiting;            /* bytes in them */
+	struct out_block *head, *tail; /* chunks that wait for room */
+	size_t waiting;                /* bytes in them */
 	bool terminal;
-	int64_t open_line; /* stream whose unfinished line came last, -1: none */
-	bool open_bar;     /* and it is a progress bar */
+	int64_t open_line; /* stream of the last line, if that has no end; else -1 */
+	bool open_bar;     /* and that line is a progress bar */
 };
 
-void out_queue_open(struct out_queue *l, struct event_base *base, int fd,
+void out_queue_open(struct out_queue *q, struct event_base *base, int fd,
 		    const struct out_queue_events *events, void *ctx);
-void out_queue_free(struct out_queue *l);
+void out_queue_free(struct out_queue *q);
 
 /* Queue N bytes. */
-void out_queue_put(struct out_queue *l, const void *bytes, size_t n);
-/* P's credit goes back once all that is queued now was written. */
-void out_queue_owe(struct out_queue *l, const struct out_queue_piece *p);
-/* Nothing more may be queued now, or what came before must be first. */
-bool out_queue_is_full(const struct out_queue *l);
+void out_queue_put(struct out_queue *q, const void *bytes, size_t n);
+/* Return C's credit once all bytes that are queued now were written. */
+void out_queue_credit(struct out_queue *q, const struct out_chunk *c);
+/* Whether nothing more may be queued now, because the queue is long or chunks wait. */
+bool out_queue_is_full(const struct out_queue *q);
 
-/* Keep the N bytes of P until there is room. */
-void out_queue_keep(struct out_queue *l, const struct out_queue_piece *p,
-		    const void *bytes);
-/* The oldest piece into P and its bytes, or NULL when there is none or no room. */
-const char *out_queue_first(const struct out_queue *l, struct out_queue_piece *p);
-/* The first P->n bytes of the oldest piece are queued; their credit into P->cost. */
-void out_queue_took(struct out_queue *l, struct out_queue_piece *p);
+/* Keep the N bytes of C until there is room. */
+void out_queue_keep(struct out_queue *q, const struct out_chunk *c, const void *bytes);
+/* The oldest chunk into C, and its bytes.  NULL if none waits or there is no room. */
+const char *out_queue_first(const struct out_queue *q, struct out_chunk *c);
+/* The first C->n bytes of the oldest chunk are queued.  Their credit into C->cost. */
+void out_queue_drop(struct out_queue *q, struct out_chunk *c);
 
 #endif

@@ -1,15 +1,15 @@
-/* output.h - what ranks write: whole lines with labels to the terminal, raw bytes to
- * files.
+/* output.h - the output of the ranks: whole lines with labels to the terminal, raw
+ * bytes to files.
  *
- * Bytes pass exactly as they came; a line ends at '\n', or at a '\r' that no '\n'
- * follows (progress bars).  Lines of one rank's stream keep their order.  A '\r' that
- * nothing follows for 100 ms ends a line, and on a terminal the text behind a '\r' is
- * shown when nothing follows it for so long: bars move with each update.
+ * A line ends at '\n', or at a '\r' that no '\n' follows (progress bars).  Lines of one
+ * stream of a rank keep their order, and no byte is changed.  A '\r' ends a line after
+ * 100 ms.  On a terminal the text behind a '\r' is shown after 100 ms, too, so that a
+ * progress bar moves with each update.
  *
- * Nothing is lost when the reader is slow: a byte counts as left only when it was
- * written, and `left` tells the session, which returns the credit to the host; so what
- * waits is bounded by the credits, and lines without an end by 64 KiB each and 4 MiB
- * together: what is longer is passed on in pieces. */
+ * No output is lost if the reader is slow.  `left` tells the job that bytes were
+ * written, and the job returns their credit to the host, so the credit limits what
+ * waits.  Lines without an end are limited to 64 KiB each and 4 MiB together; a longer
+ * line is passed on in parts. */
 #ifndef BERTH_LAUNCHER_OUTPUT_OUTPUT_H
 #define BERTH_LAUNCHER_OUTPUT_OUTPUT_H
 
@@ -20,16 +20,15 @@ struct event_base;
 struct output;
 
 struct output_events {
-	/* Output frames of host HOST have left runner, N bytes with their heads. */
+	/* Output frames of host HOST were written: N bytes with the heads. */
 	void (*left)(void *ctx, uint32_t host, size_t n);
-	/* Our stdout or stderr (WHICH) takes no more: nobody reads it (EPIPE), or
-	 * worse. */
+	/* Writing to our stdout or stderr (WHICH) failed.  EPIPE: it has no reader. */
 	void (*unread)(void *ctx, const char *which, int error);
-	/* Writing DIR's files failed, once; output goes on to the terminal. */
+	/* Writing the file PATH failed; called once.  Output still goes on. */
 	void (*disk)(void *ctx, const char *path, int error);
 };
 
-/* NP ranks.  -1 with E when the log folder can't be made. */
+/* For NP ranks.  0, or -1 with E if the log directory cannot be made. */
 int output_open(struct output **out, struct event_base *base, const struct request *r,
 		uint32_t np, const struct output_events *events, void *ctx,
 		struct err *e);
@@ -38,21 +37,21 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
 		 const void *data, size_t n);
 
-/* No more will come: pass on lines that have no end. */
+/* No more output will come: pass on the lines that have no end. */
 void output_finish(struct output *o);
-/* All ranks start again: what the last ones said explains nothing any more. */
+/* All ranks start again: forget the tails and times of the ranks before. */
 void output_restart(struct output *o);
-/* Bytes still waiting for a reader. */
+/* Bytes that are not written yet. */
 size_t output_waiting(const struct output *o);
-/* Stop queueing for a reader that went away; files go on. */
+/* Queue no more output: it has no reader.  The files still get it. */
 void output_mute(struct output *o);
 
 /* The last lines RANK wrote to stderr, at most 10, or "". */
 const char *output_tail(const struct output *o, uint32_t rank);
-/* Milliseconds since RANK last wrote something, or -1: never. */
+/* Milliseconds since RANK wrote last, or -1 if it never did. */
 long output_quiet_ms(const struct output *o, uint32_t rank);
 
-/* A line of runner's own for stderr, in order with what the ranks wrote. */
+/* A line of runner itself for stderr, behind the output that came before. */
 void output_note(struct output *o, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

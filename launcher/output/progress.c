@@ -8,7 +8,7 @@
 #include "launcher/hosts/hosts.h"
 
 enum {
-	PATIENCE_MS = 1000,
+	FIRST_MS = 1000,
 	REDRAW_MS = 100,
 	NAMES_MAX = 256 /* no terminal is wider */
 };
@@ -17,7 +17,7 @@ struct progress {
 	const struct agents *agents;
 	struct event *tick;
 	uint64_t begin_ms;
-	char *shown; /* what stands on the terminal, or NULL */
+	char *shown; /* the line on the terminal, or NULL */
 };
 
 char *progress_text(const struct agents *f, unsigned seconds, size_t width)
@@ -47,24 +47,7 @@ char *progress_text(const struct agents *f, unsigned seconds, size_t width)
 	return text;
 }
 
-/* Ours to write to, and it takes some: after ^S a write would hold the job up. */
-static bool may_draw(void)
-{
-	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-
-	return tcgetpgrp(STDERR_FILENO) == getpgrp() && poll(&p, 1, 0) == 1 &&
-	       (p.revents & POLLOUT);
-}
-
-static size_t width_of_terminal(void)
-{
-	struct winsize size = { 0 };
-
-	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80
-								       : size.ws_col;
-}
-
-/* TEXT where the old line was; spaces cover the rest of that. */
+/* Write TEXT over the old line, and spaces over the rest of it. */
 static void put(struct progress *p, const char *text)
 {
 	const int old = p->shown ? (int)strlen(p->shown) : 0,
@@ -73,7 +56,7 @@ static void put(struct progress *p, const char *text)
 			       *text ? "" : "\r");
 
 	if (write(STDERR_FILENO, line, strlen(line)) < 0) {
-		/* a terminal that is gone needs no progress */
+		/* without a terminal there is no progress to show */
 	}
 	free(line);
 }
@@ -83,14 +66,20 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 	const struct timeval next = { .tv_usec = REDRAW_MS * 1000 };
 	struct progress *p = ctx;
 	const unsigned seconds = (unsigned)((clock_ms() - p->begin_ms) / 1000);
+	struct pollfd terminal = { .fd = STDERR_FILENO, .events = POLLOUT };
+	struct winsize size = { 0 };
 	char *text;
 
 	(void)fd;
 	(void)what;
 	event_add(p->tick, &next);
-	if (!may_draw())
+	/* Not from the background.  After ^S a write would block the job. */
+	if (tcgetpgrp(STDERR_FILENO) != getpgrp() || poll(&terminal, 1, 0) != 1 ||
+	    !(terminal.revents & POLLOUT))
 		return;
-	text = progress_text(p->agents, seconds, width_of_terminal());
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
+		size.ws_col = 80;
+	text = progress_text(p->agents, seconds, size.ws_col);
 	if (p->shown && !strcmp(p->shown, text)) {
 		free(text);
 		return;
@@ -102,7 +91,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 
 struct progress *progress_open(const struct agents *f)
 {
-	const struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	const struct timeval first = { .tv_sec = FIRST_MS / 1000 };
 	struct progress *p;
 
 	if (!isatty(STDERR_FILENO))
@@ -110,7 +99,7 @@ struct progress *progress_open(const struct agents *f)
 	p = xcalloc(1, sizeof *p);
 	*p = (struct progress){ .agents = f, .begin_ms = clock_ms() };
 	p->tick = event_new(f->base, -1, 0, on_tick, p);
-	event_add(p->tick, &patience);
+	event_add(p->tick, &first);
 	return p;
 }
 

@@ -2,10 +2,10 @@
  *
  *     runner: 61 of 64 hosts up after 3 s, waiting for n[05,17,33]
  *
- * It appears when a start takes longer than a second, is drawn anew in its place at
- * most ten times a second, is cut to the terminal's width, and is gone when all hosts
- * are up or anything else is to be said.  Nothing is ever drawn where stderr is no
- * terminal, or one that belongs to another job of the shell. */
+ * The line appears if a start takes longer than a second.  It is drawn again at most
+ * ten times a second, and cut to the terminal's width.  It is erased when all hosts are
+ * up, and before any other line.  Nothing is drawn if stderr is not a terminal, or if
+ * runner is in the background. */
 #ifndef BERTH_LAUNCHER_OUTPUT_PROGRESS_H
 #define BERTH_LAUNCHER_OUTPUT_PROGRESS_H
 
@@ -13,14 +13,14 @@
 
 struct progress;
 
-/* Watch the hosts of F, which must outlive it, from now on.  NULL where there is
- * nowhere to draw; every function takes that. */
+/* Show the hosts of F from now on; F must live longer.  NULL if stderr is not a
+ * terminal; every function accepts that. */
 struct progress *progress_open(const struct agents *f);
-/* Before something else is written to the terminal, and before runner is stopped. */
+/* Call before another line is written to the terminal, and before runner is stopped. */
 void progress_erase(struct progress *p);
 void progress_close(struct progress *p);
 
-/* The line after SECONDS, of less than WIDTH columns; the caller frees it. */
+/* The line after SECONDS, shorter than WIDTH columns.  The caller frees it. */
 char *progress_text(const struct agents *f, unsigned seconds, size_t width);
 
 #endif

@@ -21,20 +21,11 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 	sink_push(ctx);
 }
 
-/* A description of our own for FD, so that O_NONBLOCK is ours alone; -1 where there is
- * none. */
-static int reopen(int fd)
-{
-	char path[64];
-
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-}
-
 void sink_open(struct sink *s, struct event_base *base, int fd,
 	       const struct sink_events *events, void *ctx)
 {
 	struct stat st;
+	char path[64];
 	int own;
 
 	*s = (struct sink){ .fd = fd, .events = events, .ctx = ctx, .how = SINK_FILE };
@@ -43,7 +34,9 @@ void sink_open(struct sink *s, struct event_base *base, int fd,
 	else if (S_ISSOCK(st.st_mode))
 		s->how = SINK_SOCKET;
 	else if (S_ISFIFO(st.st_mode) || isatty(fd)) {
-		own = reopen(fd);
+		/* a new description, as O_NONBLOCK would act on all that share FD's */
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 		s->how = own >= 0 ? SINK_NONBLOCK : SINK_POLL;
 		s->own = own >= 0;
 		s->fd = own >= 0 ? own : fd;
@@ -69,16 +62,10 @@ static ssize_t write_some(struct sink *s)
 	return write(s->fd, buf_head(&s->queue), n);
 }
 
-static void break_sink(struct sink *s, int error)
-{
-	s->broken = true;
-	buf_free(&s->queue);
-	s->events->broken(s->ctx, error);
-}
-
 void sink_push(struct sink *s)
 {
 	ssize_t n;
+	int error;
 
 	if (s->queue.len > WIDE_BYTES && s->how == SINK_NONBLOCK && !s->wide)
 		s->wide = fcntl(s->fd, F_SETPIPE_SZ, PIPE_BYTES) != 0;
@@ -92,7 +79,10 @@ void sink_push(struct sink *s)
 			return;
 		}
 		if (n < 0) {
-			break_sink(s, errno);
+			error = errno;
+			s->broken = true;
+			buf_free(&s->queue);
+			s->events->broken(s->ctx, error);
 			return;
 		}
 		buf_drop(&s->queue, (size_t)n);

@@ -1,9 +1,9 @@
-/* sink.h - a file descriptor of ours written without ever blocking the loop, and
- * without setting O_NONBLOCK on a description that other programs share.
+/* sink.h - write to a file descriptor without blocking the loop, and without setting
+ * O_NONBLOCK on a description that other programs share.
  *
- * A pipe or terminal is opened anew through /proc/self/fd, a socket written with
- * MSG_DONTWAIT, a regular file just written.  Where a pipe can't be opened anew,
- * poll(2) says when PIPE_BUF bytes fit. */
+ * A pipe or terminal is opened again through /proc/self/fd.  A socket is written to
+ * with MSG_DONTWAIT, a regular file with a plain write(2).  If a pipe cannot be opened
+ * again, poll(2) says when PIPE_BUF bytes fit. */
 #ifndef BERTH_LAUNCHER_OUTPUT_SINK_H
 #define BERTH_LAUNCHER_OUTPUT_SINK_H
 
@@ -14,7 +14,7 @@ struct event;
 
 struct sink_events {
 	void (*written)(void *ctx, size_t n); /* after each write */
-	void (*broken)(void *ctx, int error); /* once; what is queued is dropped */
+	void (*broken)(void *ctx, int error); /* once; the queue was dropped */
 };
 
 struct sink {
@@ -30,7 +30,7 @@ struct sink {
 
 void sink_open(struct sink *s, struct event_base *base, int fd,
 	       const struct sink_events *events, void *ctx);
-/* Write what is queued as far as it goes now; the rest follows from the loop. */
+/* Write as much of the queue as fits now.  The loop writes the rest. */
 void sink_push(struct sink *s);
 void sink_free(struct sink *s);
 

@@ -231,11 +231,51 @@ plan_of() {
 	if grep -E 'Ta *(Ta|$)' "$T/given"; then false; fi
 }
 
-@test "runner(1): every placeholder is a form of --print" {
-	forms=$(grep -oE '^\.\\" @[a-z]+@$' "$ROOT/man/runner.1.in" | tr -dc 'a-z\n' | grep -v given)
-	[ "$(wc -l <<< "$forms")" = 5 ]
-	for form in $forms; do
-		run -0 runner --print="$form"
-		[ -n "$output" ]
-	done
+# The page as the Makefile makes it.
+made() { # PLACEHOLDER
+	(cd "$ROOT" && echo ".\\\" @$1@" | awk -v runner="$RUNNER" -f man/splice.awk)
+}
+
+@test "runner(1): what the placeholders become" {
+	forms=$(grep -oE '^\.\\" @[a-z]+@$' "$ROOT/man/runner.1.in" | tr -dc 'a-z\n' | sort | tr '\n' ' ')
+	[ "$forms" = "compat environment errors exits given man " ]
+	run -0 made environment
+	[[ $output == *$'.It Ev BERTH_NP\nAs\n.Fl np .\n'* ]]
+	run -0 made exits
+	[[ $output == *$'.It 241\na host or its agent was lost'* ]]
+	run -0 made errors
+	says ".It \"\\&'...' is not a number from N to N\""
+	[[ $output == *".It \"unknown option \\&'...'\""$'\nrunner \\-\\-help all lists'* ]]
+	run -0 made compat
+	[[ $output == *$'.It Fl \\-allow\\-run\\-as\\-root\nOpen MPI, ignored: root'* ]]
+	run -0 made man
+	says '.It Fl np Ar N , Fl n Ar N , Fl \-num\-proc Ar N' '.Pq Cm map-by , Ev BERTH_MAP_BY' \
+		'.It Fl \-plan Ns Oo = Ns Ar json Oc , '
+	[ "$(grep -c '^\.Ss' <<< "$output")" = "$(grep -c '^\.El' <<< "$output")" ]
+	run -1 made nothing
+	says 'nothing for @nothing@'
+}
+
+# The completion, as a shell has it that asks after WORD...
+complete_() {
+	(cd "$ROOT" && "$RUNNER" --print=tables | awk -f man/completion.awk) > "$T/completion"
+	bash -c 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _runner; printf "%s\n" "${COMPREPLY[@]}"' \
+		- "$T/completion" "$@" | sort | tr '\n' ' '
+}
+
+@test "bash completes options, their values, files, and leaves the program's words alone" {
+	run -0 complete_ runner --map
+	[ "$output" = "--map-by " ]
+	run -0 complete_ runner -np 2 --map-by ''
+	[ "$output" = "node slot " ]
+	run -0 complete_ runner --hostfile "$ROOT/REA"
+	[ "$output" = "$ROOT/README " ]
+	run -0 complete_ runner --wdir "$ROOT/launcher/c"
+	[ "$output" = "$ROOT/launcher/cli " ]
+	run -0 complete_ runner -np ''
+	[ "$output" = " " ]
+	run -0 complete_ runner --plan --keep
+	[ "$output" = "--keep-going " ]
+	run -0 complete_ runner python --map
+	[ "$output" = " " ]
 }

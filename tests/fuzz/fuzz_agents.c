@@ -160,8 +160,7 @@ static void read_options(struct request *r)
 			 (char *)"true",   (char *)"-v",
 			 (char *)"x",      NULL };
 
-	if (options_read_site(r, &notes, &print, NULL, 7, argv, argv + 7, &e) !=
-	    OPTIONS_RUN)
+	if (options_read(r, &notes, &print, NULL, 7, argv, argv + 7, &e) != OPTIONS_RUN)
 		abort();
 }
 

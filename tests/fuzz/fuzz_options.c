@@ -31,8 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	strv_add(&argv, "runner");
 	fuzz_lines(&argv, words, 64);
 	fuzz_lines(&env, vars, 64);
-	switch (options_read_site(&r, &notes, &print, fuzz_file(text, n), (int)argv.n,
-				  argv.v, env.v, &e)) {
+	switch (options_read(&r, &notes, &print, fuzz_file(text, n), (int)argv.n,
+			     argv.v, env.v, &e)) {
 	case OPTIONS_RUN:
 		check(&r);
 		break;

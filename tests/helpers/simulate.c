@@ -585,8 +585,9 @@ static int launch(void)
 	struct err e = { 0 };
 	int status;
 
-	if (options_read(&request, &notes, &print, sizeof argv / sizeof *argv - 1,
-			 (char **)argv, environ, &e) != OPTIONS_RUN) {
+	if (options_read(&request, &notes, &print, OPTIONS_SITE_FILE,
+			 sizeof argv / sizeof *argv - 1, (char **)argv, environ,
+			 &e) != OPTIONS_RUN) {
 		err_print("simulate", &e);
 		return EXIT_USAGE;
 	}

@@ -250,8 +250,8 @@ static void rig_open(size_t nhosts, const char *options)
 		if (*word)
 			strv_add(&argv, word);
 	strv_add(&argv, "true");
-	ck_assert_msg(options_read(&g.r, &notes, &print, (int)argv.n, argv.v, none,
-				   &e) == OPTIONS_RUN,
+	ck_assert_msg(options_read(&g.r, &notes, &print, NULL, (int)argv.n, argv.v,
+				   none, &e) == OPTIONS_RUN,
 		      "%s", e.text);
 	job_open(&g.j, &g.r);
 	g.nhosts = g.j.agents.n = nhosts;

@@ -58,11 +58,11 @@ static void say_rest(struct str *s, const struct request *r)
 {
 	say_text(s, "envfile", r->env_file);
 	say_text(s, "output", r->output_dir);
-	say_number(s, "tag", r->tag, TRI_UNSET);
+	say_number(s, "tag", r->tag, true);
 	say_number(s, "timestamps", r->timestamps, 0);
 	if (!r->show.all) {
 		str_add(s, " show=");
-		str_add_bits(s, r->show.bits, r->show.nwords);
+		rank_set_print(s, &r->show);
 	}
 	say_number(s, "errors", r->show_errors, 0);
 	say_number(s, "pty", r->pty, 0);
@@ -147,8 +147,8 @@ static char *read_with(const char *site, const char *line, const char *env)
 	struct str print = { 0 };
 	struct request r;
 	struct err e = { 0 };
-	enum options_do done = options_read_site(&r, &notes, &print, site, (int)argv.n,
-						 argv.v, vars.v, &e);
+	enum options_do done =
+		options_read(&r, &notes, &print, site, (int)argv.n, argv.v, vars.v, &e);
 	char *text = result(done, &r, &notes, &print, &e);
 
 	if (done == OPTIONS_FAILED)

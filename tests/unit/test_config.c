@@ -26,7 +26,7 @@ static const struct {
 	  " error 'BERTH_HOSTFILE' after another option that names the "
 	  "hosts" HOSTS_HINT },
 	{ "BERTH_OVERSUBSCRIBE=1 BERTH_TAG=no BERTH_VERBOSE=2", "a",
-	  " oversubscribe=1 tag=1 verbosity=2 [a]" },
+	  " oversubscribe=1 tag=0 verbosity=2 [a]" },
 	{ "BERTH_OVERSUBSCRIBE=1", "--no-oversubscribe a", " [a]" },
 	{ "BERTH_SHOW=1,2", "--show 3 a", " show=3 [a]" },
 	{ "BERTH_TIMEOUT=5y", "a",
@@ -62,7 +62,7 @@ START_TEST(variable_list)
 	struct request r;
 	struct err e = { 0 };
 
-	ck_assert_int_eq(options_read_site(&r, &notes, &print, NULL, 2, argv, env, &e),
+	ck_assert_int_eq(options_read(&r, &notes, &print, NULL, 2, argv, env, &e),
 			 OPTIONS_RUN);
 	ck_assert_uint_eq(r.export.n, 3);
 	ck_assert_str_eq(r.export.v[1], "NCCL_*");
@@ -79,7 +79,7 @@ static const struct {
 	{ "# a comment\n\n  np = 4   # four\n\thosts=h:4\r\n",
 	  " hosts=h:4 from=hosts in F:4 np=4 npfrom=np in F:3 [a]" },
 	{ "bind_to = core:2\ntag = no\nverbose = 1",
-	  " tag=1 bind=core count=2 verbosity=1 [a]" },
+	  " tag=0 bind=core count=2 verbosity=1 [a]" },
 	{ "export = A=1 2 #3\nexport = NCCL_*\n", " all=A=1 2 all=NCCL_* [a]" },
 	{ "export = A=#1\n", " all=A=#1 [a]" },
 	{ "no-push = yes\nkeep-going = true\npty = off", " nopush=1 keepgoing=1 [a]" },
@@ -234,8 +234,8 @@ START_TEST(config_unreadable)
 	ck_assert_int_eq(config_read_file(&s, "/", false, &e), -1);
 	ck_assert_int_eq(e.id, E_CONFIG_READ);
 	ck_assert_int_eq(config_read_file(&s, "/proc/self/cmdline", true, &e), -1);
-	ck_assert_str_eq(e.text,
-			 "cannot read config file '/proc/self/cmdline': it isn't text");
+	ck_assert_str_eq(
+		e.text, "cannot read config file '/proc/self/cmdline': it is not text");
 	ck_assert_int_eq(config_read_file(&s, "/nonexistent/x", false, &e), 0);
 }
 END_TEST

@@ -133,77 +133,77 @@ START_TEST(help_fits)
 }
 END_TEST
 
-/* NAME as mdoc writes it behind Fl. */
-static char *mdoc_name(const char *name, size_t n)
+/* The one line of the tables that begins with "KIND\tNAME", without its '\n'. */
+static char *table_row_of(const char *kind, const char *name)
 {
-	struct str s = { 0 };
+	char *start = xasprintf("\n%s\t%s\t", kind, name), *at, *row;
+	struct str all = { 0 };
 
-	str_add(&s, "Fl ");
-	for (size_t i = 1; i < n; i++)
-		str_addf(&s, "%s%c", name[i] == '-' ? "\\" : "", name[i]);
-	return str_take(&s);
+	str_add(&all, "\n");
+	help_tables(&all);
+	at = strstr(all.s, start);
+	ck_assert_msg(at != NULL, "no row of %s", name);
+	ck_assert_ptr_null(strstr(at + 1, start));
+	row = xstrndup(at + 1, strcspn(at + 1, "\n"));
+	str_free(&all);
+	free(start);
+	return row;
 }
 
-/* Every spelling stands in the man page and in the completion, the first in --help all.
- */
+/* Each option that is not hidden has a line in --help all and a row in the tables. */
 START_TEST(printed_everywhere)
 {
 	const struct option *o = &option_table[_i];
-	const char *list = o->names, *name;
-	struct str man = { 0 }, all = { 0 }, complete = { 0 };
+	struct str all = { 0 };
 	struct err e = { 0 };
-	size_t n;
+	size_t tabs = 0;
+	char *row;
 
-	if (o->flags & OPTION_HIDDEN)
-		return;
-	ck_assert_int_eq(help_generate(&man, "man", &e), 0);
-	ck_assert_int_eq(help_generate(&complete, "completion", &e), 0);
 	ck_assert_int_eq(help_print(&all, "all", &e), 0);
-	ck_assert_ptr_nonnull(strstr(all.s, o->help));
-	while ((n = option_next_name(&list, &name))) {
-		char *word = xstrndup(name, n), *flag = mdoc_name(name, n);
-
-		ck_assert_msg(strstr(man.s, flag) != NULL, "man: %s", flag);
-		ck_assert_msg(strstr(complete.s, word) != NULL, "completion: %s", word);
-		free(word);
-		free(flag);
+	if (o->flags & OPTION_HIDDEN) {
+		str_free(&all);
+		help_tables(&all);
+		row = xasprintf("\t%s\t", o->names);
+		ck_assert_ptr_null(strstr(all.s, row));
+	} else {
+		ck_assert_ptr_nonnull(strstr(all.s, o->help));
+		row = table_row_of("option", o->names);
+		for (const char *p = row; *p; p++)
+			tabs += *p == '\t';
+		ck_assert_uint_eq(tabs, 7);
+		ck_assert_ptr_nonnull(strstr(row, o->text));
+		ck_assert(!o->env || strstr(row, o->env));
 	}
-	if (o->env)
-		ck_assert_msg(strstr(man.s, o->env) != NULL, "man: %s", o->env);
-	str_free(&man);
 	str_free(&all);
-	str_free(&complete);
+	free(row);
 }
 END_TEST
 
-START_TEST(generated)
+static const struct {
+	const char *kind, *name, *rest;
+} rows[] = {
+	{ "option", "--map-by", "slot|node\tword\tmap-by\tBERTH_MAP_BY\tslot node\t" },
+	{ "option", "--env-file", "FILE\tword\tenv-file\tBERTH_ENV_FILE\t-f\t" },
+	{ "option", "--wdir -wd --chdir", "DIR\tword\twdir\tBERTH_WDIR\t-d\t" },
+	{ "option", "--plan --dry-run --donotlaunch --do-not-launch",
+	  "json\ttied\t\t\ttext json\t" },
+	{ "option", "-h --help", "TOPIC\tmaybe\t\t\t\t" },
+	{ "option", "--pty", "\t\tpty\tBERTH_PTY\t\t" },
+	{ "compat", "--allow-run-as-root", "Open MPI\tignored\troot" },
+	{ "exit", "241", "a host or its agent was lost" },
+	{ "error", "2", "unknown option '%s'\trunner --help all lists" },
+};
+
+START_TEST(tables)
 {
-	static const struct {
-		const char *form, *has;
-	} forms[] = {
-		{ "environment", ".It Ev BERTH_NP\nAs\n.Fl np .\n" },
-		{ "exits", ".It 241\na host or its agent was lost\n" },
-		{ "errors", ".It \"\\&'...' is not a number from N to N\"\n" },
-		{ "errors",
-		  ".It \"unknown option \\&'...'\"\nrunner \\-\\-help all lists" },
-		{ "compat",
-		  ".It Fl \\-allow\\-run\\-as\\-root\nOpen MPI, ignored: root" },
-		{ "man", ".It Fl np Ar N , Fl n Ar N , Fl \\-num\\-proc Ar N" },
-		{ "man", "\n.Pq Cm map-by , Ev BERTH_MAP_BY\n" },
-		{ "man", ".It Fl \\-plan Ns Oo = Ns Ar json Oc , " },
-		{ "completion", "compgen -W \"slot node\" -- \"$cur\"" },
-		{ "variables", "\nBERTH_CONFIG_FILE\n" },
-	};
+	char *row =
+		xasprintf("\n%s\t%s\t%s", rows[_i].kind, rows[_i].name, rows[_i].rest);
+	struct str all = { 0 };
 
-	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-		struct str out = { 0 };
-		struct err e = { 0 };
-
-		ck_assert_int_eq(help_generate(&out, forms[i].form, &e), 0);
-		ck_assert_msg(strstr(out.s, forms[i].has) != NULL, "%s: %s",
-			      forms[i].form, forms[i].has);
-		str_free(&out);
-	}
+	help_tables(&all);
+	ck_assert_msg(strstr(all.s, row) != NULL, "no row%s", row);
+	str_free(&all);
+	free(row);
 }
 END_TEST
 
@@ -220,7 +220,7 @@ int main(void)
 	tcase_add_test(t, env_names);
 	tcase_add_test(t, help_fits);
 	tcase_add_loop_test(t, printed_everywhere, 0, (int)option_count);
-	tcase_add_test(t, generated);
+	tcase_add_loop_test(t, tables, 0, (int)(sizeof rows / sizeof *rows));
 	suite_add_tcase(s, t);
 	run = srunner_create(s);
 	srunner_run_all(run, CK_NORMAL);

@@ -65,9 +65,8 @@ static const struct {
 	{ "--help xyzzy",
 	  " error no help on 'xyzzy' | runner --help lists the topics" },
 	{ "--version=3", " error '--version' takes no value, but has '3'" },
-	{ "--print=variables", " printed BERTH_NP\nBERTH_PPN\nB" },
-	{ "--print=x", " error --print: 'x' is none of man, environment, compat, "
-		       "exits, errors, completion, variables" },
+	{ "--print=tables", " printed topic\tHow many ranks" },
+	{ "--print=x", " error 'x' is none of tables" },
 
 	/* errors of one option */
 	{ "-np 0 a", " error -np: '0' is not a number from 1 to 1048576" },
@@ -140,10 +139,10 @@ static const struct {
 	{ "--output-filename d --events e --env-file f a",
 	  " envfile=f output=d events=e [a]" },
 	{ "--log-dir d a", " output=d [a]" },
-	{ "--no-tag a", " tag=1 [a]" },
-	{ "--no_tag a", " tag=1 [a]" },
-	{ "-l a", " tag=2 [a]" },
-	{ "--tag-output --timestamps --pty a", " tag=2 timestamps=1 pty=1 [a]" },
+	{ "--no-tag a", " tag=0 [a]" },
+	{ "--no_tag a", " tag=0 [a]" },
+	{ "--no-tag -l a", " [a]" },
+	{ "--no-tag --tag-output --timestamps --pty a", " timestamps=1 pty=1 [a]" },
 	{ "-prefix-timestamp a", " timestamps=1 [a]" },
 	{ "--show 0,8-11,errors a", " show=0,8-11 errors=1 [a]" },
 	{ "--show 63-65 a", " show=63-65 [a]" },
@@ -242,7 +241,7 @@ static const struct {
 	  " report=1 [a] | ignored: --display map (--plan shows the map)" },
 	{ "--display x a", " error '--display x' of Open MPI is not supported | "
 			   "--display takes bind, map, allocation" },
-	{ "--output tag,timestamp a", " tag=2 timestamps=1 [a]" },
+	{ "--output tag,timestamp a", " timestamps=1 [a]" },
 	{ "--output dir=x a",
 	  " error '--output dir=x' of Open MPI is not supported | --output takes tag "
 	  "and timestamp; --output-filename DIR writes files" },
@@ -250,7 +249,7 @@ static const struct {
 			     "order of the hosts)" },
 	{ "-rank-by node a",
 	  " error '-rank-by node' of Open MPI is not supported | ranks are numbered "
-	  "host by host, or dealt out with --map-by node" },
+	  "host by host, or in turn with --map-by node" },
 	{ "--rankfile r a",
 	  " error '--rankfile' of Open MPI is not supported | " WHERE },
 	{ "--tune f a", " error '--tune' of Open MPI is not supported | give the "
@@ -265,8 +264,8 @@ static const struct {
 	  " [a] | ignored: -genvall (the environment is forwarded anyway)" },
 	{ "-genvnone a",
 	  " error '-genvnone' of MPICH is not supported | start runner with the "
-	  "environment the ranks shall have: env -i ... runner" },
-	{ "-prepend-rank a", " tag=2 [a]" },
+	  "environment for the ranks: env -i ... runner" },
+	{ "-prepend-rank a", " [a]" },
 	{ "-launcher fork a", " transport=local [a]" },
 	{ "-launcher ssh a",
 	  " [a] | ignored: -launcher ssh (hosts are reached by ssh anyway)" },
@@ -279,7 +278,7 @@ static const struct {
 
 	/* horovodrun */
 	{ "--gloo --gloo a",
-	  " [a] | ignored: --gloo (it chooses Horovod's controller, not what runs)" },
+	  " [a] | ignored: --gloo (it only chooses Horovod's controller)" },
 	{ "--network-interfaces eth0,eth1 a",
 	  " all=HOROVOD_GLOO_IFACE=eth0 all=NCCL_SOCKET_IFNAME=eth0,eth1 [a]" },
 	{ "--fusion-threshold-mb 32 --cycle-time-ms 3.5 --timeline-filename t.json a",
@@ -315,17 +314,30 @@ START_TEST(test_line)
 }
 END_TEST
 
-START_TEST(test_shows)
+START_TEST(rank_sets)
 {
-	uint64_t bits[] = { 1, 2 };
-	struct rank_set some = { .bits = bits, .nwords = 2 }, all = { .all = true };
+	struct rank_set some = { 0 }, all = { .all = true };
+	struct str text = { 0 };
 
-	ck_assert(options_shows(&some, 0));
-	ck_assert(!options_shows(&some, 1));
-	ck_assert(options_shows(&some, 65));
-	ck_assert(!options_shows(&some, 128));
-	ck_assert(!options_shows(&some, 0xffffffffu));
-	ck_assert(options_shows(&all, 7));
+	ck_assert(!rank_set_has(&some, 0));
+	ck_assert_uint_eq(rank_set_count(&some), 0);
+	rank_set_add(&some, 65);
+	rank_set_add(&some, 0);
+	rank_set_add(&some, 1 << 20);
+	rank_set_add(&some, 65);
+	rank_set_add(&some, 66);
+	ck_assert(rank_set_has(&some, 0));
+	ck_assert(!rank_set_has(&some, 1));
+	ck_assert(rank_set_has(&some, 65));
+	ck_assert(!rank_set_has(&some, 128));
+	ck_assert(!rank_set_has(&some, 0xffffffffu));
+	ck_assert(rank_set_has(&all, 7));
+	ck_assert_uint_eq(rank_set_count(&some), 4);
+	rank_set_print(&text, &some);
+	ck_assert_str_eq(text.s, "0,65-66,1048576");
+	rank_set_free(&some);
+	ck_assert(!rank_set_has(&some, 0));
+	str_free(&text);
 }
 END_TEST
 
@@ -337,7 +349,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(t, test_line, 0, (int)(sizeof lines / sizeof *lines));
-	tcase_add_test(t, test_shows);
+	tcase_add_test(t, rank_sets);
 	suite_add_tcase(s, t);
 	run = srunner_create(s);
 	srunner_run_all(run, CK_NORMAL);

@@ -245,7 +245,7 @@ static void rig_expect(struct rig *g, const char *out, const char *err)
 	ck_assert_str_eq(str_text(&g->got[1]), err);
 	str_free(&g->got[0]);
 	str_free(&g->got[1]);
-	*g = (struct rig){ 0 };
+	*g = (struct rig){ .r.tag = g->r.tag };
 }
 
 static void same_bytes(const struct str *got, const struct str *want, const char *what)
@@ -278,54 +278,54 @@ static uint32_t roll(uint32_t n)
 static const struct {
 	const char *what;
 	uint32_t np;
-	enum tri tag;
+	bool tag;
 	/* "0o" rank 0, stdout; then the bytes */
 	const char *frame[6];
 	const char *out, *err;
 } texts[] = {
-	{ "nothing", 2, TRI_UNSET, { NULL }, "", "" },
-	{ "a line", 2, TRI_UNSET, { "0oa\n" }, O(0) "a\n", "" },
-	{ "np 1 has labels too", 1, TRI_UNSET, { "0oa\n" }, O(0) "a\n", "" },
-	{ "--tag", 1, TRI_YES, { "0oa\n" }, O(0) "a\n", "" },
-	{ "lines in one frame", 2, TRI_UNSET, { "1oa\nb\n\nc\n" },
+	{ "nothing", 2, true, { NULL }, "", "" },
+	{ "a line", 2, true, { "0oa\n" }, O(0) "a\n", "" },
+	{ "np 1 has labels too", 1, true, { "0oa\n" }, O(0) "a\n", "" },
+	{ "--tag", 1, true, { "0oa\n" }, O(0) "a\n", "" },
+	{ "lines in one frame", 2, true, { "1oa\nb\n\nc\n" },
 	  O(1) "a\n" O(1) "b\n" O(1) "\n" O(1) "c\n", "" },
-	{ "a line in pieces", 2, TRI_UNSET, { "0oa", "0ob", "0oc\n" },
+	{ "a line in pieces", 2, true, { "0oa", "0ob", "0oc\n" },
 	  O(0) "abc\n", "" },
-	{ "an end and a begin", 2, TRI_UNSET, { "0oa", "0ob\nc", "0od\n" },
+	{ "an end and a begin", 2, true, { "0oa", "0ob\nc", "0od\n" },
 	  O(0) "ab\n" O(0) "cd\n", "" },
-	{ "pieces of two", 2, TRI_UNSET, { "0oa", "1ob\n", "0oc\n" },
+	{ "pieces of two", 2, true, { "0oa", "1ob\n", "0oc\n" },
 	  O(1) "b\n" O(0) "ac\n", "" },
-	{ "both streams", 2, TRI_UNSET, { "0oa\n", "0eb\n", "1ec\n" },
+	{ "both streams", 2, true, { "0oa\n", "0eb\n", "1ec\n" },
 	  O(0) "a\n", E(0) "b\n" E(1) "c\n" },
-	{ "streams do not mix", 2, TRI_UNSET, { "0oa", "0eb\n", "0oc\n" },
+	{ "streams do not mix", 2, true, { "0oa", "0eb\n", "0oc\n" },
 	  O(0) "ac\n", E(0) "b\n" },
-	{ "no end", 2, TRI_UNSET, { "0oa" }, O(0) "a", "" },
-	{ "no end of two", 2, TRI_UNSET, { "0oa", "1ob" }, O(0) "a\n" O(1) "b", "" },
-	{ "no end of both streams", 1, TRI_UNSET, { "0oa", "0eb" },
+	{ "no end", 2, true, { "0oa" }, O(0) "a", "" },
+	{ "no end of two", 2, true, { "0oa", "1ob" }, O(0) "a\n" O(1) "b", "" },
+	{ "no end of both streams", 1, true, { "0oa", "0eb" },
 	  O(0) "a", E(0) "b" },
-	{ "end, then no end", 2, TRI_UNSET, { "0oa\nb", "1oc\n" },
+	{ "end, then no end", 2, true, { "0oa\nb", "1oc\n" },
 	  O(0) "a\n" O(1) "c\n" O(0) "b", "" },
-	{ "empty frame", 2, TRI_UNSET, { "0o", "0oa\n", "0o" }, O(0) "a\n", "" },
-	{ "progress", 2, TRI_UNSET, { "0o1%\r2%\r3%\n" },
+	{ "empty frame", 2, true, { "0o", "0oa\n", "0o" }, O(0) "a\n", "" },
+	{ "progress", 2, true, { "0o1%\r2%\r3%\n" },
 	  O(0) "1%\r" O(0) "2%\r" O(0) "3%\n", "" },
-	{ "progress as tqdm's", 2, TRI_UNSET, { "0e\r1%", "0e\r2%", "0e\n" },
+	{ "progress as tqdm's", 2, true, { "0e\r1%", "0e\r2%", "0e\n" },
 	  "", E(0) "\r" E(0) "1%\r" E(0) "2%\n" },
-	{ "\\r\\n", 2, TRI_UNSET, { "0oa\r\nb\r\n" }, O(0) "a\r\n" O(0) "b\r\n", "" },
-	{ "\\r | \\n", 2, TRI_UNSET, { "0oa\r", "0o\nb\n" },
+	{ "\\r\\n", 2, true, { "0oa\r\nb\r\n" }, O(0) "a\r\n" O(0) "b\r\n", "" },
+	{ "\\r | \\n", 2, true, { "0oa\r", "0o\nb\n" },
 	  O(0) "a\r\n" O(0) "b\n", "" },
-	{ "\\r | b", 2, TRI_UNSET, { "0oa\r", "0ob\n" }, O(0) "a\r" O(0) "b\n", "" },
-	{ "\\r | \\r | \\n", 2, TRI_UNSET, { "0o\r", "0o\r", "0o\n" },
+	{ "\\r | b", 2, true, { "0oa\r", "0ob\n" }, O(0) "a\r" O(0) "b\n", "" },
+	{ "\\r | \\r | \\n", 2, true, { "0o\r", "0o\r", "0o\n" },
 	  O(0) "\r" O(0) "\r\n", "" },
-	{ "\\r\\r\\n", 2, TRI_UNSET, { "0oa\r\r\n" }, O(0) "a\r" O(0) "\r\n", "" },
-	{ "\\n\\r", 2, TRI_UNSET, { "0oa\n\rb\n" },
+	{ "\\r\\r\\n", 2, true, { "0oa\r\r\n" }, O(0) "a\r" O(0) "\r\n", "" },
+	{ "\\n\\r", 2, true, { "0oa\n\rb\n" },
 	  O(0) "a\n" O(0) "\r" O(0) "b\n", "" },
-	{ "\\r at the end", 2, TRI_UNSET, { "0oa\r" }, O(0) "a\r", "" },
-	{ "\\r, held, \\n", 2, TRI_UNSET, { "0oa", "0ob\rc\rd", "0oe\rf\n" },
+	{ "\\r at the end", 2, true, { "0oa\r" }, O(0) "a\r", "" },
+	{ "\\r, held, \\n", 2, true, { "0oa", "0ob\rc\rd", "0oe\rf\n" },
 	  O(0) "ab\r" O(0) "c\r" O(0) "de\r" O(0) "f\n", "" },
-	{ "--no-tag", 2, TRI_NO, { "0oa", "1ob\n", "0oc\n", "1ed" }, "b\nac\n", "d" },
-	{ "--no-tag, no end of two", 2, TRI_NO, { "0oa", "1ob" }, "a\nb", "" },
-	{ "raw", 1, TRI_NO, { "0oa", "0o\r", "0o\nb", "0ec" }, "a\r\nb", "c" },
-	{ "no such rank, no such stream", 2, TRI_UNSET,
+	{ "--no-tag", 2, false, { "0oa", "1ob\n", "0oc\n", "1ed" }, "b\nac\n", "d" },
+	{ "--no-tag, no end of two", 2, false, { "0oa", "1ob" }, "a\nb", "" },
+	{ "raw", 1, false, { "0oa", "0o\r", "0o\nb", "0ec" }, "a\r\nb", "c" },
+	{ "no such rank, no such stream", 2, true,
 	  { "2oa\n", "9oa\n", "0?a\n", "0ob\n" }, O(0) "b\n", "" },
 };
 /* clang-format on */
@@ -350,7 +350,7 @@ END_TEST
 
 START_TEST(passed_on_at_once)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *line, *raw;
 
 	rig_open(&g, PIPES, 2);
@@ -361,7 +361,7 @@ START_TEST(passed_on_at_once)
 	ck_assert_str_eq(line, O(0) "a\n");
 	free(line);
 
-	g.r.tag = TRI_NO;
+	g.r.tag = false;
 	rig_open(&g, PIPES, 1);
 	rig_text(&g, 0, 1, "name? ");
 	rig_settle(&g);
@@ -374,7 +374,7 @@ END_TEST
 
 START_TEST(timestamps)
 {
-	struct rig g = { .r.timestamps = true };
+	struct rig g = { .r.tag = true, .r.timestamps = true };
 	char *text, *label;
 
 	rig_open(&g, PIPES, 2);
@@ -436,7 +436,7 @@ static void model_finish(struct model *m)
 START_TEST(any_frames)
 {
 	static const char alphabet[] = "ab\r\n\r\nxyz\0\xff";
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	struct model m = { 0 };
 
 	seed = (uint32_t)_i + 1;
@@ -490,7 +490,7 @@ static char *long_line(size_t n)
 START_TEST(long_line_has_one_label)
 {
 	char *line = long_line(longs[_i].line);
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	struct str want = { 0 };
 
 	rig_open(&g, PIPES, 2);
@@ -515,7 +515,7 @@ END_TEST
 /* A long line is passed on in pieces, and another rank's line does not run into it. */
 START_TEST(long_lines_of_two)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	struct str want = { 0 };
 	char *x = long_line(70000);
 
@@ -537,7 +537,7 @@ END_TEST
 /* The \r of a long line's \r\n may be the last byte of a piece. */
 START_TEST(long_line_cut_in_its_end)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	struct str want = { 0 };
 	char *x = long_line(LINE_MAX_BYTES + 2);
 
@@ -562,7 +562,7 @@ static const enum where places[] = { PIPES, SOCKETS, TERMINAL, FILES, SHARED_PIP
 START_TEST(any_bytes_raw)
 {
 	enum where where = places[_i];
-	struct rig g = { .r.tag = TRI_NO };
+	struct rig g = { .r.tag = false };
 	struct str want[2] = { 0 };
 
 	seed = 9;
@@ -592,7 +592,7 @@ END_TEST
 
 START_TEST(closed_descriptors)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 
 	rig_open(&g, NOWHERE, 2);
 	rig_text(&g, 0, 1, "a\n");
@@ -606,7 +606,7 @@ END_TEST
 
 START_TEST(one_pipe_for_both)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 
 	rig_open(&g, ONE_PIPE, 2);
 	rig_text(&g, 0, 1, "a\n");
@@ -625,7 +625,7 @@ END_TEST
 START_TEST(note_begins_a_line)
 {
 	struct str want = { 0 };
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *x = long_line(70000);
 
 	x[69999] = 'x';
@@ -646,7 +646,7 @@ END_TEST
 
 START_TEST(note_begins_a_line_raw)
 {
-	struct rig g = { .r.tag = TRI_NO };
+	struct rig g = { .r.tag = false };
 
 	rig_open(&g, PIPES, 1);
 	rig_text(&g, 0, 2, "half");
@@ -679,7 +679,7 @@ START_TEST(slow_reader)
 	/* more than the largest pipe takes */
 	enum { WINDOW = 700000, LINES = 60000, BYTES = 60 };
 	enum { COST = BYTES + WIRE_OUTPUT_HEAD_BYTES };
-	struct rig g = { .r.tag = TRI_NO }; /* a byte in is a byte out */
+	struct rig g = { .r.tag = false }; /* a byte in is a byte out */
 	size_t most = 0, early = 0;
 	uint32_t sent = 0;
 	char line[128];
@@ -722,7 +722,7 @@ START_TEST(credit_comes_back_by_and_by)
 {
 	enum { WINDOW = 1 << 20 };
 	char *line = long_line(1024);
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	size_t half;
 
 	rig_open(&g, PIPES, 1);
@@ -751,7 +751,7 @@ START_TEST(short_lines_wait_unlabelled)
 {
 	enum { ALL = 1 << 20, FRAME = 4096 };
 	size_t ranks = _i ? 4 : 1, most = 0, n = _i ? 1 : FRAME;
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	struct str want = { 0 };
 	char lines[FRAME];
 
@@ -771,8 +771,8 @@ START_TEST(short_lines_wait_unlabelled)
 	rig_finish(&g);
 	rig_close(&g);
 	same_bytes(&g.got[0], &want, "lines");
-	ck_assert_uint_gt(most, LANE_QUEUE_BYTES);
-	ck_assert_uint_lt(most, ALL / 4 + 2 * LANE_QUEUE_BYTES);
+	ck_assert_uint_gt(most, OUT_QUEUE_BYTES);
+	ck_assert_uint_lt(most, ALL / 4 + 2 * OUT_QUEUE_BYTES);
 	str_free(&want);
 	str_free(&g.got[0]);
 	str_free(&g.got[1]);
@@ -783,7 +783,7 @@ END_TEST
 START_TEST(note_waits_for_its_turn)
 {
 	enum { LINES = 40000 };
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	struct str want = { 0 };
 
 	rig_open(&g, ONE_PIPE, 2);
@@ -811,7 +811,7 @@ END_TEST
 START_TEST(lines_without_end_of_many)
 {
 	enum { NP = 200, BYTES = 60000 };
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *x = long_line(BYTES + 1);
 	size_t shown = 0, bytes = 0;
 
@@ -847,7 +847,7 @@ static bool rig_until(struct rig *g, int stream, const char *out)
 /* An update that ends in '\r' does not wait for the next one. */
 START_TEST(bar_is_shown)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	bool first, second, none;
 
 	rig_open(&g, PIPES, 2);
@@ -868,7 +868,7 @@ END_TEST
  * another rank comes over it, a line below it. */
 START_TEST(bar_without_end_on_a_terminal)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	bool bars[3];
 
 	rig_open(&g, TERMINAL, 2);
@@ -891,7 +891,7 @@ END_TEST
 /* A line without '\r' waits for its end, however long. */
 START_TEST(half_a_line_waits_on_a_terminal)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	uint64_t until;
 	size_t shown;
 
@@ -913,7 +913,7 @@ END_TEST
 /* A line longer than the credit must not wait for its own end. */
 START_TEST(held_bytes_give_their_credit)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	size_t left;
 
 	rig_open(&g, PIPES, 2);
@@ -927,7 +927,7 @@ END_TEST
 
 START_TEST(reader_goes_away)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *x = long_line(60000);
 	int unread[3];
 
@@ -957,7 +957,7 @@ END_TEST
 
 START_TEST(no_reader_from_the_start)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	int unread;
 
 	rig_open(&g, ONE_PIPE, 2);
@@ -978,7 +978,9 @@ END_TEST
 START_TEST(show)
 {
 	uint64_t bits[2] = { 1u << 3, 1 };
-	struct rig g = { .r.show = { .bits = bits, .nwords = 2 }, .r.show_errors = _i };
+	struct rig g = { .r.tag = true,
+			 .r.show = { .bits = bits, .nwords = 2 },
+			 .r.show_errors = _i };
 
 	rig_open(&g, PIPES, 200);
 	for (uint32_t rank = 0; rank < 200; rank++) {
@@ -995,7 +997,7 @@ END_TEST
 
 START_TEST(show_none_and_errors)
 {
-	struct rig g = { .r.show_errors = true };
+	struct rig g = { .r.tag = true, .r.show_errors = true };
 
 	rig_open(&g, PIPES, 2);
 	rig_text(&g, 0, 1, "o\n");
@@ -1070,7 +1072,7 @@ static void remove_folder(uint32_t np)
 
 START_TEST(folder_names)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *path;
 
 	make_folder();
@@ -1098,7 +1100,7 @@ END_TEST
 START_TEST(files_get_everything)
 {
 	uint64_t bits[1] = { 1 };
-	struct rig g = { .r.show = { .bits = bits, .nwords = 1 } };
+	struct rig g = { .r.tag = true, .r.show = { .bits = bits, .nwords = 1 } };
 
 	make_folder();
 	g.r.output_dir = folder;
@@ -1108,7 +1110,8 @@ START_TEST(files_get_everything)
 		getrlimit(RLIMIT_NOFILE, &old);
 		low = (struct rlimit){ _i ? 200 : old.rlim_cur, old.rlim_max };
 		setrlimit(RLIMIT_NOFILE, &low);
-		g.r = (struct request){ .show = { .bits = bits, .nwords = 1 },
+		g.r = (struct request){ .tag = true,
+					.show = { .bits = bits, .nwords = 1 },
 					.output_dir = folder };
 		rig_open(&g, PIPES, 2);
 		setrlimit(RLIMIT_NOFILE, &old);
@@ -1130,7 +1133,7 @@ END_TEST
 
 START_TEST(folder_in_folders)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char dir[128], path[128];
 
 	make_folder();
@@ -1151,7 +1154,7 @@ END_TEST
 
 START_TEST(no_folder)
 {
-	struct rig g = { .r.output_dir = (char *)"/dev/null/x" };
+	struct rig g = { .r.tag = true, .r.output_dir = (char *)"/dev/null/x" };
 	int rc;
 	struct err e;
 
@@ -1169,7 +1172,7 @@ END_TEST
 /* A full disk is said once; the terminal gets everything. */
 START_TEST(disk_full)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char path[128], *said;
 	int disks;
 
@@ -1197,7 +1200,7 @@ END_TEST
 
 START_TEST(tail)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *none, *few, *ten, *open, *flood, line[64];
 
 	rig_open(&g, PIPES, 2);
@@ -1239,7 +1242,7 @@ END_TEST
 
 START_TEST(tail_of_one_long_line)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	char *x = long_line(100000);
 	size_t n;
 	bool end;
@@ -1259,7 +1262,7 @@ END_TEST
 
 START_TEST(quiet)
 {
-	struct rig g = { 0 };
+	struct rig g = { .r.tag = true };
 	long before, after;
 
 	rig_open(&g, PIPES, 2);

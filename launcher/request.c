@@ -1,0 +1,42 @@
+#include "launcher/request.h"
+
+void rank_set_add(struct rank_set *set, uint32_t rank)
+{
+	size_t need = rank / 64 + 1, room = set->nwords ? set->nwords : 1;
+
+	if (need > set->nwords) {
+		while (room < need)
+			room *= 2;
+		set->bits = xreallocarray(set->bits, room, sizeof *set->bits);
+		memset(set->bits + set->nwords, 0,
+		       (room - set->nwords) * sizeof *set->bits);
+		set->nwords = room;
+	}
+	set->bits[rank / 64] |= UINT64_C(1) << rank % 64;
+}
+
+bool rank_set_has(const struct rank_set *set, uint32_t rank)
+{
+	return set->all ||
+	       (rank / 64 < set->nwords && set->bits[rank / 64] >> rank % 64 & 1);
+}
+
+size_t rank_set_count(const struct rank_set *set)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < set->nwords; i++)
+		n += (size_t)__builtin_popcountll(set->bits[i]);
+	return n;
+}
+
+void rank_set_print(struct str *out, const struct rank_set *set)
+{
+	str_add_bits(out, set->bits, set->nwords);
+}
+
+void rank_set_free(struct rank_set *set)
+{
+	free(set->bits);
+	*set = (struct rank_set){ 0 };
+}
