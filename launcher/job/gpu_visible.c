@@ -306,7 +306,7 @@ static void collect(struct scan *s, const struct token *t, const struct token *e
 		if (depth == 0 && is(t, "="))
 			value = t + 1;
 	}
-	if (!value || !is_word(*target->s))
+	if (!value || !target || !is_word(*target->s))
 		return;
 	if (has_device(s, value, end))
 		into = s->devices;
@@ -469,9 +469,10 @@ static bool follow_file(struct find *f, const char *name, enum program is,
 	char *path = *name == '/' || !f->dir ? xstrdup(name)
 					     : xasprintf("%s/%s", f->dir, name);
 	struct str text = { 0 };
-	bool good = f->files++ < FILES_MAX &&
+	bool good = f->files < FILES_MAX &&
 		    !file_read(&text, path, VISIBLE_FILE_BYTES, true);
 
+	f->files += good;
 	if (good && is == PYTHON_FILE)
 		visible_scan(f->v, path, str_text(&text), text.len);
 	else if (good && !f->in_shell)

@@ -87,6 +87,7 @@ static const struct {
 	{ "DDP(m, device_ids=[torch.cuda.current_device()])", NULL, 0 },
 	{ "DataParallel(m, device_ids=[0, 1])", NULL, 0 },
 	{ "DDP(m, device_ids=None)", NULL, 0 },
+	{ "DDP(m, device_ids=[0])", NULL, 0 },
 	{ "set_visible_devices([], 'GPU')", NULL, 0 },
 	{ "set_visible_devices(gpus[0], 'GPU')", NULL, 0 },
 	{ "set_visible_devices(gpus[i], 'GPU')", NULL, 0 },
@@ -96,6 +97,7 @@ static const struct {
 	{ "def set_device(local_rank):\n    pass", NULL, 0 },
 	{ "def f(m, device=local_rank): pass", NULL, 0 },
 	{ "f(local_rank=local_rank)", NULL, 0 },
+	{ "device = f(local_rank=0)", NULL, 0 },
 	{ "x.to(device)", NULL, 0 },
 	{ "class Trainer:\n    pass\nTrainer()", NULL, 0 },
 	{ "from trainer import Trainer\nTrainer()", NULL, 0 },
@@ -229,9 +231,10 @@ static const struct {
 	{ "sh|-c|\"$@\"|sh|python|ddp.py", "ddp.py:10 device" },
 	{ "sh|-c|echo python ddp.py", NULL },
 	{ "sh|-c|# python ddp.py", NULL },
+	{ "sh|-c|# it's one\npython ddp.py", "ddp.py:10 device" },
 	{ "sh|-c|echo 'x\npython ddp.py'", NULL },
 	{ "sh|-c|python $1|sh|ddp.py", NULL },     /* a variable */
-	{ "sh|-c|cd pkg && python cli.py", NULL }, /* another directory */
+	{ "sh|-c|cd pkg && python ddp.py", NULL }, /* another directory */
 	{ "sh|-c|sh wrapper.sh", NULL },           /* a second shell */
 	{ "sh|-c", NULL },
 	/* wrappers */
@@ -260,7 +263,7 @@ static void find(struct visible *v, const char *command, const char *wdir)
 
 	while ((word = strsep(&rest, "|")))
 		strv_add(&argv, word);
-	strv_add(&env, "PYTHONPATH=/none:src");
+	strv_add(&env, "PYTHONPATH=/a:/b:/c:/d:/e:/f:/g:/h:/i:src");
 	visible_find(v, &argv, wdir, &env);
 	strv_free(&argv);
 	strv_free(&env);
