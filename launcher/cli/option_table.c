@@ -242,10 +242,10 @@ const struct option option_table[] = {
 	{ "--gpu-visible", "auto|one|node|inherit", TOPIC_gpus, 0,
 	  "gpu-visible", "BERTH_GPU_VISIBLE", CHOICE(gpu_visible, visible_names),
 	  .help = "which GPUs a rank can see",
-	  .text = "Choose which GPUs a rank can see. one: only its own. node: all GPUs of the host, "
-		  "with its own at the index that equals its local rank. inherit: those that the "
-		  "host's environment names. auto, the default: node if the script chooses its "
-		  "device by the local rank, else one." },
+	  .text = "Choose the GPUs that a rank can see. one: only its own. node: all GPUs of the "
+		  "host, its own at the index that equals its local rank. inherit: what the "
+		  "environment of the host says. auto (the default): node if the entry script "
+		  "uses its local rank as a device, else one." },
 	{ "--gpu-id", "index|uuid", TOPIC_gpus, 0,
 	  "gpu-id", "BERTH_GPU_ID", CHOICE(gpu_id, gpu_id_names),
 	  .help = "how CUDA_VISIBLE_DEVICES names a GPU",

@@ -11,17 +11,17 @@ enum { ENV_FILE_MAX_BYTES = 1 << 20 };
 
 enum travel {
 	TRAVELS,
-	STAYS,      /* with this host */
-	STAYS_ALONE /* unless in the job of a resource manager */
+	STAYS,      /* on this host */
+	STAYS_ALONE /* it travels in the job of a resource manager */
 };
 
-/* For what is no other launcher's (common/taskvars.h): the first pattern that matches
- * decides; a name that none matches travels. */
+/* The first pattern that matches decides.  A name that does not match travels.  The
+ * variables of other launchers are in common/taskvars.h. */
 static const struct {
 	const char *pattern;
 	enum travel travel;
 } rules[] = {
-	/* What a resource manager says of the job is of use to all ranks. */
+	/* What a resource manager says about the job is useful to all ranks. */
 	{ "SLURM_JOB_*", TRAVELS },
 	{ "SLURM_JOBID", TRAVELS },
 	{ "SLURM_ARRAY_*", TRAVELS },
@@ -31,14 +31,13 @@ static const struct {
 	{ "SLURM_CONF", TRAVELS },
 	{ "SLURM_RESTART_COUNT", TRAVELS },
 
-	/* The shape of an allocation, which these hosts need not be. */
+	/* The shape of an allocation, which may have other hosts. */
 	{ "SLURM_*", STAYS_ALONE },
 
 	{ "BERTH_JOB", STAYS },
 	{ "BERTH_AGENT", STAYS },
 
-	/* The launch host's GPUs are not those of another host; a filter set there
-	   counts. */
+	/* GPUs of this host.  Each host has its own, and its own filter. */
 	{ "CUDA_VISIBLE_DEVICES", STAYS },
 	{ "NVIDIA_VISIBLE_DEVICES", STAYS },
 	{ "ROCR_VISIBLE_DEVICES", STAYS },
@@ -46,7 +45,7 @@ static const struct {
 	{ "GPU_DEVICE_ORDINAL", STAYS },
 	{ "ZE_AFFINITY_MASK", STAYS },
 
-	/* Who and where: each host has its own. */
+	/* The user and the place: each host has its own. */
 	{ "HOME", STAYS },
 	{ "USER", STAYS },
 	{ "LOGNAME", STAYS },
@@ -62,8 +61,8 @@ static const struct {
 	{ "BASH_FUNC_*", STAYS },
 	{ "LS_COLORS", STAYS },
 
-	/* The login session and the desktop; XDG_CACHE_HOME and its like are the user's
-	 * choice of a folder, as TMPDIR is. */
+	/* The login session and the desktop.  XDG_CACHE_HOME and similar names are the
+	 * user's choice of a directory, as TMPDIR is. */
 	{ "XDG_*_HOME", TRAVELS },
 	{ "XDG_*", STAYS },
 	{ "SSH_*", STAYS },
@@ -80,7 +79,7 @@ static const struct {
 	{ "GPG_TTY", STAYS },
 	{ "KRB5CCNAME", STAYS },
 
-	/* systemd speaks to one process through these. */
+	/* For the one process that systemd started. */
 	{ "INVOCATION_ID", STAYS },
 	{ "JOURNAL_STREAM", STAYS },
 	{ "NOTIFY_SOCKET", STAYS },
@@ -88,41 +87,34 @@ static const struct {
 	{ "LISTEN_*", STAYS },
 };
 
-static bool travels(const char *name, bool managed)
-{
-	if (taskvars_has(name, strlen(name)))
-		return false;
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-		if (*rules[i].pattern == *name && !fnmatch(rules[i].pattern, name, 0))
-			return rules[i].travel == TRAVELS ||
-			       (rules[i].travel == STAYS_ALONE && managed);
-	return true;
-}
-
-static bool is_option(const char *name, const char *const *options, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(options[i], name))
-			return true;
-	return false;
-}
-
 void env_forward(struct strv *out, char *const *own, bool managed,
 		 const char *const *option_names, size_t noptions)
 {
 	for (; *own; own++) {
-		size_t n = strcspn(*own, "=");
+		size_t n = strcspn(*own, "="), i = 0;
+		enum travel travel = TRAVELS;
 		char *name;
 
 		if (n == 0 || !(*own)[n])
 			continue; /* no shell can have made it */
 		name = xstrndup(*own, n);
-		if (travels(name, managed) && !is_option(name, option_names, noptions))
+		while (i < noptions && strcmp(option_names[i], name))
+			i++;
+		if (i < noptions || taskvars_has(name, n))
+			travel = STAYS;
+		for (i = 0; travel == TRAVELS && i < sizeof rules / sizeof *rules; i++)
+			if (*rules[i].pattern == *name &&
+			    !fnmatch(rules[i].pattern, name, 0)) {
+				travel = rules[i].travel;
+				break;
+			}
+		if (travel == TRAVELS || (travel == STAYS_ALONE && managed))
 			strv_add(out, *own);
 		free(name);
 	}
 }
 
+/* Set in OUT each variable of OWN whose name begins with the N bytes PREFIX. */
 static void export_prefix(struct strv *out, const char *prefix, size_t n,
 			  const struct strv *own)
 {
@@ -139,70 +131,52 @@ static void export_prefix(struct strv *out, const char *prefix, size_t n,
 	}
 }
 
-static int export_one(struct strv *out, const char *word, const struct strv *own,
-		      struct err *e)
-{
-	size_t n = strcspn(word, "=");
-	const char *value;
-
-	if (n == 0)
-		return err_set(e, E_EXPORT_NAME, word);
-	if (word[n]) {
-		char *name = xstrndup(word, n);
-
-		strv_env_set(out, name, word + n + 1);
-		free(name);
-		return 0;
-	}
-	if (word[n - 1] == '*') {
-		export_prefix(out, word, n - 1, own);
-		return 0;
-	}
-	value = strv_env_get(own, word);
-	if (!value) {
-		err_set(e, E_EXPORT_UNSET, word);
-		return err_hint(e, "give it a value: -x %s=VALUE", word);
-	}
-	strv_env_set(out, word, value);
-	return 0;
-}
-
 int env_forward_export(struct strv *out, const struct strv *x,
 		       const struct strv *own_env, struct err *e)
 {
-	for (size_t i = 0; i < x->n; i++)
-		if (export_one(out, x->v[i], own_env, e))
-			return -1;
-	return 0;
-}
+	for (size_t i = 0; i < x->n; i++) {
+		const char *word = x->v[i], *value = strchr(word, '=');
+		size_t n = strcspn(word, "=");
+		char *name;
 
-/* The part of a value between QUOTE and its like, P being behind the first.  Returns
- * what follows the second, or NULL. */
-static const char *read_quoted(struct str *out, const char *p, char quote, bool *dollar)
-{
-	for (; *p && *p != quote; p++) {
-		if (quote == '"' && (*p == '$' || *p == '`'))
-			*dollar = true;
-		if (quote == '"' && *p == '\\' && p[1] && strchr("\"\\$`", p[1]))
-			p++;
-		str_addn(out, p, 1);
+		if (n == 0)
+			return err_set(e, E_EXPORT_NAME, word);
+		if (!value && word[n - 1] == '*') {
+			export_prefix(out, word, n - 1, own_env);
+			continue;
+		}
+		value = value ? value + 1 : strv_env_get(own_env, word);
+		if (!value) {
+			err_set(e, E_EXPORT_UNSET, word);
+			return err_hint(e, "give it a value: -x %s=VALUE", word);
+		}
+		name = xstrndup(word, n);
+		strv_env_set(out, name, value);
+		free(name);
 	}
-	return *p ? p + 1 : NULL;
+	return 0;
 }
 
 /* The value at P, to the end of the line, into OUT.  NAME is for messages. */
 static int read_value(struct str *out, const char *p, const char *name, struct err *e)
 {
 	bool dollar = false;
-	size_t keep = 0; /* length up to the last character that is no trailing blank */
+	size_t keep = 0; /* length without trailing blanks */
 
 	while (*p && !(*p == '#' && (out->len == 0 || isblank((unsigned char)p[-1])))) {
 		char c = *p++;
 		bool escaped = c == '\\' && *p;
 
 		if (c == '\'' || c == '"') {
-			p = read_quoted(out, p, c, &dollar);
-			if (!p)
+			for (; *p && *p != c; p++) {
+				if (c == '"' && (*p == '$' || *p == '`'))
+					dollar = true;
+				if (c == '"' && *p == '\\' && p[1] &&
+				    strchr("\"\\$`", p[1]))
+					p++;
+				str_addn(out, p, 1);
+			}
+			if (!*p++)
 				return err_set(e, E_ENV_FILE_QUOTE, c, name);
 			keep = out->len;
 			continue;
@@ -220,16 +194,10 @@ static int read_value(struct str *out, const char *p, const char *name, struct e
 	return dollar ? err_set(e, E_ENV_FILE_DOLLAR, name) : 0;
 }
 
-static bool is_name(const char *name)
-{
-	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
-				"0123456789");
-
-	return *name && !name[n] && !isdigit((unsigned char)*name);
-}
-
 static int read_line(struct strv *out, char *line, struct err *e)
 {
+	static const char name_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					 "abcdefghijklmnopqrstuvwxyz_0123456789";
 	struct str value = { 0 };
 	size_t n = strlen(line);
 	char *equals;
@@ -245,8 +213,9 @@ static int read_line(struct strv *out, char *line, struct err *e)
 	equals = strchr(line, '=');
 	if (equals)
 		*equals = '\0';
-	/* The line itself may hold a secret: it is not shown. */
-	if (!equals || !is_name(line))
+	/* The line may hold a secret: no message shows it. */
+	if (!equals || !*line || line[strspn(line, name_chars)] ||
+	    isdigit((unsigned char)*line))
 		return err_set(e, E_ENV_FILE_LINE);
 	n = strspn(equals + 1, " \t");
 	if (n && equals[1 + n] && equals[1 + n] != '#')
@@ -281,28 +250,17 @@ int env_forward_file(struct strv *out, const char *path, struct err *e)
 	return rc;
 }
 
-bool env_forward_is_secret(const char *name)
-{
-	static const char *const words[] = { "TOKEN", "SECRET", "KEY", "PASS", "CRED" };
-
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcasestr(name, words[i]))
-			return true;
-	return false;
-}
-
-/* "scheme://user:password@host", as in https_proxy and the URLs of data bases. */
-static bool holds_password(const char *value)
-{
-	const char *p = strstr(value, "://");
-	size_t n = p ? strcspn(p + 3, "/@ ") : 0;
-
-	return p && p[3 + n] == '@' && memchr(p + 3, ':', n);
-}
-
 void env_forward_redact(struct str *s, const char *name, const char *value)
 {
-	if (env_forward_is_secret(name) || holds_password(value))
+	static const char *const words[] = { "TOKEN", "SECRET", "KEY", "PASS", "CRED" };
+	/* "scheme://user:password@host", as in https_proxy and URLs of databases. */
+	const char *url = strstr(value, "://");
+	size_t n = url ? strcspn(url + 3, "/@ ") : 0;
+	bool secret = url && url[3 + n] == '@' && memchr(url + 3, ':', n);
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		secret = secret || strcasestr(name, words[i]);
+	if (secret)
 		str_addf(s, "<redacted, %zu bytes>", strlen(value));
 	else
 		str_add(s, value);

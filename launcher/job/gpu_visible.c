@@ -1,577 +1,570 @@
 #include "launcher/job/gpu_visible.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include "launcher/file.h"
-#include "launcher/job/shell.h"
 
-enum { DEPTH_MAX = 12, FILES_MAX = 64 };
-
-/* A command line being followed.  Functions below return true when V is decided. */
-struct follow {
-	struct visible *v;
-	struct strv env; /* PATH and PYTHONPATH, as wrappers change them */
-	int depth, files;
+enum {
+	FILES_MAX = 16,   /* a shell script may name any number of them */
+	NESTING_MAX = 16, /* f-strings inside f-strings */
+	NAMES_MAX = 32,
+	PASSES = 4,    /* to collect names that get their value from one another */
+	SPAN_MAX = 128 /* tokens of one expression: the time stays linear */
 };
 
-/* The words of a command, argv[0..n), and the folder where it runs (NULL: here). */
-struct command {
-	char *const *v;
-	size_t n;
-	const char *dir;
+/* ---- what is looked for ---- */
+
+/* What uses a local rank as a device.  The first row that matches decides. */
+static const struct pattern {
+	const char *word; /* for fnmatch() */
+	enum {
+		CALL,   /* WORD( */
+		METHOD, /* .WORD( */
+		VALUE,  /* WORD= */
+		ANY,    /* also as the beginning of a string */
+		IMPORT  /* in an import statement */
+	} where;
+	enum {
+		RANK, /* if the arguments, the first one or the value hold a local rank */
+		ITEM,  /* the same, or a list of one variable */
+		ALWAYS /* the library does it by itself */
+	} when;
+} patterns[] = {
+	{ "cuda:", ANY, RANK },
+	{ "to", METHOD, RANK },
+	{ "cuda", METHOD, RANK },
+	{ "*[dD]evice*", CALL, RANK },
+	{ "device_ids", VALUE, ITEM },
+	{ "device_i*", VALUE, RANK },
+	{ "device", VALUE, RANK },
+	{ "*_device", VALUE, RANK },
+	{ "local_device_ids", VALUE, RANK },
+	{ "visible_device_list", VALUE, RANK },
+	{ "Accelerator", CALL, ALWAYS },
+	{ "PartialState", CALL, ALWAYS },
+	{ "launch_from_torch", CALL, ALWAYS },
+	{ "*TrainingArguments", ANY, ALWAYS },
+	{ "trl", IMPORT, ALWAYS },
+	{ "lightning*", IMPORT, ALWAYS },
+	{ "pytorch_lightning", IMPORT, ALWAYS },
+	{ "deepspeed", IMPORT, ALWAYS },
 };
 
-static bool follow_command(struct follow *f, struct command c);
-static bool follow_module(struct follow *f, const char *name, const char *dir,
-			  bool run);
+enum program { UNKNOWN, PYTHON, SHELL, PYTHON_FILE, SHELL_FILE, LAUNCHER, WRAPPER };
 
-static const char *base_name(const char *path)
+/* For fnmatch(), without directories. */
+static const char *const programs[][32] = {
+	[PYTHON] = { "python", "python[0-9]*" },
+	[SHELL] = { "sh", "bash", "dash", "zsh", "ksh" },
+	[PYTHON_FILE] = { "*.py" },
+	[SHELL_FILE] = { "*.sh", "*.bash" },
+	/* What these start uses all GPUs, or a local rank that they set. */
+	[LAUNCHER] = { "torchrun", "accelerate", "deepspeed", "torch.distributed.run",
+		       "torch.distributed.launch" },
+	/* These run the command that follows their options: programs, Python modules,
+	 * words of the shell. */
+	[WRAPPER] = { "apptainer", "env",    "nice",        "nohup",  "nsys",
+		      "numactl",   "setsid", "singularity", "stdbuf", "taskset",
+		      "timeout",   "uv",     "cProfile",    "pdb",    "exec",
+		      "time",      "if",     "then",        "else",   "do",
+		      "{",         "!" },
+};
+
+/* Names of a variable, attribute or function that is a local rank, or a rank: as a
+ * device the two mean the same if there is one host. */
+static const char *const rank_names[] = {
+	"rank",       "get_rank",     "global_rank",   "world_rank",     "*local_rank",
+	"*localrank", "*localrankid", "*local_rankid", "*slurm_localid", NULL
+};
+
+static bool any(const char *word, const char *const *list)
 {
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
+	while (*list && strcmp(word, *list))
+		list++;
+	return *list;
 }
 
-static char *path_in(const char *dir, const char *name)
+static bool any_match(const char *word, const char *const *list, int flags)
 {
-	return *name == '/' || !dir ? xstrdup(name) : xasprintf("%s/%s", dir, name);
+	while (*list && fnmatch(*list, word, flags))
+		list++;
+	return *list;
 }
 
-static char *dir_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
+/* ---- Python source to tokens ---- */
 
-	return slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup(".");
+/* A name, a number, an operator, or "\n": the end of a statement.  Of strings are left:
+ * a name of a local rank ("LOCAL_RANK"), "cuda:", the expressions of f-strings. */
+struct token {
+	const char *s;
+	size_t at;    /* its offset in the source */
+	bool is_rank; /* it is one of rank_names */
+};
+
+struct lexer {
+	const char *in;
+	size_t n, i;
+	struct token *t; /* t[0] and t[1] are ends of statements, so is the last */
+	size_t nt;
+	char *end; /* of the text of all tokens, each with its NUL */
+	int depth; /* of brackets */
+};
+
+static bool is(const struct token *t, const char *word)
+{
+	return !strcmp(t->s, word);
 }
 
-static bool ends_with(const char *s, const char *end)
+static bool is_word(char c)
 {
-	size_t n = strlen(s), len = strlen(end);
-
-	return n > len && !strcmp(s + n - len, end);
+	return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-static bool one_of(const char *word, const char *const *list, size_t n)
+static void add_token(struct lexer *x, const char *s, size_t n, size_t at)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(word, list[i]))
+	struct token *t = x->t + x->nt++;
+
+	memcpy(x->end, s, n);
+	x->end[n] = '\0';
+	*t = (struct token){ .s = x->end, .at = at };
+	x->end += n + 1;
+	t->is_rank = is_word(*s) && any_match(t->s, rank_names, FNM_CASEFOLD);
+}
+
+/* One character that is not part of a word or string, or two: "==", "+=". */
+static void read_operator(struct lexer *x)
+{
+	const char *p = x->in + x->i;
+	size_t n = 1;
+
+	if (*p == '\\') {
+		n = 2; /* the line goes on */
+	} else if (*p == '\n' || *p == ';') {
+		if (x->depth == 0)
+			add_token(x, "\n", 1, x->i);
+	} else if (*p && !isspace((unsigned char)*p)) {
+		if (strchr("([{", *p))
+			x->depth++;
+		else if (strchr(")]}", *p) && x->depth > 0)
+			x->depth--;
+		else if (strchr("=!<>:+-*/%&|^@", *p) && x->n - x->i > 1 && p[1] == '=')
+			n = 2;
+		add_token(x, p, n, x->i);
+	}
+	x->i += n;
+}
+
+static void read_code(struct lexer *x, int nesting);
+
+/* A string; i is at its first quote.  FORMAT: an f-string. */
+static void read_string(struct lexer *x, bool format, int nesting)
+{
+	const char *quote = x->in + x->i, *from;
+	size_t width = 1, n = 0;
+
+	if (x->n - x->i > 2 && quote[1] == *quote && quote[2] == *quote)
+		width = 3;
+	from = quote + width;
+	x->i += width;
+	if (x->n - x->i > 5 && !memcmp(from, "cuda:", 5) &&
+	    !isdigit((unsigned char)from[5]))
+		add_token(x, from, 5, x->i);
+	while (x->i < x->n &&
+	       (x->n - x->i < width || memcmp(x->in + x->i, quote, width))) {
+		char c = x->in[x->i];
+
+		if (c == '\n' && width == 1)
+			break; /* not closed: not Python, or cut off */
+		if (format && c == '{' && nesting < NESTING_MAX && x->n - x->i > 1 &&
+		    x->in[x->i + 1] != c)
+			read_code(x, nesting + 1);
+		else
+			x->i += c == '\\' || (format && c == '{') ? 2 : 1;
+	}
+	if (x->i >= x->n)
+		x->i = x->n;
+	while (from + n < x->in + x->i && is_word(from[n]))
+		n++;
+	if (!format && n > strlen("rank") && from + n == x->in + x->i) {
+		add_token(x, from, n, x->i - n);
+		x->nt -= !x->t[x->nt - 1].is_rank;
+	}
+	if (x->i < x->n && x->in[x->i] == *quote)
+		x->i += width;
+}
+
+/* Code up to its end; NESTING: the expression of an f-string with its braces. */
+static void read_code(struct lexer *x, int nesting)
+{
+	int depth = x->depth;
+
+	do {
+		size_t from = x->i;
+		bool format = false;
+		char c;
+
+		for (; x->i < x->n && is_word(x->in[x->i]); x->i++)
+			format |= strchr("fFtT", x->in[x->i]) != NULL;
+		c = x->i < x->n ? x->in[x->i] : '\0';
+		if ((c == '"' || c == '\'') && x->i - from <= 2) /* r"", rf"" */
+			read_string(x, format, nesting);
+		else if (x->i > from)
+			add_token(x, x->in + from, x->i - from, from);
+		else if (c == '#' && !nesting)
+			while (x->i < x->n && x->in[x->i] != '\n')
+				x->i++;
+		else if (x->i < x->n)
+			read_operator(x);
+	} while (x->i < x->n && (!nesting || x->depth > depth));
+}
+
+/* ---- devices ---- */
+
+/* Names, ended by NULL. */
+struct scan {
+	const char *ranks[NAMES_MAX + 1]; /* hold a local rank */
+	/* Hold the device that the program has already, or how many it sees: a rank
+	 * modulo device_count() is 0 if one GPU is visible. */
+	const char *devices[NAMES_MAX + 1];
+};
+
+/* The end of the expressions from T on: the bracket that closes a surrounding one, or a
+ * COMMA. */
+static const struct token *expression_end(const struct token *t, bool comma)
+{
+	int depth = 0;
+
+	for (int n = 0; n < SPAN_MAX && !is(t, "\n"); n++, t++) {
+		if (strchr("([{", *t->s))
+			depth++;
+		else if (strchr(")]}", *t->s) && --depth < 0)
+			break;
+		else if (comma && depth == 0 && is(t, ","))
+			break;
+	}
+	return t;
+}
+
+static bool has_device(const struct scan *s, const struct token *t,
+		       const struct token *end)
+{
+	while (t < end && !any(t->s, s->devices))
+		t++;
+	return t < end;
+}
+
+/* The value of the tokens from T to END depends on a local rank, other than by a test:
+ * "local_rank == 0", "if local_rank". */
+static bool uses_rank(const struct scan *s, const struct token *t,
+		      const struct token *end)
+{
+	static const char *const tests[] = { "==", "!=", "<",  ">",   "<=",
+					     ">=", "in", "is", "not", NULL };
+	static const char *const before[] = { "if", "elif",   "while", "and",
+					      "or", "assert", NULL };
+
+	if (has_device(s, t, end))
+		return false;
+	for (; t < end; t++) {
+		const struct token *first = t, *after = t + 1;
+
+		if ((!t->is_rank && !any(t->s, s->ranks)) || is(after, ".") ||
+		    is(after, "="))
+			continue;
+		while (strchr("()]", *after->s))
+			after++;
+		while (is(first - 1, "."))
+			first -= 2;
+		if (!any(after->s, tests) && !any(first[-1].s, tests) &&
+		    !any(first[-1].s, before))
 			return true;
-	return false;
-}
-
-#define ONE_OF(word, list) one_of((word), (list), sizeof(list) / sizeof *(list))
-
-static bool is_python(const char *word)
-{
-	const char *name = base_name(word);
-
-	return !strncmp(name, "python", 6) &&
-	       !name[6 + strspn(name + 6, "0123456789.")];
-}
-
-static bool is_shell(const char *word)
-{
-	static const char *const shells[] = { "sh", "bash", "dash", "zsh", "ksh" };
-
-	return ONE_OF(base_name(word), shells);
-}
-
-/* Programs that run the command behind their own options. */
-static bool is_wrapper(const char *word)
-{
-	static const char *const wrappers[] = {
-		"apptainer", "catchsegv",  "chrt",   "command",     "conda",
-		"env",       "eval",       "exec",   "gdb",         "ionice",
-		"mamba",     "micromamba", "ncu",    "nice",        "nohup",
-		"nsys",      "numactl",    "perf",   "pipenv",      "pixi",
-		"poetry",    "rocprof",    "setsid", "singularity", "stdbuf",
-		"strace",    "taskset",    "time",   "timeout",     "uv",
-		"xvfb-run"
-	};
-
-	return ONE_OF(base_name(word), wrappers);
-}
-
-/* Launchers of their own: what they start uses all GPUs, or a local rank they set. */
-static bool is_launcher(const char *word)
-{
-	static const char *const launchers[] = { "torchrun", "accelerate",
-						 "deepspeed" };
-
-	return ONE_OF(base_name(word), launchers);
-}
-
-static bool is_script(const char *word)
-{
-	return ends_with(word, ".py") || ends_with(word, ".sh") ||
-	       ends_with(word, ".bash");
-}
-
-static bool decide(struct follow *f, const char *file, size_t line, const char *word)
-{
-	*f->v = (struct visible){
-		.mode = VISIBLE_NODE,
-		.file = xstrdup(file),
-		.line = line,
-		.word = xstrdup(word),
-	};
-	return true;
-}
-
-static bool scan_text(struct follow *f, const char *text, size_t n, const char *file)
-{
-	char word[64];
-	size_t line;
-
-	return visible_scan(text, n, &line, word, sizeof word) == VISIBLE_NODE &&
-	       decide(f, file, line, word);
-}
-
-static bool read_script(struct follow *f, struct str *text, const char *path)
-{
-	return f->files++ < FILES_MAX &&
-	       !file_read(text, path, VISIBLE_SCAN_BYTES, true);
-}
-
-/* ---- Python ---- */
-
-/* The module X of a line "from X import ..." or "import X", NULL if it is none; X may
- * begin with dots, and "from . import X" is ".X".  The caller frees it. */
-static char *imported(const char *line)
-{
-	const char *name;
-	size_t n;
-
-	line += strspn(line, " \t");
-	if (!strncmp(line, "import ", 7))
-		return xstrndup(line + 7, strcspn(line + 7, " ,;\r"));
-	if (strncmp(line, "from ", 5))
-		return NULL;
-	line += 5 + strspn(line + 5, " ");
-	n = strcspn(line, " ");
-	if (strncmp(line + n, " import ", 8))
-		return NULL;
-	name = line + n + 8;
-	if (strspn(line, ".") == n)
-		return xasprintf("%.*s%.*s", (int)n, line, (int)strcspn(name, " ,;\r"),
-				 name);
-	return xstrndup(line, n);
-}
-
-/* MODULE as "..pkg.mod" in the file PATH: each dot but the first goes a folder up. */
-static bool follow_relative(struct follow *f, const char *module, const char *path)
-{
-	size_t dots = strspn(module, ".");
-	char *package = dir_name(path);
-	bool found;
-
-	for (size_t up = 1; up < dots; up++) {
-		char *parent = xasprintf("%s/..", package);
-
-		free(package);
-		package = parent;
-	}
-	found = follow_module(f, module + dots, package, false);
-	free(package);
-	return found;
-}
-
-/* A file that only hands over to a module: follow what it imports from.  DIR is where
- * absolute names are looked for first, PATH is the file. */
-static bool follow_imports(struct follow *f, const char *text, const char *path,
-			   const char *dir)
-{
-	bool found = false;
-
-	while (!found && *text) {
-		size_t n = strcspn(text, "\n");
-		char *line = xstrndup(text, n), *module = imported(line);
-
-		if (module && *module == '.')
-			found = follow_relative(f, module, path);
-		else if (module)
-			found = follow_module(f, module, dir, false);
-		free(module);
-		free(line);
-		text += n + (text[n] == '\n');
-	}
-	return found;
-}
-
-/* The Python file PATH; HANDS_OVER: it may be nothing but an import and a call. */
-static bool follow_python(struct follow *f, const char *path, const char *dir,
-			  bool hands_over)
-{
-	struct str text = { 0 };
-	bool found = read_script(f, &text, path) &&
-		     (scan_text(f, str_text(&text), text.len, path) ||
-		      (hands_over && follow_imports(f, str_text(&text), path, dir)));
-
-	str_free(&text);
-	return found;
-}
-
-/* A folder or archive given as a script is run by the __main__.py in it. */
-static bool follow_script(struct follow *f, const char *script, const char *dir)
-{
-	char *path = path_in(dir, script), *inner = xasprintf("%s/__main__.py", path);
-	char *folder = dir_name(path);
-	bool found = access(inner, R_OK) ? follow_python(f, path, folder, false)
-					 : follow_python(f, inner, path, true);
-
-	free(folder);
-	free(inner);
-	free(path);
-	return found;
-}
-
-/* The file of module NAME ("pkg/mod" already) below BASE; NULL if it isn't there. */
-static char *module_file(const char *base, const char *name, bool run)
-{
-	static const char *const tails[] = { ".py", "/__main__.py", "/__init__.py" };
-
-	for (size_t i = 0; i < 3; i++) {
-		char *path =
-			xasprintf("%s%s%s%s", base, *base ? "/" : "", name, tails[i]);
-
-		if ((i != 1 || run) && !access(path, R_OK))
-			return path;
-		free(path);
-	}
-	return NULL;
-}
-
-/* Look NAME up in DIR, DIR/src and PYTHONPATH. */
-static char *find_module(struct follow *f, const char *name, const char *dir, bool run)
-{
-	const char *paths = strv_env_get(&f->env, "PYTHONPATH");
-	char *file = module_file(dir ? dir : "", name, run), *base;
-
-	if (!file) {
-		base = path_in(dir, "src");
-		file = module_file(base, name, run);
-		free(base);
-	}
-	for (; !file && paths; paths = strchr(paths, ':')) {
-		char *entry;
-
-		paths += *paths == ':';
-		entry = xstrndup(paths, strcspn(paths, ":"));
-		base = path_in(dir, entry);
-		if (*entry)
-			file = module_file(base, name, run);
-		free(base);
-		free(entry);
-	}
-	return file;
-}
-
-/* Module NAME, imported, or RUN as by -m. */
-static bool follow_module(struct follow *f, const char *name, const char *dir, bool run)
-{
-	char *path, *file = NULL;
-	bool found = false;
-
-	for (const char *p = name; *p; p++)
-		if (!isalnum((unsigned char)*p) && !strchr("._", *p))
-			return false;
-	if (f->depth++ < DEPTH_MAX) {
-		path = xstrdup(*name ? name : "__init__");
-		for (char *p = path; *p; p++)
-			*p = *p == '.' ? '/' : *p;
-		file = find_module(f, path, dir, run);
-		free(path);
-	}
-	if (file)
-		found = follow_python(f, file, dir,
-				      strstr(base_name(file), "__") != NULL);
-	free(file);
-	f->depth--;
-	return found;
-}
-
-/* -m NAME and the words behind it. */
-static bool follow_run_module(struct follow *f, const char *name, struct command rest)
-{
-	static const char *const launchers[] = { "torch.distributed.run",
-						 "torch.distributed.launch",
-						 "accelerate.commands.launch",
-						 "deepspeed.launcher.runner" };
-	static const char *const wrappers[] = {
-		"pdb",     "cProfile", "coverage",  "debugpy",      "kernprof",
-		"scalene", "trace",    "viztracer", "line_profiler"
-	};
-
-	if (ONE_OF(name, launchers))
-		return decide(f, name, 0, name);
-	if (!ONE_OF(name, wrappers))
-		return follow_module(f, name, rest.dir, true);
-	for (size_t i = 0; i < rest.n; i++)
-		if (ends_with(rest.v[i], ".py"))
-			return follow_script(f, rest.v[i], rest.dir);
-	return false;
-}
-
-/* What is behind the word "python". */
-static bool follow_python_args(struct follow *f, struct command c)
-{
-	for (size_t i = 1; i < c.n; i++) {
-		const char *word = c.v[i];
-		size_t flags =
-			*word == '-' ? 1 + strspn(word + 1, "bBdEhiIOPqRsSuvVx?") : 0;
-		const char *arg = flags && word[flags] && word[flags + 1]
-					  ? word + flags + 1
-					  : NULL;
-
-		if (!flags)
-			return follow_script(f, word, c.dir);
-		if (!word[flags] || word[1] == '-')
-			continue;
-		if (!arg && i + 1 < c.n)
-			arg = c.v[++i];
-		if (!arg)
-			return false;
-		if (word[flags] == 'c')
-			return scan_text(f, arg, strlen(arg), "-c");
-		if (word[flags] == 'm') {
-			struct command rest = { c.v + i + 1, c.n - i - 1, c.dir };
-
-			return follow_run_module(f, arg, rest);
-		}
 	}
 	return false;
 }
 
-/* ---- shells ---- */
-
-static bool shell_command(void *ctx, char *const *words, size_t n, const char *dir)
+/* Note the name that the statement from T to END gives a local rank or device to. */
+static void collect(struct scan *s, const struct token *t, const struct token *end)
 {
-	return follow_command(ctx, (struct command){ words, n, dir });
-}
+	static const char *const heads[] = { "if",    "elif", "else", "for",
+					     "while", "with", "try",  NULL };
+	static const char *const through[] = { "int",    "str", "get", "getenv",
+					       "pop",    "min", "max", "device",
+					       "format", "abs", NULL };
+	const struct token *value = NULL, *target = NULL;
+	const bool head = any(t->s, heads);
+	const char **into = s->ranks;
+	size_t n = 0;
+	int depth = 0;
 
-static bool follow_shell_text(struct follow *f, const char *text, const char *script,
-			      struct command args)
-{
-	struct shell sh = {
-		.env = &f->env,
-		.args = args.v,
-		.nargs = args.n,
-		.script = script,
-		.dir = args.dir,
-		.command = shell_command,
-		.ctx = f,
-	};
-
-	return shell_read(&sh, text);
-}
-
-/* The file SCRIPT, as typed: that is its $0. */
-static bool follow_shell_file(struct follow *f, const char *script, struct command args)
-{
-	char *path = path_in(args.dir, script);
-	struct str text = { 0 };
-	bool found = read_script(f, &text, path) &&
-		     follow_shell_text(f, str_text(&text), script, args);
-
-	str_free(&text);
-	free(path);
-	return found;
-}
-
-/* What is behind the word "bash": c.v[0]. */
-static bool follow_shell_args(struct follow *f, struct command c)
-{
-	bool is_text = false;
-
-	for (size_t i = 1; i < c.n; i++) {
-		const char *word = c.v[i];
-		struct command args = { c.v + i + 1, c.n - i - 1, c.dir };
-
-		if ((*word == '-' || *word == '+') && word[1]) {
-			is_text = is_text || (word[1] != '-' && strchr(word, 'c'));
-			i += !strcmp(word + 1, "o") || !strcmp(word + 1, "O") ||
-			     !strcmp(word, "--rcfile") || !strcmp(word, "--init-file");
-			continue;
-		}
-		if (is_text) {
-			if (args.n > 0) { /* sh -c TEXT NAME ARGS */
-				args.v++;
-				args.n--;
-			}
-			return follow_shell_text(f, word, NULL, args);
-		}
-		return follow_shell_file(f, word, args);
+	for (; t < end; t++) {
+		depth += strchr("([{", *t->s) != NULL;
+		depth -= strchr(")]}", *t->s) != NULL;
+		if (depth == 0 && !target && (is(t, "=") || (is(t, ":") && !head)))
+			target = t - 1;
+		if (depth == 0 && is(t, "="))
+			value = t + 1;
 	}
-	return false;
+	if (!value || !target || !is_word(*target->s))
+		return;
+	if (has_device(s, value, end))
+		into = s->devices;
+	else if (!uses_rank(s, value, end))
+		return;
+	else /* what another function returns is another value */
+		for (t = value; t < end; t++)
+			if (is(t + 1, "(") && is_word(*t->s) && !t->is_rank &&
+			    !any(t->s, through))
+				return;
+	while (n < NAMES_MAX && into[n] && strcmp(into[n], target->s))
+		n++;
+	if (n < NAMES_MAX)
+		into[n] = target->s;
 }
 
-/* ---- programs ---- */
-
-/* The file of the program NAME; NULL if PATH doesn't lead to one. */
-static char *find_program(struct follow *f, const char *name, const char *dir)
+/* The token T, in a statement that begins with FIRST, uses a local rank as a device. */
+static bool uses_device(const struct scan *s, const struct token *first,
+			const struct token *t)
 {
-	const char *paths = strv_env_get(&f->env, "PATH");
-	char *path;
+	static const char *const imports[] = { "import", "from", NULL };
+	const struct pattern *p = patterns, *last = p + sizeof patterns / sizeof *p;
+	const bool method = is(t - 1, "."), import = any(first->s, imports);
+	const char next = *t[1].s;
 
-	if (!*name || strchr(name, '/'))
-		return *name ? path_in(dir, name) : NULL;
-	for (; paths; paths = strchr(paths, ':')) {
-		char *entry, *folder;
+	for (; p < last; p++) {
+		const bool fits[] = {
+			[CALL] = next == '(',         [METHOD] = next == '(' && method,
+			[VALUE] = is(t + 1, "="),     [ANY] = true,
+			[IMPORT] = import && !method,
+		};
 
-		paths += *paths == ':';
-		entry = xstrndup(paths, strcspn(paths, ":"));
-		folder = path_in(dir, *entry ? entry : ".");
-		path = xasprintf("%s/%s", folder, name);
-		free(folder);
-		free(entry);
-		if (!access(path, X_OK))
-			return path;
-		free(path);
+		if (fits[p->where] && !fnmatch(p->word, t->s, 0))
+			break;
 	}
-	path = xasprintf("%s/.venv/bin/%s", dir ? dir : ".",
-			 name); /* `uv run` looks here */
-	if (!access(path, X_OK))
-		return path;
-	free(path);
-	return NULL;
-}
-
-/* A script by its first line.  pip writes "#!/bin/sh" and "'''exec' python" on the
- * second where the path of Python is too long for a first line. */
-static bool follow_program(struct follow *f, struct command c)
-{
-	char *path = find_program(f, c.v[0], c.dir);
-	struct str text = { 0 }, first = { 0 };
-	struct command args = { c.v + 1, c.n - 1, c.dir };
-	bool found = false, python;
-
-	if (!path || file_read(&text, path, 2, true) || strcmp(str_text(&text), "#!"))
-		goto out; /* not a script: 2 bytes tell */
-	str_free(&text);
-	if (!read_script(f, &text, path))
-		goto out;
-	str_addn(&first, text.s, strcspn(text.s, "\n"));
-	python = strstr(first.s, "python") ||
-		 !strncmp(text.s + first.len, "\n'''exec'", 9);
-	if (python)
-		found = scan_text(f, text.s, text.len, path) ||
-			(!ends_with(path, ".py") &&
-			 follow_imports(f, text.s, path, c.dir));
-	else if (strstr(first.s, "sh"))
-		found = follow_shell_text(f, text.s,
-					  strchr(c.v[0], '/') ? c.v[0] : path, args);
-out:
-	str_free(&first);
-	str_free(&text);
-	free(path);
-	return found;
-}
-
-static bool is_known(const char *word)
-{
-	return is_python(word) || is_shell(word) || is_wrapper(word) ||
-	       is_launcher(word) || is_script(word);
-}
-
-/* NAME=VALUE before a command: what moves PATH and its like counts for the rest. */
-static bool take_assignment(struct follow *f, const char *word)
-{
-	size_t n = strcspn(word, "=");
-	char *name;
-
-	if (n == 0 || !word[n] || *word == '-')
+	if (p == last || p->when == ALWAYS)
+		return p < last;
+	t += p->where == ANY ? 1 : 2;
+	if (uses_rank(s, t, expression_end(t, p->where != CALL)))
+		return true;
+	if (p->when != ITEM || !is(t, "["))
 		return false;
-	name = xstrndup(word, n);
-	strv_env_set(&f->env, name, word + n + 1);
-	free(name);
-	return true;
+	for (t++; is_word(*t->s) && is(t + 1, "."); t += 2)
+		;
+	return is_word(*t->s) && !isdigit((unsigned char)*t->s) && is(t + 1, "]") &&
+	       !any(t->s, s->devices);
 }
 
-static bool follow_eval(struct follow *f, struct command c)
+static void decide(struct visible *v, const char *file, size_t line, const char *word)
 {
-	struct str text = { 0 };
-	bool found;
-
-	for (size_t i = 1; i < c.n; i++)
-		str_addf(&text, "%s ", c.v[i]);
-	found = follow_shell_text(f, str_text(&text), NULL,
-				  (struct command){ .dir = c.dir });
-	str_free(&text);
-	return found;
+	v->mode = VISIBLE_NODE;
+	v->file = xstrdup(file);
+	v->line = line;
+	v->word = xstrndup(word, strcspn(word, ":"));
 }
 
-/* Behind a wrapper's options, which nobody can know all, the first word that we know;
- * else the first that is a program. */
-static bool follow_wrapper(struct follow *f, struct command c)
+void visible_scan(struct visible *v, const char *file, const char *text, size_t n)
 {
-	static const char *const verbs[] = { "run", "exec", "profile", "record" };
-	const char *name = base_name(c.v[0]);
-	size_t program = 0;
+	static const char *const definitions[] = { "def", "class", "async", NULL };
+	/* A token is not longer than its source, but for its NUL; three are added. */
+	char *tokens = xmalloc(2 * (n + 3));
+	struct lexer x = { .in = text, .n = n, .end = tokens };
+	const struct token *t, *first, *end, *last, *found = NULL;
+	struct scan s = { .devices = { "current_device", "device_count" } };
+	size_t line = 1;
 
-	if (!strcmp(name, "eval"))
-		return follow_eval(f, c);
-	for (size_t i = 1; i < c.n; i++) {
-		struct command rest = { c.v + i, c.n - i, c.dir };
-		char *path;
+	x.t = xcalloc(n + 3, sizeof *x.t);
+	add_token(&x, "\n", 1, 0);
+	add_token(&x, "\n", 1, 0);
+	read_code(&x, 0);
+	add_token(&x, "\n", 1, n);
+	last = x.t + x.nt;
+	for (int pass = 0; pass <= PASSES; pass++)
+		for (first = x.t + 2; first < last && !found; first = end + 1) {
+			for (end = first; !is(end, "\n");)
+				end++;
+			if (pass < PASSES)
+				collect(&s, first, end);
+			else if (!any(first->s, definitions)) /* no use of parameters */
+				for (t = first; t < end && !found; t++)
+					found = uses_device(&s, first, t) ? t : NULL;
+		}
+	for (size_t i = 0; found && i < found->at; i++)
+		line += text[i] == '\n';
+	if (found)
+		decide(v, file, line, found->s);
+	free(x.t);
+	free(tokens);
+}
 
-		if (!strcmp(c.v[i], "-m") && !strcmp(name, "uv"))
-			return follow_python_args(
-				f, (struct command){ c.v + i - 1, c.n - i + 1, c.dir });
-		if (is_known(c.v[i]))
-			return follow_command(f, rest);
-		if (*c.v[i] == '-' || take_assignment(f, c.v[i]) ||
-		    ONE_OF(c.v[i], verbs) || program)
-			continue;
-		path = find_program(f, c.v[i], c.dir);
-		if (path && !access(path, X_OK))
-			program = i;
-		free(path);
+/* ---- the command line to the entry script ---- */
+
+struct find {
+	struct visible *v;
+	const char *dir;         /* where argv will run, NULL: here */
+	const char *python_path; /* PYTHONPATH */
+	bool in_shell;           /* a shell script is being read: no second one is */
+	int files;               /* read so far */
+};
+
+static enum program program_of(const char *word)
+{
+	const char *slash = strrchr(word, '/');
+	enum program is = WRAPPER;
+
+	while (is && !any_match(slash ? slash + 1 : word, programs[is], 0))
+		is--;
+	return is;
+}
+
+/* WORDS[0..n), and NULL. */
+static void follow_command(struct find *f, char *const *words, size_t n);
+
+/* The commands of a shell TEXT, up to a cd; ARGS are its "$@".  Quotes and comments are
+ * understood; variables are not, and each branch is read. */
+static void follow_shell(struct find *f, const char *text, char *const *args)
+{
+	const char *end = text + strlen(text);
+	struct strv words = { 0 };
+	struct str word = { 0 };
+	char quote = '\0';
+
+	f->in_shell = true;
+	for (const char *p = text; p <= end && f->v->mode == VISIBLE_ONE; p++) {
+		if (*p && (quote ? *p == quote : *p == '\'' || *p == '"')) {
+			quote = quote ? '\0' : *p;
+			str_add(&word, "");
+		} else if (*p == '\\' && p[1] && quote != '\'') {
+			if (*++p != '\n')
+				str_addn(&word, p, 1);
+		} else if (*p == '#' && !quote && !word.s) {
+			p += strcspn(p, "\n") - 1;
+		} else if (*p && (quote || !strchr(" \t\r\n;&|()", *p))) {
+			str_addn(&word, p, 1);
+		} else {
+			if (word.s && !strcmp(word.s, "$@"))
+				while (*args)
+					strv_add(&words, *args++);
+			else if (word.s)
+				strv_add(&words, word.s);
+			str_free(&word);
+			if (*p && strchr(" \t\r", *p))
+				continue;
+			if (words.n && !strcmp(words.v[0], "cd"))
+				break;
+			follow_command(f, words.v, words.n);
+			strv_free(&words);
+		}
 	}
-	if (!program)
-		return false;
-	return follow_command(f,
-			      (struct command){ c.v + program, c.n - program, c.dir });
+	str_free(&word);
+	strv_free(&words);
+	f->in_shell = false;
 }
 
-static bool follow_known(struct follow *f, struct command c)
+/* The file NAME: Python, or a shell script with ARGS.  Returns false if it cannot be
+ * read. */
+static bool follow_file(struct find *f, const char *name, enum program is,
+			char *const *args)
 {
-	const char *word = c.v[0];
+	char *path = *name == '/' || !f->dir ? xstrdup(name)
+					     : xasprintf("%s/%s", f->dir, name);
+	struct str text = { 0 };
+	bool good = f->files < FILES_MAX &&
+		    !file_read(&text, path, VISIBLE_FILE_BYTES, true);
 
-	if (is_launcher(word))
-		return decide(f, word, 0, base_name(word));
-	if (is_python(word))
-		return follow_python_args(f, c);
-	if (is_shell(word))
-		return follow_shell_args(f, c);
-	if (is_wrapper(word))
-		return follow_wrapper(f, c);
-	if (ends_with(word, ".py") && follow_script(f, word, c.dir))
-		return true; /* as `uv run X.py`, with or without a first line */
-	return follow_program(f, c);
+	f->files += good;
+	if (good && is == PYTHON_FILE)
+		visible_scan(f->v, path, str_text(&text), text.len);
+	else if (good && !f->in_shell)
+		follow_shell(f, str_text(&text), args);
+	str_free(&text);
+	free(path);
+	return good;
 }
 
-static bool follow_command(struct follow *f, struct command c)
+/* `python -m NAME`: a file in the working directory or in PYTHONPATH. */
+static void follow_module(struct find *f, const char *name)
 {
+	static const char *const tails[] = { "/__main__.py", ".py" };
+	char *paths = xasprintf(":%s", f->python_path ? f->python_path : "");
+	char *module = xstrdup(name), *rest = paths, *base;
 	bool found = false;
 
-	if (c.n > 0 && f->depth++ < DEPTH_MAX) {
-		found = follow_known(f, c);
-		f->depth--;
+	for (char *p = module; *p; p++)
+		*p = *p == '.' ? '/' : *p;
+	while (!found && (base = strsep(&rest, ":")))
+		for (size_t i = 0; i < 2 && !found; i++) {
+			char *file = xasprintf("%s%s%s%s", base, *base ? "/" : "",
+					       module, tails[i]);
+
+			found = follow_file(f, file, PYTHON_FILE, NULL);
+			free(file);
+		}
+	free(module);
+	free(paths);
+}
+
+/* WORDS[0] is python or a shell: their options, then a script or its text. */
+static void follow_interpreter(struct find *f, enum program is, char *const *words,
+			       size_t n)
+{
+	const char *options = is == PYTHON ? "+c:m:W:X:" : "+co:O:";
+	int option = 0, how = 0;
+
+	optind = 0; /* begin again */
+	opterr = 0;
+	while (option != -1 && !(how && is == PYTHON)) {
+		option = getopt((int)n, words, options);
+		if (option == 'c' || option == 'm')
+			how = option;
 	}
-	return found;
+	words += optind;
+	if (how == 'm' && program_of(optarg) >= LAUNCHER)
+		follow_command(f, words - 1, n - (size_t)optind + 1);
+	else if (how == 'm')
+		follow_module(f, optarg);
+	else if (how == 'c' && is == PYTHON)
+		visible_scan(f->v, "-c", optarg, strlen(optarg));
+	else if (*words && !how)
+		follow_file(f, *words, is == PYTHON ? PYTHON_FILE : SHELL_FILE,
+			    words + 1);
+	else if (*words && !f->in_shell) /* -c TEXT NAME ARGS */
+		follow_shell(f, *words, words + (words[1] ? 2 : 1));
+}
+
+static void follow_command(struct find *f, char *const *words, size_t n)
+{
+	enum program is = UNKNOWN;
+	bool wrapped = false;
+	size_t i = 0;
+
+	for (; i < n; i++) {
+		is = program_of(words[i]);
+		wrapped |= is == WRAPPER;
+		if (is == UNKNOWN ? !wrapped && !strchr(words[i], '=') : is != WRAPPER)
+			break;
+	}
+	if (i == n)
+		return;
+	if (is == LAUNCHER)
+		decide(f->v, words[i], 0, words[i]);
+	else if (is == PYTHON || is == SHELL)
+		follow_interpreter(f, is, words + i, n - i);
+	else if (is != UNKNOWN)
+		follow_file(f, words[i], is, words + i + 1);
 }
 
 void visible_find(struct visible *v, const struct strv *argv, const char *wdir,
 		  const struct strv *env)
 {
-	struct follow f = { .v = v };
+	struct find f = {
+		.v = v,
+		.dir = wdir,
+		.python_path = strv_env_get(env, "PYTHONPATH"),
+	};
 
 	v->mode = VISIBLE_ONE;
-	for (size_t i = 0; i < env->n; i++)
-		strv_add(&f.env, env->v[i]);
-	follow_command(&f, (struct command){ argv->v, argv->n, wdir });
-	strv_free(&f.env);
+	follow_command(&f, argv->v, argv->n);
 }
 
 void visible_free(struct visible *v)

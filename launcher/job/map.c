@@ -3,13 +3,13 @@
 #include "launcher/hosts/hosts.h"
 
 enum {
-	RANKS_MAX = 1 << 20,  /* a mistyped -np shall not ask for all memory */
-	SHOWN_MAX_BYTES = 240 /* of the arithmetic in a message */
+	RANKS_MAX = 1 << 20,  /* a mistyped -np must not take all memory */
+	SHOWN_MAX_BYTES = 240 /* of a sum in a message */
 };
 
 #define NO_LIMIT UINT32_MAX
 
-/* What a host takes at first, and what it takes at most when rounds go on. */
+/* The ranks that a host takes in the first round, and in all rounds. */
 struct room {
 	uint32_t slots, most;
 };
@@ -34,7 +34,7 @@ static struct room *make_room(const struct request *r, const struct map_host *ho
 		room[h].slots = slots < 0 || hosts[h].lost ? 0 : (uint32_t)slots;
 		if (room[h].slots > most)
 			room[h].slots = most;
-		/* Going round again adds nothing where a first round adds nothing. */
+		/* A host that takes nothing at first takes nothing later. */
 		room[h].most = room[h].slots ? most : 0;
 	}
 	return room;
@@ -53,22 +53,7 @@ static uint64_t total(const struct room *room, size_t n, bool most)
 	return sum;
 }
 
-/* FOLDED names, "gpu[01-16],b", each with its slots: "gpu[01-16]:8 + b:8". */
-static void show_run(struct str *s, const char *folded, uint32_t slots)
-{
-	bool inside = false;
-
-	for (const char *p = folded; *p; p++) {
-		inside = *p == '[' || (inside && *p != ']');
-		if (*p == ',' && !inside)
-			str_addf(s, ":%u + ", slots);
-		else
-			str_addn(s, p, 1);
-	}
-	str_addf(s, ":%u", slots);
-}
-
-/* "a:4 + b:4", or "gpu[01-16]:8 + b:4". */
+/* "a:4 + b:4"; hosts with the same slots are folded: "gpu[01-16]:8 + b:4". */
 static void show_sum(struct str *s, const struct map_host *hosts,
 		     const struct room *room, size_t n, bool most)
 {
@@ -76,17 +61,25 @@ static void show_sum(struct str *s, const struct map_host *hosts,
 
 	for (size_t h = 0, end; h < n && s->len <= SHOWN_MAX_BYTES; h = end) {
 		uint32_t slots = most ? room[h].most : room[h].slots;
-		struct str run = { 0 };
+		struct str folded = { 0 };
+		bool inside = false; /* of [] */
 
 		for (end = h; end < n; end++) {
 			if ((most ? room[end].most : room[end].slots) != slots)
 				break;
 			names[end] = hosts[end].name;
 		}
-		hosts_fold(&run, names + h, end - h);
+		hosts_fold(&folded, names + h, end - h);
 		str_add(s, h ? " + " : "");
-		show_run(s, str_text(&run), slots);
-		str_free(&run);
+		for (const char *p = str_text(&folded); *p; p++) {
+			inside = *p == '[' || (inside && *p != ']');
+			if (*p == ',' && !inside)
+				str_addf(s, ":%u + ", slots);
+			else
+				str_addn(s, p, 1);
+		}
+		str_addf(s, ":%u", slots);
+		str_free(&folded);
 	}
 	if (s->len > SHOWN_MAX_BYTES) {
 		s->len = SHOWN_MAX_BYTES;
@@ -124,13 +117,12 @@ static int too_few(const struct request *r, const struct map_host *hosts,
 		err_set(e, E_SLOTS, str_text(&asked), ranks, str_text(&from), slots,
 			str_text(&sum));
 	if (e && e->id == E_SLOTS && r->per_host)
-		err_hint(e,
-			 "--oversubscribe starts more ranks than slots; or raise -ppn, "
-			 "or name more hosts");
+		err_hint(e, "use --oversubscribe to start more ranks than slots, or "
+			    "raise -ppn, or name more hosts");
 	else if (e && e->id == E_SLOTS)
 		err_hint(e,
-			 "--oversubscribe starts more ranks than slots; or give more "
-			 "slots, as in '%s:%ld'",
+			 "use --oversubscribe to start more ranks than slots, or give "
+			 "more slots, as in '%s:%ld'",
 			 hosts[0].name, (long)room[0].slots + np - has);
 	str_free(&asked);
 	str_free(&sum);
@@ -138,7 +130,7 @@ static int too_few(const struct request *r, const struct map_host *hosts,
 	return -1;
 }
 
-/* How many ranks to start, into NP. */
+/* Set NP to the number of ranks to start. */
 static int find_np(uint32_t *np, const struct request *r, const struct map_host *hosts,
 		   const struct room *room, size_t nhosts, const char *slots_from,
 		   struct err *e)
@@ -154,7 +146,7 @@ static int find_np(uint32_t *np, const struct request *r, const struct map_host 
 				       a + 1, r->napp);
 		sum += app->np;
 	}
-	if (sum == 0) /* all slots; never more, whatever --oversubscribe says */
+	if (sum == 0) /* all slots, not more, even with --oversubscribe */
 		sum = (long)(room_for = total(room, nhosts, false));
 	if (sum == 0 || (uint64_t)sum > room_for)
 		return too_few(r, hosts, room, nhosts, sum, slots_from, e);
@@ -171,8 +163,8 @@ static int find_np(uint32_t *np, const struct request *r, const struct map_host 
 	return 0;
 }
 
-/* By slot: each host its slots before the next; then the same again within its limit.
- */
+/* By slot: fill the slots of each host before the next one; then the same again, up to
+ * each host's limit. */
 static void count_by_slot(uint32_t *size, const struct room *room, size_t nhosts,
 			  uint32_t left)
 {
@@ -188,50 +180,33 @@ static void count_by_slot(uint32_t *size, const struct room *room, size_t nhosts
 	}
 }
 
-/* Deal LEFT ranks, one to each host in turn, until each has its limit.  Returns what is
- * left.  ACTIVE is room for a list of the hosts that still take one. */
-static uint32_t deal(uint32_t *size, const struct room *room, size_t nhosts,
-		     uint32_t left, bool most, uint32_t *active)
-{
-	size_t n = 0;
-
-	for (size_t h = 0; h < nhosts; h++)
-		active[n++] = (uint32_t)h;
-	while (n > 0 && left > 0) {
-		size_t kept = 0;
-
-		for (size_t i = 0; i < n && left > 0; i++) {
-			uint32_t h = active[i];
-
-			if (size[h] >= (most ? room[h].most : room[h].slots))
-				continue;
-			size[h]++;
-			left--;
-			active[kept++] = h;
-		}
-		n = kept;
-	}
-	return left;
-}
-
+/* By node: deal one rank to each host in turn, until all slots are full; then the same
+ * up to each host's limit. */
 static void count_by_node(uint32_t *size, const struct room *room, size_t nhosts,
-			  uint32_t np)
+			  uint32_t left)
 {
+	/* The hosts that take one more. */
 	uint32_t *active = xcalloc(nhosts, sizeof *active);
-	uint32_t left = deal(size, room, nhosts, np, false, active);
 
-	deal(size, room, nhosts, left, true, active);
+	for (int most = 0; most <= 1; most++) {
+		size_t n = nhosts, kept;
+
+		for (size_t h = 0; h < nhosts; h++)
+			active[h] = (uint32_t)h;
+		for (; n > 0 && left > 0; n = kept) {
+			kept = 0;
+			for (size_t i = 0; i < n && left > 0; i++) {
+				uint32_t h = active[i];
+
+				if (size[h] >= (most ? room[h].most : room[h].slots))
+					continue;
+				size[h]++;
+				left--;
+				active[kept++] = h;
+			}
+		}
+	}
 	free(active);
-}
-
-/* Ranks that are neighbours stay on one host as long as it has room. */
-static void number_by_slot(struct plan *p)
-{
-	uint32_t rank = 0;
-
-	for (uint32_t h = 0; h < p->nhosts; h++)
-		for (uint32_t l = 0; l < p->local_size[h]; l++)
-			p->rank[rank++] = (struct plan_rank){ .host = h, .local = l };
 }
 
 static void number_by_node(struct plan *p)
@@ -258,39 +233,7 @@ static void number_by_node(struct plan *p)
 	free(active);
 }
 
-static void number_nodes(struct plan *p)
-{
-	for (uint32_t h = 0; h < p->nhosts; h++)
-		p->node[h] = p->local_size[h] ? p->nodes++ : PLAN_UNUSED;
-}
-
-static void number_apps(struct plan *p, const struct request *r)
-{
-	uint32_t rank = 0;
-
-	for (uint32_t a = 0; a < r->napp; a++) {
-		uint32_t n = r->napp == 1 ? p->np : (uint32_t)r->app[a].np;
-
-		while (n-- > 0)
-			p->rank[rank++].app = a;
-	}
-}
-
-/* Rows of one block, so that plan_free() frees ranks[0]. */
-static void list_by_host(struct plan *p)
-{
-	uint32_t *at = xcalloc(p->np, sizeof *at);
-
-	for (uint32_t h = 0; h < p->nhosts; h++) {
-		p->ranks[h] = at;
-		at += p->local_size[h];
-	}
-	for (uint32_t k = 0; k < p->np; k++)
-		p->ranks[p->rank[k].host][p->rank[k].local] = k;
-}
-
-/* Ranks with the same local rank, counted host by host: horovodrun's "cross" numbers.
- */
+/* Number the ranks that have the same local rank: the "cross" numbers of horovodrun. */
 static void number_across(struct plan *p)
 {
 	uint32_t *seen = xcalloc(p->np, sizeof *seen); /* hosts with a local rank */
@@ -309,6 +252,7 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	struct room *room = make_room(r, hosts, nhosts);
 	struct plan p = { .nhosts = (uint32_t)nhosts };
 	int rc = find_np(&p.np, r, hosts, room, nhosts, slots_from, e);
+	uint32_t rank = 0, *at;
 
 	if (rc)
 		goto out;
@@ -321,11 +265,23 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 		number_by_node(&p);
 	} else {
 		count_by_slot(p.local_size, room, nhosts, p.np);
-		number_by_slot(&p);
+		for (uint32_t h = 0; h < p.nhosts; h++)
+			for (uint32_t l = 0; l < p.local_size[h]; l++)
+				p.rank[rank++] =
+					(struct plan_rank){ .host = h, .local = l };
 	}
-	number_nodes(&p);
-	number_apps(&p, r);
-	list_by_host(&p);
+	rank = 0;
+	for (uint32_t a = 0; a < r->napp; a++)
+		for (int n = r->napp == 1 ? (int)p.np : r->app[a].np; n > 0; n--)
+			p.rank[rank++].app = a;
+	at = xcalloc(p.np, sizeof *at); /* plan_free() frees it as ranks[0] */
+	for (uint32_t h = 0; h < p.nhosts; h++) {
+		p.node[h] = p.local_size[h] ? p.nodes++ : PLAN_UNUSED;
+		p.ranks[h] = at;
+		at += p.local_size[h];
+	}
+	for (uint32_t k = 0; k < p.np; k++)
+		p.ranks[p.rank[k].host][p.rank[k].local] = k;
 	number_across(&p);
 	*plan = p;
 out:

@@ -1,7 +1,7 @@
-/* map.h - pure: hosts and a request to a plan, rank -> host.
+/* map.h - pure: make the plan, rank -> host, from a request and its hosts.
  *
- * By slot fills each host before the next; by node deals ranks out one host at a time.
- * Ranks of an MPMD job are numbered app by app. */
+ * By slot fills each host before the next one.  By node deals one rank to each host in
+ * turn.  The ranks of an MPMD job are numbered app by app. */
 #ifndef BERTH_LAUNCHER_JOB_MAP_H
 #define BERTH_LAUNCHER_JOB_MAP_H
 
@@ -10,17 +10,16 @@
 
 struct map_host {
 	const char *name;
-	int slots;     /* resolved: SLOTS_GPUS already replaced by the host's GPUs */
-	int max_slots; /* 0: none */
-	bool lost;     /* takes no rank any more */
+	int slots;     /* SLOTS_GPUS is replaced by the number of GPUs */
+	int max_slots; /* 0: no limit */
+	bool lost;     /* takes no rank */
 };
 
 struct plan_rank {
 	uint32_t host;  /* index into the hosts given to map_ranks() */
 	uint32_t local; /* index on its host */
 	uint32_t app;
-	uint32_t cross_rank; /* used hosts before its own that also have this local rank
-			      */
+	uint32_t cross_rank; /* used hosts before its own that have this local rank */
 	uint32_t cross_size; /* used hosts that have this local rank */
 };
 
@@ -35,8 +34,8 @@ struct plan {
 
 #define PLAN_UNUSED 0xffffffffu
 
-/* Map R's ranks on HOSTS.  SLOTS_FROM says where the slots came from, for the
- * arithmetic in messages.  Returns 0, or -1 with E (E_SLOTS and others: exit 2). */
+/* Map the ranks of R to HOSTS.  SLOTS_FROM says where the slots came from, for
+ * messages.  Returns 0, or -1 with E (E_SLOTS and others: exit 2). */
 int map_ranks(struct plan *plan, const struct request *r, const struct map_host *hosts,
 	      size_t nhosts, const char *slots_from, struct err *e);
 void plan_free(struct plan *plan);

@@ -1,4 +1,4 @@
-/* --plan: who gets which berth and why, for people and for programs. */
+/* --plan: the berth of each rank and why, for people and for programs. */
 #include "launcher/job/report.h"
 
 static const char *visible_name(enum gpu_visible v)
@@ -6,14 +6,6 @@ static const char *visible_name(enum gpu_visible v)
 	static const char *const names[] = { GPU_VISIBLE_NAMES };
 
 	return names[v];
-}
-
-static void number_list(struct str *out, const uint32_t *v, size_t n)
-{
-	str_add(out, "[");
-	for (size_t i = 0; i < n; i++)
-		str_addf(out, "%s%u", i ? ", " : "", v[i]);
-	str_add(out, "]");
 }
 
 static void text_field(struct str *out, const char *key, const char *value)
@@ -38,8 +30,10 @@ static void json_rank(struct str *out, const struct job *j, uint32_t i)
 	}
 	text_field(out, "cpus", r->cpus);
 	text_field(out, "numa", r->numa);
-	str_add(out, ", \"shared_with\": ");
-	number_list(out, r->shared, r->nshared);
+	str_add(out, ", \"shared_with\": [");
+	for (size_t k = 0; k < r->nshared; k++)
+		str_addf(out, "%s%u", k ? ", " : "", r->shared[k]);
+	str_add(out, "]");
 	text_field(out, "why", r->why);
 	text_field(out, "visible", r->visible);
 	str_add(out, "}");
@@ -72,7 +66,7 @@ static void json_plan(struct str *out, const struct job *j)
 	str_add(out, "  ]\n}\n");
 }
 
-/* Widest of a column's texts. */
+/* The width of a column that now has the width NOW and gets TEXT. */
 static int widest(int now, const char *text)
 {
 	int n = (int)strlen(text);

@@ -152,7 +152,7 @@ ends() { # ID
 # ---- map ----
 
 @test "E_SLOTS" {
-	HINT="--oversubscribe starts more ranks than slots; or give more slots, as in 'localhost:9'" \
+	HINT="use --oversubscribe to start more ranks than slots, or give more slots, as in 'localhost:9'" \
 		gives E_SLOTS -np 9 -H localhost:2 true
 	says "-np 9 asks for 9 ranks, -H gives 2 slots (localhost:2)"
 }

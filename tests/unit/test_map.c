@@ -113,9 +113,8 @@ static const struct map_case cases[] = {
 	  SLOT,
 	  .id = E_SLOTS,
 	  .want = "-np 9 asks for 9 ranks, -H gives 8 slots (a:4 + b:4)",
-	  .hint = "--oversubscribe starts more ranks than slots; or give more slots, "
-		  "as in "
-		  "'a:5'" },
+	  .hint = "use --oversubscribe to start more ranks than slots, or give more "
+		  "slots, as in 'a:5'" },
 	{ "a:1",
 	  { 2 },
 	  SLOT,
@@ -138,9 +137,8 @@ static const struct map_case cases[] = {
 	  .per_host = 2,
 	  .id = E_SLOTS,
 	  .want = "-np 5 asks for 5 ranks, -H with -ppn 2 gives 4 slots (a:2 + b:2)",
-	  .hint = "--oversubscribe starts more ranks than slots; or raise -ppn, or "
-		  "name more "
-		  "hosts" },
+	  .hint = "use --oversubscribe to start more ranks than slots, or raise -ppn, "
+		  "or name more hosts" },
 	{ "a:2",
 	  { 2, 1 },
 	  2,

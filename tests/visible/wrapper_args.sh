@@ -1,4 +1,3 @@
 #!/bin/bash
 export OMP_NUM_THREADS=4
-shift
 exec numactl --membind=0 "$@"

@@ -1,3 +1,2 @@
 #!/bin/bash
-CMD="python -u"
-$CMD print_only.py && echo "set_device($LOCAL_RANK)"
+python -u print_only.py && echo "set_device($LOCAL_RANK)"

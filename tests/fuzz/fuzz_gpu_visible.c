@@ -1,26 +1,27 @@
-/* libFuzzer on visible.h: the input as Python source, and as the text of `sh -c`. */
+/* libFuzzer on gpu_visible.h: the input as Python source, and as the text of `sh -c`. */
 #include "launcher/job/gpu_visible.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void as_python(const char *text, size_t n)
 {
-	size_t line = 0, lines = 1;
-	char word[32] = "";
+	struct visible v = { .mode = VISIBLE_ONE };
+	size_t lines = 1;
 
 	for (size_t i = 0; i < n; i++)
 		lines += text[i] == '\n';
-	if (visible_scan(text, n, &line, word, sizeof word) == VISIBLE_NODE &&
-	    (line < 1 || line > lines || !*word))
+	visible_scan(&v, "f", text, n);
+	if (v.mode == VISIBLE_NODE && (v.line < 1 || v.line > lines || !*v.word))
 		abort();
+	visible_free(&v);
 }
 
 static void as_shell(const char *text)
 {
 	char *words[] = { (char *)"sh",   (char *)"-c",  (char *)text,
 			  (char *)"name", (char *)"a b", NULL };
-	char *vars[] = { (char *)"PATH=/nowhere", (char *)"X=python $X", NULL };
-	struct strv argv = { words, 5 }, env = { vars, 2 };
+	char *vars[] = { (char *)"PYTHONPATH=/nowhere:", NULL };
+	struct strv argv = { words, 5 }, env = { vars, 1 };
 	struct visible v = { 0 };
 
 	visible_find(&v, &argv, "/nowhere", &env);

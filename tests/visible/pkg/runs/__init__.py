@@ -1,1 +1,0 @@
-from ..cli import main
