@@ -176,21 +176,17 @@ static bool asked_for_missing_gpu(const char *tail)
 	return false;
 }
 
-static void who(const struct rank *r, char *text, size_t size)
-{
-	if (r->gpu && *r->gpu)
-		snprintf(text, size, "pid %u, GPU %u %s", r->pid, r->gpu_index, r->gpu);
-	else
-		snprintf(text, size, "pid %u", r->pid);
-}
-
 static void describe(struct job *j, uint32_t index, struct err *e)
 {
 	const struct rank *r = &j->rank[index];
 	const struct host *h = &j->agents.host[j->plan.rank[index].host];
 	char text[96];
 
-	who(r, text, sizeof text);
+	if (r->gpu && *r->gpu)
+		snprintf(text, sizeof text, "pid %u, GPU %u %s", r->pid, r->gpu_index,
+			 r->gpu);
+	else
+		snprintf(text, sizeof text, "pid %u", r->pid);
 	switch (r->ending.fate) {
 	case FATE_LOST:
 		*e = h->err;
@@ -234,42 +230,32 @@ static void event_cause(struct job *j, long cause, const struct err *e)
 	events_end(j->events);
 }
 
-/* "with it ranks 4-7" for a lost host; how many they are. */
-static uint32_t add_lost_ranks(struct job *j, uint32_t host, struct str *out)
-{
-	size_t nwords = j->plan.np / 64 + 1;
-	uint64_t *bits = xcalloc(nwords, sizeof *bits);
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < j->plan.np; i++)
-		if (j->plan.rank[i].host == host &&
-		    j->rank[i].ending.fate == FATE_LOST) {
-			bits[i / 64] |= 1ull << i % 64;
-			n++;
-		}
-	str_addf(out, "\n  with it rank%s ", n > 1 ? "s" : "");
-	str_add_bits(out, bits, nwords);
-	free(bits);
-	return n;
-}
-
-/* What became of the other ranks so far. */
+/* What became of the other ranks so far.  If the cause is a lost host, its ranks are named
+ * together: "with it ranks 4-7". */
 static void count_others(struct job *j, uint32_t cause, struct str *out)
 {
-	bool lost = j->rank[cause].ending.fate == FATE_LOST;
-	uint32_t host = j->plan.rank[cause].host, failed = 0, fine = 0, rest;
-	uint32_t group =
-		lost ? add_lost_ranks(j, host, out) : 1; /* these are the cause */
+	const bool lost = j->rank[cause].ending.fate == FATE_LOST;
+	uint32_t group = 0, failed = 0, rest = 0;
+	struct rank_set with = { 0 };
 
 	for (uint32_t i = 0; i < j->plan.np; i++) {
-		enum fate fate = j->rank[i].ending.fate;
-		bool in_group = lost ? j->plan.rank[i].host == host && fate == FATE_LOST
-				     : i == cause;
+		const enum fate fate = j->rank[i].ending.fate;
 
-		failed += !in_group && fate > FATE_OK && !j->rank[i].late;
-		fine += fate == FATE_OK;
+		if (i == cause || (lost && fate == FATE_LOST &&
+				   j->plan.rank[i].host == j->plan.rank[cause].host)) {
+			rank_set_add(&with, i);
+			group++;
+		} else if (fate > FATE_OK && !j->rank[i].late) {
+			failed++;
+		} else if (fate != FATE_OK) {
+			rest++;
+		}
 	}
-	rest = j->plan.np - group - failed - fine;
+	if (lost) {
+		str_addf(out, "\n  with it rank%s ", group > 1 ? "s" : "");
+		rank_set_print(out, &with);
+	}
+	rank_set_free(&with);
 	if (failed)
 		str_addf(out, "\n  %u other rank%s failed after it", failed,
 			 failed > 1 ? "s" : "");
@@ -326,20 +312,13 @@ void report_overload(struct job *j)
 	}
 }
 
-static void gpu_text(const struct rank *r, char *text, size_t size)
-{
-	if (r->gpu && *r->gpu)
-		snprintf(text, size, "%u %s", r->gpu_index, r->gpu);
-	else
-		snprintf(text, size, "-");
-}
-
 void report_binding(struct job *j, uint32_t rank)
 {
 	const struct rank *r = &j->rank[rank];
-	char gpu[64];
+	char gpu[64] = "-";
 
-	gpu_text(r, gpu, sizeof gpu);
+	if (r->gpu && *r->gpu)
+		snprintf(gpu, sizeof gpu, "%u %s", r->gpu_index, r->gpu);
 	report_note(j, "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s", rank,
 		    j->agents.host[j->plan.rank[rank].host].name, r->pid, r->bound,
 		    *r->numa ? r->numa : "-", gpu);
