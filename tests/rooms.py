@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""rooms.py LAWS|CIRCLES BUILD: whether the sources keep the laws of the rooms in CONTRIBUTING.
+"""rooms.py laws|circles BUILD: whether the sources keep the laws of the rooms in CONTRIBUTING.
 
-A room is a folder of sources.  CONTRIBUTING has a table of them, between the lines "room" and
-the first empty line: name, what it takes from, its law.  Every room takes from itself and from
-common/.  main.c of a folder takes from all its rooms.
+A room is a folder of sources.  CONTRIBUTING has a table of them, from the line that begins with
+"room" to the first empty line: name, what it takes from, its law.  Each room takes from itself
+and from common/; main.c takes from all rooms of its program.  CONTRIBUTING's map has a line for
+each room and, indented, one for each file.
 
 laws     an #include of a room, or a symbol that an object file takes from a room, that the
          table does not allow; a room or a source that CONTRIBUTING does not have
@@ -37,6 +38,17 @@ def table():
             name, takes = re.match(r"(\S+)/ +(\S+)", line).groups()
             rooms[name] = set() if takes == "-" else set(takes.split(","))
     return rooms
+
+
+def mapped():
+    """The sources that CONTRIBUTING's map names, without their ends: "launcher/cli/help"."""
+    room, names = None, set()
+    for line in open("CONTRIBUTING"):
+        if not line.startswith(" "):
+            room = line.strip() if line.rstrip().endswith("/") else None
+        elif room and re.match(r" {4}\S", line):
+            names.add(room + line.split()[0])
+    return names
 
 
 def room_of(path):
@@ -80,8 +92,7 @@ def symbols(build):
 
 
 def laws(build):
-    rooms = table()
-    text = open("CONTRIBUTING").read()
+    rooms, names = table(), mapped()
     for room in sorted({room_of(s) for s in sources()}):
         if room not in rooms:
             print(f"{room}/: CONTRIBUTING's table of rooms does not have it")
@@ -89,17 +100,20 @@ def laws(build):
         if not os.path.isdir(room):
             print(f"CONTRIBUTING: there is no room {room}/")
     for source in sources():
-        stem = os.path.splitext(os.path.basename(source))[0]
-        if not re.search(rf"^ +{stem}\b.*  ", text.split(f"\n{room_of(source)}/\n")[-1].split("\n\n")[0], re.M):
+        if os.path.splitext(source)[0] not in names:
             print(f"{source}: CONTRIBUTING's map does not have it")
         for n, line in enumerate(open(source), 1):
             m = re.match(r' *# *include "([^"]+)"', line)
             if m and not allowed(rooms, source, m[1]):
                 print(f"{source}:{n}: includes {m[1]}, which the law of {room_of(source)}/ does not allow")
+    for name in sorted(names):
+        if name.startswith(tuple(p + "/" for p in PROGRAMS)) and \
+                not any(os.path.exists(name + end) for end in (".c", ".h", ".def")):
+            print(f"CONTRIBUTING: the map has {name}, which is not there")
     for name, others in sorted(symbols(build).items()):
-        for other, names in sorted(others.items()):
+        for other, taken in sorted(others.items()):
             if not allowed(rooms, name, other):
-                print(f"{name}.o: takes {', '.join(names[:4])} from {other}.o, which the law of "
+                print(f"{name}.o: takes {', '.join(taken[:4])} from {other}.o, which the law of "
                       f"{room_of(name)}/ does not allow")
 
 
