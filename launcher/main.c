@@ -38,13 +38,18 @@ static int fail(struct session *s, int otherwise)
 static int run(const struct request *r)
 {
 	struct session s;
-	int status = EXIT_RUNNER;
+	struct strv notes = { 0 };
+	int status = EXIT_RUNNER, failed;
 
 	session_open(&s, r);
-	if (hosts_select(&s) ||   /* -H, host file or this machine */
-	    session_gather(&s) || /* an agent on each, and its hello */
-	    session_map(&s) ||    /* rank -> host */
-	    session_place(&s)) {  /* rank -> GPU and cpus, by the agents */
+	/* -H, host file or this machine */
+	failed = hosts_select(&s.agents, &s.slots_from, r, &notes, &s.err);
+	for (size_t i = 0; i < notes.n && r->verbosity >= 0; i++)
+		report_note(&s, "runner: %s", notes.v[i]);
+	strv_free(&notes);
+	if (failed || session_gather(&s) || /* an agent on each, and its hello */
+	    session_map(&s) ||              /* rank -> host */
+	    session_place(&s)) {            /* rank -> GPU and cpus, by the agents */
 		status = fail(&s, EXIT_START);
 	} else if (r->plan != PLAN_OFF) {
 		report_overload(&s);

@@ -1,13 +1,16 @@
-/* who.h - from request to the hosts of the agents: -H, a host file, or this machine.
+/* select.h - from request to the hosts of the agents: -H, a host file, or this machine.
  *
- * Looks names up (local is recognised by address, never by spelling) and chooses a
+ * Looks names up (a host is local by its address, never by its spelling) and chooses a
  * transport for each host. */
 #ifndef BERTH_LAUNCHER_HOSTS_SELECT_H
 #define BERTH_LAUNCHER_HOSTS_SELECT_H
 
-#include "launcher/job/job.h"
+#include "launcher/hosts/agents.h"
+#include "launcher/request.h"
 
-/* Fill S's agents and slots_from.  0, or -1 with s->err. */
-int hosts_select(struct session *s);
+/* Fill A's hosts and its setup.own_agent.  *SLOTS_FROM, the caller's to free, says where
+ * the slots came from.  NOTES gets lines for the user, "NAME: why".  0, or -1 with E. */
+int hosts_select(struct agents *a, char **slots_from, const struct request *r,
+		 struct strv *notes, struct err *e);
 
 #endif

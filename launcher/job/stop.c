@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "launcher/transport/local.h"
+#include "launcher/transport/child.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/output/progress.h"
 #include "launcher/job/report.h"
@@ -404,7 +404,7 @@ void session_leave(struct session *s)
 	session_until(s, all_left);
 	agents_close(&s->agents);
 	agents_close(&s->cleanup);
-	local_wait((unsigned)leave_ms);
+	child_wait_all((unsigned)leave_ms);
 	report_unconfirmed(s);
 	s->phase = PHASE_OVER;
 }

@@ -52,10 +52,10 @@ static void map_image(struct image *i)
 
 /* Read once, when the first host needs it, and kept: all hosts are sent the same bytes.
  */
-static const struct image *own_image(const struct agent_install *b)
+static const struct image *own_image(const struct agent_install *a)
 {
 	static struct image image;
-	const char *path = b->setup->own_agent;
+	const char *path = a->setup->own_agent;
 
 	if (!path)
 		path = "berth-agent";
@@ -119,104 +119,104 @@ static const char script_text[] =
 	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
 	"rm -f \"$t\"; say fail \"cannot rename it in $d\"\n";
 
-static void write_script(struct agent_install *b)
+static void write_script(struct agent_install *a)
 {
-	const struct image *i = own_image(b);
-	const bool send = !b->setup->no_push && !i->error;
+	const struct image *i = own_image(a);
+	const bool send = !a->setup->no_push && !i->error;
 
-	str_addf(&b->script, "p=%d m=%d n=%zu s=%s\n%s", b->stage == BOOT_SEARCH, send,
-		 send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
-	str_addf(&b->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
-		 b->script.len);
+	str_addf(&a->script, "p=%d m=%d n=%zu s=%s\n%s", a->stage == INSTALL_SEARCH,
+		 send, send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
+	str_addf(&a->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
+		 a->script.len);
 }
 
 /* PATH as one word for any login shell: a backslash keeps its meaning in all of them.
  */
-static void write_direct(struct agent_install *b, const char *path)
+static void write_direct(struct agent_install *a, const char *path)
 {
 	static const char plain[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 		"0123456789/._-+=:,@~";
 
-	str_add(&b->command, "exec ");
+	str_add(&a->command, "exec ");
 	for (; *path; path++) {
 		if (!strchr(plain, *path))
-			str_add(&b->command, "\\");
-		str_addn(&b->command, path, 1);
+			str_add(&a->command, "\\");
+		str_addn(&a->command, path, 1);
 	}
 }
 
 /* ---- tries ---- */
 
-static const char *direct_path(const struct agent_install *b)
+static const char *direct_path(const struct agent_install *a)
 {
-	const char *path = b->setup->agent ? b->setup->agent : b->setup->own_agent;
+	const char *path = a->setup->agent ? a->setup->agent : a->setup->own_agent;
 
 	return path && !strchr(path, '\n') ? path : NULL;
 }
 
-static void begin_try(struct agent_install *b, enum boot_stage stage)
+static void begin_try(struct agent_install *a, enum install_stage stage)
 {
-	str_free(&b->command);
-	str_free(&b->script);
-	buf_free(&b->in);
-	str_free(&b->noise);
-	b->stage = stage;
-	b->script_sent = b->image_sent = 0;
-	b->answered = b->asked = false;
-	if (stage == BOOT_DIRECT)
-		write_direct(b, direct_path(b));
+	str_free(&a->command);
+	str_free(&a->script);
+	buf_free(&a->in);
+	str_free(&a->noise);
+	a->stage = stage;
+	a->script_sent = a->image_sent = 0;
+	a->answered = a->asked = false;
+	if (stage == INSTALL_DIRECT)
+		write_direct(a, direct_path(a));
 	else
-		write_script(b);
+		write_script(a);
 }
 
-void agent_install_init(struct agent_install *b, const struct transport_setup *setup,
+void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
 			const char *where)
 {
-	*b = (struct agent_install){ .setup = setup, .where = xstrdup(where) };
-	begin_try(b, direct_path(b) ? BOOT_DIRECT : BOOT_SEARCH);
+	*a = (struct agent_install){ .setup = setup, .where = xstrdup(where) };
+	begin_try(a, direct_path(a) ? INSTALL_DIRECT : INSTALL_SEARCH);
 }
 
-void agent_install_free(struct agent_install *b)
+void agent_install_free(struct agent_install *a)
 {
-	str_free(&b->command);
-	str_free(&b->script);
-	str_free(&b->noise);
-	buf_free(&b->in);
-	free(b->where);
-	free(b->libc);
-	free(b->other);
-	*b = (struct agent_install){ 0 };
+	str_free(&a->command);
+	str_free(&a->script);
+	str_free(&a->noise);
+	buf_free(&a->in);
+	free(a->where);
+	free(a->libc);
+	free(a->other);
+	*a = (struct agent_install){ 0 };
 }
 
-const char *agent_install_command(struct agent_install *b)
+const char *agent_install_command(struct agent_install *a)
 {
-	return str_text(&b->command);
+	return str_text(&a->command);
 }
 
-const void *agent_install_pending(struct agent_install *b, size_t *n)
+const void *agent_install_pending(struct agent_install *a, size_t *n)
 {
-	const struct image *i = b->asked ? own_image(b) : NULL;
+	const struct image *i = a->asked ? own_image(a) : NULL;
 
-	*n = b->script.len - b->script_sent;
+	*n = a->script.len - a->script_sent;
 	if (*n)
-		return b->script.s + b->script_sent;
-	*n = i ? i->n - b->image_sent : 0;
-	return *n ? (const char *)i->data + b->image_sent : NULL;
+		return a->script.s + a->script_sent;
+	*n = i ? i->n - a->image_sent : 0;
+	return *n ? (const char *)i->data + a->image_sent : NULL;
 }
 
-void agent_install_sent(struct agent_install *b, size_t n)
+void agent_install_sent(struct agent_install *a, size_t n)
 {
-	if (b->script_sent < b->script.len)
-		b->script_sent += n;
+	if (a->script_sent < a->script.len)
+		a->script_sent += n;
 	else
-		b->image_sent += n;
+		a->image_sent += n;
 }
 
-static enum boot_event again(struct agent_install *b, enum boot_stage stage)
+static enum install_event again(struct agent_install *a, enum install_stage stage)
 {
-	begin_try(b, stage);
-	return BOOT_AGAIN;
+	begin_try(a, stage);
+	return INSTALL_AGAIN;
 }
 
 /* ---- what came back ---- */
@@ -249,45 +249,45 @@ static char *last_line(const char *text)
 	return agent_install_quote(text + begin, n - begin);
 }
 
-static enum boot_event fail_other(struct agent_install *b)
+static enum install_event fail_other(struct agent_install *a)
 {
-	err_set(&b->err, E_AGENT_OTHER, b->where, b->other, b->other_wire,
+	err_set(&a->err, E_AGENT_OTHER, a->where, a->other, a->other_wire,
 		BERTH_VERSION, (unsigned)WIRE_VERSION);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-static enum boot_event fail_missing(struct agent_install *b)
+static enum install_event fail_missing(struct agent_install *a)
 {
-	const struct image *i = own_image(b);
+	const struct image *i = own_image(a);
 	struct str tried = { 0 };
 
-	if (b->other)
-		return fail_other(b);
-	if (b->setup->agent)
-		str_addf(&tried, "'%s'", b->setup->agent);
-	else if (!b->setup->no_push)
-		err_set(&b->err, E_AGENT_IMAGE, b->where, i->path, strerror(i->error));
+	if (a->other)
+		return fail_other(a);
+	if (a->setup->agent)
+		str_addf(&tried, "'%s'", a->setup->agent);
+	else if (!a->setup->no_push)
+		err_set(&a->err, E_AGENT_IMAGE, a->where, i->path, strerror(i->error));
 	else
 		str_addf(&tried,
 			 "'%s', berth-agent in PATH, and the cache '~/.cache/berth'",
-			 b->setup->own_agent ? b->setup->own_agent : "berth-agent");
+			 a->setup->own_agent ? a->setup->own_agent : "berth-agent");
 	if (tried.len)
-		err_set(&b->err, E_AGENT_MISSING, b->where, BERTH_VERSION,
+		err_set(&a->err, E_AGENT_MISSING, a->where, BERTH_VERSION,
 			str_text(&tried));
 	str_free(&tried);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
 /* An agent that is not of this version: what it told us, and the next try. */
-static enum boot_event reject(struct agent_install *b, const char *version, size_t n,
-			      uint32_t wire)
+static enum install_event reject(struct agent_install *a, const char *version, size_t n,
+				 uint32_t wire)
 {
-	free(b->other);
-	b->other = agent_install_quote(version, n);
-	b->other_wire = wire;
-	if (b->setup->agent || b->stage == BOOT_SEND)
-		return fail_other(b);
-	return again(b, b->stage == BOOT_DIRECT ? BOOT_SEARCH : BOOT_SEND);
+	free(a->other);
+	a->other = agent_install_quote(version, n);
+	a->other_wire = wire;
+	if (a->setup->agent || a->stage == INSTALL_SEND)
+		return fail_other(a);
+	return again(a, a->stage == INSTALL_DIRECT ? INSTALL_SEARCH : INSTALL_SEND);
 }
 
 static void add_note(struct buf *out, enum log_level level, enum err_id id,
@@ -301,11 +301,11 @@ static void add_note(struct buf *out, enum log_level level, enum err_id id,
 }
 
 /* The agent's stream as those above will see it: our notes follow its hello. */
-static enum boot_event come_up(struct agent_install *b, size_t hello_bytes)
+static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 {
-	const unsigned char *p = buf_head(&b->in);
-	const size_t n = b->in.len, head = WIRE_MAGIC_BYTES + hello_bytes;
-	char *quote = agent_install_quote(str_text(&b->noise), b->noise.len), *text;
+	const unsigned char *p = buf_head(&a->in);
+	const size_t n = a->in.len, head = WIRE_MAGIC_BYTES + hello_bytes;
+	char *quote = agent_install_quote(str_text(&a->noise), a->noise.len), *text;
 	struct buf out = { 0 };
 
 	buf_add(&out, p, head);
@@ -314,199 +314,203 @@ static enum boot_event come_up(struct agent_install *b, size_t hello_bytes)
 		add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);
 		free(text);
 	}
-	if (b->asked)
+	if (a->asked)
 		add_note(&out, LOG_NOTE, ERR_NONE,
 			 "the agent was sent into its cache there");
 	buf_add(&out, p + head, n - head);
-	buf_free(&b->in);
-	b->in = out;
+	buf_free(&a->in);
+	a->in = out;
 	free(quote);
-	return BOOT_UP;
+	return INSTALL_UP;
 }
 
-/* b->in begins with WIRE_MAGIC.  Another version's hello begins as ours does, and that
+/* a->in begins with WIRE_MAGIC.  Another version's hello begins as ours does, and that
  * is all that is read of it. */
-static enum boot_event read_hello(struct agent_install *b)
+static enum install_event read_hello(struct agent_install *a)
 {
-	struct view v = { buf_head(&b->in) + WIRE_MAGIC_BYTES,
-			  b->in.len - WIRE_MAGIC_BYTES, false };
+	struct view v = { buf_head(&a->in) + WIRE_MAGIC_BYTES,
+			  a->in.len - WIRE_MAGIC_BYTES, false };
 	uint32_t payload = view_u32(&v), len, wire;
 	const unsigned char *type = view_bytes(&v, 1);
 	const char *version;
 
 	if (v.failed)
-		return BOOT_WAIT;
+		return INSTALL_WAIT;
 	if (*type != WIRE_hello || payload > 65536)
-		return reject(b, "unknown", 7, 0);
+		return reject(a, "unknown", 7, 0);
 	if (v.left < payload)
-		return BOOT_WAIT;
+		return INSTALL_WAIT;
 	v.left = payload;
 	len = view_u32(&v);
 	version = view_bytes(&v, (size_t)len + 1);
 	wire = view_u32(&v);
 	if (v.failed)
-		return reject(b, "unknown", 7, 0);
+		return reject(a, "unknown", 7, 0);
 	if (wire != WIRE_VERSION ||
 	    strncmp(version, BERTH_VERSION, (size_t)len + 1) != 0)
-		return reject(b, version, len, wire);
-	return come_up(b, WIRE_HEAD_BYTES + payload);
+		return reject(a, version, len, wire);
+	return come_up(a, WIRE_HEAD_BYTES + payload);
 }
 
-static enum boot_event on_need(struct agent_install *b, const char *rest)
+static enum install_event on_need(struct agent_install *a, const char *rest)
 {
-	const struct image *i = own_image(b);
+	const struct image *i = own_image(a);
 	const size_t n = strcspn(rest, " ");
 	struct utsname us;
 
-	free(b->libc);
-	b->libc = xstrdup(rest[n] ? rest + n + 1 : "unknown");
+	free(a->libc);
+	a->libc = xstrdup(rest[n] ? rest + n + 1 : "unknown");
 	uname(&us);
 	if (strlen(us.machine) == n && !memcmp(us.machine, rest, n)) {
-		b->asked = true;
-		return BOOT_WAIT;
+		a->asked = true;
+		return INSTALL_WAIT;
 	}
-	err_set(&b->err, E_AGENT_ARCH, b->where, *rest ? rest : "unknown", i->path,
+	err_set(&a->err, E_AGENT_ARCH, a->where, *rest ? rest : "unknown", i->path,
 		us.machine);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
 /* One line of the script's. */
-static enum boot_event on_line(struct agent_install *b, const char *line)
+static enum install_event on_line(struct agent_install *a, const char *line)
 {
-	const char *path = own_image(b)->path;
+	const char *path = own_image(a)->path;
 
-	b->answered = true;
+	a->answered = true;
 	if (!strncmp(line, "need ", 5))
-		return on_need(b, line + 5);
+		return on_need(a, line + 5);
 	if (!strcmp(line, "missing"))
-		return fail_missing(b);
+		return fail_missing(a);
 	if (!strncmp(line, "nowhere ", 8))
-		err_set(&b->err, E_AGENT_NOEXEC, b->where, path, line + 8);
+		err_set(&a->err, E_AGENT_NOEXEC, a->where, path, line + 8);
 	else if (!strncmp(line, "norun ", 6))
-		err_set(&b->err, E_AGENT_LIBC, b->where, path,
-			b->libc ? b->libc : "unknown", gnu_get_libc_version(),
+		err_set(&a->err, E_AGENT_LIBC, a->where, path,
+			a->libc ? a->libc : "unknown", gnu_get_libc_version(),
 			line + 6);
 	else if (!strncmp(line, "fail ", 5))
-		err_set(&b->err, E_AGENT_SEND, b->where, path, line + 5);
-	return b->err.id == ERR_NONE ? BOOT_WAIT : BOOT_FAILED;
+		err_set(&a->err, E_AGENT_SEND, a->where, path, line + 5);
+	return a->err.id == ERR_NONE ? INSTALL_WAIT : INSTALL_FAILED;
 }
 
-/* Take what is in front of the next N bytes of b->in away as noise. */
-static void drop_noise(struct agent_install *b, size_t n)
+/* Take what is in front of the next N bytes of a->in away as noise. */
+static void drop_noise(struct agent_install *a, size_t n)
 {
-	str_addn(&b->noise, buf_head(&b->in), n);
-	buf_drop(&b->in, n);
+	str_addn(&a->noise, buf_head(&a->in), n);
+	buf_drop(&a->in, n);
 }
 
-static enum boot_event fail_noise(struct agent_install *b)
+static enum install_event fail_noise(struct agent_install *a)
 {
 	char *quote;
 
-	drop_noise(b, b->in.len);
-	quote = agent_install_quote(str_text(&b->noise), b->noise.len);
-	err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
+	drop_noise(a, a->in.len);
+	quote = agent_install_quote(str_text(&a->noise), a->noise.len);
+	err_set(&a->err, E_LOGIN_NOISE, a->where, quote);
 	free(quote);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-/* The first whole line of the script's in b->in, which it leaves; NULL for none. */
-static char *take_line(struct agent_install *b)
+/* The first whole line of the script's in a->in, which it leaves; NULL for none. */
+static char *take_line(struct agent_install *a)
 {
-	const char *p = (const char *)buf_head(&b->in);
-	const char *mark = b->in.len ? memmem(p, b->in.len, MARK, strlen(MARK)) : NULL;
+	const char *p = (const char *)buf_head(&a->in);
+	const char *mark = a->in.len ? memmem(p, a->in.len, MARK, strlen(MARK)) : NULL;
 	const char *text = mark ? mark + strlen(MARK) : NULL, *end;
 	char *line;
 
-	if (!mark || b->stage == BOOT_DIRECT)
+	if (!mark || a->stage == INSTALL_DIRECT)
 		return NULL;
-	end = memchr(text, '\n', b->in.len - (size_t)(text - p));
+	end = memchr(text, '\n', a->in.len - (size_t)(text - p));
 	if (!end)
 		return NULL;
 	line = xstrndup(text, (size_t)(end - text));
-	drop_noise(b, (size_t)(mark - p));
-	buf_drop(&b->in,
+	drop_noise(a, (size_t)(mark - p));
+	buf_drop(&a->in,
 		 (size_t)(end - mark)); /* its newline may begin the next mark */
 	return line;
 }
 
-enum boot_event agent_install_bytes(struct agent_install *b, const void *data, size_t n)
+enum install_event agent_install_bytes(struct agent_install *a, const void *data,
+				       size_t n)
 {
-	enum boot_event got = BOOT_WAIT;
+	enum install_event got = INSTALL_WAIT;
 	char *line;
 	long at;
 
-	buf_add(&b->in, data, n);
-	while (got == BOOT_WAIT && (line = take_line(b))) {
-		got = on_line(b, line);
+	buf_add(&a->in, data, n);
+	while (got == INSTALL_WAIT && (line = take_line(a))) {
+		got = on_line(a, line);
 		free(line);
 	}
-	if (got != BOOT_WAIT)
+	if (got != INSTALL_WAIT)
 		return got;
-	at = wire_find_magic(buf_head(&b->in), b->in.len);
+	at = wire_find_magic(buf_head(&a->in), a->in.len);
 	if (at >= 0) {
-		drop_noise(b, (size_t)at);
-		return read_hello(b);
+		drop_noise(a, (size_t)at);
+		return read_hello(a);
 	}
-	return b->in.len + b->noise.len > BOOT_NOISE_MAX ? fail_noise(b) : BOOT_WAIT;
+	return a->in.len + a->noise.len > INSTALL_NOISE_MAX ? fail_noise(a)
+							    : INSTALL_WAIT;
 }
 
 /* ---- the end of a try ---- */
 
-static enum boot_event fail_start(struct agent_install *b, int status, const char *said)
+static enum install_event fail_start(struct agent_install *a, int status,
+				     const char *said)
 {
 	char *quote = last_line(said);
 
-	err_set(&b->err, E_AGENT_START, b->where, status, (int)strlen(quote), quote);
+	err_set(&a->err, E_AGENT_START, a->where, status, (int)strlen(quote), quote);
 	free(quote);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
 /* The login took our command and ran something else, or nothing. */
-static enum boot_event fail_login(struct agent_install *b, int status, const char *said)
+static enum install_event fail_login(struct agent_install *a, int status,
+				     const char *said)
 {
 	char *quote;
 
-	drop_noise(b, b->in.len);
+	drop_noise(a, a->in.len);
 	quote = *said ? last_line(said)
-		      : agent_install_quote(str_text(&b->noise), b->noise.len);
+		      : agent_install_quote(str_text(&a->noise), a->noise.len);
 	if (*quote && !*said && status <= 0) {
 		free(quote);
-		return fail_noise(b);
+		return fail_noise(a);
 	}
-	err_set(&b->err, E_LOGIN_SHELL, b->where, status,
+	err_set(&a->err, E_LOGIN_SHELL, a->where, status,
 		*quote ? quote : "it said nothing");
 	free(quote);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-enum boot_event agent_install_ended(struct agent_install *b, int status,
-				    const char *said)
+enum install_event agent_install_ended(struct agent_install *a, int status,
+				       const char *said)
 {
-	if (b->setup->agent)
-		return status == 126 || status == 127 ? fail_missing(b)
-						      : fail_start(b, status, said);
-	if (b->stage == BOOT_DIRECT)
-		return again(b, BOOT_SEARCH);
-	if (b->asked || (b->answered && b->stage == BOOT_SEND))
-		return fail_start(b, status, said);
-	if (b->answered) /* what PATH has does not run: send ours */
-		return again(b, BOOT_SEND);
-	return fail_login(b, status, said);
+	if (a->setup->agent)
+		return status == 126 || status == 127 ? fail_missing(a)
+						      : fail_start(a, status, said);
+	if (a->stage == INSTALL_DIRECT)
+		return again(a, INSTALL_SEARCH);
+	if (a->asked || (a->answered && a->stage == INSTALL_SEND))
+		return fail_start(a, status, said);
+	if (a->answered) /* what PATH has does not run: send ours */
+		return again(a, INSTALL_SEND);
+	return fail_login(a, status, said);
 }
 
-void agent_install_late(struct agent_install *b)
+void agent_install_late(struct agent_install *a)
 {
 	const bool begun =
-		b->answered || wire_find_magic(buf_head(&b->in), b->in.len) >= 0;
+		a->answered || wire_find_magic(buf_head(&a->in), a->in.len) >= 0;
 	char *quote;
 
-	drop_noise(b, b->in.len);
-	quote = agent_install_quote(str_text(&b->noise), b->noise.len);
+	drop_noise(a, a->in.len);
+	quote = agent_install_quote(str_text(&a->noise), a->noise.len);
 	if (*quote && !begun)
-		err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
+		err_set(&a->err, E_LOGIN_NOISE, a->where, quote);
 	else
-		err_set(&b->err, E_START_TIMEOUT, b->where,
-			b->asked ? "the agent was being sent"
+		err_set(&a->err, E_START_TIMEOUT, a->where,
+			a->asked ? "the agent was being sent"
 			: begun  ? "the agent there was starting"
 				 : "the login there does not end");
 	free(quote);

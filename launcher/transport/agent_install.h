@@ -18,22 +18,22 @@
 #include "common/str.h"
 #include "launcher/transport/transport.h"
 
-enum { BOOT_NOISE_MAX = 65536 };
+enum { INSTALL_NOISE_MAX = 65536 };
 
-enum boot_stage { BOOT_DIRECT, BOOT_SEARCH, BOOT_SEND };
+enum install_stage { INSTALL_DIRECT, INSTALL_SEARCH, INSTALL_SEND };
 
-enum boot_event {
-	BOOT_WAIT,  /* more bytes, or the end, must come; something may be pending */
-	BOOT_UP,    /* an agent of our version runs: boot->in is the stream so far, from
+enum install_event {
+	INSTALL_WAIT,  /* more bytes, or the end, must come; something may be pending */
+	INSTALL_UP,    /* an agent of our version runs: a->in is the stream so far, from
 		       WIRE_MAGIC */
-	BOOT_AGAIN, /* end this command and run agent_install_command() */
-	BOOT_FAILED /* boot->err says why */
+	INSTALL_AGAIN, /* end this command and run agent_install_command() */
+	INSTALL_FAILED /* a->err says why */
 };
 
 struct agent_install {
 	const struct transport_setup *setup;
 	char *where; /* for messages: "user@host:port" */
-	enum boot_stage stage;
+	enum install_stage stage;
 	struct buf in;    /* arrived, not understood yet */
 	struct str noise; /* what a login script printed */
 	struct err err;
@@ -48,30 +48,30 @@ struct agent_install {
 	uint32_t other_wire;
 };
 
-/* Begin.  SETUP must outlive B; WHERE is copied. */
-void agent_install_init(struct agent_install *b, const struct transport_setup *setup,
+/* Begin.  SETUP must outlive A; WHERE is copied. */
+void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
 			const char *where);
-void agent_install_free(struct agent_install *b);
+void agent_install_free(struct agent_install *a);
 
 /* What to run on the host now; valid until the next event. */
-const char *agent_install_command(struct agent_install *b);
+const char *agent_install_command(struct agent_install *a);
 
 /* Bytes to send to the command's stdin, how many in N; agent_install_sent() says how many went.
  */
-const void *agent_install_pending(struct agent_install *b, size_t *n);
-void agent_install_sent(struct agent_install *b, size_t n);
+const void *agent_install_pending(struct agent_install *a, size_t *n);
+void agent_install_sent(struct agent_install *a, size_t n);
 
 /* The command wrote DATA to stdout. */
-enum boot_event agent_install_bytes(struct agent_install *b, const void *data,
-				    size_t n);
+enum install_event agent_install_bytes(struct agent_install *a, const void *data,
+				       size_t n);
 
-/* The command ended before an agent was up: BOOT_AGAIN or BOOT_FAILED.  STATUS 0..255,
+/* The command ended before an agent was up: INSTALL_AGAIN or INSTALL_FAILED.  STATUS 0..255,
  * or -1; SAID is what it wrote to stderr. */
-enum boot_event agent_install_ended(struct agent_install *b, int status,
-				    const char *said);
+enum install_event agent_install_ended(struct agent_install *a, int status,
+				       const char *said);
 
-/* The deadline came: fills b->err with what was being waited for. */
-void agent_install_late(struct agent_install *b);
+/* The deadline came: fills a->err with what was being waited for. */
+void agent_install_late(struct agent_install *a);
 
 /* TEXT's first line of substance for a message: printable, at most 160 bytes.  The
  * caller frees it. */

@@ -149,21 +149,6 @@ void ssh_config_read(struct ssh_config *c, const char *home, const char *etc)
 	free(shared);
 }
 
-void ssh_config_free(struct ssh_config *c)
-{
-	for (size_t i = 0; i < c->n; i++) {
-		free(c->v[i].key);
-		free(c->v[i].where);
-		strv_free(&c->v[i].args);
-	}
-	free(c->v);
-	free(c->home);
-	free(c->etc);
-	strv_free(&c->known);
-	strv_free(&c->marks);
-	*c = (struct ssh_config){ 0 };
-}
-
 struct ssh_config *ssh_config_own(void)
 {
 	static struct ssh_config own;

@@ -37,7 +37,6 @@ struct ssh_config_facts {
 /* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}; files that can't
  * be read are empty. */
 void ssh_config_read(struct ssh_config *c, const char *home, const char *etc);
-void ssh_config_free(struct ssh_config *c);
 
 /* The invoking user's own, read once and kept. */
 struct ssh_config *ssh_config_own(void);

@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "launcher/transport/ssh_pool.h"
-
 /* ---- options ---- */
 
 static char *get_option(struct ssh_login *l, enum ssh_options_e which)
@@ -149,7 +147,7 @@ void ssh_login_close(struct ssh_login *l)
 
 /* ---- connect ---- */
 
-/* ProxyJump forks an ssh: ^C is not for it, and it must not ask on the terminal. */
+/* ProxyJump forks an ssh.  ^C must not reach it, and it must not ask on the terminal. */
 static int connect_by_proxy(struct ssh_login *l)
 {
 	const char *old = getenv("SSH_ASKPASS_REQUIRE"), *ask = getenv("SSH_ASKPASS");
@@ -158,7 +156,6 @@ static int connect_by_proxy(struct ssh_login *l)
 	sigset_t terminal, before;
 	int rc;
 
-	ssh_pool_hold(l->setup->pool);
 	sigemptyset(&terminal);
 	sigaddset(&terminal, SIGINT);
 	sigaddset(&terminal, SIGQUIT);
@@ -172,7 +169,6 @@ static int connect_by_proxy(struct ssh_login *l)
 		 : unsetenv("SSH_ASKPASS_REQUIRE");
 	keep_ask ? setenv("SSH_ASKPASS", keep_ask, 1) : unsetenv("SSH_ASKPASS");
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	ssh_pool_release(l->setup->pool);
 	free(keep_old);
 	free(keep_ask);
 	return rc;

@@ -542,11 +542,12 @@ static int step(const char *name, int rc)
 static int run(const struct request *r)
 {
 	struct session s;
+	struct strv notes = { 0 };
 	int status = EXIT_RUNNER;
 
 	step_begin();
 	session_open(&s, r);
-	if (step("hosts", hosts_select(&s)))
+	if (step("hosts", hosts_select(&s.agents, &s.slots_from, r, &notes, &s.err)))
 		goto out;
 	take_over(&s);
 	if (step("hello", session_gather(&s)) || session_map(&s) ||
