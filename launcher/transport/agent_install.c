@@ -24,55 +24,46 @@ struct image {
 	int error; /* errno; 0: it is here */
 };
 
-static void map_image(struct image *i)
-{
-	unsigned char hash[crypto_hash_sha256_BYTES];
-	int fd = open(i->path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	void *data;
-
-	i->error = 0;
-	if (fd < 0 || fstat(fd, &st)) {
-		i->error = errno;
-	} else if (!S_ISREG(st.st_mode) || st.st_size < 1 || st.st_size > IMAGE_MAX) {
-		i->error = ENOEXEC;
-	} else {
-		i->n = (size_t)st.st_size;
-		data = mmap(NULL, i->n, PROT_READ, MAP_PRIVATE, fd, 0);
-		i->error = data == MAP_FAILED ? errno : 0;
-		i->data = data;
-	}
-	if (fd >= 0)
-		close(fd);
-	if (i->error)
-		return;
-	crypto_hash_sha256(hash, i->data, i->n);
-	str_hex(i->sha256, hash, sizeof hash);
-}
-
-/* Read once, when the first host needs it, and kept: all hosts are sent the same bytes.
- */
+/* Read when the first host needs it, and kept: all hosts are sent the same bytes. */
 static const struct image *own_image(const struct agent_install *a)
 {
 	static struct image image;
-	const char *path = a->setup->own_agent;
+	const char *path = a->setup->own_agent ? a->setup->own_agent : "berth-agent";
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	struct stat st;
+	void *data;
+	int fd;
 
-	if (!path)
-		path = "berth-agent";
-	if (!image.path || strcmp(image.path, path)) {
-		if (image.data && !image.error)
-			munmap((void *)image.data, image.n);
-		image = (struct image){ .path = path };
-		map_image(&image);
+	if (image.path && !strcmp(image.path, path))
+		return &image;
+	if (image.data && !image.error)
+		munmap((void *)image.data, image.n);
+	image = (struct image){ .path = path };
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st)) {
+		image.error = errno;
+	} else if (!S_ISREG(st.st_mode) || st.st_size < 1 || st.st_size > IMAGE_MAX) {
+		image.error = ENOEXEC;
+	} else {
+		image.n = (size_t)st.st_size;
+		data = mmap(NULL, image.n, PROT_READ, MAP_PRIVATE, fd, 0);
+		image.error = data == MAP_FAILED ? errno : 0;
+		image.data = data;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (!image.error) {
+		crypto_hash_sha256(hash, image.data, image.n);
+		str_hex(image.sha256, hash, sizeof hash);
 	}
 	return &image;
 }
 
 /* ---- the script ---- */
 
-/* p: look in PATH; m: may be sent; n, s: size and SHA-256 of the agent that would be
- * sent. A folder is good if it is ours, takes N bytes, and a program in it runs.  Not a
- * word here comes from a host or from the user. */
+/* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256.  A directory is
+ * good if it is the user's own, takes N bytes, and a program in it runs.  No word here
+ * comes from a host or from the user. */
 static const char script_text[] =
 	"set -f; umask 077; u=$(id -u); r= w= g=\n"
 	"say() { printf \"\\n:berth: %s\\n\" \"$*\"; }\n"
@@ -119,33 +110,6 @@ static const char script_text[] =
 	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
 	"rm -f \"$t\"; say fail \"cannot rename it in $d\"\n";
 
-static void write_script(struct agent_install *a)
-{
-	const struct image *i = own_image(a);
-	const bool send = !a->setup->no_push && !i->error;
-
-	str_addf(&a->script, "p=%d m=%d n=%zu s=%s\n%s", a->stage == INSTALL_SEARCH,
-		 send, send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
-	str_addf(&a->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
-		 a->script.len);
-}
-
-/* PATH as one word for any login shell: a backslash keeps its meaning in all of them.
- */
-static void write_direct(struct agent_install *a, const char *path)
-{
-	static const char plain[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-		"0123456789/._-+=:,@~";
-
-	str_add(&a->command, "exec ");
-	for (; *path; path++) {
-		if (!strchr(plain, *path))
-			str_add(&a->command, "\\");
-		str_addn(&a->command, path, 1);
-	}
-}
-
 /* ---- tries ---- */
 
 static const char *direct_path(const struct agent_install *a)
@@ -157,6 +121,12 @@ static const char *direct_path(const struct agent_install *a)
 
 static void begin_try(struct agent_install *a, enum install_stage stage)
 {
+	static const char plain[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+		"0123456789/._-+=:,@~";
+	const struct image *i;
+	bool send;
+
 	str_free(&a->command);
 	str_free(&a->script);
 	buf_free(&a->in);
@@ -164,10 +134,19 @@ static void begin_try(struct agent_install *a, enum install_stage stage)
 	a->stage = stage;
 	a->script_sent = a->image_sent = 0;
 	a->answered = a->asked = false;
-	if (stage == INSTALL_DIRECT)
-		write_direct(a, direct_path(a));
-	else
-		write_script(a);
+	if (stage == INSTALL_DIRECT) {
+		/* one word for any login shell: a backslash has its meaning in all */
+		str_add(&a->command, "exec ");
+		for (const char *p = direct_path(a); *p; p++)
+			str_addf(&a->command, strchr(plain, *p) ? "%c" : "\\%c", *p);
+		return;
+	}
+	i = own_image(a);
+	send = !a->setup->no_push && !i->error;
+	str_addf(&a->script, "p=%d m=%d n=%zu s=%s\n%s", stage == INSTALL_SEARCH, send,
+		 send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
+	str_addf(&a->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
+		 a->script.len);
 }
 
 void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
@@ -278,7 +257,7 @@ static enum install_event fail_missing(struct agent_install *a)
 	return INSTALL_FAILED;
 }
 
-/* An agent that is not of this version: what it told us, and the next try. */
+/* The agent there has another VERSION: keep it for the message, and try the next way. */
 static enum install_event reject(struct agent_install *a, const char *version, size_t n,
 				 uint32_t wire)
 {
@@ -300,7 +279,7 @@ static void add_note(struct buf *out, enum log_level level, enum err_id id,
 	wire_pack_log(out, &note);
 }
 
-/* The agent's stream as those above will see it: our notes follow its hello. */
+/* The stream as the caller sees it: notes of this module follow the agent's hello. */
 static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 {
 	const unsigned char *p = buf_head(&a->in);
@@ -324,8 +303,8 @@ static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 	return INSTALL_UP;
 }
 
-/* a->in begins with WIRE_MAGIC.  Another version's hello begins as ours does, and that
- * is all that is read of it. */
+/* a->in begins with WIRE_MAGIC.  The hello of any version begins alike, and of another
+ * version nothing else is read. */
 static enum install_event read_hello(struct agent_install *a)
 {
 	struct view v = { buf_head(&a->in) + WIRE_MAGIC_BYTES,
@@ -352,46 +331,39 @@ static enum install_event read_hello(struct agent_install *a)
 	return come_up(a, WIRE_HEAD_BYTES + payload);
 }
 
-static enum install_event on_need(struct agent_install *a, const char *rest)
-{
-	const struct image *i = own_image(a);
-	const size_t n = strcspn(rest, " ");
-	struct utsname us;
-
-	free(a->libc);
-	a->libc = xstrdup(rest[n] ? rest + n + 1 : "unknown");
-	uname(&us);
-	if (strlen(us.machine) == n && !memcmp(us.machine, rest, n)) {
-		a->asked = true;
-		return INSTALL_WAIT;
-	}
-	err_set(&a->err, E_AGENT_ARCH, a->where, *rest ? rest : "unknown", i->path,
-		us.machine);
-	return INSTALL_FAILED;
-}
-
 /* One line of the script's. */
 static enum install_event on_line(struct agent_install *a, const char *line)
 {
 	const char *path = own_image(a)->path;
+	struct utsname us;
+	size_t n;
 
 	a->answered = true;
-	if (!strncmp(line, "need ", 5))
-		return on_need(a, line + 5);
 	if (!strcmp(line, "missing"))
 		return fail_missing(a);
-	if (!strncmp(line, "nowhere ", 8))
+	if (!strncmp(line, "need ", 5)) { /* MACHINE LIBC */
+		line += 5;
+		n = strcspn(line, " ");
+		free(a->libc);
+		a->libc = xstrdup(line[n] ? line + n + 1 : "unknown");
+		uname(&us);
+		a->asked = strlen(us.machine) == n && !memcmp(us.machine, line, n);
+		if (!a->asked)
+			err_set(&a->err, E_AGENT_ARCH, a->where,
+				*line ? line : "unknown", path, us.machine);
+	} else if (!strncmp(line, "nowhere ", 8)) {
 		err_set(&a->err, E_AGENT_NOEXEC, a->where, path, line + 8);
-	else if (!strncmp(line, "norun ", 6))
+	} else if (!strncmp(line, "norun ", 6)) {
 		err_set(&a->err, E_AGENT_LIBC, a->where, path,
 			a->libc ? a->libc : "unknown", gnu_get_libc_version(),
 			line + 6);
-	else if (!strncmp(line, "fail ", 5))
+	} else if (!strncmp(line, "fail ", 5)) {
 		err_set(&a->err, E_AGENT_SEND, a->where, path, line + 5);
+	}
 	return a->err.id == ERR_NONE ? INSTALL_WAIT : INSTALL_FAILED;
 }
 
-/* Take what is in front of the next N bytes of a->in away as noise. */
+/* Move the first N bytes of a->in to the noise. */
 static void drop_noise(struct agent_install *a, size_t n)
 {
 	str_addn(&a->noise, buf_head(&a->in), n);
@@ -409,35 +381,26 @@ static enum install_event fail_noise(struct agent_install *a)
 	return INSTALL_FAILED;
 }
 
-/* The first whole line of the script's in a->in, which it leaves; NULL for none. */
-static char *take_line(struct agent_install *a)
-{
-	const char *p = (const char *)buf_head(&a->in);
-	const char *mark = a->in.len ? memmem(p, a->in.len, MARK, strlen(MARK)) : NULL;
-	const char *text = mark ? mark + strlen(MARK) : NULL, *end;
-	char *line;
-
-	if (!mark || a->stage == INSTALL_DIRECT)
-		return NULL;
-	end = memchr(text, '\n', a->in.len - (size_t)(text - p));
-	if (!end)
-		return NULL;
-	line = xstrndup(text, (size_t)(end - text));
-	drop_noise(a, (size_t)(mark - p));
-	buf_drop(&a->in,
-		 (size_t)(end - mark)); /* its newline may begin the next mark */
-	return line;
-}
-
 enum install_event agent_install_bytes(struct agent_install *a, const void *data,
 				       size_t n)
 {
 	enum install_event got = INSTALL_WAIT;
+	const char *p, *mark, *text, *end;
 	char *line;
 	long at;
 
 	buf_add(&a->in, data, n);
-	while (got == INSTALL_WAIT && (line = take_line(a))) {
+	while (got == INSTALL_WAIT && a->stage != INSTALL_DIRECT && a->in.len) {
+		p = (const char *)buf_head(&a->in);
+		mark = memmem(p, a->in.len, MARK, strlen(MARK));
+		text = mark ? mark + strlen(MARK) : NULL;
+		end = mark ? memchr(text, '\n', a->in.len - (size_t)(text - p)) : NULL;
+		if (!end)
+			break;
+		line = xstrndup(text, (size_t)(end - text));
+		n = (size_t)(end - mark); /* its newline may begin the next mark */
+		drop_noise(a, (size_t)(mark - p));
+		buf_drop(&a->in, n);
 		got = on_line(a, line);
 		free(line);
 	}
@@ -464,12 +427,21 @@ static enum install_event fail_start(struct agent_install *a, int status,
 	return INSTALL_FAILED;
 }
 
-/* The login took our command and ran something else, or nothing. */
-static enum install_event fail_login(struct agent_install *a, int status,
-				     const char *said)
+enum install_event agent_install_ended(struct agent_install *a, int status,
+				       const char *said)
 {
 	char *quote;
 
+	if (a->setup->agent)
+		return status == 126 || status == 127 ? fail_missing(a)
+						      : fail_start(a, status, said);
+	if (a->stage == INSTALL_DIRECT)
+		return again(a, INSTALL_SEARCH);
+	if (a->asked || (a->answered && a->stage == INSTALL_SEND))
+		return fail_start(a, status, said);
+	if (a->answered) /* the agent in PATH does not run: send this one */
+		return again(a, INSTALL_SEND);
+	/* the login took the command and ran something else, or nothing */
 	drop_noise(a, a->in.len);
 	quote = *said ? last_line(said)
 		      : agent_install_quote(str_text(&a->noise), a->noise.len);
@@ -481,21 +453,6 @@ static enum install_event fail_login(struct agent_install *a, int status,
 		*quote ? quote : "it said nothing");
 	free(quote);
 	return INSTALL_FAILED;
-}
-
-enum install_event agent_install_ended(struct agent_install *a, int status,
-				       const char *said)
-{
-	if (a->setup->agent)
-		return status == 126 || status == 127 ? fail_missing(a)
-						      : fail_start(a, status, said);
-	if (a->stage == INSTALL_DIRECT)
-		return again(a, INSTALL_SEARCH);
-	if (a->asked || (a->answered && a->stage == INSTALL_SEND))
-		return fail_start(a, status, said);
-	if (a->answered) /* what PATH has does not run: send ours */
-		return again(a, INSTALL_SEND);
-	return fail_login(a, status, said);
 }
 
 void agent_install_late(struct agent_install *a)
