@@ -95,33 +95,10 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
-static void pass_up(struct host *h, const struct wire_frame *f)
-{
-	if (h->agents->events->frame)
-		h->agents->events->frame(h->agents->ctx, h, f);
-}
-
-/* An agent that cannot go on logs the reason as an error. */
-static int on_agent_log(struct host *h, const struct wire_frame *f, struct err *e)
-{
-	struct wire_log m;
-
-	if (wire_unpack_log(&m, f->payload, f->n, e))
-		return -1;
-	if (m.level < LOG_ERROR) {
-		pass_up(h, f);
-		return 0;
-	}
-	err_set(e, E_SYSTEM, h->name, m.text);
-	e->id = err_by_name(m.id);
-	if (e->id == ERR_NONE)
-		e->id = E_SYSTEM;
-	return err_hint(e, "%s", m.hint);
-}
-
 static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 {
 	struct wire_heartbeat beat;
+	struct wire_log log;
 	struct str s = { 0 };
 
 	if (h->agents->setup.verbosity > 1 && f->type != WIRE_output) {
@@ -129,20 +106,29 @@ static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 		fprintf(stderr, "runner: %s: %s\n", h->name, str_text(&s));
 		str_free(&s);
 	}
-	if (f->type == WIRE_log)
-		return on_agent_log(h, f, e);
-	if (h->state == HOST_STARTING)
+	if (f->type == WIRE_log) {
+		if (wire_unpack_log(&log, f->payload, f->n, e))
+			return -1;
+		if (log.level >= LOG_ERROR) { /* the agent cannot go on: the reason */
+			err_set(e, E_SYSTEM, h->name, log.text);
+			e->id = err_by_name(log.id);
+			if (e->id == ERR_NONE)
+				e->id = E_SYSTEM;
+			return err_hint(e, "%s", log.hint);
+		}
+	} else if (h->state == HOST_STARTING) {
 		return f->type == WIRE_hello
 			       ? on_hello(h, f, e)
 			       : err_set(e, E_WIRE, "message before hello");
-	if (f->type != WIRE_heartbeat) {
-		pass_up(h, f);
+	} else if (f->type == WIRE_heartbeat) {
+		if (wire_unpack_heartbeat(&beat, f->payload, f->n, e))
+			return -1;
+		if (beat.echo_ns)
+			clock_sample(h, beat.echo_ns, beat.clock_ns);
 		return 0;
 	}
-	if (wire_unpack_heartbeat(&beat, f->payload, f->n, e))
-		return -1;
-	if (beat.echo_ns)
-		clock_sample(h, beat.echo_ns, beat.clock_ns);
+	if (h->agents->events->frame)
+		h->agents->events->frame(h->agents->ctx, h, f);
 	return 0;
 }
 

@@ -70,12 +70,6 @@ static void close_try(struct dial *d, size_t i)
 	d->fd[i] = -1;
 }
 
-static bool may_pass(int error)
-{
-	return error == ECONNREFUSED || error == ECONNRESET || error == EHOSTUNREACH ||
-	       error == ENETUNREACH || error == ETIMEDOUT || error == EAGAIN;
-}
-
 static void try_next(evutil_socket_t unused, short what, void *ctx);
 
 static void on_tried(evutil_socket_t fd, short what, void *ctx)
@@ -106,6 +100,7 @@ static void on_tried(evutil_socket_t fd, short what, void *ctx)
 static void try_next(evutil_socket_t unused, short what, void *ctx)
 {
 	const struct timeval pause = { .tv_usec = NEXT_ADDRESS_MS * 1000 };
+	struct dial_end end = { .fd = -1 };
 	struct dial *d = ctx;
 	size_t open = d->open;
 
@@ -134,33 +129,29 @@ static void try_next(evutil_socket_t unused, short what, void *ctx)
 		event_add(d->timer, &pause);
 	if (d->open)
 		return;
-	if (!d->n)
-		end_dial(d, &(struct dial_end){ .fd = -1,
-						.text = "no address of that family",
-						.no_address = true });
-	else
-		end_dial(d, &(struct dial_end){ .fd = -1,
-						.error = d->error,
-						.text = strerror(d->error),
-						.again = may_pass(d->error) });
+	end.error = d->error;
+	end.text = d->n ? strerror(d->error) : "no address of that family";
+	end.no_address = !d->n;
+	end.again = d->error == ECONNREFUSED || d->error == ECONNRESET ||
+		    d->error == EHOSTUNREACH || d->error == ENETUNREACH ||
+		    d->error == ETIMEDOUT || d->error == EAGAIN;
+	end_dial(d, &end);
 }
 
 static void on_found(evutil_socket_t fd, short what, void *ctx)
 {
 	struct dial *d = ctx;
 	const struct lookup_answer *a = lookup_answers(d->lookup);
+	struct dial_end end = { .fd = -1, .no_address = true };
 
 	(void)fd;
 	(void)what;
 	if (a->why) {
 		/* a pod's name appears when the pod does: in Kubernetes "not found" is
 		 * "not yet" */
-		bool soon = a->again || getenv("KUBERNETES_SERVICE_HOST");
-
-		end_dial(d, &(struct dial_end){ .fd = -1,
-						.text = a->why,
-						.no_address = true,
-						.again = soon });
+		end.again = a->again || getenv("KUBERNETES_SERVICE_HOST");
+		end.text = a->why;
+		end_dial(d, &end);
 		return;
 	}
 	for (size_t i = 0; i < a->naddr; i++)

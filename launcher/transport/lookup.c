@@ -229,21 +229,6 @@ void lookup_end(struct lookup *l)
 	pthread_mutex_unlock(&pool.lock);
 }
 
-static struct sockaddr_storage *own_addresses(size_t *n)
-{
-	struct sockaddr_storage *own = NULL;
-	struct ifaddrs *list, *i;
-
-	*n = 0;
-	if (getifaddrs(&list))
-		return NULL;
-	for (i = list; i; i = i->ifa_next)
-		if (i->ifa_addr)
-			add_address(&own, n, i->ifa_addr);
-	freeifaddrs(list);
-	return own;
-}
-
 /* The address inside ::ffff:a.b.c.d as itself. */
 static struct sockaddr_storage unmap(const struct sockaddr_storage *a)
 {
@@ -286,8 +271,9 @@ void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 {
 	struct lookup *l = lookup_start(names, n, AF_UNSPEC);
 	struct pollfd news = { .fd = l->news, .events = POLLIN };
-	struct sockaddr_storage *own;
-	size_t nown;
+	struct sockaddr_storage *own = NULL;
+	struct ifaddrs *list = NULL;
+	size_t nown = 0;
 	uint64_t now;
 
 	do
@@ -301,11 +287,16 @@ void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 	}
 	pthread_mutex_unlock(&pool.lock);
 	lookup_end(l);
-	own = own_addresses(&nown);
+	if (!getifaddrs(&list))
+		for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+			if (i->ifa_addr)
+				add_address(&own, &nown, i->ifa_addr);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < out[i].naddr && !out[i].is_local; k++)
 			out[i].is_local = is_own(&out[i].addr[k], own, nown);
 	free(own);
+	if (list)
+		freeifaddrs(list);
 }
 
 int lookup_text(const struct sockaddr_storage *a, char *out, size_t n)

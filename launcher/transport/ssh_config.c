@@ -33,21 +33,6 @@ static bool next_word(const char **p, struct str *out)
 	return true;
 }
 
-/* "Keyword value" and "Keyword=value" are the same. */
-static char *split_key(const char **line)
-{
-	const char *s = *line + strspn(*line, " \t");
-	size_t n = strcspn(s, " \t\r\n=\"");
-	char *key = xstrndup(s, n);
-
-	for (char *p = key; *p; p++)
-		*p = (char)tolower((unsigned char)*p);
-	s += n;
-	s += strspn(s, " \t");
-	*line = *s == '=' ? s + 1 : s;
-	return key;
-}
-
 static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *where)
 {
 	c->v = xreallocarray(c->v, c->n + 1, sizeof *c->v);
@@ -88,24 +73,31 @@ static void include(struct ssh_config *c, const char *rest, const char *folder,
 	}
 }
 
+/* "Keyword value" and "Keyword=value" are the same. */
 static void read_line(struct ssh_config *c, const char *text, const char *path,
 		      int number, const char *folder, int depth)
 {
-	char *key = split_key(&text);
+	const char *s = text + strspn(text, " \t");
+	const size_t n = strcspn(s, " \t\r\n=\"");
 	struct ssh_config_line *line;
 	struct str word;
+	char *key;
 
-	if (!*key || *key == '#') {
-		free(key);
+	if (!n || *s == '#')
 		return;
-	}
+	key = xstrndup(s, n);
+	for (char *p = key; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	s += n;
+	s += strspn(s, " \t");
+	s += *s == '=';
 	if (!strcmp(key, "include")) {
 		free(key);
-		include(c, text, folder, depth);
+		include(c, s, folder, depth);
 		return;
 	}
 	line = add_line(c, key, xasprintf("%s:%d", path, number));
-	while (next_word(&text, &word))
+	while (next_word(&s, &word))
 		strv_take(&line->args, str_take(&word));
 }
 
@@ -125,27 +117,23 @@ static void read_file(struct ssh_config *c, const char *path, const char *folder
 	fclose(f);
 }
 
-static void read_top(struct ssh_config *c, const char *path, const char *folder)
-{
-	/* a Host line at the end of the user's file does not reach into the system's */
-	add_line(c, xstrdup("include"), xstrdup(path));
-	read_file(c, path, folder, 0);
-	add_line(c, xstrdup(""), xstrdup(path));
-}
-
 void ssh_config_read(struct ssh_config *c, const char *home, const char *etc)
 {
-	char *folder = xasprintf("%s/.ssh", home);
-	char *own = xasprintf("%s/config", folder);
-	char *shared = xasprintf("%s/ssh_config", etc);
+	const char *const folder[] = { xasprintf("%s/.ssh", home), xstrdup(etc) };
+	const char *const name[] = { "config", "ssh_config" };
 
 	c->home = xstrdup(home);
 	c->etc = xstrdup(etc);
-	read_top(c, own, folder);
-	read_top(c, shared, etc);
-	free(folder);
-	free(own);
-	free(shared);
+	for (int i = 0; i < 2; i++) {
+		char *path = xasprintf("%s/%s", folder[i], name[i]);
+
+		/* a Host line of the user's file counts to the end of that file */
+		add_line(c, xstrdup("include"), xstrdup(path));
+		read_file(c, path, folder[i], 0);
+		add_line(c, xstrdup(""), xstrdup(path));
+		free(path);
+		free((char *)folder[i]);
+	}
 }
 
 struct ssh_config *ssh_config_own(void)

@@ -36,7 +36,7 @@ struct ssh_pool {
 	struct event *on; /* of news */
 
 	pthread_mutex_t lock;     /* of all below and of every task */
-	pthread_cond_t changed;   /* fewer steps, or held no more */
+	pthread_cond_t changed;   /* fewer steps, or no longer held */
 	struct ssh_pool_task **v; /* by id; NULL: gone.  Ids are never used again, as
 				     epoll may still have one in hand */
 	int n, room, steps;       /* ids; room for; steps under way */
@@ -68,13 +68,13 @@ static void put_end(struct ssh_pool_task *t, enum login_result got)
 	struct ssh_pool *p = t->pool;
 	const uint64_t one = 1;
 
-	if (p->v[t->id] != t) /* cancelled meanwhile: it belongs to who waits for us */
+	if (p->v[t->id] != t) /* cancelled: ssh_pool_cancel() waits and frees it */
 		return;
 	t->got = got;
 	*p->last = t;
 	p->last = &t->next;
 	if (write(p->news, &one, sizeof one) < 0)
-		abort(); /* cannot happen before 2^64 of them */
+		abort(); /* the counter holds 2^64 of them */
 }
 
 /* Step the task ID once.  P's lock is held, but not during the step. */
@@ -271,7 +271,7 @@ void ssh_pool_close(struct ssh_pool *p)
 	if (!p)
 		return;
 	if (p->nthreads && write(p->quit, &one, sizeof one) < 0)
-		abort(); /* it is ours alone and empty */
+		abort(); /* it is empty */
 	for (size_t i = 0; i < p->nthreads; i++)
 		pthread_join(p->thread[i], NULL);
 	event_free(p->on);
