@@ -79,7 +79,7 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	if (!m.cpus || m.cpus > WIRE_HOST_MAX || !m.cores || m.cores > m.cpus ||
 	    m.gpus > WIRE_HOST_MAX || m.port > 65535 ||
 	    m.address[strspn(m.address, address)])
-		return err_set(e, E_WIRE, "hello of a machine that cannot be");
+		return err_set(e, E_WIRE, "hello with impossible values");
 	h->up_ns = clock_ns();
 	h->address = xstrdup(m.address);
 	h->cpus = m.cpus;

@@ -16,7 +16,7 @@ enum {
 static const char name_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				 "0123456789._-";
 
-/* A list being read: an index by name lets 65536 hosts merge in linear time. */
+/* A list being read.  Its index by name merges 65536 hosts in linear time. */
 struct reading {
 	struct hosts *h;
 	uint32_t *slot; /* open addressing: position in h->v plus 1, 0: free */
@@ -32,7 +32,7 @@ struct element {
 	size_t names; /* names its ranges have made so far */
 };
 
-/* WORD fit for a message: printable and short.  OUT has SHOWN_BYTES + 4 bytes. */
+/* WORD for a message: printable and short, in OUT of SHOWN_BYTES + 4 bytes. */
 static const char *shown(char *out, const char *word)
 {
 	size_t i;
@@ -106,7 +106,7 @@ static int add(struct reading *r, const char *name, const struct element *el,
 	return 0;
 }
 
-/* What is wrong with WORD as a name of at most MOST bytes, or NULL. */
+/* Why WORD cannot be a name of at most MOST bytes, or NULL. */
 static const char *bad_name(const char *word, size_t most, char *why, size_t n)
 {
 	size_t good = strspn(word, name_chars);
@@ -138,7 +138,7 @@ static int check_name(const char *name, struct err *e)
 		return 0;
 	err_set(e, E_HOST_NAME, bad);
 	if (strchr(name, '/'))
-		err_hint(e, "a file with host names is given by --hostfile");
+		err_hint(e, "name a file of hosts with --hostfile");
 	return -1;
 }
 
@@ -173,7 +173,8 @@ static int check_address(const char *text, struct err *e)
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e);
 
-/* Names for the numbers FIRST to LAST, as wide as FIRST is when that begins with 0. */
+/* Add a name for each number of RANGE, "FIRST-LAST" or "FIRST".  If FIRST begins with 0,
+ * all numbers are as wide. */
 static int expand_range(struct reading *r, struct str *head, const char *range,
 			size_t n, const char *tail, struct element *el, struct err *e)
 {
@@ -205,8 +206,8 @@ static int expand_range(struct reading *r, struct str *head, const char *range,
 	return 0;
 }
 
-/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes
- * HEAD longer, so its limit bounds the depth; el->names bounds the work. */
+/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes HEAD
+ * longer, so the limit of HEAD bounds the depth.  el->names bounds the work. */
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e)
 {
@@ -255,8 +256,7 @@ static int set_slots(int *slots, const char *text, bool gpus, struct err *e)
 	return 0;
 }
 
-/* Cut "[user@]name[:slots]" up into EL.  TYPED, whether slots were given, may be NULL.
- */
+/* Cut "[user@]name[:slots]" into EL.  *TYPED: slots were given; TYPED may be NULL. */
 static int cut(struct element *el, char *text, bool *typed, struct err *e)
 {
 	char *at = strrchr(text, '@'), *end, *close;
@@ -412,7 +412,7 @@ int hosts_read_file(struct hosts *h, const char *path, struct err *e)
 	str_add(&text, "");
 	rest = text.s;
 	if (!strncmp(rest, "\xef\xbb\xbf", 3))
-		rest += 3; /* the mark that editors on Windows put first */
+		rest += 3; /* the byte order mark of editors on Windows */
 	while (!rc && (line = strsep(&rest, "\n"))) {
 		number++;
 		rc = read_line(&r, line, e);
@@ -456,8 +456,8 @@ static bool differ_in_number(const char *a, const char *b, size_t *start)
 	       !strchr(a, ':');
 }
 
-/* The end of a range that begins at NAMES[I], of the N that differ in the number at
- * START only.  Its numbers follow each other and begin with as many zeros. */
+/* The last name of the range that begins at NAMES[I].  NAMES[I..N) differ only in the
+ * number at START.  A range counts up by 1 and keeps its width. */
 static size_t range_end(const char *const *names, size_t i, size_t n, size_t start)
 {
 	for (; i + 1 < n; i++) {

@@ -71,8 +71,8 @@ static const char script_text[] =
 	"2>/dev/null);"
 	" echo \"${x%% *}\"; }\n"
 	"good() {\n"
-	" mkdir -p \"$d\" 2>/dev/null || { r=\"cannot be made\"; return 1; }\n"
-	" [ -O \"$d\" ] && [ ! -h \"$d\" ] || { r=\"belongs to someone else\"; return "
+	" mkdir -p \"$d\" 2>/dev/null || { r=\"cannot be created\"; return 1; }\n"
+	" [ -O \"$d\" ] && [ ! -h \"$d\" ] || { r=\"belongs to another user\"; return "
 	"1; }\n"
 	" { head -c $n /dev/zero > \"$t\"; } 2>/dev/null ||"
 	" { r=\"is full or read-only\"; return 1; }\n"
@@ -102,9 +102,9 @@ static const char script_text[] =
 	"unknown)\"\n"
 	"{ head -c $n > \"$t\"; } 2>/dev/null\n"
 	"y=$(sum < \"$t\")\n"
-	"[ \"$y\" ] || { rm -f \"$t\"; say fail \"no sha256sum there to check it "
-	"with\"; exit 0; }\n"
-	"[ \"$y\" = $s ] || { rm -f \"$t\"; say fail \"it arrived in $d damaged\"; "
+	"[ \"$y\" ] || { rm -f \"$t\"; say fail \"the host has no sha256sum to "
+	"check it\"; exit 0; }\n"
+	"[ \"$y\" = $s ] || { rm -f \"$t\"; say fail \"it arrived damaged in $d\"; "
 	"exit 0; }\n"
 	"o=$(\"$t\" --version 2>&1) || { rm -f \"$t\"; say norun $o; exit 0; }\n"
 	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
@@ -295,7 +295,7 @@ static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 	}
 	if (a->asked)
 		add_note(&out, LOG_NOTE, ERR_NONE,
-			 "the agent was sent into its cache there");
+			 "the agent was sent to the cache there");
 	buf_add(&out, p + head, n - head);
 	buf_free(&a->in);
 	a->in = out;
@@ -450,7 +450,7 @@ enum install_event agent_install_ended(struct agent_install *a, int status,
 		return fail_noise(a);
 	}
 	err_set(&a->err, E_LOGIN_SHELL, a->where, status,
-		*quote ? quote : "it said nothing");
+		*quote ? quote : "it printed nothing");
 	free(quote);
 	return INSTALL_FAILED;
 }
@@ -469,6 +469,6 @@ void agent_install_late(struct agent_install *a)
 		err_set(&a->err, E_START_TIMEOUT, a->where,
 			a->asked ? "the agent was being sent"
 			: begun  ? "the agent there was starting"
-				 : "the login there does not end");
+				 : "the login there did not finish");
 	free(quote);
 }

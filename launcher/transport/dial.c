@@ -54,7 +54,7 @@ void dial_tune(int fd)
 
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	/* only to keep middle boxes awake: heartbeats decide when a host is lost */
+	/* only for firewalls and NAT: heartbeats decide when a host is lost */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);

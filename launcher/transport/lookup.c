@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -229,7 +230,7 @@ void lookup_end(struct lookup *l)
 	pthread_mutex_unlock(&pool.lock);
 }
 
-/* The address inside ::ffff:a.b.c.d as itself. */
+/* The IPv4 address inside ::ffff:a.b.c.d; any other address unchanged. */
 static struct sockaddr_storage unmap(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *in6 = (const void *)a;
@@ -274,12 +275,13 @@ void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 	struct sockaddr_storage *own = NULL;
 	struct ifaddrs *list = NULL;
 	size_t nown = 0;
-	uint64_t now;
+	uint64_t now, left_ms;
 
-	do
+	do {
 		now = clock_ms();
-	while (poll(&news, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0) < 0 &&
-	       errno == EINTR);
+		left_ms = now < deadline_ms ? deadline_ms - now : 0;
+	} while (poll(&news, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) < 0 &&
+		 errno == EINTR);
 	pthread_mutex_lock(&pool.lock);
 	for (size_t i = 0; i < n; i++) {
 		out[i] = l->answer[i];

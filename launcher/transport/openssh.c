@@ -289,7 +289,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 		free(line);
 	} else if (c->last.id == ERR_NONE && c->ssh && c->permit.limit) {
 		err_set(&c->last, E_START_TIMEOUT, c->install.where,
-			"ssh got no answer from it");
+			"ssh got no answer from the host");
 	} else if (c->last.id == ERR_NONE) {
 		agent_install_late(&c->install);
 		c->last = c->install.err;

@@ -445,13 +445,14 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 	ssh_pool_cancel(c->task);
 	c->task = NULL;
 	if (c->phase == PHASE_PERMIT)
-		waits_for = "others were logging in at that address";
+		waits_for = "other log-ins at that address had not finished";
 	else if (c->phase == PHASE_DIAL)
 		waits_for = "nothing answers at that address";
 	else if (c->phase == PHASE_LOGIN)
-		waits_for = c->login.phase == LOGIN_CONNECT
-				    ? "sshd there took the connection and said nothing"
-				    : "sshd there was checking keys";
+		waits_for =
+			c->login.phase == LOGIN_CONNECT
+				? "sshd there accepted the connection and sent nothing"
+				: "sshd there was checking keys";
 	if (c->phase == PHASE_RUN) {
 		agent_install_late(&c->install);
 		c->last = c->install.err;

@@ -12,7 +12,7 @@ enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end 
 
 /* ---- reading ---- */
 
-static void read_file(struct ssh_config *c, const char *path, const char *folder,
+static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth);
 
 /* The next word of *P, quotes removed, into OUT; false at the end or at a comment. */
@@ -40,7 +40,7 @@ static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *w
 	return &c->v[c->n++];
 }
 
-static char *expand(const struct ssh_config *c, const char *path, const char *folder)
+static char *expand(const struct ssh_config *c, const char *path, const char *dir)
 {
 	if (!strncmp(path, "~/", 2))
 		return xasprintf("%s%s", c->home, path + 1);
@@ -48,23 +48,22 @@ static char *expand(const struct ssh_config *c, const char *path, const char *fo
 		return xasprintf("%s%s", c->home, path + 2);
 	if (*path == '/')
 		return xstrdup(path);
-	return xasprintf("%s/%s", folder, path);
+	return xasprintf("%s/%s", dir, path);
 }
 
 /* A Host line counts to the end of its file: an empty key closes what "include" opened. */
-static void include(struct ssh_config *c, const char *rest, const char *folder,
-		    int depth)
+static void include(struct ssh_config *c, const char *rest, const char *dir, int depth)
 {
 	struct str word;
 
 	while (next_word(&rest, &word)) {
-		char *pattern = expand(c, str_text(&word), folder);
+		char *pattern = expand(c, str_text(&word), dir);
 		glob_t found = { 0 };
 
 		if (!glob(pattern, 0, NULL, &found))
 			for (size_t i = 0; i < found.gl_pathc; i++) {
 				add_line(c, xstrdup("include"), xstrdup(pattern));
-				read_file(c, found.gl_pathv[i], folder, depth + 1);
+				read_file(c, found.gl_pathv[i], dir, depth + 1);
 				add_line(c, xstrdup(""), xstrdup(pattern));
 			}
 		globfree(&found);
@@ -75,7 +74,7 @@ static void include(struct ssh_config *c, const char *rest, const char *folder,
 
 /* "Keyword value" and "Keyword=value" are the same. */
 static void read_line(struct ssh_config *c, const char *text, const char *path,
-		      int number, const char *folder, int depth)
+		      int number, const char *dir, int depth)
 {
 	const char *s = text + strspn(text, " \t");
 	const size_t n = strcspn(s, " \t\r\n=\"");
@@ -93,7 +92,7 @@ static void read_line(struct ssh_config *c, const char *text, const char *path,
 	s += *s == '=';
 	if (!strcmp(key, "include")) {
 		free(key);
-		include(c, s, folder, depth);
+		include(c, s, dir, depth);
 		return;
 	}
 	line = add_line(c, key, xasprintf("%s:%d", path, number));
@@ -101,7 +100,7 @@ static void read_line(struct ssh_config *c, const char *text, const char *path,
 		strv_take(&line->args, str_take(&word));
 }
 
-static void read_file(struct ssh_config *c, const char *path, const char *folder,
+static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth)
 {
 	const bool sane = depth < DEPTH_MAX && c->files++ < FILES_MAX;
@@ -112,27 +111,27 @@ static void read_file(struct ssh_config *c, const char *path, const char *folder
 	if (!f)
 		return;
 	for (int number = 1; getline(&text, &cap, f) >= 0; number++)
-		read_line(c, text, path, number, folder, depth);
+		read_line(c, text, path, number, dir, depth);
 	free(text);
 	fclose(f);
 }
 
 void ssh_config_read(struct ssh_config *c, const char *home, const char *etc)
 {
-	const char *const folder[] = { xasprintf("%s/.ssh", home), xstrdup(etc) };
+	char *dir[] = { xasprintf("%s/.ssh", home), xstrdup(etc) };
 	const char *const name[] = { "config", "ssh_config" };
 
 	c->home = xstrdup(home);
 	c->etc = xstrdup(etc);
 	for (int i = 0; i < 2; i++) {
-		char *path = xasprintf("%s/%s", folder[i], name[i]);
+		char *path = xasprintf("%s/%s", dir[i], name[i]);
 
 		/* a Host line of the user's file counts to the end of that file */
 		add_line(c, xstrdup("include"), xstrdup(path));
-		read_file(c, path, folder[i], 0);
+		read_file(c, path, dir[i], 0);
 		add_line(c, xstrdup(""), xstrdup(path));
 		free(path);
-		free((char *)folder[i]);
+		free(dir[i]);
 	}
 }
 
@@ -150,7 +149,7 @@ struct ssh_config *ssh_config_own(void)
 
 /* ---- matching ---- */
 
-/* One pattern list: "a,b*,!c" against TEXT.  A negated hit wins: -1; 1 hit, 0 none. */
+/* Match TEXT with the patterns "a,b*,!c".  1: hit; 0: none; -1: a negated one, which wins. */
 static int match_list(const char *list, const char *text)
 {
 	char *copy = xstrdup(list), *rest = copy, *one;
@@ -172,13 +171,14 @@ struct walk {
 	char *user, *host; /* as far as they are known at this line */
 	bool agent;
 	bool active, maybe; /* maybe: a command decides, and only ssh may run it */
-	const char *odd;    /* the Match word that libssh gets wrong, in this block */
-	struct strv seen;   /* keys that have their value: the first value counts */
+	const char
+		*odd; /* the Match word of this block that libssh misreads, or NULL */
+	struct strv seen; /* keys that have their value: the first value counts */
 	char *user_known, *global_known;
 	struct ssh_config_facts *f;
 };
 
-/* Whether the words of a Match line hold, as far as this can know. */
+/* Whether a Match line holds, as far as that is known without running a command. */
 static bool match_match_line(struct walk *w, const struct strv *args)
 {
 	const struct passwd *pw;
@@ -271,7 +271,7 @@ static bool is_beyond(const char *key, const char *v, bool agent)
 	return false;
 }
 
-/* A line that holds, unless its key has its value already. */
+/* Apply a line that holds.  The first value of a key counts. */
 static void read_setting(struct walk *w, const struct ssh_config_line *l)
 {
 	const char *v = l->args.n ? l->args.v[0] : "", *h;
@@ -384,7 +384,7 @@ static void read_known(struct ssh_config *c, const char *path)
 		fclose(f);
 }
 
-/* LIST of files. */
+/* Look for marked lines about the host in the files of LIST. */
 static void check_known(struct walk *w, const char *list)
 {
 	struct str word;

@@ -169,7 +169,7 @@ static enum login_result step_connect(struct ssh_login *l)
 	}
 	why = l->lib->ssh_get_error(l->session);
 	err_set(&l->err, E_SSH_CONNECT, l->where, why);
-	/* an overloaded sshd cuts before its key was seen (MaxStartups) */
+	/* an overloaded sshd (MaxStartups) ends the connection before it sends its key */
 	return strcasestr(why, "socket error") || strcasestr(why, "connection reset") ||
 			       strcasestr(why, "closed") ||
 			       strcasestr(why, "disconnected")
@@ -207,8 +207,7 @@ static enum login_result refuse_key(struct ssh_login *l, bool changed)
 				     : xasprintf("'[%s]:%d'", l->host, l->port);
 		err_hint(&l->err,
 			 "if the host was reinstalled, remove the old key with "
-			 "`ssh-keygen "
-			 "-R %s`; else someone is in the middle",
+			 "`ssh-keygen -R %s`; else the connection may be intercepted",
 			 host);
 		free(host);
 	} else {
@@ -258,7 +257,7 @@ static enum login_result fail_auth(struct ssh_login *l)
 {
 	static const struct {
 		unsigned method;
-		bool only_ssh; /* can do it */
+		bool only_ssh; /* libssh cannot do it */
 		const char *name;
 	} known[] = {
 		{ SSH_AUTH_METHOD_PUBLICKEY, false, "publickey" },
@@ -296,7 +295,7 @@ static enum login_result step_auth(struct ssh_login *l)
 		rc = lib->ssh_userauth_agent(l->session, NULL);
 	else if (l->phase == LOGIN_AUTO)
 		rc = lib->ssh_userauth_publickey_auto(l->session, NULL, NULL);
-	else /* no key at all was tried: this tells what the host would take */
+	else /* no key was tried yet: this asks for the host's methods */
 		rc = lib->ssh_userauth_none(l->session, NULL);
 	if (rc == SSH_AUTH_AGAIN)
 		return LOGIN_WAIT;

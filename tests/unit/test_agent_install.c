@@ -343,7 +343,7 @@ static const struct fail_case {
 	{ "not available\n", 1, "", E_LOGIN_SHELL,
 	  "status 1 before an agent ran: not available" },
 	{ "", 1, "x\nno shell\n", E_LOGIN_SHELL, ": no shell" },
-	{ "", 0, "", E_LOGIN_SHELL, "it said nothing" },
+	{ "", 0, "", E_LOGIN_SHELL, "it printed nothing" },
 };
 
 START_TEST(failures)
