@@ -5,12 +5,12 @@
 enum {
 	BEAT_S = 5,
 	/* Between two checks for silence while a host has missed a beat; else a silence
-	 * of 15 s would be reported after 20.  Not always: to wake an idle machine costs
-	 * 2 ms of CPU time. */
+	 * of 15 s would be reported after 20.  Not always: to wake an idle machine
+	 * costs 2 ms of CPU time. */
 	CHECK_MS = 1000,
 	SILENT_S = 15, /* reported then; the host is given up after --host-timeout */
-	/* Empty buffers of all hosts keep no more.  (Job frames alone kept 20 MiB for 9500
-	 * hosts, and an output frame in two parts keeps 100 KiB for its host.) */
+	/* Empty buffers of all hosts keep no more.  (Job frames alone kept 20 MiB for
+	 * 9500 hosts, and an output frame in two parts keeps 100 KiB for its host.) */
 	KEEP_BYTES = 8 << 20,
 	/* Heartbeats to more hosts are spread over the time between two. */
 	BEATS_AT_ONCE = 256,
@@ -32,9 +32,9 @@ void agents_give_up(struct host *h, const struct err *why)
 		a->events->lost(a->ctx, h);
 }
 
-/* Offset and error of H's clock from one exchange.  The shortest round trip is the best,
- * until drift has made it worse than a new one (quartz clocks differ by up to 100 us in a
- * second). */
+/* Offset and error of H's clock from one exchange.  The shortest round trip is the
+ * best, until drift has made it worse than a new one (quartz clocks differ by up to 100
+ * us in a second). */
 static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 {
 	uint64_t now = clock_ns(), error = (now - sent_ns) / 2;

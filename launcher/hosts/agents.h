@@ -4,8 +4,8 @@
  * Below is transport.h (bytes), above is the job (what frames mean).  This module cuts
  * the bytes into frames and keeps what each agent told about its machine.  It sends
  * heartbeats, measures each agent's clock, and reports a host once when it is lost.  A
- * host whose agent breaks the protocol is lost.  A frame is refused by its head, so that
- * a host never takes more memory than the largest frame of an agent. */
+ * host whose agent breaks the protocol is lost.  A frame is refused by its head, so
+ * that a host never takes more memory than the largest frame of an agent. */
 #ifndef BERTH_LAUNCHER_HOSTS_AGENTS_H
 #define BERTH_LAUNCHER_HOSTS_AGENTS_H
 

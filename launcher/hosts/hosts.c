@@ -173,8 +173,8 @@ static int check_address(const char *text, struct err *e)
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e);
 
-/* Add a name for each number of RANGE, "FIRST-LAST" or "FIRST".  If FIRST begins with 0,
- * all numbers are as wide. */
+/* Add a name for each number of RANGE, "FIRST-LAST" or "FIRST".  If FIRST begins with
+ * 0, all numbers are as wide. */
 static int expand_range(struct reading *r, struct str *head, const char *range,
 			size_t n, const char *tail, struct element *el, struct err *e)
 {
@@ -206,8 +206,8 @@ static int expand_range(struct reading *r, struct str *head, const char *range,
 	return 0;
 }
 
-/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes HEAD
- * longer, so the limit of HEAD bounds the depth.  el->names bounds the work. */
+/* Add the names that REST stands for, each with HEAD before it.  Every bracket makes
+ * HEAD longer, so the limit of HEAD bounds the depth.  el->names bounds the work. */
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e)
 {

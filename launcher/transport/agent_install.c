@@ -61,9 +61,9 @@ static const struct image *own_image(const struct agent_install *a)
 
 /* ---- the script ---- */
 
-/* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256.  A directory is
- * good if it is the user's own, takes N bytes, and a program in it runs.  No word here
- * comes from a host or from the user. */
+/* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256.  A directory
+ * is good if it is the user's own, takes N bytes, and a program in it runs.  No word
+ * here comes from a host or from the user. */
 static const char script_text[] =
 	"set -f; umask 077; u=$(id -u); r= w= g=\n"
 	"say() { printf \"\\n:berth: %s\\n\" \"$*\"; }\n"
@@ -257,7 +257,7 @@ static enum install_event fail_missing(struct agent_install *a)
 	return INSTALL_FAILED;
 }
 
-/* The agent there has another VERSION: keep it for the message, and try the next way. */
+/* The agent there has another VERSION: keep that for the message, try the next way. */
 static enum install_event reject(struct agent_install *a, const char *version, size_t n,
 				 uint32_t wire)
 {

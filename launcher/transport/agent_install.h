@@ -1,16 +1,17 @@
 /* agent_install.h - how an agent comes to run on a remote host, over any byte stream.
  *
- * A state machine without I/O of its own.  A transport asks for the command to run there,
- * gives back what arrives, and sends what is pending.  Up to three commands are tried:
+ * A state machine without I/O of its own.  A transport asks for the command to run
+ * there, gives back what arrives, and sends what is pending.  Up to three commands are
+ * tried:
  *   direct  the path of this runner's own agent, executed by the login shell; the usual
  *           case.  With --launch-agent its path, and nothing else.
  *   search  a script for /bin/sh: berth-agent in PATH, then the cache, else "send it"
  *   send    the same without PATH, if the agent there has another version
- * The script comes over stdin, so the login shell (sh, csh, fish) reads plain words only.
- * It answers in lines that begin with ":berth: ".  The agent is sent into ~/.cache/berth,
- * else XDG_RUNTIME_DIR, else /dev/shm, as agent-SHA256.  It is written under a name of
- * its own, checked, run once with --version, and renamed, so that many hosts with one home
- * directory may do so at once. */
+ * The script comes over stdin, so the login shell (sh, csh, fish) reads plain words
+ * only.  It answers in lines that begin with ":berth: ".  The agent is sent into
+ * ~/.cache/berth, else XDG_RUNTIME_DIR, else /dev/shm, as agent-SHA256.  It is written
+ * under a name of its own, checked, run once with --version, and renamed, so that many
+ * hosts with one home directory may do so at once. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
 #define BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
 
@@ -56,8 +57,8 @@ void agent_install_free(struct agent_install *a);
 /* What to run on the host now; valid until the next event. */
 const char *agent_install_command(struct agent_install *a);
 
-/* Bytes to send to the command's stdin, N of them.  agent_install_sent() takes those that
- * were sent. */
+/* Bytes to send to the command's stdin, N of them.  agent_install_sent() takes those
+ * that were sent. */
 const void *agent_install_pending(struct agent_install *a, size_t *n);
 void agent_install_sent(struct agent_install *a, size_t n);
 
@@ -73,8 +74,8 @@ enum install_event agent_install_ended(struct agent_install *a, int status,
 /* The deadline passed: say in a->err what did not come. */
 void agent_install_late(struct agent_install *a);
 
-/* The first line of TEXT that is not blank, for a message: printable, at most 160 bytes.
- * The caller frees it. */
+/* The first line of TEXT that is not blank, for a message: printable, at most 160
+ * bytes.  The caller frees it. */
 char *agent_install_quote(const char *text, size_t n);
 
 #endif

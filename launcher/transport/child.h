@@ -1,9 +1,9 @@
 /* child.h - a child process of runner, its stdin and stdout one socket.
  *
  * Every child starts here: the agent of this machine, an ssh.  It gets a session of its
- * own, so that ^C in the terminal reaches runner alone, and its stderr is kept.
- * The bytes go through a socket, not through pipes: a write to a child that has ended
- * must not raise SIGPIPE.  Only the end of the process counts: stdout and stderr may stay
+ * own, so that ^C in the terminal reaches runner alone, and its stderr is kept.  The
+ * bytes go through a socket, not through pipes: a write to a child that has ended must
+ * not raise SIGPIPE.  Only the end of the process counts: stdout and stderr may stay
  * open in processes that it left behind (ssh's ControlPersist). */
 #ifndef BERTH_LAUNCHER_TRANSPORT_CHILD_H
 #define BERTH_LAUNCHER_TRANSPORT_CHILD_H
@@ -25,8 +25,8 @@ size_t child_send(struct child *c, const void *data, size_t n);
 const char *child_said(struct child *c);
 void child_forget_said(struct child *c);
 
-/* Close the stream and forget C.  The child ends by itself at the end of its stdin, or is
- * killed now and waited for. */
+/* Close the stream and forget C.  The child ends by itself at the end of its stdin, or
+ * is killed now and waited for. */
 void child_close(struct child *c);
 void child_kill(struct child *c);
 

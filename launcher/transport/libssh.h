@@ -2,8 +2,8 @@
  *
  * Linking it would make it a condition for installing runner, and cost every start time
  * (1.4 ms).  Callers write lib->ssh_connect(s).  One row in LIBSSH_FUNCTIONS makes a
- * function usable.  If its headers are missing at build time, or the library at run time,
- * libssh_load() says so and launcher/transport/openssh.c does the work. */
+ * function usable.  If its headers are missing at build time, or the library at run
+ * time, libssh_load() says so and launcher/transport/openssh.c does the work. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_LIBSSH_H
 #define BERTH_LAUNCHER_TRANSPORT_LIBSSH_H
 
@@ -66,7 +66,7 @@ struct libssh {
 struct libssh;
 #endif
 
-/* The library's functions, loaded once.  NULL with a reason in *WHY: it is not there. */
+/* The library's functions, loaded once; or NULL with the reason in *WHY. */
 const struct libssh *libssh_load(const char **why);
 
 #endif

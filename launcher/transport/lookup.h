@@ -1,8 +1,8 @@
 /* lookup.h - host names to addresses, many at once, and which of them are this machine.
  *
  * getaddrinfo() blocks and cannot be cancelled.  So a pool of at most LOOKUP_THREADS
- * threads calls it, and a look-up answers on an eventfd.  Numbers and "localhost"
- * (RFC 6761) are answered at once, without a thread.  A name without addresses is not an
+ * threads calls it, and a look-up answers on an eventfd.  Numbers and "localhost" (RFC
+ * 6761) are answered at once, without a thread.  A name without addresses is not an
  * error here: the transport, which knows ~/.ssh/config, may still reach it. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_LOOKUP_H
 #define BERTH_LAUNCHER_TRANSPORT_LOOKUP_H
@@ -30,12 +30,12 @@ struct lookup *lookup_start(const char *const *names, size_t n, int family);
 int lookup_fd(const struct lookup *l);
 /* The answers, in the order of the names, once lookup_fd() is readable. */
 struct lookup_answer *lookup_answers(struct lookup *l);
-/* Forget L, answered or not; NULL is left alone.  A thread inside getaddrinfo() frees it
- * later. */
+/* Forget L, answered or not; NULL is left alone.  A thread inside getaddrinfo() frees
+ * it later. */
 void lookup_end(struct lookup *l);
 
-/* Look up NAMES[0..n) into OUT[0..n) and wait until DEADLINE_MS (clock_ms()) at most.  A
- * name that is late has no addresses.  The caller frees each addr. */
+/* Look up NAMES[0..n) into OUT[0..n) and wait until DEADLINE_MS (clock_ms()) at most.
+ * A name that is late has no addresses.  The caller frees each addr. */
 void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 		uint64_t deadline_ms);
 

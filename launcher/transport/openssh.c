@@ -1,7 +1,7 @@
 /* The openssh transport: one `ssh -T` for each host, as a child.
  *
- * For what libssh cannot do.  It takes ten times the CPU time (60 ms for each host).  ssh
- * never asks the user (BatchMode). */
+ * For what libssh cannot do.  It takes ten times the CPU time (60 ms for each host).
+ * ssh never asks the user (BatchMode). */
 #include "launcher/transport/transport.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
-/* The ssh transport: libssh inside the event loop, one session for each host.  Log-ins of
- * many hosts run on other cores (launcher/transport/ssh_pool.h), all else in the loop.
+/* The ssh transport: libssh inside the event loop, one session for each host.  Log-ins
+ * of many hosts run on other cores (launcher/transport/ssh_pool.h), all else in the
+ * loop.
  *
- * A connection goes through the phases below.  It steps on when its socket is ready.  If
- * the host refuses or cuts it, it begins again after a pause, until the deadline. */
+ * A connection goes through the phases below.  It steps on when its socket is ready.
+ * If the host refuses or cuts it, it begins again after a pause, until the deadline. */
 #include "launcher/transport/transport.h"
 
 #include <event2/event.h>
@@ -257,8 +258,8 @@ static bool is_running(const struct conn *c)
 
 static void step_run(struct conn *c)
 {
-	/* Room for what comes, lent to one host after the other.  (One block for each of
-	 * 256 hosts took a quarter of all memory.) */
+	/* Room for what comes, lent to one host after the other.  (One block for each
+	 * of 256 hosts took a quarter of all memory.) */
 	static struct buf spare;
 	struct buf *in = &c->command.in, got;
 	bool alive;
@@ -316,8 +317,8 @@ static void on_logged_in(void *ctx, enum login_result got)
 static void step_login(struct conn *c)
 {
 	struct ssh_pool *pool = c->setup->pool;
-	/* The first step with a proxy calls setenv() and fork(): no thread may be inside
-	 * libssh then, and the log-in stays in the loop. */
+	/* The first step with a proxy calls setenv() and fork(): no thread may be
+	 * inside libssh then, and the log-in stays in the loop. */
 	const bool forks = c->login.proxy && !c->login.forked;
 
 	if (c->got == LOGIN_WAIT && pool && !c->login.proxy) {

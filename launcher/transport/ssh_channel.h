@@ -2,8 +2,8 @@
  *
  * Any libssh call may take packets off the socket.  ssh_channel_read() then loses the
  * event for what is already inside.  So libssh's call-backs keep what arrives here, and
- * the owner takes it after libssh has returned, when it may send or close.  Sessions that
- * share an ssh_event take each other's packets, so each has its own. */
+ * the owner takes it after libssh has returned, when it may send or close.  Sessions
+ * that share an ssh_event take each other's packets, so each has its own. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_CHANNEL_H
 #define BERTH_LAUNCHER_TRANSPORT_SSH_CHANNEL_H
 
@@ -52,8 +52,8 @@ size_t agent_channel_write(struct agent_channel *c, const void *data, size_t n);
 /* agent_channel_write() would take something. */
 bool agent_channel_has_room(const struct agent_channel *c);
 
-/* End the command's input, at which the agent ends, and forget the channel.  The session
- * stays.  {0} is left alone. */
+/* End the command's input, at which the agent ends, and forget the channel.  The
+ * session stays.  {0} is left alone. */
 void agent_channel_close(struct agent_channel *c);
 
 #endif

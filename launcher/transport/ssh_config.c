@@ -51,7 +51,7 @@ static char *expand(const struct ssh_config *c, const char *path, const char *di
 	return xasprintf("%s/%s", dir, path);
 }
 
-/* A Host line counts to the end of its file: an empty key closes what "include" opened. */
+/* A Host line ends with its file: an empty key closes what "include" opened. */
 static void include(struct ssh_config *c, const char *rest, const char *dir, int depth)
 {
 	struct str word;
@@ -149,7 +149,8 @@ struct ssh_config *ssh_config_own(void)
 
 /* ---- matching ---- */
 
-/* Match TEXT with the patterns "a,b*,!c".  1: hit; 0: none; -1: a negated one, which wins. */
+/* Match TEXT with the patterns "a,b*,!c".  1: hit; 0: none; -1: a negated one, which
+ * wins. */
 static int match_list(const char *list, const char *text)
 {
 	char *copy = xstrdup(list), *rest = copy, *one;

@@ -1,10 +1,10 @@
 /* ssh_config.h - what ssh_config and known_hosts say and libssh ignores.
  *
- * libssh reads ssh_config itself (host name, port, user, keys, proxies) and ignores a part
- * of it.  Here are the few keys of that part that runner obeys itself, and the reason to
- * use the ssh program for the others.  Only plain files are read; no command runs, and no
- * name is looked up.  Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT",
- * of OpenSSH 9. */
+ * libssh reads ssh_config itself (host name, port, user, keys, proxies) and ignores a
+ * part of it.  Here are the few keys of that part that runner obeys itself, and the
+ * reason to use the ssh program for the others.  Only plain files are read; no command
+ * runs, and no name is looked up.  Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS
+ * FILE FORMAT", of OpenSSH 9. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 #define BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 
@@ -34,8 +34,8 @@ struct ssh_config_facts {
 	struct str why; /* the reason to use the ssh program, "" for none */
 };
 
-/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}.  A file that cannot
- * be read is empty. */
+/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}.  A file that
+ * cannot be read is empty. */
 void ssh_config_read(struct ssh_config *c, const char *home, const char *etc);
 
 /* The invoking user's own, read once and kept. */

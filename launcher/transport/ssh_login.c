@@ -100,8 +100,8 @@ void ssh_login_use(struct ssh_login *l, int fd)
 	l->lib->ssh_options_set(l->session, SSH_OPTIONS_FD, &fd);
 }
 
-/* Until a session runs sshd keeps Nagle's algorithm on, and it writes two small packets in
- * a row.  Without this the second waits for the delayed acknowledgement (40 ms). */
+/* Until a session runs sshd keeps Nagle's algorithm on, and it writes two small packets
+ * in a row.  Without this the second waits for the delayed acknowledgement (40 ms). */
 void ssh_login_ack_now(const struct ssh_login *l)
 {
 	const int on = 1;
@@ -128,7 +128,8 @@ void ssh_login_close(struct ssh_login *l)
 
 /* ---- connect ---- */
 
-/* ProxyJump forks an ssh.  ^C must not reach it, and it must not ask on the terminal. */
+/* ProxyJump forks an ssh.  ^C must not reach it, and it must not ask on the terminal.
+ */
 static int connect_by_proxy(struct ssh_login *l)
 {
 	const char *old = getenv("SSH_ASKPASS_REQUIRE"), *ask = getenv("SSH_ASKPASS");
@@ -169,7 +170,8 @@ static enum login_result step_connect(struct ssh_login *l)
 	}
 	why = l->lib->ssh_get_error(l->session);
 	err_set(&l->err, E_SSH_CONNECT, l->where, why);
-	/* an overloaded sshd (MaxStartups) ends the connection before it sends its key */
+	/* an overloaded sshd (MaxStartups) ends the connection before it sends its key
+	 */
 	return strcasestr(why, "socket error") || strcasestr(why, "connection reset") ||
 			       strcasestr(why, "closed") ||
 			       strcasestr(why, "disconnected")
@@ -241,7 +243,7 @@ static enum login_result step_verify(struct ssh_login *l)
 			return LOGIN_DONE;
 		break;
 	case SSH_KNOWN_HOSTS_CHANGED:
-	case SSH_KNOWN_HOSTS_OTHER: /* its key of another kind is known: not a new host */
+	case SSH_KNOWN_HOSTS_OTHER: /* known by a key of another kind */
 		return refuse_key(l, true);
 	case SSH_KNOWN_HOSTS_ERROR:
 		break;

@@ -4,8 +4,8 @@
  * socket there (or leaves it to ProxyJump and ProxyCommand).  It then calls
  * ssh_login_step() whenever the session's socket is ready, until it is logged in.  The
  * host's key is always checked, and nothing ever asks the user.  Keys are tried in this
- * order: -i; those of the key agent; without -i also those of ssh_config and the default
- * ones.
+ * order: -i; those of the key agent; without -i also those of ssh_config and the
+ * default ones.
  *
  * Without a key agent the first key signs at once.  libssh would first ask the host
  * whether it takes the key, and sshd answers such a question late, like a failure (5 to

@@ -2,9 +2,10 @@
  *
  * The handshake's arithmetic and libssh's reading of files are most of the cost of a
  * start (0.5 of 0.8 ms for each host).  A few threads do them, the loop does all else.
- * A log-in goes to the threads once its socket is connected, and only they touch it until
- * it is over.  Any free thread steps it, one at a time; libssh asks for no more.  A
- * session that is logged in stays with the loop, so streams need no queue between threads.
+ * A log-in goes to the threads once its socket is connected, and only they touch it
+ * until it is over.  Any free thread steps it, one at a time; libssh asks for no more.
+ * A session that is logged in stays with the loop, so streams need no queue between
+ * threads.
  *
  * Only the loop's thread calls these functions. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_POOL_H
@@ -17,14 +18,14 @@
 struct event_base;
 struct ssh_pool;
 
-/* For HOSTS log-ins, which report their end through BASE.  NULL if threads gain nothing:
- * a few hosts, or one core. */
+/* For HOSTS log-ins, which report their end through BASE.  NULL if threads gain
+ * nothing: a few hosts, or one core. */
 struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts);
 /* No log-in may be left in it. */
 void ssh_pool_close(struct ssh_pool *p);
 
-/* From hold to release no thread is inside libssh, so that setenv() and fork() are safe.
- * P may be NULL. */
+/* From hold to release no thread is inside libssh, so that setenv() and fork() are
+ * safe. P may be NULL. */
 void ssh_pool_hold(struct ssh_pool *p);
 void ssh_pool_release(struct ssh_pool *p);
 

@@ -1,6 +1,6 @@
-/* libFuzzer on agent_install.h: what a login prints instead of, before and as an agent.  The
- * first byte chooses the options, the second the size of the pieces in which the rest
- * comes. */
+/* libFuzzer on agent_install.h: what a login prints instead of, before and as an
+ * agent.  The first byte chooses the options, the second the size of the pieces in
+ * which the rest comes. */
 #include "fuzz.h"
 
 #include "common/wire.h"
