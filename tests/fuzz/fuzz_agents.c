@@ -1,4 +1,4 @@
-/* libFuzzer on what agents say to runner: bytes through agents.c's frames and frames.c's
+/* libFuzzer on what agents say to runner: bytes through agents.c's frames and messages.c's
  * meaning, for a job of four ranks on two hosts.
  *
  * The input is a script: a byte that says what happens, and for bytes of a host one
@@ -128,7 +128,7 @@ static void ask_to_place(struct session *s)
 		if (s->agents.host[i].state != HOST_UP)
 			return;
 	s->master_addr = xstrdup("127.0.0.1");
-	s->world = world_open(s);
+	s->world = fence_open(s);
 	s->credit_bytes = 4096;
 	for (size_t i = 0; i < HOSTS; i++)
 		s->run[i].window = s->credit_bytes;
@@ -191,7 +191,7 @@ static void step(struct session *s, unsigned what, const uint8_t **p,
 			stop_on_timer(s);
 		break;
 	case 5:
-		look_roll_call(s);
+		rank_status_roll_call(s);
 		break;
 	case 4:
 		if (s->cleanup.host)
