@@ -5,6 +5,8 @@
 #ifndef BERTH_LOOP_H
 #define BERTH_LOOP_H
 
+#include <stdint.h>
+
 struct event;
 struct event_base;
 
@@ -15,5 +17,8 @@ struct event_base *loop_open(void);
  * descriptor or a signal: epoll_ctl(2) may find no memory, or the user's share of
  * watches used up. */
 void loop_watch(struct event *e);
+
+/* Call the timer E in MS milliseconds, and not at the time it was set to before. */
+void loop_after_ms(struct event *e, uint64_t ms);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <event2/event.h>
 
+#include "common/loop.h"
+
 enum {
 	BEAT_S = 5,
 	/* Between two checks for silence while a host has missed a beat; else a silence
@@ -358,9 +360,7 @@ static void check_again(struct agents *a, bool soon)
 	uint64_t ms = beat_every_ms(a);
 
 	a->check_every_ms = soon && ms > CHECK_MS ? CHECK_MS : ms;
-	event_add(a->check,
-		  &(struct timeval){ (time_t)(a->check_every_ms / 1000),
-				     (suseconds_t)(a->check_every_ms % 1000 * 1000) });
+	loop_after_ms(a->check, a->check_every_ms);
 }
 
 static void on_check(evutil_socket_t fd, short what, void *ctx)

@@ -99,7 +99,6 @@ static void on_tried(evutil_socket_t fd, short what, void *ctx)
 /* Try one more address.  If none is left and none is under way, the dial has failed. */
 static void try_next(evutil_socket_t unused, short what, void *ctx)
 {
-	const struct timeval pause = { .tv_usec = NEXT_ADDRESS_MS * 1000 };
 	struct dial_end end = { .fd = -1 };
 	struct dial *d = ctx;
 	size_t open = d->open;
@@ -126,7 +125,7 @@ static void try_next(evutil_socket_t unused, short what, void *ctx)
 		loop_watch(d->tried[i]);
 	}
 	if (d->open && d->next < d->n)
-		event_add(d->timer, &pause);
+		loop_after_ms(d->timer, NEXT_ADDRESS_MS);
 	if (d->open)
 		return;
 	end.error = d->error;

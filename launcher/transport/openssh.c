@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <event2/event.h>
 
+#include "common/loop.h"
 #include "launcher/transport/agent_install.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/dial.h"
@@ -51,29 +52,18 @@ static void conn_unref(struct conn *c)
 	free(c);
 }
 
+/* Report the end, once; the caller closes. */
 static void finish(struct conn *c, const struct err *e, int status)
 {
-	struct transport_end end = { .status = status, .said = "" };
-	struct child *ssh = c->ssh;
+	struct transport_end end = { .status = status };
 
 	if (e)
 		end.err = *e;
-	if (ssh)
-		end.said = child_said(ssh);
-	c->ssh = NULL; /* no event of it any more, but its text */
-	drop_ssh(c);
+	end.said = c->ssh ? child_said(c->ssh) : "";
 	event_del(c->wake);
 	event_del(c->deadline);
 	c->events->ended(c->ctx, &end);
-	if (ssh)
-		child_kill(ssh);
-}
-
-static void wake_in(struct conn *c, unsigned ms)
-{
-	const struct timeval pause = { ms / 1000, (int)(ms % 1000) * 1000 };
-
-	event_add(c->wake, &pause);
+	drop_ssh(c); /* end.said was its */
 }
 
 /* What ssh prints when it fails itself, the most precise text first. */
@@ -148,7 +138,7 @@ static void on_install(struct conn *c, enum install_event got)
 		break;
 	case INSTALL_AGAIN:
 		drop_ssh(c);
-		wake_in(c, 0);
+		loop_after_ms(c->wake, 0);
 		break;
 	case INSTALL_FAILED:
 		finish(c, &c->install.err, -1);
@@ -209,7 +199,7 @@ static void on_ended(void *ctx, const struct transport_end *end)
 		on_install(c, agent_install_ended(&c->install, end->status, end->said));
 	} else if (explain(c, end->said)) {
 		drop_ssh(c);
-		wake_in(c, dial_backoff_ms(c->tries++));
+		loop_after_ms(c->wake, dial_backoff_ms(c->tries++));
 	} else {
 		finish(c, &c->last, -1);
 	}
@@ -253,9 +243,9 @@ static void run_ssh(struct conn *c)
 	strv_free(&argv);
 }
 
-static void on_permit(void *ctx)
+static void on_permit(void *wake)
 {
-	wake_in(ctx, 0);
+	loop_after_ms(wake, 0);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *ctx)
@@ -268,7 +258,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	c->refs++;
 	key = login_limit_key(t->name, t->addr, t->naddr, c->setup->ssh_port);
-	if (c->permit.granted || login_limit_enter(&c->permit, key, on_permit, c))
+	if (c->permit.granted || login_limit_enter(&c->permit, key, on_permit, c->wake))
 		run_ssh(c);
 	free(key);
 	conn_unref(c);
@@ -304,8 +294,6 @@ static struct conn *openssh_start(const struct transport_setup *setup,
 {
 	struct conn *c = xcalloc(1, sizeof *c);
 	const uint64_t now = clock_ms();
-	const uint64_t left = setup->deadline_ms > now ? setup->deadline_ms - now : 0;
-	const struct timeval tv = { (time_t)(left / 1000), (int)(left % 1000) * 1000 };
 	struct str where = { 0 };
 
 	*c = (struct conn){
@@ -318,8 +306,9 @@ static struct conn *openssh_start(const struct transport_setup *setup,
 	str_free(&where);
 	c->wake = event_new(setup->base, -1, 0, on_wake, c);
 	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
-	event_add(c->deadline, &tv);
-	wake_in(c, 0);
+	loop_after_ms(c->deadline,
+		      setup->deadline_ms > now ? setup->deadline_ms - now : 0);
+	loop_after_ms(c->wake, 0);
 	return c;
 }
 

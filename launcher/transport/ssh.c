@@ -110,13 +110,6 @@ static void finish(struct conn *c, const struct err *e, int status)
 
 /* ---- trying ---- */
 
-static void wake_in(struct conn *c, unsigned ms)
-{
-	const struct timeval pause = { ms / 1000, (int)(ms % 1000) * 1000 };
-
-	event_add(c->wake, &pause);
-}
-
 static void try_again(struct conn *c)
 {
 	const bool proxy = c->login.proxy != NULL;
@@ -126,7 +119,7 @@ static void try_again(struct conn *c)
 	if (proxy && c->tries >= PROXY_TRIES_MAX)
 		finish(c, &c->last, -1);
 	else
-		wake_in(c, dial_backoff_ms(c->tries++));
+		loop_after_ms(c->wake, dial_backoff_ms(c->tries++));
 }
 
 static void on_dialed(void *ctx, const struct dial_end *end)
@@ -168,9 +161,9 @@ static void start_dial(struct conn *c)
 			     on_dialed, c);
 }
 
-static void on_permit(void *ctx)
+static void on_permit(void *wake)
 {
-	wake_in(ctx, 0);
+	loop_after_ms(wake, 0);
 }
 
 static void start_try(struct conn *c)
@@ -186,7 +179,7 @@ static void start_try(struct conn *c)
 			     : login_limit_key(c->login.host, c->target->addr,
 					       count_addresses(c), c->login.port);
 	c->phase = PHASE_PERMIT;
-	if (login_limit_enter(&c->permit, key, on_permit, c))
+	if (login_limit_enter(&c->permit, key, on_permit, c->wake))
 		start_dial(c);
 	free(key);
 }
@@ -420,9 +413,9 @@ static void watch(struct conn *c)
 	    (c->lib->ssh_get_poll_flags(c->login.session) & SSH_WRITE_PENDING))
 		loop_watch(c->writable);
 	if (fd < 0 && ours)
-		wake_in(c, 0);
+		loop_after_ms(c->wake, 0);
 	else if (is_running(c) && (c->command.in.len || c->command.over))
-		wake_in(c, 0); /* a send took packets off the socket */
+		loop_after_ms(c->wake, 0); /* a send took packets off the socket */
 }
 
 static void go_on(struct conn *c)
@@ -476,8 +469,6 @@ static struct conn *ssh_start(const struct transport_setup *setup,
 {
 	struct conn *c = xcalloc(1, sizeof *c);
 	const uint64_t now = clock_ms();
-	const uint64_t left = setup->deadline_ms > now ? setup->deadline_ms - now : 0;
-	const struct timeval tv = { (time_t)(left / 1000), (int)(left % 1000) * 1000 };
 	const char *why;
 
 	*c = (struct conn){ .setup = setup, .target = t, .events = events, .ctx = ctx };
@@ -485,8 +476,9 @@ static struct conn *ssh_start(const struct transport_setup *setup,
 	c->lib = libssh_load(&why);
 	c->wake = event_new(setup->base, -1, 0, on_io, c);
 	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
-	event_add(c->deadline, &tv);
-	wake_in(c, 0);
+	loop_after_ms(c->deadline,
+		      setup->deadline_ms > now ? setup->deadline_ms - now : 0);
+	loop_after_ms(c->wake, 0);
 	return c;
 }
 
