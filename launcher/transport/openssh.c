@@ -36,8 +36,7 @@ static void drop_ssh(struct conn *c)
 {
 	login_limit_leave(&c->permit);
 	if (c->ssh)
-		child_kill(
-			c->ssh); /* sshd sees its socket close, the agent reads EOF */
+		child_kill(c->ssh); /* sshd then closes, and the agent reads EOF */
 	c->ssh = NULL;
 }
 
