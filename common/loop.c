@@ -35,3 +35,11 @@ void loop_watch(struct event *e)
 	if (event_add(e, NULL))
 		die("cannot watch a file or signal", errno);
 }
+
+void loop_after_ms(struct event *e, uint64_t ms)
+{
+	const struct timeval after = { (time_t)(ms / 1000),
+				       (suseconds_t)(ms % 1000 * 1000) };
+
+	event_add(e, &after);
+}

@@ -5,6 +5,8 @@
 #ifndef BERTH_LOOP_H
 #define BERTH_LOOP_H
 
+#include <stdint.h>
+
 struct event;
 struct event_base;
 
@@ -14,5 +16,8 @@ struct event_base *loop_open(void);
 /* Add E, an event of a descriptor or a signal, without a timeout.  The program ends if
  * epoll_ctl(2) fails: there is no memory, or the user has too many watches. */
 void loop_watch(struct event *e);
+
+/* Call the timer E in MS milliseconds, and not at the time it was set to before. */
+void loop_after_ms(struct event *e, uint64_t ms);
 
 #endif

@@ -2,28 +2,27 @@
 
 #include <event2/event.h>
 
+#include "common/loop.h"
+
 enum {
 	BEAT_S = 5,
-	/* For silence, while a host has missed a beat: else 15 s are said after 20.
-	 * Not always: an idle machine pays 2 ms of CPU time to wake a job. */
-	LOOK_MS = 1000,
-	SILENT_S = 15, /* said then; given up after --host-timeout */
-	/* What empty buffers of all hosts may keep: job frames alone kept 20 MiB for
-	 * 9500 hosts, and an output frame in two parts keeps 100 KiB for its host. */
+	/* Between two checks for silence while a host has missed a beat; else a silence
+	 * of 15 s would be reported after 20.  Not always: to wake an idle machine
+	 * costs 2 ms of CPU time. */
+	CHECK_MS = 1000,
+	SILENT_S = 15, /* reported then; the host is given up after --host-timeout */
+	/* Empty buffers of all hosts keep no more.  (Job frames alone kept 20 MiB for
+	 * 9500 hosts, and an output frame in two parts keeps 100 KiB for its host.) */
 	KEEP_BYTES = 8 << 20,
-	/* Of more hosts, heartbeats are spread over the time between two. */
-	BEATS_AT_ONCE = 256
+	/* Heartbeats to more hosts are spread over the time between two. */
+	BEATS_AT_ONCE = 256,
+	TOLD_BYTES = 400 /* of what an agent printed, in a message */
 };
 
-static void trim(const struct agents *f, struct buf *b)
+void agents_give_up(struct host *h, const struct err *why)
 {
-	if (!b->len && b->cap > KEEP_BYTES / f->n)
-		buf_free(b);
-}
+	const struct agents *a = h->agents;
 
-/* How many hosts are up decides nothing here: the session counts. */
-static void lose(struct host *h, const struct err *why)
-{
 	if (h->state == HOST_LOST || h->state == HOST_CLOSED)
 		return;
 	h->err = *why;
@@ -31,23 +30,19 @@ static void lose(struct host *h, const struct err *why)
 	if (h->conn)
 		h->transport->close(h->conn);
 	h->conn = NULL;
-	h->agents->events->lost(h->agents->ctx, h);
+	if (a->events->lost)
+		a->events->lost(a->ctx, h);
 }
 
-void agents_give_up(struct host *h, const struct err *why)
-{
-	lose(h, why);
-}
-
-/* Offset and error of H's clock from one exchange; the shortest round trip is the best,
- * until drift (quartz clocks differ by up to 100 us in a second) has made it worse than
- * a new one. */
+/* Offset and error of H's clock from one exchange.  The shortest round trip is the
+ * best, until drift has made it worse than a new one (quartz clocks differ by up to 100
+ * us in a second). */
 static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 {
 	uint64_t now = clock_ns(), error = (now - sent_ns) / 2;
 	uint64_t aged = h->clock_error_ns + (now - h->clock_sampled_ns) / 10000;
 
-	if (sent_ns < h->up_ns || sent_ns > now) /* no clock that we sent */
+	if (sent_ns < h->up_ns || sent_ns > now) /* not a time that we sent */
 		return;
 	if (h->clock_error_ns && error >= aged)
 		return;
@@ -71,30 +66,22 @@ static void send_beat(struct host *h)
 	agents_flush(h);
 }
 
-/* A machine that can be: what it says decides slots and every rank's MASTER_ADDR. */
-static bool hello_is_sound(const struct wire_hello *m)
+static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 {
 	static const char address[] = "0123456789abcdefABCDEF.:%"
 				      "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ_-";
-
-	return m->cpus && m->cpus <= WIRE_HOST_MAX && m->cores && m->cores <= m->cpus &&
-	       m->gpus <= WIRE_HOST_MAX && m->port <= 65535 &&
-	       !m->address[strspn(m->address, address)];
-}
-
-static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
-{
 	struct wire_hello m;
 
 	if (wire_unpack_hello(&m, f->payload, f->n, e))
 		return -1;
-	if (strcmp(m.version, BERTH_VERSION) || m.wire != WIRE_VERSION) {
-		err_set(e, E_AGENT_OTHER, h->name, m.version, m.wire, BERTH_VERSION,
-			(unsigned)WIRE_VERSION);
-		return -1;
-	}
-	if (!hello_is_sound(&m))
-		return err_set(e, E_WIRE, "hello of a machine that cannot be");
+	if (strcmp(m.version, BERTH_VERSION) || m.wire != WIRE_VERSION)
+		return err_set(e, E_AGENT_OTHER, h->name, m.version, m.wire,
+			       BERTH_VERSION, (unsigned)WIRE_VERSION);
+	/* slots and every rank's MASTER_ADDR follow from it */
+	if (!m.cpus || m.cpus > WIRE_HOST_MAX || !m.cores || m.cores > m.cpus ||
+	    m.gpus > WIRE_HOST_MAX || m.port > 65535 ||
+	    m.address[strspn(m.address, address)])
+		return err_set(e, E_WIRE, "hello with impossible values");
 	h->up_ns = clock_ns();
 	h->address = xstrdup(m.address);
 	h->cpus = m.cpus;
@@ -102,71 +89,52 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	h->gpus = m.gpus;
 	h->port = m.port;
 	wire_free_hello(&m);
+	h->err.id = ERR_NONE;
 	h->state = HOST_UP;
 	send_beat(h);
-	h->agents->events->hello(h->agents->ctx, h);
+	if (h->agents->events->hello)
+		h->agents->events->hello(h->agents->ctx, h);
 	return 0;
-}
-
-static int on_heartbeat(struct host *h, const struct wire_frame *f, struct err *e)
-{
-	struct wire_heartbeat m;
-
-	if (wire_unpack_heartbeat(&m, f->payload, f->n, e))
-		return -1;
-	if (m.echo_ns)
-		clock_sample(h, m.echo_ns, m.clock_ns);
-	return 0;
-}
-
-/* An agent that can't go on says why in its last words. */
-static int on_agent_log(struct host *h, const struct wire_frame *f, struct err *e)
-{
-	struct wire_log m;
-
-	if (wire_unpack_log(&m, f->payload, f->n, e))
-		return -1;
-	if (m.level < LOG_ERROR) {
-		h->agents->events->frame(h->agents->ctx, h, f);
-		return 0;
-	}
-	err_set(e, E_SYSTEM, h->name, m.text);
-	e->id = err_by_name(m.id);
-	if (e->id == ERR_NONE)
-		e->id = E_SYSTEM;
-	err_hint(e, "%s", m.hint);
-	return -1;
-}
-
-static void trace(const struct host *h, const struct wire_frame *f)
-{
-	struct str s = { 0 };
-
-	wire_print(&s, f);
-	fprintf(stderr, "runner: %s: %s\n", h->name, str_text(&s));
-	str_free(&s);
 }
 
 static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 {
-	if (h->agents->setup.verbosity > 1 && f->type != WIRE_output)
-		trace(h, f);
-	if (h->state == HOST_STARTING) {
-		if (f->type == WIRE_hello)
-			return on_hello(h, f, e);
-		if (f->type == WIRE_log)
-			return on_agent_log(h, f, e);
-		return err_set(e, E_WIRE, "message before hello");
+	struct wire_heartbeat beat;
+	struct wire_log log;
+	struct str s = { 0 };
+
+	if (h->agents->setup.verbosity > 1 && f->type != WIRE_output) {
+		wire_print(&s, f);
+		fprintf(stderr, "runner: %s: %s\n", h->name, str_text(&s));
+		str_free(&s);
 	}
-	if (f->type == WIRE_heartbeat)
-		return on_heartbeat(h, f, e);
-	if (f->type == WIRE_log)
-		return on_agent_log(h, f, e);
-	h->agents->events->frame(h->agents->ctx, h, f);
+	if (f->type == WIRE_log) {
+		if (wire_unpack_log(&log, f->payload, f->n, e))
+			return -1;
+		if (log.level >= LOG_ERROR) { /* the agent cannot go on: the reason */
+			err_set(e, E_SYSTEM, h->name, log.text);
+			e->id = err_by_name(log.id);
+			if (e->id == ERR_NONE)
+				e->id = E_SYSTEM;
+			return err_hint(e, "%s", log.hint);
+		}
+	} else if (h->state == HOST_STARTING) {
+		return f->type == WIRE_hello
+			       ? on_hello(h, f, e)
+			       : err_set(e, E_WIRE, "message before hello");
+	} else if (f->type == WIRE_heartbeat) {
+		if (wire_unpack_heartbeat(&beat, f->payload, f->n, e))
+			return -1;
+		if (beat.echo_ns)
+			clock_sample(h, beat.echo_ns, beat.clock_ns);
+		return 0;
+	}
+	if (h->agents->events->frame)
+		h->agents->events->frame(h->agents->ctx, h, f);
 	return 0;
 }
 
-/* Cut N bytes at P into frames.  Returns what was used up; the rest is an incomplete
+/* Cut N bytes at P into frames.  Returns the bytes used; the rest is an incomplete
  * frame. */
 static size_t cut(struct host *h, const unsigned char *p, size_t n)
 {
@@ -186,31 +154,12 @@ static size_t cut(struct host *h, const unsigned char *p, size_t n)
 	if (size < 0) {
 		if (e.id == E_WIRE)
 			err_in(&e, "%s", h->name);
-		lose(h, &e);
+		agents_give_up(h, &e);
 	}
 	return used;
 }
 
-/* The N bytes at DATA, up to and with WIRE_MAGIC; what follows it stays in h->in. */
-static bool greeting(struct host *h, const void *data, size_t n)
-{
-	struct err e;
-
-	buf_add(&h->in, data, n);
-	if (h->in.len < WIRE_MAGIC_BYTES)
-		return false;
-	h->greeted = !memcmp(buf_head(&h->in), WIRE_MAGIC, WIRE_MAGIC_BYTES);
-	if (h->greeted) {
-		buf_drop(&h->in, WIRE_MAGIC_BYTES);
-		return true;
-	}
-	err_set(&e, E_WIRE, "no greeting");
-	err_in(&e, "%s", h->name);
-	lose(h, &e);
-	return false;
-}
-
-/* Frames out of h->in, whose room goes back where many hosts would keep one each. */
+/* Take frames out of h->in.  Its room is freed: many hosts would each keep one. */
 static void take_kept(struct host *h)
 {
 	size_t used = cut(h, buf_head(&h->in), h->in.len);
@@ -222,7 +171,7 @@ static void take_kept(struct host *h)
 		buf_free(&h->in);
 }
 
-/* Bytes that the frame that begins IN lacks, or its head does. */
+/* Bytes that the first frame in IN lacks, or its head. */
 static size_t missing(const struct buf *in)
 {
 	struct view v = { .p = buf_head(in), .left = in->len };
@@ -236,13 +185,24 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct host *h = ctx;
 	const unsigned char *p = data;
+	struct err e;
 	size_t used;
 
 	h->heard_ms = clock_ms();
-	h->silence_said = false;
+	h->silence_told = false;
 	if (!h->greeted) {
-		if (greeting(h, data, n))
-			take_kept(h);
+		buf_add(&h->in, data, n);
+		if (h->in.len < WIRE_MAGIC_BYTES)
+			return;
+		if (memcmp(buf_head(&h->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)) {
+			err_set(&e, E_WIRE, "no greeting");
+			err_in(&e, "%s", h->name);
+			agents_give_up(h, &e);
+			return;
+		}
+		h->greeted = true;
+		buf_drop(&h->in, WIRE_MAGIC_BYTES);
+		take_kept(h);
 		return;
 	}
 	while (h->conn && n && h->in.len) {
@@ -263,50 +223,57 @@ static void on_writable(void *ctx)
 	agents_flush(ctx);
 }
 
-/* The last line that an agent said, 400 bytes at most: why it died, if it knew. */
-static const char *last_line(const char *said, int *len)
-{
-	size_t n = strlen(said), from;
+static void on_ended(void *ctx, const struct transport_end *end);
 
-	while (n && said[n - 1] == '\n')
-		n--;
-	for (from = n; from && said[from - 1] != '\n'; from--)
-		;
-	*len = (int)(n - from > 400 ? 400 : n - from);
-	return said + from;
+static const struct transport_events transport_events = { on_bytes, on_writable,
+							  on_ended };
+
+static void connect_host(struct host *h)
+{
+	h->conn = h->transport->start(&h->agents->setup, &h->target, &transport_events,
+				      h);
 }
 
-static void describe_loss(const struct host *h, const struct transport_end *end,
-			  struct err *e)
-{
-	struct str how = { 0 };
-	int len;
-	const char *line = last_line(end->said, &len);
-
-	if (end->status > 0)
-		str_addf(&how, " (its status: %d)", end->status);
-	if (len)
-		str_addf(&how, ": %.*s", len, line);
-	err_set(e, E_AGENT_LOST, h->name, str_text(&how));
-	str_free(&how);
-}
-
+/* Why H's stream ended.  An agent prints the reason last. */
 static void describe_end(struct host *h, const struct transport_end *end, struct err *e)
 {
-	size_t len = strcspn(end->said, "\n");
+	const char *said = end->said;
+	size_t n = strlen(said), from, len = strcspn(said, "\n");
+	struct str how = { 0 };
 
-	if (end->err.id != ERR_NONE)
+	/* libssh's reason says more than that ssh was refused as well */
+	if (h->err.id != ERR_NONE &&
+	    (end->err.id == E_SSH_AUTH || end->err.id == E_SSH_PROGRAM)) {
+		*e = h->err;
+		return;
+	}
+	if (end->err.id != ERR_NONE) {
 		*e = end->err;
-	else if (h->state == HOST_STARTING)
+		return;
+	}
+	if (h->state == HOST_STARTING) {
 		err_set(e, E_AGENT_START, h->name, end->status,
-			(int)(len > 400 ? 400 : len), end->said);
-	else
-		describe_loss(h, end, e);
+			(int)(len > TOLD_BYTES ? TOLD_BYTES : len), said);
+		return;
+	}
+	while (n && said[n - 1] == '\n')
+		n--;
+	for (from = n; from && said[from - 1] != '\n';)
+		from--;
+	if (end->status > 0)
+		str_addf(&how, " (its status: %d)", end->status);
+	if (n > from)
+		str_addf(&how, ": %.*s",
+			 (int)(n - from > TOLD_BYTES ? TOLD_BYTES : n - from),
+			 said + from);
+	err_set(e, E_AGENT_LOST, h->name, str_text(&how));
+	str_free(&how);
 }
 
 static void on_ended(void *ctx, const struct transport_end *end)
 {
 	struct host *h = ctx;
+	const struct agents *a = h->agents;
 	struct err e = { 0 };
 
 	h->exit_status = end->status;
@@ -314,20 +281,25 @@ static void on_ended(void *ctx, const struct transport_end *end)
 		h->transport->close(h->conn);
 		h->conn = NULL;
 		h->state = HOST_CLOSED;
-		h->agents->events->closed(h->agents->ctx, h);
-		return;
+		if (a->events->closed)
+			a->events->closed(a->ctx, h);
+	} else if (end->needs_openssh && h->transport != &transport_openssh) {
+		h->err = end->err;
+		h->transport->close(h->conn);
+		h->transport = &transport_openssh;
+		connect_host(h);
+	} else {
+		describe_end(h, end, &e);
+		agents_give_up(h, &e);
 	}
-	describe_end(h, end, &e);
-	lose(h, &e);
 }
 
-void agents_start(struct agents *f, struct host *h)
+void agents_start(struct agents *a, struct host *h)
 {
-	static const struct transport_events events = { on_bytes, on_writable,
-							on_ended };
-
 	if (h->conn) /* an agent that leaves is not waited for */
 		h->transport->close(h->conn);
+	h->agents = a;
+	h->err.id = ERR_NONE;
 	buf_drop(&h->in, h->in.len); /* of an agent that it had before */
 	buf_drop(&h->out, h->out.len);
 	free(h->address);
@@ -337,7 +309,7 @@ void agents_start(struct agents *f, struct host *h)
 	h->state = HOST_STARTING;
 	h->exit_status = -1;
 	h->heard_ms = clock_ms();
-	h->conn = h->transport->start(&f->setup, &h->target, &events, h);
+	connect_host(h);
 }
 
 void agents_flush(struct host *h)
@@ -350,7 +322,8 @@ void agents_flush(struct host *h)
 			return;
 		buf_drop(&h->out, n);
 	}
-	trim(h->agents, &h->out);
+	if (!h->out.len && h->out.cap > KEEP_BYTES / h->agents->n)
+		buf_free(&h->out);
 }
 
 void agents_leave(struct host *h)
@@ -362,101 +335,91 @@ void agents_leave(struct host *h)
 	agents_flush(h);
 }
 
-static void check_silence(struct agents *f, struct host *h)
-{
-	uint64_t quiet_s = (clock_ms() - h->heard_ms) / 1000;
-	struct err e = { 0 };
-
-	if ((long)quiet_s >= f->host_timeout_s) {
-		err_set(&e, E_HOST_SILENT, h->name, (unsigned)quiet_s);
-		lose(h, &e);
-	} else if (quiet_s >= SILENT_S && !h->silence_said) {
-		h->silence_said = true;
-		f->events->silent(f->ctx, h, (unsigned)quiet_s);
-	}
-}
-
 static void on_beat(evutil_socket_t fd, short what, void *ctx)
 {
-	struct agents *f = ctx;
+	struct agents *a = ctx;
 
 	(void)fd;
 	(void)what;
-	if (f->paused)
+	if (a->paused)
 		return;
-	f->turn = (f->turn + 1) % f->turns;
-	for (size_t i = f->turn; i < f->n; i += f->turns)
-		if (f->host[i].state == HOST_UP)
-			send_beat(&f->host[i]);
+	a->beat_group = (a->beat_group + 1) % a->beat_groups;
+	for (size_t i = a->beat_group; i < a->n; i += a->beat_groups)
+		if (a->host[i].state == HOST_UP)
+			send_beat(&a->host[i]);
 }
 
-/* Where runner itself did not run (kill -STOP, a machine that slept), nothing was asked
- * and what was said is still to be read: begin to count anew. */
-static void forgive_own_silence(struct agents *f)
+/* Several within --host-timeout; else a host would be silent between two of them. */
+static uint64_t beat_every_ms(const struct agents *a)
 {
-	uint64_t now = clock_ms();
-
-	if (now - f->looked_ms > 2 * f->look_every_ms)
-		for (size_t i = 0; i < f->n; i++)
-			f->host[i].heard_ms = now;
-	f->looked_ms = now;
-}
-
-/* Several within --host-timeout, else a host is silent between two of them. */
-static uint64_t beat_every_ms(const struct agents *f)
-{
-	uint64_t within_ms = (uint64_t)f->host_timeout_s * 250;
+	uint64_t within_ms = (uint64_t)a->host_timeout_s * 250;
 
 	return within_ms < BEAT_S * 1000 ? within_ms : BEAT_S * 1000;
 }
 
-static void look_again(struct agents *f, bool soon)
+static void check_again(struct agents *a, bool soon)
 {
-	uint64_t ms = beat_every_ms(f);
+	uint64_t ms = beat_every_ms(a);
 
-	f->look_every_ms = soon && ms > LOOK_MS ? LOOK_MS : ms;
-	event_add(f->look,
-		  &(struct timeval){ (time_t)(f->look_every_ms / 1000),
-				     (suseconds_t)(f->look_every_ms % 1000 * 1000) });
+	a->check_every_ms = soon && ms > CHECK_MS ? CHECK_MS : ms;
+	loop_after_ms(a->check, a->check_every_ms);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *ctx)
+static void on_check(evutil_socket_t fd, short what, void *ctx)
 {
-	struct agents *f = ctx;
+	struct agents *a = ctx;
+	const uint64_t now = clock_ms();
+	/* If runner itself did not run (kill -STOP, a machine that slept), nothing was
+	 * asked, and what was sent is still to be read: begin to count anew. */
+	const bool slept = now - a->checked_ms > 2 * a->check_every_ms;
 	bool missed = false;
 
 	(void)fd;
 	(void)what;
-	forgive_own_silence(f);
-	for (size_t i = 0; !f->paused && i < f->n; i++) {
-		struct host *h = &f->host[i];
+	a->checked_ms = now;
+	for (size_t i = 0; i < a->n; i++) {
+		struct host *h = &a->host[i];
+		uint64_t quiet_ms;
+		unsigned quiet_s;
+		struct err e;
 
-		if (h->state != HOST_UP && h->state != HOST_LEAVING)
+		if (slept)
+			h->heard_ms = now;
+		if (a->paused || (h->state != HOST_UP && h->state != HOST_LEAVING))
 			continue;
-		missed |= f->looked_ms - h->heard_ms > beat_every_ms(f) + LOOK_MS;
-		check_silence(f, h);
+		quiet_ms = clock_ms() - h->heard_ms;
+		quiet_s = (unsigned)(quiet_ms / 1000);
+		missed |= quiet_ms > beat_every_ms(a) + CHECK_MS;
+		if ((long)quiet_s >= a->host_timeout_s) {
+			err_set(&e, E_HOST_SILENT, h->name, quiet_s);
+			agents_give_up(h, &e);
+		} else if (quiet_s >= SILENT_S && !h->silence_told) {
+			h->silence_told = true;
+			if (a->events->silent)
+				a->events->silent(a->ctx, h, quiet_s);
+		}
 	}
-	look_again(f, missed);
+	check_again(a, missed);
 }
 
-void agents_watch(struct agents *f)
+void agents_watch(struct agents *a)
 {
 	uint64_t us;
 
-	f->turns = (f->n + BEATS_AT_ONCE - 1) / BEATS_AT_ONCE;
-	us = beat_every_ms(f) * 1000 / f->turns;
-	f->beat = event_new(f->base, -1, EV_PERSIST, on_beat, f);
-	event_add(f->beat, &(struct timeval){ (time_t)(us / 1000000),
+	a->beat_groups = (a->n + BEATS_AT_ONCE - 1) / BEATS_AT_ONCE;
+	us = beat_every_ms(a) * 1000 / a->beat_groups;
+	a->beat = event_new(a->base, -1, EV_PERSIST, on_beat, a);
+	event_add(a->beat, &(struct timeval){ (time_t)(us / 1000000),
 					      (suseconds_t)(us % 1000000) });
-	f->look = event_new(f->base, -1, 0, on_look, f);
-	f->looked_ms = clock_ms();
-	look_again(f, false);
+	a->check = event_new(a->base, -1, 0, on_check, a);
+	a->checked_ms = clock_ms();
+	check_again(a, false);
 }
 
-void agents_close(struct agents *f)
+void agents_close(struct agents *a)
 {
-	for (size_t i = 0; i < f->n; i++) {
-		struct host *h = &f->host[i];
+	for (size_t i = 0; i < a->n; i++) {
+		struct host *h = &a->host[i];
 
 		if (h->conn)
 			h->transport->close(h->conn);
@@ -464,15 +427,15 @@ void agents_close(struct agents *f)
 	}
 }
 
-void agents_free(struct agents *f)
+void agents_free(struct agents *a)
 {
-	agents_close(f);
-	if (f->beat)
-		event_free(f->beat);
-	if (f->look)
-		event_free(f->look);
-	for (size_t i = 0; i < f->n; i++) {
-		struct host *h = &f->host[i];
+	agents_close(a);
+	if (a->beat)
+		event_free(a->beat);
+	if (a->check)
+		event_free(a->check);
+	for (size_t i = 0; i < a->n; i++) {
+		struct host *h = &a->host[i];
 
 		free(h->name);
 		free(h->user);
@@ -481,6 +444,6 @@ void agents_free(struct agents *f)
 		buf_free(&h->in);
 		buf_free(&h->out);
 	}
-	free(f->host);
-	*f = (struct agents){ 0 };
+	free(a->host);
+	*a = (struct agents){ 0 };
 }

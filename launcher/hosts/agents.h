@@ -1,11 +1,11 @@
-/* agents.h - the hosts of a job with an agent on each: start them, talk frames, notice
- * silence.
+/* agents.h - the hosts of a job with an agent on each: start them, exchange frames,
+ * notice silence.
  *
- * Below is transport.h (bytes), above is session.h (what frames mean).  The agents cuts
- * the bytes into frames, keeps what each agent said of its machine, answers and sends
- * heartbeats, measures each agent's clock, and reports a host once when it is lost.  An
- * agent that breaks the protocol is a lost one: a frame is refused by its head, so that
- * a host takes up no more than one frame of an agent's largest. */
+ * Below is transport.h (bytes), above is the job (what frames mean).  This module cuts
+ * the bytes into frames and keeps what each agent told about its machine.  It sends
+ * heartbeats, measures each agent's clock, and reports a host once when it is lost.  A
+ * host whose agent breaks the protocol is lost.  A frame is refused by its head, so
+ * that a host never takes more memory than the largest frame of an agent. */
 #ifndef BERTH_LAUNCHER_HOSTS_AGENTS_H
 #define BERTH_LAUNCHER_HOSTS_AGENTS_H
 
@@ -20,7 +20,7 @@ enum host_state {
 	HOST_UP,
 	HOST_LEAVING, /* told to exit: the end of its stream is no loss */
 	HOST_CLOSED,  /* its stream ended as it should */
-	HOST_LOST /* could not be started, or its stream or voice was lost; see err */
+	HOST_LOST /* no agent could be started, its stream ended, or it was silent */
 };
 
 enum { SLOTS_AUTO = -2 }; /* one per GPU, else one per core: this machine without -np */
@@ -35,7 +35,7 @@ struct host {
 	const struct transport *transport;
 	struct conn *conn;
 	enum host_state state;
-	struct err err;
+	struct err err;  /* why it is lost; while it starts, why libssh did not do */
 	int exit_status; /* of its agent; -1 unknown */
 
 	/* from hello */
@@ -46,13 +46,14 @@ struct host {
 	uint64_t clock_error_ns;
 	uint64_t clock_sampled_ns; /* when: the error grows with the clocks' drift */
 
-	uint64_t up_ns;    /* when it said hello */
+	uint64_t up_ns;    /* when its hello came */
 	uint64_t heard_ms; /* clock_ms() of its last byte */
-	bool silence_said;
+	bool silence_told;
 	bool greeted; /* WIRE_MAGIC came */
 	struct buf in, out;
 };
 
+/* Any may be NULL. */
 struct agents_events {
 	void (*hello)(void *ctx, struct host *h);
 	void (*frame)(void *ctx, struct host *h, const struct wire_frame *f);
@@ -70,15 +71,16 @@ struct agents {
 	const struct agents_events *events;
 	void *ctx;
 	struct event *beat;
-	struct event *look;                /* for silence */
-	uint64_t look_every_ms, looked_ms; /* clock_ms() of the last one */
-	size_t turn, turns; /* heartbeats go to each turns-th host, from turn on */
-	bool paused;        /* runner is about to be stopped: no silence counts */
+	struct event *check;                 /* for silence */
+	uint64_t check_every_ms, checked_ms; /* clock_ms() of the last one */
+	size_t beat_group,
+		beat_groups; /* a heartbeat goes to each beat_groups-th host */
+	bool paused;         /* runner is about to be stopped: no silence counts */
 };
 
 /* Start an agent on H (HOST_IDLE, HOST_CLOSED, or HOST_LEAVING, whose agent is not waited
  * for).  Its hello or loss comes as an event. */
-void agents_start(struct agents *f, struct host *h);
+void agents_start(struct agents *a, struct host *h);
 
 /* Send what was packed into h->out. */
 void agents_flush(struct host *h);
@@ -86,17 +88,16 @@ void agents_flush(struct host *h);
 /* Tell H's agent to exit and wait for its end as an event. */
 void agents_leave(struct host *h);
 
-/* Give H up: no more events of it but lost(), now. */
+/* H is lost, for the reason WHY: calls lost() now, and no event of H comes later. */
 void agents_give_up(struct host *h, const struct err *why);
 
 /* Begin and end heartbeats, every 5 s. */
-void agents_watch(struct agents *f);
+void agents_watch(struct agents *a);
 /* Close every stream; no more events. */
-void agents_close(struct agents *f);
-void agents_free(struct agents *f);
+void agents_close(struct agents *a);
+void agents_free(struct agents *a);
 
-/* An agent's time as ours, for at_ns fields: between its hello and now, whatever it
- * says. */
+/* An agent's time AT_NS on our clock, limited to the time from its hello until now. */
 int64_t agents_time(const struct host *h, uint64_t at_ns);
 
 #endif

@@ -16,7 +16,7 @@ enum {
 static const char name_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				 "0123456789._-";
 
-/* A list being read: an index by name lets 65536 hosts merge in linear time. */
+/* A list being read.  Its index by name merges 65536 hosts in linear time. */
 struct reading {
 	struct hosts *h;
 	uint32_t *slot; /* open addressing: position in h->v plus 1, 0: free */
@@ -32,7 +32,7 @@ struct element {
 	size_t names; /* names its ranges have made so far */
 };
 
-/* WORD fit for a message: printable and short.  OUT has SHOWN_BYTES + 4 bytes. */
+/* WORD for a message: printable and short, in OUT of SHOWN_BYTES + 4 bytes. */
 static const char *shown(char *out, const char *word)
 {
 	size_t i;
@@ -43,36 +43,20 @@ static const char *shown(char *out, const char *word)
 	return out;
 }
 
-static uint32_t hash_name(const char *name)
-{
-	uint32_t h = 2166136261u; /* FNV-1a */
-
-	for (; *name; name++)
-		h = (h ^ (unsigned char)tolower((unsigned char)*name)) * 16777619u;
-	return h;
-}
-
 static uint32_t *slot_of(struct reading *r, const char *name)
 {
-	size_t mask = r->nslots - 1, i = hash_name(name) & mask;
+	uint32_t h = 2166136261u; /* FNV-1a */
+	size_t mask = r->nslots - 1, i;
 
+	for (const char *p = name; *p; p++)
+		h = (h ^ (unsigned char)tolower((unsigned char)*p)) * 16777619u;
+	i = h & mask;
 	while (r->slot[i] && strcasecmp(r->h->v[r->slot[i] - 1].name, name))
 		i = (i + 1) & mask;
 	return &r->slot[i];
 }
 
-static void index_grow(struct reading *r)
-{
-	if (2 * (r->h->n + 1) <= r->nslots)
-		return;
-	free(r->slot);
-	r->nslots = r->nslots ? 2 * r->nslots : 64;
-	r->slot = xcalloc(r->nslots, sizeof *r->slot);
-	for (size_t i = 0; i < r->h->n; i++)
-		*slot_of(r, r->h->v[i].name) = (uint32_t)i + 1;
-	r->h->v = xreallocarray(r->h->v, r->nslots / 2, sizeof *r->h->v);
-}
-
+/* A host that is named again adds its slots. */
 static int merge(struct host_spec *old, const struct element *el, struct err *e)
 {
 	const char *user = old->user ? old->user : "",
@@ -96,25 +80,33 @@ static int merge(struct host_spec *old, const struct element *el, struct err *e)
 static int add(struct reading *r, const char *name, const struct element *el,
 	       struct err *e)
 {
+	struct hosts *h = r->h;
 	uint32_t *slot;
 
-	index_grow(r);
+	if (2 * (h->n + 1) > r->nslots) {
+		free(r->slot);
+		r->nslots = r->nslots ? 2 * r->nslots : 64;
+		r->slot = xcalloc(r->nslots, sizeof *r->slot);
+		for (size_t i = 0; i < h->n; i++)
+			*slot_of(r, h->v[i].name) = (uint32_t)i + 1;
+		h->v = xreallocarray(h->v, r->nslots / 2, sizeof *h->v);
+	}
 	slot = slot_of(r, name);
 	if (*slot)
-		return merge(&r->h->v[*slot - 1], el, e);
-	if (r->h->n == HOSTS_MAX)
+		return merge(&h->v[*slot - 1], el, e);
+	if (h->n == HOSTS_MAX)
 		return err_set(e, E_HOSTS_MANY, HOSTS_MAX);
-	r->h->v[r->h->n] = (struct host_spec){
+	h->v[h->n] = (struct host_spec){
 		.name = xstrdup(name),
 		.user = el->user ? xstrdup(el->user) : NULL,
 		.slots = el->slots,
 		.max_slots = el->max_slots,
 	};
-	*slot = (uint32_t)++r->h->n;
+	*slot = (uint32_t)++h->n;
 	return 0;
 }
 
-/* What is wrong with WORD as a name of at most MOST bytes, or NULL. */
+/* Why WORD cannot be a name of at most MOST bytes, or NULL. */
 static const char *bad_name(const char *word, size_t most, char *why, size_t n)
 {
 	size_t good = strspn(word, name_chars);
@@ -146,16 +138,19 @@ static int check_name(const char *name, struct err *e)
 		return 0;
 	err_set(e, E_HOST_NAME, bad);
 	if (strchr(name, '/'))
-		err_hint(e, "a file with host names is given by --hostfile");
+		err_hint(e, "name a file of hosts with --hostfile");
 	return -1;
 }
 
-static int check_user(const char *user, struct err *e)
+/* The first STOP in TEXT outside of brackets, or the NUL. */
+static size_t span(const char *text, char stop)
 {
-	char why[64], a[SHOWN_BYTES + 4];
-	const char *bad = bad_name(user, USER_MAX_BYTES, why, sizeof why);
+	bool inside = false;
+	size_t i;
 
-	return bad ? err_set(e, E_HOST_USER, shown(a, user), bad) : 0;
+	for (i = 0; text[i] && (inside || text[i] != stop); i++)
+		inside = text[i] == '[' || (inside && text[i] != ']');
+	return i;
 }
 
 /* An IPv6 address, perhaps with "%zone". */
@@ -178,7 +173,8 @@ static int check_address(const char *text, struct err *e)
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e);
 
-/* Names for the numbers FIRST to LAST, as wide as FIRST is when that begins with 0. */
+/* Add a name for each number of RANGE, "FIRST-LAST" or "FIRST".  If FIRST begins with
+ * 0, all numbers are as wide. */
 static int expand_range(struct reading *r, struct str *head, const char *range,
 			size_t n, const char *tail, struct element *el, struct err *e)
 {
@@ -211,7 +207,7 @@ static int expand_range(struct reading *r, struct str *head, const char *range,
 }
 
 /* Add the names that REST stands for, each with HEAD before it.  Every bracket makes
- * HEAD longer, so its limit bounds the depth; el->names bounds the work. */
+ * HEAD longer, so the limit of HEAD bounds the depth.  el->names bounds the work. */
 static int expand(struct reading *r, struct str *head, const char *rest,
 		  struct element *el, struct err *e)
 {
@@ -260,22 +256,12 @@ static int set_slots(int *slots, const char *text, bool gpus, struct err *e)
 	return 0;
 }
 
-/* The end of the name in TEXT: its ':', or its NUL.  Brackets hide a ':'. */
-static char *name_end(char *text)
-{
-	bool inside = false;
-
-	for (; *text && (inside || *text != ':'); text++)
-		inside = *text == '[' || (inside && *text != ']');
-	return text;
-}
-
-/* Cut "[user@]name[:slots]" up into EL.  TYPED, whether slots were given, may be NULL.
- */
+/* Cut "[user@]name[:slots]" into EL.  *TYPED: slots were given; TYPED may be NULL. */
 static int cut(struct element *el, char *text, bool *typed, struct err *e)
 {
-	char *at = strrchr(text, '@'), *end;
-	char a[SHOWN_BYTES + 4];
+	char *at = strrchr(text, '@'), *end, *close;
+	char a[SHOWN_BYTES + 4], why[64];
+	const char *bad;
 	struct in6_addr in6;
 
 	*el = (struct element){ .name = at ? at + 1 : text, .slots = 1 };
@@ -286,10 +272,12 @@ static int cut(struct element *el, char *text, bool *typed, struct err *e)
 	if (at) {
 		*at = '\0';
 		el->user = text;
-		if (check_user(text, e))
-			return -1;
+		bad = bad_name(text, USER_MAX_BYTES, why, sizeof why);
+		if (bad)
+			return err_set(e, E_HOST_USER, shown(a, text), bad);
 	}
-	end = name_end(at ? at + 1 : text);
+	end = at ? at + 1 : text;
+	end += span(end, ':');
 	if (typed)
 		*typed = *end == ':';
 	if (*end == ':') {
@@ -298,8 +286,7 @@ static int cut(struct element *el, char *text, bool *typed, struct err *e)
 			return -1;
 	}
 	if (*el->name == '[' && strcspn(el->name, ":") < strcspn(el->name, "]")) {
-		char *close = strchr(++el->name, ']');
-
+		close = strchr(++el->name, ']');
 		if (!close)
 			return err_set(e, E_HOST_BRACKET);
 		if (close[1])
@@ -320,17 +307,6 @@ static int add_element(struct reading *r, struct element *el, struct err *e)
 	return rc;
 }
 
-/* The end of the first element of a list: a ',' outside of brackets, or the NUL. */
-static size_t element_len(const char *text)
-{
-	bool inside = false;
-	size_t i;
-
-	for (i = 0; text[i] && (inside || text[i] != ','); i++)
-		inside = text[i] == '[' || (inside && text[i] != ']');
-	return i;
-}
-
 static void trim(char **text)
 {
 	size_t n;
@@ -348,7 +324,7 @@ int hosts_parse(struct hosts *h, const char *spec, struct err *e)
 	int rc = 0;
 
 	for (bool more = true; more && !rc;) {
-		size_t n = element_len(rest);
+		size_t n = span(rest, ',');
 		char *copy = xstrndup(rest, n), *text = copy;
 		char a[SHOWN_BYTES + 4];
 		struct element el;
@@ -385,11 +361,19 @@ static int read_word(struct element *el, const char *word, bool *typed, struct e
 	return err_set(e, E_HOSTFILE_WORD, shown(a, word));
 }
 
-/* Drop the blanks around each '=': Open MPI takes "slots = 4". */
-static void join_equals(char *line)
+/* "name[:slots] [slots=N] [max_slots=N]".  Open MPI takes blanks around each '='. */
+static int read_line(struct reading *r, char *line, struct err *e)
 {
-	char *out = line;
+	char a[SHOWN_BYTES + 4], *out, *word;
+	struct element el;
+	bool typed = false;
+	int rc;
 
+	line[strcspn(line, "#")] = '\0';
+	trim(&line);
+	if (!*line)
+		return 0;
+	out = line;
 	for (char *in = line; *in; in++) {
 		if (isblank((unsigned char)*in) && in[strspn(in, " \t")] == '=')
 			continue;
@@ -398,54 +382,38 @@ static void join_equals(char *line)
 			in += strspn(in + 1, " \t");
 	}
 	*out = '\0';
+	word = strsep(&line, " \t");
+	shown(a, word);
+	rc = cut(&el, word, &typed, e);
+	while (!rc && (word = strsep(&line, " \t")))
+		if (*word)
+			rc = read_word(&el, word, &typed, e);
+	if (!rc && el.max_slots && el.slots > el.max_slots)
+		rc = err_set(e, E_HOST_MAX_SLOTS, el.max_slots, el.slots);
+	if (!rc)
+		rc = add_element(r, &el, e);
+	return rc ? err_in(e, "host '%s'", a) : 0;
 }
 
-/* NAME and the REST of its line, which is NULL where there is none. */
-static int read_host(struct reading *r, char *name, char *rest, struct err *e)
-{
-	struct element el;
-	bool typed = false;
-	char *word;
-
-	if (cut(&el, name, &typed, e))
-		return -1;
-	while ((word = strsep(&rest, " \t")))
-		if (*word && read_word(&el, word, &typed, e))
-			return -1;
-	if (el.max_slots && el.slots > el.max_slots)
-		return err_set(e, E_HOST_MAX_SLOTS, el.max_slots, el.slots);
-	return add_element(r, &el, e);
-}
-
-static int read_line(struct reading *r, char *line, struct err *e)
-{
-	char a[SHOWN_BYTES + 4];
-	char *name;
-
-	line[strcspn(line, "#")] = '\0';
-	trim(&line);
-	if (!*line)
-		return 0;
-	join_equals(line);
-	name = strsep(&line, " \t");
-	shown(a, name);
-	return read_host(r, name, line, e) ? err_in(e, "host '%s'", a) : 0;
-}
-
-/* TEXT, N bytes, is the file PATH. */
-static int read_lines(struct hosts *h, char *text, size_t n, const char *path,
-		      struct err *e)
+int hosts_read_file(struct hosts *h, const char *path, struct err *e)
 {
 	struct reading r = { .h = h };
+	struct str text = { 0 };
 	size_t number = 0;
-	char *line;
+	char *rest, *line;
 	int rc = 0;
 
-	if (memchr(text, '\0', n))
-		return err_set(e, E_HOSTFILE_BINARY, path);
-	if (!strncmp(text, "\xef\xbb\xbf", 3))
-		text += 3; /* the mark that editors on Windows put first */
-	while (!rc && (line = strsep(&text, "\n"))) {
+	if (file_read(&text, path, FILE_MAX_BYTES + 1, false))
+		rc = err_set(e, E_HOSTFILE_READ, path, strerror(errno));
+	else if (text.len > FILE_MAX_BYTES)
+		rc = err_set(e, E_HOSTFILE_READ, path, strerror(EFBIG));
+	else if (text.len && memchr(text.s, '\0', text.len))
+		rc = err_set(e, E_HOSTFILE_BINARY, path);
+	str_add(&text, "");
+	rest = text.s;
+	if (!strncmp(rest, "\xef\xbb\xbf", 3))
+		rest += 3; /* the byte order mark of editors on Windows */
+	while (!rc && (line = strsep(&rest, "\n"))) {
 		number++;
 		rc = read_line(&r, line, e);
 		if (rc)
@@ -454,22 +422,6 @@ static int read_lines(struct hosts *h, char *text, size_t n, const char *path,
 	free(r.slot);
 	if (!rc && h->n == 0)
 		rc = err_set(e, E_HOSTFILE_EMPTY, path);
-	return rc;
-}
-
-int hosts_read_file(struct hosts *h, const char *path, struct err *e)
-{
-	struct str text = { 0 };
-	int rc;
-
-	if (file_read(&text, path, FILE_MAX_BYTES + 1, false))
-		rc = err_set(e, E_HOSTFILE_READ, path, strerror(errno));
-	else if (text.len > FILE_MAX_BYTES)
-		rc = err_set(e, E_HOSTFILE_READ, path, strerror(EFBIG));
-	else {
-		str_add(&text, "");
-		rc = read_lines(h, text.s, text.len, path, e);
-	}
 	str_free(&text);
 	if (rc)
 		hosts_free(h);
@@ -504,32 +456,19 @@ static bool differ_in_number(const char *a, const char *b, size_t *start)
 	       !strchr(a, ':');
 }
 
-/* The digits at B follow those at A in a range that begins with as many zeros. */
-static bool follows(const char *a, const char *b)
+/* The last name of the range that begins at NAMES[I].  NAMES[I..N) differ only in the
+ * number at START.  A range counts up by 1 and keeps its width. */
+static size_t range_end(const char *const *names, size_t i, size_t n, size_t start)
 {
-	size_t na = strspn(a, "0123456789"), nb = strspn(b, "0123456789");
+	for (; i + 1 < n; i++) {
+		const char *a = names[i] + start, *b = names[i + 1] + start;
 
-	return strtol(b, NULL, 10) == strtol(a, NULL, 10) + 1 &&
-	       (na == nb || (*a != '0' && *b != '0'));
-}
-
-/* The names V[0..n) differ in the number at START only. */
-static void fold_group(struct str *s, const char *const *v, size_t n, size_t start)
-{
-	str_addf(s, "%.*s[", (int)start, v[0]);
-	for (size_t i = 0, j; i < n; i = j) {
-		const char *first = v[i] + start;
-
-		for (j = i + 1; j < n && follows(v[j - 1] + start, v[j] + start);)
-			j++;
-		str_addf(s, "%s%.*s", i ? "," : "", (int)strspn(first, "0123456789"),
-			 first);
-		if (j > i + 1)
-			str_addf(s, "-%.*s",
-				 (int)strspn(v[j - 1] + start, "0123456789"),
-				 v[j - 1] + start);
+		if (strtol(b, NULL, 10) != strtol(a, NULL, 10) + 1 ||
+		    (strspn(a, "0123456789") != strspn(b, "0123456789") &&
+		     (*a == '0' || *b == '0')))
+			break;
 	}
-	str_addf(s, "]%s", v[0] + start + strspn(v[0] + start, "0123456789"));
+	return i;
 }
 
 void hosts_fold(struct str *s, const char *const *names, size_t n)
@@ -543,9 +482,22 @@ void hosts_fold(struct str *s, const char *const *names, size_t n)
 			while (j < n && differ_in_number(names[i], names[j], &other) &&
 			       other == start)
 				j++;
-		if (j > i + 1)
-			fold_group(s, names + i, j - i, start);
-		else
+		if (j == i + 1) {
 			str_addf(s, strchr(names[i], ':') ? "[%s]" : "%s", names[i]);
+			continue;
+		}
+		str_addf(s, "%.*s[", (int)start, names[i]);
+		for (size_t from = i, to; from < j; from = to + 1) {
+			const char *a = names[from] + start, *b;
+
+			to = range_end(names, from, j, start);
+			b = names[to] + start;
+			str_addf(s, "%s%.*s", from > i ? "," : "",
+				 (int)strspn(a, "0123456789"), a);
+			if (to > from)
+				str_addf(s, "-%.*s", (int)strspn(b, "0123456789"), b);
+		}
+		str_addf(s, "]%s",
+			 names[i] + start + strspn(names[i] + start, "0123456789"));
 	}
 }

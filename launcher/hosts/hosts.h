@@ -1,6 +1,6 @@
 /* hosts.h - the hosts a job may use: "-H ip1:8,ip2:8" or a hostfile as an ordered list.
  *
- * Text to data only: no name look-up; only hosts_read_file() touches a file.
+ * Text to data only: no name is looked up, and only hosts_read_file() opens a file.
  * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M" of
  * Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it;
  * "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
@@ -25,9 +25,9 @@ struct hosts {
 	size_t n;
 };
 
-/* Read SPEC, "[user@]name[:slots]{,...}", into H, which must be {0}.  A name given
- * again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E and H {0}
- * again. */
+/* Read SPEC, "[user@]name[:slots]{,...}", into H, which must be {0}.  A name that comes
+ * again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E; H is then
+ * {0} again. */
 int hosts_parse(struct hosts *h, const char *spec, struct err *e);
 
 /* The same for a host file; errors say "file:line". */
@@ -35,7 +35,8 @@ int hosts_read_file(struct hosts *h, const char *path, struct err *e);
 
 void hosts_free(struct hosts *h);
 
-/* Names folded, "gpu[01-04],n7", appended to S; order kept, only neighbours fold. */
+/* Append the names to S, folded: "gpu[01-04],n7".  Their order is kept, so only
+ * neighbours fold. */
 void hosts_fold(struct str *s, const char *const *names, size_t n);
 
 #endif

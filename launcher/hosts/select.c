@@ -4,31 +4,16 @@
 #include <unistd.h>
 
 #include "launcher/hosts/hosts.h"
+#include "launcher/transport/libssh.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/lookup.h"
-
-/* This machine alone: as many slots as -np asks for, else one per GPU or core. */
-static void this_machine(char **slots_from, const struct request *r,
-			 struct hosts *hosts)
-{
-	char name[256] = "localhost";
-	int np = 0;
-
-	gethostname(name, sizeof name - 1);
-	for (size_t i = 0; i < r->napp; i++)
-		np += r->app[i].np;
-	if (r->per_host)
-		np = r->per_host;
-	hosts->v = xcalloc(1, sizeof *hosts->v);
-	hosts->n = 1;
-	hosts->v[0] = (struct host_spec){ .name = xstrdup(name),
-					  .slots = np ? np : SLOTS_AUTO };
-	*slots_from = xstrdup("this machine");
-}
 
 static int read_hosts(struct hosts *hosts, char **slots_from, const struct request *r,
 		      struct err *e)
 {
+	char name[256] = "localhost";
+	int np = 0;
+
 	if (r->hosts) {
 		*slots_from = xstrdup(r->hosts_from ? r->hosts_from : "-H");
 		if (hosts_parse(hosts, r->hosts, e))
@@ -39,7 +24,17 @@ static int read_hosts(struct hosts *hosts, char **slots_from, const struct reque
 		*slots_from = xasprintf("host file '%s'", r->hostfile);
 		return hosts_read_file(hosts, r->hostfile, e);
 	}
-	this_machine(slots_from, r, hosts);
+	/* this machine: as many slots as -np asks for, else one per GPU or core */
+	gethostname(name, sizeof name - 1);
+	for (size_t i = 0; i < r->napp; i++)
+		np += r->app[i].np;
+	if (r->per_host)
+		np = r->per_host;
+	hosts->v = xcalloc(1, sizeof *hosts->v);
+	hosts->n = 1;
+	hosts->v[0] = (struct host_spec){ .name = xstrdup(name),
+					  .slots = np ? np : SLOTS_AUTO };
+	*slots_from = xstrdup("this machine");
 	return 0;
 }
 
@@ -60,16 +55,10 @@ static const char *topology_of(const struct request *r, const char *name)
 	return file;
 }
 
-static bool is_me(const char *user)
-{
-	const struct passwd *pw = getpwuid(geteuid());
-
-	return !user || (pw && !strcmp(pw->pw_name, user));
-}
-
 static int choose_transport(struct host *h, const struct request *r, struct strv *notes,
 			    struct err *e)
 {
+	const char *reason;
 	struct str why = { 0 };
 
 	switch (r->transport) {
@@ -77,84 +66,79 @@ static int choose_transport(struct host *h, const struct request *r, struct strv
 		if (!h->local)
 			return err_set(e, E_TRANSPORT_LOCAL, h->name);
 		h->transport = &transport_local;
-		return 0;
+		break;
 	case TRANSPORT_SSH:
-		h->transport = &transport_ssh;
-		return 0;
+		h->transport =
+			libssh_load(&reason) ? &transport_ssh : &transport_openssh;
+		break;
 	case TRANSPORT_OPENSSH:
 		h->transport = &transport_openssh;
-		return 0;
-	case TRANSPORT_AUTO:
 		break;
+	case TRANSPORT_AUTO:
+		h->transport = h->local ? &transport_local
+					: transport_remote(&h->target, &why);
 	}
-	h->transport = h->local ? &transport_local : transport_remote(&h->target, &why);
 	if (why.len)
-		strv_take(notes, xasprintf("%s: %s", h->name, str_text(&why)));
+		strv_take(notes, xasprintf("%s: %s", h->name, why.s));
 	str_free(&why);
 	return 0;
 }
 
-static void take_host(struct agents *a, struct host *h, const struct request *r,
-		      const struct host_spec *spec)
+static bool is_me(const char *user)
 {
-	*h = (struct host){ .agents = a,
-			    .name = xstrdup(spec->name),
-			    .user = spec->user ? xstrdup(spec->user) : NULL,
-			    .slots = spec->slots,
-			    .max_slots = spec->max_slots,
-			    .exit_status = -1 };
-	h->target = (struct target){ .name = h->name,
-				     .user = h->user,
-				     .topology = topology_of(r, h->name) };
-}
+	const struct passwd *pw = user ? getpwuid(geteuid()) : NULL;
 
-/* With a saved topology no host is touched: an agent here answers for each. */
-static bool offline(const struct request *r)
-{
-	return r->topology.n > 0;
-}
-
-static int find_hosts(struct agents *a, bool alone, const struct request *r,
-		      struct strv *notes, struct err *e)
-{
-	const char **names = xcalloc(a->n, sizeof *names);
-	struct resolved *found = xcalloc(a->n, sizeof *found);
-	int rc = 0;
-
-	for (size_t i = 0; i < a->n; i++)
-		names[i] = a->host[i].name;
-	if (!alone && !offline(r))
-		lookup_all(found, names, a->n, a->setup.deadline_ms);
-	for (size_t i = 0; !rc && i < a->n; i++) {
-		struct host *h = &a->host[i];
-
-		h->addr = found[i].addr;
-		h->target.addr = h->addr;
-		h->target.naddr = found[i].naddr;
-		h->local = alone || offline(r) || (found[i].is_local && is_me(h->user));
-		rc = offline(r) ? (h->transport = &transport_local, 0)
-				: choose_transport(h, r, notes, e);
-	}
-	free(names);
-	free(found);
-	return rc;
+	return !user || (pw && !strcmp(pw->pw_name, user));
 }
 
 int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 		 struct strv *notes, struct err *e)
 {
+	/* with a saved topology no host is touched: an agent here answers for each */
+	const bool offline = r->topology.n > 0;
+	const bool alone = !r->hosts && !r->hostfile;
 	struct hosts hosts = { 0 };
-	bool alone = !r->hosts && !r->hostfile;
+	struct lookup_answer *found;
+	const char **names;
+	int rc = 0;
 
-	if (offline(r) && r->plan == PLAN_OFF)
+	if (offline && r->plan == PLAN_OFF)
 		return err_set(e, E_TOPOLOGY_PLAN);
 	if (read_hosts(&hosts, slots_from, r, e))
 		return -1;
+	names = xcalloc(hosts.n, sizeof *names);
+	found = xcalloc(hosts.n, sizeof *found);
+	for (size_t i = 0; i < hosts.n; i++)
+		names[i] = hosts.v[i].name;
+	if (!alone && !offline)
+		lookup_all(found, names, hosts.n, a->setup.deadline_ms);
+	a->setup.own_agent = local_agent_path();
 	a->host = xcalloc(hosts.n, sizeof *a->host);
 	a->n = hosts.n;
-	for (size_t i = 0; i < hosts.n; i++)
-		take_host(a, &a->host[i], r, &hosts.v[i]);
+	for (size_t i = 0; i < hosts.n; i++) {
+		const struct host_spec *spec = &hosts.v[i];
+		struct host *h = &a->host[i];
+
+		*h = (struct host){ .agents = a,
+				    .name = xstrdup(spec->name),
+				    .user = spec->user ? xstrdup(spec->user) : NULL,
+				    .slots = spec->slots,
+				    .max_slots = spec->max_slots,
+				    .addr = found[i].addr,
+				    .exit_status = -1 };
+		h->target = (struct target){ .name = h->name,
+					     .user = h->user,
+					     .addr = h->addr,
+					     .naddr = found[i].naddr,
+					     .topology = topology_of(r, h->name) };
+		h->local = alone || offline || (found[i].is_local && is_me(h->user));
+		if (offline)
+			h->transport = &transport_local;
+		else if (!rc)
+			rc = choose_transport(h, r, notes, e);
+	}
+	free(names);
+	free(found);
 	hosts_free(&hosts);
-	a->setup.own_agent = local_agent_path();
-	return find_hosts(a, alone, r, notes, e);
+	return rc;
 }

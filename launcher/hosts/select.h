@@ -1,4 +1,4 @@
-/* select.h - from a request to the hosts of its agents: -H, a host file, or this machine.
+/* select.h - from request to the hosts of the agents: -H, a host file, or this machine.
  *
  * Looks names up (a host is local by its address, never by its spelling) and chooses a
  * transport for each host. */
@@ -8,8 +8,9 @@
 #include "launcher/hosts/agents.h"
 #include "launcher/request.h"
 
-/* Fill A's hosts and own agent, *SLOTS_FROM, which the caller frees, and NOTES: lines
- * for the user.  0, or -1 with E. */
+/* Fill A's hosts and its setup.own_agent.  *SLOTS_FROM, the caller's to free, says
+ * where the slots came from.  NOTES gets lines for the user, "NAME: why".  0, or -1
+ * with E. */
 int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 		 struct strv *notes, struct err *e);
 

@@ -36,17 +36,11 @@ static void on_end(void *ctx, struct host *h)
 		j->awaited--;
 }
 
-static void on_silent(void *ctx, struct host *h, unsigned seconds)
-{
-	(void)ctx;
-	(void)h;
-	(void)seconds;
-}
-
 void cleanup_send(struct job *j, const struct host *lost)
 {
-	static const struct agents_events events = { on_hello, on_frame, on_end,
-						     on_silent, on_end };
+	static const struct agents_events events = {
+		.hello = on_hello, .frame = on_frame, .lost = on_end, .closed = on_end
+	};
 	struct agents *a = &j->cleanup.agents;
 	size_t i = job_index(j, lost);
 

@@ -8,7 +8,7 @@
 #include "launcher/job/messages.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
-#include "launcher/transport/local.h"
+#include "launcher/transport/child.h"
 #include "launcher/transport/ssh_pool.h"
 
 /* ---- the machine ---- */
@@ -98,16 +98,14 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
 /* Wake up when the deadline or the limit passes. */
 static void arm_timer(struct job *j)
 {
-	uint64_t due = j->deadline_ms, now = clock_ms(), ms;
+	uint64_t due = j->deadline_ms, now = clock_ms();
 
 	if (j->limit_ms && (!due || j->limit_ms < due))
 		due = j->limit_ms;
 	event_del(j->timer);
 	if (!due)
 		return;
-	ms = due > now ? due - now : 0;
-	event_add(j->timer, &(struct timeval){ (time_t)(ms / 1000),
-					       (suseconds_t)(ms % 1000 * 1000) });
+	loop_after_ms(j->timer, due > now ? due - now : 0);
 }
 
 /* ---- from the hosts to the status ---- */
@@ -177,7 +175,7 @@ int job_finish(struct job *j)
 
 	agents_close(&j->agents);
 	agents_close(&j->cleanup.agents);
-	local_wait(j->ran ? 3000 : 500);
+	child_wait_all(j->ran ? 3000 : 500);
 	report_unconfirmed(j);
 	if (j->refused) /* stdout or stderr failed while the job ended */
 		acts_say_error(j);

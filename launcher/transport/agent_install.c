@@ -24,55 +24,46 @@ struct image {
 	int error; /* errno; 0: it is here */
 };
 
-static void map_image(struct image *i)
+/* Read when the first host needs it, and kept: all hosts are sent the same bytes. */
+static const struct image *own_image(const struct agent_install *a)
 {
+	static struct image image;
+	const char *path = a->setup->own_agent ? a->setup->own_agent : "berth-agent";
 	unsigned char hash[crypto_hash_sha256_BYTES];
-	int fd = open(i->path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 	void *data;
+	int fd;
 
-	i->error = 0;
+	if (image.path && !strcmp(image.path, path))
+		return &image;
+	if (image.data && !image.error)
+		munmap((void *)image.data, image.n);
+	image = (struct image){ .path = path };
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st)) {
-		i->error = errno;
+		image.error = errno;
 	} else if (!S_ISREG(st.st_mode) || st.st_size < 1 || st.st_size > IMAGE_MAX) {
-		i->error = ENOEXEC;
+		image.error = ENOEXEC;
 	} else {
-		i->n = (size_t)st.st_size;
-		data = mmap(NULL, i->n, PROT_READ, MAP_PRIVATE, fd, 0);
-		i->error = data == MAP_FAILED ? errno : 0;
-		i->data = data;
+		image.n = (size_t)st.st_size;
+		data = mmap(NULL, image.n, PROT_READ, MAP_PRIVATE, fd, 0);
+		image.error = data == MAP_FAILED ? errno : 0;
+		image.data = data;
 	}
 	if (fd >= 0)
 		close(fd);
-	if (i->error)
-		return;
-	crypto_hash_sha256(hash, i->data, i->n);
-	str_hex(i->sha256, hash, sizeof hash);
-}
-
-/* Read once, when the first host needs it, and kept: all hosts are sent the same bytes.
- */
-static const struct image *own_image(const struct agent_install *b)
-{
-	static struct image image;
-	const char *path = b->setup->own_agent;
-
-	if (!path)
-		path = "berth-agent";
-	if (!image.path || strcmp(image.path, path)) {
-		if (image.data && !image.error)
-			munmap((void *)image.data, image.n);
-		image = (struct image){ .path = path };
-		map_image(&image);
+	if (!image.error) {
+		crypto_hash_sha256(hash, image.data, image.n);
+		str_hex(image.sha256, hash, sizeof hash);
 	}
 	return &image;
 }
 
 /* ---- the script ---- */
 
-/* p: look in PATH; m: may be sent; n, s: size and SHA-256 of the agent that would be
- * sent. A folder is good if it is ours, takes N bytes, and a program in it runs.  Not a
- * word here comes from a host or from the user. */
+/* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256.  A directory
+ * is good if it is the user's own, takes N bytes, and a program in it runs.  No word
+ * here comes from a host or from the user. */
 static const char script_text[] =
 	"set -f; umask 077; u=$(id -u); r= w= g=\n"
 	"say() { printf \"\\n:berth: %s\\n\" \"$*\"; }\n"
@@ -80,8 +71,8 @@ static const char script_text[] =
 	"2>/dev/null);"
 	" echo \"${x%% *}\"; }\n"
 	"good() {\n"
-	" mkdir -p \"$d\" 2>/dev/null || { r=\"cannot be made\"; return 1; }\n"
-	" [ -O \"$d\" ] && [ ! -h \"$d\" ] || { r=\"belongs to someone else\"; return "
+	" mkdir -p \"$d\" 2>/dev/null || { r=\"cannot be created\"; return 1; }\n"
+	" [ -O \"$d\" ] && [ ! -h \"$d\" ] || { r=\"belongs to another user\"; return "
 	"1; }\n"
 	" { head -c $n /dev/zero > \"$t\"; } 2>/dev/null ||"
 	" { r=\"is full or read-only\"; return 1; }\n"
@@ -111,112 +102,100 @@ static const char script_text[] =
 	"unknown)\"\n"
 	"{ head -c $n > \"$t\"; } 2>/dev/null\n"
 	"y=$(sum < \"$t\")\n"
-	"[ \"$y\" ] || { rm -f \"$t\"; say fail \"no sha256sum there to check it "
-	"with\"; exit 0; }\n"
-	"[ \"$y\" = $s ] || { rm -f \"$t\"; say fail \"it arrived in $d damaged\"; "
+	"[ \"$y\" ] || { rm -f \"$t\"; say fail \"the host has no sha256sum to "
+	"check it\"; exit 0; }\n"
+	"[ \"$y\" = $s ] || { rm -f \"$t\"; say fail \"it arrived damaged in $d\"; "
 	"exit 0; }\n"
 	"o=$(\"$t\" --version 2>&1) || { rm -f \"$t\"; say norun $o; exit 0; }\n"
 	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
 	"rm -f \"$t\"; say fail \"cannot rename it in $d\"\n";
 
-static void write_script(struct agent_install *b)
-{
-	const struct image *i = own_image(b);
-	const bool send = !b->setup->no_push && !i->error;
-
-	str_addf(&b->script, "p=%d m=%d n=%zu s=%s\n%s", b->stage == BOOT_SEARCH, send,
-		 send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
-	str_addf(&b->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
-		 b->script.len);
-}
-
-/* PATH as one word for any login shell: a backslash keeps its meaning in all of them.
- */
-static void write_direct(struct agent_install *b, const char *path)
-{
-	static const char plain[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-		"0123456789/._-+=:,@~";
-
-	str_add(&b->command, "exec ");
-	for (; *path; path++) {
-		if (!strchr(plain, *path))
-			str_add(&b->command, "\\");
-		str_addn(&b->command, path, 1);
-	}
-}
-
 /* ---- tries ---- */
 
-static const char *direct_path(const struct agent_install *b)
+static const char *direct_path(const struct agent_install *a)
 {
-	const char *path = b->setup->agent ? b->setup->agent : b->setup->own_agent;
+	const char *path = a->setup->agent ? a->setup->agent : a->setup->own_agent;
 
 	return path && !strchr(path, '\n') ? path : NULL;
 }
 
-static void begin_try(struct agent_install *b, enum boot_stage stage)
+static void begin_try(struct agent_install *a, enum install_stage stage)
 {
-	str_free(&b->command);
-	str_free(&b->script);
-	buf_free(&b->in);
-	str_free(&b->noise);
-	b->stage = stage;
-	b->script_sent = b->image_sent = 0;
-	b->answered = b->asked = false;
-	if (stage == BOOT_DIRECT)
-		write_direct(b, direct_path(b));
-	else
-		write_script(b);
+	static const char plain[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+		"0123456789/._-+=:,@~";
+	const struct image *i;
+	bool send;
+
+	str_free(&a->command);
+	str_free(&a->script);
+	buf_free(&a->in);
+	str_free(&a->noise);
+	a->stage = stage;
+	a->script_sent = a->image_sent = 0;
+	a->answered = a->asked = false;
+	if (stage == INSTALL_DIRECT) {
+		/* one word for any login shell: a backslash has its meaning in all */
+		str_add(&a->command, "exec ");
+		for (const char *p = direct_path(a); *p; p++)
+			str_addf(&a->command, strchr(plain, *p) ? "%c" : "\\%c", *p);
+		return;
+	}
+	i = own_image(a);
+	send = !a->setup->no_push && !i->error;
+	str_addf(&a->script, "p=%d m=%d n=%zu s=%s\n%s", stage == INSTALL_SEARCH, send,
+		 send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
+	str_addf(&a->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
+		 a->script.len);
 }
 
-void agent_install_init(struct agent_install *b, const struct transport_setup *setup,
+void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
 			const char *where)
 {
-	*b = (struct agent_install){ .setup = setup, .where = xstrdup(where) };
-	begin_try(b, direct_path(b) ? BOOT_DIRECT : BOOT_SEARCH);
+	*a = (struct agent_install){ .setup = setup, .where = xstrdup(where) };
+	begin_try(a, direct_path(a) ? INSTALL_DIRECT : INSTALL_SEARCH);
 }
 
-void agent_install_free(struct agent_install *b)
+void agent_install_free(struct agent_install *a)
 {
-	str_free(&b->command);
-	str_free(&b->script);
-	str_free(&b->noise);
-	buf_free(&b->in);
-	free(b->where);
-	free(b->libc);
-	free(b->other);
-	*b = (struct agent_install){ 0 };
+	str_free(&a->command);
+	str_free(&a->script);
+	str_free(&a->noise);
+	buf_free(&a->in);
+	free(a->where);
+	free(a->libc);
+	free(a->other);
+	*a = (struct agent_install){ 0 };
 }
 
-const char *agent_install_command(struct agent_install *b)
+const char *agent_install_command(struct agent_install *a)
 {
-	return str_text(&b->command);
+	return str_text(&a->command);
 }
 
-const void *agent_install_pending(struct agent_install *b, size_t *n)
+const void *agent_install_pending(struct agent_install *a, size_t *n)
 {
-	const struct image *i = b->asked ? own_image(b) : NULL;
+	const struct image *i = a->asked ? own_image(a) : NULL;
 
-	*n = b->script.len - b->script_sent;
+	*n = a->script.len - a->script_sent;
 	if (*n)
-		return b->script.s + b->script_sent;
-	*n = i ? i->n - b->image_sent : 0;
-	return *n ? (const char *)i->data + b->image_sent : NULL;
+		return a->script.s + a->script_sent;
+	*n = i ? i->n - a->image_sent : 0;
+	return *n ? (const char *)i->data + a->image_sent : NULL;
 }
 
-void agent_install_sent(struct agent_install *b, size_t n)
+void agent_install_sent(struct agent_install *a, size_t n)
 {
-	if (b->script_sent < b->script.len)
-		b->script_sent += n;
+	if (a->script_sent < a->script.len)
+		a->script_sent += n;
 	else
-		b->image_sent += n;
+		a->image_sent += n;
 }
 
-static enum boot_event again(struct agent_install *b, enum boot_stage stage)
+static enum install_event again(struct agent_install *a, enum install_stage stage)
 {
-	begin_try(b, stage);
-	return BOOT_AGAIN;
+	begin_try(a, stage);
+	return INSTALL_AGAIN;
 }
 
 /* ---- what came back ---- */
@@ -249,45 +228,45 @@ static char *last_line(const char *text)
 	return agent_install_quote(text + begin, n - begin);
 }
 
-static enum boot_event fail_other(struct agent_install *b)
+static enum install_event fail_other(struct agent_install *a)
 {
-	err_set(&b->err, E_AGENT_OTHER, b->where, b->other, b->other_wire,
+	err_set(&a->err, E_AGENT_OTHER, a->where, a->other, a->other_wire,
 		BERTH_VERSION, (unsigned)WIRE_VERSION);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-static enum boot_event fail_missing(struct agent_install *b)
+static enum install_event fail_missing(struct agent_install *a)
 {
-	const struct image *i = own_image(b);
+	const struct image *i = own_image(a);
 	struct str tried = { 0 };
 
-	if (b->other)
-		return fail_other(b);
-	if (b->setup->agent)
-		str_addf(&tried, "'%s'", b->setup->agent);
-	else if (!b->setup->no_push)
-		err_set(&b->err, E_AGENT_IMAGE, b->where, i->path, strerror(i->error));
+	if (a->other)
+		return fail_other(a);
+	if (a->setup->agent)
+		str_addf(&tried, "'%s'", a->setup->agent);
+	else if (!a->setup->no_push)
+		err_set(&a->err, E_AGENT_IMAGE, a->where, i->path, strerror(i->error));
 	else
 		str_addf(&tried,
 			 "'%s', berth-agent in PATH, and the cache '~/.cache/berth'",
-			 b->setup->own_agent ? b->setup->own_agent : "berth-agent");
+			 a->setup->own_agent ? a->setup->own_agent : "berth-agent");
 	if (tried.len)
-		err_set(&b->err, E_AGENT_MISSING, b->where, BERTH_VERSION,
+		err_set(&a->err, E_AGENT_MISSING, a->where, BERTH_VERSION,
 			str_text(&tried));
 	str_free(&tried);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-/* An agent that is not of this version: what it told us, and the next try. */
-static enum boot_event reject(struct agent_install *b, const char *version, size_t n,
-			      uint32_t wire)
+/* The agent there has another VERSION: keep that for the message, try the next way. */
+static enum install_event reject(struct agent_install *a, const char *version, size_t n,
+				 uint32_t wire)
 {
-	free(b->other);
-	b->other = agent_install_quote(version, n);
-	b->other_wire = wire;
-	if (b->setup->agent || b->stage == BOOT_SEND)
-		return fail_other(b);
-	return again(b, b->stage == BOOT_DIRECT ? BOOT_SEARCH : BOOT_SEND);
+	free(a->other);
+	a->other = agent_install_quote(version, n);
+	a->other_wire = wire;
+	if (a->setup->agent || a->stage == INSTALL_SEND)
+		return fail_other(a);
+	return again(a, a->stage == INSTALL_DIRECT ? INSTALL_SEARCH : INSTALL_SEND);
 }
 
 static void add_note(struct buf *out, enum log_level level, enum err_id id,
@@ -300,12 +279,12 @@ static void add_note(struct buf *out, enum log_level level, enum err_id id,
 	wire_pack_log(out, &note);
 }
 
-/* The agent's stream as those above will see it: our notes follow its hello. */
-static enum boot_event come_up(struct agent_install *b, size_t hello_bytes)
+/* The stream as the caller sees it: notes of this module follow the agent's hello. */
+static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 {
-	const unsigned char *p = buf_head(&b->in);
-	const size_t n = b->in.len, head = WIRE_MAGIC_BYTES + hello_bytes;
-	char *quote = agent_install_quote(str_text(&b->noise), b->noise.len), *text;
+	const unsigned char *p = buf_head(&a->in);
+	const size_t n = a->in.len, head = WIRE_MAGIC_BYTES + hello_bytes;
+	char *quote = agent_install_quote(str_text(&a->noise), a->noise.len), *text;
 	struct buf out = { 0 };
 
 	buf_add(&out, p, head);
@@ -314,200 +293,182 @@ static enum boot_event come_up(struct agent_install *b, size_t hello_bytes)
 		add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);
 		free(text);
 	}
-	if (b->asked)
+	if (a->asked)
 		add_note(&out, LOG_NOTE, ERR_NONE,
-			 "the agent was sent into its cache there");
+			 "the agent was sent to the cache there");
 	buf_add(&out, p + head, n - head);
-	buf_free(&b->in);
-	b->in = out;
+	buf_free(&a->in);
+	a->in = out;
 	free(quote);
-	return BOOT_UP;
+	return INSTALL_UP;
 }
 
-/* b->in begins with WIRE_MAGIC.  Another version's hello begins as ours does, and that
- * is all that is read of it. */
-static enum boot_event read_hello(struct agent_install *b)
+/* a->in begins with WIRE_MAGIC.  The hello of any version begins alike, and of another
+ * version nothing else is read. */
+static enum install_event read_hello(struct agent_install *a)
 {
-	struct view v = { buf_head(&b->in) + WIRE_MAGIC_BYTES,
-			  b->in.len - WIRE_MAGIC_BYTES, false };
+	struct view v = { buf_head(&a->in) + WIRE_MAGIC_BYTES,
+			  a->in.len - WIRE_MAGIC_BYTES, false };
 	uint32_t payload = view_u32(&v), len, wire;
 	const unsigned char *type = view_bytes(&v, 1);
 	const char *version;
 
 	if (v.failed)
-		return BOOT_WAIT;
+		return INSTALL_WAIT;
 	if (*type != WIRE_hello || payload > 65536)
-		return reject(b, "unknown", 7, 0);
+		return reject(a, "unknown", 7, 0);
 	if (v.left < payload)
-		return BOOT_WAIT;
+		return INSTALL_WAIT;
 	v.left = payload;
 	len = view_u32(&v);
 	version = view_bytes(&v, (size_t)len + 1);
 	wire = view_u32(&v);
 	if (v.failed)
-		return reject(b, "unknown", 7, 0);
+		return reject(a, "unknown", 7, 0);
 	if (wire != WIRE_VERSION ||
 	    strncmp(version, BERTH_VERSION, (size_t)len + 1) != 0)
-		return reject(b, version, len, wire);
-	return come_up(b, WIRE_HEAD_BYTES + payload);
-}
-
-static enum boot_event on_need(struct agent_install *b, const char *rest)
-{
-	const struct image *i = own_image(b);
-	const size_t n = strcspn(rest, " ");
-	struct utsname us;
-
-	free(b->libc);
-	b->libc = xstrdup(rest[n] ? rest + n + 1 : "unknown");
-	uname(&us);
-	if (strlen(us.machine) == n && !memcmp(us.machine, rest, n)) {
-		b->asked = true;
-		return BOOT_WAIT;
-	}
-	err_set(&b->err, E_AGENT_ARCH, b->where, *rest ? rest : "unknown", i->path,
-		us.machine);
-	return BOOT_FAILED;
+		return reject(a, version, len, wire);
+	return come_up(a, WIRE_HEAD_BYTES + payload);
 }
 
 /* One line of the script's. */
-static enum boot_event on_line(struct agent_install *b, const char *line)
+static enum install_event on_line(struct agent_install *a, const char *line)
 {
-	const char *path = own_image(b)->path;
+	const char *path = own_image(a)->path;
+	struct utsname us;
+	size_t n;
 
-	b->answered = true;
-	if (!strncmp(line, "need ", 5))
-		return on_need(b, line + 5);
+	a->answered = true;
 	if (!strcmp(line, "missing"))
-		return fail_missing(b);
-	if (!strncmp(line, "nowhere ", 8))
-		err_set(&b->err, E_AGENT_NOEXEC, b->where, path, line + 8);
-	else if (!strncmp(line, "norun ", 6))
-		err_set(&b->err, E_AGENT_LIBC, b->where, path,
-			b->libc ? b->libc : "unknown", gnu_get_libc_version(),
+		return fail_missing(a);
+	if (!strncmp(line, "need ", 5)) { /* MACHINE LIBC */
+		line += 5;
+		n = strcspn(line, " ");
+		free(a->libc);
+		a->libc = xstrdup(line[n] ? line + n + 1 : "unknown");
+		uname(&us);
+		a->asked = strlen(us.machine) == n && !memcmp(us.machine, line, n);
+		if (!a->asked)
+			err_set(&a->err, E_AGENT_ARCH, a->where,
+				*line ? line : "unknown", path, us.machine);
+	} else if (!strncmp(line, "nowhere ", 8)) {
+		err_set(&a->err, E_AGENT_NOEXEC, a->where, path, line + 8);
+	} else if (!strncmp(line, "norun ", 6)) {
+		err_set(&a->err, E_AGENT_LIBC, a->where, path,
+			a->libc ? a->libc : "unknown", gnu_get_libc_version(),
 			line + 6);
-	else if (!strncmp(line, "fail ", 5))
-		err_set(&b->err, E_AGENT_SEND, b->where, path, line + 5);
-	return b->err.id == ERR_NONE ? BOOT_WAIT : BOOT_FAILED;
+	} else if (!strncmp(line, "fail ", 5)) {
+		err_set(&a->err, E_AGENT_SEND, a->where, path, line + 5);
+	}
+	return a->err.id == ERR_NONE ? INSTALL_WAIT : INSTALL_FAILED;
 }
 
-/* Take what is in front of the next N bytes of b->in away as noise. */
-static void drop_noise(struct agent_install *b, size_t n)
+/* Move the first N bytes of a->in to the noise. */
+static void drop_noise(struct agent_install *a, size_t n)
 {
-	str_addn(&b->noise, buf_head(&b->in), n);
-	buf_drop(&b->in, n);
+	str_addn(&a->noise, buf_head(&a->in), n);
+	buf_drop(&a->in, n);
 }
 
-static enum boot_event fail_noise(struct agent_install *b)
+static enum install_event fail_noise(struct agent_install *a)
 {
 	char *quote;
 
-	drop_noise(b, b->in.len);
-	quote = agent_install_quote(str_text(&b->noise), b->noise.len);
-	err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
+	drop_noise(a, a->in.len);
+	quote = agent_install_quote(str_text(&a->noise), a->noise.len);
+	err_set(&a->err, E_LOGIN_NOISE, a->where, quote);
 	free(quote);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-/* The first whole line of the script's in b->in, which it leaves; NULL for none. */
-static char *take_line(struct agent_install *b)
+enum install_event agent_install_bytes(struct agent_install *a, const void *data,
+				       size_t n)
 {
-	const char *p = (const char *)buf_head(&b->in);
-	const char *mark = b->in.len ? memmem(p, b->in.len, MARK, strlen(MARK)) : NULL;
-	const char *text = mark ? mark + strlen(MARK) : NULL, *end;
-	char *line;
-
-	if (!mark || b->stage == BOOT_DIRECT)
-		return NULL;
-	end = memchr(text, '\n', b->in.len - (size_t)(text - p));
-	if (!end)
-		return NULL;
-	line = xstrndup(text, (size_t)(end - text));
-	drop_noise(b, (size_t)(mark - p));
-	buf_drop(&b->in,
-		 (size_t)(end - mark)); /* its newline may begin the next mark */
-	return line;
-}
-
-enum boot_event agent_install_bytes(struct agent_install *b, const void *data, size_t n)
-{
-	enum boot_event got = BOOT_WAIT;
+	enum install_event got = INSTALL_WAIT;
+	const char *p, *mark, *text, *end;
 	char *line;
 	long at;
 
-	buf_add(&b->in, data, n);
-	while (got == BOOT_WAIT && (line = take_line(b))) {
-		got = on_line(b, line);
+	buf_add(&a->in, data, n);
+	while (got == INSTALL_WAIT && a->stage != INSTALL_DIRECT && a->in.len) {
+		p = (const char *)buf_head(&a->in);
+		mark = memmem(p, a->in.len, MARK, strlen(MARK));
+		text = mark ? mark + strlen(MARK) : NULL;
+		end = mark ? memchr(text, '\n', a->in.len - (size_t)(text - p)) : NULL;
+		if (!end)
+			break;
+		line = xstrndup(text, (size_t)(end - text));
+		n = (size_t)(end - mark); /* its newline may begin the next mark */
+		drop_noise(a, (size_t)(mark - p));
+		buf_drop(&a->in, n);
+		got = on_line(a, line);
 		free(line);
 	}
-	if (got != BOOT_WAIT)
+	if (got != INSTALL_WAIT)
 		return got;
-	at = wire_find_magic(buf_head(&b->in), b->in.len);
+	at = wire_find_magic(buf_head(&a->in), a->in.len);
 	if (at >= 0) {
-		drop_noise(b, (size_t)at);
-		return read_hello(b);
+		drop_noise(a, (size_t)at);
+		return read_hello(a);
 	}
-	return b->in.len + b->noise.len > BOOT_NOISE_MAX ? fail_noise(b) : BOOT_WAIT;
+	return a->in.len + a->noise.len > INSTALL_NOISE_MAX ? fail_noise(a)
+							    : INSTALL_WAIT;
 }
 
 /* ---- the end of a try ---- */
 
-static enum boot_event fail_start(struct agent_install *b, int status, const char *said)
+static enum install_event fail_start(struct agent_install *a, int status,
+				     const char *said)
 {
 	char *quote = last_line(said);
 
-	err_set(&b->err, E_AGENT_START, b->where, status, (int)strlen(quote), quote);
+	err_set(&a->err, E_AGENT_START, a->where, status, (int)strlen(quote), quote);
 	free(quote);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-/* The login took our command and ran something else, or nothing. */
-static enum boot_event fail_login(struct agent_install *b, int status, const char *said)
+enum install_event agent_install_ended(struct agent_install *a, int status,
+				       const char *said)
 {
 	char *quote;
 
-	drop_noise(b, b->in.len);
+	if (a->setup->agent)
+		return status == 126 || status == 127 ? fail_missing(a)
+						      : fail_start(a, status, said);
+	if (a->stage == INSTALL_DIRECT)
+		return again(a, INSTALL_SEARCH);
+	if (a->asked || (a->answered && a->stage == INSTALL_SEND))
+		return fail_start(a, status, said);
+	if (a->answered) /* the agent in PATH does not run: send this one */
+		return again(a, INSTALL_SEND);
+	/* the login took the command and ran something else, or nothing */
+	drop_noise(a, a->in.len);
 	quote = *said ? last_line(said)
-		      : agent_install_quote(str_text(&b->noise), b->noise.len);
+		      : agent_install_quote(str_text(&a->noise), a->noise.len);
 	if (*quote && !*said && status <= 0) {
 		free(quote);
-		return fail_noise(b);
+		return fail_noise(a);
 	}
-	err_set(&b->err, E_LOGIN_SHELL, b->where, status,
-		*quote ? quote : "it said nothing");
+	err_set(&a->err, E_LOGIN_SHELL, a->where, status,
+		*quote ? quote : "it printed nothing");
 	free(quote);
-	return BOOT_FAILED;
+	return INSTALL_FAILED;
 }
 
-enum boot_event agent_install_ended(struct agent_install *b, int status,
-				    const char *said)
-{
-	if (b->setup->agent)
-		return status == 126 || status == 127 ? fail_missing(b)
-						      : fail_start(b, status, said);
-	if (b->stage == BOOT_DIRECT)
-		return again(b, BOOT_SEARCH);
-	if (b->asked || (b->answered && b->stage == BOOT_SEND))
-		return fail_start(b, status, said);
-	if (b->answered) /* what PATH has does not run: send ours */
-		return again(b, BOOT_SEND);
-	return fail_login(b, status, said);
-}
-
-void agent_install_late(struct agent_install *b)
+void agent_install_late(struct agent_install *a)
 {
 	const bool begun =
-		b->answered || wire_find_magic(buf_head(&b->in), b->in.len) >= 0;
+		a->answered || wire_find_magic(buf_head(&a->in), a->in.len) >= 0;
 	char *quote;
 
-	drop_noise(b, b->in.len);
-	quote = agent_install_quote(str_text(&b->noise), b->noise.len);
+	drop_noise(a, a->in.len);
+	quote = agent_install_quote(str_text(&a->noise), a->noise.len);
 	if (*quote && !begun)
-		err_set(&b->err, E_LOGIN_NOISE, b->where, quote);
+		err_set(&a->err, E_LOGIN_NOISE, a->where, quote);
 	else
-		err_set(&b->err, E_START_TIMEOUT, b->where,
-			b->asked ? "the agent was being sent"
+		err_set(&a->err, E_START_TIMEOUT, a->where,
+			a->asked ? "the agent was being sent"
 			: begun  ? "the agent there was starting"
-				 : "the login there does not end");
+				 : "the login there did not finish");
 	free(quote);
 }

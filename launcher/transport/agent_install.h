@@ -1,16 +1,17 @@
-/* boot.h - how an agent comes to run on a remote host, whatever carries the bytes.
+/* agent_install.h - how an agent comes to run on a remote host, over any byte stream.
  *
- * A state machine without I/O of its own: a transport asks for the command to run
- * there, gives back what arrives, and sends what is pending.  Up to three tries, each a
- * command: direct  the agent at the path that this runner's own agent has (or
- * --launch-agent, and then nothing else): one exec by the login shell, the usual case
+ * A state machine without I/O of its own.  A transport asks for the command to run
+ * there, gives back what arrives, and sends what is pending.  Up to three commands are
+ * tried:
+ *   direct  the path of this runner's own agent, executed by the login shell; the usual
+ *           case.  With --launch-agent its path, and nothing else.
  *   search  a script for /bin/sh: berth-agent in PATH, then the cache, else "send it"
- *   send    the same without PATH, when what is there is of another version
- * The script comes over stdin, so the login shell (sh, csh, fish) sees plain words
- * alone. It answers in lines that begin with ":berth: ".  The agent is sent into
- * ~/.cache/berth, else XDG_RUNTIME_DIR, else /dev/shm, under the name agent-SHA256:
- * written to a name of its own, checked, run once with --version, and renamed, so that
- * many hosts with one home may do so at once. */
+ *   send    the same without PATH, if the agent there has another version
+ * The script comes over stdin, so the login shell (sh, csh, fish) reads plain words
+ * only.  It answers in lines that begin with ":berth: ".  The agent is sent into
+ * ~/.cache/berth, else XDG_RUNTIME_DIR, else /dev/shm, as agent-SHA256.  It is written
+ * under a name of its own, checked, run once with --version, and renamed, so that many
+ * hosts with one home directory may do so at once. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
 #define BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
 
@@ -18,22 +19,22 @@
 #include "common/str.h"
 #include "launcher/transport/transport.h"
 
-enum { BOOT_NOISE_MAX = 65536 };
+enum { INSTALL_NOISE_MAX = 65536 };
 
-enum boot_stage { BOOT_DIRECT, BOOT_SEARCH, BOOT_SEND };
+enum install_stage { INSTALL_DIRECT, INSTALL_SEARCH, INSTALL_SEND };
 
-enum boot_event {
-	BOOT_WAIT,  /* more bytes, or the end, must come; something may be pending */
-	BOOT_UP,    /* an agent of our version runs: boot->in is the stream so far, from
-		       WIRE_MAGIC */
-	BOOT_AGAIN, /* end this command and run agent_install_command() */
-	BOOT_FAILED /* boot->err says why */
+enum install_event {
+	INSTALL_WAIT,  /* more bytes, or the end, must come; something may be pending */
+	INSTALL_UP,    /* an agent of this version runs; in is its stream so far, from
+			  WIRE_MAGIC on */
+	INSTALL_AGAIN, /* end this command and run agent_install_command() */
+	INSTALL_FAILED /* err says why */
 };
 
 struct agent_install {
 	const struct transport_setup *setup;
 	char *where; /* for messages: "user@host:port" */
-	enum boot_stage stage;
+	enum install_stage stage;
 	struct buf in;    /* arrived, not understood yet */
 	struct str noise; /* what a login script printed */
 	struct err err;
@@ -44,37 +45,37 @@ struct agent_install {
 	bool answered; /* the script runs */
 	bool asked;    /* it asked for the agent, and that was granted */
 	char *libc;    /* of the host, as getconf says */
-	char *other;   /* version of an agent that is not ours, or NULL */
+	char *other;   /* of an agent with another version, or NULL */
 	uint32_t other_wire;
 };
 
-/* Begin.  SETUP must outlive B; WHERE is copied. */
-void agent_install_init(struct agent_install *b, const struct transport_setup *setup,
+/* Begin.  SETUP must outlive A.  WHERE is copied. */
+void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
 			const char *where);
-void agent_install_free(struct agent_install *b);
+void agent_install_free(struct agent_install *a);
 
 /* What to run on the host now; valid until the next event. */
-const char *agent_install_command(struct agent_install *b);
+const char *agent_install_command(struct agent_install *a);
 
-/* Bytes to send to the command's stdin, how many in N; agent_install_sent() says how many went.
- */
-const void *agent_install_pending(struct agent_install *b, size_t *n);
-void agent_install_sent(struct agent_install *b, size_t n);
+/* Bytes to send to the command's stdin, N of them.  agent_install_sent() takes those
+ * that were sent. */
+const void *agent_install_pending(struct agent_install *a, size_t *n);
+void agent_install_sent(struct agent_install *a, size_t n);
 
 /* The command wrote DATA to stdout. */
-enum boot_event agent_install_bytes(struct agent_install *b, const void *data,
-				    size_t n);
+enum install_event agent_install_bytes(struct agent_install *a, const void *data,
+				       size_t n);
 
-/* The command ended before an agent was up: BOOT_AGAIN or BOOT_FAILED.  STATUS 0..255,
- * or -1; SAID is what it wrote to stderr. */
-enum boot_event agent_install_ended(struct agent_install *b, int status,
-				    const char *said);
+/* The command ended before an agent was up: INSTALL_AGAIN or INSTALL_FAILED.  STATUS:
+ * 0..255, or -1; SAID: its stderr. */
+enum install_event agent_install_ended(struct agent_install *a, int status,
+				       const char *said);
 
-/* The deadline came: fills b->err with what was being waited for. */
-void agent_install_late(struct agent_install *b);
+/* The deadline passed: say in a->err what did not come. */
+void agent_install_late(struct agent_install *a);
 
-/* TEXT's first line of substance for a message: printable, at most 160 bytes.  The
- * caller frees it. */
+/* The first line of TEXT that is not blank, for a message: printable, at most 160
+ * bytes.  The caller frees it. */
 char *agent_install_quote(const char *text, size_t n);
 
 #endif

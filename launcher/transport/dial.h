@@ -1,9 +1,9 @@
-/* dial.h - a connected TCP socket to a host, without ever blocking the event loop.
+/* dial.h - a connected TCP socket to a host; the event loop never blocks.
  *
- * A dial resolves a name in a thread of its own where it must, tries the addresses in
- * order with a new one every 250 ms until one answers (RFC 8305, "Happy Eyeballs"), and
- * says why none did.  A gate bounds how many log-ins are under way at one address: sshd
- * refuses at random beyond 10 (MaxStartups), so 8 stay below. */
+ * A dial looks a name up (lookup.h) and tries the addresses in order, one more every
+ * 250 ms until one answers (RFC 8305, "Happy Eyeballs").  If none answers, it says why.
+ * A login limit bounds the log-ins under way at one address.  sshd refuses log-ins at
+ * random beyond 10 (MaxStartups), so the limit is 8. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_DIAL_H
 #define BERTH_LAUNCHER_TRANSPORT_DIAL_H
 
@@ -20,7 +20,7 @@ struct dial_end {
 	int error;        /* errno of the last address, or 0 */
 	const char *text; /* why it failed */
 	bool no_address;  /* the name was not found; error is 0 */
-	bool again;       /* may work later: refused, reset, name server not ready */
+	bool again;       /* a later try may succeed: refused, reset, no name server */
 };
 
 /* Connect to PORT at ADDR[0..N), or at NAME where N is 0; FAMILY other than AF_UNSPEC
@@ -36,31 +36,31 @@ void dial_cancel(struct dial *d);
 /* No delay, keepalive, not inherited. */
 void dial_tune(int fd);
 
-enum { GATE_WIDTH = 8 };
+enum { LOGIN_LIMIT = 8 };
 
-/* A place at the gate of one address.  {0} waits nowhere. */
-struct gate_pass {
-	struct gate *gate;
-	struct gate_pass *next; /* in the queue */
-	bool inside;
-	void (*open)(void *ctx);
+/* The right to log in at one address.  {0} neither waits nor is granted. */
+struct login_permit {
+	struct login_limit *limit;
+	struct login_permit *next; /* in the queue */
+	bool granted;
+	void (*on_granted)(void *ctx);
 	void *ctx;
 };
 
-/* The gate of PORT at ADDR[0..N), several names of which may be one address; at NAME
- * where N is 0.  The caller frees it. */
-char *gate_key(const char *name, const struct sockaddr_storage *addr, size_t n,
-	       int port);
+/* The key of the limit for PORT at ADDR[0..N), which several names may share; at NAME
+ * if N is 0.  The caller frees it. */
+char *login_limit_key(const char *name, const struct sockaddr_storage *addr, size_t n,
+		      int port);
 
-/* Ask for a place at the gate called KEY (an address and port, or a proxy).  True: P is
- * inside now.  False: open(ctx) is called from gate_leave() of another one. */
-bool gate_enter(struct gate_pass *p, const char *key, void (*open)(void *ctx),
-		void *ctx);
-/* Leave, or stop waiting.  Harmless when P waits nowhere. */
-void gate_leave(struct gate_pass *p);
+/* Ask for a permit of the limit KEY (an address and port, or a proxy).  True: granted
+ * now.  False: login_limit_leave() of another one will call on_granted(ctx). */
+bool login_limit_enter(struct login_permit *p, const char *key,
+		       void (*on_granted)(void *ctx), void *ctx);
+/* Give the permit back, or stop waiting.  {0} is left alone. */
+void login_limit_leave(struct login_permit *p);
 
-/* When to try again: 100 ms, then twice as long each time, at most 2 s, plus up to a
- * half at random so that many hosts do not come back at once. */
+/* The pause before the next try: 100 ms, then twice as long each time, at most 2 s.  Up
+ * to a half is added at random, so that many hosts do not try at the same moment. */
 unsigned dial_backoff_ms(unsigned tries);
 
 #endif

@@ -19,28 +19,22 @@ static void *find(void *library, const char *name)
 	return hit;
 }
 
-static void load(void)
-{
-	/* lazily: binding every symbol of libcrypto and Kerberos now costs 1 ms */
-	void *library = dlopen("libssh.so.4", RTLD_LAZY | RTLD_LOCAL);
-
-	if (!library) {
-		reason = "libssh.so.4 is not installed";
-		return;
-	}
-	reason = NULL;
-#define X(name) *(void **)&lib.name = find(library, #name);
-	LIBSSH_FUNCTIONS(X)
-#undef X
-}
-
 const struct libssh *libssh_load(const char **why)
 {
 	static bool tried;
+	void *library;
 
-	if (!tried)
-		load();
-	tried = true;
+	if (!tried) {
+		tried = true;
+		/* lazily: binding each symbol of libcrypto and Kerberos costs 1 ms */
+		library = dlopen("libssh.so.4", RTLD_LAZY | RTLD_LOCAL);
+		reason = library ? NULL : "libssh.so.4 is not installed";
+#define X(name)                                                                        \
+	if (library)                                                                   \
+		*(void **)&lib.name = find(library, #name);
+		LIBSSH_FUNCTIONS(X)
+#undef X
+	}
 	*why = reason;
 	return reason ? NULL : &lib;
 }

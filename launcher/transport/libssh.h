@@ -1,8 +1,8 @@
 /* libssh.h - libssh, loaded when the first remote host is asked for.
  *
- * Linking it would cost every start 1.4 ms and make it a condition for installing
- * runner. Callers write lib->ssh_connect(s).  One row in LIBSSH_FUNCTIONS makes a
- * function usable. Without its headers at build time, or without the library at run
+ * Linking it would make it a condition for installing runner, and cost every start time
+ * (1.4 ms).  Callers write lib->ssh_connect(s).  One row in LIBSSH_FUNCTIONS makes a
+ * function usable.  If its headers are missing at build time, or the library at run
  * time, libssh_load() says so and launcher/transport/openssh.c does the work. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_LIBSSH_H
 #define BERTH_LAUNCHER_TRANSPORT_LIBSSH_H
@@ -66,8 +66,7 @@ struct libssh {
 struct libssh;
 #endif
 
-/* The library's functions, loaded once; NULL with a reason in *WHY where there are
- * none. */
+/* The library's functions, loaded once; or NULL with the reason in *WHY. */
 const struct libssh *libssh_load(const char **why);
 
 #endif

@@ -2,32 +2,39 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-struct answer {
-	char *name;
-	size_t index; /* of the caller's array */
-	struct sockaddr_storage *addr;
-	size_t naddr;
-	const char *why;
-	bool done;
+/* Shared by its owner and the threads inside it; the last of them frees it. */
+struct lookup {
+	struct lookup_answer *answer;
+	size_t n;
+	char **name;               /* those that need a thread ... */
+	size_t *index;             /* ... and where the answer of each goes */
+	size_t nnames, next, done; /* next: the first name that no thread has taken */
+	size_t users;
+	int family, news;
+	struct lookup *queued; /* the next one in the pool's queue */
 };
 
-/* Shared by the caller and the threads; the last one who leaves frees it, because a
- * thread inside getaddrinfo() can't be stopped when the deadline has passed. */
-struct work {
-	pthread_mutex_t lock;
-	pthread_cond_t ready;
-	struct answer *v;
-	size_t n, next, done;
-	size_t users;
-};
+static struct {
+	pthread_mutex_t lock; /* of all below and of every struct lookup */
+	struct lookup *first; /* look-ups with names that no thread has taken */
+	size_t threads;       /* they end when the queue is empty */
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static socklen_t address_len(const struct sockaddr *sa)
+{
+	return sa->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+					: sizeof(struct sockaddr_in6);
+}
 
 static bool same_address(const struct sockaddr_storage *a,
 			 const struct sockaddr_storage *b)
@@ -39,20 +46,19 @@ static bool same_address(const struct sockaddr_storage *a,
 		return false;
 	if (a->ss_family == AF_INET)
 		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
-	/* fe80::1 may be another machine on each link: only the scope tells them apart.
-	 */
+	/* fe80::1 may be another machine on each link; the scope tells them apart */
 	return a->ss_family == AF_INET6 && a6->sin6_scope_id == b6->sin6_scope_id &&
 	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr);
 }
 
 static void add_address(struct sockaddr_storage **v, size_t *n,
-			const struct sockaddr *sa, socklen_t len)
+			const struct sockaddr *sa)
 {
 	struct sockaddr_storage a = { 0 };
 
-	if ((sa->sa_family != AF_INET && sa->sa_family != AF_INET6) || len > sizeof a)
+	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
 		return;
-	memcpy(&a, sa, len);
+	memcpy(&a, sa, address_len(sa));
 	for (size_t i = 0; i < *n; i++)
 		if (same_address(&(*v)[i], &a))
 			return;
@@ -60,96 +66,100 @@ static void add_address(struct sockaddr_storage **v, size_t *n,
 	(*v)[(*n)++] = a;
 }
 
-static void add_loopback(struct sockaddr_storage **v, size_t *n)
+static void ask_resolver(struct lookup_answer *a, const char *name, int family,
+			 int flags)
 {
-	struct sockaddr_in in4 = { .sin_family = AF_INET,
-				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
-				    .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-
-	add_address(v, n, (struct sockaddr *)&in4, sizeof in4);
-	add_address(v, n, (struct sockaddr *)&in6, sizeof in6);
-}
-
-static void look_up(struct answer *a, int flags)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = flags };
+	struct addrinfo hints = { .ai_family = family,
+				  .ai_socktype = SOCK_STREAM,
+				  .ai_flags = flags };
 	struct addrinfo *list = NULL;
-	int rc = getaddrinfo(a->name, NULL, &hints, &list);
+	int rc = getaddrinfo(name, NULL, &hints, &list);
 
 	if (rc) {
 		a->why = rc == EAI_SYSTEM ? "the resolver failed" : gai_strerror(rc);
+		a->again = rc == EAI_AGAIN;
 		return;
 	}
 	for (const struct addrinfo *i = list; i; i = i->ai_next)
-		add_address(&a->addr, &a->naddr, i->ai_addr, i->ai_addrlen);
+		add_address(&a->addr, &a->naddr, i->ai_addr);
 	freeaddrinfo(list);
 }
 
-/* Answer what needs no resolver; false if it does. */
-static bool look_up_quick(struct answer *a)
+/* Answer what needs no thread; false if NAME does. */
+static bool answer_at_once(struct lookup_answer *a, const char *name)
 {
-	if (!strcasecmp(a->name, "localhost")) {
-		add_loopback(&a->addr, &a->naddr);
-		return true;
+	const struct sockaddr_in in4 = { .sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+					  .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+
+	*a = (struct lookup_answer){ 0 };
+	if (!strcasecmp(name, "localhost")) {
+		add_address(&a->addr, &a->naddr, (const struct sockaddr *)&in4);
+		add_address(&a->addr, &a->naddr, (const struct sockaddr *)&in6);
+	} else {
+		ask_resolver(a, name, AF_UNSPEC, AI_NUMERICHOST);
 	}
-	look_up(a, AI_NUMERICHOST);
 	return a->naddr > 0;
 }
 
-/* W's lock is held. */
-static void leave(struct work *w)
+/* The pool's lock is held. */
+static void unref(struct lookup *l)
 {
-	bool last = --w->users == 0;
-
-	pthread_mutex_unlock(&w->lock);
-	if (!last)
+	if (--l->users)
 		return;
-	for (size_t i = 0; i < w->n; i++) {
-		free(w->v[i].name);
-		free(w->v[i].addr);
+	for (size_t i = 0; i < l->n; i++)
+		free(l->answer[i].addr);
+	for (size_t i = 0; i < l->nnames; i++)
+		free(l->name[i]);
+	free(l->answer);
+	free(l->name);
+	free(l->index);
+	close(l->news);
+	free(l);
+}
+
+/* No thread takes a name of L any more.  The pool's lock is held. */
+static void unqueue(struct lookup *l)
+{
+	struct lookup **at = &pool.first;
+
+	while (*at && *at != l)
+		at = &(*at)->queued;
+	if (*at)
+		*at = l->queued;
+}
+
+static void *work(void *unused)
+{
+	const uint64_t one = 1;
+	struct lookup *l;
+
+	pthread_mutex_lock(&pool.lock);
+	while ((l = pool.first)) {
+		struct lookup_answer a = { 0 };
+		const size_t i = l->next++;
+
+		if (l->next == l->nnames)
+			unqueue(l);
+		l->users++;
+		pthread_mutex_unlock(&pool.lock);
+		ask_resolver(&a, l->name[i], l->family, 0);
+		pthread_mutex_lock(&pool.lock);
+		l->answer[l->index[i]] = a;
+		if (++l->done == l->nnames && write(l->news, &one, sizeof one) < 0)
+			abort(); /* it is empty, and written once */
+		unref(l);
 	}
-	free(w->v);
-	pthread_cond_destroy(&w->ready);
-	pthread_mutex_destroy(&w->lock);
-	free(w);
+	pool.threads--;
+	pthread_mutex_unlock(&pool.lock);
+	return unused;
 }
 
-/* Answer what nobody has begun yet.  W's lock is held, but not while the resolver
- * works. */
-static void answer_all(struct work *w)
+/* Start up to WANTED threads, LOOKUP_THREADS in all.  Signals are the main thread's
+ * alone.  The pool's lock is held. */
+static void start_threads(size_t wanted)
 {
-	while (w->next < w->n) {
-		struct answer *a = &w->v[w->next++];
-		struct answer mine = { .name = a->name };
-
-		pthread_mutex_unlock(&w->lock);
-		look_up(&mine, 0);
-		pthread_mutex_lock(&w->lock);
-		a->addr = mine.addr;
-		a->naddr = mine.naddr;
-		a->why = mine.why;
-		a->done = true;
-		if (++w->done == w->n)
-			pthread_cond_signal(&w->ready);
-	}
-}
-
-static void *run(void *arg)
-{
-	struct work *w = arg;
-
-	pthread_mutex_lock(&w->lock);
-	answer_all(w);
-	leave(w);
-	return NULL;
-}
-
-/* Start threads on W, as many as it has names, RESOLVE_THREADS at most.  Signals are
- * the main thread's alone. */
-static size_t start_threads(struct work *w)
-{
-	size_t most = w->n < RESOLVE_THREADS ? w->n : RESOLVE_THREADS, started = 0;
 	sigset_t all, old;
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -158,79 +168,69 @@ static size_t start_threads(struct work *w)
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_mutex_lock(&w->lock);
-	for (; started < most; started++) {
-		if (pthread_create(&thread, &attr, run, w))
+	for (; wanted && pool.threads < LOOKUP_THREADS; wanted--) {
+		if (pthread_create(&thread, &attr, work, NULL))
 			break;
-		w->users++;
+		pool.threads++;
 	}
-	pthread_mutex_unlock(&w->lock);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return started;
 }
 
-/* Wait for W's answers until the deadline; its lock is held. */
-static void wait_for(struct work *w, uint64_t deadline_ms)
+struct lookup *lookup_start(const char *const *names, size_t n, int family)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(deadline_ms / 1000),
-		.tv_nsec = (long)(deadline_ms % 1000) * 1000000,
-	};
+	struct lookup *l = xcalloc(1, sizeof *l), **last = &pool.first;
+	bool alone;
 
-	while (w->done < w->n &&
-	       pthread_cond_timedwait(&w->ready, &w->lock, &until) != ETIMEDOUT)
-		continue;
+	*l = (struct lookup){ .n = n, .family = family, .users = 1 };
+	l->answer = xcalloc(n, sizeof *l->answer);
+	l->name = xcalloc(n, sizeof *l->name);
+	l->index = xcalloc(n, sizeof *l->index);
+	for (size_t i = 0; i < n; i++)
+		if (!answer_at_once(&l->answer[i], names[i])) {
+			l->answer[i].why = "the resolver did not answer in time";
+			l->index[l->nnames] = i;
+			l->name[l->nnames++] = xstrdup(names[i]);
+		}
+	l->news = eventfd(!l->nnames, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->news < 0)
+		die("eventfd", errno);
+	if (!l->nnames)
+		return l;
+	pthread_mutex_lock(&pool.lock);
+	while (*last)
+		last = &(*last)->queued;
+	*last = l;
+	start_threads(l->nnames);
+	alone = !pool.threads;
+	pool.threads += alone;
+	pthread_mutex_unlock(&pool.lock);
+	if (alone)
+		work(NULL); /* no thread can be had: block rather than fail */
+	return l;
 }
 
-static struct work *work_new(void)
+int lookup_fd(const struct lookup *l)
 {
-	struct work *w = xcalloc(1, sizeof *w);
-	pthread_condattr_t attr;
-
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* as clock_ms() */
-	pthread_cond_init(&w->ready, &attr);
-	pthread_condattr_destroy(&attr);
-	w->users = 1;
-	return w;
+	return l->news;
 }
 
-/* Take the answers out of W: threads that are late find only names there. */
-static void collect(struct resolved *out, struct work *w)
+struct lookup_answer *lookup_answers(struct lookup *l)
 {
-	for (size_t i = 0; i < w->n; i++) {
-		struct answer *a = &w->v[i];
-		struct resolved *r = &out[a->index];
-
-		r->addr = a->addr;
-		r->naddr = a->naddr;
-		r->why = a->done ? a->why : "the resolver did not answer in time";
-		a->addr = NULL;
-		a->naddr = 0;
-	}
+	return l->answer;
 }
 
-static struct sockaddr_storage *own_addresses(size_t *n)
+void lookup_end(struct lookup *l)
 {
-	struct sockaddr_storage *own = NULL;
-	struct ifaddrs *list, *i;
-
-	*n = 0;
-	if (getifaddrs(&list))
-		return NULL;
-	for (i = list; i; i = i->ifa_next)
-		if (i->ifa_addr)
-			add_address(&own, n, i->ifa_addr,
-				    i->ifa_addr->sa_family == AF_INET
-					    ? sizeof(struct sockaddr_in)
-					    : sizeof(struct sockaddr_in6));
-	freeifaddrs(list);
-	return own;
+	if (!l)
+		return;
+	pthread_mutex_lock(&pool.lock);
+	unqueue(l);
+	unref(l);
+	pthread_mutex_unlock(&pool.lock);
 }
 
-/* The address inside ::ffff:a.b.c.d as itself. */
+/* The IPv4 address inside ::ffff:a.b.c.d; any other address unchanged. */
 static struct sockaddr_storage unmap(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *in6 = (const void *)a;
@@ -267,75 +267,45 @@ static bool is_own(const struct sockaddr_storage *addr,
 	return false;
 }
 
-bool lookup_is_local(const struct sockaddr_storage *a)
-{
-	size_t n;
-	struct sockaddr_storage *own = own_addresses(&n);
-	bool is = is_own(a, own, n);
-
-	free(own);
-	return is;
-}
-
-static void mark_local(struct resolved *r, size_t n)
-{
-	size_t nown;
-	struct sockaddr_storage *own = own_addresses(&nown);
-
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < r[i].naddr && !r[i].is_local; k++)
-			r[i].is_local = is_own(&r[i].addr[k], own, nown);
-	free(own);
-}
-
-void lookup_all(struct resolved *out, const char *const *names, size_t n,
+void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 		uint64_t deadline_ms)
 {
-	struct work *w = work_new();
-	size_t threads;
+	struct lookup *l = lookup_start(names, n, AF_UNSPEC);
+	struct pollfd news = { .fd = l->news, .events = POLLIN };
+	struct sockaddr_storage *own = NULL;
+	struct ifaddrs *list = NULL;
+	size_t nown = 0;
+	uint64_t now, left_ms;
 
-	w->v = xcalloc(n, sizeof *w->v);
+	do {
+		now = clock_ms();
+		left_ms = now < deadline_ms ? deadline_ms - now : 0;
+	} while (poll(&news, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) < 0 &&
+		 errno == EINTR);
+	pthread_mutex_lock(&pool.lock);
 	for (size_t i = 0; i < n; i++) {
-		struct answer a = { .name = (char *)names[i], .index = i };
-
-		out[i] = (struct resolved){ 0 };
-		if (look_up_quick(&a)) {
-			out[i].addr = a.addr;
-			out[i].naddr = a.naddr;
-			continue;
-		}
-		a.name = xstrdup(a.name);
-		a.why = NULL;
-		w->v[w->n++] = a;
+		out[i] = l->answer[i];
+		l->answer[i] = (struct lookup_answer){ 0 };
 	}
-	threads = w->n > 0 ? start_threads(w) : 0;
-	pthread_mutex_lock(&w->lock);
-	if (threads == 0)
-		answer_all(w); /* nothing to do, or no threads to be had */
-	wait_for(w, deadline_ms);
-	collect(out, w);
-	leave(w);
-	mark_local(out, n);
-}
-
-void lookup_free(struct resolved *r, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		free(r[i].addr);
-		r[i] = (struct resolved){ 0 };
-	}
-}
-
-static socklen_t address_len(const struct sockaddr_storage *a)
-{
-	return a->ss_family == AF_INET ? sizeof(struct sockaddr_in)
-				       : sizeof(struct sockaddr_in6);
+	pthread_mutex_unlock(&pool.lock);
+	lookup_end(l);
+	if (!getifaddrs(&list))
+		for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+			if (i->ifa_addr)
+				add_address(&own, &nown, i->ifa_addr);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < out[i].naddr && !out[i].is_local; k++)
+			out[i].is_local = is_own(&out[i].addr[k], own, nown);
+	free(own);
+	if (list)
+		freeifaddrs(list);
 }
 
 int lookup_text(const struct sockaddr_storage *a, char *out, size_t n)
 {
-	int rc = getnameinfo((const struct sockaddr *)a, address_len(a), out,
-			     (socklen_t)n, NULL, 0, NI_NUMERICHOST);
+	const struct sockaddr *sa = (const struct sockaddr *)a;
+	int rc = getnameinfo(sa, address_len(sa), out, (socklen_t)n, NULL, 0,
+			     NI_NUMERICHOST);
 
 	if (rc) {
 		errno = rc == EAI_OVERFLOW ? ENOSPC : EAFNOSUPPORT;
@@ -352,13 +322,13 @@ int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t 
 
 	if (fd < 0)
 		return -1;
-	/* Some port: a datagram socket that is connected asks the routes and sends
-	 * nothing. */
+	/* A datagram socket that is connected asks the routes and sends nothing.  Any
+	 * port will do. */
 	if (to.ss_family == AF_INET)
 		((struct sockaddr_in *)&to)->sin_port = htons(9);
 	else if (to.ss_family == AF_INET6)
 		((struct sockaddr_in6 *)&to)->sin6_port = htons(9);
-	if (!connect(fd, (struct sockaddr *)&to, address_len(&to)) &&
+	if (!connect(fd, (struct sockaddr *)&to, address_len((struct sockaddr *)&to)) &&
 	    !getsockname(fd, (struct sockaddr *)&own, &len))
 		rc = lookup_text(&own, out, n);
 	saved = errno;

@@ -1,9 +1,9 @@
-/* resolve.h - host names to addresses, all of a job at once, and which of them are us.
+/* lookup.h - host names to addresses, many at once, and which of them are this machine.
  *
- * getaddrinfo() blocks, so up to RESOLVE_THREADS threads share the names; numbers and
- * "localhost" (RFC 6761) need none.  A name that cannot be resolved is no error here:
- * it has no addresses, and the transport, which knows ~/.ssh/config, may still reach
- * it. */
+ * getaddrinfo() blocks and cannot be cancelled.  So a pool of at most LOOKUP_THREADS
+ * threads calls it, and a look-up answers on an eventfd.  Numbers and "localhost" (RFC
+ * 6761) are answered at once, without a thread.  A name without addresses is not an
+ * error here: the transport, which knows ~/.ssh/config, may still reach it. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_LOOKUP_H
 #define BERTH_LAUNCHER_TRANSPORT_LOOKUP_H
 
@@ -12,33 +12,38 @@
 
 #include "common/str.h"
 
-enum { RESOLVE_THREADS = 16, RESOLVE_TEXT_BYTES = 64 };
+enum { LOOKUP_THREADS = 32, LOOKUP_TEXT_BYTES = 64 };
 
-struct resolved {
+struct lookup_answer {
 	struct sockaddr_storage *addr; /* in the resolver's order, each once; port 0 */
-	size_t naddr;                  /* 0: not resolved, see why */
-	bool is_local;                 /* one of addr is an address of this machine */
-	const char *why; /* the resolver's reason, a constant; NULL if none */
+	size_t naddr;                  /* 0: none, see why */
+	bool is_local;   /* one of addr is this machine's; only lookup_all() sets it */
+	bool again;      /* the name server did not answer */
+	const char *why; /* the resolver's reason, a constant; NULL: none */
 };
 
-/* Resolve NAMES[0..n) into OUT[0..n), which the caller provides.  What has no answer by
- * DEADLINE_MS (clock_ms()) is left without addresses; the threads that still wait for
- * it keep no hold on anything of the caller's. */
-void lookup_all(struct resolved *out, const char *const *names, size_t n,
+struct lookup;
+
+/* Look up NAMES[0..n), copied, for addresses of FAMILY (AF_UNSPEC: of any). */
+struct lookup *lookup_start(const char *const *names, size_t n, int family);
+/* Readable when every name has its answer. */
+int lookup_fd(const struct lookup *l);
+/* The answers, in the order of the names, once lookup_fd() is readable. */
+struct lookup_answer *lookup_answers(struct lookup *l);
+/* Forget L, answered or not; NULL is left alone.  A thread inside getaddrinfo() frees
+ * it later. */
+void lookup_end(struct lookup *l);
+
+/* Look up NAMES[0..n) into OUT[0..n) and wait until DEADLINE_MS (clock_ms()) at most.
+ * A name that is late has no addresses.  The caller frees each addr. */
+void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 		uint64_t deadline_ms);
 
-/* Release what RESOLVED[0..n) holds, not the array itself. */
-void lookup_free(struct resolved *r, size_t n);
-
-/* Loopback, unspecified, or the address of one of this machine's interfaces. */
-bool lookup_is_local(const struct sockaddr_storage *a);
-
-/* A as a number ("10.0.0.1", "fe80::1%eth0") into OUT, of RESOLVE_TEXT_BYTES at least.
- */
+/* A as a number ("10.0.0.1", "fe80::1%eth0") into OUT of at least LOOKUP_TEXT_BYTES. */
 int lookup_text(const struct sockaddr_storage *a, char *out, size_t n);
 
 /* The numeric local address from which packets to PEER would leave, into OUT.  Asks the
- * kernel's routes; sends nothing.  Returns 0, or -1 with errno. */
+ * kernel's routes and sends nothing.  Returns 0, or -1 with errno. */
 int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t n);
 
 #endif

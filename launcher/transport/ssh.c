@@ -1,9 +1,9 @@
-/* The ssh transport: libssh inside the event loop, one session per host.  Log-ins of
- * many hosts run on other cores (launcher/transport/ssh_pool.h), all else is the loop's.
+/* The ssh transport: libssh inside the event loop, one session for each host.  Log-ins
+ * of many hosts run on other cores (launcher/transport/ssh_pool.h), all else in the
+ * loop.
  *
- * A connection goes through the phases below, steps on whenever its socket is ready,
- * and begins again after a pause where the host refused or cut it, until the deadline.
- */
+ * A connection goes through the phases below.  It steps on when its socket is ready.
+ * If the host refuses or cuts it, it begins again after a pause, until the deadline. */
 #include "launcher/transport/transport.h"
 
 #include <event2/event.h>
@@ -20,8 +20,8 @@
 enum { PROXY_TRIES_MAX = 5 };
 
 enum phase {
-	PHASE_START, /* nothing yet, or waiting to try again */
-	PHASE_GATE,  /* others log in at this address */
+	PHASE_START,  /* nothing yet, or a pause before the next try */
+	PHASE_PERMIT, /* the login limit of this address is reached */
 	PHASE_DIAL,
 	PHASE_LOGIN,
 	PHASE_COMMAND, /* opening a channel for a command */
@@ -37,12 +37,12 @@ struct conn {
 
 	enum phase phase;
 	unsigned tries;
-	struct err last; /* what the last try came to */
-	struct gate_pass pass;
+	struct err last; /* the result of the last try */
+	struct login_permit permit;
 	struct dial *dial;
 	struct ssh_login login;
-	struct ssh_pool_task *away; /* the log-in is on another core */
-	enum login_result got;      /* what came back */
+	struct ssh_pool_task *task; /* the log-in is on another core */
+	enum login_result got;      /* its result */
 	struct agent_channel command;
 
 	struct event *wake; /* timer: go on; now, or after a pause */
@@ -50,12 +50,10 @@ struct conn {
 	struct event *readable, *writable; /* of the session's socket IO_FD */
 	int io_fd;
 
-	struct agent_install boot;
-	bool up;         /* an agent talks */
-	bool want_room;  /* a send was short */
-	bool busy, dead; /* inside our own code; closed meanwhile */
-	struct conn
-		*other; /* of transport_openssh, which took over; its own struct conn */
+	struct agent_install install;
+	bool up;           /* an agent talks */
+	bool want_room;    /* a send was short */
+	bool busy, closed; /* inside a handler; closed meanwhile */
 };
 
 static void go_on(struct conn *c);
@@ -75,13 +73,13 @@ static void drop_events(struct conn *c)
 static void drop_session(struct conn *c)
 {
 	drop_events(c);
-	ssh_pool_cancel(c->away);
-	c->away = NULL;
+	ssh_pool_cancel(c->task);
+	c->task = NULL;
 	dial_cancel(c->dial);
 	c->dial = NULL;
 	agent_channel_close(&c->command);
 	ssh_login_close(&c->login);
-	gate_leave(&c->pass);
+	login_limit_leave(&c->permit);
 }
 
 static void release(struct conn *c)
@@ -89,15 +87,17 @@ static void release(struct conn *c)
 	drop_session(c);
 	event_free(c->wake);
 	event_free(c->deadline);
-	agent_install_free(&c->boot);
+	agent_install_free(&c->install);
 	free(c);
 }
 
-/* Tell those above, once; they close. */
+/* Report the end, once; the caller closes. */
 static void finish(struct conn *c, const struct err *e, int status)
 {
 	char *said = str_take(&c->command.said);
-	struct transport_end end = { .status = status, .said = said };
+	struct transport_end end = { .status = status,
+				     .said = said,
+				     .needs_openssh = c->got == LOGIN_OTHER };
 
 	if (e)
 		end.err = *e;
@@ -108,54 +108,7 @@ static void finish(struct conn *c, const struct err *e, int status)
 	free(said);
 }
 
-/* ---- the other transport, where libssh cannot ---- */
-
-static void relay_bytes(void *ctx, const void *data, size_t n)
-{
-	struct conn *c = ctx;
-
-	c->up = true;
-	c->events->bytes(c->ctx, data, n);
-}
-
-static void relay_writable(void *ctx)
-{
-	struct conn *c = ctx;
-
-	c->events->writable(c->ctx);
-}
-
-static void relay_ended(void *ctx, const struct transport_end *end)
-{
-	struct conn *c = ctx;
-	struct transport_end ours = *end;
-
-	/* libssh's reason says more than that ssh was refused as well */
-	if (!c->up && c->last.id != ERR_NONE &&
-	    (end->err.id == E_SSH_AUTH || end->err.id == E_SSH_PROGRAM))
-		ours.err = c->last;
-	c->events->ended(c->ctx, &ours);
-}
-
-static const struct transport_events relay = { relay_bytes, relay_writable,
-					       relay_ended };
-
-static void hand_over(struct conn *c)
-{
-	drop_session(c);
-	event_del(c->wake);
-	event_del(c->deadline);
-	c->other = transport_openssh.start(c->setup, c->target, &relay, c);
-}
-
 /* ---- trying ---- */
-
-static void wake_in(struct conn *c, unsigned ms)
-{
-	const struct timeval pause = { ms / 1000, (int)(ms % 1000) * 1000 };
-
-	event_add(c->wake, &pause);
-}
 
 static void try_again(struct conn *c)
 {
@@ -166,7 +119,7 @@ static void try_again(struct conn *c)
 	if (proxy && c->tries >= PROXY_TRIES_MAX)
 		finish(c, &c->last, -1);
 	else
-		wake_in(c, dial_backoff_ms(c->tries++));
+		loop_after_ms(c->wake, dial_backoff_ms(c->tries++));
 }
 
 static void on_dialed(void *ctx, const struct dial_end *end)
@@ -191,62 +144,58 @@ static void on_dialed(void *ctx, const struct dial_end *end)
 		finish(c, &c->last, -1);
 }
 
-static void start_dial(struct conn *c)
+/* The addresses of the target, if the session goes there: HostName may name another. */
+static size_t count_addresses(const struct conn *c)
 {
-	const struct target *t = c->target;
-	const bool same = !strcmp(c->login.host, t->name);
-
-	if (c->login.proxy) {
-		c->phase = PHASE_LOGIN;
-		return;
-	}
-	c->phase = PHASE_DIAL;
-	c->dial =
-		dial_start(c->setup->base, c->login.host, t->addr, same ? t->naddr : 0,
-			   c->login.port, c->login.facts.family, on_dialed, c);
+	return strcmp(c->login.host, c->target->name) ? 0 : c->target->naddr;
 }
 
-static void on_gate(void *ctx)
+static void start_dial(struct conn *c)
 {
-	struct conn *c = ctx;
+	c->phase = PHASE_LOGIN;
+	if (c->login.proxy)
+		return;
+	c->phase = PHASE_DIAL;
+	c->dial = dial_start(c->setup->base, c->login.host, c->target->addr,
+			     count_addresses(c), c->login.port, c->login.facts.family,
+			     on_dialed, c);
+}
 
-	wake_in(c, 0);
+static void on_permit(void *wake)
+{
+	loop_after_ms(wake, 0);
 }
 
 static void start_try(struct conn *c)
 {
-	const struct target *t = c->target;
 	char *key;
-	bool inside;
 
 	if (ssh_login_open(&c->login, c->lib, c->setup, c->target)) {
 		finish(c, &c->login.err, -1);
 		return;
 	}
-	/* all hosts behind a jump host knock at one door */
+	/* all hosts behind a jump host share its login limit */
 	key = c->login.proxy ? xstrdup(c->login.proxy)
-			     : gate_key(c->login.host, t->addr,
-					strcmp(c->login.host, t->name) ? 0 : t->naddr,
-					c->login.port);
-	inside = gate_enter(&c->pass, key, on_gate, c);
-	free(key);
-	c->phase = PHASE_GATE;
-	if (inside)
+			     : login_limit_key(c->login.host, c->target->addr,
+					       count_addresses(c), c->login.port);
+	c->phase = PHASE_PERMIT;
+	if (login_limit_enter(&c->permit, key, on_permit, c->wake))
 		start_dial(c);
+	free(key);
 }
 
-static void feed_boot(struct conn *c)
+/* ---- running ---- */
+
+static void feed_install(struct conn *c)
 {
 	const void *data;
 	size_t n, done = 1;
 
-	while (done && (data = agent_install_pending(&c->boot, &n))) {
+	while (done && (data = agent_install_pending(&c->install, &n))) {
 		done = agent_channel_write(&c->command, data, n);
-		agent_install_sent(&c->boot, done);
+		agent_install_sent(&c->install, done);
 	}
 }
-
-/* ---- running ---- */
 
 /* The session goes on with the next command. */
 static void run_command(struct conn *c)
@@ -255,111 +204,94 @@ static void run_command(struct conn *c)
 	c->phase = PHASE_COMMAND;
 }
 
-static void on_boot(struct conn *c, enum boot_event got)
+static void on_install(struct conn *c, enum install_event got)
 {
 	switch (got) {
-	case BOOT_WAIT:
-		feed_boot(c);
+	case INSTALL_WAIT:
+		feed_install(c);
 		break;
-	case BOOT_AGAIN:
+	case INSTALL_AGAIN:
 		run_command(c);
 		break;
-	case BOOT_FAILED:
-		finish(c, &c->boot.err, c->command.status);
+	case INSTALL_FAILED:
+		finish(c, &c->install.err, c->command.status);
 		break;
-	case BOOT_UP:
+	case INSTALL_UP:
 		c->up = true;
 		event_del(c->deadline);
 		str_free(&c->command.said);
-		c->events->bytes(c->ctx, buf_head(&c->boot.in), c->boot.in.len);
-		if (!c->dead)
-			buf_free(&c->boot.in);
-		if (!c->dead)
+		c->events->bytes(c->ctx, buf_head(&c->install.in), c->install.in.len);
+		buf_free(&c->install.in);
+		if (!c->closed)
 			c->events->writable(c->ctx);
 		break;
 	}
-}
-
-/* Room for what comes, lent to one host after the other: at 256 hosts one for each took
- * a quarter of all memory. */
-static struct buf spare;
-
-static void lend_room(struct agent_channel *command)
-{
-	if (command->in.data)
-		return;
-	command->in = spare;
-	spare = (struct buf){ 0 };
-}
-
-static void give_back(struct buf *room)
-{
-	if (spare.data)
-		buf_free(room);
-	else
-		spare = (struct buf){ .data = room->data, .cap = room->cap };
-	*room = (struct buf){ 0 };
-}
-
-/* Hand up what has come.  Sends from there may bring more into c->in meanwhile. */
-static void deliver(struct conn *c)
-{
-	struct buf *in = &c->command.in, got = *in;
-
-	*in = (struct buf){ 0 };
-	if (c->up)
-		c->events->bytes(c->ctx, buf_head(&got), got.len);
-	else
-		on_boot(c, agent_install_bytes(&c->boot, buf_head(&got), got.len));
-	give_back(&got);
-}
-
-static void end_command(struct conn *c)
-{
-	if (c->up)
-		finish(c, NULL, c->command.status);
-	else
-		on_boot(c, agent_install_ended(&c->boot, c->command.status,
-					       str_text(&c->command.said)));
 }
 
 static void lose_session(struct conn *c)
 {
 	const char *why = c->lib->ssh_get_error(c->login.session);
 
-	err_set(&c->last, E_SSH_CONNECT, c->login.where,
-		*why ? why : "connection closed");
+	if (!*why)
+		why = "connection closed";
 	if (c->up) {
-		err_set(&c->last, E_SSH_LOST, c->login.where,
-			*why ? why : "connection closed");
+		err_set(&c->last, E_SSH_LOST, c->login.where, why);
 		finish(c, &c->last, -1);
 	} else {
+		err_set(&c->last, E_SSH_CONNECT, c->login.where, why);
 		try_again(c);
 	}
 }
 
 static bool is_running(const struct conn *c)
 {
-	return !c->dead && c->phase == PHASE_RUN && c->command.state == SSHCMD_RUNNING;
+	return !c->closed && c->phase == PHASE_RUN &&
+	       c->command.state == CHANNEL_RUNNING;
 }
 
 static void step_run(struct conn *c)
 {
+	/* Room for what comes, lent to one host after the other.  (One block for each
+	 * of 256 hosts took a quarter of all memory.) */
+	static struct buf spare;
+	struct buf *in = &c->command.in, got;
 	bool alive;
 
-	lend_room(&c->command);
+	if (!in->data) {
+		*in = spare;
+		spare = (struct buf){ 0 };
+	}
 	alive = agent_channel_take(&c->command);
-	while (is_running(c) && c->command.in.len)
-		deliver(c);
+	/* a send from inside bytes() may bring more into c->command.in */
+	while (is_running(c) && in->len) {
+		got = *in;
+		*in = (struct buf){ 0 };
+		if (c->up)
+			c->events->bytes(c->ctx, buf_head(&got), got.len);
+		else
+			on_install(c, agent_install_bytes(&c->install, buf_head(&got),
+							  got.len));
+		if (spare.data)
+			buf_free(&got);
+		else
+			spare = (struct buf){ .data = got.data, .cap = got.cap };
+	}
 	if (!is_running(c))
 		return;
-	give_back(&c->command.in);
-	if (c->command.over) {
-		end_command(c);
+	if (!spare.data) {
+		spare = (struct buf){ .data = in->data, .cap = in->cap };
+		*in = (struct buf){ 0 };
+	}
+	buf_free(in);
+	if (c->command.over && c->up) {
+		finish(c, NULL, c->command.status);
+	} else if (c->command.over) {
+		on_install(c, agent_install_ended(&c->install, c->command.status,
+						  str_text(&c->command.said)));
 	} else if (!alive) {
 		lose_session(c);
 	} else if (!c->up) {
-		feed_boot(c);
+		feed_install(c);
 	} else if (c->want_room && agent_channel_has_room(&c->command)) {
 		c->want_room = false;
 		c->events->writable(c->ctx);
@@ -370,60 +302,56 @@ static void on_logged_in(void *ctx, enum login_result got)
 {
 	struct conn *c = ctx;
 
-	c->away = NULL;
+	c->task = NULL;
 	c->got = got;
 	go_on(c);
 }
 
-/* A proxy is forked by libssh: that stays with the loop. */
 static void step_login(struct conn *c)
 {
-	enum login_result got = c->got;
+	struct ssh_pool *pool = c->setup->pool;
+	/* The first step with a proxy calls setenv() and fork(): no thread may be
+	 * inside libssh then, and the log-in stays in the loop. */
+	const bool forks = c->login.proxy && !c->login.forked;
 
-	c->got = LOGIN_WAIT;
-	if (got == LOGIN_WAIT && c->setup->pool && !c->login.proxy) {
-		if (!c->away)
-			c->away = ssh_pool_login(c->setup->pool, &c->login,
-						 on_logged_in, c);
+	if (c->got == LOGIN_WAIT && pool && !c->login.proxy) {
+		if (!c->task)
+			c->task = ssh_pool_login(pool, &c->login, on_logged_in, c);
 		return;
 	}
-	if (got == LOGIN_WAIT)
-		got = ssh_login_step(&c->login);
-	c->last = c->login.err.id != ERR_NONE ? c->login.err : c->last;
-	switch (got) {
+	if (c->got == LOGIN_WAIT) {
+		if (forks)
+			ssh_pool_hold(pool);
+		c->got = ssh_login_step(&c->login);
+		if (forks)
+			ssh_pool_release(pool);
+	}
+	if (c->login.err.id != ERR_NONE)
+		c->last = c->login.err;
+	switch (c->got) {
 	case LOGIN_WAIT:
 		return;
 	case LOGIN_RETRY:
 		try_again(c);
-		return;
+		break;
 	case LOGIN_FAILED:
-		finish(c, &c->last, -1);
-		return;
 	case LOGIN_OTHER:
-		hand_over(c);
-		return;
+		finish(c, &c->last, -1);
+		break;
 	case LOGIN_DONE:
-		gate_leave(&c->pass);
-		agent_install_free(&c->boot);
-		agent_install_init(&c->boot, c->setup, c->login.where);
+		login_limit_leave(&c->permit);
+		agent_install_free(&c->install);
+		agent_install_init(&c->install, c->setup, c->login.where);
 		run_command(c);
 	}
-}
-
-static void step_command(struct conn *c)
-{
-	int rc = agent_channel_start(&c->command, agent_install_command(&c->boot));
-
-	if (rc < 0)
-		lose_session(c);
-	else if (rc)
-		c->phase = PHASE_RUN;
+	c->got = LOGIN_WAIT;
 }
 
 /* As far as it goes without waiting. */
 static void step(struct conn *c)
 {
 	enum phase before;
+	int rc;
 
 	if (!c->up && c->io_fd >= 0)
 		ssh_login_ack_now(&c->login);
@@ -433,8 +361,8 @@ static void step(struct conn *c)
 		case PHASE_START:
 			start_try(c);
 			break;
-		case PHASE_GATE:
-			if (c->pass.inside)
+		case PHASE_PERMIT:
+			if (c->permit.granted)
 				start_dial(c);
 			break;
 		case PHASE_DIAL:
@@ -443,13 +371,18 @@ static void step(struct conn *c)
 			step_login(c);
 			break;
 		case PHASE_COMMAND:
-			step_command(c);
+			rc = agent_channel_start(&c->command,
+						 agent_install_command(&c->install));
+			if (rc < 0)
+				lose_session(c);
+			else if (rc)
+				c->phase = PHASE_RUN;
 			break;
 		case PHASE_RUN:
 			step_run(c);
 			break;
 		}
-	} while (!c->dead && c->login.session && c->phase != before);
+	} while (!c->closed && c->login.session && c->phase != before);
 }
 
 static void on_io(evutil_socket_t fd, short what, void *ctx)
@@ -459,11 +392,11 @@ static void on_io(evutil_socket_t fd, short what, void *ctx)
 	go_on(ctx);
 }
 
-/* Wait for what libssh waits for.  It closes its socket by itself when the far side
- * goes: then only another call tells why. */
+/* Wait for what libssh waits for.  libssh closes its socket itself when the host does;
+ * only one more call of it tells why. */
 static void watch(struct conn *c)
 {
-	const bool ours = c->login.session && c->phase >= PHASE_LOGIN && !c->away;
+	const bool ours = c->login.session && c->phase >= PHASE_LOGIN && !c->task;
 	const int fd = ours ? c->lib->ssh_get_fd(c->login.session) : -1;
 
 	if (fd != c->io_fd) {
@@ -480,9 +413,9 @@ static void watch(struct conn *c)
 	    (c->lib->ssh_get_poll_flags(c->login.session) & SSH_WRITE_PENDING))
 		loop_watch(c->writable);
 	if (fd < 0 && ours)
-		wake_in(c, 0);
+		loop_after_ms(c->wake, 0);
 	else if (is_running(c) && (c->command.in.len || c->command.over))
-		wake_in(c, 0); /* a send took packets off the socket */
+		loop_after_ms(c->wake, 0); /* a send took packets off the socket */
 }
 
 static void go_on(struct conn *c)
@@ -490,56 +423,45 @@ static void go_on(struct conn *c)
 	c->busy = true;
 	step(c);
 	c->busy = false;
-	if (c->dead)
+	if (c->closed)
 		release(c);
 	else
 		watch(c);
 }
 
-static void on_wake(evutil_socket_t fd, short what, void *ctx)
-{
-	(void)fd;
-	(void)what;
-	go_on(ctx);
-}
-
-static const char *waited_for(const struct conn *c)
-{
-	switch (c->phase) {
-	case PHASE_GATE:
-		return "others were logging in at that address";
-	case PHASE_DIAL:
-		return "nothing answers at that address";
-	case PHASE_LOGIN:
-		return c->login.phase == LOGIN_CONNECT
-			       ? "sshd there took the connection and said nothing"
-			       : "sshd there was checking keys";
-	default:
-		return "sshd there did not start a session";
-	}
-}
-
 static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
-	struct err e = c->last;
+	const char *waits_for = "sshd there did not start a session";
 
 	(void)fd;
 	(void)what;
-	ssh_pool_cancel(c->away);
-	c->away = NULL;
-	c->busy = true;
-	if (c->phase == PHASE_RUN) {
-		agent_install_late(&c->boot);
-		e = c->boot.err;
-	} else if (e.id == ERR_NONE) {
-		err_set(&e, E_START_TIMEOUT,
-			c->login.where ? c->login.where : c->target->name,
-			waited_for(c));
+	if (transport_left_ms(c->setup)) {
+		loop_after_ms(c->deadline, transport_left_ms(c->setup));
+		return;
 	}
-	finish(c, &e, -1);
+	ssh_pool_cancel(c->task);
+	c->task = NULL;
+	if (c->phase == PHASE_PERMIT)
+		waits_for = "other log-ins at that address had not finished";
+	else if (c->phase == PHASE_DIAL)
+		waits_for = "nothing answers at that address";
+	else if (c->phase == PHASE_LOGIN)
+		waits_for =
+			c->login.phase == LOGIN_CONNECT
+				? "sshd there accepted the connection and sent nothing"
+				: "sshd there was checking keys";
+	if (c->phase == PHASE_RUN) {
+		agent_install_late(&c->install);
+		c->last = c->install.err;
+	} else if (c->last.id == ERR_NONE) {
+		err_set(&c->last, E_START_TIMEOUT,
+			c->login.where ? c->login.where : c->target->name, waits_for);
+	}
+	c->busy = true;
+	finish(c, &c->last, -1);
 	c->busy = false;
-	if (c->dead)
+	if (c->closed)
 		release(c);
 }
 
@@ -550,33 +472,22 @@ static struct conn *ssh_start(const struct transport_setup *setup,
 			      const struct transport_events *events, void *ctx)
 {
 	struct conn *c = xcalloc(1, sizeof *c);
-	const uint64_t now = clock_ms();
-	const uint64_t left = setup->deadline_ms > now ? setup->deadline_ms - now : 0;
-	const struct timeval tv = { (time_t)(left / 1000), (int)(left % 1000) * 1000 };
 	const char *why;
 
 	*c = (struct conn){ .setup = setup, .target = t, .events = events, .ctx = ctx };
 	c->io_fd = -1;
 	c->lib = libssh_load(&why);
-	c->wake = event_new(setup->base, -1, 0, on_wake, c);
+	c->wake = event_new(setup->base, -1, 0, on_io, c);
 	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
-	if (!c->lib) {
-		hand_over(c);
-		return c;
-	}
-	event_add(c->deadline, &tv);
-	wake_in(c, 0);
+	loop_after_ms(c->deadline, transport_left_ms(setup));
+	loop_after_ms(c->wake, 0);
 	return c;
 }
 
 static size_t ssh_send(struct conn *c, const void *data, size_t n)
 {
-	size_t done = 0;
+	const size_t done = c->up ? agent_channel_write(&c->command, data, n) : 0;
 
-	if (c->other)
-		return transport_openssh.send(c->other, data, n);
-	if (c->up)
-		done = agent_channel_write(&c->command, data, n);
 	c->want_room = done < n;
 	if (!c->busy && is_running(c))
 		watch(c);
@@ -585,33 +496,16 @@ static size_t ssh_send(struct conn *c, const void *data, size_t n)
 
 static void ssh_close(struct conn *c)
 {
-	if (c->other)
-		transport_openssh.close(c->other);
-	c->other = NULL;
-	c->dead = true;
+	c->closed = true;
 	if (!c->busy)
 		release(c);
 }
 
+const struct transport transport_ssh = { "ssh", ssh_start, ssh_send, ssh_close };
+
 #else
 
-static struct conn *ssh_start(const struct transport_setup *setup,
-			      const struct target *t,
-			      const struct transport_events *events, void *ctx)
-{
-	return transport_openssh.start(setup, t, events, ctx);
-}
-
-static size_t ssh_send(struct conn *c, const void *data, size_t n)
-{
-	return transport_openssh.send(c, data, n);
-}
-
-static void ssh_close(struct conn *c)
-{
-	transport_openssh.close(c);
-}
+/* Never started: libssh_load() fails. */
+const struct transport transport_ssh = { .name = "ssh" };
 
 #endif
-
-const struct transport transport_ssh = { "ssh", ssh_start, ssh_send, ssh_close };

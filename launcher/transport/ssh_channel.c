@@ -4,7 +4,9 @@
 
 #include <signal.h>
 
-enum { SAID_MAX = 4096, TAKE_BYTES = 65536, POLLS_MAX = 64, WRITE_MAX = 32768 };
+#include "launcher/transport/child.h"
+
+enum { TAKE_BYTES = 65536, POLLS_MAX = 64, WRITE_MAX = 32768 };
 
 static int on_data(ssh_session s, ssh_channel ch, void *data, uint32_t n, int is_stderr,
 		   void *ctx)
@@ -13,15 +15,10 @@ static int on_data(ssh_session s, ssh_channel ch, void *data, uint32_t n, int is
 
 	(void)s;
 	(void)ch;
-	if (!is_stderr) {
+	if (is_stderr)
+		child_keep_said(&c->said, data, n);
+	else
 		buf_add(&c->in, data, n);
-		return (int)n;
-	}
-	str_addn(&c->said, data, n);
-	if (c->said.len > SAID_MAX) {
-		memmove(c->said.s, c->said.s + c->said.len - SAID_MAX, SAID_MAX + 1);
-		c->said.len = SAID_MAX;
-	}
 	return (int)n;
 }
 
@@ -59,12 +56,12 @@ static void drop_channel(struct agent_channel *c)
 {
 	if (c->channel) {
 		c->lib->ssh_remove_channel_callbacks(c->channel, &c->callbacks);
-		if (c->state == SSHCMD_RUNNING && !c->over)
+		if (c->state == CHANNEL_RUNNING && !c->over)
 			c->lib->ssh_channel_send_eof(c->channel);
 		c->lib->ssh_channel_free(c->channel);
 	}
 	c->channel = NULL;
-	c->state = SSHCMD_NONE;
+	c->state = CHANNEL_NONE;
 	buf_free(&c->in);
 	str_free(&c->said);
 }
@@ -76,7 +73,7 @@ void agent_channel_open(struct agent_channel *c, const struct libssh *lib,
 	c->lib = lib;
 	c->session = session;
 	c->channel = lib->ssh_channel_new(session);
-	c->state = SSHCMD_OPENING;
+	c->state = CHANNEL_OPENING;
 	c->over = false;
 	c->status = -1;
 	c->callbacks = (struct ssh_channel_callbacks_struct){
@@ -104,16 +101,16 @@ int agent_channel_start(struct agent_channel *c, const char *command)
 {
 	int rc = SSH_OK;
 
-	if (c->state == SSHCMD_OPENING) {
+	if (c->state == CHANNEL_OPENING) {
 		rc = c->lib->ssh_channel_open_session(c->channel);
 		if (rc == SSH_OK)
-			c->state = SSHCMD_EXECUTING;
+			c->state = CHANNEL_EXECUTING;
 	}
-	if (c->state == SSHCMD_EXECUTING)
+	if (c->state == CHANNEL_EXECUTING)
 		rc = c->lib->ssh_channel_request_exec(c->channel, command);
 	if (rc != SSH_OK)
 		return rc == SSH_AGAIN ? 0 : -1;
-	c->state = SSHCMD_RUNNING;
+	c->state = CHANNEL_RUNNING;
 	if (!c->pump) {
 		c->pump = c->lib->ssh_event_new();
 		c->lib->ssh_event_add_session(c->pump, c->session);
@@ -130,14 +127,10 @@ bool agent_channel_take(struct agent_channel *c)
 	       c->lib->ssh_get_fd(c->session) >= 0;
 }
 
-bool agent_channel_is_flushed(const struct agent_channel *c)
-{
-	return !(c->lib->ssh_get_poll_flags(c->session) & SSH_WRITE_PENDING);
-}
-
 bool agent_channel_has_room(const struct agent_channel *c)
 {
-	return c->state == SSHCMD_RUNNING && !c->over && agent_channel_is_flushed(c) &&
+	return c->state == CHANNEL_RUNNING && !c->over &&
+	       !(c->lib->ssh_get_poll_flags(c->session) & SSH_WRITE_PENDING) &&
 	       c->lib->ssh_channel_window_size(c->channel);
 }
 

@@ -12,7 +12,7 @@ enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end 
 
 /* ---- reading ---- */
 
-static void read_file(struct ssh_config *c, const char *path, const char *folder,
+static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth);
 
 /* The next word of *P, quotes removed, into OUT; false at the end or at a comment. */
@@ -33,21 +33,6 @@ static bool next_word(const char **p, struct str *out)
 	return true;
 }
 
-/* "Keyword value" and "Keyword=value" are the same. */
-static char *split_key(const char **line)
-{
-	const char *s = *line + strspn(*line, " \t");
-	size_t n = strcspn(s, " \t\r\n=\"");
-	char *key = xstrndup(s, n);
-
-	for (char *p = key; *p; p++)
-		*p = (char)tolower((unsigned char)*p);
-	s += n;
-	s += strspn(s, " \t");
-	*line = *s == '=' ? s + 1 : s;
-	return key;
-}
-
 static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *where)
 {
 	c->v = xreallocarray(c->v, c->n + 1, sizeof *c->v);
@@ -55,7 +40,7 @@ static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *w
 	return &c->v[c->n++];
 }
 
-static char *expand(const struct ssh_config *c, const char *path, const char *folder)
+static char *expand(const struct ssh_config *c, const char *path, const char *dir)
 {
 	if (!strncmp(path, "~/", 2))
 		return xasprintf("%s%s", c->home, path + 1);
@@ -63,24 +48,22 @@ static char *expand(const struct ssh_config *c, const char *path, const char *fo
 		return xasprintf("%s%s", c->home, path + 2);
 	if (*path == '/')
 		return xstrdup(path);
-	return xasprintf("%s/%s", folder, path);
+	return xasprintf("%s/%s", dir, path);
 }
 
-/* An included file's Host lines end with it: an empty key closes what "include" opened.
- */
-static void include(struct ssh_config *c, const char *rest, const char *folder,
-		    int depth)
+/* A Host line ends with its file: an empty key closes what "include" opened. */
+static void include(struct ssh_config *c, const char *rest, const char *dir, int depth)
 {
 	struct str word;
 
 	while (next_word(&rest, &word)) {
-		char *pattern = expand(c, str_text(&word), folder);
+		char *pattern = expand(c, str_text(&word), dir);
 		glob_t found = { 0 };
 
 		if (!glob(pattern, 0, NULL, &found))
 			for (size_t i = 0; i < found.gl_pathc; i++) {
 				add_line(c, xstrdup("include"), xstrdup(pattern));
-				read_file(c, found.gl_pathv[i], folder, depth + 1);
+				read_file(c, found.gl_pathv[i], dir, depth + 1);
 				add_line(c, xstrdup(""), xstrdup(pattern));
 			}
 		globfree(&found);
@@ -89,28 +72,35 @@ static void include(struct ssh_config *c, const char *rest, const char *folder,
 	}
 }
 
+/* "Keyword value" and "Keyword=value" are the same. */
 static void read_line(struct ssh_config *c, const char *text, const char *path,
-		      int number, const char *folder, int depth)
+		      int number, const char *dir, int depth)
 {
-	char *key = split_key(&text);
+	const char *s = text + strspn(text, " \t");
+	const size_t n = strcspn(s, " \t\r\n=\"");
 	struct ssh_config_line *line;
 	struct str word;
+	char *key;
 
-	if (!*key || *key == '#') {
-		free(key);
+	if (!n || *s == '#')
 		return;
-	}
+	key = xstrndup(s, n);
+	for (char *p = key; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	s += n;
+	s += strspn(s, " \t");
+	s += *s == '=';
 	if (!strcmp(key, "include")) {
 		free(key);
-		include(c, text, folder, depth);
+		include(c, s, dir, depth);
 		return;
 	}
 	line = add_line(c, key, xasprintf("%s:%d", path, number));
-	while (next_word(&text, &word))
+	while (next_word(&s, &word))
 		strv_take(&line->args, str_take(&word));
 }
 
-static void read_file(struct ssh_config *c, const char *path, const char *folder,
+static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth)
 {
 	const bool sane = depth < DEPTH_MAX && c->files++ < FILES_MAX;
@@ -121,47 +111,28 @@ static void read_file(struct ssh_config *c, const char *path, const char *folder
 	if (!f)
 		return;
 	for (int number = 1; getline(&text, &cap, f) >= 0; number++)
-		read_line(c, text, path, number, folder, depth);
+		read_line(c, text, path, number, dir, depth);
 	free(text);
 	fclose(f);
 }
 
-static void read_top(struct ssh_config *c, const char *path, const char *folder)
-{
-	/* a Host line at the end of the user's file does not reach into the system's */
-	add_line(c, xstrdup("include"), xstrdup(path));
-	read_file(c, path, folder, 0);
-	add_line(c, xstrdup(""), xstrdup(path));
-}
-
 void ssh_config_read(struct ssh_config *c, const char *home, const char *etc)
 {
-	char *folder = xasprintf("%s/.ssh", home);
-	char *own = xasprintf("%s/config", folder);
-	char *shared = xasprintf("%s/ssh_config", etc);
+	char *dir[] = { xasprintf("%s/.ssh", home), xstrdup(etc) };
+	const char *const name[] = { "config", "ssh_config" };
 
 	c->home = xstrdup(home);
 	c->etc = xstrdup(etc);
-	read_top(c, own, folder);
-	read_top(c, shared, etc);
-	free(folder);
-	free(own);
-	free(shared);
-}
+	for (int i = 0; i < 2; i++) {
+		char *path = xasprintf("%s/%s", dir[i], name[i]);
 
-void ssh_config_free(struct ssh_config *c)
-{
-	for (size_t i = 0; i < c->n; i++) {
-		free(c->v[i].key);
-		free(c->v[i].where);
-		strv_free(&c->v[i].args);
+		/* a Host line of the user's file counts to the end of that file */
+		add_line(c, xstrdup("include"), xstrdup(path));
+		read_file(c, path, dir[i], 0);
+		add_line(c, xstrdup(""), xstrdup(path));
+		free(path);
+		free(dir[i]);
 	}
-	free(c->v);
-	free(c->home);
-	free(c->etc);
-	strv_free(&c->known);
-	strv_free(&c->marks);
-	*c = (struct ssh_config){ 0 };
 }
 
 struct ssh_config *ssh_config_own(void)
@@ -178,7 +149,8 @@ struct ssh_config *ssh_config_own(void)
 
 /* ---- matching ---- */
 
-/* One pattern list: "a,b*,!c" against TEXT.  A negated hit wins: -1; 1 hit, 0 none. */
+/* Match TEXT with the patterns "a,b*,!c".  1: hit; 0: none; -1: a negated one, which
+ * wins. */
 static int match_list(const char *list, const char *text)
 {
 	char *copy = xstrdup(list), *rest = copy, *one;
@@ -193,74 +165,57 @@ static int match_list(const char *list, const char *text)
 	return hit;
 }
 
-static bool match_host_line(const struct strv *patterns, const char *name)
-{
-	bool hit = false;
-
-	for (size_t i = 0; i < patterns->n; i++) {
-		int m = match_list(patterns->v[i], name);
-
-		if (m < 0)
-			return false;
-		hit |= m > 0;
-	}
-	return hit;
-}
-
 /* One walk over the lines for one host. */
 struct walk {
 	struct ssh_config *c;
 	const char *name;
 	char *user, *host; /* as far as they are known at this line */
 	bool agent;
-	bool active, maybe; /* maybe: hangs on a command that only ssh may run */
-	const char *odd;    /* the Match word that libssh gets wrong, in this block */
-	struct strv seen;   /* keys that have their value: the first one counts */
+	bool active, maybe; /* maybe: a command decides, and only ssh may run it */
+	const char
+		*odd; /* the Match word of this block that libssh misreads, or NULL */
+	struct strv seen; /* keys that have their value: the first value counts */
 	char *user_known, *global_known;
 	struct ssh_config_facts *f;
 };
 
-static bool match_word(struct walk *w, const char *word, const char *arg)
-{
-	const struct passwd *pw;
-
-	if (!strcasecmp(word, "host"))
-		return match_list(arg, w->host) > 0;
-	if (!strcasecmp(word, "originalhost")) {
-		w->odd = "Match originalhost";
-		return match_list(arg, w->name) > 0;
-	}
-	if (!strcasecmp(word, "user"))
-		return w->user && match_list(arg, w->user) > 0;
-	if (!strcasecmp(word, "localuser")) {
-		pw = getpwuid(getuid());
-		return pw && match_list(arg, pw->pw_name) > 0;
-	}
-	if (!strcasecmp(word, "exec"))
-		w->maybe = true;
-	else
-		w->odd = "a Match word that only ssh knows";
-	return true;
-}
-
+/* Whether a Match line holds, as far as that is known without running a command. */
 static bool match_match_line(struct walk *w, const struct strv *args)
 {
+	const struct passwd *pw;
 	bool hit = true;
 
 	w->odd = NULL;
 	w->maybe = false;
 	for (size_t i = 0; hit && i < args->n; i++) {
-		const char *word = args->v[i];
-		bool negated = *word == '!';
+		const bool negated = *args->v[i] == '!';
+		const char *word = args->v[i] + negated, *arg;
 
-		word += negated;
-		if (!strcasecmp(word, "all") || !strcasecmp(word, "final"))
+		if (!strcasecmp(word, "all") || !strcasecmp(word, "final")) {
 			hit = !negated; /* "final" blocks come last anyway */
-		else if (!strcasecmp(word, "canonical"))
+			continue;
+		}
+		if (!strcasecmp(word, "canonical")) {
 			w->odd = "Match canonical"; /* libssh obeys it, ssh does not */
-		else
-			hit = match_word(w, word, ++i < args->n ? args->v[i] : "") !=
-			      negated;
+			continue;
+		}
+		arg = ++i < args->n ? args->v[i] : "";
+		if (!strcasecmp(word, "host")) {
+			hit = match_list(arg, w->host) > 0;
+		} else if (!strcasecmp(word, "originalhost")) {
+			w->odd = "Match originalhost";
+			hit = match_list(arg, w->name) > 0;
+		} else if (!strcasecmp(word, "user")) {
+			hit = w->user && match_list(arg, w->user) > 0;
+		} else if (!strcasecmp(word, "localuser")) {
+			pw = getpwuid(getuid());
+			hit = pw && match_list(arg, pw->pw_name) > 0;
+		} else if (!strcasecmp(word, "exec")) {
+			w->maybe = true;
+		} else {
+			w->odd = "a Match word that only ssh knows";
+		}
+		hit = hit != negated;
 	}
 	return hit;
 }
@@ -269,7 +224,7 @@ static bool match_match_line(struct walk *w, const struct strv *args)
 
 enum test { IF_SET, IF_YES, IF_NO, IF_NOT_PUBLICKEY, IF_AGENT };
 
-/* What libssh ignores and we can't do for it. */
+/* What libssh ignores and this program cannot do for it. */
 static const struct {
 	const char *key;
 	enum test test;
@@ -317,61 +272,44 @@ static bool is_beyond(const char *key, const char *v, bool agent)
 	return false;
 }
 
-static void keep_host(struct walk *w, const char *value)
+/* Apply a line that holds.  The first value of a key counts. */
+static void read_setting(struct walk *w, const struct ssh_config_line *l)
 {
-	const char *h = strstr(value, "%h");
-	char *host = h ? xasprintf("%.*s%s%s", (int)(h - value), value, w->host, h + 2)
-		       : xstrdup(value);
+	const char *v = l->args.n ? l->args.v[0] : "", *h;
+	char *host;
 
-	free(w->host);
-	w->host = host;
-}
-
-/* A line that holds.  Where that hangs on a command, only the careful reading counts.
- */
-static void apply(struct walk *w, const struct ssh_config_line *l)
-{
-	const char *v = l->args.n ? l->args.v[0] : "";
-
+	for (size_t i = 0; i < w->seen.n; i++)
+		if (!strcmp(w->seen.v[i], l->key))
+			return;
+	if (w->odd && !w->f->why.len)
+		str_addf(&w->f->why, "%s (%s)", w->odd, l->where);
 	if (is_beyond(l->key, v, w->agent) && !w->f->why.len)
 		str_addf(&w->f->why, "%s (%s)", l->key, l->where);
-	if (w->maybe)
+	if (w->maybe) /* a command decides: only the reason for ssh counts */
 		return;
 	strv_add(&w->seen, l->key);
-	if (!strcmp(l->key, "hostname"))
-		keep_host(w, v);
-	else if (!strcmp(l->key, "user") && !w->user)
+	if (!strcmp(l->key, "hostname")) {
+		h = strstr(v, "%h");
+		host = h ? xasprintf("%.*s%s%s", (int)(h - v), v, w->host, h + 2)
+			 : xstrdup(v);
+		free(w->host);
+		w->host = host;
+	} else if (!strcmp(l->key, "user") && !w->user) {
 		w->user = xstrdup(v);
-	else if (!strcmp(l->key, "addressfamily"))
+	} else if (!strcmp(l->key, "addressfamily")) {
 		w->f->family = !strcasecmp(v, "inet")    ? AF_INET
 			       : !strcasecmp(v, "inet6") ? AF_INET6
 							 : AF_UNSPEC;
-	else if (!strcmp(l->key, "stricthostkeychecking"))
+	} else if (!strcmp(l->key, "stricthostkeychecking")) {
 		w->f->strict = !strcasecmp(v, "accept-new") ? STRICT_ACCEPT_NEW
 			       : !strcasecmp(v, "no") || !strcasecmp(v, "off")
 				       ? STRICT_NO
 				       : STRICT_YES;
-	else if (!strcmp(l->key, "userknownhostsfile"))
+	} else if (!strcmp(l->key, "userknownhostsfile")) {
 		w->user_known = xstrdup(v);
-	else if (!strcmp(l->key, "globalknownhostsfile"))
+	} else if (!strcmp(l->key, "globalknownhostsfile")) {
 		w->global_known = xstrdup(v);
-}
-
-static bool was_seen(const struct walk *w, const char *key)
-{
-	for (size_t i = 0; i < w->seen.n; i++)
-		if (!strcmp(w->seen.v[i], key))
-			return true;
-	return false;
-}
-
-static void read_setting(struct walk *w, const struct ssh_config_line *l)
-{
-	if (!w->active || was_seen(w, l->key))
-		return;
-	if (w->odd && !w->f->why.len)
-		str_addf(&w->f->why, "%s (%s)", w->odd, l->where);
-	apply(w, l);
+	}
 }
 
 /* Lines I..end of this file; returns the index after its end. */
@@ -382,16 +320,22 @@ static size_t walk_file(struct walk *w, size_t i)
 
 	for (; i < w->c->n && *w->c->v[i].key; i++) {
 		const struct ssh_config_line *l = &w->c->v[i];
+		int hit = 0;
 
 		if (!strcmp(l->key, "include")) {
 			i = walk_file(w, i + 1) - 1;
 		} else if (!strcmp(l->key, "host")) {
-			w->active = active && match_host_line(&l->args, w->name);
+			for (size_t k = 0; hit >= 0 && k < l->args.n; k++) {
+				int one = match_list(l->args.v[k], w->name);
+
+				hit = one ? one : hit; /* a negated hit ends it */
+			}
+			w->active = active && hit > 0;
 			w->odd = odd;
 			w->maybe = maybe;
 		} else if (!strcmp(l->key, "match")) {
 			w->active = match_match_line(w, &l->args) && active;
-		} else {
+		} else if (w->active) {
 			read_setting(w, l);
 		}
 	}
@@ -401,10 +345,9 @@ static size_t walk_file(struct walk *w, size_t i)
 	return i + 1;
 }
 
-/* ---- known_hosts: lines that libssh passes over ---- */
+/* ---- known_hosts: lines that libssh ignores ---- */
 
-/* A line "@revoked patterns key" or "@cert-authority patterns key" that is about HOST.
- */
+/* A line "@revoked patterns key" or "@cert-authority patterns key" about HOST. */
 static bool is_marked(const char *line, const char *host)
 {
 	struct str mark, patterns;
@@ -413,7 +356,7 @@ static bool is_marked(const char *line, const char *host)
 	if (*line != '@' || !next_word(&line, &mark))
 		return false;
 	if (next_word(&line, &patterns))
-		hit = *str_text(&patterns) == '|' || /* hashed: may be anyone */
+		hit = *str_text(&patterns) == '|' || /* hashed: may be any host */
 		      strchr(str_text(&patterns), '[') ||
 		      match_list(str_text(&patterns), host) > 0;
 	str_free(&mark);
@@ -421,7 +364,8 @@ static bool is_marked(const char *line, const char *host)
 	return hit;
 }
 
-/* Files of many thousand lines are read once, not once per host. */
+/* Keep the '@' lines of PATH.  Files of many thousand lines are read once, not once for
+ * each host. */
 static void read_known(struct ssh_config *c, const char *path)
 {
 	char *text = NULL;
@@ -441,45 +385,28 @@ static void read_known(struct ssh_config *c, const char *path)
 		fclose(f);
 }
 
-static void check_known(struct walk *w, const char *path)
-{
-	const size_t n = strlen(path);
-
-	read_known(w->c, path);
-	for (size_t i = 0; i < w->c->marks.n && !w->f->why.len; i++) {
-		const char *mark = w->c->marks.v[i];
-
-		if (!strncmp(mark, path, n) && !strncmp(mark + n, ": @", 3) &&
-		    is_marked(mark + n + 2, w->host))
-			str_addf(&w->f->why, "%.*s in %s",
-				 (int)strcspn(mark + n + 2, " \t"), mark + n + 2, path);
-	}
-}
-
-static void check_known_list(struct walk *w, const char *list)
+/* Look for marked lines about the host in the files of LIST. */
+static void check_known(struct walk *w, const char *list)
 {
 	struct str word;
 
 	while (next_word(&list, &word)) {
 		char *path = expand(w->c, str_text(&word), w->c->home);
+		const size_t n = strlen(path);
 
-		check_known(w, path);
+		read_known(w->c, path);
+		for (size_t i = 0; i < w->c->marks.n && !w->f->why.len; i++) {
+			const char *mark = w->c->marks.v[i];
+
+			if (!strncmp(mark, path, n) && !strncmp(mark + n, ": @", 3) &&
+			    is_marked(mark + n + 2, w->host))
+				str_addf(&w->f->why, "%.*s in %s",
+					 (int)strcspn(mark + n + 2, " \t"),
+					 mark + n + 2, path);
+		}
 		free(path);
 		str_free(&word);
 	}
-}
-
-static void check_all_known(struct walk *w)
-{
-	char *global = w->global_known
-			       ? xstrdup(w->global_known)
-			       : xasprintf("%s/ssh_known_hosts %s/ssh_known_hosts2",
-					   w->c->etc, w->c->etc);
-
-	check_known_list(w, w->user_known ? w->user_known
-					  : "~/.ssh/known_hosts ~/.ssh/known_hosts2");
-	check_known_list(w, global);
-	free(global);
 }
 
 void ssh_config_ask(struct ssh_config *c, const char *name, const char *user,
@@ -494,7 +421,12 @@ void ssh_config_ask(struct ssh_config *c, const char *name, const char *user,
 	w.host = xstrdup(name);
 	for (size_t i = 0; i < c->n;)
 		i = walk_file(&w, i);
-	check_all_known(&w);
+	if (!w.global_known)
+		w.global_known = xasprintf("%s/ssh_known_hosts %s/ssh_known_hosts2",
+					   c->etc, c->etc);
+	check_known(&w, w.user_known ? w.user_known
+				     : "~/.ssh/known_hosts ~/.ssh/known_hosts2");
+	check_known(&w, w.global_known);
 	free(w.user);
 	free(w.host);
 	free(w.user_known);

@@ -1,10 +1,10 @@
-/* ssh_config.h - what ssh_config and known_hosts say that libssh does not see.
+/* ssh_config.h - what ssh_config and known_hosts say and libssh ignores.
  *
- * libssh reads ssh_config itself (host name, port, user, keys, proxies).  It ignores a
- * part: here are its few words that we can obey ourselves, and the reason to use the
- * real ssh where we cannot.  Only plain files are read; nothing is run, nothing is
- * looked up. Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT", of
- * OpenSSH 9. */
+ * libssh reads ssh_config itself (host name, port, user, keys, proxies) and ignores a
+ * part of it.  Here are the few keys of that part that runner obeys itself, and the
+ * reason to use the ssh program for the others.  Only plain files are read; no command
+ * runs, and no name is looked up.  Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS
+ * FILE FORMAT", of OpenSSH 9. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 #define BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 
@@ -22,7 +22,7 @@ struct ssh_config_line {
 struct ssh_config {
 	struct ssh_config_line *v;
 	size_t n, files;   /* files: opened so far */
-	char *home, *etc;  /* "~" and the folder of the system's files */
+	char *home, *etc;  /* "~" and the directory of the system's files */
 	struct strv known; /* known_hosts files read so far ... */
 	struct strv marks; /* ... and their '@' lines, "path: line" */
 };
@@ -34,10 +34,9 @@ struct ssh_config_facts {
 	struct str why; /* the reason to use the ssh program, "" for none */
 };
 
-/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}; files that can't
- * be read are empty. */
+/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}.  A file that
+ * cannot be read is empty. */
 void ssh_config_read(struct ssh_config *c, const char *home, const char *etc);
-void ssh_config_free(struct ssh_config *c);
 
 /* The invoking user's own, read once and kept. */
 struct ssh_config *ssh_config_own(void);

@@ -1,14 +1,15 @@
-/* login.h - an authenticated libssh session, step by step and without waiting.
+/* ssh_login.h - an authenticated libssh session, step by step and without waiting.
  *
- * ssh_login_open() reads ssh_config and knows where to go; the caller connects a socket
- * there (or leaves it to ProxyJump and ProxyCommand) and then calls ssh_login_step()
- * whenever the session's socket is ready, until it is logged in.  The host's key is
- * always checked, and nothing ever asks the user.  Keys: -i first; then the key
- * agent's; without -i also those of ssh_config and the default ones.
+ * ssh_login_open() reads ssh_config and finds out where to go.  The caller connects a
+ * socket there (or leaves it to ProxyJump and ProxyCommand).  It then calls
+ * ssh_login_step() whenever the session's socket is ready, until it is logged in.  The
+ * host's key is always checked, and nothing ever asks the user.  Keys are tried in this
+ * order: -i; those of the key agent; without -i also those of ssh_config and the
+ * default ones.
  *
- * Where there is no key agent the first of these signs at once.  libssh would ask first
- * whether the host would take it, and sshd answers such a question, like a failure, 5
- * to 9 ms late: 38 ms for `true` on 2 hosts instead of 29. */
+ * Without a key agent the first key signs at once.  libssh would first ask the host
+ * whether it takes the key, and sshd answers such a question late, like a failure (5 to
+ * 9 ms; `true` on 2 hosts takes 29 ms instead of 38). */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_LOGIN_H
 #define BERTH_LAUNCHER_TRANSPORT_SSH_LOGIN_H
 
@@ -22,10 +23,9 @@
 enum login_result {
 	LOGIN_WAIT,
 	LOGIN_DONE,
-	LOGIN_RETRY,  /* the connection was refused or cut: err says how; a new try may
-			 do */
+	LOGIN_RETRY,  /* refused or cut, see err; a new try may succeed */
 	LOGIN_FAILED, /* err says why */
-	LOGIN_OTHER   /* failed, but the host takes what only the ssh program can do */
+	LOGIN_OTHER   /* failed, but the host takes a log-in of the ssh program */
 };
 
 enum login_phase {
@@ -52,7 +52,7 @@ struct ssh_login {
 	bool forked; /* the proxy runs */
 	int fd;      /* what ssh_login_use() was given, or -1 */
 	ssh_key key; /* of -i, or of the first default one */
-	char *guess; /* path of that one; NULL with -i or a key agent */
+	char *guess; /* path of the first default one; NULL with -i or a key agent */
 	struct err err;
 };
 
@@ -65,7 +65,7 @@ void ssh_login_use(struct ssh_login *l, int fd);
 
 enum login_result ssh_login_step(struct ssh_login *l);
 
-/* Acknowledge at once what comes next on the socket, before each step and until a
+/* Acknowledge at once what comes next on the socket.  Call it before each step, until a
  * command runs. */
 void ssh_login_ack_now(const struct ssh_login *l);
 

@@ -24,7 +24,6 @@ struct ssh_pool_task {
 	struct ssh_login *login;
 	int id;
 	bool stepping; /* a thread is inside it */
-	bool over;     /* in the queue of ends */
 	enum login_result got;
 	struct ssh_pool_task *next; /* in that queue */
 	void (*ended)(void *ctx, enum login_result got);
@@ -37,7 +36,7 @@ struct ssh_pool {
 	struct event *on; /* of news */
 
 	pthread_mutex_t lock;     /* of all below and of every task */
-	pthread_cond_t changed;   /* fewer steps, or held no more */
+	pthread_cond_t changed;   /* fewer steps, or no longer held */
 	struct ssh_pool_task **v; /* by id; NULL: gone.  Ids are never used again, as
 				     epoll may still have one in hand */
 	int n, room, steps;       /* ids; room for; steps under way */
@@ -64,37 +63,25 @@ static int watch(struct ssh_pool_task *t, int how)
 	return epoll_ctl(t->pool->ready, how, l->fd, &e);
 }
 
-/* Where libssh closed the socket by itself only another call tells why. */
-static enum login_result step(struct ssh_login *l)
-{
-	enum login_result got;
-
-	ssh_login_ack_now(l);
-	got = ssh_login_step(l);
-	if (got == LOGIN_WAIT && l->lib->ssh_get_fd(l->session) != l->fd)
-		got = ssh_login_step(l);
-	return got;
-}
-
 static void put_end(struct ssh_pool_task *t, enum login_result got)
 {
 	struct ssh_pool *p = t->pool;
 	const uint64_t one = 1;
 
-	if (p->v[t->id] != t) /* cancelled meanwhile: it belongs to who waits for us */
+	if (p->v[t->id] != t) /* cancelled: ssh_pool_cancel() waits and frees it */
 		return;
 	t->got = got;
-	t->over = true;
 	*p->last = t;
 	p->last = &t->next;
 	if (write(p->news, &one, sizeof one) < 0)
-		abort(); /* cannot happen before 2^64 of them */
+		abort(); /* the counter holds 2^64 of them */
 }
 
-/* One step of task ID.  P's lock is held, but not during the step. */
+/* Step the task ID once.  P's lock is held, but not during the step. */
 static void run_step(struct ssh_pool *p, int id)
 {
 	struct ssh_pool_task *t;
+	struct ssh_login *l;
 	enum login_result got;
 
 	while (p->held)
@@ -102,14 +89,18 @@ static void run_step(struct ssh_pool *p, int id)
 	t = p->v[id];
 	if (!t)
 		return;
+	l = t->login;
 	t->stepping = true;
 	p->steps++;
 	pthread_mutex_unlock(&p->lock);
-	got = step(t->login);
+	ssh_login_ack_now(l);
+	got = ssh_login_step(l);
+	/* if libssh closed the socket itself, only one more call tells why */
+	if (got == LOGIN_WAIT && l->lib->ssh_get_fd(l->session) != l->fd)
+		got = ssh_login_step(l);
 	pthread_mutex_lock(&p->lock);
 	if (got == LOGIN_WAIT && p->v[id] && watch(t, EPOLL_CTL_MOD)) {
-		err_set(&t->login->err, E_SSH_CONNECT, t->login->where,
-			"connection closed");
+		err_set(&l->err, E_SSH_CONNECT, l->where, "connection closed");
 		got = LOGIN_RETRY;
 	}
 	if (got != LOGIN_WAIT)
@@ -137,34 +128,28 @@ static void *run(void *arg)
 
 /* ---- the loop's side ---- */
 
-static struct ssh_pool_task *take_end(struct ssh_pool *p)
-{
-	struct ssh_pool_task *t;
-
-	pthread_mutex_lock(&p->lock);
-	t = p->first;
-	if (t) {
-		p->first = t->next;
-		if (!p->first)
-			p->last = &p->first;
-		p->v[t->id] = NULL;
-	}
-	pthread_mutex_unlock(&p->lock);
-	return t;
-}
-
 static void on_news(evutil_socket_t fd, short what, void *ctx)
 {
 	struct ssh_pool *p = ctx;
-	struct ssh_pool_task *t;
+	struct ssh_pool_task *t, end;
 	uint64_t n;
 
 	(void)what;
 	if (read(fd, &n, sizeof n) < 0)
 		return;
-	while ((t = take_end(p))) {
-		struct ssh_pool_task end = *t;
-
+	for (;;) {
+		pthread_mutex_lock(&p->lock);
+		t = p->first;
+		if (t) {
+			p->first = t->next;
+			if (!p->first)
+				p->last = &p->first;
+			p->v[t->id] = NULL;
+		}
+		pthread_mutex_unlock(&p->lock);
+		if (!t)
+			return;
+		end = *t;
 		free(t);
 		end.ended(end.ctx, end.got);
 	}
@@ -196,20 +181,9 @@ struct ssh_pool_task *ssh_pool_login(struct ssh_pool *p, struct ssh_login *l,
 	return t;
 }
 
-static void unqueue(struct ssh_pool *p, struct ssh_pool_task *t)
-{
-	struct ssh_pool_task **at = &p->first;
-
-	while (*at && *at != t)
-		at = &(*at)->next;
-	if (*at)
-		*at = t->next;
-	if (p->last == &t->next)
-		p->last = at;
-}
-
 void ssh_pool_cancel(struct ssh_pool_task *t)
 {
+	struct ssh_pool_task **at;
 	struct ssh_pool *p;
 
 	if (!t)
@@ -219,8 +193,12 @@ void ssh_pool_cancel(struct ssh_pool_task *t)
 	p->v[t->id] = NULL;
 	while (t->stepping)
 		pthread_cond_wait(&p->changed, &p->lock);
-	if (t->over)
-		unqueue(p, t);
+	for (at = &p->first; *at && *at != t;)
+		at = &(*at)->next;
+	if (*at)
+		*at = t->next;
+	if (p->last == &t->next)
+		p->last = at;
 	pthread_mutex_unlock(&p->lock);
 	free(t);
 }
@@ -248,33 +226,16 @@ void ssh_pool_release(struct ssh_pool *p)
 
 /* ---- begin and end ---- */
 
-static size_t cores(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof set, &set) ? 1 : (size_t)CPU_COUNT(&set);
-}
-
-/* Signals are the loop's thread's alone. */
-static void start_threads(struct ssh_pool *p, size_t most)
-{
-	sigset_t all, old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	while (p->nthreads < most &&
-	       !pthread_create(&p->thread[p->nthreads], NULL, run, p))
-		p->nthreads++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-}
-
 struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
 {
-	const size_t ncores = cores();
-	size_t most = hosts / HOSTS_A_THREAD;
 	struct epoll_event e = { .events = EPOLLIN, .data.fd = QUIT };
+	size_t ncores = 1, most = hosts / HOSTS_A_THREAD;
 	struct ssh_pool *p;
+	sigset_t all, old;
+	cpu_set_t set;
 
+	if (!sched_getaffinity(0, sizeof set, &set))
+		ncores = (size_t)CPU_COUNT(&set);
 	if (ncores < 2 || most < 1)
 		return NULL;
 	most = most < ncores ? most : ncores;
@@ -287,13 +248,19 @@ struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
 	p->on = event_new(base, p->news, EV_READ | EV_PERSIST, on_news, p);
-	if (p->ready >= 0 && p->quit >= 0 && p->news >= 0 && !event_add(p->on, NULL) &&
-	    !epoll_ctl(p->ready, EPOLL_CTL_ADD, p->quit, &e))
-		start_threads(p, most);
+	if (p->ready < 0 || p->quit < 0 || p->news < 0 || event_add(p->on, NULL) ||
+	    epoll_ctl(p->ready, EPOLL_CTL_ADD, p->quit, &e))
+		most = 0;
+	/* signals are the loop's thread's alone */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	while (p->nthreads < most &&
+	       !pthread_create(&p->thread[p->nthreads], NULL, run, p))
+		p->nthreads++;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (p->nthreads)
 		return p;
-	ssh_pool_close(
-		p); /* no descriptor or thread to be had: the loop does it alone */
+	ssh_pool_close(p); /* no descriptor or thread can be had: the loop logs in */
 	return NULL;
 }
 
@@ -304,7 +271,7 @@ void ssh_pool_close(struct ssh_pool *p)
 	if (!p)
 		return;
 	if (p->nthreads && write(p->quit, &one, sizeof one) < 0)
-		abort(); /* it is ours alone and empty */
+		abort(); /* it is empty */
 	for (size_t i = 0; i < p->nthreads; i++)
 		pthread_join(p->thread[i], NULL);
 	event_free(p->on);

@@ -1,10 +1,10 @@
 /* transport.h - a byte stream to an agent on one host, started in one of several ways.
  *
- * A transport starts berth-agent on a host and is then a stream: send, close; it calls
- * back bytes, writable and ended from the event loop, never from inside start or send.
- * Where the agent is missing or of another version, the transport itself sends it (see
- * launcher/transport/agent_install.h); above here the first bytes seen are WIRE_MAGIC.  A second way to
- * start agents earns a row in the table of transports, nothing more. */
+ * A transport starts berth-agent on a host and is then a stream.  It calls bytes(),
+ * writable() and ended() from the event loop, never from inside start() or send().
+ * If the agent is missing there or has another version, the transport sends it
+ * (launcher/transport/agent_install.h).  The first bytes that a caller sees are
+ * WIRE_MAGIC. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_TRANSPORT_H
 #define BERTH_LAUNCHER_TRANSPORT_TRANSPORT_H
 
@@ -30,7 +30,7 @@ struct target {
 /* What is the same for every host of a job.  Valid as long as any connection. */
 struct transport_setup {
 	struct event_base *base;
-	struct ssh_pool *pool; /* logs in on other cores; NULL: the loop does it */
+	struct ssh_pool *pool; /* logs in on other cores; NULL: the loop logs in */
 	int ssh_port;          /* 0: not given */
 	const char *identity;  /* or NULL */
 	bool accept_new_hosts;
@@ -45,7 +45,9 @@ struct transport_end {
 	struct err
 		err; /* ERR_NONE: the stream ended without an error of the transport */
 	int status;  /* the agent's: 0..255, 128+signal; -1: unknown */
-	const char *said; /* its stderr, last 4 KiB; "" for nothing */
+	const char *said;   /* its stderr, last 4 KiB; "" for nothing */
+	bool needs_openssh; /* the host takes a log-in that only the ssh program can
+			       do: start transport_openssh */
 };
 
 struct transport_events {
@@ -63,15 +65,19 @@ struct transport {
 			      const struct transport_events *events, void *ctx);
 	/* Bytes taken, 0..n.  Less than N: wait for writable(). */
 	size_t (*send)(struct conn *c, const void *data, size_t n);
-	/* Close the stream and free C; no call-back after this.  The far agent sees
+	/* Close the stream and free C; no call-back comes after this.  The agent reads
 	 * EOF. */
 	void (*close)(struct conn *c);
 };
 
+/* Milliseconds until a start has failed: 0 if it has.  The deadline moves while runner is
+ * stopped (^Z), so a timer asks again. */
+uint64_t transport_left_ms(const struct transport_setup *setup);
+
 extern const struct transport transport_local, transport_ssh, transport_openssh;
 
-/* transport_ssh unless libssh can't do what ~/.ssh/config asks of T, or isn't
- * installed: then transport_openssh, with a one-line reason in WHY (else ""). */
+/* transport_ssh.  If libssh is not installed or cannot do what ~/.ssh/config asks for
+ * T, transport_openssh, with a one-line reason in WHY (else ""). */
 const struct transport *transport_remote(const struct target *t, struct str *why);
 
 #endif

@@ -107,7 +107,7 @@ mend_host() { # KIND HOST
 said_of() { # KIND
 	case $1 in
 	refusing) echo 'cannot connect: Connection refused' ;;
-	frozen) echo 'no agent in time: sshd there took the connection and said nothing' ;;
+	frozen) echo 'no agent in time: sshd there accepted the connection and sent nothing' ;;
 	off) echo 'no agent in time: nothing answers at that address' ;;
 	wrong_key) echo 'its host key is not the one in known_hosts: ssh-ed25519 SHA256:' ;;
 	unknown_key) echo 'its host key is not in known_hosts: ssh-ed25519 SHA256:' ;;

@@ -97,7 +97,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	[ "$status" = 240 ]
 	[ "$took_ms" -ge $((patience_s * 1000)) ]
 	[ "$took_ms" -lt $((patience_s * 1000 + 8000)) ]
-	err_is 'root@n2:22: no agent in time: sshd there took the connection and said nothing' '^hint: .*--start-timeout' \
+	err_is 'root@n2:22: no agent in time: sshd there accepted the connection and sent nothing' '^hint: .*--start-timeout' \
 		'root@n\[11-12\]:22: no agent in time: nothing answers at that address' '^hint: '
 	nothing_left
 }

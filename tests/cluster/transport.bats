@@ -234,7 +234,7 @@ no_failure() {
 	"$VCLUSTER" freeze n1
 	run -1 probe --timeout 5 n1,n2
 	"$VCLUSTER" thaw n1
-	says 'n2 up' 'E_START_TIMEOUT root@n1:22' 'said nothing'
+	says 'n2 up' 'E_START_TIMEOUT root@n1:22' 'sent nothing'
 }
 
 @test "a host without power" {
@@ -393,7 +393,7 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 		umask 0; mkdir /dev/shm/berth-0; chown bob /dev/shm/berth-0'
 	run -1 probe --own-agent /opt/berth-agent n1
 	says E_AGENT_NOEXEC "'/opt/berth-agent'" '/root/.cache/berth is mounted noexec' \
-		'/run/user/0/berth is mounted noexec' '/dev/shm/berth-0 belongs to someone else'
+		'/run/user/0/berth is mounted noexec' '/dev/shm/berth-0 belongs to another user'
 }
 
 @test "a home that is full: the next folder" {

@@ -1,6 +1,6 @@
-/* libFuzzer on boot.h: what a login prints instead of, before and as an agent.  The
- * first byte chooses the options, the second the size of the pieces in which the rest
- * comes. */
+/* libFuzzer on agent_install.h: what a login prints instead of, before and as an
+ * agent.  The first byte chooses the options, the second the size of the pieces in
+ * which the rest comes. */
 #include "fuzz.h"
 
 #include "common/wire.h"
@@ -15,14 +15,14 @@ static void send_pending(struct agent_install *b)
 		agent_install_sent(b, n > 1000 ? 1000 : n);
 }
 
-static void check(const struct agent_install *b, enum boot_event got)
+static void check(const struct agent_install *b, enum install_event got)
 {
-	if (got == BOOT_FAILED && (!b->err.id || !*b->err.text))
+	if (got == INSTALL_FAILED && (!b->err.id || !*b->err.text))
 		abort();
-	if (got == BOOT_UP && (b->in.len < WIRE_MAGIC_BYTES ||
+	if (got == INSTALL_UP && (b->in.len < WIRE_MAGIC_BYTES ||
 			       memcmp(buf_head(&b->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)))
 		abort();
-	if (b->in.len + b->noise.len > 2 * BOOT_NOISE_MAX + 65536)
+	if (b->in.len + b->noise.len > 2 * INSTALL_NOISE_MAX + 65536)
 		abort();
 	for (const char *p = b->err.text; *p; p++)
 		if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f)
@@ -32,7 +32,7 @@ static void check(const struct agent_install *b, enum boot_event got)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct transport_setup setup = { .own_agent = fuzz_file("agent", 5) };
-	enum boot_event got = BOOT_WAIT;
+	enum install_event got = INSTALL_WAIT;
 	struct agent_install b;
 	size_t piece;
 
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t n = size - i < piece ? size - i : piece;
 
 		send_pending(&b);
-		if (got == BOOT_UP || got == BOOT_FAILED)
+		if (got == INSTALL_UP || got == INSTALL_FAILED)
 			break;
 		/* a byte 0x04 ends the command */
 		if (data[i] == 4)
@@ -56,9 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			got = agent_install_bytes(&b, data + i, n);
 		check(&b, got);
 	}
-	if (got != BOOT_UP && got != BOOT_FAILED) {
+	if (got != INSTALL_UP && got != INSTALL_FAILED) {
 		agent_install_late(&b);
-		check(&b, BOOT_FAILED);
+		check(&b, INSTALL_FAILED);
 	}
 	agent_install_free(&b);
 	return 0;

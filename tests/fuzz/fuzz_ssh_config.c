@@ -4,7 +4,7 @@
 
 #include <sys/socket.h>
 
-#include "launcher/transport/ssh_config.h"
+#include "tests/unit/ssh_config_free.h"
 
 static void put_part(struct fuzz_input *in, const char *name)
 {

@@ -28,11 +28,12 @@ struct peer {
 };
 
 static struct event_base *base;
+static struct transport_setup setup;
 static struct peer *peers;
 static size_t npeers, flood_bytes, feed_bytes;
 static int failures;
 static bool quiet;
-static struct resolved *looked;
+static struct lookup_answer *looked;
 static uint64_t t0;
 
 static double since(void)
@@ -135,10 +136,20 @@ static void writable(void *ctx)
 		feed(p);
 }
 
+static void ended(void *ctx, const struct transport_end *end);
+
+static const struct transport_events events = { bytes, writable, ended };
+
 static void ended(void *ctx, const struct transport_end *end)
 {
 	struct peer *p = ctx;
 
+	if (end->needs_openssh) {
+		p->transport->close(p->conn);
+		p->transport = &transport_openssh;
+		p->conn = p->transport->start(&setup, &p->target, &events, p);
+		return;
+	}
 	p->failed = true;
 	failures++;
 	if (end->err.id == ERR_NONE)
@@ -149,8 +160,6 @@ static void ended(void *ctx, const struct transport_end *end)
 	p->at_ms = since();
 	leave(p);
 }
-
-static const struct transport_events events = { bytes, writable, ended };
 
 static void add_peers(char *list)
 {
@@ -171,7 +180,7 @@ static void add_peers(char *list)
 static void look_up(void)
 {
 	const char **names = xcalloc(npeers, sizeof *names);
-	struct resolved *r = xcalloc(npeers, sizeof *r);
+	struct lookup_answer *r = xcalloc(npeers, sizeof *r);
 
 	for (size_t i = 0; i < npeers; i++)
 		names[i] = peers[i].target.name;
@@ -212,19 +221,19 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-static const char *read_options(int argc, char **argv, struct transport_setup *setup)
+static const char *read_options(int argc, char **argv)
 {
 	const char *transport = "auto";
 	int c;
 
-	setup->deadline_ms = clock_ms() + 30000;
+	setup.deadline_ms = clock_ms() + 30000;
 	while ((c = getopt_long(argc, argv, "p:i:q", options, NULL)) != -1)
 		switch (c) {
 		case 'p':
-			setup->ssh_port = (int)strtol(optarg, NULL, 10);
+			setup.ssh_port = (int)strtol(optarg, NULL, 10);
 			break;
 		case 'i':
-			setup->identity = optarg;
+			setup.identity = optarg;
 			break;
 		case 'q':
 			quiet = true;
@@ -233,19 +242,19 @@ static const char *read_options(int argc, char **argv, struct transport_setup *s
 			transport = optarg;
 			break;
 		case 'a':
-			setup->accept_new_hosts = true;
+			setup.accept_new_hosts = true;
 			break;
 		case 'l':
-			setup->agent = optarg;
+			setup.agent = optarg;
 			break;
 		case 'o':
-			setup->own_agent = optarg;
+			setup.own_agent = optarg;
 			break;
 		case 'n':
-			setup->no_push = true;
+			setup.no_push = true;
 			break;
 		case 'T':
-			setup->deadline_ms =
+			setup.deadline_ms =
 				clock_ms() + (uint64_t)strtol(optarg, NULL, 10) * 1000;
 			break;
 		case 'f':
@@ -264,13 +273,12 @@ static const char *read_options(int argc, char **argv, struct transport_setup *s
 
 int main(int argc, char **argv)
 {
-	struct transport_setup setup = { 0 };
 	const char *transport;
 	double last = 0, up;
 
 	t0 = clock_ns();
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	transport = read_options(argc, argv, &setup);
+	transport = read_options(argc, argv);
 	base = setup.base = event_base_new();
 	add_peers(argv[optind]);
 	look_up();
@@ -296,7 +304,8 @@ int main(int argc, char **argv)
 	fprintf(stderr, "\n");
 	for (size_t i = 0; i < npeers; i++)
 		buf_free(&peers[i].in);
-	lookup_free(looked, npeers);
+	for (size_t i = 0; i < npeers; i++)
+		free(looked[i].addr);
 	free(looked);
 	free(peers);
 	ssh_pool_close(setup.pool);

@@ -10,9 +10,9 @@
 
 #include "common/wire.h"
 #include "launcher/transport/agent_install.h"
-#include "launcher/transport/ssh_config.h"
+#include "tests/unit/ssh_config_free.h"
 
-static char dir[] = "/tmp/berth-boot.XXXXXX";
+static char dir[] = "/tmp/berth-install.XXXXXX";
 
 static void put(const char *name, const char *text)
 {
@@ -125,7 +125,7 @@ START_TEST(reads_ssh_config)
 }
 END_TEST
 
-/* ---- boot ---- */
+/* ---- agent_install ---- */
 
 static char *image_path;
 static struct transport_setup setup;
@@ -142,15 +142,15 @@ static void hello(struct buf *out, const char *version, uint32_t wire)
 	wire_pack_hello(out, &m);
 }
 
-static enum boot_event say(struct agent_install *b, const char *text)
+static enum install_event say(struct agent_install *b, const char *text)
 {
 	return agent_install_bytes(b, text, strlen(text));
 }
 
-static enum boot_event greet(struct agent_install *b, const char *version)
+static enum install_event greet(struct agent_install *b, const char *version)
 {
 	struct buf out = { 0 };
-	enum boot_event got;
+	enum install_event got;
 
 	hello(&out, version, WIRE_VERSION);
 	got = agent_install_bytes(b, buf_head(&out), out.len);
@@ -185,9 +185,9 @@ START_TEST(direct_in_single_bytes)
 	hello(&out, BERTH_VERSION, WIRE_VERSION);
 	for (size_t i = 0; i + 1 < out.len; i++)
 		ck_assert_int_eq(agent_install_bytes(&b, buf_head(&out) + i, 1),
-				 BOOT_WAIT);
+				 INSTALL_WAIT);
 	ck_assert_int_eq(agent_install_bytes(&b, buf_head(&out) + out.len - 1, 1),
-			 BOOT_UP);
+			 INSTALL_UP);
 	ck_assert_uint_eq(b.in.len, out.len);
 	ck_assert_mem_eq(buf_head(&b.in), buf_head(&out), out.len);
 	buf_free(&out);
@@ -203,8 +203,8 @@ START_TEST(noise_becomes_a_note)
 	long n;
 
 	begin(&b);
-	ck_assert_int_eq(say(&b, "\n Welcome!\r\nmore\n"), BOOT_WAIT);
-	ck_assert_int_eq(greet(&b, BERTH_VERSION), BOOT_UP);
+	ck_assert_int_eq(say(&b, "\n Welcome!\r\nmore\n"), INSTALL_WAIT);
+	ck_assert_int_eq(greet(&b, BERTH_VERSION), INSTALL_UP);
 	buf_drop(&b.in, WIRE_MAGIC_BYTES);
 	n = wire_next(&f, buf_head(&b.in), b.in.len, NULL);
 	ck_assert_int_eq(f.type, WIRE_hello);
@@ -226,17 +226,17 @@ START_TEST(missing_is_sent)
 	char *need;
 
 	begin(&b);
-	ck_assert_int_eq(agent_install_ended(&b, 127, "no such file"), BOOT_AGAIN);
-	ck_assert_int_eq(b.stage, BOOT_SEARCH);
+	ck_assert_int_eq(agent_install_ended(&b, 127, "no such file"), INSTALL_AGAIN);
+	ck_assert_int_eq(b.stage, INSTALL_SEARCH);
 	drain(&b, &script);
 	ck_assert_uint_gt(script, 500);
 	uname(&us);
 	need = xasprintf("\n:berth: here\n\n:berth: need %s glibc 2.1\n", us.machine);
-	ck_assert_int_eq(say(&b, need), BOOT_WAIT);
+	ck_assert_int_eq(say(&b, need), INSTALL_WAIT);
 	free(need);
 	drain(&b, &n);
 	ck_assert_uint_eq(n, 9); /* the whole image */
-	ck_assert_int_eq(greet(&b, BERTH_VERSION), BOOT_UP);
+	ck_assert_int_eq(greet(&b, BERTH_VERSION), INSTALL_UP);
 	agent_install_free(&b);
 }
 END_TEST
@@ -288,7 +288,7 @@ START_TEST(nothing_is_left_where_the_connection_ends)
 	chmod("there/bin/uname", 0700);
 	mkfifo("there/go", 0600);
 	begin(&b);
-	ck_assert_int_eq(agent_install_ended(&b, 127, "no such file"), BOOT_AGAIN);
+	ck_assert_int_eq(agent_install_ended(&b, 127, "no such file"), INSTALL_AGAIN);
 	child = run_there(&b, &in, &out);
 	while ((data = agent_install_pending(&b, &n))) {
 		fwrite(data, 1, n, in);
@@ -314,12 +314,12 @@ START_TEST(another_version_is_replaced)
 	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(greet(&b, "9.9"), BOOT_AGAIN);
-	ck_assert_int_eq(b.stage, BOOT_SEARCH);
-	ck_assert_int_eq(say(&b, "\n:berth: here\n"), BOOT_WAIT);
-	ck_assert_int_eq(greet(&b, BERTH_VERSION "x"), BOOT_AGAIN);
-	ck_assert_int_eq(b.stage, BOOT_SEND);
-	ck_assert_int_eq(greet(&b, ""), BOOT_FAILED);
+	ck_assert_int_eq(greet(&b, "9.9"), INSTALL_AGAIN);
+	ck_assert_int_eq(b.stage, INSTALL_SEARCH);
+	ck_assert_int_eq(say(&b, "\n:berth: here\n"), INSTALL_WAIT);
+	ck_assert_int_eq(greet(&b, BERTH_VERSION "x"), INSTALL_AGAIN);
+	ck_assert_int_eq(b.stage, INSTALL_SEND);
+	ck_assert_int_eq(greet(&b, ""), INSTALL_FAILED);
 	ck_assert_int_eq(b.err.id, E_AGENT_OTHER);
 	agent_install_free(&b);
 }
@@ -343,21 +343,21 @@ static const struct fail_case {
 	{ "not available\n", 1, "", E_LOGIN_SHELL,
 	  "status 1 before an agent ran: not available" },
 	{ "", 1, "x\nno shell\n", E_LOGIN_SHELL, ": no shell" },
-	{ "", 0, "", E_LOGIN_SHELL, "it said nothing" },
+	{ "", 0, "", E_LOGIN_SHELL, "it printed nothing" },
 };
 
 START_TEST(failures)
 {
 	const struct fail_case *k = &fail_cases[_i];
-	enum boot_event got;
+	enum install_event got;
 	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(agent_install_ended(&b, 127, ""), BOOT_AGAIN);
+	ck_assert_int_eq(agent_install_ended(&b, 127, ""), INSTALL_AGAIN);
 	got = say(&b, k->out);
 	if (k->status != -2)
 		got = agent_install_ended(&b, k->status, k->said);
-	ck_assert_int_eq(got, BOOT_FAILED);
+	ck_assert_int_eq(got, INSTALL_FAILED);
 	ck_assert_int_eq(b.err.id, k->id);
 	ck_assert_msg(strstr(b.err.text, k->text) != NULL, "%s", b.err.text);
 	ck_assert_int_eq(strncmp(b.err.text, "u@h:22: ", 8), 0);
@@ -368,15 +368,15 @@ END_TEST
 START_TEST(endless_noise_stops)
 {
 	static char noise[8192];
-	enum boot_event got = BOOT_WAIT;
+	enum install_event got = INSTALL_WAIT;
 	struct agent_install b;
 	int i;
 
 	begin(&b);
 	memset(noise, 'y', sizeof noise);
-	for (i = 0; got == BOOT_WAIT && i < 100; i++)
+	for (i = 0; got == INSTALL_WAIT && i < 100; i++)
 		got = agent_install_bytes(&b, noise, sizeof noise);
-	ck_assert_int_eq(got, BOOT_FAILED);
+	ck_assert_int_eq(got, INSTALL_FAILED);
 	ck_assert_int_eq(b.err.id, E_LOGIN_NOISE);
 	ck_assert_int_lt(i, 10);
 	agent_install_free(&b);
@@ -392,7 +392,7 @@ START_TEST(launch_agent_only)
 	setup.agent = "~/my agent's";
 	agent_install_init(&b, &setup, "h");
 	ck_assert_str_eq(agent_install_command(&b), "exec ~/my\\ agent\\'s");
-	ck_assert_int_eq(agent_install_ended(&b, 126, ""), BOOT_FAILED);
+	ck_assert_int_eq(agent_install_ended(&b, 126, ""), INSTALL_FAILED);
 	ck_assert_int_eq(b.err.id, E_AGENT_MISSING);
 	agent_install_free(&b);
 }
@@ -405,7 +405,7 @@ START_TEST(late)
 	begin(&b);
 	agent_install_late(&b);
 	ck_assert_int_eq(b.err.id, E_START_TIMEOUT);
-	ck_assert_int_eq(say(&b, "Project? "), BOOT_WAIT);
+	ck_assert_int_eq(say(&b, "Project? "), INSTALL_WAIT);
 	agent_install_late(&b);
 	ck_assert_int_eq(b.err.id, E_LOGIN_NOISE);
 	agent_install_free(&b);
@@ -418,8 +418,8 @@ START_TEST(late_while_the_agent_is_looked_for)
 	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(agent_install_ended(&b, 127, ""), BOOT_AGAIN);
-	ck_assert_int_eq(say(&b, "\n:berth: here\n"), BOOT_WAIT);
+	ck_assert_int_eq(agent_install_ended(&b, 127, ""), INSTALL_AGAIN);
+	ck_assert_int_eq(say(&b, "\n:berth: here\n"), INSTALL_WAIT);
 	agent_install_late(&b);
 	ck_assert_int_eq(b.err.id, E_START_TIMEOUT);
 	ck_assert(strstr(b.err.text, "the agent there was starting"));
@@ -446,8 +446,8 @@ static void clean(void)
 
 int main(void)
 {
-	TCase *conf = tcase_create("ssh_config"), *boot = tcase_create("boot");
-	Suite *s = suite_create("boot");
+	TCase *conf = tcase_create("ssh_config"), *install = tcase_create("install");
+	Suite *s = suite_create("install");
 	SRunner *r = srunner_create(s);
 	int failed;
 
@@ -458,18 +458,19 @@ int main(void)
 	put("agent", "#!an exe\n");
 	tcase_add_loop_test(conf, reads_ssh_config, 0,
 			    sizeof conf_cases / sizeof *conf_cases);
-	tcase_add_test(boot, direct_in_single_bytes);
-	tcase_add_test(boot, noise_becomes_a_note);
-	tcase_add_test(boot, missing_is_sent);
-	tcase_add_test(boot, nothing_is_left_where_the_connection_ends);
-	tcase_add_test(boot, another_version_is_replaced);
-	tcase_add_loop_test(boot, failures, 0, sizeof fail_cases / sizeof *fail_cases);
-	tcase_add_test(boot, endless_noise_stops);
-	tcase_add_test(boot, launch_agent_only);
-	tcase_add_test(boot, late);
-	tcase_add_test(boot, late_while_the_agent_is_looked_for);
+	tcase_add_test(install, direct_in_single_bytes);
+	tcase_add_test(install, noise_becomes_a_note);
+	tcase_add_test(install, missing_is_sent);
+	tcase_add_test(install, nothing_is_left_where_the_connection_ends);
+	tcase_add_test(install, another_version_is_replaced);
+	tcase_add_loop_test(install, failures, 0,
+			    sizeof fail_cases / sizeof *fail_cases);
+	tcase_add_test(install, endless_noise_stops);
+	tcase_add_test(install, launch_agent_only);
+	tcase_add_test(install, late);
+	tcase_add_test(install, late_while_the_agent_is_looked_for);
 	suite_add_tcase(s, conf);
-	suite_add_tcase(s, boot);
+	suite_add_tcase(s, install);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -192,7 +192,7 @@ START_TEST(hints_of_mistaken_lists)
 	struct err e = { 0 };
 
 	hosts_parse(&h, "conf/hosts", &e);
-	ck_assert_str_eq(e.hint, "a file with host names is given by --hostfile");
+	ck_assert_str_eq(e.hint, "name a file of hosts with --hostfile");
 	hosts_parse(&h, "fe80::1", &e);
 	ck_assert_str_eq(e.hint, "write '[fe80::1]' or '[fe80::1]:SLOTS'");
 }

@@ -1,8 +1,9 @@
-/* resolve.h: names to addresses, and which of them are ours. */
+/* lookup.h: names to addresses, and which of them are this machine's. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "launcher/transport/lookup.h"
@@ -12,6 +13,12 @@
 static uint64_t soon(void)
 {
 	return clock_ms() + 20000;
+}
+
+static void drop(struct lookup_answer *r, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(r[i].addr);
 }
 
 /* No name: a label of 64 bytes (RFC 1035 allows 63), so that no name server is asked.
@@ -41,8 +48,8 @@ static const struct {
 START_TEST(one_name)
 {
 	const char *name = names[_i].name;
-	struct resolved r;
-	char text[RESOLVE_TEXT_BYTES];
+	struct lookup_answer r;
+	char text[LOOKUP_TEXT_BYTES];
 
 	lookup_all(&r, &name, 1, soon());
 	ck_assert_int_eq(r.is_local, names[_i].local);
@@ -51,17 +58,15 @@ START_TEST(one_name)
 	if (names[_i].first) {
 		ck_assert(!lookup_text(&r.addr[0], text, sizeof text));
 		ck_assert_str_eq(text, names[_i].first);
-		ck_assert_int_eq(lookup_is_local(&r.addr[0]), names[_i].local);
 	}
-	lookup_free(&r, 1);
-	ck_assert(!r.addr && !r.naddr);
+	free(r.addr);
 }
 END_TEST
 
 START_TEST(all_names_keep_their_places)
 {
 	const char *list[COUNT(names)];
-	struct resolved r[COUNT(names)];
+	struct lookup_answer r[COUNT(names)];
 
 	for (int i = 0; i < COUNT(names); i++)
 		list[i] = names[i].name;
@@ -70,7 +75,7 @@ START_TEST(all_names_keep_their_places)
 		ck_assert_msg(r[i].is_local == names[i].local &&
 				      (r[i].naddr > 0) == (names[i].first != NULL),
 			      "%s", list[i]);
-	lookup_free(r, COUNT(names));
+	drop(r, COUNT(names));
 }
 END_TEST
 
@@ -79,14 +84,14 @@ START_TEST(many_names)
 {
 	enum { N = 100 };
 	const char *list[N];
-	struct resolved r[N];
+	struct lookup_answer r[N];
 
 	for (int i = 0; i < N; i++)
 		list[i] = i % 2 ? NOBODY : "10.1.2.3";
 	lookup_all(r, list, N, soon());
 	for (int i = 0; i < N; i++)
 		ck_assert_uint_eq(r[i].naddr, i % 2 ? 0 : 1);
-	lookup_free(r, N);
+	drop(r, N);
 	lookup_all(r, list, 0, soon());
 }
 END_TEST
@@ -94,26 +99,29 @@ END_TEST
 START_TEST(a_passed_deadline_leaves_names_without_addresses)
 {
 	const char *list[] = { NOBODY, "127.0.0.1" };
-	struct resolved r[2];
+	struct lookup_answer r[2];
 
 	lookup_all(r, list, 2, clock_ms());
 	ck_assert_uint_eq(r[0].naddr, 0);
 	ck_assert_ptr_nonnull(r[0].why);
 	ck_assert_uint_eq(r[1].naddr, 1);
-	lookup_free(r, 2);
+	drop(r, 2);
 	usleep(200000); /* let the thread end, so that a leak of its own shows */
 }
 END_TEST
 
-/* Every address of every interface is ours, under whatever name. */
+/* Every address of every interface is this machine's. */
 START_TEST(interfaces_are_local)
 {
 	struct ifaddrs *list;
+	char text[LOOKUP_TEXT_BYTES];
+	const char *name = text;
 	int n = 0;
 
 	ck_assert(!getifaddrs(&list));
 	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
 		struct sockaddr_storage a = { 0 };
+		struct lookup_answer r;
 		size_t len = sizeof(struct sockaddr_in6);
 
 		if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET &&
@@ -122,7 +130,10 @@ START_TEST(interfaces_are_local)
 		if (i->ifa_addr->sa_family == AF_INET)
 			len = sizeof(struct sockaddr_in);
 		memcpy(&a, i->ifa_addr, len);
-		ck_assert(lookup_is_local(&a));
+		ck_assert(!lookup_text(&a, text, sizeof text));
+		lookup_all(&r, &name, 1, soon());
+		ck_assert_msg(r.is_local, "%s", text);
+		free(r.addr);
 		n++;
 	}
 	freeifaddrs(list);
@@ -130,21 +141,41 @@ START_TEST(interfaces_are_local)
 }
 END_TEST
 
-/* The machine's own name is local if, and only if, it resolves to an address of ours.
- */
-START_TEST(own_name_by_address)
+/* The answers come in the names' order when the descriptor is readable. */
+START_TEST(answers_on_a_descriptor)
 {
-	char name[256];
-	const char *list[] = { name };
-	struct resolved r;
-	bool ours = false;
+	const char *list[] = { NOBODY, "10.1.2.3", NOBODY };
+	struct lookup *l = lookup_start(list, 3, AF_UNSPEC);
+	struct pollfd p = { .fd = lookup_fd(l), .events = POLLIN };
+	const struct lookup_answer *r;
 
-	ck_assert(!gethostname(name, sizeof name));
-	lookup_all(&r, list, 1, soon());
-	for (size_t i = 0; i < r.naddr; i++)
-		ours = ours || lookup_is_local(&r.addr[i]);
-	ck_assert_int_eq(r.is_local, ours);
-	lookup_free(&r, 1);
+	ck_assert_int_eq(poll(&p, 1, 20000), 1);
+	r = lookup_answers(l);
+	ck_assert_uint_eq(r[1].naddr, 1);
+	ck_assert(!r[0].naddr && r[0].why && !r[2].naddr && r[2].why);
+	lookup_end(l);
+	l = lookup_start(list + 1, 1, AF_UNSPEC); /* needs no thread: at once */
+	p.fd = lookup_fd(l);
+	ck_assert_int_eq(poll(&p, 1, 0), 1);
+	lookup_end(l);
+}
+END_TEST
+
+/* Names that no thread has taken are not asked for any more; others are forgotten. */
+START_TEST(ends_before_its_answer)
+{
+	enum { N = 200 };
+	const char *list[N];
+	struct lookup_answer r[1];
+
+	for (int i = 0; i < N; i++)
+		list[i] = NOBODY;
+	for (int i = 0; i < 20; i++)
+		lookup_end(lookup_start(list, N, AF_UNSPEC));
+	lookup_end(NULL);
+	lookup_all(r, list, 1, soon());
+	ck_assert(r[0].why && !strstr(r[0].why, "in time"));
+	usleep(200000); /* the threads end, so that a leak of theirs shows */
 }
 END_TEST
 
@@ -152,7 +183,7 @@ START_TEST(local_address_towards)
 {
 	struct sockaddr_in lo = { .sin_family = AF_INET };
 	struct sockaddr_storage peer = { 0 };
-	char text[RESOLVE_TEXT_BYTES];
+	char text[LOOKUP_TEXT_BYTES];
 
 	lo.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memcpy(&peer, &lo, sizeof lo);
@@ -166,8 +197,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("resolve");
-	TCase *c = tcase_create("resolve");
+	Suite *s = suite_create("lookup");
+	TCase *c = tcase_create("lookup");
 	SRunner *r = srunner_create(s);
 	int failed;
 
@@ -177,7 +208,8 @@ int main(void)
 	tcase_add_test(c, many_names);
 	tcase_add_test(c, a_passed_deadline_leaves_names_without_addresses);
 	tcase_add_test(c, interfaces_are_local);
-	tcase_add_test(c, own_name_by_address);
+	tcase_add_test(c, answers_on_a_descriptor);
+	tcase_add_test(c, ends_before_its_answer);
 	tcase_add_test(c, local_address_towards);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);

@@ -1,0 +1,243 @@
+#include "launcher/transport/child.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/loop.h"
+
+enum { SAID_MAX = 4096, READ_MAX = 262144 };
+
+extern char **environ;
+
+struct child {
+	const struct transport_events *events;
+	void *ctx;
+	pid_t pid; /* 0: it has ended and was waited for */
+	int sock, said_fd;
+	int pidfd; /* readable when it has ended; -1: this kernel has no pidfds */
+	struct event *readable, *writable, *said_ready, *exited;
+	struct str said;
+	struct child *next; /* among those that are closed and still run */
+};
+
+static struct child *closed;
+static unsigned char room[READ_MAX]; /* for one read, whichever child is read */
+
+void child_keep_said(struct str *said, const void *text, size_t n)
+{
+	str_addn(said, text, n);
+	if (said->len > SAID_MAX) {
+		memmove(said->s, said->s + said->len - SAID_MAX, SAID_MAX + 1);
+		said->len = SAID_MAX;
+	}
+}
+
+const char *child_said(struct child *c)
+{
+	char text[SAID_MAX];
+	ssize_t n;
+
+	while ((n = read(c->said_fd, text, sizeof text)) > 0)
+		child_keep_said(&c->said, text, (size_t)n);
+	if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		event_del(c->said_ready);
+	return str_text(&c->said);
+}
+
+void child_forget_said(struct child *c)
+{
+	str_free(&c->said);
+}
+
+static void on_said(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	child_said(ctx);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *ctx)
+{
+	struct child *c = ctx;
+	ssize_t n = recv(fd, room, sizeof room, MSG_DONTWAIT);
+
+	(void)what;
+	if (n > 0)
+		c->events->bytes(c->ctx, room, (size_t)n);
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		event_del(c->readable); /* on_exited() reports the end */
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *ctx)
+{
+	struct child *c = ctx;
+
+	(void)fd;
+	(void)what;
+	c->events->writable(c->ctx);
+}
+
+static void on_exited(evutil_socket_t fd, short what, void *ctx)
+{
+	struct child *c = ctx;
+	struct transport_end end = { 0 };
+	/* What is still in the socket comes first, one read in each turn of the loop: a
+	 * process that the child left behind may write without end. */
+	ssize_t n = recv(c->sock, room, sizeof room, MSG_DONTWAIT);
+	int st = 0;
+
+	(void)fd;
+	(void)what;
+	if (n > 0) {
+		c->events->bytes(c->ctx, room, (size_t)n);
+		return;
+	}
+	if (waitpid(c->pid, &st, WNOHANG) == 0)
+		return;
+	c->pid = 0;
+	event_del(c->exited);
+	end.status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+	end.said = child_said(c);
+	c->events->ended(c->ctx, &end); /* may free c */
+}
+
+/* Returns an errno, that of exec too. */
+static int spawn(pid_t *pid, const char *path, char *const *argv, int sock, int said)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, broken_pipe;
+	int error;
+
+	sigemptyset(&none);
+	sigemptyset(&broken_pipe);
+	sigaddset(&broken_pipe, SIGPIPE);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+						POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigdefault(&attr, &broken_pipe);
+	posix_spawnattr_setsigmask(&attr, &none);
+	if (posix_spawn_file_actions_adddup2(&files, sock, 0) ||
+	    posix_spawn_file_actions_adddup2(&files, sock, 1) ||
+	    posix_spawn_file_actions_adddup2(&files, said, 2))
+		error = ENOMEM;
+	else
+		error = posix_spawnp(pid, path, &files, &attr, argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attr);
+	return error;
+}
+
+struct child *child_start(struct event_base *base, const char *path, char *const *argv,
+			  const struct transport_events *events, void *ctx)
+{
+	const struct timeval poll_exit = { .tv_usec = 10000 };
+	struct child *c;
+	int sock[2], said[2], error;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
+		return NULL;
+	if (pipe2(said, O_CLOEXEC)) { /* a socket cannot be opened as /dev/stderr */
+		error = errno;
+		close(sock[0]);
+		close(sock[1]);
+		errno = error;
+		return NULL;
+	}
+	error = spawn(&pid, path, argv, sock[1], said[1]);
+	close(sock[1]);
+	close(said[1]);
+	if (error) {
+		close(sock[0]);
+		close(said[0]);
+		errno = error;
+		return NULL;
+	}
+	c = xcalloc(1, sizeof *c);
+	*c = (struct child){ .events = events, .ctx = ctx, .pid = pid };
+	c->sock = sock[0];
+	c->said_fd = said[0];
+	fcntl(c->said_fd, F_SETFL, O_NONBLOCK);
+	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	c->readable = event_new(base, c->sock, EV_READ | EV_PERSIST, on_readable, c);
+	c->writable = event_new(base, c->sock, EV_WRITE, on_writable, c);
+	c->said_ready = event_new(base, c->said_fd, EV_READ | EV_PERSIST, on_said, c);
+	c->exited = event_new(base, c->pidfd,
+			      c->pidfd < 0 ? EV_PERSIST : EV_READ | EV_PERSIST,
+			      on_exited, c);
+	loop_watch(c->readable);
+	loop_watch(c->said_ready);
+	if (c->pidfd < 0)
+		event_add(c->exited, &poll_exit); /* before Linux 5.3, under valgrind */
+	else
+		loop_watch(c->exited);
+	return c;
+}
+
+size_t child_send(struct child *c, const void *data, size_t n)
+{
+	ssize_t sent = send(c->sock, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (sent < 0 && errno != EAGAIN)
+		return n; /* it has ended, and ended() will come */
+	if (sent < (ssize_t)n)
+		loop_watch(c->writable);
+	return sent > 0 ? (size_t)sent : 0;
+}
+
+void child_close(struct child *c)
+{
+	event_free(c->readable);
+	event_free(c->writable);
+	event_free(c->said_ready);
+	event_free(c->exited);
+	close(c->sock);
+	close(c->said_fd);
+	str_free(&c->said);
+	if (c->pid) {
+		c->next = closed;
+		closed = c;
+		return;
+	}
+	if (c->pidfd >= 0)
+		close(c->pidfd);
+	free(c);
+}
+
+void child_kill(struct child *c)
+{
+	if (c->pid) {
+		kill(c->pid, SIGKILL);
+		waitpid(c->pid, NULL, 0);
+		c->pid = 0;
+	}
+	child_close(c);
+}
+
+void child_wait_all(unsigned ms)
+{
+	uint64_t until = clock_ms() + ms, now;
+
+	while (closed) {
+		struct child *c = closed;
+		struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+
+		now = clock_ms();
+		if (poll(&p, 1, now < until ? (int)(until - now) : 0) != 1)
+			kill(c->pid, SIGKILL);
+		waitpid(c->pid, NULL, 0);
+		closed = c->next;
+		if (c->pidfd >= 0)
+			close(c->pidfd);
+		free(c);
+	}
+}

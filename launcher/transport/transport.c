@@ -1,0 +1,29 @@
+#include "launcher/transport/transport.h"
+
+#include "launcher/transport/libssh.h"
+#include "launcher/transport/ssh_config.h"
+
+const struct transport *transport_remote(const struct target *t, struct str *why)
+{
+	const bool agent = getenv("SSH_AUTH_SOCK") != NULL;
+	struct ssh_config_facts facts;
+	const char *reason;
+
+	if (!libssh_load(&reason)) {
+		str_addf(why, "the ssh program is used: %s", reason);
+		return &transport_openssh;
+	}
+	ssh_config_ask(ssh_config_own(), t->name, t->user, agent, &facts);
+	if (facts.why.len)
+		str_addf(why, "the ssh program is used: libssh does not support %s",
+			 facts.why.s);
+	str_free(&facts.why);
+	return why->len ? &transport_openssh : &transport_ssh;
+}
+
+uint64_t transport_left_ms(const struct transport_setup *setup)
+{
+	const uint64_t now = clock_ms();
+
+	return setup->deadline_ms > now ? setup->deadline_ms - now : 0;
+}

@@ -1,0 +1,154 @@
+/* agents.h: which transport is next, which reason is told, and call-backs that are NULL. */
+#include <check.h>
+#include <event2/event.h>
+
+#include "launcher/hosts/agents.h"
+
+/* A transport in memory: the test says what comes. */
+struct conn {
+	const struct transport_events *events;
+	void *ctx;
+};
+
+static struct conn *one;
+
+static struct conn *mem_start(const struct transport_setup *setup,
+			      const struct target *t,
+			      const struct transport_events *events, void *ctx)
+{
+	(void)setup;
+	(void)t;
+	one = xcalloc(1, sizeof *one);
+	*one = (struct conn){ events, ctx };
+	return one;
+}
+
+static size_t mem_send(struct conn *c, const void *data, size_t n)
+{
+	(void)c;
+	(void)data;
+	return n;
+}
+
+static void mem_close(struct conn *c)
+{
+	free(c);
+}
+
+static const struct transport memory = { "memory", mem_start, mem_send, mem_close };
+static const struct agents_events none = { 0 };
+static struct agents agents;
+
+static void setup(void)
+{
+	agents = (struct agents){ .base = event_base_new(),
+				  .host = xcalloc(1, sizeof *agents.host),
+				  .n = 1,
+				  .host_timeout_s = 60,
+				  .events = &none };
+	agents.setup.base = agents.base;
+	agents.setup.deadline_ms = clock_ms() + 20000;
+	agents.host->name = xstrdup("n1");
+	agents.host->target.name = agents.host->name;
+	agents.host->transport = &memory;
+	agents_start(&agents, agents.host);
+}
+
+static void teardown(void)
+{
+	struct event_base *base = agents.base;
+
+	agents_free(&agents);
+	event_base_free(base);
+}
+
+static void say_hello(void)
+{
+	struct wire_hello m = { .version = BERTH_VERSION,
+				.wire = WIRE_VERSION,
+				.hostname = "n1",
+				.arch = "x",
+				.address = "10.0.0.1",
+				.cpus = 4,
+				.cores = 2 };
+	struct buf out = { 0 };
+
+	buf_add(&out, WIRE_MAGIC, WIRE_MAGIC_BYTES);
+	wire_pack_hello(&out, &m);
+	one->events->bytes(one->ctx, buf_head(&out), out.len);
+	buf_free(&out);
+}
+
+START_TEST(call_backs_may_be_null)
+{
+	struct host *h = agents.host;
+	struct transport_end end = { .said = "" };
+	struct buf out = { 0 };
+	struct err e;
+
+	say_hello();
+	ck_assert_int_eq(h->state, HOST_UP);
+	ck_assert_uint_eq(h->cores, 2);
+	wire_pack_stop_ack(&out, &(struct wire_stop_ack){ 0 });
+	one->events->bytes(one->ctx, buf_head(&out), out.len);
+	buf_free(&out);
+	agents_leave(h);
+	one->events->ended(one->ctx, &end);
+	ck_assert_int_eq(h->state, HOST_CLOSED);
+	agents_start(&agents, h);
+	err_set(&e, E_HOST_SILENT, "n1", 60u);
+	agents_give_up(h, &e);
+	ck_assert_int_eq(h->state, HOST_LOST);
+	ck_assert_int_eq(h->err.id, E_HOST_SILENT);
+}
+END_TEST
+
+/* The ssh program is next where libssh cannot log in.  If it fails, too, libssh's reason
+ * is told. */
+START_TEST(the_ssh_program_is_next)
+{
+	struct host *h = agents.host;
+	struct transport_end end = { .status = -1, .said = "", .needs_openssh = true };
+
+	ck_assert(!setenv("PATH", "/nowhere", 1));
+	err_set(&end.err, E_SSH_AUTH, "n1", "hostbased is what it takes");
+	one->events->ended(one->ctx, &end);
+	ck_assert_ptr_eq(h->transport, &transport_openssh);
+	ck_assert_int_eq(h->state, HOST_STARTING);
+	while (h->state == HOST_STARTING)
+		ck_assert_int_eq(event_base_loop(agents.base, EVLOOP_ONCE), 0);
+	ck_assert_int_eq(h->state, HOST_LOST);
+	ck_assert_int_eq(h->err.id, E_SSH_AUTH);
+}
+END_TEST
+
+START_TEST(a_later_loss_has_its_own_reason)
+{
+	struct host *h = agents.host;
+	struct transport_end end = { .status = 3, .said = "a\nlast words\n" };
+
+	err_set(&h->err, E_SSH_AUTH, "n1", "of an earlier try");
+	say_hello();
+	one->events->ended(one->ctx, &end);
+	ck_assert_int_eq(h->err.id, E_AGENT_LOST);
+	ck_assert_ptr_nonnull(strstr(h->err.text, "(its status: 3): last words"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("agents");
+	TCase *c = tcase_create("agents");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_add_test(c, call_backs_may_be_null);
+	tcase_add_test(c, the_ssh_program_is_next);
+	tcase_add_test(c, a_later_loss_has_its_own_reason);
+	suite_add_tcase(s, c);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
