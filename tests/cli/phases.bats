@@ -38,7 +38,8 @@ agents_of() { pgrep -P "$1" -f berth-agent; }
 	kill -KILL $(agents_of "$pid")
 	wait_for gone "$pid"
 	ended_with 143
-	[ -z "$(alive_with "SLURM_JOB_ID=1")" ]
+	none_left() { [ -z "$(alive_with SLURM_JOB_ID=1)" ]; }
+	wait_for none_left # the agent ends some ms after its ranks
 }
 
 @test "stderr's reader leaves before a restart: no further epoch runs" {
