@@ -20,21 +20,6 @@ static void pass_on(int signo)
 	kill(agent_pid, signo);
 }
 
-static void reset_signals(void)
-{
-	static const int ours[] = {
-		SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE
-	};
-	sigset_t none;
-
-	for (int i = 1; i < NSIG; i++)
-		signal(i, SIG_DFL);
-	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-		signal(ours[i], SIG_IGN);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 void guard_kill_all(unsigned patience_ms)
 {
 	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
@@ -43,7 +28,8 @@ void guard_kill_all(unsigned patience_ms)
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &chld, NULL);
-	/* in looks, not in time: where we got no turn, they got none to die in */
+	/* Looks are counted, not time: on a busy machine neither we nor the processes
+	 * get many turns. */
 	for (unsigned idle = 0; idle < patience_ms / LOOK_MS; idle++) {
 		pid_t pid;
 
@@ -56,7 +42,7 @@ void guard_kill_all(unsigned patience_ms)
 	}
 }
 
-/* FD is to be anything but what it was. */
+/* Close what FD refers to, but keep its number taken. */
 static void let_go(int fd)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -67,8 +53,8 @@ static void let_go(int fd)
 		close(null);
 }
 
-/* Holds its end of the pipe, waits, clears up.  The stream's ends are the agent's
- * alone: its death must be seen as the stream's end at once. */
+/* Hold our end of the pipe, wait for the agent, clear up.  Only the agent may hold the
+ * stream: once it is dead, the launcher must see the stream's end at once. */
 static void __attribute__((noreturn)) guardian(void)
 {
 	int status = 0;
@@ -90,32 +76,38 @@ static void __attribute__((noreturn)) guardian(void)
 
 int guard_split(struct err *e)
 {
+	static const int ignored[] = { SIGINT,  SIGHUP,  SIGQUIT,
+				       SIGUSR1, SIGUSR2, SIGPIPE };
 	const struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
 	sigset_t term, none;
-	int life[2];
+	int alive[2];
 
 	closefrom(3);
-	/* one that was sent runs from a file named agent-SHA256 */
-	prctl(PR_SET_NAME, "berth-agent");
-	reset_signals();
-	prctl(PR_SET_NAME, AGENT_COMM); /* a copy that was sent has another */
+	prctl(PR_SET_NAME,
+	      AGENT_COMM); /* an agent that was sent runs from agent-SHA256 */
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
+	for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+		signal(ignored[i], SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(life, O_CLOEXEC))
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(alive, O_CLOEXEC))
 		return err_set(e, E_SYSTEM, "the agent's guardian", strerror(errno));
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
-	sigprocmask(SIG_BLOCK, &term, &none); /* until there is whom to pass it on to */
+	sigprocmask(SIG_BLOCK, &term, &none); /* until agent_pid is known */
 	agent_pid = fork();
 	if (agent_pid < 0)
 		return err_set(e, E_SYSTEM, "fork", strerror(errno));
 	if (agent_pid) {
-		close(life[0]);
+		close(alive[0]);
 		sigaction(SIGTERM, &sa, NULL);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		guardian();
 	}
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	close(life[1]);
+	close(alive[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
-	return life[0];
+	return alive[0];
 }

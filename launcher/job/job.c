@@ -404,7 +404,7 @@ int session_place(struct session *s)
 {
 	choose_visible(s);
 	if (s->request->plan == PLAN_OFF && s->request->stdin_rank != STDIN_NONE)
-		s->input = input_open(s->base, s->request->stdin_rank);
+		s->input = input_open(s->base);
 	if (session_ask_places(s))
 		return s->lost ? report_lost_hosts(s) : -1;
 	return 0;

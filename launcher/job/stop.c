@@ -266,7 +266,7 @@ static void resume(struct session *s)
 		s->agents.host[i].heard_ms = clock_ms();
 		if (!up(s, i))
 			continue;
-		wire_pack_resume(&s->agents.host[i].out, &(struct wire_resume){ 0 });
+		wire_pack_resume(&s->agents.host[i].out, &(struct wire_resume){});
 		agents_flush(&s->agents.host[i]);
 	}
 	session_signal_ranks(s, SIGCONT, true);
@@ -314,7 +314,7 @@ static void suspend(struct session *s)
 	for (size_t i = 0; i < s->agents.n; i++) {
 		if (!up(s, i))
 			continue;
-		wire_pack_suspend(&s->agents.host[i].out, &(struct wire_suspend){ 0 });
+		wire_pack_suspend(&s->agents.host[i].out, &(struct wire_suspend){});
 		agents_flush(&s->agents.host[i]);
 	}
 	s->agents.paused = true;

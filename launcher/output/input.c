@@ -25,7 +25,7 @@ struct reader {
 struct input {
 	struct reader *to;
 	size_t n;
-	uint32_t epoch, rank;
+	uint32_t epoch;
 	bool done, always_ready;
 	struct event *readable;
 	struct event *again; /* are we in the foreground? */
@@ -50,7 +50,7 @@ static size_t least_credit(const struct input *in)
 
 static void send_input(struct input *in, size_t n)
 {
-	struct wire_input m = { in->epoch, in->rank, { in->room, n } };
+	struct wire_input m = { in->epoch, { in->room, n } };
 
 	in->done |= !n;
 	for (size_t i = 0; i < in->n; i++) {
@@ -105,11 +105,10 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 	wait_more(ctx);
 }
 
-struct input *input_open(struct event_base *base, uint32_t rank)
+struct input *input_open(struct event_base *base)
 {
 	struct input *in = xcalloc(1, sizeof *in);
 
-	in->rank = rank;
 	in->again = event_new(base, -1, 0, on_again, in);
 	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
 	if (event_add(in->readable,
@@ -136,7 +135,7 @@ void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t
 /* The next epoch's ranks learn at their first credit that there is no more. */
 static void say_end(struct input *in, struct reader *r)
 {
-	const struct wire_input m = { in->epoch, in->rank, { NULL, 0 } };
+	const struct wire_input m = { in->epoch, { NULL, 0 } };
 
 	r->ended = true;
 	wire_pack_input(&r->host->out, &m);

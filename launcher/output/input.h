@@ -10,7 +10,7 @@
 struct input;
 
 /* Nobody reads yet; RANK is who will, or STDIN_ALL. */
-struct input *input_open(struct event_base *base, uint32_t rank);
+struct input *input_open(struct event_base *base);
 /* From now on the ranks of EPOCH on the N hosts in TARGETS read.  What others read is
  * not read again; its end is. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);

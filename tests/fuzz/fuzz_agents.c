@@ -132,7 +132,7 @@ static void ask_to_place(struct session *s)
 	s->credit_bytes = 4096;
 	for (size_t i = 0; i < HOSTS; i++)
 		s->run[i].window = s->credit_bytes;
-	s->input = input_open(s->base, 0);
+	s->input = input_open(s->base);
 	input_aim(s->input, (struct host *[]){ &s->agents.host[0] }, 1, s->epoch);
 }
 

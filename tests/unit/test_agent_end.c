@@ -71,7 +71,7 @@ static pid_t agent_of(pid_t guardian)
 
 /* Which of two died first is decided by when they began to.  A rank that had no turn
  * for long says nothing: once more. */
-START_TEST(an_end_begins_with_the_life_pipe)
+START_TEST(an_exit_begins_with_the_liveness_pipe)
 {
 	const char *script = "exec 1023>&-; echo ready; sleep .02; exit 3";
 	uint64_t begun_ns, seen_ns;
@@ -85,9 +85,9 @@ START_TEST(an_end_begins_with_the_life_pipe)
 		far_until(&far, far.nended == 1);
 		ck_assert_int_eq((int)far.rank[0].status, 3 << 8);
 		far_end(&far, 0);
-	} while (far.rank[0].ended_ns > seen_ns &&
-		 far.rank[0].ended_ns - begun_ns >= IO_DYING_MS * 1000000ull);
-	ck_assert_uint_le(far.rank[0].ended_ns, seen_ns);
+	} while (far.rank[0].began_ns > seen_ns &&
+		 far.rank[0].began_ns - begun_ns >= EXIT_LASTS_MS * 1000000ull);
+	ck_assert_uint_le(far.rank[0].began_ns, seen_ns);
 	far_close(&far);
 }
 END_TEST
@@ -347,14 +347,14 @@ START_TEST(launcher_is_silent)
 	far_open(&other, NULL, NULL);
 	far_start(&other, &(struct far_job){ .argv = { ARGV("sleep", "1000") },
 					     .host_timeout = 1 });
-	FAR_SEND(&other, suspend, 0);
+	FAR_SEND(&other, suspend);
 	until_ready(1);
 	while (!far.eof)
 		far_next(&far);
 	far_reap(&far);
 	ck_assert_uint_eq(carriers("silent"), 0);
 	far_free(&far);
-	FAR_SEND(&other, resume, 0);
+	FAR_SEND(&other, resume);
 	far_sync(&other);
 	far_end(&other, 0);
 	far_close(&other);
@@ -591,7 +591,7 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, an_end_begins_with_the_life_pipe);
+	tcase_add_test(t, an_exit_begins_with_the_liveness_pipe);
 	tcase_add_test(t, signal_to_main_process);
 	tcase_add_test(t, shells_children_get_it_too);
 	tcase_add_test(t, grandchildren_are_spared);

@@ -1,4 +1,4 @@
-/* claim.c, gpuwatch.h: with real processes, real sockets, and a stand-in for NVML. */
+/* gpu_claim.c, gpu_check.h: with real processes, real sockets, and a stand-in for NVML. */
 #include "tests/unit/stand_in.h"
 
 #include <fcntl.h>
@@ -183,7 +183,7 @@ START_TEST(use_is_compared_with_the_plan)
 	str_addf(&s, "gpu 0000:10:00.0 GPU-b\n");
 	add_processes(&s, watches[_i].gpu1, p, q);
 	set_nvml(str_text(&s));
-	rc = gpu_check_check(&warnings, &g, r, 2);
+	rc = gpu_check_findings(&warnings, &g, r, 2);
 	for (size_t i = 0; i < warnings.n; i++)
 		str_addf(&got, "%s%s", i ? ";" : "", warnings.v[i]);
 	ck_assert_str_eq(str_text(&got), watches[_i].want);
@@ -205,13 +205,13 @@ START_TEST(use_without_nvml)
 
 	four_gpus(&g);
 	set_nvml(NULL);
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, &r, 1), -1);
+	ck_assert_int_eq(gpu_check_findings(&warnings, &g, &r, 1), -1);
 	ck_assert_uint_eq(warnings.n, 1);
 	ck_assert_str_eq(warnings.v[0], "cannot verify which GPU each rank uses: NVML: "
 					"Driver Not Loaded");
 	for (size_t i = 0; i < g.n; i++)
 		g.v[i].vendor = GPU_AMD;
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, &r, 1), 0);
+	ck_assert_int_eq(gpu_check_findings(&warnings, &g, &r, 1), 0);
 	ck_assert_uint_eq(warnings.n, 1);
 	strv_free(&warnings);
 	gpu_free(&g);
@@ -231,11 +231,11 @@ START_TEST(instances_are_told_apart)
 	four_gpus(&g);
 	str_addf(&s, "gpu 0000:30:00.0 GPU-d\nprocess %d 1\nprocess %d 2\n", p, q);
 	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, r, 2), 0);
+	ck_assert_int_eq(gpu_check_findings(&warnings, &g, r, 2), 0);
 	ck_assert_uint_eq(warnings.n, 0);
 	str_addf(&s, "process %d 1\n", q);
 	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, r, 2), 0);
+	ck_assert_int_eq(gpu_check_findings(&warnings, &g, r, 2), 0);
 	ck_assert_uint_eq(warnings.n, 1);
 	ck_assert_str_eq(warnings.v[0],
 			 "rank 1 also holds memory on GPU 3 (MIG-cccc1), "
@@ -261,15 +261,15 @@ START_TEST(first_use_is_seen)
 {
 	char *folder = new_folder();
 	char *dev = xasprintf("%s/dev", folder), *file;
-	struct gpu_check_rank r[2] = { { .pid = getppid() }, { .rank = 1 } };
+	pid_t pid;
 
 	ck_assert_int_eq(mkdir(dev, 0755), 0);
 	file = xasprintf("%s/%s", dev, devices[_i].device);
 	close(open(file, O_CREAT | O_RDWR, 0644));
-	start_rank(&r[1].pid, devices[_i].nested, file);
-	ck_assert_int_eq(gpu_check_any_use(&r[1], 1), devices[_i].use);
-	end_group(r[1].pid);
-	ck_assert(!gpu_check_any_use(&r[1], 1));
+	start_rank(&pid, devices[_i].nested, file);
+	ck_assert_int_eq(gpu_check_any_use(), devices[_i].use);
+	end_group(pid);
+	ck_assert(!gpu_check_any_use());
 	free(file);
 	free(dev);
 	free(folder);
@@ -278,8 +278,8 @@ END_TEST
 
 static Suite *suite(void)
 {
-	Suite *s = suite_create("gpuwatch");
-	TCase *c = tcase_create("gpuwatch");
+	Suite *s = suite_create("gpu_check");
+	TCase *c = tcase_create("gpu_check");
 
 	tcase_set_timeout(c, 60);
 	tcase_add_test(c, claims_tell_of_each_other);
