@@ -35,7 +35,6 @@ struct agent {
 	struct placement placement;
 	bool placed;
 	struct ranks ranks;
-	struct server *server; /* while ranks run */
 	struct gpu_check check;
 
 	bool done; /* leave */

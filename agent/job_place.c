@@ -9,7 +9,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .local = local,
 				  .gpus = &a->chosen,
 				  .placement = &a->placement,
-				  .agent = server_name(a->server) };
+				  .agent = server_name(a->ranks.server) };
 }
 
 /* Claims are taken for this job: it has GPUs, and no resource manager shares them. */

@@ -37,8 +37,9 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 	r.dir_exists = dir_exists;
 	if (!app->ready) {
 		app->ready = true;
-		app->limits = (struct spawn_limits){ j->umask, j->nofile, j->core,
-						     j->stack, j->memlock };
+		app->limits = (struct spawn_limits){
+			j->umask, { j->nofile, j->core, j->stack, j->memlock }
+		};
 		env_base(&app->env, &r, environ);
 		if (dir_exists(r.app->wdir))
 			program_find(&app->program, r.app->argv,
@@ -54,12 +55,11 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 	}
 	env = env_build(&app->env, &r);
 	ranks_start(&a->ranks, local, batch,
-		    &(struct spawn){ &app->program,
-				     env,
-				     r.app->wdir,
-				     b->bound && a->topo.live ? &b->cpus : NULL,
-				     &app->limits,
-				     { -1, -1, -1, -1 } });
+		    &(struct spawn){ .program = &app->program,
+				     .env = env,
+				     .wdir = r.app->wdir,
+				     .cpus = b->bound && a->topo.live ? &b->cpus : NULL,
+				     .limits = &app->limits });
 	return env;
 }
 
@@ -81,14 +81,13 @@ static uint32_t *starting_order(const struct agent *a)
 	return order;
 }
 
-/* Start N ranks together.  0, or the errno of one that could not be bound. */
-static int start_batch(struct agent *a, struct app *apps, const uint32_t *order,
-		       size_t n)
+/* Start N ranks together. */
+static void start_batch(struct agent *a, struct app *apps, const uint32_t *order,
+			size_t n)
 {
 	struct err e = { 0 };
 	struct spawn_batch *batch = spawn_batch_open(n, &e);
 	char ***env = xcalloc(n, sizeof *env);
-	int unbound = 0;
 
 	for (size_t i = 0; i < n; i++)
 		if (batch)
@@ -98,14 +97,11 @@ static int start_batch(struct agent *a, struct app *apps, const uint32_t *order,
 	if (batch)
 		spawn_batch_wait(batch);
 	for (size_t i = 0; i < n; i++) {
-		int rc = ranks_started(&a->ranks, order[i], batch);
-
-		unbound = rc ? rc : unbound;
+		ranks_started(&a->ranks, order[i], batch);
 		free(env[i]);
 	}
 	free(env);
 	spawn_batch_free(batch);
-	return unbound;
 }
 
 void agent_start(struct agent *a)
@@ -114,7 +110,6 @@ void agent_start(struct agent *a)
 	struct app *apps;
 	uint32_t *order;
 	struct err e = { 0 };
-	int unbound = 0;
 
 	if (!a->placed || a->ranks.phase != RANKS_RUN)
 		return; /* a job that was told to stop does not start */
@@ -124,19 +119,17 @@ void agent_start(struct agent *a)
 		return;
 	}
 	a->placed = false; /* a second start finds nothing to start */
-	a->server = server_open(a->base, &a->stream.out, a->job);
-	a->ranks.server = a->server;
+	a->ranks.server = server_open(a->base, &a->stream.out, a->job);
 	apps = xcalloc(a->napp, sizeof *apps);
 	order = starting_order(a);
 	for (size_t i = 0; i < a->placement.n; i += BATCH) {
 		size_t left = a->placement.n - i;
-		int rc = start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
 
-		unbound = rc ? rc : unbound;
+		start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
 		stream_send(&a->stream);
 	}
-	if (unbound) {
-		err_set(&e, E_BIND, strerror(unbound));
+	if (a->ranks.bind_errno) {
+		err_set(&e, E_BIND, strerror(a->ranks.bind_errno));
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	io_grant(&a->ranks.io);

@@ -20,21 +20,19 @@
 #include "agent/agent.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/procs.h"
-#include "agent/ranks/turns.h"
 #include "common/loop.h"
 
 /* ---- topology and hello ---- */
 
-static int find_machine(struct agent *a, struct err *e)
+static bool find_machine(struct agent *a, struct err *e)
 {
 	struct gpu_sources from = { .root = "" };
 
 	from.cuda_visible = getenv("CUDA_VISIBLE_DEVICES");
 	from.cuda_order = getenv("CUDA_DEVICE_ORDER");
 	from.rocr_visible = getenv("ROCR_VISIBLE_DEVICES");
-	return topo_load(&a->topo, a->xml, e) || gpu_find(&a->gpus, &a->topo, &from, e)
-		       ? -1
-		       : 0;
+	return !topo_load(&a->topo, a->xml, e) &&
+	       !gpu_find(&a->gpus, &a->topo, &from, e);
 }
 
 static void say_hello(struct agent *a)
@@ -59,7 +57,7 @@ static void say_hello(struct agent *a)
 
 /* ---- watch ---- */
 
-/* The launcher or the guardian is gone: nothing waits for the ranks any more. */
+/* The launcher or the guardian is lost: nothing waits for the ranks any more. */
 static void leave(struct agent *a)
 {
 	if (!a->done)
@@ -89,7 +87,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 		leave(a);
 }
 
-/* `cleared` also says that the job's claims on GPUs are gone.  The next epoch gets
+/* `cleared` also says that the job's claims on GPUs are given back.  The next epoch gets
  * another port: the last one's may still have connections. */
 static void finish_job(struct agent *a)
 {
@@ -142,7 +140,6 @@ static void watch(struct agent *a)
 
 static void begin(struct agent *a)
 {
-	turns_short();
 	signal(SIGPIPE, SIG_IGN);
 	a->base = loop_open();
 	stream_begin(&a->stream, a->base);
@@ -191,14 +188,14 @@ static int agent_main(const char *xml)
 	}
 	begin(&a);
 	if (find_machine(&a, &e)) {
-		stream_log(&a.stream, LOG_ERROR, &e);
-		stream_send_all(&a.stream, PATIENCE_MS);
-		a.status = EXIT_RUNNER;
-	} else {
 		say_hello(&a);
 		watch(&a);
 		guard_kill_all(PATIENCE_MS);
 		stream_send_all(&a.stream, 1000);
+	} else {
+		stream_log(&a.stream, LOG_ERROR, &e);
+		stream_send_all(&a.stream, PATIENCE_MS);
+		a.status = EXIT_RUNNER;
 	}
 	end(&a);
 	return a.status;

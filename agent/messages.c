@@ -7,36 +7,34 @@
 
 /* ---- app and job ---- */
 
-/* A copy of F's payload that stays until the job is forgotten, or NULL with E. */
-static const void *keep(struct agent *a, const struct wire_frame *f, struct err *e)
+/* F into M, from a copy that stays until the job is forgotten. */
+static int unpack_copy(struct agent *a, const struct wire_frame *f, void *m,
+		       struct err *e)
 {
 	char *copy;
 
 	a->frames_bytes += f->n;
-	if (a->frames_bytes > WIRE_JOB_BYTES_MAX) {
-		err_set(e, E_WIRE, "job larger than its limit");
-		return NULL;
-	}
+	if (a->frames_bytes > WIRE_JOB_BYTES_MAX)
+		return err_set(e, E_WIRE, "job larger than its limit");
 	copy = xmalloc(f->n + 1);
 	memcpy(copy, f->payload, f->n);
 	strv_take(&a->frames, copy);
-	return copy;
+	return wire_unpack(f->type, m, copy, f->n, e);
 }
 
 static int on_app(struct agent *a, const struct wire_frame *f, struct err *e)
 {
-	const void *payload;
 	struct wire_app m;
 
 	if (a->job)
 		return err_set(e, E_WIRE, "'app' message during a job");
-	payload = keep(a, f, e);
-	if (!payload || wire_unpack_app(&m, payload, f->n, e))
+	if (unpack_copy(a, f, &m, e))
 		return -1;
 	a->app = xreallocarray(a->app, a->napp + 1, sizeof *a->app);
 	a->app[a->napp++] = m;
-	return m.index == a->napp - 1 ? 0
-				      : err_set(e, E_WIRE, "malformed 'app' message");
+	if (m.index != a->napp - 1)
+		return err_set(e, E_WIRE, "malformed 'app' message");
+	return 0;
 }
 
 /* Every list of the job is as long as its ranks, every choice exists, and every app is
@@ -63,13 +61,11 @@ static bool job_is_sound(const struct agent *a, const struct wire_job *j)
 
 static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 {
-	const void *payload;
 	struct wire_job m;
 
 	if (a->job)
 		return err_set(e, E_WIRE, "'job' message during a job");
-	payload = keep(a, f, e);
-	if (!payload || wire_unpack_job(&m, payload, f->n, e))
+	if (unpack_copy(a, f, &m, e))
 		return -1;
 	if (!job_is_sound(a, &m)) {
 		wire_free_job(&m);
@@ -91,8 +87,7 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 void agent_forget_job(struct agent *a)
 {
 	gpu_check_end(&a->check);
-	server_free(a->server);
-	a->server = NULL;
+	server_free(a->ranks.server);
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */
@@ -145,7 +140,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_lost:
 	case WIRE_query:
 	case WIRE_missing:
-		return a->job ? server_frame(a->server, f, e) : 0;
+		return a->job ? server_frame(a->ranks.server, f, e) : 0;
 		TAKE_JOB(start, agent_start(a))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))
 		TAKE_JOB(credit, io_credit(&r->io, m.bytes))

@@ -199,10 +199,8 @@ void wire_free(unsigned type, void *m)
 	for (const struct field *f = fields_of(type); f->name; f++) {
 		void *at = (char *)m + f->offset;
 
-		if (f->kind == KIND_strv)
-			free((void *)((wire_strv *)at)->v);
-		else if (f->kind == KIND_u32v)
-			free((void *)((wire_u32v *)at)->v);
+		if (f->kind == KIND_strv || f->kind == KIND_u32v)
+			free(*(void **)at); /* a list begins with its items */
 	}
 	memset(m, 0, types[type].size);
 }
@@ -248,7 +246,8 @@ const char *wire_name(unsigned type)
 
 static void show(struct str *s, enum kind kind, const void *at)
 {
-	const wire_u32v *list = at;
+	const wire_u32v *list =
+		at; /* of bytes and strv only n, which lies there, too */
 	char *copy;
 
 	switch (kind) {
@@ -264,10 +263,9 @@ static void show(struct str *s, enum kind kind, const void *at)
 		free(copy);
 		break;
 	case KIND_bytes:
-		str_addf(s, "(%zu bytes)", ((const wire_bytes *)at)->n);
-		break;
 	case KIND_strv:
-		str_addf(s, "(%zu strings)", ((const wire_strv *)at)->n);
+		str_addf(s, "(%zu %s)", list->n,
+			 kind == KIND_strv ? "strings" : "bytes");
 		break;
 	case KIND_u32v:
 		str_add(s, "[");

@@ -59,22 +59,17 @@ typedef struct {
 	size_t n;
 } wire_u32v;
 
+/* The message of number TYPE, whose struct is at M. */
+void wire_pack(struct buf *out, unsigned type, const void *m);
+int wire_unpack(unsigned type, void *m, const void *p, size_t n, struct err *e);
+void wire_free(unsigned type, void *m);
+
 #define F(type, name) wire_##type name;
 #define MSG(name, number, most, text, fields)                                          \
 	struct wire_##name {                                                           \
 		fields                                                                 \
 	};                                                                             \
-	enum { WIRE_##name = (number) };
-#include "common/wire.def"
-#undef MSG
-#undef F
-
-/* The same for the message of number TYPE, whose struct is at M. */
-void wire_pack(struct buf *out, unsigned type, const void *m);
-int wire_unpack(unsigned type, void *m, const void *p, size_t n, struct err *e);
-void wire_free(unsigned type, void *m);
-
-#define MSG(name, number, most, text, fields)                                          \
+	enum { WIRE_##name = (number) };                                               \
 	static inline void wire_pack_##name(struct buf *out,                           \
 					    const struct wire_##name *m)               \
 	{                                                                              \
@@ -91,6 +86,7 @@ void wire_free(unsigned type, void *m);
 	}
 #include "common/wire.def"
 #undef MSG
+#undef F
 
 /* One case of a switch over f->type: CALL sees the unpacked message as m.  A malformed
  * payload ends the function with -1 and E. */
@@ -116,7 +112,7 @@ struct wire_frame {
 /* The first frame of the LEFT bytes at P, which FROM sent, into F.  Returns the bytes
  * it takes up, 0 if it is not complete yet, -1 with E.  E_WIRE: its type is unknown, or
  * FROM never sends it, or it is larger than its row allows.  The frame's head tells
- * this, so that nobody keeps more than a row's limit. */
+ * this, so that no reader keeps more than a row's limit. */
 long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		    size_t left, struct err *e);
 

@@ -18,11 +18,10 @@ enum { DEVICES_MAX = 64, PROCESSES_MAX = 512, DEPTH_MAX = 64 };
 
 /* ---- the findings ---- */
 
-struct check {
+struct use {
 	struct nvml *nvml;
 	const struct gpus *g;
-	const struct gpu_check_rank *ranks;
-	size_t nrank;
+	const struct ranks *ranks;
 	struct procs procs;
 	bool *uses;    /* uses[rank * g->n + gpu] */
 	size_t listed; /* processes that NVML listed */
@@ -30,16 +29,17 @@ struct check {
 	bool busy;     /* a GPU has memory in use */
 };
 
-/* The index of the rank that PID belongs to, or -1. */
-static long rank_of(const struct check *c, pid_t pid)
+/* The local rank that PID belongs to, or -1. */
+static long rank_of(const struct use *u, pid_t pid)
 {
 	const struct proc *p;
 
 	for (int depth = 0; pid > 1 && depth < DEPTH_MAX; depth++) {
-		for (size_t r = 0; r < c->nrank; r++)
-			if (c->ranks[r].pid == pid)
+		for (size_t r = 0; r < u->ranks->n; r++)
+			if (u->ranks->v[r].pid == pid &&
+			    u->ranks->v[r].state == RANK_RUNNING)
 				return (long)r;
-		p = procs_find(&c->procs, pid);
+		p = procs_find(&u->procs, pid);
 		pid = p ? p->ppid : 0;
 	}
 	return -1;
@@ -52,103 +52,97 @@ static bool is_on(const struct gpu *g, const struct nvml_device *d, int gi)
 	       g->address.func == d->address.func && (!g->mig || g->gi == gi);
 }
 
-static void look_at(struct check *c, const struct nvml_device *d)
+static void look_at(struct use *u, const struct nvml_device *d)
 {
 	struct nvml_process p[PROCESSES_MAX];
-	long n = nvml_processes(c->nvml, d, p, PROCESSES_MAX);
+	long n = nvml_processes(u->nvml, d, p, PROCESSES_MAX);
 
-	if (nvml_used_bytes(c->nvml, d) > (long long)1 << 30)
-		c->busy = true;
+	if (nvml_used_bytes(u->nvml, d) > (long long)1 << 30)
+		u->busy = true;
 	for (long i = 0; i < n; i++) {
-		long rank = rank_of(c, p[i].pid);
+		long rank = rank_of(u, p[i].pid);
 		size_t gpu = 0;
 
-		c->listed++;
+		u->listed++;
 		if (rank < 0)
 			continue;
-		c->ours++;
-		while (gpu < c->g->n && !is_on(&c->g->v[gpu], d, p[i].gi))
+		u->ours++;
+		while (gpu < u->g->n && !is_on(&u->g->v[gpu], d, p[i].gi))
 			gpu++;
-		if (gpu < c->g->n)
-			c->uses[(size_t)rank * c->g->n + gpu] = true;
+		if (gpu < u->g->n)
+			u->uses[(size_t)rank * u->g->n + gpu] = true;
 	}
 }
 
-static void add_gpu(struct str *s, const struct check *c, size_t gpu)
+static void add_gpu(struct str *s, const struct use *u, size_t gpu)
 {
-	const struct gpu *g = &c->g->v[gpu];
+	const struct gpu *g = &u->g->v[gpu];
 
 	str_addf(s, "GPU %d (%s)", g->index, g->mig ? g->uuid : g->pci);
 }
 
-/* Rank R uses GPU, which is not its own. */
-static char *describe(const struct check *c, size_t r, size_t gpu)
+/* Local rank R uses GPU, which is not its own. */
+static char *describe(const struct use *u, const struct placement *p, size_t r,
+		      size_t gpu)
 {
-	int own = c->ranks[r].gpu;
-	bool on_own = own >= 0 && c->uses[r * c->g->n + (size_t)own];
+	int own = p->v[r].gpu;
+	bool on_own = own >= 0 && u->uses[r * u->g->n + (size_t)own];
 	struct str s = { 0 };
 
-	str_addf(&s, "rank %u %s ", c->ranks[r].rank,
+	str_addf(&s, "rank %u %s ", u->ranks->v[r].rank,
 		 on_own ? "also holds memory on" : "runs on");
-	add_gpu(&s, c, gpu);
-	for (size_t i = 0; i < c->nrank; i++)
-		if (c->ranks[i].gpu == (int)gpu) {
-			str_addf(&s, ", which is rank %u's", c->ranks[i].rank);
+	add_gpu(&s, u, gpu);
+	for (size_t i = 0; i < u->ranks->n; i++)
+		if (p->v[i].gpu == (int)gpu) {
+			str_addf(&s, ", which is rank %u's", u->ranks->v[i].rank);
 			break;
 		}
 	if (own < 0) {
 		str_addf(&s, "; it was given none");
 	} else {
 		str_addf(&s, "%s", on_own ? "; its own is " : ", not on its own, ");
-		add_gpu(&s, c, (size_t)own);
+		add_gpu(&s, u, (size_t)own);
 	}
 	return str_take(&s);
 }
 
-static int compare(struct check *c, struct strv *found)
+int gpu_check_findings(struct strv *found, const struct gpu_check *c)
 {
+	const struct gpus *g = c->gpus;
+	struct use u = { .g = g, .ranks = c->ranks };
 	struct nvml_device v[DEVICES_MAX];
-	size_t n = nvml_devices(c->nvml, v, DEVICES_MAX);
+	bool nvidia = false;
+	char why[256];
+	size_t n;
 
+	for (size_t i = 0; i < g->n; i++)
+		nvidia |= g->v[i].vendor == GPU_NVIDIA;
+	if (!nvidia || !c->ranks->running)
+		return 0;
+	u.nvml = nvml_open(why, sizeof why);
+	if (!u.nvml) {
+		strv_take(found,
+			  xasprintf("cannot verify which GPU each rank uses: %s", why));
+		return -1;
+	}
+	procs_load(&u.procs);
+	u.uses = xcalloc(c->ranks->n * g->n, sizeof *u.uses);
+	n = nvml_devices(u.nvml, v, DEVICES_MAX);
 	for (size_t i = 0; i < n; i++)
-		look_at(c, &v[i]);
-	for (size_t r = 0; r < c->nrank; r++)
-		for (size_t gpu = 0; gpu < c->g->n; gpu++)
-			if (c->uses[r * c->g->n + gpu] && (int)gpu != c->ranks[r].gpu)
-				strv_take(found, describe(c, r, gpu));
-	if (c->ours || (!c->listed && !c->busy))
+		look_at(&u, &v[i]);
+	for (size_t r = 0; r < c->ranks->n; r++)
+		for (size_t i = 0; i < g->n; i++)
+			if (u.uses[r * g->n + i] && (int)i != c->placement->v[r].gpu)
+				strv_take(found, describe(&u, c->placement, r, i));
+	free(u.uses);
+	procs_free(&u.procs);
+	nvml_close(u.nvml);
+	if (u.ours || (!u.listed && !u.busy))
 		return 0;
 	strv_add(found,
 		 "cannot verify which GPU each rank uses: NVML shows no process of "
 		 "this job, as is usual in a container");
 	return -1;
-}
-
-int gpu_check_findings(struct strv *found, const struct gpus *g,
-		       const struct gpu_check_rank *ranks, size_t n)
-{
-	struct check c = { .g = g, .ranks = ranks, .nrank = n };
-	bool nvidia = false;
-	char why[256];
-	int rc;
-
-	for (size_t i = 0; i < g->n; i++)
-		nvidia |= g->v[i].vendor == GPU_NVIDIA;
-	if (!nvidia || !n)
-		return 0;
-	c.nvml = nvml_open(why, sizeof why);
-	if (!c.nvml) {
-		strv_take(found,
-			  xasprintf("cannot verify which GPU each rank uses: %s", why));
-		return -1;
-	}
-	procs_load(&c.procs);
-	c.uses = xcalloc(n * g->n, sizeof *c.uses);
-	rc = compare(&c, found);
-	free(c.uses);
-	procs_free(&c.procs);
-	nvml_close(c.nvml);
-	return rc;
 }
 
 /* ---- the first use ---- */
@@ -182,18 +176,11 @@ bool gpu_check_any_use(void)
 /* The child: it answers with a line for each finding. */
 static void __attribute__((noreturn)) ask(const struct gpu_check *c, int fd)
 {
-	struct gpu_check_rank *list = xcalloc(c->ranks->n, sizeof *list);
 	struct strv found = { 0 };
 	struct str lines = { 0 };
-	size_t n = 0;
 
 	prctl(PR_SET_PDEATHSIG, (long)SIGKILL, 0L, 0L, 0L);
-	for (size_t i = 0; i < c->ranks->n; i++)
-		if (c->ranks->v[i].state == RANK_RUNNING)
-			list[n++] = (struct gpu_check_rank){ c->ranks->v[i].rank,
-							     c->placement->v[i].gpu,
-							     c->ranks->v[i].pid };
-	gpu_check_findings(&found, c->gpus, list, n);
+	gpu_check_findings(&found, c);
 	for (size_t i = 0; i < found.n; i++)
 		str_addf(&lines, "%s\n", found.v[i]);
 	_exit(write(fd, str_text(&lines), lines.len) < 0);

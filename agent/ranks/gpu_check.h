@@ -35,15 +35,9 @@ void gpu_check_end(struct gpu_check *c);
 /* Has a process below this one opened a GPU's device file? */
 bool gpu_check_any_use(void);
 
-struct gpu_check_rank {
-	uint32_t rank; /* global, for the messages */
-	int gpu;       /* index into gpus.v, -1: none */
-	pid_t pid; /* its main process; all that descend from it count as the rank */
-};
-
 /* Append one line to FOUND for each GPU that a rank uses and that is not its own; one
- * line if NVML cannot tell.  0; -1 if it could not tell. */
-int gpu_check_findings(struct strv *found, const struct gpus *g,
-		       const struct gpu_check_rank *ranks, size_t n);
+ * line if NVML cannot tell.  All processes that descend from a rank's main process count
+ * as the rank.  0; -1 if NVML cannot tell.  Reads C's gpus, placement and ranks. */
+int gpu_check_findings(struct strv *found, const struct gpu_check *c);
 
 #endif

@@ -5,7 +5,7 @@
  * does not reach it), becomes a subreaper, forks the agent and holds only the write end
  * of one pipe.  The agent holds the read end and is a subreaper, too.  If the agent
  * dies, every orphan becomes a child of the guardian, which kills its children until
- * none is left and exits with the agent's status.  If the guardian dies, the pipe is at
+ * none is left, and exits with the agent's status.  If the guardian dies, the pipe is at
  * its end, and the agent does the same.  Parent death signals are not enough: they
  * reach direct children only. */
 #ifndef BERTH_AGENT_RANKS_GUARD_H

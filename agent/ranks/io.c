@@ -71,14 +71,15 @@ static size_t stream_read(struct io_stream *s, size_t room)
 		}
 		return (size_t)n;
 	}
-	/* A pty whose other side is closed says EIO where a pipe says end of file. */
+	/* If the other side is closed, a pty says EIO and a pipe says end of file. */
 	if (n == 0 || errno != EAGAIN)
 		stream_close(s);
 	return 0;
 }
 
-/* A short read has emptied a pipe: the next byte, or its end, is an event again.  A pty
- * returns its data in parts.  Otherwise S waits for its next turn. */
+/* Read S once.  A short read has emptied a pipe, and then the next byte, or the end, is
+ * an event again.  After a full one, and on a pty, which returns its data in parts, S
+ * waits for its next turn. */
 static void stream_turn(struct io_stream *s)
 {
 	struct io *io = s->io;
@@ -87,12 +88,7 @@ static void stream_turn(struct io_stream *s)
 	if (s->fd < 0 || s->waiting || (n != room && !(n && s->pty)))
 		return;
 	s->waiting = true;
-	s->next = NULL;
-	if (io->last)
-		io->last->next = s;
-	else
-		io->first = s;
-	io->last = s;
+	STAILQ_INSERT_TAIL(&io->waiting, s, next);
 }
 
 /* Called once each time the stream became readable (EV_ET), in the order in which the
@@ -111,12 +107,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 /* Serve the waiting in turn. */
 void io_room(struct io *io)
 {
-	while (io->first && room_for_output(io)) {
-		struct io_stream *s = io->first;
+	while (!STAILQ_EMPTY(&io->waiting) && room_for_output(io)) {
+		struct io_stream *s = STAILQ_FIRST(&io->waiting);
 
-		io->first = s->next;
-		if (!io->first)
-			io->last = NULL;
+		STAILQ_REMOVE_HEAD(&io->waiting, next);
 		s->waiting = false;
 		stream_turn(s);
 	}
@@ -257,11 +251,6 @@ void io_grant(struct io *io)
 
 /* ---- opening and closing ---- */
 
-static int nonblock(int fd)
-{
-	return fcntl(fd, F_SETFL, O_NONBLOCK);
-}
-
 /* Both ends close on exec; only ours must never block. */
 static int open_pipe(int *ours, int *theirs, bool read_ours)
 {
@@ -271,7 +260,7 @@ static int open_pipe(int *ours, int *theirs, bool read_ours)
 		return -1;
 	*ours = fd[!read_ours];
 	*theirs = fd[read_ours];
-	return nonblock(*ours);
+	return fcntl(*ours, F_SETFL, O_NONBLOCK);
 }
 
 static int open_pty(int *ours, int *theirs)
@@ -286,7 +275,7 @@ static int open_pty(int *ours, int *theirs)
 	if (*theirs < 0 || tcgetattr(*theirs, &t))
 		return -1;
 	cfmakeraw(&t);
-	return tcsetattr(*theirs, TCSANOW, &t) ? -1 : nonblock(*ours);
+	return tcsetattr(*theirs, TCSANOW, &t) || fcntl(*ours, F_SETFL, O_NONBLOCK);
 }
 
 static void stream_watch(struct io_stream *s, int fd)

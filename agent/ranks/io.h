@@ -12,6 +12,8 @@
 #ifndef BERTH_AGENT_RANKS_IO_H
 #define BERTH_AGENT_RANKS_IO_H
 
+#include <sys/queue.h>
+
 #include "agent/ranks/exit_time.h"
 #include "common/buf.h"
 #include "common/err.h"
@@ -29,7 +31,7 @@ struct io_stream { /* stdout or stderr of a rank */
 	int fd; /* -1: at its end */
 	uint32_t rank, stream;
 	bool waiting, large, pty;
-	struct io_stream *next;
+	STAILQ_ENTRY(io_stream) next; /* waiting */
 };
 
 struct io_rank {
@@ -41,14 +43,15 @@ struct io_rank {
 	uint64_t in_at;         /* bytes of all input that it has taken */
 };
 
-/* All streams of one job.  The owner sets base, out, epoch and credit. */
+/* All streams of one job.  The owner sets base, out, epoch and credit, and initialises
+ * waiting. */
 struct io {
 	struct event_base *base;
 	struct buf *out; /* the agent's send queue */
 	uint32_t epoch;
 	uint64_t credit;
-	size_t open;                    /* streams not at their end */
-	struct io_stream *first, *last; /* waiting for credit or room */
+	size_t open;                      /* streams not at their end */
+	STAILQ_HEAD(, io_stream) waiting; /* for credit or room */
 	struct buf input;
 	uint64_t input_at; /* bytes of all input in front of the queue */
 	bool input_end;

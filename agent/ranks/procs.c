@@ -33,7 +33,7 @@ static ssize_t read_proc(pid_t pid, const char *what, char *out, size_t size)
 }
 
 /* "123 (name) S 1 ...": the name may hold anything, so its end is the last parenthesis.
- * False if there is no such process, with errno. */
+ * False, with errno, if PID does not exist. */
 static bool read_stat(struct proc *p, pid_t pid)
 {
 	char text[512], *open, *close;
@@ -314,21 +314,23 @@ static size_t signal_agents(const struct procs *agents, int signo)
 	return n;
 }
 
-static socklen_t socket_name(struct sockaddr_un *a, const char *job_id)
+/* A socket, and the name of the job's. */
+static int open_socket(struct sockaddr_un *a, socklen_t *n, const char *job_id)
 {
-	int n;
+	int len;
 
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "berth-job-%.64s",
-		     job_id);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	len = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "berth-job-%.64s",
+		       job_id);
+	*n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
 int procs_job_socket(const char *job_id)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un a;
-	socklen_t n = socket_name(&a, job_id);
+	socklen_t n;
+	int fd = open_socket(&a, &n, job_id);
 
 	if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 8))
 		return fd;
@@ -340,11 +342,10 @@ int procs_job_socket(const char *job_id)
 /* The owner of the job socket into AGENTS. */
 static void find_owner(struct procs *agents, const char *job_id)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct ucred owner = { 0 };
-	socklen_t size = sizeof owner;
+	struct ucred owner;
 	struct sockaddr_un a;
-	socklen_t n = socket_name(&a, job_id);
+	socklen_t n, size = sizeof owner;
+	int fd = open_socket(&a, &n, job_id);
 	struct procs all;
 
 	if (fd < 0)
@@ -368,7 +369,7 @@ size_t procs_sweep_job(const char *job_id)
 	find_owner(&agents, job_id);
 	all = again = kill_all_with(word, &agents);
 
-	/* A process has its environment until it is gone: count each once. */
+	/* A process has its environment until it is gone: count each process once. */
 	for (int look = 0; again && look < 500; look++) {
 		nanosleep(&pause, NULL);
 		again = kill_all_with(word, &agents);

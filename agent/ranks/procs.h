@@ -1,6 +1,6 @@
 /* procs.h - reads /proc: the processes below this one, and those of a job.
  *
- * A process whose parent has exited becomes a child of the nearest subreaper, which the
+ * When a process exits, its children become those of the nearest subreaper, which the
  * agent is.  So "below this process" misses only a process that has made itself, or an
  * ancestor of its own, a subreaper.  The job id (BERTH_JOB in the environment) finds
  * the processes of a job whose agent and guardian were killed together. */

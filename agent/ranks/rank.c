@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,11 +36,7 @@ static void wake_in(struct ranks *r, uint64_t ms)
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job)
 {
-	*r = (struct ranks){ .out = out,
-			     .epoch = job->epoch,
-			     .n = job->ranks.n,
-			     .pty = job->flags & JOB_PTY,
-			     .stdin_rank = job->stdin_rank };
+	*r = (struct ranks){ .out = out, .job = job, .n = job->ranks.n };
 	r->v = xcalloc(r->n, sizeof *r->v);
 	for (size_t i = 0; i < r->n; i++)
 		r->v[i] = (struct rank){ .rank = job->ranks.v[i] };
@@ -47,6 +44,7 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 			     .out = out,
 			     .epoch = job->epoch,
 			     .credit = job->credit_bytes };
+	STAILQ_INIT(&r->io.waiting);
 	r->timer = event_new(base, -1, 0, on_timer, r);
 	oom_begin(&r->oom, "");
 }
@@ -56,7 +54,7 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 {
 	struct rank *one = &r->v[local];
-	struct wire_exited m = { .epoch = r->epoch,
+	struct wire_exited m = { .epoch = r->job->epoch,
 				 .rank = one->rank,
 				 .status = (uint32_t)err_status(e->id) << 8,
 				 .began_ns = clock_ns(),
@@ -72,10 +70,12 @@ void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		 struct spawn *s)
 {
 	struct rank *one = &r->v[local];
-	bool reads = r->stdin_rank == one->rank || r->stdin_rank == STDIN_ALL;
+	uint32_t reader = r->job->stdin_rank;
+	bool reads = reader == one->rank || reader == STDIN_ALL;
 	struct err e = { 0 };
 
-	if (io_open(&one->io, &r->io, one->rank, r->pty, reads, s->fd, &e)) {
+	if (io_open(&one->io, &r->io, one->rank, r->job->flags & JOB_PTY, reads, s->fd,
+		    &e)) {
 		ranks_fail(r, local, &e);
 		return;
 	}
@@ -85,53 +85,61 @@ void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 }
 
 /* Alone, with new streams: its first were closed when it failed. */
-static int start_again(struct ranks *r, size_t local, struct spawn s)
+static void start_again(struct ranks *r, size_t local, struct spawn s)
 {
 	struct err e = { 0 };
 	struct spawn_batch *batch = spawn_batch_open(1, &e);
-	int rc = 0;
 
 	io_free_rank(&r->v[local].io);
 	if (!batch) {
 		ranks_fail(r, local, &e);
-		return 0;
+		return;
 	}
 	ranks_start(r, local, batch, &s);
 	spawn_batch_wait(batch);
-	rc = ranks_started(r, local, batch);
+	ranks_started(r, local, batch);
 	spawn_batch_free(batch);
-	return rc;
 }
 
-int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
+void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 {
 	struct rank *one = &r->v[local];
-	struct wire_started m = { .epoch = r->epoch, .rank = one->rank };
+	struct wire_started m = { .epoch = r->job->epoch, .rank = one->rank };
 	const struct spawn *again;
 	struct str cpus = { 0 };
+	uint64_t mask[128];
+	long bytes;
+	size_t words;
 	int bind_errno = 0;
 	struct err e = { 0 };
 
 	if (!one->launched)
-		return 0;
+		return;
 	one->launched = false;
 	again = spawn_batch_text(batch, one->slot);
-	if (again)
-		return start_again(r, local, *again);
+	if (again) {
+		start_again(r, local, *again);
+		return;
+	}
 	one->pid = spawn_batch_result(batch, one->slot, &bind_errno, &e);
 	if (one->pid < 0) {
 		io_free_rank(&one->io);
 		ranks_fail(r, local, &e);
-		return 0;
+		return;
 	}
+	if (bind_errno)
+		r->bind_errno = bind_errno;
 	one->state = RANK_RUNNING;
 	r->running++;
-	spawn_mask(&cpus, one->pid);
+	bytes = syscall(SYS_sched_getaffinity, one->pid, sizeof mask, mask);
+	words = bytes > 0 ? (size_t)bytes / sizeof *mask : 0;
+	while (words && !mask[words - 1])
+		words--;
+	str_add_bits(&cpus, mask, words);
 	m.pid = (uint32_t)one->pid;
 	m.cpus = str_text(&cpus);
 	wire_pack_started(r->out, &m);
 	str_free(&cpus);
-	return bind_errno;
 }
 
 /* ---- exits ---- */
@@ -142,7 +150,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	struct str why = { 0 };
 	struct wire_exited m = {
-		.epoch = r->epoch,
+		.epoch = r->job->epoch,
 		.rank = one->rank,
 		.pid = (uint32_t)one->pid,
 		.status = (uint32_t)status,
@@ -258,7 +266,7 @@ static bool exit_is_near(const struct ranks *r)
 static void stop_now(struct ranks *r, uint32_t grace_ms)
 {
 	r->stop_delayed_ms = 0;
-	wire_pack_stop_ack(r->out, &(struct wire_stop_ack){ r->epoch });
+	wire_pack_stop_ack(r->out, &(struct wire_stop_ack){ r->job->epoch });
 	if (r->phase > RANKS_TERMED)
 		return;
 	if (!grace_ms || !r->running) {

@@ -6,8 +6,8 @@
  *
  * The job:  RUN        ranks come and go; background children of an exited rank live on
  *           TERMED     `stop` came: TERM to main processes, KILL when the grace is over
- *           KILLING    no main process left, or no grace: KILL to the tree until there
- *                      is no process
+ *           KILLING    no main process left, or no grace: KILL to the tree until it is
+ *                      empty
  *           DRAINING   no process left: what the pipes still hold goes out, as credit
  *                      comes
  *           CLEARED    nothing is left
@@ -44,13 +44,14 @@ struct rank {
 
 struct ranks {
 	struct buf *out; /* the agent's send queue */
-	uint32_t epoch;
+	const struct wire_job *job;
 	enum ranks_phase phase;
 	struct rank *v; /* v[local rank] */
 	size_t n, running;
 	struct io io;
 	struct oom oom;
 	struct server *server; /* the owner's: it hears of exits; or NULL */
+	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	/* RUN: `stop` has come and is delayed until then, for exits that are near */
@@ -62,19 +63,17 @@ struct ranks {
 	bool alone;                 /* KILLING: wait says that we have no child */
 	struct str which;           /* unkillable processes */
 	uint32_t unkillable;        /* how many */
-	bool pty;
-	uint32_t stdin_rank;
 };
 
-/* The ranks of JOB, none started.  BASE and OUT must outlive R. */
+/* The ranks of JOB, none started.  BASE, OUT and JOB must outlive R. */
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job);
 /* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
 void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		 struct spawn *s);
 /* After spawn_batch_wait(), in the order of starting: sends `started`, or `exited` with
- * the error.  Returns 0, or the errno with which binding failed. */
-int ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);
+ * the error. */
+void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);
 /* Local rank LOCAL can't be started: E.  Sends `exited`. */
 void ranks_fail(struct ranks *r, size_t local, const struct err *e);
 

@@ -12,6 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const int limited[SPAWN_LIMITS] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
+					   RLIMIT_MEMLOCK };
+
 enum step { STEP_NONE, STEP_STDIO, STEP_WDIR, STEP_EXEC };
 
 /* Shared with the child while it runs on our memory. */
@@ -19,7 +22,7 @@ struct child {
 	struct spawn s;
 	pid_t pid, parent;
 	bool text; /* /bin/sh runs it already */
-	struct rlimit limit[4];
+	struct rlimit limit[SPAWN_LIMITS];
 	int bind_errno;
 	enum step step;
 	int error;
@@ -141,8 +144,6 @@ static CHILD void child_signals(void)
 
 static CHILD int child_steps(struct child *c)
 {
-	static const int limits[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
-				       RLIMIT_MEMLOCK };
 	const struct spawn *s = &c->s;
 	rlim_t nofile = c->limit[0].rlim_cur;
 	int liveness = nofile > LIVENESS_FD ? LIVENESS_FD : (int)nofile - 1;
@@ -161,8 +162,8 @@ static CHILD int child_steps(struct child *c)
 		     : 0;
 	c->bind_errno = rc < 0 ? (int)-rc : 0;
 	bare(SYS_umask, (long)s->limits->umask, 0, 0, 0);
-	for (int i = 0; i < 4; i++)
-		bare(SYS_prlimit64, 0, limits[i], (long)&c->limit[i], 0);
+	for (int i = 0; i < SPAWN_LIMITS; i++)
+		bare(SYS_prlimit64, 0, limited[i], (long)&c->limit[i], 0);
 	c->step = STEP_STDIO;
 	for (int i = 0; i < 3; i++)
 		if ((rc = bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
@@ -198,41 +199,28 @@ struct spawn_batch {
 	unsigned char *stacks;
 	int gate[2];   /* each child holds the write end until it execs or ends */
 	sigset_t mask; /* as it was before */
-	struct rlimit hard[4];
+	struct rlimit hard[SPAWN_LIMITS];
 };
-
-static const __rlimit_resource_t limit_names[4] = { RLIMIT_NOFILE, RLIMIT_CORE,
-						    RLIMIT_STACK, RLIMIT_MEMLOCK };
-
-static struct rlimit capped(struct rlimit r, uint64_t soft)
-{
-	r.rlim_cur = soft < r.rlim_max ? soft : r.rlim_max;
-	return r;
-}
 
 struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
 {
 	struct spawn_batch *b = xcalloc(1, sizeof *b);
 	sigset_t all;
 
-	if (pipe2(b->gate, O_CLOEXEC)) {
-		err_set(e, E_SYSTEM, "pipe", strerror(errno));
-		free(b);
-		return NULL;
-	}
 	b->stacks = mmap(NULL, most * STACK_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-	if (b->stacks == MAP_FAILED) {
-		err_set(e, E_SYSTEM, "mmap", strerror(errno));
-		close(b->gate[0]);
-		close(b->gate[1]);
+	if (b->stacks == MAP_FAILED || pipe2(b->gate, O_CLOEXEC)) {
+		err_set(e, E_SYSTEM, b->stacks == MAP_FAILED ? "mmap" : "pipe",
+			strerror(errno));
+		if (b->stacks != MAP_FAILED)
+			munmap(b->stacks, most * STACK_BYTES);
 		free(b);
 		return NULL;
 	}
 	b->most = most;
 	b->v = xcalloc(most, sizeof *b->v);
-	for (int i = 0; i < 4; i++)
-		getrlimit(limit_names[i], &b->hard[i]);
+	for (int i = 0; i < SPAWN_LIMITS; i++)
+		getrlimit((__rlimit_resource_t)limited[i], &b->hard[i]);
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &b->mask);
 	return b;
@@ -240,16 +228,16 @@ struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
 
 size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
 {
-	const struct spawn_limits *l = s->limits;
 	struct child *c = &b->v[b->n];
 
 	*c = (struct child){ .s = *s,
 			     .parent = getpid(),
-			     .text = s->program->script != NULL,
-			     .limit = { capped(b->hard[0], l->nofile),
-					capped(b->hard[1], l->core),
-					capped(b->hard[2], l->stack),
-					capped(b->hard[3], l->memlock) } };
+			     .text = s->program->script != NULL };
+	for (int i = 0; i < SPAWN_LIMITS; i++) {
+		uint64_t soft = s->limits->soft[i], hard = b->hard[i].rlim_max;
+
+		c->limit[i] = (struct rlimit){ soft < hard ? soft : hard, hard };
+	}
 	c->pid = clone(child_main, b->stacks + (b->n + 1) * STACK_BYTES,
 		       CLONE_VM | SIGCHLD, c);
 	if (c->pid < 0)
@@ -310,34 +298,14 @@ static bool use_shell(const struct spawn *s)
 	return true;
 }
 
-/* ENOENT of a file that exists: the interpreter in its first line, or its loader, does
- * not exist. */
-static int missing_helper(const struct spawn *s, struct err *e)
+static int exec_error(const struct spawn *s, int error, struct err *e)
 {
 	const char *name = s->program->argv[0];
 	char start[128];
 
-	if (!read_start(s, start, sizeof start))
-		return err_set(e, E_NOT_FOUND, name);
-	if (strncmp(start, "#!", 2))
-		return err_set(e, E_NOT_EXECUTABLE, name,
-			       "the loader it was linked for is not there");
-	start[strcspn(start, "\n")] = '\0';
-	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
-	if (strchr(start, '\r'))
-		return err_hint(e,
-				"its first line ends with a carriage return: save it "
-				"with Unix line ends");
-	return err_hint(e, "its first line is '%s'", start);
-}
-
-static int exec_error(const struct spawn *s, int error, struct err *e)
-{
-	const char *name = s->program->argv[0];
-
 	switch (error) {
 	case ENOENT:
-		return missing_helper(s, e);
+		break;
 	case ENOTDIR:
 		return err_set(e, E_NOT_FOUND, name);
 	case ENOEXEC:
@@ -351,6 +319,19 @@ static int exec_error(const struct spawn *s, int error, struct err *e)
 	default:
 		return err_set(e, E_SPAWN, name, strerror(error));
 	}
+	/* If the file exists, its loader or the interpreter in its first line does not. */
+	if (!read_start(s, start, sizeof start))
+		return err_set(e, E_NOT_FOUND, name);
+	if (strncmp(start, "#!", 2))
+		return err_set(e, E_NOT_EXECUTABLE, name,
+			       "the loader it was linked for is not there");
+	start[strcspn(start, "\n")] = '\0';
+	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
+	if (strchr(start, '\r'))
+		return err_hint(e,
+				"its first line ends with a carriage return: save it "
+				"with Unix line ends");
+	return err_hint(e, "its first line is '%s'", start);
 }
 
 static bool failed(struct child *c)
@@ -403,15 +384,4 @@ void spawn_batch_free(struct spawn_batch *b)
 	munmap(b->stacks, b->most * STACK_BYTES);
 	free(b->v);
 	free(b);
-}
-
-void spawn_mask(struct str *out, pid_t pid)
-{
-	uint64_t bits[128];
-	long bytes = syscall(SYS_sched_getaffinity, pid, sizeof bits, bits);
-	size_t n = bytes > 0 ? (size_t)bytes / sizeof *bits : 0;
-
-	while (n && !bits[n - 1])
-		n--;
-	str_add_bits(out, bits, n);
 }

@@ -16,7 +16,7 @@
 struct program {
 	char *path;   /* as given to execve; relative to the rank's wdir where it has a
 			 '/' */
-	char *script; /* what /bin/sh runs, NULL where the program is one itself */
+	char *script; /* what /bin/sh runs, NULL if the kernel execs it itself */
 	const char **argv; /* borrowed strings, NULL at the end */
 };
 
@@ -27,10 +27,10 @@ int program_find(struct program *p, wire_strv argv, const char *path, const char
 		 struct err *e);
 void program_free(struct program *p);
 
+enum { SPAWN_LIMITS = 4 }; /* NOFILE, CORE, STACK, MEMLOCK */
 struct spawn_limits {
 	uint32_t umask;
-	uint64_t nofile, core, stack,
-		memlock; /* soft limits, ~0: unlimited; capped by the hard ones */
+	uint64_t soft[SPAWN_LIMITS]; /* ~0: unlimited; the hard ones cap them */
 };
 
 struct spawn {
@@ -65,8 +65,5 @@ const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i);
 pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 			 struct err *e);
 void spawn_batch_free(struct spawn_batch *b);
-
-/* The CPUs process PID may use, as a list; appends to OUT. */
-void spawn_mask(struct str *out, pid_t pid);
 
 #endif

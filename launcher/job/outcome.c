@@ -52,12 +52,11 @@ static int gravity(const struct ending *e)
 /* Is this an end that no exit of another rank can bring about? */
 static bool is_own(const struct ending *e)
 {
-	static const int signals[] = { SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE };
+	bool crash = e->code == SIGSEGV || e->code == SIGBUS || e->code == SIGILL ||
+		     e->code == SIGFPE;
 
-	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-		if (e->fate == FATE_SIGNAL && e->code == signals[i])
-			return true;
-	return e->fate == FATE_OOM;
+	return e->fate == FATE_OOM ||
+	       (e->fate == FATE_SIGNAL && (crash || e->code == SIGKILL));
 }
 
 /* The gravest of the failures that may have been the first, or -1. */
@@ -118,20 +117,12 @@ long outcome_cause(const struct ending *v, size_t n)
 
 int outcome_status(const struct ending *cause)
 {
-	switch (cause->fate) {
-	case FATE_NONE:
-	case FATE_OK:
+	if (cause->fate <= FATE_OK)
 		return 0;
-	case FATE_EXIT:
-	case FATE_EXEC:
-		return cause->code;
-	case FATE_SIGNAL:
-	case FATE_OOM:
-		return EXIT_SIGNAL_BASE + cause->code;
-	case FATE_LOST:
+	if (cause->fate == FATE_LOST)
 		return EXIT_LOST;
-	}
-	return EXIT_RUNNER;
+	return cause->fate >= FATE_SIGNAL ? EXIT_SIGNAL_BASE + cause->code
+					  : cause->code;
 }
 
 int outcome_signalled(int signo, bool all_ok)

@@ -56,7 +56,7 @@ static void load_machine(struct agent *a)
 	struct err e = { 0 };
 
 	a->xml = fuzz_file(xml, sizeof xml - 1);
-	if (find_machine(a, &e)) {
+	if (!find_machine(a, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
