@@ -48,7 +48,8 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e);
 void agent_place(struct agent *a);
 /* Exec the ranks that were placed.  Sends `started` or `exited` for each. */
 void agent_start(struct agent *a);
-/* Forget the job and all that belongs to it.  Without a job: the `app`s for the next. */
+/* Forget the job and all that belongs to it.  Without a job: the `app`s for the
+ * next. */
 void agent_forget_job(struct agent *a);
 
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local);

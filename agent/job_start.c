@@ -64,9 +64,9 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 }
 
 /* Local ranks in the order in which they are started.  Ranks in a row that share their
- * CPUs are started in turns with those of other CPUs.  Started one after the other, each
- * would wait until its neighbour is out of the way (64 ranks on 2 cores: 30 ms, in turns
- * 18). */
+ * CPUs are started in turns with those of other CPUs.  Started one after the other,
+ * each would wait until its neighbour is out of the way (64 ranks on 2 cores: 30 ms, in
+ * turns 18). */
 static uint32_t *starting_order(const struct agent *a)
 {
 	const struct berth *b = a->placement.v;

@@ -87,8 +87,8 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 		leave(a);
 }
 
-/* `cleared` also says that the job's claims on GPUs are given back.  The next epoch gets
- * another port: the last one's may still have connections. */
+/* `cleared` also says that the job's claims on GPUs are given back.  The next epoch
+ * gets another port: the last one's may still have connections. */
 static void finish_job(struct agent *a)
 {
 	char *which = str_take(&a->ranks.which);

@@ -36,8 +36,9 @@ void gpu_check_end(struct gpu_check *c);
 bool gpu_check_any_use(void);
 
 /* Append one line to FOUND for each GPU that a rank uses and that is not its own; one
- * line if NVML cannot tell.  All processes that descend from a rank's main process count
- * as the rank.  0; -1 if NVML cannot tell.  Reads C's gpus, placement and ranks. */
+ * line if NVML cannot tell.  All processes that descend from a rank's main process
+ * count as the rank.  0; -1 if NVML cannot tell.  Reads C's gpus, placement and
+ * ranks. */
 int gpu_check_findings(struct strv *found, const struct gpu_check *c);
 
 #endif

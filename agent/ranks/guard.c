@@ -69,9 +69,9 @@ static void __attribute__((noreturn)) guardian(void)
 }
 
 /* Ask for short time slices: a process that needs little time at once need not wait for
- * the slices of others (Linux 6.12; older ones ignore it).  If ranks fail because of one
- * another, only an agent that looks at once sees which was the first.  Processes started
- * from here get usual slices. */
+ * the slices of others (Linux 6.12; older ones ignore it).  If ranks fail because of
+ * one another, only an agent that looks at once sees which was the first.  Processes
+ * started from here get usual slices. */
 static void ask_for_short_slices(void)
 {
 	enum { SLICE_NS = 100000 }; /* the least there is; 3 ms is usual */

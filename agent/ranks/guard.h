@@ -5,8 +5,8 @@
  * does not reach it), becomes a subreaper, forks the agent and holds only the write end
  * of one pipe.  The agent holds the read end and is a subreaper, too.  If the agent
  * dies, every orphan becomes a child of the guardian, which kills its children until
- * none is left, and exits with the agent's status.  If the guardian dies, the pipe is at
- * its end, and the agent does the same.  Parent death signals are not enough: they
+ * none is left, and exits with the agent's status.  If the guardian dies, the pipe is
+ * at its end, and the agent does the same.  Parent death signals are not enough: they
  * reach direct children only. */
 #ifndef BERTH_AGENT_RANKS_GUARD_H
 #define BERTH_AGENT_RANKS_GUARD_H
@@ -14,14 +14,14 @@
 #include "common/err.h"
 
 /* Become guardian and agent.  Returns in the agent, with a descriptor that is readable
- * (at its end) once the guardian is dead; -1 with E.  The guardian exits inside.  Closes
- * all descriptors above 2.  Sets all signals to their defaults, except INT, HUP, QUIT,
- * USR1, USR2 and PIPE: both processes ignore these, since a job lives as long as its
- * stream.  The guardian forwards TERM to the agent. */
+ * (at its end) once the guardian is dead; -1 with E.  The guardian exits inside.
+ * Closes all descriptors above 2.  Sets all signals to their defaults, except INT, HUP,
+ * QUIT, USR1, USR2 and PIPE: both processes ignore these, since a job lives as long as
+ * its stream.  The guardian forwards TERM to the agent. */
 int guard_split(struct err *e);
 
-/* Kill everything below this process and reap it.  Gives up once no process has died for
- * PATIENCE_MS. */
+/* Kill everything below this process and reap it.  Gives up once no process has died
+ * for PATIENCE_MS. */
 void guard_kill_all(unsigned patience_ms);
 
 #endif

@@ -92,8 +92,9 @@ static void stream_turn(struct io_stream *s)
 }
 
 /* Called once each time the stream became readable (EV_ET), in the order in which the
- * streams did.  With level-triggered events, a stream that was just read stands in front
- * of one that was written to before it (1 in 400 lines of stderr came too late). */
+ * streams did.  With level-triggered events, a stream that was just read stands in
+ * front of one that was written to before it (1 in 400 lines of stderr came too
+ * late). */
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct io_stream *s = arg;

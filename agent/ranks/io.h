@@ -73,7 +73,8 @@ void io_grant(struct io *io);
 void io_credit(struct io *io, uint32_t bytes);
 /* The send queue has become shorter. */
 void io_room(struct io *io);
-/* Bytes for stdin; none: its end.  0, or -1 with E if they are more than was granted. */
+/* Bytes for stdin; none: its end.  0, or -1 with E if they are more than was
+ * granted. */
 int io_input(struct io *io, const void *data, size_t n, struct err *e);
 
 /* Read what R's streams hold at this moment, as far as credit goes: what a rank wrote

@@ -231,8 +231,8 @@ int procs_sweep_tree(int signo)
 
 /* ---- a job ---- */
 
-/* Is WORD an entry of PID's environment?  The environment may be larger than the buffer:
- * read on, and keep what may be the beginning of the word. */
+/* Is WORD an entry of PID's environment?  The environment may be larger than the
+ * buffer: read on, and keep what may be the beginning of the word. */
 static bool has_entry(pid_t pid, const char *word)
 {
 	size_t len = strlen(word) + 1, kept = 1;

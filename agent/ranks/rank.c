@@ -218,8 +218,8 @@ static void signal_main(const struct procs *all, pid_t pid, int signo)
 			kill(all->v[i].pid, signo);
 }
 
-/* Memory or descriptors may be short for a moment.  If they stay short, the guardian has
- * its own, and kills the processes that this agent cannot see. */
+/* Memory or descriptors may be short for a moment.  If they stay short, the guardian
+ * has its own, and kills the processes that this agent cannot see. */
 static const char blind[] = "cannot look at the processes";
 
 void ranks_signal(struct ranks *r, int signo, bool tree)

@@ -30,9 +30,9 @@ struct child {
 
 /* ---- looking up the program ---- */
 
-/* Does folder DIR of PATH, LEN bytes long, have program NAME?  "" stands for the current
- * folder.  A relative path is seen from WDIR here, but stays as it is for the child,
- * which is there by then.  Else WHY is set if the file cannot be executed. */
+/* Does folder DIR of PATH, LEN bytes long, have program NAME?  "" stands for the
+ * current folder.  A relative path is seen from WDIR here, but stays as it is for the
+ * child, which is there by then.  Else WHY is set if the file cannot be executed. */
 static bool try_folder(struct program *p, const char *dir, size_t len, const char *name,
 		       const char *wdir, int *why)
 {
@@ -319,7 +319,8 @@ static int exec_error(const struct spawn *s, int error, struct err *e)
 	default:
 		return err_set(e, E_SPAWN, name, strerror(error));
 	}
-	/* If the file exists, its loader or the interpreter in its first line does not. */
+	/* If the file exists, its loader or the interpreter in its first line does
+	 * not. */
 	if (!read_start(s, start, sizeof start))
 		return err_set(e, E_NOT_FOUND, name);
 	if (strncmp(start, "#!", 2))

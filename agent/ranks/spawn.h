@@ -40,8 +40,8 @@ struct spawn {
 	const char *wdir;
 	const struct cpuset *cpus; /* NULL: unbound */
 	const struct spawn_limits *limits;
-	int fd[IO_CHILD_FDS]; /* become 0, 1, 2 and LIVENESS_FD; all others of ours close
-				 on exec */
+	/* become 0, 1, 2 and LIVENESS_FD; all others of ours close on exec */
+	int fd[IO_CHILD_FDS];
 };
 
 /* Processes started together: while one runs towards its exec the next is made, so that
@@ -57,8 +57,8 @@ struct spawn_batch *spawn_batch_open(size_t most, struct err *e);
 size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s);
 /* Until each has exec'd or failed. */
 void spawn_batch_wait(struct spawn_batch *b);
-/* If process I could not be exec'd because it is a text without "#!", its program is now
- * /bin/sh with this text: start this again, with new descriptors.  Else NULL. */
+/* If process I could not be exec'd because it is a text without "#!", its program is
+ * now /bin/sh with this text: start this again, with new descriptors.  Else NULL. */
 const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i);
 /* The pid of process I, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE, E_WDIR, E_SPAWN.
  * BIND_ERRNO is 0, or the errno of a failed binding: then it runs unbound. */
