@@ -177,7 +177,7 @@ START_TEST(limits_umask_folder)
 	job(&(struct far_job){
 		.argv = { SH(script) }, .wdir = "/usr", .nofile = 77, .umask = 027 });
 	finish(1);
-	/* ls itself has its folder open, beside 0, 1, 2 and the life pipe (io.h); a
+	/* ls itself has its folder open, beside 0, 1, 2 and the liveness pipe; a
 	 * rank leads its process group */
 	snprintf(want, sizeof want, "0027\n77\n0\n/usr\n5\n%u\n%u\n", far.rank[0].pid,
 		 far.rank[0].pid);
