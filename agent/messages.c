@@ -14,8 +14,10 @@ static int unpack_copy(struct agent *a, const struct wire_frame *f, void *m,
 	char *copy;
 
 	a->frames_bytes += f->n;
-	if (a->frames_bytes > WIRE_JOB_BYTES_MAX)
-		return err_set(e, E_WIRE, "job larger than its limit");
+	if (a->frames_bytes > WIRE_JOB_BYTES_MAX) {
+		err_set(e, E_WIRE, "job larger than its limit");
+		return -1;
+	}
 	copy = xmalloc(f->n + 1);
 	memcpy(copy, f->payload, f->n);
 	strv_take(&a->frames, copy);

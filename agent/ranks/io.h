@@ -50,8 +50,8 @@ struct io {
 	struct buf *out; /* the agent's send queue */
 	uint32_t epoch;
 	uint64_t credit;
-	size_t open;                      /* streams not at their end */
-	STAILQ_HEAD(, io_stream) waiting; /* for credit or room */
+	size_t open;                                /* streams not at their end */
+	STAILQ_HEAD(io_waiting, io_stream) waiting; /* for credit or room */
 	struct buf input;
 	uint64_t input_at; /* bytes of all input in front of the queue */
 	bool input_end;

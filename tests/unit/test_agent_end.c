@@ -1,4 +1,4 @@
-/* berth-agent: signals, exits, and that no process survives the agent or the guardian. */
+/* berth-agent: signals, exits, and that no process survives agent or guardian. */
 #include "far.h"
 
 #include <ctype.h>

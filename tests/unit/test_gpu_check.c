@@ -1,4 +1,4 @@
-/* gpu_claim.c, gpu_check.h: with real processes, real sockets, and a stand-in for NVML. */
+/* gpu_claim.c, gpu_check.h: with real processes and sockets, a stand-in for NVML. */
 #include "tests/unit/stand_in.h"
 
 #include <fcntl.h>
