@@ -76,7 +76,7 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 	a->job = xmalloc(sizeof *a->job);
 	*a->job = m;
 	a->epoch = m.epoch;
-	stream_patience(&a->stream, m.host_timeout_ms);
+	a->stream.patience_ms = m.host_timeout_ms;
 	if (m.master_port != a->port.number)
 		port_release(&a->port);
 	if (!a->xml && !(m.flags & JOB_PLAN))

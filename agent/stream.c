@@ -13,7 +13,6 @@ enum {
 	WRITE_BYTES = 1 << 20,
 	WIDE_BYTES = 65536,
 	PIPE_BYTES = 1 << 20,
-	/* The launcher gives a silent agent up first; the agent follows. */
 	EXTRA_MS = 15000,
 	/* Before a job there is nothing to protect, and other hosts may be slow to come
 	   up. */
@@ -78,11 +77,6 @@ void stream_send_all(struct stream *s, unsigned ms)
 	}
 }
 
-void stream_patience(struct stream *s, uint32_t ms)
-{
-	s->patience_ms = ms && ms <= UINT32_MAX - EXTRA_MS ? ms + EXTRA_MS : ms;
-}
-
 /* If this process itself was stopped, the launcher's messages are still to be read:
  * begin to count anew. */
 static void on_look(evutil_socket_t fd, short what, void *arg)
@@ -95,7 +89,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	if (s->suspended || now - s->looked_ms > 2000 * LOOK_S)
 		s->heard_ms = now;
 	s->looked_ms = now;
-	if (s->patience_ms && now - s->heard_ms > s->patience_ms)
+	if (s->patience_ms && now - s->heard_ms > EXTRA_MS + (uint64_t)s->patience_ms)
 		s->lost = true;
 }
 

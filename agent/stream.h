@@ -19,17 +19,17 @@ struct stream {
 	struct event *readable, *writable, *silence;
 	bool suspended; /* the launcher is stopped: its silence means nothing */
 	uint64_t heard_ms, looked_ms;
-	uint32_t patience_ms; /* silence that ends it, 0: none does */
-	bool wide;            /* the pipe we write to was enlarged */
-	bool lost;            /* it has ended, or was silent too long */
+	/* The launcher gives a host up after this silence, and an agent the launcher
+	 * 15 s later; 0: never.  The owner sets it. */
+	uint32_t patience_ms;
+	bool wide; /* the pipe we write to was enlarged */
+	bool lost; /* it has ended, or was silent too long */
 };
 
 /* Take the stream, send WIRE_MAGIC.  BASE is the caller's. */
 void stream_begin(struct stream *s, struct event_base *base);
 /* Send, then wait for events once: what has come is in s->in. */
 void stream_turn(struct stream *s);
-/* From now on silence of MS ends the stream, or a little more; 0: none does. */
-void stream_patience(struct stream *s, uint32_t ms);
 /* Try to send what is in the queue, without waiting. */
 void stream_send(struct stream *s);
 /* Send all that is in the queue, waiting MS milliseconds at most. */

@@ -168,14 +168,16 @@ bool proc_has_open(pid_t pid, bool (*is_it)(const char *path))
 	return found;
 }
 
-void proc_program(pid_t pid, char *out, size_t size)
+bool proc_runs(pid_t pid, bool (*is_it)(const char *name))
 {
-	char path[64];
+	char path[64], program[512], *slash;
 	ssize_t n;
 
 	snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-	n = readlink(path, out, size - 1);
-	out[n > 0 ? n : 0] = '\0';
+	n = readlink(path, program, sizeof program - 1);
+	program[n > 0 ? n : 0] = '\0';
+	slash = strrchr(program, '/');
+	return slash && is_it(slash + 1);
 }
 
 /* ---- the tree ---- */

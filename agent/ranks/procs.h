@@ -37,8 +37,8 @@ void procs_free(struct procs *p);
 bool proc_exiting(pid_t pid);
 /* Has PID a file open whose path IS_IT accepts? */
 bool proc_has_open(pid_t pid, bool (*is_it)(const char *path));
-/* The path of PID's program into OUT, "" if it is not known. */
-void proc_program(pid_t pid, char *out, size_t size);
+/* Does PID run a program whose name, without its folder, IS_IT accepts? */
+bool proc_runs(pid_t pid, bool (*is_it)(const char *name));
 
 /* Send SIGNO to everything below this process, KILL to all of their process groups.
  * STOP is sent until a look finds no new process, so that what forks meanwhile is

@@ -188,7 +188,7 @@ void ranks_reap(struct ranks *r)
 
 /* ---- signals ---- */
 
-static bool names_shell(const char *name)
+static bool is_shell(const char *name)
 {
 	static const char *const shells[] = { "sh",   "bash", "dash", "zsh",  "ksh",
 					      "mksh", "ash",  "fish", "tcsh", "csh" };
@@ -205,13 +205,8 @@ static bool names_shell(const char *name)
 static void signal_main(const struct procs *all, pid_t pid, int signo)
 {
 	const struct proc *p = procs_find(all, pid);
-	char program[512] = "", *slash;
-	bool shell;
+	bool shell = p && (is_shell(p->comm) || proc_runs(pid, is_shell));
 
-	if (p)
-		proc_program(pid, program, sizeof program);
-	slash = strrchr(program, '/');
-	shell = p && (names_shell(p->comm) || (slash && names_shell(slash + 1)));
 	kill(pid, signo);
 	for (size_t i = 0; shell && i < all->n; i++)
 		if (all->v[i].ppid == pid)
