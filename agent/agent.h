@@ -1,48 +1,57 @@
 /* agent.h - all that one agent holds, from its machine to the ranks of its job.
  *
- * main.c reads as the steps; placing.c does "job", starting.c does "start". */
+ * main.c reads as the steps; messages.c does what the launcher says, of which
+ * job_place.c does `job` and job_start.c does `start`.
+ */
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
 
 #include "agent/placement/env.h"
-#include "agent/ranks/gpucheck.h"
 #include "agent/placement/place.h"
-#include "agent/port.h"
-#include "agent/ranks/rank.h"
 #include "agent/pmi/server.h"
+#include "agent/port.h"
+#include "agent/ranks/gpu_check.h"
+#include "agent/ranks/rank.h"
 #include "agent/stream.h"
 
 struct agent {
 	struct event_base *base;
 	struct stream stream;
-	const char *xml; /* --place: no machine of ours */
+	const char *xml; /* --place: the machine is this file's */
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
 	struct port port;
-	int mark;     /* sweep.h */
-	int guardian; /* readable when it is dead, -1 for none */
+	int job_socket; /* procs.h; -1: none */
+	int guardian;   /* readable when it is dead, -1: none */
 	struct event *guardian_gone, *child, *term;
 
-	const struct wire_job *job; /* the session's */
-	const struct wire_app *app;
+	struct strv frames; /* copies of `app` and `job`, whose strings are in use */
+	size_t frames_bytes;
+	struct wire_app *app;
 	size_t napp;
-	struct gpus chosen; /* of the job */
+	struct wire_job *job; /* NULL: none */
+	uint32_t epoch;       /* of this job, or of the last one */
+	struct gpus chosen;   /* of the job */
 	struct placement placement;
 	bool placed;
 	struct ranks ranks;
-	struct server *server; /* while ranks run */
-	struct gpucheck check;
+	struct gpu_check check;
+
+	bool done; /* leave */
 	int status;
 };
 
-/* The job's ranks get their berths: sends berth for each, then placed; or the error. */
+/* One message of the launcher.  0, or -1 with E: the launcher broke the protocol. */
+int agent_take(struct agent *a, const struct wire_frame *f, struct err *e);
+/* The job's ranks get their berths.  Sends `berth` for each, then `placed`; or the
+ * error. */
 void agent_place(struct agent *a);
-/* Exec the ranks that were placed: sends started or ended for each. */
+/* Exec the ranks that were placed.  Sends `started` or `exited` for each. */
 void agent_start(struct agent *a);
+/* Forget the job and all that belongs to it.  Without a job: the `app`s for the
+ * next. */
+void agent_forget_job(struct agent *a);
 
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local);
-
-/* Claims are taken for this job: it has GPUs, and no resource manager shares them. */
-bool agent_claims_gpus(const struct agent *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* "job": GPUs and topology to a berth for each rank, and what is said of it. */
+/* `job`: GPUs and topology to a berth for each rank, and the messages about it. */
 #include "agent/agent.h"
 #include "agent/placement/env.h"
 
@@ -9,18 +9,11 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .local = local,
 				  .gpus = &a->chosen,
 				  .placement = &a->placement,
-				  .agent = server_name(a->server) };
+				  .agent = server_name(a->ranks.server) };
 }
 
-/* The job's own copy: --gpus and claims narrow and reorder it. */
-static void copy_gpus(struct gpus *to, const struct gpus *from)
-{
-	*to = (struct gpus){ xcalloc(from->n, sizeof *to->v), from->n, { 0 } };
-	if (from->n)
-		memcpy(to->v, from->v, from->n * sizeof *to->v);
-}
-
-bool agent_claims_gpus(const struct agent *a)
+/* Claims are taken for this job: it has GPUs, and no resource manager shares them. */
+static bool claims_gpus(const struct agent *a)
 {
 	return !a->xml && a->chosen.n && !(a->job->flags & (JOB_MANAGED | JOB_PLAN));
 }
@@ -32,10 +25,15 @@ static int place(struct agent *a, struct err *e)
 					 (enum share)j->share,
 					 j->flags & JOB_NO_GPU_SHARING };
 
-	copy_gpus(&a->chosen, &a->gpus);
+	/* The job's own copy: --gpus and claims narrow and reorder it. */
+	a->chosen = (struct gpus){ xcalloc(a->gpus.n, sizeof *a->chosen.v),
+				   a->gpus.n,
+				   { 0 } };
+	if (a->gpus.n)
+		memcpy(a->chosen.v, a->gpus.v, a->gpus.n * sizeof *a->chosen.v);
 	if (*j->gpus && gpu_select(&a->chosen, j->gpus, e))
 		return -1;
-	if (agent_claims_gpus(a))
+	if (claims_gpus(a))
 		gpu_claim(&a->chosen);
 	if (place_ranks(&a->placement, &a->topo, &a->chosen, j->ranks.n, &o, e))
 		return -1;
@@ -44,8 +42,8 @@ static int place(struct agent *a, struct err *e)
 	return 0;
 }
 
-/* Claim what is in use, give the rest back, and name the holders of what is not ours
- * alone. */
+/* Claim the GPUs in use, give the others back, and name the jobs that hold the same
+ * GPUs. */
 static void keep_claims(struct agent *a)
 {
 	bool *used = xcalloc(a->chosen.n, sizeof *used);
@@ -62,20 +60,6 @@ static void keep_claims(struct agent *a)
 	}
 	gpu_claim_keep(&a->chosen, used);
 	free(used);
-}
-
-static void warn(struct agent *a)
-{
-	struct err e = { 0 };
-
-	for (size_t i = 0; i < a->gpus.notes.n; i++) {
-		snprintf(e.text, sizeof e.text, "%s", a->gpus.notes.v[i]);
-		stream_log(&a->stream, LOG_WARNING, &e);
-	}
-	if (a->chosen.n && a->placement.gpus_shared) {
-		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n);
-		stream_log(&a->stream, LOG_WARNING, &e);
-	}
 }
 
 static void say_berth(struct agent *a, uint32_t local)
@@ -117,9 +101,16 @@ void agent_place(struct agent *a)
 		stream_log(&a->stream, LOG_ERROR, &e);
 		return;
 	}
-	if (agent_claims_gpus(a))
+	if (claims_gpus(a))
 		keep_claims(a);
-	warn(a);
+	for (size_t i = 0; i < a->gpus.notes.n; i++) {
+		snprintf(e.text, sizeof e.text, "%s", a->gpus.notes.v[i]);
+		stream_log(&a->stream, LOG_WARNING, &e);
+	}
+	if (a->chosen.n && a->placement.gpus_shared) {
+		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n);
+		stream_log(&a->stream, LOG_WARNING, &e);
+	}
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);
 	m.idle = a->placement.idle;

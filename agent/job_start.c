@@ -1,4 +1,4 @@
-/* "start": the environment of each rank, then bind and exec, many at a time. */
+/* `start`: the environment of each rank, then bind and exec, many at a time. */
 #include "agent/agent.h"
 
 #include <sys/stat.h>
@@ -24,83 +24,71 @@ static bool dir_exists(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static void prepare(struct app *app, const struct env_rank *r, const struct wire_job *j)
-{
-	app->ready = true;
-	app->limits = (struct spawn_limits){ j->umask, j->nofile, j->core, j->stack,
-					     j->memlock };
-	env_base(&app->env, r, environ);
-	if (dir_exists(r->app->wdir))
-		program_find(&app->program, r->app->argv, env_get(&app->env, "PATH"),
-			     r->app->wdir, &app->err);
-	/* else the child's chdir() says why */
-	else
-		app->program = (struct program){ xstrdup(""), NULL,
-						 xcalloc(2, sizeof(char *)) };
-}
-
 /* Returns the environment, which must stay until the rank has exec'd. */
 static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 			 struct spawn_batch *batch)
 {
+	const struct wire_job *j = a->job;
 	struct env_rank r = agent_env_rank(a, local);
 	struct app *app = &apps[a->job->apps.v[local]];
 	const struct berth *b = &a->placement.v[local];
 	char **env;
 
 	r.dir_exists = dir_exists;
-	if (!app->ready)
-		prepare(app, &r, a->job);
+	if (!app->ready) {
+		app->ready = true;
+		app->limits = (struct spawn_limits){
+			j->umask, { j->nofile, j->core, j->stack, j->memlock }
+		};
+		env_base(&app->env, &r, environ);
+		if (dir_exists(r.app->wdir))
+			program_find(&app->program, r.app->argv,
+				     env_get(&app->env, "PATH"), r.app->wdir,
+				     &app->err);
+		else /* the child's chdir() says why */
+			app->program = (struct program){ xstrdup(""), NULL,
+							 xcalloc(2, sizeof(char *)) };
+	}
 	if (app->err.id) {
 		ranks_fail(&a->ranks, local, &app->err);
 		return NULL;
 	}
 	env = env_build(&app->env, &r);
 	ranks_start(&a->ranks, local, batch,
-		    &(struct spawn){ &app->program,
-				     env,
-				     r.app->wdir,
-				     b->bound && a->topo.live ? &b->cpus : NULL,
-				     &app->limits,
-				     { -1, -1, -1, -1 } });
+		    &(struct spawn){ .program = &app->program,
+				     .env = env,
+				     .wdir = r.app->wdir,
+				     .cpus = b->bound && a->topo.live ? &b->cpus : NULL,
+				     .limits = &app->limits });
 	return env;
 }
 
-/* How many ranks in a row share their CPUs.  Started one after the other, each would
- * wait for its neighbour to get out of the way: 64 ranks on 2 cores 30 ms, taking
- * turns 18. */
-static size_t ranks_in_a_row(const struct agent *a)
-{
-	const struct berth *b = a->placement.v;
-	size_t n = 1;
-
-	while (n < a->placement.n && cpuset_within(&b[n].cpus, &b[0].cpus))
-		n++;
-	return n;
-}
-
-/* Local ranks in the order in which they are started. */
+/* Local ranks in the order in which they are started.  Ranks in a row that share their
+ * CPUs are started in turns with those of other CPUs.  Started one after the other,
+ * each would wait until its neighbour is out of the way (64 ranks on 2 cores: 30 ms, in
+ * turns 18). */
 static uint32_t *starting_order(const struct agent *a)
 {
+	const struct berth *b = a->placement.v;
 	uint32_t *order = xcalloc(a->placement.n, sizeof *order);
-	size_t turns = ranks_in_a_row(a), n = 0;
+	size_t step = 1, n = 0;
 
-	for (size_t first = 0; first < turns; first++)
-		for (size_t i = first; i < a->placement.n; i += turns)
+	while (step < a->placement.n && cpuset_within(&b[step].cpus, &b[0].cpus))
+		step++;
+	for (size_t first = 0; first < step; first++)
+		for (size_t i = first; i < a->placement.n; i += step)
 			order[n++] = (uint32_t)i;
 	return order;
 }
 
-/* Start N ranks together.  0, or the errno of one that could not be bound. */
-static int start_batch(struct agent *a, struct app *apps, const uint32_t *order,
-		       size_t n)
+/* Start N ranks together. */
+static void start_batch(struct agent *a, struct app *apps, const uint32_t *order,
+			size_t n)
 {
 	struct err e = { 0 };
 	struct spawn_batch *batch = spawn_batch_open(n, &e);
 	char ***env = xcalloc(n, sizeof *env);
-	int unbound = 0;
 
-	a->ranks.launched = 0;
 	for (size_t i = 0; i < n; i++)
 		if (batch)
 			env[i] = start_rank(a, apps, order[i], batch);
@@ -109,23 +97,11 @@ static int start_batch(struct agent *a, struct app *apps, const uint32_t *order,
 	if (batch)
 		spawn_batch_wait(batch);
 	for (size_t i = 0; i < n; i++) {
-		int rc = ranks_started(&a->ranks, order[i], batch);
-
-		unbound = rc ? rc : unbound;
+		ranks_started(&a->ranks, order[i], batch);
 		free(env[i]);
 	}
 	free(env);
 	spawn_batch_free(batch);
-	return unbound;
-}
-
-static void free_apps(struct agent *a, struct app *apps)
-{
-	for (size_t i = 0; i < a->napp; i++) {
-		env_base_free(&apps[i].env);
-		program_free(&apps[i].program);
-	}
-	free(apps);
 }
 
 void agent_start(struct agent *a)
@@ -134,35 +110,36 @@ void agent_start(struct agent *a)
 	struct app *apps;
 	uint32_t *order;
 	struct err e = { 0 };
-	int unbound = 0;
 
-	if (!a->placed)
-		return;
+	if (!a->placed || a->ranks.phase != RANKS_RUN)
+		return; /* a job that was told to stop does not start */
 	if (a->xml) {
 		err_set(&e, E_PLACE_ONLY);
 		stream_log(&a->stream, LOG_ERROR, &e);
 		return;
 	}
 	a->placed = false; /* a second start finds nothing to start */
-	a->server = server_open(a->base, &a->stream.out, a->job);
-	a->ranks.server = a->server;
+	a->ranks.server = server_open(a->base, &a->stream.out, a->job);
 	apps = xcalloc(a->napp, sizeof *apps);
 	order = starting_order(a);
 	for (size_t i = 0; i < a->placement.n; i += BATCH) {
 		size_t left = a->placement.n - i;
-		int rc = start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
 
-		unbound = rc ? rc : unbound;
+		start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
 		stream_send(&a->stream);
 	}
-	if (unbound) {
-		err_set(&e, E_BIND, strerror(unbound));
+	if (a->ranks.bind_errno) {
+		err_set(&e, E_BIND, strerror(a->ranks.bind_errno));
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
-	ranks_grant(&a->ranks);
+	io_grant(&a->ranks.io);
 	if (a->chosen.n && a->topo.live)
-		gpucheck_begin(&a->check, &a->stream, &a->chosen, &a->placement,
-			       &a->ranks);
+		gpu_check_begin(&a->check, a->base, &a->stream.out, &a->chosen,
+				&a->placement, &a->ranks);
 	free(order);
-	free_apps(a, apps);
+	for (size_t i = 0; i < a->napp; i++) {
+		env_base_free(&apps[i].env);
+		program_free(&apps[i].program);
+	}
+	free(apps);
 }

@@ -31,4 +31,13 @@ enum job_flag {
 	JOB_MANAGED = 16,       /* inside a resource manager's job: no GPU claims */
 };
 
+/* How a failure turns into an exit.  The agent waits by these, the launcher judges by
+ * them which failure came first. */
+enum {
+	/* Most that passes from the begin of an exit until the agent has reaped it. */
+	EXIT_LASTS_MS = 400,
+	/* Most that passes from an error on stderr to the exit that follows from it. */
+	ERROR_TO_EXIT_MS = 2000,
+};
+
 #endif

@@ -4,11 +4,12 @@
  *   void wire_pack_name(struct buf *out, const struct wire_name *m)
  *      appends a whole frame
  *   int wire_unpack_name(struct wire_name *m, const void *p, size_t n, struct err *e)
+ *      0, or -1 with E
  *   void wire_free_name(struct wire_name *m)
  *      takes {0} too
  * An unpacked message borrows its strings and bytes from the payload P and owns its
- * lists: it is valid until P goes or wire_free_name().  Sizes are checked before memory
- * is taken. */
+ * lists.  It is valid until P goes or wire_free_name() is called.  Sizes are checked
+ * before memory is taken. */
 #ifndef BERTH_WIRE_H
 #define BERTH_WIRE_H
 
@@ -29,7 +30,7 @@ enum { WIRE_MAGIC_BYTES = 8, WIRE_HEAD_BYTES = 5, WIRE_OUTPUT_HEAD_BYTES = 21 };
 enum { WIRE_DATA_MAX = 65536, WIRE_INPUT_MAX = 262144 };
 /* The job's key; a rank's text in a fence, with its NUL; texts in one frame. */
 enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
-/* What no honest peer goes beyond: ranks of one job, ranks or CPUs or GPUs of one host,
+/* Limits of what a peer may ask for: ranks of one job; ranks, CPUs or GPUs of one host;
  * bytes of one job's app and job frames. */
 enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 << 20 };
 
@@ -58,36 +59,62 @@ typedef struct {
 	size_t n;
 } wire_u32v;
 
+/* The message of number TYPE, whose struct is at M. */
+void wire_pack(struct buf *out, unsigned type, const void *m);
+int wire_unpack(unsigned type, void *m, const void *p, size_t n, struct err *e);
+void wire_free(unsigned type, void *m);
+
 #define F(type, name) wire_##type name;
 #define MSG(name, number, most, text, fields)                                          \
 	struct wire_##name {                                                           \
 		fields                                                                 \
 	};                                                                             \
 	enum { WIRE_##name = (number) };                                               \
-	void wire_pack_##name(struct buf *out, const struct wire_##name *m);           \
-	int wire_unpack_##name(struct wire_##name *m, const void *p, size_t n,         \
-			       struct err *e);                                         \
-	void wire_free_##name(struct wire_##name *m);
+	static inline void wire_pack_##name(struct buf *out,                           \
+					    const struct wire_##name *m)               \
+	{                                                                              \
+		wire_pack(out, number, m);                                             \
+	}                                                                              \
+	static inline int wire_unpack_##name(struct wire_##name *m, const void *p,     \
+					     size_t n, struct err *e)                  \
+	{                                                                              \
+		return wire_unpack(number, m, p, n, e);                                \
+	}                                                                              \
+	static inline void wire_free_##name(struct wire_##name *m)                     \
+	{                                                                              \
+		wire_free(number, m);                                                  \
+	}
 #include "common/wire.def"
 #undef MSG
 #undef F
+
+/* One case of a switch over f->type: CALL sees the unpacked message as m.  A malformed
+ * payload ends the function with -1 and E. */
+#define WIRE_TAKE(name, call)                                                          \
+	case WIRE_##name: {                                                            \
+		struct wire_##name m;                                                  \
+                                                                                       \
+		if (wire_unpack_##name(&m, f->payload, f->n, e))                       \
+			return -1;                                                     \
+		call;                                                                  \
+		wire_free_##name(&m);                                                  \
+		break;                                                                 \
+	}
 
 enum wire_side { WIRE_AGENT = 'a', WIRE_LAUNCHER = 'l', WIRE_BOTH = 'b' };
 
 struct wire_frame {
 	unsigned type;
-	const unsigned char *payload; /* inside the bytes given to wire_next() */
+	const unsigned char *payload; /* inside the bytes given to wire_next_from() */
 	size_t n;
 };
 
-/* The first frame of the LEFT bytes at P, which FROM says, into F.  Returns the bytes
- * it takes up, 0 if it is not complete yet, -1 with E (E_WIRE: unknown type, one that
- * FROM does not say, or larger than its row allows: known from the frame's head, so
- * that no more than a row's limit is ever kept). */
+/* The first frame of the LEFT bytes at P, which FROM sent, into F.  Returns the bytes
+ * it takes up, 0 if it is not complete yet, -1 with E.  E_WIRE: its type is unknown, or
+ * FROM never sends it, or it is larger than its row allows.  The frame's head tells
+ * this, so that no reader keeps more than a row's limit. */
 long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		    size_t left, struct err *e);
-/* The same, whoever says it. */
-long wire_next(struct wire_frame *f, const void *p, size_t left, struct err *e);
 
 /* Where WIRE_MAGIC begins in the N bytes at P, or -1. */
 long wire_find_magic(const void *p, size_t n);

@@ -2,7 +2,7 @@
 
 #include "common/str.h"
 
-/* The number behind "oom_kill " in FILE; false where there is no such line. */
+/* The number behind "oom_kill " in FILE; false if FILE lacks such a line. */
 static bool read_count(const char *file, uint64_t *count)
 {
 	FILE *f = fopen(file, "re");
@@ -19,23 +19,8 @@ static bool read_count(const char *file, uint64_t *count)
 	return found;
 }
 
-/* The cgroup's path in a line of /proc/self/cgroup, or NULL: v2 "0::/x", v1
- * "4:memory:/x". */
-static char *cgroup_path(char *line, bool *v2)
-{
-	char *controllers = strchr(line, ':');
-	char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-
-	if (!path)
-		return NULL;
-	*path++ = '\0';
-	path[strcspn(path, "\n")] = '\0';
-	*v2 = controllers[1] == '\0';
-	return *v2 || strstr(controllers, "memory") ? path : NULL;
-}
-
-/* A container shows its own cgroup as the root of the mount: the path, then the root.
- */
+/* The counter of cgroup PATH.  A container shows its own cgroup as the root of the
+ * mount: try the path, then the root. */
 static bool try_cgroup(struct oom *o, const char *root, const char *path, bool v2)
 {
 	static const char *const mounts[2][2] = { { "/memory", "/memory" },
@@ -55,18 +40,24 @@ static bool try_cgroup(struct oom *o, const char *root, const char *path, bool v
 	return false;
 }
 
+/* A line of /proc/self/cgroup is "0::/x" (v2), or "4:memory:/x" (v1). */
 void oom_begin(struct oom *o, const char *root)
 {
-	char file[300], line[600];
-	bool found = false, v2;
+	char file[300], line[600], *controllers, *path;
+	bool found = false;
 	FILE *f;
 
 	snprintf(file, sizeof file, "%s/proc/self/cgroup", root);
 	f = fopen(file, "re");
 	while (f && !found && fgets(line, sizeof line, f)) {
-		const char *path = cgroup_path(line, &v2);
-
-		found = path && try_cgroup(o, root, path, v2);
+		line[strcspn(line, "\n")] = '\0';
+		controllers = strchr(line, ':');
+		path = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!path)
+			continue;
+		*path++ = '\0';
+		if (!controllers[1] || strstr(controllers, "memory"))
+			found = try_cgroup(o, root, path, !controllers[1]);
 	}
 	if (f)
 		fclose(f);
@@ -90,43 +81,31 @@ bool oom_risen(struct oom *o)
 
 /* ---- the limit ---- */
 
-/* What the cgroup at FOLDER allows; UINT64_MAX for all. */
-static uint64_t read_limit(const char *folder)
-{
-	static const char *const files[] = { "memory.max", "memory.limit_in_bytes" };
-	unsigned long long n = UINT64_MAX;
-	char path[600];
-
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		FILE *f;
-
-		snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-		f = fopen(path, "re");
-		if (f && fscanf(f, "%llu", &n) != 1) /* "max" */
-			n = UINT64_MAX;
-		if (f)
-			fclose(f);
-	}
-	return n;
-}
-
 void oom_why(const struct oom *o, struct str *out)
 {
+	static const char *const files[] = { "memory.max", "memory.limit_in_bytes" };
 	const uint64_t none = (uint64_t)INT64_MAX / 2; /* v1 says INT64_MAX in pages */
-	char folder[512], cgroup[512] = "";
+	char folder[512], path[600], cgroup[512] = "";
 	uint64_t least = none;
 
 	snprintf(folder, sizeof folder, "%s", o->path);
 	/* up to the mount itself, which is a container's own cgroup */
 	while (o->mount_len && strlen(folder) > o->mount_len) {
-		uint64_t limit;
-
 		*strrchr(folder, '/') = '\0';
-		limit = read_limit(folder);
-		if (limit >= least)
-			continue;
-		least = limit;
-		snprintf(cgroup, sizeof cgroup, "%s", folder + o->mount_len);
+		for (int i = 0; i < 2; i++) {
+			unsigned long long limit;
+			FILE *f;
+
+			snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+			f = fopen(path, "re");
+			if (f && fscanf(f, "%llu", &limit) == 1 && limit < least) {
+				least = limit;
+				snprintf(cgroup, sizeof cgroup, "%s",
+					 folder + o->mount_len);
+			}
+			if (f)
+				fclose(f);
+		}
 	}
 	if (least == none)
 		str_add(out, "out of memory");

@@ -1,10 +1,10 @@
-/* oom.h - did the kernel's OOM killer take a process of ours, and over which limit?
+/* oom.h - did the kernel's OOM killer kill a process of ours, and over which limit?
  *
  * The kernel counts its OOM kills per cgroup: memory.events (v2), memory.oom_control
- * (v1), and for the whole machine in /proc/vmstat, which serves where the cgroup is the
- * root.  A rank that ended by KILL while the count rose was taken by it.  The limit is
- * the smallest of the cgroup's own and of those above it: memory.max (v2),
- * memory.limit_in_bytes (v1). */
+ * (v1).  /proc/vmstat counts them for the whole machine, and serves if the cgroup is
+ * the root.  A rank that ended by KILL while the count rose was killed by the OOM
+ * killer.  The limit is the smallest of the cgroup's own and of those above it:
+ * memory.max (v2), memory.limit_in_bytes (v1). */
 #ifndef BERTH_AGENT_RANKS_OOM_H
 #define BERTH_AGENT_RANKS_OOM_H
 
@@ -22,10 +22,11 @@ struct oom {
 /* Find the counter of this process's cgroup and read it.  ROOT is "" or the folder
  * under which proc and sys are looked up (tests). */
 void oom_begin(struct oom *o, const char *root);
-/* Has the count risen since the last call that said so?  Each kill is told once. */
+/* Has the count risen since the last call that returned true?  Each kill counts
+ * once. */
 bool oom_risen(struct oom *o);
-/* "over the memory limit of 64 MiB of cgroup '/a'", or "out of memory" where nothing
- * but the machine's memory ends it. */
+/* "over the memory limit of 64 MiB of cgroup '/a'", or "out of memory" if only the
+ * machine's memory is the limit. */
 void oom_why(const struct oom *o, struct str *out);
 
 #endif

@@ -1,9 +1,9 @@
-/* sweep.h - finds processes: those below this one, those that carry a job's job_id.
+/* procs.h - reads /proc: the processes below this one, and those of a job.
  *
- * Both ways read /proc.  A process whose parent died hangs below the nearest subreaper,
- * which the agent is, so "below this one" misses nothing that did not ask another
- * subreaper for shelter; the job_id (BERTH_JOB in the environment) finds what is left
- * when agent and guardian were killed in one blow. */
+ * When a process exits, its children become those of the nearest subreaper, which the
+ * agent is.  So "below this process" misses only a process that has made itself, or an
+ * ancestor of its own, a subreaper.  The job id (BERTH_JOB in the environment) finds
+ * the processes of a job whose agent and guardian were killed together. */
 #ifndef BERTH_AGENT_RANKS_PROCS_H
 #define BERTH_AGENT_RANKS_PROCS_H
 
@@ -25,31 +25,38 @@ struct procs {
 /* All processes of this machine that are visible to us.  0, or the errno of what we
  * lack to see them all: memory, or descriptors. */
 int procs_load(struct procs *p);
-/* Only those below ROOT, children and theirs, dead ones left out; and in front of the
- * others those whose parent is ROOT. */
-int procs_load_below(struct procs *p, pid_t root);
+/* Only those below this process, children and theirs, dead ones left out.  The children
+ * come first. */
+int procs_load_below(struct procs *p);
+/* The process PID in P, or NULL. */
+const struct proc *procs_find(const struct procs *p, pid_t pid);
 void procs_free(struct procs *p);
 
-/* Is PID past saving: on its way out, or killed and without a turn since? */
-bool proc_dying(pid_t pid);
+/* Does PID exit just now?  A process that was killed does, even before its next turn on
+ * a CPU. */
+bool proc_exiting(pid_t pid);
+/* Has PID a file open whose path IS_IT accepts? */
+bool proc_has_open(pid_t pid, bool (*is_it)(const char *path));
+/* Does PID run a program whose name, without its folder, IS_IT accepts? */
+bool proc_runs(pid_t pid, bool (*is_it)(const char *name));
 
 /* Send SIGNO to everything below this process, KILL to all of their process groups.
- * STOP is sent until a look finds nobody new, so that what forks meanwhile is stopped
- * too.  0, or procs_load()'s errno: the children at least have it (theirs come to a
- * subreaper when they die). */
+ * STOP is sent until a look finds no new process, so that what forks meanwhile is
+ * stopped, too.  0, or procs_load()'s errno: then only the children got it (their own
+ * children come to a subreaper when they exit). */
 int procs_sweep_tree(int signo);
 
-/* What agents and guardians are called, in a folder of their own name or not. */
+/* The name of an agent's and a guardian's process, whatever their file is called. */
 #define AGENT_COMM "berth-agent"
 
-/* Be found by procs_sweep_job(COOKIE), also when no rank is left: a socket that listens
- * under an abstract name and never accepts, whose holder the kernel tells.  Returns it,
- * or -1. */
-int procs_sweep_mark(const char *job_id);
+/* Open the job socket: procs_sweep_job(JOB_ID) finds this process by it, even if no
+ * rank is left.  It listens under an abstract name and never accepts; the kernel tells
+ * its owner.  Returns it, or -1. */
+int procs_job_socket(const char *job_id);
 
-/* KILL, until a look finds none, own processes whose environment has BERTH_JOB=COOKIE;
- * how many there were.  The job's agents are continued if somebody stopped them, and
- * ended if they do not end within a second. */
+/* KILL own processes whose environment has BERTH_JOB=JOB_ID until a look finds none.
+ * Returns how many there were.  The job's agents are continued if they were stopped,
+ * and killed if they do not exit within a second. */
 size_t procs_sweep_job(const char *job_id);
 
 #endif

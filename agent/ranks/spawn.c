@@ -12,14 +12,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const int limited[SPAWN_LIMITS] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
+					   RLIMIT_MEMLOCK };
+
 enum step { STEP_NONE, STEP_STDIO, STEP_WDIR, STEP_EXEC };
 
 /* Shared with the child while it runs on our memory. */
 struct child {
 	struct spawn s;
 	pid_t pid, parent;
-	bool text; /* it is a shell's by now */
-	struct rlimit limit[4];
+	bool text; /* /bin/sh runs it already */
+	struct rlimit limit[SPAWN_LIMITS];
 	int bind_errno;
 	enum step step;
 	int error;
@@ -27,42 +30,46 @@ struct child {
 
 /* ---- looking up the program ---- */
 
-static bool is_program(const char *path, int *why)
-{
-	struct stat st;
-
-	if (stat(path, &st))
-		return false;
-	if (S_ISREG(st.st_mode) && !access(path, X_OK))
-		return true;
-	*why = S_ISDIR(st.st_mode) ? EISDIR : EACCES;
-	return false;
-}
-
-/* PATH's entry of LEN bytes at DIR joined with NAME; "" stands for the current folder.
- * What is relative is seen from WDIR here, but stays as it is for the child, which is
- * there by then. */
+/* Does folder DIR of PATH, LEN bytes long, have program NAME?  "" stands for the
+ * current folder.  A relative path is seen from WDIR here, but stays as it is for the
+ * child, which is there by then.  Else WHY is set if the file cannot be executed. */
 static bool try_folder(struct program *p, const char *dir, size_t len, const char *name,
 		       const char *wdir, int *why)
 {
 	char *path = len ? xasprintf("%.*s/%s", (int)len, dir, name)
 			 : xasprintf("./%s", name);
 	char *seen = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", wdir, path);
-	bool found = is_program(seen, why);
+	struct stat st;
 
+	if (!stat(seen, &st)) {
+		if (S_ISREG(st.st_mode) && !access(seen, X_OK))
+			p->path = path;
+		else
+			*why = S_ISDIR(st.st_mode) ? EISDIR : EACCES;
+	}
 	free(seen);
-	if (found)
-		p->path = path;
-	else
+	if (!p->path)
 		free(path);
-	return found;
+	return p->path != NULL;
 }
 
-static int search_path(struct program *p, const char *name, const char *path,
-		       const char *wdir, struct err *e)
+int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
+		 struct err *e)
 {
+	const char *name = argv.n ? argv.v[0] : "";
 	int why = 0;
 
+	*p = (struct program){ .argv = xcalloc(argv.n + 1, sizeof *p->argv) };
+	for (size_t i = 0; i < argv.n; i++)
+		p->argv[i] = argv.v[i];
+	if (!*name)
+		return err_set(e, E_NOT_FOUND, name);
+	if (strchr(name, '/')) {
+		p->path = xstrdup(name);
+		return 0;
+	}
+	if (!path)
+		path = "/usr/local/bin:/usr/bin:/bin";
 	for (const char *dir = path; dir;) {
 		size_t len = strcspn(dir, ":");
 
@@ -74,23 +81,6 @@ static int search_path(struct program *p, const char *name, const char *path,
 		return err_set(e, E_NOT_EXECUTABLE, name, strerror(why));
 	err_set(e, E_NOT_FOUND, name);
 	return err_hint(e, "no folder of PATH has it: %.400s", path);
-}
-
-int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
-		 struct err *e)
-{
-	const char *name = argv.n ? argv.v[0] : "";
-
-	*p = (struct program){ .argv = xcalloc(argv.n + 1, sizeof *p->argv) };
-	for (size_t i = 0; i < argv.n; i++)
-		p->argv[i] = argv.v[i];
-	if (!*name)
-		return err_set(e, E_NOT_FOUND, name);
-	if (!strchr(name, '/'))
-		return search_path(
-			p, name, path ? path : "/usr/local/bin:/usr/bin:/bin", wdir, e);
-	p->path = xstrdup(name);
-	return 0;
 }
 
 void program_free(struct program *p)
@@ -105,8 +95,8 @@ void program_free(struct program *p)
 
 #define CHILD __attribute__((no_sanitize("address", "undefined")))
 
-/* The result, or -errno.  libc's wrappers would write errno, which is the parent's:
- * that runs on while the child does. */
+/* The result, or -errno.  libc's wrappers would write errno, which belongs to the
+ * parent, and the parent runs at the same time. */
 static CHILD long bare(long n, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)
@@ -135,12 +125,12 @@ static CHILD long bare(long n, long a, long b, long c, long d)
 #endif
 }
 
-/* Ignored signals would stay ignored and handlers of ours must not run on shared
- * memory: these are the only ones that the agent touches (guard.c, main.c). */
+/* Ignored signals would stay ignored, and handlers of ours must not run on shared
+ * memory.  The agent touches only these signals (guard.c, main.c). */
 static CHILD void child_signals(void)
 {
-	/* 32 and 33 are libc's own, which guard.c's sigaction() can't reach; whoever
-	 * started us may have ignored them. */
+	/* 32 and 33 are libc's own, which guard.c's sigaction() cannot reach.  The
+	 * program that started us may have ignored them. */
 	static const int ours[] = { SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2,
 				    SIGPIPE, SIGTERM, SIGCHLD, 32,      33 };
 	static const long
@@ -152,47 +142,34 @@ static CHILD void child_signals(void)
 	bare(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, 8);
 }
 
-static CHILD void child_limits(struct child *c)
-{
-	static const int which[4] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
-				      RLIMIT_MEMLOCK };
-
-	bare(SYS_umask, (long)c->s.limits->umask, 0, 0, 0);
-	for (int i = 0; i < 4; i++)
-		bare(SYS_prlimit64, 0, which[i], (long)&c->limit[i], 0);
-}
-
-static CHILD int life_fd(const struct child *c)
-{
-	rlim_t most = c->limit[0].rlim_cur;
-
-	return most > IO_LIFE_FD ? IO_LIFE_FD : (int)most - 1;
-}
-
 static CHILD int child_steps(struct child *c)
 {
 	const struct spawn *s = &c->s;
+	rlim_t nofile = c->limit[0].rlim_cur;
+	int liveness = nofile > LIVENESS_FD ? LIVENESS_FD : (int)nofile - 1;
 	long rc;
 
-	/* A group, in the guardian's session: with a session each, the kernel
-	 * schedules each rank as a user of its own (autogroup), and sched_yield() no
-	 * longer lets the next one run: 8 bytes between 4 ranks on 2 cores 550 us
-	 * instead of 1.7. */
+	/* A group, in the guardian's session.  With a session each, the kernel would
+	 * schedule each rank as a user of its own (autogroup), and sched_yield() would
+	 * no longer let the next one run (8 bytes between 4 ranks on 2 cores: 550 us
+	 * instead of 1.7). */
 	bare(SYS_setpgid, 0, 0, 0, 0);
 	bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
 	if (bare(SYS_getppid, 0, 0, 0, 0) != c->parent)
-		return ESRCH; /* it died before: no signal will come */
+		return ESRCH; /* it died before this: no signal will come */
 	rc = s->cpus ? bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
 			    (long)s->cpus->w, 0)
 		     : 0;
 	c->bind_errno = rc < 0 ? (int)-rc : 0;
-	child_limits(c);
+	bare(SYS_umask, (long)s->limits->umask, 0, 0, 0);
+	for (int i = 0; i < SPAWN_LIMITS; i++)
+		bare(SYS_prlimit64, 0, limited[i], (long)&c->limit[i], 0);
 	c->step = STEP_STDIO;
 	for (int i = 0; i < 3; i++)
 		if ((rc = bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
 			return (int)-rc;
-	if (life_fd(c) > 2) /* no room for it: no harm */
-		bare(SYS_dup3, s->fd[3], life_fd(c), 0, 0);
+	if (liveness > 2) /* no room for it: no harm */
+		bare(SYS_dup3, s->fd[3], liveness, 0, 0);
 	c->step = STEP_WDIR;
 	rc = bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
 	if (rc < 0)
@@ -222,73 +199,53 @@ struct spawn_batch {
 	unsigned char *stacks;
 	int gate[2];   /* each child holds the write end until it execs or ends */
 	sigset_t mask; /* as it was before */
-	struct rlimit hard[4];
+	struct rlimit hard[SPAWN_LIMITS];
 };
-
-static const __rlimit_resource_t limit_names[4] = { RLIMIT_NOFILE, RLIMIT_CORE,
-						    RLIMIT_STACK, RLIMIT_MEMLOCK };
-
-static struct rlimit capped(struct rlimit r, uint64_t soft)
-{
-	r.rlim_cur = soft < r.rlim_max ? soft : r.rlim_max;
-	return r;
-}
 
 struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
 {
 	struct spawn_batch *b = xcalloc(1, sizeof *b);
 	sigset_t all;
 
-	if (pipe2(b->gate, O_CLOEXEC)) {
-		err_set(e, E_SYSTEM, "pipe", strerror(errno));
-		free(b);
-		return NULL;
-	}
 	b->stacks = mmap(NULL, most * STACK_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-	if (b->stacks == MAP_FAILED) {
-		err_set(e, E_SYSTEM, "mmap", strerror(errno));
-		close(b->gate[0]);
-		close(b->gate[1]);
+	if (b->stacks == MAP_FAILED || pipe2(b->gate, O_CLOEXEC)) {
+		err_set(e, E_SYSTEM, b->stacks == MAP_FAILED ? "mmap" : "pipe",
+			strerror(errno));
+		if (b->stacks != MAP_FAILED)
+			munmap(b->stacks, most * STACK_BYTES);
 		free(b);
 		return NULL;
 	}
 	b->most = most;
 	b->v = xcalloc(most, sizeof *b->v);
-	for (int i = 0; i < 4; i++)
-		getrlimit(limit_names[i], &b->hard[i]);
+	for (int i = 0; i < SPAWN_LIMITS; i++)
+		getrlimit((__rlimit_resource_t)limited[i], &b->hard[i]);
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &b->mask);
 	return b;
 }
 
-static void launch(struct spawn_batch *b, size_t i)
+size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
 {
-	struct child *c = &b->v[i];
+	struct child *c = &b->v[b->n];
 
-	c->step = STEP_NONE;
-	c->error = 0;
-	c->pid = clone(child_main, b->stacks + (i + 1) * STACK_BYTES,
+	*c = (struct child){ .s = *s,
+			     .parent = getpid(),
+			     .text = s->program->script != NULL };
+	for (int i = 0; i < SPAWN_LIMITS; i++) {
+		uint64_t soft = s->limits->soft[i], hard = b->hard[i].rlim_max;
+
+		c->limit[i] = (struct rlimit){ soft < hard ? soft : hard, hard };
+	}
+	c->pid = clone(child_main, b->stacks + (b->n + 1) * STACK_BYTES,
 		       CLONE_VM | SIGCHLD, c);
 	if (c->pid < 0)
 		c->error = errno;
+	return b->n++;
 }
 
-void spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
-{
-	const struct spawn_limits *l = s->limits;
-
-	b->v[b->n] = (struct child){ .s = *s,
-				     .parent = getpid(),
-				     .text = s->program->script != NULL,
-				     .limit = { capped(b->hard[0], l->nofile),
-						capped(b->hard[1], l->core),
-						capped(b->hard[2], l->stack),
-						capped(b->hard[3], l->memlock) } };
-	launch(b, b->n++);
-}
-
-/* The gate's end comes when the last child has let go of it. */
+/* The gate is at its end once the last child has closed it. */
 void spawn_batch_wait(struct spawn_batch *b)
 {
 	char c;
@@ -302,7 +259,7 @@ void spawn_batch_wait(struct spawn_batch *b)
 	sigprocmask(SIG_SETMASK, &b->mask, NULL);
 }
 
-/* The first bytes of the program that the child tried, seen from its folder. */
+/* The first bytes of the program that the child tried to exec. */
 static size_t read_start(const struct spawn *s, char *out, size_t size)
 {
 	const char *path = s->program->path;
@@ -318,8 +275,8 @@ static size_t read_start(const struct spawn *s, char *out, size_t size)
 	return (size_t)n;
 }
 
-/* execvp's rule: a text without a "#!" line is the shell's.  A binary is not: the
- * kernel refused it because it is for another machine. */
+/* execvp's rule: /bin/sh runs a text without a "#!" line.  A binary is for another
+ * machine, else the kernel would not have refused it. */
 static bool use_shell(const struct spawn *s)
 {
 	struct program *p = s->program;
@@ -341,34 +298,14 @@ static bool use_shell(const struct spawn *s)
 	return true;
 }
 
-/* ENOENT of a file that is there: what it names in its first line, or as its loader, is
- * not. */
-static int missing_helper(const struct spawn *s, struct err *e)
+static int exec_error(const struct spawn *s, int error, struct err *e)
 {
 	const char *name = s->program->argv[0];
 	char start[128];
 
-	if (!read_start(s, start, sizeof start))
-		return err_set(e, E_NOT_FOUND, name);
-	if (strncmp(start, "#!", 2))
-		return err_set(e, E_NOT_EXECUTABLE, name,
-			       "the loader it was linked for is not there");
-	start[strcspn(start, "\n")] = '\0';
-	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
-	if (strchr(start, '\r'))
-		return err_hint(e,
-				"its first line ends with a carriage return: save it "
-				"with Unix line ends");
-	return err_hint(e, "its first line is '%s'", start);
-}
-
-static int exec_error(const struct spawn *s, int error, struct err *e)
-{
-	const char *name = s->program->argv[0];
-
 	switch (error) {
 	case ENOENT:
-		return missing_helper(s, e);
+		break;
 	case ENOTDIR:
 		return err_set(e, E_NOT_FOUND, name);
 	case ENOEXEC:
@@ -382,20 +319,20 @@ static int exec_error(const struct spawn *s, int error, struct err *e)
 	default:
 		return err_set(e, E_SPAWN, name, strerror(error));
 	}
-}
-
-static int child_error(const struct child *c, struct err *e)
-{
-	switch (c->step) {
-	case STEP_EXEC:
-		return exec_error(&c->s, c->error, e);
-	case STEP_WDIR:
-		return err_set(e, E_WDIR, c->s.wdir, strerror(c->error));
-	case STEP_STDIO:
-	case STEP_NONE:
-		break;
-	}
-	return err_set(e, E_SPAWN, c->s.program->argv[0], strerror(c->error));
+	/* If the file exists, its loader or the interpreter in its first line does
+	 * not. */
+	if (!read_start(s, start, sizeof start))
+		return err_set(e, E_NOT_FOUND, name);
+	if (strncmp(start, "#!", 2))
+		return err_set(e, E_NOT_EXECUTABLE, name,
+			       "the loader it was linked for is not there");
+	start[strcspn(start, "\n")] = '\0';
+	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
+	if (strchr(start, '\r'))
+		return err_hint(e,
+				"its first line ends with a carriage return: save it "
+				"with Unix line ends");
+	return err_hint(e, "its first line is '%s'", start);
 }
 
 static bool failed(struct child *c)
@@ -425,7 +362,18 @@ pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 	struct child *c = &b->v[i];
 
 	*bind_errno = c->bind_errno;
-	return failed(c) ? child_error(c, e) : c->pid;
+	if (!failed(c))
+		return c->pid;
+	switch (c->step) {
+	case STEP_EXEC:
+		return exec_error(&c->s, c->error, e);
+	case STEP_WDIR:
+		return err_set(e, E_WDIR, c->s.wdir, strerror(c->error));
+	case STEP_STDIO:
+	case STEP_NONE:
+		break;
+	}
+	return err_set(e, E_SPAWN, c->s.program->argv[0], strerror(c->error));
 }
 
 void spawn_batch_free(struct spawn_batch *b)
@@ -437,15 +385,4 @@ void spawn_batch_free(struct spawn_batch *b)
 	munmap(b->stacks, b->most * STACK_BYTES);
 	free(b->v);
 	free(b);
-}
-
-void spawn_mask(struct str *out, pid_t pid)
-{
-	uint64_t bits[128];
-	long bytes = syscall(SYS_sched_getaffinity, pid, sizeof bits, bits);
-	size_t n = bytes > 0 ? (size_t)bytes / sizeof *bits : 0;
-
-	while (n && !bits[n - 1])
-		n--;
-	str_add_bits(out, bits, n);
 }

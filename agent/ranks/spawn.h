@@ -1,8 +1,8 @@
-/* spawn.h - starts one process: program looked up, bound, its own group, exec.
+/* spawn.h - starts processes: program looked up, bound, a group each, exec.
  *
- * The child shares our memory until it execs (clone VM|VFORK: 64 of them in 20 ms, fork
- * takes 31), makes only async-signal-safe calls and reports a failure as {step, errno}
- * in that shared memory; the sentence is made here, in the parent. */
+ * A child shares our memory until it execs (clone VM: 64 of them in 20 ms, fork takes
+ * 31).  It makes only async-signal-safe calls and reports a failure as {step, errno} in
+ * that shared memory.  The parent makes the sentence. */
 #ifndef BERTH_AGENT_RANKS_SPAWN_H
 #define BERTH_AGENT_RANKS_SPAWN_H
 
@@ -16,7 +16,7 @@
 struct program {
 	char *path;   /* as given to execve; relative to the rank's wdir where it has a
 			 '/' */
-	char *script; /* what /bin/sh runs, NULL where the program is one itself */
+	char *script; /* what /bin/sh runs, NULL if the kernel execs it itself */
 	const char **argv; /* borrowed strings, NULL at the end */
 };
 
@@ -27,10 +27,10 @@ int program_find(struct program *p, wire_strv argv, const char *path, const char
 		 struct err *e);
 void program_free(struct program *p);
 
+enum { SPAWN_LIMITS = 4 }; /* NOFILE, CORE, STACK, MEMLOCK */
 struct spawn_limits {
 	uint32_t umask;
-	uint64_t nofile, core, stack,
-		memlock; /* soft limits, ~0: unlimited; capped by the hard ones */
+	uint64_t soft[SPAWN_LIMITS]; /* ~0: unlimited; the hard ones cap them */
 };
 
 struct spawn {
@@ -40,33 +40,30 @@ struct spawn {
 	const char *wdir;
 	const struct cpuset *cpus; /* NULL: unbound */
 	const struct spawn_limits *limits;
-	int fd[IO_CHILD_FDS]; /* become 0, 1, 2 and IO_LIFE_FD; all others of ours close
-				 on exec */
+	/* become 0, 1, 2 and LIVENESS_FD; all others of ours close on exec */
+	int fd[IO_CHILD_FDS];
 };
 
 /* Processes started together: while one runs towards its exec the next is made, so that
- * a core that is busy holds up nobody else.  64 ranks of `true` on 2 quiet cores: one
- * after the other (vfork) 25 ms, together 21; with other load on the cores 46 and 20.
- * All signals are blocked from open to wait. */
+ * a busy core delays no other process.  All signals are blocked from open to wait.
+ * (64 ranks of `true` on 2 quiet cores: one after the other with vfork 25 ms, together
+ * 21; with other load on the cores 46 and 20.) */
 struct spawn_batch;
 
 /* Room for MOST processes.  NULL with E. */
 struct spawn_batch *spawn_batch_open(size_t most, struct err *e);
-/* Make process number I, I = 0, 1, ...  What S points to must stay until
+/* Make a process and return its number: 0, 1, ...  What S points to must stay until
  * spawn_batch_wait(); its descriptors may be closed at once. */
-void spawn_batch_add(struct spawn_batch *b, const struct spawn *s);
+size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s);
 /* Until each has exec'd or failed. */
 void spawn_batch_wait(struct spawn_batch *b);
-/* Process I could not be exec'd because it is a text without "#!": its program has now
- * become /bin/sh's; start this again, with new descriptors.  Else NULL. */
+/* If process I could not be exec'd because it is a text without "#!", its program is
+ * now /bin/sh with this text: start this again, with new descriptors.  Else NULL. */
 const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i);
 /* The pid of process I, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE, E_WDIR, E_SPAWN.
- * BIND_ERRNO is 0, or why binding failed: it runs all the same, unbound. */
+ * BIND_ERRNO is 0, or the errno of a failed binding: then it runs unbound. */
 pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 			 struct err *e);
 void spawn_batch_free(struct spawn_batch *b);
-
-/* The CPUs process PID may use, as a list; appends to OUT. */
-void spawn_mask(struct str *out, pid_t pid);
 
 #endif

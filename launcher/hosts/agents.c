@@ -330,7 +330,7 @@ void agents_leave(struct host *h)
 {
 	if (h->state != HOST_UP)
 		return;
-	wire_pack_shutdown(&h->out, &(struct wire_shutdown){ 0 });
+	wire_pack_shutdown(&h->out, &(struct wire_shutdown){});
 	h->state = HOST_LEAVING;
 	agents_flush(h);
 }

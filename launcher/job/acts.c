@@ -120,7 +120,7 @@ static void place(struct job *j)
 		job_spec_choose_visible(j);
 	if (!j->input && j->request->plan == PLAN_OFF &&
 	    j->request->stdin_rank != STDIN_NONE)
-		j->input = input_open(j->base, j->request->stdin_rank);
+		j->input = input_open(j->base);
 	if (j->input)
 		aim_input(j);
 	j->fence = fence_open(j);

@@ -230,9 +230,10 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 	if (m->pid)
 		r->pid = m->pid;
 	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
-	r->ending.at_ns = agents_time(h, m->at_ns);
-	r->ending.error_ns = h->clock_error_ns;
-	r->ending.failing_ns = m->failing_ns ? agents_time(h, m->failing_ns) : 0;
+	r->ending.began_ns = agents_time(h, m->began_ns);
+	r->ending.clock_error_ns = h->clock_error_ns;
+	r->ending.error_printed_ns =
+		m->error_printed_ns ? agents_time(h, m->error_printed_ns) : 0;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
 	rank_over(j, h, m->rank);
@@ -297,16 +298,7 @@ static const char *on_agent_note(struct job *j, struct host *h,
 	return NULL;
 }
 
-#define TAKE(name, call)                                                               \
-	case WIRE_##name: {                                                            \
-		struct wire_##name m;                                                  \
-                                                                                       \
-		if (wire_unpack_##name(&m, f->payload, f->n, e))                       \
-			return -1;                                                     \
-		wrong = call;                                                          \
-		wire_free_##name(&m);                                                  \
-		break;                                                                 \
-	}
+#define TAKE(name, call) WIRE_TAKE(name, wrong = call)
 /* A message of an epoch that is over means nothing any more. */
 #define TAKE_JOB(name, call)                                                           \
 	TAKE(name, m.epoch<j->epoch ? NULL : m.epoch> j->epoch || !j->spec.master_addr \

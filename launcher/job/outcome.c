@@ -3,6 +3,10 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "common/job.h"
+
+enum { MS = 1000000, REAP_NS = 2 * MS }; /* REAP: from an exit to its being noticed */
+
 void outcome_classify(struct ending *out, uint32_t status, bool oom, bool exec_failed)
 {
 	int st = (int)status;
@@ -20,112 +24,105 @@ void outcome_classify(struct ending *out, uint32_t status, bool oom, bool exec_f
 		out->fate = FATE_SIGNAL;
 }
 
-static bool failed(const struct ending *e)
+/* When it printed the error because of which it exited; 0: it printed none. */
+static int64_t failed_at(const struct ending *e)
 {
-	return e->fate > FATE_OK;
+	bool recent =
+		e->began_ns - e->error_printed_ns < (int64_t)ERROR_TO_EXIT_MS * MS;
+
+	return recent ? e->error_printed_ns : 0;
 }
 
-/* An interpreter that said that it fails may abort while it takes itself apart, as
- * PyTorch's threads make it do on a busy machine: that is how it exits. */
+/* Some programs print an error and then abort while they shut down, as PyTorch's
+ * threads make them do on a busy machine.  That abort is an exit. */
 static bool is_exit(const struct ending *e)
 {
 	return e->fate == FATE_EXIT ||
-	       (e->fate == FATE_SIGNAL && e->code == SIGABRT && e->failing_ns);
+	       (e->fate == FATE_SIGNAL && e->code == SIGABRT && failed_at(e));
 }
 
-/* TERM and PIPE are how bystanders die: no graver than an exit. */
+/* TERM and PIPE are what kills bystanders. */
 static int gravity(const struct ending *e)
 {
-	if (is_exit(e))
-		return FATE_EXIT;
 	if (e->fate == FATE_SIGNAL && (e->code == SIGTERM || e->code == SIGPIPE))
 		return FATE_EXIT;
-	return e->fate;
+	return is_exit(e) ? FATE_EXIT : (int)e->fate;
 }
 
-static bool better(const struct ending *a, const struct ending *b)
+/* Is this an end that no exit of another rank can bring about? */
+static bool is_own(const struct ending *e)
 {
-	if (gravity(a) != gravity(b))
-		return gravity(a) > gravity(b);
-	return a->at_ns < b->at_ns;
+	bool crash = e->code == SIGSEGV || e->code == SIGBUS || e->code == SIGILL ||
+		     e->code == SIGFPE;
+
+	return e->fate == FATE_OOM ||
+	       (e->fate == FATE_SIGNAL && (crash || e->code == SIGKILL));
 }
 
-/* Of those that exited: who failed before FIRST, who ended before them all? */
-static long first_word(const struct ending *v, size_t n, long first)
+/* The gravest of the failures that may have been the first, or -1. */
+static long first_failure(const struct ending *v, size_t n)
 {
-	enum { REAP_NS = 2000000 }; /* from an end to its being noticed */
-	const struct ending *f = &v[first];
-	int64_t before = f->failing_ns ? f->failing_ns : f->at_ns - REAP_NS;
-
-	for (size_t i = 0; i < n; i++) {
-		if (!is_exit(&v[i]) || !v[i].failing_ns || v[i].failing_ns >= before)
-			continue;
-		first = (long)i;
-		before = v[i].failing_ns;
-	}
-	return first;
-}
-
-/* Is this how only the rank itself, its user or its machine ends it? */
-static bool own_end(const struct ending *e)
-{
-	static const int signals[] = { SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE };
-
-	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-		if (e->fate == FATE_SIGNAL && e->code == signals[i])
-			return true;
-	return e->fate == FATE_OOM;
-}
-
-/* In place of FIRST, which exited, who was about to die when it did. */
-static long dying(const struct ending *v, size_t n, long first)
-{
-	enum { DYING_NS = 400000000 }; /* so long agents wait for such a rank */
-	int64_t until = v[first].at_ns + DYING_NS;
-	long found = first;
+	int64_t latest = INT64_MAX; /* the first failure was surely before this */
+	long found = -1;
 
 	for (size_t i = 0; i < n; i++)
-		if (own_end(&v[i]) && v[i].at_ns <= until &&
-		    (found == first || v[i].at_ns < v[found].at_ns))
+		if (v[i].fate > FATE_OK &&
+		    v[i].began_ns + (int64_t)v[i].clock_error_ns < latest)
+			latest = v[i].began_ns + (int64_t)v[i].clock_error_ns;
+	for (size_t i = 0; i < n; i++) {
+		int graver;
+
+		if (v[i].fate <= FATE_OK ||
+		    v[i].began_ns - (int64_t)v[i].clock_error_ns > latest)
+			continue;
+		graver = found < 0 ? 1 : gravity(&v[i]) - gravity(&v[found]);
+		if (graver > 0 || (!graver && v[i].began_ns < v[found].began_ns))
 			found = (long)i;
+	}
 	return found;
 }
 
 long outcome_cause(const struct ending *v, size_t n)
 {
-	int64_t latest = INT64_MAX; /* the first failure was surely before this */
-	long cause = -1, first;
+	long first = first_failure(v, n), found = first;
+	int64_t before;
 
+	if (first < 0 || is_own(&v[first]) ||
+	    (v[first].fate != FATE_EXIT && v[first].fate != FATE_SIGNAL))
+		return first;
+
+	/* One that was killed, or crashed, while FIRST exited? */
 	for (size_t i = 0; i < n; i++)
-		if (failed(&v[i]) && v[i].at_ns + (int64_t)v[i].error_ns < latest)
-			latest = v[i].at_ns + (int64_t)v[i].error_ns;
-	for (size_t i = 0; i < n; i++)
-		if (failed(&v[i]) && v[i].at_ns - (int64_t)v[i].error_ns <= latest &&
-		    (cause < 0 || better(&v[i], &v[cause])))
-			cause = (long)i;
-	if (cause < 0 || own_end(&v[cause]) ||
-	    (v[cause].fate != FATE_EXIT && v[cause].fate != FATE_SIGNAL))
-		return cause;
-	first = dying(v, n, cause);
-	return first != cause || !is_exit(&v[cause]) ? first : first_word(v, n, cause);
+		if (is_own(&v[i]) &&
+		    v[i].began_ns <= v[first].began_ns + EXIT_LASTS_MS * MS &&
+		    (found == first || v[i].began_ns < v[found].began_ns))
+			found = (long)i;
+	if (found != first || !is_exit(&v[first]))
+		return found;
+
+	/* One that printed its error before FIRST failed, and exited after it? */
+	before = failed_at(&v[first]);
+	if (!before)
+		before = v[first].began_ns - REAP_NS;
+	for (size_t i = 0; i < n; i++) {
+		int64_t at = is_exit(&v[i]) ? failed_at(&v[i]) : 0;
+
+		if (at && at < before) {
+			found = (long)i;
+			before = at;
+		}
+	}
+	return found;
 }
 
 int outcome_status(const struct ending *cause)
 {
-	switch (cause->fate) {
-	case FATE_NONE:
-	case FATE_OK:
+	if (cause->fate <= FATE_OK)
 		return 0;
-	case FATE_EXIT:
-	case FATE_EXEC:
-		return cause->code;
-	case FATE_SIGNAL:
-	case FATE_OOM:
-		return EXIT_SIGNAL_BASE + cause->code;
-	case FATE_LOST:
+	if (cause->fate == FATE_LOST)
 		return EXIT_LOST;
-	}
-	return EXIT_RUNNER;
+	return cause->fate >= FATE_SIGNAL ? EXIT_SIGNAL_BASE + cause->code
+					  : cause->code;
 }
 
 int outcome_signalled(int signo, bool all_ok)

@@ -1,14 +1,17 @@
 /* outcome.h - pure: how every rank and host ended, to one cause and one exit status.
  *
- * The first failure is the cause, by the agents' clocks and not by arrival.  Where two
- * lie within the clocks' error of each other the graver kind wins: host lost, OOM kill,
- * signal other than TERM or PIPE, exec failure, non-zero exit (TERM and PIPE count
- * here).  Among those that exit, who said on stderr that it fails did so then: its
- * program may need longer to end than the others, whom it has failed, do; one that said
- * so and then aborts counts as one that exits.  A process
- * that is killed, or crashes, closes its sockets before it is seen to be dead, and on a
- * busy machine it may get no turn in between while others see that and exit: as no exit
- * of another kills a rank, such an end goes before exits of up to 400 ms earlier. */
+ * The first failure is the cause, by the agents' clocks and not by arrival.  If two
+ * failures lie within the clocks' error of each other, the graver kind wins: host lost,
+ * OOM kill, signal other than TERM or PIPE, exec failure, non-zero exit.  TERM and PIPE
+ * count as a non-zero exit.
+ *
+ * If a rank printed an error before it exited, it failed at that time: its program may
+ * need longer to exit than the ranks that fail because of it.  An abort after such an
+ * error counts as an exit.
+ *
+ * A process that is killed or crashes closes its sockets before the agent can reap it.
+ * On a busy machine other ranks may exit in between.  The exit of one rank never kills
+ * another, so such a death goes before exits that began up to EXIT_LASTS_MS earlier. */
 #ifndef BERTH_LAUNCHER_JOB_OUTCOME_H
 #define BERTH_LAUNCHER_JOB_OUTCOME_H
 
@@ -25,12 +28,13 @@ enum fate {
 	FATE_LOST /* its host or agent was lost */
 };
 
+/* What an agent reported.  Times are of our clock. */
 struct ending {
 	enum fate fate;
-	int64_t at_ns;      /* our clock */
-	uint64_t error_ns;  /* of at_ns */
-	int code;           /* exit code, or the signal */
-	int64_t failing_ns; /* when it said that it fails, before it exited; or 0 */
+	int64_t began_ns;         /* when the exit began */
+	uint64_t clock_error_ns;  /* of began_ns */
+	int code;                 /* exit code, or the signal */
+	int64_t error_printed_ns; /* when an error was printed before, or 0 */
 };
 
 /* From wait(2)'s STATUS, whether the OOM killer did it, and whether exec failed. */

@@ -34,7 +34,7 @@ static void resume(struct job *j)
 		h->heard_ms = clock_ms();
 		if (h->state != HOST_UP)
 			continue;
-		wire_pack_resume(&h->out, &(struct wire_resume){ 0 });
+		wire_pack_resume(&h->out, &(struct wire_resume){});
 		agents_flush(h);
 	}
 	messages_signal(j, SIGCONT, true);
@@ -86,7 +86,7 @@ static void suspend(struct job *j)
 
 		if (h->state != HOST_UP)
 			continue;
-		wire_pack_suspend(&h->out, &(struct wire_suspend){ 0 });
+		wire_pack_suspend(&h->out, &(struct wire_suspend){});
 		agents_flush(h);
 	}
 	j->agents.paused = true;

@@ -25,7 +25,7 @@ struct reader {
 struct input {
 	struct reader *to;
 	size_t n;
-	uint32_t epoch, rank;
+	uint32_t epoch;
 	bool done, always_ready;
 	struct event *readable;
 	struct event *again; /* checks whether runner is in the foreground */
@@ -51,7 +51,7 @@ static size_t least_credit(const struct input *in)
 /* The N bytes in ROOM for one reader; 0 bytes: the end. */
 static void send_input(const struct input *in, struct reader *r, size_t n)
 {
-	const struct wire_input m = { in->epoch, in->rank, { in->room, n } };
+	const struct wire_input m = { in->epoch, { in->room, n } };
 
 	r->credit -= n;
 	r->ended = !n;
@@ -106,11 +106,10 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 	wait_more(ctx);
 }
 
-struct input *input_open(struct event_base *base, uint32_t rank)
+struct input *input_open(struct event_base *base)
 {
 	struct input *in = xcalloc(1, sizeof *in);
 
-	in->rank = rank;
 	in->again = event_new(base, -1, 0, on_again, in);
 	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
 	if (event_add(in->readable, NULL)) {

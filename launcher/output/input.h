@@ -9,8 +9,8 @@
 
 struct input;
 
-/* RANK will read, or all ranks (STDIN_ALL); none does yet. */
-struct input *input_open(struct event_base *base, uint32_t rank);
+/* No rank reads yet. */
+struct input *input_open(struct event_base *base);
 /* From now on the ranks of EPOCH on the N hosts in TARGETS read.  They do not get the
  * bytes that others read before, but they get the end of file. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);

@@ -71,7 +71,7 @@ def start(epoch=1):
 
 
 def data(n=1, epoch=1):
-    return frame(9, u32(epoch) + u32(0) + u32(n) + b"x" * n)
+    return frame(9, u32(epoch) + u32(n) + b"x" * n)
 
 
 def credit(n=1000, epoch=1):
@@ -90,7 +90,7 @@ def sweep(job_id):
     return frame(21, text(job_id))
 
 
-SUSPEND, RESUME, BYE = frame(12, u32(0)), frame(13, u32(0)), frame(18, u32(0))
+SUSPEND, RESUME, BYE = frame(12), frame(13), frame(18)
 BEAT = frame(20, u64(1) + u64(0))
 
 

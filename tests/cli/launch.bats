@@ -241,7 +241,7 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	[ "$(sed 's/^[^:]*://' <<< "$output")" = $'0027\n333\n0\n4096\n32' ]
 }
 
-@test "ranks start with default signal handling and three open files, and the life pipe" {
+@test "ranks start with default signal handling and three open files, and the liveness pipe" {
 	trap '' HUP PIPE
 	run -0 out -np 1 grep -E '^Sig(Ign|Blk)' /proc/self/status
 	trap - HUP PIPE

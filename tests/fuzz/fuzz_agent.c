@@ -1,26 +1,32 @@
 /* libFuzzer on what runner says to an agent: bytes through agent/stream.c and what
- * main.c makes of them, placement and environment included.
+ * messages.c makes of them, placement and environment included.
  *
  * The machine is a saved one, so no rank is ever started; nothing is swept. */
 #define main agent_program
-#include "agent/main.c" /* its calls */
+#define agent_take fuzzed_take
+#define agent_forget_job fuzzed_forget_job
+#define procs_sweep_job no_sweep
+#define agent_start no_start
+#include "agent/messages.c"
+#include "agent/main.c"
 #undef main
+#undef agent_start
 
 #include "agent/placement/gpu_internal.h"
 #include "fuzz.h"
 
-static void no_sweep(void *ctx, const char *job_id)
+size_t no_sweep(const char *job_id)
 {
-	(void)ctx;
 	if (!*job_id)
 		abort();
+	return 0;
 }
 
-/* What a rank would be given, and no rank. */
-static void no_start(void *ctx)
-{
-	struct agent *a = ctx;
+void agent_start(struct agent *a);
 
+/* What a rank would be given, and no rank. */
+void no_start(struct agent *a)
+{
 	for (uint32_t i = 0; a->placed && i < a->placement.n; i++) {
 		struct env_rank r = agent_env_rank(a, i);
 		struct env_base base = { 0 };
@@ -30,7 +36,7 @@ static void no_start(void *ctx)
 		free(env_build(&base, &r));
 		env_base_free(&base);
 	}
-	on_start(ctx);
+	agent_start(a);
 }
 
 static void load_machine(struct agent *a)
@@ -50,7 +56,7 @@ static void load_machine(struct agent *a)
 	struct err e = { 0 };
 
 	a->xml = fuzz_file(xml, sizeof xml - 1);
-	if (find_machine(a, &e)) {
+	if (!find_machine(a, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
@@ -71,8 +77,7 @@ static void feed(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct agent a = { .guardian = -1, .port = { .fd = -1 }, .mark = -1 };
-	static struct stream_calls stubs;
+	static struct agent a = { .guardian = -1, .port = { .fd = -1 } };
 
 	if (size > 60000)
 		return 0; /* a pipe's worth */
@@ -82,16 +87,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		dup2(null, 1);
 		close(null);
 		a.base = event_base_new();
+		a.job_socket = -1;
 		load_machine(&a);
-		stubs = calls;
-		stubs.sweep = no_sweep;
-		stubs.start = no_start;
 	}
 	feed(data, size);
-	a.stream = (struct stream){ .base = a.base, .calls = &stubs, .ctx = &a };
-	stream_begin(&a.stream);
-	stream_loop(&a.stream);
-	forget_job(&a);
+	stream_begin(&a.stream, a.base);
+	a.done = false;
+	a.epoch = 0;
+	watch(&a);
+	fuzzed_forget_job(&a);
 	stream_end(&a.stream);
 	return 0;
 }

@@ -94,7 +94,6 @@ static void give_hello(struct host *h)
 				.port = 20000 };
 	struct buf b = { 0 };
 
-	m.hostname = m.arch = "";
 	buf_add(&b, WIRE_MAGIC, WIRE_MAGIC_BYTES);
 	wire_pack_hello(&b, &m);
 	give(h, buf_head(&b), b.len);

@@ -171,7 +171,7 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 							which,
 							which & 1,
 							which >> 1 & 1 });
-	if (wire_next(&f, buf_head(&b), b.len, NULL) > 0)
+	if (wire_next_from(WIRE_LAUNCHER, &f, buf_head(&b), b.len, NULL) > 0)
 		server_frame(service, &f, NULL);
 	buf_free(&b);
 }

@@ -42,13 +42,13 @@ static void take(const struct wire_frame *f)
 	str_free(&s);
 }
 
-static void stream(const uint8_t *p, size_t left)
+static void stream(enum wire_side from, const uint8_t *p, size_t left)
 {
 	struct wire_frame f;
 	struct err e;
 	long used;
 
-	while ((used = wire_next(&f, p, left, &e)) > 0) {
+	while ((used = wire_next_from(from, &f, p, left, &e)) > 0) {
 		if ((size_t)used > left || f.payload + f.n != p + used)
 			abort();
 		take(&f);
@@ -62,10 +62,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	long magic = wire_find_magic(data, size);
 
 	if (magic >= 0)
-		stream(data + magic + WIRE_MAGIC_BYTES,
+		stream(WIRE_AGENT, data + magic + WIRE_MAGIC_BYTES,
 		       size - (size_t)magic - WIRE_MAGIC_BYTES);
 	else
-		stream(data, size);
+		stream(WIRE_LAUNCHER, data, size);
 	if (size)
 		take(&(struct wire_frame){ data[0], data + 1, size - 1 });
 	return 0;

@@ -21,13 +21,9 @@ static void say_hello(void)
 {
 	struct wire_hello m = { .version = BERTH_VERSION,
 				.wire = WIRE_VERSION,
-				.arch = "",
 				.address = "" };
 	struct buf out = { 0 };
-	char name[256] = "";
 
-	gethostname(name, sizeof name - 1);
-	m.hostname = name;
 	buf_add(&out, WIRE_MAGIC, WIRE_MAGIC_BYTES);
 	wire_pack_hello(&out, &m);
 	put(buf_head(&out), out.len);

@@ -84,7 +84,8 @@ static void await(unsigned type)
 	long used;
 
 	while (got != type) {
-		used = wire_next(&f, buf_head(&job.in), job.in.len, NULL);
+		used = wire_next_from(WIRE_LAUNCHER, &f, buf_head(&job.in), job.in.len,
+				      NULL);
 		if (!used) {
 			n = read(0, buf_reserve(&job.in, 65536), 65536);
 			if (n <= 0)
@@ -114,8 +115,7 @@ static void wait_forever(void)
 static void hello(uint32_t cpus, uint32_t gpus, const char *address,
 		  const char *version)
 {
-	SAY(hello, version, WIRE_VERSION, "h", "x86_64", cpus, cpus, gpus, address, 0,
-	    clock_ns());
+	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, address, 0);
 }
 
 static void berth(uint32_t rank, const char *text)
@@ -132,7 +132,7 @@ static void output(uint32_t epoch, uint32_t rank, uint32_t stream, size_t n)
 
 static void ended(uint32_t rank, uint64_t at_ns)
 {
-	SAY(exited, job.epoch, rank, 1, 0, at_ns, 0, 0, "", "", "");
+	SAY(exited, job.epoch, rank, 1, 0, at_ns, 0, 0, "", "");
 }
 
 static void all_ended(void)
@@ -151,7 +151,7 @@ static void placed(const char *text)
 static void started(void)
 {
 	for (size_t i = 0; i < job.n; i++)
-		SAY(started, job.epoch, job.ranks[i], 1, clock_ns(), "0");
+		SAY(started, job.epoch, job.ranks[i], 1, "0");
 }
 
 /* ---- instead of a greeting ---- */
@@ -435,7 +435,7 @@ static void ended_string(void)
 	struct buf b = { 0 };
 
 	wire_pack_exited(&b, &(struct wire_exited){ job.epoch, job.ranks[0], 1, 0, 1, 0,
-						    0, "a", "b", "c" });
+						    0, "b", "c" });
 	buf_head(&b)[b.len - 1] = 'x';
 	put_buf(&b);
 	wait_forever();
@@ -443,8 +443,8 @@ static void ended_string(void)
 
 static void ended_nasty(void)
 {
-	SAY(exited, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, NASTY,
-	    "no " NASTY, "try " NASTY);
+	SAY(exited, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, "no " NASTY,
+	    "try " NASTY);
 	await(WIRE_stop);
 	SAY(stop_ack, job.epoch);
 	SAY(cleared, job.epoch, 0, 2, NASTY);
@@ -507,7 +507,7 @@ static void clocks(void)
 		for (size_t k = 0; k < 5; k++)
 			SAY(heartbeat, times[i], times[k]);
 	SAY(exited, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "",
-	    "", "");
+	    "");
 }
 
 /* What a background child may do: no fault. */
@@ -539,10 +539,10 @@ static void anything(void)
 			SAY(output, v[0], v[1], v[2] % 2 + 1, { "x\n", 2 });
 			break;
 		case 1:
-			SAY(exited, v[0], v[1], v[2], v[3], x, x, v[2], "", "t", "");
+			SAY(exited, v[0], v[1], v[2], v[3], x, x, v[2], "t", "");
 			break;
 		case 2:
-			SAY(started, v[0], v[1], v[2], x, "1");
+			SAY(started, v[0], v[1], v[2], "1");
 			break;
 		case 3:
 			SAY(credit, v[0], v[1]);
@@ -568,7 +568,7 @@ static void anything(void)
 		default:
 			wire_pack_exited(&b,
 					 &(struct wire_exited){ v[0], v[1], v[2], v[3],
-								x, 0, 0, "", "", "" });
+								x, 0, 0, "", "" });
 			buf_head(&b)[(x >> 20) % b.len] ^= (unsigned char)(x >> 12);
 			put_buf(&b);
 		}
@@ -623,7 +623,8 @@ static void output_on(void)
 
 	all_ended();
 	for (;;) {
-		used = wire_next(&f, buf_head(&job.in), job.in.len, NULL);
+		used = wire_next_from(WIRE_LAUNCHER, &f, buf_head(&job.in), job.in.len,
+				      NULL);
 		if (used > 0) {
 			if (f.type == WIRE_stop)
 				SAY(stop_ack, job.epoch);

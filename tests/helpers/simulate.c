@@ -77,13 +77,10 @@ static void say_hello(struct agent *a)
 {
 	struct wire_hello m = { .version = BERTH_VERSION,
 				.wire = WIRE_VERSION,
-				.hostname = "simulated",
-				.arch = "x86_64",
 				.cpus = 128,
 				.cores = 64,
 				.address = "198.18.0.1",
-				.port = 20000,
-				.clock_ns = clock_ns() };
+				.port = 20000 };
 
 	buf_add(&a->out, WIRE_MAGIC, WIRE_MAGIC_BYTES);
 	wire_pack_hello(&a->out, &m);
@@ -122,8 +119,7 @@ static void on_job(struct agent *a, const struct wire_frame *f)
 static void on_start(struct agent *a)
 {
 	for (uint32_t i = 0; i < a->n; i++) {
-		struct wire_started m = { a->epoch, a->rank[i], 1000 + i, clock_ns(),
-					  "0-7,64-71" };
+		struct wire_started m = { a->epoch, a->rank[i], 1000 + i, "0-7,64-71" };
 
 		wire_pack_started(&a->out, &m);
 	}
@@ -136,8 +132,7 @@ static void end_rank(struct agent *a, uint32_t local, int status)
 				 .rank = a->rank[local],
 				 .pid = 1000 + local,
 				 .status = (uint32_t)status,
-				 .at_ns = clock_ns(),
-				 .id = "",
+				 .began_ns = clock_ns(),
 				 .text = "",
 				 .hint = "" };
 
@@ -202,7 +197,8 @@ static void on_agent_readable(evutil_socket_t fd, short what, void *ctx)
 
 	(void)what;
 	a->in.len += n > 0 ? (size_t)n : 0;
-	while (n > 0 && (used = wire_next(&f, buf_head(&a->in), a->in.len, NULL)) > 0) {
+	while (n > 0 && (used = wire_next_from(WIRE_LAUNCHER, &f, buf_head(&a->in),
+					       a->in.len, NULL)) > 0) {
 		switch (f.type) {
 		case WIRE_job:
 			on_job(a, &f);

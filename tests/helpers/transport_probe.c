@@ -81,7 +81,7 @@ static void on_hello(struct peer *p, const struct wire_frame *f)
 	p->up = true;
 	p->at_ms = since();
 	if (!quiet)
-		printf("%s up %s %s\n", p->target.name, m.version, m.hostname);
+		printf("%s up %s\n", p->target.name, m.version);
 	n = snprintf(line, sizeof line, "%zu %zu\n", flood_bytes, feed_bytes);
 	if (flood_bytes || feed_bytes)
 		p->transport->send(p->conn, line, (size_t)n);
@@ -116,7 +116,8 @@ static void bytes(void *ctx, const void *data, size_t n)
 		printf("%s: no magic at the start\n", p->target.name);
 	if (!p->up)
 		buf_drop(&p->in, (size_t)used);
-	while ((used = wire_next(&f, buf_head(&p->in), p->in.len, NULL)) > 0) {
+	while ((used = wire_next_from(WIRE_AGENT, &f, buf_head(&p->in), p->in.len,
+				      NULL)) > 0) {
 		if (f.type == WIRE_hello)
 			on_hello(p, &f);
 		else if (f.type == WIRE_log)

@@ -25,11 +25,11 @@ enum { FAR_RANKS = 80, FAR_WAIT_MS = 40000 };
 
 struct far_rank {
 	uint32_t pid, status, ended_pid, oom;
-	uint64_t started_ns, ended_ns;
+	uint64_t began_ns, error_printed_ns;
 	bool started, ended;
-	struct str out[3];             /* [1], [2] */
-	size_t out_at_end;             /* bytes of stdout that came before `ended` */
-	char *cpus, *id, *text, *hint; /* read back; why it never ran */
+	struct str out[3];        /* [1], [2] */
+	size_t out_at_end;        /* bytes of stdout that came before `ended` */
+	char *cpus, *text, *hint; /* read back; why it never ran */
 	char *berth_cpus, *visible, *gpu;
 	size_t shared;
 };
@@ -39,9 +39,9 @@ struct far {
 	int fd;
 	struct buf in;
 	struct far_rank rank[FAR_RANKS];
-	char *hostname, *address;
+	char *address;
 	uint32_t cpus, cores, gpus, port, epoch;
-	uint64_t input_credit, output_bytes, echo_ns, beats;
+	uint64_t start_ns, input_credit, output_bytes, echo_ns, beats;
 	size_t nended;
 	bool hello, placed, ending, gone, eof;
 	uint32_t left;
@@ -149,9 +149,9 @@ static void far_ended(struct far *f, const struct wire_exited *m)
 	r->ended = true;
 	r->status = m->status;
 	r->ended_pid = m->pid;
-	r->ended_ns = m->at_ns;
+	r->began_ns = m->began_ns;
+	r->error_printed_ns = m->error_printed_ns;
 	r->oom = m->oom;
-	r->id = xstrdup(m->id);
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
 	r->out_at_end = r->out[1].len;
@@ -169,7 +169,6 @@ static void far_hello(struct far *f, const struct wire_frame *w)
 	ck_assert_str_eq(m.version, BERTH_VERSION);
 	ck_assert_uint_eq(m.wire, WIRE_VERSION);
 	f->hello = true;
-	f->hostname = xstrdup(m.hostname);
 	f->address = xstrdup(m.address);
 	f->cpus = m.cpus;
 	f->cores = m.cores;
@@ -198,7 +197,6 @@ static void far_started(struct far *f, const struct wire_frame *w)
 	r = far_rank_of(f, m.epoch, m.rank);
 	r->started = true;
 	r->pid = m.pid;
-	r->started_ns = m.at_ns;
 	r->cpus = xstrdup(m.cpus);
 }
 
@@ -288,7 +286,8 @@ static void far_next(struct far *f)
 	struct err e = { 0 };
 	long n;
 
-	while (!(n = wire_next(&w, buf_head(&f->in), f->in.len, &e)) && !f->eof)
+	while (!(n = wire_next_from(WIRE_AGENT, &w, buf_head(&f->in), f->in.len, &e)) &&
+	       !f->eof)
 		far_read(f);
 	ck_assert_msg(n >= 0, "%s", e.text);
 	if (!n)
@@ -343,7 +342,6 @@ static void far_forget_ranks(struct far *f)
 		str_free(&r->out[1]);
 		str_free(&r->out[2]);
 		free(r->cpus);
-		free(r->id);
 		free(r->text);
 		free(r->hint);
 		free(r->berth_cpus);
@@ -409,6 +407,7 @@ static void far_start(struct far *f, const struct far_job *j)
 	far_job(f, j);
 	far_until(f, f->placed || strstr(str_text(&f->log), "ERROR"));
 	ck_assert_msg(f->placed, "%s", str_text(&f->log));
+	f->start_ns = clock_ns();
 	FAR_SEND(f, start, f->epoch);
 }
 
@@ -436,7 +435,6 @@ static void far_free(struct far *f)
 		close(f->fd);
 	buf_free(&f->in);
 	str_free(&f->log);
-	free(f->hostname);
 	free(f->address);
 	*f = (struct far){ .fd = -1 };
 }
@@ -444,7 +442,7 @@ static void far_free(struct far *f)
 /* Say bye and see it leave with status 0. */
 static void far_close(struct far *f)
 {
-	FAR_SEND(f, shutdown, 0);
+	FAR_SEND(f, shutdown);
 	while (!f->eof)
 		far_next(f);
 	ck_assert_int_eq(far_reap(f), 0);

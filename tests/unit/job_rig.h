@@ -107,7 +107,7 @@ static void exits(struct conn *c, uint32_t local, uint32_t code)
 {
 	c->running[local] = false;
 	ANSWER(c, exited, .epoch = c->epoch, .rank = c->rank[local], .pid = 7,
-	       .status = code << 8, .at_ns = now_ms * 1000000, .id = "", .text = "",
+	       .status = code << 8, .began_ns = now_ms * 1000000, .text = "",
 	       .hint = "");
 }
 
@@ -139,7 +139,7 @@ static void obey(struct conn *c, const struct wire_frame *f)
 		c->started = true;
 		for (uint32_t i = 0; i < c->nranks; i++) {
 			c->running[i] = true;
-			ANSWER(c, started, c->epoch, c->rank[i], 7, 0, "0");
+			ANSWER(c, started, c->epoch, c->rank[i], 7, "0");
 		}
 		break;
 	case WIRE_stop:
@@ -175,9 +175,8 @@ static struct conn *memory_start(const struct transport_setup *setup,
 			    .open = true };
 	c->cleans = ((struct host *)ctx)->agents != &g.j.agents;
 	buf_add(&c->answer[0], WIRE_MAGIC, WIRE_MAGIC_BYTES);
-	ANSWER(c, hello, .version = BERTH_VERSION, .wire = WIRE_VERSION, .hostname = "",
-	       .arch = "", .cpus = 2, .cores = 2, .gpus = 2, .address = "",
-	       .port = 20000);
+	ANSWER(c, hello, .version = BERTH_VERSION, .wire = WIRE_VERSION, .cpus = 2,
+	       .cores = 2, .gpus = 2, .address = "", .port = 20000);
 	ck_assert_uint_lt(g.nconns, 64);
 	g.conn[g.nconns++] = c;
 	if (c->cleans)

@@ -105,9 +105,9 @@ START_TEST(endings)
 	finish(1);
 	ck_assert_int_eq((int)far.rank[0].status, ends[_i].status);
 	ck_assert_uint_eq(far.rank[0].ended_pid, far.rank[0].pid);
-	ck_assert_uint_gt(far.rank[0].ended_ns, far.rank[0].started_ns);
+	ck_assert_uint_gt(far.rank[0].began_ns, far.start_ns);
 	ck_assert_uint_eq(far.rank[0].oom, 0);
-	ck_assert_str_eq(far.rank[0].id, "");
+	ck_assert_str_eq(far.rank[0].text, "");
 	far_close(&far);
 }
 END_TEST
@@ -177,7 +177,7 @@ START_TEST(limits_umask_folder)
 	job(&(struct far_job){
 		.argv = { SH(script) }, .wdir = "/usr", .nofile = 77, .umask = 027 });
 	finish(1);
-	/* ls itself has its folder open, beside 0, 1, 2 and the life pipe (io.h); a
+	/* ls itself has its folder open, beside 0, 1, 2 and the liveness pipe; a
 	 * rank leads its process group */
 	snprintf(want, sizeof want, "0027\n77\n0\n/usr\n5\n%u\n%u\n", far.rank[0].pid,
 		 far.rank[0].pid);
@@ -259,27 +259,20 @@ static void remove_files(void)
 static const struct {
 	const char *program;
 	int code;
-	const char *id, *text, *hint; /* parts */
+	const char *text, *hint; /* parts */
 } failures[] = {
-	{ "no-such-program", 127, "E_NOT_FOUND",
-	  "there is no program 'no-such-program'", "PATH" },
-	{ "./no-such-program", 127, "E_NOT_FOUND", "'./no-such-program'", "path" },
-	{ "/no/such/program", 127, "E_NOT_FOUND", "'/no/such/program'", "path" },
-	{ "", 127, "E_NOT_FOUND", "''", "path" },
-	{ "/etc/passwd/x", 127, "E_NOT_FOUND", "'/etc/passwd/x'", "path" },
-	{ "./plain", 126, "E_NOT_EXECUTABLE",
-	  "'./plain' cannot be executed: Permission", "chmod" },
-	{ "plain", 126, "E_NOT_EXECUTABLE", "'plain' cannot be executed: Permission",
-	  "chmod" },
-	{ "/", 126, "E_NOT_EXECUTABLE", "'/' cannot", "" },
-	{ "./nobang", 126, "E_NOT_EXECUTABLE", "its interpreter is not there",
-	  "/no/such/interpreter" },
-	{ "./dos", 126, "E_NOT_EXECUTABLE", "its interpreter is not there",
-	  "carriage return" },
-	{ "./binary", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine",
-	  "" },
-	{ "./zeros", 126, "E_NOT_EXECUTABLE", "not a program for this kind of machine",
-	  "" },
+	{ "no-such-program", 127, "there is no program 'no-such-program'", "PATH" },
+	{ "./no-such-program", 127, "'./no-such-program'", "path" },
+	{ "/no/such/program", 127, "'/no/such/program'", "path" },
+	{ "", 127, "''", "path" },
+	{ "/etc/passwd/x", 127, "'/etc/passwd/x'", "path" },
+	{ "./plain", 126, "'./plain' cannot be executed: Permission", "chmod" },
+	{ "plain", 126, "'plain' cannot be executed: Permission", "chmod" },
+	{ "/", 126, "'/' cannot", "" },
+	{ "./nobang", 126, "its interpreter is not there", "/no/such/interpreter" },
+	{ "./dos", 126, "its interpreter is not there", "carriage return" },
+	{ "./binary", 126, "not a program for this kind of machine", "" },
+	{ "./zeros", 126, "not a program for this kind of machine", "" },
 };
 
 START_TEST(cannot_start)
@@ -297,7 +290,6 @@ START_TEST(cannot_start)
 	ck_assert_int_eq((int)r->status, W_EXITCODE(failures[_i].code, 0));
 	ck_assert_uint_eq(r->ended_pid, 0);
 	ck_assert(!r->started);
-	ck_assert_str_eq(r->id, failures[_i].id);
 	ck_assert_msg(strstr(r->text, failures[_i].text) != NULL, "%s", r->text);
 	ck_assert_msg(strstr(r->hint, failures[_i].hint) != NULL, "%s", r->hint);
 	ck_assert_int_eq((int)far.rank[1].status, 0); /* the other app runs */
@@ -312,7 +304,6 @@ START_TEST(no_such_folder)
 	finish(2);
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq((int)far.rank[i].status, W_EXITCODE(126, 0));
-		ck_assert_str_eq(far.rank[i].id, "E_WDIR");
 		ck_assert_str_eq(
 			far.rank[i].text,
 			"cannot run in folder '/no/such': No such file or directory");
@@ -331,7 +322,6 @@ START_TEST(cannot_spawn)
 	job(&(struct far_job){ .argv = { ARGV("true", argument) } });
 	finish(1);
 	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(125, 0));
-	ck_assert_str_eq(far.rank[0].id, "E_SPAWN");
 	ck_assert_str_eq(far.rank[0].text,
 			 "cannot start 'true': Argument list too long");
 	far_close(&far);
@@ -353,7 +343,6 @@ START_TEST(too_few_descriptors)
 	finish(20);
 	ck_assert_int_eq((int)far.rank[0].status, 0);
 	ck_assert_int_eq((int)far.rank[19].status, W_EXITCODE(125, 0));
-	ck_assert_str_eq(far.rank[19].id, "E_SYSTEM");
 	ck_assert_str_eq(far.rank[19].text, "a pipe for a rank: Too many open files");
 	far_close(&far);
 }

@@ -1,5 +1,4 @@
-/* berth-agent: signals, ends, and that nothing survives the death of anybody.
- */
+/* berth-agent: signals, exits, and that no process survives agent or guardian. */
 #include "far.h"
 
 #include <ctype.h>
@@ -69,9 +68,9 @@ static pid_t agent_of(pid_t guardian)
 
 /* ---- signals ---- */
 
-/* Which of two died first is decided by when they began to.  A rank that had no turn
- * for long says nothing: once more. */
-START_TEST(an_end_begins_with_the_life_pipe)
+/* Which of two ranks failed first follows from when their exits began.  If the rank had
+ * no turn for long, the test says nothing: once more. */
+START_TEST(an_exit_begins_with_the_liveness_pipe)
 {
 	const char *script = "exec 1023>&-; echo ready; sleep .02; exit 3";
 	uint64_t begun_ns, seen_ns;
@@ -85,9 +84,84 @@ START_TEST(an_end_begins_with_the_life_pipe)
 		far_until(&far, far.nended == 1);
 		ck_assert_int_eq((int)far.rank[0].status, 3 << 8);
 		far_end(&far, 0);
-	} while (far.rank[0].ended_ns > seen_ns &&
-		 far.rank[0].ended_ns - begun_ns >= IO_DYING_MS * 1000000ull);
-	ck_assert_uint_le(far.rank[0].ended_ns, seen_ns);
+	} while (far.rank[0].began_ns > seen_ns &&
+		 far.rank[0].began_ns - begun_ns >= EXIT_LASTS_MS * 1000000ull);
+	ck_assert_uint_le(far.rank[0].began_ns, seen_ns);
+	far_close(&far);
+}
+END_TEST
+
+#define ERROR "Traceback (most recent call last)"
+
+/* Of two errors in a row the first counts, however long the rank needs to exit. */
+START_TEST(an_error_has_the_time_when_it_was_printed)
+{
+	const char *script = "echo '" ERROR "' >&2; read; echo '" ERROR "' >&2; read; "
+			     "exit 3";
+	const struct far_rank *r = &far.rank[0];
+	uint64_t seen_ns, again_ns;
+
+	far_open(&far, NULL, NULL);
+	far_start(&far,
+		  &(struct far_job){ .argv = { SH(script) }, .stdin_rank_plus_1 = 1 });
+	far_until(&far, r->out[2].len == sizeof ERROR);
+	seen_ns = clock_ns();
+	FAR_SEND(&far, input, far.epoch, { "\n", 1 });
+	far_until(&far, r->out[2].len == 2 * sizeof ERROR);
+	again_ns = clock_ns();
+	FAR_SEND(&far, input, far.epoch, { "\n", 1 });
+	far_until(&far, far.nended == 1);
+	ck_assert_uint_gt(r->error_printed_ns, far.start_ns);
+	if (again_ns - far.start_ns < ERROR_TO_EXIT_MS * 1000000ull)
+		ck_assert_uint_lt(r->error_printed_ns, seen_ns);
+	ck_assert_uint_gt(r->began_ns, again_ns);
+	far_end(&far, 0);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(no_error_has_no_time)
+{
+	far_open(&far, NULL, NULL);
+	far_start(&far,
+		  &(struct far_job){ .argv = { SH("echo '" ERROR "'; exit 3") } });
+	far_until(&far, far.nended == 1);
+	ck_assert_uint_eq(far.rank[0].error_printed_ns, 0);
+	far_end(&far, 0);
+	far_close(&far);
+}
+END_TEST
+
+/* A rank that printed an error exits by itself, unless that takes it too long. */
+START_TEST(a_stop_waits_for_an_exit_that_is_near)
+{
+	const char *script = "echo '" ERROR "' >&2; sleep .05; exit 3";
+	const struct far_rank *r = &far.rank[0];
+	uint64_t began_ns;
+
+	far_open(&far, NULL, NULL);
+	do {
+		far_start(&far, &(struct far_job){ .argv = { SH(script) } });
+		far_until(&far, r->out[2].len == sizeof ERROR);
+		began_ns = clock_ns();
+		FAR_SEND(&far, stop, far.epoch, 10000);
+		far_until(&far, far.gone);
+	} while ((int)r->status != 3 << 8 &&
+		 clock_ns() - began_ns >= EXIT_LASTS_MS * 1000000ull);
+	ck_assert_int_eq((int)r->status, 3 << 8);
+	far_close(&far);
+}
+END_TEST
+
+START_TEST(a_stop_does_not_wait_for_longer)
+{
+	const char *script = "echo '" ERROR "' >&2; sleep 1000";
+
+	far_open(&far, NULL, NULL);
+	far_start(&far, &(struct far_job){ .argv = { SH(script) } });
+	far_until(&far, far.rank[0].out[2].len == sizeof ERROR);
+	far_end(&far, 10000);
+	ck_assert_int_eq((int)far.rank[0].status, SIGTERM);
 	far_close(&far);
 }
 END_TEST
@@ -347,14 +421,14 @@ START_TEST(launcher_is_silent)
 	far_open(&other, NULL, NULL);
 	far_start(&other, &(struct far_job){ .argv = { ARGV("sleep", "1000") },
 					     .host_timeout = 1 });
-	FAR_SEND(&other, suspend, 0);
+	FAR_SEND(&other, suspend);
 	until_ready(1);
 	while (!far.eof)
 		far_next(&far);
 	far_reap(&far);
 	ck_assert_uint_eq(carriers("silent"), 0);
 	far_free(&far);
-	FAR_SEND(&other, resume, 0);
+	FAR_SEND(&other, resume);
 	far_sync(&other);
 	far_end(&other, 0);
 	far_close(&other);
@@ -591,7 +665,11 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, an_end_begins_with_the_life_pipe);
+	tcase_add_test(t, an_exit_begins_with_the_liveness_pipe);
+	tcase_add_test(t, an_error_has_the_time_when_it_was_printed);
+	tcase_add_test(t, no_error_has_no_time);
+	tcase_add_test(t, a_stop_waits_for_an_exit_that_is_near);
+	tcase_add_test(t, a_stop_does_not_wait_for_longer);
 	tcase_add_test(t, signal_to_main_process);
 	tcase_add_test(t, shells_children_get_it_too);
 	tcase_add_test(t, grandchildren_are_spared);

@@ -173,14 +173,14 @@ END_TEST
 
 /* ---- input ---- */
 
-static void send_input(uint32_t rank, const char *p, size_t n)
+static void send_input(const char *p, size_t n)
 {
 	while (n) {
 		uint32_t part = n < WIRE_DATA_MAX ? (uint32_t)n : WIRE_DATA_MAX;
 
 		far_until(&far, far.input_credit >= part);
 		far.input_credit -= part;
-		FAR_SEND(&far, input, far.epoch, rank, { p, part });
+		FAR_SEND(&far, input, far.epoch, { p, part });
 		p += part;
 		n -= part;
 	}
@@ -202,8 +202,8 @@ START_TEST(stdin_of_one_rank)
 
 	job(&(struct far_job){
 		.argv = { ARGV("cat") }, .n = 3, .stdin_rank_plus_1 = 2 });
-	send_input(1, data, N);
-	FAR_SEND(&far, input, far.epoch, 1, { "", 0 });
+	send_input(data, N);
+	FAR_SEND(&far, input, far.epoch, { "", 0 });
 	finish(3);
 	ck_assert_uint_eq(far.rank[0].out[1].len, 0);
 	ck_assert_uint_eq(far.rank[1].out[1].len, N);
@@ -220,8 +220,8 @@ START_TEST(stdin_of_all)
 
 	job(&(struct far_job){ .argv = { ARGV("cat"), ARGV("true"), ARGV("wc", "-c") },
 			       .stdin_all = true });
-	send_input(STDIN_ALL, data, N);
-	FAR_SEND(&far, input, far.epoch, STDIN_ALL, { "", 0 });
+	send_input(data, N);
+	FAR_SEND(&far, input, far.epoch, { "", 0 });
 	finish(3);
 	ck_assert_uint_eq(far.rank[0].out[1].len, N);
 	ck_assert_mem_eq(far.rank[0].out[1].s, data, N);
@@ -238,7 +238,7 @@ START_TEST(stdin_waits_for_the_slowest)
 	job(&(struct far_job){ .argv = { ARGV("cat"), SH("while :; do sleep 9; done") },
 			       .stdin_all = true });
 	far_until(&far, far.input_credit == 262144);
-	send_input(STDIN_ALL, data, 262144);
+	send_input(data, 262144);
 	far_until(&far, far.rank[0].out[1].len == 262144);
 	far_sync(&far);
 	ck_assert_uint_lt(far.input_credit, 131072); /* what its pipe took, no more */

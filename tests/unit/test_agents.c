@@ -66,8 +66,6 @@ static void say_hello(void)
 {
 	struct wire_hello m = { .version = BERTH_VERSION,
 				.wire = WIRE_VERSION,
-				.hostname = "n1",
-				.arch = "x",
 				.address = "10.0.0.1",
 				.cpus = 4,
 				.cores = 2 };

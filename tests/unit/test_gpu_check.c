@@ -1,4 +1,4 @@
-/* claim.c, gpuwatch.h: with real processes, real sockets, and a stand-in for NVML. */
+/* gpu_claim.c, gpu_check.h: with real processes and sockets, a stand-in for NVML. */
 #include "tests/unit/stand_in.h"
 
 #include <fcntl.h>
@@ -165,10 +165,21 @@ static void add_processes(struct str *s, const char *who, pid_t p, pid_t q)
 	}
 }
 
+static int findings(struct strv *found, const struct gpus *g, struct berth *b,
+		    struct rank *r, size_t n)
+{
+	const struct placement placement = { .v = b, .n = n };
+	const struct ranks ranks = { .v = r, .n = n, .running = n };
+
+	return gpu_check_findings(found, &(struct gpu_check){ .gpus = g,
+							      .placement = &placement,
+							      .ranks = &ranks });
+}
+
 START_TEST(use_is_compared_with_the_plan)
 {
-	struct gpu_check_rank r[2] = { { .rank = 4, .gpu = 0 },
-				       { .rank = 5, .gpu = 1 } };
+	struct rank r[2] = { { RANK_RUNNING, .rank = 4 }, { RANK_RUNNING, .rank = 5 } };
+	struct berth b[2] = { { .gpu = 0 }, { .gpu = 1 } };
 	pid_t p = start_rank(&r[0].pid, false, NULL),
 	      q = start_rank(&r[1].pid, true, NULL);
 	struct strv warnings = { 0 };
@@ -183,7 +194,7 @@ START_TEST(use_is_compared_with_the_plan)
 	str_addf(&s, "gpu 0000:10:00.0 GPU-b\n");
 	add_processes(&s, watches[_i].gpu1, p, q);
 	set_nvml(str_text(&s));
-	rc = gpu_check_check(&warnings, &g, r, 2);
+	rc = findings(&warnings, &g, b, r, 2);
 	for (size_t i = 0; i < warnings.n; i++)
 		str_addf(&got, "%s%s", i ? ";" : "", warnings.v[i]);
 	ck_assert_str_eq(str_text(&got), watches[_i].want);
@@ -199,19 +210,20 @@ END_TEST
 
 START_TEST(use_without_nvml)
 {
-	struct gpu_check_rank r = { .rank = 0, .gpu = 0, .pid = getpid() };
+	struct rank r = { RANK_RUNNING, .pid = getpid() };
+	struct berth b = { .gpu = 0 };
 	struct strv warnings = { 0 };
 	struct gpus g;
 
 	four_gpus(&g);
 	set_nvml(NULL);
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, &r, 1), -1);
+	ck_assert_int_eq(findings(&warnings, &g, &b, &r, 1), -1);
 	ck_assert_uint_eq(warnings.n, 1);
 	ck_assert_str_eq(warnings.v[0], "cannot verify which GPU each rank uses: NVML: "
 					"Driver Not Loaded");
 	for (size_t i = 0; i < g.n; i++)
 		g.v[i].vendor = GPU_AMD;
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, &r, 1), 0);
+	ck_assert_int_eq(findings(&warnings, &g, &b, &r, 1), 0);
 	ck_assert_uint_eq(warnings.n, 1);
 	strv_free(&warnings);
 	gpu_free(&g);
@@ -220,8 +232,8 @@ END_TEST
 
 START_TEST(instances_are_told_apart)
 {
-	struct gpu_check_rank r[2] = { { .rank = 0, .gpu = 3 },
-				       { .rank = 1, .gpu = 4 } };
+	struct rank r[2] = { { RANK_RUNNING, .rank = 0 }, { RANK_RUNNING, .rank = 1 } };
+	struct berth b[2] = { { .gpu = 3 }, { .gpu = 4 } };
 	pid_t p = start_rank(&r[0].pid, false, NULL),
 	      q = start_rank(&r[1].pid, true, NULL);
 	struct strv warnings = { 0 };
@@ -231,11 +243,11 @@ START_TEST(instances_are_told_apart)
 	four_gpus(&g);
 	str_addf(&s, "gpu 0000:30:00.0 GPU-d\nprocess %d 1\nprocess %d 2\n", p, q);
 	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, r, 2), 0);
+	ck_assert_int_eq(findings(&warnings, &g, b, r, 2), 0);
 	ck_assert_uint_eq(warnings.n, 0);
 	str_addf(&s, "process %d 1\n", q);
 	set_nvml(str_text(&s));
-	ck_assert_int_eq(gpu_check_check(&warnings, &g, r, 2), 0);
+	ck_assert_int_eq(findings(&warnings, &g, b, r, 2), 0);
 	ck_assert_uint_eq(warnings.n, 1);
 	ck_assert_str_eq(warnings.v[0],
 			 "rank 1 also holds memory on GPU 3 (MIG-cccc1), "
@@ -261,15 +273,15 @@ START_TEST(first_use_is_seen)
 {
 	char *folder = new_folder();
 	char *dev = xasprintf("%s/dev", folder), *file;
-	struct gpu_check_rank r[2] = { { .pid = getppid() }, { .rank = 1 } };
+	pid_t pid;
 
 	ck_assert_int_eq(mkdir(dev, 0755), 0);
 	file = xasprintf("%s/%s", dev, devices[_i].device);
 	close(open(file, O_CREAT | O_RDWR, 0644));
-	start_rank(&r[1].pid, devices[_i].nested, file);
-	ck_assert_int_eq(gpu_check_any_use(&r[1], 1), devices[_i].use);
-	end_group(r[1].pid);
-	ck_assert(!gpu_check_any_use(&r[1], 1));
+	start_rank(&pid, devices[_i].nested, file);
+	ck_assert_int_eq(gpu_check_any_use(), devices[_i].use);
+	end_group(pid);
+	ck_assert(!gpu_check_any_use());
 	free(file);
 	free(dev);
 	free(folder);
@@ -278,8 +290,8 @@ END_TEST
 
 static Suite *suite(void)
 {
-	Suite *s = suite_create("gpuwatch");
-	TCase *c = tcase_create("gpuwatch");
+	Suite *s = suite_create("gpu_check");
+	TCase *c = tcase_create("gpu_check");
 
 	tcase_set_timeout(c, 60);
 	tcase_add_test(c, claims_tell_of_each_other);

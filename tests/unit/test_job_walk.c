@@ -77,13 +77,15 @@ static void hear(struct conn *c)
 	struct wire_exited m;
 	struct buf *b = &c->answer[c->first];
 
-	if (!c->cleans && wire_next(&f, buf_head(b), b->len, NULL) > 0 &&
+	if (!c->cleans &&
+	    wire_next_from(WIRE_AGENT, &f, buf_head(b), b->len, NULL) > 0 &&
 	    f.type == WIRE_exited) {
 		bool late = g.j.run[c->host].stop_acked;
 
 		ck_assert(!wire_unpack_exited(&m, f.payload, f.n, NULL));
 		if (m.epoch == g.j.epoch)
-			saw_end(m.rank, m.at_ns / 1000000, (int)(m.status >> 8), late);
+			saw_end(m.rank, m.began_ns / 1000000, (int)(m.status >> 8),
+				late);
 	}
 	deliver(c);
 }

@@ -5,7 +5,7 @@
 
 #include "launcher/job/outcome.h"
 
-enum { MS = 1000000 };
+#define MS 1000000ll
 
 /* ---- what wait(2) says ---- */
 
@@ -41,7 +41,8 @@ START_TEST(classify)
 	outcome_classify(&e, ways[_i].status, ways[_i].oom, ways[_i].exec_failed);
 	ck_assert_int_eq(e.fate, ways[_i].fate);
 	ck_assert_int_eq(e.code, ways[_i].code);
-	ck_assert(e.at_ns == 7 && e.error_ns == 8); /* times are the caller's */
+	ck_assert(e.began_ns == 7 &&
+		  e.clock_error_ns == 8); /* times are the caller's */
 	ck_assert_int_eq(outcome_status(&e), ways[_i].runner);
 }
 END_TEST
@@ -169,6 +170,8 @@ static const struct {
 	{ "all said so", { SAID(1, 20, 1, 15), SAID(1, 60, 1, 10) }, 2, 1 },
 	{ "an exit is soon noticed", { EXIT(3, 20, 0), SAID(1, 60, 0, 19) }, 2, 0 },
 	{ "said after another's end", { EXIT(3, 20, 1), SAID(1, 60, 1, 30) }, 2, 0 },
+	{ "said shortly before", { EXIT(1, 5000, 1), SAID(1, 5040, 1, 3100) }, 2, 1 },
+	{ "said long before", { EXIT(1, 5000, 1), SAID(1, 5040, 1, 3000) }, 2, 0 },
 	{ "no exit is outdone", { SIGNAL(SIGKILL, 20, 1), SAID(1, 60, 1, 10) }, 2, 0 },
 
 	/* who said so and then aborts exits */
@@ -179,6 +182,10 @@ static const struct {
 	  0 },
 	{ "an abort alone is grave",
 	  { SAID(1, 20, 1, 19), SIGNAL(SIGABRT, 21, 1) },
+	  2,
+	  1 },
+	{ "aborts long after it said so",
+	  { EXIT(3, 5000, 1), ABORTS(5001, 1, 3000) },
 	  2,
 	  1 },
 	{ "an exit before an abort", { EXIT(3, 20, 1), ABORTS(21, 1, 20) }, 2, 0 },

@@ -1,0 +1,162 @@
+/* What each message of the launcher does. */
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/ranks/procs.h"
+#include "common/job.h"
+
+/* ---- app and job ---- */
+
+/* F into M, from a copy that stays until the job is forgotten. */
+static int unpack_copy(struct agent *a, const struct wire_frame *f, void *m,
+		       struct err *e)
+{
+	char *copy;
+
+	a->frames_bytes += f->n;
+	if (a->frames_bytes > WIRE_JOB_BYTES_MAX) {
+		err_set(e, E_WIRE, "job larger than its limit");
+		return -1;
+	}
+	copy = xmalloc(f->n + 1);
+	memcpy(copy, f->payload, f->n);
+	strv_take(&a->frames, copy);
+	return wire_unpack(f->type, m, copy, f->n, e);
+}
+
+static int on_app(struct agent *a, const struct wire_frame *f, struct err *e)
+{
+	struct wire_app m;
+
+	if (a->job)
+		return err_set(e, E_WIRE, "'app' message during a job");
+	if (unpack_copy(a, f, &m, e))
+		return -1;
+	a->app = xreallocarray(a->app, a->napp + 1, sizeof *a->app);
+	a->app[a->napp++] = m;
+	if (m.index != a->napp - 1)
+		return err_set(e, E_WIRE, "malformed 'app' message");
+	return 0;
+}
+
+/* Every list of the job is as long as its ranks, every choice exists, and every app is
+ * here. */
+static bool job_is_sound(const struct agent *a, const struct wire_job *j)
+{
+	size_t n = j->ranks.n;
+
+	if (!n || n > j->np || n > WIRE_HOST_MAX || j->np > WIRE_RANKS_MAX ||
+	    j->apps.n != n || j->cross_ranks.n != n || j->cross_sizes.n != n ||
+	    !*j->job_id || j->epoch <= a->epoch || j->key.n != WIRE_KEY_BYTES)
+		return false;
+	if (j->bind_to > BIND_HWTHREAD || j->share > SHARE_MACHINE ||
+	    j->gpu_visible > VISIBLE_INHERIT || j->gpu_id > GPU_ID_UUID)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (j->apps.v[i] >= a->napp || j->ranks.v[i] >= j->np)
+			return false;
+	for (size_t i = 0; i < a->napp; i++)
+		if (!a->app[i].argv.n && !(j->flags & JOB_PLAN))
+			return false; /* only a plan needs no program */
+	return true;
+}
+
+static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
+{
+	struct wire_job m;
+
+	if (a->job)
+		return err_set(e, E_WIRE, "'job' message during a job");
+	if (unpack_copy(a, f, &m, e))
+		return -1;
+	if (!job_is_sound(a, &m)) {
+		wire_free_job(&m);
+		return err_set(e, E_WIRE, "malformed 'job' message");
+	}
+	a->job = xmalloc(sizeof *a->job);
+	*a->job = m;
+	a->epoch = m.epoch;
+	a->stream.patience_ms = m.host_timeout_ms;
+	if (m.master_port != a->port.number)
+		port_release(&a->port);
+	if (!a->xml && !(m.flags & JOB_PLAN))
+		a->job_socket = procs_job_socket(m.job_id);
+	ranks_begin(&a->ranks, a->base, &a->stream.out, a->job);
+	agent_place(a);
+	return 0;
+}
+
+void agent_forget_job(struct agent *a)
+{
+	gpu_check_end(&a->check);
+	server_free(a->ranks.server);
+	ranks_free(&a->ranks);
+	placement_free(&a->placement);
+	gpu_free(&a->chosen); /* and its claims */
+	if (a->job_socket >= 0)
+		close(a->job_socket);
+	a->job_socket = -1;
+	a->placed = false;
+	for (size_t i = 0; i < a->napp; i++)
+		wire_free_app(&a->app[i]);
+	free(a->app);
+	a->app = NULL;
+	a->napp = 0;
+	if (a->job)
+		wire_free_job(a->job);
+	free(a->job);
+	a->job = NULL;
+	strv_free(&a->frames);
+	a->frames_bytes = 0;
+}
+
+/* ---- all of them ---- */
+
+static int on_sweep(struct agent *a, const char *job_id, struct err *e)
+{
+	if (a->job)
+		return err_set(e, E_WIRE, "'sweep' message during a job");
+	if (!*job_id)
+		return err_set(e, E_WIRE, "malformed 'sweep' message");
+	procs_sweep_job(job_id);
+	wire_pack_cleared(&a->stream.out, &(struct wire_cleared){ .which = "" });
+	return 0;
+}
+
+/* A message of another epoch came too late. */
+#define TAKE_JOB(name, call) WIRE_TAKE(name, if (a->job && m.epoch == a->epoch) call)
+
+int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
+{
+	struct ranks *r = &a->ranks;
+	struct wire_heartbeat beat = { .clock_ns = clock_ns() };
+	int rc = 0;
+
+	switch (f->type) {
+	case WIRE_app:
+		return on_app(a, f, e);
+	case WIRE_job:
+		return on_job(a, f, e);
+	case WIRE_host_map:
+	case WIRE_fence_data:
+	case WIRE_lost:
+	case WIRE_query:
+	case WIRE_missing:
+		return a->job ? server_frame(a->ranks.server, f, e) : 0;
+		TAKE_JOB(start, agent_start(a))
+		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))
+		TAKE_JOB(credit, io_credit(&r->io, m.bytes))
+		TAKE_JOB(stop, ranks_stop(r, m.grace_ms))
+		WIRE_TAKE(signal, if (a->job && m.signo > 0 && m.signo <= 64)
+					  ranks_signal(r, (int)m.signo, m.tree))
+		WIRE_TAKE(suspend, a->stream.suspended = true)
+		WIRE_TAKE(resume, a->stream.suspended = false)
+		WIRE_TAKE(heartbeat, beat.echo_ns = m.clock_ns;
+			  wire_pack_heartbeat(&a->stream.out, &beat))
+		WIRE_TAKE(sweep, rc = on_sweep(a, m.job_id, e))
+		WIRE_TAKE(shutdown, a->done = true)
+	default:
+		break; /* wire_next_from() lets no other through */
+	}
+	return rc;
+}
