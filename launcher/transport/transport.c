@@ -20,10 +20,3 @@ const struct transport *transport_remote(const struct target *t, struct str *why
 	str_free(&facts.why);
 	return why->len ? &transport_openssh : &transport_ssh;
 }
-
-uint64_t transport_left_ms(const struct transport_setup *setup)
-{
-	const uint64_t now = clock_ms();
-
-	return setup->deadline_ms > now ? setup->deadline_ms - now : 0;
-}

@@ -72,7 +72,12 @@ struct transport {
 
 /* Milliseconds until a start has failed: 0 if it has.  The deadline moves while runner is
  * stopped (^Z), so a timer asks again. */
-uint64_t transport_left_ms(const struct transport_setup *setup);
+static inline uint64_t transport_left_ms(const struct transport_setup *setup)
+{
+	const uint64_t now = clock_ms();
+
+	return setup->deadline_ms > now ? setup->deadline_ms - now : 0;
+}
 
 extern const struct transport transport_local, transport_ssh, transport_openssh;
 
