@@ -45,9 +45,10 @@ static int find_machine(struct agent *a, struct err *e)
 					  .rocr_visible =
 						  getenv("ROCR_VISIBLE_DEVICES") };
 
-	return topo_load(&a->topo, a->xml, e) || gpu_find(&a->gpus, &a->topo, &from, e)
-		       ? -1
-		       : 0;
+	if (topo_load(&a->topo, a->xml, e))
+		return -1;
+	gpu_find(&a->gpus, &a->topo, &from);
+	return 0;
 }
 
 /* The address at which ssh reached us: "client port SERVER port". */

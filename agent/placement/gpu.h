@@ -55,9 +55,8 @@ struct gpu_sources {
 	const char *rocr_visible; /* preset ROCR_VISIBLE_DEVICES, or NULL */
 };
 
-/* The usable GPUs of T's machine into G.  No GPU is no error.  0, or -1 with E. */
-int gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *from,
-	     struct err *e);
+/* The usable GPUs of T's machine into G.  G may stay empty. */
+void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *from);
 
 /* Keep only those that LIST (--gpus: index, PCI address or UUID, comma separated)
  * names; their order stays.  0, or -1 with E (E_GPU_LIST) and G as it was. */

@@ -38,7 +38,7 @@ struct berth {
 struct placement {
 	struct berth *v; /* v[0..n) by local rank */
 	size_t n;
-	bool cpus_shared, gpus_shared; /* more ranks than cores (or PUs), than GPUs */
+	bool gpus_shared;  /* more ranks than GPUs */
 	char *idle;        /* PUs that no rank got, list string; "" for none */
 	char *certificate; /* "0 cores outside their GPU's socket, ..." */
 };

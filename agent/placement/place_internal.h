@@ -53,11 +53,6 @@ void place_divide(struct place_work *w);
 /* The properties that every placement must have, recomputed from its masks. */
 int place_check(const struct place_work *w, struct err *e);
 
-/* Cores of mask CPUS, and those of them below NODE. */
-uint32_t place_cores(const struct topo *t, const struct cpuset *cpus, int node);
-/* The package of NODE, or NODE where it is in none. */
-int place_package(const struct topo *t, int node);
-
 /* why, numa, ncores, idle, certificate. */
 void place_tell(struct place_work *w);
 

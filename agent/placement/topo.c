@@ -436,3 +436,31 @@ size_t topo_numa_count(const struct topo *t)
 		n += cpuset_meets(&t->numa[i].cpus, &t->allowed);
 	return n;
 }
+
+int topo_package(const struct topo *t, int node)
+{
+	int package = node;
+
+	for (int v = node; v >= 0; v = t->node[v].parent)
+		if (t->node[v].type == NODE_PACKAGE)
+			package = v;
+	return package;
+}
+
+bool topo_core_meets(const struct topo_core *c, const struct cpuset *cpus)
+{
+	for (uint32_t k = 0; k < c->npu; k++)
+		if (cpuset_has(cpus, c->pu[k]))
+			return true;
+	return false;
+}
+
+uint32_t topo_cores(const struct topo *t, const struct cpuset *cpus, int node)
+{
+	const struct topo_node *v = &t->node[node];
+	uint32_t n = 0;
+
+	for (uint32_t c = v->first_core; c < v->first_core + v->ncores; c++)
+		n += topo_core_meets(&t->core[c], cpus);
+	return n;
+}

@@ -104,4 +104,12 @@ void topo_add_numa(struct str *s, const struct topo *t, const struct cpuset *cpu
 /* NUMA nodes that have CPUs. */
 size_t topo_numa_count(const struct topo *t);
 
+/* The package of NODE, or NODE if it is in none. */
+int topo_package(const struct topo *t, int node);
+
+/* Is one of C's PUs in CPUS? */
+bool topo_core_meets(const struct topo_core *c, const struct cpuset *cpus);
+/* The cores below NODE with a PU in CPUS. */
+uint32_t topo_cores(const struct topo *t, const struct cpuset *cpus, int node);
+
 #endif
