@@ -24,15 +24,16 @@ static bool dir_exists(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static void prepare(struct app *app, const struct env_rank *r, const struct wire_job *j)
+static void prepare(struct app *app, const struct env_rank *r, const struct wire_job *j,
+		    const wire_strv argv)
 {
 	app->ready = true;
 	app->limits = (struct spawn_limits){ j->umask, j->nofile, j->core, j->stack,
 					     j->memlock };
 	env_base(&app->env, r, environ);
-	if (dir_exists(r->app->wdir))
-		program_find(&app->program, r->app->argv, env_get(&app->env, "PATH"),
-			     r->app->wdir, &app->err);
+	if (dir_exists(r->wdir))
+		program_find(&app->program, argv, env_get(&app->env, "PATH"), r->wdir,
+			     &app->err);
 	/* else the child's chdir() says why */
 	else
 		app->program = (struct program){ xstrdup(""), NULL,
@@ -50,7 +51,7 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 
 	r.dir_exists = dir_exists;
 	if (!app->ready)
-		prepare(app, &r, a->job);
+		prepare(app, &r, a->job, a->app[a->job->apps.v[local]].argv);
 	if (app->err.id) {
 		ranks_fail(&a->ranks, local, &app->err);
 		return NULL;
@@ -59,7 +60,7 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 	ranks_start(&a->ranks, local, batch,
 		    &(struct spawn){ &app->program,
 				     env,
-				     r.app->wdir,
+				     r.wdir,
 				     b->bound && a->topo.live ? &b->cpus : NULL,
 				     &app->limits,
 				     { -1, -1, -1, -1 } });
