@@ -4,24 +4,6 @@
 
 /* ---- who gets which GPU ---- */
 
-static uint32_t over(uint32_t demand, uint32_t supply)
-{
-	return demand > supply ? demand - supply : 0;
-}
-
-/* How many more core-levels must leave a subtree when one more rank is homed at HOME;
- * LOAD is the ranks homed below each node.  The sum over the tree is laminar convex, so
- * choosing the least marginal cost one by one is optimal as a whole. */
-static uint32_t marginal_cost(const struct topo *t, const uint32_t *load, int home)
-{
-	uint32_t cost = 0;
-
-	for (int v = home; v >= 0; v = t->node[v].parent)
-		cost += over(load[v] + 1, t->node[v].ncores) -
-			over(load[v], t->node[v].ncores);
-	return cost;
-}
-
 static void add_load(const struct topo *t, uint32_t *load, int home, uint32_t ranks)
 {
 	for (int v = home; v >= 0; v = t->node[v].parent)
@@ -29,7 +11,10 @@ static void add_load(const struct topo *t, uint32_t *load, int home, uint32_t ra
 }
 
 /* The GPU that gets the next rank, of those with less than FULL: one without holder if
- * there is one, then the cheapest. */
+ * there is one, then the cheapest.  LOAD is the ranks homed below each node.  The cost is
+ * how many more core-levels must leave a subtree: 1 for each node that is full.  The sum
+ * over the tree is laminar convex, so choosing the least cost one by one is optimal as a
+ * whole. */
 static size_t best_gpu(const struct topo *t, const struct gpus *g, const uint32_t *load,
 		       const uint32_t *count, uint32_t full)
 {
@@ -37,11 +22,13 @@ static size_t best_gpu(const struct topo *t, const struct gpus *g, const uint32_
 	uint32_t best_cost = 0;
 
 	for (size_t i = 0; i < g->n; i++) {
-		uint32_t cost = marginal_cost(t, load, g->v[i].home);
 		bool held = *g->v[i].holder;
+		uint32_t cost = 0;
 
 		if (count[i] >= full)
 			continue;
+		for (int v = g->v[i].home; v >= 0; v = t->node[v].parent)
+			cost += load[v] >= t->node[v].ncores;
 		if (best == g->n || held < (bool)*g->v[best].holder ||
 		    (held == (bool)*g->v[best].holder && cost < best_cost)) {
 			best = i;

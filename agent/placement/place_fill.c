@@ -123,35 +123,28 @@ static uint32_t free_units(const struct fill *f, int v)
 	return n;
 }
 
-/* Latency from rank R's home to unit U; 0 if the machine does not tell. */
-static uint64_t latency(const struct place_work *w, size_t r, uint32_t u)
-{
-	const struct topo *t = w->t;
-	int from = t->core[t->node[w->seat[r].home].first_core].numa;
-	int to = t->core[w->unit[u].core].numa;
-
-	if (!t->latency || from < 0 || to < 0)
-		return 0;
-	return t->latency[(size_t)from * t->nnuma + (size_t)to];
-}
-
 /* The free unit below V that R takes next, from unit FROM on.  In R's home it is the
  * first.  Above that all are equally far in the tree: it is the first of those with the
- * least memory latency. */
+ * least memory latency from the home. */
 static uint32_t next_unit(const struct fill *f, int v, size_t r, uint32_t from)
 {
-	bool remote = f->w->t->latency && !topo_above(f->w->t, f->w->seat[r].home, v);
+	const struct topo *t = f->w->t;
+	const int home = f->w->seat[r].home;
+	const int numa = t->core[t->node[home].first_core].numa;
+	const bool remote = t->latency && numa >= 0 && !topo_above(t, home, v);
 	uint32_t best = UINT32_MAX;
 	uint64_t best_latency = 0;
 
 	for (uint32_t u = from; u < unit_end(f->w, v); u++) {
-		uint64_t l;
+		const int to = t->core[f->w->unit[u].core].numa;
+		uint64_t l = 0;
 
 		if (f->taken[u])
 			continue;
 		if (!remote)
 			return u;
-		l = latency(f->w, r, u);
+		if (to >= 0)
+			l = t->latency[(size_t)numa * t->nnuma + (size_t)to];
 		if (best == UINT32_MAX || l < best_latency) {
 			best = u;
 			best_latency = l;

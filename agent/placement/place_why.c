@@ -18,16 +18,33 @@ static const char *name_of(const struct topo *t, int node)
 	return t->node[topo_covering(t, &t->node[node].cpus)].name;
 }
 
-static void add_ranks(struct str *s, const struct cpuset *ranks)
+/* The other ranks with R's GPU (NODE -1) or with CPUs of NODE, if there are any, after
+ * BEFORE, and after NODE's name. */
+static void add_others(struct str *s, const struct place_work *w, size_t r, int node,
+		       const char *before)
 {
-	str_addf(s, " local rank%s ", cpuset_count(ranks) > 1 ? "s" : "");
-	str_add_bits(s, ranks->w, ranks->nwords);
+	const struct berth *b = w->p->v;
+	struct cpuset others = cpuset_new(w->p->n / 64 + 1);
+	uint32_t n;
+
+	for (size_t i = 0; i < w->p->n; i++)
+		if (i != r &&
+		    (node < 0 ? b[i].gpu == b[r].gpu
+			      : cpuset_meets(&b[i].cpus, &w->t->node[node].cpus)))
+			cpuset_add(&others, (uint32_t)i);
+	n = cpuset_count(&others);
+	if (n) {
+		if (node >= 0)
+			str_addf(s, "; %s", name_of(w->t, node));
+		str_addf(s, "%s local rank%s ", before, n > 1 ? "s" : "");
+		str_add_bits(s, others.w, others.nwords);
+	}
+	cpuset_free(&others);
 }
 
 static void add_gpu(struct str *s, const struct place_work *w, size_t r)
 {
 	const struct gpu *g = &w->g->v[w->p->v[r].gpu];
-	struct cpuset same = cpuset_new(w->p->n / 64 + 1);
 
 	str_addf(s, "GPU %d (%s%s%s", g->index, g->pci, *g->model ? " " : "", g->model);
 	if (g->mig)
@@ -35,33 +52,11 @@ static void add_gpu(struct str *s, const struct place_work *w, size_t r)
 	str_addf(s, ") by PCI order");
 	if (*g->holder)
 		str_addf(s, ", though %s has it", g->holder);
-	for (size_t i = 0; i < w->p->n; i++)
-		if (i != r && w->p->v[i].gpu == w->p->v[r].gpu)
-			cpuset_add(&same, (uint32_t)i);
-	if (cpuset_count(&same)) {
-		str_add(s, ", shared with");
-		add_ranks(s, &same);
-	}
-	cpuset_free(&same);
+	add_others(s, w, r, -1, ", shared with");
 	if (g->no_locality)
 		str_addf(s, "; it reports no locality");
 	else
 		str_addf(s, "; its home is %s", name_of(w->t, g->home));
-}
-
-/* The other ranks with CPUs of NODE. */
-static void add_rivals(struct str *s, const struct place_work *w, size_t r, int node)
-{
-	struct cpuset rivals = cpuset_new(w->p->n / 64 + 1);
-
-	for (size_t i = 0; i < w->p->n; i++)
-		if (i != r && cpuset_meets(&w->p->v[i].cpus, &w->t->node[node].cpus))
-			cpuset_add(&rivals, (uint32_t)i);
-	if (cpuset_count(&rivals)) {
-		str_addf(s, "; %s also serves", name_of(w->t, node));
-		add_ranks(s, &rivals);
-	}
-	cpuset_free(&rivals);
 }
 
 /* For a rank with cores of its own. */
@@ -82,7 +77,7 @@ static void add_share(struct str *s, const struct place_work *w, size_t r)
 	else
 		str_addf(s, ", %u there and %u in the rest of %s", near, got - near,
 			 name_of(t, reached));
-	add_rivals(s, w, r, reached);
+	add_others(s, w, r, reached, " also serves");
 }
 
 /* For masks of hardware threads, of shared objects and of ranks without GPU. */
@@ -103,7 +98,7 @@ static void add_units(struct str *s, const struct place_work *w, size_t r)
 		reached = topo_covering(w->t, cpus);
 	str_addf(s, ", in %s", name_of(w->t, reached));
 	if (w->mode == PLACE_WALK)
-		add_rivals(s, w, r, reached);
+		add_others(s, w, r, reached, " also serves");
 }
 
 /* ---- the whole ---- */
