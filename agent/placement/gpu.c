@@ -42,12 +42,12 @@ static void from_xml(struct gpus *g, const struct topo *t)
 {
 	for (size_t i = 0; i < t->npci; i++) {
 		const struct topo_pci *p = &t->pci[i];
-		const struct gpu_address a = { p->domain, p->bus, p->dev, p->func };
 		struct gpu *gpu;
 
 		if (!gpu_is_one(p->class_id, p->vendor, p->device))
 			continue;
-		gpu = gpu_add(g, p->vendor == PCI_NVIDIA ? GPU_NVIDIA : GPU_AMD, &a);
+		gpu = gpu_add(g, p->vendor == PCI_NVIDIA ? GPU_NVIDIA : GPU_AMD,
+			      &p->address);
 		snprintf(gpu->model, sizeof gpu->model, "%s", p->model);
 		snprintf(gpu->uuid, sizeof gpu->uuid, "%s", p->uuid);
 		gpu_set_node(gpu, t, p->node);
@@ -66,20 +66,6 @@ static void keep(struct gpus *g, const size_t *order, size_t n)
 	free(g->v);
 	g->v = v;
 	g->n = n;
-}
-
-static bool mixed_models(const struct gpus *g, enum gpu_vendor vendor)
-{
-	const char *model = NULL;
-
-	for (size_t i = 0; i < g->n; i++) {
-		if (g->v[i].vendor != vendor || g->v[i].mig)
-			continue;
-		if (model && strcmp(model, g->v[i].model) != 0)
-			return true;
-		model = g->v[i].model;
-	}
-	return false;
 }
 
 /* The preset list of one vendor's runtime.  It says nothing about the GPUs of the other
@@ -107,6 +93,8 @@ static void apply_preset(struct gpus *g, enum gpu_vendor vendor, const char *nam
 void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *from)
 {
 	const char *root = from->root ? from->root : "", *cuda = from->cuda_visible;
+	const char *model = NULL;
+	bool mixed = false;
 	size_t mig = 0;
 
 	*g = (struct gpus){ 0 };
@@ -120,7 +108,13 @@ void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *fr
 		gpu_ask_nvml(g, t, root);
 		sort(g);
 	}
-	if (cuda && isdigit((unsigned char)*cuda) && mixed_models(g, GPU_NVIDIA) &&
+	for (size_t i = 0; i < g->n; i++) {
+		if (g->v[i].vendor != GPU_NVIDIA || g->v[i].mig)
+			continue;
+		mixed |= model && strcmp(model, g->v[i].model) != 0;
+		model = g->v[i].model;
+	}
+	if (cuda && isdigit((unsigned char)*cuda) && mixed &&
 	    !(from->cuda_order && !strcmp(from->cuda_order, "PCI_BUS_ID")))
 		gpu_note(g,
 			 "CUDA_VISIBLE_DEVICES='%s' is read in PCI order: the models "

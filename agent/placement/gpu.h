@@ -13,12 +13,6 @@
 
 enum gpu_vendor { GPU_NVIDIA, GPU_AMD };
 
-/* Where a PCI function sits. */
-struct gpu_address {
-	uint32_t domain;
-	uint8_t bus, dev, func;
-};
-
 struct gpu {
 	enum gpu_vendor vendor;
 	struct gpu_address address;

@@ -11,22 +11,15 @@
 static socklen_t address_of(struct sockaddr_un *a, const struct gpus *g, size_t i)
 {
 	const struct gpu *gpu = &g->v[i];
-	size_t room = sizeof a->sun_path - 1;
-	bool partition = false;
+	char partition[16] = "";
 	int len;
 
 	for (size_t k = 0; k < g->n; k++)
-		partition |= k != i && !strcmp(g->v[k].pci, gpu->pci);
+		if (k != i && !gpu->mig && !strcmp(g->v[k].pci, gpu->pci))
+			snprintf(partition, sizeof partition, "/%d", gpu->minor);
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (gpu->mig)
-		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s", gpu->uuid);
-	else if (partition)
-		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s/%d", gpu->pci,
-			       gpu->minor);
-	else
-		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s", gpu->pci);
-	if (len > (int)room)
-		len = (int)room;
+	len = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "berth/gpu/%s%s",
+		       gpu->mig ? gpu->uuid : gpu->pci, partition);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 

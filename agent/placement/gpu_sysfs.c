@@ -14,38 +14,42 @@ static char *path_of(const char *root, const char *format, va_list ap)
 	return path;
 }
 
-bool sys_line(char *out, size_t size, const char *root, const char *format, ...)
+static bool read_line(char *out, size_t size, const char *root, const char *format,
+		      va_list ap)
 {
-	char *path, *line;
-	va_list ap;
-	FILE *in;
+	char *path = path_of(root, format, ap), *line = NULL;
+	FILE *in = fopen(path, "re");
 
-	va_start(ap, format);
-	path = path_of(root, format, ap);
-	va_end(ap);
-	in = fopen(path, "re");
 	free(path);
-	if (!in)
-		return false;
-	line = fgets(out, (int)size, in);
-	fclose(in);
-	if (!line)
-		return false;
-	out[strcspn(out, "\n")] = '\0';
-	return true;
+	if (in) {
+		line = fgets(out, (int)size, in);
+		fclose(in);
+	}
+	if (line)
+		out[strcspn(out, "\n")] = '\0';
+	return line;
 }
 
-bool sys_number(long long *out, const char *root, const char *format, ...)
+bool sys_line(char *out, size_t size, const char *root, const char *format, ...)
 {
-	char *path, text[64], *end;
 	va_list ap;
 	bool ok;
 
 	va_start(ap, format);
-	path = path_of(root, format, ap);
+	ok = read_line(out, size, root, format, ap);
 	va_end(ap);
-	ok = sys_line(text, sizeof text, "", "%s", path);
-	free(path);
+	return ok;
+}
+
+bool sys_number(long long *out, const char *root, const char *format, ...)
+{
+	char text[64], *end;
+	va_list ap;
+	bool ok;
+
+	va_start(ap, format);
+	ok = read_line(text, sizeof text, root, format, ap);
+	va_end(ap);
 	if (!ok)
 		return false;
 	*out = strtoll(text, &end, 0);

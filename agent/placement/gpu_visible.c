@@ -18,43 +18,27 @@ static long by_number(const struct gpus *g, enum gpu_vendor vendor, const char *
 	return STOP;
 }
 
-/* "MIG-GPU-<uuid>/gi/ci", as drivers before 470 name instances. */
-static long by_old_mig_name(const struct gpus *g, const char *word, size_t len)
+/* The one GPU that WORD names; STOP if none or several do.  WORD is the beginning of a
+ * UUID, or "MIG-GPU-<uuid>/gi/ci", as drivers before 470 name instances.  "GPU-" names
+ * whole GPUs; the instances of a GPU in MIG mode answer to their own names only. */
+static long by_uuid(const struct gpus *g, enum gpu_vendor vendor, const char *word,
+		    size_t len)
 {
-	const char *slash = memchr(word, '/', len);
+	const char *slash = vendor == GPU_NVIDIA ? memchr(word, '/', len) : NULL;
+	int gi = 0, ci = 0, end = 0;
 	long found = STOP;
-	int gi, ci, end = 0;
 
-	if (!slash || sscanf(slash, "/%d/%d%n", &gi, &ci, &end) != 2 ||
-	    slash + end != word + len)
+	if (slash && (sscanf(slash, "/%d/%d%n", &gi, &ci, &end) != 2 ||
+		      slash + end != word + len))
 		return STOP;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct gpu *v = &g->v[i];
 
-		if (!v->mig || v->gi != gi || v->ci != ci)
-			continue;
-		if (strncasecmp(v->parent_uuid, word + 4, (size_t)(slash - word) - 4) !=
-		    0)
-			continue;
-		if (found != STOP)
-			return STOP;
-		found = (long)i;
-	}
-	return found;
-}
-
-/* The one GPU whose UUID begins with WORD; STOP if none or several do.  "GPU-" names
- * whole GPUs.  The instances of a GPU in MIG mode answer to their own names only. */
-static long by_uuid(const struct gpus *g, enum gpu_vendor vendor, const char *word,
-		    size_t len)
-{
-	long found = STOP;
-
-	if (memchr(word, '/', len) && vendor == GPU_NVIDIA)
-		return by_old_mig_name(g, word, len);
-	for (size_t i = 0; i < g->n; i++) {
-		if (g->v[i].vendor != vendor || !*g->v[i].uuid ||
-		    strncasecmp(g->v[i].uuid, word, len) != 0)
+		if (slash ? !v->mig || v->gi != gi || v->ci != ci ||
+				    strncasecmp(v->parent_uuid, word + 4,
+						(size_t)(slash - word) - 4)
+			  : v->vendor != vendor || !*v->uuid ||
+				    strncasecmp(v->uuid, word, len))
 			continue;
 		if (found != STOP)
 			return STOP;

@@ -1,20 +1,5 @@
 #include "agent/placement/place_internal.h"
 
-/* Each rank has CPUs, all of them allowed. */
-static int check_masks(const struct place_work *w, struct err *e)
-{
-	for (size_t r = 0; r < w->p->n; r++) {
-		const struct cpuset *cpus = &w->p->v[r].cpus;
-
-		if (!cpuset_count(cpus))
-			return err_set(e, E_PLACE, "a rank has no CPU");
-		if (!cpuset_within(cpus, &w->t->allowed))
-			return err_set(e, E_PLACE,
-				       "a rank has a CPU that is not allowed");
-	}
-	return 0;
-}
-
 /* Each GPU has floor or ceiling of ranks/GPUs, in order. */
 static int check_gpus(const struct place_work *w, struct err *e)
 {
@@ -103,7 +88,16 @@ int place_check(const struct place_work *w, struct err *e)
 	bool shares = w->o->bind_to == BIND_AUTO && w->mode != PLACE_FILL;
 	bool cores = w->mode == PLACE_FILL && w->nunit == w->t->ncore;
 
-	if (check_masks(w, e) || check_gpus(w, e) || (shares && check_sharing(w, e)))
+	for (size_t r = 0; r < w->p->n; r++) {
+		const struct cpuset *cpus = &w->p->v[r].cpus;
+
+		if (!cpuset_count(cpus))
+			return err_set(e, E_PLACE, "a rank has no CPU");
+		if (!cpuset_within(cpus, &w->t->allowed))
+			return err_set(e, E_PLACE,
+				       "a rank has a CPU that is not allowed");
+	}
+	if (check_gpus(w, e) || (shares && check_sharing(w, e)))
 		return -1;
 	return cores ? check_optimum(w, e) : 0;
 }

@@ -71,7 +71,6 @@ static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *
 
 	o->userdata = (void *)(intptr_t)(at + 1);
 	n->type = parent < 0 ? NODE_MACHINE : type_of(o->type);
-	n->os_index = o->os_index == HWLOC_UNKNOWN_INDEX ? -1 : (int)o->os_index;
 	n->parent = parent;
 	n->depth = parent < 0 ? 0 : t->node[parent].depth + 1;
 	n->cpus = set_copy(o->cpuset, t->allowed.nwords);
@@ -83,7 +82,8 @@ static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *
 	else
 		snprintf(n->name, sizeof n->name, "%s#%u",
 			 hwloc_obj_type_string(o->type),
-			 n->os_index >= 0 ? o->os_index : o->logical_index);
+			 o->os_index != HWLOC_UNKNOWN_INDEX ? o->os_index
+							    : o->logical_index);
 	if (n->type == NODE_CORE)
 		add_core(t, o, at, left);
 	else
@@ -191,10 +191,8 @@ static void add_pci(struct topo *t, hwloc_topology_t h)
 
 		t->pci = xreallocarray(t->pci, t->npci + 1, sizeof *t->pci);
 		p = &t->pci[t->npci++];
-		*p = (struct topo_pci){ .domain = a->domain,
-					.bus = a->bus,
-					.dev = a->dev,
-					.func = a->func,
+		*p = (struct topo_pci){ .address = { a->domain, a->bus, a->dev,
+						     a->func },
 					.vendor = a->vendor_id,
 					.device = a->device_id,
 					.class_id = a->class_id,

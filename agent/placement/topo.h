@@ -25,7 +25,6 @@ enum node_type {
  * is in depth-first order: what is below node I is node[I+1..end). */
 struct topo_node {
 	enum node_type type;
-	int os_index;  /* -1: none */
 	int parent;    /* index, -1 for the machine */
 	int end;       /* first index behind its subtree */
 	int depth;     /* 0 for the machine */
@@ -50,10 +49,15 @@ struct topo_numa {
 	struct cpuset cpus; /* empty for memory-only nodes and for GPU memory */
 };
 
-/* A PCI function of an XML topology; there are none for a live machine. */
-struct topo_pci {
+/* Where a PCI function sits. */
+struct gpu_address {
 	uint32_t domain;
 	uint8_t bus, dev, func;
+};
+
+/* A PCI function of an XML topology; there are none for a live machine. */
+struct topo_pci {
+	struct gpu_address address;
 	uint16_t vendor, device, class_id; /* class: 0x0302 ... */
 	int node;                          /* nearest normal object above it */
 	char model[64], uuid[96];          /* from its OS devices, or "" */

@@ -47,30 +47,25 @@ int client_read(struct client *c)
 
 int client_frame(const struct client *c, struct boot_head *h)
 {
-	bool sound = false;
+	static const struct {
+		uint32_t least, room; /* bytes of the payload; ROOM is one more */
+	} frames[] = {
+		[BOOT_JOIN] = { sizeof(struct boot_join),
+				sizeof(struct boot_join) + 1 },
+		[BOOT_MEMORY] = { sizeof(uint64_t), sizeof(uint64_t) + 1 },
+		[BOOT_FENCE] = { 1, BOOT_TEXT_BYTES + 1 },
+		[BOOT_STALL] = { sizeof(uint32_t) + 1, STALL_MOST + 1 },
+		[BOOT_ASK] = { 0, 1 },
+		[BOOT_LEAVE] = { 0, 1 },
+	};
 
 	if (c->in.len < sizeof *h)
 		return 0;
 	memcpy(h, buf_head(&c->in), sizeof *h);
-	switch (h->number) {
-	case BOOT_JOIN:
-		sound = h->bytes == sizeof(struct boot_join);
-		break;
-	case BOOT_MEMORY:
-		sound = h->bytes == sizeof(uint64_t);
-		break;
-	case BOOT_FENCE:
-		sound = h->bytes && h->bytes <= BOOT_TEXT_BYTES;
-		break;
-	case BOOT_STALL:
-		sound = h->bytes > sizeof(uint32_t) && h->bytes <= STALL_MOST;
-		break;
-	case BOOT_ASK:
-	case BOOT_LEAVE:
-		sound = !h->bytes;
-		break;
-	}
-	return sound ? c->in.len >= sizeof *h + h->bytes : -1;
+	if (h->number >= sizeof frames / sizeof *frames ||
+	    h->bytes < frames[h->number].least || h->bytes >= frames[h->number].room)
+		return -1;
+	return c->in.len >= sizeof *h + h->bytes;
 }
 
 /* Of N bytes at P: how many went out.  Waits for room if it is 0. */

@@ -75,28 +75,6 @@ static bool in_use(const struct server *s, const struct init_round *round)
 	return false;
 }
 
-bool init_rounds_settle(struct server *s)
-{
-	struct init_round **at = &s->round;
-	bool again = false;
-
-	while (*at) {
-		struct init_round *round = *at;
-
-		if (in_use(s, round)) {
-			again |= round->unmarked && round->head;
-			at = &round->next;
-			continue;
-		}
-		for (size_t i = 0; i < s->job->ranks.n; i++)
-			if (s->member[i].round == round)
-				s->member[i].round = NULL;
-		*at = round->next;
-		free_round(round);
-	}
-	return again;
-}
-
 void init_rounds_free(struct server *s)
 {
 	while (s->round) {
@@ -117,50 +95,33 @@ void init_rounds_free(struct server *s)
 
 /* ---- lost ranks ---- */
 
-static bool is_out_of(const struct lost_rank *l, const struct init_round *round)
-{
-	return l->init_round == round->number ||
-	       (l->ended && l->init_round < round->number);
-}
-
-/* Into ROUND's memory, once the ranks have said in its head where lost[] is.  The head
- * may say anything. */
-static bool write_lost(const struct server *s, struct init_round *round)
-{
-	const uint64_t at = round->head->lost_at, bytes = round->bytes;
-	const uint32_t np = s->job->np;
-	unsigned char how;
-	uint32_t n = 0;
-
-	if (__atomic_load_n(&round->head->magic, __ATOMIC_ACQUIRE) != BOOT_MAGIC ||
-	    round->head->size != np || at < sizeof *round->head || at > bytes ||
-	    bytes - at < np)
-		return false;
-	for (size_t i = 0; i < s->nlost; i++) {
-		if (!is_out_of(&s->lost[i], round))
-			continue;
-		how = s->lost[i].secondary ? BOOT_FOLLOWS : BOOT_LOST;
-		n += pwrite(round->memory, &how, 1, (off_t)(at + s->lost[i].rank)) == 1;
-	}
-	if (n > atomic_load(&round->head->nlost))
-		atomic_store(&round->head->nlost, n);
-	return true;
-}
-
+/* Set the bytes of lost ranks in ROUND's memory, once the ranks have said in its head
+ * where lost[] is.  The head may say anything. */
 static void mark(struct server *s, struct init_round *round)
 {
-	bool any = false;
+	struct boot_memory *head = round->head;
+	const uint64_t at = head ? head->lost_at : 0;
+	const uint32_t np = s->job->np;
+	const bool has_place =
+		head && __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) == BOOT_MAGIC &&
+		head->size == np && at >= sizeof *head && at <= round->bytes &&
+		round->bytes - at >= np;
+	uint32_t n = 0;
 
-	for (size_t i = 0; i < s->nlost; i++)
-		any |= is_out_of(&s->lost[i], round);
-	round->unmarked = any && (!round->head || !write_lost(s, round));
-}
+	round->unmarked = false;
+	for (size_t i = 0; i < s->nlost; i++) {
+		const struct lost_rank *l = &s->lost[i];
+		const unsigned char how = l->secondary ? BOOT_FOLLOWS : BOOT_LOST;
 
-void init_rounds_mark(struct server *s)
-{
-	for (struct init_round *round = s->round; round; round = round->next)
-		if (round->unmarked)
-			mark(s, round);
+		if (l->init_round != round->number &&
+		    !(l->ended && l->init_round < round->number))
+			continue;
+		round->unmarked = !has_place;
+		n += has_place &&
+		     pwrite(round->memory, &how, 1, (off_t)(at + l->rank)) == 1;
+	}
+	if (n && n > atomic_load(&head->nlost))
+		atomic_store(&head->nlost, n);
 }
 
 /* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
@@ -263,6 +224,30 @@ void init_round_lost(struct server *s, const struct wire_lost *m)
 			add_lost(s, (struct lost_rank){ m->ranks.v[i], m->init_round,
 							m->ended, m->secondary });
 	tell_lost(s);
+}
+
+bool init_rounds_settle(struct server *s)
+{
+	struct init_round **at = &s->round;
+	bool again = false;
+
+	while (*at) {
+		struct init_round *round = *at;
+
+		if (in_use(s, round)) {
+			if (round->unmarked)
+				mark(s, round);
+			again |= round->unmarked && round->head;
+			at = &round->next;
+			continue;
+		}
+		for (size_t i = 0; i < s->job->ranks.n; i++)
+			if (s->member[i].round == round)
+				s->member[i].round = NULL;
+		*at = round->next;
+		free_round(round);
+	}
+	return again;
 }
 
 /* ---- JOIN ---- */
@@ -414,15 +399,7 @@ static char *on_memory(struct client *c, uint64_t bytes)
 
 /* ---- FENCE ---- */
 
-/* The head of the frame that ends ROUND's fence; its length comes last. */
-static void begin_fence_data(struct init_round *round, int64_t clock_offset_ns)
-{
-	const struct boot_head head = { 0, BOOT_ALL };
-
-	buf_add(&round->fence_data, &head, sizeof head);
-	buf_add(&round->fence_data, &clock_offset_ns, sizeof clock_offset_ns);
-}
-
+/* The frame that answers the fence is complete but for its head. */
 static void end_fence(struct server *s, struct init_round *round)
 {
 	const struct boot_head head = {
@@ -443,22 +420,20 @@ static void end_fence(struct server *s, struct init_round *round)
 	}
 }
 
-/* All ranks of the job are on this host. */
-static void fence_alone(struct server *s, struct init_round *round)
+/* The texts of all members, ranks in order if all of the job's are on this host. */
+static void add_texts(struct buf *out, const struct server *s)
 {
 	const wire_u32v ranks = s->job->ranks;
-	uint32_t *local = xcalloc(ranks.n, sizeof *local);
+	uint32_t *order = xcalloc(ranks.n, sizeof *order);
 
-	for (size_t i = 0; i < ranks.n; i++)
-		local[ranks.v[i]] = (uint32_t)i;
-	begin_fence_data(round, 0);
+	for (uint32_t i = 0; i < ranks.n; i++)
+		order[s->job->nodes == 1 ? ranks.v[i] : i] = i;
 	for (size_t i = 0; i < ranks.n; i++) {
-		const char *text = s->member[local[i]].text;
+		const char *text = s->member[order[i]].text;
 
-		buf_add(&round->fence_data, text, strlen(text) + 1);
+		buf_add(out, text, strlen(text) + 1);
 	}
-	free(local);
-	end_fence(s, round);
+	free(order);
 }
 
 static void send_fence(struct server *s, const struct init_round *round)
@@ -466,11 +441,7 @@ static void send_fence(struct server *s, const struct init_round *round)
 	struct wire_fence m = { .epoch = s->job->epoch, .init_round = round->number };
 	struct buf texts = { 0 };
 
-	for (size_t i = 0; i < s->job->ranks.n; i++) {
-		const char *text = s->member[i].text;
-
-		buf_add(&texts, text, strlen(text) + 1);
-	}
+	add_texts(&texts, s);
 	while (!m.last) {
 		m.last = texts.len <= WIRE_PART_MAX;
 		m.texts.p = buf_head(&texts);
@@ -479,6 +450,15 @@ static void send_fence(struct server *s, const struct init_round *round)
 		buf_drop(&texts, m.texts.n);
 	}
 	buf_free(&texts);
+}
+
+/* The beginning of the frame that answers ROUND's fence; end_fence() sets its length. */
+static void begin_fence_data(struct init_round *round, int64_t clock_offset_ns)
+{
+	const struct boot_head head = { 0, BOOT_ALL };
+
+	buf_add(&round->fence_data, &head, sizeof head);
+	buf_add(&round->fence_data, &clock_offset_ns, sizeof clock_offset_ns);
 }
 
 static char *on_fence(struct client *c, const char *text, size_t n)
@@ -495,10 +475,15 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	m->state = MEMBER_IN_FENCE;
 	round->in_fence++;
 	refuse_waiting(s, round);
-	if (round->in_fence == s->job->ranks.n && s->job->nodes == 1)
-		fence_alone(s, round);
-	else if (round->in_fence == s->job->ranks.n)
+	if (round->in_fence < s->job->ranks.n)
+		return NULL;
+	if (s->job->nodes != 1) {
 		send_fence(s, round);
+		return NULL;
+	}
+	begin_fence_data(round, 0);
+	add_texts(&round->fence_data, s);
+	end_fence(s, round);
 	return NULL;
 }
 
@@ -530,20 +515,9 @@ int init_round_fence_data(struct server *s, const struct wire_fence_data *m,
 
 /* ---- frames ---- */
 
-static void on_leave(struct client *c)
-{
-	struct member *m = member_of(c);
-
-	if (m->state == MEMBER_JOINED) {
-		m->state = MEMBER_NOT_JOINED;
-		m->client = NULL;
-	}
-	lose(c);
-	client_close(c);
-}
-
 static char *on_frame(struct client *c, uint32_t number, const void *payload, size_t n)
 {
+	struct member *m = member_of(c);
 	struct boot_join join;
 	uint64_t bytes;
 
@@ -566,8 +540,13 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 		return op_records_stall(c, payload, n)
 			       ? xstrdup("not a report of a stall")
 			       : NULL;
-	default:
-		on_leave(c);
+	default: /* BOOT_LEAVE */
+		if (m->state == MEMBER_JOINED) {
+			m->state = MEMBER_NOT_JOINED;
+			m->client = NULL;
+		}
+		lose(c);
+		client_close(c);
 		return NULL;
 	}
 }

@@ -122,7 +122,6 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	loop_watch(s->acceptable);
-	init_rounds_mark(s);
 	settle(s);
 }
 

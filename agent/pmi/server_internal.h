@@ -119,9 +119,8 @@ int init_round_host_map(struct server *s, const struct wire_host_map *m, struct 
 int init_round_fence_data(struct server *s, const struct wire_fence_data *m,
 			  struct err *e);
 void init_round_lost(struct server *s, const struct wire_lost *m);
-/* Mark in the memories what could not be marked before. */
-void init_rounds_mark(struct server *s);
-/* Free the rounds that are not in use.  True if a memory could not be marked yet. */
+/* Free the rounds that are not in use.  True if lost ranks could not be marked yet in a
+ * memory: its ranks have not prepared it. */
 bool init_rounds_settle(struct server *s);
 void init_rounds_free(struct server *s);
 
