@@ -132,8 +132,8 @@ static enum give never(struct str *s, const struct env_rank *r)
 #define TEXT(field) .text = offsetof(struct env_rank, field)
 #define VALUE(function) .value = (function)
 #define CONSTANT(string) .constant = (string)
-/* Inside a Slurm job JAX, Lightning and Megatron read these variables of their launcher.
- */
+/* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
+ * launcher. / */
 #define IN_SLURM(field) NUMBER(field), .in_slurm = true
 
 #define TORCH "torch, Lightning, accelerate, DeepSpeed"
@@ -250,8 +250,8 @@ static void add_gpu(struct str *s, const struct gpu *g, const struct env_rank *r
 		str_addf(s, "%s%d", comma, g->index);
 }
 
-/* In node mode index i is local rank i's GPU.  GPUs without a rank follow.  A process can
- * use one MIG instance only: it gets its own. */
+/* In node mode index i is local rank i's GPU.  GPUs without a rank follow.  A
+ * process can use one MIG instance only: it gets its own. */
 void env_visible(struct str *s, const struct env_rank *r)
 {
 	const struct gpu *own = gpu_of(r, r->local_rank);
@@ -297,8 +297,8 @@ struct entries {
 	size_t n;
 };
 
-/* From this host's own environment neither the variables of another launcher's task are
- * handed on, nor options of a runner.  A TMPDIR that is not on this host is dropped. */
+/* From this host's own environment the variables of another launcher's task are left
+ * out, and options of a runner.  A TMPDIR that is not on this host is left out, too. */
 static void add_layer(struct entries *l, const char *const *v, size_t n,
 		      enum layer layer, const struct env_rank *r)
 {
@@ -336,7 +336,7 @@ static int compare(const void *a, const void *b)
 	return c ? c : (x->order < y->order) - (x->order > y->order);
 }
 
-/* Does E stay, given what the table says of its name?  If so the table's row does not.
+/* Whether E stays, given what the table says of its name.  If so, the table's row goes.
  */
 static bool stays(struct env_base *b, const struct entry *e, const enum give *give)
 {

@@ -1,12 +1,13 @@
-/* env.h - the environment of a rank: one table of its variables, their readers, and which
- * value wins.
+/* env.h - the environment of a rank: one table of its variables, their readers, and
+ * which value wins.
  *
- * Pure: environments, the rank's place in the job and its berth in, a list out.  Layers,
- * each over the one before: this host's own environment (HOME, XDG, CUDA paths stay, the
- * variables of another launcher's task do not), what runner forwarded, the table.  What
- * the user gave with -x wins over all of the table but the rank's identity.  Sources of
- * the contract: what torchrun, horovodrun, Open MPI and hydra set, and what PyTorch,
- * Lightning, accelerate, DeepSpeed, TensorFlow and Horovod read. */
+ * Pure: environments, the rank's place in the job and its berth in, a list out.
+ * Layers, each over the one before: this host's own environment (HOME, XDG, CUDA
+ * paths stay, the variables of another launcher's task do not), what runner
+ * forwarded, the table.  What the user gave with -x wins over all of the table but
+ * the rank's identity.  Sources of the contract: what torchrun, horovodrun, Open MPI
+ * and hydra set, and what PyTorch, Lightning, accelerate, DeepSpeed, TensorFlow and
+ * Horovod read. */
 #ifndef BERTH_AGENT_PLACEMENT_ENV_H
 #define BERTH_AGENT_PLACEMENT_ENV_H
 
@@ -43,8 +44,8 @@ struct env_rank {
  * job's gpu_visible mode, "" if it stays as it is.  Appends to S. */
 void env_visible(struct str *s, const struct env_rank *r);
 
-/* What all ranks of one app have in common: made once, since most of it is.  Borrows the
- * strings of R and of OWN. */
+/* What all ranks of one app have in common: made once, since most of it is.  Borrows
+ * the strings of R and of OWN. */
 struct env_base {
 	const char **v;
 	size_t n;

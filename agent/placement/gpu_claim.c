@@ -6,8 +6,8 @@
 
 #include "agent/placement/gpu_internal.h"
 
-/* The abstract name of GPU I: its PCI address.  An instance has its UUID in place of that;
- * one of several partitions at an address has its render node, too. */
+/* The abstract name of GPU I: its PCI address.  An instance has its UUID in place of
+ * that; one of several partitions at an address has its render node, too. */
 static socklen_t address_of(struct sockaddr_un *a, const struct gpus *g, size_t i)
 {
 	const struct gpu *gpu = &g->v[i];
@@ -23,7 +23,7 @@ static socklen_t address_of(struct sockaddr_un *a, const struct gpus *g, size_t 
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* Which process listens at A?  No process accepts there: the kernel tells the one that
+/* Name the process that listens at A.  It never accepts: the kernel tells which process
  * called listen(2). */
 static void ask_holder(struct gpu *g, const struct sockaddr_un *a, socklen_t len)
 {

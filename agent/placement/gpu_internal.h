@@ -1,8 +1,8 @@
 /* gpu_internal.h - between gpu.c and the sources of GPUs, one file each.
  *
- * gpu_list.c holds the list as data.  A source appends each GPU that this process may
- * open, in any order, with the uuid, model, home and minor that it knows.  gpu.c asks the
- * sources, then sorts, numbers and filters. */
+ * gpu_list.c holds the list as data.  A source appends each GPU that this process
+ * may open, in any order, with the uuid, model, home and minor that it knows.  gpu.c
+ * asks the sources, then sorts, numbers and filters. */
 #ifndef BERTH_AGENT_PLACEMENT_GPU_INTERNAL_H
 #define BERTH_AGENT_PLACEMENT_GPU_INTERNAL_H
 
@@ -19,7 +19,7 @@ struct gpu *gpu_add(struct gpus *g, enum gpu_vendor vendor,
 		    const struct gpu_address *a);
 void gpu_note(struct gpus *g, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Is a PCI function of this class and identity a GPU for computing? */
+/* Whether a PCI function of this class and identity is a GPU for computing. */
 bool gpu_is_one(uint16_t class_id, uint16_t vendor, uint16_t device);
 /* A number in PCI order, equal for equal addresses. */
 uint64_t gpu_address_key(const struct gpu_address *a);
@@ -33,7 +33,7 @@ void gpu_set_home(struct gpu *g, const struct topo *t, const struct cpuset *cpus
 void gpu_from_sysfs(struct gpus *g, const struct topo *t, const char *root);
 /* Set the home of the last GPU of G, by sysfs. */
 void gpu_locate(struct gpus *g, const struct topo *t, const char *root);
-/* May this process open the device file PREFIX and its MINOR number? */
+/* Whether this process may open the device file PREFIX and MINOR. */
 bool gpu_may_open(const char *root, const char *prefix, int minor);
 /* Files under ROOT, their path by format.  sys_line() puts the first line into OUT,
  * without its newline.  False if there is none. */
@@ -54,8 +54,8 @@ void gpu_from_kfd(struct gpus *g, const struct topo *t, const char *root);
  * names.  Loads NVML only if there is something to ask. */
 void gpu_ask_nvml(struct gpus *g, const struct topo *t, const char *root);
 
-/* Which of G's GPUs of VENDOR does LIST (a *_VISIBLE_DEVICES) name, in which order?
- * Writes their positions to OUT[0..count), each GPU once, and returns the count.  Reads
+/* Write the positions of G's GPUs of VENDOR that LIST, a *_VISIBLE_DEVICES, names to
+ * OUT[0..count), each GPU once, in LIST's order.  Returns the count.  Reads
  * LIST as the driver does: the first word decides between numbers (as strtoul() reads
  * them) and prefixes of UUIDs, the first invalid word ends the list, and a GPU named
  * twice makes the set empty. */

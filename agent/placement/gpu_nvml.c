@@ -3,8 +3,8 @@
 
 enum { DEVICES_MAX = 64, INSTANCES_MAX = 16 };
 
-/* Is the GPU cut into MIG instances?  The driver shows each as a directory, and does not
- * wake for that. */
+/* Whether the GPU is cut into MIG instances.  The driver shows each as a directory, and
+ * does not wake for that. */
 static bool is_cut(const struct gpu *g, const char *root)
 {
 	int instance;

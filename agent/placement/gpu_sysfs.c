@@ -202,7 +202,8 @@ static void add_function(struct gpus *g, const struct topo *t, const char *root,
 	}
 }
 
-/* Call ADD for each entry of the directory PATH.  False if there is no such directory. */
+/* Call ADD for each entry of the directory PATH.  False if there is no such
+ * directory. */
 static bool for_each(struct gpus *g, const struct topo *t, const char *root,
 		     const char *path,
 		     void (*add)(struct gpus *g, const struct topo *t, const char *root,

@@ -5,8 +5,8 @@
 enum { STOP = -1 }; /* the word names no GPU */
 
 /* The position of VENDOR's GPU whose number WORD begins with, as strtoul() reads it:
- * spaces and a sign in front, anything after it ignored.  A GPU in MIG mode answers with
- * its first instance, as CUDA does. */
+ * spaces and a sign in front, anything after it ignored.  A GPU in MIG mode answers
+ * with its first instance, as CUDA does. */
 static long by_number(const struct gpus *g, enum gpu_vendor vendor, const char *word)
 {
 	char *end;

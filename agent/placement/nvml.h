@@ -1,9 +1,9 @@
 /* nvml.h - NVIDIA's management library, by dlopen, with our own declarations.
  *
  * Its initialisation wakes a driver that runs without persistence (seconds per GPU).
- * Before the ranks start the agent asks it only if no other source has the answer.  Every
- * symbol is optional: a function without it answers "no".  Layouts: NVIDIA's public
- * nvml.h. */
+ * Before the ranks start the agent asks it only if no other source has the answer.
+ * Every symbol is optional: a function without it answers "no".  Layouts: NVIDIA's
+ * public nvml.h. */
 #ifndef BERTH_AGENT_PLACEMENT_NVML_H
 #define BERTH_AGENT_PLACEMENT_NVML_H
 

@@ -10,11 +10,11 @@ static void add_load(const struct topo *t, uint32_t *load, int home, uint32_t ra
 		load[v] += ranks;
 }
 
-/* The GPU that gets the next rank, of those with less than FULL: one without holder if
- * there is one, then the cheapest.  LOAD is the ranks homed below each node.  The cost is
- * how many more core-levels must leave a subtree: 1 for each node that is full.  The sum
- * over the tree is laminar convex, so choosing the least cost one by one is optimal as a
- * whole. */
+/* The GPU that gets the next rank, of those with less than FULL: one without holder
+ * if there is one, then the cheapest.  LOAD is the ranks homed below each node.  The
+ * cost is how many more core-levels must leave a subtree: 1 for each node that is
+ * full.  The sum over the tree is laminar convex, so choosing the least cost one by
+ * one is optimal as a whole. */
 static size_t best_gpu(const struct topo *t, const struct gpus *g, const uint32_t *load,
 		       const uint32_t *count, uint32_t full)
 {

@@ -302,9 +302,9 @@ void place_fill(struct place_work *w)
 
 /* ---- sharing ---- */
 
-/* The nearest unit that is not in MINE and has less than CAP ranks.  A unit is as near
- * to a node as it gets if it is below it or contains it.  Of equally near units it is the
- * least used, then the first. */
+/* The nearest unit that is not in MINE and has less than CAP ranks.  A unit is as
+ * near to a node as it gets if it is below it or contains it.  Of equally near units
+ * it is the least used, then the first. */
 static size_t nearest(const struct place_work *w, int home, const size_t *use,
 		      const bool *mine, size_t cap)
 {

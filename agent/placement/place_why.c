@@ -131,7 +131,8 @@ static char *certificate_of(const struct place_work *w)
 	return xstrdup("");
 }
 
-/* Each rank's part of the cores: a core that three ranks have counts a third for each. */
+/* Each rank's part of the cores: a core that three ranks have counts a third for
+ * each. */
 static void count_cores(struct place_work *w)
 {
 	const struct topo *t = w->t;

@@ -207,9 +207,9 @@ static void add_pci(struct topo *t, hwloc_topology_t h)
 
 /* ---- loading ---- */
 
-/* The file as one string, or NULL if it cannot be read or is not XML.  Comments and the
- * spaces after them are taken out: hwloc's own parser, the only one in the static library,
- * refuses them. */
+/* The file as one string, or NULL if it cannot be read or is not XML.  Comments and
+ * the spaces after them are taken out: hwloc's own parser, the only one in the
+ * static library, refuses them. */
 static char *read_xml(const char *file)
 {
 	enum { LARGEST = 64 << 20 };
@@ -257,9 +257,9 @@ static int init_without_plugins(hwloc_topology_t *h)
 
 static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 {
-	/* gl, opencl and those of vendors start slow runtimes of their own.  pci reads
-	 * each function's configuration space.  x86 would bind us to each CPU in turn to
-	 * ask it what sysfs has already told. */
+	/* gl, opencl and those of vendors start slow runtimes of their own.  pci
+	 * reads each function's configuration space.  x86 would bind us to each CPU
+	 * in turn to ask it what sysfs has already told. */
 	static const char *const unwanted[] = { "opencl", "gl",        "cuda", "nvml",
 						"rsmi",   "levelzero", "pci",  "x86" };
 	const char *this_system = getenv("HWLOC_THISSYSTEM");

@@ -1,7 +1,7 @@
 /* udev_stub.c - the six libudev functions that a static libhwloc refers to.
  *
- * hwloc asks udev for the vendor and model of disks, which Berth never reads.  With these
- * functions udev is never reached, and the agent links only libc and libm. */
+ * hwloc asks udev for the vendor and model of disks, which Berth never reads.  With
+ * these functions udev is never reached, and the agent links only libc and libm. */
 #include <stddef.h>
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"

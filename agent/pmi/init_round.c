@@ -452,7 +452,8 @@ static void send_fence(struct server *s, const struct init_round *round)
 	buf_free(&texts);
 }
 
-/* The beginning of the frame that answers ROUND's fence; end_fence() sets its length. */
+/* The beginning of the frame that answers ROUND's fence; end_fence() sets its
+ * length. */
 static void begin_fence_data(struct init_round *round, int64_t clock_offset_ns)
 {
 	const struct boot_head head = { 0, BOOT_ALL };

@@ -70,7 +70,7 @@ static void read_recorder(const struct server *s, uint32_t local, struct recorde
 		if (!copy(round, at + place, op, sizeof *op) ||
 		    (atomic_load(&op->number) != number && r->n))
 			return;
-		if (atomic_load(&op->number) != number) { /* is being written */
+		if (atomic_load(&op->number) != number) { /* the rank writes it now */
 			*op = (struct boot_flight){ .begun = clock_ns() };
 			atomic_store(&op->state, BOOT_FLIGHT_QUEUED);
 		}

@@ -1,4 +1,5 @@
-/* server_internal.h - between the files of the server.  Each takes from those below it. */
+/* server_internal.h - between the files of the server.  Each takes from those below
+ * it. */
 #ifndef BERTH_AGENT_PMI_SERVER_INTERNAL_H
 #define BERTH_AGENT_PMI_SERVER_INTERNAL_H
 
@@ -80,7 +81,8 @@ struct server {
 
 /* ---- client.c ---- */
 
-/* Read once from C: 1 if there was something, 0 if not, -1 if the connection is over. */
+/* Read once from C: 1 if there was something, 0 if not, -1 if the connection is
+ * over. */
 int client_read(struct client *c);
 /* The head of C's next frame: 1 if all of the frame is in c->in, 0 if not, -1 if it is
  * not a frame that a rank sends. */
