@@ -320,18 +320,18 @@ static void add_layer(struct entries *l, const char *const *v, size_t n,
 	}
 }
 
-static int compare_names(const char *a, size_t na, const char *b, size_t nb)
+static int compare_names(const struct entry *a, const struct entry *b)
 {
-	int c = memcmp(a, b, na < nb ? na : nb);
+	int c = memcmp(a->text, b->text, a->name < b->name ? a->name : b->name);
 
-	return c ? c : (na > nb) - (na < nb);
+	return c ? c : (a->name > b->name) - (a->name < b->name);
 }
 
 /* By name, the one that wins first: of a higher layer, then the later one. */
 static int compare(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
-	int c = compare_names(x->text, x->name, y->text, y->name);
+	int c = compare_names(x, y);
 
 	return c ? c : (x->order < y->order) - (x->order > y->order);
 }
@@ -385,7 +385,7 @@ void env_base(struct env_base *b, const struct env_rank *r, char *const *own)
 	for (size_t i = 0; i < l.n; i++) {
 		const struct entry *e = &l.v[i];
 
-		if (i && !compare_names(e->text, e->name, e[-1].text, e[-1].name))
+		if (i && !compare_names(e, e - 1))
 			continue;
 		if (stays(b, e, give))
 			b->v[b->n++] = e->text;

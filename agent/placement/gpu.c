@@ -153,25 +153,12 @@ static bool is_named(const struct gpu *g, const char *word)
 	return word[4] && !strncasecmp(g->uuid, word, strlen(word));
 }
 
-static int refuse(const struct gpus *g, const char *word, struct err *e)
-{
-	struct str all = { 0 };
-
-	for (size_t i = 0; i < g->n; i++)
-		str_addf(&all, "%s%d = %s", i ? ", " : "", g->v[i].index,
-			 g->v[i].mig ? g->v[i].uuid : g->v[i].pci);
-	err_set(e, E_GPU_LIST, word);
-	err_hint(e, g->n ? "its GPUs are %s" : "it has no GPU that this job may use%s",
-		 str_text(&all));
-	str_free(&all);
-	return -1;
-}
-
 int gpu_select(struct gpus *g, const char *list, struct err *e)
 {
 	bool *wanted = xcalloc(g->n, sizeof *wanted);
 	size_t *order = xcalloc(g->n, sizeof *order), n = 0;
 	char *copy = xstrdup(list), *rest = copy, *word;
+	struct str all = { 0 };
 	int rc = 0;
 
 	while (!rc && (word = strsep(&rest, ","))) {
@@ -188,13 +175,23 @@ int gpu_select(struct gpus *g, const char *list, struct err *e)
 			    !g->v[i].mig)
 				break;
 		}
-		rc = found ? 0 : refuse(g, word, e);
+		if (!found)
+			rc = err_set(e, E_GPU_LIST, word);
 	}
+	for (size_t i = 0; rc && i < g->n; i++)
+		str_addf(&all, "%s%d = %s", i ? ", " : "", g->v[i].index,
+			 g->v[i].mig ? g->v[i].uuid : g->v[i].pci);
+	if (rc)
+		err_hint(e,
+			 g->n ? "its GPUs are %s"
+			      : "it has no GPU that this job may use%s",
+			 str_text(&all));
 	for (size_t i = 0; !rc && i < g->n; i++)
 		if (wanted[i])
 			order[n++] = i;
 	if (!rc)
 		keep(g, order, n);
+	str_free(&all);
 	free(copy);
 	free(order);
 	free(wanted);

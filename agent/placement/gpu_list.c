@@ -33,13 +33,8 @@ struct gpu *gpu_add(struct gpus *g, enum gpu_vendor vendor, const struct gpu_add
 
 	g->v = xreallocarray(g->v, g->n + 1, sizeof *g->v);
 	gpu = &g->v[g->n++];
-	*gpu = (struct gpu){ .vendor = vendor,
-			     .address = *a,
-			     .index = -1,
-			     .minor = -1,
-			     .gi = -1,
-			     .ci = -1,
-			     .no_locality = true };
+	*gpu = (struct gpu){ .vendor = vendor, .address = *a, .no_locality = true };
+	gpu->index = gpu->minor = gpu->gi = gpu->ci = -1;
 	snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x", a->domain, a->bus,
 		 a->dev, a->func);
 	return gpu;

@@ -129,24 +129,6 @@ static const char *field(const char *line, const char *name)
 	return line + strspn(line, " \t");
 }
 
-/* A GPU that sleeps has question marks for a UUID. */
-static void read_information(struct gpu *gpu, FILE *in)
-{
-	char line[256];
-	const char *value;
-
-	while (fgets(line, sizeof line, in)) {
-		line[strcspn(line, "\n")] = '\0';
-		if ((value = field(line, "Model")))
-			snprintf(gpu->model, sizeof gpu->model, "%.63s", value);
-		else if ((value = field(line, "GPU UUID")) && !strchr(value, '?'))
-			snprintf(gpu->uuid, sizeof gpu->uuid, "%.95s", value);
-		else if ((value = field(line, "Device Minor")) && *value >= '0' &&
-			 *value <= '9')
-			gpu->minor = (int)strtol(value, NULL, 10);
-	}
-}
-
 static void add_nvidia(struct gpus *g, const struct topo *t, const char *root,
 		       const char *name)
 {
@@ -154,13 +136,25 @@ static void add_nvidia(struct gpus *g, const struct topo *t, const char *root,
 	FILE *in = fopen(path, "re");
 	struct gpu_address a;
 	struct gpu *gpu;
+	char line[256];
+	const char *value;
 
 	free(path);
 	if (!in)
 		return;
 	if (gpu_parse_address(&a, name)) {
 		gpu = gpu_add(g, GPU_NVIDIA, &a);
-		read_information(gpu, in);
+		while (fgets(line, sizeof line, in)) {
+			line[strcspn(line, "\n")] = '\0';
+			if ((value = field(line, "Model")))
+				snprintf(gpu->model, sizeof gpu->model, "%.63s", value);
+			else if ((value = field(line, "GPU UUID")) &&
+				 !strchr(value, '?')) /* asleep: question marks */
+				snprintf(gpu->uuid, sizeof gpu->uuid, "%.95s", value);
+			else if ((value = field(line, "Device Minor")) &&
+				 *value >= '0' && *value <= '9')
+				gpu->minor = (int)strtol(value, NULL, 10);
+		}
 		if (gpu->minor < 0)
 			gpu_note(g,
 				 "GPU %s: the driver gives it no device file (is it "

@@ -283,8 +283,8 @@ static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 	if (!rc && !hwloc_topology_load(*h))
 		return 0;
 	hwloc_topology_destroy(*h);
-	return err_set(e, E_TOPOLOGY, file ? file : "this machine",
-		       file ? "not a topology that hwloc can read" : strerror(errno));
+	return file ? err_set(e, E_TOPOLOGY, file, "not a topology that hwloc can read")
+		    : err_set(e, E_TOPOLOGY, "this machine", strerror(errno));
 }
 
 int topo_load(struct topo *t, const char *xml, struct err *e)

@@ -53,16 +53,6 @@ static struct init_round *find_or_add(struct server *s, uint32_t number)
 	return round;
 }
 
-static void free_round(struct init_round *round)
-{
-	if (round->head)
-		munmap(round->head, sizeof *round->head);
-	if (round->memory >= 0)
-		close(round->memory);
-	buf_free(&round->fence_data);
-	free(round);
-}
-
 /* A rank is in it, or was until it was lost: `rank_op` then says what it did. */
 static bool in_use(const struct server *s, const struct init_round *round)
 {
@@ -77,14 +67,11 @@ static bool in_use(const struct server *s, const struct init_round *round)
 
 void init_rounds_free(struct server *s)
 {
-	while (s->round) {
-		struct init_round *next = s->round->next;
-
-		free_round(s->round);
-		s->round = next;
-	}
-	for (size_t i = 0; i < s->job->ranks.n; i++)
+	for (size_t i = 0; i < s->job->ranks.n; i++) {
+		s->member[i].state = MEMBER_NOT_JOINED;
 		free(s->member[i].text);
+	}
+	init_rounds_settle(s); /* none is in use any more */
 	for (size_t i = 0; s->host_name && i < s->job->nodes; i++)
 		free(s->host_name[i]);
 	free(s->member);
@@ -245,7 +232,12 @@ bool init_rounds_settle(struct server *s)
 			if (s->member[i].round == round)
 				s->member[i].round = NULL;
 		*at = round->next;
-		free_round(round);
+		if (round->head)
+			munmap(round->head, sizeof *round->head);
+		if (round->memory >= 0)
+			close(round->memory);
+		buf_free(&round->fence_data);
+		free(round);
 	}
 	return again;
 }
@@ -436,22 +428,6 @@ static void add_texts(struct buf *out, const struct server *s)
 	free(order);
 }
 
-static void send_fence(struct server *s, const struct init_round *round)
-{
-	struct wire_fence m = { .epoch = s->job->epoch, .init_round = round->number };
-	struct buf texts = { 0 };
-
-	add_texts(&texts, s);
-	while (!m.last) {
-		m.last = texts.len <= WIRE_PART_MAX;
-		m.texts.p = buf_head(&texts);
-		m.texts.n = m.last ? texts.len : WIRE_PART_MAX;
-		wire_pack_fence(s->out, &m);
-		buf_drop(&texts, m.texts.n);
-	}
-	buf_free(&texts);
-}
-
 /* The beginning of the frame that answers ROUND's fence; end_fence() sets its
  * length. */
 static void begin_fence_data(struct init_round *round, int64_t clock_offset_ns)
@@ -467,6 +443,8 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	struct server *s = c->s;
 	struct init_round *round = c->round;
 	struct member *m = member_of(c);
+	struct wire_fence w = { .epoch = s->job->epoch, .init_round = round->number };
+	struct buf texts = { 0 };
 
 	if (m->state != MEMBER_JOINING || c->waits_host_map ||
 	    memchr(text, '\0', n) != text + n - 1)
@@ -478,13 +456,21 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	refuse_waiting(s, round);
 	if (round->in_fence < s->job->ranks.n)
 		return NULL;
-	if (s->job->nodes != 1) {
-		send_fence(s, round);
+	if (s->job->nodes == 1) {
+		begin_fence_data(round, 0);
+		add_texts(&round->fence_data, s);
+		end_fence(s, round);
 		return NULL;
 	}
-	begin_fence_data(round, 0);
-	add_texts(&round->fence_data, s);
-	end_fence(s, round);
+	add_texts(&texts, s);
+	while (!w.last) {
+		w.last = texts.len <= WIRE_PART_MAX;
+		w.texts.p = buf_head(&texts);
+		w.texts.n = w.last ? texts.len : WIRE_PART_MAX;
+		wire_pack_fence(s->out, &w);
+		buf_drop(&texts, w.texts.n);
+	}
+	buf_free(&texts);
 	return NULL;
 }
 
