@@ -98,7 +98,7 @@ static void want_shares(struct place_work *w)
 		} else {
 			for (size_t i = 0; i < n; i++)
 				ranks += topo_above(w->t, d, w->seat[i].home);
-			s->want = w->t->node[d].ncores / ranks;
+			s->want = ranks ? w->t->node[d].ncores / ranks : 0;
 			s->want += !s->want;
 		}
 		sum += s->want;

@@ -4,6 +4,7 @@
  * these functions udev is never reached, and the agent links only libc and libm. */
 #include <stddef.h>
 
+/* NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct udev;
@@ -24,3 +25,4 @@ STUB(struct udev_device, udev_device_new_from_devnum, struct udev *u, char type,
      unsigned long number)
 STUB(const char, udev_device_get_property_value, struct udev_device *d, const char *key)
 STUB(struct udev_device, udev_device_unref, struct udev_device *d)
+/* NOLINTEND(misc-unused-parameters) */

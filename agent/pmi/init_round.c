@@ -385,7 +385,7 @@ static char *on_memory(struct client *c, uint64_t bytes)
 		return xasprintf("cannot make shared memory of %llu bytes: %s",
 				 (unsigned long long)bytes, strerror(error));
 	if (!client_send_fd(c, BOOT_MEMORY, &bytes, sizeof bytes, round->memory))
-		return xstrdup("asks without reading the answers");
+		return xstrdup("the rank does not read the answers");
 	return NULL;
 }
 
@@ -448,7 +448,8 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 
 	if (m->state != MEMBER_JOINING || c->waits_host_map ||
 	    memchr(text, '\0', n) != text + n - 1)
-		return xasprintf("rank %u is in no fence, or says no text", rank_of(c));
+		return xasprintf("rank %u sent an unexpected or malformed fence",
+				 rank_of(c));
 	free(m->text);
 	m->text = xstrdup(text);
 	m->state = MEMBER_IN_FENCE;
