@@ -41,10 +41,9 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 			j->umask, { j->nofile, j->core, j->stack, j->memlock }
 		};
 		env_base(&app->env, &r, environ);
-		if (dir_exists(r.app->wdir))
-			program_find(&app->program, r.app->argv,
-				     env_get(&app->env, "PATH"), r.app->wdir,
-				     &app->err);
+		if (dir_exists(r.wdir))
+			program_find(&app->program, a->app[j->apps.v[local]].argv,
+				     env_get(&app->env, "PATH"), r.wdir, &app->err);
 		else /* the child's chdir() says why */
 			app->program = (struct program){ xstrdup(""), NULL,
 							 xcalloc(2, sizeof(char *)) };
@@ -57,7 +56,7 @@ static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
 	ranks_start(&a->ranks, local, batch,
 		    &(struct spawn){ .program = &app->program,
 				     .env = env,
-				     .wdir = r.app->wdir,
+				     .wdir = r.wdir,
 				     .cpus = b->bound && a->topo.live ? &b->cpus : NULL,
 				     .limits = &app->limits });
 	return env;

@@ -31,8 +31,10 @@ static bool find_machine(struct agent *a, struct err *e)
 	from.cuda_visible = getenv("CUDA_VISIBLE_DEVICES");
 	from.cuda_order = getenv("CUDA_DEVICE_ORDER");
 	from.rocr_visible = getenv("ROCR_VISIBLE_DEVICES");
-	return !topo_load(&a->topo, a->xml, e) &&
-	       !gpu_find(&a->gpus, &a->topo, &from, e);
+	if (topo_load(&a->topo, a->xml, e))
+		return false;
+	gpu_find(&a->gpus, &a->topo, &from);
+	return true;
 }
 
 static void say_hello(struct agent *a)

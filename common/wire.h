@@ -34,8 +34,8 @@ enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
  * bytes of one job's app and job frames. */
 enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 << 20 };
 
-/* In place of a set of ranks: when they join. */
-enum { WIRE_JOININGS = 0x7fffffff };
+/* In place of a process set: the init rounds. */
+enum { WIRE_INIT_ROUNDS = 0x7fffffff };
 
 #define STDIN_ALL 0xfffffffeu
 #define STDIN_NONE 0xffffffffu

@@ -118,7 +118,7 @@ function shape(text,    out, c) {
 	return out text
 }
 
-# Rows are { "NAME", readers, RULE, value, NULL }, or NULL and "constant"; readers may be a macro.
+# Rows are { "NAME", readers, RULE, KIND(value) }; readers may be a macro.
 function given(    line, row, inside, q, words, readers, rule, value, n) {
 	while ((getline line < "agent/placement/env.c") > 0) {
 		if (split(line, q, "\"") == 3 && line ~ /^#define [A-Z]+ "/) {
@@ -137,18 +137,18 @@ function given(    line, row, inside, q, words, readers, rule, value, n) {
 		readers = q[4]
 		if (match(q[3], /[A-Z]+/))
 			readers = macro[substr(q[3], RSTART, RLENGTH)]
-		match(row, /(IDENTITY|ALWAYS|DEFAULT),[ \t]*[A-Za-z_]+/)
-		split(substr(row, RSTART, RLENGTH), value, /,[ \t]*/)
+		match(row, /(IDENTITY|ALWAYS|DEFAULT),[ \t]*[A-Z_]+\([^)]*/)
+		split(substr(row, RSTART, RLENGTH), value, /,[ \t]*|\(/)
 		rule = value[1]
-		if (value[2] == "NULL") {
-			match(row, /"?[A-Za-z0-9_]+"?[ \t]*},[ \t]*$/)
-			value[2] = substr(row, RSTART)
-			gsub(/["}, \t]/, "", value[2])
-			value[2] = value[2] == "BERTH_VERSION" ? "version" : "Li " value[2]
+		if (value[2] == "CONSTANT") {
+			gsub(/"/, "", value[3])
+			value[3] = "Li " value[3]
 		} else {
-			gsub(/_/, " ", value[2])
+			gsub(/_/, " ", value[3])
+			if (value[2] == "IN_SLURM")
+				value[3] = "slurm " value[3]
 		}
-		list[rule] = list[rule] ".It Ev " q[2] " Ta " value[2] " Ta " readers "\n"
+		list[rule] = list[rule] ".It Ev " q[2] " Ta " value[3] " Ta " readers "\n"
 		row = ""
 		n++
 	}

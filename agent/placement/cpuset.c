@@ -83,35 +83,24 @@ bool cpuset_within(const struct cpuset *a, const struct cpuset *b)
 	return true;
 }
 
-/* One "A" or "A-B" at *P; moves *P behind it. */
-static bool parse_range(struct cpuset *s, const char **p)
-{
-	unsigned long first, last;
-	char *end;
-
-	if (!isdigit((unsigned char)**p))
-		return false;
-	first = last = strtoul(*p, &end, 10);
-	if (*end == '-') {
-		if (!isdigit((unsigned char)end[1]))
-			return false;
-		last = strtoul(end + 1, &end, 10);
-	}
-	for (unsigned long i = first; i <= last && i < s->nwords * 64; i++)
-		cpuset_add(s, (uint32_t)i);
-	*p = end;
-	return true;
-}
-
 bool cpuset_parse(struct cpuset *s, const char *list)
 {
 	while (isspace((unsigned char)*list))
 		list++;
 	while (*list) {
-		if (!parse_range(s, &list))
+		unsigned long first, last;
+		char *end;
+
+		if (!isdigit((unsigned char)*list))
 			return false;
-		if (*list == ',')
-			list++;
+		first = last = strtoul(list, &end, 10);
+		if (*end == '-' && !isdigit((unsigned char)end[1]))
+			return false;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (unsigned long i = first; i <= last && i < s->nwords * 64; i++)
+			cpuset_add(s, (uint32_t)i);
+		list = end + (*end == ',');
 		while (isspace((unsigned char)*list))
 			list++;
 	}

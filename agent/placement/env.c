@@ -1,38 +1,37 @@
 #include "agent/placement/env.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "common/taskvars.h"
 
-/* Who wins. */
+/* Which value wins. */
 enum rule {
-	IDENTITY, /* the table, always */
-	ALWAYS,   /* the table, but -x over it */
-	DEFAULT   /* whatever was set before */
+	IDENTITY, /* the table's, always */
+	ALWAYS,   /* the table's, but -x over it */
+	DEFAULT   /* any that was set before */
 };
 
 /* What a row says to a rank. */
 enum give {
 	SKIP, /* as if the row were not there */
 	SET,  /* the value appended */
-	UNSET /* and nobody else's value either, but -x */
+	UNSET /* and no other source's value either, but -x */
 };
 
-/* ---- values ---- */
-
-static enum give number(struct str *s, uint32_t n)
-{
-	str_addf(s, "%u", n);
-	return SET;
-}
+/* ---- values that are not a field of struct env_rank ---- */
 
 static enum give text(struct str *s, const char *t)
 {
+	if (!t)
+		return UNSET;
 	str_add(s, t);
 	return SET;
 }
 
 static const struct berth *berth_of(const struct env_rank *r)
 {
-	return &r->placement->v[r->local];
+	return &r->placement->v[r->local_rank];
 }
 
 static const struct gpu *gpu_of(const struct env_rank *r, size_t local)
@@ -42,91 +41,23 @@ static const struct gpu *gpu_of(const struct env_rank *r, size_t local)
 	return gpu < 0 ? NULL : &r->gpus->v[gpu];
 }
 
-static enum give rank(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->ranks.v[r->local]);
-}
-
-static enum give size(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->np);
-}
-
-static enum give local_rank(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->local);
-}
-
-static enum give local_size(struct str *s, const struct env_rank *r)
-{
-	return number(s, (uint32_t)r->job->ranks.n);
-}
-
-static enum give node(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->node);
-}
-
-static enum give nodes(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->nodes);
-}
-
-static enum give cross_rank(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->cross_ranks.v[r->local]);
-}
-
-static enum give cross_size(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->cross_sizes.v[r->local]);
-}
-
-static enum give host(struct str *s, const struct env_rank *r)
-{
-	return text(s, r->job->host);
-}
-
 static enum give master_addr(struct str *s, const struct env_rank *r)
 {
-	return *r->job->master_addr ? text(s, r->job->master_addr) : SKIP;
+	return *r->master_addr ? text(s, r->master_addr) : SKIP;
 }
 
 static enum give master_port(struct str *s, const struct env_rank *r)
 {
-	return r->job->master_port ? number(s, r->job->master_port) : SKIP;
-}
-
-static enum give job_name(struct str *s, const struct env_rank *r)
-{
-	return text(s, r->job->job_id);
-}
-
-static enum give agent_socket(struct str *s, const struct env_rank *r)
-{
-	return r->agent ? text(s, r->agent) : UNSET;
-}
-
-static enum give restarts(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->epoch - 1);
-}
-
-static enum give max_restarts(struct str *s, const struct env_rank *r)
-{
-	return number(s, r->job->restarts);
-}
-
-static enum give wdir(struct str *s, const struct env_rank *r)
-{
-	return text(s, r->app->wdir);
+	str_addf(s, "%u", r->master_port);
+	return r->master_port ? SET : SKIP;
 }
 
 static enum give omp_threads(struct str *s, const struct env_rank *r)
 {
 	uint32_t n = berth_of(r)->ncores;
 
-	return number(s, n < 1 ? 1 : n > 8 ? 8 : n);
+	str_addf(s, "%u", n < 1 ? 1 : n > 8 ? 8 : n);
+	return SET;
 }
 
 static enum give cpus(struct str *s, const struct env_rank *r)
@@ -142,22 +73,22 @@ static enum give numa(struct str *s, const struct env_rank *r)
 
 static enum give gpu_pci(struct str *s, const struct env_rank *r)
 {
-	const struct gpu *g = gpu_of(r, r->local);
+	const struct gpu *g = gpu_of(r, r->local_rank);
 
-	return g ? text(s, g->pci) : UNSET;
+	return text(s, g ? g->pci : NULL);
 }
 
 static enum give gpu_uuid(struct str *s, const struct env_rank *r)
 {
-	const struct gpu *g = gpu_of(r, r->local);
+	const struct gpu *g = gpu_of(r, r->local_rank);
 
-	return g && *g->uuid ? text(s, g->uuid) : UNSET;
+	return text(s, g && *g->uuid ? g->uuid : NULL);
 }
 
 static bool has_vendor(const struct env_rank *r, enum gpu_vendor vendor)
 {
 	return r->gpus->n && r->gpus->v[0].vendor == vendor &&
-	       r->job->gpu_visible != VISIBLE_INHERIT;
+	       r->gpu_visible != VISIBLE_INHERIT;
 }
 
 static enum give cuda_order(struct str *s, const struct env_rank *r)
@@ -195,36 +126,15 @@ static enum give never(struct str *s, const struct env_rank *r)
 	return UNSET;
 }
 
-/* Inside a Slurm job JAX, Lightning and Megatron read these of whoever started them. */
-static bool in_slurm(const struct env_rank *r)
-{
-	for (size_t i = 0; r->job->flags & JOB_MANAGED && i < r->job->env.n; i++)
-		if (!strncmp(r->job->env.v[i], "SLURM_JOB_ID=", 13))
-			return true;
-	return false;
-}
-
-static enum give slurm_rank(struct str *s, const struct env_rank *r)
-{
-	return in_slurm(r) ? rank(s, r) : SKIP;
-}
-
-static enum give slurm_local(struct str *s, const struct env_rank *r)
-{
-	return in_slurm(r) ? local_rank(s, r) : SKIP;
-}
-
-static enum give slurm_node(struct str *s, const struct env_rank *r)
-{
-	return in_slurm(r) ? node(s, r) : SKIP;
-}
-
-static enum give slurm_size(struct str *s, const struct env_rank *r)
-{
-	return in_slurm(r) ? size(s, r) : SKIP;
-}
-
 /* ---- the table ---- */
+
+#define NUMBER(field) .number = offsetof(struct env_rank, field)
+#define TEXT(field) .text = offsetof(struct env_rank, field)
+#define VALUE(function) .value = (function)
+#define CONSTANT(string) .constant = (string)
+/* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
+ * launcher. / */
+#define IN_SLURM(field) NUMBER(field), .in_slurm = true
 
 #define TORCH "torch, Lightning, accelerate, DeepSpeed"
 #define ELASTIC "torch.distributed.elastic, Lightning"
@@ -234,95 +144,98 @@ static enum give slurm_size(struct str *s, const struct env_rank *r)
 static const struct row {
 	const char *name, *readers;
 	enum rule rule;
+	size_t number,
+		text; /* the field's offset; neither of struct env_rank's first */
 	enum give (*value)(struct str *s, const struct env_rank *r);
-	const char *constant; /* in place of a function */
+	const char *constant;
+	bool in_slurm; /* for ranks inside a Slurm job alone */
 } table[] = {
-	{ "RANK", TORCH, IDENTITY, rank, NULL },
-	{ "WORLD_SIZE", TORCH, IDENTITY, size, NULL },
-	{ "LOCAL_RANK", TORCH, IDENTITY, local_rank, NULL },
-	{ "LOCAL_WORLD_SIZE", TORCH, IDENTITY, local_size, NULL },
-	{ "NODE_RANK", "Lightning", IDENTITY, node, NULL },
-	{ "GROUP_RANK", ELASTIC, IDENTITY, node, NULL },
-	{ "GROUP_WORLD_SIZE", ELASTIC, IDENTITY, nodes, NULL },
-	{ "ROLE_RANK", ELASTIC, IDENTITY, rank, NULL },
-	{ "ROLE_WORLD_SIZE", ELASTIC, IDENTITY, size, NULL },
-	{ "ROLE_NAME", ELASTIC, ALWAYS, NULL, "default" },
-	{ "MASTER_ADDR", TORCH, ALWAYS, master_addr, NULL },
-	{ "MASTER_PORT", TORCH, ALWAYS, master_port, NULL },
-	{ "TORCHELASTIC_RUN_ID", ELASTIC, ALWAYS, job_name, NULL },
-	{ "TORCHELASTIC_RESTART_COUNT", ELASTIC, ALWAYS, restarts, NULL },
-	{ "TORCHELASTIC_MAX_RESTARTS", ELASTIC, ALWAYS, max_restarts, NULL },
-	/* True would make every rank a client of a store that nobody serves. */
-	{ "TORCHELASTIC_USE_AGENT_STORE", ELASTIC, ALWAYS, never, NULL },
-	{ "TORCHELASTIC_ERROR_FILE", ELASTIC, ALWAYS, never, NULL },
+	{ "RANK", TORCH, IDENTITY, NUMBER(rank) },
+	{ "WORLD_SIZE", TORCH, IDENTITY, NUMBER(size) },
+	{ "LOCAL_RANK", TORCH, IDENTITY, NUMBER(local_rank) },
+	{ "LOCAL_WORLD_SIZE", TORCH, IDENTITY, NUMBER(local_size) },
+	{ "NODE_RANK", "Lightning", IDENTITY, NUMBER(node) },
+	{ "GROUP_RANK", ELASTIC, IDENTITY, NUMBER(node) },
+	{ "GROUP_WORLD_SIZE", ELASTIC, IDENTITY, NUMBER(nodes) },
+	{ "ROLE_RANK", ELASTIC, IDENTITY, NUMBER(rank) },
+	{ "ROLE_WORLD_SIZE", ELASTIC, IDENTITY, NUMBER(size) },
+	{ "ROLE_NAME", ELASTIC, ALWAYS, CONSTANT("default") },
+	{ "MASTER_ADDR", TORCH, ALWAYS, VALUE(master_addr) },
+	{ "MASTER_PORT", TORCH, ALWAYS, VALUE(master_port) },
+	{ "TORCHELASTIC_RUN_ID", ELASTIC, ALWAYS, TEXT(job_id) },
+	{ "TORCHELASTIC_RESTART_COUNT", ELASTIC, ALWAYS, NUMBER(restarts) },
+	{ "TORCHELASTIC_MAX_RESTARTS", ELASTIC, ALWAYS, NUMBER(max_restarts) },
+	/* True would make each rank a client of a store that does not exist. */
+	{ "TORCHELASTIC_USE_AGENT_STORE", ELASTIC, ALWAYS, VALUE(never) },
+	{ "TORCHELASTIC_ERROR_FILE", ELASTIC, ALWAYS, VALUE(never) },
 
-	{ "HOROVOD_RANK", HVD, IDENTITY, rank, NULL },
-	{ "HOROVOD_SIZE", HVD, IDENTITY, size, NULL },
-	{ "HOROVOD_LOCAL_RANK", HVD, IDENTITY, local_rank, NULL },
-	{ "HOROVOD_LOCAL_SIZE", HVD, IDENTITY, local_size, NULL },
-	{ "HOROVOD_CROSS_RANK", HVD, IDENTITY, cross_rank, NULL },
-	{ "HOROVOD_CROSS_SIZE", HVD, IDENTITY, cross_size, NULL },
-	{ "HOROVOD_HOSTNAME", HVD, ALWAYS, host, NULL },
+	{ "HOROVOD_RANK", HVD, IDENTITY, NUMBER(rank) },
+	{ "HOROVOD_SIZE", HVD, IDENTITY, NUMBER(size) },
+	{ "HOROVOD_LOCAL_RANK", HVD, IDENTITY, NUMBER(local_rank) },
+	{ "HOROVOD_LOCAL_SIZE", HVD, IDENTITY, NUMBER(local_size) },
+	{ "HOROVOD_CROSS_RANK", HVD, IDENTITY, NUMBER(cross_rank) },
+	{ "HOROVOD_CROSS_SIZE", HVD, IDENTITY, NUMBER(cross_size) },
+	{ "HOROVOD_HOSTNAME", HVD, ALWAYS, TEXT(host) },
 
-	{ "OMPI_COMM_WORLD_RANK", OMPI, IDENTITY, rank, NULL },
-	{ "OMPI_COMM_WORLD_SIZE", OMPI, IDENTITY, size, NULL },
-	{ "OMPI_COMM_WORLD_LOCAL_RANK", OMPI, IDENTITY, local_rank, NULL },
-	{ "OMPI_COMM_WORLD_LOCAL_SIZE", OMPI, IDENTITY, local_size, NULL },
-	{ "OMPI_COMM_WORLD_NODE_RANK", OMPI, IDENTITY, local_rank, NULL },
-	{ "MPI_LOCALRANKID", "accelerate, Intel MPI scripts", IDENTITY, local_rank,
-	  NULL },
-	{ "MPI_LOCALNRANKS", "accelerate, Intel MPI scripts", IDENTITY, local_size,
-	  NULL },
+	{ "OMPI_COMM_WORLD_RANK", OMPI, IDENTITY, NUMBER(rank) },
+	{ "OMPI_COMM_WORLD_SIZE", OMPI, IDENTITY, NUMBER(size) },
+	{ "OMPI_COMM_WORLD_LOCAL_RANK", OMPI, IDENTITY, NUMBER(local_rank) },
+	{ "OMPI_COMM_WORLD_LOCAL_SIZE", OMPI, IDENTITY, NUMBER(local_size) },
+	{ "OMPI_COMM_WORLD_NODE_RANK", OMPI, IDENTITY, NUMBER(local_rank) },
+	{ "MPI_LOCALRANKID", "accelerate, Intel MPI scripts", IDENTITY,
+	  NUMBER(local_rank) },
+	{ "MPI_LOCALNRANKS", "accelerate, Intel MPI scripts", IDENTITY,
+	  NUMBER(local_size) },
 
-	{ "SLURM_PROCID", "JAX, Lightning, Megatron", IDENTITY, slurm_rank, NULL },
-	{ "SLURM_LOCALID", "JAX, Lightning, Megatron", IDENTITY, slurm_local, NULL },
-	{ "SLURM_NODEID", "Lightning", IDENTITY, slurm_node, NULL },
-	{ "SLURM_NTASKS", "JAX, Lightning, Megatron", IDENTITY, slurm_size, NULL },
-	{ "SLURM_NPROCS", "older scripts", IDENTITY, slurm_size, NULL },
+	{ "SLURM_PROCID", "JAX, Lightning, Megatron", IDENTITY, IN_SLURM(rank) },
+	{ "SLURM_LOCALID", "JAX, Lightning, Megatron", IDENTITY, IN_SLURM(local_rank) },
+	{ "SLURM_NODEID", "Lightning", IDENTITY, IN_SLURM(node) },
+	{ "SLURM_NTASKS", "JAX, Lightning, Megatron", IDENTITY, IN_SLURM(size) },
+	{ "SLURM_NPROCS", "older scripts", IDENTITY, IN_SLURM(size) },
 
-	{ "CUDA_DEVICE_ORDER", "CUDA", ALWAYS, cuda_order, NULL },
-	{ "CUDA_VISIBLE_DEVICES", "CUDA", ALWAYS, cuda_visible, NULL },
-	{ "ROCR_VISIBLE_DEVICES", "ROCm", ALWAYS, rocr_visible, NULL },
-	{ "HIP_VISIBLE_DEVICES", "ROCm", ALWAYS, hip_visible, NULL },
+	{ "CUDA_DEVICE_ORDER", "CUDA", ALWAYS, VALUE(cuda_order) },
+	{ "CUDA_VISIBLE_DEVICES", "CUDA", ALWAYS, VALUE(cuda_visible) },
+	{ "ROCR_VISIBLE_DEVICES", "ROCm", ALWAYS, VALUE(rocr_visible) },
+	{ "HIP_VISIBLE_DEVICES", "ROCm", ALWAYS, VALUE(hip_visible) },
 
-	{ "BERTH_JOB", "berth-agent --sweep", IDENTITY, job_name, NULL },
-	{ "BERTH_AGENT", "libberth", IDENTITY, agent_socket, NULL },
-	{ "BERTH_RANK", "libberth, scripts", IDENTITY, rank, NULL },
-	{ "BERTH_SIZE", "libberth, scripts", IDENTITY, size, NULL },
-	{ "BERTH_LOCAL_RANK", "libberth, scripts", IDENTITY, local_rank, NULL },
-	{ "BERTH_LOCAL_SIZE", "libberth, scripts", IDENTITY, local_size, NULL },
-	{ "BERTH_NODE_RANK", "libberth, scripts", IDENTITY, node, NULL },
-	{ "BERTH_NODES", "libberth, scripts", IDENTITY, nodes, NULL },
-	{ "BERTH_GPU", "scripts", IDENTITY, gpu_pci, NULL },
-	{ "BERTH_GPU_UUID", "scripts", IDENTITY, gpu_uuid, NULL },
-	{ "BERTH_CPUS", "scripts", IDENTITY, cpus, NULL },
-	{ "BERTH_NUMA", "scripts", IDENTITY, numa, NULL },
-	{ "BERTH_VERSION", "libberth, scripts", IDENTITY, NULL, BERTH_VERSION },
+	{ "BERTH_JOB", "berth-agent --sweep", IDENTITY, TEXT(job_id) },
+	{ "BERTH_AGENT", "libberth", IDENTITY, TEXT(agent_socket) },
+	{ "BERTH_RANK", "libberth, scripts", IDENTITY, NUMBER(rank) },
+	{ "BERTH_SIZE", "libberth, scripts", IDENTITY, NUMBER(size) },
+	{ "BERTH_LOCAL_RANK", "libberth, scripts", IDENTITY, NUMBER(local_rank) },
+	{ "BERTH_LOCAL_SIZE", "libberth, scripts", IDENTITY, NUMBER(local_size) },
+	{ "BERTH_NODE_RANK", "libberth, scripts", IDENTITY, NUMBER(node) },
+	{ "BERTH_NODES", "libberth, scripts", IDENTITY, NUMBER(nodes) },
+	{ "BERTH_GPU", "scripts", IDENTITY, VALUE(gpu_pci) },
+	{ "BERTH_GPU_UUID", "scripts", IDENTITY, VALUE(gpu_uuid) },
+	{ "BERTH_CPUS", "scripts", IDENTITY, VALUE(cpus) },
+	{ "BERTH_NUMA", "scripts", IDENTITY, VALUE(numa) },
+	{ "BERTH_VERSION", "libberth, scripts", IDENTITY, TEXT(version) },
 
-	{ "PWD", "shells", ALWAYS, wdir, NULL },
-	{ "PYTHONFAULTHANDLER", "Python: a stack on SIGSEGV", DEFAULT, NULL, "1" },
-	{ "PYTHONUNBUFFERED", "Python: output as it comes", DEFAULT, NULL, "1" },
-	{ "OMP_NUM_THREADS", "OpenMP, torch, MKL", DEFAULT, omp_threads, NULL },
-	{ "NCCL_DEBUG", "NCCL", DEFAULT, NULL, "WARN" },
-	{ "TF_GPU_THREAD_MODE", "TensorFlow", DEFAULT, NULL, "gpu_private" },
-	{ "TF_GPU_THREAD_COUNT", "TensorFlow", DEFAULT, NULL, "2" },
+	{ "PWD", "shells", ALWAYS, TEXT(wdir) },
+	{ "PYTHONFAULTHANDLER", "Python: a stack on SIGSEGV", DEFAULT, CONSTANT("1") },
+	{ "PYTHONUNBUFFERED", "Python: output as it comes", DEFAULT, CONSTANT("1") },
+	{ "OMP_NUM_THREADS", "OpenMP, torch, MKL", DEFAULT, VALUE(omp_threads) },
+	{ "NCCL_DEBUG", "NCCL", DEFAULT, CONSTANT("WARN") },
+	{ "TF_GPU_THREAD_MODE", "TensorFlow", DEFAULT, CONSTANT("gpu_private") },
+	{ "TF_GPU_THREAD_COUNT", "TensorFlow", DEFAULT, CONSTANT("2") },
 };
 
 enum { ROWS = sizeof table / sizeof *table };
 _Static_assert(ROWS <= sizeof((struct env_base){ 0 }.set), "env_base.set is too small");
 
-const char *env_row(size_t row, const char **readers)
-{
-	if (row >= ROWS)
-		return NULL;
-	*readers = table[row].readers;
-	return table[row].name;
-}
-
 static enum give row_value(struct str *s, const struct row *row,
 			   const struct env_rank *r)
 {
-	return row->value ? row->value(s, r) : text(s, row->constant);
+	const void *field = (const char *)r + row->number + row->text;
+
+	if (row->value)
+		return row->value(s, r);
+	if (!row->number)
+		return text(s, row->constant ? row->constant
+					     : *(const char *const *)field);
+	str_addf(s, "%u", *(const uint32_t *)field);
+	return SET;
 }
 
 /* ---- GPUs ---- */
@@ -331,22 +244,22 @@ static void add_gpu(struct str *s, const struct gpu *g, const struct env_rank *r
 {
 	const char *comma = s->len ? "," : "";
 
-	if (*g->uuid && (g->mig || r->job->gpu_id == GPU_ID_UUID))
+	if (*g->uuid && (g->mig || r->gpu_id == GPU_ID_UUID))
 		str_addf(s, "%s%s", comma, g->uuid);
 	else
 		str_addf(s, "%s%d", comma, g->index);
 }
 
-/* In node mode index i is local rank i's GPU; GPUs that no rank has follow.  A process
- * can use one MIG instance only: it gets its own. */
+/* In node mode index i is local rank i's GPU.  GPUs without a rank follow.  A
+ * process can use one MIG instance only: it gets its own. */
 void env_visible(struct str *s, const struct env_rank *r)
 {
-	const struct gpu *own = gpu_of(r, r->local);
+	const struct gpu *own = gpu_of(r, r->local_rank);
 	struct str list = { 0 };
 
-	if (!own || r->job->gpu_visible == VISIBLE_INHERIT)
+	if (!own || r->gpu_visible == VISIBLE_INHERIT)
 		return;
-	if (r->job->gpu_visible != VISIBLE_NODE || own->mig) {
+	if (r->gpu_visible != VISIBLE_NODE || own->mig) {
 		add_gpu(&list, own, r);
 	} else {
 		bool *listed = xcalloc(r->gpus->n, sizeof *listed);
@@ -368,14 +281,6 @@ void env_visible(struct str *s, const struct env_rank *r)
 	str_free(&list);
 }
 
-/* ---- this host's own environment ---- */
-
-/* Not to be handed on: another launcher's task, and options of a runner beside us. */
-static bool is_foreign(const char *entry)
-{
-	return taskvars_has(entry, strcspn(entry, "=")) || !strncmp(entry, "BERTH_", 6);
-}
-
 /* ---- layers ---- */
 
 enum layer { OWN, FORWARDED, GIVEN };
@@ -392,12 +297,8 @@ struct entries {
 	size_t n;
 };
 
-static bool no_such_tmpdir(const char *text, const struct env_rank *r)
-{
-	return !strncmp(text, "TMPDIR=", 7) && r->dir_exists &&
-	       !r->dir_exists(text + 7);
-}
-
+/* From this host's own environment the variables of another launcher's task are left
+ * out, and options of a runner.  A TMPDIR that is not on this host is left out, too. */
 static void add_layer(struct entries *l, const char *const *v, size_t n,
 		      enum layer layer, const struct env_rank *r)
 {
@@ -405,8 +306,13 @@ static void add_layer(struct entries *l, const char *const *v, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		const char *equals = strchr(v[i], '=');
 
-		if (!equals || equals == v[i] || (layer == OWN && is_foreign(v[i])) ||
-		    (layer != GIVEN && no_such_tmpdir(v[i], r)))
+		if (!equals || equals == v[i])
+			continue;
+		if (layer == OWN && (!strncmp(v[i], "BERTH_", 6) ||
+				     taskvars_has(v[i], (size_t)(equals - v[i]))))
+			continue;
+		if (layer != GIVEN && !strncmp(v[i], "TMPDIR=", 7) && r->dir_exists &&
+		    !r->dir_exists(equals + 1))
 			continue;
 		l->v[l->n] =
 			(struct entry){ v[i], (size_t)(equals - v[i]), layer, l->n };
@@ -414,38 +320,31 @@ static void add_layer(struct entries *l, const char *const *v, size_t n,
 	}
 }
 
-static int compare_names(const char *a, size_t na, const char *b, size_t nb)
+static int compare_names(const struct entry *a, const struct entry *b)
 {
-	int c = memcmp(a, b, na < nb ? na : nb);
+	int c = memcmp(a->text, b->text, a->name < b->name ? a->name : b->name);
 
-	return c ? c : (na > nb) - (na < nb);
+	return c ? c : (a->name > b->name) - (a->name < b->name);
 }
 
 /* By name, the one that wins first: of a higher layer, then the later one. */
 static int compare(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
-	int c = compare_names(x->text, x->name, y->text, y->name);
+	int c = compare_names(x, y);
 
 	return c ? c : (x->order < y->order) - (x->order > y->order);
 }
 
-static size_t find_row(const struct entry *e)
+/* Whether E stays, given what the table says of its name.  If so, the table's row goes.
+ */
+static bool stays(struct env_base *b, const struct entry *e, const enum give *give)
 {
 	size_t row = 0;
 
 	while (row < ROWS &&
 	       (strncmp(table[row].name, e->text, e->name) || table[row].name[e->name]))
 		row++;
-	return row;
-}
-
-/* Does E stay, given what the table says of its name?  If so the table's row does not.
- */
-static bool stays(struct env_base *b, const struct entry *e, const enum give *give)
-{
-	size_t row = find_row(e);
-
 	if (row == ROWS || give[row] == SKIP)
 		return true;
 	if (table[row].rule == IDENTITY ||
@@ -461,27 +360,32 @@ void env_base(struct env_base *b, const struct env_rank *r, char *const *own)
 	struct entries l = { 0 };
 	enum give give[ROWS];
 	struct str s = { 0 };
+	bool in_slurm = false;
 	size_t nown = 0;
 
-	first.local = 0;
+	for (size_t i = 0; r->managed && i < r->forwarded.n; i++)
+		in_slurm |= !strncmp(r->forwarded.v[i], "SLURM_JOB_ID=", 13);
+	first.local_rank = 0;
 	*b = (struct env_base){ 0 };
 	for (size_t i = 0; i < ROWS; i++) {
-		give[i] = row_value(&s, &table[i], &first);
+		give[i] = table[i].in_slurm && !in_slurm
+				  ? SKIP
+				  : row_value(&s, &table[i], &first);
 		b->set[i] = give[i] == SET;
 	}
 	str_free(&s);
 	while (own[nown])
 		nown++;
 	add_layer(&l, (const char *const *)own, nown, OWN, r);
-	add_layer(&l, r->job->env.v, r->job->env.n, FORWARDED, r);
-	add_layer(&l, r->app->env.v, r->app->env.n, GIVEN, r);
+	add_layer(&l, r->forwarded.v, r->forwarded.n, FORWARDED, r);
+	add_layer(&l, r->given.v, r->given.n, GIVEN, r);
 	if (l.n)
 		qsort(l.v, l.n, sizeof *l.v, compare);
 	b->v = xcalloc(l.n + 1, sizeof *b->v);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct entry *e = &l.v[i];
 
-		if (i && !compare_names(e->text, e->name, e[-1].text, e[-1].name))
+		if (i && !compare_names(e, e - 1))
 			continue;
 		if (stays(b, e, give))
 			b->v[b->n++] = e->text;

@@ -6,46 +6,28 @@
 
 #include "agent/placement/gpu_internal.h"
 
-/* The abstract name of G: its PCI address; its UUID for an instance, its render node
- * for one of several partitions at one address. */
+/* The abstract name of GPU I: its PCI address.  An instance has its UUID in place of
+ * that; one of several partitions at an address has its render node, too. */
 static socklen_t address_of(struct sockaddr_un *a, const struct gpus *g, size_t i)
 {
 	const struct gpu *gpu = &g->v[i];
-	size_t room = sizeof a->sun_path - 1;
-	bool partition = false;
+	char partition[16] = "";
 	int len;
 
 	for (size_t k = 0; k < g->n; k++)
-		partition |= k != i && !strcmp(g->v[k].pci, gpu->pci);
+		if (k != i && !gpu->mig && !strcmp(g->v[k].pci, gpu->pci))
+			snprintf(partition, sizeof partition, "/%d", gpu->minor);
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (gpu->mig)
-		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s", gpu->uuid);
-	else if (partition)
-		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s/%d", gpu->pci,
-			       gpu->minor);
-	else
-		len = snprintf(a->sun_path + 1, room, "berth/gpu/%s", gpu->pci);
-	if (len > (int)room)
-		len = (int)room;
+	len = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "berth/gpu/%s%s",
+		       gpu->mig ? gpu->uuid : gpu->pci, partition);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-static void name_holder(char *out, size_t size, const struct ucred *u)
-{
-	char program[32] = "";
-
-	if (!u->pid) { /* in a PID namespace that isn't above ours */
-		snprintf(out, size, "a process of uid %u", u->uid);
-		return;
-	}
-	sys_line(program, sizeof program, "", "/proc/%d/comm", u->pid);
-	snprintf(out, size, "pid %d%s%s%s of uid %u", u->pid, *program ? " (" : "",
-		 program, *program ? ")" : "", u->uid);
-}
-
-/* Who listens at A?  Nobody accepts there: the kernel tells who once listened. */
+/* Name the process that listens at A.  It never accepts: the kernel tells which process
+ * called listen(2). */
 static void ask_holder(struct gpu *g, const struct sockaddr_un *a, socklen_t len)
 {
+	char program[32] = "";
 	struct ucred u = { 0 };
 	socklen_t size = sizeof u;
 	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -54,8 +36,16 @@ static void ask_holder(struct gpu *g, const struct sockaddr_un *a, socklen_t len
 	if (s < 0)
 		return;
 	if (!connect(s, (const struct sockaddr *)a, len) &&
-	    !getsockopt(s, SOL_SOCKET, SO_PEERCRED, &u, &size))
-		name_holder(g->holder, sizeof g->holder, &u);
+	    !getsockopt(s, SOL_SOCKET, SO_PEERCRED, &u, &size)) {
+		sys_line(program, sizeof program, "", "/proc/%d/comm", u.pid);
+		if (!u.pid) /* in a PID namespace that is not above ours */
+			snprintf(g->holder, sizeof g->holder, "a process of uid %u",
+				 u.uid);
+		else
+			snprintf(g->holder, sizeof g->holder, "pid %d%s%s%s of uid %u",
+				 u.pid, *program ? " (" : "", program,
+				 *program ? ")" : "", u.uid);
+	}
 	close(s);
 }
 
@@ -69,8 +59,7 @@ static void claim_one(struct gpus *g, size_t i)
 	*gpu->holder = '\0';
 	if (s < 0)
 		return;
-	/* The queue is as long as the kernel allows: nobody accepts, and whoever asks
-	 * stays in it. */
+	/* As long a queue as the kernel allows: each process that asks stays in it. */
 	if (!bind(s, (struct sockaddr *)&a, len) && !listen(s, SOMAXCONN)) {
 		gpu->claim = s + 1;
 		return;

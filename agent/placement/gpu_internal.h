@@ -1,51 +1,65 @@
 /* gpu_internal.h - between gpu.c and the sources of GPUs, one file each.
  *
- * A source appends every GPU that this process may open, in any order, with its uuid,
- * model, home and minor where it knows them; gpu.c sorts, numbers and filters. */
+ * gpu_list.c holds the list as data.  A source appends each GPU that this process
+ * may open, in any order, with the uuid, model, home and minor that it knows.  gpu.c
+ * asks the sources, then sorts, numbers and filters. */
 #ifndef BERTH_AGENT_PLACEMENT_GPU_INTERNAL_H
 #define BERTH_AGENT_PLACEMENT_GPU_INTERNAL_H
 
 #include "agent/placement/gpu.h"
 
-/* A new GPU at the end of G, home unknown; valid until the next call. */
+/* Vendors of PCI functions.  8192 CPUs are Linux's limit: a GPU may be near CPUs that
+ * are not allowed here. */
+enum { PCI_NVIDIA = 0x10de, PCI_AMD = 0x1002, GPU_CPU_WORDS = 128 };
+
+/* ---- gpu_list.c ---- */
+
+/* A new GPU at the end of G, its home unknown.  Valid until the next call. */
 struct gpu *gpu_add(struct gpus *g, enum gpu_vendor vendor,
 		    const struct gpu_address *a);
 void gpu_note(struct gpus *g, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-
-/* Is a PCI function of this class and identity a GPU for computing? */
+/* Whether a PCI function of this class and identity is a GPU for computing. */
 bool gpu_is_one(uint16_t class_id, uint16_t vendor, uint16_t device);
-
-/* Put G's home where CPUS are; the machine, without locality, where they say nothing.
- */
+/* A number in PCI order, equal for equal addresses. */
+uint64_t gpu_address_key(const struct gpu_address *a);
+/* G hangs from NODE. */
+void gpu_set_node(struct gpu *g, const struct topo *t, int node);
+/* G is near CPUS.  If these are empty, G has no locality. */
 void gpu_set_home(struct gpu *g, const struct topo *t, const struct cpuset *cpus);
 
-void gpu_from_xml(struct gpus *g, const struct topo *t);
+/* ---- gpu_sysfs.c ---- */
+
 void gpu_from_sysfs(struct gpus *g, const struct topo *t, const char *root);
-void gpu_from_kfd(struct gpus *g, const struct topo *t, const char *root);
-
-/* Ask NVML what only it knows: MIG instances take their GPU's place, homes that sysfs
- * doesn't know, names.  Loads NVML only if there is something to ask. */
-void gpu_ask_nvml(struct gpus *g, const struct topo *t, const char *root);
-
-/* Which of G's GPUs of VENDOR does LIST (a *_VISIBLE_DEVICES) name, in which order?
- * Their positions into OUT[0..count), at most one per GPU; the count is returned.  Read
- * as the driver does: numbers as strtoul() reads them or prefixes of UUIDs, the first
- * word deciding which; it stops at the first that is invalid; one named twice makes the
- * set empty. */
-size_t gpu_visible_list(size_t *out, const struct gpus *g, enum gpu_vendor vendor,
-			const char *list);
-
-/* Where GPU I of G sits, by sysfs. */
-void gpu_locate(struct gpus *g, size_t i, const struct topo *t, const char *root);
-/* May this process open the device file, PREFIX and its minor number? */
+/* Set the home of the last GPU of G, by sysfs. */
+void gpu_locate(struct gpus *g, const struct topo *t, const char *root);
+/* Whether this process may open the device file PREFIX and MINOR. */
 bool gpu_may_open(const char *root, const char *prefix, int minor);
-
-/* Files under ROOT, their path by format.  The first line without blanks around it into
- * OUT, false if there is none. */
+/* Files under ROOT, their path by format.  sys_line() puts the first line into OUT,
+ * without its newline.  False if there is none. */
 bool sys_line(char *out, size_t size, const char *root, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 bool sys_number(long long *out, const char *root, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The directory at the path has an entry named ENTRY and a number: puts that into
+ * NUMBER. */
+bool sys_entry(int *number, const char *root, const char *entry, const char *format,
+	       ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- gpu_kfd.c, gpu_nvml.c, gpu_visible.c ---- */
+
+void gpu_from_kfd(struct gpus *g, const struct topo *t, const char *root);
+
+/* Ask NVML what sysfs does not tell: MIG instances (they replace their GPU), homes,
+ * names.  Loads NVML only if there is something to ask. */
+void gpu_ask_nvml(struct gpus *g, const struct topo *t, const char *root);
+
+/* Write the positions of G's GPUs of VENDOR that LIST, a *_VISIBLE_DEVICES, names to
+ * OUT[0..count), each GPU once, in LIST's order.  Returns the count.  Reads
+ * LIST as the driver does: the first word decides between numbers (as strtoul() reads
+ * them) and prefixes of UUIDs, the first invalid word ends the list, and a GPU named
+ * twice makes the set empty. */
+size_t gpu_visible_list(size_t *out, const struct gpus *g, enum gpu_vendor vendor,
+			const char *list);
 
 #endif

@@ -1,14 +1,12 @@
 /* gpu_kfd.c - AMD's GPUs as the compute driver (KFD) lists them.
  *
- * One folder per node: /sys/class/kfd/kfd/topology/nodes/N/properties, lines "name
+ * One directory per node: /sys/class/kfd/kfd/topology/nodes/N/properties, lines "name
  * value". CPUs are nodes with simd_count 0.  A partition of a GPU (CPX, TPX) is a node
- * of its own, and the order of the nodes is the order in which ROCm numbers devices. */
-#include <dirent.h>
-
+ * of its own.  ROCm numbers its devices in the order of the nodes. */
 #include "agent/placement/gpu_internal.h"
 
 struct kfd_node {
-	unsigned long long simd_count, location_id, domain, unique_id, vendor_id;
+	unsigned long long simd_count, location_id, domain, unique_id;
 	int minor;
 };
 
@@ -42,35 +40,34 @@ static bool read_node(struct kfd_node *k, const char *root, int number)
 	return k->simd_count > 0;
 }
 
-static void add_node(struct gpus *g, const struct topo *t, const char *root,
-		     const struct kfd_node *k, int index)
-{
-	const struct gpu_address a = { .domain = (uint32_t)k->domain,
-				       .bus = (uint8_t)(k->location_id >> 8),
-				       .dev = (uint8_t)(k->location_id >> 3 & 31),
-				       .func = (uint8_t)(k->location_id & 7) };
-	struct gpu *gpu = gpu_add(g, GPU_AMD, &a);
-
-	gpu->index = index;
-	gpu->minor = k->minor;
-	if (k->unique_id)
-		snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%016llx", k->unique_id);
-	sys_line(gpu->model, sizeof gpu->model, root,
-		 "/sys/bus/pci/devices/%s/product_name", gpu->pci);
-	gpu_locate(g, g->n - 1, t, root);
-}
-
-/* Nodes are numbered without gaps. */
 void gpu_from_kfd(struct gpus *g, const struct topo *t, const char *root)
 {
 	struct kfd_node k;
 	long long id;
 	int index = 0;
 
+	/* nodes are numbered without gaps */
 	for (int n = 0;
 	     sys_number(&id, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", n);
-	     n++)
-		if (read_node(&k, root, n) &&
-		    gpu_may_open(root, "/dev/dri/renderD", k.minor))
-			add_node(g, t, root, &k, index++);
+	     n++) {
+		struct gpu *gpu;
+
+		if (!read_node(&k, root, n) ||
+		    !gpu_may_open(root, "/dev/dri/renderD", k.minor))
+			continue;
+		gpu = gpu_add(g, GPU_AMD,
+			      &(struct gpu_address){
+				      .domain = (uint32_t)k.domain,
+				      .bus = (uint8_t)(k.location_id >> 8),
+				      .dev = (uint8_t)(k.location_id >> 3 & 31),
+				      .func = (uint8_t)(k.location_id & 7) });
+		gpu->index = index++;
+		gpu->minor = k.minor;
+		if (k.unique_id)
+			snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%016llx",
+				 k.unique_id);
+		sys_line(gpu->model, sizeof gpu->model, root,
+			 "/sys/bus/pci/devices/%s/product_name", gpu->pci);
+		gpu_locate(g, t, root);
+	}
 }

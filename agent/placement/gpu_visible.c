@@ -1,83 +1,50 @@
-#include <ctype.h>
 #include <strings.h>
 
 #include "agent/placement/gpu_internal.h"
 
-enum { STOP = -1 };
+enum { STOP = -1 }; /* the word names no GPU */
 
-/* The position of VENDOR's GPU number N; STOP: there is none.  A GPU in MIG mode
- * answers with its first instance, as CUDA does. */
-static long by_number(const struct gpus *g, enum gpu_vendor vendor, long n)
+/* The position of VENDOR's GPU whose number WORD begins with, as strtoul() reads it:
+ * spaces and a sign in front, anything after it ignored.  A GPU in MIG mode answers
+ * with its first instance, as CUDA does. */
+static long by_number(const struct gpus *g, enum gpu_vendor vendor, const char *word)
 {
-	for (size_t i = 0; i < g->n; i++)
-		if (g->v[i].vendor == vendor && g->v[i].index == n)
+	char *end;
+	long n = strtol(word, &end, 10);
+
+	for (size_t i = 0; end != word && i < g->n; i++)
+		if (n >= 0 && g->v[i].vendor == vendor && g->v[i].index == n)
 			return (long)i;
 	return STOP;
 }
 
-/* "MIG-GPU-<uuid>/gi/ci", as drivers before 470 name instances. */
-static long by_old_mig_name(const struct gpus *g, const char *word, size_t len)
+/* The one GPU that WORD names; STOP if none or several do.  WORD is the beginning of a
+ * UUID, or "MIG-GPU-<uuid>/gi/ci", as drivers before 470 name instances.  "GPU-" names
+ * whole GPUs; the instances of a GPU in MIG mode answer to their own names only. */
+static long by_uuid(const struct gpus *g, enum gpu_vendor vendor, const char *word,
+		    size_t len)
 {
-	const char *slash = memchr(word, '/', len);
+	const char *slash = vendor == GPU_NVIDIA ? memchr(word, '/', len) : NULL;
+	int gi = 0, ci = 0, end = 0;
 	long found = STOP;
-	int gi, ci, end = 0;
 
-	if (!slash || sscanf(slash, "/%d/%d%n", &gi, &ci, &end) != 2 ||
-	    slash + end != word + len)
+	if (slash && (sscanf(slash, "/%d/%d%n", &gi, &ci, &end) != 2 ||
+		      slash + end != word + len))
 		return STOP;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct gpu *v = &g->v[i];
 
-		if (!v->mig || v->gi != gi || v->ci != ci)
-			continue;
-		if (strncasecmp(v->parent_uuid, word + 4, (size_t)(slash - word) - 4) !=
-		    0)
-			continue;
-		if (found != STOP)
-			return STOP;
-		found = (long)i;
-	}
-	return found;
-}
-
-/* The one GPU whose UUID begins with WORD; STOP: none, or several.  "GPU-" names whole
- * GPUs; the instances of a GPU in MIG mode answer to their own names only. */
-static long by_uuid(const struct gpus *g, enum gpu_vendor vendor, const char *word,
-		    size_t len)
-{
-	long found = STOP;
-
-	if (memchr(word, '/', len) && vendor == GPU_NVIDIA)
-		return by_old_mig_name(g, word, len);
-	for (size_t i = 0; i < g->n; i++) {
-		if (g->v[i].vendor != vendor || !*g->v[i].uuid ||
-		    strncasecmp(g->v[i].uuid, word, len) != 0)
+		if (slash ? !v->mig || v->gi != gi || v->ci != ci ||
+				    strncasecmp(v->parent_uuid, word + 4,
+						(size_t)(slash - word) - 4)
+			  : v->vendor != vendor || !*v->uuid ||
+				    strncasecmp(v->uuid, word, len))
 			continue;
 		if (found != STOP)
 			return STOP;
 		found = (long)i;
 	}
 	return found;
-}
-
-/* A number as strtoul() reads it: blanks and a sign in front, anything behind it
- * ignored. */
-static long read_number(const char *word, size_t len)
-{
-	char digits[24];
-	char *end;
-	long n;
-
-	while (len && isspace((unsigned char)*word)) {
-		word++;
-		len--;
-	}
-	if (len >= sizeof digits)
-		len = sizeof digits - 1;
-	memcpy(digits, word, len);
-	digits[len] = '\0';
-	n = strtol(digits, &end, 10);
-	return end == digits || n < 0 ? STOP : n;
 }
 
 size_t gpu_visible_list(size_t *out, const struct gpus *g, enum gpu_vendor vendor,
@@ -89,7 +56,7 @@ size_t gpu_visible_list(size_t *out, const struct gpus *g, enum gpu_vendor vendo
 	for (const char *word = list; *word;) {
 		size_t len = strcspn(word, ",");
 		long at = names ? (len > 4 ? by_uuid(g, vendor, word, len) : STOP)
-				: by_number(g, vendor, read_number(word, len));
+				: by_number(g, vendor, word);
 
 		if (at == STOP)
 			break;

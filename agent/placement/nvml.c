@@ -59,7 +59,7 @@ struct nvml {
 
 /* ---- opening ---- */
 
-/* POSIX lets a function be found as a data pointer; ISO C has no cast for it. */
+/* POSIX allows a function as a data pointer.  ISO C has no cast for it. */
 static void find(void *lib, const char *symbol, void *field)
 {
 	void *p = dlsym(lib, symbol);
@@ -108,34 +108,27 @@ void nvml_close(struct nvml *n)
 
 /* ---- devices ---- */
 
-static bool describe(struct nvml *n, struct nvml_device *d)
-{
-	struct pci_info p = { 0 };
-
-	if (!n->pci || n->pci(d->handle, &p) != OK)
-		return false;
-	p.bus_id[sizeof p.bus_id - 1] = '\0';
-	if (!gpu_parse_address(&d->address, p.bus_id))
-		return false;
-	if (n->uuid && n->uuid(d->handle, d->uuid, sizeof d->uuid) != OK)
-		*d->uuid = '\0';
-	if (n->name && n->name(d->handle, d->model, sizeof d->model) != OK)
-		*d->model = '\0';
-	return true;
-}
-
 size_t nvml_devices(struct nvml *n, struct nvml_device *out, size_t max)
 {
 	unsigned count = 0;
 	size_t found = 0;
 
-	if (!n->count || !n->by_index || n->count(&count) != OK)
+	if (!n->count || !n->by_index || !n->pci || n->count(&count) != OK)
 		return 0;
 	for (unsigned i = 0; i < count && found < max; i++) {
 		struct nvml_device d = { .gi = -1, .ci = -1 };
+		struct pci_info p = { 0 };
 
-		if (n->by_index(i, &d.handle) == OK && describe(n, &d))
-			out[found++] = d;
+		if (n->by_index(i, &d.handle) != OK || n->pci(d.handle, &p) != OK)
+			continue;
+		p.bus_id[sizeof p.bus_id - 1] = '\0';
+		if (!gpu_parse_address(&d.address, p.bus_id))
+			continue;
+		if (n->uuid && n->uuid(d.handle, d.uuid, sizeof d.uuid) != OK)
+			*d.uuid = '\0';
+		if (n->name && n->name(d.handle, d.model, sizeof d.model) != OK)
+			*d.model = '\0';
+		out[found++] = d;
 	}
 	return found;
 }

@@ -1,8 +1,9 @@
 /* nvml.h - NVIDIA's management library, by dlopen, with our own declarations.
  *
- * Its initialisation wakes a driver without persistence (seconds per GPU), so that the
- * agent asks it before the ranks start only where nothing else knows.  Every symbol is
- * optional: what is missing answers "no".  Layouts: NVIDIA's public nvml.h. */
+ * Its initialisation wakes a driver that runs without persistence (seconds per GPU).
+ * Before the ranks start the agent asks it only if no other source has the answer.
+ * Every symbol is optional: a function without it answers "no".  Layouts: NVIDIA's
+ * public nvml.h. */
 #ifndef BERTH_AGENT_PLACEMENT_NVML_H
 #define BERTH_AGENT_PLACEMENT_NVML_H
 
@@ -22,7 +23,7 @@ struct nvml_device {
 
 struct nvml_process {
 	pid_t pid;
-	uint64_t bytes; /* of the GPU's memory; UINT64_MAX: not told */
+	uint64_t bytes; /* of the GPU's memory; UINT64_MAX: unknown */
 	int gi;         /* MIG: GPU instance it runs on; else -1 */
 };
 
@@ -30,18 +31,17 @@ struct nvml_process {
 struct nvml *nvml_open(char *why, size_t size);
 void nvml_close(struct nvml *n);
 
-/* The devices that this process may use into OUT; those it may not, and lost ones, are
- * left out. */
+/* The devices that this process may use, into OUT, without lost ones. */
 size_t nvml_devices(struct nvml *n, struct nvml_device *out, size_t max);
 /* MIG instances of D. */
 size_t nvml_instances(struct nvml *n, const struct nvml_device *d,
 		      struct nvml_device *out, size_t max);
-/* CPUs of D's NUMA node into CPUS (its room decides how many are asked for). */
+/* CPUs of D's NUMA node, into CPUS, as many as it has room for. */
 bool nvml_cpus(struct nvml *n, const struct nvml_device *d, struct cpuset *cpus);
-/* Processes that compute on D; -1: it can't tell. */
+/* Processes that compute on D; -1 if NVML does not tell. */
 long nvml_processes(struct nvml *n, const struct nvml_device *d,
 		    struct nvml_process *out, size_t max);
-/* Bytes of D's memory in use; -1: it can't tell. */
+/* Bytes of D's memory in use; -1 if NVML does not tell. */
 long long nvml_used_bytes(struct nvml *n, const struct nvml_device *d);
 
 #endif

@@ -4,30 +4,17 @@
 
 /* ---- who gets which GPU ---- */
 
-static uint32_t over(uint32_t demand, uint32_t supply)
-{
-	return demand > supply ? demand - supply : 0;
-}
-
-/* How many more core-levels must leave a subtree when one more rank is homed at HOME;
- * LOAD is the ranks homed below each node.  The sum over the tree is laminar convex, so
- * choosing the least marginal cost one by one is optimal as a whole. */
-static uint32_t marginal_cost(const struct topo *t, const uint32_t *load, int home)
-{
-	uint32_t cost = 0;
-
-	for (int v = home; v >= 0; v = t->node[v].parent)
-		cost += over(load[v] + 1, t->node[v].ncores) -
-			over(load[v], t->node[v].ncores);
-	return cost;
-}
-
 static void add_load(const struct topo *t, uint32_t *load, int home, uint32_t ranks)
 {
 	for (int v = home; v >= 0; v = t->node[v].parent)
 		load[v] += ranks;
 }
 
+/* The GPU that gets the next rank, of those with less than FULL: one without holder
+ * if there is one, then the cheapest.  LOAD is the ranks homed below each node.  The
+ * cost is how many more core-levels must leave a subtree: 1 for each node that is
+ * full.  The sum over the tree is laminar convex, so choosing the least cost one by
+ * one is optimal as a whole. */
 static size_t best_gpu(const struct topo *t, const struct gpus *g, const uint32_t *load,
 		       const uint32_t *count, uint32_t full)
 {
@@ -35,11 +22,13 @@ static size_t best_gpu(const struct topo *t, const struct gpus *g, const uint32_
 	uint32_t best_cost = 0;
 
 	for (size_t i = 0; i < g->n; i++) {
-		uint32_t cost = marginal_cost(t, load, g->v[i].home);
 		bool held = *g->v[i].holder;
+		uint32_t cost = 0;
 
 		if (count[i] >= full)
 			continue;
+		for (int v = g->v[i].home; v >= 0; v = t->node[v].parent)
+			cost += load[v] >= t->node[v].ncores;
 		if (best == g->n || held < (bool)*g->v[best].holder ||
 		    (held == (bool)*g->v[best].holder && cost < best_cost)) {
 			best = i;
@@ -50,55 +39,36 @@ static size_t best_gpu(const struct topo *t, const struct gpus *g, const uint32_
 }
 
 /* Ranks per GPU: equal, the remainder one by one to the cheapest. */
-static uint32_t *count_ranks(const struct topo *t, const struct gpus *g, size_t n)
+static void take_seats(struct place_work *w)
 {
+	const struct topo *t = w->t;
+	const struct gpus *g = w->g;
+	size_t n = w->p->n, r = 0;
+	uint32_t each = g->n ? (uint32_t)(n / g->n) : 0;
 	uint32_t *count = xcalloc(g->n, sizeof *count);
 	uint32_t *load = xcalloc(t->nnode, sizeof *load);
-	uint32_t each = (uint32_t)(n / g->n);
 
 	for (size_t i = 0; i < g->n; i++) {
 		count[i] = each;
 		add_load(t, load, g->v[i].home, each);
 	}
-	for (size_t k = n % g->n; k; k--) {
+	for (size_t k = g->n ? n % g->n : 0; k; k--) {
 		size_t i = best_gpu(t, g, load, count, each + 1);
 
 		count[i]++;
 		add_load(t, load, g->v[i].home, 1);
 	}
-	free(load);
-	return count;
-}
-
-static void take_seats(struct place_work *w)
-{
-	uint32_t *count;
-	size_t r = 0;
-
-	if (!w->g->n) {
-		for (; r < w->p->n; r++)
-			w->seat[r].gpu = -1;
-		return;
-	}
-	count = count_ranks(w->t, w->g, w->p->n);
-	for (size_t i = 0; i < w->g->n; i++)
+	for (size_t i = 0; i < g->n; i++)
 		for (uint32_t k = 0; k < count[i]; k++)
 			w->seat[r++] =
-				(struct seat){ .gpu = (int)i, .home = w->g->v[i].home };
+				(struct seat){ .gpu = (int)i, .home = g->v[i].home };
+	for (; r < n; r++)
+		w->seat[r].gpu = -1;
 	free(count);
+	free(load);
 }
 
 /* ---- how many cores ---- */
-
-int place_package(const struct topo *t, int node)
-{
-	int package = node;
-
-	for (int v = node; v >= 0; v = t->node[v].parent)
-		if (t->node[v].type == NODE_PACKAGE)
-			package = v;
-	return package;
-}
 
 static int domain(const struct place_work *w, int home)
 {
@@ -108,38 +78,32 @@ static int domain(const struct place_work *w, int home)
 	case SHARE_MACHINE:
 		return 0;
 	default:
-		return place_package(w->t, home);
+		return topo_package(w->t, home);
 	}
 }
 
-static uint32_t share_of(const struct place_work *w, int node)
-{
-	uint32_t ranks = 0, share;
-
-	for (size_t r = 0; r < w->p->n; r++)
-		ranks += topo_above(w->t, node, w->seat[r].home);
-	share = ranks ? w->t->node[node].ncores / ranks : 0;
-	return share ? share : 1;
-}
-
-/* Equal shares of each rank's domain; of the machine, should these be more than there
- * is. */
+/* Equal shares of each rank's domain.  If these are more than there is, equal shares of
+ * the machine. */
 static void want_shares(struct place_work *w)
 {
 	size_t sum = 0, n = w->p->n;
 
 	for (size_t r = 0; r < n; r++) {
-		int d = domain(w, w->seat[r].home);
+		struct seat *s = &w->seat[r];
+		int d = domain(w, s->home);
+		uint32_t ranks = 0;
 
-		if (r && domain(w, w->seat[r - 1].home) == d)
-			w->seat[r].want = w->seat[r - 1].want;
-		else
-			w->seat[r].want = share_of(w, d);
-		sum += w->seat[r].want;
+		if (r && domain(w, s[-1].home) == d) {
+			s->want = s[-1].want;
+		} else {
+			for (size_t i = 0; i < n; i++)
+				ranks += topo_above(w->t, d, w->seat[i].home);
+			s->want = ranks ? w->t->node[d].ncores / ranks : 0;
+			s->want += !s->want;
+		}
+		sum += s->want;
 	}
-	if (sum <= w->t->ncore)
-		return;
-	for (size_t r = 0; r < n; r++)
+	for (size_t r = 0; sum > w->t->ncore && r < n; r++)
 		w->seat[r].want = (uint32_t)(w->t->ncore / n);
 }
 
@@ -187,32 +151,13 @@ static int place_objects(struct place_work *w, struct err *e)
 	return 0;
 }
 
-static int place_cpus(struct place_work *w, struct err *e)
-{
-	for (size_t r = 0; r < w->p->n; r++) {
-		struct berth *b = &w->p->v[r];
-
-		b->gpu = w->seat[r].gpu;
-		b->bound = w->o->bind_to != BIND_NONE;
-		b->cpus = b->bound ? cpuset_new(w->t->allowed.nwords)
-				   : cpuset_copy(&w->t->allowed);
-	}
-	if (w->o->bind_to == BIND_NONE)
-		return 0;
-	if (w->o->bind_to != BIND_AUTO)
-		return place_objects(w, e);
-	place_shares(w);
-	return 0;
-}
-
 int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
 		size_t n, const struct place_options *o, struct err *e)
 {
 	struct place_work w = { .t = t, .g = g, .o = o, .p = p };
-	int rc;
+	int rc = 0;
 
 	*p = (struct placement){ .v = xcalloc(n, sizeof *p->v), .n = n };
-	p->cpus_shared = n > t->ncore;
 	p->gpus_shared = g->n && n > g->n;
 	if (p->gpus_shared && o->no_gpu_sharing) {
 		placement_free(p);
@@ -220,7 +165,18 @@ int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
 	}
 	w.seat = xcalloc(n, sizeof *w.seat);
 	take_seats(&w);
-	rc = place_cpus(&w, e);
+	for (size_t r = 0; r < n; r++) {
+		struct berth *b = &p->v[r];
+
+		b->gpu = w.seat[r].gpu;
+		b->bound = o->bind_to != BIND_NONE;
+		b->cpus = b->bound ? cpuset_new(t->allowed.nwords)
+				   : cpuset_copy(&t->allowed);
+	}
+	if (o->bind_to == BIND_AUTO)
+		place_shares(&w);
+	else if (o->bind_to != BIND_NONE)
+		rc = place_objects(&w, e);
 	if (!rc)
 		rc = place_check(&w, e);
 	if (!rc)

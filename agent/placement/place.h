@@ -1,17 +1,16 @@
 /* place.h - pure: topology, GPUs, local ranks and options to one berth per rank.
  *
- * GPU first, then CPUs outward from it: even sharing of GPUs in PCI order, then a
- * bottom-up fill of the tree that takes from outside a subtree exactly as many cores as
- * must be taken (demand minus supply), at every subtree at once; so the placement is
- * optimal for every monotone distance and certified by recomputation.  Total orders
- * only: the result is a function of its arguments.
+ * First the GPUs are shared evenly, in PCI order.  Then the tree is filled bottom-up,
+ * from each GPU outward.  From outside a subtree the fill takes exactly as many cores
+ * as it must (demand minus supply), for all subtrees at once.  So the placement is
+ * optimal for each monotone distance.  It is certified by recomputation.  All orders
+ * are total: the result is a function of the arguments.
  *
- * By default every rank gets an equal share of its GPU's socket, the nearest cores
- * first.  With
- * --bind-to OBJECT:N it gets the N nearest such objects: cores and hardware threads of
- * its own while there are enough, sockets, NUMA nodes and L3 caches together with
- * whoever is as near. Without GPUs the ranks divide all allowed cores in hwloc's order,
- * evenly. */
+ * By default each rank gets an equal share of its GPU's socket, the nearest cores
+ * first.  With --bind-to OBJECT:N it gets the N nearest such objects.  Cores and
+ * hardware threads are its own while there are enough of them; ranks that are
+ * equally near share sockets, NUMA nodes and L3 caches.  Without GPUs the ranks
+ * divide all allowed cores evenly, in hwloc's order. */
 #ifndef BERTH_AGENT_PLACEMENT_PLACE_H
 #define BERTH_AGENT_PLACEMENT_PLACE_H
 
@@ -38,15 +37,15 @@ struct berth {
 struct placement {
 	struct berth *v; /* v[0..n) by local rank */
 	size_t n;
-	bool cpus_shared, gpus_shared; /* more ranks than cores (or PUs), than GPUs */
+	bool gpus_shared;  /* more ranks than GPUs */
 	char *idle;        /* PUs that no rank got, list string; "" for none */
 	char *certificate; /* "0 cores outside their GPU's socket, ..." */
 };
 
-/* Place N ranks.  GPUs are handed out in the order of G, those with a holder last.  0,
- * or -1 with E: E_GPU_SHARING with no_gpu_sharing; E_BIND_OBJECTS where the host lacks
- * what bind_to asks for; E_PLACE should the certificate not hold, which is a bug and
- * never a result. */
+/* Place N ranks.  GPUs are given out in the order of G, those with a holder last.
+ * 0, or -1 with E: E_GPU_SHARING with no_gpu_sharing; E_BIND_OBJECTS if the host
+ * lacks what bind_to asks for; E_PLACE if the certificate does not hold, which is a
+ * bug of Berth. */
 int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
 		size_t n, const struct place_options *o, struct err *e);
 void placement_free(struct placement *p);

@@ -2,67 +2,48 @@
 
 /* ---- units ---- */
 
-static void add_unit(struct place_work *w, struct unit u)
-{
-	w->unit[w->nunit++] = u;
-}
-
-static void add_threads(struct place_work *w, int c, bool whole)
-{
-	const struct topo_core *core = &w->t->core[c];
-
-	w->first[c] = (uint32_t)w->nunit;
-	if (whole)
-		add_unit(w, (struct unit){ .node = core->node, .core = c, .pu = -1 });
-	else
-		for (uint32_t k = 0; k < core->npu; k++)
-			add_unit(w, (struct unit){ .node = core->node,
-						   .core = c,
-						   .pu = (int)k });
-}
-
 static void add_object(struct place_work *w, int node, const struct cpuset *cpus)
 {
-	struct unit u = { .node = node, .core = -1, .pu = -1 };
+	struct unit *u = &w->unit[w->nunit];
 
 	if (!cpuset_meets(cpus, &w->t->allowed))
 		return;
-	u.cpus = cpuset_copy(&w->t->allowed);
-	cpuset_and(&u.cpus, cpus);
-	add_unit(w, u);
-}
-
-static void add_nodes_of_type(struct place_work *w, enum node_type type)
-{
-	const struct topo *t = w->t;
-
-	for (size_t i = 0; i < t->nnode; i++)
-		if (t->node[i].type == type)
-			add_object(w, (int)i, &t->node[i].cpus);
+	*u = (struct unit){ node, -1, -1, cpuset_copy(&w->t->allowed) };
+	cpuset_and(&u->cpus, cpus);
+	w->nunit++;
 }
 
 void place_units(struct place_work *w, enum bind_to bind)
 {
 	const struct topo *t = w->t;
+	enum node_type type = bind == BIND_SOCKET ? NODE_PACKAGE : NODE_L3;
 
 	w->unit = xcalloc(t->npu + t->nnode + t->nnuma, sizeof *w->unit);
-	switch (bind) {
-	case BIND_SOCKET:
-		add_nodes_of_type(w, NODE_PACKAGE);
-		break;
-	case BIND_L3:
-		add_nodes_of_type(w, NODE_L3);
-		break;
-	case BIND_NUMA:
+	if (bind == BIND_SOCKET || bind == BIND_L3) {
+		for (size_t i = 0; i < t->nnode; i++)
+			if (t->node[i].type == type)
+				add_object(w, (int)i, &t->node[i].cpus);
+		return;
+	}
+	if (bind == BIND_NUMA) {
 		for (size_t i = 0; i < t->nnuma; i++)
 			add_object(w, t->numa[i].node, &t->numa[i].cpus);
-		break;
-	default:
-		w->first = xcalloc(t->ncore + 1, sizeof *w->first);
-		for (size_t c = 0; c < t->ncore; c++)
-			add_threads(w, (int)c, bind != BIND_HWTHREAD);
-		w->first[t->ncore] = (uint32_t)w->nunit;
+		return;
 	}
+	w->first = xcalloc(t->ncore + 1, sizeof *w->first);
+	for (size_t c = 0; c < t->ncore; c++) {
+		const struct topo_core *core = &t->core[c];
+		uint32_t each = bind == BIND_HWTHREAD ? core->npu : 1;
+
+		w->first[c] = (uint32_t)w->nunit;
+		for (uint32_t k = 0; k < each; k++)
+			w->unit[w->nunit++] =
+				(struct unit){ .node = core->node,
+					       .core = (int)c,
+					       .pu = bind == BIND_HWTHREAD ? (int)k
+									   : -1 };
+	}
+	w->first[t->ncore] = (uint32_t)w->nunit;
 }
 
 void place_units_free(struct place_work *w)
@@ -86,6 +67,30 @@ static void give(const struct place_work *w, size_t rank, size_t unit)
 	else
 		for (uint32_t k = 0; k < core->npu; k++)
 			cpuset_add(cpus, core->pu[k]);
+}
+
+/* The homes of ranks, with ABOVE also the nodes above them, the deepest first. */
+static int *homes(const struct place_work *w, bool above, size_t *n)
+{
+	const struct topo *t = w->t;
+	bool *homed = xcalloc(t->nnode, sizeof *homed);
+	int *order = xcalloc(t->nnode, sizeof *order), deepest = 0;
+
+	for (size_t r = 0; r < w->p->n; r++) {
+		int v = w->seat[r].home;
+
+		if (t->node[v].depth > deepest)
+			deepest = t->node[v].depth;
+		for (; v >= 0 && !homed[v]; v = above ? t->node[v].parent : -1)
+			homed[v] = true;
+	}
+	*n = 0;
+	for (int d = deepest; d >= 0; d--)
+		for (size_t v = 0; v < t->nnode; v++)
+			if (homed[v] && t->node[v].depth == d)
+				order[(*n)++] = (int)v;
+	free(homed);
+	return order;
 }
 
 /* ---- the bottom-up fill ---- */
@@ -118,35 +123,28 @@ static uint32_t free_units(const struct fill *f, int v)
 	return n;
 }
 
-/* Latency from rank R's home to unit U; 0 where the machine tells none. */
-static uint64_t latency(const struct place_work *w, size_t r, uint32_t u)
-{
-	const struct topo *t = w->t;
-	int from = t->core[t->node[w->seat[r].home].first_core].numa;
-	int to = t->core[w->unit[u].core].numa;
-
-	if (!t->latency || from < 0 || to < 0)
-		return 0;
-	return t->latency[(size_t)from * t->nnuma + (size_t)to];
-}
-
-/* The free unit below V that R takes next: the first, or at a node above its home,
- * where all are equally far in the tree, the first of those with the least memory
- * latency. */
+/* The free unit below V that R takes next, from unit FROM on.  In R's home it is the
+ * first.  Above that all are equally far in the tree: it is the first of those with the
+ * least memory latency from the home. */
 static uint32_t next_unit(const struct fill *f, int v, size_t r, uint32_t from)
 {
-	bool remote = f->w->t->latency && !topo_above(f->w->t, f->w->seat[r].home, v);
+	const struct topo *t = f->w->t;
+	const int home = f->w->seat[r].home;
+	const int numa = t->core[t->node[home].first_core].numa;
+	const bool remote = t->latency && numa >= 0 && !topo_above(t, home, v);
 	uint32_t best = UINT32_MAX;
 	uint64_t best_latency = 0;
 
 	for (uint32_t u = from; u < unit_end(f->w, v); u++) {
-		uint64_t l;
+		const int to = t->core[f->w->unit[u].core].numa;
+		uint64_t l = 0;
 
 		if (f->taken[u])
 			continue;
 		if (!remote)
 			return u;
-		l = latency(f->w, r, u);
+		if (to >= 0)
+			l = t->latency[(size_t)numa * t->nnuma + (size_t)to];
 		if (best == UINT32_MAX || l < best_latency) {
 			best = u;
 			best_latency = l;
@@ -174,8 +172,8 @@ static void take(struct fill *f, int v, size_t r, uint32_t n)
 	}
 }
 
-/* What V gives to each rank here: all it needs, or on shortage an even share, the
- * earlier ranks first. */
+/* What V gives to each rank here: all that it needs.  On shortage each gets an even
+ * share, the earlier ranks first. */
 static void grant_shares(struct fill *f, int v)
 {
 	uint32_t left = free_units(f, v), asked = 0;
@@ -197,12 +195,6 @@ static void grant_shares(struct fill *f, int v)
 		}
 }
 
-static bool deals_to(enum node_type type)
-{
-	return type == NODE_PACKAGE || type == NODE_GROUP || type == NODE_DIE ||
-	       type == NODE_L3;
-}
-
 /* The children of V with free units into KID, and how many each has into ROOM. */
 static size_t children(const struct fill *f, int v, int *kid, uint32_t *room)
 {
@@ -210,7 +202,10 @@ static size_t children(const struct fill *f, int v, int *kid, uint32_t *room)
 	size_t n = 0;
 
 	for (int c = v + 1; c < t->node[v].end; c = t->node[c].end) {
-		if (!deals_to(t->node[c].type))
+		enum node_type type = t->node[c].type;
+
+		if (type != NODE_PACKAGE && type != NODE_GROUP && type != NODE_DIE &&
+		    type != NODE_L3)
 			continue;
 		kid[n] = c;
 		room[n] = free_units(f, c);
@@ -228,8 +223,7 @@ static void apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n
 		total += room[j];
 	for (size_t j = 0; j < nkid; j++)
 		left -= quota[j] = n * room[j] / total;
-	/* at most one more each: a second round through the remainders isn't possible
-	 */
+	/* each gets at most one more, as LEFT is less than NKID */
 	for (; left; left--) {
 		size_t best = nkid, best_rest = 0;
 
@@ -246,8 +240,8 @@ static void apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n
 	}
 }
 
-/* Ranks whose home is V itself, and V has several parts: each stays in one part while
- * it can, so that a GPU without locality doesn't tear its rank over sockets. */
+/* For ranks whose home is V itself, if V has several parts: each rank stays in one part
+ * while it can.  So the rank of a GPU without locality is not split over sockets. */
 static void deal_to_children(struct fill *f, int v)
 {
 	size_t span = (size_t)(f->w->t->node[v].end - v), nkid, k = 0;
@@ -275,45 +269,31 @@ static void deal_to_children(struct fill *f, int v)
 	free(quota);
 }
 
-static void serve(struct fill *f, int v)
-{
-	f->nhere = 0;
-	for (size_t r = 0; r < f->w->p->n; r++)
-		if (f->need[r] && topo_above(f->w->t, v, f->w->seat[r].home))
-			f->here[f->nhere++] = r;
-	if (!f->nhere)
-		return;
-	grant_shares(f, v);
-	deal_to_children(f, v);
-	for (size_t k = 0; k < f->nhere; k++)
-		take(f, v, f->here[k], f->grant[f->here[k]]);
-}
-
 void place_fill(struct place_work *w)
 {
-	const struct topo *t = w->t;
-	size_t n = w->p->n;
-	struct fill f = { .w = w };
-	bool *homed = xcalloc(t->nnode, sizeof *homed);
-	int deepest = 0;
+	size_t n = w->p->n, nodes;
+	int *order = homes(w, true, &nodes);
+	struct fill f = { .w = w,
+			  .taken = xcalloc(w->nunit, sizeof *f.taken),
+			  .need = xcalloc(n, sizeof *f.need),
+			  .grant = xcalloc(n, sizeof *f.grant),
+			  .here = xcalloc(n, sizeof *f.here) };
 
-	f.taken = xcalloc(w->nunit, sizeof *f.taken);
-	f.need = xcalloc(n, sizeof *f.need);
-	f.grant = xcalloc(n, sizeof *f.grant);
-	f.here = xcalloc(n, sizeof *f.here);
-	for (size_t r = 0; r < n; r++) {
+	for (size_t r = 0; r < n; r++)
 		f.need[r] = w->seat[r].want;
-		for (int v = w->seat[r].home; v >= 0 && !homed[v];
-		     v = t->node[v].parent)
-			homed[v] = true;
-		if (t->node[w->seat[r].home].depth > deepest)
-			deepest = t->node[w->seat[r].home].depth;
+	for (size_t i = 0; i < nodes; i++) {
+		f.nhere = 0;
+		for (size_t r = 0; r < n; r++)
+			if (f.need[r] && topo_above(w->t, order[i], w->seat[r].home))
+				f.here[f.nhere++] = r;
+		if (!f.nhere)
+			continue;
+		grant_shares(&f, order[i]);
+		deal_to_children(&f, order[i]);
+		for (size_t k = 0; k < f.nhere; k++)
+			take(&f, order[i], f.here[k], f.grant[f.here[k]]);
 	}
-	for (int d = deepest; d >= 0; d--)
-		for (size_t v = 0; v < t->nnode; v++)
-			if (homed[v] && t->node[v].depth == d)
-				serve(&f, (int)v);
-	free(homed);
+	free(order);
 	free(f.taken);
 	free(f.need);
 	free(f.grant);
@@ -322,24 +302,21 @@ void place_fill(struct place_work *w)
 
 /* ---- sharing ---- */
 
-/* Is unit U as near to AT (a home, or a node above one) as units get there?  It is
- * below, or it contains AT. */
-static bool reaches(const struct place_work *w, int at, size_t u)
-{
-	return topo_above(w->t, at, w->unit[u].node) ||
-	       topo_above(w->t, w->unit[u].node, at);
-}
-
-/* The nearest unit that isn't in MINE and has less than CAP ranks; of equally near ones
- * the least used, the first. */
+/* The nearest unit that is not in MINE and has less than CAP ranks.  A unit is as
+ * near to a node as it gets if it is below it or contains it.  Of equally near units
+ * it is the least used, then the first. */
 static size_t nearest(const struct place_work *w, int home, const size_t *use,
 		      const bool *mine, size_t cap)
 {
-	for (int at = home; at >= 0; at = w->t->node[at].parent) {
+	const struct topo *t = w->t;
+
+	for (int at = home; at >= 0; at = t->node[at].parent) {
 		size_t best = SIZE_MAX;
 
 		for (size_t u = 0; u < w->nunit; u++)
-			if (!mine[u] && use[u] < cap && reaches(w, at, u) &&
+			if (!mine[u] && use[u] < cap &&
+			    (topo_above(t, at, w->unit[u].node) ||
+			     topo_above(t, w->unit[u].node, at)) &&
 			    (best == SIZE_MAX || use[u] < use[best]))
 				best = u;
 		if (best != SIZE_MAX)
@@ -356,7 +333,7 @@ static void choose(const struct place_work *w, size_t r, size_t *use, size_t *ch
 	for (uint32_t k = 0; k < w->seat[r].want; k++) {
 		size_t u = nearest(w, w->seat[r].home, use, mine, cap);
 
-		if (u == SIZE_MAX) /* all with room left are its own */
+		if (u == SIZE_MAX) /* each unit with room left is its own */
 			u = nearest(w, w->seat[r].home, use, mine, SIZE_MAX);
 		mine[u] = true;
 		use[u]++;
@@ -374,8 +351,8 @@ static int compare_first(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Whole objects are chosen for all ranks of a home before they are handed out in order,
- * so that neighbouring ranks share, not every other one. */
+/* Choose whole objects for all ranks of HOME first, then hand them out in order: so
+ * neighbouring ranks share an object, not every other rank. */
 static void walk_home(struct place_work *w, int home, size_t *use, size_t cap)
 {
 	size_t n = 0, want = 0, k = 0;
@@ -401,28 +378,19 @@ static void walk_home(struct place_work *w, int home, size_t *use, size_t cap)
 
 void place_walk(struct place_work *w, size_t cap)
 {
-	const struct topo *t = w->t;
-	size_t *use = xcalloc(w->nunit, sizeof *use);
-	bool *homed = xcalloc(t->nnode, sizeof *homed);
-	int deepest = 0;
+	size_t *use = xcalloc(w->nunit, sizeof *use), n;
+	int *order = homes(w, false, &n);
 
-	for (size_t r = 0; r < w->p->n; r++) {
-		homed[w->seat[r].home] = true;
-		if (t->node[w->seat[r].home].depth > deepest)
-			deepest = t->node[w->seat[r].home].depth;
-	}
-	for (int d = deepest; d >= 0; d--)
-		for (size_t v = 0; v < t->nnode; v++)
-			if (homed[v] && t->node[v].depth == d)
-				walk_home(w, (int)v, use, cap);
-	free(homed);
+	for (size_t i = 0; i < n; i++)
+		walk_home(w, order[i], use, cap);
+	free(order);
 	free(use);
 }
 
 /* ---- no GPU ---- */
 
-/* Boundaries at i*units/n: wherever a part of the machine holds a whole number of
- * ranks, no rank crosses its edge. */
+/* Boundaries at i*units/n.  If a part of the machine holds a whole number of ranks, no
+ * rank crosses its edge. */
 void place_divide(struct place_work *w)
 {
 	size_t n = w->p->n;

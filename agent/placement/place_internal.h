@@ -1,5 +1,6 @@
-/* place_internal.h - between the parts of place: place.c decides who gets which GPU and
- * how much, place_fill.c which CPUs, place_check.c certifies, place_why.c says why. */
+/* place_internal.h - between the parts of place: place.c decides which GPU and how many
+ * cores each rank gets, place_fill.c which CPUs.  place_check.c certifies, place_why.c
+ * says why. */
 #ifndef BERTH_AGENT_PLACEMENT_PLACE_INTERNAL_H
 #define BERTH_AGENT_PLACEMENT_PLACE_INTERNAL_H
 
@@ -43,20 +44,14 @@ struct place_work {
 void place_units(struct place_work *w, enum bind_to bind);
 void place_units_free(struct place_work *w);
 
-/* Fill the berths' cpus; a unit goes to one rank.  Needs the sum of want <= nunit. */
+/* Fill the berths' cpus.  A unit goes to one rank: the sum of want is <= nunit. */
 void place_fill(struct place_work *w);
-/* The same where units must be shared: at most CAP ranks on each, where that is
- * possible. */
+/* The same if units must be shared, with at most CAP ranks on each if possible. */
 void place_walk(struct place_work *w, size_t cap);
 void place_divide(struct place_work *w);
 
-/* The properties that every placement must have, recomputed from its masks. */
+/* Check the properties that each placement must have, recomputed from its masks. */
 int place_check(const struct place_work *w, struct err *e);
-
-/* Cores of mask CPUS, and those of them below NODE. */
-uint32_t place_cores(const struct topo *t, const struct cpuset *cpus, int node);
-/* The package of NODE, or NODE where it is in none. */
-int place_package(const struct topo *t, int node);
 
 /* why, numa, ncores, idle, certificate. */
 void place_tell(struct place_work *w);

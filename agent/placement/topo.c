@@ -16,16 +16,6 @@ static struct cpuset set_copy(hwloc_const_cpuset_t from, size_t nwords)
 	return s;
 }
 
-static void add_own_mask(struct topo *t)
-{
-	enum { WORDS = 1024 };
-	uint64_t mask[WORDS] = { 0 };
-	struct cpuset own = { mask, WORDS };
-
-	if (sched_getaffinity(0, sizeof mask, (cpu_set_t *)mask) == 0)
-		cpuset_and(&t->allowed, &own);
-}
-
 /* ---- the tree ---- */
 
 static enum node_type type_of(hwloc_obj_type_t type)
@@ -49,23 +39,8 @@ static enum node_type type_of(hwloc_obj_type_t type)
 	}
 }
 
-static void name_node(struct topo_node *n, hwloc_obj_t o)
-{
-	const char *type = hwloc_obj_type_string(o->type);
-	hwloc_obj_t mem = o->memory_first_child;
-
-	n->os_index = o->os_index == HWLOC_UNKNOWN_INDEX ? -1 : (int)o->os_index;
-	if (n->type == NODE_MACHINE)
-		snprintf(n->name, sizeof n->name, "Machine");
-	else if (n->type != NODE_PACKAGE && mem && mem->type == HWLOC_OBJ_NUMANODE)
-		snprintf(n->name, sizeof n->name, "NUMANode#%u", mem->os_index);
-	else
-		snprintf(n->name, sizeof n->name, "%s#%u", type,
-			 n->os_index >= 0 ? o->os_index : o->logical_index);
-}
-
 /* LEFT: the allowed PUs that no core has yet.  In a file two cores may name the same
- * one. */
+ * PU. */
 static void add_core(struct topo *t, hwloc_obj_t o, int node, struct cpuset *left)
 {
 	struct topo_core c = { .node = node, .numa = -1 };
@@ -86,12 +61,13 @@ static void add_core(struct topo *t, hwloc_obj_t o, int node, struct cpuset *lef
 	t->core[t->ncore++] = c;
 }
 
-/* hwloc's trees are a dozen levels deep at most, so this may recurse.  An object's
- * userdata is its index + 1, for what hangs from it. */
+/* hwloc's trees have a dozen levels at most, so this may recurse.  An object's userdata
+ * is its index + 1, for what hangs from it. */
 static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *left)
 {
 	int at = (int)t->nnode++;
 	struct topo_node *n = &t->node[at];
+	hwloc_obj_t mem = o->memory_first_child;
 
 	o->userdata = (void *)(intptr_t)(at + 1);
 	n->type = parent < 0 ? NODE_MACHINE : type_of(o->type);
@@ -99,7 +75,15 @@ static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *
 	n->depth = parent < 0 ? 0 : t->node[parent].depth + 1;
 	n->cpus = set_copy(o->cpuset, t->allowed.nwords);
 	n->first_core = (uint32_t)t->ncore;
-	name_node(n, o);
+	if (n->type == NODE_MACHINE)
+		snprintf(n->name, sizeof n->name, "Machine");
+	else if (n->type != NODE_PACKAGE && mem && mem->type == HWLOC_OBJ_NUMANODE)
+		snprintf(n->name, sizeof n->name, "NUMANode#%u", mem->os_index);
+	else
+		snprintf(n->name, sizeof n->name, "%s#%u",
+			 hwloc_obj_type_string(o->type),
+			 o->os_index != HWLOC_UNKNOWN_INDEX ? o->os_index
+							    : o->logical_index);
 	if (n->type == NODE_CORE)
 		add_core(t, o, at, left);
 	else
@@ -107,15 +91,6 @@ static void add_nodes(struct topo *t, hwloc_obj_t o, int parent, struct cpuset *
 			add_nodes(t, o->children[i], at, left);
 	n->ncores = (uint32_t)t->ncore - n->first_core;
 	n->end = (int)t->nnode;
-}
-
-static size_t count_nodes(hwloc_topology_t h)
-{
-	size_t n = 0;
-
-	for (int d = 0; d < hwloc_topology_get_depth(h); d++)
-		n += hwloc_get_nbobjs_by_depth(h, d);
-	return n;
 }
 
 static int node_above(hwloc_obj_t o)
@@ -128,16 +103,19 @@ static int node_above(hwloc_obj_t o)
 static void add_tree(struct topo *t, hwloc_topology_t h)
 {
 	hwloc_const_cpuset_t whole = hwloc_topology_get_topology_cpuset(h);
-	struct cpuset present, left;
-	size_t nwords = (size_t)(hwloc_bitmap_last(whole) / 64 + 1);
+	size_t nwords = (size_t)(hwloc_bitmap_last(whole) / 64 + 1), nodes = 0;
+	uint64_t mask[1024] = { 0 };
+	struct cpuset own = { mask, sizeof mask / sizeof *mask }, present, left;
 
 	t->allowed = set_copy(hwloc_topology_get_allowed_cpuset(h), nwords);
 	present = set_copy(whole, nwords);
 	cpuset_and(&t->allowed, &present);
 	cpuset_free(&present);
-	if (t->live)
-		add_own_mask(t);
-	t->node = xcalloc(count_nodes(h), sizeof *t->node);
+	if (t->live && !sched_getaffinity(0, sizeof mask, (cpu_set_t *)mask))
+		cpuset_and(&t->allowed, &own);
+	for (int d = 0; d < hwloc_topology_get_depth(h); d++)
+		nodes += hwloc_get_nbobjs_by_depth(h, d);
+	t->node = xcalloc(nodes, sizeof *t->node);
 	t->core = xcalloc(cpuset_count(&t->allowed), sizeof *t->core);
 	left = cpuset_copy(&t->allowed);
 	add_nodes(t, hwloc_get_root_obj(h), -1, &left);
@@ -145,20 +123,6 @@ static void add_tree(struct topo *t, hwloc_topology_t h)
 }
 
 /* ---- memory ---- */
-
-/* GPU memory that the kernel shows as a NUMA node has no CPUs of its own: hwloc gives
- * it those of the node beside it, which must not be counted twice. */
-static bool is_gpu_memory(hwloc_obj_t o)
-{
-	return o->subtype && !strcmp(o->subtype, "GPUMemory");
-}
-
-static void core_numa(struct topo *t, const struct topo_numa *m, int index)
-{
-	for (size_t i = 0; i < t->ncore; i++)
-		if (t->core[i].numa < 0 && cpuset_has(&m->cpus, t->core[i].pu[0]))
-			t->core[i].numa = index;
-}
 
 static void add_numa(struct topo *t, hwloc_topology_t h)
 {
@@ -172,36 +136,38 @@ static void add_numa(struct topo *t, hwloc_topology_t h)
 
 		m->os_index = (int)o->os_index;
 		m->node = node_above(o);
-		m->cpus = is_gpu_memory(o) ? cpuset_new(t->allowed.nwords)
-					   : set_copy(o->cpuset, t->allowed.nwords);
-		core_numa(t, m, i);
+		/* GPU memory that the kernel shows as a NUMA node has no CPUs of its
+		 * own.  hwloc gives it the CPUs of the node beside it: these must not
+		 * count twice. */
+		m->cpus = o->subtype && !strcmp(o->subtype, "GPUMemory")
+				  ? cpuset_new(t->allowed.nwords)
+				  : set_copy(o->cpuset, t->allowed.nwords);
+		for (size_t c = 0; c < t->ncore; c++)
+			if (t->core[c].numa < 0 &&
+			    cpuset_has(&m->cpus, t->core[c].pu[0]))
+				t->core[c].numa = i;
 	}
-}
-
-/* A file may say that anything is so far from anything. */
-static bool all_numa(const struct hwloc_distances_s *d)
-{
-	for (unsigned i = 0; i < d->nbobjs; i++)
-		if (!d->objs[i] || d->objs[i]->type != HWLOC_OBJ_NUMANODE)
-			return false;
-	return true;
 }
 
 static void add_latency(struct topo *t, hwloc_topology_t h)
 {
 	struct hwloc_distances_s *d;
 	unsigned n = 1;
+	bool sound;
 
 	if (hwloc_distances_get_by_name(h, "NUMALatency", &n, &d, 0) || !n)
 		return;
-	if (d->nbobjs == t->nnuma && all_numa(d)) {
+	/* a file may give distances between any objects */
+	sound = d->nbobjs == t->nnuma;
+	for (unsigned i = 0; sound && i < d->nbobjs; i++)
+		sound = d->objs[i] && d->objs[i]->type == HWLOC_OBJ_NUMANODE;
+	if (sound)
 		t->latency = xcalloc(t->nnuma * t->nnuma, sizeof *t->latency);
-		for (unsigned i = 0; i < d->nbobjs; i++)
-			for (unsigned j = 0; j < d->nbobjs; j++)
-				t->latency[d->objs[i]->logical_index * t->nnuma +
-					   d->objs[j]->logical_index] =
-					d->values[i * d->nbobjs + j];
-	}
+	for (unsigned i = 0; sound && i < d->nbobjs; i++)
+		for (unsigned j = 0; j < d->nbobjs; j++)
+			t->latency[d->objs[i]->logical_index * t->nnuma +
+				   d->objs[j]->logical_index] =
+				d->values[i * d->nbobjs + j];
 	hwloc_distances_release(h, d);
 }
 
@@ -218,21 +184,15 @@ static void add_info(char *out, size_t size, hwloc_obj_t o, const char *name)
 static void add_pci(struct topo *t, hwloc_topology_t h)
 {
 	hwloc_obj_t o = NULL;
-	size_t cap = 0;
 
 	while ((o = hwloc_get_next_pcidev(h, o))) {
 		const struct hwloc_pcidev_attr_s *a = &o->attr->pcidev;
 		struct topo_pci *p;
 
-		if (t->npci == cap) {
-			cap = cap ? 2 * cap : 32;
-			t->pci = xreallocarray(t->pci, cap, sizeof *t->pci);
-		}
+		t->pci = xreallocarray(t->pci, t->npci + 1, sizeof *t->pci);
 		p = &t->pci[t->npci++];
-		*p = (struct topo_pci){ .domain = a->domain,
-					.bus = a->bus,
-					.dev = a->dev,
-					.func = a->func,
+		*p = (struct topo_pci){ .address = { a->domain, a->bus, a->dev,
+						     a->func },
 					.vendor = a->vendor_id,
 					.device = a->device_id,
 					.class_id = a->class_id,
@@ -247,33 +207,14 @@ static void add_pci(struct topo *t, hwloc_topology_t h)
 
 /* ---- loading ---- */
 
-static const char *file_of(const char *xml)
-{
-	if (!xml)
-		xml = getenv("HWLOC_XMLFILE");
-	return xml && *xml ? xml : NULL;
-}
-
-/* Take "<!-- ... -->" and the blanks behind out of TEXT. */
-static void drop_comments(char *text)
-{
-	char *from, *to;
-
-	while ((from = strstr(text, "<!--")) && (to = strstr(from, "-->"))) {
-		to += 3;
-		to += strspn(to, " \t\r\n");
-		memmove(from, to, strlen(to) + 1);
-		text = from;
-	}
-}
-
-/* The file as one string, without comments: hwloc's own parser, the only one in the
- * static library, refuses them.  NULL where it can't be read or is no XML by far. */
+/* The file as one string, or NULL if it cannot be read or is not XML.  Comments and
+ * the spaces after them are taken out: hwloc's own parser, the only one in the
+ * static library, refuses them. */
 static char *read_xml(const char *file)
 {
 	enum { LARGEST = 64 << 20 };
 	struct str text = { 0 };
-	char block[65536];
+	char block[65536], *from, *to;
 	FILE *in = fopen(file, "re");
 	size_t n;
 
@@ -286,35 +227,17 @@ static char *read_xml(const char *file)
 		str_free(&text);
 		return NULL;
 	}
-	drop_comments(text.s);
+	for (from = text.s;
+	     (from = strstr(from, "<!--")) && (to = strstr(from, "-->"));) {
+		to += 3;
+		to += strspn(to, " \t\r\n");
+		memmove(from, to, strlen(to) + 1);
+	}
 	return str_take(&text);
 }
 
-/* The GL, OpenCL and vendor components start runtimes of their own, slowly, and the pci
- * one reads each function's configuration space; x86 would bind us to every CPU in turn
- * to ask it what sysfs has already told. */
-static int choose_sources(hwloc_topology_t h, const char *file)
-{
-	int rc;
-	char *text;
-
-	static const char *const unwanted[] = { "opencl", "gl",        "cuda", "nvml",
-						"rsmi",   "levelzero", "pci",  "x86" };
-
-	for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
-		hwloc_topology_set_components(
-			h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
-	if (!file)
-		return 0;
-	text = read_xml(file);
-	rc = text ? hwloc_topology_set_xmlbuffer(h, text, (int)strlen(text) + 1) : -1;
-	free(text);
-	return rc ? rc
-		  : hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_ALL);
-}
-
-/* Where hwloc's plugins are installed even the static library would load them, all of
- * them, before it can be told which to leave out: 3 to 28 ms. */
+/* With hwloc's plugins installed even the static library would load all of them, before
+ * it can be told which to leave out (3 to 28 ms). */
 static int init_without_plugins(hwloc_topology_t *h)
 {
 	static const char name[] = "HWLOC_PLUGINS_PATH";
@@ -334,7 +257,14 @@ static int init_without_plugins(hwloc_topology_t *h)
 
 static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 {
+	/* gl, opencl and those of vendors start slow runtimes of their own.  pci
+	 * reads each function's configuration space.  x86 would bind us to each CPU
+	 * in turn to ask it what sysfs has already told. */
+	static const char *const unwanted[] = { "opencl", "gl",        "cuda", "nvml",
+						"rsmi",   "levelzero", "pci",  "x86" };
 	const char *this_system = getenv("HWLOC_THISSYSTEM");
+	char *text = NULL;
+	int rc = 0;
 
 	if (file && access(file, R_OK))
 		return err_set(e, E_TOPOLOGY, file, strerror(errno));
@@ -342,18 +272,27 @@ static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 		return err_set(e, E_TOPOLOGY, "this machine", strerror(errno));
 	if (file && this_system && *this_system == '1')
 		hwloc_topology_set_flags(*h, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
-	if (!choose_sources(*h, file) && !hwloc_topology_load(*h))
+	for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
+		hwloc_topology_set_components(
+			*h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
+	if (file)
+		rc = !(text = read_xml(file)) ||
+		     hwloc_topology_set_xmlbuffer(*h, text, (int)strlen(text) + 1) ||
+		     hwloc_topology_set_io_types_filter(*h, HWLOC_TYPE_FILTER_KEEP_ALL);
+	free(text);
+	if (!rc && !hwloc_topology_load(*h))
 		return 0;
 	hwloc_topology_destroy(*h);
-	return err_set(e, E_TOPOLOGY, file ? file : "this machine",
-		       file ? "not a topology that hwloc can read" : strerror(errno));
+	return file ? err_set(e, E_TOPOLOGY, file, "not a topology that hwloc can read")
+		    : err_set(e, E_TOPOLOGY, "this machine", strerror(errno));
 }
 
 int topo_load(struct topo *t, const char *xml, struct err *e)
 {
-	const char *file = file_of(xml);
+	const char *file = xml ? xml : getenv("HWLOC_XMLFILE");
 	hwloc_topology_t h = NULL;
 
+	file = file && *file ? file : NULL;
 	*t = (struct topo){ 0 };
 	if (read_machine(&h, file, e))
 		return -1;
@@ -434,5 +373,33 @@ size_t topo_numa_count(const struct topo *t)
 
 	for (size_t i = 0; i < t->nnuma; i++)
 		n += cpuset_meets(&t->numa[i].cpus, &t->allowed);
+	return n;
+}
+
+int topo_package(const struct topo *t, int node)
+{
+	int package = node;
+
+	for (int v = node; v >= 0; v = t->node[v].parent)
+		if (t->node[v].type == NODE_PACKAGE)
+			package = v;
+	return package;
+}
+
+bool topo_core_meets(const struct topo_core *c, const struct cpuset *cpus)
+{
+	for (uint32_t k = 0; k < c->npu; k++)
+		if (cpuset_has(cpus, c->pu[k]))
+			return true;
+	return false;
+}
+
+uint32_t topo_cores(const struct topo *t, const struct cpuset *cpus, int node)
+{
+	const struct topo_node *v = &t->node[node];
+	uint32_t n = 0;
+
+	for (uint32_t c = v->first_core; c < v->first_core + v->ncores; c++)
+		n += topo_core_meets(&t->core[c], cpus);
 	return n;
 }

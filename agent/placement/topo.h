@@ -1,9 +1,9 @@
 /* topo.h - this machine as hwloc sees it, reduced to what placement needs.
  *
- * Live: CPUs, caches and NUMA nodes only, no plugins and no I/O objects (1.2 ms; with
- * I/O hwloc reads each PCI function's configuration space, 1 ms and more apiece).  From
- * an XML file (HWLOC_XMLFILE, or a path): PCI objects too.  All hwloc types end in
- * topo.c. */
+ * Live: CPUs, caches and NUMA nodes only, no plugins and no I/O objects, for which
+ * hwloc reads each PCI function's configuration space (1.2 ms in all; with I/O 1 ms
+ * and more for each function).  From an XML file (HWLOC_XMLFILE, or a path): PCI
+ * objects too.  No hwloc type leaves topo.c. */
 #ifndef BERTH_AGENT_PLACEMENT_TOPO_H
 #define BERTH_AGENT_PLACEMENT_TOPO_H
 
@@ -22,16 +22,15 @@ enum node_type {
 };
 
 /* One object of hwloc's normal tree (no NUMA nodes, no I/O, no PUs below cores). node[]
- * is in depth-first order: what is below node I is node[I+1..end). */
+ * is in depth-first order: the nodes below I are node[I+1..end). */
 struct topo_node {
 	enum node_type type;
-	int os_index;  /* -1: none */
 	int parent;    /* index, -1 for the machine */
-	int end;       /* first index behind its subtree */
+	int end;       /* first index after its subtree */
 	int depth;     /* 0 for the machine */
-	char name[24]; /* "Package#1" by OS index, "L3Cache#2" by logical index where
-			* the OS has none, "NUMANode#6" for a group or cache that is
-			* just that */
+	char name[24]; /* "Package#1" by OS index, "L3Cache#2" by logical index if the
+			* OS has none, "NUMANode#6" for a group or cache that is the
+			* same */
 	uint32_t first_core,
 		ncores;     /* usable cores: core[first_core..+ncores), logical order */
 	struct cpuset cpus; /* all its PUs */
@@ -50,10 +49,15 @@ struct topo_numa {
 	struct cpuset cpus; /* empty for memory-only nodes and for GPU memory */
 };
 
-/* A PCI function of an XML topology; there are none for a live machine. */
-struct topo_pci {
+/* Where a PCI function sits. */
+struct gpu_address {
 	uint32_t domain;
 	uint8_t bus, dev, func;
+};
+
+/* A PCI function of an XML topology.  A live machine has none here. */
+struct topo_pci {
+	struct gpu_address address;
 	uint16_t vendor, device, class_id; /* class: 0x0302 ... */
 	int node;                          /* nearest normal object above it */
 	char model[64], uuid[96];          /* from its OS devices, or "" */
@@ -78,30 +82,39 @@ struct topo {
 	bool from_xml; /* its GPUs are the file's PCI objects, not sysfs's */
 };
 
-/* Load the machine (XML NULL; HWLOC_XMLFILE is obeyed), or the XML file.  Allowed is
- * hwloc's allowed set and, live, this process's own affinity mask.  0, or -1 with E
- * (E_TOPOLOGY). */
+/* Load the file XML; if that is NULL, the file HWLOC_XMLFILE or this machine.  Allowed
+ * are the CPUs of hwloc's allowed set, and live only those of this process's affinity
+ * mask.  0, or -1 with E (E_TOPOLOGY). */
 int topo_load(struct topo *t, const char *xml, struct err *e);
 void topo_free(struct topo *t);
 
-/* Is node ABOVE the node BELOW itself or one of its ancestors? */
+/* Whether node ABOVE is BELOW or one of its ancestors. */
 static inline bool topo_above(const struct topo *t, int above, int below)
 {
 	return above <= below && below < t->node[above].end;
 }
 
 /* The highest node with the CPUs of the smallest object that covers CPUS, up to a
- * package; 0 where CPUS is empty. */
+ * package; 0 if CPUS is empty. */
 int topo_covering(const struct topo *t, const struct cpuset *cpus);
 
 /* Where placement starts for a device that hangs from NODE: the nearest object upwards
  * with usable cores that is neither a core nor a private cache. */
 int topo_home(const struct topo *t, int node);
 
-/* NUMA nodes of CPUS as a list string of OS indexes; nodes without CPUs don't count. */
+/* NUMA nodes of CPUS as a list string of OS indexes; nodes without CPUs do not
+ * count. */
 void topo_add_numa(struct str *s, const struct topo *t, const struct cpuset *cpus);
 
 /* NUMA nodes that have CPUs. */
 size_t topo_numa_count(const struct topo *t);
+
+/* The package of NODE, or NODE if it is in none. */
+int topo_package(const struct topo *t, int node);
+
+/* Whether one of C's PUs is in CPUS. */
+bool topo_core_meets(const struct topo_core *c, const struct cpuset *cpus);
+/* The cores below NODE with a PU in CPUS. */
+uint32_t topo_cores(const struct topo *t, const struct cpuset *cpus, int node);
 
 #endif

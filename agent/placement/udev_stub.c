@@ -1,60 +1,28 @@
 /* udev_stub.c - the six libudev functions that a static libhwloc refers to.
  *
- * hwloc would ask udev for the vendor and model of disks, which Berth never looks at: a
- * udev that can't be reached is all it needs, and the agent then links nothing but libc
- * and libm. */
+ * hwloc asks udev for the vendor and model of disks, which Berth never reads.  With
+ * these functions udev is never reached, and the agent links only libc and libm. */
 #include <stddef.h>
+
+/* NOLINTBEGIN(misc-unused-parameters) */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct udev;
 struct udev_device;
 
-struct udev *udev_new(void);
-struct udev *udev_unref(struct udev *u);
-struct udev_device *
-udev_device_new_from_subsystem_sysname(struct udev *u, const char *a, const char *b);
-struct udev_device *udev_device_new_from_devnum(struct udev *u, char type,
-						unsigned long devnum);
-const char *udev_device_get_property_value(struct udev_device *d, const char *key);
-struct udev_device *udev_device_unref(struct udev_device *d);
+#define STUB(type, name, ...)                                                          \
+	type *name(__VA_ARGS__);                                                       \
+	type *name(__VA_ARGS__)                                                        \
+	{                                                                              \
+		return NULL;                                                           \
+	}
 
-struct udev *udev_new(void)
-{
-	return NULL;
-}
-
-struct udev *udev_unref(struct udev *u)
-{
-	(void)u;
-	return NULL;
-}
-
-struct udev_device *udev_device_new_from_subsystem_sysname(struct udev *u,
-							   const char *a, const char *b)
-{
-	(void)u;
-	(void)a;
-	(void)b;
-	return NULL;
-}
-
-struct udev_device *udev_device_new_from_devnum(struct udev *u, char type,
-						unsigned long devnum)
-{
-	(void)u;
-	(void)type;
-	(void)devnum;
-	return NULL;
-}
-
-const char *udev_device_get_property_value(struct udev_device *d, const char *key)
-{
-	(void)d;
-	(void)key;
-	return NULL;
-}
-
-struct udev_device *udev_device_unref(struct udev_device *d)
-{
-	(void)d;
-	return NULL;
-}
+STUB(struct udev, udev_new, void)
+STUB(struct udev, udev_unref, struct udev *u)
+STUB(struct udev_device, udev_device_new_from_subsystem_sysname, struct udev *u,
+     const char *subsystem, const char *name)
+STUB(struct udev_device, udev_device_new_from_devnum, struct udev *u, char type,
+     unsigned long number)
+STUB(const char, udev_device_get_property_value, struct udev_device *d, const char *key)
+STUB(struct udev_device, udev_device_unref, struct udev_device *d)
+/* NOLINTEND(misc-unused-parameters) */

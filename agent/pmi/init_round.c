@@ -1,4 +1,4 @@
-/* Who of this host's ranks is in the library: their joinings, fences and losses. */
+/* The ranks of this host in the library: their init rounds, fences and losses. */
 #include "agent/pmi/server_internal.h"
 
 #include <errno.h>
@@ -7,7 +7,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { AHEAD_MOST = 8 /* joinings at a time */ };
+enum {
+	ROUNDS_MOST = 8, /* at a time */
+	READS_MOST = 16  /* of one connection in one turn of the loop */
+};
 #define MEMORY_MOST (1ull << 47)
 
 static uint32_t rank_of(const struct client *c)
@@ -20,253 +23,228 @@ static struct member *member_of(const struct client *c)
 	return &c->s->member[c->local];
 }
 
-static const char *host_name(const struct server *s, uint32_t rank)
+/* ---- rounds ---- */
+
+static struct init_round *find(const struct server *s, uint32_t number)
 {
-	return s->host ? s->name_of[s->host[rank]] : s->job->host;
+	struct init_round *round = s->round;
+
+	while (round && round->number != number)
+		round = round->next;
+	return round;
 }
 
-/* ---- joinings ---- */
-
-struct init_round *init_round_find(const struct server *s, uint32_t number)
+/* NULL if there are too many. */
+static struct init_round *find_or_add(struct server *s, uint32_t number)
 {
-	struct init_round *j = s->joining;
-
-	while (j && j->number != number)
-		j = j->next;
-	return j;
-}
-
-static struct init_round *get_joining(struct server *s, uint32_t number)
-{
-	struct init_round *j = init_round_find(s, number);
+	struct init_round *round = find(s, number);
 	size_t n = 0;
 
-	if (j)
-		return j;
-	for (j = s->joining; j; j = j->next)
+	if (round)
+		return round;
+	for (round = s->round; round; round = round->next)
 		n++;
-	if (n >= AHEAD_MOST)
+	if (n >= ROUNDS_MOST)
 		return NULL;
-	j = xcalloc(1, sizeof *j);
-	*j = (struct init_round){ .number = number, .memory = -1, .next = s->joining };
-	s->joining = j;
-	return j;
+	round = xcalloc(1, sizeof *round);
+	*round =
+		(struct init_round){ .number = number, .memory = -1, .next = s->round };
+	s->round = round;
+	return round;
 }
 
-static void free_joining(struct init_round *j)
-{
-	if (j->head)
-		munmap(j->head, sizeof *j->head);
-	if (j->memory >= 0)
-		close(j->memory);
-	buf_free(&j->all);
-	free(j);
-}
-
-/* Somebody is in it, or was until it was lost, so that what it did is to be looked at.
- */
-static bool is_of_use(const struct server *s, const struct init_round *j)
+/* A rank is in it, or was until it was lost: `rank_op` then says what it did. */
+static bool in_use(const struct server *s, const struct init_round *round)
 {
 	for (const struct client *c = s->client; c; c = c->next)
-		if (c->fd >= 0 && c->joining == j)
+		if (c->fd >= 0 && c->round == round)
 			return true;
 	for (size_t i = 0; i < s->job->ranks.n; i++)
-		if (s->member[i].joining == j->number &&
-		    s->member[i].state == MEMBER_LOST)
+		if (s->member[i].round == round && s->member[i].state == MEMBER_LOST)
 			return true;
 	return false;
 }
 
-void joinings_settle(struct server *s)
+void init_rounds_free(struct server *s)
 {
-	struct init_round **at = &s->joining;
-
-	while (*at) {
-		struct init_round *j = *at;
-
-		if (is_of_use(s, j)) {
-			at = &j->next;
-			continue;
-		}
-		*at = j->next;
-		free_joining(j);
-	}
-}
-
-void joinings_free(struct server *s)
-{
-	while (s->joining) {
-		struct init_round *next = s->joining->next;
-
-		free_joining(s->joining);
-		s->joining = next;
-	}
-	for (size_t i = 0; i < s->job->ranks.n; i++)
+	for (size_t i = 0; i < s->job->ranks.n; i++) {
+		s->member[i].state = MEMBER_NOT_JOINED;
 		free(s->member[i].text);
-	for (size_t i = 0; s->name_of && i < s->job->nodes; i++)
-		free(s->name_of[i]);
+	}
+	init_rounds_settle(s); /* none is in use any more */
+	for (size_t i = 0; s->host_name && i < s->job->nodes; i++)
+		free(s->host_name[i]);
 	free(s->member);
-	free(s->gone);
+	free(s->lost);
 	free(s->host);
-	free(s->name_of);
+	free(s->host_name);
 }
 
-/* ---- who is lost ---- */
+/* ---- lost ranks ---- */
 
-static bool out_of(const struct gone *g, const struct init_round *j)
+/* Set the bytes of lost ranks in ROUND's memory, once the ranks have said in its head
+ * where lost[] is.  The head may say anything. */
+static void mark(struct server *s, struct init_round *round)
 {
-	return g->joining == j->number || (g->ended && g->joining < j->number);
-}
-
-/* Into J's memory, where ranks have said by now where that is.  Its head may say
- * anything. */
-static bool write_lost(const struct server *s, struct init_round *j)
-{
-	const uint64_t at = j->head->lost_at, bytes = j->bytes;
+	struct boot_memory *head = round->head;
+	const uint64_t at = head ? head->lost_at : 0;
 	const uint32_t np = s->job->np;
-	unsigned char how;
+	const bool has_place =
+		head && __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) == BOOT_MAGIC &&
+		head->size == np && at >= sizeof *head && at <= round->bytes &&
+		round->bytes - at >= np;
 	uint32_t n = 0;
 
-	if (__atomic_load_n(&j->head->magic, __ATOMIC_ACQUIRE) != BOOT_MAGIC ||
-	    j->head->size != np || at < sizeof *j->head || at > bytes ||
-	    bytes - at < np)
-		return false;
-	for (size_t i = 0; i < s->ngone; i++) {
-		if (!out_of(&s->gone[i], j))
+	round->unmarked = false;
+	for (size_t i = 0; i < s->nlost; i++) {
+		const struct lost_rank *l = &s->lost[i];
+		const unsigned char how = l->secondary ? BOOT_FOLLOWS : BOOT_LOST;
+
+		if (l->init_round != round->number &&
+		    !(l->ended && l->init_round < round->number))
 			continue;
-		how = s->gone[i].follows ? BOOT_FOLLOWS : BOOT_LOST;
-		n += pwrite(j->memory, &how, 1, (off_t)(at + s->gone[i].rank)) == 1;
+		round->unmarked = !has_place;
+		n += has_place &&
+		     pwrite(round->memory, &how, 1, (off_t)(at + l->rank)) == 1;
 	}
-	if (n > atomic_load(&j->head->nlost))
-		atomic_store(&j->head->nlost, n);
-	return true;
+	if (n && n > atomic_load(&head->nlost))
+		atomic_store(&head->nlost, n);
 }
 
-static void mark(struct server *s, struct init_round *j)
+/* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
+static void refuse_waiting(struct server *s, struct init_round *round)
 {
-	bool any = false;
+	const struct lost_rank *l = NULL;
+	char *why;
 
-	for (size_t i = 0; i < s->ngone; i++)
-		any |= out_of(&s->gone[i], j);
-	j->unmarked = any && (!j->head || !write_lost(s, j));
-	if (j->unmarked && j->head)
-		server_again(s);
-}
-
-void joinings_again(struct server *s)
-{
-	for (struct init_round *j = s->joining; j; j = j->next)
-		if (j->unmarked)
-			mark(s, j);
-}
-
-/* Who will not come to the fence of J any more; NULL: all may. */
-static const struct gone *missing(const struct server *s, const struct init_round *j)
-{
-	for (size_t i = 0; i < s->ngone; i++)
-		if (s->gone[i].ended || s->gone[i].joining >= j->number)
-			return &s->gone[i];
-	return NULL;
-}
-
-/* Whoever waits in J's fence for somebody that won't come. */
-static void refuse_waiting(struct server *s, struct init_round *j)
-{
-	const struct gone *g = j->is_over ? NULL : missing(s, j);
-
-	for (size_t i = 0; g && i < s->job->ranks.n; i++) {
+	for (size_t i = 0; !l && !round->is_over && i < s->nlost; i++)
+		if (s->lost[i].ended || s->lost[i].init_round >= round->number)
+			l = &s->lost[i];
+	if (!l)
+		return;
+	why = xasprintf("rank %u on '%s' ended before all ranks had joined", l->rank,
+			s->host ? s->host_name[s->host[l->rank]] : s->job->host);
+	for (size_t i = 0; i < s->job->ranks.n; i++) {
 		struct member *m = &s->member[i];
 
-		if (m->state != MEMBER_SAID || m->joining != j->number)
+		if (m->state != MEMBER_IN_FENCE || m->round != round)
 			continue;
-		m->state = MEMBER_AWAY;
-		client_refuse(m->client,
-			      "rank %u on '%s' ended before all ranks had joined",
-			      g->rank, host_name(s, g->rank));
+		m->state = MEMBER_NOT_JOINED;
+		client_refuse(m->client, why);
 		m->client = NULL;
-		j->said--;
+		round->in_fence--;
 	}
+	free(why);
 }
 
-/* Of each rank the last word is kept. */
-static void add_gone(struct server *s, struct gone g)
+/* The last word on each rank is kept. */
+static void add_lost(struct server *s, struct lost_rank l)
 {
 	size_t i = 0;
 
-	while (i < s->ngone && s->gone[i].rank != g.rank)
+	while (i < s->nlost && s->lost[i].rank != l.rank)
 		i++;
-	if (i == s->ngone)
-		s->gone = xreallocarray(s->gone, ++s->ngone, sizeof *s->gone);
-	s->gone[i] = g;
+	if (i == s->nlost)
+		s->lost = xreallocarray(s->lost, ++s->nlost, sizeof *s->lost);
+	s->lost[i] = l;
 }
 
-static void act_on_gone(struct server *s)
+static void tell_lost(struct server *s)
 {
-	for (struct init_round *j = s->joining; j; j = j->next) {
-		mark(s, j);
-		refuse_waiting(s, j);
+	for (struct init_round *round = s->round; round; round = round->next) {
+		mark(s, round);
+		refuse_waiting(s, round);
 	}
 }
 
-/* Local rank LOCAL is out of its joining, and has not left it. */
-static void lose(struct server *s, uint32_t local)
+/* If C is the connection of a member, that rank is out of its init round, and has not
+ * left it. */
+static void lose(struct client *c)
 {
-	struct member *m = &s->member[local];
-	const uint32_t rank = s->job->ranks.v[local];
-	const bool follows = op_records_follows(s, local);
-	const struct wire_lost w = {
-		s->job->epoch, { &rank, 1 }, m->joining, 0, follows
-	};
+	struct server *s = c->s;
+	struct member *m = member_of(c);
+	const uint32_t rank = rank_of(c);
+	bool secondary;
 
-	if (m->state == MEMBER_SAID)
-		init_round_find(s, m->joining)->said--;
+	if (!c->round || m->client != c)
+		return;
+	secondary = op_records_secondary(s, c->local);
+	if (m->state == MEMBER_IN_FENCE)
+		m->round->in_fence--;
 	m->state = MEMBER_LOST;
 	m->client = NULL;
 	if (s->job->nodes > 1)
-		wire_pack_lost(s->out, &w);
-	add_gone(s, (struct gone){ rank, m->joining, false, follows });
-	act_on_gone(s);
+		wire_pack_lost(s->out, &(struct wire_lost){ s->job->epoch,
+							    { &rank, 1 },
+							    m->init_round,
+							    0,
+							    secondary });
+	add_lost(s, (struct lost_rank){ rank, m->init_round, false, secondary });
+	tell_lost(s);
 }
 
-void init_round_closed(struct client *c)
-{
-	if (c->joining && member_of(c)->client == c)
-		lose(c->s, c->local);
-}
-
-/* The launcher knows it from `ended`. */
+/* The launcher knows it from `exited`. */
 void init_round_ended(struct server *s, uint32_t local, bool failed)
 {
 	struct member *m = &s->member[local];
 	struct client *c = m->client;
 
 	if (c)
-		client_read(c); /* it may have left */
+		init_round_read(c); /* it may have left */
 	if (m->client) {
-		lose(s, local);
+		lose(m->client);
 		client_close(c);
 	}
 	if (failed)
-		op_records_say(s, local);
+		op_records_send(s, local);
 	m->ended = true;
-	add_gone(s, (struct gone){ s->job->ranks.v[local],
-				   m->joining + (m->state == MEMBER_AWAY), true,
-				   op_records_follows(s, local) });
-	act_on_gone(s);
+	add_lost(s, (struct lost_rank){ s->job->ranks.v[local],
+					m->init_round + (m->state == MEMBER_NOT_JOINED),
+					true, op_records_secondary(s, local) });
+	tell_lost(s);
 }
 
 void init_round_lost(struct server *s, const struct wire_lost *m)
 {
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (m->ranks.v[i] < s->job->np)
-			add_gone(s, (struct gone){ m->ranks.v[i], m->joining, m->ended,
-						   m->follows });
-	act_on_gone(s);
+			add_lost(s, (struct lost_rank){ m->ranks.v[i], m->init_round,
+							m->ended, m->secondary });
+	tell_lost(s);
+}
+
+bool init_rounds_settle(struct server *s)
+{
+	struct init_round **at = &s->round;
+	bool again = false;
+
+	while (*at) {
+		struct init_round *round = *at;
+
+		if (in_use(s, round)) {
+			if (round->unmarked)
+				mark(s, round);
+			again |= round->unmarked && round->head;
+			at = &round->next;
+			continue;
+		}
+		for (size_t i = 0; i < s->job->ranks.n; i++)
+			if (s->member[i].round == round)
+				s->member[i].round = NULL;
+		*at = round->next;
+		if (round->head)
+			munmap(round->head, sizeof *round->head);
+		if (round->memory >= 0)
+			close(round->memory);
+		buf_free(&round->fence_data);
+		free(round);
+	}
+	return again;
 }
 
 /* ---- JOIN ---- */
 
-static void say_world(struct client *c)
+static void send_host_map(struct client *c)
 {
 	const struct server *s = c->s;
 	const struct wire_job *job = s->job;
@@ -286,341 +264,309 @@ static void say_world(struct client *c)
 		buf_add(&b, &host, sizeof host);
 	}
 	for (uint32_t i = 0; i < job->nodes; i++) {
-		const char *name = s->host ? s->name_of[i] : job->host;
+		const char *name = s->host ? s->host_name[i] : job->host;
 
 		buf_add(&b, name, strlen(name) + 1);
 	}
-	c->waits_world = false;
-	client_say(c, BOOT_WORLD, buf_head(&b), b.len);
+	c->waits_host_map = false;
+	client_send(c, BOOT_WORLD, buf_head(&b), b.len);
 	buf_free(&b);
 }
 
-static void ask_world(struct server *s)
-{
-	const struct wire_host_map_request m = { s->job->epoch };
-
-	if (!s->asked)
-		wire_pack_host_map_request(s->out, &m);
-	s->asked = true;
-}
-
-int init_round_world(struct server *s, const struct wire_host_map *m, struct err *e)
+int init_round_host_map(struct server *s, const struct wire_host_map *m, struct err *e)
 {
 	const struct wire_job *job = s->job;
-	bool sound = s->asked && !s->host && m->hosts.n == job->np &&
+	bool sound = s->host_map_requested && !s->host && m->hosts.n == job->np &&
 		     m->names.n == job->nodes;
 
 	for (size_t i = 0; sound && i < m->hosts.n; i++)
 		sound = m->hosts.v[i] < job->nodes;
 	if (!sound)
-		return err_set(e, E_WIRE, "malformed 'world' message");
+		return err_set(e, E_WIRE, "malformed 'host_map' message");
 	s->host = xcalloc(job->np, sizeof *s->host);
 	memcpy(s->host, m->hosts.v, job->np * sizeof *s->host);
-	s->name_of = xcalloc(job->nodes, sizeof *s->name_of);
+	s->host_name = xcalloc(job->nodes, sizeof *s->host_name);
 	for (size_t i = 0; i < job->nodes; i++)
-		s->name_of[i] = xstrdup(m->names.v[i]);
+		s->host_name[i] = xstrdup(m->names.v[i]);
 	for (struct client *c = s->client; c; c = c->next)
-		if (c->fd >= 0 && c->waits_world)
-			say_world(c);
+		if (c->fd >= 0 && c->waits_host_map)
+			send_host_map(c);
 	return 0;
 }
 
-/* Why C can't be local rank LOCAL, or NULL. */
-static const char *why_not(struct server *s, size_t local)
-{
-	struct member *m;
-
-	if (local == s->job->ranks.n)
-		return "is none of this host's";
-	m = &s->member[local];
-	if (m->client)
-		client_read(m->client); /* it may be gone, or have left */
-	if (m->client)
-		return "has joined already, as another process";
-	if (m->ended)
-		return "has ended";
-	return NULL;
-}
-
-static void on_join(struct client *c, const struct boot_join *join)
+/* This and the next ones: what a frame of C asks for.  NULL, or why C is refused. */
+static char *on_join(struct client *c, const struct boot_join *join)
 {
 	struct server *s = c->s;
 	const wire_u32v ranks = s->job->ranks;
 	struct member *m;
-	const char *why;
 	size_t local = 0;
 
-	if (join->version != BOOT_VERSION) {
-		client_refuse(c,
-			      "libberth speaks protocol %u, the agent of this host %d",
-			      join->version, BOOT_VERSION);
-		return;
-	}
+	if (join->version != BOOT_VERSION)
+		return xasprintf(
+			"libberth speaks protocol %u, the agent of this host %d",
+			join->version, BOOT_VERSION);
 	while (local < ranks.n && ranks.v[local] != join->rank)
 		local++;
-	why = why_not(s, local);
-	if (why) {
-		client_refuse(c, "rank %u %s", join->rank, why);
-		return;
-	}
+	if (local == ranks.n)
+		return xasprintf("rank %u is not on this host", join->rank);
 	m = &s->member[local];
-	c->joining = get_joining(s, m->joining + 1);
-	if (!c->joining) {
-		client_refuse(c, "rank %u is too far ahead of the others", join->rank);
-		return;
-	}
+	if (m->client)
+		init_round_read(m->client); /* it may be gone, or have left */
+	if (m->client)
+		return xasprintf("rank %u has joined already, as another process",
+				 join->rank);
+	if (m->ended)
+		return xasprintf("rank %u has ended", join->rank);
+	c->round = find_or_add(s, m->init_round + 1);
+	if (!c->round)
+		return xasprintf("rank %u is too far ahead of the others", join->rank);
 	c->local = (uint32_t)local;
 	m->client = c;
-	m->joining++;
-	m->state = MEMBER_JOINED;
-	m->asks = false;
-	c->waits_world = s->job->nodes > 1 && !s->host;
-	if (c->waits_world)
-		ask_world(s);
-	else
-		say_world(c);
+	m->init_round++;
+	m->round = c->round;
+	m->state = MEMBER_JOINING;
+	m->asks_missing = false;
+	c->waits_host_map = s->job->nodes > 1 && !s->host;
+	if (!c->waits_host_map)
+		send_host_map(c);
+	else if (!s->host_map_requested)
+		wire_pack_host_map_request(
+			s->out, &(struct wire_host_map_request){ s->job->epoch });
+	s->host_map_requested |= c->waits_host_map;
+	return NULL;
 }
 
 /* ---- MEMORY ---- */
 
-/* Beyond a limit (ulimit -f) ftruncate() would end the agent with SIGXFSZ. */
-static int size_to(int fd, uint64_t bytes)
-{
-	struct rlimit l;
-
-	if (getrlimit(RLIMIT_FSIZE, &l) || bytes <= l.rlim_cur)
-		return ftruncate(fd, (off_t)bytes);
-	errno = EFBIG;
-	return -1;
-}
-
 /* 0, or an errno. */
-static int make_memory(struct server *s, struct init_round *j, uint64_t bytes)
+static int make_memory(struct server *s, struct init_round *round, uint64_t bytes)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	int fd = memfd_create("berth", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create("berth", MFD_CLOEXEC | MFD_ALLOW_SEALING), error;
 	void *head = MAP_FAILED;
-	int error;
+	struct rlimit l;
 
-	if (fd >= 0 && !size_to(fd, bytes) && !fcntl(fd, F_ADD_SEALS, seals))
-		head = mmap(NULL, sizeof *j->head, PROT_READ | PROT_WRITE, MAP_SHARED,
-			    fd, 0);
+	if (fd < 0)
+		return errno;
+	/* beyond a limit (ulimit -f) ftruncate() would end the agent with SIGXFSZ */
+	if (!getrlimit(RLIMIT_FSIZE, &l) && bytes > l.rlim_cur)
+		errno = EFBIG;
+	else if (!ftruncate(fd, (off_t)bytes) && !fcntl(fd, F_ADD_SEALS, seals))
+		head = mmap(NULL, sizeof *round->head, PROT_READ | PROT_WRITE,
+			    MAP_SHARED, fd, 0);
 	if (head == MAP_FAILED) {
 		error = errno;
-		if (fd >= 0)
-			close(fd);
+		close(fd);
 		return error;
 	}
-	j->memory = fd;
-	j->bytes = bytes;
-	j->head = head;
-	mark(s, j);
+	round->memory = fd;
+	round->bytes = bytes;
+	round->head = head;
+	mark(s, round);
 	return 0;
 }
 
-static void on_memory(struct client *c, uint64_t bytes)
+static char *on_memory(struct client *c, uint64_t bytes)
 {
-	struct init_round *j = c->joining;
+	struct init_round *round = c->round;
+	const bool have = round->memory >= 0;
 	int error = 0;
 
-	if (bytes < sizeof *j->head || bytes > MEMORY_MOST ||
-	    (j->memory >= 0 && bytes != j->bytes)) {
-		init_round_closed(c);
-		client_refuse(c, "rank %u asks for %llu bytes of shared memory%s",
-			      rank_of(c), (unsigned long long)bytes,
-			      j->memory >= 0
-				      ? ", and others of its host for another size"
+	if (bytes < sizeof *round->head || bytes > MEMORY_MOST ||
+	    (have && bytes != round->bytes))
+		return xasprintf("rank %u asks for %llu bytes of shared memory%s",
+				 rank_of(c), (unsigned long long)bytes,
+				 have ? ", and others of its host for another size"
 				      : "");
-		return;
-	}
-	if (j->memory < 0)
-		error = make_memory(c->s, j, bytes);
-	if (error) {
-		init_round_closed(c);
-		client_refuse(c, "cannot make shared memory of %llu bytes: %s",
-			      (unsigned long long)bytes, strerror(error));
-		return;
-	}
-	client_say_with(c, BOOT_MEMORY, &bytes, sizeof bytes, j->memory);
-	if (c->fd < 0)
-		init_round_closed(c);
+	if (!have)
+		error = make_memory(c->s, round, bytes);
+	if (error)
+		return xasprintf("cannot make shared memory of %llu bytes: %s",
+				 (unsigned long long)bytes, strerror(error));
+	if (!client_send_fd(c, BOOT_MEMORY, &bytes, sizeof bytes, round->memory))
+		return xstrdup("the rank does not read the answers");
+	return NULL;
 }
 
 /* ---- FENCE ---- */
 
-/* The head of the frame that ends J's fence; its length comes last. */
-static void begin_all(struct init_round *j, int64_t clock_offset_ns)
-{
-	const struct boot_head head = { 0, BOOT_ALL };
-
-	buf_add(&j->all, &head, sizeof head);
-	buf_add(&j->all, &clock_offset_ns, sizeof clock_offset_ns);
-}
-
-static void end_fence(struct server *s, struct init_round *j)
+/* The frame that answers the fence is complete but for its head. */
+static void end_fence(struct server *s, struct init_round *round)
 {
 	const struct boot_head head = {
-		(uint32_t)(j->all.len - sizeof(struct boot_head)), BOOT_ALL
+		(uint32_t)(round->fence_data.len - sizeof(struct boot_head)), BOOT_ALL
 	};
 
-	memcpy(buf_head(&j->all), &head, sizeof head);
-	j->is_over = true;
+	memcpy(buf_head(&round->fence_data), &head, sizeof head);
+	round->is_over = true;
 	for (size_t i = 0; i < s->job->ranks.n; i++) {
 		struct member *m = &s->member[i];
 
-		if (m->state != MEMBER_SAID || m->joining != j->number)
+		if (m->state != MEMBER_IN_FENCE || m->round != round)
 			continue;
-		m->state = MEMBER_IN;
-		m->asks = false; /* that was for whom it had to wait */
-		m->client->gets_all = true;
+		m->state = MEMBER_JOINED;
+		m->asks_missing = false; /* that was about the fence */
+		m->client->gets_fence_data = true;
 		client_flush(m->client);
 	}
 }
 
-/* All ranks of the job are here. */
-static void fence_alone(struct server *s, struct init_round *j)
+/* The texts of all members, ranks in order if all of the job's are on this host. */
+static void add_texts(struct buf *out, const struct server *s)
 {
 	const wire_u32v ranks = s->job->ranks;
-	uint32_t *local = xcalloc(ranks.n, sizeof *local);
+	uint32_t *order = xcalloc(ranks.n, sizeof *order);
 
-	for (size_t i = 0; i < ranks.n; i++)
-		local[ranks.v[i]] = (uint32_t)i;
-	begin_all(j, 0);
+	for (uint32_t i = 0; i < ranks.n; i++)
+		order[s->job->nodes == 1 ? ranks.v[i] : i] = i;
 	for (size_t i = 0; i < ranks.n; i++) {
-		const char *text = s->member[local[i]].text;
+		const char *text = s->member[order[i]].text;
 
-		buf_add(&j->all, text, strlen(text) + 1);
+		buf_add(out, text, strlen(text) + 1);
 	}
-	free(local);
-	end_fence(s, j);
+	free(order);
 }
 
-static void send_fence(struct server *s, const struct init_round *j)
+/* The beginning of the frame that answers ROUND's fence; end_fence() sets its
+ * length. */
+static void begin_fence_data(struct init_round *round, int64_t clock_offset_ns)
 {
-	struct wire_fence m = { .epoch = s->job->epoch, .joining = j->number };
-	struct buf texts = { 0 };
+	const struct boot_head head = { 0, BOOT_ALL };
 
-	for (size_t i = 0; i < s->job->ranks.n; i++) {
-		const char *text = s->member[i].text;
-
-		buf_add(&texts, text, strlen(text) + 1);
-	}
-	while (!m.last) {
-		m.last = texts.len <= WIRE_PART_MAX;
-		m.texts.p = buf_head(&texts);
-		m.texts.n = m.last ? texts.len : WIRE_PART_MAX;
-		wire_pack_fence(s->out, &m);
-		buf_drop(&texts, m.texts.n);
-	}
-	buf_free(&texts);
+	buf_add(&round->fence_data, &head, sizeof head);
+	buf_add(&round->fence_data, &clock_offset_ns, sizeof clock_offset_ns);
 }
 
-static void on_fence(struct client *c, const char *text, size_t n)
+static char *on_fence(struct client *c, const char *text, size_t n)
 {
 	struct server *s = c->s;
-	struct init_round *j = c->joining;
+	struct init_round *round = c->round;
 	struct member *m = member_of(c);
+	struct wire_fence w = { .epoch = s->job->epoch, .init_round = round->number };
+	struct buf texts = { 0 };
 
-	if (m->state != MEMBER_JOINED || c->waits_world ||
-	    memchr(text, '\0', n) != text + n - 1) {
-		init_round_closed(c);
-		client_refuse(c, "rank %u is in no fence, or says no text", rank_of(c));
-		return;
-	}
+	if (m->state != MEMBER_JOINING || c->waits_host_map ||
+	    memchr(text, '\0', n) != text + n - 1)
+		return xasprintf("rank %u sent an unexpected or malformed fence",
+				 rank_of(c));
 	free(m->text);
 	m->text = xstrdup(text);
-	m->state = MEMBER_SAID;
-	j->said++;
-	refuse_waiting(s, j);
-	if (j->said < s->job->ranks.n)
-		return;
-	if (s->job->nodes == 1)
-		fence_alone(s, j);
-	else
-		send_fence(s, j);
+	m->state = MEMBER_IN_FENCE;
+	round->in_fence++;
+	refuse_waiting(s, round);
+	if (round->in_fence < s->job->ranks.n)
+		return NULL;
+	if (s->job->nodes == 1) {
+		begin_fence_data(round, 0);
+		add_texts(&round->fence_data, s);
+		end_fence(s, round);
+		return NULL;
+	}
+	add_texts(&texts, s);
+	while (!w.last) {
+		w.last = texts.len <= WIRE_PART_MAX;
+		w.texts.p = buf_head(&texts);
+		w.texts.n = w.last ? texts.len : WIRE_PART_MAX;
+		wire_pack_fence(s->out, &w);
+		buf_drop(&texts, w.texts.n);
+	}
+	buf_free(&texts);
+	return NULL;
 }
 
-/* How many texts, or 0: the last one has no end. */
-static size_t count_texts(const struct buf *all, size_t from)
-{
-	const char *p = (const char *)buf_head(all);
-	size_t n = 0;
-
-	if (all->len <= from || p[all->len - 1])
-		return 0;
-	for (size_t i = from; i < all->len; i++)
-		n += !p[i];
-	return n;
-}
-
-int init_round_all(struct server *s, const struct wire_fence_data *m, struct err *e)
+int init_round_fence_data(struct server *s, const struct wire_fence_data *m,
+			  struct err *e)
 {
 	const size_t head = sizeof(struct boot_head) + sizeof(int64_t);
-	struct init_round *j = init_round_find(s, m->joining);
+	struct init_round *round = find(s, m->init_round);
+	const char *p;
+	struct buf *data;
+	size_t texts = 0;
 
-	if (!j || j->is_over || j->said < s->job->ranks.n)
+	if (!round || round->is_over || round->in_fence < s->job->ranks.n)
 		return 0; /* they have gone meanwhile */
-	if (!j->all.len)
-		begin_all(j, (int64_t)m->clock_offset_ns);
-	buf_add(&j->all, m->texts.p, m->texts.n);
-	if (j->all.len > BOOT_FRAME_BYTES_MAX ||
-	    (m->last && count_texts(&j->all, head) != s->job->np))
-		return err_set(e, E_WIRE, "malformed 'all' message");
+	data = &round->fence_data;
+	if (!data->len)
+		begin_fence_data(round, (int64_t)m->clock_offset_ns);
+	buf_add(data, m->texts.p, m->texts.n);
+	p = (const char *)buf_head(data);
+	for (size_t i = head; m->last && i < data->len; i++)
+		texts += !p[i];
+	if (data->len > BOOT_FRAME_BYTES_MAX ||
+	    (m->last && (texts != s->job->np || p[data->len - 1])))
+		return err_set(e, E_WIRE, "malformed 'fence_data' message");
 	if (m->last)
-		end_fence(s, j);
+		end_fence(s, round);
 	return 0;
 }
 
-/* ---- LEAVE ---- */
+/* ---- frames ---- */
 
-static void on_leave(struct client *c)
+static char *on_frame(struct client *c, uint32_t number, const void *payload, size_t n)
 {
 	struct member *m = member_of(c);
-
-	if (m->state == MEMBER_IN) {
-		m->state = MEMBER_AWAY;
-		m->client = NULL;
-	} else {
-		lose(c->s, c->local);
-	}
-	client_close(c);
-}
-
-void init_round_frame(struct client *c, uint32_t number, const void *payload, size_t n)
-{
 	struct boot_join join;
 	uint64_t bytes;
 
-	if (!c->joining != (number == BOOT_JOIN)) {
-		init_round_closed(c);
-		client_refuse(c, "%s", "a frame of libberth's out of turn");
-		return;
-	}
+	if (!c->round != (number == BOOT_JOIN))
+		return xstrdup("an unexpected frame of libberth");
 	switch (number) {
 	case BOOT_JOIN:
 		memcpy(&join, payload, sizeof join);
-		on_join(c, &join);
-		break;
+		return on_join(c, &join);
 	case BOOT_MEMORY:
 		memcpy(&bytes, payload, sizeof bytes);
-		on_memory(c, bytes);
-		break;
+		return on_memory(c, bytes);
 	case BOOT_FENCE:
-		on_fence(c, payload, n);
-		break;
+		return on_fence(c, payload, n);
 	case BOOT_ASK:
-		if (!op_records_ask(c))
-			break;
-		init_round_closed(c);
-		client_refuse(c, "%s", "a question of libberth's out of turn");
-		break;
+		return op_records_missing_request(c)
+			       ? xstrdup("an unexpected question of libberth")
+			       : NULL;
 	case BOOT_STALL:
-		if (!op_records_stall(c, payload, n))
-			break;
-		init_round_closed(c);
-		client_refuse(c, "%s", "that is no report of a stall");
-		break;
-	default:
-		on_leave(c);
+		return op_records_stall(c, payload, n)
+			       ? xstrdup("not a report of a stall")
+			       : NULL;
+	default: /* BOOT_LEAVE */
+		if (m->state == MEMBER_JOINED) {
+			m->state = MEMBER_NOT_JOINED;
+			m->client = NULL;
+		}
+		lose(c);
+		client_close(c);
+		return NULL;
+	}
+}
+
+void init_round_read(struct client *c)
+{
+	struct boot_head h;
+	int some = 1;
+
+	for (int i = 0; some > 0 && i < READS_MOST && c->fd >= 0; i++) {
+		int whole = 0;
+
+		some = client_read(c);
+		while (c->fd >= 0 && some > 0 && (whole = client_frame(c, &h)) != 0) {
+			char *why = whole < 0 ? xstrdup("not a frame of libberth")
+					      : on_frame(c, h.number,
+							 buf_head(&c->in) + sizeof h,
+							 h.bytes);
+
+			if (why) {
+				lose(c);
+				client_refuse(c, why);
+			}
+			free(why);
+			if (c->fd >= 0)
+				buf_drop(&c->in, sizeof h + h.bytes);
+		}
+		if (some < 0) {
+			lose(c);
+			client_close(c);
+		}
+		if (c->fd >= 0 && !c->in.len)
+			buf_free(&c->in);
 	}
 }

@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -19,183 +17,17 @@ _Static_assert((int)BOOT_KEY_BYTES == (int)WIRE_KEY_BYTES &&
 enum {
 	CLIENTS_EACH = 4,
 	CLIENTS_MORE = 16,
-	ACCEPT_MOST = 64, /* in one turn */
-	READS_MOST = 16,  /* of one connection in one turn */
-	AGAIN_MS = 20,
-	READ_BYTES = 8192,
-	/* `stall` of wire.def has 16 bytes more, and 8192 at most */
-	STALL_MOST = 8192 - 16
+	ACCEPT_MOST = 64, /* in one turn of the loop */
+	AGAIN_MS = 20
 };
 
-/* ---- one connection ---- */
-
-/* Its memory goes in settle(): whoever called may still hold it. */
-void client_close(struct client *c)
+static void again(struct server *s)
 {
-	if (c->fd < 0)
-		return;
-	event_free(c->readable);
-	event_free(c->writable);
-	close(c->fd);
-	c->fd = -1;
-	buf_free(&c->in);
-	buf_free(&c->out);
-	c->s->nclients--;
+	if (!event_pending(s->again, EV_TIMEOUT, NULL))
+		event_add(s->again, &(struct timeval){ .tv_usec = AGAIN_MS * 1000 });
 }
 
-/* Of N bytes at P; how many went out. */
-static size_t send_some(struct client *c, const void *p, size_t n)
-{
-	ssize_t sent;
-
-	do
-		sent = send(c->fd, p, n, MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? 0 : (size_t)sent;
-}
-
-/* Where it can't take more, the rest follows; where it is broken, reading says so. */
-void client_flush(struct client *c)
-{
-	while (c->fd >= 0 && c->out.len) {
-		size_t n = send_some(c, buf_head(&c->out), c->out.len);
-
-		if (!n) {
-			loop_watch(c->writable);
-			return;
-		}
-		buf_drop(&c->out, n);
-	}
-	while (c->fd >= 0 && c->gets_all) {
-		const struct buf *all = &c->joining->all;
-		size_t n =
-			send_some(c, buf_head(all) + c->all_at, all->len - c->all_at);
-
-		if (!n) {
-			loop_watch(c->writable);
-			return;
-		}
-		c->all_at += n;
-		c->gets_all = c->all_at < all->len;
-	}
-}
-
-static void queue(struct client *c, uint32_t number, const void *payload, size_t n)
-{
-	const struct boot_head head = { (uint32_t)n, number };
-
-	buf_add(&c->out, &head, sizeof head);
-	buf_add(&c->out, payload, n);
-}
-
-void client_say(struct client *c, uint32_t number, const void *payload, size_t n)
-{
-	if (c->fd < 0)
-		return;
-	queue(c, number, payload, n);
-	client_flush(c);
-}
-
-void client_say_with(struct client *c, uint32_t number, const void *payload, size_t n,
-		     int fd)
-{
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof fd)];
-	} control = { .head = { CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS } };
-	struct iovec part;
-	struct msghdr m = { .msg_iov = &part,
-			    .msg_iovlen = 1,
-			    .msg_control = &control,
-			    .msg_controllen = sizeof control };
-
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
-	queue(c, number, payload, n);
-	part = (struct iovec){ buf_head(&c->out), c->out.len };
-	if (sendmsg(c->fd, &m, MSG_NOSIGNAL) != (ssize_t)c->out.len)
-		client_refuse(c, "%s", "asks without reading the answers");
-	else
-		buf_drop(&c->out, c->out.len);
-}
-
-void client_refuse(struct client *c, const char *format, ...)
-{
-	va_list ap;
-	char *text;
-
-	if (c->fd < 0)
-		return;
-	va_start(ap, format);
-	text = xvasprintf(format, ap);
-	va_end(ap);
-	client_say(c, BOOT_REFUSED, text, strlen(text) + 1);
-	free(text);
-	client_close(c);
-}
-
-/* How long the payload of a frame of this number may be. */
-static bool length_is_sound(const struct boot_head *h)
-{
-	switch (h->number) {
-	case BOOT_JOIN:
-		return h->bytes == sizeof(struct boot_join);
-	case BOOT_MEMORY:
-		return h->bytes == sizeof(uint64_t);
-	case BOOT_FENCE:
-		return h->bytes && h->bytes <= BOOT_TEXT_BYTES;
-	case BOOT_STALL:
-		return h->bytes > sizeof(uint32_t) && h->bytes <= STALL_MOST;
-	case BOOT_ASK:
-	case BOOT_LEAVE:
-		return !h->bytes;
-	default:
-		return false;
-	}
-}
-
-static void take_frames(struct client *c)
-{
-	struct boot_head h;
-
-	while (c->fd >= 0 && c->in.len >= sizeof h) {
-		memcpy(&h, buf_head(&c->in), sizeof h);
-		if (!length_is_sound(&h)) {
-			init_round_closed(c);
-			client_refuse(c, "%s", "that is no frame of libberth's");
-			return;
-		}
-		if (c->in.len < sizeof h + h.bytes)
-			return;
-		init_round_frame(c, h.number, buf_head(&c->in) + sizeof h, h.bytes);
-		if (c->fd >= 0)
-			buf_drop(&c->in, sizeof h + h.bytes);
-	}
-	if (c->fd >= 0 && !c->in.len)
-		buf_free(&c->in);
-}
-
-void client_read(struct client *c)
-{
-	for (int i = 0; i < READS_MOST && c->fd >= 0; i++) {
-		ssize_t n = read(c->fd, buf_reserve(&c->in, READ_BYTES), READ_BYTES);
-
-		if (n > 0) {
-			c->in.len += (size_t)n;
-			take_frames(c);
-		} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-			init_round_closed(c);
-			client_close(c);
-		} else if (errno == EAGAIN) {
-			if (!c->in.len)
-				buf_free(&c->in);
-			return;
-		}
-	}
-}
-
-/* ---- all of them ---- */
-
-/* What is over goes, at the end of a turn. */
+/* At the end of a turn of the loop: free what is over. */
 static void settle(struct server *s)
 {
 	struct client **at = &s->client;
@@ -210,7 +42,8 @@ static void settle(struct server *s)
 		*at = c->next;
 		free(c);
 	}
-	joinings_settle(s);
+	if (init_rounds_settle(s))
+		again(s);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -220,49 +53,34 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	client_read(c);
+	init_round_read(c);
 	settle(s);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
 {
-	struct client *c = arg;
-
 	(void)fd;
 	(void)what;
-	client_flush(c);
+	client_flush(arg);
 }
 
-static bool is_ours(int fd)
+/* Takes over FD.  If there are too many connections, the oldest one whose rank is not
+ * known yet is closed. */
+static void add_client(struct server *s, int fd)
 {
+	const size_t most = CLIENTS_EACH * s->job->ranks.n + CLIENTS_MORE;
+	struct client *c, *oldest = NULL;
 	struct ucred who;
 	socklen_t n = sizeof who;
+	bool ours = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) &&
+		    who.uid == geteuid();
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) &&
-	       who.uid == geteuid();
-}
-
-/* Room for another: who has not said yet which rank it is has to go, the oldest first.
- */
-static bool make_room(struct server *s)
-{
-	struct client *oldest = NULL;
-
-	if (s->nclients < CLIENTS_EACH * s->job->ranks.n + CLIENTS_MORE)
-		return true;
-	for (struct client *c = s->client; c; c = c->next)
-		if (c->fd >= 0 && !c->joining)
+	for (c = s->client; c && ours && s->nclients >= most; c = c->next)
+		if (c->fd >= 0 && !c->round)
 			oldest = c; /* the newest come first */
 	if (oldest)
 		client_close(oldest);
-	return oldest;
-}
-
-static void add_client(struct server *s, int fd)
-{
-	struct client *c;
-
-	if (!is_ours(fd) || !make_room(s)) {
+	if (!ours || s->nclients >= most) {
 		close(fd);
 		return;
 	}
@@ -273,7 +91,7 @@ static void add_client(struct server *s, int fd)
 	loop_watch(c->readable);
 	s->client = c;
 	s->nclients++;
-	client_read(c); /* it has spoken already, more often than not */
+	init_round_read(c); /* its first frame has often come already */
 }
 
 static void on_acceptable(evutil_socket_t listener, short what, void *arg)
@@ -291,7 +109,7 @@ static void on_acceptable(evutil_socket_t listener, short what, void *arg)
 			break;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			event_del(s->acceptable); /* no descriptor, no memory */
-			server_again(s);
+			again(s);
 			break;
 		}
 	}
@@ -304,17 +122,12 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	loop_watch(s->acceptable);
-	joinings_again(s);
-}
-
-void server_again(struct server *s)
-{
-	event_add(s->again, &(struct timeval){ .tv_usec = AGAIN_MS * 1000 });
+	settle(s);
 }
 
 /* ---- from outside ---- */
 
-/* An abstract socket with a name that nobody guesses. */
+/* An abstract socket with a random name. */
 static int listen_on(char *name, size_t size)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -365,7 +178,7 @@ void server_free(struct server *s)
 	for (struct client *c = s->client; c; c = c->next)
 		client_close(c);
 	settle(s);
-	joinings_free(s);
+	init_rounds_free(s);
 	event_free(s->acceptable);
 	event_free(s->again);
 	close(s->listener);
@@ -402,11 +215,11 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 	int rc = 0;
 
 	switch (f->type) {
-		TAKE(host_map, init_round_world(s, &m, e))
-		TAKE(fence_data, init_round_all(s, &m, e))
+		TAKE(host_map, init_round_host_map(s, &m, e))
+		TAKE(fence_data, init_round_fence_data(s, &m, e))
 		TAKE(lost, (init_round_lost(s, &m), 0))
-		TAKE(query, (op_records_look(s), 0))
-		TAKE(missing, (op_records_behind(s, &m), 0))
+		TAKE(query, (op_records_query(s), 0))
+		TAKE(missing, (op_records_missing(s, &m), 0))
 	default:
 		break;
 	}

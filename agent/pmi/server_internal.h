@@ -1,4 +1,5 @@
-/* server_internal.h - between service.c, joining.c and flights.c. */
+/* server_internal.h - between the files of the server.  Each takes from those below
+ * it. */
 #ifndef BERTH_AGENT_PMI_SERVER_INTERNAL_H
 #define BERTH_AGENT_PMI_SERVER_INTERNAL_H
 
@@ -10,53 +11,54 @@ struct event;
 /* A connection. */
 struct client {
 	struct server *s;
-	int fd; /* -1: closed, to be freed at the end of this turn */
+	int fd; /* -1: closed, freed at the end of this turn of the loop */
 	struct event *readable, *writable;
 	struct buf in, out;
-	struct init_round *joining; /* NULL: has not said who it is */
+	struct init_round *round; /* NULL: has not said which rank it is */
 	uint32_t local;
-	bool waits_world; /* joined, and not told of the world yet */
-	bool gets_all;    /* joining->all follows OUT, */
-	size_t all_at;    /* from here on */
+	bool waits_host_map;    /* joins, and does not know the other hosts yet */
+	bool gets_fence_data;   /* round->fence_data follows OUT, */
+	size_t fence_data_sent; /* from here on */
 	struct client *next;
 };
 
 enum member_state {
-	MEMBER_AWAY,   /* has not joined, or has left */
-	MEMBER_JOINED, /* and not said its text */
-	MEMBER_SAID,   /* waits in the fence */
-	MEMBER_IN,
-	MEMBER_LOST /* out of its last joining without having left it */
+	MEMBER_NOT_JOINED, /* or has left */
+	MEMBER_JOINING,    /* has not sent its text for the fence */
+	MEMBER_IN_FENCE,
+	MEMBER_JOINED,
+	MEMBER_LOST /* out of its last init round, and did not leave it */
 };
 
 /* A rank of this host. */
 struct member {
-	uint32_t joining; /* how often it has joined */
+	uint32_t init_round;      /* how often it has joined */
+	struct init_round *round; /* the last of these; NULL: freed */
 	enum member_state state;
 	bool ended;
-	struct client *client; /* from JOINED to IN */
+	struct client *client; /* from JOINING to JOINED */
 	char *text;            /* of its last fence */
 	uint64_t stalled_ms;   /* when it last said that it waits */
-	bool asks;             /* for whom, and has no answer yet */
+	bool asks_missing;     /* and has no answer yet */
 };
 
 /* The ranks' first, second, ... time in the library. */
 struct init_round {
 	uint32_t number;
-	size_t said;    /* members in the fence */
-	struct buf all; /* the frame that ends the fence, complete if */
+	size_t in_fence;       /* members */
+	struct buf fence_data; /* the frame that ends the fence, complete if */
 	bool is_over;
 	int memory; /* -1: not asked for */
 	uint64_t bytes;
 	struct boot_memory *head; /* of the memory: one page */
-	bool unmarked; /* somebody is lost, and the memory had no place for that yet */
+	bool unmarked; /* a rank is lost, and the memory has no place for that yet */
 	struct init_round *next;
 };
 
-/* A rank of the job that is out of joining JOINING; ENDED: and of all later ones. */
-struct gone {
-	uint32_t rank, joining;
-	bool ended, follows; /* FOLLOWS: it had given up because another was */
+/* A rank of the job that is out of this init round; ENDED: and of all later ones. */
+struct lost_rank {
+	uint32_t rank, init_round;
+	bool ended, secondary; /* SECONDARY: it gave up because another was lost */
 };
 
 struct server {
@@ -69,58 +71,59 @@ struct server {
 	struct client *client;
 	size_t nclients;
 	struct member *member; /* one for each local rank */
-	struct init_round *joining;
-	struct gone *gone;
-	size_t ngone;
-	bool asked;     /* the launcher, for the world */
-	uint32_t *host; /* of each rank, once it has answered */
-	char **name_of; /* of each host */
+	struct init_round *round;
+	struct lost_rank *lost;
+	size_t nlost;
+	bool host_map_requested;
+	uint32_t *host;   /* of each rank, once the launcher has answered */
+	char **host_name; /* of each host */
 };
 
-/* ---- service.c ---- */
+/* ---- client.c ---- */
 
+/* Read once from C: 1 if there was something, 0 if not, -1 if the connection is
+ * over. */
+int client_read(struct client *c);
+/* The head of C's next frame: 1 if all of the frame is in c->in, 0 if not, -1 if it is
+ * not a frame that a rank sends. */
+int client_frame(const struct client *c, struct boot_head *h);
 /* Queue a frame, and send what can be sent. */
-void client_say(struct client *c, uint32_t number, const void *payload, size_t n);
-/* The same, with descriptor FD; only where nothing is queued. */
-void client_say_with(struct client *c, uint32_t number, const void *payload, size_t n,
-		     int fd);
+void client_send(struct client *c, uint32_t number, const void *payload, size_t n);
+/* The same, with descriptor FD.  False if not all of it could be sent at once. */
+bool client_send_fd(struct client *c, uint32_t number, const void *payload, size_t n,
+		    int fd);
+/* What cannot be sent now follows.  If the connection is broken, reading says so. */
 void client_flush(struct client *c);
-/* Say why and close. */
-void client_refuse(struct client *c, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+/* Say why, and close. */
+void client_refuse(struct client *c, const char *why);
+/* Its memory stays until the end of the turn: callers may still hold it. */
 void client_close(struct client *c);
-/* What C has sent by now is read. */
-void client_read(struct client *c);
-/* Call joinings_again() in a moment. */
-void server_again(struct server *s);
 
-/* ---- joining.c ---- */
+/* ---- op_records.c ---- */
 
-/* A frame of C's, of N bytes, its length checked.  C may be closed after it. */
-void init_round_frame(struct client *c, uint32_t number, const void *payload, size_t n);
-/* C's connection closed by itself. */
-void init_round_closed(struct client *c);
-void init_round_ended(struct server *s, uint32_t local, bool failed);
-struct init_round *init_round_find(const struct server *s, uint32_t number);
-int init_round_world(struct server *s, const struct wire_host_map *m, struct err *e);
-int init_round_all(struct server *s, const struct wire_fence_data *m, struct err *e);
-void init_round_lost(struct server *s, const struct wire_lost *m);
-void joinings_again(struct server *s);
-/* Free those that nobody uses. */
-void joinings_settle(struct server *s);
-void joinings_free(struct server *s);
-
-/* ---- flights.c ---- */
-
-/* C's rank waits: 0, or -1 where the N bytes at P are none of that. */
+/* C's rank waits: 0, or -1 if the N bytes at P are no report of that. */
 int op_records_stall(struct client *c, const unsigned char *p, size_t n);
-/* C's rank wants to know for whom it waits: 0, or -1 where it has asked already. */
-int op_records_ask(struct client *c);
-void op_records_behind(struct server *s, const struct wire_missing *m);
-/* Sends `doing` of local rank LOCAL; nothing where it never joined. */
-void op_records_say(const struct server *s, uint32_t local);
-void op_records_look(const struct server *s);
+/* C's rank asks for whom it waits: 0, or -1 if it has asked already. */
+int op_records_missing_request(struct client *c);
+void op_records_missing(struct server *s, const struct wire_missing *m);
+/* Sends `rank_op` of local rank LOCAL; nothing if it never joined. */
+void op_records_send(const struct server *s, uint32_t local);
+void op_records_query(const struct server *s);
 /* Local rank LOCAL says that it gave up because another was lost. */
-bool op_records_follows(const struct server *s, uint32_t local);
+bool op_records_secondary(const struct server *s, uint32_t local);
+
+/* ---- init_round.c ---- */
+
+/* Read what C has sent, and do it.  C may be closed after it. */
+void init_round_read(struct client *c);
+void init_round_ended(struct server *s, uint32_t local, bool failed);
+int init_round_host_map(struct server *s, const struct wire_host_map *m, struct err *e);
+int init_round_fence_data(struct server *s, const struct wire_fence_data *m,
+			  struct err *e);
+void init_round_lost(struct server *s, const struct wire_lost *m);
+/* Free the rounds that are not in use.  True if lost ranks could not be marked yet in a
+ * memory: its ranks have not prepared it. */
+bool init_rounds_settle(struct server *s);
+void init_rounds_free(struct server *s);
 
 #endif

@@ -172,7 +172,7 @@ static void add_losses(struct job *j, const struct wire_lost *m)
 	w->loss = xreallocarray(w->loss, w->nlosses + m->ranks.n, sizeof *w->loss);
 	for (size_t i = 0; i < m->ranks.n; i++)
 		w->loss[w->nlosses++] =
-			(struct loss){ m->ranks.v[i], m->joining, m->follows };
+			(struct loss){ m->ranks.v[i], m->init_round, m->secondary };
 	if (w->nlosses > j->plan.np || !event_pending(w->losses, EV_TIMEOUT, NULL))
 		tell_all_losses(j);
 }
@@ -221,7 +221,7 @@ const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
 	const uint32_t from = job_index(j, h);
 	struct teller *t;
 
-	if (!runs(j) || m->ended || !m->joining || !m->ranks.n ||
+	if (!runs(j) || m->ended || !m->init_round || !m->ranks.n ||
 	    m->ranks.n > j->plan.local_size[from])
 		return "'lost' message out of turn";
 	for (size_t i = 0; i < m->ranks.n; i++)
@@ -229,13 +229,13 @@ const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
 		    j->plan.rank[m->ranks.v[i]].host != from)
 			return "message about a rank of another host";
 	t = teller_of(j, h);
-	if (m->joining >= t->lost) {
-		t->lost = m->joining;
+	if (m->init_round >= t->lost) {
+		t->lost = m->init_round;
 		t->loser = m->ranks.v[0];
 	}
 	j->fence->anybody_gone = true;
 	add_losses(j, m);
-	drop_fences(j->fence, m->joining);
+	drop_fences(j->fence, m->init_round);
 	return NULL;
 }
 
@@ -265,7 +265,7 @@ void fence_host_lost(struct job *j, uint32_t host)
 	if (!w || !j->plan.local_size[host])
 		return;
 	if (w->host[host].joining)
-		m.joining = w->host[host].joining;
+		m.init_round = w->host[host].joining;
 	m.ranks = (wire_u32v){ j->plan.ranks[host], j->plan.local_size[host] };
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (i != host)
@@ -313,7 +313,7 @@ static void sort_texts(const struct job *j, struct buf *out)
 static void send_all(struct job *j, struct host *h, const struct buf *texts)
 {
 	struct wire_fence_data m = { .epoch = j->epoch,
-				     .joining = teller_of(j, h)->joining,
+				     .init_round = teller_of(j, h)->joining,
 				     .clock_offset_ns =
 					     h->local ? 0 : -h->clock_offset_ns };
 	size_t sent = 0;
@@ -390,9 +390,9 @@ const char *fence_texts(struct job *j, struct host *h, const struct wire_fence *
 	if (!runs(j) || !n || !teller_of(j, h)->asked || teller_of(j, h)->said)
 		return "'fence' message out of turn";
 	t = teller_of(j, h);
-	if (t->says ? m->joining != t->joining : m->joining <= t->joining)
+	if (t->says ? m->init_round != t->joining : m->init_round <= t->joining)
 		return "'fence' message of another joining";
-	t->joining = m->joining;
+	t->joining = m->init_round;
 	t->says = true;
 	buf_add(&t->texts, m->texts.p, m->texts.n);
 	if (t->texts.len > (size_t)n * WIRE_TEXT_MAX)

@@ -82,12 +82,12 @@ const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank
 
 	if (!job_has_rank(j, h, m->rank))
 		return not_its;
-	if (m->sets.n > SETS_MOST || m->turns.n != m->sets.n || m->runs.n != m->sets.n)
+	if (m->sets.n > SETS_MOST || m->seqs.n != m->sets.n || m->runs.n != m->sets.n)
 		return "malformed 'rank_op' message";
 	d = xcalloc(1, sizeof *d);
 	*d = (struct rank_op){ .text = str_plain(xstrndup(m->text, TEXT_MOST)),
 			       .set = copy_list(m->sets, m->sets.n),
-			       .turn = copy_list(m->turns, m->sets.n),
+			       .turn = copy_list(m->seqs, m->sets.n),
 			       .runs = copy_list(m->runs, m->sets.n),
 			       .n = m->sets.n };
 	rank_op_free(j->rank[m->rank].op);
@@ -113,7 +113,7 @@ static bool turn_in(const struct job *j, uint32_t rank, uint32_t set, uint32_t *
 			*turn = d->turn[i];
 			return true;
 		}
-	return set == WIRE_JOININGS || !(set & ~ASYNCHRONOUS); /* of all ranks */
+	return set == WIRE_INIT_ROUNDS || !(set & ~ASYNCHRONOUS); /* of all ranks */
 }
 
 size_t rank_status_missing(const struct job *j, uint32_t rank, uint64_t *bits)
@@ -271,7 +271,7 @@ static bool waits_to_join(const struct job *j, uint32_t rank)
 	const struct rank_op *d = j->rank[rank].op;
 
 	for (size_t i = 0; d && i < d->n; i++)
-		if (d->set[i] == WIRE_JOININGS && d->runs[i])
+		if (d->set[i] == WIRE_INIT_ROUNDS && d->runs[i])
 			return true;
 	return false;
 }

@@ -54,6 +54,11 @@ r() { timeout -k 5 60 "$RUNNER" "$@" < /dev/null 2>&1 | grep -v ' share [0-9]* c
 	silent_on 'lost: 2 3'
 }
 
+@test "a rank that is lost before the memory is prepared is written there afterwards" {
+	run -137 r -np 2 --keep-going "$JOINS" join late=300 rank=1 sleep=100 crash all memory lost
+	says '[0]<stdout>:lost: 1'
+}
+
 @test "a failure's last operation: not of one who left before" {
 	run -3 r -np 2 "$JOINS" join memory fence op=grad rank=1 exit=3 all sleep=2000
 	[[ $output =~ '  its last operation: allreduce "grad" of 1024 f32, sum, begun '[0-9.]+' s ago' ]]

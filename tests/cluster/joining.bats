@@ -174,7 +174,7 @@ told() { # after so many ms, into $told_ms
 		wait; exit 1"
 	says '[0]<stderr>:joins: join: rank 0 has joined already, as another process'
 	run -1 r -np 2 -H n1:1,n2:1 env BERTH_RANK=7 "$JOINS" join
-	says "joins: join: rank 7 is none of this host's"
+	says "joins: join: rank 7 is not on this host"
 	start -np 1 -H n1:1 bash -c 'echo $BERTH_AGENT; sleep 60'
 	wait_for grep -q @berth "$T/out"
 	run as nobody n1 env BERTH_AGENT="$(sed 's/.*:@/@/' "$T/out")" BERTH_RANK=0 "$JOINS" join fence

@@ -19,8 +19,9 @@ static void check(const struct agent_install *b, enum install_event got)
 {
 	if (got == INSTALL_FAILED && (!b->err.id || !*b->err.text))
 		abort();
-	if (got == INSTALL_UP && (b->in.len < WIRE_MAGIC_BYTES ||
-			       memcmp(buf_head(&b->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)))
+	if (got == INSTALL_UP &&
+	    (b->in.len < WIRE_MAGIC_BYTES ||
+	     memcmp(buf_head(&b->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)))
 		abort();
 	if (b->in.len + b->noise.len > 2 * INSTALL_NOISE_MAX + 65536)
 		abort();

@@ -53,7 +53,7 @@ static void make_job(struct wire_job *job, bool two_hosts)
 static void peer_connect(int *fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	const char *name = server_name(service);
+	const char *name = server_name(server);
 	size_t n = strlen(name);
 
 	if (*fd >= 0)
@@ -149,7 +149,7 @@ static void launcher_says(unsigned which, const uint8_t *payload, size_t n)
 					  WIRE_query, WIRE_missing };
 	const struct wire_frame f = { types[which % 5], payload, n };
 
-	server_frame(service, &f, NULL);
+	server_frame(server, &f, NULL);
 }
 
 static void launcher_honest(unsigned which, const struct wire_job *job)
@@ -172,11 +172,11 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 							which & 1,
 							which >> 1 & 1 });
 	if (wire_next_from(WIRE_LAUNCHER, &f, buf_head(&b), b.len, NULL) > 0)
-		server_frame(service, &f, NULL);
+		server_frame(server, &f, NULL);
 	buf_free(&b);
 }
 
-/* Into the newest memory, at its beginning or where its head says that flights are. */
+/* Into the newest memory, at its beginning or where its head says that operations are. */
 static void write_memory(const uint8_t *bytes, size_t n)
 {
 	struct boot_memory head = { .magic = BOOT_MAGIC,
@@ -186,7 +186,7 @@ static void write_memory(const uint8_t *bytes, size_t n)
 				    .rank_at = 1024,
 				    .lost_at = 2048,
 				    .flight_at = 4096 };
-	int fd = service->joining ? service->joining->memory : -1;
+	int fd = server->round ? server->round->memory : -1;
 
 	memcpy(&head, bytes, n < sizeof head ? n : sizeof head);
 	if (fd >= 0 &&
@@ -221,7 +221,7 @@ static void step(unsigned what, const struct wire_job *job, const uint8_t **p,
 		free(bytes);
 		break;
 	case 4:
-		server_ended(service, what & 1, what & 2);
+		server_ended(server, what & 1, what & 2);
 		break;
 	case 5:
 	case 6:
@@ -251,7 +251,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!base)
 		base = event_base_new();
 	make_job(&job, *p++ & 1);
-	service = server_open(base, &out, &job);
+	server = server_open(base, &out, &job);
 	for (int i = 0; i < PEERS; i++)
 		peer[i] = -1;
 	while (p < end) {
@@ -262,7 +262,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	turn();
 	for (int i = 0; i < PEERS; i++)
 		peer_close(&peer[i]);
-	server_free(service);
+	server_free(server);
 	if (!descriptors)
 		descriptors = count_descriptors();
 	if (count_descriptors() != descriptors)

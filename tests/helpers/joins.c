@@ -4,6 +4,7 @@
  *     way           print the way that it takes, or why there is none
  *     join          and memory: of this many bytes, 16 MiB where nothing is said
  *     memory[=N]
+ *     late=MS       wait so long in memory before it is prepared for the agent
  *     world         print who it is
  *     fence[=TEXT]  "RANK TEXT" for all; prints what all said
  *     quiet         from here on nothing is printed but errors
@@ -49,6 +50,7 @@ static void *state;
 static struct boot_world w = { .memory = -1 };
 static struct boot_memory *memory;
 static bool quiet, joined;
+static useconds_t late_us;
 static uint64_t began_ns;
 
 static uint64_t now_ns(void)
@@ -106,7 +108,13 @@ static void map_memory(const char *value)
 	memory->rank_at = RANKS_AT;
 	memory->flight_at = FLIGHTS_AT;
 	memory->bytes = bytes;
+	usleep(late_us);
 	__atomic_store_n(&memory->magic, BOOT_MAGIC, __ATOMIC_RELEASE);
+}
+
+static void be_late(const char *value)
+{
+	late_us = (useconds_t)strtoul(value, NULL, 10) * 1000;
 }
 
 static void world(const char *value)
@@ -357,7 +365,7 @@ static const struct {
 	{ "crash", crash },    { "exit", end },       { "took", took },
 	{ "now", now },        { "op", op },          { "ends", end_op },
 	{ "held", held },      { "mpi", mpi },        { "mpi_end", mpi_end },
-	{ "fork", fork_here },
+	{ "fork", fork_here }, { "late", be_late },
 };
 
 static void act(const char *word)

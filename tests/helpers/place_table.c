@@ -131,9 +131,8 @@ int main(int argc, char **argv)
 	}
 	if (a.reverse)
 		reverse_pci(&t);
-	rc = gpu_find(&g, &t, &(struct gpu_sources){ 0 }, &e);
-	if (!rc && a.gpus)
-		rc = gpu_select(&g, a.gpus, &e);
+	gpu_find(&g, &t, &(struct gpu_sources){ 0 });
+	rc = a.gpus ? gpu_select(&g, a.gpus, &e) : 0;
 	if (!rc)
 		rc = place_ranks(&p, &t, &g, (size_t)a.np, &a.o, &e);
 	if (rc)
