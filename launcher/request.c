@@ -30,6 +30,17 @@ size_t rank_set_count(const struct rank_set *set)
 	return n;
 }
 
+bool rank_set_equal(const struct rank_set *a, const struct rank_set *b)
+{
+	const size_t most = a->nwords > b->nwords ? a->nwords : b->nwords;
+
+	for (size_t i = 0; i < most; i++)
+		if ((i < a->nwords ? a->bits[i] : 0) !=
+		    (i < b->nwords ? b->bits[i] : 0))
+			return false;
+	return true;
+}
+
 void rank_set_print(struct str *out, const struct rank_set *set)
 {
 	str_add_bits(out, set->bits, set->nwords);

@@ -37,6 +37,8 @@ void rank_set_add(struct rank_set *set, uint32_t rank);
 bool rank_set_has(const struct rank_set *set, uint32_t rank);
 /* How many ranks were added. */
 size_t rank_set_count(const struct rank_set *set);
+/* The same ranks were added to both. */
+bool rank_set_equal(const struct rank_set *a, const struct rank_set *b);
 /* Append the ranks that were added: "0,8-11". */
 void rank_set_print(struct str *out, const struct rank_set *set);
 /* SET is empty again. */

@@ -2,6 +2,8 @@
 
 #include <event2/event.h>
 
+#include "common/loop.h"
+
 enum {
 	QUEUED_MOST = 64 << 20, /* bytes of answers that wait to be sent, about */
 	MORE_MS = 2,
@@ -10,32 +12,33 @@ enum {
 	LOSSES_MS = 20
 };
 
-/* It is out of a joining, and its host said so. */
+/* A rank that is out of an init round, as its agent said. */
 struct loss {
-	uint32_t rank, joining, follows;
+	uint32_t rank, round, secondary;
 };
 
-/* Of one host. */
-struct teller {
-	bool asked;       /* its ranks use the library */
-	uint32_t joining; /* of its last fence */
-	bool says, said;  /* a part of it came; all of it, and it was not answered */
+/* One host. */
+struct member {
+	bool uses;      /* its ranks use the library */
+	uint32_t round; /* of its last fence */
+	bool partial;   /* a part of its texts came */
+	bool in_fence;  /* all of them came, and no answer was sent */
 	struct buf texts;
-	uint32_t ended; /* its first rank that has ended, plus 1; 0: none has */
+	uint32_t first_ended; /* 1 + its first rank that has ended; 0: none has */
 	uint32_t nended;
-	uint32_t lost, loser; /* the last joining that one of its ranks was lost to */
+	uint32_t lost_round, lost_rank; /* the last round that it lost a rank in */
 };
 
 struct fence {
-	struct teller *host;
-	size_t nhosts, nsaid;
-	bool anybody_gone; /* a rank has ended, or is lost to a joining */
-	struct buf texts;  /* of all ranks, while hosts from NEXT on are to be told */
+	struct member *host;
+	size_t nhosts, nin_fence;
+	bool any_lost;    /* a rank has ended, or is lost to a round */
+	struct buf texts; /* of all ranks, while hosts from NEXT on wait for them */
 	size_t next;
 	struct event *more;
-	struct loss *loss; /* that are to be told */
+	struct loss *loss; /* that the hosts have not been told */
 	size_t nlosses;
-	struct event *losses; /* pending: some were told just now */
+	struct event *losses; /* pending: hosts were told some just now */
 };
 
 static void on_more(evutil_socket_t fd, short what, void *ctx);
@@ -43,50 +46,46 @@ static void on_losses(evutil_socket_t fd, short what, void *ctx);
 
 struct fence *fence_open(struct job *j)
 {
-	struct fence *w = xcalloc(1, sizeof *w);
+	struct fence *f = xcalloc(1, sizeof *f);
 
-	w->nhosts = j->agents.n;
-	w->more = event_new(j->base, -1, 0, on_more, j);
-	w->losses = event_new(j->base, -1, 0, on_losses, j);
-	w->host = xcalloc(w->nhosts, sizeof *w->host);
-	return w;
+	f->nhosts = j->agents.n;
+	f->more = event_new(j->base, -1, 0, on_more, j);
+	f->losses = event_new(j->base, -1, 0, on_losses, j);
+	f->host = xcalloc(f->nhosts, sizeof *f->host);
+	return f;
 }
 
-void fence_free(struct fence *w)
+void fence_free(struct fence *f)
 {
-	if (!w)
+	if (!f)
 		return;
-	for (size_t i = 0; i < w->nhosts; i++)
-		buf_free(&w->host[i].texts);
-	buf_free(&w->texts);
-	event_free(w->more);
-	event_free(w->losses);
-	free(w->loss);
-	free(w->host);
-	free(w);
+	for (size_t i = 0; i < f->nhosts; i++)
+		buf_free(&f->host[i].texts);
+	buf_free(&f->texts);
+	event_free(f->more);
+	event_free(f->losses);
+	free(f->loss);
+	free(f->host);
+	free(f);
 }
 
-static struct teller *teller_of(const struct job *j, const struct host *h)
+/* H's part, if ranks may run; else NULL. */
+static struct member *member_of(const struct job *j, const struct host *h)
 {
-	return &j->fence->host[job_index(j, h)];
+	return j->fence && j->phase >= JOB_RUN ? &j->fence->host[job_index(j, h)]
+					       : NULL;
 }
 
-static bool runs(const struct job *j)
+const char *fence_host_map_request(struct job *j, struct host *h)
 {
-	return j->fence && j->phase >= JOB_RUN;
-}
-
-/* ---- who is where ---- */
-
-const char *fence_asked(struct job *j, struct host *h)
-{
-	const char **names;
+	struct member *member = member_of(j, h);
 	struct wire_host_map m = { .epoch = j->epoch };
+	const char **names;
 	uint32_t *hosts;
 
-	if (!runs(j) || teller_of(j, h)->asked)
+	if (!member || member->uses)
 		return "'host_map_request' message out of turn";
-	teller_of(j, h)->asked = true;
+	member->uses = true;
 	names = xcalloc(j->plan.nodes, sizeof *names);
 	hosts = xcalloc(j->plan.np, sizeof *hosts);
 	for (size_t i = 0; i < j->agents.n; i++)
@@ -108,51 +107,47 @@ const char *fence_asked(struct job *j, struct host *h)
 static void tell_lost(struct job *j, size_t host, const struct wire_lost *m)
 {
 	struct host *h = &j->agents.host[host];
+	const struct member *member = &j->fence->host[host];
 
-	if (h->state != HOST_UP || !j->fence->host[host].asked ||
-	    j->fence->host[host].nended == j->plan.local_size[host])
+	if (h->state != HOST_UP || !member->uses ||
+	    member->nended == j->plan.local_size[host])
 		return;
 	wire_pack_lost(&h->out, m);
 	agents_flush(h);
 }
 
-static bool are_alike(const struct loss *a, const struct loss *b)
-{
-	return a->joining == b->joining && a->follows == b->follows;
-}
-
-/* Those that are like L to HOST, but for its own, which it knows.  LIST: has room. */
-static void tell_losses(struct job *j, size_t host, struct loss l, uint32_t *list)
-{
-	const struct fence *w = j->fence;
-	struct wire_lost m = { j->epoch, { list, 0 }, l.joining, 0, l.follows };
-
-	for (size_t i = 0; i < w->nlosses; i++)
-		if (are_alike(&w->loss[i], &l) &&
-		    j->plan.rank[w->loss[i].rank].host != host)
-			list[m.ranks.n++] = w->loss[i].rank;
-	if (m.ranks.n)
-		tell_lost(j, host, &m);
-}
-
+/* Losses that are alike but for their rank go in one message.  A host is not told of its
+ * own ranks: it said so. */
 static void tell_all_losses(struct job *j)
 {
-	struct fence *w = j->fence;
-	uint32_t *list = xcalloc(w->nlosses, sizeof *list);
+	struct fence *f = j->fence;
+	uint32_t *list = xcalloc(f->nlosses, sizeof *list);
 
-	while (w->nlosses) {
-		const struct loss first = w->loss[0];
+	while (f->nlosses) {
+		const struct loss like = f->loss[0];
 		size_t left = 0;
 
-		for (size_t i = 0; i < j->agents.n; i++)
-			tell_losses(j, i, first, list);
-		for (size_t i = 0; i < w->nlosses; i++)
-			if (!are_alike(&w->loss[i], &first))
-				w->loss[left++] = w->loss[i];
-		w->nlosses = left;
+		for (size_t host = 0; host < j->agents.n; host++) {
+			struct wire_lost m = {
+				j->epoch, { list, 0 }, like.round, 0, like.secondary
+			};
+
+			for (size_t i = 0; i < f->nlosses; i++)
+				if (f->loss[i].round == like.round &&
+				    f->loss[i].secondary == like.secondary &&
+				    j->plan.rank[f->loss[i].rank].host != host)
+					list[m.ranks.n++] = f->loss[i].rank;
+			if (m.ranks.n)
+				tell_lost(j, host, &m);
+		}
+		for (size_t i = 0; i < f->nlosses; i++)
+			if (f->loss[i].round != like.round ||
+			    f->loss[i].secondary != like.secondary)
+				f->loss[left++] = f->loss[i];
+		f->nlosses = left;
 	}
 	free(list);
-	event_add(w->losses, &(struct timeval){ .tv_usec = LOSSES_MS * 1000 });
+	loop_after_ms(f->losses, LOSSES_MS);
 }
 
 static void on_losses(evutil_socket_t fd, short what, void *ctx)
@@ -165,129 +160,115 @@ static void on_losses(evutil_socket_t fd, short what, void *ctx)
 		tell_all_losses(j);
 }
 
-static void add_losses(struct job *j, const struct wire_lost *m)
+static void forget_texts(struct fence *f, struct member *member)
 {
-	struct fence *w = j->fence;
-
-	w->loss = xreallocarray(w->loss, w->nlosses + m->ranks.n, sizeof *w->loss);
-	for (size_t i = 0; i < m->ranks.n; i++)
-		w->loss[w->nlosses++] =
-			(struct loss){ m->ranks.v[i], m->init_round, m->secondary };
-	if (w->nlosses > j->plan.np || !event_pending(w->losses, EV_TIMEOUT, NULL))
-		tell_all_losses(j);
+	f->nin_fence -= member->in_fence;
+	member->partial = member->in_fence = false;
+	buf_free(&member->texts);
 }
 
-static void forget_fence(struct fence *w, struct teller *t)
+/* The hosts in the fences up to ROUND have been told which rank does not come. */
+static void drop_fences(struct fence *f, uint32_t round)
 {
-	w->nsaid -= t->said;
-	t->says = t->said = false;
-	buf_free(&t->texts);
+	for (size_t i = 0; i < f->nhosts; i++)
+		if (f->host[i].in_fence && f->host[i].round <= round)
+			forget_texts(f, &f->host[i]);
 }
 
-/* Who waits in these has been told for whom in vain. */
-static void drop_fences(struct fence *w, uint32_t up_to)
+/* Refuse HOST's fence if it waits for a rank of OTHER that will not come: one was lost to
+ * this round when HOST did not use the library yet, or its fence was on its way; or one
+ * has ended that came to no round after an earlier one. */
+static void refuse_in_vain(struct job *j, size_t host, size_t other)
 {
-	for (size_t i = 0; i < w->nhosts; i++)
-		if (w->host[i].said && w->host[i].joining <= up_to)
-			forget_fence(w, &w->host[i]);
-}
-
-/* HOST waits for ranks of OTHER that won't come: one was lost to this joining, when
- * HOST had not asked for the world or its fence was on its way; or one has ended that
- * came to none after an earlier one. */
-static bool waits_in_vain(const struct fence *w, size_t host, size_t other)
-{
-	const struct teller *t = &w->host[host], *o = &w->host[other];
-
-	return t->said && other != host &&
-	       (o->lost >= t->joining || (o->ended && o->joining < t->joining));
-}
-
-static void tell_in_vain(struct job *j, size_t host, size_t other)
-{
-	struct teller *t = &j->fence->host[host], *o = &j->fence->host[other];
-	bool lost = o->lost >= t->joining;
-	const uint32_t rank = lost ? o->loser : o->ended - 1;
+	struct member *w = &j->fence->host[host], *o = &j->fence->host[other];
+	const bool lost = o->lost_round >= w->round;
+	const uint32_t rank = lost ? o->lost_rank : o->first_ended - 1;
 	const struct wire_lost m = {
-		j->epoch, { &rank, 1 }, lost ? o->lost : o->joining + 1, !lost, 0
+		j->epoch, { &rank, 1 }, lost ? o->lost_round : o->round + 1, !lost, 0
 	};
 
+	if (!w->in_fence || other == host ||
+	    (!lost && (!o->first_ended || o->round >= w->round)))
+		return;
 	tell_lost(j, host, &m);
-	forget_fence(j->fence, t);
+	forget_texts(j->fence, w);
 }
 
 const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
 {
-	const uint32_t from = job_index(j, h);
-	struct teller *t;
+	struct member *member = member_of(j, h);
+	struct fence *f = j->fence;
 
-	if (!runs(j) || m->ended || !m->init_round || !m->ranks.n ||
-	    m->ranks.n > j->plan.local_size[from])
+	if (!member || m->ended || !m->init_round || !m->ranks.n ||
+	    m->ranks.n > j->plan.local_size[job_index(j, h)])
 		return "'lost' message out of turn";
 	for (size_t i = 0; i < m->ranks.n; i++)
-		if (m->ranks.v[i] >= j->plan.np ||
-		    j->plan.rank[m->ranks.v[i]].host != from)
+		if (!job_has_rank(j, h, m->ranks.v[i]))
 			return "message about a rank of another host";
-	t = teller_of(j, h);
-	if (m->init_round >= t->lost) {
-		t->lost = m->init_round;
-		t->loser = m->ranks.v[0];
+	if (m->init_round >= member->lost_round) {
+		member->lost_round = m->init_round;
+		member->lost_rank = m->ranks.v[0];
 	}
-	j->fence->anybody_gone = true;
-	add_losses(j, m);
-	drop_fences(j->fence, m->init_round);
+	f->any_lost = true;
+	f->loss = xreallocarray(f->loss, f->nlosses + m->ranks.n, sizeof *f->loss);
+	for (size_t i = 0; i < m->ranks.n; i++)
+		f->loss[f->nlosses++] =
+			(struct loss){ m->ranks.v[i], m->init_round, m->secondary };
+	if (f->nlosses > j->plan.np || !event_pending(f->losses, EV_TIMEOUT, NULL))
+		tell_all_losses(j);
+	drop_fences(f, m->init_round);
 	return NULL;
 }
 
-/* Who left the library before it ended is missed only by those who wait for more. */
+/* A rank that left the library before it ended is missed only by ranks that wait for
+ * another round. */
 void fence_rank_ended(struct job *j, uint32_t rank)
 {
 	const uint32_t host = j->plan.rank[rank].host;
-	struct fence *w = j->fence;
+	struct fence *f = j->fence;
 
-	if (!w)
+	if (!f)
 		return;
-	w->host[host].nended++;
-	if (w->host[host].ended)
-		return; /* the first is named */
-	w->anybody_gone = true;
-	w->host[host].ended = rank + 1;
-	for (size_t i = 0; w->nsaid && i < w->nhosts; i++)
-		if (waits_in_vain(w, i, host))
-			tell_in_vain(j, i, host);
+	f->host[host].nended++;
+	if (f->host[host].first_ended)
+		return; /* messages name the first */
+	f->any_lost = true;
+	f->host[host].first_ended = rank + 1;
+	for (size_t i = 0; f->nin_fence && i < f->nhosts; i++)
+		refuse_in_vain(j, i, host);
 }
 
 void fence_host_lost(struct job *j, uint32_t host)
 {
-	struct fence *w = j->fence;
+	struct fence *f = j->fence;
 	struct wire_lost m = { j->epoch, { 0 }, 1, 1, 0 };
 
-	if (!w || !j->plan.local_size[host])
+	if (!f || !j->plan.local_size[host])
 		return;
-	if (w->host[host].joining)
-		m.init_round = w->host[host].joining;
+	if (f->host[host].round)
+		m.init_round = f->host[host].round;
 	m.ranks = (wire_u32v){ j->plan.ranks[host], j->plan.local_size[host] };
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (i != host)
 			tell_lost(j, i, &m);
-	drop_fences(w, UINT32_MAX);
+	drop_fences(f, UINT32_MAX);
 }
 
 /* ---- fences ---- */
 
-static bool all_said(const struct job *j)
+static bool is_complete(const struct job *j)
 {
-	const struct fence *w = j->fence;
-	uint32_t joining = 0;
+	const struct fence *f = j->fence;
+	uint32_t round = 0;
 
-	if (w->nsaid < j->plan.nodes)
+	if (f->nin_fence < j->plan.nodes)
 		return false;
-	for (size_t i = 0; i < w->nhosts; i++) {
-		if (!w->host[i].said)
+	for (size_t i = 0; i < f->nhosts; i++) {
+		if (!f->host[i].in_fence)
 			continue;
-		if (joining && w->host[i].joining != joining)
+		if (round && f->host[i].round != round)
 			return false; /* the earlier one is about to be refused */
-		joining = w->host[i].joining;
+		round = f->host[i].round;
 	}
 	return true;
 }
@@ -310,10 +291,11 @@ static void sort_texts(const struct job *j, struct buf *out)
 	free(text);
 }
 
-static void send_all(struct job *j, struct host *h, const struct buf *texts)
+static void send_texts(struct job *j, struct host *h, uint32_t round)
 {
+	const struct buf *texts = &j->fence->texts;
 	struct wire_fence_data m = { .epoch = j->epoch,
-				     .init_round = teller_of(j, h)->joining,
+				     .init_round = round,
 				     .clock_offset_ns =
 					     h->local ? 0 : -h->clock_offset_ns };
 	size_t sent = 0;
@@ -330,83 +312,73 @@ static void send_all(struct job *j, struct host *h, const struct buf *texts)
 	agents_flush(h);
 }
 
-/* Each host in its turn: with all of them at once, what 1000 hosts of 8 ranks are told
- * would be some GB. */
-static void tell_more(struct job *j)
+/* One host after the other: the texts for 1000 hosts of 8 ranks would take some GB in
+ * their send queues. */
+static void answer_more(struct job *j)
 {
-	struct fence *w = j->fence;
+	struct fence *f = j->fence;
 	size_t queued = 0;
 
-	for (size_t i = 0; i < w->next; i++)
+	for (size_t i = 0; i < f->next; i++)
 		queued += j->agents.host[i].out.len;
-	for (; w->next < w->nhosts; w->next++) {
-		struct host *h = &j->agents.host[w->next];
+	for (; f->next < f->nhosts; f->next++) {
+		struct host *h = &j->agents.host[f->next];
+		struct member *member = &f->host[f->next];
 
-		if (!w->host[w->next].said)
+		if (!member->in_fence)
 			continue;
 		if (queued > QUEUED_MOST) {
-			event_add(w->more,
-				  &(struct timeval){ .tv_usec = MORE_MS * 1000 });
+			loop_after_ms(f->more, MORE_MS);
 			return;
 		}
 		if (h->state == HOST_UP)
-			send_all(j, h, &w->texts);
+			send_texts(j, h, member->round);
 		queued += h->out.len;
-		forget_fence(w, &w->host[w->next]);
+		forget_texts(f, member);
 	}
-	buf_free(&w->texts);
+	buf_free(&f->texts);
 }
 
 static void on_more(evutil_socket_t fd, short what, void *ctx)
 {
 	(void)fd;
 	(void)what;
-	tell_more(ctx);
-}
-
-static void answer(struct job *j)
-{
-	sort_texts(j, &j->fence->texts);
-	j->fence->next = 0;
-	tell_more(j);
-}
-
-static bool texts_are_sound(const struct buf *texts, uint32_t n)
-{
-	const char *p = (const char *)buf_head(texts);
-	uint32_t found = 0;
-
-	for (size_t i = 0; i < texts->len; i++)
-		found += !p[i];
-	return found == n && !p[texts->len - 1];
+	answer_more(ctx);
 }
 
 const char *fence_texts(struct job *j, struct host *h, const struct wire_fence *m)
 {
-	const uint32_t n = j->plan.np ? j->plan.local_size[job_index(j, h)] : 0;
-	struct fence *w = j->fence;
-	struct teller *t;
+	struct member *member = member_of(j, h);
+	const uint32_t n = member ? j->plan.local_size[job_index(j, h)] : 0;
+	struct fence *f = j->fence;
+	const char *texts;
+	uint32_t ends = 0;
 
-	if (!runs(j) || !n || !teller_of(j, h)->asked || teller_of(j, h)->said)
+	if (!n || !member->uses || member->in_fence)
 		return "'fence' message out of turn";
-	t = teller_of(j, h);
-	if (t->says ? m->init_round != t->joining : m->init_round <= t->joining)
-		return "'fence' message of another joining";
-	t->joining = m->init_round;
-	t->says = true;
-	buf_add(&t->texts, m->texts.p, m->texts.n);
-	if (t->texts.len > (size_t)n * WIRE_TEXT_MAX)
+	if (member->partial ? m->init_round != member->round
+			    : m->init_round <= member->round)
+		return "'fence' message of another init round";
+	member->round = m->init_round;
+	member->partial = true;
+	buf_add(&member->texts, m->texts.p, m->texts.n);
+	if (member->texts.len > (size_t)n * WIRE_TEXT_MAX)
 		return "more texts than ranks";
 	if (!m->last)
 		return NULL;
-	if (!texts_are_sound(&t->texts, n))
+	texts = (const char *)buf_head(&member->texts);
+	for (size_t i = 0; i < member->texts.len; i++)
+		ends += !texts[i];
+	if (ends != n || texts[member->texts.len - 1])
 		return "other texts than ranks";
-	t->said = true;
-	w->nsaid++;
-	for (size_t i = 0; w->anybody_gone && i < w->nhosts; i++)
-		if (waits_in_vain(w, job_index(j, h), i))
-			tell_in_vain(j, job_index(j, h), i);
-	if (all_said(j))
-		answer(j);
+	member->in_fence = true;
+	f->nin_fence++;
+	for (size_t i = 0; f->any_lost && i < f->nhosts; i++)
+		refuse_in_vain(j, job_index(j, h), i);
+	if (is_complete(j)) {
+		sort_texts(j, &f->texts);
+		f->next = 0;
+		answer_more(j);
+	}
 	return NULL;
 }

@@ -78,7 +78,7 @@ void job_signal(struct job *j, int signo)
 		messages_signal(j, signo, false);
 		break;
 	case SIGQUIT:
-		rank_status_roll_call(j);
+		rank_status_print(j);
 		break;
 	case SIGCONT:
 		input_wake(j->input);

@@ -319,7 +319,7 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(credit, on_credit(j, h, &m))
 		TAKE_JOB(stop_ack, on_stop_ack(j, h))
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
-		TAKE_JOB(host_map_request, fence_asked(j, h))
+		TAKE_JOB(host_map_request, fence_host_map_request(j, h))
 		TAKE_JOB(fence, fence_texts(j, h, &m))
 		TAKE_JOB(lost, fence_lost(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))

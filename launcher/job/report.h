@@ -1,4 +1,4 @@
-/* report.h - what runner says: plans, bindings, failures, roll-call.
+/* report.h - what runner says: plans, bindings, failures, rank status.
  *
  * Composes text from the session; plans go to stdout, everything else to stderr in
  * order with what the ranks wrote. */

@@ -19,7 +19,7 @@ LIBRARY = BUILD + "/helpers/libfaults.so"
 KINDS = {
     "agent": "alloc fork pipe socket open mmap epoll random read write",
     "guardian": "alloc open dup read",
-    "runner": "alloc fork pipe socket open epoll dup random read write full",
+    "runner": "alloc fork pipe socket open epoll random read write full",
 }
 LIMIT_S = 10
 STRIDE = 50
