@@ -51,7 +51,7 @@ struct host_run {
 	size_t window;          /* bytes of output that it may still send */
 	uint64_t overdue_bytes; /* of output since job.overdue */
 	uint32_t berths, notes; /* how many it has told */
-	size_t said;            /* bytes of all it told, output apart */
+	size_t said_bytes;      /* of its frames that are kept */
 	char *idle, *certificate;
 };
 

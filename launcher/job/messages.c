@@ -80,14 +80,14 @@ void messages_credit(struct job *j, uint32_t host, size_t n)
 	agents_flush(h);
 }
 
-/* ---- what is no agent's to say ---- */
+/* ---- what agents say: each function returns what is wrong with it, or NULL ---- */
 
 enum {
 	NOTES_MAX = 100, /* lines of one host that are shown */
-	/* What a host may tell of itself and its ranks, kept until the job ends. */
+	/* Bytes of frames that are kept until the job ends: of a host, of each rank. */
 	SAID_MAX = 16 << 20,
 	SAID_EACH = 4096,
-	/* What the pipes of a rank can hold once its processes are dead. */
+	/* Bytes that the pipes of a rank can hold once its processes are dead. */
 	PIPES_MAX = 2 << 20
 };
 
@@ -98,13 +98,11 @@ static struct host_run *run_of(struct job *j, const struct host *h)
 
 static const char not_its[] = "message about a rank of another host";
 
-/* Text of an agent's, to be shown. */
+/* A copy of an agent's TEXT that can be shown. */
 static char *shown(const char *text)
 {
 	return str_plain(xstrdup(text));
 }
-
-/* ---- what agents say: each returns what is wrong with it, or NULL ---- */
 
 static const char *on_berth(struct job *j, struct host *h, const struct wire_berth *m)
 {
@@ -190,32 +188,26 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	return NULL;
 }
 
-static void event_ended(struct job *j, const struct host *h, uint32_t rank)
-{
-	const struct ending *e = &j->rank[rank].ending;
-
-	events_begin(j->events, "rank ended");
-	events_number(j->events, "rank", rank);
-	events_text(j->events, "host", h->name);
-	events_number(j->events, "pid", j->rank[rank].pid);
-	events_number(j->events, "status", outcome_status(e));
-	if (e->fate == FATE_SIGNAL || e->fate == FATE_OOM)
-		events_text(j->events, "signal", outcome_signal_name(e->code));
-	events_end(j->events);
-}
-
 /* RANK of host H has ended. */
 static void rank_over(struct job *j, const struct host *h, uint32_t rank)
 {
 	struct rank *r = &j->rank[rank];
+	const enum fate fate = r->ending.fate;
 
 	r->state = RANK_ENDED;
 	r->late = run_of(j, h)->stop_acked;
 	j->ended++;
-	j->failed += r->ending.fate > FATE_OK;
+	j->failed += fate > FATE_OK;
 	if (j->phase == JOB_RUN)
 		j->awaited--;
-	event_ended(j, h, rank);
+	events_begin(j->events, "rank ended");
+	events_number(j->events, "rank", rank);
+	events_text(j->events, "host", h->name);
+	events_number(j->events, "pid", r->pid);
+	events_number(j->events, "status", outcome_status(&r->ending));
+	if (fate == FATE_SIGNAL || fate == FATE_OOM)
+		events_text(j->events, "signal", outcome_signal_name(r->ending.code));
+	events_end(j->events);
 }
 
 static const char *on_exited(struct job *j, struct host *h, const struct wire_exited *m)
@@ -241,7 +233,7 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 	return NULL;
 }
 
-/* Every `exited` that came before `stop` was sent before this. */
+/* Its agent sent each `exited` that came before `stop` before this. */
 static const char *on_stop_ack(struct job *j, struct host *h)
 {
 	if (j->phase <= JOB_RUN)
@@ -260,14 +252,14 @@ static const char *on_cleared(struct job *j, struct host *h,
 	if (!run->stop_acked || run->cleared)
 		return "'cleared' message that nobody asked for";
 	run->cleared = true;
-	run->unkillable = m->left;
+	run->unkillable = m->unkillable;
 	h->port = m->port;
 	job_answered(j, job_index(j, h), JOB_STOP);
-	if (!m->left)
+	if (!m->unkillable)
 		return NULL;
 	which = shown(m->which);
-	report_note(j, "runner: %s: %u processes could not be ended: %s", h->name,
-		    m->left, which);
+	report_note(j, "runner: %s: %u processes could not be killed: %s", h->name,
+		    m->unkillable, which);
 	free(which);
 	return NULL;
 }
@@ -299,7 +291,7 @@ static const char *on_agent_note(struct job *j, struct host *h,
 }
 
 #define TAKE(name, call) WIRE_TAKE(name, wrong = call)
-/* A message of an epoch that is over means nothing any more. */
+/* A message of an earlier epoch is dropped. */
 #define TAKE_JOB(name, call)                                                           \
 	TAKE(name, m.epoch<j->epoch ? NULL : m.epoch> j->epoch || !j->spec.master_addr \
 			   ? "message about no job"                                    \
@@ -333,7 +325,7 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 	return wrong ? err_set(e, E_WIRE, wrong) : 0;
 }
 
-/* Whoever takes it sees to it that little of it is kept. */
+/* The handlers of these keep little of them. */
 static bool is_kept_short(unsigned type)
 {
 	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
@@ -341,30 +333,25 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_query_done || type == WIRE_missing_request;
 }
 
-static bool says_too_much(struct job *j, const struct host *h,
-			  const struct wire_frame *f)
-{
-	struct host_run *run = run_of(j, h);
-	size_t ranks = j->plan.np ? j->plan.local_size[job_index(j, h)] : 0;
-
-	if (!is_kept_short(f->type))
-		run->said += f->n;
-	return run->said > SAID_MAX + ranks * SAID_EACH;
-}
-
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 {
+	struct job *j = ctx;
+	struct host_run *run = run_of(j, h);
+	const size_t ranks = j->plan.np ? j->plan.local_size[job_index(j, h)] : 0;
 	struct err e = { 0 };
 
-	if (says_too_much(ctx, h, f))
-		err_set(&e, E_WIRE, "more than can be said of its ranks");
-	else if (!take(ctx, h, f, &e))
+	if (!is_kept_short(f->type))
+		run->said_bytes += f->n;
+	if (run->said_bytes > SAID_MAX + ranks * SAID_EACH)
+		err_set(&e, E_WIRE, "more bytes than its ranks need");
+	else if (!take(j, h, f, &e))
 		return;
 	err_in(&e, "%s", h->name);
 	agents_give_up(h, &e);
 }
 
-/* H answers nothing any more.  Each of its ranks whose end is not known has failed. */
+/* H answers nothing any more.  Each of its ranks that is not known to have ended has
+ * failed. */
 static void on_lost(void *ctx, struct host *h)
 {
 	struct job *j = ctx;

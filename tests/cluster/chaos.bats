@@ -39,7 +39,7 @@ teardown() {
 	status_of_job 20
 	cat "$T/err"
 	[ "$status" = 130 ]
-	run ! grep 'could not be ended' "$T/err"
+	run ! grep 'could not be killed' "$T/err"
 	all_clean n0 n1
 	rmdir "$box"
 }

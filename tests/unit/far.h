@@ -44,7 +44,7 @@ struct far {
 	uint64_t start_ns, input_credit, output_bytes, echo_ns, beats;
 	size_t nended;
 	bool hello, placed, ending, gone, eof;
-	uint32_t left;
+	uint32_t unkillable;
 	struct str log;       /* "ERROR|WARNING id text\nhint" lines */
 	uint64_t credit_left; /* refill automatically when set */
 	bool refill;
@@ -211,7 +211,7 @@ static void far_gone(struct far *f, const struct wire_frame *w)
 {
 	FAR_TAKE(cleared);
 	f->gone = true;
-	f->left = m.left;
+	f->unkillable = m.unkillable;
 }
 
 static void far_frame(struct far *f, const struct wire_frame *w)

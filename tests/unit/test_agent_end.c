@@ -297,7 +297,7 @@ START_TEST(end_kills_after_grace)
 	far_end(&far, 300);
 	ck_assert_uint_ge(clock_ms() - begin, 300);
 	ck_assert_int_eq((int)far.rank[0].status, W_EXITCODE(0, SIGKILL));
-	ck_assert_uint_eq(far.left, 0);
+	ck_assert_uint_eq(far.unkillable, 0);
 	ck_assert_uint_eq(carriers("graced"), 0);
 	far_close(&far);
 }
@@ -359,7 +359,7 @@ START_TEST(end_of_a_forking_family)
 		.job_id = "forking" });
 	until_ready(1);
 	far_end(&far, 0);
-	ck_assert_uint_eq(far.left, 0);
+	ck_assert_uint_eq(far.unkillable, 0);
 	ck_assert_uint_eq(carriers("forking"), 0);
 	far_close(&far);
 }

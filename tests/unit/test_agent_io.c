@@ -15,7 +15,7 @@ static void finish(size_t n)
 	far_until(&far, far.nended == n);
 	FAR_SEND(&far, stop, far.epoch, 1000);
 	far_until(&far, far.gone);
-	ck_assert_uint_eq(far.left, 0);
+	ck_assert_uint_eq(far.unkillable, 0);
 }
 
 /* ---- output ---- */

@@ -492,7 +492,7 @@ END_TEST
 START_TEST(no_string_is_an_empty_one)
 {
 	struct buf b = { 0 };
-	struct wire_cleared m = { .epoch = 1, .left = 2 }, got;
+	struct wire_cleared m = { .epoch = 1, .unkillable = 2 }, got;
 
 	wire_pack_cleared(&b, &m);
 	ck_assert_int_eq(wire_unpack_cleared(&got, buf_head(&b) + WIRE_HEAD_BYTES,
