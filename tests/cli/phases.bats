@@ -13,6 +13,10 @@ start() { # arguments of runner
 	pid=$!
 }
 
+teardown() {
+	[ -z "${pid-}" ] || kill -KILL "$pid" 2> /dev/null || true
+}
+
 ended_with() {
 	local status=0
 	wait "$pid" || status=$?
@@ -31,14 +35,14 @@ gone() { ! kill -0 "$1" 2> /dev/null; }
 agents_of() { pgrep -P "$1" -f berth-agent; }
 
 @test "TERM in a resource manager's job, then the agent dies: the job ends" {
-	SLURM_JOB_ID=1 start -np 2 bash -c 'trap "" TERM; echo ready; sleep 1000 & wait; wait'
+	SLURM_JOB_ID=1$$ start -np 2 bash -c 'trap "" TERM; echo ready; sleep 1000 & wait; wait'
 	wait_for said ready
 	kill -TERM "$pid"
 	# shellcheck disable=SC2046 # pids
 	kill -KILL $(agents_of "$pid")
 	wait_for gone "$pid"
 	ended_with 143
-	none_left() { [ -z "$(alive_with SLURM_JOB_ID=1)" ]; }
+	none_left() { [ -z "$(alive_with "SLURM_JOB_ID=1$$")" ]; }
 	wait_for none_left # the agent ends some ms after its ranks
 }
 
