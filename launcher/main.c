@@ -1,7 +1,7 @@
 /* runner - start a parallel program on many machines, each rank in its berth.
  *
  * argv, environment, config -> request -> hosts -> an agent on each -> plan -> job ->
- * ranks; back come output, endings, one cause, one exit status. */
+ * ranks; back come output, exits, one cause, one exit status. */
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -12,7 +12,8 @@
 
 extern char **environ;
 
-/* Whoever started us may have closed 0, 1 or 2; a file of ours must not land there. */
+/* The program that started runner may have closed 0, 1 or 2.  No file of runner's may
+ * take their place. */
 static void own_standard_files(void)
 {
 	int fd;
@@ -41,8 +42,8 @@ static int run(const struct request *r)
 	j.refused = hosts_select(&j.agents, &j.slots_from, r, &notes, &j.err) != 0;
 	print_notes(&notes, r);
 	strv_free(&notes);
-	status = job_run(
-		&j); /* agents, plan, berths, ranks; output, endings, one cause */
+	/* agents, plan, berths, ranks; output, exits, one cause */
+	status = job_run(&j);
 	death = phase_death(&j);
 	job_free(&j);
 	if (death) { /* so that a shell's loop sees it */

@@ -165,9 +165,15 @@ check_banned() {
 		grep -vE '^common/banned\.h|^[^:]*:[0-9]*: ?\*|/\*' | tag banned
 }
 
+# Words that the project used for what the field has terms for (CONTRIBUTING, Words).
+old_words='fleets?|broom|whereabouts|cookies?|muster|roll-calls?|sshpool|sshcmd|sshconf|gpuwatch|joinings|whoever|knobs?|fruitless|life pipes?'
+
 check_words() {
 	grep -nwE 'TODO|FIXME|XXX' "${programs[@]}" "${tests[@]}" "${defs[@]}" examples/* man/* README CONTRIBUTING Makefile 2> /dev/null
 	grep -nE 'RUNNER_[A-Z]' "${programs[@]}" | tag 'variables of ours begin with BERTH_'
+	git ls-files | grep -vE '^lib/|^tests/unit/test_lib|corpus/|^tests/lint\.sh|^tests/golden/|\.json$|^examples/data' |
+		xargs grep -niE "(^|[^a-z])($old_words)([^a-z]|\$)" 2> /dev/null |
+		grep -vE 'knobs\.def|KNOB|knobs\(|knobs|ignored' | tag 'an old word: see Words in CONTRIBUTING'
 }
 
 # Every error has a test that triggers it: one that names it, as unit tests do, or the one that a

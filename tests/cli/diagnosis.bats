@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 240
 # shellcheck disable=SC2015,SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
-# What the library tells of itself: stalls, the timeline, knobs.
+# What the library tells of itself: stalls, the timeline, parameters.
 load common
 
 PROGRAM=$BUILD/helpers/diagnosis

@@ -16,7 +16,7 @@ const char *__lsan_default_suppressions(void)
 	return "leak:hwloc_";
 }
 
-/* The library's parser crashes on some files, which harms nobody but whoever wrote the
+/* The library's parser crashes on some files, which harms only the user that wrote the
  * file: ours is what comes after it.  So it has a try in a child. */
 static bool hwloc_survives(const uint8_t *data, size_t size)
 {

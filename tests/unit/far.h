@@ -355,7 +355,7 @@ static void far_forget_ranks(struct far *f)
 }
 
 /* Of this process alone: somebody else may run the same test. */
-static const char *far_cookie(const char *name)
+static const char *far_job_id(const char *name)
 {
 	static char text[64];
 
@@ -385,7 +385,7 @@ static void far_job(struct far *f, const struct far_job *j)
 	f->credit_left = j->credit ? j->credit : 1 << 20;
 	f->refill = !j->credit;
 	FAR_SEND(f, job, .epoch = f->epoch,
-		 .job_id = j->job_id ? far_cookie(j->job_id) : "job_id",
+		 .job_id = j->job_id ? far_job_id(j->job_id) : "job_id",
 		 .key = { "a key of thirty-two bytes, or so", WIRE_KEY_BYTES },
 		 .flags = j->flags, .np = (uint32_t)n, .nodes = 1, .host = "here",
 		 .ranks = { ranks, n }, .apps = { apps, n }, .cross_ranks = { zero, n },

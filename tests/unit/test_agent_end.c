@@ -28,7 +28,7 @@ static void until_ready(size_t n)
 		far_until(&far, strstr(str_text(&far.rank[i].out[1]), "ready"));
 }
 
-/* How many live processes carry our COOKIE in their environment. */
+/* How many live processes carry our JOB_ID in their environment. */
 static size_t carriers(const char *job_id)
 {
 	DIR *dir = opendir("/proc");
@@ -36,7 +36,7 @@ static size_t carriers(const char *job_id)
 	struct dirent *d;
 	size_t n = 0;
 
-	snprintf(word, sizeof word, "BERTH_JOB=%s", far_cookie(job_id));
+	snprintf(word, sizeof word, "BERTH_JOB=%s", far_job_id(job_id));
 	while ((d = readdir(dir))) {
 		ssize_t got;
 		int fd;
@@ -512,8 +512,8 @@ START_TEST(both_are_killed)
 	far_reap(&far);
 	waitpid(agent, NULL, 0);
 	ck_assert_uint_eq(sweep("bot"), 0);
-	ck_assert_uint_ge(sweep(far_cookie("both")), 8);
-	ck_assert_uint_eq(sweep(far_cookie("both")), 0);
+	ck_assert_uint_ge(sweep(far_job_id("both")), 8);
+	ck_assert_uint_eq(sweep(far_job_id("both")), 0);
 	ck_assert_uint_eq(carriers("both"), 0);
 	inherited();
 	far_free(&far);

@@ -1,5 +1,5 @@
 /* lib/boot: which way is taken, the way alone, and an agent that says what no agent
- * says. tests/cluster/joining.bats has the real one. */
+ * says. tests/cluster/init_round.bats has the real one. */
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>

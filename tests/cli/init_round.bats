@@ -2,7 +2,7 @@
 # limit_s: 240
 # shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # Ranks of this machine that use libberth, as their agent sees them; tests/helpers/joins.c is the
-# rank.  tests/cluster/joining.bats has several hosts.
+# rank.  tests/cluster/init_round.bats has several hosts.
 load common
 
 setup() {
