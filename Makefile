@@ -114,7 +114,7 @@ $(BUILD)/bin/berth_bench $(examples):
 # tests/unit/test_X.c: check, linked with what both programs are made of; test_lib_X.c: with
 # what the library is made of.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-$(BUILD)/tests/test_output: WRAP = -Wl,--wrap=clock_ms
+$(BUILD)/tests/test_output_output: WRAP = -Wl,--wrap=clock_ms
 $(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
 $(BUILD)/tests/test_lib_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))

@@ -1,4 +1,4 @@
-/* test_options.c - command lines to requests: one row each. */
+/* test_cli_options.c - command lines to requests: one row each. */
 #include "tests/unit/request_text.h"
 
 /* ---- command lines ---- */

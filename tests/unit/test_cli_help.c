@@ -1,4 +1,4 @@
-/* test_help.c - the option table, and all that is printed from it. */
+/* test_cli_help.c - the option table, and all that is printed from it. */
 #include <check.h>
 #include <ctype.h>
 
