@@ -15,8 +15,8 @@
 extern char **environ;
 
 enum {
-	/* Output in flight over all hosts, which runner holds in memory while a slow
-	 * terminal holds everything up. */
+	/* Bytes of output in flight from all hosts: runner holds them in memory while a
+	 * terminal is slow. */
 	CREDIT_ALL = 8 << 20,
 	CREDIT_LEAST = 16 << 10,
 	CREDIT_MOST = 1 << 20
@@ -67,37 +67,25 @@ void job_spec_free(struct job_spec *s)
 
 /* ---- GPUs ---- */
 
-/* A node's list by local rank needs a GPU for each rank. */
-static bool gpus_for_all(const struct job *j)
-{
-	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->agents.host[i].gpus < j->plan.local_size[i])
-			return false;
-	return true;
-}
-
-static bool any_gpu(const struct job *j)
-{
-	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->agents.host[i].gpus)
-			return true;
-	return false;
-}
-
 void job_spec_choose_visible(struct job *j)
 {
 	const struct request *r = j->request;
 	struct strv env = { 0 };
+	bool any = false, enough = true; /* GPUs: one; one for each rank of each host */
 
 	j->spec.visible = r->gpu_visible;
-	j->spec.visible_why = xstrdup("--gpu-visible");
-	if (j->spec.visible != VISIBLE_AUTO)
+	if (j->spec.visible != VISIBLE_AUTO) {
+		j->spec.visible_why = xstrdup("--gpu-visible");
 		return;
+	}
 	j->spec.visible = VISIBLE_ONE;
-	free(j->spec.visible_why);
 	j->spec.visible_why =
 		xstrdup("no script that takes its local rank for a device");
-	if (r->plan == PLAN_OFF && !any_gpu(j))
+	for (size_t i = 0; i < j->agents.n; i++) {
+		any |= j->agents.host[i].gpus > 0;
+		enough &= j->agents.host[i].gpus >= j->plan.local_size[i];
+	}
+	if (r->plan == PLAN_OFF && !any)
 		return;
 	for (char **p = environ; *p; p++)
 		strv_add(&env, *p);
@@ -105,8 +93,7 @@ void job_spec_choose_visible(struct job *j)
 		struct visible v = { 0 };
 
 		visible_find(&v, &r->app[i].argv, r->app[i].wdir, &env);
-		if (v.mode == VISIBLE_NODE &&
-		    (r->plan != PLAN_OFF || gpus_for_all(j))) {
+		if (v.mode == VISIBLE_NODE && (r->plan != PLAN_OFF || enough)) {
 			j->spec.visible = VISIBLE_NODE;
 			free(j->spec.visible_why);
 			j->spec.visible_why =
@@ -120,7 +107,7 @@ void job_spec_choose_visible(struct job *j)
 
 /* ---- the job frame ---- */
 
-/* MASTER_ADDR: rank 0's host as the others reach it. */
+/* MASTER_ADDR: the address at which the other hosts reach rank 0's. */
 static void choose_master(struct job *j)
 {
 	const struct host *h = &j->agents.host[j->plan.rank[0].host];
@@ -149,19 +136,14 @@ static uint64_t soft_limit(int what)
 	return l.rlim_cur == RLIM_INFINITY ? UINT64_MAX : l.rlim_cur;
 }
 
-static mode_t current_umask(void)
-{
-	mode_t mask = umask(0);
-
-	umask(mask);
-	return mask;
-}
-
-static uint32_t job_flags(const struct job *j)
+/* What is the same for all hosts. */
+static struct wire_job common_job(const struct job *j, const struct strv *env)
 {
 	const struct request *r = j->request;
+	const mode_t mask = umask(0);
 	uint32_t flags = 0;
 
+	umask(mask);
 	if (r->plan != PLAN_OFF)
 		flags |= JOB_PLAN;
 	if (r->pty || isatty(STDOUT_FILENO))
@@ -170,20 +152,12 @@ static uint32_t job_flags(const struct job *j)
 		flags |= JOB_NO_GPU_SHARING;
 	if (j->spec.managed)
 		flags |= JOB_MANAGED;
-	return flags;
-}
-
-/* What is the same for all hosts. */
-static struct wire_job common_job(const struct job *j, const struct strv *env)
-{
-	const struct request *r = j->request;
-
 	return (struct wire_job){
 		.epoch = j->epoch,
 		.restarts = (uint32_t)r->restarts,
 		.job_id = j->spec.job_id,
 		.key = { j->spec.key, sizeof j->spec.key },
-		.flags = job_flags(j),
+		.flags = flags,
 		.np = j->plan.np,
 		.nodes = j->plan.nodes,
 		.master_addr = j->spec.master_addr,
@@ -195,7 +169,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		.gpu_id = r->gpu_id,
 		.gpus = r->gpus ? r->gpus : "",
 		.stdin_rank = r->stdin_rank,
-		.umask = current_umask(),
+		.umask = mask,
 		.nofile = j->spec.nofile,
 		.core = soft_limit(RLIMIT_CORE),
 		.stack = soft_limit(RLIMIT_STACK),
@@ -206,28 +180,22 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 	};
 }
 
-/* The lists of one host's job frame, by local rank. */
-static void fill_lists(const struct job *j, uint32_t host, uint32_t *apps,
-		       uint32_t *cross_ranks, uint32_t *cross_sizes)
-{
-	for (uint32_t i = 0; i < j->plan.local_size[host]; i++) {
-		const struct plan_rank *p = &j->plan.rank[j->plan.ranks[host][i]];
-
-		apps[i] = p->app;
-		cross_ranks[i] = p->cross_rank;
-		cross_sizes[i] = p->cross_size;
-	}
-}
-
+/* The app frames and the job frame of one host. */
 static void send_job(struct job *j, struct host *h, const struct buf *apps,
 		     const struct wire_job *common)
 {
 	uint32_t index = job_index(j, h);
 	size_t n = j->plan.local_size[index];
-	uint32_t *list = xcalloc(3 * n, sizeof *list);
+	uint32_t *list = xcalloc(3 * n, sizeof *list); /* three, by local rank */
 	struct wire_job m = *common;
 
-	fill_lists(j, index, list, list + n, list + 2 * n);
+	for (size_t i = 0; i < n; i++) {
+		const struct plan_rank *p = &j->plan.rank[j->plan.ranks[index][i]];
+
+		list[i] = p->app;
+		list[n + i] = p->cross_rank;
+		list[2 * n + i] = p->cross_size;
+	}
 	m.flags |= h->local ? JOB_LOCAL : 0;
 	m.node = j->plan.node[index];
 	m.host = h->name;
@@ -242,8 +210,11 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	agents_flush(h);
 }
 
-static void pack_apps(const struct job *j, struct buf *out, const struct strv *app_env)
+static void send_jobs(struct job *j, const struct strv *env, const struct strv *app_env)
 {
+	const struct wire_job common = common_job(j, env);
+	struct buf apps = { 0 };
+
 	for (size_t i = 0; i < j->request->napp; i++) {
 		const struct app *a = &j->request->app[i];
 		struct wire_app app = { (uint32_t)i,
@@ -252,32 +223,15 @@ static void pack_apps(const struct job *j, struct buf *out, const struct strv *a
 					  app_env[i].n },
 					a->wdir ? a->wdir : j->spec.cwd };
 
-		wire_pack_app(out, &app);
+		wire_pack_app(&apps, &app);
 	}
-}
-
-static void send_jobs(struct job *j, const struct strv *env, const struct strv *app_env)
-{
-	const struct wire_job common = common_job(j, env);
-	struct buf apps = { 0 };
-
-	pack_apps(j, &apps, app_env);
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (job_reaches(j, i))
 			send_job(j, &j->agents.host[i], &apps, &common);
 	buf_free(&apps);
 }
 
-static void choose_credit(struct job *j)
-{
-	size_t each = CREDIT_ALL / j->plan.nodes;
-
-	j->spec.credit_bytes = each < CREDIT_LEAST  ? CREDIT_LEAST
-			       : each > CREDIT_MOST ? CREDIT_MOST
-						    : each;
-}
-
-/* -x, --env-file and what the environment says of every app. */
+/* --env-file and -x of each app. */
 static int app_environments(struct job *j, struct strv *app_env, const struct strv *own)
 {
 	const struct request *r = j->request;
@@ -299,7 +253,11 @@ int job_spec_send(struct job *j)
 	int rc;
 
 	choose_master(j);
-	choose_credit(j);
+	j->spec.credit_bytes = CREDIT_ALL / j->plan.nodes;
+	if (j->spec.credit_bytes < CREDIT_LEAST)
+		j->spec.credit_bytes = CREDIT_LEAST;
+	if (j->spec.credit_bytes > CREDIT_MOST)
+		j->spec.credit_bytes = CREDIT_MOST;
 	random_bytes(j->spec.key, sizeof j->spec.key);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);

@@ -31,13 +31,13 @@ void report_error(struct job *j, const struct err *e)
 
 /* ---- several hosts, one error ---- */
 
-/* Part of a longer name: "n1" in "n12" and "n1.example" is not the host n1. */
+/* C continues a name: "n1" in "n12" and in "n1.example" is not the host n1. */
 static bool in_name(char c)
 {
 	return isalnum((unsigned char)c) || (c && strchr("-_", c));
 }
 
-/* TEXT with WITH for each WHAT that stands alone. */
+/* TEXT to OUT, with WITH for each WHAT that is a whole name. */
 static void replace(struct str *out, const char *text, const char *what,
 		    const char *with)
 {
@@ -56,32 +56,27 @@ static void replace(struct str *out, const char *text, const char *what,
 	}
 }
 
-/* TEXT without what differs from one key to the next. */
-static void hide_fingerprints(struct str *out, const char *text)
-{
-	const char *hit;
-
-	while ((hit = strstr(text, "SHA256:"))) {
-		str_addn(out, text, (size_t)(hit - text) + 7);
-		str_add(out, "...");
-		text = hit + strcspn(hit, " ,)");
-	}
-	str_add(out, text);
-}
-
-/* H's error with "\1" for its name: equal for hosts that failed alike. */
+/* H's error with "\1" for its name and without fingerprints: equal for hosts that failed
+ * for the same reason. */
 static char *error_shape(const struct host *h)
 {
-	struct str named = { 0 }, s = { 0 };
+	struct str named = { 0 }, shape = { 0 };
+	const char *text, *hit;
 
 	replace(&named, h->err.text, h->name, "\1");
-	hide_fingerprints(&s, str_text(&named));
+	text = str_text(&named);
+	while ((hit = strstr(text, "SHA256:"))) {
+		str_addn(&shape, text, (size_t)(hit - text) + 7);
+		str_add(&shape, "...");
+		text = hit + strcspn(hit, " ,)");
+	}
+	str_add(&shape, text);
 	str_free(&named);
-	return str_take(&s);
+	return str_take(&shape);
 }
 
-/* Hosts that failed as host I did, I itself first, each marked in DONE; how many.  A
- * hint that names one of them becomes the one for all. */
+/* The hosts that failed for the same reason as host I, itself first, to NAMES; marks them
+ * in DONE; returns how many.  A hint that names one host becomes the row's own. */
 static size_t fold_alike(struct job *j, size_t i, char *const *shape, bool *done,
 			 struct str *names)
 {
@@ -160,7 +155,8 @@ void report_unconfirmed(struct job *j)
 
 /* ---- a failure ---- */
 
-/* What a program says that takes its local rank for a device but sees one GPU alone. */
+/* A program that takes its local rank for a device, but sees one GPU alone, prints one
+ * of these. */
 static bool asked_for_missing_gpu(const char *tail)
 {
 	static const char *const signs[] = {
@@ -207,29 +203,6 @@ static void describe(struct job *j, uint32_t index, struct err *e)
 	}
 }
 
-static void add_tail(struct str *out, const char *tail)
-{
-	if (!*tail)
-		return;
-	str_add(out, "\n  its last lines on stderr:");
-	while (*tail) {
-		size_t len = strcspn(tail, "\n");
-
-		str_addf(out, "\n  | %.*s", (int)len, tail);
-		tail += len + (tail[len] == '\n');
-	}
-}
-
-static void event_cause(struct job *j, long cause, const struct err *e)
-{
-	events_begin(j->events, "cause");
-	events_number(j->events, "rank", cause);
-	events_text(j->events, "host", j->agents.host[j->plan.rank[cause].host].name);
-	events_number(j->events, "status", outcome_status(&j->rank[cause].ending));
-	events_text(j->events, "text", e->text);
-	events_end(j->events);
-}
-
 /* What became of the other ranks so far.  If the cause is a lost host, its ranks are named
  * together: "with it ranks 4-7". */
 static void count_others(struct job *j, uint32_t cause, struct str *out)
@@ -267,28 +240,41 @@ static void count_others(struct job *j, uint32_t cause, struct str *out)
 
 void report_cause(struct job *j)
 {
+	const bool quiet = j->request->verbosity < 0;
 	struct str out = { 0 };
 	long cause = phase_cause(j);
+	const struct rank *r;
 	struct err e = { 0 };
 
 	if (cause < 0)
 		return;
+	r = &j->rank[cause];
 	describe(j, (uint32_t)cause, &e);
-	event_cause(j, cause, &e);
+	events_begin(j->events, "cause");
+	events_number(j->events, "rank", cause);
+	events_text(j->events, "host", j->agents.host[j->plan.rank[cause].host].name);
+	events_number(j->events, "status", outcome_status(&r->ending));
+	events_text(j->events, "text", e.text);
+	events_end(j->events);
 	str_addf(&out, "runner: %s", e.text);
-	if (j->rank[cause].ending.fate != FATE_LOST) {
+	if (r->ending.fate != FATE_LOST) {
 		const char *tail = output_tail(j->output, (uint32_t)cause);
-		const struct rank_op *op = j->rank[cause].op;
 
-		if (j->request->verbosity >= 0 && op && *op->text)
-			str_addf(&out, "\n  its last operation: %s", op->text);
-		if (j->request->verbosity >= 0)
-			add_tail(&out, tail);
 		if (asked_for_missing_gpu(tail))
 			err_hint(&e, "the program takes its local rank for a device; "
 				     "use --gpu-visible node");
+		if (!quiet && r->op && *r->op->text)
+			str_addf(&out, "\n  its last operation: %s", r->op->text);
+		if (!quiet && *tail)
+			str_add(&out, "\n  its last lines on stderr:");
+		while (!quiet && *tail) {
+			size_t len = strcspn(tail, "\n");
+
+			str_addf(&out, "\n  | %.*s", (int)len, tail);
+			tail += len + (tail[len] == '\n');
+		}
 	}
-	if (j->request->verbosity >= 0)
+	if (!quiet)
 		count_others(j, (uint32_t)cause, &out);
 	if (*e.hint)
 		str_addf(&out, "\nhint: %s", e.hint);
