@@ -78,8 +78,8 @@ struct agents {
 	bool paused;         /* runner is about to be stopped: no silence counts */
 };
 
-/* Start an agent on H (HOST_IDLE, HOST_CLOSED, or HOST_LEAVING, whose agent is not waited
- * for).  Its hello or loss comes as an event. */
+/* Start an agent on H (HOST_IDLE, HOST_CLOSED, or HOST_LEAVING, whose agent is not
+ * waited for).  Its hello or loss comes as an event. */
 void agents_start(struct agents *a, struct host *h);
 
 /* Send what was packed into h->out. */

@@ -257,7 +257,7 @@ void acts_say_error(struct job *j)
 		report_error(j, &j->err);
 }
 
-/* Every rank had ended well, then a host was lost: nobody has said so yet. */
+/* All ranks ended with 0, then a host was lost.  The user has not been told. */
 static bool lost_late(const struct job *j)
 {
 	return j->ran && j->lost && j->err.id == ERR_NONE && !j->timed_out &&
@@ -326,8 +326,8 @@ static void say_limit_of_restart(struct job *j)
 		say_limit(j);
 }
 
-/* Hosts that did not come up, or did not place their ranks.  In a later epoch that costs
- * a restart, if there is one left. */
+/* Hosts that did not come up, or did not place their ranks.  In a later epoch that
+ * costs a restart, if there is one left. */
 static void say_lost(struct job *j)
 {
 	report_lost_hosts(j);
@@ -438,8 +438,8 @@ void acts_forget_ranks(struct job *j)
 	rank_status_free(j);
 }
 
-/* The same number of ranks on the hosts that are left.  Hosts that were lost are left out
- * if the others have the slots; hosts that had no rank so far are spares. */
+/* The same number of ranks on the hosts that are left.  Hosts that were lost are left
+ * out if the others have the slots; hosts that had no rank so far are spares. */
 static int replan(struct job *j)
 {
 	struct plan plan = { 0 };

@@ -1,9 +1,9 @@
 /* env_forward.h - pure: the environment variables that travel from runner to the ranks.
  *
- * All variables travel but those of another launcher's task, those of the launch host or
- * its login session (each host has its own), and the options of runner.  A variable that
- * -x or --env-file names travels in any case: add these lists after env_forward().  The
- * tables of names are in env_forward.c and common/taskvars.h. */
+ * All variables travel but those of another launcher's task, those of the launch host
+ * or its login session (each host has its own), and the options of runner.  A variable
+ * that -x or --env-file names travels in any case: add these lists after
+ * env_forward().  The tables of names are in env_forward.c and common/taskvars.h. */
 #ifndef BERTH_LAUNCHER_JOB_ENV_FORWARD_H
 #define BERTH_LAUNCHER_JOB_ENV_FORWARD_H
 
@@ -28,9 +28,9 @@ int env_forward_export(struct strv *out, const struct strv *x,
  * Nothing is expanded: a '$' outside '...' is an error.  Errors name "file:line". */
 int env_forward_file(struct strv *out, const char *path, struct err *e);
 
-/* Append VALUE to S as it may be printed: unchanged, or "<redacted, 40 bytes>" if NAME is
- * like *TOKEN*, *SECRET*, *KEY*, *PASS* or *CRED* in any case, or VALUE is a URL that
- * holds a password. */
+/* Append VALUE to S as it may be printed: unchanged, or "<redacted, 40 bytes>" if NAME
+ * is like *TOKEN*, *SECRET*, *KEY*, *PASS* or *CRED* in any case, or VALUE is a URL
+ * that holds a password. */
 void env_forward_redact(struct str *s, const char *name, const char *value);
 
 #endif

@@ -116,8 +116,8 @@ static void tell_lost(struct job *j, size_t host, const struct wire_lost *m)
 	agents_flush(h);
 }
 
-/* Losses that are alike but for their rank go in one message.  A host is not told of its
- * own ranks: it said so. */
+/* Losses that are alike but for their rank go in one message.  A host is not told of
+ * its own ranks: it said so. */
 static void tell_all_losses(struct job *j)
 {
 	struct fence *f = j->fence;
@@ -175,9 +175,9 @@ static void drop_fences(struct fence *f, uint32_t round)
 			forget_texts(f, &f->host[i]);
 }
 
-/* Refuse HOST's fence if it waits for a rank of OTHER that will not come: one was lost to
- * this round when HOST did not use the library yet, or its fence was on its way; or one
- * has ended that came to no round after an earlier one. */
+/* Refuse HOST's fence if it waits for a rank of OTHER that will not come: one was lost
+ * to this round when HOST did not use the library yet, or its fence was on its way; or
+ * one has ended that came to no round after an earlier one. */
 static void refuse_in_vain(struct job *j, size_t host, size_t other)
 {
 	struct member *w = &j->fence->host[host], *o = &j->fence->host[other];

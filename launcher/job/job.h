@@ -1,7 +1,7 @@
 /* job.h - the record of one job: its hosts, its plan, its ranks, and where it stands.
  *
- * job.c runs it: phase.h decides, job.c acts.  Each part below belongs to the module that
- * its comment names; the others read it.  Frames of agents (messages.h), signals
+ * job.c runs it: phase.h decides, job.c acts.  Each part below belongs to the module
+ * that its comment names; the others read it.  Frames of agents (messages.h), signals
  * (signals.h) and timers only update the record. */
 #ifndef BERTH_LAUNCHER_JOB_JOB_H
 #define BERTH_LAUNCHER_JOB_JOB_H
@@ -102,8 +102,8 @@ struct job {
 
 /* A job for R, which must outlive it, before its hosts are known. */
 void job_open(struct job *j, const struct request *r);
-/* From the hosts in j->agents to their end: returns phase_status().  All errors have been
- * said. */
+/* From the hosts in j->agents to their end: returns phase_status().  All errors have
+ * been said. */
 int job_run(struct job *j);
 void job_free(struct job *j);
 

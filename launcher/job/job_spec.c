@@ -51,7 +51,8 @@ void job_spec_open(struct job_spec *s)
 	str_hex(s->job_id, random, sizeof random);
 	s->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
 	s->managed = in_managed_job();
-	/* One descriptor and more for each host and rank: use what the system allows. */
+	/* One descriptor and more for each host and rank: use what the system
+	 * allows. */
 	getrlimit(RLIMIT_NOFILE, &l);
 	s->nofile = l.rlim_cur == RLIM_INFINITY ? UINT64_MAX : l.rlim_cur;
 	l.rlim_cur = l.rlim_max;

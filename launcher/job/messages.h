@@ -1,5 +1,5 @@
-/* messages.h - what runner tells the agents of a job, and what their frames and the loss
- * of a host change in its record. */
+/* messages.h - what runner tells the agents of a job, and what their frames and the
+ * loss of a host change in its record. */
 #ifndef BERTH_LAUNCHER_JOB_MESSAGES_H
 #define BERTH_LAUNCHER_JOB_MESSAGES_H
 

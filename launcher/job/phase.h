@@ -104,8 +104,8 @@ uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms);
 /* A failure is to be followed by another start of all ranks. */
 bool phase_restart_wanted(const struct job *j);
 
-/* Index of the rank whose ending is the cause, or -1.  The ends of ranks whose agent had
- * been told to stop before are no causes, however the clocks disagree. */
+/* Index of the rank whose ending is the cause, or -1.  The ends of ranks whose agent
+ * had been told to stop before are no causes, however the clocks disagree. */
 long phase_cause(const struct job *j);
 
 /* Exit status of the job: an error of runner; 124; a signal; the first cause; a lost

@@ -1,5 +1,5 @@
-/* rank_status.h - what ranks do in libberth, asked of their agents: for a rank that waits
- * long, for the rank status of Ctrl-\, for the report of a failure.
+/* rank_status.h - what ranks do in libberth, asked of their agents: for a rank that
+ * waits long, for the rank status of Ctrl-\, for the report of a failure.
  *
  * Agents have 1 s to answer.  Reports of stalls are shown after 1 s: those that say the
  * same by then are one. */

@@ -56,8 +56,8 @@ static void replace(struct str *out, const char *text, const char *what,
 	}
 }
 
-/* H's error with "\1" for its name and without fingerprints: equal for hosts that failed
- * for the same reason. */
+/* H's error with "\1" for its name and without fingerprints: equal for hosts that
+ * failed for the same reason. */
 static char *error_shape(const struct host *h)
 {
 	struct str named = { 0 }, shape = { 0 };
@@ -75,8 +75,8 @@ static char *error_shape(const struct host *h)
 	return str_take(&shape);
 }
 
-/* The hosts that failed for the same reason as host I, itself first, to NAMES; marks them
- * in DONE; returns how many.  A hint that names one host becomes the row's own. */
+/* The hosts that failed for the same reason as host I, itself first, to NAMES; marks
+ * them in DONE; returns how many.  A hint that names one host becomes the row's own. */
 static size_t fold_alike(struct job *j, size_t i, char *const *shape, bool *done,
 			 struct str *names)
 {
@@ -203,8 +203,8 @@ static void describe(struct job *j, uint32_t index, struct err *e)
 	}
 }
 
-/* What became of the other ranks so far.  If the cause is a lost host, its ranks are named
- * together: "with it ranks 4-7". */
+/* What became of the other ranks so far.  If the cause is a lost host, its ranks are
+ * named together: "with it ranks 4-7". */
 static void count_others(struct job *j, uint32_t cause, struct str *out)
 {
 	const bool lost = j->rank[cause].ending.fate == FATE_LOST;

@@ -129,7 +129,8 @@ void signals_close(struct job *j)
 	for (size_t i = 0; i < sizeof j->signals.watch / sizeof *j->signals.watch; i++)
 		if (j->signals.watch[i])
 			event_free(j->signals.watch[i]);
-	/* A signal that has no rank to go to any more does not change how the job ended. */
+	/* A signal that has no rank to go to any more does not change how the job
+	 * ended. */
 	signal(SIGUSR1, SIG_IGN);
 	signal(SIGUSR2, SIG_IGN);
 }

@@ -70,8 +70,8 @@ struct transport {
 	void (*close)(struct conn *c);
 };
 
-/* Milliseconds until a start has failed: 0 if it has.  The deadline moves while runner is
- * stopped (^Z), so a timer asks again. */
+/* Milliseconds until a start has failed: 0 if it has.  The deadline moves while runner
+ * is stopped (^Z), so a timer asks again. */
 static inline uint64_t transport_left_ms(const struct transport_setup *setup)
 {
 	const uint64_t now = clock_ms();

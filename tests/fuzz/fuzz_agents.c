@@ -1,5 +1,6 @@
-/* libFuzzer on what agents say to runner: bytes through agents.c's frames and messages.c's
- * meaning, for a job of four ranks on two hosts, with signals and deadlines in between.
+/* libFuzzer on what agents say to runner: bytes through agents.c's frames and
+ * messages.c's meaning, for a job of four ranks on two hosts, with signals and
+ * deadlines in between.
  *
  * The input is a script: a byte that says what happens, and for bytes of a host one
  * that says how many.  A transport in memory stands for the real ones. */

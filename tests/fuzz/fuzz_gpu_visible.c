@@ -1,4 +1,5 @@
-/* libFuzzer on gpu_visible.h: the input as Python source, and as the text of `sh -c`. */
+/* libFuzzer on gpu_visible.h: the input as Python source, and as the text of `sh
+ * -c`. */
 #include "launcher/job/gpu_visible.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,6 @@
-/* libFuzzer on what ranks say to the agent's socket (agent/pmi/server.h), and on what the
- * launcher says of it: three connections and a script of what happens on them, ranks
- * that end included.
+/* libFuzzer on what ranks say to the agent's socket (agent/pmi/server.h), and on what
+ * the launcher says of it: three connections and a script of what happens on them,
+ * ranks that end included.
  *
  * Each byte of the input is a step: its low two bits say which connection, the others
  * what.  What the agent sends must be frames; no descriptor may be left. */
@@ -176,7 +176,8 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 	buf_free(&b);
 }
 
-/* Into the newest memory, at its beginning or where its head says that operations are. */
+/* Into the newest memory, at its beginning or where its head says that operations
+ * are. */
 static void write_memory(const uint8_t *bytes, size_t n)
 {
 	struct boot_memory head = { .magic = BOOT_MAGIC,

@@ -1,5 +1,5 @@
-/* libFuzzer on ssh_config.h: the parts are ~/.ssh/config, a file that it may include, and
- * known_hosts. */
+/* libFuzzer on ssh_config.h: the parts are ~/.ssh/config, a file that it may include,
+ * and known_hosts. */
 #include "fuzz.h"
 
 #include <sys/socket.h>

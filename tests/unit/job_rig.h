@@ -1,7 +1,7 @@
 /* job_rig.h - for tests of launcher/job: a job over a transport in memory.
  *
- * Its agents answer each order, but only when a test delivers the answer; the clock stands
- * still but where a test moves it (clock_ms, clock_ns and raise are wrapped). */
+ * Its agents answer each order, but only when a test delivers the answer; the clock
+ * stands still but where a test moves it (clock_ms, clock_ns and raise are wrapped). */
 #ifndef BERTH_TESTS_JOB_RIG_H
 #define BERTH_TESTS_JOB_RIG_H
 

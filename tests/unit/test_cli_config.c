@@ -1,5 +1,6 @@
-/* test_cli_config.c - variables and config files to requests, and the order of all sources.
- */
+/* test_cli_config.c - variables and config files to requests, and the order of all
+ * sources.
+ * */
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/* agents.h: which transport is next, which reason is told, and call-backs that are NULL. */
+/* agents.h: which transport is next, which reason is told, and call-backs that are
+ * NULL. */
 #include <check.h>
 #include <event2/event.h>
 
@@ -101,8 +102,8 @@ START_TEST(call_backs_may_be_null)
 }
 END_TEST
 
-/* The ssh program is next where libssh cannot log in.  If it fails, too, libssh's reason
- * is told. */
+/* The ssh program is next where libssh cannot log in.  If it fails, too, libssh's
+ * reason is told. */
 START_TEST(the_ssh_program_is_next)
 {
 	struct host *h = agents.host;

@@ -1,7 +1,7 @@
 /* launcher/job/phase.h: the whole table, and what the record decides.
  *
- * The table here stands by event, as runner(1) tells of them; the one of phase.c stands by
- * phase. */
+ * The table here stands by event, as runner(1) tells of them; the one of phase.c stands
+ * by phase. */
 #include <check.h>
 #include <signal.h>
 

@@ -1,7 +1,7 @@
-/* launcher/job: random sequences of what hosts, ranks, signals, a reader and the clock do.
- * Where each order is answered or its deadline passes, the job ends, no rank is left
- * without an order to stop, and the status is the one that this file works out by itself.
- * limit_s: 300 */
+/* launcher/job: random sequences of what hosts, ranks, signals, a reader and the clock
+ * do. Where each order is answered or its deadline passes, the job ends, no rank is
+ * left without an order to stop, and the status is the one that this file works out by
+ * itself. limit_s: 300 */
 #include "tests/unit/job_rig.h"
 
 enum { WALKS = 2500, STEPS = 60 };
