@@ -105,10 +105,16 @@ static void aim_input(struct job *j)
 	free(targets);
 }
 
-static void place(struct job *j)
+/* No agent starts any more. */
+static void end_progress(struct job *j)
 {
 	progress_close(j->progress);
 	j->progress = NULL;
+}
+
+static void place(struct job *j)
+{
+	end_progress(j);
 	if (acts_map(j)) {
 		j->refused = true;
 		return;
@@ -266,8 +272,7 @@ static bool lost_late(const struct job *j)
 
 static void shut_down(struct job *j)
 {
-	progress_close(j->progress);
-	j->progress = NULL;
+	end_progress(j);
 	if (lost_late(j)) {
 		report_lost_hosts(j);
 		acts_say_error(j);
@@ -330,6 +335,7 @@ static void say_limit_of_restart(struct job *j)
  * costs a restart, if there is one left. */
 static void say_lost(struct job *j)
 {
+	end_progress(j);
 	report_lost_hosts(j);
 	report_error(j, &j->err);
 	if (!j->ran)

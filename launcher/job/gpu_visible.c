@@ -27,7 +27,7 @@ static const struct pattern {
 		IMPORT  /* in an import statement */
 	} where;
 	enum {
-		RANK, /* if the arguments, the first one or the value hold a local rank */
+		RANK,  /* if the arguments, or the value, hold a local rank */
 		ITEM,  /* the same, or a list of one variable */
 		ALWAYS /* the library does it by itself */
 	} when;
