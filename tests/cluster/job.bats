@@ -89,16 +89,16 @@ train() { # HOSTS OPTION...
 	says "rank 1 on 'n2' could not start: there is no program '/opt/only1'"
 	hinted
 	run -126 r -H n1,n2 /opt/plain
-	says "rank 1 on 'n2' could not start: '/opt/plain' cannot be executed: Permission denied"
+	says "rank 1 on 'n2' could not start: cannot execute '/opt/plain': Permission denied"
 	run -126 r -H n1,n2 --wdir /opt/dir1 true
-	says "rank 1 on 'n2' could not start: cannot run in folder '/opt/dir1'"
+	says "rank 1 on 'n2' could not start: cannot run in directory '/opt/dir1'"
 	hinted
 }
 
 @test "--timeout ends ranks on all hosts: 124" {
 	mark_clean n1 n2
 	run -124 r --timeout 1 -H n1:2,n2:2 sh -c 'trap "exit 0" TERM; sleep 1000 & wait'
-	says "the time limit of 1 s is over"
+	says "the time limit of 1 s has passed"
 	all_clean n1 n2
 }
 
@@ -133,7 +133,7 @@ train() { # HOSTS OPTION...
 	ended_with 130 n1 n2
 }
 
-@test "USR1 goes to the ranks, QUIT prints the roll-call with hosts" {
+@test "USR1 goes to the ranks, QUIT prints the rank status with hosts" {
 	printf 'trap "echo usr1; exit 0" USR1\necho "ready$RANK"\nwhile :; do sleep 0.1; done\n' | script usr1
 	start -H n1,n2 bash /vc/t/usr1
 	wait_for grep -q ready0 "$T/out"
@@ -275,9 +275,9 @@ else:
 	run -2 r -H n1:gpus,n2:gpus touch /vc/t/started
 	says "has no GPUs"
 	run -2 r --stdin 4 -H n1:2,n2:2 touch /vc/t/started
-	says "--stdin 4 names a rank that the job has not"
+	says "--stdin 4: there is no such rank"
 	run -2 r --gpus 1 -H n1,n2 touch /vc/t/started
-	says "--gpus: no GPU '1' on this host"
+	says "--gpus: there is no GPU '1' on this host"
 	[ ! -e "$STATE/t/started" ]
 }
 
