@@ -274,7 +274,7 @@ static enum login_result fail_auth(struct ssh_login *l)
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (methods & known[i].method) {
-			str_addf(&takes, "%s%s", takes.len ? ", " : "it accepts ",
+			str_addf(&takes, "%s%s", takes.len ? ", " : "sshd accepts ",
 				 known[i].name);
 			got = known[i].only_ssh ? LOGIN_OTHER : got;
 		}

@@ -153,7 +153,7 @@ static const struct {
 	{ "gpu[1234567890]", E_HOST_RANGE,
 	  "host 'gpu[1234567890]': '1234567890' is not a range of numbers" },
 	{ "gpu[9-1]", E_HOST_RANGE_ORDER,
-	  "host 'gpu[9-1]': the range 9-1 runs backwards" },
+	  "host 'gpu[9-1]': the range 9-1 is descending" },
 	{ "gpu[1-99999999]", E_HOSTS_MANY,
 	  "host 'gpu[1-99999999]': more than 65536 hosts" },
 	{ "n[0-65535],m", E_HOSTS_MANY, "host 'm': more than 65536 hosts" },
