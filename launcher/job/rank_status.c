@@ -180,7 +180,7 @@ static void roll_call_line(struct job *j, uint32_t i)
 
 static void roll_call(struct job *j)
 {
-	report_note(j, "runner: rank status: %u ranks, %u ended", j->plan.np, j->ended);
+	report_note(j, "runner: roll-call: %u ranks, %u ended", j->plan.np, j->ended);
 	for (uint32_t i = 0; i < j->plan.np; i++)
 		roll_call_line(j, i);
 }

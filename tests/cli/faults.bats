@@ -246,11 +246,11 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 	grep -q saved0 "$T/out"
 }
 
-@test "QUIT: the rank status, and the job goes on" {
+@test "QUIT: the roll-call, and the job goes on" {
 	start messy
 	kill -QUIT "$pid"
 	wait_for grep -q "rank 1 .*running" "$T/err"
-	err_says "rank status: 2 ranks, 0 ended"
+	err_says "roll-call: 2 ranks, 0 ended"
 	err_says "pid $(rank_pid 0) "
 	run ! over
 	kill -TERM "$pid"
@@ -318,7 +318,7 @@ keys() { # STEPS, RANKS' SCRIPT
 		wait tick0
 		wait tick1
 		send \x1c
-		wait rank status
+		wait roll-call
 		wait tick0
 		send \x03
 		wait SIGINT to 2 ranks

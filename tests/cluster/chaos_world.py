@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-NO_FAILURE = re.compile(rb"runner: (warning:|\^C|rank status:|\S+ did not confirm|.*; given up after )")
+NO_FAILURE = re.compile(rb"runner: (warning:|\^C|roll-call|\S+ did not confirm|.*; given up after )")
 # what may stay: Python's own, which a killed worker leaves, and agents in their cache
 PASSING = re.compile(r"/tmp/(pymp-|torch_)|/berth/agent-\w+$")
 

@@ -133,7 +133,7 @@ train() { # HOSTS OPTION...
 	ended_with 130 n1 n2
 }
 
-@test "USR1 goes to the ranks, QUIT prints the rank status with hosts" {
+@test "USR1 goes to the ranks, QUIT prints the roll-call with hosts" {
 	printf 'trap "echo usr1; exit 0" USR1\necho "ready$RANK"\nwhile :; do sleep 0.1; done\n' | script usr1
 	start -H n1,n2 bash /vc/t/usr1
 	wait_for grep -q ready0 "$T/out"

@@ -216,7 +216,7 @@ stalls() { # what runner says in $output
 	says "runner: warning: rank 0 on 'n1' waits 60 s in allreduce \"grad\" of 1024 f32 for rank 1 on 'n2' (its last operation: no operation yet)"
 }
 
-@test "the rank status says which ranks are waited for" {
+@test "the roll-call says who waits for whom" {
 	start -np 3 -H n1:2,n2:1 "$JOINS" join memory fence rank=0 op=x ends op=grad all rank=1 op=x ends all line=x sleep=60000
 	wait_for grep -q 'all: 0 1 2' "$T/out"
 	shown() { # once all are that far

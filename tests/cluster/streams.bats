@@ -110,7 +110,7 @@ patient() { head -c 100000; while [ ! -e "$T/go" ]; do sleep 0.1; done; cat; }
 	done | diff - "$T/pairs"
 }
 
-@test "the rank status is printed while nobody reads stdout" {
+@test "the roll-call is printed while nobody reads stdout" {
 	mkfifo "$T/pipe"
 	exec 7<> "$T/pipe"
 	on n0 timeout -k 5 60 env --default-signal "$RUNNER" -H 'n[1-2]' yes < /dev/null > "$T/pipe" 2> "$T/err" 3>&- 7>&- &
