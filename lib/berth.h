@@ -7,20 +7,21 @@
  *             fprintf(stderr, "%s\n", berth_last_error()->text);
  *     berth_shutdown();
  *
- * Every rank of a set makes the same calls on it in the same order.  What does not
- * match is an error on every rank that names both sides; nothing is mixed, but what
- * OUT holds then is of no use.  Only asynchronous operations with names may be
- * submitted in another order on each rank.
+ * Every rank of a process set makes the same calls on it in the same order.  If calls
+ * do not match, every rank gets an error that names both sides.  The library mixes no
+ * data of different operations, but the contents of OUT are then undefined.  Only
+ * asynchronous operations with names may be submitted in a different order on each
+ * rank.
  *
- * Counts are elements, sizes bytes, times milliseconds.  Buffers belong to the
- * caller and stay his until the call, or the wait for it, has returned.  Pointers
- * that are returned stay valid until the call that ends them says otherwise.
+ * Counts are elements, sizes bytes, times milliseconds.  Buffers belong to the caller,
+ * and must stay valid until the call, or the wait for it, has returned.  A returned
+ * pointer stays valid until the call that ends it.
  *
- * All calls may be made from several threads.  The library prints nothing, ends no
- * process, touches no signal; it starts a thread with the first asynchronous
- * operation.  Structs begin with their size, so that they may grow.
+ * Several threads may make all calls.  The library prints nothing, ends no process and
+ * changes no signal.  It starts a thread with the first asynchronous operation.
+ * Structs begin with their size, so that they may grow.
  *
- * In C++20 BERTH_DESC takes its members in their order; before, none: BERTH_DESC(). */
+ * In C++20 BERTH_DESC takes its members in their order; before, it takes none. */
 #ifndef BERTH_H
 #define BERTH_H
 
@@ -28,7 +29,7 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
-#pragma GCC system_header /* -Wextra would name what BERTH_DESC leaves out */
+#pragma GCC system_header /* -Wextra would name members that BERTH_DESC leaves out */
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
@@ -41,17 +42,17 @@ extern "C" {
 
 typedef enum berth_result {
 	BERTH_OK,
-	BERTH_BUSY,        /* berth_poll(), berth_wait(): it is not done yet */
-	BERTH_INVALID,     /* an argument */
-	BERTH_STATE,       /* the wrong time: before berth_init(), for instance */
-	BERTH_NO_PEERS,    /* there are more ranks, and no way to them */
-	BERTH_MISMATCH,    /* the ranks called for different things */
-	BERTH_PEER_LOST,   /* a rank of the set has ended */
-	BERTH_TIMEOUT,     /* in the time given a rank did not come */
-	BERTH_ABORTED,     /* the set was removed, or shut down, meanwhile */
-	BERTH_MEMORY,      /* out of it */
-	BERTH_AUTH,        /* who connected does not have the job's key */
-	BERTH_UNSUPPORTED, /* by this build, or this back end */
+	BERTH_BUSY,        /* berth_poll(), berth_wait(): not done yet */
+	BERTH_INVALID,     /* an argument is not valid */
+	BERTH_STATE,       /* a call at the wrong time, as before berth_init() */
+	BERTH_NO_PEERS,    /* there are other ranks, but they cannot be reached */
+	BERTH_MISMATCH,    /* the ranks called different operations */
+	BERTH_PEER_LOST,   /* a rank of the process set has ended */
+	BERTH_TIMEOUT,     /* a rank did not call the operation in time */
+	BERTH_ABORTED,     /* the process set was removed, or the library shut down */
+	BERTH_MEMORY,      /* out of memory */
+	BERTH_AUTH,        /* a peer does not have the job's key */
+	BERTH_UNSUPPORTED, /* not in this build, or not in this back end */
 	BERTH_SYSTEM       /* a system call failed */
 } berth_result;
 
@@ -74,18 +75,18 @@ typedef enum berth_type {
 
 typedef enum berth_op {
 	BERTH_SUM,
-	BERTH_AVG, /* sum / ranks; of integers rounded toward zero; not of bool */
+	BERTH_AVG, /* sum / ranks; integers are rounded toward zero; not for bool */
 	BERTH_MIN,
 	BERTH_MAX,
 	BERTH_PRODUCT,
-	BERTH_BAND, /* integers and bool only, as are the next two */
+	BERTH_BAND, /* only integers and bool, as the next two */
 	BERTH_BOR,
 	BERTH_BXOR,
-	BERTH_ADASUM, /* allreduce of floats only */
+	BERTH_ADASUM, /* only allreduce of floats */
 	BERTH_OPS
 } berth_op;
 
-/* ---- the beginning and the end ---- */
+/* ---- begin and end ---- */
 
 enum berth_log_level {
 	BERTH_LOG_ERROR,
@@ -96,23 +97,25 @@ enum berth_log_level {
 
 struct berth_config {
 	size_t size;
-	/* What is worth knowing, a line each, without its end; from any thread. */
+	/* Gets each message: one line without its newline, from any thread. */
 	void (*log)(void *ctx, enum berth_log_level level, const char *text);
 	void *log_ctx;
-	int64_t timeout_ms; /* where none is given; 0: BERTH_OP_TIMEOUT; -1: none */
+	int64_t timeout_ms; /* the default; 0: BERTH_OP_TIMEOUT; -1: none */
 };
 
-/* Join the other ranks: those of the job that started this process, or, only if
- * nothing says that there are others, alone.  CONFIG may be NULL.  Calls are
- * counted: as many to berth_shutdown() end it.  All ranks, at the same time.
- * BERTH_NO_PEERS: a launcher was seen that gives no way to the other ranks; the text
- * of berth_last_error() says what to add. */
+/* Begin an init round: join the other ranks of the job that started this process.  If
+ * the environment names no other ranks, this rank is alone.  All ranks call it at the
+ * same time.  CONFIG may be NULL.  Calls are counted: the same number of
+ * berth_shutdown() ends it.  BERTH_NO_PEERS: the launcher gives no way to reach the
+ * other ranks; the text of berth_last_error() says what to add. */
 berth_result berth_init(const struct berth_config *config);
-/* Operations in flight end with BERTH_ABORTED.  No other rank is waited for. */
+/* Operations that still run end with BERTH_ABORTED.  It does not wait for other
+ * ranks. */
 berth_result berth_shutdown(void);
 
-/* In the whole job; -1 before berth_init().  Local: among those of this host.  Cross:
- * among those of each host that have this local rank. */
+/* The rank in the whole job, and the number of ranks; -1 before berth_init().  Local:
+ * among the ranks of this host.  Cross: among the ranks of all hosts with this local
+ * rank. */
 int berth_rank(void);
 int berth_size(void);
 int berth_local_rank(void);
@@ -126,87 +129,88 @@ const char *berth_version(void);
 struct berth_error {
 	size_t size;
 	berth_result result;
-	const char *tensor; /* name of the operation's, or "" */
-	const int *missing; /* ranks that did not come, or not for the same */
+	const char *tensor; /* the name of the operation's tensor, or "" */
+	const int *missing; /* ranks that did not call it, or called a different one */
 	size_t nmissing;
 	const char *text; /* one sentence, no full stop */
 };
 
-/* The last error of this thread; result BERTH_OK if there was none.  Valid until its
- * next call here. */
+/* The last error of this thread; its result is BERTH_OK if there was none.  Valid until
+ * the next call of this thread. */
 const struct berth_error *berth_last_error(void);
-/* "out of memory"; of any number. */
+/* A short text such as "out of memory", for any number. */
 const char *berth_result_text(berth_result result);
 
-/* ---- sets of ranks ---- */
+/* ---- process sets ---- */
 
 typedef struct berth_set berth_set; /* NULL: all ranks */
 
-/* RANKS: of the whole job, in any order, each once; the order in the set is ascending.
- * All ranks of the job call it, those that are not in it as well: they get a set in
- * which their rank is -1 and every operation BERTH_INVALID. */
+/* RANKS: ranks of the whole job, in any order, each once.  Their order in the process
+ * set is ascending.  All ranks of the job call it.  A rank that is not in the set gets
+ * a set in which its rank is -1 and every operation returns BERTH_INVALID. */
 berth_result berth_set_add(const int *ranks, size_t n, berth_set **set);
-/* One set for each COLOR, ordered by KEY, then rank; color -1: in none, SET gets NULL.
- * All ranks of PARENT call it. */
+/* One set for each COLOR, ordered by KEY, then by rank.  With color -1 the rank is in
+ * no set, and SET gets NULL.  All ranks of PARENT call it. */
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set);
-/* All ranks that made it; the handle is gone. */
+/* All ranks that made the set call it.  SET is then no longer valid. */
 berth_result berth_set_remove(berth_set *set);
-int berth_set_rank(const berth_set *set); /* this process' place in it, or -1 */
+int berth_set_rank(const berth_set *set); /* of this process, or -1 */
 int berth_set_size(const berth_set *set);
-/* Rank in the whole job of member I. */
+/* The rank of member I in the whole job. */
 int berth_set_member(const berth_set *set, int i);
 
 /* ---- operations ---- */
 
 struct berth_desc {
 	size_t size;
-	const char *name; /* of the tensor; NULL: matched by order alone */
+	const char *name; /* of the tensor; NULL: only the order matches it */
 	berth_set *set;
-	const void *in; /* may be OUT, but of reducescatter; no other overlap */
+	const void *in; /* may be OUT, except for reducescatter; no other overlap */
 	void *out;
-	uint64_t count; /* elements of IN, where nothing else is said */
+	uint64_t count; /* elements of IN, unless the operation says otherwise */
 	berth_type type;
 	berth_op op;
-	double prescale;  /* each element is multiplied before; 0: 1 */
-	double postscale; /* and after; 0: 1 */
-	int root;         /* in the set, of broadcast and reduce */
+	double prescale;  /* multiplies each element before; 0 means 1 */
+	double postscale; /* and after; 0 means 1 */
+	int root;         /* a rank in the set, for broadcast and reduce */
 	const uint64_t
-		*in_counts; /* of alltoallv and reducescatter: one for each rank */
-	const uint64_t *out_counts; /* of allgatherv and alltoallv: one for each rank */
-	int64_t timeout_ms;         /* 0: the default; -1: none */
-	int priority;               /* of asynchronous ones, higher is earlier */
+		*in_counts; /* for alltoallv and reducescatter: one for each rank */
+	const uint64_t
+		*out_counts; /* for allgatherv and alltoallv: one for each rank */
+	int64_t timeout_ms;  /* 0: the default; -1: none */
+	int priority;        /* of asynchronous operations; a higher one is earlier */
 };
 #define BERTH_DESC(...)                                                                \
 	{                                                                              \
 		.size = sizeof(struct berth_desc), __VA_ARGS__                         \
 	}
 
-/* OUT = the sum (or another op) over all ranks of IN, COUNT elements each.  On one
- * host in the order of ranks, whatever the size; over several every rank gets the
+/* OUT = the sum (or another op) of IN over all ranks, COUNT elements each.  On one host
+ * the order is that of the ranks, for any size.  On several hosts every rank gets the
  * same bits. */
 berth_result berth_allreduce(const struct berth_desc *d);
-/* The same to OUT of ROOT alone. */
+/* The same, but only to OUT of ROOT. */
 berth_result berth_reduce(const struct berth_desc *d);
-/* Each rank gets its part of the sum: COUNT / ranks elements, the first ones one
- * more if there is a rest; or IN_COUNTS[rank], which add up to COUNT. */
+/* Each rank gets its part of the sum: COUNT / ranks elements, and the first ranks one
+ * more if there is a remainder; or IN_COUNTS[rank], with the sum COUNT. */
 berth_result berth_reducescatter(const struct berth_desc *d);
-/* OUT = all ranks' IN in the order of ranks, COUNT elements each; or
- * OUT_COUNTS[rank], of which COUNT is this rank's. */
+/* OUT = IN of all ranks in the order of ranks, COUNT elements each; or
+ * OUT_COUNTS[rank], where COUNT is the number of this rank. */
 berth_result berth_allgather(const struct berth_desc *d);
-/* OUT = ROOT's IN, COUNT elements. */
+/* OUT = IN of ROOT, COUNT elements. */
 berth_result berth_broadcast(const struct berth_desc *d);
-/* Part I of IN to rank I, whose part for us comes at the place of its rank in OUT.
- * COUNT / ranks elements each, COUNT a multiple of ranks; or IN_COUNTS[rank], which
- * add up to COUNT, and OUT_COUNTS[rank]. */
+/* Part I of IN goes to rank I.  Part I of OUT comes from rank I.  A part has COUNT /
+ * ranks elements, and COUNT is a multiple of ranks; or the parts have IN_COUNTS[rank]
+ * elements, with the sum COUNT, and OUT_COUNTS[rank] elements. */
 berth_result berth_alltoall(const struct berth_desc *d);
-/* Until all ranks of SET have come. */
+/* Wait until all ranks of SET have called it. */
 berth_result berth_barrier(berth_set *set);
-/* This rank has no more data: until all ranks have joined, it takes part in what others
- * call for with zeros (ones, the least, ... as the operation needs).  LAST: who joined
- * last. */
+/* This rank has no more data.  Until all ranks have joined, it takes part in the
+ * operations of the others with zeros (or ones, or the least value, as the operation
+ * needs).  LAST: the rank that joined last. */
 berth_result berth_join(int *last);
 
-/* What an operation returned, later.  One thread at a time polls or waits for it. */
+/* Asynchronous operations.  One thread at a time polls or waits for a request. */
 typedef struct berth_request berth_request;
 
 enum berth_kind {
@@ -220,44 +224,47 @@ enum berth_kind {
 	BERTH_KINDS
 };
 
-/* Submit N operations of KIND, done together or not at all; one request for them. */
+/* Submit N operations of KIND as one request.  Either all of them are done, or none. */
 berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size_t n,
 			  berth_request **request);
-/* BERTH_BUSY, or what it came to; the request remains. */
+/* BERTH_BUSY, or the result.  The request remains. */
 berth_result berth_poll(berth_request *request);
-/* Until it is done, TIMEOUT_MS at most (-1: without limit).  BERTH_BUSY leaves the
- * request, everything else is what it came to, and ends it. */
+/* Wait until it is done, at most TIMEOUT_MS (-1: no limit).  After BERTH_BUSY the
+ * request remains.  Each other result is that of the operations, and ends the
+ * request. */
 berth_result berth_wait(berth_request *request, int64_t timeout_ms);
-/* On a stream of the caller's device.  BERTH_UNSUPPORTED without a GPU back end. */
+/* Let STREAM of the caller's device wait.  BERTH_UNSUPPORTED without a GPU back end. */
 berth_result berth_wait_stream(berth_request *request, void *stream);
 
 /* ---- memory ---- */
 
-/* Memory that the other ranks of this host reach too: operations on it copy nothing.
- * NULL: out of memory.  Aligned to 64 bytes, zero. */
+/* Memory that all ranks of this host can access: operations on it copy nothing.  It is
+ * aligned to 64 bytes, and zero.  NULL: out of memory. */
 void *berth_alloc(size_t bytes);
 void berth_free(void *p);
-/* Memory of the caller's that will be used often; for back ends that gain by it. */
+/* Announce memory of the caller that will be used often, for back ends that need
+ * this. */
 berth_result berth_register(void *p, size_t bytes);
 berth_result berth_deregister(void *p);
 
-/* ---- looking ---- */
+/* ---- observation ---- */
 
 struct berth_metrics {
 	size_t size;
-	uint64_t operations, bytes; /* done, and their inputs */
-	uint64_t fused;             /* operations that went together with others */
+	uint64_t operations, bytes; /* that were done, and the bytes of their inputs */
+	uint64_t fused;             /* operations that were done together with others */
 	uint64_t negotiations;      /* rounds in which ranks had to agree on an order */
 	uint64_t stalls, errors;
-	uint64_t wait_ns; /* in which callers waited for other ranks */
+	uint64_t wait_ns; /* the time that callers waited for other ranks */
 };
 berth_result berth_metrics(struct berth_metrics *m);
 
-/* How an allreduce of which size is done, as was measured so far, in lines: TEXT of
- * BYTES, cut to fit.  Its whole length. */
+/* The algorithm of allreduce for each range of sizes, as measured so far: lines in TEXT
+ * of BYTES, cut to fit.  Returns the length of the whole text. */
 size_t berth_ways(char *text, size_t bytes);
 
-/* Chrome's trace format, a file for each rank, on one clock: PATH.RANK. */
+/* Write PATH.RANK in Chrome's trace format, one file for each rank, all on one
+ * clock. */
 berth_result berth_timeline_start(const char *path);
 berth_result berth_timeline_stop(void);
 

@@ -382,8 +382,8 @@ static void on_silent(void *ctx, struct host *h, unsigned seconds)
 {
 	struct job *j = ctx;
 
-	report_note(j, "runner: %s: no sign of life for %u s; given up after %ld s",
-		    h->name, seconds, j->agents.host_timeout_s);
+	report_note(j, "runner: %s: no message for %u s; given up after %ld s", h->name,
+		    seconds, j->agents.host_timeout_s);
 }
 
 static void on_closed(void *ctx, struct host *h)

@@ -274,11 +274,10 @@ static enum login_result fail_auth(struct ssh_login *l)
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (methods & known[i].method) {
-			str_addf(&takes, "%s ", known[i].name);
+			str_addf(&takes, "%s%s", takes.len ? ", " : "sshd accepts ",
+				 known[i].name);
 			got = known[i].only_ssh ? LOGIN_OTHER : got;
 		}
-	if (takes.len)
-		str_add(&takes, "is what it takes");
 	err_set(&l->err, E_SSH_AUTH, l->where,
 		takes.len ? takes.s : l->lib->ssh_get_error(l->session));
 	str_free(&takes);

@@ -120,7 +120,7 @@ assert [r["shared_with"] for r in ranks] == [[1], [0], [3], [2]] or \
        [r["shared_with"] for r in ranks] == [[2], [3], [0], [1]], ranks
 assert not set.intersection(*[members(r["cpus"]) for r in ranks])' --topology "$(machine half-cores-2gpu)" -np 4
 	run -2 r --plan --no-gpu-sharing --topology "$(machine half-cores-2gpu)" -np 3
-	says "3 ranks" "2 GPUs"
+	says "3 ranks" "this host has 2"
 	hinted
 }
 

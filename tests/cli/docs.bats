@@ -245,7 +245,7 @@ made() { # PLACEHOLDER
 	[[ $output == *$'.It 241\na host or its agent was lost'* ]]
 	run -0 made errors
 	says ".It \"\\&'...' is not a number from N to N\""
-	[[ $output == *".It \"unknown option \\&'...'\""$'\nrunner \\-\\-help all lists'* ]]
+	[[ $output == *".It \"unknown option \\&'...'\""$'\nlist the options with `runner \\-\\-help all`'* ]]
 	run -0 made compat
 	[[ $output == *$'.It Fl \\-allow\\-run\\-as\\-root\nOpen MPI, ignored: root'* ]]
 	run -0 made man

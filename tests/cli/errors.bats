@@ -154,7 +154,7 @@ ends() { # ID
 @test "E_SLOTS" {
 	HINT="use --oversubscribe to start more ranks than slots, or give more slots, as in 'localhost:9'" \
 		gives E_SLOTS -np 9 -H localhost:2 true
-	says "-np 9 asks for 9 ranks, -H gives 2 slots (localhost:2)"
+	says "-np 9 asks for 9 ranks, but -H gives 2 slots (localhost:2)"
 }
 @test "E_SLOTS, where the numbers come from the environment" {
 	BERTH_HOSTS=localhost:2 BERTH_NP=9 run -2 "$RUNNER" true
@@ -188,7 +188,7 @@ ends() { # ID
 	[ -c /dev/full ] || skip "no /dev/full"
 	mkdir -p "$T/log/rank.0"
 	ln -s /dev/full "$T/log/rank.0/stdout"
-	gives E_DISK --output-filename "$T/log" -np 1 sh -c 'echo x; sleep 0.1' 2> /dev/null || says "output goes on to the terminal alone" "hint: make room there"
+	gives E_DISK --output-filename "$T/log" -np 1 sh -c 'echo x; sleep 0.1' 2> /dev/null || says "the output now goes to the terminal only" "hint: free space on that disk"
 	[ "$status" = 125 ]
 }
 

@@ -90,7 +90,7 @@ os._exit(1)' || true
 
 @test "124 when the time is over, even if ranks then return 0" {
 	run -124 r --timeout 1 -np 2 sh -c 'trap "exit 0" TERM; sleep 20 & wait'
-	says "the time limit of 1 s is over"
+	says "the time limit of 1 s has passed"
 	hinted
 }
 
@@ -107,7 +107,7 @@ os._exit(1)' || true
 	run -127 r -np 1 ''
 	echo 'echo x' > "$T/plain"
 	run -126 r -np 2 "$T/plain"
-	says "cannot be executed"
+	says "cannot execute"
 	hinted
 	run -126 r -np 1 /tmp
 	printf '#!/no/such/interpreter\n' > "$T/bad"
@@ -120,7 +120,7 @@ os._exit(1)' || true
 
 @test "126 when there is no such --wdir" {
 	run -126 r --wdir /no/such/folder -np 2 true
-	says "cannot run in folder '/no/such/folder'"
+	says "cannot run in directory '/no/such/folder'"
 	hinted
 	run -126 r --wdir /etc/passwd -np 1 true
 }

@@ -23,7 +23,7 @@ HOST = f"(?:localhost|{re.escape(THIS)})"
 
 
 def broken(text):
-    return rf"^runner: {HOST}: {text} on the agent's stream$"
+    return rf"^runner: {HOST}: the agent's stream is not valid: {text}$"
 
 
 LATE = rf"^runner: {HOST}: no agent in time: "
@@ -44,7 +44,7 @@ ACTS = {
     "hello-absurd": (240, broken("hello with impossible values"), LONG, []),
     "hello-gpus": (240, broken("hello with impossible values"), LONG, []),
     "hello-address": (240, broken("hello with impossible values"), LONG, []),
-    "hello-version": (240, rf"^runner: {HOST}: the agent is berth ", LONG, []),
+    "hello-version": (240, rf"^runner: {HOST}: the agent has version ", LONG, []),
     "length-zero": (240, broken("malformed 'hello' message"), LONG, []),
     "length-over": (240, broken("message larger than its limit"), LONG, []),
     "length-most": (240, broken("message larger than its limit"), LONG, []),
@@ -84,7 +84,7 @@ ACTS = {
     "credit-steps": (241, broken("credit beyond its limit"), LONG, []),
     "deaf": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0", "--stdin", "all"]),
     "beats": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0"]),
-    "quiet": (241, rf"^runner: {HOST}: no sign of life for ", LONG, ["--host-timeout", "5"]),
+    "quiet": (241, rf"^runner: {HOST}: no message for ", LONG, ["--host-timeout", "5"]),
     "clocks": (3, r"^runner: rank . on .* exited with status 3$", LONG, []),
     "random": (None, None, LONG, ["--timeout", "2", "--kill-grace", "0"]),
     "never-gone": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0"]),

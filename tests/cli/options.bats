@@ -93,7 +93,7 @@ sets() { # NAME=VALUE OPTION...
 	done
 	for range in '' ',' eth0 10.0.0.0/ 10.0.0.0/x 10.0.0.0/33 fd00::/129 '10.0.0.0/8,'; do
 		run -2 "$RUNNER" -np 1 --net "$range" true
-		[[ $output == *'is no range of addresses'* ]]
+		[[ $output == *'is not a range of addresses'* ]]
 	done
 }
 

@@ -232,7 +232,7 @@ def arguments(job, folder, rank_program):
 def undisturbed(job, pids):
     """Without its faults; PIDS[rank] as far as known."""
     if job.limit_s:
-        return (124, r"^runner: the time limit of \d s is over$")
+        return (124, r"^runner: the time limit of \d s has passed$")
     if not job.finite:
         return (0, "") if job.kind == "saves" else (TERM, "")
     return died(job, pids) if job.victim >= 0 else (0, "")
@@ -256,7 +256,7 @@ def alone(job, fault, pids):
     if fault.name in WIDE:
         line = r"^runner: (\w+@)?n[][\d,-]+(:22)?: "
         if job.moment != "start":
-            line += r"(no sign of life for \d+ s|lost its agent|connection lost)"
+            line += r"(no message for \d+ s|lost its agent|connection lost)"
         return with_usual + [(241, line)] + [(240, line)] * (job.moment == "start")
     if fault.fatal:
         # a killed runner says nothing, but for a time limit before

@@ -204,7 +204,7 @@ sampled() { # FAULT [MOMENT [RANKS]]
 	status_of_job 30
 	"$VCLUSTER" thaw n2
 	[ "$status" = 241 ] || { cat "$T/err"; return 1; }
-	first_line_says "n2: no sign of life for "
+	first_line_says "n2: no message for "
 	err_says "n2 did not confirm"
 	all_clean n0 n1 n2
 }
@@ -218,7 +218,7 @@ sampled() { # FAULT [MOMENT [RANKS]]
 	messy n5:2,n6:2 --host-timeout 5
 	"$VCLUSTER" netem n6 down
 	ended_with 241 n5
-	first_line_says "n6: no sign of life for "
+	first_line_says "n6: no message for "
 	all_clean n0 n5
 	for _ in 1 2 3; do # an agent gives its launcher up 15 s later than the launcher would it
 		wait_for clean n6 && break
@@ -234,7 +234,7 @@ sampled() { # FAULT [MOMENT [RANKS]]
 		"$VCLUSTER" netem "$2" down # first, or its kernel would say goodbye
 		"$VCLUSTER" kill "$2"
 		ended_with 241 ${hosts_of/$2/}
-		first_line_says "$2: no sign of life for "
+		first_line_says "$2: no message for "
 		err_says "with it ranks "
 		all_clean n0 ${hosts_of/$2/}
 	}

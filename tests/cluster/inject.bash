@@ -210,7 +210,7 @@ expect() { # FAULT HOST MOMENT [STATUS LINE]
 	case $1 in
 	rank_killed) want_status=137 want_line="${rank}SIGKILL" ;;
 	oom) want_status=137 want_line="${rank}the kernel: over the memory limit of [0-9]+ MiB of cgroup " ;;
-	host_cut | host_frozen | partitioned | agent_stopped) want_line="${lost}no sign of life for [0-9]+ s" ;;
+	host_cut | host_frozen | partitioned | agent_stopped) want_line="${lost}no message for [0-9]+ s" ;;
 	*) want_line="${lost}(lost its agent|connection lost)" ;;
 	esac
 	case $3,$1 in

@@ -89,16 +89,16 @@ train() { # HOSTS OPTION...
 	says "rank 1 on 'n2' could not start: there is no program '/opt/only1'"
 	hinted
 	run -126 r -H n1,n2 /opt/plain
-	says "rank 1 on 'n2' could not start: '/opt/plain' cannot be executed: Permission denied"
+	says "rank 1 on 'n2' could not start: cannot execute '/opt/plain': Permission denied"
 	run -126 r -H n1,n2 --wdir /opt/dir1 true
-	says "rank 1 on 'n2' could not start: cannot run in folder '/opt/dir1'"
+	says "rank 1 on 'n2' could not start: cannot run in directory '/opt/dir1'"
 	hinted
 }
 
 @test "--timeout ends ranks on all hosts: 124" {
 	mark_clean n1 n2
 	run -124 r --timeout 1 -H n1:2,n2:2 sh -c 'trap "exit 0" TERM; sleep 1000 & wait'
-	says "the time limit of 1 s is over"
+	says "the time limit of 1 s has passed"
 	all_clean n1 n2
 }
 
@@ -275,9 +275,9 @@ else:
 	run -2 r -H n1:gpus,n2:gpus touch /vc/t/started
 	says "has no GPUs"
 	run -2 r --stdin 4 -H n1:2,n2:2 touch /vc/t/started
-	says "--stdin 4 names a rank that the job has not"
+	says "--stdin 4: there is no such rank"
 	run -2 r --gpus 1 -H n1,n2 touch /vc/t/started
-	says "--gpus: no GPU '1' on this host"
+	says "--gpus: there is no GPU '1' on this host"
 	[ ! -e "$STATE/t/started" ]
 }
 

@@ -66,9 +66,9 @@ plan_says() { # EXPRESSION TEXT
 	plan_says '[(r["rank"], r["gpu_index"], r["shared_with"]) for r in R if r["shared_with"]]' '[(1, 0, [3]), (3, 0, [1])]'
 	[[ $stderr == *"n2: 4 ranks share 3 GPUs"* ]]
 	run -2 r --plan --no-gpu-sharing -H n1:2,n2:4 true
-	says "n2: 4 ranks on this host for 3 GPUs"
+	says "n2: cannot give each of 4 ranks its own GPU: this host has 3"
 	run -2 r --plan --bind-to l3:9 -H n1:2,n2:2 true
-	says "--bind-to l3:9, but the CPUs allowed here have "
+	says "--bind-to l3:9: the CPUs allowed on this host have "
 	hinted
 }
 

@@ -94,7 +94,7 @@ masters_in() { # EPOCH
 	on n2 pkill -KILL -x berth-agent
 	ended_with 241 n1 n2
 	first_line_says "n2: lost its agent"
-	err_says "no restart on the hosts that are left" "hint: name more hosts than -np needs"
+	err_says "cannot restart on the remaining hosts" "hint: name more hosts than -np needs"
 	all_clean n0 n1 n2
 }
 
@@ -148,7 +148,7 @@ between_epochs() {
 	[ "$(hosts_in 1)" = "n1 n2 " ]
 	signal TERM
 	ended_with 143 n1 n2
-	first_line_says "n5: no sign of life"
+	first_line_says "n5: no message for"
 	err_says "n5 did not confirm"
 	all_clean n0 n1 n2
 }

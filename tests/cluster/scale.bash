@@ -111,8 +111,8 @@ said_of() { # KIND
 	off) echo 'no agent in time: nothing answers at that address' ;;
 	wrong_key) echo 'its host key is not the one in known_hosts: ssh-ed25519 SHA256:' ;;
 	unknown_key) echo 'its host key is not in known_hosts: ssh-ed25519 SHA256:' ;;
-	full) echo "can be started from none of its folders: /root/.cache/berth is full or read-only" ;;
-	other_agent) echo 'the agent is berth 9.9.9 (protocol ' ;;
+	full) echo "from any directory there: /root/.cache/berth is full or read-only" ;;
+	other_agent) echo 'the agent has version 9.9.9 (protocol ' ;;
 	esac
 }
 

@@ -361,6 +361,6 @@ all_counted() { # FILE
 	for n in "$T/out.1" "$STATE/t/out.2" "$T/out.3"; do
 		all_counted "$n"
 	done
-	run ! grep -h 'sign of life' "$T/err.1" "$STATE/t/err.2" "$T/err.3"
+	run ! grep -h 'no message for' "$T/err.1" "$STATE/t/err.2" "$T/err.3"
 	all_clean n0 n1 n2
 }

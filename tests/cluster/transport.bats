@@ -363,7 +363,7 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 	for t in ssh openssh; do
 		on n1 rm -rf /root/.cache
 		run -1 probe --transport $t --no-push --own-agent /opt/berth-agent n1
-		says E_AGENT_OTHER 'berth 9.9.9 (protocol'
+		says E_AGENT_OTHER 'version 9.9.9 (protocol'
 		run -0 probe --transport $t --own-agent /opt/berth-agent n1
 		says 'n1 up 0' 'n1 note the agent was sent'
 	done

@@ -30,9 +30,9 @@ np=4
 start -H n1:2,n2:2 bash /vc/t/messy
 all_ready || exit
 inject host_frozen n2
-seconds_to 'no sign of life for 15 s; given up after 60 s'
+seconds_to 'no message for 15 s; given up after 60 s'
 reported=$tenths
-seconds_to 'no sign of life for 6[0-9] s$'
+seconds_to 'no message for 6[0-9] s$'
 given_up=$tenths
 status_of_job 30 || exit
 mend host_frozen n2

@@ -266,9 +266,9 @@ static const struct {
 	{ "/no/such/program", 127, "'/no/such/program'", "path" },
 	{ "", 127, "''", "path" },
 	{ "/etc/passwd/x", 127, "'/etc/passwd/x'", "path" },
-	{ "./plain", 126, "'./plain' cannot be executed: Permission", "chmod" },
-	{ "plain", 126, "'plain' cannot be executed: Permission", "chmod" },
-	{ "/", 126, "'/' cannot", "" },
+	{ "./plain", 126, "cannot execute './plain': Permission", "chmod" },
+	{ "plain", 126, "cannot execute 'plain': Permission", "chmod" },
+	{ "/", 126, "cannot execute '/'", "" },
 	{ "./nobang", 126, "its interpreter is not there", "/no/such/interpreter" },
 	{ "./dos", 126, "its interpreter is not there", "carriage return" },
 	{ "./binary", 126, "not a program for this kind of machine", "" },
@@ -304,9 +304,9 @@ START_TEST(no_such_folder)
 	finish(2);
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq((int)far.rank[i].status, W_EXITCODE(126, 0));
-		ck_assert_str_eq(
-			far.rank[i].text,
-			"cannot run in folder '/no/such': No such file or directory");
+		ck_assert_str_eq(far.rank[i].text,
+				 "cannot run in directory '/no/such': No such file or "
+				 "directory");
 	}
 	far_close(&far);
 }
@@ -426,9 +426,8 @@ START_TEST(job_that_does_not_add_up)
 		 .apps = { v, 2 }, .cross_ranks = { v, 2 }, .cross_sizes = { v, 1 });
 	while (!far.eof)
 		far_next(&far);
-	ck_assert_str_eq(
-		str_text(&far.log),
-		"ERROR E_WIRE malformed 'job' message on the agent's stream\n");
+	ck_assert_str_eq(str_text(&far.log), "ERROR E_WIRE the agent's stream is not "
+					     "valid: malformed 'job' message\n");
 	far_reap(&far);
 	far_free(&far);
 }

@@ -564,9 +564,8 @@ START_TEST(place_on_a_file)
 	ck_assert_str_eq(far.rank[3].visible, "0,1,2,3,4,5,6,7");
 	ck_assert_uint_eq(far.rank[3].shared, 0);
 	far_until(&far, far.log.len);
-	ck_assert_str_eq(
-		str_text(&far.log),
-		"ERROR E_PLACE_ONLY a saved topology can be placed on, not run on\n");
+	ck_assert_str_eq(str_text(&far.log),
+			 "ERROR E_PLACE_ONLY ranks cannot run on a saved topology\n");
 	far_end(&far, 0);
 	far_close(&far);
 	remove_machine();

@@ -10,7 +10,7 @@
 /* ---- variables ---- */
 
 #define TIME_HINT " | write seconds, or a number with s, m, h or d: 90, 5m, 1h"
-#define HOSTS_HINT " | give one of -H and --hostfile"
+#define HOSTS_HINT " | give only one of -H and --hostfile"
 
 static const struct {
 	const char *env, *line, *want;
@@ -24,7 +24,7 @@ static const struct {
 	{ "BERTH_HOSTFILE=f", "-H h a", " hosts=h from=-H [a]" },
 	{ "BERTH_HOSTS=h", "--hostfile f a", " hostfile=f from=--hostfile [a]" },
 	{ "BERTH_HOSTS=h BERTH_HOSTFILE=f", "a",
-	  " error 'BERTH_HOSTFILE' after another option that names the "
+	  " error 'BERTH_HOSTFILE' cannot follow another option that names "
 	  "hosts" HOSTS_HINT },
 	{ "BERTH_OVERSUBSCRIBE=1 BERTH_TAG=no BERTH_VERBOSE=2", "a",
 	  " oversubscribe=1 tag=0 verbosity=2 [a]" },
@@ -86,16 +86,18 @@ static const struct {
 	{ "no-push = yes\nkeep-going = true\npty = off", " nopush=1 keepgoing=1 [a]" },
 	{ "map-by = ppr:2:node\n", " ppn=2 [a]" },
 	{ "\nhostt = 3\n", " error F:2: unknown key 'hostt' | did you mean 'hosts'?" },
-	{ "config-file = x\n", " error F:1: unknown key 'config-file' | the keys are "
-			       "the long names of options, see runner --help all" },
+	{ "config-file = x\n",
+	  " error F:1: unknown key 'config-file' | use the "
+	  "long name of an option; `runner --help all` lists them" },
 	{ "--np = 2\n", " error F:1: unknown key '--np' | did you mean 'np'?" },
-	{ "plan = json\n", " error F:1: unknown key 'plan' | the keys are the long "
-			   "names of options, see runner --help all" },
+	{ "plan = json\n", " error F:1: unknown key 'plan' | use the long "
+			   "name of an option; `runner --help all` lists them" },
 	{ "np 3\n", " error F:1: 'np 3' is not 'key = value'" },
 	{ "np = 3x\n", " error F:1: np: '3x' is not a number from 1 to 1048576" },
 	{ "np =\n", " error F:1: np: '' is not a number from 1 to 1048576" },
-	{ "hosts = a\nhostfile = b\n", " error F:2: hostfile: 'hostfile' after another "
-				       "option that names the hosts" HOSTS_HINT },
+	{ "hosts = a\nhostfile = b\n",
+	  " error F:2: hostfile: 'hostfile' cannot follow another "
+	  "option that names hosts" HOSTS_HINT },
 	{ "# Horovod\nparams:\n  fusion_threshold_mb: 32\n  cycle_time_ms: 2.5\n  "
 	  "hierarchical_allreduce: false\nautotune:\n  enabled: true\n  log_file: "
 	  "x\ntimeline:\n  filename: t.json # there\nlogging:\n  level: INFO\n",
@@ -104,7 +106,7 @@ static const struct {
 	  "--no-hierarchical-allreduce --autotune --autotune-log-file x "
 	  "--timeline-filename t.json --log-level INFO" },
 	{ "---\ncontroller: gloo\n", " error F:1: this is a YAML file of horovodrun | "
-				     "config files have lines 'key = value'" },
+				     "write lines 'key = value'" },
 	{ "np = 2\nparams:\n", " error F:2: 'params:' is not 'key = value'" },
 	{ "np = 2\n\nparams:\n", " error F:3: 'params:' is not 'key = value'" },
 };

@@ -191,7 +191,7 @@ static const struct {
 	{ "option", "--pty", "\t\tpty\tBERTH_PTY\t\t" },
 	{ "compat", "--allow-run-as-root", "Open MPI\tignored\troot" },
 	{ "exit", "241", "a host or its agent was lost" },
-	{ "error", "2", "unknown option '%s'\trunner --help all lists" },
+	{ "error", "2", "unknown option '%s'\tlist the options" },
 };
 
 START_TEST(tables)

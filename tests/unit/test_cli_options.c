@@ -6,11 +6,11 @@
 #define TIME_HINT " | write seconds, or a number with s, m, h or d: 90, 5m, 1h"
 #define SHOW_HINT " | write ranks, ranges, 'errors', 'all' or 'none': 0,8-11,errors"
 #define EXPORT_HINT " | write NAME, NAME=VALUE or 'PREFIX*'"
-#define HOSTS_HINT " | give one of -H and --hostfile"
+#define HOSTS_HINT " | give only one of -H and --hostfile"
 #define ELASTIC                                                                        \
 	" of horovodrun is not supported | jobs have a fixed size here: give -np and " \
 	"-H"
-#define TRY_HINT "write it after the options: runner -np 2 python train.py"
+#define TRY_HINT "write the program after the options: runner -np 2 python train.py"
 #define MAP_HINT                                                                       \
 	"slot, node and ppr:N:node say how many ranks a host gets; each then runs "    \
 	"next to its GPU, see --bind-to"
@@ -54,19 +54,20 @@ static const struct {
 	{ "--plan a b", " plan=1 [a b]" },
 	{ "--topology x.xml", " topology=x.xml []" },
 	{ "--plan=jsn",
-	  " error --plan: 'jsn' is none of text, json | did you mean 'json'?" },
+	  " error --plan: 'jsn' is not one of text, json | did you mean 'json'?" },
 	{ "--plan --topology =x", " error --topology: '=x' is not [host=]file" },
 	{ "--version", " printed runner 0.1.0\n" },
 	{ "-np x --version --nonsense", " printed runner 0.1.0\n" },
 	{ "--help", " printed usage: runner [optio" },
 	{ "--help --map-by", " printed --map-by slot|node\n " },
 	{ "--help=gpus", " printed GPUs of a rank (--he" },
-	{ "--help bindng", " error no help on 'bindng' | did you mean 'binding'?" },
+	{ "--help bindng",
+	  " error there is no help on 'bindng' | did you mean 'binding'?" },
 	{ "--help xyzzy",
-	  " error no help on 'xyzzy' | runner --help lists the topics" },
+	  " error there is no help on 'xyzzy' | list the topics with `runner --help`" },
 	{ "--version=3", " error '--version' takes no value, but has '3'" },
 	{ "--print=tables", " printed topic\tHow many ranks" },
-	{ "--print=x", " error 'x' is none of tables" },
+	{ "--print=x", " error 'x' is not one of tables" },
 
 	/* errors of one option */
 	{ "-np 0 a", " error -np: '0' is not a number from 1 to 1048576" },
@@ -83,18 +84,19 @@ static const struct {
 	  " error unknown option '--bind' | did you mean '--bind-to'?" },
 	{ "--fusion-thresold-mb 3 a", " error unknown option '--fusion-thresold-mb' | "
 				      "did you mean '--fusion-threshold-mb'?" },
-	{ "-z a", " error unknown option '-z' | runner --help all lists the options" },
+	{ "-z a",
+	  " error unknown option '-z' | list the options with `runner --help all`" },
 	{ "--=3 a",
-	  " error unknown option '--' | runner --help all lists the options" },
+	  " error unknown option '--' | list the options with `runner --help all`" },
 	{ "-H2 a", " error unknown option '-H2' | did you mean '-H'?" },
 	{ "-H '' a", " error -H: the value is empty" },
 	{ "--wdir= a", " error --wdir: the value is empty" },
-	{ "-H a --hostfile f b",
-	  " error '--hostfile' after another option that names the hosts" HOSTS_HINT },
+	{ "-H a --hostfile f b", " error '--hostfile' cannot follow another option "
+				 "that names hosts" HOSTS_HINT },
 	{ "-f f -H a b",
-	  " error '-H' after another option that names the hosts" HOSTS_HINT },
+	  " error '-H' cannot follow another option that names hosts" HOSTS_HINT },
 	{ "--transport srun a",
-	  " error --transport: 'srun' is none of auto, local, ssh, openssh" },
+	  " error --transport: 'srun' is not one of auto, local, ssh, openssh" },
 	{ "--no-tag=yes a", " error '--no-tag' takes no value, but has 'yes'" },
 	{ "--no-map-by a",
 	  " error unknown option '--no-map-by' | did you mean '--map-by'?" },
@@ -121,7 +123,7 @@ static const struct {
 	{ "--oversubscribe --no-oversubscribe a", " [a]" },
 	{ "--oversubscribe=off a", " [a]" },
 	{ "--oversubscribe=maybe a",
-	  " error --oversubscribe: 'maybe' is none of yes, no" },
+	  " error --oversubscribe: 'maybe' is not one of yes, no" },
 
 	/* times */
 	{ "--timeout 90 --start-timeout 30s --host-timeout 5m --kill-grace 1h a",
@@ -156,7 +158,7 @@ static const struct {
 	{ "--stdin 3 a", " stdin=3 [a]" },
 	{ "-stdin all a", " stdin=all [a]" },
 	{ "--stdin none a", " stdin=none [a]" },
-	{ "--stdin -3 a", " error --stdin: '-3' is none of a rank, all, none" },
+	{ "--stdin -3 a", " error --stdin: '-3' is not one of a rank, all, none" },
 	{ "-v a", " verbosity=1 [a]" },
 	{ "-v -v a", " verbosity=2 [a]" },
 	{ "-vv a", " verbosity=2 [a]" },
@@ -175,8 +177,9 @@ static const struct {
 	  " error --bind-to: count after 'core': '0' is not a number from 1 to 4096" },
 	{ "--bind-to none:2 a",
 	  " error --bind-to: 'none' takes no value, but has '2'" },
-	{ "--bind-to cor a", " error --bind-to: 'cor' is none of auto, none, socket, "
-			     "numa, l3, core, hwthread | did you mean 'core'?" },
+	{ "--bind-to cor a",
+	  " error --bind-to: 'cor' is not one of auto, none, socket, "
+	  "numa, l3, core, hwthread | did you mean 'core'?" },
 	{ "--share home --report-bindings --gpus 0,1 --gpu-visible node --gpu-id uuid "
 	  "--no-gpu-sharing a",
 	  " share=home report=1 gpus=0,1 visible=node gpuid=1 nosharing=1 [a]" },
@@ -215,8 +218,8 @@ static const struct {
 	{ "--map-by rankfile:file=r a",
 	  " error 'rankfile:file=r' of --map-by is not supported | " MAP_HINT },
 	{ "--map-by nod a",
-	  " error --map-by: 'nod' is none of slot, node | did you mean 'node'?" },
-	{ "--map-by '' a", " error --map-by: '' is none of slot, node" },
+	  " error --map-by: 'nod' is not one of slot, node | did you mean 'node'?" },
+	{ "--map-by '' a", " error --map-by: '' is not one of slot, node" },
 
 	/* Open MPI */
 	{ "-mca pml ob1 --mca btl ^openib a",
@@ -289,8 +292,9 @@ static const struct {
 	  "all=HOROVOD_STALL_CHECK_DISABLE=1 all=NCCL_IB_DISABLE=1 [a]" },
 	{ "--log-level INFO --log-hide-timestamp a",
 	  " all=HOROVOD_LOG_LEVEL=INFO all=HOROVOD_LOG_HIDE_TIME=1 [a]" },
-	{ "--log-level info a", " error --log-level: 'info' is none of TRACE, DEBUG, "
-				"INFO, WARNING, ERROR, FATAL" },
+	{ "--log-level info a",
+	  " error --log-level: 'info' is not one of TRACE, DEBUG, "
+	  "INFO, WARNING, ERROR, FATAL" },
 	{ "--fusion-threshold-mb 1.5 a",
 	  " error --fusion-threshold-mb: '1.5' is not a number from 0 to 1048576" },
 	{ "--cycle-time-ms -1 a",

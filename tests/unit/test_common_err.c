@@ -116,7 +116,7 @@ START_TEST(layers_add_their_subject)
 	ck_assert_int_eq(err_hint(&e, "write %d", 3), -1);
 	ck_assert_str_eq(e.hint, "write 3");
 	ck_assert_int_eq(err_set(&e, E_WIRE, "other"), -1);
-	ck_assert_str_eq(e.text, "other on the agent's stream");
+	ck_assert_str_eq(e.text, "the agent's stream is not valid: other");
 	ck_assert_str_ne(e.hint, "write 3");
 }
 END_TEST

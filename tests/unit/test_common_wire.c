@@ -296,8 +296,9 @@ START_TEST(too_long)
 {
 	struct err e = { 0 };
 	struct buf b;
-	char *want = xasprintf("malformed '%s' message on the agent's stream",
-			       rows[_i].name);
+	char *want =
+		xasprintf("the agent's stream is not valid: malformed '%s' message",
+			  rows[_i].name);
 
 	scale = 1;
 	b = frame(_i);
@@ -356,7 +357,9 @@ START_TEST(limit_of_a_row)
 	ck_assert_int_eq(next(&f, p, sizeof p, &e), 0); /* known by its head alone */
 	head(p, (uint32_t)rows[_i].most + 1, rows[_i].number);
 	ck_assert_int_eq(next(&f, p, sizeof p, &e), -1);
-	ck_assert_str_eq(e.text, "message larger than its limit on the agent's stream");
+	ck_assert_str_eq(
+		e.text,
+		"the agent's stream is not valid: message larger than its limit");
 	head(p, UINT32_MAX, rows[_i].number);
 	ck_assert_int_eq(next(&f, p, sizeof p, &e), -1);
 	ck_assert_uint_eq(f.n, 0);

@@ -110,7 +110,7 @@ START_TEST(the_ssh_program_is_next)
 	struct transport_end end = { .status = -1, .said = "", .needs_openssh = true };
 
 	ck_assert(!setenv("PATH", "/nowhere", 1));
-	err_set(&end.err, E_SSH_AUTH, "n1", "hostbased is what it takes");
+	err_set(&end.err, E_SSH_AUTH, "n1", "sshd accepts hostbased");
 	one->events->ended(one->ctx, &end);
 	ck_assert_ptr_eq(h->transport, &transport_openssh);
 	ck_assert_int_eq(h->state, HOST_STARTING);

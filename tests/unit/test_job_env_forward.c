@@ -134,7 +134,7 @@ static const struct {
 	{ "NONE*", "", 0, "" },
 	{ "RANK", "RANK=7", 0, "" }, /* what is named travels */
 	{ "SLURM_*", "SLURM_PROCID=3", 0, "" },
-	{ "GONE", "-x GONE: there is no variable of this name", E_EXPORT_UNSET,
+	{ "GONE", "-x GONE: the variable is not set", E_EXPORT_UNSET,
 	  "give it a value: -x GONE=VALUE" },
 	{ "", "-x '' has no name", E_EXPORT_NAME,
 	  "write -x NAME, -x NAME=VALUE or -x 'PREFIX*'" },
@@ -208,10 +208,10 @@ static const struct {
 	{ "A='x\n", "1: no closing ' for 'A'", E_ENV_FILE_QUOTE },
 	{ "B=1\nA=x\"y\n", "2: no closing \" for 'A'", E_ENV_FILE_QUOTE },
 	{ "A=$HOME/x",
-	  "1: a '$' or '`' in the value of 'A', and nothing is expanded here",
+	  "1: the value of 'A' has a '$' or '`', but nothing is expanded here",
 	  E_ENV_FILE_DOLLAR },
 	{ "A=\"`id`\"",
-	  "1: a '$' or '`' in the value of 'A', and nothing is expanded here",
+	  "1: the value of 'A' has a '$' or '`', but nothing is expanded here",
 	  E_ENV_FILE_DOLLAR },
 };
 

@@ -112,31 +112,33 @@ static const struct map_case cases[] = {
 	  { 9 },
 	  SLOT,
 	  .id = E_SLOTS,
-	  .want = "-np 9 asks for 9 ranks, -H gives 8 slots (a:4 + b:4)",
+	  .want = "-np 9 asks for 9 ranks, but -H gives 8 slots (a:4 + b:4)",
 	  .hint = "use --oversubscribe to start more ranks than slots, or give more "
 		  "slots, as in 'a:5'" },
 	{ "a:1",
 	  { 2 },
 	  SLOT,
 	  .id = E_SLOTS,
-	  .want = "-np 2 asks for 2 ranks, -H gives 1 slot (a:1)" },
+	  .want = "-np 2 asks for 2 ranks, but -H gives 1 slot (a:1)" },
 	{ "g01:8 g02:8 g03:8 h:2",
 	  { 100 },
 	  SLOT,
 	  .id = E_SLOTS,
-	  .want = "-np 100 asks for 100 ranks, -H gives 26 slots (g[01-03]:8 + h:2)" },
+	  .want = "-np 100 asks for 100 ranks, but -H gives 26 slots (g[01-03]:8 + "
+		  "h:2)" },
 	{ "g01:8 h:8 g3:8 g4:8",
 	  { 100 },
 	  SLOT,
 	  .id = E_SLOTS,
-	  .want = "-np 100 asks for 100 ranks, -H gives 32 slots (g01:8 + h:8 + "
+	  .want = "-np 100 asks for 100 ranks, but -H gives 32 slots (g01:8 + h:8 + "
 		  "g[3-4]:8)" },
 	{ "a:4 b:4",
 	  { 5 },
 	  SLOT,
 	  .per_host = 2,
 	  .id = E_SLOTS,
-	  .want = "-np 5 asks for 5 ranks, -H with -ppn 2 gives 4 slots (a:2 + b:2)",
+	  .want = "-np 5 asks for 5 ranks, but -H with -ppn 2 gives 4 slots (a:2 + "
+		  "b:2)",
 	  .hint = "use --oversubscribe to start more ranks than slots, or raise -ppn, "
 		  "or name more hosts" },
 	{ "a:2",
@@ -144,13 +146,13 @@ static const struct map_case cases[] = {
 	  2,
 	  SLOT,
 	  .id = E_SLOTS,
-	  .want = "-np 2 + -np 1 asks for 3 ranks, -H gives 2 slots (a:2)" },
+	  .want = "-np 2 + -np 1 asks for 3 ranks, but -H gives 2 slots (a:2)" },
 	{ "a:2/4 b:1/1",
 	  { 6 },
 	  SLOT,
 	  OVER,
 	  .id = E_MAX_SLOTS,
-	  .want = "-np 6 asks for 6 ranks, max_slots allows 5 slots (a:4 + b:1)" },
+	  .want = "-np 6 asks for 6 ranks, but max_slots allows 5 slots (a:4 + b:1)" },
 	{ "a:0 b:0",
 	  { 0 },
 	  SLOT,
@@ -173,7 +175,8 @@ static const struct map_case cases[] = {
 	  SLOT,
 	  OVER,
 	  .id = E_RANKS_MANY,
-	  .want = "-np 2000000000 asks for 2000000000 ranks, more than 1048576" },
+	  .want = "-np 2000000000 asks for 2000000000 ranks, but the limit is "
+		  "1048576" },
 };
 
 START_TEST(map)

@@ -423,7 +423,7 @@ START_TEST(selections_by_any_name)
 	rc = gpu_select(&g, selections[_i].list, &e);
 	ck_assert_msg(rc == (selections[_i].bad ? -1 : 0), "'%s'", selections[_i].list);
 	if (rc) {
-		want = xasprintf("--gpus: no GPU '%s' on this host",
+		want = xasprintf("--gpus: there is no GPU '%s' on this host",
 				 selections[_i].bad);
 		ck_assert_int_eq(e.id, E_GPU_LIST);
 		ck_assert_str_eq(e.text, want);

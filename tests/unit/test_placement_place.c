@@ -240,16 +240,16 @@ static const struct {
 	{ 3,
 	  { .no_gpu_sharing = true },
 	  E_GPU_SHARING,
-	  "3 ranks on this host for 2 GPUs, and --no-gpu-sharing refuses to share "
-	  "them" },
+	  "cannot give each of 3 ranks its own GPU: this host has 2, and "
+	  "--no-gpu-sharing is given" },
 	{ 1,
 	  { .bind_to = BIND_L3 },
 	  E_BIND_OBJECTS,
-	  "--bind-to l3:1, but the CPUs allowed here have 0 of these" },
+	  "--bind-to l3:1: the CPUs allowed on this host have 0 of these" },
 	{ 1,
 	  { .bind_to = BIND_CORE, .bind_count = 9 },
 	  E_BIND_OBJECTS,
-	  "--bind-to core:9, but the CPUs allowed here have 8 of these" },
+	  "--bind-to core:9: the CPUs allowed on this host have 8 of these" },
 };
 
 START_TEST(refusals_say_why)

@@ -334,10 +334,10 @@ static const struct fail_case {
 	{ "\n:berth: nowhere /a is full\n", -2, "", E_AGENT_NOEXEC, ": /a is full" },
 	{ "\n:berth: norun /t: GLIBC_9 not found\n", -2, "", E_AGENT_LIBC,
 	  "GLIBC_9 not found" },
-	{ "\n:berth: fail it broke\n", -2, "", E_AGENT_SEND, "failed: it broke" },
+	{ "\n:berth: fail it broke\n", -2, "", E_AGENT_SEND, ": it broke" },
 	{ "go away\n", 0, "", E_LOGIN_NOISE, "printed 'go away'" },
 	{ "not available\n", 1, "", E_LOGIN_SHELL,
-	  "status 1 before an agent ran: not available" },
+	  "status 1 before the agent started: not available" },
 	{ "", 1, "x\nno shell\n", E_LOGIN_SHELL, ": no shell" },
 	{ "", 0, "", E_LOGIN_SHELL, "it printed nothing" },
 };
