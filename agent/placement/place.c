@@ -2,7 +2,7 @@
 
 #include "agent/placement/place_internal.h"
 
-/* ---- who gets which GPU ---- */
+/* ---- the GPU of each rank ---- */
 
 static void add_load(const struct topo *t, uint32_t *load, int home, uint32_t ranks)
 {

@@ -103,7 +103,7 @@ void client_close(struct client *c);
 
 /* C's rank waits: 0, or -1 if the N bytes at P are no report of that. */
 int op_records_stall(struct client *c, const unsigned char *p, size_t n);
-/* C's rank asks for whom it waits: 0, or -1 if it has asked already. */
+/* C's rank asks which ranks it waits for: 0, or -1 if it has asked already. */
 int op_records_missing_request(struct client *c);
 void op_records_missing(struct server *s, const struct wire_missing *m);
 /* Sends `rank_op` of local rank LOCAL; nothing if it never joined. */

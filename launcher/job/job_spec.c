@@ -22,7 +22,7 @@ enum {
 	CREDIT_MOST = 1 << 20
 };
 
-/* N bytes that nobody can guess. */
+/* N bytes that cannot be guessed. */
 static void random_bytes(void *bytes, size_t n)
 {
 	if (getrandom(bytes, n, 0) != (ssize_t)n)

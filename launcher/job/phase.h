@@ -91,7 +91,7 @@ struct phase_step {
 /* What event EV leads to in PHASE, which is not JOB_STAY. */
 struct phase_step phase_step(enum job_phase phase, enum job_event ev);
 
-/* The event that J's record amounts to at clock_ms() NOW_MS.  Signals are none of
+/* The event that follows from J's record at clock_ms() NOW_MS.  Signals are not among
  * these: job.c has them from the loop. */
 enum job_event phase_due(const struct job *j, uint64_t now_ms);
 
