@@ -90,7 +90,7 @@ sampled() { # FAULT [MOMENT [RANKS]]
 	mains_gone() { ! on n2 test -e "/proc/$(rank_pid 2)/fd/0" && ! on n2 test -e "/proc/$(rank_pid 3)/fd/0"; }
 	wait_for mains_gone
 	[ -n "$(on n2 sh -c 'grep -slzF BERTH_JOB= /proc/[0-9]*/environ')" ] # what they had daemonised
-	grep -q 'the guardian and the agent were all killed at once' "$ROOT/man/berth-agent.8"
+	grep -q 'the guardian and the agent were killed at the same time' "$ROOT/man/berth-agent.8"
 	mend runner_and_agent_killed n2
 	all_clean n2
 }
