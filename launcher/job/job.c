@@ -175,7 +175,7 @@ int job_finish(struct job *j)
 
 	agents_close(&j->agents);
 	agents_close(&j->cleanup.agents);
-	child_wait_all(j->ran ? 3000 : 500);
+	child_wait_all(phase_close_ms(j));
 	report_unconfirmed(j);
 	if (j->refused) /* stdout or stderr failed while the job ended */
 		acts_say_error(j);

@@ -10,7 +10,7 @@ enum {
 	CONFIRM_MS = 7000, /* after the grace: an agent takes up to 5 s to see a process
 			      die */
 	CLOSE_MS = 3000,   /* from `shutdown` to the end of the stream */
-	CLOSE_SOON_MS = 500 /* the same, where no rank ever ran */
+	CLOSE_SOON_MS = 500 /* the same, if no rank ever ran or all was given up */
 };
 
 /* clang-format off */
@@ -166,6 +166,11 @@ void phase_await(struct job *j)
 	j->awaited = n;
 }
 
+uint32_t phase_close_ms(const struct job *j)
+{
+	return j->ran && j->interrupts < 3 ? CLOSE_MS : CLOSE_SOON_MS;
+}
+
 uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 {
 	const uint64_t start_ms = (uint64_t)j->request->start_timeout_s * 1000;
@@ -180,8 +185,7 @@ uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 	case JOB_STOP:
 		return now_ms + j->grace_ms + CONFIRM_MS;
 	case JOB_CLOSE:
-		close_ms = now_ms +
-			   (j->ran && j->interrupts < 3 ? CLOSE_MS : CLOSE_SOON_MS);
+		close_ms = now_ms + phase_close_ms(j);
 		return j->cleanup.until_ms > close_ms && j->interrupts < 3
 			       ? j->cleanup.until_ms
 			       : close_ms;

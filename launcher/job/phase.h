@@ -101,6 +101,9 @@ void phase_await(struct job *j);
 /* When the phase that J has just entered has lasted too long; 0: never. */
 uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms);
 
+/* How long agents have to leave in CLOSE, and runner's children to end after it. */
+uint32_t phase_close_ms(const struct job *j);
+
 /* A failure is to be followed by another start of all ranks. */
 bool phase_restart_wanted(const struct job *j);
 
