@@ -115,7 +115,7 @@ static void say_berth(struct agent *a, uint32_t local)
 void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
-	struct wire_placed m = { job->epoch, "", "" };
+	struct wire_placed m = { .epoch = job->epoch };
 	struct err e = { 0 };
 
 	if (place(a, &e)) {

@@ -37,12 +37,30 @@ static bool find_machine(struct agent *a, struct err *e)
 	return true;
 }
 
+/* Two agents on one machine have the same text.  Containers and network namespaces of
+ * one kernel are machines of their own. */
+static void name_machine(char *text, size_t n)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char boot[64] = "";
+	struct stat net, pid;
+
+	if (f && fscanf(f, "%63s", boot) == 1 && !stat("/proc/self/ns/net", &net) &&
+	    !stat("/proc/self/ns/pid", &pid))
+		snprintf(text, n, "%s %ju %ju", boot, (uintmax_t)net.st_ino,
+			 (uintmax_t)pid.st_ino);
+	if (f)
+		fclose(f);
+}
+
 static void say_hello(struct agent *a)
 {
 	/* "client port SERVER port": the address at which ssh reached us */
 	const char *connection = getenv("SSH_CONNECTION");
-	char address[64] = "";
+	char address[64] = "", machine[256] = "";
 
+	if (!a->xml)
+		name_machine(machine, sizeof machine);
 	if (connection && sscanf(connection, "%*s %*s %63s", address) != 1)
 		*address = '\0';
 	if (!a->xml)
@@ -54,7 +72,8 @@ static void say_hello(struct agent *a)
 					      .cores = (uint32_t)a->topo.ncore,
 					      .gpus = (uint32_t)a->gpus.n,
 					      .address = address,
-					      .port = a->port.number });
+					      .port = a->port.number,
+					      .machine = machine });
 }
 
 /* ---- watch ---- */
@@ -94,7 +113,9 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 static void finish_job(struct agent *a)
 {
 	char *which = str_take(&a->ranks.which);
-	struct wire_cleared m = { a->epoch, 0, a->ranks.unkillable, which };
+	struct wire_cleared m = { .epoch = a->epoch,
+				  .unkillable = a->ranks.unkillable,
+				  .which = which };
 	struct port fresh;
 
 	agent_forget_job(a);

@@ -29,6 +29,7 @@ enum job_flag {
 	JOB_LOCAL = 4,          /* this host is the launcher's own machine */
 	JOB_NO_GPU_SHARING = 8, /* refuse more ranks than GPUs */
 	JOB_MANAGED = 16,       /* inside a resource manager's job: no GPU claims */
+	JOB_OWN_ENV = 32, /* of the host's environment ranks get PATH and HOME alone */
 };
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by

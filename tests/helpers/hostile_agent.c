@@ -115,7 +115,7 @@ static void wait_forever(void)
 static void hello(uint32_t cpus, uint32_t gpus, const char *address,
 		  const char *version)
 {
-	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, address, 0);
+	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, address, 0, "");
 }
 
 static void berth(uint32_t rank, const char *text)
@@ -132,7 +132,7 @@ static void output(uint32_t epoch, uint32_t rank, uint32_t stream, size_t n)
 
 static void ended(uint32_t rank, uint64_t at_ns)
 {
-	SAY(exited, job.epoch, rank, 1, 0, at_ns, 0, 0, "", "");
+	SAY(exited, job.epoch, rank, 1, 0, at_ns, 0, 0, 0, 0, "", "");
 }
 
 static void all_ended(void)
@@ -145,7 +145,7 @@ static void placed(const char *text)
 {
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], text);
-	SAY(placed, job.epoch, text, text);
+	SAY(placed, job.epoch, text, text, "", "", "");
 }
 
 static void started(void)
@@ -305,7 +305,7 @@ static void runners_word(void)
 static void gone_at_once(void)
 {
 	await(WIRE_job);
-	SAY(cleared, job.epoch, 0, 3, NASTY);
+	SAY(cleared, job.epoch, 0, 3, NASTY, 0, 0);
 	wait_forever();
 }
 
@@ -319,7 +319,7 @@ static void ended_at_once(void)
 static void no_berth(void)
 {
 	await(WIRE_job);
-	SAY(placed, job.epoch, "", "");
+	SAY(placed, job.epoch, "", "", "", "", "");
 	wait_forever();
 }
 
@@ -343,7 +343,7 @@ static void placed_again(void)
 	await(WIRE_job);
 	placed("0");
 	for (;;)
-		SAY(placed, job.epoch, "0", "0");
+		SAY(placed, job.epoch, "0", "0", "", "", "");
 }
 
 static void berth_nasty(void)
@@ -435,7 +435,7 @@ static void ended_string(void)
 	struct buf b = { 0 };
 
 	wire_pack_exited(&b, &(struct wire_exited){ job.epoch, job.ranks[0], 1, 0, 1, 0,
-						    0, "b", "c" });
+						    0, 0, 0, "b", "c" });
 	buf_head(&b)[b.len - 1] = 'x';
 	put_buf(&b);
 	wait_forever();
@@ -443,11 +443,11 @@ static void ended_string(void)
 
 static void ended_nasty(void)
 {
-	SAY(exited, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, "no " NASTY,
-	    "try " NASTY);
+	SAY(exited, job.epoch, job.ranks[0], 0, 0x7f00, clock_ns(), 0, 0, 0, 0,
+	    "no " NASTY, "try " NASTY);
 	await(WIRE_stop);
 	SAY(stop_ack, job.epoch);
-	SAY(cleared, job.epoch, 0, 2, NASTY);
+	SAY(cleared, job.epoch, 0, 2, NASTY, 0, 0);
 	await(WIRE_shutdown);
 	_exit(0);
 }
@@ -460,7 +460,7 @@ static void ending_untold(void)
 
 static void gone_untold(void)
 {
-	SAY(cleared, job.epoch, 0, 0, "");
+	SAY(cleared, job.epoch, 0, 0, "", 0, 0);
 	wait_forever();
 }
 
@@ -506,8 +506,8 @@ static void clocks(void)
 	for (size_t i = 0; i < 5; i++)
 		for (size_t k = 0; k < 5; k++)
 			SAY(heartbeat, times[i], times[k]);
-	SAY(exited, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0, "",
-	    "");
+	SAY(exited, job.epoch, job.ranks[0], 1, 0x300, UINT64_MAX, UINT64_MAX, 0,
+	    UINT64_MAX, UINT64_MAX, "", "");
 }
 
 /* What a background child may do: no fault. */
@@ -539,7 +539,7 @@ static void anything(void)
 			SAY(output, v[0], v[1], v[2] % 2 + 1, { "x\n", 2 });
 			break;
 		case 1:
-			SAY(exited, v[0], v[1], v[2], v[3], x, x, v[2], "t", "");
+			SAY(exited, v[0], v[1], v[2], v[3], x, x, v[2], x, x, "t", "");
 			break;
 		case 2:
 			SAY(started, v[0], v[1], v[2], "1");
@@ -554,21 +554,21 @@ static void anything(void)
 			SAY(log, v[1] % 3, "", "t", "");
 			break;
 		case 6:
-			SAY(cleared, v[0], 0, v[1], "w");
+			SAY(cleared, v[0], 0, v[1], "w", 0, 0);
 			break;
 		case 7:
 			SAY(stop_ack, v[0]);
 			break;
 		case 8:
-			SAY(placed, v[0], "", "");
+			SAY(placed, v[0], "", "", "", "", "");
 			break;
 		case 9:
 			berth(v[1], "b");
 			break;
 		default:
-			wire_pack_exited(&b,
-					 &(struct wire_exited){ v[0], v[1], v[2], v[3],
-								x, 0, 0, "", "" });
+			wire_pack_exited(&b, &(struct wire_exited){ v[0], v[1], v[2],
+								    v[3], x, 0, 0, 0, 0,
+								    "", "" });
 			buf_head(&b)[(x >> 20) % b.len] ^= (unsigned char)(x >> 12);
 			put_buf(&b);
 		}
@@ -593,7 +593,7 @@ static void never_leaves(void)
 	all_ended();
 	await(WIRE_stop);
 	SAY(stop_ack, job.epoch);
-	SAY(cleared, job.epoch, 0, 0, "");
+	SAY(cleared, job.epoch, 0, 0, "", 0, 0);
 	signal(SIGTERM, SIG_IGN);
 	wait_forever();
 }
@@ -610,7 +610,7 @@ static void gone_again(void)
 	await(WIRE_stop);
 	SAY(stop_ack, job.epoch);
 	for (;;)
-		SAY(cleared, job.epoch, 0, 1, NASTY);
+		SAY(cleared, job.epoch, 0, 1, NASTY, 0, 0);
 }
 
 /* As much output as is granted, for ever. */
@@ -758,7 +758,7 @@ int main(int argc, char **argv)
 	}
 	await(WIRE_stop);
 	SAY(stop_ack, job.epoch);
-	SAY(cleared, job.epoch, 0, 0, "");
+	SAY(cleared, job.epoch, 0, 0, "", 0, 0);
 	await(WIRE_shutdown);
 	return 0;
 }

@@ -479,12 +479,12 @@ START_TEST(strings_are_strings)
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct buf b = { 0 };
-		struct wire_cleared m;
+		struct wire_started m;
 
-		buf_u32(&b, 1); /* epoch, port; left and which come from the case */
+		buf_u32(&b, 1); /* epoch, rank; pid and cpus come from the case */
 		buf_u32(&b, 1);
 		buf_add(&b, texts[i].bytes, texts[i].n);
-		ck_assert_msg(wire_unpack_cleared(&m, buf_head(&b), b.len, NULL) ==
+		ck_assert_msg(wire_unpack_started(&m, buf_head(&b), b.len, NULL) ==
 				      texts[i].rc,
 			      "case %zu", i);
 		buf_free(&b);
@@ -637,10 +637,11 @@ START_TEST(print)
 	uint32_t many[65] = { 0 };
 	struct buf b = { 0 };
 
-	wire_pack_exited(&b, &(struct wire_exited){ 1, 3, 77, 256, 5, 0, 0, "", "" });
+	wire_pack_exited(&b,
+			 &(struct wire_exited){ 1, 3, 77, 256, 5, 0, 0, 7, 8, "", "" });
 	ck_assert_str_eq(printed(&b), "exited epoch=1 rank=3 pid=77 status=256 "
 				      "began_ns=5 error_printed_ns=0 oom=0 "
-				      "text='' hint=''");
+				      "cpu_us=7 peak_bytes=8 text='' hint=''");
 	wire_pack_output(&b, &(struct wire_output){ 1, 2, 1, { "secret", 6 } });
 	ck_assert_str_eq(printed(&b), "output epoch=1 rank=2 stream=1 data=(6 bytes)");
 	wire_pack_app(&b, &(struct wire_app){ 0, { env, 1 }, { env, 2 }, "/w" });
