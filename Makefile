@@ -17,7 +17,7 @@ BUILD ?= build
 FUZZ_S ?= 60
 CC = gcc
 OBJCOPY = objcopy
-CFLAGS ?= -O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2
+CFLAGS ?= -O2 -g -D_FORTIFY_SOURCE=2
 
 ifeq ($(SAN),1)
 BUILD := $(patsubst %/san,%,$(BUILD))/san
@@ -33,7 +33,10 @@ export BUILD SAN
 WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2
 DIALECT = -std=c11 -D_GNU_SOURCE -I. -I$(BUILD)
-FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -MT $@
+# After CFLAGS and LDFLAGS, so that those of a packager don't take these away.
+HARDEN = -fPIE -fstack-protector-strong
+HARDEN_LINK = -pie -Wl,-z,relro,-z,now
+FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) $(HARDEN) -MMD -MP -MF $@.d -MT $@
 O = $(BUILD)/obj
 
 # What each program is made of, without its main: the files of a folder and of its rooms.
@@ -69,11 +72,11 @@ all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(BUILD)/bin/berth_
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
+	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
 
 $(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common) | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl
+	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) -o $@ $^ $(HWLOC) $(EVENT) -lm -ldl
 
 $O/%.o: %.c Makefile
 	@mkdir -p $(@D)
