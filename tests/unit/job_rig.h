@@ -100,7 +100,7 @@ static void on_job(struct conn *c, const struct wire_frame *f)
 		       .why = "");
 	}
 	wire_free_job(&m);
-	ANSWER(c, placed, c->epoch, "", "");
+	ANSWER(c, placed, c->epoch, "", "", "", "", "");
 }
 
 static void exits(struct conn *c, uint32_t local, uint32_t code)
