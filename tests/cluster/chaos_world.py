@@ -8,6 +8,7 @@ import time
 
 NO_FAILURE = re.compile(rb"runner: (warning:|\^C|rank status|\S+ did not confirm|.*; given up after )")
 # what may stay: Python's own, which a killed worker leaves, and agents in their cache
+SHARED = os.path.realpath(os.environ.get("VC_SHARE") or os.path.join(os.path.dirname(__file__), "..", ".."))
 PASSING = re.compile(r"/tmp/(pymp-|torch_)|/berth/agent-\w+$")
 
 
@@ -78,7 +79,8 @@ class World:
                       if w[3] == "0A"]
             found += ["socket " + w[7] for w in words(root + "/net/unix") if len(w) > 7 and w[7][0] == "@"]
             for top in "/tmp", "/dev/shm", "/root/.cache/berth", "/home/alice/.cache/berth":
-                for folder, _, files in os.walk(root + "/root" + top):
+                for folder, below, files in os.walk(root + "/root" + top):
+                    below[:] = [d for d in below if os.path.join(folder, d) != root + "/root" + SHARED]
                     found += ["file " + os.path.join(folder, f)[len(root) + 5:] for f in files
                               if not PASSING.search(folder + "/" + f)]
             segments = subprocess.run(["nsenter", "-t", str(inits[h]), "-i", "cat", "/proc/sysvipc/shm"],

@@ -99,10 +99,10 @@ trace() {
 			echo "process $(tr "\0" " " < ${f%environ}cmdline)"
 		done
 		pgrep -lx berth-agent | sed "s/^/process /"
-		find /tmp /dev/shm -mindepth 1 2> /dev/null | sed "s/^/file /"
+		find /tmp /dev/shm -mindepth 1 -path "$0" -prune -o -print 2> /dev/null | sed "s/^/file /"
 		cat /proc/net/tcp /proc/net/tcp6 | awk "\$4 == \"0A\" {print \"listens\", \$2}"
 		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix
-		ipcs -a | grep ^0x | sed "s/^/System V /"' | sort
+		ipcs -a | grep ^0x | sed "s/^/System V /"' "${VC_SHARE:-$ROOT}" | sort # $0: the hosts share it
 }
 
 mark_clean() {
