@@ -262,6 +262,11 @@ void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords)
 	}
 }
 
+const char *str_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 void str_hex(char *out, const unsigned char *bytes, size_t len)
 {
 	static const char digits[] = "0123456789abcdef";

@@ -54,6 +54,9 @@ void strv_free(struct strv *l);
 void strv_env_set(struct strv *l, const char *name, const char *value);
 const char *strv_env_get(const struct strv *l, const char *name);
 
+/* "s" for the plural of a noun, "" after 1. */
+const char *str_plural(uint64_t n);
+
 /* TEXT, a decimal number from MIN to MAX, into OUT.  0, or -1 with E (E_NUMBER). */
 int str_to_long(long *out, const char *text, long min, long max, struct err *e);
 

@@ -16,7 +16,8 @@ enum {
 	KEEP_BYTES = 8 << 20,
 	/* Heartbeats to more hosts are spread over the time between two. */
 	BEATS_AT_ONCE = 256,
-	TOLD_BYTES = 400 /* of what an agent printed, in a message */
+	OUT_SPARE = 4 << 20, /* of host.out, beyond host.out_due */
+	TOLD_BYTES = 400     /* of what an agent printed, in a message */
 };
 
 void agents_give_up(struct host *h, const struct err *why)
@@ -84,6 +85,7 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 		return err_set(e, E_WIRE, "hello with impossible values");
 	h->up_ns = clock_ns();
 	h->address = xstrdup(m.address);
+	h->machine = xstrdup(m.machine);
 	h->cpus = m.cpus;
 	h->cores = m.cores;
 	h->gpus = m.gpus;
@@ -216,6 +218,11 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 	used = h->conn ? cut(h, p, n) : 0;
 	if (h->conn && used < n)
 		buf_add(&h->in, p + used, n - used);
+	if (h->conn && h->out.len > h->out_due + OUT_SPARE) {
+		err_set(&e, E_WIRE, "it asks, and reads no answer");
+		err_in(&e, "%s", h->name);
+		agents_give_up(h, &e);
+	}
 }
 
 static void on_writable(void *ctx)
@@ -303,7 +310,8 @@ void agents_start(struct agents *a, struct host *h)
 	buf_drop(&h->in, h->in.len); /* of an agent that it had before */
 	buf_drop(&h->out, h->out.len);
 	free(h->address);
-	h->address = NULL;
+	free(h->machine);
+	h->address = h->machine = NULL;
 	h->clock_error_ns = 0;
 	h->greeted = false;
 	h->state = HOST_STARTING;
@@ -441,6 +449,7 @@ void agents_free(struct agents *a)
 		free(h->user);
 		free(h->addr);
 		free(h->address);
+		free(h->machine);
 		buf_free(&h->in);
 		buf_free(&h->out);
 	}

@@ -40,6 +40,7 @@ struct host {
 
 	/* from hello */
 	char *address;
+	char *machine; /* equal texts: one machine; "": unknown */
 	uint32_t cpus, cores, gpus, port;
 	/* agent's clock minus ours, and how wrong that can be */
 	uint64_t clock_offset_ns; /* modulo 2^64 */
@@ -51,6 +52,9 @@ struct host {
 	bool silence_told;
 	bool greeted; /* WIRE_MAGIC came */
 	struct buf in, out;
+	/* Bytes that the job itself puts into OUT at a time.  A host with 4 MiB more there
+	 * asks and reads no answer: it is given up. */
+	size_t out_due;
 };
 
 /* Any may be NULL. */

@@ -24,6 +24,7 @@ struct member {
 	bool partial;   /* a part of its texts came */
 	bool in_fence;  /* all of them came, and no answer was sent */
 	struct buf texts;
+	size_t answer_bytes;  /* of its largest answer */
 	uint32_t first_ended; /* 1 + its first rank that has ended; 0: none has */
 	uint32_t nended;
 	uint32_t lost_round, lost_rank; /* the last round that it lost a rank in */
@@ -82,6 +83,7 @@ const char *fence_host_map_request(struct job *j, struct host *h)
 	struct wire_host_map m = { .epoch = j->epoch };
 	const char **names;
 	uint32_t *hosts;
+	size_t before;
 
 	if (!member || member->uses)
 		return "'host_map_request' message out of turn";
@@ -95,7 +97,9 @@ const char *fence_host_map_request(struct job *j, struct host *h)
 		hosts[i] = j->plan.node[j->plan.rank[i].host];
 	m.hosts = (wire_u32v){ hosts, j->plan.np };
 	m.names = (wire_strv){ names, j->plan.nodes };
+	before = h->out.len;
 	wire_pack_host_map(&h->out, &m);
+	h->out_due += h->out.len - before;
 	agents_flush(h);
 	free(hosts);
 	free(names);
@@ -298,7 +302,9 @@ static void send_texts(struct job *j, struct host *h, uint32_t round)
 				     .init_round = round,
 				     .clock_offset_ns =
 					     h->local ? 0 : -h->clock_offset_ns };
-	size_t sent = 0;
+	struct member *member = &j->fence->host[job_index(j, h)];
+	const size_t before = h->out.len;
+	size_t sent = 0, bytes;
 
 	while (!m.last) {
 		size_t left = texts->len - sent;
@@ -308,6 +314,11 @@ static void send_texts(struct job *j, struct host *h, uint32_t round)
 					m.last ? left : WIRE_PART_MAX };
 		wire_pack_fence_data(&h->out, &m);
 		sent += m.texts.n;
+	}
+	bytes = h->out.len - before;
+	if (bytes > member->answer_bytes) {
+		h->out_due += bytes - member->answer_bytes;
+		member->answer_bytes = bytes;
 	}
 	agents_flush(h);
 }

@@ -35,7 +35,8 @@ struct rank {
 	size_t nshared;
 	/* why it never ran, or was out of memory */
 	char *text, *hint;
-	struct rank_op *op; /* in libberth, when it was asked last; or NULL */
+	struct rank_op *op;  /* in libberth, when it was asked last; or NULL */
+	uint64_t stalled_ms; /* clock_ms() of its last report of a stall; 0: none */
 };
 
 /* What the job knows of one host, beside its agent. */
@@ -51,6 +52,8 @@ struct host_run {
 	size_t window;          /* bytes of output that it may still send */
 	uint64_t overdue_bytes; /* of output since job.overdue */
 	uint32_t berths, notes; /* how many it has told */
+	uint32_t stalls;        /* reports of its ranks */
+	uint64_t missing_ms;    /* clock_ms() of its last `missing_request`; 0: none */
 	size_t said_bytes;      /* of its frames that are kept */
 	char *idle, *certificate;
 };

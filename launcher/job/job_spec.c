@@ -19,7 +19,8 @@ enum {
 	 * terminal is slow. */
 	CREDIT_ALL = 8 << 20,
 	CREDIT_LEAST = 16 << 10,
-	CREDIT_MOST = 1 << 20
+	CREDIT_MOST = 1 << 20,
+	LOST_BYTES = 32 /* of a `lost` of one rank */
 };
 
 /* N bytes that cannot be guessed. */
@@ -189,6 +190,7 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	size_t n = j->plan.local_size[index];
 	uint32_t *list = xcalloc(3 * n, sizeof *list); /* three, by local rank */
 	struct wire_job m = *common;
+	const size_t before = h->out.len;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct plan_rank *p = &j->plan.rank[j->plan.ranks[index][i]];
@@ -206,6 +208,8 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	m.cross_sizes = (wire_u32v){ list + 2 * n, n };
 	buf_add(&h->out, buf_head(apps), apps->len);
 	wire_pack_job(&h->out, &m);
+	/* `lost` may come for each rank alone */
+	h->out_due = h->out.len - before + j->plan.np * (size_t)LOST_BYTES;
 	j->run[index].window = j->spec.credit_bytes;
 	free(list);
 	agents_flush(h);

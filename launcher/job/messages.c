@@ -251,6 +251,8 @@ static const char *on_cleared(struct job *j, struct host *h,
 
 	if (!run->stop_acked || run->cleared)
 		return "'cleared' message that nobody asked for";
+	if (m->port > 65535) /* the next epoch's MASTER_PORT */
+		return "'cleared' message with an impossible port";
 	run->cleared = true;
 	run->unkillable = m->unkillable;
 	h->port = m->port;

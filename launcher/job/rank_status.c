@@ -10,13 +10,31 @@ enum {
 	STALLS_MOST = 16, /* that differ, at a time */
 	SETS_MOST = 64,
 	TEXT_MOST = 300,
-	MISSING_MOST = 64 /* ranks in an answer */
+	MISSING_MOST = 64,  /* ranks in an answer */
+	WAITS_MOST = 64,    /* operations whose missing ranks are known at a time */
+	LIST_BYTES = 100,   /* of a list of ranks on a line */
+	STALL_MS = 1000,    /* between two reports of a rank, says its agent */
+	STALLS_TAKEN = 1000 /* reports of the ranks of a host, in an epoch */
 };
 
 /* Ranks that wait in the same operation for the same others. */
 struct stall {
 	struct rank_set waiting, missing;
 	char *text;
+};
+
+/* The ranks for which the ranks in one operation wait. */
+struct wait {
+	const struct rank_op *op;
+	struct rank_set missing;
+	char *text; /* `; waits for ranks 3-5`, or "" */
+	uint32_t answer[MISSING_MOST], nanswer;
+};
+
+/* So that one search serves all ranks in an operation. */
+struct waits {
+	struct wait v[WAITS_MOST];
+	size_t n; /* searches */
 };
 
 /* One query of the agents, while answers may come. */
@@ -132,9 +150,86 @@ static const char *host_name(const struct job *j, uint32_t rank)
 	return j->agents.host[j->plan.rank[rank].host].name;
 }
 
+/* ---- one search for all ranks in an operation ---- */
+
+static bool wait_alike(const struct rank_op *a, const struct rank_op *b)
+{
+	const size_t bytes = a && b ? a->n * sizeof *a->set : 0;
+
+	return a && b && a->n == b->n && !memcmp(a->set, b->set, bytes) &&
+	       !memcmp(a->seq, b->seq, bytes) && !memcmp(a->runs, b->runs, bytes);
+}
+
+static bool waits_in_init(const struct rank_op *op)
+{
+	for (size_t i = 0; op && i < op->n; i++)
+		if (op->set[i] == WIRE_INIT_ROUNDS && op->runs[i])
+			return true;
+	return false;
+}
+
+/* RANK has left the library.  It may have been in the operation before. */
+static bool has_left(const struct rank *r)
+{
+	return r->state == RANK_ENDED || (r->op && !*r->op->text);
+}
+
+/* `; waits for ranks 3-5`.  Of a long list a part is shown, and its length. */
+static char *wait_text(const struct rank_set *missing)
+{
+	const size_t n = rank_set_count(missing);
+	struct str out = { 0 };
+
+	if (!n)
+		return xstrdup("");
+	str_add(&out, "; waits for ");
+	print_ranks(&out, missing);
+	if (out.len > LIST_BYTES) {
+		while (out.s[--out.len] != ',' || out.len > LIST_BYTES)
+			;
+		str_addf(&out, ",... (%zu ranks)", n);
+	}
+	return str_take(&out);
+}
+
+static void wait_free(struct wait *w)
+{
+	rank_set_free(&w->missing);
+	free(w->text);
+	*w = (struct wait){ 0 };
+}
+
+/* The ranks for which RANK, in an operation, waits. */
+static const struct wait *get_wait(const struct job *j, struct waits *waits,
+				   uint32_t rank)
+{
+	const struct rank_op *op = j->rank[rank].op;
+	struct wait *w = waits->v;
+
+	for (; w < waits->v + waits->n && w < waits->v + WAITS_MOST; w++)
+		if (wait_alike(w->op, op))
+			return w;
+	w = &waits->v[waits->n++ % WAITS_MOST];
+	wait_free(w);
+	w->op = op;
+	find_missing(j, rank, &w->missing);
+	w->text = wait_text(&w->missing);
+	for (uint32_t k = 0; k < j->plan.np && w->nanswer < MISSING_MOST; k++)
+		if (rank_set_has(&w->missing, k) &&
+		    (waits_in_init(op) || !has_left(&j->rank[k])))
+			w->answer[w->nanswer++] = k;
+	return w;
+}
+
+static void waits_free(struct waits *waits)
+{
+	for (size_t i = 0; i < WAITS_MOST; i++)
+		wait_free(&waits->v[i]);
+}
+
 /* ---- what the user sees ---- */
 
-static void print_rank(struct job *j, uint32_t i)
+static void print_rank(struct job *j, uint32_t i, struct waits *waits)
 {
 	static const char *const states[] = { [RANK_WAITING] = "waiting",
 					      [RANK_STARTING] = "waiting",
@@ -152,16 +247,10 @@ static void print_rank(struct job *j, uint32_t i)
 		str_addf(&line, "last output %ld.%ld s ago", quiet_ms / 1000,
 			 quiet_ms % 1000 / 100);
 	if (r->op && *r->op->text) {
-		struct rank_set missing = { 0 };
+		const struct wait *w =
+			r->state == RANK_RUNNING ? get_wait(j, waits, i) : NULL;
 
-		str_addf(&line, "\n    %s", r->op->text);
-		if (r->state == RANK_RUNNING)
-			find_missing(j, i, &missing);
-		if (rank_set_count(&missing)) {
-			str_add(&line, "; waits for ");
-			print_ranks(&line, &missing);
-		}
-		rank_set_free(&missing);
+		str_addf(&line, "\n    %s%s", r->op->text, w ? w->text : "");
 	}
 	report_note(j, "%s", str_text(&line));
 	str_free(&line);
@@ -214,55 +303,19 @@ static void print_stall(struct job *j, const struct stall *st)
 
 /* ---- answers to ranks ---- */
 
-static bool wait_alike(const struct rank_op *a, const struct rank_op *b)
+/* Tell each rank that asked which ranks it waits for. */
+static void answer_requests(struct job *j, const struct rank_set *requests,
+			    struct waits *waits)
 {
-	const size_t bytes = a && b ? a->n * sizeof *a->set : 0;
-
-	return a && b && a->n == b->n && !memcmp(a->set, b->set, bytes) &&
-	       !memcmp(a->seq, b->seq, bytes) && !memcmp(a->runs, b->runs, bytes);
-}
-
-static bool waits_in_init(const struct rank_op *op)
-{
-	for (size_t i = 0; op && i < op->n; i++)
-		if (op->set[i] == WIRE_INIT_ROUNDS && op->runs[i])
-			return true;
-	return false;
-}
-
-/* RANK has left the library.  It may have been in the operation before. */
-static bool has_left(const struct rank *r)
-{
-	return r->state == RANK_ENDED || (r->op && !*r->op->text);
-}
-
-/* Tell each rank that asked which ranks it waits for.  Ranks in the same operation wait
- * for the same ones, so few searches are made. */
-static void answer_requests(struct job *j, const struct rank_set *requests)
-{
-	const struct rank_op *before = NULL;
-	uint32_t list[MISSING_MOST], n = 0;
-
 	for (uint32_t r = 0; r < j->plan.np; r++) {
 		struct wire_missing m = { .epoch = j->epoch, .rank = r };
 		struct host *h = &j->agents.host[j->plan.rank[r].host];
-		const struct rank_op *op = j->rank[r].op;
+		const struct wait *w;
 
 		if (!rank_set_has(requests, r) || h->state != HOST_UP)
 			continue;
-		if (!wait_alike(before, op)) {
-			struct rank_set missing = { 0 };
-
-			n = 0;
-			find_missing(j, r, &missing);
-			for (uint32_t k = 0; k < j->plan.np && n < MISSING_MOST; k++)
-				if (rank_set_has(&missing, k) &&
-				    (waits_in_init(op) || !has_left(&j->rank[k])))
-					list[n++] = k;
-			rank_set_free(&missing);
-			before = op;
-		}
-		m.ranks = (wire_u32v){ list, n };
+		w = get_wait(j, waits, r);
+		m.ranks = (wire_u32v){ w->answer, w->nanswer };
 		wire_pack_missing(&h->out, &m);
 		agents_flush(h);
 	}
@@ -291,16 +344,19 @@ void rank_status_free(struct job *j)
 static void finish(struct job *j)
 {
 	struct rank_status *q = j->rank_status;
+	struct waits *waits = xcalloc(1, sizeof *waits);
 
-	answer_requests(j, &q->requests);
+	answer_requests(j, &q->requests, waits);
 	for (size_t i = 0; i < q->nstalls; i++)
 		print_stall(j, &q->stall[i]);
 	if (q->print) {
-		report_note(j, "runner: rank status: %u ranks, %u ended", j->plan.np,
-			    j->ended);
+		report_note(j, "runner: rank status: %u rank%s, %u ended", j->plan.np,
+			    str_plural(j->plan.np), j->ended);
 		for (uint32_t i = 0; i < j->plan.np; i++)
-			print_rank(j, i);
+			print_rank(j, i, waits);
 	}
+	waits_free(waits);
+	free(waits);
 	rank_status_free(j);
 }
 
@@ -381,6 +437,20 @@ static struct stall *get_stall(struct job *j, const struct rank_set *missing,
 	return st;
 }
 
+/* Whether one more report of a stall of rank R on H is shown. */
+static bool is_stall_taken(struct job *j, struct host *h, struct rank *r)
+{
+	struct host_run *run = &j->run[job_index(j, h)];
+	const uint64_t now = clock_ms();
+	const bool soon = r->stalled_ms && now - r->stalled_ms < STALL_MS / 2;
+
+	r->stalled_ms = now;
+	run->stalls += run->stalls <= STALLS_TAKEN;
+	if (run->stalls == STALLS_TAKEN)
+		report_note(j, "runner: %s: further stalls are not shown", h->name);
+	return !soon && run->stalls < STALLS_TAKEN;
+}
+
 const char *rank_status_stall(struct job *j, struct host *h, const struct wire_stall *m)
 {
 	struct rank_set missing = { 0 };
@@ -389,6 +459,8 @@ const char *rank_status_stall(struct job *j, struct host *h, const struct wire_s
 
 	if (!is_sound(j, h, m->rank))
 		return not_its;
+	if (!is_stall_taken(j, h, &j->rank[m->rank]))
+		return NULL;
 	for (size_t i = 0; i < m->missing.n; i++)
 		if (m->missing.v[i] >= j->plan.np)
 			return NULL; /* a rank said that, not its agent */
@@ -408,9 +480,17 @@ const char *rank_status_stall(struct job *j, struct host *h, const struct wire_s
 const char *rank_status_missing_request(struct job *j, struct host *h,
 					const struct wire_missing_request *m)
 {
+	struct host_run *run = &j->run[job_index(j, h)];
+	const uint64_t now = clock_ms();
+
 	if (!is_sound(j, h, m->rank))
 		return not_its;
 	rank_set_add(&get_query(j)->requests, m->rank);
+	/* A host has all others asked once in a second.  Requests in between get what is
+	 * known then. */
+	if (run->missing_ms && now - run->missing_ms < ANSWER_MS)
+		return NULL;
+	run->missing_ms = now;
 	ask_all(j);
 	return NULL;
 }

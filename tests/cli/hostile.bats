@@ -23,13 +23,13 @@ hostile() { # ACT...
 @test "a hostile agent, while ranks run" {
 	hostile started-again output-flood output-foreign output-nobody output-stream output-epoch \
 		output-after ended-foreign ended-again ended-cut ended-string ended-nasty ending-untold \
-		gone-untold credit-flood credit-steps quiet clocks
+		gone-untold credit-flood credit-steps asks-on stalls-on quiet clocks
 }
 
 @test "a hostile agent, at the end, and anything at any time" {
 	seed=${SEED:-$RANDOM}
 	echo "SEED=$seed"
-	hostile output-small output-on ending-flood gone-again deaf beats never-gone never-leaves \
+	hostile output-small output-on ending-flood gone-again gone-port deaf beats never-gone never-leaves \
 		"random:$seed" "random:$((seed + 1))" "random:$((seed + 2))"
 }
 

@@ -464,6 +464,26 @@ static void gone_untold(void)
 	wait_forever();
 }
 
+/* Asks, says at once that it has answered, and reads nothing. */
+static void asks_on(void)
+{
+	for (;;) {
+		SAY(missing_request, job.epoch, job.ranks[0]);
+		SAY(query_done, job.epoch);
+	}
+}
+
+static void stalls_on(void)
+{
+	char text[32];
+
+	for (unsigned i = 0;; i++) {
+		snprintf(text, sizeof text, "%u s in allreduce", i);
+		SAY(stall, job.epoch, job.ranks[0], { 0 }, text);
+		SAY(query_done, job.epoch);
+	}
+}
+
 static void credit_flood(void)
 {
 	for (;;)
@@ -605,6 +625,15 @@ static void ending_flood(void)
 		SAY(stop_ack, job.epoch);
 }
 
+static void gone_port(void)
+{
+	all_ended();
+	await(WIRE_stop);
+	SAY(stop_ack, job.epoch);
+	SAY(cleared, job.epoch, 65536, 0, "", 0, 0);
+	wait_forever();
+}
+
 static void gone_again(void)
 {
 	await(WIRE_stop);
@@ -702,6 +731,9 @@ static const struct {
 	{ "ending-flood", RUNNING, ending_flood },
 	{ "gone-untold", RUNNING, gone_untold },
 	{ "gone-again", RUNNING, gone_again },
+	{ "gone-port", RUNNING, gone_port },
+	{ "asks-on", RUNNING, asks_on },
+	{ "stalls-on", RUNNING, stalls_on },
 	{ "credit-flood", RUNNING, credit_flood },
 	{ "credit-steps", RUNNING, credit_steps },
 	{ "deaf", RUNNING, deaf },

@@ -64,7 +64,7 @@ static struct rig {
 	struct conn *agent[HOSTS_MOST];
 	bool cleaned[HOSTS_MOST]; /* a stream was opened to clean it up */
 	uint32_t orders_of_kill;  /* `stop` without a grace */
-	uint32_t suspends, signals;
+	uint32_t suspends, signals, queries, missing;
 	int broken; /* the end of a pipe without a reader */
 	uint32_t random;
 } g;
@@ -150,6 +150,12 @@ static void obey(struct conn *c, const struct wire_frame *f)
 		break;
 	case WIRE_suspend:
 		g.suspends++;
+		break;
+	case WIRE_query:
+		g.queries++;
+		break;
+	case WIRE_missing:
+		g.missing++;
 		break;
 	case WIRE_signal:
 		g.signals++;

@@ -24,11 +24,13 @@ static struct conn *mem_start(const struct transport_setup *setup,
 	return one;
 }
 
+static bool unread; /* the agent reads nothing */
+
 static size_t mem_send(struct conn *c, const void *data, size_t n)
 {
 	(void)c;
 	(void)data;
-	return n;
+	return unread ? 0 : n;
 }
 
 static void mem_close(struct conn *c)
@@ -121,6 +123,32 @@ START_TEST(the_ssh_program_is_next)
 }
 END_TEST
 
+/* What the job has for it may wait, and 4 MiB more. */
+START_TEST(an_agent_that_reads_no_answer_is_given_up)
+{
+	struct host *h = agents.host;
+	struct buf out = { 0 };
+	char *answers;
+
+	say_hello();
+	unread = true;
+	answers = xcalloc(1, (9 << 20) + 1);
+	buf_add(&h->out, answers, 9 << 20);
+	free(answers);
+	h->out_due = 5 << 20;
+	wire_pack_stop_ack(&out, &(struct wire_stop_ack){ 0 });
+	one->events->bytes(one->ctx, buf_head(&out), out.len);
+	ck_assert_int_eq(h->state, HOST_UP);
+	buf_add(&h->out, "", 1);
+	one->events->bytes(one->ctx, buf_head(&out), out.len);
+	buf_free(&out);
+	unread = false;
+	ck_assert_int_eq(h->state, HOST_LOST);
+	ck_assert_int_eq(h->err.id, E_WIRE);
+	ck_assert_ptr_nonnull(strstr(h->err.text, "n1: "));
+}
+END_TEST
+
 START_TEST(a_later_loss_has_its_own_reason)
 {
 	struct host *h = agents.host;
@@ -144,6 +172,7 @@ int main(void)
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, call_backs_may_be_null);
 	tcase_add_test(c, the_ssh_program_is_next);
+	tcase_add_test(c, an_agent_that_reads_no_answer_is_given_up);
 	tcase_add_test(c, a_later_loss_has_its_own_reason);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);

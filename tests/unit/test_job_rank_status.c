@@ -1,0 +1,191 @@
+/* launcher/job/rank_status: what Ctrl-\ costs, and how much one host can make of it. */
+#include <time.h>
+
+#include "launcher/job/rank_status.h"
+#include "tests/unit/job_rig.h"
+
+/* ---- a job of many ranks, made by hand ---- */
+
+/* Rank I is in operation 2 of one of two process sets, or still in the first one. */
+static struct rank_op *make_op(uint32_t i, bool behind)
+{
+	struct rank_op *op = xcalloc(1, sizeof *op);
+
+	*op = (struct rank_op){ .text = xstrdup("allreduce"),
+				.set = xcalloc(1, sizeof *op->set),
+				.seq = xcalloc(1, sizeof *op->seq),
+				.runs = xcalloc(1, sizeof *op->runs),
+				.n = 1 };
+	op->set[0] = i % 2;
+	op->seq[0] = behind ? 1 : 2;
+	op->runs[0] = true;
+	return op;
+}
+
+/* CPU time of Ctrl-\ with NP ranks, of which a third of each set is behind. */
+static clock_t status_of(uint32_t np)
+{
+	static const struct output_events none = { 0 };
+	struct request r = { .show.all = true, .tag = true };
+	struct job j = { .request = &r, .base = event_base_new(), .phase = JOB_RUN };
+	struct err e;
+	clock_t begun;
+
+	j.agents.n = 1;
+	j.agents.host = xcalloc(1, sizeof *j.agents.host);
+	j.agents.host->name = xstrdup("h0");
+	j.run = xcalloc(1, sizeof *j.run);
+	j.plan = (struct plan){ .np = np, .rank = xcalloc(np, sizeof *j.plan.rank) };
+	j.plan.node = xcalloc(1, sizeof *j.plan.node);
+	j.rank = xcalloc(np, sizeof *j.rank);
+	for (uint32_t i = 0; i < np; i++) {
+		j.rank[i].state = RANK_RUNNING;
+		j.rank[i].op = make_op(i, i % 3 == 0);
+	}
+	ck_assert(!output_open(&j.output, j.base, &r, np, &none, &j, &e));
+	begun = clock();
+	rank_status_print(&j);
+	begun = clock() - begun;
+	ck_assert_ptr_null(j.rank_status);
+	output_free(j.output);
+	for (uint32_t i = 0; i < np; i++)
+		rank_op_free(j.rank[i].op);
+	free(j.rank);
+	free(j.plan.rank);
+	free(j.plan.node);
+	free(j.run);
+	free(j.agents.host->name);
+	free(j.agents.host);
+	event_base_free(j.base);
+	return begun;
+}
+
+/* Each rank waits for a third of its set. (8 times the ranks take 8 times the time, and
+ * took 64 times.) */
+START_TEST(takes_linear_time)
+{
+	clock_t few, many;
+
+	quiet();
+	few = status_of(2500);
+	many = status_of(20000);
+	ck_assert_msg(many < 24 * few + CLOCKS_PER_SEC / 20, "%ld and %ld", (long)few,
+		      (long)many);
+}
+END_TEST
+
+/* ---- what one host can make of it ---- */
+
+static FILE *said;
+
+/* A job of two hosts runs; what runner says goes to SAID. */
+static void run_two(void)
+{
+	said = tmpfile();
+	fflush(NULL);
+	dup2(fileno(said), 2);
+	rig_open(2, "--stdin none -np 4");
+	job_begin(&g.j);
+	turn();
+	deliver_all();
+	ck_assert_int_eq(g.j.phase, JOB_RUN);
+}
+
+static size_t count_said(const char *text)
+{
+	char line[4096];
+	size_t n = 0;
+
+	event_base_loop(g.j.base, EVLOOP_NONBLOCK);
+	fflush(NULL);
+	rewind(said);
+	while (fgets(line, sizeof line, said))
+		n += strstr(line, text) != NULL;
+	fseek(said, 0, SEEK_END);
+	return n;
+}
+
+#define SAYS(host_, name, ...)                                                         \
+	do {                                                                           \
+		struct conn *c_ = g.agent[host_];                                      \
+		ANSWER(c_, name, __VA_ARGS__);                                         \
+		deliver(c_);                                                           \
+		buf_free(&c_->answer[c_->n = --c_->first]);                            \
+	} while (0)
+
+START_TEST(a_host_has_the_others_asked_once_in_a_second)
+{
+	run_two();
+	for (int i = 0; i < 100; i++) {
+		SAYS(0, missing_request, .epoch = 1, .rank = 0);
+		for (size_t h = 0; h < 2; h++)
+			SAYS(h, query_done, .epoch = 1);
+	}
+	ck_assert_uint_eq(g.queries, 2);
+	ck_assert_uint_eq(g.missing, 1);
+	g.j.run[0].missing_ms = 0;
+	SAYS(0, missing_request, .epoch = 1, .rank = 1);
+	for (size_t h = 0; h < 2; h++)
+		SAYS(h, query_done, .epoch = 1);
+	ck_assert_uint_eq(g.queries, 4);
+	ck_assert_uint_eq(g.missing, 3); /* rank 0 had asked again */
+	rig_close();
+	fclose(said);
+}
+END_TEST
+
+START_TEST(stalls_are_counted)
+{
+	run_two();
+	for (int i = 0; i < 3000; i++) {
+		SAYS(0, stall, .epoch = 1, .rank = 0, .text = "60 s in allreduce");
+		now_ms += 1000;
+		ck_assert(i <= 1000 || !g.j.rank_status);
+		rank_status_free(&g.j); /* instead of 1 s later */
+	}
+	ck_assert_uint_le(g.j.run[0].stalls, 1001);
+	ck_assert_uint_eq(count_said("h0: further stalls are not shown"), 1);
+	rig_close();
+	fclose(said);
+}
+END_TEST
+
+START_TEST(stalls_of_a_rank_come_a_second_apart)
+{
+	run_two();
+	for (int i = 0; i < 20; i++) {
+		char text[32];
+
+		snprintf(text, sizeof text, "%d s in allreduce", i);
+		SAYS(0, stall, .epoch = 1, .rank = 0, .text = text);
+	}
+	now_ms += 1000;
+	rank_status_print(&g.j);
+	for (size_t h = 0; h < 2; h++)
+		SAYS(h, query_done, .epoch = 1);
+	event_base_loop(g.j.base, EVLOOP_ONCE); /* 1 s after the first stall */
+	ck_assert_uint_eq(count_said("s in allreduce"), 1);
+	rig_close();
+	fclose(said);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("rank_status");
+	TCase *c = tcase_create("rank_status");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_add_test(c, takes_linear_time);
+	tcase_add_test(c, a_host_has_the_others_asked_once_in_a_second);
+	tcase_add_test(c, stalls_are_counted);
+	tcase_add_test(c, stalls_of_a_rank_come_a_second_apart);
+	suite_add_tcase(s, c);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
