@@ -68,6 +68,7 @@ struct request {
 
 	/* how hosts are reached */
 	enum transport_choice transport;
+	bool allow_same_host;
 	int ssh_port;   /* 0: not given */
 	char *identity; /* -i, or NULL */
 	bool accept_new_hosts;

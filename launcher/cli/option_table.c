@@ -110,6 +110,14 @@ const struct option option_table[] = {
 	  .text = "Do not send the agent to a host. The job fails if the host has no agent, or one "
 		  "of another version." },
 
+	{ "--allow-same-host", NULL, TOPIC_hosts, OPTION_SWITCH,
+	  "allow-same-host", "BERTH_ALLOW_SAME_HOST", SWITCH(allow_same_host),
+	  .help = "let several names stand for one machine",
+	  .text = "Run on a machine that the list of hosts has under several names, as on "
+		  "several hosts. Each of them gets all CPUs and GPUs. Without the option this is "
+		  "an error. Containers and network namespaces of one machine count as different "
+		  "machines." },
+
 	/* ---- environment ---- */
 	{ "-x", "NAME[=VALUE]", TOPIC_environment, OPTION_COMMON | OPTION_APP | OPTION_MANY,
 	  "export", "BERTH_EXPORT", .set = value_export,
@@ -238,7 +246,8 @@ const struct option option_table[] = {
 	  "gpus", "BERTH_GPUS", TEXT(gpus),
 	  .help = "use only these GPUs of each host",
 	  .text = "Use only these GPUs of each host. LIST has indexes in the order of the PCI bus, "
-		  "PCI addresses or UUIDs." },
+		  "PCI addresses or UUIDs. A host with ':gpus' then has one slot for each of them. "
+		  "-x CUDA_VISIBLE_DEVICES=LIST has the same effect." },
 	{ "--gpu-visible", "auto|one|node|inherit", TOPIC_gpus, 0,
 	  "gpu-visible", "BERTH_GPU_VISIBLE", CHOICE(gpu_visible, visible_names),
 	  .help = "which GPUs a rank can see",

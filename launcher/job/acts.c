@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "launcher/hosts/hosts.h"
+#include "launcher/hosts/same_host.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/messages.h"
 #include "launcher/job/rank_status.h"
@@ -37,6 +38,19 @@ void acts_launch(struct job *j)
 
 /* ---- PLACE: ranks to hosts, and to berths ---- */
 
+/* How many of H's GPUs the job may use. */
+static uint32_t usable_gpus(const struct job *j, const struct host *h)
+{
+	const char *list = j->spec.gpus;
+	uint32_t n = 1;
+
+	if (!list)
+		return h->gpus;
+	for (; *list; list++)
+		n += *list == ',';
+	return n < h->gpus ? n : h->gpus;
+}
+
 /* The slots of each host as numbers. */
 static int resolve_slots(const struct job *j, struct map_host *map, struct err *e)
 {
@@ -47,7 +61,7 @@ static int resolve_slots(const struct job *j, struct map_host *map, struct err *
 		if (slots == SLOTS_GPUS && !h->gpus)
 			return err_set(e, E_NO_GPUS, h->name);
 		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
-			slots = (int)h->gpus;
+			slots = (int)usable_gpus(j, h);
 		else if (slots == SLOTS_AUTO)
 			slots = (int)h->cores;
 		map[i] =
@@ -112,10 +126,28 @@ static void end_progress(struct job *j)
 	j->progress = NULL;
 }
 
+/* No two hosts with ranks are one machine.  With --topology all agents run here. */
+static int check_hosts(struct job *j)
+{
+	const struct host **used;
+	size_t n = 0;
+	int rc;
+
+	if (j->request->allow_same_host || j->request->topology.n)
+		return 0;
+	used = xcalloc(j->agents.n, sizeof *used);
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (job_reaches(j, i))
+			used[n++] = &j->agents.host[i];
+	rc = same_host_check(used, n, &j->err);
+	free(used);
+	return rc;
+}
+
 static void place(struct job *j)
 {
 	end_progress(j);
-	if (acts_map(j)) {
+	if (job_spec_read(j) || acts_map(j) || check_hosts(j)) {
 		j->refused = true;
 		return;
 	}
@@ -130,8 +162,7 @@ static void place(struct job *j)
 	if (j->input)
 		aim_input(j);
 	j->fence = fence_open(j);
-	if (job_spec_send(j))
-		j->refused = true;
+	job_spec_send(j);
 }
 
 /* ---- RUN ---- */

@@ -157,6 +157,50 @@ int env_forward_export(struct strv *out, const struct strv *x,
 	return 0;
 }
 
+/* Take the variable NAME out of L. */
+static void remove_name(struct strv *l, const char *name)
+{
+	const size_t n = strlen(name);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (!strncmp(l->v[i], name, n) && l->v[i][n] == '=')
+			free(l->v[i]);
+		else
+			l->v[kept++] = l->v[i];
+	if (l->v)
+		l->v[kept] = NULL;
+	l->n = kept;
+}
+
+int env_forward_gpus(char **list, const char **name, struct strv *env, struct err *e)
+{
+	static const char *const names[] = { "CUDA_VISIBLE_DEVICES",
+					     "ROCR_VISIBLE_DEVICES",
+					     "HIP_VISIBLE_DEVICES" };
+
+	*list = NULL;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *value = strv_env_get(env, names[i]);
+
+		if (!value || !*value || *value == '-' || !strncmp(value, "No", 2) ||
+		    !strcmp(value, "none"))
+			continue;
+		if (*list && strcmp(*list, value)) {
+			err_set(e, E_EXPORT_GPUS, names[i], value, *name);
+			free(*list);
+			*list = NULL;
+			return -1;
+		}
+		if (!*list) {
+			*list = xstrdup(value);
+			*name = names[i];
+		}
+		remove_name(env, names[i]);
+	}
+	return 0;
+}
+
 /* The value at P, to the end of the line, into OUT.  NAME is for messages. */
 static int read_value(struct str *out, const char *p, const char *name, struct err *e)
 {

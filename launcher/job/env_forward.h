@@ -23,6 +23,11 @@ void env_forward(struct strv *out, char *const *own, bool managed,
 int env_forward_export(struct strv *out, const struct strv *x,
 		       const struct strv *own_env, struct err *e);
 
+/* Take the list of GPUs out of ENV, which -x set: of CUDA_VISIBLE_DEVICES or its like.
+ * A value that hides all GPUs ("", "-1") stays.  NAME gets the variable; the caller
+ * frees the value, which is NULL if there is none.  Two lists that differ: E. */
+int env_forward_gpus(char **list, const char **name, struct strv *env, struct err *e);
+
 /* Set in OUT the variables of the file PATH.  A line is NAME=VALUE, with or without
  * "export " before it, or empty, or a comment after '#'.  Values are quoted as for sh.
  * Nothing is expanded: a '$' outside '...' is an error.  Errors name "file:line". */

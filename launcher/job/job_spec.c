@@ -65,6 +65,84 @@ void job_spec_free(struct job_spec *s)
 	free(s->master_addr);
 	free(s->visible_why);
 	free(s->cwd);
+	free(s->gpus);
+	for (size_t i = 0; i < s->napps; i++)
+		strv_free(&s->app_env[i]);
+	free(s->app_env);
+}
+
+/* ---- what -x sets ---- */
+
+/* --env-file and -x of each app. */
+static int read_environments(struct job *j, const struct strv *own)
+{
+	const struct request *r = j->request;
+
+	for (size_t i = 0; i < r->napp; i++) {
+		struct strv *env = &j->spec.app_env[i];
+
+		if ((r->env_file && env_forward_file(env, r->env_file, &j->err)) ||
+		    env_forward_export(env, &r->export, own, &j->err) ||
+		    env_forward_export(env, &r->app[i].export, own, &j->err))
+			return -1;
+	}
+	return 0;
+}
+
+/* The GPUs that -x names, if it does, are those of --gpus: each rank sees its own of
+ * them.  All apps have the same ones. */
+static int read_gpus(struct job *j)
+{
+	const char *given = j->request->gpus, *name = "", *first_name = "";
+	char *first = NULL;
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < j->spec.napps; i++) {
+		char *list;
+
+		rc = env_forward_gpus(&list, &name, &j->spec.app_env[i], &j->err);
+		if (list && given && strcmp(list, given))
+			rc = err_set(&j->err, E_EXPORT_GPUS, name, list, "--gpus");
+		else if (!rc && i && (!list != !first || (list && strcmp(list, first))))
+			rc = err_set(&j->err, E_EXPORT_GPUS, list ? name : first_name,
+				     list ? list : first,
+				     "what another program of the job gets");
+		if (i) {
+			free(list);
+			continue;
+		}
+		first = list;
+		first_name = name;
+	}
+	if (given)
+		free(first);
+	else
+		j->spec.gpus = first;
+	return rc;
+}
+
+int job_spec_read(struct job *j)
+{
+	const struct request *r = j->request;
+	struct job_spec *s = &j->spec;
+	struct strv own = { 0 };
+	bool any = false;
+	int rc;
+
+	if (s->app_env) /* a later epoch */
+		return 0;
+	s->app_env = xcalloc(r->napp, sizeof *s->app_env);
+	s->napps = r->napp;
+	s->gpus = r->gpus ? xstrdup(r->gpus) : NULL;
+	for (char **p = environ; *p; p++)
+		strv_add(&own, *p);
+	for (size_t i = 0; i < j->agents.n; i++)
+		any |= j->agents.host[i].state == HOST_UP && j->agents.host[i].gpus;
+	rc = read_environments(j, &own);
+	if (!rc && any && r->gpu_visible != VISIBLE_INHERIT)
+		rc = read_gpus(j);
+	strv_free(&own);
+	return rc;
 }
 
 /* ---- GPUs ---- */
@@ -169,7 +247,6 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		.share = r->share,
 		.gpu_visible = j->spec.visible,
 		.gpu_id = r->gpu_id,
-		.gpus = r->gpus ? r->gpus : "",
 		.stdin_rank = r->stdin_rank,
 		.umask = mask,
 		.nofile = j->spec.nofile,
@@ -200,6 +277,8 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 		list[2 * n + i] = p->cross_size;
 	}
 	m.flags |= h->local ? JOB_LOCAL : 0;
+	/* a list of -x is not for a host without GPUs */
+	m.gpus = j->spec.gpus && (j->request->gpus || h->gpus) ? j->spec.gpus : "";
 	m.node = j->plan.node[index];
 	m.host = h->name;
 	m.ranks = (wire_u32v){ j->plan.ranks[index], n };
@@ -215,8 +294,9 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	agents_flush(h);
 }
 
-static void send_jobs(struct job *j, const struct strv *env, const struct strv *app_env)
+static void send_jobs(struct job *j, const struct strv *env)
 {
+	const struct strv *app_env = j->spec.app_env;
 	const struct wire_job common = common_job(j, env);
 	struct buf apps = { 0 };
 
@@ -236,26 +316,9 @@ static void send_jobs(struct job *j, const struct strv *env, const struct strv *
 	buf_free(&apps);
 }
 
-/* --env-file and -x of each app. */
-static int app_environments(struct job *j, struct strv *app_env, const struct strv *own)
+void job_spec_send(struct job *j)
 {
-	const struct request *r = j->request;
-
-	for (size_t i = 0; i < r->napp; i++) {
-		if (r->env_file && env_forward_file(&app_env[i], r->env_file, &j->err))
-			return -1;
-		if (env_forward_export(&app_env[i], &r->export, own, &j->err) ||
-		    env_forward_export(&app_env[i], &r->app[i].export, own, &j->err))
-			return -1;
-	}
-	return 0;
-}
-
-int job_spec_send(struct job *j)
-{
-	struct strv env = { 0 }, own = { 0 };
-	struct strv *app_env = xcalloc(j->request->napp, sizeof *app_env);
-	int rc;
+	struct strv env = { 0 };
 
 	choose_master(j);
 	j->spec.credit_bytes = CREDIT_ALL / j->plan.nodes;
@@ -264,17 +327,8 @@ int job_spec_send(struct job *j)
 	if (j->spec.credit_bytes > CREDIT_MOST)
 		j->spec.credit_bytes = CREDIT_MOST;
 	random_bytes(j->spec.key, sizeof j->spec.key);
-	for (char **p = environ; *p; p++)
-		strv_add(&own, *p);
 	env_forward(&env, environ, j->spec.managed, j->request->option_variables,
 		    j->request->noption_variables);
-	rc = app_environments(j, app_env, &own);
-	if (!rc)
-		send_jobs(j, &env, app_env);
-	for (size_t i = 0; i < j->request->napp; i++)
-		strv_free(&app_env[i]);
-	free(app_env);
+	send_jobs(j, &env);
 	strv_free(&env);
-	strv_free(&own);
-	return rc;
 }

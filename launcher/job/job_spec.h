@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/job.h"
+#include "common/str.h"
 #include "common/wire.h"
 
 struct job;
@@ -22,17 +23,25 @@ struct job_spec {
 	char *cwd;
 	uint64_t nofile; /* the user's soft limit, before runner raised its own */
 	bool managed;    /* inside a resource manager's job */
+	/* job_spec_read() sets: */
+	struct strv *app_env; /* of each app: --env-file and -x */
+	size_t napps;
+	char *gpus; /* --gpus, or a CUDA_VISIBLE_DEVICES of -x; or NULL */
 };
 
 /* All but what each epoch chooses.  Raises runner's own limit of open files. */
 void job_spec_open(struct job_spec *s);
 void job_spec_free(struct job_spec *s);
 
+/* Once the hosts are up: what --env-file and -x set.  A list of GPUs there counts as
+ * --gpus where hosts have GPUs.  0, or -1 with j->err. */
+int job_spec_read(struct job *j);
+
 /* --gpu-visible auto is decided here once, for all hosts. */
 void job_spec_choose_visible(struct job *j);
 
 /* Choose rendezvous, key and credit of the epoch, and send app and job frames to each
- * host with ranks.  0, or -1 with j->err. */
-int job_spec_send(struct job *j);
+ * host with ranks. */
+void job_spec_send(struct job *j);
 
 #endif

@@ -186,6 +186,41 @@ assert sorted(len(r["shared_with"]) for r in ranks[8:]) == [1, 1, 1, 1]' \
 	[ "$(sort <<< "$output")" = $'[0]<stdout>:0 6\n[1]<stdout>:1 3' ]
 }
 
+# The k-th rank of the command sees VALUE k.
+sees() { # VALUES OPTION...
+	local values=$1
+	shift
+	HWLOC_XMLFILE=$(machine two-sockets-8gpu) run -0 --separate-stderr r --no-tag "$@" sh -c \
+		'echo "$RANK ${CUDA_VISIBLE_DEVICES-unset}"'
+	[ "$(sort -n <<< "$output" | cut -d' ' -f2 | paste -sd ' ')" = "$values" ]
+}
+
+@test "-x CUDA_VISIBLE_DEVICES=2,3 is as --gpus 2,3: each rank gets its own" {
+	sees '2 3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3
+	sees '2 3' -np 2 -x ROCR_VISIBLE_DEVICES=2,3
+	CUDA_VISIBLE_DEVICES=6,3 sees '6 3' -np 2 -x 'CUDA_VISIBLE_*'
+	sees '2,3 2,3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3 --gpu-visible node
+	sees '2 3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3 --gpus 2,3
+	printf 'CUDA_VISIBLE_DEVICES=5\n' > "$T/env"
+	sees 5 -np 1 --env-file "$T/env"
+	HWLOC_XMLFILE=$(machine two-sockets-8gpu) run -2 r -np 2 -x CUDA_VISIBLE_DEVICES=2,9 true
+	says "--gpus: there is no GPU '9'"
+}
+
+@test "-x CUDA_VISIBLE_DEVICES that hides all GPUs, or with --gpu-visible inherit, or without GPUs, stays" {
+	sees '' -np 1 -x CUDA_VISIBLE_DEVICES=
+	sees '-1 -1' -np 2 -x CUDA_VISIBLE_DEVICES=-1
+	sees '2,3 2,3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3 --gpu-visible inherit
+	HWLOC_XMLFILE=$(machine no-gpu-4pu) run -0 --separate-stderr r --no-tag -np 1 -x CUDA_VISIBLE_DEVICES=2 sh -c \
+		'echo $CUDA_VISIBLE_DEVICES'
+	[ "$output" = 2 ]
+}
+
+@test "slots by GPU count those of --gpus" {
+	sees '2 5' --gpus 2,5
+	sees '2 5' -H localhost:gpus -x CUDA_VISIBLE_DEVICES=2,5
+}
+
 @test "more ranks than GPUs: one loud line" {
 	HWLOC_XMLFILE=$(machine half-cores-2gpu) run -0 --separate-stderr r -np 4 true
 	[ "$(grep -c 'share 2 GPUs' <<< "$stderr")" = 1 ]

@@ -106,6 +106,12 @@ ends() { # ID
 @test "E_RANKS" { gives E_RANKS --show x true; }
 @test "E_RANGE" { gives E_RANGE --net 10.0.0.0/33 true; }
 @test "E_EXPORT" { gives E_EXPORT -x 9= true; }
+@test "E_EXPORT_GPUS" {
+	gives_with_gpus E_EXPORT_GPUS -np 2 --gpus 0 -x CUDA_VISIBLE_DEVICES=0,1 true
+	says "'CUDA_VISIBLE_DEVICES=0,1' for the ranks contradicts --gpus"
+	gives_with_gpus E_EXPORT_GPUS -np 1 -x CUDA_VISIBLE_DEVICES=0 true : -np 1 true
+	gives_with_gpus E_EXPORT_GPUS -np 1 true : -np 1 -x CUDA_VISIBLE_DEVICES=0 true
+}
 @test "E_EXPORT_UNSET" { HINT="give it a value: -x NO_SUCH=VALUE" gives E_EXPORT_UNSET -x NO_SUCH true; }
 @test "E_TOPOLOGY_ARG" { gives E_TOPOLOGY_ARG --topology = true; }
 @test "E_TWO_HOSTS" { gives E_TWO_HOSTS -H a --hostfile b true; }
@@ -147,6 +153,7 @@ ends() { # ID
 @test "E_HOSTFILE_BINARY" { gives_file E_HOSTFILE_BINARY --hostfile 'a\0b\n'; }
 @test "E_HOSTFILE_WORD" { gives_file E_HOSTFILE_WORD --hostfile 'a foo=3\n'; }
 @test "E_NO_GPUS" { gives E_NO_GPUS -H localhost:gpus true; }
+@test "E_SAME_HOST" { gives E_SAME_HOST -H localhost,127.0.0.1 true; }
 @test "E_TRANSPORT_LOCAL" { gives E_TRANSPORT_LOCAL --transport local -H 192.0.2.1:1 true; }
 
 # ---- map ----

@@ -11,11 +11,11 @@ plain() { sed 's/^\[[0-9]*\]<std[a-z]*>://' <<< "$output" | sort; }
 
 @test "L1: no rank outlives the job, whichever way it ends" {
 	local mark="MARK=$T/l1"
-	run -3 r -x "$mark" -np 2 -H localhost:1,127.0.0.1:1 bash -c \
+	run -3 r -x "$mark" -np 2 --allow-same-host -H localhost:1,127.0.0.1:1 bash -c \
 		'[ $RANK = 0 ] && exit 3; (setsid sleep 1000 &); sleep 1000 & wait' < /dev/null
 	[ -z "$(alive_with "$mark")" ]
 	for sig in TERM KILL; do
-		env --default-signal "$RUNNER" -x "$mark" -np 2 -H localhost:1,127.0.0.1:1 bash -c \
+		env --default-signal "$RUNNER" -x "$mark" -np 2 --allow-same-host -H localhost:1,127.0.0.1:1 bash -c \
 			'(setsid sleep 1000 &); echo ready$RANK; sleep 1000' < /dev/null > "$T/out" 2>&1 &
 		wait_for grep -q ready0 "$T/out"
 		wait_for grep -q ready1 "$T/out"
@@ -64,7 +64,7 @@ sys.stdout.buffer.write(b"\xff\xfe\n" + b"x" * 80 + b"\n" + b"line\n" * 20000)'
 	printf '# nodes\n\nlocalhost slots=2 max_slots=4   # me\n\t\n' > "$T/hosts"
 	run -0 out -np 2 --hostfile "$T/hosts" sh -c 'echo $LOCAL_RANK'
 	[ "$(plain)" = $'0\n1' ]
-	run -0 out -H "$(id -un)@localhost:1,[::1]:1" sh -c 'echo $NODE_RANK'
+	run -0 out --allow-same-host -H "$(id -un)@localhost:1,[::1]:1" sh -c 'echo $NODE_RANK'
 	[ "$(plain)" = $'0\n1' ]
 	/usr/bin/python3 "$ROOT/tests/machines/mkmachine.py" "$T" no-gpu-4pu > /dev/null
 	run -0 out --plan --topology "$T/no-gpu-4pu.xml" -H 'gpu[01-04,9]:2'

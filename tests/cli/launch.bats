@@ -52,20 +52,20 @@ out() { r "$@" 2> "$T/err" < /dev/null; }
 @test "-ppn N starts N ranks on each host" {
 	run -0 out -ppn 2 -H localhost sh -c 'echo $RANK/$LOCAL_WORLD_SIZE'
 	[ "$(plain)" = $'0/2\n1/2' ]
-	run -0 out -ppn 2 -np 3 -H localhost,127.0.0.1 sh -c 'echo $RANK $NODE_RANK $LOCAL_RANK'
+	run -0 out -ppn 2 -np 3 --allow-same-host -H localhost,127.0.0.1 sh -c 'echo $RANK $NODE_RANK $LOCAL_RANK'
 	[ "$(plain)" = $'0 0 0\n1 0 1\n2 1 0' ]
 }
 
 @test "--map-by slot fills a host before the next, node deals out" {
 	local show='echo $RANK $NODE_RANK $LOCAL_RANK'
-	run -0 out -np 4 -H localhost:2,127.0.0.1:2 sh -c "$show"
+	run -0 out -np 4 --allow-same-host -H localhost:2,127.0.0.1:2 sh -c "$show"
 	[ "$(plain)" = $'0 0 0\n1 0 1\n2 1 0\n3 1 1' ]
-	run -0 out -np 4 -H localhost:2,127.0.0.1:2 --map-by node sh -c "$show"
+	run -0 out -np 4 --allow-same-host -H localhost:2,127.0.0.1:2 --map-by node sh -c "$show"
 	[ "$(plain)" = $'0 0 0\n1 1 0\n2 0 1\n3 1 1' ]
 }
 
 @test "CROSS_RANK counts the hosts that have this local rank" {
-	run -0 out -np 3 -H localhost:2,127.0.0.1:1 \
+	run -0 out -np 3 --allow-same-host -H localhost:2,127.0.0.1:1 \
 		sh -c 'echo $HOROVOD_RANK $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE'
 	[ "$(plain)" = $'0 0/2\n1 0/1\n2 1/2' ]
 }
@@ -99,7 +99,7 @@ out() { r "$@" 2> "$T/err" < /dev/null; }
 }
 
 @test "every variable of the contract is there, for every rank" {
-	out -np 2 -H localhost:1,127.0.0.1:1 --no-tag sh -c 'env -0 > '"$T"'/env.$RANK'
+	out -np 2 --allow-same-host -H localhost:1,127.0.0.1:1 --no-tag sh -c 'env -0 > '"$T"'/env.$RANK'
 	run -0 /usr/bin/python3 - "$T" << 'P'
 import os, sys
 env = [dict(e.split("=", 1) for e in open(f"{sys.argv[1]}/env.{r}", errors="surrogateescape").read().split("\0") if e)
@@ -275,7 +275,7 @@ OMPI_COMM_WORLD_SIZE=1" ]
 
 @test "a hostfile: Open MPI's, MPICH's and PBS' forms, comments and blank lines" {
 	printf '# a comment\n\nlocalhost slots=2 max_slots=4 # here\n127.0.0.1:1\n' > "$T/hosts"
-	run -0 out --hostfile "$T/hosts" sh -c 'echo $RANK $NODE_RANK'
+	run -0 out --allow-same-host --hostfile "$T/hosts" sh -c 'echo $RANK $NODE_RANK'
 	[ "$(plain)" = $'0 0\n1 0\n2 1' ]
 	printf 'localhost\nlocalhost\n' > "$T/hosts"
 	run -0 out -f "$T/hosts" sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE'
@@ -288,6 +288,17 @@ OMPI_COMM_WORLD_SIZE=1" ]
 		[ "$(plain)" = x ]
 		grep -q "is up: .* (local)" "$T/err"
 	done
+}
+
+@test "one machine under two names: an error before any rank, unless --allow-same-host says so" {
+	run -2 r -H localhost,127.0.0.1 touch "$T/started"
+	says "one machine has several names: 'localhost' and '127.0.0.1'" --allow-same-host
+	run -2 r --plan -np 4 -H "127.0.0.1:2,localhost:2,$(hostname):2"
+	says "one machine has several names: '127.0.0.1' and 'localhost'"
+	[ ! -e "$T/started" ]
+	run -0 r --plan -np 2 -H 'localhost:2,127.0.0.1:2' # the second one has no rank
+	BERTH_ALLOW_SAME_HOST=1 run -0 out -H localhost,127.0.0.1 sh -c 'echo $NODE_RANK'
+	[ "$(plain)" = $'0\n1' ]
 }
 
 @test "300 ranks" {

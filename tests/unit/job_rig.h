@@ -67,6 +67,7 @@ static struct rig {
 	uint32_t suspends, signals, queries, missing;
 	int broken; /* the end of a pipe without a reader */
 	uint32_t random;
+	const char *machine[HOSTS_MOST]; /* what their agents call them; or NULL */
 } g;
 
 static inline uint32_t any(uint32_t below)
@@ -182,7 +183,8 @@ static struct conn *memory_start(const struct transport_setup *setup,
 	c->cleans = ((struct host *)ctx)->agents != &g.j.agents;
 	buf_add(&c->answer[0], WIRE_MAGIC, WIRE_MAGIC_BYTES);
 	ANSWER(c, hello, .version = BERTH_VERSION, .wire = WIRE_VERSION, .cpus = 2,
-	       .cores = 2, .gpus = 2, .address = "", .port = 20000);
+	       .cores = 2, .gpus = 2, .address = "", .port = 20000,
+	       .machine = g.machine[c->host] ? g.machine[c->host] : "");
 	ck_assert_uint_lt(g.nconns, 64);
 	g.conn[g.nconns++] = c;
 	if (c->cleans)

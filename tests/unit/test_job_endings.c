@@ -256,6 +256,50 @@ START_TEST(a_host_is_lost_and_the_others_start_again)
 }
 END_TEST
 
+static void one_machine(size_t a, size_t b)
+{
+	g.machine[a] = g.machine[b] = "boot 1 2";
+}
+
+START_TEST(two_names_of_one_machine)
+{
+	quiet();
+	one_machine(0, 1);
+	rig_open(2, "--stdin none -np 4");
+	job_begin(&g.j);
+	turn();
+	deliver_all();
+	ck_assert(!g.agent[0]->nranks && !g.agent[1]->nranks);
+	ck_assert_int_eq(g.j.err.id, E_SAME_HOST);
+	ended_with(2);
+}
+END_TEST
+
+START_TEST(two_names_that_are_allowed)
+{
+	one_machine(0, 1);
+	run_on(2, "--stdin none -np 4 --allow-same-host");
+	for (uint32_t i = 0; i < 4; i++)
+		end_rank(i / 2, i % 2, 0);
+	deliver_all();
+	ended_with(0);
+}
+END_TEST
+
+/* Host 2 is a spare without an agent until host 1 is lost. */
+START_TEST(a_spare_is_another_name_of_a_host)
+{
+	one_machine(0, 2);
+	run_on(3, "--stdin none -np 4 --restarts 1");
+	ck_assert_ptr_null(g.agent[2]);
+	lose_host(1);
+	deliver_all();
+	ck_assert_uint_eq(g.j.epoch, 2);
+	ck_assert(!g.agent[2]->nranks);
+	ended_with(2);
+}
+END_TEST
+
 /* It was told to leave, does not, and is needed again. */
 START_TEST(an_agent_that_leaves_is_needed_again)
 {
@@ -343,6 +387,9 @@ int main(void)
 	add(s, "lost, ended", a_host_is_lost_whose_ranks_had_ended, 1);
 	add(s, "all lost", all_hosts_are_lost, 2);
 	add(s, "lost, again", a_host_is_lost_and_the_others_start_again, 1);
+	add(s, "same host", two_names_of_one_machine, 1);
+	add(s, "allowed", two_names_that_are_allowed, 1);
+	add(s, "same spare", a_spare_is_another_name_of_a_host, 1);
 	add(s, "leaving, again", an_agent_that_leaves_is_needed_again, 1);
 	add(s, "third ^C", third_interrupt_in_each_phase, 1);
 	add(s, "not started", a_rank_that_was_not_started_cannot_end, 1);

@@ -163,6 +163,52 @@ START_TEST(export_words)
 }
 END_TEST
 
+static const struct {
+	const char *env[4], *list, *left; /* list: or the error */
+	enum err_id id;
+} gpu_lists[] = {
+	{ { "A=1" }, NULL, "A=1", 0 },
+	{ { "CUDA_VISIBLE_DEVICES=2,3", "A=1" }, "2,3", "A=1", 0 },
+	{ { "A=1", "HIP_VISIBLE_DEVICES=GPU-1" }, "GPU-1", "A=1", 0 },
+	{ { "CUDA_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=0", "A=1" },
+	  "0",
+	  "A=1",
+	  0 },
+	{ { "CUDA_VISIBLE_DEVICES=" }, NULL, "CUDA_VISIBLE_DEVICES=", 0 },
+	{ { "CUDA_VISIBLE_DEVICES=-1" }, NULL, "CUDA_VISIBLE_DEVICES=-1", 0 },
+	{ { "CUDA_VISIBLE_DEVICES=NoDevFiles" },
+	  NULL,
+	  "CUDA_VISIBLE_DEVICES=NoDevFiles",
+	  0 },
+	{ { "CUDA_VISIBLE_DEVICES_=1" }, NULL, "CUDA_VISIBLE_DEVICES_=1", 0 },
+	{ { "CUDA_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=1" },
+	  "'ROCR_VISIBLE_DEVICES=1' for the ranks contradicts CUDA_VISIBLE_DEVICES",
+	  NULL,
+	  E_EXPORT_GPUS },
+};
+
+START_TEST(lists_of_gpus)
+{
+	struct strv env = { 0 };
+	struct err e = { 0 };
+	const char *name;
+	char *list, *left;
+
+	for (size_t i = 0; i < 4 && gpu_lists[_i].env[i]; i++)
+		strv_add(&env, gpu_lists[_i].env[i]);
+	ck_assert_int_eq(env_forward_gpus(&list, &name, &env, &e),
+			 gpu_lists[_i].id ? -1 : 0);
+	ck_assert_int_eq(e.id, gpu_lists[_i].id);
+	ck_assert_pstr_eq(e.id ? e.text : list, gpu_lists[_i].list);
+	left = join(&env);
+	if (gpu_lists[_i].left)
+		ck_assert_str_eq(left, gpu_lists[_i].left);
+	free(left);
+	free(list);
+	strv_free(&env);
+}
+END_TEST
+
 START_TEST(the_last_export_counts)
 {
 	struct strv x = { 0 }, own = { 0 }, out = { 0 };
@@ -301,6 +347,7 @@ int main(void)
 	tcase_add_loop_test(c, travels, 0, COUNT(variables));
 	tcase_add_test(c, odd_entries_stay);
 	tcase_add_loop_test(c, export_words, 0, COUNT(exports));
+	tcase_add_loop_test(c, lists_of_gpus, 0, COUNT(gpu_lists));
 	tcase_add_test(c, the_last_export_counts);
 	tcase_add_loop_test(c, env_file, 0, COUNT(files));
 	tcase_add_test(c, no_env_file);
