@@ -272,8 +272,9 @@ const struct option option_table[] = {
 	  NULL, NULL, .set = value_plan, .choices = plan_names,
 	  .help = "show where each rank would run, and why",
 	  .text = "Print where each rank would run, and why; start nothing. The plan has the hosts, "
-		  "and for each rank its host, GPU, CPUs, NUMA node and the reason. --plan=json "
-		  "prints it for programs. No program is needed." },
+		  "and for each rank its GPU, CPUs, NUMA node and the reason, on lines that fit the "
+		  "terminal. Hosts whose ranks have equal berths share one table. -v prints the "
+		  "whole reasons. --plan=json prints it for programs. No program is needed." },
 	{ "--topology", "[HOST=]FILE", TOPIC_plan, OPTION_MANY | OPTION_FILE,
 	  NULL, NULL, .set = value_topology,
 	  .help = "plan on a machine read from an hwloc XML file",

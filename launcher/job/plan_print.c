@@ -1,5 +1,19 @@
-/* --plan: the berth of each rank and why, for people and for programs. */
+#include "launcher/job/plan_print.h"
+
+#include <ctype.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "launcher/hosts/hosts.h"
 #include "launcher/job/report.h"
+
+enum {
+	FILE_COLUMNS = 80, /* of a file or pipe */
+	CPUS_COLUMNS = 30, /* at most, if the width is limited */
+	WHY_COLUMNS = 12   /* at least */
+};
+
+/* ---- for programs ---- */
 
 static const char *visible_name(enum gpu_visible v)
 {
@@ -66,6 +80,226 @@ static void json_plan(struct str *out, const struct job *j)
 	str_add(out, "  ]\n}\n");
 }
 
+/* ---- for people: what stands in a cell ---- */
+
+/* The end of the part of a reason that begins at P. */
+static const char *part_end(const char *p)
+{
+	const char *end = strstr(p, "; ");
+
+	return end ? end : p + strlen(p);
+}
+
+/* TEXT to its END, without WHAT in it, and with WITH instead. */
+static void add_without(struct str *out, const char *text, const char *end,
+			const char *what, const char *with)
+{
+	const char *hit = strstr(text, what);
+
+	if (!hit || hit >= end) {
+		str_addn(out, text, (size_t)(end - text));
+		return;
+	}
+	str_addn(out, text, (size_t)(hit - text));
+	str_add(out, with);
+	hit += strlen(what);
+	str_addn(out, hit, (size_t)(end - hit));
+}
+
+/* Of an agent's reason the cores, where they are, and a GPU that is shared; the other
+ * columns say the rest.  A reason of another form stays as it is. */
+static void short_why(struct str *out, const char *why)
+{
+	static const char home_is[] = "its home is ", shared[] = ", shared with ";
+	const char *home = strstr(why, home_is), *with = strstr(why, shared);
+	const char *cores = NULL;
+
+	for (const char *p = why; *p; p = part_end(p) + 2 * !!*part_end(p))
+		if (isdigit((unsigned char)*p) || !strncmp(p, "not bound", 9)) {
+			cores = p;
+			break;
+		}
+	if (!cores) {
+		str_add(out, why);
+		return;
+	}
+	if (!isdigit((unsigned char)*cores)) {
+		str_add(out, "not bound");
+	} else if (home) {
+		struct str there = { 0 };
+
+		home += sizeof home_is - 1;
+		str_add(&there, " in ");
+		str_addn(&there, home, (size_t)(part_end(home) - home));
+		if (strstr(cores, ", the nearest,"))
+			add_without(out, cores, part_end(cores), ", the nearest,", "");
+		else
+			add_without(out, cores, part_end(cores), " there", there.s);
+		str_free(&there);
+	} else if (strstr(cores, ", an even share,")) {
+		add_without(out, cores, part_end(cores), ", an even share,", "");
+	} else {
+		add_without(out, cores, part_end(cores), ", the nearest,", "");
+	}
+	if (with) {
+		with += sizeof shared - 1;
+		str_add(out, "; GPU shared with ");
+		str_addn(out, with, (size_t)(part_end(with) - with));
+	}
+}
+
+/* TEXT in at most COLUMNS (0: any number); of a longer one the begin, with whole parts
+ * if one fits. */
+static void add_cut(struct str *out, const char *text, size_t columns)
+{
+	const size_t part = (size_t)(part_end(text) - text);
+	size_t n = strlen(text);
+
+	if (!columns || n <= columns || part <= columns) {
+		str_addn(out, text, !columns || n <= columns ? n : part);
+		return;
+	}
+	for (n = columns - 3; n && ((unsigned char)text[n] & 0xc0) == 0x80; n--)
+		;
+	str_addn(out, text, n);
+	str_add(out, "...");
+}
+
+/* TEXT in lines of COLUMNS, broken at blanks; later lines are indented. */
+static void add_wrapped(struct str *out, const char *text, size_t columns)
+{
+	size_t room = columns;
+
+	while (room && strlen(text) > room) {
+		size_t n = room;
+
+		while (n && text[n] != ' ')
+			n--;
+		if (!n)
+			n = strcspn(text, " ");
+		str_addn(out, text, n);
+		text += n;
+		if (!*text)
+			break;
+		text++;
+		str_add(out, "\n    ");
+		room = columns - 4;
+	}
+	str_addf(out, "%s\n", text);
+}
+
+static char *gpu_cell(const struct rank *r)
+{
+	return *r->gpu ? xasprintf("%u %s", r->gpu_index, r->gpu) : xstrdup("-");
+}
+
+static void cpus_cell(struct str *out, const struct rank *r, size_t columns)
+{
+	add_cut(out, r->cpus, columns ? CPUS_COLUMNS : 0);
+}
+
+/* ---- for people: a table for equal hosts ---- */
+
+/* Hosts whose ranks have equal berths.  With each host the ranks rise by STEP. */
+struct group {
+	uint32_t *host, step;
+	size_t n;
+};
+
+static const struct rank *rank_of(const struct job *j, uint32_t host, uint32_t local)
+{
+	return &j->rank[j->plan.ranks[host][local]];
+}
+
+static bool equal_berths(const struct job *j, uint32_t a, uint32_t b)
+{
+	if (j->plan.local_size[a] != j->plan.local_size[b] ||
+	    strcmp(j->run[a].idle, j->run[b].idle) ||
+	    strcmp(j->run[a].certificate, j->run[b].certificate))
+		return false;
+	for (uint32_t i = 0; i < j->plan.local_size[a]; i++) {
+		const struct rank *x = rank_of(j, a, i), *y = rank_of(j, b, i);
+
+		if (x->gpu_index != y->gpu_index || strcmp(x->gpu, y->gpu) ||
+		    strcmp(x->cpus, y->cpus) || strcmp(x->numa, y->numa) ||
+		    strcmp(x->why, y->why))
+			return false;
+	}
+	return true;
+}
+
+/* The ranks of B are those of A, each higher by the same number, which is STEP unless
+ * that is 0.  Returns it; 0: they are not. */
+static uint32_t rank_step(const struct job *j, uint32_t a, uint32_t b, uint32_t step)
+{
+	const uint32_t *x = j->plan.ranks[a], *y = j->plan.ranks[b];
+
+	if (!step)
+		step = y[0] - x[0];
+	for (uint32_t i = 0; i < j->plan.local_size[a]; i++)
+		if (y[i] - x[i] != step)
+			return 0;
+	return step;
+}
+
+/* Add HOST to the group that it belongs to, if there is one. */
+static bool join_group(const struct job *j, struct group *group, size_t n,
+		       uint32_t host)
+{
+	for (struct group *g = group; g < group + n; g++) {
+		uint32_t step;
+
+		if (!equal_berths(j, g->host[0], host))
+			continue;
+		step = rank_step(j, g->host[g->n - 1], host, g->step);
+		if (!step)
+			continue;
+		g->step = step;
+		g->host = xreallocarray(g->host, g->n + 1, sizeof *g->host);
+		g->host[g->n++] = host;
+		return true;
+	}
+	return false;
+}
+
+/* The hosts with ranks in groups.  The caller frees each group's list, and all. */
+static struct group *make_groups(const struct job *j, size_t *n)
+{
+	struct group *group = xcalloc(j->agents.n, sizeof *group);
+
+	*n = 0;
+	for (uint32_t i = 0; i < j->agents.n; i++) {
+		if (!job_needs(j, i) || join_group(j, group, *n, i))
+			continue;
+		group[*n].host = xcalloc(1, sizeof *group->host);
+		group[*n].host[0] = i;
+		group[(*n)++].n = 1;
+	}
+	return group;
+}
+
+static void group_head(struct str *out, const struct job *j, const struct group *g,
+		       size_t columns)
+{
+	const char **names = xcalloc(g->n, sizeof *names);
+	const uint32_t ranks = j->plan.local_size[g->host[0]];
+	struct str line = { 0 };
+
+	for (size_t i = 0; i < g->n; i++)
+		names[i] = j->agents.host[g->host[i]].name;
+	hosts_fold(&line, names, g->n);
+	str_addf(&line, ": %u rank%s", ranks, str_plural(ranks));
+	if (g->n > 1)
+		str_addf(
+			&line,
+			" each; ranks are those of %s, and on each next host higher by "
+			"%u",
+			names[0], g->step);
+	add_wrapped(out, str_text(&line), columns);
+	str_free(&line);
+	free(names);
+}
+
 /* The width of a column that now has the width NOW and gets TEXT. */
 static int widest(int now, const char *text)
 {
@@ -74,59 +308,102 @@ static int widest(int now, const char *text)
 	return n > now ? n : now;
 }
 
-static void gpu_cell(const struct rank *r, char *cell, size_t size)
+static void table(struct str *out, const struct job *j, uint32_t host, size_t columns)
 {
-	if (*r->gpu)
-		snprintf(cell, size, "%u %s", r->gpu_index, r->gpu);
-	else
-		snprintf(cell, size, "-");
-}
+	const uint32_t n = j->plan.local_size[host];
+	int gpu = 3, cpus = 4, numa = 4;
+	struct str text = { 0 };
+	size_t used, why = 0;
 
-static void table(struct str *out, const struct job *j)
-{
-	int host = 4, gpu = 3, cpus = 4, numa = 4;
-	char cell[64];
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rank *r = rank_of(j, host, i);
+		char *cell = gpu_cell(r);
 
-	for (uint32_t i = 0; i < j->plan.np; i++) {
-		gpu_cell(&j->rank[i], cell, sizeof cell);
-		host = widest(host, j->agents.host[j->plan.rank[i].host].name);
 		gpu = widest(gpu, cell);
-		cpus = widest(cpus, j->rank[i].cpus);
-		numa = widest(numa, j->rank[i].numa);
+		free(cell);
+		cpus_cell(&text, r, columns);
+		cpus = widest(cpus, str_text(&text));
+		str_free(&text);
+		numa = widest(numa, r->numa);
 	}
-	str_addf(out, "rank  local  %-*s  %-*s  %-*s  %-*s  why\n", host, "host", gpu,
-		 "GPU", cpus, "cpus", numa, "numa");
-	for (uint32_t i = 0; i < j->plan.np; i++) {
-		const struct rank *r = &j->rank[i];
+	used = 4 + 2 + 5 + 2 + (size_t)gpu + 2 + (size_t)cpus + 2 + (size_t)numa + 2;
+	if (columns)
+		why = columns > used + WHY_COLUMNS ? columns - used : WHY_COLUMNS;
+	str_addf(out, "rank  local  %-*s  %-*s  %-*s  why\n", gpu, "GPU", cpus, "cpus",
+		 numa, "numa");
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rank *r = rank_of(j, host, i);
+		char *cell = gpu_cell(r);
 
-		gpu_cell(r, cell, sizeof cell);
-		str_addf(out, "%4u  %5u  %-*s  %-*s  %-*s  %-*s  %s\n", i,
-			 j->plan.rank[i].local, host,
-			 j->agents.host[j->plan.rank[i].host].name, gpu, cell, cpus,
-			 r->cpus, numa, *r->numa ? r->numa : "-", r->why);
+		cpus_cell(&text, r, columns);
+		str_addf(out, "%4u  %5u  %-*s  %-*s  %-*s  ", j->plan.ranks[host][i], i,
+			 gpu, cell, cpus, str_text(&text), numa,
+			 *r->numa ? r->numa : "-");
+		free(cell);
+		str_free(&text);
+		if (columns)
+			short_why(&text, r->why);
+		else
+			str_add(&text, r->why);
+		add_cut(out, str_text(&text), why);
+		str_free(&text);
+		str_add(out, "\n");
 	}
 }
 
-static void text_plan(struct str *out, const struct job *j)
+static void print_group(struct str *out, const struct job *j, const struct group *g,
+			size_t columns)
 {
+	const struct host_run *run = &j->run[g->host[0]];
+	char *line;
+
+	group_head(out, j, g, columns);
+	table(out, j, g->host[0], columns);
+	if (*run->certificate)
+		add_wrapped(out, run->certificate, columns);
+	if (!*run->idle)
+		return;
+	line = xasprintf("cpus that no rank got: %s", run->idle);
+	add_wrapped(out, line, columns);
+	free(line);
+}
+
+void plan_print_text(struct str *out, const struct job *j, size_t columns)
+{
+	const char *why = j->spec.visible_why ? j->spec.visible_why : "";
+	struct group *group;
+	bool gpus = false;
+	char *line;
+	size_t n;
+
 	str_addf(out, "plan: %u rank%s on %u host%s\n", j->plan.np,
-		 j->plan.np > 1 ? "s" : "", j->plan.nodes,
-		 j->plan.nodes > 1 ? "s" : "");
-	table(out, j);
-	for (size_t i = 0; i < j->agents.n; i++) {
-		if (!job_needs(j, i))
-			continue;
-		if (*j->run[i].certificate)
-			str_addf(out, "%s: %s\n", j->agents.host[i].name,
-				 j->run[i].certificate);
-		if (*j->run[i].idle)
-			str_addf(out, "%s: cpus that no rank got: %s\n",
-				 j->agents.host[i].name, j->run[i].idle);
+		 str_plural(j->plan.np), j->plan.nodes, str_plural(j->plan.nodes));
+	group = make_groups(j, &n);
+	for (size_t i = 0; i < n; i++) {
+		print_group(out, j, &group[i], columns);
+		free(group[i].host);
 	}
-	str_addf(out, "gpu-visible: %s", visible_name(j->spec.visible));
-	if (j->spec.visible_why && *j->spec.visible_why)
-		str_addf(out, " (%s)", j->spec.visible_why);
-	str_add(out, "\n");
+	free(group);
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		gpus |= *j->rank[i].gpu != '\0';
+	if (!gpus)
+		return;
+	line = xasprintf("gpu-visible: %s%s%s%s", visible_name(j->spec.visible),
+			 *why ? " (" : "", why, *why ? ")" : "");
+	add_wrapped(out, line, columns);
+	free(line);
+}
+
+/* ---- both ---- */
+
+/* Of stdout, if it is a terminal. */
+static size_t stdout_columns(void)
+{
+	struct winsize size = { 0 };
+
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40)
+		return size.ws_col;
+	return FILE_COLUMNS;
 }
 
 void report_plan(struct job *j)
@@ -136,7 +413,8 @@ void report_plan(struct job *j)
 	if (j->request->plan == PLAN_JSON)
 		json_plan(&out, j);
 	else
-		text_plan(&out, j);
+		plan_print_text(&out, j,
+				j->request->verbosity > 0 ? 0 : stdout_columns());
 	fputs(str_text(&out), stdout);
 	str_free(&out);
 }

@@ -86,7 +86,7 @@ P
 
 @test "--plan starts nothing, and says the same masks as then are bound" {
 	run -0 --separate-stderr r --plan -np 2 touch "$T/started"
-	says "plan: 2 ranks on 1 host" "rank  local  host" "why"
+	says "plan: 2 ranks on 1 host" "rank  local  GPU" "why"
 	[ ! -e "$T/started" ]
 	[ "$(plan 'for r in ranks: print(r["rank"], r["cpus"])' -np 2 true)" = "$(masks -np 2)" ]
 	run -0 r --dry-run -np 1

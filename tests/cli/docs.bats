@@ -78,7 +78,7 @@ extract() {
 # A command that names other hosts, as one that asks none of them.
 without_hosts() {
 	if [[ $1 == runner\ * && $1 =~ ' '(-H|-hostfile|--hostfile|-f)' ' && $1 != *--plan* ]]; then
-		echo "runner --plan --topology machine.xml${1#runner}"
+		echo "runner --plan=json --topology machine.xml${1#runner}"
 	else
 		echo "$1"
 	fi
@@ -94,7 +94,8 @@ substance() {
 
 # The hosts of a plan's ranks, as `hostname` would print them.
 planned_hosts() {
-	awk '$1 ~ /^[0-9]+$/ { print "[" $1 "]<stdout>:" $3 }' "$1"
+	/usr/bin/python3 -c 'import json, sys
+for r in json.load(sys.stdin)["ranks"]: print("[%d]<stdout>:%s" % (r["rank"], r["host"]))' < "$1"
 }
 
 # Run command N of $T in this shell; complain if it is not as the document says.

@@ -68,7 +68,7 @@ sys.stdout.buffer.write(b"\xff\xfe\n" + b"x" * 80 + b"\n" + b"line\n" * 20000)'
 	[ "$(plain)" = $'0\n1' ]
 	/usr/bin/python3 "$ROOT/tests/machines/mkmachine.py" "$T" no-gpu-4pu > /dev/null
 	run -0 out --plan --topology "$T/no-gpu-4pu.xml" -H 'gpu[01-04,9]:2'
-	says "10 ranks on 5 hosts" gpu01 gpu04 gpu9
+	says "10 ranks on 5 hosts" "gpu[01-04,9]: 2 ranks each"
 }
 
 @test "L8: a host that is named twice is one host" {

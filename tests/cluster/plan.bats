@@ -74,8 +74,12 @@ plan_says() { # EXPRESSION TEXT
 
 @test "the text has every host once, its ranks, and a certificate for each" {
 	run -0 r --plan -H n1:8,n2:3
-	says "plan: 11 ranks on 2 hosts" $'\nn1: ' $'\nn2: '
-	[ "$(grep -cE '^ *[0-9]+ +[0-7]  n[12] ' <<< "$output")" = 11 ]
+	says "plan: 11 ranks on 2 hosts" $'\nn1: 8 ranks\n' $'\nn2: 3 ranks\n'
+	[ "$(grep -cE '^ *[0-9]+ +[0-7]  [0-9] 0000:' <<< "$output")" = 11 ]
+	[ "$(grep -c "^0 cores outside their GPU's socket" <<< "$output")" = 2 ]
+	[ "$(wc -L <<< "$output")" -le 80 ]
+	run -0 r --plan -v -H n1:8,n2:3
+	[ "$(grep -c 'by PCI order; its home is ' <<< "$output")" = 11 ]
 }
 
 @test "a job on a host with another machine's topology runs, unbound" {
