@@ -187,25 +187,35 @@ void job_spec_choose_visible(struct job *j)
 
 /* ---- the job frame ---- */
 
+/* This machine's address on the way to H, into TEXT; false: none, or a loopback one. */
+static bool find_address_towards(const struct host *h, char *text, size_t n)
+{
+	struct sockaddr_storage there;
+	bool found = h->target.naddr && !lookup_local_towards(h->target.addr, text, n);
+
+	/* a name that only ssh_config knows: ssh reached the agent at that address */
+	if (!found && !lookup_number(h->address, &there))
+		found = !lookup_local_towards(&there, text, n);
+	return found && strncmp(text, "127.", 4) && strcmp(text, "::1");
+}
+
 /* MASTER_ADDR: the address at which the other hosts reach rank 0's. */
 static void choose_master(struct job *j)
 {
 	const struct host *h = &j->agents.host[j->plan.rank[0].host];
-	char text[64] = "127.0.0.1";
+	char text[LOOKUP_TEXT_BYTES];
+	bool found = false;
 
 	j->spec.master_port = h->port;
 	if (j->plan.nodes > 1 && !h->local && *h->address) {
 		j->spec.master_addr = xstrdup(h->address);
 		return;
 	}
-	for (size_t i = 0; j->plan.nodes > 1 && i < j->agents.n; i++) {
-		const struct host *other = &j->agents.host[i];
-
-		if (job_needs(j, i) && !other->local && other->target.naddr &&
-		    !lookup_local_towards(other->target.addr, text, sizeof text))
-			break;
-	}
-	j->spec.master_addr = xstrdup(text);
+	for (size_t i = 0; j->plan.nodes > 1 && !found && i < j->agents.n; i++)
+		if (job_needs(j, i) && !j->agents.host[i].local)
+			found = find_address_towards(&j->agents.host[i], text,
+						     sizeof text);
+	j->spec.master_addr = xstrdup(found ? text : "127.0.0.1");
 }
 
 static uint64_t soft_limit(int what)

@@ -314,6 +314,18 @@ int lookup_text(const struct sockaddr_storage *a, char *out, size_t n)
 	return 0;
 }
 
+int lookup_number(const char *text, struct sockaddr_storage *a)
+{
+	struct lookup_answer found = { 0 };
+
+	ask_resolver(&found, text, AF_UNSPEC, AI_NUMERICHOST);
+	if (!found.naddr)
+		return -1;
+	*a = *found.addr;
+	free(found.addr);
+	return 0;
+}
+
 int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t n)
 {
 	struct sockaddr_storage to = unmap(peer), own = { 0 };

@@ -42,6 +42,9 @@ void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 /* A as a number ("10.0.0.1", "fe80::1%eth0") into OUT of at least LOOKUP_TEXT_BYTES. */
 int lookup_text(const struct sockaddr_storage *a, char *out, size_t n);
 
+/* The reverse: the number TEXT into A.  Returns 0, or -1 if it is none. */
+int lookup_number(const char *text, struct sockaddr_storage *a);
+
 /* The numeric local address from which packets to PEER would leave, into OUT.  Asks the
  * kernel's routes and sends nothing.  Returns 0, or -1 with errno. */
 int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t n);

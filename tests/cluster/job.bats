@@ -214,6 +214,16 @@ if os.environ["RANK"] == "0": s.bind(("", port)); s.listen()'
 	[ "$(sort <<< "$output")" = $'[0]<stdout>:held\n[1]<stdout>:free' ]
 }
 
+@test "MASTER_ADDR if ssh_config alone knows where the other hosts are" {
+	printf '%s\n' 'Host box*' 'HostName n2' 'StrictHostKeyChecking no' 'Host box3' 'ProxyJump n3' |
+		on n0 sh -c 'cat > ~/.ssh/config'
+	for hosts in localhost,box localhost,box3 n0,box,n1; do
+		run -0 --separate-stderr r -H $hosts sh -c 'echo $MASTER_ADDR'
+		[ "$(plain | uniq)" = 10.77.255.254 ]
+	done
+	on n0 rm /root/.ssh/config
+}
+
 @test "ranks meet at MASTER_ADDR when rank 0 is on this machine" {
 	run -0 r -H n0,n1,n2 /usr/bin/python3 -c '
 import os, socket

@@ -195,6 +195,24 @@ START_TEST(local_address_towards)
 }
 END_TEST
 
+START_TEST(numbers_alone_are_numbers)
+{
+	static const char *const good[] = { "10.0.0.1", "fe80::1%lo", "2001:db8::1" },
+				 *const bad[] = { "", "localhost", NOBODY, "10.0.0.1x",
+						  "fe80::1%nosuch0" };
+	struct sockaddr_storage a;
+	char text[LOOKUP_TEXT_BYTES];
+
+	for (int i = 0; i < COUNT(good); i++) {
+		ck_assert(!lookup_number(good[i], &a));
+		ck_assert(!lookup_text(&a, text, sizeof text));
+		ck_assert_str_eq(text, good[i]);
+	}
+	for (int i = 0; i < COUNT(bad); i++)
+		ck_assert_int_eq(lookup_number(bad[i], &a), -1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("lookup");
@@ -211,6 +229,7 @@ int main(void)
 	tcase_add_test(c, answers_on_a_descriptor);
 	tcase_add_test(c, ends_before_its_answer);
 	tcase_add_test(c, local_address_towards);
+	tcase_add_test(c, numbers_alone_are_numbers);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
