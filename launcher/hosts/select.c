@@ -97,6 +97,8 @@ int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 	/* with a saved topology no host is touched: an agent here answers for each */
 	const bool offline = r->topology.n > 0;
 	const bool alone = !r->hosts && !r->hostfile;
+	/* the hosts that are found need time as well */
+	const uint64_t deadline_ms = clock_ms() + transport_left_ms(&a->setup) / 2;
 	struct hosts hosts = { 0 };
 	struct lookup_answer *found;
 	const char **names;
@@ -111,7 +113,7 @@ int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 	for (size_t i = 0; i < hosts.n; i++)
 		names[i] = hosts.v[i].name;
 	if (!alone && !offline)
-		lookup_all(found, names, hosts.n, a->setup.deadline_ms);
+		lookup_all(found, names, hosts.n, deadline_ms);
 	a->setup.own_agent = local_agent_path();
 	a->host = xcalloc(hosts.n, sizeof *a->host);
 	a->n = hosts.n;

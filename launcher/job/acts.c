@@ -22,10 +22,16 @@ static uint32_t grace_ms(const struct job *j)
 
 /* ---- LAUNCH: agents ---- */
 
+static void warn_of_waits(void *job, const struct err *e)
+{
+	report_note(job, "runner: warning: %s\nhint: %s", e->text, e->hint);
+}
+
 void acts_launch(struct job *j)
 {
-	j->agents.setup.deadline_ms =
-		clock_ms() + (uint64_t)j->request->start_timeout_s * 1000;
+	if (j->epoch > 1) /* that of the first began with the search for addresses */
+		j->agents.setup.deadline_ms =
+			clock_ms() + (uint64_t)j->request->start_timeout_s * 1000;
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 
@@ -33,7 +39,7 @@ void acts_launch(struct job *j)
 			agents_start(&j->agents, h);
 	}
 	if (j->request->verbosity == 0 || j->request->verbosity == 1)
-		j->progress = progress_open(&j->agents);
+		j->progress = progress_open(&j->agents, warn_of_waits, j);
 }
 
 /* ---- PLACE: ranks to hosts, and to berths ---- */

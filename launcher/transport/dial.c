@@ -196,6 +196,11 @@ void dial_cancel(struct dial *d)
 	free(d);
 }
 
+bool dial_looks_up(const struct dial *d)
+{
+	return d->lookup && !d->n;
+}
+
 /* ---- the login limit ---- */
 
 struct login_limit {

@@ -32,6 +32,8 @@ struct dial *dial_start(struct event_base *base, const char *name,
 			void (*ended)(void *ctx, const struct dial_end *end),
 			void *ctx);
 void dial_cancel(struct dial *d);
+/* The name is looked up; no address has been tried. */
+bool dial_looks_up(const struct dial *d);
 
 /* No delay, keepalive, not inherited. */
 void dial_tune(int fd);

@@ -160,6 +160,7 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 
 	c->refs++;
 	login_limit_leave(&c->permit); /* it is logged in */
+	c->last.id = ERR_NONE;
 	if (c->up)
 		c->events->bytes(c->ctx, data, n);
 	else
@@ -324,5 +325,15 @@ static void openssh_close(struct conn *c)
 	conn_unref(c);
 }
 
+static const char *openssh_waits_for(const struct conn *c, bool *failed)
+{
+	*failed = c->last.id != ERR_NONE;
+	if (*failed)
+		return transport_reason(&c->last);
+	if (c->permit.limit)
+		return c->permit.granted ? "log-in" : "other log-ins there";
+	return c->install.asked ? "agent is sent" : "agent starts";
+}
+
 const struct transport transport_openssh = { "openssh", openssh_start, openssh_send,
-					     openssh_close };
+					     openssh_close, openssh_waits_for };

@@ -128,6 +128,7 @@ static void on_dialed(void *ctx, const struct dial_end *end)
 
 	c->dial = NULL;
 	if (end->fd >= 0) {
+		c->last.id = ERR_NONE;
 		ssh_login_use(&c->login, end->fd);
 		c->phase = PHASE_LOGIN;
 		go_on(c);
@@ -445,7 +446,9 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 	if (c->phase == PHASE_PERMIT)
 		waits_for = "other log-ins at that address had not finished";
 	else if (c->phase == PHASE_DIAL)
-		waits_for = "nothing answers at that address";
+		waits_for = dial_looks_up(c->dial)
+				    ? "the name server did not give its address"
+				    : "nothing answers at that address";
 	else if (c->phase == PHASE_LOGIN)
 		waits_for =
 			c->login.phase == LOGIN_CONNECT
@@ -501,7 +504,37 @@ static void ssh_close(struct conn *c)
 		release(c);
 }
 
-const struct transport transport_ssh = { "ssh", ssh_start, ssh_send, ssh_close };
+static const char *ssh_waits_for(const struct conn *c, bool *failed)
+{
+	const bool proxy = c->login.proxy != NULL;
+	enum login_phase login;
+
+	*failed = c->last.id != ERR_NONE && (c->phase < PHASE_LOGIN || proxy);
+	if (*failed)
+		return transport_reason(&c->last);
+	switch (c->phase) {
+	case PHASE_START:
+		break;
+	case PHASE_PERMIT:
+		return "other log-ins there";
+	case PHASE_DIAL:
+		return dial_looks_up(c->dial) ? "its address is looked up"
+					      : "no answer";
+	case PHASE_LOGIN:
+		login = c->task ? ssh_pool_phase(c->task) : c->login.phase;
+		if (login != LOGIN_CONNECT)
+			return "log-in";
+		return proxy ? "no answer through its proxy" : "no answer from sshd";
+	case PHASE_COMMAND:
+		return "log-in";
+	case PHASE_RUN:
+		return c->install.asked ? "agent is sent" : "agent starts";
+	}
+	return NULL;
+}
+
+const struct transport transport_ssh = { "ssh", ssh_start, ssh_send, ssh_close,
+					 ssh_waits_for };
 
 #else
 

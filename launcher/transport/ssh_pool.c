@@ -23,7 +23,8 @@ struct ssh_pool_task {
 	struct ssh_pool *pool;
 	struct ssh_login *login;
 	int id;
-	bool stepping; /* a thread is inside it */
+	bool stepping;          /* a thread is inside it */
+	enum login_phase phase; /* after its last step */
 	enum login_result got;
 	struct ssh_pool_task *next; /* in that queue */
 	void (*ended)(void *ctx, enum login_result got);
@@ -106,6 +107,7 @@ static void run_step(struct ssh_pool *p, int id)
 	if (got != LOGIN_WAIT)
 		put_end(t, got);
 	t->stepping = false;
+	t->phase = l->phase;
 	p->steps--;
 	pthread_cond_broadcast(&p->changed);
 }
@@ -201,6 +203,16 @@ void ssh_pool_cancel(struct ssh_pool_task *t)
 		p->last = at;
 	pthread_mutex_unlock(&p->lock);
 	free(t);
+}
+
+enum login_phase ssh_pool_phase(struct ssh_pool_task *t)
+{
+	enum login_phase phase;
+
+	pthread_mutex_lock(&t->pool->lock);
+	phase = t->phase;
+	pthread_mutex_unlock(&t->pool->lock);
+	return phase;
 }
 
 void ssh_pool_hold(struct ssh_pool *p)

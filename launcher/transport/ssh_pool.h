@@ -41,6 +41,8 @@ struct ssh_pool_task *ssh_pool_login(struct ssh_pool *p, struct ssh_login *l,
 /* Give L back to the caller, as far as it came.  Waits for a step that is under way, no
  * longer than the loop itself would have needed for it.  T may be NULL. */
 void ssh_pool_cancel(struct ssh_pool_task *t);
+/* How far the log-in has come; during a step, as far as before it. */
+enum login_phase ssh_pool_phase(struct ssh_pool_task *t);
 
 #endif
 #endif

@@ -68,6 +68,9 @@ struct transport {
 	/* Close the stream and free C; no call-back comes after this.  The agent reads
 	 * EOF. */
 	void (*close)(struct conn *c);
+	/* What a start that is under way waits for, in a few words, C's own; or NULL.
+	 * *FAILED: a try has failed for that reason, and C tries again. */
+	const char *(*waits_for)(const struct conn *c, bool *failed);
 };
 
 /* Milliseconds until a start has failed: 0 if it has.  The deadline moves while runner
@@ -78,6 +81,9 @@ static inline uint64_t transport_left_ms(const struct transport_setup *setup)
 
 	return setup->deadline_ms > now ? setup->deadline_ms - now : 0;
 }
+
+/* The reason alone, the last part of E's "subject: failure: reason". */
+const char *transport_reason(const struct err *e);
 
 extern const struct transport transport_local, transport_ssh, transport_openssh;
 

@@ -259,7 +259,7 @@ else:
 
 @test "a host that refuses: 240, it is named, and no rank was started anywhere" {
 	"$VCLUSTER" sshd n3 stop
-	run -240 r --start-timeout 5 -H n[1-3] touch /vc/t/started
+	run -240 r -q --start-timeout 5 -H n[1-3] touch /vc/t/started
 	"$VCLUSTER" sshd n3 start
 	says "root@n3:22" "Connection refused"
 	hinted
@@ -267,6 +267,43 @@ else:
 	run -240 r --start-timeout 1 -H n1,nowhere7 touch /vc/t/started
 	says "nowhere7"
 	[ ! -e "$STATE/t/started" ]
+}
+
+@test "a host that refuses is named at once, with the reason; the job runs when its sshd does" {
+	"$VCLUSTER" sshd n3 stop
+	start -H n[1-3] hostname
+	wait_for grep -q ^hint: "$T/err"
+	[ ! -s "$T/out" ]
+	"$VCLUSTER" sshd n3 start
+	ended_with 0 n1 n2 n3
+	[ "$(sed 's/.*>://' "$T/out" | sort | tr '\n' ' ')" = 'n1 n2 n3 ' ]
+	[[ $(head -1 "$T/err") =~ ^'runner: warning: waiting for '.*'n3 (connection refused)'.*', at most '[23][0-9]' s more'$ ]]
+	[ "$(tail -n +2 "$T/err" | cut -d ' ' -f 1)" = hint: ]
+	grep -q '^hint: .*sshd runs there.*-H; --start-timeout' "$T/err"
+}
+
+@test "--start-timeout is kept, whatever a host waits for" {
+	# a name server that drops what it is asked
+	on n0 cp /etc/resolv.conf /run/resolv.conf
+	on n0 sh -c 'echo nameserver 10.77.0.4 > /etc/resolv.conf'
+	"$VCLUSTER" sshd n1 stop
+	"$VCLUSTER" freeze n2
+	"$VCLUSTER" netem n3 down
+	"$VCLUSTER" netem n4 loss 99.9%
+	kept() { # OPTION...
+		local begin=${EPOCHREALTIME/./}
+		run -240 --separate-stderr r --start-timeout 3 "$@" true
+		took_ms=$(((${EPOCHREALTIME/./} - begin) / 1000))
+		((took_ms >= 3000 && took_ms < 4000))
+	}
+	for transport in ssh openssh; do
+		thrice kept --transport $transport -H n1,n2,n3,nosuch
+	done
+	"$VCLUSTER" sshd n1 start
+	"$VCLUSTER" thaw n2
+	"$VCLUSTER" netem n3 up
+	"$VCLUSTER" netem n4 clear
+	on n0 cp /run/resolv.conf /etc/resolv.conf
 }
 
 @test "a host that hangs: 240 in time; the same trouble on several hosts is one line" {

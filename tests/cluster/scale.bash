@@ -118,7 +118,7 @@ said_of() { # KIND
 
 options_of() { # KIND
 	case $1 in
-	refusing | frozen | off) echo --start-timeout PATIENCE ;;
+	refusing | frozen | off) echo -q --start-timeout PATIENCE ;;
 	other_agent) echo --no-push ;;
 	esac
 }

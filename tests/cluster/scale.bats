@@ -81,7 +81,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	for h in n3 n4 n7; do trouble refusing $h; done
 	for h in n5 n9; do trouble wrong_key $h; done
 	trouble unknown_key n12
-	scale_run --start-timeout PATIENCE true
+	scale_run -q --start-timeout PATIENCE true
 	[ "$status" = 240 ]
 	err_is 'root@n\[3-4,7\]:22: cannot connect: Connection refused' '^hint: ' \
 		'root@n\[5,9\]:22: its host key is not the one in known_hosts: ssh-ed25519 SHA256:\.\.\.$' '^hint: .*-keygen -R HOST' \
@@ -93,7 +93,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	trouble frozen n2
 	trouble off n11
 	trouble off n12
-	scale_run --start-timeout PATIENCE true
+	scale_run -q --start-timeout PATIENCE true
 	[ "$status" = 240 ]
 	[ "$took_ms" -ge $((patience_s * 1000)) ]
 	[ "$took_ms" -lt $((patience_s * 1000 + 8000)) ]

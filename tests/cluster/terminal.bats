@@ -160,6 +160,28 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+@test "a host that refuses: the terminal says so at once, and until --start-timeout" {
+	"$VCLUSTER" sshd n2 stop
+	terminal
+	types 'runner -H n1,n2 true; echo "status "$?'
+	t wait 'runner: 1 of 2 hosts up after '
+	t wait 's, waiting for n2 (connection refused)'
+	"$VCLUSTER" sshd n2 start
+	t wait 'status 0'
+	t unseen 'hint:'
+	t wait 'prompt>'
+	"$VCLUSTER" sshd n2 stop
+	types 'runner --start-timeout 3 -H n1,n2 true; echo "status "$?'
+	t wait 'waiting for n2 (connection refused)'
+	t wait 'runner: root@n2:22: cannot connect: Connection refused'
+	t wait 'hint: check that sshd runs there'
+	t unseen 'hint:'
+	t wait 'status 240'
+	"$VCLUSTER" sshd n2 start
+	leave
+	all_clean n0 n1 n2
+}
+
 @test "^Z, jobs, fg, bg, kill: the shell's job control works, on all hosts" {
 	terminal
 	t modes

@@ -46,7 +46,8 @@ static void mem_close(struct conn *c)
 	free(c);
 }
 
-static const struct transport memory = { "memory", mem_start, mem_send, mem_close };
+static const struct transport memory = { "memory", mem_start, mem_send, mem_close,
+					 NULL };
 
 static void add_hosts(struct job *j)
 {

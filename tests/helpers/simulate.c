@@ -390,7 +390,8 @@ static void sim_close(struct conn *c)
 	free(c);
 }
 
-static const struct transport transport_sim = { "sim", sim_start, sim_send, sim_close };
+static const struct transport transport_sim = { "sim", sim_start, sim_send, sim_close,
+						NULL };
 
 /* ---- steps and their cost ---- */
 

@@ -216,7 +216,7 @@ static void memory_close(struct conn *c)
 }
 
 static const struct transport memory = { "memory", memory_start, memory_send,
-					 memory_close };
+					 memory_close, NULL };
 
 static bool has_answer(const struct conn *c)
 {

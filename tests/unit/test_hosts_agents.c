@@ -38,7 +38,8 @@ static void mem_close(struct conn *c)
 	free(c);
 }
 
-static const struct transport memory = { "memory", mem_start, mem_send, mem_close };
+static const struct transport memory = { "memory", mem_start, mem_send, mem_close,
+					 NULL };
 static const struct agents_events none = { 0 };
 static struct agents agents;
 
