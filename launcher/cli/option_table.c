@@ -69,19 +69,20 @@ const struct option option_table[] = {
 	  .help = "hosts and their slots: ip1:8,ip2:8",
 	  .text = "Run the job on the hosts in LIST. The number after a colon says how many ranks a "
 		  "host takes (its slots): ip1:8,user@ip2:8, gpu[01-16]:8, [fe80::1]:8. A host "
-		  "without a number has one slot; a:gpus has one slot for each of its GPUs. If a "
-		  "host is named again, its slots are added. Without hosts the job runs on this "
-		  "machine." },
+		  "without a number has one slot; a:gpus has one slot for each of its GPUs. Of two "
+		  "numbers the first is the port of its sshd: ip1:2222:8. If a host is named again, "
+		  "its slots are added. Without hosts the job runs on this machine." },
 	{ "--hostfile --machinefile -f", "FILE", TOPIC_hosts, OPTION_COMMON | OPTION_FILE,
 	  "hostfile", "BERTH_HOSTFILE", .set = value_hosts, .at = offsetof(struct request, hostfile),
 	  .help = "read the hosts from FILE",
 	  .text = "Read the hosts from FILE, one on each line: 'ip1 slots=8 max_slots=8', 'ip1:8', "
-		  "or 'ip1' repeated. Empty lines and lines that begin with # are ignored." },
+		  "or 'ip1' repeated. 'ip1 slots=8 port=2222' or 'ip1:2222:8' has the port of its "
+		  "sshd. Empty lines and lines that begin with # are ignored." },
 	{ "-p --ssh-port", "PORT", TOPIC_hosts, OPTION_GLUE,
 	  "ssh-port", "BERTH_SSH_PORT", NUMBER(ssh_port, 1, 65535),
 	  .help = "port of sshd on the hosts",
 	  .text = "Connect to sshd on this port, on all hosts. The default is the port in "
-		  "ssh_config(5), else 22." },
+		  "ssh_config(5), else 22. -H and --hostfile can give a host its own." },
 	{ "-i --ssh-identity-file", "FILE", TOPIC_hosts, OPTION_FILE,
 	  "ssh-identity-file", "BERTH_SSH_IDENTITY_FILE", TEXT(identity),
 	  .help = "private key for ssh",

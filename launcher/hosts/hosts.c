@@ -27,7 +27,7 @@ struct reading {
 struct element {
 	const char *name; /* may hold ranges in brackets */
 	const char *user; /* or NULL */
-	int slots, max_slots;
+	int slots, max_slots, port;
 	bool literal; /* an address: no ranges */
 	size_t names; /* names its ranges have made so far */
 };
@@ -64,6 +64,8 @@ static int merge(struct host_spec *old, const struct element *el, struct err *e)
 
 	if (strcmp(user, again))
 		return err_set(e, E_HOST_USERS, user, again);
+	if (old->port != el->port)
+		return err_set(e, E_HOST_PORTS);
 	if (old->slots == SLOTS_GPUS || el->slots == SLOTS_GPUS)
 		return err_set(e, E_HOST_GPUS_AGAIN);
 	if (old->slots + el->slots > HOST_SLOTS_MAX)
@@ -101,6 +103,7 @@ static int add(struct reading *r, const char *name, const struct element *el,
 		.user = el->user ? xstrdup(el->user) : NULL,
 		.slots = el->slots,
 		.max_slots = el->max_slots,
+		.port = el->port,
 	};
 	*slot = (uint32_t)++h->n;
 	return 0;
@@ -256,7 +259,31 @@ static int set_slots(int *slots, const char *text, bool gpus, struct err *e)
 	return 0;
 }
 
-/* Cut "[user@]name[:slots]" into EL.  *TYPED: slots were given; TYPED may be NULL. */
+static int set_port(int *port, const char *text, struct err *e)
+{
+	char a[SHOWN_BYTES + 4];
+	long n;
+
+	if (!isdigit((unsigned char)*text) ||
+	    str_to_long(&n, text, 1, HOST_PORT_MAX, NULL))
+		return err_set(e, E_HOST_PORT, shown(a, text), HOST_PORT_MAX);
+	*port = (int)n;
+	return 0;
+}
+
+/* ":slots" or ":port:slots" behind a name. */
+static int cut_numbers(struct element *el, char *text, struct err *e)
+{
+	char *slots = strchr(text, ':');
+
+	if (slots)
+		*slots++ = '\0';
+	if (slots && set_port(&el->port, text, e))
+		return -1;
+	return set_slots(&el->slots, slots ? slots : text, true, e);
+}
+
+/* Cut "[user@]name[[:port]:slots]" into EL.  *TYPED: slots were given; TYPED may be NULL. */
 static int cut(struct element *el, char *text, bool *typed, struct err *e)
 {
 	char *at = strrchr(text, '@'), *end, *close;
@@ -282,7 +309,7 @@ static int cut(struct element *el, char *text, bool *typed, struct err *e)
 		*typed = *end == ':';
 	if (*end == ':') {
 		*end = '\0';
-		if (set_slots(&el->slots, end + 1, true, e))
+		if (cut_numbers(el, end + 1, e))
 			return -1;
 	}
 	if (*el->name == '[' && strcspn(el->name, ":") < strcspn(el->name, "]")) {
@@ -358,10 +385,19 @@ static int read_word(struct element *el, const char *word, bool *typed, struct e
 	if (n == 9 && word[n] &&
 	    (!memcmp(word, "max_slots", 9) || !memcmp(word, "max-slots", 9)))
 		return set_slots(&el->max_slots, word + n + 1, false, e);
-	return err_set(e, E_HOSTFILE_WORD, shown(a, word));
+	if (n == 4 && word[n] && !memcmp(word, "port", 4)) {
+		if (el->port)
+			return err_set(e, E_HOST_PORT_AGAIN);
+		return set_port(&el->port, word + n + 1, e);
+	}
+	err_set(e, E_HOSTFILE_WORD, shown(a, word));
+	if (n == 4 && !memcmp(word, "ifhn", 4)) /* of MPD: the interface for messages */
+		err_hint(e, "leave out ifhn; --net chooses the addresses that "
+			    "libberth's ranks use");
+	return -1;
 }
 
-/* "name[:slots] [slots=N] [max_slots=N]".  Open MPI takes blanks around each '='. */
+/* "name[[:port]:slots] [slots=N] [max_slots=N] [port=N]".  Open MPI takes blanks around each '='. */
 static int read_line(struct reading *r, char *line, struct err *e)
 {
 	char a[SHOWN_BYTES + 4], *out, *word;

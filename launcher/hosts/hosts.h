@@ -1,15 +1,15 @@
 /* hosts.h - the hosts a job may use: "-H ip1:8,ip2:8" or a hostfile as an ordered list.
  *
  * Text to data only: no name is looked up, and only hosts_read_file() opens a file.
- * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M" of
- * Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it;
+ * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M
+ * port=P" of Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it;
  * "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
 #ifndef BERTH_LAUNCHER_HOSTS_HOSTS_H
 #define BERTH_LAUNCHER_HOSTS_HOSTS_H
 
 #include "common/str.h"
 
-enum { HOST_SLOTS_MAX = 65535, HOSTS_MAX = 65536 };
+enum { HOST_SLOTS_MAX = 65535, HOSTS_MAX = 65536, HOST_PORT_MAX = 65535 };
 enum { SLOTS_GPUS = -1 }; /* "a:gpus": as many as the host has GPUs */
 
 struct host_spec {
@@ -17,6 +17,7 @@ struct host_spec {
 	char *user;    /* of user@host, or NULL; validated */
 	int slots;     /* 1..HOST_SLOTS_MAX or SLOTS_GPUS */
 	int max_slots; /* 0: none given; --oversubscribe stops there */
+	int port;      /* of sshd, 1..HOST_PORT_MAX; 0: none given */
 };
 
 struct hosts {
@@ -25,7 +26,7 @@ struct hosts {
 	size_t n;
 };
 
-/* Read SPEC, "[user@]name[:slots]{,...}", into H, which must be {0}.  A name that comes
+/* Read SPEC, "[user@]name[[:port]:slots]{,...}", into H, which must be {0}.  A name that comes
  * again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E; H is then
  * {0} again. */
 int hosts_parse(struct hosts *h, const char *spec, struct err *e);

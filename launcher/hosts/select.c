@@ -132,8 +132,10 @@ int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 					     .user = h->user,
 					     .addr = h->addr,
 					     .naddr = found[i].naddr,
+					     .port = spec->port,
 					     .topology = topology_of(r, h->name) };
-		h->local = alone || offline || (found[i].is_local && is_me(h->user));
+		h->local = alone || offline ||
+			   (found[i].is_local && is_me(h->user) && !spec->port);
 		if (offline)
 			h->transport = &transport_local;
 		else if (!rc)

@@ -1,7 +1,8 @@
 /* select.h - from request to the hosts of the agents: -H, a host file, or this machine.
  *
- * Looks names up (a host is local by its address, never by its spelling) and chooses a
- * transport for each host. */
+ * Looks names up and chooses a transport for each host.  A host is local by its
+ * address, never by its spelling, unless the user gave a port: an sshd answers there,
+ * maybe a container's. */
 #ifndef BERTH_LAUNCHER_HOSTS_SELECT_H
 #define BERTH_LAUNCHER_HOSTS_SELECT_H
 

@@ -216,14 +216,15 @@ static void run_ssh(struct conn *c)
 					     "-o",  "ClearAllForwardings=yes",
 					     "-o",  "PermitLocalCommand=no" };
 	const struct transport_setup *s = c->setup;
+	const int port = transport_port(s, c->target);
 	struct strv argv = { 0 };
 
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		strv_add(&argv, fixed[i]);
 	if (s->accept_new_hosts)
 		strv_add(&argv, "-oStrictHostKeyChecking=accept-new");
-	if (s->ssh_port)
-		strv_take(&argv, xasprintf("-p%d", s->ssh_port));
+	if (port)
+		strv_take(&argv, xasprintf("-p%d", port));
 	if (s->identity)
 		strv_take(&argv, xasprintf("-i%s", s->identity));
 	if (c->target->user)
@@ -257,7 +258,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 	(void)fd;
 	(void)what;
 	c->refs++;
-	key = login_limit_key(t->name, t->addr, t->naddr, c->setup->ssh_port);
+	key = login_limit_key(t->name, t->addr, t->naddr, transport_port(c->setup, t));
 	if (c->permit.granted || login_limit_enter(&c->permit, key, on_permit, c->wake))
 		run_ssh(c);
 	free(key);
@@ -303,8 +304,8 @@ static struct conn *openssh_start(const struct transport_setup *setup,
 		.setup = setup, .target = t, .events = events, .ctx = ctx, .refs = 1
 	};
 	str_addf(&where, "%s%s%s", t->user ? t->user : "", t->user ? "@" : "", t->name);
-	if (setup->ssh_port)
-		str_addf(&where, ":%d", setup->ssh_port);
+	if (transport_port(setup, t))
+		str_addf(&where, ":%d", transport_port(setup, t));
 	agent_install_init(&c->install, setup, str_text(&where));
 	str_free(&where);
 	c->wake = event_new(setup->base, -1, 0, on_wake, c);

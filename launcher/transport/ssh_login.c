@@ -47,6 +47,7 @@ static char *guess_identity(struct ssh_login *l)
 int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 		   const struct transport_setup *setup, const struct target *t)
 {
+	const int given = transport_port(setup, t);
 	const struct passwd *pw;
 	unsigned port = 22;
 	const int on = 1;
@@ -64,8 +65,8 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	lib->ssh_options_parse_config(l->session, NULL);
 	if (t->user)
 		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, t->user);
-	if (setup->ssh_port)
-		lib->ssh_options_set(l->session, SSH_OPTIONS_PORT, &setup->ssh_port);
+	if (given)
+		lib->ssh_options_set(l->session, SSH_OPTIONS_PORT, &given);
 	lib->ssh_options_set(l->session, SSH_OPTIONS_NODELAY, &on);
 	lib->ssh_set_blocking(l->session, 0);
 

@@ -24,6 +24,7 @@ struct target {
 	const struct sockaddr_storage
 		*addr; /* resolved addresses in order of preference; may be none */
 	size_t naddr;
+	int port;             /* of its sshd; 0: as for all hosts */
 	const char *topology; /* local only: an hwloc XML file to place on */
 };
 
@@ -72,6 +73,13 @@ struct transport {
 	 * *FAILED: a try has failed for that reason, and C tries again. */
 	const char *(*waits_for)(const struct conn *c, bool *failed);
 };
+
+/* The port that the user gave for T; 0: none, ssh_config decides. */
+static inline int transport_port(const struct transport_setup *setup,
+				 const struct target *t)
+{
+	return t->port ? t->port : setup->ssh_port;
+}
 
 /* Milliseconds until a start has failed: 0 if it has.  The deadline moves while runner
  * is stopped (^Z), so a timer asks again. */

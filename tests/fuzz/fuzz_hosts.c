@@ -1,5 +1,6 @@
 /* libFuzzer on hosts.h: the input as -H, and as a host file.  What parses obeys the
- * limits, holds no byte that a name may not have, and unfolds to itself. */
+ * limits, holds no byte that a name may not have, unfolds to itself, and is the list
+ * that its text gives. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +14,42 @@ static void check_name(const char *name)
 	    name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 			      "0123456789._-:%")])
 		abort();
+}
+
+/* As -H takes it. */
+static void add_text(struct str *s, const struct host_spec *v)
+{
+	str_addf(s, "%s%s%s", s->len ? "," : "", v->user ? v->user : "",
+		 v->user ? "@" : "");
+	hosts_fold(s, (const char *const *)&v->name, 1);
+	if (v->port)
+		str_addf(s, ":%d", v->port);
+	if (v->slots == SLOTS_GPUS)
+		str_add(s, ":gpus");
+	else
+		str_addf(s, ":%d", v->slots);
+}
+
+/* The text of the list is that list. */
+static void check_text(const struct hosts *h)
+{
+	struct hosts again = { 0 };
+	struct str s = { 0 };
+
+	for (size_t i = 0; i < h->n; i++)
+		add_text(&s, &h->v[i]);
+	if (hosts_parse(&again, str_text(&s), NULL) || again.n != h->n)
+		abort();
+	for (size_t i = 0; i < h->n; i++) {
+		const struct host_spec *a = &h->v[i], *b = &again.v[i];
+
+		if (strcmp(a->name, b->name) || !a->user != !b->user ||
+		    (a->user && strcmp(a->user, b->user)) || a->slots != b->slots ||
+		    a->port != b->port)
+			abort();
+	}
+	hosts_free(&again);
+	str_free(&s);
 }
 
 static void check(struct hosts *h)
@@ -35,7 +72,10 @@ static void check(struct hosts *h)
 			abort();
 		if (v->max_slots && v->max_slots < v->slots)
 			abort();
+		if (v->port < 0 || v->port > HOST_PORT_MAX)
+			abort();
 	}
+	check_text(h);
 	hosts_fold(&s, names, h->n);
 	if (hosts_parse(&again, str_text(&s), NULL) || again.n != h->n)
 		abort();

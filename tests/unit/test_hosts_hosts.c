@@ -6,7 +6,7 @@
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-/* "user@name:slots/max,..." as a test compares it. */
+/* "user@name:slots/max ..." as a test compares it, "name:port:slots" with a port. */
 static char *show(const struct hosts *h)
 {
 	struct str s = { 0 };
@@ -14,8 +14,11 @@ static char *show(const struct hosts *h)
 	for (size_t i = 0; i < h->n; i++) {
 		const struct host_spec *v = &h->v[i];
 
-		str_addf(&s, "%s%s%s%s:%d", i ? " " : "", v->user ? v->user : "",
-			 v->user ? "@" : "", v->name, v->slots);
+		str_addf(&s, "%s%s%s%s:", i ? " " : "", v->user ? v->user : "",
+			 v->user ? "@" : "", v->name);
+		if (v->port)
+			str_addf(&s, "%d:", v->port);
+		str_addf(&s, "%d", v->slots);
 		if (v->max_slots)
 			str_addf(&s, "/%d", v->max_slots);
 	}
@@ -60,6 +63,11 @@ static const struct {
 	{ "gpu[1-2]:2,gpu1:2", "gpu1:4 gpu2:2" },
 	{ "u@a,u@a:3", "u@a:4" },
 	{ "a:gpus,b:gpus", "a:-1 b:-1" },
+	{ "a:2222:2", "a:2222:2" },
+	{ "a:22:gpus,b:4", "a:22:-1 b:4" },
+	{ "u@gpu[1-2]:65535:8", "u@gpu1:65535:8 u@gpu2:65535:8" },
+	{ "[fe80::1]:2222:8,10.0.0.1:2222:8", "fe80::1:2222:8 10.0.0.1:2222:8" },
+	{ "a:2222:2,b:1,a:2222:3", "a:2222:5 b:1" },
 	{ TEXT_255, TEXT_255 ":1" },
 };
 
@@ -129,8 +137,21 @@ static const struct {
 	  "host 'a:99999999999999999999': '99999999999999999999' is not a number of "
 	  "slots "
 	  "from 1 to 65535, or 'gpus'" },
-	{ "a:8:8", E_HOST_SLOTS,
-	  "host 'a:8:8': '8:8' is not a number of slots from 1 to 65535, or 'gpus'" },
+	{ "a:8:8:8", E_HOST_SLOTS,
+	  "host 'a:8:8:8': '8:8' is not a number of slots from 1 to 65535, or 'gpus'" },
+	{ "a:22:", E_HOST_SLOTS,
+	  "host 'a:22:': '' is not a number of slots from 1 to 65535, or 'gpus'" },
+	{ "n::2", E_HOST_PORT, "host 'n::2': '' is not a port from 1 to 65535" },
+	{ "a:0:2", E_HOST_PORT, "host 'a:0:2': '0' is not a port from 1 to 65535" },
+	{ "a:65536:2", E_HOST_PORT,
+	  "host 'a:65536:2': '65536' is not a port from 1 to 65535" },
+	{ "a:gpus:2", E_HOST_PORT,
+	  "host 'a:gpus:2': 'gpus' is not a port from 1 to 65535" },
+	{ "[::1]:-1:2", E_HOST_PORT,
+	  "host '[::1]:-1:2': '-1' is not a port from 1 to 65535" },
+	{ "a:22:1,a:23:1", E_HOST_PORTS,
+	  "host 'a:23:1': given twice, with different ports" },
+	{ "a:22:1,a", E_HOST_PORTS, "host 'a': given twice, with different ports" },
 	{ "fe80::1", E_HOST_IPV6, "host 'fe80::1': an IPv6 address needs brackets" },
 	{ "u@::1", E_HOST_IPV6, "host 'u@::1': an IPv6 address needs brackets" },
 	{ "[fe80::zz]", E_HOST_ADDRESS,
@@ -198,6 +219,69 @@ START_TEST(hints_of_mistaken_lists)
 }
 END_TEST
 
+static void write_file(char *path, const void *bytes, size_t n)
+{
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, bytes, n), (ssize_t)n);
+	close(fd);
+}
+
+START_TEST(hints_of_words_in_files)
+{
+	struct hosts h = { 0 };
+	struct err e = { 0 };
+	char path[] = "/tmp/hosts-XXXXXX";
+
+	write_file(path, "a ifhn=b", 8);
+	hosts_read_file(&h, path, &e);
+	ck_assert_str_eq(e.hint, "leave out ifhn; --net chooses the addresses that "
+				 "libberth's ranks use");
+	unlink(path);
+}
+END_TEST
+
+/* H as -H takes it. */
+static char *unparse(const struct hosts *h)
+{
+	struct str s = { 0 };
+
+	for (size_t i = 0; i < h->n; i++) {
+		const struct host_spec *v = &h->v[i];
+
+		str_addf(&s, "%s%s%s", i ? "," : "", v->user ? v->user : "",
+			 v->user ? "@" : "");
+		hosts_fold(&s, (const char *const *)&v->name, 1);
+		if (v->port)
+			str_addf(&s, ":%d", v->port);
+		if (v->slots == SLOTS_GPUS)
+			str_add(&s, ":gpus");
+		else
+			str_addf(&s, ":%d", v->slots);
+	}
+	return str_take(&s);
+}
+
+START_TEST(text_of_a_list_is_that_list)
+{
+	struct hosts h = { 0 }, again = { 0 };
+	char *text, *before, *after;
+
+	ck_assert(!hosts_parse(&h, good[_i].spec, NULL));
+	text = unparse(&h);
+	ck_assert(!hosts_parse(&again, text, NULL));
+	before = show(&h);
+	after = show(&again);
+	ck_assert_str_eq(before, after);
+	free(text);
+	free(before);
+	free(after);
+	hosts_free(&h);
+	hosts_free(&again);
+}
+END_TEST
+
 START_TEST(many_hosts_take_no_quadratic_time)
 {
 	struct hosts h = { 0 };
@@ -225,6 +309,11 @@ static const struct {
 	{ "u@gpu[1-2] slots=2", "u@gpu1:2 u@gpu2:2", ERR_NONE, "" },
 	{ "a slots=2 max_slots=4\na slots=2 max_slots=4\n", "a:4/8", ERR_NONE, "" },
 	{ "a slots=gpus", "a:-1", ERR_NONE, "" },
+	{ "a port=2222", "a:2222:1", ERR_NONE, "" },
+	{ "a slots=2 port = 2222 max_slots=4", "a:2222:2/4", ERR_NONE, "" },
+	{ "a:2222:8\n[::1]:22:2\nb:4 port=23\n", "a:2222:8 ::1:22:2 b:23:4", ERR_NONE,
+	  "" },
+	{ "a port=22\na port=22 slots=2", "a:22:3", ERR_NONE, "" },
 	/* MPICH */
 	{ "a:8\nb:4", "a:8 b:4", ERR_NONE, "" },
 	/* PBS */
@@ -240,8 +329,16 @@ static const struct {
 	{ "# none\n\n", NULL, E_HOSTFILE_EMPTY, "host file 'F' names no host" },
 	{ "a\n\nb c\n", NULL, E_HOSTFILE_WORD,
 	  "F:3: host 'b': unknown word 'c' in a host file" },
-	{ "a port=22", NULL, E_HOSTFILE_WORD,
-	  "F:1: host 'a': unknown word 'port=22' in a host file" },
+	{ "a port=", NULL, E_HOST_PORT,
+	  "F:1: host 'a': '' is not a port from 1 to 65535" },
+	{ "a:22:2 port=22", NULL, E_HOST_PORT_AGAIN,
+	  "F:1: host 'a:22:2': its port is given twice on one line" },
+	{ "a port=22\na port=23", NULL, E_HOST_PORTS,
+	  "F:2: host 'a': given twice, with different ports" },
+	{ "a ports=22", NULL, E_HOSTFILE_WORD,
+	  "F:1: host 'a': unknown word 'ports=22' in a host file" },
+	{ "a ifhn=10.0.0.1", NULL, E_HOSTFILE_WORD,
+	  "F:1: host 'a': unknown word 'ifhn=10.0.0.1' in a host file" },
 	{ "a slots", NULL, E_HOSTFILE_WORD,
 	  "F:1: host 'a': unknown word 'slots' in a host file" },
 	{ "a slots=", NULL, E_HOST_SLOTS,
@@ -254,9 +351,8 @@ static const struct {
 	  "F:1: host 'a': max_slots=4 is less than slots=8" },
 	{ "a slots=4 max_slots=5\na:4", NULL, E_HOST_MAX_SLOTS,
 	  "F:2: host 'a:4': max_slots=5 is less than slots=8" },
-	{ "a:2,b:2", NULL, E_HOST_SLOTS,
-	  "F:1: host 'a:2,b:2': '2,b:2' is not a number of slots from 1 to 65535, or "
-	  "'gpus'" },
+	{ "a:2,b:2", NULL, E_HOST_PORT,
+	  "F:1: host 'a:2,b:2': '2,b' is not a port from 1 to 65535" },
 	{ "^a", NULL, E_HOST_NAME, "F:1: host '^a': not a host name: it has a '^'" },
 	{ "u@a\nv@a", NULL, E_HOST_USERS,
 	  "F:2: host 'v@a': given twice, with user 'u' and with user 'v'" },
@@ -269,15 +365,6 @@ static char *with_f(const char *text, const char *path)
 
 	ck_assert_msg(at != NULL, "no '%s' in '%s'", path, text);
 	return xasprintf("%.*sF%s", (int)(at - text), text, at + strlen(path));
-}
-
-static void write_file(char *path, const void *bytes, size_t n)
-{
-	int fd = mkstemp(path);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(write(fd, bytes, n), (ssize_t)n);
-	close(fd);
 }
 
 START_TEST(read_files)
@@ -381,6 +468,8 @@ int main(void)
 	tcase_add_loop_test(c, parse_good, 0, COUNT(good));
 	tcase_add_loop_test(c, parse_bad, 0, COUNT(bad));
 	tcase_add_test(c, hints_of_mistaken_lists);
+	tcase_add_test(c, hints_of_words_in_files);
+	tcase_add_loop_test(c, text_of_a_list_is_that_list, 0, COUNT(good));
 	tcase_add_test(c, many_hosts_take_no_quadratic_time);
 	tcase_add_loop_test(c, read_files, 0, COUNT(files));
 	tcase_add_test(c, read_no_file);
