@@ -255,6 +255,49 @@ else:
 	hinted
 }
 
+# ---- a port per host ----
+
+ports() { # HOST PORT...: its sshd listens there too; without PORT on 22 alone
+	local h=$1; shift
+	printf 'Port %s\n' 22 "$@" | on "$h" sh -c 'cat > /etc/ssh/vc_sshd.d/ports.conf'
+	"$VCLUSTER" sshd "$h" reread
+}
+
+know() { # HOST PORT KEY-OF
+	on n0 sh -c 'sed -n "s/^$3,[^ ]*/[$1]:$2/p" /etc/ssh/ssh_known_hosts >> ~/.ssh/known_hosts' sh "$@"
+}
+
+@test "a port per host: -H and host files, through libssh and ssh, and known_hosts with the port" {
+	script hosts <<< $'n1 port=2222 slots=2\nn2:2223:1\nn3'
+	# the port at which ssh reached its agent
+	script port <<< 'tr "\0" "\n" < /proc/$PPID/environ | sed -n "s/^SSH_CONNECTION=.* /$(uname -n) /p"'
+	ports n1 2222
+	ports n2 2223
+	for transport in ssh openssh; do
+		know n1 2222 n3
+		run -240 r --transport $transport -H n1:2222:2 true
+		says 'n1:2222: its host key is not the one in known_hosts'
+		on n0 rm /root/.ssh/known_hosts
+		know n1 2222 n1
+		know n2 2223 n2
+		for hosts in '-H n1:2222:2,n2:2223:1,n3' '--hostfile /vc/t/hosts' '-p 2222 -H n1:2,n2:2223:1,n3:22:1'; do
+			# shellcheck disable=SC2086 # words
+			run -0 --separate-stderr r --transport $transport $hosts sh /vc/t/port
+			[ "$(plain)" = $'n1 2222\nn1 2222\nn2 2223\nn3 22' ]
+		done
+		run -240 r -q --start-timeout 2 --transport $transport -H n1:2224:1 true
+		says 'n1:2224: cannot connect' 'Connection refused'
+		on n0 rm /root/.ssh/known_hosts
+	done
+	# an sshd of this machine is one of a container's, perhaps
+	run -0 r -H n0:22:1 sh /vc/t/port
+	[ "$(plain)" = 'n0 22' ]
+	run -0 r -H n0 sh /vc/t/port
+	[ -z "$output" ]
+	ports n1
+	ports n2
+}
+
 # ---- hosts that cannot be started ----
 
 @test "a host that refuses: 240, it is named, and no rank was started anywhere" {
