@@ -100,6 +100,52 @@ static size_t fold_alike(struct job *j, size_t i, char *const *shape, bool *done
 	return n;
 }
 
+/* SHAPE for each of the folded NAMES: "root@n[3-4]:22, root@ip1:22". */
+static void add_each(struct str *out, const char *shape, const char *names)
+{
+	const char *word = names;
+	bool inside = false;
+
+	for (const char *p = names;; p++) {
+		if (*p == '[' || *p == ']')
+			inside = *p == '[';
+		if (*p && (*p != ',' || inside))
+			continue;
+		char *one = xstrndup(word, (size_t)(p - word));
+
+		str_add(out, word > names ? ", " : "");
+		replace(out, shape, "\1", one);
+		free(one);
+		if (!*p)
+			return;
+		word = p + 1;
+	}
+}
+
+/* E for N hosts, from its SHAPE and their folded NAMES. */
+static void set_folded(struct err *e, const char *shape, const char *names, size_t n)
+{
+	const char *rest = strstr(shape, ": "), *name = strchr(shape, '\1');
+	char *subject = xstrndup(shape, rest ? (size_t)(rest - shape) : 0);
+	char *reason = xstrdup(transport_reason(e));
+	struct str text = { 0 };
+
+	if (e->id == E_SSH_RESOLVE) {
+		add_each(&text, "\1", names);
+		err_set(e, E_SSH_RESOLVE_ALL, n, str_text(&text), reason);
+	} else {
+		if (name && rest && name < rest)
+			add_each(&text, subject, names);
+		else
+			rest = shape;
+		replace(&text, rest, "\1", names);
+		snprintf(e->text, sizeof e->text, "%s", str_text(&text));
+	}
+	free(subject);
+	free(reason);
+	str_free(&text);
+}
+
 int report_lost_hosts(struct job *j)
 {
 	bool *done = xcalloc(j->agents.n, sizeof *done);
@@ -110,7 +156,7 @@ int report_lost_hosts(struct job *j)
 		    j->agents.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
 			shape[i] = error_shape(&j->agents.host[i]);
 	for (size_t i = 0; i < j->agents.n; i++) {
-		struct str names = { 0 }, text = { 0 };
+		struct str names = { 0 };
 		size_t n;
 
 		if (!shape[i] || done[i])
@@ -119,12 +165,9 @@ int report_lost_hosts(struct job *j)
 			report_error(j, &j->err);
 		j->err = j->agents.host[i].err;
 		n = fold_alike(j, i, shape, done, &names);
-		replace(&text, shape[i], "\1", str_text(&names));
 		if (n > 1) /* of one alone nothing is hidden */
-			snprintf(j->err.text, sizeof j->err.text, "%s",
-				 str_text(&text));
+			set_folded(&j->err, shape[i], str_text(&names), n);
 		str_free(&names);
-		str_free(&text);
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
 		free(shape[i]);

@@ -349,6 +349,23 @@ know() { # HOST PORT KEY-OF
 	on n0 cp /run/resolv.conf /etc/resolv.conf
 }
 
+@test "names without addresses are counted; other hosts of one failure each have user and port" {
+	for transport in ssh openssh; do
+		# a DNS label has at most 63 bytes, so that no name server is asked
+		x=$(printf 'x%.0s' {1..64})
+		run -240 r -q --start-timeout 5 --transport $transport -H "a$x,n1,b$x" true
+		says "runner: no address for 2 hosts: a$x, b$x: " $'known\nhint: check the spelling'
+		hinted
+	done
+	"$VCLUSTER" sshd n3 stop
+	on n0 sh -c 'printf "Host box\nHostName n3\n" > ~/.ssh/config'
+	run -240 r -q --start-timeout 2 -H n3,box true
+	says 'runner: root@n3:22, root@box:22: cannot connect: Connection refused'
+	hinted
+	on n0 rm /root/.ssh/config
+	"$VCLUSTER" sshd n3 start
+}
+
 @test "a host that hangs: 240 in time; the same trouble on several hosts is one line" {
 	"$VCLUSTER" freeze n2
 	"$VCLUSTER" freeze n3
