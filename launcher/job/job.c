@@ -8,6 +8,7 @@
 #include "launcher/job/messages.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
+#include "launcher/output/progress.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/ssh_pool.h"
 
@@ -210,6 +211,7 @@ void job_free(struct job *j)
 	free(j->slots_from);
 	job_spec_free(&j->spec);
 	plan_free(&j->plan);
+	progress_close(j->progress);
 	output_free(j->output);
 	input_free(j->input);
 	events_close(j->events);
