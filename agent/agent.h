@@ -14,6 +14,15 @@
 #include "agent/ranks/rank.h"
 #include "agent/stream.h"
 
+/* What the ranks of one app have in common. */
+struct app_start {
+	struct env_base env;
+	struct program program;
+	struct spawn_limits limits;
+	struct err err; /* why none of them can be started */
+	bool ready;
+};
+
 struct agent {
 	struct event_base *base;
 	struct stream stream;
@@ -28,6 +37,7 @@ struct agent {
 	struct strv frames; /* copies of `app` and `job`, whose strings are in use */
 	size_t frames_bytes;
 	struct wire_app *app;
+	struct app_start *start; /* one for each app of the job; or NULL */
 	size_t napp;
 	struct wire_job *job; /* NULL: none */
 	uint32_t epoch;       /* of this job, or of the last one */
@@ -48,6 +58,8 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e);
 void agent_place(struct agent *a);
 /* Exec the ranks that were placed.  Sends `started` or `exited` for each. */
 void agent_start(struct agent *a);
+/* The program, environment and limits of local rank LOCAL, found once for its app. */
+struct app_start *agent_app_start(struct agent *a, uint32_t local);
 /* Forget the job and all that belongs to it.  Without a job: the `app`s for the
  * next. */
 void agent_forget_job(struct agent *a);

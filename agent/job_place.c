@@ -112,10 +112,28 @@ static void say_berth(struct agent *a, uint32_t local)
 	free(others);
 }
 
+/* The first program that cannot run here, to M.  What is found is kept for the start. */
+static void find_programs(struct agent *a, struct wire_placed *m)
+{
+	a->ranks.server = server_open(a->base, &a->stream.out, a->job);
+	for (uint32_t i = 0; i < a->placement.n && !*m->id; i++) {
+		const struct err *e = &agent_app_start(a, i)->err;
+
+		if (e->id == ERR_NONE)
+			continue;
+		m->id = err_name(e->id);
+		m->text = e->text;
+		m->hint = e->hint;
+		m->rank = a->job->ranks.v[i];
+	}
+}
+
 void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
-	struct wire_placed m = { .epoch = job->epoch };
+	struct wire_placed m = {
+		.epoch = job->epoch, .id = "", .text = "", .hint = ""
+	};
 	struct err e = { 0 };
 
 	if (place(a, &e)) {
@@ -136,6 +154,8 @@ void agent_place(struct agent *a)
 		say_berth(a, i);
 	m.idle = a->placement.idle;
 	m.certificate = a->placement.certificate;
+	if (!a->xml && !(job->flags & JOB_PLAN))
+		find_programs(a, &m);
 	wire_pack_placed(&a->stream.out, &m);
 	a->placed = true;
 }

@@ -8,15 +8,6 @@
 
 extern char **environ;
 
-/* What the ranks of one app have in common. */
-struct app {
-	struct env_base env;
-	struct program program;
-	struct spawn_limits limits;
-	struct err err; /* why none of them can be started */
-	bool ready;
-};
-
 static bool dir_exists(const char *path)
 {
 	struct stat st;
@@ -24,30 +15,37 @@ static bool dir_exists(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* Returns the environment, which must stay until the rank has exec'd. */
-static char **start_rank(struct agent *a, struct app *apps, uint32_t local,
-			 struct spawn_batch *batch)
+struct app_start *agent_app_start(struct agent *a, uint32_t local)
 {
 	const struct wire_job *j = a->job;
 	struct env_rank r = agent_env_rank(a, local);
-	struct app *app = &apps[a->job->apps.v[local]];
+	struct app_start *app;
+
+	if (!a->start)
+		a->start = xcalloc(a->napp, sizeof *a->start);
+	app = &a->start[j->apps.v[local]];
+	if (app->ready)
+		return app;
+	app->ready = true;
+	app->limits =
+		(struct spawn_limits){ j->umask,
+				       { j->nofile, j->core, j->stack, j->memlock } };
+	r.dir_exists = dir_exists;
+	env_base(&app->env, &r, environ);
+	program_find(&app->program, a->app[j->apps.v[local]].argv,
+		     env_get(&app->env, "PATH"), r.wdir, &app->err);
+	return app;
+}
+
+/* Returns the environment, which must stay until the rank has exec'd. */
+static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *batch)
+{
+	struct env_rank r = agent_env_rank(a, local);
+	struct app_start *app = agent_app_start(a, local);
 	const struct berth *b = &a->placement.v[local];
 	char **env;
 
 	r.dir_exists = dir_exists;
-	if (!app->ready) {
-		app->ready = true;
-		app->limits = (struct spawn_limits){
-			j->umask, { j->nofile, j->core, j->stack, j->memlock }
-		};
-		env_base(&app->env, &r, environ);
-		if (dir_exists(r.wdir))
-			program_find(&app->program, a->app[j->apps.v[local]].argv,
-				     env_get(&app->env, "PATH"), r.wdir, &app->err);
-		else /* the child's chdir() says why */
-			app->program = (struct program){ xstrdup(""), NULL,
-							 xcalloc(2, sizeof(char *)) };
-	}
 	if (app->err.id) {
 		ranks_fail(&a->ranks, local, &app->err);
 		return NULL;
@@ -81,8 +79,7 @@ static uint32_t *starting_order(const struct agent *a)
 }
 
 /* Start N ranks together. */
-static void start_batch(struct agent *a, struct app *apps, const uint32_t *order,
-			size_t n)
+static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 {
 	struct err e = { 0 };
 	struct spawn_batch *batch = spawn_batch_open(n, &e);
@@ -90,7 +87,7 @@ static void start_batch(struct agent *a, struct app *apps, const uint32_t *order
 
 	for (size_t i = 0; i < n; i++)
 		if (batch)
-			env[i] = start_rank(a, apps, order[i], batch);
+			env[i] = start_rank(a, order[i], batch);
 		else
 			ranks_fail(&a->ranks, order[i], &e);
 	if (batch)
@@ -106,7 +103,6 @@ static void start_batch(struct agent *a, struct app *apps, const uint32_t *order
 void agent_start(struct agent *a)
 {
 	enum { BATCH = 128 };
-	struct app *apps;
 	uint32_t *order;
 	struct err e = { 0 };
 
@@ -118,13 +114,13 @@ void agent_start(struct agent *a)
 		return;
 	}
 	a->placed = false; /* a second start finds nothing to start */
-	a->ranks.server = server_open(a->base, &a->stream.out, a->job);
-	apps = xcalloc(a->napp, sizeof *apps);
+	if (!a->ranks.server)
+		a->ranks.server = server_open(a->base, &a->stream.out, a->job);
 	order = starting_order(a);
 	for (size_t i = 0; i < a->placement.n; i += BATCH) {
 		size_t left = a->placement.n - i;
 
-		start_batch(a, apps, order + i, left < BATCH ? left : BATCH);
+		start_batch(a, order + i, left < BATCH ? left : BATCH);
 		stream_send(&a->stream);
 	}
 	if (a->ranks.bind_errno) {
@@ -136,9 +132,4 @@ void agent_start(struct agent *a)
 		gpu_check_begin(&a->check, a->base, &a->stream.out, &a->chosen,
 				&a->placement, &a->ranks);
 	free(order);
-	for (size_t i = 0; i < a->napp; i++) {
-		env_base_free(&apps[i].env);
-		program_free(&apps[i].program);
-	}
-	free(apps);
 }

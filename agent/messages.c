@@ -97,8 +97,15 @@ void agent_forget_job(struct agent *a)
 		close(a->job_socket);
 	a->job_socket = -1;
 	a->placed = false;
-	for (size_t i = 0; i < a->napp; i++)
+	for (size_t i = 0; i < a->napp; i++) {
+		if (a->start) {
+			env_base_free(&a->start[i].env);
+			program_free(&a->start[i].program);
+		}
 		wire_free_app(&a->app[i]);
+	}
+	free(a->start);
+	a->start = NULL;
 	free(a->app);
 	a->app = NULL;
 	a->napp = 0;

@@ -30,6 +30,67 @@ struct child {
 
 /* ---- looking up the program ---- */
 
+/* PATH as a child sees it that is in WDIR. */
+static char *see(const char *path, const char *wdir)
+{
+	return *path == '/' ? xstrdup(path) : xasprintf("%s/%s", wdir, path);
+}
+
+/* The first bytes of the file that P names, seen from WDIR. */
+static size_t read_start(const struct program *p, const char *wdir, char *out,
+			 size_t size)
+{
+	char *seen = see(p->path, wdir);
+	int fd = open(seen, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	free(seen);
+	n = n < 0 ? 0 : n;
+	out[n] = '\0';
+	return (size_t)n;
+}
+
+/* Why execve() of P gives ERROR. */
+static int exec_error(const struct program *p, const char *wdir, int error,
+		      struct err *e)
+{
+	const char *name = p->argv[0];
+	char start[128];
+
+	switch (error) {
+	case ENOENT:
+		break;
+	case ENOTDIR:
+		return err_set(e, E_NOT_FOUND, name);
+	case ENOEXEC:
+		return err_set(e, E_NOT_EXECUTABLE, name,
+			       "not a program for this kind of machine");
+	case EACCES:
+	case EISDIR:
+	case ELOOP:
+	case ETXTBSY:
+		return err_set(e, E_NOT_EXECUTABLE, name, strerror(error));
+	default:
+		return err_set(e, E_SPAWN, name, strerror(error));
+	}
+	/* If the file exists, its loader or the interpreter in its first line does
+	 * not. */
+	if (!read_start(p, wdir, start, sizeof start))
+		return err_set(e, E_NOT_FOUND, name);
+	if (strncmp(start, "#!", 2))
+		return err_set(e, E_NOT_EXECUTABLE, name,
+			       "the loader it was linked for is not there");
+	start[strcspn(start, "\n")] = '\0';
+	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
+	if (strchr(start, '\r'))
+		return err_hint(e,
+				"its first line ends with a carriage return: save it "
+				"with Unix line ends");
+	return err_hint(e, "its first line is '%s'", start);
+}
+
 /* Does folder DIR of PATH, LEN bytes long, have program NAME?  "" stands for the
  * current folder.  A relative path is seen from WDIR here, but stays as it is for the
  * child, which is there by then.  Else WHY is set if the file cannot be executed. */
@@ -38,7 +99,7 @@ static bool try_folder(struct program *p, const char *dir, size_t len, const cha
 {
 	char *path = len ? xasprintf("%.*s/%s", (int)len, dir, name)
 			 : xasprintf("./%s", name);
-	char *seen = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", wdir, path);
+	char *seen = see(path, wdir);
 	struct stat st;
 
 	if (!stat(seen, &st)) {
@@ -53,23 +114,51 @@ static bool try_folder(struct program *p, const char *dir, size_t len, const cha
 	return p->path != NULL;
 }
 
-int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
-		 struct err *e)
+/* The folders of PATH as far as one line has room for them. */
+static void hint_path(const char *path, struct err *e)
 {
-	const char *name = argv.n ? argv.v[0] : "";
+	enum { ROOM = 60 };
+	size_t n = strcspn(path, ":"), more = 0;
+
+	while (path[n] && n + 1 + strcspn(path + n + 1, ":") <= ROOM)
+		n += 1 + strcspn(path + n + 1, ":");
+	for (const char *p = path + n; *p; p++)
+		more += *p == ':';
+	err_hint(e, "no folder of PATH has it: %.*s", (int)n, path);
+	if (more)
+		snprintf(e->hint + strlen(e->hint), sizeof e->hint - strlen(e->hint),
+			 " and %zu more", more);
+}
+
+/* There is no program NAME: what the user may have meant. */
+static int hint_meant(const char *name, const char *wdir, struct err *e)
+{
+	const size_t word = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+					 "abcdefghijklmnopqrstuvwxyz0123456789");
+	const char *dot = strrchr(name, '.');
+	char *seen = xasprintf("%s/%s", wdir, name);
+	struct stat st;
+	const bool beside =
+		*name && !strchr(name, '/') && !stat(seen, &st) && S_ISREG(st.st_mode);
+
+	free(seen);
+	if (beside && dot && !strcmp(dot, ".py"))
+		err_hint(e, "it is not in PATH: write ./%s or python %s", name, name);
+	else if (beside)
+		err_hint(e, "it is not in PATH: write ./%s", name);
+	else if (word && name[word] == '=')
+		err_hint(e, "set a variable with -x: -x %s", name);
+	else if (strpbrk(name, " \t"))
+		err_hint(e, "drop the quotes: %s", name);
+	return -1;
+}
+
+static int find_in_path(struct program *p, const char *path, const char *wdir,
+			struct err *e)
+{
+	const char *name = p->argv[0];
 	int why = 0;
 
-	*p = (struct program){ .argv = xcalloc(argv.n + 1, sizeof *p->argv) };
-	for (size_t i = 0; i < argv.n; i++)
-		p->argv[i] = argv.v[i];
-	if (!*name)
-		return err_set(e, E_NOT_FOUND, name);
-	if (strchr(name, '/')) {
-		p->path = xstrdup(name);
-		return 0;
-	}
-	if (!path)
-		path = "/usr/local/bin:/usr/bin:/bin";
 	for (const char *dir = path; dir;) {
 		size_t len = strcspn(dir, ":");
 
@@ -80,7 +169,58 @@ int program_find(struct program *p, wire_strv argv, const char *path, const char
 	if (why)
 		return err_set(e, E_NOT_EXECUTABLE, name, strerror(why));
 	err_set(e, E_NOT_FOUND, name);
-	return err_hint(e, "no folder of PATH has it: %.400s", path);
+	hint_path(path, e);
+	return -1;
+}
+
+/* The errors of execve() that show without it, its interpreter's among them. */
+static int check_file(const struct program *p, const char *wdir, struct err *e)
+{
+	char *seen = see(p->path, wdir), start[128], *interpreter;
+	struct stat st;
+	int error = 0;
+
+	if (stat(seen, &st) || (S_ISREG(st.st_mode) && access(seen, X_OK)))
+		error = errno;
+	else if (!S_ISREG(st.st_mode))
+		error = EACCES;
+	free(seen);
+	if (!error && read_start(p, wdir, start, sizeof start) > 2 &&
+	    !strncmp(start, "#!", 2) && strchr(start, '\n')) {
+		interpreter = start + 2 + strspn(start + 2, " \t");
+		interpreter[strcspn(interpreter, " \t\n")] = '\0';
+		seen = see(interpreter, wdir);
+		if (stat(seen, &st))
+			error = errno;
+		free(seen);
+	}
+	return error ? exec_error(p, wdir, error, e) : 0;
+}
+
+int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
+		 struct err *e)
+{
+	const char *name = argv.n ? argv.v[0] : "";
+	struct stat st;
+	int rc = 0;
+
+	*p = (struct program){ .argv = xcalloc(argv.n + 1, sizeof *p->argv) };
+	for (size_t i = 0; i < argv.n; i++)
+		p->argv[i] = argv.v[i];
+	if (stat(wdir, &st) || (S_ISDIR(st.st_mode) && access(wdir, X_OK)))
+		return err_set(e, E_WDIR, wdir, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return err_set(e, E_WDIR, wdir, strerror(ENOTDIR));
+	if (!*name)
+		return err_set(e, E_NOT_FOUND, name);
+	if (strchr(name, '/'))
+		p->path = xstrdup(name);
+	else
+		rc = find_in_path(p, path ? path : "/usr/local/bin:/usr/bin:/bin", wdir,
+				  e);
+	if (!rc)
+		rc = check_file(p, wdir, e);
+	return rc && e->id == E_NOT_FOUND ? hint_meant(name, wdir, e) : rc;
 }
 
 void program_free(struct program *p)
@@ -259,22 +399,6 @@ void spawn_batch_wait(struct spawn_batch *b)
 	sigprocmask(SIG_SETMASK, &b->mask, NULL);
 }
 
-/* The first bytes of the program that the child tried to exec. */
-static size_t read_start(const struct spawn *s, char *out, size_t size)
-{
-	const char *path = s->program->path;
-	char *seen = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", s->wdir, path);
-	int fd = open(seen, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	free(seen);
-	n = n < 0 ? 0 : n;
-	out[n] = '\0';
-	return (size_t)n;
-}
-
 /* execvp's rule: /bin/sh runs a text without a "#!" line.  A binary is for another
  * machine, else the kernel would not have refused it. */
 static bool use_shell(const struct spawn *s)
@@ -282,7 +406,7 @@ static bool use_shell(const struct spawn *s)
 	struct program *p = s->program;
 	const char **argv;
 	char start[128];
-	size_t n = 0, len = read_start(s, start, sizeof start);
+	size_t n = 0, len = read_start(s->program, s->wdir, start, sizeof start);
 
 	if (memchr(start, '\0', len) || !strncmp(start, "\177ELF", 4))
 		return false;
@@ -296,43 +420,6 @@ static bool use_shell(const struct spawn *s)
 	p->argv = argv;
 	p->path = xstrdup("/bin/sh");
 	return true;
-}
-
-static int exec_error(const struct spawn *s, int error, struct err *e)
-{
-	const char *name = s->program->argv[0];
-	char start[128];
-
-	switch (error) {
-	case ENOENT:
-		break;
-	case ENOTDIR:
-		return err_set(e, E_NOT_FOUND, name);
-	case ENOEXEC:
-		return err_set(e, E_NOT_EXECUTABLE, name,
-			       "not a program for this kind of machine");
-	case EACCES:
-	case EISDIR:
-	case ELOOP:
-	case ETXTBSY:
-		return err_set(e, E_NOT_EXECUTABLE, name, strerror(error));
-	default:
-		return err_set(e, E_SPAWN, name, strerror(error));
-	}
-	/* If the file exists, its loader or the interpreter in its first line does
-	 * not. */
-	if (!read_start(s, start, sizeof start))
-		return err_set(e, E_NOT_FOUND, name);
-	if (strncmp(start, "#!", 2))
-		return err_set(e, E_NOT_EXECUTABLE, name,
-			       "the loader it was linked for is not there");
-	start[strcspn(start, "\n")] = '\0';
-	err_set(e, E_NOT_EXECUTABLE, name, "its interpreter is not there");
-	if (strchr(start, '\r'))
-		return err_hint(e,
-				"its first line ends with a carriage return: save it "
-				"with Unix line ends");
-	return err_hint(e, "its first line is '%s'", start);
 }
 
 static bool failed(struct child *c)
@@ -366,7 +453,7 @@ pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 		return c->pid;
 	switch (c->step) {
 	case STEP_EXEC:
-		return exec_error(&c->s, c->error, e);
+		return exec_error(c->s.program, c->s.wdir, c->error, e);
 	case STEP_WDIR:
 		return err_set(e, E_WDIR, c->s.wdir, strerror(c->error));
 	case STEP_STDIO:

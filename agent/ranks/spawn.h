@@ -21,8 +21,8 @@ struct program {
 };
 
 /* Find ARGV[0] as execvp(3) does: a name without '/' in the folders of PATH (those may
- * be relative to WDIR), else as it is.  0, or -1 with E: E_NOT_FOUND, E_NOT_EXECUTABLE.
- */
+ * be relative to WDIR), else as it is.  0, or -1 with the error of a start that is
+ * known without one: E_WDIR, E_NOT_FOUND, E_NOT_EXECUTABLE. */
 int program_find(struct program *p, wire_strv argv, const char *path, const char *wdir,
 		 struct err *e);
 void program_free(struct program *p);

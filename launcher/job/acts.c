@@ -5,6 +5,7 @@
 
 #include "launcher/hosts/hosts.h"
 #include "launcher/hosts/same_host.h"
+#include "launcher/job/check.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/messages.h"
 #include "launcher/job/rank_status.h"
@@ -206,6 +207,10 @@ static void start_ranks(struct job *j)
 {
 	static const struct output_events events = { on_left, on_unread, on_disk };
 
+	if (check_programs(j)) {
+		j->refused = true;
+		return;
+	}
 	if (!j->output) { /* the first epoch */
 		if (output_open(&j->output, j->base, j->request, j->plan.np, &events, j,
 				&j->err)) {
@@ -471,6 +476,8 @@ void acts_forget_ranks(struct job *j)
 
 		free(run->idle);
 		free(run->certificate);
+		free(run->cannot_text);
+		free(run->cannot_hint);
 		*run = (struct host_run){ .unconfirmed = run->unconfirmed,
 					  .dropped = run->dropped };
 	}

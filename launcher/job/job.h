@@ -56,6 +56,10 @@ struct host_run {
 	uint64_t missing_ms;    /* clock_ms() of its last `missing_request`; 0: none */
 	size_t said_bytes;      /* of its frames that are kept */
 	char *idle, *certificate;
+	/* Why a program cannot run there, ERR_NONE if all can; the first rank of it. */
+	enum err_id cannot;
+	uint32_t cannot_rank;
+	char *cannot_text, *cannot_hint;
 };
 
 struct job {

@@ -128,6 +128,27 @@ static const char *on_berth(struct job *j, struct host *h, const struct wire_ber
 	return NULL;
 }
 
+/* What M says of the programs.  What is wrong with it, or NULL. */
+static const char *on_programs(struct job *j, struct host *h,
+			       const struct wire_placed *m)
+{
+	struct host_run *run = run_of(j, h);
+	const enum err_id id = err_by_name(m->id);
+
+	if (!*m->id)
+		return NULL;
+	if (!job_has_rank(j, h, m->rank))
+		return not_its;
+	if (id != E_NOT_FOUND && id != E_NOT_EXECUTABLE && id != E_WDIR &&
+	    id != E_SPAWN)
+		return "'placed' message with an impossible error";
+	run->cannot = id;
+	run->cannot_rank = m->rank;
+	run->cannot_text = shown(m->text);
+	run->cannot_hint = shown(m->hint);
+	return NULL;
+}
+
 static const char *on_placed(struct job *j, struct host *h, const struct wire_placed *m)
 {
 	struct host_run *run = run_of(j, h);
@@ -140,7 +161,7 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	run->idle = shown(m->idle);
 	run->certificate = shown(m->certificate);
 	job_answered(j, job_index(j, h), JOB_PLACE);
-	return NULL;
+	return on_programs(j, h, m);
 }
 
 static const char *on_started(struct job *j, struct host *h,

@@ -118,6 +118,25 @@ os._exit(1)' || true
 	run -126 r -np 1 "$T/garbage"
 }
 
+@test "127 for what is near to a program: the hint says what to write" {
+	cd "$T"
+	echo 'print()' > train.py
+	run -127 r -np 1 train.py
+	says "hint: it is not in PATH: write ./train.py or python train.py"
+	run -127 r -np 1 "echo hi"
+	says "hint: drop the quotes: echo hi"
+	run -127 r -np 1 A=1 env
+	says "hint: set a variable with -x: -x A=1"
+	printf '#!/bin/sh\n' > she.sh
+	chmod +x she.sh
+	run -127 r -np 1 --wdir /usr ./she.sh
+	says "hint: a relative path starts in /usr, the --wdir: give the whole path of './she.sh'"
+	run -0 r -np 1 --wdir /usr "$T/she.sh"
+	run -127 r -np 1 -x PATH="$(printf '/a/folder%s:' {1..40})/end" no-such-program
+	says "no folder of PATH has it: /a/folder1:" ":/a/folder5 and 36 more"
+	[ "$(grep '^hint:' <<< "$output" | wc -c)" -lt 140 ]
+}
+
 @test "126 when there is no such --wdir" {
 	run -126 r --wdir /no/such/folder -np 2 true
 	says "cannot run in directory '/no/such/folder'"

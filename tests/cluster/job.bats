@@ -88,11 +88,27 @@ train() { # HOSTS OPTION...
 	run -127 r -H n1,n2 /opt/only1
 	says "rank 1 on 'n2' could not start: there is no program '/opt/only1'"
 	hinted
+	run -127 r -H 'n[1-3]' /opt/only1
+	says "the ranks on 'n[2-3]' could not start: there is no program '/opt/only1'"
 	run -126 r -H n1,n2 /opt/plain
 	says "rank 1 on 'n2' could not start: cannot execute '/opt/plain': Permission denied"
 	run -126 r -H n1,n2 --wdir /opt/dir1 true
 	says "rank 1 on 'n2' could not start: cannot run in directory '/opt/dir1'"
 	hinted
+	run -126 r -H n1,n2,n3 /opt/plain
+	says "the ranks on 'n2' could not start: cannot execute '/opt/plain': Permission denied; on 'n3': there is no program '/opt/plain'"
+}
+
+@test "a program that is missing on one host: no rank starts on any" {
+	on n1 sh -c 'printf "#!/bin/sh\ntouch /run/it-ran\n" > /opt/touches; chmod +x /opt/touches'
+	for option in --keep-going --no-keep-going; do
+		run -127 r "$option" --restarts 2 -H n1:2,n2:2 /opt/touches
+		says "rank 2 on 'n2' could not start: there is no program '/opt/touches'"
+		[ "$(grep -c 'could not start' <<< "$output")" = 1 ]
+		on n1 sh -c '[ ! -e /run/it-ran ]'
+	done
+	run -0 r -H n1:2 /opt/touches
+	on n1 test -e /run/it-ran
 }
 
 @test "--timeout ends ranks on all hosts: 124" {

@@ -145,7 +145,7 @@ static void placed(const char *text)
 {
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], text);
-	SAY(placed, job.epoch, text, text, "", "", "");
+	SAY(placed, job.epoch, text, text, "", "", "", job.ranks[0]);
 }
 
 static void started(void)
@@ -319,7 +319,7 @@ static void ended_at_once(void)
 static void no_berth(void)
 {
 	await(WIRE_job);
-	SAY(placed, job.epoch, "", "", "", "", "");
+	SAY(placed, job.epoch, "", "", "", "", "", job.ranks[0]);
 	wait_forever();
 }
 
@@ -343,7 +343,7 @@ static void placed_again(void)
 	await(WIRE_job);
 	placed("0");
 	for (;;)
-		SAY(placed, job.epoch, "0", "0", "", "", "");
+		SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0]);
 }
 
 static void berth_nasty(void)
@@ -580,7 +580,7 @@ static void anything(void)
 			SAY(stop_ack, v[0]);
 			break;
 		case 8:
-			SAY(placed, v[0], "", "", "", "", "");
+			SAY(placed, v[0], "", "", "", "", "", 0);
 			break;
 		case 9:
 			berth(v[1], "b");

@@ -45,6 +45,8 @@ struct far {
 	size_t nended;
 	bool hello, placed, ending, gone, eof;
 	uint32_t unkillable;
+	char *cannot_id, *cannot_text; /* of `placed` */
+	uint32_t cannot_rank;
 	struct str log;       /* "ERROR|WARNING id text\nhint" lines */
 	uint64_t credit_left; /* refill automatically when set */
 	bool refill;
@@ -189,6 +191,17 @@ static void far_berth(struct far *f, const struct wire_frame *w)
 	wire_free_berth(&m);
 }
 
+static void far_placed(struct far *f, const struct wire_frame *w)
+{
+	struct wire_placed m;
+
+	ck_assert(!wire_unpack_placed(&m, w->payload, w->n, NULL));
+	f->placed = true;
+	f->cannot_id = xstrdup(m.id);
+	f->cannot_text = xstrdup(m.text);
+	f->cannot_rank = m.rank;
+}
+
 static void far_started(struct far *f, const struct wire_frame *w)
 {
 	struct far_rank *r;
@@ -224,7 +237,7 @@ static void far_frame(struct far *f, const struct wire_frame *w)
 		far_berth(f, w);
 		break;
 	case WIRE_placed:
-		f->placed = true;
+		far_placed(f, w);
 		break;
 	case WIRE_started:
 		far_started(f, w);
@@ -349,6 +362,9 @@ static void far_forget_ranks(struct far *f)
 		free(r->gpu);
 		*r = (struct far_rank){ 0 };
 	}
+	free(f->cannot_id);
+	free(f->cannot_text);
+	f->cannot_id = f->cannot_text = NULL;
 	f->nended = 0;
 	f->output_bytes = f->input_credit = 0;
 	f->placed = f->ending = f->gone = false;

@@ -63,6 +63,7 @@ static struct rig {
 	size_t nconns;
 	struct conn *agent[HOSTS_MOST];
 	bool cleaned[HOSTS_MOST]; /* a stream was opened to clean it up */
+	bool cannot[HOSTS_MOST];  /* its placement finds no program */
 	uint32_t orders_of_kill;  /* `stop` without a grace */
 	uint32_t suspends, signals, queries, missing;
 	int broken; /* the end of a pipe without a reader */
@@ -101,7 +102,9 @@ static void on_job(struct conn *c, const struct wire_frame *f)
 		       .why = "");
 	}
 	wire_free_job(&m);
-	ANSWER(c, placed, c->epoch, "", "", "", "", "");
+	ANSWER(c, placed, .epoch = c->epoch, .idle = "", .certificate = "",
+	       .id = g.cannot[c->host] ? "E_NOT_FOUND" : "", .rank = c->rank[0],
+	       .text = "there is no program 'x'", .hint = "");
 }
 
 static void exits(struct conn *c, uint32_t local, uint32_t code)

@@ -235,6 +235,8 @@ static void make_files(void)
 	snprintf(folder, sizeof folder, "/tmp/test_agent.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	FILE("plain", "true\n", 0600);
+	FILE("train.py", "print()\n", 0600);
+	FILE("beside", "true\n", 0700);
 	FILE("script", "echo shell $1\n", 0700);
 	FILE("bang", "#!/bin/sh\necho bang $1\n", 0700);
 	FILE("nobang", "#!/no/such/interpreter\n", 0700);
@@ -245,8 +247,9 @@ static void make_files(void)
 
 static void remove_files(void)
 {
-	static const char *const names[] = { "plain", "script", "bang",  "nobang",
-					     "dos",   "binary", "zeros", NULL };
+	static const char *const names[] = { "plain",  "script", "bang",  "nobang",
+					     "dos",    "binary", "zeros", "train.py",
+					     "beside", NULL };
 	char path[PATH_MAX];
 
 	for (int i = 0; names[i]; i++) {
@@ -273,6 +276,14 @@ static const struct {
 	{ "./dos", 126, "its interpreter is not there", "carriage return" },
 	{ "./binary", 126, "not a program for this kind of machine", "" },
 	{ "./zeros", 126, "not a program for this kind of machine", "" },
+	/* what the user may have meant */
+	{ "train.py", 127, "'train.py'", "./train.py or python train.py" },
+	{ "beside", 127, "'beside'", "write ./beside" },
+	{ "true x", 127, "'true x'", "drop the quotes: true x" },
+	{ "./plain x", 127, "'./plain x'", "drop the quotes: ./plain x" },
+	{ "A=1", 127, "'A=1'", "-x A=1" },
+	{ "A_1=/b", 127, "'A_1=/b'", "-x A_1=/b" },
+	{ "=1", 127, "'=1'", "PATH" },
 };
 
 START_TEST(cannot_start)
@@ -282,7 +293,9 @@ START_TEST(cannot_start)
 	const struct far_rank *r = &far.rank[0];
 
 	make_files();
-	snprintf(path, sizeof path, "PATH=/usr/bin:%s", folder);
+	/* the folder is in PATH if the program is to be found and not to be run */
+	snprintf(path, sizeof path, "PATH=/usr/bin:%s",
+		 !strcmp(failures[_i].program, "plain") ? folder : "/no/such");
 	job(&(struct far_job){ .argv = { ARGV(failures[_i].program), ARGV("true") },
 			       .wdir = folder,
 			       .env = env });
@@ -295,6 +308,49 @@ START_TEST(cannot_start)
 	ck_assert_int_eq((int)far.rank[1].status, 0); /* the other app runs */
 	far_close(&far);
 	remove_files();
+}
+END_TEST
+
+/* `placed` says it before a start, of the first rank whose program cannot run. */
+START_TEST(placement_finds_the_programs)
+{
+	make_files();
+	job(&(struct far_job){
+		.argv = { ARGV("true"), ARGV("./plain") }, .wdir = folder, .n = 4 });
+	ck_assert_str_eq(far.cannot_id, "E_NOT_EXECUTABLE");
+	ck_assert_str_eq(far.cannot_text,
+			 "cannot execute './plain': Permission denied");
+	ck_assert_uint_eq(far.cannot_rank, 1);
+	far_close(&far);
+	job(&(struct far_job){ .argv = { ARGV("true"), ARGV("./script") },
+			       .wdir = folder });
+	ck_assert_str_eq(far.cannot_id, "");
+	finish(2);
+	far_close(&far);
+	remove_files();
+}
+END_TEST
+
+/* One line has room for some folders of PATH. */
+START_TEST(a_long_path)
+{
+	struct str path = { 0 }, hint = { 0 };
+	const char *env[] = { NULL, NULL };
+
+	str_add(&path, "PATH=");
+	for (int i = 0; i < 30; i++)
+		str_addf(&path, "%s/folder%02d", i ? ":" : "", i);
+	str_add(&hint, "no folder of PATH has it: ");
+	for (int i = 0; i < 6; i++)
+		str_addf(&hint, "%s/folder%02d", i ? ":" : "", i);
+	env[0] = str_text(&path);
+	job(&(struct far_job){ .argv = { ARGV("no-such") }, .env = env });
+	finish(1);
+	str_add(&hint, " and 24 more");
+	ck_assert_str_eq(far.rank[0].hint, str_text(&hint));
+	far_close(&far);
+	str_free(&path);
+	str_free(&hint);
 }
 END_TEST
 
@@ -473,6 +529,8 @@ int main(void)
 	tcase_add_test(t, limits_umask_folder);
 	tcase_add_test(t, environment);
 	tcase_add_loop_test(t, cannot_start, 0, sizeof failures / sizeof *failures);
+	tcase_add_test(t, placement_finds_the_programs);
+	tcase_add_test(t, a_long_path);
 	tcase_add_test(t, no_such_folder);
 	tcase_add_test(t, cannot_spawn);
 	tcase_add_test(t, too_few_descriptors);

@@ -358,6 +358,44 @@ START_TEST(a_rank_that_was_not_started_cannot_end)
 }
 END_TEST
 
+/* No rank starts, on the hosts that have the program either. */
+static void lack_program(const char *options, const char *text)
+{
+	quiet();
+	rig_open(3, options);
+	job_begin(&g.j);
+	turn();
+	deliver_all();
+	for (size_t i = 0; i < 3; i++)
+		ck_assert(!g.agent[i]->started && g.agent[i]->told_stop);
+	ck_assert(!g.j.ran);
+	ck_assert_str_eq(g.j.err.text, text);
+	ended_with(127);
+}
+
+START_TEST(a_program_is_missing_on_some_hosts)
+{
+	g.cannot[2] = true;
+	lack_program("--stdin none -np 6 --keep-going",
+		     "rank 4 on 'h2' could not start: there is no program 'x'");
+	g.cannot[1] = g.cannot[2] = true;
+	lack_program("--stdin none -np 6 --restarts 2",
+		     "the ranks on 'h[1-2]' could not start: there is no program 'x'");
+}
+END_TEST
+
+START_TEST(a_spare_lacks_the_program)
+{
+	g.cannot[2] = true;
+	run_on(3, "--stdin none -np 4 --restarts 2");
+	lose_host(0);
+	deliver_all();
+	ck_assert_uint_eq(g.j.epoch, 2);
+	ck_assert(!g.agent[2]->started);
+	ended_with(127);
+}
+END_TEST
+
 static void add(Suite *s, const char *name, const TTest *test, int times)
 {
 	TCase *t = tcase_create(name);
@@ -393,6 +431,8 @@ int main(void)
 	add(s, "leaving, again", an_agent_that_leaves_is_needed_again, 1);
 	add(s, "third ^C", third_interrupt_in_each_phase, 1);
 	add(s, "not started", a_rank_that_was_not_started_cannot_end, 1);
+	add(s, "no program", a_program_is_missing_on_some_hosts, 1);
+	add(s, "no program, spare", a_spare_lacks_the_program, 1);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

@@ -8,7 +8,8 @@ enum { WALKS = 2500, STEPS = 60 };
 
 /* What happened, as the walk's own list of statuses needs it. */
 static struct seen {
-	bool ran, limit, unread, lost, short_start, error;
+	bool ran, limit, unread, lost, short_start, error, no_program;
+	enum job_phase phase; /* after the turn before */
 	int signo, interrupts;
 	uint32_t epoch;
 	uint64_t first_ms; /* the first failure that counts; 0: none */
@@ -20,6 +21,12 @@ static struct seen {
 static void after_turn(void)
 {
 	seen.ran = g.j.ran;
+	/* all hosts placed their ranks, and one of them has no program */
+	for (size_t i = 0; i < g.nhosts; i++)
+		seen.no_program |= seen.phase == JOB_PLACE && g.j.phase == JOB_STOP &&
+				   !seen.short_start && job_needs(&g.j, i) &&
+				   g.cannot[i];
+	seen.phase = g.j.phase;
 	/* a host was missing when the others were there */
 	if (seen.short_start && !g.j.ran && g.j.phase > JOB_RUN && !seen.signo)
 		seen.error = true;
@@ -61,6 +68,8 @@ static int expected_status(void)
 		well &= seen.ended[i] && !seen.ended_badly[i];
 	if (seen.error)
 		return 240;
+	if (seen.no_program)
+		return 127;
 	if (seen.limit)
 		return 124;
 	if (seen.signo)
@@ -266,6 +275,8 @@ static void walk(uint32_t seed, size_t nhosts)
 	if (!any(4)) /* their slots are what they say of themselves */
 		for (size_t i = 0; i < nhosts; i++)
 			g.j.agents.host[i].slots = SLOTS_AUTO;
+	for (size_t i = 0; i < nhosts; i++)
+		g.cannot[i] = !any(10);
 	job_begin(&g.j);
 	turn();
 	for (int i = 0; i < STEPS && g.j.phase != JOB_DONE; i++, turn(), after_turn())
