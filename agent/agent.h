@@ -1,7 +1,8 @@
 /* agent.h - all that one agent holds, from its machine to the ranks of its job.
  *
  * main.c reads as the steps; messages.c does what the launcher says, of which
- * job_place.c does `job` and job_start.c does `start`.
+ * job_place.c does `job`, job_start.c does `start` and
+ * job_check.c does `check`.
  */
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
@@ -46,6 +47,7 @@ struct agent {
 	bool placed;
 	struct ranks ranks;
 	struct gpu_check check;
+	struct job_check *job_check; /* --check, while it runs; or NULL */
 
 	bool done; /* leave */
 	int status;
@@ -60,6 +62,11 @@ void agent_place(struct agent *a);
 void agent_start(struct agent *a);
 /* The program, environment and limits of local rank LOCAL, found once for its app. */
 struct app_start *agent_app_start(struct agent *a, uint32_t local);
+/* --check: listen where rank 0 would, for the agents of all hosts. */
+void agent_listen(struct agent *a);
+/* Sends a `check_result` for each row, then `check_done`.  Starts no rank. */
+void agent_check(struct agent *a, const struct wire_check *m);
+void agent_check_free(struct agent *a);
 /* Forget the job and all that belongs to it.  Without a job: the `app`s for the
  * next. */
 void agent_forget_job(struct agent *a);

@@ -156,6 +156,8 @@ void agent_place(struct agent *a)
 	m.certificate = a->placement.certificate;
 	if (!a->xml && !(job->flags & JOB_PLAN))
 		find_programs(a, &m);
+	if (job->flags & JOB_LISTEN && !a->xml && !job->ranks.v[0])
+		agent_listen(a);
 	wire_pack_placed(&a->stream.out, &m);
 	a->placed = true;
 }

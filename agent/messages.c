@@ -88,6 +88,7 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 
 void agent_forget_job(struct agent *a)
 {
+	agent_check_free(a);
 	gpu_check_end(&a->check);
 	server_free(a->ranks.server);
 	ranks_free(&a->ranks);
@@ -151,6 +152,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_missing:
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
 		TAKE_JOB(start, agent_start(a))
+		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))
 		TAKE_JOB(credit, io_credit(&r->io, m.bytes))
 		TAKE_JOB(stop, ranks_stop(r, m.grace_ms))

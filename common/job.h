@@ -29,8 +29,29 @@ enum job_flag {
 	JOB_LOCAL = 4,          /* this host is the launcher's own machine */
 	JOB_NO_GPU_SHARING = 8, /* refuse more ranks than GPUs */
 	JOB_MANAGED = 16,       /* inside a resource manager's job: no GPU claims */
+	JOB_LISTEN = 64,        /* rank 0's agent listens at MASTER_PORT, for --check */
 	JOB_OWN_ENV = 32, /* of the host's environment ranks get PATH and HOME alone */
 };
+
+/* What --check finds out, in the order of its lines. */
+enum check_row {
+	CHECK_SSH,
+	CHECK_AGENT,
+	CHECK_WDIR,
+	CHECK_PROGRAM,
+	CHECK_IMPORTS,
+	CHECK_GPUS,
+	CHECK_CLOCK,
+	CHECK_MASTER,
+	CHECK_NOFILE,
+	CHECK_MEMLOCK,
+	CHECK_ROWS
+};
+enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
+
+#define CHECK_ROW_NAMES                                                                \
+	"ssh", "agent", "wdir", "program", "imports", "gpus", "clock", "master",       \
+		"nofile", "memlock"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by
  * them which failure came first. */

@@ -17,6 +17,8 @@ enum transport_choice {
 };
 enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
 
+enum summary_form { SUMMARY_NONE, SUMMARY_TEXT, SUMMARY_JSON };
+
 /* One command line of a ":"-separated job. */
 struct app {
 	struct strv argv;   /* program and arguments; may be empty with --plan */
@@ -85,6 +87,7 @@ struct request {
 	char *output_dir; /* --output-filename, or NULL */
 	bool tag;         /* default: on */
 	bool timestamps;
+	enum summary_form summary;
 	struct rank_set show; /* both streams of these ranks are shown; default: all */
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 	bool pty;
@@ -97,6 +100,7 @@ struct request {
 	enum share share;
 	bool report_bindings;
 	enum plan_form plan;
+	bool check;           /* say what a start would meet, start nothing */
 	struct strv topology; /* "[host=]file.xml", as typed */
 	char *gpus;           /* --gpus, or NULL */
 	enum gpu_visible gpu_visible;

@@ -53,6 +53,10 @@ struct gpu_sources {
 /* The usable GPUs of T's machine into G.  G may stay empty. */
 void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *from);
 
+/* The version of the GPU driver of the machine, whose files are below ROOT, into OUT. False
+ * if it has none. */
+bool gpu_driver(char *out, size_t size, const char *root);
+
 /* Keep only the GPUs that LIST names (--gpus: indexes, PCI addresses or UUIDs,
  * separated by commas), in the order of G.  0, or -1 with E (E_GPU_LIST) and G as it
  * was. */

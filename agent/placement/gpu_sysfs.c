@@ -228,3 +228,22 @@ void gpu_from_sysfs(struct gpus *g, const struct topo *t, const char *root)
 		for_each(g, t, root, "/sys/bus/pci/devices", add_function);
 	free(kfd);
 }
+
+/* NVIDIA's first line: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Thu
+ * Feb 22 ...", where the name of the module varies. */
+bool gpu_driver(char *out, size_t size, const char *root)
+{
+	char line[256], *rest = line, *word;
+
+	if (sys_line(line, sizeof line, root, "/proc/driver/nvidia/version"))
+		while ((word = strsep(&rest, " \t"))) {
+			size_t digits = strspn(word, "0123456789");
+
+			if (!digits || word[digits] != '.' ||
+			    word[strspn(word, "0123456789.")])
+				continue;
+			snprintf(out, size, "%s", word);
+			return true;
+		}
+	return sys_line(out, size, root, "/sys/module/amdgpu/version");
+}

@@ -12,6 +12,7 @@ static const char *const map_names[] = { "slot", "node", NULL };
 static const char *const transport_names[] = { "auto", "local", "ssh", "openssh",
 					       NULL };
 static const char *const plan_names[] = { "text", "json", NULL };
+static const char *const summary_names[] = { "none", "text", "json", NULL };
 static const char *const stdin_names[] = { "0", "all", "none", NULL };
 
 /* A setter, and the cells that it uses. */
@@ -215,6 +216,13 @@ const struct option option_table[] = {
 	  .help = "write events to FILE, as JSON lines",
 	  .text = "Write each event to FILE, as one JSON object on a line: host up, rank started, "
 		  "rank ended, stall, cause, restart, end." },
+	{ "--summary", "text|json|none", TOPIC_output, OPTION_OPTIONAL,
+	  "summary", "BERTH_SUMMARY", .set = value_summary, .choices = summary_names,
+	  .help = "at the end: status, cause, times, memory",
+	  .text = "Print a summary on stderr when the job has ended, however it ended: status, "
+		  "cause, time, restarts, the folder of --output-filename; for each host its ranks, "
+		  "their CPU time and peak memory, and when the first and the last of them ended. "
+		  "--summary=json prints it as one line for programs." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,
 	  "stdin", "BERTH_STDIN", .set = value_stdin, .choices = stdin_names,
 	  .at = offsetof(struct request, stdin_rank),
@@ -282,6 +290,14 @@ const struct option option_table[] = {
 	  .text = "Plan for the machine in FILE, which is hwloc XML, instead of HOST. Without HOST "
 		  "it stands for every host that has no file of its own. No host is contacted. The "
 		  "option goes with --plan." },
+
+	{ "--check", NULL, TOPIC_plan, OPTION_COMMON | OPTION_SWITCH,
+	  "check", "BERTH_CHECK", SWITCH(check),
+	  .help = "test the hosts; start nothing",
+	  .text = "Test on each host what a start would need, and start nothing: ssh, the agent, "
+		  "the directory, the program, what a Python program imports, GPUs and their "
+		  "driver, clocks, a connection to rank 0, limits. Hosts with equal answers share "
+		  "a line. The exit status is 0, or 240 if a line says FAIL." },
 
 	/* ---- other ---- */
 	{ "--config-file", "FILE", TOPIC_other, OPTION_FILE,

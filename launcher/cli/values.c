@@ -397,6 +397,16 @@ int value_plan(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
+int value_summary(const struct setting *s, const char *value, struct err *e)
+{
+	int form = value ? choose(value, s->option->choices, e) : SUMMARY_TEXT;
+
+	if (form < 0)
+		return -1;
+	s->r->summary = (enum summary_form)form;
+	return 0;
+}
+
 int value_topology(const struct setting *s, const char *value, struct err *e)
 {
 	size_t host = strcspn(value, "=");

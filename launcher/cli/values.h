@@ -27,6 +27,7 @@ int value_show(const struct setting *s, const char *value, struct err *e);
 int value_stdin(const struct setting *s, const char *value, struct err *e);
 int value_bind_to(const struct setting *s, const char *value, struct err *e);
 int value_plan(const struct setting *s, const char *value, struct err *e);
+int value_summary(const struct setting *s, const char *value, struct err *e);
 int value_topology(const struct setting *s, const char *value, struct err *e);
 int value_verbose(const struct setting *s, const char *value, struct err *e);
 int value_quiet(const struct setting *s, const char *value, struct err *e);

@@ -59,7 +59,7 @@ int64_t agents_time(const struct host *h, uint64_t at_ns)
 	return (int64_t)(ours - h->up_ns > now - h->up_ns ? now : ours);
 }
 
-static void send_beat(struct host *h)
+void agents_beat(struct host *h)
 {
 	struct wire_heartbeat beat = { .clock_ns = clock_ns() };
 
@@ -93,7 +93,7 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	wire_free_hello(&m);
 	h->err.id = ERR_NONE;
 	h->state = HOST_UP;
-	send_beat(h);
+	agents_beat(h);
 	if (h->agents->events->hello)
 		h->agents->events->hello(h->agents->ctx, h);
 	return 0;
@@ -354,7 +354,7 @@ static void on_beat(evutil_socket_t fd, short what, void *ctx)
 	a->beat_group = (a->beat_group + 1) % a->beat_groups;
 	for (size_t i = a->beat_group; i < a->n; i += a->beat_groups)
 		if (a->host[i].state == HOST_UP)
-			send_beat(&a->host[i]);
+			agents_beat(&a->host[i]);
 }
 
 /* Several within --host-timeout; else a host would be silent between two of them. */

@@ -92,6 +92,9 @@ void agents_flush(struct host *h);
 /* Tell H's agent to exit and wait for its end as an event. */
 void agents_leave(struct host *h);
 
+/* Send a heartbeat to H now; its answer is one more measurement of its clock. */
+void agents_beat(struct host *h);
+
 /* H is lost, for the reason WHY: calls lost() now, and no event of H comes later. */
 void agents_give_up(struct host *h, const struct err *why);
 

@@ -156,6 +156,12 @@ static void place(struct job *j)
 	end_progress(j);
 	if (job_spec_read(j) || acts_map(j) || check_hosts(j)) {
 		j->refused = true;
+		if (!j->request->check || !j->lost)
+			return;
+		check_say(j); /* too few hosts are left: this is why */
+		acts_say_error(j);
+		j->err = (struct err){ 0 };
+		j->refused = true;
 		return;
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
@@ -163,7 +169,7 @@ static void place(struct job *j)
 			agents_leave(&j->agents.host[i]);
 	if (!j->spec.visible_why) /* the first epoch */
 		job_spec_choose_visible(j);
-	if (!j->input && j->request->plan == PLAN_OFF &&
+	if (!j->input && j->request->plan == PLAN_OFF && !j->request->check &&
 	    j->request->stdin_rank != STDIN_NONE)
 		j->input = input_open(j->base);
 	if (j->input)
@@ -328,6 +334,12 @@ static void print_plan(struct job *j)
 {
 	report_overload(j);
 	report_plan(j);
+	shut_down(j);
+}
+
+static void say_check(struct job *j)
+{
+	check_say(j);
 	shut_down(j);
 }
 
@@ -518,6 +530,8 @@ static void restart(struct job *j)
 	j->epoch++;
 	j->ended = j->failed = 0;
 	j->lost = j->overdue = false;
+	free(j->cause);
+	j->cause = NULL;
 	output_restart(j->output);
 	if (j->request->verbosity >= 0)
 		report_note(j, "runner: restart %u of %d: %u ranks on %u host%s",
@@ -532,6 +546,8 @@ static void restart(struct job *j)
 static void (*const acts[])(struct job *j) = {
 	[ACT_PLACE] = place,
 	[ACT_PRINT_PLAN] = print_plan,
+	[ACT_CHECK] = check_ask,
+	[ACT_SAY_CHECK] = say_check,
 	[ACT_START] = start_ranks,
 	[ACT_RESTART] = restart,
 	[ACT_SHUTDOWN] = shut_down,

@@ -1,6 +1,16 @@
 #include "launcher/job/check.h"
 
+#include <time.h>
+
 #include "launcher/hosts/hosts.h"
+#include "launcher/job/imports.h"
+
+enum {
+	ROWS_MAX = 1000, /* of one host: its programs and directories */
+	BEATS = 4,       /* heartbeats that measure the clock of a host */
+};
+
+static const uint64_t clock_most_ns = 1000000000; /* clocks may differ by less */
 
 /* ---- programs that cannot run ---- */
 
@@ -89,4 +99,143 @@ int check_programs(struct job *j)
 	str_free(&hosts);
 	free(done);
 	return n ? -1 : 0;
+}
+
+/* ---- --check ---- */
+
+/* The agent of rank 0's host is up, so it listens. */
+static bool master_listens(const struct job *j)
+{
+	return job_reaches(j, j->plan.rank[0].host);
+}
+
+void check_ask(struct job *j)
+{
+	for (size_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+		struct strv words = { 0 };
+		struct wire_check m = {
+			.epoch = j->epoch,
+			.timeout_ms = (uint32_t)j->request->start_timeout_s * 1000,
+			.connect = master_listens(j)
+		};
+		const struct app *app;
+
+		if (!job_reaches(j, i))
+			continue;
+		app = &j->request->app[j->plan.rank[j->plan.ranks[i][0]].app];
+		if (imports_command(&words, &app->argv, app->wdir))
+			m.imports =
+				(wire_strv){ (const char *const *)words.v, words.n };
+		else
+			check_lines_add(&j->checks, i, CHECK_IMPORTS, CHECK_SKIPPED,
+					"the program is not Python", "");
+		if (!m.connect)
+			check_lines_add(&j->checks, i, CHECK_MASTER, CHECK_SKIPPED,
+					"the host of rank 0 is lost", "");
+		wire_pack_check(&h->out, &m);
+		for (int k = 0; k < BEATS; k++)
+			agents_beat(h);
+		strv_free(&words);
+	}
+}
+
+const char *check_result(struct job *j, struct host *h,
+			 const struct wire_check_result *m)
+{
+	struct host_run *run = &j->run[job_index(j, h)];
+
+	if (j->phase != JOB_CHECK || run->checked)
+		return "'check_result' message that nobody asked for";
+	if (m->row < CHECK_WDIR || m->row >= CHECK_ROWS || m->row == CHECK_CLOCK ||
+	    m->verdict > CHECK_SKIPPED || run->check_rows++ > ROWS_MAX)
+		return "'check_result' message with impossible values";
+	check_lines_add(&j->checks, job_index(j, h), (enum check_row)m->row,
+			(enum check_verdict)m->verdict, m->text, m->hint);
+	return NULL;
+}
+
+/* H's CLOCK_REALTIME is its CLOCK_MONOTONIC and REALTIME_NS; the heartbeats measured how far
+ * its CLOCK_MONOTONIC is from ours. */
+static void check_clock(struct job *j, const struct host *h, uint64_t realtime_ns)
+{
+	struct timespec real;
+	uint64_t ours, ahead, off;
+	char text[96];
+	bool bad, slow;
+
+	clock_gettime(CLOCK_REALTIME, &real);
+	ours = (uint64_t)real.tv_sec * 1000000000 + (uint64_t)real.tv_nsec - clock_ns();
+	ahead = h->clock_offset_ns + realtime_ns - ours; /* modulo 2^64 */
+	slow = ahead >> 63;
+	off = slow ? -ahead : ahead;
+	bad = off + h->clock_error_ns >= clock_most_ns;
+	if (bad)
+		snprintf(text, sizeof text, "%.1f s %s runner's", (double)off / 1e9,
+			 slow ? "behind" : "ahead of");
+	else
+		snprintf(text, sizeof text, "less than 1 s from runner's");
+	check_lines_add(&j->checks, job_index(j, h), CHECK_CLOCK,
+			bad ? CHECK_FAILED : CHECK_OK, text,
+			"set the clock there, for example with chrony");
+}
+
+const char *check_done(struct job *j, struct host *h, const struct wire_check_done *m)
+{
+	struct host_run *run = &j->run[job_index(j, h)];
+
+	if (j->phase != JOB_CHECK || run->checked)
+		return "'check_done' message that nobody asked for";
+	run->checked = true;
+	check_clock(j, h, m->realtime_ns);
+	job_answered(j, job_index(j, h), JOB_CHECK);
+	return NULL;
+}
+
+/* What the first rows of host I say: how its agent was reached, and why it was lost. */
+static void add_reached(struct job *j, size_t i)
+{
+	const struct host *h = &j->agents.host[i];
+	const bool lost = h->state == HOST_LOST, up = h->up_ns != 0;
+	const char *id = err_name(h->err.id), *text = h->err.text, *colon;
+	const bool by_ssh = !strncmp(id, "E_SSH_", 6) || !strncmp(id, "E_LOGIN_", 8) ||
+			    h->err.id == E_START_TIMEOUT;
+
+	if (lost && (colon = strstr(text, ": ")) && strstr(text, h->name) &&
+	    strstr(text, h->name) < colon)
+		text = colon + 2; /* the line names the host */
+	if (h->local)
+		check_lines_add(&j->checks, i, CHECK_SSH, CHECK_SKIPPED, "this machine",
+				"");
+	else if (lost && !up && by_ssh)
+		check_lines_add(&j->checks, i, CHECK_SSH, CHECK_FAILED, text,
+				h->err.hint);
+	else
+		check_lines_add(&j->checks, i, CHECK_SSH, CHECK_OK, "", "");
+	if (lost && (up || !by_ssh))
+		check_lines_add(&j->checks, i, CHECK_AGENT, CHECK_FAILED, text,
+				h->err.hint);
+	else if (up)
+		check_lines_add(&j->checks, i, CHECK_AGENT, CHECK_OK, BERTH_VERSION,
+				"");
+}
+
+void check_say(struct job *j)
+{
+	const char **names = xcalloc(j->agents.n, sizeof *names);
+	struct str out = { 0 };
+	size_t failed;
+
+	for (size_t i = 0; i < j->agents.n; i++) {
+		names[i] = j->agents.host[i].name;
+		if (job_needs(j, i))
+			add_reached(j, i);
+	}
+	check_lines_compare(&j->checks);
+	failed = check_lines_print(&out, &j->checks, names, j->request->verbosity < 0);
+	j->check_failed = failed > 0;
+	fputs(str_text(&out), stdout);
+	fflush(stdout);
+	str_free(&out);
+	free(names);
 }

@@ -113,7 +113,7 @@ static void arm_timer(struct job *j)
 
 void job_open(struct job *j, const struct request *r)
 {
-	*j = (struct job){ .request = r, .epoch = 1 };
+	*j = (struct job){ .request = r, .epoch = 1, .begin_ns = clock_ns() };
 	j->base = loop_open();
 	j->timer = event_new(j->base, -1, 0, on_timer, j);
 	signals_open(j, job_signal);
@@ -155,6 +155,7 @@ static size_t count_remote(const struct job *j)
 void job_begin(struct job *j)
 {
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
+	j->usage = xcalloc(j->agents.n, sizeof *j->usage);
 	j->phase = JOB_LAUNCH;
 	if (j->refused) /* there are no hosts */
 		return;
@@ -180,6 +181,7 @@ int job_finish(struct job *j)
 	report_unconfirmed(j);
 	if (j->refused) /* stdout or stderr failed while the job ended */
 		acts_say_error(j);
+	report_summary(j, status);
 	events_begin(j->events, "end");
 	events_number(j->events, "status", status);
 	events_end(j->events);
@@ -209,6 +211,9 @@ void job_free(struct job *j)
 	free(j->rank);
 	free(j->run);
 	free(j->slots_from);
+	check_lines_free(&j->checks);
+	free(j->usage);
+	free(j->cause);
 	job_spec_free(&j->spec);
 	plan_free(&j->plan);
 	progress_close(j->progress);

@@ -7,12 +7,14 @@
 #define BERTH_LAUNCHER_JOB_JOB_H
 
 #include "launcher/hosts/agents.h"
+#include "launcher/job/check_lines.h"
 #include "launcher/job/cleanup.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/map.h"
 #include "launcher/job/outcome.h"
 #include "launcher/job/phase.h"
 #include "launcher/job/signals.h"
+#include "launcher/job/summary.h"
 #include "launcher/output/events.h"
 #include "launcher/output/input.h"
 #include "launcher/output/output.h"
@@ -42,6 +44,7 @@ struct rank {
 /* What the job knows of one host, beside its agent. */
 struct host_run {
 	bool awaited;           /* its answer is one of job.awaited */
+	bool checked;           /* it sent check_done */
 	bool placed;            /* each of its ranks has a berth */
 	bool stop_acked;        /* it acknowledged a `stop` of this epoch */
 	bool cleared;           /* no process of the job is left there */
@@ -51,6 +54,7 @@ struct host_run {
 	size_t credit;          /* bytes that left here and are not yet credited */
 	size_t window;          /* bytes of output that it may still send */
 	uint64_t overdue_bytes; /* of output since job.overdue */
+	uint32_t check_rows;    /* that it sent */
 	uint32_t berths, notes; /* how many it has told */
 	uint32_t stalls;        /* reports of its ranks */
 	uint64_t missing_ms;    /* clock_ms() of its last `missing_request`; 0: none */
@@ -75,8 +79,9 @@ struct job {
 	uint32_t epoch;       /* 1, then one more with each restart */
 	bool ran;             /* ranks were started, in whichever epoch */
 	bool timed_out, unread, disk_failed;
-	bool refused;    /* an act failed; err says why, or it has been said */
-	bool unread_new; /* unread, and no event yet */
+	bool check_failed; /* a line of --check says so */
+	bool refused;      /* an act failed; err says why, or it has been said */
+	bool unread_new;   /* unread, and no event yet */
 	bool overdue;    /* hosts should have cleared, but output waits for a reader */
 	int signo;       /* first of INT, TERM, HUP that counts for the status */
 	int grace_signo; /* the signal whose grace runs; 0: none does */
@@ -89,6 +94,7 @@ struct job {
 	char *slots_from;     /* where slots came from, for messages */
 	bool lost;            /* a host that was needed was lost, in this epoch */
 	struct cleanup cleanup;
+	struct check_items checks; /* of --check, so far */
 
 	/* its ranks */
 	struct plan plan;
@@ -97,6 +103,11 @@ struct job {
 	struct job_spec spec;
 	struct fence *fence;             /* of the epoch, while ranks may run */
 	struct rank_status *rank_status; /* while agents are asked what ranks do */
+
+	/* for --summary: when it began, what hosts used, the first failure of the ranks */
+	uint64_t begin_ns;
+	struct usage *usage; /* usage[0..agents.n) */
+	char *cause;         /* of this epoch; or NULL */
 
 	/* bytes between the user and the ranks */
 	struct output *output; /* once ranks were started */

@@ -207,7 +207,7 @@ static void choose_master(struct job *j)
 	bool found = false;
 
 	j->spec.master_port = h->port;
-	if (j->plan.nodes > 1 && !h->local && *h->address) {
+	if (j->plan.nodes > 1 && !h->local && h->address && *h->address) {
 		j->spec.master_addr = xstrdup(h->address);
 		return;
 	}
@@ -242,6 +242,8 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		flags |= JOB_NO_GPU_SHARING;
 	if (j->spec.managed)
 		flags |= JOB_MANAGED;
+	if (r->check)
+		flags |= JOB_LISTEN;
 	return (struct wire_job){
 		.epoch = j->epoch,
 		.restarts = (uint32_t)r->restarts,

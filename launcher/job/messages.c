@@ -1,5 +1,6 @@
 #include "launcher/job/messages.h"
 
+#include "launcher/job/check.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
@@ -30,6 +31,8 @@ void messages_start(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		if (!job_reaches(j, i))
 			continue;
+		if (j->plan.local_size[i] > j->usage[i].ranks)
+			j->usage[i].ranks = j->plan.local_size[i];
 		wire_pack_start(&j->agents.host[i].out, &m);
 		agents_flush(&j->agents.host[i]);
 	}
@@ -249,6 +252,8 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 		m->error_printed_ns ? agents_time(h, m->error_printed_ns) : 0;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
+	usage_rank(&j->usage[job_index(j, h)], (uint64_t)r->ending.began_ns, m->cpu_us,
+		   m->peak_bytes);
 	rank_over(j, h, m->rank);
 	fence_rank_ended(j, m->rank);
 	return NULL;
@@ -275,6 +280,7 @@ static const char *on_cleared(struct job *j, struct host *h,
 	if (m->port > 65535) /* the next epoch's MASTER_PORT */
 		return "'cleared' message with an impossible port";
 	run->cleared = true;
+	usage_epoch(&j->usage[job_index(j, h)], m->cpu_us, m->peak_bytes);
 	run->unkillable = m->unkillable;
 	h->port = m->port;
 	job_answered(j, job_index(j, h), JOB_STOP);
@@ -329,6 +335,8 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(output, on_output(j, h, &m))
 		TAKE_JOB(berth, on_berth(j, h, &m))
 		TAKE_JOB(placed, on_placed(j, h, &m))
+		TAKE_JOB(check_result, check_result(j, h, &m))
+		TAKE_JOB(check_done, check_done(j, h, &m))
 		TAKE_JOB(started, on_started(j, h, &m))
 		TAKE_JOB(exited, on_exited(j, h, &m))
 		TAKE_JOB(credit, on_credit(j, h, &m))
@@ -397,6 +405,7 @@ static void on_lost(void *ctx, struct host *h)
 		if (r->state == RANK_ENDED)
 			continue;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
+		usage_rank(&j->usage[index], clock_ns(), 0, 0);
 		rank_over(j, h, i);
 	}
 }

@@ -5,7 +5,8 @@
 #include "launcher/job/job.h"
 
 enum {
-	START_MS = 500, /* after --start-timeout, at which the transports give up */
+	START_MS = 500,    /* after --start-timeout, at which the transports give up */
+	CHECKED_MS = 2000, /* the same, for answers after it */
 	CAUSE_MS = 800, /* to tell of endings before the first heard; agents hold 400 */
 	CONFIRM_MS = 7000, /* after the grace: an agent takes up to 5 s to see a process
 			      die */
@@ -30,6 +31,17 @@ static const struct phase_step steps[JOB_DONE][EV_COUNT] = {
 		[EV_ALL]     = { JOB_RUN,   ACT_START },
 		[EV_SHORT]   = { JOB_STOP,  ACT_SAY_LOST_STOP },
 		[EV_PLANNED] = { JOB_CLOSE, ACT_PRINT_PLAN },
+		[EV_CHECK]   = { JOB_CHECK, ACT_CHECK },
+		[EV_LATE]    = { JOB_STAY,  ACT_GIVE_UP_LATE },
+		[EV_ERROR]   = { JOB_CLOSE, ACT_SAY_ERROR },
+		[EV_LIMIT]   = { JOB_CLOSE, ACT_SAY_LIMIT },
+		[EV_UNREAD]  = { JOB_CLOSE, ACT_SHUTDOWN },
+		[EV_INT1]    = { JOB_CLOSE, ACT_SHUTDOWN },
+		[EV_INT3]    = { JOB_CLOSE, ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_CLOSE, ACT_SHUTDOWN },
+	},
+	[JOB_CHECK] = {
+		[EV_ALL]     = { JOB_CLOSE, ACT_SAY_CHECK },
 		[EV_LATE]    = { JOB_STAY,  ACT_GIVE_UP_LATE },
 		[EV_ERROR]   = { JOB_CLOSE, ACT_SAY_ERROR },
 		[EV_LIMIT]   = { JOB_CLOSE, ACT_SAY_LIMIT },
@@ -130,10 +142,12 @@ enum job_event phase_due(const struct job *j, uint64_t now_ms)
 		return EV_ERROR;
 	if (j->phase == JOB_RUN && failure_ends_job(j))
 		return EV_FAILED;
-	if (!j->awaited && starting && j->lost)
+	if (!j->awaited && starting && j->lost && !j->request->check)
 		return EV_SHORT;
 	if (!j->awaited && j->phase == JOB_PLACE && j->request->plan != PLAN_OFF)
 		return EV_PLANNED;
+	if (!j->awaited && j->phase == JOB_PLACE && j->request->check)
+		return EV_CHECK;
 	if (!j->awaited)
 		return j->phase == JOB_DRAIN && phase_restart_wanted(j) ? EV_AGAIN
 									: EV_ALL;
@@ -153,6 +167,7 @@ void phase_await(struct job *j)
 		run->awaited =
 			(j->phase == JOB_LAUNCH && state == HOST_STARTING) ||
 			(j->phase == JOB_PLACE && job_reaches(j, i) && !run->placed) ||
+			(j->phase == JOB_CHECK && job_reaches(j, i) && !run->checked) ||
 			(j->phase == JOB_FAIL && job_reaches(j, i) &&
 			 !run->stop_acked) ||
 			(j->phase == JOB_STOP && job_reaches(j, i) && !run->cleared) ||
@@ -180,6 +195,8 @@ uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 	case JOB_LAUNCH:
 	case JOB_PLACE:
 		return now_ms + start_ms + START_MS;
+	case JOB_CHECK: /* the agents give up after --start-timeout */
+		return now_ms + start_ms + CHECKED_MS;
 	case JOB_FAIL:
 		return now_ms + CAUSE_MS;
 	case JOB_STOP:
@@ -210,6 +227,8 @@ int phase_status(const struct job *j)
 							   j->ended == j->plan.np);
 	if (cause >= 0)
 		return outcome_status(&j->rank[cause].ending);
+	if (j->check_failed)
+		return EXIT_START;
 	if (j->lost)
 		return j->ran ? EXIT_LOST : EXIT_START;
 	return j->disk_failed ? EXIT_RUNNER : 0;

@@ -8,6 +8,7 @@
  *   phase   awaits, of each host that it told    at most
  *   LAUNCH  hello, of each host that is needed   --start-timeout and 0.5 s
  *   PLACE   placed                               the same
+ *   CHECK   check_done (--check alone)           --start-timeout and 2 s
  *   RUN     the end of each rank                 the grace after a signal
  *   FAIL    stop_ack                             0.8 s
  *   STOP    cleared                              the grace and 7 s
@@ -28,6 +29,7 @@ enum job_phase {
 	JOB_STAY, /* in the table: no change */
 	JOB_LAUNCH,
 	JOB_PLACE,
+	JOB_CHECK, /* --check: what would a start meet? */
 	JOB_RUN,
 	JOB_FAIL, /* a rank failed: which failure was the first? */
 	JOB_STOP,
@@ -41,6 +43,7 @@ enum job_event {
 	EV_ALL,     /* all that the phase awaits is there */
 	EV_SHORT,   /* all is there, but a host that is needed was lost */
 	EV_PLANNED, /* all is there, and --plan asks for no more */
+	EV_CHECK,   /* all is there, or lost, and --check asks for another answer */
 	EV_AGAIN,   /* all is there, and all ranks shall start again */
 	EV_LATE,    /* the deadline passed */
 	EV_FAILED,  /* a rank or host failed, and that ends the job */
@@ -58,6 +61,8 @@ enum job_act {
 	ACT_NONE,
 	ACT_PLACE,          /* map ranks to hosts, send the job */
 	ACT_PRINT_PLAN,     /* and shut the agents down */
+	ACT_CHECK,          /* ask the hosts what a start would meet */
+	ACT_SAY_CHECK,      /* what they answered; and shut the agents down */
 	ACT_START,          /* the ranks */
 	ACT_RESTART,        /* the next epoch: its agents */
 	ACT_SHUTDOWN,       /* the agents */

@@ -293,6 +293,8 @@ void report_cause(struct job *j)
 		return;
 	r = &j->rank[cause];
 	describe(j, (uint32_t)cause, &e);
+	free(j->cause);
+	j->cause = xstrdup(e.text);
 	events_begin(j->events, "cause");
 	events_number(j->events, "rank", cause);
 	events_text(j->events, "host", j->agents.host[j->plan.rank[cause].host].name);
@@ -323,6 +325,66 @@ void report_cause(struct job *j)
 		str_addf(&out, "\nhint: %s", e.hint);
 	output_note(j->output, "%s", str_text(&out));
 	str_free(&out);
+}
+
+/* ---- --summary ---- */
+
+/* Why the job ends, in the order of phase_status(); "" for no reason. */
+static void add_reason(struct str *out, const struct job *j)
+{
+	const struct host *lost = NULL;
+
+	for (size_t i = 0; i < j->agents.n && !lost; i++)
+		if (j->agents.host[i].state == HOST_LOST && !j->run[i].dropped)
+			lost = &j->agents.host[i];
+	if (j->err.id != ERR_NONE)
+		str_add(out, j->err.text);
+	else if (j->timed_out)
+		str_addf(out, "the time limit of %ld s has passed",
+			 j->request->timeout_s);
+	else if (j->signo)
+		str_add(out, outcome_signal_name(j->signo));
+	else if (j->cause)
+		str_add(out, j->cause);
+	else if (j->lost && lost)
+		str_add(out, lost->err.text);
+	else if (j->unread)
+		str_add(out, "the output has no reader");
+	else if (j->disk_failed)
+		str_add(out, "an output file could not be written");
+}
+
+void report_summary(struct job *j, int status)
+{
+	const char **names = xcalloc(j->agents.n, sizeof *names);
+	struct str out = { 0 }, reason = { 0 };
+	struct summary s = {
+		.job = j->spec.job_id,
+		.status = phase_death(j) ? 128 + phase_death(j) : status,
+		.begin_ns = j->begin_ns,
+		.end_ns = clock_ns(),
+		.restarts = j->epoch - 1,
+		.logs = j->request->output_dir,
+		.host = names,
+		.usage = j->usage,
+		.n = j->agents.n,
+	};
+
+	for (size_t i = 0; i < j->agents.n; i++)
+		names[i] = j->agents.host[i].name;
+	add_reason(&reason, j);
+	s.cause = reason.len ? str_text(&reason) : NULL;
+	if (j->request->summary == SUMMARY_JSON)
+		summary_json(&out, &s);
+	else
+		summary_text(&out, &s);
+	if (j->request->summary != SUMMARY_NONE)
+		report_note(j, "%s%s",
+			    j->request->summary == SUMMARY_JSON ? "" : "runner: ",
+			    str_text(&out));
+	str_free(&reason);
+	str_free(&out);
+	free(names);
 }
 
 /* ---- bindings ---- */

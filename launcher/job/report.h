@@ -24,6 +24,8 @@ void report_unconfirmed(struct job *j);
 void report_overload(struct job *j);
 /* --report-bindings: what one rank got, as read back. */
 void report_binding(struct job *j, uint32_t rank);
+/* --summary of the job, which ends with STATUS. */
+void report_summary(struct job *j, int status);
 /* --plan, to stdout. */
 void report_plan(struct job *j);
 

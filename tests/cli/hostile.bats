@@ -17,7 +17,8 @@ hostile() { # ACT...
 
 @test "a hostile agent, while ranks are placed" {
 	hostile hello-again log-flood log-large runners-word gone-at-once ended-at-once no-berth \
-		berth-again berth-foreign berth-nasty placed-again start-untold
+		berth-again berth-foreign berth-nasty placed-again start-untold \
+		lacks-nasty lacks-absurd check-untold check-flood check-absurd
 }
 
 @test "a hostile agent, while ranks run" {

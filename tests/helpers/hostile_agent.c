@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/job.h"
 #include "common/wire.h"
 
 #define NASTY                                                                          \
@@ -360,6 +361,52 @@ static void start_untold(void)
 	await(WIRE_job);
 	placed("0");
 	started();
+	wait_forever();
+}
+
+static void placed_lacking(const char *id)
+{
+	await(WIRE_job);
+	for (size_t i = 0; i < job.n; i++)
+		berth(job.ranks[i], "0");
+	SAY(placed, job.epoch, "0", "0", id, NASTY, NASTY, job.ranks[0]);
+	wait_forever();
+}
+
+static void lacks_nasty(void)
+{
+	placed_lacking("E_NOT_FOUND");
+}
+
+static void lacks_absurd(void)
+{
+	placed_lacking("E_OPTION");
+}
+
+static void check_untold(void)
+{
+	await(WIRE_job);
+	placed("0");
+	await(WIRE_start);
+	for (;;)
+		SAY(check_result, job.epoch, CHECK_GPUS, CHECK_OK, "", "");
+}
+
+static void check_flood(void)
+{
+	await(WIRE_job);
+	placed("0");
+	await(WIRE_check);
+	for (;;)
+		SAY(check_result, job.epoch, CHECK_GPUS, CHECK_OK, NASTY, NASTY);
+}
+
+static void check_absurd(void)
+{
+	await(WIRE_job);
+	placed("0");
+	await(WIRE_check);
+	SAY(check_result, job.epoch, CHECK_ROWS, CHECK_OK, "", "");
 	wait_forever();
 }
 
@@ -713,6 +760,11 @@ static const struct {
 	{ "berth-nasty", PLACING, berth_nasty },
 	{ "placed-again", PLACING, placed_again },
 	{ "start-untold", PLACING, start_untold },
+	{ "lacks-nasty", PLACING, lacks_nasty },
+	{ "lacks-absurd", PLACING, lacks_absurd },
+	{ "check-untold", RUNNING, check_untold },
+	{ "check-flood", PLACING, check_flood },
+	{ "check-absurd", PLACING, check_absurd },
 	{ "started-again", RUNNING, started_again },
 	{ "output-flood", RUNNING, output_flood },
 	{ "output-small", RUNNING, output_small },

@@ -9,6 +9,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "launcher/cli/options.h"
@@ -63,6 +64,7 @@ static struct rig {
 	size_t nconns;
 	struct conn *agent[HOSTS_MOST];
 	bool cleaned[HOSTS_MOST]; /* a stream was opened to clean it up */
+	uint64_t clock_ahead_ns;  /* of all agents */
 	bool cannot[HOSTS_MOST];  /* its placement finds no program */
 	uint32_t orders_of_kill;  /* `stop` without a grace */
 	uint32_t suspends, signals, queries, missing;
@@ -132,6 +134,20 @@ static void on_stop(struct conn *c, const struct wire_frame *f)
 	ANSWER(c, cleared, .epoch = c->epoch, .which = "");
 }
 
+static void on_check(struct conn *c)
+{
+	struct timespec real;
+
+	clock_gettime(CLOCK_REALTIME, &real);
+	ANSWER(c, check_result, .epoch = c->epoch, .row = CHECK_PROGRAM,
+	       .verdict = g.cannot[c->host] ? CHECK_FAILED : CHECK_OK, .text = "x",
+	       .hint = "");
+	ANSWER(c, check_done, .epoch = c->epoch,
+	       .realtime_ns = (uint64_t)real.tv_sec * 1000000000 +
+			      (uint64_t)real.tv_nsec - now_ms * 1000000 +
+			      g.clock_ahead_ns);
+}
+
 /* What an agent does with a frame of runner's. */
 static void obey(struct conn *c, const struct wire_frame *f)
 {
@@ -151,6 +167,9 @@ static void obey(struct conn *c, const struct wire_frame *f)
 		break;
 	case WIRE_sweep:
 		ANSWER(c, cleared, .which = "");
+		break;
+	case WIRE_check:
+		on_check(c);
 		break;
 	case WIRE_suspend:
 		g.suspends++;

@@ -396,6 +396,93 @@ START_TEST(a_spare_lacks_the_program)
 }
 END_TEST
 
+static void check_on(size_t nhosts)
+{
+	quiet();
+	rig_open(nhosts, "--check -np 4");
+	job_begin(&g.j);
+	turn();
+}
+
+static void no_rank_started(int status)
+{
+	for (size_t i = 0; i < g.nhosts; i++)
+		ck_assert(!g.agent[i]->started && !g.agent[i]->told_stop);
+	ended_with(status);
+}
+
+START_TEST(checks)
+{
+	check_on(2);
+	deliver_all();
+	ck_assert_uint_eq(g.j.checks.n, 10); /* ssh, agent, program, imports, clock */
+	no_rank_started(0);
+	g.clock_ahead_ns = 800000000;
+	check_on(2);
+	deliver_all();
+	no_rank_started(0);
+	for (int k = -1; k <= 1; k += 2) {
+		g.clock_ahead_ns = (uint64_t)(k * 1200000000LL);
+		check_on(2);
+		deliver_all();
+		no_rank_started(240);
+	}
+	g.clock_ahead_ns = 0;
+	g.cannot[1] = true;
+	check_on(2);
+	deliver_all();
+	no_rank_started(240);
+}
+END_TEST
+
+/* A lost host gets a line, whenever it is lost, and the others are asked. */
+START_TEST(a_check_of_a_lost_host)
+{
+	static const enum job_phase phases[] = { JOB_LAUNCH, JOB_PLACE, JOB_CHECK };
+
+	check_on(2);
+	while (g.j.phase < phases[_i]) {
+		for (size_t i = 0; i < 2; i++)
+			if (has_answer(g.agent[i]))
+				deliver(g.agent[i]);
+		turn();
+	}
+	lose_host(0);
+	deliver_all();
+	ck_assert(g.j.run[1].checked);
+	no_rank_started(240);
+}
+END_TEST
+
+START_TEST(a_check_without_an_answer)
+{
+	check_on(2);
+	while (g.j.phase < JOB_CHECK) {
+		for (size_t i = 0; i < 2; i++)
+			if (has_answer(g.agent[i]))
+				deliver(g.agent[i]);
+		turn();
+	}
+	g.agent[1]->mute = true;
+	deliver_all();
+	ck_assert_int_eq(g.j.phase, JOB_CHECK);
+	pass(32000);
+	deliver_all();
+	no_rank_started(240);
+}
+END_TEST
+
+START_TEST(a_check_is_interrupted)
+{
+	check_on(2);
+	signal_comes(SIGINT);
+	deliver_all();
+	if (g.j.phase != JOB_DONE)
+		pass(500);
+	no_rank_started(130);
+}
+END_TEST
+
 static void add(Suite *s, const char *name, const TTest *test, int times)
 {
 	TCase *t = tcase_create(name);
@@ -433,6 +520,10 @@ int main(void)
 	add(s, "not started", a_rank_that_was_not_started_cannot_end, 1);
 	add(s, "no program", a_program_is_missing_on_some_hosts, 1);
 	add(s, "no program, spare", a_spare_lacks_the_program, 1);
+	add(s, "check", checks, 1);
+	add(s, "check, lost", a_check_of_a_lost_host, 3);
+	add(s, "check, no answer", a_check_without_an_answer, 1);
+	add(s, "check, ^C", a_check_is_interrupted, 1);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

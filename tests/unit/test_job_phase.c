@@ -20,40 +20,46 @@
 		JOB_##phase, act                                                       \
 	}
 
-/* By event: LAUNCH, PLACE, RUN, FAIL, STOP, DRAIN, CLOSE. */
+/* By event: LAUNCH, PLACE, CHECK, RUN, FAIL, STOP, DRAIN, CLOSE. */
 static const struct phase_step expected[EV_COUNT][JOB_DONE - JOB_LAUNCH] = {
 	[EV_NONE] = { NOTHING },
-	[EV_ALL] = { TO(PLACE, ACT_PLACE), TO(RUN, ACT_START), TO(STOP, ACT_STOP_ENDED),
-		     TO(STOP, ACT_SAY_CAUSE), TO(DRAIN, ACT_DRAIN),
-		     TO(CLOSE, ACT_SHUTDOWN), TO(DONE, ACT_NONE) },
+	[EV_ALL] = { TO(PLACE, ACT_PLACE), TO(RUN, ACT_START), TO(CLOSE, ACT_SAY_CHECK),
+		     TO(STOP, ACT_STOP_ENDED), TO(STOP, ACT_SAY_CAUSE),
+		     TO(DRAIN, ACT_DRAIN), TO(CLOSE, ACT_SHUTDOWN),
+		     TO(DONE, ACT_NONE) },
 	/* a host is missing when all others are there (3) */
 	[EV_SHORT] = { TO(DRAIN, ACT_SAY_LOST), TO(STOP, ACT_SAY_LOST_STOP) },
 	[EV_PLANNED] = { NOTHING, TO(CLOSE, ACT_PRINT_PLAN) },
-	[EV_AGAIN] = { NOTHING, NOTHING, NOTHING, NOTHING, NOTHING,
+	[EV_CHECK] = { NOTHING, TO(CHECK, ACT_CHECK) },
+	[EV_AGAIN] = { NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING,
 		       TO(LAUNCH, ACT_RESTART) },
 	[EV_LATE] = { STAY(ACT_GIVE_UP_LATE), STAY(ACT_GIVE_UP_LATE),
-		      TO(STOP, ACT_STOP_AFTER_SIGNAL), TO(STOP, ACT_SAY_CAUSE),
-		      STAY(ACT_GIVE_UP_SILENT), NOTHING, TO(DONE, ACT_NONE) },
-	[EV_FAILED] = { NOTHING, NOTHING, TO(FAIL, ACT_STOP) },
+		      STAY(ACT_GIVE_UP_LATE), TO(STOP, ACT_STOP_AFTER_SIGNAL),
+		      TO(STOP, ACT_SAY_CAUSE), STAY(ACT_GIVE_UP_SILENT), NOTHING,
+		      TO(DONE, ACT_NONE) },
+	[EV_FAILED] = { NOTHING, NOTHING, NOTHING, TO(FAIL, ACT_STOP) },
 	[EV_ERROR] = { TO(CLOSE, ACT_SAY_ERROR), TO(CLOSE, ACT_SAY_ERROR),
-		       TO(STOP, ACT_SAY_ERROR_STOP), NOTHING, NOTHING,
-		       TO(CLOSE, ACT_SAY_ERROR) },
+		       TO(CLOSE, ACT_SAY_ERROR), TO(STOP, ACT_SAY_ERROR_STOP), NOTHING,
+		       NOTHING, TO(CLOSE, ACT_SAY_ERROR) },
 	[EV_LIMIT] = { TO(CLOSE, ACT_SAY_LIMIT), TO(CLOSE, ACT_SAY_LIMIT),
-		       TO(STOP, ACT_SAY_LIMIT_STOP), STAY(ACT_SAY_LIMIT_ONLY),
-		       STAY(ACT_SAY_LIMIT_ONLY), STAY(ACT_SAY_LIMIT_ONLY) },
+		       TO(CLOSE, ACT_SAY_LIMIT), TO(STOP, ACT_SAY_LIMIT_STOP),
+		       STAY(ACT_SAY_LIMIT_ONLY), STAY(ACT_SAY_LIMIT_ONLY),
+		       STAY(ACT_SAY_LIMIT_ONLY) },
 	[EV_UNREAD] = { TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN),
-			TO(STOP, ACT_STOP), NOTHING, NOTHING, TO(CLOSE, ACT_SHUTDOWN) },
+			TO(CLOSE, ACT_SHUTDOWN), TO(STOP, ACT_STOP), NOTHING, NOTHING,
+			TO(CLOSE, ACT_SHUTDOWN) },
 	[EV_INT1] = { TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN),
-		      STAY(ACT_INTERRUPT), TO(STOP, ACT_SAY_CAUSE_KILL),
-		      TO(STOP, ACT_KILL_SAID) },
-	[EV_INT2] = { NOTHING, NOTHING, TO(STOP, ACT_KILL_SAID), NOTHING,
+		      TO(CLOSE, ACT_SHUTDOWN), STAY(ACT_INTERRUPT),
+		      TO(STOP, ACT_SAY_CAUSE_KILL), TO(STOP, ACT_KILL_SAID) },
+	[EV_INT2] = { NOTHING, NOTHING, NOTHING, TO(STOP, ACT_KILL_SAID), NOTHING,
 		      TO(STOP, ACT_KILL_SAID) },
 	[EV_INT3] = { TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
 		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
 		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
-		      TO(DONE, ACT_NONE) },
+		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(DONE, ACT_NONE) },
 	[EV_TERM] = { TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN),
-		      STAY(ACT_TERMINATE), STAY(ACT_FORWARD), STAY(ACT_FORWARD) },
+		      TO(CLOSE, ACT_SHUTDOWN), STAY(ACT_TERMINATE), STAY(ACT_FORWARD),
+		      STAY(ACT_FORWARD) },
 };
 
 START_TEST(each_cell)
@@ -154,6 +160,30 @@ START_TEST(a_plan_ends_after_place)
 }
 END_TEST
 
+/* A lost host does not end it: it gets a line. */
+START_TEST(a_check_follows_place)
+{
+	r.check = true;
+	j.awaited = 0;
+	for (int lost = 0; lost < 2; lost++) {
+		j.lost = lost;
+		j.phase = JOB_LAUNCH;
+		DUE(EV_ALL);
+		j.phase = JOB_PLACE;
+		DUE(EV_CHECK);
+		j.phase = JOB_CHECK;
+		DUE(EV_ALL);
+	}
+	j.ran = false;
+	j.lost = false;
+	ck_assert_int_eq(phase_status(&j), 0);
+	j.check_failed = true;
+	ck_assert_int_eq(phase_status(&j), 240);
+	j.signo = SIGTERM;
+	ck_assert_int_eq(phase_status(&j), 143);
+}
+END_TEST
+
 START_TEST(failures_end_the_job)
 {
 	fails(1, 5, 3);
@@ -194,9 +224,9 @@ END_TEST
 START_TEST(refused)
 {
 	static const bool says[] = {
-		[JOB_LAUNCH] = true, [JOB_PLACE] = true, [JOB_RUN] = true,
-		[JOB_FAIL] = false,  [JOB_STOP] = false, [JOB_DRAIN] = true,
-		[JOB_CLOSE] = false
+		[JOB_LAUNCH] = true, [JOB_PLACE] = true, [JOB_CHECK] = true,
+		[JOB_RUN] = true,    [JOB_FAIL] = false, [JOB_STOP] = false,
+		[JOB_DRAIN] = true,  [JOB_CLOSE] = false
 	};
 
 	j.refused = true;
@@ -251,9 +281,9 @@ START_TEST(phases_last)
 	static const struct {
 		enum job_phase phase;
 		uint64_t ms; /* 0: for ever */
-	} rows[] = { { JOB_LAUNCH, 30500 }, { JOB_PLACE, 30500 }, { JOB_RUN, 0 },
-		     { JOB_FAIL, 800 },     { JOB_STOP, 12000 },  { JOB_DRAIN, 0 },
-		     { JOB_CLOSE, 3000 } };
+	} rows[] = { { JOB_LAUNCH, 30500 }, { JOB_PLACE, 30500 }, { JOB_CHECK, 32000 },
+		     { JOB_RUN, 0 },        { JOB_FAIL, 800 },    { JOB_STOP, 12000 },
+		     { JOB_DRAIN, 0 },      { JOB_CLOSE, 3000 } };
 
 	j.grace_ms = 5000;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -281,8 +311,9 @@ START_TEST(phases_await)
 		enum job_phase phase;
 		bool awaited[2];
 	} rows[] = { { JOB_LAUNCH, { false, true } }, { JOB_PLACE, { true, false } },
-		     { JOB_FAIL, { true, false } },   { JOB_STOP, { true, false } },
-		     { JOB_DRAIN, { false, false } }, { JOB_CLOSE, { false, false } } };
+		     { JOB_CHECK, { true, false } },  { JOB_FAIL, { true, false } },
+		     { JOB_STOP, { true, false } },   { JOB_DRAIN, { false, false } },
+		     { JOB_CLOSE, { false, false } } };
 	uint32_t node[2] = { 0, 1 };
 	struct host hosts[2] = { { .state = HOST_UP }, { .state = HOST_STARTING } };
 	struct host_run run[2] = { 0 };
@@ -298,7 +329,7 @@ START_TEST(phases_await)
 		ck_assert(run[1].awaited == rows[i].awaited[1]);
 		ck_assert_uint_eq(j.awaited, run[0].awaited + run[1].awaited);
 	}
-	run[0].placed = run[0].stop_acked = run[0].cleared = true;
+	run[0].placed = run[0].checked = run[0].stop_acked = run[0].cleared = true;
 	for (j.phase = JOB_PLACE; j.phase <= JOB_STOP; j.phase++) {
 		phase_await(&j);
 		ck_assert_uint_eq(j.awaited, j.phase == JOB_RUN ? 4 : 0);
@@ -396,6 +427,7 @@ int main(void)
 	tcase_add_test(t, deadlines);
 	tcase_add_test(t, lost_before_the_ranks_run);
 	tcase_add_test(t, a_plan_ends_after_place);
+	tcase_add_test(t, a_check_follows_place);
 	tcase_add_test(t, failures_end_the_job);
 	tcase_add_test(t, keep_going);
 	tcase_add_test(t, refused);

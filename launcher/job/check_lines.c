@@ -1,0 +1,106 @@
+#include "launcher/job/check_lines.h"
+
+#include "launcher/hosts/hosts.h"
+
+void check_lines_add(struct check_items *l, size_t host, enum check_row row,
+		     enum check_verdict verdict, const char *text, const char *hint)
+{
+	if (l->n == l->room) {
+		l->room = l->room ? 2 * l->room : 64;
+		l->v = xreallocarray(l->v, l->room, sizeof *l->v);
+	}
+	l->v[l->n++] =
+		(struct check_item){ row, verdict, host, str_plain(xstrdup(text)),
+				     str_plain(xstrdup(hint)) };
+}
+
+void check_lines_free(struct check_items *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->v[i].text);
+		free(l->v[i].hint);
+	}
+	free(l->v);
+	*l = (struct check_items){ 0 };
+}
+
+void check_lines_compare(struct check_items *l)
+{
+	static const char hint[] = "name hosts with equal GPUs and drivers";
+	const struct check_item *first = NULL;
+	bool differ = false;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->v[i].row != CHECK_GPUS)
+			continue;
+		differ |= first && strcmp(first->text, l->v[i].text) != 0;
+		first = first ? first : &l->v[i];
+	}
+	for (size_t i = 0; differ && i < l->n; i++) {
+		if (l->v[i].row != CHECK_GPUS)
+			continue;
+		l->v[i].verdict = CHECK_FAILED;
+		free(l->v[i].hint);
+		l->v[i].hint = xstrdup(hint);
+	}
+}
+
+/* By rows; in a row as lines are told apart, then by hosts. */
+static int compare(const void *a, const void *b)
+{
+	const struct check_item *x = a, *y = b;
+	int c;
+
+	if (x->row != y->row)
+		return x->row < y->row ? -1 : 1;
+	if (x->verdict != y->verdict)
+		return x->verdict < y->verdict ? -1 : 1;
+	c = strcmp(x->text, y->text);
+	return c ? c : (x->host > y->host) - (x->host < y->host);
+}
+
+static bool one_line(const struct check_item *x, const struct check_item *y)
+{
+	return x->row == y->row && x->verdict == y->verdict &&
+	       !strcmp(x->text, y->text);
+}
+
+static void print_line(struct str *out, const struct check_item *v, size_t n,
+		       const char *const *names)
+{
+	static const char *const rows[] = { CHECK_ROW_NAMES };
+	static const char *const verdicts[] = { "ok", "FAIL", "skip" };
+	const char **list = xcalloc(n, sizeof *list);
+	size_t nlist = 0;
+
+	for (size_t i = 0; i < n; i++) /* a host of several apps may say it twice */
+		if (!i || v[i].host != v[i - 1].host)
+			list[nlist++] = names[v[i].host];
+	str_addf(out, "%-4s  %-7s  ", verdicts[v->verdict], rows[v->row]);
+	hosts_fold(out, list, nlist);
+	str_addf(out, "%s%s\n", *v->text ? ": " : "", v->text);
+	if (v->verdict == CHECK_FAILED && *v->hint)
+		str_addf(out, "      hint: %s\n", v->hint);
+	free(list);
+}
+
+size_t check_lines_print(struct str *out, const struct check_items *l,
+			 const char *const *names, bool failed_only)
+{
+	struct check_item *v = xcalloc(l->n, sizeof *v);
+	size_t failed = 0, n;
+
+	if (l->n) {
+		memcpy(v, l->v, l->n * sizeof *v);
+		qsort(v, l->n, sizeof *v, compare);
+	}
+	for (size_t i = 0; i < l->n; i += n) {
+		for (n = 1; i + n < l->n && one_line(&v[i], &v[i + n]);)
+			n++;
+		failed += v[i].verdict == CHECK_FAILED;
+		if (!failed_only || v[i].verdict == CHECK_FAILED)
+			print_line(out, &v[i], n, names);
+	}
+	free(v);
+	return failed;
+}

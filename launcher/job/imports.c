@@ -1,0 +1,200 @@
+#include "launcher/job/imports.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* The words behind it: "file", "module" or "text", then the program's own argv. */
+static const char script[] =
+	"import ast, importlib.util, os, sys\n"
+	"out = os.dup(1)\n"
+	"os.dup2(2, 1)\n"
+	"how, what = sys.argv[1:3]\n"
+	"sys.argv = sys.argv[2:]\n"
+	"def tell(text):\n"
+	"    os.write(out, b'\\0' + text.encode('utf-8', 'replace')[:2000] + b'\\0')\n"
+	"    os._exit(0)\n"
+	"package = None\n"
+	"try:\n"
+	"    if how == 'file':\n"
+	"        with open(what, 'rb') as f: text = f.read()\n"
+	"        if not (sys.flags.isolated or getattr(sys.flags, 'safe_path', "
+	"False)):\n"
+	"            sys.path[0] = os.path.dirname(os.path.realpath(what))\n"
+	"    elif how == 'module':\n"
+	"        spec = importlib.util.find_spec(what)\n"
+	"        if spec and spec.submodule_search_locations is not None:\n"
+	"            spec = importlib.util.find_spec(what + '.__main__')\n"
+	"        if not spec or not spec.origin:\n"
+	"            raise ImportError('No module named %r' % what)\n"
+	"        package = spec.parent\n"
+	"        with open(spec.origin, 'rb') as f: text = f.read()\n"
+	"    else:\n"
+	"        text = what\n"
+	"        what = sys.argv[0] = '-c'\n"
+	"    tree = ast.parse(text)\n"
+	"except SyntaxError as e:\n"
+	"    tell('-%s:%s: %s' % (what, e.lineno, e.msg))\n"
+	"except BaseException as e:\n"
+	"    tell('-%s: %s' % (what, e))\n"
+	"def expects(t):\n"
+	"    for h in t.handlers:\n"
+	"        if h.type is None: return True\n"
+	"        for n in ast.walk(h.type):\n"
+	"            if getattr(n, 'id', getattr(n, 'attr', '')) in ('ImportError',\n"
+	"                    'ModuleNotFoundError', 'Exception', 'BaseException'): "
+	"return True\n"
+	"    return False\n"
+	"def imports(body):\n"
+	"    for n in body:\n"
+	"        if isinstance(n, (ast.Import, ast.ImportFrom)): yield n\n"
+	"        elif isinstance(n, ast.If):\n"
+	"            if '__name__' in ast.dump(n.test): yield from imports(n.body)\n"
+	"        elif isinstance(n, ast.Try):\n"
+	"            if not expects(n): yield from imports(n.body)\n"
+	"            yield from imports(n.finalbody)\n"
+	"        elif isinstance(n, (ast.With, ast.ClassDef)): yield from "
+	"imports(n.body)\n"
+	"n, failed, space = 0, [], {'__name__': '__main__', '__package__': package}\n"
+	"for i in imports(tree.body):\n"
+	"    n += 1\n"
+	"    try: exec(compile(ast.Module([i], []), what, 'exec'), space)\n"
+	"    except BaseException as e:\n"
+	"        failed.append('%s:%d: %s: %s' % (what, i.lineno, type(e).__name__, "
+	"e))\n"
+	"if failed: tell('-' + '; '.join(failed[:3]))\n"
+	"tell('+%d import%s of %s' % (n, '' if n == 1 else 's', what))\n";
+
+static const char *base_of(const char *word)
+{
+	const char *slash = strrchr(word, '/');
+
+	return slash ? slash + 1 : word;
+}
+
+/* "python", "python3", "python3.12" */
+static bool is_python(const char *word)
+{
+	const char *name = base_of(word);
+
+	return !strncmp(name, "python", 6) &&
+	       !name[6 + strspn(name + 6, "0123456789.")];
+}
+
+/* Programs that run the command behind their own options, as numactl does. */
+static bool is_wrapper(const char *word)
+{
+	static const char *const names[] = { "env",       "nice",       "nohup",
+					     "numactl",   "setsid",     "stdbuf",
+					     "taskset",   "timeout",    "uv",
+					     "apptainer", "singularity" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(base_of(word), names[i]))
+			return true;
+	return false;
+}
+
+/* What a program is given as: -c TEXT, -m MODULE or a file. */
+struct entry {
+	const char *how, *what;
+};
+
+/* Python's options from ARGV[I] on to OUT, without -c and -m, which go to ENTRY. */
+static size_t copy_options(struct strv *out, const struct strv *argv, size_t i,
+			   struct entry *entry)
+{
+	for (; i < argv->n && argv->v[i][0] == '-' && argv->v[i][1]; i++) {
+		const char *word = argv->v[i];
+		size_t n = 1 + strcspn(word + 1, "cmWX-");
+		const char *value = !word[n]          ? NULL
+				    : word[n + 1]     ? word + n + 1
+				    : i + 1 < argv->n ? argv->v[i + 1]
+						      : NULL;
+
+		if (value && (word[n] == 'c' || word[n] == 'm')) {
+			if (n > 1)
+				strv_take(out, xstrndup(word, n));
+			entry->how = word[n] == 'c' ? "text" : "module";
+			entry->what = value;
+			return i + 1 + !word[n + 1];
+		}
+		strv_add(out, word);
+		if (value && strchr("WX", word[n]) && !word[n + 1])
+			strv_add(out, argv->v[++i]);
+	}
+	return i;
+}
+
+/* ARGV[AT] is python. */
+static bool follow_python(struct strv *out, const struct strv *argv, size_t at)
+{
+	struct entry entry = { .how = "file" };
+	size_t i;
+
+	for (i = 0; i <= at; i++)
+		strv_add(out, argv->v[i]);
+	i = copy_options(out, argv, at + 1, &entry);
+	if (!entry.what && (i == argv->n || !strcmp(argv->v[i], "-"))) {
+		strv_free(out); /* it reads its program from stdin */
+		return false;
+	}
+	strv_add(out, "-c");
+	strv_add(out, script);
+	strv_add(out, entry.how);
+	if (entry.what)
+		strv_add(out, entry.what);
+	for (; i < argv->n; i++)
+		strv_add(out, argv->v[i]);
+	return true;
+}
+
+/* The interpreter in the first line of a script, if it is python, and the whole ARGV
+ * behind it. */
+static bool follow_script(struct strv *out, const struct strv *argv, const char *wdir)
+{
+	char line[256] = "", *path, *rest = line, *word;
+	bool python = false;
+	ssize_t n;
+	int fd;
+
+	path = wdir && *argv->v[0] != '/' ? xasprintf("%s/%s", wdir, argv->v[0])
+					  : xstrdup(argv->v[0]);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	free(path);
+	n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+	if (fd >= 0)
+		close(fd);
+	line[n < 0 ? 0 : n] = '\0';
+	line[strcspn(line, "\r\n")] = '\0';
+	if (strncmp(line, "#!", 2))
+		return false;
+	rest += 2;
+	while ((word = strsep(&rest, " \t"))) {
+		python |= is_python(word);
+		if (*word && strcmp(word, "-S"))
+			strv_add(out, word);
+	}
+	strv_add(out, "-c");
+	strv_add(out, script);
+	strv_add(out, "file");
+	for (size_t i = 0; i < argv->n; i++)
+		strv_add(out, argv->v[i]);
+	if (!python)
+		strv_free(out);
+	return python;
+}
+
+bool imports_command(struct strv *out, const struct strv *argv, const char *wdir)
+{
+	size_t i = 0;
+
+	if (!argv->n)
+		return false;
+	if (is_wrapper(argv->v[0]))
+		while (i < argv->n && !is_python(argv->v[i]))
+			i++;
+	if (i < argv->n && is_python(argv->v[i]))
+		return follow_python(out, argv, i);
+	return strchr(argv->v[0], '/') && follow_script(out, argv, wdir);
+}

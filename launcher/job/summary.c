@@ -1,0 +1,144 @@
+#include "launcher/job/summary.h"
+
+#include "launcher/output/events.h"
+
+void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak_bytes)
+{
+	u->ranks_us += cpu_us;
+	if (!u->cgroup && peak_bytes > u->peak_bytes)
+		u->peak_bytes = peak_bytes;
+	if (!u->first_end_ns || end_ns < u->first_end_ns)
+		u->first_end_ns = end_ns;
+	if (end_ns > u->last_end_ns)
+		u->last_end_ns = end_ns;
+}
+
+void usage_epoch(struct usage *u, uint64_t cpu_us, uint64_t peak_bytes)
+{
+	const bool cgroup = cpu_us || peak_bytes;
+
+	if (cgroup && (!u->cgroup || peak_bytes > u->peak_bytes))
+		u->peak_bytes = peak_bytes;
+	u->cgroup |= cgroup;
+	u->cpu_us += cgroup ? cpu_us : u->ranks_us;
+	u->ranks_us = 0;
+}
+
+static double seconds(const struct summary *s, uint64_t at_ns)
+{
+	return at_ns > s->begin_ns ? (double)(at_ns - s->begin_ns) / 1e9 : 0;
+}
+
+static double cpu_seconds(const struct usage *u)
+{
+	return (double)(u->cpu_us + u->ranks_us) / 1e6;
+}
+
+static const char *source(const struct usage *u)
+{
+	return u->cgroup ? "cgroup" : "wait4";
+}
+
+/* ---- for people ---- */
+
+static int widest_name(const struct summary *s)
+{
+	size_t most = 4;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->usage[i].ranks && strlen(s->host[i]) > most)
+			most = strlen(s->host[i]);
+	return (int)most;
+}
+
+static void text_host(struct str *out, const struct summary *s, size_t i, int width)
+{
+	const struct usage *u = &s->usage[i];
+	char end[2][32] = { "-", "-" }, peak[32] = "-";
+
+	if (u->first_end_ns) {
+		snprintf(end[0], sizeof *end, "%.1f s", seconds(s, u->first_end_ns));
+		snprintf(end[1], sizeof *end, "%.1f s", seconds(s, u->last_end_ns));
+	}
+	if (u->peak_bytes)
+		snprintf(peak, sizeof peak, "%.1f MiB",
+			 (double)u->peak_bytes / (1 << 20));
+	str_addf(out, "\n  %-*s %6u %10.2f s %13s  %-6s %11s %11s", width, s->host[i],
+		 u->ranks, cpu_seconds(u), peak, source(u), end[0], end[1]);
+}
+
+void summary_text(struct str *out, const struct summary *s)
+{
+	const int width = widest_name(s);
+	bool head = false;
+
+	str_addf(out, "summary: status %d after %.1f s, %u restart%s", s->status,
+		 seconds(s, s->end_ns), s->restarts, s->restarts == 1 ? "" : "s");
+	if (s->cause)
+		str_addf(out, "\n  cause: %s", s->cause);
+	if (s->logs)
+		str_addf(out, "\n  logs: %s", s->logs);
+	for (size_t i = 0; i < s->n; i++) {
+		if (!s->usage[i].ranks)
+			continue;
+		if (!head)
+			str_addf(out, "\n  %-*s %6s %12s %13s  %-6s %11s %11s", width,
+				 "host", "ranks", "CPU time", "peak memory", "by",
+				 "first end", "last end");
+		head = true;
+		text_host(out, s, i, width);
+	}
+}
+
+/* ---- for programs ---- */
+
+static void json_text(struct str *out, const char *key, const char *text)
+{
+	str_addf(out, ", \"%s\": ", key);
+	if (text)
+		json_string(out, text);
+	else
+		str_add(out, "null");
+}
+
+static void json_end(struct str *out, const struct summary *s, const char *key,
+		     uint64_t at_ns)
+{
+	if (at_ns)
+		str_addf(out, ", \"%s\": %.6f", key, seconds(s, at_ns));
+	else
+		str_addf(out, ", \"%s\": null", key);
+}
+
+void summary_json(struct str *out, const struct summary *s)
+{
+	const char *comma = "";
+
+	str_add(out, "{\"job\": ");
+	json_string(out, s->job);
+	str_addf(out, ", \"status\": %d", s->status);
+	json_text(out, "cause", s->cause);
+	str_addf(out, ", \"wall_s\": %.6f, \"restarts\": %u", seconds(s, s->end_ns),
+		 s->restarts);
+	json_text(out, "logs", s->logs);
+	str_add(out, ", \"hosts\": [");
+	for (size_t i = 0; i < s->n; i++) {
+		const struct usage *u = &s->usage[i];
+
+		if (!u->ranks)
+			continue;
+		str_addf(out, "%s{\"ranks\": %u", comma, u->ranks);
+		json_text(out, "host", s->host[i]);
+		str_addf(out, ", \"cpu_s\": %.6f, \"peak_bytes\": ", cpu_seconds(u));
+		if (u->peak_bytes)
+			str_addf(out, "%ju", (uintmax_t)u->peak_bytes);
+		else
+			str_add(out, "null");
+		json_text(out, "by", source(u));
+		json_end(out, s, "first_end_s", u->first_end_ns);
+		json_end(out, s, "last_end_s", u->last_end_ns);
+		str_add(out, "}");
+		comma = ", ";
+	}
+	str_add(out, "]}");
+}

@@ -1,0 +1,48 @@
+/* summary.h - --summary: the end of a job in a few lines, or in one of JSON.
+ *
+ * Nothing is measured for it.  Times of processors and peaks of memory are those that agents
+ * tell when ranks end: wait4(2)'s of each rank, or those of the job's cgroup on that host, if
+ * there is one.  wait4(2) counts processes that were waited for, and its peak is that of the
+ * largest process. */
+#ifndef BERTH_LAUNCHER_JOB_SUMMARY_H
+#define BERTH_LAUNCHER_JOB_SUMMARY_H
+
+#include <stdbool.h>
+
+#include "common/str.h"
+
+/* What the ranks of one host used, in all epochs. */
+struct usage {
+	uint32_t ranks;    /* that were started there together */
+	bool cgroup;       /* the numbers are its cgroup's */
+	uint64_t cpu_us;   /* of epochs that are over */
+	uint64_t ranks_us; /* of the ranks of this epoch that have ended, by wait4(2) */
+	uint64_t peak_bytes; /* 0: unknown */
+	/* When the first and the last rank ended, by our clock; 0: none has. */
+	uint64_t first_end_ns, last_end_ns;
+};
+
+/* One rank ended at END_NS. */
+void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak_bytes);
+/* An epoch is over on this host, with what its cgroup says, or 0. */
+void usage_epoch(struct usage *u, uint64_t cpu_us, uint64_t peak_bytes);
+
+struct summary {
+	const char *job;
+	int status;
+	const char *cause; /* NULL: none */
+	uint64_t begin_ns, end_ns;
+	uint32_t restarts;
+	const char *logs;        /* a folder, or NULL */
+	const char *const *host; /* names of hosts[0..n) */
+	const struct usage *usage;
+	size_t n;
+};
+
+/* Pure: append S to OUT.  Hosts on which no rank was started are left out. */
+void summary_text(struct str *out, const struct summary *s);
+/* The same as one JSON object without a newline.  Sizes are in bytes, times in seconds since
+ * the begin of the job. */
+void summary_json(struct str *out, const struct summary *s);
+
+#endif
