@@ -16,7 +16,7 @@
 	X(EXIT_NOEXEC, 126,                                                            \
 	  "the program is not executable, or there is no such --wdir")                 \
 	X(EXIT_NOTFOUND, 127, "there is no such program")                              \
-	X(EXIT_START, 240, "hosts could not be started")                               \
+	X(EXIT_START, 240, "hosts could not be started, or --check found a fault")     \
 	X(EXIT_LOST, 241, "a host or its agent was lost")
 
 #define X(name, status, meaning) name = status,

@@ -3,7 +3,8 @@
  * deadlines in between.
  *
  * The input is a script: a byte that says what happens, and for bytes of a host one
- * that says how many.  A transport in memory stands for the real ones. */
+ * that says how many.  If the first byte is 254, the job is one of --check.  A transport
+ * in memory stands for the real ones. */
 #include <event2/event.h>
 #include <signal.h>
 
@@ -179,6 +180,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		err = fcntl(2, F_DUPFD_CLOEXEC, 100);
 	}
 	dup2(null, 2); /* notes of runner */
+	r.check = p < end && *p == 254;
+	p += r.check;
 	job_open(&j, &r);
 	add_hosts(&j);
 	job_begin(&j);
