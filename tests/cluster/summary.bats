@@ -95,7 +95,6 @@ assert h["n2"]["first_end_s"] < h["n2"]["last_end_s"], s'
 	start --summary=json -H n1,n2 bash /vc/t/waits
 	ready 2
 	signal INT
-	signal INT
 	ended_with 130
 	summary "$T/err" 'assert s["status"] == 130 and s["cause"] == "SIGINT" and len(h) == 2, s'
 	start --summary=json -H n1,n2 bash /vc/t/waits

@@ -291,6 +291,45 @@ START_TEST(driver_is_not_woken)
 }
 END_TEST
 
+static const struct {
+	const char *file, *text, *want; /* NULL: none */
+} drivers[] = {
+	{ "proc/driver/nvidia/version",
+	  "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Thu Feb 22 "
+	  "01:44:30 "
+	  "UTC 2024\nGCC version:  gcc version 12.2.0\n",
+	  "550.54.15" },
+	{ "proc/driver/nvidia/version",
+	  "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.104.05  "
+	  "Release "
+	  "Build  (root@x)\n",
+	  "535.104.05" },
+	{ "proc/driver/nvidia/version", "no number 12x.4 3\n", NULL },
+	{ "sys/module/amdgpu/version", "6.3.6\n", "6.3.6" },
+	{ "sys/module/other/version", "1.2\n", NULL },
+};
+
+START_TEST(versions_of_drivers)
+{
+	char *root = new_folder(), got[64] = "", *path;
+	FILE *f;
+
+	path = xasprintf("%s/%s", root, drivers[_i].file);
+	for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); *p++ = '/') {
+		*p = '\0';
+		mkdir(path, 0700);
+	}
+	f = fopen(path, "we");
+	ck_assert_ptr_nonnull(f);
+	fputs(drivers[_i].text, f);
+	fclose(f);
+	ck_assert(gpu_driver(got, sizeof got, root) == (drivers[_i].want != NULL));
+	ck_assert_str_eq(got, drivers[_i].want ? drivers[_i].want : "");
+	free(path);
+	free(root);
+}
+END_TEST
+
 /* ---- addresses, lists ---- */
 
 static const struct {
@@ -450,6 +489,7 @@ static Suite *suite(void)
 	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, trees_are_read, 0, LEN(trees));
 	tcase_add_test(c, driver_is_not_woken);
+	tcase_add_loop_test(c, versions_of_drivers, 0, LEN(drivers));
 	tcase_add_loop_test(c, address_texts, 0, LEN(addresses));
 	tcase_add_loop_test(c, presets_are_read_as_the_driver_does, 0, LEN(presets));
 	tcase_add_loop_test(c, selections_by_any_name, 0, LEN(selections));
