@@ -2,37 +2,6 @@
 #include "agent/agent.h"
 #include "agent/placement/env.h"
 
-struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
-{
-	const struct wire_job *j = a->job;
-	const struct wire_app *app = &a->app[j->apps.v[local]];
-
-	return (struct env_rank){ .gpus = &a->chosen,
-				  .placement = &a->placement,
-				  .gpu_visible = (enum gpu_visible)j->gpu_visible,
-				  .gpu_id = (enum gpu_id)j->gpu_id,
-				  .rank = j->ranks.v[local],
-				  .size = j->np,
-				  .local_rank = local,
-				  .local_size = (uint32_t)j->ranks.n,
-				  .node = j->node,
-				  .nodes = j->nodes,
-				  .cross_rank = j->cross_ranks.v[local],
-				  .cross_size = j->cross_sizes.v[local],
-				  .restarts = j->epoch - 1,
-				  .max_restarts = j->restarts,
-				  .master_port = j->master_port,
-				  .master_addr = j->master_addr,
-				  .host = j->host,
-				  .job_id = j->job_id,
-				  .version = BERTH_VERSION,
-				  .wdir = app->wdir,
-				  .agent_socket = server_name(a->ranks.server),
-				  .managed = j->flags & JOB_MANAGED,
-				  .forwarded = { j->env.v, j->env.n },
-				  .given = { app->env.v, app->env.n } };
-}
-
 /* Claims are taken for this job: it has GPUs, and no resource manager shares them. */
 static bool claims_gpus(const struct agent *a)
 {
@@ -112,7 +81,7 @@ static void say_berth(struct agent *a, uint32_t local)
 	free(others);
 }
 
-/* The first program that cannot run here, to M.  What is found is kept for the start. */
+/* The first program that cannot run here, to M.  What is found is kept. */
 static void find_programs(struct agent *a, struct wire_placed *m)
 {
 	a->ranks.server = server_open(a->base, &a->stream.out, a->job);

@@ -1,41 +1,8 @@
 /* `start`: the environment of each rank, then bind and exec, many at a time. */
 #include "agent/agent.h"
 
-#include <sys/stat.h>
-
 #include "agent/placement/cpuset.h"
 #include "agent/placement/env.h"
-
-extern char **environ;
-
-static bool dir_exists(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
-struct app_start *agent_app_start(struct agent *a, uint32_t local)
-{
-	const struct wire_job *j = a->job;
-	struct env_rank r = agent_env_rank(a, local);
-	struct app_start *app;
-
-	if (!a->start)
-		a->start = xcalloc(a->napp, sizeof *a->start);
-	app = &a->start[j->apps.v[local]];
-	if (app->ready)
-		return app;
-	app->ready = true;
-	app->limits =
-		(struct spawn_limits){ j->umask,
-				       { j->nofile, j->core, j->stack, j->memlock } };
-	r.dir_exists = dir_exists;
-	env_base(&app->env, &r, environ);
-	program_find(&app->program, a->app[j->apps.v[local]].argv,
-		     env_get(&app->env, "PATH"), r.wdir, &app->err);
-	return app;
-}
 
 /* Returns the environment, which must stay until the rank has exec'd. */
 static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *batch)
@@ -45,7 +12,6 @@ static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *ba
 	const struct berth *b = &a->placement.v[local];
 	char **env;
 
-	r.dir_exists = dir_exists;
 	if (app->err.id) {
 		ranks_fail(&a->ranks, local, &app->err);
 		return NULL;

@@ -53,8 +53,8 @@ struct gpu_sources {
 /* The usable GPUs of T's machine into G.  G may stay empty. */
 void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *from);
 
-/* The version of the GPU driver of the machine, whose files are below ROOT, into OUT. False
- * if it has none. */
+/* The version of the machine's GPU driver into OUT; its files are below ROOT.  False if
+ * it has none. */
 bool gpu_driver(char *out, size_t size, const char *root);
 
 /* Keep only the GPUs that LIST names (--gpus: indexes, PCI addresses or UUIDs,

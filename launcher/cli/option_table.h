@@ -19,7 +19,7 @@
 	X(output, "Output and input")                                                  \
 	X(binding, "CPUs of a rank")                                                   \
 	X(gpus, "GPUs of a rank")                                                      \
-	X(plan, "Plan and test without a start")                                                \
+	X(plan, "Plan and test without a start")                                       \
 	X(other, "Configuration and help")
 
 enum topic {

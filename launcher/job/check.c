@@ -155,8 +155,8 @@ const char *check_result(struct job *j, struct host *h,
 	return NULL;
 }
 
-/* H's CLOCK_REALTIME is its CLOCK_MONOTONIC and REALTIME_NS; the heartbeats measured how far
- * its CLOCK_MONOTONIC is from ours. */
+/* H's CLOCK_REALTIME is its CLOCK_MONOTONIC and REALTIME_NS; the heartbeats measured
+ * how far its CLOCK_MONOTONIC is from ours. */
 static void check_clock(struct job *j, const struct host *h, uint64_t realtime_ns)
 {
 	struct timespec real;

@@ -1,9 +1,9 @@
 /* summary.h - --summary: the end of a job in a few lines, or in one of JSON.
  *
- * Nothing is measured for it.  Times of processors and peaks of memory are those that agents
- * tell when ranks end: wait4(2)'s of each rank, or those of the job's cgroup on that host, if
- * there is one.  wait4(2) counts processes that were waited for, and its peak is that of the
- * largest process. */
+ * Nothing is measured for it.  CPU time and peak memory are those that agents tell when
+ * ranks end: wait4(2)'s of each rank, or those of the job's cgroup on that host, if
+ * there is one.  wait4(2) counts processes that were waited for, and its peak is that
+ * of the largest process. */
 #ifndef BERTH_LAUNCHER_JOB_SUMMARY_H
 #define BERTH_LAUNCHER_JOB_SUMMARY_H
 
@@ -41,8 +41,8 @@ struct summary {
 
 /* Pure: append S to OUT.  Hosts on which no rank was started are left out. */
 void summary_text(struct str *out, const struct summary *s);
-/* The same as one JSON object without a newline.  Sizes are in bytes, times in seconds since
- * the begin of the job. */
+/* The same as one JSON object without a newline.  Sizes are in bytes, times in seconds
+ * since the begin of the job. */
 void summary_json(struct str *out, const struct summary *s);
 
 #endif

@@ -1,6 +1,6 @@
-/* libFuzzer on imports.h: a first line of a file, then the words of a command line, whose
- * "FILE" is that file.  The command that tries the imports is bounded and has the text
- * that tries them once. */
+/* libFuzzer on imports.h: a first line of a file, then the words of a command line,
+ * whose "FILE" is that file.  The command that tries the imports is bounded and has the
+ * text that tries them once. */
 #include "fuzz.h"
 
 #include "launcher/job/imports.h"
