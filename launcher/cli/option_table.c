@@ -153,8 +153,9 @@ const struct option option_table[] = {
 	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, start_timeout_s, 1),
 	  .help = "give up if hosts aren't up after TIME (30)",
 	  .text = "Give up, with exit status 240, if not every host has a running agent after TIME. "
-		  "The default is 30 seconds. After one second standard error shows which hosts "
-		  "runner waits for, if it is a terminal and -q is not given." },
+		  "The default is 30 seconds. A host that refuses the connection is tried again until "
+		  "then. After one second standard error shows which hosts runner waits for, and "
+		  "why, unless -q is given: if it is not a terminal, in one warning." },
 	{ "--host-timeout", "TIME", TOPIC_ending, 0,
 	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_s, 1),
 	  .help = "give up a host silent for TIME (60)",
