@@ -283,7 +283,8 @@ static int cut_numbers(struct element *el, char *text, struct err *e)
 	return set_slots(&el->slots, slots ? slots : text, true, e);
 }
 
-/* Cut "[user@]name[[:port]:slots]" into EL.  *TYPED: slots were given; TYPED may be NULL. */
+/* Cut "[user@]name[[:port]:slots]" into EL.  *TYPED: slots were given; TYPED may be
+ * NULL. */
 static int cut(struct element *el, char *text, bool *typed, struct err *e)
 {
 	char *at = strrchr(text, '@'), *end, *close;
@@ -397,7 +398,8 @@ static int read_word(struct element *el, const char *word, bool *typed, struct e
 	return -1;
 }
 
-/* "name[[:port]:slots] [slots=N] [max_slots=N] [port=N]".  Open MPI takes blanks around each '='. */
+/* "name[[:port]:slots] [slots=N] [max_slots=N] [port=N]".  Open MPI takes blanks around
+ * each '='. */
 static int read_line(struct reading *r, char *line, struct err *e)
 {
 	char a[SHOWN_BYTES + 4], *out, *word;

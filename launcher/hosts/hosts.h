@@ -2,8 +2,8 @@
  *
  * Text to data only: no name is looked up, and only hosts_read_file() opens a file.
  * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M
- * port=P" of Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and pdsh write it;
- * "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
+ * port=P" of Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and
+ * pdsh write it; "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
 #ifndef BERTH_LAUNCHER_HOSTS_HOSTS_H
 #define BERTH_LAUNCHER_HOSTS_HOSTS_H
 
@@ -26,9 +26,9 @@ struct hosts {
 	size_t n;
 };
 
-/* Read SPEC, "[user@]name[[:port]:slots]{,...}", into H, which must be {0}.  A name that comes
- * again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with E; H is then
- * {0} again. */
+/* Read SPEC, "[user@]name[[:port]:slots]{,...}", into H, which must be {0}.  A name
+ * that comes again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with
+ * E; H is then {0} again. */
 int hosts_parse(struct hosts *h, const char *spec, struct err *e);
 
 /* The same for a host file; errors say "file:line". */

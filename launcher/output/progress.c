@@ -58,7 +58,7 @@ static void fold_alike(struct str *s, struct wait *w, size_t n)
  * tried again.  Returns how many have failed. */
 static size_t list_waits(struct str *s, const struct agents *f)
 {
-	struct wait w[2][NAMES_MAX];
+	struct wait w[2][NAMES_MAX] = { 0 };
 	size_t n[2] = { 0 };
 	bool more = false;
 

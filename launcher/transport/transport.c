@@ -3,15 +3,6 @@
 #include "launcher/transport/libssh.h"
 #include "launcher/transport/ssh_config.h"
 
-const char *transport_reason(const struct err *e)
-{
-	const char *reason = e->text, *next;
-
-	while ((next = strstr(reason, ": ")))
-		reason = next + 2;
-	return reason;
-}
-
 const struct transport *transport_remote(const struct target *t, struct str *why)
 {
 	const bool agent = getenv("SSH_AUTH_SOCK") != NULL;

@@ -91,7 +91,14 @@ static inline uint64_t transport_left_ms(const struct transport_setup *setup)
 }
 
 /* The reason alone, the last part of E's "subject: failure: reason". */
-const char *transport_reason(const struct err *e);
+static inline const char *transport_reason(const struct err *e)
+{
+	const char *reason = e->text, *next;
+
+	while ((next = strstr(reason, ": ")))
+		reason = next + 2;
+	return reason;
+}
 
 extern const struct transport transport_local, transport_ssh, transport_openssh;
 
