@@ -353,7 +353,7 @@ know() { # HOST PORT KEY-OF
 		local begin=${EPOCHREALTIME/./}
 		run -240 --separate-stderr r --start-timeout 3 "$@" true
 		took_ms=$(((${EPOCHREALTIME/./} - begin) / 1000))
-		((took_ms >= 3000 && took_ms < 4000))
+		((took_ms >= 3000 && took_ms < 5000))
 	}
 	for transport in ssh openssh; do
 		thrice kept --transport $transport -H n1,n2,n3,nosuch
