@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,7 +145,13 @@ void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 
 /* ---- exits ---- */
 
-static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reaped_ns)
+static uint64_t in_us(struct timeval t)
+{
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_usec;
+}
+
+static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reaped_ns,
+			const struct rusage *used)
 {
 	struct rank *one = &r->v[local];
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -157,6 +164,8 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 		.began_ns = exit_time_began(&one->io.exit, reaped_ns),
 		/* an error that is read only now has no time of its own */
 		.error_printed_ns = one->io.exit.error_printed_ns,
+		.cpu_us = in_us(used->ru_utime) + in_us(used->ru_stime),
+		.peak_bytes = (uint64_t)used->ru_maxrss * 1024,
 	};
 
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
@@ -176,13 +185,14 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 void ranks_reap(struct ranks *r)
 {
 	uint64_t reaped_ns = clock_ns();
+	struct rusage used;
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0)
 		for (size_t i = 0; i < r->n; i++)
 			if (r->v[i].pid == pid && r->v[i].state == RANK_RUNNING)
-				rank_exited(r, i, status, reaped_ns);
+				rank_exited(r, i, status, reaped_ns, &used);
 	r->alone = pid < 0 && errno == ECHILD;
 }
 

@@ -25,7 +25,7 @@ enum { FAR_RANKS = 80, FAR_WAIT_MS = 40000 };
 
 struct far_rank {
 	uint32_t pid, status, ended_pid, oom;
-	uint64_t began_ns, error_printed_ns;
+	uint64_t began_ns, error_printed_ns, cpu_us, peak_bytes;
 	bool started, ended;
 	struct str out[3];        /* [1], [2] */
 	size_t out_at_end;        /* bytes of stdout that came before `ended` */
@@ -47,8 +47,9 @@ struct far {
 	uint32_t unkillable;
 	char *cannot_id, *cannot_text; /* of `placed` */
 	uint32_t cannot_rank;
-	struct str log;       /* "ERROR|WARNING id text\nhint" lines */
-	uint64_t credit_left; /* refill automatically when set */
+	uint64_t cpu_us, peak_bytes; /* of `cleared` */
+	struct str log;              /* "ERROR|WARNING id text\nhint" lines */
+	uint64_t credit_left;        /* refill automatically when set */
 	bool refill;
 	void (*prepare)(void); /* in the agent's process, before it is one */
 };
@@ -154,6 +155,8 @@ static void far_ended(struct far *f, const struct wire_exited *m)
 	r->began_ns = m->began_ns;
 	r->error_printed_ns = m->error_printed_ns;
 	r->oom = m->oom;
+	r->cpu_us = m->cpu_us;
+	r->peak_bytes = m->peak_bytes;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
 	r->out_at_end = r->out[1].len;
@@ -225,6 +228,8 @@ static void far_gone(struct far *f, const struct wire_frame *w)
 	FAR_TAKE(cleared);
 	f->gone = true;
 	f->unkillable = m.unkillable;
+	f->cpu_us = m.cpu_us;
+	f->peak_bytes = m.peak_bytes;
 }
 
 static void far_frame(struct far *f, const struct wire_frame *w)

@@ -91,6 +91,27 @@ START_TEST(an_exit_begins_with_the_liveness_pipe)
 }
 END_TEST
 
+/* 64 MiB are touched in a child that the rank reaps; the time is the rank's own. */
+START_TEST(an_exit_says_what_was_used)
+{
+	const char *script =
+		"python3 -c 'b\"x\" * (64 << 20)'; "
+		"while [ $(cut -d' ' -f14 /proc/$$/stat) -lt 5 ]; do :; done";
+	const struct far_rank *r = &far.rank[0];
+
+	far_open(&far, NULL, NULL);
+	far_start(&far, &(struct far_job){ .argv = { SH(script), ARGV("true") } });
+	far_until(&far, far.nended == 2);
+	ck_assert_uint_ge(r->cpu_us, 50000);
+	ck_assert_uint_le(r->cpu_us, (clock_ns() - far.start_ns) / 1000 + 100000);
+	ck_assert_uint_ge(r->peak_bytes, 64 << 20);
+	ck_assert_uint_lt(r->peak_bytes, 256 << 20);
+	ck_assert_uint_lt(far.rank[1].peak_bytes, 64 << 20);
+	far_end(&far, 0);
+	far_close(&far);
+}
+END_TEST
+
 #define ERROR "Traceback (most recent call last)"
 
 /* Of two errors in a row the first counts, however long the rank needs to exit. */
@@ -665,6 +686,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, an_exit_begins_with_the_liveness_pipe);
+	tcase_add_test(t, an_exit_says_what_was_used);
 	tcase_add_test(t, an_error_has_the_time_when_it_was_printed);
 	tcase_add_test(t, no_error_has_no_time);
 	tcase_add_test(t, a_stop_waits_for_an_exit_that_is_near);
