@@ -31,8 +31,9 @@ struct agent {
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
 	struct port port;
-	int job_socket; /* procs.h; -1: none */
-	int guardian;   /* readable when it is dead, -1: none */
+	int job_socket;        /* procs.h; -1: none */
+	int guardian;          /* readable when it is dead, -1: none */
+	struct cgroup *cgroup; /* of the job; NULL: none */
 	struct event *guardian_gone, *child, *term;
 
 	struct strv frames; /* copies of `app` and `job`, whose strings are in use */

@@ -48,7 +48,7 @@ static uint32_t *starting_order(const struct agent *a)
 static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 {
 	struct err e = { 0 };
-	struct spawn_batch *batch = spawn_batch_open(n, &e);
+	struct spawn_batch *batch = spawn_batch_open(n, a->ranks.entry, &e);
 	char ***env = xcalloc(n, sizeof *env);
 
 	for (size_t i = 0; i < n; i++)
@@ -56,8 +56,10 @@ static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 			env[i] = start_rank(a, order[i], batch);
 		else
 			ranks_fail(&a->ranks, order[i], &e);
-	if (batch)
+	if (batch) {
 		spawn_batch_wait(batch);
+		ranks_enclosed(&a->ranks, batch);
+	}
 	for (size_t i = 0; i < n; i++) {
 		ranks_started(&a->ranks, order[i], batch);
 		free(env[i]);

@@ -109,13 +109,18 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 }
 
 /* `cleared` also says that the job's claims on GPUs are given back.  The next epoch
- * gets another port: the last one's may still have connections. */
+ * gets another port: the last one's may still have connections.  The cgroup goes while
+ * the launcher reads. */
 static void finish_job(struct agent *a)
 {
+	enum { LEAVE_MS = 100 }; /* for a cgroup whose processes are dead or stuck */
 	char *which = str_take(&a->ranks.which);
+	const struct cgroup_use use = cgroup_used(a->cgroup);
 	struct wire_cleared m = { .epoch = a->epoch,
 				  .unkillable = a->ranks.unkillable,
-				  .which = which };
+				  .which = which,
+				  .cpu_us = use.cpu_us,
+				  .peak_bytes = use.peak_bytes };
 	struct port fresh;
 
 	agent_forget_job(a);
@@ -124,6 +129,8 @@ static void finish_job(struct agent *a)
 	a->port = fresh;
 	m.port = fresh.number;
 	wire_pack_cleared(&a->stream.out, &m);
+	stream_send(&a->stream);
+	cgroup_remove(a->cgroup, LEAVE_MS);
 	free(which);
 }
 
@@ -200,7 +207,7 @@ static int agent_main(const char *xml)
 	struct err e = { 0 };
 	struct rlimit l;
 
-	if (!xml && (a.guardian = guard_split(&e)) < 0) {
+	if (!xml && (a.guardian = guard_split(&a.cgroup, &e)) < 0) {
 		err_print("berth-agent", &e);
 		return EXIT_RUNNER;
 	}
@@ -212,8 +219,11 @@ static int agent_main(const char *xml)
 	begin(&a);
 	if (find_machine(&a, &e)) {
 		say_hello(&a);
+		/* while the launcher makes its plan */
+		stream_send(&a.stream);
+		cgroup_locate(a.cgroup);
 		watch(&a);
-		guard_kill_all(PATIENCE_MS);
+		guard_kill_all(a.cgroup, PATIENCE_MS);
 		stream_send_all(&a.stream, 1000);
 	} else {
 		stream_log(&a.stream, LOG_ERROR, &e);

@@ -83,6 +83,11 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 		a->job_socket = procs_job_socket(m.job_id);
 	ranks_begin(&a->ranks, a->base, &a->stream.out, a->job);
 	agent_place(a);
+	if (a->placed && a->cgroup && !(m.flags & JOB_PLAN)) {
+		/* while the launcher reads the answer */
+		stream_send(&a->stream);
+		ranks_enclose(&a->ranks, a->cgroup);
+	}
 	return 0;
 }
 

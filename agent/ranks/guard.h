@@ -7,21 +7,23 @@
  * dies, every orphan becomes a child of the guardian, which kills its children until
  * none is left, and exits with the agent's status.  If the guardian dies, the pipe is
  * at its end, and the agent does the same.  Parent death signals are not enough: they
- * reach direct children only. */
+ * reach direct children only.  Whatever is left removes the job's cgroup, too. */
 #ifndef BERTH_AGENT_RANKS_GUARD_H
 #define BERTH_AGENT_RANKS_GUARD_H
 
+#include "agent/ranks/cgroup.h"
 #include "common/err.h"
 
 /* Become guardian and agent.  Returns in the agent, with a descriptor that is readable
  * (at its end) once the guardian is dead; -1 with E.  The guardian exits inside.
  * Closes all descriptors above 2.  Sets all signals to their defaults, except INT, HUP,
  * QUIT, USR1, USR2 and PIPE: both processes ignore these, since a job lives as long as
- * its stream.  The guardian forwards TERM to the agent. */
-int guard_split(struct err *e);
+ * its stream.  The guardian forwards TERM to the agent.  CGROUP is in the memory of both;
+ * NULL if there is no such memory. */
+int guard_split(struct cgroup **cgroup, struct err *e);
 
-/* Kill everything below this process and reap it.  Gives up once no process has died
- * for PATIENCE_MS. */
-void guard_kill_all(unsigned patience_ms);
+/* Kill everything below this process and in CGROUP, which goes, and reap it.  Gives up
+ * once no process has died for PATIENCE_MS. */
+void guard_kill_all(struct cgroup *cgroup, unsigned patience_ms);
 
 #endif

@@ -4,13 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "agent/ranks/cgroup.h"
 
 /* ---- /proc ---- */
 
@@ -266,22 +269,84 @@ static bool has_entry(pid_t pid, const char *word)
 	return found;
 }
 
-/* PID into AGENTS if it is an agent or a guardian, and then its parent. */
-static void add_agent(struct procs *agents, const struct procs *all, pid_t pid)
-{
-	const struct proc *p = procs_find(all, pid);
+/* A process that stays the same one: its number may be another's by the time of a
+ * signal.  FD is -1 where the kernel has no pidfds (before Linux 5.3), or a sandbox
+ * forbids them. */
+struct held {
+	pid_t pid;
+	int fd;
+};
 
-	if (!p || strcmp(p->comm, AGENT_COMM) != 0 || procs_find(agents, pid))
+struct agents {
+	struct held *v;
+	size_t n;
+};
+
+enum { CALL_PIDFD_SEND_SIGNAL = 424, CALL_PIDFD_OPEN = 434 };
+
+/* False if PID does not exist. */
+static bool hold(struct held *h, pid_t pid)
+{
+	*h = (struct held){ pid, (int)syscall(CALL_PIDFD_OPEN, pid, 0) };
+	return h->fd >= 0 || errno != ESRCH;
+}
+
+static void let_go(const struct held *h)
+{
+	if (h->fd >= 0)
+		close(h->fd);
+}
+
+static bool send_signal(const struct held *h, int signo)
+{
+	if (h->fd < 0)
+		return !kill(h->pid, signo);
+	return !syscall(CALL_PIDFD_SEND_SIGNAL, h->fd, signo, NULL, 0);
+}
+
+/* Until H has ended, or for PATIENCE_MS. */
+static void await_end(const struct held *h, int patience_ms)
+{
+	struct pollfd p = { .fd = h->fd, .events = POLLIN };
+
+	poll(&p, 1, patience_ms);
+}
+
+/* PID into AGENTS if it is an agent or a guardian, and then its parent. */
+static void add_agent(struct agents *agents, pid_t pid)
+{
+	struct held h;
+	struct proc p;
+
+	for (size_t i = 0; i < agents->n; i++)
+		if (agents->v[i].pid == pid)
+			return;
+	if (!hold(&h, pid))
 		return;
+	if (!read_stat(&p, pid) || strcmp(p.comm, AGENT_COMM) != 0) {
+		let_go(&h);
+		return;
+	}
 	agents->v = xreallocarray(agents->v, agents->n + 1, sizeof *agents->v);
-	agents->v[agents->n++] = *p;
-	add_agent(agents, all, p->ppid);
+	agents->v[agents->n++] = h;
+	add_agent(agents, p.ppid);
+}
+
+/* The parent of a process of the job may be its agent. */
+static void add_parent(void *agents, pid_t pid)
+{
+	struct proc p;
+
+	if (read_stat(&p, pid))
+		add_agent(agents, p.ppid);
 }
 
 /* KILL the processes that have WORD in their environment; the agents among their
- * parents into AGENTS. */
-static size_t kill_all_with(const char *word, struct procs *agents)
+ * parents into AGENTS.  Returns how many, after one of them has ended, or 10 ms. */
+static size_t kill_all_with(const char *word, struct agents *agents)
 {
+	enum { PAUSE_MS = 10 };
+	struct held last = { .fd = -1 };
 	struct procs all;
 	int error = procs_load(&all);
 	size_t n = 0;
@@ -290,30 +355,58 @@ static size_t kill_all_with(const char *word, struct procs *agents)
 		die("cannot look at the processes", error);
 	for (size_t i = 0; i < all.n; i++) {
 		const struct proc *p = &all.v[i];
+		struct held h;
 
-		if (p->pid == getpid() || !has_entry(p->pid, word) ||
-		    kill(p->pid, SIGKILL))
+		if (p->pid == getpid() || !hold(&h, p->pid))
 			continue;
-		n++;
-		add_agent(agents, &all, p->ppid);
+		if (has_entry(p->pid, word) && send_signal(&h, SIGKILL)) {
+			n++;
+			add_agent(agents, p->ppid);
+			let_go(&last);
+			last = h;
+		} else {
+			let_go(&h);
+		}
 	}
+	if (n)
+		await_end(&last, PAUSE_MS);
+	let_go(&last);
 	procs_free(&all);
 	return n;
 }
 
-static size_t signal_agents(const struct procs *agents, int signo)
+/* To those that have not ended.  Returns how many. */
+static size_t signal_agents(const struct agents *agents, int signo)
 {
-	struct procs all;
 	size_t n = 0;
 
-	procs_load(&all);
 	for (size_t i = 0; i < agents->n; i++) {
-		const struct proc *p = procs_find(&all, agents->v[i].pid);
+		const struct held *h = &agents->v[i];
+		struct proc p;
 
-		n += p && p->state != 'Z' && !kill(p->pid, signo);
+		n += read_stat(&p, h->pid) && p.state != 'Z' &&
+		     !strcmp(p.comm, AGENT_COMM) && send_signal(h, signo);
 	}
-	procs_free(&all);
 	return n;
+}
+
+/* An agent that was stopped goes on, sees that its stream has ended, and exits.  If it
+ * does not, it is killed. */
+static void end_agents(struct agents *agents)
+{
+	enum { LOOKS = 100, PAUSE_MS = 10 };
+	size_t left = agents->n;
+
+	for (int look = 0; left && look < LOOKS; look++) {
+		left = signal_agents(agents, SIGCONT);
+		for (size_t i = 0; left && i < agents->n; i++)
+			await_end(&agents->v[i], PAUSE_MS);
+	}
+	if (left)
+		signal_agents(agents, SIGKILL);
+	for (size_t i = 0; i < agents->n; i++)
+		let_go(&agents->v[i]);
+	free(agents->v);
 }
 
 /* A socket, and the name of the job's. */
@@ -341,53 +434,45 @@ int procs_job_socket(const char *job_id)
 	return -1;
 }
 
-/* The owner of the job socket into AGENTS. */
-static void find_owner(struct procs *agents, const char *job_id)
+/* The owner of the job socket into AGENTS.  Another user may have taken its name. */
+static void find_owner(struct agents *agents, const char *job_id)
 {
 	struct ucred owner;
 	struct sockaddr_un a;
 	socklen_t n, size = sizeof owner;
 	int fd = open_socket(&a, &n, job_id);
-	struct procs all;
 
 	if (fd < 0)
 		return;
 	if (!connect(fd, (struct sockaddr *)&a, n) &&
-	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &size)) {
-		procs_load(&all);
-		add_agent(agents, &all, owner.pid);
-		procs_free(&all);
-	}
+	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &size) &&
+	    owner.uid == geteuid())
+		add_agent(agents, owner.pid);
 	close(fd);
+}
+
+/* A process has its environment until it is gone: count each process once. */
+static size_t sweep_environments(const char *job_id, struct agents *agents)
+{
+	char *word = xasprintf("BERTH_JOB=%s", job_id);
+	size_t all = kill_all_with(word, agents);
+
+	for (int look = 0, again = all > 0; again && look < 500; look++)
+		again = kill_all_with(word, agents) > 0;
+	free(word);
+	return all;
 }
 
 size_t procs_sweep_job(const char *job_id)
 {
-	const struct timespec pause = { .tv_nsec = 10000000 };
-	char *word = xasprintf("BERTH_JOB=%s", job_id);
-	struct procs agents = { 0 };
-	size_t all, again, left;
+	struct agents agents = { 0 };
+	long n;
 
 	find_owner(&agents, job_id);
-	all = again = kill_all_with(word, &agents);
-
-	/* A process has its environment until it is gone: count each process once. */
-	for (int look = 0; again && look < 500; look++) {
-		nanosleep(&pause, NULL);
-		again = kill_all_with(word, &agents);
-	}
-
-	/* An agent that was stopped goes on, sees that its stream has ended, and exits.
-	 * If it does not, it is killed. */
-	left = agents.n;
-	for (int look = 0; left && look < 100; look++) {
-		left = signal_agents(&agents, SIGCONT);
-		if (left)
-			nanosleep(&pause, NULL);
-	}
-	if (left)
-		signal_agents(&agents, SIGKILL);
-	procs_free(&agents);
-	free(word);
-	return all;
+	/* Where the job has a cgroup, it alone says which processes are the job's. */
+	n = cgroup_sweep(job_id, add_parent, &agents);
+	if (n < 0)
+		n = (long)sweep_environments(job_id, &agents);
+	end_agents(&agents);
+	return (size_t)n;
 }

@@ -54,9 +54,10 @@ int procs_sweep_tree(int signo);
  * its owner.  Returns it, or -1. */
 int procs_job_socket(const char *job_id);
 
-/* KILL own processes whose environment has BERTH_JOB=JOB_ID until a look finds none.
- * Returns how many there were.  The job's agents are continued if they were stopped,
- * and killed if they do not exit within a second. */
+/* KILL the processes in the job's cgroup; or, if the job has none here, own processes
+ * whose environment has BERTH_JOB=JOB_ID, until a look finds none.  Returns how many
+ * there were.  The job's agents are continued if they were stopped, and killed if they
+ * do not exit within a second. */
 size_t procs_sweep_job(const char *job_id);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/ranks/procs.h"
+#include "common/loop.h"
 
 enum {
 	FIRST_PAUSE_MS = 4,
@@ -48,6 +49,30 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	STAILQ_INIT(&r->io.waiting);
 	r->timer = event_new(base, -1, 0, on_timer, r);
 	oom_begin(&r->oom, "");
+	r->entry.fd = -1;
+}
+
+void ranks_enclose(struct ranks *r, struct cgroup *c)
+{
+	cgroup_make(c, r->job->job_id, r->job->epoch);
+	r->cgroup = c;
+	r->entry = cgroup_open(c);
+}
+
+static void close_entry(struct ranks *r)
+{
+	if (r->entry.fd >= 0)
+		close(r->entry.fd);
+	r->entry.fd = -1;
+}
+
+/* A sweep must not believe that the cgroup has all of the job. */
+void ranks_enclosed(struct ranks *r, const struct spawn_batch *batch)
+{
+	if (!spawn_batch_outside(batch))
+		return;
+	close_entry(r);
+	cgroup_drop(r->cgroup);
 }
 
 /* ---- start ---- */
@@ -89,7 +114,7 @@ void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 static void start_again(struct ranks *r, size_t local, struct spawn s)
 {
 	struct err e = { 0 };
-	struct spawn_batch *batch = spawn_batch_open(1, &e);
+	struct spawn_batch *batch = spawn_batch_open(1, r->entry, &e);
 
 	io_free_rank(&r->v[local].io);
 	if (!batch) {
@@ -98,6 +123,7 @@ static void start_again(struct ranks *r, size_t local, struct spawn s)
 	}
 	ranks_start(r, local, batch, &s);
 	spawn_batch_wait(batch);
+	ranks_enclosed(r, batch);
 	ranks_started(r, local, batch);
 	spawn_batch_free(batch);
 }
@@ -236,6 +262,8 @@ void ranks_signal(struct ranks *r, int signo, bool tree)
 	if (tree) {
 		int error = procs_sweep_tree(signo);
 
+		if (signo == SIGKILL)
+			cgroup_kill(r->cgroup);
 		if (error && r->blind)
 			die(blind, error);
 		r->blind = error != 0;
@@ -306,6 +334,33 @@ void ranks_stop(struct ranks *r, uint32_t grace_ms)
 	r->grace_ms = grace_ms;
 }
 
+static void on_emptied(evutil_socket_t fd, short what, void *arg)
+{
+	char events[4096];
+
+	(void)what;
+	(void)arg; /* the loop settles after each turn */
+	while (read(fd, events, sizeof events) > 0)
+		;
+}
+
+/* No process of the job is left: no child, and the cgroup is empty.  It is watched
+ * first, so that no change is missed. */
+static bool all_gone(struct ranks *r)
+{
+	int watch;
+
+	if (!r->alone || !cgroup_populated(r->cgroup))
+		return r->alone;
+	watch = r->emptied ? -1 : cgroup_watch(r->cgroup);
+	if (watch >= 0) {
+		r->emptied = event_new(r->io.base, watch, EV_READ | EV_PERSIST,
+				       on_emptied, r);
+		loop_watch(r->emptied);
+	}
+	return !cgroup_populated(r->cgroup);
+}
+
 /* One look at the tree: KILL what is there, and look again soon for what was forked
  * meanwhile.  What survives all looks is stuck in the kernel, or another user's. */
 static void settle_killing(struct ranks *r, uint64_t now)
@@ -313,7 +368,7 @@ static void settle_killing(struct ranks *r, uint64_t now)
 	struct procs p;
 	int error;
 
-	if (r->alone) {
+	if (all_gone(r)) {
 		r->phase = RANKS_DRAINING;
 		return;
 	}
@@ -336,6 +391,10 @@ static void settle_killing(struct ranks *r, uint64_t now)
 	for (size_t i = 0; i < p.n && i < NAMED_UNKILLABLE; i++)
 		str_addf(&r->which, "%spid %d (%s)", i ? ", " : "", (int)p.v[i].pid,
 			 p.v[i].comm);
+	if (!p.n && cgroup_populated(r->cgroup)) {
+		r->unkillable = 1;
+		str_addf(&r->which, "in cgroup '%s'", r->cgroup->path);
+	}
 	procs_free(&p);
 }
 
@@ -365,6 +424,12 @@ void ranks_free(struct ranks *r)
 	for (size_t i = 0; i < r->n; i++)
 		io_free_rank(&r->v[i].io);
 	io_free(&r->io);
+	if (r->emptied) {
+		close(event_get_fd(r->emptied));
+		event_free(r->emptied);
+	}
+	if (r->cgroup)
+		close_entry(r);
 	free(r->v);
 	str_free(&r->which);
 	if (r->timer)

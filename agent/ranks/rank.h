@@ -18,6 +18,7 @@
 #define BERTH_AGENT_RANKS_RANK_H
 
 #include "agent/pmi/server.h"
+#include "agent/ranks/cgroup.h"
 #include "agent/ranks/io.h"
 #include "agent/ranks/oom.h"
 #include "agent/ranks/spawn.h"
@@ -50,6 +51,9 @@ struct ranks {
 	size_t n, running;
 	struct io io;
 	struct oom oom;
+	struct cgroup *cgroup; /* the owner's; NULL: none */
+	struct cgroup_entry entry;
+	struct event *emptied; /* KILLING: the cgroup may be empty */
 	struct server *server; /* the owner's: it hears of exits; or NULL */
 	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
@@ -68,6 +72,10 @@ struct ranks {
 /* The ranks of JOB, none started.  BASE, OUT and JOB must outlive R. */
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job);
+/* The ranks will run in a cgroup of their own, C, if this process may make it. */
+void ranks_enclose(struct ranks *r, struct cgroup *c);
+/* After spawn_batch_wait(): they run without one, if BATCH could not begin there. */
+void ranks_enclosed(struct ranks *r, const struct spawn_batch *batch);
 /* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
 void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		 struct spawn *s);

@@ -23,6 +23,8 @@ struct child {
 	pid_t pid, parent;
 	bool text; /* /bin/sh runs it already */
 	struct rlimit limit[SPAWN_LIMITS];
+	int tasks;    /* of a cgroup to enter; -1: none */
+	bool outside; /* it could not */
 	int bind_errno;
 	enum step step;
 	int error;
@@ -297,6 +299,8 @@ static CHILD int child_steps(struct child *c)
 	bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
 	if (bare(SYS_getppid, 0, 0, 0, 0) != c->parent)
 		return ESRCH; /* it died before this: no signal will come */
+	if (c->tasks >= 0)
+		c->outside = bare(SYS_write, c->tasks, (long)"0", 1, 0) < 0;
 	rc = s->cpus ? bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
 			    (long)s->cpus->w, 0)
 		     : 0;
@@ -329,6 +333,57 @@ static CHILD int child_main(void *arg)
 	return 0;
 }
 
+/* The kernel's struct clone_args, with the members of Linux 5.7. */
+struct clone3_args {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size,
+		tls, set_tid, set_tid_size, cgroup;
+};
+
+enum { CALL_CLONE3 = 435 };
+#define INTO_CGROUP 0x200000000ull
+
+/* child_main(C) in a process on our memory, as by clone(), but with a cgroup.  libc has
+ * no wrapper.  The pid, or -errno. */
+static CHILD long clone_into(const struct clone3_args *a, struct child *c)
+{
+#if defined(__x86_64__)
+	register struct child *r8 __asm__("r8") = c;
+	register int (*r9)(void *) __asm__("r9") = child_main;
+	long r;
+
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 "xor %%ebp, %%ebp\n\t"
+			 "mov %%r8, %%rdi\n\t"
+			 "call *%%r9\n\t"
+			 "hlt\n"
+			 "1:"
+			 : "=a"(r)
+			 : "a"(CALL_CLONE3), "D"(a), "S"(sizeof *a), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return r;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = CALL_CLONE3;
+	register long x0 __asm__("x0") = (long)a;
+	register long x1 __asm__("x1") = sizeof *a;
+	register struct child *x2 __asm__("x2") = c;
+	register int (*x3)(void *) __asm__("x3") = child_main;
+
+	__asm__ volatile("svc 0\n\t"
+			 "cbnz x0, 1f\n\t"
+			 "mov x29, 0\n\t"
+			 "mov x0, x2\n\t"
+			 "blr x3\n\t"
+			 "brk 0\n"
+			 "1:"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3)
+			 : "memory");
+	return x0;
+#endif
+}
+
 /* ---- the parent ---- */
 
 enum { STACK_BYTES = 16384 };
@@ -340,9 +395,11 @@ struct spawn_batch {
 	int gate[2];   /* each child holds the write end until it execs or ends */
 	sigset_t mask; /* as it was before */
 	struct rlimit hard[SPAWN_LIMITS];
+	struct cgroup_entry entry;
 };
 
-struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
+struct spawn_batch *spawn_batch_open(size_t most, struct cgroup_entry entry,
+				     struct err *e)
 {
 	struct spawn_batch *b = xcalloc(1, sizeof *b);
 	sigset_t all;
@@ -358,12 +415,38 @@ struct spawn_batch *spawn_batch_open(size_t most, struct err *e)
 		return NULL;
 	}
 	b->most = most;
+	b->entry = entry;
 	b->v = xcalloc(most, sizeof *b->v);
 	for (int i = 0; i < SPAWN_LIMITS; i++)
 		getrlimit((__rlimit_resource_t)limited[i], &b->hard[i]);
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &b->mask);
 	return b;
+}
+
+/* By clone3() if only that leads into the cgroup.  A sandbox may forbid it, or the
+ * cgroup may have gone: then outside. */
+static pid_t start_child(struct spawn_batch *b, struct child *c)
+{
+	unsigned char *stack = b->stacks + b->n * STACK_BYTES;
+	struct clone3_args a = { .flags = CLONE_VM | INTO_CGROUP,
+				 .exit_signal = SIGCHLD,
+				 .stack = (uint64_t)(uintptr_t)stack,
+				 .stack_size = STACK_BYTES,
+				 .cgroup = (uint64_t)b->entry.fd };
+	long pid;
+
+	c->tasks = b->entry.by_clone ? -1 : b->entry.fd;
+	if (b->entry.fd >= 0 && b->entry.by_clone) {
+		pid = clone_into(&a, c);
+		if (pid > 0)
+			return (pid_t)pid;
+		errno = (int)-pid;
+		if (errno == EAGAIN || errno == ENOMEM)
+			return -1;
+		c->outside = true;
+	}
+	return clone(child_main, stack + STACK_BYTES, CLONE_VM | SIGCHLD, c);
 }
 
 size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
@@ -378,8 +461,7 @@ size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s)
 
 		c->limit[i] = (struct rlimit){ soft < hard ? soft : hard, hard };
 	}
-	c->pid = clone(child_main, b->stacks + (b->n + 1) * STACK_BYTES,
-		       CLONE_VM | SIGCHLD, c);
+	c->pid = start_child(b, c);
 	if (c->pid < 0)
 		c->error = errno;
 	return b->n++;
@@ -461,6 +543,14 @@ pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 		break;
 	}
 	return err_set(e, E_SPAWN, c->s.program->argv[0], strerror(c->error));
+}
+
+bool spawn_batch_outside(const struct spawn_batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->v[i].outside && !b->v[i].error)
+			return true;
+	return false;
 }
 
 void spawn_batch_free(struct spawn_batch *b)

@@ -8,8 +8,9 @@
 
 #include <sys/types.h>
 
-#include "agent/ranks/io.h"
 #include "agent/placement/topo.h"
+#include "agent/ranks/cgroup.h"
+#include "agent/ranks/io.h"
 #include "common/wire.h"
 
 /* What to exec: looked up once for all ranks of an app. */
@@ -50,8 +51,9 @@ struct spawn {
  * 21; with other load on the cores 46 and 20.) */
 struct spawn_batch;
 
-/* Room for MOST processes.  NULL with E. */
-struct spawn_batch *spawn_batch_open(size_t most, struct err *e);
+/* Room for MOST processes, which begin in the cgroup of ENTRY.  NULL with E. */
+struct spawn_batch *spawn_batch_open(size_t most, struct cgroup_entry entry,
+				     struct err *e);
 /* Make a process and return its number: 0, 1, ...  What S points to must stay until
  * spawn_batch_wait(); its descriptors may be closed at once. */
 size_t spawn_batch_add(struct spawn_batch *b, const struct spawn *s);
@@ -64,6 +66,8 @@ const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i);
  * BIND_ERRNO is 0, or the errno of a failed binding: then it runs unbound. */
 pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 			 struct err *e);
+/* After spawn_batch_wait(): a process could not enter the cgroup, and began outside. */
+bool spawn_batch_outside(const struct spawn_batch *b);
 void spawn_batch_free(struct spawn_batch *b);
 
 #endif

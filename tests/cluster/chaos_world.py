@@ -68,7 +68,7 @@ class World:
                 for host, all_ in self.processes().items()}
 
     def traces(self, hosts):
-        """host -> what jobs leave: processes, sockets, files, shared memory"""
+        """host -> what jobs leave: processes, sockets, files, shared memory, cgroups"""
         now, inits, out = self.processes(), self.inits(), {}
         for h in hosts:
             found = ["process " + (line.replace(b"\0", b" ").decode(errors="replace") or comm)
@@ -83,6 +83,8 @@ class World:
                     below[:] = [d for d in below if os.path.join(folder, d) != root + "/root" + SHARED]
                     found += ["file " + os.path.join(folder, f)[len(root) + 5:] for f in files
                               if not PASSING.search(folder + "/" + f)]
+            for folder, names, _ in os.walk(root + "/root/sys/fs/cgroup"):
+                found += ["cgroup " + n for n in names if n.startswith("berth-")]
             segments = subprocess.run(["nsenter", "-t", str(inits[h]), "-i", "cat", "/proc/sysvipc/shm"],
                                       capture_output=True, text=True).stdout
             found += ["segment " + line for line in segments.splitlines()[1:]]

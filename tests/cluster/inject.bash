@@ -231,8 +231,10 @@ mend() { # FAULT HOST
 	disk_full) on n0 umount -l /run/small ;;
 	oom) echo -1 > "$(memory_limit "$2")" ;;
 	runner_and_agent_killed)
-		job=$(in_host "$2" 'cat $(grep -slzF BERTH_JOB= /proc/[0-9]*/environ) /dev/null |
-			tr "\0" "\n" | sed -n "s/^BERTH_JOB=//p" | head -1')
+		job=$(in_host "$2" '{
+				cat $(grep -slzF BERTH_JOB= /proc/[0-9]*/environ) /dev/null | tr "\0" "\n"
+				find /sys/fs/cgroup -type d -name "berth-*" | sed "s/.*berth-/BERTH_JOB=/; s/[.].*//"
+			} | sed -n "s/^BERTH_JOB=//p" | head -1')
 		[ -z "$job" ] || on "$2" "$AGENT" --sweep "$job" > /dev/null ;;
 	esac
 }

@@ -7,8 +7,8 @@
 #   signal NAME              to the runner that start() started
 #   ended_with STATUS        that runner ends, and no process of its job is left by then
 #   ranks HOST, agents HOST  pids there
-#   trace HOST               what jobs leave: processes, files, shared memory, sockets; alike before
-#                            and after
+#   trace HOST               what jobs leave: processes, files, shared memory, sockets, cgroups; alike
+#                            before and after
 #   all_clean HOST...        waits until trace says what mark_clean HOST... found
 # shellcheck shell=bash disable=SC2001,SC2016,SC2034,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 
@@ -102,6 +102,7 @@ trace() {
 		find /tmp /dev/shm -mindepth 1 -path "$0" -prune -o -print 2> /dev/null | sed "s/^/file /"
 		cat /proc/net/tcp /proc/net/tcp6 | awk "\$4 == \"0A\" {print \"listens\", \$2}"
 		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix
+		find /sys/fs/cgroup -type d -name "berth-*" | sed "s/^/cgroup /"
 		ipcs -a | grep ^0x | sed "s/^/System V /"' "${VC_SHARE:-$ROOT}" | sort # $0: the hosts share it
 }
 

@@ -131,28 +131,33 @@ static void net(int idx)
 	close(s);
 }
 
+/* VC_CGROUPS: "v1" for a host without version 2, "none" for one whose cgroups are
+ * read-only, as in a container. */
+static void cgroup(const char *root, const char *name, const char *type,
+		   const char *data)
+{
+	const char *want = getenv("VC_CGROUPS");
+	char *d = fmt("%s/sys/fs/cgroup/%s", root, name);
+
+	if (want && !strcmp(want, "v1") && !strcmp(type, "cgroup2"))
+		return;
+	mkdir(d, 0755);
+	if (mount(type, d, type, 0, data) < 0)
+		rmdir(d);
+	else if (want && !strcmp(want, "none"))
+		mnt(NULL, d, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL);
+}
+
 static void cgroups(const char *root)
 {
-	static const char *v1[] = { "cpu",     "cpuacct", "cpuset", "memory", "devices",
-				    "freezer", "blkio",   "pids",   NULL };
-	int i;
+	static const char *v1[] = { "cpu",     "cpuacct", "cpuset", "memory",
+				    "devices", "freezer", "blkio",  "pids" };
 
 	mnt("tmpfs", fmt("%s/sys/fs/cgroup", root), "tmpfs", MS_NOSUID, "mode=755");
-	for (i = 0; v1[i]; i++) {
-		char *d = fmt("%s/sys/fs/cgroup/%s", root, v1[i]);
-
-		mkdir(d, 0755);
-		if (mount("cgroup", d, "cgroup", 0, v1[i]) < 0)
-			rmdir(d);
-	}
-	char *d = fmt("%s/sys/fs/cgroup/systemd", root);
-	mkdir(d, 0755);
-	if (mount("cgroup", d, "cgroup", 0, "none,name=systemd") < 0)
-		rmdir(d);
-	d = fmt("%s/sys/fs/cgroup/unified", root);
-	mkdir(d, 0755);
-	if (mount("cgroup2", d, "cgroup2", 0, NULL) < 0)
-		rmdir(d);
+	for (size_t i = 0; i < sizeof v1 / sizeof *v1; i++)
+		cgroup(root, v1[i], "cgroup", v1[i]);
+	cgroup(root, "systemd", "cgroup", "none,name=systemd");
+	cgroup(root, "unified", "cgroup2", NULL);
 }
 
 static pid_t start(char *const argv[], int nullout)

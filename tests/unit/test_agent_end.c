@@ -3,7 +3,12 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 
 #include "agent/ranks/io.h"
 
@@ -64,6 +69,52 @@ static pid_t agent_of(pid_t guardian)
 	ck_assert(f && fscanf(f, "%d", &agent) == 1);
 	fclose(f);
 	return agent;
+}
+
+/* ---- sandboxes and cgroups ---- */
+
+/* System call NUMBER does ACTION in this process and in all that it starts. */
+static void forbid(unsigned number, unsigned action)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, action),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof code / sizeof *code, code };
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L);
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* As in the sandbox of an older container engine. */
+static void forbid_clone3(void)
+{
+	enum { CALL_CLONE3 = 435 };
+
+	forbid(CALL_CLONE3, SECCOMP_RET_ERRNO | ENOSYS);
+}
+
+static void kill_by_number_is_fatal(void)
+{
+	forbid(SYS_kill, SECCOMP_RET_KILL_PROCESS);
+}
+
+/* Is PID in a cgroup that an agent made? */
+static bool in_cgroup(pid_t pid)
+{
+	char path[64], text[4096];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	n = read(fd, text, sizeof text - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, "/berth-");
 }
 
 /* ---- signals ---- */
@@ -507,6 +558,7 @@ static size_t sweep(const char *job_id)
 	pid = fork();
 	if (!pid) {
 		dup2(out[1], 1);
+		kill_by_number_is_fatal();
 		execl(path, "berth-agent", "--sweep", job_id, (char *)NULL);
 		_exit(99);
 	}
@@ -518,26 +570,111 @@ static size_t sweep(const char *job_id)
 	return (size_t)strtoul(text, NULL, 10);
 }
 
-/* Both in one blow: death signals take the main processes, --sweep the rest. */
-START_TEST(both_are_killed)
+static void kill_both(void)
 {
-	pid_t agent;
+	pid_t agent = agent_of(far.guardian);
 
-	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "both" });
-	until_ready(2);
-	agent = agent_of(far.guardian);
 	kill(far.guardian, SIGSTOP);
 	kill(agent, SIGSTOP);
 	kill(far.guardian, SIGKILL);
 	kill(agent, SIGKILL);
 	far_reap(&far);
 	waitpid(agent, NULL, 0);
+}
+
+/* Both in one blow: death signals take the main processes, --sweep the rest; first by
+ * the cgroup, if this user may make one, then by their environment. */
+START_TEST(both_are_killed)
+{
+	far.prepare = _i ? forbid_clone3 : NULL;
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .n = 2, .job_id = "both" });
+	until_ready(2);
+	ck_assert(!_i || !in_cgroup((pid_t)far.rank[0].pid));
+	kill_both();
 	ck_assert_uint_eq(sweep("bot"), 0);
 	ck_assert_uint_ge(sweep(far_job_id("both")), 8);
 	ck_assert_uint_eq(sweep(far_job_id("both")), 0);
 	ck_assert_uint_eq(carriers("both"), 0);
 	inherited();
 	far_free(&far);
+}
+END_TEST
+
+/* An agent that was stopped goes on and ends by itself. */
+START_TEST(sweep_ends_a_stopped_agent)
+{
+	job(&(struct far_job){ .argv = { SH(FAMILY) }, .job_id = "stopped" });
+	until_ready(1);
+	kill(agent_of(far.guardian), SIGSTOP);
+	close(far.fd);
+	far.fd = -1;
+	ck_assert_uint_ge(sweep(far_job_id("stopped")), 4);
+	far_reap(&far);
+	ck_assert_uint_eq(carriers("stopped"), 0);
+	far_free(&far);
+}
+END_TEST
+
+/* A process called berth-agent that listens as JOB_ID's agent would, as user 65534. */
+static pid_t impostor(const char *job_id)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "berth-job-%s", job_id);
+	int up[2], fd;
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(up), 0);
+	pid = fork();
+	if (!pid) {
+		fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		prctl(PR_SET_NAME, "berth-agent");
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setresuid(65534, 65534, 65534) ||
+		    bind(fd, (struct sockaddr *)&a,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+				     (size_t)n)) ||
+		    listen(fd, 1) || write(up[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(up[1]);
+	ck_assert_int_eq(read(up[0], &byte, 1), 1);
+	close(up[0]);
+	return pid;
+}
+
+START_TEST(sweep_ignores_another_users_socket)
+{
+	pid_t pid;
+
+	if (geteuid())
+		return; /* it could not send that process a signal */
+	pid = impostor("impostor");
+	ck_assert_uint_eq(sweep("impostor"), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
+/* `cleared` says what all processes of the job used, and the cgroup is gone by the end
+ * of the agent. */
+START_TEST(cgroup_counts)
+{
+	const char *script = "grep -q ^0:.*/berth- /proc/self/cgroup && echo in; "
+			     "while [ $(cut -d' ' -f14 /proc/$$/stat) -lt 5 ]; "
+			     "do :; done";
+	bool in;
+
+	job(&(struct far_job){ .argv = { SH(script) }, .job_id = "counts" });
+	far_until(&far, far.nended == 1);
+	in = far.rank[0].out[1].len;
+	far_end(&far, 0);
+	ck_assert_uint_eq(far.cpu_us >= 50000, in);
+	far_close(&far);
+	ck_assert_uint_eq(sweep(far_job_id("counts")), 0);
 }
 END_TEST
 
@@ -708,7 +845,10 @@ int main(void)
 	tcase_add_test(t, bye_during_a_job);
 	tcase_add_test(t, agent_is_killed);
 	tcase_add_test(t, guardian_is_killed);
-	tcase_add_test(t, both_are_killed);
+	tcase_add_loop_test(t, both_are_killed, 0, 2);
+	tcase_add_test(t, sweep_ends_a_stopped_agent);
+	tcase_add_test(t, sweep_ignores_another_users_socket);
+	tcase_add_test(t, cgroup_counts);
 	tcase_add_test(t, place_on_a_file);
 	tcase_add_test(t, no_such_file);
 	tcase_add_test(t, shared_gpus_warn);
