@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/ranks/listener.h"
 #include "agent/ranks/procs.h"
 #include "common/loop.h"
 
@@ -171,6 +172,19 @@ void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 
 /* ---- exits ---- */
 
+/* Rank 0 failed: perhaps it found its port taken. */
+static void name_port_holder(const struct ranks *r, struct str *hint)
+{
+	const uint32_t port = r->job->master_port;
+	struct str who = { 0 };
+
+	if (listener_is_stranger(&who, port))
+		str_addf(hint,
+			 "run it again with another MASTER_PORT: %s listens on %u",
+			 str_text(&who), port);
+	str_free(&who);
+}
+
 static uint64_t in_us(struct timeval t)
 {
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_usec;
@@ -181,7 +195,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 {
 	struct rank *one = &r->v[local];
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-	struct str why = { 0 };
+	struct str why = { 0 }, hint = { 0 };
 	struct wire_exited m = {
 		.epoch = r->job->epoch,
 		.rank = one->rank,
@@ -197,13 +211,17 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
 	if (m.oom)
 		oom_why(&r->oom, &why);
+	if (status && !one->rank && !one->killed)
+		name_port_holder(r, &hint);
 	m.text = str_text(&why);
+	m.hint = str_text(&hint);
 	one->state = RANK_EXITED;
 	r->running--;
 	io_drain(&one->io);
 	server_ended(r->server, local, status != 0);
 	wire_pack_exited(r->out, &m);
 	str_free(&why);
+	str_free(&hint);
 }
 
 /* waitpid returns processes that have died by now in the order in which they were

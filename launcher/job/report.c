@@ -244,6 +244,8 @@ static void describe(struct job *j, uint32_t index, struct err *e)
 	default:
 		err_set(e, E_RANK_EXIT, index, h->name, text, r->ending.code);
 	}
+	if (r->ending.fate == FATE_EXIT && *r->hint)
+		err_hint(e, "%s", r->hint);
 }
 
 /* What became of the other ranks so far.  If the cause is a lost host, its ranks are

@@ -274,6 +274,35 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 	run ! pgrep -f "sleep $secs"
 }
 
+# SO_REUSEADDR lets any process take the port that the agent holds for rank 0.
+@test "rank 0 fails, and another process listens on MASTER_PORT: the hint names it" {
+	mkfifo "$T/port" "$T/go"
+	cat > "$T/binds" <<- E
+		echo "ready\$RANK \$\$"
+		[ "\$RANK" = 0 ] || exec sleep 1000
+		echo "\$MASTER_PORT" > "$T/port"
+		read -r _ < "$T/go"
+		exec python3 "$T/bind.py" "\$MASTER_PORT" /dev/null
+	E
+	cat > "$T/bind.py" <<- 'E'
+		import socket, sys, time
+		s = socket.socket()
+		s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		s.bind(("", int(sys.argv[1])))
+		s.listen()
+		open(sys.argv[2], "w").write("go\n")
+		time.sleep(1000)
+	E
+	start binds
+	read -r port < "$T/port"
+	python3 "$T/bind.py" "$port" "$T/go" 3>&- &
+	local other=$!
+	ended_with 1
+	kill "$other"
+	grep -qF 'Address already in use' "$T/err"
+	grep -qxF "hint: run it again with another MASTER_PORT: uid $(id -u), pid $other (python3) listens on $port" "$T/err"
+}
+
 @test "berth-agent --sweep kills what carries the job's name, and no other" {
 	BERTH_JOB=sweep$$ sleep 1000 3>&- &
 	local one=$!

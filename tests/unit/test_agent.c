@@ -71,6 +71,78 @@ START_TEST(port_of_another_host_is_given_up)
 }
 END_TEST
 
+/* A process of user UID that listens on PORT, as a TCPStore would. */
+static pid_t listener(uint32_t port, uid_t uid)
+{
+	const struct sockaddr_in a = { .sin_family = AF_INET,
+				       .sin_port = htons((uint16_t)port) };
+	int up[2], on = 1;
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(up), 0);
+	pid = fork();
+	if (!pid) {
+		int fd, failed = setresuid(uid, uid, uid);
+
+		fd = socket(AF_INET, SOCK_STREAM, 0); /* that user's */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+		if (failed || bind(fd, (const struct sockaddr *)&a, sizeof a) ||
+		    listen(fd, 1) || write(up[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(up[1]);
+	ck_assert_int_eq(read(up[0], &byte, 1), 1);
+	close(up[0]);
+	return pid;
+}
+
+/* Rank 0 alone is told, and only if it failed. */
+START_TEST(port_is_taken)
+{
+	const uid_t uid = geteuid() ? geteuid() : 65534;
+	const char *script = "read; exit $((RANK == 0 ? 3 : 4))";
+	char wanted[128];
+	pid_t pid;
+
+	job(&(struct far_job){ .argv = { SH(script) }, .n = 2, .stdin_all = true });
+	pid = listener(far.port, uid);
+	FAR_SEND(&far, input, far.epoch, { "\n", 1 });
+	finish(2);
+	snprintf(wanted, sizeof wanted,
+		 "MASTER_PORT: uid %u, pid %d (test_agent) listens on %u", uid, pid,
+		 far.port);
+	ck_assert_msg(strstr(far.rank[0].hint, wanted) != NULL, "%s", far.rank[0].hint);
+	ck_assert_str_eq(far.rank[1].hint, "");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	far_close(&far);
+}
+END_TEST
+
+/* What the job itself has there is no reason. */
+START_TEST(port_is_the_jobs_own)
+{
+	const char *script = "exec 3< <(python3 -c '\n"
+			     "import os, socket, sys, time\n"
+			     "s = socket.socket()\n"
+			     "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+			     "s.bind((\"\", int(os.environ[\"MASTER_PORT\"])))\n"
+			     "s.listen()\n"
+			     "print(\"up\", flush=True)\n"
+			     "time.sleep(1000)'); read -u 3; exit 3";
+
+	job(&(struct far_job){ .argv = { SH(script) } });
+	finish(1);
+	ck_assert_int_eq((int)far.rank[0].status, 3 << 8);
+	ck_assert_str_eq(far.rank[0].hint, "");
+	far_close(&far);
+}
+END_TEST
+
 START_TEST(address_is_where_ssh_came_in)
 {
 	setenv("SSH_CONNECTION", "10.0.0.1 50022 10.0.0.2 22", 1);
@@ -521,6 +593,8 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, hello);
 	tcase_add_test(t, port_of_another_host_is_given_up);
+	tcase_add_test(t, port_is_taken);
+	tcase_add_test(t, port_is_the_jobs_own);
 	tcase_add_test(t, address_is_where_ssh_came_in);
 	tcase_add_loop_test(t, endings, 0, sizeof ends / sizeof *ends);
 	tcase_add_test(t, many_ranks);
