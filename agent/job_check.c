@@ -370,7 +370,7 @@ static int spawn_imports(struct job_check *c, wire_strv words, int out, struct e
 	int rc = program_find(&program, words, env_get(&app->env, "PATH"), r.wdir, e);
 
 	if (!rc)
-		batch = spawn_batch_open(1, e);
+		batch = spawn_batch_open(1, a->ranks.entry, e);
 	if (batch) {
 		spawn_batch_add(batch,
 				&(struct spawn){ .program = &program,
