@@ -33,6 +33,9 @@ enum job_flag {
 	JOB_OWN_ENV = 32, /* of the host's environment ranks get PATH and HOME alone */
 };
 
+/* The value of a variable whose name has one of these, in any case, is not shown. */
+#define SECRET_WORDS "TOKEN", "SECRET", "KEY", "PASS", "CRED"
+
 /* What --check finds out, in the order of its lines. */
 enum check_row {
 	CHECK_SSH,

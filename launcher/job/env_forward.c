@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 
+#include "common/job.h"
 #include "common/taskvars.h"
 #include "launcher/file.h"
 
@@ -296,7 +297,7 @@ int env_forward_file(struct strv *out, const char *path, struct err *e)
 
 void env_forward_redact(struct str *s, const char *name, const char *value)
 {
-	static const char *const words[] = { "TOKEN", "SECRET", "KEY", "PASS", "CRED" };
+	static const char *const words[] = { SECRET_WORDS };
 	/* "scheme://user:password@host", as in https_proxy and URLs of databases. */
 	const char *url = strstr(value, "://");
 	size_t n = url ? strcspn(url + 3, "/@ ") : 0;

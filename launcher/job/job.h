@@ -104,7 +104,7 @@ struct job {
 	struct fence *fence;             /* of the epoch, while ranks may run */
 	struct rank_status *rank_status; /* while agents are asked what ranks do */
 
-	/* for --summary: when it began, what hosts used, the first failure of the ranks */
+	/* for --summary: when it began, what hosts used, the first failure of ranks */
 	uint64_t begin_ns;
 	struct usage *usage; /* usage[0..agents.n) */
 	char *cause;         /* of this epoch; or NULL */

@@ -3,8 +3,8 @@
  * deadlines in between.
  *
  * The input is a script: a byte that says what happens, and for bytes of a host one
- * that says how many.  If the first byte is 254, the job is one of --check.  A transport
- * in memory stands for the real ones. */
+ * that says how many.  If the first byte is 254, the job is one of --check.  A
+ * transport in memory stands for the real ones. */
 #include <event2/event.h>
 #include <signal.h>
 

@@ -78,6 +78,8 @@ static void say_rest(struct str *s, const struct request *r)
 		say_text(s, "share", share_names[r->share]);
 	say_number(s, "report", r->report_bindings, 0);
 	say_number(s, "plan", r->plan, PLAN_OFF);
+	say_number(s, "check", r->check, 0);
+	say_number(s, "summary", r->summary, SUMMARY_NONE);
 	say_list(s, "topology", &r->topology);
 	say_text(s, "gpus", r->gpus);
 	if (r->gpu_visible)

@@ -18,6 +18,7 @@ static const struct {
 	{ "BERTH_NP=4 BERTH_HOSTS=h:2", "a",
 	  " hosts=h:2 from=BERTH_HOSTS np=4 npfrom=BERTH_NP [a]" },
 	{ "BERTH_NP=4", "-np 2 a", " np=2 [a]" },
+	{ "BERTH_CHECK=1 BERTH_SUMMARY=text", "a", " check=1 summary=1 [a]" },
 	{ "BERTH_NP=", "a", " [a]" },
 	{ "BERTH_NP=4", "a : -np 1 b", " [a] np=1 [b]" },
 	{ "BERTH_WDIR=/w", "--wdir /v a : b", " wdir=/v [a] wdir=/w [b]" },
@@ -90,6 +91,7 @@ static const struct {
 	  " error F:1: unknown key 'config-file' | use the "
 	  "long name of an option; `runner --help all` lists them" },
 	{ "--np = 2\n", " error F:1: unknown key '--np' | did you mean 'np'?" },
+	{ "check = yes\nsummary = json\n", " check=1 summary=2 [a]" },
 	{ "plan = json\n", " error F:1: unknown key 'plan' | use the long "
 			   "name of an option; `runner --help all` lists them" },
 	{ "np 3\n", " error F:1: 'np 3' is not 'key = value'" },
