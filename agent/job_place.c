@@ -28,7 +28,8 @@ static int place(struct agent *a, struct err *e)
 	if (place_ranks(&a->placement, &a->topo, &a->chosen, j->ranks.n, &o, e))
 		return -1;
 	if (j->gpu_visible == VISIBLE_NODE && a->chosen.n && a->placement.gpus_shared)
-		return err_set(e, E_GPU_NODE, j->ranks.n, a->chosen.n);
+		return err_set(e, E_GPU_NODE, j->ranks.n, a->chosen.n,
+			       str_plural(a->chosen.n));
 	return 0;
 }
 
@@ -116,7 +117,8 @@ void agent_place(struct agent *a)
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	if (a->chosen.n && a->placement.gpus_shared) {
-		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n);
+		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n,
+			str_plural(a->chosen.n));
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	for (uint32_t i = 0; i < a->placement.n; i++)

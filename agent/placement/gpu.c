@@ -84,8 +84,8 @@ static void apply_preset(struct gpus *g, enum gpu_vendor vendor, const char *nam
 			order[n++] = i;
 	}
 	if (had && n == g->n - had)
-		gpu_note(g, "%s='%s' leaves none of this host's %zu GPUs", name, list,
-			 had);
+		gpu_note(g, "%s='%s' leaves none of this host's %zu GPU%s", name, list,
+			 had, str_plural(had));
 	keep(g, order, n);
 	free(order);
 }

@@ -36,7 +36,7 @@ static void add_others(struct str *s, const struct place_work *w, size_t r, int 
 	if (n) {
 		if (node >= 0)
 			str_addf(s, "; %s", name_of(w->t, node));
-		str_addf(s, "%s local rank%s ", before, n > 1 ? "s" : "");
+		str_addf(s, "%s local rank%s ", before, str_plural(n));
 		str_add_bits(s, others.w, others.nwords);
 	}
 	cpuset_free(&others);
@@ -123,11 +123,11 @@ static char *certificate_of(const struct place_work *w)
 				 outside_socket, outside_home);
 	}
 	if (w->o->bind_to == BIND_AUTO && npu && n > npu)
-		return xasprintf("%zu ranks on %zu CPUs: none serves more than %zu", n,
-				 npu, (n + npu - 1) / npu);
+		return xasprintf("%zu ranks on %zu CPU%s: none serves more than %zu", n,
+				 npu, str_plural(npu), (n + npu - 1) / npu);
 	if (w->o->bind_to == BIND_AUTO)
-		return xasprintf("%zu ranks on %zu cores: no CPU serves two", n,
-				 w->t->ncore);
+		return xasprintf("%zu rank%s on %zu core%s: no CPU serves two", n,
+				 str_plural(n), w->t->ncore, str_plural(w->t->ncore));
 	return xstrdup("");
 }
 

@@ -56,6 +56,12 @@ static size_t read_start(const struct program *p, const char *wdir, char *out,
 	return (size_t)n;
 }
 
+static int cannot_execute(const char *name, int error, struct err *e)
+{
+	err_set(e, E_NOT_EXECUTABLE, name, strerror(error));
+	return error == EISDIR ? err_hint(e, "name a program in that directory") : -1;
+}
+
 /* Why execve() of P gives ERROR. */
 static int exec_error(const struct program *p, const char *wdir, int error,
 		      struct err *e)
@@ -75,7 +81,7 @@ static int exec_error(const struct program *p, const char *wdir, int error,
 	case EISDIR:
 	case ELOOP:
 	case ETXTBSY:
-		return err_set(e, E_NOT_EXECUTABLE, name, strerror(error));
+		return cannot_execute(name, error, e);
 	default:
 		return err_set(e, E_SPAWN, name, strerror(error));
 	}
@@ -189,7 +195,7 @@ static int find_in_path(struct program *p, const char *path, const char *wdir,
 		dir = dir[len] ? dir + len + 1 : NULL;
 	}
 	if (why)
-		return err_set(e, E_NOT_EXECUTABLE, name, strerror(why));
+		return cannot_execute(name, why, e);
 	err_set(e, E_NOT_FOUND, name);
 	hint_path(path, e);
 	return -1;
@@ -205,7 +211,7 @@ static int check_file(const struct program *p, const char *wdir, struct err *e)
 	if (stat(seen, &st) || (S_ISREG(st.st_mode) && access(seen, X_OK)))
 		error = errno;
 	else if (!S_ISREG(st.st_mode))
-		error = EACCES;
+		error = S_ISDIR(st.st_mode) ? EISDIR : EACCES;
 	free(seen);
 	if (!error && read_start(p, wdir, start, sizeof start) > 2 &&
 	    !strncmp(start, "#!", 2) && strchr(start, '\n')) {

@@ -247,7 +247,9 @@ static void stop_at_once(struct job *j)
 
 static void kill_as_asked(struct job *j)
 {
-	report_note(j, "runner: ^C: ending %u ranks now", j->plan.np - j->ended);
+	const uint32_t n = j->plan.np - j->ended;
+
+	report_note(j, "runner: ^C: ending %u rank%s now", n, str_plural(n));
 	stop_at_once(j);
 }
 
@@ -281,10 +283,13 @@ static void begin_grace(struct job *j, int signo)
 
 static void interrupt(struct job *j)
 {
-	report_note(j,
-		    "runner: ^C: sent SIGINT to %u ranks, SIGTERM follows in %ld s; ^C "
-		    "again ends them now",
-		    j->plan.np - j->ended, j->request->kill_grace_s);
+	const uint32_t n = j->plan.np - j->ended;
+
+	report_note(
+		j,
+		"runner: ^C: sent SIGINT to %u rank%s, SIGTERM follows in %ld s; ^C "
+		"again ends them now",
+		n, str_plural(n), j->request->kill_grace_s);
 	messages_signal(j, SIGINT, false);
 	begin_grace(j, SIGINT);
 }
@@ -534,9 +539,10 @@ static void restart(struct job *j)
 	j->cause = NULL;
 	output_restart(j->output);
 	if (j->request->verbosity >= 0)
-		report_note(j, "runner: restart %u of %d: %u ranks on %u host%s",
+		report_note(j, "runner: restart %u of %d: %u rank%s on %u host%s",
 			    j->epoch - 1, j->request->restarts, j->plan.np,
-			    j->plan.nodes, j->plan.nodes > 1 ? "s" : "");
+			    str_plural(j->plan.np), j->plan.nodes,
+			    str_plural(j->plan.nodes));
 	events_begin(j->events, "restart");
 	events_number(j->events, "epoch", j->epoch);
 	events_end(j->events);

@@ -17,7 +17,7 @@ struct room {
 /* "1 rank", "9 ranks" */
 static const char *count(char out[static 32], long n, const char *what)
 {
-	snprintf(out, 32, "%ld %s%s", n, what, n == 1 ? "" : "s");
+	snprintf(out, 32, "%ld %s%s", n, what, str_plural((uint64_t)n));
 	return out;
 }
 

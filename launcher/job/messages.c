@@ -16,8 +16,9 @@ static void on_hello(void *ctx, struct host *h)
 	events_number(j->events, "gpus", h->gpus);
 	events_end(j->events);
 	if (j->request->verbosity > 0)
-		report_note(j, "runner: %s is up: %u cpus, %u GPUs (%s)", h->name,
-			    h->cpus, h->gpus, h->transport->name);
+		report_note(j, "runner: %s is up: %u cpu%s, %u GPU%s (%s)", h->name,
+			    h->cpus, str_plural(h->cpus), h->gpus, str_plural(h->gpus),
+			    h->transport->name);
 }
 
 /* ---- what runner tells ---- */
@@ -26,6 +27,7 @@ void messages_start(struct job *j)
 {
 	const struct wire_start m = { j->epoch };
 
+	j->unstarted = j->plan.np;
 	for (uint32_t i = 0; i < j->plan.np; i++)
 		j->rank[i].state = RANK_STARTING;
 	for (size_t i = 0; i < j->agents.n; i++) {
@@ -167,6 +169,16 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	return on_programs(j, h, m);
 }
 
+/* RANK runs now, or never will. */
+static void leave_starting(struct job *j, struct rank *r, enum rank_state state)
+{
+	const bool starting = r->state == RANK_STARTING;
+
+	r->state = state;
+	if (starting && !--j->unstarted && j->request->report_bindings)
+		report_bindings(j);
+}
+
 static const char *on_started(struct job *j, struct host *h,
 			      const struct wire_started *m)
 {
@@ -177,11 +189,9 @@ static const char *on_started(struct job *j, struct host *h,
 	r = &j->rank[m->rank];
 	if (r->state != RANK_STARTING)
 		return "'started' message of a rank that was not told to start";
-	r->state = RANK_RUNNING;
 	r->pid = m->pid;
 	r->bound = shown(m->cpus);
-	if (j->request->report_bindings)
-		report_binding(j, m->rank);
+	leave_starting(j, r, RANK_RUNNING);
 	events_begin(j->events, "rank started");
 	events_number(j->events, "rank", m->rank);
 	events_text(j->events, "host", h->name);
@@ -218,7 +228,7 @@ static void rank_over(struct job *j, const struct host *h, uint32_t rank)
 	struct rank *r = &j->rank[rank];
 	const enum fate fate = r->ending.fate;
 
-	r->state = RANK_ENDED;
+	leave_starting(j, r, RANK_ENDED);
 	r->late = run_of(j, h)->stop_acked;
 	j->ended++;
 	j->failed += fate > FATE_OK;
@@ -287,8 +297,8 @@ static const char *on_cleared(struct job *j, struct host *h,
 	if (!m->unkillable)
 		return NULL;
 	which = shown(m->which);
-	report_note(j, "runner: %s: %u processes could not be killed: %s", h->name,
-		    m->unkillable, which);
+	report_note(j, "runner: %s: %u process%s could not be killed: %s", h->name,
+		    m->unkillable, m->unkillable == 1 ? "" : "es", which);
 	free(which);
 	return NULL;
 }

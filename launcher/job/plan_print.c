@@ -290,11 +290,8 @@ static void group_head(struct str *out, const struct job *j, const struct group 
 	hosts_fold(&line, names, g->n);
 	str_addf(&line, ": %u rank%s", ranks, str_plural(ranks));
 	if (g->n > 1)
-		str_addf(
-			&line,
-			" each; ranks are those of %s, and on each next host higher by "
-			"%u",
-			names[0], g->step);
+		str_addf(&line, " each, shown for %s; %u higher on each host after it",
+			 names[0], g->step);
 	add_wrapped(out, str_text(&line), columns);
 	str_free(&line);
 	free(names);

@@ -249,12 +249,13 @@ static void describe(struct job *j, uint32_t index, struct err *e)
 }
 
 /* What became of the other ranks so far.  If the cause is a lost host, its ranks are
- * named together: "with it ranks 4-7". */
+ * named together: "with it ranks 4-7".  "The other ranks" are all others. */
 static void count_others(struct job *j, uint32_t cause, struct str *out)
 {
 	const bool lost = j->rank[cause].ending.fate == FATE_LOST;
 	uint32_t group = 0, failed = 0, rest = 0;
 	struct rank_set with = { 0 };
+	const char *which;
 
 	for (uint32_t i = 0; i < j->plan.np; i++) {
 		const enum fate fate = j->rank[i].ending.fate;
@@ -270,17 +271,18 @@ static void count_others(struct job *j, uint32_t cause, struct str *out)
 		}
 	}
 	if (lost) {
-		str_addf(out, "\n  with it rank%s ", group > 1 ? "s" : "");
+		str_addf(out, "\n  with it rank%s ", str_plural(group));
 		rank_set_print(out, &with);
 	}
 	rank_set_free(&with);
 	if (failed)
 		str_addf(out, "\n  %u other rank%s failed after it", failed,
-			 failed > 1 ? "s" : "");
+			 str_plural(failed));
+	which = group + rest == j->plan.np ? "other" : "remaining";
 	if (rest == 1)
-		str_add(out, "\n  the other rank will be ended");
+		str_addf(out, "\n  the %s rank will be ended", which);
 	else if (rest)
-		str_addf(out, "\n  the other %u ranks will be ended", rest);
+		str_addf(out, "\n  the %s %u ranks will be ended", which, rest);
 }
 
 void report_cause(struct job *j)
@@ -312,9 +314,11 @@ void report_cause(struct job *j)
 				     "use --gpu-visible node");
 		if (!quiet && r->op && *r->op->text)
 			str_addf(&out, "\n  its last operation: %s", r->op->text);
-		if (!quiet && *tail)
+		if (output_is_live(j->output, (uint32_t)cause))
+			tail = "";
+		if (*tail)
 			str_add(&out, "\n  its last lines on stderr:");
-		while (!quiet && *tail) {
+		while (*tail) {
 			size_t len = strcspn(tail, "\n");
 
 			str_addf(&out, "\n  | %.*s", (int)len, tail);
@@ -401,18 +405,23 @@ void report_overload(struct job *j)
 			continue;
 		if (ranks > h->cores)
 			report_note(j, "runner: warning: %s: %u ranks share %u core%s",
-				    h->name, ranks, h->cores, h->cores > 1 ? "s" : "");
+				    h->name, ranks, h->cores, str_plural(h->cores));
 	}
 }
 
-void report_binding(struct job *j, uint32_t rank)
+void report_bindings(struct job *j)
 {
-	const struct rank *r = &j->rank[rank];
-	char gpu[64] = "-";
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		const struct rank *r = &j->rank[i];
+		char gpu[64] = "-";
 
-	if (r->gpu && *r->gpu)
-		snprintf(gpu, sizeof gpu, "%u %s", r->gpu_index, r->gpu);
-	report_note(j, "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s", rank,
-		    j->agents.host[j->plan.rank[rank].host].name, r->pid, r->bound,
-		    *r->numa ? r->numa : "-", gpu);
+		if (!r->bound) /* it never ran */
+			continue;
+		if (*r->gpu)
+			snprintf(gpu, sizeof gpu, "%u %s", r->gpu_index, r->gpu);
+		report_note(j,
+			    "runner: rank %u on %s, pid %u: cpus %s, numa %s, GPU %s",
+			    i, j->agents.host[j->plan.rank[i].host].name, r->pid,
+			    r->bound, *r->numa ? r->numa : "-", gpu);
+	}
 }

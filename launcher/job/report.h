@@ -16,14 +16,15 @@ void report_error(struct job *j, const struct err *e);
 /* Every lost host's error, the same one said once with the hosts folded; the last is
  * left in s->err for main to print.  Always -1. */
 int report_lost_hosts(struct job *j);
-/* The first failure: rank, host, pid, GPU, how it ended, its last stderr lines. */
+/* The first failure: rank, host, pid, GPU, how it ended, its last lines on stderr,
+ * unless the user has seen these. */
 void report_cause(struct job *j);
 /* Hosts that did not confirm that all is gone. */
 void report_unconfirmed(struct job *j);
 /* More ranks than cores on a host: one loud line (of GPUs the agent tells). */
 void report_overload(struct job *j);
-/* --report-bindings: what one rank got, as read back. */
-void report_binding(struct job *j, uint32_t rank);
+/* --report-bindings: what the ranks of the epoch got, as read back, in their order. */
+void report_bindings(struct job *j);
 /* --summary of the job, which ends with STATUS. */
 void report_summary(struct job *j, int status);
 /* --plan, to stdout. */

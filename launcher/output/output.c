@@ -311,13 +311,22 @@ static void add_chunk(struct output *o, struct out_queue *q, struct out_chunk c,
 
 /* ---- what the job calls ---- */
 
+static bool is_shown(const struct output *o, uint32_t rank, unsigned stream)
+{
+	return rank_set_has(&o->request->show, rank) ||
+	       (stream == 2 && o->request->show_errors);
+}
+
+bool output_is_live(const struct output *o, uint32_t rank)
+{
+	return o->err_queue->terminal && !o->muted && is_shown(o, rank, 2);
+}
+
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
 		 const void *data, size_t n)
 {
 	size_t cost = n + WIRE_OUTPUT_HEAD_BYTES;
 	struct out_queue *q = stream == 1 ? &o->queue[0] : o->err_queue;
-	bool shown = rank_set_has(&o->request->show, rank) ||
-		     (stream == 2 && o->request->show_errors);
 
 	if (rank >= o->np || stream < 1 || stream > 2)
 		return;
@@ -334,7 +343,7 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 			tail->len = TAIL_BYTES;
 		}
 	}
-	if (!n || o->muted || q->sink.broken || !shown)
+	if (!n || o->muted || q->sink.broken || !is_shown(o, rank, stream))
 		o->events->left(o->ctx, host, cost);
 	else
 		add_chunk(o, q,

@@ -93,6 +93,36 @@ P
 	says "plan: 1 rank on 1 host"
 }
 
+@test "--plan fits the terminal, a file has 80 columns, -v prints all; equal hosts share a table" {
+	local m
+	m=$(machine two-sockets-8gpu)
+	run -0 --separate-stderr r --plan -H 'n[01-64]:8' --topology "$m"
+	says "plan: 512 ranks on 64 hosts" "n[01-64]: 8 ranks each, shown for n01; 8 higher"
+	[ "${#lines[@]}" -lt 20 ]
+	[ "$(wc -L <<< "$output")" -le 80 ]
+	run -0 --separate-stderr r --plan -v -H 'n[01-64]:8' --topology "$m"
+	says "GPU 7 (0000:5d:00.0 NVIDIA H100 80GB HBM3) by PCI order; its home is Package#1; 6 of 6 cores there"
+	run -0 /usr/bin/python3 - "$RUNNER" "$m" << 'P'
+import fcntl, os, pty, struct, sys, termios
+for columns in (70, 120):
+    pid, fd = pty.fork()
+    if not pid:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execv(sys.argv[1], ["runner", "--plan", "-np", "12", "--topology", sys.argv[2]])
+    text = b""
+    try:
+        while part := os.read(fd, 65536):
+            text += part
+    except OSError:
+        pass
+    assert os.waitpid(pid, 0)[1] == 0, text
+    rows = [line for line in text.decode().splitlines() if line[:4].strip().isdigit()]
+    assert len(rows) == 12, text
+    assert max(map(len, rows)) <= columns, rows
+    assert (max(map(len, rows)) > 80) == (columns == 120), rows
+P
+}
+
 @test "--plan=json: all that is promised, of the promised type" {
 	plan '
 assert p["np"] == 3 == len(ranks)

@@ -89,7 +89,7 @@ substance() {
 	sed -E -e "s/\b$(uname -n)\b/ada/g" -e 's/[[:space:]]+$//' \
 		-e 's/(loss [0-9]+\.[0-9]{4})[0-9]*/\1/; s/(accuracy [0-9]\.[0-9])[0-9]*/\1/' \
 		-e 's/, cpus [0-9,-]+, CUDA_VISIBLE_DEVICES=.*/, cpus .../' \
-		-e '/^runner: warning: /d; /^  1 other rank|^  the other/d' "$1" | sort
+		-e '/^runner: warning: /d; /^  1 other rank|^  the (other|remaining)/d' "$1" | sort
 }
 
 # The hosts of a plan's ranks, as `hostname` would print them.

@@ -177,7 +177,11 @@ ends() { # ID
 	is_error E_NOT_FOUND "$status"
 	says "rank 0 on "
 }
-@test "E_NOT_EXECUTABLE" { gives E_NOT_EXECUTABLE -np 1 /etc/passwd; }
+@test "E_NOT_EXECUTABLE" {
+	gives E_NOT_EXECUTABLE -np 1 /etc/passwd
+	HINT="name a program in that directory" gives E_NOT_EXECUTABLE -np 1 /etc
+	says "cannot execute '/etc': Is a directory"
+}
 @test "E_WDIR" { gives E_WDIR --wdir /no/such/folder -np 1 true; }
 @test "E_RANK_EXEC: names where it was looked for" {
 	run -127 "$RUNNER" -np 1 -x PATH=/one:/two no-such-program

@@ -75,6 +75,43 @@ os._exit(1)' || true
 	[[ $stderr == *"the other rank will be ended"* ]]
 }
 
+@test "a failed rank's last lines come again only where they were not shown on a terminal" {
+	run -7 r -q -np 1 sh -c 'echo why >&2; exit 7'
+	says "its last lines on stderr:" "  | why"
+	on_terminal() { # OPTION...: runner's words on a terminal
+		script -qec "'$RUNNER' $* -np 2 sh -c 'echo why >&2; exit 7'" "$T/typescript" < /dev/null || true
+	}
+	run -0 on_terminal
+	says "why" "exited with status 7"
+	[[ $output != *"last lines"* ]]
+	run -0 on_terminal --show none
+	says "its last lines on stderr:" "  | why"
+	run -0 on_terminal --show errors
+	[[ $output != *"last lines"* ]]
+}
+
+@test "the others of a failure: those that failed after it, those that will be ended" {
+	others() { # RANKS PROGRAM
+		r -np "$1" sh -c "$2" 2>&1 > /dev/null | grep -E 'other|remaining'
+	}
+	[ "$(others 2 'sleep $((20 * RANK)); exit 7')" = "  the other rank will be ended" ]
+	[ "$(others 4 'sleep $((20 * (RANK > 0))); exit 7')" = "  the other 3 ranks will be ended" ]
+	run others 3 '[ $RANK = 2 ] && sleep 20; exit 7'
+	[[ $output = $'  1 other rank failed after it\n  the remaining rank will be ended' || $output = "  the other 2 ranks will be ended" ]]
+}
+
+@test "TERM every 0.2 s does not put off KILL" {
+	local i
+	start --kill-grace 1 -np 1 bash -c 'trap "" TERM; echo ready0; while :; do sleep 1000; done'
+	wait_for said ready0
+	for i in {1..50}; do
+		kill -TERM "$pid" 2> /dev/null || break
+		sleep 0.2
+	done
+	[ "$i" -lt 50 ]
+	ended_with 143
+}
+
 @test "2 for wrong usage, with a hint" {
 	run -2 r -np 0 true
 	run -2 r -np x true

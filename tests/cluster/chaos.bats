@@ -29,7 +29,7 @@ teardown() {
 	signal INT
 	wait_for grep -q 'again ends them now' "$T/err" # or the two may come as one
 	signal INT
-	wait_for grep -q 'ending 1 ranks now' "$T/err"
+	wait_for grep -q 'ending 1 rank now' "$T/err"
 	sleep 0.5
 	on n1 pkill -STOP -x berth-agent
 	sleep 5

@@ -256,6 +256,48 @@ START_TEST(a_host_is_lost_and_the_others_start_again)
 }
 END_TEST
 
+/* Host 1 is faster.  Each line comes when all ranks run, or have ended. */
+START_TEST(bindings_come_together_and_sorted)
+{
+	FILE *said = tmpfile();
+	char line[256], ranks[8] = "";
+	size_t n = 0;
+
+	quiet();
+	dup2(fileno(said), 2);
+	rig_open(2, "--stdin none -np 4 --report-bindings");
+	job_begin(&g.j);
+	turn();
+	while (g.j.phase < JOB_RUN)
+		for (size_t i = 2; i-- && g.j.phase < JOB_RUN;)
+			if (has_answer(g.agent[i])) {
+				deliver(g.agent[i]);
+				turn();
+			}
+	end_rank(1, 0, 0); /* delivers that it runs, and the next ones */
+	deliver(g.agent[1]);
+	deliver(g.agent[1]);
+	deliver(g.agent[0]);
+	turn();
+	fflush(NULL);
+	ck_assert_int_eq(ftell(said), 0);
+	deliver(g.agent[0]);
+	turn();
+	rewind(said);
+	while (n < 7 && fgets(line, sizeof line, said))
+		if (sscanf(line, "runner: rank %c on h", &ranks[n]) == 1)
+			n++;
+	ck_assert_str_eq(ranks, "0123");
+	fclose(said);
+	deliver_all();
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			end_rank(i / 2, i % 2, 0);
+	deliver_all();
+	ended_with(0);
+}
+END_TEST
+
 static void one_machine(size_t a, size_t b)
 {
 	g.machine[a] = g.machine[b] = "boot 1 2";
@@ -512,6 +554,7 @@ int main(void)
 	add(s, "lost, ended", a_host_is_lost_whose_ranks_had_ended, 1);
 	add(s, "all lost", all_hosts_are_lost, 2);
 	add(s, "lost, again", a_host_is_lost_and_the_others_start_again, 1);
+	add(s, "bindings", bindings_come_together_and_sorted, 1);
 	add(s, "same host", two_names_of_one_machine, 1);
 	add(s, "allowed", two_names_that_are_allowed, 1);
 	add(s, "same spare", a_spare_is_another_name_of_a_host, 1);

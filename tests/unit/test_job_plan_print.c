@@ -121,8 +121,7 @@ static const struct {
 	  { words, words, words },
 	  { 0, 1, 2, 3, 4, 5 },
 	  "plan: 6 ranks on 3 hosts\n"
-	  "n[1-3]: 2 ranks each; ranks are those of n1, and on each next host higher "
-	  "by 2\n"
+	  "n[1-3]: 2 ranks each, shown for n1; 2 higher on each host after it\n"
 	  "rank  local  GPU  cpus  numa  why\n"
 	  "   0      0  -    0     -     not bound\n"
 	  "   1      1  -    1     -     a reason of a form that this runner does not "
@@ -132,8 +131,8 @@ static const struct {
 	  { words, words, words },
 	  { 0, 3, 1, 4, 2, 5 },
 	  "plan: 6 ranks on 3 hosts\n"
-	  "n[1-3]: 2 ranks each; ranks are those of n1, and on each\n"
-	  "    next host higher by 1\n"
+	  "n[1-3]: 2 ranks each, shown for n1; 1 higher on each host\n"
+	  "    after it\n"
 	  "rank  local  GPU  cpus  numa  why\n"
 	  "   0      0  -    0     -     not bound\n"
 	  "   3      1  -    1     -     a reason of a form that thi...\n" },
@@ -143,9 +142,7 @@ static const struct {
 	  { words, other, words, words },
 	  { 0, 1, 2, 3, 4, 5, 7, 6 },
 	  "plan: 8 ranks on 4 hosts\n"
-	  "n[1,3]: 2 ranks each; ranks are those of n1, and on each next host higher "
-	  "by "
-	  "4\n"
+	  "n[1,3]: 2 ranks each, shown for n1; 4 higher on each host after it\n"
 	  "rank  local  GPU  cpus  numa  why\n"
 	  "   0      0  -    0     -     not bound\n"
 	  "   1      1  -    1     -     a reason of a form that this runner does not "
