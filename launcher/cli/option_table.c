@@ -244,12 +244,12 @@ const struct option option_table[] = {
 	  .help = "which cores --bind-to auto divides",
 	  .text = "Choose which cores --bind-to auto divides among the ranks. socket, the default: "
 		  "those on the socket of the rank's GPU. home: only those of the L3 or NUMA node "
-		  "of the GPU. machine: all cores of the host." },
+		  "of the GPU; runner(1) says when that is better. machine: all cores of the host." },
 	{ "--report-bindings", NULL, TOPIC_binding, OPTION_COMMON | OPTION_SWITCH,
 	  "report-bindings", "BERTH_REPORT_BINDINGS", SWITCH(report_bindings),
 	  .help = "print which GPU and CPUs each rank got",
-	  .text = "Print on stderr which GPU and which CPUs each rank got. The CPUs are read back "
-		  "after binding." },
+	  .text = "Print on stderr which GPU and which CPUs each rank got, in the order of the ranks, "
+		  "when all of them run. The CPUs are read back after binding." },
 
 	/* ---- gpus ---- */
 	{ "--gpus", "LIST", TOPIC_gpus, 0,

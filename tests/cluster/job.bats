@@ -174,6 +174,17 @@ train() { # HOSTS OPTION...
 	[ "$(plain)" = $'n3\nn4' ]
 }
 
+@test "hosts: one machine under two names is an error that names both, unless it is allowed" {
+	run -2 r -H n1,n2,10.77.0.1 touch /vc/t/started
+	says "one machine has several names: 'n1' and '10.77.0.1'"
+	hinted
+	run -2 r --plan -H 10.77.0.2,n1,n2,10.77.0.1
+	says "one machine has several names: '10.77.0.2' and 'n2'; 'n1' and '10.77.0.1'"
+	[ ! -e "$STATE/t/started" ]
+	run -0 r --allow-same-host -H n1,n2,10.77.0.1 hostname
+	[ "$(plain)" = $'n1\nn2\nn1' ]
+}
+
 @test "hostfiles of Open MPI, MPICH and PBS" {
 	printf '# nodes\n\nn1 slots=2 max_slots=2\nn2 slots=1\n' | script openmpi
 	printf 'n1:2\nn2:1\n' | script mpich
