@@ -68,7 +68,8 @@ static void add_share(struct str *s, const struct place_work *w, size_t r)
 	uint32_t near = topo_cores(t, cpus, w->seat[r].home);
 	int reached = level_reached(t, cpus, w->seat[r].home);
 
-	str_addf(s, "; %u of %u cores", got, w->seat[r].want);
+	str_addf(s, "; %u of %u core%s", got, w->seat[r].want,
+		 str_plural(w->seat[r].want));
 	if (near == got && !w->seat[r].home) {
 		reached = topo_covering(t, cpus);
 		str_addf(s, ", in %s", name_of(t, reached));
@@ -92,7 +93,9 @@ static void add_units(struct str *s, const struct place_work *w, size_t r)
 
 	if (bind == BIND_AUTO && w->nunit != w->t->ncore)
 		bind = BIND_HWTHREAD;
-	str_addf(s, "; %u of %zu %s, %s", w->seat[r].want, w->nunit, names[bind],
+	/* of the one, without the plural's s */
+	str_addf(s, "; %u of %zu %.*s, %s", w->seat[r].want, w->nunit,
+		 (int)(strlen(names[bind]) - (w->nunit == 1)), names[bind],
 		 w->mode == PLACE_DIVIDE ? "an even share" : "the nearest");
 	if (!w->seat[r].home)
 		reached = topo_covering(w->t, cpus);
@@ -118,9 +121,10 @@ static char *certificate_of(const struct place_work *w)
 			outside_socket +=
 				all - topo_cores(w->t, cpus, topo_package(w->t, home));
 		}
-		return xasprintf("%u cores outside their GPU's socket, %u outside its "
+		return xasprintf("%u core%s outside their GPU's socket, %u outside its "
 				 "home: the least possible for these shares",
-				 outside_socket, outside_home);
+				 outside_socket, str_plural(outside_socket),
+				 outside_home);
 	}
 	if (w->o->bind_to == BIND_AUTO && npu && n > npu)
 		return xasprintf("%zu ranks on %zu CPU%s: none serves more than %zu", n,

@@ -306,7 +306,8 @@ void env_forward_redact(struct str *s, const char *name, const char *value)
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		secret = secret || strcasestr(name, words[i]);
 	if (secret)
-		str_addf(s, "<redacted, %zu bytes>", strlen(value));
+		str_addf(s, "<redacted, %zu byte%s>", strlen(value),
+			 str_plural(strlen(value)));
 	else
 		str_add(s, value);
 }

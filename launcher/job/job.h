@@ -100,8 +100,7 @@ struct job {
 	struct plan plan;
 	struct rank *rank;      /* rank[0..plan.np) */
 	uint32_t ended, failed; /* ranks of this epoch */
-	uint32_t
-		unstarted; /* told to start, and not yet known to run or to have ended */
+	uint32_t unstarted; /* told to start, and not yet known to run or to be over */
 	struct job_spec spec;
 	struct fence *fence;             /* of the epoch, while ranks may run */
 	struct rank_status *rank_status; /* while agents are asked what ranks do */

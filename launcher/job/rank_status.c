@@ -486,8 +486,8 @@ const char *rank_status_missing_request(struct job *j, struct host *h,
 	if (!is_sound(j, h, m->rank))
 		return not_its;
 	rank_set_add(&get_query(j)->requests, m->rank);
-	/* A host has all others asked once in a second.  Requests in between get what is
-	 * known then. */
+	/* A host has all others asked once in a second.  Requests in between get
+	 * what is known then. */
 	if (run->missing_ms && now - run->missing_ms < ANSWER_MS)
 		return NULL;
 	run->missing_ms = now;

@@ -94,8 +94,8 @@ char *progress_text(const struct agents *f, unsigned seconds, size_t width)
 		up += f->host[i].state == HOST_UP;
 	}
 	list_waits(&waits, f);
-	text = xasprintf("runner: %zu of %zu hosts up after %u s, waiting for %s", up,
-			 wanted, seconds, str_text(&waits));
+	text = xasprintf("runner: %zu of %zu host%s up after %u s, waiting for %s", up,
+			 wanted, str_plural(wanted), seconds, str_text(&waits));
 	str_free(&waits);
 	if (strlen(text) >= width && width > 4)
 		memcpy(text + width - 4, "...", 4);

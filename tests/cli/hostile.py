@@ -133,8 +133,8 @@ def start(act, runner, real, hostile, folder):
     own = os.path.join(folder, act.replace(":", "-"))
     os.makedirs(own)
     environment = dict(os.environ, HOSTILE=name, HOSTILE_DIR=own, HOSTILE_REAL=real, HOSTILE_SEED=seed)
-    command = [runner, "--allow-same-host", "-H", f"localhost:1,{THIS}:1", "-np", "2", "--launch-agent", hostile,
-               *options, *program]
+    command = [runner, "--allow-same-host", "-H", f"localhost:1,{THIS}:1", "-np", "2",
+               "--launch-agent", hostile, *options, *program]
     stdin = open("/dev/zero" if name in ("deaf", "credit-flood", "credit-steps") else os.devnull)
     p = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          env=environment)

@@ -182,7 +182,7 @@ train() { # HOSTS OPTION...
 	says "one machine has several names: '10.77.0.2' and 'n2'; 'n1' and '10.77.0.1'"
 	[ ! -e "$STATE/t/started" ]
 	run -0 r --allow-same-host -H n1,n2,10.77.0.1 hostname
-	[ "$(plain)" = $'n1\nn2\nn1' ]
+	[ "$(plain)" = $'n1\nn1\nn2' ]
 }
 
 @test "hostfiles of Open MPI, MPICH and PBS" {
