@@ -52,8 +52,8 @@ struct host {
 	bool silence_told;
 	bool greeted; /* WIRE_MAGIC came */
 	struct buf in, out;
-	/* Bytes that the job itself puts into OUT at a time.  A host with 4 MiB more there
-	 * asks and reads no answer: it is given up. */
+	/* Bytes that the job itself puts into OUT at a time.  A host with 4 MiB more
+	 * there asks and reads no answer: it is given up. */
 	size_t out_due;
 };
 
