@@ -15,6 +15,8 @@ enum transport_choice {
 	TRANSPORT_SSH,
 	TRANSPORT_OPENSSH
 };
+enum tag_style { TAG_LONG, TAG_SHORT, TAG_NONE };
+enum colour_when { COLOUR_AUTO, COLOUR_ALWAYS, COLOUR_NEVER };
 enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
 
 enum summary_form { SUMMARY_NONE, SUMMARY_TEXT, SUMMARY_JSON };
@@ -85,7 +87,8 @@ struct request {
 
 	/* output and input */
 	char *output_dir; /* --output-filename, or NULL */
-	bool tag;         /* default: on */
+	enum tag_style tag_style;
+	enum colour_when colour; /* of labels */
 	bool timestamps;
 	enum summary_form summary;
 	struct rank_set show; /* both streams of these ranks are shown; default: all */

@@ -13,6 +13,8 @@ static const char *const transport_names[] = { "auto", "local", "ssh", "openssh"
 					       NULL };
 static const char *const plan_names[] = { "text", "json", NULL };
 static const char *const summary_names[] = { "none", "text", "json", NULL };
+static const char *const tag_names[] = { "long", "short", "none", NULL };
+static const char *const colour_names[] = { "auto", "always", "never", NULL };
 static const char *const stdin_names[] = { "0", "all", "none", NULL };
 
 /* A setter, and the cells that it uses. */
@@ -192,15 +194,27 @@ const struct option option_table[] = {
 		  "this machine. The files get the bytes as they come, without labels. N has as "
 		  "many digits as the highest rank." },
 	{ "--tag --tag-output -l --label --prepend-rank", NULL, TOPIC_output, OPTION_SWITCH,
-	  "tag", "BERTH_TAG", SWITCH(tag),
+	  "tag", "BERTH_TAG", .set = value_tag,
 	  .help = "--no-tag: lines without [rank]<stdout>:",
 	  .text = "Begin each line with its rank and its stream, as in '[3]<stderr>:'. This is the "
 		  "default; --no-tag leaves it out." },
+	{ "--tag-style", "long|short|none", TOPIC_output, 0,
+	  "tag-style", "BERTH_TAG_STYLE", CHOICE(tag_style, tag_names),
+	  .help = "labels: [3]<stdout>: or [3], or none",
+	  .text = "Choose the label of each line. long, the default: '[3]<stdout>:' or "
+		  "'[3]<stderr>:'. short: '[3]' and a blank. none: the same as --no-tag." },
+	{ "--color --colour", "auto|always|never", TOPIC_output, 0,
+	  "color", "BERTH_COLOR", CHOICE(colour, colour_names),
+	  .help = "colour the labels",
+	  .text = "Show the label of each rank in a colour of its own, and that of its stderr in "
+		  "reverse video. auto, the default: on a terminal, unless NO_COLOR is set or "
+		  "TERM is 'dumb'. The files of --output-filename have no labels." },
 	{ "--timestamps --timestamp-output --prefix-timestamp --prefix-output-with-timestamp",
 	  NULL, TOPIC_output, OPTION_SWITCH,
 	  "timestamps", "BERTH_TIMESTAMPS", SWITCH(timestamps),
 	  .help = "put the time before each line",
-	  .text = "Begin each line with the time at which runner got it." },
+	  .text = "Begin each line with the time at which runner got it, in ISO 8601 with "
+		  "milliseconds, as in '2026-11-22T08:24:33.123+01:00', and a blank." },
 	{ "--show", "LIST", TOPIC_output, OPTION_COMMON,
 	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, show),
 	  .help = "show only these ranks: 0,8-11,errors",

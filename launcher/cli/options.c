@@ -331,7 +331,6 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.host_timeout_s = 60,
 		.kill_grace_s = 10,
 		.show.all = true,
-		.tag = true,
 		.bind_count = 1,
 	};
 	r->option_variables = options_env_names(&r->noption_variables);

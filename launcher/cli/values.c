@@ -86,6 +86,19 @@ int value_switch(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
+int value_tag(const struct setting *s, const char *value, struct err *e)
+{
+	int yes = yes_or_no(value, e);
+
+	if (yes < 0)
+		return -1;
+	if (!yes)
+		s->r->tag_style = TAG_NONE;
+	else if (s->r->tag_style == TAG_NONE)
+		s->r->tag_style = TAG_LONG;
+	return 0;
+}
+
 int value_text(const struct setting *s, const char *value, struct err *e)
 {
 	if (!*value)

@@ -10,6 +10,7 @@
 enum { RANKS_MAX = 1 << 20 }; /* ranks of one job */
 
 int value_switch(const struct setting *s, const char *value, struct err *e); /* bool */
+int value_tag(const struct setting *s, const char *value, struct err *e);    /* --tag */
 int value_text(const struct setting *s, const char *value, struct err *e); /* char * */
 int value_number(const struct setting *s, const char *value, struct err *e); /* int */
 /* long, in seconds: 30, 30s, 5m, 1h, 2d */

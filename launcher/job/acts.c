@@ -151,6 +151,14 @@ static int check_hosts(struct job *j)
 	return rc;
 }
 
+static void on_typed(void *ctx)
+{
+	const struct job *j = ctx;
+
+	if (j->output)
+		output_typed(j->output);
+}
+
 static void place(struct job *j)
 {
 	end_progress(j);
@@ -171,7 +179,7 @@ static void place(struct job *j)
 		job_spec_choose_visible(j);
 	if (!j->input && j->request->plan == PLAN_OFF && !j->request->check &&
 	    j->request->stdin_rank != STDIN_NONE)
-		j->input = input_open(j->base);
+		j->input = input_open(j->base, on_typed, j);
 	if (j->input)
 		aim_input(j);
 	j->fence = fence_open(j);

@@ -26,7 +26,9 @@ struct input {
 	struct reader *to;
 	size_t n;
 	uint32_t epoch;
-	bool done, always_ready;
+	bool done, always_ready, terminal;
+	void (*typed)(void *ctx);
+	void *ctx;
 	struct event *readable;
 	struct event *again; /* checks whether runner is in the foreground */
 	unsigned char room[WIRE_DATA_MAX];
@@ -92,6 +94,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			n = 0;
 		in->done |= n == 0;
+		if (n > 0 && in->terminal && memchr(in->room, '\n', (size_t)n))
+			in->typed(in->ctx);
 		for (size_t i = 0; i < in->n && n >= 0; i++)
 			if (in->to[i].host->state == HOST_UP)
 				send_input(in, &in->to[i], (size_t)n);
@@ -106,10 +110,13 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
 	wait_more(ctx);
 }
 
-struct input *input_open(struct event_base *base)
+struct input *input_open(struct event_base *base, void (*typed)(void *ctx), void *ctx)
 {
 	struct input *in = xcalloc(1, sizeof *in);
 
+	in->typed = typed;
+	in->ctx = ctx;
+	in->terminal = isatty(STDIN_FILENO);
 	in->again = event_new(base, -1, 0, on_again, in);
 	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
 	if (event_add(in->readable, NULL)) {

@@ -9,8 +9,9 @@
 
 struct input;
 
-/* No rank reads yet. */
-struct input *input_open(struct event_base *base);
+/* No rank reads yet.  TYPED is called with CTX for each line that was read from a
+ * terminal. */
+struct input *input_open(struct event_base *base, void (*typed)(void *ctx), void *ctx);
 /* From now on the ranks of EPOCH on the N hosts in TARGETS read.  They do not get the
  * bytes that others read before, but they get the end of file. */
 void input_aim(struct input *in, struct host *const *targets, size_t n, uint32_t epoch);

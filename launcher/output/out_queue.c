@@ -41,15 +41,16 @@ void out_queue_credit(struct out_queue *q, const struct out_chunk *c)
 {
 	struct out_credit *last =
 		q->n ? &q->credit[(q->first + q->n - 1) % q->cap] : NULL;
+	const uint64_t queued = q->written + q->sink.queue.len;
 
 	if (!c->stream)
 		return;
-	if (q->queued == q->written) {
+	if (queued == q->written) {
 		q->events->left(q, c->host, c->cost);
 		return;
 	}
 	if (last && last->host == c->host && last->n + c->cost <= CREDIT_BYTES) {
-		last->mark = q->queued;
+		last->mark = queued;
 		last->n += c->cost;
 		return;
 	}
@@ -65,16 +66,10 @@ void out_queue_credit(struct out_queue *q, const struct out_chunk *c)
 		q->cap = cap;
 	}
 	q->credit[(q->first + q->n++) % q->cap] =
-		(struct out_credit){ q->queued, c->host, c->cost };
+		(struct out_credit){ queued, c->host, c->cost };
 }
 
 /* ---- the queue ---- */
-
-void out_queue_put(struct out_queue *q, const void *bytes, size_t n)
-{
-	buf_add(&q->sink.queue, bytes, n);
-	q->queued += n;
-}
 
 bool out_queue_is_full(const struct out_queue *q)
 {
@@ -95,7 +90,8 @@ static void on_broken(void *ctx, int error)
 	struct out_queue *q = ctx;
 	struct out_chunk c;
 
-	q->written = q->queued;
+	if (q->n) /* as if all were written */
+		q->written = q->credit[(q->first + q->n - 1) % q->cap].mark;
 	return_credit(q);
 	while (out_queue_first(q, &c)) {
 		out_queue_drop(q, &c);
@@ -207,8 +203,9 @@ void out_queue_open(struct out_queue *q, struct event_base *base, int fd,
 {
 	static const struct sink_events sink = { on_written, on_broken };
 
-	*q = (struct out_queue){ .events = events, .ctx = ctx, .open_line = -1 };
-	q->terminal = isatty(fd);
+	*q = (struct out_queue){ .events = events, .ctx = ctx };
+	q->lines.out = &q->sink.queue;
+	q->lines.terminal = isatty(fd);
 	sink_open(&q->sink, base, fd, &sink, q);
 }
 

@@ -9,6 +9,7 @@
 #ifndef BERTH_LAUNCHER_OUTPUT_OUT_QUEUE_H
 #define BERTH_LAUNCHER_OUTPUT_OUT_QUEUE_H
 
+#include "launcher/output/lines.h"
 #include "launcher/output/sink.h"
 
 enum { OUT_QUEUE_BYTES = 262144 };
@@ -36,22 +37,18 @@ struct out_queue {
 	struct sink sink;
 	const struct out_queue_events *events;
 	void *ctx;
-	uint64_t queued, written;  /* bytes so far */
+	uint64_t written; /* bytes so far; queued so far: these and the sink's */
 	struct out_credit *credit; /* ring: credit[first..first+n) of cap */
 	size_t first, n, cap;
 	struct out_block *head, *tail; /* chunks that wait for room */
 	size_t waiting;                /* bytes in them */
-	bool terminal;
-	int64_t open_line; /* stream of the last line, if that has no end; else -1 */
-	bool open_bar;     /* and that line is a progress bar */
+	struct lines lines;            /* what writes into the sink's queue */
 };
 
 void out_queue_open(struct out_queue *q, struct event_base *base, int fd,
 		    const struct out_queue_events *events, void *ctx);
 void out_queue_free(struct out_queue *q);
 
-/* Queue N bytes. */
-void out_queue_put(struct out_queue *q, const void *bytes, size_t n);
 /* Return C's credit once all bytes that are queued now were written. */
 void out_queue_credit(struct out_queue *q, const struct out_chunk *c);
 /* Whether nothing more may be queued now, because the queue is long or chunks wait. */

@@ -4,218 +4,134 @@
 #include <event2/event.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/wire.h"
 #include "launcher/output/out_queue.h"
 #include "launcher/output/logfiles.h"
 
 enum {
-	LINE_MAX_BYTES = 65536,   /* a longer line is passed on in parts */
 	HELD_MAX_BYTES = 4 << 20, /* in lines of all ranks that have no end yet */
-	SMALL_BYTES = 4096,
-	SLICE_BYTES = 16384, /* labelled at a time: may become 40 times as much */
-	PUSH_BYTES = 131072, /* enough for one write(2) */
-	BAR_MS = 100,        /* a '\n' would have followed by now */
+	SLICE_BYTES = 16384,      /* labelled at a time: may become 40 times as much */
+	PUSH_BYTES = 131072,      /* enough for one write(2) */
 	TAIL_BYTES = 4096,
 	TAIL_LINES = 10
 };
 
-struct stream {
-	struct out_queue *queue;
-	uint32_t index;  /* 2 * rank + (stream - 1) */
-	struct str line; /* bytes after the last whole line */
-	char label[32];  /* made at the first line */
-	size_t label_bytes;
-	bool bar;         /* its last line ended in '\r': a progress bar */
-	uint64_t came_ms; /* when LINE grew last */
-};
-
 struct output {
 	struct out_queue queue[2], *err_queue;
-	struct stream *stream; /* [index] */
-	struct str *tail;      /* [rank]: stderr */
-	uint64_t *last_ms;     /* [rank]: when it wrote last; 0: never */
+	struct line_stream *stream; /* [2 * rank + (stream - 1)] */
+	struct str *tail;           /* [rank]: stderr */
+	uint64_t *last_ms;          /* [rank]: when it wrote last; 0: never */
 	uint32_t np;
-	bool tag, raw, timestamps, muted, finished;
+	bool raw, timestamps, muted, finished;
 	size_t held; /* bytes in the lines of all streams */
 	const struct request *request;
 	struct logfiles *files; /* NULL: none */
-	char stamp[32];
 	time_t stamp_s;
-	struct event *flush, *bars;
+	char stamp[24], zone[8]; /* of that second */
+	struct event *flush, *later;
+	uint64_t later_ms;                          /* when LATER comes */
+	TAILQ_HEAD(line_streams, line_stream) wait; /* for LATER */
 	const struct output_events *events;
 	void *ctx;
 };
 
+static struct out_queue *queue_of(struct output *o, const struct line_stream *s)
+{
+	return s->index % 2 ? o->err_queue : &o->queue[0];
+}
+
 /* ---- lines ---- */
 
-/* Labels are made once.  snprintf() for each line took too much CPU time (12 % of all,
- * for one rank that wrote 80-byte lines through ssh). */
-static void put_label(struct output *o, struct stream *s)
+/* The time into Q's lines: ISO 8601, local, with milliseconds. */
+static void stamp_lines(struct output *o, struct out_queue *q)
 {
-	struct out_queue *q = s->queue;
-	time_t now;
+	struct lines *l = &q->lines;
+	struct timespec now;
 	struct tm tm;
 
-	if (o->timestamps) {
-		now = time(NULL);
-		if (now != o->stamp_s) {
-			localtime_r(&now, &tm);
-			strftime(o->stamp, sizeof o->stamp, "%a %b %d %H:%M:%S %Y",
-				 &tm);
-			o->stamp_s = now;
-		}
-		out_queue_put(q, o->stamp, strlen(o->stamp));
-		if (!o->tag)
-			out_queue_put(q, ": ", 2);
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (now.tv_sec != o->stamp_s) {
+		o->stamp_s = now.tv_sec;
+		localtime_r(&now.tv_sec, &tm);
+		strftime(o->stamp, sizeof o->stamp, "%Y-%m-%dT%H:%M:%S", &tm);
+		strftime(o->zone, sizeof o->zone, "%z", &tm); /* +hhmm */
 	}
-	if (!o->tag)
+	l->stamp_bytes =
+		(size_t)snprintf(l->stamp, sizeof l->stamp, "%s.%03ld%.3s:%s ",
+				 o->stamp, now.tv_nsec / 1000000, o->zone, o->zone + 3);
+}
+
+/* LATER comes after MS at the latest. */
+static void look_in(struct output *o, int ms)
+{
+	const struct timeval t = { ms / 1000, ms % 1000 * 1000 };
+	const uint64_t due = clock_ms() + (uint64_t)ms;
+
+	if (event_pending(o->later, EV_TIMEOUT, NULL) && o->later_ms <= due)
 		return;
-	if (!s->label_bytes)
-		s->label_bytes = (size_t)snprintf(s->label, sizeof s->label,
-						  "[%u]<%s>:", s->index / 2,
-						  s->index % 2 ? "stderr" : "stdout");
-	out_queue_put(q, s->label, s->label_bytes);
+	o->later_ms = due;
+	event_add(o->later, &t);
 }
 
-/* End the unfinished line of another stream in front of N bytes at P.  The next
- * progress bar overwrites one, as it would without labels. */
-static void end_open_line(struct out_queue *q, const char *p, size_t n)
+/* S may hold something that has to be shown later, or may not any more. */
+static void watch(struct output *o, struct line_stream *s)
 {
-	if (q->open_line >= 0)
-		out_queue_put(q, q->open_bar && p[n - 1] != '\n' ? "\r" : "\n", 1);
-	q->open_line = -1;
-}
+	int ms = lines_wait_ms(&queue_of(o, s)->lines, s);
 
-/* One line of S, or a part of one. */
-static void put_line(struct output *o, struct stream *s, const char *p, size_t n)
-{
-	struct out_queue *q = s->queue;
-
-	if (!n)
-		return;
-	if (q->open_line != s->index) {
-		end_open_line(q, p, n);
-		put_label(o, s);
+	if (ms == LINES_NEVER && s->waits)
+		TAILQ_REMOVE(&o->wait, s, next);
+	if (ms != LINES_NEVER && !s->waits) {
+		TAILQ_INSERT_TAIL(&o->wait, s, next);
+		s->since_ms = clock_ms();
+		look_in(o, ms);
 	}
-	out_queue_put(q, p, n);
-	q->open_bar = s->bar && q->terminal;
-	q->open_line = s->index;
-	if (p[n - 1] == '\n' || p[n - 1] == '\r') {
-		q->open_line = -1;
-		s->bar = p[n - 1] == '\r';
-	}
+	s->waits = ms != LINES_NEVER;
 }
 
-/* Put the whole lines of the N bytes at P.  Returns the bytes of these lines.  Each
- * '\n' and '\r' is searched once. */
-static size_t put_whole(struct output *o, struct stream *s, const char *p, size_t n)
+static void pass_on_longest(struct output *o)
 {
-	const char *at = p, *stop = p + n;
-	const char *nl = memchr(p, '\n', n), *cr = memchr(p, '\r', n);
+	struct line_stream *longest = o->stream;
 
-	for (;;) {
-		const char *end = nl;
-
-		if (cr && cr + 1 < stop && cr[1] != '\n' && (!nl || cr < nl))
-			end = cr;
-		if (!end)
-			return (size_t)(at - p);
-		put_line(o, s, at, (size_t)(end + 1 - at));
-		at = end + 1;
-		if (nl && nl < at)
-			nl = memchr(at, '\n', (size_t)(stop - at));
-		if (cr && cr < at)
-			cr = memchr(at, '\r', (size_t)(stop - at));
-	}
+	for (uint32_t i = 1; i < 2 * o->np; i++)
+		if (lines_held(&o->stream[i]) > lines_held(longest))
+			longest = &o->stream[i];
+	o->held -= lines_held(longest);
+	lines_pass_on(&queue_of(o, longest)->lines, longest);
+	o->held += lines_held(longest);
 }
 
-/* Put the line of S that has no end yet.  A '\r' at its end stays, as a '\n' may
- * follow. */
-static void put_long(struct output *o, struct stream *s)
+static void on_later(evutil_socket_t fd, short what, void *ctx)
 {
-	struct str *line = &s->line;
-	size_t stays = line->s[line->len - 1] == '\r';
-
-	put_line(o, s, line->s, line->len - stays);
-	o->held -= line->len - stays;
-	line->s[0] = '\r';
-	line->len = stays;
-	line->s[stays] = '\0';
-}
-
-static void put_lines(struct output *o, struct stream *s, const char *p, size_t n)
-{
-	struct str *line = &s->line;
-	size_t whole, before = line->len;
-
-	if (line->len) { /* finish the line that began in an earlier frame */
-		const char *nl = memchr(p, '\n', n);
-		size_t take = nl ? (size_t)(nl - p) + 1 : n;
-
-		str_addn(line, p, take);
-		p += take;
-		n -= take;
-		whole = put_whole(o, s, line->s, line->len);
-		line->len -= whole;
-		memmove(line->s, line->s + whole, line->len + 1);
-	}
-	whole = put_whole(o, s, p, n);
-	str_addn(line, p + whole, n - whole);
-	o->held += line->len - before;
-	if (line->len > LINE_MAX_BYTES)
-		put_long(o, s);
-	if (!line->len && line->cap > SMALL_BYTES)
-		str_free(line);
-	while (o->held > HELD_MAX_BYTES) { /* many ranks, and no line has an end */
-		struct stream *longest = o->stream;
-
-		for (uint32_t i = 1; i < 2 * o->np; i++)
-			if (o->stream[i].line.len > longest->line.len)
-				longest = &o->stream[i];
-		put_long(o, longest);
-	}
-}
-
-/* ---- progress bars ---- */
-
-/* Whether the line of S waits for an end that does not come.  "50%\r" does, if no '\n'
- * follows.  On a terminal "50%" does, if the last line ended in '\r': its own end comes
- * with the next update. */
-static bool is_bar(const struct stream *s)
-{
-	return s->line.len &&
-	       (s->line.s[s->line.len - 1] == '\r' || (s->bar && s->queue->terminal));
-}
-
-static void drop_line(struct output *o, struct stream *s)
-{
-	o->held -= s->line.len;
-	s->line.len = 0;
-}
-
-static void on_bars(evutil_socket_t fd, short what, void *ctx)
-{
-	const struct timeval next = { .tv_usec = BAR_MS * 1000 };
 	struct output *o = ctx;
-	uint64_t now = clock_ms();
+	struct line_stream *s, *next;
+	const uint64_t now = clock_ms();
 
 	(void)fd;
 	(void)what;
-	for (uint32_t i = 0; i < 2 * o->np; i++) {
-		struct stream *s = &o->stream[i];
-		struct out_queue *q = s->queue;
+	for (s = TAILQ_FIRST(&o->wait); s; s = next) {
+		struct out_queue *q = queue_of(o, s);
+		int ms = lines_wait_ms(&q->lines, s);
 
-		if (!is_bar(s) || q->sink.broken)
+		next = TAILQ_NEXT(s, next);
+		if (q->sink.broken)
 			continue;
-		if (out_queue_is_full(q) || now - s->came_ms < BAR_MS) {
-			event_add(o->bars, &next);
-			continue;
+		if (out_queue_is_full(q)) {
+			look_in(o, LINES_PARTIAL_MS);
+		} else if (now - s->since_ms < (uint64_t)ms) {
+			look_in(o, (int)(s->since_ms + (uint64_t)ms - now));
+		} else {
+			if (o->timestamps)
+				stamp_lines(o, q);
+			o->held -= lines_held(s);
+			lines_show(&q->lines, s);
+			o->held += lines_held(s);
+			watch(o, s);
+			event_active(o->flush, EV_TIMEOUT, 0);
 		}
-		put_line(o, s, s->line.s, s->line.len);
-		drop_line(o, s);
-		sink_push(&q->sink);
 	}
 }
 
@@ -225,24 +141,25 @@ static void on_bars(evutil_socket_t fd, short what, void *ctx)
 static void put_slice(struct output *o, struct out_queue *q, const struct out_chunk *c,
 		      const char *bytes, size_t n)
 {
-	struct stream *s;
+	struct line_stream *s;
 
 	if (!c->stream) {
-		end_open_line(q, "\n", 1);
-		out_queue_put(q, bytes, n);
-		return;
-	}
-	if (o->raw) { /* a note of runner has to know whether it begins a line */
-		out_queue_put(q, bytes, n);
-		if (n)
-			q->open_line = bytes[n - 1] == '\n' ? -1 : 0;
+		lines_note(&q->lines, bytes, n);
 		return;
 	}
 	s = &o->stream[2 * c->rank + c->stream - 1];
-	put_lines(o, s, bytes, n);
-	s->came_ms = clock_ms();
-	if (is_bar(s) && !event_pending(o->bars, EV_TIMEOUT, NULL))
-		event_add(o->bars, &(struct timeval){ .tv_usec = BAR_MS * 1000 });
+	if (o->raw) { /* a note of runner has to know whether it begins a line */
+		lines_put_raw(&q->lines, s, bytes, n);
+		return;
+	}
+	if (o->timestamps)
+		stamp_lines(o, q);
+	o->held -= lines_held(s);
+	lines_put(&q->lines, s, bytes, n);
+	o->held += lines_held(s);
+	while (o->held > HELD_MAX_BYTES) /* many ranks, and no line has an end */
+		pass_on_longest(o);
+	watch(o, s);
 }
 
 /* Queue the chunks that waited, as far as there is room.  Behind the last one come the
@@ -261,14 +178,20 @@ static void on_room(struct out_queue *q)
 		out_queue_credit(q, &c);
 	}
 	for (uint32_t i = 0; i < 2 * o->np && o->finished && !q->head; i++) {
-		struct stream *s = &o->stream[i];
+		struct line_stream *s = &o->stream[i];
 
-		if (s->queue != q)
+		if (queue_of(o, s) != q)
 			continue;
-		if (s->line.len && !o->muted)
-			put_line(o, s, s->line.s, s->line.len);
-		drop_line(o, s);
+		o->held -= lines_held(s);
+		if (!o->muted)
+			lines_finish(&q->lines, s);
+		else
+			s->line.len = s->update.len = 0;
+		o->held += lines_held(s);
+		watch(o, s);
 	}
+	if (!q->head)
+		event_active(o->flush, EV_TIMEOUT, 0);
 }
 
 static void on_left(struct out_queue *q, uint32_t host, size_t n)
@@ -282,7 +205,7 @@ static void on_broken(struct out_queue *q, int error)
 {
 	struct output *o = q->ctx;
 
-	if (q->terminal && error == EIO) /* it was closed */
+	if (q->lines.terminal && error == EIO) /* it was closed */
 		error = EPIPE;
 	o->events->unread(o->ctx, q == &o->queue[0] ? "stdout" : "stderr", error);
 }
@@ -305,7 +228,7 @@ static void add_chunk(struct output *o, struct out_queue *q, struct out_chunk c,
 	out_queue_keep(q, &c, bytes);
 	if (q->sink.queue.len >= PUSH_BYTES)
 		sink_push(&q->sink);
-	else if (q->sink.queue.len)
+	else if (q->sink.queue.len || q->lines.bar)
 		event_active(o->flush, EV_TIMEOUT, 0);
 }
 
@@ -358,8 +281,14 @@ static void on_flush(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	sink_push(&o->queue[0].sink);
-	sink_push(&o->queue[1].sink);
+	for (int i = 0; i < 2; i++) {
+		struct out_queue *q = &o->queue[i];
+
+		/* A slow terminal gets only the updates for which it has room. */
+		if (q->sink.queue.len < PUSH_BYTES && !q->sink.broken && !q->head)
+			lines_draw(&q->lines);
+		sink_push(&q->sink);
+	}
 }
 
 void output_finish(struct output *o)
@@ -429,32 +358,63 @@ long output_quiet_ms(const struct output *o, uint32_t rank)
 	return o->last_ms[rank] ? (long)(clock_ms() - o->last_ms[rank]) : -1;
 }
 
+void output_typed(struct output *o)
+{
+	struct termios t;
+
+	if (tcgetattr(STDIN_FILENO, &t) || !(t.c_lflag & ECHO))
+		return;
+	for (int i = 0; i < 2; i++)
+		if (o->queue[i].lines.terminal)
+			lines_typed(&o->queue[i].lines);
+}
+
+/* Whether labels on a terminal, or elsewhere, are coloured. */
+static bool wants_colour(enum colour_when when, bool terminal)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return when == COLOUR_ALWAYS ||
+	       (when == COLOUR_AUTO && terminal && !(no && *no));
+}
+
+/* The queue of stdout or stderr: FD. */
+static void open_queue(struct output *o, struct event_base *base, int fd)
+{
+	static const struct out_queue_events events = { on_left, on_room, on_broken };
+	struct out_queue *q = &o->queue[fd - 1];
+	struct lines *l = &q->lines;
+	const char *term = getenv("TERM");
+
+	out_queue_open(q, base, fd, &events, o);
+	l->drawing = l->terminal && term && *term && strcmp(term, "dumb");
+	l->tag_style = o->request->tag_style;
+	l->colour = wants_colour(o->request->colour, l->drawing);
+}
+
 int output_open(struct output **out, struct event_base *base, const struct request *r,
 		uint32_t np, const struct output_events *events, void *ctx,
 		struct err *e)
 {
-	static const struct out_queue_events of_queue = { on_left, on_room, on_broken };
 	struct output *o = xcalloc(1, sizeof *o);
 	struct stat x, y;
 	bool same = !fstat(1, &x) && !fstat(2, &y) && x.st_dev == y.st_dev &&
 		    x.st_ino == y.st_ino && x.st_rdev == y.st_rdev;
 
 	*o = (struct output){ .np = np, .request = r, .events = events, .ctx = ctx };
-	o->tag = r->tag;
 	o->timestamps = r->timestamps;
-	o->raw = np == 1 && !o->tag && !o->timestamps;
+	o->raw = np == 1 && r->tag_style == TAG_NONE && !r->timestamps;
 	o->stream = xcalloc(2 * (size_t)np, sizeof *o->stream);
 	o->tail = xcalloc(np, sizeof *o->tail);
 	o->last_ms = xcalloc(np, sizeof *o->last_ms);
 	for (int i = 0; i < 2; i++)
-		out_queue_open(&o->queue[i], base, i + 1, &of_queue, o);
+		open_queue(o, base, i + 1);
 	o->err_queue = same ? &o->queue[0] : &o->queue[1];
-	for (uint32_t i = 0; i < 2 * np; i++) {
+	for (uint32_t i = 0; i < 2 * np; i++)
 		o->stream[i].index = i;
-		o->stream[i].queue = i % 2 ? o->err_queue : &o->queue[0];
-	}
+	TAILQ_INIT(&o->wait);
 	o->flush = event_new(base, -1, 0, on_flush, o);
-	o->bars = event_new(base, -1, 0, on_bars, o);
+	o->later = event_new(base, -1, 0, on_later, o);
 	*out = o;
 	if (!r->output_dir)
 		return 0;
@@ -467,13 +427,13 @@ void output_free(struct output *o)
 		return;
 	logfiles_free(o->files);
 	for (uint32_t i = 0; i < 2 * o->np; i++)
-		str_free(&o->stream[i].line);
+		lines_free_stream(&o->stream[i]);
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
 	for (int i = 0; i < 2; i++)
 		out_queue_free(&o->queue[i]);
 	event_free(o->flush);
-	event_free(o->bars);
+	event_free(o->later);
 	free(o->stream);
 	free(o->tail);
 	free(o->last_ms);

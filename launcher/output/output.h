@@ -1,10 +1,7 @@
 /* output.h - the output of the ranks: whole lines with labels to the terminal, raw
  * bytes to files.
  *
- * A line ends at '\n', or at a '\r' that no '\n' follows (progress bars).  Lines of one
- * stream of a rank keep their order, and no byte is changed.  A '\r' ends a line after
- * 100 ms.  On a terminal the text behind a '\r' is shown after 100 ms, too, so that a
- * progress bar moves with each update.
+ * lines.h says what a line is, and what becomes of progress bars.
  *
  * No output is lost if the reader is slow.  `left` tells the job that bytes were
  * written, and the job returns their credit to the host, so the credit limits what
@@ -45,6 +42,9 @@ void output_restart(struct output *o);
 size_t output_waiting(const struct output *o);
 /* Queue no more output: it has no reader.  The files still get it. */
 void output_mute(struct output *o);
+
+/* The user typed the end of a line at the terminal that is stdin. */
+void output_typed(struct output *o);
 
 /* The last lines RANK wrote to stderr, at most 10, or "". */
 const char *output_tail(const struct output *o, uint32_t rank);

@@ -58,7 +58,8 @@ static void say_rest(struct str *s, const struct request *r)
 {
 	say_text(s, "envfile", r->env_file);
 	say_text(s, "output", r->output_dir);
-	say_number(s, "tag", r->tag, true);
+	say_number(s, "tag", r->tag_style, TAG_LONG);
+	say_number(s, "color", r->colour, COLOUR_AUTO);
 	say_number(s, "timestamps", r->timestamps, 0);
 	if (!r->show.all) {
 		str_add(s, " show=");

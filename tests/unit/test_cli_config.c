@@ -28,7 +28,7 @@ static const struct {
 	  " error 'BERTH_HOSTFILE' cannot follow another option that names "
 	  "hosts" HOSTS_HINT },
 	{ "BERTH_OVERSUBSCRIBE=1 BERTH_TAG=no BERTH_VERBOSE=2", "a",
-	  " oversubscribe=1 tag=0 verbosity=2 [a]" },
+	  " oversubscribe=1 tag=2 verbosity=2 [a]" },
 	{ "BERTH_OVERSUBSCRIBE=1", "--no-oversubscribe a", " [a]" },
 	{ "BERTH_SHOW=1,2", "--show 3 a", " show=3 [a]" },
 	{ "BERTH_TIMEOUT=5y", "a",
@@ -81,7 +81,7 @@ static const struct {
 	{ "# a comment\n\n  np = 4   # four\n\thosts=h:4\r\n",
 	  " hosts=h:4 from=hosts in F:4 np=4 npfrom=np in F:3 [a]" },
 	{ "bind_to = core:2\ntag = no\nverbose = 1",
-	  " tag=0 bind=core count=2 verbosity=1 [a]" },
+	  " tag=2 bind=core count=2 verbosity=1 [a]" },
 	{ "export = A=1 2 #3\nexport = NCCL_*\n", " all=A=1 2 all=NCCL_* [a]" },
 	{ "export = A=#1\n", " all=A=#1 [a]" },
 	{ "no-push = yes\nkeep-going = true\npty = off", " nopush=1 keepgoing=1 [a]" },
