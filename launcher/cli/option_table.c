@@ -192,7 +192,13 @@ const struct option option_table[] = {
 	  .help = "also write DIR/rank.N/{stdout,stderr}",
 	  .text = "Also write the output of each rank to DIR/rank.N/stdout and DIR/rank.N/stderr on "
 		  "this machine. The files get the bytes as they come, without labels. N has as "
-		  "many digits as the highest rank." },
+		  "many digits as the highest rank. In DIR %r stands for the rank (or %t; %4r has "
+		  "at least 4 digits, %R as many as the highest rank), %h for the host (or %N), %l "
+		  "for the local rank, %j for the job id and %% for %. With %r, or with %h and %l, "
+		  "the name is that of a file: log.%r has stdout of the rank, and log.%r.err its "
+		  "stderr. With %j alone each job has a folder of its own. Files of an earlier run "
+		  "are moved: DIR/rank.N to DIR/run.1, then DIR/run.2 and so on; log.0 to log.0.1. "
+		  "Nothing is written to a file of another user." },
 	{ "--tag --tag-output -l --label --prepend-rank", NULL, TOPIC_output, OPTION_SWITCH,
 	  "tag", "BERTH_TAG", .set = value_tag,
 	  .help = "--no-tag: lines without [rank]<stdout>:",
@@ -230,7 +236,9 @@ const struct option option_table[] = {
 	  "events", "BERTH_EVENTS", TEXT(events_file),
 	  .help = "write events to FILE, as JSON lines",
 	  .text = "Write each event to FILE, as one JSON object on a line: host up, rank started, "
-		  "rank ended, stall, cause, restart, end." },
+		  "rank ended, stall, cause, restart, end. An old FILE is replaced, unless it "
+		  "belongs to another user. If FILE is -, the lines go to stdout, among the output "
+		  "of the ranks." },
 	{ "--summary", "text|json|none", TOPIC_output, OPTION_OPTIONAL,
 	  "summary", "BERTH_SUMMARY", .set = value_summary, .choices = summary_names,
 	  .help = "at the end: status, cause, times, memory",

@@ -217,17 +217,29 @@ static void on_disk(void *ctx, const char *path, int error)
 	report_error(j, &e);
 }
 
-static void start_ranks(struct job *j)
+static int open_output(struct job *j)
 {
 	static const struct output_events events = { on_left, on_unread, on_disk };
+	struct log_rank *rank = xcalloc(j->plan.np, sizeof *rank);
+	int rc;
 
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		rank[i] = (struct log_rank){ j->agents.host[j->plan.rank[i].host].name,
+					     j->plan.rank[i].local };
+	rc = output_open(&j->output, j->base, j->request, j->plan.np, rank,
+			 j->spec.job_id, &events, j, &j->err);
+	free(rank);
+	return rc;
+}
+
+static void start_ranks(struct job *j)
+{
 	if (check_programs(j)) {
 		j->refused = true;
 		return;
 	}
 	if (!j->output) { /* the first epoch */
-		if (output_open(&j->output, j->base, j->request, j->plan.np, &events, j,
-				&j->err)) {
+		if (open_output(j)) {
 			j->refused = true;
 			return;
 		}

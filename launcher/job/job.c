@@ -2,6 +2,7 @@
 
 #include <event2/event.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "common/loop.h"
 #include "launcher/job/acts.h"
@@ -152,6 +153,17 @@ static size_t count_remote(const struct job *j)
 	return n;
 }
 
+/* A line of --events among the output of the ranks. */
+static void on_event(void *ctx, const char *line, size_t n)
+{
+	const struct job *j = ctx;
+
+	if (j->output)
+		output_line(j->output, line, n);
+	else if (write(STDOUT_FILENO, line, n) < 0)
+		return; /* the job goes on without it */
+}
+
 void job_begin(struct job *j)
 {
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
@@ -161,7 +173,8 @@ void job_begin(struct job *j)
 		return;
 	/* where slots are known, hosts without a rank need no agent */
 	if ((slots_known(j) && acts_map(j)) ||
-	    events_open(&j->events, j->request->events_file, j->spec.job_id, &j->err)) {
+	    events_open(&j->events, j->request->events_file, j->spec.job_id, on_event,
+			j, &j->err)) {
 		j->refused = true;
 		return;
 	}
@@ -185,6 +198,8 @@ int job_finish(struct job *j)
 	events_begin(j->events, "end");
 	events_number(j->events, "status", status);
 	events_end(j->events);
+	if (j->output)
+		output_settle(j->output);
 	return status;
 }
 

@@ -1,29 +1,38 @@
 #include "launcher/output/events.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "launcher/output/own_file.h"
+
 struct events {
-	int fd;
+	int fd; /* -1: it goes to TO_STDOUT */
+	events_to_stdout *to_stdout;
+	void *ctx;
 	char *job;
 	struct str line;
 };
 
-int events_open(struct events **out, const char *file, const char *job, struct err *e)
+int events_open(struct events **out, const char *file, const char *job,
+		events_to_stdout *to_stdout, void *ctx, struct err *e)
 {
+	const bool is_stdout = file && !strcmp(file, "-");
 	struct events *ev;
+	struct str why = { 0 };
 	int fd;
 
 	*out = NULL;
 	if (!file)
 		return 0;
-	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return err_set(e, E_EVENTS_FILE, file, strerror(errno));
+	fd = is_stdout ? -1 : own_file_open(file, OWN_FILE_REPLACE, &why);
+	if (fd < 0 && !is_stdout)
+		err_set(e, E_EVENTS_FILE, file, str_text(&why));
+	str_free(&why);
+	if (fd < 0 && !is_stdout)
+		return -1;
 	ev = xcalloc(1, sizeof *ev);
-	ev->fd = fd;
+	*ev = (struct events){ .fd = fd, .to_stdout = to_stdout, .ctx = ctx };
 	ev->job = xstrdup(job);
 	*out = ev;
 	return 0;
@@ -64,7 +73,9 @@ void events_end(struct events *ev)
 	if (!ev)
 		return;
 	str_add(&ev->line, "}\n");
-	if (write(ev->fd, ev->line.s, ev->line.len) < 0)
+	if (ev->fd < 0)
+		ev->to_stdout(ev->ctx, ev->line.s, ev->line.len);
+	else if (write(ev->fd, ev->line.s, ev->line.len) < 0)
 		ev->line.len = 0; /* the job goes on without the file */
 }
 
@@ -72,7 +83,8 @@ void events_close(struct events *ev)
 {
 	if (!ev)
 		return;
-	close(ev->fd);
+	if (ev->fd >= 0)
+		close(ev->fd);
 	str_free(&ev->line);
 	free(ev->job);
 	free(ev);

@@ -10,8 +10,14 @@
 
 struct events;
 
-/* If FILE is NULL, nothing is written and OUT is NULL.  Every function accepts NULL. */
-int events_open(struct events **out, const char *file, const char *job, struct err *e);
+/* One line of N bytes for stdout, with its '\n'. */
+typedef void events_to_stdout(void *ctx, const char *line, size_t n);
+
+/* If FILE is NULL, nothing is written and OUT is NULL.  Every function accepts NULL.  If
+ * FILE is "-", each line goes to TO_STDOUT.  An old FILE is replaced, unless it belongs
+ * to another user (own_file.h). */
+int events_open(struct events **out, const char *file, const char *job,
+		events_to_stdout *to_stdout, void *ctx, struct err *e);
 /* Begin an event, add its fields, end it.  A text that is NULL becomes null. */
 void events_begin(struct events *ev, const char *name);
 void events_number(struct events *ev, const char *key, long long value);

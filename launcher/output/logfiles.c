@@ -1,130 +1,328 @@
 #include "launcher/output/logfiles.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/str.h"
+#include "launcher/output/own_file.h"
+
+enum { WIDTH_MAX = 9, OLD_MAX = 1000000 };
 
 struct logfiles {
-	const char *dir;
-	int *fd; /* [2 * rank + (stream - 1)], -1: not open */
-	uint32_t np;
-	int rank_digits;
+	struct log_names names;
+	int *fd;      /* [2 * rank + (stream - 1)], -1: not open */
+	unsigned old; /* the number of the last file that was moved, or 0 */
 	bool keep_fds, stopped;
 	logfiles_failed *failed;
 	void *ctx;
 };
 
-static char *file_path(const struct logfiles *f, uint32_t rank, unsigned stream)
+/* ---- names ---- */
+
+/* The letters of the %s in PATTERN that follow AT: the next one, or '\0'. */
+static char next_letter(const char **at, int *width)
 {
-	return xasprintf("%s/rank.%0*u/%s", f->dir, f->rank_digits, rank,
+	const char *p = strchr(*at, '%');
+
+	*width = 0;
+	if (!p)
+		return '\0';
+	for (p++; isdigit((unsigned char)*p) && *width <= WIDTH_MAX; p++)
+		*width = 10 * *width + *p - '0';
+	*at = *p ? p + 1 : p;
+	return *p ? *p : '?';
+}
+
+/* Each rank has a file of its own by its name alone. */
+static bool is_file(const char *pattern)
+{
+	bool rank = false, host = false, local = false;
+	int width;
+	char c;
+
+	while ((c = next_letter(&pattern, &width))) {
+		rank |= strchr("rtR", c) != NULL;
+		host |= strchr("hN", c) != NULL;
+		local |= c == 'l';
+	}
+	return rank || (host && local);
+}
+
+static int digits_of(uint32_t np)
+{
+	return snprintf(NULL, 0, "%u", np - 1);
+}
+
+/* The pattern with RANK's values. */
+static int expand(struct str *out, const struct log_names *names, uint32_t rank,
+		  struct err *e)
+{
+	const struct log_rank *r = &names->rank[rank];
+	const char *at = names->pattern, *from = at;
+	int width;
+	char c;
+
+	while ((c = next_letter(&at, &width))) {
+		str_addn(out, from, strcspn(from, "%"));
+		from = at;
+		if (width > WIDTH_MAX || !strchr("rtRhNlj%", c))
+			return err_set(e, E_LOG_NAME, names->pattern);
+		if (c == 'r' || c == 't')
+			str_addf(out, "%0*u", width, rank);
+		if (c == 'R')
+			str_addf(out, "%0*u", digits_of(names->np), rank);
+		if (c == 'l')
+			str_addf(out, "%0*u", width, r->local);
+		if (c == 'h' || c == 'N')
+			str_add(out, r->host);
+		if (c == 'j')
+			str_add(out, names->job);
+		if (c == '%')
+			str_add(out, "%");
+	}
+	str_add(out, from);
+	return 0;
+}
+
+int logfiles_name(struct str *out, const struct log_names *names, uint32_t rank,
+		  unsigned stream, struct err *e)
+{
+	if (expand(out, names, rank, e))
+		return -1;
+	if (is_file(names->pattern))
+		str_add(out, stream == 1 ? "" : ".err");
+	else
+		str_addf(out, "/rank.%0*u/%s", digits_of(names->np), rank,
 			 stream == 1 ? "stdout" : "stderr");
+	return 0;
+}
+
+/* ---- writing ---- */
+
+/* All of it, or -1 with errno. */
+static int write_all(int fd, const char *p, size_t n)
+{
+	while (n) {
+		ssize_t done = write(fd, p, n);
+
+		if (done < 0 && errno != EINTR)
+			return -1;
+		p += done > 0 ? done : 0;
+		n -= done > 0 ? (size_t)done : 0;
+	}
+	return 0;
 }
 
 void logfiles_write(struct logfiles *f, uint32_t rank, unsigned stream, const char *p,
 		    size_t n)
 {
+	struct str path = { 0 }, why = { 0 };
 	int *kept, fd;
-	char *path;
 
 	if (!f || f->stopped)
 		return;
-	path = file_path(f, rank, stream);
 	kept = &f->fd[2 * (size_t)rank + stream - 1];
 	fd = *kept;
-	if (fd < 0)
-		fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-	while (n) {
-		ssize_t done = fd < 0 ? -1 : write(fd, p, n);
+	if (fd < 0) {
+		logfiles_name(&path, &f->names, rank, stream, NULL);
+		fd = own_file_open(str_text(&path), OWN_FILE_APPEND, &why);
+	}
+	if (fd < 0 || write_all(fd, p, n)) {
+		int error = errno;
 
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0) {
-			f->failed(f->ctx, path, errno);
-			f->stopped = true;
-			break;
-		}
-		p += done;
-		n -= (size_t)done;
+		path.len = 0;
+		logfiles_name(&path, &f->names, rank, stream, NULL);
+		f->failed(f->ctx, str_text(&path), error);
+		f->stopped = true;
 	}
 	if (f->keep_fds)
 		*kept = fd;
 	else if (fd >= 0)
 		close(fd);
-	free(path);
+	str_free(&path);
+	str_free(&why);
 }
 
-/* PATH and the directories above it. */
-static int make_dirs(const char *path, struct err *e)
-{
-	char *copy = xstrdup(path);
-	int rc = 0;
+/* ---- files of an earlier run ---- */
 
-	for (char *p = copy + 1; rc == 0 && p; p++) {
-		p = strchr(p, '/');
-		if (p)
-			*p = '\0';
-		if (mkdir(copy, 0777) && errno != EEXIST)
-			rc = err_set(e, E_LOG_DIR, path, strerror(errno));
-		if (!p)
-			break;
-		*p = '/';
+/* Move NAME of the folder AT to the first free name of NAME.1, NAME.2, ...; with INTO,
+ * which is a folder in AT: to INTO/NAME. */
+static int move_entry(struct logfiles *f, int at, const char *name, const char *into,
+		      struct str *why)
+{
+	struct str to = { 0 };
+	int rc = own_file_has(at, name, why);
+
+	for (unsigned i = f->old ? f->old : 1; rc == 1 && i < OLD_MAX; i++) {
+		to.len = 0;
+		if (into)
+			str_addf(&to, "%s/%s", into, name);
+		else
+			str_addf(&to, "%s.%u", name, i);
+		if (!into && !faccessat(at, to.s, F_OK, AT_SYMLINK_NOFOLLOW))
+			continue;
+		rc = renameat(at, name, at, to.s);
+		if (rc)
+			str_add(why, strerror(errno));
+		else if (!into)
+			f->old = i;
 	}
-	free(copy);
+	str_free(&to);
 	return rc;
 }
 
-static int make_file(struct logfiles *f, uint32_t rank, unsigned stream, struct err *e)
+/* Make the first of run.1, run.2, ... that is not there. */
+static int make_run(struct logfiles *f, int at, char *name, size_t size)
 {
-	char *path = file_path(f, rank, stream);
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-	int rc = fd < 0 ? err_set(e, E_LOG_DIR, path, strerror(errno)) : 0;
+	int rc = -1;
+
+	for (unsigned i = 1; rc && i < OLD_MAX; i++) {
+		snprintf(name, size, "run.%u", i);
+		rc = mkdirat(at, name, 0777);
+		if (rc && errno != EEXIST)
+			return -1;
+		f->old = i;
+	}
+	return rc;
+}
+
+static bool is_rank(const char *name)
+{
+	const char *number = name + 5;
+
+	return !strncmp(name, "rank.", 5) && *number &&
+	       !number[strspn(number, "0123456789")];
+}
+
+/* The rank.* of the folder AT into a new folder there. */
+static int move_folder(struct logfiles *f, int at, char *into, size_t size,
+		       struct str *why)
+{
+	int list = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	DIR *dir = list < 0 ? NULL : fdopendir(list);
+	struct dirent *entry;
+
+	*into = '\0';
+	while (dir && !rc && (entry = readdir(dir))) {
+		if (!is_rank(entry->d_name))
+			continue;
+		rc = own_file_has(at, entry->d_name, why) < 0 ? -1 : 0;
+		if (!rc && !*into && make_run(f, at, into, size)) {
+			str_add(why, strerror(errno));
+			rc = -1;
+		}
+		rc = rc || move_entry(f, at, entry->d_name, into, why) ? -1 : 0;
+	}
+	if (dir)
+		closedir(dir);
+	else if (list >= 0)
+		close(list);
+	return rc;
+}
+
+/* What stands in the way of the file PATH. */
+static int move_old(struct logfiles *f, const char *path, struct str *note,
+		    struct str *why)
+{
+	const bool file = is_file(f->names.pattern);
+	char *folder = xstrdup(path), into[32] = "";
+	const char *last;
+	const unsigned old = f->old;
+	int at, rc;
+
+	if (!file) /* DIR/rank.N/stdout: its DIR */
+		*strrchr(folder, '/') = '\0';
+	at = own_file_folder(folder, &last, why);
+	if (at < 0 && errno == ENOENT)
+		rc = 0;
+	else if (at < 0)
+		rc = -1;
+	else if (file)
+		rc = move_entry(f, at, last, NULL, why) < 0 ? -1 : 0;
+	else
+		rc = move_folder(f, at, into, sizeof into, why);
+	if (at >= 0)
+		close(at);
+	if (file && f->old != old && !note->len)
+		str_addf(note, "'%s' of an earlier run is now '%s.%u'", path, path,
+			 f->old);
+	if (*into && !note->len)
+		str_addf(note, "the files of an earlier run are now in '%.*s/%s'",
+			 (int)(last - folder - 1), folder, into);
+	free(folder);
+	return rc;
+}
+
+/* ---- opening ---- */
+
+static int make_file(struct logfiles *f, uint32_t rank, unsigned stream,
+		     const char *path, struct str *why)
+{
+	int fd = own_file_open(path, OWN_FILE_NEW, why);
 
 	if (f->keep_fds)
 		f->fd[2 * (size_t)rank + stream - 1] = fd;
 	else if (fd >= 0)
 		close(fd);
-	free(path);
+	return fd < 0 ? -1 : 0;
+}
+
+/* Each file of each rank: first what stands in its way is moved, for all of them, then
+ * it is made. */
+static int for_each(struct logfiles *f, bool make, struct str *note, struct err *e)
+{
+	struct str path = { 0 }, why = { 0 };
+	int rc = 0;
+
+	for (uint32_t i = 0; i < 2 * f->names.np && !rc; i++) {
+		if (!make && i % 2 && !is_file(f->names.pattern))
+			continue; /* a folder has both */
+		path.len = why.len = 0;
+		rc = logfiles_name(&path, &f->names, i / 2, i % 2 + 1, e);
+		if (rc)
+			break;
+		rc = make ? make_file(f, i / 2, i % 2 + 1, path.s, &why)
+			  : move_old(f, path.s, note, &why);
+		if (rc)
+			err_set(e, E_LOG_DIR, path.s, str_text(&why));
+	}
+	str_free(&path);
+	str_free(&why);
 	return rc;
 }
 
-int logfiles_open(struct logfiles **files, const char *dir, uint32_t np,
-		  logfiles_failed *failed, void *ctx, struct err *e)
+int logfiles_open(struct logfiles **files, const struct log_names *names,
+		  struct str *note, logfiles_failed *failed, void *ctx, struct err *e)
 {
 	struct logfiles *f = xcalloc(1, sizeof *f);
+	const size_t n = 2 * (size_t)names->np;
 	struct rlimit limit = { 0 };
-	int rc = 0;
 
-	*f = (struct logfiles){ .dir = dir, .np = np, .failed = failed, .ctx = ctx };
-	f->rank_digits = snprintf(NULL, 0, "%u", np - 1);
-	f->fd = xcalloc(2 * (size_t)np, sizeof *f->fd);
-	for (size_t i = 0; i < 2 * (size_t)np; i++)
+	*f = (struct logfiles){ .names = *names, .failed = failed, .ctx = ctx };
+	f->fd = xcalloc(n, sizeof *f->fd);
+	for (size_t i = 0; i < n; i++)
 		f->fd[i] = -1;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	f->keep_fds = 2 * (rlim_t)np + 256 < limit.rlim_cur;
+	f->keep_fds = n + 256 < limit.rlim_cur;
 	*files = f;
-	for (uint32_t rank = 0; rank < np && !rc; rank++) {
-		char *rank_dir = xasprintf("%s/rank.%0*u", dir, f->rank_digits, rank);
-
-		rc = make_dirs(rank_dir, e) || make_file(f, rank, 1, e) ||
-		     make_file(f, rank, 2, e);
-		free(rank_dir);
-	}
-	return rc ? -1 : 0;
+	return for_each(f, false, note, e) || for_each(f, true, note, e) ? -1 : 0;
 }
 
 void logfiles_free(struct logfiles *f)
 {
 	if (!f)
 		return;
-	for (size_t i = 0; i < 2 * (size_t)f->np; i++)
+	for (size_t i = 0; i < 2 * (size_t)f->names.np; i++)
 		if (f->fd[i] >= 0)
 			close(f->fd[i]);
 	free(f->fd);
+	free(f->names.rank);
 	free(f);
 }

@@ -1,8 +1,20 @@
-/* logfiles.h - the output of each rank in files: DIR/rank.N/stdout and
- * DIR/rank.N/stderr (--output-filename).  N has as many digits as the last rank.
+/* logfiles.h - the output of each rank in files (--output-filename).
+ *
+ *   DIR       DIR/rank.N/stdout and DIR/rank.N/stderr; N has as many digits as the last
+ *             rank.  %h, %l and %j in DIR stand for what they do in FILE.
+ *   FILE      with %r, or with %h and %l: FILE has stdout, FILE.err has stderr
+ *
+ *   %r %t     rank                  %R     rank with as many digits as the last one
+ *   %h %N     host, at the first start of the rank
+ *   %l        local rank            %j     job id                 %%     %
+ * A number behind the % is the least number of digits, as in %4r.
+ *
+ * Files of an earlier run are kept: DIR/rank.* move to DIR/run.1, then to DIR/run.2 and
+ * so on, FILE to FILE.1.  All epochs of one job write to the same files.
  *
  * Bytes are written as they came, without labels, before logfiles_write() returns.  So
- * a slow reader of the terminal does not delay the files.
+ * a slow reader of the terminal does not delay the files.  No file of another user is
+ * written to (own_file.h).
  *
  * All files stay open if there are enough descriptors: 2 for each rank and 256 for
  * everything else.  If not, a file is opened for each write.  After the first error
@@ -13,16 +25,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/str.h"
 
 struct logfiles;
+
+/* What the names are made of.  The strings must outlive the files. */
+struct log_names {
+	const char *pattern, *job;
+	uint32_t np;
+	struct log_rank {
+		const char *host;
+		uint32_t local;
+	} * rank; /* rank[0..np) */
+};
 
 /* Writing PATH failed with the errno ERROR; called once at most. */
 typedef void logfiles_failed(void *ctx, const char *path, int error);
 
-/* Make DIR, the directories above it, and empty files for NP ranks.  DIR is not copied.
- * 0, or -1 with E_LOG_DIR.  The caller frees *F in both cases. */
-int logfiles_open(struct logfiles **f, const char *dir, uint32_t np,
+/* Append the name of RANK's file of stream 1 or 2.  0, or -1 with E_LOG_NAME. */
+int logfiles_name(struct str *out, const struct log_names *names, uint32_t rank,
+		  unsigned stream, struct err *e);
+
+/* Make the folders, and empty files for all ranks.  Takes NAMES->rank over.  NOTE gets
+ * what became of an earlier run's files, or stays empty.  0, or -1 with E_LOG_NAME or
+ * E_LOG_DIR.  The caller frees *F in both cases. */
+int logfiles_open(struct logfiles **f, const struct log_names *names, struct str *note,
 		  logfiles_failed *failed, void *ctx, struct err *e);
 
 /* N bytes that RANK wrote to stream 1 or 2.  Does nothing if F is NULL. */

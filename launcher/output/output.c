@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <termios.h>
@@ -10,12 +11,12 @@
 
 #include "common/wire.h"
 #include "launcher/output/out_queue.h"
-#include "launcher/output/logfiles.h"
 
 enum {
 	HELD_MAX_BYTES = 4 << 20, /* in lines of all ranks that have no end yet */
 	SLICE_BYTES = 16384,      /* labelled at a time: may become 40 times as much */
 	PUSH_BYTES = 131072,      /* enough for one write(2) */
+	SETTLE_MS = 5000,
 	TAIL_BYTES = 4096,
 	TAIL_LINES = 10
 };
@@ -319,10 +320,20 @@ void output_mute(struct output *o)
 	o->muted = true;
 }
 
+/* The N bytes of a whole line of runner itself. */
+static void add_own_line(struct output *o, struct out_queue *q, const char *line,
+			 size_t n)
+{
+	const struct out_chunk c = { .n = (uint32_t)n, .cost = (uint32_t)n };
+
+	if (q->sink.broken)
+		return;
+	add_chunk(o, q, c, line);
+	sink_push(&q->sink);
+}
+
 void output_note(struct output *o, const char *format, ...)
 {
-	struct out_queue *q = o->err_queue;
-	struct out_chunk c = { 0 };
 	va_list ap;
 	char *text, *line;
 
@@ -330,13 +341,25 @@ void output_note(struct output *o, const char *format, ...)
 	text = xvasprintf(format, ap);
 	va_end(ap);
 	line = xasprintf("%s\n", text);
-	c.n = c.cost = (uint32_t)strlen(line);
-	if (!q->sink.broken) {
-		add_chunk(o, q, c, line);
-		sink_push(&q->sink);
-	}
+	add_own_line(o, o->err_queue, line, strlen(line));
 	free(text);
 	free(line);
+}
+
+void output_line(struct output *o, const char *line, size_t n)
+{
+	add_own_line(o, &o->queue[0], line, n);
+}
+
+void output_settle(struct output *o)
+{
+	const uint64_t until = clock_ms() + SETTLE_MS;
+	struct sink *s = &o->queue[0].sink;
+	struct pollfd p = { .fd = s->fd, .events = POLLOUT };
+
+	for (sink_push(s); s->queue.len && !s->broken && clock_ms() < until;
+	     sink_push(s))
+		poll(&p, 1, 100);
 }
 
 const char *output_tail(const struct output *o, uint32_t rank)
@@ -392,9 +415,25 @@ static void open_queue(struct output *o, struct event_base *base, int fd)
 	l->colour = wants_colour(o->request->colour, l->drawing);
 }
 
+static int open_files(struct output *o, const struct log_rank *rank, const char *job,
+		      struct err *e)
+{
+	struct log_names names = { o->request->output_dir, job, o->np,
+				   xcalloc(o->np, sizeof *names.rank) };
+	struct str note = { 0 };
+	int rc;
+
+	memcpy(names.rank, rank, o->np * sizeof *rank);
+	rc = logfiles_open(&o->files, &names, &note, o->events->disk, o->ctx, e);
+	if (note.len && o->request->verbosity >= 0)
+		output_note(o, "runner: --output-filename: %s", note.s);
+	str_free(&note);
+	return rc;
+}
+
 int output_open(struct output **out, struct event_base *base, const struct request *r,
-		uint32_t np, const struct output_events *events, void *ctx,
-		struct err *e)
+		uint32_t np, const struct log_rank *rank, const char *job,
+		const struct output_events *events, void *ctx, struct err *e)
 {
 	struct output *o = xcalloc(1, sizeof *o);
 	struct stat x, y;
@@ -416,9 +455,7 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	o->flush = event_new(base, -1, 0, on_flush, o);
 	o->later = event_new(base, -1, 0, on_later, o);
 	*out = o;
-	if (!r->output_dir)
-		return 0;
-	return logfiles_open(&o->files, r->output_dir, np, events->disk, ctx, e);
+	return r->output_dir ? open_files(o, rank, job, e) : 0;
 }
 
 void output_free(struct output *o)

@@ -11,6 +11,7 @@
 #define BERTH_LAUNCHER_OUTPUT_OUTPUT_H
 
 #include "common/str.h"
+#include "launcher/output/logfiles.h"
 #include "launcher/request.h"
 
 struct event_base;
@@ -25,10 +26,11 @@ struct output_events {
 	void (*disk)(void *ctx, const char *path, int error);
 };
 
-/* For NP ranks.  0, or -1 with E if the log directory cannot be made. */
+/* For NP ranks.  RANK[0..NP) and JOB, the job id, are for the names of log files; their
+ * strings must outlive OUT.  0, or -1 with E if there can be no such files. */
 int output_open(struct output **out, struct event_base *base, const struct request *r,
-		uint32_t np, const struct output_events *events, void *ctx,
-		struct err *e);
+		uint32_t np, const struct log_rank *rank, const char *job,
+		const struct output_events *events, void *ctx, struct err *e);
 
 /* N bytes that RANK on HOST wrote to stream 1 or 2. */
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
@@ -56,6 +58,12 @@ long output_quiet_ms(const struct output *o, uint32_t rank);
 /* A line of runner itself for stderr, behind the output that came before. */
 void output_note(struct output *o, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* The N bytes of a whole line of runner itself for stdout. */
+void output_line(struct output *o, const char *line, size_t n);
+
+/* The loop runs no longer: write what is queued.  Waits 5 s at most. */
+void output_settle(struct output *o);
 
 void output_free(struct output *o);
 

@@ -106,7 +106,7 @@ START_TEST(lines)
 	char *text, *second;
 
 	close(mkstemp(file));
-	ck_assert_int_eq(events_open(&ev, file, "c00kie", &e), 0);
+	ck_assert_int_eq(events_open(&ev, file, "c00kie", NULL, NULL, &e), 0);
 	events_begin(ev, "rank ended");
 	events_number(ev, "rank", 3);
 	events_number(ev, "status", -1);
@@ -134,14 +134,14 @@ START_TEST(no_file)
 	struct err e = { 0 };
 	struct events *ev = (struct events *)1;
 
-	ck_assert_int_eq(events_open(&ev, NULL, "c", &e), 0);
+	ck_assert_int_eq(events_open(&ev, NULL, "c", NULL, NULL, &e), 0);
 	ck_assert_ptr_null(ev);
 	events_begin(ev, "end");
 	events_number(ev, "n", 1);
 	events_text(ev, "t", "x");
 	events_end(ev);
 	events_close(ev);
-	ck_assert_int_eq(events_open(&ev, "/nonexistent/x", "c", &e), -1);
+	ck_assert_int_eq(events_open(&ev, "/nonexistent/x", "c", NULL, NULL, &e), -1);
 	ck_assert_ptr_null(ev);
 	ck_assert_int_eq(e.id, E_EVENTS_FILE);
 	ck_assert_str_eq(e.text, "cannot write --events file '/nonexistent/x': No such "

@@ -149,6 +149,7 @@ static const char *rig_env = "xterm", *rig_no_color = "1"; /* TERM, NO_COLOR */
 static void rig_open(struct rig *g, enum where where, uint32_t np)
 {
 	static const struct output_events events = { on_left, on_unread, on_disk };
+	struct log_rank *rank;
 
 	frozen_ms = 1;
 	setenv("TERM", rig_env, 1);
@@ -159,7 +160,12 @@ static void rig_open(struct rig *g, enum where where, uint32_t np)
 	put_fds(g, where);
 	if (where == SHARED_PIPES)
 		few_files(g, true);
-	g->rc = output_open(&g->o, g->base, &g->r, np, &events, g, &g->err);
+	rank = xcalloc(np, sizeof *rank);
+	for (uint32_t i = 0; i < np; i++)
+		rank[i] = (struct log_rank){ i % 2 ? "odd" : "even", i / 2 };
+	g->rc = output_open(&g->o, g->base, &g->r, np, rank, "c00kie", &events, g,
+			    &g->err);
+	free(rank);
 	if (where == SHARED_PIPES)
 		few_files(g, false);
 }
@@ -1181,7 +1187,7 @@ START_TEST(folder_names)
 }
 END_TEST
 
-/* Raw bytes, no labels, hidden ranks too, a muted terminal too; old ones are cut off.
+/* Raw bytes, no labels, hidden ranks too, a muted terminal too; old ones are moved.
  * Once with files kept open and once without (SHARED_PIPES: no descriptors to spare).
  */
 START_TEST(files_get_everything)
@@ -1189,10 +1195,13 @@ START_TEST(files_get_everything)
 	uint64_t bits[1] = { 1 };
 	struct rig g = { .r.show = { .bits = bits, .nwords = 1 } };
 
+	char *path;
+
 	make_folder();
 	g.r.output_dir = folder;
 	for (int round = 0; round < 2; round++) {
 		struct rlimit low, old;
+		char *note;
 
 		getrlimit(RLIMIT_NOFILE, &old);
 		low = (struct rlimit){ _i ? 200 : old.rlim_cur, old.rlim_max };
@@ -1207,8 +1216,19 @@ START_TEST(files_get_everything)
 		rig_text(&g, 1, 2, "err\n");
 		output_mute(g.o);
 		rig_text(&g, 1, 2, "muted");
-		rig_expect(&g, O(0) "a\r\n", "");
+		note = xasprintf("runner: --output-filename: the files of an earlier "
+				 "run are now in '%s/run.1'\n",
+				 folder);
+		rig_expect(&g, O(0) "a\r\n", round ? note : "");
+		free(note);
 	}
+	file_is("run.1/rank.1/stdout", "hidden");
+	file_is("run.1/rank.1/stderr", "err\nmuted");
+	file_is("run.1/rank.0/stdout", "a\r\nb");
+	file_is("run.1/rank.0/stderr", "");
+	path = xasprintf("%s/run.1", folder);
+	rmdir(path);
+	free(path);
 	file_is("rank.0/stdout", "a\r\nb");
 	file_is("rank.0/stderr", "");
 	file_is("rank.1/stdout", "hidden");
@@ -1250,7 +1270,7 @@ START_TEST(no_folder)
 	rig_expect(&g, "", "");
 	ck_assert_int_eq(rc, -1);
 	ck_assert_int_eq(e.id, E_LOG_DIR);
-	ck_assert_ptr_nonnull(strstr(e.text, "'/dev/null/x/rank.0'"));
+	ck_assert_ptr_nonnull(strstr(e.text, "'/dev/null/x/rank.0/stdout'"));
 	ck_assert_ptr_nonnull(strstr(e.text, "Not a directory"));
 }
 END_TEST
@@ -1259,19 +1279,22 @@ END_TEST
 START_TEST(disk_full)
 {
 	struct rig g = { 0 };
+	struct rlimit full = { 1, RLIM_INFINITY }, old;
 	char path[128], *said;
 	int disks;
 
 	make_folder();
-	snprintf(path, sizeof path, "%s/rank.0", folder);
-	mkdir(path, 0777);
 	snprintf(path, sizeof path, "%s/rank.0/stdout", folder);
-	ck_assert_int_eq(symlink("/dev/full", path), 0);
 	g.r.output_dir = folder;
 	rig_open(&g, PIPES, 2);
+	getrlimit(RLIMIT_FSIZE, &old);
+	full.rlim_max = old.rlim_max;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &full);
 	rig_text(&g, 0, 1, "a\n");
 	rig_text(&g, 0, 1, "b\n");
 	rig_text(&g, 1, 1, "c\n");
+	setrlimit(RLIMIT_FSIZE, &old);
 	disks = g.disks;
 	said = xstrdup(g.disk_path);
 	rig_expect(&g, O(0) "a\n" O(0) "b\n" O(1) "c\n", "");
