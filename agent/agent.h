@@ -46,6 +46,7 @@ struct agent {
 	struct gpus chosen;   /* of the job */
 	struct placement placement;
 	bool placed;
+	struct winsize window; /* of the user's terminal, or zeros */
 	struct ranks ranks;
 	struct gpu_check check;
 	struct job_check *job_check; /* --check, while it runs; or NULL */

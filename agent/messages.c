@@ -1,4 +1,5 @@
 /* What each message of the launcher does. */
+#include <limits.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -82,6 +83,7 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 	if (!a->xml && !(m.flags & JOB_PLAN))
 		a->job_socket = procs_job_socket(m.job_id);
 	ranks_begin(&a->ranks, a->base, &a->stream.out, a->job);
+	ranks_window(&a->ranks, &a->window);
 	agent_place(a);
 	if (a->placed && a->cgroup && !(m.flags & JOB_PLAN)) {
 		/* while the launcher reads the answer */
@@ -136,6 +138,17 @@ static int on_sweep(struct agent *a, const char *job_id, struct err *e)
 	return 0;
 }
 
+static int on_window(struct agent *a, const struct wire_window *m, struct err *e)
+{
+	if (m->rows > USHRT_MAX || m->columns > USHRT_MAX)
+		return err_set(e, E_WIRE, "malformed 'window' message");
+	a->window = (struct winsize){ .ws_row = (unsigned short)m->rows,
+				      .ws_col = (unsigned short)m->columns };
+	if (a->job)
+		ranks_window(&a->ranks, &a->window);
+	return 0;
+}
+
 /* A message of another epoch came too late. */
 #define TAKE_JOB(name, call) WIRE_TAKE(name, if (a->job && m.epoch == a->epoch) call)
 
@@ -163,6 +176,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 		TAKE_JOB(stop, ranks_stop(r, m.grace_ms))
 		WIRE_TAKE(signal, if (a->job && m.signo > 0 && m.signo <= 64)
 					  ranks_signal(r, (int)m.signo, m.tree))
+		WIRE_TAKE(window, rc = on_window(a, &m, e))
 		WIRE_TAKE(suspend, a->stream.suspended = true)
 		WIRE_TAKE(resume, a->stream.suspended = false)
 		WIRE_TAKE(heartbeat, beat.echo_ns = m.clock_ns;

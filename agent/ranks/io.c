@@ -264,7 +264,7 @@ static int open_pipe(int *ours, int *theirs, bool read_ours)
 	return fcntl(*ours, F_SETFL, O_NONBLOCK);
 }
 
-static int open_pty(int *ours, int *theirs)
+static int open_pty(int *ours, int *theirs, const struct winsize *window)
 {
 	int unlock = 0;
 	struct termios t;
@@ -273,7 +273,7 @@ static int open_pty(int *ours, int *theirs)
 	if (*ours < 0 || ioctl(*ours, TIOCSPTLCK, &unlock))
 		return -1;
 	*theirs = ioctl(*ours, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-	if (*theirs < 0 || tcgetattr(*theirs, &t))
+	if (*theirs < 0 || tcgetattr(*theirs, &t) || ioctl(*ours, TIOCSWINSZ, window))
 		return -1;
 	cfmakeraw(&t);
 	return tcsetattr(*theirs, TCSANOW, &t) || fcntl(*ours, F_SETFL, O_NONBLOCK);
@@ -306,7 +306,8 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 	r->err.exit = &r->exit;
 	child[0] = child[1] = child[2] = child[3] = -1;
 	r->out.pty = pty;
-	rc = pty ? open_pty(&ours[1], &child[1]) : open_pipe(&ours[1], &child[1], true);
+	rc = pty ? open_pty(&ours[1], &child[1], &io->window)
+		 : open_pipe(&ours[1], &child[1], true);
 	rc = rc || open_pipe(&ours[2], &child[2], true);
 	rc = rc || open_pipe(&ours[3], &child[3], true);
 	if (reads_stdin)
@@ -332,6 +333,12 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 	io->readers = xreallocarray(io->readers, io->nreaders + 1, sizeof *io->readers);
 	io->readers[io->nreaders++] = r;
 	return 0;
+}
+
+bool io_resize(const struct io_rank *r)
+{
+	return r->out.pty && r->out.fd >= 0 &&
+	       !ioctl(r->out.fd, TIOCSWINSZ, &r->io->window);
 }
 
 void io_free_rank(struct io_rank *r)

@@ -12,6 +12,7 @@
 #ifndef BERTH_AGENT_RANKS_IO_H
 #define BERTH_AGENT_RANKS_IO_H
 
+#include <sys/ioctl.h>
 #include <sys/queue.h>
 
 #include "agent/ranks/exit_time.h"
@@ -50,6 +51,7 @@ struct io {
 	struct buf *out; /* the agent's send queue */
 	uint32_t epoch;
 	uint64_t credit;
+	struct winsize window;                      /* of each pty */
 	size_t open;                                /* streams not at their end */
 	STAILQ_HEAD(io_waiting, io_stream) waiting; /* for credit or room */
 	struct buf input;
@@ -65,6 +67,9 @@ struct io {
 int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool reads_stdin,
 	    int child[IO_CHILD_FDS], struct err *e);
 void io_close_child(int child[IO_CHILD_FDS]);
+
+/* R's pty, if it has one, gets the size of its io.  Returns whether it has one. */
+bool io_resize(const struct io_rank *r);
 
 /* Tell the launcher how much input it may send; once, after all ranks are open. */
 void io_grant(struct io *io);

@@ -294,6 +294,16 @@ void ranks_signal(struct ranks *r, int signo, bool tree)
 	procs_free(&all);
 }
 
+/* The kernel tells only the sessions whose terminal a pty is, and the ranks have no
+ * session of their own (spawn.c). */
+void ranks_window(struct ranks *r, const struct winsize *size)
+{
+	r->io.window = *size;
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].state == RANK_RUNNING && io_resize(&r->v[i].io))
+			kill(-r->v[i].pid, SIGWINCH);
+}
+
 /* ---- the stop ---- */
 
 static void kill_tree(struct ranks *r)

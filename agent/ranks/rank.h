@@ -89,6 +89,9 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e);
 void ranks_reap(struct ranks *r);
 /* SIGNO to main processes (of a shell: to its children too), or to all descendants. */
 void ranks_signal(struct ranks *r, int signo, bool tree);
+/* The user's terminal is of SIZE: so are the ptys, now and later.  The ranks hear of it
+ * by SIGWINCH. */
+void ranks_window(struct ranks *r, const struct winsize *size);
 /* `stop`: see wire.def.  May come again with another grace. */
 void ranks_stop(struct ranks *r, uint32_t grace_ms);
 void ranks_settle(struct ranks *r);

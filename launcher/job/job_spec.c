@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -226,6 +227,34 @@ static uint64_t soft_limit(int what)
 	return l.rlim_cur == RLIM_INFINITY ? UINT64_MAX : l.rlim_cur;
 }
 
+static bool has_ptys(const struct job *j)
+{
+	return j->request->pty || isatty(STDOUT_FILENO);
+}
+
+/* The size of the user's terminal, if there is one. */
+static void put_window(const struct job *j, struct host *h)
+{
+	static const int fds[] = { STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO };
+	struct winsize size = { 0 };
+
+	for (size_t i = 0; i < sizeof fds / sizeof *fds && !size.ws_col; i++)
+		ioctl(fds[i], TIOCGWINSZ, &size);
+	if (has_ptys(j) && size.ws_col)
+		wire_pack_window(&h->out,
+				 &(struct wire_window){ size.ws_row, size.ws_col });
+}
+
+void job_spec_window(struct job *j)
+{
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!job_reaches(j, i))
+			continue;
+		put_window(j, &j->agents.host[i]);
+		agents_flush(&j->agents.host[i]);
+	}
+}
+
 /* What is the same for all hosts. */
 static struct wire_job common_job(const struct job *j, const struct strv *env)
 {
@@ -236,7 +265,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 	umask(mask);
 	if (r->plan != PLAN_OFF)
 		flags |= JOB_PLAN;
-	if (r->pty || isatty(STDOUT_FILENO))
+	if (has_ptys(j))
 		flags |= JOB_PTY;
 	if (r->no_gpu_sharing)
 		flags |= JOB_NO_GPU_SHARING;
@@ -297,6 +326,7 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	m.apps = (wire_u32v){ list, n };
 	m.cross_ranks = (wire_u32v){ list + n, n };
 	m.cross_sizes = (wire_u32v){ list + 2 * n, n };
+	put_window(j, h);
 	buf_add(&h->out, buf_head(apps), apps->len);
 	wire_pack_job(&h->out, &m);
 	/* `lost` may come for each rank alone */

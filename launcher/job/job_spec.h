@@ -36,6 +36,8 @@ void job_spec_free(struct job_spec *s);
 /* Once the hosts are up: what --env-file and -x set.  A list of GPUs there counts as
  * --gpus where hosts have GPUs.  0, or -1 with j->err. */
 int job_spec_read(struct job *j);
+/* If the ranks have ptys, tell all hosts with ranks the size of the user's terminal. */
+void job_spec_window(struct job *j);
 
 /* --gpu-visible auto is decided here once, for all hosts. */
 void job_spec_choose_visible(struct job *j);

@@ -103,14 +103,16 @@ static void on_signal(evutil_socket_t signo, short what, void *ctx)
 	(void)what;
 	if (signo == SIGTSTP)
 		suspend(j);
+	else if (signo == SIGWINCH)
+		job_spec_window(j);
 	else
 		j->signals.on_signal(j, (int)signo);
 }
 
 void signals_open(struct job *j, void (*handler)(struct job *j, int signo))
 {
-	static const int signals[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
-				       SIGUSR2, SIGTSTP, SIGCONT, SIGQUIT };
+	static const int signals[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1, SIGUSR2,
+				       SIGTSTP, SIGCONT, SIGQUIT, SIGWINCH };
 	struct sigaction old;
 
 	j->signals.on_signal = handler;

@@ -47,6 +47,27 @@ START_TEST(stdout_is_a_raw_pty)
 }
 END_TEST
 
+/* A new pty has the size that came last, and a rank hears of a new one. */
+START_TEST(pty_has_the_size_of_the_window)
+{
+	far_open(&far, NULL, NULL);
+	FAR_SEND(&far, window, 24, 80);
+	FAR_SEND(&far, window, 40, 132);
+	far_start(&far,
+		  &(struct far_job){
+			  .argv = { SH("trap 'stty size <&1; exit' WINCH; stty "
+				       "size <&1; while :; do sleep 0.01; done") },
+			  .flags = JOB_PTY,
+			  .n = 2 });
+	far_until(&far, far.rank[0].out[1].len && far.rank[1].out[1].len);
+	FAR_SEND(&far, window, 50, 100);
+	finish(2);
+	for (int i = 0; i < 2; i++)
+		ck_assert_str_eq(str_text(&far.rank[i].out[1]), "40 132\n50 100\n");
+	far_close(&far);
+}
+END_TEST
+
 static long rss_kib(pid_t guardian)
 {
 	char path[64], line[256];
@@ -269,6 +290,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, two_streams_byte_exact);
 	tcase_add_test(t, stdout_is_a_raw_pty);
+	tcase_add_test(t, pty_has_the_size_of_the_window);
 	tcase_add_test(t, no_credit_no_output);
 	tcase_add_test(t, credit_is_shared_fairly);
 	tcase_add_test(t, output_before_its_ending);
