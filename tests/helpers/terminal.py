@@ -6,21 +6,34 @@ Each line of stdin is a step, and is answered by a line "ok ..." or by what went
     send KEYS    types them; \\r, \\x03 and so on as in Python
     wait TEXT    until TEXT is shown, behind what was waited for before
     unseen TEXT  it is not shown behind that so far
+    row TEXT     until a row of the screen is TEXT, blanks at its end apart
+    rows         ok, and the rows of the screen that are not empty, as JSON
+    style TEXT   ok, and the colour of the row that begins with TEXT, and whether it is reversed
+    resize R C   the terminal has R rows and C columns
     modes        ok, and the terminal's modes
     hold, go     the person stops reading, and reads again
     close        the terminal goes away
     end          COMMAND ends by itself: ok, and its status
 
 The first step that fails ends it all with status 1.  Without stdin it ends too, and COMMAND is
-killed.  TERMINAL_LOG names a file for all that was shown.
+killed.  TERMINAL_LOG names a file for all that was shown.  The screen is pyte's, of 24 rows and 80
+columns.
 """
+import fcntl
+import json
 import os
 import pty
 import select
 import signal
+import struct
 import sys
 import termios
 import time
+
+try:
+    import pyte
+except ImportError:  # a host that has only what these tests need there
+    pyte = None
 
 LIMIT_S = float(os.environ.get("TERMINAL_LIMIT_S", 60))
 
@@ -33,6 +46,9 @@ class Terminal:
                 if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
                     signal.signal(number, signal.SIG_DFL)
             os.execvp(command[0], command)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.screen = pyte and pyte.Screen(80, 24)
+        self.stream = pyte and pyte.ByteStream(self.screen)
         self.shown, self.at, self.held, self.status = b"", 0, False, None
         log = os.environ.get("TERMINAL_LOG")
         self.log = open(log, "wb", 0) if log else None
@@ -45,6 +61,8 @@ class Terminal:
         if not data:
             self.held = True
         self.shown += data
+        if self.stream:
+            self.stream.feed(data)
         if self.log:
             self.log.write(data)
 
@@ -63,6 +81,30 @@ class Terminal:
                 return "not shown: %r; shown: %r" % (text, self.shown[-3000:])
             self.turn([], until)
         self.at += self.shown[self.at:].index(text) + len(text)
+        return "ok"
+
+    def rows(self):
+        return [row for row in (line.rstrip() for line in self.screen.display) if row]
+
+    def row(self, text):
+        until = time.monotonic() + LIMIT_S
+        while text not in self.rows():
+            if time.monotonic() > until:
+                return "no such row: %r; rows: %r" % (text, self.rows())
+            self.turn([], until)
+        return "ok"
+
+    def style(self, text):
+        for y, line in enumerate(self.screen.display):
+            if line.startswith(text):
+                char = self.screen.buffer[y][0]
+                return "ok %s %s" % (char.fg, char.reverse)
+        return "no such row: %r; rows: %r" % (text, self.rows())
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if self.screen:
+            self.screen.resize(rows, columns)
         return "ok"
 
     def modes(self):
@@ -90,6 +132,14 @@ class Terminal:
             os.write(self.fd, text)
         elif verb == "wait":
             return self.wait(text)
+        elif verb == "row":
+            return self.row(what)
+        elif verb == "rows":
+            return "ok " + json.dumps(self.rows())
+        elif verb == "style":
+            return self.style(what)
+        elif verb == "resize":
+            return self.resize(*map(int, what.split()))
         elif verb == "unseen":
             return "shown: %r" % text if text in self.shown[self.at:] else "ok"
         elif verb in ("hold", "go"):
