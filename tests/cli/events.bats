@@ -70,3 +70,25 @@ assert ev[-1]["status"] == 127'
 	hinted
 	[ ! -e "$T/started" ]
 }
+
+@test "--events -: to stdout, a line each, among the output of the ranks" {
+	r --events - -np 2 sh -c 'printf half; sleep 0.1; echo x' > "$T/all"
+	grep '^{' "$T/all" > "$T/events"
+	events 'assert names[0] == "host up" and names[-1] == "end" and names.count("rank ended") == 2, names'
+	[ "$(grep -v '^{' "$T/all" | sort)" = $'[0]<stdout>:halfx\n[1]<stdout>:halfx' ]
+	[ ! -e - ]
+	# to the end, though the reader is slow
+	r --events - -np 1 sh -c 'yes | head -c 1000000' | { sleep 0.5; cat; } > "$T/all"
+	[ "$(grep -c '"event": "end"' "$T/all")" = 1 ]
+	[ "$(grep -c stdout "$T/all")" = 500000 ]
+}
+
+@test "--events /dev/fd/N, and a FIFO of one's own" {
+	r --events /dev/fd/9 -np 1 true 9> "$T/events"
+	events 'assert names[-1] == "end", names'
+	mkfifo "$T/fifo"
+	cat "$T/fifo" > "$T/events" 3>&- &
+	r --events "$T/fifo" -np 1 true
+	wait $!
+	events 'assert names[-1] == "end", names'
+}

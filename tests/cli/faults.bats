@@ -318,7 +318,7 @@ err_says() { grep -qF -- "$1" "$T/err" || { cat "$T/err"; return 1; }; }
 
 # A terminal and an interactive shell: keys as people press them, steps of terminal.py.
 keys() { # STEPS, RANKS' SCRIPT
-	PS1='prompt> ' RUN="$RUNNER -x $mark -np 2 bash $T/${2-messy}" \
+	PS1='prompt> ' NO_COLOR=1 RUN="$RUNNER -x $mark -np 2 bash $T/${2-messy}" \
 		/usr/bin/python3 "$ROOT/tests/helpers/terminal.py" bash --norc --noprofile -i <<< "$1"
 }
 

@@ -14,7 +14,7 @@ teardown() {
 }
 
 # In a terminal of its own: COMMAND as a string; the terminal's \r is taken away.
-in_terminal() { timeout -k 5 30 script -qefc "$1" /dev/null < /dev/null | tr -d '\r'; }
+in_terminal() { NO_COLOR=1 timeout -k 5 30 script -qefc "$1" /dev/null < /dev/null | tr -d '\r'; }
 
 @test "lines are labelled as horovodrun does it, stdout to stdout, stderr to stderr" {
 	run -0 --separate-stderr r -np 2 sh -c 'echo out; echo err >&2' < /dev/null
@@ -26,7 +26,13 @@ in_terminal() { timeout -k 5 30 script -qefc "$1" /dev/null < /dev/null | tr -d 
 	run -0 out --no-tag -np 2 echo x
 	[ "$output" = $'x\nx' ]
 	run -0 out --timestamps -np 1 echo x
-	[[ $output =~ ^[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ [0-9]{2}\ [0-9:]{8}\ 20[0-9]{2}\[0\]\<stdout\>:x$ ]]
+	[[ $output =~ ^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3}[+-][0-9]{2}:[0-9]{2}\ \[0\]\<stdout\>:x$ ]]
+	before=$(date +%s%3N)
+	run -0 out --timestamps --no-tag -np 1 echo x
+	at=$(date -d "${output% x}" +%s%3N)
+	[ "$before" -le "$at" ] && [ "$at" -le "$(date +%s%3N)" ]
+	TZ=Asia/Kathmandu run -0 out --timestamps --no-tag -np 1 echo x
+	[[ $output =~ \+05:45\ x$ ]]
 }
 
 @test "bytes arrive as they are: all values, no line end at the end" {
@@ -37,7 +43,11 @@ os.write(1, bytes(range(256)) * 64 + random.randbytes(3 << 20))' > "$T/bytes"
 	cmp "$T/bytes" "$T/got"
 	out -np 1 --output-filename "$T/log" cat "$T/bytes" > "$T/got"
 	cmp "$T/bytes" "$T/log/rank.0/stdout"
-	# with labels taken away, what is left are the bytes, though long lines may be cut
+	# with labels taken away, what is left are the bytes, though long lines may be cut; but
+	# an update gives way to the next one
+	tr '\r' x < "$T/bytes" > "$T/no_updates"
+	mv "$T/no_updates" "$T/bytes"
+	out -np 1 cat "$T/bytes" > "$T/got"
 	/usr/bin/python3 - "$T/bytes" "$T/got" <<- 'P'
 		import sys
 		bytes_, got = (open(f, "rb").read() for f in sys.argv[1:])
@@ -71,9 +81,44 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 	[ "$(grep -c '01\|10' <<< "${output//\[[01]\]<stdout>:/}")" = 0 ]
 }
 
-@test "a carriage return ends a line too, so that progress bars move" {
+@test "--tag-style: [3] and a blank, or none; no colour where there is no terminal, but for --color always" {
+	run -0 out --tag-style short -np 1 sh -c 'echo o; echo e >&2'
+	[ "$output" = '[0] o' ]
+	[ "$(cat "$T/err")" = '[0] e' ]
+	BERTH_TAG_STYLE=none run -0 out -np 2 echo x
+	[ "$output" = $'x\nx' ]
+	run -0 out --color always -np 1 --output-filename "$T/log" echo o
+	[ "$output" = $'\e[36m[0]<stdout>:\e[0mo' ]
+	[ "$(cat "$T/log/rank.0/stdout")" = o ]
+}
+
+@test "updates in a file: the last one is a line, and no line has two labels" {
 	out -np 1 printf '10%%\r20%%\r30%%\r\nnext\n' > "$T/got"
-	printf '[0]<stdout>:10%%\r[0]<stdout>:20%%\r[0]<stdout>:30%%\r\n[0]<stdout>:next\n' | cmp - "$T/got"
+	printf '[0]<stdout>:20%%\n[0]<stdout>:30%%\r\n[0]<stdout>:next\n' | cmp - "$T/got"
+	# as tqdm does it, from two ranks at once, and prints between
+	cat > "$T/bars.py" <<- 'P'
+		import os, sys, time
+		rank = os.environ["RANK"]
+		for i in range(400):
+		    os.write(2, f"\r{rank} {i:3d}/400 {'#' * (i // 10):40s}|".encode())
+		    if i % 100 == 50:
+		        print(f"{rank} print {i}", flush=True)
+		    time.sleep(0.001)
+		os.write(2, f"\r{rank} 400/400 done|\n".encode())
+	P
+	r -np 2 --output-filename "$T/log" /usr/bin/python3 "$T/bars.py" > "$T/all" 2>&1 < /dev/null
+	grep '^\[' "$T/all" > "$T/lines" # but for notes of runner
+	run ! grep -vE '^\[([01])\]<(stderr>:\1 [ 0-9]{3}/400 #* *\||stderr>:\1 400/400 done\||stdout>:\1 print [0-9]+)$' "$T/lines"
+	for rank in 0 1; do
+		grep -qxF "[$rank]<stderr>:$rank 400/400 done|" "$T/lines"
+		[ "$(grep -c "^\[$rank\]<stdout>:$rank print" "$T/lines")" = 4 ]
+		[ "$(tr '\r' '\n' < "$T/log/rank.$rank/stderr" | grep -c /400)" = 401 ]
+	done
+}
+
+@test "an update is not run into another rank's, though no end comes: nor is the last one lost" {
+	run -0 out -np 3 sh -c 'printf "1%%\r2%%\r$RANK"'
+	[ "$(sort <<< "$output")" = $'[0]<stdout>:0\n[1]<stdout>:1\n[2]<stdout>:2' ]
 }
 
 @test "a last line without its end is shown, and not run into another rank's" {
@@ -162,10 +207,58 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 	[ -e "$T/a/b/eleven/rank.10/stderr" ]
 }
 
-@test "--output-filename again: the files are written anew" {
-	out -np 1 --output-filename "$T/log" echo long line
-	out -np 1 --output-filename "$T/log" echo x
+@test "--output-filename again: new files, and the old ones are kept, with a note" {
+	out -np 3 --output-filename "$T/log" echo long line
+	run -0 --separate-stderr r -np 1 --output-filename "$T/log" echo x < /dev/null
 	[ "$(cat "$T/log/rank.0/stdout")" = x ]
+	[ ! -e "$T/log/rank.1" ]
+	[ "$(cat "$T/log/run.1/rank.2/stdout")" = 'long line' ]
+	[[ $stderr == *"runner: --output-filename: the files of an earlier run are now in '$T/log/run.1'"* ]]
+	run -0 --separate-stderr r -q -np 1 --output-filename "$T/log" echo y < /dev/null
+	[ "$stderr" = "" ]
+	[ "$(cat "$T/log/run.2/rank.0/stdout")" = x ]
+}
+
+@test "--output-filename with patterns: a file for each rank, a folder for each job" {
+	run -0 out -np 2 --output-filename "$T/out.%r" sh -c 'echo $RANK; echo e$RANK >&2'
+	[ "$(cat "$T/out.0" "$T/out.1" "$T/out.0.err" "$T/out.1.err")" = $'0\n1\ne0\ne1' ]
+	run -0 out -np 2 -H localhost:2 --output-filename "$T/%N/%3t.txt" sh -c 'echo $RANK'
+	[ "$(cat "$T/localhost/001.txt")" = 1 ]
+	run -0 out --no-tag -np 1 --output-filename "$T/runs/%j" sh -c 'echo $BERTH_JOB'
+	[ "$(cat "$T/runs/$output/rank.0/stdout")" = "$output" ]
+	run -2 r -np 1 --output-filename "$T/%y" true < /dev/null
+	says "--output-filename '$T/%y': unknown pattern"
+}
+
+@test "a restart writes to the same files, behind what is there" {
+	run -0 out --restarts 1 -np 1 --output-filename "$T/log.%r" sh -c 'echo $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ]'
+	[ "$(cat "$T/log.0")" = $'0\n1' ]
+	[ ! -e "$T/log.0.1" ]
+}
+
+@test "another user's link, file or folder in a shared folder: nothing is written there" {
+	[ "$(id -u)" = 0 ] || skip "another user's files need root"
+	mkdir "$T/shared"
+	for sticky in 0777 1777; do
+		chmod "$sticky" "$T/shared"
+		echo precious > "$T/precious"
+		ln -s ../precious "$T/shared/events"
+		echo theirs > "$T/shared/file"
+		ln -s .. "$T/shared/log"
+		mkfifo "$T/shared/fifo"
+		chown -h 54321 "$T/shared"/*
+		for f in events file fifo; do
+			run -2 r -np 1 --events "$T/shared/$f" true < /dev/null
+			says "cannot write --events file '$T/shared/$f': " "belongs to another user (uid 54321)"
+			run -2 r -np 1 --output-filename "$T/shared/$f" true < /dev/null
+			says "belongs to another user (uid 54321)"
+		done
+		run -2 r -np 1 --output-filename "$T/shared/log" true < /dev/null
+		says "cannot create '$T/shared/log/rank.0/stdout' for --output-filename: a link there belongs to another user (uid 54321)"
+		[ "$(cat "$T/precious" "$T/shared/file")" = $'precious\ntheirs' ]
+		[ ! -e "$T/rank.0" ]
+		rm "$T/shared"/*
+	done
 }
 
 @test "--show: only these ranks are shown, files and reports have all" {

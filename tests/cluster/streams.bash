@@ -19,20 +19,21 @@ peak() { # HOST PROGRAM: the highest VmHWM so far, KiB
 		sort -n | tail -1
 }
 
-note_memory() { # once; of the hosts, the first stands for all
-	local now
-	now=$(peak n0 runner)
-	runner_kib=$((${now:-0} > runner_kib ? ${now:-0} : runner_kib))
-	now=$(peak n1 berth-agent)
-	agent_kib=$((${now:-0} > agent_kib ? ${now:-0} : agent_kib))
-}
+# The last word of a job: rank 0 has written or read all, and goes on when that was noted.  It is
+# on n1, which stands for all hosts.
+HOLD='"$@"; rc=$?; : > /vc/t/done.$$; until [ ! -e /vc/t/done.$$ ]; do sleep 0.02; done; exit $rc'
 
-note_until_over() { # PID
+# The kernel has counted the peak of both programs: it is read once, while both still run.
+note_when_done() { # PID
+	local done=()
 	runner_kib=0 agent_kib=0
-	while kill -0 "$1" 2> /dev/null; do
-		note_memory
-		sleep 0.2
+	until [ -e "${done[0]}" ]; do
+		kill -0 "$1" 2> /dev/null || return 0
+		sleep 0.02
+		done=("$STATE"/t/done.*)
 	done
+	runner_kib=$(peak n0 runner) agent_kib=$(peak n1 berth-agent)
+	rm "${done[@]}"
 }
 
 in_bounds() { # HOSTS
@@ -52,11 +53,12 @@ flood() { # HOSTS KIND BYTES READER...
 	np=$(ranks_in "$hosts")
 	{
 		set -o pipefail
-		on n0 "$RUNNER" -q ${FLOOD_OPTIONS-} -H "$hosts" "$FLOW" write "$kind" "$SEED" "$bytes" < /dev/null 2> "$T/job.err" |
+		on n0 "$RUNNER" -q ${FLOOD_OPTIONS-} -H "$hosts" sh -c '[ $RANK = 0 ] || exec "$@"; '"$HOLD" \
+			sh "$FLOW" write "$kind" "$SEED" "$bytes" < /dev/null 2> "$T/job.err" |
 			"$@" 2> "$T/reader.err" | "$FLOW" check "$kind" "$SEED" "$bytes" "$np" 2> "$T/flow.err"
 	} 3>&- &
 	pid=$!
-	note_until_over "$pid"
+	note_when_done "$pid"
 	wait "$pid" || { echo "seed $SEED, $kind on $hosts: $(cat "$T/flow.err" "$T/job.err" "$T/reader.err")"; return 1; }
 }
 
@@ -65,10 +67,11 @@ feed() { # WHOM HOSTS BYTES
 	{
 		set -o pipefail
 		RANK=0 "$FLOW" write binary "$SEED" "$bytes" 2> "$T/flow.err" |
-			on n0 "$RUNNER" -q --stdin "$whom" -H "$hosts" sh -c '[ "$1" != all ] && [ "$1" != $RANK ] || exec "$2" same binary "$3" "$4" 0' \
-				sh "$whom" "$FLOW" "$SEED" "$bytes" > "$T/job.out" 2> "$T/job.err"
+			on n0 "$RUNNER" -q --stdin "$whom" -H "$hosts" \
+				sh -c 'whom=$1; shift; [ "$whom" = all ] || [ "$whom" = $RANK ] || exit 0; [ $RANK = 0 ] || exec "$@"; '"$HOLD" \
+				sh "$whom" "$FLOW" same binary "$SEED" "$bytes" 0 > "$T/job.out" 2> "$T/job.err"
 	} 3>&- &
 	pid=$!
-	note_until_over "$pid"
+	note_when_done "$pid"
 	wait "$pid" || { echo "seed $SEED, $bytes bytes to $whom on $hosts: $(cat "$T/flow.err" "$T/job.err" "$T/job.out")"; return 1; }
 }

@@ -44,7 +44,7 @@ teardown() {
 terminal() {
 	rm -f "$T/steps" "$T/answers"
 	mkfifo "$T/steps" "$T/answers"
-	on n0 env PS1='prompt> ' PATH="$BUILD/bin:/usr/bin:/bin" TERMINAL_LOG=/vc/t/shown /usr/bin/python3 \
+	on n0 env PS1='prompt> ' TERM=xterm NO_COLOR=1 PATH="$BUILD/bin:/usr/bin:/bin" TERMINAL_LOG=/vc/t/shown /usr/bin/python3 \
 		"$ROOT/tests/helpers/terminal.py" bash --norc --noprofile -i < "$T/steps" > "$T/answers" 2>&1 3>&- &
 	exec 5> "$T/steps" 6< "$T/answers"
 	t wait 'prompt>'

@@ -6,7 +6,8 @@
  *   flow slow BYTES_PER_S             stdin to stdout, no faster
  *
  * KIND: lines (2 to 200 bytes), short (1 to 3), long (lines of 64 KiB), endless (no
- * line end at all), binary (any bytes, NUL too), crlf, bars ('\r' ends each update).
+ * line end at all), binary (any bytes but '\r'), crlf, bars ('\r' ends each update, and
+ * check wants some of them, in order, and the last).
  * All but endless end in a line's end. */
 #include <errno.h>
 #include <stdbool.h>
@@ -63,7 +64,7 @@ static void flow_begin(struct flow *f, const char *kind, const char *seed,
 static unsigned char one(struct flow *f, uint64_t random)
 {
 	if (f->kind == BINARY)
-		return (unsigned char)random;
+		return (unsigned char)(random == '\r' ? 0 : random);
 	if (f->kind != ENDLESS && !f->line)
 		f->line = f->kind == LONG    ? BUFFER_BYTES
 			  : f->kind == SHORT ? 1 + next(f) % 3
@@ -153,6 +154,32 @@ static void same(struct flow *f, unsigned long rank)
 	flow_end(f, rank);
 }
 
+/* The next N bytes, but for updates in front of them, are those at P: the text of an
+ * update.  One gives way to the next in what runner writes to a pipe. */
+static void flow_take_update(struct flow *f, const unsigned char *p, size_t n,
+			     unsigned long rank)
+{
+	unsigned char update[256];
+	size_t have;
+
+	do {
+		have = 0;
+		for (;;) {
+			if (f->at == f->n)
+				fill(f);
+			if (f->at == f->n || have == sizeof update) {
+				fprintf(stderr, "flow: rank %lu: no update '%.*s'\n",
+					rank, (int)(n < 60 ? n : 60), (const char *)p);
+				exit(1);
+			}
+			update[have] = f->bytes[f->at++];
+			if (update[have] == '\r' || update[have] == '\n')
+				break;
+			have++;
+		}
+	} while (have != n || memcmp(update, p, n));
+}
+
 /* A label at the head of a line: "[12]<stdout>:". */
 static long label(unsigned long np)
 {
@@ -190,10 +217,13 @@ static void check(struct flow *const *f, unsigned long np)
 			end = c == '\n' || (c == '\r' && after != '\n');
 			if (c != '\n' || f[rank]->kind != ENDLESS)
 				piece[n++] = (unsigned char)c;
-			if (end || n == sizeof piece) {
+			if (end && f[rank]->kind == BARS)
+				flow_take_update(f[rank], piece, --n,
+						 (unsigned long)rank);
+			else if (end || n == sizeof piece)
 				flow_take(f[rank], piece, n, (unsigned long)rank);
+			if (end || n == sizeof piece)
 				n = 0;
-			}
 		}
 		flow_take(f[rank], piece, n, (unsigned long)rank);
 		c = end ? getchar_unlocked() : EOF;
