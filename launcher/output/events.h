@@ -13,7 +13,7 @@ struct events;
 /* One line of N bytes for stdout, with its '\n'. */
 typedef void events_to_stdout(void *ctx, const char *line, size_t n);
 
-/* If FILE is NULL, nothing is written and OUT is NULL.  Every function accepts NULL.  If
+/* If FILE is NULL, nothing is written and OUT is NULL; every function accepts that.  If
  * FILE is "-", each line goes to TO_STDOUT.  An old FILE is replaced, unless it belongs
  * to another user (own_file.h). */
 int events_open(struct events **out, const char *file, const char *job,

@@ -10,8 +10,8 @@
  *       other text follows, at the end, and every LINES_UPDATE_MS.  If "\n" alone
  *       follows, that ends its line.
  *   a terminal: the last update of all streams stands below the lines, and is drawn
- *       again after each of them.  It is cut at the right edge, by turning off the
- *       terminal's automatic wrap while it is drawn.  A line of its own stream takes its
+ *       again after each of them.  It is cut at the right edge: the terminal's
+ *       automatic wrap is off while it is drawn.  A line of its own stream takes its
  *       place.  Text without an end is shown after LINES_PARTIAL_MS; if another stream
  *       writes then, a '\n' ends it, and its rest gets a label of its own. */
 #ifndef BERTH_LAUNCHER_OUTPUT_LINES_H
@@ -58,7 +58,7 @@ struct lines {
 	size_t stamp_bytes;
 	/* its last line has no end yet, and is of this stream */
 	const struct line_stream *open;
-	/* drawing: the stream of the last update; whether that stands on the last line */
+	/* drawing: the stream of the last update; whether that is on the last line */
 	struct line_stream *bar;
 	bool drawn, drawn_new;
 };

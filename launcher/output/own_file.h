@@ -5,8 +5,8 @@
  * no file of another user is written to.
  *
  * A part of a path is trusted if only its folder's owner and group may write to that
- * folder, or if it belongs to us, to root or to the folder's owner.  That is the rule of
- * fs.protected_symlinks in proc_sys_fs(5), for folders without the sticky bit, too. */
+ * folder, or if it belongs to us, to root or to the folder's owner.  For folders with
+ * the sticky bit this is the rule of fs.protected_symlinks in proc_sys_fs(5). */
 #ifndef BERTH_LAUNCHER_OUTPUT_OWN_FILE_H
 #define BERTH_LAUNCHER_OUTPUT_OWN_FILE_H
 

@@ -26,7 +26,7 @@ static struct rank_op *make_op(uint32_t i, bool behind)
 static clock_t status_of(uint32_t np)
 {
 	static const struct output_events none = { 0 };
-	struct request r = { .show.all = true, .tag = true };
+	struct request r = { .show.all = true };
 	struct job j = { .request = &r, .base = event_base_new(), .phase = JOB_RUN };
 	struct err e;
 	clock_t begun;
@@ -42,7 +42,8 @@ static clock_t status_of(uint32_t np)
 		j.rank[i].state = RANK_RUNNING;
 		j.rank[i].op = make_op(i, i % 3 == 0);
 	}
-	ck_assert(!output_open(&j.output, j.base, &r, np, &none, &j, &e));
+	ck_assert(
+		!output_open(&j.output, j.base, &r, np, NULL, "c00kie", &none, &j, &e));
 	begun = clock();
 	rank_status_print(&j);
 	begun = clock() - begun;
