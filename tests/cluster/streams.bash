@@ -41,7 +41,7 @@ in_bounds() { # HOSTS
 	[ "${SAN:-}" != 1 ] || return 0 # the sanitizers' memory would be counted
 	[ "$1" -le 16 ] || most=48
 	[ "$1" -le 64 ] || most=64
-	if [ "$runner_kib" = 0 ] || [ "$runner_kib" -gt $((most << 10)) ] || [ "$agent_kib" -gt $((32 << 10)) ]; then
+	if [ "${runner_kib:-0}" = 0 ] || [ "${agent_kib:-0}" = 0 ] || [ "$runner_kib" -gt $((most << 10)) ] || [ "$agent_kib" -gt $((32 << 10)) ]; then
 		echo "memory: runner $runner_kib KiB, agent $agent_kib KiB"
 		return 1
 	fi

@@ -155,13 +155,16 @@ static void same(struct flow *f, unsigned long rank)
 }
 
 /* The next N bytes, but for updates in front of them, are those at P: the text of an
- * update.  One gives way to the next in what runner writes to a pipe. */
+ * update, or "text\r", behind which "\n" comes.  One update gives way to the next in what
+ * runner writes to a pipe. */
 static void flow_take_update(struct flow *f, const unsigned char *p, size_t n,
 			     unsigned long rank)
 {
+	const bool crlf = n && p[n - 1] == '\r';
 	unsigned char update[256];
 	size_t have;
 
+	n -= crlf;
 	do {
 		have = 0;
 		for (;;) {
@@ -178,6 +181,8 @@ static void flow_take_update(struct flow *f, const unsigned char *p, size_t n,
 			have++;
 		}
 	} while (have != n || memcmp(update, p, n));
+	if (crlf)
+		flow_take(f, (const unsigned char *)"\n", 1, rank);
 }
 
 /* A label at the head of a line: "[12]<stdout>:". */
