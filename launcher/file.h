@@ -12,5 +12,7 @@
  * a directory).  REGULAR: refuse other files than regular ones (EINVAL), so that a pipe
  * such as bash's <(...) keeps its bytes for the program. */
 int file_read(struct str *out, const char *path, size_t most, bool regular);
+/* The same with stdin, from where it is. */
+int file_read_stdin(struct str *out, size_t most);
 
 #endif

@@ -436,12 +436,16 @@ static int read_line(struct reading *r, char *line, struct err *e)
 int hosts_read_file(struct hosts *h, const char *path, struct err *e)
 {
 	struct reading r = { .h = h };
+	const bool from_stdin = !strcmp(path, "-");
 	struct str text = { 0 };
 	size_t number = 0;
 	char *rest, *line;
 	int rc = 0;
 
-	if (file_read(&text, path, FILE_MAX_BYTES + 1, false))
+	if (from_stdin)
+		path = "stdin"; /* for messages */
+	if (from_stdin ? file_read_stdin(&text, FILE_MAX_BYTES + 1)
+		       : file_read(&text, path, FILE_MAX_BYTES + 1, false))
 		rc = err_set(e, E_HOSTFILE_READ, path, strerror(errno));
 	else if (text.len > FILE_MAX_BYTES)
 		rc = err_set(e, E_HOSTFILE_READ, path, strerror(EFBIG));

@@ -31,7 +31,7 @@ struct hosts {
  * E; H is then {0} again. */
 int hosts_parse(struct hosts *h, const char *spec, struct err *e);
 
-/* The same for a host file; errors say "file:line". */
+/* The same for a host file, or stdin if PATH is "-"; errors say "file:line". */
 int hosts_read_file(struct hosts *h, const char *path, struct err *e);
 
 void hosts_free(struct hosts *h);
