@@ -21,6 +21,16 @@ bool rank_set_has(const struct rank_set *set, uint32_t rank)
 	       (rank / 64 < set->nwords && set->bits[rank / 64] >> rank % 64 & 1);
 }
 
+bool rank_set_first(const struct rank_set *set, uint32_t from, uint32_t *rank)
+{
+	for (size_t i = from; i < 64 * set->nwords; i++) {
+		*rank = (uint32_t)i;
+		if (set->bits[i / 64] >> i % 64 & 1)
+			return true;
+	}
+	return false;
+}
+
 size_t rank_set_count(const struct rank_set *set)
 {
 	size_t n = 0;

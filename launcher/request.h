@@ -39,6 +39,8 @@ struct rank_set {
 
 void rank_set_add(struct rank_set *set, uint32_t rank);
 bool rank_set_has(const struct rank_set *set, uint32_t rank);
+/* Whether a rank of FROM or higher was added, and the first such rank. */
+bool rank_set_first(const struct rank_set *set, uint32_t from, uint32_t *rank);
 /* How many ranks were added. */
 size_t rank_set_count(const struct rank_set *set);
 /* The same ranks were added to both. */
@@ -66,6 +68,10 @@ struct request {
 	 * entries for a name the later one counts.  The entries of an app come last. */
 	struct strv export;
 	char *env_file;
+	/* --export: the variables that it names, as in export; whether only they
+	 * travel. */
+	struct strv forward;
+	bool forward_listed;
 	/* The BERTH_* variables that options read.  The ranks do not get them. */
 	const char *const *option_variables;
 	size_t noption_variables;

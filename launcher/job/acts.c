@@ -100,6 +100,7 @@ static int make_plan(const struct job *j, struct plan *plan, uint32_t np, struct
 int acts_map(struct job *j)
 {
 	const uint32_t reader = j->request->stdin_rank;
+	uint32_t shown;
 
 	if (j->plan.np)
 		return 0;
@@ -108,6 +109,8 @@ int acts_map(struct job *j)
 	j->rank = xcalloc(j->plan.np, sizeof *j->rank);
 	if (reader < STDIN_ALL && reader >= j->plan.np)
 		return err_set(&j->err, E_STDIN_RANK, reader, j->plan.np);
+	if (rank_set_first(&j->request->show, j->plan.np, &shown))
+		return err_set(&j->err, E_SHOW_RANK, shown, j->plan.np);
 	return 0;
 }
 
