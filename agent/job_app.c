@@ -40,6 +40,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .wdir = app->wdir,
 				  .agent_socket = server_name(a->ranks.server),
 				  .managed = j->flags & JOB_MANAGED,
+				  .own_few = j->flags & JOB_OWN_ENV,
 				  .dir_exists = dir_exists,
 				  .forwarded = { j->env.v, j->env.n },
 				  .given = { app->env.v, app->env.n } };

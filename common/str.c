@@ -267,6 +267,58 @@ const char *str_plural(uint64_t n)
 	return n == 1 ? "" : "s";
 }
 
+static void add_redacted(struct str *s, size_t n)
+{
+	str_addf(s, "<redacted, %zu byte%s>", n, str_plural(n));
+}
+
+/* Whether the N bytes at NAME are the name of a secret. */
+static bool is_secret(const char *name, size_t n)
+{
+	static const char *const words[] = { "TOKEN", "SECRET", "KEY", "PASS", "CRED" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		for (size_t at = 0; at + strlen(words[i]) <= n; at++)
+			if (!strncasecmp(name + at, words[i], strlen(words[i])))
+				return true;
+	return false;
+}
+
+/* "scheme://user:password@host", as in https_proxy and URLs of databases. */
+static bool has_password(const char *value)
+{
+	const char *url = strstr(value, "://");
+	size_t n = url ? strcspn(url + 3, "/@ ") : 0;
+
+	return url && url[3 + n] == '@' && memchr(url + 3, ':', n);
+}
+
+void str_add_value(struct str *s, const char *name, const char *value)
+{
+	if (is_secret(name, strlen(name)) || has_password(value))
+		add_redacted(s, strlen(value));
+	else
+		str_add(s, value);
+}
+
+void str_add_word(struct str *s, const char *word, bool malformed)
+{
+	size_t n = strcspn(word, "=");
+	const bool has_value = word[n];
+	bool hidden;
+
+	if (malformed && !has_value) /* "TOKEN: value" */
+		n = strcspn(word, " \t:,;");
+	hidden = (malformed && has_value) || is_secret(word, n) ||
+		 has_password(word + n);
+	n += has_value;
+	str_addn(s, word, n);
+	if (hidden && word[n])
+		add_redacted(s, strlen(word + n));
+	else
+		str_add(s, word + n);
+}
+
 void str_hex(char *out, const unsigned char *bytes, size_t len)
 {
 	static const char digits[] = "0123456789abcdef";

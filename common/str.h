@@ -68,6 +68,14 @@ const char *str_nearest(const char *word, const char *const *names, size_t n);
  * bits; bit I of word W is number 64*W+I. */
 void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords);
 
+/* Append VALUE to S as it may be printed: unchanged, or "<redacted, 40 bytes>" if NAME
+ * is like *TOKEN*, *SECRET*, *KEY*, *PASS* or *CRED* in any case, or VALUE is a URL
+ * that holds a password. */
+void str_add_value(struct str *s, const char *name, const char *value);
+/* Append WORD of a user, which may be NAME=VALUE, with the value as it may be printed.
+ * MALFORMED: WORD should be NAME=VALUE and is not, so no value of it is printed. */
+void str_add_word(struct str *s, const char *word, bool malformed);
+
 /* The LEN bytes at BYTES as hexadecimal digits into OUT[2*LEN+1]. */
 void str_hex(char *out, const unsigned char *bytes, size_t len);
 

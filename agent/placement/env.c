@@ -297,8 +297,17 @@ struct entries {
 	size_t n;
 };
 
-/* From this host's own environment the variables of another launcher's task are left
- * out, and options of a runner.  A TMPDIR that is not on this host is left out, too. */
+/* Whether ENTRY of this host's own environment is for ranks.  The variables of another
+ * launcher's task are not, nor are options of a runner. */
+static bool is_for_ranks(const char *entry, size_t name, const struct env_rank *r)
+{
+	if (r->own_few)
+		return (name == 4 && !memcmp(entry, "PATH", 4)) ||
+		       (name == 4 && !memcmp(entry, "HOME", 4));
+	return strncmp(entry, "BERTH_", 6) != 0 && !taskvars_has(entry, name);
+}
+
+/* A TMPDIR that is not on this host is left out. */
 static void add_layer(struct entries *l, const char *const *v, size_t n,
 		      enum layer layer, const struct env_rank *r)
 {
@@ -308,8 +317,7 @@ static void add_layer(struct entries *l, const char *const *v, size_t n,
 
 		if (!equals || equals == v[i])
 			continue;
-		if (layer == OWN && (!strncmp(v[i], "BERTH_", 6) ||
-				     taskvars_has(v[i], (size_t)(equals - v[i]))))
+		if (layer == OWN && !is_for_ranks(v[i], (size_t)(equals - v[i]), r))
 			continue;
 		if (layer != GIVEN && !strncmp(v[i], "TMPDIR=", 7) && r->dir_exists &&
 		    !r->dir_exists(equals + 1))

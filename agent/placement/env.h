@@ -34,8 +34,9 @@ struct env_rank {
 	const char *master_addr;         /* "": no master */
 	const char *host;                /* as the user typed it */
 	const char *job_id, *version, *wdir;
-	const char *agent_socket;             /* for libberth, or NULL */
-	bool managed;                         /* inside a resource manager's job */
+	const char *agent_socket; /* for libberth, or NULL */
+	bool managed;             /* inside a resource manager's job */
+	bool own_few;             /* of this host's environment only PATH and HOME */
 	struct env_list forwarded, given;     /* by runner; with -x for this app */
 	bool (*dir_exists)(const char *path); /* for TMPDIR */
 };

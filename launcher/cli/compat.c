@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 
+#include "launcher/cli/exports.h"
 #include "launcher/cli/values.h"
 
 /* ---- readers for the options of other launchers ---- */
@@ -60,7 +61,7 @@ static int give(const struct setting *s, bool app, const char *name, const char 
 	int rc = 0;
 
 	if (strchr(name, '*') || strchr(name, '='))
-		rc = err_set(e, E_EXPORT, name);
+		rc = exports_refuse(name, e);
 	else if (app)
 		rc = value_export(s, entry, e);
 	else
@@ -192,10 +193,14 @@ static int set_mca(const struct setting *s, const struct compat *c,
 	static const char launcher[] =
 		"plm_ oob_ orte_ prte_ routed_ ess_ odls_ grpcomm_ hwloc_base_ iof_ "
 		"filem_ state_";
-	char *what = xasprintf("%s %s %s", s->typed, value[0], value[1]);
+	struct str shown = { 0 };
+	const char *what;
 	char *name = xasprintf("OMPI_MCA_%s", value[0]);
 	int rc = 0;
 
+	str_addf(&shown, "%s %s ", s->typed, value[0]);
+	str_add_value(&shown, value[0], value[1]);
+	what = str_text(&shown);
 	if (has_prefix(mapping, value[0]))
 		rc = not_supported(what, c,
 				   "say where ranks run with -H, -ppn and --map-by", e);
@@ -205,7 +210,7 @@ static int set_mca(const struct setting *s, const struct compat *c,
 		value_ignored(s, what, "it is for Open MPI's own launcher");
 	else /* in the first app it is for the whole job, as in mpirun */
 		rc = give(s, s->app != s->r->app, name, value[1], e);
-	free(what);
+	str_free(&shown);
 	free(name);
 	return rc;
 }
@@ -318,7 +323,8 @@ const struct compat compat_table[] = {
 	{ "--envlist", HYDRA, 1, set_list, "-x of each name", OPTION_APP },
 	{ "--genvall", HYDRA, 0, ignore, "the environment is forwarded anyway", 0 },
 	{ "--envall", HYDRA, 0, ignore, "the environment is forwarded anyway", OPTION_APP },
-	{ "--genvnone --envnone", HYDRA, 0, refuse, "start runner with the environment for the ranks: env -i ... runner", OPTION_APP },
+	{ "--genvnone", HYDRA, 0, same, "export=none", 0 },
+	{ "--envnone", HYDRA, 0, refuse, "use --export none, for all programs of the job", OPTION_APP },
 	{ "--launcher --bootstrap", HYDRA, 1, read_words, "see --transport", 0 },
 	{ "--disable-auto-cleanup", HYDRA, 0, same, "keep-going", 0 },
 	{ "--disable-hostname-propagation", HYDRA, 0, ignore, "it is for MPICH's own launcher", 0 },

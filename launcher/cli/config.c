@@ -110,8 +110,14 @@ static int read_line(const struct setting *s, const char *path, int number, char
 	const char *key;
 	int rc;
 
-	if (!value)
-		return err_set(e, E_CONFIG_LINE, line);
+	if (!value) {
+		struct str shown = { 0 };
+
+		str_add_word(&shown, line, true);
+		err_set(e, E_CONFIG_LINE, str_text(&shown));
+		str_free(&shown);
+		return -1;
+	}
 	*value++ = '\0';
 	key = trim(line);
 	own.option = option_find_key(key);

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 
+#include "launcher/cli/exports.h"
 #include "launcher/cli/values.h"
 
 static const char *const bind_names[] = { BIND_TO_NAMES, NULL };
@@ -11,6 +12,7 @@ static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
 static const char *const map_names[] = { "slot", "node", NULL };
 static const char *const transport_names[] = { "auto", "local", "ssh", "openssh",
 					       NULL };
+static const char *const export_names[] = { "all", "none", NULL };
 static const char *const plan_names[] = { "text", "json", NULL };
 static const char *const summary_names[] = { "none", "text", "json", NULL };
 static const char *const tag_names[] = { "long", "short", "none", NULL };
@@ -80,7 +82,8 @@ const struct option option_table[] = {
 	  .help = "read the hosts from FILE",
 	  .text = "Read the hosts from FILE, one on each line: 'ip1 slots=8 max_slots=8', 'ip1:8', "
 		  "or 'ip1' repeated. 'ip1 slots=8 port=2222' or 'ip1:2222:8' has the port of its "
-		  "sshd. Empty lines and lines that begin with # are ignored." },
+		  "sshd. Empty lines and lines that begin with # are ignored. '-' reads"
+		  " standard input to its end, so that the ranks read end of file." },
 	{ "-p --ssh-port", "PORT", TOPIC_hosts, OPTION_GLUE,
 	  "ssh-port", "BERTH_SSH_PORT", NUMBER(ssh_port, 1, 65535),
 	  .help = "port of sshd on the hosts",
@@ -131,6 +134,15 @@ const struct option option_table[] = {
 		  "environment is forwarded anyway; -x also forwards variables that are left out. "
 		  "In BERTH_EXPORT spaces separate the entries; in a config file each entry has its "
 		  "own line." },
+	{ "--export", "all|none|LIST", TOPIC_environment, 0,
+	  "forward", "BERTH_FORWARD", .set = value_forward, .choices = export_names,
+	  .help = "variables that travel: all, none or a LIST",
+	  .text = "Forward all variables of the environment here (the default), none, or those in "
+		  "LIST, as srun does. LIST is NAME or NAME=VALUE with commas between them; a value "
+		  "with a comma needs quotes around its entry: \"'A=1,2',B\". With none or a LIST "
+		  "ranks also get PATH and HOME of their host, what runner gives each rank, and "
+		  "what -x and --env-file set, and nothing else. ALL,A=1 forwards all, and sets A "
+		  "if it is not set here; what follows NONE does not count." },
 	{ "--env-file", "FILE", TOPIC_environment, OPTION_FILE,
 	  "env-file", "BERTH_ENV_FILE", TEXT(env_file),
 	  .help = "variables for the ranks, NAME=VALUE a line",

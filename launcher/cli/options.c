@@ -3,6 +3,7 @@
 #include "common/wire.h"
 #include "launcher/cli/config.h"
 #include "launcher/cli/compat.h"
+#include "launcher/cli/exports.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/values.h"
 
@@ -41,6 +42,7 @@ void options_free(struct request *r)
 	free(r->hostfile);
 	free(r->per_host_from);
 	strv_free(&r->export);
+	strv_free(&r->forward);
 	free(r->env_file);
 	free(r->identity);
 	free(r->launch_agent);
@@ -296,6 +298,8 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 		base.np_from = NULL;
 	}
 	app_free(&base);
+	if (!rc)
+		exports_settle(r, notes, env);
 	return rc;
 }
 

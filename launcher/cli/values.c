@@ -1,7 +1,6 @@
 #include "launcher/cli/values.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <stdlib.h>
 
 #include "common/wire.h"
@@ -261,23 +260,6 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	keep(own, value);
 	keep(&s->r->hosts_from, s->from);
 	*s->hosts = s->source;
-	return 0;
-}
-
-int value_export(const struct setting *s, const char *value, struct err *e)
-{
-	struct strv *list = s->source == FROM_LINE ? &s->app->export : &s->r->export;
-	size_t n = strcspn(value, "=");
-	bool valid = n && !isdigit((unsigned char)*value);
-
-	/* NAME, NAME=VALUE or PREFIX*: no space, comma or quote in a name */
-	for (size_t i = 0; i < n; i++)
-		if (isspace((unsigned char)value[i]) || strchr(",;'\"$/:", value[i]) ||
-		    (value[i] == '*' && (i + 1 < n || value[n] || !i)))
-			valid = false;
-	if (!valid)
-		return err_set(e, E_EXPORT, value);
-	strv_add(list, value);
 	return 0;
 }
 

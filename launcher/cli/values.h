@@ -21,7 +21,6 @@ int value_choice(const struct setting *s, const char *value,
 int value_ranks(const struct setting *s, const char *value, struct err *e);
 int value_map_by(const struct setting *s, const char *value, struct err *e);
 int value_hosts(const struct setting *s, const char *value, struct err *e);
-int value_export(const struct setting *s, const char *value, struct err *e);
 int value_net(const struct setting *s, const char *value, struct err *e);
 int value_grace(const struct setting *s, const char *value, struct err *e);
 int value_show(const struct setting *s, const char *value, struct err *e);

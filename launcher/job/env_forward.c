@@ -140,17 +140,21 @@ int env_forward_export(struct strv *out, const struct strv *x,
 		size_t n = strcspn(word, "=");
 		char *name;
 
-		if (n == 0)
-			return err_set(e, E_EXPORT_NAME, word);
+		if (n == 0) {
+			struct str shown = { 0 };
+
+			str_add_word(&shown, word, true);
+			err_set(e, E_EXPORT_NAME, str_text(&shown));
+			str_free(&shown);
+			return -1;
+		}
 		if (!value && word[n - 1] == '*') {
 			export_prefix(out, word, n - 1, own_env);
 			continue;
 		}
 		value = value ? value + 1 : strv_env_get(own_env, word);
-		if (!value) {
-			err_set(e, E_EXPORT_UNSET, word);
-			return err_hint(e, "give it a value: -x %s=VALUE", word);
-		}
+		if (!value) /* the user was warned when the options were read */
+			continue;
 		name = xstrndup(word, n);
 		strv_env_set(out, name, value);
 		free(name);
@@ -293,21 +297,4 @@ int env_forward_file(struct strv *out, const char *path, struct err *e)
 	}
 	str_free(&text);
 	return rc;
-}
-
-void env_forward_redact(struct str *s, const char *name, const char *value)
-{
-	static const char *const words[] = { SECRET_WORDS };
-	/* "scheme://user:password@host", as in https_proxy and URLs of databases. */
-	const char *url = strstr(value, "://");
-	size_t n = url ? strcspn(url + 3, "/@ ") : 0;
-	bool secret = url && url[3 + n] == '@' && memchr(url + 3, ':', n);
-
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		secret = secret || strcasestr(name, words[i]);
-	if (secret)
-		str_addf(s, "<redacted, %zu byte%s>", strlen(value),
-			 str_plural(strlen(value)));
-	else
-		str_add(s, value);
 }

@@ -19,7 +19,8 @@ void env_forward(struct strv *out, char *const *own, bool managed,
 		 const char *const *option_names, size_t noptions);
 
 /* Set in OUT the variables that the -x words X name: NAME (its value is in OWN_ENV),
- * NAME=VALUE, 'PREFIX*'.  A prefix that matches nothing is not an error. */
+ * NAME=VALUE, 'PREFIX*'.  A name without a value there, and a prefix that matches
+ * nothing, are not errors. */
 int env_forward_export(struct strv *out, const struct strv *x,
 		       const struct strv *own_env, struct err *e);
 
@@ -32,10 +33,5 @@ int env_forward_gpus(char **list, const char **name, struct strv *env, struct er
  * "export " before it, or empty, or a comment after '#'.  Values are quoted as for sh.
  * Nothing is expanded: a '$' outside '...' is an error.  Errors name "file:line". */
 int env_forward_file(struct strv *out, const char *path, struct err *e);
-
-/* Append VALUE to S as it may be printed: unchanged, or "<redacted, 40 bytes>" if NAME
- * is like *TOKEN*, *SECRET*, *KEY*, *PASS* or *CRED* in any case, or VALUE is a URL
- * that holds a password. */
-void env_forward_redact(struct str *s, const char *name, const char *value);
 
 #endif

@@ -74,7 +74,7 @@ void job_spec_free(struct job_spec *s)
 
 /* ---- what -x sets ---- */
 
-/* --env-file and -x of each app. */
+/* What --export names, --env-file and -x of each app. */
 static int read_environments(struct job *j, const struct strv *own)
 {
 	const struct request *r = j->request;
@@ -82,7 +82,8 @@ static int read_environments(struct job *j, const struct strv *own)
 	for (size_t i = 0; i < r->napp; i++) {
 		struct strv *env = &j->spec.app_env[i];
 
-		if ((r->env_file && env_forward_file(env, r->env_file, &j->err)) ||
+		if (env_forward_export(env, &r->forward, own, &j->err) ||
+		    (r->env_file && env_forward_file(env, r->env_file, &j->err)) ||
 		    env_forward_export(env, &r->export, own, &j->err) ||
 		    env_forward_export(env, &r->app[i].export, own, &j->err))
 			return -1;
@@ -273,6 +274,8 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		flags |= JOB_MANAGED;
 	if (r->check)
 		flags |= JOB_LISTEN;
+	if (r->forward_listed)
+		flags |= JOB_OWN_ENV;
 	return (struct wire_job){
 		.epoch = j->epoch,
 		.restarts = (uint32_t)r->restarts,
@@ -369,8 +372,10 @@ void job_spec_send(struct job *j)
 	if (j->spec.credit_bytes > CREDIT_MOST)
 		j->spec.credit_bytes = CREDIT_MOST;
 	random_bytes(j->spec.key, sizeof j->spec.key);
-	env_forward(&env, environ, j->spec.managed, j->request->option_variables,
-		    j->request->noption_variables);
+	if (!j->request->forward_listed)
+		env_forward(&env, environ, j->spec.managed,
+			    j->request->option_variables,
+			    j->request->noption_variables);
 	send_jobs(j, &env);
 	strv_free(&env);
 }

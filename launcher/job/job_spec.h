@@ -24,7 +24,7 @@ struct job_spec {
 	uint64_t nofile; /* the user's soft limit, before runner raised its own */
 	bool managed;    /* inside a resource manager's job */
 	/* job_spec_read() sets: */
-	struct strv *app_env; /* of each app: --env-file and -x */
+	struct strv *app_env; /* of each app: --export, --env-file and -x */
 	size_t napps;
 	char *gpus; /* --gpus, or a CUDA_VISIBLE_DEVICES of -x; or NULL */
 };

@@ -141,9 +141,14 @@ static int find_np(uint32_t *np, const struct request *r, const struct map_host 
 	for (size_t a = 0; a < r->napp; a++) {
 		const struct app *app = &r->app[a];
 
-		if (app->np == 0 && r->napp > 1)
-			return err_set(e, E_APP_NP, app->argv.n ? app->argv.v[0] : "",
-				       a + 1, r->napp);
+		if (app->np == 0 && r->napp > 1) {
+			struct str shown = { 0 };
+
+			str_add_word(&shown, app->argv.n ? app->argv.v[0] : "", false);
+			err_set(e, E_APP_NP, str_text(&shown), a + 1, r->napp);
+			str_free(&shown);
+			return -1;
+		}
 		sum += app->np;
 	}
 	if (sum == 0) /* all slots, not more, even with --oversubscribe */

@@ -112,7 +112,20 @@ ends() { # ID
 	gives_with_gpus E_EXPORT_GPUS -np 1 -x CUDA_VISIBLE_DEVICES=0 true : -np 1 true
 	gives_with_gpus E_EXPORT_GPUS -np 1 true : -np 1 -x CUDA_VISIBLE_DEVICES=0 true
 }
-@test "E_EXPORT_UNSET" { HINT="give it a value: -x NO_SUCH=VALUE" gives E_EXPORT_UNSET -x NO_SUCH true; }
+@test "E_EXPORT_UNSET" {
+	run -0 timeout 20 "$RUNNER" -np 1 -x NO_SUCH true
+	HINT="give it a value: -x NO_SUCH=VALUE" is_error E_EXPORT_UNSET any
+	says "warning: -x NO_SUCH"
+	run -0 timeout 20 "$RUNNER" -q -np 1 -x NO_SUCH true
+	[ "$output" = "" ]
+}
+@test "E_EXPORT_ALL" {
+	A=5 run -0 timeout 20 "$RUNNER" -np 1 --no-tag --export ALL,A=s3cret printenv A
+	says $'\n5'
+	silent_on s3cret
+	output=${output%$'\n5'}
+	HINT="to change it, use -x A=VALUE" is_error E_EXPORT_ALL any
+}
 @test "E_TOPOLOGY_ARG" { gives E_TOPOLOGY_ARG --topology = true; }
 @test "E_TWO_HOSTS" { gives E_TWO_HOSTS -H a --hostfile b true; }
 @test "E_PROGRAM" { gives E_PROGRAM -np 2; }
@@ -124,6 +137,13 @@ ends() { # ID
 @test "E_CONFIG_YAML" { gives_file E_CONFIG_YAML --config-file 'params:\n  num-proc: 2\n'; }
 @test "E_TOPOLOGY_PLAN" { gives E_TOPOLOGY_PLAN --topology x.xml -np 1 true; }
 @test "E_STDIN_RANK" { gives E_STDIN_RANK --stdin 7 -np 2 true; }
+@test "E_SHOW_RANK" {
+	gives E_SHOW_RANK --show 9 -np 2 true
+	says "--show 9"
+	gives E_SHOW_RANK --show 0-70,errors -np 2 true
+	says "--show 2"
+	run -0 timeout 20 "$RUNNER" --show 0-1,errors -np 2 true
+}
 @test "E_LOG_DIR" { gives E_LOG_DIR --output-filename /etc/passwd/x -np 1 true; }
 @test "E_LOG_NAME" { gives E_LOG_NAME --output-filename log.%x -np 1 true; }
 @test "E_EVENTS_FILE" { gives E_EVENTS_FILE --events /no/such/folder/f -np 1 true; }

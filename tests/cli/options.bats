@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output and stderr
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output and stderr
 # Commands copied from mpirun, mpiexec and horovodrun: understood, ignored with a line, or refused.
 load common
 
@@ -42,6 +42,20 @@ sets() { # NAME=VALUE OPTION...
 	ranks 2 --gloo -np 2 --hosts localhost:2
 	ranks 2 -np 2 -hostfile <(echo localhost slots=2)
 	ranks 2 --num-proc 2 --hostfile <(echo localhost slots=2)
+}
+
+@test "--hostfile -: the hosts are on stdin, which is then at its end" {
+	run -0 --separate-stderr timeout 30 "$RUNNER" --hostfile - --no-tag sh -c 'echo "x$WORLD_SIZE"; cat' <<< 'localhost slots=2'
+	[ "$output" = $'x2\nx2' ]
+	echo localhost:3 > "$T/hosts" # a file is not read again from its begin
+	run -0 --separate-stderr timeout 30 "$RUNNER" -f - --no-tag sh -c 'echo "x$WORLD_SIZE"; cat' < "$T/hosts"
+	[ "$output" = $'x3\nx3\nx3' ]
+	run -2 timeout 30 "$RUNNER" -f - true <<< $'localhost\nlocalhost foo=3'
+	says "stdin:2: " "'foo=3'"
+	run -2 timeout 30 "$RUNNER" -f - true < /dev/null
+	says "'stdin' names no host"
+	run -2 timeout 30 "$RUNNER" -f - true < /
+	says "cannot read host file 'stdin': Is a directory"
 }
 
 @test "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot -x A -mca pml ob1" {
@@ -95,6 +109,95 @@ sets() { # NAME=VALUE OPTION...
 		run -2 "$RUNNER" -np 1 --net "$range" true
 		[[ $output == *'is not a range of addresses'* ]]
 	done
+}
+
+# The command of Horovod's manual for Open MPI.
+@test "-x of a variable that is not set is a warning" {
+	unset LD_LIBRARY_PATH
+	run -0 r -np 2 --no-tag -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH \
+		-mca pml ob1 -mca btl ^openib sh -c 'echo "$NCCL_DEBUG ${LD_LIBRARY_PATH-unset}"'
+	says 'warning: -x LD_LIBRARY_PATH: the variable is not set here' $'INFO unset\nINFO unset'
+	[ "$(grep -c LD_LIBRARY_PATH <<< "$output")" = 2 ] # one warning and its hint, for both ranks
+	run -0 r -q -np 1 -x LD_LIBRARY_PATH true
+	[ "$output" = "" ]
+}
+
+# NAMES that the rank has of those that a test has set, and NCCL_DEBUG.
+has() { # EXPORT OPTION...
+	run -0 --separate-stderr r -np 1 --no-tag --export "$@" \
+		sh -c 'env | sed -n "s/^\(ONE\|TWO\|LANGUAGE\|NCCL_DEBUG\|HOME\|PATH\)=/\1=/p" | sort | tr "\n" " "'
+}
+
+@test "--export: all, none, a list, as srun reads it" {
+	export ONE=1 TWO=2 LANGUAGE=C HOME=/h
+	has all
+	[ "$output" = "HOME=/h LANGUAGE=C NCCL_DEBUG=WARN ONE=1 PATH=$PATH TWO=2 " ]
+	has NONE
+	[ "$output" = "HOME=/h NCCL_DEBUG=WARN PATH=$PATH " ]
+	has none -x ONE
+	[ "$output" = "HOME=/h NCCL_DEBUG=WARN ONE=1 PATH=$PATH " ]
+	has TWO,ONE=3
+	[ "$output" = "HOME=/h NCCL_DEBUG=WARN ONE=3 PATH=$PATH TWO=2 " ]
+	has ALL,ONE=3
+	[ "$output" = "HOME=/h LANGUAGE=C NCCL_DEBUG=WARN ONE=1 PATH=$PATH TWO=2 " ]
+	has ALL,ONE=3 -x ONE=4
+	[ "$output" = "HOME=/h LANGUAGE=C NCCL_DEBUG=WARN ONE=4 PATH=$PATH TWO=2 " ]
+	has "'ONE=a,b',PATH=/bin,NCCL_DEBUG=INFO"
+	[ "$output" = "HOME=/h NCCL_DEBUG=INFO ONE=a,b PATH=/bin " ]
+	unset ONE
+	has ALL,ONE=3
+	[ "$output" = "HOME=/h LANGUAGE=C NCCL_DEBUG=WARN ONE=3 PATH=$PATH TWO=2 " ]
+	# the rank's own variables are there
+	run -0 r -np 1 --no-tag --export none sh -c 'echo "$RANK $WORLD_SIZE ${MASTER_PORT:+port} ${LANGUAGE-unset}"'
+	[ "$output" = "0 1 port unset" ]
+	# its variable and its key
+	BERTH_FORWARD=none run -0 r -np 1 --no-tag sh -c 'echo "${TWO-unset} ${BERTH_FORWARD-unset}"'
+	[ "$output" = "unset unset" ]
+	echo 'forward = TWO' > "$T/conf"
+	run -0 r --config-file "$T/conf" -np 1 --no-tag sh -c 'echo "${TWO-unset} ${LANGUAGE-unset}"'
+	[ "$output" = "2 unset" ]
+}
+
+# No output of OPTION... has "hidden".
+hides() { # STATUS OPTION...
+	local want=$1; shift
+	run r -np 1 -vv --report-bindings --events "$T/events" "$@" true
+	[ "$status" = "$want" ] || { echo "$*: $status: $output"; return 1; }
+	silent_on hidden
+	touch "$T/events"
+	run cat "$T/events"
+	silent_on hidden
+}
+
+@test "no value of a secret is printed, nor what follows the = of a malformed name" {
+	hides 0 -x HF_TOKEN=hidden
+	hides 0 --export HF_TOKEN=hidden
+	WANDB_API_KEY=hidden hides 0
+	WANDB_API_KEY=there hides 0 --export ALL,WANDB_API_KEY=hidden
+	hides 2 -x 'MY KEY=hidden'
+	hides 2 -x '=hidden'
+	hides 2 -x 'MY_NAME*=hidden'
+	hides 2 --export '9=hidden'
+	hides 2 --export "MY='hidden"
+	BERTH_EXPORT='9=hidden' hides 2
+	BERTH_FORWARD='9=hidden' hides 2
+	hides 2 -genv 'A=hidden' x
+	hides 2 -genv 'A*' hidden
+	hides 0 -mca plm_api_key hidden
+	hides 2 -mca rmaps_api_key hidden
+	hides 2 --export none a : HF_TOKEN=hidden
+	for line in 'export = MY KEY=hidden' 'forward = 9=hidden' 'export HF_TOKEN=hidden' 'HF_TOKEN: hidden'; do
+		echo "$line" > "$T/conf"
+		hides 2 --config-file "$T/conf"
+	done
+	for line in 'MY KEY=hidden' 'KEY: hidden' 'KEY= hidden' 'KEY="hidden' 'KEY=$hidden'; do
+		echo "$line" > "$T/env"
+		hides 2 --env-file "$T/env"
+	done
+	echo KEY=hidden > "$T/env"
+	hides 0 --env-file "$T/env"
+	run r --plan -np 1 -vv -x HF_TOKEN=hidden HF_TOKEN=hidden
+	silent_on hidden
 }
 
 @test "what has no meaning here is ignored with one line" {

@@ -57,6 +57,9 @@ static void say_hosts(struct str *s, const struct request *r)
 static void say_rest(struct str *s, const struct request *r)
 {
 	say_text(s, "envfile", r->env_file);
+	if (r->forward_listed)
+		str_add(s, " only");
+	say_list(s, "forward", &r->forward);
 	say_text(s, "output", r->output_dir);
 	say_number(s, "tag", r->tag_style, TAG_LONG);
 	say_number(s, "color", r->colour, COLOUR_AUTO);

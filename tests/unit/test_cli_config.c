@@ -10,6 +10,10 @@
 /* ---- variables ---- */
 
 #define TIME_HINT " | write seconds, or a number with s, m, h or d: 90, 5m, 1h"
+#define UNSET_A                                                                        \
+	" | warning: --export A: the variable is not set here\nhint: give it a "       \
+	"value: "                                                                      \
+	"-x A=VALUE"
 #define HOSTS_HINT " | give only one of -H and --hostfile"
 
 static const struct {
@@ -94,6 +98,15 @@ static const struct {
 	{ "check = yes\nsummary = json\n", " check=1 summary=2 [a]" },
 	{ "plan = json\n", " error F:1: unknown key 'plan' | use the long "
 			   "name of an option; `runner --help all` lists them" },
+	{ "forward = A,NEW=1 #2\n", " only forward=A forward=NEW=1 [a]" UNSET_A },
+	{ "export HF_TOKEN=s3cret\n",
+	  " error F:1: unknown key 'export HF_TOKEN' | use the long name of an option; "
+	  "`runner --help all` lists them" },
+	{ "np = 2\nHF_TOKEN: s3cret\n",
+	  " error F:2: 'HF_TOKEN<redacted, 8 bytes>' is not 'key = value'" },
+	{ "export = MY KEY=secret\n",
+	  " error F:1: export: 'MY KEY=<redacted, 6 bytes>' is not a variable | write "
+	  "NAME, NAME=VALUE or 'PREFIX*'" },
 	{ "np 3\n", " error F:1: 'np 3' is not 'key = value'" },
 	{ "np = 3x\n", " error F:1: np: '3x' is not a number from 1 to 1048576" },
 	{ "np =\n", " error F:1: np: '' is not a number from 1 to 1048576" },

@@ -14,6 +14,9 @@
 #define MAP_HINT                                                                       \
 	"slot, node and ppr:N:node say how many ranks a host gets; each then runs "    \
 	"next to its GPU, see --bind-to"
+#define B_NOTE                                                                         \
+	" | warning: --export B: the variable is set here, and ALL forwards that "     \
+	"value\nhint: to change it, use -x B=VALUE"
 #define FILL_NOTE "hosts fill by slot, ranks run next to their GPUs"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
 #define APP_HINT                                                                       \
@@ -205,11 +208,66 @@ static const struct {
 	/* variables for the ranks */
 	{ "-x A -x B=1,2 -x C= -x NCCL_* a", " x=A x=B=1,2 x=C= x=NCCL_* [a]" },
 	{ "-x=A a", " x=A [a]" },
-	{ "-x =A a", " error -x: '=A' is not a variable" EXPORT_HINT },
+	{ "-x =A a", " error -x: '=<redacted, 1 byte>' is not a variable" EXPORT_HINT },
 	{ "-x A*B a", " error -x: 'A*B' is not a variable" EXPORT_HINT },
-	{ "-x A*=1 a", " error -x: 'A*=1' is not a variable" EXPORT_HINT },
+	{ "-x A*=1 a",
+	  " error -x: 'A*=<redacted, 1 byte>' is not a variable" EXPORT_HINT },
 	{ "-x A,B a", " error -x: 'A,B' is not a variable" EXPORT_HINT },
+	{ "-x MY;KEY=secret a",
+	  " error -x: 'MY;KEY=<redacted, 6 bytes>' is not a variable" EXPORT_HINT },
+	{ "-genv A*KEY s3cret a",
+	  " error -genv: 'A*KEY' is not a variable" EXPORT_HINT },
+	{ "-genv A=s3cret x a",
+	  " error -genv: 'A=<redacted, 6 bytes>' is not a variable" EXPORT_HINT },
+	{ "-x UNSET -x UNSET a",
+	  " x=UNSET x=UNSET [a] | warning: -x UNSET: the variable is not set "
+	  "here\nhint: give it a value: -x UNSET=VALUE" },
+	{ "-x UNSET=1 -x UNSET* a", " x=UNSET=1 x=UNSET* [a]" },
+	{ "-np 1 a : -np 1 -x UNSET b",
+	  " np=1 [a] np=1 x=UNSET [b] | warning: -x UNSET: the variable is not set "
+	  "here\nhint: give it a value: -x UNSET=VALUE" },
+	{ "-genvlist UNSET a", " all=UNSET [a] | warning: -x UNSET: the variable is "
+			       "not set here\nhint: give "
+			       "it a value: -x UNSET=VALUE" },
 	{ "-x * a", " error -x: '*' is not a variable" EXPORT_HINT },
+
+	/* --export, as srun reads it */
+	{ "--export all a", " [a]" },
+	{ "--export ALL a", " [a]" },
+	{ "--export none a", " only [a]" },
+	{ "--export=NONE a", " only [a]" },
+	{ "--export nil a", " only [a]" },
+	{ "--export A a", " only forward=A [a]" },
+	{ "--export A,B=2 a", " only forward=A forward=B=2 [a]" },
+	{ "--export B=2,ALL,A a", " forward=B forward=A [a]" B_NOTE },
+	{ "--export ALL,NEW=1 a", " forward=NEW=1 [a]" },
+	{ "--export all,B=2 a", " forward=B [a]" B_NOTE },
+	{ "--export all,B=b a", " forward=B [a]" },
+	{ "--export NCCL_*,A a", " only forward=NCCL_* forward=A [a]" },
+	{ "--export A,NONE,B a", " only forward=A [a]" },
+	{ "--export NONE,A a", " only [a]" },
+	{ "--export ,A,, a", " only forward=A [a]" },
+	{ "--export , a", " only [a]" },
+	{ "--export A=,B a", " only forward=A= forward=B [a]" },
+	{ "--export 'A=1,2',B a", " only forward=A=1,2 forward=B [a]" },
+	{ "--export \"A=1,2\" a", " only forward=A=1,2 [a]" },
+	{ "--export A=\"1,2\",B a", " only forward=A=\"1,2\" forward=B [a]" },
+	{ "--export A=\"it's,\",B a", " only forward=A=\"it's,\" forward=B [a]" },
+	{ "--export A --export B a", " only forward=B [a]" },
+	{ "--export A --export all a", " [a]" },
+	{ "--export UNSET a",
+	  " only forward=UNSET [a] | warning: --export UNSET: the variable is not set "
+	  "here\nhint: give it a value: -x UNSET=VALUE" },
+	{ "--export none -x A=1 a", " only x=A=1 [a]" },
+	{ "--export '' a", " error --export: the value is empty" },
+	{ "--export 9=secret a",
+	  " error --export: '9=<redacted, 6 bytes>' is not a variable" EXPORT_HINT },
+	{ "--export A,B='secret a",
+	  " error --export: 'B=<redacted, 7 bytes>' is not a variable" EXPORT_HINT },
+	{ "--export A;B a", " error --export: 'A;B' is not a variable" EXPORT_HINT },
+	{ "a : --export none b", " error app 2: '--export' cannot differ between the "
+				 "apps of a job | " APP_HINT },
+	{ "-genvnone -genv A 1 a", " only all=A=1 [a]" },
 
 	/* mapping */
 	{ "--map-by node a", " bynode=1 [a]" },
@@ -251,7 +309,13 @@ static const struct {
 	{ "--prtemca rmaps_x y a",
 	  " error '--prtemca rmaps_x y' of Open MPI is not supported | " WHERE },
 	{ "-mca pml", " error '-mca' needs a value: NAME VALUE" },
-	{ "-mca a=b c a", " error -mca: 'OMPI_MCA_a=b' is not a variable" EXPORT_HINT },
+	{ "-mca a=b c a", " error -mca: 'OMPI_MCA_a=<redacted, 1 byte>' is not a "
+			  "variable" EXPORT_HINT },
+	{ "-mca plm_key s3cret a",
+	  " [a] | ignored: -mca plm_key <redacted, 6 bytes> (it is for Open MPI's own "
+	  "launcher)" },
+	{ "-mca rmaps_key s3cret a", " error '-mca rmaps_key <redacted, 6 bytes>' of "
+				     "Open MPI is not supported | " WHERE },
 	{ "--allow-run-as-root --allow-run-as-root a",
 	  " [a] | ignored: --allow-run-as-root (root may run jobs)" },
 	{ "-bynode a", " bynode=1 [a]" },
@@ -283,9 +347,8 @@ static const struct {
 	{ "-genvlist A,,B a", " error -genvlist: '' is not a variable" EXPORT_HINT },
 	{ "-genvall a",
 	  " [a] | ignored: -genvall (the environment is forwarded anyway)" },
-	{ "-genvnone a",
-	  " error '-genvnone' of MPICH is not supported | start runner with the "
-	  "environment for the ranks: env -i ... runner" },
+	{ "-envnone a", " error '-envnone' of MPICH is not supported | use --export "
+			"none, for all programs of the job" },
 	{ "-prepend-rank a", " [a]" },
 	{ "-launcher fork a", " transport=local [a]" },
 	{ "-launcher ssh a",
@@ -328,7 +391,7 @@ static const struct {
 
 START_TEST(test_line)
 {
-	char *got = read_with(NULL, lines[_i].line, "");
+	char *got = read_with(NULL, lines[_i].line, "A=a B=b C=c NAME=n");
 
 	ck_assert_msg(!strcmp(got, lines[_i].want), "%s:\n%s\n%s", lines[_i].line, got,
 		      lines[_i].want);

@@ -328,6 +328,65 @@ START_TEST(hexadecimal)
 }
 END_TEST
 
+/* ---- secrets ---- */
+
+static const struct {
+	const char *name, *value, *want;
+} secrets[] = {
+	{ "PATH", "/bin", "/bin" },
+	{ "HF_TOKEN", "abc", "<redacted, 3 bytes>" },
+	{ "my_secret", "abc", "<redacted, 3 bytes>" },
+	{ "AWS_ACCESS_KEY_ID", "", "<redacted, 0 bytes>" },
+	{ "PGPASSWORD", "x", "<redacted, 1 byte>" },
+	{ "GOOGLE_APPLICATION_CREDENTIALS", "x", "<redacted, 1 byte>" },
+	{ "https_proxy", "http://me:pw@proxy:80", "<redacted, 21 bytes>" },
+	{ "https_proxy", "http://proxy:80/a@b", "http://proxy:80/a@b" },
+	{ "URL", "https://user@host/", "https://user@host/" },
+};
+
+START_TEST(values_as_printed)
+{
+	struct str s = { 0 };
+
+	str_add_value(&s, secrets[_i].name, secrets[_i].value);
+	ck_assert_str_eq(str_text(&s), secrets[_i].want);
+	str_free(&s);
+}
+END_TEST
+
+static const struct {
+	const char *word;
+	bool malformed;
+	const char *want;
+} shown[] = {
+	{ "A=1", false, "A=1" },
+	{ "./a", false, "./a" },
+	{ "", false, "" },
+	{ "HF_TOKEN=abc", false, "HF_TOKEN=<redacted, 3 bytes>" },
+	{ "HF_TOKEN=", false, "HF_TOKEN=" },
+	{ "HF_TOKEN", false, "HF_TOKEN" },
+	{ "U=http://me:pw@h/", false, "U=<redacted, 15 bytes>" },
+	{ "http://me:pw@h/?a=b", false, "http://me:pw@h/?a=b" },
+	{ "MY KEY=secret", true, "MY KEY=<redacted, 6 bytes>" },
+	{ "MY NAME=value", true, "MY NAME=<redacted, 5 bytes>" },
+	{ "=A", true, "=<redacted, 1 byte>" },
+	{ "=", true, "=" },
+	{ "", true, "" },
+	{ "np 3", true, "np 3" },
+	{ "HF_TOKEN: abc", true, "HF_TOKEN<redacted, 5 bytes>" },
+	{ "key", true, "key" },
+};
+
+START_TEST(words_as_printed)
+{
+	struct str s = { 0 };
+
+	str_add_word(&s, shown[_i].word, shown[_i].malformed);
+	ck_assert_str_eq(str_text(&s), shown[_i].want);
+	str_free(&s);
+}
+END_TEST
+
 START_TEST(clocks_agree)
 {
 	uint64_t a = clock_ms(), b = clock_ns() / 1000000, c = clock_ms();
@@ -358,6 +417,8 @@ int main(void)
 	tcase_add_loop_test(c, set_as_list, 0, COUNT(sets));
 	tcase_add_test(c, set_appends);
 	tcase_add_test(c, hexadecimal);
+	tcase_add_loop_test(c, values_as_printed, 0, COUNT(secrets));
+	tcase_add_loop_test(c, words_as_printed, 0, COUNT(shown));
 	tcase_add_test(c, clocks_agree);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);

@@ -1,4 +1,4 @@
-/* forward.h: which variables travel, -x, --env-file, what is printed of them. */
+/* forward.h: which variables travel, -x, --env-file. */
 #include <check.h>
 #include <unistd.h>
 
@@ -134,11 +134,10 @@ static const struct {
 	{ "NONE*", "", 0, "" },
 	{ "RANK", "RANK=7", 0, "" }, /* what is named travels */
 	{ "SLURM_*", "SLURM_PROCID=3", 0, "" },
-	{ "GONE", "-x GONE: the variable is not set", E_EXPORT_UNSET,
-	  "give it a value: -x GONE=VALUE" },
+	{ "GONE", "", 0, "" },
 	{ "", "-x '' has no name", E_EXPORT_NAME,
 	  "write -x NAME, -x NAME=VALUE or -x 'PREFIX*'" },
-	{ "=b", "-x '=b' has no name", E_EXPORT_NAME,
+	{ "=b", "-x '=<redacted, 1 byte>' has no name", E_EXPORT_NAME,
 	  "write -x NAME, -x NAME=VALUE or -x 'PREFIX*'" },
 };
 
@@ -311,32 +310,6 @@ START_TEST(no_env_file)
 }
 END_TEST
 
-/* ---- secrets ---- */
-
-static const struct {
-	const char *name, *value, *want;
-} secrets[] = {
-	{ "PATH", "/bin", "/bin" },
-	{ "HF_TOKEN", "abc", "<redacted, 3 bytes>" },
-	{ "my_secret", "abc", "<redacted, 3 bytes>" },
-	{ "AWS_ACCESS_KEY_ID", "", "<redacted, 0 bytes>" },
-	{ "PGPASSWORD", "x", "<redacted, 1 byte>" },
-	{ "GOOGLE_APPLICATION_CREDENTIALS", "x", "<redacted, 1 byte>" },
-	{ "https_proxy", "http://me:pw@proxy:80", "<redacted, 21 bytes>" },
-	{ "https_proxy", "http://proxy:80/a@b", "http://proxy:80/a@b" },
-	{ "URL", "https://user@host/", "https://user@host/" },
-};
-
-START_TEST(redact)
-{
-	struct str s = { 0 };
-
-	env_forward_redact(&s, secrets[_i].name, secrets[_i].value);
-	ck_assert_str_eq(str_text(&s), secrets[_i].want);
-	str_free(&s);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("forward");
@@ -351,7 +324,6 @@ int main(void)
 	tcase_add_test(c, the_last_export_counts);
 	tcase_add_loop_test(c, env_file, 0, COUNT(files));
 	tcase_add_test(c, no_env_file);
-	tcase_add_loop_test(c, redact, 0, COUNT(secrets));
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

@@ -271,6 +271,31 @@ START_TEST(odd_entries)
 }
 END_TEST
 
+START_TEST(own_few)
+{
+	struct env_rank r = make(0, 1, VISIBLE_ONE);
+	const char *const forwarded[] = { "A=f", NULL }, *const given[] = { "B=g",
+									    NULL };
+	char *own[] = { "PATH=/bin", "HOME=/h", "USER=u",       "LANG=C",
+			"PATHS=x",   "HOM=x",   "NCCL_DEBUG=o", NULL };
+
+	r.own_few = true;
+	r.forwarded = list(forwarded);
+	r.given = list(given);
+	build(&r, 0, own);
+	ck_assert_str_eq(get("PATH"), "/bin");
+	ck_assert_str_eq(get("HOME"), "/h");
+	ck_assert_str_eq(get("USER"), "(unset)");
+	ck_assert_str_eq(get("LANG"), "(unset)");
+	ck_assert_str_eq(get("PATHS"), "(unset)");
+	ck_assert_str_eq(get("HOM"), "(unset)");
+	ck_assert_str_eq(get("NCCL_DEBUG"), "WARN");
+	ck_assert_str_eq(get("A"), "f");
+	ck_assert_str_eq(get("B"), "g");
+	ck_assert_str_eq(get("RANK"), "4");
+}
+END_TEST
+
 START_TEST(inside_slurm)
 {
 	struct env_rank r = make(0, 4, VISIBLE_ONE);
@@ -380,6 +405,7 @@ int main(void)
 	tcase_add_test(t, restarts_and_threads);
 	tcase_add_loop_test(t, who_wins, 0, sizeof layers / sizeof *layers);
 	tcase_add_test(t, odd_entries);
+	tcase_add_test(t, own_few);
 	tcase_add_test(t, inside_slurm);
 	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);
 	tcase_add_test(t, inherited_devices);
