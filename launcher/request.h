@@ -62,6 +62,7 @@ struct request {
 	char *per_host_from; /* its source, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;
+	int nodes; /* the job must have so many hosts; 0: any number */
 
 	/* environment */
 	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two

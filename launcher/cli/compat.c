@@ -40,6 +40,13 @@ static int set_option(const struct setting *s, const char *name, const char *val
 	return own.option->set(&own, value, e);
 }
 
+/* The text is an option of ours that takes the same value. */
+static int same_value(const struct setting *s, const struct compat *c,
+		      const char *const value[2], struct err *e)
+{
+	return set_option(s, c->text, value[0], e);
+}
+
 /* The text is an option of ours, and its value if it takes one: "map-by=node". */
 static int same(const struct setting *s, const struct compat *c,
 		const char *const value[2], struct err *e)
@@ -169,6 +176,52 @@ static int set_list(const struct setting *s, const struct compat *c,
 	return rc;
 }
 
+/* The number of hosts, which the job must have. */
+static int set_nodes(const struct setting *s, const struct compat *c,
+		     const char *const value[2], struct err *e)
+{
+	char *what = xasprintf("%s %s", s->typed, value[0]);
+	int rc = 0;
+	long n;
+
+	if (strpbrk(value[0], ":-,"))
+		rc = not_supported(what, c, c->text, e);
+	else if (!(rc = str_to_long(&n, value[0], 1, HOSTS_MOST, e)))
+		s->r->nodes = (int)n;
+	free(what);
+	return rc;
+}
+
+/* --input of srun: a rank, all, none, or a file. */
+static int set_stdin(const struct setting *s, const struct compat *c,
+		     const char *const value[2], struct err *e)
+{
+	if (set_option(s, "stdin", value[0], NULL))
+		return refuse(s, c, value, e);
+	return 0;
+}
+
+/* --kill-on-bad-exit[=0|1] */
+static int set_kill(const struct setting *s, const struct compat *c,
+		    const char *const value[2], struct err *e)
+{
+	if (value[0] && !strcmp(value[0], "0"))
+		return set_option(s, "keep-going", NULL, e);
+	return ignore(s, c, value, e);
+}
+
+/* --mpi of horovodrun has no value; srun's names a PMI for the ranks. */
+static int read_mpi(const struct setting *s, const struct compat *c,
+		    const char *const value[2], struct err *e)
+{
+	if (value[0] && strcmp(value[0], "none") != 0)
+		return not_supported("--mpi", c,
+				     "runner has no PMI: start a program that calls "
+				     "MPI_Init with srun or mpirun",
+				     e);
+	return ignore(s, c, value, e);
+}
+
 static bool has_prefix(const char *list, const char *name)
 {
 	const char *prefix;
@@ -238,6 +291,22 @@ static const struct {
 	{ "launcher", "ssh", NULL, "hosts are reached by ssh anyway" },
 	{ "launcher", "rsh", NULL, "hosts are reached by ssh" },
 	{ "launcher", "fork", "transport", "local" },
+	{ "cpu-bind", "none", "bind-to", "none" },
+	{ "cpu-bind", "no", "bind-to", "none" },
+	{ "cpu-bind", "cores", "bind-to", "core" },
+	{ "cpu-bind", "threads", "bind-to", "hwthread" },
+	{ "cpu-bind", "sockets", "bind-to", "socket" },
+	{ "cpu-bind", "ldoms", "bind-to", "numa" },
+	{ "cpu-bind", "verbose", "report-bindings", NULL },
+	{ "cpu-bind", "v", "report-bindings", NULL },
+	{ "cpu-bind", "quiet", NULL, "--report-bindings prints bindings" },
+	{ "cpu-bind", "q", NULL, "--report-bindings prints bindings" },
+	{ "gpu-bind", "closest", NULL, "ranks run next to their GPUs" },
+	{ "gpu-bind", "single:1", NULL, "each rank gets one GPU" },
+	{ "gpu-bind", "per_task:1", NULL, "each rank gets one GPU" },
+	{ "gpus-per-task", "1", NULL, "each rank gets one GPU" },
+	{ "distribution", "block", "map-by", "slot" },
+	{ "distribution", "cyclic", "map-by", "node" },
 };
 
 static int read_words(const struct setting *s, const struct compat *c,
@@ -272,10 +341,21 @@ static int read_words(const struct setting *s, const struct compat *c,
 #define HYDRA "MPICH"
 #define HVD "horovodrun"
 #define MPIEXEC "mpiexec"
+#define TORCHRUN "torchrun"
+#define SRUN "srun"
+#define TORCHRUN_SRUN "torchrun and srun"
 
 #define ELASTIC "jobs have a fixed size here: give -np and -H"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
 #define NOT_MPI "it only chooses Horovod's controller"
+#define MEETING "ranks meet at MASTER_ADDR:MASTER_PORT, which runner chooses"
+#define NODES "name the hosts with -H, as many as the job shall have"
+#define ONE_GPU                                                                        \
+	"each rank gets one GPU of its host; --gpus says which GPUs, and "             \
+	"--gpu-visible node shows all"
+#define ALLOCATE "allocate hosts with salloc or sbatch, and name them with -H"
+#define OF_SLURM "it is for Slurm"
+#define WHOLE_OUTPUT "all output is shown; --log-dir DIR also writes it to files"
 #define NO_NOISE "it is for Open MPI's own launcher"
 
 /* clang-format off */
@@ -337,7 +417,7 @@ const struct compat compat_table[] = {
 
 	/* horovodrun */
 	{ "--gloo", HVD, 0, ignore, NOT_MPI, 0 },
-	{ "--mpi", HVD, 0, ignore, NOT_MPI, 0 },
+	{ "--mpi", "horovodrun and srun", 0, read_mpi, NOT_MPI, OPTION_OPTIONAL },
 	{ "--jsrun", HVD, 0, ignore, NOT_MPI, 0 },
 	{ "--disable-cache", HVD, 0, ignore, "nothing is cached", 0 },
 	{ "--network-interfaces --network-interface", HVD, 1, set_interfaces, "NCCL_SOCKET_IFNAME", 0 },
@@ -379,6 +459,53 @@ const struct compat compat_table[] = {
 	{ "--blacklist-cooldown-range", HVD, 2, refuse, ELASTIC, 0 },
 	{ "--mpi-args --binding-args", HVD, 1, refuse, "give these as options of runner, one by one", 0 },
 	{ "--check-build -cb", HVD, 0, refuse, "use runner --version", 0 },
+
+	/* torchrun */
+	{ "--nnodes", TORCHRUN, 1, set_nodes, NODES, 0 },
+	{ "--standalone", TORCHRUN, 0, ignore, MEETING, 0 },
+	{ "--rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --local-addr", TORCHRUN, 1, ignore, MEETING, 0 },
+	{ "--master-addr", TORCHRUN, 1, set_text, "MASTER_ADDR", 0 },
+	{ "--master-port", TORCHRUN, 1, set_number, "MASTER_PORT", 0 },
+	{ "--role", TORCHRUN, 1, set_text, "ROLE_NAME", 0 },
+	{ "--node-rank", TORCHRUN, 1, refuse, "start runner once, on one machine, and name all hosts with -H", 0 },
+	{ "--module -m", TORCHRUN, 0, refuse, "write the command: python -m MODULE", 0 },
+	{ "--run-path", TORCHRUN, 0, refuse, "write the command: python FILE", 0 },
+	{ "--no-python", TORCHRUN, 0, ignore, "the program is started as it is", 0 },
+	{ "--redirects --tee", TORCHRUN, 1, ignore, WHOLE_OUTPUT, 0 },
+	{ "--local-ranks-filter", TORCHRUN, 1, refuse, "use --show", 0 },
+	{ "--virtual-local-rank", TORCHRUN, 0, refuse, "--gpu-visible one shows each rank its own GPU, as device 0", 0 },
+	{ "--numa-binding", TORCHRUN, 1, ignore, "ranks run next to their GPUs; see --bind-to and --share", 0 },
+	{ "--monitor-interval --start-method --event-log-handler --logs-specs --signals-to-handle", TORCHRUN, 1, ignore, "it is for torchrun's own agent", 0 },
+	{ "-t", TORCHRUN_SRUN, 1, refuse, "use --timeout for a time limit, --log-dir for files", 0 },
+	{ "-r", TORCHRUN_SRUN, 1, refuse, "use -H to name hosts, --log-dir for files", 0 },
+
+	/* srun */
+	{ "--nodes", SRUN, 1, set_nodes, NODES, 0 },
+	{ "-w --nodelist", SRUN, 1, same_value, "hosts", 0 },
+	{ "-F --nodefile", SRUN, 1, same_value, "hostfile", 0 },
+	{ "-D", SRUN, 1, same_value, "wdir", OPTION_APP },
+	{ "-O --overcommit", SRUN, 0, same, "oversubscribe", 0 },
+	{ "--cpu-bind", SRUN, 1, read_words, "--bind-to and --share say which CPUs a rank gets", 0 },
+	{ "--gpu-bind", SRUN, 1, read_words, ONE_GPU, 0 },
+	{ "--gpus-per-task", SRUN, 1, read_words, ONE_GPU, 0 },
+	{ "-G --gpus-per-node --gpus-per-socket --gres --tres-per-task", SRUN, 1, refuse, ONE_GPU, 0 },
+	{ "--distribution", SRUN, 1, read_words, "see --map-by", 0 },
+	{ "--input", SRUN, 1, set_stdin, "use < FILE; --stdin says which rank reads it", 0 },
+	{ "-o -e --error", SRUN, 1, refuse, "use > FILE, or --output-filename DIR, which writes a file for each rank", 0 },
+	{ "-u --unbuffered", SRUN, 0, ignore, "lines are shown as they come; --pty makes C programs write line by line", 0 },
+	{ "-K --kill-on-bad-exit", SRUN, 0, set_kill, "the first failure ends the job", OPTION_OPTIONAL },
+	{ "-k --no-kill", SRUN, 0, refuse, "see --keep-going and --restarts", 0 },
+	{ "-W --wait", SRUN, 1, refuse, "see --timeout and --keep-going", 0 },
+	{ "--time", SRUN, 1, refuse, "use --timeout, as in --timeout 90m", 0 },
+	{ "--export-file", SRUN, 1, refuse, "use --env-file", 0 },
+	{ "--cpus-per-task --cpus-per-gpu", SRUN, 1, ignore, "--bind-to core:N gives a rank N cores", 0 },
+	{ "--threads-per-core --hint --mem-bind", SRUN, 1, refuse, "--bind-to and --share say which CPUs a rank gets", 0 },
+	{ "--ntasks-per-socket --ntasks-per-core --ntasks-per-gpu --relative --exclude", SRUN, 1, refuse, WHERE, 0 },
+	{ "--multi-prog", SRUN, 0, refuse, "write the programs on the command line, with ':' between them", 0 },
+	{ "--bcast", SRUN, 0, refuse, "copy the program to the hosts first, or use a shared directory", OPTION_OPTIONAL },
+	{ "-J --job-name --comment", SRUN, 1, ignore, OF_SLURM, 0 },
+	{ "--exclusive --overlap --exact", SRUN, 0, ignore, OF_SLURM, OPTION_OPTIONAL },
+	{ "-A --account --partition --qos --reservation -C --constraint --jobid --mem --mem-per-cpu --mem-per-gpu", SRUN, 1, refuse, ALLOCATE, 0 },
 };
 /* clang-format on */
 
@@ -398,7 +525,12 @@ const char *compat_fate(const struct compat *c)
 		return "ignored";
 	if (c->read == refuse)
 		return "refused";
-	if (c->read == same)
+	if (c->read == same || c->read == same_value)
 		return "same as";
-	return c->read == read_words ? "in part" : "sets";
+	if (c->read == set_nodes)
+		return "checked";
+	return c->read == read_words || c->read == set_stdin || c->read == set_kill ||
+			       c->read == read_mpi
+		       ? "in part"
+		       : "sets";
 }

@@ -1,9 +1,11 @@
-/* compat.h - options of commands that were written for mpirun, mpiexec or horovodrun.
+/* compat.h - options of commands that were written for mpirun, mpiexec, horovodrun,
+ * torchrun or srun.
  *
  * An option that means something here becomes an option or a variable of the ranks.
  * Another is ignored with one note, but only if it cannot change which processes run,
  * where they run, or what input they read.  All others are refused (E_FOREIGN).
- * Sources: the manuals of Open MPI 5 and MPICH 4; horovodrun --help of 0.28. */
+ * Sources: the manuals of Open MPI 5, MPICH 4 and srun (Slurm 22.05); horovodrun --help
+ * of 0.28; torchrun --help of PyTorch 2.9. */
 #ifndef BERTH_LAUNCHER_CLI_COMPAT_H
 #define BERTH_LAUNCHER_CLI_COMPAT_H
 
@@ -26,8 +28,8 @@ extern const size_t compat_count;
 
 const struct compat *compat_find(const char *name);
 
-/* What becomes of C, for help and man page: "ignored", "refused", "same as", "sets" or
- * "in part". */
+/* What becomes of C, for help and man page: "ignored", "refused", "same as", "sets",
+ * "checked" or "in part". */
 const char *compat_fate(const struct compat *c);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <ctype.h>
 
+#include "launcher/cli/values.h"
+
 int exports_refuse(const char *word, struct err *e)
 {
 	struct str shown = { 0 };
@@ -86,20 +88,6 @@ int value_forward(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
-/* A warning, unless it is there. */
-static void warn(struct strv *notes, const struct err *e)
-{
-	char *note = xasprintf("warning: %s\nhint: %s", e->text, e->hint);
-
-	for (size_t i = 0; i < notes->n; i++) {
-		if (strcmp(notes->v[i], note))
-			continue;
-		free(note);
-		return;
-	}
-	strv_take(notes, note);
-}
-
 /* A name that has no value is no error: command lines are copied from one machine to
  * another. */
 static void warn_of_unset(struct strv *notes, const char *option,
@@ -114,7 +102,7 @@ static void warn_of_unset(struct strv *notes, const char *option,
 			continue;
 		err_set(&e, E_EXPORT_UNSET, option, word);
 		err_hint(&e, "give it a value: -x %s=VALUE", word);
-		warn(notes, &e);
+		value_warn(notes, &e);
 	}
 }
 
@@ -136,7 +124,7 @@ void exports_settle(struct request *r, struct strv *notes, char *const *env)
 		if (here && strcmp(here, equals + 1) != 0) {
 			err_set(&e, E_EXPORT_ALL, word);
 			err_hint(&e, "to change it, use -x %s=VALUE", word);
-			warn(notes, &e);
+			value_warn(notes, &e);
 		}
 		if (!here)
 			*equals = '=';

@@ -56,7 +56,7 @@ void options_free(struct request *r)
 
 /* ---- the command line as a list of options and values ---- */
 
-/* E_OPTION, with a name as the hint: the nearest, else one that begins with TYPED. */
+/* E_OPTION, with a name as the hint: one that begins with TYPED, else the nearest. */
 static int unknown_option(const char *typed, struct err *e)
 {
 	const char *word = typed + strspn(typed, "-"), *near = NULL, *list, *name;
@@ -70,11 +70,11 @@ static int unknown_option(const char *typed, struct err *e)
 		while ((n = option_next_name(&list, &name)))
 			strv_take(&names, xstrndup(name, n));
 	}
-	if (length > 1) /* one letter is near to any other */
-		near = str_nearest(typed, (const char *const *)names.v, names.n);
 	for (size_t i = 0; i < names.n && !near && length > 1; i++)
 		if (!strncmp(names.v[i] + strspn(names.v[i], "-"), word, length))
 			near = names.v[i];
+	if (!near && length > 1) /* one letter is near to any other */
+		near = str_nearest(typed, (const char *const *)names.v, names.n);
 	err_set(e, E_OPTION, typed);
 	if (near)
 		err_hint(e, "did you mean '%s'?", near);
@@ -88,7 +88,7 @@ static int take_values(struct line *l, struct given *g, bool no, const char *tie
 		       struct err *e)
 {
 	static const char *const several[] = { "", "VALUE", "NAME VALUE" };
-	const unsigned flags = g->option ? g->option->flags : 0;
+	const unsigned flags = g->option ? g->option->flags : g->compat->flags;
 	const char *what = g->option ? g->option->arg : several[g->compat->args];
 	int needed = g->compat ? g->compat->args : what && !(flags & OPTION_OPTIONAL);
 	int n = 0;
@@ -204,6 +204,28 @@ static int apply_line(const struct setting *all, const struct line *l, struct er
 	return 0;
 }
 
+/* srun's -N is the number of hosts, ours is that of mpirun.  Other options tell that
+ * the line was written for srun. */
+static void warn_of_n(const struct setting *all, const struct line *l)
+{
+	static const char own[] = "ntasks ntasks-per-node export chdir label";
+	const struct given *n = NULL;
+	bool of_srun = false;
+	struct err e;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct given *g = &l->v[i];
+
+		of_srun |= g->compat ? strstr(g->compat->tool, "srun") != NULL
+				     : option_named(own, g->typed);
+		n = !strcmp(g->typed, "-N") ? g : n;
+	}
+	if (!n || !of_srun)
+		return;
+	err_set(&e, E_SRUN_N, n->value[0]);
+	value_warn(all->notes, &e);
+}
+
 static const char *env_value(char *const *env, const char *name)
 {
 	size_t n = strlen(name);
@@ -288,6 +310,8 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 	s.source = FROM_LINE;
 	if (!rc)
 		rc = apply_line(&s, l, e);
+	if (!rc)
+		warn_of_n(&s, l);
 	for (size_t i = 0; i < r->napp && !rc; i++)
 		if (!r->app[i].wdir && base.wdir)
 			r->app[i].wdir = xstrdup(base.wdir);

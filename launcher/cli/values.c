@@ -62,17 +62,26 @@ static int yes_or_no(const char *value, struct err *e)
 	return i < 0 ? value_none_of(value, shown, e) : i % 2;
 }
 
-void value_ignored(const struct setting *s, const char *subject, const char *why)
+/* Take over NOTE, unless it is there. */
+static void add_note(struct strv *notes, char *note)
 {
-	char *note = xasprintf("ignored: %s (%s)", subject, why);
-
-	for (size_t i = 0; i < s->notes->n; i++) {
-		if (strcmp(s->notes->v[i], note))
+	for (size_t i = 0; i < notes->n; i++) {
+		if (strcmp(notes->v[i], note))
 			continue;
 		free(note);
 		return;
 	}
-	strv_take(s->notes, note);
+	strv_take(notes, note);
+}
+
+void value_ignored(const struct setting *s, const char *subject, const char *why)
+{
+	add_note(s->notes, xasprintf("ignored: %s (%s)", subject, why));
+}
+
+void value_warn(struct strv *notes, const struct err *e)
+{
+	add_note(notes, xasprintf("warning: %s\nhint: %s", e->text, e->hint));
 }
 
 int value_switch(const struct setting *s, const char *value, struct err *e)
@@ -163,8 +172,19 @@ int value_choice(const struct setting *s, const char *value, struct err *e)
 
 int value_ranks(const struct setting *s, const char *value, struct err *e)
 {
+	/* Words of torchrun. */
+	static const char *const words[] = { "auto", "gpu", "cpu", NULL };
 	bool np = s->option->flags & OPTION_APP;
+	char *what;
 
+	if (!np && find_name(value, words) >= 0) {
+		what = xasprintf("%s %s", s->typed, value);
+		err_set(e, E_FOREIGN, what, "torchrun");
+		free(what);
+		return err_hint(e, "%s",
+				"leave it out: this machine then gets a rank for each "
+				"GPU, or core; write other hosts as -H ip1:gpus");
+	}
 	if (number(s, field(s), value, e))
 		return -1;
 	keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);

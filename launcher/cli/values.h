@@ -7,7 +7,8 @@
 
 #include "launcher/cli/option_table.h"
 
-enum { RANKS_MAX = 1 << 20 }; /* ranks of one job */
+enum { RANKS_MAX = 1 << 20 };  /* ranks of one job */
+enum { HOSTS_MOST = 1 << 16 }; /* hosts of one job */
 
 int value_switch(const struct setting *s, const char *value, struct err *e); /* bool */
 int value_tag(const struct setting *s, const char *value, struct err *e);    /* --tag */
@@ -37,5 +38,8 @@ int value_none_of(const char *value, const char *const *choices, struct err *e);
 
 /* Add "ignored: SUBJECT (WHY)" to the notes, unless it is there. */
 void value_ignored(const struct setting *s, const char *subject, const char *why);
+
+/* Add E and its hint to NOTES as a warning, unless it is there. */
+void value_warn(struct strv *notes, const struct err *e);
 
 #endif

@@ -108,6 +108,11 @@ int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 		return err_set(e, E_TOPOLOGY_PLAN);
 	if (read_hosts(&hosts, slots_from, r, e))
 		return -1;
+	if (r->nodes && hosts.n != (size_t)r->nodes) {
+		err_set(e, E_NODES, r->nodes, hosts.n, *slots_from);
+		hosts_free(&hosts);
+		return -1;
+	}
 	names = xcalloc(hosts.n, sizeof *names);
 	found = xcalloc(hosts.n, sizeof *found);
 	for (size_t i = 0; i < hosts.n; i++)

@@ -137,6 +137,17 @@ ends() { # ID
 @test "E_CONFIG_YAML" { gives_file E_CONFIG_YAML --config-file 'params:\n  num-proc: 2\n'; }
 @test "E_TOPOLOGY_PLAN" { gives E_TOPOLOGY_PLAN --topology x.xml -np 1 true; }
 @test "E_STDIN_RANK" { gives E_STDIN_RANK --stdin 7 -np 2 true; }
+@test "E_NODES" {
+	gives E_NODES --nodes 2 true
+	says "to be 2, but is 1 (this machine)"
+	gives E_NODES --nnodes 3 -H a,b -np 1 true
+	says "to be 3, but is 2 (-H)"
+	gives E_NODES --nnodes 1 --hostfile <(printf 'a\nb\n') -np 1 true
+}
+@test "E_SRUN_N" {
+	run -0 timeout 20 "$RUNNER" -N 1 --ntasks-per-node 1 true
+	is_error E_SRUN_N any
+}
 @test "E_SHOW_RANK" {
 	gives E_SHOW_RANK --show 9 -np 2 true
 	says "--show 9"

@@ -81,6 +81,30 @@ sets() { # NAME=VALUE OPTION...
 	ranks 2 --ntasks-per-node=2
 }
 
+@test "options of torchrun are mapped, ignored or refused by name" {
+	ranks 2 --standalone --nnodes=1 --nproc-per-node=2
+	ignored --rdzv-backend --rdzv-backend=c10d
+	sets ROLE_NAME=trainer --role trainer
+	sets MASTER_PORT=29500 --master-port 29500
+	refused --node-rank 0
+	refused -m
+	run -2 r --nproc-per-node gpu true
+	hinted
+}
+
+@test "options of srun are mapped, ignored or refused by name" {
+	ranks 2 --nodes=1 --ntasks-per-node=2 -w localhost --cpu-bind=none --gpus-per-task=1 --unbuffered --kill-on-bad-exit=1
+	ranks 2 -n 2 --nodelist localhost:2 --label --export=ALL --cpu-bind=verbose,cores -D /
+	ranks 1 -np 1 --export=NONE
+	ignored --unbuffered --unbuffered
+	refused -o out.%t
+	refused --gres gpu:1
+	refused --partition gpu
+	run -0 r --ntasks 1 -N 1 true
+	says "warning: -N 1 is the number of ranks on each host here"
+	hinted
+}
+
 @test "parameters become variables of the ranks" {
 	sets OMPI_MCA_btl=self,tcp -mca btl self,tcp
 	sets OMPI_MCA_btl=self,tcp --mca btl self,tcp

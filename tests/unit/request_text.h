@@ -37,6 +37,7 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_text(s, "hostfile", r->hostfile);
 	say_text(s, "from", r->hosts_from);
 	say_number(s, "ppn", r->per_host, 0);
+	say_number(s, "nodes", r->nodes, 0);
 	say_number(s, "bynode", r->map_by, MAP_SLOT);
 	say_number(s, "oversubscribe", r->oversubscribe, 0);
 	if (r->transport)
@@ -52,6 +53,7 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_number(s, "grace", r->kill_grace_s, 10);
 	say_number(s, "gracegiven", r->kill_grace_given, 0);
 	say_number(s, "keepgoing", r->keep_going, 0);
+	say_number(s, "restarts", r->restarts, 0);
 }
 
 static void say_rest(struct str *s, const struct request *r)

@@ -17,6 +17,17 @@
 #define B_NOTE                                                                         \
 	" | warning: --export B: the variable is set here, and ALL forwards that "     \
 	"value\nhint: to change it, use -x B=VALUE"
+#define NODES "name the hosts with -H, as many as the job shall have"
+#define MEETING "ranks meet at MASTER_ADDR:MASTER_PORT, which runner chooses"
+#define ONE_GPU                                                                        \
+	"each rank gets one GPU of its host; --gpus says which GPUs, and "             \
+	"--gpu-visible node shows all"
+#define N_NOTE                                                                         \
+	" | warning: -N 2 is the number of ranks on each host here, as for mpirun; "   \
+	"for "                                                                         \
+	"srun it is the number of hosts\nhint: write --nodes for the number of "       \
+	"hosts, "                                                                      \
+	"--ntasks-per-node for the ranks on each"
 #define FILL_NOTE "hosts fill by slot, ranks run next to their GPUs"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
 #define APP_HINT                                                                       \
@@ -386,6 +397,97 @@ static const struct {
 	{ "--host-discovery-script s a", " error '--host-discovery-script'" ELASTIC },
 	{ "--blacklist-cooldown-range 1 2 a",
 	  " error '--blacklist-cooldown-range'" ELASTIC },
+	{ "--mpi a", " [a] | ignored: --mpi (it only chooses Horovod's controller)" },
+	/* torchrun */
+	{ "--nnodes=2 --nproc-per-node=8 a", " ppn=8 nodes=2 [a]" },
+	{ "--nnodes 1:2 a",
+	  " error '--nnodes 1:2' of torchrun is not supported | " NODES },
+	{ "--nnodes x a", " error --nnodes: 'x' is not a number from 1 to 65536" },
+	{ "--nnodes 0 a", " error --nnodes: '0' is not a number from 1 to 65536" },
+	{ "--nproc_per_node=gpu a",
+	  " error '--nproc_per_node gpu' of torchrun is not supported | leave it out: "
+	  "this machine then gets a rank for each GPU, or core; write other hosts as "
+	  "-H ip1:gpus" },
+	{ "-ppn x a", " error -ppn: 'x' is not a number from 1 to 1048576" },
+	{ "--standalone --max-restarts 3 a",
+	  " restarts=3 [a] | ignored: --standalone (" MEETING ")" },
+	{ "--rdzv-backend=c10d --rdzv_endpoint ip1:29400 --rdzv_id 7 a",
+	  " [a] | ignored: --rdzv-backend (" MEETING ") | ignored: --rdzv_endpoint "
+	  "(" MEETING ") | ignored: --rdzv_id (" MEETING ")" },
+	{ "--master-addr 10.0.0.1 --master_port=29500 --role trainer a",
+	  " all=MASTER_ADDR=10.0.0.1 all=MASTER_PORT=29500 all=ROLE_NAME=trainer [a]" },
+	{ "--node-rank 0 a",
+	  " error '--node-rank' of torchrun is not supported | start "
+	  "runner once, on one machine, and name all hosts with -H" },
+	{ "-m pkg.train a", " error '-m' of torchrun is not supported | write the "
+			    "command: python -m MODULE" },
+	{ "--no-python --tee 3 a",
+	  " [a] | ignored: --no-python (the program is started as it is) | ignored: "
+	  "--tee (all output is shown; --log-dir DIR also writes it to files)" },
+	{ "--local-ranks-filter 0 a",
+	  " error '--local-ranks-filter' of torchrun is not supported | use --show" },
+	/* srun */
+	{ "--nodes=2 -w n[1-2] --ntasks-per-node 4 a",
+	  " hosts=n[1-2] from=-w ppn=4 nodes=2 [a]" },
+	{ "--nodes 2-4 a", " error '--nodes 2-4' of srun is not supported | " NODES },
+	{ "--nodelist=a,b c", " hosts=a,b from=--nodelist [c]" },
+	{ "-w a -H b c", " hosts=b from=-H [c]" },
+	{ "-F f a", " hostfile=f from=-F [a]" },
+	{ "-D /w a : -D /v b", " wdir=/w [a] wdir=/v [b]" },
+	{ "-O a", " oversubscribe=1 [a]" },
+	{ "-N 2 a", " ppn=2 [a]" },
+	{ "-N 2 -np 4 -x A a", " ppn=2 np=4 x=A [a]" },
+	{ "-N 2 --ntasks-per-node 8 a", " ppn=8 [a]" N_NOTE },
+	{ "--cpu-bind none -N 2 a", " ppn=2 bind=none [a]" N_NOTE },
+	{ "-N2 --ntasks 4 a", " ppn=2 np=4 npfrom=--ntasks [a]" N_NOTE },
+	{ "--npernode 2 --ntasks 4 a", " ppn=2 np=4 npfrom=--ntasks [a]" },
+	{ "--cpu-bind=verbose,cores a", " bind=core report=1 [a]" },
+	{ "--cpu_bind ldoms a", " bind=numa [a]" },
+	{ "--cpu-bind map_cpu:0,1 a",
+	  " error '--cpu-bind map_cpu:0' of srun is not supported | --bind-to and "
+	  "--share say which CPUs a rank gets" },
+	{ "--gpus-per-task=1 --gpu-bind closest a",
+	  " [a] | ignored: --gpus-per-task 1 (each rank gets one GPU) | ignored: "
+	  "--gpu-bind closest (ranks run next to their GPUs)" },
+	{ "--gpus-per-task=2 a",
+	  " error '--gpus-per-task 2' of srun is not supported | " ONE_GPU },
+	{ "--gres gpu:8 a", " error '--gres' of srun is not supported | " ONE_GPU },
+	{ "--distribution cyclic a", " bynode=1 [a]" },
+	{ "--distribution arbitrary a",
+	  " error '--distribution arbitrary' of srun is not supported | see --map-by" },
+	{ "--input all a", " stdin=all [a]" },
+	{ "--input 3 a", " stdin=3 [a]" },
+	{ "--input file a", " error '--input' of srun is not supported | use < FILE; "
+			    "--stdin says which rank reads it" },
+	{ "-o out a", " error '-o' of srun is not supported | use > FILE, or "
+		      "--output-filename DIR, which writes a file for each rank" },
+	{ "--output=out-%t.txt a",
+	  " error '--output out-%t.txt' of Open MPI is not supported | --output takes "
+	  "tag and timestamp; --output-filename DIR writes files" },
+	{ "-u --label a",
+	  " [a] | ignored: -u (lines are shown as they come; --pty makes C programs "
+	  "write line by line)" },
+	{ "-K a", " [a] | ignored: -K (the first failure ends the job)" },
+	{ "--kill-on-bad-exit=1 a",
+	  " [a] | ignored: --kill-on-bad-exit (the first failure ends the job)" },
+	{ "--kill-on-bad-exit=0 a", " keepgoing=1 [a]" },
+	{ "--mpi=none a",
+	  " [a] | ignored: --mpi (it only chooses Horovod's controller)" },
+	{ "--mpi=pmix a",
+	  " error '--mpi' of horovodrun and srun is not supported | runner "
+	  "has no PMI: start a program that calls MPI_Init with srun or "
+	  "mpirun" },
+	{ "-t 30 a",
+	  " error '-t' of torchrun and srun is not supported | use --timeout "
+	  "for a time limit, --log-dir for files" },
+	{ "--time=30 a", " error '--time' of srun is not supported | use --timeout, as "
+			 "in --timeout 90m" },
+	{ "--partition gpu a", " error '--partition' of srun is not supported | "
+			       "allocate hosts with salloc or "
+			       "sbatch, and name them with -H" },
+	{ "--job-name x --exclusive a",
+	  " [a] | ignored: --job-name (it is for Slurm) | ignored: --exclusive (it is "
+	  "for Slurm)" },
 	{ "--gloo=3 a", " error '--gloo' takes no value, but has '3'" },
 };
 
