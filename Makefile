@@ -237,7 +237,7 @@ completion := $(BUILD)/completion/runner
 docs: $(pages) $(completion)
 
 # The OPTIONS section and its like come from runner's own tables.
-$(BUILD)/man/%: man/%.in man/splice.awk agent/placement/env.c lib/knobs.def $(BUILD)/bin/runner
+$(BUILD)/man/%: man/%.in man/splice.awk common/given.def lib/knobs.def $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@

@@ -1,6 +1,6 @@
 # A line  .\" @FORM@  becomes a part of the page.  @man@, @environment@, @compat@, @exits@ and
 # @errors@ come from the rows of `runner --print=tables` (launcher/cli/help.h); @given@, the
-# variables of a rank, comes from the table in agent/placement/env.c; @knobs@ and @ignored@, the
+# variables of a rank, comes from common/given.def; @knobs@ and @ignored@, the
 # variables that the library reads, come from lib/knobs.def.
 /^\.\\" @given@$/ {
 	given()
@@ -118,27 +118,21 @@ function shape(text,    out, c) {
 	return out text
 }
 
-# Rows are { "NAME", readers, RULE, KIND(value) }; readers may be a macro.
-function given(    line, row, inside, q, words, readers, rule, value, n) {
-	while ((getline line < "agent/placement/env.c") > 0) {
-		if (split(line, q, "\"") == 3 && line ~ /^#define [A-Z]+ "/) {
+# Rows are GIVEN("NAME", readers, RULE, KIND(value)); readers may be a macro.
+function given(    line, q, words, macro, readers, rule, value, n) {
+	while ((getline line < "common/given.def") > 0) {
+		split(line, q, "\"")
+		if (line ~ /^#define [A-Z]+ "/) {
 			split(line, words, " ")
 			macro[words[2]] = q[2]
 		}
-		if (line ~ /} table\[\] = {/)
-			inside = 1
-		else if (inside && line ~ /^};/)
-			break
-		else if (inside && line !~ /^\t\/\*/)
-			row = row " " line
-		if (row !~ /},[ \t]*$/)
+		if (line !~ /^GIVEN\("/)
 			continue
-		split(row, q, "\"")
 		readers = q[4]
 		if (match(q[3], /[A-Z]+/))
 			readers = macro[substr(q[3], RSTART, RLENGTH)]
-		match(row, /(IDENTITY|ALWAYS|DEFAULT),[ \t]*[A-Z_]+\([^)]*/)
-		split(substr(row, RSTART, RLENGTH), value, /,[ \t]*|\(/)
+		match(line, /(IDENTITY|ALWAYS|DEFAULT), [A-Z_]+\([^)]*/)
+		split(substr(line, RSTART, RLENGTH), value, /, |\(/)
 		rule = value[1]
 		if (value[2] == "CONSTANT") {
 			gsub(/"/, "", value[3])
@@ -148,12 +142,11 @@ function given(    line, row, inside, q, words, readers, rule, value, n) {
 			if (value[2] == "IN_SLURM")
 				value[3] = "slurm " value[3]
 		}
-		list[rule] = list[rule] ".It Ev " q[2] " Ta " value[3] " Ta " readers "\n"
-		row = ""
+		given_rows[rule] = given_rows[rule] ".It Ev " q[2] " Ta " value[3] " Ta " readers "\n"
 		n++
 	}
 	if (!n) {
-		print "splice.awk: no table in agent/placement/env.c" > "/dev/stderr"
+		print "splice.awk: no rows in common/given.def" > "/dev/stderr"
 		exit 1
 	}
 	section("IDENTITY", "The identity of the rank, which no option changes:")
@@ -163,9 +156,9 @@ function given(    line, row, inside, q, words, readers, rule, value, n) {
 
 function section(rule, intro) {
 	print intro
-	print ".Bl -column -offset indent OMPI_COMM_WORLD_LOCAL_RANK \"omp threads\""
+	print ".Bl -column -offset indent OMPI_COMM_WORLD_LOCAL_RANK \"cores at most 8\""
 	print ".It Sy Variable Ta Sy Is Ta Sy Read by"
-	printf "%s", list[rule]
+	printf "%s", given_rows[rule]
 	print ".El"
 }
 

@@ -224,10 +224,10 @@ check_options() {
 # No name is two of: a variable that sets an option, one that ranks are given, one that the
 # library reads.  Those that ranks get are never read as options.
 check_variables() {
-	[ -x "$build/bin/runner" ] && [ -e agent/placement/env.c ] || return
+	[ -x "$build/bin/runner" ] && [ -e common/given.def ] || return
 	local option given knob
 	option=$("$build/bin/runner" --print=tables | awk -F'\t' '$1 == "option" && $6 { print $6 }' | sort -u)
-	given=$(sed -nE 's/^\t\{ "([A-Z][A-Z0-9_]*)".*/\1/p' agent/placement/env.c | sort -u)
+	given=$(sed -nE 's/^GIVEN\("([A-Z][A-Z0-9_]*)".*/\1/p' common/given.def | sort -u)
 	knob=$(sed -nE 's/^(KNOB|IGNORED)\(([A-Z][A-Z0-9_]*),.*/\2/p' lib/knobs.def | sort)
 	[ -n "$option" ] && [ -n "$given" ] && [ -n "$knob" ] || echo "no names found"
 	comm -12 <(echo "$option") <(echo "$given") | sed 's/$/: sets an option and is given to ranks/'

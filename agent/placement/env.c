@@ -52,7 +52,7 @@ static enum give master_port(struct str *s, const struct env_rank *r)
 	return r->master_port ? SET : SKIP;
 }
 
-static enum give omp_threads(struct str *s, const struct env_rank *r)
+static enum give cores_at_most_8(struct str *s, const struct env_rank *r)
 {
 	uint32_t n = berth_of(r)->ncores;
 
@@ -133,16 +133,12 @@ static enum give never(struct str *s, const struct env_rank *r)
 #define VALUE(function) .value = (function)
 #define CONSTANT(string) .constant = (string)
 /* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
- * launcher. / */
+ * launcher. */
 #define IN_SLURM(field) NUMBER(field), .in_slurm = true
-
-#define TORCH "torch, Lightning, accelerate, DeepSpeed"
-#define ELASTIC "torch.distributed.elastic, Lightning"
-#define HVD "Horovod"
-#define OMPI "scripts written for Open MPI, accelerate, JAX"
+#define GIVEN(name, readers, rule, ...) { name, rule, __VA_ARGS__ },
 
 static const struct row {
-	const char *name, *readers;
+	const char *name;
 	enum rule rule;
 	size_t number,
 		text; /* the field's offset; neither of struct env_rank's first */
@@ -150,75 +146,7 @@ static const struct row {
 	const char *constant;
 	bool in_slurm; /* for ranks inside a Slurm job alone */
 } table[] = {
-	{ "RANK", TORCH, IDENTITY, NUMBER(rank) },
-	{ "WORLD_SIZE", TORCH, IDENTITY, NUMBER(size) },
-	{ "LOCAL_RANK", TORCH, IDENTITY, NUMBER(local_rank) },
-	{ "LOCAL_WORLD_SIZE", TORCH, IDENTITY, NUMBER(local_size) },
-	{ "NODE_RANK", "Lightning", IDENTITY, NUMBER(node) },
-	{ "GROUP_RANK", ELASTIC, IDENTITY, NUMBER(node) },
-	{ "GROUP_WORLD_SIZE", ELASTIC, IDENTITY, NUMBER(nodes) },
-	{ "ROLE_RANK", ELASTIC, IDENTITY, NUMBER(rank) },
-	{ "ROLE_WORLD_SIZE", ELASTIC, IDENTITY, NUMBER(size) },
-	{ "ROLE_NAME", ELASTIC, ALWAYS, CONSTANT("default") },
-	{ "MASTER_ADDR", TORCH, ALWAYS, VALUE(master_addr) },
-	{ "MASTER_PORT", TORCH, ALWAYS, VALUE(master_port) },
-	{ "TORCHELASTIC_RUN_ID", ELASTIC, ALWAYS, TEXT(job_id) },
-	{ "TORCHELASTIC_RESTART_COUNT", ELASTIC, ALWAYS, NUMBER(restarts) },
-	{ "TORCHELASTIC_MAX_RESTARTS", ELASTIC, ALWAYS, NUMBER(max_restarts) },
-	/* True would make each rank a client of a store that does not exist. */
-	{ "TORCHELASTIC_USE_AGENT_STORE", ELASTIC, ALWAYS, VALUE(never) },
-	{ "TORCHELASTIC_ERROR_FILE", ELASTIC, ALWAYS, VALUE(never) },
-
-	{ "HOROVOD_RANK", HVD, IDENTITY, NUMBER(rank) },
-	{ "HOROVOD_SIZE", HVD, IDENTITY, NUMBER(size) },
-	{ "HOROVOD_LOCAL_RANK", HVD, IDENTITY, NUMBER(local_rank) },
-	{ "HOROVOD_LOCAL_SIZE", HVD, IDENTITY, NUMBER(local_size) },
-	{ "HOROVOD_CROSS_RANK", HVD, IDENTITY, NUMBER(cross_rank) },
-	{ "HOROVOD_CROSS_SIZE", HVD, IDENTITY, NUMBER(cross_size) },
-	{ "HOROVOD_HOSTNAME", HVD, ALWAYS, TEXT(host) },
-
-	{ "OMPI_COMM_WORLD_RANK", OMPI, IDENTITY, NUMBER(rank) },
-	{ "OMPI_COMM_WORLD_SIZE", OMPI, IDENTITY, NUMBER(size) },
-	{ "OMPI_COMM_WORLD_LOCAL_RANK", OMPI, IDENTITY, NUMBER(local_rank) },
-	{ "OMPI_COMM_WORLD_LOCAL_SIZE", OMPI, IDENTITY, NUMBER(local_size) },
-	{ "OMPI_COMM_WORLD_NODE_RANK", OMPI, IDENTITY, NUMBER(local_rank) },
-	{ "MPI_LOCALRANKID", "accelerate, Intel MPI scripts", IDENTITY,
-	  NUMBER(local_rank) },
-	{ "MPI_LOCALNRANKS", "accelerate, Intel MPI scripts", IDENTITY,
-	  NUMBER(local_size) },
-
-	{ "SLURM_PROCID", "JAX, Lightning, Megatron", IDENTITY, IN_SLURM(rank) },
-	{ "SLURM_LOCALID", "JAX, Lightning, Megatron", IDENTITY, IN_SLURM(local_rank) },
-	{ "SLURM_NODEID", "Lightning", IDENTITY, IN_SLURM(node) },
-	{ "SLURM_NTASKS", "JAX, Lightning, Megatron", IDENTITY, IN_SLURM(size) },
-	{ "SLURM_NPROCS", "older scripts", IDENTITY, IN_SLURM(size) },
-
-	{ "CUDA_DEVICE_ORDER", "CUDA", ALWAYS, VALUE(cuda_order) },
-	{ "CUDA_VISIBLE_DEVICES", "CUDA", ALWAYS, VALUE(cuda_visible) },
-	{ "ROCR_VISIBLE_DEVICES", "ROCm", ALWAYS, VALUE(rocr_visible) },
-	{ "HIP_VISIBLE_DEVICES", "ROCm", ALWAYS, VALUE(hip_visible) },
-
-	{ "BERTH_JOB", "berth-agent --sweep", IDENTITY, TEXT(job_id) },
-	{ "BERTH_AGENT", "libberth", IDENTITY, TEXT(agent_socket) },
-	{ "BERTH_RANK", "libberth, scripts", IDENTITY, NUMBER(rank) },
-	{ "BERTH_SIZE", "libberth, scripts", IDENTITY, NUMBER(size) },
-	{ "BERTH_LOCAL_RANK", "libberth, scripts", IDENTITY, NUMBER(local_rank) },
-	{ "BERTH_LOCAL_SIZE", "libberth, scripts", IDENTITY, NUMBER(local_size) },
-	{ "BERTH_NODE_RANK", "libberth, scripts", IDENTITY, NUMBER(node) },
-	{ "BERTH_NODES", "libberth, scripts", IDENTITY, NUMBER(nodes) },
-	{ "BERTH_GPU", "scripts", IDENTITY, VALUE(gpu_pci) },
-	{ "BERTH_GPU_UUID", "scripts", IDENTITY, VALUE(gpu_uuid) },
-	{ "BERTH_CPUS", "scripts", IDENTITY, VALUE(cpus) },
-	{ "BERTH_NUMA", "scripts", IDENTITY, VALUE(numa) },
-	{ "BERTH_VERSION", "libberth, scripts", IDENTITY, TEXT(version) },
-
-	{ "PWD", "shells", ALWAYS, TEXT(wdir) },
-	{ "PYTHONFAULTHANDLER", "Python: a stack on SIGSEGV", DEFAULT, CONSTANT("1") },
-	{ "PYTHONUNBUFFERED", "Python: output as it comes", DEFAULT, CONSTANT("1") },
-	{ "OMP_NUM_THREADS", "OpenMP, torch, MKL", DEFAULT, VALUE(omp_threads) },
-	{ "NCCL_DEBUG", "NCCL", DEFAULT, CONSTANT("WARN") },
-	{ "TF_GPU_THREAD_MODE", "TensorFlow", DEFAULT, CONSTANT("gpu_private") },
-	{ "TF_GPU_THREAD_COUNT", "TensorFlow", DEFAULT, CONSTANT("2") },
+#include "common/given.def"
 };
 
 enum { ROWS = sizeof table / sizeof *table };

@@ -1,5 +1,5 @@
-/* env.h - the environment of a rank: one table of its variables, their readers, and
- * which value wins.
+/* env.h - the environment of a rank: the values of its variables (common/given.def),
+ * and which value wins.
  *
  * Pure: environments, the rank's place in the job and its berth in, a list out.
  * Layers, each over the one before: this host's own environment (HOME, XDG, CUDA

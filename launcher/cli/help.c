@@ -70,6 +70,61 @@ static void help_topic(struct str *out, enum topic topic)
 			help_line(out, &option_table[i]);
 }
 
+/* ---- what ranks are given ---- */
+
+enum rule { IDENTITY, ALWAYS, DEFAULT };
+
+#define NUMBER(field) "<" #field ">"
+#define TEXT(field) "<" #field ">"
+#define IN_SLURM(field) "<" #field ">"
+#define VALUE(function) "<" #function ">"
+#define CONSTANT(string) string
+#define GIVEN(name, readers, rule, value) { name, rule, value },
+
+static const struct {
+	const char *name;
+	enum rule rule;
+	const char *value; /* <word_word> if each rank or host has its own */
+} given[] = {
+#include "common/given.def"
+};
+
+/* The variables of RULE on lines of their own, with their values if VALUES. */
+static void help_rule(struct str *out, enum rule rule, bool values, const char *heading)
+{
+	struct str list = { 0 };
+
+	for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+		if (given[i].rule != rule || !strcmp(given[i].value, "<never>"))
+			continue;
+		str_addf(&list, "%s%s", list.len ? ", " : "", given[i].name);
+		if (values)
+			str_addf(&list, "=%s", given[i].value);
+	}
+	for (char *p = list.s; values && (p = strchr(p, '<'));)
+		for (; *p && *p != '>'; p++)
+			*p = *p == '_' ? ' ' : *p;
+	str_addf(out, "\n%s:\n", heading);
+	wrap(out, "  ", str_text(&list));
+	str_free(&list);
+}
+
+static void help_given(struct str *out)
+{
+	help_rule(out, DEFAULT, true, "Ranks get these, unless a variable has a value");
+	wrap(out, "",
+	     "To change one: export NCCL_DEBUG=INFO here, or give -x NCCL_DEBUG=INFO, "
+	     "or "
+	     "write that line into the file of --env-file.");
+	help_rule(out, ALWAYS, false,
+		  "Ranks always get these, and only -x changes them");
+	help_rule(out, IDENTITY, false,
+		  "Ranks always get these, and nothing changes them");
+	wrap(out, "",
+	     "Some of them are for GPUs, libberth or Slurm only. runner(1) names the "
+	     "readers of each.");
+}
+
 static void help_common(struct str *out)
 {
 	str_add(out,
@@ -127,6 +182,8 @@ int help_print(struct str *out, const char *topic, struct err *e)
 		if (!all && strcmp(topic, names[i]))
 			continue;
 		help_topic(out, (enum topic)i);
+		if (!all && i == TOPIC_environment)
+			help_given(out);
 		if (!all)
 			return 0;
 		str_add(out, i + 1 < TOPIC_COUNT ? "\n" : "");

@@ -199,9 +199,27 @@ plan_of() {
 
 @test "README: the training script runs" {
 	[ -e "$ROOT/build/venv/installed" ] || skip "no build/venv (make venv)"
-	section 'In a training script' | sed -n 's/^    \([^$]\)/\1/p; s/^$//p' > "$T/script.py"
+	section 'In a training script' | sed -n '/import os, jax/q; s/^    \([^$]\)/\1/p; s/^$//p' > "$T/script.py"
 	run -0 runner -np 2 build/venv/bin/python3 "$T/script.py"
 	says '[0]<stdout>:rank 0 of 2 is ready' '[1]<stdout>:rank 1 of 2 is ready'
+}
+
+# A jax that shows how it is called: the real one is large.
+@test "README and runner(1): the line for JAX has what its ranks need" {
+	mkdir "$T/jax"
+	cat > "$T/jax/__init__.py" <<-'P'
+		class distributed:
+		    def initialize(coordinator_address=None, num_processes=None, process_id=None, local_device_ids=None):
+		        host, port = coordinator_address.split(":")
+		        print("at", host, int(port) > 0, num_processes, process_id, local_device_ids)
+	P
+	section 'In a training script' | sed -n '/import os, jax/,/local_device_ids/s/^    \([^$]\)/\1/p' > "$T/readme.py"
+	literal "$ROOT/man/runner.1.in" | sed -n '/^import os, jax/,/local_device_ids/p' > "$T/page.py"
+	diff <(grep . "$T/readme.py") <(grep . "$T/page.py")
+	run -0 env PYTHONPATH="$T" "$RUNNER" -np 2 --no-tag /usr/bin/python3 "$T/page.py"
+	[ "$(sort <<< "$output")" = $'at 127.0.0.1 True 2 0 [0]\nat 127.0.0.1 True 2 1 [0]' ]
+	run -0 "$RUNNER" --plan -np 2 python3 "$T/page.py"
+	says "gpu-visible: one"
 }
 
 # Lines "-np 2   a a . .   b b . .": which cores each rank has.
@@ -224,12 +242,26 @@ plan_of() {
 	done < "$T/picture"
 }
 
-@test "runner(1): the variables of ranks are the rows of agent/placement/env.c" {
+@test "runner(1): the variables of ranks are the rows of common/given.def" {
 	cd "$ROOT"
 	echo '.\" @given@' | awk -v runner="$RUNNER" -f man/splice.awk > "$T/given"
 	diff <(sed -n 's/^\.It Ev \([A-Z_]*\) Ta .*/\1/p' "$T/given" | sort) \
-		<(sed -n '/} table\[\] = {/,/^};/s/^\t{ "\([A-Z_]*\)".*/\1/p' agent/placement/env.c | sort)
+		<(sed -n 's/^GIVEN("\([A-Z_]*\)".*/\1/p' common/given.def | sort)
 	if grep -E 'Ta *(Ta|$)' "$T/given"; then false; fi
+}
+
+@test "--help environment: the variables of ranks, and the values that they have by default" {
+	"$RUNNER" --help environment | sed -n '/^Ranks get/,$p' > "$T/help"
+	# words of capitals that are no value
+	diff <(sed '/^[A-Z]/d; s/=[^,]*//g' "$T/help" | grep -oE '[A-Z][A-Z_]+' | sort -u) \
+		<(sed -n '/VALUE(never)/!s/^GIVEN("\([A-Z_]*\)".*/\1/p' "$ROOT/common/given.def" | sort -u)
+	n=0
+	while IFS='=' read -r name value; do
+		run -0 env -u "$name" "$RUNNER" --no-tag -np 1 --stdin none printenv "$name" < /dev/null
+		[ "$output" = "$value" ]
+		n=$((n + 1))
+	done < <(sed '/^To change/,$d' "$T/help" | grep -oE '[A-Z][A-Z_]*=[A-Za-z0-9_]+')
+	[ "$n" = 5 ]
 }
 
 # The page as the Makefile makes it.

@@ -115,8 +115,8 @@ static size_t longest_line(const char *text, size_t *lines_out)
 
 START_TEST(help_fits)
 {
-	static const char *const topics[] = { NULL,        "all", "ranks",
-					      "--bind-to", "-np", "--mca" };
+	static const char *const topics[] = { NULL,  "all",   "ranks",      "--bind-to",
+					      "-np", "--mca", "environment" };
 	struct err e = { 0 };
 
 	for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
@@ -130,6 +130,25 @@ START_TEST(help_fits)
 		ck_assert_msg(topics[i] || n <= 24, "%zu lines", n);
 		str_free(&out);
 	}
+}
+END_TEST
+
+START_TEST(what_ranks_are_given)
+{
+	struct str out = { 0 }, all = { 0 };
+	struct err e = { 0 };
+
+	ck_assert_int_eq(help_print(&out, "environment", &e), 0);
+	ck_assert_ptr_nonnull(strstr(out.s, " NCCL_DEBUG=WARN, "));
+	ck_assert_ptr_nonnull(strstr(out.s, " TF_GPU_THREAD_MODE=gpu_private, "));
+	ck_assert_ptr_nonnull(strstr(out.s, " OMP_NUM_THREADS=<cores at most 8>,"));
+	ck_assert_ptr_nonnull(strstr(out.s, " MASTER_ADDR, "));
+	ck_assert_ptr_nonnull(strstr(out.s, " RANK, WORLD_SIZE, "));
+	ck_assert_ptr_null(strstr(out.s, "TORCHELASTIC_USE_AGENT_STORE"));
+	ck_assert_int_eq(help_print(&all, "all", &e), 0);
+	ck_assert_ptr_null(strstr(all.s, "NCCL_DEBUG"));
+	str_free(&out);
+	str_free(&all);
 }
 END_TEST
 
@@ -219,6 +238,7 @@ int main(void)
 	tcase_add_test(t, test_find);
 	tcase_add_test(t, env_names);
 	tcase_add_test(t, help_fits);
+	tcase_add_test(t, what_ranks_are_given);
 	tcase_add_loop_test(t, printed_everywhere, 0, (int)option_count);
 	tcase_add_loop_test(t, tables, 0, (int)(sizeof rows / sizeof *rows));
 	suite_add_tcase(s, t);
