@@ -233,26 +233,35 @@ deps:
 pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8])
 # Other names of a page.
 named := $(shell awk '/^.Nm berth_/ && names[FILENAME]++ { print $$2 }' man/berth_*.3)
-completion := $(BUILD)/completion/runner
-docs: $(pages) $(completion)
+# bash, zsh and fish look for these names.
+completions := $(addprefix $(BUILD)/completion/,runner _runner runner.fish)
+docs: $(pages) $(completions)
 
 # The OPTIONS section and its like come from runner's own tables.
 $(BUILD)/man/%: man/%.in man/splice.awk common/given.def lib/knobs.def $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@
-$(completion): man/completion.awk $(BUILD)/bin/runner
+$(BUILD)/completion/runner: SHELL_OF = bash
+$(BUILD)/completion/_runner: SHELL_OF = zsh
+$(BUILD)/completion/runner.fish: SHELL_OF = fish
+$(completions): man/completion.awk $(BUILD)/bin/runner
 	@mkdir -p $(@D)
-	$(BUILD)/bin/runner --print=tables | awk -f man/completion.awk > $@.new
+	$(BUILD)/bin/runner --print=tables | awk -v shell=$(SHELL_OF) -f man/completion.awk > $@.new
 	mv $@.new $@
 
+in_bash = share/bash-completion/completions/runner
+in_zsh = share/zsh/site-functions/_runner
+in_fish = share/fish/vendor_completions.d/runner.fish
 root = $(DESTDIR)$(PREFIX)
 LIBDIR ?= $(PREFIX)/lib
 libroot = $(DESTDIR)$(LIBDIR)
 install: all docs
-	install -d $(root)/bin $(root)/include $(libroot)/pkgconfig $(root)/share/bash-completion/completions
+	install -d $(root)/bin $(root)/include $(libroot)/pkgconfig
 	install $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(BUILD)/bin/berth_bench $(root)/bin
-	install -m 644 $(completion) $(root)/share/bash-completion/completions/runner
+	install -D -m 644 $(BUILD)/completion/runner $(root)/$(in_bash)
+	install -D -m 644 $(BUILD)/completion/_runner $(root)/$(in_zsh)
+	install -D -m 644 $(BUILD)/completion/runner.fish $(root)/$(in_fish)
 	install -m 644 lib/berth.h $(root)/include
 	install -m 755 $(BUILD)/lib/$(soname) $(libroot)/libberth.so.$(version)
 	ln -sf libberth.so.$(version) $(libroot)/$(soname)
@@ -266,7 +275,7 @@ install: all docs
 	$(if $(DESTDIR),,-ldconfig 2> /dev/null)
 uninstall:
 	rm -f $(root)/bin/runner $(root)/bin/berth-agent $(root)/bin/berth_bench \
-		$(root)/share/bash-completion/completions/runner $(root)/include/berth.h \
+		$(addprefix $(root)/,$(in_bash) $(in_zsh) $(in_fish)) $(root)/include/berth.h \
 		$(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
 	for p in $(pages) $(named:=.3); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
 

@@ -1,36 +1,144 @@
-# `runner --print=tables` (launcher/cli/help.h) becomes the bash completion of runner.
+# `runner --print=tables` (launcher/cli/help.h) becomes the completion of runner for a shell:
+# awk -v shell=bash|zsh|fish.
 BEGIN { FS = "\t" }
 $1 == "option" {
 	n++
-	all = all (n > 1 ? "\n\t\t" : "") $2
-	if ($4 != "word")
-		next
-	gsub(/ /, " | ", $2)
-	words = words (words ? " | \\\n\t\t\t" : "") $2
-	if ($7)
-		values = values "\t" $2 ")\n\t\tmapfile -t COMPREPLY < <(compgen " \
-			($7 ~ /^-/ ? $7 : "-W \"" $7 "\"") " -- \"$cur\")\n\t\treturn ;;\n"
+	names[n] = $2
+	arg[n] = $3
+	form[n] = $4
+	values[n] = $7
+	help[n] = $9
 }
 END {
 	if (!n) {
 		print "completion.awk: no options" > "/dev/stderr"
 		exit 1
 	}
+	if (shell == "bash")
+		bash()
+	else if (shell == "zsh")
+		zsh()
+	else
+		fish()
+}
+
+# The names of all options whose value is the next word, with SEPARATOR between them.
+function with_word(separator,    i, list) {
+	for (i = 1; i <= n; i++)
+		if (form[i] == "word")
+			list = list (list ? " " : "") names[i]
+	gsub(/ /, separator, list)
+	return list
+}
+
+# TEXT as one word of a shell.
+function quoted(text) {
+	gsub(/'/, "'\\''", text)
+	return "'" text "'"
+}
+
+function bash(    i, all, patterns) {
+	for (i = 1; i <= n; i++)
+		all = all (i > 1 ? "\n\t\t" : "") names[i]
 	print "# bash completion for runner; made from its option table"
 	print "_runner()\n{"
-	print "\tlocal cur=${COMP_WORDS[COMP_CWORD]}"
-	print "\tlocal prev=${COMP_WORDS[COMP_CWORD - 1]} i=1\n"
-	print "\twhile ((i < COMP_CWORD)); do"
-	print "\t\tcase ${COMP_WORDS[i]} in"
-	print "\t\t" words ")\n\t\t\t((i += 2)) ;;"
+	print "\tlocal words=() option= value= prefix= cur i\n"
+	print "\t# bash cuts words at \"=\": they are one word of runner's"
+	print "\tfor ((i = 1; i <= COMP_CWORD; i++)); do"
+	print "\t\tif ((i > 1)) && [[ ${COMP_WORDS[i]} == = || ${COMP_WORDS[i - 1]} == = ]]; then"
+	print "\t\t\twords[${#words[@]} - 1]+=${COMP_WORDS[i]}"
+	print "\t\telse\n\t\t\twords+=(\"${COMP_WORDS[i]}\")\n\t\tfi\n\tdone"
+	print "\tcur=${words[${#words[@]} - 1]}"
+	print "\tfor ((i = 0; i < ${#words[@]} - 1; )); do"
+	print "\t\toption=${words[i]}"
+	print "\t\tcase $option in"
+	print "\t\t" with_word(" | \\\n\t\t\t") ")\n\t\t\t((i += 2)) ;;"
 	print "\t\t-*)\n\t\t\t((i += 1)) ;;"
 	print "\t\t*)\n\t\t\treturn ;; # the program's own words: files"
-	print "\t\tesac\n\tdone\n"
-	print "\t((i == COMP_CWORD)) || case $prev in"
-	print values "\t*)\n\t\treturn ;;\n\tesac"
-	print "\tif [[ $cur != -* ]]; then"
-	print "\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$cur\")"
-	print "\t\treturn\n\tfi"
-	print "\tmapfile -t COMPREPLY < <(compgen -W \"" all "\" -- \"$cur\")\n}"
+	print "\t\tesac\n\tdone"
+	print "\tif ((i == ${#words[@]})); then"
+	print "\t\tvalue=$cur"
+	print "\telif [[ $cur == -*=* ]]; then"
+	print "\t\toption=${cur%%=*} value=${cur#*=}"
+	print "\t\t[[ $COMP_WORDBREAKS == *=* ]] || prefix=$option="
+	print "\telif [[ $option == -h || $option == --help ]] && [[ $cur != -* ]]; then"
+	print "\t\tvalue=$cur"
+	print "\telif [[ $cur == -* ]]; then"
+	print "\t\tmapfile -t COMPREPLY < <(compgen -W \"" all "\" -- \"$cur\")\n\t\treturn"
+	print "\telse"
+	print "\t\tmapfile -t COMPREPLY < <(compgen -c -- \"$cur\")\n\t\treturn\n\tfi"
+	print "\tcase $option in"
+	for (i = 1; i <= n; i++) {
+		patterns = names[i]
+		gsub(/ /, " | ", patterns)
+		if (!values[i])
+			continue
+		print "\t" patterns ")"
+		if (values[i] ~ /^-/)
+			print "\t\tcompopt -o filenames"
+		print "\t\tmapfile -t COMPREPLY < <(compgen " \
+			(values[i] ~ /^-/ ? values[i] : "-W \"" values[i] "\"") " -- \"$value\") ;;"
+	}
+	print "\tesac\n\tCOMPREPLY=(\"${COMPREPLY[@]/#/$prefix}\")\n}"
 	print "complete -o default -F _runner runner"
+}
+
+# One line for each name: '*--map-by=[what it does]:slot|node:(slot node)'.
+function zsh(    i, k, m, name, action, spec) {
+	print "#compdef runner\n# made from the option table of runner\n_arguments -S \\"
+	for (i = 1; i <= n; i++) {
+		action = values[i] == "-f" ? "_files" : values[i] == "-d" ? "_files -/" : values[i] ? "(" values[i] ")" : " "
+		m = split(names[i], name, " ")
+		for (k = 1; k <= m; k++) {
+			spec = (form[i] == "maybe" ? "(- : *)" : "*") name[k]
+			if (length(name[k]) > 2)
+				spec = spec (form[i] == "tied" ? "=-" : form[i] == "word" ? "=" : "")
+			spec = spec "[" escaped(help[i], "[]:[]") "]"
+			if (form[i])
+				spec = spec (form[i] == "word" ? ":" : "::") escaped(arg[i], ":") ":" action
+			print "\t" quoted(spec) " \\"
+		}
+	}
+	print "\t'(-)1:program:_command_names -e' '*::argument:_normal'"
+}
+
+# TEXT with a backslash before each character of CLASS.
+function escaped(text, class) {
+	gsub(class, "\\\\&", text)
+	return text
+}
+
+function fish(    i, k, m, name, line) {
+	print "# fish completion for runner; made from its option table"
+	print "function __runner_own --description 'no program is named yet'"
+	print "\tset -l words (commandline -opc)"
+	print "\tset -e words[1]"
+	print "\twhile set -q words[1]"
+	print "\t\tswitch $words[1]"
+	print "\t\t\tcase " with_word(" ")
+	print "\t\t\t\tset -e words[1]"
+	print "\t\t\tcase '-*'"
+	print "\t\t\tcase '*'"
+	print "\t\t\t\treturn 1"
+	print "\t\tend"
+	print "\t\tset -e words[1]"
+	print "\tend\n\treturn 0\nend"
+	print "complete -c runner -n __runner_own -f"
+	print "complete -c runner -n '__runner_own; and not string match -q -- \"-*\" (commandline -ct)'" \
+		" -a '(__fish_complete_command)'"
+	for (i = 1; i <= n; i++) {
+		line = "complete -c runner -n __runner_own"
+		m = split(names[i], name, " ")
+		for (k = 1; k <= m; k++)
+			line = line (name[k] ~ /^--/ ? " -l " substr(name[k], 3) : \
+				(length(name[k]) > 2 ? " -o " : " -s ") substr(name[k], 2))
+		line = line " -d " quoted(help[i])
+		if (form[i] == "word" || form[i] == "maybe")
+			line = line (values[i] == "-f" ? " -r -F" : " -x")
+		if (values[i] == "-d")
+			line = line " -a '(__fish_complete_directories)'"
+		else if (values[i] && values[i] != "-f")
+			line = line " -a '" values[i] "'"
+		print line
+	}
 }

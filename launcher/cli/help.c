@@ -226,7 +226,12 @@ static void option_row(struct str *out, const struct option *o)
 		str_addf(out, "%s%s", i ? " " : "", o->choices[i]);
 	if (!o->choices && o->flags & (OPTION_FILE | OPTION_DIR))
 		str_add(out, o->flags & OPTION_FILE ? "-f" : "-d");
-	str_addf(out, "\t%s\n", o->text);
+	if (o->flags & OPTION_PRINTS && o->arg) {
+		str_add(out, "all");
+		for (size_t i = 0; i < TOPIC_COUNT; i++)
+			str_addf(out, " %s", topics[i].name);
+	}
+	str_addf(out, "\t%s\t%s\n", o->text, o->help);
 }
 
 void help_tables(struct str *out)

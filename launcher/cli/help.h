@@ -14,10 +14,10 @@ int help_print(struct str *out, const char *topic, struct err *e);
 /* The text of `runner --print=tables` (hidden) for man/splice.awk and
  * man/completion.awk: one row on a line, a tab between two cells, no hidden options.
  *     topic   HEADING    the options of this topic follow
- *     option  NAMES ARG FORM KEY VARIABLE VALUES TEXT
+ *     option  NAMES ARG FORM KEY VARIABLE VALUES TEXT HELP
  *             Spaces separate NAMES, and VALUES.  FORM of the value: word (the next
  *             word or behind "="), tied (only behind "="), maybe, or empty.  VALUES
- *             may be -f (a file) or -d (a directory), for bash's compgen
+ *             may be -f (a file) or -d (a directory).  HELP is one line for a menu
  *     compat  NAMES LAUNCHER FATE TEXT    options of other launchers
  *     exit    STATUS MEANING    from common/exits.h
  *     error   STATUS SENTENCE HINT    from common/errors.def */

@@ -288,27 +288,3 @@ made() { # PLACEHOLDER
 	run -1 made nothing
 	says 'nothing for @nothing@'
 }
-
-# The completion, as a shell has it that asks after WORD...
-complete_() {
-	(cd "$ROOT" && "$RUNNER" --print=tables | awk -f man/completion.awk) > "$T/completion"
-	bash -c 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _runner; printf "%s\n" "${COMPREPLY[@]}"' \
-		- "$T/completion" "$@" | sort | tr '\n' ' '
-}
-
-@test "bash completes options, their values, files, and leaves the program's words alone" {
-	run -0 complete_ runner --map
-	[ "$output" = "--map-by " ]
-	run -0 complete_ runner -np 2 --map-by ''
-	[ "$output" = "node slot " ]
-	run -0 complete_ runner --hostfile "$ROOT/REA"
-	[ "$output" = "$ROOT/README " ]
-	run -0 complete_ runner --wdir "$ROOT/launcher/c"
-	[ "$output" = "$ROOT/launcher/cli " ]
-	run -0 complete_ runner -np ''
-	[ "$output" = " " ]
-	run -0 complete_ runner --plan --keep
-	[ "$output" = "--keep-going " ]
-	run -0 complete_ runner python --map
-	[ "$output" = " " ]
-}

@@ -189,7 +189,7 @@ START_TEST(printed_everywhere)
 		row = table_row_of("option", o->names);
 		for (const char *p = row; *p; p++)
 			tabs += *p == '\t';
-		ck_assert_uint_eq(tabs, 7);
+		ck_assert_uint_eq(tabs, 8);
 		ck_assert_ptr_nonnull(strstr(row, o->text));
 		ck_assert(!o->env || strstr(row, o->env));
 	}
@@ -206,7 +206,7 @@ static const struct {
 	{ "option", "--wdir -wd --chdir", "DIR\tword\twdir\tBERTH_WDIR\t-d\t" },
 	{ "option", "--plan --dry-run --donotlaunch --do-not-launch",
 	  "json\ttied\t\t\ttext json\t" },
-	{ "option", "-h --help", "TOPIC\tmaybe\t\t\t\t" },
+	{ "option", "-h --help", "TOPIC\tmaybe\t\t\tall ranks hosts environment " },
 	{ "option", "--pty", "\t\tpty\tBERTH_PTY\t\t" },
 	{ "compat", "--allow-run-as-root", "Open MPI\tignored\troot" },
 	{ "exit", "241", "a host or its agent was lost" },
