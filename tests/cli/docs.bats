@@ -218,7 +218,7 @@ plan_of() {
 	diff <(grep . "$T/readme.py") <(grep . "$T/page.py")
 	run -0 env PYTHONPATH="$T" "$RUNNER" -np 2 --no-tag /usr/bin/python3 "$T/page.py"
 	[ "$(sort <<< "$output")" = $'at 127.0.0.1 True 2 0 [0]\nat 127.0.0.1 True 2 1 [0]' ]
-	run -0 "$RUNNER" --plan -np 2 python3 "$T/page.py"
+	run -0 "$RUNNER" --plan -np 2 --topology machine.xml python3 "$T/page.py"
 	says "gpu-visible: one"
 }
 

@@ -504,6 +504,7 @@ END_TEST
 START_TEST(rank_sets)
 {
 	struct rank_set some = { 0 }, all = { .all = true };
+	uint32_t rank;
 	struct str text = { 0 };
 
 	ck_assert(!rank_set_has(&some, 0));
@@ -520,6 +521,11 @@ START_TEST(rank_sets)
 	ck_assert(!rank_set_has(&some, 0xffffffffu));
 	ck_assert(rank_set_has(&all, 7));
 	ck_assert_uint_eq(rank_set_count(&some), 4);
+	ck_assert(rank_set_first(&some, 0, &rank) && rank == 0);
+	ck_assert(rank_set_first(&some, 1, &rank) && rank == 65);
+	ck_assert(rank_set_first(&some, 67, &rank) && rank == 1 << 20);
+	ck_assert(!rank_set_first(&some, (1 << 20) + 1, &rank));
+	ck_assert(!rank_set_first(&all, 0, &rank));
 	rank_set_print(&text, &some);
 	ck_assert_str_eq(text.s, "0,65-66,1048576");
 	rank_set_free(&some);
