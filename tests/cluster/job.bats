@@ -449,6 +449,16 @@ know() { # HOST PORT KEY-OF
 	[ "$(plain | uniq)" = /opt ]
 }
 
+@test "--export none: of the environments of both hosts only PATH and HOME of the rank's host" {
+	run -0 on n0 env MINE=1 HOME=/odd PATH="$PATH:/odd" timeout 60 "$RUNNER" -H n1 --export none --no-tag \
+		sh -c 'echo "$PATH|$HOME|${MINE-unset}|${USER-unset}|$RANK"' < /dev/null
+	silent_on odd
+	[[ $output =~ ^/[^|]*\|/[^|]*\|unset\|unset\|0$ ]]
+	run -0 on n0 env MINE=1 HOME=/odd timeout 60 "$RUNNER" -H n1 --export MINE,HOME --no-tag \
+		sh -c 'echo "$HOME|$MINE|${USER-unset}"' < /dev/null
+	[ "$output" = "/odd|1|unset" ]
+}
+
 @test "nothing of the environment is on a command line, and nothing listens, on any host" {
 	mark_clean n0 n1 n2
 	printf 'echo "ready$RANK"; sleep 1000\n' | script waits
