@@ -18,8 +18,8 @@
  * (at its end) once the guardian is dead; -1 with E.  The guardian exits inside.
  * Closes all descriptors above 2.  Sets all signals to their defaults, except INT, HUP,
  * QUIT, USR1, USR2 and PIPE: both processes ignore these, since a job lives as long as
- * its stream.  The guardian forwards TERM to the agent.  CGROUP is in the memory of both;
- * NULL if there is no such memory. */
+ * its stream.  The guardian forwards TERM to the agent.  CGROUP is in the memory of
+ * both; NULL if there is no such memory. */
 int guard_split(struct cgroup **cgroup, struct err *e);
 
 /* Kill everything below this process and in CGROUP, which goes, and reap it.  Gives up

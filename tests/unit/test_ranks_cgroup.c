@@ -28,7 +28,8 @@ static const struct {
 	  NULL, "/sys/fs/cgroup" },
 	{ "0::/docker/1f/in\n", "1 2 0:3 /docker/1f /c ro - cgroup2 c rw\n", NULL,
 	  "/c/in" },
-	/* the mount is of another part of the tree: a child there would escape limits */
+	/* the mount is of another part of the tree: a child there would escape
+	 * limits */
 	{ "0::/docker/1f\n", "1 2 0:3 /docker/1 /c ro - cgroup2 c rw\n", NULL, NULL },
 	{ "0::/\n", "1 2 0:3 /.. /c ro - cgroup2 c rw\n", NULL, NULL },
 	{ "0::/../b\n", "1 2 0:3 /.. /c ro - cgroup2 c rw\n", NULL, "/c/b" },
