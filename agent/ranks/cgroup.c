@@ -133,6 +133,20 @@ static char *next_line(const char **text)
 	return line;
 }
 
+/* Of the many lines of mountinfo, the next one of this version; NULL at the end. */
+static char *next_cgroup(const char **text, bool v2)
+{
+	const char *hit = strstr(*text, v2 ? " - cgroup2 " : " - cgroup ");
+	const char *begin = hit;
+
+	if (!hit)
+		return NULL;
+	while (begin > *text && begin[-1] != '\n')
+		begin--;
+	*text = begin;
+	return next_line(text);
+}
+
 bool cgroup_find(char *out, size_t size, bool v2, const char *own, const char *mounts)
 {
 	char root[PATH_BYTES], folder[PATH_BYTES], *line;
@@ -141,23 +155,18 @@ bool cgroup_find(char *out, size_t size, bool v2, const char *own, const char *m
 	const char *path = own_path(own, v2, &len);
 
 	/* A later mount may cover an earlier one. */
-	while (path && (line = next_line(&mounts))) {
+	for (; path && (line = next_cgroup(&mounts, v2)); free(line)) {
 		size_t skip;
 
-		if (read_mount(line, v2, root, folder)) {
-			skip = strcmp(root, "/") ? strlen(root) : 0;
-			if (skip <= len && !memcmp(path, root, skip) &&
-			    (skip == len || path[skip] == '/')) {
-				const char *rest = path + skip;
-				int n = (int)(len - skip);
-
-				if (n == 1) /* "/" alone */
-					n = 0;
-				found = (size_t)snprintf(out, size, "%s%.*s", folder, n,
-							 rest) < size;
-			}
-		}
-		free(line);
+		if (!read_mount(line, v2, root, folder))
+			continue;
+		skip = strcmp(root, "/") ? strlen(root) : 0;
+		if (skip > len || memcmp(path, root, skip) ||
+		    (skip < len && path[skip] != '/'))
+			continue;
+		found = (size_t)snprintf(out, size, "%s%.*s", folder,
+					 len - skip > 1 ? (int)(len - skip) : 0,
+					 path + skip) < size;
 	}
 	return found;
 }
@@ -180,37 +189,42 @@ static void set_made(struct cgroup *c, bool made)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-void cgroup_locate(struct cgroup *c)
+/* Look for version V2.  False if this process may not make a child there. */
+static bool locate(struct cgroup *c, bool v2)
 {
-	static const long magic[2] = { V1_MAGIC, V2_MAGIC };
-	char *own, *mounts;
+	char *own = read_whole("/proc/self/cgroup");
+	char *mounts = read_whole("/proc/self/mountinfo");
 	struct statfs fs;
+	bool found = cgroup_find(c->parent, sizeof c->parent, v2, own, mounts) &&
+		     !statfs(c->parent, &fs) &&
+		     fs.f_type == (v2 ? V2_MAGIC : V1_MAGIC) &&
+		     !access(c->parent, W_OK);
 
-	if (!c)
-		return;
-	own = read_whole("/proc/self/cgroup");
-	mounts = read_whole("/proc/self/mountinfo");
-	for (int v2 = 0; v2 < 2; v2++)
-		if (!cgroup_find(c->parent[v2], sizeof c->parent[v2], v2, own,
-				 mounts) ||
-		    statfs(c->parent[v2], &fs) || fs.f_type != magic[v2])
-			*c->parent[v2] = '\0';
+	c->v2 = v2;
+	if (!found)
+		*c->parent = '\0';
 	free(own);
 	free(mounts);
+	return found;
 }
 
-static bool try_make(struct cgroup *c, bool v2, const char *name)
+void cgroup_locate(struct cgroup *c)
+{
+	if (c && !locate(c, true))
+		locate(c, false);
+}
+
+static bool try_make(struct cgroup *c, const char *name)
 {
 	char file[PATH_BYTES + 32];
 
-	if (!*c->parent[v2] || (size_t)snprintf(c->path, sizeof c->path, "%s/%s",
-						c->parent[v2], name) >= sizeof c->path)
+	if (!*c->parent || (size_t)snprintf(c->path, sizeof c->path, "%s/%s", c->parent,
+					    name) >= sizeof c->path)
 		return false;
-	c->v2 = v2;
 	set_made(c, true);
 	if (!mkdir(c->path, 0755)) {
 		snprintf(file, sizeof file, "%s/%s", c->path,
-			 v2 ? "cgroup.kill" : "freezer.state");
+			 c->v2 ? "cgroup.kill" : "freezer.state");
 		if (!access(file, W_OK))
 			return true;
 		rmdir(c->path);
@@ -236,8 +250,9 @@ void cgroup_make(struct cgroup *c, const char *job_id, uint32_t epoch)
 	if (!c || c->made || !name_prefix(prefix, sizeof prefix, job_id))
 		return;
 	snprintf(name, sizeof name, "%s%d.%u", prefix, (int)getpid(), epoch);
-	if (!try_make(c, true, name))
-		try_make(c, false, name);
+	/* Version 2 without cgroup.kill stands beside version 1. */
+	if (!try_make(c, name) && c->v2 && locate(c, false))
+		try_make(c, name);
 }
 
 struct cgroup_entry cgroup_open(const struct cgroup *c)
@@ -447,14 +462,12 @@ long cgroup_sweep(const char *job_id, void (*member)(void *ctx, pid_t pid), void
 
 	if (!name_prefix(prefix, sizeof prefix, job_id))
 		return -1;
-	rest = mounts = read_whole("/proc/self/mountinfo");
-	while ((line = next_line(&rest))) {
-		for (int v2 = 0; v2 < 2; v2++) {
-			s.v2 = v2;
+	mounts = read_whole("/proc/self/mountinfo");
+	for (int v2 = 0; v2 < 2; v2++) {
+		s.v2 = v2;
+		for (rest = mounts; (line = next_cgroup(&rest, v2)); free(line))
 			if (read_mount(line, v2, root, folder))
 				walk(folder, 0, sweep_one, &s);
-		}
-		free(line);
 	}
 	free(mounts);
 	return s.found ? s.members.n : -1;

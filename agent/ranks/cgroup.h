@@ -19,11 +19,10 @@
 
 /* In memory that agent and guardian share: either can end what the other left. */
 struct cgroup {
-	bool made;      /* PATH is whole, and ours */
-	bool v2;        /* else the freezer of version 1 */
-	char path[512]; /* its folder */
-	/* where it may be: the agent's own, of version 1 and 2; "": nowhere */
-	char parent[2][512];
+	bool made;        /* PATH is whole, and ours */
+	bool v2;          /* else the freezer of version 1 */
+	char path[512];   /* its folder */
+	char parent[512]; /* where it may be: the agent's own; "": nowhere */
 };
 
 /* How a new process gets into a cgroup. */
@@ -46,7 +45,7 @@ struct cgroup *cgroup_shared(void);
  * mounted here, or longer than SIZE. */
 bool cgroup_find(char *out, size_t size, bool v2, const char *own, const char *mounts);
 
-/* Look for its parents.  C may be NULL, here and below. */
+/* Look for its parent.  C may be NULL, here and below. */
 void cgroup_locate(struct cgroup *c);
 /* Make C for JOB_ID, if this process may. */
 void cgroup_make(struct cgroup *c, const char *job_id, uint32_t epoch);

@@ -77,7 +77,7 @@ END_TEST
 START_TEST(odd_job_ids)
 {
 	static const char *const odd[] = { "", "..", "a/b", "../x", "a\nb", "*" };
-	struct cgroup c = { .parent = { "/tmp", "/tmp" } };
+	struct cgroup c = { .parent = "/tmp" };
 
 	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
 		if (strcmp(odd[i], "..") != 0) {
