@@ -41,6 +41,7 @@ common_lines() { # SHELL
 	completes "$1" 'runner -h env' 'runner -h environment '
 	completes "$1" 'runner --hostfile REA' 'runner --hostfile README '
 	completes "$1" 'runner --wdir launcher/' 'runner --wdir launcher/cli/'
+	completes "$1" 'runner --map-by node --keep' 'runner --map-by node --keep-going '
 	completes "$1" 'runner --plan --keep' 'runner --plan --keep-going '
 	completes "$1" 'runner -np 2 trainer-of' 'runner -np 2 trainer-of-nets '
 	completes "$1" 'runner python --map' 'runner python --map'
@@ -81,6 +82,8 @@ offers() { # LINE
 	[ "$output" = "README " ]
 	offers 'runner --wdir launcher/'
 	[ "$output" = "launcher/cli/ " ]
+	offers 'runner --map-by node --keep'
+	[ "$output" = "--keep-going " ]
 	offers 'runner --plan --keep'
 	[ "$output" = "--keep-going " ]
 	offers 'runner -np 2 trainer-of'
