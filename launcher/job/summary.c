@@ -5,7 +5,7 @@
 void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak_bytes)
 {
 	u->ranks_us += cpu_us;
-	if (!u->cgroup && peak_bytes > u->peak_bytes)
+	if (!u->peak_cgroup && peak_bytes > u->peak_bytes)
 		u->peak_bytes = peak_bytes;
 	if (!u->first_end_ns || end_ns < u->first_end_ns)
 		u->first_end_ns = end_ns;
@@ -15,12 +15,11 @@ void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak
 
 void usage_epoch(struct usage *u, uint64_t cpu_us, uint64_t peak_bytes)
 {
-	const bool cgroup = cpu_us || peak_bytes;
-
-	if (cgroup && (!u->cgroup || peak_bytes > u->peak_bytes))
+	if (peak_bytes && (!u->peak_cgroup || peak_bytes > u->peak_bytes))
 		u->peak_bytes = peak_bytes;
-	u->cgroup |= cgroup;
-	u->cpu_us += cgroup ? cpu_us : u->ranks_us;
+	u->peak_cgroup |= peak_bytes > 0;
+	u->cpu_cgroup |= cpu_us > 0;
+	u->cpu_us += cpu_us ? cpu_us : u->ranks_us;
 	u->ranks_us = 0;
 }
 
@@ -34,9 +33,9 @@ static double cpu_seconds(const struct usage *u)
 	return (double)(u->cpu_us + u->ranks_us) / 1e6;
 }
 
-static const char *source(const struct usage *u)
+static const char *source(bool cgroup)
 {
-	return u->cgroup ? "cgroup" : "wait4";
+	return cgroup ? "cgroup" : "wait4";
 }
 
 /* ---- for people ---- */
@@ -54,17 +53,17 @@ static int widest_name(const struct summary *s)
 static void text_host(struct str *out, const struct summary *s, size_t i, int width)
 {
 	const struct usage *u = &s->usage[i];
-	char end[2][32] = { "-", "-" }, peak[32] = "-";
+	char end[2][32] = { "-", "-" }, peak[64] = "-";
 
 	if (u->first_end_ns) {
 		snprintf(end[0], sizeof *end, "%.1f s", seconds(s, u->first_end_ns));
 		snprintf(end[1], sizeof *end, "%.1f s", seconds(s, u->last_end_ns));
 	}
 	if (u->peak_bytes)
-		snprintf(peak, sizeof peak, "%.1f MiB",
-			 (double)u->peak_bytes / (1 << 20));
-	str_addf(out, "\n  %-*s %6u %10.2f s %13s  %-6s %11s %11s", width, s->host[i],
-		 u->ranks, cpu_seconds(u), peak, source(u), end[0], end[1]);
+		snprintf(peak, sizeof peak, "%.1f MiB %s",
+			 (double)u->peak_bytes / (1 << 20), source(u->peak_cgroup));
+	str_addf(out, "\n  %-*s %6u %10.2f s %-6s %18s %11s %11s", width, s->host[i],
+		 u->ranks, cpu_seconds(u), source(u->cpu_cgroup), peak, end[0], end[1]);
 }
 
 void summary_text(struct str *out, const struct summary *s)
@@ -82,8 +81,8 @@ void summary_text(struct str *out, const struct summary *s)
 		if (!s->usage[i].ranks)
 			continue;
 		if (!head)
-			str_addf(out, "\n  %-*s %6s %12s %13s  %-6s %11s %11s", width,
-				 "host", "ranks", "CPU time", "peak memory", "by",
+			str_addf(out, "\n  %-*s %6s %12s %-6s %18s %11s %11s", width,
+				 "host", "ranks", "CPU time", "by", "peak memory by",
 				 "first end", "last end");
 		head = true;
 		text_host(out, s, i, width);
@@ -129,12 +128,14 @@ void summary_json(struct str *out, const struct summary *s)
 			continue;
 		str_addf(out, "%s{\"ranks\": %u", comma, u->ranks);
 		json_text(out, "host", s->host[i]);
-		str_addf(out, ", \"cpu_s\": %.6f, \"peak_bytes\": ", cpu_seconds(u));
+		str_addf(out, ", \"cpu_s\": %.6f", cpu_seconds(u));
+		json_text(out, "cpu_by", source(u->cpu_cgroup));
+		str_add(out, ", \"peak_bytes\": ");
 		if (u->peak_bytes)
 			str_addf(out, "%ju", (uintmax_t)u->peak_bytes);
 		else
 			str_add(out, "null");
-		json_text(out, "by", source(u));
+		json_text(out, "peak_by", source(u->peak_cgroup));
 		json_end(out, s, "first_end_s", u->first_end_ns);
 		json_end(out, s, "last_end_s", u->last_end_ns);
 		str_add(out, "}");

@@ -13,8 +13,9 @@
 
 /* What the ranks of one host used, in all epochs. */
 struct usage {
-	uint32_t ranks;    /* that were started there together */
-	bool cgroup;       /* the numbers are its cgroup's */
+	uint32_t ranks; /* that were started there together */
+	/* The number is its cgroup's, which may count CPU time alone. */
+	bool cpu_cgroup, peak_cgroup;
 	uint64_t cpu_us;   /* of epochs that are over */
 	uint64_t ranks_us; /* of the ranks of this epoch that have ended, by wait4(2) */
 	uint64_t peak_bytes; /* 0: unknown */

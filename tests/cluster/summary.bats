@@ -37,7 +37,7 @@ h = {x["host"]: x for x in s["hosts"]}
 assert set(s) == {"job", "status", "cause", "wall_s", "restarts", "logs", "hosts"}, s
 assert len(s["job"]) == 32 and s["wall_s"] >= 0, s
 for x in s["hosts"]:
-    assert x["by"] in ("wait4", "cgroup") and x["cpu_s"] >= 0, x
+    assert {x["cpu_by"], x["peak_by"]} <= {"wait4", "cgroup"} and x["cpu_s"] >= 0, x
     ends = x["first_end_s"], x["last_end_s"]
     assert ends == (None, None) or 0 < ends[0] <= ends[1] <= s["wall_s"], s
 exec(sys.argv[1])' "$2" || { cat "$1"; return 1; }
@@ -71,7 +71,7 @@ assert s["wall_s"] > 0.5 and h["n1"]["first_end_s"] > 0.5, s'
 	run -0 --separate-stderr r --summary -H n1:2,n2 true
 	[ -z "$output" ]
 	grep -qE '^runner: summary: status 0 after [0-9.]+ s, 0 restarts$' <<< "$stderr"
-	grep -qE '^  n1 +2 +[0-9.]+ s +.* (wait4|cgroup) +[0-9.]+ s +[0-9.]+ s$' <<< "$stderr"
+	grep -qE '^  n1 +2 +[0-9.]+ s (wait4|cgroup) +[0-9.]+ MiB (wait4|cgroup) +[0-9.]+ s +[0-9.]+ s$' <<< "$stderr"
 	grep -qE '^  n2 +1 ' <<< "$stderr"
 	[ "$(grep -c . <<< "$stderr")" = 4 ]
 	run -0 --separate-stderr r --summary=none -H n1 true

@@ -45,7 +45,8 @@ static void two_hosts(void)
 START_TEST(ranks_add_up)
 {
 	two_hosts();
-	ck_assert(!u[0].cgroup && u[2].cgroup);
+	ck_assert(!u[0].cpu_cgroup && !u[0].peak_cgroup);
+	ck_assert(u[2].cpu_cgroup && u[2].peak_cgroup);
 	ck_assert_uint_eq(u[0].cpu_us + u[0].ranks_us, 2000000);
 	ck_assert_uint_eq(u[0].peak_bytes, 30 * MIB);
 	ck_assert_uint_eq(u[0].first_end_ns, at(3));
@@ -73,6 +74,19 @@ START_TEST(epochs_add_up)
 }
 END_TEST
 
+/* A cgroup without the memory controller. */
+START_TEST(a_cgroup_that_counts_no_memory)
+{
+	struct usage v = { .ranks = 1 };
+
+	usage_rank(&v, at(1), 1000000, 8 * MIB);
+	usage_epoch(&v, 1100000, 0);
+	ck_assert(v.cpu_cgroup && !v.peak_cgroup);
+	ck_assert_uint_eq(v.cpu_us + v.ranks_us, 1100000);
+	ck_assert_uint_eq(v.peak_bytes, 8 * MIB);
+}
+END_TEST
+
 START_TEST(text)
 {
 	two_hosts();
@@ -81,16 +95,17 @@ START_TEST(text)
 	s.cause = "rank 1 failed";
 	s.logs = "/log";
 	summary_text(&out, &s);
-	ck_assert_str_eq(str_text(&out),
-			 "summary: status 3 after 12.0 s, 1 restart\n"
-			 "  cause: rank 1 failed\n"
-			 "  logs: /log\n"
-			 "  host     ranks     CPU time   peak memory  by       "
-			 "first end    last end\n"
-			 "  n1           2       2.00 s      30.0 MiB  wait4        "
-			 "3.0 s       9.0 s\n"
-			 "  longer2      1       2.50 s     512.0 MiB  cgroup       "
-			 "4.0 s       4.0 s");
+	ck_assert_str_eq(
+		str_text(&out),
+		"summary: status 3 after 12.0 s, 1 restart\n"
+		"  cause: rank 1 failed\n"
+		"  logs: /log\n"
+		"  host     ranks     CPU time by         peak memory by   "
+		"first end    last end\n"
+		"  n1           2       2.00 s wait4      30.0 MiB wait4       "
+		"3.0 s       9.0 s\n"
+		"  longer2      1       2.50 s cgroup   512.0 MiB cgroup       "
+		"4.0 s       4.0 s");
 }
 END_TEST
 
@@ -106,8 +121,9 @@ START_TEST(text_of_a_host_that_said_nothing)
 {
 	u[0].ranks = 4;
 	summary_text(&out, &s);
-	ck_assert(strstr(str_text(&out), "\n  n1        4       0.00 s             -  "
-					 "wait4            -           -"));
+	ck_assert(strstr(str_text(&out),
+			 "\n  n1        4       0.00 s wait4 "
+			 "                  -           -           -"));
 }
 END_TEST
 
@@ -124,11 +140,15 @@ START_TEST(json)
 		"{\"job\": \"ab12\", \"status\": 241, \"cause\": \"a "
 		"\\\"host\\\"\\u000a\", "
 		"\"wall_s\": 12.000000, \"restarts\": 0, \"logs\": null, \"hosts\": ["
-		"{\"ranks\": 2, \"host\": \"n1\", \"cpu_s\": 2.000000, "
-		"\"peak_bytes\": null, \"by\": \"wait4\", \"first_end_s\": 3.000000, "
+		"{\"ranks\": 2, \"host\": \"n1\", \"cpu_s\": 2.000000, \"cpu_by\": "
+		"\"wait4\", "
+		"\"peak_bytes\": null, \"peak_by\": \"wait4\", \"first_end_s\": "
+		"3.000000, "
 		"\"last_end_s\": 9.000000}, "
 		"{\"ranks\": 1, \"host\": \"longer2\", \"cpu_s\": 2.500000, "
-		"\"peak_bytes\": 536870912, \"by\": \"cgroup\", \"first_end_s\": null, "
+		"\"cpu_by\": \"cgroup\", "
+		"\"peak_bytes\": 536870912, \"peak_by\": \"cgroup\", \"first_end_s\": "
+		"null, "
 		"\"last_end_s\": null}]}");
 }
 END_TEST
@@ -143,6 +163,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, ranks_add_up);
 	tcase_add_test(t, epochs_add_up);
+	tcase_add_test(t, a_cgroup_that_counts_no_memory);
 	tcase_add_test(t, text);
 	tcase_add_test(t, text_of_nothing);
 	tcase_add_test(t, text_of_a_host_that_said_nothing);
