@@ -59,45 +59,112 @@ static const struct image *own_image(const struct agent_install *a)
 	return &image;
 }
 
+/* ---- the direct try ---- */
+
+/* Starts the agent $1 if no other user can put a program in its place: each folder on
+ * the way, without links, and the agent belong to root or to us, and no group or other
+ * user can write to them.  A sticky folder like /tmp may be on the way, because only
+ * the owner of an entry can replace it there.  The agent itself may not lie in one: a
+ * link of another user's to a file of ours belongs to us.
+ *
+ * $0 is -ldn.  With -ldnL the user named the agent (--launch-agent): links are
+ * followed, and owners and groups are the user's choice, if no folder is sticky.
+ *
+ * The login shell may be csh or fish, so this is one line without "!", "'" and
+ * backslashes.  One ls for all costs less than a stat for each.  The folders are named
+ * "." and "./..", so that each line of ls has nine words whatever their names.  PATH
+ * may have ".", and this folder may be another user's: so ls is the system's. */
+static const char direct_script[] =
+	"set -f; f=${1##*/}; cd -P \"${1%/*}/\" || exit 127;"
+	" d=$PWD; x=$d; r=.; l=; s=; o=;"
+	" while [ \"$x\" ]; do l=\"$l $r\"; r=$r/..; x=${x%/*}; done;"
+	" no() { echo; echo :berth: unsafe; exit 127; };"
+	" l=$(PATH=/usr/bin:/bin:$PATH LC_ALL=C TIME_STYLE=locale ls $0 $l $r \"./$f\")"
+	" || exit 127;"
+	" set -- $l;"
+	" while [ $# -ge 9 ]; do"
+	" case $1 in"
+	" [-d]????[-]??[-]*) ;;"
+	" d????????[tT]*) s=1; [ \"$9\" = . ] && no ;;"
+	" [-d]???????[-]*) [ $0 = -ldnL ] || no ;;"
+	" *) no ;;"
+	" esac;"
+	" [ \"$3\" = 0 ] || [ -O \"$9\" ] || o=1;"
+	" shift 9;"
+	" done;"
+	" [ $# = 0 ] || [ $0 = -ldnL ] || no;"
+	" case $0-$o-$s in -ldn-1-* | *-1-1) no ;; esac;"
+	" cd - > /dev/null; exec \"$d/$f\"";
+
 /* ---- the script ---- */
 
-/* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256.  A directory
- * is good if it is the user's own, takes N bytes, and a program in it runs.  No word
- * here comes from a host or from the user. */
+/* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256; k: the direct
+ * try failed in the agent; c: our machine; $1: the path of the direct try.
+ *
+ * A folder is entered, and all that follows goes by names in it, so that no other
+ * folder can come in its place.  It must be ours, and nobody else may write there:
+ * then nobody else can change what the SHA-256 was made of.  A folder is good for a
+ * copy if it takes N bytes, and a program in it runs.
+ *
+ * A copy is old if it has not run for 30 days: an agent sets the time of its copy when
+ * it starts and once a day.  Those that run here are kept whatever their time is. */
 static const char script_text[] =
-	"set -f; umask 077; u=$(id -u); r= w= g=\n"
+	"set -f; umask 077; u=$(id -u); r= w= g= t=\n"
+	"l='\n'\n"
 	"say() { printf \"\\n:berth: %s\\n\" \"$*\"; }\n"
 	"sum() { x=$({ sha256sum || shasum -a 256 || openssl dgst -r -sha256; } "
 	"2>/dev/null);"
 	" echo \"${x%% *}\"; }\n"
+	"list() { PATH=/usr/bin:/bin:$PATH LC_ALL=C ls -ldn \"$@\" 2>/dev/null; }\n"
+	"try() {\n"
+	" cd -P \"$1\" 2>/dev/null && [ -O . ] && [ -O \"./$2\" ] && [ -x \"./$2\" ] ||"
+	" return\n"
+	" case $(list . \"./$2\") in d????[-]??[-]*\"$l\"-????[-]??[-]*) ;; *) return "
+	";; esac\n"
+	" [ \"$(sum < \"./$2\")\" != $s ] || exec \"./$2\"\n"
+	"}\n"
 	"good() {\n"
-	" mkdir -p \"$d\" 2>/dev/null || { r=\"cannot be created\"; return 1; }\n"
-	" [ -O \"$d\" ] && [ ! -h \"$d\" ] || { r=\"belongs to another user\"; return "
-	"1; }\n"
+	" mkdir -p \"$d\" 2>/dev/null && cd -P \"$d\" 2>/dev/null ||"
+	" { r=\"cannot be created\"; return 1; }\n"
+	" [ -O . ] && [ \"${PWD##*/}\" = \"${d##*/}\" ] ||"
+	" { cd /; r=\"belongs to another user\"; return 1; }\n"
+	" case $(list .) in d????[-]??[-]*) ;;"
+	" *) r=\"can be written by other users\"; return 1 ;; esac\n"
 	" { head -c $n /dev/zero > \"$t\"; } 2>/dev/null ||"
 	" { r=\"is full or read-only\"; return 1; }\n"
 	" { printf \"#!/bin/sh\\n\" > \"$t\" && chmod 700 \"$t\" && \"$t\"; } "
 	"2>/dev/null ||"
 	" { r=\"is mounted noexec\"; return 1; }\n"
 	"}\n"
+	"runs() {\n"
+	" set +f; set -- \"$1\" /proc/[0-9]*/exe; set -f; x=$1; shift\n"
+	" for e; do [ ! \"$e\" -ef \"$x\" ] || return 0; done; return 1\n"
+	"}\n"
+	"prune() {\n"
+	" for f in $(find . ! -name . -prune -type f -name \"agent-*\""
+	" ! -name \"agent-*[!0-9a-f]*\" ! -name \"agent-$s\" -mtime +29 2>/dev/null);"
+	" do\n"
+	"  runs \"$f\" || rm -f \"$f\"\n"
+	" done\n"
+	"}\n"
 	"say here\n"
+	"[ $k = 0 ] || [ \"$(uname -m)\" != $c ] || { say failed; exit 0; }\n"
+	"[ -z \"$1\" ] || try \"${1%/*}/\" \"${1##*/}\"; cd /\n"
 	"[ $p = 1 ] && a=$(command -v berth-agent) && exec \"$a\"\n"
 	"for d in \"$HOME/.cache/berth\" \"${XDG_RUNTIME_DIR:-/run/user/$u}/berth\""
 	" \"/dev/shm/berth-$u\"; do\n"
-	" f=$d/agent-$s\n"
-	" [ -O \"$d\" ] && [ ! -h \"$d\" ] && [ -x \"$f\" ] &&"
-	" [ \"$(sum < \"$f\")\" = $s ] && exec \"$f\"\n"
+	" try \"$d\" \"agent-$s\"; cd /\n"
 	"done\n"
 	"[ $m = 1 ] || { say missing; exit 0; }\n"
 	"trap 'rm -f \"$t\"; exit 1' HUP INT PIPE TERM\n"
 	"for d in \"$HOME/.cache/berth\" \"${XDG_RUNTIME_DIR:-/run/user/$u}/berth\""
 	" \"/dev/shm/berth-$u\"; do\n"
-	" t=$d/new-$(uname -n)-$$\n"
+	" t=./new-$(uname -n)-$$\n"
 	" if good; then g=1; break; fi\n"
-	" rm -f \"$t\" 2>/dev/null; w=\"$w${w:+, }$d $r\"\n"
+	" rm -f \"$t\" 2>/dev/null; cd /; w=\"$w${w:+, }$d $r\"\n"
 	"done\n"
 	"[ \"$g\" ] || { say nowhere \"$w\"; exit 0; }\n"
-	"f=$d/agent-$s\n"
+	"f=./agent-$s\n"
 	"say need \"$(uname -m)\" \"$(getconf GNU_LIBC_VERSION 2>/dev/null || echo "
 	"unknown)\"\n"
 	"{ head -c $n > \"$t\"; } 2>/dev/null\n"
@@ -107,7 +174,7 @@ static const char script_text[] =
 	"[ \"$y\" = $s ] || { rm -f \"$t\"; say fail \"it arrived damaged in $d\"; "
 	"exit 0; }\n"
 	"o=$(\"$t\" --version 2>&1) || { rm -f \"$t\"; say norun $o; exit 0; }\n"
-	"mv -f \"$t\" \"$f\" && exec \"$f\"\n"
+	"mv -f \"$t\" \"$f\" && { (prune); exec \"$f\"; }\n"
 	"rm -f \"$t\"; say fail \"cannot rename it in $d\"\n";
 
 /* ---- tries ---- */
@@ -119,14 +186,49 @@ static const char *direct_path(const struct agent_install *a)
 	return path && !strchr(path, '\n') ? path : NULL;
 }
 
-static void begin_try(struct agent_install *a, enum install_stage stage)
+/* One word for any login shell: a backslash has its meaning in all. */
+static void add_word(struct str *command, const char *word)
 {
 	static const char plain[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 		"0123456789/._-+=:,@~";
-	const struct image *i;
-	bool send;
 
+	for (; *word; word++)
+		str_addf(command, strchr(plain, *word) ? "%c" : "\\%c", *word);
+}
+
+static void begin_direct(struct agent_install *a)
+{
+	const char *path = direct_path(a);
+
+	if (strchr(path, '/'))
+		str_addf(&a->command, "exec /bin/sh -c '%s' %s ", direct_script,
+			 a->setup->agent ? "-ldnL" : "-ldn");
+	else
+		str_add(&a->command, "exec "); /* the login shell looks in PATH */
+	add_word(&a->command, path);
+}
+
+static void begin_script(struct agent_install *a)
+{
+	const struct image *i = own_image(a);
+	const bool send = !a->setup->no_push && !i->error;
+	const char *path = direct_path(a);
+	struct utsname us;
+
+	uname(&us);
+	str_addf(&a->script, "p=%d m=%d n=%zu s=%s k=%d c=%s\n%s",
+		 a->stage == INSTALL_SEARCH, send, send ? i->n : 1,
+		 *i->sha256 ? i->sha256 : "none",
+		 a->stage == INSTALL_SEARCH && a->failed, us.machine, script_text);
+	str_addf(&a->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"' sh ",
+		 a->script.len);
+	if (path && *path == '/')
+		add_word(&a->command, path);
+}
+
+static void begin_try(struct agent_install *a, enum install_stage stage)
+{
 	str_free(&a->command);
 	str_free(&a->script);
 	buf_free(&a->in);
@@ -134,19 +236,10 @@ static void begin_try(struct agent_install *a, enum install_stage stage)
 	a->stage = stage;
 	a->script_sent = a->image_sent = 0;
 	a->answered = a->asked = false;
-	if (stage == INSTALL_DIRECT) {
-		/* one word for any login shell: a backslash has its meaning in all */
-		str_add(&a->command, "exec ");
-		for (const char *p = direct_path(a); *p; p++)
-			str_addf(&a->command, strchr(plain, *p) ? "%c" : "\\%c", *p);
-		return;
-	}
-	i = own_image(a);
-	send = !a->setup->no_push && !i->error;
-	str_addf(&a->script, "p=%d m=%d n=%zu s=%s\n%s", stage == INSTALL_SEARCH, send,
-		 send ? i->n : 1, *i->sha256 ? i->sha256 : "none", script_text);
-	str_addf(&a->command, "exec /bin/sh -c 'eval \"$(head -c %zu)\"'",
-		 a->script.len);
+	if (stage == INSTALL_DIRECT)
+		begin_direct(a);
+	else
+		begin_script(a);
 }
 
 void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
@@ -165,6 +258,7 @@ void agent_install_free(struct agent_install *a)
 	free(a->where);
 	free(a->libc);
 	free(a->other);
+	free(a->failed);
 	*a = (struct agent_install){ 0 };
 }
 
@@ -217,7 +311,7 @@ char *agent_install_quote(const char *text, size_t n)
 	return str_take(&s);
 }
 
-static char *last_line(const char *text)
+char *agent_install_last_line(const char *text)
 {
 	size_t n = strlen(text), begin;
 
@@ -248,8 +342,9 @@ static enum install_event fail_missing(struct agent_install *a)
 		err_set(&a->err, E_AGENT_IMAGE, a->where, i->path, strerror(i->error));
 	else
 		str_addf(&tried,
-			 "'%s', berth-agent in PATH, and the cache '~/.cache/berth'",
-			 a->setup->own_agent ? a->setup->own_agent : "berth-agent");
+			 "'%s'%s, berth-agent in PATH, and the cache '~/.cache/berth'",
+			 a->setup->own_agent ? a->setup->own_agent : "berth-agent",
+			 a->unsafe ? " (which another user can replace)" : "");
 	if (tried.len)
 		err_set(&a->err, E_AGENT_MISSING, a->where, BERTH_VERSION,
 			str_text(&tried));
@@ -293,6 +388,13 @@ static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 		add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);
 		free(text);
 	}
+	if (a->unsafe) {
+		text = xasprintf("'%s' there was not started: another user can "
+				 "replace it",
+				 direct_path(a));
+		add_note(&out, LOG_NOTE, E_AGENT_UNSAFE, text);
+		free(text);
+	}
 	if (a->asked)
 		add_note(&out, LOG_NOTE, ERR_NONE,
 			 "the agent was sent to the cache there");
@@ -331,6 +433,16 @@ static enum install_event read_hello(struct agent_install *a)
 	return come_up(a, WIRE_HEAD_BYTES + payload);
 }
 
+static enum install_event fail_start(struct agent_install *a, int status,
+				     const char *said)
+{
+	char *quote = agent_install_last_line(said);
+
+	err_set(&a->err, E_AGENT_START, a->where, status, (int)strlen(quote), quote);
+	free(quote);
+	return INSTALL_FAILED;
+}
+
 /* One line of the script's. */
 static enum install_event on_line(struct agent_install *a, const char *line)
 {
@@ -338,9 +450,19 @@ static enum install_event on_line(struct agent_install *a, const char *line)
 	struct utsname us;
 	size_t n;
 
+	if (!strcmp(line, "unsafe")) { /* the direct try's; it ends now */
+		a->unsafe = true;
+		if (a->setup->agent)
+			err_set(&a->err, E_AGENT_UNSAFE, a->where, direct_path(a));
+		return a->setup->agent ? INSTALL_FAILED : INSTALL_WAIT;
+	}
+	if (a->stage == INSTALL_DIRECT)
+		return INSTALL_WAIT;
 	a->answered = true;
 	if (!strcmp(line, "missing"))
 		return fail_missing(a);
+	if (!strcmp(line, "failed") && a->failed)
+		return fail_start(a, a->failed_status, a->failed);
 	if (!strncmp(line, "need ", 5)) { /* MACHINE LIBC */
 		line += 5;
 		n = strcspn(line, " ");
@@ -390,7 +512,7 @@ enum install_event agent_install_bytes(struct agent_install *a, const void *data
 	long at;
 
 	buf_add(&a->in, data, n);
-	while (got == INSTALL_WAIT && a->stage != INSTALL_DIRECT && a->in.len) {
+	while (got == INSTALL_WAIT && a->in.len) {
 		p = (const char *)buf_head(&a->in);
 		mark = memmem(p, a->in.len, MARK, strlen(MARK));
 		text = mark ? mark + strlen(MARK) : NULL;
@@ -417,16 +539,6 @@ enum install_event agent_install_bytes(struct agent_install *a, const void *data
 
 /* ---- the end of a try ---- */
 
-static enum install_event fail_start(struct agent_install *a, int status,
-				     const char *said)
-{
-	char *quote = last_line(said);
-
-	err_set(&a->err, E_AGENT_START, a->where, status, (int)strlen(quote), quote);
-	free(quote);
-	return INSTALL_FAILED;
-}
-
 enum install_event agent_install_ended(struct agent_install *a, int status,
 				       const char *said)
 {
@@ -435,15 +547,22 @@ enum install_event agent_install_ended(struct agent_install *a, int status,
 	if (a->setup->agent)
 		return status == 126 || status == 127 ? fail_missing(a)
 						      : fail_start(a, status, said);
-	if (a->stage == INSTALL_DIRECT)
+	if (a->stage == INSTALL_DIRECT) {
+		/* The login may have failed, or the agent, or it is another machine's:
+		 * the script says which. */
+		if (status != 126 && status != 127) {
+			a->failed = xstrdup(said);
+			a->failed_status = status;
+		}
 		return again(a, INSTALL_SEARCH);
+	}
 	if (a->asked || (a->answered && a->stage == INSTALL_SEND))
 		return fail_start(a, status, said);
 	if (a->answered) /* the agent in PATH does not run: send this one */
 		return again(a, INSTALL_SEND);
 	/* the login took the command and ran something else, or nothing */
 	drop_noise(a, a->in.len);
-	quote = *said ? last_line(said)
+	quote = *said ? agent_install_last_line(said)
 		      : agent_install_quote(str_text(&a->noise), a->noise.len);
 	if (*quote && !*said && status <= 0) {
 		free(quote);

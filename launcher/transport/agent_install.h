@@ -3,15 +3,17 @@
  * A state machine without I/O of its own.  A transport asks for the command to run
  * there, gives back what arrives, and sends what is pending.  Up to three commands are
  * tried:
- *   direct  the path of this runner's own agent, executed by the login shell; the usual
- *           case.  With --launch-agent its path, and nothing else.
- *   search  a script for /bin/sh: berth-agent in PATH, then the cache, else "send it"
+ *   direct  the path of this runner's own agent, if no other user can put a program
+ *           there; the usual case.  With --launch-agent its path, and nothing else.
+ *   search  a script for /bin/sh: that path, if its SHA-256 is right; berth-agent in
+ *           PATH; the cache; else "send it"
  *   send    the same without PATH, if the agent there has another version
  * The script comes over stdin, so the login shell (sh, csh, fish) reads plain words
  * only.  It answers in lines that begin with ":berth: ".  The agent is sent into
  * ~/.cache/berth, else XDG_RUNTIME_DIR, else /dev/shm, as agent-SHA256.  It is written
  * under a name of its own, checked, run once with --version, and renamed, so that many
- * hosts with one home directory may do so at once. */
+ * hosts with one home directory may do so at once.  Copies that have not run for 30
+ * days go then. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
 #define BERTH_LAUNCHER_TRANSPORT_AGENT_INSTALL_H
 
@@ -47,6 +49,9 @@ struct agent_install {
 	char *libc;    /* of the host, as getconf says */
 	char *other;   /* of an agent with another version, or NULL */
 	uint32_t other_wire;
+	bool unsafe;  /* another user can replace the agent of the direct try */
+	char *failed; /* what it printed before it ended without a hello, or NULL */
+	int failed_status;
 };
 
 /* Begin.  SETUP must outlive A.  WHERE is copied. */
@@ -77,5 +82,8 @@ void agent_install_late(struct agent_install *a);
 /* The first line of TEXT that is not blank, for a message: printable, at most 160
  * bytes.  The caller frees it. */
 char *agent_install_quote(const char *text, size_t n);
+
+/* The same for the last line. */
+char *agent_install_last_line(const char *text);
 
 #endif

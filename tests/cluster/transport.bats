@@ -380,6 +380,112 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 	says E_AGENT_START 'status 1'
 }
 
+# ---- agents that others can replace ----
+
+# What bob puts in the way of n0's agent, as a program that says that it ran.
+plant() { # FILE, on n1
+	on n0 sh -c 'mkdir -p "${1%/*}"; cp "$2" "$1"' sh "$1" "$FAKE"
+	as bob n1 sh -c 'mkdir -p "${1%/*}"; printf "#!/bin/sh\nid >> /tmp/planted\nexit 1\n" > "$1"
+		chmod 755 "$1"' sh "$1"
+}
+
+open_scratch() { # on n1: a folder like /tmp, for what anybody has
+	on n1 sh -c 'rm -rf /scratch /tmp/planted; mkdir -m 1777 /scratch'
+}
+
+@test "an agent that another user planted at the same path never runs: root and a user" {
+	local path victim t
+	for path in /scratch/berth/bin/berth-agent /scratch/berth-agent; do
+		open_scratch
+		plant $path
+		for victim in root alice; do
+			for t in ssh openssh; do
+				on n1 rm -rf /root/.cache /home/alice/.cache
+				run -0 probe --transport $t -i /vc/ssh/$victim --own-agent $path $victim@n1
+				says 'n1 note the agent was sent' "'$path' there was not started: another user can replace it"
+				run -0 probe --transport $t -i /vc/ssh/$victim --own-agent $path $victim@n1
+				silent_on 'was sent'
+				run -1 probe --transport $t -i /vc/ssh/$victim --launch-agent $path $victim@n1
+				says 'E_AGENT_UNSAFE' "'$path'"
+			done
+			on n1 rm -rf /root/.cache /home/alice/.cache
+			run -1 probe -i /vc/ssh/$victim --no-push --own-agent $path $victim@n1
+			says 'E_AGENT_MISSING' "'$path' (which another user can replace)"
+		done
+	done
+	run -1 on n1 cat /tmp/planted
+}
+
+@test "a whole job with a planted agent on its way" {
+	open_scratch
+	plant /scratch/berth/berth-agent
+	on n0 cp "$AGENT" "$RUNNER" /scratch/berth/
+	run -0 on n0 /scratch/berth/runner -np 2 -H n1:2 hostname
+	[ "$output" = "[0]<stdout>:n1
+[1]<stdout>:n1" ] || [ "$output" = "[1]<stdout>:n1
+[0]<stdout>:n1" ]
+	run -1 on n1 cat /tmp/planted
+}
+
+# The path of n0's agent on n1: which folder, or agent, of whose and of which mode stops it.
+@test "an agent is started where only root or the user can write, and else by its SHA-256" {
+	local path='/opt/a b/c/berth-agent' row what
+	on n0 sh -c 'mkdir -p "/opt/a b/c"; cp "$1" "$2"' sh "$FAKE" "$path"
+	while IFS='|' read -r row what; do
+		on n1 sh -c 'rm -rf "/opt/a b" /opt/other /root/.cache; mkdir -p "/opt/a b/c" && cp "$1" "$2" &&
+			cd "/opt/a b" && chmod -R 755 . && eval "$3"' sh "$FAKE" "$path" "$row"
+		run -0 probe --own-agent "$path" n1
+		echo "# $row: $what"
+		case $what in
+		direct) silent_on note ;;
+		checked) says 'was not started'; silent_on 'was sent' ;;
+		sent) says 'was not started' 'was sent' ;;
+		named) says 'was not started'; run -0 probe --launch-agent "$path" n1 ;;
+		esac
+	done <<- 'E'
+		true|direct
+		chmod 1777 .|direct
+		chmod 1777 c|sent
+		chmod 777 .|checked
+		chmod 775 .|checked
+		chmod 775 .|named
+		chmod 775 c|sent
+		chmod 757 c|sent
+		chown bob .|checked
+		chown bob c|sent
+		chown bob .|named
+		chown bob c/berth-agent|sent
+		chmod 775 c/berth-agent|sent
+		chmod 757 c/berth-agent|sent
+		cp -a c /opt/other; rm -r c; ln -s /opt/other c|direct
+		cp -a c /opt/other; rm -r c; ln -s /opt/other c; chmod 777 /opt/other|sent
+		cp -a c /opt/other; cd c; ln -sf /opt/other/berth-agent .|sent
+		cp -a c /opt/other; cd c; ln -sf /opt/other/berth-agent .|named
+		cp -a . /opt/other; cd ..; rm -r "a b"; ln -s /opt/other "a b"; chown -h bob "a b"|direct
+	E
+	run -0 on n1 sh -c 'cd "/opt/a b/c" && ls -l'
+	on n1 sh -c 'chmod 1777 "/opt/a b"; chown bob "/opt/a b/c"'
+	run -1 probe --launch-agent "$path" n1
+	says E_AGENT_UNSAFE
+	on n1 sh -c 'chown root "/opt/a b/c"; chmod 777 "/opt/a b/c"'
+	run -1 probe --launch-agent "$path" n1
+	says E_AGENT_UNSAFE
+	on n1 rm -rf "/opt/a b" /opt/other
+}
+
+@test "a direct agent that ends without a word is an error; another machine's is passed over" {
+	on n0 cp "$FAKE" /opt/short-agent
+	on n1 sh -c 'printf "#!/bin/sh\necho no disk >&2; exit 3\n" > /opt/short-agent; chmod 755 /opt/short-agent'
+	for t in ssh openssh; do
+		run -1 probe --transport $t --own-agent /opt/short-agent n1
+		says E_AGENT_START 'status 3 before its first message: no disk'
+	done
+	on n1 sh -c 'printf "#!/bin/sh\necho riscv64\n" > /usr/local/bin/uname; chmod 755 /usr/local/bin/uname'
+	run -1 probe --own-agent /opt/short-agent n1
+	says E_AGENT_ARCH 'its machine is riscv64'
+	on n1 rm /opt/short-agent
+}
+
 @test "no agent here either" {
 	run -1 probe --own-agent /nowhere/berth-agent n1
 	says E_AGENT_IMAGE "'/nowhere/berth-agent'"
