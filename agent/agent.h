@@ -34,7 +34,7 @@ struct agent {
 	int job_socket;        /* procs.h; -1: none */
 	int guardian;          /* readable when it is dead, -1: none */
 	struct cgroup *cgroup; /* of the job; NULL: none */
-	struct event *guardian_gone, *child, *term;
+	struct event *guardian_gone, *child, *term, *copy;
 
 	struct strv frames; /* copies of `app` and `job`, whose strings are in use */
 	size_t frames_bytes;

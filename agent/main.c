@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/copy.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/procs.h"
 #include "common/loop.h"
@@ -179,6 +180,7 @@ static void begin(struct agent *a)
 	loop_watch(a->term);
 	if (a->guardian < 0)
 		return;
+	a->copy = copy_keep(a->base, "/proc/self/exe", COPY_PERIOD_S);
 	a->guardian_gone =
 		event_new(a->base, a->guardian, EV_READ, on_guardian_gone, a);
 	loop_watch(a->guardian_gone);
@@ -193,6 +195,8 @@ static void end(struct agent *a)
 	topo_free(&a->topo);
 	event_free(a->child);
 	event_free(a->term);
+	if (a->copy)
+		event_free(a->copy);
 	if (a->guardian_gone)
 		event_free(a->guardian_gone);
 	event_base_free(a->base);

@@ -91,6 +91,7 @@ static void on_exited(evutil_socket_t fd, short what, void *ctx)
 	/* What is still in the socket comes first, one read in each turn of the loop: a
 	 * process that the child left behind may write without end. */
 	ssize_t n = recv(c->sock, room, sizeof room, MSG_DONTWAIT);
+	pid_t got;
 	int st = 0;
 
 	(void)fd;
@@ -99,31 +100,38 @@ static void on_exited(evutil_socket_t fd, short what, void *ctx)
 		c->events->bytes(c->ctx, room, (size_t)n);
 		return;
 	}
-	if (waitpid(c->pid, &st, WNOHANG) == 0)
+	got = waitpid(c->pid, &st, WNOHANG);
+	if (!got)
 		return;
 	c->pid = 0;
 	event_del(c->exited);
-	end.status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+	if (got < 0)
+		end.status = -1; /* the kernel reaped it: SIGCHLD is ignored */
+	else
+		end.status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
 	end.said = child_said(c);
 	c->events->ended(c->ctx, &end); /* may free c */
 }
 
-/* Returns an errno, that of exec too. */
+/* Returns an errno, that of exec too.  From the clone to the exec no handler of ours
+ * runs in the child, which would write to the pipe of libevent's signals: libc blocks
+ * all signals meanwhile, and resets the handlers before the mask of the child. */
 static int spawn(pid_t *pid, const char *path, char *const *argv, int sock, int said)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
-	sigset_t none, broken_pipe;
+	sigset_t none, usual;
 	int error;
 
 	sigemptyset(&none);
-	sigemptyset(&broken_pipe);
-	sigaddset(&broken_pipe, SIGPIPE);
+	sigemptyset(&usual);
+	sigaddset(&usual, SIGPIPE);
+	sigaddset(&usual, SIGCHLD); /* ssh waits for its ProxyCommand */
 	posix_spawn_file_actions_init(&files);
 	posix_spawnattr_init(&attr);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
 						POSIX_SPAWN_SETSIGMASK);
-	posix_spawnattr_setsigdefault(&attr, &broken_pipe);
+	posix_spawnattr_setsigdefault(&attr, &usual);
 	posix_spawnattr_setsigmask(&attr, &none);
 	if (posix_spawn_file_actions_adddup2(&files, sock, 0) ||
 	    posix_spawn_file_actions_adddup2(&files, sock, 1) ||

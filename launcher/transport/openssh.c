@@ -95,7 +95,7 @@ static bool explain(struct conn *c, const char *said)
 	for (i = 0; !hit && i < sizeof failures / sizeof *failures; i++)
 		hit = strstr(said, failures[i].text);
 	if (!hit) {
-		line = agent_install_quote(said, strlen(said));
+		line = agent_install_last_line(said);
 		err_set(&c->last, E_SSH_PROGRAM, where, STATUS_SSH, line);
 		free(line);
 		return false;
@@ -188,7 +188,7 @@ static void on_ended(void *ctx, const struct transport_end *end)
 	c->refs++;
 	login_limit_leave(&c->permit);
 	if (c->up && end->status == STATUS_SSH) {
-		line = agent_install_quote(end->said, strlen(end->said));
+		line = agent_install_last_line(end->said);
 		err_set(&c->last, E_SSH_LOST, c->install.where,
 			*line ? line : "ssh ended");
 		free(line);
@@ -279,7 +279,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 	}
 	c->refs++;
 	if (*said) {
-		line = agent_install_quote(said, strlen(said));
+		line = agent_install_last_line(said);
 		err_set(&c->last, E_START_TIMEOUT, c->install.where, line);
 		free(line);
 	} else if (c->last.id == ERR_NONE && c->ssh && c->permit.limit) {

@@ -486,6 +486,107 @@ open_scratch() { # on n1: a folder like /tmp, for what anybody has
 	on n1 rm /opt/short-agent
 }
 
+# ---- where copies lie ----
+
+# On n1: the folders before /dev/shm take no program, /dev/shm is open to all, and bob
+# waits.  When the user's sha256sum has read an agent there, bob puts a folder of his own
+# in the place of the user's, with a program under each name that the script could use.
+# All await each other.
+bob_swaps() { # USER
+	on n1 sh -c '
+		u=$(id -u $1) h=$(eval echo ~$1)
+		mkdir -p $h/.cache /run/user; chown $1 $h/.cache
+		mount -t tmpfs -o noexec,uid=$u none $h/.cache; mount -t tmpfs -o noexec,mode=777 none /run/user
+		chmod 777 /dev/shm; rm -f /tmp/go /tmp/done /tmp/planted; mkfifo -m 666 /tmp/go /tmp/done
+		cat > /usr/local/bin/sha256sum
+		chmod 755 /usr/local/bin/sha256sum' sh "$1" <<- 'E'
+		#!/bin/sh
+		/usr/bin/sha256sum
+		echo > /tmp/go
+		read -r x < /tmp/done
+	E
+	as bob n1 sh -c 'd=/dev/shm/berth-$1
+		read -r x < /tmp/go
+		mv $d /dev/shm/away && mkdir $d && chmod 777 $d && cd $d || exit
+		printf "#!/bin/sh\nid >> /tmp/planted\necho fake_agent\n" > agent-$2; chmod 755 agent-$2
+		for p in /proc/[0-9]*; do cp agent-$2 new-n1-${p#/proc/}; done
+		while :; do echo > /tmp/done; read -r x < /tmp/go; done' sh \
+		"$(on n1 id -u "$1")" "$(sha256sum < "$FAKE" | cut -d' ' -f1)" 3>&- &
+	bob=$!
+}
+
+bob_ends() { # USER
+	kill "$bob" && wait "$bob" || true
+	on n1 sh -c 'h=$(eval echo ~$1); pkill -u bob; chmod 1777 /dev/shm; rm -rf /dev/shm/away /dev/shm/berth-* /usr/local/bin/sha256sum
+		umount $h/.cache /run/user' sh "$1"
+}
+
+@test "a folder that is swapped while the agent is sent, or while it is checked" {
+	local user
+	for user in root alice; do
+		bob_swaps $user
+		run -0 probe -i /vc/ssh/$user --own-agent /opt/berth-agent $user@n1
+		says 'n1 note the agent was sent'
+		run -0 on n1 ls /dev/shm/away # it was swapped
+		says agent-
+		run -1 on n1 cat /tmp/planted
+		bob_ends $user
+	done
+	for user in root alice; do # now it is there, and only checked
+		bob_swaps $user
+		on n1 mv /usr/local/bin/sha256sum /tmp/slow
+		run -0 probe -i /vc/ssh/$user --own-agent /opt/berth-agent $user@n1
+		on n1 mv /tmp/slow /usr/local/bin/sha256sum
+		run -0 probe -i /vc/ssh/$user --own-agent /opt/berth-agent $user@n1
+		silent_on 'was sent'
+		run -0 on n1 ls /dev/shm/away
+		run -1 on n1 cat /tmp/planted
+		bob_ends $user
+	done
+}
+
+@test "a folder for copies that is a link, or that others can write, is not used" {
+	on n1 sh -c 'mkdir -p ~/.cache/berth /dev/shm/x /run/user && chmod 770 ~/.cache/berth
+		mount -t tmpfs -o noexec none /run/user; ln -s /dev/shm/x /dev/shm/berth-0'
+	run -1 probe --own-agent /opt/berth-agent n1
+	says E_AGENT_NOEXEC '/root/.cache/berth can be written by other users' '/dev/shm/berth-0 belongs to another user'
+	run -0 on n1 ls -A /dev/shm/x
+	[ -z "$output" ]
+}
+
+@test "a copy that has not run for 30 days goes with the next push, never one that runs" {
+	local a b c d e
+	for n in a b c d e; do printf -v $n 'agent-%064x' $((16#$n)); done
+	on n1 sh -c 'mkdir -p -m 700 ~/.cache/berth; cd ~/.cache/berth
+		for f in $1 $2 $3 agent-notes; do echo > $f; done; cp /bin/sleep $4; mkdir $5
+		touch -d "31 days ago" $1 agent-notes $5; touch -d "29 days ago" $2
+		./$4 1000 > /dev/null 2>&1 < /dev/null & echo $! > /tmp/pid; touch -d "31 days ago" $4' sh "$a" "$b" "$c" "$d" "$e" 3>&-
+	run -0 probe --own-agent /opt/berth-agent n1
+	says 'the agent was sent'
+	run -0 on n1 ls /root/.cache/berth
+	silent_on "$a"
+	says "$b" "$c" "$d" "$e" agent-notes
+	[ "${#lines[@]}" = 6 ]
+	on n1 sh -c 'kill $(cat /tmp/pid); rm ~/.cache/berth/$1' sh "${lines[4]}"
+	wait_for on n1 sh -c '[ ! -e /proc/$(cat /tmp/pid)/exe ]'
+	run -0 probe --own-agent /opt/berth-agent n1
+	says 'the agent was sent'
+	run -0 on n1 ls /root/.cache/berth
+	silent_on "$d"
+	says "$b"
+}
+
+@test "an agent that runs from its copy keeps it fresh" {
+	local f
+	on n0 sh -c 'mkdir -p /opt/r; cp "$1" "$2" /opt/r' sh "$RUNNER" "$AGENT"
+	run -0 on n0 /opt/r/runner -H n1 true
+	f=/root/.cache/berth/agent-$(sha256sum < "$AGENT" | cut -d' ' -f1)
+	on n1 touch -d '31 days ago' "$f"
+	run -0 on n0 /opt/r/runner -H n1 true
+	run -0 on n1 find "$f" -mtime -1
+	says "$f"
+}
+
 @test "no agent here either" {
 	run -1 probe --own-agent /nowhere/berth-agent n1
 	says E_AGENT_IMAGE "'/nowhere/berth-agent'"

@@ -171,13 +171,91 @@ static void begin(struct agent_install *b)
 	agent_install_init(b, &setup, "u@h:22");
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	const size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+/* Words for any login shell: csh has no "!" and no newline in quotes, fish no
+ * backslash. */
+START_TEST(the_direct_command_is_for_any_shell)
+{
+	struct agent_install b;
+	const char *script, *end;
+
+	begin(&b);
+	script = strchr(agent_install_command(&b), '\'') + 1;
+	end = strchr(script, '\'');
+	ck_assert_uint_gt((size_t)(end - script), 300);
+	for (; script < end; script++)
+		ck_assert_ptr_null(strchr("!\\\n", *script));
+	agent_install_free(&b);
+	setup.agent = "agent in PATH";
+	agent_install_init(&b, &setup, "h");
+	ck_assert_str_eq(agent_install_command(&b), "exec agent\\ in\\ PATH");
+	agent_install_free(&b);
+}
+END_TEST
+
+/* Another user can replace it: the next way, and a note of that. */
+START_TEST(unsafe_is_passed_over)
+{
+	struct wire_frame f;
+	struct wire_log m;
+	struct agent_install b;
+
+	begin(&b);
+	ck_assert_int_eq(say(&b, "\n:berth: unsafe\n"), INSTALL_WAIT);
+	ck_assert_int_eq(agent_install_ended(&b, 127, ""), INSTALL_AGAIN);
+	ck_assert_int_eq(b.stage, INSTALL_SEARCH);
+	ck_assert_int_eq(say(&b, "\n:berth: here\n"), INSTALL_WAIT);
+	ck_assert_int_eq(greet(&b, BERTH_VERSION), INSTALL_UP);
+	buf_drop(&b.in, WIRE_MAGIC_BYTES);
+	buf_drop(&b.in, (size_t)wire_next_from(WIRE_AGENT, &f, buf_head(&b.in),
+					       b.in.len, NULL));
+	wire_next_from(WIRE_AGENT, &f, buf_head(&b.in), b.in.len, NULL);
+	ck_assert_int_eq(wire_unpack_log(&m, f.payload, f.n, NULL), 0);
+	ck_assert_str_eq(m.id, "E_AGENT_UNSAFE");
+	agent_install_free(&b);
+	setup.agent = "/opt/agent";
+	agent_install_init(&b, &setup, "h");
+	ck_assert_int_eq(say(&b, "\n:berth: unsafe\n"), INSTALL_FAILED);
+	ck_assert_int_eq(b.err.id, E_AGENT_UNSAFE);
+	agent_install_free(&b);
+}
+END_TEST
+
+/* The script says whether the login works, and the machine is the agent's. */
+START_TEST(a_direct_agent_that_ends)
+{
+	struct agent_install b;
+	size_t n;
+
+	begin(&b);
+	ck_assert_int_eq(agent_install_ended(&b, 3, "x\nno disk\n"), INSTALL_AGAIN);
+	ck_assert_ptr_nonnull(strstr(agent_install_pending(&b, &n), " k=1 "));
+	ck_assert_int_eq(say(&b, "\n:berth: here\n\n:berth: failed\n"), INSTALL_FAILED);
+	ck_assert_int_eq(b.err.id, E_AGENT_START);
+	ck_assert_ptr_nonnull(strstr(b.err.text, "status 3 before its first message: "
+						 "no disk"));
+	agent_install_free(&b);
+	begin(&b);
+	ck_assert_int_eq(agent_install_ended(&b, 127, ""), INSTALL_AGAIN);
+	ck_assert_ptr_nonnull(strstr(agent_install_pending(&b, &n), " k=0 "));
+	agent_install_free(&b);
+}
+END_TEST
+
 START_TEST(direct_in_single_bytes)
 {
 	struct buf out = { 0 };
 	struct agent_install b;
 
 	begin(&b);
-	ck_assert_int_eq(strncmp(agent_install_command(&b), "exec /tmp/", 10), 0);
+	ck_assert(strstr(agent_install_command(&b), "' -ldn /tmp/") != NULL);
+	ck_assert(ends_with(agent_install_command(&b), image_path));
 	hello(&out, BERTH_VERSION, WIRE_VERSION);
 	for (size_t i = 0; i + 1 < out.len; i++)
 		ck_assert_int_eq(agent_install_bytes(&b, buf_head(&out) + i, 1),
@@ -387,7 +465,7 @@ START_TEST(launch_agent_only)
 	agent_install_free(&b);
 	setup.agent = "~/my agent's";
 	agent_install_init(&b, &setup, "h");
-	ck_assert_str_eq(agent_install_command(&b), "exec ~/my\\ agent\\'s");
+	ck_assert(ends_with(agent_install_command(&b), "' -ldnL ~/my\\ agent\\'s"));
 	ck_assert_int_eq(agent_install_ended(&b, 126, ""), INSTALL_FAILED);
 	ck_assert_int_eq(b.err.id, E_AGENT_MISSING);
 	agent_install_free(&b);
@@ -454,6 +532,9 @@ int main(void)
 	put("agent", "#!an exe\n");
 	tcase_add_loop_test(conf, reads_ssh_config, 0,
 			    sizeof conf_cases / sizeof *conf_cases);
+	tcase_add_test(install, the_direct_command_is_for_any_shell);
+	tcase_add_test(install, unsafe_is_passed_over);
+	tcase_add_test(install, a_direct_agent_that_ends);
 	tcase_add_test(install, direct_in_single_bytes);
 	tcase_add_test(install, noise_becomes_a_note);
 	tcase_add_test(install, missing_is_sent);

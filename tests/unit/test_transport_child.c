@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +87,72 @@ START_TEST(starts_clean)
 	/* of 32 and 33, which are libc's own, posix_spawn() decides */
 	ck_assert_uint_eq(strtoul(strstr(out.s, "SigIgn:") + 7, NULL, 16) & 0x7fffffff,
 			  0);
+}
+END_TEST
+
+/* What started runner may ignore SIGCHLD: then nobody knows the status, and none is
+ * made up.  (runner itself does not ignore it.) */
+START_TEST(an_unknown_status_is_said)
+{
+	signal(SIGCHLD, SIG_IGN);
+	run("grep SigIgn /proc/self/status; exit 3");
+	signal(SIGCHLD, SIG_DFL);
+	ck_assert_int_eq(status, -1);
+	ck_assert_uint_eq(strtoul(strstr(out.s, "SigIgn:") + 7, NULL, 16) &
+				  (1UL << (SIGCHLD - 1)),
+			  0);
+}
+END_TEST
+
+static struct seen {
+	pid_t parent;
+	volatile sig_atomic_t here, in_child;
+} * seen;
+
+static void on_usr1(int signo)
+{
+	(void)signo;
+	if (getpid() == seen->parent)
+		seen->here++;
+	else
+		seen->in_child++;
+}
+
+/* Signals come without end while children start, to all processes of our group: no
+ * handler of ours runs in a child. */
+START_TEST(no_handler_of_ours_runs_in_a_child)
+{
+	pid_t storm;
+
+	seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert(seen != MAP_FAILED);
+	*seen = (struct seen){ .parent = getpid() };
+	ck_assert_int_eq(setpgid(0, 0), 0);
+	signal(SIGUSR1, on_usr1);
+	storm = fork();
+	if (!storm) {
+		setpgid(0, 0);
+		while (!kill(-seen->parent, SIGUSR1))
+			;
+		_exit(0);
+	}
+	while (!seen->here)
+		;
+	for (int i = 0; i < 300 && !seen->in_child; i++) {
+		char *argv[] = { (char *)"true", NULL };
+
+		child = child_start(base, "true", argv, &events, NULL);
+		ck_assert_ptr_nonnull(child);
+		event_base_dispatch(base);
+		child_close(child);
+		child = NULL;
+		free(said);
+		said = NULL;
+	}
+	kill(storm, SIGKILL);
+	waitpid(storm, NULL, 0);
+	ck_assert_int_eq(seen->in_child, 0);
 }
 END_TEST
 
@@ -202,6 +269,8 @@ int main(void)
 	tcase_set_timeout(c, 60);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, starts_clean);
+	tcase_add_test(c, an_unknown_status_is_said);
+	tcase_add_test(c, no_handler_of_ours_runs_in_a_child);
 	tcase_add_test(c, all_bytes_come_before_the_end);
 	tcase_add_test(c, a_signal_is_its_status);
 	tcase_add_test(c, keeps_the_last_of_stderr);
