@@ -110,7 +110,8 @@ const struct option option_table[] = {
 	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
 	  .help = "where berth-agent is on the hosts",
 	  .text = "Start berth-agent on the hosts from PATH. The default is the berth-agent next to "
-		  "runner, else the one in PATH, else a copy that is sent." },
+		  "runner, else the one in PATH, else a copy that is sent. PATH is not started where "
+		  "any user could replace it; see berth-agent(8)." },
 	{ "--no-push", NULL, TOPIC_hosts, OPTION_SWITCH,
 	  "no-push", "BERTH_NO_PUSH", SWITCH(no_push),
 	  .help = "never send the agent to a host",

@@ -316,3 +316,39 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	run -0 r --help all
 	[ "${#lines[@]}" -gt 40 ]
 }
+
+@test "started with SIGCHLD ignored, runner and the agent still see how children end" {
+	printf '#!/bin/sh\nexit 3\n' > "$T/ends"
+	printf '#!/bin/sh\nexec env --ignore-signal=CHLD %s "$@"\n' "$AGENT" > "$T/ignores"
+	chmod +x "$T/ends" "$T/ignores"
+	run -240 timeout 30 env --ignore-signal=CHLD "$RUNNER" --launch-agent "$T/ends" true
+	says 'status 3'
+	run -7 timeout 30 env --ignore-signal=CHLD "$RUNNER" -np 1 sh -c 'exit 7'
+	run -7 r -np 1 --launch-agent "$T/ignores" sh -c 'exit 7'
+	run -0 timeout 30 env --ignore-signal=CHLD "$RUNNER" -np 1 grep SigIgn /proc/self/status
+	[ "$(plain)" = $'SigIgn:\t0000000000000000' ]
+}
+
+# A program named ssh, which prints much before it says why it fails.
+@test "of what the ssh program prints, the last line is the reason" {
+	cat > "$T/ssh" <<- 'E'
+		#!/bin/sh
+		i=0
+		while [ $i -lt 2000 ]; do echo "debug $i"; i=$((i + 1)); done >&2
+		echo "Bad configuration option: fatal" >&2
+		exit 255
+	E
+	chmod +x "$T/ssh"
+	PATH=$T:$PATH run -1 timeout 30 "$HELPERS/transport_probe" --transport openssh --own-agent "$AGENT" localhost
+	says 'E_SSH_PROGRAM' 'Bad configuration option: fatal'
+	silent_on debug
+	cat > "$T/ssh" <<- E
+		#!/bin/sh
+		"$HELPERS/fake_agent" < /dev/null
+		echo "Warning: something else" >&2
+		echo "client_loop: send disconnect: Broken pipe" >&2
+		exit 255
+	E
+	PATH=$T:$PATH run -1 timeout 30 "$HELPERS/transport_probe" --transport openssh --own-agent "$AGENT" --flood 1 localhost
+	says 'E_SSH_LOST' 'Broken pipe'
+}
