@@ -473,6 +473,34 @@ open_scratch() { # on n1: a folder like /tmp, for what anybody has
 	on n1 rm -rf "/opt/a b" /opt/other
 }
 
+@test "an agent that was safe once, and then is not: bob's next write is seen" {
+	local path=/opt/w/bin/berth-agent
+	on n0 sh -c 'mkdir -p ${1%/*}; cp "$2" $1' sh $path "$FAKE"
+	for change in 777 757; do
+		on n1 sh -c 'rm -rf /opt/w /root/.cache /tmp/planted /tmp/b; mkdir -p ${1%/*}; cp "$2" $1' sh $path "$FAKE"
+		run -0 probe --own-agent $path n1
+		run -0 probe --own-agent $path n1
+		silent_on note
+		run -0 on n1 ls /dev/shm/berth-0/way$path # the second one had a verdict
+		on n1 sh -c 'cd /opt/w; if [ $1 = 777 ]; then chmod 777 bin; else chmod 757 .; fi' sh $change
+		as bob n1 sh -c 'mkdir -p /tmp/b; cd /opt/w; printf "#!/bin/sh\nid >> /tmp/planted\n" > /tmp/b/berth-agent
+			chmod 755 /tmp/b/berth-agent
+			if [ -w bin ]; then rm bin/*; cp /tmp/b/* bin; else mv bin away; cp -r /tmp/b bin; fi'
+		run -0 probe --own-agent $path n1
+		says 'was not started'
+		run -1 on n1 cat /tmp/planted
+	done
+	# a verdict that bob forged
+	open_scratch
+	plant /scratch/berth/berth-agent
+	on n1 rm -rf /dev/shm/berth-0
+	as bob n1 sh -c 'd=/dev/shm/berth-0/way/scratch/berth; mkdir -p $d; touch $d/berth-agent'
+	run -0 probe --own-agent /scratch/berth/berth-agent n1
+	says 'was not started'
+	run -1 on n1 cat /tmp/planted
+	on n1 sh -c 'rm -rf /opt/w /dev/shm/berth-*'
+}
+
 @test "a direct agent that ends without a word is an error; another machine's is passed over" {
 	on n0 cp "$FAKE" /opt/short-agent
 	on n1 sh -c 'printf "#!/bin/sh\necho no disk >&2; exit 3\n" > /opt/short-agent; chmod 755 /opt/short-agent'

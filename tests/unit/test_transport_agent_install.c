@@ -254,7 +254,7 @@ START_TEST(direct_in_single_bytes)
 	struct agent_install b;
 
 	begin(&b);
-	ck_assert(strstr(agent_install_command(&b), "' -ldn /tmp/") != NULL);
+	ck_assert(strstr(agent_install_command(&b), "' sh -ldn /tmp/") != NULL);
 	ck_assert(ends_with(agent_install_command(&b), image_path));
 	hello(&out, BERTH_VERSION, WIRE_VERSION);
 	for (size_t i = 0; i + 1 < out.len; i++)
@@ -465,7 +465,7 @@ START_TEST(launch_agent_only)
 	agent_install_free(&b);
 	setup.agent = "~/my agent's";
 	agent_install_init(&b, &setup, "h");
-	ck_assert(ends_with(agent_install_command(&b), "' -ldnL ~/my\\ agent\\'s"));
+	ck_assert(ends_with(agent_install_command(&b), "' sh -ldnL ~/my\\ agent\\'s"));
 	ck_assert_int_eq(agent_install_ended(&b, 126, ""), INSTALL_FAILED);
 	ck_assert_int_eq(b.err.id, E_AGENT_MISSING);
 	agent_install_free(&b);
