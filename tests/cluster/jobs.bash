@@ -99,7 +99,7 @@ trace() {
 			echo "process $(tr "\0" " " < ${f%environ}cmdline)"
 		done
 		pgrep -lx berth-agent | sed "s/^/process /"
-		find /tmp /dev/shm -mindepth 1 -path "$0" -prune -o -print 2> /dev/null | sed "s/^/file /"
+		find /tmp /dev/shm -mindepth 1 -path "$0" -prune -o ! -path "/dev/shm/berth-[0-9]*" -print 2> /dev/null | sed "s/^/file /"
 		cat /proc/net/tcp /proc/net/tcp6 | awk "\$4 == \"0A\" {print \"listens\", \$2}"
 		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix
 		find /sys/fs/cgroup -type d -name "berth-*" | sed "s/^/cgroup /"

@@ -56,7 +56,7 @@ two_times_four() {
 all_gone() {
 	local h
 	for h in n1 n2; do
-		wait_for on "$h" sh -c '[ -z "$(ls /dev/shm; pgrep -x joins; pgrep -x collectives; grep @berth- /proc/net/unix)" ]'
+		wait_for on "$h" sh -c '[ -z "$(ls /dev/shm | grep -v "^berth-[0-9]"; pgrep -x joins; pgrep -x collectives; grep @berth- /proc/net/unix)" ]'
 	done
 }
 

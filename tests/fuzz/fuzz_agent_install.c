@@ -23,6 +23,9 @@ static void check(const struct agent_install *b, enum install_event got)
 	    (b->in.len < WIRE_MAGIC_BYTES ||
 	     memcmp(buf_head(&b->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)))
 		abort();
+	if (b->stage == INSTALL_DIRECT &&
+	    strpbrk(agent_install_command((struct agent_install *)b), "\n!"))
+		abort(); /* one line for any login shell */
 	if (b->in.len + b->noise.len > 2 * INSTALL_NOISE_MAX + 65536)
 		abort();
 	for (const char *p = b->err.text; *p; p++)
