@@ -1,4 +1,4 @@
-# limit_s: 400
+# limit_s: 600
 # The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
 # log-in scripts, and agents that are missing, old, foreign, or cannot run.
 # shellcheck disable=SC2016,SC2030,SC2031
@@ -544,7 +544,8 @@ bob_swaps() { # USER
 }
 
 bob_ends() { # USER
-	kill "$bob" && wait "$bob" || true
+	kill "$bob" || true
+	wait "$bob" || true
 	on n1 sh -c 'h=$(eval echo ~$1); pkill -u bob; chmod 1777 /dev/shm; rm -rf /dev/shm/away /dev/shm/berth-* /usr/local/bin/sha256sum
 		umount $h/.cache /run/user' sh "$1"
 }
