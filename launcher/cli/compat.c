@@ -471,11 +471,11 @@ const struct compat compat_table[] = {
 	{ "--module -m", TORCHRUN, 0, refuse, "write the command: python -m MODULE", 0 },
 	{ "--run-path", TORCHRUN, 0, refuse, "write the command: python FILE", 0 },
 	{ "--no-python", TORCHRUN, 0, ignore, "the program is started as it is", 0 },
-	{ "--redirects --tee", TORCHRUN, 1, ignore, WHOLE_OUTPUT, 0 },
+	{ "--redirects --tee --duplicate-stdout-filters --duplicate-stderr-filters", TORCHRUN, 1, ignore, WHOLE_OUTPUT, 0 },
 	{ "--local-ranks-filter", TORCHRUN, 1, refuse, "use --show", 0 },
 	{ "--virtual-local-rank", TORCHRUN, 0, refuse, "--gpu-visible one shows each rank its own GPU, as device 0", 0 },
 	{ "--numa-binding", TORCHRUN, 1, ignore, "ranks run next to their GPUs; see --bind-to and --share", 0 },
-	{ "--monitor-interval --start-method --event-log-handler --logs-specs --signals-to-handle", TORCHRUN, 1, ignore, "it is for torchrun's own agent", 0 },
+	{ "--monitor-interval --start-method --event-log-handler --logs-specs --signals-to-handle --shutdown-timeout", TORCHRUN, 1, ignore, "it is for torchrun's own agent", 0 },
 	{ "-t", TORCHRUN_SRUN, 1, refuse, "use --timeout for a time limit, --log-dir for files", 0 },
 	{ "-r", TORCHRUN_SRUN, 1, refuse, "use -H to name hosts, --log-dir for files", 0 },
 

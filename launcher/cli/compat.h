@@ -5,7 +5,7 @@
  * Another is ignored with one note, but only if it cannot change which processes run,
  * where they run, or what input they read.  All others are refused (E_FOREIGN).
  * Sources: the manuals of Open MPI 5, MPICH 4 and srun (Slurm 22.05); horovodrun --help
- * of 0.28; torchrun --help of PyTorch 2.9. */
+ * of 0.28; torchrun --help of PyTorch 2.13. */
 #ifndef BERTH_LAUNCHER_CLI_COMPAT_H
 #define BERTH_LAUNCHER_CLI_COMPAT_H
 
