@@ -29,12 +29,9 @@ enum job_flag {
 	JOB_LOCAL = 4,          /* this host is the launcher's own machine */
 	JOB_NO_GPU_SHARING = 8, /* refuse more ranks than GPUs */
 	JOB_MANAGED = 16,       /* inside a resource manager's job: no GPU claims */
-	JOB_LISTEN = 64,        /* rank 0's agent listens at MASTER_PORT, for --check */
 	JOB_OWN_ENV = 32, /* of the host's environment ranks get PATH and HOME alone */
+	JOB_LISTEN = 64,  /* rank 0's agent listens at MASTER_PORT, for --check */
 };
-
-/* The value of a variable whose name has one of these, in any case, is not shown. */
-#define SECRET_WORDS "TOKEN", "SECRET", "KEY", "PASS", "CRED"
 
 /* What --check finds out, in the order of its lines. */
 enum check_row {

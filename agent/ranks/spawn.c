@@ -140,22 +140,15 @@ static void hint_path(const char *path, struct err *e)
 			 " and %zu more", more);
 }
 
-/* NAME is an assignment; if it is one of a secret, its value does not show in E. */
-static void hint_variable(const char *name, size_t word, struct err *e)
+/* NAME is an assignment; the value of a secret does not show in E. */
+static void hint_variable(const char *name, struct err *e)
 {
-	static const char *const words[] = { SECRET_WORDS };
-	char *variable = xstrndup(name, word), *shown = xstrdup(name);
+	struct str shown = { 0 };
 
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcasestr(variable, words[i])) {
-			free(shown);
-			shown = xasprintf("%s=<redacted>", variable);
-			err_set(e, E_NOT_FOUND, shown);
-			break;
-		}
-	err_hint(e, "set a variable with -x: -x %s", shown);
-	free(variable);
-	free(shown);
+	str_add_word(&shown, name, false);
+	err_set(e, E_NOT_FOUND, str_text(&shown));
+	err_hint(e, "set a variable with -x: -x %s", str_text(&shown));
+	str_free(&shown);
 }
 
 /* There is no program NAME: what the user may have meant. */
@@ -175,7 +168,7 @@ static int hint_meant(const char *name, const char *wdir, struct err *e)
 	else if (beside)
 		err_hint(e, "it is not in PATH: write ./%s", name);
 	else if (word && name[word] == '=')
-		hint_variable(name, word, e);
+		hint_variable(name, e);
 	else if (strpbrk(name, " \t"))
 		err_hint(e, "drop the quotes: %s", name);
 	return -1;

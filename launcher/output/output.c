@@ -243,7 +243,7 @@ static bool is_shown(const struct output *o, uint32_t rank, unsigned stream)
 
 bool output_is_live(const struct output *o, uint32_t rank)
 {
-	return o->err_queue->terminal && !o->muted && is_shown(o, rank, 2);
+	return o->err_queue->lines.terminal && !o->muted && is_shown(o, rank, 2);
 }
 
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,

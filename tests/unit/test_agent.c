@@ -356,7 +356,8 @@ static const struct {
 	{ "A=1", 127, "'A=1'", "-x A=1" },
 	{ "A_1=/b", 127, "'A_1=/b'", "-x A_1=/b" },
 	{ "=1", 127, "'=1'", "PATH" },
-	{ "My_Token=x", 127, "'My_Token=<redacted>'", "-x My_Token=<redacted>" },
+	{ "My_Token=x", 127, "'My_Token=<redacted, 1 byte>'",
+	  "-x My_Token=<redacted, 1 byte>" },
 };
 
 START_TEST(cannot_start)
