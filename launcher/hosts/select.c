@@ -76,7 +76,8 @@ static int choose_transport(struct host *h, const struct request *r, struct strv
 		break;
 	case TRANSPORT_AUTO:
 		h->transport = h->local ? &transport_local
-					: transport_remote(&h->target, &why);
+					: transport_remote(&h->agents->setup,
+							   &h->target, &why);
 	}
 	if (why.len)
 		strv_take(notes, xasprintf("%s: %s", h->name, why.s));

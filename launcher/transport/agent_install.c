@@ -285,7 +285,14 @@ void agent_install_free(struct agent_install *a)
 	free(a->libc);
 	free(a->other);
 	free(a->failed);
+	free(a->warning);
 	*a = (struct agent_install){ 0 };
+}
+
+void agent_install_warn(struct agent_install *a, const char *text)
+{
+	free(a->warning);
+	a->warning = xstrdup(text);
 }
 
 const char *agent_install_command(struct agent_install *a)
@@ -409,6 +416,8 @@ static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 	struct buf out = { 0 };
 
 	buf_add(&out, p, head);
+	if (a->warning)
+		add_note(&out, LOG_WARNING, ERR_NONE, a->warning);
 	if (*quote) {
 		text = xasprintf("the login there prints '%s'", quote);
 		add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);

@@ -52,12 +52,16 @@ struct agent_install {
 	bool unsafe;  /* another user can replace the agent of the direct try */
 	char *failed; /* what it printed before it ended without a hello, or NULL */
 	int failed_status;
+	char *warning; /* or NULL */
 };
 
 /* Begin.  SETUP must outlive A.  WHERE is copied. */
 void agent_install_init(struct agent_install *a, const struct transport_setup *setup,
 			const char *where);
 void agent_install_free(struct agent_install *a);
+
+/* The user reads TEXT as a warning about the host once an agent is up. */
+void agent_install_warn(struct agent_install *a, const char *text);
 
 /* What to run on the host now; valid until the next event. */
 const char *agent_install_command(struct agent_install *a);

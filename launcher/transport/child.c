@@ -116,7 +116,8 @@ static void on_exited(evutil_socket_t fd, short what, void *ctx)
 /* Returns an errno, that of exec too.  From the clone to the exec no handler of ours
  * runs in the child, which would write to the pipe of libevent's signals: libc blocks
  * all signals meanwhile, and resets the handlers before the mask of the child. */
-static int spawn(pid_t *pid, const char *path, char *const *argv, int sock, int said)
+static int spawn(pid_t *pid, const char *path, char *const *argv, char *const *env,
+		 int sock, int said)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
@@ -138,7 +139,7 @@ static int spawn(pid_t *pid, const char *path, char *const *argv, int sock, int 
 	    posix_spawn_file_actions_adddup2(&files, said, 2))
 		error = ENOMEM;
 	else
-		error = posix_spawnp(pid, path, &files, &attr, argv, environ);
+		error = posix_spawnp(pid, path, &files, &attr, argv, env);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attr);
 	return error;
@@ -161,7 +162,7 @@ struct child *child_start(struct event_base *base, const char *path, char *const
 		errno = error;
 		return NULL;
 	}
-	error = spawn(&pid, path, argv, sock[1], said[1]);
+	error = spawn(&pid, path, argv, environ, sock[1], said[1]);
 	close(sock[1]);
 	close(said[1]);
 	if (error) {
@@ -200,6 +201,62 @@ size_t child_send(struct child *c, const void *data, size_t n)
 	if (sent < (ssize_t)n)
 		loop_watch(c->writable);
 	return sent > 0 ? (size_t)sent : 0;
+}
+
+struct child *child_lend(const char *path, char *const *argv, char *const *env,
+			 int *sock)
+{
+	const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	struct child *c;
+	int pair[2], error;
+	pid_t pid;
+
+	if (null < 0)
+		return NULL;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+		error = errno;
+		close(null);
+		errno = error;
+		return NULL;
+	}
+	error = spawn(&pid, path, argv, env, pair[1], null);
+	close(null);
+	close(pair[1]);
+	if (error) {
+		close(pair[0]);
+		errno = error;
+		return NULL;
+	}
+	*sock = pair[0];
+	c = xcalloc(1, sizeof *c);
+	*c = (struct child){ .pid = pid, .sock = -1, .said_fd = -1 };
+	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return c;
+}
+
+/* Free the closed children that have ended. */
+static void reap(void)
+{
+	struct child **at = &closed, *c;
+
+	while ((c = *at)) {
+		if (!waitpid(c->pid, NULL, WNOHANG)) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		if (c->pidfd >= 0)
+			close(c->pidfd);
+		free(c);
+	}
+}
+
+void child_return(struct child *c)
+{
+	kill(c->pid, SIGTERM);
+	c->next = closed;
+	closed = c;
+	reap();
 }
 
 void child_close(struct child *c)

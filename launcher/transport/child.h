@@ -30,6 +30,13 @@ void child_forget_said(struct child *c);
 void child_close(struct child *c);
 void child_kill(struct child *c);
 
+/* Execute PATH with ARGV in the environment ENV for another module, which reads and
+ * writes its stdin and stdout at *SOCK and closes that.  Its stderr is dropped.  NULL
+ * with errno.  child_return() sends TERM. */
+struct child *child_lend(const char *path, char *const *argv, char *const *env,
+			 int *sock);
+void child_return(struct child *c);
+
 /* Wait MS milliseconds for the children whose stream is closed; then KILL them. */
 void child_wait_all(unsigned ms);
 

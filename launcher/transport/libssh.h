@@ -26,8 +26,6 @@
 	X(ssh_get_error)                                                               \
 	X(ssh_get_fd)                                                                  \
 	X(ssh_get_poll_flags)                                                          \
-	X(ssh_session_is_known_server)                                                 \
-	X(ssh_session_update_known_hosts)                                              \
 	X(ssh_get_server_publickey)                                                    \
 	X(ssh_get_publickey_hash)                                                      \
 	X(ssh_get_fingerprint_hash)                                                    \
@@ -37,6 +35,7 @@
 	X(ssh_key_type)                                                                \
 	X(ssh_key_type_to_char)                                                        \
 	X(ssh_pki_import_privkey_file)                                                 \
+	X(ssh_pki_export_pubkey_base64)                                                \
 	X(ssh_userauth_none)                                                           \
 	X(ssh_userauth_list)                                                           \
 	X(ssh_userauth_agent)                                                          \

@@ -73,6 +73,7 @@ static const struct {
 } failures[] = {
 	{ "IDENTIFICATION HAS CHANGED", E_SSH_HOSTKEY_CHANGED, false },
 	{ "Host key verification failed", E_SSH_HOSTKEY, false },
+	{ "bad permissions", E_SSH_AUTH, false }, /* of a private key */
 	{ "Permission denied", E_SSH_AUTH, false },
 	{ "Too many authentication failures", E_SSH_AUTH, false },
 	{ "Could not resolve hostname", E_SSH_RESOLVE, false },
@@ -154,6 +155,20 @@ static void on_install(struct conn *c, enum install_event got)
 	}
 }
 
+/* ssh goes on with a changed or a revoked key where StrictHostKeyChecking says so. */
+static void warn_of_key(struct conn *c)
+{
+	const char *said = child_said(c->ssh);
+
+	if (strstr(said, "REVOKED HOST KEY"))
+		agent_install_warn(&c->install, "its host key is revoked, and "
+						"StrictHostKeyChecking accepts it");
+	else if (strstr(said, "IDENTIFICATION HAS CHANGED"))
+		agent_install_warn(&c->install,
+				   "its host key is not the one in known_hosts, and "
+				   "StrictHostKeyChecking accepts it");
+}
+
 static void on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct conn *c = ctx;
@@ -161,6 +176,8 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 	c->refs++;
 	login_limit_leave(&c->permit); /* it is logged in */
 	c->last.id = ERR_NONE;
+	if (!c->up)
+		warn_of_key(c);
 	if (c->up)
 		c->events->bytes(c->ctx, data, n);
 	else

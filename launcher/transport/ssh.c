@@ -151,11 +151,23 @@ static size_t count_addresses(const struct conn *c)
 	return strcmp(c->login.host, c->target->name) ? 0 : c->target->naddr;
 }
 
+static void start_proxy(struct conn *c)
+{
+	c->got = ssh_login_proxy(&c->login);
+	if (c->got == LOGIN_FAILED)
+		finish(c, &c->login.err, -1);
+	else if (c->got == LOGIN_OTHER)
+		finish(c, NULL, -1);
+	c->got = LOGIN_WAIT;
+}
+
 static void start_dial(struct conn *c)
 {
 	c->phase = PHASE_LOGIN;
-	if (c->login.proxy)
+	if (c->login.proxy) {
+		start_proxy(c);
 		return;
+	}
 	c->phase = PHASE_DIAL;
 	c->dial = dial_start(c->setup->base, c->login.host, c->target->addr,
 			     count_addresses(c), c->login.port, c->login.facts.family,
@@ -311,22 +323,14 @@ static void on_logged_in(void *ctx, enum login_result got)
 static void step_login(struct conn *c)
 {
 	struct ssh_pool *pool = c->setup->pool;
-	/* The first step with a proxy calls setenv() and fork(): no thread may be
-	 * inside libssh then, and the log-in stays in the loop. */
-	const bool forks = c->login.proxy && !c->login.forked;
 
-	if (c->got == LOGIN_WAIT && pool && !c->login.proxy) {
+	if (c->got == LOGIN_WAIT && pool) {
 		if (!c->task)
 			c->task = ssh_pool_login(pool, &c->login, on_logged_in, c);
 		return;
 	}
-	if (c->got == LOGIN_WAIT) {
-		if (forks)
-			ssh_pool_hold(pool);
+	if (c->got == LOGIN_WAIT)
 		c->got = ssh_login_step(&c->login);
-		if (forks)
-			ssh_pool_release(pool);
-	}
 	if (c->login.err.id != ERR_NONE)
 		c->last = c->login.err;
 	switch (c->got) {
@@ -343,6 +347,8 @@ static void step_login(struct conn *c)
 		login_limit_leave(&c->permit);
 		agent_install_free(&c->install);
 		agent_install_init(&c->install, c->setup, c->login.where);
+		if (c->login.note)
+			agent_install_warn(&c->install, c->login.note);
 		run_command(c);
 	}
 	c->got = LOGIN_WAIT;

@@ -6,7 +6,10 @@
 #include <pwd.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "launcher/transport/known_hosts.h"
 
 enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end */
 
@@ -100,6 +103,17 @@ static void read_line(struct ssh_config *c, const char *text, const char *path,
 		strv_take(&line->args, str_take(&word));
 }
 
+/* ssh ends if others could have written its configuration.  Of the system's file alone
+ * it does not ask. */
+static void check_owner(struct ssh_config *c, int fd, const char *path)
+{
+	struct stat st;
+
+	if (!c->refused && !fstat(fd, &st) &&
+	    ((st.st_uid && st.st_uid != getuid()) || (st.st_mode & 022)))
+		c->refused = xstrdup(path);
+}
+
 static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth)
 {
@@ -110,6 +124,8 @@ static void read_file(struct ssh_config *c, const char *path, const char *dir,
 
 	if (!f)
 		return;
+	if (depth || strcmp(dir, c->etc) != 0)
+		check_owner(c, fileno(f), path);
 	for (int number = 1; getline(&text, &cap, f) >= 0; number++)
 		read_line(c, text, path, number, dir, depth);
 	free(text);
@@ -169,13 +185,14 @@ static int match_list(const char *list, const char *text)
 struct walk {
 	struct ssh_config *c;
 	const char *name;
-	char *user, *host; /* as far as they are known at this line */
+	char *user; /* as far as it is known at this line, as is f->host */
 	bool agent;
 	bool active, maybe; /* maybe: a command decides, and only ssh may run it */
 	const char
 		*odd; /* the Match word of this block that libssh misreads, or NULL */
 	struct strv seen; /* keys that have their value: the first value counts */
-	char *user_known, *global_known;
+	struct strv identity;
+	const struct strv *user_known, *global_known;
 	struct ssh_config_facts *f;
 };
 
@@ -201,7 +218,7 @@ static bool match_match_line(struct walk *w, const struct strv *args)
 		}
 		arg = ++i < args->n ? args->v[i] : "";
 		if (!strcasecmp(word, "host")) {
-			hit = match_list(arg, w->host) > 0;
+			hit = match_list(arg, w->f->host) > 0;
 		} else if (!strcasecmp(word, "originalhost")) {
 			w->odd = "Match originalhost";
 			hit = match_list(arg, w->name) > 0;
@@ -222,7 +239,15 @@ static bool match_match_line(struct walk *w, const struct strv *args)
 
 /* ---- what the lines mean ---- */
 
-enum test { IF_SET, IF_YES, IF_NO, IF_NOT_PUBLICKEY, IF_AGENT };
+enum test {
+	IF_SET,
+	IF_YES,
+	IF_NO,
+	IF_MINUS,
+	IF_NOT_PUBLICKEY,
+	IF_NOT_STRICT, /* no value that ssh takes */
+	IF_AGENT
+};
 
 /* What libssh ignores and this program cannot do for it. */
 static const struct {
@@ -233,15 +258,21 @@ static const struct {
 	{ "bindinterface", IF_SET },
 	{ "canonicalizehostname", IF_YES },
 	{ "certificatefile", IF_SET },
+	{ "checkhostip", IF_YES },
 	{ "hostbasedauthentication", IF_YES },
 	{ "hostkeyalias", IF_SET },
+	{ "hostkeyalgorithms", IF_MINUS },
 	{ "identitiesonly", IF_AGENT }, /* without an agent it changes nothing */
 	{ "knownhostscommand", IF_SET },
+	{ "nohostauthenticationforlocalhost", IF_YES },
 	{ "pkcs11provider", IF_SET },
 	{ "preferredauthentications", IF_NOT_PUBLICKEY },
 	{ "proxyusefdpass", IF_YES },
 	{ "pubkeyauthentication", IF_NO },
+	{ "requiredrsasize", IF_SET },
 	{ "revokedhostkeys", IF_SET },
+	{ "stricthostkeychecking", IF_NOT_STRICT },
+	{ "updatehostkeys", IF_YES },
 	{ "verifyhostkeydns", IF_YES },
 };
 
@@ -249,6 +280,28 @@ static bool is_yes(const char *v)
 {
 	return !strcasecmp(v, "yes") || !strcasecmp(v, "true") ||
 	       !strcasecmp(v, "always");
+}
+
+/* The enum ssh_strict of a value, or -1.  ssh asks nobody (BatchMode): "ask" is yes. */
+static int read_strict(const char *v)
+{
+	static const struct {
+		const char *value;
+		enum ssh_strict strict;
+	} values[] = {
+		{ "yes", STRICT_YES },
+		{ "true", STRICT_YES },
+		{ "ask", STRICT_YES },
+		{ "no", STRICT_NO },
+		{ "false", STRICT_NO },
+		{ "off", STRICT_NO },
+		{ "accept-new", STRICT_ACCEPT_NEW },
+	};
+
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		if (!strcasecmp(v, values[i].value))
+			return (int)values[i].strict;
+	return -1;
 }
 
 static bool is_beyond(const char *key, const char *v, bool agent)
@@ -263,6 +316,10 @@ static bool is_beyond(const char *key, const char *v, bool agent)
 			return is_yes(v);
 		case IF_NO:
 			return !strcasecmp(v, "no") || !strcasecmp(v, "false");
+		case IF_MINUS:
+			return *v == '-';
+		case IF_NOT_STRICT:
+			return read_strict(v) < 0;
 		case IF_NOT_PUBLICKEY:
 			return strncmp(v, "publickey", 9) != 0;
 		case IF_AGENT:
@@ -272,43 +329,66 @@ static bool is_beyond(const char *key, const char *v, bool agent)
 	return false;
 }
 
+static void say_why(struct walk *w, const char *what, const char *where)
+{
+	if (!w->f->why.len)
+		str_addf(&w->f->why, "%s (%s)", what, where);
+}
+
+/* The lines about known_hosts; ENUM values are checked already. */
+static void read_known_setting(struct walk *w, const struct ssh_config_line *l,
+			       const char *v)
+{
+	if (!strcmp(l->key, "stricthostkeychecking"))
+		w->f->strict = read_strict(v) < 0 ? STRICT_YES
+						  : (enum ssh_strict)read_strict(v);
+	else if (!strcmp(l->key, "userknownhostsfile"))
+		w->user_known = &l->args;
+	else if (!strcmp(l->key, "globalknownhostsfile"))
+		w->global_known = &l->args;
+	else if (!strcmp(l->key, "hashknownhosts"))
+		w->f->hash_names = is_yes(v);
+	else if (!strcmp(l->key, "hostkeyalgorithms"))
+		w->f->algorithms = xstrdup(v);
+}
+
 /* Apply a line that holds.  The first value of a key counts. */
 static void read_setting(struct walk *w, const struct ssh_config_line *l)
 {
 	const char *v = l->args.n ? l->args.v[0] : "", *h;
 	char *host;
+	long port;
 
+	if (w->maybe) { /* the command decides */
+		say_why(w, "Match exec", l->where);
+		return;
+	}
+	if (!strcmp(l->key, "identityfile")) /* each one is tried */
+		strv_add(&w->identity, v);
 	for (size_t i = 0; i < w->seen.n; i++)
 		if (!strcmp(w->seen.v[i], l->key))
 			return;
-	if (w->odd && !w->f->why.len)
-		str_addf(&w->f->why, "%s (%s)", w->odd, l->where);
-	if (is_beyond(l->key, v, w->agent) && !w->f->why.len)
-		str_addf(&w->f->why, "%s (%s)", l->key, l->where);
-	if (w->maybe) /* a command decides: only the reason for ssh counts */
-		return;
+	if (w->odd)
+		say_why(w, w->odd, l->where);
+	if (is_beyond(l->key, v, w->agent))
+		say_why(w, l->key, l->where);
 	strv_add(&w->seen, l->key);
 	if (!strcmp(l->key, "hostname")) {
 		h = strstr(v, "%h");
-		host = h ? xasprintf("%.*s%s%s", (int)(h - v), v, w->host, h + 2)
+		host = h ? xasprintf("%.*s%s%s", (int)(h - v), v, w->f->host, h + 2)
 			 : xstrdup(v);
-		free(w->host);
-		w->host = host;
+		free(w->f->host);
+		w->f->host = host;
+	} else if (!strcmp(l->key, "port") && !w->f->port) {
+		w->f->port = str_to_long(&port, v, 1, 65535, NULL) ? 22 : (int)port;
 	} else if (!strcmp(l->key, "user") && !w->user) {
 		w->user = xstrdup(v);
 	} else if (!strcmp(l->key, "addressfamily")) {
 		w->f->family = !strcasecmp(v, "inet")    ? AF_INET
 			       : !strcasecmp(v, "inet6") ? AF_INET6
 							 : AF_UNSPEC;
-	} else if (!strcmp(l->key, "stricthostkeychecking")) {
-		w->f->strict = !strcasecmp(v, "accept-new") ? STRICT_ACCEPT_NEW
-			       : !strcasecmp(v, "no") || !strcasecmp(v, "off")
-				       ? STRICT_NO
-				       : STRICT_YES;
-	} else if (!strcmp(l->key, "userknownhostsfile")) {
-		w->user_known = xstrdup(v);
-	} else if (!strcmp(l->key, "globalknownhostsfile")) {
-		w->global_known = xstrdup(v);
+	} else {
+		read_known_setting(w, l, v);
 	}
 }
 
@@ -345,91 +425,123 @@ static size_t walk_file(struct walk *w, size_t i)
 	return i + 1;
 }
 
-/* ---- known_hosts: lines that libssh ignores ---- */
+/* ---- files that the lines name ---- */
 
-/* A line "@revoked patterns key" or "@cert-authority patterns key" about HOST. */
-static bool is_marked(const char *line, const char *host)
+/* The path that VALUE names, or NULL if only ssh can say (tokens, other homes). */
+static char *plain_path(const struct walk *w, const char *value)
 {
-	struct str mark, patterns;
-	bool hit = false;
+	const bool home = !strncmp(value, "~/", 2) || !strncmp(value, "%d/", 3);
+	const char *rest = home ? strchr(value, '/') : value;
 
-	if (*line != '@' || !next_word(&line, &mark))
-		return false;
-	if (next_word(&line, &patterns))
-		hit = *str_text(&patterns) == '|' || /* hashed: may be any host */
-		      strchr(str_text(&patterns), '[') ||
-		      match_list(str_text(&patterns), host) > 0;
-	str_free(&mark);
-	str_free(&patterns);
-	return hit;
+	if (*rest != '/' || strpbrk(rest, "%$"))
+		return NULL;
+	return home ? xasprintf("%s%s", w->c->home, rest) : xstrdup(rest);
 }
 
-/* Keep the '@' lines of PATH.  Files of many thousand lines are read once, not once for
- * each host. */
-static void read_known(struct ssh_config *c, const char *path)
+/* The known_hosts files: those of the line, else the two usual ones in DIR. */
+static void add_known(struct walk *w, const struct strv *named, const char *key,
+		      const char *dir, const char *name)
 {
-	char *text = NULL;
-	size_t cap = 0;
-	FILE *f;
+	for (size_t i = 0; named && i < named->n; i++) {
+		char *path = plain_path(w, named->v[i]);
 
-	for (size_t i = 0; i < c->known.n; i++)
-		if (!strcmp(c->known.v[i], path))
-			return;
-	strv_add(&c->known, path);
-	f = fopen(path, "re");
-	while (f && getline(&text, &cap, f) >= 0)
-		if (*text == '@')
-			strv_take(&c->marks, xasprintf("%s: %s", path, text));
-	free(text);
-	if (f)
-		fclose(f);
+		if (path)
+			strv_take(&w->f->known, path);
+		else if (!w->f->why.len)
+			str_addf(&w->f->why, "%s '%s'", key, named->v[i]);
+	}
+	if (named)
+		return;
+	strv_take(&w->f->known, xasprintf("%s/%s", dir, name));
+	strv_take(&w->f->known, xasprintf("%s/%s2", dir, name));
 }
 
-/* Look for marked lines about the host in the files of LIST. */
-static void check_known(struct walk *w, const char *list)
+/* Marked lines of the files are for ssh alone. */
+static void check_marks(struct ssh_config_facts *f)
 {
-	struct str word;
+	char *name[] = { known_name(f->host, f->port), known_name(f->host, 22) };
 
-	while (next_word(&list, &word)) {
-		char *path = expand(w->c, str_text(&word), w->c->home);
-		const size_t n = strlen(path);
+	for (size_t i = 0; i < f->known.n && !f->why.len; i++) {
+		struct known_file *file = known_file_get(f->known.v[i]);
 
-		read_known(w->c, path);
-		for (size_t i = 0; i < w->c->marks.n && !w->f->why.len; i++) {
-			const char *mark = w->c->marks.v[i];
+		for (int k = 0; k < (f->port == 22 ? 1 : 2); k++)
+			known_file_marks(file, name[k], &f->why);
+		known_file_drop(file);
+	}
+	free(name[0]);
+	free(name[1]);
+}
 
-			if (!strncmp(mark, path, n) && !strncmp(mark + n, ": @", 3) &&
-			    is_marked(mark + n + 2, w->host))
-				str_addf(&w->f->why, "%.*s in %s",
-					 (int)strcspn(mark + n + 2, " \t"),
-					 mark + n + 2, path);
-		}
+/* ssh ignores a private key of its user that others may read. */
+static void check_private(struct walk *w, const char *path)
+{
+	struct stat st;
+
+	if (!w->f->why.len && !stat(path, &st) && st.st_uid == getuid() &&
+	    (st.st_mode & 077))
+		str_addf(&w->f->why, "a private key that others may read, '%s'", path);
+}
+
+static void check_identities(struct walk *w, const char *given)
+{
+	static const char *const usual[] = { "id_rsa", "id_ecdsa", "id_ed25519" };
+	char *path;
+
+	if (given) {
+		check_private(w, given);
+		return;
+	}
+	for (size_t i = 0; i < w->identity.n; i++) {
+		path = plain_path(w, w->identity.v[i]);
+		if (path)
+			check_private(w, path);
+		else if (!w->f->why.len && strcasecmp(w->identity.v[i], "none") != 0)
+			str_addf(&w->f->why, "identityfile '%s'", w->identity.v[i]);
 		free(path);
-		str_free(&word);
+	}
+	for (size_t i = 0; !w->identity.n && i < sizeof usual / sizeof *usual; i++) {
+		path = xasprintf("%s/.ssh/%s", w->c->home, usual[i]);
+		check_private(w, path);
+		free(path);
 	}
 }
 
-void ssh_config_ask(struct ssh_config *c, const char *name, const char *user,
-		    bool agent, struct ssh_config_facts *f)
+void ssh_config_ask(struct ssh_config *c, const char *name,
+		    const struct ssh_config_given *given, struct ssh_config_facts *f)
 {
 	struct walk w = {
-		.c = c, .name = name, .agent = agent, .active = true, .f = f
+		.c = c, .name = name, .agent = given->agent, .active = true, .f = f
 	};
+	char *dir = xasprintf("%s/.ssh", c->home);
 
-	*f = (struct ssh_config_facts){ .strict = STRICT_YES, .family = AF_UNSPEC };
-	w.user = user ? xstrdup(user) : NULL;
-	w.host = xstrdup(name);
+	*f = (struct ssh_config_facts){ .strict = STRICT_YES,
+					.family = AF_UNSPEC,
+					.port = given->port,
+					.host = xstrdup(name) };
+	w.user = given->user ? xstrdup(given->user) : NULL;
+	if (c->refused)
+		str_addf(&f->why, "a configuration that others may write, '%s'",
+			 c->refused);
 	for (size_t i = 0; i < c->n;)
 		i = walk_file(&w, i);
-	if (!w.global_known)
-		w.global_known = xasprintf("%s/ssh_known_hosts %s/ssh_known_hosts2",
-					   c->etc, c->etc);
-	check_known(&w, w.user_known ? w.user_known
-				     : "~/.ssh/known_hosts ~/.ssh/known_hosts2");
-	check_known(&w, w.global_known);
+	if (!f->port)
+		f->port = 22;
+	add_known(&w, w.user_known, "userknownhostsfile", dir, "known_hosts");
+	add_known(&w, w.global_known, "globalknownhostsfile", c->etc,
+		  "ssh_known_hosts");
+	check_identities(&w, given->identity);
+	check_marks(f);
+	free(dir);
 	free(w.user);
-	free(w.host);
-	free(w.user_known);
-	free(w.global_known);
+	strv_free(&w.identity);
 	strv_free(&w.seen);
+}
+
+void ssh_config_facts_free(struct ssh_config_facts *f)
+{
+	free(f->host);
+	free(f->algorithms);
+	strv_free(&f->known);
+	str_free(&f->why);
+	*f = (struct ssh_config_facts){ 0 };
 }

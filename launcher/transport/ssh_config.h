@@ -21,17 +21,29 @@ struct ssh_config_line {
 /* One user's configuration in reading order, included files in place.  {0} is empty. */
 struct ssh_config {
 	struct ssh_config_line *v;
-	size_t n, files;   /* files: opened so far */
-	char *home, *etc;  /* "~" and the directory of the system's files */
-	struct strv known; /* known_hosts files read so far ... */
-	struct strv marks; /* ... and their '@' lines, "path: line" */
+	size_t n, files;  /* files: opened so far */
+	char *home, *etc; /* "~" and the directory of the system's files */
+	char *refused;    /* a file that ssh does not accept from its owner; or NULL */
+};
+
+/* What the command line of runner says. */
+struct ssh_config_given {
+	const char *user;     /* or NULL */
+	const char *identity; /* -i, or NULL */
+	int port;             /* 0: not given */
+	bool agent;           /* a key agent is there */
 };
 
 /* What holds for one host. */
 struct ssh_config_facts {
 	enum ssh_strict strict;
-	int family;     /* AF_UNSPEC, AF_INET, AF_INET6 */
-	struct str why; /* the reason to use the ssh program, "" for none */
+	int family; /* AF_UNSPEC, AF_INET, AF_INET6 */
+	char *host; /* HostName, or the name as typed */
+	int port;
+	char *algorithms;  /* HostKeyAlgorithms, or NULL */
+	bool hash_names;   /* HashKnownHosts */
+	struct strv known; /* known_hosts files; a new key goes to the first */
+	struct str why;    /* the reason to use the ssh program, "" for none */
 };
 
 /* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}.  A file that
@@ -41,9 +53,9 @@ void ssh_config_read(struct ssh_config *c, const char *home, const char *etc);
 /* The invoking user's own, read once and kept. */
 struct ssh_config *ssh_config_own(void);
 
-/* What C and the known_hosts files it names say of host NAME as typed; USER may be
- * NULL. AGENT: a key agent is there.  Free f->why. */
-void ssh_config_ask(struct ssh_config *c, const char *name, const char *user,
-		    bool agent, struct ssh_config_facts *f);
+/* What C and the known_hosts files it names say of host NAME as typed.  Free F. */
+void ssh_config_ask(struct ssh_config *c, const char *name,
+		    const struct ssh_config_given *given, struct ssh_config_facts *f);
+void ssh_config_facts_free(struct ssh_config_facts *f);
 
 #endif

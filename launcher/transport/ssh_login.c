@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <pwd.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "launcher/transport/child.h"
+
+extern char **environ;
 
 static char *get_option(struct ssh_login *l, enum ssh_options_e which)
 {
@@ -47,17 +49,18 @@ static char *guess_identity(struct ssh_login *l)
 int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 		   const struct transport_setup *setup, const struct target *t)
 {
-	const int given = transport_port(setup, t);
+	const struct ssh_config_given given = { .user = t->user,
+						.identity = setup->identity,
+						.port = transport_port(setup, t) };
 	const struct passwd *pw;
 	unsigned port = 22;
 	const int on = 1;
-	char *user;
 
 	*l = (struct ssh_login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
 	l->session = lib->ssh_new();
 	if (!l->session)
 		return err_set(&l->err, E_SYSTEM, "libssh", "no session");
-	ssh_config_ask(ssh_config_own(), t->name, t->user, false, &l->facts);
+	ssh_config_ask(ssh_config_own(), t->name, &given, &l->facts);
 	/* the name first, for Host lines; the user again, or a line of the file wins */
 	lib->ssh_options_set(l->session, SSH_OPTIONS_HOST, t->name);
 	if (t->user)
@@ -65,25 +68,27 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	lib->ssh_options_parse_config(l->session, NULL);
 	if (t->user)
 		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, t->user);
-	if (given)
-		lib->ssh_options_set(l->session, SSH_OPTIONS_PORT, &given);
+	if (given.port)
+		lib->ssh_options_set(l->session, SSH_OPTIONS_PORT, &given.port);
+	/* known_hosts.h judges the host's key; libssh would read whole files, twice */
+	lib->ssh_options_set(l->session, SSH_OPTIONS_KNOWNHOSTS, "/dev/null");
+	lib->ssh_options_set(l->session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null");
 	lib->ssh_options_set(l->session, SSH_OPTIONS_NODELAY, &on);
 	lib->ssh_set_blocking(l->session, 0);
 
-	user = get_option(l, SSH_OPTIONS_USER);
-	pw = user ? NULL : getpwuid(getuid());
+	l->user = get_option(l, SSH_OPTIONS_USER);
+	pw = l->user ? NULL : getpwuid(getuid());
+	if (!l->user)
+		l->user = xstrdup(pw ? pw->pw_name : "");
 	lib->ssh_options_get_port(l->session, &port);
 	l->port = (int)port;
 	l->host = get_option(l, SSH_OPTIONS_HOST);
 	if (!l->host)
 		l->host = xstrdup(t->name);
 	l->proxy = get_option(l, SSH_OPTIONS_PROXYCOMMAND);
-	l->where = xasprintf("%s@%s:%u",
-			     user ? user
-			     : pw ? pw->pw_name
-				  : "",
-			     t->name, port);
-	free(user);
+	if (l->proxy) /* ssh_login_proxy() runs it */
+		lib->ssh_options_set(l->session, SSH_OPTIONS_PROXYCOMMAND, "none");
+	l->where = xasprintf("%s@%s:%u", l->user, t->name, port);
 	l->guess = guess_identity(l);
 	if (!setup->identity ||
 	    lib->ssh_pki_import_privkey_file(setup->identity, NULL, NULL, NULL,
@@ -119,8 +124,13 @@ void ssh_login_close(struct ssh_login *l)
 	}
 	if (l->key)
 		l->lib->ssh_key_free(l->key);
-	str_free(&l->facts.why);
+	ssh_config_facts_free(&l->facts);
+	known_keys_free(&l->known);
+	free(l->note);
+	if (l->proxy_child)
+		child_return(l->proxy_child);
 	free(l->host);
+	free(l->user);
 	free(l->proxy);
 	free(l->where);
 	free(l->guess);
@@ -129,38 +139,117 @@ void ssh_login_close(struct ssh_login *l)
 
 /* ---- connect ---- */
 
-/* ProxyJump forks an ssh.  ^C must not reach it, and it must not ask on the terminal.
- */
-static int connect_by_proxy(struct ssh_login *l)
+/* The proxy's command with its tokens replaced, those of ssh_config(5).  False: it has
+ * another token. */
+static bool expand_proxy(const struct ssh_login *l, struct str *out)
 {
-	const char *old = getenv("SSH_ASKPASS_REQUIRE"), *ask = getenv("SSH_ASKPASS");
-	char *keep_old = old ? xstrdup(old) : NULL,
-	     *keep_ask = ask ? xstrdup(ask) : NULL;
-	sigset_t terminal, before;
-	int rc;
+	for (const char *p = l->proxy; *p; p++) {
+		if (*p != '%') {
+			str_addn(out, p, 1);
+			continue;
+		}
+		switch (*++p) {
+		case '%':
+			str_add(out, "%");
+			break;
+		case 'h':
+			str_add(out, l->host);
+			break;
+		case 'n':
+			str_add(out, l->target->name);
+			break;
+		case 'p':
+			str_addf(out, "%d", l->port);
+			break;
+		case 'r':
+			str_add(out, l->user);
+			break;
+		default:
+			return false;
+		}
+	}
+	return true;
+}
 
-	sigemptyset(&terminal);
-	sigaddset(&terminal, SIGINT);
-	sigaddset(&terminal, SIGQUIT);
-	sigaddset(&terminal, SIGTSTP);
-	sigprocmask(SIG_BLOCK, &terminal, &before);
-	setenv("SSH_ASKPASS_REQUIRE", "force", 1);
-	setenv("SSH_ASKPASS", "/bin/false", 1);
-	rc = l->lib->ssh_connect(l->session);
-	l->forked = true;
-	keep_old ? setenv("SSH_ASKPASS_REQUIRE", keep_old, 1)
-		 : unsetenv("SSH_ASKPASS_REQUIRE");
-	keep_ask ? setenv("SSH_ASKPASS", keep_ask, 1) : unsetenv("SSH_ASKPASS");
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	free(keep_old);
-	free(keep_ask);
-	return rc;
+enum login_result ssh_login_proxy(struct ssh_login *l)
+{
+	const char *shell = getenv("SHELL");
+	struct str command = { 0 };
+	struct strv env = { 0 }, argv = { 0 };
+	int sock;
+
+	str_add(&command, "exec ");
+	if (!expand_proxy(l, &command)) {
+		str_free(&command);
+		return LOGIN_OTHER;
+	}
+	for (char **e = environ; *e; e++)
+		strv_add(&env, *e);
+	strv_env_set(&env, "SSH_ASKPASS_REQUIRE", "force"); /* not on the terminal */
+	strv_env_set(&env, "SSH_ASKPASS", "/bin/false");
+	strv_add(&argv, shell && *shell ? shell : "/bin/sh");
+	strv_add(&argv, "-c");
+	strv_take(&argv, str_take(&command));
+	l->proxy_child = child_lend(argv.v[0], argv.v, env.v, &sock);
+	strv_free(&env);
+	strv_free(&argv);
+	if (!l->proxy_child) {
+		err_set(&l->err, E_SSH_CONNECT, l->where, strerror(errno));
+		return LOGIN_FAILED;
+	}
+	ssh_login_use(l, sock);
+	return LOGIN_DONE;
+}
+
+/* What known_hosts files say of the host.  False: only the ssh program can judge. */
+static bool find_keys(struct ssh_login *l)
+{
+	char *name = known_name(l->host, l->port), *bare = known_name(l->host, 22);
+
+	for (size_t i = 0; i < l->facts.known.n; i++) {
+		struct known_file *f = known_file_get(l->facts.known.v[i]);
+
+		known_file_find(f, name, false, &l->known);
+		if (l->port != 22)
+			known_file_find(f, bare, true, &l->known);
+		known_file_drop(f);
+	}
+	free(name);
+	free(bare);
+	return !l->known.only_ssh.len;
+}
+
+/* Ask for a key of a known type first, unless HostKeyAlgorithms has its own order. */
+static void order_algorithms(struct ssh_login *l)
+{
+	const char *own = l->facts.algorithms;
+	char *list;
+
+	if (!l->known.n || (own && *own != '+'))
+		return;
+	list = known_keys_algorithms(&l->known, own ? own + 1 : "");
+	l->lib->ssh_options_set(l->session, SSH_OPTIONS_HOSTKEYS, list);
+	free(list);
+}
+
+static enum login_result step_keys(struct ssh_login *l)
+{
+	/* libssh and ssh_config.h differ, or a line of known_hosts is for ssh alone */
+	if (strcasecmp(l->host, l->facts.host) != 0 || l->port != l->facts.port ||
+	    !find_keys(l)) {
+		err_set(&l->err, E_SSH_CONNECT, l->where,
+			l->known.only_ssh.len ? l->known.only_ssh.s
+					      : "only the ssh program can judge");
+		return LOGIN_OTHER;
+	}
+	order_algorithms(l);
+	l->phase = LOGIN_CONNECT;
+	return LOGIN_DONE;
 }
 
 static enum login_result step_connect(struct ssh_login *l)
 {
-	int rc = l->proxy && !l->forked ? connect_by_proxy(l)
-					: l->lib->ssh_connect(l->session);
+	int rc = l->lib->ssh_connect(l->session);
 	const char *why;
 
 	if (rc == SSH_AGAIN)
@@ -220,38 +309,65 @@ static enum login_result refuse_key(struct ssh_login *l, bool changed)
 	return LOGIN_FAILED;
 }
 
+/* The host's key in base64, and its type; NULL if libssh has none. */
+static char *server_key(struct ssh_login *l, const char **type)
+{
+	char *text = NULL, *copy = NULL;
+	ssh_key key = NULL;
+
+	if (l->lib->ssh_get_server_publickey(l->session, &key) != SSH_OK)
+		return NULL;
+	*type = l->lib->ssh_key_type_to_char(l->lib->ssh_key_type(key));
+	if (l->lib->ssh_pki_export_pubkey_base64(key, &text) == SSH_OK)
+		copy = xstrdup(text);
+	l->lib->ssh_string_free_char(text);
+	l->lib->ssh_key_free(key);
+	return copy;
+}
+
+/* Add the new key.  As in ssh, a file that cannot be written stops nobody. */
+static void add_key(struct ssh_login *l, const char *type, const char *base64)
+{
+	char *name = known_name(l->host, l->port);
+	char *ssh_dir = xasprintf("%s/.ssh", ssh_config_own()->home);
+
+	if (known_hosts_add(l->facts.known.v[0], ssh_dir, name, type, base64,
+			    l->facts.hash_names))
+		l->note = xasprintf("its host key could not be added to %s: %s",
+				    l->facts.known.v[0], strerror(errno));
+	free(ssh_dir);
+	free(name);
+}
+
 static enum login_result step_verify(struct ssh_login *l)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	const bool accept = l->setup->accept_new_hosts || l->facts.strict != STRICT_YES;
-	int rc;
+	const bool any = !l->setup->accept_new_hosts && l->facts.strict == STRICT_NO;
+	enum known_verdict verdict = KNOWN_CHANGED;
+	const char *type = "";
+	char *base64 = server_key(l, &type);
+	unsigned char blob[8192];
+	size_t n = base64 ? known_key_decode(blob, sizeof blob, base64) : 0;
 
+	if (n)
+		verdict = known_keys_judge(&l->known, blob, n);
+	if (!n || (verdict == KNOWN_NEW && !accept) ||
+	    (verdict == KNOWN_CHANGED && !any)) {
+		free(base64);
+		return refuse_key(l, verdict == KNOWN_CHANGED);
+	}
+	if (verdict == KNOWN_NEW)
+		add_key(l, type, base64);
+	else if (verdict == KNOWN_CHANGED)
+		l->note = xasprintf("its host key is not the one in known_hosts, and "
+				    "StrictHostKeyChecking accepts it (%s)",
+				    type);
+	free(base64);
 	if (l->guess) /* no key if it is missing or has a passphrase */
 		l->lib->ssh_pki_import_privkey_file(l->guess, NULL, NULL, NULL,
 						    &l->key);
 	l->phase = l->key ? LOGIN_IDENTITY : LOGIN_AUTO;
-	switch (l->lib->ssh_session_is_known_server(l->session)) {
-	case SSH_KNOWN_HOSTS_OK:
-		return LOGIN_DONE;
-	case SSH_KNOWN_HOSTS_NOT_FOUND:
-	case SSH_KNOWN_HOSTS_UNKNOWN:
-		if (!accept)
-			return refuse_key(l, false);
-		pthread_mutex_lock(&lock); /* it may mkdir ~/.ssh */
-		rc = l->lib->ssh_session_update_known_hosts(l->session);
-		pthread_mutex_unlock(&lock);
-		if (rc == SSH_OK)
-			return LOGIN_DONE;
-		break;
-	case SSH_KNOWN_HOSTS_CHANGED:
-	case SSH_KNOWN_HOSTS_OTHER: /* known by a key of another kind */
-		return refuse_key(l, true);
-	case SSH_KNOWN_HOSTS_ERROR:
-		break;
-	}
-	err_set(&l->err, E_SSH_KNOWN_HOSTS, l->where,
-		l->lib->ssh_get_error(l->session));
-	return LOGIN_FAILED;
+	return LOGIN_DONE;
 }
 
 /* ---- keys ---- */
@@ -323,7 +439,9 @@ enum login_result ssh_login_step(struct ssh_login *l)
 	enum login_result got = LOGIN_DONE;
 
 	while (got == LOGIN_DONE && l->phase != LOGIN_IN)
-		if (l->phase == LOGIN_CONNECT)
+		if (l->phase == LOGIN_KEYS)
+			got = step_keys(l);
+		else if (l->phase == LOGIN_CONNECT)
 			got = step_connect(l);
 		else if (l->phase == LOGIN_VERIFY)
 			got = step_verify(l);

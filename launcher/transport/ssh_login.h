@@ -1,7 +1,7 @@
 /* ssh_login.h - an authenticated libssh session, step by step and without waiting.
  *
  * ssh_login_open() reads ssh_config and finds out where to go.  The caller connects a
- * socket there (or leaves it to ProxyJump and ProxyCommand).  It then calls
+ * socket there, or to the command of ProxyJump or ProxyCommand.  It then calls
  * ssh_login_step() whenever the session's socket is ready, until it is logged in.  The
  * host's key is always checked, and nothing ever asks the user.  Keys are tried in this
  * order: -i; those of the key agent; without -i also those of ssh_config and the
@@ -14,6 +14,7 @@
 #define BERTH_LAUNCHER_TRANSPORT_SSH_LOGIN_H
 
 #include "common/str.h"
+#include "launcher/transport/known_hosts.h"
 #include "launcher/transport/libssh.h"
 #include "launcher/transport/ssh_config.h"
 #include "launcher/transport/transport.h"
@@ -29,6 +30,7 @@ enum login_result {
 };
 
 enum login_phase {
+	LOGIN_KEYS, /* of the host, in known_hosts */
 	LOGIN_CONNECT,
 	LOGIN_VERIFY,
 	LOGIN_IDENTITY,
@@ -45,11 +47,14 @@ struct ssh_login {
 	ssh_session session;
 	enum login_phase phase;
 	struct ssh_config_facts facts;
-	char *host;  /* where to go: HostName, or the name as typed */
-	char *proxy; /* command that connects, or NULL */
+	struct known_keys known; /* the host's, as known_hosts files say */
+	char *note;              /* for the user once an agent is up, or NULL */
+	char *host;              /* where to go: HostName, or the name as typed */
+	char *proxy;             /* command that connects, or NULL */
+	struct child *proxy_child;
+	char *user;  /* the one there */
 	char *where; /* "user@name:port" */
 	int port;
-	bool forked; /* the proxy runs */
 	int fd;      /* what ssh_login_use() was given, or -1 */
 	ssh_key key; /* of -i, or of the first default one */
 	char *guess; /* path of the first default one; NULL with -i or a key agent */
@@ -59,6 +64,11 @@ struct ssh_login {
 /* A session for T into L, which must be {0}.  0, or -1 with l->err. */
 int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 		   const struct transport_setup *setup, const struct target *t);
+
+/* Run the proxy's command and use its socket.  LOGIN_DONE; LOGIN_OTHER: only the ssh
+ * program knows the command; LOGIN_FAILED with l->err.  The environment of runner stays
+ * as it is: threads may read it. */
+enum login_result ssh_login_proxy(struct ssh_login *l);
 
 /* Use the connected socket FD, which becomes the session's. */
 void ssh_login_use(struct ssh_login *l, int fd);

@@ -37,11 +37,10 @@ struct ssh_pool {
 	struct event *on; /* of news */
 
 	pthread_mutex_t lock;     /* of all below and of every task */
-	pthread_cond_t changed;   /* fewer steps, or no longer held */
+	pthread_cond_t changed;   /* fewer steps */
 	struct ssh_pool_task **v; /* by id; NULL: gone.  Ids are never used again, as
 				     epoll may still have one in hand */
 	int n, room, steps;       /* ids; room for; steps under way */
-	bool held;
 	struct ssh_pool_task *first, **last;
 
 	size_t nthreads;
@@ -85,8 +84,6 @@ static void run_step(struct ssh_pool *p, int id)
 	struct ssh_login *l;
 	enum login_result got;
 
-	while (p->held)
-		pthread_cond_wait(&p->changed, &p->lock);
 	t = p->v[id];
 	if (!t)
 		return;
@@ -215,27 +212,6 @@ enum login_phase ssh_pool_phase(struct ssh_pool_task *t)
 	return phase;
 }
 
-void ssh_pool_hold(struct ssh_pool *p)
-{
-	if (!p)
-		return;
-	pthread_mutex_lock(&p->lock);
-	p->held = true;
-	while (p->steps)
-		pthread_cond_wait(&p->changed, &p->lock);
-	pthread_mutex_unlock(&p->lock);
-}
-
-void ssh_pool_release(struct ssh_pool *p)
-{
-	if (!p)
-		return;
-	pthread_mutex_lock(&p->lock);
-	p->held = false;
-	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
-}
-
 /* ---- begin and end ---- */
 
 struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
@@ -306,16 +282,6 @@ struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
 }
 
 void ssh_pool_close(struct ssh_pool *p)
-{
-	(void)p;
-}
-
-void ssh_pool_hold(struct ssh_pool *p)
-{
-	(void)p;
-}
-
-void ssh_pool_release(struct ssh_pool *p)
 {
 	(void)p;
 }

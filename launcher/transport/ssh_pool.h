@@ -24,11 +24,6 @@ struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts);
 /* No log-in may be left in it. */
 void ssh_pool_close(struct ssh_pool *p);
 
-/* From hold to release no thread is inside libssh, so that setenv() and fork() are
- * safe.  P may be NULL. */
-void ssh_pool_hold(struct ssh_pool *p);
-void ssh_pool_release(struct ssh_pool *p);
-
 #ifdef HAVE_LIBSSH
 
 struct ssh_pool_task;

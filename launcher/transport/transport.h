@@ -104,6 +104,7 @@ extern const struct transport transport_local, transport_ssh, transport_openssh;
 
 /* transport_ssh.  If libssh is not installed or cannot do what ~/.ssh/config asks for
  * T, transport_openssh, with a one-line reason in WHY (else ""). */
-const struct transport *transport_remote(const struct target *t, struct str *why);
+const struct transport *transport_remote(const struct transport_setup *setup,
+					 const struct target *t, struct str *why);
 
 #endif

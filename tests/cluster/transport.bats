@@ -111,10 +111,23 @@ no_failure() {
 	done
 }
 
-@test "known_hosts that cannot be written is said" {
+@test "known_hosts that cannot be written is said, and stops nobody" {
 	on n0 sh -c 'rm /etc/ssh/ssh_known_hosts; mkdir ~/.ssh/known_hosts'
-	run -1 probe --accept-new-hosts n1
-	says E_SSH_KNOWN_HOSTS
+	run -0 probe --accept-new-hosts n1
+	says 'n1 note its host key could not be added to /root/.ssh/known_hosts: Is a directory'
+}
+
+@test "a changed host key that StrictHostKeyChecking accepts is said" {
+	on n0 sh -c 'sed -n s/^n1,[^\ ]*/n2/p /etc/ssh/ssh_known_hosts > /tmp/kh; mv /tmp/kh /etc/ssh/ssh_known_hosts'
+	client 'StrictHostKeyChecking no'
+	for t in ssh openssh; do
+		run -0 probe --transport $t n2
+		says 'n2 note its host key is not the one in known_hosts'
+	done
+	on n0 sh -c 'sed "s/^n2/@revoked n1/; s/ssh-ed25519.*//" /etc/ssh/ssh_known_hosts | tr -d "\n" > /tmp/kh
+		cut -d " " -f 1,2 /vc/keys/n1.pub >> /tmp/kh; mv /tmp/kh /etc/ssh/ssh_known_hosts'
+	run -0 probe n1
+	says 'n1 note its host key is revoked'
 }
 
 @test "a revoked host key is refused: the real ssh reads that line" {

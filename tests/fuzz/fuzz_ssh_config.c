@@ -27,14 +27,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put_part(&in, ".ssh/known_hosts");
 	ssh_config_read(&c, fuzz_folder(), fuzz_folder());
 	for (size_t i = 0; i < 4; i++) {
-		struct ssh_config_facts f = { 0 };
+		const struct ssh_config_given given = { .user = i % 2 ? "me" : NULL,
+							.port = i == 3 ? 2222 : 0,
+							.agent = i > 1 };
+		struct ssh_config_facts f;
 
-		ssh_config_ask(&c, hosts[i], i % 2 ? "me" : NULL, i > 1, &f);
+		ssh_config_ask(&c, hosts[i], &given, &f);
 		if (f.strict > STRICT_ACCEPT_NEW ||
 		    (f.family != AF_UNSPEC && f.family != AF_INET &&
 		     f.family != AF_INET6))
 			abort();
-		str_free(&f.why);
+		ssh_config_facts_free(&f);
 	}
 	ssh_config_free(&c);
 	return 0;

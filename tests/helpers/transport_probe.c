@@ -203,7 +203,7 @@ static const struct transport *choose(const char *name, const struct target *t)
 		return &transport_ssh;
 	if (!strcmp(name, "openssh"))
 		return &transport_openssh;
-	found = transport_remote(t, &why);
+	found = transport_remote(&setup, t, &why);
 	if (why.len)
 		printf("%s through %s: %s\n", t->name, found->name, why.s);
 	str_free(&why);

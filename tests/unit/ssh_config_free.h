@@ -11,6 +11,5 @@ static void ssh_config_free(struct ssh_config *c)
 	free(c->v);
 	free(c->home);
 	free(c->etc);
-	strv_free(&c->known);
-	strv_free(&c->marks);
+	free(c->refused);
 }

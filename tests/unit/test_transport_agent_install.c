@@ -24,6 +24,15 @@ static void put(const char *name, const char *text)
 	free(path);
 }
 
+static void mode(const char *name, mode_t m)
+{
+	char *path = xasprintf("%s/%s", dir, name);
+
+	if (chmod(path, m))
+		abort();
+	free(path);
+}
+
 /* ---- ssh_config ---- */
 
 static const struct conf_case {
@@ -83,9 +92,33 @@ static const struct conf_case {
 	{ "", "Match final all\n GSSAPIAuthentication yes\n", "", "n1", NULL, false, "",
 	  STRICT_YES, AF_UNSPEC },
 	{ "Match exec \"test -e /x\"\n HostKeyAlias x\n", "", "", "n1", NULL, false,
-	  "hostkeyalias", STRICT_YES, AF_UNSPEC },
-	{ "Match exec true\n StrictHostKeyChecking no\n", "", "", "n1", NULL, false, "",
+	  "Match exec (", STRICT_YES, AF_UNSPEC },
+	{ "StrictHostKeyChecking off\n", "", "", "n1", NULL, false, "", STRICT_NO,
+	  AF_UNSPEC },
+	{ "StrictHostKeyChecking perhaps\n", "", "", "n1", NULL, false,
+	  "stricthostkeychecking (", STRICT_YES, AF_UNSPEC },
+	{ "CheckHostIP yes\n", "", "", "n1", NULL, false, "checkhostip", STRICT_YES,
+	  AF_UNSPEC },
+	{ "UpdateHostKeys no\n", "", "", "n1", NULL, false, "", STRICT_YES, AF_UNSPEC },
+	{ "UserKnownHostsFile ~/.ssh/%h\n", "", "", "n1", NULL, false,
+	  "userknownhostsfile '~/.ssh/%h'", STRICT_YES, AF_UNSPEC },
+	{ "IdentityFile ~/.ssh/config\n", "", "", "n1", NULL, false, "", STRICT_YES,
+	  AF_UNSPEC },
+	{ "IdentityFile ~/.ssh/none\nIdentityFile ~/.ssh/open\n", "", "", "n1", NULL,
+	  false, "a private key that others may read, '", STRICT_YES, AF_UNSPEC },
+	{ "", "", "n2 x\n @revoked * ssh-ed25519 AAAA\n", "n1", NULL, false,
+	  "known_hosts:2", STRICT_YES, AF_UNSPEC },
+	{ "GlobalKnownHostsFile /dev/null ~/.ssh/known_hosts\n", "",
+	  "@revoked n1 ssh-ed25519 AAAA\n", "n1", NULL, false, "@revoked in ",
 	  STRICT_YES, AF_UNSPEC },
+	{ "Port 7\n", "", "@revoked [n1]:7 ssh-ed25519 AAAA\n", "n1", NULL, false,
+	  "@revoked in ", STRICT_YES, AF_UNSPEC },
+	{ "Port 7\n", "", "@revoked [n1]:8 ssh-ed25519 AAAA\n", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
+	{ "Match exec true\n StrictHostKeyChecking no\n", "", "", "n1", NULL, false,
+	  "Match exec (", STRICT_YES, AF_UNSPEC },
+	{ "Match exec true\nMatch all\n StrictHostKeyChecking no\n", "", "", "n1", NULL,
+	  false, "", STRICT_NO, AF_UNSPEC },
 	{ "Include more/*\n StrictHostKeyChecking no\n", "", "", "n1", NULL, false,
 	  "hostkeyalias", STRICT_NO, AF_UNSPEC },
 	{ "Host n2\nInclude more/*\n", "", "", "n1", NULL, false, "", STRICT_YES,
@@ -104,6 +137,7 @@ static const struct conf_case {
 START_TEST(reads_ssh_config)
 {
 	const struct conf_case *k = &conf_cases[_i];
+	const struct ssh_config_given given = { .user = k->user, .agent = k->agent };
 	struct ssh_config c = { 0 };
 	struct ssh_config_facts f;
 
@@ -111,8 +145,11 @@ START_TEST(reads_ssh_config)
 	put(".ssh/more/one", "Host n1\n HostKeyAlias x\n");
 	put("etc/ssh_config", k->shared);
 	put(".ssh/known_hosts", k->known);
+	put(".ssh/open", "");
+	mode(".ssh/config", 0600);
+	mode(".ssh/open", 0644);
 	ssh_config_read(&c, dir, "etc");
-	ssh_config_ask(&c, k->name, k->user, k->agent, &f);
+	ssh_config_ask(&c, k->name, &given, &f);
 	if (*k->why)
 		ck_assert_msg(strstr(str_text(&f.why), k->why) != NULL, "'%s'",
 			      str_text(&f.why));
@@ -120,8 +157,61 @@ START_TEST(reads_ssh_config)
 		ck_assert_str_eq(str_text(&f.why), "");
 	ck_assert_int_eq(f.strict, k->strict);
 	ck_assert_int_eq(f.family, k->family);
-	str_free(&f.why);
+	ssh_config_facts_free(&f);
 	ssh_config_free(&c);
+}
+END_TEST
+
+/* What FACTS says of n1 after the mode of a file is M. */
+static char *why_with_mode(const char *name, mode_t m)
+{
+	const struct ssh_config_given given = { 0 };
+	struct ssh_config c = { 0 };
+	struct ssh_config_facts f;
+	char *why;
+
+	mode(name, m);
+	ssh_config_read(&c, dir, "etc");
+	ssh_config_ask(&c, "n1", &given, &f);
+	why = xstrdup(str_text(&f.why));
+	ssh_config_facts_free(&f);
+	ssh_config_free(&c);
+	mode(name, 0600);
+	return why;
+}
+
+START_TEST(asks_for_owners)
+{
+	static const struct {
+		const char *name;
+		mode_t mode;
+		const char *why;
+	} cases[] = {
+		{ ".ssh/config", 0644, "" },
+		{ ".ssh/config", 0622, "others may write" },
+		{ ".ssh/more/one", 0602, "more/one" },
+		{ "etc/ssh_config", 0666, "" },
+		{ ".ssh/id_rsa", 0600, "" },
+		{ ".ssh/id_rsa", 0640, "id_rsa" },
+	};
+
+	put(".ssh/config", "Include more/*\n");
+	put(".ssh/more/one", "User me\n");
+	put("etc/ssh_config", "");
+	put(".ssh/known_hosts", "");
+	put(".ssh/id_rsa", "");
+	mode(".ssh/more/one", 0600);
+	mode(".ssh/id_rsa", 0600);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char *why = why_with_mode(cases[i].name, cases[i].mode);
+
+		if (*cases[i].why)
+			ck_assert_msg(strstr(why, cases[i].why) != NULL, "%zu: '%s'", i,
+				      why);
+		else
+			ck_assert_str_eq(why, "");
+		free(why);
+	}
 }
 END_TEST
 
@@ -504,6 +594,7 @@ END_TEST
 static void clean(void)
 {
 	static const char *const files[] = { ".ssh/config",   ".ssh/known_hosts",
+					     ".ssh/open",     ".ssh/id_rsa",
 					     ".ssh/more/one", "etc/ssh_config",
 					     "agent",         "there/bin/uname",
 					     "there/go" };
@@ -535,6 +626,7 @@ int main(void)
 	tcase_add_test(install, the_direct_command_is_for_any_shell);
 	tcase_add_test(install, unsafe_is_passed_over);
 	tcase_add_test(install, a_direct_agent_that_ends);
+	tcase_add_test(conf, asks_for_owners);
 	tcase_add_test(install, direct_in_single_bytes);
 	tcase_add_test(install, noise_becomes_a_note);
 	tcase_add_test(install, missing_is_sent);

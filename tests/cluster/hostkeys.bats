@@ -1,0 +1,40 @@
+# limit_s: 300
+# Host keys: runner logs in if and only if `ssh -o BatchMode=yes` does, and leaves the same
+# known_hosts.  The cases stand in hostkeys.cases.  A third of them runs here, another third
+# tomorrow; ALL=1 runs all (`make soak` does).
+# shellcheck disable=SC2016
+
+load ../cli/common
+
+setup_file() {
+	cluster_up 3
+	[ -z "$(why_no_cluster)" ] || return 0
+	on n0 sh -c 'cd /vc
+		ssh-keygen -q -t ecdsa -N "" -f n2_ecdsa; ssh-keygen -q -t rsa -b 2048 -N "" -f n2_rsa
+		for t in ed25519 rsa ecdsa; do ssh-keygen -q -t $t -N "" -f other_$t; done
+		mv other_ed25519.pub other.pub
+		ssh-keygen -q -t ed25519 -N "" -f ca
+		ssh-keygen -q -s ca -I n3 -h -n n3 keys/n3.pub' > /dev/null
+	on n1 sh -c 'printf "%s\n" "Port 22" "Port 2222" > /etc/ssh/vc_sshd.d/test.conf'
+	on n2 sh -c 'cp /vc/n2_ecdsa /vc/n2_rsa /etc/ssh/; chmod 600 /etc/ssh/n2_*
+		printf "HostKey /etc/ssh/%s\n" n2_ecdsa n2_rsa > /etc/ssh/vc_sshd.d/test.conf'
+	on n3 sh -c 'cp /vc/keys/n3-cert.pub /etc/ssh/; echo "HostCertificate /etc/ssh/n3-cert.pub" > /etc/ssh/vc_sshd.d/test.conf'
+	for h in n1 n2 n3; do "$VCLUSTER" sshd $h reread; done
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	need_cluster
+}
+
+@test "runner logs in where ssh does, and known_hosts is the same after" {
+	local share=3
+	[ -z "${ALL:-}" ] || share=1
+	run on n0 "$ROOT/tests/cluster/hostkeys.sh" "$RUNNER" "${SEED:-$(date +%j)}" $share
+	grep -E '^(not ok|#)' <<< "$output" || true
+	grep -E 'cases ran' <<< "$output" >&3
+	[ "$status" = 0 ]
+}
