@@ -8,6 +8,8 @@
 #include "launcher/job/rank_status.h"
 #include "launcher/output/progress.h"
 
+enum { KEYS_MAX = 256 }; /* lines */
+
 void report_note(struct job *j, const char *format, ...)
 {
 	va_list ap;
@@ -146,6 +148,32 @@ static void set_folded(struct err *e, const char *shape, const char *names, size
 	str_free(&text);
 }
 
+/* The keys of the hosts that failed as host I did, a line each: the user compares each
+ * of them with the host's own. */
+static void list_keys(struct job *j, size_t i, char *const *shape)
+{
+	size_t alike = 0, said = 0;
+
+	for (size_t k = i; k < j->agents.n; k++)
+		alike += shape[k] && !strcmp(shape[i], shape[k]);
+	if (alike < 2 || !strstr(shape[i], "SHA256:")) /* one alone hides nothing */
+		return;
+	for (size_t k = i; k < j->agents.n && said < KEYS_MAX; k++) {
+		const struct host *h = &j->agents.host[k];
+		const char *key = strstr(h->err.text, "SHA256:");
+
+		if (!key || !shape[k] || strcmp(shape[i], shape[k]) != 0)
+			continue;
+		while (key > h->err.text + 1 && strncmp(key - 2, ": ", 2) != 0)
+			key--;
+		report_note(j, "runner: %s: %s", h->name, key);
+		said++;
+	}
+	if (said < alike)
+		report_note(j, "runner: keys of %zu more hosts not shown",
+			    alike - said);
+}
+
 int report_lost_hosts(struct job *j)
 {
 	bool *done = xcalloc(j->agents.n, sizeof *done);
@@ -163,6 +191,7 @@ int report_lost_hosts(struct job *j)
 			continue;
 		if (j->err.id != ERR_NONE)
 			report_error(j, &j->err);
+		list_keys(j, i, shape);
 		j->err = j->agents.host[i].err;
 		n = fold_alike(j, i, shape, done, &names);
 		if (n > 1) /* of one alone nothing is hidden */

@@ -65,6 +65,8 @@ static void finish(struct conn *c, const struct err *e, int status)
 	drop_ssh(c); /* end.said was its */
 }
 
+#define BAD_PERMISSIONS "bad permissions" /* of a private key */
+
 /* What ssh prints when it fails itself, the most precise text first. */
 static const struct {
 	const char *text;
@@ -73,7 +75,7 @@ static const struct {
 } failures[] = {
 	{ "IDENTIFICATION HAS CHANGED", E_SSH_HOSTKEY_CHANGED, false },
 	{ "Host key verification failed", E_SSH_HOSTKEY, false },
-	{ "bad permissions", E_SSH_AUTH, false }, /* of a private key */
+	{ BAD_PERMISSIONS, E_SSH_AUTH, false },
 	{ "Permission denied", E_SSH_AUTH, false },
 	{ "Too many authentication failures", E_SSH_AUTH, false },
 	{ "Could not resolve hostname", E_SSH_RESOLVE, false },
@@ -115,6 +117,8 @@ static bool explain(struct conn *c, const char *said)
 		err_set(&c->last, E_SSH_HOSTKEY_CHANGED, where, "says ssh");
 	else
 		err_set(&c->last, E_SSH_CONNECT, where, line);
+	if (!strcmp(failures[i].text, BAD_PERMISSIONS))
+		err_hint(&c->last, "let nobody else read that private key: chmod 600");
 	free(line);
 	return failures[i].again;
 }

@@ -38,3 +38,15 @@ setup() {
 	grep -E 'cases ran' <<< "$output" >&3
 	[ "$status" = 0 ]
 }
+
+@test "of several hosts with unknown keys, each key is said" {
+	on n0 sh -c 'rm -rf ~/.ssh/known_hosts* ~/.ssh/config /etc/ssh/ssh_config /etc/ssh/ssh_known_hosts*'
+	run -240 on n0 "$RUNNER" -H n1,n2,n3 true
+	for h in n1 n2 n3; do
+		print=$(on n0 ssh-keygen -lf /vc/keys/$h.pub | cut -d ' ' -f 2)
+		grep -qx "runner: $h: ssh-ed25519 $print" <<< "$output"
+	done
+	hinted
+	run -240 on n0 "$RUNNER" -H n1 true
+	[ "$(grep -c SHA256 <<< "$output")" = 1 ] # in the error itself
+}

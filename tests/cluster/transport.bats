@@ -27,7 +27,7 @@ setup() {
 teardown() {
 	[ -z "$(why_no_cluster)" ] || return 0
 	local h
-	on n0 sh -c 'cd; rm -rf .ssh/config .ssh/known_hosts; cp /vc/ssh/root .ssh/id_ed25519
+	on n0 sh -c 'cd; rm -rf .ssh/config .ssh/known_hosts; install -m 600 /vc/ssh/root .ssh/id_ed25519
 		cp /vc/etc/ssh_known_hosts /etc/ssh/ssh_known_hosts; sed -i /test$/d /etc/ssh/ssh_config'
 	"$VCLUSTER" thaw n1
 	"$VCLUSTER" netem n1 up
@@ -155,10 +155,27 @@ no_failure() {
 }
 
 @test "-i with a file that is no key, or that is missing" {
-	run -1 probe -i /etc/hosts n1
-	says E_SSH_IDENTITY "'/etc/hosts'"
+	on n0 sh -c 'echo "no key" > /tmp/none; chmod 600 /tmp/none'
+	run -1 probe -i /tmp/none n1
+	says E_SSH_IDENTITY "'/tmp/none'"
 	run -1 probe -i /nowhere n1
 	says E_SSH_IDENTITY 'No such file'
+}
+
+@test "a private key that others may read is not used, as in ssh" {
+	on n0 chmod 640 /root/.ssh/id_ed25519
+	run -1 probe n1
+	says 'n1 through openssh' 'n1 E_SSH_AUTH' 'Load key "/root/.ssh/id_ed25519": bad permissions' 'chmod 600'
+	on n0 sh -c 'cp /vc/ssh/root /tmp/key; chmod 644 /tmp/key'
+	run -1 probe -i /tmp/key n1
+	says 'n1 through openssh' 'Load key "/tmp/key": bad permissions' 'chmod 600'
+}
+
+@test "a configuration that others may write is refused by ssh, which says so" {
+	client 'User root'
+	on n0 chmod 666 /root/.ssh/config
+	run -1 probe n1
+	says 'n1 through openssh' 'n1 E_SSH_PROGRAM' 'Bad owner or permissions on /root/.ssh/config'
 }
 
 @test "a first key that the host does not take, or that has a passphrase: the next one" {
@@ -205,10 +222,30 @@ no_failure() {
 }
 
 @test "ssh_config: ProxyJump, also for many hosts behind one" {
-	client 'Host n1 n2' 'ProxyJump n3'
+	client 'Host n1 n2' 'ProxyJump n3' 'Host box' 'HostName n1' 'User alice' 'IdentityFile /vc/ssh/alice'
 	server n3 'MaxStartups 4:100:4'
-	run -0 probe n1,n2,n1,n2,n1
+	# the probe ends if the environment changes while the name of box is looked up
+	run -0 probe n1,n2,n1,box,n2,n1
 	no_failure
+}
+
+@test "ssh_config: ProxyCommand has its tokens, and ends with the connection" {
+	client 'Host n1' 'HostName n1' 'User alice' 'IdentityFile /vc/ssh/alice' \
+		'ProxyCommand sh -c "echo %n %h %p %r %% > /tmp/tokens; exec ssh -W %h:%p root@n3"' \
+		'Host n2' 'ProxyCommand ssh -W %h:%p %z'
+	run -0 probe n1
+	says 'n1 up'
+	[ "$(on n0 cat /tmp/tokens)" = 'n1 n1 22 alice %' ]
+	no_proxy() { ! on n0 pgrep -f 'ssh -W' > /dev/null; }
+	wait_for no_proxy
+	run -1 probe n2 # a token that ssh does not know either
+	says 'n2 E_SSH_PROGRAM'
+}
+
+@test "ssh_config: ProxyJump to a host that refuses" {
+	client 'Host n1' 'ProxyJump eve@n3'
+	run -1 probe --timeout 8 n1
+	says 'n1 E_SSH_CONNECT root@n1:22'
 }
 
 @test "ssh_config: what libssh cannot do goes to the real ssh, with a reason" {

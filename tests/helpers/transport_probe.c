@@ -36,6 +36,31 @@ static bool quiet;
 static struct lookup_answer *looked;
 static uint64_t t0;
 
+/* A thread may be inside getaddrinfo(), which reads the environment: in the transports
+ * nothing changes it. */
+static int refuse(const char *function, const char *name)
+{
+	fprintf(stderr, "%s(\"%s\") while threads may run\n", function, name);
+	abort();
+}
+
+int setenv(const char *name, const char *value, int replace)
+{
+	(void)value;
+	(void)replace;
+	return refuse("setenv", name);
+}
+
+int unsetenv(const char *name)
+{
+	return refuse("unsetenv", name);
+}
+
+int putenv(char *text)
+{
+	return refuse("putenv", text);
+}
+
 static double since(void)
 {
 	return (double)(clock_ns() - t0) / 1e6;
