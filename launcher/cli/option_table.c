@@ -104,8 +104,8 @@ const struct option option_table[] = {
 	  .help = "how agents are started",
 	  .text = "Choose how runner starts an agent on a host. local: without ssh, for this "
 		  "machine only. ssh: with libssh. openssh: with the ssh command. auto, the "
-		  "default: local for this machine, else ssh, or openssh if ssh_config(5) needs a "
-		  "feature that libssh does not have." },
+		  "default: local for this machine, else ssh, or openssh if ssh_config(5) or "
+		  "known_hosts needs a feature that libssh does not have." },
 	{ "--launch-agent", "PATH", TOPIC_hosts, OPTION_FILE,
 	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
 	  .help = "where berth-agent is on the hosts",

@@ -147,8 +147,7 @@ size_t known_key_decode(unsigned char *out, size_t most, const char *base64)
 	return n;
 }
 
-/* The key at TEXT, "TYPE BASE64 comment", to KEYS; false if only ssh can say what it is.
- */
+/* The key at TEXT, "TYPE BASE64 comment", to KEYS; false if only ssh can judge it. */
 static bool add_key(struct known_keys *keys, const char *text, bool without_port)
 {
 	const size_t len = strcspn(text, " \t");
@@ -225,8 +224,10 @@ void known_keys_free(struct known_keys *keys)
 
 struct known_line {
 	const char *names;
-	const char *key; /* "TYPE BASE64 comment" */
+	const char *key; /* "TYPE BASE64 comment"; of a marked line the marker */
 	unsigned number;
+	bool hashed;
+	struct name_hash hash; /* if hashed */
 };
 
 /* One name without a pattern. */
@@ -310,27 +311,28 @@ static char *cut_word(char **p)
 static void parse_line(struct known_file *f, char *p, unsigned number)
 {
 	struct known_line line = { .number = number };
-	bool plain;
 
 	p += strspn(p, " \t");
 	if (!*p || *p == '#')
 		return;
-	if (*p == '@') {
-		line.key = cut_word(&p); /* the marker */
-		line.names = cut_word(&p);
+	if (*p == '@')
+		line.key = cut_word(&p);
+	line.names = cut_word(&p);
+	line.hashed = *line.names == '|';
+	if (line.hashed && !name_hash_read(&line.hash, line.names))
+		return; /* damaged: ssh ignores it as well */
+	if (line.key) {
 		add_line(&f->marked, line);
 		return;
 	}
-	line.names = cut_word(&p);
 	line.key = p;
-	plain = !strpbrk(line.names, "*?!") && strlen(line.names) < PATTERN_MAX;
-	if (*line.names == '|') {
+	if (line.hashed) {
 		add_line(&f->hashed, line);
-	} else if (plain) {
+	} else if (strpbrk(line.names, "*?!") || strlen(line.names) >= PATTERN_MAX) {
+		add_line(&f->pattern, line);
+	} else {
 		add_line(&f->plain, line);
 		add_entries(f, line.names);
-	} else {
-		add_line(&f->pattern, line);
 	}
 }
 
@@ -399,7 +401,7 @@ void known_file_find(const struct known_file *f, const char *name, bool without_
 		if (match_names(f->pattern.v[i].names, name))
 			take_line(f, &f->pattern.v[i], without_port, keys);
 	for (size_t i = 0; i < f->hashed.n; i++)
-		if (name_hash_match(f->hashed.v[i].names, name))
+		if (name_hash_match(&f->hashed.v[i].hash, name))
 			take_line(f, &f->hashed.v[i], without_port, keys);
 }
 
@@ -410,8 +412,8 @@ void known_file_marks(const struct known_file *f, const char *name, struct str *
 	for (size_t i = 0; i < f->marked.n && !why->len; i++) {
 		const struct known_line *line = &f->marked.v[i];
 
-		if (*line->names == '|' ? name_hash_match(line->names, name)
-					: match_names(line->names, name))
+		if (line->hashed ? name_hash_match(&line->hash, name)
+				 : match_names(line->names, name))
 			str_addf(why, "%s in %s:%u", line->key, f->name, line->number);
 	}
 }

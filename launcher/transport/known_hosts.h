@@ -78,8 +78,8 @@ char *known_name(const char *host, int port);
 /* The file PATH as it is now; drop it.  A missing file is empty. */
 struct known_file *known_file_get(const char *path);
 
-/* Append a line for NAME with the key TYPE BASE64 to PATH; HASHED hides the name.  Makes
- * the folder SSH_DIR if PATH is there.  0, or -1 with errno. */
+/* Append a line for NAME with the key TYPE BASE64 to PATH; HASHED hides the name.
+ * Makes the directory SSH_DIR if PATH is in it.  0, or -1 with errno. */
 int known_hosts_add(const char *path, const char *ssh_dir, const char *name,
 		    const char *type, const char *base64, bool hashed);
 

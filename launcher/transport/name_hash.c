@@ -79,34 +79,27 @@ static void hash_name(unsigned char out[HASH_BYTES],
 	sha1_padded(out, outer, out, HASH_BYTES);
 }
 
-/* The salt and the hash of "|1|SALT|HASH"; false if it is damaged. */
-static bool read_hashed(const char *hashed, unsigned char salt[HASH_BYTES],
-			unsigned char sum[HASH_BYTES])
+bool name_hash_read(struct name_hash *h, const char *hashed)
 {
-	const char *mid;
+	const char *mid = strncmp(hashed, "|1|", 3) ? NULL : strchr(hashed + 3, '|');
 	size_t n;
 
-	if (strncmp(hashed, "|1|", 3))
-		return false;
-	hashed += 3;
-	mid = strchr(hashed, '|');
 	return mid &&
-	       !sodium_base642bin(salt, HASH_BYTES, hashed, (size_t)(mid - hashed),
-				  NULL, &n, NULL, sodium_base64_VARIANT_ORIGINAL) &&
+	       !sodium_base642bin(h->salt, HASH_BYTES, hashed + 3,
+				  (size_t)(mid - hashed - 3), NULL, &n, NULL,
+				  sodium_base64_VARIANT_ORIGINAL) &&
 	       n == HASH_BYTES &&
-	       !sodium_base642bin(sum, HASH_BYTES, mid + 1, strlen(mid + 1), NULL, &n,
-				  NULL, sodium_base64_VARIANT_ORIGINAL) &&
+	       !sodium_base642bin(h->sum, HASH_BYTES, mid + 1, strlen(mid + 1), NULL,
+				  &n, NULL, sodium_base64_VARIANT_ORIGINAL) &&
 	       n == HASH_BYTES;
 }
 
-bool name_hash_match(const char *hashed, const char *name)
+bool name_hash_match(const struct name_hash *h, const char *name)
 {
-	unsigned char salt[HASH_BYTES], sum[HASH_BYTES], own[HASH_BYTES];
+	unsigned char own[HASH_BYTES];
 
-	if (!read_hashed(hashed, salt, sum))
-		return false;
-	hash_name(own, salt, name);
-	return !memcmp(own, sum, HASH_BYTES);
+	hash_name(own, h->salt, name);
+	return !memcmp(own, h->sum, HASH_BYTES);
 }
 
 char *name_hash_new(const char *name)

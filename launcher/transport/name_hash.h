@@ -8,8 +8,15 @@
 
 #include "common/str.h"
 
-/* Whether HASHED is the hash of NAME; false if it is damaged (1 us). */
-bool name_hash_match(const char *hashed, const char *name);
+struct name_hash {
+	unsigned char salt[20], sum[20];
+};
+
+/* Read HASHED; false if it is damaged. */
+bool name_hash_read(struct name_hash *h, const char *hashed);
+
+/* Whether H is the hash of NAME (four blocks of SHA-1). */
+bool name_hash_match(const struct name_hash *h, const char *name);
 
 /* A hash of NAME with a random salt.  The caller frees it. */
 char *name_hash_new(const char *name);

@@ -48,7 +48,7 @@ reset() {
 # The known_hosts files, without what is random in hashed lines.
 files() {
 	local f name
-	for f in $D/* $G*; do
+	for f in "$D"/* "$G"*; do
 		case $f in */id_* | */config | '*') continue ;; esac
 		[ -f "$f" ] || { [ -e "$f" ] && echo "$f: no file"; continue; }
 		echo "$f $(stat -c %a "$f")"

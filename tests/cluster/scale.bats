@@ -84,6 +84,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	scale_run -q --start-timeout PATIENCE true
 	[ "$status" = 240 ]
 	err_is 'root@n\[3-4,7\]:22: cannot connect: Connection refused' '^hint: ' \
+		'^runner: n5: ssh-ed25519 SHA256:' '^runner: n9: ssh-ed25519 SHA256:' \
 		'root@n\[5,9\]:22: its host key is not the one in known_hosts: ssh-ed25519 SHA256:\.\.\.$' '^hint: .*-keygen -R HOST' \
 		'root@n12:22: its host key is not in known_hosts: ssh-ed25519 SHA256:[^.]' '^hint: '
 	nothing_left

@@ -1,7 +1,7 @@
-/* libFuzzer on known_hosts.h: the first part is the file, the second a line of its own.
+/* libFuzzer on known_hosts.h: the input is a file.
  *
- * Whatever the file holds, a key that its own line grants a host is found for that host,
- * or the ssh program must judge; and no key is granted that stands nowhere. */
+ * A key without a line in the file is never good.  With a line of its own in front it
+ * is good, whatever the file holds. */
 #include "fuzz.h"
 
 #include "launcher/transport/known_hosts.h"

@@ -172,6 +172,13 @@ START_TEST(names_ports)
 }
 END_TEST
 
+static bool matches(const char *hashed, const char *name)
+{
+	struct name_hash h;
+
+	return name_hash_read(&h, hashed) && name_hash_match(&h, name);
+}
+
 START_TEST(hashes_names)
 {
 	static const char *const names[] = { "", "n1", "[n1]:2222" };
@@ -180,8 +187,8 @@ START_TEST(hashes_names)
 
 	for (size_t i = 0; i < 3; i++) {
 		hash = name_hash_new(names[i]);
-		ck_assert(name_hash_match(hash, names[i]));
-		ck_assert(!name_hash_match(hash, "other"));
+		ck_assert(matches(hash, names[i]));
+		ck_assert(!matches(hash, "other"));
 		free(hash);
 	}
 	/* each length of the last block */
@@ -189,17 +196,17 @@ START_TEST(hashes_names)
 		memset(longest, 'x', n);
 		longest[n] = '\0';
 		hash = name_hash_new(longest);
-		ck_assert(name_hash_match(hash, longest));
+		ck_assert(matches(hash, longest));
 		free(hash);
 	}
 	/* by python, of 55, 56 and 64 letters x */
 	memset(longest, 'x', sizeof longest);
 	longest[64] = '\0';
-	ck_assert(name_hash_match(IN "Eadtma5ppqR/sQcLcQ7lrATHsM4=", longest));
+	ck_assert(matches(IN "Eadtma5ppqR/sQcLcQ7lrATHsM4=", longest));
 	longest[56] = '\0';
-	ck_assert(name_hash_match(IN "dQmPIxo4SS6zDWU5IyxYczx9z7U=", longest));
+	ck_assert(matches(IN "dQmPIxo4SS6zDWU5IyxYczx9z7U=", longest));
 	longest[55] = '\0';
-	ck_assert(name_hash_match(IN "79uervdNQDm62rJyj6hETgHBgmM=", longest));
+	ck_assert(matches(IN "79uervdNQDm62rJyj6hETgHBgmM=", longest));
 }
 END_TEST
 
