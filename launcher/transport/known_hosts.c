@@ -11,64 +11,16 @@
 #include <unistd.h>
 
 #include "launcher/transport/name_hash.h"
+#include "launcher/transport/pattern.h"
 
 enum {
-	PATTERN_MAX = 1023, /* ssh takes no longer one */
-	KEY_MAX = 8192,     /* bytes; an RSA key of 16384 bits has 2100 */
-	RSA_MIN = 128,      /* ssh ignores a shorter modulus */
+	NAMES_MAX = 1023, /* of longer lists ssh takes only a part */
+	KEY_MAX = 8192,   /* bytes; an RSA key of 16384 bits has 2100 */
+	RSA_MIN = 128,    /* ssh ignores a shorter modulus */
 	FILE_MAX = 256 << 20
 };
 
-/* ---- names and patterns ---- */
-
-/* Whether the N characters at P, with '*' and '?', match TEXT in lower case. */
-static bool match_pattern(const char *p, size_t n, const char *text)
-{
-	const char *end = p + n, *star = NULL, *from = NULL;
-
-	while (*text) {
-		if (p < end && *p == '*') {
-			star = ++p;
-			from = text;
-		} else if (p < end && (*p == '?' || tolower((unsigned char)*p) ==
-							    (unsigned char)*text)) {
-			p++;
-			text++;
-		} else if (star) {
-			p = star;
-			text = ++from;
-		} else {
-			return false;
-		}
-	}
-	while (p < end && *p == '*')
-		p++;
-	return p == end;
-}
-
-/* Whether "a,b*,!c" matches NAME: a negated pattern that matches wins. */
-static bool match_names(const char *names, const char *name)
-{
-	bool hit = false;
-
-	while (*names) {
-		const bool negated = *names == '!';
-		size_t n;
-
-		names += negated;
-		n = strcspn(names, ",");
-		if (n >= PATTERN_MAX)
-			return false;
-		if (match_pattern(names, n, name)) {
-			if (negated)
-				return false;
-			hit = true;
-		}
-		names += n;
-		names += *names == ',';
-	}
-	return hit;
-}
+/* ---- names ---- */
 
 char *known_name(const char *host, int port)
 {
@@ -328,7 +280,7 @@ static void parse_line(struct known_file *f, char *p, unsigned number)
 	line.key = p;
 	if (line.hashed) {
 		add_line(&f->hashed, line);
-	} else if (strpbrk(line.names, "*?!") || strlen(line.names) >= PATTERN_MAX) {
+	} else if (strpbrk(line.names, "*?!") || strlen(line.names) >= NAMES_MAX) {
 		add_line(&f->pattern, line);
 	} else {
 		add_line(&f->plain, line);
@@ -392,13 +344,13 @@ void known_file_find(const struct known_file *f, const char *name, bool without_
 	for (; low < f->n && f->entry[low].hash == hash; low++) {
 		const struct known_entry *e = &f->entry[low];
 
-		if (e->line == before || !match_pattern(e->name, e->n, name))
+		if (e->line == before || !pattern_match(e->name, e->n, name, true))
 			continue;
 		before = e->line;
 		take_line(f, &f->plain.v[e->line], without_port, keys);
 	}
 	for (size_t i = 0; i < f->pattern.n; i++)
-		if (match_names(f->pattern.v[i].names, name))
+		if (pattern_list(f->pattern.v[i].names, name, true))
 			take_line(f, &f->pattern.v[i], without_port, keys);
 	for (size_t i = 0; i < f->hashed.n; i++)
 		if (name_hash_match(&f->hashed.v[i].hash, name))
@@ -413,7 +365,7 @@ void known_file_marks(const struct known_file *f, const char *name, struct str *
 		const struct known_line *line = &f->marked.v[i];
 
 		if (line->hashed ? name_hash_match(&line->hash, name)
-				 : match_names(line->names, name))
+				 : pattern_list(line->names, name, true))
 			str_addf(why, "%s in %s:%u", line->key, f->name, line->number);
 	}
 }

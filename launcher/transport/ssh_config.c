@@ -1,7 +1,6 @@
 #include "launcher/transport/ssh_config.h"
 
 #include <ctype.h>
-#include <fnmatch.h>
 #include <glob.h>
 #include <pwd.h>
 #include <strings.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "launcher/transport/known_hosts.h"
+#include "launcher/transport/pattern.h"
 
 enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end */
 
@@ -165,22 +165,6 @@ struct ssh_config *ssh_config_own(void)
 
 /* ---- matching ---- */
 
-/* Match TEXT with the patterns "a,b*,!c".  1: hit; 0: none; -1: a negated one, which
- * wins. */
-static int match_list(const char *list, const char *text)
-{
-	char *copy = xstrdup(list), *rest = copy, *one;
-	int hit = 0;
-
-	while (hit >= 0 && (one = strsep(&rest, ",")))
-		if (*one == '!' && !fnmatch(one + 1, text, FNM_CASEFOLD))
-			hit = -1;
-		else if (*one != '!' && !fnmatch(one, text, FNM_CASEFOLD))
-			hit = 1;
-	free(copy);
-	return hit;
-}
-
 /* One walk over the lines for one host. */
 struct walk {
 	struct ssh_config *c;
@@ -218,15 +202,15 @@ static bool match_match_line(struct walk *w, const struct strv *args)
 		}
 		arg = ++i < args->n ? args->v[i] : "";
 		if (!strcasecmp(word, "host")) {
-			hit = match_list(arg, w->f->host) > 0;
+			hit = pattern_list(arg, w->f->host, true);
 		} else if (!strcasecmp(word, "originalhost")) {
 			w->odd = "Match originalhost";
-			hit = match_list(arg, w->name) > 0;
+			hit = pattern_list(arg, w->name, true);
 		} else if (!strcasecmp(word, "user")) {
-			hit = w->user && match_list(arg, w->user) > 0;
+			hit = w->user && pattern_list(arg, w->user, false);
 		} else if (!strcasecmp(word, "localuser")) {
 			pw = getpwuid(getuid());
-			hit = pw && match_list(arg, pw->pw_name) > 0;
+			hit = pw && pattern_list(arg, pw->pw_name, false);
 		} else if (!strcasecmp(word, "exec")) {
 			w->maybe = true;
 		} else {
@@ -392,6 +376,24 @@ static void read_setting(struct walk *w, const struct ssh_config_line *l)
 	}
 }
 
+/* Whether a Host line is about the name as typed.  A comma does not part patterns. */
+static bool match_host_line(const struct walk *w, const struct strv *args)
+{
+	bool hit = false;
+
+	for (size_t i = 0; i < args->n; i++) {
+		const bool negated = *args->v[i] == '!';
+		const char *pattern = args->v[i] + negated;
+
+		if (!pattern_match(pattern, strlen(pattern), w->name, false))
+			continue;
+		if (negated)
+			return false;
+		hit = true;
+	}
+	return hit;
+}
+
 /* Lines I..end of this file; returns the index after its end. */
 static size_t walk_file(struct walk *w, size_t i)
 {
@@ -400,17 +402,11 @@ static size_t walk_file(struct walk *w, size_t i)
 
 	for (; i < w->c->n && *w->c->v[i].key; i++) {
 		const struct ssh_config_line *l = &w->c->v[i];
-		int hit = 0;
 
 		if (!strcmp(l->key, "include")) {
 			i = walk_file(w, i + 1) - 1;
 		} else if (!strcmp(l->key, "host")) {
-			for (size_t k = 0; hit >= 0 && k < l->args.n; k++) {
-				int one = match_list(l->args.v[k], w->name);
-
-				hit = one ? one : hit; /* a negated hit ends it */
-			}
-			w->active = active && hit > 0;
+			w->active = active && match_host_line(w, &l->args);
 			w->odd = odd;
 			w->maybe = maybe;
 		} else if (!strcmp(l->key, "match")) {
@@ -532,7 +528,7 @@ void ssh_config_ask(struct ssh_config *c, const char *name,
 	check_identities(&w, given->identity);
 	check_marks(f);
 	free(dir);
-	free(w.user);
+	f->user = w.user;
 	strv_free(&w.identity);
 	strv_free(&w.seen);
 }
@@ -540,6 +536,7 @@ void ssh_config_ask(struct ssh_config *c, const char *name,
 void ssh_config_facts_free(struct ssh_config_facts *f)
 {
 	free(f->host);
+	free(f->user);
 	free(f->algorithms);
 	strv_free(&f->known);
 	str_free(&f->why);

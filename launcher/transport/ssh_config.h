@@ -40,6 +40,7 @@ struct ssh_config_facts {
 	int family; /* AF_UNSPEC, AF_INET, AF_INET6 */
 	char *host; /* HostName, or the name as typed */
 	int port;
+	char *user;        /* or NULL */
 	char *algorithms;  /* HostKeyAlgorithms, or NULL */
 	bool hash_names;   /* HashKnownHosts */
 	struct strv known; /* known_hosts files; a new key goes to the first */

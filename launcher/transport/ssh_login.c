@@ -77,9 +77,11 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	lib->ssh_set_blocking(l->session, 0);
 
 	l->user = get_option(l, SSH_OPTIONS_USER);
-	pw = l->user ? NULL : getpwuid(getuid());
+	pw = getpwuid(getuid());
 	if (!l->user)
 		l->user = xstrdup(pw ? pw->pw_name : "");
+	if (!l->facts.user)
+		l->facts.user = xstrdup(pw ? pw->pw_name : "");
 	lib->ssh_options_get_port(l->session, &port);
 	l->port = (int)port;
 	l->host = get_option(l, SSH_OPTIONS_HOST);
@@ -89,6 +91,10 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	if (l->proxy) /* ssh_login_proxy() runs it */
 		lib->ssh_options_set(l->session, SSH_OPTIONS_PROXYCOMMAND, "none");
 	l->where = xasprintf("%s@%s:%u", l->user, t->name, port);
+	/* libssh would judge by less than ssh does (--transport ssh), or it takes a Host
+	 * line for its own that is not, such as one in capitals */
+	l->only_ssh = l->facts.why.len || strcasecmp(l->host, l->facts.host) != 0 ||
+		      l->port != l->facts.port || strcmp(l->user, l->facts.user) != 0;
 	l->guess = guess_identity(l);
 	if (!setup->identity ||
 	    lib->ssh_pki_import_privkey_file(setup->identity, NULL, NULL, NULL,
@@ -234,14 +240,8 @@ static void order_algorithms(struct ssh_login *l)
 
 static enum login_result step_keys(struct ssh_login *l)
 {
-	/* libssh and ssh_config.h differ, or a line of known_hosts is for ssh alone */
-	if (strcasecmp(l->host, l->facts.host) != 0 || l->port != l->facts.port ||
-	    !find_keys(l)) {
-		err_set(&l->err, E_SSH_CONNECT, l->where,
-			l->known.only_ssh.len ? l->known.only_ssh.s
-					      : "only the ssh program can judge");
+	if (l->only_ssh || !find_keys(l))
 		return LOGIN_OTHER;
-	}
 	order_algorithms(l);
 	l->phase = LOGIN_CONNECT;
 	return LOGIN_DONE;

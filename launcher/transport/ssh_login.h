@@ -55,9 +55,10 @@ struct ssh_login {
 	char *user;  /* the one there */
 	char *where; /* "user@name:port" */
 	int port;
-	int fd;      /* what ssh_login_use() was given, or -1 */
-	ssh_key key; /* of -i, or of the first default one */
-	char *guess; /* path of the first default one; NULL with -i or a key agent */
+	bool only_ssh; /* what ssh_config says is for the ssh program */
+	int fd;        /* what ssh_login_use() was given, or -1 */
+	ssh_key key;   /* of -i, or of the first default one */
+	char *guess;   /* path of the first default one; NULL with -i or a key agent */
 	struct err err;
 };
 

@@ -1,4 +1,5 @@
-/* known_hosts.h: lines, verdicts, the order of algorithms, new lines; name_hash.h. */
+/* known_hosts.h: lines, verdicts, the order of algorithms, new lines; name_hash.h;
+ * pattern.h. */
 #include <check.h>
 #include <errno.h>
 #include <sys/stat.h>
@@ -6,6 +7,7 @@
 
 #include "launcher/transport/known_hosts.h"
 #include "launcher/transport/name_hash.h"
+#include "launcher/transport/pattern.h"
 
 /* Keys of the right form, made of one byte each. */
 #define ED_A                                                                           \
@@ -161,6 +163,34 @@ START_TEST(orders_algorithms)
 }
 END_TEST
 
+START_TEST(matches_patterns)
+{
+	static const struct {
+		const char *list, *text;
+		bool hit, folded;
+	} patterns[] = {
+		{ "", "", false, false },         { "*", "", true, true },
+		{ "a*c", "abcbc", true, true },   { "a*c", "abcb", false, false },
+		{ "A?", "ab", false, true },      { "**a**b", "xaxb", true, true },
+		{ "n[1]", "n1", false, false },   { "x,n*", "n1", true, true },
+		{ "n*,!n1", "n1", false, false }, { "!n1,n*", "n1", false, false },
+		{ "!n2", "n1", false, false },    { "!N2,n1", "n2", false, false },
+		{ ",,a", "a", true, true },
+	};
+
+	for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+		const char *list = patterns[i].list, *text = patterns[i].text;
+
+		ck_assert_msg(pattern_list(list, text, false) == patterns[i].hit, "%s",
+			      list);
+		ck_assert_msg(pattern_list(list, text, true) == patterns[i].folded,
+			      "%s", list);
+	}
+	ck_assert(pattern_match("a,b", 3, "a,b", false));
+	ck_assert(!pattern_match("a,b", 3, "a", false));
+}
+END_TEST
+
 START_TEST(names_ports)
 {
 	char *a = known_name("N1.Example", 22), *b = known_name("fe80::1", 2222);
@@ -287,6 +317,7 @@ int main(void)
 	tcase_add_test(t, long_names);
 	tcase_add_test(t, many_lines);
 	tcase_add_test(t, orders_algorithms);
+	tcase_add_test(t, matches_patterns);
 	tcase_add_test(t, names_ports);
 	tcase_add_test(t, hashes_names);
 	tcase_add_test(t, adds_lines);
