@@ -446,6 +446,8 @@ static void add_known(struct walk *w, const struct strv *named, const char *key,
 		else if (!w->f->why.len)
 			str_addf(&w->f->why, "%s '%s'", key, named->v[i]);
 	}
+	if (named && !named->n && !w->f->why.len)
+		str_addf(&w->f->why, "%s without a file", key);
 	if (named)
 		return;
 	strv_take(&w->f->known, xasprintf("%s/%s", dir, name));

@@ -26,7 +26,7 @@ enum login_result {
 	LOGIN_DONE,
 	LOGIN_RETRY,  /* refused or cut, see err; a new try may succeed */
 	LOGIN_FAILED, /* err says why */
-	LOGIN_OTHER   /* failed, but the host takes a log-in of the ssh program */
+	LOGIN_OTHER   /* for the ssh program: its judgement, or a log-in of its own */
 };
 
 enum login_phase {

@@ -1,7 +1,7 @@
 # limit_s: 300
 # Host keys: runner logs in if and only if `ssh -o BatchMode=yes` does, and leaves the same
-# known_hosts.  The cases stand in hostkeys.cases.  A third of them runs here, another third
-# tomorrow; ALL=1 runs all (`make soak` does).
+# known_hosts.  The cases stand in hostkeys.cases.  A third of them runs, another third tomorrow;
+# ALL=1 runs all (`make soak` does).
 # shellcheck disable=SC2016
 
 load ../cli/common

@@ -27,7 +27,7 @@ setup() {
 teardown() {
 	[ -z "$(why_no_cluster)" ] || return 0
 	local h
-	on n0 sh -c 'cd; rm -rf .ssh/config .ssh/known_hosts; install -m 600 /vc/ssh/root .ssh/id_ed25519
+	on n0 sh -c 'cd; rm -rf .ssh/config .ssh/known_hosts .ssh/*.pub; install -m 600 /vc/ssh/root .ssh/id_ed25519
 		cp /vc/etc/ssh_known_hosts /etc/ssh/ssh_known_hosts; sed -i /test$/d /etc/ssh/ssh_config'
 	"$VCLUSTER" thaw n1
 	"$VCLUSTER" netem n1 up
