@@ -1,6 +1,7 @@
 /* pattern.h - the patterns of ssh_config and known_hosts: '*', '?', and lists of them.
  *
- * Source: ssh_config(5), "PATTERNS".  Brackets have no meaning, unlike in fnmatch(3). */
+ * Brackets have no meaning, unlike in fnmatch(3).  Source: ssh_config(5),
+ * "PATTERNS". */
 #ifndef BERTH_LAUNCHER_TRANSPORT_PATTERN_H
 #define BERTH_LAUNCHER_TRANSPORT_PATTERN_H
 

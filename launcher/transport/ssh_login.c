@@ -91,8 +91,8 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	if (l->proxy) /* ssh_login_proxy() runs it */
 		lib->ssh_options_set(l->session, SSH_OPTIONS_PROXYCOMMAND, "none");
 	l->where = xasprintf("%s@%s:%u", l->user, t->name, port);
-	/* libssh would judge by less than ssh does (--transport ssh), or it takes a Host
-	 * line for its own that is not, such as one in capitals */
+	/* libssh would judge by less than ssh (--transport ssh), or it obeys a Host
+	 * line that ssh does not, such as one in capitals */
 	l->only_ssh = l->facts.why.len || strcasecmp(l->host, l->facts.host) != 0 ||
 		      l->port != l->facts.port || strcmp(l->user, l->facts.user) != 0;
 	l->guess = guess_identity(l);
