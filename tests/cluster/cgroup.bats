@@ -92,6 +92,7 @@ gone() { # HOST: no rank, no cgroup, and what there was before
 
 # The folder of all six, and of no agent, is PATTERN.
 in_cgroup() { # HOST PATTERN
+	# shellcheck disable=SC2053 # a pattern
 	[[ $(cgroups "$1") == $2 ]] || { echo "not $2: $(cgroups "$1")"; return 1; }
 	[ "$(members "$1")" = "$(ranks "$1" unnamed.py | sort)" ] || { echo "not all are in it"; return 1; }
 }

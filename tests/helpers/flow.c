@@ -155,8 +155,8 @@ static void same(struct flow *f, unsigned long rank)
 }
 
 /* The next N bytes, but for updates in front of them, are those at P: the text of an
- * update, or "text\r", behind which "\n" comes.  One update gives way to the next in what
- * runner writes to a pipe. */
+ * update, or "text\r", behind which "\n" comes.  In what runner writes to a pipe one
+ * update gives way to the next. */
 static void flow_take_update(struct flow *f, const unsigned char *p, size_t n,
 			     unsigned long rank)
 {
