@@ -208,10 +208,37 @@ static bool locate(struct cgroup *c, bool v2)
 	return found;
 }
 
+/* Is NAME "berth-JOB.PID.EPOCH", and PID gone? */
+static bool is_stale(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	if (strncmp(name, "berth-", 6) != 0 || !dot)
+		return false;
+	do
+		dot--;
+	while (dot > name && *dot != '.');
+	return kill((pid_t)strtol(dot + 1, NULL, 10), 0) && errno == ESRCH;
+}
+
+/* An agent was killed together with its guardian and runner.  The kernel keeps a cgroup
+ * that has a process. */
+static void remove_stale(const char *parent)
+{
+	DIR *dir = opendir(parent);
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir)))
+		if (is_stale(d->d_name))
+			unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR);
+	if (dir)
+		closedir(dir);
+}
+
 void cgroup_locate(struct cgroup *c)
 {
-	if (c && !locate(c, true))
-		locate(c, false);
+	if (c && (locate(c, true) || locate(c, false)))
+		remove_stale(c->parent);
 }
 
 static bool try_make(struct cgroup *c, const char *name)

@@ -45,7 +45,8 @@ struct cgroup *cgroup_shared(void);
  * mounted here, or longer than SIZE. */
 bool cgroup_find(char *out, size_t size, bool v2, const char *own, const char *mounts);
 
-/* Look for its parent.  C may be NULL, here and below. */
+/* Look for its parent, and remove there what dead agents left empty.  C may be NULL,
+ * here and below. */
 void cgroup_locate(struct cgroup *c);
 /* Make C for JOB_ID, if this process may. */
 void cgroup_make(struct cgroup *c, const char *job_id, uint32_t epoch);

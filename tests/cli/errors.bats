@@ -288,4 +288,6 @@ ends() { # ID
 	grep -q "did not confirm" "$T/err"
 	grep -q -- "--sweep" "$T/err"
 	kill -KILL "$agent" "$guardian"
+	# shellcheck disable=SC2153 # common.bash sets AGENT
+	"$AGENT" --sweep "$(sed -n 's/.*--sweep \([^`]*\)`.*/\1/p' "$T/err")" > /dev/null # and its cgroup
 }

@@ -149,6 +149,19 @@ all_ways() { # HOST PATTERN
 	gone n1
 }
 
+@test "an empty cgroup whose agent is dead goes with the next job; one with a process stays" {
+	begin n1
+	inject runner_and_agent_killed n1
+	status_of_job 10
+	run -0 r -H n1 true
+	[ "$(cgroups n1 | wc -l)" = 1 ]
+	on n1 pkill -KILL -f unnamed.py
+	wait_for none_left n1
+	[ "$(cgroups n1 | wc -l)" = 1 ]
+	run -0 r -H n1 true
+	gone n1
+}
+
 # Left by a sweep that can only read environments: berth-agent(8) says so.
 @test "no cgroup: the tree is swept; only what has no name and no agent left stays" {
 	begin n4
