@@ -1,3 +1,4 @@
+#!/usr/bin/env bats
 # berth_bench: every operation, with the results that it verifies.
 # limit_s: 240
 load common

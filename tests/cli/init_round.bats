@@ -46,7 +46,7 @@ r() { timeout -k 5 60 "$RUNNER" "$@" < /dev/null 2>&1 | grep -v ' share [0-9]* c
 	# a program that has no loader never runs
 	sed 's,/ld-linux,/no-linux,' "$JOINS" > "$T/program"
 	chmod +x "$T/program"
-	run -127 r --keep-going -np 1 "$JOINS" join fence : -np 1 "$T/program"
+	run -126 r --keep-going -np 1 "$JOINS" join fence : -np 1 "$T/program"
 	says '[0]<stderr>:joins: fence: rank 1 on '
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 20
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # Output and input: labels, whole lines, every byte, files, terminals.
 load common

@@ -345,6 +345,7 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	cat > "$T/ssh" <<- E
 		#!/bin/sh
 		"$HELPERS/fake_agent" < /dev/null
+		head -c 1 > /dev/null # the agent was heard
 		echo "Warning: something else" >&2
 		echo "client_loop: send disconnect: Broken pipe" >&2
 		exit 255

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 10
 # shellcheck disable=SC2016,SC2154,SC2030,SC2031 # $ is for the ranks' shells; bats sets output
 # What signals, losses and a lost reader lead to in each phase of a job; test_job_endings.c has
 # the same without processes.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 10
 # shellcheck disable=SC2001,SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # --restarts N on one machine: all ranks start again, and what must end the job ends it.
 load common

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
+# takes_s: 60
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154 # bats sets output
 # The right cause: ranks that talk to each other over 4 hosts fail because one of them did, and
 # what its agent says comes last.  One of each that SEED chooses; tests/soak/cause.sh does 100.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
+# takes_s: 60
 # shellcheck disable=SC2016,SC2030,SC2031,SC2053,SC2153,SC2154 # $ is for the hosts' shells; patterns; bats sets output
 # Ranks that no longer look like the job's: their environment is overwritten, and their children are
 # in sessions of their own, below a subreaper.  Where the agent may make a cgroup, none of them is

@@ -1,4 +1,6 @@
+#!/usr/bin/env bats
 # limit_s: 300
+# takes_s: 70
 # Host keys: runner logs in if and only if `ssh -o BatchMode=yes` does, and leaves the same
 # known_hosts.  The cases stand in hostkeys.cases.  A third of them runs, another third tomorrow;
 # ALL=1 runs all (`make soak` does).

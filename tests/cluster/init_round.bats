@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 45
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
 # Ranks that use libberth, as their agents see them: who they are, fences over hosts, who is lost,
 # who waits for whom.  tests/helpers/joins.c is the rank.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
+# takes_s: 30
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # --restarts over several hosts: those that were lost are left out, spares come in.
 load jobs

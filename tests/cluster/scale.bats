@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 70
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Many hosts, one or a few of them in trouble: the start ends in time, one line and one hint say what
 # is wrong with whom, and no agent is left on the others.  And the line that a terminal shows

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
+# takes_s: 35
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Streams under load: 64 ranks that write at once, readers that are slow or stand still, much
 # input.  Every byte is checked, and what runner and the agents keep in memory meanwhile.

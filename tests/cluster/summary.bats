@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 120
-# takes_s: 30
+# takes_s: 20
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # --summary: what is printed at the end of a job on real hosts, however it ended.
 load jobs

@@ -1,4 +1,6 @@
+#!/usr/bin/env bats
 # limit_s: 600
+# takes_s: 120
 # The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
 # log-in scripts, and agents that are missing, old, foreign, or cannot run.
 # shellcheck disable=SC2016,SC2030,SC2031

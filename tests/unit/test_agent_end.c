@@ -1,4 +1,5 @@
-/* berth-agent: signals, exits, and that no process survives agent or guardian. */
+/* berth-agent: signals, exits, and that no process survives agent or guardian.
+ * takes_s: 35 */
 #include "far.h"
 
 #include <ctype.h>

@@ -50,7 +50,7 @@ static bool begins_right(const char *s)
 {
 	return islower((unsigned char)*s) || *s == '\'' || !strncmp(s, "%s", 2) ||
 	       !strncmp(s, "%zu", 3) ||
-	       (*s == '-' && (s[1] == '-' || islower((unsigned char)s[1]))) ||
+	       (*s == '-' && (s[1] == '-' || isalpha((unsigned char)s[1]))) ||
 	       (isupper((unsigned char)s[0]) && isupper((unsigned char)s[1]));
 }
 

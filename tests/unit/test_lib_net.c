@@ -1,6 +1,6 @@
 /* lib/net: strangers, cut and changed bytes of the handshake and of frames, peers that
  * are gone, silent or cut off.
- * limit_s: 300 */
+ * limit_s: 300  takes_s: 15 */
 #include "stranger.h"
 
 #include <signal.h>
