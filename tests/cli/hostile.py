@@ -77,9 +77,9 @@ ACTS = {
     "output-after": (0, None, SHORT, []),
     "output-on": ({0, 241}, f"{broken('output without end after the end')}|{UNCONFIRMED}", SHORT, []),
     "ended-foreign": (241, broken(NOT_ITS), LONG, []),
-    # the cleanup of its host is on the machine of the other one: it may kill that one's rank first
-    "ended-again": ({137, 241}, broken("'exited' message of a rank that does not run") + "|was ended by SIGKILL$",
-                    LONG, []),
+    # the cleanup of its host is on the other one's machine: it may kill that one's rank first
+    "ended-again": ({137, 241}, broken("'exited' message of a rank that does not run")
+                    + "|was ended by SIGKILL$", LONG, []),
     "ended-cut": (241, rf"^runner: {HOST}: lost its agent", LONG, []),
     "ended-string": (241, broken("malformed 'exited' message"), LONG, []),
     "ended-nasty": (127, r"could not start: no \?\]0;owned", LONG, []),
