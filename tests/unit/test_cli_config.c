@@ -72,6 +72,7 @@ START_TEST(variable_list)
 			 OPTIONS_RUN);
 	ck_assert_uint_eq(r.export.n, 3);
 	ck_assert_str_eq(r.export.v[1], "NCCL_*");
+	strv_free(&notes);
 	options_free(&r);
 }
 END_TEST
