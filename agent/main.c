@@ -110,8 +110,8 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 }
 
 /* `cleared` also says that the job's claims on GPUs are given back.  The next epoch
- * gets another port: the last one's may still have connections.  The cgroup goes while
- * the launcher reads. */
+ * gets another port: the last one's may still have connections.  The cgroup goes first:
+ * after `cleared` nobody sweeps this host, even if this agent is killed. */
 static void finish_job(struct agent *a)
 {
 	enum { LEAVE_MS = 100 }; /* for a cgroup whose processes are dead or stuck */
@@ -125,13 +125,12 @@ static void finish_job(struct agent *a)
 	struct port fresh;
 
 	agent_forget_job(a);
+	cgroup_remove(a->cgroup, LEAVE_MS);
 	port_hold(&fresh);
 	port_release(&a->port);
 	a->port = fresh;
 	m.port = fresh.number;
 	wire_pack_cleared(&a->stream.out, &m);
-	stream_send(&a->stream);
-	cgroup_remove(a->cgroup, LEAVE_MS);
 	free(which);
 }
 
