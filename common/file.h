@@ -1,8 +1,8 @@
-/* file.h - read a small file as one text: host files, config files, scripts.
+/* file.h - read a small file as one text: host files, config files, scripts, /proc.
  *
  * Reads no more than the caller's limit: a user may name /dev/zero by mistake. */
-#ifndef BERTH_LAUNCHER_FILE_H
-#define BERTH_LAUNCHER_FILE_H
+#ifndef BERTH_FILE_H
+#define BERTH_FILE_H
 
 #include <stdbool.h>
 

@@ -12,6 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/file.h"
+
 enum { V1_MAGIC = 0x27e0eb, V2_MAGIC = 0x63677270, PATH_BYTES = 512, DEEPEST = 64 };
 
 /* ---- files ---- */
@@ -35,15 +37,10 @@ static ssize_t read_file(const char *folder, const char *name, char *out, size_t
 
 static char *read_whole(const char *path)
 {
+	enum { MOST_BYTES = 4 << 20 };
 	struct str text = { 0 };
-	char piece[4096];
-	ssize_t n;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	while (fd >= 0 && (n = read(fd, piece, sizeof piece)) > 0)
-		str_addn(&text, piece, (size_t)n);
-	if (fd >= 0)
-		close(fd);
+	file_read(&text, path, MOST_BYTES, false);
 	return str_take(&text);
 }
 
@@ -190,10 +187,8 @@ static void set_made(struct cgroup *c, bool made)
 }
 
 /* Look for version V2.  False if this process may not make a child there. */
-static bool locate(struct cgroup *c, bool v2)
+static bool locate(struct cgroup *c, bool v2, const char *own, const char *mounts)
 {
-	char *own = read_whole("/proc/self/cgroup");
-	char *mounts = read_whole("/proc/self/mountinfo");
 	struct statfs fs;
 	bool found = cgroup_find(c->parent, sizeof c->parent, v2, own, mounts) &&
 		     !statfs(c->parent, &fs) &&
@@ -203,6 +198,17 @@ static bool locate(struct cgroup *c, bool v2)
 	c->v2 = v2;
 	if (!found)
 		*c->parent = '\0';
+	return found;
+}
+
+/* Version NEWEST, else version 1. */
+static bool locate_newest(struct cgroup *c, int newest)
+{
+	char *own = read_whole("/proc/self/cgroup");
+	char *mounts = read_whole("/proc/self/mountinfo");
+	bool found = (newest > 1 && locate(c, true, own, mounts)) ||
+		     locate(c, false, own, mounts);
+
 	free(own);
 	free(mounts);
 	return found;
@@ -237,7 +243,7 @@ static void remove_stale(const char *parent)
 
 void cgroup_locate(struct cgroup *c)
 {
-	if (c && (locate(c, true) || locate(c, false)))
+	if (c && locate_newest(c, 2))
 		remove_stale(c->parent);
 }
 
@@ -278,7 +284,7 @@ void cgroup_make(struct cgroup *c, const char *job_id, uint32_t epoch)
 		return;
 	snprintf(name, sizeof name, "%s%d.%u", prefix, (int)getpid(), epoch);
 	/* Version 2 without cgroup.kill stands beside version 1. */
-	if (!try_make(c, name) && c->v2 && locate(c, false))
+	if (!try_make(c, name) && c->v2 && locate_newest(c, 1))
 		try_make(c, name);
 }
 

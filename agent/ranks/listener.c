@@ -1,11 +1,10 @@
 #include "agent/ranks/listener.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <unistd.h>
 
 #include "agent/ranks/procs.h"
+#include "common/file.h"
 
 /* A line is "0: ADDRESS:PORT PEER:PORT STATE queues timer retransmits UID timeout INODE
  * ..."; the first one names the columns. */
@@ -29,16 +28,11 @@ bool listener_find(struct listener *l, const char *text, uint32_t port)
 
 static bool find_in_file(struct listener *l, const char *path, uint32_t port)
 {
+	enum { MOST_BYTES = 16 << 20 }; /* 100000 sockets */
 	struct str text = { 0 };
-	char piece[8192];
 	bool found;
-	ssize_t n;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	while (fd >= 0 && (n = read(fd, piece, sizeof piece)) > 0)
-		str_addn(&text, piece, (size_t)n);
-	if (fd >= 0)
-		close(fd);
+	file_read(&text, path, MOST_BYTES, false);
 	found = listener_find(l, str_text(&text), port);
 	str_free(&text);
 	return found;

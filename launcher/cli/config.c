@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "launcher/cli/compat.h"
-#include "launcher/file.h"
+#include "common/file.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 
-#include "launcher/file.h"
+#include "common/file.h"
 
 enum {
 	NAME_MAX_BYTES = 255,

@@ -166,12 +166,11 @@ static void place(struct job *j)
 {
 	end_progress(j);
 	if (job_spec_read(j) || acts_map(j) || check_hosts(j)) {
-		j->refused = true;
-		if (!j->request->check || !j->lost)
-			return;
-		check_say(j); /* too few hosts are left: this is why */
-		acts_say_error(j);
-		j->err = (struct err){ 0 };
+		if (j->request->check && j->lost) {
+			check_say(j); /* too few hosts are left: this is why */
+			acts_say_error(j);
+			j->err = (struct err){ 0 };
+		}
 		j->refused = true;
 		return;
 	}

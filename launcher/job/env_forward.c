@@ -6,7 +6,7 @@
 
 #include "common/job.h"
 #include "common/taskvars.h"
-#include "launcher/file.h"
+#include "common/file.h"
 
 enum { ENV_FILE_MAX_BYTES = 1 << 20 };
 

@@ -4,7 +4,7 @@
 #include <fnmatch.h>
 #include <unistd.h>
 
-#include "launcher/file.h"
+#include "common/file.h"
 
 enum {
 	FILES_MAX = 16,   /* a shell script may name any number of them */

@@ -194,7 +194,8 @@ int job_finish(struct job *j)
 	report_unconfirmed(j);
 	if (j->refused) /* stdout or stderr failed while the job ended */
 		acts_say_error(j);
-	report_summary(j, status);
+	if (j->request->summary != SUMMARY_NONE)
+		report_summary(j, status);
 	events_begin(j->events, "end");
 	events_number(j->events, "status", status);
 	events_end(j->events);

@@ -239,9 +239,11 @@ static void put_window(const struct job *j, struct host *h)
 	static const int fds[] = { STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO };
 	struct winsize size = { 0 };
 
+	if (!has_ptys(j))
+		return;
 	for (size_t i = 0; i < sizeof fds / sizeof *fds && !size.ws_col; i++)
 		ioctl(fds[i], TIOCGWINSZ, &size);
-	if (has_ptys(j) && size.ws_col)
+	if (size.ws_col)
 		wire_pack_window(&h->out,
 				 &(struct wire_window){ size.ws_row, size.ws_col });
 }

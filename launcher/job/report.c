@@ -272,9 +272,9 @@ static void describe(struct job *j, uint32_t index, struct err *e)
 		break;
 	default:
 		err_set(e, E_RANK_EXIT, index, h->name, text, r->ending.code);
+		if (*r->hint)
+			err_hint(e, "%s", r->hint);
 	}
-	if (r->ending.fate == FATE_EXIT && *r->hint)
-		err_hint(e, "%s", r->hint);
 }
 
 /* What became of the other ranks so far.  If the cause is a lost host, its ranks are
@@ -409,14 +409,13 @@ void report_summary(struct job *j, int status)
 		names[i] = j->agents.host[i].name;
 	add_reason(&reason, j);
 	s.cause = reason.len ? str_text(&reason) : NULL;
-	if (j->request->summary == SUMMARY_JSON)
+	if (j->request->summary == SUMMARY_JSON) {
 		summary_json(&out, &s);
-	else
+	} else {
+		str_add(&out, "runner: ");
 		summary_text(&out, &s);
-	if (j->request->summary != SUMMARY_NONE)
-		report_note(j, "%s%s",
-			    j->request->summary == SUMMARY_JSON ? "" : "runner: ",
-			    str_text(&out));
+	}
+	report_note(j, "%s", str_text(&out));
 	str_free(&reason);
 	str_free(&out);
 	free(names);
