@@ -1,6 +1,7 @@
 /* api.c - what berth.h declares: locks, arguments, the thread's last error. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/call.h"
 #include "lib/engine.h"
@@ -12,6 +13,9 @@
 static struct world world;
 static unsigned times_begun;
 static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
+/* Calls that look at the world and its sets: berth_shutdown() frees neither before they
+ * have returned. */
+static _Atomic unsigned inside;
 
 static berth_result wrong(berth_result rc, const char *text)
 {
@@ -28,11 +32,49 @@ static berth_result tell(berth_result rc, const struct failure *why)
 
 /* ---- the beginning and the end ---- */
 
+/* In a program without threads nobody else counts: no locked instruction. */
+static void count_inside(unsigned by)
+{
+#if TRACE_KNOWS_THREADS
+	if (__libc_single_threaded) {
+		atomic_store_explicit(
+			&inside,
+			atomic_load_explicit(&inside, memory_order_relaxed) + by,
+			memory_order_relaxed);
+		return;
+	}
+#endif
+	atomic_fetch_add(&inside, by);
+}
+
+static void leave(void)
+{
+	count_inside(-1u);
+}
+
+/* A call begins: GIVEN, or the set of all ranks.  Where it returns BERTH_OK, leave()
+ * ends it; until then the world and its sets stay. */
+static berth_result enter(struct berth_set *given, struct berth_set **set)
+{
+	struct berth_set *all;
+
+	count_inside(1);
+	all = world.all; /* after the count: world_end() does it the other way round */
+	*set = given ? given : all;
+	if (all && (*set)->me >= 0)
+		return BERTH_OK;
+	leave();
+	return all ? wrong(BERTH_INVALID, "this rank is not in the set")
+		   : wrong(BERTH_STATE,
+			   "not between berth_init() and berth_shutdown()");
+}
+
 /* A child is no rank: what it called for would be taken for its parent's. */
 static void in_child(void)
 {
 	world.all = NULL;
 	times_begun = 0;
+	inside = 0;
 	pthread_mutex_init(&beginning, NULL);
 }
 
@@ -62,8 +104,12 @@ berth_result berth_shutdown(void)
 	pthread_mutex_lock(&beginning);
 	if (!times_begun)
 		rc = wrong(BERTH_STATE, "berth_shutdown() without berth_init()");
-	else if (!--times_begun)
+	else if (!--times_begun) {
+		world_stop(&world);
+		while (atomic_load(&inside))
+			nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 		world_end(&world);
+	}
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }
@@ -113,26 +159,15 @@ const char *berth_version(void)
 
 /* ---- sets ---- */
 
-static berth_result find_set(struct berth_set *given, struct berth_set **set)
-{
-	*set = given ? given : world.all;
-	if (!*set)
-		return wrong(BERTH_STATE,
-			     "not between berth_init() and berth_shutdown()");
-	if ((*set)->me < 0)
-		return wrong(BERTH_INVALID, "this rank is not in the set");
-	return BERTH_OK;
-}
-
-/* That of D, which may be of another version: what is in it is looked at after its
- * size. */
-static berth_result set_of(const struct berth_desc *d, struct berth_set **set)
+/* The set of D, which may be of another version: what is in it is looked at after its
+ * size.  As enter(). */
+static berth_result enter_for(const struct berth_desc *d, struct berth_set **set)
 {
 	if (d && d->size < offsetof(struct berth_desc, type))
 		return wrong(BERTH_INVALID,
 			     "size is not that of struct berth_desc, as BERTH_DESC() "
 			     "sets it");
-	return find_set(d ? d->set : NULL, set);
+	return enter(d ? d->set : NULL, set);
 }
 
 static berth_result check_ranks(const int *ranks, size_t n)
@@ -153,22 +188,15 @@ static berth_result check_ranks(const int *ranks, size_t n)
 	return BERTH_OK;
 }
 
-berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
+static berth_result add_set(struct berth_set *all, const int *ranks, size_t n,
+			    berth_set **set)
 {
-	unsigned *sorted;
+	unsigned *sorted = calloc(n, sizeof *sorted);
 	char name[64];
-	struct berth_set *all;
 	size_t count = 0;
 	int at;
 	bool in = false;
-	berth_result rc = find_set(NULL, &all);
 
-	if (rc)
-		return rc;
-	rc = set ? check_ranks(ranks, n) : wrong(BERTH_INVALID, "set is NULL");
-	if (rc)
-		return rc;
-	sorted = calloc(n, sizeof *sorted);
 	if (!sorted)
 		return wrong(BERTH_MEMORY, "out of memory");
 	for (unsigned r = 0; r < all->n; r++)
@@ -185,27 +213,49 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
 	return set_split(all, name, in ? 0 : -1, 0, 0, set);
 }
 
+berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
+{
+	struct berth_set *all;
+	berth_result rc = enter(NULL, &all);
+
+	if (rc)
+		return rc;
+	rc = set ? check_ranks(ranks, n) : wrong(BERTH_INVALID, "set is NULL");
+	if (!rc)
+		rc = add_set(all, ranks, n, set);
+	leave();
+	return rc;
+}
+
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set)
 {
 	struct berth_set *from;
-	berth_result rc = find_set(parent, &from);
+	berth_result rc = enter(parent, &from);
 
 	if (rc)
 		return rc;
 	if (color < -1 || !set)
-		return wrong(BERTH_INVALID,
-			     set ? "a color is -1 or more" : "set is NULL");
-	return set_split(from, "berth_set_split", color, key, color, set);
+		rc = wrong(BERTH_INVALID,
+			   set ? "a color is -1 or more" : "set is NULL");
+	else
+		rc = set_split(from, "berth_set_split", color, key, color, set);
+	leave();
+	return rc;
 }
 
 berth_result berth_set_remove(berth_set *set)
 {
-	if (!world.all)
-		return wrong(BERTH_STATE,
-			     "not between berth_init() and berth_shutdown()");
-	if (!set || set == world.all)
-		return wrong(BERTH_INVALID, "the set of all ranks can't be removed");
-	return set_remove(set);
+	struct berth_set *all;
+	berth_result rc = enter(NULL, &all);
+
+	if (rc)
+		return rc;
+	if (!set || set == all)
+		rc = wrong(BERTH_INVALID, "the set of all ranks can't be removed");
+	else
+		rc = set_remove(set);
+	leave();
+	return rc;
 }
 
 int berth_set_rank(const berth_set *set)
@@ -220,9 +270,16 @@ int berth_set_size(const berth_set *set)
 
 int berth_set_member(const berth_set *set, int i)
 {
-	const struct berth_set *s = set ? set : world.all;
+	struct berth_set *all;
+	const struct berth_set *s;
+	int rank;
 
-	return s && i >= 0 && (unsigned)i < s->n ? (int)s->rank[i] : -1;
+	if (enter(NULL, &all))
+		return -1;
+	s = set ? set : all;
+	rank = i >= 0 && (unsigned)i < s->n ? (int)s->rank[i] : -1;
+	leave();
+	return rank;
 }
 
 /* ---- blocking operations ---- */
@@ -238,16 +295,14 @@ static berth_result refuse(enum berth_kind kind, const struct berth_desc *d,
 			 name ? name : "", text);
 }
 
-static berth_result call(enum berth_kind kind, const struct berth_desc *d)
+static berth_result call_in(struct berth_set *set, enum berth_kind kind,
+			    const struct berth_desc *d)
 {
-	struct berth_set *set;
 	struct failure why;
 	struct op op;
 	const char *text;
-	berth_result rc = set_of(d, &set);
+	berth_result rc;
 
-	if (rc)
-		return rc;
 	if (!d)
 		return wrong(BERTH_INVALID, "d is NULL");
 	text = op_make(&op, kind, d, set->n, (unsigned)set->me);
@@ -257,6 +312,18 @@ static berth_result call(enum berth_kind kind, const struct berth_desc *d)
 	rc = channel_run(&set->now, &op, &why);
 	pthread_mutex_unlock(&set->lock);
 	return rc ? tell(rc, &why) : BERTH_OK;
+}
+
+static berth_result call(enum berth_kind kind, const struct berth_desc *d)
+{
+	struct berth_set *set;
+	berth_result rc = enter_for(d, &set);
+
+	if (rc)
+		return rc;
+	rc = call_in(set, kind, d);
+	leave();
+	return rc;
 }
 
 berth_result berth_allreduce(const struct berth_desc *d)
@@ -298,40 +365,33 @@ berth_result berth_barrier(berth_set *set)
 
 /* ---- asynchronous operations ---- */
 
-static struct engine *engine_of(struct berth_set *set)
+static berth_result join_in(struct berth_set *set, int *last)
 {
-	struct engine *e = atomic_load(&set->engine);
-
-	if (e)
-		return e;
-	pthread_mutex_lock(&beginning);
-	if (!set->engine)
-		set->engine = engine_make(set);
-	e = set->engine;
-	pthread_mutex_unlock(&beginning);
-	if (!e)
-		wrong(BERTH_MEMORY,
-		      "no memory, or no thread, for asynchronous operations");
-	return e;
-}
-
-berth_result berth_join(int *last)
-{
-	struct berth_set *set;
 	struct failure why;
+	struct engine *e;
 	unsigned place = 0;
-	berth_result rc = find_set(NULL, &set);
+	berth_result rc = set_engine(set, &e);
 
 	if (rc)
 		return rc;
-	if (!engine_of(set))
-		return BERTH_MEMORY;
 	set_lock(set);
 	rc = join_begin(set, &place, &why);
 	pthread_mutex_unlock(&set->lock);
 	if (!rc && last)
 		*last = (int)set->rank[place];
 	return tell(rc, &why);
+}
+
+berth_result berth_join(int *last)
+{
+	struct berth_set *set;
+	berth_result rc = enter(NULL, &set);
+
+	if (rc)
+		return rc;
+	rc = join_in(set, last);
+	leave();
+	return rc;
 }
 
 /* D's structs are as large as the first says, which is how large the caller's are. */
@@ -356,27 +416,17 @@ static berth_result make_all(struct op *op, enum berth_kind kind,
 	return BERTH_OK;
 }
 
-berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size_t n,
-			  berth_request **request)
+static berth_result submit_in(struct berth_set *set, enum berth_kind kind,
+			      const struct berth_desc *d, size_t n,
+			      berth_request **request)
 {
-	struct berth_set *set;
 	struct failure why;
 	struct op one, *op = &one;
 	struct engine *e;
-	berth_result rc;
+	berth_result rc = set_engine(set, &e);
 
-	if (kind >= BERTH_KINDS)
-		return wrong(BERTH_INVALID, "no such kind");
-	if (!n || !d)
-		return wrong(BERTH_INVALID, n ? "d is NULL" : "n is 0");
-	if (!request)
-		return wrong(BERTH_INVALID, "request is NULL");
-	rc = set_of(d, &set);
 	if (rc)
 		return rc;
-	e = engine_of(set);
-	if (!e)
-		return BERTH_MEMORY;
 	if (n > 1)
 		op = calloc(n, sizeof *op);
 	if (!op)
@@ -386,6 +436,26 @@ berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size
 		rc = tell(engine_submit(e, op, n, request, &why), &why);
 	if (n > 1)
 		free(op);
+	return rc;
+}
+
+berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size_t n,
+			  berth_request **request)
+{
+	struct berth_set *set;
+	berth_result rc;
+
+	if (kind >= BERTH_KINDS)
+		return wrong(BERTH_INVALID, "no such kind");
+	if (!n || !d)
+		return wrong(BERTH_INVALID, n ? "d is NULL" : "n is 0");
+	if (!request)
+		return wrong(BERTH_INVALID, "request is NULL");
+	rc = enter_for(d, &set);
+	if (rc)
+		return rc;
+	rc = submit_in(set, kind, d, n, request);
+	leave();
 	return rc;
 }
 
@@ -425,7 +495,7 @@ void *berth_alloc(size_t bytes)
 	struct berth_set *set;
 	void *p;
 
-	if (find_set(NULL, &set))
+	if (enter(NULL, &set))
 		return NULL;
 	p = memory_alloc(&world.memory, bytes);
 	if (!p)
@@ -434,21 +504,29 @@ void *berth_alloc(size_t bytes)
 			      ? "the heap that ranks of this host share is full"
 			      : "the heap that ranks of this host share can't be "
 				"mapped");
+	leave();
 	return p;
 }
 
 void berth_free(void *p)
 {
-	if (p && world.all)
-		memory_free(&world.memory, p);
+	struct berth_set *set;
+
+	if (!p || enter(NULL, &set))
+		return;
+	memory_free(&world.memory, p);
+	leave();
 }
 
 berth_result berth_register(void *p, size_t bytes)
 {
 	struct berth_set *set;
+	berth_result rc = p ? enter(NULL, &set) : wrong(BERTH_INVALID, "p is NULL");
 
 	(void)bytes;
-	return p ? find_set(NULL, &set) : wrong(BERTH_INVALID, "p is NULL");
+	if (!rc)
+		leave();
+	return rc;
 }
 
 berth_result berth_deregister(void *p)
@@ -491,13 +569,15 @@ berth_result berth_metrics(struct berth_metrics *m)
 	struct berth_metrics sum;
 	struct berth_set *set;
 	size_t size = m ? m->size : 0;
-	berth_result rc = find_set(NULL, &set);
+	berth_result rc = enter(NULL, &set);
 
 	if (rc)
 		return rc;
+	if (size >= sizeof size)
+		set_count_all(&world, &sum);
+	leave();
 	if (size < sizeof size)
 		return wrong(BERTH_INVALID, "size is not that of struct berth_metrics");
-	set_count_all(&world, &sum);
 	sum.size = size;
 	memset(m, 0, size); /* a later version's has more */
 	memcpy(m, &sum, size < sizeof sum ? size : sizeof sum);
@@ -511,12 +591,13 @@ size_t berth_ways(char *text, size_t bytes)
 
 	if (bytes)
 		*text = '\0';
-	if (find_set(NULL, &set))
+	if (enter(NULL, &set))
 		return 0;
 	set_lock(set);
 	if (set->n > 1)
 		n = set->now.back->ways(set->now.group, text, bytes);
 	pthread_mutex_unlock(&set->lock);
+	leave();
 	return n;
 }
 
@@ -524,14 +605,16 @@ berth_result berth_timeline_start(const char *path)
 {
 	char why[256];
 	struct berth_set *set;
-	berth_result rc = find_set(NULL, &set);
+	berth_result rc;
 
-	if (rc)
-		return rc;
 	if (!path || !*path)
 		return wrong(BERTH_INVALID, "no path for the timeline");
+	rc = enter(NULL, &set);
+	if (rc)
+		return rc;
 	rc = timeline_start(path, world.who.rank, world.who.clock_offset_ns, why,
 			    sizeof why);
+	leave();
 	return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
 }
 

@@ -312,7 +312,9 @@ static berth_result enter_new(struct engine *e, struct berth_request *r,
 
 	pthread_mutex_lock(&e->queue);
 	describe(e, r);
-	if (engine_find(e, r->unit.key))
+	if (atomic_load(&e->channel->ends)) /* engine_free() may have looked already */
+		rc = refuse(BERTH_ABORTED, r->op, why, CHANNEL_ENDED);
+	else if (engine_find(e, r->unit.key))
 		rc = refuse(BERTH_INVALID, r->op, why,
 			    "an operation of that name is in flight");
 	else if (e->pending >= ENGINE_PENDING_MOST)

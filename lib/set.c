@@ -68,6 +68,16 @@ void set_count_all(struct world *w, struct berth_metrics *sum)
 	pthread_mutex_unlock(&listing);
 }
 
+void set_stop_all(struct world *w)
+{
+	pthread_mutex_lock(&listing);
+	for (struct berth_set *s = w->sets; s; s = s->next) {
+		atomic_store(&s->now.ends, true);
+		atomic_store(&s->later.ends, true); /* who joins waits there too */
+	}
+	pthread_mutex_unlock(&listing);
+}
+
 void set_free_all(struct world *w)
 {
 	/* others may still look at the regions: they go with the memory */
@@ -75,6 +85,31 @@ void set_free_all(struct world *w)
 		w->sets->region[0] = w->sets->region[1] = NULL;
 		set_free(w->sets);
 	}
+}
+
+/* ---- the engine ---- */
+
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+/* What close_channels() has ended gets no engine any more. */
+berth_result set_engine(struct berth_set *s, struct engine **engine)
+{
+	bool ends;
+
+	*engine = atomic_load(&s->engine);
+	if (*engine)
+		return BERTH_OK;
+	pthread_mutex_lock(&starting);
+	ends = atomic_load(&s->later.ends);
+	if (!ends && !s->engine)
+		s->engine = engine_make(s);
+	*engine = s->engine;
+	pthread_mutex_unlock(&starting);
+	if (*engine)
+		return BERTH_OK;
+	return ends ? log_error(BERTH_ABORTED, "", NULL, 0, CHANNEL_ENDED)
+		    : log_error(BERTH_MEMORY, "", NULL, 0,
+				"no memory, or no thread, for asynchronous operations");
 }
 
 /* ---- making one ---- */
@@ -436,6 +471,8 @@ berth_result set_split(struct berth_set *parent, const char *name, int color, in
 /* When nobody is in it any more, and all who wait have heard why. */
 static void close_channels(struct berth_set *s)
 {
+	struct engine *e;
+
 	atomic_store(&s->now.ends, true);
 	atomic_store(&s->later.ends, true); /* who joins waits there too */
 	pthread_mutex_lock(&s->lock);
@@ -443,8 +480,11 @@ static void close_channels(struct berth_set *s)
 	pthread_mutex_unlock(&s->lock);
 	while (atomic_load(&s->queued))
 		sched_yield();
-	if (s->engine)
-		engine_free(s->engine);
+	pthread_mutex_lock(&starting); /* where one is made, it is complete now */
+	e = s->engine;
+	pthread_mutex_unlock(&starting);
+	if (e)
+		engine_free(e);
 	pthread_mutex_lock(&s->lock); /* the last one may be in it still */
 	channel_close(&s->now);
 	channel_close(&s->later);

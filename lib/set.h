@@ -56,6 +56,10 @@ static inline void set_lock(struct berth_set *set)
  * BERTH_ABORTED. */
 void set_free(struct berth_set *set);
 void set_free_all(struct world *w);
+/* What threads wait for in any of them ends with BERTH_ABORTED. */
+void set_stop_all(struct world *w);
+/* That of SET, made if this is the first call.  With the thread's last error. */
+berth_result set_engine(struct berth_set *set, struct engine **engine);
 /* What was done in all sets, those that are gone too. */
 void set_count_all(struct world *w, struct berth_metrics *sum);
 /* All members. */

@@ -99,6 +99,7 @@ static berth_result map_memory(struct world *w)
 
 berth_result world_begin(struct world *w, const struct berth_config *config)
 {
+	struct berth_set *all = NULL;
 	char why[256];
 	berth_result rc;
 
@@ -112,7 +113,8 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 		rc = map_memory(w);
 	if (!rc) {
 		w->cores = cores_of(&w->who);
-		rc = set_of_all(w, &w->all);
+		rc = set_of_all(w, &all);
+		w->all = all;
 	}
 	if (!rc && w->knobs.timeline && *w->knobs.timeline) {
 		rc = timeline_start(w->knobs.timeline, w->who.rank,
@@ -121,6 +123,7 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 			log_error(rc, "", NULL, 0, "HOROVOD_TIMELINE: %s", why);
 	}
 	if (rc) {
+		world_stop(w);
 		world_end(w);
 		return rc;
 	}
@@ -130,11 +133,16 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 	return BERTH_OK;
 }
 
+void world_stop(struct world *w)
+{
+	w->all = NULL;
+	set_stop_all(w);
+}
+
 void world_end(struct world *w)
 {
 	char why[256];
 
-	w->all = NULL; /* calls that begin now come too late */
 	if (timeline_runs && timeline_stop(why, sizeof why))
 		log_say(BERTH_LOG_WARNING, "%s", why);
 	set_free_all(w);

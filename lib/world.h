@@ -19,15 +19,18 @@ struct world {
 	unsigned cores;  /* that this process may use */
 	unsigned *local; /* of each rank of the job, its number on this host; or
 			       WORLD_NOT_HERE */
-	struct berth_set *all;
-	struct berth_set *sets;    /* all that there are, and ALL (set.c) */
-	struct berth_metrics past; /* of those that are gone */
-	uint32_t next_set;         /* number of the next one */
+	struct berth_set *_Atomic all; /* NULL: none yet, or stopped */
+	struct berth_set *sets;        /* all that there are, and ALL (set.c) */
+	struct berth_metrics past;     /* of those that are gone */
+	uint32_t next_set;             /* number of the next one */
 };
 #define WORLD_NOT_HERE (~0u)
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe. */
 berth_result world_begin(struct world *w, const struct berth_config *config);
+/* Calls that begin now come too late, and those that wait return. */
+void world_stop(struct world *w);
+/* After world_stop(), when no other thread looks at W any more. */
 void world_end(struct world *w);
 
 struct stall;

@@ -318,8 +318,8 @@ static void *until_the_end(void *arg)
 			&(struct berth_desc)BERTH_DESC(.name = "call", .set = w->set,
 						       .in = &w->x, .out = &w->x,
 						       .count = 1, .type = BERTH_F32));
-	CHECK(size == 1 || rc == BERTH_ABORTED, "shut down, and waiting came to %d",
-	      rc);
+	CHECK(size == 1 || rc == BERTH_ABORTED || (rc == BERTH_STATE && !w->request),
+	      "shut down, and waiting came to %d", rc);
 	return NULL;
 }
 
@@ -354,10 +354,92 @@ static void stop_once(uint64_t turn)
 	FINE(berth_init(NULL));
 }
 
+/* Threads that never look whether the library is there, until STOP. */
+static _Atomic bool stop_calls;
+
+static void *call_on(void *arg)
+{
+	while (!stop_calls) {
+		float x = 1;
+
+		if (berth_allreduce(&(struct berth_desc)BERTH_DESC(.in = &x, .out = &x,
+								   .count = 1,
+								   .type = BERTH_F32)))
+			usleep(100);
+	}
+	return arg;
+}
+
+static void *submit_on(void *arg)
+{
+	char name[32];
+
+	for (unsigned i = 0; !stop_calls; i++) {
+		float x = 1;
+		berth_request *r;
+		berth_result rc;
+		struct berth_desc d = BERTH_DESC(.name = name, .in = &x, .out = &x,
+						 .count = 1, .type = BERTH_F32);
+
+		snprintf(name, sizeof name, "busy %u", i);
+		if (berth_submit(BERTH_ALLREDUCE, &d, 1, &r)) {
+			usleep(100);
+			continue;
+		}
+		rc = berth_wait(r, 20000);
+		CHECK(rc != BERTH_BUSY, "a request that nobody ends");
+		if (rc == BERTH_BUSY)
+			break;
+	}
+	return arg;
+}
+
+static void *look_on(void *arg)
+{
+	const int all[] = { 0 };
+	char text[500];
+
+	while (!stop_calls) {
+		struct berth_metrics m = { .size = sizeof m };
+		berth_set *set;
+
+		if (berth_metrics(&m))
+			usleep(100);
+		berth_ways(text, sizeof text);
+		berth_free(berth_alloc(1000));
+		berth_set_member(NULL, 0);
+		if (size == 1)
+			berth_set_add(all, 1, &set);
+	}
+	return arg;
+}
+
+/* Threads go on calling while the library is shut down and begun anew. */
+static void stop_busy(void)
+{
+	static void *(*const what[])(void *) = { call_on, submit_on, look_on };
+	pthread_t thread[3];
+
+	stop_calls = false;
+	for (int i = 0; i < 3; i++)
+		pthread_create(&thread[i], NULL, what[i], NULL);
+	for (uint64_t turn = 0; turn < 40; turn++) {
+		usleep((useconds_t)(noise(turn) % 2000));
+		FINE(berth_shutdown());
+		FINE(berth_init(NULL));
+	}
+	FINE(berth_shutdown());
+	stop_calls = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	FINE(berth_init(NULL));
+}
+
 static void stopping(void)
 {
 	for (uint64_t turn = 0; turn < 12; turn++)
 		stop_once(turn);
+	stop_busy();
 	CHECK(sum_in(NULL, 1) == size, "afterwards");
 }
 
