@@ -259,9 +259,9 @@ def alone(job, fault, pids):
             line += r"(no message for \d+ s|lost its agent|connection lost)"
         return with_usual + [(241, line)] + [(240, line)] * (job.moment == "start")
     if fault.fatal:
-        # a killed runner says nothing, but for a time limit before
-        line = fault.shared[1] or (None if job.limit_s else "")
-        return with_usual + [(status, line) for status in fault.shared[0]]
+        # a killed runner says nothing, but for what has ended the job just before
+        lines = [fault.shared[1]] if fault.shared[1] else ["", usual[1]]
+        return with_usual + [(status, line) for status in fault.shared[0] for line in lines]
     if fault.name == "stdout_closed":
         return [(141, "")]
     if fault.name == "sshd_stopped" and job.moment == "start":
