@@ -37,8 +37,7 @@ struct rank {
 	size_t nshared;
 	/* why it never ran, or was out of memory */
 	char *text, *hint;
-	struct rank_op *op;  /* in libberth, when it was asked last; or NULL */
-	uint64_t stalled_ms; /* clock_ms() of its last report of a stall; 0: none */
+	struct rank_op *op; /* in libberth, when it was asked last; or NULL */
 };
 
 /* What the job knows of one host, beside its agent. */

@@ -13,7 +13,6 @@ enum {
 	MISSING_MOST = 64,  /* ranks in an answer */
 	WAITS_MOST = 64,    /* operations whose missing ranks are known at a time */
 	LIST_BYTES = 100,   /* of a list of ranks on a line */
-	STALL_MS = 1000,    /* between two reports of a rank, says its agent */
 	STALLS_TAKEN = 1000 /* reports of the ranks of a host, in an epoch */
 };
 
@@ -437,18 +436,15 @@ static struct stall *get_stall(struct job *j, const struct rank_set *missing,
 	return st;
 }
 
-/* Whether one more report of a stall of rank R on H is shown. */
-static bool is_stall_taken(struct job *j, struct host *h, struct rank *r)
+/* Whether one more report of a stall from H is shown. */
+static bool is_stall_taken(struct job *j, struct host *h)
 {
 	struct host_run *run = &j->run[job_index(j, h)];
-	const uint64_t now = clock_ms();
-	const bool soon = r->stalled_ms && now - r->stalled_ms < STALL_MS / 2;
 
-	r->stalled_ms = now;
 	run->stalls += run->stalls <= STALLS_TAKEN;
 	if (run->stalls == STALLS_TAKEN)
 		report_note(j, "runner: %s: further stalls are not shown", h->name);
-	return !soon && run->stalls < STALLS_TAKEN;
+	return run->stalls < STALLS_TAKEN;
 }
 
 const char *rank_status_stall(struct job *j, struct host *h, const struct wire_stall *m)
@@ -459,7 +455,7 @@ const char *rank_status_stall(struct job *j, struct host *h, const struct wire_s
 
 	if (!is_sound(j, h, m->rank))
 		return not_its;
-	if (!is_stall_taken(j, h, &j->rank[m->rank]))
+	if (!is_stall_taken(j, h))
 		return NULL;
 	for (size_t i = 0; i < m->missing.n; i++)
 		if (m->missing.v[i] >= j->plan.np)

@@ -2,7 +2,8 @@
  * waits long, for the rank status of Ctrl-\, for the report of a failure.
  *
  * Agents have 1 s to answer.  Reports of stalls are shown after 1 s: those that say the
- * same by then are one. */
+ * same by then are one.  Of the reports of one host 1000 are shown in an epoch, so that
+ * a hostile agent cannot have all others asked without end. */
 #ifndef BERTH_LAUNCHER_JOB_RANK_STATUS_H
 #define BERTH_LAUNCHER_JOB_RANK_STATUS_H
 

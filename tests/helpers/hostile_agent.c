@@ -508,24 +508,46 @@ static void gone_untold(void)
 	wait_forever();
 }
 
-/* Asks, says at once that it has answered, and reads nothing. */
+/* Asks, says at once that it has answered, and reads nothing.  It asks many times in
+ * one write: on a slow machine, too, runner would soon have much to answer. */
 static void asks_on(void)
 {
 	for (;;) {
-		SAY(missing_request, job.epoch, job.ranks[0]);
-		SAY(query_done, job.epoch);
+		struct buf many = { 0 };
+
+		for (int i = 0; i < 4096; i++) {
+			wire_pack_missing_request(
+				&many, &(struct wire_missing_request){ job.epoch,
+								       job.ranks[0] });
+			wire_pack_query_done(&many,
+					     &(struct wire_query_done){ job.epoch });
+		}
+		put_buf(&many);
 	}
 }
 
+/* The same with stalls, for which runner asks this agent. */
 static void stalls_on(void)
 {
 	char text[32];
 
 	for (unsigned i = 0;; i++) {
 		snprintf(text, sizeof text, "%u s in allreduce", i);
-		SAY(stall, job.epoch, job.ranks[0], { 0 }, text);
+		SAY(stall, job.epoch, job.ranks[0], { job.ranks, 1 }, text);
 		SAY(query_done, job.epoch);
 	}
+}
+
+/* One init round after the other, whose answers it does not read. */
+static void fences_on(void)
+{
+	char texts[WIRE_TEXT_MAX];
+
+	memset(texts, 'x', sizeof texts - 1);
+	texts[sizeof texts - 1] = '\0';
+	SAY(host_map_request, job.epoch);
+	for (uint32_t round = 1;; round++)
+		SAY(fence, job.epoch, round, 1, { texts, sizeof texts });
 }
 
 static void credit_flood(void)
@@ -783,6 +805,7 @@ static const struct {
 	{ "gone-port", RUNNING, gone_port },
 	{ "asks-on", RUNNING, asks_on },
 	{ "stalls-on", RUNNING, stalls_on },
+	{ "fences-on", RUNNING, fences_on },
 	{ "credit-flood", RUNNING, credit_flood },
 	{ "credit-steps", RUNNING, credit_steps },
 	{ "deaf", RUNNING, deaf },

@@ -151,26 +151,6 @@ START_TEST(stalls_are_counted)
 }
 END_TEST
 
-START_TEST(stalls_of_a_rank_come_a_second_apart)
-{
-	run_two();
-	for (int i = 0; i < 20; i++) {
-		char text[32];
-
-		snprintf(text, sizeof text, "%d s in allreduce", i);
-		SAYS(0, stall, .epoch = 1, .rank = 0, .text = text);
-	}
-	now_ms += 1000;
-	rank_status_print(&g.j);
-	for (size_t h = 0; h < 2; h++)
-		SAYS(h, query_done, .epoch = 1);
-	event_base_loop(g.j.base, EVLOOP_ONCE); /* 1 s after the first stall */
-	ck_assert_uint_eq(count_said("s in allreduce"), 1);
-	rig_close();
-	fclose(said);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("rank_status");
@@ -182,7 +162,6 @@ int main(void)
 	tcase_add_test(c, takes_linear_time);
 	tcase_add_test(c, a_host_has_the_others_asked_once_in_a_second);
 	tcase_add_test(c, stalls_are_counted);
-	tcase_add_test(c, stalls_of_a_rank_come_a_second_apart);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
