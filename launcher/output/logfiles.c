@@ -201,62 +201,104 @@ static bool is_rank(const char *name)
 	       !number[strspn(number, "0123456789")];
 }
 
-/* The rank.* of the folder AT into a new folder there. */
-static int move_folder(struct logfiles *f, int at, char *into, size_t size,
-		       struct str *why)
+/* The rank.* of the folder AT, which is PATH, into a new folder there.  If one cannot
+ * be moved, its name is behind PATH. */
+static int move_ranks(struct logfiles *f, int at, struct str *path, struct str *note,
+		      struct str *why)
 {
 	int list = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	DIR *dir = list < 0 ? NULL : fdopendir(list);
 	struct dirent *entry;
+	char into[32] = "";
 
-	*into = '\0';
 	while (dir && !rc && (entry = readdir(dir))) {
 		if (!is_rank(entry->d_name))
 			continue;
 		rc = own_file_has(at, entry->d_name, why) < 0 ? -1 : 0;
-		if (!rc && !*into && make_run(f, at, into, size)) {
+		if (!rc && !*into && make_run(f, at, into, sizeof into)) {
 			str_add(why, strerror(errno));
 			rc = -1;
 		}
 		rc = rc || move_entry(f, at, entry->d_name, into, why) ? -1 : 0;
+		if (rc)
+			str_addf(path, "/%s", entry->d_name);
 	}
 	if (dir)
 		closedir(dir);
 	else if (list >= 0)
 		close(list);
+	if (!rc && *into && !note->len)
+		str_addf(note, "the files of an earlier run are now in '%s/%s'",
+			 str_text(path), into);
+	return rc;
+}
+
+static int move_folder(struct logfiles *f, struct str *path, struct str *note,
+		       struct str *why)
+{
+	char *inside = xasprintf("%s/.", str_text(path));
+	const char *last;
+	int at = own_file_folder(inside, &last, why), rc;
+
+	if (at < 0)
+		rc = errno == ENOENT ? 0 : -1;
+	else
+		rc = move_ranks(f, at, path, note, why);
+	if (at >= 0)
+		close(at);
+	free(inside);
+	return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Ranks share folders, and each folder is read once.  (4096 ranks in a folder with 5000
+ * other files: 0.4 s; with one look for each rank 6.8.) */
+static int move_folders(struct logfiles *f, struct str *note, struct err *e)
+{
+	struct str path = { 0 }, why = { 0 };
+	struct strv folder = { 0 };
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->names.np && !rc; i++) {
+		path.len = 0;
+		rc = expand(&path, &f->names, i, e);
+		strv_add(&folder, str_text(&path));
+	}
+	qsort(folder.v, folder.n, sizeof *folder.v, by_name);
+	for (size_t i = 0; i < folder.n && !rc; i++) {
+		if (i && !strcmp(folder.v[i], folder.v[i - 1]))
+			continue;
+		path.len = why.len = 0;
+		str_add(&path, folder.v[i]);
+		rc = move_folder(f, &path, note, &why);
+		if (rc)
+			err_set(e, E_LOG_DIR, path.s, str_text(&why));
+	}
+	strv_free(&folder);
+	str_free(&path);
+	str_free(&why);
 	return rc;
 }
 
 /* What stands in the way of the file PATH. */
-static int move_old(struct logfiles *f, const char *path, struct str *note,
-		    struct str *why)
+static int move_file(struct logfiles *f, const char *path, struct str *note,
+		     struct str *why)
 {
-	const bool file = is_file(f->names.pattern);
-	char *folder = xstrdup(path), into[32] = "";
-	const char *last;
 	const unsigned old = f->old;
-	int at, rc;
+	const char *last;
+	int at = own_file_folder(path, &last, why), rc;
 
-	if (!file) /* DIR/rank.N/stdout: its DIR */
-		*strrchr(folder, '/') = '\0';
-	at = own_file_folder(folder, &last, why);
-	if (at < 0 && errno == ENOENT)
-		rc = 0;
-	else if (at < 0)
-		rc = -1;
-	else if (file)
-		rc = move_entry(f, at, last, NULL, why) < 0 ? -1 : 0;
-	else
-		rc = move_folder(f, at, into, sizeof into, why);
-	if (at >= 0)
-		close(at);
-	if (file && f->old != old && !note->len)
+	if (at < 0)
+		return errno == ENOENT ? 0 : -1;
+	rc = move_entry(f, at, last, NULL, why) < 0 ? -1 : 0;
+	close(at);
+	if (f->old != old && !note->len)
 		str_addf(note, "'%s' of an earlier run is now '%s.%u'", path, path,
 			 f->old);
-	if (*into && !note->len)
-		str_addf(note, "the files of an earlier run are now in '%.*s/%s'",
-			 (int)(last - folder - 1), folder, into);
-	free(folder);
 	return rc;
 }
 
@@ -274,22 +316,19 @@ static int make_file(struct logfiles *f, uint32_t rank, unsigned stream,
 	return fd < 0 ? -1 : 0;
 }
 
-/* Each file of each rank: first what stands in its way is moved, for all of them, then
- * it is made. */
+/* Each file of each rank is made, or what stands in its way is moved. */
 static int for_each(struct logfiles *f, bool make, struct str *note, struct err *e)
 {
 	struct str path = { 0 }, why = { 0 };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < 2 * f->names.np && !rc; i++) {
-		if (!make && i % 2 && !is_file(f->names.pattern))
-			continue; /* a folder has both */
 		path.len = why.len = 0;
 		rc = logfiles_name(&path, &f->names, i / 2, i % 2 + 1, e);
 		if (rc)
 			break;
 		rc = make ? make_file(f, i / 2, i % 2 + 1, path.s, &why)
-			  : move_old(f, path.s, note, &why);
+			  : move_file(f, path.s, note, &why);
 		if (rc)
 			err_set(e, E_LOG_DIR, path.s, str_text(&why));
 	}
@@ -304,6 +343,7 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 	struct logfiles *f = xcalloc(1, sizeof *f);
 	const size_t n = 2 * (size_t)names->np;
 	struct rlimit limit = { 0 };
+	int moved;
 
 	*f = (struct logfiles){ .names = *names, .failed = failed, .ctx = ctx };
 	f->fd = xcalloc(n, sizeof *f->fd);
@@ -312,7 +352,9 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 	getrlimit(RLIMIT_NOFILE, &limit);
 	f->keep_fds = n + 256 < limit.rlim_cur;
 	*files = f;
-	return for_each(f, false, note, e) || for_each(f, true, note, e) ? -1 : 0;
+	moved = is_file(names->pattern) ? for_each(f, false, note, e)
+					: move_folders(f, note, e);
+	return moved || for_each(f, true, note, e) ? -1 : 0;
 }
 
 void logfiles_free(struct logfiles *f)

@@ -255,7 +255,7 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 			says "belongs to another user (uid 54321)"
 		done
 		run -2 r -np 1 --output-filename "$T/shared/log" true < /dev/null
-		says "cannot create '$T/shared/log/rank.0/stdout' for --output-filename: a link there belongs to another user (uid 54321)"
+		says "cannot create '$T/shared/log' for --output-filename: a link there belongs to another user (uid 54321)"
 		[ "$(cat "$T/precious" "$T/shared/file")" = $'precious\ntheirs' ]
 		[ ! -e "$T/rank.0" ]
 		rm "$T/shared"/*

@@ -189,6 +189,28 @@ START_TEST(earlier_files_are_kept)
 }
 END_TEST
 
+/* Ranks of two hosts take turns. */
+START_TEST(a_folder_for_each_host)
+{
+	static const char *const want[] = {
+		"", "the files of an earlier run are now in 'n0/run.1'"
+	};
+
+	to_folder();
+	for (int i = 0; i < 2; i++) {
+		char *note = log_text("%h", i ? "b" : "a");
+
+		ck_assert_str_eq(note, want[i]);
+		free(note);
+	}
+	file_is("n0/run.1/rank.00/stdout", "a");
+	file_is("n0/rank.00/stdout", "b");
+	file_is("n1/run.1/rank.11/stdout", "");
+	ck_assert(access("n0/run.2", F_OK) && access("n1/run.2", F_OK));
+	leave_folder();
+}
+END_TEST
+
 START_TEST(a_folder_for_each_job)
 {
 	char *note;
@@ -314,7 +336,8 @@ START_TEST(planted_logs)
 		file_is(way[w].at, "theirs");
 	/* a hard link of our own file may be moved, and is then no file of the job's */
 	ck_assert_msg(what == HARD_LINK ||
-			      strstr(note, "belongs to another user (uid 54321)"),
+			      (strstr(note, "belongs to another user (uid 54321)") &&
+			       strstr(note, way[w].at)),
 		      "%s, %s: '%s'", which, way[w].at, note);
 	free(note);
 	leave_folder();
@@ -397,6 +420,7 @@ int main(void)
 	tcase_add_loop_test(c, name, 0, COUNT(names));
 	tcase_add_test(c, earlier_runs_are_kept);
 	tcase_add_test(c, earlier_files_are_kept);
+	tcase_add_test(c, a_folder_for_each_host);
 	tcase_add_test(c, a_folder_for_each_job);
 	tcase_add_loop_test(c, planted_events, 0, 24);
 	tcase_add_loop_test(c, planted_logs, 0, 96);
