@@ -77,8 +77,8 @@ static bool has_word(const char *list, size_t n, const char *word)
 	return false;
 }
 
-/* The path in OWN, without its end of line: "0::/x" (v2), or "4:freezer:/x" (v1). */
-static const char *own_path(const char *own, bool v2, size_t *len)
+/* A line of OWN is "0::/x" (v2), or "4:cpu,freezer:/x" (v1). */
+const char *cgroup_own(const char *own, const char *controller, size_t *len)
 {
 	for (const char *line = own; *line;) {
 		const size_t n = strcspn(line, "\n");
@@ -91,7 +91,8 @@ static const char *own_path(const char *own, bool v2, size_t *len)
 			const size_t list_len = (size_t)(path - list - 1);
 
 			*len = n - (size_t)(path + 1 - line);
-			if (v2 ? !list_len : has_word(list + 1, list_len, "freezer"))
+			if (controller ? has_word(list + 1, list_len, controller)
+				       : !list_len)
 				return path + 1;
 		}
 		line += n + (line[n] == '\n');
@@ -149,7 +150,7 @@ bool cgroup_find(char *out, size_t size, bool v2, const char *own, const char *m
 	char root[PATH_BYTES], folder[PATH_BYTES], *line;
 	bool found = false;
 	size_t len = 0;
-	const char *path = own_path(own, v2, &len);
+	const char *path = cgroup_own(own, v2 ? NULL : "freezer", &len);
 
 	/* A later mount may cover an earlier one. */
 	for (; path && (line = next_cgroup(&mounts, v2)); free(line)) {

@@ -40,6 +40,10 @@ struct cgroup_use {
  * there is no cgroup. */
 struct cgroup *cgroup_shared(void);
 
+/* The path, of LEN bytes, of a process's cgroup in OWN, which is its /proc/PID/cgroup:
+ * under CONTROLLER of version 1, or of version 2 if that is NULL.  NULL: none. */
+const char *cgroup_own(const char *own, const char *controller, size_t *len);
+
 /* The folder of this process's own cgroup into OUT: from OWN, which is
  * /proc/self/cgroup, and MOUNTS, which is /proc/self/mountinfo.  False if it is not
  * mounted here, or longer than SIZE. */

@@ -1,6 +1,9 @@
 #include "agent/ranks/oom.h"
 
-#include "common/str.h"
+#include <stdlib.h>
+
+#include "agent/ranks/cgroup.h"
+#include "common/file.h"
 
 /* The number behind "oom_kill " in FILE; false if FILE lacks such a line. */
 static bool read_count(const char *file, uint64_t *count)
@@ -19,48 +22,41 @@ static bool read_count(const char *file, uint64_t *count)
 	return found;
 }
 
-/* The counter of cgroup PATH.  A container shows its own cgroup as the root of the
- * mount: try the path, then the root. */
-static bool try_cgroup(struct oom *o, const char *root, const char *path, bool v2)
+/* The counter of the cgroup that OWN names.  A container shows its own cgroup as the
+ * root of the mount: try the path, then the root. */
+static bool try_cgroup(struct oom *o, const char *root, const char *own, bool v2)
 {
 	static const char *const mounts[2][2] = { { "/memory", "/memory" },
 						  { "", "/unified" } };
 	const char *file = v2 ? "memory.events" : "memory.oom_control";
+	size_t len = 0;
+	const char *path = cgroup_own(own, v2 ? NULL : "memory", &len);
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; path && i < 4; i++) {
 		int n = snprintf(o->path, sizeof o->path, "%s/sys/fs/cgroup%s", root,
 				 mounts[v2][i / 2]);
 
 		o->mount_len = (size_t)n;
-		snprintf(o->path + n, sizeof o->path - (size_t)n, "%s/%s",
-			 i % 2 || !path[1] ? "" : path, file);
+		snprintf(o->path + n, sizeof o->path - (size_t)n, "%.*s/%s",
+			 i % 2 || len == 1 ? 0 : (int)len, path, file);
 		if (read_count(o->path, &o->seen))
 			return true;
 	}
 	return false;
 }
 
-/* A line of /proc/self/cgroup is "0::/x" (v2), or "4:memory:/x" (v1). */
 void oom_begin(struct oom *o, const char *root)
 {
-	char file[300], line[600], *controllers, *path;
-	bool found = false;
-	FILE *f;
+	enum { OWN_BYTES = 64 << 10 };
+	char *file = xasprintf("%s/proc/self/cgroup", root);
+	struct str own = { 0 };
+	bool found;
 
-	snprintf(file, sizeof file, "%s/proc/self/cgroup", root);
-	f = fopen(file, "re");
-	while (f && !found && fgets(line, sizeof line, f)) {
-		line[strcspn(line, "\n")] = '\0';
-		controllers = strchr(line, ':');
-		path = controllers ? strchr(controllers + 1, ':') : NULL;
-		if (!path)
-			continue;
-		*path++ = '\0';
-		if (!controllers[1] || strstr(controllers, "memory"))
-			found = try_cgroup(o, root, path, !controllers[1]);
-	}
-	if (f)
-		fclose(f);
+	file_read(&own, file, OWN_BYTES, false);
+	found = try_cgroup(o, root, str_text(&own), false) ||
+		try_cgroup(o, root, str_text(&own), true);
+	str_free(&own);
+	free(file);
 	if (found)
 		return;
 	o->mount_len = 0;
