@@ -125,8 +125,6 @@ static void on_later(evutil_socket_t fd, short what, void *ctx)
 		} else if (now - s->since_ms < (uint64_t)ms) {
 			look_in(o, (int)(s->since_ms + (uint64_t)ms - now));
 		} else {
-			if (o->timestamps)
-				stamp_lines(o, q);
 			o->held -= lines_held(s);
 			lines_show(&q->lines, s);
 			o->held += lines_held(s);
