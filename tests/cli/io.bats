@@ -31,7 +31,11 @@ in_terminal() { NO_COLOR=1 timeout -k 5 30 script -qefc "$1" /dev/null < /dev/nu
 	before=$(date +%s%3N)
 	run -0 out --timestamps --no-tag -np 1 echo x
 	at=$(date -d "${output% x}" +%s%3N)
-	[ "$before" -le "$at" ] && [ "$at" -le "$(date +%s%3N)" ]
+	[ "$before" -le "$at" ]
+	[ "$at" -le "$(date +%s%3N)" ]
+	run -0 out --timestamps --no-tag -np 1 sh -c 'echo; sleep 1; date +%s%3N' # another second
+	read -r at before <<< "${lines[1]}"
+	[ "$before" -le "$(date -d "$at" +%s%3N)" ]
 	TZ=Asia/Kathmandu run -0 out --timestamps --no-tag -np 1 echo x
 	[[ $output =~ \+05:45\ x$ ]]
 }

@@ -254,7 +254,8 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	run -0 out -np 2 sh -c 'ps -o pid=,sid=,pgid= -p $$'
 	[ "$(plain | wc -l)" = 2 ]
 	while read -r pid sid pgid; do
-		[ "$pid" = "$pgid" ] && [ "$sid" != "$(ps -o sid= -p $$ | tr -d ' ')" ]
+		[ "$pid" = "$pgid" ]
+		[ "$sid" != "$(ps -o sid= -p $$ | tr -d ' ')" ]
 	done <<< "$(plain)"
 	[ "$(plain | awk '{ print $2 }' | sort -u | wc -l)" = 1 ]
 }

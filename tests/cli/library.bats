@@ -195,7 +195,8 @@ void backward(int layer);'
 @test "install: LIBDIR" {
 	[ "${SAN:-}" != 1 ] || skip "the sanitizers' build is not installed"
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 install
-	[ -s "$T/root/usr/lib64/libberth.so" ] && [ ! -e "$T/root/usr/lib" ]
+	[ -s "$T/root/usr/lib64/libberth.so" ]
+	[ ! -e "$T/root/usr/lib" ]
 	grep -qx libdir=/usr/lib64 "$T/root/usr/lib64/pkgconfig/berth.pc"
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 uninstall
 	[ -z "$(find "$T/root" ! -type d)" ]

@@ -143,7 +143,9 @@ full() { printf '%3d%%|%-40s|' "$1" "$(head -c $(($1 * 2 / 5)) /dev/zero | tr '\
 		styles+="${answer#ok } "
 	done
 	read -r o0 o0r o1 o1r e0 e0r e1 e1r <<< "$styles"
-	[ "$o0$e0" != defaultdefault ] && [ "$o0" = "$e0" ] && [ "$o1" = "$e1" ] && [ "$o0" != "$o1" ]
+	[ "$o0$e0" != defaultdefault ]
+	[ "$o0 $o1" = "$e0 $e1" ]
+	[ "$o0" != "$o1" ]
 	[ "$o0r$o1r$e0r$e1r" = FalseFalseTrueTrue ]
 	exec 5>&- 6<&-
 	for way in 'NO_COLOR=1' 'BERTH_COLOR=never' 'TERM=dumb'; do

@@ -150,7 +150,8 @@ all_ways() { # HOST PATTERN
 	gone n1
 }
 
-@test "an empty cgroup whose agent is dead goes with the next job; one with a process stays" {
+@test "an empty cgroup whose agent is dead goes with the next job; one with a process or a live agent stays" {
+	local live=/sys/fs/cgroup/unified/berth-live.1.1 # as if process 1 were its agent
 	begin n1
 	inject runner_and_agent_killed n1
 	status_of_job 10
@@ -159,7 +160,10 @@ all_ways() { # HOST PATTERN
 	on n1 pkill -KILL -f unnamed.py
 	wait_for none_left n1
 	[ "$(cgroups n1 | wc -l)" = 1 ]
+	on n1 mkdir "$live"
 	run -0 r -H n1 true
+	[ "$(cgroups n1)" = "$live" ]
+	on n1 rmdir "$live"
 	gone n1
 }
 

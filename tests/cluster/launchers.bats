@@ -184,7 +184,8 @@ all_gone() {
 	for launch in 'srun -N1 -n4 --mpi=pmix' 'srun -N2 -n4 --mpi=pmix'; do
 		began=$SECONDS
 		run $launch "$COLLECTIVES" 1 lost
-		[ "$status" != 0 ] && [ $((SECONDS - began)) -lt 30 ]
+		[ "$status" != 0 ]
+		[ $((SECONDS - began)) -lt 30 ]
 	done
 	all_gone
 }
