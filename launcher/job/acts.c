@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <signal.h>
 
-#include "launcher/hosts/hosts.h"
 #include "launcher/hosts/same_host.h"
 #include "launcher/job/check.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/job_plan.h"
 #include "launcher/job/messages.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
@@ -44,75 +44,6 @@ void acts_launch(struct job *j)
 }
 
 /* ---- PLACE: ranks to hosts, and to berths ---- */
-
-/* How many of H's GPUs the job may use. */
-static uint32_t usable_gpus(const struct job *j, const struct host *h)
-{
-	const char *list = j->spec.gpus;
-	uint32_t n = 1;
-
-	if (!list)
-		return h->gpus;
-	for (; *list; list++)
-		n += *list == ',';
-	return n < h->gpus ? n : h->gpus;
-}
-
-/* The slots of each host as numbers. */
-static int resolve_slots(const struct job *j, struct map_host *map, struct err *e)
-{
-	for (size_t i = 0; i < j->agents.n; i++) {
-		const struct host *h = &j->agents.host[i];
-		int slots = h->slots;
-
-		if (slots == SLOTS_GPUS && !h->gpus)
-			return err_set(e, E_NO_GPUS, h->name);
-		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
-			slots = (int)usable_gpus(j, h);
-		else if (slots == SLOTS_AUTO)
-			slots = (int)h->cores;
-		map[i] =
-			(struct map_host){ h->name, slots, h->max_slots,
-					   h->state == HOST_LOST || j->run[i].dropped ||
-						   j->run[i].unkillable };
-	}
-	return 0;
-}
-
-/* NP ranks, or as many as the request says, on the hosts that are not lost. */
-static int make_plan(const struct job *j, struct plan *plan, uint32_t np, struct err *e)
-{
-	struct map_host *map = xcalloc(j->agents.n, sizeof *map);
-	struct request r = *j->request;
-	struct app first = r.app[0];
-	int rc;
-
-	if (np && r.napp == 1) { /* -np was not given: it is as before */
-		first.np = (int)np;
-		r.app = &first;
-	}
-	rc = resolve_slots(j, map, e) ||
-	     map_ranks(plan, &r, map, j->agents.n, j->slots_from, e);
-	free(map);
-	return rc ? -1 : 0;
-}
-
-int acts_map(struct job *j)
-{
-	const uint32_t reader = j->request->stdin_rank;
-	uint32_t shown;
-
-	if (j->plan.np)
-		return 0;
-	if (make_plan(j, &j->plan, 0, &j->err))
-		return -1;
-	j->rank = xcalloc(j->plan.np, sizeof *j->rank);
-	if (reader < STDIN_ALL && reader >= j->plan.np)
-		return err_set(&j->err, E_STDIN_RANK, reader, j->plan.np);
-	if (rank_set_first(&j->request->show, j->plan.np, &shown))
-		return err_set(&j->err, E_SHOW_RANK, shown, j->plan.np);
-	return 0;
-}
 
 /* The hosts whose ranks read stdin in this epoch. */
 static void aim_input(struct job *j)
@@ -165,7 +96,7 @@ static void on_typed(void *ctx)
 static void place(struct job *j)
 {
 	end_progress(j);
-	if (job_spec_read(j) || acts_map(j) || check_hosts(j)) {
+	if (job_spec_read(j) || job_plan_make(j) || check_hosts(j)) {
 		if (j->request->check && j->lost) {
 			check_say(j); /* too few hosts are left: this is why */
 			acts_say_error(j);
@@ -527,26 +458,9 @@ void acts_forget_ranks(struct job *j)
 	rank_status_free(j);
 }
 
-/* The same number of ranks on the hosts that are left.  Hosts that were lost are left
- * out if the others have the slots; hosts that had no rank so far are spares. */
-static int replan(struct job *j)
-{
-	struct plan plan = { 0 };
-	struct err e = { 0 }, whole;
-
-	if (!make_plan(j, &plan, j->plan.np, &e)) {
-		plan_free(&j->plan);
-		j->plan = plan;
-		return 0;
-	}
-	err_set(&whole, E_RESTART, e.text);
-	report_error(j, &whole);
-	return -1;
-}
-
 static void restart(struct job *j)
 {
-	if (replan(j)) { /* that has been said, and the status is the cause's */
+	if (job_plan_renew(j)) { /* that has been said, and the status is the cause's */
 		j->refused = true;
 		return;
 	}

@@ -11,8 +11,6 @@ void acts_do(struct job *j, enum job_act act);
 
 /* An agent on each host that is needed and has none. */
 void acts_launch(struct job *j);
-/* Ranks to hosts, if that has not been done.  0, or -1 with j->err. */
-int acts_map(struct job *j);
 /* j->err to the user, if it is set; j is no longer refused. */
 void acts_say_error(struct job *j);
 /* All that is known of the ranks of the epoch goes. */

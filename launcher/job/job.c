@@ -6,6 +6,7 @@
 
 #include "common/loop.h"
 #include "launcher/job/acts.h"
+#include "launcher/job/job_plan.h"
 #include "launcher/job/messages.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
@@ -172,7 +173,7 @@ void job_begin(struct job *j)
 	if (j->refused) /* there are no hosts */
 		return;
 	/* where slots are known, hosts without a rank need no agent */
-	if ((slots_known(j) && acts_map(j)) ||
+	if ((slots_known(j) && job_plan_make(j)) ||
 	    events_open(&j->events, j->request->events_file, j->spec.job_id, on_event,
 			j, &j->err)) {
 		j->refused = true;
