@@ -190,7 +190,7 @@ fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 	clang -fsanitize=fuzzer,address,undefined -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 # clang 14 has no _Float16 on x86: of lib/ only the connections.
-$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net*.c))
+$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c))
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)
 	@for f in $(fuzzers); do tests/fuzz.sh $$f $(FUZZ_S) || exit 1; done
@@ -215,7 +215,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
+	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
 
 bench: all
 	@tests/deps bench
@@ -238,7 +238,7 @@ completions := $(addprefix $(BUILD)/completion/,runner _runner runner.fish)
 docs: $(pages) $(completions)
 
 # The OPTIONS section and its like come from runner's own tables.
-$(BUILD)/man/%: man/%.in man/splice.awk common/given.def lib/knobs.def $(BUILD)/bin/runner
+$(BUILD)/man/%: man/%.in man/splice.awk common/given.def lib/core/params.def $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@

@@ -453,7 +453,7 @@ static void tune(void)
 		for (int i = 0; i < 5; i++)
 			run(&s);
 	}
-	if (!berth_ways(text, sizeof text))
+	if (!berth_algorithms(text, sizeof text))
 		snprintf(text, sizeof text, "one rank\n");
 	if (!b.me)
 		fputs(text, stdout);

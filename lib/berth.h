@@ -261,7 +261,7 @@ berth_result berth_metrics(struct berth_metrics *m);
 
 /* The algorithm of allreduce for each range of sizes, as measured so far: lines in TEXT
  * of BYTES, cut to fit.  Returns the length of the whole text. */
-size_t berth_ways(char *text, size_t bytes);
+size_t berth_algorithms(char *text, size_t bytes);
 
 /* Write PATH.RANK in Chrome's trace format, one file for each rank, all on one
  * clock. */

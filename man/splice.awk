@@ -1,13 +1,13 @@
 # A line  .\" @FORM@  becomes a part of the page.  @man@, @environment@, @compat@, @exits@ and
 # @errors@ come from the rows of `runner --print=tables` (launcher/cli/help.h); @given@, the
-# variables of a rank, comes from common/given.def; @knobs@ and @ignored@, the
-# variables that the library reads, come from lib/knobs.def.
+# variables of a rank, comes from common/given.def; @parameters@ and @ignored@, the
+# variables that the library reads, come from lib/core/params.def.
 /^\.\\" @given@$/ {
 	given()
 	next
 }
-/^\.\\" @(knobs|ignored)@$/ {
-	knobs($0 ~ /knobs/ ? "KNOB" : "IGNORED")
+/^\.\\" @(parameters|ignored)@$/ {
+	parameters($0 ~ /parameters/ ? "PARAM" : "IGNORED")
 	next
 }
 /^\.\\" @[a-z]+@$/ {
@@ -162,10 +162,10 @@ function section(rule, intro) {
 	print ".El"
 }
 
-# Rows are KNOB(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); variables that
+# Rows are PARAM(NAME, member, KIND, default, "what"), IGNORED(NAME, "why"); variables that
 # are ignored for the same reason share an item.
-function knobs(macro,    line, row, part, q, names, why, n, i) {
-	while ((getline line < "lib/knobs.def") > 0) {
+function parameters(macro,    line, row, part, q, names, why, n, i) {
+	while ((getline line < "lib/core/params.def") > 0) {
 		if (line ~ "^" macro "\\(")
 			row = line
 		else if (row)
@@ -176,14 +176,14 @@ function knobs(macro,    line, row, part, q, names, why, n, i) {
 		split(row, q, "\"")
 		q[2] = toupper(substr(q[2], 1, 1)) substr(q[2], 2)
 		gsub(/\.  /, ".\n", q[2])
-		if (macro == "KNOB")
+		if (macro == "PARAM")
 			printf ".It Ev %s%s\n%s.\n%s", part[2], unit(part[4]), q[2], otherwise(part[4], part[5])
 		else if (!names[q[2]])
 			why[++n] = q[2]
 		names[q[2]] = names[q[2]] (names[q[2]] ? " , " : "") part[2]
 		row = ""
 	}
-	close("lib/knobs.def")
+	close("lib/core/params.def")
 	if (!n)
 		return
 	print ".Pp\nThese of Horovod's are accepted, with a line in the log, and do nothing:\n.Bl -tag -width Ds"

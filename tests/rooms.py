@@ -3,7 +3,7 @@
 
 A room is a folder of sources.  CONTRIBUTING has a table of them, from the line that begins with
 "room" to the first empty line: name, what it takes from, its law.  Each room takes from itself
-and from common/; main.c takes from all rooms of its program.  CONTRIBUTING's map has a line for
+and, the library's apart, from common/; main.c takes from all rooms of its program.  CONTRIBUTING's map has a line for
 each room and, indented, one for each file.
 
 laws     an #include of a room, or a symbol that an object file takes from a room, that the
@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-PROGRAMS = ("launcher", "agent", "common")
+PROGRAMS = ("launcher", "agent", "common", "lib")
 
 
 def sources():
@@ -57,7 +57,7 @@ def room_of(path):
 
 def allowed(rooms, user, used):
     """Whether file USER may take something from file USED."""
-    if room_of(user) == room_of(used) or room_of(used) == "common":
+    if room_of(user) == room_of(used) or room_of(used) == "common" and not user.startswith("lib/"):
         return True
     if os.path.basename(user) in ("main.c", "main"):
         return used.split("/")[0] == user.split("/")[0]

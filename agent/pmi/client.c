@@ -55,7 +55,7 @@ int client_frame(const struct client *c, struct boot_head *h)
 		[BOOT_MEMORY] = { sizeof(uint64_t), sizeof(uint64_t) + 1 },
 		[BOOT_FENCE] = { 1, BOOT_TEXT_BYTES + 1 },
 		[BOOT_STALL] = { sizeof(uint32_t) + 1, STALL_MOST + 1 },
-		[BOOT_ASK] = { 0, 1 },
+		[BOOT_MISSING_REQUEST] = { 0, 1 },
 		[BOOT_LEAVE] = { 0, 1 },
 	};
 

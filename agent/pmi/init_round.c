@@ -98,7 +98,7 @@ static void mark(struct server *s, struct init_round *round)
 	round->unmarked = false;
 	for (size_t i = 0; i < s->nlost; i++) {
 		const struct lost_rank *l = &s->lost[i];
-		const unsigned char how = l->secondary ? BOOT_FOLLOWS : BOOT_LOST;
+		const unsigned char how = l->secondary ? BOOT_SECONDARY : BOOT_LOST;
 
 		if (l->init_round != round->number &&
 		    !(l->ended && l->init_round < round->number))
@@ -520,7 +520,7 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 		return on_memory(c, bytes);
 	case BOOT_FENCE:
 		return on_fence(c, payload, n);
-	case BOOT_ASK:
+	case BOOT_MISSING_REQUEST:
 		return op_records_missing_request(c)
 			       ? xstrdup("an unexpected question of libberth")
 			       : NULL;

@@ -12,7 +12,7 @@ enum {
 
 /* A rank's flight recorder: its last operations, the newest first. */
 struct recorder {
-	struct boot_flight op[RECORDS_MOST];
+	struct boot_record op[RECORDS_MOST];
 	size_t n;
 };
 
@@ -46,12 +46,12 @@ bool op_records_secondary(const struct server *s, uint32_t local)
 	struct boot_memory head;
 	struct boot_rank rank;
 
-	return read_rank(s, local, &head, &rank) && atomic_load(&rank.blames);
+	return read_rank(s, local, &head, &rank) && atomic_load(&rank.failed_peer);
 }
 
 static void read_recorder(const struct server *s, uint32_t local, struct recorder *r)
 {
-	const size_t bytes = BOOT_FLIGHTS * sizeof(struct boot_flight);
+	const size_t bytes = BOOT_RECORDS * sizeof(struct boot_record);
 	const struct init_round *round = s->member[local].round;
 	struct boot_memory head;
 	struct boot_rank rank;
@@ -59,20 +59,20 @@ static void read_recorder(const struct server *s, uint32_t local, struct recorde
 
 	r->n = 0;
 	if (!read_rank(s, local, &head, &rank) ||
-	    !fits(round->bytes, head.flight_at, s->job->ranks.n, bytes))
+	    !fits(round->bytes, head.record_at, s->job->ranks.n, bytes))
 		return;
 	number = atomic_load(&rank.number);
-	at = head.flight_at + local * bytes;
+	at = head.record_at + local * bytes;
 	for (; r->n < RECORDS_MOST && number; r->n++, number--) {
-		struct boot_flight *op = &r->op[r->n];
-		const uint64_t place = (number - 1) % BOOT_FLIGHTS * sizeof *op;
+		struct boot_record *op = &r->op[r->n];
+		const uint64_t place = (number - 1) % BOOT_RECORDS * sizeof *op;
 
 		if (!copy(round, at + place, op, sizeof *op) ||
 		    (atomic_load(&op->number) != number && r->n))
 			return;
 		if (atomic_load(&op->number) != number) { /* the rank writes it now */
-			*op = (struct boot_flight){ .begun = clock_ns() };
-			atomic_store(&op->state, BOOT_FLIGHT_QUEUED);
+			*op = (struct boot_record){ .begun = clock_ns() };
+			atomic_store(&op->state, BOOT_RECORD_QUEUED);
 		}
 	}
 }
@@ -84,15 +84,15 @@ static const char *word(const char *const *words, size_t n, unsigned i)
 	return i < n ? words[i] : "?";
 }
 
-static void add_op(struct str *out, const struct boot_flight *op)
+static void add_op(struct str *out, const struct boot_record *op)
 {
 	static const char *const
-		kinds[] = { BOOT_KINDS },
-		*const types[] = { BOOT_TYPES }, *const ops[] = { BOOT_OPS },
+		kinds[] = { KIND_NAMES },
+		*const types[] = { TYPE_NAMES }, *const ops[] = { OP_NAMES },
 		*const states[] = { "begun", "queued", "begun", "done", "failed" };
 	enum { BARRIER = 6, KINDS = sizeof kinds / sizeof *kinds };
-	const unsigned state = op->state <= BOOT_FLIGHT_FAILED ? op->state : 0;
-	const bool ended = state >= BOOT_FLIGHT_DONE && op->ended;
+	const unsigned state = op->state <= BOOT_RECORD_FAILED ? op->state : 0;
+	const bool ended = state >= BOOT_RECORD_DONE && op->ended;
 	const uint64_t then = ended ? op->ended : op->begun, now = clock_ns();
 	const uint64_t ms = now > then ? (now - then) / 1000000 : 0;
 
@@ -122,18 +122,18 @@ static size_t collect_seqs(const struct member *m, const struct recorder *r,
 	seq[0] = m->init_round;
 	runs[0] = waits_to_join;
 	for (size_t i = 0; i < r->n; i++) {
-		const struct boot_flight *op = &r->op[i];
+		const struct boot_record *op = &r->op[i];
 		size_t k = 0;
 
-		if (op->state < BOOT_FLIGHT_RUNS)
+		if (op->state < BOOT_RECORD_RUNS)
 			continue;
 		while (k < n && set[k] != op->set)
 			k++;
 		if (k < n || k > SETS_MOST)
 			continue;
 		set[k] = op->set;
-		seq[k] = op->turn;
-		runs[k] = op->state == BOOT_FLIGHT_RUNS;
+		seq[k] = op->seq;
+		runs[k] = op->state == BOOT_RECORD_RUNS;
 		n++;
 	}
 	return n;
@@ -146,7 +146,7 @@ void op_records_send(const struct server *s, uint32_t local)
 	uint32_t set[1 + SETS_MOST], seq[1 + SETS_MOST], runs[1 + SETS_MOST];
 	struct wire_rank_op w = { .epoch = s->job->epoch,
 				  .rank = s->job->ranks.v[local] };
-	const struct boot_flight *op;
+	const struct boot_record *op;
 	struct str text = { 0 };
 	struct recorder r;
 	size_t n;
@@ -156,7 +156,7 @@ void op_records_send(const struct server *s, uint32_t local)
 	read_recorder(s, local, &r);
 	op = r.op;
 	for (size_t i = 0; i < r.n; i++) /* the oldest that runs, else the newest */
-		if (r.op[i].state == BOOT_FLIGHT_RUNS)
+		if (r.op[i].state == BOOT_RECORD_RUNS)
 			op = &r.op[i];
 	if (r.n)
 		add_op(&text, op);
@@ -208,7 +208,7 @@ void op_records_missing(struct server *s, const struct wire_missing *w)
 		if (s->job->ranks.v[i] != w->rank || !m->asks_missing || !m->client)
 			continue;
 		m->asks_missing = false;
-		client_send(m->client, BOOT_BEHIND, w->ranks.v,
+		client_send(m->client, BOOT_MISSING, w->ranks.v,
 			    w->ranks.n * sizeof *w->ranks.v);
 	}
 }

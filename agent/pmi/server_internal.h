@@ -4,7 +4,7 @@
 #define BERTH_AGENT_PMI_SERVER_INTERNAL_H
 
 #include "agent/pmi/server.h"
-#include "lib/boot.def"
+#include "lib/boot/boot.def"
 
 struct event;
 

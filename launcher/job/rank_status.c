@@ -98,7 +98,7 @@ const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank
 /* ---- the ranks that others wait for ---- */
 
 /* Bit of the number of a process set: its asynchronous operations, which have sequence
- * numbers of their own (lib/boot.def). */
+ * numbers of their own (lib/boot/boot.def). */
 #define ASYNCHRONOUS 0x80000000u
 
 /* RANK belongs to SET, and has begun operations up to *SEQ there (0: none). */

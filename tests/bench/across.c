@@ -89,7 +89,7 @@ static void stop(void)
 
 #else
 
-#include "lib/tcp.h"
+#include "lib/backend/tcp.h"
 
 static struct net *net;
 static struct tcp *group;

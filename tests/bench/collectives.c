@@ -31,7 +31,7 @@
 #include <mpi.h>
 #else
 #include "lib/berth.h"
-#include "lib/kern.h"
+#include "lib/base/kern.h"
 #endif
 
 enum { RANKS_MOST = 64, BATCHES_MOST = 64, HANDOVERS = 400 };

@@ -30,9 +30,8 @@ tool() { # NAME LIBRARY...
 
 # The same, with all of libberth inside it.
 library_tool() { # NAME
-	local objects=("$ROOT"/lib/*.c)
-	objects=("${objects[@]##*/}")
-	objects=("${objects[@]/#/$AS_GIVEN/obj/lib/}")
+	local objects=("$ROOT"/lib/*/*.c)
+	objects=("${objects[@]/#$ROOT/$AS_GIVEN/obj}")
 	objects=("${objects[@]/%.c/.o}")
 	make -s -C "$ROOT" -j "$(nproc)" BUILD="$AS_GIVEN" "${objects[@]}"
 	(cd "$ROOT" && tool "$1" "${@:2}" -I. "${objects[@]}" -l:libsodium.a -lm -ldl -lpthread)

@@ -164,11 +164,11 @@ void backward(int layer);'
 	[ "$(plain <<< "$output" | sort | uniq -c | xargs)" = '4 1.5 1.5' ]
 }
 
-@test "berth(3): its variables are those of lib/knobs.def" {
+@test "berth(3): its variables are those of lib/core/params.def" {
 	cd "$ROOT"
-	printf '.\\" @knobs@\n.\\" @ignored@\n' | awk -f man/splice.awk > "$T/variables"
+	printf '.\\" @parameters@\n.\\" @ignored@\n' | awk -f man/splice.awk > "$T/variables"
 	diff <(sed -n '/^\.It Ev /s///p' "$T/variables" | grep -oE '[A-Z][A-Z0-9_]{4,}' | sort) \
-		<(sed -nE 's/^(KNOB|IGNORED)\(([A-Z0-9_]+),.*/\2/p' lib/knobs.def | sort)
+		<(sed -nE 's/^(PARAM|IGNORED)\(([A-Z0-9_]+),.*/\2/p' lib/core/params.def | sort)
 }
 
 # ---- the installed library ----

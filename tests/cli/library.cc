@@ -99,7 +99,7 @@ static void looking(const char *path)
 	struct berth_metrics m = {};
 	char ways[4096];
 
-	is(berth_ways(ways, sizeof ways) == std::strlen(ways), "berth_ways");
+	is(berth_algorithms(ways, sizeof ways) == std::strlen(ways), "berth_algorithms");
 	m.size = sizeof m;
 	is(!berth_metrics(&m) && m.operations > 0, "berth_metrics");
 	is(!berth_timeline_start(path), "berth_timeline_start");

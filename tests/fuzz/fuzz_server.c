@@ -14,7 +14,7 @@
 #include "agent/pmi/server_internal.h"
 #include "common/job.h"
 #include "fuzz.h"
-#include "lib/boot.def"
+#include "lib/boot/boot.def"
 
 enum { PEERS = 3, ALL_RANKS = 4 };
 
@@ -103,7 +103,7 @@ static void peer_honest(int fd, unsigned what)
 		peer_say(fd, BOOT_STALL, stall, sizeof stall);
 		break;
 	case 4:
-		peer_say(fd, BOOT_ASK, NULL, 0);
+		peer_say(fd, BOOT_MISSING_REQUEST, NULL, 0);
 		break;
 	default:
 		peer_say(fd, BOOT_LEAVE, NULL, 0);
@@ -186,7 +186,7 @@ static void write_memory(const uint8_t *bytes, size_t n)
 				    .local_size = 2,
 				    .rank_at = 1024,
 				    .lost_at = 2048,
-				    .flight_at = 4096 };
+				    .record_at = 4096 };
 	int fd = server->round ? server->round->memory : -1;
 
 	memcpy(&head, bytes, n < sizeof head ? n : sizeof head);

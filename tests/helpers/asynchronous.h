@@ -405,7 +405,7 @@ static void *look_on(void *arg)
 
 		if (berth_metrics(&m))
 			usleep(100);
-		berth_ways(text, sizeof text);
+		berth_algorithms(text, sizeof text);
 		berth_free(berth_alloc(1000));
 		berth_set_member(NULL, 0);
 		if (size == 1)

@@ -1,4 +1,4 @@
-/* joins: a rank that does with the library's boot (lib/boot.h) what its words say.
+/* joins: a rank that does with the library's boot (lib/boot/boot.h) what its words say.
  *
  *   joins WORD...
  *     way           print the way that it takes, or why there is none
@@ -41,9 +41,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/boot.h"
+#include "lib/boot/boot.h"
 
-enum { RANKS_AT = 4096, LOST_AT = 65536, WORDS_AT = 69632, FLIGHTS_AT = 131072 };
+enum { RANKS_AT = 4096, LOST_AT = 65536, WORDS_AT = 69632, RECORDS_AT = 131072 };
 
 static const struct boot *boot;
 static void *state;
@@ -74,7 +74,7 @@ static void check(berth_result rc, const char *what, const char *why)
 static void way(const char *value)
 {
 	char why[BOOT_WHY_BYTES] = "";
-	const struct boot *b = boot_way(why);
+	const struct boot *b = boot_choose(why);
 
 	(void)value;
 	printf("%s\n", b ? b->name : why);
@@ -86,13 +86,13 @@ static void join(const char *value)
 
 	(void)value;
 	began_ns = now_ns();
-	boot = boot_way(why);
+	boot = boot_choose(why);
 	check(boot ? BERTH_OK : BERTH_NO_PEERS, "no way", why);
 	check(boot->join(&state, &w, why), "join", why);
 	joined = true;
 }
 
-/* As lib/memory.h lays it out, as far as the agent looks. */
+/* As lib/boot/memory.h lays it out, as far as the agent looks. */
 static void map_memory(const char *value)
 {
 	size_t bytes = *value ? strtoul(value, NULL, 10) : 16 << 20;
@@ -106,7 +106,7 @@ static void map_memory(const char *value)
 	memory->version = BOOT_VERSION;
 	memory->lost_at = LOST_AT;
 	memory->rank_at = RANKS_AT;
-	memory->flight_at = FLIGHTS_AT;
+	memory->record_at = RECORDS_AT;
 	memory->bytes = bytes;
 	usleep(late_us);
 	__atomic_store_n(&memory->magic, BOOT_MAGIC, __ATOMIC_RELEASE);
@@ -195,7 +195,7 @@ static void now(const char *value)
 	printf("now %llu\n", (unsigned long long)now_ns() / 1000000);
 }
 
-static struct boot_flight *flight;
+static struct boot_record *record;
 
 static void op(const char *value)
 {
@@ -203,21 +203,21 @@ static void op(const char *value)
 		(struct boot_rank *)((char *)memory + RANKS_AT) + w.local_rank;
 	uint64_t number = atomic_fetch_add(&me->number, 1) + 1;
 
-	flight = (struct boot_flight *)((char *)memory + FLIGHTS_AT) +
-		 w.local_rank * BOOT_FLIGHTS + (number - 1) % BOOT_FLIGHTS;
-	*flight = (struct boot_flight){ .count = 1024,
+	record = (struct boot_record *)((char *)memory + RECORDS_AT) +
+		 w.local_rank * BOOT_RECORDS + (number - 1) % BOOT_RECORDS;
+	*record = (struct boot_record){ .count = 1024,
 					.begun = now_ns(),
-					.turn = (uint32_t)number,
+					.seq = (uint32_t)number,
 					.type = BERTH_F32 };
-	snprintf(flight->name, sizeof flight->name, "%s", value);
-	atomic_store(&flight->state, BOOT_FLIGHT_RUNS);
-	atomic_store(&flight->number, number);
+	snprintf(record->name, sizeof record->name, "%s", value);
+	atomic_store(&record->state, BOOT_RECORD_RUNS);
+	atomic_store(&record->number, number);
 }
 
 static void end_op(const char *value)
 {
 	(void)value;
-	atomic_store(&flight->state, BOOT_FLIGHT_DONE);
+	atomic_store(&record->state, BOOT_RECORD_DONE);
 }
 
 static void stall(const char *value)

@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-#include "lib/backend.h"
+#include "lib/backend/backend.h"
 
 struct group {
 	const struct backend *back;

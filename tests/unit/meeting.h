@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "lib/net.h"
+#include "lib/net/net.h"
 
 static const unsigned char key[NET_KEY_BYTES] = "a key of thirty-two bytes, or so";
 

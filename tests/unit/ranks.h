@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/coll.h"
-#include "lib/kern.h"
+#include "lib/backend/coll.h"
+#include "lib/base/kern.h"
 
 struct ranks {
 	unsigned n, me;

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/net_state.h"
+#include "lib/net/net_state.h"
 
 static const unsigned char stranger_key[NET_KEY_BYTES] = "the key of these tests";
 

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "lib/boot.h"
+#include "lib/boot/boot.h"
 
 /* ---- which way ---- */
 
@@ -54,7 +54,7 @@ START_TEST(way)
 	clear_environment();
 	if (ways[_i].name)
 		setenv(ways[_i].name, ways[_i].value, 1);
-	b = boot_way(why);
+	b = boot_choose(why);
 	ck_assert_msg(b == (*ways[_i].says ? NULL : &boot_alone), "%s", why);
 	for (int i = 0; i < 3 && ways[_i].says[i]; i++)
 		ck_assert_msg(strstr(why, ways[_i].says[i]) != NULL,
@@ -412,12 +412,12 @@ static const struct {
 	berth_result rc;
 	unsigned missing;
 } waits[] = {
-	{ ask_on, { BOOT_BEHIND, BOOT_ALL }, 1, BERTH_OK, 1 },
+	{ ask_on, { BOOT_MISSING, BOOT_ALL }, 1, BERTH_OK, 1 },
 	{ ask_on, { BOOT_ALL }, 1, BERTH_OK, 77 }, /* the last came meanwhile */
-	{ ask_on, { BOOT_BEHIND }, 5000, BERTH_SYSTEM, 77 }, /* no rank of this job */
+	{ ask_on, { BOOT_MISSING }, 5000, BERTH_SYSTEM, 77 }, /* no rank of this job */
 	{ ask_on, { BOOT_MEMORY }, 1, BERTH_SYSTEM, 77 },
-	{ ask_on, { BOOT_BEHIND, BOOT_REFUSED }, 1, BERTH_NO_PEERS, 1 },
-	{ wait_on, { BOOT_BEHIND }, 1, BERTH_SYSTEM, 77 }, /* nobody has asked */
+	{ ask_on, { BOOT_MISSING, BOOT_REFUSED }, 1, BERTH_NO_PEERS, 1 },
+	{ wait_on, { BOOT_MISSING }, 1, BERTH_SYSTEM, 77 }, /* nobody has asked */
 	{ give_up, { 0 }, 1, BERTH_TIMEOUT, 77 },
 };
 

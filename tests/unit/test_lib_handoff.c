@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/boot.h"
-#include "lib/handoff.h"
+#include "lib/boot/boot.h"
+#include "lib/boot/handoff.h"
 
 enum { BYTES = 8192, OTHERS = 3, NOBODY = 65534, PATIENCE_MS = 30000 };
 

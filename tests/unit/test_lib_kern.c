@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kern_half.h"
-#include "lib/kern_set.h"
+#include "lib/base/kern_half.h"
+#include "lib/base/kern_set.h"
 
 enum { MOST = 300, GUARD = 64, SRC = 5, DST = 3 };
 

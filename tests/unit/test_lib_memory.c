@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/memory.h"
-#include "lib/shm.h"
+#include "lib/boot/memory.h"
+#include "lib/backend/shm.h"
 
 enum { SIZE = 6, LOCAL = 4 };
 
@@ -37,7 +37,8 @@ static int make(void)
 	int fd = memfd_create("berth", MFD_ALLOW_SEALING | MFD_CLOEXEC);
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(ftruncate(fd, (off_t)memory_bytes(SIZE, LOCAL)), 0);
+	ck_assert_int_eq(
+		ftruncate(fd, (off_t)memory_bytes(SIZE, LOCAL, shm_bytes(LOCAL))), 0);
 	ck_assert_int_eq(
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
 	return fd;
@@ -51,7 +52,7 @@ static int join_as(struct memory *m, int fd, unsigned local)
 				.local_rank = local,
 				.local_size = LOCAL,
 				.memory = dup(fd) };
-	int rc = memory_map(m, &w);
+	int rc = memory_map(m, &w, shm_bytes(LOCAL));
 	int why = errno;
 
 	if (rc)
@@ -127,21 +128,21 @@ START_TEST(layout)
 	ck_assert_uint_eq(m.head->version, BOOT_VERSION);
 	ck_assert_uint_eq(m.head->size, SIZE);
 	ck_assert_uint_eq(m.head->local_size, LOCAL);
-	ck_assert_uint_eq(m.head->bytes, memory_bytes(SIZE, LOCAL));
+	ck_assert_uint_eq(m.head->bytes, memory_bytes(SIZE, LOCAL, shm_bytes(LOCAL)));
 	ck_assert_ptr_eq(m.at + m.head->rank_at, m.rank);
 	ck_assert_ptr_eq(m.at + m.head->lost_at, m.lost);
-	ck_assert_ptr_eq(m.at + m.head->flight_at, memory_flights(&m, 0));
-	ck_assert_ptr_eq(memory_flights(&m, 2), m.flights);
+	ck_assert_ptr_eq(m.at + m.head->record_at, memory_records(&m, 0));
+	ck_assert_ptr_eq(memory_records(&m, 2), m.records);
 	ck_assert_uint_eq(m.rank[2].rank, 3);
 	ck_assert_uint_eq(m.rank[2].pid, (unsigned)getpid());
-	ck_assert_uint_eq(m.rank[2].state, BOOT_IN);
-	ck_assert_uint_eq(m.rank[1].state, BOOT_NOT_IN);
+	ck_assert_uint_eq(m.rank[2].state, BOOT_JOINED);
+	ck_assert_uint_eq(m.rank[1].state, BOOT_NOT_JOINED);
 	/* one behind the other */
 	end = (unsigned char *)(m.head + 1);
 	ck_assert((void *)m.rank >= (void *)(end));
 	ck_assert((void *)m.lost >= (void *)(m.rank + LOCAL));
-	ck_assert((void *)memory_flights(&m, 0) >= (void *)(m.lost + SIZE));
-	ck_assert((void *)memory_region(&m, 0) >= (void *)(memory_flights(&m, LOCAL)));
+	ck_assert((void *)memory_records(&m, 0) >= (void *)(m.lost + SIZE));
+	ck_assert((void *)memory_region(&m, 0) >= (void *)(memory_records(&m, LOCAL)));
 	end = (unsigned char *)memory_region(&m, 0) + shm_bytes(LOCAL);
 	ck_assert((void *)memory_region(&m, 1) >= (void *)(end));
 	end = (unsigned char *)memory_region(&m, 1) + shm_bytes(LOCAL);
@@ -161,7 +162,7 @@ END_TEST
 START_TEST(many_ranks)
 {
 	for (unsigned n = 1; n <= 256; n *= 2) {
-		size_t one = memory_bytes(1 << 20, n);
+		size_t one = memory_bytes(1 << 20, n, shm_bytes(n));
 
 		ck_assert_uint_ge(one, n * ((size_t)2 << 20));
 		ck_assert_uint_lt(one, (size_t)17 << 40);
@@ -172,7 +173,7 @@ END_TEST
 /* Its sizes are those of the host, not of what one rank was put into. */
 START_TEST(without_heap)
 {
-	size_t bytes = memory_bytes(SIZE, LOCAL);
+	size_t bytes = memory_bytes(SIZE, LOCAL, shm_bytes(LOCAL));
 	struct rlimit l = { (size_t)2 << 30, (size_t)2 << 30 };
 	struct memory m;
 	int fd = make();
@@ -182,7 +183,7 @@ START_TEST(without_heap)
 	return;
 #endif
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &l), 0);
-	ck_assert_uint_eq(memory_bytes(SIZE, LOCAL), bytes);
+	ck_assert_uint_eq(memory_bytes(SIZE, LOCAL, shm_bytes(LOCAL)), bytes);
 	ck_assert_int_eq(join_as(&m, fd, 0), 0);
 	ck_assert_ptr_null(m.heap);
 	ck_assert_uint_eq(m.heap_bytes, 0);
@@ -200,12 +201,12 @@ START_TEST(refused)
 	int fd = make();
 
 	w.memory = memfd_create("small", 0);
-	ck_assert_int_eq(memory_map(&m, &w), -1);
+	ck_assert_int_eq(memory_map(&m, &w, shm_bytes(LOCAL)), -1);
 	ck_assert_int_eq(errno, EPROTO);
 	ck_assert_int_eq(fcntl(w.memory, F_GETFD), 0); /* still the caller's */
 	memory_unmap(&m);
 	close(w.memory);
-	ck_assert_int_eq(memory_map(&m, &w), -1);
+	ck_assert_int_eq(memory_map(&m, &w, shm_bytes(LOCAL)), -1);
 	ck_assert_int_eq(errno, EBADF);
 	ck_assert_int_eq(join_as(&m, fd, 0), 0);
 	m.head->version++;
@@ -412,7 +413,7 @@ START_TEST(child_of_a_rank)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	pthread_mutex_unlock(&m.lock);
 	ck_assert_int_eq(status, 0);
-	ck_assert_uint_eq(m.rank[0].state, BOOT_IN);
+	ck_assert_uint_eq(m.rank[0].state, BOOT_JOINED);
 	ck_assert_int_eq(p[5], 7);
 	ck_assert_ptr_ne(memory_alloc(&m, 1 << 20), p);
 	/* and the lock is still there */

@@ -2,15 +2,16 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "lib/plan.h"
+#include "lib/core/plan.h"
 
 enum { FUSE = 1000 };
 
-static struct plan_unit unit(unsigned number, uint64_t bytes, uint64_t kin)
+static struct plan_unit unit(unsigned number, uint64_t bytes, uint64_t fuse_key)
 {
-	return (struct plan_unit){
-		.key = 1000 + number, .signature = number, .bytes = bytes, .kin = kin
-	};
+	return (struct plan_unit){ .key = 1000 + number,
+				   .signature = number,
+				   .bytes = bytes,
+				   .fuse_key = fuse_key };
 }
 
 /* Note N units 0 .. N-1; which of them closed the cycle, or -1. */

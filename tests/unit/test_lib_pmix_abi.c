@@ -1,11 +1,11 @@
-/* lib/pmix_abi.h against PMIx's own headers, where they are installed: what differs
- * does not compile, or fails here. */
+/* lib/boot/pmix_abi.h against PMIx's own headers, where they are installed: what
+ * differs does not compile, or fails here. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/pmix_abi.h"
+#include "lib/boot/pmix_abi.h"
 
 #if __has_include(<pmix.h>)
 #include <pmix.h>

@@ -2,7 +2,7 @@
  * limit_s: 400 */
 #include "collectives.h"
 
-#include "lib/shm_internal.h"
+#include "lib/backend/shm_internal.h"
 
 static struct group join_by(struct ranks *r, bool heap, enum shm_staging staging,
 			    size_t chunk_bytes)
@@ -109,7 +109,7 @@ static void tried(struct ranks *r)
 	struct group g = join_with(r, false, SHM_STAGING_FOUND);
 	struct shm *s = g.group;
 
-	s->crowded = false;
+	s->oversubscribed = false;
 	for (unsigned op = 1; op <= 30; op++) {
 		s->probed_ns = 0;
 		one_of_many(r, &g, op);

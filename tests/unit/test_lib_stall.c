@@ -2,14 +2,15 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "lib/call.h"
-#include "lib/muster.h"
+#include "lib/base/rank_text.h"
+#include "lib/core/op_run.h"
+#include "lib/core/init_wait.h"
 
 #define S 1000000000u /* ns */
 
 START_TEST(when)
 {
-	struct knobs k = { .stall_ms = 60000 };
+	struct params k = { .stall_ms = 60000 };
 	const uint64_t begun = 1000 * (uint64_t)S;
 	uint64_t reported = begun;
 	unsigned said[8], n = 0;
@@ -40,7 +41,7 @@ static const char *fold(size_t bytes, size_t n, const unsigned *rank)
 	static char text[64];
 
 	memset(text, 'x', sizeof text);
-	world_fold(text, bytes, rank, n);
+	rank_text(text, bytes, rank, n);
 	if (bytes < sizeof text)
 		ck_assert_int_eq(text[bytes], 'x');
 	return text;
@@ -86,20 +87,22 @@ static void make(void)
 	w.memory.size = 8;
 	w.memory.rank = aligned_alloc(64, 4 * sizeof *w.memory.rank);
 	memset(w.memory.rank, 0, 4 * sizeof *w.memory.rank);
-	w.memory.flights = calloc(4 * BOOT_FLIGHTS, sizeof *w.memory.flights);
-	w.memory.rank[0].state = w.memory.rank[3].state = BOOT_IN;
+	w.memory.records = calloc(4 * BOOT_RECORDS, sizeof *w.memory.records);
+	w.memory.rank[0].state = w.memory.rank[3].state = BOOT_JOINED;
 }
 
 static void unmake(void)
 {
 	free(w.memory.rank);
-	free(w.memory.flights);
+	free(w.memory.records);
 }
 
 static const char *text_of(size_t bytes, size_t n, const unsigned *missing)
 {
 	static char text[1024];
-	struct stall s = { .world = &w,
+	struct stall s = { .who = &w.who,
+			   .local = w.local,
+			   .memory = &w.memory,
 			   .words = "allreduce \"grad\" of 1024 f32, sum",
 			   .waited_ms = 60049,
 			   .nmissing = n };
@@ -123,7 +126,7 @@ START_TEST(words)
 	const unsigned all[] = { 1, 2, 3, 4, 5, 6, 7 };
 	struct memory third = w.memory;
 	const struct coll c = { .kind = BERTH_BROADCAST, .count = 4, .type = BERTH_U8 };
-	struct boot_flight *f;
+	struct boot_record *f;
 	const char *text;
 	uint64_t now;
 
@@ -132,8 +135,8 @@ START_TEST(words)
 	ck_assert_str_eq(TEXT(1, 3),
 			 HEAD "ranks 1, 3 on 'n0' (rank 1: it has not joined)");
 	third.local_rank = 3;
-	third.flights += 3 * BOOT_FLIGHTS;
-	f = trace_begin(&third, &c, NULL, 0, 1, BOOT_FLIGHT_DONE);
+	third.records += 3 * BOOT_RECORDS;
+	f = trace_begin(&third, &c, NULL, 0, 1, BOOT_RECORD_DONE);
 	do { /* again, where a moment came between that makes it another age */
 		now = trace_coarse_ns();
 		f->begun = now - 31 * (uint64_t)S;
@@ -154,14 +157,16 @@ START_TEST(sides)
 	enum { N = 200 };
 	unsigned rank[N];
 	const char *said[N];
-	struct channel c = { .n = N, .me = 3, .rank = rank };
+	struct comm c = { .n = N, .me = 3, .rank = rank };
 	struct failure why = { .rc = BERTH_MISMATCH };
 
 	for (unsigned i = 0; i < N; i++) {
 		rank[i] = 2 * N + i;
-		said[i] = i == 7 ? "2\nbarrier" : i == 9 ? CALL_JOINED : "1\nbroadcast";
+		said[i] = i == 7   ? "2\nbarrier"
+			  : i == 9 ? OP_RUN_JOINED
+				   : "1\nbroadcast";
 	}
-	call_say_sides(&c, &(struct op){ 0 }, said, &why);
+	op_run_say_sides(&c, &(struct op){ 0 }, said, &why);
 	ck_assert_str_eq(why.text,
 			 "the ranks called for different things: ranks 400-406, 408, "
 			 "410-599 for broadcast; rank 407 for barrier");
@@ -184,7 +189,7 @@ static void count_stall(void *state, const unsigned *missing, size_t n,
 }
 
 /* As if berth_init() had begun S seconds ago. */
-static void ago(struct muster *m, unsigned s)
+static void ago(struct init_wait *m, unsigned s)
 {
 	const uint64_t ns = s * (uint64_t)S;
 	const bool reported = m->reported_ns != m->begun_ns;
@@ -200,50 +205,50 @@ START_TEST(who_does_not_init)
 {
 	const unsigned late[] = { 5, 6 };
 	const struct boot fake = { .stall = count_stall };
-	struct muster m;
+	struct init_wait m;
 	char text[256];
 
 	w.boot = &fake;
-	w.knobs.stall_ms = 60000;
-	muster_begin(&m, &w);
+	w.params.stall_ms = 60000;
+	init_wait_begin(&m, &w);
 	ck_assert_uint_eq(m.deadline_ns, 0);
-	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_OK);
 	ago(&m, 60);
-	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
-	muster_missing(&m, late, 0); /* it is asked anew */
-	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
-	muster_missing(&m, late, 1);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_BUSY);
+	init_wait_missing(&m, late, 0); /* it is asked anew */
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_BUSY);
+	init_wait_missing(&m, late, 1);
 	ck_assert_uint_eq(nstalls, 1);
-	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_OK);
 	ck_assert(!m.is_over);
 	/* never less than a minute */
 	w.timeout_ms = 1000;
-	w.knobs.stall_ms = 0;
-	muster_begin(&m, &w);
+	w.params.stall_ms = 0;
+	init_wait_begin(&m, &w);
 	ago(&m, 50);
-	ck_assert_int_eq(muster_tick(&m), BERTH_OK);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_OK);
 	ago(&m, 61);
-	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
-	muster_missing(&m, late, 1);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_BUSY);
+	init_wait_missing(&m, late, 1);
 	ck_assert(m.is_over);
-	ck_assert_int_eq(muster_tick(&m),
+	ck_assert_int_eq(init_wait_tick(&m),
 			 BERTH_OK); /* others have a moment to see it */
 	ago(&m, 62);
-	ck_assert_int_eq(muster_tick(&m), BERTH_TIMEOUT);
-	muster_text(text, sizeof text, &m);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_TIMEOUT);
+	init_wait_text(text, sizeof text, &m);
 	ck_assert_str_eq(text, "rank 5 on 'n1' did not call berth_init() in 62 s");
-	muster_missing(&m, late, 2);
-	muster_text(text, sizeof text, &m);
+	init_wait_missing(&m, late, 2);
+	init_wait_text(text, sizeof text, &m);
 	ck_assert_str_eq(text, "ranks 5, 6 did not call berth_init() in 62 s");
 	ck_assert_uint_eq(nstalls, 1);
 	/* nobody knows */
 	w.timeout_ms = 0;
-	w.knobs.stall_end_ms = 90000;
-	muster_begin(&m, &w);
+	w.params.stall_end_ms = 90000;
+	init_wait_begin(&m, &w);
 	ago(&m, 91);
-	ck_assert_int_eq(muster_tick(&m), BERTH_BUSY);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_BUSY);
 	ago(&m, 92);
-	ck_assert_int_eq(muster_tick(&m), BERTH_TIMEOUT);
+	ck_assert_int_eq(init_wait_tick(&m), BERTH_TIMEOUT);
 	ck_assert(!m.is_over);
 }
 END_TEST

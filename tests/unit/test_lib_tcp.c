@@ -10,9 +10,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "lib/net_address.h"
-#include "lib/net_key.h"
-#include "lib/tcp.h"
+#include "lib/net/net_address.h"
+#include "lib/net/net_key.h"
+#include "lib/backend/tcp.h"
 
 static struct group join(struct ranks *r, struct net *n)
 {

@@ -1,4 +1,4 @@
-/* lib/trace: flights and words; lib/timeline: read back by Python's parser. */
+/* lib/trace: records and words; lib/timeline: read back by Python's parser. */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/op.h"
-#include "lib/trace.h"
+#include "lib/core/op.h"
+#include "lib/core/trace.h"
 
 /* ---- words ---- */
 
@@ -69,7 +69,7 @@ START_TEST(words)
 }
 END_TEST
 
-/* ---- flights ---- */
+/* ---- records ---- */
 
 /* Of two ranks, of which this is the second. */
 static struct memory *make(void)
@@ -78,42 +78,42 @@ static struct memory *make(void)
 
 	m->rank = aligned_alloc(64, 2 * sizeof *m->rank);
 	memset(m->rank, 0, 2 * sizeof *m->rank);
-	m->flights = calloc(2 * BOOT_FLIGHTS, sizeof *m->flights);
-	m->flights += BOOT_FLIGHTS;
+	m->records = calloc(2 * BOOT_RECORDS, sizeof *m->records);
+	m->records += BOOT_RECORDS;
 	m->local_rank = 1;
 	m->local_size = 2;
-	m->rank[1].state = BOOT_IN;
+	m->rank[1].state = BOOT_JOINED;
 	return m;
 }
 
 static void unmake(struct memory *m)
 {
 	free(m->rank);
-	free(m->flights - BOOT_FLIGHTS);
+	free(m->records - BOOT_RECORDS);
 	free(m);
 }
 
-START_TEST(flights)
+START_TEST(records)
 {
 	struct memory *m = make();
 	struct coll c = sum;
 	uint64_t before = trace_coarse_ns();
-	struct boot_flight *f;
+	struct boot_record *f;
 
 	ck_assert_uint_eq(sizeof *f, 64);
-	for (unsigned i = 1; i <= BOOT_FLIGHTS + 5; i++) {
+	for (unsigned i = 1; i <= BOOT_RECORDS + 5; i++) {
 		c.count = i;
 		f = trace_begin(m, &c, i % 2 ? "layer1.weight.of.more.than.20" : NULL,
-				7, i, BOOT_FLIGHT_RUNS);
-		ck_assert_ptr_eq(f, m->flights + (i - 1) % BOOT_FLIGHTS);
+				7, i, BOOT_RECORD_RUNS);
+		ck_assert_ptr_eq(f, m->records + (i - 1) % BOOT_RECORDS);
 		ck_assert_uint_eq(f->number, i);
-		ck_assert_int_eq(f->state, BOOT_FLIGHT_RUNS);
+		ck_assert_int_eq(f->state, BOOT_RECORD_RUNS);
 		trace_end(f, i % 3 ? BERTH_OK : BERTH_TIMEOUT);
 	}
-	ck_assert_uint_eq(m->rank[1].number, BOOT_FLIGHTS + 5);
-	f = m->flights + 4;
-	ck_assert_uint_eq(f->count, BOOT_FLIGHTS + 5);
-	ck_assert_uint_eq(f->turn, BOOT_FLIGHTS + 5);
+	ck_assert_uint_eq(m->rank[1].number, BOOT_RECORDS + 5);
+	f = m->records + 4;
+	ck_assert_uint_eq(f->count, BOOT_RECORDS + 5);
+	ck_assert_uint_eq(f->seq, BOOT_RECORDS + 5);
 	ck_assert_uint_eq(f->set, 7);
 	ck_assert_int_eq(f->kind, BERTH_ALLREDUCE);
 	ck_assert_int_eq(f->type, BERTH_F32);
@@ -121,9 +121,9 @@ START_TEST(flights)
 	ck_assert_uint_ge(f->begun, before);
 	ck_assert_uint_le(f->begun, trace_ns());
 	ck_assert_uint_eq(f->ended, 0);
-	ck_assert_str_eq(m->flights[3].name, "");
-	ck_assert_int_eq(m->flights[4].state, BOOT_FLIGHT_FAILED);
-	ck_assert_int_eq(m->flights[3].state, BOOT_FLIGHT_DONE);
+	ck_assert_str_eq(m->records[3].name, "");
+	ck_assert_int_eq(m->records[4].state, BOOT_RECORD_FAILED);
+	ck_assert_int_eq(m->records[3].state, BOOT_RECORD_DONE);
 	trace_end_late(f, BERTH_OK);
 	ck_assert_uint_ge(f->ended, f->begun);
 	unmake(m);
@@ -135,11 +135,11 @@ static void *fly(void *arg)
 	struct memory *m = arg;
 
 	for (int i = 0; i < 1000; i++)
-		trace_end(trace_begin(m, &sum, "t", 0, 1, BOOT_FLIGHT_RUNS), BERTH_OK);
+		trace_end(trace_begin(m, &sum, "t", 0, 1, BOOT_RECORD_RUNS), BERTH_OK);
 	return NULL;
 }
 
-START_TEST(flights_of_threads)
+START_TEST(records_of_threads)
 {
 	struct memory *m = make();
 	pthread_t t[4];
@@ -150,8 +150,8 @@ START_TEST(flights_of_threads)
 		pthread_join(t[i], NULL);
 	ck_assert_uint_eq(m->rank[1].number, 4000);
 	for (unsigned i = 0; i < 4000; i++) {
-		ck_assert_uint_eq(m->flights[i].number, i + 1);
-		ck_assert_int_eq(m->flights[i].state, BOOT_FLIGHT_DONE);
+		ck_assert_uint_eq(m->records[i].number, i + 1);
+		ck_assert_int_eq(m->records[i].state, BOOT_RECORD_DONE);
 	}
 	unmake(m);
 }
@@ -184,11 +184,11 @@ START_TEST(last_ones)
 {
 	const struct coll b = { .kind = BERTH_BARRIER };
 	struct memory *m = make();
-	struct boot_flight *f, *g;
+	struct boot_record *f, *g;
 
 	ck_assert_str_eq(last(m, 0), "it has not joined");
 	ck_assert_str_eq(last(m, 1), "no operation yet");
-	f = trace_begin(m, &sum, "grad", 0, 1, BOOT_FLIGHT_QUEUED);
+	f = trace_begin(m, &sum, "grad", 0, 1, BOOT_RECORD_QUEUED);
 	ck_assert_str_eq(last_after(m, &f->begun, 2500),
 			 "allreduce \"grad\" of 1024 f32, sum, queued 2.5 s ago");
 	trace_runs(f);
@@ -201,8 +201,8 @@ START_TEST(last_ones)
 	ck_assert_str_eq(last_after(m, &f->ended, 0),
 			 "allreduce \"grad\" of 1024 f32, sum, failed 0.0 s ago");
 	/* what it is in says more than what it did after that had begun */
-	g = trace_begin(m, &b, NULL, 0, 2, BOOT_FLIGHT_RUNS);
-	f = trace_begin(m, &sum, "other", 0, 2, BOOT_FLIGHT_DONE);
+	g = trace_begin(m, &b, NULL, 0, 2, BOOT_RECORD_RUNS);
+	f = trace_begin(m, &sum, "other", 0, 2, BOOT_RECORD_DONE);
 	ck_assert_str_eq(last_after(m, &g->begun, 0), "barrier, begun 0.0 s ago");
 	trace_end(g, BERTH_OK);
 	ck_assert_str_eq(last_after(m, &f->begun, 0),
@@ -213,7 +213,7 @@ START_TEST(last_ones)
 		"allreduce \"other\" of 1024 f32, sum, done 0.0 s ago, then it left");
 	/* while it is written the one before counts; nothing that stands there harms */
 	f->number = 0;
-	m->rank[1].state = BOOT_IN;
+	m->rank[1].state = BOOT_JOINED;
 	ck_assert_str_eq(last_after(m, &g->begun, 0), "barrier, done 0.0 s ago");
 	g->kind = f->kind = 200;
 	f->type = f->op = 255;
@@ -468,8 +468,8 @@ int main(void)
 
 	suite_add_tcase(s, t);
 	tcase_add_test(t, words);
-	tcase_add_test(t, flights);
-	tcase_add_test(t, flights_of_threads);
+	tcase_add_test(t, records);
+	tcase_add_test(t, records_of_threads);
 	tcase_add_test(t, last_ones);
 	suite_add_tcase(s, line);
 	tcase_set_timeout(line, 60);

@@ -1,37 +1,37 @@
-/* lib/tune: which way an allreduce over connections takes. */
+/* lib/tune: which algorithm an allreduce over connections takes. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/tune.h"
+#include "lib/backend/tune.h"
 
-static enum tune_way way(double latency_us, double us_per_byte, unsigned ranks,
-			 uint64_t bytes)
+static enum tune_algorithm algorithm(double latency_us, double us_per_byte,
+				     unsigned ranks, uint64_t bytes)
 {
 	struct tune_numbers n = { .latency_us = latency_us,
 				  .us_per_byte = us_per_byte };
 
-	return tune_choose(&n, ranks, bytes).way;
+	return tune_choose(&n, ranks, bytes).algorithm;
 }
 
 START_TEST(sizes)
 {
 	/* two ranks send all they have once, in one message or in two; in two they
 	 * reduce half of it: worth another message from 2 * 22000 L on */
-	ck_assert_int_eq(way(3, 2e-4, 2, 131000), TUNE_DOUBLE);
-	ck_assert_int_eq(way(3, 2e-4, 2, 133000), TUNE_HALVE);
+	ck_assert_int_eq(algorithm(3, 2e-4, 2, 131000), TUNE_DOUBLE);
+	ck_assert_int_eq(algorithm(3, 2e-4, 2, 133000), TUNE_HALVE);
 	/* 4 ranks: 2 L + 2 n against 4 L + 1.5 n: even at about 4 L / b */
-	ck_assert_int_eq(way(20, 1e-3, 4, 70000), TUNE_DOUBLE);
-	ck_assert_int_eq(way(20, 1e-3, 4, 81000), TUNE_HALVE);
+	ck_assert_int_eq(algorithm(20, 1e-3, 4, 70000), TUNE_DOUBLE);
+	ck_assert_int_eq(algorithm(20, 1e-3, 4, 81000), TUNE_HALVE);
 	/* the slower a message, the larger what it carries */
-	ck_assert_int_eq(way(2000, 1e-3, 4, 81000), TUNE_DOUBLE);
+	ck_assert_int_eq(algorithm(2000, 1e-3, 4, 81000), TUNE_DOUBLE);
 	/* 5 ranks: who has no partner sends all twice, a ring does not */
-	ck_assert_int_eq(way(20, 1e-3, 5, 8), TUNE_DOUBLE);
-	ck_assert_int_eq(way(20, 1e-3, 5, 100 << 20), TUNE_RING);
+	ck_assert_int_eq(algorithm(20, 1e-3, 5, 8), TUNE_DOUBLE);
+	ck_assert_int_eq(algorithm(20, 1e-3, 5, 100 << 20), TUNE_RING);
 	/* but a ring of many is long */
-	ck_assert_int_eq(way(20, 1e-3, 1000, 1 << 20), TUNE_HALVE);
-	ck_assert_int_eq(way(20, 1e-3, 1000, 1 << 30), TUNE_RING);
+	ck_assert_int_eq(algorithm(20, 1e-3, 1000, 1 << 20), TUNE_HALVE);
+	ck_assert_int_eq(algorithm(20, 1e-3, 1000, 1 << 30), TUNE_RING);
 }
 END_TEST
 
@@ -41,12 +41,13 @@ START_TEST(least)
 
 	for (unsigned ranks = 2; ranks < 70; ranks++)
 		for (uint64_t bytes = 8; bytes < 1ull << 36; bytes *= 2) {
-			enum tune_way best = tune_choose(&n, ranks, bytes).way;
+			enum tune_algorithm best =
+				tune_choose(&n, ranks, bytes).algorithm;
 
-			for (enum tune_way w = 0; w < TUNE_WAYS; w++)
+			for (enum tune_algorithm w = 0; w < TUNE_ALGORITHMS; w++)
 				ck_assert(tune_cost_us(&n, best, ranks, bytes) <=
 					  tune_cost_us(&n, w, ranks, bytes));
-			for (enum tune_way w = 0; w < TUNE_WAYS; w++)
+			for (enum tune_algorithm w = 0; w < TUNE_ALGORITHMS; w++)
 				ck_assert(tune_cost_us(&n, w, ranks, bytes) <
 					  tune_cost_us(&n, w, ranks, bytes * 2));
 		}

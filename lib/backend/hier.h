@@ -1,0 +1,36 @@
+/* hier.h - collectives of ranks on several hosts, some of which share one: in memory
+ * within a host, over connections between hosts.
+ *
+ * The agreement goes up (in memory to the first rank of each host), across (between
+ * those) and down again, with the data of a small allreduce.  A large allreduce is
+ * reduced within each host, so that each of its ranks has a part; ranks of the same
+ * place on all hosts reduce their part over connections of their own, all at once;
+ * and the parts are put together in memory.  Where hosts have different numbers of
+ * ranks the first of each speaks for it.  A broadcast goes across once for each
+ * host.  Everything else takes connections between all, and all does where no two ranks
+ * share a host. */
+#ifndef BERTH_LIB_HIER_H
+#define BERTH_LIB_HIER_H
+
+#include "lib/net/net.h"
+#include "lib/backend/shm.h"
+
+struct hier;
+
+struct hier_config {
+	struct net *net;
+	uint32_t group; /* and the next two numbers: not used by any other group */
+	unsigned n, me;
+	const unsigned *rank; /* of the job, one for each place */
+	const unsigned
+		*host; /* a number for each place; any, the same on the same host */
+	struct shm
+		*local; /* of the places on this host, in their order; becomes ours */
+};
+
+/* NULL: out of memory. */
+struct hier *hier_join(const struct hier_config *config);
+
+extern const struct backend hier_backend;
+
+#endif

@@ -1,0 +1,213 @@
+/* shm_internal.h - what the parts of shm.c share: shm.c has the region, the agreement
+ * and what fits beside a line, shm_window.c what goes through the window, shm_direct.c
+ * what is done in the heap. */
+#ifndef BERTH_LIB_SHM_INTERNAL_H
+#define BERTH_LIB_SHM_INTERNAL_H
+
+#include "lib/base/kern.h"
+#include "lib/backend/shm.h"
+
+enum {
+	LINE_BYTES = 128, /* two: the neighbour is fetched with it */
+	INLINE_BYTES = 48,
+	FLAT_BYTES = 32 << 10,
+	FLAT_NEAR_BYTES = 4096,
+	GIVE_BYTES = 512,
+	FLAT_SLOTS = 16,
+	SLOTS = 4,
+	CHUNK_BYTES = 256 << 10,
+	CHUNK_LEAST_BYTES = 16 << 10,
+	PAIR_BYTES = 128 << 10, /* of a chunk of two ranks */
+	PAIRS = 2,              /* pairs of rooms for them */
+	PROBE_BYTES = 64 << 10,
+	PART_BYTES = 64, /* parts of a chunk begin at a multiple */
+	DIFFERENT_MOST = 64
+};
+
+/* What one rank says of one operation. */
+struct line {
+	_Alignas(LINE_BYTES) struct post post; /* signature, sequence number */
+	union {
+		unsigned char data[INLINE_BYTES];
+		struct {
+			uint64_t in, out; /* offsets in the heap, or NOWHERE */
+			uint64_t most;    /* elements of its largest part */
+			uint32_t past;    /* of rank 0: how all are to stage */
+			uint32_t probe;   /* of rank 0: find out anew */
+		} far;
+	} u;
+};
+#define NOWHERE UINT64_MAX
+
+struct flag {
+	_Alignas(LINE_BYTES) struct post post;
+};
+
+struct region {
+	_Atomic uint32_t broken;
+	struct flag there, back; /* of shm_probe() */
+	_Alignas(4096) unsigned char probe[PROBE_BYTES];
+};
+
+struct shm {
+	struct shm_config config;
+	unsigned n, me;
+	struct region *region;
+	struct line *line[2]; /* by the parity of the number, one a rank */
+	struct flag *staged, *reduced, *done; /* one a rank */
+	unsigned char *flat, *window;
+	size_t flat_bytes;   /* what is summed flat, at most; of one slot */
+	size_t chunk_bytes;  /* of the window, CHUNK_BYTES at most */
+	uint32_t seq;        /* of the last operation */
+	bool oversubscribed; /* more ranks than cores */
+	bool past;           /* staging goes past the caches: of all ranks at once */
+	bool found_past;     /* rank 0: what it says next */
+	uint64_t probed_ns;  /* when rank 0 has last tried; 0: never */
+	uint32_t base;       /* chunks that have gone through the window */
+	uint32_t told;       /* BASE, when all of this rank's flags last had it */
+	struct wait wait;
+	const void **src; /* room for one pointer a rank, and one more of dst */
+	void **dst;
+	unsigned *different;
+	size_t ndifferent;
+};
+
+static inline struct line *shm_own_line(struct shm *s)
+{
+	return &s->line[s->seq & 1][s->me];
+}
+
+/* Two ranks that store in their caches write where they have read last (see flat() and
+ * pair_room()). */
+static inline bool shm_is_pair(const struct shm *s)
+{
+	return s->n == 2 && !s->past;
+}
+
+/* Inputs and outputs of so many bytes each fill 3/4 of the last cache: results had
+ * better go past it. */
+static inline size_t shm_stream_bytes(const struct shm *s)
+{
+	return s->config.cache_bytes / 8 * 3 / s->n;
+}
+
+/* ---- hints for the caches ---- */
+
+/* This rank is to write there soon: have the lines taken from who read them. */
+static inline void cache_own(const void *at, size_t bytes)
+{
+	const unsigned char *p = at;
+
+	for (size_t i = 0; i < bytes; i += 64)
+#if defined(__x86_64__)
+		__asm__ volatile("prefetchw %0" : : "m"(p[i]));
+#else
+		__builtin_prefetch(p + i, 1);
+#endif
+}
+
+/* Others are to read there: have the lines brought to where they find them soonest.
+ * Processors that know no such instruction take it for none. */
+static inline void cache_give(const void *at, size_t bytes)
+{
+#if defined(__x86_64__)
+	const unsigned char *p = at;
+
+	for (size_t i = 0; i < bytes; i += 64)
+		__asm__ volatile("cldemote %0" : : "m"(p[i]));
+#else
+	(void)at;
+	(void)bytes;
+#endif
+}
+
+/* Say what this rank calls for, and hear it of all. */
+berth_result shm_agree(struct shm *s, uint32_t signature);
+/* Its two halves: tell SIGNATURE; wait until all ranks have told theirs. */
+void shm_say(struct shm *s, uint32_t signature);
+berth_result shm_read_signatures(struct shm *s, uint32_t signature);
+/* WHY; after BERTH_TIMEOUT, the ranks that have not come to the operation are noted,
+ * and the group is broken. */
+berth_result shm_late(struct shm *s, berth_result why);
+/* The group is broken for RESULT, if it was not; all that wait wake up. */
+void shm_break(struct shm *s, berth_result result);
+
+/* Any operation on any number of elements.  This rank's line is not posted yet. */
+berth_result shm_run_large(struct shm *s, const struct coll *c, kern_reduce *reduce);
+
+/* ---- how to stage ---- */
+
+/* Rank 0, of its line: what the others are to do. */
+void shm_probe_say(struct shm *s, struct line *mine);
+/* After the agreement: what rank 0 has said. */
+berth_result shm_probe_hear(struct shm *s);
+
+/* ---- one operation on its way ---- */
+
+struct shm_op {
+	struct shm *s;
+	const struct coll *c;
+	kern_reduce *reduce;
+	size_t size;   /* of an element */
+	uint64_t each; /* elements of a chunk, or of one rank's part of it */
+	uint64_t rounds;
+	size_t slot_bytes;
+	uint32_t slots;
+	bool stream; /* results go past the caches */
+};
+
+static inline const unsigned char *shm_op_in(const struct shm_op *w, uint64_t element)
+{
+	return (const unsigned char *)w->c->in + element * w->size;
+}
+
+static inline unsigned char *shm_op_out(const struct shm_op *w, uint64_t element)
+{
+	return (unsigned char *)w->c->out + element * w->size;
+}
+
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Elements of ALL that round K has. */
+static inline uint64_t shm_op_of_round(const struct shm_op *w, uint64_t all, uint64_t k)
+{
+	return all > k * w->each ? least(w->each, all - k * w->each) : 0;
+}
+
+/* Elements of each rank's part of LEN, of which the last ones may get less or none. */
+static inline uint64_t shm_op_part(const struct shm_op *w, uint64_t len)
+{
+	uint64_t step = PART_BYTES / w->size;
+
+	return ((len + w->s->n - 1) / w->s->n + step - 1) / step * step;
+}
+
+/* In the window, what rank R has of round K.  Small chunks have many slots, in turn,
+ * so that the others have let go of a slot's lines when it is written again: 32 KiB
+ * in two chunks took 7.4 us with 4 slots, 4.5 with 64.  A rank that has agreed to an
+ * operation is through with the one before, so each may cut the window anew. */
+static inline unsigned char *shm_op_slot(const struct shm_op *w, unsigned r, uint64_t k)
+{
+	return w->s->window + (size_t)r * SLOTS * CHUNK_BYTES +
+	       (w->s->base + (uint32_t)k) % w->slots * w->slot_bytes;
+}
+
+/* Nobody reads any more what the slot of round K held before. */
+berth_result shm_op_await_slot(struct shm_op *w, uint64_t k);
+/* An allreduce or reduce through the window. */
+berth_result shm_two_shot(struct shm_op *w);
+/* An allreduce of two ranks through it. */
+berth_result shm_pair(struct shm_op *w);
+
+/* ---- in the heap ---- */
+
+/* Where this rank's arrays lie there. */
+void shm_direct_say(const struct shm_op *w, struct line *mine);
+/* After the agreement: all that others have to reach lies there. */
+bool shm_is_direct(const struct shm_op *w);
+berth_result shm_run_direct(struct shm_op *w);
+
+#endif

@@ -1,0 +1,253 @@
+#include "lib/backend/shm_internal.h"
+
+#include <string.h>
+
+/* Piece K of what goes to each rank, side by side. */
+static void stage_parts(struct shm_op *w, uint64_t k)
+{
+	struct shm *s = w->s;
+
+	for (unsigned r = 0; r < s->n; r++) {
+		uint64_t n = shm_op_of_round(w, coll_part(w->c, s->n, r), k);
+
+		if (r != s->me && n)
+			kern_copy(
+				shm_op_slot(w, s->me, k) + r * w->each * w->size,
+				shm_op_in(w, coll_part_at(w->c, s->n, r) + k * w->each),
+				n * w->size, s->past);
+	}
+}
+
+static void take_sum(struct shm_op *w, uint64_t k)
+{
+	struct shm *s = w->s;
+	uint64_t n = shm_op_of_round(w, coll_part(w->c, s->n, s->me), k);
+
+	for (unsigned r = 0; r < s->n; r++)
+		s->src[r] = r == s->me
+				    ? shm_op_in(w, coll_part_at(w->c, s->n, r) +
+							   k * w->each)
+				    : shm_op_slot(w, r, k) + s->me * w->each * w->size;
+	if (n)
+		w->reduce(&(void *){ shm_op_out(w, k * w->each) }, 1, s->src, s->n, n,
+			  w->stream);
+}
+
+static void take_pieces(struct shm_op *w, uint64_t k)
+{
+	struct shm *s = w->s;
+	bool all = w->c->kind == BERTH_ALLGATHER; /* the same piece for everybody */
+
+	for (unsigned i = 1; i < s->n; i++) {
+		unsigned r = (s->me + i) % s->n;
+		uint64_t n = shm_op_of_round(w, coll_got(w->c, s->n, r), k);
+
+		if (n)
+			kern_copy(
+				shm_op_out(w, coll_got_at(w->c, s->n, r) + k * w->each),
+				shm_op_slot(w, r, k) +
+					(all ? 0 : s->me * w->each * w->size),
+				n * w->size, w->stream);
+	}
+}
+
+/* What goes to all ranks; of an allgather it is where copy_own() has put it, since IN
+ * may be OUT, where others' parts come. */
+static const unsigned char *for_all(const struct shm_op *w)
+{
+	return w->c->kind == BERTH_ALLGATHER
+		       ? shm_op_out(w, coll_got_at(w->c, w->s->n, w->s->me))
+		       : w->c->in;
+}
+
+static void stage(struct shm_op *w, uint64_t k)
+{
+	struct shm *s = w->s;
+	uint64_t n;
+
+	switch (w->c->kind) {
+	case BERTH_BROADCAST:
+		if (w->c->root != s->me)
+			break;
+		/* fall through */
+	case BERTH_ALLGATHER:
+		n = shm_op_of_round(w, w->c->count, k);
+		if (n)
+			kern_copy(shm_op_slot(w, s->me, k),
+				  for_all(w) + k * w->each * w->size, n * w->size,
+				  s->past);
+		break;
+	default:
+		stage_parts(w, k);
+	}
+	if (s->past)
+		kern_fence();
+}
+
+static berth_result await_staged(struct shm_op *w, uint64_t k)
+{
+	struct shm *s = w->s;
+	berth_result rc = BERTH_OK;
+
+	for (unsigned r = 0; !rc && r < s->n; r++)
+		if (r != s->me && (w->c->kind != BERTH_BROADCAST || r == w->c->root))
+			rc = wait_for(&s->wait, &s->staged[r].post,
+				      s->base + (uint32_t)k + 1);
+	return rc;
+}
+
+static berth_result take_round(struct shm_op *w, uint64_t k)
+{
+	struct shm *s = w->s;
+	berth_result rc;
+
+	rc = await_staged(w, k);
+	if (rc)
+		return rc;
+	if (w->c->kind == BERTH_REDUCESCATTER)
+		take_sum(w, k);
+	else if (w->c->kind != BERTH_BROADCAST)
+		take_pieces(w, k);
+	else if (w->c->root != s->me)
+		kern_copy(shm_op_out(w, k * w->each), shm_op_slot(w, w->c->root, k),
+			  shm_op_of_round(w, w->c->count, k) * w->size, w->stream);
+	return BERTH_OK;
+}
+
+static berth_result stage_to(struct shm_op *w, uint64_t *staged, uint64_t until)
+{
+	struct shm *s = w->s;
+	berth_result rc;
+
+	for (; *staged < least(until, w->rounds); ++*staged) {
+		rc = shm_op_await_slot(w, *staged);
+		if (rc)
+			return rc;
+		stage(w, *staged);
+		post_from(&s->wait, &s->staged[s->me].post,
+			  s->base + (uint32_t)*staged + 1);
+	}
+	return BERTH_OK;
+}
+
+/* One chunk ahead is staged while one is taken. */
+static berth_result go(struct shm_op *w)
+{
+	struct shm *s = w->s;
+	uint64_t staged = 0;
+	berth_result rc = BERTH_OK;
+
+	for (uint64_t k = 0; k < w->rounds; k++) {
+		rc = stage_to(w, &staged, k + 2);
+		if (!rc)
+			rc = take_round(w, k);
+		if (rc)
+			return rc;
+		post_from(&s->wait, &s->done[s->me].post, s->base + (uint32_t)k + 1);
+	}
+	return BERTH_OK;
+}
+
+/* ---- what the ranks call for ---- */
+
+/* Of an allgather or broadcast, where the rank's own is already. */
+static void copy_own(struct shm_op *w)
+{
+	struct shm *s = w->s;
+	uint64_t at =
+		w->c->kind == BERTH_BROADCAST ? 0 : coll_got_at(w->c, s->n, s->me);
+	uint64_t from =
+		w->c->kind == BERTH_ALLTOALL ? coll_part_at(w->c, s->n, s->me) : 0;
+	uint64_t n = w->c->kind == BERTH_ALLTOALL ? coll_part(w->c, s->n, s->me)
+						  : w->c->count;
+
+	if (w->c->kind == BERTH_BROADCAST && w->c->root != s->me)
+		return;
+	if (n && shm_op_out(w, at) != shm_op_in(w, from))
+		memmove(shm_op_out(w, at), shm_op_in(w, from), n * w->size);
+}
+
+/* Elements of the largest part that this rank gives or gets. */
+static uint64_t largest(const struct shm_op *w)
+{
+	const struct coll *c = w->c;
+	uint64_t most = 0;
+
+	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_ALLREDUCE ||
+	    c->kind == BERTH_REDUCE || c->kind == BERTH_ALLGATHER)
+		return c->count;
+	for (unsigned r = 0; r < w->s->n; r++)
+		if (coll_part(c, w->s->n, r) > most)
+			most = coll_part(c, w->s->n, r);
+	return most;
+}
+
+static uint64_t largest_of_all(const struct shm *s)
+{
+	const struct line *line = s->line[s->seq & 1];
+	uint64_t most = 0;
+
+	for (unsigned r = 0; r < s->n; r++)
+		if (line[r].u.far.most > most)
+			most = line[r].u.far.most;
+	return most;
+}
+
+/* Two, so that one is staged while the other is reduced; of a size that is worth its
+ * flags, and all that are under way stay in the caches. */
+static size_t reduction_chunk(const struct shm *s, uint64_t bytes)
+{
+	uint64_t each = (bytes / 2 + PART_BYTES * s->n - 1) / (PART_BYTES * s->n) *
+			PART_BYTES * s->n;
+
+	if (each < CHUNK_LEAST_BYTES)
+		each = CHUNK_LEAST_BYTES;
+	return least(each, s->chunk_bytes) / PART_BYTES * PART_BYTES;
+}
+
+static berth_result by_slots(struct shm_op *w, uint64_t bytes)
+{
+	struct shm *s = w->s;
+	enum berth_kind kind = w->c->kind;
+	bool reduces = kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE;
+
+	w->slot_bytes = reduces ? reduction_chunk(s, bytes) : s->chunk_bytes;
+	w->slots = (uint32_t)(SLOTS * (size_t)CHUNK_BYTES / w->slot_bytes);
+	w->each = w->slot_bytes / w->size;
+	if (kind == BERTH_REDUCESCATTER || kind == BERTH_ALLTOALL)
+		w->each = w->slot_bytes / s->n / PART_BYTES * PART_BYTES / w->size;
+	w->rounds = (largest_of_all(s) + w->each - 1) / w->each;
+	if (reduces)
+		return shm_two_shot(w);
+	if (kind != BERTH_REDUCESCATTER)
+		copy_own(w);
+	return go(w);
+}
+
+berth_result shm_run_large(struct shm *s, const struct coll *c, kern_reduce *reduce)
+{
+	struct shm_op w = {
+		.s = s, .c = c, .reduce = reduce, .size = kern_size(c->type)
+	};
+	struct line *mine = shm_own_line(s);
+	uint64_t bytes = c->count * w.size;
+	berth_result rc;
+
+	mine->u.far.most = largest(&w);
+	shm_direct_say(&w, mine);
+	shm_probe_say(s, mine);
+	rc = shm_agree(s, c->signature);
+	if (!rc)
+		rc = shm_probe_hear(s);
+	if (rc)
+		return rc;
+	w.stream = bytes >= shm_stream_bytes(s);
+	if (shm_is_direct(&w))
+		return shm_run_direct(&w);
+	rc = c->kind == BERTH_ALLREDUCE && shm_is_pair(s) ? shm_pair(&w)
+							  : by_slots(&w, bytes);
+	s->base += (uint32_t)w.rounds;
+	if (w.stream) /* the next reader, in any thread, has to see it */
+		kern_fence();
+	return rc;
+}

@@ -1,0 +1,212 @@
+#include "lib/backend/tcp_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXPLANATION = 0x45585031 /* signature of what is no operation */ };
+
+/* ---- joining ---- */
+
+static void leave(void *group)
+{
+	struct tcp *t = group;
+
+	if (!t)
+		return;
+	free(t->rank);
+	free(t->texts);
+	free(t);
+}
+
+struct tcp *tcp_join(const struct tcp_config *config)
+{
+	struct tcp *t = calloc(1, sizeof *t);
+
+	if (!t)
+		return NULL;
+	t->net = config->net;
+	t->group = config->group;
+	t->n = config->n;
+	t->me = config->me;
+	t->rank = malloc(t->n * sizeof *t->rank);
+	t->numbers = tune_guess;
+	if (!t->rank) {
+		leave(t);
+		return NULL;
+	}
+	memcpy(t->rank, config->rank, t->n * sizeof *t->rank);
+	return t;
+}
+
+/* ---- the agreement ---- */
+
+/* At the first operation of the group. */
+static berth_result ready(struct tcp *t, uint64_t deadline_ns)
+{
+	if (t->broken)
+		return t->why;
+	if (t->probed || t->n == 1)
+		return BERTH_OK;
+	t->probed = true;
+	return tcp_probe(t, deadline_ns);
+}
+
+berth_result tcp_agree(struct tcp *t, const struct coll *c,
+		       struct tcp_signatures *signatures, void *data, size_t bytes,
+		       uint64_t deadline_ns)
+{
+	struct coll small = *c;
+	struct tcp_op w = tcp_op(t, &small, deadline_ns);
+	berth_result rc = ready(t, deadline_ns);
+
+	if (rc)
+		return rc;
+	small.in = small.out = data;
+	small.count = bytes / w.size;
+	t->seq++;
+	t->step = 0;
+	t->has_other = false;
+	t->signatures = *signatures;
+	w.agrees = true;
+	rc = tcp_round(&w, bytes ? TUNE_DOUBLE : TUNE_ALGORITHMS);
+	*signatures = t->signatures;
+	return rc;
+}
+
+/* ---- the back end ---- */
+
+static struct tune_plan plan_of(const struct tcp *t, const struct coll *c)
+{
+	return tune_choose(&t->numbers, t->n, c->count * kern_size(c->type));
+}
+
+static berth_result data(struct tcp_op *w)
+{
+	const struct coll *c = w->c;
+
+	switch (w->t->n == 1 ? BERTH_KINDS : c->kind) {
+	case BERTH_ALLREDUCE:
+		return tcp_round(w, plan_of(w->t, c).algorithm);
+	case BERTH_REDUCE:
+		return tcp_reduce(w);
+	case BERTH_REDUCESCATTER:
+		return tcp_reducescatter(w);
+	case BERTH_ALLGATHER:
+		return tcp_allgather(w);
+	case BERTH_BROADCAST:
+		return tcp_broadcast(w);
+	case BERTH_ALLTOALL:
+		return tcp_alltoall(w);
+	case BERTH_KINDS: /* alone */
+		if (c->count && c->out != c->in)
+			memmove(c->out, c->in, c->count * w->size);
+		return BERTH_OK;
+	default:
+		return BERTH_OK;
+	}
+}
+
+berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns)
+{
+	struct tcp_op w = tcp_op(t, c, deadline_ns);
+	berth_result rc = t->broken ? t->why : BERTH_OK;
+
+	if (c->kind == BERTH_ALLREDUCE)
+		rc = ready(t, deadline_ns);
+	if (rc)
+		return rc;
+	t->seq++;
+	t->step = 0;
+	w.lanes = plan_of(t, c).lanes;
+	return data(&w);
+}
+
+static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	struct tcp *t = group;
+	struct tcp_op w = tcp_op(t, c, deadline_ns);
+	struct tune_plan plan = { TUNE_ALGORITHMS, 1 };
+	berth_result rc = ready(t, deadline_ns);
+
+	if (rc)
+		return rc;
+	if (c->kind == BERTH_ALLREDUCE && c->count && t->n > 1)
+		plan = plan_of(t, c);
+	/* of two, each has signatures all when the first data comes */
+	if (plan.algorithm == TUNE_RING || plan.lanes > 1 ||
+	    (t->n > 2 && c->count * w.size > BACKEND_EARLY_BYTES))
+		plan.algorithm = TUNE_ALGORITHMS;
+	t->seq++;
+	t->step = 0;
+	t->has_other = false;
+	t->signatures =
+		(struct tcp_signatures){ c->signature, c->signature, t->me, t->me };
+	w.agrees = true;
+	rc = tcp_round(&w, plan.algorithm);
+	if (!rc && tcp_differs(t)) {
+		t->has_other = true;
+		t->other = t->signatures.low == c->signature ? t->signatures.high_at
+							     : t->signatures.low_at;
+		return BERTH_MISMATCH;
+	}
+	w.agrees = false;
+	w.lanes = plan.lanes;
+	return rc || plan.algorithm != TUNE_ALGORITHMS ? rc : data(&w);
+}
+
+static size_t others(const void *group, unsigned *which, size_t most)
+{
+	const struct tcp *t = group;
+
+	if (t->has_other && most)
+		*which = t->other;
+	return t->has_other;
+}
+
+static berth_result explain(void *group, const char *text, const char **said)
+{
+	struct tcp *t = group;
+	struct coll c = { .kind = BERTH_ALLGATHER,
+			  .type = BERTH_U8,
+			  .count = BACKEND_TEXT_BYTES,
+			  .signature = EXPLANATION };
+	struct tcp_op w = tcp_op(t, &c, 0);
+	char *own;
+
+	if (!t->texts)
+		t->texts = malloc((size_t)t->n * BACKEND_TEXT_BYTES);
+	if (!t->texts)
+		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
+	t->seq++;
+	t->step = 0;
+	own = t->texts + (size_t)t->me * BACKEND_TEXT_BYTES;
+	memset(own, 0, BACKEND_TEXT_BYTES);
+	memcpy(own, text, strnlen(text, BACKEND_TEXT_BYTES - 1));
+	c.in = own;
+	c.out = t->texts;
+	for (unsigned i = 0; i < t->n; i++)
+		said[i] = t->texts + (size_t)i * BACKEND_TEXT_BYTES;
+	return tcp_allgather(&w);
+}
+
+/* Who goes by itself says so as it closes its connections, and what it has sent before
+ * still counts: others may need it to hear why. */
+static void end(void *group, berth_result result, unsigned lost)
+{
+	struct tcp *t = group;
+
+	t->broken = true;
+	t->why = result;
+	if (result != BERTH_ABORTED)
+		net_break(t->net, lost < t->n ? t->rank[lost] : lost);
+}
+
+static size_t algorithms(const void *group, char *text, size_t bytes)
+{
+	const struct tcp *t = group;
+
+	return tune_table(text, bytes, &t->numbers, t->n);
+}
+
+const struct backend tcp_backend = { "tcp", run,        others, explain, end,
+				     leave, algorithms, false,  0 };

@@ -1,0 +1,58 @@
+/* tcp.h - collectives over connections (net.h), for ranks on any hosts.
+ *
+ * An operation begins with an agreement: recursive doubling, in which every rank
+ * hears the least and the greatest signature of all.  Its pattern is the same
+ * whatever is called for, so ranks that call for different things hear that and do
+ * not wait for each other.  The data of an allreduce of up to BACKEND_EARLY_BYTES
+ * travel in it: what comes from a rank that calls for something else is thrown away,
+ * and OUT may have been written then.  Of two ranks each hears all it needs with the
+ * first data: they travel in it whatever their size, and OUT is not written.
+ *
+ *   allreduce       recursive doubling, recursive halving and doubling (Rabenseifner),
+ *                   or a ring: the cheapest by what a probe measured, when the group
+ *                   was first used (tune.h)
+ *   reduce          a half of that, then each part to the root
+ *   reducescatter   a ring
+ *   allgather       a ring
+ *   broadcast       a binomial tree to 64 KiB; above the root gives each rank a part,
+ *                   then a ring
+ *   alltoall        in step i with the rank i further on
+ *
+ * What comes is reduced as it comes.  Every rank gets the same bits: each element is
+ * reduced on one rank, or by the same two operands in the same order on both. */
+#ifndef BERTH_LIB_TCP_H
+#define BERTH_LIB_TCP_H
+
+#include "lib/backend/backend.h"
+#include "lib/net/net.h"
+#include "lib/backend/tune.h"
+
+struct tcp;
+
+struct tcp_config {
+	struct net *net;
+	uint32_t group; /* not used by any other group of these ranks */
+	unsigned n, me;
+	const unsigned *rank; /* of the job, one for each place; copied */
+};
+
+/* What ranks have signatures of each other: signatures, and who has them. */
+struct tcp_signatures {
+	uint32_t low, high, low_at, high_at;
+};
+
+/* For a back end that agrees in another way (hier.h): what run() consists of.
+ *
+ * The least and the greatest of what all ranks of the group know; DATA, BYTES of a
+ * small allreduce by C's type and op, become their sum, if LOW and HIGH are the same,
+ * else anything. */
+berth_result tcp_agree(struct tcp *t, const struct coll *c,
+		       struct tcp_signatures *signatures, void *data, size_t bytes,
+		       uint64_t deadline_ns);
+/* The data of an operation that has been agreed. */
+berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
+
+/* NULL: out of memory. */
+struct tcp *tcp_join(const struct tcp_config *config);
+
+#endif

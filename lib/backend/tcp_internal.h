@@ -1,0 +1,91 @@
+/* tcp_internal.h - what the files of tcp.h share: tcp.c (joining, agreement),
+ * tcp_transfer.c (messages), tcp_probe.c, tcp_reduce.c and tcp_move.c. */
+#ifndef BERTH_LIB_TCP_INTERNAL_H
+#define BERTH_LIB_TCP_INTERNAL_H
+
+#include "lib/base/kern.h"
+#include "lib/backend/tcp.h"
+#include "lib/backend/tune.h"
+
+struct tcp {
+	struct net *net;
+	uint32_t group, seq, step;
+	unsigned n, me;
+	unsigned *rank;
+	struct tcp_signatures signatures;
+	struct tune_numbers numbers;
+	bool probed;
+	char *texts;
+	unsigned other; /* who differs, or is gone */
+	bool has_other, broken;
+	berth_result why;
+};
+
+/* One operation on its way. */
+struct tcp_op {
+	struct tcp *t;
+	const struct coll *c;
+	kern_reduce *reduce;
+	size_t size;
+	uint64_t deadline_ns;
+	unsigned lanes; /* of large messages */
+	bool agrees;    /* messages of tcp_sendrecv_agree() carry the agreement */
+};
+
+/* One side of an exchange. */
+struct tcp_transfer {
+	unsigned place;
+	const void *data; /* what goes, or what is reduced with what comes */
+	void *dst;        /* of what comes */
+	uint64_t bytes;
+	bool reduces, behind; /* see net.h */
+};
+
+struct tcp_op tcp_op(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
+
+/* For good: the group is broken, and the net with it. */
+berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost);
+
+/* OUT goes, IN comes, at the same time; either may be NULL. */
+berth_result tcp_exchange(struct tcp_op *w, const struct tcp_transfer *out,
+			  const struct tcp_transfer *in);
+/* The same to and from one place, with what ranks have signatures if W->agrees: then
+ * these messages go even if empty, and without data once ranks are known to differ. */
+berth_result tcp_sendrecv_agree(struct tcp_op *w, const struct tcp_transfer *out,
+				const struct tcp_transfer *in);
+
+/* N bytes at OUT to place TO while M bytes come from place FROM to IN. */
+berth_result tcp_sendrecv(struct tcp_op *w, unsigned to, const void *out, uint64_t n,
+			  unsigned from, void *in, uint64_t m);
+/* The same, but what comes is reduced with OWN into DST. */
+berth_result tcp_sendrecv_reduce(struct tcp_op *w, unsigned to, const void *out,
+				 uint64_t n, unsigned from, void *dst, const void *own,
+				 uint64_t m);
+
+static inline bool tcp_differs(const struct tcp *t)
+{
+	return t->signatures.low != t->signatures.high;
+}
+
+/* An agreement, and (WAY is not TUNE_ALGORITHMS) the allreduce that it travels with if
+ * W->agrees.  The caller looks at tcp_differs(). */
+berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm);
+
+/* The greatest power of 2 that is no more than N. */
+unsigned tcp_power(unsigned n);
+/* Bytes in front of part I of N of the operation's elements. */
+uint64_t tcp_bound(const struct tcp_op *w, unsigned n, unsigned i);
+
+/* Measures T's numbers, the same on all ranks: some 6 agreements, and 128 KiB twice. */
+berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns);
+
+berth_result tcp_reduce(struct tcp_op *w);
+berth_result tcp_reducescatter(struct tcp_op *w);
+
+/* Parts of N ranks, each at its place in OUT of that rank, to all. */
+berth_result tcp_share(struct tcp_op *w);
+berth_result tcp_allgather(struct tcp_op *w);
+berth_result tcp_broadcast(struct tcp_op *w);
+berth_result tcp_alltoall(struct tcp_op *w);
+
+#endif

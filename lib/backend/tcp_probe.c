@@ -1,0 +1,132 @@
+#include "lib/backend/tcp_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	PROBE = 0x50524f42, /* signature */
+	ROUNDS = 6,
+	BULK_BYTES = 128 << 10, /* 10 ms at 100 Mbit/s */
+	BULKS = 2,              /* the first one widens the window */
+	FAR_US = 500
+};
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void keep_least(double *least, double x)
+{
+	if (*least == 0 || x < *least)
+		*least = x;
+}
+
+/* Agreements: a message each way in each step. */
+static berth_result probe_latency(struct tcp_op *w, double *us)
+{
+	unsigned steps = 0;
+	berth_result rc = BERTH_OK;
+
+	for (unsigned p = tcp_power(w->t->n); p > 1; p /= 2)
+		steps++;
+	steps += tcp_power(w->t->n) == w->t->n ? 0 : 2;
+	w->agrees = true;
+	for (int i = 0; !rc && i < ROUNDS; i++) {
+		double begun = now_us();
+
+		w->t->step = 0;
+		w->t->seq++;
+		rc = tcp_round(w, TUNE_ALGORITHMS);
+		if (i) /* the first one connects */
+			keep_least(us, (now_us() - begun) / steps);
+	}
+	w->agrees = false;
+	return rc;
+}
+
+/* Pairs exchange, all at the same time. */
+static berth_result probe_bulk(struct tcp_op *w, char *room, double *us)
+{
+	unsigned peer = w->t->me ^ 1;
+	berth_result rc = BERTH_OK;
+
+	w->t->step = 0;
+	w->t->seq++;
+	for (int i = 0; !rc && peer < tcp_power(w->t->n) && i < BULKS; i++) {
+		double begun = now_us();
+
+		rc = tcp_sendrecv(w, peer, room, BULK_BYTES, peer, room + BULK_BYTES,
+				  BULK_BYTES);
+		if (i)
+			keep_least(us, now_us() - begun);
+	}
+	return rc;
+}
+
+/* The worst of all ranks', the same on all. */
+static berth_result share(struct tcp *t, double *numbers, uint64_t n,
+			  uint64_t deadline_ns)
+{
+	struct coll c = { .kind = BERTH_ALLREDUCE,
+			  .type = BERTH_F64,
+			  .op = BERTH_MAX,
+			  .count = n,
+			  .in = numbers,
+			  .out = numbers,
+			  .signature = PROBE };
+	struct tcp_op w = tcp_op(t, &c, deadline_ns);
+
+	t->seq++;
+	t->step = 0;
+	return tcp_round(&w, TUNE_DOUBLE);
+}
+
+static double per_byte(double us, double latency_us)
+{
+	return (us > latency_us + 1 ? us - latency_us : 1) / BULK_BYTES;
+}
+
+/* More connections are tried where a message is long on its way. */
+static berth_result measure(struct tcp_op *w, char *room)
+{
+	struct tune_numbers *n = &w->t->numbers;
+	double us[2] = { 0, 0 }, lanes_us = 0;
+	berth_result rc = probe_latency(w, &us[0]);
+
+	if (!rc)
+		rc = probe_bulk(w, room, &us[1]);
+	if (!rc)
+		rc = share(w->t, us, 2, w->deadline_ns);
+	if (rc)
+		return rc;
+	n->latency_us = us[0];
+	n->us_per_byte = per_byte(us[1], us[0]);
+	if (us[0] < FAR_US)
+		return BERTH_OK;
+	w->lanes = TUNE_LANES;
+	rc = probe_bulk(w, room, &lanes_us);
+	if (!rc)
+		rc = share(w->t, &lanes_us, 1, w->deadline_ns);
+	n->lanes_us_per_byte = per_byte(lanes_us, us[0]);
+	return rc;
+}
+
+berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns)
+{
+	struct coll c = { .kind = BERTH_BARRIER, .type = BERTH_U8, .signature = PROBE };
+	struct tcp_op w = tcp_op(t, &c, deadline_ns);
+	char *room = calloc(2, BULK_BYTES);
+	berth_result rc;
+
+	if (!room)
+		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
+	t->signatures = (struct tcp_signatures){ PROBE, PROBE, t->me, t->me };
+	rc = measure(&w, room);
+	free(room);
+	return rc;
+}

@@ -1,0 +1,159 @@
+#include "lib/base/log.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lines ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	void (*say)(void *ctx, enum berth_log_level level, const char *text);
+	void *ctx;
+} to = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void log_to(void (*say)(void *ctx, enum berth_log_level level, const char *text),
+	    void *ctx)
+{
+	pthread_mutex_lock(&to.lock);
+	to.say = say;
+	to.ctx = ctx;
+	pthread_mutex_unlock(&to.lock);
+}
+
+void log_say(enum berth_log_level level, const char *fmt, ...)
+{
+	void (*say)(void *ctx, enum berth_log_level level, const char *text);
+	char text[LOG_TEXT_BYTES];
+	void *ctx;
+	va_list ap;
+
+	pthread_mutex_lock(&to.lock);
+	say = to.say;
+	ctx = to.ctx;
+	pthread_mutex_unlock(&to.lock);
+	if (!say)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	say(ctx, level, text);
+}
+
+/* ---- errors ---- */
+
+struct last {
+	struct berth_error e;
+	char tensor[LOG_TENSOR_BYTES], text[LOG_TEXT_BYTES];
+	int missing[LOG_MISSING];
+};
+
+/* What threads without an error share, and those without memory for one. */
+static const struct berth_error none = { sizeof none, BERTH_OK, "", NULL, 0, "" };
+static struct last no_memory = { .e = { sizeof no_memory.e, BERTH_MEMORY, "", NULL, 0,
+					"out of memory" } };
+
+/* A key, not _Thread_local: of that, libraries that a program loads while it runs get
+ * little, and a thread that finds none left is ended by the C library.  Nobody deletes
+ * it: the library is linked such that it stays (-z nodelete). */
+static pthread_key_t key;
+static bool has_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void forget(void *l)
+{
+	if (l != &no_memory)
+		free(l);
+}
+
+static void make_key(void)
+{
+	has_key = !pthread_key_create(&key, forget);
+}
+
+static struct last *last(void)
+{
+	pthread_once(&once, make_key);
+	return has_key ? pthread_getspecific(key) : NULL;
+}
+
+static struct last *make(void)
+{
+	struct last *l = last();
+
+	if (!has_key || (l && l != &no_memory))
+		return l;
+	l = malloc(sizeof *l);
+	if (!pthread_setspecific(key, l ? l : &no_memory))
+		return l;
+	free(l);
+	return NULL;
+}
+
+static void copy_text(char *to_text, const char *text)
+{
+	size_t n = strnlen(text, LOG_TENSOR_BYTES - 1);
+
+	memmove(to_text, text, n);
+	to_text[n] = '\0';
+}
+
+berth_result log_error(berth_result rc, const char *tensor, const unsigned *missing,
+		       size_t n, const char *fmt, ...)
+{
+	char text[LOG_TEXT_BYTES]; /* FMT may name what is in the last one */
+	struct last *l = make();
+	va_list ap;
+
+	if (!l)
+		return rc;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	memcpy(l->text, text, strlen(text) + 1);
+	copy_text(l->tensor, tensor ? tensor : "");
+	n = n < LOG_MISSING ? n : LOG_MISSING;
+	for (size_t i = 0; i < n; i++)
+		l->missing[i] = (int)missing[i];
+	l->e = (struct berth_error){
+		.size = sizeof l->e,
+		.result = rc,
+		.tensor = l->tensor,
+		.missing = l->missing,
+		.nmissing = n,
+		.text = l->text,
+	};
+	return rc;
+}
+
+const struct berth_error *log_last(void)
+{
+	const struct last *l = last();
+
+	return l ? &l->e : &none;
+}
+
+const char *berth_result_text(berth_result result)
+{
+	static const char *const text[] = {
+		[BERTH_OK] = "done",
+		[BERTH_BUSY] = "not done yet",
+		[BERTH_INVALID] = "an argument is wrong",
+		[BERTH_STATE] = "called at the wrong time",
+		[BERTH_NO_PEERS] = "no way to the other ranks",
+		[BERTH_MISMATCH] = "the ranks called for different things",
+		[BERTH_PEER_LOST] = "a rank has ended",
+		[BERTH_TIMEOUT] = "a rank did not come in time",
+		[BERTH_ABORTED] = "the set was removed, or shut down, meanwhile",
+		[BERTH_MEMORY] = "out of memory",
+		[BERTH_AUTH] = "who connected does not have the job's key",
+		[BERTH_UNSUPPORTED] = "not supported here",
+		[BERTH_SYSTEM] = "a system call failed",
+	};
+
+	return (size_t)result < sizeof text / sizeof *text && text[result]
+		       ? text[result]
+		       : "no such result";
+}

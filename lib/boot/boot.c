@@ -1,0 +1,137 @@
+#include "lib/boot/boot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define COUNT(...) (sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+_Static_assert(COUNT(KIND_NAMES) == BERTH_KINDS && COUNT(TYPE_NAMES) == BERTH_TYPES &&
+		       COUNT(OP_NAMES) == BERTH_OPS,
+	       "names.def and berth.h differ");
+
+/* ---- alone ---- */
+
+static bool alone_seen(void)
+{
+	return true;
+}
+
+static berth_result alone_join(void **state, struct boot_world *w, char *why)
+{
+	char name[256] = "";
+
+	*state = NULL;
+	*w = (struct boot_world){
+		.size = 1, .local_size = 1, .cross_size = 1, .hosts = 1, .memory = -1
+	};
+	gethostname(name, sizeof name - 1);
+	w->host = calloc(1, sizeof *w->host);
+	w->host_name = calloc(1, sizeof *w->host_name);
+	if (w->host_name)
+		w->host_name[0] = strdup(name);
+	if (!w->host || !w->host_name || !w->host_name[0]) {
+		boot_world_free(w);
+		return boot_out_of_memory(why);
+	}
+	if (getrandom(w->key, sizeof w->key, 0) == sizeof w->key)
+		return BERTH_OK;
+	boot_world_free(w);
+	snprintf(why, BOOT_WHY_BYTES, "no random numbers: %s", strerror(errno));
+	return BERTH_SYSTEM;
+}
+
+static berth_result alone_memory(void *state, struct boot_world *w, size_t bytes,
+				 char *why)
+{
+	(void)state;
+	w->memory = boot_memfd(bytes, why);
+	w->memory_bytes = bytes;
+	return w->memory < 0 ? BERTH_SYSTEM : BERTH_OK;
+}
+
+static berth_result alone_fence(void *state, struct boot_world *w, const char *mine,
+				const struct boot_patience *patience, char ***all,
+				char *why)
+{
+	size_t bytes = strlen(mine) + 1;
+	char **v = malloc(sizeof *v + bytes);
+
+	(void)state;
+	(void)w;
+	(void)patience;
+	if (!v)
+		return boot_out_of_memory(why);
+	v[0] = (char *)(v + 1);
+	memcpy(v[0], mine, bytes);
+	*all = v;
+	return BERTH_OK;
+}
+
+static void alone_leave(void *state)
+{
+	(void)state;
+}
+
+const struct boot boot_alone = {
+	.name = "alone",
+	.seen = alone_seen,
+	.join = alone_join,
+	.memory = alone_memory,
+	.fence = alone_fence,
+	.leave = alone_leave,
+};
+
+/* ---- which ---- */
+
+/* What a launcher tells its processes of their number, WITH what else if that is not
+ * NULL, and what it needs to give them a way to each other.  The first one counts:
+ * hydra and mpirun may have been started by srun. */
+static const struct {
+	const char *name, *with, *launcher, *add;
+} sizes[] = {
+	{ "BERTH_SIZE", NULL, "runner",
+	  "keep BERTH_AGENT and BERTH_RANK in its environment, and the network "
+	  "namespace" },
+	{ "OMPI_COMM_WORLD_SIZE", NULL, "Open MPI's mpirun",
+	  "keep PMIX_NAMESPACE and PMIX_RANK in its environment, or start it with "
+	  "runner" },
+	{ "PMI_SIZE", "HYDI_CONTROL_FD", "hydra's mpiexec",
+	  "start it with runner, with `srun --mpi=pmix` or with Open MPI's mpirun" },
+	{ "SLURM_STEP_NUM_TASKS", NULL, "srun",
+	  "start it with `srun --mpi=pmix` or with runner" },
+	{ "PMI_SIZE", NULL, "an mpiexec that speaks PMI",
+	  "start it with runner, with `srun --mpi=pmix` or with Open MPI's mpirun" },
+	{ "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "torchrun", "start it with runner" },
+	{ "WORLD_SIZE", NULL, "a script", "start it with runner" },
+};
+
+static long size_in(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? strtol(text, NULL, 10) : 0;
+}
+
+const struct boot *boot_choose(char *why)
+{
+	static const struct boot *const ways[] = { &boot_agent, &boot_pmix };
+
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+		if (ways[i]->seen())
+			return ways[i];
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		long size = size_in(sizes[i].name);
+
+		if (size < 2 || (sizes[i].with && !getenv(sizes[i].with)))
+			continue;
+		snprintf(why, BOOT_WHY_BYTES,
+			 "%s=%ld says that %s started %ld processes, but it gives no "
+			 "way to the others; %s",
+			 sizes[i].name, size, sizes[i].launcher, size, sizes[i].add);
+		return NULL;
+	}
+	return &boot_alone;
+}

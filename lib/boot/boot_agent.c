@@ -1,0 +1,563 @@
+/* The agent of berth's own launcher: frames over the unix socket BERTH_AGENT. */
+#include "lib/boot/boot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+	LEAVE_MS = 1000,    /* for the agent to have seen that we left */
+	BEHIND_MS = 1500,   /* for it to have asked all others */
+	MISSING_MOST = 512, /* ranks in one report of a stall, */
+	STALL_BYTES = 1024, /* and its text: what goes out at once or not at all */
+	TICK_MS = 100
+};
+
+struct agent {
+	int fd;
+	unsigned rank;
+	pthread_mutex_t asks;
+	bool mute; /* an answer did not come in time, and might for another question */
+};
+
+/* A frame that has come. */
+struct frame {
+	struct boot_head head;
+	unsigned char *payload; /* a NUL behind its end */
+	int fd;                 /* that came with it, or -1 */
+};
+
+static berth_result say(berth_result rc, char *why, const char *what)
+{
+	snprintf(why, BOOT_WHY_BYTES, "the agent of this host %s", what);
+	return rc;
+}
+
+static berth_result failed(char *why, const char *what)
+{
+	snprintf(why, BOOT_WHY_BYTES, "%s the agent of this host: %s", what,
+		 strerror(errno));
+	return BERTH_SYSTEM;
+}
+
+/* ---- bytes ---- */
+
+/* "@NAME": an abstract name. */
+static int connect_to(const char *name)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	size_t n = strlen(name);
+	int fd, rc;
+
+	if (*name != '@' || n > sizeof a.sun_path) {
+		errno = EINVAL;
+		return -1;
+	}
+	memcpy(a.sun_path + 1, name + 1, n - 1);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	do
+		rc = connect(fd, (const struct sockaddr *)&a,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+	while (rc && errno == EINTR);
+	if (!rc)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static berth_result put(int fd, const void *data, size_t n, char *why)
+{
+	const unsigned char *p = data;
+
+	while (n) {
+		ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno != EINTR)
+			return failed(why, "cannot write to");
+		if (sent > 0) {
+			p += sent;
+			n -= (size_t)sent;
+		}
+	}
+	return BERTH_OK;
+}
+
+static berth_result put_frame(int fd, uint32_t number, const void *payload, size_t n,
+			      char *why)
+{
+	const struct boot_head head = { (uint32_t)n, number };
+	unsigned char small[sizeof head + BOOT_TEXT_BYTES];
+
+	memcpy(small, &head, sizeof head);
+	memcpy(small + sizeof head, payload, n);
+	return put(fd, small, sizeof head + n, why);
+}
+
+/* A descriptor that came with M into *FD; others are closed. */
+static void take_descriptor(struct msghdr *m, int *fd)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		int got;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+		    c->cmsg_len < CMSG_LEN(sizeof got))
+			continue;
+		memcpy(&got, CMSG_DATA(c), sizeof got);
+		if (*fd >= 0)
+			close(*fd);
+		*fd = got;
+	}
+}
+
+static berth_result get(int from, void *data, size_t n, int *fd, char *why)
+{
+	unsigned char *p = data;
+
+	while (n) {
+		union {
+			struct cmsghdr head;
+			char room[CMSG_SPACE(sizeof(int))];
+		} control;
+		struct iovec part = { p, n };
+		struct msghdr m = { .msg_iov = &part,
+				    .msg_iovlen = 1,
+				    .msg_control = &control,
+				    .msg_controllen = sizeof control };
+		ssize_t got = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return failed(why, "cannot read from");
+		take_descriptor(&m, fd);
+		if (!got)
+			return say(BERTH_NO_PEERS, why, "has ended, or turned us away");
+		p += got;
+		n -= (size_t)got;
+	}
+	return BERTH_OK;
+}
+
+static void frame_free(struct frame *f)
+{
+	free(f->payload);
+	if (f->fd >= 0)
+		close(f->fd);
+	*f = (struct frame){ .fd = -1 };
+}
+
+/* Any but a refusal. */
+static berth_result get_any(int from, struct frame *f, char *why)
+{
+	berth_result rc;
+
+	*f = (struct frame){ .fd = -1 };
+	rc = get(from, &f->head, sizeof f->head, &f->fd, why);
+	if (rc)
+		return rc;
+	if (f->head.bytes > BOOT_FRAME_BYTES_MAX)
+		return say(BERTH_SYSTEM, why, "says more than its limit");
+	f->payload = calloc((size_t)f->head.bytes + 1, 1);
+	if (!f->payload)
+		return boot_out_of_memory(why);
+	rc = get(from, f->payload, f->head.bytes, &f->fd, why);
+	if (rc)
+		return rc;
+	if (f->head.number == BOOT_REFUSED) {
+		snprintf(why, BOOT_WHY_BYTES, "%s", (const char *)f->payload);
+		return BERTH_NO_PEERS;
+	}
+	return BERTH_OK;
+}
+
+static berth_result odd_answer(char *why)
+{
+	return say(BERTH_SYSTEM, why, "does not say what was asked");
+}
+
+/* The frame that answers what was asked: NUMBER, of LEAST bytes. */
+static berth_result get_frame(int from, struct frame *f, uint32_t number, size_t least,
+			      char *why)
+{
+	berth_result rc = get_any(from, f, why);
+
+	if (!rc && (f->head.number != number || f->head.bytes < least))
+		rc = odd_answer(why);
+	return rc;
+}
+
+/* ---- joining ---- */
+
+static bool agent_seen(void)
+{
+	const char *name = getenv("BERTH_AGENT");
+	int fd = name && getenv("BERTH_RANK") ? connect_to(name) : -1;
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+/* A list of N texts, each with its NUL, in the LEFT bytes at P: into V. */
+static bool cut_texts(const char *p, size_t left, size_t n, char **v)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *end = left ? memchr(p, '\0', left) : NULL;
+
+		if (!end)
+			return false;
+		v[i] = (char *)p;
+		left -= (size_t)(end + 1 - p);
+		p = end + 1;
+	}
+	return !left;
+}
+
+static bool who_is_sound(const struct boot_who *who, unsigned rank, size_t bytes)
+{
+	return rank < who->size && who->local_rank < who->local_size &&
+	       who->local_size <= who->size && who->cross_rank < who->cross_size &&
+	       who->cross_size <= who->hosts && who->hosts <= who->size &&
+	       (bytes - sizeof *who) / sizeof(uint32_t) >= who->size;
+}
+
+/* Hosts of ranks and their names, of BYTES at P. */
+static berth_result fill_hosts(struct boot_world *w, const unsigned char *p,
+			       size_t bytes, char *why)
+{
+	const size_t list = (size_t)w->size * sizeof *w->host;
+	char **names = calloc(w->hosts, sizeof *names);
+
+	w->host = malloc(list);
+	w->host_name = calloc(w->hosts, sizeof *w->host_name);
+	if (!names || !w->host || !w->host_name) {
+		free(names);
+		return boot_out_of_memory(why);
+	}
+	memcpy(w->host, p, list);
+	if (!cut_texts((const char *)p + list, bytes - list, w->hosts, names)) {
+		free(names);
+		return say(BERTH_SYSTEM, why, "names too few hosts");
+	}
+	for (unsigned i = 0; i < w->hosts; i++) {
+		w->host_name[i] = strdup(names[i]);
+		if (!w->host_name[i]) {
+			free(names);
+			return boot_out_of_memory(why);
+		}
+	}
+	free(names);
+	for (unsigned i = 0; i < w->size; i++)
+		if (w->host[i] >= w->hosts)
+			return say(BERTH_SYSTEM, why, "names a host that is none");
+	return BERTH_OK;
+}
+
+static berth_result fill_world(struct boot_world *w, unsigned rank,
+			       const struct frame *f, char *why)
+{
+	struct boot_who who;
+
+	memcpy(&who, f->payload, sizeof who);
+	if (!who_is_sound(&who, rank, f->head.bytes))
+		return say(BERTH_SYSTEM, why, "says what cannot be of the job");
+	*w = (struct boot_world){ .rank = rank,
+				  .size = who.size,
+				  .local_rank = who.local_rank,
+				  .local_size = who.local_size,
+				  .cross_rank = who.cross_rank,
+				  .cross_size = who.cross_size,
+				  .hosts = who.hosts,
+				  .memory = -1 };
+	memcpy(w->key, who.key, sizeof w->key);
+	explicit_bzero(&who, sizeof who);
+	return fill_hosts(w, f->payload + sizeof who, f->head.bytes - sizeof who, why);
+}
+
+static berth_result ask_world(const struct agent *a, struct boot_world *w, char *why)
+{
+	const struct boot_join join = { BOOT_VERSION, a->rank };
+	struct frame f = { .fd = -1 };
+	berth_result rc = put_frame(a->fd, BOOT_JOIN, &join, sizeof join, why);
+
+	if (!rc)
+		rc = get_frame(a->fd, &f, BOOT_WORLD, sizeof(struct boot_who), why);
+	if (!rc)
+		rc = fill_world(w, a->rank, &f, why);
+	if (f.payload)
+		explicit_bzero(f.payload, f.head.bytes);
+	frame_free(&f);
+	return rc;
+}
+
+static berth_result agent_join(void **state, struct boot_world *w, char *why)
+{
+	const char *name = getenv("BERTH_AGENT"), *rank = getenv("BERTH_RANK");
+	struct agent *a = calloc(1, sizeof *a);
+	berth_result rc;
+
+	*w = (struct boot_world){ .memory = -1 };
+	if (!a)
+		return boot_out_of_memory(why);
+	a->rank = rank ? (unsigned)strtoul(rank, NULL, 10) : 0;
+	a->fd = connect_to(name ? name : "");
+	if (a->fd < 0) {
+		rc = failed(why, "cannot reach");
+		free(a);
+		return rc;
+	}
+	rc = ask_world(a, w, why);
+	if (rc) {
+		boot_world_free(w);
+		close(a->fd);
+		free(a);
+		return rc;
+	}
+	pthread_mutex_init(&a->asks, NULL);
+	*state = a;
+	return BERTH_OK;
+}
+
+/* ---- memory and fence ---- */
+
+/* Is FD memory of BYTES that nobody can take away from under us? */
+static bool is_sealed(int fd, size_t bytes)
+{
+	const int want = F_SEAL_SHRINK | F_SEAL_SEAL;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	return seals >= 0 && (seals & want) == want && !fstat(fd, &st) &&
+	       (size_t)st.st_size == bytes;
+}
+
+static berth_result agent_memory(void *state, struct boot_world *w, size_t bytes,
+				 char *why)
+{
+	const struct agent *a = state;
+	const uint64_t size = bytes;
+	struct frame f = { .fd = -1 };
+	berth_result rc = put_frame(a->fd, BOOT_MEMORY, &size, sizeof size, why);
+
+	if (!rc)
+		rc = get_frame(a->fd, &f, BOOT_MEMORY, sizeof size, why);
+	if (!rc && (f.fd < 0 || !is_sealed(f.fd, bytes)))
+		rc = say(BERTH_SYSTEM, why, "gave no shared memory");
+	if (!rc) {
+		w->memory = f.fd;
+		w->memory_bytes = bytes;
+		f.fd = -1;
+	}
+	frame_free(&f);
+	return rc;
+}
+
+/* The texts of all ranks in F, in one block. */
+static berth_result copy_texts(const struct boot_world *w, const struct frame *f,
+			       char ***all, char *why)
+{
+	const size_t head = (size_t)w->size * sizeof(char *);
+	const size_t bytes = f->head.bytes - sizeof w->clock_offset_ns;
+	char **v = malloc(head + bytes);
+
+	if (!v)
+		return boot_out_of_memory(why);
+	memcpy(v + w->size, f->payload + sizeof w->clock_offset_ns, bytes);
+	if (!cut_texts((char *)(v + w->size), bytes, w->size, v)) {
+		free(v);
+		return say(BERTH_SYSTEM, why, "did not say what all ranks said");
+	}
+	*all = v;
+	return BERTH_OK;
+}
+
+static size_t ranks_in(const struct frame *f, unsigned *rank, size_t most)
+{
+	size_t n = 0;
+
+	for (; n < most && n < f->head.bytes / sizeof(uint32_t); n++) {
+		uint32_t r;
+
+		memcpy(&r, f->payload + n * sizeof r, sizeof r);
+		rank[n] = r;
+	}
+	return n;
+}
+
+/* They are those of this job. */
+static berth_result tell_missing(const struct boot_world *w, const struct frame *f,
+				 const struct boot_patience *p, char *why)
+{
+	unsigned rank[MISSING_MOST];
+	const size_t n = ranks_in(f, rank, MISSING_MOST);
+
+	for (size_t i = 0; i < n; i++)
+		if (rank[i] >= w->size)
+			return odd_answer(why);
+	p->missing(p->ctx, rank, n);
+	return BERTH_OK;
+}
+
+/* ASKED: who is missing, and no answer yet. */
+static berth_result tick(const struct agent *a, const struct boot_patience *p,
+			 bool *asked, char *why)
+{
+	berth_result rc = p->tick(p->ctx);
+
+	if (rc && rc != BERTH_BUSY)
+		snprintf(why, BOOT_WHY_BYTES, "other ranks did not call berth_init()");
+	if (rc != BERTH_BUSY || *asked)
+		return rc == BERTH_BUSY ? BERTH_OK : rc;
+	*asked = true;
+	return put_frame(a->fd, BOOT_MISSING_REQUEST, "", 0, why);
+}
+
+/* The frame that ends the fence. */
+static berth_result await_all(const struct agent *a, const struct boot_world *w,
+			      const struct boot_patience *p, struct frame *f, char *why)
+{
+	struct pollfd ready = { .fd = a->fd, .events = POLLIN };
+	bool asked = false;
+	berth_result rc = BERTH_OK;
+
+	while (!rc) {
+		if (poll(&ready, 1, TICK_MS) <= 0) {
+			rc = tick(a, p, &asked, why);
+			continue;
+		}
+		rc = get_any(a->fd, f, why);
+		if (rc || !asked || f->head.number != BOOT_MISSING)
+			break;
+		asked = false;
+		rc = tell_missing(w, f, p, why);
+		frame_free(f);
+	}
+	return rc;
+}
+
+static berth_result agent_fence(void *state, struct boot_world *w, const char *mine,
+				const struct boot_patience *patience, char ***all,
+				char *why)
+{
+	const struct agent *a = state;
+	const size_t bytes = strlen(mine) + 1;
+	struct frame f = { .fd = -1 };
+	berth_result rc;
+
+	if (bytes > BOOT_TEXT_BYTES) {
+		snprintf(why, BOOT_WHY_BYTES, "a text of %zu bytes for the others",
+			 bytes);
+		return BERTH_INVALID;
+	}
+	rc = put_frame(a->fd, BOOT_FENCE, mine, bytes, why);
+	if (!rc)
+		rc = await_all(a, w, patience, &f, why);
+	if (!rc &&
+	    (f.head.number != BOOT_ALL || f.head.bytes < sizeof w->clock_offset_ns))
+		rc = odd_answer(why);
+	if (!rc) {
+		memcpy(&w->clock_offset_ns, f.payload, sizeof w->clock_offset_ns);
+		rc = copy_texts(w, &f, all, why);
+	}
+	frame_free(&f);
+	return rc;
+}
+
+/* ---- afterwards ---- */
+
+/* In one call, and small: all of it is sent or nothing is. */
+static void agent_stall(void *state, const unsigned *missing, size_t n,
+			const char *text)
+{
+	const struct agent *a = state;
+	unsigned char frame[sizeof(struct boot_head) +
+			    (1 + MISSING_MOST) * sizeof(uint32_t) + STALL_BYTES];
+	unsigned char *p = frame + sizeof(struct boot_head);
+	const size_t most = strnlen(text, STALL_BYTES - 1);
+	const uint32_t count = (uint32_t)(n < MISSING_MOST ? n : MISSING_MOST);
+	struct boot_head head = { 0, BOOT_STALL };
+
+	memcpy(p, &count, sizeof count);
+	p += sizeof count;
+	for (uint32_t i = 0; i < count; i++, p += sizeof count) {
+		const uint32_t rank = missing[i];
+
+		memcpy(p, &rank, sizeof rank);
+	}
+	memcpy(p, text, most);
+	p[most] = '\0';
+	p += most + 1;
+	head.bytes = (uint32_t)(p - frame - (ptrdiff_t)sizeof head);
+	memcpy(frame, &head, sizeof head);
+	send(a->fd, frame, (size_t)(p - frame), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static size_t hear_behind(struct agent *a, unsigned *rank, size_t most)
+{
+	struct pollfd p = { .fd = a->fd, .events = POLLIN };
+	struct frame f = { .fd = -1 };
+	char why[BOOT_WHY_BYTES];
+	size_t n = 0;
+
+	if (poll(&p, 1, BEHIND_MS) <= 0 || get_frame(a->fd, &f, BOOT_MISSING, 0, why))
+		a->mute = true;
+	else
+		n = ranks_in(&f, rank, most);
+	frame_free(&f);
+	return n;
+}
+
+static size_t agent_behind(void *state, unsigned *rank, size_t most)
+{
+	const struct boot_head head = { 0, BOOT_MISSING_REQUEST };
+	struct agent *a = state;
+	size_t n = 0;
+
+	pthread_mutex_lock(&a->asks);
+	if (!a->mute &&
+	    send(a->fd, &head, sizeof head, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof head)
+		n = hear_behind(a, rank, most);
+	pthread_mutex_unlock(&a->asks);
+	return n;
+}
+
+/* Until the agent has closed: a joining that follows must not be taken for a second
+ * one. */
+static void agent_leave(void *state)
+{
+	struct agent *a = state;
+	struct pollfd p = { .fd = a->fd, .events = POLLIN };
+	const struct boot_head head = { 0, BOOT_LEAVE };
+	char rest[256];
+
+	if (send(a->fd, &head, sizeof head, MSG_NOSIGNAL) == sizeof head)
+		while (poll(&p, 1, LEAVE_MS) > 0 && read(a->fd, rest, sizeof rest) > 0)
+			;
+	close(a->fd);
+	pthread_mutex_destroy(&a->asks);
+	free(a);
+}
+
+const struct boot boot_agent = {
+	.name = "agent",
+	.seen = agent_seen,
+	.join = agent_join,
+	.memory = agent_memory,
+	.fence = agent_fence,
+	.stall = agent_stall,
+	.missing_ranks = agent_behind,
+	.leave = agent_leave,
+};

@@ -1,0 +1,591 @@
+/* boot_pmix.c - the ranks find each other through a PMIx server: srun --mpi=pmix,
+ * Open MPI's mpirun, prterun. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/boot/boot.h"
+#include "lib/boot/handoff.h"
+#include "lib/boot/pmix_client.h"
+#include "lib/base/wait.h"
+
+enum {
+	COME_S = 300, /* from the first rank's coming to the last one's, as in Slurm */
+	GO_ON_S = 10, /* for what comes next, when all have come */
+	HAND_S = 5,
+	HOST_BYTES = 256
+};
+
+/* What a rank tells of itself. */
+struct card {
+	char host[HOST_BYTES]; /* name */
+	char kernel[64];       /* boot id and network: who share these share memory */
+	char socket[HANDOFF_NAME_BYTES];
+	char key[2 * BOOT_KEY_BYTES + 1]; /* of rank 0 */
+};
+#define CARD_FORMAT "%255s %63s %32s %64s"
+
+/* What the first joining found out, and every other uses: publishing it anew each time
+ * made 1000 init rounds of 4 ranks take 214 s, as libpmix sends all that a rank ever
+ * published with each commit. */
+static struct {
+	struct boot_world w; /* size 0: there was none yet */
+	unsigned *first;     /* of each host: its first rank, who makes its memory */
+	char maker[HANDOFF_NAME_BYTES]; /* that one's socket, here; */
+	int listener;                   /* it's ours, or -1 */
+	unsigned attempts, exchanges;   /* of cards, of texts */
+} job = { .listener = -1 };
+
+/* What a host publishes where one of its ranks has failed: no text has no NUL. */
+static const char no_texts[] = "-";
+
+/* A rank writes its own; on a line of its own. */
+struct note {
+	_Alignas(64) struct post written; /* the last exchange's number, from 1 */
+	_Atomic uint32_t locked;          /* it has its lock, or had it */
+	char text[BOOT_TEXT_BYTES];
+};
+
+struct pmix_boot {
+	/* Behind the host's memory.  Two for each local rank, used in turn: who is
+	 * quick may write the next while others read.  A job of one host needs no
+	 * more. */
+	struct note *board;
+	size_t board_bytes;
+	int memory;    /* a lock on its byte LOCK_AT + LOCAL_RANK says: */
+	off_t lock_at; /* the rank is alive */
+	bool has_met;  /* it came to the fence with the other hosts */
+};
+
+/* ---- cards ---- */
+
+static void line_of(const char *path, char *text, size_t bytes)
+{
+	FILE *f = fopen(path, "re");
+
+	snprintf(text, bytes, "-");
+	if (f && fgets(text, (int)bytes, f))
+		text[strcspn(text, "\n")] = '\0';
+	if (f)
+		fclose(f);
+}
+
+static void card_fill(struct card *c, unsigned rank)
+{
+	const char *name = getenv("PMIX_HOSTNAME");
+	unsigned char key[BOOT_KEY_BYTES] = { 0 };
+	struct stat net = { 0 };
+	char boot[40];
+
+	if (name && *name)
+		snprintf(c->host, sizeof c->host, "%s", name);
+	else if (gethostname(c->host, sizeof c->host - 1))
+		snprintf(c->host, sizeof c->host, "localhost");
+	line_of("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+	stat("/proc/self/ns/net", &net);
+	snprintf(c->kernel, sizeof c->kernel, "%s/%ju", boot, (uintmax_t)net.st_ino);
+	snprintf(c->key, sizeof c->key, "-");
+	if (rank == 0 && getrandom(key, sizeof key, 0) == sizeof key)
+		for (size_t i = 0; i < sizeof key; i++)
+			snprintf(c->key + 2 * i, 3, "%02x", key[i]);
+}
+
+static bool key_read(const char *text, unsigned char *key)
+{
+	unsigned byte;
+
+	for (size_t i = 0; i < BOOT_KEY_BYTES; i++) {
+		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
+			return false;
+		key[i] = (unsigned char)byte;
+	}
+	return true;
+}
+
+/* ---- the world that they make ---- */
+
+static bool same_host(const struct card *a, const struct card *b)
+{
+	return strcmp(a->host, b->host) == 0 && strcmp(a->kernel, b->kernel) == 0;
+}
+
+/* Hosts get numbers in the order of their first ranks, FIRST[host]. */
+static void number_hosts(struct boot_world *w, const struct card *c, unsigned *first)
+{
+	for (unsigned r = 0; r < w->size; r++) {
+		unsigned h = r ? w->host[r - 1] : 0;
+
+		if (!r || !same_host(&c[r], &c[first[h]]))
+			for (h = 0; h < w->hosts; h++)
+				if (same_host(&c[r], &c[first[h]]))
+					break;
+		if (h == w->hosts)
+			first[w->hosts++] = r;
+		w->host[r] = h;
+	}
+}
+
+/* COUNT[host]: its ranks. */
+static void count_places(struct boot_world *w, unsigned *count)
+{
+	unsigned mine = w->host[w->rank];
+
+	memset(count, 0, w->hosts * sizeof *count);
+	for (unsigned r = 0; r < w->size; r++) {
+		if (r == w->rank)
+			w->local_rank = count[mine];
+		count[w->host[r]]++;
+	}
+	w->local_size = count[mine];
+	for (unsigned h = 0; h < w->hosts; h++) {
+		w->cross_rank += h < mine && count[h] > w->local_rank;
+		w->cross_size += count[h] > w->local_rank;
+	}
+}
+
+static bool name_hosts(struct boot_world *w, const struct card *c,
+		       const unsigned *first)
+{
+	w->host_name = calloc(w->hosts, sizeof *w->host_name);
+	for (unsigned h = 0; w->host_name && h < w->hosts; h++) {
+		w->host_name[h] = strdup(c[first[h]].host);
+		if (!w->host_name[h])
+			return false;
+	}
+	return w->host_name;
+}
+
+static berth_result settle(struct boot_world *w, const struct card *c)
+{
+	unsigned *count = calloc(w->size, sizeof *count);
+
+	w->host = calloc(w->size, sizeof *w->host);
+	job.first = calloc(w->size, sizeof *job.first);
+	if (count && w->host && job.first) {
+		number_hosts(w, c, job.first);
+		count_places(w, count);
+	}
+	free(count);
+	if (!w->cross_size || !name_hosts(w, c, job.first))
+		return BERTH_MEMORY;
+	memcpy(job.maker, c[job.first[w->host[w->rank]]].socket, sizeof job.maker);
+	return key_read(c[0].key, w->key) ? BERTH_OK : BERTH_SYSTEM;
+}
+
+/* KEY of all ranks. */
+static berth_result take_cards(const char *key, struct card *c, unsigned n, char *why)
+{
+	berth_result rc = BERTH_OK;
+
+	for (unsigned r = 0; !rc && r < n; r++) {
+		char *text;
+		size_t size;
+
+		rc = pmix_client_get(r, key, &text, &size, why, BOOT_WHY_BYTES);
+		if (!rc && sscanf(text, CARD_FORMAT, c[r].host, c[r].kernel,
+				  c[r].socket, c[r].key) != 4)
+			rc = BERTH_SYSTEM;
+		free(text);
+	}
+	return rc;
+}
+
+static void job_forget(void)
+{
+	boot_world_free(&job.w);
+	free(job.first);
+	job.first = NULL;
+	if (job.listener >= 0)
+		close(job.listener);
+	job.listener = -1;
+}
+
+/* The first time: all ranks show their cards.  W: rank and size. */
+static berth_result meet(struct boot_world *w, char *why)
+{
+	struct card mine = { 0 }, *cards = calloc(w->size, sizeof *cards);
+	char text[BOOT_TEXT_BYTES], key[64];
+	berth_result rc = cards ? BERTH_OK : boot_out_of_memory(why);
+
+	job.listener = handoff_listen(mine.socket);
+	if (!rc && job.listener < 0) {
+		snprintf(why, BOOT_WHY_BYTES, "no socket for the ranks of this host");
+		rc = BERTH_SYSTEM;
+	}
+	card_fill(&mine, w->rank);
+	snprintf(text, sizeof text, "%s %s %s %s", mine.host, mine.kernel, mine.socket,
+		 mine.key);
+	snprintf(key, sizeof key, "berth.card.%u", job.attempts++);
+	if (!rc)
+		rc = pmix_client_publish(key, text, strlen(text) + 1, why,
+					 BOOT_WHY_BYTES);
+	if (!rc)
+		rc = pmix_client_fence(true, COME_S, why, BOOT_WHY_BYTES);
+	if (!rc)
+		rc = take_cards(key, cards, w->size, why);
+	if (!rc) {
+		boot_out_of_memory(why);
+		rc = settle(w, cards);
+	}
+	if (rc == BERTH_SYSTEM && job.listener >= 0)
+		snprintf(why, BOOT_WHY_BYTES, "what a rank told of itself is no card");
+	explicit_bzero(text, sizeof text);
+	explicit_bzero(&mine, sizeof mine);
+	free(cards);
+	return rc;
+}
+
+/* ---- joining ---- */
+
+/* FROM into W, for the caller. */
+static berth_result copy_world(struct boot_world *w, const struct boot_world *from,
+			       char *why)
+{
+	bool whole;
+
+	*w = *from;
+	w->host = malloc(w->size * sizeof *w->host);
+	w->host_name = calloc(w->hosts, sizeof *w->host_name);
+	whole = w->host && w->host_name;
+	if (w->host)
+		memcpy(w->host, from->host, w->size * sizeof *w->host);
+	for (unsigned h = 0; whole && h < w->hosts; h++) {
+		w->host_name[h] = strdup(from->host_name[h]);
+		whole = w->host_name[h];
+	}
+	if (whole)
+		return BERTH_OK;
+	boot_world_free(w);
+	return boot_out_of_memory(why);
+}
+
+static void exchange_key(char *key, size_t bytes)
+{
+	snprintf(key, bytes, "berth.%u", job.exchanges);
+}
+
+/* The other hosts hear at once that this one has no texts for them, in place of waiting
+ * for it. */
+static void give_up(void)
+{
+	char why[BOOT_WHY_BYTES], key[64];
+
+	exchange_key(key, sizeof key);
+	if (job.w.local_rank == 0)
+		pmix_client_publish(key, no_texts, strlen(no_texts), why, sizeof why);
+	pmix_client_fence(true, GO_ON_S, why, sizeof why);
+}
+
+/* Those of its own host see that it lets go of its lock. */
+static void pmix_leave(void *state)
+{
+	struct pmix_boot *b = state;
+
+	if (b->board)
+		munmap(b->board, b->board_bytes);
+	if (b->memory >= 0)
+		close(b->memory);
+	if (!b->has_met && job.w.hosts > 1)
+		give_up();
+	free(b);
+}
+
+/* torchrun under srun: several processes have the PMIx rank of their parent. */
+static bool is_all(unsigned size, char *why)
+{
+	const char *text = getenv("WORLD_SIZE");
+	long n = text ? strtol(text, NULL, 10) : 0;
+
+	if (n < 2 || n == (long)size)
+		return true;
+	snprintf(why, BOOT_WHY_BYTES,
+		 "WORLD_SIZE=%ld says that torchrun or a script started %ld processes, "
+		 "but the PMIx server knows of %u; start it with runner",
+		 n, n, size);
+	return false;
+}
+
+static berth_result pmix_join(void **state, struct boot_world *w, char *why)
+{
+	struct boot_world found = { .memory = -1 };
+	struct pmix_boot *b;
+	berth_result rc;
+
+	*w = found;
+	rc = pmix_client_open(&found.rank, &found.size, why, BOOT_WHY_BYTES);
+	if (!rc && !is_all(found.size, why))
+		rc = BERTH_NO_PEERS;
+	if (rc)
+		return rc;
+	if (job.w.size) {
+		rc = pmix_client_fence(false, COME_S, why, BOOT_WHY_BYTES);
+	} else {
+		rc = meet(&found, why);
+		job.w = found;
+		if (rc)
+			job_forget();
+	}
+	if (!rc && job.listener >= 0 && job.w.local_rank != 0) {
+		close(job.listener); /* the maker's alone is used */
+		job.listener = -1;
+	}
+	job.exchanges++; /* whether this rank gets there or not */
+	if (!rc)
+		rc = copy_world(w, &job.w, why);
+	b = rc ? NULL : calloc(1, sizeof *b);
+	if (b) {
+		b->memory = -1;
+		*state = b;
+	} else if (!rc) {
+		boot_world_free(w);
+		rc = boot_out_of_memory(why);
+	}
+	return rc;
+}
+
+/* ---- memory ---- */
+
+static berth_result hand_round(struct boot_world *w, size_t bytes, char *why)
+{
+	struct timespec t;
+	uint64_t until_ns;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	until_ns = (uint64_t)(t.tv_sec + HAND_S) * 1000000000u + (uint64_t)t.tv_nsec;
+	if (w->local_rank != 0)
+		return handoff_take(job.maker, bytes, until_ns, &w->memory, why,
+				    BOOT_WHY_BYTES);
+	w->memory = boot_memfd(bytes, why);
+	return w->memory < 0 ? BERTH_SYSTEM
+			     : handoff_give(job.listener, w->local_size - 1, w->memory,
+					    until_ns, why, BOOT_WHY_BYTES);
+}
+
+/* Our byte of the lock, or -1; of another: who has it?  0: nobody. */
+static int lock(const struct pmix_boot *b, unsigned local, bool take)
+{
+	struct flock l = { .l_type = F_WRLCK,
+			   .l_whence = SEEK_SET,
+			   .l_start = b->lock_at + local,
+			   .l_len = 1 };
+
+	if (fcntl(b->memory, take ? F_SETLK : F_GETLK, &l))
+		return -1;
+	return take || l.l_type != F_UNLCK;
+}
+
+/* Maps the board, at AT of W's memory, and lets all see that this rank lives. */
+static berth_result open_board(struct pmix_boot *b, const struct boot_world *w,
+			       off_t at, char *why)
+{
+	void *board = mmap(NULL, b->board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			   w->memory, at);
+
+	if (board == MAP_FAILED)
+		return boot_out_of_memory(why);
+	b->board = board;
+	b->lock_at = at;
+	b->memory = fcntl(w->memory, F_DUPFD_CLOEXEC, 0);
+	if (b->memory < 0 || lock(b, w->local_rank, true) < 0) {
+		snprintf(why, BOOT_WHY_BYTES, "no lock on this host's memory: %s",
+			 strerror(errno));
+		return BERTH_SYSTEM;
+	}
+	for (unsigned turn = 0; turn < 2; turn++)
+		b->board[turn * w->local_size + w->local_rank].locked = 1;
+	return BERTH_OK;
+}
+
+static berth_result pmix_memory(void *state, struct boot_world *w, size_t bytes,
+				char *why)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t board_at = (bytes + page - 1) / page * page;
+	struct pmix_boot *b = state;
+	struct timespec t, real;
+	berth_result rc;
+
+	b->board_bytes = (size_t)2 * w->local_size * sizeof *b->board;
+	rc = hand_round(w, board_at + b->board_bytes, why);
+	if (!rc)
+		rc = open_board(b, w, (off_t)board_at, why);
+	w->memory_bytes = rc ? 0 : bytes;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_REALTIME, &real);
+	w->clock_offset_ns =
+		(real.tv_sec - t.tv_sec) * 1000000000 + real.tv_nsec - t.tv_nsec;
+	return rc;
+}
+
+/* ---- texts ---- */
+
+/* The texts of some ranks, one behind the other, each with its NUL. */
+struct block {
+	char *bytes;
+	size_t size, at; /* of the next one to be read */
+};
+
+/* A wait for local rank LOCAL, that ends when it does. */
+struct watch {
+	const struct pmix_boot *b;
+	const struct note *note;
+	unsigned local;
+	_Atomic uint32_t broken;
+};
+
+static void look(void *ctx)
+{
+	struct watch *h = ctx;
+
+	if (h->note->locked && lock(h->b, h->local, false) == 0)
+		h->broken = BERTH_PEER_LOST;
+}
+
+/* Until local rank LOCAL has written NOTE, or has ended. */
+static berth_result wait_for_note(const struct pmix_boot *b, struct note *note,
+				  unsigned local)
+{
+	struct watch h = { .b = b, .note = note, .local = local };
+	struct wait w = { .yields = 20, .broken = &h.broken, .idle = look, .ctx = &h };
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	w.deadline_ns =
+		(uint64_t)(t.tv_sec + GO_ON_S) * 1000000000u + (uint64_t)t.tv_nsec;
+	return wait_for(&w, &note->written, job.exchanges);
+}
+
+/* Which rank of the job is local rank LOCAL here? */
+static unsigned rank_of(const struct boot_world *w, unsigned local)
+{
+	unsigned r = 0;
+
+	while (w->host[r] != w->host[w->rank] || local-- > 0)
+		r++;
+	return r;
+}
+
+/* What this host's ranks write on its board. */
+static berth_result own_block(struct block *k, const struct pmix_boot *b,
+			      struct note *note, const struct boot_world *w, char *why)
+{
+	k->bytes = malloc((size_t)w->local_size * sizeof note->text);
+	if (!k->bytes)
+		return boot_out_of_memory(why);
+	for (unsigned i = 0; i < w->local_size; i++) {
+		berth_result rc = wait_for_note(b, &note[i], i);
+		size_t length = strnlen(note[i].text, sizeof note[i].text - 1);
+
+		if (rc) {
+			snprintf(why, BOOT_WHY_BYTES,
+				 "rank %u on '%s' %s before all ranks had joined",
+				 rank_of(w, i), w->host_name[w->host[w->rank]],
+				 rc == BERTH_TIMEOUT ? "was silent" : "ended");
+			return rc;
+		}
+		memcpy(k->bytes + k->size, note[i].text, length);
+		k->bytes[k->size + length] = '\0';
+		k->size += length + 1;
+	}
+	return BERTH_OK;
+}
+
+/* Of host H, from its first rank. */
+static berth_result other_block(struct block *k, const struct boot_world *w, unsigned h,
+				const char *key, char *why)
+{
+	berth_result rc = pmix_client_get(job.first[h], key, &k->bytes, &k->size, why,
+					  BOOT_WHY_BYTES);
+
+	if (rc == BERTH_MEMORY || (!rc && k->size && !k->bytes[k->size - 1]))
+		return rc;
+	snprintf(why, BOOT_WHY_BYTES,
+		 "a rank on '%s' ended before all ranks had joined", w->host_name[h]);
+	return BERTH_PEER_LOST;
+}
+
+/* Those of the other hosts.  MINE: of ours. */
+static berth_result other_blocks(struct pmix_boot *b, struct block *k,
+				 const struct boot_world *w, unsigned mine, char *why)
+{
+	berth_result rc = BERTH_OK;
+	char key[64];
+
+	exchange_key(key, sizeof key);
+	if (w->local_rank == 0)
+		rc = pmix_client_publish(key, k[mine].bytes, k[mine].size, why,
+					 BOOT_WHY_BYTES);
+	b->has_met = true;
+	if (!rc)
+		rc = pmix_client_fence(true, GO_ON_S, why, BOOT_WHY_BYTES);
+	for (unsigned h = 0; !rc && h < w->hosts; h++)
+		if (h != mine)
+			rc = other_block(&k[h], w, h, key, why);
+	return rc;
+}
+
+/* The texts of all ranks, in one block; NULL: out of memory. */
+static char **in_order(struct block *k, const struct boot_world *w)
+{
+	size_t bytes = w->size * (sizeof(char *) + 1);
+	char **all, *at;
+
+	for (unsigned h = 0; h < w->hosts; h++)
+		bytes += k[h].size;
+	all = malloc(bytes);
+	at = all ? (char *)(all + w->size) : NULL;
+	for (unsigned r = 0; all && r < w->size; r++) {
+		struct block *from = &k[w->host[r]];
+
+		all[r] = at;
+		*at = '\0';
+		if (from->at < from->size) /* as it is, unless a rank lies */
+			at = stpcpy(at, from->bytes + from->at);
+		at++;
+		from->at += strlen(all[r]) + 1;
+	}
+	return all;
+}
+
+static berth_result pmix_fence(void *state, struct boot_world *w, const char *mine,
+			       const struct boot_patience *patience, char ***all,
+			       char *why)
+{
+	struct block *k = calloc(w->hosts, sizeof *k);
+	struct pmix_boot *b = state;
+	unsigned host = w->host[w->rank];
+	struct note *note = b->board + job.exchanges % 2 * w->local_size;
+	berth_result rc;
+
+	(void)patience; /* COME_S, GO_ON_S */
+	if (!k)
+		return boot_out_of_memory(why);
+	snprintf(note[w->local_rank].text, sizeof note->text, "%s", mine);
+	post(&note[w->local_rank].written, job.exchanges);
+	rc = own_block(&k[host], b, note, w, why);
+	if (!rc && w->hosts > 1)
+		rc = other_blocks(b, k, w, host, why);
+	*all = rc ? NULL : in_order(k, w);
+	for (unsigned h = 0; h < w->hosts; h++)
+		free(k[h].bytes);
+	free(k);
+	return rc || *all ? rc : boot_out_of_memory(why);
+}
+
+const struct boot boot_pmix = {
+	.name = "PMIx",
+	.seen = pmix_client_seen,
+	.join = pmix_join,
+	.memory = pmix_memory,
+	.fence = pmix_fence,
+	.leave = pmix_leave,
+};

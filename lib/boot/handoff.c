@@ -1,0 +1,201 @@
+#include "lib/boot/handoff.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static const char gone[] = "the rank that makes this host's memory has ended";
+
+static int64_t ns_left(uint64_t until_ns)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)(until_ns - (uint64_t)t.tv_sec * 1000000000u) - t.tv_nsec;
+}
+
+/* Abstract: its first byte is 0. */
+static socklen_t address_of(const char *name, struct sockaddr_un *a)
+{
+	memset(a, 0, sizeof *a);
+	a->sun_family = AF_UNIX;
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)snprintf(a->sun_path + 1, sizeof a->sun_path - 1,
+					    "berth-%s", name));
+}
+
+int handoff_listen(char *name)
+{
+	unsigned char random[HANDOFF_NAME_BYTES / 2];
+	struct sockaddr_un a;
+	socklen_t bytes;
+	int fd;
+
+	if (getrandom(random, sizeof random, 0) != sizeof random)
+		return -1;
+	for (size_t i = 0; i < sizeof random; i++)
+		snprintf(name + 2 * i, 3, "%02x", random[i]);
+	bytes = address_of(name, &a);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, bytes) || listen(fd, 1024)) {
+		int e = errno;
+
+		if (fd >= 0)
+			close(fd);
+		errno = e;
+		return -1;
+	}
+	return fd;
+}
+
+static bool is_us(int fd)
+{
+	struct ucred u;
+	socklen_t bytes = sizeof u;
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &bytes) &&
+	       u.uid == geteuid();
+}
+
+/* ---- the maker ---- */
+
+static bool send_memory(int fd, int memory)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr head;
+	} control = { 0 };
+	struct iovec one = { .iov_base = (char[]){ 'm' }, .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &one,
+			    .msg_iovlen = 1,
+			    .msg_control = &control,
+			    .msg_controllen = sizeof control.bytes };
+
+	control.head.cmsg_level = SOL_SOCKET;
+	control.head.cmsg_type = SCM_RIGHTS;
+	control.head.cmsg_len = CMSG_LEN(sizeof memory);
+	memcpy(CMSG_DATA(&control.head), &memory, sizeof memory);
+	return sendmsg(fd, &m, MSG_NOSIGNAL) == 1;
+}
+
+/* A process of another user gets nothing. */
+static unsigned serve(int listener, int memory)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	unsigned served;
+
+	if (fd < 0)
+		return 0;
+	served = is_us(fd) && send_memory(fd, memory);
+	close(fd);
+	return served;
+}
+
+berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_ns,
+			  char *why, size_t why_bytes)
+{
+	struct pollfd p = { .fd = listener, .events = POLLIN };
+	unsigned served = 0;
+	int64_t left;
+
+	while (served < n && (left = ns_left(until_ns)) > 0)
+		if (poll(&p, 1, (int)(left / 1000000 + 1)) > 0)
+			served += serve(listener, memory);
+	if (served == n)
+		return BERTH_OK;
+	snprintf(why, why_bytes,
+		 "only %u of this host's %u other ranks came for its memory", served,
+		 n);
+	return BERTH_PEER_LOST;
+}
+
+/* ---- the others ---- */
+
+static int connect_to(const char *name, uint64_t until_ns)
+{
+	int64_t left = ns_left(until_ns);
+	struct timeval t = { .tv_sec = left / 1000000000,
+			     .tv_usec = left % 1000000000 / 1000 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un a;
+	socklen_t bytes = address_of(name, &a);
+
+	if (left <= 0)
+		t = (struct timeval){ .tv_usec = 1 }; /* 0 would be for ever */
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t) ||
+			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) ||
+			connect(fd, (struct sockaddr *)&a, bytes) || !is_us(fd))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* What the other side of FD sent, or -1. */
+static int receive(int fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr head;
+	} control;
+	char byte;
+	struct iovec one = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &one,
+			    .msg_iovlen = 1,
+			    .msg_control = &control,
+			    .msg_controllen = sizeof control.bytes };
+	struct cmsghdr *c;
+	ssize_t got;
+	int memory;
+
+	do
+		got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	c = got == 1 ? CMSG_FIRSTHDR(&m) : NULL;
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof memory))
+		return -1;
+	memcpy(&memory, CMSG_DATA(c), sizeof memory);
+	return memory;
+}
+
+static bool is_memory(int fd, size_t bytes)
+{
+	struct stat s;
+
+	return !fstat(fd, &s) && s.st_size == (off_t)bytes &&
+	       (fcntl(fd, F_GET_SEALS) & SEALS) == SEALS;
+}
+
+berth_result handoff_take(const char *name, size_t bytes, uint64_t until_ns,
+			  int *memory, char *why, size_t why_bytes)
+{
+	int fd = connect_to(name, until_ns);
+
+	*memory = fd < 0 ? -1 : receive(fd);
+	if (fd >= 0)
+		close(fd);
+	if (*memory < 0) {
+		snprintf(why, why_bytes, "%s", gone);
+		return BERTH_PEER_LOST;
+	}
+	if (!is_memory(*memory, bytes)) {
+		snprintf(why, why_bytes, "this host's memory is not of %zu bytes",
+			 bytes);
+		close(*memory);
+		*memory = -1;
+		return BERTH_SYSTEM;
+	}
+	return BERTH_OK;
+}

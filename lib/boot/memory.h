@@ -1,0 +1,68 @@
+/* memory.h - the memory that all ranks of a host map: who is in, records, the windows
+ * of operations (shm.h), and a heap of which each rank has a part.
+ *
+ * One sealed memfd.  It is sparse: only what has been written takes memory.  Where all
+ * of it can't be mapped (ulimit -v) the rank goes on without the heap.
+ *
+ * A rank holds a POSIX lock on its byte of the memfd, which goes with the process
+ * however that ends; it is not inherited by a fork.  A child of a rank may read and
+ * write what its parent allocated, but gets nothing of its own, frees nothing, and
+ * leaves the parent in when it unmaps.
+ *
+ * Windows and heap are not in core dumps: the kernel would fill what is sparse. */
+#ifndef BERTH_LIB_MEMORY_H
+#define BERTH_LIB_MEMORY_H
+
+#include <pthread.h>
+
+#include "lib/boot/boot.h"
+#include "lib/base/heap.h"
+
+struct memory {
+	int fd; /* kept: a lock on byte LOCAL_RANK says that the rank is alive */
+	unsigned local_rank, local_size, size;
+	unsigned char *at;
+	size_t bytes;
+	struct boot_memory *head;
+	struct boot_rank *rank;        /* one for each local rank */
+	unsigned char *lost;           /* one for each rank of the job */
+	struct boot_record *records;   /* BOOT_RECORDS of this rank */
+	void *heap;                    /* of all local ranks, HEAP_BYTES; or NULL */
+	size_t heap_bytes, part_bytes; /* part_bytes for each rank */
+	size_t heap_at;                /* its offset in the memfd */
+	unsigned char *region[2];
+	int pid;              /* a child of ours is somebody else */
+	pthread_mutex_t lock; /* of parts */
+	struct heap parts;
+};
+
+/* What a host with LOCAL_SIZE ranks of a job of SIZE needs: the same on all ranks of
+ * the host.  The heap has room for half of the host's memory for each rank.
+ * REGION_BYTES: of each of the two regions of memory_region(). */
+size_t memory_bytes(unsigned size, unsigned local_size, size_t region_bytes);
+/* Maps W's memory and takes its descriptor.  0, or -1 with errno: EBUSY where another
+ * process is this rank, EPROTO where it is of another version or of other sizes: M is
+ * all zero then, and there is nothing to unmap. */
+int memory_map(struct memory *m, struct boot_world *w, size_t region_bytes);
+/* Says that this rank has left, and lets the lock go.  M is all zero then. */
+void memory_unmap(struct memory *m);
+
+/* For all ranks of the job: the region of blocking operations,
+ * and that of asynchronous ones. */
+void *memory_region(const struct memory *m, unsigned which);
+/* The records of local rank LOCAL. */
+struct boot_record *memory_records(const struct memory *m, unsigned local);
+
+/* Has rank RANK of the job ended without having left?  LOCAL: its number on this host,
+ * or -1.  Sees deaths here by the lock, others by what the agent wrote. */
+bool memory_is_lost(const struct memory *m, unsigned rank, int local);
+
+/* It ended after it had given up because another rank was lost. */
+bool memory_is_secondary(const struct memory *m, unsigned rank);
+
+/* This rank's part of the heap.  BYTES are rounded up; zero; NULL: full, or no heap.
+ * What is freed goes back to the system.  Thread-safe. */
+void *memory_alloc(struct memory *m, size_t bytes);
+void memory_free(struct memory *m, void *p);
+
+#endif

@@ -1,0 +1,310 @@
+#include "lib/core/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/kern.h"
+#include "lib/base/log.h"
+#include "lib/backend/shm.h"
+#include "lib/base/rank_text.h"
+#include "lib/core/missing.h"
+#include "lib/backend/tcp.h"
+#include "lib/backend/hier.h"
+#include "lib/core/world.h"
+
+enum { SAME_TIME_NS = 200000000 /* by which ranks' deadlines may differ */ };
+
+/* ---- while it waits ---- */
+
+void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
+		  const unsigned *place, size_t n)
+{
+	const struct params *k = &c->world->params;
+	uint64_t now = trace_ns();
+	struct stall s = { .waited_ms = (now - begun_ns) / 1000000 };
+	char words[OP_WORDS_BYTES];
+
+	if (k->stall_off || !stall_is_due(k, begun_ns, *reported_ns, now))
+		return;
+	*reported_ns = now;
+	trace_count(&c->count.stalls, 1);
+	op_words(words, sizeof words, c->op);
+	s.words = words;
+	for (; s.nmissing < n && s.nmissing < STALL_MISSING_MOST; s.nmissing++)
+		s.missing[s.nmissing] = c->rank[place[s.nmissing]];
+	world_stalled(c->world, &s);
+}
+
+bool comm_is_over(const struct comm *c, uint64_t begun_ns, uint64_t deadline_ns)
+{
+	const struct params *k = &c->world->params;
+	uint64_t now = trace_ns();
+
+	if (deadline_ns && now >= deadline_ns)
+		return true;
+	return !k->stall_off && k->stall_end_ms &&
+	       now - begun_ns >= (uint64_t)k->stall_end_ms * 1000000;
+}
+
+static berth_result look_for_stall(struct comm *c, uint64_t now)
+{
+	const struct params *k = &c->world->params;
+	unsigned place[STALL_MISSING_MOST];
+	size_t n = 0;
+
+	if (c->no_stall_check || !c->op || k->stall_off)
+		return BERTH_OK;
+	if (comm_is_over(c, c->begun_ns, 0))
+		return BERTH_TIMEOUT;
+	if (!stall_is_due(k, c->begun_ns, c->reported_ns, now))
+		return BERTH_OK;
+	for (unsigned i = 0; i < c->n && n < STALL_MISSING_MOST; i++)
+		if (i != c->me && missing_is_behind(c, i))
+			place[n++] = i;
+	comm_stalled(c, c->begun_ns, &c->reported_ns, place, n);
+	return BERTH_OK;
+}
+
+static berth_result look(void *ctx)
+{
+	struct comm *c = ctx;
+	uint64_t now = trace_ns();
+
+	if (atomic_load(&c->aborted))
+		return BERTH_ABORTED;
+	if (!c->begun_ns)
+		c->begun_ns = c->reported_ns = now;
+	atomic_store(&c->world->memory.rank[c->world->memory.local_rank].waits, 1);
+	for (unsigned i = 0; i < c->n; i++)
+		if (i != c->me && missing_is_lost(c, i)) {
+			c->lost = i;
+			c->ngone = missing_lost(c, c->gone, 64);
+			if (c->net) /* which tells the others who it is */
+				net_break(c->net, i);
+			return BERTH_PEER_LOST;
+		}
+	return look_for_stall(c, now);
+}
+
+static void idle(void *ctx)
+{
+	struct comm *c = ctx;
+	berth_result rc = look(c);
+
+	if (rc)
+		c->back->end(c->group, rc, c->lost);
+}
+
+/* ---- open, close ---- */
+
+struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
+		     size_t why_bytes)
+{
+	struct net_config config = { .rank = me,
+				     .size = n,
+				     .key = w->who.key,
+				     .range = w->params.net,
+				     .interfaces = w->params.interfaces };
+
+	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
+	return net_open(&config, why, why_bytes);
+}
+
+static struct shm *join_memory(struct comm *c, void *region, unsigned n, unsigned me)
+{
+	const struct world *w = c->world;
+	struct shm_config config = { .n = n,
+				     .me = me,
+				     .region = region,
+				     .cores = w->cores,
+				     .heap = w->memory.heap,
+				     .heap_bytes = w->memory.heap_bytes,
+				     .idle = idle,
+				     .ctx = c };
+
+	return shm_join(&config);
+}
+
+static berth_result join(struct comm *c, const struct comm_config *config)
+{
+	unsigned nlocal = 0, me = 0, *host = calloc(c->n, sizeof *host),
+		 *place = calloc(c->n, sizeof *place);
+	struct hier_config hier = { .net = c->net, .n = c->n, .me = c->me };
+
+	for (unsigned i = 0; host && place && i < c->n; i++) {
+		place[i] = i;
+		host[i] = c->world->who.host[c->rank[i]];
+		if (i == c->me)
+			me = nlocal;
+		nlocal += host[i] == c->world->who.host[c->rank[c->me]];
+	}
+	hier.host = host;
+	hier.rank = place;
+	if (host && place && config->region)
+		hier.local = join_memory(c, config->region, nlocal, me);
+	if (hier.local && nlocal == c->n) {
+		c->back = &shm_backend;
+		c->group = hier.local;
+	} else if (hier.local && nlocal > 0 && c->net) {
+		c->back = &hier_backend;
+		c->group = hier_join(&hier);
+	}
+	free(host);
+	free(place);
+	return c->group ? BERTH_OK : BERTH_MEMORY;
+}
+
+berth_result comm_open(struct comm *c, const struct comm_config *config)
+{
+	berth_result rc = BERTH_OK;
+
+	memset(c, 0, sizeof *c);
+	c->world = config->world;
+	c->n = config->n;
+	c->me = config->me;
+	c->rank = config->rank;
+	c->id = config->id;
+	c->net = config->net;
+	c->lost = c->n;
+	c->said = calloc(c->n, sizeof *c->said);
+	if (!c->said)
+		return BERTH_MEMORY;
+	for (unsigned i = 0; !rc && c->net && i < c->n; i++)
+		rc = net_peer(c->net, i, config->address[i]);
+	if (c->net)
+		net_watch(c->net, look, c);
+	return rc ? rc : join(c, config);
+}
+
+void comm_close(struct comm *c)
+{
+	if (c->group)
+		c->back->leave(c->group);
+	if (c->net)
+		net_close(c->net);
+	free(c->said);
+	free(c->scratch);
+	free(c->kept);
+	memset(c, 0, sizeof *c);
+}
+
+void comm_end(struct comm *c, berth_result rc)
+{
+	if (c->group)
+		c->back->end(c->group, rc, c->me);
+}
+
+void *comm_scratch(struct comm *c, size_t bytes)
+{
+	if (bytes > c->scratch_bytes) {
+		free(c->scratch);
+		c->scratch_bytes = 0;
+		c->scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+		if (c->scratch)
+			c->scratch_bytes = bytes;
+	}
+	return bytes ? c->scratch : c->said;
+}
+
+uint64_t comm_deadline(const struct comm *c, const struct op *op)
+{
+	int64_t ms = op->timeout_ms ? op->timeout_ms : c->world->timeout_ms;
+
+	return ms > 0 ? trace_until(ms) : 0;
+}
+
+/* ---- what failed, in words ---- */
+
+static void say_missing(struct comm *c, struct failure *why, const char *words)
+{
+	size_t n = missing_find(c, why->rc, why->missing, 64);
+	const char *fate = c->net && n == 1 ? net_unreached(c->net) : NULL;
+	char ranks[256];
+
+	why->nmissing = n;
+	if (!n) {
+		snprintf(why->text, sizeof why->text, "%s: %s", words,
+			 why->rc == BERTH_TIMEOUT ? "the time of another rank was over "
+						    "before this one came"
+						  : "another rank has ended");
+		return;
+	}
+	if (!fate)
+		fate = n == 1 ? "has ended" : "have ended";
+	if (why->rc == BERTH_TIMEOUT)
+		fate = "did not come in time";
+	rank_text(ranks, sizeof ranks, why->missing, n);
+	snprintf(why->text, sizeof why->text, "%s: rank%s %s%s%s%s %s", words,
+		 n == 1 ? "" : "s", ranks, n == 1 ? " on '" : "",
+		 n == 1 ? boot_host_name(&c->world->who, why->missing[0]) : "",
+		 n == 1 ? "'" : "", fate);
+}
+
+berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
+			 struct failure *why)
+{
+	char words[OP_WORDS_BYTES];
+
+	/* A rank whose time was over first has ended it for all, as if it had gone. */
+	if (rc == BERTH_PEER_LOST && c->lost == c->n && c->deadline_ns &&
+	    trace_ns() + SAME_TIME_NS >= c->deadline_ns)
+		rc = BERTH_TIMEOUT;
+	if (c->aborted || (c->closing && rc == BERTH_PEER_LOST))
+		rc = BERTH_ABORTED;
+	memset(why, 0, sizeof *why);
+	why->rc = rc;
+	if (op->name)
+		snprintf(why->tensor, sizeof why->tensor, "%s", op->name);
+	op_words(words, sizeof words, op);
+	if (rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT)
+		say_missing(c, why, words);
+	else if (rc == BERTH_ABORTED && (c->aborted || c->closing))
+		snprintf(why->text, sizeof why->text, "%s: " COMM_ENDED, words);
+	else
+		snprintf(why->text, sizeof why->text, "%s: %s", words,
+			 berth_result_text(rc));
+	/* what all ranks come to alike, or nobody waits for, breaks nothing */
+	if (rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID || c->n == 1 || c->broken)
+		return rc;
+	if (rc == BERTH_PEER_LOST && why->nmissing)
+		atomic_store(
+			&c->world->memory.rank[c->world->memory.local_rank].failed_peer,
+			why->missing[0] + 1);
+	c->finally = *why;
+	atomic_store(&c->broken, rc);
+	if (rc == BERTH_MEMORY) /* of this rank alone, for which the others wait */
+		comm_end(c, rc);
+	return rc;
+}
+
+berth_result comm_broken(const struct comm *c, struct failure *why)
+{
+	berth_result rc = atomic_load(&c->broken);
+
+	if (rc)
+		*why = c->finally;
+	return rc;
+}
+
+void comm_abort(struct comm *c)
+{
+	if (c->broken)
+		return;
+	c->finally = (struct failure){ .rc = BERTH_ABORTED };
+	snprintf(c->finally.text, sizeof c->finally.text, COMM_ENDED);
+	atomic_store(&c->broken, BERTH_ABORTED);
+}
+
+/* ---- running ---- */
+
+berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns)
+{
+	c->deadline_ns = deadline_ns;
+	return c->back->run(c->group, coll, deadline_ns);
+}
+
+berth_result comm_explain(struct comm *c, const char *text, const char ***said)
+{
+	*said = c->said;
+	return c->back->explain(c->group, text, c->said);
+}

@@ -1,0 +1,110 @@
+/* comm.h - the ranks of a set, joined to run operations one after the other: a
+ * back end's group with its memory and connections.  A set has two, one for blocking
+ * calls and one for its engine; they know nothing of each other.  One thread at a
+ * time.
+ *
+ * While an operation waits, the comm looks now and then (each 50 ms, asleep) for
+ * ranks that are gone, and for a stall worth a report. */
+#ifndef BERTH_LIB_COMM_H
+#define BERTH_LIB_COMM_H
+
+#include "lib/backend/backend.h"
+#include "lib/net/net.h"
+#include "lib/core/op.h"
+#include "lib/core/trace.h"
+
+struct world;
+
+#define COMM_ENDED "the set was removed, or the library shut down, meanwhile"
+
+/* Why an operation failed, apart from the thread that ran it. */
+struct failure {
+	berth_result rc;
+	char tensor[80];
+	unsigned missing[64]; /* ranks of the job */
+	size_t nmissing;
+	char text[1024];
+};
+
+struct comm {
+	struct world *world;
+	unsigned n, me;
+	const unsigned *rank; /* of the job, for each place; the set's */
+	uint32_t id;          /* in records: the set's number; top bit: asynchronous */
+	const struct backend *back;
+	void *group;
+	struct net *net; /* NULL: all on this host */
+	const char **said;
+	void *scratch;
+	size_t scratch_bytes;
+	void *kept; /* of op_run.c */
+	uint32_t seq;
+	_Atomic berth_result broken; /* for good, for the reason FINALLY */
+	struct failure finally;
+	/* of the operation that runs */
+	const char *name;
+	const struct op *op;
+	struct boot_record *record;
+	uint64_t begun_ns;    /* since when it has been looked at; 0: not yet */
+	uint64_t reported_ns; /* last stall's */
+	uint64_t deadline_ns;
+	unsigned lost;     /* place of who is gone; N: nobody */
+	unsigned gone[64]; /* ranks of the job that were when it was noticed */
+	size_t ngone;
+	unsigned late[64]; /* places that let time pass, where that was told */
+	size_t nlate;
+	bool no_stall_check;  /* waits for no operation: no stall */
+	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
+	_Atomic bool closing; /* the same: who leaves from now on is not lost */
+	struct {
+		uint64_t operations, bytes, stalls, errors, wait_ns;
+	} count;
+};
+
+struct comm_config {
+	struct world *world;
+	unsigned n, me;
+	const unsigned *rank; /* stays the owner's */
+	uint32_t id;
+	void *region; /* shm_bytes(members on this host); NULL: they are alone */
+	/* Of each place, what its comm_address() says; NULL: all on this host */
+	char *const *address;
+	struct net *net; /* opened by comm_net(); becomes the comm's */
+};
+
+/* A listening socket for the comm of a set of N in which this rank has place ME. */
+struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
+		     size_t why_bytes);
+/* BERTH_MEMORY, or BERTH_INVALID for an address. */
+berth_result comm_open(struct comm *c, const struct comm_config *config);
+void comm_close(struct comm *c);
+
+/* Run OP; *WHY is set where it returns anything but BERTH_OK.  BERTH_MISMATCH: all
+ * ranks get it, and the comm goes on; the other errors are for good, and TIMEOUT
+ * and PEER_LOST reach all ranks. */
+berth_result comm_run(struct comm *c, const struct op *op, struct failure *why);
+/* The bare operation: no scaling, no flight.  BERTH_MISMATCH is left to the caller. */
+berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns);
+/* After BERTH_MISMATCH, all ranks: what each says, until the next operation. */
+berth_result comm_explain(struct comm *c, const char *text, const char ***said);
+/* WHY becomes what RC of an operation called WORDS means. */
+berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
+			 struct failure *why);
+/* C's operation waits since BEGUN_NS for N PLACEs: say so, if it is time after what was
+ * said at *REPORTED_NS. */
+void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
+		  const unsigned *place, size_t n);
+/* Has what waits since BEGUN_NS waited for too long? */
+bool comm_is_over(const struct comm *c, uint64_t begun_ns, uint64_t deadline_ns);
+/* Is it broken for good?  Then *WHY is the reason.  Any thread. */
+berth_result comm_broken(const struct comm *c, struct failure *why);
+/* Memory of BYTES until the next call; NULL: out of memory. */
+void *comm_scratch(struct comm *c, size_t bytes);
+/* When OP has to be done, by CLOCK_MONOTONIC; 0: never. */
+uint64_t comm_deadline(const struct comm *c, const struct op *op);
+/* It is broken, since this rank has no more to do with it. */
+void comm_abort(struct comm *c);
+/* Nobody is to wait for this rank any more. */
+void comm_end(struct comm *c, berth_result rc);
+
+#endif

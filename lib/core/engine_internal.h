@@ -1,0 +1,85 @@
+/* engine_internal.h - between engine.c (submit, wait, the thread), engine_queue.c (the
+ * requests that are pending), engine_step.c
+ * (what is to be done next) and engine_do.c (doing it). */
+#ifndef BERTH_LIB_ENGINE_INTERNAL_H
+#define BERTH_LIB_ENGINE_INTERNAL_H
+
+#include "lib/core/op_run.h"
+#include "lib/core/engine.h"
+#include "lib/core/plan.h"
+#include "lib/core/world.h"
+
+struct berth_request {
+	struct engine *engine;
+	struct berth_request *next, **back; /* in order of submission */
+	struct berth_request *chain;        /* in the table */
+	size_t n;
+	struct op *op;
+	struct plan_unit unit;
+	int priority;
+	uint64_t submitted_ns, deadline_ns; /* 0: never */
+	_Atomic uint32_t
+		done; /* 1: RC is what it came to; 2: not, and one sleeps on it */
+	_Atomic uint64_t wanted_ns; /* since when somebody waits for it; 0: nobody */
+	berth_result rc;
+	struct failure *why; /* NULL: RC says it all */
+};
+
+enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
+
+struct engine {
+	struct comm *comm;
+	pthread_t thread;
+	_Atomic uint32_t users; /* the set, and each request */
+	pthread_mutex_t work;   /* who holds it does operations */
+	pthread_mutex_t queue;  /* of all that follows, and of PLAN's changes */
+	struct berth_request *first, **last, *table[ENGINE_TABLE];
+	size_t pending;
+	size_t unplanned; /* of them, not in the plan */
+	size_t have;      /* units of the plan up to this one are here */
+	uint64_t unnamed;
+	bool joined;           /* this rank */
+	_Atomic uint32_t bell; /* rung when there may be something to do */
+	_Atomic uint32_t asleep;
+	_Atomic uint32_t all_joined; /* how often */
+	/* of who holds WORK */
+	struct plan plan;
+	uint64_t fuse_bytes;      /* the least that any rank's parameter says */
+	struct coll_piece *piece; /* ENGINE_PIECES */
+	unsigned char *fusion;
+	size_t fusion_bytes;
+	bool fusion_is_heap;
+	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand */
+	struct op idle;              /* where none is at hand */
+	uint64_t *lists;             /* of all ranks */
+	size_t lists_bytes;
+	unsigned idle_rounds; /* rounds in a row that brought nothing */
+	uint64_t reported_ns; /* the last stall of what some ranks lack */
+	struct engine_count count;
+};
+
+/* Wake all who wait at WORD. */
+void engine_wake(_Atomic uint32_t *word);
+
+enum engine_step { ENGINE_DID, ENGINE_IDLE, ENGINE_SOON };
+
+/* WORK is held.  ENGINE_IDLE: nothing to do until the bell; ENGINE_SOON: nor for
+ * *NS. */
+enum engine_step engine_step(struct engine *e, uint64_t *ns);
+
+/* The pending request of KEY, or NULL.  QUEUE is held. */
+struct berth_request *engine_find(struct engine *e, uint64_t key);
+/* R is pending from now on.  QUEUE is held. */
+void engine_enter(struct engine *e, struct berth_request *r);
+/* Are the next bucket's units pending?  QUEUE is held. */
+bool engine_bucket_is_here(struct engine *e);
+/* R is done; it is its owner's from then on. */
+void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
+		     const struct failure *why);
+void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why);
+
+/* Do N requests that go together, with SIGNATURE.  BERTH_MISMATCH: nothing was done,
+ * and they are still pending; else they are complete. */
+berth_result engine_do(struct engine *e, struct berth_request **r, size_t n,
+		       uint32_t signature);
+#endif

@@ -1,0 +1,84 @@
+#include "lib/core/engine_internal.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void engine_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+struct berth_request *engine_find(struct engine *e, uint64_t key)
+{
+	struct berth_request *r = e->table[key % ENGINE_TABLE];
+
+	while (r && r->unit.key != key)
+		r = r->chain;
+	return r;
+}
+
+void engine_enter(struct engine *e, struct berth_request *r)
+{
+	struct berth_request **slot = &e->table[r->unit.key % ENGINE_TABLE];
+
+	r->chain = *slot;
+	*slot = r;
+	r->back = e->last;
+	*e->last = r;
+	e->last = &r->next;
+	e->pending++;
+	atomic_fetch_add(&e->users, 1);
+	if (e->plan.holds && !plan_has(&e->plan, &r->unit))
+		e->unplanned++;
+}
+
+static void leave(struct engine *e, struct berth_request *r)
+{
+	struct berth_request **at = &e->table[r->unit.key % ENGINE_TABLE];
+
+	while (*at != r)
+		at = &(*at)->chain;
+	*at = r->chain;
+	*r->back = r->next;
+	if (r->next)
+		r->next->back = r->back;
+	else
+		e->last = r->back;
+	e->pending--;
+}
+
+void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
+		     const struct failure *why)
+{
+	pthread_mutex_lock(&e->queue);
+	leave(e, r);
+	pthread_mutex_unlock(&e->queue);
+	r->rc = rc;
+	if (rc) {
+		r->why = malloc(sizeof *r->why);
+		if (r->why)
+			*r->why = *why;
+	}
+	/* from here on it may be freed: nothing but its address is used */
+	if (atomic_exchange(&r->done, 1) == 2)
+		engine_wake(&r->done);
+}
+
+static struct berth_request *first_of(struct engine *e)
+{
+	struct berth_request *r;
+
+	pthread_mutex_lock(&e->queue);
+	r = e->first;
+	pthread_mutex_unlock(&e->queue);
+	return r;
+}
+
+void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why)
+{
+	for (struct berth_request *r; (r = first_of(e));)
+		engine_complete(e, r, rc, why);
+}

@@ -1,0 +1,378 @@
+#include "lib/core/op.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/names.def"
+#include "lib/base/kern.h"
+#include "lib/base/kern_half.h"
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+	h = (h << 23 | h >> 41) + x * 0xff51afd7ed558ccdu;
+	h = (h ^ h >> 29) * 0x9e3779b97f4a7c15u;
+	return h ^ h >> 32;
+}
+
+uint64_t op_hash(const void *p, size_t bytes, uint64_t seed)
+{
+	const unsigned char *at = p;
+	uint64_t x;
+
+	for (; bytes >= 8; bytes -= 8, at += 8) {
+		memcpy(&x, at, 8);
+		seed = mix(seed, x);
+	}
+	x = bytes;
+	for (; bytes; bytes--)
+		x = x << 8 | *at++;
+	return mix(seed, x);
+}
+
+static uint64_t bits(double x)
+{
+	uint64_t b;
+
+	memcpy(&b, &x, sizeof b);
+	return b;
+}
+
+/* ---- the check ---- */
+
+static const char *check_buffers(const struct coll *c, unsigned n, unsigned me)
+{
+	bool gets = c->kind != BERTH_REDUCE || c->root == me;
+	bool gives = c->kind != BERTH_BROADCAST || c->root == me;
+	uint64_t got = 0;
+
+	if (c->kind == BERTH_ALLGATHER || c->kind == BERTH_ALLTOALL)
+		for (unsigned i = 0; i < n; i++)
+			got += coll_got(c, n, i);
+	else if (c->kind == BERTH_REDUCESCATTER)
+		got = coll_part(c, n, me);
+	else
+		got = c->count;
+	if (gives && c->count && !c->in)
+		return "in is NULL";
+	if (gets && got && !c->out)
+		return "out is NULL";
+	return NULL;
+}
+
+/* More than any count, where they are too many to be added. */
+static uint64_t total(const uint64_t *counts, unsigned n)
+{
+	uint64_t all = 0;
+
+	for (unsigned i = 0; counts && i < n; i++)
+		if (__builtin_add_overflow(all, counts[i], &all))
+			return UINT64_MAX;
+	return all;
+}
+
+static const char *check_counts(const struct coll *c, unsigned n, unsigned me)
+{
+	if (c->count > UINT64_MAX / 16 / n ||
+	    total(c->out_counts, n) > UINT64_MAX / 16 / n)
+		return "count is more than memory can hold";
+	switch (c->kind) {
+	case BERTH_ALLGATHER:
+		if (c->out_counts && c->out_counts[me] != c->count)
+			return "out_counts of this rank is not count";
+		break;
+	case BERTH_REDUCESCATTER:
+		if (c->in_counts && total(c->in_counts, n) != c->count)
+			return "in_counts do not add up to count";
+		break;
+	case BERTH_ALLTOALL:
+		if (!c->in_counts != !c->out_counts)
+			return "in_counts and out_counts are both needed, or none";
+		if (c->in_counts && total(c->in_counts, n) != c->count)
+			return "in_counts do not add up to count";
+		if (c->in_counts && n == 1 && c->out_counts[0] != c->count)
+			return "out_counts do not add up to count";
+		if (!c->in_counts && c->count % n)
+			return "count is not a multiple of the ranks";
+		break;
+	default:
+		break;
+	}
+	return NULL;
+}
+
+static bool reduces(enum berth_kind kind)
+{
+	return kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE ||
+	       kind == BERTH_REDUCESCATTER;
+}
+
+static bool is_float(berth_type t)
+{
+	return t == BERTH_F16 || t == BERTH_BF16 || t == BERTH_F32 || t == BERTH_F64;
+}
+
+static const char *take_op(struct op *op, const struct berth_desc *d, unsigned n)
+{
+	struct coll *c = &op->coll;
+
+	c->op = d->op;
+	if (d->op == BERTH_AVG && c->type != BERTH_BOOL) {
+		c->op = BERTH_SUM;
+		op->divide = n;
+	} else if (d->op == BERTH_ADASUM) {
+		if (c->kind != BERTH_ALLREDUCE || !is_float(c->type))
+			return "Adasum is for allreduce of floats";
+		op->adasum = true;
+		c->op = BERTH_SUM;
+	}
+	if (!reduces(c->kind))
+		return op->prescale != 1 || op->postscale != 1
+			       ? "only reductions can be scaled"
+			       : NULL;
+	if (kern_reduce_of(c->type, c->op))
+		return NULL;
+	return c->type == BERTH_BOOL ? "there is no average of bool"
+				     : "band, bor and bxor are not for floats";
+}
+
+/* Everything that has to be the same on all ranks.  Some 5 ns without a name. */
+static uint32_t sign(const struct op *op, unsigned n)
+{
+	const struct coll *c = &op->coll;
+	uint64_t h = (uint64_t)c->kind << 24 | (uint64_t)c->type << 16 |
+		     (uint64_t)c->op << 8 | (unsigned)op->adasum << 1 | !!op->divide;
+
+	if (c->kind != BERTH_ALLGATHER && c->kind != BERTH_ALLTOALL)
+		h = mix(h, c->count);
+	else if (!c->in_counts && !c->out_counts)
+		h = mix(h, ~c->count);
+	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_REDUCE)
+		h = mix(h, c->root);
+	if (op->prescale != 1 || op->postscale != 1)
+		h = mix(mix(h, bits(op->prescale)), bits(op->postscale));
+	if (c->kind == BERTH_ALLGATHER && c->out_counts)
+		h = op_hash(c->out_counts, n * sizeof *c->out_counts, h);
+	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
+		h = op_hash(c->in_counts, n * sizeof *c->in_counts, h);
+	if (op->name)
+		h = op_hash(op->name, strlen(op->name), h);
+	h = mix(h, 1);
+	return (uint32_t)(h >> 32);
+}
+
+static const char *make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
+			unsigned n, unsigned me)
+{
+	struct coll *c = &op->coll;
+	const char *wrong;
+
+	c->kind = kind;
+	c->in = d->in;
+	c->out = d->out;
+	c->count = d->count;
+	c->type = d->type;
+	c->in_counts = NULL;
+	c->out_counts = NULL;
+	c->piece = NULL;
+	c->npieces = 0;
+	c->root = 0;
+	op->name = d->name;
+	op->prescale = d->prescale == 0 ? 1 : d->prescale;
+	op->postscale = d->postscale == 0 ? 1 : d->postscale;
+	op->divide = 0;
+	op->adasum = false;
+	op->timeout_ms = d->timeout_ms;
+	op->priority = d->priority;
+	if (d->type >= BERTH_TYPES)
+		return "no such type";
+	if (d->op >= BERTH_OPS)
+		return "no such op";
+	if (kind == BERTH_BROADCAST || kind == BERTH_REDUCE) {
+		if (d->root < 0 || (unsigned)d->root >= n)
+			return "root is not in the set";
+		c->root = (unsigned)d->root;
+	}
+	if (kind == BERTH_ALLTOALL || kind == BERTH_REDUCESCATTER)
+		c->in_counts = d->in_counts;
+	if (kind == BERTH_ALLTOALL || kind == BERTH_ALLGATHER)
+		c->out_counts = d->out_counts;
+	if (kind == BERTH_REDUCESCATTER && c->in == c->out && n > 1 && c->count)
+		return "it can't be in place";
+	wrong = check_counts(c, n, me);
+	if (!wrong)
+		wrong = check_buffers(c, n, me);
+	return wrong ? wrong : take_op(op, d, n);
+}
+
+const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
+		    unsigned n, unsigned me)
+{
+	const char *wrong;
+	struct berth_desc whole;
+
+	if (d->size < sizeof *d) { /* a caller of an earlier version */
+		memset(&whole, 0, sizeof whole);
+		memcpy(&whole, d, d->size);
+		d = &whole;
+	}
+	wrong = make(op, kind, d, n, me);
+	if (!wrong)
+		op->coll.signature = sign(op, n);
+	return wrong;
+}
+
+uint64_t op_got(const struct op *op, unsigned n, unsigned me)
+{
+	const struct coll *c = &op->coll;
+
+	if (c->kind == BERTH_REDUCESCATTER)
+		return coll_part(c, n, me);
+	return c->kind == BERTH_REDUCE && c->root != me ? 0 : c->count;
+}
+
+/* ---- words and records ---- */
+
+static bool has_counts(const struct coll *c)
+{
+	return c->in_counts || c->out_counts;
+}
+
+static const char *const kind_name[BERTH_KINDS] = { KIND_NAMES };
+
+const char *op_kind_name(enum berth_kind kind)
+{
+	return kind_name[kind];
+}
+
+void op_words(char *text, size_t bytes, const struct op *op)
+{
+	const struct coll *c = &op->coll;
+	char name[80] = "", count[24] = "", rest[120] = "";
+
+	if (op->name && !strncmp(op->name, "berth_set_", 10)) { /* as set.c calls it */
+		snprintf(text, bytes, "%s", op->name);
+		return;
+	}
+	if (op->name && *op->name)
+		snprintf(name, sizeof name, " \"%.70s\"", op->name);
+	if (c->kind == BERTH_BARRIER) {
+		snprintf(text, bytes, "barrier%s", name);
+		return;
+	}
+	if (c->kind == BERTH_BROADCAST)
+		snprintf(rest, sizeof rest, " from rank %u", c->root);
+	else if (c->kind == BERTH_REDUCE)
+		snprintf(rest, sizeof rest, " to rank %u", c->root);
+	if (reduces(c->kind)) {
+		size_t n = strlen(rest);
+
+		snprintf(rest + n, sizeof rest - n, ", %s",
+			 op->adasum   ? "adasum"
+			 : op->divide ? "avg"
+				      : kern_op_name(c->op));
+	}
+	if (op->prescale != 1 || op->postscale != 1) {
+		size_t n = strlen(rest);
+
+		snprintf(rest + n, sizeof rest - n, ", scaled by %g and %g",
+			 op->prescale, op->postscale);
+	}
+	if (c->kind == BERTH_REDUCESCATTER || !has_counts(c))
+		snprintf(count, sizeof count, "%llu ", (unsigned long long)c->count);
+	snprintf(text, bytes, "%s%s of %s%s%s%s", kind_name[c->kind], name, count,
+		 kern_type_name(c->type), rest, has_counts(c) ? ", with counts" : "");
+}
+
+void op_encode(char *text, const struct op *op)
+{
+	const struct coll *c = &op->coll;
+	int n = snprintf(text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u\n",
+			 (int)c->kind, (int)c->type, (int)c->op,
+			 (unsigned long long)c->count, c->root,
+			 has_counts(c) || op->adasum, op->divide, c->signature);
+
+	op_words(text + n, OP_CODE_BYTES - (size_t)n, op);
+}
+
+berth_result op_decode(struct op *op, const char *text, const char **words)
+{
+	int kind, type, o, special;
+	unsigned long long count;
+	unsigned root, divide, signature;
+	const char *line = strchr(text, '\n');
+
+	*words = line ? line + 1 : text;
+	memset(op, 0, sizeof *op);
+	op->prescale = op->postscale = 1;
+	if (!line || sscanf(text, "%d %d %d %llu %u %d %u %u", &kind, &type, &o, &count,
+			    &root, &special, &divide, &signature) != 8)
+		return BERTH_INVALID;
+	if (kind < 0 || kind >= BERTH_KINDS || type < 0 || type >= BERTH_TYPES ||
+	    o < 0 || o >= BERTH_OPS)
+		return BERTH_INVALID;
+	op->coll.kind = (enum berth_kind)kind;
+	op->coll.type = (berth_type)type;
+	op->coll.op = (berth_op)o;
+	op->coll.count = count;
+	op->coll.root = root;
+	op->coll.signature = signature;
+	op->divide = divide;
+	return special ? BERTH_UNSUPPORTED : BERTH_OK;
+}
+
+/* ---- what changes nothing ---- */
+
+static void fill_bytes(unsigned char *p, size_t size, uint64_t n, const void *element)
+{
+	for (uint64_t i = 0; i < n; i++)
+		memcpy(p + i * size, element, size);
+}
+
+static void fill_integers(void *p, const struct coll *c, uint64_t n)
+{
+	size_t size = kern_size(c->type);
+	bool has_sign = c->type == BERTH_I8 || c->type == BERTH_I16 ||
+			c->type == BERTH_I32 || c->type == BERTH_I64;
+	uint64_t all = UINT64_MAX >> (64 - 8 * size), x = 0;
+
+	if (c->type == BERTH_BOOL)
+		all = 1;
+	if (c->op == BERTH_BAND || (c->op == BERTH_MIN && !has_sign))
+		x = all;
+	else if (c->op == BERTH_MIN)
+		x = all >> 1;
+	else if (c->op == BERTH_MAX && has_sign)
+		x = (all >> 1) + 1;
+	else if (c->op == BERTH_PRODUCT)
+		x = 1;
+	fill_bytes(p, size, n, &x);
+}
+
+static void fill_floats(void *p, const struct coll *c, uint64_t n)
+{
+	double x = c->op == BERTH_PRODUCT ? 1 : 0;
+	unsigned char one[8];
+
+	if (c->op == BERTH_MIN || c->op == BERTH_MAX)
+		x = c->op == BERTH_MIN ? (double)INFINITY : -(double)INFINITY;
+	if (c->type == BERTH_F64)
+		memcpy(one, &x, 8);
+	else if (c->type == BERTH_F32)
+		memcpy(one, &(float){ (float)x }, 4);
+	else if (c->type == BERTH_F16)
+		memcpy(one, &(uint16_t){ float_f16((float)x) }, 2);
+	else
+		memcpy(one, &(uint16_t){ float_bf16((float)x) }, 2);
+	fill_bytes(p, kern_size(c->type), n, one);
+}
+
+void op_fill_neutral(void *p, const struct coll *c, uint64_t n)
+{
+	if (!reduces(c->kind))
+		memset(p, 0, n * kern_size(c->type));
+	else if (is_float(c->type))
+		fill_floats(p, c, n);
+	else
+		fill_integers(p, c, n);
+}

@@ -1,0 +1,377 @@
+/* op_run.c - an operation, from checked to done (comm.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/core/adasum.h"
+#include "lib/core/op_run.h"
+#include "lib/core/comm.h"
+#include "lib/base/kern.h"
+#include "lib/base/rank_text.h"
+#include "lib/core/world.h"
+
+/* ---- ranks that called for different things ---- */
+
+bool op_run_has_joined(const char *said)
+{
+	return said[0] == OP_RUN_JOINED[0];
+}
+
+/* What it called for. */
+static const char *words_of(const char *said)
+{
+	const char *line = strchr(said, '\n');
+
+	return line ? line + 1 : said;
+}
+
+/* Places that called for the same as place FIRST, as far as words tell. */
+static size_t same_as(const struct comm *c, const char **said, unsigned first,
+		      unsigned *rank)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < c->n; i++)
+		if (!strcmp(words_of(said[i]), words_of(said[first])))
+			rank[n++] = c->rank[i];
+	return n;
+}
+
+static bool is_first(const char **said, unsigned place)
+{
+	for (unsigned i = 0; i < place; i++)
+		if (!strcmp(words_of(said[i]), words_of(said[place])))
+			return false;
+	return true;
+}
+
+void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
+		      struct failure *why)
+{
+	unsigned *rank = comm_scratch(c, c->n * sizeof *rank);
+	char ranks[128];
+	size_t at, sides = 0;
+
+	at = (size_t)snprintf(why->text, sizeof why->text,
+			      "the ranks called for different things: ");
+	for (unsigned i = 0; i < c->n && sides < 3; i++) {
+		size_t n;
+
+		if (!is_first(said, i) || op_run_has_joined(said[i]))
+			continue;
+		n = rank ? same_as(c, said, i, rank) : 0;
+		rank_text(ranks, sizeof ranks, rank, n);
+		at += (size_t)snprintf(why->text + at, sizeof why->text - at,
+				       "%s%s %s for %s", sides++ ? "; " : "",
+				       n == 1 ? "rank" : "ranks", ranks,
+				       words_of(said[i]));
+		if (at >= sizeof why->text)
+			return;
+	}
+	if (sides == 1) /* words have neither counts nor all of scales and names */
+		snprintf(why->text + at, sizeof why->text - at, "%s that differ",
+			 op->coll.in_counts || op->coll.out_counts
+				 ? ""
+				 : ", with scales or ends of names");
+	for (unsigned i = 0; i < c->n && why->nmissing < 64; i++)
+		if (strcmp(said[i], said[c->me]))
+			why->missing[why->nmissing++] = c->rank[i];
+}
+
+/* ---- with ranks that have joined ---- */
+
+uint32_t op_run_joined_signature(uint32_t signature)
+{
+	return signature ^ OP_RUN_JOIN;
+}
+
+/* A rank that has data has called for what others can take part in. */
+static berth_result is_possible(const struct op *op, const char **said)
+{
+	return op->coll.kind == BERTH_BROADCAST &&
+			       op_run_has_joined(said[op->coll.root])
+		       ? BERTH_INVALID
+		       : BERTH_OK;
+}
+
+berth_result op_run_with_joined(struct comm *c, const struct coll *coll,
+				const char *code, const char **said,
+				uint64_t deadline_ns)
+{
+	struct coll again = *coll;
+	struct op op;
+	const char *words;
+	berth_result rc = op_decode(&op, code, &words);
+
+	if (!rc)
+		rc = is_possible(&op, said);
+	if (rc)
+		return rc;
+	again.signature = op_run_joined_signature(op.coll.signature);
+	return comm_step(c, &again, deadline_ns);
+}
+
+static berth_result give_nothing(struct comm *c, struct op *op, uint64_t deadline_ns)
+{
+	struct coll *coll = &op->coll;
+	size_t in = coll->count * kern_size(coll->type),
+	       out = coll->kind == BERTH_ALLGATHER ? in * c->n : in;
+	unsigned char *p = comm_scratch(c, in + out + 128);
+
+	if (!p) { /* the others count on it already */
+		comm_end(c, BERTH_MEMORY);
+		return BERTH_MEMORY;
+	}
+	op_fill_neutral(p, coll, coll->count);
+	coll->in = p;
+	coll->out = p + (in + 63) / 64 * 64;
+	coll->signature = op_run_joined_signature(coll->signature);
+	return comm_step(c, coll, deadline_ns);
+}
+
+berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns)
+{
+	const char *code = NULL, *words;
+	struct op op;
+
+	for (unsigned i = 0; i < c->n; i++) {
+		if (op_run_has_joined(said[i]))
+			continue;
+		if (code && strcmp(code, said[i]))
+			return BERTH_OK; /* an error of theirs */
+		code = said[i];
+	}
+	if (!code || op_decode(&op, code, &words) || is_possible(&op, said))
+		return BERTH_OK;
+	return give_nothing(c, &op, deadline_ns);
+}
+
+/* ---- ranks that called for different things, again ---- */
+
+static berth_result differ(struct comm *c, const struct op *op, const struct coll *coll,
+			   uint64_t deadline_ns, struct failure *why)
+{
+	char code[OP_CODE_BYTES];
+	const char **said;
+	bool joined = false, same = true;
+	berth_result rc;
+
+	op_encode(code, op);
+	rc = comm_explain(c, code, &said);
+	if (rc)
+		return rc;
+	for (unsigned i = 0; i < c->n; i++) {
+		joined |= op_run_has_joined(said[i]);
+		same &= op_run_has_joined(said[i]) || !strcmp(said[i], code);
+	}
+	if (joined && same)
+		return op_run_with_joined(c, coll, code, said, deadline_ns);
+	op_run_say_sides(c, op, said, why);
+	return BERTH_MISMATCH;
+}
+
+/* ---- alltoall with counts ---- */
+
+/* What each gives has to be what the other expects: all ranks see all counts, ALL, so
+ * that all of them see the same. */
+static berth_result compare_counts(const struct comm *c, const uint64_t *all,
+				   struct failure *why)
+{
+	size_t each = 2 * (size_t)c->n;
+
+	for (unsigned i = 0; i < c->n; i++)
+		for (unsigned k = 0; k < c->n; k++) {
+			uint64_t gives = all[each * i + k],
+				 expects = all[each * k + c->n + i];
+
+			if (gives == expects)
+				continue;
+			snprintf(why->text, sizeof why->text,
+				 "alltoall: in_counts of rank %u say %llu for rank %u, "
+				 "whose out_counts say %llu",
+				 c->rank[i], (unsigned long long)gives, c->rank[k],
+				 (unsigned long long)expects);
+			return BERTH_MISMATCH;
+		}
+	return BERTH_OK;
+}
+
+/* In place, parts that come may be larger than those that they overwrite: what is given
+ * is copied. */
+static berth_result check_counts(struct comm *c, struct coll *coll,
+				 uint64_t deadline_ns, struct failure *why)
+{
+	size_t each = 2 * (size_t)c->n, words = each * c->n,
+	       bytes = coll->count * kern_size(coll->type);
+	bool in_place = coll->in == coll->out;
+	uint64_t *all = comm_scratch(c, words * sizeof *all + in_place * bytes), *mine;
+	struct coll gather = { .kind = BERTH_ALLGATHER,
+			       .type = BERTH_U64,
+			       .count = each,
+			       .signature = coll->signature + 1 };
+	berth_result rc;
+
+	if (!all)
+		return BERTH_MEMORY;
+	mine = all + each * c->me;
+	memcpy(mine, coll->in_counts, c->n * sizeof *mine);
+	memcpy(mine + c->n, coll->out_counts, c->n * sizeof *mine);
+	gather.in = mine;
+	gather.out = all;
+	rc = comm_step(c, &gather, deadline_ns);
+	if (!rc)
+		rc = compare_counts(c, all, why);
+	if (!rc && in_place && bytes)
+		coll->in = memcpy(all + words, coll->in, bytes);
+	return rc;
+}
+
+/* ---- the operation ---- */
+
+static void alone(const struct coll *coll)
+{
+	size_t bytes = coll->count * kern_size(coll->type);
+
+	if (bytes && coll->in != coll->out)
+		memmove(coll->out, coll->in, bytes);
+}
+
+/* The input times prescale, where it may be written: not where it is, since what is
+ * done anew is scaled anew. */
+static berth_result scale_input(struct comm *c, const struct op *op, struct coll *coll)
+{
+	size_t bytes = coll->count * kern_size(coll->type);
+	void *to = coll->kind == BERTH_ALLREDUCE && coll->in != coll->out
+			   ? coll->out
+			   : comm_scratch(c, bytes);
+
+	if (!to)
+		return coll->count ? BERTH_MEMORY : BERTH_OK;
+	kern_scale(to, coll->in, coll->count, coll->type, op->prescale);
+	coll->in = to;
+	return BERTH_OK;
+}
+
+void op_run_scale_output(const struct op *op, void *out, uint64_t n)
+{
+	if (op->divide && n)
+		kern_divide(out, out, n, op->coll.type, op->divide);
+	if (op->postscale != 1 && n)
+		kern_scale(out, out, n, op->coll.type, op->postscale);
+}
+
+/* A small array that is summed in place may have been written before ranks, more than
+ * two, find that they differ (backend.h): it is kept, since the sum may be done anew,
+ * without a plan or with ranks that have joined. */
+static berth_result in_place(struct comm *c, const struct coll *coll,
+			     uint64_t deadline_ns)
+{
+	size_t bytes = coll->count * kern_size(coll->type);
+	berth_result rc;
+
+	if (!c->kept)
+		c->kept = malloc(BACKEND_EARLY_BYTES);
+	if (!c->kept)
+		return BERTH_MEMORY;
+	memcpy(c->kept, coll->in, bytes);
+	rc = comm_step(c, coll, deadline_ns);
+	if (rc == BERTH_MISMATCH)
+		memcpy(coll->out, c->kept, bytes);
+	return rc;
+}
+
+static bool needs_care(const struct comm *c, const struct coll *coll)
+{
+	return coll->kind == BERTH_ALLREDUCE && coll->in == coll->out && coll->count &&
+	       !c->back->leaves_out && c->n > 2 &&
+	       coll->count * kern_size(coll->type) <= BACKEND_EARLY_BYTES;
+}
+
+berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *coll,
+			    uint64_t deadline_ns, struct failure *why)
+{
+	berth_result rc = BERTH_OK;
+
+	if (op->prescale != 1)
+		rc = scale_input(c, op, coll);
+	if (rc)
+		return rc;
+	if (c->n == 1) {
+		alone(coll);
+		return BERTH_OK;
+	}
+	if (coll->kind == BERTH_ALLTOALL && coll->in_counts)
+		rc = check_counts(c, coll, deadline_ns, why);
+	if (!rc && op->adasum)
+		rc = adasum_run(c, coll, deadline_ns);
+	else if (!rc && needs_care(c, coll))
+		rc = in_place(c, coll, deadline_ns);
+	else if (!rc)
+		rc = comm_step(c, coll, deadline_ns);
+	return rc;
+}
+
+static berth_result fail(struct comm *c, berth_result rc, const struct op *op,
+			 struct failure *why)
+{
+	trace_count(&c->count.errors, 1);
+	if (rc != BERTH_MISMATCH)
+		return comm_failed(c, rc, op, why);
+	why->rc = rc;
+	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
+	return rc;
+}
+
+void op_run_slept(struct comm *c, berth_result rc)
+{
+	struct memory *m = &c->world->memory;
+
+	trace_end_late(c->record, rc);
+	atomic_store(&m->rank[m->local_rank].waits, 0);
+	trace_count(&c->count.wait_ns, trace_ns() - c->begun_ns);
+	c->begun_ns = 0;
+}
+
+const char *op_run_event(enum berth_kind kind)
+{
+	static const char *const name[BERTH_KINDS] = { "ALLREDUCE",     "REDUCE",
+						       "REDUCESCATTER", "ALLGATHER",
+						       "BROADCAST",     "ALLTOALL",
+						       "BARRIER" };
+
+	return name[kind];
+}
+
+berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
+{
+	struct memory *m = &c->world->memory;
+	uint64_t deadline_ns = 0, begun_ns = 0;
+	struct coll coll = op->coll;
+	berth_result rc;
+
+	if (c->broken)
+		return comm_broken(c, why);
+	if (op->timeout_ms || c->world->timeout_ms)
+		deadline_ns = comm_deadline(c, op);
+	if (timeline_runs)
+		begun_ns = trace_ns();
+	c->seq++;
+	c->op = op;
+	c->record = trace_begin(m, &coll, op->name, c->id, c->seq, BOOT_RECORD_RUNS);
+	why->text[0] = '\0';
+	why->nmissing = 0;
+	rc = op_run_perform(c, op, &coll, deadline_ns, why);
+	if (rc == BERTH_MISMATCH && !*why->text)
+		rc = differ(c, op, &coll, deadline_ns, why);
+	if (!rc)
+		op_run_scale_output(op, coll.out, op_got(op, c->n, c->me));
+	else
+		rc = fail(c, rc, op, why);
+	op_run_end(c, rc);
+	if (begun_ns)
+		timeline_event(op->name ? op->name : "", op_run_event(coll.kind),
+			       begun_ns, trace_ns());
+	c->op = NULL;
+	trace_count(&c->count.operations, 1);
+	trace_count(&c->count.bytes, coll.count * kern_size(coll.type));
+	return rc;
+}

@@ -1,0 +1,48 @@
+/* op_run.h - an operation, from checked to done: what comm_run() shares with join.c
+ * and engine.c. */
+#ifndef BERTH_LIB_OP_RUN_H
+#define BERTH_LIB_OP_RUN_H
+
+#include "lib/core/comm.h"
+
+/* The signature of berth_join(). */
+enum { OP_RUN_JOIN = 0x4a4f494e };
+
+/* What a rank that has joined says when others call for something. */
+#define OP_RUN_JOINED "J\n"
+
+bool op_run_has_joined(const char *said);
+
+/* Of a rank without data, after comm_explain(): take part in what the others call
+ * for, if they agree. */
+berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns);
+/* In the other ranks: the same. */
+berth_result op_run_with_joined(struct comm *c, const struct coll *coll,
+				const char *code, const char **said,
+				uint64_t deadline_ns);
+/* With which those and it then run. */
+uint32_t op_run_joined_signature(uint32_t signature);
+/* OP as COLL says, but for what comes after.  After BERTH_MISMATCH its input is as it
+ * was.  WHY: where it is more than the result. */
+berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *coll,
+			    uint64_t deadline_ns, struct failure *why);
+/* After comm_explain(), of a rank that called for OP: who called for what. */
+void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
+		      struct failure *why);
+/* The operation in flight came to RC after it had been asleep (c->begun_ns): note when,
+ * count that, and forget it. */
+void op_run_slept(struct comm *c, berth_result rc);
+/* The same, whether it was asleep or not. */
+static inline void op_run_end(struct comm *c, berth_result rc)
+{
+	if (c->begun_ns)
+		op_run_slept(c, rc);
+	else
+		trace_end(c->record, rc);
+}
+/* As the timeline calls it. */
+const char *op_run_event(enum berth_kind kind);
+/* The average and postscale of OP, of N elements. */
+void op_run_scale_output(const struct op *op, void *out, uint64_t n);
+
+#endif

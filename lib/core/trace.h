@@ -1,0 +1,151 @@
+/* trace.h - what this rank has done and does: the ring of records that outlives it
+ * (boot.def), the timeline, the counters, and the words for an operation.
+ *
+ * Writing a flight takes 8 ns, in a program with threads 14; the ring is in the host's
+ * memory, where the agent reads it after the rank has died or while it hangs. */
+#ifndef BERTH_LIB_TRACE_H
+#define BERTH_LIB_TRACE_H
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__has_include)
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define TRACE_KNOWS_THREADS 1
+#endif
+#endif
+
+#include "lib/backend/coll.h"
+#include "lib/boot/memory.h"
+
+static inline uint64_t trace_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The same to the kernel's last tick, 1 to 10 ms ago: 4 ns instead of 18. */
+static inline uint64_t trace_coarse_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* In MS, which may be 0; 0: never, as what lies behind the end of the clock. */
+static inline uint64_t trace_until(int64_t ms)
+{
+	uint64_t now = trace_ns();
+
+	return (uint64_t)ms < (UINT64_MAX - now) / 1000000
+		       ? now + (uint64_t)ms * 1000000
+		       : 0;
+}
+
+/* The next number.  A locked addition takes 7 ns, which a program without threads is
+ * spared. */
+static inline uint64_t trace_number(struct boot_rank *me)
+{
+#if TRACE_KNOWS_THREADS
+	if (__libc_single_threaded) {
+		uint64_t number = me->number + 1;
+
+		atomic_store_explicit(&me->number, number, memory_order_relaxed);
+		return number;
+	}
+#endif
+	return atomic_fetch_add_explicit(&me->number, 1, memory_order_relaxed) + 1;
+}
+
+/* The next entry of this rank's ring.  Any thread. */
+static inline struct boot_record *trace_begin(struct memory *m, const struct coll *c,
+					      const char *name, uint32_t set,
+					      uint32_t seq,
+					      enum boot_record_state state)
+{
+	uint64_t number = trace_number(&m->rank[m->local_rank]);
+	struct boot_record *f = &m->records[(number - 1) % BOOT_RECORDS];
+	size_t n = name ? strnlen(name, sizeof f->name - 1) : 0;
+
+	atomic_store_explicit(&f->number, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	f->count = c->count;
+	f->begun = trace_coarse_ns();
+	f->ended = 0;
+	f->set = set;
+	f->seq = seq;
+	f->kind = (uint8_t)c->kind;
+	f->type = (uint8_t)c->type;
+	f->op = (uint8_t)c->op;
+	atomic_store_explicit(&f->state, (uint8_t)state, memory_order_relaxed);
+	if (n)
+		memcpy(f->name, name, n);
+	f->name[n] = '\0';
+	atomic_store_explicit(&f->number, number, memory_order_release);
+	return f;
+}
+
+/* A queued one begins to run. */
+static inline void trace_runs(struct boot_record *f)
+{
+	atomic_store_explicit(&f->state, BOOT_RECORD_RUNS, memory_order_relaxed);
+}
+
+/* One that was told of waits for ranks that have not called for it. */
+static inline void trace_queued(struct boot_record *f)
+{
+	atomic_store_explicit(&f->state, BOOT_RECORD_QUEUED, memory_order_relaxed);
+}
+
+/* Of one that took no more than a moment: its beginning says when that was. */
+static inline void trace_end(struct boot_record *f, berth_result rc)
+{
+	atomic_store_explicit(&f->state, rc ? BOOT_RECORD_FAILED : BOOT_RECORD_DONE,
+			      memory_order_release);
+}
+
+/* Of one that was queued, or had to sleep for others: notes the time too, 4 ns. */
+static inline void trace_end_late(struct boot_record *f, berth_result rc)
+{
+	f->ended = trace_coarse_ns();
+	trace_end(f, rc);
+}
+
+/* A counter that one thread at a time writes and any may read meanwhile. */
+static inline void trace_count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t trace_counted(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+/* What local rank LOCAL is in, or did last: `allreduce "grad" of 1024 f32, sum, done
+ * 31 s ago`. */
+void trace_last(char *text, size_t bytes, const struct memory *m, unsigned local);
+
+/* ---- the timeline: Chrome's trace format ---- */
+
+/* One for the process, from any thread; a child of it writes nothing.  PATH.RANK is
+ * written, times on the job's clock.  It is made of whole events at any time, up to 64
+ * KiB behind; what ends it properly is timeline_stop(). */
+berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offset_ns,
+			    char *why, size_t why_bytes);
+/* BERTH_STATE: none is written; BERTH_SYSTEM: not all of it could be. */
+berth_result timeline_stop(char *why, size_t why_bytes);
+/* 0.6 ns where none is written; where one is 0.7 us and some 95 bytes.  WHAT:
+ * "ALLREDUCE", "NEGOTIATE_ALLREDUCE", "QUEUE", "MEMCPY_IN_FUSION_BUFFER", ...; NAME: of
+ * the tensor, the row that it stands in, or NULL; times of CLOCK_MONOTONIC.  Any
+ * thread. */
+extern _Atomic int timeline_runs;
+void timeline_event(const char *name, const char *what, uint64_t begun_ns,
+		    uint64_t ended_ns);
+
+#endif

@@ -1,0 +1,162 @@
+#include "lib/core/world.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/backend/shm.h"
+#include "lib/base/log.h"
+#include "lib/core/trace.h"
+
+static unsigned cores_allowed(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof set, &set)) /* more than the set can hold */
+		return 1024;
+	return (unsigned)CPU_COUNT(&set);
+}
+
+/* Ranks that are bound apart have cores of their own: those of one do not say how many
+ * they have together. */
+static unsigned cores_of(const struct boot_world *who)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned mine = cores_allowed();
+
+	if (mine * who->local_size <= (unsigned long)online)
+		return mine * who->local_size;
+	return mine > (unsigned long)online ? (unsigned)online : mine;
+}
+
+static berth_result number_locals(struct world *w)
+{
+	unsigned n = 0;
+
+	w->local = calloc(w->who.size, sizeof *w->local);
+	if (!w->local)
+		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
+	for (unsigned r = 0; r < w->who.size; r++)
+		w->local[r] = w->who.host[r] == w->who.host[w->who.rank]
+				      ? n++
+				      : WORLD_NOT_HERE;
+	return BERTH_OK;
+}
+
+static berth_result find_others(struct world *w)
+{
+	char why[BOOT_WHY_BYTES] = "";
+	berth_result rc;
+
+	w->boot = boot_choose(why);
+	if (!w->boot)
+		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
+	rc = w->boot->join(&w->boot_state, &w->who, why);
+	if (rc) {
+		w->boot = NULL;
+		return log_error(rc, "", NULL, 0, "%s", why);
+	}
+	rc = w->boot->memory(w->boot_state, &w->who,
+			     memory_bytes(w->who.size, w->who.local_size,
+					  shm_bytes(w->who.local_size)),
+			     why);
+	return rc ? log_error(rc, "", NULL, 0, "%s", why) : number_locals(w);
+}
+
+static void say_ignored(void *ctx, const char *name, const char *why)
+{
+	(void)ctx;
+	log_say(BERTH_LOG_INFO, "%s does nothing here: %s", name, why);
+}
+
+static berth_result read_params(struct world *w, const struct berth_config *config)
+{
+	char why[256];
+
+	if (config && config->size < offsetof(struct berth_config, timeout_ms))
+		return log_error(BERTH_INVALID, "", NULL, 0,
+				 "size is not that of struct berth_config");
+	if (config)
+		log_to(config->log, config->log_ctx);
+	if (!params_read(&w->params, why, sizeof why))
+		return log_error(BERTH_INVALID, "", NULL, 0, "%s", why);
+	w->timeout_ms = w->params.timeout_ms;
+	if (config && config->timeout_ms)
+		w->timeout_ms = config->timeout_ms;
+	return BERTH_OK;
+}
+
+static berth_result map_memory(struct world *w)
+{
+	if (memory_map(&w->memory, &w->who, shm_bytes(w->who.local_size)))
+		return log_error(BERTH_SYSTEM, "", NULL, 0,
+				 "the memory that ranks of a host share: %s",
+				 strerror(errno));
+	return BERTH_OK;
+}
+
+berth_result world_begin(struct world *w, const struct berth_config *config)
+{
+	char why[256];
+	berth_result rc;
+
+	memset(w, 0, sizeof *w);
+	w->memory.fd = -1;
+	w->next_set = 1;
+	rc = read_params(w, config);
+	if (!rc)
+		rc = find_others(w);
+	if (!rc)
+		rc = map_memory(w);
+	if (!rc)
+		w->cores = cores_of(&w->who);
+	if (!rc && w->params.timeline && *w->params.timeline) {
+		rc = timeline_start(w->params.timeline, w->who.rank,
+				    w->who.clock_offset_ns, why, sizeof why);
+		if (rc)
+			log_error(rc, "", NULL, 0, "HOROVOD_TIMELINE: %s", why);
+	}
+	if (rc) {
+		world_end(w);
+		return rc;
+	}
+	params_ignored(say_ignored, NULL);
+	log_say(BERTH_LOG_DEBUG, "rank %u of %u, by way of %s", w->who.rank,
+		w->who.size, w->boot->name);
+	return BERTH_OK;
+}
+
+void world_end(struct world *w)
+{
+	char why[256];
+
+	if (timeline_runs && timeline_stop(why, sizeof why))
+		log_say(BERTH_LOG_WARNING, "%s", why);
+	if (w->memory.at)
+		memory_unmap(&w->memory);
+	if (w->boot)
+		w->boot->leave(w->boot_state);
+	boot_world_free(&w->who);
+	free(w->local);
+	log_to(NULL, NULL);
+	memset(w, 0, sizeof *w);
+}
+
+void world_stalled(const struct world *w, struct stall *s)
+{
+	char text[1024];
+
+	s->who = &w->who;
+	s->local = w->local;
+	s->memory = &w->memory;
+	stall_text(text, sizeof text, s);
+	log_say(BERTH_LOG_WARNING, "%s", text);
+	if (!w->boot->stall || !s->nmissing)
+		return;
+	snprintf(text, sizeof text, "%llu s in %s",
+		 (unsigned long long)(s->waited_ms / 1000), s->words);
+	w->boot->stall(w->boot_state, s->missing, s->nmissing, text);
+}

@@ -1,0 +1,37 @@
+/* world.h - this process as a rank of the job, from berth_init() to
+ * berth_shutdown(). */
+#ifndef BERTH_LIB_WORLD_H
+#define BERTH_LIB_WORLD_H
+
+#include <pthread.h>
+
+#include "lib/boot/boot.h"
+#include "lib/core/params.h"
+#include "lib/core/stall.h"
+#include "lib/boot/memory.h"
+
+struct world {
+	struct params params;
+	int64_t timeout_ms; /* of an operation that gives none; 0: none */
+	const struct boot *boot;
+	void *boot_state;
+	struct boot_world who;
+	struct memory memory;
+	unsigned cores;  /* that this process may use */
+	unsigned *local; /* of each rank of the job, its number on this host; or
+			       WORLD_NOT_HERE */
+	struct berth_set *_Atomic all; /* NULL: none yet, or stopped */
+	struct berth_set *sets;        /* all that there are, and ALL (set.c) */
+	struct berth_metrics past;     /* of those that are gone */
+	uint32_t next_set;             /* number of the next one */
+};
+
+/* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe. */
+berth_result world_begin(struct world *w, const struct berth_config *config);
+/* When all its sets are freed, and no other thread looks at W any more. */
+void world_end(struct world *w);
+
+/* S, whose world is W: to the log, and to the user where that is possible. */
+void world_stalled(const struct world *w, struct stall *s);
+
+#endif

@@ -1,0 +1,193 @@
+#include "lib/net/net_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- opening and closing ---- */
+
+struct net *net_open(const struct net_config *config, char *why, size_t why_bytes)
+{
+	struct net *n = calloc(1, sizeof *n);
+
+	snprintf(why, why_bytes, "out of memory");
+	if (!n)
+		return NULL;
+	n->config = *config;
+	n->listener = -1;
+	memcpy(n->key, config->key, sizeof n->key);
+	n->config.key = n->key;
+	n->link = calloc((size_t)config->size * NET_LANES, sizeof *n->link);
+	n->peer = calloc(config->size, sizeof *n->peer);
+	n->piece = aligned_alloc(64, TAKE_BYTES + 64);
+	for (size_t i = 0; n->link && i < (size_t)config->size * NET_LANES; i++)
+		n->link[i].fd = -1;
+	if (!n->link || !n->peer || !n->piece) {
+		net_close(n);
+		return NULL;
+	}
+	if (net_key_init())
+		snprintf(why, why_bytes, "libsodium can't be used");
+	else
+		n->listener = net_listen(config->range, config->interfaces, n->address,
+					 why, why_bytes);
+	if (n->listener < 0) {
+		net_close(n);
+		return NULL;
+	}
+	net_disable_pacing(n, n->listener);
+	return n;
+}
+
+static size_t links(const struct net *n)
+{
+	return n->link ? (size_t)n->config.size * NET_LANES : 0;
+}
+
+static void close_all(struct net *n)
+{
+	for (size_t i = 0; i < links(n); i++) {
+		if (n->link[i].fd >= 0)
+			close(n->link[i].fd);
+		free(n->link[i].stash);
+		n->link[i] = (struct link){ .fd = -1 };
+	}
+	for (size_t i = 0; i < n->ncoming; i++)
+		close(n->coming[i].fd);
+	n->ncoming = 0;
+	if (n->listener >= 0)
+		close(n->listener);
+	n->listener = -1;
+}
+
+/* Between two messages it is read; in the middle of one the end of the stream says that
+ * somebody is gone, but not who. */
+static void tell_all(struct net *n, uint32_t group, unsigned rank)
+{
+	struct head h = { .magic = HEAD_MAGIC, .tag = { .group = group, .seq = rank } };
+
+	for (size_t i = 0; i < links(n); i++)
+		if (n->link[i].fd >= 0 && !n->link[i].half)
+			send(n->link[i].fd, &h, sizeof h, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void net_close(struct net *n)
+{
+	if (!n)
+		return;
+	tell_all(n, GROUP_LEAVES, n->config.rank);
+	close_all(n);
+	free(n->link);
+	free(n->peer);
+	free(n->piece);
+	explicit_bzero(n->key, sizeof n->key);
+	free(n);
+}
+
+const char *net_address(const struct net *n)
+{
+	return n->address;
+}
+
+berth_result net_peer(struct net *n, unsigned rank, const char *address)
+{
+	if (rank >= n->config.size || net_where(&n->peer[rank], address))
+		return BERTH_INVALID;
+	return BERTH_OK;
+}
+
+void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx)
+{
+	n->look = look;
+	n->ctx = ctx;
+}
+
+void net_break(struct net *n, unsigned lost)
+{
+	if (n->broken)
+		return;
+	n->broken = true;
+	n->lost = lost;
+	tell_all(n, GROUP_LOST, lost);
+	close_all(n);
+}
+
+/* ---- waiting ---- */
+
+enum { ASK_MS = 500 }; /* in which the host hears who is gone */
+
+/* Has a stream ended, or said that somebody is gone?  What it said last may have been
+ * read already. */
+static bool has_ended(const struct link *l, unsigned *lost)
+{
+	struct head h = { 0 };
+	ssize_t k = recv(l->fd, &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
+	bool over = k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
+
+	if (over && l->have >= sizeof h)
+		memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
+	if ((!over && k != sizeof h) || h.magic != HEAD_MAGIC)
+		return over;
+	if (h.tag.group == GROUP_LOST)
+		*lost = h.tag.seq;
+	return h.tag.group == GROUP_LOST || (over && h.tag.group != GROUP_LEAVES);
+}
+
+berth_result net_ended(struct net *n, unsigned peer)
+{
+	uint64_t until = net_now_ns() + ASK_MS * 1000000ull;
+	berth_result rc = BERTH_OK;
+
+	if (n->deadline_ns && n->deadline_ns < until)
+		until = n->deadline_ns;
+	while (n->look && !n->broken && !rc && net_now_ns() < until) {
+		rc = n->look(n->ctx);
+		if (!rc)
+			poll(NULL, 0, 5);
+	}
+	net_break(n, peer);
+	return rc;
+}
+
+/* A peer that we do not wait for may be gone as well, and with it who waits for it.
+ * One that has said that it goes has something to read. */
+static void look_at_peers(struct net *n)
+{
+	for (size_t i = 0; i < links(n) && !n->broken; i++) {
+		unsigned peer = (unsigned)(i / NET_LANES), lost = peer;
+
+		if (n->link[i].fd < 0 || !has_ended(&n->link[i], &lost))
+			continue;
+		if (lost == peer)
+			net_ended(n, peer);
+		else
+			net_break(n, lost);
+	}
+}
+
+static berth_result look_around(struct net *n, uint64_t deadline_ns)
+{
+	uint64_t now = net_now_ns();
+	berth_result rc = BERTH_OK;
+
+	if (now - n->looked_ns >= WATCH_MS * 1000000ull) {
+		n->looked_ns = now;
+		look_at_peers(n);
+		rc = n->look && !n->broken ? n->look(n->ctx) : BERTH_OK;
+	}
+	if (n->broken)
+		return BERTH_PEER_LOST;
+	return !rc && deadline_ns && now >= deadline_ns ? BERTH_TIMEOUT : rc;
+}
+
+berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np, uint64_t deadline_ns)
+{
+	berth_result rc = look_around(n, deadline_ns);
+
+	if (!rc)
+		poll(p, np, WATCH_MS);
+	return rc;
+}

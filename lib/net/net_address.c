@@ -1,0 +1,340 @@
+#include "lib/net/net_address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/net/net.h"
+
+/* An address of either family as 16 bytes (IPv4 in its mapped form). */
+struct bits {
+	unsigned char b[16];
+};
+
+struct prefix {
+	struct bits at;
+	unsigned length; /* bits that count, of 128 */
+};
+
+socklen_t net_address_size(const struct sockaddr_storage *a)
+{
+	return a->ss_family == AF_INET ? sizeof(struct sockaddr_in)
+				       : sizeof(struct sockaddr_in6);
+}
+
+static struct bits mapped(const struct in_addr *a)
+{
+	struct bits r = { { [10] = 0xff, [11] = 0xff } };
+
+	memcpy(r.b + 12, a, 4);
+	return r;
+}
+
+static struct bits of_sockaddr(const struct sockaddr *a)
+{
+	struct bits r;
+
+	if (a->sa_family == AF_INET)
+		return mapped(&((const struct sockaddr_in *)(const void *)a)->sin_addr);
+	memcpy(r.b, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
+	return r;
+}
+
+static bool within(const struct bits *a, const struct prefix *p)
+{
+	unsigned whole = p->length / 8, rest = p->length % 8;
+
+	return !memcmp(a->b, p->at.b, whole) &&
+	       (!rest || (a->b[whole] ^ p->at.b[whole]) >> (8 - rest) == 0);
+}
+
+/* "10.1.2.3/8", "fd00::1/64"; without "/", the address alone.  END: of the text. */
+static int read_prefix(struct prefix *p, const char *text, const char *end)
+{
+	char word[64], *slash, *rest;
+	size_t n = (size_t)(end - text);
+	struct in_addr v4;
+	unsigned long bits = 128, most;
+
+	if (n == 0 || n >= sizeof word)
+		return -1;
+	memcpy(word, text, n);
+	word[n] = '\0';
+	slash = strchr(word, '/');
+	if (slash)
+		*slash++ = '\0';
+	if (inet_pton(AF_INET, word, &v4) == 1) {
+		p->at = mapped(&v4);
+		most = 32;
+	} else if (inet_pton(AF_INET6, word, p->at.b) == 1) {
+		most = 128;
+	} else {
+		return -1;
+	}
+	if (slash) {
+		bits = strtoul(slash, &rest, 10);
+		if (*slash < '0' || *slash > '9' || *rest || bits > most)
+			return -1;
+		bits += 128 - most;
+	}
+	p->length = (unsigned)bits;
+	return 0;
+}
+
+/* Is A in one of the networks of RANGE?  -1: RANGE is malformed. */
+static int in_range(const struct bits *a, const char *range)
+{
+	struct prefix p;
+	int found = 0;
+
+	while (*range) {
+		const char *end = range + strcspn(range, ",");
+
+		if (read_prefix(&p, range, end))
+			return -1;
+		found |= within(a, &p);
+		range = *end ? end + 1 : end;
+	}
+	return found;
+}
+
+int net_range_check(const char *range)
+{
+	struct bits none = { { 0 } };
+
+	return in_range(&none, range) < 0 || !*range ? -1 : 0;
+}
+
+/* Is NAME in LIST, "eth0,eth1"? */
+static bool is_named(const char *name, const char *list)
+{
+	const size_t n = strlen(name);
+
+	for (; *list; list += strcspn(list, ","), list += *list == ',')
+		if (strcspn(list, ",") == n && !memcmp(list, name, n))
+			return true;
+	return false;
+}
+
+static bool is_chosen(const struct ifaddrs *i, const struct bits *at, const char *range,
+		      const char *interfaces)
+{
+	if (range)
+		return in_range(at, range) == 1;
+	return !interfaces || is_named(i->ifa_name, interfaces);
+}
+
+static unsigned mask_length(const struct sockaddr *mask)
+{
+	struct bits m = { { 0 } };
+	unsigned n = 0;
+
+	if (!mask)
+		return 128;
+	if (mask->sa_family == AF_INET) {
+		m = of_sockaddr(mask);
+		memset(m.b, 0xff, 12);
+	} else {
+		m = of_sockaddr(mask);
+	}
+	while (n < 128 && m.b[n / 8] & 0x80 >> n % 8)
+		n++;
+	return n;
+}
+
+/* Up, with an address that other hosts can use: none of a link alone. */
+static bool is_of_use(const struct ifaddrs *i, bool loopback)
+{
+	const struct sockaddr_in6 *six =
+		(const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+
+	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
+	    !(i->ifa_flags & IFF_LOOPBACK) == loopback)
+		return false;
+	return i->ifa_addr->sa_family == AF_INET ||
+	       (i->ifa_addr->sa_family == AF_INET6 &&
+		!IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr));
+}
+
+/* " ADDRESS/BITS" for each of use, as many as fit. */
+static size_t add_addresses(char *text, size_t at, const struct ifaddrs *list,
+			    const char *range, const char *interfaces, bool loopback)
+{
+	size_t count = 0;
+
+	for (const struct ifaddrs *i = list; i && count < NET_WHERE_MAX;
+	     i = i->ifa_next) {
+		char word[INET6_ADDRSTRLEN];
+		struct bits b;
+		unsigned bits;
+
+		if (!is_of_use(i, loopback))
+			continue;
+		b = of_sockaddr(i->ifa_addr);
+		if (!is_chosen(i, &b, range, interfaces))
+			continue;
+		bits = mask_length(i->ifa_netmask);
+		if (i->ifa_addr->sa_family == AF_INET)
+			inet_ntop(AF_INET, b.b + 12, word, sizeof word);
+		else
+			inet_ntop(AF_INET6, b.b, word, sizeof word);
+		if (at + strlen(word) + 6 >= NET_ADDRESS_BYTES)
+			break;
+		at += (size_t)snprintf(
+			text + at, NET_ADDRESS_BYTES - at, " %s/%u", word,
+			i->ifa_addr->sa_family == AF_INET ? bits - 96 : bits);
+		count++;
+	}
+	return count;
+}
+
+static int open_listener(uint16_t *port)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
+	struct sockaddr_in four = { .sin_family = AF_INET };
+	socklen_t size;
+	int off = 0,
+	    fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) &&
+	    !bind(fd, (struct sockaddr *)&six, sizeof six) && !listen(fd, 1024)) {
+		size = sizeof six;
+		getsockname(fd, (struct sockaddr *)&six, &size);
+		*port = ntohs(six.sin6_port);
+		return fd;
+	}
+	if (fd >= 0)
+		close(fd);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&four, sizeof four) ||
+	    listen(fd, 1024)) {
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	size = sizeof four;
+	getsockname(fd, (struct sockaddr *)&four, &size);
+	*port = ntohs(four.sin_port);
+	return fd;
+}
+
+int net_listen(const char *range, const char *interfaces, char *text, char *why,
+	       size_t why_bytes)
+{
+	struct ifaddrs *list;
+	uint16_t port = 0;
+	size_t n, at;
+	int fd;
+
+	if (getifaddrs(&list)) {
+		snprintf(why, why_bytes, "getifaddrs: %s", strerror(errno));
+		return -1;
+	}
+	fd = open_listener(&port);
+	if (fd < 0) {
+		snprintf(why, why_bytes, "a listening socket: %s", strerror(errno));
+		freeifaddrs(list);
+		return -1;
+	}
+	at = (size_t)snprintf(text, NET_ADDRESS_BYTES, "%u", port);
+	n = add_addresses(text, at, list, range, interfaces, false);
+	if (!n)
+		n = add_addresses(text, at, list, range, interfaces, true);
+	freeifaddrs(list);
+	if (n)
+		return fd;
+	if (range)
+		snprintf(why, why_bytes,
+			 "no interface has an address in BERTH_NET=\"%s\"", range);
+	else
+		snprintf(why, why_bytes, "no interface%s%s%s is up and has an address",
+			 interfaces ? " of HOROVOD_GLOO_IFACE=\"" : "",
+			 interfaces ? interfaces : "", interfaces ? "\"" : "");
+	close(fd);
+	return -1;
+}
+
+/* ---- peers ---- */
+
+static void to_sockaddr(struct sockaddr_storage *s, const struct bits *b, uint16_t port)
+{
+	static const unsigned char v4[12] = { [10] = 0xff, [11] = 0xff };
+	struct sockaddr_in *four = (struct sockaddr_in *)s;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)s;
+
+	memset(s, 0, sizeof *s);
+	if (!memcmp(b->b, v4, sizeof v4)) {
+		four->sin_family = AF_INET;
+		four->sin_port = htons(port);
+		memcpy(&four->sin_addr, b->b + 12, 4);
+		return;
+	}
+	six->sin6_family = AF_INET6;
+	six->sin6_port = htons(port);
+	memcpy(&six->sin6_addr, b->b, 16);
+}
+
+/* Has this host an address in P's network? */
+static bool is_near(const struct prefix *p, const struct ifaddrs *list)
+{
+	for (; list; list = list->ifa_next) {
+		struct bits b;
+
+		if (!list->ifa_addr || (list->ifa_addr->sa_family != AF_INET &&
+					list->ifa_addr->sa_family != AF_INET6))
+			continue;
+		b = of_sockaddr(list->ifa_addr);
+		if (within(&b, p))
+			return true;
+	}
+	return false;
+}
+
+static int read_where(struct net_where *w, const char *text, const struct ifaddrs *list)
+{
+	char *rest;
+	unsigned long port = strtoul(text, &rest, 10);
+	size_t near = 0;
+
+	w->n = 0;
+	if (*text < '1' || *text > '9' || port > 65535)
+		return -1;
+	while (*rest == ' ' && w->n < NET_WHERE_MAX) {
+		const char *word = rest + 1;
+		struct sockaddr_storage a;
+		struct prefix p;
+
+		rest = (char *)(uintptr_t)word + strcspn(word, " ");
+		if (read_prefix(&p, word, rest))
+			return -1;
+		to_sockaddr(&a, &p.at, (uint16_t)port);
+		w->at[w->n] = a;
+		if (is_near(&p, list)) { /* in front of those that are not */
+			memmove(w->at + near + 1, w->at + near,
+				(w->n - near) * sizeof *w->at);
+			w->at[near++] = a;
+		}
+		w->n++;
+	}
+	return w->n && !*rest ? 0 : -1;
+}
+
+int net_where(struct net_where *w, const char *text)
+{
+	struct ifaddrs *list = NULL;
+	int rc;
+
+	if (getifaddrs(&list))
+		list = NULL;
+	rc = read_where(w, text, list);
+	if (list)
+		freeifaddrs(list);
+	return rc;
+}

@@ -1,0 +1,341 @@
+#include "lib/net/net_state.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* 0, or -1: out of memory. */
+static int open_link(struct net *n, unsigned peer, unsigned lane, int fd)
+{
+	struct link l = { .fd = fd, .stash = malloc(STASH_BYTES) };
+
+	if (!l.stash)
+		return -1;
+	net_settle(n, fd);
+	*net_link(n, peer, lane) = l;
+	return 0;
+}
+
+/* ---- connections that come ---- */
+
+static void drop(struct net *n, size_t i, bool keep_fd)
+{
+	if (!keep_fd)
+		close(n->coming[i].fd);
+	n->coming[i] = n->coming[--n->ncoming];
+}
+
+/* WANT bytes in all; -1: it ended, 0: not yet. */
+static int fill(struct coming *c, void *to, size_t want)
+{
+	ssize_t n = recv(c->fd, (char *)to + c->got, want - c->got, 0);
+
+	if (n > 0)
+		c->got += (size_t)n;
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		return -1;
+	return c->got == want;
+}
+
+static bool is_expected(const struct net *n, const struct net_hello *h)
+{
+	return h->to == n->config.rank && h->from < n->config.rank &&
+	       h->lane < NET_LANES && net_link(n, h->from, h->lane)->fd < 0;
+}
+
+/* -1: it is to be dropped, 1: it is a peer's now. */
+static int advance(struct net *n, struct coming *c)
+{
+	int rc;
+
+	if (!c->answered) {
+		rc = fill(c, &c->hello, sizeof c->hello);
+		if (rc <= 0)
+			return rc;
+		if (!net_hello_is_good(&c->hello, n->key) || !is_expected(n, &c->hello))
+			return -1;
+		net_answer_make(&c->answer, n->key, &c->hello);
+		/* an empty socket takes 64 bytes */
+		if (send(c->fd, &c->answer, sizeof c->answer, MSG_NOSIGNAL) !=
+		    sizeof c->answer)
+			return -1;
+		c->answered = true;
+		c->got = 0;
+	}
+	rc = fill(c, &c->seal, sizeof c->seal);
+	if (rc <= 0)
+		return rc;
+	if (!net_seal_is_good(&c->seal, n->key, &c->hello, &c->answer) ||
+	    !is_expected(n, &c->hello))
+		return -1;
+	return open_link(n, c->hello.from, c->hello.lane, c->fd) ? -1 : 1;
+}
+
+static void attend(struct net *n, size_t i, uint64_t now)
+{
+	int rc = advance(n, &n->coming[i]);
+
+	if (rc == 0 && now > n->coming[i].until_ns)
+		rc = -1;
+	if (rc)
+		drop(n, i, rc > 0);
+}
+
+/* Who has said nothing, or least, for longest goes. */
+static void make_room(struct net *n)
+{
+	size_t oldest = 0;
+
+	for (size_t i = 1; i < n->ncoming; i++) {
+		const struct coming *c = &n->coming[i], *o = &n->coming[oldest];
+
+		if (c->answered != o->answered ? o->answered
+					       : c->until_ns < o->until_ns)
+			oldest = i;
+	}
+	drop(n, oldest, false);
+}
+
+static void serve(struct net *n)
+{
+	uint64_t now = net_now_ns();
+	int fd;
+
+	for (size_t i = n->ncoming; i-- > 0;)
+		attend(n, i, now);
+	while ((fd = accept4(n->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >=
+	       0) {
+		if (n->ncoming == COMING_MOST)
+			make_room(n);
+		n->coming[n->ncoming++] =
+			(struct coming){ .fd = net_set_up(fd),
+					 .until_ns = now + HANDSHAKE_MS * 1000000ull };
+		attend(n, n->ncoming - 1, now);
+	}
+}
+
+/* At the door of a peer that is to come and does not: who has left for good, with
+ * nobody to tell of it, listens no more. */
+struct listener_probe {
+	int fd; /* -1: none on its way */
+	uint64_t next_ns;
+	size_t refused; /* addresses, one after the other */
+};
+
+static void take_answer(struct listener_probe *k, int error)
+{
+	k->refused = error == ECONNREFUSED ? k->refused + 1 : 0;
+	if (k->refused)
+		k->next_ns = 0; /* the next address at once */
+	close(k->fd);
+	k->fd = -1;
+}
+
+static void probe_listener(struct net *n, unsigned peer, struct listener_probe *k)
+{
+	const struct net_where *w = &n->peer[peer];
+	const struct sockaddr_storage *at = &w->at[k->refused % w->n];
+
+	k->next_ns = net_now_ns() + LISTENER_PROBE_MS * 1000000ull;
+	k->fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (k->fd >= 0 &&
+	    connect(k->fd, (const struct sockaddr *)at, net_address_size(at)) &&
+	    errno != EINPROGRESS)
+		take_answer(k, errno);
+}
+
+static bool has_left(struct net *n, unsigned peer, struct listener_probe *k)
+{
+	struct pollfd p = { k->fd, POLLOUT, 0 };
+	socklen_t size = sizeof(int);
+	int error = 0;
+
+	if (k->fd < 0 && net_now_ns() >= k->next_ns && n->peer[peer].n) {
+		probe_listener(n, peer, k);
+	} else if (k->fd >= 0 && poll(&p, 1, 0) > 0) {
+		getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+		take_answer(k, error);
+	}
+	return k->refused && k->refused >= n->peer[peer].n;
+}
+
+static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
+			       uint64_t deadline_ns)
+{
+	struct listener_probe k = { -1, net_now_ns() + LISTENER_PROBE_MS * 1000000ull,
+				    0 };
+	berth_result rc = BERTH_OK;
+
+	serve(n);
+	while (!rc && net_link(n, peer, lane)->fd < 0) {
+		struct pollfd p[COMING_MOST + 1] = { { .fd = n->listener,
+						       .events = POLLIN } };
+
+		for (size_t i = 0; i < n->ncoming; i++)
+			p[i + 1] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
+		rc = net_sleep(n, p, n->ncoming + 1, deadline_ns);
+		serve(n);
+		if (!rc && net_link(n, peer, lane)->fd < 0 && has_left(n, peer, &k))
+			rc = BERTH_PEER_LOST;
+	}
+	if (k.fd >= 0)
+		close(k.fd);
+	return rc;
+}
+
+/* ---- connections that we begin ---- */
+
+/* BYTES to or from FD, of which an empty socket has room. */
+static berth_result whole(struct net *n, int fd, void *data, size_t bytes, bool out,
+			  uint64_t deadline_ns)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		char *at = (char *)data + done;
+		ssize_t k = out ? send(fd, at, bytes - done, MSG_NOSIGNAL)
+				: recv(fd, at, bytes - done, 0);
+		struct pollfd p = { fd, out ? POLLOUT : POLLIN, 0 };
+		berth_result rc;
+
+		if (k > 0) {
+			done += (size_t)k;
+			continue;
+		}
+		if (k == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN))
+			return BERTH_PEER_LOST;
+		rc = net_sleep(n, &p, 1, deadline_ns);
+		if (rc)
+			return rc;
+	}
+	return BERTH_OK;
+}
+
+static berth_result greet(struct net *n, int fd, unsigned peer, unsigned lane,
+			  uint64_t deadline_ns)
+{
+	struct net_hello hello;
+	struct net_answer answer;
+	struct net_seal seal;
+	berth_result rc;
+
+	net_hello_make(&hello, n->key, n->config.rank, peer, lane);
+	rc = whole(n, fd, &hello, sizeof hello, true, deadline_ns);
+	if (!rc)
+		rc = whole(n, fd, &answer, sizeof answer, false, deadline_ns);
+	if (rc) /* who ends it without a word did not like our proof */
+		return rc == BERTH_PEER_LOST && !n->broken ? BERTH_AUTH : rc;
+	if (!net_answer_is_good(&answer, n->key, &hello))
+		return BERTH_AUTH;
+	net_seal_make(&seal, n->key, &hello, &answer);
+	return whole(n, fd, &seal, sizeof seal, true, deadline_ns);
+}
+
+static berth_result refused(struct net *n, const struct sockaddr_storage *at, int error)
+{
+	char address[INET6_ADDRSTRLEN] = "?";
+
+	getnameinfo((const struct sockaddr *)at, net_address_size(at), address,
+		    sizeof address, NULL, 0, NI_NUMERICHOST);
+	snprintf(n->refusal, sizeof n->refusal, "can't be reached at %s: %s", address,
+		 strerror(error));
+	return BERTH_PEER_LOST;
+}
+
+static berth_result finish_connect(struct net *n, int fd,
+				   const struct sockaddr_storage *at,
+				   uint64_t deadline_ns)
+{
+	struct pollfd p = { fd, POLLOUT, 0 };
+	socklen_t size = sizeof(int);
+	berth_result rc = BERTH_OK;
+	int error = 0;
+
+	while (!rc && poll(&p, 1, 0) == 0)
+		rc = net_sleep(n, &p, 1, deadline_ns);
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	return !rc && error ? refused(n, at, error) : rc;
+}
+
+static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
+			     const struct sockaddr_storage *at, uint64_t deadline_ns)
+{
+	int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	berth_result rc;
+
+	if (fd < 0)
+		return BERTH_SYSTEM;
+	net_disable_pacing(n, net_set_up(fd));
+	if (!connect(fd, (const struct sockaddr *)at, net_address_size(at)) ||
+	    errno == EINPROGRESS)
+		rc = finish_connect(n, fd, at, deadline_ns);
+	else
+		rc = refused(n, at, errno);
+	if (!rc)
+		rc = greet(n, fd, peer, lane, deadline_ns);
+	if (!rc && open_link(n, peer, lane, fd))
+		rc = BERTH_MEMORY;
+	if (rc)
+		close(fd);
+	return rc;
+}
+
+/* All addresses once.  EACH_NS: for each, where there are others to try. */
+static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
+			       uint64_t each_ns, uint64_t deadline_ns)
+{
+	const struct net_where *w = &n->peer[peer];
+	berth_result rc = BERTH_PEER_LOST, worst = BERTH_PEER_LOST;
+
+	for (size_t i = 0; i < w->n; i++) {
+		uint64_t until = net_now_ns() + each_ns;
+
+		if (w->n == 1 || (deadline_ns && deadline_ns < until))
+			until = deadline_ns;
+		rc = begin_at(n, peer, lane, &w->at[i], until);
+		if (!rc || n->broken || rc == BERTH_MEMORY || rc == BERTH_SYSTEM)
+			return rc;
+		if (rc != BERTH_PEER_LOST && worst != BERTH_TIMEOUT)
+			worst = rc;
+	}
+	return worst;
+}
+
+/* A peer that is busy answers late; at an address that is somebody else's nobody who
+ * has the key answers.  Who is not there twice is gone. */
+static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
+			       uint64_t deadline_ns)
+{
+	uint64_t each_ns = HANDSHAKE_MS * 1000000ull;
+	berth_result rc = BERTH_OK;
+
+	for (unsigned turn = 0; turn < 2; turn++) {
+		rc = begin_once(n, peer, lane, each_ns, deadline_ns);
+		while (rc == BERTH_TIMEOUT &&
+		       (!deadline_ns || net_now_ns() < deadline_ns)) {
+			each_ns *= 2;
+			rc = begin_once(n, peer, lane, each_ns, deadline_ns);
+		}
+		if (rc != BERTH_AUTH && rc != BERTH_PEER_LOST)
+			break;
+		if (n->broken)
+			break;
+	}
+	return rc;
+}
+
+berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t deadline_ns)
+{
+	if (n->broken)
+		return BERTH_PEER_LOST;
+	if (net_link(n, peer, lane)->fd >= 0)
+		return BERTH_OK;
+	return n->config.rank < peer ? begin_peer(n, peer, lane, deadline_ns)
+				     : await_peer(n, peer, lane, deadline_ns);
+}

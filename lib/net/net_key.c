@@ -1,0 +1,89 @@
+#include "lib/net/net_key.h"
+
+#include <sodium.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { MAGIC = 0x31485442 };
+
+int net_key_init(void)
+{
+	return sodium_init() < 0 ? -1 : 0;
+}
+
+static void prove(unsigned char *proof, const unsigned char *key, const void *data,
+		  size_t bytes)
+{
+	crypto_generichash(proof, NET_PROOF_BYTES, data, bytes, key, NET_PROOF_BYTES);
+}
+
+static bool is_proof(const unsigned char *proof, const unsigned char *key,
+		     const void *data, size_t bytes)
+{
+	unsigned char want[NET_PROOF_BYTES];
+
+	prove(want, key, data, bytes);
+	return !sodium_memcmp(want, proof, sizeof want);
+}
+
+void net_hello_make(struct net_hello *h, const unsigned char *key, uint32_t from,
+		    uint32_t to, uint32_t lane)
+{
+	*h = (struct net_hello){ .magic = MAGIC, .from = from, .to = to, .lane = lane };
+	randombytes_buf(h->nonce, sizeof h->nonce);
+	prove(h->proof, key, h, offsetof(struct net_hello, proof));
+}
+
+bool net_hello_is_good(const struct net_hello *h, const unsigned char *key)
+{
+	return is_proof(h->proof, key, h, offsetof(struct net_hello, proof)) &&
+	       h->magic == MAGIC;
+}
+
+/* Both nonces; which is first says which way it goes. */
+struct pair {
+	unsigned char first[NET_NONCE_BYTES], second[NET_NONCE_BYTES];
+};
+
+static struct pair pair(const unsigned char *first, const unsigned char *second)
+{
+	struct pair p;
+
+	memcpy(p.first, first, sizeof p.first);
+	memcpy(p.second, second, sizeof p.second);
+	return p;
+}
+
+void net_answer_make(struct net_answer *a, const unsigned char *key,
+		     const struct net_hello *h)
+{
+	struct pair p;
+
+	randombytes_buf(a->nonce, sizeof a->nonce);
+	p = pair(h->nonce, a->nonce);
+	prove(a->proof, key, &p, sizeof p);
+}
+
+bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
+			const struct net_hello *h)
+{
+	struct pair p = pair(h->nonce, a->nonce);
+
+	return is_proof(a->proof, key, &p, sizeof p);
+}
+
+void net_seal_make(struct net_seal *s, const unsigned char *key,
+		   const struct net_hello *h, const struct net_answer *a)
+{
+	struct pair p = pair(a->nonce, h->nonce);
+
+	prove(s->proof, key, &p, sizeof p);
+}
+
+bool net_seal_is_good(const struct net_seal *s, const unsigned char *key,
+		      const struct net_hello *h, const struct net_answer *a)
+{
+	struct pair p = pair(a->nonce, h->nonce);
+
+	return is_proof(s->proof, key, &p, sizeof p);
+}

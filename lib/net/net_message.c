@@ -1,0 +1,417 @@
+#include "lib/net/net_state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+enum {
+	SMALL_BYTES = 1024, /* with the head; in one piece */
+	AWAY_NS = 50000,    /* between two looks: somebody else has run on this core */
+	LONG_YIELD_NS = 3000,
+	YIELDS = 3, /* a single one may be long for other reasons */
+	OVERSUBSCRIBED_MS =
+		10, /* it is taken to be oversubscribed for so long, then twice, ... */
+	OVERSUBSCRIBED_MOST_MS = 2000,
+	NO_PACING_MS = 200 /* if it shows again so soon; else from the beginning */
+};
+
+/* ---- sending ---- */
+
+static bool sent_all(const struct net_send *out)
+{
+	return out->sent == sizeof(struct head) + out->bytes;
+}
+
+/* As much as the socket takes, PIECE_BYTES at most, so that what comes is taken
+ * meanwhile.  1: something went, 0: nothing, -1: the peer is gone. */
+static int push(struct net *n, struct net_send *out)
+{
+	struct head h = { HEAD_MAGIC, out->tag, out->note, out->bytes };
+	size_t head = out->sent < sizeof h ? sizeof h - out->sent : 0;
+	size_t body = out->sent + head - sizeof h, left = out->bytes - body;
+	struct iovec v[2] = {
+		{ (char *)&h + sizeof h - head, head },
+		{ (char *)(uintptr_t)out->data + body,
+		  left < PIECE_BYTES ? left : PIECE_BYTES },
+	};
+	struct msghdr m = { .msg_iov = head ? v : v + 1,
+			    .msg_iovlen = (head ? 1u : 0u) + (left ? 1u : 0u) };
+	char small[SMALL_BYTES];
+	struct link *l = net_link(n, out->peer, out->lane);
+	ssize_t k;
+
+	if (!out->sent && out->bytes <= sizeof small - sizeof h) {
+		memcpy(small, &h, sizeof h);
+		if (out->bytes)
+			memcpy(small + sizeof h, out->data, out->bytes);
+		k = send(l->fd, small, sizeof h + out->bytes,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+	} else {
+		k = sendmsg(l->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	if (k > 0)
+		out->sent += (size_t)k;
+	l->half = out->sent && !sent_all(out);
+	return k > 0 ? 1 : errno == EAGAIN || errno == EINTR ? 0 : -1;
+}
+
+/* ---- receiving ---- */
+
+static bool got_all(const struct net_receive *in)
+{
+	return in->has_head && in->got == in->bytes;
+}
+
+/* A head has come: is it the one? */
+static berth_result take_head(struct net_receive *in, const struct head *h,
+			      unsigned *lost)
+{
+	berth_result rc = BERTH_OK;
+	bool same = !memcmp(&in->note, &h->note, sizeof in->note);
+
+	if (h->magic == HEAD_MAGIC && h->tag.group == GROUP_LOST) {
+		*lost = h->tag.seq;
+		return BERTH_PEER_LOST;
+	}
+	if (h->magic != HEAD_MAGIC || memcmp(&h->tag, &in->tag, sizeof h->tag))
+		return BERTH_MISMATCH;
+	in->note = h->note;
+	if (in->begin)
+		rc = in->begin(in->ctx, in, h->bytes);
+	else if (!same)
+		rc = BERTH_MISMATCH;
+	if (!rc && !in->drop && h->bytes != in->bytes)
+		rc = BERTH_MISMATCH;
+	in->bytes = h->bytes;
+	in->has_head = true;
+	return rc;
+}
+
+/* Hand over whole units of HAVE bytes at FROM, and keep the rest for the next time. */
+static void hand_over(struct net_receive *in, const unsigned char *from, size_t have)
+{
+	size_t whole = have / in->unit * in->unit;
+
+	if (whole)
+		in->take(in->ctx, in->got - in->held, from, whole);
+	in->held = have - whole;
+	memmove(in->part, from + whole, in->held);
+}
+
+/* How many bytes may be taken now. */
+static size_t wanted(const struct net_receive *in)
+{
+	const size_t piece = in->take || in->drop ? TAKE_BYTES : PIECE_BYTES;
+	const struct net_send *s = in->behind;
+	size_t most = in->bytes - in->got;
+
+	if (s && !in->drop && s->sent < sizeof(struct head) + in->got + most)
+		most = s->sent > sizeof(struct head) + in->got
+			       ? s->sent - sizeof(struct head) - in->got
+			       : 0;
+	return most < piece ? most : piece;
+}
+
+/* What the socket has now: MOST bytes or less to TO and, where those are the last of a
+ * message, what follows them to the stash, which is empty. */
+static ssize_t receive(struct link *l, void *to, size_t most, bool last)
+{
+	struct iovec v[2] = { { to, most }, { l->stash, STASH_BYTES } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = last ? 2 : 1 };
+	ssize_t k = recvmsg(l->fd, &m, MSG_DONTWAIT);
+
+	l->drained = k >= 0 && (size_t)k < most + (last ? STASH_BYTES : 0);
+	if (k <= (ssize_t)most)
+		return k;
+	l->at = 0;
+	l->have = (size_t)k - most;
+	return (ssize_t)most;
+}
+
+/* MOST bytes or less to TO: of those that have been read already, else from the
+ * socket. */
+static ssize_t some(struct link *l, void *to, size_t most, bool last)
+{
+	size_t k = l->have < most ? l->have : most;
+
+	if (!k)
+		return receive(l, to, most, last);
+	memcpy(to, l->stash + l->at, k);
+	l->at += k;
+	l->have -= k;
+	return (ssize_t)k;
+}
+
+/* More to the stash, behind what it has. */
+static ssize_t fill(struct link *l)
+{
+	size_t room = STASH_BYTES - l->have;
+	ssize_t k;
+
+	memmove(l->stash, l->stash + l->at, l->have);
+	l->at = 0;
+	k = recv(l->fd, l->stash + l->have, room, MSG_DONTWAIT);
+	l->drained = k < (ssize_t)room;
+	if (k > 0)
+		l->have += (size_t)k;
+	return k;
+}
+
+static int result(ssize_t k)
+{
+	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+/* A head and what comes with it: one call for a small message. */
+static int pull_head(struct link *l, struct net_receive *in, unsigned *lost,
+		     berth_result *rc)
+{
+	struct head h;
+	ssize_t k = l->have < sizeof h ? fill(l) : 1;
+
+	if (k <= 0)
+		return result(k);
+	if (l->have >= sizeof h) {
+		memcpy(&h, l->stash + l->at, sizeof h);
+		l->at += sizeof h;
+		l->have -= sizeof h;
+		*rc = take_head(in, &h, lost);
+	}
+	return 1;
+}
+
+static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_result *rc)
+{
+	struct link *l = net_link(n, in->peer, in->lane);
+	unsigned char *to = n->piece;
+	size_t most;
+	ssize_t k;
+
+	if (!in->has_head)
+		return pull_head(l, in, lost, rc);
+	most = wanted(in);
+	if (!most)
+		return 0;
+	if (!in->take && !in->drop)
+		to = (unsigned char *)in->data + in->got;
+	else if (in->take && in->held)
+		memcpy(to, in->part, in->held);
+	k = some(l, to + in->held, most, most == in->bytes - in->got);
+	if (k <= 0)
+		return result(k);
+	if (in->take && !in->drop)
+		hand_over(in, to, in->held + (size_t)k);
+	in->got += (size_t)k;
+	return 1;
+}
+
+/* Behind a message that is complete stands that its sender has given up since.  The
+ * message may have been read long ago, behind the one before it. */
+static bool has_given_up(struct link *l, unsigned *lost)
+{
+	struct head h;
+
+	if (l->have < sizeof h && !l->drained)
+		fill(l);
+	if (l->have < sizeof h)
+		return false;
+	memcpy(&h, l->stash + l->at, sizeof h);
+	*lost = h.tag.seq;
+	return h.magic == HEAD_MAGIC && h.tag.group == GROUP_LOST;
+}
+
+/* ---- both at the same time ---- */
+
+struct exchange {
+	struct net *n;
+	struct net_send *out;
+	struct net_receive *in;
+	size_t nout, nin;
+	unsigned *lost;
+	bool ended; /* the stream of *LOST has, and nobody said why */
+};
+
+static bool is_done(const struct exchange *x)
+{
+	for (size_t i = 0; i < x->nout; i++)
+		if (!sent_all(&x->out[i]))
+			return false;
+	for (size_t i = 0; i < x->nin; i++)
+		if (!got_all(&x->in[i]))
+			return false;
+	return true;
+}
+
+/* One look at all.  Did anything move?  What a peer that is gone said last tells who
+ * was first, so that counts. */
+static bool move(struct exchange *x, berth_result *rc)
+{
+	bool moved = false;
+
+	for (size_t i = 0; i < x->nout; i++) {
+		int k = sent_all(&x->out[i]) ? 0 : push(x->n, &x->out[i]);
+
+		moved |= k > 0;
+		if (k < 0) {
+			*rc = BERTH_PEER_LOST;
+			*x->lost = x->out[i].peer;
+			x->ended = true;
+		}
+	}
+	for (size_t i = 0; i < x->nin; i++) {
+		berth_result why = BERTH_OK;
+		unsigned lost = x->in[i].peer;
+		int k = got_all(&x->in[i]) ? 0 : pull(x->n, &x->in[i], &lost, &why);
+
+		moved |= k > 0;
+		if (k > 0 && !why && got_all(&x->in[i]) &&
+		    has_given_up(net_link(x->n, x->in[i].peer, x->in[i].lane), &lost))
+			why = BERTH_PEER_LOST;
+		if (k >= 0 && !why)
+			continue;
+		*rc = why ? why : BERTH_PEER_LOST;
+		*x->lost = lost;
+		x->ended = why == BERTH_OK;
+		if (why)
+			break;
+	}
+	return moved;
+}
+
+/* Others want this core, perhaps the peers that are waited for: who spins keeps it from
+ * them for milliseconds. */
+static void crowd(struct net *n, uint64_t now)
+{
+	if (now - n->oversubscribed_until_ns > NO_PACING_MS * 1000000ull)
+		n->oversubscribed_ms = OVERSUBSCRIBED_MS;
+	else if (n->oversubscribed_ms < OVERSUBSCRIBED_MOST_MS)
+		n->oversubscribed_ms *= 2;
+	n->oversubscribed_until_ns = now + n->oversubscribed_ms * 1000000ull;
+	n->oversubscribed = true;
+}
+
+/* Has another process taken this core from us since the last look?  A spin is also
+ * interrupted by the kernel, and a virtual machine's core is taken as a whole: taken
+ * for a crowd, that made 16 KiB between 2 ranks on 2 cores take 43 us instead of 9. */
+static bool was_pushed_aside(struct net *n)
+{
+	struct rusage r;
+	long before = n->pushed_aside;
+
+	if (getrusage(RUSAGE_THREAD, &r))
+		return false;
+	n->pushed_aside = r.ru_nivcsw;
+	return r.ru_nivcsw != before;
+}
+
+/* When its time is over spinning is tried anew. */
+static bool is_oversubscribed(struct net *n, uint64_t now)
+{
+	if (n->oversubscribed && now >= n->oversubscribed_until_ns) {
+		n->oversubscribed = false;
+		was_pushed_aside(n);
+	}
+	return n->oversubscribed;
+}
+
+static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
+{
+	struct pollfd p[2 * NET_LANES];
+	nfds_t np = 0;
+
+	for (size_t i = 0; i < x->nout; i++)
+		if (!sent_all(&x->out[i]))
+			p[np++] = (struct pollfd){
+				net_link(x->n, x->out[i].peer, x->out[i].lane)->fd,
+				POLLOUT, 0
+			};
+	for (size_t i = 0; i < x->nin; i++)
+		if (!got_all(&x->in[i]) && (!x->in[i].has_head || wanted(&x->in[i])))
+			p[np++] = (struct pollfd){
+				net_link(x->n, x->in[i].peer, x->in[i].lane)->fd,
+				POLLIN, 0
+			};
+	return net_sleep(x->n, p, np, deadline_ns);
+}
+
+/* Nothing has moved IDLE times, since LOOKED_NS. */
+static berth_result rest(struct exchange *x, unsigned *idle, uint64_t *looked_ns,
+			 uint64_t deadline_ns)
+{
+	uint64_t now = net_now_ns();
+
+	if (*idle && now - *looked_ns > AWAY_NS && was_pushed_aside(x->n))
+		crowd(x->n, now);
+	*looked_ns = now;
+	if (++*idle <= x->n->config.spins && !is_oversubscribed(x->n, now))
+		return BERTH_OK;
+	*idle = 0;
+	return sleep_for(x, deadline_ns);
+}
+
+static berth_result connect_all(struct exchange *x, uint64_t deadline_ns)
+{
+	berth_result rc = BERTH_OK;
+
+	for (size_t i = 0; i < x->nout && !rc; i++) {
+		x->out[i].sent = 0;
+		*x->lost = x->out[i].peer;
+		rc = net_have(x->n, x->out[i].peer, x->out[i].lane, deadline_ns);
+	}
+	for (size_t i = 0; i < x->nin && !rc; i++) {
+		x->in[i].has_head = false;
+		x->in[i].held = x->in[i].got = 0;
+		*x->lost = x->in[i].peer;
+		rc = net_have(x->n, x->in[i].peer, x->in[i].lane, deadline_ns);
+		net_link(x->n, x->in[i].peer, x->in[i].lane)->drained = false;
+	}
+	return rc;
+}
+
+berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
+			  struct net_receive *in, size_t nin, uint64_t deadline_ns,
+			  unsigned *lost)
+{
+	struct exchange x = { n, out, in, nout, nin, lost, false };
+	uint64_t looked_ns = 0;
+	unsigned idle = 0;
+	berth_result rc, known;
+	bool is_new;
+
+	if (nin || nout)
+		n->waits_for = nin ? in->peer : out->peer;
+	n->deadline_ns = deadline_ns;
+	rc = connect_all(&x, deadline_ns);
+	is_new = x.ended = rc == BERTH_PEER_LOST || rc == BERTH_AUTH;
+	while (!rc && !is_done(&x)) {
+		if (move(&x, &rc))
+			idle = 0;
+		else if (!rc)
+			rc = rest(&x, &idle, &looked_ns, deadline_ns);
+	}
+	if (rc && x.ended) {
+		known = net_ended(n, *lost);
+		n->unreached = is_new && !known && rc == BERTH_PEER_LOST;
+		if (known == BERTH_PEER_LOST) /* it had no time for our proof */
+			rc = BERTH_PEER_LOST;
+	}
+	if (n->broken)
+		*lost = n->lost;
+	return rc;
+}
+
+unsigned net_lost(const struct net *n)
+{
+	return n->broken ? n->lost : n->config.size;
+}
+
+unsigned net_waits_for(const struct net *n)
+{
+	return n->waits_for;
+}
+
+const char *net_unreached(const struct net *n)
+{
+	return n->unreached && *n->refusal ? n->refusal : NULL;
+}

@@ -1,0 +1,57 @@
+#include "lib/net/net_state.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef TCP_RTO_MAX_MS /* Linux 6.15 */
+#define TCP_RTO_MAX_MS 44
+#endif
+
+enum {
+	NEAR_US = 1000,  /* nearer peers are sent to without pacing */
+	QUIET_S = 20,    /* of a peer, then it is asked for a sign of life */
+	GONE_MS = 60000, /* without one; as long as runner waits for a host */
+	AGAIN_MS = 2000  /* from one retry to the next, most: links come back */
+};
+
+void net_disable_pacing(struct net *n, int fd)
+{
+	char name[sizeof n->cc_of_pacing] = "";
+	socklen_t size = sizeof name - 1;
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) ||
+	    strncmp(name, "bbr", 3))
+		return;
+	memcpy(n->cc_of_pacing, name, sizeof name);
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5))
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+void net_settle(const struct net *n, int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof info;
+
+	if (*n->cc_of_pacing && !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+	    info.tcpi_rtt >= NEAR_US)
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, n->cc_of_pacing,
+			   (socklen_t)strlen(n->cc_of_pacing));
+}
+
+static void set(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof value);
+}
+
+int net_set_up(int fd)
+{
+	set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set(fd, IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S);
+	set(fd, IPPROTO_TCP, TCP_KEEPINTVL, QUIET_S / 4);
+	set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, GONE_MS);
+	set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, AGAIN_MS);
+	return fd;
+}
