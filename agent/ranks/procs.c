@@ -39,21 +39,21 @@ static ssize_t read_proc(pid_t pid, const char *what, char *out, size_t size)
  * False, with errno, if PID does not exist. */
 static bool read_stat(struct proc *p, pid_t pid)
 {
-	char text[512], *open, *close;
-	int ppid, group;
+	char text[512], *open, *close, *end;
 
 	errno = 0;
 	if (read_proc(pid, "stat", text, sizeof text) <= 0)
 		return false;
 	open = strchr(text, '(');
 	close = strrchr(text, ')');
-	if (!open || !close ||
-	    sscanf(close + 1, " %c %d %d", &p->state, &ppid, &group) != 3)
+	if (!open || !close || close[1] != ' ' || !close[2])
 		return false;
-	*close = '\0';
 	p->pid = pid;
-	p->ppid = ppid;
-	p->group = group;
+	p->state = close[2];
+	/* sscanf() took a tenth of the instructions of an agent whose rank is `true`. */
+	p->ppid = (pid_t)strtol(close + 3, &end, 10);
+	p->group = (pid_t)strtol(end, NULL, 10);
+	*close = '\0';
 	snprintf(p->comm, sizeof p->comm, "%.15s", open + 1);
 	return true;
 }
