@@ -50,7 +50,7 @@ static bool read_stat(struct proc *p, pid_t pid)
 		return false;
 	p->pid = pid;
 	p->state = close[2];
-	/* sscanf() took a tenth of the instructions of an agent whose rank is `true`. */
+	/* sscanf() took a tenth of the instructions of a whole agent. */
 	p->ppid = (pid_t)strtol(close + 3, &end, 10);
 	p->group = (pid_t)strtol(end, NULL, 10);
 	*close = '\0';
