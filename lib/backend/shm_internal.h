@@ -142,7 +142,7 @@ void shm_probe_say(struct shm *s, struct line *mine);
 /* After the agreement: what rank 0 has said. */
 berth_result shm_probe_hear(struct shm *s);
 
-/* ---- one operation on its way ---- */
+/* ---- one operation that runs ---- */
 
 struct shm_op {
 	struct shm *s;

@@ -21,7 +21,7 @@ struct tcp {
 	berth_result why;
 };
 
-/* One operation on its way. */
+/* One operation that runs. */
 struct tcp_op {
 	struct tcp *t;
 	const struct coll *c;
@@ -49,8 +49,9 @@ berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost);
 /* OUT goes, IN comes, at the same time; either may be NULL. */
 berth_result tcp_exchange(struct tcp_op *w, const struct tcp_transfer *out,
 			  const struct tcp_transfer *in);
-/* The same to and from one place, with what ranks have signatures if W->agrees: then
- * these messages go even if empty, and without data once ranks are known to differ. */
+/* The same to and from one place.  If W->agrees, each message carries the signatures
+ * that its sender knows: it goes even if empty, and without data once ranks are
+ * known to differ. */
 berth_result tcp_sendrecv_agree(struct tcp_op *w, const struct tcp_transfer *out,
 				const struct tcp_transfer *in);
 
@@ -67,8 +68,8 @@ static inline bool tcp_differs(const struct tcp *t)
 	return t->signatures.low != t->signatures.high;
 }
 
-/* An agreement, and (WAY is not TUNE_ALGORITHMS) the allreduce that it travels with if
- * W->agrees.  The caller looks at tcp_differs(). */
+/* An agreement, and (ALGORITHM is not TUNE_ALGORITHMS) the allreduce that it travels
+ * with if W->agrees.  The caller looks at tcp_differs(). */
 berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm);
 
 /* The greatest power of 2 that is no more than N. */

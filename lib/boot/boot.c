@@ -117,11 +117,11 @@ static long size_in(const char *name)
 
 const struct boot *boot_choose(char *why)
 {
-	static const struct boot *const ways[] = { &boot_agent, &boot_pmix };
+	static const struct boot *const bootstraps[] = { &boot_agent, &boot_pmix };
 
-	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-		if (ways[i]->seen())
-			return ways[i];
+	for (size_t i = 0; i < sizeof bootstraps / sizeof *bootstraps; i++)
+		if (bootstraps[i]->seen())
+			return bootstraps[i];
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		long size = size_in(sizes[i].name);
 

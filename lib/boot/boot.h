@@ -1,9 +1,9 @@
 /* boot.h - how a rank finds the others: who they are, memory that those of its host
  * share, the job's key, and one exchange of texts.
  *
- * A table of ways (boot_ways): the agent's socket (boot_agent.c), a PMIx server
+ * A table in boot_choose(): the agent's socket (boot_agent.c), a PMIx server
  * (boot_pmix.c); alone, if nothing in the environment says that there are more ranks.
- * boot_choose() takes the first that is there. */
+ * It takes the first that is there. */
 #ifndef BERTH_LIB_BOOT_H
 #define BERTH_LIB_BOOT_H
 
@@ -59,7 +59,7 @@ struct boot {
 	 * it isn't possible. */
 	void (*stall)(void *state, const unsigned *missing, size_t n, const char *text);
 	/* Ranks of the job, MOST at most, that have not come to what this rank is in,
-	 * which its flight says; how many, 0: not known.  Any thread; waits, 1.5 s
+	 * which its op record says; how many, 0: not known.  Any thread; waits, 1.5 s
 	 * at most.  NULL: nobody can tell. */
 	size_t (*missing_ranks)(void *state, unsigned *rank, size_t most);
 	void (*leave)(void *state);
@@ -78,7 +78,7 @@ void boot_world_free(struct boot_world *w);
 /* "n1", of RANK's host. */
 const char *boot_host_name(const struct boot_world *w, unsigned rank);
 
-/* ---- for the ways ---- */
+/* ---- for boot_agent.c, boot_pmix.c and boot.c ---- */
 
 /* A sealed memfd of BYTES, all zero, or -1 with WHY. */
 int boot_memfd(size_t bytes, char *why);

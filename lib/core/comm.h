@@ -83,7 +83,8 @@ void comm_close(struct comm *c);
  * ranks get it, and the comm goes on; the other errors are for good, and TIMEOUT
  * and PEER_LOST reach all ranks. */
 berth_result comm_run(struct comm *c, const struct op *op, struct failure *why);
-/* The bare operation: no scaling, no flight.  BERTH_MISMATCH is left to the caller. */
+/* The bare operation: no scaling, no op record.  BERTH_MISMATCH is left to the
+ * caller. */
 berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns);
 /* After BERTH_MISMATCH, all ranks: what each says, until the next operation. */
 berth_result comm_explain(struct comm *c, const char *text, const char ***said);

@@ -1,8 +1,8 @@
 /* trace.h - what this rank has done and does: the ring of records that outlives it
  * (boot.def), the timeline, the counters, and the words for an operation.
  *
- * Writing a flight takes 8 ns, in a program with threads 14; the ring is in the host's
- * memory, where the agent reads it after the rank has died or while it hangs. */
+ * Writing an op record takes 8 ns, in a program with threads 14; the ring is in the
+ * host's memory, where the agent reads it after the rank has died or while it hangs. */
 #ifndef BERTH_LIB_TRACE_H
 #define BERTH_LIB_TRACE_H
 

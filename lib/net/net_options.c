@@ -18,13 +18,13 @@ enum {
 
 void net_disable_pacing(struct net *n, int fd)
 {
-	char name[sizeof n->cc_of_pacing] = "";
+	char name[sizeof n->pacing_control] = "";
 	socklen_t size = sizeof name - 1;
 
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) ||
 	    strncmp(name, "bbr", 3))
 		return;
-	memcpy(n->cc_of_pacing, name, sizeof name);
+	memcpy(n->pacing_control, name, sizeof name);
 	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5))
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
@@ -34,10 +34,11 @@ void net_settle(const struct net *n, int fd)
 	struct tcp_info info = { 0 };
 	socklen_t size = sizeof info;
 
-	if (*n->cc_of_pacing && !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+	if (*n->pacing_control &&
+	    !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
 	    info.tcpi_rtt >= NEAR_US)
-		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, n->cc_of_pacing,
-			   (socklen_t)strlen(n->cc_of_pacing));
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, n->pacing_control,
+			   (socklen_t)strlen(n->pacing_control));
 }
 
 static void set(int fd, int level, int name, int value)

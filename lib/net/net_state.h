@@ -62,7 +62,7 @@ struct net {
 	struct net_config config;
 	unsigned char key[NET_KEY_BYTES];
 	char address[NET_ADDRESS_BYTES];
-	char cc_of_pacing[16]; /* congestion control of this host, where it paces */
+	char pacing_control[16]; /* congestion control of this host, where it paces */
 	int listener;
 	struct link *link; /* NET_LANES a rank */
 	struct net_where *peer;
