@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/kern.h"
 #include "lib/backend/tcp.h"
+#include "lib/base/kern.h"
 
 enum {
 	RELEASE = 0x52454c31, /* signatures of what only this file calls for */

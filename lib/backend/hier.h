@@ -12,8 +12,8 @@
 #ifndef BERTH_LIB_HIER_H
 #define BERTH_LIB_HIER_H
 
-#include "lib/net/net.h"
 #include "lib/backend/shm.h"
+#include "lib/net/net.h"
 
 struct hier;
 

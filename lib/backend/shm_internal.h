@@ -4,8 +4,8 @@
 #ifndef BERTH_LIB_SHM_INTERNAL_H
 #define BERTH_LIB_SHM_INTERNAL_H
 
-#include "lib/base/kern.h"
 #include "lib/backend/shm.h"
+#include "lib/base/kern.h"
 
 enum {
 	LINE_BYTES = 128, /* two: the neighbour is fetched with it */

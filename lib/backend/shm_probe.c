@@ -1,7 +1,7 @@
 #include "lib/backend/shm_internal.h"
+#include "lib/base/clock.h"
 
 #include <string.h>
-#include <time.h>
 
 /* How to store what other ranks are to read: by ordinary stores, from whose cache they
  * fetch it, or past the caches, from memory.
@@ -19,14 +19,6 @@ enum {
 	WORTH_PERCENT = 115
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static bool is_found(const struct shm *s)
 {
 	return s->config.staging == SHM_STAGING_FOUND && s->n > 1 && !s->oversubscribed;
@@ -34,7 +26,7 @@ static bool is_found(const struct shm *s)
 
 void shm_probe_say(struct shm *s, struct line *mine)
 {
-	uint64_t now = is_found(s) ? now_ns() : 0;
+	uint64_t now = is_found(s) ? clock_ns() : 0;
 
 	mine->u.far.past = s->found_past;
 	mine->u.far.probe =
@@ -52,10 +44,10 @@ static berth_result store(struct shm *s, bool past, uint32_t *turn, uint64_t *ns
 
 	*ns = UINT64_MAX;
 	for (unsigned i = 0; i < TURNS; i++) {
-		begin = now_ns();
+		begin = clock_ns();
 		kern_copy(at, s->window, PROBE_BYTES, past);
 		kern_fence();
-		took = now_ns() - begin;
+		took = clock_ns() - begin;
 		post_from(&s->wait, &s->region->there.post, ++*turn);
 		rc = wait_for(&s->wait, &s->region->back.post, *turn);
 		if (rc)
@@ -71,12 +63,12 @@ static berth_result load(struct shm *s, uint32_t turn)
 {
 	_Alignas(64) unsigned char piece[4096];
 	berth_result rc = wait_for(&s->wait, &s->region->there.post, turn);
-	uint64_t begin = now_ns();
+	uint64_t begin = clock_ns();
 
 	for (size_t i = 0; !rc && i < PROBE_BYTES; i += sizeof piece)
 		kern_copy(piece, s->region->probe + i, sizeof piece, false);
 	__asm__ volatile("" : : "r"(piece) : "memory");
-	post_from(&s->wait, &s->region->back.post, (now_ns() - begin) << 32 | turn);
+	post_from(&s->wait, &s->region->back.post, (clock_ns() - begin) << 32 | turn);
 	return rc;
 }
 

@@ -24,8 +24,8 @@
 #define BERTH_LIB_TCP_H
 
 #include "lib/backend/backend.h"
-#include "lib/net/net.h"
 #include "lib/backend/tune.h"
+#include "lib/net/net.h"
 
 struct tcp;
 
@@ -36,7 +36,8 @@ struct tcp_config {
 	const unsigned *rank; /* of the job, one for each place; copied */
 };
 
-/* What ranks have signatures of each other: signatures, and who has them. */
+/* The lowest and the highest signature that a rank knows, and the places of their
+ * ranks. */
 struct tcp_signatures {
 	uint32_t low, high, low_at, high_at;
 };

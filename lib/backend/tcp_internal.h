@@ -3,9 +3,9 @@
 #ifndef BERTH_LIB_TCP_INTERNAL_H
 #define BERTH_LIB_TCP_INTERNAL_H
 
-#include "lib/base/kern.h"
 #include "lib/backend/tcp.h"
 #include "lib/backend/tune.h"
+#include "lib/base/kern.h"
 
 struct tcp {
 	struct net *net;

@@ -1,8 +1,8 @@
 #include "lib/backend/tcp_internal.h"
+#include "lib/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
 	PROBE = 0x50524f42, /* signature */
@@ -14,10 +14,7 @@ enum {
 
 static double now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+	return (double)clock_ns() / 1e3;
 }
 
 static void keep_least(double *least, double x)

@@ -217,7 +217,7 @@ berth_result tcp_sendrecv_agree(struct tcp_op *w, const struct tcp_transfer *out
 	struct sink k;
 
 	_Static_assert(sizeof w->t->signatures == sizeof s.note,
-		       "what is signatures is a note");
+		       "signatures fit into a note");
 	if (!w->agrees)
 		return tcp_exchange(w, out, in);
 	w->t->step++;

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/names.def"
 #include "lib/base/kern_half.h"
 #include "lib/base/kern_set.h"
+#include "lib/base/names.def"
 
 static const size_t sizes[BERTH_TYPES] = {
 	[BERTH_U8] = 1,   [BERTH_I8] = 1,   [BERTH_U16] = 2, [BERTH_I16] = 2,

@@ -1,4 +1,5 @@
 #include "lib/base/wait.h"
+#include "lib/base/clock.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -13,14 +14,6 @@ void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
 	w->oversubscribed = ranks > cores;
 	w->spins = ranks <= cores ? 20000 : 8;
 	w->yields = ranks <= cores ? 200 : 2000;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static bool here(struct post *p, uint32_t want)
@@ -58,7 +51,7 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 
 		if (broken)
 			return (berth_result)broken;
-		if (w->deadline_ns && now_ns() >= w->deadline_ns)
+		if (w->deadline_ns && clock_ns() >= w->deadline_ns)
 			return BERTH_TIMEOUT;
 		if (w->idle)
 			w->idle(w->ctx);

@@ -13,10 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
+#include "lib/base/wait.h"
 #include "lib/boot/boot.h"
 #include "lib/boot/handoff.h"
 #include "lib/boot/pmix_client.h"
-#include "lib/base/wait.h"
 
 enum {
 	COME_S = 300, /* from the first rank's coming to the last one's, as in Slurm */
@@ -356,11 +357,8 @@ static berth_result pmix_join(void **state, struct boot_world *w, char *why)
 
 static berth_result hand_round(struct boot_world *w, size_t bytes, char *why)
 {
-	struct timespec t;
-	uint64_t until_ns;
+	const uint64_t until_ns = clock_until(HAND_S * 1000);
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	until_ns = (uint64_t)(t.tv_sec + HAND_S) * 1000000000u + (uint64_t)t.tv_nsec;
 	if (w->local_rank != 0)
 		return handoff_take(job.maker, bytes, until_ns, &w->memory, why,
 				    BOOT_WHY_BYTES);
@@ -411,7 +409,6 @@ static berth_result pmix_memory(void *state, struct boot_world *w, size_t bytes,
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t board_at = (bytes + page - 1) / page * page;
 	struct pmix_boot *b = state;
-	struct timespec t, real;
 	berth_result rc;
 
 	b->board_bytes = (size_t)2 * w->local_size * sizeof *b->board;
@@ -419,10 +416,7 @@ static berth_result pmix_memory(void *state, struct boot_world *w, size_t bytes,
 	if (!rc)
 		rc = open_board(b, w, (off_t)board_at, why);
 	w->memory_bytes = rc ? 0 : bytes;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	clock_gettime(CLOCK_REALTIME, &real);
-	w->clock_offset_ns =
-		(real.tv_sec - t.tv_sec) * 1000000000 + real.tv_nsec - t.tv_nsec;
+	w->clock_offset_ns = (int64_t)(clock_read(CLOCK_REALTIME) - clock_ns());
 	return rc;
 }
 
@@ -456,11 +450,8 @@ static berth_result wait_for_note(const struct pmix_boot *b, struct note *note,
 {
 	struct watch h = { .b = b, .note = note, .local = local };
 	struct wait w = { .yields = 20, .broken = &h.broken, .idle = look, .ctx = &h };
-	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	w.deadline_ns =
-		(uint64_t)(t.tv_sec + GO_ON_S) * 1000000000u + (uint64_t)t.tv_nsec;
+	w.deadline_ns = clock_until(GO_ON_S * 1000);
 	return wait_for(&w, &note->written, job.exchanges);
 }
 

@@ -1,4 +1,5 @@
 #include "lib/boot/handoff.h"
+#include "lib/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +21,7 @@ static const char gone[] = "the rank that makes this host's memory has ended";
 
 static int64_t ns_left(uint64_t until_ns)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)(until_ns - (uint64_t)t.tv_sec * 1000000000u) - t.tv_nsec;
+	return (int64_t)(until_ns - clock_ns());
 }
 
 /* Abstract: its first byte is 0. */

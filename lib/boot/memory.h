@@ -1,8 +1,8 @@
-/* memory.h - the memory that all ranks of a host map: who is in, records, the windows
- * of operations (shm.h), and a heap of which each rank has a part.
+/* memory.h - the memory that all ranks of a host map: their states, op records, the
+ * windows of operations (shm.h), and a heap of which each rank has a part.
  *
- * One sealed memfd.  It is sparse: only what has been written takes memory.  Where all
- * of it can't be mapped (ulimit -v) the rank goes on without the heap.
+ * One sealed memfd.  It is sparse: only what has been written takes memory.  Where
+ * all of it can't be mapped (ulimit -v) the rank goes on without the heap.
  *
  * A rank holds a POSIX lock on its byte of the memfd, which goes with the process
  * however that ends; it is not inherited by a fork.  A child of a rank may read and
@@ -15,8 +15,8 @@
 
 #include <pthread.h>
 
-#include "lib/boot/boot.h"
 #include "lib/base/heap.h"
+#include "lib/boot/boot.h"
 
 struct memory {
 	int fd; /* kept: a lock on byte LOCAL_RANK says that the rank is alive */

@@ -1,4 +1,5 @@
 #include "lib/boot/pmix_client.h"
+#include "lib/base/clock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/boot/pmix_abi.h"
 #include "lib/base/wait.h"
+#include "lib/boot/pmix_abi.h"
 
 enum {
 	INIT_S = 30, /* for the server's first answer, */
@@ -150,18 +151,11 @@ static void value_done(int status, struct px_value *v, void *ctx)
 	op_done(status, c);
 }
 
-static uint64_t in_s(unsigned s)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return ((uint64_t)t.tv_sec + s) * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* The answer to a call that BEGAN so. */
 static berth_result call_wait(struct call *c, int began, unsigned limit_s)
 {
-	struct wait w = { .yields = 20, .deadline_ns = in_s(limit_s) };
+	struct wait w = { .yields = 20,
+			  .deadline_ns = clock_until(1000 * (int64_t)limit_s) };
 
 	if (began != PX_SUCCESS) { /* nothing will be called back */
 		c->status = began == PX_DONE ? PX_SUCCESS : began;

@@ -3,11 +3,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/core/op_run.h"
-#include "lib/core/engine.h"
-#include "lib/core/join.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
+#include "lib/core/engine.h"
+#include "lib/core/join.h"
+#include "lib/core/op_run.h"
 #include "lib/core/set.h"
 #include "lib/core/trace.h"
 
@@ -25,19 +25,12 @@ static berth_result wrong(berth_result rc, const char *text)
 
 /* ---- the beginning and the end ---- */
 
-/* In a program without threads nobody else counts: no locked instruction. */
 static void count_inside(unsigned by)
 {
-#if TRACE_KNOWS_THREADS
-	if (__libc_single_threaded) {
-		atomic_store_explicit(
-			&inside,
-			atomic_load_explicit(&inside, memory_order_relaxed) + by,
-			memory_order_relaxed);
-		return;
-	}
-#endif
-	atomic_fetch_add(&inside, by);
+	if (one_thread())
+		atomic_store_explicit(&inside, inside + by, memory_order_relaxed);
+	else
+		atomic_fetch_add(&inside, by);
 }
 
 static void leave(void)
@@ -52,7 +45,7 @@ static berth_result enter(struct berth_set *given, struct berth_set **set)
 	struct berth_set *all;
 
 	count_inside(1);
-	all = world.all; /* after the count: world_end() does it the other way round */
+	all = world.all; /* after the count; end() does it in the other order */
 	*set = given ? given : all;
 	if (all && (*set)->me >= 0)
 		return BERTH_OK;
@@ -173,8 +166,8 @@ const char *berth_version(void)
 
 /* ---- sets ---- */
 
-/* The set of D, which may be of another version: what is in it is looked at after its
- * size.  As enter(). */
+/* enter() for the set of D.  D may be of another version, so its size is checked
+ * first. */
 static berth_result enter_for(const struct berth_desc *d, struct berth_set **set)
 {
 	if (d && d->size < offsetof(struct berth_desc, type))

@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/hier.h"
+#include "lib/backend/shm.h"
+#include "lib/backend/tcp.h"
 #include "lib/base/kern.h"
 #include "lib/base/log.h"
-#include "lib/backend/shm.h"
 #include "lib/base/rank_text.h"
 #include "lib/core/missing.h"
-#include "lib/backend/tcp.h"
-#include "lib/backend/hier.h"
 #include "lib/core/world.h"
 
 enum { SAME_TIME_NS = 200000000 /* by which ranks' deadlines may differ */ };
@@ -20,7 +20,7 @@ void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
 		  const unsigned *place, size_t n)
 {
 	const struct params *k = &c->world->params;
-	uint64_t now = trace_ns();
+	uint64_t now = clock_ns();
 	struct stall s = { .waited_ms = (now - begun_ns) / 1000000 };
 	char words[OP_WORDS_BYTES];
 
@@ -38,7 +38,7 @@ void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
 bool comm_is_over(const struct comm *c, uint64_t begun_ns, uint64_t deadline_ns)
 {
 	const struct params *k = &c->world->params;
-	uint64_t now = trace_ns();
+	uint64_t now = clock_ns();
 
 	if (deadline_ns && now >= deadline_ns)
 		return true;
@@ -68,7 +68,7 @@ static berth_result look_for_stall(struct comm *c, uint64_t now)
 static berth_result look(void *ctx)
 {
 	struct comm *c = ctx;
-	uint64_t now = trace_ns();
+	uint64_t now = clock_ns();
 
 	if (atomic_load(&c->aborted))
 		return BERTH_ABORTED;
@@ -210,7 +210,7 @@ uint64_t comm_deadline(const struct comm *c, const struct op *op)
 {
 	int64_t ms = op->timeout_ms ? op->timeout_ms : c->world->timeout_ms;
 
-	return ms > 0 ? trace_until(ms) : 0;
+	return ms > 0 ? clock_until(ms) : 0;
 }
 
 /* ---- what failed, in words ---- */
@@ -247,7 +247,7 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 
 	/* A rank whose time was over first has ended it for all, as if it had gone. */
 	if (rc == BERTH_PEER_LOST && c->lost == c->n && c->deadline_ns &&
-	    trace_ns() + SAME_TIME_NS >= c->deadline_ns)
+	    clock_ns() + SAME_TIME_NS >= c->deadline_ns)
 		rc = BERTH_TIMEOUT;
 	if (c->aborted || (c->closing && rc == BERTH_PEER_LOST))
 		rc = BERTH_ABORTED;

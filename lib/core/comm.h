@@ -9,9 +9,9 @@
 #define BERTH_LIB_COMM_H
 
 #include "lib/backend/backend.h"
-#include "lib/net/net.h"
 #include "lib/core/op.h"
 #include "lib/core/trace.h"
+#include "lib/net/net.h"
 
 struct world;
 

@@ -1,17 +1,15 @@
 #include "lib/core/engine.h"
 
-#include <limits.h>
-#include <sched.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "lib/core/engine_internal.h"
 #include "lib/base/kern.h"
-#include "lib/base/log.h"
+#include "lib/core/engine_internal.h"
 
 enum { LOOK_NS = 50000000 }; /* at most, of who waits, to the next look */
 
@@ -232,9 +230,7 @@ static berth_result enter_new(struct engine *e, struct berth_request *r,
 
 	pthread_mutex_lock(&e->queue);
 	describe(e, r);
-	if (atomic_load(&e->comm->aborted)) /* engine_free() may have looked already */
-		rc = refuse(BERTH_ABORTED, r->op, why, COMM_ENDED);
-	else if (engine_find(e, r->unit.key))
+	if (engine_find(e, r->unit.key))
 		rc = refuse(BERTH_INVALID, r->op, why,
 			    "an operation of that name is in flight");
 	else if (e->pending >= ENGINE_PENDING_MOST)
@@ -260,7 +256,7 @@ berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
 	if (!r)
 		return refuse(BERTH_MEMORY, op, why, "out of memory");
 	r->engine = e;
-	r->submitted_ns = trace_ns();
+	r->submitted_ns = clock_ns();
 	r->deadline_ns = comm_deadline(e->comm, op);
 	rc = enter_new(e, r, why, &work);
 	if (rc) {
@@ -292,7 +288,7 @@ static bool want(struct berth_request *r)
 {
 	uint64_t nobody = 0;
 
-	return atomic_compare_exchange_strong(&r->wanted_ns, &nobody, trace_ns());
+	return atomic_compare_exchange_strong(&r->wanted_ns, &nobody, clock_ns());
 }
 
 berth_result engine_poll(struct berth_request *r, struct failure *why)
@@ -308,7 +304,7 @@ berth_result engine_poll(struct berth_request *r, struct failure *why)
 /* One turn of waiting: do what there is to do, or sleep. */
 static void wait_turn(struct engine *e, struct berth_request *r, uint64_t until_ns)
 {
-	uint64_t now = until_ns ? trace_ns() : 0, ns = until_ns - now;
+	uint64_t now = until_ns ? clock_ns() : 0, ns = until_ns - now;
 	uint32_t waits = 0;
 
 	if (until_ns && now >= until_ns)
@@ -331,7 +327,7 @@ static void wait_turn(struct engine *e, struct berth_request *r, uint64_t until_
 berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 			 struct failure *why)
 {
-	uint64_t until_ns = timeout_ms >= 0 ? trace_until(timeout_ms) : 0;
+	uint64_t until_ns = timeout_ms >= 0 ? clock_until(timeout_ms) : 0;
 	berth_result rc;
 
 	if (atomic_load(&r->done) != 1) {
@@ -340,7 +336,7 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 			ring(r->engine);
 	}
 	while (atomic_load(&r->done) != 1) {
-		if (until_ns && trace_ns() >= until_ns)
+		if (until_ns && clock_ns() >= until_ns)
 			return BERTH_BUSY;
 		wait_turn(r->engine, r, until_ns);
 	}

@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/engine_internal.h"
 #include "lib/base/kern.h"
+#include "lib/core/engine_internal.h"
 
 enum { ALIGN = 64 };
 
@@ -80,7 +80,7 @@ static void unpack(struct engine *e, struct berth_request **r, size_t n)
 static void note_times(struct berth_request **r, size_t n, const char *what,
 		       uint64_t begun_ns)
 {
-	uint64_t now = trace_ns();
+	uint64_t now = clock_ns();
 
 	for (size_t i = 0; i < n; i++)
 		timeline_event(r[i]->op->name ? r[i]->op->name : "", what, begun_ns,
@@ -119,7 +119,7 @@ static bool in_pieces(struct engine *e, struct berth_request **r, size_t n,
 static berth_result as_they_lie(struct engine *e, struct berth_request **r, size_t n,
 				const struct coll *coll, uint64_t deadline_ns)
 {
-	uint64_t begun_ns = timeline_runs ? trace_ns() : 0;
+	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc = comm_step(e->comm, coll, deadline_ns);
 
 	if (begun_ns)
@@ -141,7 +141,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 			     .op = like->op,
 			     .count = bytes / kern_size(like->type),
 			     .signature = signature };
-	uint64_t begun_ns = timeline_runs ? trace_ns() : 0;
+	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
 
 	if (in_pieces(e, r, n, &coll))
@@ -152,7 +152,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 	pack(e, r, n);
 	if (begun_ns) {
 		note_times(r, n, "MEMCPY_IN_FUSION_BUFFER", begun_ns);
-		begun_ns = trace_ns();
+		begun_ns = clock_ns();
 	}
 	if (e->comm->n > 1)
 		rc = comm_step(e->comm, &coll, deadline_ns);
@@ -160,7 +160,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 		rc = BERTH_OK;
 	if (begun_ns) {
 		note_times(r, n, "ALLREDUCE", begun_ns);
-		begun_ns = trace_ns();
+		begun_ns = clock_ns();
 	}
 	if (!rc)
 		unpack(e, r, n);
@@ -176,7 +176,7 @@ static berth_result one(struct engine *e, const struct op *op, uint32_t signatur
 {
 	struct comm *c = e->comm;
 	struct coll coll = op->coll;
-	uint64_t begun_ns = timeline_runs ? trace_ns() : 0;
+	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
 
 	coll.signature = signature;
@@ -185,7 +185,7 @@ static berth_result one(struct engine *e, const struct op *op, uint32_t signatur
 		op_run_scale_output(op, coll.out, op_got(op, c->n, c->me));
 	if (begun_ns)
 		timeline_event(op->name ? op->name : "", op_run_event(coll.kind),
-			       begun_ns, trace_ns());
+			       begun_ns, clock_ns());
 	return rc;
 }
 
@@ -235,7 +235,7 @@ static void count(struct engine *e, struct berth_request **r, size_t n, berth_re
 
 static void queue_times(struct berth_request **r, size_t n)
 {
-	uint64_t now = trace_ns();
+	uint64_t now = clock_ns();
 
 	for (size_t i = 0; timeline_runs && i < n; i++)
 		if (r[i]->submitted_ns)

@@ -4,8 +4,8 @@
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
-#include "lib/core/op_run.h"
 #include "lib/core/engine.h"
+#include "lib/core/op_run.h"
 #include "lib/core/plan.h"
 #include "lib/core/world.h"
 

@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/engine_internal.h"
 #include "lib/base/log.h"
+#include "lib/core/engine_internal.h"
 
 enum {
 	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
@@ -170,7 +170,7 @@ static enum engine_step follow_plan(struct engine *e, uint64_t *ns)
 	if (here)
 		n = take_bucket(e);
 	*ns = 0;
-	leave = !here && (e->unplanned || e->joined || is_wanted(e, trace_ns(), ns));
+	leave = !here && (e->unplanned || e->joined || is_wanted(e, clock_ns(), ns));
 	pthread_mutex_unlock(&e->queue);
 	if (leave)
 		return break_plan(e);
@@ -539,7 +539,7 @@ static enum engine_step round_failed(struct engine *e, berth_result rc)
 static berth_result tell_in_turn(struct engine *e, size_t n, bool joined,
 				 uint64_t *most)
 {
-	uint64_t begun_ns = timeline_runs ? trace_ns() : 0;
+	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
 
 	begin_turn(e, n);
@@ -547,7 +547,7 @@ static berth_result tell_in_turn(struct engine *e, size_t n, bool joined,
 	trace_count(&e->count.negotiations, 1);
 	for (size_t i = 0; begun_ns && i < n; i++)
 		timeline_event(e->list[i]->op->name ? e->list[i]->op->name : "",
-			       "NEGOTIATE", begun_ns, trace_ns());
+			       "NEGOTIATE", begun_ns, clock_ns());
 	if (!rc)
 		end_turn(e, BERTH_OK);
 	return rc;

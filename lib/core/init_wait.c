@@ -25,8 +25,8 @@ void init_wait_begin(struct init_wait *m, struct world *w)
 	const int64_t ms = limit_ms(w);
 
 	*m = (struct init_wait){ .world = w,
-				 .begun_ns = trace_ns(),
-				 .deadline_ns = ms ? trace_until(ms) : 0,
+				 .begun_ns = clock_ns(),
+				 .deadline_ns = ms ? clock_until(ms) : 0,
 				 .late = { .words = "berth_init" } };
 	m->reported_ns = m->begun_ns;
 }
@@ -39,7 +39,7 @@ static bool is_too_late(const struct init_wait *m, uint64_t now)
 berth_result init_wait_tick(void *ctx)
 {
 	struct init_wait *m = ctx;
-	const uint64_t now = trace_ns();
+	const uint64_t now = clock_ns();
 
 	m->late.waited_ms = (now - m->begun_ns) / 1000000;
 	if (!is_too_late(m, now))
@@ -60,10 +60,10 @@ void init_wait_missing(void *ctx, const unsigned *rank, size_t n)
 	memcpy(s->missing, rank, s->nmissing * sizeof *rank);
 	if (!n) /* the last has just come */
 		return;
-	m->is_over = is_too_late(m, trace_ns());
+	m->is_over = is_too_late(m, clock_ns());
 	if (m->is_over)
 		return;
-	m->reported_ns = trace_ns();
+	m->reported_ns = clock_ns();
 	world_stalled(m->world, s);
 }
 

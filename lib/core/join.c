@@ -1,8 +1,8 @@
 #include "lib/core/join.h"
 
-#include "lib/core/op_run.h"
-#include "lib/core/engine.h"
 #include "lib/base/kern.h"
+#include "lib/core/engine.h"
+#include "lib/core/op_run.h"
 #include "lib/core/world.h"
 
 static const struct op joining = {

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/names.def"
 #include "lib/base/kern.h"
 #include "lib/base/kern_half.h"
+#include "lib/base/names.def"
 
 static uint64_t mix(uint64_t h, uint64_t x)
 {

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/adasum.h"
-#include "lib/core/op_run.h"
-#include "lib/core/comm.h"
 #include "lib/base/kern.h"
 #include "lib/base/rank_text.h"
+#include "lib/core/adasum.h"
+#include "lib/core/comm.h"
+#include "lib/core/op_run.h"
 #include "lib/core/world.h"
 
 /* ---- ranks that called for different things ---- */
@@ -327,7 +327,7 @@ void op_run_slept(struct comm *c, berth_result rc)
 
 	trace_end_late(c->record, rc);
 	atomic_store(&m->rank[m->local_rank].waits, 0);
-	trace_count(&c->count.wait_ns, trace_ns() - c->begun_ns);
+	trace_count(&c->count.wait_ns, clock_ns() - c->begun_ns);
 	c->begun_ns = 0;
 }
 
@@ -353,7 +353,7 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 	if (op->timeout_ms || c->world->timeout_ms)
 		deadline_ns = comm_deadline(c, op);
 	if (timeline_runs)
-		begun_ns = trace_ns();
+		begun_ns = clock_ns();
 	c->seq++;
 	c->op = op;
 	c->record = trace_begin(m, &coll, op->name, c->id, c->seq, BOOT_RECORD_RUNS);
@@ -369,7 +369,7 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 	op_run_end(c, rc);
 	if (begun_ns)
 		timeline_event(op->name ? op->name : "", op_run_event(coll.kind),
-			       begun_ns, trace_ns());
+			       begun_ns, clock_ns());
 	c->op = NULL;
 	trace_count(&c->count.operations, 1);
 	trace_count(&c->count.bytes, coll.count * kern_size(coll.type));

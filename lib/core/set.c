@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/engine.h"
-#include "lib/base/log.h"
-#include "lib/core/init_wait.h"
 #include "lib/backend/shm.h"
+#include "lib/base/log.h"
+#include "lib/core/engine.h"
+#include "lib/core/init_wait.h"
 
 #define NOWHERE UINT64_MAX
 
@@ -91,25 +91,20 @@ void set_free_all(struct world *w)
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
-/* What close_comms() has ended gets no engine any more. */
 berth_result set_engine(struct berth_set *s, struct engine **engine)
 {
-	bool ends;
-
 	*engine = atomic_load(&s->engine);
 	if (*engine)
 		return BERTH_OK;
 	pthread_mutex_lock(&starting);
-	ends = atomic_load(&s->later.aborted);
-	if (!ends && !s->engine)
+	if (!s->engine)
 		s->engine = engine_make(&s->later);
 	*engine = s->engine;
 	pthread_mutex_unlock(&starting);
-	if (*engine)
-		return BERTH_OK;
-	return ends ? log_error(BERTH_ABORTED, "", NULL, 0, COMM_ENDED)
-		    : log_error(BERTH_MEMORY, "", NULL, 0,
-				"no memory, or no thread, for asynchronous operations");
+	return *engine ? BERTH_OK
+		       : log_error(BERTH_MEMORY, "", NULL, 0,
+				   "no memory, or no thread, for asynchronous "
+				   "operations");
 }
 
 /* ---- blocking operations ---- */
@@ -510,8 +505,6 @@ berth_result set_split(struct berth_set *parent, const char *name, int color, in
 /* When nobody is in it any more, and all who wait have heard why. */
 static void close_comms(struct berth_set *s)
 {
-	struct engine *e;
-
 	atomic_store(&s->now.aborted, true);
 	atomic_store(&s->later.aborted, true); /* who joins waits there too */
 	pthread_mutex_lock(&s->lock);
@@ -519,11 +512,8 @@ static void close_comms(struct berth_set *s)
 	pthread_mutex_unlock(&s->lock);
 	while (atomic_load(&s->queued))
 		sched_yield();
-	pthread_mutex_lock(&starting); /* where one is made, it is complete now */
-	e = s->engine;
-	pthread_mutex_unlock(&starting);
-	if (e)
-		engine_free(e);
+	if (s->engine)
+		engine_free(s->engine);
 	pthread_mutex_lock(&s->lock); /* the last one may be in it still */
 	comm_close(&s->now);
 	comm_close(&s->later);
@@ -534,13 +524,13 @@ static void close_comms(struct berth_set *s)
  * more; that takes as long as it takes to return from a barrier. */
 static void leave_regions(struct berth_set *s)
 {
-	uint64_t until = trace_ns() + 1000000000;
+	uint64_t until = clock_ns() + 1000000000;
 
 	if (s->gone && !s->region[0])
 		atomic_fetch_add(s->gone, 1);
 	while (s->gone && s->region[0] && atomic_load(s->gone) + 1 < s->nlocal) {
 		sched_yield();
-		if (trace_ns() > until) /* who is left has died */
+		if (clock_ns() > until) /* who is left has died */
 			s->region[0] = s->region[1] = NULL;
 	}
 }

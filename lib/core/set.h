@@ -48,12 +48,10 @@ berth_result set_tell(berth_result rc, const struct failure *why);
  * locked instruction, but does not try without one: 8 ns. */
 static inline void set_lock(struct berth_set *set)
 {
-#if TRACE_KNOWS_THREADS
-	if (__libc_single_threaded) {
+	if (one_thread()) {
 		pthread_mutex_lock(&set->lock);
 		return;
 	}
-#endif
 	if (!pthread_mutex_trylock(&set->lock))
 		return;
 	atomic_fetch_add(&set->queued, 1);

@@ -3,8 +3,8 @@
 #ifndef BERTH_LIB_STALL_H
 #define BERTH_LIB_STALL_H
 
-#include "lib/core/trace.h"
 #include "lib/core/params.h"
+#include "lib/core/trace.h"
 
 #define WORLD_NOT_HERE (~0u)
 

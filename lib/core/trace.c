@@ -96,7 +96,7 @@ static bool choose(const struct memory *m, unsigned local, struct boot_record *f
 
 static void put_age(struct text *t, uint64_t then)
 {
-	uint64_t now = trace_coarse_ns(), ms = now > then ? (now - then) / 1000000 : 0;
+	uint64_t now = clock_coarse_ns(), ms = now > then ? (now - then) / 1000000 : 0;
 
 	if (ms < 9950)
 		put(t, "%" PRIu64 ".%" PRIu64 " s ago", (ms + 50) / 1000,

@@ -8,57 +8,21 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-#if defined(__has_include)
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#define TRACE_KNOWS_THREADS 1
-#endif
-#endif
 
 #include "lib/backend/coll.h"
+#include "lib/base/clock.h"
+#include "lib/base/one_thread.h"
 #include "lib/boot/memory.h"
 
-static inline uint64_t trace_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* The same to the kernel's last tick, 1 to 10 ms ago: 4 ns instead of 18. */
-static inline uint64_t trace_coarse_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* In MS, which may be 0; 0: never, as what lies behind the end of the clock. */
-static inline uint64_t trace_until(int64_t ms)
-{
-	uint64_t now = trace_ns();
-
-	return (uint64_t)ms < (UINT64_MAX - now) / 1000000
-		       ? now + (uint64_t)ms * 1000000
-		       : 0;
-}
-
-/* The next number.  A locked addition takes 7 ns, which a program without threads is
- * spared. */
+/* The next number. */
 static inline uint64_t trace_number(struct boot_rank *me)
 {
-#if TRACE_KNOWS_THREADS
-	if (__libc_single_threaded) {
+	if (one_thread()) {
 		uint64_t number = me->number + 1;
 
 		atomic_store_explicit(&me->number, number, memory_order_relaxed);
 		return number;
 	}
-#endif
 	return atomic_fetch_add_explicit(&me->number, 1, memory_order_relaxed) + 1;
 }
 
@@ -75,7 +39,7 @@ static inline struct boot_record *trace_begin(struct memory *m, const struct col
 	atomic_store_explicit(&f->number, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	f->count = c->count;
-	f->begun = trace_coarse_ns();
+	f->begun = clock_coarse_ns();
 	f->ended = 0;
 	f->set = set;
 	f->seq = seq;
@@ -112,7 +76,7 @@ static inline void trace_end(struct boot_record *f, berth_result rc)
 /* Of one that was queued, or had to sleep for others: notes the time too, 4 ns. */
 static inline void trace_end_late(struct boot_record *f, berth_result rc)
 {
-	f->ended = trace_coarse_ns();
+	f->ended = clock_coarse_ns();
 	trace_end(f, rc);
 }
 

@@ -6,9 +6,9 @@
 #include <pthread.h>
 
 #include "lib/boot/boot.h"
+#include "lib/boot/memory.h"
 #include "lib/core/params.h"
 #include "lib/core/stall.h"
-#include "lib/boot/memory.h"
 
 struct world {
 	struct params params;

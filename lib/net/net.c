@@ -138,12 +138,12 @@ static bool has_ended(const struct link *l, unsigned *lost)
 
 berth_result net_ended(struct net *n, unsigned peer)
 {
-	uint64_t until = net_now_ns() + ASK_MS * 1000000ull;
+	uint64_t until = clock_ns() + ASK_MS * 1000000ull;
 	berth_result rc = BERTH_OK;
 
 	if (n->deadline_ns && n->deadline_ns < until)
 		until = n->deadline_ns;
-	while (n->look && !n->broken && !rc && net_now_ns() < until) {
+	while (n->look && !n->broken && !rc && clock_ns() < until) {
 		rc = n->look(n->ctx);
 		if (!rc)
 			poll(NULL, 0, 5);
@@ -170,7 +170,7 @@ static void look_at_peers(struct net *n)
 
 static berth_result look_around(struct net *n, uint64_t deadline_ns)
 {
-	uint64_t now = net_now_ns();
+	uint64_t now = clock_ns();
 	berth_result rc = BERTH_OK;
 
 	if (now - n->looked_ns >= WATCH_MS * 1000000ull) {

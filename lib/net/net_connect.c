@@ -104,7 +104,7 @@ static void make_room(struct net *n)
 
 static void serve(struct net *n)
 {
-	uint64_t now = net_now_ns();
+	uint64_t now = clock_ns();
 	int fd;
 
 	for (size_t i = n->ncoming; i-- > 0;)
@@ -142,7 +142,7 @@ static void probe_listener(struct net *n, unsigned peer, struct listener_probe *
 	const struct net_where *w = &n->peer[peer];
 	const struct sockaddr_storage *at = &w->at[k->refused % w->n];
 
-	k->next_ns = net_now_ns() + LISTENER_PROBE_MS * 1000000ull;
+	k->next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull;
 	k->fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (k->fd >= 0 &&
 	    connect(k->fd, (const struct sockaddr *)at, net_address_size(at)) &&
@@ -156,7 +156,7 @@ static bool has_left(struct net *n, unsigned peer, struct listener_probe *k)
 	socklen_t size = sizeof(int);
 	int error = 0;
 
-	if (k->fd < 0 && net_now_ns() >= k->next_ns && n->peer[peer].n) {
+	if (k->fd < 0 && clock_ns() >= k->next_ns && n->peer[peer].n) {
 		probe_listener(n, peer, k);
 	} else if (k->fd >= 0 && poll(&p, 1, 0) > 0) {
 		getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -168,7 +168,7 @@ static bool has_left(struct net *n, unsigned peer, struct listener_probe *k)
 static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t deadline_ns)
 {
-	struct listener_probe k = { -1, net_now_ns() + LISTENER_PROBE_MS * 1000000ull,
+	struct listener_probe k = { -1, clock_ns() + LISTENER_PROBE_MS * 1000000ull,
 				    0 };
 	berth_result rc = BERTH_OK;
 
@@ -294,7 +294,7 @@ static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 	berth_result rc = BERTH_PEER_LOST, worst = BERTH_PEER_LOST;
 
 	for (size_t i = 0; i < w->n; i++) {
-		uint64_t until = net_now_ns() + each_ns;
+		uint64_t until = clock_ns() + each_ns;
 
 		if (w->n == 1 || (deadline_ns && deadline_ns < until))
 			until = deadline_ns;
@@ -318,7 +318,7 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 	for (unsigned turn = 0; turn < 2; turn++) {
 		rc = begin_once(n, peer, lane, each_ns, deadline_ns);
 		while (rc == BERTH_TIMEOUT &&
-		       (!deadline_ns || net_now_ns() < deadline_ns)) {
+		       (!deadline_ns || clock_ns() < deadline_ns)) {
 			each_ns *= 2;
 			rc = begin_once(n, peer, lane, each_ns, deadline_ns);
 		}

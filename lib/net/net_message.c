@@ -339,7 +339,7 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 static berth_result rest(struct exchange *x, unsigned *idle, uint64_t *looked_ns,
 			 uint64_t deadline_ns)
 {
-	uint64_t now = net_now_ns();
+	uint64_t now = clock_ns();
 
 	if (*idle && now - *looked_ns > AWAY_NS && was_pushed_aside(x->n))
 		crowd(x->n, now);

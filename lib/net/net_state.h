@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <time.h>
 
+#include "lib/base/clock.h"
 #include "lib/net/net.h"
 #include "lib/net/net_address.h"
 #include "lib/net/net_key.h"
@@ -82,14 +83,6 @@ struct net {
 	char refusal[128];  /* of the last connection that was not made */
 	bool unreached;     /* it ended an exchange */
 };
-
-static inline uint64_t net_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,

@@ -89,7 +89,7 @@ static berth_result stranger_wait(struct net *n, char *to, unsigned ms)
 	};
 	unsigned lost;
 
-	return net_exchange(n, NULL, 0, &in, 1, net_now_ns() + ms * 1000000ull, &lost);
+	return net_exchange(n, NULL, 0, &in, 1, clock_ns() + ms * 1000000ull, &lost);
 }
 
 #endif

@@ -138,10 +138,10 @@ START_TEST(words)
 	third.records += 3 * BOOT_RECORDS;
 	f = trace_begin(&third, &c, NULL, 0, 1, BOOT_RECORD_DONE);
 	do { /* again, where a moment came between that makes it another age */
-		now = trace_coarse_ns();
+		now = clock_coarse_ns();
 		f->begun = now - 31 * (uint64_t)S;
 		text = TEXT(3);
-	} while (trace_coarse_ns() - now >= S / 4);
+	} while (clock_coarse_ns() - now >= S / 4);
 	ck_assert_str_eq(text,
 			 HEAD "rank 3 on 'n0' (rank 3: broadcast of 4 u8, done 31 s "
 			      "ago)");
@@ -195,8 +195,8 @@ static void ago(struct init_wait *m, unsigned s)
 	const bool reported = m->reported_ns != m->begun_ns;
 
 	if (m->deadline_ns)
-		m->deadline_ns -= ns - (trace_ns() - m->begun_ns);
-	m->begun_ns = trace_ns() - ns;
+		m->deadline_ns -= ns - (clock_ns() - m->begun_ns);
+	m->begun_ns = clock_ns() - ns;
 	if (!reported)
 		m->reported_ns = m->begun_ns;
 }

@@ -97,7 +97,7 @@ START_TEST(records)
 {
 	struct memory *m = make();
 	struct coll c = sum;
-	uint64_t before = trace_coarse_ns();
+	uint64_t before = clock_coarse_ns();
 	struct boot_record *f;
 
 	ck_assert_uint_eq(sizeof *f, 64);
@@ -119,7 +119,7 @@ START_TEST(records)
 	ck_assert_int_eq(f->type, BERTH_F32);
 	ck_assert_str_eq(f->name, "layer1.weight.of.mo");
 	ck_assert_uint_ge(f->begun, before);
-	ck_assert_uint_le(f->begun, trace_ns());
+	ck_assert_uint_le(f->begun, clock_ns());
 	ck_assert_uint_eq(f->ended, 0);
 	ck_assert_str_eq(m->records[3].name, "");
 	ck_assert_int_eq(m->records[4].state, BOOT_RECORD_FAILED);
@@ -173,10 +173,10 @@ static const char *last_after(struct memory *m, uint64_t *when, unsigned ms)
 	uint64_t now;
 
 	do {
-		now = trace_coarse_ns();
+		now = clock_coarse_ns();
 		*when = now - ms * (uint64_t)1000000;
 		text = last(m, 1);
-	} while (trace_coarse_ns() - now >= 40000000);
+	} while (clock_coarse_ns() - now >= 40000000);
 	return text;
 }
 
