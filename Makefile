@@ -32,7 +32,8 @@ export BUILD SAN
 
 WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2
-DIALECT = -std=c11 -D_GNU_SOURCE -I. -I$(BUILD)
+# A product is rounded before it is added, on every processor.
+DIALECT = -std=c11 -D_GNU_SOURCE -ffp-contract=off -I. -I$(BUILD)
 # After CFLAGS and LDFLAGS, so that those of a packager don't take these away.
 HARDEN = -fPIE -fstack-protector-strong
 HARDEN_LINK = -pie -Wl,-z,relro,-z,now

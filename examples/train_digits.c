@@ -166,9 +166,10 @@ static void shuffle(int *order, int epoch)
 static double epoch(struct network *n, struct network *speed, struct step *s,
 		    int number)
 {
+	const double one_of_batch = 1.0 / BATCH;
 	struct berth_desc sum = BERTH_DESC(.name = "gradient", .in = s, .out = s,
 					   .count = PARAMETERS + 1, .type = BERTH_F64,
-					   .op = BERTH_SUM, .postscale = 1.0 / BATCH);
+					   .op = BERTH_SUM, .postscale = &one_of_batch);
 	double *value = (double *)n, *v = (double *)speed, *g = (double *)&s->gradient;
 	double loss = 0;
 	int order[TRAINED], steps = TRAINED / BATCH;

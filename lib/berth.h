@@ -70,6 +70,8 @@ typedef enum berth_type {
 	BERTH_F32,
 	BERTH_F64,
 	BERTH_BOOL, /* a byte, 0 or 1: sum and max are "or", product and min "and" */
+	BERTH_F8_E4M3, /* torch's float8_e4m3fn: no infinities; summed in f32 */
+	BERTH_F8_E5M2, /* torch's float8_e5m2; summed in f32 */
 	BERTH_TYPES
 } berth_type;
 
@@ -170,8 +172,9 @@ struct berth_desc {
 	uint64_t count; /* elements of IN, unless the operation says otherwise */
 	berth_type type;
 	berth_op op;
-	double prescale;  /* multiplies each element before; 0 means 1 */
-	double postscale; /* and after; 0 means 1 */
+	/* Each element is multiplied by PRESCALE before it is added, and the result by
+	 * POSTSCALE.  NULL: neither. */
+	const double *prescale, *postscale;
 	int root;         /* a rank in the set, for broadcast and reduce */
 	const uint64_t
 		*in_counts; /* for alltoallv and reducescatter: one for each rank */

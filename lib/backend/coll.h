@@ -1,9 +1,9 @@
 /* coll.h - one collective operation, as the back ends see it: arguments checked, the
- * average turned into a sum and a division, scalings apart. */
+ * average turned into a sum and a division. */
 #ifndef BERTH_LIB_COLL_H
 #define BERTH_LIB_COLL_H
 
-#include "lib/berth.h"
+#include "lib/base/kern.h"
 
 /* Where elements of an array lie that is in pieces. */
 struct coll_piece {
@@ -18,7 +18,11 @@ struct coll {
 	void *out;
 	uint64_t count; /* elements; of allgather: this rank's */
 	berth_type type;
-	berth_op op;   /* one that kern_reduce_of() has */
+	berth_op op;   /* of a reduction, one that kern_make() has */
+	struct kern_scale scale;
+	/* Of a reduction: of IN and of OUT.  KERN_PARTIAL: for a back end that reduces
+	 * in several steps; what has pieces has none. */
+	enum kern_form in_form, out_form;
 	unsigned root; /* place in the group */
 	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if
 	 * there is a rest (reducescatter), COUNT each (allgather). */
@@ -39,5 +43,19 @@ uint64_t coll_got(const struct coll *c, unsigned n, unsigned i);
 /* Elements in front of them. */
 uint64_t coll_part_at(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
+
+/* Allreduce, reduce, reducescatter. */
+static inline bool coll_reduces(enum berth_kind kind)
+{
+	return kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE ||
+	       kind == BERTH_REDUCESCATTER;
+}
+
+/* The reduction of C, from IN to OUT. */
+static inline bool coll_kern(struct kern *k, const struct coll *c, enum kern_form in,
+			     enum kern_form out)
+{
+	return kern_make(k, c->type, c->op, &c->scale, in, out);
+}
 
 #endif

@@ -10,22 +10,23 @@
 enum {
 	RELEASE = 0x52454c31, /* signatures of what only this file calls for */
 	PHASE = 0x50484153,
-	LOCAL_MOST =
-		4096 /* what travels in one operation in memory with the agreement */
+	LOCAL_MOST = 4096 /* partial sums that travel with the agreement */
 };
 
 struct hier {
 	struct shm *local;
-	struct tcp *all, *leaders,
-		*lane; /* leaders: of first ranks only; lane: NULL where
-					     hosts are not alike */
+	struct tcp *all;  /* every rank of every host */
+	struct tcp *lane; /* the rank of the same number on each host; NULL: it has none */
 	unsigned n, me;
 	unsigned nlocal, local_me;
+	unsigned lanes;  /* the ranks of the host that has fewest */
 	unsigned *place; /* of the local ones */
 	unsigned *host;  /* its number, 0, 1, ..., for each place */
 	unsigned *first; /* place of the first rank of each host */
 	unsigned nhosts;
-	uint64_t *counts; /* room for one a local rank */
+	uint64_t *counts; /* room for one of each rank */
+	unsigned char *room;
+	size_t room_bytes;
 	struct agreement *agreement;
 	unsigned other;
 	bool has_other;
@@ -35,6 +36,7 @@ struct hier {
 struct agreement {
 	struct tcp_signatures signatures;
 	unsigned char data[LOCAL_MOST];
+	unsigned char partial[LOCAL_MOST]; /* what has come up; not told */
 };
 
 static void leave(void *group)
@@ -46,12 +48,12 @@ static void leave(void *group)
 	if (t->local)
 		shm_backend.leave(t->local);
 	tcp_backend.leave(t->all);
-	tcp_backend.leave(t->leaders);
 	tcp_backend.leave(t->lane);
 	free(t->place);
 	free(t->host);
 	free(t->first);
 	free(t->counts);
+	free(t->room);
 	free(t->agreement);
 	free(t);
 }
@@ -78,16 +80,20 @@ static void number_hosts(struct hier *t, const unsigned *host)
 		}
 }
 
+static unsigned ranks_on(const struct hier *t, unsigned host)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->n; i++)
+		n += t->host[i] == host;
+	return n;
+}
+
 static bool hosts_are_alike(const struct hier *t)
 {
-	for (unsigned h = 0; h < t->nhosts; h++) {
-		unsigned n = 0;
-
-		for (unsigned i = 0; i < t->n; i++)
-			n += t->host[i] == h;
-		if (n != t->nlocal)
+	for (unsigned h = 0; h < t->nhosts; h++)
+		if (ranks_on(t, h) != t->lanes)
 			return false;
-	}
 	return true;
 }
 
@@ -121,13 +127,14 @@ static bool join_groups(struct hier *t, const struct hier_config *c)
 {
 	struct tcp_config all = { c->net, c->group, t->n, t->me, c->rank };
 
+	t->lanes = t->n;
+	for (unsigned h = 0; h < t->nhosts; h++)
+		if (ranks_on(t, h) < t->lanes)
+			t->lanes = ranks_on(t, h);
 	t->all = tcp_join(&all);
-	if (t->local_me == 0)
-		t->leaders = group_of(t, c, 0, c->group + 1);
-	if (hosts_are_alike(t))
-		t->lane = group_of(t, c, t->local_me, c->group + 2);
-	return t->all && (t->local_me || t->leaders) &&
-	       (t->lane || !hosts_are_alike(t));
+	if (t->local_me < t->lanes)
+		t->lane = group_of(t, c, t->local_me, c->group + 1);
+	return t->all && (t->lane || t->local_me >= t->lanes);
 }
 
 struct hier *hier_join(const struct hier_config *c)
@@ -178,10 +185,21 @@ static berth_result give_up(struct hier *t, berth_result rc)
 static bool is_small(const struct coll *c)
 {
 	return c->kind == BERTH_ALLREDUCE &&
-	       c->count * kern_size(c->type) <= LOCAL_MOST;
+	       c->count * kern_size(kern_accumulator(c->type)) <= LOCAL_MOST;
 }
 
-/* Up: the host's ranks agree among themselves; the sum of a small allreduce. */
+/* T->room has BYTES at least. */
+static berth_result need_room(struct hier *t, size_t bytes)
+{
+	if (bytes <= t->room_bytes)
+		return BERTH_OK;
+	free(t->room);
+	t->room = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	t->room_bytes = t->room ? bytes : 0;
+	return t->room ? BERTH_OK : BERTH_MEMORY;
+}
+
+/* Up: the host's ranks agree among themselves; the partial sum of a small allreduce. */
 static berth_result go_up(struct hier *t, const struct coll *c, struct agreement *v,
 			  uint64_t deadline_ns)
 {
@@ -189,9 +207,9 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 	unsigned differs;
 	berth_result rc;
 
-	if (is_small(c))
-		local.out = v->data;
-	else
+	local.out = v->partial;
+	local.out_form = KERN_PARTIAL;
+	if (!is_small(c))
 		local.kind = BERTH_BARRIER;
 	rc = in_memory(t, &local, deadline_ns);
 	v->signatures =
@@ -209,7 +227,20 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 	return BERTH_OK;
 }
 
-/* Down: what the first rank has signatures. */
+/* Across, of the first rank of each host. */
+static berth_result go_across(struct hier *t, const struct coll *c, struct agreement *v,
+			      uint64_t deadline_ns)
+{
+	struct coll small = *c;
+
+	small.in = v->partial;
+	small.in_form = KERN_PARTIAL;
+	small.out = v->data;
+	small.count = is_small(c) ? c->count : 0;
+	return tcp_agree(t->lane, &small, &v->signatures, deadline_ns);
+}
+
+/* Down: what the first rank has learnt. */
 static berth_result go_down(struct hier *t, struct agreement *v, size_t bytes,
 			    uint64_t deadline_ns)
 {
@@ -229,15 +260,10 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 	size_t bytes = is_small(c) ? c->count * kern_size(c->type) : 0;
 	berth_result rc = go_up(t, c, v, deadline_ns);
 
-	if (rc)
-		return rc;
-	if (t->leaders) {
-		rc = tcp_agree(t->leaders, c, &v->signatures, v->data, bytes,
-			       deadline_ns);
-		if (rc)
-			return rc;
-	}
-	rc = go_down(t, v, bytes, deadline_ns);
+	if (!rc && t->local_me == 0)
+		rc = go_across(t, c, v, deadline_ns);
+	if (!rc)
+		rc = go_down(t, v, bytes, deadline_ns);
 	if (rc)
 		return rc;
 	if (v->signatures.low == v->signatures.high) {
@@ -252,66 +278,204 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 	return BERTH_MISMATCH;
 }
 
-/* ---- data ---- */
+/* ---- reductions ---- */
 
 static unsigned char *at(const struct coll *c, uint64_t element)
 {
 	return (unsigned char *)c->out + element * kern_size(c->type);
 }
 
-/* Each local rank one part, which its lane reduces over the hosts. */
-static berth_result allreduce_by_parts(struct hier *t, const struct coll *c,
-				       uint64_t deadline_ns)
+/* Elements of each lane's part of C: the same parts on every host. */
+static void cut_by_lanes(struct hier *t, const struct coll *c)
 {
-	struct coll scatter = *c, across = *c, gather = *c;
-	uint64_t *counts = t->counts, from;
+	for (unsigned i = 0; i < t->nlocal; i++)
+		t->counts[i] = i >= t->lanes ? 0
+					     : c->count / t->lanes +
+						       (i < c->count % t->lanes);
+}
+
+/* The host's partial sums of this rank's part, T->counts of C->in, at WHERE. */
+static berth_result scatter(struct hier *t, const struct coll *c, void *where,
+			    uint64_t deadline_ns)
+{
+	struct coll local = *c;
+
+	local.kind = BERTH_REDUCESCATTER;
+	local.out = where;
+	local.out_form = KERN_PARTIAL;
+	local.in_counts = t->counts;
+	local.signature = PHASE;
+	return in_memory(t, &local, deadline_ns);
+}
+
+/* Room for partial sums of N elements: where the result goes, if that is as wide. */
+static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t n,
+				 void *result, void **where)
+{
+	const size_t bytes = kern_size(kern_accumulator(c->type));
 	berth_result rc;
 
-	for (unsigned i = 0; i < t->nlocal; i++)
-		counts[i] = c->count / t->nlocal + (i < c->count % t->nlocal);
-	from = coll_part_at(c, t->nlocal, t->local_me);
-	scatter.kind = BERTH_REDUCESCATTER;
-	scatter.out = at(c, from); /* where it is: so this may be done in place */
-	scatter.signature = PHASE;
-	rc = in_memory(t, &scatter, deadline_ns);
-	if (rc)
-		return rc;
-	across.in = across.out = at(c, from);
-	across.count = counts[t->local_me];
-	rc = tcp_data(t->lane, &across, deadline_ns);
+	*where = result;
+	if (bytes == kern_size(c->type))
+		return BERTH_OK;
+	rc = need_room(t, n * bytes);
+	*where = t->room;
+	return rc;
+}
+
+/* Each lane reduces its part over the hosts, all at once, and the parts are put
+ * together in memory. */
+static berth_result allreduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
+{
+	struct coll across = *c, gather = *c;
+	void *where = NULL;
+	uint64_t from = 0, n;
+	berth_result rc;
+
+	cut_by_lanes(t, c);
+	n = t->counts[t->local_me];
+	for (unsigned i = 0; i < t->local_me; i++)
+		from += t->counts[i];
+	rc = partial_room(t, c, n, at(c, from), &where);
+	if (!rc)
+		rc = scatter(t, c, where, deadline_ns);
+	if (!rc && t->lane) {
+		across.in = where;
+		across.in_form = KERN_PARTIAL;
+		across.out = at(c, from);
+		across.count = n;
+		rc = tcp_data(t->lane, &across, deadline_ns);
+	}
 	if (rc)
 		return rc;
 	gather.kind = BERTH_ALLGATHER;
 	gather.in = at(c, from);
-	gather.count = counts[t->local_me];
-	gather.out_counts = counts;
+	gather.count = n;
+	gather.out_counts = t->counts;
 	gather.signature = PHASE + 1;
 	return in_memory(t, &gather, deadline_ns);
 }
 
-static berth_result allreduce_by_first(struct hier *t, const struct coll *c,
-				       uint64_t deadline_ns)
+/* The lanes' parts of the result on the root's host, to the root. */
+static berth_result collect(struct hier *t, const struct coll *c, const void *part,
+			    uint64_t deadline_ns)
 {
-	struct coll up = *c, across = *c, down = *c;
+	uint64_t give[t->nlocal], got[t->nlocal];
+	struct coll local = *c;
+	bool is_root = c->root == t->me;
+
+	for (unsigned i = 0; i < t->nlocal; i++) {
+		give[i] = t->place[i] == c->root ? t->counts[t->local_me] : 0;
+		got[i] = is_root ? t->counts[i] : 0;
+	}
+	local.kind = BERTH_ALLTOALL;
+	local.in = part;
+	local.count = t->counts[t->local_me];
+	local.in_counts = give;
+	local.out_counts = got;
+	local.signature = PHASE + 1;
+	return in_memory(t, &local, deadline_ns);
+}
+
+static berth_result reduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
+{
+	const size_t bytes = kern_size(kern_accumulator(c->type));
+	struct coll across = *c;
+	unsigned home = t->host[c->root];
+	unsigned char *part;
+	uint64_t n;
 	berth_result rc;
 
-	up.kind = BERTH_REDUCE;
-	up.root = 0;
-	up.signature = PHASE;
-	rc = in_memory(t, &up, deadline_ns);
-	if (rc)
-		return rc;
-	across.in = c->out;
-	if (t->leaders)
-		rc = tcp_data(t->leaders, &across, deadline_ns);
-	if (rc)
-		return rc;
-	down.kind = BERTH_BROADCAST;
-	down.in = c->out;
-	down.root = 0;
-	down.signature = PHASE + 1;
-	return in_memory(t, &down, deadline_ns);
+	cut_by_lanes(t, c);
+	n = t->counts[t->local_me];
+	/* partial sums, and behind them the part of the result */
+	rc = need_room(t, n * (bytes + kern_size(c->type)));
+	part = t->room ? t->room + n * bytes : NULL;
+	if (!rc)
+		rc = scatter(t, c, t->room, deadline_ns);
+	if (!rc && t->lane) {
+		across.in = t->room;
+		across.in_form = KERN_PARTIAL;
+		across.out = part;
+		across.count = n;
+		across.root = home;
+		rc = tcp_data(t->lane, &across, deadline_ns);
+	}
+	return rc || t->host[t->me] != home ? rc : collect(t, c, part, deadline_ns);
 }
+
+/* The parts of the ranks of each lane, side by side, at TO; T->counts: of each lane. */
+static void sort_by_lanes(struct hier *t, const struct coll *c, unsigned char *to)
+{
+	const size_t size = kern_size(c->type);
+
+	for (unsigned i = 0; i < t->lanes; i++) {
+		t->counts[i] = 0;
+		for (unsigned h = 0; h < t->nhosts; h++) {
+			unsigned place = place_on(t, h, i);
+			uint64_t n = coll_part(c, t->n, place);
+
+			if (n)
+				memcpy(to,
+				       (const unsigned char *)c->in +
+					       coll_part_at(c, t->n, place) * size,
+				       n * size);
+			to += n * size;
+			t->counts[i] += n;
+		}
+	}
+}
+
+/* Hosts are alike: each lane reduces the parts of its own ranks. */
+static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
+					   uint64_t deadline_ns)
+{
+	const size_t bytes = kern_size(kern_accumulator(c->type));
+	uint64_t counts[t->nhosts], own = 0;
+	struct coll sorted = *c, across = *c;
+	size_t in_bytes = (c->count * kern_size(c->type) + 63) / 64 * 64;
+	berth_result rc;
+
+	for (unsigned h = 0; h < t->nhosts; h++) {
+		counts[h] = coll_part(c, t->n, place_on(t, h, t->local_me));
+		own += counts[h];
+	}
+	rc = need_room(t, in_bytes + own * bytes);
+	if (rc)
+		return rc;
+	sort_by_lanes(t, c, t->room);
+	sorted.in = t->room;
+	rc = scatter(t, &sorted, t->room + in_bytes, deadline_ns);
+	if (rc)
+		return rc;
+	across.in = t->room + in_bytes;
+	across.in_form = KERN_PARTIAL;
+	across.in_counts = counts;
+	across.count = own;
+	return tcp_data(t->lane, &across, deadline_ns);
+}
+
+/* They are not: every rank gets all, and keeps its own. */
+static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
+					 uint64_t deadline_ns)
+{
+	const size_t size = kern_size(c->type);
+	struct coll whole = *c;
+	unsigned char *all = malloc(c->count * size + 1);
+	berth_result rc;
+
+	if (!all)
+		return BERTH_MEMORY;
+	whole.out = all;
+	rc = allreduce(t, &whole, deadline_ns);
+	if (!rc && coll_part(c, t->n, t->me))
+		memcpy(c->out, all + coll_part_at(c, t->n, t->me) * size,
+		       coll_part(c, t->n, t->me) * size);
+	free(all);
+	return rc;
+}
+
+/* ---- everything else ---- */
 
 static berth_result broadcast(struct hier *t, const struct coll *c,
 			      uint64_t deadline_ns)
@@ -329,8 +493,8 @@ static berth_result broadcast(struct hier *t, const struct coll *c,
 		rc = in_memory(t, &here, deadline_ns);
 	across.root = home;
 	across.in = c->out;
-	if (!rc && t->leaders)
-		rc = tcp_data(t->leaders, &across, deadline_ns);
+	if (!rc && t->local_me == 0)
+		rc = tcp_data(t->lane, &across, deadline_ns);
 	here.in = c->out;
 	if (!rc && home != t->host[t->me])
 		rc = in_memory(t, &here, deadline_ns);
@@ -341,14 +505,23 @@ static berth_result in_steps(struct hier *t, const struct coll *c, uint64_t dead
 {
 	berth_result rc = agree(t, c, deadline_ns);
 
-	if (rc || is_small(c) || c->kind == BERTH_BARRIER)
+	if (rc || is_small(c))
 		return rc;
-	if (c->kind == BERTH_ALLREDUCE)
-		return t->lane ? allreduce_by_parts(t, c, deadline_ns)
-			       : allreduce_by_first(t, c, deadline_ns);
-	if (c->kind == BERTH_BROADCAST)
+	switch (c->kind) {
+	case BERTH_BARRIER:
+		return BERTH_OK;
+	case BERTH_ALLREDUCE:
+		return allreduce(t, c, deadline_ns);
+	case BERTH_REDUCE:
+		return reduce(t, c, deadline_ns);
+	case BERTH_REDUCESCATTER:
+		return hosts_are_alike(t) ? reducescatter_by_lanes(t, c, deadline_ns)
+					  : reducescatter_of_all(t, c, deadline_ns);
+	case BERTH_BROADCAST:
 		return broadcast(t, c, deadline_ns);
-	return tcp_data(t->all, c, deadline_ns);
+	default:
+		return tcp_data(t->all, c, deadline_ns);
+	}
 }
 
 static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
@@ -389,8 +562,6 @@ static size_t others(const void *group, unsigned *which, size_t most)
 	n = tcp_backend.others(t->all, which, most);
 	if (!n && t->lane)
 		n = others_across(t, t->lane, t->local_me, which, most);
-	if (!n && t->leaders)
-		n = others_across(t, t->leaders, 0, which, most);
 	return n;
 }
 
@@ -412,7 +583,7 @@ static void end(void *group, berth_result result, unsigned lost)
 static size_t algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct hier *t = group;
-	const struct tcp *across = t->lane ? t->lane : t->leaders ? t->leaders : t->all;
+	const struct tcp *across = t->lane && t->nhosts < t->n ? t->lane : t->all;
 	size_t n = shm_backend.algorithms(t->local, text, bytes);
 
 	return n + tcp_backend.algorithms(across, n < bytes ? text + n : NULL,

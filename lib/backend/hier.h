@@ -2,13 +2,15 @@
  * within a host, over connections between hosts.
  *
  * The agreement goes up (in memory to the first rank of each host), across (between
- * those) and down again, with the data of a small allreduce.  A large allreduce is
- * reduced within each host, so that each of its ranks has a part; ranks of the same
- * place on all hosts reduce their part over connections of their own, all at once;
- * and the parts are put together in memory.  Where hosts have different numbers of
- * ranks the first of each speaks for it.  A broadcast goes across once for each
- * host.  Everything else takes connections between all, and all does where no two ranks
- * share a host. */
+ * those) and down again, with the data of a small allreduce.  A large reduction is
+ * done within each host first, so that each of its ranks has a part; ranks of the same
+ * number on all hosts (a lane) reduce their part over connections of their own, all at
+ * once; and the parts are put together in memory.  There are as many lanes as the host
+ * with fewest ranks has.  A broadcast goes across once for each host.  Everything else
+ * takes connections between all, and all does where no two ranks share a host.
+ *
+ * So a sum is that of each host's ranks in their order, then that of the hosts in the
+ * order of pairwise.h. */
 #ifndef BERTH_LIB_HIER_H
 #define BERTH_LIB_HIER_H
 
@@ -19,7 +21,7 @@ struct hier;
 
 struct hier_config {
 	struct net *net;
-	uint32_t group; /* and the next two numbers: not used by any other group */
+	uint32_t group; /* and the next number: not used by any other group */
 	unsigned n, me;
 	const unsigned *rank; /* of the job, one for each place */
 	const unsigned

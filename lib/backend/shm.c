@@ -196,33 +196,40 @@ static inline void copy_small(void *to, const void *from, size_t n)
 	}
 }
 
-/* Whole vectors are reduced, of which only the first bytes mean something: the rest is
- * zero, lest it be slow numbers. */
-static berth_result run_inline(struct shm *s, const struct coll *c, kern_reduce *reduce,
-			       size_t size, size_t bytes)
+/* As many elements as there are vectors for are reduced, of which only the first bytes
+ * mean something: the rest is zero, lest it be slow numbers. */
+static berth_result run_inline(struct shm *s, const struct coll *c, size_t bytes)
 {
+	enum { WIDEST = 4 /* f32 of one byte */ };
 	struct line *line = s->line[s->seq & 1];
-	_Alignas(64) unsigned char mine[64] = { 0 }, out[64];
+	_Alignas(64) unsigned char mine[64] = { 0 }, out[64 * WIDEST];
+	struct kern kern;
 	berth_result rc;
 
 	copy_small(mine, c->in, bytes);
 	memset(shm_own_line(s)->u.data, 0, INLINE_BYTES);
 	copy_small(shm_own_line(s)->u.data, c->in, bytes);
-	rc = shm_agree(s, c->signature);
+	shm_say(s, c->signature);
+	coll_kern(&kern, c, c->in_form, c->out_form);
+	rc = shm_read_signatures(s, c->signature);
 	if (rc)
 		return rc;
 	for (unsigned r = 0; r < s->n; r++)
 		s->src[r] = r == s->me ? mine : line[r].u.data;
-	reduce(&(void *){ out }, 1, s->src, s->n, sizeof out / size, false);
-	copy_small(c->out, out, bytes);
+	kern_reduce(&kern, &(void *){ out }, 1, s->src, s->n, sizeof mine / kern.in_bytes,
+		    false);
+	if (c->out_form == KERN_PARTIAL)
+		memcpy(c->out, out, c->count * kern.out_bytes);
+	else
+		copy_small(c->out, out, bytes);
 	return BERTH_OK;
 }
 
-static berth_result run_flat(struct shm *s, const struct coll *c, kern_reduce *reduce,
-			     size_t bytes)
+static berth_result run_flat(struct shm *s, const struct coll *c, size_t bytes)
 {
 	unsigned char *mine = flat(s, s->me, s->seq, bytes);
 	unsigned char *next = flat(s, s->me, s->seq + 1, bytes);
+	struct kern kern;
 	berth_result rc;
 
 	if (s->past && bytes > FLAT_NEAR_BYTES) {
@@ -236,6 +243,7 @@ static berth_result run_flat(struct shm *s, const struct coll *c, kern_reduce *r
 	shm_say(s, c->signature);
 	if (bytes > FLAT_NEAR_BYTES && !shm_is_pair(s))
 		cache_own(next, bytes);
+	coll_kern(&kern, c, c->in_form, c->out_form);
 	rc = shm_read_signatures(s, c->signature);
 	if (rc)
 		return rc;
@@ -243,7 +251,7 @@ static berth_result run_flat(struct shm *s, const struct coll *c, kern_reduce *r
 		cache_own(next, bytes);
 	for (unsigned r = 0; r < s->n; r++)
 		s->src[r] = r == s->me ? c->in : flat(s, r, s->seq, bytes);
-	reduce(&(void *){ c->out }, 1, s->src, s->n, c->count, false);
+	kern_reduce(&kern, &(void *){ c->out }, 1, s->src, s->n, c->count, false);
 	return BERTH_OK;
 }
 
@@ -262,8 +270,7 @@ static void keep_up(struct shm *s)
 static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct shm *s = group;
-	kern_reduce *reduce = kern_reduce_of(c->type, c->op);
-	size_t size = kern_size(c->type), bytes = c->count * size;
+	size_t bytes = c->count * kern_size(c->type);
 
 	if (atomic_load_explicit(&s->region->broken, memory_order_relaxed))
 		return (berth_result)atomic_load(&s->region->broken);
@@ -273,11 +280,11 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 	if (c->kind == BERTH_BARRIER)
 		return shm_agree(s, c->signature);
 	if (c->kind == BERTH_ALLREDUCE && bytes <= INLINE_BYTES)
-		return run_inline(s, c, reduce, size, bytes);
+		return run_inline(s, c, bytes);
 	if (c->kind == BERTH_ALLREDUCE && bytes <= s->flat_bytes)
-		return run_flat(s, c, reduce, bytes);
+		return run_flat(s, c, bytes);
 	keep_up(s);
-	return shm_late(s, shm_run_large(s, c, reduce));
+	return shm_late(s, shm_run_large(s, c));
 }
 
 static void end(void *group, berth_result result, unsigned lost)

@@ -76,7 +76,7 @@ static void reduce_part(struct shm_op *w, uint64_t each)
 			s->dst[ndst++] = their(w, line[r].u.far.out, at);
 	}
 	if (n)
-		w->reduce(s->dst, ndst, s->src, s->n, n, w->stream);
+		kern_reduce(&w->kern, s->dst, ndst, s->src, s->n, n, w->stream);
 	if (w->stream)
 		kern_fence();
 }
@@ -122,8 +122,8 @@ static void fetch(struct shm_op *w)
 		for (unsigned r = 0; r < s->n; r++)
 			s->src[r] = their(w, line[r].u.far.in, at);
 		if (coll_part(c, s->n, s->me))
-			w->reduce(&(void *){ c->out }, 1, s->src, s->n,
-				  coll_part(c, s->n, s->me), w->stream);
+			kern_reduce(&w->kern, &(void *){ c->out }, 1, s->src, s->n,
+				    coll_part(c, s->n, s->me), w->stream);
 		break;
 	default: /* allgather */
 		for (unsigned i = 0; i < s->n; i++) {

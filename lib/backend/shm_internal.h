@@ -133,7 +133,7 @@ berth_result shm_late(struct shm *s, berth_result why);
 void shm_break(struct shm *s, berth_result result);
 
 /* Any operation on any number of elements.  This rank's line is not posted yet. */
-berth_result shm_run_large(struct shm *s, const struct coll *c, kern_reduce *reduce);
+berth_result shm_run_large(struct shm *s, const struct coll *c);
 
 /* ---- how to stage ---- */
 
@@ -147,8 +147,8 @@ berth_result shm_probe_hear(struct shm *s);
 struct shm_op {
 	struct shm *s;
 	const struct coll *c;
-	kern_reduce *reduce;
-	size_t size;   /* of an element */
+	struct kern kern; /* of a reduction */
+	size_t size, out_size; /* of an element, and of one of OUT */
 	uint64_t each; /* elements of a chunk, or of one rank's part of it */
 	uint64_t rounds;
 	size_t slot_bytes;
@@ -163,7 +163,7 @@ static inline const unsigned char *shm_op_in(const struct shm_op *w, uint64_t el
 
 static inline unsigned char *shm_op_out(const struct shm_op *w, uint64_t element)
 {
-	return (unsigned char *)w->c->out + element * w->size;
+	return (unsigned char *)w->c->out + element * w->out_size;
 }
 
 static inline uint64_t least(uint64_t a, uint64_t b)

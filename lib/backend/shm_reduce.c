@@ -105,7 +105,7 @@ static void reduce_span(struct shm_op *w, const struct round *t, uint64_t at,
 		s->src[r] = r == s->me ? in : shm_op_slot(w, r, t->k) + at * w->size;
 	s->dst[0] = s->past ? beside : mine;
 	s->dst[1] = out;
-	w->reduce(s->dst, past || !wanted ? 1 : 2, s->src, s->n, n, false);
+	kern_reduce(&w->kern, s->dst, past || !wanted ? 1 : 2, s->src, s->n, n, false);
 	if (s->past)
 		kern_copy(mine, beside, n * w->size, true);
 	if (past && wanted)
@@ -330,7 +330,7 @@ static void pair_reduce(struct shm_op *w, uint64_t k, uint64_t from, uint64_t mo
 		m = span(w, k * w->each + from, n, &in, &out);
 		w->s->src[me] = in;
 		w->s->src[!me] = room + from * w->size;
-		w->reduce(&(void *){ out }, 1, w->s->src, 2, m, w->stream);
+		kern_reduce(&w->kern, &(void *){ out }, 1, w->s->src, 2, m, w->stream);
 	}
 }
 

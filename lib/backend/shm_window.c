@@ -29,8 +29,8 @@ static void take_sum(struct shm_op *w, uint64_t k)
 							   k * w->each)
 				    : shm_op_slot(w, r, k) + s->me * w->each * w->size;
 	if (n)
-		w->reduce(&(void *){ shm_op_out(w, k * w->each) }, 1, s->src, s->n, n,
-			  w->stream);
+		kern_reduce(&w->kern, &(void *){ shm_op_out(w, k * w->each) }, 1,
+			    s->src, s->n, n, w->stream);
 }
 
 static void take_pieces(struct shm_op *w, uint64_t k)
@@ -224,15 +224,19 @@ static berth_result by_slots(struct shm_op *w, uint64_t bytes)
 	return go(w);
 }
 
-berth_result shm_run_large(struct shm *s, const struct coll *c, kern_reduce *reduce)
+berth_result shm_run_large(struct shm *s, const struct coll *c)
 {
-	struct shm_op w = {
-		.s = s, .c = c, .reduce = reduce, .size = kern_size(c->type)
-	};
+	struct shm_op w = { .s = s, .c = c, .size = kern_size(c->type) };
 	struct line *mine = shm_own_line(s);
 	uint64_t bytes = c->count * w.size;
 	berth_result rc;
 
+	w.out_size = w.size;
+	if (coll_reduces(c->kind)) {
+		coll_kern(&w.kern, c, c->in_form, c->out_form);
+		w.size = w.kern.in_bytes;
+		w.out_size = w.kern.out_bytes;
+	}
 	mine->u.far.most = largest(&w);
 	shm_direct_say(&w, mine);
 	shm_probe_say(s, mine);

@@ -14,6 +14,8 @@ static void leave(void *group)
 	if (!t)
 		return;
 	free(t->rank);
+	free(t->bound);
+	free(t->room);
 	free(t->texts);
 	free(t);
 }
@@ -29,8 +31,9 @@ struct tcp *tcp_join(const struct tcp_config *config)
 	t->n = config->n;
 	t->me = config->me;
 	t->rank = malloc(t->n * sizeof *t->rank);
+	t->bound = calloc(t->n + 1, sizeof *t->bound);
 	t->numbers = tune_guess;
-	if (!t->rank) {
+	if (!t->rank || !t->bound) {
 		leave(t);
 		return NULL;
 	}
@@ -52,39 +55,49 @@ static berth_result ready(struct tcp *t, uint64_t deadline_ns)
 }
 
 berth_result tcp_agree(struct tcp *t, const struct coll *c,
-		       struct tcp_signatures *signatures, void *data, size_t bytes,
-		       uint64_t deadline_ns)
+		       struct tcp_signatures *signatures, uint64_t deadline_ns)
 {
-	struct coll small = *c;
-	struct tcp_op w = tcp_op(t, &small, deadline_ns);
+	struct tcp_op w = tcp_op(t, c, deadline_ns);
 	berth_result rc = ready(t, deadline_ns);
 
 	if (rc)
 		return rc;
-	small.in = small.out = data;
-	small.count = bytes / w.size;
 	t->seq++;
 	t->step = 0;
 	t->has_other = false;
 	t->signatures = *signatures;
 	w.agrees = true;
-	rc = tcp_round(&w, bytes ? TUNE_DOUBLE : TUNE_ALGORITHMS);
+	rc = tcp_round(&w, c->count ? TUNE_DOUBLE : TUNE_ALGORITHMS);
 	*signatures = t->signatures;
 	return rc;
 }
 
 /* ---- the back end ---- */
 
+struct tune_work tcp_work(const struct tcp *t, const struct coll *c)
+{
+	const unsigned bytes = (unsigned)kern_size(c->type),
+		       partial = (unsigned)kern_size(kern_accumulator(c->type));
+
+	return (struct tune_work){ .ranks = t->n,
+				   .count = c->count,
+				   .first = c->in_form == KERN_PARTIAL ? partial : bytes,
+				   .partial = partial,
+				   .result = bytes };
+}
+
 static struct tune_plan plan_of(const struct tcp *t, const struct coll *c)
 {
-	return tune_choose(&t->numbers, t->n, c->count * kern_size(c->type));
+	const struct tune_work w = tcp_work(t, c);
+
+	return tune_choose(&t->numbers, &w);
 }
 
 static berth_result data(struct tcp_op *w)
 {
 	const struct coll *c = w->c;
 
-	switch (w->t->n == 1 ? BERTH_KINDS : c->kind) {
+	switch (c->kind) {
 	case BERTH_ALLREDUCE:
 		return tcp_round(w, plan_of(w->t, c).algorithm);
 	case BERTH_REDUCE:
@@ -97,10 +110,6 @@ static berth_result data(struct tcp_op *w)
 		return tcp_broadcast(w);
 	case BERTH_ALLTOALL:
 		return tcp_alltoall(w);
-	case BERTH_KINDS: /* alone */
-		if (c->count && c->out != c->in)
-			memmove(c->out, c->in, c->count * w->size);
-		return BERTH_OK;
 	default:
 		return BERTH_OK;
 	}
@@ -133,7 +142,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 	if (c->kind == BERTH_ALLREDUCE && c->count && t->n > 1)
 		plan = plan_of(t, c);
 	/* of two, each has signatures all when the first data comes */
-	if (plan.algorithm == TUNE_RING || plan.lanes > 1 ||
+	if (plan.algorithm == TUNE_DIRECT || plan.lanes > 1 ||
 	    (t->n > 2 && c->count * w.size > BACKEND_EARLY_BYTES))
 		plan.algorithm = TUNE_ALGORITHMS;
 	t->seq++;

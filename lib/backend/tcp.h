@@ -9,17 +9,17 @@
  * first data: they travel in it whatever their size, and OUT is not written.
  *
  *   allreduce       recursive doubling, recursive halving and doubling (Rabenseifner),
- *                   or a ring: the cheapest by what a probe measured, when the group
- *                   was first used (tune.h)
- *   reduce          a half of that, then each part to the root
- *   reducescatter   a ring
+ *                   or parts directly to who reduces them: the cheapest by what a
+ *                   probe measured, when the group was first used (tune.h)
+ *   reduce          a tree, or parts directly and from there to the root
+ *   reducescatter   parts directly to whose they are
  *   allgather       a ring
  *   broadcast       a binomial tree to 64 KiB; above the root gives each rank a part,
  *                   then a ring
  *   alltoall        in step i with the rank i further on
  *
- * What comes is reduced as it comes.  Every rank gets the same bits: each element is
- * reduced on one rank, or by the same two operands in the same order on both. */
+ * All of them combine in one order (pairwise.h): every rank gets the same bits, in
+ * every run. */
 #ifndef BERTH_LIB_TCP_H
 #define BERTH_LIB_TCP_H
 
@@ -44,12 +44,11 @@ struct tcp_signatures {
 
 /* For a back end that agrees in another way (hier.h): what run() consists of.
  *
- * The least and the greatest of what all ranks of the group know; DATA, BYTES of a
- * small allreduce by C's type and op, become their sum, if LOW and HIGH are the same,
- * else anything. */
+ * The least and the greatest of what all ranks of the group know; and C, a small
+ * allreduce or one of no elements, whose OUT is anything unless LOW and HIGH are the
+ * same. */
 berth_result tcp_agree(struct tcp *t, const struct coll *c,
-		       struct tcp_signatures *signatures, void *data, size_t bytes,
-		       uint64_t deadline_ns);
+		       struct tcp_signatures *signatures, uint64_t deadline_ns);
 /* The data of an operation that has been agreed. */
 berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
 

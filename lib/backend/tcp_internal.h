@@ -1,5 +1,6 @@
 /* tcp_internal.h - what the files of tcp.h share: tcp.c (joining, agreement),
- * tcp_transfer.c (messages), tcp_probe.c, tcp_reduce.c and tcp_move.c. */
+ * tcp_transfer.c (messages), tcp_probe.c, tcp_reduce.c (by doubling and halving),
+ * tcp_direct.c (by parts) and tcp_move.c. */
 #ifndef BERTH_LIB_TCP_INTERNAL_H
 #define BERTH_LIB_TCP_INTERNAL_H
 
@@ -12,10 +13,13 @@ struct tcp {
 	uint32_t group, seq, step;
 	unsigned n, me;
 	unsigned *rank;
+	uint64_t *bound; /* N + 1: elements in front of each part of an operation */
 	struct tcp_signatures signatures;
 	struct tune_numbers numbers;
 	bool probed;
 	char *texts;
+	unsigned char *room; /* of the operation that runs */
+	size_t room_bytes;
 	unsigned other; /* who differs, or is gone */
 	bool has_other, broken;
 	berth_result why;
@@ -25,8 +29,7 @@ struct tcp {
 struct tcp_op {
 	struct tcp *t;
 	const struct coll *c;
-	kern_reduce *reduce;
-	size_t size;
+	size_t size; /* of an element of the type */
 	uint64_t deadline_ns;
 	unsigned lanes; /* of large messages */
 	bool agrees;    /* messages of tcp_sendrecv_agree() carry the agreement */
@@ -37,8 +40,10 @@ struct tcp_transfer {
 	unsigned place;
 	const void *data; /* what goes, or what is reduced with what comes */
 	void *dst;        /* of what comes */
-	uint64_t bytes;
-	bool reduces, behind; /* see net.h */
+	uint64_t bytes;   /* on the way */
+	/* Not NULL: what comes is reduced with DATA. */
+	const struct kern *kern;
+	bool behind; /* see net.h */
 };
 
 struct tcp_op tcp_op(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
@@ -46,9 +51,17 @@ struct tcp_op tcp_op(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
 /* For good: the group is broken, and the net with it. */
 berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost);
 
+/* T->room has BYTES at least.  BERTH_MEMORY: the group is broken. */
+berth_result tcp_need_room(struct tcp *t, size_t bytes);
+
 /* OUT goes, IN comes, at the same time; either may be NULL. */
 berth_result tcp_exchange(struct tcp_op *w, const struct tcp_transfer *out,
 			  const struct tcp_transfer *in);
+/* N of each, at most TCP_AT_ONCE, which have different places.  Empty ones are left
+ * out. */
+berth_result tcp_exchange_all(struct tcp_op *w, const struct tcp_transfer *out,
+			      const struct tcp_transfer *in, size_t n);
+enum { TCP_AT_ONCE = NET_MESSAGES / NET_LANES };
 /* The same to and from one place.  If W->agrees, each message carries the signatures
  * that its sender knows: it goes even if empty, and without data once ranks are
  * known to differ. */
@@ -58,10 +71,6 @@ berth_result tcp_sendrecv_agree(struct tcp_op *w, const struct tcp_transfer *out
 /* N bytes at OUT to place TO while M bytes come from place FROM to IN. */
 berth_result tcp_sendrecv(struct tcp_op *w, unsigned to, const void *out, uint64_t n,
 			  unsigned from, void *in, uint64_t m);
-/* The same, but what comes is reduced with OWN into DST. */
-berth_result tcp_sendrecv_reduce(struct tcp_op *w, unsigned to, const void *out,
-				 uint64_t n, unsigned from, void *dst, const void *own,
-				 uint64_t m);
 
 static inline bool tcp_differs(const struct tcp *t)
 {
@@ -74,13 +83,25 @@ berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm);
 
 /* The greatest power of 2 that is no more than N. */
 unsigned tcp_power(unsigned n);
-/* Bytes in front of part I of N of the operation's elements. */
+/* Elements, and bytes of OUT, in front of part I of N. */
+uint64_t tcp_first(const struct tcp_op *w, unsigned n, unsigned i);
 uint64_t tcp_bound(const struct tcp_op *w, unsigned n, unsigned i);
 
 /* Measures T's numbers, the same on all ranks: some 6 agreements, and 128 KiB twice. */
 berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns);
 
+/* What tune.h has to know of C. */
+struct tune_work tcp_work(const struct tcp *t, const struct coll *c);
+
+/* Are C's elements partial sums as they are? */
+bool tcp_is_partial(const struct coll *c);
 berth_result tcp_reduce(struct tcp_op *w);
+
+/* Each place gets its part of the result, by T->bound, at OUT. */
+berth_result tcp_direct_reducescatter(struct tcp_op *w, void *out);
+/* An allreduce, a reduce or a reducescatter of which each place reduces a part. */
+berth_result tcp_direct_allreduce(struct tcp_op *w);
+berth_result tcp_direct_reduce(struct tcp_op *w);
 berth_result tcp_reducescatter(struct tcp_op *w);
 
 /* Parts of N ranks, each at its place in OUT of that rank, to all. */

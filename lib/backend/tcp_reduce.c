@@ -3,84 +3,145 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One transfer of tcp_sendrecv_agree(): the elements from part FIRST to END of P. */
-static struct tcp_transfer parts(const struct tcp_op *w, unsigned place, unsigned p,
-				 unsigned first, unsigned end)
-{
-	uint64_t at = tcp_bound(w, p, first);
+/* By recursive doubling and halving: places that are a power of two apart combine what
+ * they have.  Elements travel as the first message needs them, partial sums from then
+ * on, and the last step makes the result. */
 
-	return (struct tcp_transfer){ .place = place,
-				      .data = (const unsigned char *)w->c->out + at,
-				      .dst = (unsigned char *)w->c->out + at,
-				      .bytes = tcp_bound(w, p, end) - at };
+/* What this place has so far: COUNT elements of C, all of them or some. */
+struct share {
+	const unsigned char *at; /* where the first element of C lies or would lie */
+	enum kern_form form;
+};
+
+struct reduction {
+	struct tcp_op *w;
+	unsigned p;             /* places that combine: a power of 2 */
+	unsigned char *partial; /* of partial sums: OUT where they fit */
+	unsigned char *out;
+	size_t partial_bytes; /* of an element */
+	struct share own;
+};
+
+bool tcp_is_partial(const struct coll *c)
+{
+	return kern_accumulator(c->type) == c->type && !c->scale.has_prescale;
 }
 
-/* Recursive halving: of P ranks each gets part `me` of the sum in OUT, of OWN and what
- * the others have. */
-static berth_result halve(struct tcp_op *w, unsigned p, const unsigned char *own)
+/* The result goes to OUT, and anything may until then. */
+static berth_result begin(struct reduction *r, struct tcp_op *w, unsigned char *out)
 {
-	unsigned me = w->t->me, first = 0;
+	const struct coll *c = w->c;
+	const size_t bytes = kern_size(kern_accumulator(c->type));
 	berth_result rc = BERTH_OK;
 
-	for (unsigned half = p / 2; !rc && half; half /= 2) {
+	*r = (struct reduction){ .w = w,
+				 .p = tcp_power(w->t->n),
+				 .out = out,
+				 .partial = out,
+				 .partial_bytes = bytes,
+				 .own = { c->in, c->in_form } };
+	if (tcp_is_partial(c))
+		r->own.form = KERN_PARTIAL;
+	if (bytes != w->size) {
+		rc = tcp_need_room(w->t, c->count * bytes);
+		r->partial = w->t->room;
+	}
+	return rc;
+}
+
+static size_t unit(const struct reduction *r, enum kern_form form)
+{
+	return form == KERN_PARTIAL ? r->partial_bytes : r->w->size;
+}
+
+/* Elements from part FIRST to END of P, in the form and at the place of S. */
+static struct tcp_transfer parts(const struct reduction *r, struct share s,
+				 unsigned place, unsigned first, unsigned end)
+{
+	uint64_t at = tcp_first(r->w, r->p, first);
+
+	return (struct tcp_transfer){
+		.place = place,
+		.data = s.at + at * unit(r, s.form),
+		.bytes = (tcp_first(r->w, r->p, end) - at) * unit(r, s.form)
+	};
+}
+
+/* The parts from GIVE on, N of them, go to PLACE; what comes becomes those from KEEP on
+ * of what this place has: the result if it is the LAST step. */
+static berth_result combine(struct reduction *r, unsigned place, unsigned give,
+			    unsigned keep, unsigned n, bool last)
+{
+	struct tcp_op *w = r->w;
+	struct tcp_transfer out = parts(r, r->own, place, give, give + n);
+	struct tcp_transfer in = parts(r, r->own, place, keep, keep + n);
+	struct share then = { last ? r->out : r->partial,
+			      last ? KERN_ELEMENTS : KERN_PARTIAL };
+	struct kern kern;
+
+	coll_kern(&kern, w->c, r->own.form, then.form);
+	in.kern = &kern;
+	in.dst = (unsigned char *)(uintptr_t)then.at +
+		 tcp_first(w, r->p, keep) * unit(r, then.form);
+	in.behind = give == keep && in.dst == in.data;
+	r->own = then;
+	return tcp_sendrecv_agree(w, &out, &in);
+}
+
+/* Each of P places gets part `me` of the result. */
+static berth_result halve(struct reduction *r)
+{
+	unsigned me = r->w->t->me, first = 0;
+	berth_result rc = BERTH_OK;
+
+	for (unsigned half = r->p / 2; !rc && half; half /= 2) {
 		unsigned keep = me & half ? first + half : first;
 		unsigned give = me & half ? first : first + half;
-		struct tcp_transfer out = parts(w, me ^ half, p, give, give + half);
-		struct tcp_transfer in = parts(w, me ^ half, p, keep, keep + half);
 
-		out.data = own + tcp_bound(w, p, give);
-		in.data = own + tcp_bound(w, p, keep);
-		in.reduces = true;
-		rc = tcp_sendrecv_agree(w, &out, &in);
-		own = w->c->out;
+		rc = combine(r, me ^ half, give, keep, half, half == 1);
 		first = keep;
 	}
 	return rc;
 }
 
 /* And back: everybody gets all parts. */
-static berth_result give_back(struct tcp_op *w, unsigned p)
+static berth_result give_back(struct reduction *r)
 {
+	unsigned me = r->w->t->me;
 	berth_result rc = BERTH_OK;
 
-	for (unsigned half = 1; !rc && half < p; half *= 2) {
-		unsigned mine = w->t->me & ~(half - 1), theirs = mine ^ half;
-		struct tcp_transfer out =
-			parts(w, w->t->me ^ half, p, mine, mine + half);
+	for (unsigned half = 1; !rc && half < r->p; half *= 2) {
+		unsigned mine = me & ~(half - 1), theirs = mine ^ half;
+		struct share all = { r->out, KERN_ELEMENTS };
+		struct tcp_transfer out = parts(r, all, me ^ half, mine, mine + half);
 		struct tcp_transfer in =
-			parts(w, w->t->me ^ half, p, theirs, theirs + half);
+			parts(r, all, me ^ half, theirs, theirs + half);
 
-		rc = tcp_exchange(w, &out, &in);
+		in.dst = (void *)(uintptr_t)in.data;
+		rc = tcp_exchange(r->w, &out, &in);
 	}
 	return rc;
 }
 
-/* Recursive doubling: each of P ranks gets all of the sum. */
-static berth_result double_up(struct tcp_op *w, unsigned p, const unsigned char *own)
+/* Each of P places gets all of the result. */
+static berth_result double_up(struct reduction *r)
 {
 	berth_result rc = BERTH_OK;
 
-	for (unsigned half = p / 2; !rc && half; half /= 2) {
-		struct tcp_transfer out = parts(w, w->t->me ^ half, p, 0, p), in = out;
-
-		out.data = in.data = own;
-		in.reduces = true;
-		in.behind = own == w->c->out;
-		rc = tcp_sendrecv_agree(w, &out, &in);
-		own = w->c->out;
-	}
+	for (unsigned half = r->p / 2; !rc && half; half /= 2)
+		rc = combine(r, r->w->t->me ^ half, 0, 0, r->p, half == 1);
 	return rc;
 }
 
 /* Nothing but what ranks hear. */
-static berth_result agree(struct tcp_op *w, unsigned p)
+static berth_result agree(struct reduction *r)
 {
 	berth_result rc = BERTH_OK;
 
-	for (unsigned half = p / 2; !rc && half; half /= 2) {
-		struct tcp_transfer l = { .place = w->t->me ^ half };
+	for (unsigned half = r->p / 2; !rc && half; half /= 2) {
+		struct tcp_transfer l = { .place = r->w->t->me ^ half };
 
-		rc = tcp_sendrecv_agree(w, &l, &l);
+		rc = tcp_sendrecv_agree(r->w, &l, &l);
 	}
 	return rc;
 }
@@ -92,167 +153,176 @@ enum { /* of the first and last messages, where ranks are no power of 2 */
        NEXT_STEP = 1 << 18 /* not all ranks have done equally many */
 };
 
-/* One of the rest has somebody to speak for it. */
-static berth_result be_spoken_for(struct tcp_op *w, unsigned p, bool has_data)
+/* One of the rest, which gives all it has to a place below P, and gets the result. */
+static berth_result be_spoken_for(struct reduction *r, bool has_data)
 {
-	unsigned place = w->t->me - p;
-	struct tcp_transfer out = has_data ? parts(w, place, p, 0, p)
-					   : (struct tcp_transfer){ .place = place };
-	struct tcp_transfer in = out;
+	struct tcp_op *w = r->w;
+	struct share all = { r->out, KERN_ELEMENTS };
+	struct tcp_transfer out = { .place = w->t->me - r->p }, in = out;
 	berth_result rc;
 
-	out.data = w->c->in;
+	if (has_data) {
+		out = parts(r, r->own, out.place, 0, r->p);
+		in = parts(r, all, in.place, 0, r->p);
+		in.dst = (void *)(uintptr_t)in.data;
+	}
 	w->t->step = FOLD_STEP;
 	rc = tcp_sendrecv_agree(w, &out, NULL);
 	w->t->step = UNFOLD_STEP;
 	return rc ? rc : tcp_sendrecv_agree(w, NULL, &in);
 }
 
-static berth_result round_of(struct tcp_op *w, unsigned p,
-			     enum tune_algorithm algorithm)
+/* What one of the rest has, if this place has one to speak for.  The others make
+ * partial sums of their own: all send the same form from then on. */
+static berth_result fold(struct reduction *r, bool has_rest, bool has_data)
 {
-	const unsigned char *own = w->c->in;
-	struct tcp_transfer rest = { .place = w->t->me + p };
-	bool has_rest = rest.place < w->t->n;
-	berth_result rc = BERTH_OK;
+	struct tcp_op *w = r->w;
+	struct tcp_transfer in = { .place = w->t->me + r->p };
+	struct share then = { r->partial, KERN_PARTIAL };
+	struct kern kern;
 
-	if (algorithm != TUNE_ALGORITHMS)
-		rest = parts(w, rest.place, p, 0, p);
-	if (has_rest) {
-		struct tcp_transfer in = rest;
-
-		in.data = own;
-		in.reduces = algorithm != TUNE_ALGORITHMS;
-		w->t->step = FOLD_STEP;
-		rc = tcp_sendrecv_agree(w, NULL, &in);
-		own = w->c->out;
+	coll_kern(&kern, w->c, r->own.form, KERN_PARTIAL);
+	if (!has_rest) {
+		if (has_data && r->own.form != KERN_PARTIAL) {
+			kern_reduce(&kern, &(void *){ r->partial }, 1,
+				    (const void *[]){ r->own.at }, 1, w->c->count,
+				    false);
+			r->own = then;
+		}
+		return BERTH_OK;
 	}
-	w->t->step = MIDDLE_STEP;
-	if (!rc)
-		rc = algorithm == TUNE_DOUBLE  ? double_up(w, p, own)
-		     : algorithm == TUNE_HALVE ? halve(w, p, own)
-					       : agree(w, p);
-	if (!rc && algorithm == TUNE_HALVE && !(w->agrees && tcp_differs(w->t)))
-		rc = give_back(w, p);
-	w->t->step = UNFOLD_STEP;
-	return rc || !has_rest ? rc : tcp_sendrecv_agree(w, &rest, NULL);
+	if (has_data) {
+		in = parts(r, r->own, in.place, 0, r->p);
+		in.kern = &kern;
+		in.dst = r->partial;
+		r->own = then;
+	}
+	w->t->step = FOLD_STEP;
+	return tcp_sendrecv_agree(w, NULL, &in);
 }
 
-/* Parts of N ranks, the sum of part `me` in OUT at its place. */
-static berth_result ring_reduce(struct tcp_op *w)
+static berth_result unfold(struct reduction *r, bool has_data)
 {
-	struct tcp *t = w->t;
-	unsigned n = t->n, next = (t->me + 1) % n, before = (t->me + n - 1) % n;
-	unsigned char *out = w->c->out;
-	const unsigned char *in = w->c->in;
+	struct tcp_op *w = r->w;
+	struct share all = { r->out, KERN_ELEMENTS };
+	struct tcp_transfer out = { .place = w->t->me + r->p };
+
+	if (has_data)
+		out = parts(r, all, out.place, 0, r->p);
+	w->t->step = UNFOLD_STEP;
+	return tcp_sendrecv_agree(w, &out, NULL);
+}
+
+static berth_result in_middle(struct reduction *r, enum tune_algorithm algorithm)
+{
+	struct tcp_op *w = r->w;
+	const bool has_data = algorithm != TUNE_ALGORITHMS;
+	bool has_rest = w->t->me + r->p < w->t->n;
 	berth_result rc = BERTH_OK;
 
-	for (unsigned k = 0; !rc && k + 1 < n; k++) {
-		unsigned give = (t->me + 2 * n - k - 1) % n;
-		unsigned get = (t->me + 2 * n - k - 2) % n;
-		uint64_t at = tcp_bound(w, n, give), end = tcp_bound(w, n, give + 1);
-		uint64_t to = tcp_bound(w, n, get), to_end = tcp_bound(w, n, get + 1);
-
-		rc = tcp_sendrecv_reduce(w, next, (k ? out : in) + at, end - at, before,
-					 out + to, in + to, to_end - to);
-	}
-	return rc;
+	if (r->p != w->t->n)
+		rc = fold(r, has_rest, has_data);
+	w->t->step = MIDDLE_STEP;
+	if (!rc)
+		rc = algorithm == TUNE_DOUBLE  ? double_up(r)
+		     : algorithm == TUNE_HALVE ? halve(r)
+					       : agree(r);
+	if (!rc && algorithm == TUNE_HALVE && !(w->agrees && tcp_differs(w->t)))
+		rc = give_back(r);
+	return rc || !has_rest ? rc : unfold(r, has_data);
 }
 
 berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm)
 {
-	unsigned p = tcp_power(w->t->n);
-	berth_result rc;
+	const bool has_data = algorithm != TUNE_ALGORITHMS;
+	struct reduction r = { .w = w, .p = tcp_power(w->t->n) };
+	berth_result rc = BERTH_OK;
 
-	if (algorithm == TUNE_RING) {
-		rc = ring_reduce(w);
-		return rc ? rc : tcp_share(w);
-	}
-	rc = w->t->me >= p ? be_spoken_for(w, p, algorithm != TUNE_ALGORITHMS)
-			   : round_of(w, p, algorithm);
+	if (algorithm == TUNE_DIRECT)
+		return tcp_direct_allreduce(w);
+	if (has_data)
+		rc = begin(&r, w, w->c->out);
+	if (!rc)
+		rc = w->t->me >= r.p ? be_spoken_for(&r, has_data)
+				     : in_middle(&r, algorithm);
 	w->t->step = NEXT_STEP;
 	return rc;
 }
 
-static bool is_power(unsigned n)
-{
-	return tcp_power(n) == n;
-}
+/* ---- to one place ---- */
 
-/* The root takes the others' parts of the sum. */
-static berth_result collect(struct tcp_op *w)
+/* Each step leaves the places that are the root's partners of the later steps. */
+static berth_result up_tree(struct reduction *r, unsigned root)
 {
-	struct tcp *t = w->t;
-	unsigned char *out = w->c->out;
-	uint64_t at = tcp_bound(w, t->n, t->me), end = tcp_bound(w, t->n, t->me + 1);
+	struct tcp_op *w = r->w;
+	unsigned me = w->t->me;
 	berth_result rc = BERTH_OK;
 
-	if (t->me != w->c->root)
-		return tcp_sendrecv(w, w->c->root, out + at, end - at, w->c->root, NULL,
-				    0);
-	for (unsigned r = 0; !rc && r < t->n; r++) {
-		at = tcp_bound(w, t->n, r);
-		end = tcp_bound(w, t->n, r + 1);
-		if (r != t->me) {
-			rc = tcp_sendrecv(w, r, NULL, 0, r, out + at, end - at);
-			t->step--; /* the others have sent only one */
-		}
+	for (unsigned half = r->p / 2; !rc && half; half /= 2) {
+		const bool last = half == 1;
+		struct tcp_transfer l = parts(r, r->own, me ^ half, 0, r->p);
+		struct kern kern;
+
+		w->t->step = MIDDLE_STEP + half;
+		if ((me & half) != (root & half))
+			return tcp_exchange(w, &l, NULL);
+		coll_kern(&kern, w->c, r->own.form,
+			  last ? KERN_ELEMENTS : KERN_PARTIAL);
+		l.kern = &kern;
+		l.dst = last ? r->out : r->partial;
+		rc = tcp_exchange(w, NULL, &l);
+		r->own = (struct share){ l.dst, KERN_PARTIAL };
 	}
 	return rc;
 }
 
-/* OUT of the others is theirs: they work in memory of their own. */
-berth_result tcp_reduce(struct tcp_op *w)
+/* ROOT stands below P for one of the rest. */
+static berth_result by_tree(struct reduction *r)
 {
-	struct coll c = *w->c;
-	struct tcp_op inner = *w;
-	void *room = NULL;
+	struct tcp_op *w = r->w;
+	struct tcp *t = w->t;
+	const unsigned root = w->c->root, below = root < r->p ? root : root - r->p;
+	struct tcp_transfer l;
 	berth_result rc;
 
-	if (w->t->me != c.root) {
-		room = malloc(c.count * w->size);
-		if (!room)
-			return tcp_fail(w->t, BERTH_MEMORY, w->t->rank[w->t->me]);
-		c.out = room;
+	if (t->me >= r->p) {
+		l = parts(r, r->own, t->me - r->p, 0, r->p);
+		t->step = FOLD_STEP;
+		rc = tcp_exchange(w, &l, NULL);
+	} else {
+		rc = r->p == t->n ? BERTH_OK : fold(r, t->me + r->p < t->n, true);
+		if (!rc)
+			rc = up_tree(r, below);
 	}
-	inner.c = &c;
-	rc = is_power(w->t->n) ? halve(&inner, w->t->n, c.in) : ring_reduce(&inner);
-	if (!rc)
-		rc = collect(&inner);
-	free(room);
-	return rc;
+	if (rc || below == root || (t->me != root && t->me != below))
+		return rc;
+	l = parts(r, (struct share){ r->out, KERN_ELEMENTS },
+		  t->me == root ? below : root, 0, r->p);
+	l.dst = (void *)(uintptr_t)l.data;
+	t->step = UNFOLD_STEP;
+	return tcp_exchange(w, t->me == root ? NULL : &l, t->me == root ? &l : NULL);
 }
 
-/* As ring_reduce(), but OUT has room for one part only. */
-berth_result tcp_reducescatter(struct tcp_op *w)
+/* OUT of the others than the root is theirs. */
+berth_result tcp_reduce(struct tcp_op *w)
 {
-	struct tcp *t = w->t;
-	unsigned n = t->n, next = (t->me + 1) % n, before = (t->me + n - 1) % n;
-	const unsigned char *in = w->c->in;
-	uint64_t largest = 0;
-	unsigned char *room[2];
+	const struct coll *c = w->c;
+	const bool has_out = w->t->me == c->root;
+	const struct tune_work work = tcp_work(w->t, c);
+	struct reduction r;
+	void *room = NULL;
 	berth_result rc = BERTH_OK;
 
-	for (unsigned i = 0; i < n; i++)
-		if (coll_part(w->c, n, i) > largest)
-			largest = coll_part(w->c, n, i);
-	room[0] = malloc(2 * largest * w->size + 1);
-	if (!room[0])
-		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
-	room[1] = room[0] + largest * w->size;
-	for (unsigned k = 0; !rc && k + 1 < n; k++) {
-		unsigned give = (t->me + 2 * n - k - 1) % n;
-		unsigned get = (t->me + 2 * n - k - 2) % n;
-		const unsigned char *from =
-			k ? room[(k + 1) % 2]
-			  : in + coll_part_at(w->c, n, give) * w->size;
-
-		rc = tcp_sendrecv_reduce(w, next, from,
-					 coll_part(w->c, n, give) * w->size, before,
-					 k + 2 == n ? w->c->out : room[k % 2],
-					 in + coll_part_at(w->c, n, get) * w->size,
-					 coll_part(w->c, n, get) * w->size);
+	if (tune_choose_reduce(&w->t->numbers, &work) == TUNE_DIRECT)
+		return tcp_direct_reduce(w);
+	if (!has_out && c->count) {
+		room = malloc(c->count * w->size);
+		if (!room)
+			return tcp_fail(w->t, BERTH_MEMORY, w->t->rank[w->t->me]);
 	}
-	free(room[0]);
+	rc = begin(&r, w, has_out ? c->out : room);
+	if (!rc)
+		rc = by_tree(&r);
+	free(room);
 	return rc;
 }

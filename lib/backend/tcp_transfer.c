@@ -1,5 +1,6 @@
 #include "lib/backend/tcp_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { LANES_BYTES = 128 << 10 /* of a message that goes over several connections */ };
@@ -18,9 +19,14 @@ static uint64_t even_at(uint64_t count, unsigned n, unsigned i)
 	return count / n * i + (i < count % n ? i : count % n);
 }
 
+uint64_t tcp_first(const struct tcp_op *w, unsigned n, unsigned i)
+{
+	return even_at(w->c->count, n, i);
+}
+
 uint64_t tcp_bound(const struct tcp_op *w, unsigned n, unsigned i)
 {
-	return even_at(w->c->count, n, i) * w->size;
+	return tcp_first(w, n, i) * w->size;
 }
 
 static unsigned place_of(const struct tcp *t, unsigned rank)
@@ -56,15 +62,25 @@ struct tcp_op tcp_op(struct tcp *t, const struct coll *c, uint64_t deadline_ns)
 {
 	return (struct tcp_op){ .t = t,
 				.c = c,
-				.reduce = kern_reduce_of(c->type, c->op),
 				.size = kern_size(c->type),
 				.deadline_ns = deadline_ns,
 				.lanes = 1 };
 }
 
+berth_result tcp_need_room(struct tcp *t, size_t bytes)
+{
+	if (bytes <= t->room_bytes)
+		return BERTH_OK;
+	free(t->room);
+	t->room = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	t->room_bytes = t->room ? bytes : 0;
+	return t->room ? BERTH_OK : tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
+}
+
 /* Where pieces that come are reduced to: DST = OWN op piece, or piece op OWN. */
 struct sink {
 	const struct tcp_op *w;
+	const struct kern *kern;
 	unsigned char *dst;
 	const unsigned char *own;
 	bool own_first;
@@ -73,14 +89,15 @@ struct sink {
 static void take_piece(void *ctx, size_t offset, const void *piece, size_t bytes)
 {
 	const struct sink *k = ctx;
+	const uint64_t at = offset / k->kern->in_bytes;
 	const void *src[2] = { k->own + offset, piece };
 
 	if (!k->own_first) {
 		src[0] = piece;
 		src[1] = k->own + offset;
 	}
-	k->w->reduce(&(void *){ k->dst + offset }, 1, src, 2, bytes / k->w->size,
-		     false);
+	kern_reduce(k->kern, &(void *){ k->dst + at * k->kern->out_bytes }, 1, src, 2,
+		    bytes / k->kern->in_bytes, false);
 }
 
 static struct net_tag tag(const struct tcp *t)
@@ -105,12 +122,13 @@ static struct net_receive receiving(const struct tcp_op *w,
 				 .note = { { w->c->signature } },
 				 .data = l->dst,
 				 .bytes = l->bytes,
-				 .ctx = k,
-				 .unit = w->size };
+				 .ctx = k };
 
-	*k = (struct sink){ w, l->dst, l->data, w->t->me < l->place };
-	if (l->reduces)
+	*k = (struct sink){ w, l->kern, l->dst, l->data, w->t->me < l->place };
+	if (l->kern) {
 		r.take = take_piece;
+		r.unit = l->kern->in_bytes;
+	}
 	return r;
 }
 
@@ -120,45 +138,80 @@ static struct net_receive receiving(const struct tcp_op *w,
 static struct tcp_transfer lane(const struct tcp_op *w, const struct tcp_transfer *l,
 				unsigned lanes, unsigned i)
 {
-	uint64_t n = l->bytes / w->size, from = n * i / lanes * w->size;
+	size_t unit = l->kern ? l->kern->in_bytes : w->size;
+	size_t dst_unit = l->kern ? l->kern->out_bytes : unit;
+	uint64_t n = l->bytes / unit, from = n * i / lanes;
 	struct tcp_transfer part = *l;
 
-	part.bytes = n * (i + 1) / lanes * w->size - from;
-	part.data = part.data ? (const char *)part.data + from : NULL;
-	part.dst = part.dst ? (char *)part.dst + from : NULL;
+	part.bytes = (n * (i + 1) / lanes - from) * unit;
+	part.data = part.data ? (const char *)part.data + from * unit : NULL;
+	part.dst = part.dst ? (char *)part.dst + from * dst_unit : NULL;
 	return part;
 }
 
 static unsigned lanes_of(const struct tcp_op *w, const struct tcp_transfer *l)
 {
-	return l->bytes >= LANES_BYTES ? w->lanes : 1;
+	return !l || !l->bytes ? 0 : l->bytes >= LANES_BYTES ? w->lanes : 1;
+}
+
+/* What goes and comes at the same time. */
+struct batch {
+	struct net_send send[NET_MESSAGES];
+	struct net_receive receive[NET_MESSAGES];
+	struct sink sink[NET_MESSAGES];
+	size_t nsend, nreceive;
+};
+
+static void add(struct batch *b, const struct tcp_op *w, const struct tcp_transfer *out,
+		const struct tcp_transfer *in)
+{
+	const struct net_send *first = &b->send[b->nsend];
+	const unsigned outs = lanes_of(w, out), ins = lanes_of(w, in);
+
+	for (unsigned i = 0; i < outs; i++) {
+		struct tcp_transfer l = lane(w, out, outs, i);
+		struct net_send *s = &b->send[b->nsend++];
+
+		*s = sending(w, &l);
+		s->lane = i;
+	}
+	for (unsigned i = 0; i < ins; i++) {
+		struct tcp_transfer l = lane(w, in, ins, i);
+		struct net_receive *r = &b->receive[b->nreceive];
+
+		*r = receiving(w, &l, &b->sink[b->nreceive++]);
+		r->lane = i;
+		r->behind = in->behind ? &first[i] : NULL;
+	}
+}
+
+static berth_result run_batch(struct tcp_op *w, struct batch *b)
+{
+	_Static_assert((int)TUNE_LANES <= (int)NET_LANES, "each has its own");
+	w->t->step++;
+	return exchange(w->t, b->send, b->nsend, b->receive, b->nreceive,
+			w->deadline_ns);
 }
 
 berth_result tcp_exchange(struct tcp_op *w, const struct tcp_transfer *out,
 			  const struct tcp_transfer *in)
 {
-	struct net_send s[NET_LANES];
-	struct net_receive r[NET_LANES];
-	struct sink k[NET_LANES];
-	unsigned ns = out && out->bytes ? lanes_of(w, out) : 0;
-	unsigned nr = in && in->bytes ? lanes_of(w, in) : 0;
+	struct batch b;
 
-	_Static_assert((int)TUNE_LANES <= (int)NET_LANES, "each has its own");
-	for (unsigned i = 0; i < ns; i++) {
-		struct tcp_transfer l = lane(w, out, ns, i);
+	b.nsend = b.nreceive = 0;
+	add(&b, w, out, in);
+	return run_batch(w, &b);
+}
 
-		s[i] = sending(w, &l);
-		s[i].lane = i;
-	}
-	for (unsigned i = 0; i < nr; i++) {
-		struct tcp_transfer l = lane(w, in, nr, i);
+berth_result tcp_exchange_all(struct tcp_op *w, const struct tcp_transfer *out,
+			      const struct tcp_transfer *in, size_t n)
+{
+	struct batch b;
 
-		r[i] = receiving(w, &l, &k[i]);
-		r[i].lane = i;
-		r[i].behind = in->behind ? &s[i] : NULL;
-	}
-	w->t->step++;
-	return exchange(w->t, s, ns, r, nr, w->deadline_ns);
+	b.nsend = b.nreceive = 0;
+	for (size_t i = 0; i < n; i++)
+		add(&b, w, &out[i], &in[i]);
+	return run_batch(w, &b);
 }
 
 berth_result tcp_sendrecv(struct tcp_op *w, unsigned to, const void *out, uint64_t n,
@@ -166,18 +219,6 @@ berth_result tcp_sendrecv(struct tcp_op *w, unsigned to, const void *out, uint64
 {
 	struct tcp_transfer o = { .place = to, .data = out, .bytes = n };
 	struct tcp_transfer i = { .place = from, .dst = in, .bytes = m };
-
-	return tcp_exchange(w, &o, &i);
-}
-
-berth_result tcp_sendrecv_reduce(struct tcp_op *w, unsigned to, const void *out,
-				 uint64_t n, unsigned from, void *dst, const void *own,
-				 uint64_t m)
-{
-	struct tcp_transfer o = { .place = to, .data = out, .bytes = n };
-	struct tcp_transfer i = {
-		.place = from, .data = own, .dst = dst, .bytes = m, .reduces = true
-	};
 
 	return tcp_exchange(w, &o, &i);
 }

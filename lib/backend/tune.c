@@ -1,15 +1,17 @@
 #include "lib/backend/tune.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 enum {
 	REDUCED_BYTES_PER_US = 22000, /* f32, one core of an EPYC 9005 */
-	LANES_BYTES = 8 << 20         /* smaller ones are agreed on and sent at once */
+	MESSAGE_US = 3,       /* of both cores' work for each of several at a time */
+	LANES_BYTES = 8 << 20 /* smaller ones are agreed on and sent at once */
 };
 
 const struct tune_numbers tune_guess = { 25, 1e-3, 0 };
 
-static const char *const names[TUNE_ALGORITHMS] = { "double", "halve", "ring" };
+static const char *const names[TUNE_ALGORITHMS] = { "double", "halve", "direct" };
 
 const char *tune_algorithm_name(enum tune_algorithm algorithm)
 {
@@ -38,42 +40,82 @@ static double moved(const struct tune_numbers *t, double messages, double bytes)
 	return messages * t->latency_us + bytes * t->us_per_byte;
 }
 
-double tune_cost_us(const struct tune_numbers *t, enum tune_algorithm algorithm,
-		    unsigned ranks, uint64_t bytes)
+/* Of the ranks that are no power of 2: what they give and get. */
+static double rest_us(const struct tune_numbers *t, const struct tune_work *w)
 {
-	double n = (double)bytes, log = steps(ranks), p = 1u << steps(ranks), rest = 0;
-	double agree = moved(t, log, 0);
+	const double n = (double)w->count;
 
-	if (ranks & (ranks - 1)) {
-		rest = reduced(t, 1, n) + moved(t, 1, n);
-		agree += moved(t, 2, 0);
-	}
+	return w->ranks & (w->ranks - 1) ? reduced(t, 1, n * w->first) +
+						   moved(t, 1, n * w->result)
+					 : 0;
+}
+
+static double double_us(const struct tune_numbers *t, const struct tune_work *w)
+{
+	const double n = (double)w->count, log = steps(w->ranks);
+	const bool folds = w->ranks & (w->ranks - 1);
+
+	return rest_us(t, w) +
+	       reduced(t, log, n * (folds ? w->partial : w->first) +
+					(log - 1) * n * w->partial);
+}
+
+static double halve_us(const struct tune_numbers *t, const struct tune_work *w)
+{
+	const double n = (double)w->count, log = steps(w->ranks),
+		     p = 1u << steps(w->ranks);
+	const bool folds = w->ranks & (w->ranks - 1);
+
+	return rest_us(t, w) +
+	       reduced(t, log, n / 2 * (folds ? w->partial : w->first) +
+					(n / 2 - n / p) * w->partial) +
+	       moved(t, log, n * (p - 1) / p * w->result);
+}
+
+static double direct_us(const struct tune_numbers *t, const struct tune_work *w)
+{
+	const double n = (double)w->count, p = w->ranks, log = steps(w->ranks);
+	const double agree = moved(t, log + (w->ranks & (w->ranks - 1) ? 2 : 0), 0);
+
+	return agree + 2 * (p - 1) * MESSAGE_US +
+	       reduced(t, 1, n * (p - 1) / p * w->first) +
+	       moved(t, 1, n * (p - 1) / p * w->result);
+}
+
+double tune_cost_us(const struct tune_numbers *t, enum tune_algorithm algorithm,
+		    const struct tune_work *w)
+{
 	switch (algorithm) {
 	case TUNE_DOUBLE:
-		return rest + reduced(t, log, log * n);
+		return double_us(t, w);
 	case TUNE_HALVE:
-		return rest + reduced(t, log, n * (p - 1) / p) +
-		       moved(t, log, n * (p - 1) / p);
+		return halve_us(t, w);
 	default:
-		p = ranks;
-		return agree + reduced(t, p - 1, n * (p - 1) / p) +
-		       moved(t, p - 1, n * (p - 1) / p);
+		return direct_us(t, w);
 	}
 }
 
-struct tune_plan tune_choose(const struct tune_numbers *t, unsigned ranks,
-			     uint64_t bytes)
+struct tune_plan tune_choose(const struct tune_numbers *t, const struct tune_work *w)
 {
 	struct tune_plan plan = { TUNE_DOUBLE, 1 };
 
-	for (enum tune_algorithm w = TUNE_HALVE; w < TUNE_ALGORITHMS; w++)
-		if (tune_cost_us(t, w, ranks, bytes) <
-		    tune_cost_us(t, plan.algorithm, ranks, bytes))
-			plan.algorithm = w;
-	if (bytes >= LANES_BYTES && t->lanes_us_per_byte > 0 &&
+	for (enum tune_algorithm a = TUNE_HALVE; a < TUNE_ALGORITHMS; a++)
+		if (tune_cost_us(t, a, w) < tune_cost_us(t, plan.algorithm, w))
+			plan.algorithm = a;
+	if (w->count * w->first >= LANES_BYTES && t->lanes_us_per_byte > 0 &&
 	    t->lanes_us_per_byte < 0.7 * t->us_per_byte)
 		plan.lanes = TUNE_LANES;
 	return plan;
+}
+
+/* Both agree beforehand. */
+enum tune_algorithm tune_choose_reduce(const struct tune_numbers *t,
+				       const struct tune_work *w)
+{
+	const double log = steps(w->ranks);
+
+	return double_us(t, w) + moved(t, log, 0) < direct_us(t, w) ? TUNE_DOUBLE
+								    : TUNE_DIRECT;
 }
 
 size_t tune_table(char *text, size_t size, const struct tune_numbers *t, unsigned ranks)
@@ -83,18 +125,19 @@ size_t tune_table(char *text, size_t size, const struct tune_numbers *t, unsigne
 		"%u ranks over connections: a message takes %.1f us, a MiB %.0f us\n"
 		"%12s %12s %12s %12s  chosen, connections\n",
 		ranks, t->latency_us, t->us_per_byte * (1 << 20), "bytes", "double us",
-		"halve us", "ring us");
+		"halve us", "direct us");
 
 	for (uint64_t bytes = 8; bytes <= 1ull << 30; bytes *= 4) {
-		struct tune_plan plan = tune_choose(t, ranks, bytes);
+		const struct tune_work w = { ranks, bytes / 4, 4, 4, 4 };
+		const struct tune_plan plan = tune_choose(t, &w);
 
 		n += (size_t)snprintf(n < size ? text + n : NULL,
 				      n < size ? size - n : 0,
 				      "%12llu %12.1f %12.1f %12.1f  %s %u\n",
 				      (unsigned long long)bytes,
-				      tune_cost_us(t, TUNE_DOUBLE, ranks, bytes),
-				      tune_cost_us(t, TUNE_HALVE, ranks, bytes),
-				      tune_cost_us(t, TUNE_RING, ranks, bytes),
+				      tune_cost_us(t, TUNE_DOUBLE, &w),
+				      tune_cost_us(t, TUNE_HALVE, &w),
+				      tune_cost_us(t, TUNE_DIRECT, &w),
 				      tune_algorithm_name(plan.algorithm), plan.lanes);
 	}
 	return n;

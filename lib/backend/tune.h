@@ -1,5 +1,5 @@
-/* tune.h - how an allreduce over connections is done: the cheapest by a model of two
- * numbers.
+/* tune.h - how a reduction over connections is done: the cheapest by a model of two
+ * numbers.  All ways combine in one order (pairwise.h): the bits are the same.
  *
  * A message of N bytes takes LATENCY_US + N * US_PER_BYTE, and where what comes is
  * reduced N / 22 GB/s more; a rank sends and receives at the same time.  Of P ranks,
@@ -7,12 +7,13 @@
  *
  *     double  recursive doubling           L messages of N
  *     halve   recursive halving, doubling  2 L messages, 2 N (P - 1) / P bytes
- *     ring    reduce-scatter, allgather    2 (P - 1) messages, as many bytes
+ *     direct  parts to who reduces them,   2 (P - 1) messages, as many bytes, in the
+ *             results to all               time of 2 and some work for each
  *
- * Where P is no power of 2 the first two send N once more, to and fro, and the ring
- * has to agree beforehand, which the others do on their way.  The method: Thakur,
- * Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
- * (2005).
+ * Where P is no power of 2 the first two send N once more, to and fro, and the last
+ * has to agree beforehand, which the others do on their way.  Partial sums of narrow
+ * types are wider than what direct sends.  The method: Thakur, Rabenseifner, Gropp,
+ * "Optimization of Collective Communication Operations in MPICH" (2005).
  *
  * All ranks have to come to the same: they put in the same numbers. */
 #ifndef BERTH_LIB_TUNE_H
@@ -21,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum tune_algorithm { TUNE_DOUBLE, TUNE_HALVE, TUNE_RING, TUNE_ALGORITHMS };
+enum tune_algorithm { TUNE_DOUBLE, TUNE_HALVE, TUNE_DIRECT, TUNE_ALGORITHMS };
 
 enum { TUNE_LANES = 4 };
 
@@ -29,6 +30,14 @@ struct tune_numbers {
 	double latency_us, us_per_byte;
 	/* Of a message that goes over TUNE_LANES connections; 0: not known. */
 	double lanes_us_per_byte;
+};
+
+/* What is to be done. */
+struct tune_work {
+	unsigned ranks;
+	uint64_t count; /* elements */
+	/* Bytes of an element: as it is sent first, of a partial sum, of the result. */
+	unsigned first, partial, result;
 };
 
 struct tune_plan {
@@ -40,12 +49,14 @@ struct tune_plan {
 extern const struct tune_numbers tune_guess;
 
 double tune_cost_us(const struct tune_numbers *t, enum tune_algorithm algorithm,
-		    unsigned ranks, uint64_t bytes);
-struct tune_plan tune_choose(const struct tune_numbers *t, unsigned ranks,
-			     uint64_t bytes);
+		    const struct tune_work *w);
+struct tune_plan tune_choose(const struct tune_numbers *t, const struct tune_work *w);
+/* Of a reduce to one rank: TUNE_DOUBLE stands for a tree. */
+enum tune_algorithm tune_choose_reduce(const struct tune_numbers *t,
+				       const struct tune_work *w);
 
-/* What is chosen for 8 bytes to 1 GiB, a line each with the costs: TEXT of SIZE.  Its
- * length, as snprintf() has it. */
+/* What is chosen for 8 bytes to 1 GiB of f32, a line each with the costs: TEXT of SIZE.
+ * Its length, as snprintf() has it. */
 size_t tune_table(char *text, size_t size, const struct tune_numbers *t,
 		  unsigned ranks);
 const char *tune_algorithm_name(enum tune_algorithm algorithm);

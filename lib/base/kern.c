@@ -3,15 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/kern_half.h"
 #include "lib/base/kern_set.h"
 #include "lib/base/names.def"
 
-static const size_t sizes[BERTH_TYPES] = {
-	[BERTH_U8] = 1,   [BERTH_I8] = 1,   [BERTH_U16] = 2, [BERTH_I16] = 2,
-	[BERTH_I32] = 4,  [BERTH_U32] = 4,  [BERTH_I64] = 8, [BERTH_U64] = 8,
-	[BERTH_F16] = 2,  [BERTH_BF16] = 2, [BERTH_F32] = 4, [BERTH_F64] = 8,
-	[BERTH_BOOL] = 1,
+static const struct {
+	size_t bytes;
+	berth_type accumulator;
+	bool is_float;
+} about[BERTH_TYPES] = {
+	[BERTH_U8] = { 1, BERTH_U8, false },      [BERTH_I8] = { 1, BERTH_I8, false },
+	[BERTH_U16] = { 2, BERTH_U16, false },    [BERTH_I16] = { 2, BERTH_I16, false },
+	[BERTH_I32] = { 4, BERTH_I32, false },    [BERTH_U32] = { 4, BERTH_U32, false },
+	[BERTH_I64] = { 8, BERTH_I64, false },    [BERTH_U64] = { 8, BERTH_U64, false },
+	[BERTH_F16] = { 2, BERTH_F32, true },     [BERTH_BF16] = { 2, BERTH_F32, true },
+	[BERTH_F32] = { 4, BERTH_F32, true },     [BERTH_F64] = { 8, BERTH_F64, true },
+	[BERTH_BOOL] = { 1, BERTH_BOOL, false },  [BERTH_F8_E4M3] = { 1, BERTH_F32, true },
+	[BERTH_F8_E5M2] = { 1, BERTH_F32, true },
 };
 
 static const char *const types[BERTH_TYPES] = { TYPE_NAMES };
@@ -19,7 +26,12 @@ static const char *const ops[BERTH_OPS] = { OP_NAMES };
 
 size_t kern_size(berth_type type)
 {
-	return (unsigned)type < BERTH_TYPES ? sizes[type] : 0;
+	return (unsigned)type < BERTH_TYPES ? about[type].bytes : 0;
+}
+
+berth_type kern_accumulator(berth_type type)
+{
+	return about[type].accumulator;
 }
 
 const char *kern_type_name(berth_type type)
@@ -65,12 +77,150 @@ const char *kern_chosen(void)
 	return set()->name;
 }
 
-kern_reduce *kern_reduce_of(berth_type type, berth_op op)
+/* ---- one reduction ---- */
+
+static const struct kern_scale none;
+
+static bool is_power(uint32_t n)
 {
-	if ((unsigned)type >= BERTH_TYPES || (unsigned)op >= KERN_OPS)
-		return NULL;
-	return set()->reduce[type][op];
+	return n && !(n & (n - 1));
 }
+
+/* Division by a power of two is multiplication by its reciprocal, bit for bit, and
+ * costs a tenth. */
+static void choose_how(struct kern *k)
+{
+	const struct kern_scale *s = &k->scale;
+	bool divides = s->divide > 1;
+
+	k->times = 1;
+	if (s->prescale == 1 && s->postscale == 1 && !divides) {
+		k->how = KERN_PLAIN;
+	} else if (k->floats && s->prescale == 1 &&
+		   (divides ? s->postscale == 1 && is_power(s->divide) : true)) {
+		k->how = KERN_TIMES;
+		k->times = divides ? 1.0 / s->divide : s->postscale;
+	} else {
+		k->how = KERN_SCALED;
+	}
+}
+
+bool kern_make(struct kern *k, berth_type type, berth_op op,
+	       const struct kern_scale *scale, enum kern_form in, enum kern_form out)
+{
+	const berth_type wide = kern_accumulator(type);
+
+	k->in_bytes = kern_size(in == KERN_PARTIAL ? wide : type);
+	k->out_bytes = kern_size(out == KERN_PARTIAL ? wide : type);
+	k->floats = about[type].is_float;
+	k->scale = scale ? *scale : none;
+	if (!k->scale.has_prescale || in == KERN_PARTIAL)
+		k->scale.prescale = 1;
+	if (!k->scale.has_postscale || out == KERN_PARTIAL)
+		k->scale.postscale = 1;
+	if (out == KERN_PARTIAL)
+		k->scale.divide = 0;
+	choose_how(k);
+	if (wide == type || (in == KERN_PARTIAL && out == KERN_PARTIAL)) {
+		type = wide;
+		in = out = KERN_ELEMENTS;
+	}
+	k->reduce = (unsigned)op < KERN_OPS ? set()->reduce[in][out][type][op] : NULL;
+	return k->reduce;
+}
+
+bool kern_is_defined(berth_type type, berth_op op)
+{
+	return (unsigned)type < BERTH_TYPES && (unsigned)op < KERN_OPS &&
+	       kern_base.reduce[KERN_ELEMENTS][KERN_ELEMENTS][type][op];
+}
+
+/* ---- the floating-point mode ---- */
+
+#if defined(__x86_64__)
+enum { MODE = 0x1f80, MODE_FLAGS = 0x3f /* of what has happened */ };
+
+static unsigned get_mode(void)
+{
+	return __builtin_ia32_stmxcsr() & ~(unsigned)MODE_FLAGS;
+}
+
+static void set_mode(unsigned mode)
+{
+	__builtin_ia32_ldmxcsr(mode);
+}
+#elif defined(__aarch64__)
+enum { MODE = 0 };
+
+static unsigned get_mode(void)
+{
+	uint64_t mode;
+
+	__asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+	return (unsigned)mode;
+}
+
+static void set_mode(unsigned mode)
+{
+	__asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode));
+}
+#else
+enum { MODE = 0 };
+
+static unsigned get_mode(void)
+{
+	return MODE;
+}
+
+static void set_mode(unsigned mode)
+{
+	(void)mode;
+}
+#endif
+
+/* A thread may have set another: torch.set_flush_denormal(), -ffast-math. */
+static unsigned enter_mode(void)
+{
+	unsigned mode = get_mode();
+
+	if (mode != MODE)
+		set_mode(MODE);
+	return mode;
+}
+
+static void leave_mode(unsigned mode)
+{
+	if (mode != MODE)
+		set_mode(mode);
+}
+
+void kern_reduce(const struct kern *k, void *const *dst, unsigned ndst,
+		 const void *const *src, unsigned nsrc, size_t n, bool stream)
+{
+	unsigned mode = enter_mode();
+
+	k->reduce(k, dst, ndst, src, nsrc, n, stream);
+	leave_mode(mode);
+}
+
+void kern_dots(double dot[3], berth_type type, const void *a, const void *b, size_t n)
+{
+	unsigned mode = enter_mode();
+
+	set()->dots[type == BERTH_F64](dot, a, b, n);
+	leave_mode(mode);
+}
+
+void kern_combine(void *dst, berth_type type, const void *a, double ka, const void *b,
+		  double kb, size_t n)
+{
+	unsigned mode = enter_mode();
+
+	set()->combine[type == BERTH_F64](dst, a, ka, b, kb, n);
+	leave_mode(mode);
+}
+
+/* ---- copies ---- */
 
 void kern_copy(void *dst, const void *src, size_t bytes, bool stream)
 {
@@ -85,79 +235,4 @@ void kern_fence(void)
 #if defined(__x86_64__)
 	__builtin_ia32_sfence();
 #endif
-}
-
-/* ---- scaling ---- */
-
-#define EACH(T, expression)                                                            \
-	do {                                                                           \
-		const T *s = src;                                                      \
-		T *d = dst;                                                            \
-                                                                                       \
-		for (size_t i = 0; i < n; i++) {                                       \
-			T x = s[i];                                                    \
-                                                                                       \
-			d[i] = (T)(expression);                                        \
-		}                                                                      \
-	} while (0);                                                                   \
-	return
-
-void kern_scale(void *dst, const void *src, size_t n, berth_type type, double factor)
-{
-	float f = (float)factor;
-
-	switch (type) {
-	case BERTH_U8:
-		EACH(uint8_t, (double)x * factor);
-	case BERTH_I8:
-		EACH(int8_t, (double)x * factor);
-	case BERTH_U16:
-		EACH(uint16_t, (double)x * factor);
-	case BERTH_I16:
-		EACH(int16_t, (double)x * factor);
-	case BERTH_U32:
-		EACH(uint32_t, (double)x * factor);
-	case BERTH_I32:
-		EACH(int32_t, (double)x * factor);
-	case BERTH_U64:
-		EACH(uint64_t, (double)x * factor);
-	case BERTH_I64:
-		EACH(int64_t, (double)x * factor);
-	case BERTH_F16:
-		EACH(uint16_t, float_f16(f16_float(x) * f));
-	case BERTH_BF16:
-		EACH(uint16_t, float_bf16(bf16_float(x) * f));
-	case BERTH_F32:
-		EACH(float, x *f);
-	case BERTH_F64:
-		EACH(double, x *factor);
-	case BERTH_BOOL:
-		EACH(uint8_t, x && factor != 0);
-	case BERTH_TYPES:
-		break;
-	}
-}
-
-void kern_divide(void *dst, const void *src, size_t n, berth_type type, uint32_t by)
-{
-	switch (type) {
-	case BERTH_U8:
-		EACH(uint8_t, x / by);
-	case BERTH_I8:
-		EACH(int8_t, x / (int64_t)by);
-	case BERTH_U16:
-		EACH(uint16_t, x / by);
-	case BERTH_I16:
-		EACH(int16_t, x / (int64_t)by);
-	case BERTH_U32:
-		EACH(uint32_t, x / by);
-	case BERTH_I32:
-		EACH(int32_t, x / (int64_t)by);
-	case BERTH_U64:
-		EACH(uint64_t, x / by);
-	case BERTH_I64:
-		EACH(int64_t, x / (int64_t)by);
-	default:
-		kern_scale(dst, src, n, type, 1.0 / by);
-	}
 }

@@ -1,11 +1,20 @@
-/* kern.h - the arithmetic: reductions, copies and scalings of arrays, by the widest
- * vectors that this processor has (AVX-512, AVX2, else what the compiler's target
- * has: SSE2, NEON).
+/* kern.h - the arithmetic: reductions and copies of arrays, by the widest vectors that
+ * this processor has (AVX-512, AVX2, else what the compiler's target has: SSE2, NEON).
  *
- * Elements need the alignment of their type, no more.  Sources are taken in the
- * order given, element by element: the result does not depend on how an array is
- * cut, nor on the instructions used, but for the bits of a NaN that comes of two.
- * f16 and bf16 are combined in f32 and rounded once, to nearest even.
+ * One reduction scales, combines, divides and rounds.  It accumulates in the type's
+ * accumulator: f32 for f32 and all narrower floats, else the type itself.
+ *     each element times PRESCALE       rounded to the accumulator
+ *     combined in the order of sources  rounded to the accumulator, each time
+ *     divided by DIVIDE                 IEEE division; integers toward zero
+ *     times POSTSCALE                   rounded to the accumulator
+ *     stored                            rounded to the type, to nearest even
+ * Integers wrap.  Scaled integers go by way of double, toward zero, and stop at the
+ * ends of their type.  No product is fused with a sum.  MIN and MAX are those of IEEE
+ * 754-2019: a NaN comes out, and -0 is less than 0.
+ *
+ * The result does not depend on how an array is cut, on the instructions used, or on
+ * the thread's floating-point mode, but for the bits of a NaN that comes of two.
+ * Elements need the alignment of their type, no more.
  * BERTH_NO_AVX512 and BERTH_NO_AVX2 in the environment leave those out (tests). */
 #ifndef BERTH_LIB_KERN_H
 #define BERTH_LIB_KERN_H
@@ -14,26 +23,61 @@
 
 #include "lib/berth.h"
 
-/* DST[j][i] = SRC[0][i] op SRC[1][i] op ..., for each j < NDST and i < N; a DST may be
- * one of SRC.  STREAM: past the caches, for results that nobody reads soon; a fence of
- * the caller's (kern_fence()) has to follow. */
-typedef void kern_reduce(void *const *dst, unsigned ndst, const void *const *src,
-			 unsigned nsrc, size_t n, bool stream);
+/* All 0: nothing of it. */
+struct kern_scale {
+	bool has_prescale, has_postscale;
+	double prescale, postscale;
+	uint32_t divide; /* 0: not */
+};
 
-/* For SUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR.  NULL: not defined for TYPE. */
-kern_reduce *kern_reduce_of(berth_type type, berth_op op);
+/* What the elements of an array are. */
+enum kern_form {
+	KERN_ELEMENTS, /* of the type: not scaled yet, or the result */
+	KERN_PARTIAL   /* accumulators: scaled, partly combined, not divided yet */
+};
+
+/* One reduction, ready to be done (kern_make()). */
+struct kern {
+	void (*reduce)(const struct kern *k, void *const *dst, unsigned ndst,
+		       const void *const *src, unsigned nsrc, size_t n, bool stream);
+	enum {
+		KERN_PLAIN,
+		KERN_TIMES, /* only multiplied at the end */
+		KERN_SCALED
+	} how;
+	size_t in_bytes, out_bytes; /* of an element */
+	double times;
+	struct kern_scale scale; /* of these forms; 1 where there is none */
+	bool floats;
+};
+
+/* The reduction of TYPE by OP (SUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR) from arrays of
+ * the form IN to one of the form OUT.  SCALE may be NULL.  False: there is none. */
+bool kern_make(struct kern *k, berth_type type, berth_op op,
+	       const struct kern_scale *scale, enum kern_form in, enum kern_form out);
+/* Is there one, for KERN_ELEMENTS? */
+bool kern_is_defined(berth_type type, berth_op op);
+
+/* DST[j][i] = SRC[0][i] op SRC[1][i] op ..., for each j < NDST and i < N; a DST may be
+ * one of SRC where their forms have one size.  STREAM: past the caches, for results
+ * that nobody reads soon; a fence of the caller's (kern_fence()) has to follow. */
+void kern_reduce(const struct kern *k, void *const *dst, unsigned ndst,
+		 const void *const *src, unsigned nsrc, size_t n, bool stream);
+
+/* DOT[0] = A.A, DOT[1] = B.B, DOT[2] = A.B, of N elements of TYPE, F32 or F64, in f64:
+ * 16 sums of each 16th element, then those in their order. */
+void kern_dots(double dot[3], berth_type type, const void *a, const void *b, size_t n);
+/* DST[i] = KA A[i] + KB B[i], all of TYPE; DST may be A or B. */
+void kern_combine(void *dst, berth_type type, const void *a, double ka, const void *b,
+		  double kb, size_t n);
 
 void kern_copy(void *dst, const void *src, size_t bytes, bool stream);
 void kern_fence(void);
 
-/* DST[i] = SRC[i] * FACTOR; of integers toward zero, by way of double.  DST may be
- * SRC. */
-void kern_scale(void *dst, const void *src, size_t n, berth_type type, double factor);
-/* DST[i] = SRC[i] / BY, toward zero. */
-void kern_divide(void *dst, const void *src, size_t n, berth_type type, uint32_t by);
-
 /* Bytes of an element; 0: no type. */
 size_t kern_size(berth_type type);
+/* The type of its accumulator. */
+berth_type kern_accumulator(berth_type type);
 /* "f32" */
 const char *kern_type_name(berth_type type);
 const char *kern_op_name(berth_op op);

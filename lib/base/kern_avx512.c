@@ -5,8 +5,11 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-typedef uint64_t past_vector __attribute__((vector_size(64), aligned(8), may_alias));
-typedef float float_vector __attribute__((vector_size(64), aligned(4), may_alias));
+#define KERN_BYTES 64
+typedef uint64_t past_vector
+	__attribute__((vector_size(KERN_BYTES), aligned(8), may_alias));
+typedef float float_vector
+	__attribute__((vector_size(KERN_BYTES), aligned(4), may_alias));
 
 static inline void store_past(void *p, past_vector v)
 {

@@ -4,21 +4,18 @@
 
 #include "lib/base/kern_half.h"
 
-typedef uint64_t past_vector __attribute__((vector_size(64), aligned(8), may_alias));
-typedef float float_vector __attribute__((vector_size(64), aligned(4), may_alias));
+#define KERN_BYTES 16
+typedef uint64_t past_vector
+	__attribute__((vector_size(KERN_BYTES), aligned(8), may_alias));
+typedef float float_vector
+	__attribute__((vector_size(KERN_BYTES), aligned(4), may_alias));
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
 
 static inline void store_past(void *p, past_vector v)
 {
-	union {
-		past_vector v;
-		__m128i part[4];
-	} u = { v };
-
-	for (int i = 0; i < 4; i++)
-		_mm_stream_si128((__m128i *)p + i, u.part[i]);
+	_mm_stream_si128(p, (__m128i)v);
 }
 #else
 static inline void store_past(void *p, past_vector v)
@@ -30,19 +27,19 @@ static inline void store_past(void *p, past_vector v)
 static inline float_vector halves_load(const void *p)
 {
 	float_vector out = { 0 };
-	uint16_t in[16];
+	uint16_t in[4];
 
 	memcpy(in, p, sizeof in);
-	for (int i = 0; i < 16; i++)
+	for (int i = 0; i < 4; i++)
 		out[i] = f16_float(in[i]);
 	return out;
 }
 
 static inline void halves_store(void *p, float_vector v)
 {
-	uint16_t out[16];
+	uint16_t out[4];
 
-	for (int i = 0; i < 16; i++)
+	for (int i = 0; i < 4; i++)
 		out[i] = float_f16(v[i]);
 	memcpy(p, out, sizeof out);
 }

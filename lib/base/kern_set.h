@@ -5,12 +5,22 @@
 
 #include "lib/base/kern.h"
 
-enum { KERN_OPS = BERTH_BXOR + 1 };
+enum { KERN_OPS = BERTH_BXOR + 1, KERN_FORMS = KERN_PARTIAL + 1 };
+
+typedef void kern_function(const struct kern *k, void *const *dst, unsigned ndst,
+			   const void *const *src, unsigned nsrc, size_t n,
+			   bool stream);
 
 struct kern_set {
 	const char *name;
-	kern_reduce *reduce[BERTH_TYPES][KERN_OPS];
+	/* The forms of the sources and of the result.  Where the type is its own
+	 * accumulator all are KERN_ELEMENTS; no narrow type has both KERN_PARTIAL. */
+	kern_function *reduce[KERN_FORMS][KERN_FORMS][BERTH_TYPES][KERN_OPS];
 	void (*copy)(void *dst, const void *src, size_t bytes);
+	/* Of f32, of f64: see kern.h. */
+	void (*dots[2])(double dot[3], const void *a, const void *b, size_t n);
+	void (*combine[2])(void *dst, const void *a, double ka, const void *b, double kb,
+			   size_t n);
 };
 
 extern const struct kern_set kern_base, kern_avx2, kern_avx512;

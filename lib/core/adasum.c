@@ -1,140 +1,146 @@
 #include "lib/core/adasum.h"
 
-#include <stdlib.h>
-
 #include "lib/base/kern.h"
-#include "lib/base/kern_half.h"
 
-static double element(const void *p, berth_type type, uint64_t i)
-{
-	switch (type) {
-	case BERTH_F64:
-		return ((const double *)p)[i];
-	case BERTH_F32:
-		return (double)((const float *)p)[i];
-	case BERTH_F16:
-		return (double)f16_float(((const uint16_t *)p)[i]);
-	default:
-		return (double)bf16_float(((const uint16_t *)p)[i]);
-	}
-}
-
-static void set_element(void *p, berth_type type, uint64_t i, double x)
-{
-	switch (type) {
-	case BERTH_F64:
-		((double *)p)[i] = x;
-		break;
-	case BERTH_F32:
-		((float *)p)[i] = (float)x;
-		break;
-	case BERTH_F16:
-		((uint16_t *)p)[i] = float_f16((float)x);
-		break;
-	default:
-		((uint16_t *)p)[i] = float_bf16((float)x);
-	}
-}
-
-/* OUT = what A and B become; both partners call it with the same two. */
-static void combine(void *out, const void *a, const void *b, berth_type type,
-		    uint64_t n)
-{
-	double aa = 0, bb = 0, ab = 0, ka, kb;
-
-	for (uint64_t i = 0; i < n; i++) {
-		double x = element(a, type, i), y = element(b, type, i);
-
-		aa += x * x;
-		bb += y * y;
-		ab += x * y;
-	}
-	ka = aa > 0 ? 1 - ab / (2 * aa) : 1;
-	kb = bb > 0 ? 1 - ab / (2 * bb) : 1;
-	for (uint64_t i = 0; i < n; i++)
-		set_element(out, type, i,
-			    ka * element(a, type, i) + kb * element(b, type, i));
-}
-
-struct pairing {
+/* One Adasum: this rank has part ME of all ranks' arrays, side by side. */
+struct adasum {
 	struct comm *c;
 	const struct coll *whole;
 	uint64_t deadline_ns;
-	uint64_t *give, *get; /* one for each rank */
-	void *theirs;
+	uint64_t *parts, *got;  /* elements of each part; the same for all of ours */
+	double *dots, *sums;    /* three of each pair */
+	unsigned char *arrived; /* elements */
+	unsigned char *share;   /* accumulators */
+	berth_type type;        /* of those */
+	uint64_t n;             /* elements of our part */
 };
 
-/* Arrays go to TO and come from FROM; the number of ranks: neither.  All ranks. */
-static berth_result exchange(struct pairing *p, unsigned to, unsigned from)
+static void *array_of(const struct adasum *a, unsigned rank)
 {
-	const struct coll *whole = p->whole;
-	struct coll coll = { .kind = BERTH_ALLTOALL,
-			     .type = whole->type,
-			     .in = whole->out,
-			     .out = p->theirs,
-			     .in_counts = p->give,
-			     .out_counts = p->get,
-			     .signature = whole->signature };
-
-	for (unsigned i = 0; i < p->c->n; i++) {
-		p->give[i] = i == to ? whole->count : 0;
-		p->get[i] = i == from ? whole->count : 0;
-	}
-	coll.count = to < p->c->n ? whole->count : 0;
-	return comm_step(p->c, &coll, p->deadline_ns);
+	return a->share + rank * a->n * kern_size(a->type);
 }
 
-static berth_result levels(struct pairing *p, unsigned power)
+static size_t padded(size_t bytes)
 {
-	const struct coll *whole = p->whole;
-	unsigned n = p->c->n, me = p->c->me, extra = n - power;
-	berth_result rc = BERTH_OK;
+	return (bytes + 63) / 64 * 64;
+}
 
-	/* ranks past the power of two give theirs to one below, and get the result */
-	if (extra)
-		rc = exchange(p, me >= power ? me - power : n,
-			      me < extra ? me + power : n);
-	if (!rc && extra && me < extra)
-		combine(whole->out, whole->out, p->theirs, whole->type, whole->count);
-	for (unsigned d = 1; !rc && d < power; d *= 2) {
-		unsigned partner = me < power ? me ^ d : n;
+static berth_result make_room(struct adasum *a)
+{
+	const unsigned n = a->c->n;
+	const size_t counts = padded(n * sizeof *a->parts),
+		     dots = padded(3 * n * sizeof *a->dots),
+		     elements = padded(n * a->n * kern_size(a->whole->type)),
+		     shares = n * a->n * kern_size(a->type);
+	unsigned char *at =
+		comm_scratch(a->c, 2 * counts + 2 * dots + elements + shares + 64);
 
-		rc = exchange(p, partner, partner);
-		if (rc || partner == n)
-			continue;
-		combine(whole->out, me < partner ? whole->out : p->theirs,
-			me < partner ? p->theirs : whole->out, whole->type,
-			whole->count);
+	if (!at)
+		return BERTH_MEMORY;
+	a->parts = (uint64_t *)at;
+	a->got = (uint64_t *)(at + counts);
+	a->dots = (double *)(at + 2 * counts);
+	a->sums = (double *)(at + 2 * counts + dots);
+	a->arrived = at + 2 * counts + 2 * dots;
+	a->share = a->arrived + elements;
+	for (unsigned i = 0; i < n; i++) {
+		a->parts[i] = coll_part(a->whole, n, i);
+		a->got[i] = a->n;
 	}
-	if (!rc && extra)
-		rc = exchange(p, me < extra ? me + power : n,
-			      me >= power ? me - power : n);
-	if (!rc && whole->count && me >= power)
-		memcpy(whole->out, p->theirs, whole->count * kern_size(whole->type));
+	return BERTH_OK;
+}
+
+static berth_result scatter(struct adasum *a)
+{
+	struct coll coll = { .kind = BERTH_ALLTOALL,
+			     .type = a->whole->type,
+			     .in = a->whole->in,
+			     .out = a->arrived,
+			     .count = a->whole->count,
+			     .in_counts = a->parts,
+			     .out_counts = a->got,
+			     .signature = a->whole->signature };
+	struct kern k;
+	berth_result rc = comm_step(a->c, &coll, a->deadline_ns);
+
+	if (rc)
+		return rc;
+	coll_kern(&k, a->whole, KERN_ELEMENTS, KERN_PARTIAL);
+	kern_reduce(&k, &(void *){ a->share }, 1, &(const void *){ a->arrived }, 1,
+		    a->c->n * a->n, false);
+	return BERTH_OK;
+}
+
+static double weight(double own, double both)
+{
+	return own > 0 ? 1 - both / (2 * own) : 1;
+}
+
+/* The arrays of the ranks 0, STEP, 2 STEP, ..., N of them, each with that of the rank APART
+ * further on. */
+static berth_result combine(struct adasum *a, unsigned step, unsigned n, unsigned apart)
+{
+	struct coll sum = { .kind = BERTH_ALLREDUCE,
+			    .type = BERTH_F64,
+			    .op = BERTH_SUM,
+			    .in = a->dots,
+			    .out = a->sums,
+			    .count = 3 * (uint64_t)n,
+			    .signature = a->whole->signature + apart };
+	berth_result rc;
+
+	for (unsigned i = 0; i < n; i++)
+		kern_dots(&a->dots[3 * i], a->type, array_of(a, i * step),
+			  array_of(a, i * step + apart), a->n);
+	rc = comm_step(a->c, &sum, a->deadline_ns);
+	for (unsigned i = 0; !rc && i < n; i++) {
+		const double *dot = &a->sums[3 * i];
+		void *to = array_of(a, i * step);
+
+		kern_combine(to, a->type, to, weight(dot[0], dot[2]),
+			     array_of(a, i * step + apart), weight(dot[1], dot[2]),
+			     a->n);
+	}
 	return rc;
+}
+
+static berth_result gather(struct adasum *a)
+{
+	const struct coll *whole = a->whole;
+	unsigned char *own =
+		(unsigned char *)whole->out +
+		coll_part_at(whole, a->c->n, a->c->me) * kern_size(whole->type);
+	struct coll coll = { .kind = BERTH_ALLGATHER,
+			     .type = whole->type,
+			     .in = own,
+			     .out = whole->out,
+			     .count = a->n,
+			     .out_counts = a->parts,
+			     .signature = whole->signature };
+	struct kern k;
+
+	coll_kern(&k, whole, KERN_PARTIAL, KERN_ELEMENTS);
+	kern_reduce(&k, &(void *){ own }, 1, &(const void *){ a->share }, 1, a->n, false);
+	return comm_step(a->c, &coll, a->deadline_ns);
 }
 
 berth_result adasum_run(struct comm *c, const struct coll *whole, uint64_t deadline_ns)
 {
-	size_t bytes = whole->count * kern_size(whole->type);
-	struct pairing p = { .c = c, .whole = whole, .deadline_ns = deadline_ns };
-	struct coll barrier = { .kind = BERTH_BARRIER, .signature = whole->signature };
+	struct adasum a = { .c = c,
+			    .whole = whole,
+			    .deadline_ns = deadline_ns,
+			    .type = kern_accumulator(whole->type),
+			    .n = coll_part(whole, c->n, c->me) };
 	unsigned power = 1;
-	berth_result rc = BERTH_MEMORY;
+	berth_result rc = make_room(&a);
 
 	while (power * 2 <= c->n)
 		power *= 2;
-	p.give = calloc(c->n, sizeof *p.give);
-	p.get = calloc(c->n, sizeof *p.get);
-	p.theirs = comm_scratch(c, bytes);
-	if (p.give && p.get && p.theirs) {
-		rc = comm_step(c, &barrier, deadline_ns);
-		if (!rc && bytes && whole->in != whole->out)
-			memcpy(whole->out, whole->in, bytes);
-		if (!rc)
-			rc = levels(&p, power);
-	}
-	free(p.give);
-	free(p.get);
-	return rc;
+	if (!rc)
+		rc = scatter(&a);
+	if (!rc && power < c->n)
+		rc = combine(&a, 1, c->n - power, power);
+	for (unsigned apart = 1; !rc && apart < power; apart *= 2)
+		rc = combine(&a, 2 * apart, power / (2 * apart), apart);
+	return rc ? rc : gather(&a);
 }

@@ -86,7 +86,6 @@ struct engine *engine_make(struct comm *c)
 	e->last = &e->first;
 	e->idle.coll.kind = BERTH_BARRIER;
 	e->idle.name = "asynchronous operations";
-	e->idle.prescale = e->idle.postscale = 1;
 	pthread_mutex_init(&e->work, NULL);
 	pthread_mutex_init(&e->queue, NULL);
 	e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
@@ -176,9 +175,20 @@ static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
 	return r;
 }
 
-static bool can_be_fused(const struct op *op)
+/* What is the same of operations that may be done as one; 0: not with any other. */
+static uint64_t fuse_key_of(const struct op *op)
 {
-	return op->coll.kind == BERTH_ALLREDUCE && !op->adasum;
+	const struct coll *c = &op->coll;
+	const struct kern_scale *s = &c->scale;
+	const double scale[2] = { s->has_prescale ? s->prescale : 1,
+				  s->has_postscale ? s->postscale : 1 };
+
+	if (c->kind != BERTH_ALLREDUCE || op->adasum)
+		return 0;
+	return op_hash(scale, sizeof scale,
+		       (uint64_t)s->divide << 16 | (uint64_t)c->type << 8 |
+			       (uint64_t)c->op) |
+	       1;
 }
 
 /* Name, signature, and what it may be fused with. */
@@ -188,7 +198,7 @@ static void describe(struct engine *e, struct berth_request *r)
 	uint64_t key = r->n, signature = 0, fuse_key;
 	bool named = true;
 
-	fuse_key = 1 + (uint64_t)first->coll.type * 16 + (uint64_t)first->coll.op;
+	fuse_key = fuse_key_of(first);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct op *op = &r->op[i];
 
@@ -198,8 +208,7 @@ static void describe(struct engine *e, struct berth_request *r)
 		signature = op_hash(&op->coll.signature, sizeof op->coll.signature,
 				    signature);
 		r->unit.bytes += op->coll.count * kern_size(op->coll.type);
-		if (!can_be_fused(op) || fuse_key != 1 + (uint64_t)op->coll.type * 16 +
-							     (uint64_t)op->coll.op)
+		if (fuse_key_of(op) != fuse_key)
 			fuse_key = 0;
 		if (op->priority > r->priority)
 			r->priority = op->priority;

@@ -52,11 +52,7 @@ static void pack(struct engine *e, struct berth_request **r, size_t n)
 			const struct op *op = &r[i]->op[k];
 			size_t bytes = op->coll.count * kern_size(op->coll.type);
 
-			if (op->prescale != 1)
-				kern_scale(to, op->coll.in, op->coll.count,
-					   op->coll.type, op->prescale);
-			else
-				kern_copy(to, op->coll.in, bytes, false);
+			kern_copy(to, op->coll.in, bytes, false);
 			memset(to + bytes, 0, padded(op) - bytes);
 			to += padded(op);
 		}
@@ -72,7 +68,6 @@ static void unpack(struct engine *e, struct berth_request **r, size_t n)
 
 			kern_copy(op->coll.out, from,
 				  op->coll.count * kern_size(op->coll.type), false);
-			op_run_scale_output(op, op->coll.out, op->coll.count);
 			from += padded(op);
 		}
 }
@@ -101,7 +96,7 @@ static bool in_pieces(struct engine *e, struct berth_request **r, size_t n,
 		for (size_t k = 0; k < r[i]->n; k++) {
 			const struct op *op = &r[i]->op[k];
 
-			if (op->prescale != 1 || pieces == ENGINE_PIECES)
+			if (pieces == ENGINE_PIECES)
 				return false;
 			e->piece[pieces++] =
 				(struct coll_piece){ op->coll.in, op->coll.out, at };
@@ -124,10 +119,6 @@ static berth_result as_they_lie(struct engine *e, struct berth_request **r, size
 
 	if (begun_ns)
 		note_times(r, n, "ALLREDUCE", begun_ns);
-	for (size_t i = 0; !rc && i < n; i++)
-		for (size_t k = 0; k < r[i]->n; k++)
-			op_run_scale_output(&r[i]->op[k], r[i]->op[k].coll.out,
-					    r[i]->op[k].coll.count);
 	return rc;
 }
 
@@ -139,6 +130,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 	struct coll coll = { .kind = BERTH_ALLREDUCE,
 			     .type = like->type,
 			     .op = like->op,
+			     .scale = like->scale,
 			     .count = bytes / kern_size(like->type),
 			     .signature = signature };
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
@@ -157,7 +149,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 	if (e->comm->n > 1)
 		rc = comm_step(e->comm, &coll, deadline_ns);
 	else
-		rc = BERTH_OK;
+		rc = op_run_alone(&coll);
 	if (begun_ns) {
 		note_times(r, n, "ALLREDUCE", begun_ns);
 		begun_ns = clock_ns();
@@ -181,8 +173,6 @@ static berth_result one(struct engine *e, const struct op *op, uint32_t signatur
 
 	coll.signature = signature;
 	rc = op_run_perform(c, op, &coll, deadline_ns, why);
-	if (!rc)
-		op_run_scale_output(op, coll.out, op_got(op, c->n, c->me));
 	if (begun_ns)
 		timeline_event(op->name ? op->name : "", op_run_event(coll.kind),
 			       begun_ns, clock_ns());
@@ -257,7 +247,7 @@ berth_result engine_do(struct engine *e, struct berth_request **r, size_t n,
 				c->id, c->seq, BOOT_RECORD_RUNS);
 	if (timeline_runs)
 		queue_times(r, n);
-	if (is_fused(e, r[0]) && (n > 1 || r[0]->n > 1 || r[0]->op->prescale != 1))
+	if (is_fused(e, r[0]) && (n > 1 || r[0]->n > 1))
 		rc = together(e, r, n, signature, deadline_ns);
 	else
 		rc = each(e, r[0], signature, deadline_ns, &why);

@@ -400,14 +400,11 @@ static berth_result do_with_joined(struct engine *e, struct berth_request *r)
 	if (!r)
 		return op_run_take_part(c, said, 0);
 	coll = r->op->coll;
-	if (r->n > 1 ||
-	    r->op->prescale != 1) /* the one that has to do it knows not how */
+	if (r->n > 1) /* the one that has to do it knows not how */
 		rc = BERTH_UNSUPPORTED;
 	else
 		rc = op_run_with_joined(c, &coll, code, said, r->deadline_ns);
-	if (!rc)
-		op_run_scale_output(r->op, coll.out, op_got(r->op, c->n, c->me));
-	else
+	if (rc)
 		rc = comm_failed(c, rc, r->op, &why);
 	engine_complete(e, r, rc, &why);
 	return rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID ? BERTH_OK : rc;

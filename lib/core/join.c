@@ -8,8 +8,6 @@
 static const struct op joining = {
 	.coll = { .kind = BERTH_BARRIER, .signature = OP_RUN_JOIN },
 	.name = "berth_join",
-	.prescale = 1,
-	.postscale = 1,
 };
 
 /* What others call for that this rank did not, and its part in it. */

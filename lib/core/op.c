@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/base/kern.h"
-#include "lib/base/kern_half.h"
 #include "lib/base/names.def"
 
 static uint64_t mix(uint64_t h, uint64_t x)
@@ -101,15 +100,22 @@ static const char *check_counts(const struct coll *c, unsigned n, unsigned me)
 	return NULL;
 }
 
-static bool reduces(enum berth_kind kind)
-{
-	return kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE ||
-	       kind == BERTH_REDUCESCATTER;
-}
-
 static bool is_float(berth_type t)
 {
-	return t == BERTH_F16 || t == BERTH_BF16 || t == BERTH_F32 || t == BERTH_F64;
+	const berth_type wide = kern_accumulator(t);
+
+	return wide == BERTH_F32 || wide == BERTH_F64;
+}
+
+static bool is_scaled(const struct coll *c)
+{
+	return c->scale.has_prescale || c->scale.has_postscale;
+}
+
+static void take_scale(bool *has, double *scale, const double *given)
+{
+	*has = given && *given != 1;
+	*scale = *has ? *given : 0;
 }
 
 static const char *take_op(struct op *op, const struct berth_desc *d, unsigned n)
@@ -119,18 +125,18 @@ static const char *take_op(struct op *op, const struct berth_desc *d, unsigned n
 	c->op = d->op;
 	if (d->op == BERTH_AVG && c->type != BERTH_BOOL) {
 		c->op = BERTH_SUM;
-		op->divide = n;
+		c->scale.divide = n;
 	} else if (d->op == BERTH_ADASUM) {
 		if (c->kind != BERTH_ALLREDUCE || !is_float(c->type))
 			return "Adasum is for allreduce of floats";
 		op->adasum = true;
 		c->op = BERTH_SUM;
 	}
-	if (!reduces(c->kind))
-		return op->prescale != 1 || op->postscale != 1
-			       ? "only reductions can be scaled"
-			       : NULL;
-	if (kern_reduce_of(c->type, c->op))
+	if (!coll_reduces(c->kind))
+		return is_scaled(c) ? "only reductions can be scaled" : NULL;
+	if (is_scaled(c) && c->op >= BERTH_BAND)
+		return "band, bor and bxor can't be scaled";
+	if (kern_is_defined(c->type, c->op))
 		return NULL;
 	return c->type == BERTH_BOOL ? "there is no average of bool"
 				     : "band, bor and bxor are not for floats";
@@ -141,7 +147,7 @@ static uint32_t sign(const struct op *op, unsigned n)
 {
 	const struct coll *c = &op->coll;
 	uint64_t h = (uint64_t)c->kind << 24 | (uint64_t)c->type << 16 |
-		     (uint64_t)c->op << 8 | (unsigned)op->adasum << 1 | !!op->divide;
+		     (uint64_t)c->op << 8 | (unsigned)op->adasum << 1 | !!c->scale.divide;
 
 	if (c->kind != BERTH_ALLGATHER && c->kind != BERTH_ALLTOALL)
 		h = mix(h, c->count);
@@ -149,8 +155,9 @@ static uint32_t sign(const struct op *op, unsigned n)
 		h = mix(h, ~c->count);
 	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_REDUCE)
 		h = mix(h, c->root);
-	if (op->prescale != 1 || op->postscale != 1)
-		h = mix(mix(h, bits(op->prescale)), bits(op->postscale));
+	if (is_scaled(c))
+		h = mix(mix(h, bits(c->scale.prescale)),
+			bits(c->scale.postscale) + c->scale.has_postscale);
 	if (c->kind == BERTH_ALLGATHER && c->out_counts)
 		h = op_hash(c->out_counts, n * sizeof *c->out_counts, h);
 	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
@@ -177,10 +184,11 @@ static const char *make(struct op *op, enum berth_kind kind, const struct berth_
 	c->piece = NULL;
 	c->npieces = 0;
 	c->root = 0;
+	c->in_form = c->out_form = KERN_ELEMENTS;
+	c->scale.divide = 0;
+	take_scale(&c->scale.has_prescale, &c->scale.prescale, d->prescale);
+	take_scale(&c->scale.has_postscale, &c->scale.postscale, d->postscale);
 	op->name = d->name;
-	op->prescale = d->prescale == 0 ? 1 : d->prescale;
-	op->postscale = d->postscale == 0 ? 1 : d->postscale;
-	op->divide = 0;
 	op->adasum = false;
 	op->timeout_ms = d->timeout_ms;
 	op->priority = d->priority;
@@ -222,15 +230,6 @@ const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc
 	return wrong;
 }
 
-uint64_t op_got(const struct op *op, unsigned n, unsigned me)
-{
-	const struct coll *c = &op->coll;
-
-	if (c->kind == BERTH_REDUCESCATTER)
-		return coll_part(c, n, me);
-	return c->kind == BERTH_REDUCE && c->root != me ? 0 : c->count;
-}
-
 /* ---- words and records ---- */
 
 static bool has_counts(const struct coll *c)
@@ -264,19 +263,20 @@ void op_words(char *text, size_t bytes, const struct op *op)
 		snprintf(rest, sizeof rest, " from rank %u", c->root);
 	else if (c->kind == BERTH_REDUCE)
 		snprintf(rest, sizeof rest, " to rank %u", c->root);
-	if (reduces(c->kind)) {
+	if (coll_reduces(c->kind)) {
 		size_t n = strlen(rest);
 
 		snprintf(rest + n, sizeof rest - n, ", %s",
-			 op->adasum   ? "adasum"
-			 : op->divide ? "avg"
-				      : kern_op_name(c->op));
+			 op->adasum	   ? "adasum"
+			 : c->scale.divide ? "avg"
+					   : kern_op_name(c->op));
 	}
-	if (op->prescale != 1 || op->postscale != 1) {
+	if (is_scaled(c)) {
 		size_t n = strlen(rest);
 
 		snprintf(rest + n, sizeof rest - n, ", scaled by %g and %g",
-			 op->prescale, op->postscale);
+			 c->scale.has_prescale ? c->scale.prescale : 1,
+			 c->scale.has_postscale ? c->scale.postscale : 1);
 	}
 	if (c->kind == BERTH_REDUCESCATTER || !has_counts(c))
 		snprintf(count, sizeof count, "%llu ", (unsigned long long)c->count);
@@ -284,13 +284,29 @@ void op_words(char *text, size_t bytes, const struct op *op)
 		 kern_type_name(c->type), rest, has_counts(c) ? ", with counts" : "");
 }
 
+/* The bits of a scale; those of 1 where there is none. */
+static unsigned long long scale_code(bool has, double scale)
+{
+	return bits(has ? scale : 1);
+}
+
+static void take_scale_code(bool *has, double *scale, unsigned long long code)
+{
+	double x;
+
+	memcpy(&x, &code, sizeof x);
+	take_scale(has, scale, &x);
+}
+
 void op_encode(char *text, const struct op *op)
 {
 	const struct coll *c = &op->coll;
-	int n = snprintf(text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u\n",
+	int n = snprintf(text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u %llx %llx\n",
 			 (int)c->kind, (int)c->type, (int)c->op,
 			 (unsigned long long)c->count, c->root,
-			 has_counts(c) || op->adasum, op->divide, c->signature);
+			 has_counts(c) || op->adasum, c->scale.divide, c->signature,
+			 scale_code(c->scale.has_prescale, c->scale.prescale),
+			 scale_code(c->scale.has_postscale, c->scale.postscale));
 
 	op_words(text + n, OP_CODE_BYTES - (size_t)n, op);
 }
@@ -298,15 +314,15 @@ void op_encode(char *text, const struct op *op)
 berth_result op_decode(struct op *op, const char *text, const char **words)
 {
 	int kind, type, o, special;
-	unsigned long long count;
+	unsigned long long count, before, after;
 	unsigned root, divide, signature;
 	const char *line = strchr(text, '\n');
 
 	*words = line ? line + 1 : text;
 	memset(op, 0, sizeof *op);
-	op->prescale = op->postscale = 1;
-	if (!line || sscanf(text, "%d %d %d %llu %u %d %u %u", &kind, &type, &o, &count,
-			    &root, &special, &divide, &signature) != 8)
+	if (!line ||
+	    sscanf(text, "%d %d %d %llu %u %d %u %u %llx %llx", &kind, &type, &o,
+		   &count, &root, &special, &divide, &signature, &before, &after) != 10)
 		return BERTH_INVALID;
 	if (kind < 0 || kind >= BERTH_KINDS || type < 0 || type >= BERTH_TYPES ||
 	    o < 0 || o >= BERTH_OPS)
@@ -317,7 +333,10 @@ berth_result op_decode(struct op *op, const char *text, const char **words)
 	op->coll.count = count;
 	op->coll.root = root;
 	op->coll.signature = signature;
-	op->divide = divide;
+	op->coll.scale.divide = divide;
+	take_scale_code(&op->coll.scale.has_prescale, &op->coll.scale.prescale, before);
+	take_scale_code(&op->coll.scale.has_postscale, &op->coll.scale.postscale,
+			after);
 	return special ? BERTH_UNSUPPORTED : BERTH_OK;
 }
 
@@ -351,25 +370,27 @@ static void fill_integers(void *p, const struct coll *c, uint64_t n)
 
 static void fill_floats(void *p, const struct coll *c, uint64_t n)
 {
+	enum { E4M3_LARGEST = 448 }; /* which has no infinity */
 	double x = c->op == BERTH_PRODUCT ? 1 : 0;
+	const double most =
+		c->type == BERTH_F8_E4M3 ? E4M3_LARGEST : (double)INFINITY;
+	float narrow;
 	unsigned char one[8];
+	struct kern k;
 
 	if (c->op == BERTH_MIN || c->op == BERTH_MAX)
-		x = c->op == BERTH_MIN ? (double)INFINITY : -(double)INFINITY;
-	if (c->type == BERTH_F64)
-		memcpy(one, &x, 8);
-	else if (c->type == BERTH_F32)
-		memcpy(one, &(float){ (float)x }, 4);
-	else if (c->type == BERTH_F16)
-		memcpy(one, &(uint16_t){ float_f16((float)x) }, 2);
-	else
-		memcpy(one, &(uint16_t){ float_bf16((float)x) }, 2);
+		x = c->op == BERTH_MIN ? most : -most;
+	narrow = (float)x;
+	kern_make(&k, c->type, BERTH_SUM, NULL, KERN_PARTIAL, KERN_ELEMENTS);
+	kern_reduce(&k, &(void *){ one }, 1,
+		    &(const void *){ c->type == BERTH_F64 ? (const void *)&x : &narrow },
+		    1, 1, false);
 	fill_bytes(p, kern_size(c->type), n, one);
 }
 
 void op_fill_neutral(void *p, const struct coll *c, uint64_t n)
 {
-	if (!reduces(c->kind))
+	if (!coll_reduces(c->kind))
 		memset(p, 0, n * kern_size(c->type));
 	else if (is_float(c->type))
 		fill_floats(p, c, n);

@@ -8,10 +8,8 @@
 #include "lib/backend/coll.h"
 
 struct op {
-	struct coll coll;           /* average and Adasum as sums */
-	const char *name;           /* the caller's, or NULL */
-	double prescale, postscale; /* 1: none */
-	uint32_t divide;            /* the sum, by so many; 0: not */
+	struct coll coll; /* average and Adasum as sums */
+	const char *name; /* the caller's, or NULL */
 	bool adasum;
 	int64_t timeout_ms; /* 0: the default, -1: none */
 	int priority;
@@ -23,8 +21,6 @@ enum { OP_WORDS_BYTES = 320, OP_CODE_BYTES = 512 };
  * this one is ME.  NULL, or what is wrong with it (BERTH_INVALID). */
 const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
 		    unsigned n, unsigned me);
-/* Elements that arrive in OUT. */
-uint64_t op_got(const struct op *op, unsigned n, unsigned me);
 
 const char *op_kind_name(enum berth_kind kind);
 /* `allreduce "grad" of 1024 f32, sum`; without a number where each rank has its own. */

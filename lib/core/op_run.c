@@ -93,6 +93,29 @@ static berth_result is_possible(const struct op *op, const char **said)
 		       : BERTH_OK;
 }
 
+/* A scaled product, least or greatest of which a rank gives what changes nothing: the
+ * others scale theirs, since that would be scaled, too. */
+static bool scales_apart(const struct coll *c)
+{
+	return c->scale.has_prescale && c->op != BERTH_SUM;
+}
+
+static berth_result scale_apart(struct comm *c, struct coll *coll)
+{
+	const struct kern_scale before = { .has_prescale = true,
+					   .prescale = coll->scale.prescale };
+	void *to = comm_scratch(c, coll->count * kern_size(coll->type));
+	struct kern k;
+
+	if (!to)
+		return BERTH_MEMORY;
+	kern_make(&k, coll->type, BERTH_SUM, &before, KERN_ELEMENTS, KERN_ELEMENTS);
+	kern_reduce(&k, &to, 1, &coll->in, 1, coll->count, false);
+	coll->in = to;
+	coll->scale.has_prescale = false;
+	return BERTH_OK;
+}
+
 berth_result op_run_with_joined(struct comm *c, const struct coll *coll,
 				const char *code, const char **said,
 				uint64_t deadline_ns)
@@ -104,6 +127,8 @@ berth_result op_run_with_joined(struct comm *c, const struct coll *coll,
 
 	if (!rc)
 		rc = is_possible(&op, said);
+	if (!rc && scales_apart(&again))
+		rc = scale_apart(c, &again);
 	if (rc)
 		return rc;
 	again.signature = op_run_joined_signature(op.coll.signature);
@@ -122,6 +147,8 @@ static berth_result give_nothing(struct comm *c, struct op *op, uint64_t deadlin
 		return BERTH_MEMORY;
 	}
 	op_fill_neutral(p, coll, coll->count);
+	if (scales_apart(coll))
+		coll->scale.has_prescale = false;
 	coll->in = p;
 	coll->out = p + (in + 63) / 64 * 64;
 	coll->signature = op_run_joined_signature(coll->signature);
@@ -227,36 +254,19 @@ static berth_result check_counts(struct comm *c, struct coll *coll,
 
 /* ---- the operation ---- */
 
-static void alone(const struct coll *coll)
+berth_result op_run_alone(const struct coll *coll)
 {
 	size_t bytes = coll->count * kern_size(coll->type);
+	struct kern k = { .how = KERN_PLAIN };
 
-	if (bytes && coll->in != coll->out)
+	if (coll_reduces(coll->kind))
+		coll_kern(&k, coll, KERN_ELEMENTS, KERN_ELEMENTS);
+	if (k.how != KERN_PLAIN)
+		kern_reduce(&k, &(void *){ coll->out }, 1, &(const void *){ coll->in },
+			    1, coll->count, false);
+	else if (bytes && coll->in != coll->out)
 		memmove(coll->out, coll->in, bytes);
-}
-
-/* The input times prescale, where it may be written: not where it is, since what is
- * done anew is scaled anew. */
-static berth_result scale_input(struct comm *c, const struct op *op, struct coll *coll)
-{
-	size_t bytes = coll->count * kern_size(coll->type);
-	void *to = coll->kind == BERTH_ALLREDUCE && coll->in != coll->out
-			   ? coll->out
-			   : comm_scratch(c, bytes);
-
-	if (!to)
-		return coll->count ? BERTH_MEMORY : BERTH_OK;
-	kern_scale(to, coll->in, coll->count, coll->type, op->prescale);
-	coll->in = to;
 	return BERTH_OK;
-}
-
-void op_run_scale_output(const struct op *op, void *out, uint64_t n)
-{
-	if (op->divide && n)
-		kern_divide(out, out, n, op->coll.type, op->divide);
-	if (op->postscale != 1 && n)
-		kern_scale(out, out, n, op->coll.type, op->postscale);
 }
 
 /* A small array that is summed in place may have been written before ranks, more than
@@ -291,14 +301,8 @@ berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *co
 {
 	berth_result rc = BERTH_OK;
 
-	if (op->prescale != 1)
-		rc = scale_input(c, op, coll);
-	if (rc)
-		return rc;
-	if (c->n == 1) {
-		alone(coll);
-		return BERTH_OK;
-	}
+	if (c->n == 1)
+		return op_run_alone(coll);
 	if (coll->kind == BERTH_ALLTOALL && coll->in_counts)
 		rc = check_counts(c, coll, deadline_ns, why);
 	if (!rc && op->adasum)
@@ -362,9 +366,7 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 	rc = op_run_perform(c, op, &coll, deadline_ns, why);
 	if (rc == BERTH_MISMATCH && !*why->text)
 		rc = differ(c, op, &coll, deadline_ns, why);
-	if (!rc)
-		op_run_scale_output(op, coll.out, op_got(op, c->n, c->me));
-	else
+	if (rc)
 		rc = fail(c, rc, op, why);
 	op_run_end(c, rc);
 	if (begun_ns)

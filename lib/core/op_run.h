@@ -26,6 +26,8 @@ uint32_t op_run_joined_signature(uint32_t signature);
  * was.  WHY: where it is more than the result. */
 berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *coll,
 			    uint64_t deadline_ns, struct failure *why);
+/* COLL in a set of one rank. */
+berth_result op_run_alone(const struct coll *coll);
 /* After comm_explain(), of a rank that called for OP: who called for what. */
 void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
 		      struct failure *why);
@@ -42,7 +44,4 @@ static inline void op_run_end(struct comm *c, berth_result rc)
 }
 /* As the timeline calls it. */
 const char *op_run_event(enum berth_kind kind);
-/* The average and postscale of OP, of N elements. */
-void op_run_scale_output(const struct op *op, void *out, uint64_t n);
-
 #endif

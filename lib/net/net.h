@@ -30,7 +30,8 @@ struct net;
 enum {
 	NET_KEY_BYTES = 32,
 	NET_ADDRESS_BYTES = 512,
-	NET_LANES = 4 /* connections between two ranks, at most */
+	NET_LANES = 4,    /* connections between two ranks, at most */
+	NET_MESSAGES = 32 /* that an exchange sends at most, and receives at most */
 };
 
 struct net_config {

@@ -317,7 +317,7 @@ static bool is_oversubscribed(struct net *n, uint64_t now)
 
 static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 {
-	struct pollfd p[2 * NET_LANES];
+	struct pollfd p[2 * NET_MESSAGES];
 	nfds_t np = 0;
 
 	for (size_t i = 0; i < x->nout; i++)

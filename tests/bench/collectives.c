@@ -204,9 +204,11 @@ static void add(size_t n)
 {
 	size_t part = n * 2 / 3 / 16 * 16;
 
-	kern_reduce_of(BERTH_F32, BERTH_SUM)((void *[]){ b.out }, 1,
-					     (const void *[]){ b.in, b.in + n }, 2,
-					     part, true);
+	struct kern k;
+
+	kern_make(&k, BERTH_F32, BERTH_SUM, NULL, KERN_ELEMENTS, KERN_ELEMENTS);
+	kern_reduce(&k, (void *[]){ b.out }, 1, (const void *[]){ b.in, b.in + n }, 2,
+		    part, true);
 	kern_fence();
 }
 

@@ -86,9 +86,10 @@ static void asynchronous()
 static void designated()
 {
 #if __cplusplus >= 202002L
+	const double two = 2;
 	float x[2] = { 1, 2 };
 	struct berth_desc d = BERTH_DESC(.name = "designated", .in = x, .out = x, .count = 2,
-					 .type = BERTH_F32, .op = BERTH_AVG, .prescale = 2);
+					 .type = BERTH_F32, .op = BERTH_AVG, .prescale = &two);
 
 	is(d.size == sizeof d && !berth_allreduce(&d) && x[1] == 4, "BERTH_DESC");
 #endif

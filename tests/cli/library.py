@@ -9,8 +9,8 @@ berth.berth_version.restype = ctypes.c_char_p
 class Desc(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("set", ctypes.c_void_p),
                 ("in_", ctypes.c_void_p), ("out", ctypes.c_void_p), ("count", ctypes.c_uint64),
-                ("type", ctypes.c_int), ("op", ctypes.c_int), ("prescale", ctypes.c_double),
-                ("postscale", ctypes.c_double), ("root", ctypes.c_int), ("in_counts", ctypes.c_void_p),
+                ("type", ctypes.c_int), ("op", ctypes.c_int), ("prescale", ctypes.c_void_p),
+                ("postscale", ctypes.c_void_p), ("root", ctypes.c_int), ("in_counts", ctypes.c_void_p),
                 ("out_counts", ctypes.c_void_p), ("timeout_ms", ctypes.c_int64),
                 ("priority", ctypes.c_int)]
 

@@ -171,7 +171,7 @@ static void done_anew(void)
 		float x[2] = { 8, 8 };
 		struct berth_desc d =
 			BERTH_DESC(.name = "first", .in = x, .out = x, .count = 1,
-				   .type = BERTH_F32, .prescale = 0.5);
+				   .type = BERTH_F32, .prescale = &half);
 		berth_request *first, *second;
 
 		if (!late)
@@ -241,7 +241,7 @@ static void submit_last(berth_request **late, berth_request **group)
 		BERTH_DESC(.name = "a", .in = &both[0], .out = &both[0], .count = 1,
 			   .type = BERTH_F32),
 		BERTH_DESC(.name = "b", .in = &both[1], .out = &both[1], .count = 1,
-			   .type = BERTH_F32, .prescale = 2)
+			   .type = BERTH_F32, .prescale = &two)
 	};
 
 	own = 5;

@@ -127,7 +127,7 @@ static void scaled(void)
 	int32_t ints[2] = { 7, -7 };
 	struct berth_desc d =
 		BERTH_DESC(.name = "scaled", .in = in, .out = out, .count = 3,
-			   .type = BERTH_F32, .prescale = 0.5, .postscale = 4);
+			   .type = BERTH_F32, .prescale = &half, .postscale = &four);
 
 	FINE(berth_allreduce(&d));
 	CHECK(out[0] == 2.0F * (float)size && out[1] == 4.0F * (float)size, "scaled");

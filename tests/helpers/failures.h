@@ -263,7 +263,7 @@ static void arguments(void)
 	WRONG(e.root = size, berth_broadcast(&e));
 	WRONG(e.size = 3, berth_allreduce(&e));
 	SAYS("BERTH_DESC()");
-	WRONG(e.prescale = 2, berth_broadcast(&e));
+	WRONG(e.prescale = &two, berth_broadcast(&e));
 	if (size > 1)
 		WRONG(e.count = (uint64_t)size, berth_reducescatter(&e));
 	if (size > 1)
@@ -412,7 +412,7 @@ static void starved(void)
 	float *x = calloc(1, BYTES), *y = calloc(1, BYTES);
 	struct berth_desc d = BERTH_DESC(.name = "starved", .in = x, .out = y,
 					 .count = BYTES / sizeof *x, .type = BERTH_F32,
-					 .prescale = 2);
+					 .prescale = &two);
 	struct rlimit before, none;
 	berth_result rc;
 

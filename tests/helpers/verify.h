@@ -11,6 +11,7 @@
 
 #include "tests/helpers/reference.h"
 
+static const double half = 0.5, two = 2, four = 4;
 static unsigned long checks;
 /* Of several hosts the order of a sum is the algorithm's. */
 static bool in_order = true;

@@ -15,7 +15,7 @@ static const unsigned char key[NET_KEY_BYTES] = "a key of thirty-two bytes, or s
 struct meeting {
 	_Atomic unsigned here;
 	char address[64][NET_ADDRESS_BYTES];
-	uint64_t hash[128];
+	_Atomic uint64_t left;
 };
 
 static struct net *connect_with(struct ranks *r, const unsigned char *with)

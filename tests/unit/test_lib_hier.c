@@ -1,4 +1,4 @@
-/* lib/two: the collectives of ranks on several hosts; here a host is a part of the
+/* lib/hier: the collectives of ranks on several hosts; here a host is a part of the
  * ranks.
  * limit_s: 400  takes_s: 105 */
 #include "collectives.h"
@@ -18,7 +18,6 @@ static unsigned host_of(unsigned rank, unsigned n)
 static struct group join(struct ranks *r, struct net *net)
 {
 	unsigned rank[64], host[64], nlocal = 0, local_me = 0;
-	struct meeting *m = r->region;
 	struct shm_config local = { .cores = 2, .cache_bytes = 1 << 20 };
 	struct hier_config c = { .net = net,
 				 .group = 5,
@@ -44,7 +43,7 @@ static struct group join(struct ranks *r, struct net *net)
 		       host_of(r->me, r->n) * shm_bytes(r->n);
 	c.local = shm_join(&local);
 	RANKS_ASSERT(r, c.local, "shm_join");
-	g = (struct group){ &hier_backend, hier_join(&c), m->hash };
+	g = (struct group){ &hier_backend, hier_join(&c), host_of };
 	RANKS_ASSERT(r, g.group, "hier_join");
 	return g;
 }
@@ -78,7 +77,7 @@ static void differ(struct ranks *r)
  * is ever over: that of the one on its host.  Nobody leaves before all have. */
 static void one_is_late(struct ranks *r, struct group *g)
 {
-	_Atomic uint64_t *back = (_Atomic uint64_t *)g->hash;
+	_Atomic uint64_t *back = &((struct meeting *)r->region)->left;
 	struct coll c = { .kind = BERTH_BARRIER, .signature = 5 };
 	bool last = r->me == r->n - 1;
 	struct timespec now;

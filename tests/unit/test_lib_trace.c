@@ -44,7 +44,7 @@ START_TEST(words)
 		  "reducescatter \"t\" of 7 i64, bxor" },
 	};
 	const struct op grad = {
-		.coll = sum, .name = "grad", .prescale = 1, .postscale = 1
+		.coll = sum, .name = "grad"
 	};
 	char text[128];
 
@@ -52,9 +52,7 @@ START_TEST(words)
 	ck_assert_str_eq(text, "allreduce \"grad\" of 1024 f32, sum");
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const struct op op = { .coll = cases[i].c,
-				       .name = cases[i].name,
-				       .prescale = 1,
-				       .postscale = 1 };
+				       .name = cases[i].name };
 
 		op_words(text, sizeof text, &op);
 		ck_assert_str_eq(text, cases[i].text);

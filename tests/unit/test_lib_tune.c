@@ -6,13 +6,19 @@
 
 #include "lib/backend/tune.h"
 
+static struct tune_work f32(unsigned ranks, uint64_t bytes)
+{
+	return (struct tune_work){ ranks, bytes / 4, 4, 4, 4 };
+}
+
 static enum tune_algorithm algorithm(double latency_us, double us_per_byte,
 				     unsigned ranks, uint64_t bytes)
 {
 	struct tune_numbers n = { .latency_us = latency_us,
 				  .us_per_byte = us_per_byte };
+	struct tune_work w = f32(ranks, bytes);
 
-	return tune_choose(&n, ranks, bytes).algorithm;
+	return tune_choose(&n, &w).algorithm;
 }
 
 START_TEST(sizes)
@@ -22,16 +28,29 @@ START_TEST(sizes)
 	ck_assert_int_eq(algorithm(3, 2e-4, 2, 131000), TUNE_DOUBLE);
 	ck_assert_int_eq(algorithm(3, 2e-4, 2, 133000), TUNE_HALVE);
 	/* 4 ranks: 2 L + 2 n against 4 L + 1.5 n: even at about 4 L / b */
-	ck_assert_int_eq(algorithm(20, 1e-3, 4, 70000), TUNE_DOUBLE);
-	ck_assert_int_eq(algorithm(20, 1e-3, 4, 81000), TUNE_HALVE);
-	/* the slower a message, the larger what it carries */
+	ck_assert_int_eq(algorithm(5, 1e-3, 4, 19000), TUNE_DOUBLE);
+	ck_assert_int_eq(algorithm(5, 1e-3, 4, 21000), TUNE_HALVE);
+	/* the slower a message, the larger what it carries, and many steps cost more
+	 * than many messages at a time */
 	ck_assert_int_eq(algorithm(2000, 1e-3, 4, 81000), TUNE_DOUBLE);
-	/* 5 ranks: who has no partner sends all twice, a ring does not */
+	ck_assert_int_eq(algorithm(2000, 1e-3, 16, 100 << 20), TUNE_DIRECT);
+	/* 5 ranks: who has no partner sends all twice, parts are sent once */
 	ck_assert_int_eq(algorithm(20, 1e-3, 5, 8), TUNE_DOUBLE);
-	ck_assert_int_eq(algorithm(20, 1e-3, 5, 100 << 20), TUNE_RING);
-	/* but a ring of many is long */
-	ck_assert_int_eq(algorithm(20, 1e-3, 1000, 1 << 20), TUNE_HALVE);
-	ck_assert_int_eq(algorithm(20, 1e-3, 1000, 1 << 30), TUNE_RING);
+	ck_assert_int_eq(algorithm(20, 1e-3, 5, 100 << 20), TUNE_DIRECT);
+}
+END_TEST
+
+/* Partial sums of bf16 are twice as wide as what is sent directly. */
+START_TEST(narrow)
+{
+	const struct tune_numbers n = { .latency_us = 20, .us_per_byte = 1e-3 };
+	struct tune_work w = { 4, 16 << 20, 2, 4, 2 };
+
+	ck_assert_int_eq(tune_choose(&n, &w).algorithm, TUNE_DIRECT);
+	ck_assert(tune_cost_us(&n, TUNE_HALVE, &w) >
+		  1.1 * tune_cost_us(&n, TUNE_DIRECT, &w));
+	w.count = 512;
+	ck_assert_int_eq(tune_choose(&n, &w).algorithm, TUNE_DOUBLE);
 }
 END_TEST
 
@@ -41,15 +60,16 @@ START_TEST(least)
 
 	for (unsigned ranks = 2; ranks < 70; ranks++)
 		for (uint64_t bytes = 8; bytes < 1ull << 36; bytes *= 2) {
-			enum tune_algorithm best =
-				tune_choose(&n, ranks, bytes).algorithm;
+			const struct tune_work w = f32(ranks, bytes),
+					       more = f32(ranks, 2 * bytes);
+			enum tune_algorithm best = tune_choose(&n, &w).algorithm;
 
-			for (enum tune_algorithm w = 0; w < TUNE_ALGORITHMS; w++)
-				ck_assert(tune_cost_us(&n, best, ranks, bytes) <=
-					  tune_cost_us(&n, w, ranks, bytes));
-			for (enum tune_algorithm w = 0; w < TUNE_ALGORITHMS; w++)
-				ck_assert(tune_cost_us(&n, w, ranks, bytes) <
-					  tune_cost_us(&n, w, ranks, bytes * 2));
+			for (enum tune_algorithm a = 0; a < TUNE_ALGORITHMS; a++)
+				ck_assert(tune_cost_us(&n, best, &w) <=
+					  tune_cost_us(&n, a, &w));
+			for (enum tune_algorithm a = 0; a < TUNE_ALGORITHMS; a++)
+				ck_assert(tune_cost_us(&n, a, &w) <
+					  tune_cost_us(&n, a, &more));
 		}
 }
 END_TEST
@@ -57,13 +77,14 @@ END_TEST
 START_TEST(several_lanes)
 {
 	struct tune_numbers n = { .latency_us = 33, .us_per_byte = 2e-4 };
+	const struct tune_work large = f32(4, 1 << 30), small = f32(4, 1 << 20);
 
-	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 30).lanes, 1);
+	ck_assert_uint_eq(tune_choose(&n, &large).lanes, 1);
 	n.lanes_us_per_byte = 1.9e-4; /* not worth it */
-	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 30).lanes, 1);
+	ck_assert_uint_eq(tune_choose(&n, &large).lanes, 1);
 	n.lanes_us_per_byte = 1e-4;
-	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 30).lanes, TUNE_LANES);
-	ck_assert_uint_eq(tune_choose(&n, 4, 1 << 20).lanes, 1);
+	ck_assert_uint_eq(tune_choose(&n, &large).lanes, TUNE_LANES);
+	ck_assert_uint_eq(tune_choose(&n, &small).lanes, 1);
 }
 END_TEST
 
@@ -92,6 +113,7 @@ int main(void)
 
 	suite_add_tcase(s, t);
 	tcase_add_test(t, sizes);
+	tcase_add_test(t, narrow);
 	tcase_add_test(t, least);
 	tcase_add_test(t, several_lanes);
 	tcase_add_test(t, table);
