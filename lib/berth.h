@@ -69,7 +69,7 @@ typedef enum berth_type {
 	BERTH_BF16, /* summed in f32 */
 	BERTH_F32,
 	BERTH_F64,
-	BERTH_BOOL, /* a byte, 0 or 1: sum and max are "or", product and min "and" */
+	BERTH_BOOL,    /* a byte, 0 or 1: sum and max are "or", product and min "and" */
 	BERTH_F8_E4M3, /* torch's float8_e4m3fn: no infinities; summed in f32 */
 	BERTH_F8_E5M2, /* torch's float8_e5m2; summed in f32 */
 	BERTH_TYPES
@@ -175,7 +175,7 @@ struct berth_desc {
 	/* Each element is multiplied by PRESCALE before it is added, and the result by
 	 * POSTSCALE.  NULL: neither. */
 	const double *prescale, *postscale;
-	int root;         /* a rank in the set, for broadcast and reduce */
+	int root; /* a rank in the set, for broadcast and reduce */
 	const uint64_t
 		*in_counts; /* for alltoallv and reducescatter: one for each rank */
 	const uint64_t

@@ -1,5 +1,7 @@
 #include "lib/backend/coll.h"
 
+#include <string.h>
+
 static uint64_t even(uint64_t count, unsigned n, unsigned i)
 {
 	return count / n + (i < count % n);
@@ -33,4 +35,17 @@ uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i)
 	for (unsigned k = 0; k < i; k++)
 		at += coll_got(c, n, k);
 	return at;
+}
+
+void coll_alone(const struct coll *c)
+{
+	struct kern k = { .how = KERN_PLAIN };
+
+	if (coll_reduces(c->kind))
+		coll_kern(&k, c, c->in_form, c->out_form);
+	if (k.how != KERN_PLAIN || c->in_form != c->out_form)
+		kern_reduce(&k, &(void *){ c->out }, 1, &(const void *){ c->in }, 1,
+			    c->count, false);
+	else if (c->count && c->in != c->out)
+		memmove(c->out, c->in, c->count * kern_size(c->type));
 }

@@ -18,7 +18,7 @@ struct coll {
 	void *out;
 	uint64_t count; /* elements; of allgather: this rank's */
 	berth_type type;
-	berth_op op;   /* of a reduction, one that kern_make() has */
+	berth_op op; /* of a reduction, one that kern_make() has */
 	struct kern_scale scale;
 	/* Of a reduction: of IN and of OUT.  KERN_PARTIAL: for a back end that reduces
 	 * in several steps; what has pieces has none. */
@@ -43,6 +43,9 @@ uint64_t coll_got(const struct coll *c, unsigned n, unsigned i);
 /* Elements in front of them. */
 uint64_t coll_part_at(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
+
+/* C of one rank alone. */
+void coll_alone(const struct coll *c);
 
 /* Allreduce, reduce, reducescatter. */
 static inline bool coll_reduces(enum berth_kind kind)

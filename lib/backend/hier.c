@@ -15,8 +15,9 @@ enum {
 
 struct hier {
 	struct shm *local;
-	struct tcp *all;  /* every rank of every host */
-	struct tcp *lane; /* the rank of the same number on each host; NULL: it has none */
+	struct tcp *all; /* every rank of every host */
+	struct tcp
+		*lane; /* the rank of the same number on each host; NULL: it has none */
 	unsigned n, me;
 	unsigned nlocal, local_me;
 	unsigned lanes;  /* the ranks of the host that has fewest */
@@ -289,9 +290,9 @@ static unsigned char *at(const struct coll *c, uint64_t element)
 static void cut_by_lanes(struct hier *t, const struct coll *c)
 {
 	for (unsigned i = 0; i < t->nlocal; i++)
-		t->counts[i] = i >= t->lanes ? 0
-					     : c->count / t->lanes +
-						       (i < c->count % t->lanes);
+		t->counts[i] =
+			i >= t->lanes ? 0
+				      : c->count / t->lanes + (i < c->count % t->lanes);
 }
 
 /* The host's partial sums of this rank's part, T->counts of C->in, at WHERE. */
@@ -325,7 +326,8 @@ static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t 
 
 /* Each lane reduces its part over the hosts, all at once, and the parts are put
  * together in memory. */
-static berth_result allreduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
+static berth_result allreduce(struct hier *t, const struct coll *c,
+			      uint64_t deadline_ns)
 {
 	struct coll across = *c, gather = *c;
 	void *where = NULL;
@@ -466,6 +468,8 @@ static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
 
 	if (!all)
 		return BERTH_MEMORY;
+	whole.kind = BERTH_ALLREDUCE;
+	whole.in_counts = NULL;
 	whole.out = all;
 	rc = allreduce(t, &whole, deadline_ns);
 	if (!rc && coll_part(c, t->n, t->me))

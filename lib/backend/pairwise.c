@@ -3,7 +3,8 @@
 #include <string.h>
 
 enum {
-	BLOCK_BYTES = 2048, /* what is under way of a level stays in the nearest cache */
+	BLOCK_BYTES =
+		2048, /* what is under way of a level stays in the nearest cache */
 	LEVELS = 32
 };
 
@@ -36,8 +37,8 @@ static struct share lift(const struct block *b, struct share s, void *room)
 }
 
 /* X op Y, in the form OUT, at DST. */
-static void combine(const struct block *b, struct share x, struct share y, unsigned level,
-		    enum kern_form out, void *dst)
+static void combine(const struct block *b, struct share x, struct share y,
+		    unsigned level, enum kern_form out, void *dst)
 {
 	struct kern k;
 
@@ -56,17 +57,17 @@ static struct share share_of(const struct block *b, unsigned i, unsigned step,
 	struct share x, y;
 
 	if (i + step >= b->n)
-		return (struct share){ (const unsigned char *)b->src[i] +
-					       b->from * b->in_bytes,
-				       b->in };
+		return (struct share){
+			(const unsigned char *)b->src[i] + b->from * b->in_bytes, b->in
+		};
 	x = share_of(b, i, 2 * step, level + 1, b->room[level][0]);
 	y = share_of(b, i + step, 2 * step, level + 1, b->room[level][1]);
 	combine(b, x, y, level, KERN_PARTIAL, room);
 	return (struct share){ room, KERN_PARTIAL };
 }
 
-void pairwise_reduce(const struct coll *c, void *dst, const void *const *src, unsigned n,
-		     uint64_t count, enum kern_form in)
+void pairwise_reduce(const struct coll *c, void *dst, const void *const *src,
+		     unsigned n, uint64_t count, enum kern_form in)
 {
 	_Alignas(64) unsigned char room[LEVELS][2][BLOCK_BYTES];
 	struct kern k;

@@ -11,7 +11,7 @@
 /* DST = the result of C's type, op and scales, of N >= 2 arrays SRC of COUNT elements
  * each, all in the form IN.  DST may be one of SRC if C's type has no other
  * accumulator. */
-void pairwise_reduce(const struct coll *c, void *dst, const void *const *src, unsigned n,
-		     uint64_t count, enum kern_form in);
+void pairwise_reduce(const struct coll *c, void *dst, const void *const *src,
+		     unsigned n, uint64_t count, enum kern_form in);
 
 #endif

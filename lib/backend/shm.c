@@ -216,8 +216,8 @@ static berth_result run_inline(struct shm *s, const struct coll *c, size_t bytes
 		return rc;
 	for (unsigned r = 0; r < s->n; r++)
 		s->src[r] = r == s->me ? mine : line[r].u.data;
-	kern_reduce(&kern, &(void *){ out }, 1, s->src, s->n, sizeof mine / kern.in_bytes,
-		    false);
+	kern_reduce(&kern, &(void *){ out }, 1, s->src, s->n,
+		    sizeof mine / kern.in_bytes, false);
 	if (c->out_form == KERN_PARTIAL)
 		memcpy(c->out, out, c->count * kern.out_bytes);
 	else

@@ -147,9 +147,9 @@ berth_result shm_probe_hear(struct shm *s);
 struct shm_op {
 	struct shm *s;
 	const struct coll *c;
-	struct kern kern; /* of a reduction */
+	struct kern kern;      /* of a reduction */
 	size_t size, out_size; /* of an element, and of one of OUT */
-	uint64_t each; /* elements of a chunk, or of one rank's part of it */
+	uint64_t each;         /* elements of a chunk, or of one rank's part of it */
 	uint64_t rounds;
 	size_t slot_bytes;
 	uint32_t slots;

@@ -81,7 +81,8 @@ struct tune_work tcp_work(const struct tcp *t, const struct coll *c)
 
 	return (struct tune_work){ .ranks = t->n,
 				   .count = c->count,
-				   .first = c->in_form == KERN_PARTIAL ? partial : bytes,
+				   .first =
+					   c->in_form == KERN_PARTIAL ? partial : bytes,
 				   .partial = partial,
 				   .result = bytes };
 }
@@ -97,6 +98,10 @@ static berth_result data(struct tcp_op *w)
 {
 	const struct coll *c = w->c;
 
+	if (w->t->n == 1) {
+		coll_alone(c);
+		return BERTH_OK;
+	}
 	switch (c->kind) {
 	case BERTH_ALLREDUCE:
 		return tcp_round(w, plan_of(w->t, c).algorithm);

@@ -73,8 +73,8 @@ static berth_result scatter_chunk(struct tcp_op *w, size_t unit, uint64_t from,
 	return rc;
 }
 
-static void reduce_chunk(struct tcp_op *w, unsigned char *out, size_t unit, uint64_t from,
-			 uint64_t most)
+static void reduce_chunk(struct tcp_op *w, unsigned char *out, size_t unit,
+			 uint64_t from, uint64_t most)
 {
 	struct tcp *t = w->t;
 	const void *src[t->n];
@@ -85,7 +85,8 @@ static void reduce_chunk(struct tcp_op *w, unsigned char *out, size_t unit, uint
 					      (t->bound[i] + from) * unit
 				    : t->room + i * most * unit;
 	if (n)
-		pairwise_reduce(w->c, out + from * w->size, src, t->n, n, w->c->in_form);
+		pairwise_reduce(w->c, out + from * w->size, src, t->n, n,
+				w->c->in_form);
 }
 
 berth_result tcp_direct_reducescatter(struct tcp_op *w, void *out)

@@ -60,11 +60,10 @@ static struct tcp_transfer parts(const struct reduction *r, struct share s,
 {
 	uint64_t at = tcp_first(r->w, r->p, first);
 
-	return (struct tcp_transfer){
-		.place = place,
-		.data = s.at + at * unit(r, s.form),
-		.bytes = (tcp_first(r->w, r->p, end) - at) * unit(r, s.form)
-	};
+	return (struct tcp_transfer){ .place = place,
+				      .data = s.at + at * unit(r, s.form),
+				      .bytes = (tcp_first(r->w, r->p, end) - at) *
+					       unit(r, s.form) };
 }
 
 /* The parts from GIVE on, N of them, go to PLACE; what comes becomes those from KEEP on

@@ -45,9 +45,9 @@ static double rest_us(const struct tune_numbers *t, const struct tune_work *w)
 {
 	const double n = (double)w->count;
 
-	return w->ranks & (w->ranks - 1) ? reduced(t, 1, n * w->first) +
-						   moved(t, 1, n * w->result)
-					 : 0;
+	return w->ranks & (w->ranks - 1)
+		       ? reduced(t, 1, n * w->first) + moved(t, 1, n * w->result)
+		       : 0;
 }
 
 static double double_us(const struct tune_numbers *t, const struct tune_work *w)
@@ -55,9 +55,9 @@ static double double_us(const struct tune_numbers *t, const struct tune_work *w)
 	const double n = (double)w->count, log = steps(w->ranks);
 	const bool folds = w->ranks & (w->ranks - 1);
 
-	return rest_us(t, w) +
-	       reduced(t, log, n * (folds ? w->partial : w->first) +
-					(log - 1) * n * w->partial);
+	return rest_us(t, w) + reduced(t, log,
+				       n * (folds ? w->partial : w->first) +
+					       (log - 1) * n * w->partial);
 }
 
 static double halve_us(const struct tune_numbers *t, const struct tune_work *w)
@@ -67,8 +67,9 @@ static double halve_us(const struct tune_numbers *t, const struct tune_work *w)
 	const bool folds = w->ranks & (w->ranks - 1);
 
 	return rest_us(t, w) +
-	       reduced(t, log, n / 2 * (folds ? w->partial : w->first) +
-					(n / 2 - n / p) * w->partial) +
+	       reduced(t, log,
+		       n / 2 * (folds ? w->partial : w->first) +
+			       (n / 2 - n / p) * w->partial) +
 	       moved(t, log, n * (p - 1) / p * w->result);
 }
 
@@ -131,14 +132,13 @@ size_t tune_table(char *text, size_t size, const struct tune_numbers *t, unsigne
 		const struct tune_work w = { ranks, bytes / 4, 4, 4, 4 };
 		const struct tune_plan plan = tune_choose(t, &w);
 
-		n += (size_t)snprintf(n < size ? text + n : NULL,
-				      n < size ? size - n : 0,
-				      "%12llu %12.1f %12.1f %12.1f  %s %u\n",
-				      (unsigned long long)bytes,
-				      tune_cost_us(t, TUNE_DOUBLE, &w),
-				      tune_cost_us(t, TUNE_HALVE, &w),
-				      tune_cost_us(t, TUNE_DIRECT, &w),
-				      tune_algorithm_name(plan.algorithm), plan.lanes);
+		n += (size_t)snprintf(
+			n < size ? text + n : NULL, n < size ? size - n : 0,
+			"%12llu %12.1f %12.1f %12.1f  %s %u\n",
+			(unsigned long long)bytes, tune_cost_us(t, TUNE_DOUBLE, &w),
+			tune_cost_us(t, TUNE_HALVE, &w),
+			tune_cost_us(t, TUNE_DIRECT, &w),
+			tune_algorithm_name(plan.algorithm), plan.lanes);
 	}
 	return n;
 }

@@ -120,7 +120,8 @@ static berth_result gather(struct adasum *a)
 	struct kern k;
 
 	coll_kern(&k, whole, KERN_PARTIAL, KERN_ELEMENTS);
-	kern_reduce(&k, &(void *){ own }, 1, &(const void *){ a->share }, 1, a->n, false);
+	kern_reduce(&k, &(void *){ own }, 1, &(const void *){ a->share }, 1, a->n,
+		    false);
 	return comm_step(a->c, &coll, a->deadline_ns);
 }
 

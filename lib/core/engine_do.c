@@ -134,7 +134,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 			     .count = bytes / kern_size(like->type),
 			     .signature = signature };
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
-	berth_result rc;
+	berth_result rc = BERTH_OK;
 
 	if (in_pieces(e, r, n, &coll))
 		return as_they_lie(e, r, n, &coll, deadline_ns);
@@ -149,7 +149,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 	if (e->comm->n > 1)
 		rc = comm_step(e->comm, &coll, deadline_ns);
 	else
-		rc = op_run_alone(&coll);
+		coll_alone(&coll);
 	if (begun_ns) {
 		note_times(r, n, "ALLREDUCE", begun_ns);
 		begun_ns = clock_ns();

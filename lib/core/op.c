@@ -147,7 +147,8 @@ static uint32_t sign(const struct op *op, unsigned n)
 {
 	const struct coll *c = &op->coll;
 	uint64_t h = (uint64_t)c->kind << 24 | (uint64_t)c->type << 16 |
-		     (uint64_t)c->op << 8 | (unsigned)op->adasum << 1 | !!c->scale.divide;
+		     (uint64_t)c->op << 8 | (unsigned)op->adasum << 1 |
+		     !!c->scale.divide;
 
 	if (c->kind != BERTH_ALLGATHER && c->kind != BERTH_ALLTOALL)
 		h = mix(h, c->count);
@@ -267,7 +268,7 @@ void op_words(char *text, size_t bytes, const struct op *op)
 		size_t n = strlen(rest);
 
 		snprintf(rest + n, sizeof rest - n, ", %s",
-			 op->adasum	   ? "adasum"
+			 op->adasum        ? "adasum"
 			 : c->scale.divide ? "avg"
 					   : kern_op_name(c->op));
 	}
@@ -372,8 +373,7 @@ static void fill_floats(void *p, const struct coll *c, uint64_t n)
 {
 	enum { E4M3_LARGEST = 448 }; /* which has no infinity */
 	double x = c->op == BERTH_PRODUCT ? 1 : 0;
-	const double most =
-		c->type == BERTH_F8_E4M3 ? E4M3_LARGEST : (double)INFINITY;
+	const double most = c->type == BERTH_F8_E4M3 ? E4M3_LARGEST : (double)INFINITY;
 	float narrow;
 	unsigned char one[8];
 	struct kern k;
@@ -382,9 +382,10 @@ static void fill_floats(void *p, const struct coll *c, uint64_t n)
 		x = c->op == BERTH_MIN ? most : -most;
 	narrow = (float)x;
 	kern_make(&k, c->type, BERTH_SUM, NULL, KERN_PARTIAL, KERN_ELEMENTS);
-	kern_reduce(&k, &(void *){ one }, 1,
-		    &(const void *){ c->type == BERTH_F64 ? (const void *)&x : &narrow },
-		    1, 1, false);
+	kern_reduce(
+		&k, &(void *){ one }, 1,
+		&(const void *){ c->type == BERTH_F64 ? (const void *)&x : &narrow }, 1,
+		1, false);
 	fill_bytes(p, kern_size(c->type), n, one);
 }
 

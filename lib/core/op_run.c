@@ -254,21 +254,6 @@ static berth_result check_counts(struct comm *c, struct coll *coll,
 
 /* ---- the operation ---- */
 
-berth_result op_run_alone(const struct coll *coll)
-{
-	size_t bytes = coll->count * kern_size(coll->type);
-	struct kern k = { .how = KERN_PLAIN };
-
-	if (coll_reduces(coll->kind))
-		coll_kern(&k, coll, KERN_ELEMENTS, KERN_ELEMENTS);
-	if (k.how != KERN_PLAIN)
-		kern_reduce(&k, &(void *){ coll->out }, 1, &(const void *){ coll->in },
-			    1, coll->count, false);
-	else if (bytes && coll->in != coll->out)
-		memmove(coll->out, coll->in, bytes);
-	return BERTH_OK;
-}
-
 /* A small array that is summed in place may have been written before ranks, more than
  * two, find that they differ (backend.h): it is kept, since the sum may be done anew,
  * without a plan or with ranks that have joined. */
@@ -301,8 +286,10 @@ berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *co
 {
 	berth_result rc = BERTH_OK;
 
-	if (c->n == 1)
-		return op_run_alone(coll);
+	if (c->n == 1) {
+		coll_alone(coll);
+		return BERTH_OK;
+	}
 	if (coll->kind == BERTH_ALLTOALL && coll->in_counts)
 		rc = check_counts(c, coll, deadline_ns, why);
 	if (!rc && op->adasum)

@@ -26,8 +26,6 @@ uint32_t op_run_joined_signature(uint32_t signature);
  * was.  WHY: where it is more than the result. */
 berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *coll,
 			    uint64_t deadline_ns, struct failure *why);
-/* COLL in a set of one rank. */
-berth_result op_run_alone(const struct coll *coll);
 /* After comm_explain(), of a rank that called for OP: who called for what. */
 void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
 		      struct failure *why);

@@ -13,8 +13,7 @@
 
 static const double half = 0.5, two = 2, four = 4;
 static unsigned long checks;
-/* Of several hosts the order of a sum is the algorithm's. */
-static bool in_order = true;
+static bool on_one_host = true;
 
 __attribute__((format(printf, 3, 4))) static void verify(bool fine, int line,
 							 const char *fmt, ...)

@@ -31,8 +31,8 @@ static size_t partial_bytes(const struct coll *c)
 }
 
 /* What host HOST has, of its ranks in their order. */
-static void *share_of(const struct ranks *r, const struct group *g, const struct coll *c,
-		      unsigned host, unsigned op)
+static void *share_of(const struct ranks *r, const struct group *g,
+		      const struct coll *c, unsigned host, unsigned op)
 {
 	size_t each = c->count * kern_size(c->type) / 64 * 64 + 64;
 	unsigned char *all = malloc(r->n * each), *sum = malloc(partial_bytes(c));
@@ -68,8 +68,8 @@ static void add_hosts(struct reference *f, unsigned i, unsigned step)
 		    false);
 }
 
-static void *expected(const struct ranks *r, const struct group *g, const struct coll *c,
-		      unsigned op)
+static void *expected(const struct ranks *r, const struct group *g,
+		      const struct coll *c, unsigned op)
 {
 	unsigned char *all = malloc(c->count * kern_size(c->type) + 64);
 	struct reference f = { .c = c, .hosts = 1 };
@@ -82,8 +82,8 @@ static void *expected(const struct ranks *r, const struct group *g, const struct
 		f.share[h] = share_of(r, g, c, h, op);
 	add_hosts(&f, 0, 1);
 	kern_make(&k, c->type, c->op, &c->scale, KERN_PARTIAL, KERN_ELEMENTS);
-	kern_reduce(&k, &(void *){ all }, 1, (const void *[]){ f.share[0] }, 1, c->count,
-		    false);
+	kern_reduce(&k, &(void *){ all }, 1, (const void *[]){ f.share[0] }, 1,
+		    c->count, false);
 	for (unsigned h = 0; h < f.hosts; h++)
 		free(f.share[h]);
 	return all;
@@ -163,8 +163,8 @@ static void check_reductions(struct ranks *r, struct group *g)
 						  .root = op % r->n,
 						  .scale = scale_of(r, o, op) };
 				unsigned char *in = a + op % 4 * kern_size(t);
-				bool in_place = op % 3 == 0 &&
-						c.kind != BERTH_REDUCESCATTER;
+				bool in_place =
+					op % 3 == 0 && c.kind != BERTH_REDUCESCATTER;
 
 				if (!kern_is_defined(t, o) ||
 				    (counts[i] > 6000 && (op + o + t) % r->n > 1))

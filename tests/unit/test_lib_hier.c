@@ -144,8 +144,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("two");
-	TCase *t = tcase_create("two");
+	Suite *s = suite_create("hier");
+	TCase *t = tcase_create("hier");
 	SRunner *r = srunner_create(s);
 	int failed, n = (int)(sizeof cases / sizeof *cases);
 

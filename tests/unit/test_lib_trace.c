@@ -43,16 +43,13 @@ START_TEST(words)
 		  "t",
 		  "reducescatter \"t\" of 7 i64, bxor" },
 	};
-	const struct op grad = {
-		.coll = sum, .name = "grad"
-	};
+	const struct op grad = { .coll = sum, .name = "grad" };
 	char text[128];
 
 	op_words(text, sizeof text, &grad);
 	ck_assert_str_eq(text, "allreduce \"grad\" of 1024 f32, sum");
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		const struct op op = { .coll = cases[i].c,
-				       .name = cases[i].name };
+		const struct op op = { .coll = cases[i].c, .name = cases[i].name };
 
 		op_words(text, sizeof text, &op);
 		ck_assert_str_eq(text, cases[i].text);

@@ -28,7 +28,7 @@ START_TEST(sizes)
 	ck_assert_int_eq(algorithm(3, 2e-4, 2, 131000), TUNE_DOUBLE);
 	ck_assert_int_eq(algorithm(3, 2e-4, 2, 133000), TUNE_HALVE);
 	/* 4 ranks: 2 L + 2 n against 4 L + 1.5 n: even at about 4 L / b */
-	ck_assert_int_eq(algorithm(5, 1e-3, 4, 19000), TUNE_DOUBLE);
+	ck_assert_int_eq(algorithm(5, 1e-3, 4, 15000), TUNE_DOUBLE);
 	ck_assert_int_eq(algorithm(5, 1e-3, 4, 21000), TUNE_HALVE);
 	/* the slower a message, the larger what it carries, and many steps cost more
 	 * than many messages at a time */
