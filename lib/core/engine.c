@@ -376,13 +376,16 @@ static bool has_joined(struct engine *e)
 	return joined;
 }
 
-berth_result engine_join_wait(struct engine *e, struct failure *why)
+berth_result engine_join_wait(struct engine *e, uint64_t *taken, struct failure *why)
 {
 	for (;;) {
 		uint32_t before = atomic_load(&e->all_joined);
 
-		if (!has_joined(e))
+		if (!has_joined(e)) {
+			*taken += e->taken; /* of who holds WORK: nobody does more */
+			e->taken = 0;
 			return BERTH_OK;
+		}
 		if (e->comm->broken)
 			return comm_broken(e->comm, why);
 		if (atomic_load(&e->comm->aborted))

@@ -27,7 +27,8 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 
 /* From now on this rank takes part without data, until all ranks do. */
 void engine_join_begin(struct engine *e);
-berth_result engine_join_wait(struct engine *e, struct failure *why);
+/* *TAKEN: plus the requests of others that it took part in meanwhile. */
+berth_result engine_join_wait(struct engine *e, uint64_t *taken, struct failure *why);
 
 struct engine_count {
 	uint64_t operations, bytes, fused, negotiations, stalls, errors, wait_ns;

@@ -51,6 +51,7 @@ struct engine {
 	bool fusion_is_heap;
 	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand */
 	struct op idle;              /* where none is at hand */
+	uint64_t taken;              /* in how much this rank took part since it joined */
 	uint64_t *lists;             /* of all ranks */
 	size_t lists_bytes;
 	unsigned idle_rounds; /* rounds in a row that brought nothing */

@@ -382,32 +382,83 @@ static berth_result report_mismatch(struct engine *e, struct berth_request *r)
 	return BERTH_OK;
 }
 
+/* Of a request: what a rank that has joined could not take part in, else its first. */
+static const struct op *hardest(const struct berth_request *r)
+{
+	for (size_t k = 0; k < r->n; k++)
+		if (r->op[k].coll.kind != BERTH_ALLREDUCE &&
+		    r->op[k].coll.kind != BERTH_BARRIER)
+			return &r->op[k];
+	return r->op;
+}
+
+/* How many operations of the request ranks that have joined are to take part in. */
+static unsigned told_count(const struct comm *c, const char **said)
+{
+	unsigned n = 1;
+
+	for (unsigned i = 0; i < c->n; i++)
+		if (!op_run_has_joined(said[i]))
+			sscanf(said[i], "%u", &n);
+	return n;
+}
+
+/* Of a rank that has joined. */
+static berth_result take_part(struct engine *e)
+{
+	struct comm *c = e->comm;
+	const char **said;
+	berth_result rc = comm_explain(c, OP_RUN_JOINED, &said);
+	unsigned n = rc ? 0 : told_count(c, said);
+	uint64_t taken = 0;
+
+	while (!rc && n--) {
+		rc = comm_explain(c, OP_RUN_JOINED, &said);
+		if (!rc)
+			rc = op_run_take_part(c, said, 0, &taken);
+	}
+	e->taken += taken > 0;
+	return rc;
+}
+
+/* Of the others, of which all have R. */
+static berth_result do_beside(struct engine *e, struct berth_request *r,
+			      struct failure *why)
+{
+	struct comm *c = e->comm;
+	char code[OP_CODE_BYTES];
+	const char **said;
+	size_t n = hardest(r) == r->op ? r->n : 1;
+	berth_result rc;
+
+	snprintf(code, sizeof code, "%zu", n);
+	rc = comm_explain(c, code, &said);
+	for (size_t k = 0; !rc && k < n; k++) {
+		const struct op *op = k ? &r->op[k] : hardest(r);
+
+		op_encode(code, op);
+		rc = comm_explain(c, code, &said);
+		if (!rc)
+			rc = op_run_refuse(c, op, said, why);
+		if (!rc)
+			rc = op_run_with_joined(c, op, r->deadline_ns);
+	}
+	return rc;
+}
+
 /* Some ranks have joined: one by one, with all being told what it is. */
 static berth_result do_with_joined(struct engine *e, struct berth_request *r)
 {
-	struct comm *c = e->comm;
-	char code[OP_CODE_BYTES] = OP_RUN_JOINED;
 	struct failure why = { .rc = BERTH_OK };
-	struct coll coll;
-	const char **said;
 	berth_result rc;
 
-	if (r)
-		op_encode(code, r->op);
-	rc = comm_explain(c, code, &said);
-	if (rc)
-		return rc;
 	if (!r)
-		return op_run_take_part(c, said, 0);
-	coll = r->op->coll;
-	if (r->n > 1) /* the one that has to do it knows not how */
-		rc = BERTH_UNSUPPORTED;
-	else
-		rc = op_run_with_joined(c, &coll, code, said, r->deadline_ns);
-	if (rc)
-		rc = comm_failed(c, rc, r->op, &why);
+		return take_part(e);
+	rc = do_beside(e, r, &why);
+	if (rc && rc != BERTH_INVALID)
+		rc = comm_failed(e->comm, rc, r->op, &why);
 	engine_complete(e, r, rc, &why);
-	return rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID ? BERTH_OK : rc;
+	return rc == BERTH_INVALID ? BERTH_OK : rc;
 }
 
 /* What came of a round. */

@@ -305,7 +305,7 @@ void op_encode(char *text, const struct op *op)
 	int n = snprintf(text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u %llx %llx\n",
 			 (int)c->kind, (int)c->type, (int)c->op,
 			 (unsigned long long)c->count, c->root,
-			 has_counts(c) || op->adasum, c->scale.divide, c->signature,
+			 op->adasum, c->scale.divide, c->signature,
 			 scale_code(c->scale.has_prescale, c->scale.prescale),
 			 scale_code(c->scale.has_postscale, c->scale.postscale));
 
@@ -314,7 +314,7 @@ void op_encode(char *text, const struct op *op)
 
 berth_result op_decode(struct op *op, const char *text, const char **words)
 {
-	int kind, type, o, special;
+	int kind, type, o, adasum;
 	unsigned long long count, before, after;
 	unsigned root, divide, signature;
 	const char *line = strchr(text, '\n');
@@ -323,10 +323,14 @@ berth_result op_decode(struct op *op, const char *text, const char **words)
 	memset(op, 0, sizeof *op);
 	if (!line ||
 	    sscanf(text, "%d %d %d %llu %u %d %u %u %llx %llx", &kind, &type, &o,
-		   &count, &root, &special, &divide, &signature, &before, &after) != 10)
+		   &count, &root, &adasum, &divide, &signature, &before, &after) != 10)
 		return BERTH_INVALID;
 	if (kind < 0 || kind >= BERTH_KINDS || type < 0 || type >= BERTH_TYPES ||
-	    o < 0 || o >= BERTH_OPS)
+	    o < 0 || o >= BERTH_OPS || count > UINT64_MAX / 16)
+		return BERTH_INVALID;
+	if (coll_reduces((enum berth_kind)kind) &&
+	    (!kern_is_defined((berth_type)type, (berth_op)o) ||
+	     (adasum && !is_float((berth_type)type))))
 		return BERTH_INVALID;
 	op->coll.kind = (enum berth_kind)kind;
 	op->coll.type = (berth_type)type;
@@ -338,7 +342,8 @@ berth_result op_decode(struct op *op, const char *text, const char **words)
 	take_scale_code(&op->coll.scale.has_prescale, &op->coll.scale.prescale, before);
 	take_scale_code(&op->coll.scale.has_postscale, &op->coll.scale.postscale,
 			after);
-	return special ? BERTH_UNSUPPORTED : BERTH_OK;
+	op->adasum = adasum;
+	return BERTH_OK;
 }
 
 /* ---- what changes nothing ---- */

@@ -27,8 +27,8 @@ const char *op_kind_name(enum berth_kind kind);
 void op_words(char *text, size_t bytes, const struct op *op);
 /* What a rank that has joined needs to take part, and the words: OP_CODE_BYTES. */
 void op_encode(char *text, const struct op *op);
-/* The operation of such a text, without buffers; its words are where *WORDS points.
- * BERTH_UNSUPPORTED: nobody who has not called for it can take part. */
+/* The operation of such a text, without buffers and counts; its words are where *WORDS
+ * points.  BERTH_INVALID: it is no such text. */
 berth_result op_decode(struct op *op, const char *text, const char **words);
 /* What a rank without data gives: N elements that change nothing. */
 void op_fill_neutral(void *p, const struct coll *c, uint64_t n);

@@ -84,13 +84,33 @@ uint32_t op_run_joined_signature(uint32_t signature)
 	return signature ^ OP_RUN_JOIN;
 }
 
-/* A rank that has data has called for what others can take part in. */
-static berth_result is_possible(const struct op *op, const char **said)
+/* What a rank without data can take part in. */
+static bool is_possible(enum berth_kind kind)
 {
-	return op->coll.kind == BERTH_BROADCAST &&
-			       op_run_has_joined(said[op->coll.root])
-		       ? BERTH_INVALID
-		       : BERTH_OK;
+	return kind == BERTH_ALLREDUCE || kind == BERTH_BARRIER;
+}
+
+berth_result op_run_refuse(struct comm *c, const struct op *op, const char **said,
+			   struct failure *why)
+{
+	unsigned *rank = comm_scratch(c, c->n * sizeof *rank);
+	char words[OP_WORDS_BYTES], ranks[128];
+	size_t n = 0;
+
+	if (is_possible(op->coll.kind))
+		return BERTH_OK;
+	for (unsigned i = 0; rank && i < c->n; i++)
+		if (op_run_has_joined(said[i]))
+			rank[n++] = c->rank[i];
+	rank_text(ranks, sizeof ranks, rank, n);
+	op_words(words, sizeof words, op);
+	memset(why, 0, sizeof *why);
+	why->rc = BERTH_INVALID;
+	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
+	snprintf(why->text, sizeof why->text,
+		 "%s: rank%s %s ha%s joined: only allreduce and barrier can go on", words,
+		 n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve");
+	return BERTH_INVALID;
 }
 
 /* A scaled product, least or greatest of which a rank gives what changes nothing: the
@@ -116,31 +136,32 @@ static berth_result scale_apart(struct comm *c, struct coll *coll)
 	return BERTH_OK;
 }
 
-berth_result op_run_with_joined(struct comm *c, const struct coll *coll,
-				const char *code, const char **said,
-				uint64_t deadline_ns)
+static berth_result run_anyhow(struct comm *c, bool adasum, const struct coll *coll,
+			       uint64_t deadline_ns)
 {
-	struct coll again = *coll;
-	struct op op;
-	const char *words;
-	berth_result rc = op_decode(&op, code, &words);
+	return adasum ? adasum_run(c, coll, deadline_ns)
+		      : comm_step(c, coll, deadline_ns);
+}
 
-	if (!rc)
-		rc = is_possible(&op, said);
-	if (!rc && scales_apart(&again))
+berth_result op_run_with_joined(struct comm *c, const struct op *op, uint64_t deadline_ns)
+{
+	struct coll again = op->coll;
+	berth_result rc = BERTH_OK;
+
+	if (scales_apart(&again))
 		rc = scale_apart(c, &again);
 	if (rc)
 		return rc;
-	again.signature = op_run_joined_signature(op.coll.signature);
-	return comm_step(c, &again, deadline_ns);
+	again.signature = op_run_joined_signature(op->coll.signature);
+	return run_anyhow(c, op->adasum, &again, deadline_ns);
 }
 
 static berth_result give_nothing(struct comm *c, struct op *op, uint64_t deadline_ns)
 {
 	struct coll *coll = &op->coll;
-	size_t in = coll->count * kern_size(coll->type),
-	       out = coll->kind == BERTH_ALLGATHER ? in * c->n : in;
-	unsigned char *p = comm_scratch(c, in + out + 128);
+	size_t bytes = coll->count * kern_size(coll->type);
+	unsigned char *p = malloc(bytes + 1);
+	berth_result rc;
 
 	if (!p) { /* the others count on it already */
 		comm_end(c, BERTH_MEMORY);
@@ -149,13 +170,15 @@ static berth_result give_nothing(struct comm *c, struct op *op, uint64_t deadlin
 	op_fill_neutral(p, coll, coll->count);
 	if (scales_apart(coll))
 		coll->scale.has_prescale = false;
-	coll->in = p;
-	coll->out = p + (in + 63) / 64 * 64;
+	coll->in = coll->out = p;
 	coll->signature = op_run_joined_signature(coll->signature);
-	return comm_step(c, coll, deadline_ns);
+	rc = run_anyhow(c, op->adasum, coll, deadline_ns);
+	free(p);
+	return rc;
 }
 
-berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns)
+berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns,
+			      uint64_t *taken)
 {
 	const char *code = NULL, *words;
 	struct op op;
@@ -167,15 +190,16 @@ berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadli
 			return BERTH_OK; /* an error of theirs */
 		code = said[i];
 	}
-	if (!code || op_decode(&op, code, &words) || is_possible(&op, said))
+	if (!code || op_decode(&op, code, &words) || !is_possible(op.coll.kind))
 		return BERTH_OK;
+	++*taken;
 	return give_nothing(c, &op, deadline_ns);
 }
 
 /* ---- ranks that called for different things, again ---- */
 
-static berth_result differ(struct comm *c, const struct op *op, const struct coll *coll,
-			   uint64_t deadline_ns, struct failure *why)
+static berth_result differ(struct comm *c, const struct op *op, uint64_t deadline_ns,
+			   struct failure *why)
 {
 	char code[OP_CODE_BYTES];
 	const char **said;
@@ -190,8 +214,10 @@ static berth_result differ(struct comm *c, const struct op *op, const struct col
 		joined |= op_run_has_joined(said[i]);
 		same &= op_run_has_joined(said[i]) || !strcmp(said[i], code);
 	}
-	if (joined && same)
-		return op_run_with_joined(c, coll, code, said, deadline_ns);
+	if (joined && same) {
+		rc = op_run_refuse(c, op, said, why);
+		return rc ? rc : op_run_with_joined(c, op, deadline_ns);
+	}
 	op_run_say_sides(c, op, said, why);
 	return BERTH_MISMATCH;
 }
@@ -305,6 +331,8 @@ static berth_result fail(struct comm *c, berth_result rc, const struct op *op,
 			 struct failure *why)
 {
 	trace_count(&c->count.errors, 1);
+	if (rc == BERTH_INVALID) /* beside ranks that have joined */
+		return rc;
 	if (rc != BERTH_MISMATCH)
 		return comm_failed(c, rc, op, why);
 	why->rc = rc;
@@ -352,7 +380,7 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 	why->nmissing = 0;
 	rc = op_run_perform(c, op, &coll, deadline_ns, why);
 	if (rc == BERTH_MISMATCH && !*why->text)
-		rc = differ(c, op, &coll, deadline_ns, why);
+		rc = differ(c, op, deadline_ns, why);
 	if (rc)
 		rc = fail(c, rc, op, why);
 	op_run_end(c, rc);

@@ -14,11 +14,15 @@ enum { OP_RUN_JOIN = 0x4a4f494e };
 bool op_run_has_joined(const char *said);
 
 /* Of a rank without data, after comm_explain(): take part in what the others call
- * for, if they agree. */
-berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns);
-/* In the other ranks: the same. */
-berth_result op_run_with_joined(struct comm *c, const struct coll *coll,
-				const char *code, const char **said,
+ * for, if they agree and it can.  *TAKEN counts that. */
+berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns,
+			      uint64_t *taken);
+/* Of a rank with data, after comm_explain(): BERTH_INVALID, with WHY, of an operation
+ * that can't go on beside ranks that have joined. */
+berth_result op_run_refuse(struct comm *c, const struct op *op, const char **said,
+			   struct failure *why);
+/* The operation itself, of a rank with data. */
+berth_result op_run_with_joined(struct comm *c, const struct op *op,
 				uint64_t deadline_ns);
 /* With which those and it then run. */
 uint32_t op_run_joined_signature(uint32_t signature);

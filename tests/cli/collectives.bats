@@ -24,6 +24,9 @@ on() { # CASE RANKS...
 @test "asynchronous: who only looks, and leaves tensors out" { on poll 1 2 3 4 8; }
 @test "asynchronous: what is done anew, and ranks of other thresholds" { on thresholds 1 2 3 4; }
 @test "ranks without data join" { on join 1 2 3 4 5 8; }
+@test "allreduce in all forms and barrier go on beside them, nothing else does; all know the last" {
+	on joined 1 2 3 4 5
+}
 @test "Adasum is what its formula says" { on adasum 1 2 3 5 6 7 8; }
 @test "what ranks call for differently is an error on all that names both sides" { on mismatch 2 3 4 8; }
 @test "arguments that can't be" { on arguments 1 2 4; }

@@ -11,6 +11,7 @@
 #include "lib/berth.h"
 #include "tests/helpers/asynchronous.h"
 #include "tests/helpers/failures.h"
+#include "tests/helpers/joined.h"
 
 static void check_element(const void *got, uint64_t i, const struct berth_desc *d,
 			  unsigned n, const char *what)
@@ -583,6 +584,7 @@ static const struct {
 	{ "poll", polling },
 	{ "thresholds", thresholds },
 	{ "join", joining },
+	{ "joined", joined },
 	{ "adasum", adasum },
 	{ "mismatch", mismatches },
 	{ "arguments", arguments },
@@ -622,6 +624,7 @@ int main(int argc, char **argv)
 	size = berth_size();
 	on_one_host = berth_local_size() == size;
 	find_hosts();
+	checks = 0;
 	for (int i = 1; i < argc; i++) {
 		char *end;
 
