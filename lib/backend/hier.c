@@ -113,7 +113,8 @@ static struct tcp *group_of(const struct hier *t, const struct hier_config *c,
 			    unsigned local, uint32_t number)
 {
 	unsigned *rank = calloc(t->nhosts, sizeof *rank);
-	struct tcp_config config = { c->net, number, t->nhosts, t->host[t->me], rank };
+	struct tcp_config config = { c->net,         number, t->nhosts,
+				     t->host[t->me], rank,   c->algorithms };
 	struct tcp *group = NULL;
 
 	for (unsigned h = 0; rank && h < t->nhosts; h++)
@@ -126,7 +127,9 @@ static struct tcp *group_of(const struct hier *t, const struct hier_config *c,
 
 static bool join_groups(struct hier *t, const struct hier_config *c)
 {
-	struct tcp_config all = { c->net, c->group, t->n, t->me, c->rank };
+	struct tcp_config all = {
+		c->net, c->group, t->n, t->me, c->rank, c->algorithms
+	};
 
 	t->lanes = t->n;
 	for (unsigned h = 0; h < t->nhosts; h++)

@@ -26,6 +26,7 @@ struct hier_config {
 	const unsigned *rank; /* of the job, one for each place */
 	const unsigned
 		*host; /* a number for each place; any, the same on the same host */
+	const char *algorithms; /* of struct tcp_config */
 	struct shm
 		*local; /* of the places on this host, in their order; becomes ours */
 };

@@ -33,6 +33,8 @@ struct tcp *tcp_join(const struct tcp_config *config)
 	t->rank = malloc(t->n * sizeof *t->rank);
 	t->bound = calloc(t->n + 1, sizeof *t->bound);
 	t->numbers = tune_guess;
+	if (config->algorithms)
+		tune_read(&t->numbers.choices, config->algorithms);
 	if (!t->rank || !t->bound) {
 		leave(t);
 		return NULL;

@@ -34,6 +34,8 @@ struct tcp_config {
 	uint32_t group; /* not used by any other group of these ranks */
 	unsigned n, me;
 	const unsigned *rank; /* of the job, one for each place; copied */
+	/* For tune_read(), or NULL; that of place 0 counts. */
+	const char *algorithms;
 };
 
 /* The lowest and the highest signature that a rank knows, and the places of their

@@ -88,6 +88,32 @@ static double per_byte(double us, double latency_us)
 	return (us > latency_us + 1 ? us - latency_us : 1) / BULK_BYTES;
 }
 
+/* What place 0 was told, as numbers: each algorithm plus 1, and each size, of which all
+ * are below 2^53 or without end. */
+static berth_result share_choices(struct tcp_op *w)
+{
+	struct tune_choices *c = &w->t->numbers.choices;
+	double numbers[2 * TUNE_RANGES] = { 0 };
+	berth_result rc;
+
+	for (unsigned i = 0; w->t->me == 0 && i < c->n; i++) {
+		numbers[2 * i] = c->range[i].algorithm + 1;
+		numbers[2 * i + 1] = (double)c->range[i].most;
+	}
+	rc = share(w->t, numbers, 2 * TUNE_RANGES, w->deadline_ns);
+	c->n = 0;
+	for (unsigned i = 0; !rc && i < TUNE_RANGES && numbers[2 * i] > 0; i++) {
+		if (numbers[2 * i] > TUNE_ALGORITHMS)
+			break;
+		c->range[i].algorithm = (enum tune_algorithm)(numbers[2 * i] - 1);
+		c->range[i].most = numbers[2 * i + 1] < 0x1p63
+					   ? (uint64_t)numbers[2 * i + 1]
+					   : UINT64_MAX;
+		c->n = i + 1;
+	}
+	return rc;
+}
+
 /* More connections are tried where a message is long on its way. */
 static berth_result measure(struct tcp_op *w, char *room)
 {
@@ -124,6 +150,8 @@ berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns)
 		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
 	t->signatures = (struct tcp_signatures){ PROBE, PROBE, t->me, t->me };
 	rc = measure(&w, room);
+	if (!rc)
+		rc = share_choices(&w);
 	free(room);
 	return rc;
 }

@@ -1,7 +1,9 @@
 #include "lib/backend/tune.h"
 
-#include <stdbool.h>
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
 	REDUCED_BYTES_PER_US = 22000, /* f32, one core of an EPYC 9005 */
@@ -9,7 +11,7 @@ enum {
 	LANES_BYTES = 8 << 20 /* smaller ones are agreed on and sent at once */
 };
 
-const struct tune_numbers tune_guess = { 25, 1e-3, 0 };
+const struct tune_numbers tune_guess = { .latency_us = 25, .us_per_byte = 1e-3 };
 
 static const char *const names[TUNE_ALGORITHMS] = { "double", "halve", "direct" };
 
@@ -96,13 +98,25 @@ double tune_cost_us(const struct tune_numbers *t, enum tune_algorithm algorithm,
 	}
 }
 
+static enum tune_algorithm choose(const struct tune_numbers *t,
+				  const struct tune_work *w)
+{
+	const struct tune_choices *c = &t->choices;
+	enum tune_algorithm best = TUNE_DOUBLE;
+
+	for (unsigned i = 0; i < c->n; i++)
+		if (w->count * w->result <= c->range[i].most)
+			return c->range[i].algorithm;
+	for (enum tune_algorithm a = TUNE_HALVE; a < TUNE_ALGORITHMS; a++)
+		if (tune_cost_us(t, a, w) < tune_cost_us(t, best, w))
+			best = a;
+	return best;
+}
+
 struct tune_plan tune_choose(const struct tune_numbers *t, const struct tune_work *w)
 {
-	struct tune_plan plan = { TUNE_DOUBLE, 1 };
+	struct tune_plan plan = { choose(t, w), 1 };
 
-	for (enum tune_algorithm a = TUNE_HALVE; a < TUNE_ALGORITHMS; a++)
-		if (tune_cost_us(t, a, w) < tune_cost_us(t, plan.algorithm, w))
-			plan.algorithm = a;
 	if (w->count * w->first >= LANES_BYTES && t->lanes_us_per_byte > 0 &&
 	    t->lanes_us_per_byte < 0.7 * t->us_per_byte)
 		plan.lanes = TUNE_LANES;
@@ -141,4 +155,64 @@ size_t tune_table(char *text, size_t size, const struct tune_numbers *t, unsigne
 			tune_algorithm_name(plan.algorithm), plan.lanes);
 	}
 	return n;
+}
+
+/* ---- what the user has chosen ---- */
+
+static bool read_algorithm(const char **text, enum tune_algorithm *algorithm)
+{
+	for (enum tune_algorithm a = 0; a < TUNE_ALGORITHMS; a++) {
+		size_t n = strlen(names[a]);
+
+		if (!strncmp(*text, names[a], n) &&
+		    !isalnum((unsigned char)(*text)[n])) {
+			*text += n;
+			*algorithm = a;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* "64K" */
+static bool read_size(const char **text, uint64_t *bytes)
+{
+	static const char units[] = "KMG";
+	const char *unit;
+	char *end;
+	unsigned long long n;
+
+	if (!isdigit((unsigned char)**text))
+		return false;
+	n = strtoull(*text, &end, 10);
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (n > 1u << 30)
+		return false;
+	*bytes = unit ? (uint64_t)n << (10 * (unit - units + 1)) : n;
+	*text = end + (unit != NULL);
+	return true;
+}
+
+bool tune_read(struct tune_choices *c, const char *text)
+{
+	for (c->n = 0; c->n < TUNE_RANGES; text++) {
+		uint64_t *most = &c->range[c->n].most;
+
+		*most = UINT64_MAX;
+		if (!read_algorithm(&text, &c->range[c->n].algorithm))
+			return false;
+		if (*text == ':') {
+			text++;
+			if (!read_size(&text, most))
+				return false;
+		}
+		if (c->n && *most <= c->range[c->n - 1].most)
+			return false;
+		c->n++;
+		if (!*text)
+			return true;
+		if (*text != ',' || *most == UINT64_MAX)
+			return false;
+	}
+	return false;
 }

@@ -19,17 +19,28 @@
 #ifndef BERTH_LIB_TUNE_H
 #define BERTH_LIB_TUNE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum tune_algorithm { TUNE_DOUBLE, TUNE_HALVE, TUNE_DIRECT, TUNE_ALGORITHMS };
 
-enum { TUNE_LANES = 4 };
+enum { TUNE_LANES = 4, TUNE_RANGES = 4 };
+
+/* What the user has chosen: for each range of sizes, in ascending order. */
+struct tune_choices {
+	unsigned n;
+	struct {
+		enum tune_algorithm algorithm;
+		uint64_t most; /* bytes of the result */
+	} range[TUNE_RANGES];
+};
 
 struct tune_numbers {
 	double latency_us, us_per_byte;
 	/* Of a message that goes over TUNE_LANES connections; 0: not known. */
 	double lanes_us_per_byte;
+	struct tune_choices choices; /* above the last range the model decides */
 };
 
 /* What is to be done. */
@@ -60,5 +71,9 @@ enum tune_algorithm tune_choose_reduce(const struct tune_numbers *t,
 size_t tune_table(char *text, size_t size, const struct tune_numbers *t,
 		  unsigned ranks);
 const char *tune_algorithm_name(enum tune_algorithm algorithm);
+
+/* TEXT: "double:64K,halve:8M,direct", TUNE_RANGES at most; the last may have no size.
+ * False: it is no such text. */
+bool tune_read(struct tune_choices *c, const char *text);
 
 #endif

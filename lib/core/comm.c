@@ -129,7 +129,10 @@ static berth_result join(struct comm *c, const struct comm_config *config)
 {
 	unsigned nlocal = 0, me = 0, *host = calloc(c->n, sizeof *host),
 		 *place = calloc(c->n, sizeof *place);
-	struct hier_config hier = { .net = c->net, .n = c->n, .me = c->me };
+	struct hier_config hier = { .net = c->net,
+				    .n = c->n,
+				    .me = c->me,
+				    .algorithms = c->world->params.algorithms };
 
 	for (unsigned i = 0; host && place && i < c->n; i++) {
 		place[i] = i;

@@ -51,8 +51,8 @@ struct engine {
 	bool fusion_is_heap;
 	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand */
 	struct op idle;              /* where none is at hand */
-	uint64_t taken;              /* in how much this rank took part since it joined */
-	uint64_t *lists;             /* of all ranks */
+	uint64_t taken;  /* in how much this rank took part since it joined */
+	uint64_t *lists; /* of all ranks */
 	size_t lists_bytes;
 	unsigned idle_rounds; /* rounds in a row that brought nothing */
 	uint64_t reported_ns; /* the last stall of what some ranks lack */

@@ -304,8 +304,8 @@ void op_encode(char *text, const struct op *op)
 	const struct coll *c = &op->coll;
 	int n = snprintf(text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u %llx %llx\n",
 			 (int)c->kind, (int)c->type, (int)c->op,
-			 (unsigned long long)c->count, c->root,
-			 op->adasum, c->scale.divide, c->signature,
+			 (unsigned long long)c->count, c->root, op->adasum,
+			 c->scale.divide, c->signature,
 			 scale_code(c->scale.has_prescale, c->scale.prescale),
 			 scale_code(c->scale.has_postscale, c->scale.postscale));
 

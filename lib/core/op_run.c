@@ -108,8 +108,8 @@ berth_result op_run_refuse(struct comm *c, const struct op *op, const char **sai
 	why->rc = BERTH_INVALID;
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	snprintf(why->text, sizeof why->text,
-		 "%s: rank%s %s ha%s joined: only allreduce and barrier can go on", words,
-		 n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve");
+		 "%s: rank%s %s ha%s joined: only allreduce and barrier can go on",
+		 words, n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve");
 	return BERTH_INVALID;
 }
 
@@ -143,7 +143,8 @@ static berth_result run_anyhow(struct comm *c, bool adasum, const struct coll *c
 		      : comm_step(c, coll, deadline_ns);
 }
 
-berth_result op_run_with_joined(struct comm *c, const struct op *op, uint64_t deadline_ns)
+berth_result op_run_with_joined(struct comm *c, const struct op *op,
+				uint64_t deadline_ns)
 {
 	struct coll again = op->coll;
 	berth_result rc = BERTH_OK;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "lib/backend/tune.h"
 #include "lib/net/net_address.h"
 
 enum { SECONDS_MOST = 1000000000 }; /* 30 years, which nanoseconds can tell */
@@ -91,10 +92,19 @@ static bool read_RANGES(const char *text, const char **to)
 	return !net_range_check(text);
 }
 
+static bool read_ALGORITHMS(const char *text, const char **to)
+{
+	struct tune_choices c;
+
+	*to = text;
+	return tune_read(&c, text);
+}
+
 #define NOT_SECONDS "is no number of seconds, such as 60 or 0.5"
 #define NOT_BYTES "is no size, such as 16777216 or 16M"
 #define NOT_FLAG "is neither 0 nor 1"
 #define NOT_RANGES "is no range of addresses, such as 10.0.0.0/8"
+#define NOT_ALGORITHMS "is no list such as double:64K,halve:8M,direct"
 #define NOT_TEXT ""
 
 static const char *set(const char *name)

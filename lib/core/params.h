@@ -13,6 +13,7 @@
 #define PARAM_BYTES uint64_t
 #define PARAM_FLAG bool
 #define PARAM_RANGES const char *
+#define PARAM_ALGORITHMS const char *
 #define PARAM_TEXT const char *
 struct params {
 #define PARAM(name, member, kind, otherwise, what) PARAM_##kind member;

@@ -191,7 +191,7 @@ static void start(int *argc, char ***argv)
 		if (net_peer(net, i, address[i]))
 			die("an address");
 	}
-	group = tcp_join(&(struct tcp_config){ net, 1, ranks, me, rank });
+	group = tcp_join(&(struct tcp_config){ net, 1, ranks, me, rank, NULL });
 }
 
 static void allreduce(const float *in, float *out, size_t n)

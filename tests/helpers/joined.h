@@ -7,8 +7,8 @@
 enum { JOINED_COUNT = 300 };
 
 /* By turns a blocking call and a request of N operations. */
-static berth_result do_in_turn(enum berth_kind kind, const struct berth_desc *d, size_t n,
-			       unsigned turn)
+static berth_result do_in_turn(enum berth_kind kind, const struct berth_desc *d,
+			       size_t n, unsigned turn)
 {
 	berth_request *r;
 	berth_result rc;
@@ -63,9 +63,9 @@ static void reduce_beside(int joined, unsigned turn)
 		const float want = (float)(cases[k].of_each != 0 ? cases[k].of_each * n
 								 : cases[k].of_all);
 		struct berth_desc d =
-			BERTH_DESC(.name = turn % 2 ? "beside" : NULL, .in = x, .out = y,
-				   .count = JOINED_COUNT, .type = cases[k].type,
-				   .op = cases[k].op);
+			BERTH_DESC(.name = turn % 2 ? "beside" : NULL, .in = x,
+				   .out = y, .count = JOINED_COUNT,
+				   .type = cases[k].type, .op = cases[k].op);
 
 		if (cases[k].before != 1)
 			d.prescale = &cases[k].before;
@@ -95,7 +95,8 @@ static void group_beside(int joined)
 	};
 
 	FINE(do_in_turn(BERTH_ALLREDUCE, d, 3, 1));
-	CHECK(x[0] == (float)(size - joined) && x[1] == (float)(size - joined) && y == 7,
+	CHECK(x[0] == (float)(size - joined) && x[1] == (float)(size - joined) &&
+		      y == 7,
 	      "together: %g %g %d", (double)x[0], (double)x[1], y);
 }
 
@@ -108,9 +109,9 @@ static void refused_beside(unsigned turn)
 	static int32_t x[64], y[64 * 64];
 
 	for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-		struct berth_desc d = BERTH_DESC(.name = "refused", .in = x, .out = y,
-						 .count = (uint64_t)size,
-						 .type = BERTH_I32);
+		struct berth_desc d =
+			BERTH_DESC(.name = "refused", .in = x, .out = y,
+				   .count = (uint64_t)size, .type = BERTH_I32);
 
 		CHECK(do_in_turn(kinds[k], &d, 1, turn) == BERTH_INVALID,
 		      "kind %d beside a joined rank", kinds[k]);

@@ -20,12 +20,18 @@ static unsigned own_host(unsigned rank, unsigned n)
 	return rank;
 }
 
+/* Of place 0 alone, which counts. */
+static const char *algorithms;
+
 static struct group join(struct ranks *r, struct net *n)
 {
 	unsigned rank[64];
-	struct tcp_config c = {
-		.net = n, .group = 1, .n = r->n, .me = r->me, .rank = rank
-	};
+	struct tcp_config c = { .net = n,
+				.group = 1,
+				.n = r->n,
+				.me = r->me,
+				.rank = rank,
+				.algorithms = r->me ? "double" : algorithms };
 	struct group g;
 
 	for (unsigned k = 0; k < r->n; k++)
@@ -48,6 +54,17 @@ static void all_reductions(struct ranks *r)
 START_TEST(reductions)
 {
 	ranks_run((unsigned)_i, sizeof(struct meeting), 0, all_reductions, 100);
+}
+END_TEST
+
+/* Whatever the algorithm, the bits are the same. */
+START_TEST(every_algorithm)
+{
+	static const char *const all[] = { "double", "halve", "direct",
+					   "direct:100,double:5K,halve:80000,direct" };
+
+	algorithms = all[_i];
+	ranks_run(3 + (unsigned)_i % 3, sizeof(struct meeting), 0, all_reductions, 100);
 }
 END_TEST
 
@@ -294,6 +311,7 @@ int main(void)
 	tcase_add_test(t, proofs);
 	tcase_add_test(t, addresses);
 	tcase_add_loop_test(t, reductions, 1, 6);
+	tcase_add_loop_test(t, every_algorithm, 0, 4);
 	tcase_add_loop_test(t, moves, 1, 7);
 	tcase_add_loop_test(t, mismatch, 2, 6);
 	tcase_add_test(t, lost);

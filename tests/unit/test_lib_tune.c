@@ -88,6 +88,33 @@ START_TEST(several_lanes)
 }
 END_TEST
 
+START_TEST(chosen_by_the_user)
+{
+	static const char *const bad[] = { "",
+					   "ring",
+					   "double:",
+					   "double:x",
+					   "halve:1K,",
+					   "direct,double",
+					   "double:2K,halve:1K",
+					   "double:1,halve:2,double:3,halve:4,direct",
+					   "doubled",
+					   "halve:99999999999G" };
+	struct tune_numbers n = { .latency_us = 20, .us_per_byte = 1e-3 };
+	const struct tune_work small = f32(4, 1024), more = f32(4, 2048),
+			       large = f32(4, 1 << 30);
+
+	ck_assert(tune_read(&n.choices, "direct:1k,double:1M"));
+	ck_assert_int_eq(tune_choose(&n, &small).algorithm, TUNE_DIRECT);
+	ck_assert_int_eq(tune_choose(&n, &more).algorithm, TUNE_DOUBLE);
+	ck_assert_int_eq(tune_choose(&n, &large).algorithm, TUNE_HALVE);
+	ck_assert(tune_read(&n.choices, "halve:8,double"));
+	ck_assert_int_eq(tune_choose(&n, &large).algorithm, TUNE_DOUBLE);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		ck_assert_msg(!tune_read(&n.choices, bad[i]), "%s", bad[i]);
+}
+END_TEST
+
 START_TEST(table)
 {
 	char *text = malloc(8192), small[40];
@@ -116,6 +143,7 @@ int main(void)
 	tcase_add_test(t, narrow);
 	tcase_add_test(t, least);
 	tcase_add_test(t, several_lanes);
+	tcase_add_test(t, chosen_by_the_user);
 	tcase_add_test(t, table);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
