@@ -77,8 +77,10 @@ typedef enum berth_type {
 
 typedef enum berth_op {
 	BERTH_SUM,
-	BERTH_AVG, /* sum / ranks; integers are rounded toward zero; not for bool */
-	BERTH_MIN,
+	/* The sum as it is accumulated, divided by the ranks of the set, then rounded
+	 * to the type; of integers toward zero.  Not for bool. */
+	BERTH_AVG,
+	BERTH_MIN, /* of floats, minimum and maximum of IEEE 754-2019: a NaN comes out */
 	BERTH_MAX,
 	BERTH_PRODUCT,
 	BERTH_BAND, /* only integers and bool, as the next two */
@@ -188,9 +190,19 @@ struct berth_desc {
 		.size = sizeof(struct berth_desc), __VA_ARGS__                         \
 	}
 
-/* OUT = the sum (or another op) of IN over all ranks, COUNT elements each.  On one host
- * the order is that of the ranks, for any size.  On several hosts every rank gets the
- * same bits. */
+/* OUT = the sum (or another op) of IN over all ranks, COUNT elements each.
+ *
+ * Floats of 32 bits and fewer are accumulated in f32, and rounded to their type once, at
+ * the end; f64 is accumulated in f64.  Integers wrap.  A prescaled element is rounded to
+ * the accumulator's type before it is added; a scaled integer goes by way of f64, is
+ * rounded toward zero, and stays in the range of its type.
+ *
+ * The order of a sum depends only on which ranks share a host: the ranks of each host
+ * in the order of their ranks, then the hosts, numbered in the order of their first
+ * ranks, in the order S(0, 1) with S(i, m) = S(i, 2m) + S(i + m, 2m): of four,
+ * (0 + 2) + (1 + 3).  So every rank and every run gets the same bits, for any size and
+ * any algorithm.  This is also the order of berth_reduce() and
+ * berth_reducescatter(). */
 berth_result berth_allreduce(const struct berth_desc *d);
 /* The same, but only to OUT of ROOT. */
 berth_result berth_reduce(const struct berth_desc *d);
@@ -208,9 +220,11 @@ berth_result berth_broadcast(const struct berth_desc *d);
 berth_result berth_alltoall(const struct berth_desc *d);
 /* Wait until all ranks of SET have called it. */
 berth_result berth_barrier(berth_set *set);
-/* This rank has no more data.  Until all ranks have joined, it takes part in the
- * operations of the others with zeros (or ones, or the least value, as the operation
- * needs).  LAST: the rank that joined last. */
+/* This rank has no more data.  Until all ranks have joined, it takes part in each
+ * allreduce of the others with zeros (or ones, or the least value, as the operation
+ * needs), and in each barrier; an average still divides by all ranks.  Every other
+ * operation is BERTH_INVALID on all ranks that call it meanwhile.  LAST: the rank that
+ * joined last, the same on all ranks. */
 berth_result berth_join(int *last);
 
 /* Asynchronous operations.  One thread at a time polls or waits for a request. */

@@ -76,19 +76,6 @@ berth_result tcp_agree(struct tcp *t, const struct coll *c,
 
 /* ---- the back end ---- */
 
-struct tune_work tcp_work(const struct tcp *t, const struct coll *c)
-{
-	const unsigned bytes = (unsigned)kern_size(c->type),
-		       partial = (unsigned)kern_size(kern_accumulator(c->type));
-
-	return (struct tune_work){ .ranks = t->n,
-				   .count = c->count,
-				   .first =
-					   c->in_form == KERN_PARTIAL ? partial : bytes,
-				   .partial = partial,
-				   .result = bytes };
-}
-
 static struct tune_plan plan_of(const struct tcp *t, const struct coll *c)
 {
 	const struct tune_work w = tcp_work(t, c);

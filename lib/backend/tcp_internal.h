@@ -93,8 +93,6 @@ berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns);
 /* What tune.h has to know of C. */
 struct tune_work tcp_work(const struct tcp *t, const struct coll *c);
 
-/* Are C's elements partial sums as they are? */
-bool tcp_is_partial(const struct coll *c);
 berth_result tcp_reduce(struct tcp_op *w);
 
 /* Each place gets its part of the result, by T->bound, at OUT. */

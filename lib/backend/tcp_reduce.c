@@ -22,7 +22,8 @@ struct reduction {
 	struct share own;
 };
 
-bool tcp_is_partial(const struct coll *c)
+/* Are C's elements partial sums as they are? */
+static bool is_partial(const struct coll *c)
 {
 	return kern_accumulator(c->type) == c->type && !c->scale.has_prescale;
 }
@@ -40,7 +41,7 @@ static berth_result begin(struct reduction *r, struct tcp_op *w, unsigned char *
 				 .partial = out,
 				 .partial_bytes = bytes,
 				 .own = { c->in, c->in_form } };
-	if (tcp_is_partial(c))
+	if (is_partial(c))
 		r->own.form = KERN_PARTIAL;
 	if (bytes != w->size) {
 		rc = tcp_need_room(w->t, c->count * bytes);

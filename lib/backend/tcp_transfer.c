@@ -29,6 +29,19 @@ uint64_t tcp_bound(const struct tcp_op *w, unsigned n, unsigned i)
 	return tcp_first(w, n, i) * w->size;
 }
 
+struct tune_work tcp_work(const struct tcp *t, const struct coll *c)
+{
+	const unsigned bytes = (unsigned)kern_size(c->type),
+		       partial = (unsigned)kern_size(kern_accumulator(c->type));
+
+	return (struct tune_work){ .ranks = t->n,
+				   .count = c->count,
+				   .first =
+					   c->in_form == KERN_PARTIAL ? partial : bytes,
+				   .partial = partial,
+				   .result = bytes };
+}
+
 static unsigned place_of(const struct tcp *t, unsigned rank)
 {
 	for (unsigned i = 0; i < t->n; i++)

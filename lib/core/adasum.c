@@ -76,8 +76,8 @@ static double weight(double own, double both)
 	return own > 0 ? 1 - both / (2 * own) : 1;
 }
 
-/* The arrays of the ranks 0, STEP, 2 STEP, ..., N of them, each with that of the rank APART
- * further on. */
+/* The arrays of the ranks 0, STEP, 2 STEP, ..., N of them, each with that of the rank
+ * APART further on. */
 static berth_result combine(struct adasum *a, unsigned step, unsigned n, unsigned apart)
 {
 	struct coll sum = { .kind = BERTH_ALLREDUCE,

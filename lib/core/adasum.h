@@ -3,7 +3,7 @@
  * pair by pair, of neighbours first ("Scaling Distributed Training with Adaptive
  * Summation", Maleki et al., 2020).  Each rank combines one part of all ranks' arrays:
  * only dot products, three a pair, are summed over the ranks at each of log2 p levels.
- * They are f64; arrays are in the type's accumulator from the first level to the last. */
+ * They are f64; arrays are in the type's accumulator from the first level on. */
 #ifndef BERTH_LIB_ADASUM_H
 #define BERTH_LIB_ADASUM_H
 

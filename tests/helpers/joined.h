@@ -1,4 +1,4 @@
-/* joined.h - what ranks can call for beside one that has joined, and who joined last. */
+/* joined.h - what ranks can call for beside one that has joined; who joined last. */
 #ifndef BERTH_TESTS_JOINED_H
 #define BERTH_TESTS_JOINED_H
 
