@@ -18,6 +18,11 @@ on() { # CASE RANKS...
 
 @test "every reduction of every type and op against a reference" { on reductions 1 2 3 5 8; }
 @test "scaling, and averages of integers" { on scaled 1 2 3 4 8; }
+@test "the bits are the same, submitted in any order and together, or called" {
+	on bits 1 2 3 5
+	HOROVOD_FUSION_THRESHOLD=0 on bits 2 3
+	HOROVOD_FUSION_THRESHOLD=2000 on bits 3
+}
 @test "allgather, alltoall, broadcast, with and without counts" { on moves 1 2 3 5 8; }
 @test "sets: added, split, split again, removed" { on sets 1 2 3 4 5 8; }
 @test "asynchronous: in any order, tensors left out, blocking calls between" { on async 1 2 3 4 8; }

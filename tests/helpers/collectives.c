@@ -10,33 +10,9 @@
 
 #include "lib/berth.h"
 #include "tests/helpers/asynchronous.h"
+#include "tests/helpers/bits.h"
 #include "tests/helpers/failures.h"
 #include "tests/helpers/joined.h"
-
-static void check_element(const void *got, uint64_t i, const struct berth_desc *d,
-			  unsigned n, const char *what)
-{
-	const struct element e = { i,
-				   d->type,
-				   d->op,
-				   n,
-				   d->prescale ? *d->prescale : 1,
-				   d->postscale ? *d->postscale : 1 };
-	const size_t bytes = type_bytes[d->type];
-	uint64_t want = 0, is = 0;
-
-	if (is_float(d->type))
-		float_result(&e, &want);
-	else
-		want = integer_result(i, d->type, d->op, n);
-	memcpy(&is, got, bytes);
-	CHECK(!memcmp(&is, &want, bytes),
-	      "%s: type %d op %d scales %g %g [%llu]: %llx (%g), not %llx (%g)", what,
-	      d->type, d->op, e.prescale, e.postscale, (unsigned long long)i,
-	      (unsigned long long)is, is_float(d->type) ? read_float(&is, d->type) : 0,
-	      (unsigned long long)want,
-	      is_float(d->type) ? read_float(&want, d->type) : 0);
-}
 
 /* Ranks of one host follow each other. */
 static void find_hosts(void)
@@ -577,6 +553,7 @@ static const struct {
 } cases[] = {
 	{ "reductions", reductions },
 	{ "scaled", scaled },
+	{ "bits", bits },
 	{ "moves", moves },
 	{ "sets", sets },
 	{ "without-heap", without_heap },
