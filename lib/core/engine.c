@@ -311,7 +311,10 @@ static void wait_turn(struct engine *e, struct berth_request *r, uint64_t until_
 		return;
 	if (until_ns) { /* an operation's time has no limit: the thread does it */
 	} else if (pthread_mutex_trylock(&e->work)) {
-		ns = 1000000; /* somebody is at it, who may stop */
+		/* The thread that is at it may stop before it comes to R: the engine's
+		 * thread does what is left then. */
+		ring(e);
+		ns = LOOK_NS;
 	} else {
 		while (atomic_load(&r->done) != 1)
 			if (engine_step(e, &ns) != ENGINE_DID)
