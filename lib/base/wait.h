@@ -2,9 +2,9 @@
  * counter with one writer.
  *
  * Who waits spins (hand-over between cores of one L3: 50 ns), then yields (0.4 us),
- * then sleeps on a futex, and looks around each WAIT_SLICE_MS (0.2 % of a core).  Ranks that outnumber the cores hardly spin, since a rank
- * that they wait for may need this core: 4 ranks on 2 cores 1.4 us with 8 spins of
- * 50 ns, 2.0 with 60. */
+ * then sleeps on a futex, and looks around each WAIT_SLICE_MS (0.1 to 0.2 % of a core).
+ * Ranks that outnumber the cores hardly spin, since a rank that they wait for may need
+ * this core: 4 ranks on 2 cores 1.4 us with 8 spins of 50 ns, 2.0 with 60. */
 #ifndef BERTH_LIB_WAIT_H
 #define BERTH_LIB_WAIT_H
 

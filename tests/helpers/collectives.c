@@ -11,6 +11,7 @@
 #include "lib/berth.h"
 #include "tests/helpers/asynchronous.h"
 #include "tests/helpers/failures.h"
+#include "tests/helpers/waiting.h"
 
 static void check_element(const void *got, uint64_t i, berth_type t, berth_op op,
 			  unsigned n, const char *what)
@@ -566,6 +567,7 @@ static const struct {
 	{ "mismatch", mismatches },
 	{ "arguments", arguments },
 	{ "threads", threads },
+	{ "waiting", waiting },
 	{ "late", late },
 	{ "lacking", lacking },
 	{ "starved", starved },
