@@ -10,9 +10,8 @@
 enum {
 	WAITING_MS = 2000,
 	WAITERS = 3,
-	/* berth_init(3) promises 0.5 %: this leaves room for the spin before the first
-	 * sleep, and for slow machines and sanitizers */
-	WAITING_PERCENT = 2
+	/* The aim is 0.5 %: this leaves room for slow machines and sanitizers. */
+	WAITING_PERCENT = 1
 };
 
 static double cpu_ms(void)
