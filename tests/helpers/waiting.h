@@ -50,7 +50,7 @@ static void *wait_for_one(void *name)
 
 static void wait_in_threads(void)
 {
-	static char name[WAITERS][8];
+	static char name[WAITERS][16];
 	pthread_t thread[WAITERS];
 
 	for (int i = 0; i < WAITERS; i++) {
