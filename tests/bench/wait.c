@@ -3,8 +3,8 @@
  *
  *     runner -np 2 build/bench/wait MS COUNT [async]
  *
- * Rank 0 prints the CPU time of its process while it waits, and the time from the last
- * rank's call to the return of its own.  The ranks' hosts share this machine's clock. */
+ * Rank 0 prints the CPU time of its process while it waits, and the time from the
+ * last call to the return of its own.  The hosts share the clock of this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
