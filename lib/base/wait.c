@@ -7,13 +7,20 @@
 #include <time.h>
 #include <unistd.h>
 
+enum {
+	SPIN_NS = 100000, /* longer than a hand-over through a busy TCP stack, shorter
+			     than the time for which anybody minds a core */
+	LOOKS = 64,       /* between two reads of the clock */
+	MISSED_NS = 50000 /* the first sleep's: see post() */
+};
+
+/* Not by looks alone: of one pause some processors make 5 ns, others 50. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
 {
-	/* 20,000 spins are some 100 us: longer than a hand-over through a busy TCP
-	 * stack, shorter than the time for which anybody minds a core. */
 	w->oversubscribed = ranks > cores;
-	w->spins = ranks <= cores ? 20000 : 8;
-	w->yields = ranks <= cores ? 200 : 2000;
+	w->spins = w->oversubscribed ? 8 : 200;
+	w->spin_ns = w->oversubscribed ? 0 : SPIN_NS;
+	w->yields = w->oversubscribed ? 2000 : 200;
 }
 
 static bool here(struct post *p, uint32_t want)
@@ -28,9 +35,9 @@ static uint32_t *low(struct post *p)
 	return (uint32_t *)&p->value;
 }
 
-static void sleep_on(struct post *p, uint32_t want, long ms)
+static void sleep_on(struct post *p, uint32_t want, uint64_t ns)
 {
-	const struct timespec slice = { 0, ms * 1000000L };
+	const struct timespec slice = { 0, (long)ns };
 	uint64_t seen = atomic_load(&p->value);
 
 	if (!wait_reached(seen, want))
@@ -42,29 +49,46 @@ void post_wake(struct post *p)
 	syscall(SYS_futex, low(p), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-/* P's sleepers count this one for as long as this takes.  The first slice is short:
- * see post(). */
+/* P's sleepers count this one for as long as this takes. */
 static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 {
-	for (long ms = 1; !here(p, want); ms = WAIT_SLICE_MS) {
-		uint32_t broken = w->broken ? atomic_load(w->broken) : 0;
+	uint64_t slice_ns = MISSED_NS;
+
+	for (; !here(p, want); slice_ns = WAIT_SLICE_MS * 1000000ull) {
+		const uint32_t broken = w->broken ? atomic_load(w->broken) : 0;
+		const uint64_t now = w->deadline_ns ? clock_ns() : 0;
 
 		if (broken)
 			return (berth_result)broken;
-		if (w->deadline_ns && clock_ns() >= w->deadline_ns)
+		if (w->deadline_ns && now >= w->deadline_ns)
 			return BERTH_TIMEOUT;
+		if (w->deadline_ns && w->deadline_ns - now < slice_ns)
+			slice_ns = w->deadline_ns - now;
 		if (w->idle)
 			w->idle(w->ctx);
 		w->slept++;
-		sleep_on(p, want, ms);
+		sleep_on(p, want, slice_ns);
 	}
 	return BERTH_OK;
+}
+
+static bool spin(struct post *p, uint32_t want, uint64_t ns)
+{
+	for (uint64_t until = clock_ns() + ns; clock_ns() < until;)
+		for (unsigned i = 0; i < LOOKS; i++) {
+			if (here(p, want))
+				return true;
+			wait_pause();
+		}
+	return false;
 }
 
 berth_result wait_long(struct wait *w, struct post *p, uint32_t want)
 {
 	berth_result rc;
 
+	if (w->spin_ns && spin(p, want, w->spin_ns))
+		return BERTH_OK;
 	for (unsigned i = 0; i < w->yields; i++) {
 		if (here(p, want))
 			return BERTH_OK;

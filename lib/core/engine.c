@@ -310,24 +310,30 @@ berth_result engine_poll(struct berth_request *r, struct failure *why)
 	return BERTH_BUSY;
 }
 
-/* One turn of waiting: do what there is to do, or sleep. */
-static void wait_turn(struct engine *e, struct berth_request *r, uint64_t until_ns)
+/* Do what there is to do until R is done.  What is left then, when another thread stops
+ * or after some time, is the engine's thread's: if each waiting thread looked after it,
+ * 3 of them took 2.5 % of a core, now 0.3. */
+static void help(struct engine *e, const struct berth_request *r)
 {
-	uint64_t now = until_ns ? clock_ns() : 0, ns = until_ns - now;
+	enum engine_step step = ENGINE_SOON;
+	uint64_t ns;
+
+	if (!pthread_mutex_trylock(&e->work)) {
+		do
+			step = atomic_load(&r->done) == 1 ? ENGINE_IDLE
+							  : engine_step(e, &ns);
+		while (step == ENGINE_DID);
+		pthread_mutex_unlock(&e->work);
+	}
+	if (step == ENGINE_SOON)
+		ring(e);
+}
+
+/* Until R is done, or for NS (0: however long). */
+static void sleep_until_done(struct berth_request *r, uint64_t ns)
+{
 	uint32_t waits = 0;
 
-	if (until_ns && now >= until_ns)
-		return;
-	if (until_ns) { /* an operation's time has no limit: the thread does it */
-	} else if (pthread_mutex_trylock(&e->work)) {
-		ns = 1000000; /* somebody is at it, who may stop */
-	} else {
-		while (atomic_load(&r->done) != 1)
-			if (engine_step(e, &ns) != ENGINE_DID)
-				break;
-		pthread_mutex_unlock(&e->work);
-		ns = ns && ns < LOOK_NS ? ns : LOOK_NS;
-	}
 	atomic_compare_exchange_strong(&r->done, &waits, 2);
 	if (waits != 1)
 		sleep_on(&r->done, 2, ns);
@@ -341,13 +347,17 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 
 	if (atomic_load(&r->done) != 1) {
 		want(r);
-		if (until_ns)
+		if (until_ns) /* an operation's time has no limit: the thread does it */
 			ring(r->engine);
+		else
+			help(r->engine, r);
 	}
 	while (atomic_load(&r->done) != 1) {
-		if (until_ns && clock_ns() >= until_ns)
+		uint64_t now = until_ns ? clock_ns() : 0;
+
+		if (until_ns && now >= until_ns)
 			return BERTH_BUSY;
-		wait_turn(r->engine, r, until_ns);
+		sleep_until_done(r, until_ns - now);
 	}
 	rc = outcome(r, why);
 	let_go(r->engine);

@@ -1,35 +1,25 @@
 #include "lib/core/world.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/backend/shm.h"
 #include "lib/base/log.h"
+#include "lib/core/cores.h"
 #include "lib/core/trace.h"
 
-static unsigned cores_allowed(void)
+void world_count_cores(struct world *w)
 {
-	cpu_set_t set;
+	const unsigned n = w->who.local_size;
+	uint32_t *pid = calloc(n, sizeof *pid);
 
-	if (sched_getaffinity(0, sizeof set, &set)) /* more than the set can hold */
-		return 1024;
-	return (unsigned)CPU_COUNT(&set);
-}
-
-/* Ranks that are bound apart have cores of their own: those of one do not say how many
- * they have together. */
-static unsigned cores_of(const struct boot_world *who)
-{
-	long online = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned mine = cores_allowed();
-
-	if (mine * who->local_size <= (unsigned long)online)
-		return mine * who->local_size;
-	return mine > (unsigned long)online ? (unsigned)online : mine;
+	for (unsigned i = 0; pid && i < n; i++)
+		pid[i] = w->memory.rank[i].pid;
+	if (pid)
+		w->cores = cores_of_ranks(pid, n);
+	free(pid);
 }
 
 static berth_result number_locals(struct world *w)
@@ -111,8 +101,9 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 		rc = find_others(w);
 	if (!rc)
 		rc = map_memory(w);
+	w->cores = 1;
 	if (!rc)
-		w->cores = cores_of(&w->who);
+		world_count_cores(w);
 	if (!rc && w->params.timeline && *w->params.timeline) {
 		rc = timeline_start(w->params.timeline, w->who.rank,
 				    w->who.clock_offset_ns, why, sizeof why);

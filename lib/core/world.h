@@ -17,7 +17,7 @@ struct world {
 	void *boot_state;
 	struct boot_world who;
 	struct memory memory;
-	unsigned cores;  /* that this process may use */
+	unsigned cores;  /* that the ranks of this host may use together */
 	unsigned *local; /* of each rank of the job, its number on this host; or
 			       WORLD_NOT_HERE */
 	struct berth_set *_Atomic all; /* NULL: none yet, or stopped */
@@ -28,6 +28,8 @@ struct world {
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe. */
 berth_result world_begin(struct world *w, const struct berth_config *config);
+/* Counts W's cores anew, when all ranks have come: cores.h looks at their cgroups. */
+void world_count_cores(struct world *w);
 /* When all its sets are freed, and no other thread looks at W any more. */
 void world_end(struct world *w);
 

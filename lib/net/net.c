@@ -183,11 +183,21 @@ static berth_result look_around(struct net *n, uint64_t deadline_ns)
 	return !rc && deadline_ns && now >= deadline_ns ? BERTH_TIMEOUT : rc;
 }
 
+/* WATCH_MS, but not past DEADLINE_NS. */
+static int sleep_ms(uint64_t deadline_ns)
+{
+	uint64_t now = clock_ns(), until = now + WATCH_MS * 1000000ull;
+
+	if (deadline_ns && deadline_ns < until)
+		until = deadline_ns;
+	return until > now ? (int)((until - now + 999999) / 1000000) : 0;
+}
+
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np, uint64_t deadline_ns)
 {
 	berth_result rc = look_around(n, deadline_ns);
 
 	if (!rc)
-		poll(p, np, WATCH_MS);
+		poll(p, np, sleep_ms(deadline_ns));
 	return rc;
 }

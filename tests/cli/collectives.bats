@@ -36,6 +36,7 @@ on() { # CASE RANKS...
 @test "what ranks call for differently is an error on all that names both sides" { on mismatch 2 3 4 8; }
 @test "arguments that can't be" { on arguments 1 2 4; }
 @test "threads, each with a set of its own and all with one" { on threads 1 2 3 4; }
+@test "a rank that waits uses no core" { on waiting 2 3 4; }
 @test "a rank that does not come in time is named" { on late 2 3 4; }
 @test "so is one that has other things to do" { on lacking 2 3 4; }
 @test "a rank without memory is waited for by nobody" {

@@ -42,7 +42,7 @@ checked() { # HOSTS CASE...
 
 @test "every kind of operation on 2 hosts" {
 	checked "n[1-2]" reductions scaled moves sets async poll thresholds join mismatch arguments
-	checked "n[1-2]" lacking stop again late
+	checked "n[1-2]" waiting lacking stop again late
 	[ "${SAN:-}" ] || checked "n[1-2]" starved # sanitizers do not live without memory
 }
 @test "on 4 hosts, one, or two and one ranks each" {

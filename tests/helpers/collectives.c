@@ -13,6 +13,7 @@
 #include "tests/helpers/bits.h"
 #include "tests/helpers/failures.h"
 #include "tests/helpers/joined.h"
+#include "tests/helpers/waiting.h"
 
 /* Ranks of one host follow each other. */
 static void find_hosts(void)
@@ -566,6 +567,7 @@ static const struct {
 	{ "mismatch", mismatches },
 	{ "arguments", arguments },
 	{ "threads", threads },
+	{ "waiting", waiting },
 	{ "late", late },
 	{ "lacking", lacking },
 	{ "starved", starved },

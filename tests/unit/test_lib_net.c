@@ -67,6 +67,60 @@ static int proven(const struct turn *t)
 	return fd;
 }
 
+/* ---- waiting ---- */
+
+static unsigned naps,
+	reads; /* calls of poll(), and of recv() after the first of them */
+
+int poll(struct pollfd *p, nfds_t n, int ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+	naps++;
+	return ppoll(p, n, ms < 0 ? NULL : &t, NULL);
+}
+
+ssize_t recv(int fd, void *to, size_t bytes, int flags)
+{
+	reads += naps > 0;
+	return recvfrom(fd, to, bytes, flags, NULL, NULL);
+}
+
+static void says_nothing(const struct turn *t)
+{
+	proven(t);
+	pause();
+}
+
+/* A rank that has once slept sleeps until something comes: after each sleep it looks
+ * whether the message is there, and whether the peer is. */
+START_TEST(sleeps)
+{
+	struct turn t = { .n = stranger_net(1, 3) };
+	struct net_receive in = {
+		.tag = { 1, 2, 3 }, .note = { { 4 } }, .data = &t, .bytes = 12
+	};
+	unsigned lost;
+	pid_t pid = fork();
+
+	if (!pid) {
+		says_nothing(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_OK);
+	t.n->config.spins = 100;
+	naps = reads = 0;
+	ck_assert_int_eq(
+		net_exchange(t.n, NULL, 0, &in, 1, clock_ns() + 400000000, &lost),
+		BERTH_TIMEOUT);
+	ck_assert_uint_ge(naps, 2);
+	ck_assert_msg(reads <= 2 * naps, "%u reads in %u naps", reads, naps);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	net_close(t.n);
+}
+END_TEST
+
 /* ---- frames ---- */
 
 static void speaks_well(const struct turn *t)
@@ -619,6 +673,7 @@ int main(void)
 
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 120);
+	tcase_add_test(t, sleeps);
 	tcase_add_test(t, byte_by_byte);
 	tcase_add_test(t, cut_frames);
 	tcase_add_test(t, changed_frames);

@@ -248,6 +248,7 @@ static void sleeping(struct ranks *r)
 	struct shm *s = g.group;
 
 	s->wait.spins = s->wait.yields = 0;
+	s->wait.spin_ns = 0;
 	for (c.signature = 1; c.signature <= 3000; c.signature++)
 		RANKS_ASSERT(r, !shm_backend.run(g.group, &c, 0), "barrier");
 	RANKS_ASSERT(r, s->wait.slept > 0, "nobody slept");
