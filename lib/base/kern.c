@@ -11,13 +11,20 @@ static const struct {
 	berth_type accumulator;
 	bool is_float;
 } about[BERTH_TYPES] = {
-	[BERTH_U8] = { 1, BERTH_U8, false },      [BERTH_I8] = { 1, BERTH_I8, false },
-	[BERTH_U16] = { 2, BERTH_U16, false },    [BERTH_I16] = { 2, BERTH_I16, false },
-	[BERTH_I32] = { 4, BERTH_I32, false },    [BERTH_U32] = { 4, BERTH_U32, false },
-	[BERTH_I64] = { 8, BERTH_I64, false },    [BERTH_U64] = { 8, BERTH_U64, false },
-	[BERTH_F16] = { 2, BERTH_F32, true },     [BERTH_BF16] = { 2, BERTH_F32, true },
-	[BERTH_F32] = { 4, BERTH_F32, true },     [BERTH_F64] = { 8, BERTH_F64, true },
-	[BERTH_BOOL] = { 1, BERTH_BOOL, false },  [BERTH_F8_E4M3] = { 1, BERTH_F32, true },
+	[BERTH_U8] = { 1, BERTH_U8, false },
+	[BERTH_I8] = { 1, BERTH_I8, false },
+	[BERTH_U16] = { 2, BERTH_U16, false },
+	[BERTH_I16] = { 2, BERTH_I16, false },
+	[BERTH_I32] = { 4, BERTH_I32, false },
+	[BERTH_U32] = { 4, BERTH_U32, false },
+	[BERTH_I64] = { 8, BERTH_I64, false },
+	[BERTH_U64] = { 8, BERTH_U64, false },
+	[BERTH_F16] = { 2, BERTH_F32, true },
+	[BERTH_BF16] = { 2, BERTH_F32, true },
+	[BERTH_F32] = { 4, BERTH_F32, true },
+	[BERTH_F64] = { 8, BERTH_F64, true },
+	[BERTH_BOOL] = { 1, BERTH_BOOL, false },
+	[BERTH_F8_E4M3] = { 1, BERTH_F32, true },
 	[BERTH_F8_E5M2] = { 1, BERTH_F32, true },
 };
 
@@ -108,8 +115,11 @@ static void choose_how(struct kern *k)
 bool kern_make(struct kern *k, berth_type type, berth_op op,
 	       const struct kern_scale *scale, enum kern_form in, enum kern_form out)
 {
-	const berth_type wide = kern_accumulator(type);
+	berth_type wide;
 
+	if (!kern_is_defined(type, op))
+		return false;
+	wide = kern_accumulator(type);
 	k->in_bytes = kern_size(in == KERN_PARTIAL ? wide : type);
 	k->out_bytes = kern_size(out == KERN_PARTIAL ? wide : type);
 	k->floats = about[type].is_float;
@@ -125,8 +135,8 @@ bool kern_make(struct kern *k, berth_type type, berth_op op,
 		type = wide;
 		in = out = KERN_ELEMENTS;
 	}
-	k->reduce = (unsigned)op < KERN_OPS ? set()->reduce[in][out][type][op] : NULL;
-	return k->reduce;
+	k->reduce = set()->reduce[in][out][type][op];
+	return true;
 }
 
 bool kern_is_defined(berth_type type, berth_op op)

@@ -1,9 +1,9 @@
 /* kern_reference.h - what lib/base/kern.h says of one element, done in another way.
  *
- * Floats are doubles that are rounded after each step: those of f32 have less than half
- * a double's bits, so that rounding twice gives what rounding once gives.  Integers have
- * 128 bits, and are cut off.  Narrow floats come from a list of all numbers that their
- * type has, made by the formula, and go to the nearest of those. */
+ * Floats are doubles that are rounded after each step: f32 has less than half of a
+ * double's bits, so that rounding twice gives what rounding once gives.  Integers
+ * have 128 bits, and are cut off.  Narrow floats come from a list of all numbers that
+ * their type has, made by the formula, and go to the nearest of those. */
 #ifndef BERTH_TESTS_KERN_REFERENCE_H
 #define BERTH_TESTS_KERN_REFERENCE_H
 
@@ -15,8 +15,8 @@
 
 /* ---- types ---- */
 
-/* A float type's bits: the sign, the exponent, MANTISSA bits.  OVERFLOW is the first code
- * that is no number: infinity, or where there is none a NaN.  Of integers: all 0. */
+/* A float type's bits: the sign, the exponent, MANTISSA bits.  OVERFLOW is the first
+ * code that is no number: infinity, or where there is none a NaN.  Of integers: 0. */
 struct ref_format {
 	unsigned mantissa;
 	uint64_t overflow;
@@ -313,9 +313,9 @@ static bool ref_bool(berth_op op, const struct kern_scale *s, const void *const 
 }
 
 /* Element I of the reduction of TYPE by OP, to element I of TO. */
-static void ref_reduce(berth_type t, berth_op op, const struct kern_scale *scale,
-		       enum kern_form in, enum kern_form out, void *to,
-		       const void *const *src, unsigned nsrc, size_t i)
+static inline void ref_reduce(berth_type t, berth_op op, const struct kern_scale *scale,
+			      enum kern_form in, enum kern_form out, void *to,
+			      const void *const *src, unsigned nsrc, size_t i)
 {
 	const struct kern_scale s = ref_whole(scale, in, out);
 
