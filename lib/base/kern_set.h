@@ -19,8 +19,8 @@ struct kern_set {
 	void (*copy)(void *dst, const void *src, size_t bytes);
 	/* Of f32, of f64: see kern.h. */
 	void (*dots[2])(double dot[3], const void *a, const void *b, size_t n);
-	void (*combine[2])(void *dst, const void *a, double ka, const void *b, double kb,
-			   size_t n);
+	void (*combine[2])(void *dst, const void *a, double ka, const void *b,
+			   double kb, size_t n);
 };
 
 extern const struct kern_set kern_base, kern_avx2, kern_avx512;
