@@ -115,8 +115,11 @@ static void choose_how(struct kern *k)
 bool kern_make(struct kern *k, berth_type type, berth_op op,
 	       const struct kern_scale *scale, enum kern_form in, enum kern_form out)
 {
-	const berth_type wide = kern_accumulator(type);
+	berth_type wide;
 
+	if (!kern_is_defined(type, op))
+		return false;
+	wide = kern_accumulator(type);
 	k->in_bytes = kern_size(in == KERN_PARTIAL ? wide : type);
 	k->out_bytes = kern_size(out == KERN_PARTIAL ? wide : type);
 	k->floats = about[type].is_float;
@@ -132,8 +135,8 @@ bool kern_make(struct kern *k, berth_type type, berth_op op,
 		type = wide;
 		in = out = KERN_ELEMENTS;
 	}
-	k->reduce = (unsigned)op < KERN_OPS ? set()->reduce[in][out][type][op] : NULL;
-	return k->reduce;
+	k->reduce = set()->reduce[in][out][type][op];
+	return true;
 }
 
 bool kern_is_defined(berth_type type, berth_op op)

@@ -1,5 +1,5 @@
-/* kern_half.h - one f16 or bf16 to f32 and back, to nearest even, as the
- * instructions of F16C do it; where there are none. */
+/* kern_half.h - one f16 to f32 and back, to nearest even, as the instructions
+ * of F16C do it; where there are none. */
 #ifndef BERTH_LIB_KERN_HALF_H
 #define BERTH_LIB_KERN_HALF_H
 
@@ -50,20 +50,6 @@ static inline uint16_t float_f16(float f)
 				  (half_bits(half_of_bits(rest) + 0.5F) - 0x3f000000));
 	return (uint16_t)(sign |
 			  (rest - (112u << 23) + 0xfff + (rest >> 13 & 1)) >> 13);
-}
-
-static inline float bf16_float(uint16_t h)
-{
-	return half_of_bits((uint32_t)h << 16);
-}
-
-static inline uint16_t float_bf16(float f)
-{
-	uint32_t bits = half_bits(f);
-
-	if (f != f)
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 #endif

@@ -112,6 +112,15 @@ static void ranks_free(struct ranks *r, void *p)
 	r->used = 0;
 }
 
+static void ranks_put_fp8(void *p, berth_type type, double x)
+{
+	const float f = (float)x;
+	struct kern k;
+
+	kern_make(&k, type, BERTH_SUM, NULL, KERN_PARTIAL, KERN_ELEMENTS);
+	kern_reduce(&k, &p, 1, &(const void *){ &f }, 1, 1, false);
+}
+
 /* Element I of what rank R gives to operation number OP: any bits of integers,
  * floats of about one. */
 static void ranks_fill(void *p, berth_type type, uint64_t n, unsigned r, unsigned op)
@@ -155,6 +164,10 @@ static void ranks_fill(void *p, berth_type type, uint64_t n, unsigned r, unsigne
 		}
 		case BERTH_BOOL:
 			((unsigned char *)p)[i] = x & 1;
+			break;
+		case BERTH_F8_E4M3:
+		case BERTH_F8_E5M2:
+			ranks_put_fp8((unsigned char *)p + i, type, f);
 			break;
 		default:
 			memcpy((char *)p + i * kern_size(type), &x, kern_size(type));

@@ -1,359 +1,406 @@
-/* lib/kern: every type, operation and set of instructions against plain loops. */
+/* lib/kern: every type, operation, form, scale and set of instructions against what
+ * kern_reference.h says. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "lib/base/kern_half.h"
-#include "lib/base/kern_set.h"
+#include "tests/unit/kern_rig.h"
 
-enum { MOST = 300, GUARD = 64, SRC = 5, DST = 3 };
+enum { GUARD = 64, DST = 3, BYTES = MOST * 8 + 2 * GUARD };
 
-static const struct kern_set *const sets[] = {
-	&kern_base,
-#if defined(__x86_64__)
-	&kern_avx2,
-	&kern_avx512,
-#endif
+/* ---- a reduction of arrays between guards ---- */
+
+struct run {
+	const struct kern_set *set;
+	berth_type type;
+	berth_op op;
+	enum kern_form in, out;
+	struct kern_scale scale;
+	enum filling filling;
+	size_t n,
+		shift; /* SHIFT: elements that some arrays begin after a vector does */
+	unsigned nsrc, ndst;
+	bool stream, in_place;
 };
 
-static bool can_run(const struct kern_set *s)
+static _Alignas(64) unsigned char source[SRC][BYTES], kept[SRC][BYTES],
+	result[DST][BYTES], want[BYTES];
+
+static const char *words(const struct run *r)
 {
-#if defined(__x86_64__)
-	if (s == &kern_avx512)
-		return __builtin_cpu_supports("avx512bw") &&
-		       __builtin_cpu_supports("avx512dq") &&
-		       __builtin_cpu_supports("avx512vl");
-	if (s == &kern_avx2)
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-#endif
-	return s == &kern_base;
+	static char text[256];
+
+	snprintf(text, sizeof text,
+		 "%s: %s %s, %s to %s, %zu of %u to %u, shift %zu, stream %d, in place "
+		 "%d, scales %g %u %g",
+		 r->set->name, kern_type_name(r->type), kern_op_name(r->op),
+		 r->in ? "partial" : "elements", r->out ? "partial" : "elements", r->n,
+		 r->nsrc, r->ndst, r->shift, r->stream, r->in_place,
+		 r->scale.has_prescale ? r->scale.prescale : 1, r->scale.divide,
+		 r->scale.has_postscale ? r->scale.postscale : 1);
+	return text;
 }
 
-/* ---- one element, by what C says ---- */
-
-static float bf16(uint16_t x)
+/* ARRAY, of which WANT is to stand at AT. */
+static void compare(const struct run *r, const unsigned char *array, size_t at)
 {
-	uint32_t bits = (uint32_t)x << 16;
-	float f;
+	const berth_type t = ref_of(r->type, r->out);
+	const size_t end = at + r->n * kern_size(t);
 
-	memcpy(&f, &bits, sizeof f);
-	return f;
-}
+	for (size_t i = 0; i < r->n; i++) {
+		const uint64_t w = ref_bits(t, want, i), g = ref_bits(t, array + at, i);
 
-/* To nearest even, by trying the three candidates. */
-static uint16_t to_bf16(float f)
-{
-	uint32_t bits;
-	uint16_t best;
-
-	memcpy(&bits, &f, sizeof bits);
-	best = (uint16_t)(bits >> 16);
-	for (int i = 1; i < 2; i++) {
-		uint16_t up = (uint16_t)(best + 1);
-		double a = (double)f - (double)bf16(best),
-		       b = (double)bf16(up) - (double)f;
-
-		a = a < 0 ? -a : a;
-		b = b < 0 ? -b : b;
-		if (b < a || (b == a && !(up & 1)))
-			best = up;
+		EXPECT(ref_same(t, w, g), "%s: %zu: %#llx, not %#llx", words(r), i,
+		       (unsigned long long)g, (unsigned long long)w);
 	}
-	return best;
+	EXPECT(is_guard(array, at) && is_guard(array + end, BYTES - end), "%s: outside",
+	       words(r));
 }
 
-#define COMBINE(a, b)                                                                  \
-	(op == BERTH_SUM       ? (a) + (b)                                             \
-	 : op == BERTH_PRODUCT ? (a) * (b)                                             \
-	 : op == BERTH_MIN     ? ((b) < (a) ? (b) : (a))                               \
-			       : ((b) > (a) ? (b) : (a)))
-#define BITWISE(a, b)                                                                  \
-	(op == BERTH_BAND ? (a) & (b) : op == BERTH_BOR ? (a) | (b) : (a) ^ (b))
-
-#define FLOATS(T)                                                                      \
-	do {                                                                           \
-		T x = ((const T *)src[0])[i];                                          \
-		for (unsigned k = 1; k < nsrc; k++)                                    \
-			x = (T)COMBINE(x, ((const T *)src[k])[i]);                     \
-		memcpy(out, &x, sizeof x);                                             \
-	} while (0)
-#define INTEGERS(T, U)                                                                 \
-	do {                                                                           \
-		T x = ((const T *)src[0])[i];                                          \
-		for (unsigned k = 1; k < nsrc; k++) {                                  \
-			T y = ((const T *)src[k])[i];                                  \
-			if (op == BERTH_SUM || op == BERTH_PRODUCT)                    \
-				x = (T)COMBINE((U)x, (U)y);                            \
-			else if (op >= BERTH_BAND)                                     \
-				x = (T)BITWISE(x, y);                                  \
-			else                                                           \
-				x = COMBINE(x, y);                                     \
-		}                                                                      \
-		memcpy(out, &x, sizeof x);                                             \
-	} while (0)
-
-static void expect(berth_type type, berth_op op, const void *const *src, unsigned nsrc,
-		   size_t i, void *out)
+/* Where source K, or result K, begins. */
+static size_t begins(const struct run *r, berth_type t, unsigned k)
 {
-	float f;
+	return GUARD + (k == 1 ? 0 : r->shift * kern_size(t));
+}
 
-	switch (type) {
-	case BERTH_U8:
-		INTEGERS(uint8_t, unsigned);
-		return;
-	case BERTH_I8:
-		INTEGERS(int8_t, unsigned);
-		return;
-	case BERTH_U16:
-		INTEGERS(uint16_t, unsigned);
-		return;
-	case BERTH_I16:
-		INTEGERS(int16_t, unsigned);
-		return;
-	case BERTH_U32:
-		INTEGERS(uint32_t, uint32_t);
-		return;
-	case BERTH_I32:
-		INTEGERS(int32_t, uint32_t);
-		return;
-	case BERTH_U64:
-		INTEGERS(uint64_t, uint64_t);
-		return;
-	case BERTH_I64:
-		INTEGERS(int64_t, uint64_t);
-		return;
-	case BERTH_F32:
-		FLOATS(float);
-		return;
-	case BERTH_F64:
-		FLOATS(double);
-		return;
-	case BERTH_F16:
-		f = (float)((const _Float16 *)src[0])[i];
-		for (unsigned k = 1; k < nsrc; k++)
-			f = COMBINE(f, (float)((const _Float16 *)src[k])[i]);
-		memcpy(out, &(_Float16){ (_Float16)f }, 2);
-		return;
-	case BERTH_BF16:
-		f = bf16(((const uint16_t *)src[0])[i]);
-		for (unsigned k = 1; k < nsrc; k++)
-			f = COMBINE(f, bf16(((const uint16_t *)src[k])[i]));
-		memcpy(out, &(uint16_t){ to_bf16(f) }, 2);
-		return;
-	default: {
-		unsigned char x = ((const unsigned char *)src[0])[i];
+static void set_out(const struct run *r, void **dst, const void **src)
+{
+	const berth_type in = ref_of(r->type, r->in), out = ref_of(r->type, r->out);
 
-		for (unsigned k = 1; k < nsrc; k++) {
-			unsigned char y = ((const unsigned char *)src[k])[i];
-
-			x = op == BERTH_BXOR ? x ^ y
-			    : op == BERTH_SUM || op == BERTH_MAX || op == BERTH_BOR
-				    ? x | y
-				    : x & y;
-		}
-		memcpy(out, &x, 1);
+	memset(source, 0xa5, sizeof source);
+	memset(result, 0xa5, sizeof result);
+	for (unsigned k = 0; k < r->nsrc; k++) {
+		src[k] = source[k] + begins(r, in, k);
+		fill(in, source[k] + begins(r, in, k), r->n, r->filling);
 	}
-	}
+	memcpy(kept, source, sizeof kept);
+	for (size_t i = 0; i < r->n; i++)
+		ref_reduce(r->type, r->op, &r->scale, r->in, r->out, want, src, r->nsrc,
+			   i);
+	for (unsigned j = 0; j < r->ndst; j++)
+		dst[j] = result[j] + begins(r, out, j);
+	if (r->in_place)
+		dst[0] = source[r->nsrc - 1] + begins(r, in, r->nsrc - 1);
 }
 
-/* ---- the arrays ---- */
-
-static _Alignas(64) unsigned char in[SRC][MOST * 8 + GUARD], out[DST][MOST * 8 + GUARD];
-
-/* Numbers of about one, so that no product is out of range; all bits for integers. */
-static void fill(berth_type type, void *p, size_t n)
+static void one(const struct run *r)
 {
-	for (size_t i = 0; i < n; i++) {
-		double x = ((double)(rand() % 2001) - 1000) / 617;
-
-		if (type == BERTH_F32)
-			((float *)p)[i] = (float)x;
-		else if (type == BERTH_F64)
-			((double *)p)[i] = x;
-		else if (type == BERTH_F16)
-			((_Float16 *)p)[i] = (_Float16)x;
-		else if (type == BERTH_BF16)
-			((uint16_t *)p)[i] = to_bf16((float)x);
-		else
-			for (size_t k = 0; k < kern_size(type); k++)
-				((unsigned char *)p)[i * kern_size(type) + k] =
-					(unsigned char)(type == BERTH_BOOL ? rand() & 1
-									   : rand());
-	}
-}
-
-static bool all_a5(const unsigned char *p, size_t n)
-{
-	return !n || (*p == 0xa5 && !memcmp(p, p + 1, n - 1));
-}
-
-static void one(const struct kern_set *s, berth_type type, berth_op op, size_t n,
-		unsigned nsrc, unsigned ndst, size_t shift, bool stream)
-{
-	size_t size = kern_size(type), off = shift * size;
-	unsigned char want[MOST * 8];
+	const berth_type out = ref_of(r->type, r->out);
+	const unsigned last = r->nsrc - 1;
 	const void *src[SRC];
 	void *dst[DST];
+	struct kern k;
 
-	for (unsigned k = 0; k < nsrc; k++) {
-		src[k] = in[k] + (k ? off : 0);
-		fill(type, in[k] + (k ? off : 0), n);
-	}
-	memset(out, 0xa5, sizeof out);
-	for (unsigned j = 0; j < ndst; j++)
-		dst[j] = out[j] + (j == 2 ? 0 : off);
-	s->reduce[type][op](dst, ndst, src, nsrc, n, stream);
+	bool made, stays;
+
+	set_out(r, dst, src);
+	enter();
+	made = make_of(r->set, &k, r->type, r->op, &r->scale, r->in, r->out);
+	if (made)
+		kern_reduce(&k, dst, r->ndst, src, r->nsrc, r->n, r->stream);
+	stays = is_entered();
+	leave();
 	kern_fence();
-	for (size_t i = 0; i < n; i++)
-		expect(type, op, src, nsrc, i, want + i * size);
-	for (unsigned j = 0; j < ndst; j++) {
-		size_t at = j == 2 ? 0 : off, end = at + n * size;
+	EXPECT(made && stays, "%s: made %d, mode stays %d", words(r), made, stays);
+	for (unsigned j = r->in_place; j < r->ndst; j++)
+		compare(r, result[j], begins(r, out, j));
+	if (r->in_place) {
+		compare(r, source[last], begins(r, out, last));
+		memcpy(source[last], kept[last], sizeof kept[last]);
+	}
+	EXPECT(!memcmp(source, kept, sizeof kept), "%s: a source", words(r));
+}
 
-		ck_assert_msg(!memcmp(out[j] + at, want, n * size) &&
-				      all_a5(out[j], at) &&
-				      all_a5(out[j] + end, sizeof out[j] - end),
-			      "%s %s %s n %zu of %u to %u shift %zu stream %d", s->name,
-			      kern_type_name(type), kern_op_name(op), n, nsrc, ndst,
-			      shift, stream);
+/* Each type, operation and pair of forms that differ from others. */
+static void each(const struct kern_set *s, void (*test)(struct run *r))
+{
+	for (berth_type t = 0; t < BERTH_TYPES; t++)
+		for (berth_op op = 0; op < BERTH_OPS; op++)
+			for (int forms = 0; forms < 4; forms++) {
+				struct run r = { .set = s, .type = t, .op = op };
+
+				r.in = forms & 1;
+				r.out = forms >> 1;
+				if (kern_is_defined(t, op))
+					test(&r);
+			}
+}
+
+static void one_of_many(struct run *r)
+{
+	static const size_t counts[] = { 0,  1,  2,  3,  7,  15, 16,  17,
+					 31, 33, 63, 64, 65, 97, 130, 257 };
+	const bool same_size =
+		kern_size(ref_of(r->type, r->in)) == kern_size(ref_of(r->type, r->out));
+
+	for (unsigned k = 0; k < COUNT(counts) * 7; k++) {
+		r->n = counts[k % COUNT(counts)];
+		r->nsrc = 1 + k % SRC;
+		r->ndst = 1 + k % DST;
+		r->shift = k / 3 % 4;
+		r->stream = k & 1;
+		r->in_place = same_size && k % 4 < 2;
+		r->filling = k % 3;
+		one(r);
 	}
 }
 
 START_TEST(reductions)
 {
-	static const size_t counts[] = { 0, 1, 2, 7, 15, 16, 31, 64, 97, 257 };
-	const struct kern_set *s = sets[_i];
-
-	if (!can_run(s)) {
-		printf("skipped: this processor has no %s\n", s->name);
-		return;
-	}
-	for (berth_type t = 0; t < BERTH_TYPES; t++)
-		for (berth_op op = 0; op < (berth_op)KERN_OPS; op++) {
-			if (!s->reduce[t][op])
-				continue;
-			for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-				for (unsigned k = 0; k < 8; k++)
-					one(s, t, op, counts[c], 1 + k % SRC,
-					    1 + k % DST, k % 4, k & 1);
-		}
+	if (can_run(sets[_i]))
+		each(sets[_i], one_of_many);
 }
 END_TEST
 
-/* Where a sum of bf16 lies half way between two, or is no number. */
-START_TEST(bf16_rounds_to_even)
+/* ---- scales ---- */
+
+static const double factors[] = { 1,          0.5,  -0.7,     3,
+				  0,          1e30, 0x1p-140, (double)INFINITY,
+				  (double)NAN };
+static const uint32_t divisors[] = { 0, 1, 2, 3, 4, 5, 7, 200, 1u << 20 };
+
+static void all_scales(struct run *r)
+{
+	unsigned k = 0;
+
+	if (r->op >= BERTH_BAND)
+		return;
+	r->ndst = 1;
+	for (size_t a = 0; a < COUNT(factors); a++)
+		for (size_t b = 0; b < COUNT(factors); b++)
+			for (size_t d = 0; d < COUNT(divisors); d++, k++) {
+				r->scale.has_prescale = a;
+				r->scale.prescale = a ? factors[a] : 0;
+				r->scale.has_postscale = b;
+				r->scale.postscale = b ? factors[b] : 0;
+				r->scale.divide = divisors[d];
+				if (r->type == BERTH_BOOL)
+					r->scale.divide = 0;
+				r->nsrc = 1 + k % 3;
+				r->n = k % 7 ? 9 : 75;
+				r->filling = k % 3;
+				one(r);
+			}
+}
+
+START_TEST(scales)
+{
+	if (can_run(sets[_i]))
+		each(sets[_i], all_scales);
+}
+END_TEST
+
+/* Two elements of I32 by SCALE. */
+static void scaled_integers(const struct kern_set *s, struct kern_scale scale,
+			    int32_t a, int32_t b, int32_t sum)
+{
+	int32_t got;
+
+	reduce(s, BERTH_I32, BERTH_SUM, &scale, KERN_ELEMENTS, KERN_ELEMENTS, &got,
+	       (const void *[]){ &a, &b }, 2, 1);
+	ck_assert_int_eq(got, sum);
+}
+
+/* Known without a reference. */
+START_TEST(integers_by_hand)
 {
 	const struct kern_set *s = sets[_i];
-	/* 1 + 2^-8 is half way between 1 and its successor; 1.0078125 + 2^-8 above
-	 * it */
-	const uint16_t a[4] = { 0x3f80, 0x3f81, 0x7fc0, 0x7f80 };
-	const uint16_t b[4] = { 0x3b80, 0x3b80, 0x3f80, 0xff80 };
-	uint16_t sum[4];
+	const struct kern_scale third = { .divide = 3 },
+				half = { .has_prescale = true, .prescale = 0.5 },
+				huge = { .has_postscale = true, .postscale = -1e300 },
+				nan = { .has_postscale = true,
+					.postscale = (double)NAN };
 
 	if (!can_run(s))
 		return;
-	s->reduce[BERTH_BF16][BERTH_SUM]((void *[]){ sum }, 1, (const void *[]){ a, b },
-					 2, 4, false);
-	ck_assert_uint_eq(sum[0], 0x3f80);
-	ck_assert_uint_eq(sum[1], 0x3f82);
-	ck_assert(bf16(sum[2]) != bf16(sum[2]));
-	ck_assert(bf16(sum[3]) != bf16(sum[3]));
+	scaled_integers(s, third, 4, 4, 2);
+	scaled_integers(s, third, -4, -4, -2);
+	scaled_integers(s, third, INT32_MAX, 1, INT32_MIN / 3);
+	scaled_integers(s, half, 7, -7, 0);
+	scaled_integers(s, half, 7, 7, 6);
+	scaled_integers(s, huge, 1, 0, INT32_MIN);
+	scaled_integers(s, huge, -1, 0, INT32_MAX);
+	scaled_integers(s, huge, -1, 1, 0);
+	scaled_integers(s, nan, 5, 1, 0);
 }
 END_TEST
 
-/* All f16 there are, and what lies between two of them. */
-START_TEST(f16_as_the_compiler_has_it)
+/* ---- the thread's mode, the instructions, what there is ---- */
+
+static void any_numbers(struct run *r)
 {
-	for (uint32_t i = 0; i <= 0xffff; i++) {
-		uint16_t h = (uint16_t)i, back;
-		_Float16 want;
-		float f = f16_float(h);
-
-		memcpy(&want, &h, 2);
-		if (want != want) {
-			ck_assert(f != f);
-			continue;
-		}
-		ck_assert_msg(f == (float)want, "%#x", i);
-		ck_assert_uint_eq(float_f16(f), h);
-		for (int k = -2; k <= 2; k++) {
-			float g = f * (1 + (float)k * 0x1p-12F);
-
-			want = (_Float16)g;
-			memcpy(&back, &want, 2);
-			ck_assert_msg(float_f16(g) == back, "%#x %d", i, k);
+	r->ndst = 1;
+	r->filling = ANY;
+	for (unsigned k = 0; k < 5; k++) {
+		r->scale.has_prescale = k == 1;
+		r->scale.prescale = 0x1p-20;
+		r->scale.divide = k == 2 ? 3 : k == 3 ? 8 : 0;
+		r->scale.has_postscale = k == 4;
+		r->scale.postscale = 0.1;
+		if (r->op < BERTH_BAND && (r->type != BERTH_BOOL || !r->scale.divide)) {
+			r->nsrc = 1 + k % 3;
+			r->n = 140;
+			one(r);
 		}
 	}
-	ck_assert_uint_eq(float_f16(65520), 0x7c00);
-	ck_assert_uint_eq(float_f16(65519), 0x7bff);
-	ck_assert_uint_eq(float_f16(0x1p-26F), 0);
+}
+
+START_TEST(any_mode_of_the_thread)
+{
+	for (mode = 0; can_run(sets[_i]) && mode < COUNT(modes); mode++)
+		each(sets[_i], any_numbers);
 }
 END_TEST
 
-START_TEST(not_defined)
+/* Bits, those of NaNs too, which only come of infinities here. */
+static void same_in_all(struct run *r)
 {
-	for (berth_op op = BERTH_BAND; op <= BERTH_BXOR; op++)
-		for (berth_type t = BERTH_F16; t <= BERTH_F64; t++)
-			ck_assert_ptr_null(kern_reduce_of(t, op));
-	ck_assert_ptr_null(kern_reduce_of(BERTH_F32, BERTH_AVG));
-	ck_assert_ptr_null(kern_reduce_of(BERTH_F32, BERTH_ADASUM));
-	ck_assert_ptr_null(kern_reduce_of(BERTH_TYPES, BERTH_SUM));
+	const struct kern_scale scale = { .has_prescale = true,
+					  .prescale = 1.7,
+					  .has_postscale = true,
+					  .postscale = 0.3,
+					  .divide = 3 };
+	const void *src[SRC];
+	void *dst[DST];
+	struct kern k;
+
+	r->nsrc = 3;
+	r->n = MOST;
+	r->filling = NO_NAN;
+	if (random_bits() & 1 && r->op < BERTH_BAND)
+		r->scale = scale;
+	set_out(r, dst, src);
+	reduce(&kern_base, r->type, r->op, &r->scale, r->in, r->out, result[0], src, 3,
+	       MOST);
+	EXPECT(make_of(r->set, &k, r->type, r->op, &r->scale, r->in, r->out), "%s",
+	       words(r));
+	kern_reduce(&k, &(void *){ result[1] }, 1, src, 3, MOST, false);
+	EXPECT(!memcmp(result[0], result[1], MOST * kern_size(ref_of(r->type, r->out))),
+	       "%s", words(r));
+}
+
+START_TEST(same_bits_in_all_sets)
+{
+	for (int i = 0; can_run(sets[_i]) && i < 10; i++)
+		each(sets[_i], same_in_all);
+}
+END_TEST
+
+START_TEST(chosen_by_environment)
+{
+	const char *name = kern_chosen();
+
+	if (getenv("BERTH_NO_AVX512"))
+		ck_assert_str_ne(name, "avx512");
+	if (getenv("BERTH_NO_AVX2"))
+		ck_assert_str_ne(name, "avx2");
+#if defined(__x86_64__)
+	if (!getenv("BERTH_NO_AVX512") && can_run(&kern_avx512))
+		ck_assert_str_eq(name, "avx512");
+#endif
+}
+END_TEST
+
+/* In a process that has not chosen yet, as that of each test is. */
+START_TEST(left_out)
+{
+	setenv("BERTH_NO_AVX512", "1", 1);
+	if (_i)
+		setenv("BERTH_NO_AVX2", "1", 1);
+	ck_assert_str_ne(kern_chosen(), "avx512");
+	if (_i)
+		ck_assert_str_eq(kern_chosen(), "base");
+}
+END_TEST
+
+START_TEST(what_is_defined)
+{
+	struct kern k;
+
+	for (berth_type t = 0; t < BERTH_TYPES; t++)
+		for (berth_op op = 0; op < BERTH_OPS; op++) {
+			bool is = op != BERTH_AVG && op != BERTH_ADASUM &&
+				  (op < BERTH_BAND || !ref_is_float(t));
+
+			ck_assert_int_eq(kern_is_defined(t, op), is);
+			for (int forms = 0; forms < 4; forms++)
+				ck_assert_int_eq(kern_make(&k, t, op, NULL, forms & 1,
+							   forms >> 1),
+						 is);
+		}
+	ck_assert(!kern_make(&k, BERTH_TYPES, BERTH_SUM, NULL, KERN_ELEMENTS,
+			     KERN_ELEMENTS));
+	ck_assert(!kern_make(&k, BERTH_F32, BERTH_OPS, NULL, KERN_ELEMENTS,
+			     KERN_ELEMENTS));
+	ck_assert(!kern_is_defined(BERTH_TYPES, BERTH_SUM));
+	ck_assert(!kern_is_defined(BERTH_F32, BERTH_OPS));
+}
+END_TEST
+
+START_TEST(what_types_are)
+{
+	struct kern k;
+
+	ck_assert_uint_eq(kern_size(BERTH_BOOL), 1);
+	ck_assert_uint_eq(kern_size(BERTH_F8_E4M3), 1);
+	ck_assert_uint_eq(kern_size(BERTH_BF16), 2);
+	ck_assert_uint_eq(kern_size(BERTH_I32), 4);
+	ck_assert_uint_eq(kern_size(BERTH_F64), 8);
 	ck_assert_uint_eq(kern_size(BERTH_TYPES), 0);
+	ck_assert_int_eq(kern_accumulator(BERTH_F8_E5M2), BERTH_F32);
+	ck_assert_int_eq(kern_accumulator(BERTH_F16), BERTH_F32);
+	ck_assert_int_eq(kern_accumulator(BERTH_F64), BERTH_F64);
+	ck_assert_int_eq(kern_accumulator(BERTH_I8), BERTH_I8);
+	ck_assert_str_eq(kern_type_name(BERTH_BF16), "bf16");
+	ck_assert_str_eq(kern_type_name(BERTH_TYPES), "?");
+	ck_assert_str_eq(kern_op_name(BERTH_MAX), "max");
+	ck_assert_str_eq(kern_op_name(BERTH_OPS), "?");
+	ck_assert(
+		kern_make(&k, BERTH_F16, BERTH_SUM, NULL, KERN_ELEMENTS, KERN_PARTIAL));
+	ck_assert(k.in_bytes == 2 && k.out_bytes == 4);
+	ck_assert(kern_make(&k, BERTH_F8_E4M3, BERTH_SUM, NULL, KERN_PARTIAL,
+			    KERN_ELEMENTS));
+	ck_assert(k.in_bytes == 4 && k.out_bytes == 1);
 }
 END_TEST
 
 START_TEST(copies_that_stream)
 {
-	for (size_t n = 0; n < 300; n += 7)
+	for (size_t n = 0; can_run(sets[_i]) && n < 300; n += 7)
 		for (size_t from = 0; from < 3; from++) {
-			fill(BERTH_U8, in[0], n + 8);
-			memset(out[0], 0xa5, 400);
-			kern_copy(out[0] + from * 5, in[0] + from, n, true);
+			fill(BERTH_U8, source[0], n + 8, ANY);
+			memset(result[0], 0xa5, sizeof result[0]);
+			sets[_i]->copy(result[0] + from * 5, source[0] + from, n);
 			kern_fence();
-			ck_assert(!memcmp(out[0] + from * 5, in[0] + from, n));
-			ck_assert_uint_eq(out[0][from * 5 + n], 0xa5);
+			ck_assert(!memcmp(result[0] + from * 5, source[0] + from, n));
+			ck_assert(is_guard(result[0], from * 5));
+			ck_assert(is_guard(result[0] + from * 5 + n,
+					   BYTES - from * 5 - n));
 		}
-}
-END_TEST
-
-START_TEST(scales)
-{
-	int32_t i[3] = { 7, -7, 9 };
-	uint16_t b[1] = { 0x3f80 }, h[1] = { 0x3c00 };
-	float f[2] = { 3, -0.5F };
-	uint64_t u[1] = { UINT64_MAX };
-	int8_t c[2] = { -128, 127 };
-
-	kern_divide(i, i, 3, BERTH_I32, 4);
-	ck_assert(i[0] == 1 && i[1] == -1 && i[2] == 2);
-	kern_divide(u, u, 1, BERTH_U64, 3);
-	ck_assert(u[0] == UINT64_MAX / 3);
-	kern_divide(c, c, 2, BERTH_I8, 200);
-	ck_assert(c[0] == 0 && c[1] == 0);
-	kern_scale(f, f, 2, BERTH_F32, 0.5);
-	ck_assert(f[0] == 1.5F && f[1] == -0.25F);
-	kern_scale(b, b, 1, BERTH_BF16, 2);
-	ck_assert_uint_eq(b[0], 0x4000);
-	kern_scale(h, h, 1, BERTH_F16, 3);
-	ck_assert_uint_eq(h[0], 0x4200);
 }
 END_TEST
 
 int main(void)
 {
 	Suite *s = suite_create("kern");
-	TCase *t = tcase_create("kern");
+	TCase *all = tcase_create("all"), *each_set = tcase_create("each set");
 	SRunner *r = srunner_create(s);
+	const int n = COUNT(sets);
 	int failed;
 
-	suite_add_tcase(s, t);
-	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, reductions, 0, (int)(sizeof sets / sizeof *sets));
-	tcase_add_loop_test(t, bf16_rounds_to_even, 0,
-			    (int)(sizeof sets / sizeof *sets));
-	tcase_add_test(t, f16_as_the_compiler_has_it);
-	tcase_add_test(t, not_defined);
-	tcase_add_test(t, copies_that_stream);
-	tcase_add_test(t, scales);
+	suite_add_tcase(s, each_set);
+	suite_add_tcase(s, all);
+	tcase_set_timeout(each_set, 120);
+	tcase_add_loop_test(each_set, reductions, 0, n);
+	tcase_add_loop_test(each_set, scales, 0, n);
+	tcase_add_loop_test(each_set, integers_by_hand, 0, n);
+	tcase_add_loop_test(each_set, any_mode_of_the_thread, 0, n);
+	tcase_add_loop_test(each_set, same_bits_in_all_sets, 0, n);
+	tcase_add_loop_test(each_set, copies_that_stream, 0, n);
+	tcase_add_test(all, chosen_by_environment);
+	tcase_add_loop_test(all, left_out, 0, 2);
+	tcase_add_test(all, what_is_defined);
+	tcase_add_test(all, what_types_are);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
