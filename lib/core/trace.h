@@ -104,6 +104,8 @@ berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offse
 			    char *why, size_t why_bytes);
 /* BERTH_STATE: none is written; BERTH_SYSTEM: not all of it could be. */
 berth_result timeline_stop(char *why, size_t why_bytes);
+/* After fork(2) in the child: what its parent writes is not the child's. */
+void timeline_in_child(void);
 /* 0.6 ns where none is written; where one is 0.7 us and some 95 bytes.  WHAT:
  * "ALLREDUCE", "NEGOTIATE_ALLREDUCE", "QUEUE", "MEMCPY_IN_FUSION_BUFFER", ...; NAME: of
  * the tensor, the row that it stands in, or NULL; times of CLOCK_MONOTONIC.  Any
