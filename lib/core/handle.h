@@ -1,9 +1,9 @@
 /* handle.h - what callers hold of process sets, and the calls that are in each of them.
  *
  * A handle is a number in the type of a pointer: a slot of a table, and how often the
- * slot was used before.  No handle is given twice, so that of a set that was removed, or
- * whose world has ended, stays invalid.  (A pointer would not: malloc() gives the memory
- * to the next set.)
+ * slot was used before.  No handle is given twice.  So that of a set that was removed,
+ * or whose world has ended, stays invalid.  (A pointer would not: malloc() gives the
+ * memory to the next set.)
  *
  * Each slot counts the calls in its set.  Who frees a set first closes its handle, then
  * waits until all calls have left. */

@@ -10,6 +10,7 @@
 
 #include "lib/berth.h"
 #include "tests/helpers/asynchronous.h"
+#include "tests/helpers/ended.h"
 #include "tests/helpers/failures.h"
 
 static void check_element(const void *got, uint64_t i, berth_type t, berth_op op,
@@ -571,6 +572,8 @@ static const struct {
 	{ "starved", starved },
 	{ "stop", stopping },
 	{ "again", again },
+	{ "ended", ended },
+	{ "children", children },
 	{ "left", left },
 	{ "lost-again", lost_again },
 };
