@@ -444,8 +444,8 @@ static void fill_card(struct card *card, struct net *net[2])
 				 net_address(net[i]));
 }
 
-/* RC: how it went here; the others have to hear that too. */
-static berth_result all_is_well(struct berth_set *parent, berth_result rc)
+/* RC: how it went here; the others have to hear that too.  AGREED: all hear the same. */
+static berth_result all_is_well(struct berth_set *parent, berth_result rc, bool *agreed)
 {
 	int32_t mine = (int32_t)rc, worst = 0;
 	struct berth_desc d =
@@ -453,6 +453,7 @@ static berth_result all_is_well(struct berth_set *parent, berth_result rc)
 			   .count = 1, .type = BERTH_I32, .op = BERTH_MAX);
 	berth_result said = set_run(parent, BERTH_ALLREDUCE, &d);
 
+	*agreed = !said;
 	if (said)
 		return said;
 	if (worst && !rc)
@@ -481,6 +482,27 @@ static void use_number(struct world *w, uint32_t number)
 	pthread_mutex_unlock(&listing);
 }
 
+/* The number of S, which may be NULL, from the cards of all. */
+static berth_result take_number(struct berth_set *s, const struct card *cards,
+				const struct berth_set *parent)
+{
+	uint32_t number = 0;
+
+	for (unsigned i = 0; i < parent->n; i++) {
+		if (!cards[i].number) /* zeros, as of a rank that has joined */
+			return log_error(BERTH_INVALID, "", NULL, 0,
+					 "a set of ranks: rank %u has joined",
+					 parent->rank[i]);
+		if (cards[i].number > number)
+			number = cards[i].number;
+	}
+	if (s) {
+		s->number = number;
+		use_number(s->world, number);
+	}
+	return BERTH_OK;
+}
+
 static berth_result make_members(struct berth_set *parent, struct choice *choice,
 				 unsigned members, struct berth_set **set)
 {
@@ -489,6 +511,7 @@ static berth_result make_members(struct berth_set *parent, struct choice *choice
 	struct card mine = { .region = { NOWHERE, NOWHERE }, .number = next_number(w) },
 		    *cards = calloc(parent->n, sizeof *cards);
 	struct net *net[2] = { NULL, NULL };
+	bool agreed;
 	char why[256] = "out of memory";
 	berth_result rc = cards && (s || !members) ? BERTH_OK : BERTH_MEMORY;
 
@@ -507,17 +530,16 @@ static berth_result make_members(struct berth_set *parent, struct choice *choice
 		rc = rc ? (gather(parent, "a set's members", &mine, cards, sizeof mine),
 			   rc)
 			: gather(parent, "a set's members", &mine, cards, sizeof mine);
-	for (unsigned i = 0; s && cards && i < parent->n; i++)
-		if (cards[i].number > s->number)
-			s->number = cards[i].number;
-	if (s)
-		use_number(w, s->number);
+	if (!rc)
+		rc = take_number(s, cards, parent);
 	if (s && !rc && s->me >= 0)
 		rc = build(s, cards, choice, net);
 	close_nets(net);
 	free(cards);
-	rc = all_is_well(parent, rc);
+	rc = all_is_well(parent, rc, &agreed);
 	if (rc && s) {
+		if (!agreed) /* to others it may be whole: regions go with the world */
+			s->region[0] = s->region[1] = NULL;
 		free_part(s);
 	} else if (s) {
 		list_set(s);

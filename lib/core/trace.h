@@ -36,6 +36,8 @@ static inline struct boot_record *trace_begin(struct memory *m, const struct col
 	struct boot_record *f = &m->records[(number - 1) % BOOT_RECORDS];
 	size_t n = name ? strnlen(name, sizeof f->name - 1) : 0;
 
+	/* after who wrote it before, a whole ring ago: perhaps another thread */
+	(void)atomic_load_explicit(&f->number, memory_order_acquire);
 	atomic_store_explicit(&f->number, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	f->count = c->count;

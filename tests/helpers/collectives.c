@@ -12,6 +12,7 @@
 #include "tests/helpers/asynchronous.h"
 #include "tests/helpers/ended.h"
 #include "tests/helpers/failures.h"
+#include "tests/helpers/lifetimes.h"
 
 static void check_element(const void *got, uint64_t i, berth_type t, berth_op op,
 			  unsigned n, const char *what)
@@ -574,6 +575,7 @@ static const struct {
 	{ "again", again },
 	{ "ended", ended },
 	{ "children", children },
+	{ "lifetimes", lifetimes },
 	{ "left", left },
 	{ "lost-again", lost_again },
 };
