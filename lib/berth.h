@@ -150,8 +150,8 @@ const char *berth_result_text(berth_result result);
 /* ---- process sets ---- */
 
 /* NULL: all ranks.  A set that was removed, or that was made before berth_shutdown(),
- * is over, for ever: calls with it return BERTH_STATE, berth_set_remove() too, and the
- * three that ask for its numbers -1.  There is nothing left to free. */
+ * stays invalid: calls with it return BERTH_STATE, berth_set_remove() too, and its
+ * rank, size and members are -1.  There is nothing left to free. */
 typedef struct berth_set berth_set;
 
 /* RANKS: ranks of the whole job, in any order, each once.  Their order in the process
@@ -161,8 +161,8 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set);
 /* One set for each COLOR, ordered by KEY, then by rank.  With color -1 the rank is in
  * no set, and SET gets NULL.  All ranks of PARENT call it. */
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set);
-/* All ranks that made the set call it, and it waits for them.  SET is then over, even if
- * the call fails.  Operations that still run in it, of any rank, end with
+/* All ranks that made the set call it, and it waits for them.  SET is then no longer
+ * valid, even if the call fails.  Operations of all ranks that still run in it end with
  * BERTH_ABORTED. */
 berth_result berth_set_remove(berth_set *set);
 int berth_set_rank(const berth_set *set); /* of this process, or -1 */
@@ -222,8 +222,8 @@ berth_result berth_barrier(berth_set *set);
 berth_result berth_join(int *last);
 
 /* Asynchronous operations.  One thread at a time polls or waits for a request.  It
- * remains until berth_wait() ends it, also after berth_shutdown(): an operation that was
- * not done then has come to BERTH_ABORTED. */
+ * remains until berth_wait() ends it, also after berth_shutdown(): if its operations
+ * were not done before, it comes to BERTH_ABORTED. */
 typedef struct berth_request berth_request;
 
 enum berth_kind {

@@ -444,7 +444,8 @@ static void fill_card(struct card *card, struct net *net[2])
 				 net_address(net[i]));
 }
 
-/* RC: how it went here; the others have to hear that too.  AGREED: all hear the same. */
+/* RC: how it went here; the others have to hear that too.  AGREED: all hear the
+ * same. */
 static berth_result all_is_well(struct berth_set *parent, berth_result rc, bool *agreed)
 {
 	int32_t mine = (int32_t)rc, worst = 0;

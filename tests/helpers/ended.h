@@ -1,5 +1,5 @@
-/* ended.h - sets and requests whose world has ended, or that another thread removes; and
- * children of fork(2). */
+/* ended.h - sets and requests whose world has ended, or that another thread removes;
+ * and children of fork(2). */
 #ifndef BERTH_TESTS_ENDED_H
 #define BERTH_TESTS_ENDED_H
 
@@ -228,8 +228,8 @@ static void fork_once(berth_set *set, berth_request *r, void *p, int before)
 	      (unsigned)status);
 }
 
-/* A child has none of the threads that hold locks, and is no rank, whatever its parent's
- * threads are at. */
+/* A child has none of the threads that hold locks, and is no rank, whatever its
+ * parent's threads do. */
 static void children(void)
 {
 	static void *(*const what[])(void *) = { call_on, submit_on, look_on };

@@ -2,8 +2,8 @@
  * begins anew, ROUNDS times (environment; 200).
  *
  * They keep sets and requests of earlier worlds, remove sets in which others are, and
- * never look whether the library is there.  Calls may fail: what they come to must be one
- * of the results that berth.h allows, a sum must be right, and nothing may hang. */
+ * never look whether the library is there.  Calls may fail: what they come to must be
+ * one of the results that berth.h allows, a sum must be right, and nothing may hang. */
 #ifndef BERTH_TESTS_LIFETIMES_H
 #define BERTH_TESTS_LIFETIMES_H
 
@@ -106,8 +106,7 @@ static void fly(struct flying *f, uint64_t how, unsigned long number)
 		allowed(berth_submit(BERTH_ALLREDUCE, &d, 1, &f->request), "submit"));
 }
 
-/* Two operations of one name in flight are not allowed: the names differ for longer than
- * REQUESTS. */
+/* No two operations in flight may have one name: 64 names for 16 requests. */
 static void *submit_and_wait(void *arg)
 {
 	static struct flying f[REQUESTS];
