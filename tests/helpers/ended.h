@@ -228,6 +228,20 @@ static void fork_once(berth_set *set, berth_request *r, void *p, int before)
 	      (unsigned)status);
 }
 
+/* The agent lets no child begin as the rank that its parent is. */
+static void child_begins(void)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(20);
+		_exit(berth_init(NULL) != BERTH_NO_PEERS);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status,
+	      "berth_init() of a child: %x", (unsigned)status);
+}
+
 /* A child has none of the threads that hold locks, and is no rank, whatever its
  * parent's threads do. */
 static void children(void)
@@ -254,6 +268,7 @@ static void children(void)
 		waits = submit("waits", &y, 1);
 	sockets(&closed_on_exec);
 	CHECK(closed_on_exec, "a socket that is kept on exec");
+	child_begins();
 	stop_calls = false;
 	for (int i = 0; i < 3; i++)
 		pthread_create(&thread[i], NULL, what[i], NULL);
