@@ -191,7 +191,7 @@ fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 	clang -fsanitize=fuzzer,address,undefined -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 # clang 14 has no _Float16 on x86: of lib/ only what needs none.
-$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c))
+$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) lib/base/descriptor.c)
 $(BUILD)/fuzz/fuzz_cores: $(BUILD)/fuzz/obj/lib/core/cores.o
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)

@@ -21,6 +21,10 @@
  * changes no signal.  It starts a thread with the first asynchronous operation.
  * Structs begin with their size, so that they may grow.
  *
+ * A child of fork() is no rank.  It has none of the library's sockets.  In it calls
+ * return BERTH_STATE, also berth_wait() for a request of its parent.  berth_rank() and
+ * the other five numbers are those of its parent.
+ *
  * In C++20 BERTH_DESC takes its members in their order; before, it takes none. */
 #ifndef BERTH_H
 #define BERTH_H
@@ -70,7 +74,7 @@ typedef enum berth_type {
 	BERTH_F32,
 	BERTH_F64,
 	BERTH_BOOL,    /* a byte, 0 or 1: sum and max are "or", product and min "and" */
-	BERTH_F8_E4M3, /* torch's float8_e4m3fn: no infinities; summed in f32 */
+	BERTH_F8_E4M3, /* torch's float8_e4m3fn, 448 at most; summed in f32 */
 	BERTH_F8_E5M2, /* torch's float8_e5m2; summed in f32 */
 	BERTH_TYPES
 } berth_type;
@@ -113,11 +117,13 @@ struct berth_config {
  * berth_shutdown() ends it.  BERTH_NO_PEERS: the launcher gives no way to reach the
  * other ranks; the text of berth_last_error() says what to add. */
 berth_result berth_init(const struct berth_config *config);
-/* Operations that still run end with BERTH_ABORTED.  It does not wait for other
- * ranks. */
+/* Operations that still run end with BERTH_ABORTED, also those in which other threads
+ * are.  It does not wait for other ranks.  Process sets end with it.  Requests remain
+ * until berth_wait(). */
 berth_result berth_shutdown(void);
 
-/* The rank in the whole job, and the number of ranks; -1 before berth_init().  Local:
+/* The rank in the whole job, and the number of ranks; -1 before berth_init(), and after
+ * berth_shutdown().  Local:
  * among the ranks of this host.  Cross: among the ranks of all hosts with this local
  * rank. */
 int berth_rank(void);
@@ -147,7 +153,10 @@ const char *berth_result_text(berth_result result);
 
 /* ---- process sets ---- */
 
-typedef struct berth_set berth_set; /* NULL: all ranks */
+/* NULL: all ranks.  A set that was removed, or that was made before berth_shutdown(),
+ * stays invalid: calls with it return BERTH_STATE, berth_set_remove() too, and its
+ * rank, size and members are -1.  There is nothing left to free. */
+typedef struct berth_set berth_set;
 
 /* RANKS: ranks of the whole job, in any order, each once.  Their order in the process
  * set is ascending.  All ranks of the job call it.  A rank that is not in the set gets
@@ -156,7 +165,9 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set);
 /* One set for each COLOR, ordered by KEY, then by rank.  With color -1 the rank is in
  * no set, and SET gets NULL.  All ranks of PARENT call it. */
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set);
-/* All ranks that made the set call it.  SET is then no longer valid. */
+/* All ranks that made the set call it, and it waits for them.  SET is then no longer
+ * valid, even if the call fails.  Operations of all ranks that still run in it end with
+ * BERTH_ABORTED. */
 berth_result berth_set_remove(berth_set *set);
 int berth_set_rank(const berth_set *set); /* of this process, or -1 */
 int berth_set_size(const berth_set *set);
@@ -227,7 +238,9 @@ berth_result berth_barrier(berth_set *set);
  * joined last, the same on all ranks. */
 berth_result berth_join(int *last);
 
-/* Asynchronous operations.  One thread at a time polls or waits for a request. */
+/* Asynchronous operations.  One thread at a time polls or waits for a request.  It
+ * remains until berth_wait() ends it, also after berth_shutdown(): if its operations
+ * were not done before, it comes to BERTH_ABORTED. */
 typedef struct berth_request berth_request;
 
 enum berth_kind {

@@ -12,8 +12,7 @@
  * Integers wrap.  Scaled integers go by way of double, toward zero, and stop at the
  * ends of their type; a NaN becomes 0.  BAND, BOR and BXOR are not scaled.  No product
  * is fused with a sum.  MIN and MAX are those of IEEE 754-2019: a NaN comes out, and -0
- * is less than 0.  An E4M3 above 464, and an infinite one, becomes a NaN (in torch 2.13
- * and later: 448), so that an overflow is seen.
+ * is less than 0.  An E4M3 that is larger than 448 becomes 448, as in torch 2.13.
  *
  * The result does not depend on how an array is cut, on the instructions used, or on
  * the thread's floating-point mode, but for the bits of a NaN that comes of two.

@@ -23,6 +23,12 @@ void log_to(void (*say)(void *ctx, enum berth_log_level level, const char *text)
 	pthread_mutex_unlock(&to.lock);
 }
 
+void log_in_child(void)
+{
+	pthread_mutex_init(&to.lock, NULL);
+	to.say = NULL;
+}
+
 void log_say(enum berth_log_level level, const char *fmt, ...)
 {
 	void (*say)(void *ctx, enum berth_log_level level, const char *text);

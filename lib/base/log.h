@@ -14,6 +14,8 @@ void log_to(void (*say)(void *ctx, enum berth_log_level level, const char *text)
 	    void *ctx);
 /* One line, cut at LOG_TEXT_BYTES.  Any thread, whose own call of the caller's function
  * it then is; no lock is held in it. */
+/* After fork(2) in the child: nobody gets its messages. */
+void log_in_child(void);
 __attribute__((format(printf, 2, 3))) void log_say(enum berth_log_level level,
 						   const char *fmt, ...);
 

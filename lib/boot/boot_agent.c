@@ -15,6 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "lib/base/descriptor.h"
+
 enum {
 	LEAVE_MS = 1000,    /* for the agent to have seen that we left */
 	BEHIND_MS = 1500,   /* for it to have asked all others */
@@ -64,7 +66,7 @@ static int connect_to(const char *name)
 		return -1;
 	}
 	memcpy(a.sun_path + 1, name + 1, n - 1);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = descriptor_socket(AF_UNIX, SOCK_STREAM, 0);
 	if (fd < 0)
 		return -1;
 	do
@@ -73,7 +75,7 @@ static int connect_to(const char *name)
 	while (rc && errno == EINTR);
 	if (!rc)
 		return fd;
-	close(fd);
+	descriptor_close(fd);
 	return -1;
 }
 
@@ -207,7 +209,7 @@ static bool agent_seen(void)
 
 	if (fd < 0)
 		return false;
-	close(fd);
+	descriptor_close(fd);
 	return true;
 }
 
@@ -322,7 +324,7 @@ static berth_result agent_join(void **state, struct boot_world *w, char *why)
 	rc = ask_world(a, w, why);
 	if (rc) {
 		boot_world_free(w);
-		close(a->fd);
+		descriptor_close(a->fd);
 		free(a);
 		return rc;
 	}
@@ -546,7 +548,7 @@ static void agent_leave(void *state)
 	if (send(a->fd, &head, sizeof head, MSG_NOSIGNAL) == sizeof head)
 		while (poll(&p, 1, LEAVE_MS) > 0 && read(a->fd, rest, sizeof rest) > 0)
 			;
-	close(a->fd);
+	descriptor_close(a->fd);
 	pthread_mutex_destroy(&a->asks);
 	free(a);
 }

@@ -1,8 +1,8 @@
 /* api.c - what berth.h declares: locks, arguments, the thread's last error. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
 #include "lib/core/engine.h"
@@ -14,9 +14,12 @@
 static struct world world;
 static unsigned times_begun;
 static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
-/* Calls that look at the world and its sets: berth_shutdown() frees neither before they
- * have returned. */
-static _Atomic unsigned inside;
+static _Atomic bool is_child; /* of a process that had called berth_init() */
+
+/* What berth_rank() and its like say: -1 without a world.  Apart from the world, which
+ * another thread may end, and of use to a child. */
+enum { RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, NUMBERS };
+static _Atomic int number[NUMBERS] = { -1, -1, -1, -1, -1, -1 };
 
 static berth_result wrong(berth_result rc, const char *text)
 {
@@ -25,73 +28,113 @@ static berth_result wrong(berth_result rc, const char *text)
 
 /* ---- the beginning and the end ---- */
 
-static void count_inside(unsigned by)
+/* Why a call cannot begin in the set GIVEN, or in none. */
+static berth_result too_late(const berth_set *given)
 {
-	if (one_thread())
-		atomic_store_explicit(&inside, inside + by, memory_order_relaxed);
-	else
-		atomic_fetch_add(&inside, by);
+	if (is_child && number[RANK] >= 0)
+		return wrong(BERTH_STATE, "this process is a child of a rank, and none "
+					  "itself");
+	return wrong(BERTH_STATE,
+		     given ? "the process set was removed, or the library shut down, "
+			     "since it was made"
+			   : "not between berth_init() and berth_shutdown()");
 }
 
-static void leave(void)
+static void leave(struct berth_set *set)
 {
-	count_inside(-1u);
+	handle_leave(set->slot);
 }
 
-/* A call begins: GIVEN, or the set of all ranks.  Where it returns BERTH_OK, leave()
+/* Of a call that can't begin in SET, which is what handle_enter(GIVEN) returned. */
+static berth_result refuse(struct berth_set *set, const berth_set *given)
+{
+	if (!set)
+		return too_late(given);
+	leave(set);
+	return wrong(BERTH_INVALID, "this rank is not in the set");
+}
+
+static bool can_begin(const struct berth_set *set)
+{
+	return set && set->me >= 0;
+}
+
+/* A call begins in the set GIVEN, or of all ranks.  Where it returns BERTH_OK, leave()
  * ends it; until then the world and its sets stay. */
-static berth_result enter(struct berth_set *given, struct berth_set **set)
+static berth_result enter(const berth_set *given, struct berth_set **set)
 {
-	struct berth_set *all;
-
-	count_inside(1);
-	all = world.all; /* after the count; end() does it in the other order */
-	*set = given ? given : all;
-	if (all && (*set)->me >= 0)
-		return BERTH_OK;
-	leave();
-	return all ? wrong(BERTH_INVALID, "this rank is not in the set")
-		   : wrong(BERTH_STATE,
-			   "not between berth_init() and berth_shutdown()");
+	*set = handle_enter(given);
+	return can_begin(*set) ? BERTH_OK : refuse(*set, given);
 }
 
-/* A child is no rank: what it called for would be taken for its parent's. */
+/* ---- fork ---- */
+
+/* A child is no rank: what it called for would be taken for its parent's.  It has none
+ * of its parent's threads, which may have held any lock. */
 static void in_child(void)
 {
-	world.all = NULL;
-	times_begun = 0;
-	inside = 0;
+	descriptor_in_child();
+	log_in_child();
+	handle_in_child();
+	set_in_child();
+	engine_in_child();
+	timeline_in_child();
 	pthread_mutex_init(&beginning, NULL);
+	times_begun = 0;
+	is_child = true;
 }
 
 static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(descriptor_lock, descriptor_unlock, in_child);
+}
+
+/* ---- one world ---- */
+
+static void set_numbers(const struct boot_world *who)
+{
+	const unsigned of[NUMBERS] = {
+		[RANK] = who->rank,
+		[SIZE] = who->size,
+		[LOCAL_RANK] = who->local_rank,
+		[LOCAL_SIZE] = who->local_size,
+		[CROSS_RANK] = who->cross_rank,
+		[CROSS_SIZE] = who->cross_size,
+	};
+
+	for (int i = 0; i < NUMBERS; i++)
+		number[i] = (int)of[i];
 }
 
 /* Calls that begin now come too late; those that wait return. */
 static void end(void)
 {
-	world.all = NULL;
+	for (int i = 0; i < NUMBERS; i++)
+		number[i] = -1;
+	handle_close_all();
 	set_stop_all(&world);
-	while (atomic_load(&inside))
-		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+	handle_wait_all();
 	set_free_all(&world);
 	world_end(&world);
 }
 
 static berth_result begin(const struct berth_config *config)
 {
-	struct berth_set *all = NULL;
+	struct berth_set *all;
 	berth_result rc = world_begin(&world, config);
 
 	if (rc)
 		return rc;
 	rc = set_of_all(&world, &all);
-	world.all = all;
-	if (rc)
+	if (rc) {
 		end();
-	return rc;
+		return rc;
+	}
+	is_child = false;
+	all->slot = &handle_of_all;
+	set_numbers(&world.who);
+	handle_open_all(all);
+	return BERTH_OK;
 }
 
 berth_result berth_init(const struct berth_config *config)
@@ -121,39 +164,34 @@ berth_result berth_shutdown(void)
 	return rc;
 }
 
-static int of_world(unsigned x)
-{
-	return world.all ? (int)x : -1;
-}
-
 int berth_rank(void)
 {
-	return of_world(world.who.rank);
+	return number[RANK];
 }
 
 int berth_size(void)
 {
-	return of_world(world.who.size);
+	return number[SIZE];
 }
 
 int berth_local_rank(void)
 {
-	return of_world(world.who.local_rank);
+	return number[LOCAL_RANK];
 }
 
 int berth_local_size(void)
 {
-	return of_world(world.who.local_size);
+	return number[LOCAL_SIZE];
 }
 
 int berth_cross_rank(void)
 {
-	return of_world(world.who.cross_rank);
+	return number[CROSS_RANK];
 }
 
 int berth_cross_size(void)
 {
-	return of_world(world.who.cross_size);
+	return number[CROSS_SIZE];
 }
 
 const char *berth_version(void)
@@ -166,26 +204,41 @@ const char *berth_version(void)
 
 /* ---- sets ---- */
 
-/* enter() for the set of D.  D may be of another version, so its size is checked
- * first. */
-static berth_result enter_for(const struct berth_desc *d, struct berth_set **set)
+/* The caller gets SET, which may be NULL. */
+static berth_result give(struct berth_set *set, berth_set **handle)
 {
-	if (d && d->size < offsetof(struct berth_desc, type))
-		return wrong(BERTH_INVALID,
-			     "size is not that of struct berth_desc, as BERTH_DESC() "
-			     "sets it");
-	return enter(d ? d->set : NULL, set);
+	berth_result rc = BERTH_OK;
+
+	*handle = NULL;
+	if (set)
+		rc = handle_make(set, &set->slot, handle);
+	if (rc)
+		wrong(rc, rc == BERTH_MEMORY ? "out of memory, or too many process sets"
+					     : COMM_ENDED);
+	return rc;
 }
 
-static berth_result check_ranks(const int *ranks, size_t n)
+/* D may be of another version: its set is only looked at where it has one. */
+static bool is_too_small(const struct berth_desc *d)
+{
+	return d && d->size < offsetof(struct berth_desc, type);
+}
+
+static berth_result wrong_size(void)
+{
+	return wrong(BERTH_INVALID,
+		     "size is not that of struct berth_desc, as BERTH_DESC() sets it");
+}
+
+static berth_result check_ranks(const int *ranks, size_t n, unsigned size)
 {
 	if (!n || !ranks)
 		return wrong(BERTH_INVALID, "a set needs ranks");
 	for (size_t i = 0; i < n; i++) {
-		if (ranks[i] < 0 || ranks[i] >= berth_size())
+		if (ranks[i] < 0 || (unsigned)ranks[i] >= size)
 			return log_error(BERTH_INVALID, "", NULL, 0,
-					 "there is no rank %d in a job of %d", ranks[i],
-					 berth_size());
+					 "there is no rank %d in a job of %u", ranks[i],
+					 size);
 		for (size_t k = 0; k < i; k++)
 			if (ranks[k] == ranks[i])
 				return log_error(BERTH_INVALID, "", NULL, 0,
@@ -222,21 +275,23 @@ static berth_result add_set(struct berth_set *all, const int *ranks, size_t n,
 
 berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
 {
-	struct berth_set *all;
+	struct berth_set *all, *made = NULL;
 	berth_result rc = enter(NULL, &all);
 
 	if (rc)
 		return rc;
-	rc = set ? check_ranks(ranks, n) : wrong(BERTH_INVALID, "set is NULL");
+	rc = set ? check_ranks(ranks, n, all->n) : wrong(BERTH_INVALID, "set is NULL");
 	if (!rc)
-		rc = add_set(all, ranks, n, set);
-	leave();
+		rc = add_set(all, ranks, n, &made);
+	if (!rc)
+		rc = give(made, set);
+	leave(all);
 	return rc;
 }
 
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set)
 {
-	struct berth_set *from;
+	struct berth_set *from, *made = NULL;
 	berth_result rc = enter(parent, &from);
 
 	if (rc)
@@ -245,47 +300,67 @@ berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **
 		rc = wrong(BERTH_INVALID,
 			   set ? "a color is -1 or more" : "set is NULL");
 	else
-		rc = set_split(from, "berth_set_split", color, key, color, set);
-	leave();
+		rc = set_split(from, "berth_set_split", color, key, color, &made);
+	if (!rc)
+		rc = give(made, set);
+	leave(from);
 	return rc;
 }
 
 berth_result berth_set_remove(berth_set *set)
 {
-	struct berth_set *all;
+	struct berth_set *all, *s;
 	berth_result rc = enter(NULL, &all);
 
 	if (rc)
 		return rc;
-	if (!set || set == all)
-		rc = wrong(BERTH_INVALID, "the set of all ranks can't be removed");
+	s = set ? handle_take(set) : NULL;
+	if (s)
+		rc = set_remove(s);
 	else
-		rc = set_remove(set);
-	leave();
+		rc = set ? too_late(set)
+			 : wrong(BERTH_INVALID,
+				 "the set of all ranks can't be removed");
+	leave(all);
 	return rc;
 }
 
 int berth_set_rank(const berth_set *set)
 {
-	return set ? set->me : berth_rank();
+	struct berth_set *s = set ? handle_enter(set) : NULL;
+	int rank;
+
+	if (!s)
+		return set ? -1 : berth_rank();
+	rank = s->me;
+	leave(s);
+	return rank;
 }
 
 int berth_set_size(const berth_set *set)
 {
-	return set ? (int)set->n : berth_size();
+	struct berth_set *s = set ? handle_enter(set) : NULL;
+	unsigned n;
+
+	if (!s)
+		return set ? -1 : berth_size();
+	n = s->n;
+	leave(s);
+	return (int)n;
 }
 
 int berth_set_member(const berth_set *set, int i)
 {
-	struct berth_set *all;
-	const struct berth_set *s;
-	int rank;
+	struct berth_set *s = set ? handle_enter(set) : NULL;
+	int rank = -1;
 
-	if (enter(NULL, &all))
+	if (!set)
+		return i >= 0 && i < berth_size() ? i : -1;
+	if (!s)
 		return -1;
-	s = set ? set : all;
-	rank = i >= 0 && (unsigned)i < s->n ? (int)s->rank[i] : -1;
-	leave();
+	if (i >= 0 && (unsigned)i < s->n)
+		rank = (int)s->rank[i];
+	leave(s);
 	return rank;
 }
 
@@ -293,13 +368,18 @@ int berth_set_member(const berth_set *set, int i)
 
 static berth_result call(enum berth_kind kind, const struct berth_desc *d)
 {
+	const berth_set *given;
 	struct berth_set *set;
-	berth_result rc = enter_for(d, &set);
+	berth_result rc;
 
-	if (rc)
-		return rc;
+	if (is_too_small(d))
+		return wrong_size();
+	given = d ? d->set : NULL;
+	set = handle_enter(given); /* as enter(), but SET stays in a register: 2 ns */
+	if (!can_begin(set))
+		return refuse(set, given);
 	rc = set_run(set, kind, d);
-	leave();
+	leave(set);
 	return rc;
 }
 
@@ -351,7 +431,7 @@ static berth_result join_in(struct berth_set *set, int *last)
 
 	if (rc)
 		return rc;
-	set_lock(set);
+	pthread_mutex_lock(&set->lock);
 	rc = join_begin(set, &place, &why);
 	pthread_mutex_unlock(&set->lock);
 	if (!rc && last)
@@ -367,7 +447,7 @@ berth_result berth_join(int *last)
 	if (rc)
 		return rc;
 	rc = join_in(set, last);
-	leave();
+	leave(set);
 	return rc;
 }
 
@@ -428,11 +508,11 @@ berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size
 		return wrong(BERTH_INVALID, n ? "d is NULL" : "n is 0");
 	if (!request)
 		return wrong(BERTH_INVALID, "request is NULL");
-	rc = enter_for(d, &set);
+	rc = is_too_small(d) ? wrong_size() : enter(d->set, &set);
 	if (rc)
 		return rc;
 	rc = submit_in(set, kind, d, n, request);
-	leave();
+	leave(set);
 	return rc;
 }
 
@@ -443,6 +523,8 @@ berth_result berth_poll(berth_request *request)
 
 	if (!request)
 		return wrong(BERTH_INVALID, "request is NULL");
+	if (!engine_has(request))
+		return too_late(NULL);
 	rc = engine_poll(request, &why);
 	return rc == BERTH_BUSY ? rc : set_tell(rc, &why);
 }
@@ -454,6 +536,8 @@ berth_result berth_wait(berth_request *request, int64_t timeout_ms)
 
 	if (!request)
 		return wrong(BERTH_INVALID, "request is NULL");
+	if (!engine_has(request))
+		return too_late(NULL);
 	rc = engine_wait(request, timeout_ms, &why);
 	return rc == BERTH_BUSY ? rc : set_tell(rc, &why);
 }
@@ -481,7 +565,7 @@ void *berth_alloc(size_t bytes)
 			      ? "the heap that ranks of this host share is full"
 			      : "the heap that ranks of this host share can't be "
 				"mapped");
-	leave();
+	leave(set);
 	return p;
 }
 
@@ -492,7 +576,7 @@ void berth_free(void *p)
 	if (!p || enter(NULL, &set))
 		return;
 	memory_free(&world.memory, p);
-	leave();
+	leave(set);
 }
 
 berth_result berth_register(void *p, size_t bytes)
@@ -502,7 +586,7 @@ berth_result berth_register(void *p, size_t bytes)
 
 	(void)bytes;
 	if (!rc)
-		leave();
+		leave(set);
 	return rc;
 }
 
@@ -529,7 +613,7 @@ berth_result berth_metrics(struct berth_metrics *m)
 		return rc;
 	if (size >= sizeof size)
 		set_count_all(&world, &sum);
-	leave();
+	leave(set);
 	if (size < sizeof size)
 		return wrong(BERTH_INVALID, "size is not that of struct berth_metrics");
 	sum.size = size;
@@ -547,11 +631,11 @@ size_t berth_algorithms(char *text, size_t bytes)
 		*text = '\0';
 	if (enter(NULL, &set))
 		return 0;
-	set_lock(set);
+	pthread_mutex_lock(&set->lock);
 	if (set->n > 1)
 		n = set->now.back->algorithms(set->now.group, text, bytes);
 	pthread_mutex_unlock(&set->lock);
-	leave();
+	leave(set);
 	return n;
 }
 
@@ -568,7 +652,7 @@ berth_result berth_timeline_start(const char *path)
 		return rc;
 	rc = timeline_start(path, world.who.rank, world.who.clock_offset_ns, why,
 			    sizeof why);
-	leave();
+	leave(set);
 	return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
 }
 

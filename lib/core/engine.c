@@ -75,6 +75,18 @@ static int start(struct engine *e)
 	return rc;
 }
 
+static unsigned forks;
+
+void engine_in_child(void)
+{
+	forks++;
+}
+
+bool engine_has(const struct berth_request *r)
+{
+	return r->engine->forks == forks;
+}
+
 struct engine *engine_make(struct comm *c)
 {
 	struct engine *e = calloc(1, sizeof *e);
@@ -82,6 +94,7 @@ struct engine *engine_make(struct comm *c)
 	if (!e)
 		return NULL;
 	e->users = 1;
+	e->forks = forks;
 	e->comm = c;
 	e->last = &e->first;
 	e->idle.coll.kind = BERTH_BARRIER;

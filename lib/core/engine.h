@@ -17,6 +17,11 @@ struct engine *engine_make(struct comm *c);
 /* What is in flight ends with BERTH_ABORTED; requests remain their owners'. */
 void engine_free(struct engine *e);
 
+/* After fork(2) in the child: the engines are its parent's. */
+void engine_in_child(void);
+/* Was R submitted in this process, not in a parent of it? */
+bool engine_has(const struct berth_request *r);
+
 /* N operations, copied but for their arrays.  *WHY, where it fails. */
 berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
 			   struct berth_request **request, struct failure *why);

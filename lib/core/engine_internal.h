@@ -29,6 +29,7 @@ enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
 
 struct engine {
 	struct comm *comm;
+	unsigned forks; /* how often this process was forked from its parents */
 	pthread_t thread;
 	_Atomic uint32_t users; /* the set, and each request */
 	pthread_mutex_t work;   /* who holds it does operations */

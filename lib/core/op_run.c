@@ -11,6 +11,14 @@
 
 /* ---- ranks that called for different things ---- */
 
+/* What a rank that removes the set says. */
+static const char removed[] = "R\n";
+
+const struct op op_run_removal = {
+	.coll = { .kind = BERTH_BARRIER, .signature = 0x52454d4f },
+	.name = "berth_set_remove",
+};
+
 bool op_run_has_joined(const char *said)
 {
 	return said[0] == OP_RUN_JOINED[0];
@@ -208,10 +216,18 @@ static berth_result differ(struct comm *c, const struct op *op, uint64_t deadlin
 	berth_result rc;
 
 	op_encode(code, op);
-	rc = comm_explain(c, code, &said);
+	rc = comm_explain(c, op == &op_run_removal ? removed : code, &said);
 	if (rc)
 		return rc;
 	for (unsigned i = 0; i < c->n; i++) {
+		if (said[i][0] == removed[0]) {
+			op_words(code, sizeof code, op);
+			snprintf(why->text, sizeof why->text,
+				 "%s: rank %u removed the set meanwhile", code,
+				 c->rank[i]);
+			why->rc = BERTH_ABORTED;
+			return BERTH_MISMATCH;
+		}
 		joined |= op_run_has_joined(said[i]);
 		same &= op_run_has_joined(said[i]) || !strcmp(said[i], code);
 	}
@@ -331,14 +347,17 @@ berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *co
 static berth_result fail(struct comm *c, berth_result rc, const struct op *op,
 			 struct failure *why)
 {
+	if (rc == BERTH_MISMATCH && op == &op_run_removal)
+		return rc;
 	trace_count(&c->count.errors, 1);
 	if (rc == BERTH_INVALID) /* beside ranks that have joined */
 		return rc;
 	if (rc != BERTH_MISMATCH)
 		return comm_failed(c, rc, op, why);
-	why->rc = rc;
+	if (why->rc != BERTH_ABORTED) /* the comm is not broken: it is to be removed */
+		why->rc = rc;
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
-	return rc;
+	return why->rc;
 }
 
 void op_run_slept(struct comm *c, berth_result rc)
@@ -378,6 +397,7 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 	c->op = op;
 	c->record = trace_begin(m, &coll, op->name, c->id, c->seq, BOOT_RECORD_RUNS);
 	why->text[0] = '\0';
+	why->rc = BERTH_OK;
 	why->nmissing = 0;
 	rc = op_run_perform(c, op, &coll, deadline_ns, why);
 	if (rc == BERTH_MISMATCH && !*why->text)

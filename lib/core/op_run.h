@@ -11,6 +11,10 @@ enum { OP_RUN_JOIN = 0x4a4f494e };
 /* What a rank that has joined says when others call for something. */
 #define OP_RUN_JOINED "J\n"
 
+/* The last operation of a set.  If other ranks call for something else meanwhile, they
+ * get BERTH_ABORTED, and this one BERTH_MISMATCH: it calls again. */
+extern const struct op op_run_removal;
+
 bool op_run_has_joined(const char *said);
 
 /* Of a rank without data, after comm_explain(): take part in what the others call

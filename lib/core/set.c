@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/core/engine.h"
 #include "lib/core/init_wait.h"
+#include "lib/core/op_run.h"
 
 #define NOWHERE UINT64_MAX
 
@@ -22,6 +23,7 @@ struct card {               /* sent as it is: all hosts of a job are alike */
 
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 
+/* Complete: set_stop_all() may look at its comms. */
 static void list_set(struct berth_set *s)
 {
 	pthread_mutex_lock(&listing);
@@ -78,18 +80,15 @@ void set_stop_all(struct world *w)
 	pthread_mutex_unlock(&listing);
 }
 
-void set_free_all(struct world *w)
-{
-	/* others may still look at the regions: they go with the memory */
-	while (w->sets) {
-		w->sets->region[0] = w->sets->region[1] = NULL;
-		set_free(w->sets);
-	}
-}
-
 /* ---- the engine ---- */
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+void set_in_child(void)
+{
+	pthread_mutex_init(&listing, NULL);
+	pthread_mutex_init(&starting, NULL);
+}
 
 berth_result set_engine(struct berth_set *s, struct engine **engine)
 {
@@ -140,10 +139,53 @@ berth_result set_run(struct berth_set *set, enum berth_kind kind,
 	text = op_make(&op, kind, d, set->n, (unsigned)set->me);
 	if (text)
 		return set_refuse(kind, d, text);
-	set_lock(set);
+	pthread_mutex_lock(&set->lock);
 	rc = comm_run(&set->now, &op, &why);
 	pthread_mutex_unlock(&set->lock);
 	return rc ? set_tell(rc, &why) : BERTH_OK;
+}
+
+/* ---- freeing one ---- */
+
+/* No call is in it. */
+static void close_comms(struct berth_set *s)
+{
+	if (s->engine)
+		engine_free(s->engine);
+	comm_close(&s->now);
+	comm_close(&s->later);
+}
+
+static void free_rest(struct berth_set *s)
+{
+	for (int i = 0; i < 2; i++)
+		if (s->region[i])
+			memory_free(&s->world->memory, s->region[i]);
+	if (s->slot)
+		handle_free(s->slot);
+	pthread_mutex_destroy(&s->lock);
+	free(s->rank);
+	free(s);
+}
+
+void set_free_all(struct world *w)
+{
+	while (w->sets) {
+		struct berth_set *s = w->sets;
+
+		/* others may still look at the regions: they go with the memory */
+		s->region[0] = s->region[1] = NULL;
+		unlist_set(s);
+		close_comms(s);
+		free_rest(s);
+	}
+}
+
+/* It was not complete: no caller has it. */
+static void free_part(struct berth_set *s)
+{
+	close_comms(s);
+	free_rest(s);
 }
 
 /* ---- making one ---- */
@@ -160,10 +202,9 @@ static struct berth_set *alloc_set(struct world *w, unsigned n)
 	s->rank = calloc(n, sizeof *s->rank);
 	pthread_mutex_init(&s->lock, NULL);
 	if (!s->rank) {
-		set_free(s);
+		free_rest(s);
 		return NULL;
 	}
-	list_set(s);
 	return s;
 }
 
@@ -295,9 +336,10 @@ berth_result set_of_all(struct world *w, struct berth_set **set)
 	free(first);
 	free(address[1]);
 	if (rc) {
-		set_free(s);
+		free_part(s);
 		return rc;
 	}
+	list_set(s);
 	*set = s;
 	return BERTH_OK;
 }
@@ -403,8 +445,9 @@ static void fill_card(struct card *card, struct net *net[2])
 				 net_address(net[i]));
 }
 
-/* RC: how it went here; the others have to hear that too. */
-static berth_result all_is_well(struct berth_set *parent, berth_result rc)
+/* RC: how it went here; the others have to hear that too.  AGREED: all hear the
+ * same. */
+static berth_result all_is_well(struct berth_set *parent, berth_result rc, bool *agreed)
 {
 	int32_t mine = (int32_t)rc, worst = 0;
 	struct berth_desc d =
@@ -412,6 +455,7 @@ static berth_result all_is_well(struct berth_set *parent, berth_result rc)
 			   .count = 1, .type = BERTH_I32, .op = BERTH_MAX);
 	berth_result said = set_run(parent, BERTH_ALLREDUCE, &d);
 
+	*agreed = !said;
 	if (said)
 		return said;
 	if (worst && !rc)
@@ -440,6 +484,27 @@ static void use_number(struct world *w, uint32_t number)
 	pthread_mutex_unlock(&listing);
 }
 
+/* The number of S, which may be NULL, from the cards of all. */
+static berth_result take_number(struct berth_set *s, const struct card *cards,
+				const struct berth_set *parent)
+{
+	uint32_t number = 0;
+
+	for (unsigned i = 0; i < parent->n; i++) {
+		if (!cards[i].number) /* zeros, as of a rank that has joined */
+			return log_error(BERTH_INVALID, "", NULL, 0,
+					 "a set of ranks: rank %u has joined",
+					 parent->rank[i]);
+		if (cards[i].number > number)
+			number = cards[i].number;
+	}
+	if (s) {
+		s->number = number;
+		use_number(s->world, number);
+	}
+	return BERTH_OK;
+}
+
 static berth_result make_members(struct berth_set *parent, struct choice *choice,
 				 unsigned members, struct berth_set **set)
 {
@@ -448,6 +513,7 @@ static berth_result make_members(struct berth_set *parent, struct choice *choice
 	struct card mine = { .region = { NOWHERE, NOWHERE }, .number = next_number(w) },
 		    *cards = calloc(parent->n, sizeof *cards);
 	struct net *net[2] = { NULL, NULL };
+	bool agreed;
 	char why[256] = "out of memory";
 	berth_result rc = cards && (s || !members) ? BERTH_OK : BERTH_MEMORY;
 
@@ -466,20 +532,21 @@ static berth_result make_members(struct berth_set *parent, struct choice *choice
 		rc = rc ? (gather(parent, "a set's members", &mine, cards, sizeof mine),
 			   rc)
 			: gather(parent, "a set's members", &mine, cards, sizeof mine);
-	for (unsigned i = 0; s && cards && i < parent->n; i++)
-		if (cards[i].number > s->number)
-			s->number = cards[i].number;
-	if (s)
-		use_number(w, s->number);
+	if (!rc)
+		rc = take_number(s, cards, parent);
 	if (s && !rc && s->me >= 0)
 		rc = build(s, cards, choice, net);
 	close_nets(net);
 	free(cards);
-	rc = all_is_well(parent, rc);
-	if (rc && s)
-		set_free(s);
-	else
+	rc = all_is_well(parent, rc, &agreed);
+	if (rc && s) {
+		if (!agreed) /* to others it may be whole: regions go with the world */
+			s->region[0] = s->region[1] = NULL;
+		free_part(s);
+	} else if (s) {
+		list_set(s);
 		*set = s;
+	}
 	return rc;
 }
 
@@ -501,25 +568,7 @@ berth_result set_split(struct berth_set *parent, const char *name, int color, in
 	return rc;
 }
 
-/* ---- the end ---- */
-
-/* When nobody is in it any more, and all who wait have heard why. */
-static void close_comms(struct berth_set *s)
-{
-	atomic_store(&s->now.aborted, true);
-	atomic_store(&s->later.aborted, true); /* who joins waits there too */
-	pthread_mutex_lock(&s->lock);
-	comm_abort(&s->now);
-	pthread_mutex_unlock(&s->lock);
-	while (atomic_load(&s->queued))
-		sched_yield();
-	if (s->engine)
-		engine_free(s->engine);
-	pthread_mutex_lock(&s->lock); /* the last one may be in it still */
-	comm_close(&s->now);
-	comm_close(&s->later);
-	pthread_mutex_unlock(&s->lock);
-}
+/* ---- the end of one ---- */
 
 /* The regions are the first local member's, who frees them when nobody reads them any
  * more; that takes as long as it takes to return from a barrier. */
@@ -536,34 +585,35 @@ static void leave_regions(struct berth_set *s)
 	}
 }
 
-static void free_rest(struct berth_set *s)
+/* All members, each of which waits for its calls that came before. */
+static berth_result end_calls(struct berth_set *s)
 {
-	for (int i = 0; i < 2; i++)
-		if (s->region[i])
-			memory_free(&s->world->memory, s->region[i]);
-	pthread_mutex_destroy(&s->lock);
-	free(s->rank);
-	free(s);
-}
+	struct failure why;
+	berth_result rc;
 
-void set_free(struct berth_set *s)
-{
-	unlist_set(s);
-	close_comms(s);
-	free_rest(s);
+	pthread_mutex_lock(&s->lock);
+	do
+		rc = comm_run(&s->now, &op_run_removal, &why);
+	while (rc == BERTH_MISMATCH); /* with a call of another rank, which ends so */
+	comm_abort(&s->now);
+	pthread_mutex_unlock(&s->lock);
+	return rc ? set_tell(rc, &why) : BERTH_OK;
 }
 
 berth_result set_remove(struct berth_set *s)
 {
-	const struct berth_desc barrier = BERTH_DESC(.set = s);
-	berth_result rc;
+	berth_result rc = BERTH_OK;
 
 	atomic_store(&s->later.closing, true);
-	rc = s->me < 0 ? BERTH_OK : set_run(s, BERTH_BARRIER, &barrier);
+	if (s->me >= 0)
+		rc = end_calls(s);
 	if (rc) { /* nobody comes any more */
 		comm_end(&s->now, BERTH_ABORTED);
 		comm_end(&s->later, BERTH_ABORTED);
 	}
+	atomic_store(&s->now.aborted, true);
+	atomic_store(&s->later.aborted, true);
+	handle_wait(s->slot);
 	unlist_set(s);
 	close_comms(s);
 	if (!rc)

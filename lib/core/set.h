@@ -6,20 +6,21 @@
 #include <pthread.h>
 
 #include "lib/core/comm.h"
+#include "lib/core/handle.h"
 #include "lib/core/world.h"
 
 struct engine;
 
 struct berth_set {
 	struct world *world;
-	struct berth_set *next; /* of world->sets */
-	uint32_t number;        /* the same on all members; 0: all ranks */
+	struct handle_slot *slot; /* NULL: no caller has it yet */
+	struct berth_set *next;   /* of world->sets */
+	uint32_t number;          /* the same on all members; 0: all ranks */
 	unsigned n;
 	int me;                    /* place of this rank, or -1 */
 	unsigned *rank;            /* of the job, for each place */
 	unsigned nlocal, local_me; /* of its members on this host */
 	pthread_mutex_t lock;      /* of NOW: one blocking call at a time */
-	_Atomic unsigned queued;   /* calls that wait for LOCK */
 	struct comm now, later;
 	struct engine *_Atomic engine; /* has LATER; NULL until it is needed */
 	void *region[2];        /* of the two comms, in our part of the heap: where this
@@ -44,31 +45,18 @@ berth_result set_run(struct berth_set *set, enum berth_kind kind,
 berth_result set_refuse(enum berth_kind kind, const struct berth_desc *d,
 			const char *text);
 berth_result set_tell(berth_result rc, const struct failure *why);
-/* For a blocking call.  In a program without threads the C library locks without a
- * locked instruction, but does not try without one: 8 ns. */
-static inline void set_lock(struct berth_set *set)
-{
-	if (one_thread()) {
-		pthread_mutex_lock(&set->lock);
-		return;
-	}
-	if (!pthread_mutex_trylock(&set->lock))
-		return;
-	atomic_fetch_add(&set->queued, 1);
-	pthread_mutex_lock(&set->lock);
-	atomic_fetch_sub(&set->queued, 1);
-}
-/* Without a word to the others.  What other threads wait for in it ends with
- * BERTH_ABORTED. */
-void set_free(struct berth_set *set);
-void set_free_all(struct world *w);
 /* What threads wait for in any of them ends with BERTH_ABORTED. */
 void set_stop_all(struct world *w);
+/* When no call is in them: handle_wait_all().  The other ranks are not told. */
+void set_free_all(struct world *w);
+/* After fork(2) in the child: the sets are its parent's. */
+void set_in_child(void);
 /* That of SET, made if this is the first call.  With the thread's last error. */
 berth_result set_engine(struct berth_set *set, struct engine **engine);
 /* What was done in all sets, those that are gone too. */
 void set_count_all(struct world *w, struct berth_metrics *sum);
-/* All members. */
+/* All members, of a set whose handle is closed.  Calls that are in it end with
+ * BERTH_ABORTED. */
 berth_result set_remove(struct berth_set *set);
 
 #endif

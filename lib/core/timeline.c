@@ -23,8 +23,8 @@ enum { ROW_UNNAMED, ROW_OTHERS, FIRST_ROW };
 
 static struct {
 	pthread_mutex_t lock;
-	_Atomic int pid; /* whose timeline it is */
-	int fd, why;     /* errno of the first write that failed */
+	int fd, why;  /* errno of the first write that failed */
+	bool parents; /* this process was forked while its parent wrote one */
 	unsigned rank;
 	int64_t offset;
 	char *path;
@@ -223,6 +223,11 @@ static void forget(void)
 static berth_result start(const char *path, unsigned rank, int64_t offset, char *why,
 			  size_t why_bytes)
 {
+	if (line.parents) { /* perhaps to the same path */
+		snprintf(why, why_bytes, "this process is a child of rank %u",
+			 line.rank);
+		return BERTH_STATE;
+	}
 	if (line.path) {
 		snprintf(why, why_bytes, "a timeline is being written, \"%s\"",
 			 line.path);
@@ -242,19 +247,25 @@ static berth_result start(const char *path, unsigned rank, int64_t offset, char 
 	}
 	line.rank = rank;
 	line.offset = offset;
-	line.pid = getpid();
 	line.why = 0;
 	begin();
 	return BERTH_OK;
 }
 
-/* A child's lock may be held by a thread that it does not have, and the file is not
- * its own. */
-static bool is_childs(void)
+/* Another thread may have been at it: only the descriptor is looked at. */
+void timeline_in_child(void)
 {
-	int pid = line.pid;
+	int fd = line.path ? line.fd : -1;
 
-	return pid && pid != getpid();
+	line.parents |= line.path != NULL;
+	atomic_store(&timeline_runs, 0);
+	pthread_mutex_init(&line.lock, NULL);
+	line.path = NULL;
+	line.row = NULL;
+	line.slot = NULL;
+	line.nrows = line.room = line.used = 0;
+	if (fd >= 0)
+		close(fd);
 }
 
 berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offset_ns,
@@ -262,10 +273,6 @@ berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offse
 {
 	berth_result rc;
 
-	if (is_childs()) {
-		snprintf(why, why_bytes, "this process is a child of rank %u", rank);
-		return BERTH_STATE;
-	}
 	pthread_mutex_lock(&line.lock);
 	rc = start(path, rank, clock_offset_ns, why, why_bytes);
 	if (!rc)
@@ -277,17 +284,18 @@ berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offse
 berth_result timeline_stop(char *why, size_t why_bytes)
 {
 	berth_result rc = BERTH_STATE;
+	int fd;
 
 	snprintf(why, why_bytes, "no timeline is written");
-	if (is_childs())
-		return rc;
 	pthread_mutex_lock(&line.lock);
 	if (line.path) {
 		rc = BERTH_OK;
 		atomic_store(&timeline_runs, 0);
 		add("\n]\n", 3);
 		flush();
-		if (close(line.fd) && !line.why)
+		fd = line.fd;
+		line.fd = -1; /* a child that is forked from here on closes another */
+		if (close(fd) && !line.why)
 			line.why = errno;
 		if (line.why) {
 			snprintf(why, why_bytes,
@@ -296,7 +304,6 @@ berth_result timeline_stop(char *why, size_t why_bytes)
 			rc = BERTH_SYSTEM;
 		}
 		forget();
-		line.pid = 0;
 	}
 	pthread_mutex_unlock(&line.lock);
 	return rc;
@@ -316,7 +323,7 @@ void timeline_event(const char *name, const char *what, uint64_t begun_ns,
 	char text[256], at[32], took[32];
 	int n;
 
-	if (!atomic_load_explicit(&timeline_runs, memory_order_relaxed) || is_childs())
+	if (!atomic_load_explicit(&timeline_runs, memory_order_relaxed))
 		return;
 	put_us(took, sizeof took,
 	       ended_ns > begun_ns ? (int64_t)(ended_ns - begun_ns) : 0);

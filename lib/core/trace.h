@@ -26,6 +26,10 @@ static inline uint64_t trace_number(struct boot_rank *me)
 	return atomic_fetch_add_explicit(&me->number, 1, memory_order_relaxed) + 1;
 }
 
+/* Two threads may write one entry: the second is a whole ring ahead of the first, which
+ * has not had the core for so long. */
+#define TRACE_PUT(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELAXED)
+
 /* The next entry of this rank's ring.  Any thread. */
 static inline struct boot_record *trace_begin(struct memory *m, const struct coll *c,
 					      const char *name, uint32_t set,
@@ -36,20 +40,22 @@ static inline struct boot_record *trace_begin(struct memory *m, const struct col
 	struct boot_record *f = &m->records[(number - 1) % BOOT_RECORDS];
 	size_t n = name ? strnlen(name, sizeof f->name - 1) : 0;
 
+	/* after who wrote it before, a whole ring ago: perhaps another thread */
+	(void)atomic_load_explicit(&f->number, memory_order_acquire);
 	atomic_store_explicit(&f->number, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	f->count = c->count;
-	f->begun = clock_coarse_ns();
-	f->ended = 0;
-	f->set = set;
-	f->seq = seq;
-	f->kind = (uint8_t)c->kind;
-	f->type = (uint8_t)c->type;
-	f->op = (uint8_t)c->op;
+	TRACE_PUT(f->count, c->count);
+	TRACE_PUT(f->begun, clock_coarse_ns());
+	TRACE_PUT(f->ended, 0);
+	TRACE_PUT(f->set, set);
+	TRACE_PUT(f->seq, seq);
+	TRACE_PUT(f->kind, (uint8_t)c->kind);
+	TRACE_PUT(f->type, (uint8_t)c->type);
+	TRACE_PUT(f->op, (uint8_t)c->op);
 	atomic_store_explicit(&f->state, (uint8_t)state, memory_order_relaxed);
 	if (n)
 		memcpy(f->name, name, n);
-	f->name[n] = '\0';
+	TRACE_PUT(f->name[n], '\0');
 	atomic_store_explicit(&f->number, number, memory_order_release);
 	return f;
 }
@@ -76,7 +82,7 @@ static inline void trace_end(struct boot_record *f, berth_result rc)
 /* Of one that was queued, or had to sleep for others: notes the time too, 4 ns. */
 static inline void trace_end_late(struct boot_record *f, berth_result rc)
 {
-	f->ended = clock_coarse_ns();
+	TRACE_PUT(f->ended, clock_coarse_ns());
 	trace_end(f, rc);
 }
 
@@ -104,6 +110,8 @@ berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offse
 			    char *why, size_t why_bytes);
 /* BERTH_STATE: none is written; BERTH_SYSTEM: not all of it could be. */
 berth_result timeline_stop(char *why, size_t why_bytes);
+/* After fork(2) in the child: what its parent writes is not the child's. */
+void timeline_in_child(void);
 /* 0.6 ns where none is written; where one is 0.7 us and some 95 bytes.  WHAT:
  * "ALLREDUCE", "NEGOTIATE_ALLREDUCE", "QUEUE", "MEMCPY_IN_FUSION_BUFFER", ...; NAME: of
  * the tensor, the row that it stands in, or NULL; times of CLOCK_MONOTONIC.  Any

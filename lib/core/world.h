@@ -17,13 +17,12 @@ struct world {
 	void *boot_state;
 	struct boot_world who;
 	struct memory memory;
-	unsigned cores;  /* that the ranks of this host may use together */
-	unsigned *local; /* of each rank of the job, its number on this host; or
+	unsigned cores;         /* that the ranks of this host may use together */
+	unsigned *local;        /* of each rank of the job, its number on this host; or
 			       WORLD_NOT_HERE */
-	struct berth_set *_Atomic all; /* NULL: none yet, or stopped */
-	struct berth_set *sets;        /* all that there are, and ALL (set.c) */
-	struct berth_metrics past;     /* of those that are gone */
-	uint32_t next_set;             /* number of the next one */
+	struct berth_set *sets; /* all that are complete (set.c) */
+	struct berth_metrics past; /* of those that are gone */
+	uint32_t next_set;         /* number of the next one */
 };
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe. */

@@ -51,15 +51,15 @@ static void close_all(struct net *n)
 {
 	for (size_t i = 0; i < links(n); i++) {
 		if (n->link[i].fd >= 0)
-			close(n->link[i].fd);
+			descriptor_close(n->link[i].fd);
 		free(n->link[i].stash);
 		n->link[i] = (struct link){ .fd = -1 };
 	}
 	for (size_t i = 0; i < n->ncoming; i++)
-		close(n->coming[i].fd);
+		descriptor_close(n->coming[i].fd);
 	n->ncoming = 0;
 	if (n->listener >= 0)
-		close(n->listener);
+		descriptor_close(n->listener);
 	n->listener = -1;
 }
 

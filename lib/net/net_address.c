@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/net/net.h"
 
 /* An address of either family as 16 bytes (IPv4 in its mapped form). */
@@ -200,8 +201,7 @@ static int open_listener(uint16_t *port)
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
 	struct sockaddr_in four = { .sin_family = AF_INET };
 	socklen_t size;
-	int off = 0,
-	    fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int off = 0, fd = descriptor_socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
 
 	if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) &&
 	    !bind(fd, (struct sockaddr *)&six, sizeof six) && !listen(fd, 1024)) {
@@ -211,12 +211,12 @@ static int open_listener(uint16_t *port)
 		return fd;
 	}
 	if (fd >= 0)
-		close(fd);
-	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		descriptor_close(fd);
+	fd = descriptor_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&four, sizeof four) ||
 	    listen(fd, 1024)) {
 		if (fd >= 0)
-			close(fd);
+			descriptor_close(fd);
 		return -1;
 	}
 	size = sizeof four;
@@ -257,7 +257,7 @@ int net_listen(const char *range, const char *interfaces, char *text, char *why,
 		snprintf(why, why_bytes, "no interface%s%s%s is up and has an address",
 			 interfaces ? " of HOROVOD_GLOO_IFACE=\"" : "",
 			 interfaces ? interfaces : "", interfaces ? "\"" : "");
-	close(fd);
+	descriptor_close(fd);
 	return -1;
 }
 

@@ -27,7 +27,7 @@ static int open_link(struct net *n, unsigned peer, unsigned lane, int fd)
 static void drop(struct net *n, size_t i, bool keep_fd)
 {
 	if (!keep_fd)
-		close(n->coming[i].fd);
+		descriptor_close(n->coming[i].fd);
 	n->coming[i] = n->coming[--n->ncoming];
 }
 
@@ -109,8 +109,7 @@ static void serve(struct net *n)
 
 	for (size_t i = n->ncoming; i-- > 0;)
 		attend(n, i, now);
-	while ((fd = accept4(n->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >=
-	       0) {
+	while ((fd = descriptor_accept(n->listener, SOCK_NONBLOCK)) >= 0) {
 		if (n->ncoming == COMING_MOST)
 			make_room(n);
 		n->coming[n->ncoming++] =
@@ -133,7 +132,7 @@ static void take_answer(struct listener_probe *k, int error)
 	k->refused = error == ECONNREFUSED ? k->refused + 1 : 0;
 	if (k->refused)
 		k->next_ns = 0; /* the next address at once */
-	close(k->fd);
+	descriptor_close(k->fd);
 	k->fd = -1;
 }
 
@@ -143,7 +142,7 @@ static void probe_listener(struct net *n, unsigned peer, struct listener_probe *
 	const struct sockaddr_storage *at = &w->at[k->refused % w->n];
 
 	k->next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull;
-	k->fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	k->fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (k->fd >= 0 &&
 	    connect(k->fd, (const struct sockaddr *)at, net_address_size(at)) &&
 	    errno != EINPROGRESS)
@@ -185,7 +184,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			rc = BERTH_PEER_LOST;
 	}
 	if (k.fd >= 0)
-		close(k.fd);
+		descriptor_close(k.fd);
 	return rc;
 }
 
@@ -266,7 +265,7 @@ static berth_result finish_connect(struct net *n, int fd,
 static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 			     const struct sockaddr_storage *at, uint64_t deadline_ns)
 {
-	int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	berth_result rc;
 
 	if (fd < 0)
@@ -282,7 +281,7 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 	if (!rc && open_link(n, peer, lane, fd))
 		rc = BERTH_MEMORY;
 	if (rc)
-		close(fd);
+		descriptor_close(fd);
 	return rc;
 }
 

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/descriptor.h"
 #include "lib/net/net.h"
 #include "lib/net/net_address.h"
 #include "lib/net/net_key.h"

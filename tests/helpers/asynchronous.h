@@ -260,6 +260,21 @@ static void wait_last(berth_request *late, berth_request *group)
 	      "together, before joining: %g, %g", (double)both[0], (double)both[1]);
 }
 
+/* No set can be made of a rank that has joined. */
+static void join_and_split(void)
+{
+	berth_set *set = NULL;
+
+	if (size == 1)
+		return;
+	if (rank == 0) {
+		CHECK(berth_set_split(NULL, 0, 0, &set) == BERTH_INVALID, "split");
+		CHECK(!set && strstr(berth_last_error()->text, " has joined"),
+		      "why: %s", berth_last_error()->text);
+	}
+	FINE(berth_join(NULL));
+}
+
 static void joining(void)
 {
 	int last = -1, done = 0;
@@ -295,6 +310,7 @@ static void joining(void)
 		wait_last(late, group);
 	}
 	(void)done;
+	join_and_split();
 }
 
 /* ---- shut down meanwhile ---- */

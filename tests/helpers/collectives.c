@@ -11,8 +11,10 @@
 #include "lib/berth.h"
 #include "tests/helpers/asynchronous.h"
 #include "tests/helpers/bits.h"
+#include "tests/helpers/ended.h"
 #include "tests/helpers/failures.h"
 #include "tests/helpers/joined.h"
+#include "tests/helpers/lifetimes.h"
 #include "tests/helpers/waiting.h"
 
 /* Ranks of one host follow each other. */
@@ -573,6 +575,9 @@ static const struct {
 	{ "starved", starved },
 	{ "stop", stopping },
 	{ "again", again },
+	{ "ended", ended },
+	{ "children", children },
+	{ "lifetimes", lifetimes },
 	{ "left", left },
 	{ "lost-again", lost_again },
 };
@@ -601,7 +606,6 @@ int main(int argc, char **argv)
 	}
 	rank = berth_rank();
 	size = berth_size();
-	on_one_host = berth_local_size() == size;
 	find_hosts();
 	checks = 0;
 	for (int i = 1; i < argc; i++) {

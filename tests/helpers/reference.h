@@ -73,14 +73,14 @@ static float from_fp8(uint8_t x, berth_type t)
 /* The nearest of those there are, by trying them; of two the one that is even. */
 static uint8_t to_fp8(float f, berth_type t)
 {
-	const double most = t == BERTH_F8_E4M3 ? 464 : 61440;
-	const uint8_t over = t == BERTH_F8_E4M3 ? 0x7f : 0x7c;
+	const double most = t == BERTH_F8_E4M3 ? 448 : 61440;
+	const uint8_t over = t == BERTH_F8_E4M3 ? 0x7e : 0x7c;
 	const double x = fabs((double)f);
 	uint8_t best = 0, sign = signbit(f) ? 0x80 : 0;
 
 	if (f != f)
 		return 0x7f;
-	if (x > most || (x == most && t == BERTH_F8_E5M2))
+	if (x >= most)
 		return sign | over;
 	for (int k = 0; k < over; k++) {
 		double d = fabs((double)from_fp8((uint8_t)k, t) - x),

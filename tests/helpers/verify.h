@@ -13,7 +13,6 @@
 
 static const double half = 0.5, two = 2, four = 4;
 static unsigned long checks;
-static bool on_one_host = true;
 
 __attribute__((format(printf, 3, 4))) static void verify(bool fine, int line,
 							 const char *fmt, ...)

@@ -99,7 +99,7 @@ static const double *ref_numbers(berth_type t)
 	return all;
 }
 
-/* The nearest, and of two the even one. */
+/* The nearest, and of two the even one; without infinities, no more than the largest. */
 static uint64_t ref_encode(berth_type t, double x)
 {
 	const double *all = ref_numbers(t), a = fabs(x);
@@ -108,6 +108,8 @@ static uint64_t ref_encode(berth_type t, double x)
 
 	if (x != x)
 		return sign | (high + ref_formats[t].infinite);
+	if (!ref_formats[t].infinite && a >= all[high - 1])
+		return sign | (high - 1);
 	if (a >= all[high])
 		return sign | high;
 	while (high - low > 1) {

@@ -151,17 +151,6 @@ static void ranks_fill(void *p, berth_type type, uint64_t n, unsigned r, unsigne
 			((uint16_t *)p)[i] = (uint16_t)(bits >> 16);
 			break;
 		}
-		case BERTH_F8_E4M3:
-		case BERTH_F8_E5M2: {
-			const float g = (float)f;
-			struct kern k;
-
-			kern_make(&k, type, BERTH_SUM, NULL, KERN_PARTIAL,
-				  KERN_ELEMENTS);
-			kern_reduce(&k, &(void *){ (char *)p + i }, 1,
-				    &(const void *){ &g }, 1, 1, false);
-			break;
-		}
 		case BERTH_BOOL:
 			((unsigned char *)p)[i] = x & 1;
 			break;

@@ -3,6 +3,7 @@
  * limit_s: 300  takes_s: 15 */
 #include "stranger.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -664,6 +665,68 @@ START_TEST(lanes)
 }
 END_TEST
 
+/* ---- a child of a rank ---- */
+
+/* The rank of N forks a child that lives on, and is killed. */
+static void leaves_a_child(struct net *n)
+{
+	if (net_have(n, 1, 0, 0))
+		_exit(5);
+	if (!fork()) {
+		descriptor_in_child();
+		alarm(20);
+		pause();
+	}
+	raise(SIGKILL);
+}
+
+START_TEST(child_lives)
+{
+	struct net *n[2] = { stranger_net(0, 2), stranger_net(1, 2) };
+	char got[12];
+	struct net_receive in = { .data = got, .bytes = sizeof got };
+	unsigned lost = 9;
+	pid_t pid;
+
+	ck_assert(!net_peer(n[0], 1, net_address(n[1])));
+	ck_assert(!net_peer(n[1], 0, net_address(n[0])));
+	pid = fork();
+	if (!pid)
+		leaves_a_child(n[0]);
+	ck_assert_int_eq(
+		net_exchange(n[1], NULL, 0, &in, 1, clock_ns() + 15000000000u, &lost),
+		BERTH_PEER_LOST);
+	ck_assert_uint_eq(lost, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	net_close(n[0]);
+	net_close(n[1]);
+}
+END_TEST
+
+START_TEST(childs_descriptors)
+{
+	int status, ours = descriptor_socket(AF_INET, SOCK_STREAM, 0),
+		    gone = descriptor_socket(AF_INET, SOCK_STREAM, 0), other;
+	pid_t pid;
+
+	ck_assert_int_ge(ours, 0);
+	ck_assert_int_ge(gone, 0);
+	descriptor_close(gone);
+	other = dup(0); /* has the number of what is closed */
+	ck_assert_int_eq(other, gone);
+	pid = fork();
+	if (!pid) {
+		descriptor_in_child();
+		_exit(fcntl(ours, F_GETFD) >= 0 || fcntl(other, F_GETFD) < 0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(fcntl(ours, F_GETFD), FD_CLOEXEC);
+	descriptor_close(ours);
+	close(other);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("net");
@@ -688,6 +751,8 @@ int main(void)
 	tcase_add_loop_test(t, later, 0, 3);
 	tcase_add_test(t, half_sent);
 	tcase_add_test(t, lanes);
+	tcase_add_test(t, child_lives);
+	tcase_add_test(t, childs_descriptors);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -434,6 +434,7 @@ START_TEST(of_a_child)
 	timeline_event("t", "OURS", 1, 2);
 	pid = fork();
 	if (!pid) {
+		timeline_in_child();
 		timeline_event("t", "CHILDS", 3, 4);
 		_exit(timeline_stop(why, sizeof why) != BERTH_STATE ||
 		      timeline_start(path, 6, 0, why, sizeof why) != BERTH_STATE);
@@ -445,9 +446,11 @@ START_TEST(of_a_child)
 	python(6, "assert [v['name'] for v in x] == ['OURS', 'OURS']\n");
 	/* which may have one of its own once ours has ended */
 	pid = fork();
-	if (!pid)
+	if (!pid) {
+		timeline_in_child();
 		_exit(timeline_start(path, 7, 0, why, sizeof why) != BERTH_OK ||
 		      timeline_stop(why, sizeof why) != BERTH_OK);
+	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
 	python(7, "");
