@@ -11,7 +11,10 @@
 #include "lib/base/kern.h"
 #include "lib/core/engine_internal.h"
 
-enum { LOOK_NS = 50000000 }; /* at most, of who waits, to the next look */
+enum {
+	LOOK_NS = 50000000, /* at most, of who waits, to the next look */
+	DOZE_NS = 10000000  /* of the thread, to the next one while there is work */
+};
 
 /* ---- sleeping ---- */
 
@@ -40,9 +43,28 @@ static void listen(struct engine *e, uint32_t heard, uint64_t ns)
 
 /* ---- the thread ---- */
 
+/* What is submitted does not wake the thread as long as the plan expects it, so the
+ * thread looks by itself while there is work.  Without work it sleeps until it is
+ * woken. */
+static uint64_t doze(struct engine *e, uint64_t *seen)
+{
+	uint64_t ns = 0;
+
+	atomic_store(&e->dozes, true);
+	pthread_mutex_lock(&e->queue);
+	if (e->entered != *seen || e->pending) {
+		*seen = e->entered;
+		ns = DOZE_NS;
+		atomic_store(&e->dozes, false);
+	}
+	pthread_mutex_unlock(&e->queue);
+	return ns;
+}
+
 static void *serve(void *arg)
 {
 	struct engine *e = arg;
+	uint64_t seen = 0;
 
 	while (!atomic_load(&e->comm->aborted)) {
 		uint32_t heard = atomic_load(&e->bell);
@@ -54,6 +76,8 @@ static void *serve(void *arg)
 			step = engine_step(e, &ns);
 		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
 		pthread_mutex_unlock(&e->work);
+		if (step == ENGINE_IDLE)
+			ns = doze(e, &seen);
 		if (!atomic_load(&e->comm->aborted))
 			listen(e, heard, ns);
 	}
@@ -200,9 +224,9 @@ static void describe(struct engine *e, struct berth_request *r)
 	}
 	if (!named) { /* by their order alone */
 		r->unit.number = ++e->unnamed;
-		r->unit.first = atomic_load(&e->users) == 1;
 		key = plan_number_key(r->unit.number);
 	}
+	r->unit.first = atomic_load(&e->users) == 1;
 	r->unit.key = key;
 	r->unit.signature = (uint32_t)(signature >> 32);
 	r->unit.fuse_key = fuse_key;
@@ -242,7 +266,8 @@ static berth_result enter_new(struct engine *e, struct berth_request *r,
 	else
 		engine_enter(e, r);
 	e->submitter = this_thread();
-	*work = r->beside || engine_bucket_is_here(e);
+	*work = r->beside || engine_bucket_is_here(e) ||
+		atomic_exchange(&e->dozes, false);
 	pthread_mutex_unlock(&e->queue);
 	return rc;
 }

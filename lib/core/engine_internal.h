@@ -40,7 +40,11 @@ struct engine {
 	size_t beside; /* of them, not expected by the plan */
 	size_t have;   /* of the plan's next bucket, lines up to this one are here */
 	uint64_t unnamed;
+	uint64_t entered;    /* how many ever */
+	uint64_t entered_ns; /* when the last one was */
+	unsigned visits;     /* rounds since then for which there was no other reason */
 	const void *submitter; /* the thread that submitted last (engine.c) */
+	_Atomic bool dozes;    /* the thread, until it is woken */
 	bool joined;           /* this rank */
 	_Atomic uint32_t bell; /* rung when there may be something to do */
 	_Atomic uint32_t asleep;

@@ -9,7 +9,8 @@ enum {
 	LISTS = 0x4c495354,
 	SHORT = 8,        /* entries in what is told first */
 	AGAIN_NS = 50000, /* from a round that brought nothing to the next one */
-	AGAIN_NS_MOST = 5000000
+	AGAIN_NS_MOST = 5000000,
+	QUIET_NS = 10000000
 };
 
 /* What a rank tells of a unit. */
@@ -629,13 +630,31 @@ static enum engine_step follow_plan(struct engine *e, size_t n)
 	return rc ? round_failed(e, rc) : ENGINE_DID;
 }
 
+/* Nothing was submitted for a while, and what is here waits for more: a rank that does
+ * not wait comes to a round now and then, since others may wait there. */
+static bool is_quiet(struct engine *e, uint64_t now, uint64_t *ns)
+{
+	uint64_t quiet = now - e->entered_ns,
+		 due = (uint64_t)QUIET_NS << (e->visits < 8 ? e->visits : 8);
+
+	if (!e->pending || now < e->entered_ns)
+		return false;
+	if (quiet >= due) {
+		e->visits++;
+		return true;
+	}
+	if (!*ns || due - quiet < *ns)
+		*ns = due - quiet;
+	return false;
+}
+
 /* Is a round needed?  *NS: or in so many.  QUEUE is held. */
-static bool is_called(const struct engine *e, uint64_t *ns)
+static bool is_called(struct engine *e, uint64_t *ns)
 {
 	uint64_t now = clock_ns(), again = atomic_load(&e->again_ns);
 
 	if (!e->beside && !e->joined && !engine_is_wanted(e, now, ns))
-		return false;
+		return is_quiet(e, now, ns);
 	if (now >= again)
 		return true;
 	*ns = again - now;

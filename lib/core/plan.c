@@ -5,11 +5,15 @@
 
 enum { MISSED_MOST = 2 /* cycles in a row without a unit, which then leaves */ };
 
+/* Units that are done in rounds in a row, after which a plan of N is out of use. */
+#define BESIDE_MOST(n) (2 * (n) + 16)
+
 void plan_free(struct plan *p)
 {
 	free(p->list.line);
 	free(p->seen.line);
 	free(p->last.line);
+	free(p->again.line);
 	free(p->index);
 	free(p->bucket);
 	memset(p, 0, sizeof *p);
@@ -266,7 +270,8 @@ static berth_result form(struct plan *p)
 
 static void forget(struct plan *p)
 {
-	p->list.n = p->seen.n = p->last.n = 0;
+	p->least = p->list.n + 16;
+	p->list.n = p->seen.n = p->last.n = p->again.n = 0;
 	p->nbuckets = 0;
 	p->beside = 0;
 }
@@ -331,14 +336,15 @@ static berth_result take_repeated(struct plan *p)
 
 static berth_result learn(struct plan *p)
 {
-	size_t n = p->list.n, numbers = count_numbers(&p->list), left;
+	size_t n = p->list.n, before = count_numbers(&p->list), after, left;
 	bool cut = p->ndone == n && learn_cuts(p);
 	berth_result rc;
 
 	drop_missed(&p->list);
 	left = p->list.n;
 	rc = take_repeated(p);
-	if (numbers && count_numbers(&p->list) != numbers) {
+	after = count_numbers(&p->list);
+	if (before && after && before != after) {
 		forget(p);
 		return rc;
 	}
@@ -353,12 +359,13 @@ static berth_result end_cycle(struct plan *p, uint64_t base)
 	berth_result rc = BERTH_OK;
 
 	if (2 * p->ndone >= p->list.n) {
+		p->beside -= p->ndone && p->ndone < p->beside ? p->ndone : p->beside;
 		rc = learn(p);
-		p->beside = 0;
 	}
 	p->cycle++;
 	p->base = base;
 	p->rounds = p->cuts = p->segment = 0;
+	p->noted = 0;
 	p->next = p->ndone = 0;
 	p->open = p->list.n;
 	for (size_t i = 0; i < p->list.n; i++) {
@@ -437,14 +444,23 @@ berth_result plan_round(struct plan *p, uint64_t cycle, uint64_t base)
 	return rc;
 }
 
-/* In front of the first plan, a cycle ends when one that was noted comes again. */
-static bool was_noted(const struct plan *p, const struct plan_unit *unit)
+/* The first cycle begins with a unit that is submitted when no request is in flight,
+ * if there is one: what was noted in front of it is the rest of a step. */
+static void begin_with_first(struct plan *p, const struct plan_unit *unit)
 {
-	const struct plan_unit *first = p->seen.n ? &p->seen.line[0].unit : NULL;
+	if (unit->first && p->seen.n && !p->seen.line[0].unit.first) {
+		p->seen.n = p->last.n = p->again.n = 0;
+		p->base = p->most;
+	}
+}
 
-	if (!first || !unit->number)
-		return first && has(&p->seen, unit);
-	return unit->first && first->number && first->signature == unit->signature &&
+/* Without a name: what a step begins with comes again. */
+static bool begins_again(const struct plan *p, const struct plan_unit *unit)
+{
+	const struct plan_unit *first = &p->seen.line[0].unit;
+
+	return p->seen.n && unit->first && unit->number && first->number &&
+	       first->signature == unit->signature &&
 	       unit->number > p->base + first->number;
 }
 
@@ -471,23 +487,62 @@ static berth_result note_beside(struct plan *p, const struct plan_unit *unit)
 	return append(&p->seen, &line);
 }
 
+/* Half of what was noted has come again, which is the beginning of this cycle. */
+static berth_result end_first_cycle(struct plan *p)
+{
+	uint32_t rounds = p->rounds;
+	berth_result rc = end_cycle(p, p->most);
+
+	p->rounds = rounds;
+	for (size_t i = 0; !rc && i < p->again.n; i++) {
+		size_t line = plan_find(p, &p->again.line[i].unit);
+
+		if (line == PLAN_NONE)
+			rc = append(&p->seen, &p->again.line[i]);
+		else
+			mark_done(p, line);
+	}
+	p->again.n = 0;
+	return rc;
+}
+
+static berth_result note_first_cycles(struct plan *p, const struct plan_unit *unit)
+{
+	struct plan_line line = { .unit = *unit, .round = p->rounds };
+	berth_result rc;
+
+	begin_with_first(p, unit);
+	if (begins_again(p, unit)) {
+		p->again.n = 0;
+		rc = plan_wrap(p, unit);
+		if (rc || p->list.n)
+			return rc ? rc : plan_note(p, unit);
+	}
+	if (unit->number || !has(&p->seen, unit))
+		return note_beside(p, unit);
+	rc = has(&p->again, unit) ? BERTH_OK : append(&p->again, &line);
+	if (rc || 2 * p->again.n < p->seen.n || p->noted < p->least)
+		return rc;
+	return end_first_cycle(p);
+}
+
 berth_result plan_note(struct plan *p, const struct plan_unit *unit)
 {
 	berth_result rc = BERTH_OK;
-	size_t line;
+	size_t line = plan_find(p, unit);
 
-	if (!p->list.n && was_noted(p, unit))
-		rc = plan_wrap(p, unit);
-	line = rc ? PLAN_NONE : plan_find(p, unit);
 	p->beside++;
-	if (line == PLAN_NONE)
-		rc = rc ? rc : note_beside(p, unit);
+	p->noted++;
+	if (!p->list.n)
+		rc = note_first_cycles(p, unit);
+	else if (line == PLAN_NONE)
+		rc = note_beside(p, unit);
 	else if (!p->list.line[line].done)
 		mark_done(p, line);
 	find_next(p);
-	if (line != PLAN_NONE && !p->open)
+	if (!rc && p->list.n && !p->open)
 		rc = end_cycle(p, p->most);
-	else if (p->list.n && p->beside > 4 * p->list.n + 64)
+	else if (!rc && p->list.n && p->beside > BESIDE_MOST(p->list.n))
 		rc = start_anew(p);
 	return rc;
 }

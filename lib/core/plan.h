@@ -3,7 +3,8 @@
  *
  * A unit is what was submitted at once.  In a round the ranks tell each other which
  * units they have (engine_step.c).  They do those that all of them have, and note them.
- * A cycle ends when all units of the plan are done, or when a unit comes again.
+ * A cycle ends when all units of the plan are done, or when one of them comes again; in
+ * front of the first plan, when half of what was noted comes again.
  *
  * What two cycles in a row had enters the plan.  What two in a row lacked leaves it.
  *
@@ -68,6 +69,7 @@ struct plan {
 	struct plan_list list;      /* the plan: N is 0 if there is none */
 	struct plan_list seen;      /* in this cycle, beside the plan */
 	struct plan_list last;      /* in the last one */
+	struct plan_list again;     /* of those seen, in front of the first plan */
 	struct plan_index *index;   /* sorted by id */
 	struct plan_bucket *bucket; /* and one more at the end */
 	size_t nbuckets, next;      /* the bucket to be done next */
@@ -75,8 +77,9 @@ struct plan {
 	uint64_t cycle;             /* how many have ended */
 	uint64_t base;              /* units without a name in earlier cycles */
 	uint64_t most;              /* the highest number that is done */
-	uint64_t beside;            /* units done in rounds since a good cycle */
-	uint64_t fusion_bytes;      /* the same on all ranks, as all that is here */
+	uint64_t beside;       /* units done in rounds, less those in good cycles */
+	uint64_t noted, least; /* in this cycle; in each, in front of the first plan */
+	uint64_t fusion_bytes; /* the same on all ranks, as all that is here */
 	uint32_t hash;
 	uint32_t rounds, cuts, segment; /* in this cycle, so far */
 };

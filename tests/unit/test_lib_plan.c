@@ -59,18 +59,15 @@ static void round_of(struct plan *p, unsigned from, unsigned to, bool waits)
 		meet(p, named(i), waits);
 }
 
-/* Two cycles, and the unit that ends the second one is left to the plan. */
+/* Two cycles and a half make a plan. */
 static struct plan learned(unsigned n)
 {
 	struct plan p = plan_of(FUSE);
 
-	for (int cycle = 0; cycle < 2; cycle++)
-		round_of(&p, 0, n, false);
-	round_of(&p, 0, 1, false);
+	for (int cycle = 0; cycle < 3; cycle++)
+		round_of(&p, 0, n, true);
 	ck_assert_uint_eq(p.list.n, n);
-	/* the round that ended the cycle has done it */
-	for (unsigned i = 1; i < n; i++)
-		meet(&p, named(i), true);
+	ck_assert_uint_eq(p.open, n);
 	return p;
 }
 
@@ -172,25 +169,44 @@ START_TEST(two_cycles_are_a_plan)
 	round_of(&p, 0, 12, false);
 	round_of(&p, 0, 12, false);
 	ck_assert_uint_eq(p.list.n, 0);
-	begin(&p);
-	u = named(0);
-	ck_assert(meet(&p, u, false));
+	round_of(&p, 0, 6, false); /* half of the third one, which are done */
 	ck_assert_uint_eq(p.list.n, 12);
+	ck_assert_uint_eq(p.ndone, 6);
 	ck_assert_uint_eq(p.nbuckets, 2); /* 10 and 2 */
 	ck_assert_uint_eq(p.bucket[1].from, 10);
-	ck_assert_uint_eq(p.bucket[0].open, 9);
-	u = named(3);
+	ck_assert_uint_eq(p.bucket[0].open, 4);
+	u = named(7);
 	ck_assert(plan_expects(&p, &u));
 	u.signature++; /* of that name, but another shape */
 	ck_assert(!plan_expects(&p, &u));
 	u = named(12);
 	ck_assert(!plan_expects(&p, &u));
+	u = named(3);
+	ck_assert(!plan_expects(&p, &u) && plan_comes_again(&p, &u));
+	follow(&p);
 	first = plan_signature(&p);
 	ck_assert_int_eq(plan_advance(&p), BERTH_OK);
 	ck_assert_uint_ne(plan_signature(&p), first);
 	ck_assert_int_eq(plan_advance(&p), BERTH_OK);
 	ck_assert_uint_eq(p.next, 0);
 	ck_assert_uint_ne(plan_signature(&p), first); /* of another cycle */
+	plan_free(&p);
+}
+END_TEST
+
+/* What a step has several times does not end its cycle; nor does what only the first
+ * step has keep it from ending. */
+START_TEST(a_cycle_ends_when_half_of_it_comes_again)
+{
+	struct plan p = plan_of(FUSE);
+
+	round_of(&p, 100, 110, false);
+	for (int step = 0; step < 6; step++) {
+		round_of(&p, 0, 10, true);
+		for (int i = 0; i < 3; i++)
+			round_of(&p, 10, 11, true);
+	}
+	ck_assert_uint_eq(p.list.n, 11);
 	plan_free(&p);
 }
 END_TEST
@@ -270,8 +286,8 @@ START_TEST(a_plan_out_of_use_is_forgotten)
 		meet(&p, named(50 + i % 2), false); /* which are in no cycle's end */
 	}
 	ck_assert_uint_eq(p.list.n, 0);
-	for (unsigned i = 0; i < 6; i++)
-		round_of(&p, 50, 52, false);
+	for (unsigned i = 0; i < 40; i++)
+		round_of(&p, 50, 52, true);
 	ck_assert_uint_eq(p.list.n, 2);
 	plan_free(&p);
 }
@@ -354,7 +370,7 @@ START_TEST(buckets_come_when_they_are_complete)
 	struct plan_unit u[5] = { unit(0, 400, 2), unit(1, 400, 1), unit(2, 400, 1),
 				  unit(3, 400, 1), unit(4, 400, 2) };
 
-	for (unsigned cycle = 0; cycle < 3; cycle++)
+	for (unsigned cycle = 0; cycle < 4; cycle++)
 		for (unsigned i = 0; i < 5; i++) {
 			begin(&p); /* each in a round of its own */
 			meet(&p, u[i], false);
@@ -376,7 +392,7 @@ START_TEST(buckets_of_one_round_keep_its_order)
 	struct plan_unit u[4] = { unit(0, 400, 2), unit(1, 400, 1), unit(2, 400, 1),
 				  unit(3, 400, 2) };
 
-	for (unsigned cycle = 0; cycle < 3; cycle++) {
+	for (unsigned cycle = 0; cycle < 4; cycle++) {
 		begin(&p);
 		for (unsigned i = 0; i < 4; i++)
 			meet(&p, u[i], false);
@@ -441,23 +457,24 @@ START_TEST(numbers_count_from_the_cycle)
 	struct plan_unit u;
 	uint64_t number = 0;
 
-	for (int cycle = 0; cycle < 3; cycle++) { /* named ones are in front */
+	for (int cycle = 0; cycle < 4; cycle++) { /* named ones are in front */
 		begin(&p);
-		meet(&p, named(0), false);
-		meet(&p, unnamed(++number, 1, false), cycle == 2);
-		meet(&p, unnamed(++number, 2, false), cycle == 2);
+		for (unsigned i = 0; i < 4; i++)
+			meet(&p, named(i), true);
+		meet(&p, unnamed(++number, 1, false), true);
+		meet(&p, unnamed(++number, 2, false), true);
 	}
-	ck_assert_uint_eq(p.list.n, 3);
-	ck_assert_uint_eq(p.base, 6);
-	u = unnamed(7, 1, false);
+	ck_assert_uint_eq(p.list.n, 6);
+	ck_assert_uint_eq(p.base, number);
+	u = unnamed(number + 1, 1, false);
 	ck_assert(plan_expects(&p, &u));
-	u = unnamed(7, 2, false);
+	u = unnamed(number + 1, 2, false);
 	ck_assert(!plan_expects(&p, &u));
-	u = unnamed(8, 2, false);
+	u = unnamed(number + 2, 2, false);
 	ck_assert(plan_expects(&p, &u));
-	ck_assert_uint_eq(plan_key(&p, 1), plan_number_key(7));
-	meet(&p, unnamed(7, 9, false), false); /* one more, of another shape */
-	ck_assert_uint_eq(plan_key(&p, 1), plan_number_key(8));
+	ck_assert_uint_eq(plan_key(&p, 4), plan_number_key(number + 1));
+	meet(&p, unnamed(number + 1, 9, false), false); /* one more, of another shape */
+	ck_assert_uint_eq(plan_key(&p, 4), plan_number_key(number + 2));
 	plan_free(&p);
 }
 END_TEST
@@ -519,7 +536,7 @@ START_TEST(ranks_agree)
 	struct plan rank[3] = { plan_of(FUSE), plan_of(FUSE), plan_of(FUSE) };
 
 	seed = (uint64_t)_i;
-	for (int turn = 0; turn < 3000; turn++) {
+	for (int turn = 0; turn < 600; turn++) {
 		unsigned n = 1 + noise(12), from = noise(8);
 		bool waits = noise(3) == 0;
 
@@ -575,6 +592,7 @@ int main(void)
 	tcase_add_test(t, fusion_with_many_keys);
 	tcase_add_test(t, fuse_key_is_of_all_that_matters);
 	tcase_add_test(t, two_cycles_are_a_plan);
+	tcase_add_test(t, a_cycle_ends_when_half_of_it_comes_again);
 	tcase_add_test(t, a_stranger_is_beside_the_plan);
 	tcase_add_test(t, what_two_cycles_had_enters);
 	tcase_add_test(t, what_two_cycles_lacked_leaves);
