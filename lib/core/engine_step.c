@@ -2,38 +2,12 @@
 #include <string.h>
 
 #include "lib/base/log.h"
-#include "lib/core/engine_internal.h"
+#include "lib/core/engine_tell.h"
 
 enum {
-	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
-	LISTS = 0x4c495354,
-	SHORT = 8,        /* entries in what is told first */
 	AGAIN_NS = 50000, /* from a round that brought nothing to the next one */
 	AGAIN_NS_MOST = 5000000,
-	QUIET_NS = 10000000
-};
-
-/* What a rank tells of a unit. */
-struct entry {
-	uint64_t key;
-	uint32_t signature, first;
-};
-
-/* What a rank tells: its entries follow. */
-struct head {
-	uint64_t n;       /* entries that follow */
-	uint64_t pending; /* units */
-	uint64_t beside;  /* of them, those that the plan does not expect */
-	uint64_t fusion_bytes;
-	uint32_t joined, waits; /* waits: for what the plan holds back */
-	uint64_t cycle, base;   /* of its plan */
-};
-
-/* What all ranks have told: lists with room for MOST entries each. */
-struct told {
-	uint64_t most;
-	uint64_t fusion_bytes, cycle, base; /* on which they agree */
-	bool joined, waits;                 /* any of them */
+	QUIET_NS = 10000000 /* from the last submission to the first visit */
 };
 
 /* ---- a step that all ranks do ---- */
@@ -106,108 +80,6 @@ static void end_turn(struct engine *e, berth_result rc)
 
 /* ---- a round ---- */
 
-static size_t bytes_of_list(uint64_t most)
-{
-	return sizeof(struct head) + most * sizeof(struct entry);
-}
-
-static struct head *list_of(const struct engine *e, uint64_t most, unsigned place)
-{
-	return (struct head *)((unsigned char *)e->lists + place * bytes_of_list(most));
-}
-
-static struct entry *entries(struct head *h)
-{
-	return (struct entry *)(h + 1);
-}
-
-static berth_result room_for_lists(struct engine *e, uint64_t most)
-{
-	size_t bytes = bytes_of_list(most) * e->comm->n;
-
-	if (bytes > e->lists_bytes) {
-		free(e->lists);
-		e->lists_bytes = 0;
-		e->lists = malloc(bytes);
-		if (!e->lists)
-			return BERTH_MEMORY;
-		e->lists_bytes = bytes;
-	}
-	return BERTH_OK;
-}
-
-/* All ranks' lists, with room for MOST entries each: of what is pending, or only what is
- * beside the plan. */
-static berth_result gather(struct engine *e, struct head own, uint64_t most, bool all,
-			   uint64_t deadline_ns)
-{
-	struct comm *c = e->comm;
-	struct coll lists = { .kind = BERTH_ALLGATHER,
-			      .type = BERTH_U64,
-			      .count = bytes_of_list(most) / 8,
-			      .signature = all ? LISTS : NEGOTIATE };
-	struct head *h;
-
-	if (room_for_lists(e, most))
-		return BERTH_MEMORY;
-	h = list_of(e, most, c->me);
-	memset(h, 0, bytes_of_list(most));
-	for (size_t i = 0; i < own.pending && own.n < most; i++) {
-		const struct berth_request *r = e->list[i];
-
-		if (all || r->beside)
-			entries(h)[own.n++] =
-				(struct entry){ r->unit.key, r->unit.signature,
-						r->unit.first };
-	}
-	*h = own;
-	lists.in = h;
-	lists.out = e->lists;
-	return c->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
-}
-
-/* True: what ranks have told is not all that matters. */
-static bool sum_up(const struct engine *e, struct told *told)
-{
-	uint64_t pending = 0, beside = 0;
-	const struct head *h = list_of(e, told->most, 0);
-
-	*told = (struct told){ .most = told->most, .fusion_bytes = h->fusion_bytes };
-	for (unsigned i = 0; i < e->comm->n; i++) {
-		h = list_of(e, told->most, i);
-		if (h->cycle > told->cycle ||
-		    (h->cycle == told->cycle && h->base > told->base)) {
-			told->cycle = h->cycle;
-			told->base = h->base;
-		}
-		if (h->fusion_bytes < told->fusion_bytes)
-			told->fusion_bytes = h->fusion_bytes;
-		told->joined |= h->joined;
-		told->waits |= h->waits;
-		pending = h->pending > pending ? h->pending : pending;
-		beside = h->beside > beside ? h->beside : beside;
-	}
-	if (!told->joined && !told->waits && beside <= SHORT)
-		return false;
-	told->most = pending;
-	return true;
-}
-
-/* Few units beside the plan take one step; all that is pending takes another. */
-static berth_result tell(struct engine *e, const struct head *own, struct told *told,
-			 uint64_t deadline_ns)
-{
-	berth_result rc;
-
-	*told = (struct told){ .most = SHORT };
-	rc = gather(e, *own, SHORT, false, deadline_ns);
-	if (!rc && sum_up(e, told))
-		rc = gather(e, *own, told->most, true, deadline_ns);
-	if (!rc)
-		e->fuse_bytes = e->plan.fusion_bytes = told->fusion_bytes;
-	return rc;
-}
-
 static int by_key(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -230,12 +102,12 @@ static struct common look_up(const struct engine *e, uint64_t most, unsigned lea
 	struct common found = { .all = true, .same = true };
 
 	for (unsigned r = 0; r < e->comm->n; r++) {
-		struct head *h = list_of(e, most, r);
+		struct head *h = engine_list_of(e, most, r);
 		const struct entry *there;
 
 		if (r == leader)
 			continue;
-		there = bsearch(unit, entries(h), h->n, sizeof *there, by_key);
+		there = bsearch(unit, engine_entries(h), h->n, sizeof *there, by_key);
 		if (!there && h->joined) {
 			found.joined = true;
 		} else if (!there) {
@@ -256,10 +128,10 @@ static unsigned find_leader(const struct engine *e, uint64_t most)
 	unsigned n = e->comm->n, pending = n;
 
 	for (unsigned r = n; r-- > 0;)
-		if (list_of(e, most, r)->n)
+		if (engine_list_of(e, most, r)->n)
 			pending = r;
 	for (unsigned r = 0; r < n; r++)
-		if (!list_of(e, most, r)->joined)
+		if (!engine_list_of(e, most, r)->joined)
 			return r;
 	return pending;
 }
@@ -267,10 +139,10 @@ static unsigned find_leader(const struct engine *e, uint64_t most)
 static void sort_lists(const struct engine *e, uint64_t most, unsigned leader)
 {
 	for (unsigned r = 0; r < e->comm->n; r++) {
-		struct head *h = list_of(e, most, r);
+		struct head *h = engine_list_of(e, most, r);
 
 		if (r != leader)
-			qsort(entries(h), h->n, sizeof(struct entry), by_key);
+			qsort(engine_entries(h), h->n, sizeof(struct entry), by_key);
 	}
 }
 
@@ -422,11 +294,11 @@ static berth_result lacks(struct engine *e, struct berth_request *r,
 static berth_result compare(struct engine *e, uint64_t most, unsigned leader,
 			    struct found *found)
 {
-	struct head *list = list_of(e, most, leader);
+	struct head *list = engine_list_of(e, most, leader);
 	berth_result rc = BERTH_OK;
 
 	for (uint64_t i = 0; !rc && i < list->n; i++) {
-		const struct entry *unit = &entries(list)[i];
+		const struct entry *unit = &engine_entries(list)[i];
 		struct common common = look_up(e, most, leader, unit);
 		struct berth_request *r = common.all ? ours(e, unit) : NULL;
 
@@ -514,7 +386,7 @@ static berth_result tell_in_turn(struct engine *e, const struct head *own,
 	berth_result rc;
 
 	begin_turn(e, own->pending);
-	rc = tell(e, own, told, first_deadline(e, own->pending));
+	rc = engine_tell(e, own, told, first_deadline(e, own->pending));
 	for (size_t i = 0; begun_ns && i < own->pending; i++)
 		timeline_event(e->list[i]->op->name ? e->list[i]->op->name : "",
 			       "NEGOTIATE", begun_ns, clock_ns());

@@ -5,7 +5,7 @@
 
 enum { MISSED_MOST = 2 /* cycles in a row without a unit, which then leaves */ };
 
-/* Units that are done in rounds in a row, after which a plan of N is out of use. */
+/* More units are done in rounds than in the plan by so many: it is out of use. */
 #define BESIDE_MOST(n) (2 * (n) + 16)
 
 void plan_free(struct plan *p)
@@ -457,10 +457,12 @@ static void begin_with_first(struct plan *p, const struct plan_unit *unit)
 /* Without a name: what a step begins with comes again. */
 static bool begins_again(const struct plan *p, const struct plan_unit *unit)
 {
-	const struct plan_unit *first = &p->seen.line[0].unit;
+	const struct plan_unit *first;
 
-	return p->seen.n && unit->first && unit->number && first->number &&
-	       first->signature == unit->signature &&
+	if (!p->seen.n || !unit->first || !unit->number)
+		return false;
+	first = &p->seen.line[0].unit;
+	return first->number && first->signature == unit->signature &&
 	       unit->number > p->base + first->number;
 }
 
@@ -477,13 +479,13 @@ static berth_result note_beside(struct plan *p, const struct plan_unit *unit)
 	if (unit->number) {
 		line.unit.key = 0;
 		line.unit.number = unit->number - p->base;
-		p->base +=
-			p->list.n > 0; /* those that the plan has come later by one */
+		if (p->list.n) /* the units of the plan come later by one */
+			p->base++;
 	}
 	if (has(&p->seen, &line.unit))
 		return BERTH_OK;
 	if (p->seen.n == PLAN_UNITS_MOST)
-		p->seen.n = 0;
+		p->seen.n = p->again.n = 0;
 	return append(&p->seen, &line);
 }
 

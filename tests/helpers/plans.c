@@ -330,7 +330,8 @@ static void more_gradients(enum strange what, unsigned step)
 static void one_step(enum strange what, unsigned step)
 {
 	berth_request *r[GRADIENTS] = { NULL };
-	unsigned missing = what == ONE_MISSING && step % 4 == 3 ? step % 60 : GRADIENTS;
+	bool lacks = what == ONE_MISSING && step % 4 == 3;
+	unsigned missing = lacks ? step % 60 : GRADIENTS;
 	char name[40];
 
 	for (unsigned i = 0; i < GRADIENTS; i++) {
@@ -357,8 +358,8 @@ static void look(struct berth_metrics *m)
 	FINE(berth_metrics(m));
 }
 
-/* MOST rounds, after the steps in which the plan is learned.  (1 for each stranger; on a
- * machine with other work, ranks come too late to some.) */
+/* MOST rounds, after the steps in which the plan is learned.  (1 for each stranger; up
+ * to 2 where ranks share cores and come late.) */
 static void strange_steps(enum strange what, unsigned most, unsigned fused)
 {
 	struct berth_metrics before, after;
