@@ -217,7 +217,7 @@ static void describe(struct engine *e, struct berth_request *r)
 		signature = op_hash(&op->coll.signature, sizeof op->coll.signature,
 				    signature);
 		r->unit.bytes += op->coll.count * kern_size(op->coll.type);
-		if (plan_fuse_key(op) != fuse_key)
+		if (i && plan_fuse_key(op) != fuse_key)
 			fuse_key = 0;
 		if (op->priority > r->priority)
 			r->priority = op->priority;

@@ -243,6 +243,7 @@ static void fill_buckets(struct plan *p)
 static berth_result form(struct plan *p)
 {
 	struct plan_list *list = &p->list;
+	uint32_t last = 0;
 
 	if (room_for_plan(p))
 		return BERTH_MEMORY;
@@ -253,9 +254,12 @@ static berth_result form(struct plan *p)
 	p->hash = 1;
 	for (size_t i = 0; i < list->n; i++) {
 		const struct plan_unit *unit = &list->line[i].unit;
+		uint32_t bucket = list->line[i].bucket;
 
-		if (!i || list->line[i].bucket != list->line[i - 1].bucket)
+		if (!i || bucket != last)
 			p->bucket[p->nbuckets++].from = i;
+		last = bucket;
+		list->line[i].bucket = (uint32_t)p->nbuckets - 1;
 		p->index[i] = (struct plan_index){
 			id_of(unit->key, unit->number, unit->signature), i
 		};
@@ -337,19 +341,29 @@ static berth_result take_repeated(struct plan *p)
 static berth_result learn(struct plan *p)
 {
 	size_t n = p->list.n, before = count_numbers(&p->list), after, left;
-	bool cut = p->ndone == n && learn_cuts(p);
+	bool complete = p->ndone == n, cut = complete && learn_cuts(p);
 	berth_result rc;
 
 	drop_missed(&p->list);
 	left = p->list.n;
 	rc = take_repeated(p);
 	after = count_numbers(&p->list);
+	p->even = complete && !p->cuts;
 	if (before && after && before != after) {
 		forget(p);
 		return rc;
 	}
 	cut |= left < n || p->list.n > left;
 	return !rc && cut ? form(p) : rc;
+}
+
+/* There is nothing to learn: two cycles were like the plan.  (64 units: 1 us less) */
+static bool is_as_ever(struct plan *p)
+{
+	if (!p->even || p->ndone < p->list.n || p->cuts || p->seen.n)
+		return false;
+	p->last.n = 0;
+	return true;
 }
 
 /* A cycle that did less than half of the plan teaches nothing: a name may be used
@@ -360,7 +374,7 @@ static berth_result end_cycle(struct plan *p, uint64_t base)
 
 	if (2 * p->ndone >= p->list.n) {
 		p->beside -= p->ndone && p->ndone < p->beside ? p->ndone : p->beside;
-		rc = learn(p);
+		rc = is_as_ever(p) ? BERTH_OK : learn(p);
 	}
 	p->cycle++;
 	p->base = base;
@@ -392,25 +406,10 @@ static void find_next(struct plan *p)
 		p->next++;
 }
 
-static size_t bucket_of(const struct plan *p, size_t line)
-{
-	size_t from = 0, to = p->nbuckets;
-
-	while (to - from > 1) {
-		size_t middle = (from + to) / 2;
-
-		if (p->bucket[middle].from <= line)
-			from = middle;
-		else
-			to = middle;
-	}
-	return from;
-}
-
 static void shut(struct plan *p, size_t line)
 {
 	p->open--;
-	p->bucket[bucket_of(p, line)].open--;
+	p->bucket[p->list.line[line].bucket].open--;
 }
 
 static void mark_done(struct plan *p, size_t at)

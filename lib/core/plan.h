@@ -81,6 +81,7 @@ struct plan {
 	uint64_t noted, least; /* in this cycle; in each, in front of the first plan */
 	uint64_t fusion_bytes; /* the same on all ranks, as all that is here */
 	uint32_t hash;
+	bool even;                      /* the last cycle was like the plan */
 	uint32_t rounds, cuts, segment; /* in this cycle, so far */
 };
 
