@@ -7,7 +7,7 @@
 enum {
 	AGAIN_NS = 50000, /* from a round that brought nothing to the next one */
 	AGAIN_NS_MOST = 5000000,
-	QUIET_NS = 10000000 /* from the last submission to the first visit */
+	QUIET_NS = 50000000 /* from the last submission to the first visit */
 };
 
 /* ---- a step that all ranks do ---- */
