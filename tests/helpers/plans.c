@@ -387,10 +387,10 @@ static void strangers(void)
 	strange_steps(NOTHING, 5, 64 * 95);
 	strange_steps(ONE_NEW, 2 * STEPS, 64 * 95);
 	strange_steps(ONE_UNNAMED, 3 * STEPS / 3, 64 * 95);
-	strange_steps(ONE_MISSING, 3 * STEPS / 4, 62 * 95);
+	strange_steps(ONE_MISSING, 3 * STEPS / 4, 50 * 95);
 	strange_steps(ALL_UNNAMED, 5, 64 * 95);
 	strange_steps(ALTERNATE, 5, 64 * 95);
-	strange_steps(CHANGED, 6 * GRADIENTS, 62 * 90);
+	strange_steps(CHANGED, 6 * GRADIENTS, 50 * 90);
 	strange_steps(ONE_BY_ONE, 5, 0);
 	strange_steps(LOSSES, 2 * STEPS, 64 * 95);
 }
