@@ -11,7 +11,10 @@
 #include "lib/base/kern.h"
 #include "lib/core/engine_internal.h"
 
-enum { LOOK_NS = 50000000 }; /* at most, of who waits, to the next look */
+enum {
+	LOOK_NS = 50000000, /* at most, of who waits, to the next look */
+	DOZE_NS = 10000000  /* of the thread, to the next one while there is work */
+};
 
 /* ---- sleeping ---- */
 
@@ -40,9 +43,28 @@ static void listen(struct engine *e, uint32_t heard, uint64_t ns)
 
 /* ---- the thread ---- */
 
+/* What is submitted does not wake the thread as long as the plan expects it, so the
+ * thread looks by itself while there is work.  Without work it sleeps until it is
+ * woken. */
+static uint64_t doze(struct engine *e, uint64_t *seen)
+{
+	uint64_t ns = 0;
+
+	atomic_store(&e->dozes, true);
+	pthread_mutex_lock(&e->queue);
+	if (e->entered != *seen || e->pending) {
+		*seen = e->entered;
+		ns = DOZE_NS;
+		atomic_store(&e->dozes, false);
+	}
+	pthread_mutex_unlock(&e->queue);
+	return ns;
+}
+
 static void *serve(void *arg)
 {
 	struct engine *e = arg;
+	uint64_t seen = 0;
 
 	while (!atomic_load(&e->comm->aborted)) {
 		uint32_t heard = atomic_load(&e->bell);
@@ -54,6 +76,8 @@ static void *serve(void *arg)
 			step = engine_step(e, &ns);
 		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
 		pthread_mutex_unlock(&e->work);
+		if (step == ENGINE_IDLE)
+			ns = doze(e, &seen);
 		if (!atomic_load(&e->comm->aborted))
 			listen(e, heard, ns);
 	}
@@ -188,22 +212,6 @@ static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
 	return r;
 }
 
-/* What is the same of operations that may be done as one; 0: not with any other. */
-static uint64_t fuse_key_of(const struct op *op)
-{
-	const struct coll *c = &op->coll;
-	const struct kern_scale *s = &c->scale;
-	const double scale[2] = { s->has_prescale ? s->prescale : 1,
-				  s->has_postscale ? s->postscale : 1 };
-
-	if (c->kind != BERTH_ALLREDUCE || op->adasum)
-		return 0;
-	return op_hash(scale, sizeof scale,
-		       (uint64_t)s->divide << 16 | (uint64_t)c->type << 8 |
-			       (uint64_t)c->op) |
-	       1;
-}
-
 /* Name, signature, and what it may be fused with. */
 static void describe(struct engine *e, struct berth_request *r)
 {
@@ -211,7 +219,7 @@ static void describe(struct engine *e, struct berth_request *r)
 	uint64_t key = r->n, signature = 0, fuse_key;
 	bool named = true;
 
-	fuse_key = fuse_key_of(first);
+	fuse_key = plan_fuse_key(first);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct op *op = &r->op[i];
 
@@ -221,15 +229,16 @@ static void describe(struct engine *e, struct berth_request *r)
 		signature = op_hash(&op->coll.signature, sizeof op->coll.signature,
 				    signature);
 		r->unit.bytes += op->coll.count * kern_size(op->coll.type);
-		if (fuse_key_of(op) != fuse_key)
+		if (i && plan_fuse_key(op) != fuse_key)
 			fuse_key = 0;
 		if (op->priority > r->priority)
 			r->priority = op->priority;
 	}
 	if (!named) { /* by their order alone */
-		e->unnamed++;
-		key = op_hash(&e->unnamed, sizeof e->unnamed, 1);
+		r->unit.number = ++e->unnamed;
+		key = plan_number_key(r->unit.number);
 	}
+	r->unit.first = atomic_load(&e->users) == 1;
 	r->unit.key = key;
 	r->unit.signature = (uint32_t)(signature >> 32);
 	r->unit.fuse_key = fuse_key;
@@ -243,6 +252,14 @@ static berth_result refuse(berth_result rc, const struct op *op, struct failure 
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	snprintf(why->text, sizeof why->text, "%s", text);
 	return rc;
+}
+
+/* Its address says which thread it is. */
+static const void *this_thread(void)
+{
+	static _Thread_local char here;
+
+	return &here;
 }
 
 static berth_result enter_new(struct engine *e, struct berth_request *r,
@@ -260,7 +277,9 @@ static berth_result enter_new(struct engine *e, struct berth_request *r,
 			    "too many operations are in flight");
 	else
 		engine_enter(e, r);
-	*work = !e->plan.holds || e->unplanned || engine_bucket_is_here(e);
+	e->submitter = this_thread();
+	*work = r->beside || engine_bucket_is_here(e) ||
+		atomic_exchange(&e->dozes, false);
 	pthread_mutex_unlock(&e->queue);
 	return rc;
 }
@@ -313,6 +332,20 @@ static bool want(struct berth_request *r)
 	return atomic_compare_exchange_strong(&r->wanted_ns, &nobody, clock_ns());
 }
 
+/* The thread that submitted last waits, and submits no more until R is done: what the
+ * plan still lacks does not come.  (A step without one of 64 tensors: 1.2 ms less.) */
+static void want_at_once(struct berth_request *r)
+{
+	struct engine *e = r->engine;
+
+	pthread_mutex_lock(&e->queue);
+	if (e->submitter == this_thread()) {
+		atomic_store(&r->wanted_ns, 1);
+		atomic_store(&e->again_ns, 0);
+	}
+	pthread_mutex_unlock(&e->queue);
+}
+
 berth_result engine_poll(struct berth_request *r, struct failure *why)
 {
 	if (atomic_load(&r->done) == 1)
@@ -360,6 +393,8 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 
 	if (atomic_load(&r->done) != 1) {
 		want(r);
+		if (timeout_ms)
+			want_at_once(r);
 		if (until_ns) /* an operation's time has no limit: the thread does it */
 			ring(r->engine);
 		else

@@ -1,5 +1,5 @@
 /* engine_internal.h - between engine.c (submit, wait, the thread), engine_queue.c (the
- * requests that are pending), engine_step.c
+ * requests that are pending), engine_plan.c (what the plan says of them), engine_step.c
  * (what is to be done next) and engine_do.c (doing it). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
@@ -16,11 +16,13 @@ struct berth_request {
 	size_t n;
 	struct op *op;
 	struct plan_unit unit;
+	bool beside;         /* the plan does not expect it in this cycle */
+	uint32_t bucket, at; /* while a round does it */
 	int priority;
 	uint64_t submitted_ns, deadline_ns; /* 0: never */
 	_Atomic uint32_t
 		done; /* 1: RC is what it came to; 2: not, and one sleeps on it */
-	_Atomic uint64_t wanted_ns; /* since when somebody waits for it; 0: nobody */
+	_Atomic uint64_t wanted_ns; /* since when a thread waits for it; 0: none does */
 	berth_result rc;
 	struct failure *why; /* NULL: RC says it all */
 };
@@ -36,15 +38,23 @@ struct engine {
 	pthread_mutex_t queue;  /* of all that follows, and of PLAN's changes */
 	struct berth_request *first, **last, *table[ENGINE_TABLE];
 	size_t pending;
-	size_t unplanned; /* of them, not in the plan */
-	size_t have;      /* units of the plan up to this one are here */
+	size_t beside; /* of them, not expected by the plan */
+	size_t have;   /* of the plan's next bucket, lines up to this one are here */
 	uint64_t unnamed;
+	uint64_t entered;    /* how many ever */
+	uint64_t entered_ns; /* when the last one was */
+	unsigned visits;     /* rounds since then for which there was no other reason */
+	const void *submitter; /* the thread that submitted last (engine.c) */
+	_Atomic bool dozes;    /* the thread, until it is woken */
 	bool joined;           /* this rank */
 	_Atomic uint32_t bell; /* rung when there may be something to do */
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t all_joined; /* how often */
-	/* of who holds WORK */
+	/* No round is called before this time for what was told already. */
+	_Atomic uint64_t again_ns;
+	/* of the holder of WORK */
 	struct plan plan;
+	bool called;              /* a round, by a rank whose operation differs */
 	uint64_t fuse_bytes;      /* the least that any rank's parameter says */
 	struct coll_piece *piece; /* ENGINE_PIECES */
 	unsigned char *fusion;
@@ -73,8 +83,19 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns);
 struct berth_request *engine_find(struct engine *e, uint64_t key);
 /* R is pending from now on.  QUEUE is held. */
 void engine_enter(struct engine *e, struct berth_request *r);
-/* Are the next bucket's units pending?  QUEUE is held. */
+
+/* QUEUE is held for these: */
+/* Are the units of the plan's next bucket pending? */
 bool engine_bucket_is_here(struct engine *e);
+/* They are at the beginning of e->list; how many. */
+size_t engine_take_bucket(struct engine *e);
+/* The plan has changed: look again at what is pending. */
+void engine_look_again(struct engine *e);
+/* If a unit that is pending comes again, the next cycle begins. */
+berth_result engine_begin_cycle(struct engine *e);
+/* Does a thread wait for what the plan holds back?  *SOON: or it will in so many ns. */
+bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon);
+
 /* R is done; it is its owner's from then on. */
 void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
 		     const struct failure *why);

@@ -30,9 +30,14 @@ void engine_enter(struct engine *e, struct berth_request *r)
 	*e->last = r;
 	e->last = &r->next;
 	e->pending++;
+	e->entered++;
+	e->entered_ns = r->submitted_ns;
+	e->visits = 0;
 	atomic_fetch_add(&e->users, 1);
-	if (e->plan.holds && !plan_has(&e->plan, &r->unit))
-		e->unplanned++;
+	r->beside = !plan_expects(&e->plan, &r->unit);
+	e->beside += r->beside;
+	if (r->beside)
+		atomic_store(&e->again_ns, 0);
 }
 
 static void leave(struct engine *e, struct berth_request *r)
@@ -48,6 +53,7 @@ static void leave(struct engine *e, struct berth_request *r)
 	else
 		e->last = r->back;
 	e->pending--;
+	e->beside -= r->beside;
 }
 
 void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,

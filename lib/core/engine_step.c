@@ -2,27 +2,12 @@
 #include <string.h>
 
 #include "lib/base/log.h"
-#include "lib/core/engine_internal.h"
+#include "lib/core/engine_tell.h"
 
 enum {
-	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
-	LISTS = 0x4c495354,
-	BREAK = 0x4252454b,
-	WANTED_NS = 1000000, /* a unit of the plan that somebody waits for and that
-				    others keep from being done: the plan is left */
-	AGAIN_NS = 50000,
-	AGAIN_NS_MOST = 5000000 /* to the next idle_rounds round */
-};
-
-/* What a rank tells of a unit. */
-struct entry {
-	uint64_t key;
-	uint32_t signature, unused;
-};
-
-/* What a rank tells: its entries follow. */
-struct head {
-	uint64_t n, joined;
+	AGAIN_NS = 50000, /* from a round that brought nothing to the next one */
+	AGAIN_NS_MOST = 5000000,
+	QUIET_NS = 50000000 /* from the last submission to the first visit */
 };
 
 /* ---- a step that all ranks do ---- */
@@ -41,16 +26,23 @@ static void sort_by_priority(struct berth_request **list, size_t n)
 }
 
 /* What is pending, in the order in which this rank would do it. */
-static void snapshot(struct engine *e, size_t *n, bool *joined)
+static struct head snapshot(struct engine *e)
 {
+	struct head h = { .fusion_bytes = e->comm->world->params.fusion_bytes,
+			  .cycle = e->plan.cycle,
+			  .base = e->plan.base };
+	uint64_t soon = 0;
+
 	pthread_mutex_lock(&e->queue);
-	*n = 0;
-	*joined = e->joined;
-	for (struct berth_request *r = e->first; r && *n < ENGINE_PENDING_MOST;
+	h.joined = e->joined;
+	h.waits = engine_is_wanted(e, clock_ns(), &soon);
+	h.beside = e->beside;
+	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
 	     r = r->next)
-		e->list[(*n)++] = r;
+		e->list[h.pending++] = r;
 	pthread_mutex_unlock(&e->queue);
-	sort_by_priority(e->list, *n);
+	sort_by_priority(e->list, h.pending);
+	return h;
 }
 
 static uint64_t first_deadline(const struct engine *e, size_t n)
@@ -86,180 +78,7 @@ static void end_turn(struct engine *e, berth_result rc)
 	c->op = &e->idle;
 }
 
-/* ---- the plan holds ---- */
-
-/* QUEUE is held. */
-static void leave_plan(struct engine *e)
-{
-	plan_break(&e->plan);
-	e->have = 0;
-	e->unplanned = 0;
-}
-
-/* WORK is held: a step that none of the others has can't be done, which tells them. */
-static enum engine_step break_plan(struct engine *e)
-{
-	struct comm *c = e->comm;
-	struct coll coll = { .kind = BERTH_BARRIER, .signature = BREAK };
-	struct failure why;
-	berth_result rc = BERTH_OK;
-	size_t n;
-	bool joined;
-
-	snapshot(e, &n, &joined);
-	begin_turn(e, n);
-	if (c->n > 1)
-		rc = comm_step(c, &coll, first_deadline(e, n));
-	if (rc && rc != BERTH_MISMATCH) {
-		rc = comm_failed(c, rc, c->op, &why);
-		engine_complete_all(e, rc, &why);
-	}
-	end_turn(e, rc);
-	pthread_mutex_lock(&e->queue);
-	leave_plan(e);
-	pthread_mutex_unlock(&e->queue);
-	return ENGINE_DID;
-}
-
-/* Is somebody waiting for what the plan keeps from being done?  QUEUE is held. */
-static bool is_wanted(const struct engine *e, uint64_t now, uint64_t *soon)
-{
-	for (const struct berth_request *r = e->first; r; r = r->next) {
-		uint64_t since = atomic_load(&r->wanted_ns);
-
-		if (since && now >= since + WANTED_NS)
-			return true;
-		if (since && (!*soon || since + WANTED_NS - now < *soon))
-			*soon = since + WANTED_NS - now;
-	}
-	return false;
-}
-
-bool engine_bucket_is_here(struct engine *e)
-{
-	const struct plan *p = &e->plan;
-
-	for (; e->have < p->bucket[p->next + 1]; e->have++) {
-		struct berth_request *r = engine_find(e, p->unit[e->have].key);
-
-		if (!r || r->unit.signature != p->unit[e->have].signature)
-			return false;
-	}
-	return true;
-}
-
-/* QUEUE is held. */
-static size_t take_bucket(struct engine *e)
-{
-	const struct plan *p = &e->plan;
-	size_t from = p->bucket[p->next], n = p->bucket[p->next + 1] - from;
-
-	for (size_t i = 0; i < n; i++)
-		e->list[i] = engine_find(e, p->unit[from + i].key);
-	return n;
-}
-
-static enum engine_step follow_plan(struct engine *e, uint64_t *ns)
-{
-	bool here, leave;
-	size_t n = 0;
-	berth_result rc;
-
-	pthread_mutex_lock(&e->queue);
-	here = engine_bucket_is_here(e);
-	if (here)
-		n = take_bucket(e);
-	*ns = 0;
-	leave = !here && (e->unplanned || e->joined || is_wanted(e, clock_ns(), ns));
-	pthread_mutex_unlock(&e->queue);
-	if (leave)
-		return break_plan(e);
-	if (!here)
-		return *ns ? ENGINE_SOON : ENGINE_IDLE;
-	rc = engine_do(e, e->list, n, plan_signature(&e->plan));
-	pthread_mutex_lock(&e->queue);
-	if (rc == BERTH_MISMATCH) {
-		leave_plan(e);
-	} else {
-		plan_advance(&e->plan);
-		if (!e->plan.next)
-			e->have = 0;
-	}
-	pthread_mutex_unlock(&e->queue);
-	return ENGINE_DID;
-}
-
-/* ---- no plan yet: a round of telling ---- */
-
-static size_t bytes_of_list(uint64_t most)
-{
-	return sizeof(struct head) + most * sizeof(struct entry);
-}
-
-static struct head *list_of(const struct engine *e, uint64_t most, unsigned place)
-{
-	return (struct head *)((unsigned char *)e->lists + place * bytes_of_list(most));
-}
-
-static struct entry *entries(struct head *h)
-{
-	return (struct entry *)(h + 1);
-}
-
-static berth_result room_for_lists(struct engine *e, uint64_t most)
-{
-	size_t bytes = bytes_of_list(most) * e->comm->n;
-
-	if (bytes > e->lists_bytes) {
-		free(e->lists);
-		e->lists_bytes = 0;
-		e->lists = malloc(bytes);
-		if (!e->lists)
-			return BERTH_MEMORY;
-		e->lists_bytes = bytes;
-	}
-	return BERTH_OK;
-}
-
-/* All ranks' lists, each with room for *MOST entries. */
-static berth_result tell(struct engine *e, size_t n, bool joined, uint64_t *most,
-			 uint64_t deadline_ns)
-{
-	struct comm *c = e->comm;
-	uint64_t mine[2] = { n, ~e->comm->world->params.fusion_bytes },
-		 all[2] = { mine[0], mine[1] };
-	struct coll largest = { .kind = BERTH_ALLREDUCE,
-				.in = mine,
-				.out = all,
-				.count = 2,
-				.type = BERTH_U64,
-				.op = BERTH_MAX,
-				.signature = NEGOTIATE };
-	struct coll lists = { .kind = BERTH_ALLGATHER,
-			      .type = BERTH_U64,
-			      .signature = LISTS };
-	struct head *h;
-	berth_result rc = BERTH_OK;
-
-	if (c->n > 1)
-		rc = comm_step(c, &largest, deadline_ns);
-	*most = all[0];
-	if (!rc)
-		rc = room_for_lists(e, *most);
-	if (rc)
-		return rc;
-	e->fuse_bytes = ~all[1];
-	h = list_of(e, *most, c->me);
-	memset(h, 0, bytes_of_list(*most));
-	*h = (struct head){ n, joined };
-	for (size_t i = 0; i < n; i++)
-		entries(h)[i] = (struct entry){ e->list[i]->unit.key,
-						e->list[i]->unit.signature, 0 };
-	lists.in = h;
-	lists.out = e->lists;
-	lists.count = bytes_of_list(*most) / 8;
-	return c->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
-}
+/* ---- a round ---- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -283,12 +102,12 @@ static struct common look_up(const struct engine *e, uint64_t most, unsigned lea
 	struct common found = { .all = true, .same = true };
 
 	for (unsigned r = 0; r < e->comm->n; r++) {
-		struct head *h = list_of(e, most, r);
+		struct head *h = engine_list_of(e, most, r);
 		const struct entry *there;
 
 		if (r == leader)
 			continue;
-		there = bsearch(unit, entries(h), h->n, sizeof *there, by_key);
+		there = bsearch(unit, engine_entries(h), h->n, sizeof *there, by_key);
 		if (!there && h->joined) {
 			found.joined = true;
 		} else if (!there) {
@@ -309,10 +128,10 @@ static unsigned find_leader(const struct engine *e, uint64_t most)
 	unsigned n = e->comm->n, pending = n;
 
 	for (unsigned r = n; r-- > 0;)
-		if (list_of(e, most, r)->n)
+		if (engine_list_of(e, most, r)->n)
 			pending = r;
 	for (unsigned r = 0; r < n; r++)
-		if (!list_of(e, most, r)->joined)
+		if (!engine_list_of(e, most, r)->joined)
 			return r;
 	return pending;
 }
@@ -320,10 +139,10 @@ static unsigned find_leader(const struct engine *e, uint64_t most)
 static void sort_lists(const struct engine *e, uint64_t most, unsigned leader)
 {
 	for (unsigned r = 0; r < e->comm->n; r++) {
-		struct head *h = list_of(e, most, r);
+		struct head *h = engine_list_of(e, most, r);
 
 		if (r != leader)
-			qsort(entries(h), h->n, sizeof(struct entry), by_key);
+			qsort(engine_entries(h), h->n, sizeof(struct entry), by_key);
 	}
 }
 
@@ -461,11 +280,14 @@ static berth_result do_with_joined(struct engine *e, struct berth_request *r)
 	return rc == BERTH_INVALID ? BERTH_OK : rc;
 }
 
-/* What came of a round. */
+/* What comes of a round. */
 struct found {
-	size_t n;  /* requests to be done, at the beginning of e->list */
-	bool did;  /* something, with who has joined */
-	bool plan; /* which holds from now on: nothing is to be done */
+	bool waits;     /* a rank, for what the plan holds back */
+	bool all;       /* units of the plan are done as well */
+	size_t n;       /* requests to be done, at the beginning of e->list */
+	bool did;       /* something else */
+	uint64_t cycle; /* of the plan, at the beginning */
+	size_t ndone;
 };
 
 static struct berth_request *ours(struct engine *e, const struct entry *unit)
@@ -478,20 +300,25 @@ static struct berth_request *ours(struct engine *e, const struct entry *unit)
 	return r;
 }
 
-static bool note_in_plan(struct engine *e, struct berth_request *r, berth_result *rc)
+/* All ranks have R, which is FIRST in the leader: it is done, unless the plan does. */
+static berth_result take(struct engine *e, struct berth_request *r, bool first,
+			 struct found *found)
 {
-	bool holds;
+	struct plan_unit unit = r->unit;
+	berth_result rc = BERTH_OK;
+	bool later;
 
+	unit.first = first;
 	pthread_mutex_lock(&e->queue);
-	holds = plan_note(&e->plan, &r->unit, e->fuse_bytes, rc);
-	if (holds) {
-		e->have = 0;
-		e->unplanned = 0;
-		for (struct berth_request *p = e->first; p; p = p->next)
-			e->unplanned += !plan_has(&e->plan, &p->unit);
-	}
+	if (plan_comes_again(&e->plan, &unit))
+		rc = plan_wrap(&e->plan, &unit);
+	later = !found->all && plan_expects(&e->plan, &unit);
+	if (!rc && !later)
+		rc = plan_note(&e->plan, &unit);
 	pthread_mutex_unlock(&e->queue);
-	return holds;
+	if (!rc && !later)
+		e->list[found->n++] = r;
+	return rc;
 }
 
 /* Ranks that lack it have told us something else meanwhile. */
@@ -515,12 +342,11 @@ static berth_result lacks(struct engine *e, struct berth_request *r,
 static berth_result compare(struct engine *e, uint64_t most, unsigned leader,
 			    struct found *found)
 {
-	struct head *list = list_of(e, most, leader);
+	struct head *list = engine_list_of(e, most, leader);
 	berth_result rc = BERTH_OK;
 
-	memset(found, 0, sizeof *found);
-	for (uint64_t i = 0; !rc && !found->plan && i < list->n; i++) {
-		const struct entry *unit = &entries(list)[i];
+	for (uint64_t i = 0; !rc && i < list->n; i++) {
+		const struct entry *unit = &engine_entries(list)[i];
 		struct common common = look_up(e, most, leader, unit);
 		struct berth_request *r = common.all ? ours(e, unit) : NULL;
 
@@ -533,27 +359,43 @@ static berth_result compare(struct engine *e, uint64_t most, unsigned leader,
 		} else if (common.joined) {
 			found->did = true;
 			rc = do_with_joined(e, r);
-		} else if (note_in_plan(e, r, &rc)) {
-			found->plan = true;
-		} else if (!rc) {
-			e->list[found->n++] = r;
+		} else {
+			rc = take(e, r, unit->first, found);
 		}
 	}
 	return rc;
 }
 
+static int by_bucket(const void *a, const void *b)
+{
+	const struct berth_request *x = *(struct berth_request *const *)a,
+				   *y = *(struct berth_request *const *)b;
+
+	if (x->bucket != y->bucket)
+		return x->bucket < y->bucket ? -1 : 1;
+	return (x->at > y->at) - (x->at < y->at);
+}
+
 static berth_result do_found(struct engine *e, size_t n)
 {
+	struct plan_fusion f = { .nopen = 0 };
 	berth_result rc = BERTH_OK;
 
-	for (size_t i = 0, k; !rc && i < n; i += k) {
-		struct plan_unit unit[64];
+	for (size_t i = 0; i < n; i++) {
+		struct berth_request *r = e->list[i];
 
-		for (k = 0; k < 64 && i + k < n; k++)
-			unit[k] = e->list[i + k]->unit;
-		k = plan_together(unit, k, e->fuse_bytes);
-		rc = engine_do(e, &e->list[i], k,
-			       unit[0].signature ^ (uint32_t)(k << 8));
+		r->at = (uint32_t)i;
+		r->bucket = plan_fuse(&f, &r->unit, 0, e->fuse_bytes);
+	}
+	if (n)
+		qsort(e->list, n, sizeof(struct berth_request *), by_bucket);
+	for (size_t i = 0, k; !rc && i < n; i += k) {
+		uint32_t bucket = e->list[i]->bucket,
+			 signature = e->list[i]->unit.signature;
+
+		for (k = 1; i + k < n && e->list[i + k]->bucket == bucket;)
+			k++;
+		rc = engine_do(e, &e->list[i], k, signature ^ (uint32_t)(k << 8));
 	}
 	return rc;
 }
@@ -562,6 +404,9 @@ static void all_have_joined(struct engine *e)
 {
 	pthread_mutex_lock(&e->queue);
 	e->joined = false;
+	e->unnamed = 0; /* ranks that had joined have submitted fewer */
+	plan_restart_numbers(&e->plan);
+	engine_look_again(e);
 	pthread_mutex_unlock(&e->queue);
 	atomic_fetch_add(&e->all_joined, 1);
 	engine_wake(&e->all_joined);
@@ -571,11 +416,9 @@ static enum engine_step round_failed(struct engine *e, berth_result rc)
 {
 	struct failure why = { .rc = rc };
 
-	if (rc == BERTH_MISMATCH) { /* others had a plan, which is broken now */
+	if (rc == BERTH_MISMATCH) { /* others were at a bucket: now they know */
 		end_turn(e, rc);
-		pthread_mutex_lock(&e->queue);
-		leave_plan(e);
-		pthread_mutex_unlock(&e->queue);
+		e->called = true;
 		return ENGINE_DID;
 	}
 	rc = comm_failed(e->comm, rc, e->comm->op, &why);
@@ -584,20 +427,21 @@ static enum engine_step round_failed(struct engine *e, berth_result rc)
 	return ENGINE_DID;
 }
 
-static berth_result tell_in_turn(struct engine *e, size_t n, bool joined,
-				 uint64_t *most)
+static berth_result tell_in_turn(struct engine *e, const struct head *own,
+				 struct told *told)
 {
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
 
-	begin_turn(e, n);
-	rc = tell(e, n, joined, most, first_deadline(e, n));
-	trace_count(&e->count.negotiations, 1);
-	for (size_t i = 0; begun_ns && i < n; i++)
+	begin_turn(e, own->pending);
+	rc = engine_tell(e, own, told, first_deadline(e, own->pending));
+	for (size_t i = 0; begun_ns && i < own->pending; i++)
 		timeline_event(e->list[i]->op->name ? e->list[i]->op->name : "",
 			       "NEGOTIATE", begun_ns, clock_ns());
-	if (!rc)
-		end_turn(e, BERTH_OK);
+	if (rc)
+		return rc;
+	trace_count(&e->count.negotiations, 1);
+	end_turn(e, BERTH_OK);
 	return rc;
 }
 
@@ -610,45 +454,139 @@ static void wait_on(struct engine *e, uint64_t key)
 	pthread_mutex_unlock(&e->queue);
 }
 
-static enum engine_step negotiate(struct engine *e, uint64_t *ns)
+/* All ranks are in the same cycle from here on. */
+static berth_result begin_round(struct engine *e, const struct told *told,
+				struct found *found)
 {
-	bool joined;
-	struct found found;
-	unsigned leader;
-	uint64_t most, key;
-	size_t n;
+	uint64_t was = e->plan.cycle;
 	berth_result rc;
 
-	snapshot(e, &n, &joined);
-	if (!n && !joined)
-		return ENGINE_IDLE;
-	key = n ? e->list[0]->unit.key : 0;
-	rc = tell_in_turn(e, n, joined, &most);
+	pthread_mutex_lock(&e->queue);
+	rc = plan_round(&e->plan, told->cycle, told->base);
+	pthread_mutex_unlock(&e->queue);
+	*found = (struct found){ .waits = told->waits,
+				 .all = told->waits || told->joined,
+				 .did = was != e->plan.cycle,
+				 .cycle = e->plan.cycle,
+				 .ndone = e->plan.ndone };
+	return rc;
+}
+
+static berth_result end_round(struct engine *e, struct found *found)
+{
+	struct plan *p = &e->plan;
+	berth_result rc = BERTH_OK;
+
+	pthread_mutex_lock(&e->queue);
+	found->did |= p->cycle != found->cycle;
+	if (found->waits && p->cycle == found->cycle && p->ndone > found->ndone)
+		rc = plan_cut(p);
+	engine_look_again(e);
+	pthread_mutex_unlock(&e->queue);
+	return rc;
+}
+
+/* What was told brought nothing: it is told again, ever later. */
+static void rest(struct engine *e, bool idle)
+{
+	uint64_t ns;
+
+	e->idle_rounds = idle ? e->idle_rounds + 1 : 0;
+	ns = (uint64_t)AGAIN_NS << (e->idle_rounds < 7 ? e->idle_rounds : 7);
+	ns = ns < AGAIN_NS_MOST ? ns : AGAIN_NS_MOST;
+	atomic_store(&e->again_ns, idle ? clock_ns() + ns : 0);
+}
+
+static enum engine_step negotiate(struct engine *e)
+{
+	struct head own = snapshot(e);
+	struct told told;
+	struct found found;
+	unsigned leader;
+	uint64_t key = own.pending ? e->list[0]->unit.key : 0;
+	berth_result rc;
+
+	e->called = false;
+	rc = tell_in_turn(e, &own, &told);
 	if (rc)
 		return round_failed(e, rc);
-	leader = find_leader(e, most);
+	leader = find_leader(e, told.most);
 	if (leader == e->comm->n) {
 		all_have_joined(e);
 		return ENGINE_DID;
 	}
-	sort_lists(e, most, leader);
-	rc = compare(e, most, leader, &found);
+	sort_lists(e, told.most, leader);
+	rc = begin_round(e, &told, &found);
+	if (!rc)
+		rc = compare(e, told.most, leader, &found);
 	if (!rc)
 		rc = do_found(e, found.n);
+	if (!rc)
+		rc = end_round(e, &found);
 	if (rc)
 		return round_failed(e, rc);
-	e->idle_rounds = found.n || found.did || found.plan ? 0 : e->idle_rounds + 1;
-	if (!e->idle_rounds)
-		return ENGINE_DID;
-	if (n)
+	rest(e, !found.n && !found.did);
+	if (e->idle_rounds && own.pending)
 		wait_on(e, key);
-	*ns = (uint64_t)AGAIN_NS << (e->idle_rounds < 7 ? e->idle_rounds : 7);
-	*ns = *ns < AGAIN_NS_MOST ? *ns : AGAIN_NS_MOST;
-	return ENGINE_SOON;
+	return ENGINE_DID;
+}
+
+/* ---- the plan ---- */
+
+static enum engine_step follow_plan(struct engine *e, size_t n)
+{
+	uint64_t cycle = e->plan.cycle;
+	berth_result rc = engine_do(e, e->list, n, plan_signature(&e->plan));
+
+	if (rc == BERTH_MISMATCH) {
+		e->called = true;
+		return ENGINE_DID;
+	}
+	pthread_mutex_lock(&e->queue);
+	rc = plan_advance(&e->plan);
+	if (e->plan.cycle != cycle)
+		engine_look_again(e);
+	pthread_mutex_unlock(&e->queue);
+	return rc ? round_failed(e, rc) : ENGINE_DID;
+}
+
+/* Nothing was submitted for a while, and what is here waits for more: a rank that does
+ * not wait comes to a round now and then, since others may wait there. */
+static bool is_quiet(struct engine *e, uint64_t now, uint64_t *ns)
+{
+	uint64_t quiet = now - e->entered_ns,
+		 due = (uint64_t)QUIET_NS << (e->visits < 8 ? e->visits : 8);
+
+	if (!e->pending || now < e->entered_ns)
+		return false;
+	if (quiet >= due) {
+		e->visits++;
+		return true;
+	}
+	if (!*ns || due - quiet < *ns)
+		*ns = due - quiet;
+	return false;
+}
+
+/* Is a round needed?  *NS: or in so many.  QUEUE is held. */
+static bool is_called(struct engine *e, uint64_t *ns)
+{
+	uint64_t now = clock_ns(), again = atomic_load(&e->again_ns);
+
+	if (!e->beside && !e->joined && !engine_is_wanted(e, now, ns))
+		return is_quiet(e, now, ns);
+	if (now >= again)
+		return true;
+	*ns = again - now;
+	return false;
 }
 
 enum engine_step engine_step(struct engine *e, uint64_t *ns)
 {
+	berth_result rc = BERTH_OK;
+	bool here, call;
+	size_t n = 0;
+
 	*ns = 0;
 	if (e->comm->broken) {
 		struct failure why;
@@ -656,5 +594,23 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns)
 		engine_complete_all(e, comm_broken(e->comm, &why), &why);
 		return ENGINE_IDLE;
 	}
-	return e->plan.holds ? follow_plan(e, ns) : negotiate(e, ns);
+	if (e->called)
+		return negotiate(e);
+	pthread_mutex_lock(&e->queue);
+	here = engine_bucket_is_here(e);
+	if (!here) {
+		rc = engine_begin_cycle(e);
+		here = engine_bucket_is_here(e);
+	}
+	if (here)
+		n = engine_take_bucket(e);
+	call = !here && is_called(e, ns);
+	pthread_mutex_unlock(&e->queue);
+	if (rc)
+		return round_failed(e, rc);
+	if (here)
+		return follow_plan(e, n);
+	if (call)
+		return negotiate(e);
+	return *ns ? ENGINE_SOON : ENGINE_IDLE;
 }

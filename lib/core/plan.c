@@ -3,136 +3,587 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MISSED_MOST = 2 /* cycles in a row without a unit, which then leaves */ };
+
+/* More units are done in rounds than in the plan by so many: it is out of use. */
+#define BESIDE_MOST(n) (2 * (n) + 16)
+
 void plan_free(struct plan *p)
 {
-	free(p->unit);
-	free(p->sorted);
+	free(p->list.line);
+	free(p->seen.line);
+	free(p->last.line);
+	free(p->again.line);
+	free(p->index);
 	free(p->bucket);
 	memset(p, 0, sizeof *p);
 }
 
-size_t plan_together(const struct plan_unit *unit, size_t n, uint64_t fusion_bytes)
+/* ---- what goes together ---- */
+
+uint64_t plan_fuse_key(const struct op *op)
 {
-	uint64_t bytes = unit->bytes;
-	size_t k = 1;
+	const struct kern_scale *s = &op->coll.scale;
+	const uint64_t what[2] = { (uint64_t)op->coll.type << 8 | (uint64_t)op->coll.op,
+				   s->divide };
+	const double scale[2] = { s->has_prescale ? s->prescale : 1,
+				  s->has_postscale ? s->postscale : 1 };
+
+	if (op->coll.kind != BERTH_ALLREDUCE || op->adasum)
+		return 0;
+	return op_hash(scale, sizeof scale, op_hash(what, sizeof what, 1)) | 1;
+}
+
+/* The oldest makes room. */
+static size_t open_bucket(struct plan_fusion *f, uint64_t fuse_key, uint32_t segment)
+{
+	for (size_t i = 0; i < f->nopen; i++)
+		if (f->open[i].fuse_key == fuse_key && f->open[i].segment == segment)
+			return i;
+	if (f->nopen == PLAN_OPEN_MOST)
+		memmove(&f->open[0], &f->open[1], --f->nopen * sizeof f->open[0]);
+	f->open[f->nopen].fuse_key = 0;
+	return f->nopen++;
+}
+
+uint32_t plan_fuse(struct plan_fusion *f, const struct plan_unit *unit,
+		   uint32_t segment, uint64_t fusion_bytes)
+{
+	size_t i;
 
 	if (!unit->fuse_key || !fusion_bytes)
-		return 1;
-	while (k < n && unit[k].fuse_key == unit->fuse_key &&
-	       bytes + unit[k].bytes <= fusion_bytes)
-		bytes += unit[k++].bytes;
-	return k;
+		return f->nbuckets++;
+	i = open_bucket(f, unit->fuse_key, segment);
+	if (f->open[i].fuse_key && f->open[i].bytes + unit->bytes <= fusion_bytes) {
+		f->open[i].bytes += unit->bytes;
+	} else {
+		f->open[i].fuse_key = unit->fuse_key;
+		f->open[i].segment = segment;
+		f->open[i].bytes = unit->bytes;
+		f->open[i].bucket = f->nbuckets++;
+	}
+	return f->open[i].bucket;
 }
 
-static int by_value(const void *a, const void *b)
+/* ---- which unit is which ---- */
+
+uint64_t plan_number_key(uint64_t number)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
+	return op_hash(&number, sizeof number, 1);
 }
+
+static uint64_t id_of(uint64_t key, uint64_t place, uint32_t signature)
+{
+	const uint64_t what[2] = { place ? 0 : key, place };
+
+	return op_hash(what, sizeof what, signature);
+}
+
+static size_t find_id(const struct plan *p, uint64_t id)
+{
+	size_t from = 0, to = p->list.n;
+
+	while (from < to) {
+		size_t middle = (from + to) / 2;
+
+		if (p->index[middle].id == id)
+			return p->index[middle].line;
+		if (p->index[middle].id < id)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return PLAN_NONE;
+}
+
+size_t plan_find(const struct plan *p, const struct plan_unit *unit)
+{
+	if (unit->number && unit->number <= p->base)
+		return PLAN_NONE;
+	return find_id(p, id_of(unit->key, unit->number ? unit->number - p->base : 0,
+				unit->signature));
+}
+
+/* A unit without a name, submitted when no request was in flight, is the first of a
+ * cycle if it looks like the first of this one. */
+static bool is_first_again(const struct plan *p, const struct plan_unit *unit)
+{
+	size_t first;
+
+	if (!unit->first || unit->number <= p->base + 1)
+		return false;
+	first = find_id(p, id_of(0, 1, unit->signature));
+	return first != PLAN_NONE && p->list.line[first].unit.first &&
+	       p->list.line[first].done;
+}
+
+bool plan_comes_again(const struct plan *p, const struct plan_unit *unit)
+{
+	size_t line;
+
+	if (unit->number)
+		return is_first_again(p, unit);
+	line = plan_find(p, unit);
+	return line != PLAN_NONE && p->list.line[line].done;
+}
+
+bool plan_expects(const struct plan *p, const struct plan_unit *unit)
+{
+	size_t line = plan_find(p, unit);
+
+	return line != PLAN_NONE && plan_is_open(p, line) &&
+	       !(unit->number && is_first_again(p, unit));
+}
+
+uint64_t plan_key(const struct plan *p, size_t line)
+{
+	const struct plan_unit *unit = &p->list.line[line].unit;
+
+	return unit->number ? plan_number_key(p->base + unit->number) : unit->key;
+}
+
+/* ---- lists ---- */
 
 static bool is_same(const struct plan_unit *a, const struct plan_unit *b)
 {
-	return a->key == b->key && a->signature == b->signature;
+	return a->key == b->key && a->number == b->number &&
+	       a->signature == b->signature;
 }
 
-/* Key and signature in one. */
-static uint64_t both(const struct plan_unit *u)
+static bool has(const struct plan_list *list, const struct plan_unit *unit)
 {
-	return op_hash(&u->key, sizeof u->key, u->signature);
-}
-
-bool plan_has(const struct plan *p, const struct plan_unit *unit)
-{
-	uint64_t key = both(unit);
-
-	if (p->holds)
-		return bsearch(&key, p->sorted, p->n, sizeof key, by_value);
-	for (size_t i = 0; i < p->n; i++)
-		if (is_same(&p->unit[i], unit))
+	for (size_t i = 0; i < list->n; i++)
+		if (is_same(&list->line[i].unit, unit))
 			return true;
 	return false;
 }
 
-static berth_result note(struct plan *p, const struct plan_unit *unit)
+static berth_result append(struct plan_list *list, const struct plan_line *line)
 {
-	if (p->n == p->room) {
-		size_t room = p->room ? 2 * p->room : 64;
-		struct plan_unit *more = realloc(p->unit, room * sizeof *more);
+	if (list->n == list->room) {
+		size_t room = list->room ? 2 * list->room : 64;
+		struct plan_line *more = realloc(list->line, room * sizeof *more);
 
 		if (!more)
 			return BERTH_MEMORY;
-		p->unit = more;
-		p->room = room;
+		list->line = more;
+		list->room = room;
 	}
-	p->unit[p->n++] = *unit;
+	list->line[list->n++] = *line;
 	return BERTH_OK;
 }
 
-static berth_result freeze(struct plan *p, uint64_t fusion_bytes)
+/* ---- the plan is made anew ---- */
+
+static int by_number(uint64_t a, uint64_t b)
 {
-	size_t *bucket = realloc(p->bucket, (p->n + 1) * sizeof *bucket);
-	uint64_t *sorted = realloc(p->sorted, p->n * sizeof *sorted);
+	return (a > b) - (a < b);
+}
+
+static int as_noted(const void *a, const void *b)
+{
+	const struct plan_line *x = a, *y = b;
+	int order = by_number(x->segment, y->segment);
+
+	order = order ? order : by_number(x->round, y->round);
+	return order ? order : by_number(x->at, y->at);
+}
+
+static int as_ready(const void *a, const void *b)
+{
+	const struct plan_line *x = a, *y = b;
+	int order = by_number(x->segment, y->segment);
+
+	order = order ? order : by_number(x->ready, y->ready);
+	order = order ? order : by_number(x->bucket, y->bucket);
+	return order ? order : by_number(x->at, y->at);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct plan_index *x = a, *y = b;
+
+	return by_number(x->id, y->id);
+}
+
+static void sort(struct plan_list *list, int (*order)(const void *, const void *))
+{
+	for (size_t i = 0; i < list->n; i++)
+		list->line[i].at = (uint32_t)i;
+	if (list->n)
+		qsort(list->line, list->n, sizeof *list->line, order);
+}
+
+static berth_result room_for_plan(struct plan *p)
+{
+	size_t n = p->list.n + 1;
+	struct plan_bucket *bucket = realloc(p->bucket, n * sizeof *bucket);
+	struct plan_index *index = realloc(p->index, n * sizeof *index);
 
 	p->bucket = bucket ? bucket : p->bucket;
-	p->sorted = sorted ? sorted : p->sorted;
-	if (!bucket || !sorted)
+	p->index = index ? index : p->index;
+	return bucket && index ? BERTH_OK : BERTH_MEMORY;
+}
+
+/* Which bucket each line is in, and when that is complete. */
+static void fill_buckets(struct plan *p)
+{
+	struct plan_list *list = &p->list;
+	struct plan_fusion f = { .nopen = 0 };
+
+	for (size_t i = 0; i < list->n; i++) {
+		struct plan_line *line = &list->line[i];
+
+		line->bucket =
+			plan_fuse(&f, &line->unit, line->segment, p->fusion_bytes);
+		p->bucket[line->bucket].open = line->round; /* for a moment */
+	}
+	for (size_t i = 0; i < list->n; i++)
+		list->line[i].ready = (uint32_t)p->bucket[list->line[i].bucket].open;
+}
+
+static berth_result form(struct plan *p)
+{
+	struct plan_list *list = &p->list;
+	uint32_t last = 0;
+
+	if (room_for_plan(p))
 		return BERTH_MEMORY;
+	sort(list, as_noted);
+	fill_buckets(p);
+	sort(list, as_ready);
 	p->nbuckets = 0;
-	for (size_t i = 0; i < p->n;
-	     i += plan_together(&p->unit[i], p->n - i, fusion_bytes))
-		bucket[p->nbuckets++] = i;
-	bucket[p->nbuckets] = p->n;
 	p->hash = 1;
-	for (size_t i = 0; i < p->n; i++)
-		p->hash = (uint32_t)op_hash(&p->unit[i].key, 8,
-					    (uint64_t)p->hash << 32 |
-						    p->unit[i].signature);
-	for (size_t i = 0; i < p->n; i++)
-		sorted[i] = both(&p->unit[i]);
-	qsort(sorted, p->n, sizeof *sorted, by_value);
-	p->next = 0;
-	p->holds = true;
+	for (size_t i = 0; i < list->n; i++) {
+		const struct plan_unit *unit = &list->line[i].unit;
+		uint32_t bucket = list->line[i].bucket;
+
+		if (!i || bucket != last)
+			p->bucket[p->nbuckets++].from = i;
+		last = bucket;
+		list->line[i].bucket = (uint32_t)p->nbuckets - 1;
+		p->index[i] = (struct plan_index){
+			id_of(unit->key, unit->number, unit->signature), i
+		};
+		p->hash = (uint32_t)op_hash(&p->index[i].id, 8, p->hash);
+	}
+	p->bucket[p->nbuckets].from = list->n;
+	qsort(p->index, list->n, sizeof *p->index, by_id);
 	return BERTH_OK;
 }
 
-bool plan_note(struct plan *p, const struct plan_unit *unit, uint64_t fusion_bytes,
-	       berth_result *rc)
+/* ---- what a cycle teaches ---- */
+
+static void forget(struct plan *p)
 {
-	*rc = BERTH_OK;
-	if (plan_has(p, unit)) { /* the next cycle has begun */
-		if (++p->cycles >= (p->needed ? p->needed : 1)) {
-			*rc = freeze(p, fusion_bytes);
-			return p->holds;
-		}
-		p->n = 0;
-	} else if (p->n >= PLAN_UNITS_MOST) {
-		p->n = 0;
-		p->cycles = 0;
+	p->least = p->list.n + 16;
+	p->list.n = p->seen.n = p->last.n = p->again.n = 0;
+	p->nbuckets = 0;
+	p->beside = 0;
+}
+
+/* Two cycles in a row have waited in the same places: buckets end there. */
+static bool learn_cuts(struct plan *p)
+{
+	bool cut = false, same = true;
+
+	for (size_t i = 0; i < p->list.n; i++) {
+		struct plan_line *line = &p->list.line[i];
+
+		cut |= line->cuts > 0;
+		same &= line->cuts == line->before;
+		line->before = line->cuts;
 	}
-	*rc = note(p, unit);
-	return false;
+	for (size_t i = 0; cut && same && i < p->list.n; i++) {
+		p->list.line[i].segment += p->list.line[i].cuts;
+		p->list.line[i].before = 0;
+	}
+	return cut && same;
 }
 
-void plan_break(struct plan *p)
+/* Units without a name, whose numbers depend on each other. */
+static size_t count_numbers(const struct plan_list *list)
 {
-	p->holds = false;
-	p->n = 0;
-	p->cycles = 0;
-	p->needed = p->needed ? 2 * p->needed : 1;
-	if (p->needed > PLAN_CYCLES_MOST)
-		p->needed = PLAN_CYCLES_MOST;
+	size_t numbers = 0;
+
+	for (size_t i = 0; i < list->n; i++)
+		numbers += list->line[i].unit.number > 0;
+	return numbers;
 }
 
-void plan_advance(struct plan *p)
+static void drop_missed(struct plan_list *list)
 {
-	if (++p->next < p->nbuckets)
-		return;
-	p->next = 0;
-	p->needed = 0; /* it was good for a cycle */
+	size_t n = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		struct plan_line *line = &list->line[i];
+
+		line->missed = line->done ? 0 : line->missed + 1;
+		if (line->missed < MISSED_MOST)
+			list->line[n++] = *line;
+	}
+	list->n = n;
+}
+
+/* What was beside the plan in this cycle and in the last one. */
+static berth_result take_repeated(struct plan *p)
+{
+	struct plan_list list = p->seen;
+	berth_result rc = BERTH_OK;
+
+	for (size_t i = 0; !rc && i < list.n; i++)
+		if (p->list.n < PLAN_UNITS_MOST && has(&p->last, &list.line[i].unit))
+			rc = append(&p->list, &list.line[i]);
+	p->seen = p->last;
+	p->seen.n = 0;
+	p->last = list;
+	return rc;
+}
+
+static berth_result learn(struct plan *p)
+{
+	size_t n = p->list.n, before = count_numbers(&p->list), after, left;
+	bool complete = p->ndone == n, cut = complete && learn_cuts(p);
+	berth_result rc;
+
+	drop_missed(&p->list);
+	left = p->list.n;
+	rc = take_repeated(p);
+	after = count_numbers(&p->list);
+	p->even = complete && !p->cuts;
+	if (before && after && before != after) {
+		forget(p);
+		return rc;
+	}
+	cut |= left < n || p->list.n > left;
+	return !rc && cut ? form(p) : rc;
+}
+
+/* There is nothing to learn: two cycles were like the plan.  (64 units: 1 us less) */
+static bool is_as_ever(struct plan *p)
+{
+	if (!p->even || p->ndone < p->list.n || p->cuts || p->seen.n)
+		return false;
+	p->last.n = 0;
+	return true;
+}
+
+/* A cycle that did less than half of the plan teaches nothing: a name may be used
+ * several times in a step. */
+static berth_result end_cycle(struct plan *p, uint64_t base)
+{
+	berth_result rc = BERTH_OK;
+
+	if (2 * p->ndone >= p->list.n) {
+		p->beside -= p->ndone && p->ndone < p->beside ? p->ndone : p->beside;
+		rc = is_as_ever(p) ? BERTH_OK : learn(p);
+	}
+	p->cycle++;
+	p->base = base;
+	p->rounds = p->cuts = p->segment = 0;
+	p->noted = 0;
+	p->next = p->ndone = 0;
+	p->open = p->list.n;
+	for (size_t i = 0; i < p->list.n; i++) {
+		p->list.line[i].done = p->list.line[i].skipped = false;
+		p->list.line[i].cuts = 0;
+	}
+	for (size_t i = 0; i < p->nbuckets; i++)
+		p->bucket[i].open = p->bucket[i + 1].from - p->bucket[i].from;
+	return rc;
+}
+
+/* The program does something else by now. */
+static berth_result start_anew(struct plan *p)
+{
+	forget(p);
+	return end_cycle(p, p->most);
+}
+
+/* ---- a cycle, step by step ---- */
+
+static void find_next(struct plan *p)
+{
+	while (p->next < p->nbuckets && !p->bucket[p->next].open)
+		p->next++;
+}
+
+static void shut(struct plan *p, size_t line)
+{
+	p->open--;
+	p->bucket[p->list.line[line].bucket].open--;
+}
+
+static void mark_done(struct plan *p, size_t at)
+{
+	struct plan_line *line = &p->list.line[at];
+
+	if (plan_is_open(p, at))
+		shut(p, at);
+	line->done = true;
+	line->cuts = p->cuts;
+	p->ndone++;
+	if (line->segment > p->segment)
+		p->segment = line->segment;
+	if (line->unit.number && p->base + line->unit.number > p->most)
+		p->most = p->base + line->unit.number;
+}
+
+berth_result plan_wrap(struct plan *p, const struct plan_unit *unit)
+{
+	return end_cycle(p, unit->number ? unit->number - 1 : p->most);
+}
+
+berth_result plan_round(struct plan *p, uint64_t cycle, uint64_t base)
+{
+	berth_result rc = BERTH_OK;
+
+	if (p->cycle < cycle)
+		rc = end_cycle(p, base);
+	p->base = base;
+	p->rounds++;
+	return rc;
+}
+
+/* The first cycle begins with a unit that is submitted when no request is in flight,
+ * if there is one: what was noted in front of it is the rest of a step. */
+static void begin_with_first(struct plan *p, const struct plan_unit *unit)
+{
+	if (unit->first && p->seen.n && !p->seen.line[0].unit.first) {
+		p->seen.n = p->last.n = p->again.n = 0;
+		p->base = p->most;
+	}
+}
+
+/* Without a name: what a step begins with comes again. */
+static bool begins_again(const struct plan *p, const struct plan_unit *unit)
+{
+	const struct plan_unit *first;
+
+	if (!p->seen.n || !unit->first || !unit->number)
+		return false;
+	first = &p->seen.line[0].unit;
+	return first->number && first->signature == unit->signature &&
+	       unit->number > p->base + first->number;
+}
+
+static berth_result note_beside(struct plan *p, const struct plan_unit *unit)
+{
+	struct plan_line line = { .unit = *unit,
+				  .segment = p->segment + p->cuts,
+				  .round = p->rounds };
+
+	if (unit->number > p->most)
+		p->most = unit->number;
+	if (unit->number && unit->number <= p->base)
+		return BERTH_OK;
+	if (unit->number) {
+		line.unit.key = 0;
+		line.unit.number = unit->number - p->base;
+		if (p->list.n) /* the units of the plan come later by one */
+			p->base++;
+	}
+	if (has(&p->seen, &line.unit))
+		return BERTH_OK;
+	if (p->seen.n == PLAN_UNITS_MOST)
+		p->seen.n = p->again.n = 0;
+	return append(&p->seen, &line);
+}
+
+/* Half of what was noted has come again, which is the beginning of this cycle. */
+static berth_result end_first_cycle(struct plan *p)
+{
+	uint32_t rounds = p->rounds;
+	berth_result rc = end_cycle(p, p->most);
+
+	p->rounds = rounds;
+	for (size_t i = 0; !rc && i < p->again.n; i++) {
+		size_t line = plan_find(p, &p->again.line[i].unit);
+
+		if (line == PLAN_NONE)
+			rc = append(&p->seen, &p->again.line[i]);
+		else
+			mark_done(p, line);
+	}
+	p->again.n = 0;
+	return rc;
+}
+
+static berth_result note_first_cycles(struct plan *p, const struct plan_unit *unit)
+{
+	struct plan_line line = { .unit = *unit, .round = p->rounds };
+	berth_result rc;
+
+	begin_with_first(p, unit);
+	if (begins_again(p, unit)) {
+		p->again.n = 0;
+		rc = plan_wrap(p, unit);
+		if (rc || p->list.n)
+			return rc ? rc : plan_note(p, unit);
+	}
+	if (unit->number || !has(&p->seen, unit))
+		return note_beside(p, unit);
+	rc = has(&p->again, unit) ? BERTH_OK : append(&p->again, &line);
+	if (rc || 2 * p->again.n < p->seen.n || p->noted < p->least)
+		return rc;
+	return end_first_cycle(p);
+}
+
+berth_result plan_note(struct plan *p, const struct plan_unit *unit)
+{
+	berth_result rc = BERTH_OK;
+	size_t line = plan_find(p, unit);
+
+	p->beside++;
+	p->noted++;
+	if (!p->list.n)
+		rc = note_first_cycles(p, unit);
+	else if (line == PLAN_NONE)
+		rc = note_beside(p, unit);
+	else if (!p->list.line[line].done)
+		mark_done(p, line);
+	find_next(p);
+	if (!rc && p->list.n && !p->open)
+		rc = end_cycle(p, p->most);
+	else if (!rc && p->list.n && p->beside > BESIDE_MOST(p->list.n))
+		rc = start_anew(p);
+	return rc;
+}
+
+berth_result plan_cut(struct plan *p)
+{
+	if (!p->ndone)
+		return BERTH_OK;
+	p->cuts++;
+	for (size_t i = 0; i < p->list.n; i++)
+		if (p->list.line[i].segment < p->segment && plan_is_open(p, i)) {
+			shut(p, i);
+			p->list.line[i].skipped = true;
+		}
+	find_next(p);
+	return p->open ? BERTH_OK : end_cycle(p, p->most);
+}
+
+berth_result plan_advance(struct plan *p)
+{
+	size_t from = p->bucket[p->next].from, to = p->bucket[p->next + 1].from;
+
+	for (size_t i = from; i < to; i++)
+		if (plan_is_open(p, i))
+			mark_done(p, i);
+	find_next(p);
+	return p->open ? BERTH_OK : end_cycle(p, p->most);
+}
+
+void plan_restart_numbers(struct plan *p)
+{
+	p->base = p->most = 0;
 }
 
 uint32_t plan_signature(const struct plan *p)
 {
-	return (p->hash ^ (uint32_t)p->next * 0x9e3779b9u) | 1;
+	const uint64_t what[4] = { p->cycle, p->base, p->next,
+				   p->bucket[p->next].open };
+
+	return (uint32_t)op_hash(what, sizeof what, p->hash) | 1;
 }

@@ -28,6 +28,13 @@ on() { # CASE RANKS...
 @test "asynchronous: in any order, tensors left out, blocking calls between" { on async 1 2 3 4 8; }
 @test "asynchronous: who only looks, and leaves tensors out" { on poll 1 2 3 4 8; }
 @test "asynchronous: what is done anew, and ranks of other thresholds" { on thresholds 1 2 3 4; }
+@test "asynchronous: random steps against a plain reference" {
+	PROGRAM=$BUILD/helpers/plans on random 1 2 3 5
+}
+@test "asynchronous: what is new, has no name or is missing costs one round" {
+	PROGRAM=$BUILD/helpers/plans on strangers 1 2 3 5
+}
+@test "asynchronous: what is more important is done first" { PROGRAM=$BUILD/helpers/plans on priorities 2 3; }
 @test "ranks without data join" { on join 1 2 3 4 5 8; }
 @test "allreduce in all forms and barrier go on beside them, nothing else does; all know the last" {
 	on joined 1 2 3 4 5

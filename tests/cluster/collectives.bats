@@ -49,6 +49,12 @@ checked() { # HOSTS CASE...
 	checked "n[1-4]" reductions moves async join mismatch late
 	checked n1:2,n2:2,n3:1 reductions moves async join mismatch
 }
+@test "random steps, and operations that no plan has, on 2 and 4 hosts" {
+	PROGRAM=$HELPERS/plans
+	checked "n[1-2]" random strangers
+	checked "n1:2,n2:2" random
+	checked "n[1-4]" random
+}
 @test "a rank that leaves before anybody has a connection to it" {
 	checked "n[1-2]" left
 	checked "n[1-4]" left
