@@ -19,7 +19,8 @@
  *
  * Several threads may make all calls.  The library prints nothing, ends no process and
  * changes no signal.  It starts a thread with the first asynchronous operation.
- * Structs begin with their size, so that they may grow.
+ * Structs begin with their size, so that they may grow.  Numbers of an enum never
+ * change; new ones come at its end.
  *
  * A child of fork() is no rank.  It has none of the library's sockets.  In it calls
  * return BERTH_STATE, also berth_wait() for a request of its parent.  berth_rank() and
@@ -45,62 +46,62 @@ extern "C" {
 	(BERTH_VERSION_MAJOR * 10000 + BERTH_VERSION_MINOR * 100 + BERTH_VERSION_PATCH)
 
 typedef enum berth_result {
-	BERTH_OK,
-	BERTH_BUSY,        /* berth_poll(), berth_wait(): not done yet */
-	BERTH_INVALID,     /* an argument is not valid */
-	BERTH_STATE,       /* a call at the wrong time, as before berth_init() */
-	BERTH_NO_PEERS,    /* there are other ranks, but they cannot be reached */
-	BERTH_MISMATCH,    /* the ranks called different operations */
-	BERTH_PEER_LOST,   /* a rank of the process set has ended */
-	BERTH_TIMEOUT,     /* a rank did not call the operation in time */
-	BERTH_ABORTED,     /* the process set was removed, or the library shut down */
-	BERTH_MEMORY,      /* out of memory */
-	BERTH_AUTH,        /* a peer does not have the job's key */
-	BERTH_UNSUPPORTED, /* not in this build, or not in this back end */
-	BERTH_SYSTEM       /* a system call failed */
+	BERTH_OK = 0,
+	BERTH_BUSY = 1,      /* berth_poll(), berth_wait(): not done yet */
+	BERTH_INVALID = 2,   /* an argument is not valid */
+	BERTH_STATE = 3,     /* a call at the wrong time, as before berth_init() */
+	BERTH_NO_PEERS = 4,  /* there are other ranks, but they cannot be reached */
+	BERTH_MISMATCH = 5,  /* the ranks called different operations */
+	BERTH_PEER_LOST = 6, /* a rank of the process set has ended */
+	BERTH_TIMEOUT = 7,   /* a rank did not call the operation in time */
+	BERTH_ABORTED = 8,   /* the process set was removed, or the library shut down */
+	BERTH_MEMORY = 9,    /* out of memory */
+	BERTH_AUTH = 10,     /* a peer does not have the job's key */
+	BERTH_UNSUPPORTED = 11, /* not in this build, or not in this back end */
+	BERTH_SYSTEM = 12       /* a system call failed */
 } berth_result;
 
 typedef enum berth_type {
-	BERTH_U8,
-	BERTH_I8,
-	BERTH_U16,
-	BERTH_I16,
-	BERTH_I32,
-	BERTH_U32,
-	BERTH_I64,
-	BERTH_U64,
-	BERTH_F16,  /* summed in f32 */
-	BERTH_BF16, /* summed in f32 */
-	BERTH_F32,
-	BERTH_F64,
-	BERTH_BOOL,    /* a byte, 0 or 1: sum and max are "or", product and min "and" */
-	BERTH_F8_E4M3, /* torch's float8_e4m3fn, 448 at most; summed in f32 */
-	BERTH_F8_E5M2, /* torch's float8_e5m2; summed in f32 */
-	BERTH_TYPES
+	BERTH_U8 = 0,
+	BERTH_I8 = 1,
+	BERTH_U16 = 2,
+	BERTH_I16 = 3,
+	BERTH_I32 = 4,
+	BERTH_U32 = 5,
+	BERTH_I64 = 6,
+	BERTH_U64 = 7,
+	BERTH_F16 = 8,  /* summed in f32 */
+	BERTH_BF16 = 9, /* summed in f32 */
+	BERTH_F32 = 10,
+	BERTH_F64 = 11,
+	BERTH_BOOL =
+		12, /* a byte, 0 or 1: sum and max are "or", product and min "and" */
+	BERTH_F8_E4M3 = 13, /* torch's float8_e4m3fn, 448 at most; summed in f32 */
+	BERTH_F8_E5M2 = 14  /* torch's float8_e5m2; summed in f32 */
 } berth_type;
 
 typedef enum berth_op {
-	BERTH_SUM,
+	BERTH_SUM = 0,
 	/* The sum as it is accumulated, divided by the ranks of the set, then rounded
 	 * to the type; of integers toward zero.  Not for bool. */
-	BERTH_AVG,
-	BERTH_MIN, /* of floats, minimum and maximum of IEEE 754-2019: a NaN comes out */
-	BERTH_MAX,
-	BERTH_PRODUCT,
-	BERTH_BAND, /* only integers and bool, as the next two */
-	BERTH_BOR,
-	BERTH_BXOR,
-	BERTH_ADASUM, /* only allreduce of floats */
-	BERTH_OPS
+	BERTH_AVG = 1,
+	BERTH_MIN =
+		2, /* of floats, minimum and maximum of IEEE 754-2019: a NaN comes out */
+	BERTH_MAX = 3,
+	BERTH_PRODUCT = 4,
+	BERTH_BAND = 5, /* only integers and bool, as the next two */
+	BERTH_BOR = 6,
+	BERTH_BXOR = 7,
+	BERTH_ADASUM = 8 /* only allreduce of floats */
 } berth_op;
 
 /* ---- begin and end ---- */
 
 enum berth_log_level {
-	BERTH_LOG_ERROR,
-	BERTH_LOG_WARNING,
-	BERTH_LOG_INFO,
-	BERTH_LOG_DEBUG
+	BERTH_LOG_ERROR = 0,
+	BERTH_LOG_WARNING = 1,
+	BERTH_LOG_INFO = 2,
+	BERTH_LOG_DEBUG = 3
 };
 
 struct berth_config {
@@ -244,14 +245,13 @@ berth_result berth_join(int *last);
 typedef struct berth_request berth_request;
 
 enum berth_kind {
-	BERTH_ALLREDUCE,
-	BERTH_REDUCE,
-	BERTH_REDUCESCATTER,
-	BERTH_ALLGATHER,
-	BERTH_BROADCAST,
-	BERTH_ALLTOALL,
-	BERTH_BARRIER,
-	BERTH_KINDS
+	BERTH_ALLREDUCE = 0,
+	BERTH_REDUCE = 1,
+	BERTH_REDUCESCATTER = 2,
+	BERTH_ALLGATHER = 3,
+	BERTH_BROADCAST = 4,
+	BERTH_ALLTOALL = 5,
+	BERTH_BARRIER = 6
 };
 
 /* Submit N operations of KIND as one request.  Either all of them are done, or none. */

@@ -14,7 +14,7 @@ enum {
 	FLAT_NEAR_BYTES = 4096,
 	GIVE_BYTES = 512,
 	FLAT_SLOTS = 16,
-	SLOTS = 4, /* at least */
+	SLOTS = 4,             /* at least */
 	SLOTS_BYTES = 2 << 20, /* of all ranks, if there are more */
 	CHUNK_BYTES = 256 << 10,
 	CHUNK_LEAST_BYTES = 16 << 10,

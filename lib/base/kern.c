@@ -10,7 +10,7 @@ static const struct {
 	size_t bytes;
 	berth_type accumulator;
 	bool is_float;
-} about[BERTH_TYPES] = {
+} about[TYPE_COUNT] = {
 	[BERTH_U8] = { 1, BERTH_U8, false },
 	[BERTH_I8] = { 1, BERTH_I8, false },
 	[BERTH_U16] = { 2, BERTH_U16, false },
@@ -28,12 +28,12 @@ static const struct {
 	[BERTH_F8_E5M2] = { 1, BERTH_F32, true },
 };
 
-static const char *const types[BERTH_TYPES] = { TYPE_NAMES };
-static const char *const ops[BERTH_OPS] = { OP_NAMES };
+static const char *const types[TYPE_COUNT] = { TYPE_NAMES };
+static const char *const ops[OP_COUNT] = { OP_NAMES };
 
 size_t kern_size(berth_type type)
 {
-	return (unsigned)type < BERTH_TYPES ? about[type].bytes : 0;
+	return (unsigned)type < TYPE_COUNT ? about[type].bytes : 0;
 }
 
 berth_type kern_accumulator(berth_type type)
@@ -43,12 +43,12 @@ berth_type kern_accumulator(berth_type type)
 
 const char *kern_type_name(berth_type type)
 {
-	return (unsigned)type < BERTH_TYPES ? types[type] : "?";
+	return (unsigned)type < TYPE_COUNT ? types[type] : "?";
 }
 
 const char *kern_op_name(berth_op op)
 {
-	return (unsigned)op < BERTH_OPS ? ops[op] : "?";
+	return (unsigned)op < OP_COUNT ? ops[op] : "?";
 }
 
 /* ---- which instructions ---- */
@@ -141,7 +141,7 @@ bool kern_make(struct kern *k, berth_type type, berth_op op,
 
 bool kern_is_defined(berth_type type, berth_op op)
 {
-	return (unsigned)type < BERTH_TYPES && (unsigned)op < KERN_OPS &&
+	return (unsigned)type < TYPE_COUNT && (unsigned)op < KERN_OPS &&
 	       kern_base.reduce[KERN_ELEMENTS][KERN_ELEMENTS][type][op];
 }
 

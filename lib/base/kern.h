@@ -23,6 +23,7 @@
 
 #include <stdbool.h>
 
+#include "lib/base/names.def"
 #include "lib/berth.h"
 
 /* All 0: nothing of it. */

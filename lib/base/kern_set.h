@@ -15,7 +15,7 @@ struct kern_set {
 	const char *name;
 	/* The forms of the sources and of the result.  Where the type is its own
 	 * accumulator all are KERN_ELEMENTS; no narrow type has both KERN_PARTIAL. */
-	kern_function *reduce[KERN_FORMS][KERN_FORMS][BERTH_TYPES][KERN_OPS];
+	kern_function *reduce[KERN_FORMS][KERN_FORMS][TYPE_COUNT][KERN_OPS];
 	void (*copy)(void *dst, const void *src, size_t bytes);
 	/* Of f32, of f64: see kern.h. */
 	void (*dots[2])(double dot[3], const void *a, const void *b, size_t n);

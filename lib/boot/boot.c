@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #define COUNT(...) (sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
-_Static_assert(COUNT(KIND_NAMES) == BERTH_KINDS && COUNT(TYPE_NAMES) == BERTH_TYPES &&
-		       COUNT(OP_NAMES) == BERTH_OPS,
+_Static_assert(COUNT(KIND_NAMES) == KIND_COUNT && COUNT(TYPE_NAMES) == TYPE_COUNT &&
+		       COUNT(OP_NAMES) == OP_COUNT,
 	       "names.def and berth.h differ");
 
 /* ---- alone ---- */

@@ -502,7 +502,7 @@ berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size
 	struct berth_set *set;
 	berth_result rc;
 
-	if (kind >= BERTH_KINDS)
+	if (kind >= KIND_COUNT)
 		return wrong(BERTH_INVALID, "no such kind");
 	if (!n || !d)
 		return wrong(BERTH_INVALID, n ? "d is NULL" : "n is 0");

@@ -193,9 +193,9 @@ static const char *make(struct op *op, enum berth_kind kind, const struct berth_
 	op->adasum = false;
 	op->timeout_ms = d->timeout_ms;
 	op->priority = d->priority;
-	if (d->type >= BERTH_TYPES)
+	if (d->type >= TYPE_COUNT)
 		return "no such type";
-	if (d->op >= BERTH_OPS)
+	if (d->op >= OP_COUNT)
 		return "no such op";
 	if (kind == BERTH_BROADCAST || kind == BERTH_REDUCE) {
 		if (d->root < 0 || (unsigned)d->root >= n)
@@ -214,12 +214,30 @@ static const char *make(struct op *op, enum berth_kind kind, const struct berth_
 	return wrong ? wrong : take_op(op, d, n);
 }
 
+/* A later version's fields, which may change what is asked for. */
+static bool has_unknown_fields(const struct berth_desc *d)
+{
+	const unsigned char *p = (const unsigned char *)d;
+	unsigned char all = 0;
+
+	for (size_t i = sizeof *d; i < d->size; i++)
+		all |= p[i];
+	return all;
+}
+
+const char op_unknown[] = "it has fields that this version of libberth does not know";
+
 const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
 		    unsigned n, unsigned me)
 {
+	enum { SIZE_MOST = 4096 };
 	const char *wrong;
 	struct berth_desc whole;
 
+	if (d->size > SIZE_MOST)
+		return "size is not that of struct berth_desc";
+	if (d->size > sizeof *d && has_unknown_fields(d))
+		return op_unknown;
 	if (d->size < sizeof *d) { /* a caller of an earlier version */
 		memset(&whole, 0, sizeof whole);
 		memcpy(&whole, d, d->size);
@@ -238,7 +256,7 @@ static bool has_counts(const struct coll *c)
 	return c->in_counts || c->out_counts;
 }
 
-static const char *const kind_name[BERTH_KINDS] = { KIND_NAMES };
+static const char *const kind_name[KIND_COUNT] = { KIND_NAMES };
 
 const char *op_kind_name(enum berth_kind kind)
 {
@@ -325,8 +343,8 @@ berth_result op_decode(struct op *op, const char *text, const char **words)
 	    sscanf(text, "%d %d %d %llu %u %d %u %u %llx %llx", &kind, &type, &o,
 		   &count, &root, &adasum, &divide, &signature, &before, &after) != 10)
 		return BERTH_INVALID;
-	if (kind < 0 || kind >= BERTH_KINDS || type < 0 || type >= BERTH_TYPES ||
-	    o < 0 || o >= BERTH_OPS || count > UINT64_MAX / 16)
+	if (kind < 0 || kind >= KIND_COUNT || type < 0 || type >= TYPE_COUNT || o < 0 ||
+	    o >= OP_COUNT || count > UINT64_MAX / 16)
 		return BERTH_INVALID;
 	if (coll_reduces((enum berth_kind)kind) &&
 	    (!kern_is_defined((berth_type)type, (berth_op)o) ||

@@ -19,6 +19,7 @@ enum { OP_WORDS_BYTES = 320, OP_CODE_BYTES = 512 };
 
 /* D, which has a TYPE at least, as an operation of KIND in a set of N ranks, in which
  * this one is ME.  NULL, or what is wrong with it (BERTH_INVALID). */
+extern const char op_unknown[]; /* what is wrong: BERTH_UNSUPPORTED */
 const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
 		    unsigned n, unsigned me);
 

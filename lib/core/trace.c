@@ -7,7 +7,7 @@
 
 enum { LOOK_BACK = 64 /* records */ };
 
-static const char *const kinds[BERTH_KINDS] = { KIND_NAMES };
+static const char *const kinds[KIND_COUNT] = { KIND_NAMES };
 
 struct text {
 	char *at;
@@ -39,7 +39,7 @@ static bool reduces(unsigned kind)
 
 static void put_what(struct text *t, unsigned kind, const char *name, int name_bytes)
 {
-	put(t, "%s", kind < BERTH_KINDS ? kinds[kind] : "operation");
+	put(t, "%s", kind < KIND_COUNT ? kinds[kind] : "operation");
 	if (name_bytes)
 		put(t, " \"%.*s\"", name_bytes, name);
 }

@@ -83,6 +83,7 @@ static void bits(void)
 {
 	struct bits_tensor all[BITS_TENSORS];
 
+	find_hosts();
 	for (unsigned i = 0; i < BITS_TENSORS; i++) {
 		all[i].in = malloc(BITS_MOST * 8);
 		all[i].out = malloc(BITS_MOST * 8);

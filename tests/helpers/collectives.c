@@ -17,18 +17,6 @@
 #include "tests/helpers/lifetimes.h"
 #include "tests/helpers/waiting.h"
 
-/* Ranks of one host follow each other. */
-static void find_hosts(void)
-{
-	int first = rank - berth_local_rank(), all[REFERENCE_RANKS];
-
-	FINE(berth_allgather(&(struct berth_desc)BERTH_DESC(.in = &first, .out = all,
-							    .count = 1,
-							    .type = BERTH_I32)));
-	for (int r = 1; r < size; r++)
-		host_of[r] = host_of[r - 1] + (all[r] != all[r - 1]);
-}
-
 /* ---- reductions ---- */
 
 static bool is_defined(berth_type t, berth_op op)
@@ -103,9 +91,10 @@ static void reductions(void)
 	void *heap_a = berth_alloc(70001 * 8), *heap_b = berth_alloc(70001 * 8);
 	unsigned n = 1, every = getenv("ALL") ? 1 : 8; /* a sample, by the seed */
 
+	find_hosts();
 	CHECK(heap_a && heap_b, "berth_alloc");
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-		for (int t = 0; t < BERTH_TYPES; t++)
+		for (int t = 0; t < TYPE_COUNT; t++)
 			for (int op = 0; op < BERTH_ADASUM; op++, n++)
 				if (is_defined((berth_type)t, (berth_op)op) &&
 				    noise(n) % every == 0)
@@ -606,8 +595,6 @@ int main(int argc, char **argv)
 	}
 	rank = berth_rank();
 	size = berth_size();
-	find_hosts();
-	checks = 0;
 	for (int i = 1; i < argc; i++) {
 		char *end;
 

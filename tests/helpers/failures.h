@@ -159,7 +159,7 @@ static void other_sizes(void)
 	float x[2] = { 1, 2 };
 	berth_request *r;
 
-	memset(large, 0xff, sizeof large);
+	memset(large, 0, sizeof large);
 	for (int i = 0; i < 2; i++) {
 		large[i].d =
 			(struct berth_desc)BERTH_DESC(.in = x + i, .out = x + i,
@@ -169,11 +169,18 @@ static void other_sizes(void)
 	FINE(berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r));
 	FINE(berth_wait(r, -1));
 	CHECK(x[0] == (float)size && x[1] == 2 * (float)size, "a later version's");
+	large[0].more[2] = 1;
+	CHECK(berth_allreduce(&large[0].d) == BERTH_UNSUPPORTED &&
+		      berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r) ==
+			      BERTH_UNSUPPORTED &&
+		      strstr(berth_last_error()->text, "does not know"),
+	      "fields that are not known");
+	large[0].more[2] = 0;
 	large[1].d.size--;
 	CHECK(berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r) == BERTH_INVALID,
 	      "two sizes");
 	small.size = offsetof(struct berth_desc, op);
-	small.op = BERTH_OPS;
+	small.op = OP_COUNT;
 	small.in = small.out = x;
 	FINE(berth_allreduce(&small));
 	CHECK(x[0] == (float)size * (float)size, "an earlier version's");
@@ -250,9 +257,9 @@ static void arguments(void)
 	SAYS("allreduce: in is NULL");
 	WRONG((e.out = NULL, e.name = "g"), berth_submit(BERTH_ALLREDUCE, &e, 1, &r));
 	SAYS("allreduce \"g\": out is NULL");
-	WRONG(e.type = BERTH_TYPES, berth_allreduce(&e));
+	WRONG(e.type = TYPE_COUNT, berth_allreduce(&e));
 	SAYS("no such type");
-	WRONG(e.op = BERTH_OPS, berth_allreduce(&e));
+	WRONG(e.op = OP_COUNT, berth_allreduce(&e));
 	SAYS("no such op");
 	WRONG(e.op = BERTH_BAND, berth_allreduce(&e));
 	SAYS("not for floats");
@@ -273,7 +280,7 @@ static void arguments(void)
 	      e.count = rank ? wraps[rank] : UINT64_MAX, berth_allgather(&e));
 	WRONG((e.in_counts = e.out_counts = wrap, e.out = x + 1, e.count = 0),
 	      berth_reducescatter(&e));
-	WRONG((void)0, berth_submit(BERTH_KINDS, &e, 1, &r));
+	WRONG((void)0, berth_submit(KIND_COUNT, &e, 1, &r));
 	SAYS("no such kind");
 	WRONG((void)0, berth_submit(BERTH_ALLREDUCE, &e, 0, &r));
 	SAYS("n is 0");

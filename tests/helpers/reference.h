@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "lib/base/names.def"
 #include "lib/berth.h"
 
 enum { REFERENCE_RANKS = 64 };
@@ -25,8 +26,8 @@ static uint64_t noise(uint64_t x)
 	return x ^ x >> 29;
 }
 
-static const size_t type_bytes[BERTH_TYPES] = { 1, 1, 2, 2, 4, 4, 8, 8,
-						2, 2, 4, 8, 1, 1, 1 };
+static const size_t type_bytes[TYPE_COUNT] = { 1, 1, 2, 2, 4, 4, 8, 8,
+					       2, 2, 4, 8, 1, 1, 1 };
 
 static float from_bf16(uint16_t h)
 {

@@ -57,6 +57,18 @@ static void check_element(const void *got, uint64_t i, const struct berth_desc *
 	      is_float(d->type) ? read_float(&want, d->type) : 0);
 }
 
+/* Ranks of one host follow each other. */
+static void find_hosts(void)
+{
+	int first = rank - berth_local_rank(), all[REFERENCE_RANKS];
+
+	FINE(berth_allgather(&(struct berth_desc)BERTH_DESC(.in = &first, .out = all,
+							    .count = 1,
+							    .type = BERTH_I32)));
+	for (int r = 1; r < size; r++)
+		host_of[r] = host_of[r - 1] + (all[r] != all[r - 1]);
+}
+
 static uint64_t now_ms(void)
 {
 	struct timespec t;

@@ -154,7 +154,7 @@ static void check_reductions(struct ranks *r, struct group *g)
 	unsigned op = 1;
 
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-		for (berth_type t = 0; t < BERTH_TYPES; t++)
+		for (berth_type t = 0; t < TYPE_COUNT; t++)
 			for (berth_op o = 0; o <= BERTH_BXOR; o++) {
 				struct coll c = { .kind = kind_of(op),
 						  .count = counts[i],

@@ -23,7 +23,7 @@ struct ref_format {
 	bool infinite;
 };
 
-static const struct ref_format ref_formats[BERTH_TYPES] = {
+static const struct ref_format ref_formats[TYPE_COUNT] = {
 	[BERTH_F8_E4M3] = { 3, 0x7f, false },
 	[BERTH_F8_E5M2] = { 2, 0x7c, true },
 	[BERTH_F16] = { 10, 0x7c00, true },
@@ -90,7 +90,7 @@ static double ref_formula(berth_type t, unsigned code)
 
 static const double *ref_numbers(berth_type t)
 {
-	static double numbers[BERTH_TYPES][0x8000];
+	static double numbers[TYPE_COUNT][0x8000];
 	double *all = numbers[t];
 
 	if (!all[1])

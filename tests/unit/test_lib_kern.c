@@ -114,8 +114,8 @@ static void one(const struct run *r)
 /* Each type, operation and pair of forms that differ from others. */
 static void each(const struct kern_set *s, void (*test)(struct run *r))
 {
-	for (berth_type t = 0; t < BERTH_TYPES; t++)
-		for (berth_op op = 0; op < BERTH_OPS; op++)
+	for (berth_type t = 0; t < TYPE_COUNT; t++)
+		for (berth_op op = 0; op < OP_COUNT; op++)
 			for (int forms = 0; forms < 4; forms++) {
 				struct run r = { .set = s, .type = t, .op = op };
 
@@ -317,8 +317,8 @@ START_TEST(what_is_defined)
 {
 	struct kern k;
 
-	for (berth_type t = 0; t < BERTH_TYPES; t++)
-		for (berth_op op = 0; op < BERTH_OPS; op++) {
+	for (berth_type t = 0; t < TYPE_COUNT; t++)
+		for (berth_op op = 0; op < OP_COUNT; op++) {
 			bool is = op != BERTH_AVG && op != BERTH_ADASUM &&
 				  (op < BERTH_BAND || !ref_is_float(t));
 
@@ -328,12 +328,12 @@ START_TEST(what_is_defined)
 							   forms >> 1),
 						 is);
 		}
-	ck_assert(!kern_make(&k, BERTH_TYPES, BERTH_SUM, NULL, KERN_ELEMENTS,
+	ck_assert(!kern_make(&k, TYPE_COUNT, BERTH_SUM, NULL, KERN_ELEMENTS,
 			     KERN_ELEMENTS));
-	ck_assert(!kern_make(&k, BERTH_F32, BERTH_OPS, NULL, KERN_ELEMENTS,
+	ck_assert(!kern_make(&k, BERTH_F32, OP_COUNT, NULL, KERN_ELEMENTS,
 			     KERN_ELEMENTS));
-	ck_assert(!kern_is_defined(BERTH_TYPES, BERTH_SUM));
-	ck_assert(!kern_is_defined(BERTH_F32, BERTH_OPS));
+	ck_assert(!kern_is_defined(TYPE_COUNT, BERTH_SUM));
+	ck_assert(!kern_is_defined(BERTH_F32, OP_COUNT));
 }
 END_TEST
 
@@ -346,15 +346,15 @@ START_TEST(what_types_are)
 	ck_assert_uint_eq(kern_size(BERTH_BF16), 2);
 	ck_assert_uint_eq(kern_size(BERTH_I32), 4);
 	ck_assert_uint_eq(kern_size(BERTH_F64), 8);
-	ck_assert_uint_eq(kern_size(BERTH_TYPES), 0);
+	ck_assert_uint_eq(kern_size(TYPE_COUNT), 0);
 	ck_assert_int_eq(kern_accumulator(BERTH_F8_E5M2), BERTH_F32);
 	ck_assert_int_eq(kern_accumulator(BERTH_F16), BERTH_F32);
 	ck_assert_int_eq(kern_accumulator(BERTH_F64), BERTH_F64);
 	ck_assert_int_eq(kern_accumulator(BERTH_I8), BERTH_I8);
 	ck_assert_str_eq(kern_type_name(BERTH_BF16), "bf16");
-	ck_assert_str_eq(kern_type_name(BERTH_TYPES), "?");
+	ck_assert_str_eq(kern_type_name(TYPE_COUNT), "?");
 	ck_assert_str_eq(kern_op_name(BERTH_MAX), "max");
-	ck_assert_str_eq(kern_op_name(BERTH_OPS), "?");
+	ck_assert_str_eq(kern_op_name(OP_COUNT), "?");
 	ck_assert(
 		kern_make(&k, BERTH_F16, BERTH_SUM, NULL, KERN_ELEMENTS, KERN_PARTIAL));
 	ck_assert(k.in_bytes == 2 && k.out_bytes == 4);
