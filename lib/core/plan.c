@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MISSED_MOST = 2 /* cycles in a row without a unit, which then leaves */ };
+enum {
+	MISSED_MOST = 2, /* cycles in a row without a unit, which then leaves */
+	CYCLE_LEAST = 8  /* units of a cycle that is found among other units */
+};
 
 /* More units are done in rounds than in the plan by so many: it is out of use. */
 #define BESIDE_MOST(n) (2 * (n) + 16)
@@ -150,12 +153,18 @@ static bool is_same(const struct plan_unit *a, const struct plan_unit *b)
 	       a->signature == b->signature;
 }
 
-static bool has(const struct plan_list *list, const struct plan_unit *unit)
+/* The line of UNIT, or PLAN_NONE. */
+static size_t find(const struct plan_list *list, const struct plan_unit *unit)
 {
 	for (size_t i = 0; i < list->n; i++)
 		if (is_same(&list->line[i].unit, unit))
-			return true;
-	return false;
+			return i;
+	return PLAN_NONE;
+}
+
+static bool has(const struct plan_list *list, const struct plan_unit *unit)
+{
+	return find(list, unit) != PLAN_NONE;
 }
 
 static berth_result append(struct plan_list *list, const struct plan_line *line)
@@ -509,9 +518,26 @@ static berth_result end_first_cycle(struct plan *p)
 	return rc;
 }
 
+/* The unit of line AT of those that have come again comes for the third time.  If a
+ * cycle lies between, that is what counts: what was noted before it, and is more than
+ * twice as much, is of another part of the program. */
+static void keep_recent(struct plan *p, size_t at)
+{
+	struct plan_list recent = p->again;
+
+	if (recent.n - at < CYCLE_LEAST)
+		return;
+	recent.n -= at;
+	memmove(recent.line, recent.line + at, recent.n * sizeof *recent.line);
+	p->again = p->seen;
+	p->again.n = 0;
+	p->seen = recent;
+}
+
 static berth_result note_first_cycles(struct plan *p, const struct plan_unit *unit)
 {
 	struct plan_line line = { .unit = *unit, .round = p->rounds };
+	size_t third;
 	berth_result rc;
 
 	begin_with_first(p, unit);
@@ -523,6 +549,9 @@ static berth_result note_first_cycles(struct plan *p, const struct plan_unit *un
 	}
 	if (unit->number || !has(&p->seen, unit))
 		return note_beside(p, unit);
+	third = find(&p->again, unit);
+	if (third != PLAN_NONE)
+		keep_recent(p, third);
 	rc = has(&p->again, unit) ? BERTH_OK : append(&p->again, &line);
 	if (rc || 2 * p->again.n < p->seen.n || p->noted < p->least)
 		return rc;

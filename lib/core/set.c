@@ -122,8 +122,8 @@ berth_result set_refuse(enum berth_kind kind, const struct berth_desc *d,
 	const char *name = d->size > offsetof(struct berth_desc, set) ? d->name : NULL;
 
 	return log_error(text == op_unknown ? BERTH_UNSUPPORTED : BERTH_INVALID, name,
-			 NULL, 0, name ? "%s \"%.70s\": %s" : "%s%s: %s", op_kind_name(kind),
-			 name ? name : "", text);
+			 NULL, 0, name ? "%s \"%.70s\": %s" : "%s%s: %s",
+			 op_kind_name(kind), name ? name : "", text);
 }
 
 berth_result set_run(struct berth_set *set, enum berth_kind kind,

@@ -209,6 +209,19 @@ START_TEST(a_cycle_ends_when_half_of_it_comes_again)
 }
 END_TEST
 
+/* Nor does a long part of the program in which nothing comes again. */
+START_TEST(a_cycle_is_found_behind_what_never_repeats)
+{
+	struct plan p = plan_of(FUSE);
+
+	round_of(&p, 100, 2100, false);
+	for (int step = 0; step < 6; step++)
+		round_of(&p, 0, 20, true);
+	ck_assert_uint_eq(p.list.n, 20);
+	plan_free(&p);
+}
+END_TEST
+
 START_TEST(a_stranger_is_beside_the_plan)
 {
 	struct plan p = learned(5);
@@ -591,6 +604,7 @@ int main(void)
 	tcase_add_test(t, fuse_key_is_of_all_that_matters);
 	tcase_add_test(t, two_cycles_are_a_plan);
 	tcase_add_test(t, a_cycle_ends_when_half_of_it_comes_again);
+	tcase_add_test(t, a_cycle_is_found_behind_what_never_repeats);
 	tcase_add_test(t, a_stranger_is_beside_the_plan);
 	tcase_add_test(t, what_two_cycles_had_enters);
 	tcase_add_test(t, what_two_cycles_lacked_leaves);
