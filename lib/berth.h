@@ -85,8 +85,9 @@ typedef enum berth_op {
 	/* The sum as it is accumulated, divided by the ranks of the set, then rounded
 	 * to the type; of integers toward zero.  Not for bool. */
 	BERTH_AVG = 1,
-	BERTH_MIN =
-		2, /* of floats, minimum and maximum of IEEE 754-2019: a NaN comes out */
+	/* MIN and MAX of floats: minimum and maximum of IEEE 754-2019; a NaN comes
+	 * out. */
+	BERTH_MIN = 2,
 	BERTH_MAX = 3,
 	BERTH_PRODUCT = 4,
 	BERTH_BAND = 5, /* only integers and bool, as the next two */
@@ -204,10 +205,10 @@ struct berth_desc {
 
 /* OUT = the sum (or another op) of IN over all ranks, COUNT elements each.
  *
- * Floats of 32 bits and fewer are accumulated in f32, and rounded to their type once, at
- * the end; f64 is accumulated in f64.  Integers wrap.  A prescaled element is rounded to
- * the accumulator's type before it is added; a scaled integer goes by way of f64, is
- * rounded toward zero, and stays in the range of its type.
+ * Floats of 32 bits and fewer are accumulated in f32, and rounded to their type once,
+ * at the end; f64 is accumulated in f64.  Integers wrap.  A prescaled element is
+ * rounded to the accumulator's type before it is added; a scaled integer goes by way of
+ * f64, is rounded toward zero, and stays in the range of its type.
  *
  * The order of a sum depends only on which ranks share a host: the ranks of each host
  * in the order of their ranks, then the hosts, numbered in the order of their first

@@ -205,8 +205,8 @@ static size_t reduction_chunk(const struct shm *s, uint64_t bytes)
 	return least(each, s->chunk_bytes) / PART_BYTES * PART_BYTES;
 }
 
-/* Each rank has to map all that is used: 16 ranks on 2 cores took 450 us for 16 KiB, and
- * 78 once they had mapped 16 MiB, after some 50 ms. */
+/* Each rank has to map all that is used: 16 ranks on 2 cores took 450 us for 16 KiB,
+ * and 78 once they had mapped 16 MiB, after some 50 ms. */
 static uint32_t slots_of(const struct shm *s, size_t slot_bytes)
 {
 	size_t most = SLOTS * (size_t)CHUNK_BYTES / slot_bytes,

@@ -149,8 +149,8 @@ bool cores_find(struct cores_cgroup *c, bool v2, const char *own, const char *mo
 
 /* ---- files ---- */
 
-/* The first SIZE - 1 bytes of file NAME in the directory that N bytes at PATH name; "": it
- * cannot be read. */
+/* The first SIZE - 1 bytes of file NAME in the directory that N bytes at PATH name.
+ * "": it cannot be read. */
 static void read_small(const char *path, size_t n, const char *name, char *out,
 		       size_t size)
 {

@@ -99,7 +99,7 @@ static const double *ref_numbers(berth_type t)
 	return all;
 }
 
-/* The nearest, and of two the even one; without infinities, no more than the largest. */
+/* The nearest, and of two the even one; without infinities, the largest at most. */
 static uint64_t ref_encode(berth_type t, double x)
 {
 	const double *all = ref_numbers(t), a = fabs(x);
