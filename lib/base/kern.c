@@ -107,6 +107,8 @@ static void choose_how(struct kern *k)
 		   (divides ? s->postscale == 1 && is_power(s->divide) : true)) {
 		k->how = KERN_TIMES;
 		k->times = divides ? 1.0 / s->divide : s->postscale;
+	} else if (k->floats && s->prescale == 1 && s->postscale == 1) {
+		k->how = KERN_DIVIDED;
 	} else {
 		k->how = KERN_SCALED;
 	}

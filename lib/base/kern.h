@@ -45,7 +45,8 @@ struct kern {
 		       const void *const *src, unsigned nsrc, size_t n, bool stream);
 	enum {
 		KERN_PLAIN,
-		KERN_TIMES, /* only multiplied at the end */
+		KERN_TIMES,   /* only multiplied at the end */
+		KERN_DIVIDED, /* only divided */
 		KERN_SCALED
 	} how;
 	size_t in_bytes, out_bytes; /* of an element */
