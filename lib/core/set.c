@@ -408,19 +408,6 @@ static berth_result alloc_regions(struct berth_set *s, struct card *card)
 	return BERTH_OK;
 }
 
-/* Where the first of the set's members here says that comm K's region is; NULL: it lies
- * not in the heap. */
-static void *region_of(const struct berth_set *s, const struct card *card, int k)
-{
-	const struct memory *m = &s->world->memory;
-	uint64_t at = card->region[k];
-
-	if (!m->heap || at % HEAP_ALIGN_LARGE || at > m->heap_bytes ||
-	    region_bytes(s) > m->heap_bytes - at)
-		return NULL;
-	return (unsigned char *)m->heap + at;
-}
-
 /* Everything that the set's members have told: cards in the order of PARENT's
  * places. */
 static berth_result build(struct berth_set *s, struct card *cards,
@@ -444,7 +431,9 @@ static berth_result build(struct berth_set *s, struct card *cards,
 			address[k][i] = card->address[k];
 			card->address[k][NET_ADDRESS_BYTES - 1] = '\0';
 			if (is_first)
-				region[k] = region_of(s, card, k);
+				region[k] =
+					memory_at(m, card->region[k], region_bytes(s),
+						  HEAP_ALIGN_LARGE);
 		}
 	}
 	if (region[0] && region[1]) {
