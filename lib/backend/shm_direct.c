@@ -2,16 +2,21 @@
 
 #include <string.h>
 
-static uint64_t offset_in_heap(const struct shm *s, const void *p, uint64_t bytes)
+/* Elements of W lie there as their type needs it. */
+static bool lies_in_heap(const struct shm_op *w, uint64_t at, uint64_t bytes)
 {
-	size_t at = (size_t)((const unsigned char *)p -
-			     (const unsigned char *)s->config.heap);
+	const struct shm_config *c = &w->s->config;
 
-	if (!s->config.heap ||
-	    (const unsigned char *)p < (const unsigned char *)s->config.heap ||
-	    at > s->config.heap_bytes || bytes > s->config.heap_bytes - at)
+	return at <= c->heap_bytes && bytes <= c->heap_bytes - at && at % w->size == 0;
+}
+
+static uint64_t offset_in_heap(const struct shm_op *w, const void *p, uint64_t bytes)
+{
+	const unsigned char *heap = w->s->config.heap, *array = p;
+
+	if (!heap || array < heap || !lies_in_heap(w, (uint64_t)(array - heap), bytes))
 		return NOWHERE;
-	return at;
+	return (uint64_t)(array - heap);
 }
 
 /* What others are to read stays as it is until they have: not where the result of a
@@ -32,9 +37,8 @@ void shm_direct_say(const struct shm_op *w, struct line *mine)
 	const struct coll *c = w->c;
 	uint64_t bytes = c->count * w->size;
 
-	mine->u.far.in =
-		is_kept(w, bytes) ? offset_in_heap(w->s, c->in, bytes) : NOWHERE;
-	mine->u.far.out = offset_in_heap(w->s, c->out, bytes);
+	mine->u.far.in = is_kept(w, bytes) ? offset_in_heap(w, c->in, bytes) : NOWHERE;
+	mine->u.far.out = offset_in_heap(w, c->out, bytes);
 	if (c->kind == BERTH_BROADCAST && w->s->me != c->root) /* can it be read? */
 		mine->u.far.in = w->s->config.heap ? 0 : NOWHERE;
 }
@@ -55,13 +59,7 @@ static bool is_written(const struct shm_op *w, unsigned r)
 	       (w->c->kind == BERTH_REDUCE && r == w->c->root);
 }
 
-static bool lies_in_heap(const struct shm *s, uint64_t at, uint64_t bytes)
-{
-	return at <= s->config.heap_bytes && bytes <= s->config.heap_bytes - at;
-}
-
-/* PLACE as rank R says it; whether it is in the heap, and what it says of that is
- * sound. */
+/* The place of rank R's arrays, as it says.  Not in the heap: *DIRECT is false. */
 static berth_result hear_place(const struct shm_op *w, unsigned r, bool *direct)
 {
 	const struct line *line = &w->s->line[w->s->seq & 1][r];
@@ -74,8 +72,8 @@ static berth_result hear_place(const struct shm_op *w, unsigned r, bool *direct)
 		*direct = false;
 		return BERTH_OK;
 	}
-	if (lies_in_heap(w->s, p->in, read_of(w, r)) &&
-	    (!written || lies_in_heap(w->s, p->out, w->c->count * w->out_size)))
+	if (lies_in_heap(w, p->in, read_of(w, r)) &&
+	    (!written || lies_in_heap(w, p->out, w->c->count * w->out_size)))
 		return BERTH_OK;
 	w->s->different[0] = r;
 	w->s->ndifferent = 1;

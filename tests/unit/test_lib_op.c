@@ -84,6 +84,7 @@ static void take_part(const struct op *op)
 	ck_assert_uint_lt(c->type, BERTH_TYPES);
 	ck_assert_uint_lt(c->root, RANKS);
 	ck_assert_uint_le(c->count, UINT64_MAX / 16 / RANKS);
+	ck_assert(!c->scale.divide || c->scale.divide == RANKS);
 	ck_assert(!op->adasum || c->kind == BERTH_ALLREDUCE);
 	op_fill_neutral(in, c, ELEMENTS);
 	if (!coll_reduces(c->kind))

@@ -430,7 +430,7 @@ END_TEST
 
 /* ---- what other ranks say cannot be ---- */
 
-enum { LIARS = 3, LIES = 100000, HEAP_BYTES = 1 << 16 };
+enum { LIARS = 3, LIES = 100000, HEAP_BYTES = 1 << 16, OWN_BYTES = 512 };
 
 static uint64_t draw(void)
 {
@@ -441,26 +441,24 @@ static uint64_t draw(void)
 	return x ^= x << 17;
 }
 
-/* One that is right, wrong by little, or anything. */
+/* One that is right, wrong by little, or anything; not in this rank's own part, which is
+ * the first. */
 static uint64_t an_offset(uint64_t bytes)
 {
-	switch (draw() % 8) {
-	case 0:
-		return NOWHERE;
-	case 1:
-		return HEAP_BYTES - bytes + draw() % 3 * 4;
-	case 2:
-		return draw();
-	case 3:
-		return NOWHERE - draw() % 512;
-	default:
-		return draw() % (HEAP_BYTES - bytes + 1);
-	}
+	const uint64_t offsets[] = { NOWHERE, HEAP_BYTES - bytes + draw() % 3 * 4,
+				     draw(), NOWHERE - draw() % 512,
+				     draw() % HEAP_BYTES };
+	uint64_t at = draw() % (HEAP_BYTES - bytes + 1) / 4 * 4, which = draw() % 8;
+
+	if (which < 5)
+		at = offsets[which];
+	return at < OWN_BYTES ? at + OWN_BYTES : at;
 }
 
 static bool is_sound(uint64_t at, uint64_t bytes)
 {
-	return at == NOWHERE || (at <= HEAP_BYTES && bytes <= HEAP_BYTES - at);
+	return at == NOWHERE ||
+	       (at <= HEAP_BYTES && bytes <= HEAP_BYTES - at && at % 4 == 0);
 }
 
 /* The others have come to the next operation and are through with it.  False: one of
@@ -529,9 +527,8 @@ static void hear_lies(struct shm *s, unsigned turn)
 	bool sound = others_lie(s, &c, bytes);
 	berth_result rc;
 
-	c.in = (char *)s->config.heap + draw() % (HEAP_BYTES - bytes + 1) / 4 * 4;
-	c.out = draw() % 8 || c.kind == BERTH_ALLGATHER ? (void *)out
-							: (void *)(uintptr_t)c.in;
+	c.in = (char *)s->config.heap + draw() % 64 * 4;
+	c.out = out;
 	if (c.kind == BERTH_ALLREDUCE || c.kind == BERTH_REDUCE)
 		c.out = (void *)(uintptr_t)c.in;
 	rc = shm_backend.run(s, &c, 0);
