@@ -441,8 +441,8 @@ static uint64_t draw(void)
 	return x ^= x << 17;
 }
 
-/* One that is right, wrong by little, or anything; not in this rank's own part, which is
- * the first. */
+/* One that is right, wrong by little, or anything; not in this rank's own part, which
+ * is the first. */
 static uint64_t an_offset(uint64_t bytes)
 {
 	const uint64_t offsets[] = { NOWHERE, HEAP_BYTES - bytes + draw() % 3 * 4,
