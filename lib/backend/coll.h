@@ -27,6 +27,9 @@ struct coll {
 	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if
 	 * there is a rest (reducescatter), COUNT each (allgather). */
 	const uint64_t *in_counts, *out_counts;
+	/* Of an alltoall with counts, the same on all ranks: elements of the largest
+	 * part that any rank gives. */
+	uint64_t largest;
 	/* NPIECES of an allreduce whose IN and OUT mean nothing; for back ends that
 	 * take them. */
 	const struct coll_piece *piece;

@@ -275,10 +275,10 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 			memcpy(c->out, v->data, bytes);
 		return BERTH_OK;
 	}
-	t->has_other = true;
 	t->other = v->signatures.low_at == t->me || v->signatures.low == c->signature
 			   ? v->signatures.high_at
 			   : v->signatures.low_at;
+	t->has_other = t->other < t->n; /* as peers say */
 	return BERTH_MISMATCH;
 }
 
@@ -378,6 +378,7 @@ static berth_result collect(struct hier *t, const struct coll *c, const void *pa
 	local.count = t->counts[t->local_me];
 	local.in_counts = give;
 	local.out_counts = got;
+	local.largest = t->counts[0];
 	local.signature = PHASE + 1;
 	return in_memory(t, &local, deadline_ns);
 }

@@ -75,6 +75,8 @@ static void leave(void *group)
 		return;
 	free(s->src);
 	free(s->dst);
+	free(s->place);
+	free(s->texts);
 	free(s->different);
 	free(s);
 }
@@ -97,8 +99,9 @@ struct shm *shm_join(const struct shm_config *config)
 				       CHUNK_BYTES);
 	s->src = calloc(s->n, sizeof *s->src);
 	s->dst = calloc(s->n + 1, sizeof *s->dst);
+	s->place = calloc(s->n, sizeof *s->place);
 	s->different = calloc(DIFFERENT_MOST, sizeof *s->different);
-	if (!s->src || !s->dst || !s->different) {
+	if (!s->src || !s->dst || !s->place || !s->different) {
 		leave(s);
 		return NULL;
 	}
@@ -142,7 +145,8 @@ static size_t others(const void *group, unsigned *which, size_t most)
 	return s->ndifferent;
 }
 
-/* What rank R says of this operation stays until the next but one. */
+/* What rank R says of this operation: it stays until the next but one, and no rank but
+ * R says that it ends. */
 static unsigned char *text_of(const struct shm *s, unsigned r)
 {
 	return s->flat +
@@ -157,6 +161,12 @@ static berth_result explain(void *group, const char *text, const char **said)
 	unsigned char *mine;
 	berth_result rc;
 
+	if (!s->texts)
+		s->texts = malloc((size_t)s->n * BACKEND_TEXT_BYTES);
+	if (!s->texts) {
+		shm_break(s, BERTH_MEMORY);
+		return BERTH_MEMORY;
+	}
 	s->seq++;
 	s->ndifferent = 0;
 	mine = text_of(s, s->me);
@@ -164,10 +174,11 @@ static berth_result explain(void *group, const char *text, const char **said)
 	mine[n] = '\0';
 	rc = shm_agree(s, EXPLANATION);
 	for (unsigned r = 0; r < s->n; r++) {
-		unsigned char *theirs = text_of(s, r);
+		char *copy = s->texts + (size_t)r * BACKEND_TEXT_BYTES;
 
-		theirs[BACKEND_TEXT_BYTES - 1] = '\0';
-		said[r] = (const char *)theirs;
+		memcpy(copy, text_of(s, r), BACKEND_TEXT_BYTES - 1);
+		copy[BACKEND_TEXT_BYTES - 1] = '\0';
+		said[r] = copy;
 	}
 	return rc;
 }
@@ -273,7 +284,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 	size_t bytes = c->count * kern_size(c->type);
 
 	if (atomic_load_explicit(&s->region->broken, memory_order_relaxed))
-		return (berth_result)atomic_load(&s->region->broken);
+		return wait_why(atomic_load(&s->region->broken));
 	s->seq++;
 	s->ndifferent = 0;
 	s->wait.deadline_ns = deadline_ns;

@@ -2,16 +2,21 @@
 
 #include <string.h>
 
-static uint64_t offset_in_heap(const struct shm *s, const void *p, uint64_t bytes)
+/* Elements of W lie there as their type needs it. */
+static bool lies_in_heap(const struct shm_op *w, uint64_t at, uint64_t bytes)
 {
-	size_t at = (size_t)((const unsigned char *)p -
-			     (const unsigned char *)s->config.heap);
+	const struct shm_config *c = &w->s->config;
 
-	if (!s->config.heap ||
-	    (const unsigned char *)p < (const unsigned char *)s->config.heap ||
-	    at > s->config.heap_bytes || bytes > s->config.heap_bytes - at)
+	return at <= c->heap_bytes && bytes <= c->heap_bytes - at && at % w->size == 0;
+}
+
+static uint64_t offset_in_heap(const struct shm_op *w, const void *p, uint64_t bytes)
+{
+	const unsigned char *heap = w->s->config.heap, *array = p;
+
+	if (!heap || array < heap || !lies_in_heap(w, (uint64_t)(array - heap), bytes))
 		return NOWHERE;
-	return at;
+	return (uint64_t)(array - heap);
 }
 
 /* What others are to read stays as it is until they have: not where the result of a
@@ -32,25 +37,59 @@ void shm_direct_say(const struct shm_op *w, struct line *mine)
 	const struct coll *c = w->c;
 	uint64_t bytes = c->count * w->size;
 
-	mine->u.far.in =
-		is_kept(w, bytes) ? offset_in_heap(w->s, c->in, bytes) : NOWHERE;
-	mine->u.far.out = offset_in_heap(w->s, c->out, bytes);
+	mine->u.far.in = is_kept(w, bytes) ? offset_in_heap(w, c->in, bytes) : NOWHERE;
+	mine->u.far.out = offset_in_heap(w, c->out, bytes);
 	if (c->kind == BERTH_BROADCAST && w->s->me != c->root) /* can it be read? */
 		mine->u.far.in = w->s->config.heap ? 0 : NOWHERE;
 }
 
-bool shm_is_direct(const struct shm_op *w)
+/* Of rank R: how many bytes others read of its IN, and whether its OUT is written. */
+static uint64_t read_of(const struct shm_op *w, unsigned r)
 {
-	const struct line *line = w->s->line[w->s->seq & 1];
-	enum berth_kind kind = w->c->kind;
+	const struct coll *c = w->c;
 
-	if (kind == BERTH_ALLTOALL)
-		return false;
-	for (unsigned r = 0; r < w->s->n; r++)
-		if (line[r].u.far.in == NOWHERE ||
-		    (kind == BERTH_ALLREDUCE && line[r].u.far.out == NOWHERE))
-			return false;
-	return kind != BERTH_REDUCE || line[w->c->root].u.far.out != NOWHERE;
+	if (c->kind == BERTH_ALLGATHER)
+		return coll_got(c, w->s->n, r) * w->size;
+	return c->kind == BERTH_BROADCAST && r != c->root ? 0 : c->count * w->size;
+}
+
+static bool is_written(const struct shm_op *w, unsigned r)
+{
+	return w->c->kind == BERTH_ALLREDUCE ||
+	       (w->c->kind == BERTH_REDUCE && r == w->c->root);
+}
+
+/* The place of rank R's arrays, as it says.  Not in the heap: *DIRECT is false. */
+static berth_result hear_place(const struct shm_op *w, unsigned r, bool *direct)
+{
+	const struct line *line = &w->s->line[w->s->seq & 1][r];
+	struct place *p = &w->s->place[r];
+	bool written = is_written(w, r);
+
+	p->in = atomic_load_explicit(&line->u.far.in, memory_order_relaxed);
+	p->out = atomic_load_explicit(&line->u.far.out, memory_order_relaxed);
+	if (p->in == NOWHERE || (written && p->out == NOWHERE)) {
+		*direct = false;
+		return BERTH_OK;
+	}
+	if (lies_in_heap(w, p->in, read_of(w, r)) &&
+	    (!written || lies_in_heap(w, p->out, w->c->count * w->out_size)))
+		return BERTH_OK;
+	w->s->different[0] = r;
+	w->s->ndifferent = 1;
+	return BERTH_PEER_LOST;
+}
+
+berth_result shm_direct_hear(const struct shm_op *w, bool *direct)
+{
+	berth_result rc = BERTH_OK;
+
+	*direct = w->c->kind != BERTH_ALLTOALL && w->s->config.heap;
+	for (unsigned r = 0; !rc && *direct && r < w->s->n; r++)
+		rc = hear_place(w, r, direct);
+	if (rc)
+		shm_break(w->s, rc);
+	return rc;
 }
 
 static unsigned char *their(const struct shm_op *w, uint64_t offset, uint64_t element)
@@ -64,16 +103,15 @@ static unsigned char *their(const struct shm_op *w, uint64_t offset, uint64_t el
 static void reduce_part(struct shm_op *w, uint64_t each)
 {
 	struct shm *s = w->s;
-	const struct line *line = s->line[s->seq & 1];
 	uint64_t at = least(s->me * each, w->c->count);
 	uint64_t n = least((s->me + 1) * each, w->c->count) - at;
 	unsigned ndst = 0;
 
 	for (unsigned r = 0; r < s->n; r++) {
-		s->src[r] = their(w, line[r].u.far.in, at);
+		s->src[r] = their(w, s->place[r].in, at);
 		if (w->c->kind == BERTH_REDUCE ? r == w->c->root
 					       : w->stream || r == s->me)
-			s->dst[ndst++] = their(w, line[r].u.far.out, at);
+			s->dst[ndst++] = their(w, s->place[r].out, at);
 	}
 	if (n)
 		kern_reduce(&w->kern, s->dst, ndst, s->src, s->n, n, w->stream);
@@ -84,7 +122,6 @@ static void reduce_part(struct shm_op *w, uint64_t each)
 static berth_result reduce(struct shm_op *w)
 {
 	struct shm *s = w->s;
-	const struct line *line = s->line[s->seq & 1];
 	uint64_t each = shm_op_part(w, w->c->count);
 	berth_result rc = BERTH_OK;
 
@@ -97,7 +134,7 @@ static berth_result reduce(struct shm_op *w)
 
 		rc = wait_for(&s->wait, &s->reduced[r].post, s->base);
 		if (!rc && n && !w->stream && w->c->kind == BERTH_ALLREDUCE)
-			kern_copy(shm_op_out(w, at), their(w, line[r].u.far.out, at),
+			kern_copy(shm_op_out(w, at), their(w, s->place[r].out, at),
 				  n * w->size, false);
 	}
 	return rc;
@@ -109,18 +146,17 @@ static void fetch(struct shm_op *w)
 {
 	struct shm *s = w->s;
 	const struct coll *c = w->c;
-	const struct line *line = s->line[s->seq & 1];
 	uint64_t at = coll_part_at(c, s->n, s->me);
 
 	switch (c->kind) {
 	case BERTH_BROADCAST:
 		if (s->me != c->root || c->out != c->in)
-			kern_copy(c->out, their(w, line[c->root].u.far.in, 0),
+			kern_copy(c->out, their(w, s->place[c->root].in, 0),
 				  c->count * w->size, w->stream);
 		break;
 	case BERTH_REDUCESCATTER:
 		for (unsigned r = 0; r < s->n; r++)
-			s->src[r] = their(w, line[r].u.far.in, at);
+			s->src[r] = their(w, s->place[r].in, at);
 		if (coll_part(c, s->n, s->me))
 			kern_reduce(&w->kern, &(void *){ c->out }, 1, s->src, s->n,
 				    coll_part(c, s->n, s->me), w->stream);
@@ -131,7 +167,7 @@ static void fetch(struct shm_op *w)
 			unsigned char *to = shm_op_out(w, coll_got_at(c, s->n, r));
 
 			if (r != s->me || to != c->in)
-				kern_copy(to, their(w, line[r].u.far.in, 0),
+				kern_copy(to, their(w, s->place[r].in, 0),
 					  coll_got(c, s->n, r) * w->size, w->stream);
 		}
 	}

@@ -31,14 +31,18 @@ struct line {
 	union {
 		unsigned char data[INLINE_BYTES];
 		struct {
-			uint64_t in, out; /* offsets in the heap, or NOWHERE */
-			uint64_t most;    /* elements of its largest part */
-			uint32_t past;    /* of rank 0: how all are to stage */
-			uint32_t probe;   /* of rank 0: find out anew */
+			_Atomic uint64_t in, out; /* offsets in the heap, or NOWHERE */
+			uint32_t past;            /* of rank 0: how all are to stage */
+			uint32_t probe;           /* of rank 0: find out anew */
 		} far;
 	} u;
 };
 #define NOWHERE UINT64_MAX
+
+/* A rank's IN and OUT there, looked at once: its line may change at any time. */
+struct place {
+	uint64_t in, out;
+};
 
 struct flag {
 	_Alignas(LINE_BYTES) struct post post;
@@ -69,6 +73,8 @@ struct shm {
 	struct wait wait;
 	const void **src; /* room for one pointer a rank, and one more of dst */
 	void **dst;
+	struct place *place; /* one a rank, of an operation in the heap */
+	char *texts;         /* of explain() */
 	unsigned *different;
 	size_t ndifferent;
 };
@@ -207,8 +213,9 @@ berth_result shm_pair(struct shm_op *w);
 
 /* Where this rank's arrays lie there. */
 void shm_direct_say(const struct shm_op *w, struct line *mine);
-/* After the agreement: all that others have to reach lies there. */
-bool shm_is_direct(const struct shm_op *w);
+/* After the agreement: does all that others have to reach lie there?  BERTH_PEER_LOST:
+ * a rank's array does not lie in the heap as it says. */
+berth_result shm_direct_hear(const struct shm_op *w, bool *direct);
 berth_result shm_run_direct(struct shm_op *w);
 
 #endif

@@ -167,30 +167,31 @@ static void copy_own(struct shm_op *w)
 		memmove(shm_op_out(w, at), shm_op_in(w, from), n * w->size);
 }
 
-/* Elements of the largest part that this rank gives or gets. */
-static uint64_t largest(const struct shm_op *w)
+static uint64_t largest_of(const uint64_t *counts, unsigned n)
 {
-	const struct coll *c = w->c;
-	uint64_t most = 0;
+	uint64_t largest = 0;
 
-	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_ALLREDUCE ||
-	    c->kind == BERTH_REDUCE || c->kind == BERTH_ALLGATHER)
-		return c->count;
-	for (unsigned r = 0; r < w->s->n; r++)
-		if (coll_part(c, w->s->n, r) > most)
-			most = coll_part(c, w->s->n, r);
-	return most;
+	for (unsigned r = 0; r < n; r++)
+		if (counts[r] > largest)
+			largest = counts[r];
+	return largest;
 }
 
-static uint64_t largest_of_all(const struct shm *s)
+/* Elements of the largest part that any rank gives: all ranks come to the same by what
+ * they have agreed on. */
+static uint64_t largest_of_all(const struct shm_op *w)
 {
-	const struct line *line = s->line[s->seq & 1];
-	uint64_t most = 0;
+	const struct coll *c = w->c;
 
-	for (unsigned r = 0; r < s->n; r++)
-		if (line[r].u.far.most > most)
-			most = line[r].u.far.most;
-	return most;
+	if (c->kind == BERTH_ALLTOALL && c->in_counts)
+		return c->largest;
+	if (c->kind == BERTH_ALLGATHER && c->out_counts)
+		return largest_of(c->out_counts, w->s->n);
+	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
+		return largest_of(c->in_counts, w->s->n);
+	return c->kind == BERTH_REDUCESCATTER || c->kind == BERTH_ALLTOALL
+		       ? coll_part(c, w->s->n, 0)
+		       : c->count;
 }
 
 /* Two, so that one is staged while the other is reduced; of a size that is worth its
@@ -226,7 +227,7 @@ static berth_result by_slots(struct shm_op *w, uint64_t bytes)
 	w->each = w->slot_bytes / w->size;
 	if (kind == BERTH_REDUCESCATTER || kind == BERTH_ALLTOALL)
 		w->each = w->slot_bytes / s->n / PART_BYTES * PART_BYTES / w->size;
-	w->rounds = (largest_of_all(s) + w->each - 1) / w->each;
+	w->rounds = (largest_of_all(w) + w->each - 1) / w->each;
 	if (reduces)
 		return shm_two_shot(w);
 	if (kind != BERTH_REDUCESCATTER)
@@ -240,6 +241,7 @@ berth_result shm_run_large(struct shm *s, const struct coll *c)
 	struct line *mine = shm_own_line(s);
 	uint64_t bytes = c->count * w.size;
 	berth_result rc;
+	bool direct;
 
 	w.out_size = w.size;
 	if (coll_reduces(c->kind)) {
@@ -247,7 +249,6 @@ berth_result shm_run_large(struct shm *s, const struct coll *c)
 		w.size = w.kern.in_bytes;
 		w.out_size = w.kern.out_bytes;
 	}
-	mine->u.far.most = largest(&w);
 	shm_direct_say(&w, mine);
 	shm_probe_say(s, mine);
 	rc = shm_agree(s, c->signature);
@@ -256,8 +257,9 @@ berth_result shm_run_large(struct shm *s, const struct coll *c)
 	if (rc)
 		return rc;
 	w.stream = bytes >= shm_stream_bytes(s);
-	if (shm_is_direct(&w))
-		return shm_run_direct(&w);
+	rc = shm_direct_hear(&w, &direct);
+	if (rc || direct)
+		return rc ? rc : shm_run_direct(&w);
 	rc = c->kind == BERTH_ALLREDUCE && shm_is_pair(s) ? shm_pair(&w)
 							  : by_slots(&w, bytes);
 	s->base += (uint32_t)w.rounds;

@@ -147,9 +147,9 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 	w.agrees = true;
 	rc = tcp_round(&w, plan.algorithm);
 	if (!rc && tcp_differs(t)) {
-		t->has_other = true;
 		t->other = t->signatures.low == c->signature ? t->signatures.high_at
 							     : t->signatures.low_at;
+		t->has_other = t->other < t->n; /* as peers say */
 		return BERTH_MISMATCH;
 	}
 	w.agrees = false;

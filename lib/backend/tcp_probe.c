@@ -65,7 +65,7 @@ static berth_result probe_bulk(struct tcp_op *w, char *room, double *us)
 	return rc;
 }
 
-/* The worst of all ranks', the same on all. */
+/* The worst of all ranks', the same on all; 0 for what is no number of 0 or more. */
 static berth_result share(struct tcp *t, double *numbers, uint64_t n,
 			  uint64_t deadline_ns)
 {
@@ -77,10 +77,15 @@ static berth_result share(struct tcp *t, double *numbers, uint64_t n,
 			  .out = numbers,
 			  .signature = PROBE };
 	struct tcp_op w = tcp_op(t, &c, deadline_ns);
+	berth_result rc;
 
 	t->seq++;
 	t->step = 0;
-	return tcp_round(&w, TUNE_DOUBLE);
+	rc = tcp_round(&w, TUNE_DOUBLE);
+	for (uint64_t i = 0; i < n; i++)
+		if (!(numbers[i] >= 0))
+			numbers[i] = 0;
+	return rc;
 }
 
 static double per_byte(double us, double latency_us)

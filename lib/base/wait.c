@@ -59,7 +59,7 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 		const uint64_t now = w->deadline_ns ? clock_ns() : 0;
 
 		if (broken)
-			return (berth_result)broken;
+			return wait_why(broken);
 		if (w->deadline_ns && now >= w->deadline_ns)
 			return BERTH_TIMEOUT;
 		if (w->deadline_ns && w->deadline_ns - now < slice_ns)

@@ -40,6 +40,14 @@ enum { WAIT_SLICE_MS = 50 };
 /* The usual patience for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);
 
+/* What stands in such a word, which any rank of the host may write. */
+static inline berth_result wait_why(uint32_t broken)
+{
+	return broken >= BERTH_PEER_LOST && broken <= BERTH_SYSTEM
+		       ? (berth_result)broken
+		       : BERTH_PEER_LOST;
+}
+
 static inline bool wait_reached(uint64_t value, uint32_t want)
 {
 	return (int32_t)((uint32_t)value - want) >= 0;

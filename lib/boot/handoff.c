@@ -162,7 +162,8 @@ static int receive(int fd)
 		got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
 	while (got < 0 && errno == EINTR);
 	c = got == 1 ? CMSG_FIRSTHDR(&m) : NULL;
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof memory))
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+	    c->cmsg_len != CMSG_LEN(sizeof memory))
 		return -1;
 	memcpy(&memory, CMSG_DATA(c), sizeof memory);
 	return memory;

@@ -291,6 +291,13 @@ static void make_zero(struct memory *m, void *p, size_t bytes)
 		memset(p, 0, bytes);
 }
 
+void *memory_at(const struct memory *m, uint64_t at, size_t bytes, size_t align)
+{
+	if (!m->heap || at % align || at > m->heap_bytes || bytes > m->heap_bytes - at)
+		return NULL;
+	return (unsigned char *)m->heap + at;
+}
+
 void memory_free(struct memory *m, void *p)
 {
 	const struct heap_part *part;

@@ -64,5 +64,8 @@ bool memory_is_secondary(const struct memory *m, unsigned rank);
  * What is freed goes back to the system.  Thread-safe. */
 void *memory_alloc(struct memory *m, size_t bytes);
 void memory_free(struct memory *m, void *p);
+/* What another rank of the host has allocated there, as it says: BYTES at AT of the
+ * heap, at a multiple of ALIGN.  NULL: they do not lie there. */
+void *memory_at(const struct memory *m, uint64_t at, size_t bytes, size_t align);
 
 #endif

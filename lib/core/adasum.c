@@ -59,6 +59,7 @@ static berth_result scatter(struct adasum *a)
 			     .count = a->whole->count,
 			     .in_counts = a->parts,
 			     .out_counts = a->got,
+			     .largest = a->parts[0],
 			     .signature = a->whole->signature };
 	struct kern k;
 	berth_result rc = comm_step(a->c, &coll, a->deadline_ns);

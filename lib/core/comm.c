@@ -197,6 +197,16 @@ void comm_end(struct comm *c, berth_result rc)
 		c->back->end(c->group, rc, c->me);
 }
 
+berth_result comm_refuse(struct comm *c, unsigned place)
+{
+	c->lost = place;
+	c->gone[0] = c->rank[place];
+	c->ngone = 1;
+	c->refused = true;
+	c->back->end(c->group, BERTH_PEER_LOST, place);
+	return BERTH_PEER_LOST;
+}
+
 void *comm_scratch(struct comm *c, size_t bytes)
 {
 	if (bytes > c->scratch_bytes) {
@@ -232,7 +242,9 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 						  : "another rank has ended");
 		return;
 	}
-	if (!fate)
+	if (c->refused)
+		fate = "has told what cannot be";
+	else if (!fate)
 		fate = n == 1 ? "has ended" : "have ended";
 	if (why->rc == BERTH_TIMEOUT)
 		fate = "did not come in time";

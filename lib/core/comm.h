@@ -51,6 +51,7 @@ struct comm {
 	unsigned lost;     /* place of who is gone; N: nobody */
 	unsigned gone[64]; /* ranks of the job that were when it was noticed */
 	size_t ngone;
+	bool refused;      /* GONE[0] has ended nothing: it told what cannot be */
 	unsigned late[64]; /* places that let time pass, where that was told */
 	size_t nlate;
 	bool no_stall_check;  /* waits for no operation: no stall */
@@ -103,6 +104,9 @@ berth_result comm_broken(const struct comm *c, struct failure *why);
 void *comm_scratch(struct comm *c, size_t bytes);
 /* When OP has to be done, by CLOCK_MONOTONIC; 0: never. */
 uint64_t comm_deadline(const struct comm *c, const struct op *op);
+/* The rank of PLACE has told what no rank can: it is taken for lost, on all ranks.
+ * BERTH_PEER_LOST. */
+berth_result comm_refuse(struct comm *c, unsigned place);
 /* It is broken, since this rank has no more to do with it. */
 void comm_abort(struct comm *c);
 /* Nobody is to wait for this rank any more. */

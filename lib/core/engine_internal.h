@@ -17,6 +17,7 @@ struct berth_request {
 	struct op *op;
 	struct plan_unit unit;
 	bool beside;         /* the plan does not expect it in this cycle */
+	bool found;          /* by this round, to be done */
 	uint32_t bucket, at; /* while a round does it */
 	int priority;
 	uint64_t submitted_ns, deadline_ns; /* 0: never */

@@ -38,8 +38,10 @@ static struct head snapshot(struct engine *e)
 	h.waits = engine_is_wanted(e, clock_ns(), &soon);
 	h.beside = e->beside;
 	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
-	     r = r->next)
+	     r = r->next) {
+		r->found = false;
 		e->list[h.pending++] = r;
+	}
 	pthread_mutex_unlock(&e->queue);
 	sort_by_priority(e->list, h.pending);
 	return h;
@@ -211,15 +213,22 @@ static const struct op *hardest(const struct berth_request *r)
 	return r->op;
 }
 
-/* How many operations of the request ranks that have joined are to take part in. */
-static unsigned told_count(const struct comm *c, const char **said)
+/* How many operations of the request ranks that have joined are to take part in: all
+ * others say the same. */
+static berth_result told_count(struct comm *c, const char **said, unsigned *n)
 {
-	unsigned n = 1;
+	const char *first = NULL;
+	char end;
 
-	for (unsigned i = 0; i < c->n; i++)
-		if (!op_run_has_joined(said[i]))
-			sscanf(said[i], "%u", &n);
-	return n;
+	*n = 1;
+	for (unsigned i = 0; i < c->n; i++) {
+		if (op_run_has_joined(said[i]))
+			continue;
+		first = first ? first : said[i];
+		if (strcmp(said[i], first) || sscanf(first, "%u%c", n, &end) != 1)
+			return comm_refuse(c, i);
+	}
+	return BERTH_OK;
 }
 
 /* Of a rank that has joined. */
@@ -228,9 +237,11 @@ static berth_result take_part(struct engine *e)
 	struct comm *c = e->comm;
 	const char **said;
 	berth_result rc = comm_explain(c, OP_RUN_JOINED, &said);
-	unsigned n = rc ? 0 : told_count(c, said);
 	uint64_t taken = 0;
+	unsigned n;
 
+	if (!rc)
+		rc = told_count(c, said, &n);
 	while (!rc && n--) {
 		rc = comm_explain(c, OP_RUN_JOINED, &said);
 		if (!rc)
@@ -300,14 +311,17 @@ static struct berth_request *ours(struct engine *e, const struct entry *unit)
 	return r;
 }
 
-/* All ranks have R, which is FIRST in the leader: it is done, unless the plan does. */
-static berth_result take(struct engine *e, struct berth_request *r, bool first,
-			 struct found *found)
+/* All ranks have R, which is FIRST in LEADER: it is done, unless the plan does. */
+static berth_result take(struct engine *e, struct berth_request *r, unsigned leader,
+			 bool first, struct found *found)
 {
-	struct plan_unit unit = r->unit;
+	struct plan_unit unit;
 	berth_result rc = BERTH_OK;
 	bool later;
 
+	if (!r) /* it is done: LEADER has it twice */
+		return comm_refuse(e->comm, leader);
+	unit = r->unit;
 	unit.first = first;
 	pthread_mutex_lock(&e->queue);
 	if (plan_comes_again(&e->plan, &unit))
@@ -316,7 +330,8 @@ static berth_result take(struct engine *e, struct berth_request *r, bool first,
 	if (!rc && !later)
 		rc = plan_note(&e->plan, &unit);
 	pthread_mutex_unlock(&e->queue);
-	if (!rc && !later)
+	r->found = !rc && !later;
+	if (r->found)
 		e->list[found->n++] = r;
 	return rc;
 }
@@ -338,7 +353,8 @@ static berth_result lacks(struct engine *e, struct berth_request *r,
 	return BERTH_TIMEOUT;
 }
 
-/* Which of LEADER's units all ranks have, and in the same way. */
+/* Which of LEADER's units, of which it has each once, all ranks have, and in the same
+ * way. */
 static berth_result compare(struct engine *e, uint64_t most, unsigned leader,
 			    struct found *found)
 {
@@ -348,10 +364,11 @@ static berth_result compare(struct engine *e, uint64_t most, unsigned leader,
 	for (uint64_t i = 0; !rc && i < list->n; i++) {
 		const struct entry *unit = &engine_entries(list)[i];
 		struct common common = look_up(e, most, leader, unit);
-		struct berth_request *r = common.all ? ours(e, unit) : NULL;
+		struct berth_request *r = ours(e, unit);
 
-		if (!common.all) {
-			r = ours(e, unit);
+		if (r && r->found) {
+			rc = comm_refuse(e->comm, leader);
+		} else if (!common.all) {
 			if (r)
 				rc = lacks(e, r, &common);
 		} else if (!common.same) {
@@ -360,7 +377,7 @@ static berth_result compare(struct engine *e, uint64_t most, unsigned leader,
 			found->did = true;
 			rc = do_with_joined(e, r);
 		} else {
-			rc = take(e, r, unit->first, found);
+			rc = take(e, r, leader, unit->first, found);
 		}
 	}
 	return rc;

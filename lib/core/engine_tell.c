@@ -24,6 +24,15 @@ static berth_result room_for_lists(struct engine *e, uint64_t most)
 	return BERTH_OK;
 }
 
+/* Heads of lists with room for MOST entries each. */
+static berth_result check(const struct engine *e, uint64_t most)
+{
+	for (unsigned i = 0; i < e->comm->n; i++)
+		if (!engine_head_is_sound(engine_list_of(e, most, i), most))
+			return comm_refuse(e->comm, i);
+	return BERTH_OK;
+}
+
 /* All ranks' lists, with room for MOST entries each.  ALL: of what is pending; else of
  * what is beside the plan. */
 static berth_result gather(struct engine *e, struct head own, uint64_t most, bool all,
@@ -35,6 +44,7 @@ static berth_result gather(struct engine *e, struct head own, uint64_t most, boo
 			      .count = engine_list_bytes(most) / 8,
 			      .signature = all ? LISTS : NEGOTIATE };
 	struct head *h;
+	berth_result rc;
 
 	if (room_for_lists(e, most))
 		return BERTH_MEMORY;
@@ -51,7 +61,8 @@ static berth_result gather(struct engine *e, struct head own, uint64_t most, boo
 	*h = own;
 	lists.in = h;
 	lists.out = e->lists;
-	return c->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
+	rc = c->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
+	return rc ? rc : check(e, most);
 }
 
 /* True: what ranks have told is not all that matters. */

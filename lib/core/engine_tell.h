@@ -44,6 +44,12 @@ static inline struct entry *engine_entries(struct head *h)
 	return (struct entry *)(h + 1);
 }
 
+/* Is what a rank tells possible, in a list with room for MOST entries? */
+static inline bool engine_head_is_sound(const struct head *h, uint64_t most)
+{
+	return h->n <= most && h->n <= h->pending && h->pending <= ENGINE_PENDING_MOST;
+}
+
 /* OWN, and what is pending, is in e->list.  All ranks call it. */
 berth_result engine_tell(struct engine *e, const struct head *own, struct told *told,
 			 uint64_t deadline_ns);

@@ -182,6 +182,7 @@ static const char *make(struct op *op, enum berth_kind kind, const struct berth_
 	c->type = d->type;
 	c->in_counts = NULL;
 	c->out_counts = NULL;
+	c->largest = 0;
 	c->piece = NULL;
 	c->npieces = 0;
 	c->root = 0;
@@ -330,25 +331,38 @@ void op_encode(char *text, const struct op *op)
 	op_words(text + n, OP_CODE_BYTES - (size_t)n, op);
 }
 
-berth_result op_decode(struct op *op, const char *text, const char **words)
+/* Could op_make() have made it in a set of N ranks? */
+static bool is_sound(const struct op *op, unsigned n)
 {
-	int kind, type, o, adasum;
+	const struct coll *c = &op->coll;
+
+	if (c->kind >= KIND_COUNT || c->type >= TYPE_COUNT || c->op >= OP_COUNT ||
+	    c->count > UINT64_MAX / 16 / n || c->root >= n)
+		return false;
+	if (op->adasum && (c->kind != BERTH_ALLREDUCE || c->op != BERTH_SUM ||
+			   c->scale.divide || !is_float(c->type)))
+		return false;
+	if (c->scale.divide &&
+	    (c->scale.divide != n || c->op != BERTH_SUM || c->type == BERTH_BOOL))
+		return false;
+	if (!coll_reduces(c->kind))
+		return !is_scaled(c);
+	return kern_is_defined(c->type, c->op) &&
+	       !(is_scaled(c) && c->op >= BERTH_BAND);
+}
+
+berth_result op_decode(struct op *op, const char *text, unsigned n, const char **words)
+{
+	int adasum;
 	unsigned long long count, before, after;
-	unsigned root, divide, signature;
+	unsigned kind, type, o, root, divide, signature;
 	const char *line = strchr(text, '\n');
 
 	*words = line ? line + 1 : text;
 	memset(op, 0, sizeof *op);
 	if (!line ||
-	    sscanf(text, "%d %d %d %llu %u %d %u %u %llx %llx", &kind, &type, &o,
+	    sscanf(text, "%u %u %u %llu %u %d %u %u %llx %llx", &kind, &type, &o,
 		   &count, &root, &adasum, &divide, &signature, &before, &after) != 10)
-		return BERTH_INVALID;
-	if (kind < 0 || kind >= KIND_COUNT || type < 0 || type >= TYPE_COUNT || o < 0 ||
-	    o >= OP_COUNT || count > UINT64_MAX / 16)
-		return BERTH_INVALID;
-	if (coll_reduces((enum berth_kind)kind) &&
-	    (!kern_is_defined((berth_type)type, (berth_op)o) ||
-	     (adasum && !is_float((berth_type)type))))
 		return BERTH_INVALID;
 	op->coll.kind = (enum berth_kind)kind;
 	op->coll.type = (berth_type)type;
@@ -361,7 +375,7 @@ berth_result op_decode(struct op *op, const char *text, const char **words)
 	take_scale_code(&op->coll.scale.has_postscale, &op->coll.scale.postscale,
 			after);
 	op->adasum = adasum;
-	return BERTH_OK;
+	return is_sound(op, n) ? BERTH_OK : BERTH_INVALID;
 }
 
 /* ---- what changes nothing ---- */

@@ -28,9 +28,10 @@ const char *op_kind_name(enum berth_kind kind);
 void op_words(char *text, size_t bytes, const struct op *op);
 /* What a rank that has joined needs to take part, and the words: OP_CODE_BYTES. */
 void op_encode(char *text, const struct op *op);
-/* The operation of such a text, without buffers and counts; its words are where *WORDS
- * points.  BERTH_INVALID: it is no such text. */
-berth_result op_decode(struct op *op, const char *text, const char **words);
+/* The operation of such a text in a set of N ranks, without buffers and counts; its
+ * words are where *WORDS points.  BERTH_INVALID: no rank of the set can have called for
+ * it. */
+berth_result op_decode(struct op *op, const char *text, unsigned n, const char **words);
 /* What a rank without data gives: N elements that change nothing. */
 void op_fill_neutral(void *p, const struct coll *c, uint64_t n);
 

@@ -199,7 +199,7 @@ berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadli
 			return BERTH_OK; /* an error of theirs */
 		code = said[i];
 	}
-	if (!code || op_decode(&op, code, &words) || !is_possible(op.coll.kind))
+	if (!code || op_decode(&op, code, c->n, &words) || !is_possible(op.coll.kind))
 		return BERTH_OK;
 	++*taken;
 	return give_nothing(c, &op, deadline_ns);
@@ -265,6 +265,17 @@ static berth_result compare_counts(const struct comm *c, const uint64_t *all,
 	return BERTH_OK;
 }
 
+static uint64_t largest_part(const struct comm *c, const uint64_t *all)
+{
+	uint64_t largest = 0;
+
+	for (unsigned i = 0; i < c->n; i++)
+		for (unsigned k = 0; k < c->n; k++)
+			if (i != k && all[2 * (size_t)c->n * i + k] > largest)
+				largest = all[2 * (size_t)c->n * i + k];
+	return largest;
+}
+
 /* In place, parts that come may be larger than those that they overwrite: what is given
  * is copied. */
 static berth_result check_counts(struct comm *c, struct coll *coll,
@@ -290,6 +301,8 @@ static berth_result check_counts(struct comm *c, struct coll *coll,
 	rc = comm_step(c, &gather, deadline_ns);
 	if (!rc)
 		rc = compare_counts(c, all, why);
+	if (!rc)
+		coll->largest = largest_part(c, all);
 	if (!rc && in_place && bytes)
 		coll->in = memcpy(all + words, coll->in, bytes);
 	return rc;

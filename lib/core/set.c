@@ -12,6 +12,8 @@
 
 #define NOWHERE UINT64_MAX
 
+enum { NUMBER_MOST = INT32_MAX }; /* of a set: comms need a bit */
+
 /* What a member tells the others, for the two comms. */
 struct card {               /* sent as it is: all hosts of a job are alike */
 	uint64_t region[2]; /* offset in the host's heap, or NOWHERE */
@@ -383,6 +385,11 @@ static unsigned choose(struct choice *all, unsigned n, int color)
 	return members;
 }
 
+static size_t region_bytes(const struct berth_set *s)
+{
+	return shm_bytes(s->nlocal) + 64; /* and GONE */
+}
+
 /* The two regions of the set's members here, in the heap of the first of them. */
 static berth_result alloc_regions(struct berth_set *s, struct card *card)
 {
@@ -392,7 +399,7 @@ static berth_result alloc_regions(struct berth_set *s, struct card *card)
 	if (s->me < 0 || s->local_me)
 		return BERTH_OK;
 	for (int i = 0; i < 2; i++) {
-		s->region[i] = memory_alloc(m, shm_bytes(s->nlocal) + 64);
+		s->region[i] = memory_alloc(m, region_bytes(s));
 		if (!s->region[i])
 			return BERTH_MEMORY;
 		card->region[i] = (uint64_t)((unsigned char *)s->region[i] -
@@ -410,17 +417,23 @@ static berth_result build(struct berth_set *s, struct card *cards,
 	void *region[2] = { NULL, NULL };
 	char **address[2];
 	berth_result rc = BERTH_MEMORY;
+	bool here = false;
 
 	address[0] = calloc(s->n, sizeof **address);
 	address[1] = calloc(s->n, sizeof **address);
 	for (unsigned i = 0; address[0] && address[1] && i < s->n; i++) {
 		struct card *card = &cards[choice[i].place];
 
+		bool is_first = !here && s->world->local[s->rank[i]] != WORLD_NOT_HERE;
+
+		here |= is_first;
 		for (int k = 0; k < 2; k++) {
 			address[k][i] = card->address[k];
-			if (m->heap && s->world->local[s->rank[i]] != WORLD_NOT_HERE &&
-			    card->region[k] != NOWHERE)
-				region[k] = (unsigned char *)m->heap + card->region[k];
+			card->address[k][NET_ADDRESS_BYTES - 1] = '\0';
+			if (is_first)
+				region[k] =
+					memory_at(m, card->region[k], region_bytes(s),
+						  HEAP_ALIGN_LARGE);
 		}
 	}
 	if (region[0] && region[1]) {
@@ -458,6 +471,8 @@ static berth_result all_is_well(struct berth_set *parent, berth_result rc, bool 
 	*agreed = !said;
 	if (said)
 		return said;
+	if (worst < 0 || worst > BERTH_SYSTEM)
+		worst = BERTH_SYSTEM;
 	if (worst && !rc)
 		log_error((berth_result)worst, "", NULL, 0,
 			  "a set of ranks could not be made on another rank: %s",
@@ -495,6 +510,10 @@ static berth_result take_number(struct berth_set *s, const struct card *cards,
 			return log_error(BERTH_INVALID, "", NULL, 0,
 					 "a set of ranks: rank %u has joined",
 					 parent->rank[i]);
+		if (cards[i].number > NUMBER_MOST)
+			return log_error(BERTH_INVALID, "", NULL, 0,
+					 "a set of ranks: rank %u gives it number %u",
+					 parent->rank[i], cards[i].number);
 		if (cards[i].number > number)
 			number = cards[i].number;
 	}

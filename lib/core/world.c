@@ -33,7 +33,13 @@ static berth_result number_locals(struct world *w)
 		w->local[r] = w->who.host[r] == w->who.host[w->who.rank]
 				      ? n++
 				      : WORLD_NOT_HERE;
-	return BERTH_OK;
+	if (n == w->who.local_size && w->local[w->who.rank] == w->who.local_rank)
+		return BERTH_OK;
+	return log_error(BERTH_SYSTEM, "", NULL, 0,
+			 "rank %u is the %u. of %u ranks of this host, as its launcher "
+			 "says, but the %u. of %u by their list",
+			 w->who.rank, w->who.local_rank + 1, w->who.local_size,
+			 w->local[w->who.rank] + 1, n);
 }
 
 static berth_result find_others(struct world *w)

@@ -110,8 +110,8 @@ void net_break(struct net *n, unsigned lost)
 	if (n->broken)
 		return;
 	n->broken = true;
-	n->lost = lost;
-	tell_all(n, GROUP_LOST, lost);
+	n->lost = lost < n->config.size ? lost : n->config.size;
+	tell_all(n, GROUP_LOST, n->lost);
 	close_all(n);
 }
 

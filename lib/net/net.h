@@ -84,8 +84,8 @@ struct net_receive {
 	size_t bytes;
 	/* Not NULL: called when the head has come, with what it says in NOTE and how
 	 * much follows; may set all above but peer and tag, or DROP, so that
-	 * anything may follow and is thrown away.  What it returns, if not BERTH_OK,
-	 * ends the exchange.  NULL: NOTE has to come. */
+	 * anything may follow and is thrown away, until the deadline.  What it returns,
+	 * if not BERTH_OK, ends the exchange.  NULL: NOTE has to come. */
 	berth_result (*begin)(void *ctx, struct net_receive *in, uint64_t bytes);
 	bool drop;
 	/* Not NULL: called with each piece as it comes, a multiple of UNIT bytes, at

@@ -72,7 +72,7 @@ static berth_result take_head(struct net_receive *in, const struct head *h,
 	bool same = !memcmp(&in->note, &h->note, sizeof in->note);
 
 	if (h->magic == HEAD_MAGIC && h->tag.group == GROUP_LOST) {
-		*lost = h->tag.seq;
+		*lost = h->tag.seq; /* any number: see net_exchange() */
 		return BERTH_PEER_LOST;
 	}
 	if (h->magic != HEAD_MAGIC || memcmp(&h->tag, &in->tag, sizeof h->tag))
@@ -191,6 +191,10 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 
 	if (!in->has_head)
 		return pull_head(l, in, lost, rc);
+	if (in->drop && n->deadline_ns && clock_ns() >= n->deadline_ns) {
+		*rc = BERTH_TIMEOUT; /* it may go on for as long as its peer says */
+		return 1;
+	}
 	most = wanted(in);
 	if (!most)
 		return 0;
@@ -422,6 +426,8 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	}
 	if (n->broken)
 		*lost = n->lost;
+	if (rc && *lost > n->config.size) /* a peer said so */
+		*lost = n->config.size;
 	return rc;
 }
 

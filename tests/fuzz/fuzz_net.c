@@ -27,7 +27,7 @@ static struct net *open_net(void)
 	n->listener = -1;
 	n->link = calloc(RANKS * NET_LANES, sizeof *n->link);
 	n->peer = calloc(RANKS, sizeof *n->peer);
-	n->piece = malloc(PIECE_BYTES + 64);
+	n->piece = malloc(TAKE_BYTES + 64);
 	if (!n->link || !n->peer || !n->piece || net_key_init())
 		abort();
 	for (unsigned i = 0; i < RANKS * NET_LANES; i++)
@@ -87,6 +87,8 @@ static void message(const uint8_t *data, size_t size)
 						   .take = in.take,
 						   .ctx = &bytes,
 						   .unit = 4 };
+		if (lost > RANKS)
+			abort();
 	}
 	net_close(n);
 }

@@ -245,7 +245,10 @@ static void check_exchange(struct ranks *r, struct group *g, uint64_t count,
 			   bool uneven, unsigned op)
 {
 	uint64_t give[64], get[64], at = 0, all = 0, in_all = 0;
-	struct coll c = { .kind = BERTH_ALLTOALL, .type = BERTH_U32, .signature = op };
+	struct coll c = { .kind = BERTH_ALLTOALL,
+			  .type = BERTH_U32,
+			  .largest = 2 * count,
+			  .signature = op };
 	uint32_t *in, *out;
 
 	for (unsigned k = 0; k < r->n; k++) {

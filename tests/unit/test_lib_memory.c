@@ -618,6 +618,37 @@ START_TEST(threads)
 }
 END_TEST
 
+/* ---- what other ranks say of the heap ---- */
+
+START_TEST(places_of_others)
+{
+	enum { BYTES = 1 << 20, PART = 5000, ALIGN = 64 };
+	const struct memory none = { .heap_bytes = BYTES };
+	struct memory m = { .heap = malloc(BYTES), .heap_bytes = BYTES };
+	uint64_t x = 88172645463325252u; /* xorshift64 */
+
+	ck_assert_ptr_null(memory_at(&none, 0, 0, ALIGN));
+	for (int i = 0; i < 100000; i++) {
+		uint64_t at;
+		char *p;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		at = i % 3 ? x >> i % 64 : UINT64_MAX - x % BYTES;
+		p = memory_at(&m, at, PART, ALIGN);
+		if (at % ALIGN == 0 && at <= BYTES - PART)
+			ck_assert_ptr_eq(p, (char *)m.heap + at);
+		else
+			ck_assert_ptr_null(p);
+	}
+	ck_assert_ptr_nonnull(memory_at(&m, BYTES - ALIGN, ALIGN, ALIGN));
+	ck_assert_ptr_null(memory_at(&m, BYTES - ALIGN, ALIGN + 1, ALIGN));
+	ck_assert_ptr_null(memory_at(&m, 0, BYTES + 1, ALIGN));
+	free(m.heap);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("memory");
@@ -645,6 +676,7 @@ int main(void)
 	tcase_add_test(t, given_back);
 	tcase_add_test(t, at_any_time);
 	tcase_add_test(t, threads);
+	tcase_add_test(t, places_of_others);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -12,7 +12,7 @@
 
 #include "lib/net/net_address.h"
 #include "lib/net/net_key.h"
-#include "lib/backend/tcp.h"
+#include "lib/backend/tcp_internal.h"
 
 static unsigned own_host(unsigned rank, unsigned n)
 {
@@ -215,6 +215,39 @@ START_TEST(strangers_come)
 }
 END_TEST
 
+/* Rank 1 says of other places than there are that they differ. */
+static void places(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+	struct tcp *t = g.group;
+	const struct coll c = { .kind = BERTH_BARRIER, .signature = 500 };
+	const uint32_t at[] = { 0, 1, 2, 63, 1u << 31, UINT32_MAX };
+
+	t->probed = true;
+	for (unsigned i = 0; i < 36; i++) {
+		struct tcp_signatures says = { i % 2 ? 5 : 500, 700, at[i / 6],
+					       at[i % 6] };
+		unsigned who = 0;
+
+		if (r->me == 1) {
+			RANKS_ASSERT(r, !tcp_agree(t, &c, &says, 0), "agree");
+			continue;
+		}
+		RANKS_ASSERT(r, g.back->run(t, &c, 0) == BERTH_MISMATCH, "run");
+		RANKS_ASSERT(r, g.back->others(t, &who, 1) <= 1 && who < r->n,
+			     "place %u", who);
+	}
+	g.back->leave(g.group);
+	net_close(n);
+}
+
+START_TEST(places_that_are_none)
+{
+	ranks_run(2, sizeof(struct meeting), 0, places, 100);
+}
+END_TEST
+
 START_TEST(proofs)
 {
 	struct net_hello h, h2;
@@ -319,6 +352,7 @@ int main(void)
 	tcase_add_test(t, no_key);
 	tcase_add_test(t, strangers_come);
 	tcase_add_test(t, interfaces);
+	tcase_add_test(t, places_that_are_none);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -1,0 +1,234 @@
+/* lib/core/engine: rounds in which other ranks tell what cannot be.  The back end is
+ * the test's: what the others tell is what this rank told, changed in a few places. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/core/engine_tell.h"
+
+enum { RANKS = 3, ME = 1, TURNS = 25000, STEPS = 6, UNITS = 4 };
+
+static uint64_t draw(uint64_t below)
+{
+	static uint64_t x = 88172645463325252u; /* xorshift64 */
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return x % below;
+}
+
+static uint64_t any_number(void)
+{
+	const uint64_t numbers[] = {
+		0, 1, 2, 8, 9, 16384, 16385, UINT64_MAX, 1u << 31
+	};
+
+	return draw(4) ? numbers[draw(9)] : draw(UINT64_MAX);
+}
+
+static unsigned ended;
+static size_t changes;
+
+/* One member of a head, or an entry: another unit's, or anything. */
+static void change(struct head *h, uint64_t most)
+{
+	uint64_t *words = (uint64_t *)h;
+	struct entry *entry = engine_entries(h);
+
+	changes++;
+	switch (draw(most ? 4 : 2)) {
+	case 0:
+		words[draw(sizeof *h / 8)] = any_number();
+		break;
+	case 1:
+		h->joined = (uint32_t)draw(2);
+		h->waits = (uint32_t)draw(2);
+		break;
+	case 2:
+		entry[draw(most)] = entry[draw(most)];
+		h->n = draw(most + 2);
+		break;
+	default:
+		entry[draw(most)].signature ^= 1;
+	}
+}
+
+static void tell(const struct coll *c)
+{
+	const size_t bytes = c->count * 8;
+	const uint64_t most = (bytes - sizeof(struct head)) / sizeof(struct entry);
+
+	for (unsigned r = 0; r < RANKS; r++) {
+		struct head *h = (struct head *)((char *)c->out + r * bytes);
+
+		if (r != ME)
+			memcpy(h, c->in, bytes);
+		for (uint64_t n = r == ME ? 0 : draw(3); n; n--)
+			change(h, most);
+	}
+}
+
+static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	(void)group;
+	(void)deadline_ns;
+	if (c->kind == BERTH_ALLGATHER)
+		tell(c);
+	return draw(16) ? BERTH_OK : BERTH_MISMATCH;
+}
+
+static berth_result explain(void *group, const char *text, const char **said)
+{
+	static const char *const texts[] = { OP_RUN_JOINED, "1", "2", "1x", "", "\n" };
+	static char own[BACKEND_TEXT_BYTES];
+
+	(void)group;
+	snprintf(own, sizeof own, "%s", text);
+	for (unsigned r = 0; r < RANKS; r++)
+		said[r] = r == ME || draw(2) ? own : texts[draw(6)];
+	return BERTH_OK;
+}
+
+static size_t others(const void *group, unsigned *which, size_t most)
+{
+	(void)group;
+	(void)which;
+	(void)most;
+	return 0;
+}
+
+static void end(void *group, berth_result result, unsigned lost)
+{
+	(void)group;
+	ck_assert_int_eq(result, BERTH_PEER_LOST);
+	ck_assert_uint_lt(lost, RANKS);
+	ended++;
+}
+
+static const struct backend liars = {
+	.name = "liars", .run = run, .others = others, .explain = explain, .end = end
+};
+
+static struct world world;
+static const unsigned ranks[RANKS] = { 0, 1, 2 };
+static const char *said[RANKS];
+
+static struct comm comm = { .world = &world,
+			    .n = RANKS,
+			    .me = ME,
+			    .rank = ranks,
+			    .back = &liars,
+			    .said = said };
+
+/* As engine_make() does, but for the thread. */
+static struct engine *make(void)
+{
+	struct engine *e = calloc(1, sizeof *e);
+
+	world.memory.rank = calloc(1, sizeof *world.memory.rank);
+	world.memory.records = calloc(BOOT_RECORDS, sizeof *world.memory.records);
+	world.params.stall_off = true;
+	world.params.fusion_bytes = 1 << 20;
+	e->comm = &comm;
+	e->last = &e->first;
+	e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
+	e->piece = calloc(ENGINE_PIECES, sizeof *e->piece);
+	e->idle.coll.kind = BERTH_BARRIER;
+	atomic_store(&e->users, 1);
+	pthread_mutex_init(&e->work, NULL);
+	pthread_mutex_init(&e->queue, NULL);
+	return e;
+}
+
+static struct berth_request *submit(struct engine *e, unsigned unit)
+{
+	static const char *const name[UNITS] = { "a", "b", "c", NULL };
+	static float room[UNITS][4];
+	struct berth_desc d =
+		BERTH_DESC(.name = name[unit], .in = room[unit], .out = room[unit],
+			   .count = 4, .type = BERTH_F32);
+	struct berth_request *r;
+	struct failure why;
+	struct op op;
+
+	ck_assert(!op_make(&op, BERTH_ALLREDUCE, &d, RANKS, ME));
+	ck_assert_int_eq(engine_submit(e, &op, 1, &r, &why), BERTH_OK);
+	return r;
+}
+
+/* Some units, and as many steps as there are; what remains ends. */
+static void turn(struct engine *e)
+{
+	struct berth_request *r[UNITS] = { NULL };
+	const struct failure why = { .rc = BERTH_ABORTED };
+	uint64_t ns;
+
+	e->joined = !draw(8);
+	for (unsigned i = 0; i < UNITS; i++)
+		r[i] = draw(4) ? submit(e, i) : NULL;
+	for (unsigned k = 0; k < STEPS; k++) {
+		e->called |= !draw(2);
+		engine_step(e, &ns);
+	}
+	engine_complete_all(e, BERTH_ABORTED, &why);
+	engine_look_again(e);
+	for (unsigned i = 0; i < UNITS; i++) {
+		ck_assert(!r[i] || r[i]->done);
+		if (r[i])
+			free(r[i]->why);
+		free(r[i]);
+	}
+	atomic_store(&e->users, 1);
+	atomic_store(&comm.broken, BERTH_OK);
+	comm.refused = false;
+	comm.ngone = comm.nlate = 0;
+}
+
+START_TEST(lies)
+{
+	struct engine *e = make();
+
+	for (unsigned i = 0; i < TURNS; i++) {
+		turn(e);
+		if (i % 50 == 0)
+			plan_free(&e->plan);
+		engine_look_again(e);
+	}
+	ck_assert_uint_gt(changes, 100000);
+	ck_assert_uint_gt(ended, TURNS / 10);
+	ck_assert_uint_le(e->lists_bytes,
+			  RANKS * engine_list_bytes(ENGINE_PENDING_MOST));
+}
+END_TEST
+
+START_TEST(heads)
+{
+	const struct head sound = { .n = 2, .pending = 3 };
+	struct head h = sound;
+
+	ck_assert(engine_head_is_sound(&h, 2));
+	ck_assert(!engine_head_is_sound(&h, 1));
+	h.pending = 1;
+	ck_assert(!engine_head_is_sound(&h, 8));
+	h = (struct head){ .pending = ENGINE_PENDING_MOST + 1 };
+	ck_assert(!engine_head_is_sound(&h, 8));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("engine");
+	TCase *t = tcase_create("engine");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, heads);
+	tcase_add_test(t, lies);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
