@@ -37,10 +37,10 @@ static berth_result make_room(struct adasum *a)
 
 	if (!at)
 		return BERTH_MEMORY;
-	a->parts = (uint64_t *)at;
-	a->got = (uint64_t *)(at + counts);
-	a->dots = (double *)(at + 2 * counts);
-	a->sums = (double *)(at + 2 * counts + dots);
+	a->parts = (void *)at;
+	a->got = (void *)(at + counts);
+	a->dots = (void *)(at + 2 * counts);
+	a->sums = (void *)(at + 2 * counts + dots);
 	a->arrived = at + 2 * counts + 2 * dots;
 	a->share = a->arrived + elements;
 	for (unsigned i = 0; i < n; i++) {

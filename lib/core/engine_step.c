@@ -459,7 +459,7 @@ static berth_result tell_in_turn(struct engine *e, const struct head *own,
 		return rc;
 	trace_count(&e->count.negotiations, 1);
 	end_turn(e, BERTH_OK);
-	return rc;
+	return BERTH_OK;
 }
 
 /* A round was for nothing: what stood for it is pending still, unless it failed. */

@@ -227,11 +227,16 @@ static berth_result room_for_plan(struct plan *p)
 {
 	size_t n = p->list.n + 1;
 	struct plan_bucket *bucket = realloc(p->bucket, n * sizeof *bucket);
-	struct plan_index *index = realloc(p->index, n * sizeof *index);
+	struct plan_index *index;
 
-	p->bucket = bucket ? bucket : p->bucket;
-	p->index = index ? index : p->index;
-	return bucket && index ? BERTH_OK : BERTH_MEMORY;
+	if (!bucket)
+		return BERTH_MEMORY;
+	p->bucket = bucket;
+	index = realloc(p->index, n * sizeof *index);
+	if (!index)
+		return BERTH_MEMORY;
+	p->index = index;
+	return BERTH_OK;
 }
 
 /* Which bucket each line is in, and when that is complete. */
