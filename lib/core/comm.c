@@ -12,8 +12,8 @@
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
-/* By which ranks' deadlines may differ: a lost segment comes again after 200 ms or more,
- * so ranks leave the operation before at such different times. */
+/* By which ranks' deadlines may differ: a lost segment comes again after 200 ms or
+ * more, so ranks leave the operation before at times that differ as much. */
 enum { SAME_TIME_NS = 500000000 };
 
 /* ---- while it waits ---- */
