@@ -13,7 +13,7 @@ struct block {
 	const struct coll *c;
 	const void *const *src;
 	unsigned n;
-	size_t in_bytes, partial_bytes; /* of an element */
+	size_t in_bytes; /* of an element */
 	uint64_t from, count;
 	enum kern_form in;
 	unsigned char (*room)[2][BLOCK_BYTES]; /* two for each level */
@@ -66,18 +66,27 @@ static struct share share_of(const struct block *b, unsigned i, unsigned step,
 	return (struct share){ room, KERN_PARTIAL };
 }
 
+/* At a level behind the last, each share is that of one host. */
+static unsigned levels_of(unsigned n)
+{
+	unsigned levels = 1;
+
+	while (levels < 32 && n > 1u << levels)
+		levels++;
+	return levels;
+}
+
 void pairwise_reduce(const struct coll *c, void *dst, const void *const *src,
 		     unsigned n, uint64_t count, enum kern_form in)
 {
-	_Alignas(64) unsigned char room[LEVELS][2][BLOCK_BYTES];
+	unsigned char room[levels_of(n)][2][BLOCK_BYTES];
 	struct kern k;
 	struct block b = { .c = c, .src = src, .n = n, .in = in, .room = room };
 	uint64_t most;
 
 	coll_kern(&k, c, in, KERN_PARTIAL);
 	b.in_bytes = k.in_bytes;
-	b.partial_bytes = k.out_bytes;
-	most = BLOCK_BYTES / b.partial_bytes;
+	most = BLOCK_BYTES / k.out_bytes;
 	for (; b.from < count; b.from += b.count) {
 		struct share x, y;
 

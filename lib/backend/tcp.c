@@ -201,7 +201,7 @@ static void end(void *group, berth_result result, unsigned lost)
 	t->broken = true;
 	t->why = result;
 	if (result != BERTH_ABORTED)
-		net_break(t->net, lost < t->n ? t->rank[lost] : lost);
+		net_break(t->net, lost < t->n ? t->rank[lost] : lost, result);
 }
 
 static size_t algorithms(const void *group, char *text, size_t bytes)

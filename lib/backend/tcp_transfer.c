@@ -58,7 +58,7 @@ berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost)
 	/* A head that was not expected in the middle of an operation: the stream is
 	 * lost. */
 	t->why = rc == BERTH_MISMATCH ? BERTH_PEER_LOST : rc;
-	net_break(t->net, lost);
+	net_break(t->net, lost, t->why);
 	return t->why;
 }
 

@@ -51,7 +51,7 @@ struct kern {
 	} how;
 	size_t in_bytes, out_bytes; /* of an element */
 	double times;
-	struct kern_scale scale; /* of these forms; 1 where there is none */
+	struct kern_scale scale; /* as far as it applies to these forms; else 1 */
 	bool floats;
 };
 

@@ -1,5 +1,5 @@
-/* kern_half.h - one f16 to f32 and back, to nearest even, as the instructions
- * of F16C do it; where there are none. */
+/* kern_half.h - one f16 to f32 and back, to nearest even, for
+ * processors without the instructions of F16C, and with the same result. */
 #ifndef BERTH_LIB_KERN_HALF_H
 #define BERTH_LIB_KERN_HALF_H
 

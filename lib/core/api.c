@@ -218,10 +218,13 @@ static berth_result give(struct berth_set *set, berth_set **handle)
 	return rc;
 }
 
-/* D may be of another version: its set is only looked at where it has one. */
-static bool is_too_small(const struct berth_desc *d)
+/* D may be of another version: it has a set, and no more fields than any will have. */
+static bool has_wrong_size(const struct berth_desc *d)
 {
-	return d && d->size < offsetof(struct berth_desc, type);
+	enum { SIZE_MOST = 4096 };
+
+	return d &&
+	       (d->size < offsetof(struct berth_desc, type) || d->size > SIZE_MOST);
 }
 
 static berth_result wrong_size(void)
@@ -372,7 +375,7 @@ static berth_result call(enum berth_kind kind, const struct berth_desc *d)
 	struct berth_set *set;
 	berth_result rc;
 
-	if (is_too_small(d))
+	if (has_wrong_size(d))
 		return wrong_size();
 	given = d ? d->set : NULL;
 	set = handle_enter(given); /* as enter(), but SET stays in a register: 2 ns */
@@ -508,7 +511,7 @@ berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size
 		return wrong(BERTH_INVALID, n ? "d is NULL" : "n is 0");
 	if (!request)
 		return wrong(BERTH_INVALID, "request is NULL");
-	rc = is_too_small(d) ? wrong_size() : enter(d->set, &set);
+	rc = has_wrong_size(d) ? wrong_size() : enter(d->set, &set);
 	if (rc)
 		return rc;
 	rc = submit_in(set, kind, d, n, request);

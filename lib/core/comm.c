@@ -12,9 +12,7 @@
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
-/* By which ranks' deadlines may differ: a lost segment comes again after 200 ms or
- * more, so ranks leave the operation before at times that differ as much. */
-enum { SAME_TIME_NS = 500000000 };
+enum { SAME_TIME_NS = 200000000 /* by which ranks' deadlines may differ */ };
 
 /* ---- while it waits ---- */
 
@@ -82,7 +80,7 @@ static berth_result look(void *ctx)
 			c->lost = i;
 			c->ngone = missing_lost(c, c->gone, 64);
 			if (c->net) /* which tells the others who it is */
-				net_break(c->net, i);
+				net_break(c->net, i, BERTH_PEER_LOST);
 			return BERTH_PEER_LOST;
 		}
 	return look_for_stall(c, now);
@@ -262,7 +260,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 {
 	char words[OP_WORDS_BYTES];
 
-	/* A rank whose time was over first has ended it for all, as if it had gone. */
+	/* A rank whose time was over first has ended it for all.  In the middle of a
+	 * message it could not say so: its stream has just ended. */
 	if (rc == BERTH_PEER_LOST && c->lost == c->n && c->deadline_ns &&
 	    clock_ns() + SAME_TIME_NS >= c->deadline_ns)
 		rc = BERTH_TIMEOUT;

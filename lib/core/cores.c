@@ -347,12 +347,13 @@ static uint64_t quota_of_ranks(const uint32_t *pid, unsigned n)
 	return quota;
 }
 
-unsigned cores_of_ranks(const uint32_t *pid, unsigned n)
+unsigned cores_of_ranks(const uint32_t *pid, unsigned n, bool *quota)
 {
 	const unsigned most = cores_by_affinity(n);
-	const uint64_t quota = quota_of_ranks(pid, n);
+	const uint64_t bound = n > 1 ? quota_of_ranks(pid, n) : CORES_NO_QUOTA;
 
-	if (quota > most * (uint64_t)1000)
+	*quota = bound != CORES_NO_QUOTA;
+	if (bound > most * (uint64_t)1000)
 		return most;
-	return (unsigned)((quota + 999) / 1000);
+	return (unsigned)((bound + 999) / 1000);
 }

@@ -5,7 +5,7 @@
  * which in a container is the container's own cgroup.  Ranks in one cgroup share its
  * quota.  If ranks are in different cgroups, the quotas below the last level that they
  * share are added.  /proc/PID/cgroup tells where another rank is; a rank that this one
- * cannot see there (it has another PID namespace, or has not come yet) is taken to
+ * cannot see there (it has another PID namespace, or has not started) is taken to
  * share this one's cgroup. */
 #ifndef BERTH_LIB_CORES_H
 #define BERTH_LIB_CORES_H
@@ -15,10 +15,11 @@
 #include <stdint.h>
 
 /* Of the N ranks of this host, of which this process is one; PID[i] 0: not known.  At
- * least 1. */
-unsigned cores_of_ranks(const uint32_t *pid, unsigned n);
+ * least 1.  *QUOTA: a quota bounds it.  (Reading cgroups takes 0.1 ms; one rank, which
+ * shares its cores with none, is not worth it.) */
+unsigned cores_of_ranks(const uint32_t *pid, unsigned n, bool *quota);
 
-/* ---- what it is made of ---- */
+/* ---- its parts, for tests ---- */
 
 /* Quotas are in thousandths of a core, rounded up. */
 #define CORES_NO_QUOTA UINT64_MAX

@@ -276,7 +276,8 @@ static berth_result do_beside(struct engine *e, struct berth_request *r,
 	return rc;
 }
 
-/* Some ranks have joined: one by one, with all being told what it is. */
+/* Some ranks have joined.  The operations are done one by one, and each is first told
+ * to those ranks. */
 static berth_result do_with_joined(struct engine *e, struct berth_request *r)
 {
 	struct failure why = { .rc = BERTH_OK };

@@ -231,12 +231,9 @@ const char op_unknown[] = "it has fields that this version of libberth does not 
 const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
 		    unsigned n, unsigned me)
 {
-	enum { SIZE_MOST = 4096 };
 	const char *wrong;
 	struct berth_desc whole;
 
-	if (d->size > SIZE_MOST)
-		return "size is not that of struct berth_desc";
 	if (d->size > sizeof *d && has_unknown_fields(d))
 		return op_unknown;
 	if (d->size < sizeof *d) { /* a caller of an earlier version */

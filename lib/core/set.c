@@ -328,7 +328,8 @@ berth_result set_of_all(struct world *w, struct berth_set **set)
 	if (!rc)
 		rc = exchange_addresses(w, net, &first, address);
 	if (!rc) {
-		world_count_cores(w);
+		if (w->has_quota) /* others may be in other cgroups */
+			world_count_cores(w);
 		rc = open_comms(s, region, net, address);
 		if (rc)
 			log_error(rc, "", NULL, 0, "connections between ranks: %s",

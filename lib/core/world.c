@@ -18,7 +18,7 @@ void world_count_cores(struct world *w)
 	for (unsigned i = 0; pid && i < n; i++)
 		pid[i] = w->memory.rank[i].pid;
 	if (pid)
-		w->cores = cores_of_ranks(pid, n);
+		w->cores = cores_of_ranks(pid, n, &w->has_quota);
 	free(pid);
 }
 

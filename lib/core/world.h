@@ -18,6 +18,7 @@ struct world {
 	struct boot_world who;
 	struct memory memory;
 	unsigned cores;         /* that the ranks of this host may use together */
+	bool has_quota;         /* which bounds them */
 	unsigned *local;        /* of each rank of the job, its number on this host; or
 			       WORLD_NOT_HERE */
 	struct berth_set *sets; /* all that are complete (set.c) */

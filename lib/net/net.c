@@ -65,9 +65,9 @@ static void close_all(struct net *n)
 
 /* Between two messages it is read; in the middle of one the end of the stream says that
  * somebody is gone, but not who. */
-static void tell_all(struct net *n, uint32_t group, unsigned rank)
+static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result why)
 {
-	struct head h = { .magic = HEAD_MAGIC, .tag = { .group = group, .seq = rank } };
+	struct head h = { .magic = HEAD_MAGIC, .tag = { group, rank, why } };
 
 	for (size_t i = 0; i < links(n); i++)
 		if (n->link[i].fd >= 0 && !n->link[i].half)
@@ -78,7 +78,7 @@ void net_close(struct net *n)
 {
 	if (!n)
 		return;
-	tell_all(n, GROUP_LEAVES, n->config.rank);
+	tell_all(n, GROUP_LEAVES, n->config.rank, BERTH_OK);
 	close_all(n);
 	free(n->link);
 	free(n->peer);
@@ -105,13 +105,14 @@ void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx)
 	n->ctx = ctx;
 }
 
-void net_break(struct net *n, unsigned lost)
+void net_break(struct net *n, unsigned lost, berth_result why)
 {
 	if (n->broken)
 		return;
 	n->broken = true;
 	n->lost = lost < n->config.size ? lost : n->config.size;
-	tell_all(n, GROUP_LOST, n->lost);
+	n->why = why == BERTH_TIMEOUT ? why : BERTH_PEER_LOST;
+	tell_all(n, GROUP_LOST, n->lost, n->why);
 	close_all(n);
 }
 
@@ -119,9 +120,9 @@ void net_break(struct net *n, unsigned lost)
 
 enum { ASK_MS = 500 }; /* in which the host hears who is gone */
 
-/* Has a stream ended, or said that somebody is gone?  What it said last may have been
+/* Has a stream ended, or said WHY its sender gives up?  What it said last may have been
  * read already. */
-static bool has_ended(const struct link *l, unsigned *lost)
+static bool has_ended(const struct link *l, unsigned *lost, berth_result *why)
 {
 	struct head h = { 0 };
 	ssize_t k = recv(l->fd, &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
@@ -131,9 +132,8 @@ static bool has_ended(const struct link *l, unsigned *lost)
 		memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
 	if ((!over && k != sizeof h) || h.magic != HEAD_MAGIC)
 		return over;
-	if (h.tag.group == GROUP_LOST)
-		*lost = h.tag.seq;
-	return h.tag.group == GROUP_LOST || (over && h.tag.group != GROUP_LEAVES);
+	*why = net_given_up(&h, lost);
+	return *why || (over && h.tag.group != GROUP_LEAVES);
 }
 
 berth_result net_ended(struct net *n, unsigned peer)
@@ -148,7 +148,7 @@ berth_result net_ended(struct net *n, unsigned peer)
 		if (!rc)
 			poll(NULL, 0, 5);
 	}
-	net_break(n, peer);
+	net_break(n, peer, BERTH_PEER_LOST);
 	return rc;
 }
 
@@ -158,13 +158,14 @@ static void look_at_peers(struct net *n)
 {
 	for (size_t i = 0; i < links(n) && !n->broken; i++) {
 		unsigned peer = (unsigned)(i / NET_LANES), lost = peer;
+		berth_result why;
 
-		if (n->link[i].fd < 0 || !has_ended(&n->link[i], &lost))
+		if (n->link[i].fd < 0 || !has_ended(&n->link[i], &lost, &why))
 			continue;
 		if (lost == peer)
 			net_ended(n, peer);
 		else
-			net_break(n, lost);
+			net_break(n, lost, why);
 	}
 }
 
@@ -179,7 +180,7 @@ static berth_result look_around(struct net *n, uint64_t deadline_ns)
 		rc = n->look && !n->broken ? n->look(n->ctx) : BERTH_OK;
 	}
 	if (n->broken)
-		return BERTH_PEER_LOST;
+		return n->why;
 	return !rc && deadline_ns && now >= deadline_ns ? BERTH_TIMEOUT : rc;
 }
 

@@ -104,7 +104,8 @@ struct net_receive {
 
 /* Send OUT and receive IN at the same time, NOUT and NIN of them, all on different
  * connections.  BERTH_PEER_LOST: *LOST is who.  BERTH_MISMATCH: a head that was not
- * expected, from *LOST.  DEADLINE_NS: of CLOCK_MONOTONIC, 0: none. */
+ * expected, from *LOST.  BERTH_TIMEOUT: also where it was a peer's time that was over.
+ * DEADLINE_NS: of CLOCK_MONOTONIC, 0: none. */
 berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			  struct net_receive *in, size_t nin, uint64_t deadline_ns,
 			  unsigned *lost);
@@ -122,8 +123,8 @@ unsigned net_lost(const struct net *n);
  * is gone; "can't be reached at 10.0.0.2: Connection refused".  Else NULL. */
 const char *net_unreached(const struct net *n);
 
-/* Tell all peers that rank LOST is gone (for them net_exchange() returns it), and
- * close. */
-void net_break(struct net *n, unsigned lost);
+/* Tell all peers that this rank gives up because of rank LOST, and close.  For them
+ * net_exchange() returns WHY: BERTH_TIMEOUT, or for anything else BERTH_PEER_LOST. */
+void net_break(struct net *n, unsigned lost, berth_result why);
 
 #endif

@@ -68,13 +68,12 @@ static bool got_all(const struct net_receive *in)
 static berth_result take_head(struct net_receive *in, const struct head *h,
 			      unsigned *lost)
 {
-	berth_result rc = BERTH_OK;
+	berth_result rc;
 	bool same = !memcmp(&in->note, &h->note, sizeof in->note);
 
-	if (h->magic == HEAD_MAGIC && h->tag.group == GROUP_LOST) {
-		*lost = h->tag.seq; /* any number: see net_exchange() */
-		return BERTH_PEER_LOST;
-	}
+	rc = net_given_up(h, lost);
+	if (rc)
+		return rc;
 	if (h->magic != HEAD_MAGIC || memcmp(&h->tag, &in->tag, sizeof h->tag))
 		return BERTH_MISMATCH;
 	in->note = h->note;
@@ -213,17 +212,16 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 
 /* Behind a message that is complete stands that its sender has given up since.  The
  * message may have been read long ago, behind the one before it. */
-static bool has_given_up(struct link *l, unsigned *lost)
+static berth_result has_given_up(struct link *l, unsigned *lost)
 {
 	struct head h;
 
 	if (l->have < sizeof h && !l->drained)
 		fill(l);
 	if (l->have < sizeof h)
-		return false;
+		return BERTH_OK;
 	memcpy(&h, l->stash + l->at, sizeof h);
-	*lost = h.tag.seq;
-	return h.magic == HEAD_MAGIC && h.tag.group == GROUP_LOST;
+	return net_given_up(&h, lost);
 }
 
 /* ---- both at the same time ---- */
@@ -273,9 +271,9 @@ static bool move(struct exchange *x, berth_result *rc)
 		int k = got_all(&x->in[i]) ? 0 : pull(x->n, &x->in[i], &lost, &why);
 
 		moved |= k > 0;
-		if (k > 0 && !why && got_all(&x->in[i]) &&
-		    has_given_up(net_link(x->n, x->in[i].peer, x->in[i].lane), &lost))
-			why = BERTH_PEER_LOST;
+		if (k > 0 && !why && got_all(&x->in[i]))
+			why = has_given_up(net_link(x->n, x->in[i].peer, x->in[i].lane),
+					   &lost);
 		if (k >= 0 && !why)
 			continue;
 		*rc = why ? why : BERTH_PEER_LOST;

@@ -36,9 +36,19 @@ struct head {
 	uint64_t bytes;
 };
 
-/* Groups of heads that are no message's: rank tag.seq is gone; this rank goes, having
- * done its part. */
+/* Groups of heads that are no message's: this rank gives up because of rank tag.seq,
+ * for the reason tag.step; this rank goes, having done its part. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
+
+/* Why the sender of H gives up, BERTH_TIMEOUT or BERTH_PEER_LOST, and because of which
+ * rank, any number.  BERTH_OK: it does not. */
+static inline berth_result net_given_up(const struct head *h, unsigned *lost)
+{
+	if (h->magic != HEAD_MAGIC || h->tag.group != GROUP_LOST)
+		return BERTH_OK;
+	*lost = h->tag.seq;
+	return h->tag.step == BERTH_TIMEOUT ? BERTH_TIMEOUT : BERTH_PEER_LOST;
+}
 
 /* A connection: what has been read of it and not used yet stands at STASH + AT. */
 struct link {
@@ -79,7 +89,8 @@ struct net {
 	uint64_t oversubscribed_until_ns, oversubscribed_ms;
 	long pushed_aside; /* how often, by others on this core */
 	bool broken;
-	unsigned lost;
+	unsigned lost;      /* because of which rank */
+	berth_result why;   /* BERTH_TIMEOUT or BERTH_PEER_LOST */
 	unsigned waits_for; /* the peer of the exchange in progress */
 	char refusal[128];  /* of the last connection that was not made */
 	bool unreached;     /* it ended an exchange */

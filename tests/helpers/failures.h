@@ -267,6 +267,7 @@ static void arguments(void)
 	SAYS("no average of bool");
 	WRONG(e.root = size, berth_broadcast(&e));
 	WRONG(e.size = 3, berth_allreduce(&e));
+	WRONG(e.size = SIZE_MAX, berth_allreduce(&e));
 	SAYS("BERTH_DESC()");
 	WRONG(e.prescale = &two, berth_broadcast(&e));
 	if (size > 1)

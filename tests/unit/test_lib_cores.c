@@ -239,7 +239,8 @@ END_TEST
 START_TEST(this_process)
 {
 	const uint32_t pid[2] = { (uint32_t)getpid(), 0 };
-	const unsigned cores = cores_of_ranks(pid, 2);
+	bool quota;
+	const unsigned cores = cores_of_ranks(pid, 2, &quota);
 
 	ck_assert_uint_ge(cores, 1);
 	ck_assert_uint_le(cores, (unsigned)sysconf(_SC_NPROCESSORS_ONLN));

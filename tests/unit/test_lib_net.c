@@ -317,7 +317,7 @@ static berth_result says_lost(void *ctx)
 {
 	if (++*(int *)ctx < 3)
 		return BERTH_OK;
-	net_break(watched, 2);
+	net_break(watched, 2, BERTH_PEER_LOST);
 	return BERTH_PEER_LOST;
 }
 
@@ -444,8 +444,7 @@ static void says_half(const struct turn *t)
 
 static void tells_who(const struct turn *t)
 {
-	struct head h = { .magic = HEAD_MAGIC,
-			  .tag = { .group = GROUP_LOST, .seq = 2 } };
+	struct head h = { .magic = HEAD_MAGIC, .tag = { GROUP_LOST, 2, t->change } };
 	int fd = proven(t);
 
 	stranger_say(fd, &h, sizeof h);
@@ -458,19 +457,31 @@ static void wait_for_half(void)
 
 START_TEST(half_a_message)
 {
+	ck_assert_uint_lt(quickest(wait_for_half), 1000);
+}
+END_TEST
+
+/* A peer whose time was over is told from one that lost a rank. */
+START_TEST(says_why)
+{
+	static const struct {
+		unsigned told;
+		berth_result rc;
+	} cases[] = { { BERTH_TIMEOUT, BERTH_TIMEOUT },
+		      { BERTH_PEER_LOST, BERTH_PEER_LOST },
+		      { BERTH_OK, BERTH_PEER_LOST },
+		      { ~0u, BERTH_PEER_LOST } };
 	struct net_receive in = { .tag = { 1, 2, 3 }, .bytes = 12 };
-	struct turn t = { 0 };
+	struct turn t = { .n = stranger_net(1, 3), .change = cases[_i].told };
 	unsigned lost = 9;
 	pid_t pid;
 
-	ck_assert_uint_lt(quickest(wait_for_half), 1000);
-	t.n = stranger_net(1, 3);
 	pid = fork();
 	if (!pid) {
 		tells_who(&t);
 		_exit(0);
 	}
-	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost), BERTH_PEER_LOST);
+	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost), cases[_i].rc);
 	ck_assert_uint_eq(lost, 2);
 	net_close(t.n);
 	waitpid(pid, NULL, 0);
@@ -601,7 +612,7 @@ START_TEST(half_sent)
 	net_watch(t.n, makes_room, NULL);
 	ck_assert_int_eq(net_exchange(t.n, &out, 1, NULL, 0, 0, &lost), BERTH_ABORTED);
 	ck_assert_uint_gt(out.sent, sizeof good);
-	net_break(t.n, 2);
+	net_break(t.n, 2, BERTH_PEER_LOST);
 	net_close(t.n);
 	ck_assert_int_gt(write(goes_on[1], many, sizeof many), 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -747,6 +758,7 @@ int main(void)
 	tcase_add_test(t, listeners);
 	tcase_add_test(t, never_comes);
 	tcase_add_test(t, half_a_message);
+	tcase_add_loop_test(t, says_why, 0, 4);
 	tcase_add_test(t, too_late);
 	tcase_add_loop_test(t, later, 0, 3);
 	tcase_add_test(t, half_sent);
