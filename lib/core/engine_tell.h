@@ -50,7 +50,7 @@ static inline bool engine_head_is_sound(const struct head *h, uint64_t most)
 	return h->n <= most && h->n <= h->pending && h->pending <= ENGINE_PENDING_MOST;
 }
 
-/* All ranks call it.  OWN is the head of this rank; e->list has its pending requests. */
+/* All ranks call it.  OWN is this rank's head; e->list has its pending requests. */
 berth_result engine_tell(struct engine *e, const struct head *own, struct told *told,
 			 uint64_t deadline_ns);
 
