@@ -63,7 +63,8 @@ endif
 
 version := $(shell awk '/define BERTH_VERSION_M|define BERTH_VERSION_PATCH/ { v = v s $$3; s = "." } \
 	END { print v }' lib/berth.h)
-soname := libberth.so.$(firstword $(subst ., ,$(version)))
+# While the version is 0.x, each minor version has its own.
+soname := libberth.so.$(word 1,$(subst ., ,$(version))).$(word 2,$(subst ., ,$(version)))
 LIBBERTH := $(BUILD)/lib/libberth.so
 library := $(LIBBERTH) $(BUILD)/include/berth.h $(BUILD)/lib/pkgconfig/berth.pc
 

@@ -36,16 +36,14 @@ static struct {
 	.factor = 2,
 	.batch_s = 0.005 };
 
-static const struct {
-	const char *name;
-	berth_result (*run)(const struct berth_desc *d);
-} kinds[] = {
-	[BERTH_ALLREDUCE] = { "allreduce", berth_allreduce },
-	[BERTH_REDUCE] = { "reduce", berth_reduce },
-	[BERTH_REDUCESCATTER] = { "reducescatter", berth_reducescatter },
-	[BERTH_ALLGATHER] = { "allgather", berth_allgather },
-	[BERTH_BROADCAST] = { "broadcast", berth_broadcast },
-	[BERTH_ALLTOALL] = { "alltoall", berth_alltoall },
+static const char *const kinds[] = {
+	[BERTH_ALLREDUCE] = "allreduce",
+	[BERTH_REDUCE] = "reduce",
+	[BERTH_REDUCESCATTER] = "reducescatter",
+	[BERTH_ALLGATHER] = "allgather",
+	[BERTH_BROADCAST] = "broadcast",
+	[BERTH_ALLTOALL] = "alltoall",
+	[BERTH_BARRIER] = "barrier",
 };
 
 static const struct {
@@ -179,12 +177,18 @@ static unsigned char *input(const struct shape *s)
 	return b.in_place ? b.out + offset : b.in;
 }
 
+static void run_one(const struct berth_desc *d)
+{
+	need(berth_run(d, -1, NULL), kinds[d->kind]);
+}
+
 static void run(const struct shape *s)
 {
-	struct berth_desc d = BERTH_DESC(.in = input(s), .out = b.out, .count = s->in,
-					 .type = b.type, .op = b.op);
+	struct berth_desc d =
+		BERTH_DESC(.kind = b.kind, .type = b.type, .op = b.op, .in = input(s),
+			   .out = b.out, .count = s->in);
 
-	need(kinds[b.kind].run(&d), kinds[b.kind].name);
+	run_one(&d);
 }
 
 static unsigned expected(const struct shape *s, uint64_t i, unsigned seed)
@@ -211,7 +215,8 @@ static uint64_t verify(const struct shape *s, unsigned seed)
 	size_t bytes = types[type_at()].bytes;
 	uint64_t wrong = 0;
 	struct berth_desc d =
-		BERTH_DESC(.in = &wrong, .out = &wrong, .count = 1, .type = BERTH_U64);
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_U64, .in = &wrong,
+			   .out = &wrong, .count = 1);
 
 	memset(b.out, 255, s->out * bytes);
 	for (uint64_t i = 0; i < s->in; i++)
@@ -225,7 +230,7 @@ static uint64_t verify(const struct shape *s, unsigned seed)
 	}
 	if (b.kind == BERTH_REDUCE && b.me)
 		wrong = 0;
-	need(berth_allreduce(&d), "allreduce");
+	run_one(&d);
 	return wrong;
 }
 
@@ -235,15 +240,17 @@ static uint64_t verify(const struct shape *s, unsigned seed)
 static double time_calls(const struct shape *s, long calls)
 {
 	double seconds;
-	struct berth_desc d = BERTH_DESC(.in = &seconds, .out = &seconds, .count = 1,
-					 .type = BERTH_F64, .op = BERTH_MAX);
+	struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64, .op = BERTH_MAX,
+			   .in = &seconds, .out = &seconds, .count = 1);
+	struct berth_desc all = BERTH_DESC(.kind = BERTH_BARRIER);
 
-	need(berth_barrier(NULL), "barrier");
+	run_one(&all);
 	seconds = now();
 	for (long i = 0; i < calls; i++)
 		run(s);
 	seconds = now() - seconds;
-	need(berth_allreduce(&d), "allreduce");
+	run_one(&d);
 	return seconds;
 }
 
@@ -369,8 +376,8 @@ static void op_named(const char *name)
 static void kind_named(const char *name)
 {
 	for (size_t i = 0; i < COUNT(kinds); i++)
-		if (!strcmp(kinds[i].name, name)) {
-			b.kind = (enum berth_kind)i;
+		if (i != BERTH_BARRIER && kinds[i] && !strcmp(kinds[i], name)) {
+			b.kind = (berth_kind)i;
 			return;
 		}
 	refuse("'%s' is no operation of those that --help lists", name);
@@ -427,12 +434,20 @@ static void read_options(int argc, char **argv)
 	if (b.to < b.from)
 		refuse("-e %zu is less than -b %zu", b.to, b.from);
 	if (b.in_place && (b.kind == BERTH_REDUCESCATTER || b.kind == BERTH_ALLTOALL))
-		refuse("-i: %s can't be in place", kinds[b.kind].name);
+		refuse("-i: %s can't be in place", kinds[b.kind]);
+}
+
+static int local_size(void)
+{
+	struct berth_world w = { .size = sizeof w };
+
+	need(berth_world(&w), "berth_world");
+	return w.local_size;
 }
 
 static unsigned char *array(void)
 {
-	unsigned char *p = b.heap ? berth_alloc(b.to + 64) : calloc(1, b.to + 64);
+	unsigned char *p = b.heap ? berth_alloc(b.to + 64, BERTH_HOST, 0) : calloc(1, b.to + 64);
 
 	if (!p) {
 		fprintf(stderr, "berth_bench: no memory for %zu bytes\n", b.to);
@@ -475,7 +490,7 @@ int main(int argc, char **argv)
 		if (!b.me)
 			printf("# %s of %d ranks, %d on this host, libberth %s%s%s\n"
 			       "#%11s %12s %6s %6s %10s %8s %8s %7s\n",
-			       kinds[b.kind].name, b.n, berth_local_size(),
+			       kinds[b.kind], b.n, local_size(),
 			       berth_version(), b.in_place ? ", in place" : "",
 			       b.heap ? ", berth_alloc()" : "", "size", "count", "type",
 			       "redop", "time us", "algbw", "busbw", "#wrong");

@@ -167,9 +167,10 @@ static double epoch(struct network *n, struct network *speed, struct step *s,
 		    int number)
 {
 	const double one_of_batch = 1.0 / BATCH;
-	struct berth_desc sum = BERTH_DESC(.name = "gradient", .in = s, .out = s,
-					   .count = PARAMETERS + 1, .type = BERTH_F64,
-					   .op = BERTH_SUM, .postscale = &one_of_batch);
+	struct berth_desc sum = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64,
+					   .op = BERTH_SUM, .name = "gradient", .in = s,
+					   .out = s, .count = PARAMETERS + 1,
+					   .postscale = &one_of_batch);
 	double *value = (double *)n, *v = (double *)speed, *g = (double *)&s->gradient;
 	double loss = 0;
 	int order[TRAINED], steps = TRAINED / BATCH;
@@ -179,7 +180,7 @@ static double epoch(struct network *n, struct network *speed, struct step *s,
 		memset(s, 0, sizeof *s);
 		for (int j = berth_rank(); j < BATCH; j += berth_size())
 			learn(n, pictures[order[i * BATCH + j]], s);
-		must(berth_allreduce(&sum));
+		must(berth_run(&sum, -1, NULL));
 		for (int j = 0; j < PARAMETERS; j++) {
 			v[j] = 0.9 * v[j] + g[j];
 			value[j] -= 0.1 * v[j];
@@ -192,16 +193,17 @@ static double epoch(struct network *n, struct network *speed, struct step *s,
 static void train(int epochs)
 {
 	static struct network n, speed;
-	struct berth_desc same = BERTH_DESC(.name = "network", .in = &n, .out = &n,
-					    .count = PARAMETERS, .type = BERTH_F64);
-	struct step *s = berth_alloc(sizeof *s);
+	struct berth_desc same = BERTH_DESC(.kind = BERTH_BROADCAST, .type = BERTH_F64,
+					    .name = "network", .in = &n, .out = &n,
+					    .count = PARAMETERS);
+	struct step *s = berth_alloc(sizeof *s, BERTH_HOST, 0);
 	int right = 0;
 
 	if (!s)
 		must(BERTH_MEMORY);
 	if (berth_rank() == 0)
 		begin(&n);
-	must(berth_broadcast(&same));
+	must(berth_run(&same, -1, NULL));
 	for (int i = 0; i < epochs; i++) {
 		double loss = epoch(&n, &speed, s, i);
 

@@ -1,30 +1,38 @@
 /* berth.h - collectives for the processes ("ranks") of a training program.
  *
  *     berth_init(NULL);
- *     struct berth_desc d = BERTH_DESC(.in = gradients, .out = gradients, .count = n,
- *                                      .type = BERTH_F32, .op = BERTH_AVG);
- *     if (berth_allreduce(&d))
+ *     struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32,
+ *                                      .op = BERTH_AVG, .in = gradients,
+ *                                      .out = gradients, .count = n);
+ *     if (berth_run(&d, -1, NULL))
  *             fprintf(stderr, "%s\n", berth_last_error()->text);
  *     berth_shutdown();
  *
- * Every rank of a process set makes the same calls on it in the same order.  If calls
- * do not match, every rank gets an error that names both sides.  The library mixes no
- * data of different operations, but the contents of OUT are then undefined.  Only
- * asynchronous operations with names may be submitted in a different order on each
- * rank.
+ * A descriptor names an operation; berth_run() does it, berth_submit() begins it.  All
+ * ranks of a process set ask for the same operations.  Those with names match by their
+ * names, in any order; those without match by their order.  If operations do not match,
+ * every rank gets an error that names both sides.  The library mixes no data of
+ * different operations, but the contents of OUT are then undefined.
  *
  * Counts are elements, sizes bytes, times milliseconds.  Buffers belong to the caller,
  * and must stay valid until the call, or the wait for it, has returned.  A returned
  * pointer stays valid until the call that ends it.
  *
- * Several threads may make all calls.  The library prints nothing, ends no process and
- * changes no signal.  It starts a thread with the first asynchronous operation.
- * Structs begin with their size, so that they may grow.  Numbers of an enum never
- * change; new ones come at its end.
+ * Threads: several threads may make all calls; only one at a time those for one
+ * request.  The library prints nothing, ends no process and changes no signal.  It
+ * starts a thread with the first operation that is submitted.
  *
- * A child of fork() is no rank.  It has none of the library's sockets.  In it calls
- * return BERTH_STATE, also berth_wait() for a request of its parent.  berth_rank() and
- * the other five numbers are those of its parent.
+ * Callbacks: a function that the library calls may make all calls but those that wait,
+ * which return BERTH_STATE in it.
+ *
+ * Fork: a child of fork() is no rank.  It has none of the library's sockets.  In it
+ * calls return BERTH_STATE, also berth_wait() for a request of its parent.
+ * berth_rank(), berth_size() and berth_world() still say what its parent is.
+ *
+ * ABI: structs begin with their size, so that they may grow at their end.  A field that
+ * is 0 or NULL is not given.  A field of a later version has to be 0 here, or the call
+ * returns BERTH_UNSUPPORTED.  Numbers of an enum never change; new ones come at its end.
+ * While the version is 0.x, each minor version has its own soname and symbol version.
  *
  * In C++20 BERTH_DESC takes its members in their order; before, it takes none. */
 #ifndef BERTH_H
@@ -40,21 +48,22 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define BERTH_VERSION_MAJOR 0
-#define BERTH_VERSION_MINOR 1
+#define BERTH_VERSION_MINOR 2
 #define BERTH_VERSION_PATCH 0
 #define BERTH_VERSION_NUMBER                                                           \
 	(BERTH_VERSION_MAJOR * 10000 + BERTH_VERSION_MINOR * 100 + BERTH_VERSION_PATCH)
 
 typedef enum berth_result {
 	BERTH_OK = 0,
-	BERTH_BUSY = 1,      /* berth_poll(), berth_wait(): not done yet */
+	BERTH_BUSY = 1,      /* not done yet */
 	BERTH_INVALID = 2,   /* an argument is not valid */
 	BERTH_STATE = 3,     /* a call at the wrong time, as before berth_init() */
 	BERTH_NO_PEERS = 4,  /* there are other ranks, but they cannot be reached */
 	BERTH_MISMATCH = 5,  /* the ranks called different operations */
 	BERTH_PEER_LOST = 6, /* a rank of the process set has ended */
 	BERTH_TIMEOUT = 7,   /* a rank did not call the operation in time */
-	BERTH_ABORTED = 8,   /* the process set was removed, or the library shut down */
+	BERTH_ABORTED = 8,   /* the process set was aborted or removed, or the library
+				shut down */
 	BERTH_MEMORY = 9,    /* out of memory */
 	BERTH_AUTH = 10,     /* a peer does not have the job's key */
 	BERTH_UNSUPPORTED = 11, /* not in this build, or not in this back end */
@@ -96,6 +105,28 @@ typedef enum berth_op {
 	BERTH_ADASUM = 8 /* only allreduce of floats */
 } berth_op;
 
+/* The numbers of kinds begin with 1: a kind has to be given. */
+typedef enum berth_kind {
+	BERTH_ALLREDUCE = 1,
+	BERTH_REDUCE = 2,
+	BERTH_REDUCESCATTER = 3,
+	BERTH_ALLGATHER = 4,
+	BERTH_BROADCAST = 5,
+	BERTH_ALLTOALL = 6,
+	BERTH_BARRIER = 7,
+	BERTH_GATHER = 8,
+	BERTH_SCATTER = 9,
+	BERTH_SEND = 10,
+	BERTH_RECV = 11
+} berth_kind;
+
+/* Where an array lies. */
+typedef enum berth_memory {
+	BERTH_ANYWHERE = 0, /* the library finds out */
+	BERTH_HOST = 1,
+	BERTH_CUDA = 2 /* BERTH_UNSUPPORTED without a GPU back end */
+} berth_memory;
+
 /* ---- begin and end ---- */
 
 enum berth_log_level {
@@ -105,37 +136,62 @@ enum berth_log_level {
 	BERTH_LOG_DEBUG = 3
 };
 
+/* How processes find each other.  The library uses it only while the call that takes it
+ * lasts, in the thread of that call. */
+struct berth_bootstrap {
+	size_t size;
+	int rank, ranks;
+	/* IN, BYTES of each process, to OUT in the order of ranks.  0, or anything else
+	 * if it failed.  All processes call it equally often. */
+	int (*allgather)(void *ctx, const void *in, void *out, size_t bytes);
+	void *ctx;
+	/* 32 bytes, the same on all processes.  NULL: rank 0 makes it, and it is as
+	 * secret as what allgather sends. */
+	const unsigned char *key;
+	const char *host; /* processes with equal names share memory; NULL: found out */
+};
+
 struct berth_config {
 	size_t size;
 	/* Gets each message: one line without its newline, from any thread. */
 	void (*log)(void *ctx, enum berth_log_level level, const char *text);
 	void *log_ctx;
 	int64_t timeout_ms; /* the default; 0: BERTH_OP_TIMEOUT; -1: none */
+	const struct berth_bootstrap *bootstrap; /* NULL: the agent, PMIx, or alone */
 };
 
-/* Begin an init round: join the other ranks of the job that started this process.  If
- * the environment names no other ranks, this rank is alone.  All ranks call it at the
- * same time.  CONFIG may be NULL.  Calls are counted: the same number of
- * berth_shutdown() ends it.  BERTH_NO_PEERS: the launcher gives no way to reach the
- * other ranks; the text of berth_last_error() says what to add. */
+/* Begin an init round: join the other ranks of the job that started this process, or
+ * those of CONFIG's bootstrap.  If the environment names no other ranks, this rank is
+ * alone.  All ranks call it at the same time.  CONFIG may be NULL.  Calls are counted:
+ * the same number of berth_shutdown() ends it.  BERTH_NO_PEERS: the launcher gives no
+ * way to reach the other ranks; the text of berth_last_error() says what to add. */
 berth_result berth_init(const struct berth_config *config);
+/* Leave this world, and join the next one: the count of berth_init() stays.  Not in
+ * this version: BERTH_UNSUPPORTED. */
+berth_result berth_change(const struct berth_config *config);
 /* Operations that still run end with BERTH_ABORTED, also those in which other threads
  * are.  It does not wait for other ranks.  Process sets end with it.  Requests remain
  * until berth_wait(). */
 berth_result berth_shutdown(void);
 
 /* The rank in the whole job, and the number of ranks; -1 before berth_init(), and after
- * berth_shutdown().  Local:
- * among the ranks of this host.  Cross: among the ranks of all hosts with this local
- * rank. */
+ * berth_shutdown(). */
 int berth_rank(void);
 int berth_size(void);
-int berth_local_rank(void);
-int berth_local_size(void);
-int berth_cross_rank(void);
-int berth_cross_size(void);
 
-/* "0.1.0" */
+/* Local: among the ranks of this host.  Cross: among the ranks of all hosts with this
+ * local rank. */
+struct berth_world {
+	size_t size;
+	uint64_t epoch; /* 0 in this version */
+	int rank, ranks;
+	int local_rank, local_size;
+	int cross_rank, cross_size;
+	int changed; /* 1: the next world waits for berth_change(); 0 in this version */
+};
+berth_result berth_world(struct berth_world *world);
+
+/* "0.2.0" */
 const char *berth_version(void);
 
 struct berth_error {
@@ -147,8 +203,8 @@ struct berth_error {
 	const char *text; /* one sentence, no full stop */
 };
 
-/* The last error of this thread; its result is BERTH_OK if there was none.  Valid until
- * the next call of this thread. */
+/* The last error of this thread; its result is BERTH_OK if there was none.  In a
+ * callback: the error of its operation.  Valid until the next call of this thread. */
 const struct berth_error *berth_last_error(void);
 /* A short text such as "out of memory", for any number. */
 const char *berth_result_text(berth_result result);
@@ -167,43 +223,51 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set);
 /* One set for each COLOR, ordered by KEY, then by rank.  With color -1 the rank is in
  * no set, and SET gets NULL.  All ranks of PARENT call it. */
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set);
-/* All ranks that made the set call it, and it waits for them.  SET is then no longer
- * valid, even if the call fails.  Operations of all ranks that still run in it end with
- * BERTH_ABORTED. */
+/* A set that its members alone make: those of BOOTSTRAP, ranks of one world, in the
+ * order of its ranks.  Other ranks do not call. */
+berth_result berth_set_make(const struct berth_bootstrap *bootstrap, berth_set **set);
+/* Operations of all ranks in the set, those that run and those that come, end with
+ * BERTH_ABORTED.  WHY, or NULL, stands in the text of the error. */
+berth_result berth_set_abort(berth_set *set, const char *why);
+/* This rank leaves the set, and waits for no other.  SET is then no longer valid, even
+ * if the call fails.  Operations of this rank that still run in it end with
+ * BERTH_ABORTED, and so do those of other ranks that this rank has not come to. */
 berth_result berth_set_remove(berth_set *set);
 int berth_set_rank(const berth_set *set); /* of this process, or -1 */
 int berth_set_size(const berth_set *set);
 /* The rank of member I in the whole job. */
 int berth_set_member(const berth_set *set, int i);
 
-/* ---- operations ---- */
-
-struct berth_desc {
-	size_t size;
-	const char *name; /* of the tensor; NULL: only the order matches it */
-	berth_set *set;
-	const void *in; /* may be OUT, except for reducescatter; no other overlap */
-	void *out;
-	uint64_t count; /* elements of IN, unless the operation says otherwise */
-	berth_type type;
-	berth_op op;
-	/* Each element is multiplied by PRESCALE before it is added, and the result by
-	 * POSTSCALE.  NULL: neither. */
-	const double *prescale, *postscale;
-	int root; /* a rank in the set, for broadcast and reduce */
-	const uint64_t
-		*in_counts; /* for alltoallv and reducescatter: one for each rank */
-	const uint64_t
-		*out_counts; /* for allgatherv and alltoallv: one for each rank */
-	int64_t timeout_ms;  /* 0: the default; -1: none */
-	int priority;        /* of asynchronous operations; a higher one is earlier */
-};
-#define BERTH_DESC(...)                                                                \
-	{                                                                              \
-		.size = sizeof(struct berth_desc), __VA_ARGS__                         \
-	}
-
-/* OUT = the sum (or another op) of IN over all ranks, COUNT elements each.
+/* ---- operations ----
+ *
+ * ALLREDUCE      OUT = the sum (or another op) of IN over all ranks, COUNT elements.
+ * REDUCE         The same, but only to OUT of ROOT.
+ * REDUCESCATTER  Each rank gets its part of the sum: COUNT / ranks elements, and the
+ *                first ranks one more if there is a remainder; or IN_COUNTS[rank], with
+ *                the sum COUNT.
+ * ALLGATHER      OUT = IN of all ranks in the order of ranks, COUNT elements each.
+ *                OUT_COUNTS: the count of each rank, where the counts differ.
+ * BROADCAST      OUT = IN of ROOT, COUNT elements.
+ * ALLTOALL       Part I of IN goes to rank I.  Part I of OUT comes from rank I.  A part
+ *                has COUNT / ranks elements, and COUNT is a multiple of ranks; or
+ *                IN_COUNTS[I] elements, with the sum COUNT.
+ * BARRIER        Wait until all ranks of SET have called it.
+ * GATHER         OUT of ROOT = IN of all ranks in the order of ranks, COUNT each.
+ * SCATTER        OUT = this rank's part of IN of ROOT, COUNT elements each.
+ * SEND, RECV     IN of COUNT elements to rank ROOT; from rank ROOT, or from any
+ *                (BERTH_ANY), to OUT with room for ROOM elements.  TAG is the same on
+ *                both sides.  Those of one sender with one tag arrive in their order.
+ *
+ * Counts that only this rank knows: an allgather or an alltoall with RECEIVED writes
+ * there how many elements came from each rank (RECV: one number).  OUT has room for
+ * ROOM elements.  If more come, every rank gets BERTH_MISMATCH, and OUT is as it was.
+ * If OUT is NULL, ALLOC is called with the bytes that come, in a thread of the library
+ * or in the one that waits; without ALLOC, *MADE is memory for berth_free().  OUT_COUNTS
+ * says what is expected: a difference is BERTH_MISMATCH.
+ *
+ * In place: IN may be OUT, but for a reducescatter and a scatter: of these OUT may be
+ * this rank's part of IN.  IN of an allgather or a gather may be this rank's part of
+ * OUT.  No other overlap.
  *
  * Floats of 32 bits and fewer are accumulated in f32, and rounded to their type once,
  * at the end; f64 is accumulated in f64.  Integers wrap.  A prescaled element is
@@ -214,68 +278,99 @@ struct berth_desc {
  * in the order of their ranks, then the hosts, numbered in the order of their first
  * ranks, in the order S(0, 1) with S(i, m) = S(i, 2m) + S(i + m, 2m): of four,
  * (0 + 2) + (1 + 3).  So every rank and every run gets the same bits, for any size and
- * any algorithm.  This is also the order of berth_reduce() and
- * berth_reducescatter(). */
-berth_result berth_allreduce(const struct berth_desc *d);
-/* The same, but only to OUT of ROOT. */
-berth_result berth_reduce(const struct berth_desc *d);
-/* Each rank gets its part of the sum: COUNT / ranks elements, and the first ranks one
- * more if there is a remainder; or IN_COUNTS[rank], with the sum COUNT. */
-berth_result berth_reducescatter(const struct berth_desc *d);
-/* OUT = IN of all ranks in the order of ranks, COUNT elements each; or
- * OUT_COUNTS[rank], where COUNT is the number of this rank. */
-berth_result berth_allgather(const struct berth_desc *d);
-/* OUT = IN of ROOT, COUNT elements. */
-berth_result berth_broadcast(const struct berth_desc *d);
-/* Part I of IN goes to rank I.  Part I of OUT comes from rank I.  A part has COUNT /
- * ranks elements, and COUNT is a multiple of ranks; or the parts have IN_COUNTS[rank]
- * elements, with the sum COUNT, and OUT_COUNTS[rank] elements. */
-berth_result berth_alltoall(const struct berth_desc *d);
-/* Wait until all ranks of SET have called it. */
-berth_result berth_barrier(berth_set *set);
-/* This rank has no more data.  Until all ranks have joined, it takes part in each
- * allreduce of the others with zeros (or ones, or the least value, as the operation
- * needs), and in each barrier; an average still divides by all ranks.  Every other
- * operation is BERTH_INVALID on all ranks that call it meanwhile.  LAST: the rank that
- * joined last, the same on all ranks. */
-berth_result berth_join(int *last);
+ * any algorithm. */
 
-/* Asynchronous operations.  One thread at a time polls or waits for a request.  It
- * remains until berth_wait() ends it, also after berth_shutdown(): if its operations
- * were not done before, it comes to BERTH_ABORTED. */
+#define BERTH_ANY (-1) /* root of BERTH_RECV: any rank */
+/* A stream on which nothing waits; other streams as DLPack numbers them. */
+#define BERTH_HOST_STREAM ((void *)-1)
+
+struct berth_desc {
+	size_t size;
+	berth_kind kind;
+	berth_type type;
+	berth_op op;
+	int root;          /* a rank in the set */
+	const char *name;  /* of the tensor; NULL: only the order matches it */
+	const char *shape; /* any text: compared, and quoted where it differs */
+	berth_set *set;
+	const void *in;
+	void *out;
+	void *(*alloc)(void *ctx, uint64_t bytes);
+	void *alloc_ctx;
+	void **made;
+	uint64_t count; /* elements of IN, unless the operation says otherwise */
+	uint64_t room;
+	const uint64_t *in_counts, *out_counts; /* one for each rank */
+	uint64_t *received;
+	int *from; /* of RECV: the rank that it came from; NULL: nobody asks */
+	/* Each element is multiplied by PRESCALE before it is added, and the result by
+	 * POSTSCALE.  NULL: neither. */
+	const double *prescale, *postscale;
+	uint64_t tag;
+	int64_t timeout_ms; /* 0: the default; -1: none */
+	int priority;       /* of submitted operations; a higher one is earlier */
+	int device;         /* of MEMORY */
+	berth_memory memory;
+	/* Of a device: STREAM wrote IN and will read OUT; READY: an event after which
+	 * IN may be read.  BERTH_UNSUPPORTED without a GPU back end. */
+	void *stream, *ready;
+};
+#define BERTH_DESC(...)                                                                \
+	{                                                                              \
+		.size = sizeof(struct berth_desc), __VA_ARGS__                         \
+	}
+
+/* Operations that were submitted.  A request remains until berth_wait() or
+ * berth_wait_any() ends it, also after berth_shutdown(): if its operations were not
+ * done before, it comes to BERTH_ABORTED. */
 typedef struct berth_request berth_request;
 
-enum berth_kind {
-	BERTH_ALLREDUCE = 0,
-	BERTH_REDUCE = 1,
-	BERTH_REDUCESCATTER = 2,
-	BERTH_ALLGATHER = 3,
-	BERTH_BROADCAST = 4,
-	BERTH_ALLTOALL = 5,
-	BERTH_BARRIER = 6
-};
-
-/* Submit N operations of KIND as one request.  Either all of them are done, or none. */
-berth_result berth_submit(enum berth_kind kind, const struct berth_desc *d, size_t n,
+/* Do the operation D.  A rank that calls this and a rank that submits the same do one
+ * operation.  SLICE_MS -1: return when it is done.  Else, after SLICE_MS milliseconds,
+ * return BERTH_BUSY and *LATER, a request for it: so an interpreter can look at signals
+ * now and then. */
+berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
+		       berth_request **later);
+/* Begin N operations of one set, of any kinds, as one request.  Either all of its
+ * collectives are done, or none.  Its sends and receives make progress together.  The
+ * structs are D->size apart.  They are copied, with all that they point to but IN, OUT,
+ * RECEIVED, FROM and MADE. */
+berth_result berth_submit(const struct berth_desc *d, size_t n,
 			  berth_request **request);
-/* BERTH_BUSY, or the result.  The request remains. */
+/* BERTH_BUSY, or the result.  The request remains.  It gives no core away. */
 berth_result berth_poll(berth_request *request);
 /* Wait until it is done, at most TIMEOUT_MS (-1: no limit).  After BERTH_BUSY the
  * request remains.  Each other result is that of the operations, and ends the
  * request. */
 berth_result berth_wait(berth_request *request, int64_t timeout_ms);
+/* Wait until one of N is done, NULLs left out.  WHICH: its place.  Its result ends that
+ * request; the others remain. */
+berth_result berth_wait_any(berth_request *const *requests, size_t n,
+			    int64_t timeout_ms, size_t *which);
 /* Let STREAM of the caller's device wait.  BERTH_UNSUPPORTED without a GPU back end. */
 berth_result berth_wait_stream(berth_request *request, void *stream);
+/* Call DONE when the request is done, once, in a thread of the library or in one that
+ * waits; at once if it is done already.  The request remains; DONE may end it with
+ * berth_wait().  One for each request: another is BERTH_STATE. */
+berth_result berth_then(berth_request *request,
+			void (*done)(void *ctx, berth_result result), void *ctx);
+/* This rank has no more data.  Until all ranks of SET have joined, it takes part in
+ * each allreduce of the others with zeros (or ones, or the least value, as the
+ * operation needs), and in each barrier; an average still divides by all ranks.  Every
+ * other collective is BERTH_INVALID on all ranks that call it meanwhile.  LAST: the
+ * rank of the job that joined last, the same on all ranks. */
+berth_result berth_join(berth_set *set, int *last);
 
 /* ---- memory ---- */
 
-/* Memory that all ranks of this host can access: operations on it copy nothing.  It is
- * aligned to 64 bytes, and zero.  NULL: out of memory. */
-void *berth_alloc(size_t bytes);
+/* BERTH_HOST: memory that all ranks of this host can access: operations on it copy
+ * nothing.  It is aligned to 64 bytes, and zero.  DEVICE is 0.  NULL: out of memory, or
+ * no such memory. */
+void *berth_alloc(size_t bytes, berth_memory memory, int device);
 void berth_free(void *p);
 /* Announce memory of the caller that will be used often, for back ends that need
  * this. */
-berth_result berth_register(void *p, size_t bytes);
+berth_result berth_register(void *p, size_t bytes, berth_memory memory, int device);
 berth_result berth_deregister(void *p);
 
 /* ---- observation ---- */

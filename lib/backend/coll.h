@@ -12,8 +12,22 @@ struct coll_piece {
 	uint64_t at; /* elements in front of it */
 };
 
+struct coll;
+
+/* Of an operation of which each rank knows its own counts alone. */
+struct coll_rows {
+	const uint64_t *mine; /* WORDS that this rank tells all others */
+	uint64_t *all;        /* room for those of all ranks, in their order */
+	size_t words;
+	/* When ALL is complete: sets counts, LARGEST and OUT of C, or returns what
+	 * ends the operation in front of its data.  BERTH_MISMATCH: the same on all
+	 * ranks. */
+	berth_result (*settle)(void *ctx, struct coll *c);
+	void *ctx;
+};
+
 struct coll {
-	enum berth_kind kind;
+	berth_kind kind;
 	const void *in;
 	void *out;
 	uint64_t count; /* elements; of allgather: this rank's */
@@ -34,6 +48,7 @@ struct coll {
 	 * take them. */
 	const struct coll_piece *piece;
 	size_t npieces;
+	const struct coll_rows *rows; /* NULL: all counts are known; coll_rows.h */
 	/* Of everything that has to be the same on all ranks: what it is called,
 	 * kind, type, op, shape, root, scalings. */
 	uint32_t signature;
@@ -51,7 +66,7 @@ uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
 void coll_alone(const struct coll *c);
 
 /* Allreduce, reduce, reducescatter. */
-static inline bool coll_reduces(enum berth_kind kind)
+static inline bool coll_reduces(berth_kind kind)
 {
 	return kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE ||
 	       kind == BERTH_REDUCESCATTER;

@@ -219,7 +219,7 @@ static uint32_t slots_of(const struct shm *s, size_t slot_bytes)
 static berth_result by_slots(struct shm_op *w, uint64_t bytes)
 {
 	struct shm *s = w->s;
-	enum berth_kind kind = w->c->kind;
+	berth_kind kind = w->c->kind;
 	bool reduces = kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE;
 
 	w->slot_bytes = reduces ? reduction_chunk(s, bytes) : s->chunk_bytes;

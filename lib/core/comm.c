@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/coll_rows.h"
 #include "lib/backend/hier.h"
 #include "lib/backend/shm.h"
 #include "lib/backend/tcp.h"
@@ -65,12 +66,27 @@ static berth_result look_for_stall(struct comm *c, uint64_t now)
 	return BERTH_OK;
 }
 
+/* Has this rank, or another, ended what the set does? */
+static berth_result look_for_end(struct comm *c)
+{
+	if (atomic_load(&c->aborts) && c->net)
+		net_break(c->net, c->me, BERTH_ABORTED);
+	if (atomic_load(&c->aborted) || atomic_load(&c->aborts))
+		return BERTH_ABORTED;
+	for (unsigned i = 0; c->id && i < c->n; i++)
+		if (i != c->me && missing_has_left(c, i)) {
+			c->left = i;
+			return BERTH_ABORTED;
+		}
+	return BERTH_OK;
+}
+
 static berth_result look(void *ctx)
 {
 	struct comm *c = ctx;
 	uint64_t now = clock_ns();
 
-	if (atomic_load(&c->aborted))
+	if (look_for_end(c))
 		return BERTH_ABORTED;
 	if (!c->begun_ns)
 		c->begun_ns = c->reported_ns = now;
@@ -106,8 +122,27 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
 				     .range = w->params.net,
 				     .interfaces = w->params.interfaces };
 
+	config.leaver = n < w->who.size ? BERTH_ABORTED : BERTH_PEER_LOST;
 	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
 	return net_open(&config, why, why_bytes);
+}
+
+enum { SHARED_ALIGN = 64 };
+
+static size_t shared_at(unsigned nlocal)
+{
+	return (shm_bytes(nlocal) + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN;
+}
+
+size_t comm_region_bytes(unsigned nlocal)
+{
+	return shared_at(nlocal) + sizeof(struct comm_shared) +
+	       nlocal * sizeof(uint32_t);
+}
+
+struct comm_shared *comm_shared(void *region, unsigned nlocal)
+{
+	return (struct comm_shared *)((unsigned char *)region + shared_at(nlocal));
 }
 
 static struct shm *join_memory(struct comm *c, void *region, unsigned n, unsigned me)
@@ -143,6 +178,8 @@ static berth_result join(struct comm *c, const struct comm_config *config)
 	}
 	hier.host = host;
 	hier.rank = place;
+	if (config->region)
+		c->shared = comm_shared(config->region, nlocal);
 	if (host && place && config->region)
 		hier.local = join_memory(c, config->region, nlocal, me);
 	if (hier.local && nlocal == c->n) {
@@ -168,7 +205,7 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->rank = config->rank;
 	c->id = config->id;
 	c->net = config->net;
-	c->lost = c->n;
+	c->lost = c->left = c->n;
 	c->said = calloc(c->n, sizeof *c->said);
 	if (!c->said)
 		return BERTH_MEMORY;
@@ -255,6 +292,35 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 		 n == 1 ? "'" : "", fate);
 }
 
+/* Why it is aborted, after WORDS of what ran. */
+static void say_abort(const struct comm *c, struct failure *why, const char *words)
+{
+	const struct comm_shared *s = c->shared;
+	unsigned by = atomic_load(&s->aborted), who = c->left;
+
+	if (c->aborted) {
+		snprintf(why->text, sizeof why->text, "%s: " COMM_ENDED, words);
+		return;
+	}
+	if (by && by <= c->n)
+		snprintf(why->text, sizeof why->text,
+			 "%s: rank %u aborted the set%s%.200s", words, c->rank[by - 1],
+			 *s->why ? ": " : "", s->why);
+	else if (c->net && who == c->n)
+		who = net_lost(c->net);
+	for (unsigned i = 0; !by && who == c->n && i < c->n; i++)
+		if (i != c->me && missing_has_left(c, i)) /* as another rank saw */
+			who = i;
+	who = who > c->n ? c->n : who;
+	if (!*why->text && who < c->n)
+		snprintf(why->text, sizeof why->text,
+			 "%s: rank %u left the set, or aborted it", words,
+			 c->rank[who]);
+	else if (!*why->text)
+		snprintf(why->text, sizeof why->text,
+			 "%s: another rank left the set, or aborted it", words);
+}
+
 berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 			 struct failure *why)
 {
@@ -265,7 +331,7 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	if (rc == BERTH_PEER_LOST && c->lost == c->n && c->deadline_ns &&
 	    clock_ns() + SAME_TIME_NS >= c->deadline_ns)
 		rc = BERTH_TIMEOUT;
-	if (c->aborted || (c->closing && rc == BERTH_PEER_LOST))
+	if (c->aborted)
 		rc = BERTH_ABORTED;
 	memset(why, 0, sizeof *why);
 	why->rc = rc;
@@ -274,8 +340,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	op_words(words, sizeof words, op);
 	if (rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT)
 		say_missing(c, why, words);
-	else if (rc == BERTH_ABORTED && (c->aborted || c->closing))
-		snprintf(why->text, sizeof why->text, "%s: " COMM_ENDED, words);
+	else if (rc == BERTH_ABORTED)
+		say_abort(c, why, words);
 	else
 		snprintf(why->text, sizeof why->text, "%s: %s", words,
 			 berth_result_text(rc));
@@ -302,13 +368,29 @@ berth_result comm_broken(const struct comm *c, struct failure *why)
 	return rc;
 }
 
+void comm_say_abort(struct comm *c, const char *why)
+{
+	struct comm_shared *s = c->shared;
+	uint32_t nobody = 0;
+
+	if (atomic_compare_exchange_strong(&s->aborting, &nobody, c->me + 1)) {
+		snprintf(s->why, sizeof s->why, "%s", why ? why : "");
+		atomic_store(&s->aborted, c->me + 1);
+	}
+	atomic_store(&c->aborts, true);
+}
+
 void comm_abort(struct comm *c)
 {
 	if (c->broken)
 		return;
 	c->finally = (struct failure){ .rc = BERTH_ABORTED };
-	snprintf(c->finally.text, sizeof c->finally.text, COMM_ENDED);
+	say_abort(c, &c->finally, "an operation");
 	atomic_store(&c->broken, BERTH_ABORTED);
+	if (c->n > 1)
+		c->back->end(c->group, BERTH_ABORTED, c->me);
+	if (c->net)
+		net_break(c->net, c->me, BERTH_ABORTED);
 }
 
 /* ---- running ---- */
@@ -316,6 +398,8 @@ void comm_abort(struct comm *c)
 berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns)
 {
 	c->deadline_ns = deadline_ns;
+	if (coll->rows)
+		return coll_run_rows(c->back, c->group, coll, c->n, c->me, deadline_ns);
 	return c->back->run(c->group, coll, deadline_ns);
 }
 

@@ -1,7 +1,5 @@
 /* comm.h - the ranks of a set, joined to run operations one after the other: a
- * back end's group with its memory and connections.  A set has two, one for blocking
- * calls and one for its engine; they know nothing of each other.  One thread at a
- * time.
+ * back end's group with its memory and connections.  One thread at a time.
  *
  * While an operation waits, the comm looks now and then (each 50 ms, asleep) for
  * ranks that are gone, and for a stall worth a report. */
@@ -17,6 +15,16 @@ struct world;
 
 #define COMM_ENDED "the set was removed, or the library shut down, meanwhile"
 
+/* What the ranks of a set on one host share beside their back end, at the end of their
+ * region: all zero at first. */
+struct comm_shared {
+	_Atomic uint32_t gone;     /* ranks that use the region no more */
+	_Atomic uint32_t aborting; /* 1 + the place that aborts the set */
+	_Atomic uint32_t aborted;  /* the same; WHY is whole */
+	char why[240];
+	_Atomic uint32_t left[]; /* of each of them: it has left the set */
+};
+
 /* Why an operation failed, apart from the thread that ran it. */
 struct failure {
 	berth_result rc;
@@ -30,7 +38,8 @@ struct comm {
 	struct world *world;
 	unsigned n, me;
 	const unsigned *rank; /* of the job, for each place; the set's */
-	uint32_t id;          /* in records: the set's number; top bit: asynchronous */
+	uint32_t id;          /* in records: the set's number; 0: all ranks */
+	struct comm_shared *shared;
 	const struct backend *back;
 	void *group;
 	struct net *net; /* NULL: all on this host */
@@ -51,12 +60,13 @@ struct comm {
 	unsigned lost;     /* place of who is gone; N: nobody */
 	unsigned gone[64]; /* ranks of the job that were when it was noticed */
 	size_t ngone;
+	unsigned left;     /* place of who has left the set or aborted it; N: nobody */
 	bool refused;      /* GONE[0] has ended nothing: it told what cannot be */
 	unsigned late[64]; /* places that let time pass, where that was told */
 	size_t nlate;
 	bool no_stall_check;  /* waits for no operation: no stall */
 	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
-	_Atomic bool closing; /* the same: who leaves from now on is not lost */
+	_Atomic bool aborts;  /* the same; and so does what waits on other ranks */
 	struct {
 		uint64_t operations, bytes, stalls, errors, wait_ns;
 	} count;
@@ -67,11 +77,15 @@ struct comm_config {
 	unsigned n, me;
 	const unsigned *rank; /* stays the owner's */
 	uint32_t id;
-	void *region; /* shm_bytes(members on this host); NULL: they are alone */
+	void *region; /* comm_region_bytes(members on this host) */
 	/* Of each place, what its comm_address() says; NULL: all on this host */
 	char *const *address;
 	struct net *net; /* opened by comm_net(); becomes the comm's */
 };
+
+size_t comm_region_bytes(unsigned nlocal);
+/* That of N ranks in REGION. */
+struct comm_shared *comm_shared(void *region, unsigned nlocal);
 
 /* A listening socket for the comm of a set of N in which this rank has place ME. */
 struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
@@ -81,8 +95,9 @@ berth_result comm_open(struct comm *c, const struct comm_config *config);
 void comm_close(struct comm *c);
 
 /* Run OP; *WHY is set where it returns anything but BERTH_OK.  BERTH_MISMATCH: all
- * ranks get it, and the comm goes on; the other errors are for good, and TIMEOUT
- * and PEER_LOST reach all ranks. */
+ * ranks get it, and the comm goes on; without a text, the ranks called for different
+ * operations, and nothing is done.  The other errors are for good, and TIMEOUT and
+ * PEER_LOST reach all ranks. */
 berth_result comm_run(struct comm *c, const struct op *op, struct failure *why);
 /* The bare operation: no scaling, no op record.  BERTH_MISMATCH is left to the
  * caller. */
@@ -107,7 +122,10 @@ uint64_t comm_deadline(const struct comm *c, const struct op *op);
 /* The rank of PLACE has told what no rank can: it is taken for lost, on all ranks.
  * BERTH_PEER_LOST. */
 berth_result comm_refuse(struct comm *c, unsigned place);
-/* It is broken, since this rank has no more to do with it. */
+/* Aborts the set, for the reason WHY, or NULL; any thread.  What runs here ends within
+ * 50 ms. */
+void comm_say_abort(struct comm *c, const char *why);
+/* The same, of the thread that may run operations: at once. */
 void comm_abort(struct comm *c);
 /* Nobody is to wait for this rank any more. */
 void comm_end(struct comm *c, berth_result rc);

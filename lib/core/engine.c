@@ -1,14 +1,10 @@
 #include "lib/core/engine.h"
 
-#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "lib/base/kern.h"
 #include "lib/core/engine_internal.h"
 
 enum {
@@ -16,17 +12,9 @@ enum {
 	DOZE_NS = 10000000  /* of the thread, to the next one while there is work */
 };
 
-/* ---- sleeping ---- */
+/* ---- the thread ---- */
 
-/* Until WORD is not VALUE any more, woken, or after NS (0: never). */
-static void sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
-{
-	struct timespec t = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
-
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, ns ? &t : NULL, NULL, 0);
-}
-
-static void ring(struct engine *e)
+void engine_ring(struct engine *e)
 {
 	atomic_fetch_add(&e->bell, 1);
 	if (atomic_load(&e->asleep))
@@ -37,11 +25,9 @@ static void listen(struct engine *e, uint32_t heard, uint64_t ns)
 {
 	atomic_fetch_add(&e->asleep, 1);
 	if (atomic_load(&e->bell) == heard)
-		sleep_on(&e->bell, heard, ns);
+		engine_sleep(&e->bell, heard, ns);
 	atomic_fetch_sub(&e->asleep, 1);
 }
-
-/* ---- the thread ---- */
 
 /* What is submitted does not wake the thread as long as the plan expects it, so the
  * thread looks by itself while there is work.  Without work it sleeps until it is
@@ -85,31 +71,30 @@ static void *serve(void *arg)
 }
 
 /* The caller's signals are not for this thread. */
-static int start(struct engine *e)
+static bool start(struct engine *e)
 {
 	sigset_t all, before;
-	int rc;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&e->thread, NULL, serve, e);
+	e->started = !pthread_create(&e->thread, NULL, serve, e);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!rc)
+	if (e->started)
 		pthread_setname_np(e->thread, "berth");
-	return rc;
+	return e->started;
 }
 
-static unsigned forks;
-
-void engine_in_child(void)
+bool engine_start(struct engine *e)
 {
-	forks++;
+	bool started;
+
+	pthread_mutex_lock(&e->queue);
+	started = e->started || start(e);
+	pthread_mutex_unlock(&e->queue);
+	return started;
 }
 
-bool engine_has(const struct berth_request *r)
-{
-	return r->engine->forks == forks;
-}
+/* ---- making, freeing ---- */
 
 struct engine *engine_make(struct comm *c)
 {
@@ -118,7 +103,7 @@ struct engine *engine_make(struct comm *c)
 	if (!e)
 		return NULL;
 	e->users = 1;
-	e->forks = forks;
+	e->forks = engine_forks();
 	e->comm = c;
 	e->last = &e->first;
 	e->idle.coll.kind = BERTH_BARRIER;
@@ -127,7 +112,7 @@ struct engine *engine_make(struct comm *c)
 	pthread_mutex_init(&e->queue, NULL);
 	e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
 	e->piece = calloc(ENGINE_PIECES, sizeof *e->piece);
-	if (!e->list || !e->piece || start(e)) {
+	if (!e->list || !e->piece) {
 		free(e->piece);
 		free(e->list);
 		free(e);
@@ -136,8 +121,7 @@ struct engine *engine_make(struct comm *c)
 	return e;
 }
 
-/* Requests are users: who waits for one may look at the bell when all else is gone. */
-static void let_go(struct engine *e)
+void engine_let_go(struct engine *e)
 {
 	if (atomic_fetch_sub(&e->users, 1) > 1)
 		return;
@@ -146,17 +130,23 @@ static void let_go(struct engine *e)
 	free(e);
 }
 
-void engine_free(struct engine *e)
+void engine_stop(struct engine *e)
 {
 	struct failure why = { .rc = BERTH_ABORTED };
 
 	atomic_store(&e->comm->aborted, true);
-	ring(e);
-	pthread_join(e->thread, NULL);
-	pthread_mutex_lock(&e->work); /* who waits may be at it still */
+	engine_ring(e);
 	snprintf(why.text, sizeof why.text, COMM_ENDED);
+	pthread_mutex_lock(&e->work); /* who waits may be at it still */
 	engine_complete_all(e, BERTH_ABORTED, &why);
 	pthread_mutex_unlock(&e->work);
+}
+
+void engine_free(struct engine *e)
+{
+	engine_stop(e);
+	if (e->started)
+		pthread_join(e->thread, NULL);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
 		memory_free(&e->comm->world->memory, e->fusion);
@@ -165,264 +155,71 @@ void engine_free(struct engine *e)
 	free(e->lists);
 	free(e->piece);
 	free(e->list);
-	let_go(e);
+	engine_let_go(e);
 }
 
-/* ---- submitting ---- */
+/* ---- blocking operations ---- */
 
-/* One block: the request, its operations, their counts and names. */
-static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
+/* OP met other ranks' operations: it is told in a round as a request.  *REQUEST stays
+ * NULL if this rank cannot have it. */
+static berth_result meet(struct engine *e, const struct op *op,
+			 struct berth_request **request, struct failure *why)
 {
-	size_t bytes = sizeof(struct berth_request) + n * sizeof *op;
-	struct berth_request *r;
-	char *at;
-
-	for (size_t i = 0; i < n; i++) {
-		bytes += op[i].name ? strlen(op[i].name) + 1 : 0;
-		bytes += op[i].coll.in_counts ? ranks * sizeof(uint64_t) : 0;
-		bytes += op[i].coll.out_counts ? ranks * sizeof(uint64_t) : 0;
-	}
-	r = malloc(bytes);
-	if (!r)
-		return NULL;
-	memset(r, 0, sizeof *r);
-	r->n = n;
-	r->op = (struct op *)(r + 1);
-	memcpy(r->op, op, n * sizeof *op);
-	at = (char *)(r->op + n);
-	for (size_t i = 0; i < n; i++) {
-		struct coll *c = &r->op[i].coll;
-
-		if (c->in_counts) {
-			c->in_counts = memcpy(at, c->in_counts, ranks * 8);
-			at += ranks * 8;
-		}
-		if (c->out_counts) {
-			c->out_counts = memcpy(at, c->out_counts, ranks * 8);
-			at += ranks * 8;
-		}
-	}
-	for (size_t i = 0; i < n; i++)
-		if (op[i].name) {
-			size_t length = strlen(op[i].name) + 1;
-
-			r->op[i].name = memcpy(at, op[i].name, length);
-			at += length;
-		}
-	return r;
-}
-
-/* Name, signature, and what it may be fused with. */
-static void describe(struct engine *e, struct berth_request *r)
-{
-	const struct op *first = r->op;
-	uint64_t key = r->n, signature = 0, fuse_key;
-	bool named = true;
-
-	fuse_key = plan_fuse_key(first);
-	for (size_t i = 0; i < r->n; i++) {
-		const struct op *op = &r->op[i];
-
-		named = named && op->name;
-		if (op->name)
-			key = op_hash(op->name, strlen(op->name), key);
-		signature = op_hash(&op->coll.signature, sizeof op->coll.signature,
-				    signature);
-		r->unit.bytes += op->coll.count * kern_size(op->coll.type);
-		if (i && plan_fuse_key(op) != fuse_key)
-			fuse_key = 0;
-		if (op->priority > r->priority)
-			r->priority = op->priority;
-	}
-	if (!named) { /* by their order alone */
-		r->unit.number = ++e->unnamed;
-		key = plan_number_key(r->unit.number);
-	}
-	r->unit.first = atomic_load(&e->users) == 1;
-	r->unit.key = key;
-	r->unit.signature = (uint32_t)(signature >> 32);
-	r->unit.fuse_key = fuse_key;
-}
-
-static berth_result refuse(berth_result rc, const struct op *op, struct failure *why,
-			   const char *text)
-{
-	memset(why, 0, sizeof *why);
-	why->rc = rc;
-	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
-	snprintf(why->text, sizeof why->text, "%s", text);
-	return rc;
-}
-
-/* Its address says which thread it is. */
-static const void *this_thread(void)
-{
-	static _Thread_local char here;
-
-	return &here;
-}
-
-static berth_result enter_new(struct engine *e, struct berth_request *r,
-			      struct failure *why, bool *work)
-{
-	berth_result rc = BERTH_OK;
-
-	pthread_mutex_lock(&e->queue);
-	describe(e, r);
-	if (engine_find(e, r->unit.key))
-		rc = refuse(BERTH_INVALID, r->op, why,
-			    "an operation of that name is in flight");
-	else if (e->pending >= ENGINE_PENDING_MOST)
-		rc = refuse(BERTH_MEMORY, r->op, why,
-			    "too many operations are in flight");
-	else
-		engine_enter(e, r);
-	e->submitter = this_thread();
-	*work = r->beside || engine_bucket_is_here(e) ||
-		atomic_exchange(&e->dozes, false);
-	pthread_mutex_unlock(&e->queue);
-	return rc;
-}
-
-berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
-			   struct berth_request **request, struct failure *why)
-{
-	struct berth_request *r;
-	berth_result rc;
-	bool work;
-
-	if (e->comm->broken)
-		return comm_broken(e->comm, why);
-	r = copy(op, n, e->comm->n);
-	if (!r)
-		return refuse(BERTH_MEMORY, op, why, "out of memory");
-	r->engine = e;
-	r->submitted_ns = clock_ns();
-	r->deadline_ns = comm_deadline(e->comm, op);
-	rc = enter_new(e, r, why, &work);
-	if (rc) {
-		free(r);
-		return rc;
-	}
-	*request = r;
-	if (work)
-		ring(e);
-	return BERTH_OK;
-}
-
-/* ---- waiting ---- */
-
-/* RC of a request that is done. */
-static berth_result outcome(const struct berth_request *r, struct failure *why)
-{
-	if (r->rc && r->why) {
-		*why = *r->why;
-	} else if (r->rc) {
-		memset(why, 0, sizeof *why);
-		why->rc = r->rc;
-	}
-	return r->rc;
-}
-
-/* True: nobody has before. */
-static bool want(struct berth_request *r)
-{
-	uint64_t nobody = 0;
-
-	return atomic_compare_exchange_strong(&r->wanted_ns, &nobody, clock_ns());
-}
-
-/* The thread that submitted last waits, and submits no more until R is done: what the
- * plan still lacks does not come.  (A step without one of 64 tensors: 1.2 ms less.) */
-static void want_at_once(struct berth_request *r)
-{
-	struct engine *e = r->engine;
-
-	pthread_mutex_lock(&e->queue);
-	if (e->submitter == this_thread()) {
-		atomic_store(&r->wanted_ns, 1);
-		atomic_store(&e->again_ns, 0);
-	}
-	pthread_mutex_unlock(&e->queue);
-}
-
-berth_result engine_poll(struct berth_request *r, struct failure *why)
-{
-	if (atomic_load(&r->done) == 1)
-		return outcome(r, why);
-	sched_yield(); /* who does it may need this core */
-	if (want(r))   /* the plan may keep it from being done */
-		ring(r->engine);
-	return BERTH_BUSY;
-}
-
-/* Do what there is to do until R is done.  What is left then, when another thread stops
- * or after some time, is the engine's thread's: if each waiting thread looked after it,
- * 3 of them took 2.5 % of a core, now 0.3. */
-static void help(struct engine *e, const struct berth_request *r)
-{
-	enum engine_step step = ENGINE_SOON;
+	berth_result rc = engine_start(e)
+				  ? engine_enter_new(e, op, 1, request, why)
+				  : engine_no_thread(op, why);
 	uint64_t ns;
 
-	if (!pthread_mutex_trylock(&e->work)) {
-		do
-			step = atomic_load(&r->done) == 1 ? ENGINE_IDLE
-							  : engine_step(e, &ns);
-		while (step == ENGINE_DID);
-		pthread_mutex_unlock(&e->work);
-	}
-	if (step == ENGINE_SOON)
-		ring(e);
+	e->direct = *request;
+	e->called = true;
+	engine_step(e, &ns);
+	return rc;
 }
 
-/* Until R is done, or for NS (0: however long). */
-static void sleep_until_done(struct berth_request *r, uint64_t ns)
+static berth_result run_now(struct engine *e, const struct op *op,
+			    struct berth_request **request, struct failure *why)
 {
-	uint32_t waits = 0;
+	berth_result rc;
+	uint64_t ns;
 
-	atomic_compare_exchange_strong(&r->done, &waits, 2);
-	if (waits != 1)
-		sleep_on(&r->done, 2, ns);
+	pthread_mutex_lock(&e->work);
+	while (e->called && !e->comm->broken)
+		engine_step(e, &ns);
+	rc = comm_run(e->comm, op, why);
+	if (rc == BERTH_MISMATCH && !*why->text)
+		rc = meet(e, op, request, why);
+	pthread_mutex_unlock(&e->work);
+	return rc;
 }
 
-berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
-			 struct failure *why)
+berth_result engine_run(struct engine *e, const struct op *op, struct failure *why)
 {
-	uint64_t until_ns = timeout_ms >= 0 ? clock_until(timeout_ms) : 0;
+	struct berth_request *r = NULL;
 	berth_result rc;
 
-	if (atomic_load(&r->done) != 1) {
-		want(r);
-		if (timeout_ms)
-			want_at_once(r);
-		if (until_ns) /* an operation's time has no limit: the thread does it */
-			ring(r->engine);
-		else
-			help(r->engine, r);
-	}
-	while (atomic_load(&r->done) != 1) {
-		uint64_t now = until_ns ? clock_ns() : 0;
+	if (atomic_load_explicit(&e->users, memory_order_relaxed) == 1)
+		rc = run_now(e, op, &r, why);
+	else
+		rc = engine_submit(e, op, 1, &r, why);
+	return rc || !r ? rc : engine_wait(r, -1, why);
+}
 
-		if (until_ns && now >= until_ns)
-			return BERTH_BUSY;
-		sleep_until_done(r, until_ns - now);
+/* A thread that is at work sees it within 50 ms. */
+void engine_abort(struct engine *e)
+{
+	struct failure why;
+	berth_result rc;
+
+	if (!pthread_mutex_trylock(&e->work)) {
+		comm_abort(e->comm);
+		rc = comm_broken(e->comm, &why);
+		engine_complete_all(e, rc, &why);
+		pthread_mutex_unlock(&e->work);
 	}
-	rc = outcome(r, why);
-	let_go(r->engine);
-	free(r->why);
-	free(r);
-	return rc;
+	engine_ring(e);
 }
 
 /* ---- joining, counting ---- */
-
-void engine_join_begin(struct engine *e)
-{
-	pthread_mutex_lock(&e->queue);
-	e->joined = true;
-	pthread_mutex_unlock(&e->queue);
-	ring(e);
-}
 
 static bool has_joined(struct engine *e)
 {
@@ -434,31 +231,65 @@ static bool has_joined(struct engine *e)
 	return joined;
 }
 
-berth_result engine_join_wait(struct engine *e, uint64_t *taken, struct failure *why)
+static berth_result wait_for_all(struct engine *e, struct failure *why)
 {
 	for (;;) {
 		uint32_t before = atomic_load(&e->all_joined);
 
-		if (!has_joined(e)) {
-			*taken += e->taken; /* of who holds WORK: nobody does more */
-			e->taken = 0;
+		if (!has_joined(e))
 			return BERTH_OK;
-		}
 		if (e->comm->broken)
 			return comm_broken(e->comm, why);
 		if (atomic_load(&e->comm->aborted))
-			return refuse(BERTH_ABORTED, &e->idle, why, COMM_ENDED);
-		sleep_on(&e->all_joined, before, LOOK_NS);
+			return engine_refuse(BERTH_ABORTED, &e->idle, why, COMM_ENDED);
+		engine_sleep(&e->all_joined, before, LOOK_NS);
 	}
+}
+
+berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
+{
+	berth_result rc;
+
+	if (!engine_start(e))
+		return engine_no_thread(&e->idle, why);
+	pthread_mutex_lock(&e->queue);
+	if (!e->joined) {
+		e->joined = true;
+		e->joiner.time_ns =
+			clock_ns() + (uint64_t)e->comm->world->who.clock_offset_ns;
+	}
+	pthread_mutex_unlock(&e->queue);
+	engine_ring(e);
+	rc = wait_for_all(e, why);
+	*last = e->last_joined;
+	return rc;
+}
+
+size_t engine_algorithms(struct engine *e, char *text, size_t bytes)
+{
+	const struct comm *c = e->comm;
+	size_t n = 0;
+
+	pthread_mutex_lock(&e->work);
+	if (c->n > 1)
+		n = c->back->algorithms(c->group, text, bytes);
+	pthread_mutex_unlock(&e->work);
+	return n;
 }
 
 void engine_counts(struct engine *e, struct engine_count *sum)
 {
-	sum->operations += trace_counted(&e->count.operations);
-	sum->bytes += trace_counted(&e->count.bytes);
-	sum->fused += trace_counted(&e->count.fused);
-	sum->negotiations += trace_counted(&e->count.negotiations);
-	sum->errors += trace_counted(&e->count.errors);
-	sum->stalls += trace_counted(&e->comm->count.stalls);
-	sum->wait_ns += trace_counted(&e->comm->count.wait_ns);
+	const struct comm *c = e->comm;
+
+	*sum = (struct engine_count){
+		.operations = trace_counted(&e->count.operations) +
+			      trace_counted(&c->count.operations),
+		.bytes = trace_counted(&e->count.bytes) + trace_counted(&c->count.bytes),
+		.fused = trace_counted(&e->count.fused),
+		.negotiations = trace_counted(&e->count.negotiations),
+		.errors = trace_counted(&e->count.errors) +
+			  trace_counted(&c->count.errors),
+		.stalls = trace_counted(&c->count.stalls),
+		.wait_ns = trace_counted(&c->count.wait_ns),
+	};
 }

@@ -1,9 +1,14 @@
-/* engine.h - the asynchronous operations of one set: submitted in any order, done in
- * one that all ranks share (plan.h).
+/* engine.h - the operations of one set.
+ *
+ * A blocking operation is done at once, by the thread that calls for it, if this rank has
+ * no request.  Those that are submitted come in any order, and are done in one that all
+ * ranks share (plan.h).  If ranks find that they are at different operations, they tell
+ * each other what they have in a round; what a rank called for by blocking is a request
+ * from then on.  So a rank that blocks and one that submits do one operation.
  *
  * Who waits for a request does the work himself if nobody is at it; else the
- * engine's thread does, which is started by the first submission and asleep while
- * nothing is submitted. */
+ * engine's thread does.  The first request starts it.  It is asleep while there is no
+ * request. */
 #ifndef BERTH_LIB_ENGINE_H
 #define BERTH_LIB_ENGINE_H
 
@@ -11,16 +16,22 @@
 
 struct engine;
 
-/* NULL: out of memory, or no thread. */
-/* On C, which has no other user and lives until engine_free(). */
+/* On C, which has no other user and lives until engine_free().  NULL: out of memory. */
 struct engine *engine_make(struct comm *c);
-/* What is in flight ends with BERTH_ABORTED; requests remain their owners'. */
+/* What is in flight, and what comes, ends with BERTH_ABORTED. */
+void engine_stop(struct engine *e);
+/* The same, when no call is in it; requests remain their owners'. */
 void engine_free(struct engine *e);
 
 /* After fork(2) in the child: the engines are its parent's. */
 void engine_in_child(void);
 /* Was R submitted in this process, not in a parent of it? */
 bool engine_has(const struct berth_request *r);
+/* Does this thread run a callback of a request?  It may not wait then. */
+bool engine_calls_back(void);
+
+/* A blocking operation.  *WHY, where it fails. */
+berth_result engine_run(struct engine *e, const struct op *op, struct failure *why);
 
 /* N operations, copied but for their arrays.  *WHY, where it fails. */
 berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
@@ -29,11 +40,22 @@ berth_result engine_poll(struct berth_request *r, struct failure *why);
 /* As berth_wait(). */
 berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 			 struct failure *why);
+/* As berth_wait_any(), of N requests, of which one is no NULL. */
+berth_result engine_wait_any(struct berth_request *const *r, size_t n,
+			     int64_t timeout_ms, size_t *which, struct failure *why);
+/* As berth_then().  BERTH_STATE: it has one. */
+berth_result engine_then(struct berth_request *r,
+			 void (*done)(void *ctx, berth_result rc), void *ctx);
 
-/* From now on this rank takes part without data, until all ranks do. */
-void engine_join_begin(struct engine *e);
-/* *TAKEN: plus the requests of others that it took part in meanwhile. */
-berth_result engine_join_wait(struct engine *e, uint64_t *taken, struct failure *why);
+/* From now on this rank takes part without data, until all ranks do.  *LAST: the place
+ * of who joined last. */
+berth_result engine_join(struct engine *e, unsigned *last, struct failure *why);
+
+/* After comm_say_abort(): what is in flight ends. */
+void engine_abort(struct engine *e);
+
+/* As berth_algorithms(). */
+size_t engine_algorithms(struct engine *e, char *text, size_t bytes);
 
 struct engine_count {
 	uint64_t operations, bytes, fused, negotiations, stalls, errors, wait_ns;

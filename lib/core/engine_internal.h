@@ -1,5 +1,5 @@
-/* engine_internal.h - between engine.c (submit, wait, the thread), engine_queue.c (the
- * requests that are pending), engine_plan.c (what the plan says of them), engine_step.c
+/* engine_internal.h - between engine.c (the thread, blocking operations, joining),
+ * engine_request.c (submit, wait), engine_queue.c (the requests that are pending), engine_plan.c (what the plan says of them), engine_step.c
  * (what is to be done next) and engine_do.c (doing it). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
@@ -26,6 +26,9 @@ struct berth_request {
 	_Atomic uint64_t wanted_ns; /* since when a thread waits for it; 0: none does */
 	berth_result rc;
 	struct failure *why; /* NULL: RC says it all */
+	_Atomic uint32_t callback; /* is there one?  (engine_request.c) */
+	void (*then)(void *ctx, berth_result rc);
+	void *then_ctx;
 };
 
 enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
@@ -33,6 +36,7 @@ enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
 struct engine {
 	struct comm *comm;
 	unsigned forks; /* how often this process was forked from its parents */
+	bool started; /* the thread */
 	pthread_t thread;
 	_Atomic uint32_t users; /* the set, and each request */
 	pthread_mutex_t work;   /* who holds it does operations */
@@ -56,6 +60,8 @@ struct engine {
 	/* of the holder of WORK */
 	struct plan plan;
 	bool called;              /* a round, by a rank whose operation differs */
+	struct berth_request *direct; /* what this rank had blocked on, in the round that
+					 begins */
 	uint64_t fuse_bytes;      /* the least that any rank's parameter says */
 	struct coll_piece *piece; /* ENGINE_PIECES */
 	unsigned char *fusion;
@@ -63,7 +69,11 @@ struct engine {
 	bool fusion_is_heap;
 	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand */
 	struct op idle;              /* where none is at hand */
-	uint64_t taken;  /* in how much this rank took part since it joined */
+	struct joiner {
+		uint64_t taken;   /* in how much this rank took part since it joined */
+		uint64_t time_ns; /* when it joined, by the clock of rank 0's host */
+	} joiner;
+	unsigned last_joined; /* place */
 	uint64_t *lists; /* of all ranks */
 	size_t lists_bytes;
 	unsigned idle_rounds; /* rounds in a row that brought nothing */
@@ -71,8 +81,30 @@ struct engine {
 	struct engine_count count;
 };
 
+/* Until WORD is not VALUE any more, woken, or after NS (0: never). */
+void engine_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
 /* Wake all who wait at WORD. */
 void engine_wake(_Atomic uint32_t *word);
+
+/* How often this process was forked from its parents. */
+unsigned engine_forks(void);
+/* The thread runs.  False: there is none. */
+bool engine_start(struct engine *e);
+/* The thread is to look what there is to do. */
+void engine_ring(struct engine *e);
+/* A user goes.  Requests are users: who waits for one may look at the bell when all else
+ * is gone. */
+void engine_let_go(struct engine *e);
+
+/* *WHY of OP is RC, and TEXT.  RC. */
+berth_result engine_refuse(berth_result rc, const struct op *op, struct failure *why,
+			   const char *text);
+berth_result engine_no_thread(const struct op *op, struct failure *why);
+/* engine_submit(), where the comm is whole and the thread runs. */
+berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
+			      struct berth_request **request, struct failure *why);
+/* R, which is not pending any more, comes to RC: it is its owner's from then on. */
+void engine_end(struct berth_request *r, berth_result rc, const struct failure *why);
 
 enum engine_step { ENGINE_DID, ENGINE_IDLE, ENGINE_SOON };
 

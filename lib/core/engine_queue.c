@@ -1,16 +1,5 @@
 #include "lib/core/engine_internal.h"
 
-#include <limits.h>
-#include <linux/futex.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-void engine_wake(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
 struct berth_request *engine_find(struct engine *e, uint64_t key)
 {
 	struct berth_request *r = e->table[key % ENGINE_TABLE];
@@ -62,15 +51,7 @@ void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
 	pthread_mutex_lock(&e->queue);
 	leave(e, r);
 	pthread_mutex_unlock(&e->queue);
-	r->rc = rc;
-	if (rc) {
-		r->why = malloc(sizeof *r->why);
-		if (r->why)
-			*r->why = *why;
-	}
-	/* from here on it may be freed: nothing but its address is used */
-	if (atomic_exchange(&r->done, 1) == 2)
-		engine_wake(&r->done);
+	engine_end(r, rc, why);
 }
 
 static struct berth_request *first_of(struct engine *e)

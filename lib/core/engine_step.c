@@ -7,7 +7,8 @@
 enum {
 	AGAIN_NS = 50000, /* from a round that brought nothing to the next one */
 	AGAIN_NS_MOST = 5000000,
-	QUIET_NS = 50000000 /* from the last submission to the first visit */
+	QUIET_NS = 50000000, /* from the last submission to the first visit */
+	LAST_JOINED = 0x4c4a4f49 /* signature of what only this file calls for */
 };
 
 /* ---- a step that all ranks do ---- */
@@ -37,6 +38,7 @@ static struct head snapshot(struct engine *e)
 	h.joined = e->joined;
 	h.waits = engine_is_wanted(e, clock_ns(), &soon);
 	h.beside = e->beside;
+	h.direct = e->direct != NULL;
 	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
 	     r = r->next) {
 		r->found = false;
@@ -247,7 +249,7 @@ static berth_result take_part(struct engine *e)
 		if (!rc)
 			rc = op_run_take_part(c, said, 0, &taken);
 	}
-	e->taken += taken > 0;
+	e->joiner.taken += taken > 0;
 	return rc;
 }
 
@@ -418,18 +420,6 @@ static berth_result do_found(struct engine *e, size_t n)
 	return rc;
 }
 
-static void all_have_joined(struct engine *e)
-{
-	pthread_mutex_lock(&e->queue);
-	e->joined = false;
-	e->unnamed = 0; /* ranks that had joined have submitted fewer */
-	plan_restart_numbers(&e->plan);
-	engine_look_again(e);
-	pthread_mutex_unlock(&e->queue);
-	atomic_fetch_add(&e->all_joined, 1);
-	engine_wake(&e->all_joined);
-}
-
 static enum engine_step round_failed(struct engine *e, berth_result rc)
 {
 	struct failure why = { .rc = rc };
@@ -444,6 +434,91 @@ static enum engine_step round_failed(struct engine *e, berth_result rc)
 	engine_complete_all(e, rc, &why);
 	return ENGINE_DID;
 }
+
+/* ---- all have joined ---- */
+
+/* Who joined later took part in less; of those with equally much, who came later. */
+static unsigned last_of(const struct joiner *all, unsigned n)
+{
+	unsigned last = 0;
+
+	for (unsigned i = 1; i < n; i++)
+		if (all[i].taken < all[last].taken ||
+		    (all[i].taken == all[last].taken &&
+		     all[i].time_ns >= all[last].time_ns))
+			last = i;
+	return last;
+}
+
+static berth_result find_last(struct engine *e)
+{
+	struct comm *c = e->comm;
+	struct joiner *all = comm_scratch(c, c->n * sizeof *all);
+	struct coll gather = { .kind = BERTH_ALLGATHER,
+			       .type = BERTH_U64,
+			       .in = &e->joiner,
+			       .out = all,
+			       .count = sizeof e->joiner / sizeof(uint64_t),
+			       .signature = LAST_JOINED };
+	berth_result rc = all ? BERTH_OK : BERTH_MEMORY;
+
+	e->last_joined = 0;
+	if (c->n == 1)
+		return BERTH_OK;
+	begin_turn(e, 0);
+	if (!rc)
+		rc = comm_step(c, &gather, 0);
+	if (!rc)
+		e->last_joined = last_of(all, c->n);
+	return rc;
+}
+
+static enum engine_step all_have_joined(struct engine *e)
+{
+	berth_result rc = find_last(e);
+
+	if (rc)
+		return round_failed(e, rc);
+	end_turn(e, BERTH_OK);
+	pthread_mutex_lock(&e->queue);
+	e->joined = false;
+	e->joiner.taken = 0;
+	e->unnamed = 0; /* ranks that had joined have submitted fewer */
+	plan_restart_numbers(&e->plan);
+	engine_look_again(e);
+	pthread_mutex_unlock(&e->queue);
+	atomic_fetch_add(&e->all_joined, 1);
+	engine_wake(&e->all_joined);
+	return ENGINE_DID;
+}
+
+/* ---- all had blocked ---- */
+
+/* What a thread of each rank had blocked on, which are different operations. */
+static enum engine_step all_are_direct(struct engine *e, struct berth_request *r)
+{
+	struct failure why = { .rc = BERTH_MISMATCH };
+	char code[OP_CODE_BYTES];
+	const char **said;
+	berth_result rc;
+
+	begin_turn(e, 1);
+	op_encode(code, r->op);
+	rc = comm_explain(e->comm, code, &said);
+	if (rc)
+		return round_failed(e, rc);
+	end_turn(e, BERTH_OK);
+	op_run_say_sides(e->comm, r->op, said, &why);
+	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
+	trace_count(&e->count.errors, 1);
+	pthread_mutex_lock(&e->queue); /* as if it had not been submitted */
+	e->unnamed -= r->unit.number && r->unit.number == e->unnamed;
+	pthread_mutex_unlock(&e->queue);
+	engine_complete(e, r, BERTH_MISMATCH, &why);
+	return ENGINE_DID;
+}
+
+
 
 static berth_result tell_in_turn(struct engine *e, const struct head *own,
 				 struct told *told)
@@ -518,6 +593,7 @@ static void rest(struct engine *e, bool idle)
 static enum engine_step negotiate(struct engine *e)
 {
 	struct head own = snapshot(e);
+	struct berth_request *direct = e->direct;
 	struct told told;
 	struct found found;
 	unsigned leader;
@@ -525,14 +601,15 @@ static enum engine_step negotiate(struct engine *e)
 	berth_result rc;
 
 	e->called = false;
+	e->direct = NULL;
 	rc = tell_in_turn(e, &own, &told);
 	if (rc)
 		return round_failed(e, rc);
+	if (told.direct && direct)
+		return all_are_direct(e, direct);
 	leader = find_leader(e, told.most);
-	if (leader == e->comm->n) {
-		all_have_joined(e);
-		return ENGINE_DID;
-	}
+	if (leader == e->comm->n)
+		return all_have_joined(e);
 	sort_lists(e, told.most, leader);
 	rc = begin_round(e, &told, &found);
 	if (!rc)

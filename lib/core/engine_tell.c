@@ -71,7 +71,9 @@ static bool sum_up(const struct engine *e, struct told *told)
 	uint64_t pending = 0, beside = 0;
 	const struct head *h = engine_list_of(e, told->most, 0);
 
-	*told = (struct told){ .most = told->most, .fusion_bytes = h->fusion_bytes };
+	*told = (struct told){ .most = told->most,
+				.fusion_bytes = h->fusion_bytes,
+				.direct = true };
 	for (unsigned i = 0; i < e->comm->n; i++) {
 		h = engine_list_of(e, told->most, i);
 		if (h->cycle > told->cycle ||
@@ -83,10 +85,11 @@ static bool sum_up(const struct engine *e, struct told *told)
 			told->fusion_bytes = h->fusion_bytes;
 		told->joined |= h->joined;
 		told->waits |= h->waits;
+		told->direct &= h->direct != 0;
 		pending = h->pending > pending ? h->pending : pending;
 		beside = h->beside > beside ? h->beside : beside;
 	}
-	if (!told->joined && !told->waits && beside <= SHORT)
+	if (told->direct || (!told->joined && !told->waits && beside <= SHORT))
 		return false;
 	told->most = pending;
 	return true;

@@ -44,6 +44,17 @@ bool missing_is_lost(const struct comm *c, unsigned place)
 	       missing_is_behind(c, place);
 }
 
+bool missing_has_left(const struct comm *c, unsigned place)
+{
+	unsigned local = 0;
+
+	if (c->world->local[c->rank[place]] == WORLD_NOT_HERE)
+		return false;
+	for (unsigned i = 0; i < place; i++)
+		local += c->world->local[c->rank[i]] != WORLD_NOT_HERE;
+	return atomic_load(&c->shared->left[local]) && missing_is_behind(c, place);
+}
+
 /* The place of the rank whose end made the rank of PLACE give up, if it says so;
  * else N. */
 static unsigned failed_peer_of(const struct comm *c, unsigned place)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/fields.h"
 #include "lib/base/kern.h"
 #include "lib/base/names.def"
 
@@ -39,28 +40,54 @@ static uint64_t bits(double x)
 
 /* ---- the check ---- */
 
-static const char *check_buffers(const struct coll *c, unsigned n, unsigned me)
+/* What comes to this rank, where that is known. */
+static uint64_t elements_got(const struct coll *c, unsigned n, unsigned me)
 {
-	bool gets = c->kind != BERTH_REDUCE || c->root == me;
-	bool gives = c->kind != BERTH_BROADCAST || c->root == me;
-	uint64_t got = 0;
+	switch (c->kind) {
+	case BERTH_ALLGATHER:
+		return c->out_counts ? op_total(c->out_counts, n) : c->count * n;
+	case BERTH_REDUCESCATTER:
+		return coll_part(c, n, me);
+	case BERTH_GATHER:
+		return c->root == me ? c->count * n : 0;
+	case BERTH_REDUCE:
+		return c->root == me ? c->count : 0;
+	case BERTH_SEND:
+	case BERTH_RECV: /* it has room, and checks that itself */
+		return 0;
+	default:
+		return c->count;
+	}
+}
 
-	if (c->kind == BERTH_ALLGATHER || c->kind == BERTH_ALLTOALL)
-		for (unsigned i = 0; i < n; i++)
-			got += coll_got(c, n, i);
-	else if (c->kind == BERTH_REDUCESCATTER)
-		got = coll_part(c, n, me);
-	else
-		got = c->count;
-	if (gives && c->count && !c->in)
+static bool gives(const struct coll *c, unsigned me)
+{
+	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_SCATTER)
+		return c->root == me;
+	return c->kind != BERTH_RECV;
+}
+
+static const char *check_buffers(const struct op *op, const struct berth_desc *d,
+				 unsigned n, unsigned me)
+{
+	const struct coll *c = &op->coll;
+	uint64_t got = op->own_counts ? 0 : elements_got(c, n, me);
+
+	if (gives(c, me) && c->count && !c->in)
 		return "in is NULL";
-	if (gets && got && !c->out)
+	if (got && !c->out)
 		return "out is NULL";
+	if (c->in == c->out && c->count && n > 1 &&
+	    ((c->kind == BERTH_REDUCESCATTER && coll_part_at(c, n, me)) ||
+	     (c->kind == BERTH_SCATTER && c->root == me && me)))
+		return "in place, out is this rank's part of in";
+	if (got && d->room && d->room < got)
+		return "room is less than what comes";
 	return NULL;
 }
 
 /* More than any count, where they are too many to be added. */
-static uint64_t total(const uint64_t *counts, unsigned n)
+uint64_t op_total(const uint64_t *counts, unsigned n)
 {
 	uint64_t all = 0;
 
@@ -73,7 +100,7 @@ static uint64_t total(const uint64_t *counts, unsigned n)
 static const char *check_counts(const struct coll *c, unsigned n, unsigned me)
 {
 	if (c->count > UINT64_MAX / 16 / n ||
-	    total(c->out_counts, n) > UINT64_MAX / 16 / n)
+	    op_total(c->out_counts, n) > UINT64_MAX / 16 / n)
 		return "count is more than memory can hold";
 	switch (c->kind) {
 	case BERTH_ALLGATHER:
@@ -81,16 +108,17 @@ static const char *check_counts(const struct coll *c, unsigned n, unsigned me)
 			return "out_counts of this rank is not count";
 		break;
 	case BERTH_REDUCESCATTER:
-		if (c->in_counts && total(c->in_counts, n) != c->count)
+		if (c->in_counts && op_total(c->in_counts, n) != c->count)
 			return "in_counts do not add up to count";
 		break;
 	case BERTH_ALLTOALL:
-		if (!c->in_counts != !c->out_counts)
-			return "in_counts and out_counts are both needed, or none";
-		if (c->in_counts && total(c->in_counts, n) != c->count)
-			return "in_counts do not add up to count";
-		if (c->in_counts && n == 1 && c->out_counts[0] != c->count)
+		if (n == 1 && c->out_counts && c->in_counts &&
+		    c->out_counts[0] != c->count)
 			return "out_counts do not add up to count";
+		if (c->out_counts && !c->in_counts)
+			return "out_counts need in_counts";
+		if (c->in_counts && op_total(c->in_counts, n) != c->count)
+			return "in_counts do not add up to count";
 		if (!c->in_counts && c->count % n)
 			return "count is not a multiple of the ranks";
 		break;
@@ -142,6 +170,12 @@ static const char *take_op(struct op *op, const struct berth_desc *d, unsigned n
 				     : "band, bor and bxor are not for floats";
 }
 
+static bool has_root(berth_kind kind)
+{
+	return kind == BERTH_BROADCAST || kind == BERTH_REDUCE ||
+	       kind == BERTH_GATHER || kind == BERTH_SCATTER;
+}
+
 /* Everything that has to be the same on all ranks.  Some 5 ns without a name. */
 static uint32_t sign(const struct op *op, unsigned n)
 {
@@ -150,32 +184,83 @@ static uint32_t sign(const struct op *op, unsigned n)
 		     (uint64_t)c->op << 8 | (unsigned)op->adasum << 1 |
 		     !!c->scale.divide;
 
-	if (c->kind != BERTH_ALLGATHER && c->kind != BERTH_ALLTOALL)
+	if (op->own_counts)
+		h = ~h;
+	else if (c->kind != BERTH_ALLGATHER && c->kind != BERTH_ALLTOALL)
 		h = mix(h, c->count);
-	else if (!c->in_counts && !c->out_counts)
+	else if (!c->out_counts)
 		h = mix(h, ~c->count);
-	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_REDUCE)
+	if (has_root(c->kind))
 		h = mix(h, c->root);
 	if (is_scaled(c))
 		h = mix(mix(h, bits(c->scale.prescale)),
 			bits(c->scale.postscale) + c->scale.has_postscale);
-	if (c->kind == BERTH_ALLGATHER && c->out_counts)
+	if (c->kind == BERTH_ALLGATHER && c->out_counts && !op->own_counts)
 		h = op_hash(c->out_counts, n * sizeof *c->out_counts, h);
 	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
 		h = op_hash(c->in_counts, n * sizeof *c->in_counts, h);
 	if (op->name)
 		h = op_hash(op->name, strlen(op->name), h);
+	if (op->shape)
+		h = op_hash(op->shape, strlen(op->shape), ~h);
 	h = mix(h, 1);
 	return (uint32_t)(h >> 32);
 }
 
-static const char *make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
-			unsigned n, unsigned me)
+static const char *take_root(struct op *op, const struct berth_desc *d, unsigned n)
+{
+	const bool any = d->kind == BERTH_RECV && d->root == BERTH_ANY;
+
+	if (!any && (d->root < 0 || (unsigned)d->root >= n))
+		return d->kind == BERTH_RECV ? "root is neither in the set nor BERTH_ANY"
+					     : "root is not in the set";
+	op->coll.root = any ? 0 : (unsigned)d->root;
+	op->peer = d->root;
+	return NULL;
+}
+
+/* Where what comes goes: into OUT, or where it is yet to be had. */
+static void take_room(struct op *op, const struct berth_desc *d, unsigned n)
+{
+	op->room = d->room;
+	if (!op->room && d->out && d->out_counts)
+		op->room = op_total(d->out_counts, n);
+	if (!op->room && d->out && d->kind == BERTH_RECV)
+		op->room = d->count;
+	if (!d->out && (d->alloc || d->made))
+		op->room = UINT64_MAX;
+	else if (!d->out)
+		op->room = 0;
+	op->received = d->received;
+	op->alloc = d->alloc;
+	op->alloc_ctx = d->alloc_ctx;
+	op->made = d->made;
+	op->tag = d->tag;
+	op->from = d->from;
+}
+
+static void take_counts(struct op *op, const struct berth_desc *d, unsigned n)
 {
 	struct coll *c = &op->coll;
-	const char *wrong;
 
-	c->kind = kind;
+	if (c->kind == BERTH_ALLTOALL || c->kind == BERTH_REDUCESCATTER)
+		c->in_counts = d->in_counts;
+	if (c->kind == BERTH_ALLTOALL || c->kind == BERTH_ALLGATHER)
+		c->out_counts = d->out_counts;
+	op->own_counts = c->kind == BERTH_ALLTOALL
+				 ? d->in_counts || d->received
+				 : c->kind == BERTH_ALLGATHER && d->received;
+	if (op->own_counts || op_is_message(op))
+		take_room(op, d, n);
+}
+
+static const char *make(struct op *op, const struct berth_desc *d, unsigned n,
+			unsigned me)
+{
+	struct coll *c = &op->coll;
+	const char *wrong = NULL;
+
+	c->kind = d->kind;
 	c->in = d->in;
 	c->out = d->out;
 	c->count = d->count;
@@ -185,63 +270,55 @@ static const char *make(struct op *op, enum berth_kind kind, const struct berth_
 	c->largest = 0;
 	c->piece = NULL;
 	c->npieces = 0;
+	c->rows = NULL;
 	c->root = 0;
 	c->in_form = c->out_form = KERN_ELEMENTS;
 	c->scale.divide = 0;
 	take_scale(&c->scale.has_prescale, &c->scale.prescale, d->prescale);
 	take_scale(&c->scale.has_postscale, &c->scale.postscale, d->postscale);
 	op->name = d->name;
+	op->shape = d->shape;
 	op->adasum = false;
+	op->own_counts = false;
 	op->timeout_ms = d->timeout_ms;
 	op->priority = d->priority;
+	if (!d->kind || d->kind >= KIND_COUNT)
+		return d->kind ? "no such kind" : "kind is not given";
 	if (d->type >= TYPE_COUNT)
 		return "no such type";
 	if (d->op >= OP_COUNT)
 		return "no such op";
-	if (kind == BERTH_BROADCAST || kind == BERTH_REDUCE) {
-		if (d->root < 0 || (unsigned)d->root >= n)
-			return "root is not in the set";
-		c->root = (unsigned)d->root;
-	}
-	if (kind == BERTH_ALLTOALL || kind == BERTH_REDUCESCATTER)
-		c->in_counts = d->in_counts;
-	if (kind == BERTH_ALLTOALL || kind == BERTH_ALLGATHER)
-		c->out_counts = d->out_counts;
-	if (kind == BERTH_REDUCESCATTER && c->in == c->out && n > 1 && c->count)
-		return "it can't be in place";
-	wrong = check_counts(c, n, me);
+	if (d->memory > BERTH_HOST || d->ready ||
+	    (d->stream && d->stream != BERTH_HOST_STREAM))
+		return op_no_device;
+	if (has_root(c->kind) || op_is_message(op))
+		wrong = take_root(op, d, n);
+	if (c->kind >= BERTH_REDUCESCATTER)
+		take_counts(op, d, n);
 	if (!wrong)
-		wrong = check_buffers(c, n, me);
+		wrong = check_counts(c, n, me);
+	if (!wrong)
+		wrong = check_buffers(op, d, n, me);
 	return wrong ? wrong : take_op(op, d, n);
-}
-
-/* A later version's fields, which may change what is asked for. */
-static bool has_unknown_fields(const struct berth_desc *d)
-{
-	const unsigned char *p = (const unsigned char *)d;
-	unsigned char all = 0;
-
-	for (size_t i = sizeof *d; i < d->size; i++)
-		all |= p[i];
-	return all;
 }
 
 const char op_unknown[] = "it has fields that this version of libberth does not know";
 
-const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
-		    unsigned n, unsigned me)
+const char op_no_device[] = "there is no GPU back end in this library";
+
+const char *op_make(struct op *op, const struct berth_desc *d, unsigned n, unsigned me)
 {
 	const char *wrong;
 	struct berth_desc whole;
 
-	if (d->size > sizeof *d && has_unknown_fields(d))
+	if (d->size > sizeof *d && fields_are_unknown(d, d->size, sizeof *d))
 		return op_unknown;
 	if (d->size < sizeof *d) { /* a caller of an earlier version */
 		memset(&whole, 0, sizeof whole);
 		memcpy(&whole, d, d->size);
 		d = &whole;
 	}
-	wrong = make(op, kind, d, n, me);
+	wrong = make(op, d, n, me);
 	if (!wrong)
 		op->coll.signature = sign(op, n);
 	return wrong;
@@ -249,14 +326,21 @@ const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc
 
 /* ---- words and records ---- */
 
-static bool has_counts(const struct coll *c)
+static bool has_counts(const struct op *op)
 {
-	return c->in_counts || c->out_counts;
+	return op->coll.in_counts || op->coll.out_counts || op->own_counts;
+}
+
+/* Is COUNT the same on all ranks, or a message's? */
+static bool has_common_count(const struct op *op)
+{
+	return op->coll.kind == BERTH_REDUCESCATTER ||
+	       (!has_counts(op) && op->coll.kind != BERTH_RECV);
 }
 
 static const char *const kind_name[KIND_COUNT] = { KIND_NAMES };
 
-const char *op_kind_name(enum berth_kind kind)
+const char *op_kind_name(berth_kind kind)
 {
 	return kind_name[kind];
 }
@@ -264,7 +348,7 @@ const char *op_kind_name(enum berth_kind kind)
 void op_words(char *text, size_t bytes, const struct op *op)
 {
 	const struct coll *c = &op->coll;
-	char name[80] = "", count[24] = "", rest[120] = "";
+	char name[80] = "", count[24] = "", rest[120] = "", shape[140] = "";
 
 	if (op->name && !strncmp(op->name, "berth_set_", 10)) { /* as set.c calls it */
 		snprintf(text, bytes, "%s", op->name);
@@ -276,9 +360,12 @@ void op_words(char *text, size_t bytes, const struct op *op)
 		snprintf(text, bytes, "barrier%s", name);
 		return;
 	}
-	if (c->kind == BERTH_BROADCAST)
+	if (c->kind == BERTH_RECV && op->peer == BERTH_ANY)
+		snprintf(rest, sizeof rest, " from any rank");
+	else if (c->kind == BERTH_BROADCAST || c->kind == BERTH_SCATTER ||
+		 c->kind == BERTH_RECV)
 		snprintf(rest, sizeof rest, " from rank %u", c->root);
-	else if (c->kind == BERTH_REDUCE)
+	else if (has_root(c->kind) || c->kind == BERTH_SEND)
 		snprintf(rest, sizeof rest, " to rank %u", c->root);
 	if (coll_reduces(c->kind)) {
 		size_t n = strlen(rest);
@@ -295,10 +382,13 @@ void op_words(char *text, size_t bytes, const struct op *op)
 			 c->scale.has_prescale ? c->scale.prescale : 1,
 			 c->scale.has_postscale ? c->scale.postscale : 1);
 	}
-	if (c->kind == BERTH_REDUCESCATTER || !has_counts(c))
+	if (has_common_count(op))
 		snprintf(count, sizeof count, "%llu ", (unsigned long long)c->count);
-	snprintf(text, bytes, "%s%s of %s%s%s%s", kind_name[c->kind], name, count,
-		 kern_type_name(c->type), rest, has_counts(c) ? ", with counts" : "");
+	if (op->shape && *op->shape)
+		snprintf(shape, sizeof shape, ", shape \"%.120s\"", op->shape);
+	snprintf(text, bytes, "%s%s of %s%s%s%s%s", kind_name[c->kind], name, count,
+		 kern_type_name(c->type), rest, shape,
+		 has_counts(op) ? ", with counts" : "");
 }
 
 /* The bits of a scale; those of 1 where there is none. */
@@ -333,7 +423,7 @@ static bool is_sound(const struct op *op, unsigned n)
 {
 	const struct coll *c = &op->coll;
 
-	if (c->kind >= KIND_COUNT || c->type >= TYPE_COUNT || c->op >= OP_COUNT ||
+	if (!c->kind || c->kind >= BERTH_SEND || c->type >= TYPE_COUNT || c->op >= OP_COUNT ||
 	    c->count > UINT64_MAX / 16 / n || c->root >= n)
 		return false;
 	if (op->adasum && (c->kind != BERTH_ALLREDUCE || c->op != BERTH_SUM ||

@@ -9,21 +9,38 @@
 
 struct op {
 	struct coll coll; /* average and Adasum as sums */
-	const char *name; /* the caller's, or NULL */
+	const char *name, *shape; /* the caller's, or NULL */
 	bool adasum;
+	bool own_counts;    /* each rank knows its own alone: op_counts.h */
 	int64_t timeout_ms; /* 0: the default, -1: none */
 	int priority;
+	/* Of what has counts of its own, and of a send or a receive; else not set: */
+	uint64_t room;      /* elements that OUT holds; UINT64_MAX: it is yet to be had */
+	uint64_t *received; /* or NULL */
+	void *(*alloc)(void *ctx, uint64_t bytes);
+	void *alloc_ctx;
+	void **made;
+	int peer; /* a place, or BERTH_ANY */
+	uint64_t tag;
+	int *from;
 };
 
-enum { OP_WORDS_BYTES = 320, OP_CODE_BYTES = 512 };
+enum { OP_WORDS_BYTES = 480, OP_CODE_BYTES = 704 };
 
-/* D, which has a TYPE at least, as an operation of KIND in a set of N ranks, in which
- * this one is ME.  NULL, or what is wrong with it (BERTH_INVALID). */
-extern const char op_unknown[]; /* what is wrong: BERTH_UNSUPPORTED */
-const char *op_make(struct op *op, enum berth_kind kind, const struct berth_desc *d,
-		    unsigned n, unsigned me);
+/* D, which has a SET at least, as an operation in a set of N ranks, in which this one
+ * is ME.  NULL, or what is wrong with it: BERTH_INVALID, or BERTH_UNSUPPORTED if it is
+ * one of these two. */
+extern const char op_unknown[], op_no_device[];
+const char *op_make(struct op *op, const struct berth_desc *d, unsigned n, unsigned me);
 
-const char *op_kind_name(enum berth_kind kind);
+static inline bool op_is_message(const struct op *op)
+{
+	return op->coll.kind >= BERTH_SEND;
+}
+/* More than any count, where they are too many to be added. */
+uint64_t op_total(const uint64_t *counts, unsigned n);
+
+const char *op_kind_name(berth_kind kind);
 /* `allreduce "grad" of 1024 f32, sum`; without a number where each rank has its own. */
 void op_words(char *text, size_t bytes, const struct op *op);
 /* What a rank that has joined needs to take part, and the words: OP_CODE_BYTES. */

@@ -6,18 +6,11 @@
 #include "lib/base/rank_text.h"
 #include "lib/core/adasum.h"
 #include "lib/core/comm.h"
+#include "lib/core/op_counts.h"
 #include "lib/core/op_run.h"
 #include "lib/core/world.h"
 
 /* ---- ranks that called for different things ---- */
-
-/* What a rank that removes the set says. */
-static const char removed[] = "R\n";
-
-const struct op op_run_removal = {
-	.coll = { .kind = BERTH_BARRIER, .signature = 0x52454d4f },
-	.name = "berth_set_remove",
-};
 
 bool op_run_has_joined(const char *said)
 {
@@ -89,11 +82,11 @@ void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
 
 uint32_t op_run_joined_signature(uint32_t signature)
 {
-	return signature ^ OP_RUN_JOIN;
+	return signature ^ 0x4a4f494e;
 }
 
 /* What a rank without data can take part in. */
-static bool is_possible(enum berth_kind kind)
+static bool is_possible(berth_kind kind)
 {
 	return kind == BERTH_ALLREDUCE || kind == BERTH_BARRIER;
 }
@@ -205,109 +198,6 @@ berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadli
 	return give_nothing(c, &op, deadline_ns);
 }
 
-/* ---- ranks that called for different things, again ---- */
-
-static berth_result differ(struct comm *c, const struct op *op, uint64_t deadline_ns,
-			   struct failure *why)
-{
-	char code[OP_CODE_BYTES];
-	const char **said;
-	bool joined = false, same = true;
-	berth_result rc;
-
-	op_encode(code, op);
-	rc = comm_explain(c, op == &op_run_removal ? removed : code, &said);
-	if (rc)
-		return rc;
-	for (unsigned i = 0; i < c->n; i++) {
-		if (said[i][0] == removed[0]) {
-			op_words(code, sizeof code, op);
-			snprintf(why->text, sizeof why->text,
-				 "%s: rank %u removed the set meanwhile", code,
-				 c->rank[i]);
-			why->rc = BERTH_ABORTED;
-			return BERTH_MISMATCH;
-		}
-		joined |= op_run_has_joined(said[i]);
-		same &= op_run_has_joined(said[i]) || !strcmp(said[i], code);
-	}
-	if (joined && same) {
-		rc = op_run_refuse(c, op, said, why);
-		return rc ? rc : op_run_with_joined(c, op, deadline_ns);
-	}
-	op_run_say_sides(c, op, said, why);
-	return BERTH_MISMATCH;
-}
-
-/* ---- alltoall with counts ---- */
-
-/* What each gives has to be what the other expects: all ranks see all counts, ALL, so
- * that all of them see the same. */
-static berth_result compare_counts(const struct comm *c, const uint64_t *all,
-				   struct failure *why)
-{
-	size_t each = 2 * (size_t)c->n;
-
-	for (unsigned i = 0; i < c->n; i++)
-		for (unsigned k = 0; k < c->n; k++) {
-			uint64_t gives = all[each * i + k],
-				 expects = all[each * k + c->n + i];
-
-			if (gives == expects)
-				continue;
-			snprintf(why->text, sizeof why->text,
-				 "alltoall: in_counts of rank %u say %llu for rank %u, "
-				 "whose out_counts say %llu",
-				 c->rank[i], (unsigned long long)gives, c->rank[k],
-				 (unsigned long long)expects);
-			return BERTH_MISMATCH;
-		}
-	return BERTH_OK;
-}
-
-static uint64_t largest_part(const struct comm *c, const uint64_t *all)
-{
-	uint64_t largest = 0;
-
-	for (unsigned i = 0; i < c->n; i++)
-		for (unsigned k = 0; k < c->n; k++)
-			if (i != k && all[2 * (size_t)c->n * i + k] > largest)
-				largest = all[2 * (size_t)c->n * i + k];
-	return largest;
-}
-
-/* In place, parts that come may be larger than those that they overwrite: what is given
- * is copied. */
-static berth_result check_counts(struct comm *c, struct coll *coll,
-				 uint64_t deadline_ns, struct failure *why)
-{
-	size_t each = 2 * (size_t)c->n, words = each * c->n,
-	       bytes = coll->count * kern_size(coll->type);
-	bool in_place = coll->in == coll->out;
-	uint64_t *all = comm_scratch(c, words * sizeof *all + in_place * bytes), *mine;
-	struct coll gather = { .kind = BERTH_ALLGATHER,
-			       .type = BERTH_U64,
-			       .count = each,
-			       .signature = coll->signature + 1 };
-	berth_result rc;
-
-	if (!all)
-		return BERTH_MEMORY;
-	mine = all + each * c->me;
-	memcpy(mine, coll->in_counts, c->n * sizeof *mine);
-	memcpy(mine + c->n, coll->out_counts, c->n * sizeof *mine);
-	gather.in = mine;
-	gather.out = all;
-	rc = comm_step(c, &gather, deadline_ns);
-	if (!rc)
-		rc = compare_counts(c, all, why);
-	if (!rc)
-		coll->largest = largest_part(c, all);
-	if (!rc && in_place && bytes)
-		coll->in = memcpy(all + words, coll->in, bytes);
-	return rc;
-}
-
 /* ---- the operation ---- */
 
 /* A small array that is summed in place may have been written before ranks, more than
@@ -340,19 +230,19 @@ static bool needs_care(const struct comm *c, const struct coll *coll)
 berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *coll,
 			    uint64_t deadline_ns, struct failure *why)
 {
-	berth_result rc = BERTH_OK;
+	berth_result rc;
 
+	if (op->own_counts)
+		return op_counts_run(c, op, coll, deadline_ns, why);
 	if (c->n == 1) {
 		coll_alone(coll);
 		return BERTH_OK;
 	}
-	if (coll->kind == BERTH_ALLTOALL && coll->in_counts)
-		rc = check_counts(c, coll, deadline_ns, why);
-	if (!rc && op->adasum)
+	if (op->adasum)
 		rc = adasum_run(c, coll, deadline_ns);
-	else if (!rc && needs_care(c, coll))
+	else if (needs_care(c, coll))
 		rc = in_place(c, coll, deadline_ns);
-	else if (!rc)
+	else
 		rc = comm_step(c, coll, deadline_ns);
 	return rc;
 }
@@ -360,17 +250,17 @@ berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *co
 static berth_result fail(struct comm *c, berth_result rc, const struct op *op,
 			 struct failure *why)
 {
-	if (rc == BERTH_MISMATCH && op == &op_run_removal)
-		return rc;
-	trace_count(&c->count.errors, 1);
-	if (rc == BERTH_INVALID) /* beside ranks that have joined */
-		return rc;
-	if (rc != BERTH_MISMATCH)
+	if (rc != BERTH_MISMATCH) {
+		trace_count(&c->count.errors, 1);
 		return comm_failed(c, rc, op, why);
-	if (why->rc != BERTH_ABORTED) /* the comm is not broken: it is to be removed */
-		why->rc = rc;
-	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
-	return why->rc;
+	}
+	why->rc = rc;
+	if (*why->text) {
+		trace_count(&c->count.errors, 1);
+		snprintf(why->tensor, sizeof why->tensor, "%s",
+			 op->name ? op->name : "");
+	}
+	return rc;
 }
 
 void op_run_slept(struct comm *c, berth_result rc)
@@ -383,12 +273,12 @@ void op_run_slept(struct comm *c, berth_result rc)
 	c->begun_ns = 0;
 }
 
-const char *op_run_event(enum berth_kind kind)
+const char *op_run_event(berth_kind kind)
 {
-	static const char *const name[KIND_COUNT] = { "ALLREDUCE",     "REDUCE",
-						      "REDUCESCATTER", "ALLGATHER",
-						      "BROADCAST",     "ALLTOALL",
-						      "BARRIER" };
+	static const char *const name[KIND_COUNT] = {
+		"",	  "ALLREDUCE", "REDUCE", "REDUCESCATTER", "ALLGATHER", "BROADCAST",
+		"ALLTOALL", "BARRIER",   "GATHER", "SCATTER",	    "SEND",	 "RECV"
+	};
 
 	return name[kind];
 }
@@ -413,8 +303,6 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 	why->rc = BERTH_OK;
 	why->nmissing = 0;
 	rc = op_run_perform(c, op, &coll, deadline_ns, why);
-	if (rc == BERTH_MISMATCH && !*why->text)
-		rc = differ(c, op, deadline_ns, why);
 	if (rc)
 		rc = fail(c, rc, op, why);
 	op_run_end(c, rc);
@@ -422,6 +310,8 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why)
 		timeline_event(op->name ? op->name : "", op_run_event(coll.kind),
 			       begun_ns, clock_ns());
 	c->op = NULL;
+	if (rc == BERTH_MISMATCH && !*why->text)
+		return rc;
 	trace_count(&c->count.operations, 1);
 	trace_count(&c->count.bytes, coll.count * kern_size(coll.type));
 	return rc;

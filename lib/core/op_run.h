@@ -1,19 +1,12 @@
-/* op_run.h - an operation, from checked to done: what comm_run() shares with join.c
- * and engine.c. */
+/* op_run.h - an operation, from checked to done: what comm_run() shares with the
+ * engine. */
 #ifndef BERTH_LIB_OP_RUN_H
 #define BERTH_LIB_OP_RUN_H
 
 #include "lib/core/comm.h"
 
-/* The signature of berth_join(). */
-enum { OP_RUN_JOIN = 0x4a4f494e };
-
 /* What a rank that has joined says when others call for something. */
 #define OP_RUN_JOINED "J\n"
-
-/* The last operation of a set.  If other ranks call for something else meanwhile, they
- * get BERTH_ABORTED, and this one BERTH_MISMATCH: it calls again. */
-extern const struct op op_run_removal;
 
 bool op_run_has_joined(const char *said);
 
@@ -49,5 +42,5 @@ static inline void op_run_end(struct comm *c, berth_result rc)
 		trace_end(c->record, rc);
 }
 /* As the timeline calls it. */
-const char *op_run_event(enum berth_kind kind);
+const char *op_run_event(berth_kind kind);
 #endif

@@ -1,15 +1,11 @@
-/* set.h - sets of ranks.  A set has a comm for blocking calls and, once something
- * asynchronous was submitted, an engine with a comm of its own. */
+/* set.h - sets of ranks: a comm, and the engine that runs its operations. */
 #ifndef BERTH_LIB_SET_H
 #define BERTH_LIB_SET_H
 
-#include <pthread.h>
-
 #include "lib/core/comm.h"
+#include "lib/core/engine.h"
 #include "lib/core/handle.h"
 #include "lib/core/world.h"
-
-struct engine;
 
 struct berth_set {
 	struct world *world;
@@ -20,30 +16,17 @@ struct berth_set {
 	int me;                    /* place of this rank, or -1 */
 	unsigned *rank;            /* of the job, for each place */
 	unsigned nlocal, local_me; /* of its members on this host */
-	pthread_mutex_t lock;      /* of NOW: one blocking call at a time */
-	struct comm now, later;
-	struct engine *_Atomic engine; /* has LATER; NULL until it is needed */
-	void *region[2];        /* of the two comms, in our part of the heap: where this
-				 rank is the first of the host; else NULL */
-	_Atomic uint32_t *gone; /* members on this host that use the regions no more */
+	struct comm comm;
+	struct engine *engine; /* NULL: this rank is no member */
+	void *region; /* in our part of the heap: where this rank is the first of the
+			 host; else NULL */
 };
 
-enum { SET_NOW, SET_LATER };
-
-/* The set of all ranks, at berth_init().  Fences once. */
-berth_result set_of_all(struct world *w, struct berth_set **set);
-/* All ranks of PARENT: a set for each COLOR >= 0, in the order of KEY, then rank.
- * *SET: that of color SEEN, in which this rank need not be; NULL for a negative one.
- * NAME: the same on all ranks. */
-berth_result set_split(struct berth_set *parent, const char *name, int color, int key,
-		       int seen, struct berth_set **set);
 /* A blocking operation in SET, in which this rank is, with the thread's last error.
  * D's set is not looked at. */
-berth_result set_run(struct berth_set *set, enum berth_kind kind,
-		     const struct berth_desc *d);
+berth_result set_run(struct berth_set *set, const struct berth_desc *d);
 /* Notes the last error: TEXT is what op_make() has against D; WHY is why RC. */
-berth_result set_refuse(enum berth_kind kind, const struct berth_desc *d,
-			const char *text);
+berth_result set_refuse(const struct berth_desc *d, const char *text);
 berth_result set_tell(berth_result rc, const struct failure *why);
 /* What threads wait for in any of them ends with BERTH_ABORTED. */
 void set_stop_all(struct world *w);
@@ -51,12 +34,27 @@ void set_stop_all(struct world *w);
 void set_free_all(struct world *w);
 /* After fork(2) in the child: the sets are its parent's. */
 void set_in_child(void);
-/* That of SET, made if this is the first call.  With the thread's last error. */
-berth_result set_engine(struct berth_set *set, struct engine **engine);
 /* What was done in all sets, those that are gone too. */
 void set_count_all(struct world *w, struct berth_metrics *sum);
-/* All members, of a set whose handle is closed.  Calls that are in it end with
- * BERTH_ABORTED. */
-berth_result set_remove(struct berth_set *set);
+/* SET, whose handle is closed, is this rank's no more. */
+void set_remove(struct berth_set *set);
+/* As berth_set_abort(). */
+void set_abort(struct berth_set *set, const char *why);
+
+/* ---- for set_make.c ---- */
+
+/* Of N members, and without ranks; NULL: out of memory. */
+struct berth_set *set_alloc(struct world *w, unsigned n);
+/* It is complete: set_stop_all() may look at it. */
+void set_list(struct berth_set *s);
+/* It was not complete: no caller has it.  KEEP: others may look at its region, which goes
+ * with the world. */
+void set_free_part(struct berth_set *s, bool keep);
+/* Of the next set that this rank makes, and the least for those after NUMBER. */
+uint32_t set_next_number(struct world *w);
+void set_use_number(struct world *w, uint32_t number);
+/* Regions of sets that this rank has left, and now all others on this host as well, are
+ * freed. */
+void set_free_regions(struct world *w);
 
 #endif

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/backend/shm.h"
+#include "lib/base/fields.h"
 #include "lib/base/log.h"
+#include "lib/core/comm.h"
 #include "lib/core/cores.h"
 #include "lib/core/trace.h"
 
@@ -57,7 +58,7 @@ static berth_result find_others(struct world *w)
 	}
 	rc = w->boot->memory(w->boot_state, &w->who,
 			     memory_bytes(w->who.size, w->who.local_size,
-					  shm_bytes(w->who.local_size)),
+					  comm_region_bytes(w->who.local_size)),
 			     why);
 	return rc ? log_error(rc, "", NULL, 0, "%s", why) : number_locals(w);
 }
@@ -72,9 +73,16 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 {
 	char why[256];
 
-	if (config && config->size < offsetof(struct berth_config, timeout_ms))
+	enum { SIZE_MOST = 4096 };
+
+	if (config && (config->size < offsetof(struct berth_config, timeout_ms) ||
+		       config->size > SIZE_MOST))
 		return log_error(BERTH_INVALID, "", NULL, 0,
 				 "size is not that of struct berth_config");
+	if (config && fields_are_unknown(config, config->size, sizeof *config))
+		return log_error(BERTH_UNSUPPORTED, "", NULL, 0,
+				 "the config has fields that this version of libberth "
+				 "does not know");
 	if (config)
 		log_to(config->log, config->log_ctx);
 	if (!params_read(&w->params, why, sizeof why))
@@ -87,7 +95,7 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 
 static berth_result map_memory(struct world *w)
 {
-	if (memory_map(&w->memory, &w->who, shm_bytes(w->who.local_size)))
+	if (memory_map(&w->memory, &w->who, comm_region_bytes(w->who.local_size)))
 		return log_error(BERTH_SYSTEM, "", NULL, 0,
 				 "the memory that ranks of a host share: %s",
 				 strerror(errno));

@@ -22,6 +22,7 @@ struct world {
 	unsigned *local;        /* of each rank of the job, its number on this host; or
 			       WORLD_NOT_HERE */
 	struct berth_set *sets; /* all that are complete (set.c) */
+	struct region *regions; /* of sets that this rank has left */
 	struct berth_metrics past; /* of those that are gone */
 	uint32_t next_set;         /* number of the next one */
 };

@@ -111,7 +111,7 @@ void net_break(struct net *n, unsigned lost, berth_result why)
 		return;
 	n->broken = true;
 	n->lost = lost < n->config.size ? lost : n->config.size;
-	n->why = why == BERTH_TIMEOUT ? why : BERTH_PEER_LOST;
+	n->why = net_reason(why);
 	tell_all(n, GROUP_LOST, n->lost, n->why);
 	close_all(n);
 }

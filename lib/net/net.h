@@ -43,6 +43,9 @@ struct net_config {
 	/* "eth0,eth1": where RANGE is NULL, these alone; NULL: as there */
 	const char *interfaces;
 	unsigned spins; /* looks before it sleeps */
+	/* What an exchange with a rank that goes by itself returns: BERTH_ABORTED, or
+	 * BERTH_PEER_LOST for anything else. */
+	berth_result leaver;
 };
 
 /* NULL, with WHY: out of memory, no such interface, a system call. */
@@ -105,6 +108,7 @@ struct net_receive {
 /* Send OUT and receive IN at the same time, NOUT and NIN of them, all on different
  * connections.  BERTH_PEER_LOST: *LOST is who.  BERTH_MISMATCH: a head that was not
  * expected, from *LOST.  BERTH_TIMEOUT: also where it was a peer's time that was over.
+ * BERTH_ABORTED: *LOST has left, or has broken the net for this reason.
  * DEADLINE_NS: of CLOCK_MONOTONIC, 0: none. */
 berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			  struct net_receive *in, size_t nin, uint64_t deadline_ns,
@@ -124,7 +128,8 @@ unsigned net_lost(const struct net *n);
 const char *net_unreached(const struct net *n);
 
 /* Tell all peers that this rank gives up because of rank LOST, and close.  For them
- * net_exchange() returns WHY: BERTH_TIMEOUT, or for anything else BERTH_PEER_LOST. */
+ * net_exchange() returns WHY: BERTH_TIMEOUT, BERTH_ABORTED, or for anything else
+ * BERTH_PEER_LOST. */
 void net_break(struct net *n, unsigned lost, berth_result why);
 
 #endif

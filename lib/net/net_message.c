@@ -65,8 +65,8 @@ static bool got_all(const struct net_receive *in)
 }
 
 /* A head has come: is it the one? */
-static berth_result take_head(struct net_receive *in, const struct head *h,
-			      unsigned *lost)
+static berth_result take_head(const struct net *n, struct net_receive *in,
+			      const struct head *h, unsigned *lost)
 {
 	berth_result rc;
 	bool same = !memcmp(&in->note, &h->note, sizeof in->note);
@@ -74,6 +74,9 @@ static berth_result take_head(struct net_receive *in, const struct head *h,
 	rc = net_given_up(h, lost);
 	if (rc)
 		return rc;
+	if (h->magic == HEAD_MAGIC && h->tag.group == GROUP_LEAVES)
+		return n->config.leaver == BERTH_ABORTED ? BERTH_ABORTED
+							 : BERTH_PEER_LOST;
 	if (h->magic != HEAD_MAGIC || memcmp(&h->tag, &in->tag, sizeof h->tag))
 		return BERTH_MISMATCH;
 	in->note = h->note;
@@ -164,8 +167,8 @@ static int result(ssize_t k)
 }
 
 /* A head and what comes with it: one call for a small message. */
-static int pull_head(struct link *l, struct net_receive *in, unsigned *lost,
-		     berth_result *rc)
+static int pull_head(const struct net *n, struct link *l, struct net_receive *in,
+		     unsigned *lost, berth_result *rc)
 {
 	struct head h;
 	ssize_t k = l->have < sizeof h ? fill(l) : 1;
@@ -176,7 +179,7 @@ static int pull_head(struct link *l, struct net_receive *in, unsigned *lost,
 		memcpy(&h, l->stash + l->at, sizeof h);
 		l->at += sizeof h;
 		l->have -= sizeof h;
-		*rc = take_head(in, &h, lost);
+		*rc = take_head(n, in, &h, lost);
 	}
 	return 1;
 }
@@ -189,7 +192,7 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 	ssize_t k;
 
 	if (!in->has_head)
-		return pull_head(l, in, lost, rc);
+		return pull_head(n, l, in, lost, rc);
 	if (in->drop && n->deadline_ns && clock_ns() >= n->deadline_ns) {
 		*rc = BERTH_TIMEOUT; /* it may go on for as long as its peer says */
 		return 1;

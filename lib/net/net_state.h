@@ -40,14 +40,21 @@ struct head {
  * for the reason tag.step; this rank goes, having done its part. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
 
-/* Why the sender of H gives up, BERTH_TIMEOUT or BERTH_PEER_LOST, and because of which
+/* Why somebody gives up: of any number, one of the three that there are. */
+static inline berth_result net_reason(uint32_t why)
+{
+	return why == BERTH_TIMEOUT || why == BERTH_ABORTED ? (berth_result)why
+							    : BERTH_PEER_LOST;
+}
+
+/* Why the sender of H gives up, by net_reason(), and because of which
  * rank, any number.  BERTH_OK: it does not. */
 static inline berth_result net_given_up(const struct head *h, unsigned *lost)
 {
 	if (h->magic != HEAD_MAGIC || h->tag.group != GROUP_LOST)
 		return BERTH_OK;
 	*lost = h->tag.seq;
-	return h->tag.step == BERTH_TIMEOUT ? BERTH_TIMEOUT : BERTH_PEER_LOST;
+	return net_reason(h->tag.step);
 }
 
 /* A connection: what has been read of it and not used yet stands at STASH + AT. */
@@ -90,7 +97,7 @@ struct net {
 	long pushed_aside; /* how often, by others on this core */
 	bool broken;
 	unsigned lost;      /* because of which rank */
-	berth_result why;   /* BERTH_TIMEOUT or BERTH_PEER_LOST */
+	berth_result why;   /* by net_reason() */
 	unsigned waits_for; /* the peer of the exchange in progress */
 	char refusal[128];  /* of the last connection that was not made */
 	bool unreached;     /* it ended an exchange */

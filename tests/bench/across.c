@@ -76,7 +76,7 @@ static void allreduce(const float *in, float *out, size_t n)
 	struct berth_desc d =
 		BERTH_DESC(.in = in, .out = out, .count = n, .type = BERTH_F32);
 
-	if (berth_allreduce(&d)) {
+	if (call_allreduce(&d)) {
 		fprintf(stderr, "across: %s\n", berth_last_error()->text);
 		exit(1);
 	}
@@ -90,6 +90,7 @@ static void stop(void)
 #else
 
 #include "lib/backend/tcp.h"
+#include "tests/helpers/calls.h"
 
 static struct net *net;
 static struct tcp *group;

@@ -32,6 +32,7 @@
 #else
 #include "lib/berth.h"
 #include "lib/base/kern.h"
+#include "tests/helpers/calls.h"
 #endif
 
 enum { RANKS_MOST = 64, BATCHES_MOST = 64, HANDOVERS = 400 };
@@ -180,18 +181,18 @@ static void start(int *argc, char ***argv)
 	}
 	d = (struct berth_desc)BERTH_DESC(.in = path, .out = path, .type = BERTH_U8,
 					  .count = sizeof path);
-	need(berth_broadcast(&d), "berth_broadcast");
+	need(call_broadcast(&d), "call_broadcast");
 	if (b.me)
 		fd = open(path, O_RDWR);
 	b.board = map(fd, sizeof *b.board);
-	need(berth_barrier(NULL), "berth_barrier");
+	need(call_barrier(NULL), "berth_barrier");
 	close(fd);
 }
 
 static void *array(size_t bytes)
 {
 	void *p = !strcmp(b.memory, "heap")
-			  ? berth_alloc(bytes)
+			  ? berth_alloc(bytes, BERTH_HOST, 0)
 			  : aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 
 	if (!p)
@@ -220,7 +221,7 @@ static void allreduce(size_t n)
 	if (!strcmp(b.memory, "limit"))
 		add(n);
 	else
-		need(berth_allreduce(&d), "berth_allreduce");
+		need(call_allreduce(&d), "call_allreduce");
 }
 
 static void stop(void)

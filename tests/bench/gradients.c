@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "lib/berth.h"
+#include "tests/helpers/calls.h"
 
 enum { TENSORS_MOST = 4096 };
 
@@ -40,7 +41,7 @@ static void step(float **tensor, char (*name)[16], int tensors, size_t bytes)
 			BERTH_DESC(.name = name[i], .in = tensor[i], .out = tensor[i],
 				   .count = bytes / 4, .type = BERTH_F32);
 
-		if (berth_submit(BERTH_ALLREDUCE, &d, 1, &request[i]))
+		if (call_submit(BERTH_ALLREDUCE, &d, 1, &request[i]))
 			fail("submit");
 	}
 	for (int i = 0; i < tensors; i++)
@@ -69,7 +70,7 @@ int main(int argc, char **argv)
 
 		step(tensor, name, tensors, bytes);
 		us[s] = now_us() - before;
-		if (berth_barrier(NULL))
+		if (call_barrier(NULL))
 			fail("barrier");
 	}
 	qsort(us, (size_t)steps, sizeof *us, by_value);

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "lib/berth.h"
+#include "tests/helpers/calls.h"
 
 enum {
 	BATCHES = 31,
@@ -130,7 +131,7 @@ static void slowest(double *seconds, size_t n)
 	struct berth_desc d = BERTH_DESC(.in = seconds, .out = seconds, .count = n,
 					 .type = BERTH_F64, .op = BERTH_MAX);
 
-	need(berth_allreduce(&d));
+	need(call_allreduce(&d));
 }
 
 /* Of the ratio as a row shows it. */
@@ -149,11 +150,11 @@ static size_t bytes_of(berth_type type)
 static double time_calls(const struct call *c, size_t bytes, long calls)
 {
 	static berth_result (*const run[])(const struct berth_desc *) = {
-		[BERTH_ALLREDUCE] = berth_allreduce,
-		[BERTH_REDUCE] = berth_reduce,
-		[BERTH_REDUCESCATTER] = berth_reducescatter,
-		[BERTH_ALLGATHER] = berth_allgather,
-		[BERTH_ALLTOALL] = berth_alltoall,
+		[BERTH_ALLREDUCE] = call_allreduce,
+		[BERTH_REDUCE] = call_reduce,
+		[BERTH_REDUCESCATTER] = call_reducescatter,
+		[BERTH_ALLGATHER] = call_allgather,
+		[BERTH_ALLTOALL] = call_alltoall,
 	};
 	struct berth_desc d =
 		BERTH_DESC(.in = in, .out = out, .type = c->type, .op = c->op,
@@ -162,7 +163,7 @@ static double time_calls(const struct call *c, size_t bytes, long calls)
 
 	if (c->kind == BERTH_ALLGATHER)
 		d.count /= (size_t)berth_size();
-	need(berth_barrier(NULL));
+	need(call_barrier(NULL));
 	begin = now_s();
 	for (long i = 0; i < calls; i++)
 		need(run[c->kind](&d));
@@ -260,7 +261,7 @@ static berth_request *submit(const char *name, float *x, size_t bytes, berth_typ
 					 .count = bytes / bytes_of(type));
 	berth_request *request;
 
-	need(berth_submit(BERTH_ALLREDUCE, &d, 1, &request));
+	need(call_submit(BERTH_ALLREDUCE, &d, 1, &request));
 	return request;
 }
 

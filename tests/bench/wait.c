@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/berth.h"
+#include "tests/helpers/calls.h"
 
 enum { COUNT_MOST = 1000 };
 
@@ -45,10 +46,10 @@ static void sum(const char *name, double *x, int async)
 	berth_request *r;
 
 	if (!async) {
-		check(berth_allreduce(&d));
+		check(call_allreduce(&d));
 		return;
 	}
-	check(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+	check(call_submit(BERTH_ALLREDUCE, &d, 1, &r));
 	check(berth_wait(r, -1));
 }
 
@@ -66,7 +67,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n; i++) {
 		double begun, called = 0;
 
-		check(berth_barrier(NULL));
+		check(call_barrier(NULL));
 		if (last) {
 			usleep((useconds_t)ms * 1000 + (useconds_t)(i * 37 % 200));
 			called = us_of(CLOCK_MONOTONIC);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 /* ---- asynchronous ---- */
 
@@ -32,7 +33,7 @@ static berth_request *submit(const char *name, float *p, uint64_t n)
 {
 	berth_request *r = NULL;
 
-	FINE(berth_submit(BERTH_ALLREDUCE,
+	FINE(call_submit(BERTH_ALLREDUCE,
 			  &(struct berth_desc)BERTH_DESC(.name = name, .in = p,
 							 .out = p, .count = n,
 							 .type = BERTH_F32),
@@ -97,10 +98,10 @@ static void asynchronous(void)
 				      BERTH_DESC(.name = "b", .in = x + 2, .out = y + 2,
 						 .count = 2, .type = BERTH_F32) };
 
-	FINE(berth_submit(BERTH_ALLREDUCE, pair, 2, &r));
+	FINE(call_submit(BERTH_ALLREDUCE, pair, 2, &r));
 	FINE(berth_wait(r, 30000));
 	CHECK(y[1] == (float)size && y[3] == 3.0F * (float)size, "grouped");
-	FINE(berth_submit(BERTH_BROADCAST,
+	FINE(call_submit(BERTH_BROADCAST,
 			  &(struct berth_desc)BERTH_DESC(.in = x, .out = x, .count = 4,
 							 .type = BERTH_F32),
 			  1, &r));
@@ -175,14 +176,14 @@ static void done_anew(void)
 		berth_request *first, *second;
 
 		if (!late)
-			FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &first));
+			FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &first));
 		second = submit("second", x + 1, 1);
 		if (late && size > 1) {
 			FINE(berth_wait(second, -1));
 			second = NULL;
 		}
 		if (late)
-			FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &first));
+			FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &first));
 		FINE(berth_wait(first, -1));
 		if (second)
 			FINE(berth_wait(second, -1));
@@ -223,7 +224,7 @@ static void join_in_place(int here, uint64_t n)
 
 	for (uint64_t i = 0; i < n; i++)
 		z[i] = (float)(i % 3);
-	FINE(berth_allreduce(&(struct berth_desc)BERTH_DESC(.name = "z", .in = z,
+	FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.name = "z", .in = z,
 							    .out = z, .count = n,
 							    .type = BERTH_F32)));
 	for (uint64_t i = 0; i < n; i++)
@@ -247,7 +248,7 @@ static void submit_last(berth_request **late, berth_request **group)
 	own = 5;
 	both[0] = both[1] = 1;
 	*late = rank ? NULL : submit("own", &own, 1);
-	FINE(berth_submit(BERTH_ALLREDUCE, pair, 2, group));
+	FINE(call_submit(BERTH_ALLREDUCE, pair, 2, group));
 }
 
 static void wait_last(berth_request *late, berth_request *group)
@@ -273,7 +274,7 @@ static void join_and_split(void)
 				     " joined: only allreduce"),
 		      "why: %s", berth_last_error()->text);
 	}
-	FINE(berth_join(NULL));
+	FINE(berth_join(NULL, NULL));
 }
 
 static void joining(void)
@@ -288,13 +289,13 @@ static void joining(void)
 			/* ranks that have made their 5, 10, ... have joined */
 			int here = size - i / 5;
 
-			FINE(berth_allreduce(
+			FINE(call_allreduce(
 				&(struct berth_desc)BERTH_DESC(.name = "x", .in = &x,
 							       .out = &y, .count = 1,
 							       .type = BERTH_F32)));
 			CHECK(y == (float)here, "sum %g of %d ranks", (double)y, here);
 			join_in_place(here, i % 2 ? 100000 : 77);
-			FINE(berth_submit(
+			FINE(call_submit(
 				BERTH_ALLREDUCE,
 				&(struct berth_desc)BERTH_DESC(.name = "y", .in = &x,
 							       .out = &y, .count = 1,
@@ -306,7 +307,7 @@ static void joining(void)
 			done++;
 		}
 		submit_last(&late, &group);
-		FINE(berth_join(&last));
+		FINE(berth_join(NULL, &last));
 		CHECK(last == size - 1, "last to join: %d", last);
 		wait_last(late, group);
 	}
@@ -331,7 +332,7 @@ static void *until_the_end(void *arg)
 	if (w->request)
 		rc = berth_wait(w->request, -1);
 	else
-		rc = berth_allreduce(
+		rc = call_allreduce(
 			&(struct berth_desc)BERTH_DESC(.name = "call", .set = w->set,
 						       .in = &w->x, .out = &w->x,
 						       .count = 1, .type = BERTH_F32));
@@ -379,7 +380,7 @@ static void *call_on(void *arg)
 	while (!stop_calls) {
 		float x = 1;
 
-		if (berth_allreduce(&(struct berth_desc)BERTH_DESC(.in = &x, .out = &x,
+		if (call_allreduce(&(struct berth_desc)BERTH_DESC(.in = &x, .out = &x,
 								   .count = 1,
 								   .type = BERTH_F32)))
 			usleep(100);
@@ -399,7 +400,7 @@ static void *submit_on(void *arg)
 						 .count = 1, .type = BERTH_F32);
 
 		snprintf(name, sizeof name, "busy %u", i);
-		if (berth_submit(BERTH_ALLREDUCE, &d, 1, &r)) {
+		if (call_submit(BERTH_ALLREDUCE, &d, 1, &r)) {
 			usleep(100);
 			continue;
 		}
@@ -423,7 +424,7 @@ static void *look_on(void *arg)
 		if (berth_metrics(&m))
 			usleep(100);
 		berth_algorithms(text, sizeof text);
-		berth_free(berth_alloc(1000));
+		berth_free(berth_alloc(1000, BERTH_HOST, 0));
 		berth_set_member(NULL, 0);
 		if (size == 1)
 			berth_set_add(all, 1, &set);

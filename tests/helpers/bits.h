@@ -4,6 +4,7 @@
 #define BERTH_TESTS_BITS_H
 
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 enum { BITS_TENSORS = 24, BITS_MOST = 3000 };
 
@@ -71,7 +72,7 @@ static void bits_step(struct bits_tensor *all, unsigned step)
 
 		if (noise(step + i * 31 + (unsigned)rank * 101) % 5 == 0)
 			usleep((useconds_t)(noise(i + step * 7) % 400));
-		FINE(berth_submit(BERTH_ALLREDUCE, &t->d, 1, &t->request));
+		FINE(call_submit(BERTH_ALLREDUCE, &t->d, 1, &t->request));
 	}
 	for (unsigned i = 0; i < BITS_TENSORS; i++) {
 		FINE(berth_wait(all[i].request, -1));
@@ -92,7 +93,7 @@ static void bits(void)
 		bits_step(all, step);
 	for (unsigned i = 0; i < BITS_TENSORS; i++) {
 		bits_fill(&all[i], i, 1000);
-		FINE(berth_allreduce(&all[i].d));
+		FINE(call_allreduce(&all[i].d));
 		bits_check(&all[i]);
 		free(all[i].in);
 		free(all[i].out);

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "lib/berth.h"
+#include "tests/helpers/calls.h"
 
 static void say(void *ctx, enum berth_log_level level, const char *text)
 {
@@ -34,7 +35,7 @@ static int apart(struct berth_desc *grad, long ms)
 	if (berth_rank() == berth_size() - 1)
 		grad->name = "odd";
 	grad->timeout_ms = ms;
-	if (berth_submit(BERTH_ALLREDUCE, grad, 1, &request))
+	if (call_submit(BERTH_ALLREDUCE, grad, 1, &request))
 		return failed("berth_submit");
 	return berth_wait(request, -1) == BERTH_TIMEOUT ? 0 : failed("berth_wait");
 }
@@ -55,14 +56,14 @@ int main(int argc, char **argv)
 		return failed("berth_init");
 	if (argc > 2 && !strcmp(argv[1], "apart"))
 		return apart(&grad, strtol(argv[2], NULL, 10));
-	if (berth_broadcast(&first))
-		return failed("berth_broadcast");
+	if (call_broadcast(&first))
+		return failed("call_broadcast");
 	if (argc > 2 && berth_timeline_start(argv[2]))
 		return failed("berth_timeline_start");
 	if (berth_rank() == berth_size() - 1)
 		nanosleep(&late, NULL);
-	if (berth_allreduce(&grad))
-		return failed("berth_allreduce");
+	if (call_allreduce(&grad))
+		return failed("call_allreduce");
 	if (argc > 2 && berth_timeline_stop())
 		return failed("berth_timeline_stop");
 	berth_metrics(&m);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "tests/helpers/asynchronous.h"
+#include "tests/helpers/calls.h"
 
 /* Each call with SET is too late.  In a child, with NULL, too. */
 static bool is_over(berth_set *set)
@@ -19,9 +20,9 @@ static bool is_over(berth_set *set)
 	struct berth_desc d = BERTH_DESC(.set = set, .in = &x, .out = &x, .count = 1,
 					 .type = BERTH_F32);
 
-	return berth_allreduce(&d) == BERTH_STATE && *berth_last_error()->text &&
-	       berth_barrier(set) == BERTH_STATE &&
-	       berth_submit(BERTH_ALLREDUCE, &d, 1, &r) == BERTH_STATE && !r &&
+	return call_allreduce(&d) == BERTH_STATE && *berth_last_error()->text &&
+	       call_barrier(set) == BERTH_STATE &&
+	       call_submit(BERTH_ALLREDUCE, &d, 1, &r) == BERTH_STATE && !r &&
 	       berth_set_split(set, 0, 0, &other) == BERTH_STATE && !other &&
 	       berth_set_remove(set) == BERTH_STATE &&
 	       (!set || (berth_set_rank(set) == -1 && berth_set_size(set) == -1 &&
@@ -64,7 +65,7 @@ static void old_request(bool done, bool anew)
 		r = submit("old", &x, 1);
 	while (r && rc == BERTH_OK && berth_poll(r) == BERTH_BUSY)
 		;
-	FINE(berth_barrier(NULL));
+	FINE(call_barrier(NULL));
 	FINE(berth_shutdown());
 	if (anew)
 		FINE(berth_init(NULL));
@@ -89,7 +90,7 @@ static void *call_until_removed(void *arg)
 	do {
 		float x = 1;
 
-		rc = berth_allreduce(
+		rc = call_allreduce(
 			&(struct berth_desc)BERTH_DESC(.set = set, .in = &x, .out = &x,
 						       .count = 1, .type = BERTH_F32));
 		CHECK(rc || x == (float)size, "sum: %g", (double)x);
@@ -113,7 +114,7 @@ static void *submit_until_removed(void *arg)
 				   .count = 1, .type = BERTH_F32);
 
 		snprintf(name, sizeof name, "until %u", i);
-		rc = berth_submit(BERTH_ALLREDUCE, &d, 1, &r);
+		rc = call_submit(BERTH_ALLREDUCE, &d, 1, &r);
 		if (!rc)
 			rc = berth_wait(r, -1);
 	}
@@ -137,7 +138,7 @@ static void remove_beside_calls(uint64_t turn)
 		pthread_create(&thread[i], NULL, what[i], set);
 	usleep((useconds_t)(noise(turn * 64 + (uint64_t)rank) % 3000));
 	removing = true; /* before any rank removes it */
-	FINE(berth_barrier(NULL));
+	FINE(call_barrier(NULL));
 	usleep((useconds_t)(noise(turn * 64 + (uint64_t)rank + 32) % 3000));
 	FINE(berth_set_remove(set));
 	for (int i = 0; i < 3; i++)
@@ -189,18 +190,18 @@ static const char *childs_fault(berth_set *set, berth_request *r, void *p, int b
 	if (berth_poll(r) != BERTH_STATE || berth_wait(r, -1) != BERTH_STATE ||
 	    berth_wait(r, 0) != BERTH_STATE)
 		return "its parent's request";
-	if (!is_over(set) || !is_over(NULL) || berth_join(&at) != BERTH_STATE)
+	if (!is_over(set) || !is_over(NULL) || berth_join(NULL, &at) != BERTH_STATE)
 		return "sets";
 	if (berth_metrics(&m) != BERTH_STATE || berth_shutdown() != BERTH_STATE ||
 	    berth_timeline_start("/nowhere/x") != BERTH_STATE ||
 	    berth_timeline_stop() != BERTH_STATE || berth_algorithms(text, 100) ||
-	    berth_register(p, 1) != BERTH_STATE)
+	    berth_register(p, 1, BERTH_HOST, 0) != BERTH_STATE)
 		return "other calls";
-	if (berth_alloc(1000))
+	if (berth_alloc(1000, BERTH_HOST, 0))
 		return "berth_alloc";
 	berth_free(p);
 	berth_free(NULL);
-	if (berth_rank() != rank || berth_size() != size || berth_local_rank() < 0 ||
+	if (berth_rank() != rank || berth_size() != size || call_world().local_rank < 0 ||
 	    berth_set_rank(NULL) != rank ||
 	    berth_set_member(NULL, size - 1) != size - 1)
 		return "the numbers";
@@ -259,7 +260,7 @@ static void children(void)
 	before = sockets(&closed_on_exec);
 	FINE(berth_init(NULL));
 	FINE(berth_set_split(NULL, 0, 0, &set));
-	p = berth_alloc(1000);
+	p = berth_alloc(1000, BERTH_HOST, 0);
 	memset(p, 7, 1000);
 	done = submit("done", &x, 1);
 	while (berth_poll(done) == BERTH_BUSY)

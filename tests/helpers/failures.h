@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 /* ---- errors ---- */
 
@@ -35,7 +36,7 @@ static void mismatched_group(bool odd)
 						     .in = x + i, .out = x + i,
 						     .count = 1, .type = BERTH_F32);
 	d[1].op = odd ? BERTH_MAX : BERTH_SUM;
-	FINE(berth_submit(BERTH_ALLREDUCE, d, 3, &r));
+	FINE(call_submit(BERTH_ALLREDUCE, d, 3, &r));
 	expect_sides(berth_wait(r, -1), "\"second\" of 1 f32, sum",
 		     "\"second\" of 1 f32, max");
 	CHECK(!strcmp(berth_last_error()->tensor, "second"), "the tensor");
@@ -53,18 +54,18 @@ static void mismatch_of_counts(float *x)
 	d.count = counts[rank];
 	if (rank == size - 1)
 		counts[0] = 5;
-	expect_sides(berth_allgather(&d), "ranks 0",
+	expect_sides(call_allgather(&d), "ranks 0",
 		     "allgather \"v\" of f32, with counts "
 		     "that differ");
 	d.count = rank ? 8 : 4;
 	if (rank < size - 1 && size > 2) {
-		expect_sides(berth_allreduce(&d), "rank 0 for allreduce \"v\" of 4 f32",
+		expect_sides(call_allreduce(&d), "rank 0 for allreduce \"v\" of 4 f32",
 			     "\"v\" of 8 f32");
 		CHECK(strchr(berth_last_error()->text, ';') ==
 			      strrchr(berth_last_error()->text, ';'),
 		      "two sides: %s", berth_last_error()->text);
 	}
-	FINE(berth_join(NULL));
+	FINE(berth_join(NULL, NULL));
 }
 
 /* One rank removes a set in which the others do something: that ends, and when they
@@ -79,9 +80,9 @@ static void mismatch_of_removal(void)
 
 	FINE(berth_set_split(NULL, 0, 0, &set));
 	d.set = set;
-	snprintf(by, sizeof by, "sum: rank %d removed the set", size - 1);
+	snprintf(by, sizeof by, "sum: rank %d left the set", size - 1);
 	for (int turn = 0; rank < size - 1 && turn < 3; turn++) {
-		CHECK(berth_allreduce(&d) == BERTH_ABORTED, "another rank removes it");
+		CHECK(call_allreduce(&d) == BERTH_ABORTED, "another rank removes it");
 		CHECK(strstr(berth_last_error()->text, by), "by whom: %s",
 		      berth_last_error()->text);
 	}
@@ -106,9 +107,9 @@ static void mismatches(void)
 		d.name = turn == 2 && odd ? "h" : "g";
 		d.op = turn == 3 && odd ? BERTH_MAX : BERTH_SUM;
 		if (turn == 4 && odd)
-			expect_sides(berth_broadcast(&d), "broadcast", "allreduce");
+			expect_sides(call_broadcast(&d), "broadcast", "allreduce");
 		else
-			expect_sides(berth_allreduce(&d), "1024 f32",
+			expect_sides(call_allreduce(&d), "1024 f32",
 				     turn == 0   ? "1000 f32"
 				     : turn == 1 ? "1024 i32"
 				     : turn == 2 ? "\"h\""
@@ -118,7 +119,7 @@ static void mismatches(void)
 		d.name = "async";
 		if (turn == 2 || turn == 4)
 			continue;
-		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r));
 		expect_sides(berth_wait(r, -1), "1024 f32",
 			     turn == 0   ? "1000 f32"
 			     : turn == 1 ? "1024 i32"
@@ -132,7 +133,7 @@ static void mismatches(void)
 			gives[i] = gets[i] = 1;
 		if (odd)
 			gets[0] = 2;
-		CHECK(berth_alltoall(&(struct berth_desc)BERTH_DESC(
+		CHECK(call_alltoall(&(struct berth_desc)BERTH_DESC(
 				      .in = x, .out = x + 1000, .count = (uint64_t)size,
 				      .type = BERTH_F32, .in_counts = gives,
 				      .out_counts = gets)) == BERTH_MISMATCH,
@@ -153,44 +154,48 @@ static void other_sizes(void)
 		long more[3];
 	} large[2];
 	struct berth_desc small =
-		BERTH_DESC(.set = NULL, .in = NULL, .out = NULL, .count = 1,
-			   .type = BERTH_F32, .timeout_ms = -77, .priority = -77);
-	struct berth_config config = { .size = 3 };
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .count = 1,
+			   .timeout_ms = -77, .priority = -77, .memory = 77);
+	struct {
+		struct berth_config known;
+		long more;
+	} config = { .known.size = 3 };
 	float x[2] = { 1, 2 };
 	berth_request *r;
 
 	memset(large, 0, sizeof large);
 	for (int i = 0; i < 2; i++) {
 		large[i].d =
-			(struct berth_desc)BERTH_DESC(.in = x + i, .out = x + i,
-						      .count = 1, .type = BERTH_F32);
+			(struct berth_desc)BERTH_DESC(.kind = BERTH_ALLREDUCE,
+						      .type = BERTH_F32, .in = x + i,
+						      .out = x + i, .count = 1);
 		large[i].d.size = sizeof large[i];
 	}
-	FINE(berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r));
+	FINE(berth_submit(&large[0].d, 2, &r));
 	FINE(berth_wait(r, -1));
 	CHECK(x[0] == (float)size && x[1] == 2 * (float)size, "a later version's");
 	large[0].more[2] = 1;
-	CHECK(berth_allreduce(&large[0].d) == BERTH_UNSUPPORTED &&
-		      berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r) ==
-			      BERTH_UNSUPPORTED &&
+	CHECK(berth_run(&large[0].d, -1, NULL) == BERTH_UNSUPPORTED &&
+		      berth_submit(&large[0].d, 2, &r) == BERTH_UNSUPPORTED &&
 		      strstr(berth_last_error()->text, "does not know"),
 	      "fields that are not known");
 	large[0].more[2] = 0;
 	large[1].d.size--;
-	CHECK(berth_submit(BERTH_ALLREDUCE, &large[0].d, 2, &r) == BERTH_INVALID,
-	      "two sizes");
-	small.size = offsetof(struct berth_desc, op);
-	small.op = OP_COUNT;
+	CHECK(berth_submit(&large[0].d, 2, &r) == BERTH_INVALID, "two sizes");
+	small.size = offsetof(struct berth_desc, timeout_ms);
 	small.in = small.out = x;
-	FINE(berth_allreduce(&small));
+	FINE(call_allreduce(&small));
 	CHECK(x[0] == (float)size * (float)size, "an earlier version's");
 	small.size = 3;
 	small.set = (berth_set *)&small; /* means nothing */
-	CHECK(berth_allreduce(&small) == BERTH_INVALID, "no version's");
-	CHECK(berth_submit(BERTH_ALLREDUCE, &small, 1, &r) == BERTH_INVALID,
+	CHECK(call_allreduce(&small) == BERTH_INVALID, "no version's");
+	CHECK(call_submit(BERTH_ALLREDUCE, &small, 1, &r) == BERTH_INVALID,
 	      "no version's");
 	berth_shutdown();
-	CHECK(berth_init(&config) == BERTH_INVALID, "a config of no version");
+	CHECK(berth_init(&config.known) == BERTH_INVALID, "a config of no version");
+	config.known.size = sizeof config;
+	config.more = 1;
+	CHECK(berth_init(&config.known) == BERTH_UNSUPPORTED, "a later version's");
 	FINE(berth_init(NULL));
 }
 
@@ -207,9 +212,9 @@ static void long_times(void)
 	for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
 		d.timeout_ms = ms[i];
 		usleep(rank == size - 1 ? 5000 : 0); /* for which the others wait */
-		FINE(berth_allreduce(&d));
+		FINE(call_allreduce(&d));
 		usleep(rank == size - 1 ? 5000 : 0);
-		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r));
 		FINE(berth_wait(r, ms[i]));
 	}
 }
@@ -221,7 +226,7 @@ static void child(void)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		bool fine = berth_barrier(NULL) == BERTH_STATE &&
+		bool fine = call_barrier(NULL) == BERTH_STATE &&
 			    berth_rank() == rank && berth_shutdown() == BERTH_STATE;
 
 		_exit(fine ? 0 : 1);
@@ -253,52 +258,54 @@ static void arguments(void)
 #define SAYS(words)                                                                    \
 	CHECK(strstr(berth_last_error()->text, words), "no " words " in: %s",          \
 	      berth_last_error()->text)
-	WRONG(e.in = NULL, berth_allreduce(&e));
+	WRONG(e.in = NULL, call_allreduce(&e));
 	SAYS("allreduce: in is NULL");
-	WRONG((e.out = NULL, e.name = "g"), berth_submit(BERTH_ALLREDUCE, &e, 1, &r));
+	WRONG((e.out = NULL, e.name = "g"), call_submit(BERTH_ALLREDUCE, &e, 1, &r));
 	SAYS("allreduce \"g\": out is NULL");
-	WRONG(e.type = TYPE_COUNT, berth_allreduce(&e));
+	WRONG(e.type = TYPE_COUNT, call_allreduce(&e));
 	SAYS("no such type");
-	WRONG(e.op = OP_COUNT, berth_allreduce(&e));
+	WRONG(e.op = OP_COUNT, call_allreduce(&e));
 	SAYS("no such op");
-	WRONG(e.op = BERTH_BAND, berth_allreduce(&e));
+	WRONG(e.op = BERTH_BAND, call_allreduce(&e));
 	SAYS("not for floats");
-	WRONG((e.op = BERTH_AVG, e.type = BERTH_BOOL), berth_allreduce(&e));
+	WRONG((e.op = BERTH_AVG, e.type = BERTH_BOOL), call_allreduce(&e));
 	SAYS("no average of bool");
-	WRONG(e.root = size, berth_broadcast(&e));
-	WRONG(e.size = 3, berth_allreduce(&e));
-	WRONG(e.size = SIZE_MAX, berth_allreduce(&e));
+	WRONG(e.root = size, call_broadcast(&e));
+	WRONG(e.size = 3, call_allreduce(&e));
+	WRONG(e.size = SIZE_MAX, call_allreduce(&e));
 	SAYS("BERTH_DESC()");
-	WRONG(e.prescale = &two, berth_broadcast(&e));
+	WRONG(e.prescale = &two, call_broadcast(&e));
+	if (rank) /* rank 0's part of IN begins where IN does */
+		WRONG(e.count = (uint64_t)size, call_reducescatter(&e));
 	if (size > 1)
-		WRONG(e.count = (uint64_t)size, berth_reducescatter(&e));
-	if (size > 1)
-		WRONG(e.in_counts = wraps; e.out = x + 2, berth_reducescatter(&e));
+		WRONG(e.in_counts = wraps; e.out = x + 2, call_reducescatter(&e));
 	if (size == 1)
 		WRONG(e.in_counts = wraps + 2; e.out_counts = wraps + 1;
-		      e.count = 0, berth_alltoall(&e));
+		      e.count = 0, call_alltoall(&e));
 	WRONG(e.out_counts = wraps;
-	      e.count = rank ? wraps[rank] : UINT64_MAX, berth_allgather(&e));
+	      e.count = rank ? wraps[rank] : UINT64_MAX, call_allgather(&e));
 	WRONG((e.in_counts = e.out_counts = wrap, e.out = x + 1, e.count = 0),
-	      berth_reducescatter(&e));
-	WRONG((void)0, berth_submit(KIND_COUNT, &e, 1, &r));
+	      call_reducescatter(&e));
+	WRONG((void)0, call_submit(KIND_COUNT, &e, 1, &r));
 	SAYS("no such kind");
-	WRONG((void)0, berth_submit(BERTH_ALLREDUCE, &e, 0, &r));
+	WRONG((void)0, call_submit(BERTH_ALLREDUCE, &e, 0, &r));
 	SAYS("n is 0");
-	WRONG((void)0, berth_submit(BERTH_ALLREDUCE, &e, 1, NULL));
+	WRONG((void)0, call_submit(BERTH_ALLREDUCE, &e, 1, NULL));
 	SAYS("request is NULL");
 	WRONG((void)0, berth_set_add(&size, 1, &set));
 	SAYS("there is no rank ");
 	WRONG((void)0, berth_set_add(twice, 2, &set));
 	SAYS("rank 0 stands twice");
 	WRONG((void)0, berth_set_remove(NULL));
-	WRONG((void)0, berth_allreduce(NULL));
+	WRONG((void)0, berth_run(NULL, -1, NULL));
+	WRONG((void)0, call(0, &e));
+	SAYS("kind is not given");
 	WRONG((void)0, berth_poll(NULL));
 	WRONG((void)0, berth_wait(NULL, -1));
 	WRONG((void)0, berth_set_add(twice, 1, NULL));
 	WRONG((void)0, berth_set_split(NULL, 0, 0, NULL));
 	WRONG((void)0, berth_metrics(NULL));
-	WRONG((void)0, berth_register(NULL, 1));
+	WRONG((void)0, berth_register(NULL, 1, BERTH_HOST, 0));
 	CHECK(berth_wait_stream(NULL, NULL) == BERTH_UNSUPPORTED, "streams");
 	other_sizes();
 	long_times();
@@ -324,7 +331,7 @@ static void late_in_turns(const struct berth_desc *d)
 	berth_request *r;
 	berth_result rc;
 
-	FINE(berth_submit(BERTH_ALLREDUCE, d, 1, &r));
+	FINE(call_submit(BERTH_ALLREDUCE, d, 1, &r));
 	rc = berth_wait(r, 20);
 	CHECK(rc == BERTH_BUSY || now_ms() - before >= LATE_MS, "the first turn: %d",
 	      rc);
@@ -342,24 +349,26 @@ static void late(void)
 	struct berth_desc d =
 		BERTH_DESC(.name = "late", .in = &x, .out = &x, .count = 1,
 			   .type = BERTH_F32, .timeout_ms = 2000);
-	berth_set *given_up;
+	berth_set *given_up, *in_turns;
 	berth_result rc;
 
 	FINE(berth_set_split(NULL, 0, 0, &given_up));
+	FINE(berth_set_split(NULL, 0, 0, &in_turns));
 	if (rank == size - 1) {
-		FINE(berth_barrier(given_up));
-		rc = berth_allreduce(&d);
+		FINE(call_barrier(given_up));
+		rc = call_allreduce(&d);
 		CHECK(rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "too late: %d", rc);
 		CHECK(!strchr(berth_last_error()->text, '?'), "why");
 		return;
 	}
-	rc = berth_allreduce(&d);
+	rc = call_allreduce(&d);
 	CHECK(rc == BERTH_TIMEOUT, "timeout: %d", rc);
 	is_late(size - 1);
 	if (rank == 0)
 		printf("%s\n", berth_last_error()->text);
+	d.set = in_turns;
 	late_in_turns(&d);
-	FINE(berth_barrier(given_up));
+	FINE(call_barrier(given_up));
 }
 
 /* The last rank submits other tensors all the time, but not this one. */
@@ -373,12 +382,12 @@ static void lack(int64_t timeout_ms)
 	berth_result rc = BERTH_OK;
 
 	if (rank < size - 1) /* another one's time may be over by now */
-		rc = berth_submit(BERTH_ALLREDUCE, &d, 1, &r);
+		rc = call_submit(BERTH_ALLREDUCE, &d, 1, &r);
 	d = (struct berth_desc)BERTH_DESC(.name = "steady", .in = &y, .out = &y,
 					  .count = 1, .type = BERTH_F32);
 	for (uint64_t until = now_ms() + 20000; !rc; usleep(1000)) {
 		CHECK(now_ms() < until, "no time is ever over");
-		rc = berth_submit(BERTH_ALLREDUCE, &d, 1, &steady);
+		rc = call_submit(BERTH_ALLREDUCE, &d, 1, &steady);
 		if (!rc)
 			rc = berth_wait(steady, -1);
 	}
@@ -427,12 +436,12 @@ static void starved(void)
 	none.rlim_cur = 1;
 	if (rank == size - 1)
 		CHECK(!setrlimit(RLIMIT_AS, &none), "setrlimit");
-	rc = berth_allreduce(&d);
+	rc = call_allreduce(&d);
 	CHECK(rc == BERTH_MEMORY || (rank < size - 1 && rc == BERTH_PEER_LOST) ||
 		      size == 1,
 	      "without memory: %d", rc);
 	setrlimit(RLIMIT_AS, &before);
-	CHECK(berth_allreduce(&d) == rc || size == 1, "for good");
+	CHECK(call_allreduce(&d) == rc || size == 1, "for good");
 	free(x);
 	free(y);
 }
@@ -454,7 +463,7 @@ static void left(void)
 		berth_shutdown();
 		return;
 	}
-	CHECK(berth_barrier(NULL) == BERTH_PEER_LOST, "left");
+	CHECK(call_barrier(NULL) == BERTH_PEER_LOST, "left");
 	CHECK(now_ms() - before < 10000, "after %llu ms",
 	      (unsigned long long)(now_ms() - before));
 	CHECK(strstr(berth_last_error()->text, "ended") ||
@@ -474,24 +483,24 @@ static void lost(bool async)
 					 .count = 100000, .type = BERTH_F32);
 
 	signal(SIGTERM, SIG_IGN); /* with which runner would end the others */
-	FINE(berth_allreduce(&d));
+	FINE(call_allreduce(&d));
 	if (rank == size - 1) {
 		usleep(200000);
 		kill(getpid(), SIGKILL);
 	}
 	before = now_ms();
 	if (async) {
-		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r));
 		rc = berth_wait(r, -1);
 	} else {
-		rc = berth_allreduce(&d);
+		rc = call_allreduce(&d);
 	}
 	after = now_ms() - before;
 	CHECK(rc == BERTH_PEER_LOST, "lost: %d", rc);
 	printf("after %llu ms\n", (unsigned long long)after);
 	CHECK(strstr(berth_last_error()->text, "has ended"), "text");
 	check_missing(size - 1);
-	CHECK(berth_barrier(NULL) == (async ? BERTH_PEER_LOST : rc), "for good");
+	CHECK(call_barrier(NULL) == (async ? BERTH_PEER_LOST : rc), "for good");
 	if (rank == 0)
 		printf("%s\n", berth_last_error()->text);
 }
@@ -509,14 +518,14 @@ static void lost_again(void)
 	signal(SIGTERM, SIG_IGN); /* with which runner would end the others */
 	FINE(berth_set_split(NULL, first, rank, &d.set));
 	do { /* the first one: all have the set */
-		rc = berth_barrier(NULL);
+		rc = call_barrier(NULL);
 		if (first)
 			kill(getpid(), SIGKILL);
 	} while (!rc);
 	CHECK(rc == BERTH_PEER_LOST, "lost");
 	check_missing(size - 1);
 	do {
-		rc = berth_allreduce(&d);
+		rc = call_allreduce(&d);
 		if (second)
 			kill(getpid(), SIGKILL);
 	} while (!rc);

@@ -3,6 +3,7 @@
 #define BERTH_TESTS_JOINED_H
 
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 enum { JOINED_COUNT = 300 };
 
@@ -14,24 +15,24 @@ static berth_result do_in_turn(enum berth_kind kind, const struct berth_desc *d,
 	berth_result rc;
 
 	if (turn % 2 || n > 1) {
-		rc = berth_submit(kind, d, n, &r);
+		rc = call_submit(kind, d, n, &r);
 		return rc ? rc : berth_wait(r, -1);
 	}
 	switch (kind) {
 	case BERTH_ALLREDUCE:
-		return berth_allreduce(d);
+		return call_allreduce(d);
 	case BERTH_REDUCE:
-		return berth_reduce(d);
+		return call_reduce(d);
 	case BERTH_REDUCESCATTER:
-		return berth_reducescatter(d);
+		return call_reducescatter(d);
 	case BERTH_ALLGATHER:
-		return berth_allgather(d);
+		return call_allgather(d);
 	case BERTH_BROADCAST:
-		return berth_broadcast(d);
+		return call_broadcast(d);
 	case BERTH_ALLTOALL:
-		return berth_alltoall(d);
+		return call_alltoall(d);
 	default:
-		return berth_barrier(d->set);
+		return call_barrier(d->set);
 	}
 }
 
@@ -132,9 +133,9 @@ static void joined(void)
 			reduce_beside(turn + 1, (unsigned)(turn + round));
 			group_beside(turn + 1);
 			refused_beside((unsigned)(turn + round));
-			FINE(berth_barrier(NULL));
+			FINE(call_barrier(NULL));
 		}
-		FINE(berth_join(&last));
+		FINE(berth_join(NULL, &last));
 		CHECK((last + round) % size == size - 1, "round %d: last %d", round,
 		      last);
 	}

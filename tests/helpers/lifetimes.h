@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 enum { REQUESTS = 16, HANG_S = 60, RESULTS = BERTH_SYSTEM + 1 };
 
@@ -62,7 +63,7 @@ static void *block(void *arg)
 		float x = 1;
 		berth_result rc;
 
-		rc = allowed(berth_allreduce(&(
+		rc = allowed(call_allreduce(&(
 				     struct berth_desc)BERTH_DESC(.set = set, .in = &x,
 								  .out = &x, .count = 1,
 								  .type = BERTH_F32)),
@@ -103,7 +104,7 @@ static void fly(struct flying *f, uint64_t how, unsigned long number)
 	d.set = f->set = how % 3 ? NULL : sets_in_use[how % 2];
 	snprintf(f->name, sizeof f->name, "f%lu", number % 64);
 	pause_after(
-		allowed(berth_submit(BERTH_ALLREDUCE, &d, 1, &f->request), "submit"));
+		allowed(call_submit(BERTH_ALLREDUCE, &d, 1, &f->request), "submit"));
 }
 
 /* No two operations in flight may have one name: 64 names for 16 requests. */
@@ -147,7 +148,7 @@ static void *make_and_remove(void *arg)
 		CHECK(!rc == !!set, "a set and %d", rc);
 		sets_in_use[i] = set;
 		if (next(&at) % 16 == 0)
-			rc = allowed(berth_join(&last), "join");
+			rc = allowed(berth_join(NULL, &last), "join");
 		usleep((useconds_t)(next(&at) % 1000));
 		pause_after(rc);
 	}
@@ -166,7 +167,7 @@ static void *look(void *arg)
 
 		pause_after(allowed(berth_metrics(&m), "metrics"));
 		berth_algorithms(text, sizeof text);
-		berth_free(berth_alloc(1000));
+		berth_free(berth_alloc(1000, BERTH_HOST, 0));
 		CHECK(r == -1 || r == rank, "rank %d", r);
 		CHECK(n == -1 || n == size, "size %d", n);
 		r = berth_set_member(set, rank);
@@ -191,7 +192,7 @@ static void fork_one(void)
 				   .count = 1, .type = BERTH_F32);
 
 		alarm(HANG_S);
-		_exit(berth_allreduce(&d) != BERTH_STATE || berth_alloc(100) ||
+		_exit(call_allreduce(&d) != BERTH_STATE || berth_alloc(100, BERTH_HOST, 0) ||
 		      berth_timeline_stop() != BERTH_STATE ||
 		      (sets_in_use[1] &&
 		       berth_set_remove(sets_in_use[1]) != BERTH_STATE));

@@ -10,6 +10,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 /* ---- one tensor, of random shape ---- */
 
@@ -136,7 +137,7 @@ static void submit(struct tensor *t, unsigned step)
 
 	for (uint64_t i = 0; i < t->count; i++)
 		put(t->in, t->type, i, given(t, step, rank, i));
-	FINE(berth_submit(t->kind, &d, 1, &t->request));
+	FINE(call_submit(t->kind, &d, 1, &t->request));
 }
 
 static void finish(struct tensor *t, unsigned step)
@@ -247,11 +248,11 @@ static void join_now(void)
 				   .out = &x, .count = 1, .type = BERTH_F32);
 		berth_request *r;
 
-		FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+		FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r));
 		FINE(berth_wait(r, -1));
 		CHECK(x == (float)here, "%g of %d ranks", (double)x, here);
 	}
-	FINE(berth_join(&last));
+	FINE(berth_join(NULL, &last));
 }
 
 static void random_case(void)
@@ -296,7 +297,7 @@ static berth_request *give_gradient(const char *name, unsigned i, unsigned step,
 
 	for (unsigned k = 0; k < d.count; k++)
 		put(gradient[i], d.type, k, (double)((i + k + step) % 8));
-	FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &r));
+	FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r));
 	return r;
 }
 
@@ -411,8 +412,8 @@ static bool out_of_order(void)
 	bool wrong = false;
 	int left = RANKED;
 
-	FINE(berth_barrier(NULL));
-	FINE(berth_submit(BERTH_ALLREDUCE, &d, 1, &first));
+	FINE(call_barrier(NULL));
+	FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &first));
 	usleep(2000);
 	for (int i = 0; i < RANKED; i++) {
 		char name[16];
@@ -421,7 +422,7 @@ static bool out_of_order(void)
 				   .count = 20000, .type = BERTH_F32, .priority = i);
 
 		snprintf(name, sizeof name, "p%d", i);
-		FINE(berth_submit(BERTH_ALLREDUCE, &s, 1, &r[i]));
+		FINE(call_submit(BERTH_ALLREDUCE, &s, 1, &r[i]));
 	}
 	while (left)
 		for (int i = 0; i < left; i++)

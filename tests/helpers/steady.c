@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/berth.h"
+#include "tests/helpers/calls.h"
 
 enum { MOST = 500000 };
 
@@ -59,7 +60,7 @@ static void sum(const float *in, float *out, size_t n)
 	struct berth_desc d =
 		BERTH_DESC(.in = in, .out = out, .count = n, .type = BERTH_F32);
 
-	if (berth_allreduce(&d))
+	if (call_allreduce(&d))
 		give_up();
 }
 

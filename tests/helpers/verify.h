@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/helpers/reference.h"
+#include "tests/helpers/calls.h"
 
 static const double half = 0.5, two = 2, four = 4;
 static unsigned long checks;
@@ -60,9 +61,9 @@ static void check_element(const void *got, uint64_t i, const struct berth_desc *
 /* Ranks of one host follow each other. */
 static void find_hosts(void)
 {
-	int first = rank - berth_local_rank(), all[REFERENCE_RANKS];
+	int first = rank - call_world().local_rank, all[REFERENCE_RANKS];
 
-	FINE(berth_allgather(&(struct berth_desc)BERTH_DESC(.in = &first, .out = all,
+	FINE(call_allgather(&(struct berth_desc)BERTH_DESC(.in = &first, .out = all,
 							    .count = 1,
 							    .type = BERTH_I32)));
 	for (int r = 1; r < size; r++)
@@ -84,10 +85,10 @@ static void check_same(const void *p, size_t bytes)
 
 	for (size_t i = 0; i < bytes; i++)
 		h[0] = (h[0] ^ ((const unsigned char *)p)[i]) * 1099511628211u;
-	FINE(berth_allreduce(
+	FINE(call_allreduce(
 		&(struct berth_desc)BERTH_DESC(.in = h, .out = most, .count = 2,
 					       .type = BERTH_U64, .op = BERTH_MAX)));
-	FINE(berth_allreduce(
+	FINE(call_allreduce(
 		&(struct berth_desc)BERTH_DESC(.in = h, .out = least, .count = 2,
 					       .type = BERTH_U64, .op = BERTH_MIN)));
 	CHECK(most[0] == least[0], "ranks have other bits");
@@ -97,7 +98,7 @@ static int sum_in(berth_set *set, int x)
 {
 	int32_t in = x, out = 0;
 
-	FINE(berth_allreduce(&(struct berth_desc)BERTH_DESC(.set = set, .in = &in,
+	FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.set = set, .in = &in,
 							    .out = &out, .count = 1,
 							    .type = BERTH_I32)));
 	return out;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "tests/helpers/verify.h"
+#include "tests/helpers/calls.h"
 
 enum {
 	WAITING_MS = 2000,
@@ -31,7 +32,7 @@ static berth_request *submit_one(const char *name, int32_t *x)
 {
 	berth_request *r = NULL;
 
-	FINE(berth_submit(BERTH_ALLREDUCE,
+	FINE(call_submit(BERTH_ALLREDUCE,
 			  &(struct berth_desc)BERTH_DESC(.name = name, .in = x,
 							 .out = x, .count = 1,
 							 .type = BERTH_I32),
@@ -78,7 +79,7 @@ static void wait_to_join(void)
 {
 	int last;
 
-	FINE(berth_join(&last));
+	FINE(berth_join(NULL, &last));
 }
 
 static void waiting(void)
@@ -96,7 +97,7 @@ static void waiting(void)
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		double used;
 
-		FINE(berth_barrier(NULL));
+		FINE(call_barrier(NULL));
 		if (rank == size - 1)
 			usleep(WAITING_MS * 1000);
 		used = cpu_ms();

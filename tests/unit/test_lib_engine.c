@@ -146,13 +146,14 @@ static struct berth_request *submit(struct engine *e, unsigned unit)
 	static const char *const name[UNITS] = { "a", "b", "c", NULL };
 	static float room[UNITS][4];
 	struct berth_desc d =
-		BERTH_DESC(.name = name[unit], .in = room[unit], .out = room[unit],
-			   .count = 4, .type = BERTH_F32);
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32,
+			   .name = name[unit], .in = room[unit], .out = room[unit],
+			   .count = 4);
 	struct berth_request *r;
 	struct failure why;
 	struct op op;
 
-	ck_assert(!op_make(&op, BERTH_ALLREDUCE, &d, RANKS, ME));
+	ck_assert(!op_make(&op, &d, RANKS, ME));
 	ck_assert_int_eq(engine_submit(e, &op, 1, &r, &why), BERTH_OK);
 	return r;
 }

@@ -29,7 +29,8 @@ static bool make(struct op *op, unsigned kind, unsigned type, unsigned o)
 	d.type = (berth_type)type;
 	d.op = (berth_op)o;
 	d.root = (int)draw(RANKS);
-	return !op_make(op, (enum berth_kind)kind, &d, RANKS, 1);
+	d.kind = (berth_kind)kind;
+	return !op_make(op, &d, RANKS, 1);
 }
 
 START_TEST(all_come_back)

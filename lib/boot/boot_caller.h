@@ -1,0 +1,10 @@
+/* boot_caller.h - a bootstrap that the caller gives (struct berth_bootstrap). */
+#ifndef BERTH_LIB_BOOT_CALLER_H
+#define BERTH_LIB_BOOT_CALLER_H
+
+#include "lib/boot/boot.h"
+
+/* NULL, or what is wrong with B: a sentence about its members. */
+const char *boot_caller_check(const struct berth_bootstrap *b);
+
+#endif

@@ -1,0 +1,327 @@
+/* api_run.c - what berth.h declares of operations, requests, memory and observation. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+#include "lib/core/api.h"
+#include "lib/core/op.h"
+#include "lib/core/trace.h"
+
+/* ---- operations ---- */
+
+/* D may be of another version: it has a set, and no more fields than any will have. */
+static bool has_wrong_size(const struct berth_desc *d)
+{
+	enum { SIZE_MOST = 4096 };
+
+	return !d || d->size < offsetof(struct berth_desc, in) || d->size > SIZE_MOST;
+}
+
+static berth_result wrong_size(const struct berth_desc *d)
+{
+	return api_wrong(BERTH_INVALID,
+			 d ? "size is not that of struct berth_desc, as BERTH_DESC() "
+			     "sets it"
+			   : "d is NULL");
+}
+
+/* D's structs are as large as the first says, which is how large the caller's are. */
+static berth_result make_all(struct op *op, const struct berth_desc *d, size_t n,
+			     const struct berth_set *set)
+{
+	size_t size = d->size;
+	const struct berth_set *first = d->set;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *text =
+			d->size != size ? "operations submitted together differ in size"
+			: d->set != first
+				? "operations submitted together are of one set"
+				: op_make(&op[i], d, set->n, (unsigned)set->me);
+
+		if (text)
+			return set_refuse(d, text);
+		d = (const void *)((const char *)d + size);
+	}
+	return BERTH_OK;
+}
+
+static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
+			      size_t n, berth_request **request)
+{
+	struct failure why;
+	struct op one, *op = n > 1 ? calloc(n, sizeof *op) : &one;
+	berth_result rc;
+
+	if (!op)
+		return api_wrong(BERTH_MEMORY, "out of memory");
+	rc = make_all(op, d, n, set);
+	if (!rc)
+		rc = set_tell(engine_submit(set->engine, op, n, request, &why), &why);
+	if (n > 1)
+		free(op);
+	return rc;
+}
+
+berth_result berth_submit(const struct berth_desc *d, size_t n, berth_request **request)
+{
+	struct berth_set *set;
+	berth_result rc;
+
+	if (!n)
+		return api_wrong(BERTH_INVALID, "n is 0");
+	if (!request)
+		return api_wrong(BERTH_INVALID, "request is NULL");
+	rc = has_wrong_size(d) ? wrong_size(d) : api_enter(d->set, &set);
+	if (rc)
+		return rc;
+	rc = submit_in(set, d, n, request);
+	api_leave(set);
+	return rc;
+}
+
+/* For SLICE_MS, in which the engine's thread does it: the caller's could not come back
+ * in the middle of it. */
+static berth_result run_for(struct berth_set *set, const struct berth_desc *d,
+			    int64_t slice_ms, berth_request **later)
+{
+	struct failure why;
+	berth_request *r;
+	berth_result rc = submit_in(set, d, 1, &r);
+
+	if (rc)
+		return rc;
+	rc = engine_wait(r, slice_ms, &why);
+	if (rc != BERTH_BUSY)
+		return set_tell(rc, &why);
+	*later = r;
+	return rc;
+}
+
+berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
+		       berth_request **later)
+{
+	struct berth_set *set;
+	berth_result rc;
+
+	if (has_wrong_size(d))
+		return wrong_size(d);
+	if (engine_calls_back())
+		return api_may_wait();
+	if (slice_ms >= 0 && !later)
+		return api_wrong(BERTH_INVALID, "later is NULL");
+	set = handle_enter(d->set); /* not api_enter(): SET stays in a register, 2 ns */
+	if (!api_can_begin(set))
+		return api_refuse(set, d->set);
+	rc = slice_ms < 0 ? set_run(set, d) : run_for(set, d, slice_ms, later);
+	api_leave(set);
+	return rc;
+}
+
+berth_result berth_join(berth_set *given, int *last)
+{
+	struct failure why;
+	struct berth_set *set;
+	unsigned place = 0;
+	berth_result rc = api_may_wait();
+
+	if (!rc)
+		rc = api_enter(given, &set);
+	if (rc)
+		return rc;
+	rc = engine_join(set->engine, &place, &why);
+	if (!rc && last)
+		*last = (int)set->rank[place];
+	rc = set_tell(rc, &why);
+	api_leave(set);
+	return rc;
+}
+
+/* ---- requests ---- */
+
+static berth_result check(const berth_request *request)
+{
+	if (!request)
+		return api_wrong(BERTH_INVALID, "request is NULL");
+	return engine_has(request) ? BERTH_OK : api_too_late(NULL);
+}
+
+static berth_result tell(berth_result rc, const struct failure *why)
+{
+	return rc == BERTH_BUSY ? rc : set_tell(rc, why);
+}
+
+berth_result berth_poll(berth_request *request)
+{
+	struct failure why;
+	berth_result rc = check(request);
+
+	return rc ? rc : tell(engine_poll(request, &why), &why);
+}
+
+/* A callback may end its own request, or another that is done. */
+berth_result berth_wait(berth_request *request, int64_t timeout_ms)
+{
+	struct failure why;
+	berth_result rc = check(request);
+
+	if (!rc && engine_calls_back() && engine_poll(request, &why) == BERTH_BUSY)
+		rc = api_may_wait();
+	return rc ? rc : tell(engine_wait(request, timeout_ms, &why), &why);
+}
+
+berth_result berth_wait_any(berth_request *const *requests, size_t n,
+			    int64_t timeout_ms, size_t *which)
+{
+	struct failure why;
+	size_t given = 0;
+	berth_result rc = api_may_wait();
+
+	if (!rc && (!requests || !which))
+		rc = api_wrong(BERTH_INVALID,
+			       which ? "requests is NULL" : "which is NULL");
+	for (size_t i = 0; !rc && i < n; i++) {
+		given += requests[i] != NULL;
+		rc = requests[i] ? check(requests[i]) : BERTH_OK;
+	}
+	if (!rc && !given)
+		rc = api_wrong(BERTH_INVALID, "there is no request to wait for");
+	return rc ? rc
+		  : tell(engine_wait_any(requests, n, timeout_ms, which, &why), &why);
+}
+
+berth_result berth_then(berth_request *request,
+			void (*done)(void *ctx, berth_result result), void *ctx)
+{
+	berth_result rc = check(request);
+
+	if (!rc && !done)
+		rc = api_wrong(BERTH_INVALID, "done is NULL");
+	if (!rc && engine_then(request, done, ctx))
+		rc = api_wrong(BERTH_STATE, "the request has a callback already");
+	return rc;
+}
+
+berth_result berth_wait_stream(berth_request *request, void *stream)
+{
+	(void)request;
+	(void)stream;
+	return api_wrong(BERTH_UNSUPPORTED, op_no_device);
+}
+
+/* ---- memory ---- */
+
+static berth_result check_memory(berth_memory memory, int device)
+{
+	if (memory > BERTH_CUDA)
+		return api_wrong(BERTH_INVALID, "no such memory");
+	if (memory == BERTH_CUDA)
+		return api_wrong(BERTH_UNSUPPORTED, op_no_device);
+	return device ? api_wrong(BERTH_INVALID, "the host has no device but 0")
+		      : BERTH_OK;
+}
+
+void *berth_alloc(size_t bytes, berth_memory memory, int device)
+{
+	struct berth_set *set;
+	void *p;
+
+	if (check_memory(memory, device) || api_enter(NULL, &set))
+		return NULL;
+	p = memory_alloc(&api_world.memory, bytes);
+	if (!p)
+		api_wrong(BERTH_MEMORY,
+			  api_world.memory.heap
+				  ? "the heap that ranks of this host share is full"
+				  : "the heap that ranks of this host share can't be "
+				    "mapped");
+	api_leave(set);
+	return p;
+}
+
+void berth_free(void *p)
+{
+	struct berth_set *set;
+
+	if (!p || api_enter(NULL, &set))
+		return;
+	memory_free(&api_world.memory, p);
+	api_leave(set);
+}
+
+berth_result berth_register(void *p, size_t bytes, berth_memory memory, int device)
+{
+	struct berth_set *set;
+	berth_result rc = p ? check_memory(memory, device)
+			    : api_wrong(BERTH_INVALID, "p is NULL");
+
+	(void)bytes;
+	if (!rc)
+		rc = api_enter(NULL, &set);
+	if (!rc)
+		api_leave(set);
+	return rc;
+}
+
+berth_result berth_deregister(void *p)
+{
+	return berth_register(p, 0, BERTH_ANYWHERE, 0);
+}
+
+/* ---- observation ---- */
+
+berth_result berth_metrics(struct berth_metrics *m)
+{
+	struct berth_metrics sum;
+	struct berth_set *set;
+	berth_result rc = api_enter(NULL, &set);
+
+	if (rc)
+		return rc;
+	set_count_all(&api_world, &sum);
+	api_leave(set);
+	if (!m || m->size < sizeof m->size)
+		return api_wrong(BERTH_INVALID,
+				 "size is not that of struct berth_metrics");
+	api_give(m, m->size, &sum, sizeof sum);
+	return BERTH_OK;
+}
+
+size_t berth_algorithms(char *text, size_t bytes)
+{
+	struct berth_set *set;
+	size_t n;
+
+	if (bytes)
+		*text = '\0';
+	if (api_may_wait() || api_enter(NULL, &set))
+		return 0;
+	n = engine_algorithms(set->engine, text, bytes);
+	api_leave(set);
+	return n;
+}
+
+berth_result berth_timeline_start(const char *path)
+{
+	char why[256];
+	struct berth_set *set;
+	berth_result rc;
+
+	if (!path || !*path)
+		return api_wrong(BERTH_INVALID, "no path for the timeline");
+	rc = api_enter(NULL, &set);
+	if (rc)
+		return rc;
+	rc = timeline_start(path, api_world.who.rank, api_world.who.clock_offset_ns, why,
+			    sizeof why);
+	api_leave(set);
+	return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
+}
+
+berth_result berth_timeline_stop(void)
+{
+	char why[256];
+	berth_result rc = timeline_stop(why, sizeof why);
+
+	return rc ? api_wrong(rc, why) : BERTH_OK;
+}

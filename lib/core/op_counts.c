@@ -1,0 +1,237 @@
+#include "lib/core/op_counts.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/backend/coll_rows.h"
+#include "lib/base/kern.h"
+#include "lib/core/world.h"
+
+/* A row: what this rank gives to each rank (alltoall), or to all (allgather: one
+ * number); what it expects from each, or NOTHING; and the elements that it has room
+ * for. */
+#define NOTHING UINT64_MAX
+
+struct counts {
+	struct comm *comm;
+	const struct op *op;
+	struct coll_rows rows;
+	uint64_t *got;      /* N: elements that come to this rank from each */
+	unsigned char *own; /* room for what is given, where it is overwritten */
+	void *made;         /* memory of ours for what comes */
+	struct failure *why;
+};
+
+static size_t gives_words(const struct comm *c, const struct coll *coll)
+{
+	return coll->kind == BERTH_ALLTOALL ? c->n : 1;
+}
+
+/* Elements that FROM gives to TO. */
+static uint64_t given(const struct counts *k, unsigned from, unsigned to)
+{
+	const uint64_t *row = k->rows.all + from * k->rows.words;
+
+	return k->op->coll.kind == BERTH_ALLTOALL ? row[to] : row[0];
+}
+
+/* Elements that TO expects from FROM, or NOTHING. */
+static uint64_t expected(const struct counts *k, unsigned from, unsigned to)
+{
+	return k->rows.all[(to + 1) * k->rows.words - 1 - k->comm->n + from];
+}
+
+static uint64_t room_of(const struct counts *k, unsigned place)
+{
+	return k->rows.all[(place + 1) * k->rows.words - 1];
+}
+
+/* What comes to place TO, into k->got.  UINT64_MAX: more than there can be. */
+static uint64_t sum_for(struct counts *k, unsigned to)
+{
+	const unsigned n = k->comm->n;
+	uint64_t sum;
+
+	for (unsigned i = 0; i < n; i++)
+		k->got[i] = given(k, i, to);
+	sum = op_total(k->got, n);
+	return sum > UINT64_MAX / 16 / n ? UINT64_MAX : sum;
+}
+
+/* What is wrong, behind the operation's words. */
+__attribute__((format(printf, 2, 3))) static berth_result
+refuse(struct counts *k, const char *format, ...)
+{
+	char words[OP_WORDS_BYTES], text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	op_words(words, sizeof words, k->op);
+	snprintf(k->why->text, sizeof k->why->text, "%s: %s", words, text);
+	return BERTH_MISMATCH;
+}
+
+static berth_result compare_expected(struct counts *k, unsigned to)
+{
+	const unsigned *rank = k->comm->rank;
+
+	for (unsigned from = 0; from < k->comm->n; from++) {
+		uint64_t expects = expected(k, from, to), gives = given(k, from, to);
+
+		if (expects != NOTHING && expects != gives)
+			return refuse(k,
+				      "counts of rank %u say %llu for rank %u, whose "
+				      "out_counts say %llu",
+				      rank[from], (unsigned long long)gives, rank[to],
+				      (unsigned long long)expects);
+	}
+	return BERTH_OK;
+}
+
+/* All ranks look at all rows, so that all see the same. */
+static berth_result compare(struct counts *k)
+{
+	for (unsigned to = 0; to < k->comm->n; to++) {
+		uint64_t sum = sum_for(k, to), room = room_of(k, to);
+		unsigned rank = k->comm->rank[to];
+
+		if (sum == UINT64_MAX)
+			return refuse(k, "rank %u gets more than memory can hold",
+				      rank);
+		if (compare_expected(k, to))
+			return BERTH_MISMATCH;
+		if (sum > room)
+			return refuse(k,
+				      "rank %u gets %llu elements and has room for "
+				      "%llu",
+				      rank, (unsigned long long)sum,
+				      (unsigned long long)room);
+	}
+	return BERTH_OK;
+}
+
+/* Where what comes goes. */
+static berth_result find_out(struct counts *k, struct coll *coll, uint64_t sum)
+{
+	const struct op *op = k->op;
+	uint64_t bytes = sum * kern_size(coll->type);
+
+	if (coll->out || !bytes)
+		return BERTH_OK;
+	if (op->alloc)
+		coll->out = op->alloc(op->alloc_ctx, bytes);
+	else
+		coll->out = k->made = memory_alloc(&k->comm->world->memory, bytes);
+	return coll->out ? BERTH_OK : BERTH_MEMORY;
+}
+
+static uint64_t largest_part(const struct counts *k)
+{
+	const unsigned n = k->comm->n;
+	uint64_t largest = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned to = 0; to < n; to++)
+			if (i != to && given(k, i, to) > largest)
+				largest = given(k, i, to);
+	return largest;
+}
+
+/* In place, parts that come may be larger than those that they overwrite: what is given
+ * is copied. */
+static berth_result keep_input(struct counts *k, struct coll *coll)
+{
+	size_t bytes = coll->count * kern_size(coll->type);
+
+	if (!bytes || coll->in != coll->out)
+		return BERTH_OK;
+	k->own = malloc(bytes);
+	if (!k->own)
+		return BERTH_MEMORY;
+	coll->in = memcpy(k->own, coll->in, bytes);
+	return BERTH_OK;
+}
+
+static berth_result settle(void *ctx, struct coll *coll)
+{
+	struct counts *k = ctx;
+	berth_result rc = compare(k);
+	uint64_t sum;
+
+	if (rc)
+		return rc;
+	sum = sum_for(k, k->comm->me);
+	coll->largest = largest_part(k);
+	coll->out_counts = k->got;
+	if (coll->kind == BERTH_ALLTOALL)
+		coll->in_counts = k->rows.mine;
+	rc = find_out(k, coll, sum);
+	if (!rc)
+		rc = keep_input(k, coll);
+	return rc;
+}
+
+/* The caller's: nothing of it is written if the operation fails. */
+static void give_back(struct counts *k)
+{
+	const struct op *op = k->op;
+
+	if (op->received)
+		memcpy(op->received, k->got, k->comm->n * sizeof *k->got);
+	if (op->made && op->room == UINT64_MAX && !op->alloc)
+		*op->made = k->made;
+}
+
+static void fill_row(uint64_t *row, const struct comm *c, const struct op *op,
+		     const struct coll *coll)
+{
+	size_t words = gives_words(c, coll);
+
+	if (coll->kind == BERTH_ALLTOALL)
+		for (unsigned i = 0; i < c->n; i++)
+			row[i] = coll_part(coll, c->n, i);
+	else
+		row[0] = coll->count;
+	for (unsigned i = 0; i < c->n; i++)
+		row[words + i] = coll->out_counts ? coll->out_counts[i] : NOTHING;
+	row[words + c->n] = op->room;
+}
+
+/* Of one rank alone. */
+static berth_result run_alone(struct counts *k, struct coll *coll)
+{
+	berth_result rc;
+
+	memcpy(k->rows.all, k->rows.mine, k->rows.words * sizeof *k->rows.all);
+	rc = settle(k, coll);
+	if (!rc)
+		coll_alone(coll);
+	return rc;
+}
+
+berth_result op_counts_run(struct comm *c, const struct op *op, struct coll *coll,
+			   uint64_t deadline_ns, struct failure *why)
+{
+	size_t words = gives_words(c, coll) + c->n + 1;
+	uint64_t *room = malloc(((c->n + 1) * words + 2 * c->n) * sizeof *room);
+	struct counts k = { .comm = c, .op = op, .why = why };
+	berth_result rc;
+
+	if (!room)
+		return BERTH_MEMORY;
+	fill_row(room, c, op, coll);
+	k.rows = (struct coll_rows){ room, room + words, words, settle, &k };
+	k.got = room + (c->n + 1) * words;
+	coll->rows = &k.rows;
+	rc = c->n == 1 ? run_alone(&k, coll) : comm_step(c, coll, deadline_ns);
+	if (rc && k.made)
+		memory_free(&c->world->memory, k.made);
+	else if (!rc)
+		give_back(&k);
+	free(k.own);
+	free(room);
+	return rc;
+}

@@ -1,0 +1,393 @@
+#include "lib/core/set_make.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+#include "lib/boot/boot_caller.h"
+#include "lib/core/init_wait.h"
+
+#define NOWHERE UINT64_MAX
+
+enum { NUMBER_MOST = INT32_MAX }; /* of a set */
+
+/* What a member tells the others. */
+struct card {            /* sent as it is: all hosts of a job are alike */
+	uint64_t region; /* offset in the host's heap, or NOWHERE */
+	uint32_t number; /* the least that it can give to the set */
+	uint32_t unused;
+	char address[NET_ADDRESS_BYTES];
+};
+
+/* Who is who, once s->rank is complete. */
+static void find_place(struct berth_set *s)
+{
+	const struct boot_world *who = &s->world->who;
+
+	for (unsigned i = 0; i < s->n; i++) {
+		if (s->rank[i] == who->rank) {
+			s->me = (int)i;
+			s->local_me = s->nlocal;
+		}
+		s->nlocal += s->world->local[s->rank[i]] != WORLD_NOT_HERE;
+	}
+}
+
+static berth_result open_net(struct berth_set *s, struct net **net, char *why,
+			     size_t bytes)
+{
+	if (s->me < 0 || s->nlocal == s->n)
+		return BERTH_OK;
+	*net = comm_net(s->world, s->n, (unsigned)s->me, why, bytes);
+	return *net ? BERTH_OK : BERTH_SYSTEM;
+}
+
+/* NET becomes the set's. */
+static berth_result open_comm(struct berth_set *s, void *region, struct net **net,
+			      char **address)
+{
+	struct comm_config config = { .world = s->world,
+				      .n = s->n,
+				      .me = (unsigned)s->me,
+				      .rank = s->rank,
+				      .id = s->number,
+				      .region = region,
+				      .address = address,
+				      .net = *net };
+	berth_result rc;
+
+	*net = NULL;
+	rc = comm_open(&s->comm, &config);
+	if (!rc)
+		s->engine = engine_make(&s->comm);
+	return rc || s->engine ? rc : BERTH_MEMORY;
+}
+
+/* ---- of all ranks ---- */
+
+static berth_result exchange_addresses(struct world *w, const struct net *net,
+				       char ***address)
+{
+	char why[BOOT_WHY_BYTES];
+	struct init_wait m;
+	const struct boot_patience patience = { init_wait_tick, init_wait_missing, &m };
+	berth_result rc;
+
+	init_wait_begin(&m, w);
+	rc = w->boot->fence(w->boot_state, &w->who, net ? net_address(net) : "",
+			    &patience, address, why);
+	if (rc && m.is_over) { /* whose time was over first has ended it for all */
+		init_wait_text(why, sizeof why, &m);
+		return log_error(BERTH_TIMEOUT, "", m.late.missing, m.late.nmissing,
+				 "%s", why);
+	}
+	return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
+}
+
+berth_result set_of_all(struct world *w, struct berth_set **set)
+{
+	struct berth_set *s = set_alloc(w, w->who.size);
+	struct net *net = NULL;
+	char why[256] = "out of memory", **address = NULL;
+	berth_result rc;
+
+	if (!s)
+		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
+	for (unsigned i = 0; i < s->n; i++)
+		s->rank[i] = i;
+	find_place(s);
+	rc = open_net(s, &net, why, sizeof why);
+	if (rc)
+		log_error(rc, "", NULL, 0, "%s", why);
+	if (!rc)
+		rc = exchange_addresses(w, net, &address);
+	if (!rc) {
+		if (w->has_quota) /* others may be in other cgroups */
+			world_count_cores(w);
+		rc = open_comm(s, memory_region(&w->memory, 0), &net, address);
+		if (rc)
+			log_error(rc, "", NULL, 0, "connections between ranks: %s",
+				  berth_result_text(rc));
+	}
+	net_close(net);
+	free(address);
+	if (rc) {
+		set_free_part(s, true);
+		return rc;
+	}
+	set_list(s);
+	*set = s;
+	return BERTH_OK;
+}
+
+/* ---- those that make a set, and how they tell each other something ---- */
+
+struct makers {
+	unsigned n;
+	struct world *world;
+	struct berth_set *parent; /* NULL: by a bootstrap */
+	const struct berth_bootstrap *bootstrap;
+};
+
+static berth_result gather(const struct makers *m, const char *name, const void *mine,
+			   void *all, size_t bytes)
+{
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLGATHER, .name = name,
+					 .in = mine, .out = all, .count = bytes,
+					 .type = BERTH_U8);
+	int rc;
+
+	if (m->parent)
+		return set_run(m->parent, &d);
+	rc = m->bootstrap->allgather(m->bootstrap->ctx, mine, all, bytes);
+	return rc ? log_error(BERTH_SYSTEM, "", NULL, 0,
+			      "a set of ranks: the bootstrap's allgather failed with %d",
+			      rc)
+		  : BERTH_OK;
+}
+
+struct choice {
+	int color, key;
+	unsigned rank, place;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct choice *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Members of the set of COLOR, at the beginning of ALL, in order.  How many. */
+static unsigned choose(struct choice *all, unsigned n, int color)
+{
+	unsigned members = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		all[i].place = i;
+		if (all[i].color == color)
+			all[members++] = all[i];
+	}
+	qsort(all, members, sizeof *all, by_key);
+	return members;
+}
+
+/* The region of the set's members here, in the heap of the first of them. */
+static berth_result alloc_region(struct berth_set *s, struct card *card)
+{
+	struct memory *m = &s->world->memory;
+
+	if (s->me < 0 || s->local_me)
+		return BERTH_OK;
+	set_free_regions(s->world);
+	s->region = memory_alloc(m, comm_region_bytes(s->nlocal));
+	if (!s->region)
+		return BERTH_MEMORY;
+	card->region = (uint64_t)((unsigned char *)s->region - (unsigned char *)m->heap);
+	return BERTH_OK;
+}
+
+/* Everything that the set's members have told: cards in the order of the makers. */
+static berth_result build(struct berth_set *s, struct card *cards,
+			  const struct choice *choice, struct net **net)
+{
+	struct memory *m = &s->world->memory;
+	char **address = calloc(s->n, sizeof *address);
+	void *region = NULL;
+	berth_result rc = BERTH_MEMORY;
+	bool here = false;
+
+	for (unsigned i = 0; address && i < s->n; i++) {
+		struct card *card = &cards[choice[i].place];
+
+		address[i] = card->address;
+		card->address[NET_ADDRESS_BYTES - 1] = '\0';
+		if (!here && s->world->local[s->rank[i]] != WORLD_NOT_HERE) {
+			here = true;
+			region = memory_at(m, card->region, comm_region_bytes(s->nlocal),
+					   HEAP_ALIGN_LARGE);
+		}
+	}
+	if (region)
+		rc = open_comm(s, region, net, address);
+	free(address);
+	if (rc)
+		log_error(rc, "", NULL, 0, "a set of ranks: %s%s",
+			  berth_result_text(rc),
+			  m->heap ? "" : ", its ranks' memory can't be mapped");
+	return rc;
+}
+
+/* RC: how it went here; the others have to hear that too.  AGREED: all hear the
+ * same. */
+static berth_result all_is_well(const struct makers *m, berth_result rc, bool *agreed)
+{
+	const int32_t mine = (int32_t)rc;
+	int32_t *all = calloc(m->n, sizeof *all), worst = 0;
+	berth_result said = all ? gather(m, "a set is made", &mine, all, sizeof mine)
+				: BERTH_MEMORY;
+
+	*agreed = !said;
+	for (unsigned i = 0; !said && i < m->n; i++)
+		worst = all[i] > worst ? all[i] : worst;
+	free(all);
+	if (said)
+		return said;
+	if (worst > BERTH_SYSTEM)
+		worst = BERTH_SYSTEM;
+	if (worst && !rc)
+		log_error((berth_result)worst, "", NULL, 0,
+			  "a set of ranks could not be made on another rank: %s",
+			  berth_result_text((berth_result)worst));
+	return (berth_result)worst;
+}
+
+/* The number of S, which may be NULL, from the cards of all. */
+static berth_result take_number(struct berth_set *s, const struct card *cards,
+				const struct makers *m)
+{
+	uint32_t number = 0;
+
+	for (unsigned i = 0; i < m->n; i++) {
+		if (!cards[i].number || cards[i].number > NUMBER_MOST)
+			return log_error(BERTH_INVALID, "", NULL, 0,
+					 "a set of ranks: one of them, the %u., gives "
+					 "it number %u",
+					 i + 1, cards[i].number);
+		if (cards[i].number > number)
+			number = cards[i].number;
+	}
+	if (s) {
+		s->number = number;
+		set_use_number(s->world, number);
+	}
+	return BERTH_OK;
+}
+
+/* What this rank gives to S, before it tells its card. */
+static berth_result prepare(struct berth_set *s, const struct choice *choice,
+			    struct card *mine, struct net **net)
+{
+	char why[256] = "out of memory";
+	berth_result rc;
+
+	for (unsigned i = 0; i < s->n; i++)
+		s->rank[i] = choice[i].rank;
+	find_place(s);
+	rc = open_net(s, net, why, sizeof why);
+	if (!rc)
+		rc = alloc_region(s, mine);
+	if (rc)
+		return log_error(rc, "", NULL, 0, "a set of ranks: %s", why);
+	if (*net)
+		snprintf(mine->address, sizeof mine->address, "%s", net_address(*net));
+	return BERTH_OK;
+}
+
+/* MEMBERS of those that CHOICE begins with. */
+static berth_result make_members(const struct makers *m, struct choice *choice,
+				 unsigned members, struct berth_set **set)
+{
+	struct berth_set *s = members ? set_alloc(m->world, members) : NULL;
+	struct card mine = { .region = NOWHERE, .number = set_next_number(m->world) },
+		    *cards = calloc(m->n, sizeof *cards);
+	struct net *net = NULL;
+	bool agreed;
+	berth_result rc = BERTH_OK, told;
+
+	if (!cards || (members && !s))
+		rc = log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
+	else if (s)
+		rc = prepare(s, choice, &mine, &net);
+	if (cards) { /* without them the others would wait: nothing better can be done */
+		told = gather(m, "a set's members", &mine, cards, sizeof mine);
+		rc = rc ? rc : told;
+	}
+	if (!rc)
+		rc = take_number(s, cards, m);
+	if (s && !rc && s->me >= 0)
+		rc = build(s, cards, choice, &net);
+	net_close(net);
+	free(cards);
+	rc = all_is_well(m, rc, &agreed);
+	if (rc && s)
+		set_free_part(s, !agreed);
+	if (!rc && s) {
+		set_list(s);
+		*set = s;
+	}
+	return rc;
+}
+
+berth_result set_split(struct berth_set *parent, const char *name, int color, int key,
+		       int seen, struct berth_set **set)
+{
+	const struct makers m = { .n = parent->n,
+				  .world = parent->world,
+				  .parent = parent };
+	struct choice mine = { .color = color, .key = key },
+		      *all = calloc(parent->n, sizeof *all);
+	berth_result rc;
+
+	*set = NULL;
+	if (!all)
+		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
+	rc = gather(&m, name, &mine, all, sizeof mine);
+	for (unsigned i = 0; !rc && i < m.n; i++)
+		all[i].rank = parent->rank[i];
+	if (!rc)
+		rc = make_members(&m, all, seen < 0 ? 0 : choose(all, m.n, seen), set);
+	free(all);
+	return rc;
+}
+
+/* ---- by a bootstrap ---- */
+
+/* Ranks of the world, each once. */
+static berth_result check_choices(const struct choice *all, unsigned n,
+				  const struct world *w)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (all[i].rank >= w->who.size)
+			return log_error(BERTH_INVALID, "", NULL, 0,
+					 "a set of ranks: there is no rank %u in a job "
+					 "of %u",
+					 all[i].rank, w->who.size);
+		for (unsigned k = 0; k < i; k++)
+			if (all[k].rank == all[i].rank)
+				return log_error(BERTH_INVALID, "", NULL, 0,
+						 "a set of ranks: rank %u is in it "
+						 "twice",
+						 all[i].rank);
+	}
+	return BERTH_OK;
+}
+
+berth_result set_make(struct world *w, const struct berth_bootstrap *bootstrap,
+		      struct berth_set **set)
+{
+	const char *wrong = boot_caller_check(bootstrap);
+	struct makers m = { .world = w, .bootstrap = bootstrap };
+	struct choice mine = { .rank = w->who.rank }, *all;
+	berth_result rc;
+
+	*set = NULL;
+	if (wrong)
+		return log_error(BERTH_INVALID, "", NULL, 0, "a set of ranks: %s",
+				 wrong);
+	m.n = (unsigned)bootstrap->ranks;
+	all = calloc(m.n, sizeof *all);
+	if (!all)
+		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
+	rc = gather(&m, "", &mine, all, sizeof mine);
+	if (!rc)
+		rc = check_choices(all, m.n, w);
+	for (unsigned i = 0; i < m.n; i++)
+		all[i].place = i;
+	if (!rc)
+		rc = make_members(&m, all, m.n, set);
+	free(all);
+	return rc;
+}
