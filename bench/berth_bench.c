@@ -184,9 +184,8 @@ static void run_one(const struct berth_desc *d)
 
 static void run(const struct shape *s)
 {
-	struct berth_desc d =
-		BERTH_DESC(.kind = b.kind, .type = b.type, .op = b.op, .in = input(s),
-			   .out = b.out, .count = s->in);
+	struct berth_desc d = BERTH_DESC(.kind = b.kind, .type = b.type, .op = b.op,
+					 .in = input(s), .out = b.out, .count = s->in);
 
 	run_one(&d);
 }
@@ -214,9 +213,8 @@ static uint64_t verify(const struct shape *s, unsigned seed)
 {
 	size_t bytes = types[type_at()].bytes;
 	uint64_t wrong = 0;
-	struct berth_desc d =
-		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_U64, .in = &wrong,
-			   .out = &wrong, .count = 1);
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_U64,
+					 .in = &wrong, .out = &wrong, .count = 1);
 
 	memset(b.out, 255, s->out * bytes);
 	for (uint64_t i = 0; i < s->in; i++)
@@ -447,7 +445,8 @@ static int local_size(void)
 
 static unsigned char *array(void)
 {
-	unsigned char *p = b.heap ? berth_alloc(b.to + 64, BERTH_HOST, 0) : calloc(1, b.to + 64);
+	unsigned char *p =
+		b.heap ? berth_alloc(b.to + 64, BERTH_HOST, 0) : calloc(1, b.to + 64);
 
 	if (!p) {
 		fprintf(stderr, "berth_bench: no memory for %zu bytes\n", b.to);
@@ -490,8 +489,8 @@ int main(int argc, char **argv)
 		if (!b.me)
 			printf("# %s of %d ranks, %d on this host, libberth %s%s%s\n"
 			       "#%11s %12s %6s %6s %10s %8s %8s %7s\n",
-			       kinds[b.kind], b.n, local_size(),
-			       berth_version(), b.in_place ? ", in place" : "",
+			       kinds[b.kind], b.n, local_size(), berth_version(),
+			       b.in_place ? ", in place" : "",
 			       b.heap ? ", berth_alloc()" : "", "size", "count", "type",
 			       "redop", "time us", "algbw", "busbw", "#wrong");
 		for (size_t size = b.from; size <= b.to; size *= b.factor) {

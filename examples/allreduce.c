@@ -16,9 +16,9 @@ static void fail(const char *what)
 int main(void)
 {
 	double x[4];
-	struct berth_desc sum = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64,
-					   .op = BERTH_SUM, .in = x, .out = x,
-					   .count = 4);
+	struct berth_desc sum =
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64, .op = BERTH_SUM,
+			   .in = x, .out = x, .count = 4);
 
 	if (berth_init(NULL))
 		fail("berth_init");

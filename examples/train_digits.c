@@ -167,10 +167,10 @@ static double epoch(struct network *n, struct network *speed, struct step *s,
 		    int number)
 {
 	const double one_of_batch = 1.0 / BATCH;
-	struct berth_desc sum = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64,
-					   .op = BERTH_SUM, .name = "gradient", .in = s,
-					   .out = s, .count = PARAMETERS + 1,
-					   .postscale = &one_of_batch);
+	struct berth_desc sum =
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64, .op = BERTH_SUM,
+			   .name = "gradient", .in = s, .out = s,
+			   .count = PARAMETERS + 1, .postscale = &one_of_batch);
 	double *value = (double *)n, *v = (double *)speed, *g = (double *)&s->gradient;
 	double loss = 0;
 	int order[TRAINED], steps = TRAINED / BATCH;
@@ -193,9 +193,9 @@ static double epoch(struct network *n, struct network *speed, struct step *s,
 static void train(int epochs)
 {
 	static struct network n, speed;
-	struct berth_desc same = BERTH_DESC(.kind = BERTH_BROADCAST, .type = BERTH_F64,
-					    .name = "network", .in = &n, .out = &n,
-					    .count = PARAMETERS);
+	struct berth_desc same =
+		BERTH_DESC(.kind = BERTH_BROADCAST, .type = BERTH_F64,
+			   .name = "network", .in = &n, .out = &n, .count = PARAMETERS);
 	struct step *s = berth_alloc(sizeof *s, BERTH_HOST, 0);
 	int right = 0;
 

@@ -29,10 +29,11 @@
  * calls return BERTH_STATE, also berth_wait() for a request of its parent.
  * berth_rank(), berth_size() and berth_world() still say what its parent is.
  *
- * ABI: structs begin with their size, so that they may grow at their end.  A field that
- * is 0 or NULL is not given.  A field of a later version has to be 0 here, or the call
- * returns BERTH_UNSUPPORTED.  Numbers of an enum never change; new ones come at its end.
- * While the version is 0.x, each minor version has its own soname and symbol version.
+ * ABI: structs begin with their size, so that they may grow at their end.  A field
+ * that is 0 or NULL is not given.  A field of a later version has to be 0 here, or the
+ * call returns BERTH_UNSUPPORTED.  Numbers of an enum never change; new ones come at
+ * its end.  While the version is 0.x, each minor version has its own soname and symbol
+ * version.
  *
  * In C++20 BERTH_DESC takes its members in their order; before, it takes none. */
 #ifndef BERTH_H
@@ -262,8 +263,8 @@ int berth_set_member(const berth_set *set, int i);
  * there how many elements came from each rank (RECV: one number).  OUT has room for
  * ROOM elements.  If more come, every rank gets BERTH_MISMATCH, and OUT is as it was.
  * If OUT is NULL, ALLOC is called with the bytes that come, in a thread of the library
- * or in the one that waits; without ALLOC, *MADE is memory for berth_free().  OUT_COUNTS
- * says what is expected: a difference is BERTH_MISMATCH.
+ * or in the one that waits; without ALLOC, *MADE is memory for berth_free().
+ * OUT_COUNTS says what is expected: a difference is BERTH_MISMATCH.
  *
  * In place: IN may be OUT, but for a reducescatter and a scatter: of these OUT may be
  * this rank's part of IN.  IN of an allgather or a gather may be this rank's part of

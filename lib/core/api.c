@@ -61,9 +61,8 @@ berth_result api_enter(const berth_set *given, struct berth_set **set)
 
 berth_result api_may_wait(void)
 {
-	return engine_calls_back()
-		       ? api_wrong(BERTH_STATE, "a callback may not wait")
-		       : BERTH_OK;
+	return engine_calls_back() ? api_wrong(BERTH_STATE, "a callback may not wait")
+				   : BERTH_OK;
 }
 
 static berth_result enter_to_wait(const berth_set *given, struct berth_set **set)
@@ -240,8 +239,9 @@ static berth_result give(struct berth_set *set, berth_set **handle)
 	if (set)
 		rc = handle_make(set, &set->slot, handle);
 	if (rc)
-		api_wrong(rc, rc == BERTH_MEMORY ? "out of memory, or too many process sets"
-					     : COMM_ENDED);
+		api_wrong(rc, rc == BERTH_MEMORY
+				      ? "out of memory, or too many process sets"
+				      : COMM_ENDED);
 	return rc;
 }
 
@@ -295,7 +295,8 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
 
 	if (rc)
 		return rc;
-	rc = set ? check_ranks(ranks, n, all->n) : api_wrong(BERTH_INVALID, "set is NULL");
+	rc = set ? check_ranks(ranks, n, all->n)
+		 : api_wrong(BERTH_INVALID, "set is NULL");
 	if (!rc)
 		rc = add_set(all, ranks, n, &made);
 	if (!rc)
@@ -313,7 +314,7 @@ berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **
 		return rc;
 	if (color < -1 || !set)
 		rc = api_wrong(BERTH_INVALID,
-			   set ? "a color is -1 or more" : "set is NULL");
+			       set ? "a color is -1 or more" : "set is NULL");
 	else
 		rc = set_split(from, "berth_set_split", color, key, color, &made);
 	if (!rc)
@@ -330,7 +331,8 @@ berth_result berth_set_make(const struct berth_bootstrap *bootstrap, berth_set *
 	if (rc)
 		return rc;
 	if (!bootstrap || !set)
-		rc = api_wrong(BERTH_INVALID, set ? "bootstrap is NULL" : "set is NULL");
+		rc = api_wrong(BERTH_INVALID,
+			       set ? "bootstrap is NULL" : "set is NULL");
 	else
 		rc = set_make(&api_world, bootstrap, &made);
 	if (!rc)
@@ -407,4 +409,3 @@ int berth_set_member(const berth_set *set, int i)
 	api_leave(s);
 	return rank;
 }
-

@@ -312,8 +312,8 @@ berth_result berth_timeline_start(const char *path)
 	rc = api_enter(NULL, &set);
 	if (rc)
 		return rc;
-	rc = timeline_start(path, api_world.who.rank, api_world.who.clock_offset_ns, why,
-			    sizeof why);
+	rc = timeline_start(path, api_world.who.rank, api_world.who.clock_offset_ns,
+			    why, sizeof why);
 	api_leave(set);
 	return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
 }

@@ -113,7 +113,7 @@ static void idle(void *ctx)
 
 /* ---- open, close ---- */
 
-struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
+struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *why,
 		     size_t why_bytes)
 {
 	struct net_config config = { .rank = me,
@@ -122,27 +122,9 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
 				     .range = w->params.net,
 				     .interfaces = w->params.interfaces };
 
-	config.leaver = n < w->who.size ? BERTH_ABORTED : BERTH_PEER_LOST;
+	config.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED;
 	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
 	return net_open(&config, why, why_bytes);
-}
-
-enum { SHARED_ALIGN = 64 };
-
-static size_t shared_at(unsigned nlocal)
-{
-	return (shm_bytes(nlocal) + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN;
-}
-
-size_t comm_region_bytes(unsigned nlocal)
-{
-	return shared_at(nlocal) + sizeof(struct comm_shared) +
-	       nlocal * sizeof(uint32_t);
-}
-
-struct comm_shared *comm_shared(void *region, unsigned nlocal)
-{
-	return (struct comm_shared *)((unsigned char *)region + shared_at(nlocal));
 }
 
 static struct shm *join_memory(struct comm *c, void *region, unsigned n, unsigned me)
@@ -179,7 +161,7 @@ static berth_result join(struct comm *c, const struct comm_config *config)
 	hier.host = host;
 	hier.rank = place;
 	if (config->region)
-		c->shared = comm_shared(config->region, nlocal);
+		c->shared = region_shared(config->region, nlocal);
 	if (host && place && config->region)
 		hier.local = join_memory(c, config->region, nlocal, me);
 	if (hier.local && nlocal == c->n) {
@@ -295,7 +277,7 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 /* Why it is aborted, after WORDS of what ran. */
 static void say_abort(const struct comm *c, struct failure *why, const char *words)
 {
-	const struct comm_shared *s = c->shared;
+	const struct region_shared *s = c->shared;
 	unsigned by = atomic_load(&s->aborted), who = c->left;
 
 	if (c->aborted) {
@@ -370,7 +352,7 @@ berth_result comm_broken(const struct comm *c, struct failure *why)
 
 void comm_say_abort(struct comm *c, const char *why)
 {
-	struct comm_shared *s = c->shared;
+	struct region_shared *s = c->shared;
 	uint32_t nobody = 0;
 
 	if (atomic_compare_exchange_strong(&s->aborting, &nobody, c->me + 1)) {

@@ -8,22 +8,13 @@
 
 #include "lib/backend/backend.h"
 #include "lib/core/op.h"
+#include "lib/core/region.h"
 #include "lib/core/trace.h"
 #include "lib/net/net.h"
 
 struct world;
 
 #define COMM_ENDED "the set was removed, or the library shut down, meanwhile"
-
-/* What the ranks of a set on one host share beside their back end, at the end of their
- * region: all zero at first. */
-struct comm_shared {
-	_Atomic uint32_t gone;     /* ranks that use the region no more */
-	_Atomic uint32_t aborting; /* 1 + the place that aborts the set */
-	_Atomic uint32_t aborted;  /* the same; WHY is whole */
-	char why[240];
-	_Atomic uint32_t left[]; /* of each of them: it has left the set */
-};
 
 /* Why an operation failed, apart from the thread that ran it. */
 struct failure {
@@ -39,7 +30,7 @@ struct comm {
 	unsigned n, me;
 	const unsigned *rank; /* of the job, for each place; the set's */
 	uint32_t id;          /* in records: the set's number; 0: all ranks */
-	struct comm_shared *shared;
+	struct region_shared *shared;
 	const struct backend *back;
 	void *group;
 	struct net *net; /* NULL: all on this host */
@@ -77,18 +68,15 @@ struct comm_config {
 	unsigned n, me;
 	const unsigned *rank; /* stays the owner's */
 	uint32_t id;
-	void *region; /* comm_region_bytes(members on this host) */
+	void *region; /* region_bytes(members on this host) */
 	/* Of each place, what its comm_address() says; NULL: all on this host */
 	char *const *address;
 	struct net *net; /* opened by comm_net(); becomes the comm's */
 };
 
-size_t comm_region_bytes(unsigned nlocal);
-/* That of N ranks in REGION. */
-struct comm_shared *comm_shared(void *region, unsigned nlocal);
-
-/* A listening socket for the comm of a set of N in which this rank has place ME. */
-struct net *comm_net(struct world *w, unsigned n, unsigned me, char *why,
+/* A listening socket for the comm of a set of N in which this rank has place ME.  ALL:
+ * it is the set of all ranks, and who leaves it is lost. */
+struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *why,
 		     size_t why_bytes);
 /* BERTH_MEMORY, or BERTH_INVALID for an address. */
 berth_result comm_open(struct comm *c, const struct comm_config *config);

@@ -1,98 +1,10 @@
 #include "lib/core/engine.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lib/core/engine_internal.h"
 
-enum {
-	LOOK_NS = 50000000, /* at most, of who waits, to the next look */
-	DOZE_NS = 10000000  /* of the thread, to the next one while there is work */
-};
-
-/* ---- the thread ---- */
-
-void engine_ring(struct engine *e)
-{
-	atomic_fetch_add(&e->bell, 1);
-	if (atomic_load(&e->asleep))
-		engine_wake(&e->bell);
-}
-
-static void listen(struct engine *e, uint32_t heard, uint64_t ns)
-{
-	atomic_fetch_add(&e->asleep, 1);
-	if (atomic_load(&e->bell) == heard)
-		engine_sleep(&e->bell, heard, ns);
-	atomic_fetch_sub(&e->asleep, 1);
-}
-
-/* What is submitted does not wake the thread as long as the plan expects it, so the
- * thread looks by itself while there is work.  Without work it sleeps until it is
- * woken. */
-static uint64_t doze(struct engine *e, uint64_t *seen)
-{
-	uint64_t ns = 0;
-
-	atomic_store(&e->dozes, true);
-	pthread_mutex_lock(&e->queue);
-	if (e->entered != *seen || e->pending) {
-		*seen = e->entered;
-		ns = DOZE_NS;
-		atomic_store(&e->dozes, false);
-	}
-	pthread_mutex_unlock(&e->queue);
-	return ns;
-}
-
-static void *serve(void *arg)
-{
-	struct engine *e = arg;
-	uint64_t seen = 0;
-
-	while (!atomic_load(&e->comm->aborted)) {
-		uint32_t heard = atomic_load(&e->bell);
-		enum engine_step step;
-		uint64_t ns;
-
-		pthread_mutex_lock(&e->work);
-		do
-			step = engine_step(e, &ns);
-		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
-		pthread_mutex_unlock(&e->work);
-		if (step == ENGINE_IDLE)
-			ns = doze(e, &seen);
-		if (!atomic_load(&e->comm->aborted))
-			listen(e, heard, ns);
-	}
-	return NULL;
-}
-
-/* The caller's signals are not for this thread. */
-static bool start(struct engine *e)
-{
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e->started = !pthread_create(&e->thread, NULL, serve, e);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e->started)
-		pthread_setname_np(e->thread, "berth");
-	return e->started;
-}
-
-bool engine_start(struct engine *e)
-{
-	bool started;
-
-	pthread_mutex_lock(&e->queue);
-	started = e->started || start(e);
-	pthread_mutex_unlock(&e->queue);
-	return started;
-}
+enum { LOOK_NS = 50000000 /* of who waits, to the next look */ };
 
 /* ---- making, freeing ---- */
 
@@ -119,15 +31,6 @@ struct engine *engine_make(struct comm *c)
 		return NULL;
 	}
 	return e;
-}
-
-void engine_let_go(struct engine *e)
-{
-	if (atomic_fetch_sub(&e->users, 1) > 1)
-		return;
-	pthread_mutex_destroy(&e->work);
-	pthread_mutex_destroy(&e->queue);
-	free(e);
 }
 
 void engine_stop(struct engine *e)
@@ -165,9 +68,8 @@ void engine_free(struct engine *e)
 static berth_result meet(struct engine *e, const struct op *op,
 			 struct berth_request **request, struct failure *why)
 {
-	berth_result rc = engine_start(e)
-				  ? engine_enter_new(e, op, 1, request, why)
-				  : engine_no_thread(op, why);
+	berth_result rc = engine_start(e) ? engine_enter_new(e, op, 1, request, why)
+					  : engine_no_thread(op, why);
 	uint64_t ns;
 
 	e->direct = *request;
@@ -284,7 +186,8 @@ void engine_counts(struct engine *e, struct engine_count *sum)
 	*sum = (struct engine_count){
 		.operations = trace_counted(&e->count.operations) +
 			      trace_counted(&c->count.operations),
-		.bytes = trace_counted(&e->count.bytes) + trace_counted(&c->count.bytes),
+		.bytes =
+			trace_counted(&e->count.bytes) + trace_counted(&c->count.bytes),
 		.fused = trace_counted(&e->count.fused),
 		.negotiations = trace_counted(&e->count.negotiations),
 		.errors = trace_counted(&e->count.errors) +

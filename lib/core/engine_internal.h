@@ -1,6 +1,8 @@
-/* engine_internal.h - between engine.c (the thread, blocking operations, joining),
- * engine_request.c (submit, wait), engine_queue.c (the requests that are pending), engine_plan.c (what the plan says of them), engine_step.c
- * (what is to be done next) and engine_do.c (doing it). */
+/* engine_internal.h - what the files of the engine share: engine.c (blocking
+ * operations, joining), engine_request.c (submit, wait), engine_end.c (their ends),
+ * engine_thread.c, engine_bell.c (sleeping), engine_queue.c (what is pending),
+ * engine_plan.c (what the plan says of them), engine_step.c (what is to be done next),
+ * engine_round.h (a round) and engine_do.c (doing it). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
@@ -25,7 +27,7 @@ struct berth_request {
 		done; /* 1: RC is what it came to; 2: not, and one sleeps on it */
 	_Atomic uint64_t wanted_ns; /* since when a thread waits for it; 0: none does */
 	berth_result rc;
-	struct failure *why; /* NULL: RC says it all */
+	struct failure *why;       /* NULL: RC says it all */
 	_Atomic uint32_t callback; /* is there one?  (engine_request.c) */
 	void (*then)(void *ctx, berth_result rc);
 	void *then_ctx;
@@ -36,7 +38,7 @@ enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
 struct engine {
 	struct comm *comm;
 	unsigned forks; /* how often this process was forked from its parents */
-	bool started; /* the thread */
+	bool started;   /* the thread */
 	pthread_t thread;
 	_Atomic uint32_t users; /* the set, and each request */
 	pthread_mutex_t work;   /* who holds it does operations */
@@ -59,8 +61,9 @@ struct engine {
 	_Atomic uint64_t again_ns;
 	/* of the holder of WORK */
 	struct plan plan;
-	bool called;              /* a round, by a rank whose operation differs */
-	struct berth_request *direct; /* what this rank had blocked on, in the round that
+	bool called; /* a round, by a rank whose operation differs */
+	struct berth_request
+		*direct;          /* what this rank had blocked on, in the round that
 					 begins */
 	uint64_t fuse_bytes;      /* the least that any rank's parameter says */
 	struct coll_piece *piece; /* ENGINE_PIECES */
@@ -74,7 +77,7 @@ struct engine {
 		uint64_t time_ns; /* when it joined, by the clock of rank 0's host */
 	} joiner;
 	unsigned last_joined; /* place */
-	uint64_t *lists; /* of all ranks */
+	uint64_t *lists;      /* of all ranks */
 	size_t lists_bytes;
 	unsigned idle_rounds; /* rounds in a row that brought nothing */
 	uint64_t reported_ns; /* the last stall of what some ranks lack */
@@ -92,8 +95,8 @@ unsigned engine_forks(void);
 bool engine_start(struct engine *e);
 /* The thread is to look what there is to do. */
 void engine_ring(struct engine *e);
-/* A user goes.  Requests are users: who waits for one may look at the bell when all else
- * is gone. */
+/* A user goes.  Requests are users: who waits for one may look at the bell when all
+ * else is gone. */
 void engine_let_go(struct engine *e);
 
 /* *WHY of OP is RC, and TEXT.  RC. */
@@ -103,6 +106,21 @@ berth_result engine_no_thread(const struct op *op, struct failure *why);
 /* engine_submit(), where the comm is whole and the thread runs. */
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why);
+static inline bool engine_is_done(const struct berth_request *r)
+{
+	return atomic_load(&r->done) == 1;
+}
+
+/* What R, which is done, came to. */
+berth_result engine_outcome(const struct berth_request *r, struct failure *why);
+/* A thread waits for R.  True: none did before. */
+bool engine_want(struct berth_request *r);
+
+/* How many requests have ended while a thread waited for any of several. */
+extern struct engine_completions {
+	_Atomic uint32_t count, waiters;
+} engine_completions;
+
 /* R, which is not pending any more, comes to RC: it is its owner's from then on. */
 void engine_end(struct berth_request *r, berth_result rc, const struct failure *why);
 

@@ -1,54 +1,15 @@
-/* engine_request.c - requests, as their owners see them: submitted, polled, waited for,
- * with a callback. */
-#include <linux/futex.h>
-#include <limits.h>
-#include <sched.h>
+/* engine_request.c - requests, as their owners see them: submitted, polled, waited
+ * for. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "lib/base/kern.h"
-#include "lib/base/log.h"
 #include "lib/core/engine_internal.h"
 
 enum {
 	POLLED_NS = 20000000 /* a request that is polled so late is one that a thread
 				waits for */
 };
-
-/* ---- sleeping ---- */
-
-void engine_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
-{
-	struct timespec t = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
-
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, ns ? &t : NULL, NULL, 0);
-}
-
-void engine_wake(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-/* ---- of which process ---- */
-
-static unsigned forks;
-
-void engine_in_child(void)
-{
-	forks++;
-}
-
-unsigned engine_forks(void)
-{
-	return forks;
-}
-
-bool engine_has(const struct berth_request *r)
-{
-	return r->engine->forks == forks;
-}
 
 /* ---- submitting ---- */
 
@@ -224,26 +185,6 @@ berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
 
 /* ---- waiting ---- */
 
-/* RC of a request that is done. */
-static berth_result outcome(const struct berth_request *r, struct failure *why)
-{
-	if (r->rc && r->why) {
-		*why = *r->why;
-	} else if (r->rc) {
-		memset(why, 0, sizeof *why);
-		why->rc = r->rc;
-	}
-	return r->rc;
-}
-
-/* True: nobody has before. */
-static bool want(struct berth_request *r)
-{
-	uint64_t nobody = 0;
-
-	return atomic_compare_exchange_strong(&r->wanted_ns, &nobody, clock_ns());
-}
-
 /* The thread that submitted last waits, and submits no more until R is done: what the
  * plan still lacks does not come.  (A step without one of 64 tensors: 1.2 ms less.) */
 static void want_at_once(struct berth_request *r)
@@ -261,10 +202,10 @@ static void want_at_once(struct berth_request *r)
 /* What the plan holds back is done sooner if a thread waits for it. */
 berth_result engine_poll(struct berth_request *r, struct failure *why)
 {
-	if (atomic_load(&r->done) == 1)
-		return outcome(r, why);
+	if (engine_is_done(r))
+		return engine_outcome(r, why);
 	if (!atomic_load(&r->wanted_ns) && clock_ns() - r->submitted_ns > POLLED_NS &&
-	    want(r))
+	    engine_want(r))
 		engine_ring(r->engine);
 	return BERTH_BUSY;
 }
@@ -279,8 +220,7 @@ static void help(struct engine *e, const struct berth_request *r)
 
 	if (!pthread_mutex_trylock(&e->work)) {
 		do
-			step = atomic_load(&r->done) == 1 ? ENGINE_IDLE
-							  : engine_step(e, &ns);
+			step = engine_is_done(r) ? ENGINE_IDLE : engine_step(e, &ns);
 		while (step == ENGINE_DID);
 		pthread_mutex_unlock(&e->work);
 	}
@@ -298,15 +238,10 @@ static void sleep_until_done(struct berth_request *r, uint64_t ns)
 		engine_sleep(&r->done, 2, ns);
 }
 
-static bool is_done(struct berth_request *r)
-{
-	return atomic_load(&r->done) == 1;
-}
-
 /* R ends. */
 static berth_result end(struct berth_request *r, struct failure *why)
 {
-	berth_result rc = outcome(r, why);
+	berth_result rc = engine_outcome(r, why);
 
 	engine_let_go(r->engine);
 	free(r->why);
@@ -319,8 +254,8 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 {
 	uint64_t until_ns = timeout_ms >= 0 ? clock_until(timeout_ms) : 0;
 
-	if (!is_done(r)) {
-		want(r);
+	if (!engine_is_done(r)) {
+		engine_want(r);
 		if (timeout_ms)
 			want_at_once(r);
 		if (until_ns) /* an operation's time has no limit: the thread does it */
@@ -328,7 +263,7 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 		else
 			help(r->engine, r);
 	}
-	while (!is_done(r)) {
+	while (!engine_is_done(r)) {
 		uint64_t now = until_ns ? clock_ns() : 0;
 
 		if (until_ns && now >= until_ns)
@@ -340,13 +275,11 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 
 /* ---- waiting for one of several ---- */
 
-static _Atomic uint32_t completions, any_waiters;
-
 static size_t first_done(struct berth_request *const *r, size_t n)
 {
 	size_t i = 0;
 
-	while (i < n && !(r[i] && is_done(r[i])))
+	while (i < n && !(r[i] && engine_is_done(r[i])))
 		i++;
 	return i;
 }
@@ -354,7 +287,7 @@ static size_t first_done(struct berth_request *const *r, size_t n)
 static void want_all(struct berth_request *const *r, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (r[i] && want(r[i])) {
+		if (r[i] && engine_want(r[i])) {
 			want_at_once(r[i]);
 			engine_ring(r[i]->engine);
 		}
@@ -365,88 +298,19 @@ berth_result engine_wait_any(struct berth_request *const *r, size_t n,
 {
 	uint64_t until_ns = timeout_ms >= 0 ? clock_until(timeout_ms) : 0, now = 0;
 
-	atomic_fetch_add(&any_waiters, 1);
+	atomic_fetch_add(&engine_completions.waiters, 1);
 	*which = first_done(r, n);
 	if (*which == n)
 		want_all(r, n);
 	for (;;) {
-		uint32_t before = atomic_load(&completions);
+		uint32_t before = atomic_load(&engine_completions.count);
 
 		*which = first_done(r, n);
 		now = until_ns ? clock_ns() : 0;
 		if (*which < n || (until_ns && now >= until_ns))
 			break;
-		engine_sleep(&completions, before, until_ns - now);
+		engine_sleep(&engine_completions.count, before, until_ns - now);
 	}
-	atomic_fetch_sub(&any_waiters, 1);
+	atomic_fetch_sub(&engine_completions.waiters, 1);
 	return *which < n ? end(r[*which], why) : BERTH_BUSY;
-}
-
-/* ---- the end of one ---- */
-
-enum { NO_CALLBACK, CALLBACK, OVER };
-
-static _Thread_local unsigned calling;
-
-bool engine_calls_back(void)
-{
-	return calling;
-}
-
-static void call_back(void (*done)(void *ctx, berth_result rc), void *ctx,
-		      berth_result rc, const struct failure *why)
-{
-	if (rc)
-		log_error(rc, why->tensor, why->missing, why->nmissing, "%s",
-			  *why->text ? why->text : berth_result_text(rc));
-	calling++;
-	done(ctx, rc);
-	calling--;
-}
-
-/* As soon as DONE is 1, R may be freed. */
-void engine_end(struct berth_request *r, berth_result rc, const struct failure *why)
-{
-	void (*then)(void *ctx, berth_result rc) = NULL;
-	void *ctx = NULL;
-
-	r->rc = rc;
-	if (rc) {
-		r->why = malloc(sizeof *r->why);
-		if (r->why)
-			*r->why = *why;
-	}
-	if (atomic_exchange(&r->callback, OVER) == CALLBACK) {
-		then = r->then;
-		ctx = r->then_ctx;
-	}
-	if (atomic_exchange(&r->done, 1) == 2)
-		engine_wake(&r->done);
-	if (atomic_load(&any_waiters)) {
-		atomic_fetch_add(&completions, 1);
-		engine_wake(&completions);
-	}
-	if (then)
-		call_back(then, ctx, rc, why);
-}
-
-berth_result engine_then(struct berth_request *r,
-			 void (*done)(void *ctx, berth_result rc), void *ctx)
-{
-	struct failure why;
-	berth_result rc;
-
-	if (r->then)
-		return BERTH_STATE;
-	r->then = done;
-	r->then_ctx = ctx;
-	if (atomic_exchange(&r->callback, CALLBACK) == OVER) {
-		while (!is_done(r)) /* who ends it is at that */
-			sched_yield();
-		rc = outcome(r, &why);
-		call_back(done, ctx, rc, &why);
-	} else if (want(r)) { /* the callback waits for it */
-		engine_ring(r->engine);
-	}
-	return BERTH_OK;
 }

@@ -72,8 +72,8 @@ static bool sum_up(const struct engine *e, struct told *told)
 	const struct head *h = engine_list_of(e, told->most, 0);
 
 	*told = (struct told){ .most = told->most,
-				.fusion_bytes = h->fusion_bytes,
-				.direct = true };
+			       .fusion_bytes = h->fusion_bytes,
+			       .direct = true };
 	for (unsigned i = 0; i < e->comm->n; i++) {
 		h = engine_list_of(e, told->most, i);
 		if (h->cycle > told->cycle ||

@@ -212,8 +212,9 @@ static const char *take_root(struct op *op, const struct berth_desc *d, unsigned
 	const bool any = d->kind == BERTH_RECV && d->root == BERTH_ANY;
 
 	if (!any && (d->root < 0 || (unsigned)d->root >= n))
-		return d->kind == BERTH_RECV ? "root is neither in the set nor BERTH_ANY"
-					     : "root is not in the set";
+		return d->kind == BERTH_RECV
+			       ? "root is neither in the set nor BERTH_ANY"
+			       : "root is not in the set";
 	op->coll.root = any ? 0 : (unsigned)d->root;
 	op->peer = d->root;
 	return NULL;
@@ -423,8 +424,8 @@ static bool is_sound(const struct op *op, unsigned n)
 {
 	const struct coll *c = &op->coll;
 
-	if (!c->kind || c->kind >= BERTH_SEND || c->type >= TYPE_COUNT || c->op >= OP_COUNT ||
-	    c->count > UINT64_MAX / 16 / n || c->root >= n)
+	if (!c->kind || c->kind >= BERTH_SEND || c->type >= TYPE_COUNT ||
+	    c->op >= OP_COUNT || c->count > UINT64_MAX / 16 / n || c->root >= n)
 		return false;
 	if (op->adasum && (c->kind != BERTH_ALLREDUCE || c->op != BERTH_SUM ||
 			   c->scale.divide || !is_float(c->type)))

@@ -8,14 +8,14 @@
 #include "lib/backend/coll.h"
 
 struct op {
-	struct coll coll; /* average and Adasum as sums */
+	struct coll coll;         /* average and Adasum as sums */
 	const char *name, *shape; /* the caller's, or NULL */
 	bool adasum;
 	bool own_counts;    /* each rank knows its own alone: op_counts.h */
 	int64_t timeout_ms; /* 0: the default, -1: none */
 	int priority;
 	/* Of what has counts of its own, and of a send or a receive; else not set: */
-	uint64_t room;      /* elements that OUT holds; UINT64_MAX: it is yet to be had */
+	uint64_t room; /* elements that OUT holds; UINT64_MAX: it is yet to be had */
 	uint64_t *received; /* or NULL */
 	void *(*alloc)(void *ctx, uint64_t bytes);
 	void *alloc_ctx;

@@ -1,6 +1,6 @@
 /* op_counts.h - an allgather or an alltoall of which each rank knows its own counts
- * alone: ranks tell each other, in the operation, what they give and what they have room
- * for. */
+ * alone: ranks tell each other, in the operation, what they give and what they have
+ * room for. */
 #ifndef BERTH_LIB_OP_COUNTS_H
 #define BERTH_LIB_OP_COUNTS_H
 

@@ -276,8 +276,9 @@ void op_run_slept(struct comm *c, berth_result rc)
 const char *op_run_event(berth_kind kind)
 {
 	static const char *const name[KIND_COUNT] = {
-		"",	  "ALLREDUCE", "REDUCE", "REDUCESCATTER", "ALLGATHER", "BROADCAST",
-		"ALLTOALL", "BARRIER",   "GATHER", "SCATTER",	    "SEND",	 "RECV"
+		"",          "ALLREDUCE", "REDUCE",   "REDUCESCATTER",
+		"ALLGATHER", "BROADCAST", "ALLTOALL", "BARRIER",
+		"GATHER",    "SCATTER",   "SEND",     "RECV"
 	};
 
 	return name[kind];

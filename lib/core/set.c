@@ -135,7 +135,7 @@ struct region {
 
 static bool is_free(const struct region *r)
 {
-	return atomic_load(&comm_shared(r->at, r->ranks)->gone) >= r->ranks;
+	return atomic_load(&region_shared(r->at, r->ranks)->gone) >= r->ranks;
 }
 
 void set_free_regions(struct world *w)
@@ -221,7 +221,7 @@ void set_free_part(struct berth_set *s, bool keep)
  * for the others. */
 static void leave(struct berth_set *s)
 {
-	struct comm_shared *shared = s->comm.shared;
+	struct region_shared *shared = s->comm.shared;
 
 	if (!shared)
 		return;

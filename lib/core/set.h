@@ -47,8 +47,8 @@ void set_abort(struct berth_set *set, const char *why);
 struct berth_set *set_alloc(struct world *w, unsigned n);
 /* It is complete: set_stop_all() may look at it. */
 void set_list(struct berth_set *s);
-/* It was not complete: no caller has it.  KEEP: others may look at its region, which goes
- * with the world. */
+/* It was not complete: no caller has it.  KEEP: others may look at its region, which
+ * goes with the world. */
 void set_free_part(struct berth_set *s, bool keep);
 /* Of the next set that this rank makes, and the least for those after NUMBER. */
 uint32_t set_next_number(struct world *w);

@@ -33,12 +33,12 @@ static void find_place(struct berth_set *s)
 	}
 }
 
-static berth_result open_net(struct berth_set *s, struct net **net, char *why,
+static berth_result open_net(struct berth_set *s, struct net **net, bool all, char *why,
 			     size_t bytes)
 {
 	if (s->me < 0 || s->nlocal == s->n)
 		return BERTH_OK;
-	*net = comm_net(s->world, s->n, (unsigned)s->me, why, bytes);
+	*net = comm_net(s->world, s->n, (unsigned)s->me, all, why, bytes);
 	return *net ? BERTH_OK : BERTH_SYSTEM;
 }
 
@@ -96,7 +96,7 @@ berth_result set_of_all(struct world *w, struct berth_set **set)
 	for (unsigned i = 0; i < s->n; i++)
 		s->rank[i] = i;
 	find_place(s);
-	rc = open_net(s, &net, why, sizeof why);
+	rc = open_net(s, &net, true, why, sizeof why);
 	if (rc)
 		log_error(rc, "", NULL, 0, "%s", why);
 	if (!rc)
@@ -132,17 +132,18 @@ struct makers {
 static berth_result gather(const struct makers *m, const char *name, const void *mine,
 			   void *all, size_t bytes)
 {
-	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLGATHER, .name = name,
-					 .in = mine, .out = all, .count = bytes,
-					 .type = BERTH_U8);
+	struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_ALLGATHER, .name = name, .in = mine,
+			   .out = all, .count = bytes, .type = BERTH_U8);
 	int rc;
 
 	if (m->parent)
 		return set_run(m->parent, &d);
 	rc = m->bootstrap->allgather(m->bootstrap->ctx, mine, all, bytes);
-	return rc ? log_error(BERTH_SYSTEM, "", NULL, 0,
-			      "a set of ranks: the bootstrap's allgather failed with %d",
-			      rc)
+	return rc ? log_error(
+			    BERTH_SYSTEM, "", NULL, 0,
+			    "a set of ranks: the bootstrap's allgather failed with %d",
+			    rc)
 		  : BERTH_OK;
 }
 
@@ -182,10 +183,11 @@ static berth_result alloc_region(struct berth_set *s, struct card *card)
 	if (s->me < 0 || s->local_me)
 		return BERTH_OK;
 	set_free_regions(s->world);
-	s->region = memory_alloc(m, comm_region_bytes(s->nlocal));
+	s->region = memory_alloc(m, region_bytes(s->nlocal));
 	if (!s->region)
 		return BERTH_MEMORY;
-	card->region = (uint64_t)((unsigned char *)s->region - (unsigned char *)m->heap);
+	card->region =
+		(uint64_t)((unsigned char *)s->region - (unsigned char *)m->heap);
 	return BERTH_OK;
 }
 
@@ -206,7 +208,7 @@ static berth_result build(struct berth_set *s, struct card *cards,
 		card->address[NET_ADDRESS_BYTES - 1] = '\0';
 		if (!here && s->world->local[s->rank[i]] != WORLD_NOT_HERE) {
 			here = true;
-			region = memory_at(m, card->region, comm_region_bytes(s->nlocal),
+			region = memory_at(m, card->region, region_bytes(s->nlocal),
 					   HEAP_ALIGN_LARGE);
 		}
 	}
@@ -276,7 +278,7 @@ static berth_result prepare(struct berth_set *s, const struct choice *choice,
 	for (unsigned i = 0; i < s->n; i++)
 		s->rank[i] = choice[i].rank;
 	find_place(s);
-	rc = open_net(s, net, why, sizeof why);
+	rc = open_net(s, net, false, why, sizeof why);
 	if (!rc)
 		rc = alloc_region(s, mine);
 	if (rc)
@@ -301,7 +303,7 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 		rc = log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	else if (s)
 		rc = prepare(s, choice, &mine, &net);
-	if (cards) { /* without them the others would wait: nothing better can be done */
+	if (cards) { /* without them the others wait: nothing better can be done */
 		told = gather(m, "a set's members", &mine, cards, sizeof mine);
 		rc = rc ? rc : told;
 	}

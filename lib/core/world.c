@@ -7,8 +7,8 @@
 
 #include "lib/base/fields.h"
 #include "lib/base/log.h"
-#include "lib/core/comm.h"
 #include "lib/core/cores.h"
+#include "lib/core/region.h"
 #include "lib/core/trace.h"
 
 void world_count_cores(struct world *w)
@@ -58,7 +58,7 @@ static berth_result find_others(struct world *w)
 	}
 	rc = w->boot->memory(w->boot_state, &w->who,
 			     memory_bytes(w->who.size, w->who.local_size,
-					  comm_region_bytes(w->who.local_size)),
+					  region_bytes(w->who.local_size)),
 			     why);
 	return rc ? log_error(rc, "", NULL, 0, "%s", why) : number_locals(w);
 }
@@ -95,7 +95,7 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 
 static berth_result map_memory(struct world *w)
 {
-	if (memory_map(&w->memory, &w->who, comm_region_bytes(w->who.local_size)))
+	if (memory_map(&w->memory, &w->who, region_bytes(w->who.local_size)))
 		return log_error(BERTH_SYSTEM, "", NULL, 0,
 				 "the memory that ranks of a host share: %s",
 				 strerror(errno));

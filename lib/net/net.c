@@ -136,7 +136,7 @@ static bool has_ended(const struct link *l, unsigned *lost, berth_result *why)
 	return *why || (over && h.tag.group != GROUP_LEAVES);
 }
 
-berth_result net_ended(struct net *n, unsigned peer)
+berth_result net_ended(struct net *n, unsigned peer, berth_result why)
 {
 	uint64_t until = clock_ns() + ASK_MS * 1000000ull;
 	berth_result rc = BERTH_OK;
@@ -148,7 +148,7 @@ berth_result net_ended(struct net *n, unsigned peer)
 		if (!rc)
 			poll(NULL, 0, 5);
 	}
-	net_break(n, peer, BERTH_PEER_LOST);
+	net_break(n, peer, why);
 	return rc;
 }
 
@@ -163,7 +163,7 @@ static void look_at_peers(struct net *n)
 		if (n->link[i].fd < 0 || !has_ended(&n->link[i], &lost, &why))
 			continue;
 		if (lost == peer)
-			net_ended(n, peer);
+			net_ended(n, peer, BERTH_PEER_LOST);
 		else
 			net_break(n, lost, why);
 	}

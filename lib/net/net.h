@@ -43,8 +43,8 @@ struct net_config {
 	/* "eth0,eth1": where RANGE is NULL, these alone; NULL: as there */
 	const char *interfaces;
 	unsigned spins; /* looks before it sleeps */
-	/* What an exchange with a rank that goes by itself returns: BERTH_ABORTED, or
-	 * BERTH_PEER_LOST for anything else. */
+	/* What an exchange with a rank that has gone by itself, or listens no more,
+	 * returns: BERTH_ABORTED, or BERTH_PEER_LOST for anything else. */
 	berth_result leaver;
 };
 

@@ -180,8 +180,10 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			p[i + 1] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
 		rc = net_sleep(n, p, n->ncoming + 1, deadline_ns);
 		serve(n);
-		if (!rc && net_link(n, peer, lane)->fd < 0 && has_left(n, peer, &k))
+		if (!rc && net_link(n, peer, lane)->fd < 0 && has_left(n, peer, &k)) {
 			rc = BERTH_PEER_LOST;
+			n->refused = true;
+		}
 	}
 	if (k.fd >= 0)
 		descriptor_close(k.fd);
@@ -244,6 +246,7 @@ static berth_result refused(struct net *n, const struct sockaddr_storage *at, in
 		    sizeof address, NULL, 0, NI_NUMERICHOST);
 	snprintf(n->refusal, sizeof n->refusal, "can't be reached at %s: %s", address,
 		 strerror(error));
+	n->refused = error == ECONNREFUSED;
 	return BERTH_PEER_LOST;
 }
 
@@ -332,9 +335,10 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t deadline_ns)
 {
 	if (n->broken)
-		return BERTH_PEER_LOST;
+		return n->why;
 	if (net_link(n, peer, lane)->fd >= 0)
 		return BERTH_OK;
+	n->refused = false;
 	return n->config.rank < peer ? begin_peer(n, peer, lane, deadline_ns)
 				     : await_peer(n, peer, lane, deadline_ns);
 }

@@ -75,8 +75,7 @@ static berth_result take_head(const struct net *n, struct net_receive *in,
 	if (rc)
 		return rc;
 	if (h->magic == HEAD_MAGIC && h->tag.group == GROUP_LEAVES)
-		return n->config.leaver == BERTH_ABORTED ? BERTH_ABORTED
-							 : BERTH_PEER_LOST;
+		return net_of_leaver(n);
 	if (h->magic != HEAD_MAGIC || memcmp(&h->tag, &in->tag, sizeof h->tag))
 		return BERTH_MISMATCH;
 	in->note = h->note;
@@ -420,7 +419,9 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			rc = rest(&x, deadline_ns);
 	}
 	if (rc && x.ended) {
-		known = net_ended(n, *lost);
+		if (is_new && n->refused && rc == BERTH_PEER_LOST)
+			rc = net_of_leaver(n);
+		known = net_ended(n, *lost, rc);
 		n->unreached = is_new && !known && rc == BERTH_PEER_LOST;
 		if (known == BERTH_PEER_LOST) /* it had no time for our proof */
 			rc = BERTH_PEER_LOST;

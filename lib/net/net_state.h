@@ -101,6 +101,7 @@ struct net {
 	unsigned waits_for; /* the peer of the exchange in progress */
 	char refusal[128];  /* of the last connection that was not made */
 	bool unreached;     /* it ended an exchange */
+	bool refused; /* the peer, whose host is there, does not listen any more */
 };
 
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
@@ -109,8 +110,8 @@ berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,
 
 /* The stream of PEER has ended.  It may have given up because another one is gone, and
  * have had no way to say so in the middle of a message: the watcher may know, and what
- * it says is returned. */
-berth_result net_ended(struct net *n, unsigned peer);
+ * it says is returned.  WHY: what the others are told if it does not. */
+berth_result net_ended(struct net *n, unsigned peer, berth_result why);
 
 /* Nothing paces what this socket, and what it accepts, sends. */
 void net_disable_pacing(struct net *n, int fd);
@@ -123,6 +124,12 @@ int net_set_up(int fd);
 static inline struct link *net_link(const struct net *n, unsigned peer, unsigned lane)
 {
 	return &n->link[(size_t)peer * NET_LANES + lane];
+}
+
+/* What an exchange with a peer that has left comes to. */
+static inline berth_result net_of_leaver(const struct net *n)
+{
+	return n->config.leaver == BERTH_ABORTED ? BERTH_ABORTED : BERTH_PEER_LOST;
 }
 
 /* A connection to PEER, from either side. */

@@ -34,10 +34,9 @@ static berth_request *submit(const char *name, float *p, uint64_t n)
 	berth_request *r = NULL;
 
 	FINE(call_submit(BERTH_ALLREDUCE,
-			  &(struct berth_desc)BERTH_DESC(.name = name, .in = p,
-							 .out = p, .count = n,
-							 .type = BERTH_F32),
-			  1, &r));
+			 &(struct berth_desc)BERTH_DESC(.name = name, .in = p, .out = p,
+							.count = n, .type = BERTH_F32),
+			 1, &r));
 	return r;
 }
 
@@ -102,9 +101,9 @@ static void asynchronous(void)
 	FINE(berth_wait(r, 30000));
 	CHECK(y[1] == (float)size && y[3] == 3.0F * (float)size, "grouped");
 	FINE(call_submit(BERTH_BROADCAST,
-			  &(struct berth_desc)BERTH_DESC(.in = x, .out = x, .count = 4,
-							 .type = BERTH_F32),
-			  1, &r));
+			 &(struct berth_desc)BERTH_DESC(.in = x, .out = x, .count = 4,
+							.type = BERTH_F32),
+			 1, &r));
 	FINE(berth_wait(r, -1));
 	CHECK(x[0] == 0, "unnamed broadcast");
 	training(30, false);
@@ -225,8 +224,8 @@ static void join_in_place(int here, uint64_t n)
 	for (uint64_t i = 0; i < n; i++)
 		z[i] = (float)(i % 3);
 	FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.name = "z", .in = z,
-							    .out = z, .count = n,
-							    .type = BERTH_F32)));
+							   .out = z, .count = n,
+							   .type = BERTH_F32)));
 	for (uint64_t i = 0; i < n; i++)
 		CHECK(z[i] == (float)here * (float)(i % 3), "in place [%llu]: %g",
 		      (unsigned long long)i, (double)z[i]);
@@ -381,8 +380,8 @@ static void *call_on(void *arg)
 		float x = 1;
 
 		if (call_allreduce(&(struct berth_desc)BERTH_DESC(.in = &x, .out = &x,
-								   .count = 1,
-								   .type = BERTH_F32)))
+								  .count = 1,
+								  .type = BERTH_F32)))
 			usleep(100);
 	}
 	return arg;

@@ -1,5 +1,5 @@
-/* calls.h - operations by their kind, for tests: call_allreduce(&d) is berth_run() of D as
- * an allreduce. */
+/* calls.h - operations by their kind, for tests: call_allreduce(&d) is berth_run() of D
+ * as an allreduce. */
 #ifndef BERTH_TESTS_CALLS_H
 #define BERTH_TESTS_CALLS_H
 

@@ -76,9 +76,9 @@ static void here_and_there(void)
 
 		for (uint64_t i = 0; i < n; i++)
 			x[i] = (float)rank;
-		FINE(call_allreduce(
-			&(struct berth_desc)BERTH_DESC(.in = x, .out = out, .count = n,
-						       .type = BERTH_F32)));
+		FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.in = x, .out = out,
+								   .count = n,
+								   .type = BERTH_F32)));
 		for (uint64_t i = 0; i < n; i++)
 			CHECK(out[i] == (float)(size * (size - 1) / 2),
 			      "some in place");
@@ -89,7 +89,8 @@ static void reductions(void)
 {
 	static const uint64_t counts[] = { 0, 1, 7, 61, 1021, 4099, 70001 };
 	void *a = malloc(70001 * 8), *b = malloc(70001 * 8);
-	void *heap_a = berth_alloc(70001 * 8, BERTH_HOST, 0), *heap_b = berth_alloc(70001 * 8, BERTH_HOST, 0);
+	void *heap_a = berth_alloc(70001 * 8, BERTH_HOST, 0),
+	     *heap_b = berth_alloc(70001 * 8, BERTH_HOST, 0);
 	unsigned n = 1, every = getenv("ALL") ? 1 : 8; /* a sample, by the seed */
 
 	find_hosts();
@@ -99,7 +100,8 @@ static void reductions(void)
 			for (int op = 0; op < BERTH_ADASUM; op++, n++)
 				if (is_defined((berth_type)t, (berth_op)op) &&
 				    noise(n) % every == 0)
-					for (int k = BERTH_ALLREDUCE; k <= BERTH_REDUCESCATTER; k++)
+					for (int k = BERTH_ALLREDUCE;
+					     k <= BERTH_REDUCESCATTER; k++)
 						check_reduction((enum berth_kind)k,
 								(berth_type)t,
 								(berth_op)op, counts[i],
@@ -209,9 +211,9 @@ static void moves(void)
 		for (uint64_t k = 0; k < counts[i]; k++)
 			p[k] = rank == root ? word(root, 0, k) : 0;
 		FINE(call_broadcast(&(struct berth_desc)BERTH_DESC(.in = p, .out = p,
-								    .count = counts[i],
-								    .type = BERTH_U32,
-								    .root = root)));
+								   .count = counts[i],
+								   .type = BERTH_U32,
+								   .root = root)));
 		for (uint64_t k = 0; k < counts[i]; k++)
 			CHECK(p[k] == word(root, 0, k), "broadcast");
 		FINE(call_barrier(NULL));
@@ -363,10 +365,10 @@ static void adasum(void)
 		for (int i = 0; i < N; i++)
 			all[r][i] = (double)(noise((uint64_t)(r * N + i)) % 1000) - 500;
 	memcpy(mine, all[rank], sizeof mine);
-	FINE(call_allreduce(
-		&(struct berth_desc)BERTH_DESC(.name = "adasum", .in = mine,
-					       .out = mine, .count = N,
-					       .type = BERTH_F64, .op = BERTH_ADASUM)));
+	FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.name = "adasum", .in = mine,
+							   .out = mine, .count = N,
+							   .type = BERTH_F64,
+							   .op = BERTH_ADASUM)));
 	for (int r = power; r < size; r++)
 		adasum_pair(all[r - power], all[r], N);
 	for (int d = 1; d < power; d *= 2)
@@ -377,8 +379,8 @@ static void adasum(void)
 		      "adasum [%d]: %g, not %g", i, mine[i], all[0][i]);
 	check_same(mine, sizeof mine);
 	FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.in = mine,
-							    .type = BERTH_F64,
-							    .op = BERTH_ADASUM)));
+							   .type = BERTH_F64,
+							   .op = BERTH_ADASUM)));
 }
 
 /* ---- under a limit that leaves all ranks but the first without the heap ---- */
@@ -397,8 +399,8 @@ static void without_heap(void)
 	for (int i = 0; i < N; i++)
 		p[i] = rank ? 0 : (float)i;
 	FINE(call_broadcast(&(struct berth_desc)BERTH_DESC(.in = p, .out = p,
-							    .count = N,
-							    .type = BERTH_F32)));
+							   .count = N,
+							   .type = BERTH_F32)));
 	for (int i = 0; i < N; i++)
 		CHECK(p[i] == (float)i, "broadcast");
 	CHECK(berth_set_split(NULL, 0, 0, &set) == BERTH_MEMORY, "a set in the heap");
@@ -412,8 +414,8 @@ static void without_heap(void)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(p != MAP_FAILED, "mmap");
 	CHECK(call_allreduce(&(struct berth_desc)BERTH_DESC(.in = p, .out = p,
-							     .count = bytes / 4,
-							     .type = BERTH_F32)) ==
+							    .count = bytes / 4,
+							    .type = BERTH_F32)) ==
 		      BERTH_MEMORY,
 	      "others' memory");
 }

@@ -201,8 +201,8 @@ static const char *childs_fault(berth_set *set, berth_request *r, void *p, int b
 		return "berth_alloc";
 	berth_free(p);
 	berth_free(NULL);
-	if (berth_rank() != rank || berth_size() != size || call_world().local_rank < 0 ||
-	    berth_set_rank(NULL) != rank ||
+	if (berth_rank() != rank || berth_size() != size ||
+	    call_world().local_rank < 0 || berth_set_rank(NULL) != rank ||
 	    berth_set_member(NULL, size - 1) != size - 1)
 		return "the numbers";
 	return *berth_version() && berth_last_error()->result == BERTH_STATE

@@ -226,8 +226,8 @@ static void child(void)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		bool fine = call_barrier(NULL) == BERTH_STATE &&
-			    berth_rank() == rank && berth_shutdown() == BERTH_STATE;
+		bool fine = call_barrier(NULL) == BERTH_STATE && berth_rank() == rank &&
+			    berth_shutdown() == BERTH_STATE;
 
 		_exit(fine ? 0 : 1);
 	}

@@ -192,7 +192,8 @@ static void fork_one(void)
 				   .count = 1, .type = BERTH_F32);
 
 		alarm(HANG_S);
-		_exit(call_allreduce(&d) != BERTH_STATE || berth_alloc(100, BERTH_HOST, 0) ||
+		_exit(call_allreduce(&d) != BERTH_STATE ||
+		      berth_alloc(100, BERTH_HOST, 0) ||
 		      berth_timeline_stop() != BERTH_STATE ||
 		      (sets_in_use[1] &&
 		       berth_set_remove(sets_in_use[1]) != BERTH_STATE));

@@ -64,8 +64,8 @@ static void find_hosts(void)
 	int first = rank - call_world().local_rank, all[REFERENCE_RANKS];
 
 	FINE(call_allgather(&(struct berth_desc)BERTH_DESC(.in = &first, .out = all,
-							    .count = 1,
-							    .type = BERTH_I32)));
+							   .count = 1,
+							   .type = BERTH_I32)));
 	for (int r = 1; r < size; r++)
 		host_of[r] = host_of[r - 1] + (all[r] != all[r - 1]);
 }
@@ -99,8 +99,8 @@ static int sum_in(berth_set *set, int x)
 	int32_t in = x, out = 0;
 
 	FINE(call_allreduce(&(struct berth_desc)BERTH_DESC(.set = set, .in = &in,
-							    .out = &out, .count = 1,
-							    .type = BERTH_I32)));
+							   .out = &out, .count = 1,
+							   .type = BERTH_I32)));
 	return out;
 }
 

@@ -33,10 +33,9 @@ static berth_request *submit_one(const char *name, int32_t *x)
 	berth_request *r = NULL;
 
 	FINE(call_submit(BERTH_ALLREDUCE,
-			  &(struct berth_desc)BERTH_DESC(.name = name, .in = x,
-							 .out = x, .count = 1,
-							 .type = BERTH_I32),
-			  1, &r));
+			 &(struct berth_desc)BERTH_DESC(.name = name, .in = x, .out = x,
+							.count = 1, .type = BERTH_I32),
+			 1, &r));
 	return r;
 }
 

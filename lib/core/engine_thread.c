@@ -1,0 +1,80 @@
+#include <signal.h>
+
+#include "lib/core/engine_internal.h"
+
+enum {
+	DOZE_NS = 10000000 /* of the thread, to the next one while there is work */
+};
+
+static void listen(struct engine *e, uint32_t heard, uint64_t ns)
+{
+	atomic_fetch_add(&e->asleep, 1);
+	if (atomic_load(&e->bell) == heard)
+		engine_sleep(&e->bell, heard, ns);
+	atomic_fetch_sub(&e->asleep, 1);
+}
+
+/* What is submitted does not wake the thread as long as the plan expects it, so the
+ * thread looks by itself while there is work.  Without work it sleeps until it is
+ * woken. */
+static uint64_t doze(struct engine *e, uint64_t *seen)
+{
+	uint64_t ns = 0;
+
+	atomic_store(&e->dozes, true);
+	pthread_mutex_lock(&e->queue);
+	if (e->entered != *seen || e->pending) {
+		*seen = e->entered;
+		ns = DOZE_NS;
+		atomic_store(&e->dozes, false);
+	}
+	pthread_mutex_unlock(&e->queue);
+	return ns;
+}
+
+static void *serve(void *arg)
+{
+	struct engine *e = arg;
+	uint64_t seen = 0;
+
+	while (!atomic_load(&e->comm->aborted)) {
+		uint32_t heard = atomic_load(&e->bell);
+		enum engine_step step;
+		uint64_t ns;
+
+		pthread_mutex_lock(&e->work);
+		do
+			step = engine_step(e, &ns);
+		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
+		pthread_mutex_unlock(&e->work);
+		if (step == ENGINE_IDLE)
+			ns = doze(e, &seen);
+		if (!atomic_load(&e->comm->aborted))
+			listen(e, heard, ns);
+	}
+	return NULL;
+}
+
+/* The caller's signals are not for this thread. */
+static bool start(struct engine *e)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e->started = !pthread_create(&e->thread, NULL, serve, e);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (e->started)
+		pthread_setname_np(e->thread, "berth");
+	return e->started;
+}
+
+bool engine_start(struct engine *e)
+{
+	bool started;
+
+	pthread_mutex_lock(&e->queue);
+	started = e->started || start(e);
+	pthread_mutex_unlock(&e->queue);
+	return started;
+}
