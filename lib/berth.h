@@ -351,8 +351,9 @@ berth_result berth_wait_any(berth_request *const *requests, size_t n,
 /* Let STREAM of the caller's device wait.  BERTH_UNSUPPORTED without a GPU back end. */
 berth_result berth_wait_stream(berth_request *request, void *stream);
 /* Call DONE when the request is done, once, in a thread of the library or in one that
- * waits; at once if it is done already.  The request remains; DONE may end it with
- * berth_wait().  One for each request: another is BERTH_STATE. */
+ * waits; at once if it is done already.  berth_wait() returns after DONE has.  The
+ * request remains; DONE may end it with berth_wait(), if no other thread waits for it.
+ * One for each request: another is BERTH_STATE. */
 berth_result berth_then(berth_request *request,
 			void (*done)(void *ctx, berth_result result), void *ctx);
 /* This rank has no more data.  Until all ranks of SET have joined, it takes part in

@@ -1,10 +1,10 @@
 /* engine.h - the operations of one set.
  *
  * A blocking operation is done at once, by the thread that calls for it, if this rank
- * has no request.  Those that are submitted come in any order, and are done in one that
- * all ranks share (plan.h).  If ranks find that they are at different operations, they tell
- * each other what they have in a round; what a rank called for by blocking is a request
- * from then on.  So a rank that blocks and one that submits do one operation.
+ * has no request.  Those that are submitted come in any order, and are done in one
+ * that all ranks share (plan.h).  If ranks find that they are at different operations,
+ * they tell each other what they have in a round; what a rank had blocked on is a
+ * request from then on.  So a rank that blocks and one that submits do one operation.
  *
  * Who waits for a request does the work himself if nobody is at it; else the
  * engine's thread does.  The first request starts it.  It is asleep while there is no

@@ -25,58 +25,41 @@ bool engine_want(struct berth_request *r)
 	return atomic_compare_exchange_strong(&r->wanted_ns, &nobody, clock_ns());
 }
 
+/* ---- callbacks ---- */
+
 enum { NO_CALLBACK, CALLBACK, OVER };
 
-static _Thread_local unsigned calling;
+_Thread_local struct berth_request *engine_calling;
+static _Thread_local unsigned depth;
 
 bool engine_calls_back(void)
 {
-	return calling;
+	return depth;
 }
 
-static void call_back(void (*done)(void *ctx, berth_result rc), void *ctx,
-		      berth_result rc, const struct failure *why)
+/* R's.  True: R is still there. */
+static bool call_back(struct berth_request *r)
 {
-	if (rc)
-		log_error(rc, why->tensor, why->missing, why->nmissing, "%s",
-			  *why->text ? why->text : berth_result_text(rc));
-	calling++;
-	done(ctx, rc);
-	calling--;
-}
+	struct berth_request *before = engine_calling;
+	const struct failure *why = r->why;
+	bool is_there;
 
-/* As soon as DONE is 1, R may be freed. */
-void engine_end(struct berth_request *r, berth_result rc, const struct failure *why)
-{
-	void (*then)(void *ctx, berth_result rc) = NULL;
-	void *ctx = NULL;
-
-	r->rc = rc;
-	if (rc) {
-		r->why = malloc(sizeof *r->why);
-		if (r->why)
-			*r->why = *why;
-	}
-	if (atomic_exchange(&r->callback, OVER) == CALLBACK) {
-		then = r->then;
-		ctx = r->then_ctx;
-	}
-	if (atomic_exchange(&r->done, 1) == 2)
-		engine_wake(&r->done);
-	if (atomic_load(&engine_completions.waiters)) {
-		atomic_fetch_add(&engine_completions.count, 1);
-		engine_wake(&engine_completions.count);
-	}
-	if (then)
-		call_back(then, ctx, rc, why);
+	if (r->rc)
+		log_error(r->rc, why ? why->tensor : "", why ? why->missing : NULL,
+			  why ? why->nmissing : 0, "%s",
+			  why && *why->text ? why->text : berth_result_text(r->rc));
+	engine_calling = r;
+	depth++;
+	r->then(r->then_ctx, r->rc);
+	depth--;
+	is_there = engine_calling;
+	engine_calling = before;
+	return is_there;
 }
 
 berth_result engine_then(struct berth_request *r,
 			 void (*done)(void *ctx, berth_result rc), void *ctx)
 {
-	struct failure why;
-	berth_result rc;
-
 	if (r->then)
 		return BERTH_STATE;
 	r->then = done;
@@ -84,10 +67,30 @@ berth_result engine_then(struct berth_request *r,
 	if (atomic_exchange(&r->callback, CALLBACK) == OVER) {
 		while (!engine_is_done(r)) /* who ends it is at that */
 			sched_yield();
-		rc = engine_outcome(r, &why);
-		call_back(done, ctx, rc, &why);
+		call_back(r);
 	} else if (engine_want(r)) { /* the callback waits for it */
 		engine_ring(r->engine);
 	}
 	return BERTH_OK;
+}
+
+/* ---- the end of one ---- */
+
+/* As soon as DONE is 1, R may be freed. */
+void engine_end(struct berth_request *r, berth_result rc, const struct failure *why)
+{
+	r->rc = rc;
+	if (rc) {
+		r->why = malloc(sizeof *r->why);
+		if (r->why)
+			*r->why = *why;
+	}
+	if (atomic_exchange(&r->callback, OVER) == CALLBACK && !call_back(r))
+		return;
+	if (atomic_exchange(&r->done, 1) == 2)
+		engine_wake(&r->done);
+	if (atomic_load(&engine_completions.waiters)) {
+		atomic_fetch_add(&engine_completions.count, 1);
+		engine_wake(&engine_completions.count);
+	}
 }

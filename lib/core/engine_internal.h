@@ -106,9 +106,13 @@ berth_result engine_no_thread(const struct op *op, struct failure *why);
 /* engine_submit(), where the comm is whole and the thread runs. */
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why);
+/* The request whose callback this thread runs; NULL: none, or it has ended it. */
+extern _Thread_local struct berth_request *engine_calling;
+
+/* In its callback it is done; for others when that has returned. */
 static inline bool engine_is_done(const struct berth_request *r)
 {
-	return atomic_load(&r->done) == 1;
+	return atomic_load(&r->done) == 1 || r == engine_calling;
 }
 
 /* What R, which is done, came to. */

@@ -243,6 +243,8 @@ static berth_result end(struct berth_request *r, struct failure *why)
 {
 	berth_result rc = engine_outcome(r, why);
 
+	if (engine_calling == r)
+		engine_calling = NULL;
 	engine_let_go(r->engine);
 	free(r->why);
 	free(r);

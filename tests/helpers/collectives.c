@@ -15,6 +15,8 @@
 #include "tests/helpers/failures.h"
 #include "tests/helpers/joined.h"
 #include "tests/helpers/lifetimes.h"
+#include "tests/helpers/requests.h"
+#include "tests/helpers/counts.h"
 #include "tests/helpers/waiting.h"
 #include "tests/helpers/calls.h"
 
@@ -575,6 +577,10 @@ static const struct {
 	{ "children", children },
 	{ "lifetimes", lifetimes },
 	{ "left", left },
+	{ "meet", meet },
+	{ "requests", requests },
+	{ "abort", aborts },
+	{ "counts", counts },
 	{ "lost-again", lost_again },
 };
 

@@ -80,7 +80,12 @@ static void mismatch_of_removal(void)
 
 	FINE(berth_set_split(NULL, 0, 0, &set));
 	d.set = set;
-	snprintf(by, sizeof by, "sum: rank %d left the set", size - 1);
+	/* over connections that are yet to be made, a rank that has heard of it already
+	 * may be named */
+	if (call_world().local_size == size)
+		snprintf(by, sizeof by, "sum: rank %d left the set", size - 1);
+	else
+		snprintf(by, sizeof by, " left the set");
 	for (int turn = 0; rank < size - 1 && turn < 3; turn++) {
 		CHECK(call_allreduce(&d) == BERTH_ABORTED, "another rank removes it");
 		CHECK(strstr(berth_last_error()->text, by), "by whom: %s",
