@@ -105,12 +105,31 @@ enum berth_log_level {
 	BERTH_LOG_DEBUG = 3
 };
 
+/* How processes find each other that no launcher started.  It is used only while the
+ * call that takes it lasts, in its thread. */
+struct berth_bootstrap {
+	size_t size;
+	int rank, ranks;
+	/* IN, BYTES of each process, to OUT, in the order of ranks; 0, or anything else
+	 * if it failed.  All processes call it equally often, with the same BYTES. */
+	int (*allgather)(void *ctx, const void *in, void *out, size_t bytes);
+	void *ctx;
+	/* 32 bytes, the same on all.  NULL: rank 0 makes it, and it is as secret as
+	 * ALLGATHER is. */
+	const unsigned char *key;
+	/* Processes with equal names share memory.  NULL: the library finds out which
+	 * of them can. */
+	const char *host;
+};
+
 struct berth_config {
 	size_t size;
 	/* Gets each message: one line without its newline, from any thread. */
 	void (*log)(void *ctx, enum berth_log_level level, const char *text);
 	void *log_ctx;
 	int64_t timeout_ms; /* the default; 0: BERTH_OP_TIMEOUT; -1: none */
+	/* NULL: as the environment says, by the launcher; or this process is alone. */
+	const struct berth_bootstrap *bootstrap;
 };
 
 /* Begin an init round: join the other ranks of the job that started this process.  If

@@ -7,6 +7,7 @@
 
 #include "lib/backend/shm.h"
 #include "lib/base/log.h"
+#include "lib/boot/boot_caller.h"
 #include "lib/core/cores.h"
 #include "lib/core/trace.h"
 
@@ -42,15 +43,21 @@ static berth_result number_locals(struct world *w)
 			 w->local[w->who.rank] + 1, n);
 }
 
-static berth_result find_others(struct world *w)
+/* NULL, also in CONFIG of a version that did not have it. */
+static const struct berth_bootstrap *bootstrap_of(const struct berth_config *config)
+{
+	return config && config->size >= sizeof *config ? config->bootstrap : NULL;
+}
+
+static berth_result find_others(struct world *w, const struct berth_bootstrap *given)
 {
 	char why[BOOT_WHY_BYTES] = "";
 	berth_result rc;
 
-	w->boot = boot_choose(why);
+	w->boot = given ? &boot_caller : boot_choose(why);
 	if (!w->boot)
 		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
-	rc = w->boot->join(&w->boot_state, &w->who, why);
+	rc = w->boot->join(&w->boot_state, &w->who, given, why);
 	if (rc) {
 		w->boot = NULL;
 		return log_error(rc, "", NULL, 0, "%s", why);
@@ -96,6 +103,7 @@ static berth_result map_memory(struct world *w)
 
 berth_result world_begin(struct world *w, const struct berth_config *config)
 {
+	const struct berth_bootstrap *given = bootstrap_of(config);
 	char why[256];
 	berth_result rc;
 
@@ -103,8 +111,10 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 	w->memory.fd = -1;
 	w->next_set = 1;
 	rc = read_params(w, config);
+	if (rc && given)
+		boot_caller_decline(given, rc, log_last()->text);
 	if (!rc)
-		rc = find_others(w);
+		rc = find_others(w, given);
 	if (!rc)
 		rc = map_memory(w);
 	w->cores = 1;
