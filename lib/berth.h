@@ -105,7 +105,7 @@ enum berth_log_level {
 	BERTH_LOG_DEBUG = 3
 };
 
-/* How processes find each other that no launcher started.  It is used only while the
+/* How processes that no launcher started find each other.  It is used only while the
  * call that takes it lasts, in its thread. */
 struct berth_bootstrap {
 	size_t size;

@@ -178,8 +178,8 @@ static berth_result check_message(const struct message *m, unsigned r,
 	return BERTH_SYSTEM;
 }
 
-/* The first of N ranks that says it has failed; N: none.  BERTH_PEER_LOST comes last: it
- * is due to another rank's failure. */
+/* The first of N ranks that says it has failed; N: none.  BERTH_PEER_LOST comes last:
+ * another rank's failure is its reason. */
 static unsigned first_failed(const struct message *all, unsigned n)
 {
 	unsigned lost = n;
@@ -253,8 +253,8 @@ static berth_result tell(struct caller *c, berth_result rc, char *why)
 		       : exchange(c, &mine, c->last, rc, why);
 }
 
-/* Of berth_init(), if fence() has not been reached: the last error of this thread is the
- * reason. */
+/* If fence() has not been reached, berth_init() fails: the last error of this thread is
+ * the reason. */
 static void caller_leave(void *state)
 {
 	const struct berth_error *error = log_last();

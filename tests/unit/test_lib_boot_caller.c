@@ -1,5 +1,5 @@
-/* lib/boot/boot_caller: processes that no launcher started, with an allgather over memory
- * that they share.  It fails on one of them, or gives what no rank said. */
+/* lib/boot/boot_caller: processes that no launcher started, with an allgather over
+ * memory that they share.  It fails on one of them, or gives what no rank said. */
 #include "ranks.h"
 
 #include <dirent.h>
@@ -24,8 +24,8 @@ struct shared {
 	struct hub hub[3];
 };
 
-/* How a call fails on one rank: it takes part, or the others wait for it, or no rank can
- * make a call any more. */
+/* How a call fails on one rank: it takes part, or the others wait for it, or no rank
+ * can make a call any more. */
 enum fault { NO_FAULT, AFTER, ABSENT, BROKEN };
 
 struct line {
