@@ -25,8 +25,8 @@ enum {
 	SECRET_BYTES = 2 * BOOT_KEY_BYTES + 1 /* the key in hexadecimal digits */
 };
 
-/* A card is the text "HOST MACHINE SOCKET SECRET".  Only rank 0 has a SECRET, the others
- * have "-". */
+/* A card is the text "HOST MACHINE SOCKET SECRET".  Only rank 0 has a secret; that of
+ * the others is "-". */
 #define CARD_FORMAT "%255s %63s %32s %64s"
 
 /* What the first joining found out, and every other uses: publishing it anew each time
