@@ -178,21 +178,14 @@ static berth_result check_message(const struct message *m, unsigned r,
 	return BERTH_SYSTEM;
 }
 
-/* The first of N ranks that says it has failed; N: none.  BERTH_PEER_LOST comes last:
- * another rank's failure is its reason. */
+/* The first of N ranks that says it has failed; N: none. */
 static unsigned first_failed(const struct message *all, unsigned n)
 {
-	unsigned lost = n;
+	unsigned r = 0;
 
-	for (unsigned r = 0; r < n; r++) {
-		if (all[r].magic != MAGIC || !all[r].result)
-			continue;
-		if (all[r].result != BERTH_PEER_LOST)
-			return r;
-		if (lost == n)
-			lost = r;
-	}
-	return lost;
+	while (r < n && (all[r].magic != MAGIC || !all[r].result))
+		r++;
+	return r;
 }
 
 /* What all said: a failed rank comes first, as all ranks see it. */
@@ -214,8 +207,8 @@ static berth_result judge(struct caller *c, const struct message *all,
 }
 
 /* The next call, with MINE for all ranks, and ALL of theirs.  RC and WHY: this rank has
- * failed before, which it returns, unless it is BERTH_PEER_LOST and another rank says
- * more. */
+ * failed before, which it returns, unless it is BERTH_PEER_LOST: then the rank that it
+ * lost says why, whose number is lower, since it made the memory. */
 static berth_result exchange(struct caller *c, struct message *mine,
 			     struct message *all, berth_result rc, char *why)
 {
