@@ -19,10 +19,12 @@ static bool alone_seen(void)
 	return true;
 }
 
-static berth_result alone_join(void **state, struct boot_world *w, char *why)
+static berth_result alone_join(void **state, struct boot_world *w,
+			       const struct berth_bootstrap *given, char *why)
 {
 	char name[256] = "";
 
+	(void)given;
 	*state = NULL;
 	*w = (struct boot_world){
 		.size = 1, .local_size = 1, .cross_size = 1, .hosts = 1, .memory = -1

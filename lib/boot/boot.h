@@ -3,7 +3,8 @@
  *
  * A table in boot_choose(): the agent's socket (boot_agent.c), a PMIx server
  * (boot_pmix.c); alone, if nothing in the environment says that there are more ranks.
- * It takes the first that is there. */
+ * It takes the first that is there.  A bootstrap that the caller gives comes before all
+ * of them (boot_caller.c). */
 #ifndef BERTH_LIB_BOOT_H
 #define BERTH_LIB_BOOT_H
 
@@ -40,11 +41,13 @@ struct boot_patience {
 
 struct boot {
 	const char *name;
-	/* The environment says that this is the way. */
+	/* The environment says that this is the way.  NULL: it says nothing of it. */
 	bool (*seen)(void);
 	/* All of W but memory (-1) and clock.  *STATE: for the calls that follow.
-	 * WHY, of BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
-	berth_result (*join)(void **state, struct boot_world *w, char *why);
+	 * GIVEN: the caller's bootstrap, for boot_caller alone.  WHY, of
+	 * BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
+	berth_result (*join)(void **state, struct boot_world *w,
+			     const struct berth_bootstrap *given, char *why);
 	/* W's memory, of BYTES, the same on all ranks of the host. */
 	berth_result (*memory)(void *state, struct boot_world *w, size_t bytes,
 			       char *why);
@@ -65,7 +68,7 @@ struct boot {
 	void (*leave)(void *state);
 };
 
-extern const struct boot boot_agent, boot_pmix, boot_alone;
+extern const struct boot boot_agent, boot_pmix, boot_caller, boot_alone;
 
 /* The way to take.  NULL, with WHY: there are more ranks, and no way to them; names the
  * launcher that was seen, and what to add. */
@@ -78,7 +81,7 @@ void boot_world_free(struct boot_world *w);
 /* "n1", of RANK's host. */
 const char *boot_host_name(const struct boot_world *w, unsigned rank);
 
-/* ---- for boot_agent.c, boot_pmix.c and boot.c ---- */
+/* ---- for boot_agent.c, boot_pmix.c, boot_caller.c and boot.c ---- */
 
 /* A sealed memfd of BYTES, all zero, or -1 with WHY. */
 int boot_memfd(size_t bytes, char *why);

@@ -305,12 +305,14 @@ static berth_result ask_world(const struct agent *a, struct boot_world *w, char 
 	return rc;
 }
 
-static berth_result agent_join(void **state, struct boot_world *w, char *why)
+static berth_result agent_join(void **state, struct boot_world *w,
+			       const struct berth_bootstrap *given, char *why)
 {
 	const char *name = getenv("BERTH_AGENT"), *rank = getenv("BERTH_RANK");
 	struct agent *a = calloc(1, sizeof *a);
 	berth_result rc;
 
+	(void)given;
 	*w = (struct boot_world){ .memory = -1 };
 	if (!a)
 		return boot_out_of_memory(why);

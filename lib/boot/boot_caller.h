@@ -7,4 +7,9 @@
 /* NULL, or what is wrong with B: a sentence about its members. */
 const char *boot_caller_check(const struct berth_bootstrap *b);
 
+/* This rank has failed with RC before it could join(), and TEXT says why: it tells the
+ * others, so that they do not wait for it.  If B cannot be used, it does nothing. */
+void boot_caller_decline(const struct berth_bootstrap *b, berth_result rc,
+			 const char *text);
+
 #endif

@@ -9,30 +9,24 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/wait.h"
 #include "lib/boot/boot.h"
-#include "lib/boot/handoff.h"
+#include "lib/boot/boot_cards.h"
 #include "lib/boot/pmix_client.h"
 
 enum {
 	COME_S = 300, /* from the first rank's coming to the last one's, as in Slurm */
 	GO_ON_S = 10, /* for what comes next, when all have come */
 	HAND_S = 5,
-	HOST_BYTES = 256
+	SECRET_BYTES = 2 * BOOT_KEY_BYTES + 1 /* the key in hexadecimal digits */
 };
 
-/* What a rank tells of itself. */
-struct card {
-	char host[HOST_BYTES]; /* name */
-	char kernel[64];       /* boot id and network: who share these share memory */
-	char socket[HANDOFF_NAME_BYTES];
-	char key[2 * BOOT_KEY_BYTES + 1]; /* of rank 0 */
-};
+/* A card is the text "HOST MACHINE SOCKET SECRET".  Only rank 0 has a secret; that of
+ * the others is "-". */
 #define CARD_FORMAT "%255s %63s %32s %64s"
 
 /* What the first joining found out, and every other uses: publishing it anew each time
@@ -69,35 +63,15 @@ struct pmix_boot {
 
 /* ---- cards ---- */
 
-static void line_of(const char *path, char *text, size_t bytes)
+static void secret_make(char *text, unsigned rank)
 {
-	FILE *f = fopen(path, "re");
-
-	snprintf(text, bytes, "-");
-	if (f && fgets(text, (int)bytes, f))
-		text[strcspn(text, "\n")] = '\0';
-	if (f)
-		fclose(f);
-}
-
-static void card_fill(struct card *c, unsigned rank)
-{
-	const char *name = getenv("PMIX_HOSTNAME");
 	unsigned char key[BOOT_KEY_BYTES] = { 0 };
-	struct stat net = { 0 };
-	char boot[40];
 
-	if (name && *name)
-		snprintf(c->host, sizeof c->host, "%s", name);
-	else if (gethostname(c->host, sizeof c->host - 1))
-		snprintf(c->host, sizeof c->host, "localhost");
-	line_of("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-	stat("/proc/self/ns/net", &net);
-	snprintf(c->kernel, sizeof c->kernel, "%s/%ju", boot, (uintmax_t)net.st_ino);
-	snprintf(c->key, sizeof c->key, "-");
+	snprintf(text, SECRET_BYTES, "-");
 	if (rank == 0 && getrandom(key, sizeof key, 0) == sizeof key)
 		for (size_t i = 0; i < sizeof key; i++)
-			snprintf(c->key + 2 * i, 3, "%02x", key[i]);
+			snprintf(text + 2 * i, 3, "%02x", key[i]);
+	explicit_bzero(key, sizeof key);
 }
 
 static bool key_read(const char *text, unsigned char *key)
@@ -112,89 +86,35 @@ static bool key_read(const char *text, unsigned char *key)
 	return true;
 }
 
-/* ---- the world that they make ---- */
-
-static bool same_host(const struct card *a, const struct card *b)
+/* The world that they make, and which rank makes this host's memory. */
+static berth_result settle(struct boot_world *w, const struct boot_card *c)
 {
-	return strcmp(a->host, b->host) == 0 && strcmp(a->kernel, b->kernel) == 0;
-}
+	berth_result rc;
 
-/* Hosts get numbers in the order of their first ranks, FIRST[host]. */
-static void number_hosts(struct boot_world *w, const struct card *c, unsigned *first)
-{
-	for (unsigned r = 0; r < w->size; r++) {
-		unsigned h = r ? w->host[r - 1] : 0;
-
-		if (!r || !same_host(&c[r], &c[first[h]]))
-			for (h = 0; h < w->hosts; h++)
-				if (same_host(&c[r], &c[first[h]]))
-					break;
-		if (h == w->hosts)
-			first[w->hosts++] = r;
-		w->host[r] = h;
-	}
-}
-
-/* COUNT[host]: its ranks. */
-static void count_places(struct boot_world *w, unsigned *count)
-{
-	unsigned mine = w->host[w->rank];
-
-	memset(count, 0, w->hosts * sizeof *count);
-	for (unsigned r = 0; r < w->size; r++) {
-		if (r == w->rank)
-			w->local_rank = count[mine];
-		count[w->host[r]]++;
-	}
-	w->local_size = count[mine];
-	for (unsigned h = 0; h < w->hosts; h++) {
-		w->cross_rank += h < mine && count[h] > w->local_rank;
-		w->cross_size += count[h] > w->local_rank;
-	}
-}
-
-static bool name_hosts(struct boot_world *w, const struct card *c,
-		       const unsigned *first)
-{
-	w->host_name = calloc(w->hosts, sizeof *w->host_name);
-	for (unsigned h = 0; w->host_name && h < w->hosts; h++) {
-		w->host_name[h] = strdup(c[first[h]].host);
-		if (!w->host_name[h])
-			return false;
-	}
-	return w->host_name;
-}
-
-static berth_result settle(struct boot_world *w, const struct card *c)
-{
-	unsigned *count = calloc(w->size, sizeof *count);
-
-	w->host = calloc(w->size, sizeof *w->host);
 	job.first = calloc(w->size, sizeof *job.first);
-	if (count && w->host && job.first) {
-		number_hosts(w, c, job.first);
-		count_places(w, count);
-	}
-	free(count);
-	if (!w->cross_size || !name_hosts(w, c, job.first))
-		return BERTH_MEMORY;
-	memcpy(job.maker, c[job.first[w->host[w->rank]]].socket, sizeof job.maker);
-	return key_read(c[0].key, w->key) ? BERTH_OK : BERTH_SYSTEM;
+	rc = job.first ? boot_cards_settle(w, c, job.first) : BERTH_MEMORY;
+	if (!rc)
+		memcpy(job.maker, c[job.first[w->host[w->rank]]].socket,
+		       sizeof job.maker);
+	return rc;
 }
 
-/* KEY of all ranks. */
-static berth_result take_cards(const char *key, struct card *c, unsigned n, char *why)
+/* What all ranks published as KEY; the job's own key is in rank 0's. */
+static berth_result take_cards(const char *key, struct boot_card *c,
+			       struct boot_world *w, char *why)
 {
 	berth_result rc = BERTH_OK;
 
-	for (unsigned r = 0; !rc && r < n; r++) {
-		char *text;
+	for (unsigned r = 0; !rc && r < w->size; r++) {
+		char *text, secret[SECRET_BYTES] = "";
 		size_t size;
 
 		rc = pmix_client_get(r, key, &text, &size, why, BOOT_WHY_BYTES);
-		if (!rc && sscanf(text, CARD_FORMAT, c[r].host, c[r].kernel,
-				  c[r].socket, c[r].key) != 4)
+		if (!rc && (sscanf(text, CARD_FORMAT, c[r].host, c[r].machine,
+				   c[r].socket, secret) != 4 ||
+			    (!r && !key_read(secret, w->key))))
 			rc = BERTH_SYSTEM;
+		explicit_bzero(secret, sizeof secret);
 		free(text);
 	}
 	return rc;
@@ -213,18 +133,19 @@ static void job_forget(void)
 /* The first time: all ranks show their cards.  W: rank and size. */
 static berth_result meet(struct boot_world *w, char *why)
 {
-	struct card mine = { 0 }, *cards = calloc(w->size, sizeof *cards);
-	char text[BOOT_TEXT_BYTES], key[64];
+	struct boot_card mine, *cards = calloc(w->size, sizeof *cards);
+	char text[BOOT_TEXT_BYTES], secret[SECRET_BYTES], key[64];
 	berth_result rc = cards ? BERTH_OK : boot_out_of_memory(why);
 
+	boot_card_fill(&mine, getenv("PMIX_HOSTNAME"));
 	job.listener = handoff_listen(mine.socket);
 	if (!rc && job.listener < 0) {
 		snprintf(why, BOOT_WHY_BYTES, "no socket for the ranks of this host");
 		rc = BERTH_SYSTEM;
 	}
-	card_fill(&mine, w->rank);
-	snprintf(text, sizeof text, "%s %s %s %s", mine.host, mine.kernel, mine.socket,
-		 mine.key);
+	secret_make(secret, w->rank);
+	snprintf(text, sizeof text, "%s %s %s %s", mine.host, mine.machine, mine.socket,
+		 secret);
 	snprintf(key, sizeof key, "berth.card.%u", job.attempts++);
 	if (!rc)
 		rc = pmix_client_publish(key, text, strlen(text) + 1, why,
@@ -232,7 +153,7 @@ static berth_result meet(struct boot_world *w, char *why)
 	if (!rc)
 		rc = pmix_client_fence(true, COME_S, why, BOOT_WHY_BYTES);
 	if (!rc)
-		rc = take_cards(key, cards, w->size, why);
+		rc = take_cards(key, cards, w, why);
 	if (!rc) {
 		boot_out_of_memory(why);
 		rc = settle(w, cards);
@@ -240,7 +161,7 @@ static berth_result meet(struct boot_world *w, char *why)
 	if (rc == BERTH_SYSTEM && job.listener >= 0)
 		snprintf(why, BOOT_WHY_BYTES, "what a rank told of itself is no card");
 	explicit_bzero(text, sizeof text);
-	explicit_bzero(&mine, sizeof mine);
+	explicit_bzero(secret, sizeof secret);
 	free(cards);
 	return rc;
 }
@@ -315,12 +236,14 @@ static bool is_all(unsigned size, char *why)
 	return false;
 }
 
-static berth_result pmix_join(void **state, struct boot_world *w, char *why)
+static berth_result pmix_join(void **state, struct boot_world *w,
+			      const struct berth_bootstrap *given, char *why)
 {
 	struct boot_world found = { .memory = -1 };
 	struct pmix_boot *b;
 	berth_result rc;
 
+	(void)given;
 	*w = found;
 	rc = pmix_client_open(&found.rank, &found.size, why, BOOT_WHY_BYTES);
 	if (!rc && !is_all(found.size, why))

@@ -15,7 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+enum {
+	SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+	WAITING_MOST = 4096 /* that have come before handoff_give() */
+};
 
 static const char gone[] = "the rank that makes this host's memory has ended";
 
@@ -47,7 +50,8 @@ int handoff_listen(char *name)
 		snprintf(name + 2 * i, 3, "%02x", random[i]);
 	bytes = address_of(name, &a);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, bytes) || listen(fd, 1024)) {
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, bytes) ||
+	    listen(fd, WAITING_MOST)) {
 		int e = errno;
 
 		if (fd >= 0)
@@ -69,7 +73,7 @@ static bool is_us(int fd)
 
 /* ---- the maker ---- */
 
-static bool send_memory(int fd, int memory)
+static void send_memory(int fd, int memory)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -85,20 +89,23 @@ static bool send_memory(int fd, int memory)
 	control.head.cmsg_type = SCM_RIGHTS;
 	control.head.cmsg_len = CMSG_LEN(sizeof memory);
 	memcpy(CMSG_DATA(&control.head), &memory, sizeof memory);
-	return sendmsg(fd, &m, MSG_NOSIGNAL) == 1;
+	sendmsg(fd, &m, MSG_NOSIGNAL);
 }
 
-/* A process of another user gets nothing. */
+/* How many have come: a process of another user gets nothing, and does not count.  One
+ * that has ended since it came does: no other will come in its place. */
 static unsigned serve(int listener, int memory)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	unsigned served;
+	unsigned came;
 
 	if (fd < 0)
 		return 0;
-	served = is_us(fd) && send_memory(fd, memory);
+	came = is_us(fd);
+	if (came)
+		send_memory(fd, memory);
 	close(fd);
-	return served;
+	return came;
 }
 
 berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_ns,
@@ -121,24 +128,30 @@ berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_n
 
 /* ---- the others ---- */
 
-static int connect_to(const char *name, uint64_t until_ns)
+int handoff_come(const char *name, uint64_t until_ns)
 {
 	int64_t left = ns_left(until_ns);
 	struct timeval t = { .tv_sec = left / 1000000000,
 			     .tv_usec = left % 1000000000 / 1000 };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), e;
 	struct sockaddr_un a;
 	socklen_t bytes = address_of(name, &a);
 
+	if (fd < 0)
+		return -1;
 	if (left <= 0)
 		t = (struct timeval){ .tv_usec = 1 }; /* 0 would be for ever */
-	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t) ||
-			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) ||
-			connect(fd, (struct sockaddr *)&a, bytes) || !is_us(fd))) {
-		close(fd);
-		fd = -1;
-	}
-	return fd;
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t) ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) ||
+	    connect(fd, (struct sockaddr *)&a, bytes))
+		e = errno;
+	else if (!is_us(fd))
+		e = EPERM;
+	else
+		return fd;
+	close(fd);
+	errno = e;
+	return -1;
 }
 
 /* What the other side of FD sent, or -1. */
@@ -177,14 +190,11 @@ static bool is_memory(int fd, size_t bytes)
 	       (fcntl(fd, F_GET_SEALS) & SEALS) == SEALS;
 }
 
-berth_result handoff_take(const char *name, size_t bytes, uint64_t until_ns,
-			  int *memory, char *why, size_t why_bytes)
+berth_result handoff_receive(int fd, size_t bytes, int *memory, char *why,
+			     size_t why_bytes)
 {
-	int fd = connect_to(name, until_ns);
-
-	*memory = fd < 0 ? -1 : receive(fd);
-	if (fd >= 0)
-		close(fd);
+	*memory = receive(fd);
+	close(fd);
 	if (*memory < 0) {
 		snprintf(why, why_bytes, "%s", gone);
 		return BERTH_PEER_LOST;
@@ -197,4 +207,16 @@ berth_result handoff_take(const char *name, size_t bytes, uint64_t until_ns,
 		return BERTH_SYSTEM;
 	}
 	return BERTH_OK;
+}
+
+berth_result handoff_take(const char *name, size_t bytes, uint64_t until_ns,
+			  int *memory, char *why, size_t why_bytes)
+{
+	int fd = handoff_come(name, until_ns);
+
+	*memory = -1;
+	if (fd >= 0)
+		return handoff_receive(fd, bytes, memory, why, why_bytes);
+	snprintf(why, why_bytes, "%s", gone);
+	return BERTH_PEER_LOST;
 }

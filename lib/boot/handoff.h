@@ -21,7 +21,14 @@ int handoff_listen(char *name);
  * what went wrong. */
 berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_ns,
 			  char *why, size_t why_bytes);
-/* From who listens as NAME: sealed, and of BYTES. */
+/* Come to the socket NAME, at the latest at UNTIL_NS, before it gives or meanwhile.  -1
+ * with errno. */
+int handoff_come(const char *name, uint64_t until_ns);
+/* What it gives to FD, which is closed: sealed, and of BYTES.  It waits at most as long
+ * as handoff_come() was allowed. */
+berth_result handoff_receive(int fd, size_t bytes, int *memory, char *why,
+			     size_t why_bytes);
+/* Both. */
 berth_result handoff_take(const char *name, size_t bytes, uint64_t until_ns,
 			  int *memory, char *why, size_t why_bytes);
 

@@ -7,6 +7,7 @@
 
 #include "lib/base/fields.h"
 #include "lib/base/log.h"
+#include "lib/boot/boot_caller.h"
 #include "lib/core/cores.h"
 #include "lib/core/region.h"
 #include "lib/core/trace.h"
@@ -43,15 +44,21 @@ static berth_result number_locals(struct world *w)
 			 w->local[w->who.rank] + 1, n);
 }
 
-static berth_result find_others(struct world *w)
+/* NULL, also in CONFIG of a version that did not have it. */
+static const struct berth_bootstrap *bootstrap_of(const struct berth_config *config)
+{
+	return config && config->size >= sizeof *config ? config->bootstrap : NULL;
+}
+
+static berth_result find_others(struct world *w, const struct berth_bootstrap *given)
 {
 	char why[BOOT_WHY_BYTES] = "";
 	berth_result rc;
 
-	w->boot = boot_choose(why);
+	w->boot = given ? &boot_caller : boot_choose(why);
 	if (!w->boot)
 		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
-	rc = w->boot->join(&w->boot_state, &w->who, why);
+	rc = w->boot->join(&w->boot_state, &w->who, given, why);
 	if (rc) {
 		w->boot = NULL;
 		return log_error(rc, "", NULL, 0, "%s", why);
@@ -71,9 +78,9 @@ static void say_ignored(void *ctx, const char *name, const char *why)
 
 static berth_result read_params(struct world *w, const struct berth_config *config)
 {
-	char why[256];
-
 	enum { SIZE_MOST = 4096 };
+	const struct berth_bootstrap *given = bootstrap_of(config);
+	char why[256];
 
 	if (config && (config->size < offsetof(struct berth_config, timeout_ms) ||
 		       config->size > SIZE_MOST))
@@ -83,6 +90,10 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 		return log_error(BERTH_UNSUPPORTED, "", NULL, 0,
 				 "the config has fields that this version of libberth "
 				 "does not know");
+	if (given && fields_are_unknown(given, given->size, sizeof *given))
+		return log_error(BERTH_UNSUPPORTED, "", NULL, 0,
+				 "the bootstrap has fields that this version of "
+				 "libberth does not know");
 	if (config)
 		log_to(config->log, config->log_ctx);
 	if (!params_read(&w->params, why, sizeof why))
@@ -104,6 +115,7 @@ static berth_result map_memory(struct world *w)
 
 berth_result world_begin(struct world *w, const struct berth_config *config)
 {
+	const struct berth_bootstrap *given = bootstrap_of(config);
 	char why[256];
 	berth_result rc;
 
@@ -111,8 +123,10 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 	w->memory.fd = -1;
 	w->next_set = 1;
 	rc = read_params(w, config);
+	if (rc && given)
+		boot_caller_decline(given, rc, log_last()->text);
 	if (!rc)
-		rc = find_others(w);
+		rc = find_others(w, given);
 	if (!rc)
 		rc = map_memory(w);
 	w->cores = 1;

@@ -580,6 +580,7 @@ static const struct {
 	{ "meet", meet },
 	{ "requests", requests },
 	{ "abort", aborts },
+	{ "make", makes },
 	{ "counts", counts },
 	{ "lost-again", lost_again },
 };

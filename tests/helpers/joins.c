@@ -88,7 +88,7 @@ static void join(const char *value)
 	began_ns = now_ns();
 	boot = boot_choose(why);
 	check(boot ? BERTH_OK : BERTH_NO_PEERS, "no way", why);
-	check(boot->join(&state, &w, why), "join", why);
+	check(boot->join(&state, &w, NULL, why), "join", why);
 	joined = true;
 }
 

@@ -240,4 +240,60 @@ static void aborts(void)
 	abort_one(false);
 }
 
+/* ---- sets that their members alone make ---- */
+
+static int gather_in(void *ctx, const void *in, void *out, size_t bytes)
+{
+	struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_ALLGATHER, .type = BERTH_U8, .set = ctx,
+			   .in = in, .out = out, .count = bytes);
+
+	return (int)berth_run(&d, -1, NULL);
+}
+
+static int refuse_gather(void *ctx, const void *in, void *out, size_t bytes)
+{
+	(void)ctx;
+	(void)in;
+	(void)out;
+	(void)bytes;
+	return 77;
+}
+
+/* Of all but the last rank, in descending order. */
+static void makes(void)
+{
+	double x = rank;
+	berth_set *part, *made;
+	struct berth_bootstrap b = { .size = sizeof b, .allgather = gather_in };
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64,
+					 .in = &x, .out = &x, .count = 1);
+	int members = size - 1;
+
+	FINE(berth_set_split(NULL, rank < members ? 0 : -1, -rank, &part));
+	if (rank < members) {
+		b.ctx = part;
+		b.rank = berth_set_rank(part);
+		b.ranks = members;
+		for (int i = 0; i < 3; i++) {
+			FINE(berth_set_make(&b, &made));
+			CHECK(berth_set_size(made) == members &&
+				      berth_set_rank(made) == members - 1 - rank &&
+				      berth_set_member(made, 0) == members - 1,
+			      "who is who");
+			d.set = made;
+			x = rank;
+			FINE(berth_run(&d, -1, NULL));
+			CHECK(x == members * (members - 1) / 2, "its sum: %g", x);
+			FINE(berth_set_remove(made));
+		}
+		b.allgather = refuse_gather;
+		CHECK(berth_set_make(&b, &made) == BERTH_SYSTEM &&
+			      strstr(berth_last_error()->text, "failed with 77"),
+		      "a bootstrap that fails: %s", berth_last_error()->text);
+		FINE(berth_set_remove(part));
+	}
+	FINE(call_barrier(NULL));
+}
+
 #endif

@@ -82,7 +82,7 @@ START_TEST(alone)
 	void *state;
 
 	for (int i = 0; i < 100; i++) {
-		ck_assert_int_eq(boot_alone.join(&state, &w, why), BERTH_OK);
+		ck_assert_int_eq(boot_alone.join(&state, &w, NULL, why), BERTH_OK);
 		ck_assert_uint_eq(w.size, 1);
 		ck_assert_uint_eq(w.hosts, 1);
 		ck_assert_uint_eq(w.host[0], 0);
@@ -242,7 +242,7 @@ START_TEST(hostile_world)
 				     worlds[_i].says_bytes, 0 };
 	nscript = 1;
 	agent = start_agent();
-	rc = boot_agent.join(&state, &w, why);
+	rc = boot_agent.join(&state, &w, NULL, why);
 	if (worlds[_i].says) {
 		ck_assert_int_ne(rc, BERTH_OK);
 		ck_assert_msg(strstr(why, worlds[_i].says) != NULL, "%s", why);
@@ -272,7 +272,7 @@ START_TEST(refused)
 	script[0] = (struct answer){ BOOT_REFUSED, "no room", (size_t)_i, 0, 0 };
 	nscript = 1;
 	agent = start_agent();
-	ck_assert_int_eq(boot_agent.join(&state, &w, why), BERTH_NO_PEERS);
+	ck_assert_int_eq(boot_agent.join(&state, &w, NULL, why), BERTH_NO_PEERS);
 	ck_assert_uint_eq(strlen(why), _i < 7 ? (size_t)_i : 7);
 	pthread_join(agent, NULL);
 	close(listener);
@@ -334,7 +334,7 @@ static void join_well(void **state, struct boot_world *w)
 {
 	char why[BOOT_WHY_BYTES] = "";
 
-	ck_assert_msg(!boot_agent.join(state, w, why), "%s", why);
+	ck_assert_msg(!boot_agent.join(state, w, NULL, why), "%s", why);
 }
 
 START_TEST(hostile_fence)

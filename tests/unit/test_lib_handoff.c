@@ -121,6 +121,30 @@ START_TEST(who_does_not_come_is_missed)
 }
 END_TEST
 
+/* It came before the memory was given; nobody waits for another in its place. */
+START_TEST(one_that_came_and_ended_counts)
+{
+	char name[HANDOFF_NAME_BYTES];
+	int listener = handoff_listen(name), memory = boot_memfd(BYTES, why), got;
+	int fd = handoff_come(name, in_ms(PATIENCE_MS));
+	uint64_t end = in_ms(PATIENCE_MS);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	fd = handoff_come(name, in_ms(PATIENCE_MS));
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(
+		handoff_give(listener, 2, memory, in_ms(PATIENCE_MS), why, sizeof why),
+		BERTH_OK);
+	ck_assert_uint_lt(in_ms(0), end);
+	ck_assert_int_eq(handoff_receive(fd, BYTES, &got, why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	close(got);
+	close(listener);
+	close(memory);
+}
+END_TEST
+
 START_TEST(the_maker_is_gone)
 {
 	char name[HANDOFF_NAME_BYTES];
@@ -224,6 +248,7 @@ int main(void)
 	suite_add_tcase(s, c);
 	tcase_add_test(c, all_get_one_memory);
 	tcase_add_test(c, who_does_not_come_is_missed);
+	tcase_add_test(c, one_that_came_and_ended_counts);
 	tcase_add_test(c, the_maker_is_gone);
 	tcase_add_test(c, the_maker_is_silent);
 	tcase_add_test(c, another_user_gets_nothing);

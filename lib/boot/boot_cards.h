@@ -1,0 +1,29 @@
+/* boot_cards.h - what each rank tells the others of itself, and the world that these
+ * cards make: for the bootstraps without an agent, which would number the ranks. */
+#ifndef BERTH_LIB_BOOT_CARDS_H
+#define BERTH_LIB_BOOT_CARDS_H
+
+#include "lib/boot/boot.h"
+#include "lib/boot/handoff.h"
+
+enum { BOOT_HOST_BYTES = 256, BOOT_MACHINE_BYTES = 64 };
+
+struct boot_card {
+	char host[BOOT_HOST_BYTES]; /* name */
+	/* Boot id and network namespace.  Ranks share memory if both this and HOST
+	 * are equal. */
+	char machine[BOOT_MACHINE_BYTES];
+	char socket[HANDOFF_NAME_BYTES]; /* of handoff_listen(): not filled here */
+};
+
+/* HOST: the host's name; NULL or "": as the system has it. */
+void boot_card_fill(struct boot_card *c, const char *host);
+
+/* Each rank's host, the hosts' names, and this rank's places: from W's rank and size
+ * and the cards C of all ranks.  Hosts get numbers in the order of their first ranks,
+ * FIRST[host]; FIRST has room for as many as there are ranks.  BERTH_MEMORY: W holds
+ * what boot_world_free() frees. */
+berth_result boot_cards_settle(struct boot_world *w, const struct boot_card *c,
+			       unsigned *first);
+
+#endif
