@@ -252,7 +252,9 @@ enum berth_kind {
 	BERTH_ALLGATHER = 3,
 	BERTH_BROADCAST = 4,
 	BERTH_ALLTOALL = 5,
-	BERTH_BARRIER = 6
+	BERTH_BARRIER = 6,
+	BERTH_GATHER = 7,
+	BERTH_SCATTER = 8
 };
 
 /* Submit N operations of KIND as one request.  Either all of them are done, or none. */

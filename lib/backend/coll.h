@@ -16,7 +16,7 @@ struct coll {
 	enum berth_kind kind;
 	const void *in;
 	void *out;
-	uint64_t count; /* elements; of allgather: this rank's */
+	uint64_t count; /* elements; of allgather, gather, scatter: one rank's */
 	berth_type type;
 	berth_op op; /* of a reduction, one that kern_make() has */
 	struct kern_scale scale;
@@ -39,13 +39,23 @@ struct coll {
 	uint32_t signature;
 };
 
-/* Elements that rank I of N gives (alltoall, reducescatter: to each; here: part I) and
- * gets. */
+/* Elements that rank I of N gives (alltoall, reducescatter, scatter: to each; here:
+ * part I) and gets. */
 uint64_t coll_part(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got(const struct coll *c, unsigned n, unsigned i);
 /* Elements in front of them. */
 uint64_t coll_part_at(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
+/* Of the largest part that any rank gives: the same on all ranks that have agreed. */
+uint64_t coll_largest(const struct coll *c, unsigned n);
+
+/* Does rank I have something that others read; get something of others? */
+bool coll_gives(const struct coll *c, unsigned i);
+bool coll_gets(const struct coll *c, unsigned i);
+
+/* Of a kind that moves data, what rank ME of N keeps: from its IN to its OUT, unless it
+ * is there. */
+void coll_keep_own(const struct coll *c, unsigned n, unsigned me);
 
 /* C of one rank alone. */
 void coll_alone(const struct coll *c);

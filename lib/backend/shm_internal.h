@@ -1,6 +1,6 @@
-/* shm_internal.h - what the parts of shm.c share: shm.c has the region, the agreement
- * and what fits beside a line, shm_window.c what goes through the window, shm_direct.c
- * what is done in the heap. */
+/* shm_internal.h - what the parts of shm.c share: shm.c has the region, shm_agree.c the
+ * agreement, shm_small.c what each rank stores before it, shm_window.c what goes
+ * through the window, shm_direct.c what is done in the heap. */
 #ifndef BERTH_LIB_SHM_INTERNAL_H
 #define BERTH_LIB_SHM_INTERNAL_H
 
@@ -10,6 +10,7 @@
 enum {
 	LINE_BYTES = 128, /* two: the neighbour is fetched with it */
 	INLINE_BYTES = 48,
+	INLINE_ROOM_BYTES = 64, /* for whole vectors of them */
 	FLAT_BYTES = 32 << 10,
 	FLAT_NEAR_BYTES = 4096,
 	GIVE_BYTES = 512,
@@ -139,6 +140,12 @@ berth_result shm_late(struct shm *s, berth_result why);
 /* The group is broken for RESULT, if it was not; all that wait wake up. */
 void shm_break(struct shm *s, berth_result result);
 
+/* What each rank has to store for C: the same on all ranks that agree. */
+size_t shm_small_bytes(const struct shm *s, const struct coll *c);
+/* So many at most may be for shm_run_small(). */
+size_t shm_small_most(const struct shm *s, const struct coll *c);
+/* C, of which that is BYTES. */
+berth_result shm_run_small(struct shm *s, const struct coll *c, size_t bytes);
 /* Any operation on any number of elements.  This rank's line is not posted yet. */
 berth_result shm_run_large(struct shm *s, const struct coll *c);
 

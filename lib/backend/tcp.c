@@ -104,6 +104,10 @@ static berth_result data(struct tcp_op *w)
 		return tcp_broadcast(w);
 	case BERTH_ALLTOALL:
 		return tcp_alltoall(w);
+	case BERTH_GATHER:
+		return tcp_gather(w);
+	case BERTH_SCATTER:
+		return tcp_scatter(w);
 	default:
 		return BERTH_OK;
 	}

@@ -385,10 +385,10 @@ void op_run_slept(struct comm *c, berth_result rc)
 
 const char *op_run_event(enum berth_kind kind)
 {
-	static const char *const name[KIND_COUNT] = { "ALLREDUCE",     "REDUCE",
-						      "REDUCESCATTER", "ALLGATHER",
-						      "BROADCAST",     "ALLTOALL",
-						      "BARRIER" };
+	static const char *const name[KIND_COUNT] = {
+		"ALLREDUCE", "REDUCE",  "REDUCESCATTER", "ALLGATHER", "BROADCAST",
+		"ALLTOALL",  "BARRIER", "GATHER",        "SCATTER"
+	};
 
 	return name[kind];
 }

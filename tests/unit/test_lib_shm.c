@@ -469,8 +469,9 @@ static bool others_lie(struct shm *s, const struct coll *c, uint64_t bytes)
 
 	for (unsigned r = 0; r < LIARS; r++) {
 		struct line *line = &s->line[~s->seq & 1][r];
-		uint64_t in = an_offset(bytes), out = an_offset(bytes);
-		bool reads = c->kind != BERTH_BROADCAST || r == c->root,
+		uint64_t given = c->kind == BERTH_SCATTER ? LIARS * bytes : bytes;
+		uint64_t in = an_offset(given), out = an_offset(bytes);
+		bool reads = coll_gives(c, r),
 		     writes = c->kind == BERTH_ALLREDUCE ||
 			      (c->kind == BERTH_REDUCE && r == c->root);
 
@@ -485,7 +486,7 @@ static bool others_lie(struct shm *s, const struct coll *c, uint64_t bytes)
 		atomic_store(&s->staged[r].post.value, s->base + 1000);
 		atomic_store(&s->reduced[r].post.value, s->base + 1000);
 		atomic_store(&s->done[r].post.value, s->base + 1000);
-		sound &= is_sound(in, reads ? bytes : 0) &&
+		sound &= is_sound(in, reads ? given : 0) &&
 			 (!writes || is_sound(out, bytes));
 	}
 	return sound;
@@ -513,11 +514,12 @@ static struct shm *join_liars(void)
 
 static void hear_lies(struct shm *s, unsigned turn)
 {
-	static const enum berth_kind kinds[] = { BERTH_ALLREDUCE, BERTH_REDUCE,
+	static const enum berth_kind kinds[] = { BERTH_ALLREDUCE,     BERTH_REDUCE,
 						 BERTH_REDUCESCATTER, BERTH_ALLGATHER,
-						 BERTH_BROADCAST };
+						 BERTH_BROADCAST,     BERTH_GATHER,
+						 BERTH_SCATTER };
 	static float out[3 * 64];
-	struct coll c = { .kind = kinds[turn % 5],
+	struct coll c = { .kind = kinds[turn % 7],
 			  .type = BERTH_F32,
 			  .op = BERTH_SUM,
 			  .count = 13 + draw() % 50,
