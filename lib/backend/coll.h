@@ -12,6 +12,25 @@ struct coll_piece {
 	uint64_t at; /* elements in front of it */
 };
 
+struct coll;
+
+/* What each rank tells all others before an allgather or alltoall of which it knows its
+ * own counts alone (coll_rows.h). */
+struct coll_rows {
+	unsigned n, me; /* of the group */
+	/* WORDS of this rank: elements that it gives, of an alltoall to each rank, and
+	 * behind them what the caller likes.  Not in ALL. */
+	const uint64_t *mine;
+	size_t words;  /* the same on all ranks */
+	uint64_t *all; /* gets N * WORDS, in the order of ranks */
+	/* Called when ALL is there, the same on all ranks: sets IN_COUNTS, OUT_COUNTS,
+	 * LARGEST and OUT of C, a private copy.  BERTH_MISMATCH, the same on all ranks:
+	 * the operation ends there, and OUT is as it was.  Any other error is one of
+	 * this rank alone: the caller has to end the group. */
+	berth_result (*settle)(void *ctx, struct coll *c);
+	void *ctx;
+};
+
 struct coll {
 	enum berth_kind kind;
 	const void *in;
@@ -34,6 +53,7 @@ struct coll {
 	 * take them. */
 	const struct coll_piece *piece;
 	size_t npieces;
+	struct coll_rows *rows; /* for coll_run_rows(); run() does not look */
 	/* Of everything that has to be the same on all ranks: what it is called,
 	 * kind, type, op, shape, root, scalings. */
 	uint32_t signature;

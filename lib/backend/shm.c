@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/coll_rows.h"
 #include "lib/backend/shm_internal.h"
 
 /* ---- the region ---- */
@@ -176,16 +177,25 @@ static void keep_up(struct shm *s)
 	post(&s->reduced[s->me].post, s->base);
 }
 
-static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+/* The next operation. */
+static berth_result begin(struct shm *s, uint64_t deadline_ns)
 {
-	struct shm *s = group;
-	size_t bytes;
-
 	if (atomic_load_explicit(&s->region->broken, memory_order_relaxed))
 		return wait_why(atomic_load(&s->region->broken));
 	s->seq++;
 	s->ndifferent = 0;
 	s->wait.deadline_ns = deadline_ns;
+	return BERTH_OK;
+}
+
+static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	struct shm *s = group;
+	berth_result rc = begin(s, deadline_ns);
+	size_t bytes;
+
+	if (rc)
+		return rc;
 	if (c->kind == BERTH_BARRIER)
 		return shm_agree(s, c->signature);
 	bytes = shm_small_bytes(s, c);
@@ -193,6 +203,26 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 		return shm_run_small(s, c, bytes);
 	keep_up(s);
 	return shm_late(s, shm_run_large(s, c));
+}
+
+static berth_result run_rows(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	struct shm *s = group;
+	struct coll settled;
+	berth_result rc;
+	bool moved = false;
+
+	if (!shm_rows_fit(s, c->rows))
+		return coll_rows_in_steps(&shm_backend, s, c, deadline_ns);
+	rc = begin(s, deadline_ns);
+	if (rc)
+		return rc;
+	keep_up(s);
+	rc = shm_run_rows(s, c, &settled, &moved);
+	if (rc || moved)
+		return rc;
+	settled.signature++;
+	return run(s, &settled, deadline_ns);
 }
 
 static void end(void *group, berth_result result, unsigned lost)
@@ -223,5 +253,5 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 	return (size_t)n;
 }
 
-const struct backend shm_backend = { "shm", run,        others, explain,       end,
-				     leave, algorithms, true,   2 * FLAT_BYTES };
+const struct backend shm_backend = { "shm", run,   run_rows,   others, explain,
+				     end,   leave, algorithms, true,   2 * FLAT_BYTES };

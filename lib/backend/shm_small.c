@@ -17,7 +17,7 @@
  * more, so as to find one sooner whose lines the others have let go of: 16 KiB took 2.9
  * us with 2 slots, 2.2 with 16.  Odd operations have odd slots, however many there are:
  * never the slot that others may still read. */
-static unsigned char *flat(const struct shm *s, unsigned r, uint32_t seq, size_t bytes)
+unsigned char *shm_flat(const struct shm *s, unsigned r, uint32_t seq, size_t bytes)
 {
 	unsigned slots = bytes <= FLAT_NEAR_BYTES ? 2 : FLAT_SLOTS, slot = seq % slots;
 
@@ -26,38 +26,6 @@ static unsigned char *flat(const struct shm *s, unsigned r, uint32_t seq, size_t
 		slot = 0;
 	}
 	return s->flat + ((size_t)r * FLAT_SLOTS + slot) * s->flat_bytes;
-}
-
-/* ---- copies ---- */
-
-/* N is at most INLINE_BYTES. */
-static inline void copy_small(void *to, const void *from, size_t n)
-{
-	unsigned char *t = to;
-	const unsigned char *f = from;
-
-	if (n >= 16) {
-		for (size_t i = 0; i + 16 < n; i += 16)
-			memcpy(t + i, f + i, 16);
-		memcpy(t + n - 16, f + n - 16, 16);
-	} else if (n >= 8) {
-		memcpy(t, f, 8);
-		memcpy(t + n - 8, f + n - 8, 8);
-	} else if (n >= 4) {
-		memcpy(t, f, 4);
-		memcpy(t + n - 4, f + n - 4, 4);
-	} else {
-		for (size_t i = 0; i < n; i++)
-			t[i] = f[i];
-	}
-}
-
-static inline void copy(void *to, const void *from, size_t n)
-{
-	if (n <= INLINE_BYTES)
-		copy_small(to, from, n);
-	else
-		memcpy(to, from, n);
 }
 
 /* ---- reductions ---- */
@@ -87,7 +55,7 @@ static void reduce_beside(struct shm *s, const struct coll *c, const struct kern
 		s->src[r] = r == s->me ? mine : line[r].u.data;
 	kern_reduce(kern, &(void *){ out }, 1, s->src, s->n,
 		    INLINE_ROOM_BYTES / kern->in_bytes, false);
-	copy(c->out, out + at * kern->out_bytes, n * kern->out_bytes);
+	shm_copy(c->out, out + at * kern->out_bytes, n * kern->out_bytes);
 }
 
 static berth_result run_beside(struct shm *s, const struct coll *c, size_t bytes)
@@ -96,9 +64,9 @@ static berth_result run_beside(struct shm *s, const struct coll *c, size_t bytes
 	struct kern kern;
 	berth_result rc;
 
-	copy_small(mine, c->in, bytes);
+	shm_copy_small(mine, c->in, bytes);
 	memset(shm_own_line(s)->u.data, 0, INLINE_BYTES);
-	copy_small(shm_own_line(s)->u.data, c->in, bytes);
+	shm_copy_small(shm_own_line(s)->u.data, c->in, bytes);
 	shm_say(s, c->signature);
 	coll_kern(&kern, c, c->in_form, c->out_form);
 	rc = shm_read_signatures(s, c->signature);
@@ -111,13 +79,13 @@ static berth_result run_beside(struct shm *s, const struct coll *c, size_t bytes
 static void own_next(const struct shm *s, size_t bytes)
 {
 	if (!shm_is_pair(s))
-		cache_own(flat(s, s->me, s->seq + 1, bytes), bytes);
+		cache_own(shm_flat(s, s->me, s->seq + 1, bytes), bytes);
 }
 
 /* N bytes into this rank's room for BYTES. */
 static void stage(const struct shm *s, const struct coll *c, size_t n, size_t bytes)
 {
-	unsigned char *mine = flat(s, s->me, s->seq, bytes);
+	unsigned char *mine = shm_flat(s, s->me, s->seq, bytes);
 
 	if (s->past && bytes > FLAT_NEAR_BYTES) {
 		kern_copy(mine, c->in, n, true);
@@ -136,7 +104,7 @@ static void reduce_flat(struct shm *s, const struct coll *c, const struct kern *
 
 	for (unsigned r = 0; r < s->n; r++) {
 		const unsigned char *room =
-			r == s->me ? c->in : flat(s, r, s->seq, bytes);
+			r == s->me ? c->in : shm_flat(s, r, s->seq, bytes);
 
 		s->src[r] = room + at * kern->in_bytes;
 	}
@@ -181,7 +149,7 @@ static inline size_t stride_of(const struct shm *s, const struct coll *c)
 static inline unsigned char *room_of(const struct shm *s, unsigned r, size_t bytes)
 {
 	return bytes <= INLINE_BYTES ? s->line[s->seq & 1][r].u.data
-				     : flat(s, r, s->seq, bytes);
+				     : shm_flat(s, r, s->seq, bytes);
 }
 
 /* Parts of any size, at their places. */
@@ -194,7 +162,7 @@ static void give_parts(const struct shm *s, const struct coll *c, unsigned char 
 		size_t n = c->in_counts[r] * size;
 
 		if (r != s->me) /* which may be larger than the largest of the others */
-			copy(room + r * stride, from, n);
+			shm_copy(room + r * stride, from, n);
 		from += n;
 	}
 }
@@ -208,7 +176,7 @@ static void give(const struct shm *s, const struct coll *c, size_t bytes)
 	if (c->kind == BERTH_ALLTOALL && c->in_counts)
 		give_parts(s, c, room);
 	else if (bytes <= INLINE_BYTES)
-		copy_small(room, c->in, n);
+		shm_copy_small(room, c->in, n);
 	else
 		stage(s, c, n, bytes);
 }
@@ -223,7 +191,7 @@ static void take_parts(const struct shm *s, const struct coll *c, size_t bytes)
 		size_t n = coll_got(c, s->n, r) * size;
 
 		if (r != s->me)
-			copy(to, room_of(s, r, bytes) + at, n);
+			shm_copy(to, room_of(s, r, bytes) + at, n);
 		to += n;
 	}
 }
@@ -234,8 +202,8 @@ static void take(const struct shm *s, const struct coll *c, size_t bytes)
 	if (!coll_gets(c, s->me))
 		return;
 	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_SCATTER)
-		copy(c->out, room_of(s, c->root, bytes) + s->me * stride_of(s, c),
-		     c->count * kern_size(c->type));
+		shm_copy(c->out, room_of(s, c->root, bytes) + s->me * stride_of(s, c),
+			 c->count * kern_size(c->type));
 	else
 		take_parts(s, c, bytes);
 }

@@ -196,6 +196,19 @@ static berth_result by_slots(struct shm_op *w, uint64_t bytes)
 	return go(w);
 }
 
+static berth_result window(struct shm_op *w, uint64_t bytes)
+{
+	struct shm *s = w->s;
+	berth_result rc;
+
+	rc = w->c->kind == BERTH_ALLREDUCE && shm_is_pair(s) ? shm_pair(w)
+							     : by_slots(w, bytes);
+	s->base += (uint32_t)w->rounds;
+	if (w->stream) /* the next reader, in any thread, has to see it */
+		kern_fence();
+	return rc;
+}
+
 berth_result shm_run_large(struct shm *s, const struct coll *c)
 {
 	struct shm_op w = { .s = s, .c = c, .size = kern_size(c->type) };
@@ -221,10 +234,13 @@ berth_result shm_run_large(struct shm *s, const struct coll *c)
 	rc = shm_direct_hear(&w, &direct);
 	if (rc || direct)
 		return rc ? rc : shm_run_direct(&w);
-	rc = c->kind == BERTH_ALLREDUCE && shm_is_pair(s) ? shm_pair(&w)
-							  : by_slots(&w, bytes);
-	s->base += (uint32_t)w.rounds;
-	if (w.stream) /* the next reader, in any thread, has to see it */
-		kern_fence();
-	return rc;
+	return window(&w, bytes);
+}
+
+berth_result shm_run_window(struct shm *s, const struct coll *c)
+{
+	struct shm_op w = { .s = s, .c = c, .size = kern_size(c->type) };
+
+	w.out_size = w.size;
+	return window(&w, c->count * w.size);
 }

@@ -215,5 +215,5 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 	return tune_table(text, bytes, &t->numbers, t->n);
 }
 
-const struct backend tcp_backend = { "tcp", run,        others, explain, end,
-				     leave, algorithms, false,  0 };
+const struct backend tcp_backend = { "tcp", run,   NULL,       others, explain,
+				     end,   leave, algorithms, false,  0 };

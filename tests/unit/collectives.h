@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "lib/backend/backend.h"
+#include "lib/backend/coll_rows.h"
 
 struct group {
 	const struct backend *back;
@@ -379,6 +380,94 @@ static void check_from_root(struct ranks *r, struct group *g, uint64_t count,
 	ranks_free(r, out);
 }
 
+/* ---- what ranks know only of their own ---- */
+
+/* Elements that rank I gives to rank K: of an allgather, the same to all. */
+static uint64_t row_count(unsigned i, unsigned k, uint64_t count, bool gather)
+{
+	return gather ? count * ((i + 1) % 3) / 2 : count * ((i + 2 * k) % 3) / 2;
+}
+
+struct rows_check {
+	struct ranks *r;
+	uint64_t count, get[64], all;
+	void *out;
+	bool differs; /* settle() says that */
+};
+
+static berth_result settle(void *ctx, struct coll *c)
+{
+	struct rows_check *x = ctx;
+	const unsigned n = x->r->n, me = x->r->me;
+	const bool gather = c->kind == BERTH_ALLGATHER;
+
+	for (unsigned i = 0; i < n; i++) {
+		const uint64_t *row = c->rows->all + i * c->rows->words;
+
+		for (unsigned k = 0; k < (gather ? 1 : n); k++)
+			RANKS_ASSERT(x->r, row[k] == row_count(i, k, x->count, gather),
+				     "row %u of %u: [%u] is %zu", i, n, k,
+				     (size_t)row[k]);
+		RANKS_ASSERT(x->r, row[c->rows->words - 1] == 1000 + i, "end of row");
+		x->all += x->get[i] = row[gather ? 0 : me];
+	}
+	if (x->differs)
+		return BERTH_MISMATCH;
+	c->out = x->out = ranks_array(x->r, x->all * 4 + 4);
+	((uint32_t *)x->out)[x->all] = 0xeeeeeeee;
+	c->in_counts = gather ? NULL : c->rows->mine;
+	c->out_counts = x->get;
+	c->largest = x->count;
+	return BERTH_OK;
+}
+
+static void check_rows(struct ranks *r, struct group *g, uint64_t count, bool gather,
+		       bool differs, unsigned op)
+{
+	uint64_t mine[65], all[64 * 65], at = 0, words = gather ? 2 : r->n + 1;
+	struct rows_check x = { .r = r, .count = count, .differs = differs };
+	struct coll_rows rows = { r->n, r->me, mine, words, all, settle, &x };
+	struct coll c = { .kind = gather ? BERTH_ALLGATHER : BERTH_ALLTOALL,
+			  .type = BERTH_U32,
+			  .rows = &rows,
+			  .signature = op };
+	uint32_t *in, *out;
+	berth_result rc;
+
+	for (unsigned k = 0; k < words - 1; k++)
+		c.count += mine[k] = row_count(r->me, k, count, gather);
+	mine[words - 1] = 1000 + r->me;
+	c.in = in = ranks_array(r, c.count * 4 + 4);
+	for (unsigned k = 0; k < words - 1; k++)
+		for (uint64_t i = 0; i < mine[k]; i++)
+			in[at++] = word(r->me, k, i, op);
+	rc = coll_run_rows(g->back, g->group, &c, 0);
+	RANKS_ASSERT(r, rc == (differs ? BERTH_MISMATCH : BERTH_OK), "rows: %d", rc);
+	at = 0;
+	out = x.out;
+	for (unsigned k = 0; out && k < r->n; k++)
+		for (uint64_t i = 0; i < x.get[k]; i++)
+			RANKS_ASSERT(r, out[at++] == word(k, gather ? 0 : r->me, i, op),
+				     "rows of %zu: from %u [%zu]", (size_t)count, k,
+				     (size_t)i);
+	RANKS_ASSERT(r, !out || out[at] == 0xeeeeeeee, "rows: wrote too much");
+	ranks_free(r, in);
+	ranks_free(r, out);
+}
+
+static void check_all_rows(struct ranks *r, struct group *g)
+{
+	static const uint64_t counts[] = { 0, 2, 6, 12, 140, 2000, 9000, EACH - 1 };
+	unsigned op = 1000;
+
+	for (int turn = 0; turn < 3; turn++)
+		for (size_t i = 0; i < sizeof counts / sizeof *counts; i++, op += 6) {
+			check_rows(r, g, counts[i], turn & 1, false, op);
+			check_rows(r, g, counts[i], !(turn & 1), turn > 1, op + 2);
+			check_broadcast(r, g, counts[i], op + 4);
+		}
+}
+
 static void check_moves(struct ranks *r, struct group *g)
 {
 	static const uint64_t counts[] = { 0, 1, 5, 17, 140, 1000, EACH };
@@ -402,6 +491,7 @@ static void check_moves(struct ranks *r, struct group *g)
 				"barrier");
 			op++;
 		}
+	check_all_rows(r, g);
 }
 
 /* ---- what goes wrong ---- */
