@@ -9,28 +9,32 @@ enum {
 	BESIDE_BYTES = INLINE_BYTES + LINE_BYTES - 64,
 	/* Of an alltoall that goes through the window at once.  More is worth another
 	 * agreement, with which rank 0 says how to stage. */
-	WINDOW_BYTES = 256 << 10
+	WINDOW_BYTES = 256 << 10,
+	NARROW = sizeof(uint16_t),
+	WIDE = sizeof(uint64_t)
 };
 
-static size_t row_bytes(const struct coll_rows *rows)
+/* Bytes of a row, of words of WIDTH bytes each behind one that says so.  Those of small
+ * operations are narrow: between two ranks, row and data are in one line then. */
+static size_t row_bytes(const struct coll_rows *rows, size_t width)
 {
-	return rows->words * sizeof *rows->mine;
+	return (rows->words + 1) * width;
 }
 
 static bool is_beside(const struct coll_rows *rows)
 {
-	return row_bytes(rows) <= BESIDE_BYTES;
+	return row_bytes(rows, WIDE) <= BESIDE_BYTES;
 }
 
 /* Bytes of a slot that are left for data. */
 static size_t slot_room(const struct shm *s, const struct coll_rows *rows)
 {
-	return is_beside(rows) ? s->flat_bytes : s->flat_bytes - row_bytes(rows);
+	return is_beside(rows) ? s->flat_bytes : s->flat_bytes - row_bytes(rows, WIDE);
 }
 
 bool shm_rows_fit(const struct shm *s, const struct coll_rows *rows)
 {
-	return is_beside(rows) || row_bytes(rows) <= s->flat_bytes;
+	return is_beside(rows) || row_bytes(rows, WIDE) <= s->flat_bytes;
 }
 
 /* What rank R gives to others, as its row says, in bytes: all of it, or SIZE_MAX if
@@ -66,23 +70,59 @@ static unsigned char *row_at(const struct shm *s, const struct coll *c, unsigned
 				  : shm_flat(s, r, s->seq, FLAT_NEAR_BYTES);
 }
 
-/* Of BYTES of data. */
-static unsigned char *data_at(const struct shm *s, const struct coll *c, unsigned r,
-			      size_t bytes)
+static size_t width_of(const struct coll_rows *rows, const uint64_t *row)
 {
-	const size_t row = row_bytes(c->rows);
+	uint64_t any = 0;
 
-	if (is_beside(c->rows) && row + bytes > BESIDE_BYTES)
+	for (size_t i = 0; i < rows->words; i++)
+		any |= row[i];
+	return any >> 16 ? WIDE : NARROW;
+}
+
+/* Of BYTES of data behind ROW. */
+static unsigned char *data_at(const struct shm *s, const struct coll *c, unsigned r,
+			      const uint64_t *row, size_t bytes)
+{
+	const size_t front = row_bytes(c->rows, width_of(c->rows, row));
+
+	if (is_beside(c->rows) && front + bytes > BESIDE_BYTES)
 		return shm_flat(s, r, s->seq, bytes);
-	return row_at(s, c, r) + row;
+	return row_at(s, c, r) + front;
 }
 
 /* ---- what this rank tells and gives ---- */
 
+static void write_row(const struct coll_rows *rows, unsigned char *at)
+{
+	const uint64_t wide = WIDE;
+	uint16_t *narrow = (uint16_t *)at;
+
+	if (width_of(rows, rows->mine) == WIDE) {
+		memcpy(at, &wide, WIDE);
+		memcpy(at + WIDE, rows->mine, rows->words * WIDE);
+		return;
+	}
+	*narrow++ = NARROW;
+	for (size_t i = 0; i < rows->words; i++)
+		narrow[i] = (uint16_t)rows->mine[i];
+}
+
+static void read_row(const struct coll_rows *rows, const unsigned char *at,
+		     uint64_t *row)
+{
+	const uint16_t *narrow = (const uint16_t *)at;
+
+	if (*narrow++ != NARROW)
+		memcpy(row, at + WIDE, rows->words * WIDE);
+	else
+		for (size_t i = 0; i < rows->words; i++)
+			row[i] = narrow[i];
+}
+
 static void stage_data(const struct shm *s, const struct coll *c, struct given g)
 {
 	const unsigned char *from = c->in;
-	unsigned char *to = data_at(s, c, s->me, g.all);
+	unsigned char *to = data_at(s, c, s->me, c->rows->mine, g.all);
 
 	if (c->kind == BERTH_ALLTOALL) {
 		shm_copy(to, from, g.before);
@@ -97,7 +137,7 @@ static void stage(const struct shm *s, const struct coll *c)
 {
 	struct given g = given(s, c, c->rows->mine, s->me, s->me);
 
-	shm_copy(row_at(s, c, s->me), c->rows->mine, row_bytes(c->rows));
+	write_row(c->rows, row_at(s, c, s->me));
 	if (g.all != SIZE_MAX)
 		stage_data(s, c, g);
 }
@@ -114,8 +154,10 @@ static bool hear(const struct shm *s, const struct coll *c)
 		uint64_t *row = rows->all + r * rows->words;
 		struct given g;
 
-		shm_copy(row, r == s->me ? (const void *)rows->mine : row_at(s, c, r),
-			 row_bytes(rows));
+		if (r == s->me)
+			memcpy(row, rows->mine, rows->words * WIDE);
+		else
+			read_row(rows, row_at(s, c, r), row);
 		g = given(s, c, row, r, s->me);
 		s->place[r] = (struct place){ g.before, g.all };
 		all &= g.all != SIZE_MAX;
@@ -141,13 +183,14 @@ static berth_result take(struct shm *s, const struct coll *c)
 
 	coll_keep_own(c, s->n, s->me);
 	for (unsigned r = 0; r < s->n; r++) {
+		const uint64_t *row = c->rows->all + r * c->rows->words;
 		const struct place *p = &s->place[r];
 		uint64_t n = c->out_counts[r];
 
-		if (r != s->me && n != c->rows->all[r * c->rows->words + part])
+		if (r != s->me && n != row[part])
 			return refuse(s, r);
 		if (r != s->me)
-			shm_copy(to, data_at(s, c, r, p->out) + p->in, n * size);
+			shm_copy(to, data_at(s, c, r, row, p->out) + p->in, n * size);
 		to += n * size;
 	}
 	return BERTH_OK;

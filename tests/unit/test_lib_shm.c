@@ -601,22 +601,22 @@ static void others_tell(struct shm *s, const struct coll *c, bool small, bool *s
 					   draw() % LIARS_FLAT_BYTES, draw(),
 					   draw() | 1ull << 63 };
 		struct line *line = &s->line[~s->seq & 1][r];
-		uint64_t row[ROW_WORDS];
+		uint64_t row[1 + ROW_WORDS] = { 8 }; /* their width */
 
 		if (r == s->me)
 			continue;
-		for (unsigned i = 0; i < ROW_WORDS; i++)
+		for (unsigned i = 1; i <= ROW_WORDS; i++)
 			row[i] = words[small         ? 0
 				       : draw() % 16 ? draw() % 3
 						     : draw() % 5];
 		if (small)
-			believed[r] = draw() % 8 ? row[part] : draw() % 8;
-		*sound &= believed[r] == row[part];
+			believed[r] = draw() % 8 ? row[1 + part] : draw() % 8;
+		*sound &= believed[r] == row[1 + part];
 		if (c->rows->words == ROW_WORDS)
 			memcpy(shm_flat(s, r, s->seq + 1, FLAT_NEAR_BYTES), row,
 			       sizeof row);
 		else
-			memcpy(line->u.data, row, c->rows->words * 8);
+			memcpy(line->u.data, row, 8 + c->rows->words * 8);
 		line = &s->line[s->seq & 1][r];
 		atomic_store(&line->post.value,
 			     (uint64_t)(c->signature + 1) << 32 | (s->seq + 2));
