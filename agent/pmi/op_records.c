@@ -90,7 +90,7 @@ static void add_op(struct str *out, const struct boot_record *op)
 		kinds[] = { KIND_NAMES },
 		*const types[] = { TYPE_NAMES }, *const ops[] = { OP_NAMES },
 		*const states[] = { "begun", "queued", "begun", "done", "failed" };
-	enum { BARRIER = 6, KINDS = sizeof kinds / sizeof *kinds };
+	enum { KINDS = sizeof kinds / sizeof *kinds };
 	const unsigned state = op->state <= BOOT_RECORD_FAILED ? op->state : 0;
 	const bool ended = state >= BOOT_RECORD_DONE && op->ended;
 	const uint64_t then = ended ? op->ended : op->begun, now = clock_ns();
@@ -99,10 +99,10 @@ static void add_op(struct str *out, const struct boot_record *op)
 	str_add(out, word(kinds, KINDS, op->kind));
 	if (*op->name)
 		str_addf(out, " \"%.*s\"", (int)sizeof op->name, op->name);
-	if (op->kind < BARRIER)
+	if (op->kind && op->kind != KIND_BARRIER)
 		str_addf(out, " of %llu %s", (unsigned long long)op->count,
 			 word(types, sizeof types / sizeof *types, op->type));
-	if (op->kind < 3)
+	if (op->kind && op->kind <= KIND_LAST_REDUCTION)
 		str_addf(out, ", %s", word(ops, sizeof ops / sizeof *ops, op->op));
 	str_addf(out, ", %s %llu", states[state], (unsigned long long)ms / 1000);
 	if (ms < 10000)

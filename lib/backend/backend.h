@@ -18,6 +18,9 @@ struct backend {
 	 * from this rank.  BERTH_TIMEOUT, BERTH_PEER_LOST:
 	 * others() says who did not come; the group is broken, for all of its ranks. */
 	berth_result (*run)(void *group, const struct coll *c, uint64_t deadline_ns);
+	/* The same of an operation with rows (coll_rows.h).  NULL: in two steps. */
+	berth_result (*run_rows)(void *group, const struct coll *c,
+				 uint64_t deadline_ns);
 	/* After such a result: places in the group into WHICH, MOST of them.  How
 	 * many. */
 	size_t (*others)(const void *group, unsigned *which, size_t most);

@@ -14,14 +14,19 @@ struct coll_piece {
 
 struct coll;
 
-/* Of an operation of which each rank knows its own counts alone. */
+/* What each rank tells all others before an allgather or alltoall of which it knows its
+ * own counts alone (coll_rows.h). */
 struct coll_rows {
-	const uint64_t *mine; /* WORDS that this rank tells all others */
-	uint64_t *all;        /* room for those of all ranks, in their order */
-	size_t words;
-	/* When ALL is complete: sets counts, LARGEST and OUT of C, or returns what
-	 * ends the operation in front of its data.  BERTH_MISMATCH: the same on all
-	 * ranks. */
+	unsigned n, me; /* of the group */
+	/* WORDS of this rank: elements that it gives, of an alltoall to each rank, and
+	 * behind them what the caller likes.  Not in ALL. */
+	const uint64_t *mine;
+	size_t words;  /* the same on all ranks */
+	uint64_t *all; /* gets N * WORDS, in the order of ranks */
+	/* Called when ALL is there, the same on all ranks: sets IN_COUNTS, OUT_COUNTS,
+	 * LARGEST and OUT of C, a private copy.  BERTH_MISMATCH, the same on all ranks:
+	 * the operation ends there, and OUT is as it was.  Any other error is one of
+	 * this rank alone: the caller has to end the group. */
 	berth_result (*settle)(void *ctx, struct coll *c);
 	void *ctx;
 };
@@ -30,7 +35,7 @@ struct coll {
 	berth_kind kind;
 	const void *in;
 	void *out;
-	uint64_t count; /* elements; of allgather: this rank's */
+	uint64_t count; /* elements; of allgather, gather, scatter: one rank's */
 	berth_type type;
 	berth_op op; /* of a reduction, one that kern_make() has */
 	struct kern_scale scale;
@@ -48,19 +53,29 @@ struct coll {
 	 * take them. */
 	const struct coll_piece *piece;
 	size_t npieces;
-	const struct coll_rows *rows; /* NULL: all counts are known; coll_rows.h */
+	struct coll_rows *rows; /* for coll_run_rows(); run() does not look */
 	/* Of everything that has to be the same on all ranks: what it is called,
 	 * kind, type, op, shape, root, scalings. */
 	uint32_t signature;
 };
 
-/* Elements that rank I of N gives (alltoall, reducescatter: to each; here: part I) and
- * gets. */
+/* Elements that rank I of N gives (alltoall, reducescatter, scatter: to each; here:
+ * part I) and gets. */
 uint64_t coll_part(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got(const struct coll *c, unsigned n, unsigned i);
 /* Elements in front of them. */
 uint64_t coll_part_at(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
+/* Of the largest part that any rank gives: the same on all ranks that have agreed. */
+uint64_t coll_largest(const struct coll *c, unsigned n);
+
+/* Does rank I have something that others read; get something of others? */
+bool coll_gives(const struct coll *c, unsigned i);
+bool coll_gets(const struct coll *c, unsigned i);
+
+/* Of a kind that moves data, what rank ME of N keeps: from its IN to its OUT, unless it
+ * is there. */
+void coll_keep_own(const struct coll *c, unsigned n, unsigned me);
 
 /* C of one rank alone. */
 void coll_alone(const struct coll *c);

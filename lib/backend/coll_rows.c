@@ -2,36 +2,33 @@
 
 #include <string.h>
 
-/* Rows travel in an allreduce, each beside zeros: a small one takes no more than the
- * agreement does. */
-static berth_result tell_rows(const struct backend *back, void *group,
-			      const struct coll *c, unsigned n, unsigned me,
-			      uint64_t deadline_ns)
+berth_result coll_rows_in_steps(const struct backend *b, void *group,
+				const struct coll *c, uint64_t deadline_ns)
 {
-	const struct coll_rows *r = c->rows;
-	struct coll rows = { .kind = BERTH_ALLREDUCE,
-			     .type = BERTH_U64,
-			     .op = BERTH_BOR,
-			     .in = r->all,
-			     .out = r->all,
-			     .count = n * r->words,
-			     .signature = c->signature };
+	const struct coll_rows *rows = c->rows;
+	const struct coll tell = { .kind = BERTH_ALLREDUCE,
+				   .type = BERTH_U64,
+				   .op = BERTH_BOR,
+				   .count = rows->n * rows->words,
+				   .in = rows->all,
+				   .out = rows->all,
+				   .signature = c->signature };
+	struct coll data = *c;
+	berth_result rc;
 
-	memset(r->all, 0, n * r->words * sizeof *r->all);
-	memcpy(r->all + me * r->words, r->mine, r->words * sizeof *r->all);
-	return back->run(group, &rows, deadline_ns);
+	memset(rows->all, 0, tell.count * sizeof *rows->all);
+	memcpy(rows->all + rows->me * rows->words, rows->mine,
+	       rows->words * sizeof *rows->all);
+	rc = b->run(group, &tell, deadline_ns);
+	if (!rc)
+		rc = rows->settle(rows->ctx, &data);
+	data.signature++;
+	return rc ? rc : b->run(group, &data, deadline_ns);
 }
 
-berth_result coll_run_rows(const struct backend *back, void *group,
-			   const struct coll *c, unsigned n, unsigned me,
+berth_result coll_run_rows(const struct backend *b, void *group, const struct coll *c,
 			   uint64_t deadline_ns)
 {
-	struct coll known = *c;
-	berth_result rc = tell_rows(back, group, c, n, me, deadline_ns);
-
-	known.rows = NULL;
-	known.signature++;
-	if (!rc)
-		rc = c->rows->settle(c->rows->ctx, &known);
-	return rc ? rc : back->run(group, &known, deadline_ns);
+	return b->run_rows ? b->run_rows(group, c, deadline_ns)
+			   : coll_rows_in_steps(b, group, c, deadline_ns);
 }

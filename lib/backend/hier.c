@@ -598,5 +598,5 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 					  n < bytes ? bytes - n : 0);
 }
 
-const struct backend hier_backend = { "two", run,        others, explain, end,
-				      leave, algorithms, false,  0 };
+const struct backend hier_backend = { "two", run,   NULL,       others, explain,
+				      end,   leave, algorithms, false,  0 };

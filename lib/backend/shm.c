@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/coll_rows.h"
 #include "lib/backend/shm_internal.h"
 
 /* ---- the region ---- */
@@ -115,27 +116,6 @@ struct shm *shm_join(const struct shm_config *config)
 	return s;
 }
 
-/* Rank R's room for BYTES in operation SEQ.
- *
- * Two ranks swap theirs: what one has read it writes next, when its lines are with it
- * already, and each line changes sides once an operation instead of twice: 32 KiB 4.2
- * us, and 5.3 with rooms of their own.
- *
- * More ranks have two each, which are best for what comes from the nearest cache, or
- * more, so as to find one sooner whose lines the others have let go of: 16 KiB took 2.9
- * us with 2 slots, 2.2 with 16.  Odd operations have odd slots, however many there are:
- * never the slot that others may still read. */
-static unsigned char *flat(const struct shm *s, unsigned r, uint32_t seq, size_t bytes)
-{
-	unsigned slots = bytes <= FLAT_NEAR_BYTES ? 2 : FLAT_SLOTS, slot = seq % slots;
-
-	if (shm_is_pair(s)) {
-		r ^= seq & 1;
-		slot = 0;
-	}
-	return s->flat + ((size_t)r * FLAT_SLOTS + slot) * s->flat_bytes;
-}
-
 static size_t others(const void *group, unsigned *which, size_t most)
 {
 	const struct shm *s = group;
@@ -183,88 +163,7 @@ static berth_result explain(void *group, const char *text, const char **said)
 	return rc;
 }
 
-/* ---- what fits beside the line ---- */
-
-/* N is at most INLINE_BYTES. */
-static inline void copy_small(void *to, const void *from, size_t n)
-{
-	unsigned char *t = to;
-	const unsigned char *f = from;
-
-	if (n >= 16) {
-		for (size_t i = 0; i + 16 < n; i += 16)
-			memcpy(t + i, f + i, 16);
-		memcpy(t + n - 16, f + n - 16, 16);
-	} else if (n >= 8) {
-		memcpy(t, f, 8);
-		memcpy(t + n - 8, f + n - 8, 8);
-	} else if (n >= 4) {
-		memcpy(t, f, 4);
-		memcpy(t + n - 4, f + n - 4, 4);
-	} else {
-		for (size_t i = 0; i < n; i++)
-			t[i] = f[i];
-	}
-}
-
-/* As many elements as there are vectors for are reduced, of which only the first bytes
- * mean something: the rest is zero, lest it be slow numbers. */
-static berth_result run_inline(struct shm *s, const struct coll *c, size_t bytes)
-{
-	enum { WIDEST = 4 /* f32 of one byte */ };
-	struct line *line = s->line[s->seq & 1];
-	_Alignas(64) unsigned char mine[64] = { 0 }, out[64 * WIDEST];
-	struct kern kern;
-	berth_result rc;
-
-	copy_small(mine, c->in, bytes);
-	memset(shm_own_line(s)->u.data, 0, INLINE_BYTES);
-	copy_small(shm_own_line(s)->u.data, c->in, bytes);
-	shm_say(s, c->signature);
-	coll_kern(&kern, c, c->in_form, c->out_form);
-	rc = shm_read_signatures(s, c->signature);
-	if (rc)
-		return rc;
-	for (unsigned r = 0; r < s->n; r++)
-		s->src[r] = r == s->me ? mine : line[r].u.data;
-	kern_reduce(&kern, &(void *){ out }, 1, s->src, s->n,
-		    sizeof mine / kern.in_bytes, false);
-	if (c->out_form == KERN_PARTIAL)
-		memcpy(c->out, out, c->count * kern.out_bytes);
-	else
-		copy_small(c->out, out, bytes);
-	return BERTH_OK;
-}
-
-static berth_result run_flat(struct shm *s, const struct coll *c, size_t bytes)
-{
-	unsigned char *mine = flat(s, s->me, s->seq, bytes);
-	unsigned char *next = flat(s, s->me, s->seq + 1, bytes);
-	struct kern kern;
-	berth_result rc;
-
-	if (s->past && bytes > FLAT_NEAR_BYTES) {
-		kern_copy(mine, c->in, bytes, true);
-		kern_fence();
-	} else {
-		memcpy(mine, c->in, bytes);
-	}
-	if (bytes <= GIVE_BYTES)
-		cache_give(mine, bytes);
-	shm_say(s, c->signature);
-	if (bytes > FLAT_NEAR_BYTES && !shm_is_pair(s))
-		cache_own(next, bytes);
-	coll_kern(&kern, c, c->in_form, c->out_form);
-	rc = shm_read_signatures(s, c->signature);
-	if (rc)
-		return rc;
-	if (bytes <= FLAT_NEAR_BYTES && !shm_is_pair(s))
-		cache_own(next, bytes);
-	for (unsigned r = 0; r < s->n; r++)
-		s->src[r] = r == s->me ? c->in : flat(s, r, s->seq, bytes);
-	kern_reduce(&kern, &(void *){ c->out }, 1, s->src, s->n, c->count, false);
-	return BERTH_OK;
-}
+/* ---- the back end ---- */
 
 /* Not every operation counts by all flags.  One that fell 2^31 behind would seem to be
  * ahead: 6 hours of allreduces in the heap, of which none says "staged", and what is
@@ -278,24 +177,52 @@ static void keep_up(struct shm *s)
 	post(&s->reduced[s->me].post, s->base);
 }
 
-static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+/* The next operation. */
+static berth_result begin(struct shm *s, uint64_t deadline_ns)
 {
-	struct shm *s = group;
-	size_t bytes = c->count * kern_size(c->type);
-
 	if (atomic_load_explicit(&s->region->broken, memory_order_relaxed))
 		return wait_why(atomic_load(&s->region->broken));
 	s->seq++;
 	s->ndifferent = 0;
 	s->wait.deadline_ns = deadline_ns;
+	return BERTH_OK;
+}
+
+static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	struct shm *s = group;
+	berth_result rc = begin(s, deadline_ns);
+	size_t bytes;
+
+	if (rc)
+		return rc;
 	if (c->kind == BERTH_BARRIER)
 		return shm_agree(s, c->signature);
-	if (c->kind == BERTH_ALLREDUCE && bytes <= INLINE_BYTES)
-		return run_inline(s, c, bytes);
-	if (c->kind == BERTH_ALLREDUCE && bytes <= s->flat_bytes)
-		return run_flat(s, c, bytes);
+	bytes = shm_small_bytes(s, c);
+	if (bytes <= INLINE_BYTES || bytes <= shm_small_most(s, c))
+		return shm_run_small(s, c, bytes);
 	keep_up(s);
 	return shm_late(s, shm_run_large(s, c));
+}
+
+static berth_result run_rows(void *group, const struct coll *c, uint64_t deadline_ns)
+{
+	struct shm *s = group;
+	struct coll settled;
+	berth_result rc;
+	bool moved = false;
+
+	if (!shm_rows_fit(s, c->rows))
+		return coll_rows_in_steps(&shm_backend, s, c, deadline_ns);
+	rc = begin(s, deadline_ns);
+	if (rc)
+		return rc;
+	keep_up(s);
+	rc = shm_run_rows(s, c, &settled, &moved);
+	if (rc || moved)
+		return rc;
+	settled.signature++;
+	return run(s, &settled, deadline_ns);
 }
 
 static void end(void *group, berth_result result, unsigned lost)
@@ -326,5 +253,5 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 	return (size_t)n;
 }
 
-const struct backend shm_backend = { "shm", run,        others, explain,       end,
-				     leave, algorithms, true,   2 * FLAT_BYTES };
+const struct backend shm_backend = { "shm", run,   run_rows,   others, explain,
+				     end,   leave, algorithms, true,   2 * FLAT_BYTES };

@@ -8,14 +8,15 @@
  *
  *   to 48 bytes    the data are in the line: one hand-over of one cache line
  *   to 32 KiB      (4 ranks: 16, 16 and more: 4) in a slot beside it; every rank reads
- *                  all slots
+ *                  of all slots what it needs.  What one of two ranks gives the other
+ *                  alone (reduce, broadcast, gather, scatter): to 4 KiB
  *   above          through a window of 1 MiB a rank in chunks of 16 to 256 KiB, the
  *                  next being staged while one is reduced; rank i reduces part i of
  *                  each chunk and the others copy it ("two-shot"); two ranks: in
  *                  chunks of 128 KiB, all of which both read
  *   in the heap    nothing is staged: rank i reads part i of all inputs and stores it
  *                  into all outputs; past the caches when the arrays exceed them.
- *                  broadcast, allgather and reducescatter read the others' inputs
+ *                  the other kinds read the others' inputs; alltoall never does
  *
  * Sums are in the order of ranks, whatever the way: the same bits on every rank.
  * The method: DPML (SC'17) for the window, YHCCL (SC'23) for the sliding of it and

@@ -19,15 +19,27 @@ static uint64_t offset_in_heap(const struct shm_op *w, const void *p, uint64_t b
 	return (uint64_t)(array - heap);
 }
 
+/* Bytes of IN, of a rank that gives something. */
+static uint64_t in_bytes(const struct shm_op *w)
+{
+	uint64_t bytes = w->c->count * w->size;
+
+	return w->c->kind == BERTH_SCATTER ? bytes * w->s->n : bytes;
+}
+
 /* What others are to read stays as it is until they have: not where the result of a
- * reducescatter or, of an allgather, what comes from another rank overwrites it. */
-static bool is_kept(const struct shm_op *w, uint64_t bytes)
+ * reducescatter or, of an allgather, what comes from another rank overwrites it.  Its
+ * own part nobody else reads. */
+static bool is_kept(const struct shm_op *w)
 {
 	const struct coll *c = w->c;
 	const unsigned char *in = c->in, *out = c->out;
+	uint64_t bytes = c->count * w->size;
 
 	if (c->kind == BERTH_REDUCESCATTER)
-		return out >= in + bytes || out + bytes <= in;
+		return out >= in + bytes || out + bytes <= in ||
+		       (w->size == w->out_size &&
+			out == in + coll_part_at(c, w->s->n, w->s->me) * w->size);
 	return c->kind != BERTH_ALLGATHER || in != out ||
 	       !coll_got_at(c, w->s->n, w->s->me);
 }
@@ -35,22 +47,20 @@ static bool is_kept(const struct shm_op *w, uint64_t bytes)
 void shm_direct_say(const struct shm_op *w, struct line *mine)
 {
 	const struct coll *c = w->c;
-	uint64_t bytes = c->count * w->size;
 
-	mine->u.far.in = is_kept(w, bytes) ? offset_in_heap(w, c->in, bytes) : NOWHERE;
-	mine->u.far.out = offset_in_heap(w, c->out, bytes);
-	if (c->kind == BERTH_BROADCAST && w->s->me != c->root) /* can it be read? */
+	mine->u.far.in = is_kept(w) ? offset_in_heap(w, c->in, in_bytes(w)) : NOWHERE;
+	mine->u.far.out = offset_in_heap(w, c->out, c->count * w->size);
+	if (!coll_gives(c, w->s->me)) /* can it be read? */
 		mine->u.far.in = w->s->config.heap ? 0 : NOWHERE;
 }
 
 /* Of rank R: how many bytes others read of its IN, and whether its OUT is written. */
 static uint64_t read_of(const struct shm_op *w, unsigned r)
 {
-	const struct coll *c = w->c;
-
-	if (c->kind == BERTH_ALLGATHER)
-		return coll_got(c, w->s->n, r) * w->size;
-	return c->kind == BERTH_BROADCAST && r != c->root ? 0 : c->count * w->size;
+	if (!coll_gives(w->c, r))
+		return 0;
+	return w->c->kind == BERTH_ALLGATHER ? coll_got(w->c, w->s->n, r) * w->size
+					     : in_bytes(w);
 }
 
 static bool is_written(const struct shm_op *w, unsigned r)
@@ -142,35 +152,51 @@ static berth_result reduce(struct shm_op *w)
 
 /* ---- what each fetches for itself ---- */
 
+static void fetch_sum(struct shm_op *w)
+{
+	struct shm *s = w->s;
+	uint64_t at = coll_part_at(w->c, s->n, s->me), n = coll_part(w->c, s->n, s->me);
+
+	for (unsigned r = 0; r < s->n; r++)
+		s->src[r] = their(w, s->place[r].in, at);
+	if (n)
+		kern_reduce(&w->kern, &(void *){ w->c->out }, 1, s->src, s->n, n,
+			    w->stream);
+}
+
+/* What others give, in the order of their ranks. */
+static void fetch_all(struct shm_op *w)
+{
+	struct shm *s = w->s;
+	const struct coll *c = w->c;
+
+	for (unsigned i = 1; i < s->n; i++) {
+		unsigned r = (s->me + i) % s->n;
+
+		kern_copy(shm_op_out(w, coll_got_at(c, s->n, r)),
+			  their(w, s->place[r].in, 0), coll_got(c, s->n, r) * w->size,
+			  w->stream);
+	}
+}
+
 static void fetch(struct shm_op *w)
 {
 	struct shm *s = w->s;
 	const struct coll *c = w->c;
-	uint64_t at = coll_part_at(c, s->n, s->me);
 
-	switch (c->kind) {
-	case BERTH_BROADCAST:
-		if (s->me != c->root || c->out != c->in)
-			kern_copy(c->out, their(w, s->place[c->root].in, 0),
-				  c->count * w->size, w->stream);
-		break;
-	case BERTH_REDUCESCATTER:
-		for (unsigned r = 0; r < s->n; r++)
-			s->src[r] = their(w, s->place[r].in, at);
-		if (coll_part(c, s->n, s->me))
-			kern_reduce(&w->kern, &(void *){ c->out }, 1, s->src, s->n,
-				    coll_part(c, s->n, s->me), w->stream);
-		break;
-	default: /* allgather */
-		for (unsigned i = 0; i < s->n; i++) {
-			unsigned r = (s->me + i) % s->n;
-			unsigned char *to = shm_op_out(w, coll_got_at(c, s->n, r));
-
-			if (r != s->me || to != c->in)
-				kern_copy(to, their(w, s->place[r].in, 0),
-					  coll_got(c, s->n, r) * w->size, w->stream);
-		}
-	}
+	if (c->kind != BERTH_REDUCESCATTER)
+		coll_keep_own(c, s->n, s->me);
+	if (c->kind == BERTH_REDUCESCATTER)
+		fetch_sum(w);
+	else if (!coll_gets(c, s->me))
+		return;
+	else if (c->kind == BERTH_ALLGATHER || c->kind == BERTH_GATHER)
+		fetch_all(w);
+	else
+		kern_copy(c->out,
+			  their(w, s->place[c->root].in,
+				c->kind == BERTH_SCATTER ? s->me * c->count : 0),
+			  c->count * w->size, w->stream);
 	if (w->stream)
 		kern_fence();
 }

@@ -1,15 +1,18 @@
-/* shm_internal.h - what the parts of shm.c share: shm.c has the region, the agreement
- * and what fits beside a line, shm_window.c what goes through the window, shm_direct.c
- * what is done in the heap. */
+/* shm_internal.h - what the parts of shm.c share: shm.c has the region, shm_agree.c the
+ * agreement, shm_small.c what each rank stores before it, shm_window.c what goes
+ * through the window, shm_direct.c what is done in the heap. */
 #ifndef BERTH_LIB_SHM_INTERNAL_H
 #define BERTH_LIB_SHM_INTERNAL_H
 
 #include "lib/backend/shm.h"
 #include "lib/base/kern.h"
 
+#include <string.h>
+
 enum {
 	LINE_BYTES = 128, /* two: the neighbour is fetched with it */
 	INLINE_BYTES = 48,
+	INLINE_ROOM_BYTES = 64, /* for whole vectors of them */
 	FLAT_BYTES = 32 << 10,
 	FLAT_NEAR_BYTES = 4096,
 	GIVE_BYTES = 512,
@@ -36,10 +39,12 @@ struct line {
 			uint32_t probe;           /* of rank 0: find out anew */
 		} far;
 	} u;
+	unsigned char more[LINE_BYTES - 64]; /* behind DATA, of rows (shm_rows.c) */
 };
 #define NOWHERE UINT64_MAX
 
-/* A rank's IN and OUT there, looked at once: its line may change at any time. */
+/* A rank's IN and OUT there, looked at once: its line may change at any time.  Of rows:
+ * where this rank's part of its data begins, and where they end. */
 struct place {
 	uint64_t in, out;
 };
@@ -128,6 +133,38 @@ static inline void cache_give(const void *at, size_t bytes)
 #endif
 }
 
+/* ---- copies of what may be small ---- */
+
+/* N is at most INLINE_BYTES. */
+static inline void shm_copy_small(void *to, const void *from, size_t n)
+{
+	unsigned char *t = to;
+	const unsigned char *f = from;
+
+	if (n >= 16) {
+		for (size_t i = 0; i + 16 < n; i += 16)
+			memcpy(t + i, f + i, 16);
+		memcpy(t + n - 16, f + n - 16, 16);
+	} else if (n >= 8) {
+		memcpy(t, f, 8);
+		memcpy(t + n - 8, f + n - 8, 8);
+	} else if (n >= 4) {
+		memcpy(t, f, 4);
+		memcpy(t + n - 4, f + n - 4, 4);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			t[i] = f[i];
+	}
+}
+
+static inline void shm_copy(void *to, const void *from, size_t n)
+{
+	if (n <= INLINE_BYTES)
+		shm_copy_small(to, from, n);
+	else
+		memcpy(to, from, n);
+}
+
 /* Say what this rank calls for, and hear it of all. */
 berth_result shm_agree(struct shm *s, uint32_t signature);
 /* Its two halves: tell SIGNATURE; wait until all ranks have told theirs. */
@@ -139,8 +176,26 @@ berth_result shm_late(struct shm *s, berth_result why);
 /* The group is broken for RESULT, if it was not; all that wait wake up. */
 void shm_break(struct shm *s, berth_result result);
 
+/* Rank R's room for BYTES in operation SEQ, beside its line. */
+unsigned char *shm_flat(const struct shm *s, unsigned r, uint32_t seq, size_t bytes);
+
+/* What each rank has to store for C: the same on all ranks that agree. */
+size_t shm_small_bytes(const struct shm *s, const struct coll *c);
+/* So many at most may be for shm_run_small(). */
+size_t shm_small_most(const struct shm *s, const struct coll *c);
+/* C, of which that is BYTES. */
+berth_result shm_run_small(struct shm *s, const struct coll *c, size_t bytes);
+/* Is there room for what each rank tells? */
+bool shm_rows_fit(const struct shm *s, const struct coll_rows *rows);
+/* Tell it, with the data where they are small.  SETTLED: C with what all have told.
+ * MOVED: the operation is done; else all rows are there, and no more. */
+berth_result shm_run_rows(struct shm *s, const struct coll *c, struct coll *settled,
+			  bool *moved);
+
 /* Any operation on any number of elements.  This rank's line is not posted yet. */
 berth_result shm_run_large(struct shm *s, const struct coll *c);
+/* The data of an alltoall, after the agreement. */
+berth_result shm_run_window(struct shm *s, const struct coll *c);
 
 /* ---- how to stage ---- */
 

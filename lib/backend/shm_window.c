@@ -2,6 +2,13 @@
 
 #include <string.h>
 
+/* Each rank gets something else of what one gives: in a slot, parts side by side. */
+static bool has_parts(berth_kind kind)
+{
+	return kind == BERTH_REDUCESCATTER || kind == BERTH_ALLTOALL ||
+	       kind == BERTH_SCATTER;
+}
+
 /* Piece K of what goes to each rank, side by side. */
 static void stage_parts(struct shm_op *w, uint64_t k)
 {
@@ -33,10 +40,10 @@ static void take_sum(struct shm_op *w, uint64_t k)
 			    s->src, s->n, n, w->stream);
 }
 
-static void take_pieces(struct shm_op *w, uint64_t k)
+/* Of others, what lies AT bytes into their slots. */
+static void take_pieces(struct shm_op *w, uint64_t k, size_t at)
 {
 	struct shm *s = w->s;
-	bool all = w->c->kind == BERTH_ALLGATHER; /* the same piece for everybody */
 
 	for (unsigned i = 1; i < s->n; i++) {
 		unsigned r = (s->me + i) % s->n;
@@ -45,14 +52,12 @@ static void take_pieces(struct shm_op *w, uint64_t k)
 		if (n)
 			kern_copy(
 				shm_op_out(w, coll_got_at(w->c, s->n, r) + k * w->each),
-				shm_op_slot(w, r, k) +
-					(all ? 0 : s->me * w->each * w->size),
-				n * w->size, w->stream);
+				shm_op_slot(w, r, k) + at, n * w->size, w->stream);
 	}
 }
 
-/* What goes to all ranks; of an allgather it is where copy_own() has put it, since IN
- * may be OUT, where others' parts come. */
+/* What goes to all ranks; of an allgather it is where coll_keep_own() has put it, since
+ * IN may be OUT, where others' parts come. */
 static const unsigned char *for_all(const struct shm_op *w)
 {
 	return w->c->kind == BERTH_ALLGATHER
@@ -65,20 +70,16 @@ static void stage(struct shm_op *w, uint64_t k)
 	struct shm *s = w->s;
 	uint64_t n;
 
-	switch (w->c->kind) {
-	case BERTH_BROADCAST:
-		if (w->c->root != s->me)
-			break;
-		/* fall through */
-	case BERTH_ALLGATHER:
+	if (!coll_gives(w->c, s->me))
+		return;
+	if (has_parts(w->c->kind)) {
+		stage_parts(w, k);
+	} else {
 		n = shm_op_of_round(w, w->c->count, k);
 		if (n)
 			kern_copy(shm_op_slot(w, s->me, k),
 				  for_all(w) + k * w->each * w->size, n * w->size,
 				  s->past);
-		break;
-	default:
-		stage_parts(w, k);
 	}
 	if (s->past)
 		kern_fence();
@@ -90,7 +91,7 @@ static berth_result await_staged(struct shm_op *w, uint64_t k)
 	berth_result rc = BERTH_OK;
 
 	for (unsigned r = 0; !rc && r < s->n; r++)
-		if (r != s->me && (w->c->kind != BERTH_BROADCAST || r == w->c->root))
+		if (r != s->me && coll_gives(w->c, r))
 			rc = wait_for(&s->wait, &s->staged[r].post,
 				      s->base + (uint32_t)k + 1);
 	return rc;
@@ -99,18 +100,22 @@ static berth_result await_staged(struct shm_op *w, uint64_t k)
 static berth_result take_round(struct shm_op *w, uint64_t k)
 {
 	struct shm *s = w->s;
+	size_t at = has_parts(w->c->kind) ? s->me * w->each * w->size : 0;
+	uint64_t n = shm_op_of_round(w, w->c->count, k);
 	berth_result rc;
 
+	if (!coll_gets(w->c, s->me))
+		return BERTH_OK;
 	rc = await_staged(w, k);
 	if (rc)
 		return rc;
 	if (w->c->kind == BERTH_REDUCESCATTER)
 		take_sum(w, k);
-	else if (w->c->kind != BERTH_BROADCAST)
-		take_pieces(w, k);
-	else if (w->c->root != s->me)
-		kern_copy(shm_op_out(w, k * w->each), shm_op_slot(w, w->c->root, k),
-			  shm_op_of_round(w, w->c->count, k) * w->size, w->stream);
+	else if (w->c->kind != BERTH_BROADCAST && w->c->kind != BERTH_SCATTER)
+		take_pieces(w, k, at);
+	else if (n)
+		kern_copy(shm_op_out(w, k * w->each),
+			  shm_op_slot(w, w->c->root, k) + at, n * w->size, w->stream);
 	return BERTH_OK;
 }
 
@@ -150,50 +155,6 @@ static berth_result go(struct shm_op *w)
 
 /* ---- what the ranks call for ---- */
 
-/* Of an allgather or broadcast, where the rank's own is already. */
-static void copy_own(struct shm_op *w)
-{
-	struct shm *s = w->s;
-	uint64_t at =
-		w->c->kind == BERTH_BROADCAST ? 0 : coll_got_at(w->c, s->n, s->me);
-	uint64_t from =
-		w->c->kind == BERTH_ALLTOALL ? coll_part_at(w->c, s->n, s->me) : 0;
-	uint64_t n = w->c->kind == BERTH_ALLTOALL ? coll_part(w->c, s->n, s->me)
-						  : w->c->count;
-
-	if (w->c->kind == BERTH_BROADCAST && w->c->root != s->me)
-		return;
-	if (n && shm_op_out(w, at) != shm_op_in(w, from))
-		memmove(shm_op_out(w, at), shm_op_in(w, from), n * w->size);
-}
-
-static uint64_t largest_of(const uint64_t *counts, unsigned n)
-{
-	uint64_t largest = 0;
-
-	for (unsigned r = 0; r < n; r++)
-		if (counts[r] > largest)
-			largest = counts[r];
-	return largest;
-}
-
-/* Elements of the largest part that any rank gives: all ranks come to the same by what
- * they have agreed on. */
-static uint64_t largest_of_all(const struct shm_op *w)
-{
-	const struct coll *c = w->c;
-
-	if (c->kind == BERTH_ALLTOALL && c->in_counts)
-		return c->largest;
-	if (c->kind == BERTH_ALLGATHER && c->out_counts)
-		return largest_of(c->out_counts, w->s->n);
-	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
-		return largest_of(c->in_counts, w->s->n);
-	return c->kind == BERTH_REDUCESCATTER || c->kind == BERTH_ALLTOALL
-		       ? coll_part(c, w->s->n, 0)
-		       : c->count;
-}
-
 /* Two, so that one is staged while the other is reduced; of a size that is worth its
  * flags, and all that are under way stay in the caches. */
 static size_t reduction_chunk(const struct shm *s, uint64_t bytes)
@@ -225,14 +186,27 @@ static berth_result by_slots(struct shm_op *w, uint64_t bytes)
 	w->slot_bytes = reduces ? reduction_chunk(s, bytes) : s->chunk_bytes;
 	w->slots = slots_of(s, w->slot_bytes);
 	w->each = w->slot_bytes / w->size;
-	if (kind == BERTH_REDUCESCATTER || kind == BERTH_ALLTOALL)
+	if (has_parts(kind))
 		w->each = w->slot_bytes / s->n / PART_BYTES * PART_BYTES / w->size;
-	w->rounds = (largest_of_all(w) + w->each - 1) / w->each;
+	w->rounds = (coll_largest(w->c, s->n) + w->each - 1) / w->each;
 	if (reduces)
 		return shm_two_shot(w);
 	if (kind != BERTH_REDUCESCATTER)
-		copy_own(w);
+		coll_keep_own(w->c, s->n, s->me);
 	return go(w);
+}
+
+static berth_result window(struct shm_op *w, uint64_t bytes)
+{
+	struct shm *s = w->s;
+	berth_result rc;
+
+	rc = w->c->kind == BERTH_ALLREDUCE && shm_is_pair(s) ? shm_pair(w)
+							     : by_slots(w, bytes);
+	s->base += (uint32_t)w->rounds;
+	if (w->stream) /* the next reader, in any thread, has to see it */
+		kern_fence();
+	return rc;
 }
 
 berth_result shm_run_large(struct shm *s, const struct coll *c)
@@ -260,10 +234,13 @@ berth_result shm_run_large(struct shm *s, const struct coll *c)
 	rc = shm_direct_hear(&w, &direct);
 	if (rc || direct)
 		return rc ? rc : shm_run_direct(&w);
-	rc = c->kind == BERTH_ALLREDUCE && shm_is_pair(s) ? shm_pair(&w)
-							  : by_slots(&w, bytes);
-	s->base += (uint32_t)w.rounds;
-	if (w.stream) /* the next reader, in any thread, has to see it */
-		kern_fence();
-	return rc;
+	return window(&w, bytes);
+}
+
+berth_result shm_run_window(struct shm *s, const struct coll *c)
+{
+	struct shm_op w = { .s = s, .c = c, .size = kern_size(c->type) };
+
+	w.out_size = w.size;
+	return window(&w, c->count * w.size);
 }

@@ -104,6 +104,10 @@ static berth_result data(struct tcp_op *w)
 		return tcp_broadcast(w);
 	case BERTH_ALLTOALL:
 		return tcp_alltoall(w);
+	case BERTH_GATHER:
+		return tcp_gather(w);
+	case BERTH_SCATTER:
+		return tcp_scatter(w);
 	default:
 		return BERTH_OK;
 	}
@@ -211,5 +215,5 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 	return tune_table(text, bytes, &t->numbers, t->n);
 }
 
-const struct backend tcp_backend = { "tcp", run,        others, explain, end,
-				     leave, algorithms, false,  0 };
+const struct backend tcp_backend = { "tcp", run,   NULL,       others, explain,
+				     end,   leave, algorithms, false,  0 };

@@ -17,6 +17,7 @@
  *   broadcast       a binomial tree to 64 KiB; above the root gives each rank a part,
  *                   then a ring
  *   alltoall        in step i with the rank i further on
+ *   gather, scatter directly to or from the root
  *
  * All of them combine in one order (pairwise.h): every rank gets the same bits, in
  * every run. */

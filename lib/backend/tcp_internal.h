@@ -107,5 +107,7 @@ berth_result tcp_share(struct tcp_op *w);
 berth_result tcp_allgather(struct tcp_op *w);
 berth_result tcp_broadcast(struct tcp_op *w);
 berth_result tcp_alltoall(struct tcp_op *w);
+berth_result tcp_gather(struct tcp_op *w);
+berth_result tcp_scatter(struct tcp_op *w);
 
 #endif

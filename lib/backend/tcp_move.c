@@ -33,12 +33,10 @@ berth_result tcp_allgather(struct tcp_op *w)
 {
 	struct tcp *t = w->t;
 	unsigned n = t->n, next = (t->me + 1) % n, before = (t->me + n - 1) % n;
-	unsigned char *out = w->c->out,
-		      *own = out + coll_got_at(w->c, n, t->me) * w->size;
+	unsigned char *out = w->c->out;
 	berth_result rc = BERTH_OK;
 
-	if (w->c->count && own != w->c->in)
-		memmove(own, w->c->in, w->c->count * w->size);
+	coll_keep_own(w->c, n, t->me);
 	for (unsigned k = 0; !rc && k + 1 < n; k++) {
 		unsigned give = (t->me + n - k) % n, get = (t->me + 2 * n - k - 1) % n;
 
@@ -81,8 +79,7 @@ berth_result tcp_broadcast(struct tcp_op *w)
 	unsigned char *out = w->c->out;
 	berth_result rc = BERTH_OK;
 
-	if (t->me == w->c->root && w->c->in != w->c->out && w->c->count)
-		memmove(w->c->out, w->c->in, w->c->count * w->size);
+	coll_keep_own(w->c, t->n, t->me);
 	if (w->c->count * w->size <= TREE_BYTES)
 		return down_tree(w);
 	for (unsigned r = 0; !rc && r < t->n; r++) {
@@ -132,4 +129,68 @@ berth_result tcp_alltoall(struct tcp_op *w)
 	}
 	free(copy);
 	return rc;
+}
+
+/* N of the other places, from the K-th after the root on, each by its part of ARRAY,
+ * which the root has. */
+static size_t list_parts(const struct tcp_op *w, unsigned char *array, unsigned k,
+			 struct tcp_transfer part[TCP_AT_ONCE])
+{
+	const unsigned n = w->t->n;
+	const uint64_t bytes = w->c->count * w->size;
+	size_t m;
+
+	for (m = 0; m < TCP_AT_ONCE && k + m < n; m++) {
+		unsigned place = (w->c->root + k + (unsigned)m) % n;
+		unsigned char *at = array ? array + place * bytes : NULL;
+
+		part[m] = (struct tcp_transfer){
+			.place = place, .data = at, .dst = at, .bytes = bytes
+		};
+	}
+	return m;
+}
+
+/* Between the root, which has ARRAY, and all others.  Each of those has one step. */
+static berth_result with_root(struct tcp_op *w, unsigned char *array, bool gathers)
+{
+	struct tcp_transfer part[TCP_AT_ONCE], none[TCP_AT_ONCE];
+	uint32_t step = w->t->step;
+	berth_result rc = BERTH_OK;
+	size_t m;
+
+	memset(none, 0, sizeof none);
+	for (unsigned k = 1; !rc && k < w->t->n; k += (unsigned)m) {
+		m = list_parts(w, array, k, part);
+		w->t->step = step;
+		rc = gathers ? tcp_exchange_all(w, none, part, m)
+			     : tcp_exchange_all(w, part, none, m);
+	}
+	return rc;
+}
+
+berth_result tcp_gather(struct tcp_op *w)
+{
+	const struct coll *c = w->c;
+	struct tcp_transfer mine = { .place = c->root,
+				     .data = c->in,
+				     .bytes = c->count * w->size };
+
+	if (w->t->me != c->root)
+		return tcp_exchange(w, &mine, NULL);
+	coll_keep_own(c, w->t->n, w->t->me);
+	return with_root(w, c->out, true);
+}
+
+berth_result tcp_scatter(struct tcp_op *w)
+{
+	const struct coll *c = w->c;
+	struct tcp_transfer mine = { .place = c->root,
+				     .dst = c->out,
+				     .bytes = c->count * w->size };
+
+	if (w->t->me != c->root)
+		return tcp_exchange(w, NULL, &mine);
+	coll_keep_own(c, w->t->n, w->t->me);
+	return with_root(w, (unsigned char *)(uintptr_t)c->in, false);
 }

@@ -11,6 +11,9 @@
 _Static_assert(COUNT(KIND_NAMES) == KIND_COUNT && COUNT(TYPE_NAMES) == TYPE_COUNT &&
 		       COUNT(OP_NAMES) == OP_COUNT,
 	       "names.def and berth.h differ");
+_Static_assert(KIND_LAST_REDUCTION == BERTH_REDUCESCATTER &&
+		       KIND_BARRIER == BERTH_BARRIER,
+	       "names.def and berth.h differ");
 
 /* ---- alone ---- */
 

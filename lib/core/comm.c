@@ -381,7 +381,7 @@ berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadlin
 {
 	c->deadline_ns = deadline_ns;
 	if (coll->rows)
-		return coll_run_rows(c->back, c->group, coll, c->n, c->me, deadline_ns);
+		return coll_run_rows(c->back, c->group, coll, deadline_ns);
 	return c->back->run(c->group, coll, deadline_ns);
 }
 

@@ -223,7 +223,13 @@ berth_result op_counts_run(struct comm *c, const struct op *op, struct coll *col
 	if (!room)
 		return BERTH_MEMORY;
 	fill_row(room, c, op, coll);
-	k.rows = (struct coll_rows){ room, room + words, words, settle, &k };
+	k.rows = (struct coll_rows){ .n = c->n,
+				     .me = c->me,
+				     .mine = room,
+				     .words = words,
+				     .all = room + words,
+				     .settle = settle,
+				     .ctx = &k };
 	k.got = room + (c->n + 1) * words;
 	coll->rows = &k.rows;
 	rc = c->n == 1 ? run_alone(&k, coll) : comm_step(c, coll, deadline_ns);

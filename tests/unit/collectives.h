@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "lib/backend/backend.h"
+#include "lib/backend/coll_rows.h"
 
 struct group {
 	const struct backend *back;
@@ -146,6 +147,14 @@ static enum berth_kind kind_of(unsigned number)
 				 : BERTH_ALLREDUCE;
 }
 
+/* Bytes of IN in front of what this rank gets, where OUT may be. */
+static size_t kept_at(const struct ranks *r, const struct coll *c)
+{
+	return c->kind == BERTH_REDUCESCATTER
+		       ? coll_part_at(c, r->n, r->me) * kern_size(c->type)
+		       : 0;
+}
+
 static void check_reductions(struct ranks *r, struct group *g)
 {
 	static const uint64_t counts[] = { 0,    1,    3,    12,    13,   500,
@@ -163,13 +172,12 @@ static void check_reductions(struct ranks *r, struct group *g)
 						  .root = op % r->n,
 						  .scale = scale_of(r, o, op) };
 				unsigned char *in = a + op % 4 * kern_size(t);
-				bool in_place =
-					op % 3 == 0 && c.kind != BERTH_REDUCESCATTER;
+				unsigned char *kept = in + kept_at(r, &c);
 
 				if (!kern_is_defined(t, o) ||
 				    (counts[i] > 6000 && (op + o + t) % r->n > 1))
 					continue;
-				check_reduction(r, g, &c, in, in_place ? in : b, op);
+				check_reduction(r, g, &c, in, op % 3 ? b : kept, op);
 				op++;
 			}
 	free(a);
@@ -295,7 +303,7 @@ static void check_scatter(struct ranks *r, struct group *g, uint64_t count, bool
 		all += counts[k];
 	}
 	in = ranks_array(r, all * 4 + 4);
-	out = ranks_array(r, counts[r->me] * 4 + 4);
+	out = op % 3 ? ranks_array(r, counts[r->me] * 4 + 4) : in + at;
 	for (uint64_t i = 0; i < all; i++)
 		in[i] = word(r->me, 0, i, op);
 	c.count = all;
@@ -311,13 +319,158 @@ static void check_scatter(struct ranks *r, struct group *g, uint64_t count, bool
 		RANKS_ASSERT(r, out[i] == sum, "reducescatter of %zu: [%zu]",
 			     (size_t)count, (size_t)i);
 	}
+	if (op % 3)
+		ranks_free(r, out);
+	ranks_free(r, in);
+}
+
+/* Each to the root; which may have its own where it goes to. */
+static void check_to_root(struct ranks *r, struct group *g, uint64_t count, unsigned op)
+{
+	struct coll c = { .kind = BERTH_GATHER,
+			  .type = BERTH_U32,
+			  .count = count,
+			  .root = op / 2 % r->n,
+			  .signature = op };
+	uint32_t *in = ranks_array(r, count * 4 + 4);
+	uint32_t *out = ranks_array(r, r->n * count * 4 + 4);
+	bool is_root = r->me == c.root;
+
+	memset(out, 0xee, r->n * count * 4 + 4);
+	c.in = is_root && op % 2 ? out + r->me * count : in;
+	c.out = out;
+	for (uint64_t i = 0; i < count; i++)
+		((uint32_t *)(uintptr_t)c.in)[i] = word(r->me, 0, i, op);
+	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "gather");
+	for (uint64_t i = 0; i < r->n * count; i++)
+		RANKS_ASSERT(r,
+			     out[i] == (is_root ? word((unsigned)(i / count), 0,
+						       i % count, op)
+						: 0xeeeeeeee),
+			     "gather of %zu: [%zu]", (size_t)count, (size_t)i);
+	RANKS_ASSERT(r, out[r->n * count] == 0xeeeeeeee, "gather wrote too much");
 	ranks_free(r, in);
 	ranks_free(r, out);
 }
 
+/* The root to each; which may leave its own where it is. */
+static void check_from_root(struct ranks *r, struct group *g, uint64_t count,
+			    unsigned op)
+{
+	struct coll c = { .kind = BERTH_SCATTER,
+			  .type = BERTH_U32,
+			  .count = count,
+			  .root = op / 2 % r->n,
+			  .signature = op };
+	uint32_t *in = ranks_array(r, r->n * count * 4 + 4);
+	uint32_t *out = ranks_array(r, count * 4 + 4), *got;
+
+	for (uint64_t i = 0; i < r->n * count; i++)
+		in[i] = word(r->me, (unsigned)(i / count), i % count, op);
+	out[count] = 0xeeeeeeee;
+	got = r->me == c.root && op % 2 ? in + r->me * count : out;
+	c.in = r->me == c.root || op % 4 > 1 ? in : NULL;
+	c.out = got;
+	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "scatter");
+	for (uint64_t i = 0; i < count; i++)
+		RANKS_ASSERT(r, got[i] == word(c.root, r->me, i, op),
+			     "scatter of %zu: [%zu]", (size_t)count, (size_t)i);
+	RANKS_ASSERT(r, out[count] == 0xeeeeeeee, "scatter wrote too much");
+	ranks_free(r, in);
+	ranks_free(r, out);
+}
+
+/* ---- what ranks know only of their own ---- */
+
+/* Elements that rank I gives to rank K: of an allgather, the same to all. */
+static uint64_t row_count(unsigned i, unsigned k, uint64_t count, bool gather)
+{
+	return gather ? count * ((i + 1) % 3) / 2 : count * ((i + 2 * k) % 3) / 2;
+}
+
+struct rows_check {
+	struct ranks *r;
+	uint64_t count, get[64], all;
+	void *out;
+	bool differs; /* settle() says that */
+};
+
+static berth_result settle(void *ctx, struct coll *c)
+{
+	struct rows_check *x = ctx;
+	const unsigned n = x->r->n, me = x->r->me;
+	const bool gather = c->kind == BERTH_ALLGATHER;
+
+	for (unsigned i = 0; i < n; i++) {
+		const uint64_t *row = c->rows->all + i * c->rows->words;
+
+		for (unsigned k = 0; k < (gather ? 1 : n); k++)
+			RANKS_ASSERT(x->r, row[k] == row_count(i, k, x->count, gather),
+				     "row %u of %u: [%u] is %zu", i, n, k,
+				     (size_t)row[k]);
+		RANKS_ASSERT(x->r, row[c->rows->words - 1] == 1000 + i, "end of row");
+		x->all += x->get[i] = row[gather ? 0 : me];
+	}
+	if (x->differs)
+		return BERTH_MISMATCH;
+	c->out = x->out = ranks_array(x->r, x->all * 4 + 4);
+	((uint32_t *)x->out)[x->all] = 0xeeeeeeee;
+	c->in_counts = gather ? NULL : c->rows->mine;
+	c->out_counts = x->get;
+	c->largest = x->count;
+	return BERTH_OK;
+}
+
+static void check_rows(struct ranks *r, struct group *g, uint64_t count, bool gather,
+		       bool differs, unsigned op)
+{
+	uint64_t mine[65], all[64 * 65], at = 0, words = gather ? 2 : r->n + 1;
+	struct rows_check x = { .r = r, .count = count, .differs = differs };
+	struct coll_rows rows = { r->n, r->me, mine, words, all, settle, &x };
+	struct coll c = { .kind = gather ? BERTH_ALLGATHER : BERTH_ALLTOALL,
+			  .type = BERTH_U32,
+			  .rows = &rows,
+			  .signature = op };
+	uint32_t *in, *out;
+	berth_result rc;
+
+	for (unsigned k = 0; k < words - 1; k++)
+		c.count += mine[k] = row_count(r->me, k, count, gather);
+	mine[words - 1] = 1000 + r->me;
+	c.in = in = ranks_array(r, c.count * 4 + 4);
+	for (unsigned k = 0; k < words - 1; k++)
+		for (uint64_t i = 0; i < mine[k]; i++)
+			in[at++] = word(r->me, k, i, op);
+	rc = coll_run_rows(g->back, g->group, &c, 0);
+	RANKS_ASSERT(r, rc == (differs ? BERTH_MISMATCH : BERTH_OK), "rows: %d", rc);
+	at = 0;
+	out = x.out;
+	for (unsigned k = 0; out && k < r->n; k++)
+		for (uint64_t i = 0; i < x.get[k]; i++)
+			RANKS_ASSERT(r, out[at++] == word(k, gather ? 0 : r->me, i, op),
+				     "rows of %zu: from %u [%zu]", (size_t)count, k,
+				     (size_t)i);
+	RANKS_ASSERT(r, !out || out[at] == 0xeeeeeeee, "rows: wrote too much");
+	ranks_free(r, in);
+	ranks_free(r, out);
+}
+
+static void check_all_rows(struct ranks *r, struct group *g)
+{
+	static const uint64_t counts[] = { 0, 2, 6, 12, 140, 2000, 9000, EACH - 1 };
+	unsigned op = 1000;
+
+	for (int turn = 0; turn < 3; turn++)
+		for (size_t i = 0; i < sizeof counts / sizeof *counts; i++, op += 6) {
+			check_rows(r, g, counts[i], turn & 1, false, op);
+			check_rows(r, g, counts[i], !(turn & 1), turn > 1, op + 2);
+			check_broadcast(r, g, counts[i], op + 4);
+		}
+}
+
 static void check_moves(struct ranks *r, struct group *g)
 {
-	static const uint64_t counts[] = { 0, 1, 17, 1000, EACH };
+	static const uint64_t counts[] = { 0, 1, 5, 17, 140, 1000, EACH };
 	unsigned op = 1;
 
 	for (int turn = 0; turn < 4; turn++)
@@ -327,6 +480,8 @@ static void check_moves(struct ranks *r, struct group *g)
 			check_exchange(r, g, counts[i] / (turn & 1 ? 3 : 1), turn & 1,
 				       op++);
 			check_scatter(r, g, counts[i], turn & 1, op++);
+			check_to_root(r, g, counts[i], op++);
+			check_from_root(r, g, counts[i], op++);
 			RANKS_ASSERT(
 				r,
 				!g->back->run(g->group,
@@ -336,6 +491,7 @@ static void check_moves(struct ranks *r, struct group *g)
 				"barrier");
 			op++;
 		}
+	check_all_rows(r, g);
 }
 
 /* ---- what goes wrong ---- */

@@ -469,8 +469,9 @@ static bool others_lie(struct shm *s, const struct coll *c, uint64_t bytes)
 
 	for (unsigned r = 0; r < LIARS; r++) {
 		struct line *line = &s->line[~s->seq & 1][r];
-		uint64_t in = an_offset(bytes), out = an_offset(bytes);
-		bool reads = c->kind != BERTH_BROADCAST || r == c->root,
+		uint64_t given = c->kind == BERTH_SCATTER ? LIARS * bytes : bytes;
+		uint64_t in = an_offset(given), out = an_offset(bytes);
+		bool reads = coll_gives(c, r),
 		     writes = c->kind == BERTH_ALLREDUCE ||
 			      (c->kind == BERTH_REDUCE && r == c->root);
 
@@ -485,7 +486,7 @@ static bool others_lie(struct shm *s, const struct coll *c, uint64_t bytes)
 		atomic_store(&s->staged[r].post.value, s->base + 1000);
 		atomic_store(&s->reduced[r].post.value, s->base + 1000);
 		atomic_store(&s->done[r].post.value, s->base + 1000);
-		sound &= is_sound(in, reads ? bytes : 0) &&
+		sound &= is_sound(in, reads ? given : 0) &&
 			 (!writes || is_sound(out, bytes));
 	}
 	return sound;
@@ -513,11 +514,12 @@ static struct shm *join_liars(void)
 
 static void hear_lies(struct shm *s, unsigned turn)
 {
-	static const enum berth_kind kinds[] = { BERTH_ALLREDUCE, BERTH_REDUCE,
+	static const enum berth_kind kinds[] = { BERTH_ALLREDUCE,     BERTH_REDUCE,
 						 BERTH_REDUCESCATTER, BERTH_ALLGATHER,
-						 BERTH_BROADCAST };
+						 BERTH_BROADCAST,     BERTH_GATHER,
+						 BERTH_SCATTER };
 	static float out[3 * 64];
-	struct coll c = { .kind = kinds[turn % 5],
+	struct coll c = { .kind = kinds[turn % 7],
 			  .type = BERTH_F32,
 			  .op = BERTH_SUM,
 			  .count = 13 + draw() % 50,
@@ -570,6 +572,97 @@ START_TEST(lies_at_the_end)
 }
 END_TEST
 
+/* ---- rows that cannot be ---- */
+
+enum { ROW_WORDS = 20, LIARS_FLAT_BYTES = FLAT_BYTES * 2 / LIARS / 64 * 64 };
+
+static uint64_t believed[LIARS];
+
+/* What the others say is not compared with anything. */
+static berth_result believe(void *ctx, struct coll *c)
+{
+	(void)ctx;
+	c->in_counts = c->kind == BERTH_ALLTOALL ? c->rows->mine : NULL;
+	c->out_counts = believed;
+	c->largest = LIARS_FLAT_BYTES;
+	return BERTH_OK;
+}
+
+/* The others have come to this operation and the next.  SMALL: their data are, and one
+ * may tell less or more than this rank believes, which *SOUND says. */
+static void others_tell(struct shm *s, const struct coll *c, bool small, bool *sound)
+{
+	const unsigned part = c->kind == BERTH_ALLTOALL ? s->me : 0;
+
+	others_lie(s, c, 4);
+	*sound = true;
+	for (unsigned r = 0; r < LIARS; r++) {
+		const uint64_t words[] = { draw() % 8, LIARS_FLAT_BYTES / 4 - 3,
+					   draw() % LIARS_FLAT_BYTES, draw(),
+					   draw() | 1ull << 63 };
+		struct line *line = &s->line[~s->seq & 1][r];
+		uint64_t row[1 + ROW_WORDS] = { 8 }; /* their width */
+
+		if (r == s->me)
+			continue;
+		for (unsigned i = 1; i <= ROW_WORDS; i++)
+			row[i] = words[small         ? 0
+				       : draw() % 16 ? draw() % 3
+						     : draw() % 5];
+		if (small)
+			believed[r] = draw() % 8 ? row[1 + part] : draw() % 8;
+		*sound &= believed[r] == row[1 + part];
+		if (c->rows->words == ROW_WORDS)
+			memcpy(shm_flat(s, r, s->seq + 1, FLAT_NEAR_BYTES), row,
+			       sizeof row);
+		else
+			memcpy(line->u.data, row, 8 + c->rows->words * 8);
+		line = &s->line[s->seq & 1][r];
+		atomic_store(&line->post.value,
+			     (uint64_t)(c->signature + 1) << 32 | (s->seq + 2));
+	}
+}
+
+static void hear_rows(struct shm *s, unsigned turn)
+{
+	static float in[LIARS * 8], out[LIARS * 64];
+	uint64_t mine[ROW_WORDS] = { 0 }, all[LIARS * ROW_WORDS];
+	struct coll_rows rows = { LIARS, s->me,   mine, turn % 2 ? 4 : ROW_WORDS,
+				  all,   believe, NULL };
+	struct coll c = { .kind = turn % 4 > 1 ? BERTH_ALLTOALL : BERTH_ALLGATHER,
+			  .type = BERTH_F32,
+			  .in = in,
+			  .out = out,
+			  .rows = &rows,
+			  .signature = turn };
+	berth_result rc;
+	bool small = draw() % 2, sound;
+
+	for (unsigned k = 0; k < LIARS; k++) {
+		mine[k] = draw() % 8;
+		believed[k] = k == s->me ? mine[k] : draw() % 64;
+		c.count += mine[k];
+	}
+	if (c.kind == BERTH_ALLGATHER)
+		believed[s->me] = mine[0] = c.count = c.count / LIARS;
+	others_tell(s, &c, small, &sound);
+	rc = coll_run_rows(&shm_backend, s, &c, 0);
+	ck_assert_msg(rc == BERTH_OK || rc == BERTH_PEER_LOST, "turn %u: %d", turn, rc);
+	ck_assert_msg(!small || !rc == sound, "turn %u: %d", turn, rc);
+	atomic_store(&s->region->broken, 0);
+}
+
+START_TEST(lies_of_rows)
+{
+	struct shm *s = join_liars();
+
+	s->flat_bytes = LIARS_FLAT_BYTES;
+	for (unsigned turn = 0; turn < LIES; turn++)
+		hear_rows(s, turn);
+	shm_backend.leave(s);
+}
+END_TEST
+
 START_TEST(words_that_break)
 {
 	struct shm *s = join_liars();
@@ -594,7 +687,7 @@ START_TEST(endless_texts)
 	const char *said[LIARS];
 
 	others_lie(s, &c, 0);
-	s->flat_bytes = FLAT_BYTES * 2 / LIARS / 64 * 64;
+	s->flat_bytes = LIARS_FLAT_BYTES;
 	memset(s->flat, 'x', LIARS * FLAT_SLOTS * s->flat_bytes);
 	ck_assert_int_eq(shm_backend.explain(s, "mine", said), BERTH_OK);
 	ck_assert_str_eq(said[1], "mine");
@@ -631,6 +724,7 @@ int main(void)
 	tcase_add_test(t, lost);
 	tcase_add_test(t, lies_of_places);
 	tcase_add_test(t, lies_at_the_end);
+	tcase_add_test(t, lies_of_rows);
 	tcase_add_test(t, words_that_break);
 	tcase_add_test(t, endless_texts);
 	srunner_run_all(r, CK_ENV);
