@@ -4,7 +4,7 @@
 
 #include "lib/base/clock.h"
 
-enum { FRAMES = 256 /* of one peer in one pass */ };
+enum { FRAMES = 256, PIECES = 8 /* of one peer in one pass, to it and from it */ };
 
 /* ---- matching ---- */
 
@@ -210,7 +210,7 @@ static bool push_data(struct p2p *p, struct p2p_peer *q)
 	bool moved = false;
 	size_t k;
 
-	while ((m = q->sending.first)) {
+	for (unsigned i = 0; i < PIECES && (m = q->sending.first); i++) {
 		if (m->moved < m->bytes) {
 			k = p2p_peer_put_data(p, q, m, p->slot[m->slot].other);
 			m->moved += k;
@@ -271,8 +271,9 @@ static bool push(struct p2p *p, struct p2p_peer *q)
 		}
 		moved |= p2p_push_answers(p, q);
 		/* a WITHDRAW goes before its number is used again */
-		while (!q->answers.n && q->waiting.first &&
-		       announce(p, q, q->waiting.first))
+		for (unsigned i = 0; i < FRAMES && !q->answers.n && q->waiting.first &&
+				     announce(p, q, q->waiting.first);
+		     i++)
 			moved = true;
 		moved |= push_data(p, q);
 		moved |= push_credit(p, q);
