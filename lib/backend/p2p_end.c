@@ -4,6 +4,8 @@
 
 #include "lib/base/clock.h"
 
+enum { SILENT_LOOKS = 6 };
+
 void p2p_finish(struct p2p *p, struct p2p_message *m, berth_result rc)
 {
 	p2p_list_remove(m);
@@ -177,7 +179,13 @@ static bool note_deadline(const struct p2p_message *m, bool matched, const void 
 
 static void look_at_peer(struct p2p *p, struct p2p_peer *q)
 {
-	bool left = q->bell && atomic_load(&q->bell->left);
+	bool left;
+
+	/* who has left for good, and has never said anything, refuses */
+	if (q->stream && q->pending && !p2p_stream_is_made(q->stream) &&
+	    ++q->silent == SILENT_LOOKS)
+		q->stream->wanted = true;
+	left = q->bell && atomic_load(&q->bell->left);
 
 	if (!left &&
 	    (!p->config.is_lost || !p->config.is_lost(p->config.ctx, q->place)))

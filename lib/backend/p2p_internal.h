@@ -56,6 +56,7 @@ struct p2p_peer {
 	uint32_t heads_out, room_out, heads_in, room_in, heads_owed, room_owed;
 	struct p2p_ring_end out, in;
 	struct p2p_stream *stream; /* NULL: of this host */
+	unsigned silent;           /* looks in a row at which there was no connection */
 	struct p2p_bell *bell;
 };
 
@@ -122,6 +123,8 @@ void p2p_finish_all(struct p2p *p,
 		    bool (*is)(const struct p2p_message *m, bool matched,
 			       const void *ctx),
 		    const void *ctx, berth_result rc);
+/* Has it ended without having left the job? */
+bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q);
 /* Nothing more comes from Q, or goes there. */
 void p2p_lose(struct p2p *p, struct p2p_peer *q);
 /* The group is of no use any more. */

@@ -241,6 +241,7 @@ static bool push_credit(struct p2p *p, struct p2p_peer *q)
 static bool has_to_say(const struct p2p_peer *q)
 {
 	return q->answers.n || q->waiting.first || q->sending.first ||
+	       (q->stream && q->stream->wanted && q->stream->speaks < 0) ||
 	       q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
 }
 
@@ -265,6 +266,7 @@ static bool push(struct p2p *p, struct p2p_peer *q)
 		if (q->stream) {
 			q->stream->wanted = true;
 			if (p2p_stream_have(q->stream)) {
+				q->left = !p2p_is_lost(p, q);
 				p2p_lose(p, q);
 				return true;
 			}

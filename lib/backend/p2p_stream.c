@@ -33,6 +33,12 @@ void p2p_stream_close(struct p2p_stream *s)
 	free(s);
 }
 
+bool p2p_stream_is_made(const struct p2p_stream *s)
+{
+	return net_socket(s->net, s->peer, 0) >= 0 ||
+	       net_socket(s->net, s->peer, 1) >= 0;
+}
+
 berth_result p2p_stream_have(struct p2p_stream *s)
 {
 	berth_result rc;

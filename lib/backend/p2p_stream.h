@@ -43,6 +43,8 @@ void p2p_stream_close(struct p2p_stream *s);
 
 /* Connect if that is wanted.  BERTH_OK: go on, connected or not. */
 berth_result p2p_stream_have(struct p2p_stream *s);
+/* Is there a connection, from either side? */
+bool p2p_stream_is_made(const struct p2p_stream *s);
 /* Its sockets, at most two. */
 size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p);
 
