@@ -177,6 +177,29 @@ static bool note_deadline(const struct p2p_message *m, bool matched, const void 
 	return false;
 }
 
+bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q)
+{
+	return p->config.is_lost && p->config.is_lost(p->config.ctx, q->place);
+}
+
+/* It has left, or so it seemed: it could not be reached. */
+static void look_again(struct p2p *p, struct p2p_peer *q)
+{
+	if (!q->left || !p2p_is_lost(p, q))
+		return;
+	q->left = false;
+	p->any_lost = true;
+	p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
+}
+
+/* Is there something that it said before? */
+static bool has_more(const struct p2p_peer *q)
+{
+	if (q->stream)
+		return p2p_stream_is_made(q->stream) && !q->stream->is_drained;
+	return !p2p_ring_is_empty(&q->in);
+}
+
 static void look_at_peer(struct p2p *p, struct p2p_peer *q)
 {
 	bool left;
@@ -187,11 +210,7 @@ static void look_at_peer(struct p2p *p, struct p2p_peer *q)
 		q->stream->wanted = true;
 	left = q->bell && atomic_load(&q->bell->left);
 
-	if (!left &&
-	    (!p->config.is_lost || !p->config.is_lost(p->config.ctx, q->place)))
-		return;
-	/* what it said before is still heard */
-	if (!q->stream && !p2p_ring_is_empty(&q->in))
+	if ((!left && !p2p_is_lost(p, q)) || has_more(q))
 		return;
 	q->left = left;
 	p2p_lose(p, q);
@@ -214,8 +233,14 @@ void p2p_look(struct p2p *p)
 	if (now - p->watched_ns < P2P_WATCH_MS * 1000000ull)
 		return;
 	p->watched_ns = now;
-	for (unsigned i = 0; i < p->config.n; i++)
-		if (!p->peer[i].gone && i != p->config.me &&
-		    (p->peer[i].pending || p->any_pending))
-			look_at_peer(p, &p->peer[i]);
+	for (unsigned i = 0; i < p->config.n; i++) {
+		struct p2p_peer *q = &p->peer[i];
+
+		if (i == p->config.me || (!q->pending && !p->any_pending))
+			continue;
+		if (q->gone)
+			look_again(p, q);
+		else
+			look_at_peer(p, q);
+	}
 }

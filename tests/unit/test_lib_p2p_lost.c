@@ -539,7 +539,7 @@ int main(void)
 	int failed;
 
 	suite_add_tcase(s, t);
-	tcase_set_timeout(t, 25);
+	tcase_set_timeout(t, 100);
 	tcase_add_loop_test(t, dies, 0, 3);
 	tcase_add_loop_test(t, leaves, 0, 3);
 	tcase_add_loop_test(t, hostile_ring, 0, 20);
