@@ -8,7 +8,7 @@
 #include "lib/backend/p2p_internal.h"
 #include "lib/base/clock.h"
 
-enum { RIG_LIMIT_S = 8 };
+enum { RIG_LIMIT_S = 60 };
 
 /* How many hosts; rank r is on host r % rig_hosts. */
 static unsigned rig_hosts = 1;

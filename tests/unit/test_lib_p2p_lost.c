@@ -234,7 +234,7 @@ static void hostile_bytes(struct rig *g)
 		rig_post(g, m + 20, 20);
 		while (!s->out || s->speaks < 0)
 			p2p_progress(g->p);
-		for (unsigned i = 0; i < 300; i++) {
+		for (unsigned i = 0; i < 300 && !g->p->peer[1].gone; i++) {
 			struct p2p_frame f = {
 				.kind = P2P_EAGER +
 					(unsigned)rand_r(&hostile_seed) % 11,
