@@ -276,12 +276,13 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 			atomic_fetch_sub(&p->in_flight, (uint32_t)n);
 		return BERTH_MEMORY;
 	}
-	enqueue(p, m, n);
 	if (pthread_mutex_trylock(&p->moving)) {
+		enqueue(p, m, n);
 		p2p_wake(p);
 		return BERTH_OK;
 	}
 	p2p_start_posted(p);
+	p2p_start(p, m, n);
 	polls = p->config.net && atomic_load(&p->bell->polls);
 	release(p, 0);
 	if (polls) /* it polls for other things now */

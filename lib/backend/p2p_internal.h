@@ -134,6 +134,8 @@ void p2p_look(struct p2p *p);
 
 /* ---- p2p_move.c ---- */
 
+/* N messages begin, all of an array. */
+void p2p_start(struct p2p *p, struct p2p_message *m, size_t n);
 /* What has been posted begins.  Was there anything? */
 bool p2p_start_posted(struct p2p *p);
 /* Everything once.  Did anything move? */

@@ -55,6 +55,8 @@ static bool match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
 	if (!rc && !s->has_data) {
 		p->slot[f.to].other = s->id;
 		p->slot[f.to].left = s->bytes;
+		if (q->stream)
+			q->stream->is_bulk = true;
 	}
 	f.signature = rc;
 	if (q->gone) {
@@ -486,6 +488,23 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
+/* The data of those that have started go, if the next one is not for the same peer. */
+static void push_for(struct p2p *p, int peer, const struct p2p_message *next)
+{
+	if (peer != P2P_ANY && peer != (int)p->config.me &&
+	    (!next || next->peer != peer))
+		push(p, &p->peer[peer]);
+}
+
+void p2p_start(struct p2p *p, struct p2p_message *m, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		m[i].list = NULL;
+		start(p, &m[i]);
+		push_for(p, m[i].peer, i + 1 < n ? &m[i + 1] : NULL);
+	}
+}
+
 bool p2p_start_posted(struct p2p *p)
 {
 	struct p2p_message *m, *next;
@@ -495,7 +514,7 @@ bool p2p_start_posted(struct p2p *p)
 	pthread_mutex_lock(&p->posting);
 	m = p->posted.first;
 	p->posted = (struct p2p_list){ NULL, NULL };
-	atomic_store(&p->has_posted, false);
+	atomic_store_explicit(&p->has_posted, false, memory_order_relaxed);
 	pthread_mutex_unlock(&p->posting);
 	for (; m; m = next) {
 		int peer = m->peer;
@@ -503,9 +522,7 @@ bool p2p_start_posted(struct p2p *p)
 		next = m->next;
 		m->list = NULL;
 		start(p, m);
-		if (peer != P2P_ANY && peer != (int)p->config.me &&
-		    (!next || next->peer != peer))
-			push(p, &p->peer[peer]);
+		push_for(p, peer, next);
 	}
 	return true;
 }

@@ -164,11 +164,12 @@ bool p2p_stream_is_sent(const struct p2p_stream *s)
 /* What the socket has, to TO (MOST bytes), then to IN, which is empty. */
 static ssize_t receive(struct p2p_stream *s, int fd, void *to, size_t most)
 {
-	struct iovec v[2] = { { to, most }, { s->in, P2P_IN_BYTES } };
+	size_t behind = s->is_bulk ? sizeof s->frame : P2P_IN_BYTES;
+	struct iovec v[2] = { { to, most }, { s->in, behind } };
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
 	ssize_t k = recvmsg(fd, &m, MSG_DONTWAIT);
 
-	s->is_drained = k < (ssize_t)(most + P2P_IN_BYTES);
+	s->is_drained = k < (ssize_t)(most + behind);
 	if (k <= (ssize_t)most)
 		return k;
 	s->in_at = 0;
@@ -185,7 +186,9 @@ static ssize_t fill(struct p2p_stream *s, int fd)
 		memmove(s->in, s->in + s->in_at, s->in_have);
 		s->in_at = 0;
 	}
-	room = P2P_IN_BYTES - s->in_have;
+	/* of large data only the next head, so that they come to where they belong */
+	room = s->is_bulk ? sizeof s->frame : P2P_IN_BYTES;
+	room = room > s->in_have ? room - s->in_have : P2P_IN_BYTES - s->in_have;
 	k = recv(fd, s->in + s->in_have, room, MSG_DONTWAIT);
 	s->is_drained = k < (ssize_t)room;
 	if (k > 0)
@@ -241,6 +244,7 @@ static int take_head(struct p2p_stream *s)
 	s->in_have -= sizeof f;
 	s->frame = f;
 	s->body = body;
+	s->is_bulk = body == P2P_DATA_BYTES;
 	s->is_inside = true;
 	return 1;
 }

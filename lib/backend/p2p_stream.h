@@ -25,6 +25,7 @@ struct p2p_stream {
 	bool has_left;     /* the peer has said so: nothing more is read */
 	bool is_drained;   /* there was no more to read, in this pass */
 	bool is_over;      /* the peer has ended it in the middle of a body */
+	bool is_bulk;      /* what comes is followed by more of the same data */
 	bool moved;        /* bytes went, since it was last asked */
 	unsigned char *out, *in;
 	size_t out_at, out_have, in_at, in_have;

@@ -66,8 +66,8 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 	return k;
 }
 
-/* This address has failed.  Who refuses at all of them in two turns is gone; one that
- * is silent may be busy, and whoever watches the ranks knows whether it is. */
+/* This address has failed.  A peer that refuses at all of them in two turns is gone;
+ * one that is silent may be busy. */
 static berth_result fail(struct net *n, unsigned peer, bool refused)
 {
 	struct begun *b = &n->begun[peer];

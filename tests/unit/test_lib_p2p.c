@@ -1,5 +1,5 @@
-/* lib/backend/p2p: messages from rank to rank: order, tags, any source, sizes, what does
- * not match, deadlines, limits; in memory, over connections, and both.
+/* lib/backend/p2p: messages from rank to rank: order, tags, any source, sizes, what
+ * does not match, deadlines, limits; in memory, over connections, and both.
  * limit_s: 400 */
 #include "p2p_rig.h"
 

@@ -1,5 +1,5 @@
-/* lib/backend/p2p: peers that are gone, or say what cannot be; random patterns; waiting;
- * threads.
+/* lib/backend/p2p: peers that are gone, or say what cannot be; random patterns;
+ * waiting; threads.
  * limit_s: 500 */
 #include "p2p_rig.h"
 
