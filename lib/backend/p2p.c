@@ -159,12 +159,16 @@ static void release(struct p2p *p, uint32_t self)
 		p2p_bell_ring(p->bell, p->bell_fd);
 }
 
-static bool progress(struct p2p *p, uint32_t self)
+/* SURE: even if another thread makes progress, which does not take long. */
+static bool progress(struct p2p *p, uint32_t self, bool sure)
 {
 	bool moved;
 
-	if (pthread_mutex_trylock(&p->moving))
-		return false;
+	if (pthread_mutex_trylock(&p->moving)) {
+		if (!sure)
+			return false;
+		pthread_mutex_lock(&p->moving);
+	}
 	moved = p2p_pass(p);
 	release(p, self);
 	return moved;
@@ -172,7 +176,7 @@ static bool progress(struct p2p *p, uint32_t self)
 
 bool p2p_progress(struct p2p *p)
 {
-	return progress(p, 0);
+	return progress(p, 0, false);
 }
 
 void p2p_wake(struct p2p *p)
@@ -245,10 +249,13 @@ void p2p_leave(struct p2p *p)
 
 /* ---- posting ---- */
 
-static bool is_place(const struct p2p *p, const struct p2p_message *m)
+static bool is_valid(const struct p2p *p, const struct p2p_message *m)
 {
-	return (m->peer >= 0 && (unsigned)m->peer < p->config.n) ||
-	       (m->peer == P2P_ANY && !m->sends);
+	bool has_place = (m->peer >= 0 && (unsigned)m->peer < p->config.n) ||
+			 (m->peer == P2P_ANY && !m->sends);
+
+	return has_place &&
+	       (!m->bytes || (m->sends ? m->in != NULL : m->out || m->alloc));
 }
 
 static void enqueue(struct p2p *p, struct p2p_message *m, size_t n)
@@ -263,12 +270,13 @@ static void enqueue(struct p2p *p, struct p2p_message *m, size_t n)
 berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 {
 	uint32_t over = atomic_load_explicit(&p->over, memory_order_relaxed);
-	bool polls = false;
+	uint64_t before;
+	bool wakes;
 
 	if (over)
 		return (berth_result)over;
 	for (size_t i = 0; i < n; i++)
-		if (!is_place(p, &m[i]))
+		if (!is_valid(p, &m[i]))
 			return BERTH_INVALID;
 	if (n > P2P_MESSAGES ||
 	    atomic_fetch_add(&p->in_flight, (uint32_t)n) > P2P_MESSAGES - n) {
@@ -281,11 +289,13 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 		p2p_wake(p);
 		return BERTH_OK;
 	}
+	before = p->deadline_ns;
 	p2p_start_posted(p);
 	p2p_start(p, m, n);
-	polls = p->config.net && atomic_load(&p->bell->polls);
+	/* who sleeps polls for other things now, or for less time */
+	wakes = p->config.net || p->deadline_ns != before;
 	release(p, 0);
-	if (polls) /* it polls for other things now */
+	if (wakes && p2p_bell_has_sleeper(p->bell, 0))
 		p2p_bell_ring(p->bell, p->bell_fd);
 	return BERTH_OK;
 }
@@ -301,17 +311,21 @@ struct rest {
 	uint64_t slice_ns;
 };
 
+/* The first one polls, and one of the others when that has ended. */
 static void count(struct p2p *p, struct rest *r)
 {
-	if (r->sleeps || r->polls)
+	if (r->polls)
 		return;
-	r->slice_ns = MISSED_NS;
+	if (!r->sleeps)
+		r->slice_ns = MISSED_NS;
 	r->polls = p->config.net && !atomic_exchange(&p->is_polled, true);
-	r->sleeps = !r->polls;
 	if (r->polls)
 		atomic_store(&p->bell->polls, 1);
-	else
+	else if (!r->sleeps)
 		atomic_fetch_add(&p->bell->sleepers, 1);
+	if (r->polls && r->sleeps)
+		atomic_fetch_sub(&p->bell->sleepers, 1);
+	r->sleeps = !r->polls;
 }
 
 /* Who polls leaves that to another thread. */
@@ -358,19 +372,18 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !b || (a && a < b) ? a : b;
 }
 
-/* One sleep after a look that has moved nothing since this rank says that it sleeps. */
-static void sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx),
+/* One sleep after a last look, now that others see that this rank sleeps.  TRUE: that
+ * has moved something. */
+static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx),
 		       void *ctx, uint64_t until_ns)
 {
 	uint64_t now = clock_ns(), until, ns = r->slice_ns;
 	uint32_t seen = atomic_load(&p->bell->value);
 
-	if (progress(p, 1)) {
-		r->idle = 0;
-		return;
-	}
+	if (progress(p, 1, true))
+		return true;
 	if (is_over(ctx))
-		return;
+		return false;
 	until = earlier(until_ns, atomic_load(&p->deadline_ns));
 	if (until && until < now + ns)
 		ns = until > now + MISSED_NS ? until - now : MISSED_NS;
@@ -379,6 +392,7 @@ static void sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 		sleep_in_poll(p, ns);
 	else
 		p2p_bell_sleep(p->bell, seen, ns);
+	return false;
 }
 
 /* Nothing has moved: spin, then yield, then sleep. */
@@ -408,29 +422,37 @@ static bool may_spin(struct p2p *p, struct rest *r)
 	return false;
 }
 
+/* Is it time for the caller's look, and has that ended the wait? */
+static bool is_ended(struct p2p *p, struct rest *r, uint64_t now)
+{
+	if (now - r->looked_ns < P2P_WATCH_MS * 1000000ull)
+		return false;
+	r->looked_ns = now;
+	return p->config.look && p->config.look(p->config.ctx);
+}
+
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns)
 {
 	struct rest r = { .looked_ns = clock_coarse_ns() };
 	uint64_t now;
 
 	while (!is_over(ctx)) {
-		if (progress(p, r.sleeps || r.polls)) {
+		bool sleeps = r.sleeps || r.polls;
+		bool moved = progress(p, sleeps, false);
+
+		if (!moved && !sleeps && may_spin(p, &r))
+			continue;
+		if (!moved) {
+			now = clock_ns();
+			if ((until_ns && now >= until_ns) || is_ended(p, &r, now))
+				break;
+			count(p, &r);
+			moved = sleep_once(p, &r, is_over, ctx, until_ns);
+		}
+		if (moved) {
 			uncount(p, &r);
 			r = (struct rest){ .looked_ns = r.looked_ns };
-			continue;
 		}
-		if (!(r.sleeps || r.polls) && may_spin(p, &r))
-			continue;
-		now = clock_ns();
-		if (until_ns && now >= until_ns)
-			break;
-		if (now - r.looked_ns >= P2P_WATCH_MS * 1000000ull) {
-			r.looked_ns = now;
-			if (p->config.look && p->config.look(p->config.ctx))
-				break;
-		}
-		count(p, &r);
-		sleep_once(p, &r, is_over, ctx, until_ns);
 	}
 	uncount(p, &r);
 }

@@ -105,7 +105,7 @@ struct p2p *p2p_join(const struct p2p_config *config);
 void p2p_leave(struct p2p *p);
 
 /* N messages, in this order.  BERTH_MEMORY: more than P2P_MESSAGES in flight;
- * BERTH_INVALID: no such place; what p2p_end() said: none of them has been posted. */
+ * BERTH_INVALID: no such place, no data; what p2p_end() said: none of them has been posted. */
 berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n);
 /* Move what can be moved.  Did anything move? */
 bool p2p_progress(struct p2p *p);

@@ -6,7 +6,8 @@
 enum {
 	SLOTS_FIRST = 64,
 	SLOTS_MOST = 2 * P2P_MESSAGES, /* with those that have ended */
-	RING_PIECE_BYTES = 32 << 10
+	RING_PIECE_BYTES = 32 << 10,
+	LAST_BYTES = 4 << 10
 };
 
 /* ---- the numbers of messages ---- */
@@ -125,6 +126,12 @@ size_t p2p_peer_put_data(struct p2p *p, struct p2p_peer *q, const struct p2p_mes
 		f.bytes = p2p_ring_room(&q->out, f.bytes);
 		return f.bytes && p2p_peer_put(p, q, &f, from, f.bytes) ? f.bytes : 0;
 	}
+	/* The last bytes are copied: what goes from where it lies may still be
+	 * withdrawn, so it must not be the end of the data. */
+	if (left <= LAST_BYTES)
+		return p2p_stream_put(q->stream, &f, from, f.bytes) ? f.bytes : 0;
+	if (f.bytes > left - LAST_BYTES)
+		f.bytes = left - LAST_BYTES;
 	return p2p_stream_put_data(q->stream, &f, from, f.bytes) ? f.bytes : 0;
 }
 

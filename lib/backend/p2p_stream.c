@@ -65,6 +65,7 @@ size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p)
 		bool out = lane == s->speaks && !p2p_stream_is_flushed(s);
 		bool in = !s->has_left && (s->hears < 0 || s->hears == lane);
 
+		in &= !s->has_ended[lane];
 		if (fd >= 0 && (in || out))
 			p[n++] = (struct pollfd){
 				fd, (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0
@@ -202,10 +203,10 @@ static bool is_over(ssize_t k)
 }
 
 /* More into IN.  FALSE: the peer is gone.  It speaks on the lane on which it is heard
- * first; the end of the other one may be seen before its last words. */
+ * first; if the other one ends before, its last words may still come. */
 static bool more(struct p2p_stream *s)
 {
-	bool over = false;
+	bool made = false;
 
 	if (!s->in)
 		s->in = malloc(P2P_IN_BYTES);
@@ -215,16 +216,17 @@ static bool more(struct p2p_stream *s)
 		int fd = net_socket(s->net, s->peer, (unsigned)lane);
 		ssize_t k;
 
-		if (fd < 0 || (s->hears >= 0 && s->hears != lane))
+		if (fd < 0 || s->has_ended[lane] || (s->hears >= 0 && s->hears != lane))
 			continue;
 		k = fill(s, fd);
 		if (k > 0) {
 			s->hears = lane;
 			return true;
 		}
-		over |= is_over(k);
+		s->has_ended[lane] = is_over(k);
+		made |= !s->has_ended[lane];
 	}
-	return !over;
+	return made || !p2p_stream_is_made(s);
 }
 
 /* Is a frame in IN, or the head of a DATA frame?  1, 0, or -1: it cannot be. */
