@@ -16,7 +16,8 @@ enum {
 	LEAVE_LOOK_NS = 200000,
 	STREAM_YIELD_NS =
 		5000, /* between two yields of one that spins on connections */
-	LOOKS = 16    /* between two reads of the clock */
+	YIELDS = 20, /* of a rank that has spun, since each takes a look at all peers */
+	LOOKS = 16   /* between two reads of the clock */
 };
 
 /* ---- the region ---- */
@@ -76,7 +77,7 @@ static int meet(struct p2p *p, unsigned place)
 		q->in = ring_end(p, (unsigned)q->local, c->local_me);
 		return 0;
 	}
-	q->stream = p2p_stream_open(c->net, place);
+	q->stream = c->net ? p2p_stream_open(c->net, place) : NULL;
 	return q->stream ? 0 : -1;
 }
 
@@ -305,7 +306,7 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 struct rest {
 	unsigned idle;    /* looks in a row that moved nothing */
 	uint64_t idle_ns; /* since when */
-	uint64_t yielded_ns, looked_ns;
+	uint64_t yielded_ns, spun_ns, looked_ns;
 	unsigned yields;
 	bool sleeps, polls; /* it is counted among SLEEPERS, or as POLLS */
 	uint64_t slice_ns;
@@ -395,31 +396,48 @@ static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 	return false;
 }
 
+/* A look at connections takes system calls, and a core that others want is better left
+ * to them (net_message.c). */
+static bool may_spin_on_streams(struct p2p *p, struct rest *r)
+{
+	uint64_t now = clock_ns();
+	bool may = true;
+
+	if (!r->idle_ns)
+		r->idle_ns = r->yielded_ns = r->spun_ns = now;
+	if (!pthread_mutex_trylock(&p->moving)) {
+		may = net_may_spin(p->config.net, r->spun_ns, now);
+		pthread_mutex_unlock(&p->moving);
+	}
+	r->spun_ns = now;
+	if (!may || now - r->idle_ns >= p->wait.spin_ns)
+		return false;
+	if (now - r->yielded_ns >= STREAM_YIELD_NS) {
+		r->yielded_ns = now;
+		sched_yield();
+	}
+	return true;
+}
+
 /* Nothing has moved: spin, then yield, then sleep. */
 static bool may_spin(struct p2p *p, struct rest *r)
 {
 	const struct wait *w = &p->wait;
-	uint64_t now;
 
-	if (++r->idle % LOOKS == 0) {
-		now = clock_ns();
-		if (!r->idle_ns)
-			r->idle_ns = r->yielded_ns = now;
-		if (p->config.net && now - r->yielded_ns > STREAM_YIELD_NS) {
-			r->yielded_ns = now;
-			sched_yield();
-		}
-	}
-	if (r->idle <= w->spins || !r->idle_ns ||
-	    (w->spin_ns && clock_ns() - r->idle_ns < w->spin_ns)) {
+	if (p->config.net)
+		return may_spin_on_streams(p, r);
+	if (++r->idle <= w->spins) {
 		wait_pause();
 		return true;
 	}
-	if (r->yields++ < w->yields && !p->config.net) {
-		sched_yield();
+	if (!r->idle_ns)
+		r->idle_ns = clock_ns();
+	if (w->spin_ns && (r->idle % LOOKS || clock_ns() - r->idle_ns < w->spin_ns)) {
+		wait_pause();
 		return true;
 	}
-	return false;
+	sched_yield();
+	return r->yields++ < (w->oversubscribed ? w->yields : YIELDS);
 }
 
 /* Is it time for the caller's look, and has that ended the wait? */

@@ -12,8 +12,9 @@
  *                        match; P2P_ROOM_BYTES of one sender at most
  *   above, or no room    only the head of the message goes.  The receiver asks for the
  *                        data when it matches.
- * A receiver keeps P2P_HEADS heads of one sender that match nothing yet.  Further
- * messages of that sender wait with it, so a receive waits that only they match.
+ * A receiver keeps P2P_HEADS heads of one sender that match nothing yet.  A sender has
+ * more only if early sends have ended.  Its further messages wait with it, and so does
+ * a receive that only they match, until its deadline.
  *
  * A thread makes progress in any of the calls below, one at a time.  Others return, or
  * sleep if they wait.  The functions of a message and of a config are called by that
@@ -97,7 +98,7 @@ struct p2p_message {
 
 /* For NLOCAL ranks of one host; sparse. */
 size_t p2p_bytes(unsigned nlocal);
-/* NULL: out of memory, or no socket; NET remains the caller's then. */
+/* NULL: out of memory, no socket, or no way to a peer; NET remains the caller's. */
 struct p2p *p2p_join(const struct p2p_config *config);
 /* What is in flight ends with BERTH_ABORTED.  Early sends that have ended are still
  * sent, for 1 s at most.  For peers that have messages with it, this rank is lost
@@ -105,7 +106,8 @@ struct p2p *p2p_join(const struct p2p_config *config);
 void p2p_leave(struct p2p *p);
 
 /* N messages, in this order.  BERTH_MEMORY: more than P2P_MESSAGES in flight;
- * BERTH_INVALID: no such place, no data; what p2p_end() said: none of them has been posted. */
+ * BERTH_INVALID: no such place, or no data; or what p2p_end() said: none of them has
+ * been posted. */
 berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n);
 /* Move what can be moved.  Did anything move? */
 bool p2p_progress(struct p2p *p);

@@ -144,6 +144,9 @@ int net_socket(const struct net *n, unsigned peer, unsigned lane);
 enum { NET_POLLS = 65 };
 struct pollfd;
 size_t net_polls(const struct net *n, struct pollfd *p);
+/* One who waits has looked at LOOKED_NS, and NOW: may it look again at once, or do
+ * others want this core?  One thread at a time. */
+bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now);
 /* Close the connections to PEER. */
 void net_drop(struct net *n, unsigned peer);
 

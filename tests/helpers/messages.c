@@ -2,9 +2,8 @@
  * send it to and fro.  The median of 11 rounds of TURNS, half of a turn, in us.
  *
  * WAY: shm (p2p in memory), tcp (p2p over a connection), allreduce (one of the same
- * bytes in memory), exchange (net_exchange()); or late, late_tcp: rank 1 sends 20 ms
- * late, how long after that rank 0 has it. */
-#include <signal.h>
+ * bytes in memory), exchange (net_exchange()); or late, late_tcp: rank 1 sends
+ * TURNS ms late, how long after that rank 0 has it, and what the wait costs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/kern.h"
 
-enum { ROUNDS = 11 };
+enum { ROUNDS = 11, LATE_MS = 2000 };
 
 struct side {
 	unsigned me;
@@ -152,23 +151,26 @@ static int by_size(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static void run_late(struct side *s)
+static void run_late(struct side *s, unsigned ms)
 {
-	double us[ROUNDS * 10];
+	unsigned n = ms < LATE_MS ? LATE_MS / ms : 1;
+	double us[LATE_MS], cpu;
 
-	for (unsigned k = 0; k < ROUNDS * 10; k++) {
+	turn(s);
+	cpu = (double)clock_read(CLOCK_PROCESS_CPUTIME_ID);
+	for (unsigned k = 0; k < n; k++) {
 		if (s->me) {
-			usleep(20000);
+			usleep(ms * 1000);
 			shared->sent_ns = clock_ns();
 		}
 		p2p_turn(s, s->me);
 		us[k] = (double)(clock_ns() - shared->sent_ns) / 1e3;
 	}
-	qsort(us, ROUNDS * 10, sizeof *us, by_size);
+	cpu = (double)clock_read(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	qsort(us, n, sizeof *us, by_size);
 	if (!s->me)
-		printf("%.1f us late, CPU %.2f ms in %.1f s\n", us[ROUNDS * 5],
-		       (double)clock_read(CLOCK_PROCESS_CPUTIME_ID) / 1e6,
-		       ROUNDS * 0.2);
+		printf("%u x %u ms: %.1f us late, %.3f ms of CPU each, %.2f %%\n", n,
+		       ms, us[n / 2], cpu / 1e6 / n, cpu / 1e4 / n / ms);
 }
 
 static void run(struct side *s, const char *way, unsigned turns)
@@ -176,7 +178,7 @@ static void run(struct side *s, const char *way, unsigned turns)
 	double us[ROUNDS];
 
 	if (!strncmp(way, "late", 4)) {
-		run_late(s);
+		run_late(s, turns ? turns : 20);
 		return;
 	}
 	for (unsigned k = 0; k < turns / 10 + 2; k++)

@@ -448,7 +448,8 @@ static void sleeping(struct rig *g)
 		RANKS_ASSERT(g->r, !me || k || cpu < 8000000, "%.2f ms of CPU",
 			     (double)cpu / 1e6);
 	}
-	RANKS_ASSERT(g->r, !me || least < 10000000, "%.3f ms late", (double)least / 1e6);
+	RANKS_ASSERT(g->r, !me || least < 10000000, "%.3f ms late",
+		     (double)least / 1e6);
 }
 
 START_TEST(sleeps)
