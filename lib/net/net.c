@@ -58,6 +58,11 @@ static void close_all(struct net *n)
 	for (size_t i = 0; i < n->ncoming; i++)
 		descriptor_close(n->coming[i].fd);
 	n->ncoming = 0;
+	for (size_t i = 0; n->begun && i < n->config.size; i++)
+		if (n->begun[i].fd >= 0)
+			descriptor_close(n->begun[i].fd);
+	free(n->begun);
+	n->begun = NULL;
 	if (n->listener >= 0)
 		descriptor_close(n->listener);
 	n->listener = -1;
@@ -78,7 +83,8 @@ void net_close(struct net *n)
 {
 	if (!n)
 		return;
-	tell_all(n, GROUP_LEAVES, n->config.rank, BERTH_OK);
+	if (!n->begun) /* else others speak there */
+		tell_all(n, GROUP_LEAVES, n->config.rank, BERTH_OK);
 	close_all(n);
 	free(n->link);
 	free(n->peer);

@@ -132,4 +132,27 @@ const char *net_unreached(const struct net *n);
  * BERTH_PEER_LOST. */
 void net_break(struct net *n, unsigned lost, berth_result why);
 
+/* ---- for who reads and writes connections, and does not block (p2p.h) ---- */
+
+/* In place of exchanges: each of two ranks may begin a connection, the lower one that
+ * of lane 0, the upper one that of lane 1.  BERTH_MEMORY. */
+berth_result net_open_both(struct net *n);
+/* Begin a connection to PEER, or go on with it.  BERTH_BUSY: it is not made yet.
+ * BERTH_PEER_LOST: refused twice at all addresses.  BERTH_AUTH, BERTH_MEMORY,
+ * BERTH_SYSTEM. */
+berth_result net_begin(struct net *n, unsigned peer);
+/* Accept connections.  Did one come? */
+bool net_serve(struct net *n);
+/* The socket of a connection that is made, which does not block; -1: there is none. */
+int net_socket(const struct net *n, unsigned peer, unsigned lane);
+/* What net_serve() and net_begin() wait for, NET_POLLS + 1 a peer at most. */
+enum { NET_POLLS = 65 };
+struct pollfd;
+size_t net_polls(const struct net *n, struct pollfd *p);
+/* One who waits has looked at LOOKED_NS, and NOW: may it look again at once, or do
+ * others want this core?  One thread at a time. */
+bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now);
+/* Close the connections to PEER. */
+void net_drop(struct net *n, unsigned peer);
+
 #endif

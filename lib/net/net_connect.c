@@ -10,8 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* 0, or -1: out of memory. */
-static int open_link(struct net *n, unsigned peer, unsigned lane, int fd)
+int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd)
 {
 	struct link l = { .fd = fd, .stash = malloc(STASH_BYTES) };
 
@@ -45,8 +44,13 @@ static int fill(struct coming *c, void *to, size_t want)
 
 static bool is_expected(const struct net *n, const struct net_hello *h)
 {
-	return h->to == n->config.rank && h->from < n->config.rank &&
-	       h->lane < NET_LANES && net_link(n, h->from, h->lane)->fd < 0;
+	bool begins = h->from < n->config.rank && h->lane < NET_LANES;
+
+	if (n->begun)
+		begins = h->from != n->config.rank && h->from < n->config.size &&
+			 h->lane == (h->from > n->config.rank);
+	return h->to == n->config.rank && begins &&
+	       net_link(n, h->from, h->lane)->fd < 0;
 }
 
 /* -1: it is to be dropped, 1: it is a peer's now. */
@@ -74,7 +78,7 @@ static int advance(struct net *n, struct coming *c)
 	if (!net_seal_is_good(&c->seal, n->key, &c->hello, &c->answer) ||
 	    !is_expected(n, &c->hello))
 		return -1;
-	return open_link(n, c->hello.from, c->hello.lane, c->fd) ? -1 : 1;
+	return net_open_link(n, c->hello.from, c->hello.lane, c->fd) ? -1 : 1;
 }
 
 static void attend(struct net *n, size_t i, uint64_t now)
@@ -102,9 +106,11 @@ static void make_room(struct net *n)
 	drop(n, oldest, false);
 }
 
-static void serve(struct net *n)
+bool net_serve(struct net *n)
 {
 	uint64_t now = clock_ns();
+	size_t before = n->ncoming;
+	bool came = false;
 	int fd;
 
 	for (size_t i = n->ncoming; i-- > 0;)
@@ -116,7 +122,9 @@ static void serve(struct net *n)
 			(struct coming){ .fd = net_set_up(fd),
 					 .until_ns = now + HANDSHAKE_MS * 1000000ull };
 		attend(n, n->ncoming - 1, now);
+		came = true;
 	}
+	return came || n->ncoming != before;
 }
 
 /* At the door of a peer that is to come and does not: who has left for good, with
@@ -171,7 +179,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 				    0 };
 	berth_result rc = BERTH_OK;
 
-	serve(n);
+	net_serve(n);
 	while (!rc && net_link(n, peer, lane)->fd < 0) {
 		struct pollfd p[COMING_MOST + 1] = { { .fd = n->listener,
 						       .events = POLLIN } };
@@ -179,7 +187,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 		for (size_t i = 0; i < n->ncoming; i++)
 			p[i + 1] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
 		rc = net_sleep(n, p, n->ncoming + 1, deadline_ns);
-		serve(n);
+		net_serve(n);
 		if (!rc && net_link(n, peer, lane)->fd < 0 && has_left(n, peer, &k)) {
 			rc = BERTH_PEER_LOST;
 			n->refused = true;
@@ -281,7 +289,7 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 		rc = refused(n, at, errno);
 	if (!rc)
 		rc = greet(n, fd, peer, lane, deadline_ns);
-	if (!rc && open_link(n, peer, lane, fd))
+	if (!rc && net_open_link(n, peer, lane, fd))
 		rc = BERTH_MEMORY;
 	if (rc)
 		descriptor_close(fd);

@@ -323,6 +323,13 @@ static bool is_oversubscribed(struct net *n, uint64_t now)
 	return n->oversubscribed;
 }
 
+bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now)
+{
+	if (now - looked_ns > AWAY_NS && was_pushed_aside(n))
+		crowd(n, now);
+	return !is_oversubscribed(n, now);
+}
+
 static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 {
 	struct pollfd p[2 * NET_MESSAGES];
@@ -358,21 +365,19 @@ static void spin(struct exchange *x, uint64_t now)
  * spins after each sleep: 128 ms of CPU a second; so 1.7). */
 static berth_result rest(struct exchange *x, uint64_t deadline_ns)
 {
-	const unsigned spins = x->n->config.spins;
 	uint64_t now = clock_ns();
 	berth_result rc;
+	bool spins;
 
 	if (!x->idle)
-		x->idle_ns = x->yielded_ns = now;
-	else if (now - x->looked_ns > AWAY_NS && was_pushed_aside(x->n))
-		crowd(x->n, now);
+		x->idle_ns = x->yielded_ns = x->looked_ns = now;
+	spins = net_may_spin(x->n, x->looked_ns, now);
 	x->looked_ns = now;
-	if (++x->idle <= spins && now - x->idle_ns < SPIN_NS &&
-	    !is_oversubscribed(x->n, now)) {
+	if (++x->idle <= x->n->config.spins && now - x->idle_ns < SPIN_NS && spins) {
 		spin(x, now);
 		return BERTH_OK;
 	}
-	x->idle = spins + 1;
+	x->idle = x->n->config.spins + 1;
 	rc = sleep_for(x, deadline_ns);
 	x->looked_ns = clock_ns();
 	return rc;

@@ -77,6 +77,18 @@ struct coming {
 	struct net_seal seal;
 };
 
+/* A connection that this rank has begun, by net_begin(). */
+struct begun {
+	int fd;           /* -1: none */
+	bool greeted;     /* HELLO has been sent */
+	unsigned next;    /* of the peer's addresses */
+	unsigned refused; /* how often in a row */
+	uint64_t until_ns, again_ns;
+	size_t got; /* bytes of ANSWER */
+	struct net_hello hello;
+	struct net_answer answer;
+};
+
 struct net {
 	struct net_config config;
 	unsigned char key[NET_KEY_BYTES];
@@ -87,6 +99,7 @@ struct net {
 	struct net_where *peer;
 	struct coming coming[COMING_MOST];
 	size_t ncoming;
+	struct begun *begun; /* one a rank; NULL: only exchanges */
 	unsigned char *piece;
 	berth_result (*look)(void *ctx);
 	void *ctx;
@@ -103,6 +116,9 @@ struct net {
 	bool unreached;     /* it ended an exchange */
 	bool refused; /* the peer, whose host is there, does not listen any more */
 };
+
+/* FD is the connection to PEER from here on.  0, or -1: out of memory. */
+int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd);
 
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,

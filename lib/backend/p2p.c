@@ -1,0 +1,476 @@
+#include "lib/backend/p2p_internal.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/descriptor.h"
+
+enum {
+	REGION_BYTES =
+		1 << 30, /* of all rings of a host, if they are as many as that */
+	RING_MOST_BYTES = 1 << 20,
+	RING_LEAST_BYTES = 16 << 10,
+	MISSED_NS = 50000, /* the first sleep's: see p2p_bell.h */
+	LEAVE_MS = 1000,   /* for what is still to be sent */
+	LEAVE_LOOK_NS = 200000,
+	STREAM_YIELD_NS =
+		5000, /* between two yields of one that spins on connections */
+	YIELDS = 20, /* of a rank that has spun, since each takes a look at all peers */
+	LOOKS = 16   /* between two reads of the clock */
+};
+
+/* ---- the region ---- */
+
+static uint64_t ring_size(unsigned n)
+{
+	uint64_t size = RING_MOST_BYTES;
+
+	while (size > RING_LEAST_BYTES && size * n * n > REGION_BYTES)
+		size /= 2;
+	return size;
+}
+
+/* Whole pages. */
+static size_t pages(size_t bytes)
+{
+	return (bytes + 4095) & ~(size_t)4095;
+}
+
+static size_t ring_at(unsigned n, unsigned from, unsigned to)
+{
+	return pages(n * sizeof(struct p2p_bell)) +
+	       ((size_t)from * n + to) * pages(p2p_ring_bytes(ring_size(n)));
+}
+
+size_t p2p_bytes(unsigned nlocal)
+{
+	return ring_at(nlocal, nlocal, 0);
+}
+
+/* ---- joining, leaving ---- */
+
+static struct p2p_ring_end ring_end(const struct p2p *p, unsigned from, unsigned to)
+{
+	const unsigned n = p->config.nlocal;
+
+	return (struct p2p_ring_end){
+		.ring = (void *)((unsigned char *)p->config.region +
+				 ring_at(n, from, to)),
+		.size = ring_size(n)
+	};
+}
+
+/* 0, or -1: out of memory. */
+static int meet(struct p2p *p, unsigned place)
+{
+	const struct p2p_config *c = &p->config;
+	struct p2p_peer *q = &p->peer[place];
+
+	q->place = place;
+	q->local = c->local[place];
+	if (place == c->me)
+		return 0;
+	if (q->local >= 0 && c->region) {
+		q->bell = (struct p2p_bell *)c->region + q->local;
+		q->out = ring_end(p, c->local_me, (unsigned)q->local);
+		q->in = ring_end(p, (unsigned)q->local, c->local_me);
+		return 0;
+	}
+	q->stream = c->net ? p2p_stream_open(c->net, place) : NULL;
+	return q->stream ? 0 : -1;
+}
+
+static void destroy(struct p2p *p)
+{
+	for (unsigned i = 0; p->peer && i < p->config.n; i++) {
+		p2p_stream_close(p->peer[i].stream);
+		free(p->peer[i].answers.at);
+	}
+	if (p->bell_fd >= 0)
+		descriptor_close(p->bell_fd);
+	p2p_match_free(&p->match);
+	pthread_mutex_destroy(&p->moving);
+	pthread_mutex_destroy(&p->posting);
+	free(p->peer);
+	free(p->slot);
+	free(p->polls);
+	free(p);
+}
+
+static int open_net(struct p2p *p)
+{
+	if (!p->config.net)
+		return 0;
+	p->polls = calloc(1 + NET_POLLS + 3 * (size_t)p->config.n, sizeof *p->polls);
+	p->bell_fd = p2p_bell_open(p->bell);
+	return p->polls && p->bell_fd >= 0 && !net_open_both(p->config.net) ? 0 : -1;
+}
+
+struct p2p *p2p_join(const struct p2p_config *config)
+{
+	struct p2p *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return NULL;
+	p->config = *config;
+	p->config.local = NULL;
+	p->bell = config->region ? (struct p2p_bell *)config->region + config->local_me
+				 : &p->own;
+	p->bell_fd = -1;
+	p->free_slot = P2P_NO_ID;
+	p->others = config->n - 1;
+	p->serves = true;
+	pthread_mutex_init(&p->moving, NULL);
+	pthread_mutex_init(&p->posting, NULL);
+	wait_tune(&p->wait, config->nlocal ? config->nlocal : 1, config->cores);
+	p->peer = calloc(config->n, sizeof *p->peer);
+	p->config.local = config->local;
+	if (!p->peer || open_net(p))
+		goto fail;
+	for (unsigned i = 0; i < config->n; i++)
+		if (meet(p, i))
+			goto fail;
+	p->config.local = NULL; /* the caller's */
+	return p;
+fail:
+	destroy(p);
+	return NULL;
+}
+
+/* ---- who makes progress ---- */
+
+/* Let go of the lock, and call what is done.  SELF: sleepers that the calling thread
+ * itself is. */
+static void release(struct p2p *p, uint32_t self)
+{
+	struct p2p_message *m = p->done.first, *next;
+
+	p->done = (struct p2p_list){ NULL, NULL };
+	pthread_mutex_unlock(&p->moving);
+	if (!m)
+		return;
+	for (; m; m = next) {
+		next = m->next;
+		m->list = NULL;
+		atomic_fetch_sub(&p->in_flight, 1);
+		m->done(m);
+	}
+	if (p2p_bell_has_sleeper(p->bell, self))
+		p2p_bell_ring(p->bell, p->bell_fd);
+}
+
+/* SURE: even if another thread makes progress, which does not take long. */
+static bool progress(struct p2p *p, uint32_t self, bool sure)
+{
+	bool moved;
+
+	if (pthread_mutex_trylock(&p->moving)) {
+		if (!sure)
+			return false;
+		pthread_mutex_lock(&p->moving);
+	}
+	moved = p2p_pass(p);
+	release(p, self);
+	return moved;
+}
+
+bool p2p_progress(struct p2p *p)
+{
+	return progress(p, 0, false);
+}
+
+void p2p_wake(struct p2p *p)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (p2p_bell_has_sleeper(p->bell, 0))
+		p2p_bell_ring(p->bell, p->bell_fd);
+}
+
+void p2p_end(struct p2p *p, berth_result why)
+{
+	pthread_mutex_lock(&p->moving);
+	p2p_pass(p); /* what has been posted, too */
+	p2p_give_up(p, why);
+	release(p, 0);
+}
+
+/* What Q still has to hear, and that this rank leaves.  Is all of it on its way? */
+static bool say_last(struct p2p *p, struct p2p_peer *q)
+{
+	struct p2p_frame f = { .kind = P2P_LEAVE };
+
+	if (q->gone || q->place == p->config.me || (q->stream && q->stream->speaks < 0))
+		return true;
+	if (!q->said_last) {
+		p2p_push_answers(p, q);
+		q->said_last = !q->answers.n && p2p_peer_put(p, q, &f, NULL, 0);
+	}
+	if (q->stream)
+		return p2p_stream_flush(q->stream) && q->said_last &&
+		       p2p_stream_is_sent(q->stream);
+	p2p_peer_wake(p, q);
+	return !q->answers.n;
+}
+
+/* Woken where a ring has room again; what goes over connections is looked at. */
+static void say_farewell(struct p2p *p)
+{
+	uint64_t until = clock_ns() + LEAVE_MS * 1000000ull;
+	uint32_t seen;
+	bool all;
+
+	atomic_fetch_add(&p->bell->sleepers, 1);
+	do {
+		seen = atomic_load(&p->bell->value);
+		all = true;
+		for (unsigned i = 0; i < p->config.n; i++)
+			all &= say_last(p, &p->peer[i]);
+		if (!all)
+			p2p_bell_sleep(p->bell, seen, LEAVE_LOOK_NS);
+	} while (!all && clock_ns() < until);
+	atomic_fetch_sub(&p->bell->sleepers, 1);
+}
+
+void p2p_leave(struct p2p *p)
+{
+	struct net *net;
+
+	if (!p)
+		return;
+	p2p_end(p, BERTH_ABORTED);
+	say_farewell(p);
+	atomic_store(&p->bell->left, 1);
+	for (unsigned i = 0; i < p->config.n; i++)
+		p2p_peer_wake(p, &p->peer[i]);
+	net = p->config.net;
+	destroy(p);
+	net_close(net);
+}
+
+/* ---- posting ---- */
+
+static bool is_valid(const struct p2p *p, const struct p2p_message *m)
+{
+	bool has_place = (m->peer >= 0 && (unsigned)m->peer < p->config.n) ||
+			 (m->peer == P2P_ANY && !m->sends);
+
+	return has_place &&
+	       (!m->bytes || (m->sends ? m->in != NULL : m->out || m->alloc));
+}
+
+static void enqueue(struct p2p *p, struct p2p_message *m, size_t n)
+{
+	pthread_mutex_lock(&p->posting);
+	for (size_t i = 0; i < n; i++)
+		p2p_list_add(&p->posted, &m[i]);
+	atomic_store(&p->has_posted, true);
+	pthread_mutex_unlock(&p->posting);
+}
+
+berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
+{
+	uint32_t over = atomic_load_explicit(&p->over, memory_order_relaxed);
+	uint64_t before;
+	bool wakes;
+
+	if (over)
+		return (berth_result)over;
+	for (size_t i = 0; i < n; i++)
+		if (!is_valid(p, &m[i]))
+			return BERTH_INVALID;
+	if (n > P2P_MESSAGES ||
+	    atomic_fetch_add(&p->in_flight, (uint32_t)n) > P2P_MESSAGES - n) {
+		if (n <= P2P_MESSAGES)
+			atomic_fetch_sub(&p->in_flight, (uint32_t)n);
+		return BERTH_MEMORY;
+	}
+	if (pthread_mutex_trylock(&p->moving)) {
+		enqueue(p, m, n);
+		p2p_wake(p);
+		return BERTH_OK;
+	}
+	before = p->deadline_ns;
+	p2p_start_posted(p);
+	p2p_start(p, m, n);
+	/* who sleeps polls for other things now, or for less time */
+	wakes = p->config.net || p->deadline_ns != before;
+	release(p, 0);
+	if (wakes && p2p_bell_has_sleeper(p->bell, 0))
+		p2p_bell_ring(p->bell, p->bell_fd);
+	return BERTH_OK;
+}
+
+/* ---- waiting ---- */
+
+struct rest {
+	unsigned idle;    /* looks in a row that moved nothing */
+	uint64_t idle_ns; /* since when */
+	uint64_t yielded_ns, spun_ns, looked_ns;
+	unsigned yields;
+	bool sleeps, polls; /* it is counted among SLEEPERS, or as POLLS */
+	uint64_t slice_ns;
+};
+
+/* The first one polls, and one of the others when that has ended. */
+static void count(struct p2p *p, struct rest *r)
+{
+	if (r->polls)
+		return;
+	if (!r->sleeps)
+		r->slice_ns = MISSED_NS;
+	r->polls = p->config.net && !atomic_exchange(&p->is_polled, true);
+	if (r->polls)
+		atomic_store(&p->bell->polls, 1);
+	else if (!r->sleeps)
+		atomic_fetch_add(&p->bell->sleepers, 1);
+	if (r->polls && r->sleeps)
+		atomic_fetch_sub(&p->bell->sleepers, 1);
+	r->sleeps = !r->polls;
+}
+
+/* Who polls leaves that to another thread. */
+static void uncount(struct p2p *p, struct rest *r)
+{
+	if (r->sleeps)
+		atomic_fetch_sub(&p->bell->sleepers, 1);
+	if (r->polls) {
+		atomic_store(&p->bell->polls, 0);
+		atomic_store(&p->is_polled, false);
+		if (p2p_bell_has_sleeper(p->bell, 0))
+			p2p_bell_ring(p->bell, p->bell_fd);
+	}
+	r->sleeps = r->polls = false;
+}
+
+static nfds_t list_polls(struct p2p *p)
+{
+	nfds_t n = 0;
+
+	pthread_mutex_lock(&p->moving);
+	p->polls[n++] = (struct pollfd){ p->bell_fd, POLLIN, 0 };
+	n += net_polls(p->config.net, p->polls + n);
+	for (unsigned i = 0; i < p->config.n; i++)
+		if (p->peer[i].stream)
+			n += p2p_stream_polls(p->peer[i].stream, p->polls + n);
+	p->serves = true;
+	pthread_mutex_unlock(&p->moving);
+	return n;
+}
+
+static void sleep_in_poll(struct p2p *p, uint64_t ns)
+{
+	const struct timespec t = { (time_t)(ns / 1000000000),
+				    (long)(ns % 1000000000) };
+	nfds_t n = list_polls(p);
+
+	if (ppoll(p->polls, n, &t, NULL) > 0 && p->polls[0].revents)
+		p2p_bell_clear(p->bell_fd);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !b || (a && a < b) ? a : b;
+}
+
+/* One sleep after a last look, now that others see that this rank sleeps.  TRUE: that
+ * has moved something. */
+static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx),
+		       void *ctx, uint64_t until_ns)
+{
+	uint64_t now = clock_ns(), until, ns = r->slice_ns;
+	uint32_t seen = atomic_load(&p->bell->value);
+
+	if (progress(p, 1, true))
+		return true;
+	if (is_over(ctx))
+		return false;
+	until = earlier(until_ns, atomic_load(&p->deadline_ns));
+	if (until && until < now + ns)
+		ns = until > now + MISSED_NS ? until - now : MISSED_NS;
+	r->slice_ns = P2P_WATCH_MS * 1000000ull;
+	if (r->polls)
+		sleep_in_poll(p, ns);
+	else
+		p2p_bell_sleep(p->bell, seen, ns);
+	return false;
+}
+
+/* A look at connections takes system calls, and a core that others want is better left
+ * to them (net_message.c). */
+static bool may_spin_on_streams(struct p2p *p, struct rest *r)
+{
+	uint64_t now = clock_ns();
+	bool may = true;
+
+	if (!r->idle_ns)
+		r->idle_ns = r->yielded_ns = r->spun_ns = now;
+	if (!pthread_mutex_trylock(&p->moving)) {
+		may = net_may_spin(p->config.net, r->spun_ns, now);
+		pthread_mutex_unlock(&p->moving);
+	}
+	r->spun_ns = now;
+	if (!may || now - r->idle_ns >= p->wait.spin_ns)
+		return false;
+	if (now - r->yielded_ns >= STREAM_YIELD_NS) {
+		r->yielded_ns = now;
+		sched_yield();
+	}
+	return true;
+}
+
+/* Nothing has moved: spin, then yield, then sleep. */
+static bool may_spin(struct p2p *p, struct rest *r)
+{
+	const struct wait *w = &p->wait;
+
+	if (p->config.net)
+		return may_spin_on_streams(p, r);
+	if (++r->idle <= w->spins) {
+		wait_pause();
+		return true;
+	}
+	if (!r->idle_ns)
+		r->idle_ns = clock_ns();
+	if (w->spin_ns && (r->idle % LOOKS || clock_ns() - r->idle_ns < w->spin_ns)) {
+		wait_pause();
+		return true;
+	}
+	sched_yield();
+	return r->yields++ < (w->oversubscribed ? w->yields : YIELDS);
+}
+
+/* Is it time for the caller's look, and has that ended the wait? */
+static bool is_ended(struct p2p *p, struct rest *r, uint64_t now)
+{
+	if (now - r->looked_ns < P2P_WATCH_MS * 1000000ull)
+		return false;
+	r->looked_ns = now;
+	return p->config.look && p->config.look(p->config.ctx);
+}
+
+void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns)
+{
+	struct rest r = { .looked_ns = clock_coarse_ns() };
+	uint64_t now;
+
+	while (!is_over(ctx)) {
+		bool sleeps = r.sleeps || r.polls;
+		bool moved = progress(p, sleeps, false);
+
+		if (!moved && !sleeps && may_spin(p, &r))
+			continue;
+		if (!moved) {
+			now = clock_ns();
+			if ((until_ns && now >= until_ns) || is_ended(p, &r, now))
+				break;
+			count(p, &r);
+			moved = sleep_once(p, &r, is_over, ctx, until_ns);
+		}
+		if (moved) {
+			uncount(p, &r);
+			r = (struct rest){ .looked_ns = r.looked_ns };
+		}
+	}
+	uncount(p, &r);
+}

@@ -1,0 +1,79 @@
+#include "lib/backend/p2p_bell.h"
+
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/descriptor.h"
+
+static socklen_t address_of(struct sockaddr_un *a, const unsigned char *name)
+{
+	size_t at = 1;
+
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	at += (size_t)snprintf(a->sun_path + at, sizeof a->sun_path - at, "berth-p2p-");
+	for (size_t i = 0; i < P2P_NAME_BYTES; i++)
+		at += (size_t)snprintf(a->sun_path + at, sizeof a->sun_path - at,
+				       "%02x", name[i]);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
+}
+
+int p2p_bell_open(struct p2p_bell *b)
+{
+	struct sockaddr_un a;
+	socklen_t size;
+	int fd;
+
+	if (getrandom(b->name, sizeof b->name, 0) != sizeof b->name)
+		return -1;
+	fd = descriptor_socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	size = address_of(&a, b->name);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, size)) {
+		descriptor_close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+void p2p_bell_clear(int fd)
+{
+	char c;
+
+	/* the kernel keeps 10 or so; anybody may send more */
+	for (int i = 0; i < 32 && recv(fd, &c, 1, MSG_DONTWAIT) >= 0; i++)
+		;
+}
+
+void p2p_bell_ring(struct p2p_bell *b, int fd)
+{
+	unsigned char name[P2P_NAME_BYTES];
+	struct sockaddr_un a;
+	socklen_t size;
+
+	atomic_fetch_add(&b->value, 1);
+	if (atomic_load(&b->sleepers))
+		syscall(SYS_futex, (uint32_t *)&b->value, FUTEX_WAKE, 1 << 30, NULL,
+			NULL, 0);
+	if (fd < 0 || !atomic_load(&b->polls))
+		return;
+	memcpy(name, b->name, sizeof name);
+	size = address_of(&a, name);
+	/* one that does not go finds others there, which wake it as well */
+	(void)!sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a,
+		      size);
+}
+
+void p2p_bell_sleep(struct p2p_bell *b, uint32_t seen, uint64_t ns)
+{
+	const struct timespec t = { (time_t)(ns / 1000000000),
+				    (long)(ns % 1000000000) };
+
+	syscall(SYS_futex, (uint32_t *)&b->value, FUTEX_WAIT, seen, &t, NULL, 0);
+}

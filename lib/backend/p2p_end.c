@@ -1,0 +1,246 @@
+#include "lib/backend/p2p_internal.h"
+
+#include <stdlib.h>
+
+#include "lib/base/clock.h"
+
+enum { SILENT_LOOKS = 6 };
+
+void p2p_finish(struct p2p *p, struct p2p_message *m, berth_result rc)
+{
+	p2p_list_remove(m);
+	if (m->peer == P2P_ANY)
+		p->any_pending--;
+	else
+		p->peer[m->peer].pending--;
+	m->rc = rc;
+	p2p_list_add(&p->done, m);
+}
+
+/* M's owner may take its data back. */
+static void stop_data(struct p2p_peer *q, const struct p2p_message *m)
+{
+	if (q->stream && q->stream->data_left && q->sending.first == m)
+		q->stream->data = NULL;
+}
+
+/* The message of slot ID ends, of which its peer may still speak. */
+static void finish_slot(struct p2p *p, uint32_t id, berth_result rc)
+{
+	struct p2p_slot *s = &p->slot[id];
+	struct p2p_peer *q = &p->peer[s->peer];
+	struct p2p_message *m = s->m;
+	struct p2p_frame f = { .kind = P2P_WITHDRAW, .id = id, .tag = m->tag };
+
+	if (s->state == P2P_RECEIVING) {
+		s->state = P2P_DISCARD;
+	} else {
+		if (s->state == P2P_SENDING)
+			stop_data(q, m);
+		s->state = P2P_WITHDRAWN;
+		if (!p->ended && !p2p_answer(q, &f))
+			rc = BERTH_MEMORY;
+	}
+	s->m = NULL;
+	p2p_finish(p, m, rc);
+}
+
+static void finish_list(struct p2p *p, struct p2p_list *l,
+			bool (*is)(const struct p2p_message *m, bool matched,
+				   const void *ctx),
+			const void *ctx, berth_result rc)
+{
+	for (struct p2p_message *m = l->first, *next; m; m = next) {
+		next = m->next;
+		if (is(m, false, ctx))
+			p2p_finish(p, m, rc);
+	}
+}
+
+/* Those that this rank sends to itself. */
+static void finish_entries(struct p2p *p, struct p2p_entries *l,
+			   bool (*is)(const struct p2p_message *m, bool matched,
+				      const void *ctx),
+			   const void *ctx, berth_result rc)
+{
+	for (struct p2p_entry *e = l->first, *next; e; e = next) {
+		next = e->next;
+		if (!e->self || !is(e->self, false, ctx))
+			continue;
+		p2p_finish(p, e->self, rc);
+		p2p_match_drop(&p->match, e);
+	}
+}
+
+void p2p_finish_all(struct p2p *p,
+		    bool (*is)(const struct p2p_message *m, bool matched,
+			       const void *ctx),
+		    const void *ctx, berth_result rc)
+{
+	for (uint32_t i = 0; i < p->slots; i++)
+		if (p->slot[i].m && is(p->slot[i].m, true, ctx))
+			finish_slot(p, i, rc);
+	for (unsigned i = 0; i < p->config.n; i++)
+		finish_list(p, &p->peer[i].waiting, is, ctx, rc);
+	for (unsigned i = 0; i < P2P_BUCKETS; i++) {
+		finish_list(p, &p->match.receives[i], is, ctx, rc);
+		finish_entries(p, &p->match.entries[i], is, ctx, rc);
+	}
+}
+
+/* ---- peers ---- */
+
+static bool waits_for(const struct p2p_message *m, bool matched, const void *ctx)
+{
+	const struct p2p_peer *q = ctx;
+
+	return m->peer == (int)q->place || (m->peer == P2P_ANY && !matched && !q->left);
+}
+
+static bool is_from_any(const struct p2p_message *m, bool matched, const void *ctx)
+{
+	(void)ctx;
+	return m->peer == P2P_ANY && !matched;
+}
+
+/* What it has only announced does not come any more. */
+static void drop_offers(struct p2p *p, unsigned from)
+{
+	for (unsigned i = 0; i < P2P_BUCKETS; i++)
+		for (struct p2p_entry *e = p->match.entries[i].first, *next; e;
+		     e = next) {
+			next = e->next;
+			if (e->from == from && !e->has_data && !e->self)
+				p2p_match_drop(&p->match, e);
+		}
+}
+
+void p2p_lose(struct p2p *p, struct p2p_peer *q)
+{
+	if (q->gone)
+		return;
+	q->gone = true;
+	p->others--;
+	p->any_lost |= !q->left || !p->others;
+	for (uint32_t i = 0; i < p->slots; i++) {
+		struct p2p_slot *s = &p->slot[i];
+
+		if (s->state == P2P_FREE || s->peer != q->place)
+			continue;
+		if (s->m)
+			p2p_finish(p, s->m, BERTH_PEER_LOST);
+		p2p_slot_free(p, i);
+	}
+	p2p_finish_all(p, waits_for, q, BERTH_PEER_LOST);
+	if (p->any_lost)
+		p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
+	drop_offers(p, q->place);
+	free(q->answers.at);
+	q->answers = (struct p2p_answers){ 0 };
+	p2p_stream_close(q->stream);
+	q->stream = NULL;
+}
+
+static bool is_any(const struct p2p_message *m, bool matched, const void *ctx)
+{
+	(void)m;
+	(void)matched;
+	(void)ctx;
+	return true;
+}
+
+void p2p_give_up(struct p2p *p, berth_result why)
+{
+	if (p->ended)
+		return;
+	p->ended = why;
+	atomic_store(&p->over, (uint32_t)why);
+	p2p_finish_all(p, is_any, NULL, why);
+}
+
+/* ---- from time to time ---- */
+
+static bool is_late(const struct p2p_message *m, bool matched, const void *ctx)
+{
+	(void)matched;
+	return m->deadline_ns && m->deadline_ns <= *(const uint64_t *)ctx;
+}
+
+/* Of all in flight the one whose deadline comes first: asked of all, chosen by none. */
+static bool note_deadline(const struct p2p_message *m, bool matched, const void *ctx)
+{
+	struct p2p *p = *(struct p2p *const *)ctx;
+
+	(void)matched;
+	if (m->deadline_ns && (!p->deadline_ns || m->deadline_ns < p->deadline_ns))
+		p->deadline_ns = m->deadline_ns;
+	return false;
+}
+
+bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q)
+{
+	return p->config.is_lost && p->config.is_lost(p->config.ctx, q->place);
+}
+
+/* It has left, or so it seemed: it could not be reached. */
+static void look_again(struct p2p *p, struct p2p_peer *q)
+{
+	if (!q->left || !p2p_is_lost(p, q))
+		return;
+	q->left = false;
+	p->any_lost = true;
+	p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
+}
+
+/* Is there something that it said before? */
+static bool has_more(const struct p2p_peer *q)
+{
+	if (q->stream)
+		return p2p_stream_is_made(q->stream) && !q->stream->is_drained;
+	return !p2p_ring_is_empty(&q->in);
+}
+
+static void look_at_peer(struct p2p *p, struct p2p_peer *q)
+{
+	bool left;
+
+	/* who has left for good, and has never said anything, refuses */
+	if (q->stream && q->pending && !p2p_stream_is_made(q->stream) &&
+	    ++q->silent == SILENT_LOOKS)
+		q->stream->wanted = true;
+	left = q->bell && atomic_load(&q->bell->left);
+
+	if ((!left && !p2p_is_lost(p, q)) || has_more(q))
+		return;
+	q->left = left;
+	p2p_lose(p, q);
+}
+
+void p2p_look(struct p2p *p)
+{
+	uint64_t now = clock_coarse_ns();
+
+	if (now == p->tick_ns)
+		return;
+	p->tick_ns = now;
+	p->serves = true;
+	now = clock_ns();
+	if (p->deadline_ns && now >= p->deadline_ns) {
+		p2p_finish_all(p, is_late, &now, BERTH_TIMEOUT);
+		p->deadline_ns = 0;
+		p2p_finish_all(p, note_deadline, &p, BERTH_OK);
+	}
+	if (now - p->watched_ns < P2P_WATCH_MS * 1000000ull)
+		return;
+	p->watched_ns = now;
+	for (unsigned i = 0; i < p->config.n; i++) {
+		struct p2p_peer *q = &p->peer[i];
+
+		if (i == p->config.me || (!q->pending && !p->any_pending))
+			continue;
+		if (q->gone)
+			look_again(p, q);
+		else
+			look_at_peer(p, q);
+	}
+}

@@ -1,0 +1,52 @@
+/* p2p_frame.h - what two ranks say to each other about their messages (p2p.h), in a
+ * ring or on a connection.
+ *
+ * A sender gives each message a number (ID), and a receiver each that it takes (TO);
+ * they are bounded where they come from the other side. */
+#ifndef BERTH_LIB_P2P_FRAME_H
+#define BERTH_LIB_P2P_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/backend/p2p.h"
+
+enum p2p_kind {
+	P2P_EAGER = 0x50325001, /* a message with its data */
+	P2P_OFFER,              /* a message without its data */
+	P2P_TAKE,               /* of an OFFER: send the data */
+	P2P_DATA,               /* a piece of them, in order */
+	P2P_MATCHED,            /* an EAGER has matched */
+	P2P_REFUSE,   /* an EAGER or OFFER has ended with SIGNATURE, a result */
+	P2P_WITHDRAW, /* its sender no longer waits, or has stopped sending it */
+	P2P_GONE,     /* it has been withdrawn */
+	P2P_CREDIT,   /* only what all frames have */
+	P2P_LEAVE     /* its sender has left the group; no frame follows */
+};
+
+enum {
+	P2P_NO_ID = 0xffffffff,   /* of an EAGER: no answer */
+	P2P_PIECE_BYTES = 1 << 20 /* of a DATA frame, at most */
+};
+
+struct p2p_frame {
+	uint32_t kind, signature, id, to;
+	/* Heads and bytes of messages of the other side that have matched since the
+	 * last frame: it may send as many more. */
+	uint32_t heads, room;
+	uint64_t tag;   /* of EAGER, OFFER, WITHDRAW */
+	uint64_t bytes; /* of the message; of DATA: of the piece */
+};
+
+/* The bytes that follow.  FALSE: there is no such frame. */
+static inline bool p2p_frame_body(const struct p2p_frame *f, uint64_t *bytes)
+{
+	*bytes = f->kind == P2P_EAGER || f->kind == P2P_DATA ? f->bytes : 0;
+	if (f->kind == P2P_EAGER)
+		return *bytes <= P2P_EAGER_BYTES;
+	if (f->kind == P2P_DATA)
+		return *bytes > 0 && *bytes <= P2P_PIECE_BYTES;
+	return f->kind > P2P_EAGER && f->kind <= P2P_LEAVE;
+}
+
+#endif

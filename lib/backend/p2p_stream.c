@@ -1,0 +1,304 @@
+#include "lib/backend/p2p_stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+/* What stands for data whose owner no longer waits. */
+static const unsigned char zeros[16 << 10];
+
+struct p2p_stream *p2p_stream_open(struct net *net, unsigned peer)
+{
+	struct p2p_stream *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return NULL;
+	s->net = net;
+	s->peer = peer;
+	s->speaks = s->hears = -1;
+	return s;
+}
+
+void p2p_stream_close(struct p2p_stream *s)
+{
+	if (!s)
+		return;
+	net_drop(s->net, s->peer);
+	free(s->out);
+	free(s->in);
+	free(s);
+}
+
+bool p2p_stream_is_made(const struct p2p_stream *s)
+{
+	return net_socket(s->net, s->peer, 0) >= 0 ||
+	       net_socket(s->net, s->peer, 1) >= 0;
+}
+
+berth_result p2p_stream_have(struct p2p_stream *s)
+{
+	berth_result rc;
+
+	if (s->speaks >= 0 || !s->wanted)
+		return BERTH_OK;
+	for (unsigned lane = 0; lane < 2; lane++)
+		if (net_socket(s->net, s->peer, lane) >= 0)
+			s->speaks = (int)lane;
+	if (s->speaks >= 0)
+		return BERTH_OK;
+	rc = net_begin(s->net, s->peer);
+	if (!rc)
+		return p2p_stream_have(s);
+	return rc == BERTH_BUSY ? BERTH_OK : rc;
+}
+
+size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p)
+{
+	size_t n = 0;
+
+	for (int lane = 0; lane < 2; lane++) {
+		int fd = net_socket(s->net, s->peer, (unsigned)lane);
+		bool out = lane == s->speaks && !p2p_stream_is_flushed(s);
+		bool in = !s->has_left && (s->hears < 0 || s->hears == lane);
+
+		in &= !s->has_ended[lane];
+		if (fd >= 0 && (in || out))
+			p[n++] = (struct pollfd){
+				fd, (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0
+			};
+	}
+	return n;
+}
+
+/* ---- what goes ---- */
+
+bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void *body,
+		    size_t bytes)
+{
+	s->wanted = true;
+	if (!s->out)
+		s->out = malloc(P2P_OUT_BYTES);
+	if (!s->out || s->speaks < 0 || s->data_left ||
+	    sizeof *f + bytes > P2P_OUT_BYTES - s->out_have)
+		return false;
+	if (s->out_at + s->out_have + sizeof *f + bytes > P2P_OUT_BYTES) {
+		memmove(s->out, s->out + s->out_at, s->out_have);
+		s->out_at = 0;
+	}
+	memcpy(s->out + s->out_at + s->out_have, f, sizeof *f);
+	s->out_have += sizeof *f;
+	if (bytes)
+		memcpy(s->out + s->out_at + s->out_have, body, bytes);
+	s->out_have += bytes;
+	return true;
+}
+
+bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
+			 const void *data, size_t bytes)
+{
+	if (!p2p_stream_put(s, f, NULL, 0))
+		return false;
+	s->data = data;
+	s->data_left = bytes;
+	return true;
+}
+
+static void note_sent(struct p2p_stream *s, size_t k)
+{
+	size_t head = k < s->out_have ? k : s->out_have;
+
+	s->moved |= k > 0;
+	s->out_at += head;
+	s->out_have -= head;
+	if (!s->out_have)
+		s->out_at = 0;
+	s->data_left -= k - head;
+	if (s->data)
+		s->data += k - head;
+}
+
+static ssize_t send_some(const struct p2p_stream *s, int fd)
+{
+	size_t data =
+		!s->data && s->data_left > sizeof zeros ? sizeof zeros : s->data_left;
+	struct iovec v[2] = {
+		{ s->out + s->out_at, s->out_have },
+		{ (void *)(uintptr_t)(s->data ? s->data : zeros), data },
+	};
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+
+	if (!data)
+		return send(fd, v[0].iov_base, v[0].iov_len,
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+bool p2p_stream_flush(struct p2p_stream *s)
+{
+	int fd = s->speaks < 0 ? -1 : net_socket(s->net, s->peer, (unsigned)s->speaks);
+
+	while (fd >= 0 && !p2p_stream_is_flushed(s)) {
+		ssize_t k = send_some(s, fd);
+
+		if (k <= 0)
+			return k == 0 || errno == EAGAIN || errno == EINTR;
+		note_sent(s, (size_t)k);
+	}
+	return true;
+}
+
+bool p2p_stream_is_sent(const struct p2p_stream *s)
+{
+	int fd = s->speaks < 0 ? -1 : net_socket(s->net, s->peer, (unsigned)s->speaks);
+	int left = 0;
+
+	return p2p_stream_is_flushed(s) &&
+	       (fd < 0 || ioctl(fd, SIOCOUTQ, &left) || !left);
+}
+
+/* ---- what comes ---- */
+
+/* What the socket has, to TO (MOST bytes), then to IN, which is empty. */
+static ssize_t receive(struct p2p_stream *s, int fd, void *to, size_t most)
+{
+	size_t behind = s->is_bulk ? sizeof s->frame : P2P_IN_BYTES;
+	struct iovec v[2] = { { to, most }, { s->in, behind } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	ssize_t k = recvmsg(fd, &m, MSG_DONTWAIT);
+
+	s->is_drained = k < (ssize_t)(most + behind);
+	if (k <= (ssize_t)most)
+		return k;
+	s->in_at = 0;
+	s->in_have = (size_t)k - most;
+	return (ssize_t)most;
+}
+
+static ssize_t fill(struct p2p_stream *s, int fd)
+{
+	size_t room;
+	ssize_t k;
+
+	if (s->in_at) {
+		memmove(s->in, s->in + s->in_at, s->in_have);
+		s->in_at = 0;
+	}
+	/* of large data only the next head, so that they come to where they belong */
+	room = s->is_bulk ? sizeof s->frame : P2P_IN_BYTES;
+	room = room > s->in_have ? room - s->in_have : P2P_IN_BYTES - s->in_have;
+	k = recv(fd, s->in + s->in_have, room, MSG_DONTWAIT);
+	s->is_drained = k < (ssize_t)room;
+	if (k > 0)
+		s->in_have += (size_t)k;
+	return k;
+}
+
+static bool is_over(ssize_t k)
+{
+	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* More into IN.  FALSE: the peer is gone.  It speaks on the lane on which it is heard
+ * first; if the other one ends before, its last words may still come. */
+static bool more(struct p2p_stream *s)
+{
+	bool made = false;
+
+	if (!s->in)
+		s->in = malloc(P2P_IN_BYTES);
+	if (!s->in)
+		return false;
+	for (int lane = 0; lane < 2; lane++) {
+		int fd = net_socket(s->net, s->peer, (unsigned)lane);
+		ssize_t k;
+
+		if (fd < 0 || s->has_ended[lane] || (s->hears >= 0 && s->hears != lane))
+			continue;
+		k = fill(s, fd);
+		if (k > 0) {
+			s->hears = lane;
+			return true;
+		}
+		s->has_ended[lane] = is_over(k);
+		made |= !s->has_ended[lane];
+	}
+	return made || !p2p_stream_is_made(s);
+}
+
+/* Is a frame in IN, or the head of a DATA frame?  1, 0, or -1: it cannot be. */
+static int take_head(struct p2p_stream *s)
+{
+	struct p2p_frame f;
+	uint64_t body;
+
+	if (s->in_have < sizeof f)
+		return 0;
+	memcpy(&f, s->in + s->in_at, sizeof f);
+	if (!p2p_frame_body(&f, &body))
+		return -1;
+	if (f.kind == P2P_EAGER && s->in_have < sizeof f + body)
+		return 0;
+	s->in_at += sizeof f;
+	s->in_have -= sizeof f;
+	s->frame = f;
+	s->body = body;
+	s->is_bulk = body == P2P_DATA_BYTES;
+	s->is_inside = true;
+	return 1;
+}
+
+int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
+{
+	int rc = 1;
+
+	if (s->has_left)
+		return 0;
+	if (s->is_over)
+		return -1;
+	*fresh = !s->is_inside;
+	if (!s->is_inside) {
+		rc = take_head(s);
+		if (!rc && !s->is_drained) {
+			if (!more(s))
+				return -1;
+			rc = take_head(s);
+		}
+	}
+	*f = s->frame;
+	return rc;
+}
+
+size_t p2p_stream_body(struct p2p_stream *s, void *to)
+{
+	int fd = net_socket(s->net, s->peer, (unsigned)s->hears);
+	size_t k = 0;
+	ssize_t got;
+
+	if (!s->in_have && s->body && !s->is_drained) {
+		got = to ? receive(s, fd, to, s->body) : fill(s, fd);
+		s->is_over = is_over(got);
+		if (to && got > 0)
+			k = (size_t)got;
+	} else if (to) {
+		k = s->in_have < s->body ? s->in_have : s->body;
+		memcpy(to, s->in + s->in_at, k);
+		s->in_at += k;
+		s->in_have -= k;
+	}
+	if (!to) {
+		k = s->in_have < s->body ? s->in_have : s->body;
+		s->in_at += k;
+		s->in_have -= k;
+	}
+	s->body -= k;
+	return k;
+}
+
+void p2p_stream_next(struct p2p_stream *s)
+{
+	s->is_inside = false;
+}

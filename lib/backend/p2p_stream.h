@@ -1,0 +1,77 @@
+/* p2p_stream.h - frames (p2p_frame.h) to and from a rank of another host.
+ *
+ * Either rank begins a connection when it has something to say (net_begin()); if both
+ * do, there are two, and each rank goes on with the one on which it has spoken first.
+ * No call blocks.  Small frames gather in a buffer, so that one call sends many of
+ * them; a piece of data goes from where it lies, and comes to where it belongs. */
+#ifndef BERTH_LIB_P2P_STREAM_H
+#define BERTH_LIB_P2P_STREAM_H
+
+#include <poll.h>
+
+#include "lib/backend/p2p_frame.h"
+
+enum {
+	P2P_OUT_BYTES = 32 << 10,
+	P2P_IN_BYTES = 64 << 10,
+	P2P_DATA_BYTES = 256 << 10 /* of one frame: what is said next waits for it */
+};
+
+struct p2p_stream {
+	struct net *net;
+	unsigned peer;
+	int speaks, hears; /* on which lane; -1: not known yet */
+	bool has_ended[2]; /* nothing more comes on that lane */
+	bool wanted;       /* there is something to say */
+	bool has_left;     /* the peer has said so: nothing more is read */
+	bool is_drained;   /* there was no more to read, in this pass */
+	bool is_over;      /* the peer has ended it in the middle of a body */
+	bool is_bulk;      /* what comes is followed by more of the same data */
+	bool moved;        /* bytes went, since it was last asked */
+	unsigned char *out, *in;
+	size_t out_at, out_have, in_at, in_have;
+	/* A body that goes behind OUT; NULL: zeros, since it is gone. */
+	const unsigned char *data;
+	size_t data_left;
+	/* of the frame that comes */
+	struct p2p_frame frame;
+	uint64_t body;
+	bool is_inside;
+};
+
+/* NULL: out of memory. */
+struct p2p_stream *p2p_stream_open(struct net *net, unsigned peer);
+void p2p_stream_close(struct p2p_stream *s);
+
+/* Connect if that is wanted.  BERTH_OK: go on, connected or not. */
+berth_result p2p_stream_have(struct p2p_stream *s);
+/* Is there a connection, from either side? */
+bool p2p_stream_is_made(const struct p2p_stream *s);
+/* Its sockets, at most two. */
+size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p);
+
+/* All of it, or nothing: there is no room. */
+bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void *body,
+		    size_t bytes);
+/* A frame whose body is sent from where it lies, until DATA_LEFT is 0. */
+bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
+			 const void *data, size_t bytes);
+/* What is to go goes, as far as possible.  FALSE: the peer is gone. */
+bool p2p_stream_flush(struct p2p_stream *s);
+static inline bool p2p_stream_is_flushed(const struct p2p_stream *s)
+{
+	return !s->out_have && !s->data_left;
+}
+
+/* The peer's host has all of it. */
+bool p2p_stream_is_sent(const struct p2p_stream *s);
+
+/* The next frame, or the one that has been begun (*FRESH says which).  1; 0: it has not
+ * come yet; -1: the peer is gone, or it cannot be. */
+int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh);
+/* The body of that frame to TO (NULL: nowhere): what has come of it, BODY less then. */
+size_t p2p_stream_body(struct p2p_stream *s, void *to);
+/* The frame has been read. */
+void p2p_stream_next(struct p2p_stream *s);
+
+#endif

@@ -1,0 +1,170 @@
+#include "lib/net/net_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+/* Connections of which no step blocks.  net_connect.c has those of exchanges, and what
+ * accepts either. */
+
+enum {
+	TURNS = 2,     /* at all addresses, until a peer that refuses is gone */
+	AGAIN_MS = 100 /* from one turn to the next */
+};
+
+berth_result net_open_both(struct net *n)
+{
+	n->begun = calloc(n->config.size, sizeof *n->begun);
+	if (!n->begun)
+		return BERTH_MEMORY;
+	for (size_t i = 0; i < n->config.size; i++)
+		n->begun[i].fd = -1;
+	return BERTH_OK;
+}
+
+int net_socket(const struct net *n, unsigned peer, unsigned lane)
+{
+	return net_link(n, peer, lane)->fd;
+}
+
+static void stop(struct begun *b)
+{
+	if (b->fd >= 0)
+		descriptor_close(b->fd);
+	b->fd = -1;
+	b->greeted = false;
+	b->got = 0;
+}
+
+void net_drop(struct net *n, unsigned peer)
+{
+	for (unsigned lane = 0; lane < NET_LANES; lane++) {
+		struct link *l = net_link(n, peer, lane);
+
+		if (l->fd >= 0)
+			descriptor_close(l->fd);
+		free(l->stash);
+		*l = (struct link){ .fd = -1 };
+	}
+	if (n->begun)
+		stop(&n->begun[peer]);
+}
+
+size_t net_polls(const struct net *n, struct pollfd *p)
+{
+	size_t k = 0;
+
+	p[k++] = (struct pollfd){ n->listener, POLLIN, 0 };
+	for (size_t i = 0; i < n->ncoming; i++)
+		p[k++] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
+	for (size_t i = 0; i < n->config.size; i++)
+		if (n->begun[i].fd >= 0)
+			p[k++] =
+				(struct pollfd){ n->begun[i].fd,
+						 n->begun[i].greeted ? POLLIN : POLLOUT,
+						 0 };
+	return k;
+}
+
+/* This address has failed.  A peer that refuses at all of them in two turns is gone;
+ * one that is silent may be busy. */
+static berth_result fail(struct net *n, unsigned peer, bool refused)
+{
+	struct begun *b = &n->begun[peer];
+	const size_t addresses = n->peer[peer].n;
+
+	stop(b);
+	b->next++;
+	b->refused = refused ? b->refused + 1 : 0;
+	if (!addresses || b->refused >= TURNS * addresses)
+		return BERTH_PEER_LOST;
+	b->again_ns = b->next % addresses ? 0 : clock_ns() + AGAIN_MS * 1000000ull;
+	return BERTH_BUSY;
+}
+
+static berth_result dial(struct net *n, unsigned peer)
+{
+	struct begun *b = &n->begun[peer];
+	const struct net_where *w = &n->peer[peer];
+	const struct sockaddr_storage *at;
+	uint64_t now = clock_ns();
+
+	if (!w->n)
+		return BERTH_PEER_LOST;
+	if (now < b->again_ns)
+		return BERTH_BUSY;
+	at = &w->at[b->next % w->n];
+	b->until_ns = now + HANDSHAKE_MS * 1000000ull;
+	b->fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	if (b->fd < 0)
+		return BERTH_SYSTEM;
+	net_disable_pacing(n, net_set_up(b->fd));
+	if (connect(b->fd, (const struct sockaddr *)at, net_address_size(at)) &&
+	    errno != EINPROGRESS)
+		return fail(n, peer, errno == ECONNREFUSED);
+	return BERTH_BUSY;
+}
+
+/* An empty socket takes what a handshake says. */
+static bool say(int fd, const void *data, size_t bytes)
+{
+	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+}
+
+static berth_result greet(struct net *n, unsigned peer, unsigned lane)
+{
+	struct begun *b = &n->begun[peer];
+	struct pollfd p = { b->fd, POLLOUT, 0 };
+	socklen_t size = sizeof(int);
+	int error = 0;
+
+	if (poll(&p, 1, 0) <= 0)
+		return BERTH_BUSY;
+	getsockopt(b->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	if (error)
+		return fail(n, peer, error == ECONNREFUSED);
+	net_hello_make(&b->hello, n->key, n->config.rank, peer, lane);
+	if (!say(b->fd, &b->hello, sizeof b->hello))
+		return fail(n, peer, true);
+	b->greeted = true;
+	return BERTH_BUSY;
+}
+
+static berth_result finish(struct net *n, unsigned peer, unsigned lane)
+{
+	struct begun *b = &n->begun[peer];
+	struct net_seal seal;
+
+	if (!net_answer_is_good(&b->answer, n->key, &b->hello))
+		return fail(n, peer, true) == BERTH_BUSY ? BERTH_BUSY : BERTH_AUTH;
+	net_seal_make(&seal, n->key, &b->hello, &b->answer);
+	if (!say(b->fd, &seal, sizeof seal))
+		return fail(n, peer, true);
+	if (net_open_link(n, peer, lane, b->fd))
+		return BERTH_MEMORY;
+	b->fd = -1;
+	stop(b);
+	return BERTH_OK;
+}
+
+berth_result net_begin(struct net *n, unsigned peer)
+{
+	struct begun *b = &n->begun[peer];
+	unsigned lane = n->config.rank > peer;
+	ssize_t k;
+
+	if (net_link(n, peer, lane)->fd >= 0)
+		return BERTH_OK;
+	if (b->fd < 0)
+		return dial(n, peer);
+	if (clock_ns() > b->until_ns)
+		return fail(n, peer, false);
+	if (!b->greeted)
+		return greet(n, peer, lane);
+	k = recv(b->fd, (char *)&b->answer + b->got, sizeof b->answer - b->got, 0);
+	if (k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR))
+		return fail(n, peer, true) == BERTH_BUSY ? BERTH_BUSY : BERTH_AUTH;
+	if (k > 0)
+		b->got += (size_t)k;
+	return b->got == sizeof b->answer ? finish(n, peer, lane) : BERTH_BUSY;
+}

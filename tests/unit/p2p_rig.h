@@ -1,0 +1,184 @@
+/* p2p_rig.h - for tests of lib/backend/p2p: ranks (ranks.h) that send to each other, on
+ * one host or on several, which are parts of them. */
+#ifndef BERTH_TESTS_P2P_RIG_H
+#define BERTH_TESTS_P2P_RIG_H
+
+#include "meeting.h"
+
+#include "lib/backend/p2p_internal.h"
+#include "lib/base/clock.h"
+
+enum { RIG_LIMIT_S = 60 };
+
+/* How many hosts; rank r is on host r % rig_hosts. */
+static unsigned rig_hosts = 1;
+static _Atomic unsigned rig_done;
+
+/* What the ranks see of each other, behind struct meeting. */
+struct rig_shared {
+	_Atomic unsigned gone[64]; /* this rank has ended without a word */
+	_Atomic unsigned step;     /* what a test counts */
+	_Atomic uint64_t ns[8];
+};
+
+struct rig {
+	struct ranks *r;
+	struct p2p *p;
+	struct rig_shared *shared;
+	int local[64];
+};
+
+static size_t rig_meeting_bytes(void)
+{
+	return (sizeof(struct meeting) + sizeof(struct rig_shared) + 8191) / 4096 *
+	       4096;
+}
+
+static size_t rig_bytes(unsigned n)
+{
+	return rig_meeting_bytes() + rig_hosts * p2p_bytes((n - 1) / rig_hosts + 1);
+}
+
+static bool rig_is_lost(void *ctx, unsigned place)
+{
+	return atomic_load(&((struct rig *)ctx)->shared->gone[place]);
+}
+
+static void rig_join(struct rig *g, struct ranks *r)
+{
+	unsigned host = r->me % rig_hosts;
+	struct p2p_config c = { .n = r->n,
+				.me = r->me,
+				.local = g->local,
+				.is_lost = rig_is_lost,
+				.ctx = g,
+				.cores = 2 };
+
+	g->r = r;
+	g->shared = (void *)((unsigned char *)r->region + sizeof(struct meeting));
+	for (unsigned k = 0; k < r->n; k++) {
+		g->local[k] = k % rig_hosts == host ? (int)(k / rig_hosts) : -1;
+		c.nlocal += g->local[k] >= 0;
+	}
+	c.local_me = r->me / rig_hosts;
+	if (c.nlocal > 1)
+		c.region = (unsigned char *)r->region + rig_meeting_bytes() +
+			   host * p2p_bytes((r->n - 1) / rig_hosts + 1);
+	if (rig_hosts > 1)
+		c.net = connect_with(r, key);
+	g->p = p2p_join(&c);
+	RANKS_ASSERT(r, g->p, "p2p_join");
+	atomic_store(&rig_done, 0);
+}
+
+static void rig_count(struct p2p_message *m)
+{
+	(void)m;
+	atomic_fetch_add(&rig_done, 1);
+}
+
+/* Not of use here. */
+static inline void rig_unused(void)
+{
+	(void)ranks_fill;
+	(void)ranks_free;
+	(void)ranks_array;
+}
+
+static struct p2p_message rig_send(unsigned to, uint64_t tag, const void *in,
+				   uint64_t bytes)
+{
+	return (struct p2p_message){ .sends = true,
+				     .peer = (int)to,
+				     .tag = tag,
+				     .signature = 7,
+				     .in = in,
+				     .bytes = bytes,
+				     .done = rig_count,
+				     .rc = BERTH_BUSY };
+}
+
+static struct p2p_message rig_receive(int from, uint64_t tag, void *out, uint64_t bytes)
+{
+	return (struct p2p_message){ .peer = from,
+				     .tag = tag,
+				     .signature = 7,
+				     .out = out,
+				     .bytes = bytes,
+				     .done = rig_count,
+				     .rc = BERTH_BUSY };
+}
+
+static bool rig_has_done(void *ctx)
+{
+	return atomic_load(&rig_done) >= *(unsigned *)ctx;
+}
+
+/* Until N messages in all are done since the last such call. */
+static void rig_await(struct rig *g, unsigned n)
+{
+	p2p_wait(g->p, rig_has_done, &n, clock_ns() + RIG_LIMIT_S * 1000000000ull);
+	RANKS_ASSERT(g->r, atomic_load(&rig_done) == n, "%u of %u done",
+		     atomic_load(&rig_done), n);
+	atomic_store(&rig_done, 0);
+}
+
+static void rig_post(struct rig *g, struct p2p_message *m, size_t n)
+{
+	berth_result rc = p2p_post(g->p, m, n);
+
+	RANKS_ASSERT(g->r, !rc, "p2p_post: %d", rc);
+}
+
+static void rig_run(struct rig *g, struct p2p_message *m, unsigned n)
+{
+	rig_post(g, m, n);
+	rig_await(g, n);
+}
+
+/* One message, and how it ends. */
+static berth_result rig_do(struct rig *g, struct p2p_message m)
+{
+	rig_run(g, &m, 1);
+	return m.rc;
+}
+
+/* All ranks come here, by messages. */
+static void rig_meet(struct rig *g)
+{
+	struct p2p_message m[128];
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < g->r->n; i++)
+		if (i != g->r->me) {
+			m[k++] = rig_send(i, ~0ull, NULL, 0);
+			m[k++] = rig_receive((int)i, ~0ull, NULL, 0);
+		}
+	rig_run(g, m, k);
+	for (unsigned i = 0; i < k; i++)
+		RANKS_ASSERT(g->r, !m[i].rc, "meeting: %d", m[i].rc);
+}
+
+/* Byte I of message number K of FROM. */
+static unsigned char rig_byte(unsigned from, unsigned k, uint64_t i)
+{
+	return (unsigned char)(from * 31 + k * 7 + i * 13 + (i >> 8));
+}
+
+static void rig_fill(void *to, unsigned from, unsigned k, uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes; i++)
+		((unsigned char *)to)[i] = rig_byte(from, k, i);
+}
+
+static void rig_check(struct rig *g, const void *got, unsigned from, unsigned k,
+		      uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes; i++)
+		RANKS_ASSERT(g->r,
+			     ((const unsigned char *)got)[i] == rig_byte(from, k, i),
+			     "message %u of %u: byte %zu of %zu", k, from, (size_t)i,
+			     (size_t)bytes);
+}
+
+#endif

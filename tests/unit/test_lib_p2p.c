@@ -1,0 +1,439 @@
+/* lib/backend/p2p: messages from rank to rank: order, tags, any source, sizes, what
+ * does not match, deadlines, limits; in memory, over connections, and both.
+ * limit_s: 400 */
+#include "p2p_rig.h"
+
+static void (*body)(struct rig *g);
+
+static void with_rig(struct ranks *r)
+{
+	struct rig g = { .r = r };
+
+	rig_join(&g, r);
+	body(&g);
+	p2p_leave(g.p);
+}
+
+/* As N ranks of one host, of N hosts, and of two. */
+static void run(int i, unsigned n, void (*f)(struct rig *g))
+{
+	const unsigned hosts[] = { 1, n, 2 };
+
+	rig_hosts = hosts[i];
+	body = f;
+	ranks_run(n, rig_bytes(n), 0, with_rig, RIG_LIMIT_S);
+}
+
+static const size_t sizes[] = { 0, 1, 80, 81, 4096, 8192, 8193, 100000, 1 << 20 };
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* ---- order, tags ---- */
+
+enum { MANY = 300 };
+
+static void all_in_order(struct rig *g)
+{
+	static struct p2p_message out[MANY], in[MANY];
+	unsigned me = g->r->me, n = g->r->n, to = (me + 1) % n, from = (me + n - 1) % n;
+
+	for (unsigned k = 0; k < MANY; k++) {
+		size_t bytes = sizes[k % SIZES];
+		unsigned char *data = malloc(bytes + 1);
+
+		rig_fill(data, me, k, bytes);
+		out[k] = rig_send(to, 5, data, bytes);
+		out[k].early = k % 2;
+		in[k] = rig_receive((int)from, 5, malloc(bytes + 1), bytes);
+	}
+	rig_post(g, out, MANY / 2);
+	rig_post(g, in, MANY);
+	rig_post(g, out + MANY / 2, MANY / 2);
+	rig_await(g, 2 * MANY);
+	for (unsigned k = 0; k < MANY; k++) {
+		RANKS_ASSERT(g->r, !in[k].rc && !out[k].rc, "%d %d", in[k].rc,
+			     out[k].rc);
+		RANKS_ASSERT(g->r, in[k].from == from && in[k].got == sizes[k % SIZES],
+			     "from %u", in[k].from);
+		rig_check(g, in[k].out, from, k, in[k].got);
+		free(in[k].out);
+		free((void *)(uintptr_t)out[k].in);
+	}
+}
+
+START_TEST(order)
+{
+	run(_i, 4, all_in_order);
+}
+END_TEST
+
+/* Messages of 1,000 tags, received from the last to the first, and one of another tag
+ * behind 1,000 that nobody receives yet. */
+static void by_tags(struct rig *g)
+{
+	static struct p2p_message m[1001];
+	static uint32_t data[1001];
+	unsigned peer = !g->r->me;
+
+	for (unsigned k = 0; k < 1001; k++) {
+		data[k] = k;
+		m[k] = g->r->me ? rig_receive((int)peer, 1000 - k, &data[k], 4)
+				: rig_send(peer, k, &data[k], 4);
+	}
+	rig_run(g, m, 1001);
+	for (unsigned k = 0; g->r->me && k < 1001; k++)
+		RANKS_ASSERT(g->r, !m[k].rc && data[k] == 1000 - k, "tag %u", k);
+	for (unsigned k = 0; k < 1001; k++) {
+		data[k] = k;
+		m[k] = g->r->me ? rig_receive((int)peer, 1, &data[k], 4)
+				: rig_send(peer, k == 1000 ? 2 : 1, &data[k], 4);
+	}
+	m[1000].tag = 2;
+	if (g->r->me) {
+		rig_run(g, m + 1000, 1);
+		rig_run(g, m, 1000);
+	} else {
+		rig_run(g, m, 1001);
+	}
+	for (unsigned k = 0; k < 1001; k++)
+		RANKS_ASSERT(g->r, !m[k].rc && data[k] == k, "%u", k);
+}
+
+START_TEST(tags)
+{
+	run(_i, 2, by_tags);
+}
+END_TEST
+
+static void from_any(struct rig *g)
+{
+	static struct p2p_message m[300];
+	static uint32_t data[300];
+	unsigned n = g->r->n, next[64] = { 0 };
+
+	if (g->r->me) {
+		for (unsigned k = 0; k < 100; k++) {
+			data[k] = k;
+			m[k] = rig_send(0, 9, &data[k], 4);
+		}
+		rig_run(g, m, 100);
+		return;
+	}
+	for (unsigned k = 0; k < 100 * (n - 1); k++)
+		m[k] = rig_receive(P2P_ANY, 9, &data[k], 4);
+	rig_run(g, m, 100 * (n - 1));
+	for (unsigned k = 0; k < 100 * (n - 1); k++) {
+		RANKS_ASSERT(g->r, !m[k].rc && m[k].from > 0 && m[k].from < n,
+			     "from %u", m[k].from);
+		RANKS_ASSERT(g->r, data[k] == next[m[k].from]++, "order of %u",
+			     m[k].from);
+	}
+}
+
+START_TEST(any)
+{
+	run(_i, 4, from_any);
+}
+END_TEST
+
+/* ---- to itself, and all at once ---- */
+
+static void to_self(struct rig *g)
+{
+	static unsigned char a[100000], b[100000];
+	unsigned me = g->r->me;
+
+	for (unsigned k = 0; k < 8; k++) {
+		size_t bytes = k & 4 ? sizeof a : 100;
+		struct p2p_message m[2] = { rig_send(me, k, a, bytes),
+					    rig_receive(k & 1 ? P2P_ANY : (int)me, k, b,
+							sizeof b) };
+
+		rig_fill(a, me, k, bytes);
+		m[0].early = k % 3 == 0;
+		if (k & 2) {
+			rig_post(g, &m[1], 1);
+			rig_post(g, &m[0], 1);
+			rig_await(g, 2);
+		} else {
+			rig_run(g, m, 2);
+		}
+		RANKS_ASSERT(g->r, !m[0].rc && !m[1].rc && m[1].from == me, "%d %d",
+			     m[0].rc, m[1].rc);
+		rig_check(g, b, me, k, bytes);
+	}
+}
+
+START_TEST(self)
+{
+	run(_i, 2, to_self);
+}
+END_TEST
+
+static void crossing(struct rig *g)
+{
+	enum { BYTES = 3000001 };
+	struct p2p_message m[16];
+	unsigned me = g->r->me, n = g->r->n;
+	unsigned char *mine = malloc(BYTES);
+
+	rig_fill(mine, me, 1, BYTES);
+	for (unsigned i = 0; i < n; i++) {
+		m[i] = rig_send((me + i) % n, 1, mine, BYTES);
+		m[n + i] = rig_receive((int)i, 1, malloc(BYTES), BYTES);
+	}
+	rig_post(g, m, n);
+	for (unsigned i = 0; i < 100; i++)
+		p2p_progress(g->p);
+	rig_post(g, m + n, n);
+	rig_await(g, 2 * n);
+	for (unsigned i = 0; i < n; i++) {
+		RANKS_ASSERT(g->r, !m[i].rc && !m[n + i].rc, "%d", m[i].rc);
+		rig_check(g, m[n + i].out, i, 1, BYTES);
+		free(m[n + i].out);
+	}
+	free(mine);
+}
+
+START_TEST(crossings)
+{
+	run(_i, 4, crossing);
+}
+END_TEST
+
+/* ---- what does not match ---- */
+
+static void *take_memory(void *ctx, uint64_t bytes)
+{
+	return ctx ? NULL : malloc(bytes);
+}
+
+/* Rank 0 sends what rank 1 has no room for, does not expect, or has no memory for; then
+ * both go on. */
+static void not_fitting(struct rig *g)
+{
+	static unsigned char data[200000], out[200000];
+	unsigned peer = !g->r->me;
+
+	for (unsigned k = 0; k < 2 * 3 * SIZES; k++) {
+		size_t bytes = sizes[k % SIZES] % sizeof data;
+		unsigned way = k / SIZES % 3;
+		bool fits = bytes == 0 && way != 1;
+		struct p2p_message m;
+		berth_result rc, want = way == 2 ? BERTH_MEMORY : BERTH_MISMATCH;
+
+		memset(out, 99, sizeof out);
+		rig_fill(data, 0, k, bytes);
+		if (!g->r->me) {
+			m = rig_send(peer, 1, data, bytes);
+			m.early = k >= 3 * SIZES && bytes <= P2P_EAGER_BYTES;
+			rc = rig_do(g, m);
+			RANKS_ASSERT(g->r, rc == (fits || m.early ? BERTH_OK : want),
+				     "send %u: %d", k, rc);
+		} else {
+			m = rig_receive((int)peer, 1, out, bytes);
+			if (way == 0 && bytes)
+				m.bytes = bytes - 1;
+			else if (way == 1)
+				m.signature = 8;
+			else if (way == 2)
+				m.out = NULL, m.alloc = take_memory, m.alloc_ctx = g;
+			rc = rig_do(g, m);
+			RANKS_ASSERT(g->r, rc == (fits ? BERTH_OK : want),
+				     "receive %u: %d", k, rc);
+			for (size_t i = 0; i < sizeof out; i++)
+				RANKS_ASSERT(g->r, out[i] == 99, "OUT changed");
+		}
+	}
+	rig_meet(g);
+}
+
+START_TEST(mismatches)
+{
+	run(_i, 2, not_fitting);
+}
+END_TEST
+
+static void allocating(struct rig *g)
+{
+	static unsigned char data[1 << 20];
+	unsigned peer = !g->r->me;
+
+	for (unsigned k = 0; k < SIZES; k++) {
+		struct p2p_message m = rig_send(peer, 1, data, sizes[k]);
+
+		rig_fill(data, 0, k, sizes[k]);
+		if (g->r->me) {
+			m = rig_receive(P2P_ANY, 1, NULL, 0);
+			m.alloc = take_memory;
+		}
+		rig_run(g, &m, 1);
+		RANKS_ASSERT(g->r, !m.rc, "%d", m.rc);
+		if (g->r->me) {
+			RANKS_ASSERT(g->r, m.got == sizes[k] && !m.out == !m.got,
+				     "got %zu", (size_t)m.got);
+			rig_check(g, m.out, 0, k, m.got);
+			free(m.out);
+		}
+	}
+}
+
+START_TEST(allocations)
+{
+	run(_i, 2, allocating);
+}
+END_TEST
+
+/* ---- time ---- */
+
+static uint64_t in_ms(unsigned ms)
+{
+	return clock_ns() + ms * 1000000ull;
+}
+
+/* Receives and sends that nobody matches in time; what is left of them is gone, and
+ * their tag can be used again. */
+static void too_late(struct rig *g)
+{
+	static unsigned char data[300000], out[300000];
+	unsigned me = g->r->me, peer = !me;
+
+	for (unsigned k = 0; k < SIZES; k++) {
+		size_t bytes = sizes[k] % sizeof data;
+		struct p2p_message m = rig_receive((int)peer, 4, out, bytes);
+		berth_result rc;
+
+		m.deadline_ns = in_ms(20);
+		rc = rig_do(g, m);
+		RANKS_ASSERT(g->r, rc == BERTH_TIMEOUT, "receive: %d", rc);
+		m = rig_send(peer, 5, data, bytes);
+		m.deadline_ns = in_ms(20);
+		rc = rig_do(g, m);
+		RANKS_ASSERT(g->r, rc == BERTH_TIMEOUT, "send: %d", rc);
+		rig_meet(g);
+		rig_fill(data, me, k, bytes);
+		m = me ? rig_send(peer, 4 + k % 2, data, bytes)
+		       : rig_receive((int)peer, 4 + k % 2, out, bytes);
+		rc = rig_do(g, m);
+		RANKS_ASSERT(g->r, !rc, "then: %d", rc);
+		if (!me)
+			rig_check(g, out, 1, k, bytes);
+	}
+	rig_meet(g);
+}
+
+START_TEST(late)
+{
+	run(_i, 2, too_late);
+}
+END_TEST
+
+/* One side ends in the middle of the data. */
+static void cut_off(struct rig *g)
+{
+	enum { BYTES = 64 << 20 };
+	unsigned me = g->r->me, peer = !me;
+	unsigned char *data = calloc(1, BYTES);
+
+	for (unsigned k = 0; k < 2; k++) {
+		struct p2p_message m = me ? rig_receive((int)peer, 4, data, BYTES)
+					  : rig_send(peer, 4, data, BYTES);
+
+		rig_post(g, &m, 1);
+		if (me == k) {
+			while (!m.moved)
+				p2p_progress(g->p);
+			pthread_mutex_lock(&g->p->moving);
+			m.deadline_ns = 1;
+			atomic_store(&g->p->deadline_ns, 1);
+			g->p->tick_ns = 0; /* it looks at once */
+			pthread_mutex_unlock(&g->p->moving);
+		}
+		rig_await(g, 1);
+		RANKS_ASSERT(g->r,
+			     m.rc == BERTH_TIMEOUT || (me == 0 && k == 1 && !m.rc),
+			     "%u: %d", k, m.rc);
+		rig_meet(g);
+	}
+	free(data);
+}
+
+START_TEST(cut)
+{
+	run(_i, 2, cut_off);
+}
+END_TEST
+
+/* ---- limits ---- */
+
+/* More early sends than a receiver keeps, and more messages than there may be. */
+static void too_many(struct rig *g)
+{
+	enum { SENDS = 3000, MOST = P2P_ROOM_BYTES / 200 };
+	static struct p2p_message m[P2P_MESSAGES + 1];
+	static unsigned char data[SENDS][200];
+	unsigned me = g->r->me, peer = !me;
+
+	for (unsigned k = 0; k < SENDS; k++) {
+		rig_fill(data[k], 0, k, 200);
+		m[k] = me ? rig_receive((int)peer, 1, data[k], 200)
+			  : rig_send(peer, 1, data[k], 200);
+		m[k].early = true;
+	}
+	if (me)
+		memset(data, 0, sizeof data);
+	else
+		rig_post(g, m, SENDS);
+	while (me ? !atomic_load(&g->shared->step) : atomic_load(&rig_done) < MOST)
+		p2p_progress(g->p);
+	for (unsigned i = 0; i < 1000; i++)
+		p2p_progress(g->p);
+	RANKS_ASSERT(g->r, me || atomic_load(&rig_done) == MOST, "%u done early",
+		     atomic_load(&rig_done));
+	atomic_store(&g->shared->step, 1);
+	if (me)
+		rig_post(g, m, SENDS);
+	rig_await(g, SENDS);
+	for (unsigned k = 0; me && k < SENDS; k++)
+		rig_check(g, data[k], 0, k, 200);
+	for (unsigned k = 0; k <= P2P_MESSAGES; k++)
+		m[k] = rig_receive((int)peer, 77, NULL, 0);
+	RANKS_ASSERT(g->r, p2p_post(g->p, m, P2P_MESSAGES + 1) == BERTH_MEMORY, "all");
+	rig_post(g, m, P2P_MESSAGES);
+	RANKS_ASSERT(g->r, p2p_post(g->p, m + P2P_MESSAGES, 1) == BERTH_MEMORY, "more");
+	m[0].peer = P2P_ANY;
+	p2p_end(g->p, BERTH_ABORTED);
+	RANKS_ASSERT(g->r, atomic_load(&rig_done) == P2P_MESSAGES, "%u ended",
+		     atomic_load(&rig_done));
+	RANKS_ASSERT(g->r, p2p_post(g->p, m, 1) == BERTH_ABORTED, "after the end");
+}
+
+START_TEST(limits)
+{
+	run(_i, 2, too_many);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("p2p");
+	TCase *t = tcase_create("p2p");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, order, 0, 3);
+	tcase_add_loop_test(t, tags, 0, 2);
+	tcase_add_loop_test(t, any, 0, 3);
+	tcase_add_loop_test(t, self, 0, 2);
+	tcase_add_loop_test(t, crossings, 0, 3);
+	tcase_add_loop_test(t, mismatches, 0, 2);
+	tcase_add_loop_test(t, allocations, 0, 2);
+	tcase_add_loop_test(t, late, 0, 2);
+	tcase_add_loop_test(t, cut, 0, 2);
+	tcase_add_loop_test(t, limits, 0, 2);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
