@@ -15,7 +15,7 @@
 /* ---- the layout ---- */
 
 struct layout {
-	size_t rank, lost, record, region[2], heap, part, bytes;
+	size_t rank, lost, record, region, heap, part, bytes;
 };
 
 static size_t take(size_t *at, size_t bytes)
@@ -50,8 +50,7 @@ static struct layout lay_out(unsigned size, unsigned local_size, size_t region_b
 	l.lost = take(&at, size);
 	l.record = take(&at,
 			(size_t)local_size * BOOT_RECORDS * sizeof(struct boot_record));
-	for (int i = 0; i < 2; i++)
-		l.region[i] = take(&at, region_bytes);
+	l.region = take(&at, region_bytes);
 	at = (at + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
 	l.heap = take(&at, local_size * l.part);
 	l.bytes = at;
@@ -91,14 +90,13 @@ static int map(struct memory *m, const struct layout *l)
 	}
 	if (m->at == MAP_FAILED)
 		return -1;
-	madvise(m->at + l->region[0], m->bytes - l->region[0], MADV_DONTDUMP);
+	madvise(m->at + l->region, m->bytes - l->region, MADV_DONTDUMP);
 	m->head = (struct boot_memory *)m->at;
 	m->rank = (struct boot_rank *)(m->at + l->rank);
 	m->lost = m->at + l->lost;
 	m->records = (struct boot_record *)(m->at + l->record) +
 		     (size_t)m->local_rank * BOOT_RECORDS;
-	m->region[0] = m->at + l->region[0];
-	m->region[1] = m->at + l->region[1];
+	m->region = m->at + l->region;
 	if (m->bytes == l->bytes) {
 		m->heap_at = l->heap;
 		m->heap = m->at + l->heap;
@@ -216,9 +214,9 @@ void memory_unmap(struct memory *m)
 
 /* ---- what is in it ---- */
 
-void *memory_region(const struct memory *m, unsigned which)
+void *memory_region(const struct memory *m)
 {
-	return m->region[which];
+	return m->region;
 }
 
 struct boot_record *memory_records(const struct memory *m, unsigned local)

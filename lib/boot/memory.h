@@ -30,7 +30,7 @@ struct memory {
 	void *heap;                    /* of all local ranks, HEAP_BYTES; or NULL */
 	size_t heap_bytes, part_bytes; /* part_bytes for each rank */
 	size_t heap_at;                /* its offset in the memfd */
-	unsigned char *region[2];
+	unsigned char *region;
 	int pid;              /* a child of ours is somebody else */
 	pthread_mutex_t lock; /* of parts */
 	struct heap parts;
@@ -38,7 +38,7 @@ struct memory {
 
 /* What a host with LOCAL_SIZE ranks of a job of SIZE needs: the same on all ranks of
  * the host.  The heap has room for half of the host's memory for each rank.
- * REGION_BYTES: of each of the two regions of memory_region(). */
+ * REGION_BYTES: of memory_region(). */
 size_t memory_bytes(unsigned size, unsigned local_size, size_t region_bytes);
 /* Maps W's memory and takes its descriptor.  0, or -1 with errno: EBUSY where another
  * process is this rank, EPROTO where it is of another version or of other sizes: M is
@@ -47,9 +47,8 @@ int memory_map(struct memory *m, struct boot_world *w, size_t region_bytes);
 /* Says that this rank has left, and lets the lock go.  M is all zero then. */
 void memory_unmap(struct memory *m);
 
-/* For all ranks of the job: the region of blocking operations,
- * and that of asynchronous ones. */
-void *memory_region(const struct memory *m, unsigned which);
+/* For the set of all ranks of the job. */
+void *memory_region(const struct memory *m);
 /* The records of local rank LOCAL. */
 struct boot_record *memory_records(const struct memory *m, unsigned local);
 

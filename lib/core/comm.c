@@ -160,8 +160,10 @@ static berth_result join(struct comm *c, const struct comm_config *config)
 	}
 	hier.host = host;
 	hier.rank = place;
-	if (config->region)
+	if (config->region) {
 		c->shared = region_shared(config->region, nlocal);
+		c->messages_region = region_messages(config->region, nlocal);
+	}
 	if (host && place && config->region)
 		hier.local = join_memory(c, config->region, nlocal, me);
 	if (hier.local && nlocal == c->n) {
@@ -187,12 +189,16 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->rank = config->rank;
 	c->id = config->id;
 	c->net = config->net;
+	c->messages_net = config->messages_net;
 	c->lost = c->left = c->n;
 	c->said = calloc(c->n, sizeof *c->said);
 	if (!c->said)
 		return BERTH_MEMORY;
-	for (unsigned i = 0; !rc && c->net && i < c->n; i++)
+	for (unsigned i = 0; !rc && c->net && i < c->n; i++) {
 		rc = net_peer(c->net, i, config->address[i]);
+		if (!rc)
+			rc = net_peer(c->messages_net, i, config->messages_address[i]);
+	}
 	if (c->net)
 		net_watch(c->net, look, c);
 	return rc ? rc : join(c, config);
@@ -202,8 +208,8 @@ void comm_close(struct comm *c)
 {
 	if (c->group)
 		c->back->leave(c->group);
-	if (c->net)
-		net_close(c->net);
+	net_close(c->net);
+	net_close(c->messages_net);
 	free(c->said);
 	free(c->scratch);
 	free(c->kept);
@@ -274,8 +280,7 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 		 n == 1 ? "'" : "", fate);
 }
 
-/* Why it is aborted, after WORDS of what ran. */
-static void say_abort(const struct comm *c, struct failure *why, const char *words)
+void comm_say_end(const struct comm *c, struct failure *why, const char *words)
 {
 	const struct region_shared *s = c->shared;
 	unsigned by = atomic_load(&s->aborted), who = c->left;
@@ -323,7 +328,7 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	if (rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT)
 		say_missing(c, why, words);
 	else if (rc == BERTH_ABORTED)
-		say_abort(c, why, words);
+		comm_say_end(c, why, words);
 	else
 		snprintf(why->text, sizeof why->text, "%s: %s", words,
 			 berth_result_text(rc));
@@ -367,7 +372,7 @@ void comm_abort(struct comm *c)
 	if (c->broken)
 		return;
 	c->finally = (struct failure){ .rc = BERTH_ABORTED };
-	say_abort(c, &c->finally, "an operation");
+	comm_say_end(c, &c->finally, "an operation");
 	atomic_store(&c->broken, BERTH_ABORTED);
 	if (c->n > 1)
 		c->back->end(c->group, BERTH_ABORTED, c->me);

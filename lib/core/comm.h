@@ -31,6 +31,9 @@ struct comm {
 	const unsigned *rank; /* of the job, for each place; the set's */
 	uint32_t id;          /* in records: the set's number; 0: all ranks */
 	struct region_shared *shared;
+	/* For messages.c; NULL: all on this host, or it has it. */
+	void *messages_region;
+	struct net *messages_net;
 	const struct backend *back;
 	void *group;
 	struct net *net; /* NULL: all on this host */
@@ -72,6 +75,9 @@ struct comm_config {
 	/* Of each place, what its comm_address() says; NULL: all on this host */
 	char *const *address;
 	struct net *net; /* opened by comm_net(); becomes the comm's */
+	/* The same for messages. */
+	char *const *messages_address;
+	struct net *messages_net;
 };
 
 /* A listening socket for the comm of a set of N in which this rank has place ME.  ALL:
@@ -110,6 +116,8 @@ uint64_t comm_deadline(const struct comm *c, const struct op *op);
 /* The rank of PLACE has told what no rank can: it is taken for lost, on all ranks.
  * BERTH_PEER_LOST. */
 berth_result comm_refuse(struct comm *c, unsigned place);
+/* *WHY, after WORDS of what ran: who left the set, aborted it or shut down. */
+void comm_say_end(const struct comm *c, struct failure *why, const char *words);
 /* Aborts the set, for the reason WHY, or NULL; any thread.  What runs here ends within
  * 50 ms. */
 void comm_say_abort(struct comm *c, const char *why);

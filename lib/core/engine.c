@@ -36,6 +36,7 @@ struct engine *engine_make(struct comm *c)
 void engine_stop(struct engine *e)
 {
 	struct failure why = { .rc = BERTH_ABORTED };
+	struct messages *m;
 
 	atomic_store(&e->comm->aborted, true);
 	engine_ring(e);
@@ -43,6 +44,11 @@ void engine_stop(struct engine *e)
 	pthread_mutex_lock(&e->work); /* who waits may be at it still */
 	engine_complete_all(e, BERTH_ABORTED, &why);
 	pthread_mutex_unlock(&e->work);
+	m = engine_use_messages(e);
+	if (m) {
+		messages_stop(m);
+		messages_leave(m);
+	}
 }
 
 void engine_free(struct engine *e)
@@ -50,6 +56,7 @@ void engine_free(struct engine *e)
 	engine_stop(e);
 	if (e->started)
 		pthread_join(e->thread, NULL);
+	engine_free_messages(e);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
 		memory_free(&e->comm->world->memory, e->fusion);
@@ -99,7 +106,8 @@ berth_result engine_run(struct engine *e, const struct op *op, struct failure *w
 	struct berth_request *r = NULL;
 	berth_result rc;
 
-	if (atomic_load_explicit(&e->users, memory_order_relaxed) == 1)
+	if (!op_is_message(op) &&
+	    !atomic_load_explicit(&e->collectives, memory_order_relaxed))
 		rc = run_now(e, op, &r, why);
 	else
 		rc = engine_submit(e, op, 1, &r, why);

@@ -76,21 +76,41 @@ berth_result engine_then(struct berth_request *r,
 
 /* ---- the end of one ---- */
 
-/* As soon as DONE is 1, R may be freed. */
-void engine_end(struct berth_request *r, berth_result rc, const struct failure *why)
+/* As soon as DONE is 1, R may be freed, and with it its set. */
+static void end(struct berth_request *r)
 {
-	r->rc = rc;
-	if (rc) {
-		r->why = malloc(sizeof *r->why);
-		if (r->why)
-			*r->why = *why;
-	}
+	struct engine *e = r->engine;
+	struct messages *m = NULL;
+	bool wakes = r->nmessages; /* who waits for it may be in messages_wait() */
+
 	if (atomic_exchange(&r->callback, OVER) == CALLBACK && !call_back(r))
 		return;
+	if (wakes)
+		atomic_fetch_add(&e->users, 1);
 	if (atomic_exchange(&r->done, 1) == 2)
 		engine_wake(&r->done);
+	if (wakes)
+		m = engine_use_messages(e);
+	if (m) {
+		messages_wake(m);
+		messages_leave(m);
+	}
+	if (wakes)
+		engine_let_go(e);
 	if (atomic_load(&engine_completions.waiters)) {
 		atomic_fetch_add(&engine_completions.count, 1);
 		engine_wake(&engine_completions.count);
 	}
+}
+
+void engine_end(struct berth_request *r, berth_result rc, const struct failure *why)
+{
+	if (rc && !atomic_exchange(&r->failed, 1)) {
+		r->rc = rc;
+		r->why = malloc(sizeof *r->why);
+		if (r->why)
+			*r->why = *why;
+	}
+	if (atomic_fetch_sub(&r->parts, 1) == 1)
+		end(r);
 }

@@ -1,12 +1,13 @@
 /* engine_internal.h - what the files of the engine share: engine.c (blocking
  * operations, joining), engine_request.c (submit, wait), engine_end.c (their ends),
  * engine_thread.c, engine_bell.c (sleeping), engine_queue.c (what is pending),
- * engine_plan.c (what the plan says of them), engine_step.c (what is to be done next),
- * engine_round.h (a round) and engine_do.c (doing it). */
+ * engine_messages.c, engine_plan.c (what the plan says of them), engine_step.c (what is
+ * to be done next), engine_round.h (a round) and engine_do.c (doing it). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
 #include "lib/core/engine.h"
+#include "lib/core/messages.h"
 #include "lib/core/op_run.h"
 #include "lib/core/plan.h"
 #include "lib/core/world.h"
@@ -15,8 +16,12 @@ struct berth_request {
 	struct engine *engine;
 	struct berth_request *next, **back; /* in order of submission */
 	struct berth_request *chain;        /* in the table */
-	size_t n;
+	size_t n; /* collectives; OP has the operations of messages behind them */
 	struct op *op;
+	size_t nmessages;
+	struct message *message;
+	_Atomic uint32_t parts;  /* that are not done: all collectives are one */
+	_Atomic uint32_t failed; /* a part has: RC and WHY are of the first */
 	struct plan_unit unit;
 	bool beside;         /* the plan does not expect it in this cycle */
 	bool found;          /* by this round, to be done */
@@ -40,9 +45,11 @@ struct engine {
 	unsigned forks; /* how often this process was forked from its parents */
 	bool started;   /* the thread */
 	pthread_t thread;
-	_Atomic uint32_t users; /* the set, and each request */
-	pthread_mutex_t work;   /* who holds it does operations */
-	pthread_mutex_t queue;  /* of all that follows, and of PLAN's changes */
+	_Atomic uint32_t users;       /* the set, and each request */
+	_Atomic uint32_t collectives; /* requests that have some */
+	struct messages *messages;    /* NULL: there was none yet */
+	pthread_mutex_t work;         /* who holds it does operations */
+	pthread_mutex_t queue;        /* of all that follows, and of PLAN's changes */
 	struct berth_request *first, **last, *table[ENGINE_TABLE];
 	size_t pending;
 	size_t beside; /* of them, not expected by the plan */
@@ -99,6 +106,14 @@ void engine_ring(struct engine *e);
  * else is gone. */
 void engine_let_go(struct engine *e);
 
+/* Those of E, made at the first use; messages_leave() ends the use.  NULL: out of memory,
+ * or E is to end. */
+struct messages *engine_need_messages(struct engine *e);
+/* The same, without making any. */
+struct messages *engine_use_messages(struct engine *e);
+/* After messages_stop(): no use begins any more. */
+void engine_free_messages(struct engine *e);
+
 /* *WHY of OP is RC, and TEXT.  RC. */
 berth_result engine_refuse(berth_result rc, const struct op *op, struct failure *why,
 			   const char *text);
@@ -125,7 +140,7 @@ extern struct engine_completions {
 	_Atomic uint32_t count, waiters;
 } engine_completions;
 
-/* R, which is not pending any more, comes to RC: it is its owner's from then on. */
+/* A part of R comes to RC.  After the last one it is its owner's. */
 void engine_end(struct berth_request *r, berth_result rc, const struct failure *why);
 
 enum engine_step { ENGINE_DID, ENGINE_IDLE, ENGINE_SOON };

@@ -22,7 +22,7 @@ void engine_enter(struct engine *e, struct berth_request *r)
 	e->entered++;
 	e->entered_ns = r->submitted_ns;
 	e->visits = 0;
-	atomic_fetch_add(&e->users, 1);
+	atomic_fetch_add(&e->collectives, 1);
 	r->beside = !plan_expects(&e->plan, &r->unit);
 	e->beside += r->beside;
 	if (r->beside)

@@ -30,26 +30,18 @@ static const char *keep(const char *text, char **at)
 	return text ? to : NULL;
 }
 
-/* One block: the request, its operations, their counts and texts. */
-static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
+static size_t count_messages(const struct op *op, size_t n)
 {
-	size_t bytes = sizeof(struct berth_request) + n * sizeof *op;
-	struct berth_request *r;
-	char *at;
+	size_t messages = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		bytes += text_bytes(op[i].name) + text_bytes(op[i].shape);
-		bytes += op[i].coll.in_counts ? ranks * sizeof(uint64_t) : 0;
-		bytes += op[i].coll.out_counts ? ranks * sizeof(uint64_t) : 0;
-	}
-	r = malloc(bytes);
-	if (!r)
-		return NULL;
-	memset(r, 0, sizeof *r);
-	r->n = n;
-	r->op = (struct op *)(r + 1);
-	memcpy(r->op, op, n * sizeof *op);
-	at = (char *)(r->op + n);
+	for (size_t i = 0; i < n; i++)
+		messages += op_is_message(&op[i]);
+	return messages;
+}
+
+/* What the operations point to, behind them at AT. */
+static void keep_all(struct berth_request *r, size_t n, unsigned ranks, char *at)
+{
 	for (size_t i = 0; i < n; i++) {
 		struct coll *c = &r->op[i].coll;
 
@@ -63,9 +55,48 @@ static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
-		r->op[i].name = keep(op[i].name, &at);
-		r->op[i].shape = keep(op[i].shape, &at);
+		r->op[i].name = keep(r->op[i].name, &at);
+		r->op[i].shape = keep(r->op[i].shape, &at);
 	}
+}
+
+/* Collectives first, then messages. */
+static void sort_kinds(struct berth_request *r, const struct op *op, size_t n)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!op_is_message(&op[i]))
+			r->op[at++] = op[i];
+	for (size_t i = 0; i < n; i++)
+		if (op_is_message(&op[i]))
+			r->op[at++] = op[i];
+}
+
+/* One block: the request, its messages, its operations, their counts and texts. */
+static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
+{
+	const size_t messages = count_messages(op, n);
+	size_t bytes = sizeof(struct berth_request) + n * sizeof *op +
+		       messages * sizeof(struct message);
+	struct berth_request *r;
+
+	for (size_t i = 0; i < n; i++) {
+		bytes += text_bytes(op[i].name) + text_bytes(op[i].shape);
+		bytes += op[i].coll.in_counts ? ranks * sizeof(uint64_t) : 0;
+		bytes += op[i].coll.out_counts ? ranks * sizeof(uint64_t) : 0;
+	}
+	r = malloc(bytes);
+	if (!r)
+		return NULL;
+	memset(r, 0, sizeof *r);
+	r->n = n - messages;
+	r->nmessages = messages;
+	r->parts = (r->n > 0) + (uint32_t)messages;
+	r->message = (struct message *)(r + 1);
+	r->op = (struct op *)(r->message + messages);
+	sort_kinds(r, op, n);
+	keep_all(r, n, ranks, (char *)(r->op + n));
 	return r;
 }
 
@@ -95,7 +126,7 @@ static void describe(struct engine *e, struct berth_request *r)
 		r->unit.number = ++e->unnamed;
 		key = plan_number_key(r->unit.number);
 	}
-	r->unit.first = atomic_load(&e->users) == 1;
+	r->unit.first = atomic_load(&e->collectives) == 0;
 	r->unit.key = key;
 	r->unit.signature = (uint32_t)(signature >> 32);
 	r->unit.fuse_key = fuse_key;
@@ -150,35 +181,75 @@ static berth_result enter(struct engine *e, struct berth_request *r,
 	return rc;
 }
 
+static void message_done(struct message *m, berth_result rc, const struct failure *why)
+{
+	engine_end(m->owner, rc, why);
+}
+
+/* After the collectives of R have been entered: nothing can be refused any more. */
+static void post(struct messages *m, struct berth_request *r)
+{
+	for (size_t i = 0; i < r->nmessages; i++)
+		r->message[i] = (struct message){ .op = &r->op[r->n + i],
+						  .owner = r,
+						  .done = message_done };
+	messages_post(m, r->message, r->nmessages, r->deadline_ns);
+}
+
+/* R's collectives, if it has any. */
+static berth_result enter_collectives(struct engine *e, struct berth_request *r,
+				      struct failure *why)
+{
+	bool work = false;
+	berth_result rc;
+
+	if (!r->n)
+		return BERTH_OK;
+	rc = enter(e, r, why, &work);
+	if (work && !rc)
+		engine_ring(e);
+	return rc;
+}
+
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why)
 {
 	struct berth_request *r = copy(op, n, e->comm->n);
-	berth_result rc;
-	bool work;
+	struct messages *m = NULL;
+	berth_result rc = BERTH_OK;
 
-	if (!r)
-		return engine_refuse(BERTH_MEMORY, op, why, "out of memory");
+	if (r && r->nmessages)
+		m = engine_need_messages(e);
+	if (!r || (r->nmessages && !m)) {
+		free(r);
+		return engine_refuse(BERTH_MEMORY, op, why,
+				     "no memory, thread or socket for it");
+	}
 	r->engine = e;
 	r->submitted_ns = clock_ns();
 	r->deadline_ns = comm_deadline(e->comm, op);
-	rc = enter(e, r, why, &work);
+	atomic_fetch_add(&e->users, 1);
+	rc = enter_collectives(e, r, why);
 	if (rc) {
+		engine_let_go(e);
 		free(r);
-		return rc;
+	} else {
+		*request = r;
+		if (m)
+			post(m, r);
 	}
-	*request = r;
-	if (work)
-		engine_ring(e);
-	return BERTH_OK;
+	if (m)
+		messages_leave(m);
+	return rc;
 }
 
+/* The engine's thread does collectives alone. */
 berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
 			   struct berth_request **request, struct failure *why)
 {
 	if (e->comm->broken)
 		return comm_broken(e->comm, why);
-	if (!engine_start(e))
+	if (count_messages(op, n) < n && !engine_start(e))
 		return engine_no_thread(op, why);
 	return engine_enter_new(e, op, n, request, why);
 }
@@ -245,10 +316,28 @@ static berth_result end(struct berth_request *r, struct failure *why)
 
 	if (engine_calling == r)
 		engine_calling = NULL;
+	if (r->n)
+		atomic_fetch_sub(&r->engine->collectives, 1);
 	engine_let_go(r->engine);
 	free(r->why);
 	free(r);
 	return rc;
+}
+
+static bool is_over(void *ctx)
+{
+	return engine_is_done(ctx);
+}
+
+/* Of R, which has messages. */
+static void wait_for_messages(struct berth_request *r, uint64_t until_ns)
+{
+	struct messages *m = engine_use_messages(r->engine);
+
+	if (!m) /* the set ends, and with it R */
+		return;
+	messages_wait(m, is_over, r, until_ns);
+	messages_leave(m);
 }
 
 berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
@@ -256,7 +345,11 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 {
 	uint64_t until_ns = timeout_ms >= 0 ? clock_until(timeout_ms) : 0;
 
-	if (!engine_is_done(r)) {
+	if (r->nmessages && timeout_ms && !engine_is_done(r)) {
+		if (r->n && engine_want(r))
+			engine_ring(r->engine);
+		wait_for_messages(r, until_ns);
+	} else if (!engine_is_done(r)) {
 		engine_want(r);
 		if (timeout_ms)
 			want_at_once(r);

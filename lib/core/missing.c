@@ -44,15 +44,31 @@ bool missing_is_lost(const struct comm *c, unsigned place)
 	       missing_is_behind(c, place);
 }
 
-bool missing_has_left(const struct comm *c, unsigned place)
+/* The rank of PLACE, of this host, has left the set. */
+static bool has_left_set(const struct comm *c, unsigned place)
 {
 	unsigned local = 0;
 
-	if (c->world->local[c->rank[place]] == WORLD_NOT_HERE)
-		return false;
 	for (unsigned i = 0; i < place; i++)
 		local += c->world->local[c->rank[i]] != WORLD_NOT_HERE;
-	return atomic_load(&c->shared->left[local]) && missing_is_behind(c, place);
+	return atomic_load(&c->shared->left[local]);
+}
+
+bool missing_has_left(const struct comm *c, unsigned place)
+{
+	return c->world->local[c->rank[place]] != WORLD_NOT_HERE &&
+	       has_left_set(c, place) && missing_is_behind(c, place);
+}
+
+bool missing_is_gone(const struct comm *c, unsigned place)
+{
+	const struct memory *m = &c->world->memory;
+	unsigned rank = c->rank[place], local = c->world->local[rank];
+
+	if (local == WORLD_NOT_HERE)
+		return memory_is_lost(m, rank, -1);
+	return memory_is_lost(m, rank, (int)local) || has_left_set(c, place) ||
+	       atomic_load(&m->rank[local].state) == BOOT_LEFT;
 }
 
 /* The place of the rank whose end made the rank of PLACE give up, if it says so;

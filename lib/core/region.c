@@ -1,17 +1,28 @@
 #include "lib/core/region.h"
 
 #include "lib/backend/shm.h"
+#include "lib/p2p/p2p.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 4096 };
+
+static size_t round_up(size_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 static size_t shared_at(unsigned n)
 {
-	return (shm_bytes(n) + ALIGN - 1) / ALIGN * ALIGN;
+	return round_up(shm_bytes(n)) + round_up(p2p_bytes(n));
 }
 
 size_t region_bytes(unsigned n)
 {
 	return shared_at(n) + sizeof(struct region_shared) + n * sizeof(uint32_t);
+}
+
+void *region_messages(void *region, unsigned n)
+{
+	return (unsigned char *)region + round_up(shm_bytes(n));
 }
 
 struct region_shared *region_shared(void *region, unsigned n)

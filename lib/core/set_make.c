@@ -11,12 +11,15 @@
 
 enum { NUMBER_MOST = INT32_MAX }; /* of a set */
 
+/* A set whose ranks are on several hosts has two: for collectives, and for messages. */
+enum { NETS = 2 };
+
 /* What a member tells the others. */
 struct card {            /* sent as it is: all hosts of a job are alike */
 	uint64_t region; /* offset in the host's heap, or NOWHERE */
 	uint32_t number; /* the least that it can give to the set */
 	uint32_t unused;
-	char address[NET_ADDRESS_BYTES];
+	char address[NETS][NET_ADDRESS_BYTES];
 };
 
 /* Who is who, once s->rank is complete. */
@@ -33,18 +36,28 @@ static void find_place(struct berth_set *s)
 	}
 }
 
-static berth_result open_net(struct berth_set *s, struct net **net, bool all, char *why,
-			     size_t bytes)
+static berth_result open_nets(struct berth_set *s, struct net *net[NETS], bool all,
+			      char *why, size_t bytes)
 {
 	if (s->me < 0 || s->nlocal == s->n)
 		return BERTH_OK;
-	*net = comm_net(s->world, s->n, (unsigned)s->me, all, why, bytes);
-	return *net ? BERTH_OK : BERTH_SYSTEM;
+	for (int i = 0; i < NETS; i++) {
+		net[i] = comm_net(s->world, s->n, (unsigned)s->me, all, why, bytes);
+		if (!net[i])
+			return BERTH_SYSTEM;
+	}
+	return BERTH_OK;
 }
 
-/* NET becomes the set's. */
-static berth_result open_comm(struct berth_set *s, void *region, struct net **net,
-			      char **address)
+static void close_nets(struct net *net[NETS])
+{
+	for (int i = 0; i < NETS; i++)
+		net_close(net[i]);
+}
+
+/* NET becomes the set's.  ADDRESS[i][place]. */
+static berth_result open_comm(struct berth_set *s, void *region, struct net *net[NETS],
+			      char **address[NETS])
 {
 	struct comm_config config = { .world = s->world,
 				      .n = s->n,
@@ -52,11 +65,13 @@ static berth_result open_comm(struct berth_set *s, void *region, struct net **ne
 				      .rank = s->rank,
 				      .id = s->number,
 				      .region = region,
-				      .address = address,
-				      .net = *net };
+				      .address = address[0],
+				      .net = net[0],
+				      .messages_address = address[1],
+				      .messages_net = net[1] };
 	berth_result rc;
 
-	*net = NULL;
+	net[0] = net[1] = NULL;
 	rc = comm_open(&s->comm, &config);
 	if (!rc)
 		s->engine = engine_make(&s->comm);
@@ -65,30 +80,50 @@ static berth_result open_comm(struct berth_set *s, void *region, struct net **ne
 
 /* ---- of all ranks ---- */
 
-static berth_result exchange_addresses(struct world *w, const struct net *net,
-				       char ***address)
+/* The texts of a fence are "FIRST-ADDRESS\nSECOND-ADDRESS". */
+static berth_result split_addresses(char **address[NETS], unsigned n)
 {
-	char why[BOOT_WHY_BYTES];
+	address[1] = calloc(n, sizeof *address[1]);
+	if (!address[1])
+		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
+	for (unsigned i = 0; i < n; i++) {
+		char *end = strchr(address[0][i], '\n');
+
+		address[1][i] = end ? end + 1 : address[0][i];
+		if (end)
+			*end = '\0';
+	}
+	return BERTH_OK;
+}
+
+static berth_result exchange_addresses(struct world *w, struct net *net[NETS],
+				       char **address[NETS])
+{
+	char mine[BOOT_TEXT_BYTES] = "", why[BOOT_WHY_BYTES];
 	struct init_wait m;
 	const struct boot_patience patience = { init_wait_tick, init_wait_missing, &m };
 	berth_result rc;
 
+	if (net[0])
+		snprintf(mine, sizeof mine, "%s\n%s", net_address(net[0]),
+			 net_address(net[1]));
 	init_wait_begin(&m, w);
-	rc = w->boot->fence(w->boot_state, &w->who, net ? net_address(net) : "",
-			    &patience, address, why);
+	rc = w->boot->fence(w->boot_state, &w->who, mine, &patience, &address[0], why);
 	if (rc && m.is_over) { /* whose time was over first has ended it for all */
 		init_wait_text(why, sizeof why, &m);
 		return log_error(BERTH_TIMEOUT, "", m.late.missing, m.late.nmissing,
 				 "%s", why);
 	}
-	return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
+	if (rc)
+		return log_error(rc, "", NULL, 0, "%s", why);
+	return split_addresses(address, w->who.size);
 }
 
 berth_result set_of_all(struct world *w, struct berth_set **set)
 {
 	struct berth_set *s = set_alloc(w, w->who.size);
-	struct net *net = NULL;
-	char why[256] = "out of memory", **address = NULL;
+	struct net *net[NETS] = { NULL };
+	char why[256] = "out of memory", **address[NETS] = { NULL };
 	berth_result rc;
 
 	if (!s)
@@ -96,21 +131,22 @@ berth_result set_of_all(struct world *w, struct berth_set **set)
 	for (unsigned i = 0; i < s->n; i++)
 		s->rank[i] = i;
 	find_place(s);
-	rc = open_net(s, &net, true, why, sizeof why);
+	rc = open_nets(s, net, true, why, sizeof why);
 	if (rc)
 		log_error(rc, "", NULL, 0, "%s", why);
 	if (!rc)
-		rc = exchange_addresses(w, net, &address);
+		rc = exchange_addresses(w, net, address);
 	if (!rc) {
 		if (w->has_quota) /* others may be in other cgroups */
 			world_count_cores(w);
-		rc = open_comm(s, memory_region(&w->memory, 0), &net, address);
+		rc = open_comm(s, memory_region(&w->memory), net, address);
 		if (rc)
 			log_error(rc, "", NULL, 0, "connections between ranks: %s",
 				  berth_result_text(rc));
 	}
-	net_close(net);
-	free(address);
+	close_nets(net);
+	free(address[0]);
+	free(address[1]);
 	if (rc) {
 		set_free_part(s, true);
 		return rc;
@@ -191,34 +227,49 @@ static berth_result alloc_region(struct berth_set *s, struct card *card)
 	return BERTH_OK;
 }
 
-/* Everything that the set's members have told: cards in the order of the makers. */
-static berth_result build(struct berth_set *s, struct card *cards,
-			  const struct choice *choice, struct net **net)
+/* What the set's members have told of their addresses, and the region of those here. */
+static void *read_cards(struct berth_set *s, struct card *cards,
+			const struct choice *choice, char **address[NETS])
 {
-	struct memory *m = &s->world->memory;
-	char **address = calloc(s->n, sizeof *address);
 	void *region = NULL;
-	berth_result rc = BERTH_MEMORY;
 	bool here = false;
 
-	for (unsigned i = 0; address && i < s->n; i++) {
+	for (unsigned i = 0; i < s->n; i++) {
 		struct card *card = &cards[choice[i].place];
 
-		address[i] = card->address;
-		card->address[NET_ADDRESS_BYTES - 1] = '\0';
-		if (!here && s->world->local[s->rank[i]] != WORLD_NOT_HERE) {
-			here = true;
-			region = memory_at(m, card->region, region_bytes(s->nlocal),
-					   HEAP_ALIGN_LARGE);
+		for (int k = 0; k < NETS; k++) {
+			address[k][i] = card->address[k];
+			card->address[k][NET_ADDRESS_BYTES - 1] = '\0';
 		}
+		if (here || s->world->local[s->rank[i]] == WORLD_NOT_HERE)
+			continue;
+		here = true;
+		region = memory_at(&s->world->memory, card->region,
+				   region_bytes(s->nlocal), HEAP_ALIGN_LARGE);
 	}
+	return region;
+}
+
+/* Everything that the set's members have told: cards in the order of the makers. */
+static berth_result build(struct berth_set *s, struct card *cards,
+			  const struct choice *choice, struct net *net[NETS])
+{
+	char **address[NETS] = { calloc(s->n, sizeof **address),
+				 calloc(s->n, sizeof **address) };
+	void *region = NULL;
+	berth_result rc = BERTH_MEMORY;
+
+	if (address[0] && address[1])
+		region = read_cards(s, cards, choice, address);
 	if (region)
 		rc = open_comm(s, region, net, address);
-	free(address);
+	free(address[0]);
+	free(address[1]);
 	if (rc)
-		log_error(rc, "", NULL, 0, "a set of ranks: %s%s",
-			  berth_result_text(rc),
-			  m->heap ? "" : ", its ranks' memory can't be mapped");
+		log_error(
+			rc, "", NULL, 0, "a set of ranks: %s%s", berth_result_text(rc),
+			s->world->memory.heap ? ""
+					      : ", its ranks' memory can't be mapped");
 	return rc;
 }
 
@@ -270,7 +321,7 @@ static berth_result take_number(struct berth_set *s, const struct card *cards,
 
 /* What this rank gives to S, before it tells its card. */
 static berth_result prepare(struct berth_set *s, const struct choice *choice,
-			    struct card *mine, struct net **net)
+			    struct card *mine, struct net *net[NETS])
 {
 	char why[256] = "out of memory";
 	berth_result rc;
@@ -278,13 +329,14 @@ static berth_result prepare(struct berth_set *s, const struct choice *choice,
 	for (unsigned i = 0; i < s->n; i++)
 		s->rank[i] = choice[i].rank;
 	find_place(s);
-	rc = open_net(s, net, false, why, sizeof why);
+	rc = open_nets(s, net, false, why, sizeof why);
 	if (!rc)
 		rc = alloc_region(s, mine);
 	if (rc)
 		return log_error(rc, "", NULL, 0, "a set of ranks: %s", why);
-	if (*net)
-		snprintf(mine->address, sizeof mine->address, "%s", net_address(*net));
+	for (int i = 0; i < NETS && net[i]; i++)
+		snprintf(mine->address[i], sizeof mine->address[i], "%s",
+			 net_address(net[i]));
 	return BERTH_OK;
 }
 
@@ -295,14 +347,14 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 	struct berth_set *s = members ? set_alloc(m->world, members) : NULL;
 	struct card mine = { .region = NOWHERE, .number = set_next_number(m->world) },
 		    *cards = calloc(m->n, sizeof *cards);
-	struct net *net = NULL;
+	struct net *net[NETS] = { NULL };
 	bool agreed;
 	berth_result rc = BERTH_OK, told;
 
 	if (!cards || (members && !s))
 		rc = log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	else if (s)
-		rc = prepare(s, choice, &mine, &net);
+		rc = prepare(s, choice, &mine, net);
 	if (cards) { /* without them the others wait: nothing better can be done */
 		told = gather(m, "a set's members", &mine, cards, sizeof mine);
 		rc = rc ? rc : told;
@@ -310,8 +362,8 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 	if (!rc)
 		rc = take_number(s, cards, m);
 	if (s && !rc && s->me >= 0)
-		rc = build(s, cards, choice, &net);
-	net_close(net);
+		rc = build(s, cards, choice, net);
+	close_nets(net);
 	free(cards);
 	rc = all_is_well(m, rc, &agreed);
 	if (rc && s)

@@ -42,13 +42,13 @@ checked() { # HOSTS CASE...
 
 @test "every kind of operation on 2 hosts" {
 	checked "n[1-2]" reductions scaled moves sets async poll thresholds join mismatch arguments
-	checked "n[1-2]" meet requests abort make counts
+	checked "n[1-2]" meet requests abort make counts sends
 	checked "n[1-2]" waiting lacking stop again late
 	[ "${SAN:-}" ] || checked "n[1-2]" starved # sanitizers do not live without memory
 }
 @test "on 4 hosts, one, or two and one ranks each" {
 	checked "n[1-4]" reductions moves async join mismatch late
-	checked n1:2,n2:2,n3:1 reductions moves async join mismatch meet abort make counts
+	checked n1:2,n2:2,n3:1 reductions moves async join mismatch meet abort make counts sends
 }
 @test "random steps, and operations that no plan has, on 2 and 4 hosts" {
 	PROGRAM=$HELPERS/plans

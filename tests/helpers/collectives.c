@@ -17,6 +17,7 @@
 #include "tests/helpers/lifetimes.h"
 #include "tests/helpers/requests.h"
 #include "tests/helpers/counts.h"
+#include "tests/helpers/sends.h"
 #include "tests/helpers/waiting.h"
 #include "tests/helpers/calls.h"
 
@@ -582,6 +583,7 @@ static const struct {
 	{ "abort", aborts },
 	{ "make", makes },
 	{ "counts", counts },
+	{ "sends", sends },
 	{ "lost-again", lost_again },
 };
 

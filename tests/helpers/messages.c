@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/backend/p2p.h"
+#include "lib/p2p/p2p.h"
 #include "lib/backend/shm.h"
 #include "lib/base/clock.h"
 #include "lib/base/kern.h"

@@ -1,5 +1,6 @@
-/* requests.h - ranks that block beside ranks that submit; callbacks; waiting for one of
- * several; slices of time; a set that is aborted; sets that their members alone make. */
+/* requests.h - ranks that block beside ranks that submit; callbacks; waiting for one
+ * of several; slices of time; a set that is aborted; sets that their members alone
+ * make. */
 #ifndef BERTH_TESTS_REQUESTS_H
 #define BERTH_TESTS_REQUESTS_H
 

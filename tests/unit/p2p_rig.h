@@ -1,11 +1,11 @@
-/* p2p_rig.h - for tests of lib/backend/p2p: ranks (ranks.h) that send to each other, on
+/* p2p_rig.h - for tests of lib/p2p/p2p: ranks (ranks.h) that send to each other, on
  * one host or on several, which are parts of them. */
 #ifndef BERTH_TESTS_P2P_RIG_H
 #define BERTH_TESTS_P2P_RIG_H
 
 #include "meeting.h"
 
-#include "lib/backend/p2p_internal.h"
+#include "lib/p2p/p2p_internal.h"
 #include "lib/base/clock.h"
 
 enum { RIG_LIMIT_S = 60 };

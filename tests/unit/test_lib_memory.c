@@ -142,10 +142,8 @@ START_TEST(layout)
 	ck_assert((void *)m.rank >= (void *)(end));
 	ck_assert((void *)m.lost >= (void *)(m.rank + LOCAL));
 	ck_assert((void *)memory_records(&m, 0) >= (void *)(m.lost + SIZE));
-	ck_assert((void *)memory_region(&m, 0) >= (void *)(memory_records(&m, LOCAL)));
-	end = (unsigned char *)memory_region(&m, 0) + shm_bytes(LOCAL);
-	ck_assert((void *)memory_region(&m, 1) >= (void *)(end));
-	end = (unsigned char *)memory_region(&m, 1) + shm_bytes(LOCAL);
+	ck_assert((void *)memory_region(&m) >= (void *)(memory_records(&m, LOCAL)));
+	end = (unsigned char *)memory_region(&m) + shm_bytes(LOCAL);
 	ck_assert((void *)m.heap >= (void *)(end));
 	ck_assert_uint_eq(m.heap_bytes, LOCAL * m.part_bytes);
 	ck_assert_ptr_eq((unsigned char *)m.heap + m.heap_bytes, m.at + m.bytes);
@@ -188,7 +186,7 @@ START_TEST(without_heap)
 	ck_assert_ptr_null(m.heap);
 	ck_assert_uint_eq(m.heap_bytes, 0);
 	ck_assert_ptr_null(memory_alloc(&m, 1));
-	memset(memory_region(&m, 1), 1, shm_bytes(LOCAL));
+	memset(memory_region(&m), 1, shm_bytes(LOCAL));
 	memory_unmap(&m);
 	close(fd);
 }

@@ -1,4 +1,4 @@
-/* lib/backend/p2p: messages from rank to rank: order, tags, any source, sizes, what
+/* lib/p2p/p2p: messages from rank to rank: order, tags, any source, sizes, what
  * does not match, deadlines, limits; in memory, over connections, and both.
  * limit_s: 400 */
 #include "p2p_rig.h"

@@ -1,4 +1,4 @@
-/* lib/backend/p2p: peers that are gone, or say what cannot be; random patterns;
+/* lib/p2p/p2p: peers that are gone, or say what cannot be; random patterns;
  * waiting; threads.
  * limit_s: 500 */
 #include "p2p_rig.h"

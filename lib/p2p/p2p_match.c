@@ -1,4 +1,4 @@
-#include "lib/backend/p2p_match.h"
+#include "lib/p2p/p2p_match.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "lib/backend/p2p_stream.h"
+#include "lib/p2p/p2p_stream.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "lib/backend/p2p.h"
+#include "lib/p2p/p2p.h"
 
 enum { P2P_BUCKETS = 1024 };
 

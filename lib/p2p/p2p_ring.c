@@ -1,4 +1,4 @@
-#include "lib/backend/p2p_ring.h"
+#include "lib/p2p/p2p_ring.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "lib/backend/p2p_bell.h"
+#include "lib/p2p/p2p_bell.h"
 
 #include <linux/futex.h>
 #include <stddef.h>

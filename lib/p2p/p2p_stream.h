@@ -9,7 +9,7 @@
 
 #include <poll.h>
 
-#include "lib/backend/p2p_frame.h"
+#include "lib/p2p/p2p_frame.h"
 
 enum {
 	P2P_OUT_BYTES = 32 << 10,

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/backend/p2p.h"
+#include "lib/p2p/p2p.h"
 
 enum p2p_kind {
 	P2P_EAGER = 0x50325001, /* a message with its data */

@@ -84,6 +84,7 @@ struct p2p_message {
 	uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none; then BERTH_TIMEOUT */
 	/* Called once, without a lock, perhaps before p2p_post() returns. */
 	void (*done)(struct p2p_message *m);
+	void *ctx; /* for DONE */
 
 	berth_result rc;
 	unsigned from; /* of a receive: whose message it matched */

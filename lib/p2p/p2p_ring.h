@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/backend/p2p_frame.h"
+#include "lib/p2p/p2p_frame.h"
 
 enum { P2P_CELLS = 64, P2P_CELL_BYTES = 80, P2P_LINE_BYTES = 128 };
 

@@ -6,10 +6,10 @@
 
 #include <pthread.h>
 
-#include "lib/backend/p2p_bell.h"
-#include "lib/backend/p2p_match.h"
-#include "lib/backend/p2p_ring.h"
-#include "lib/backend/p2p_stream.h"
+#include "lib/p2p/p2p_bell.h"
+#include "lib/p2p/p2p_match.h"
+#include "lib/p2p/p2p_ring.h"
+#include "lib/p2p/p2p_stream.h"
 #include "lib/base/wait.h"
 
 enum { P2P_WATCH_MS = 50 };

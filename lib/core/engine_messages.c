@@ -1,0 +1,41 @@
+/* engine_messages.c - the messages of a set: made when they are needed, freed when
+ * nobody uses them any more. */
+#include "lib/core/engine_internal.h"
+
+struct messages *engine_use_messages(struct engine *e)
+{
+	struct messages *m;
+
+	pthread_mutex_lock(&e->queue);
+	m = e->messages;
+	if (m)
+		messages_enter(m);
+	pthread_mutex_unlock(&e->queue);
+	return m;
+}
+
+struct messages *engine_need_messages(struct engine *e)
+{
+	struct messages *m;
+
+	pthread_mutex_lock(&e->queue);
+	if (!e->messages && !atomic_load(&e->comm->aborted))
+		e->messages = messages_make(e->comm);
+	m = e->messages;
+	if (m)
+		messages_enter(m);
+	pthread_mutex_unlock(&e->queue);
+	return m;
+}
+
+void engine_free_messages(struct engine *e)
+{
+	struct messages *m;
+
+	pthread_mutex_lock(&e->queue);
+	m = e->messages;
+	e->messages = NULL;
+	pthread_mutex_unlock(&e->queue);
+	if (m)
+		messages_free(m);
+}

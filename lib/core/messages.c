@@ -1,0 +1,319 @@
+#include "lib/core/messages.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/kern.h"
+#include "lib/core/missing.h"
+#include "lib/core/world.h"
+
+/* From one look of the thread at what is in flight to the next: a rank that waits for
+ * its messages itself is not disturbed. */
+enum { DOZE_NS = 2000000 };
+
+struct messages {
+	struct comm *comm;
+	struct p2p *p2p;
+	pthread_t thread;
+	_Atomic uint32_t in_flight, bell, uses;
+	_Atomic bool dozes, stopped;
+	int *local;
+};
+
+/* ---- the thread ---- */
+
+static void doze(struct messages *m, uint32_t heard, uint64_t ns)
+{
+	struct timespec t = { 0, (long)ns };
+
+	syscall(SYS_futex, &m->bell, FUTEX_WAIT_PRIVATE, heard, ns ? &t : NULL, NULL,
+		0);
+}
+
+static void ring(struct messages *m)
+{
+	atomic_fetch_add(&m->bell, 1);
+	syscall(SYS_futex, &m->bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static bool nothing_left(void *ctx)
+{
+	const struct messages *m = ctx;
+
+	return !atomic_load(&m->in_flight) || atomic_load(&m->stopped);
+}
+
+static void *serve(void *arg)
+{
+	struct messages *m = arg;
+
+	while (!atomic_load(&m->stopped)) {
+		uint32_t heard = atomic_load(&m->bell);
+
+		atomic_store(&m->dozes, true);
+		if (!atomic_load(&m->in_flight)) {
+			doze(m, heard, 0);
+			continue;
+		}
+		atomic_store(&m->dozes, false);
+		doze(m, heard, DOZE_NS);
+		messages_wait(m, nothing_left, m, 0);
+	}
+	return NULL;
+}
+
+/* The caller's signals are not for this thread. */
+static bool start(struct messages *m)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&m->thread, NULL, serve, m);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!rc)
+		pthread_setname_np(m->thread, "berth messages");
+	return !rc;
+}
+
+/* ---- making, freeing ---- */
+
+static berth_result look(void *ctx)
+{
+	const struct comm *c = ((struct messages *)ctx)->comm;
+
+	return atomic_load(&c->aborted) || atomic_load(&c->aborts) ||
+			       atomic_load(&c->shared->aborted)
+		       ? BERTH_ABORTED
+		       : BERTH_OK;
+}
+
+static bool is_lost(void *ctx, unsigned place)
+{
+	return missing_is_gone(((struct messages *)ctx)->comm, place);
+}
+
+static struct p2p *join(struct messages *m)
+{
+	struct comm *c = m->comm;
+	struct p2p_config config = { .n = c->n,
+				     .me = c->me,
+				     .local = m->local,
+				     .region = c->messages_region,
+				     .net = c->messages_net,
+				     .look = look,
+				     .is_lost = is_lost,
+				     .ctx = m,
+				     .cores = c->world->cores };
+
+	for (unsigned i = 0; i < c->n; i++) {
+		bool here = c->world->local[c->rank[i]] != WORLD_NOT_HERE;
+
+		if (i == c->me)
+			config.local_me = config.nlocal;
+		m->local[i] = here ? (int)config.nlocal++ : -1;
+	}
+	return p2p_join(&config);
+}
+
+struct messages *messages_make(struct comm *c)
+{
+	struct messages *m = calloc(1, sizeof *m);
+
+	if (!m)
+		return NULL;
+	m->comm = c;
+	m->local = calloc(c->n, sizeof *m->local);
+	m->p2p = m->local ? join(m) : NULL;
+	if (m->p2p)
+		c->messages_net = NULL;
+	if (m->p2p && start(m))
+		return m;
+	if (m->p2p)
+		p2p_leave(m->p2p);
+	free(m->local);
+	free(m);
+	return NULL;
+}
+
+void messages_enter(struct messages *m)
+{
+	atomic_fetch_add(&m->uses, 1);
+}
+
+void messages_leave(struct messages *m)
+{
+	atomic_fetch_sub(&m->uses, 1);
+}
+
+void messages_stop(struct messages *m)
+{
+	atomic_store(&m->stopped, true);
+	p2p_end(m->p2p, BERTH_ABORTED);
+	p2p_wake(m->p2p);
+	ring(m);
+}
+
+void messages_free(struct messages *m)
+{
+	pthread_join(m->thread, NULL);
+	while (atomic_load(&m->uses)) /* of who has been woken */
+		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+	p2p_leave(m->p2p);
+	free(m->local);
+	free(m);
+}
+
+/* ---- waiting ---- */
+
+void messages_wait(struct messages *m, bool (*is_over)(void *ctx), void *ctx,
+		   uint64_t until_ns)
+{
+	do {
+		p2p_wait(m->p2p, is_over, ctx, until_ns);
+		if (look(m))
+			p2p_end(m->p2p, BERTH_ABORTED);
+	} while (!is_over(ctx) && (!until_ns || clock_ns() < until_ns));
+}
+
+void messages_wake(struct messages *m)
+{
+	p2p_wake(m->p2p);
+}
+
+/* ---- how one ends ---- */
+
+static void say_difference(const struct message *m, char *text, size_t bytes,
+			   const char *words)
+{
+	const struct comm *c = m->messages->comm;
+	const struct p2p_message *p = &m->p2p;
+	size_t size = kern_size(m->op->coll.type);
+
+	if (p->sends)
+		snprintf(text, bytes,
+			 "%s: the receive has another type, or too little room", words);
+	else if (p->got > p->bytes)
+		snprintf(text, bytes,
+			 "%s: rank %u sent %llu elements, and there is room for %llu",
+			 words, c->rank[p->from], (unsigned long long)(p->got / size),
+			 (unsigned long long)(p->bytes / size));
+	else
+		snprintf(text, bytes, "%s: rank %u sent another type", words,
+			 c->rank[p->from]);
+}
+
+static void say_why(const struct message *m, berth_result rc, struct failure *why)
+{
+	const struct comm *c = m->messages->comm;
+	const struct op *op = m->op;
+	char words[OP_WORDS_BYTES];
+
+	memset(why, 0, sizeof *why);
+	why->rc = rc;
+	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
+	op_words(words, sizeof words, op);
+	if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) && op->peer != BERTH_ANY) {
+		why->missing[why->nmissing++] = c->rank[op->peer];
+		snprintf(why->text, sizeof why->text, "%s: rank %u on '%s' %s", words,
+			 c->rank[op->peer],
+			 boot_host_name(&c->world->who, c->rank[op->peer]),
+			 rc == BERTH_TIMEOUT ? "did not come in time" : "has ended");
+	} else if (rc == BERTH_MISMATCH) {
+		say_difference(m, why->text, sizeof why->text, words);
+	} else if (rc == BERTH_ABORTED) {
+		comm_say_end(c, why, words);
+	} else {
+		snprintf(why->text, sizeof why->text, "%s: %s", words,
+			 berth_result_text(rc));
+	}
+}
+
+static void give(const struct message *m)
+{
+	const struct op *op = m->op;
+	const struct p2p_message *p = &m->p2p;
+
+	if (op->received)
+		*op->received = p->got / kern_size(op->coll.type);
+	if (op->from)
+		*op->from = (int)p->from;
+}
+
+static void done(struct p2p_message *p)
+{
+	struct message *m = p->ctx;
+	struct messages *all = m->messages;
+	struct failure why;
+
+	if (!p->rc && !p->sends)
+		give(m);
+	if (p->rc)
+		say_why(m, p->rc, &why);
+	/* before the last look at M, which may be freed by its owner at once */
+	atomic_fetch_sub(&all->in_flight, 1);
+	m->done(m, p->rc, &why);
+}
+
+/* ---- how it begins ---- */
+
+/* Memory of the library's, for berth_free(). */
+static void *make_room(void *ctx, uint64_t bytes)
+{
+	const struct message *m = ctx;
+	void *p = memory_alloc(&m->messages->comm->world->memory, bytes);
+
+	*m->op->made = p;
+	return p;
+}
+
+static void fill(struct message *m, uint64_t deadline_ns)
+{
+	const struct op *op = m->op;
+	const size_t size = kern_size(op->coll.type);
+	const bool sends = op->coll.kind == BERTH_SEND;
+
+	m->p2p = (struct p2p_message){
+		.sends = sends,
+		.peer = op->peer,
+		.tag = op->tag,
+		.signature = (uint32_t)op->coll.type,
+		.in = op->coll.in,
+		.out = op->coll.out,
+		.bytes = sends ? op->coll.count * size : op->room * size,
+		.deadline_ns = deadline_ns,
+		.done = done,
+		.ctx = m,
+	};
+	if (!sends && op->room == UINT64_MAX) {
+		m->p2p.bytes = 0;
+		m->p2p.alloc = op->alloc ? op->alloc : make_room;
+		m->p2p.alloc_ctx = op->alloc ? op->alloc_ctx : m;
+	}
+}
+
+void messages_post(struct messages *m, struct message *message, size_t n,
+		   uint64_t deadline_ns)
+{
+	berth_result rc = BERTH_OK;
+
+	atomic_fetch_add(&m->in_flight, (uint32_t)n);
+	for (size_t i = 0; i < n; i++) {
+		message[i].messages = m;
+		fill(&message[i], deadline_ns);
+		if (!rc)
+			rc = p2p_post(m->p2p, &message[i].p2p, 1);
+		if (rc) {
+			message[i].p2p.rc = rc;
+			done(&message[i].p2p);
+		}
+	}
+	if (atomic_exchange(&m->dozes, false))
+		ring(m);
+}

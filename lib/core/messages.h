@@ -1,0 +1,45 @@
+/* messages.h - the sends and receives of a set, by p2p.h.
+ *
+ * Who waits for one makes progress for all.  While nobody waits, a thread does; the
+ * first message starts it. */
+#ifndef BERTH_LIB_MESSAGES_H
+#define BERTH_LIB_MESSAGES_H
+
+#include "lib/core/comm.h"
+#include "lib/p2p/p2p.h"
+
+struct messages;
+
+/* One that is in flight, until DONE is called: in any thread that makes progress.  WHY
+ * is set where RC is not BERTH_OK. */
+struct message {
+	const struct op *op;
+	void *owner;
+	void (*done)(struct message *m, berth_result rc, const struct failure *why);
+	/* internal */
+	struct messages *messages;
+	struct p2p_message p2p;
+};
+
+/* Of C's ranks; C's region and net for messages are its from here on.  NULL: out of
+ * memory, no thread, or no socket. */
+struct messages *messages_make(struct comm *c);
+/* A use begins, of who knows that M is there; until messages_leave() it stays. */
+void messages_enter(struct messages *m);
+void messages_leave(struct messages *m);
+/* What is in flight, and what comes, ends with BERTH_ABORTED. */
+void messages_stop(struct messages *m);
+/* After messages_stop(), when no use begins any more; waits for those that have. */
+void messages_free(struct messages *m);
+
+/* N of them, whose OP, OWNER and DONE are set, until DEADLINE_NS (0: none).  DONE may
+ * be called before it returns; that of the last one may free them all. */
+void messages_post(struct messages *m, struct message *message, size_t n,
+		   uint64_t deadline_ns);
+/* Make progress until IS_OVER, or until UNTIL_NS (0: no limit). */
+void messages_wait(struct messages *m, bool (*is_over)(void *ctx), void *ctx,
+		   uint64_t until_ns);
+/* Who waits asks IS_OVER again. */
+void messages_wake(struct messages *m);
+
+#endif

@@ -1,0 +1,170 @@
+/* sends.h - sends and receives: in order by tag, of any sender, in groups with other
+ * operations, too large, of another type. */
+#ifndef BERTH_TESTS_SENDS_H
+#define BERTH_TESTS_SENDS_H
+
+#include "tests/helpers/counts.h"
+
+static struct berth_desc send_to(int peer, uint64_t tag, const void *in, uint64_t n)
+{
+	return (struct berth_desc)BERTH_DESC(.kind = BERTH_SEND, .type = BERTH_U32,
+					     .root = peer, .tag = tag, .in = in,
+					     .count = n);
+}
+
+static struct berth_desc receive_from(int peer, uint64_t tag, void *out, uint64_t room)
+{
+	return (struct berth_desc)BERTH_DESC(.kind = BERTH_RECV, .type = BERTH_U32,
+					     .root = peer, .tag = tag, .out = out,
+					     .room = room);
+}
+
+/* To the next rank and from the last one, of many sizes, all ranks at once; also to
+ * oneself, if it is alone. */
+static void round_and_round(void)
+{
+	static const uint64_t sizes[] = { 0, 1, 7, 1000, 3000, 70001, 1000000 };
+	uint32_t *in = malloc(4000000), *out = malloc(4000000);
+	int next = (rank + 1) % size, last = (rank + size - 1) % size;
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		uint64_t n = sizes[i], got = 7;
+		int from = -7;
+		struct berth_desc d[2] = { send_to(next, i, in, n),
+					   receive_from(last, i, out, n) };
+		berth_request *r;
+
+		d[1].received = &got;
+		d[1].from = &from;
+		for (uint64_t k = 0; k < n; k++)
+			in[k] = of_pair(rank, next, k);
+		FINE(berth_submit(d, 2, &r));
+		FINE(berth_wait(r, -1));
+		CHECK(got == n && from == last, "%llu from %d", (unsigned long long)got,
+		      from);
+		for (uint64_t k = 0; k < n; k++)
+			CHECK(out[k] == of_pair(last, rank, k), "element %u",
+			      (unsigned)k);
+	}
+	free(in);
+	free(out);
+}
+
+/* Rank 0 takes what all others send, of one tag in their order, the later tag first. */
+static void tags(void)
+{
+	enum { EACH = 30 };
+	uint32_t x, seen[COUNTS_RANKS] = { 0 };
+	berth_request *r[EACH];
+	int from;
+
+	if (rank) {
+		static uint32_t sent[EACH];
+
+		for (uint32_t i = 0; i < EACH; i++) {
+			struct berth_desc d = send_to(0, i % 2, &sent[i], 1);
+
+			sent[i] = i;
+			FINE(berth_submit(&d, 1, &r[i]));
+		}
+		for (int i = 0; i < EACH; i++)
+			FINE(berth_wait(r[i], -1));
+		return;
+	}
+	for (int turn = 1; turn >= 0; turn--)
+		for (int i = 0; i < EACH / 2 * (size - 1); i++) {
+			struct berth_desc d =
+				receive_from(BERTH_ANY, (uint64_t)turn, &x, 1);
+
+			d.from = &from;
+			FINE(berth_run(&d, -1, NULL));
+			CHECK(from > 0 && from < size, "from %d", from);
+			CHECK(x == 2 * (seen[from] % (EACH / 2)) + (uint32_t)turn,
+			      "%u of rank %d", x, from);
+			seen[from]++;
+		}
+}
+
+/* Everything with everybody, and an allreduce, as one request. */
+static void groups(void)
+{
+	struct berth_desc d[2 * COUNTS_RANKS + 1];
+	uint32_t in[COUNTS_RANKS], out[COUNTS_RANKS];
+	float x = 1;
+	berth_request *r;
+	size_t n = 0;
+
+	for (int i = 0; i < size; i++) {
+		in[i] = of_pair(rank, i, 0);
+		d[n++] = send_to(i, 5, &in[i], 1);
+		d[n++] = receive_from(i, 5, &out[i], 1);
+	}
+	d[n++] = (struct berth_desc)BERTH_DESC(.kind = BERTH_ALLREDUCE,
+					       .type = BERTH_F32, .name = "beside",
+					       .in = &x, .out = &x, .count = 1);
+	FINE(berth_submit(d, n, &r));
+	FINE(berth_wait(r, -1));
+	for (int i = 0; i < size; i++)
+		CHECK(out[i] == of_pair(i, rank, 0), "from %d", i);
+	CHECK(x == (float)size, "the sum beside");
+}
+
+/* The receiver asks for memory, has the library make it, or has too little room. */
+static void rooms(void)
+{
+	uint32_t in[100] = { 42 }, out[100] = { 7 };
+	void *made = NULL;
+	uint64_t got = 0;
+	struct berth_desc d = send_to(1, 9, in, 100);
+
+	if (size == 1 || rank > 1)
+		return;
+	for (int turn = 0; rank == 0 && turn < 4; turn++) {
+		berth_result rc = berth_run(&d, -1, NULL);
+
+		CHECK(turn < 2 ? !rc : rc == BERTH_MISMATCH, "turn %d: %d", turn, rc);
+	}
+	if (rank == 0)
+		return;
+	d = receive_from(0, 9, NULL, 0);
+	d.received = &got;
+	d.made = &made;
+	FINE(berth_run(&d, -1, NULL));
+	CHECK(got == 100 && made && *(uint32_t *)made == 42, "made");
+	berth_free(made);
+	d.made = NULL;
+	d.alloc = give_room;
+	d.alloc_ctx = &made;
+	FINE(berth_run(&d, -1, NULL));
+	CHECK(*(uint32_t *)made == 42, "asked for");
+	free(made);
+	d = receive_from(0, 9, out, 99);
+	CHECK(berth_run(&d, -1, NULL) == BERTH_MISMATCH && out[0] == 7 &&
+		      strstr(berth_last_error()->text, "room for 99"),
+	      "no room: %s", berth_last_error()->text);
+	d.room = 100;
+	d.type = BERTH_F32;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_MISMATCH && out[0] == 7, "another type");
+}
+
+/* Nobody sends: its time is over; the set goes on. */
+static void nobody_sends(void)
+{
+	uint32_t x;
+	struct berth_desc d = receive_from(0, 77, &x, 1);
+
+	d.timeout_ms = 100;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_TIMEOUT, "nobody sends");
+	FINE(call_barrier(NULL));
+}
+
+static void sends(void)
+{
+	round_and_round();
+	tags();
+	groups();
+	rooms();
+	nobody_sends();
+}
+
+#endif
