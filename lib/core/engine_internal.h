@@ -106,8 +106,8 @@ void engine_ring(struct engine *e);
  * else is gone. */
 void engine_let_go(struct engine *e);
 
-/* Those of E, made at the first use; messages_leave() ends the use.  NULL: out of memory,
- * or E is to end. */
+/* Those of E, made at the first use; messages_leave() ends the use.  NULL: out of
+ * memory, or E is to end. */
 struct messages *engine_need_messages(struct engine *e);
 /* The same, without making any. */
 struct messages *engine_use_messages(struct engine *e);
