@@ -142,3 +142,10 @@ def made(struct, **fields):
 
 def desc(**fields):
     return made(Desc, **fields)
+
+
+def descs(*each):
+    """An array of them for berth_submit(); it keeps what they keep."""
+    array = (Desc * len(each))(*each)
+    array.kept = each
+    return array
