@@ -188,11 +188,18 @@ snippets() {
 		{
 			echo '#include <berth.h>
 #include <stdio.h>
-enum { LAYERS = 3 };
+enum { LAYERS = 3, RANKS = 4 };
 extern float *g, *parameters;
 extern size_t n;
 extern struct berth_desc layer[LAYERS];
-void backward(int layer);'
+void backward(size_t layer), forward(size_t layer), look_at_signals(void);
+int next_batch(void);
+typedef struct comm *MPI_Comm;
+extern MPI_Comm MPI_COMM_WORLD, communicator;
+enum { MPI_BYTE };
+int MPI_Comm_rank(MPI_Comm comm, int *rank), MPI_Comm_size(MPI_Comm comm, int *ranks);
+int MPI_Allgather(const void *in, int count, int type, void *out, int room, int of, MPI_Comm comm);
+int allgather(void *ctx, const void *in, void *out, size_t bytes);'
 			snippets "$page"
 		} > page.c
 		cc -Wall -Wextra -Werror -Wno-unused -c -o page.o $(pkg-config --cflags berth) page.c || { echo "$page"; false; }
