@@ -62,17 +62,25 @@ static void collectives()
 	berth_free(out);
 }
 
-static void *room(void *ctx, uint64_t bytes)
+struct room {
+	uint64_t bytes;
+	void *p;
+};
+
+static void *make_room(void *ctx, uint64_t bytes)
 {
-	*static_cast<uint64_t *>(ctx) += bytes;
-	return std::malloc(bytes);
+	struct room *r = static_cast<struct room *>(ctx);
+
+	r->bytes += bytes;
+	return r->p = std::malloc(bytes);
 }
 
 // Rank i gives i + 1 elements, and only it knows that.
 static void own_counts()
 {
-	uint64_t size = static_cast<uint64_t>(berth_size()), asked = 0;
+	uint64_t size = static_cast<uint64_t>(berth_size());
 	uint64_t count = static_cast<uint64_t>(berth_rank()) + 1;
+	struct room asked = {};
 	int *in = new int[size](), *all = nullptr;
 	uint64_t *received = new uint64_t[size];
 	struct berth_desc d = BERTH_DESC();
@@ -86,10 +94,11 @@ static void own_counts()
 	is(!berth_run(&d, -1, nullptr) && all && received[size - 1] == size, "made");
 	berth_free(all);
 	d.made = nullptr;
-	d.alloc = room;
+	d.alloc = make_room;
 	d.alloc_ctx = &asked;
 	is(!berth_run(&d, -1, nullptr), "alloc");
-	is(asked == size * (size + 1) / 2 * sizeof(int), "the bytes that alloc is asked for");
+	is(asked.bytes == size * (size + 1) / 2 * sizeof(int), "the bytes that alloc is asked for");
+	std::free(asked.p);
 	d.alloc = nullptr;
 	d.out = in;
 	d.room = 0;
