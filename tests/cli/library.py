@@ -223,6 +223,9 @@ def own_counts():
     is_(b"rank 0 gets" in error().text, True, "who has too little room")
     is_(run(received=received, out=out, room=len(want), out_counts=counts(*range(2, n + 2)), **fields),
         B.INVALID, "out_counts of this rank is not count")
+    y = ints(*[-1] * n)
+    fine(run(kind=B.ALLTOALL, type=B.I32, in_=ints(*[me] * n), count=n, received=received, out=y, room=n))
+    is_((list(received), list(y)), ([1] * n, list(range(n))), "received of even parts")
     send = [me + to for to in range(n)]
     x, y = ints(*[me] * sum(send)), (c_int * (n * 2 * n))()
     fine(run(kind=B.ALLTOALL, type=B.I32, in_=x, count=sum(send), in_counts=counts(*send),
@@ -238,7 +241,7 @@ def unknown():
     class Larger(B.Desc):
         _fields_ = [("later", c_int)]
 
-    x = ints(1)
+    x, y = ints(1), ints(0)
     d = Larger(size=ctypes.sizeof(Larger), kind=B.ALLREDUCE, type=B.I32, count=1)
     setattr(d, "in", ctypes.addressof(x))
     d.out = ctypes.addressof(x)
@@ -246,6 +249,13 @@ def unknown():
     fine(b.berth_run(larger, -1, None), "a later struct without its new field")
     d.later = 1
     is_(b.berth_run(larger, -1, None), B.UNSUPPORTED, "a field of a later version")
+    d.later, x[0], request = 0, 1, c_void_p()
+    other = Larger.from_buffer_copy(d)
+    other.out = ctypes.addressof(y)
+    both = (Larger * 2)(d, other)
+    fine(b.berth_submit(ctypes.cast(both, ctypes.POINTER(B.Desc)), 2, byref(request)), "two of them")
+    fine(b.berth_wait(request, -1), "berth_wait()")
+    is_((x[0], y[0]), (b.berth_size(),) * 2, "structs that are size apart")
     is_(run(kind=B.BARRIER, memory=B.CUDA), B.UNSUPPORTED, "memory of a GPU")
     is_(run(kind=B.BARRIER, stream=1), B.UNSUPPORTED, "a stream")
     is_(run(kind=B.BARRIER, ready=1), B.UNSUPPORTED, "an event")
@@ -276,6 +286,12 @@ def requests():
     fine(rc, "berth_poll()")
     fine(b.berth_wait(pair, -1), "berth_wait()")
     is_([v[0] for v in x[:2]], [0, n], "sums")
+    y, z = ints(1), ints(me)
+    last = desc(kind=B.BROADCAST, type=B.I32, in_=z, out=z, count=1, root=n - 1)
+    d = descs(desc(in_=y, out=y, **one), last)
+    fine(b.berth_submit(d, 2, byref(pair)), "two kinds at once")
+    fine(b.berth_wait(pair, -1), "berth_wait()")
+    is_((y[0], z[0]), (n, n - 1), "a sum and a broadcast")
     # of three, and a NULL; each rank has its own order
     order = [(i + me) % 3 for i in range(3)]
     some = {i: submitted(in_=x[2 + i], out=x[2 + i], name=b"any %d" % i, **one) for i in order}
@@ -521,6 +537,9 @@ def errors():
     e = error()
     is_((e.result, e.tensor, e.nmissing > 0), (B.MISMATCH, b"grad", True), "a mismatch")
     is_(e.missing[:1], [0] if me == 1 else [1], "a rank of the other side")
+    rc, _ = sum_of(1, set=s, shape=b"[1]" if me else b"[1,1]")
+    is_(rc, B.MISMATCH, "shapes that differ")
+    is_((b'"[1]"' in error().text, b'"[1,1]"' in error().text), (True, True), "both in the text")
     is_(sum_of(1, set=s), (B.OK, n), "the set remains usable")
     if me == 0:
         is_(run(kind=B.BARRIER, set=s, timeout_ms=100), B.TIMEOUT, "nobody comes")
