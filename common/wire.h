@@ -18,7 +18,7 @@
 #include "common/str.h"
 
 #ifndef BERTH_VERSION /* tests build an agent of another version */
-#define BERTH_VERSION "0.1.0"
+#define BERTH_VERSION "0.2.0"
 #endif
 enum { WIRE_VERSION = 6 };
 

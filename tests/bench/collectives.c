@@ -185,7 +185,7 @@ static void start(int *argc, char ***argv)
 	if (b.me)
 		fd = open(path, O_RDWR);
 	b.board = map(fd, sizeof *b.board);
-	need(call_barrier(NULL), "berth_barrier");
+	need(call_barrier(NULL), "call_barrier");
 	close(fd);
 }
 

@@ -45,7 +45,7 @@ static const struct {
 	/* what ranks get, or what nobody knows, is no option */
 	{ "BERTH_JOB=1 BERTH_RANK=2 BERTH_AGENT=@x BERTH_NONSENSE=y RUNNER_NP=3", "a",
 	  " [a]" },
-	{ "BERTH_NP=x", "--version", " printed runner 0.1.0\n" },
+	{ "BERTH_NP=x", "--version", " printed runner " BERTH_VERSION "\n" },
 };
 
 START_TEST(test_variable)
