@@ -179,6 +179,10 @@ static inline void rig_unused(void)
 	(void)ranks_fill;
 	(void)ranks_free;
 	(void)ranks_array;
+	(void)ranks_run;
+	(void)rig_bytes;
+	(void)rig_join;
+	(void)rig_do;
 	(void)rig_meet;
 	(void)rig_fill;
 	(void)rig_check;
