@@ -141,6 +141,8 @@ berth_result net_open_both(struct net *n);
  * BERTH_PEER_LOST: refused twice at all addresses.  BERTH_AUTH, BERTH_MEMORY,
  * BERTH_SYSTEM. */
 berth_result net_begin(struct net *n, unsigned peer);
+/* What has been begun is not needed: the peer has begun one. */
+void net_begin_not(struct net *n, unsigned peer);
 /* Accept connections.  Did one come? */
 bool net_serve(struct net *n);
 /* The socket of a connection that is made, which does not block; -1: there is none. */

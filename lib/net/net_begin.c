@@ -36,6 +36,11 @@ static void stop(struct begun *b)
 	b->got = 0;
 }
 
+void net_begin_not(struct net *n, unsigned peer)
+{
+	stop(&n->begun[peer]);
+}
+
 void net_drop(struct net *n, unsigned peer)
 {
 	for (unsigned lane = 0; lane < NET_LANES; lane++) {

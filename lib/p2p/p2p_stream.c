@@ -48,8 +48,11 @@ berth_result p2p_stream_have(struct p2p_stream *s)
 	for (unsigned lane = 0; lane < 2; lane++)
 		if (net_socket(s->net, s->peer, lane) >= 0)
 			s->speaks = (int)lane;
-	if (s->speaks >= 0)
+	if (s->speaks >= 0) {
+		/* else it would be polled for, and nobody would go on with it */
+		net_begin_not(s->net, s->peer);
 		return BERTH_OK;
+	}
 	rc = net_begin(s->net, s->peer);
 	if (!rc)
 		return p2p_stream_have(s);
