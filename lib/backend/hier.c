@@ -261,8 +261,10 @@ static berth_result go_down(struct hier *t, struct agreement *v, size_t bytes,
 static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadline_ns)
 {
 	struct agreement *v = t->agreement;
-	size_t bytes = is_small(c) ? c->count * kern_size(c->type) : 0;
 	berth_result rc = go_up(t, c, v, deadline_ns);
+	/* ranks of this host that differ do so in what goes down as well */
+	bool same = v->signatures.low == v->signatures.high;
+	size_t bytes = same && is_small(c) ? c->count * kern_size(c->type) : 0;
 
 	if (!rc && t->local_me == 0)
 		rc = go_across(t, c, v, deadline_ns);
