@@ -423,8 +423,8 @@ END_TEST
 
 /* ---- waiting ---- */
 
-/* A wait of 400 ms costs little, and ends when the message comes: the least of 10.  Of 4
- * ranks on 2 hosts it is one of the same host. */
+/* A wait of 400 ms costs little, and ends when the message comes: the least of 10.
+ * Where there are 4 ranks on 2 hosts, it comes from one of the same host. */
 static void sleeping(struct rig *g)
 {
 	enum { TURNS = 10 };
