@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/callback.h"
+
 /* ---- lines ---- */
 
 static struct {
@@ -45,7 +47,9 @@ void log_say(enum berth_log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
+	callback_begin();
 	say(ctx, level, text);
+	callback_end();
 }
 
 /* ---- errors ---- */

@@ -18,6 +18,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "lib/base/callback.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/boot/boot_cards.h"
@@ -228,7 +229,9 @@ static berth_result exchange(struct caller *c, struct message *mine,
 	mine->rank = (uint32_t)b->rank;
 	mine->ranks = (uint32_t)b->ranks;
 	mine->result = rc;
+	callback_begin();
 	error = b->allgather(b->ctx, mine, all, sizeof *mine);
+	callback_end();
 	c->all_know = rc && !error;
 	if (rc && rc != BERTH_PEER_LOST)
 		return rc;

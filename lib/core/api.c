@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/callback.h"
 #include "lib/base/descriptor.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
@@ -61,8 +62,8 @@ berth_result api_enter(const berth_set *given, struct berth_set **set)
 
 berth_result api_may_wait(void)
 {
-	return engine_calls_back() ? api_wrong(BERTH_STATE, "a callback may not wait")
-				   : BERTH_OK;
+	return callback_runs() ? api_wrong(BERTH_STATE, "a callback may not wait")
+			       : BERTH_OK;
 }
 
 static berth_result enter_to_wait(const berth_set *given, struct berth_set **set)

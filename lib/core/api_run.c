@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/callback.h"
 #include "lib/base/log.h"
 #include "lib/core/api.h"
 #include "lib/core/op.h"
@@ -106,7 +107,7 @@ berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
 
 	if (has_wrong_size(d))
 		return wrong_size(d);
-	if (engine_calls_back())
+	if (callback_runs())
 		return api_may_wait();
 	if (slice_ms >= 0 && !later)
 		return api_wrong(BERTH_INVALID, "later is NULL");
@@ -165,7 +166,7 @@ berth_result berth_wait(berth_request *request, int64_t timeout_ms)
 	struct failure why;
 	berth_result rc = check(request);
 
-	if (!rc && engine_calls_back() && engine_poll(request, &why) == BERTH_BUSY)
+	if (!rc && callback_runs() && engine_poll(request, &why) == BERTH_BUSY)
 		rc = api_may_wait();
 	return rc ? rc : tell(engine_wait(request, timeout_ms, &why), &why);
 }

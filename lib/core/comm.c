@@ -315,7 +315,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 
 	/* A rank whose time was over first has ended it for all.  In the middle of a
 	 * message it could not say so: its stream has just ended. */
-	if (rc == BERTH_PEER_LOST && c->lost == c->n && c->deadline_ns &&
+	if ((rc == BERTH_PEER_LOST || rc == BERTH_ABORTED) && c->lost == c->n &&
+	    c->left == c->n && !c->shared->aborted && !c->aborted && c->deadline_ns &&
 	    clock_ns() + SAME_TIME_NS >= c->deadline_ns)
 		rc = BERTH_TIMEOUT;
 	if (c->aborted)

@@ -27,8 +27,6 @@ void engine_free(struct engine *e);
 void engine_in_child(void);
 /* Was R submitted in this process, not in a parent of it? */
 bool engine_has(const struct berth_request *r);
-/* Does this thread run a callback of a request?  It may not wait then. */
-bool engine_calls_back(void);
 
 /* A blocking operation.  *WHY, where it fails. */
 berth_result engine_run(struct engine *e, const struct op *op, struct failure *why);

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "lib/base/callback.h"
 #include "lib/base/log.h"
 #include "lib/core/engine_internal.h"
 
@@ -30,12 +31,6 @@ bool engine_want(struct berth_request *r)
 enum { NO_CALLBACK, CALLBACK, OVER };
 
 _Thread_local struct berth_request *engine_calling;
-static _Thread_local unsigned depth;
-
-bool engine_calls_back(void)
-{
-	return depth;
-}
 
 /* R's.  True: R is still there. */
 static bool call_back(struct berth_request *r)
@@ -44,14 +39,15 @@ static bool call_back(struct berth_request *r)
 	const struct failure *why = r->why;
 	bool is_there;
 
-	if (r->rc)
-		log_error(r->rc, why ? why->tensor : "", why ? why->missing : NULL,
-			  why ? why->nmissing : 0, "%s",
-			  why && *why->text ? why->text : berth_result_text(r->rc));
+	log_error(r->rc, why ? why->tensor : "", why ? why->missing : NULL,
+		  why ? why->nmissing : 0, "%s",
+		  why && *why->text ? why->text
+		  : r->rc           ? berth_result_text(r->rc)
+				    : "");
 	engine_calling = r;
-	depth++;
+	callback_begin();
 	r->then(r->then_ctx, r->rc);
-	depth--;
+	callback_end();
 	is_there = engine_calling;
 	engine_calling = before;
 	return is_there;

@@ -66,6 +66,11 @@ static struct berth_request *first_of(struct engine *e)
 
 void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why)
 {
-	for (struct berth_request *r; (r = first_of(e));)
-		engine_complete(e, r, rc, why);
+	struct failure of_one = *why;
+
+	for (struct berth_request *r; (r = first_of(e));) {
+		snprintf(of_one.tensor, sizeof of_one.tensor, "%s",
+			 r->op->name ? r->op->name : "");
+		engine_complete(e, r, rc, &of_one);
+	}
 }

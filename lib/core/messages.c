@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/callback.h"
 #include "lib/base/kern.h"
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
@@ -273,6 +274,17 @@ static void *make_room(void *ctx, uint64_t bytes)
 	return p;
 }
 
+static void *ask_for_room(void *ctx, uint64_t bytes)
+{
+	const struct op *op = ((const struct message *)ctx)->op;
+	void *p;
+
+	callback_begin();
+	p = op->alloc(op->alloc_ctx, bytes);
+	callback_end();
+	return p;
+}
+
 static void fill(struct message *m, uint64_t deadline_ns)
 {
 	const struct op *op = m->op;
@@ -293,8 +305,8 @@ static void fill(struct message *m, uint64_t deadline_ns)
 	};
 	if (!sends && op->room == UINT64_MAX) {
 		m->p2p.bytes = 0;
-		m->p2p.alloc = op->alloc ? op->alloc : make_room;
-		m->p2p.alloc_ctx = op->alloc ? op->alloc_ctx : m;
+		m->p2p.alloc = op->alloc ? ask_for_room : make_room;
+		m->p2p.alloc_ctx = m;
 	}
 }
 

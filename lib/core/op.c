@@ -343,7 +343,7 @@ static const char *const kind_name[KIND_COUNT] = { KIND_NAMES };
 
 const char *op_kind_name(berth_kind kind)
 {
-	return kind_name[kind];
+	return kind_name[kind < KIND_COUNT ? kind : 0];
 }
 
 void op_words(char *text, size_t bytes, const struct op *op)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/backend/coll_rows.h"
+#include "lib/base/callback.h"
 #include "lib/base/kern.h"
 #include "lib/core/world.h"
 
@@ -121,10 +122,13 @@ static berth_result find_out(struct counts *k, struct coll *coll, uint64_t sum)
 
 	if (coll->out || !bytes)
 		return BERTH_OK;
-	if (op->alloc)
+	if (op->alloc) {
+		callback_begin();
 		coll->out = op->alloc(op->alloc_ctx, bytes);
-	else
+		callback_end();
+	} else {
 		coll->out = k->made = memory_alloc(&k->comm->world->memory, bytes);
+	}
 	return coll->out ? BERTH_OK : BERTH_MEMORY;
 }
 

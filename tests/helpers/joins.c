@@ -208,6 +208,7 @@ static void op(const char *value)
 	*record = (struct boot_record){ .count = 1024,
 					.begun = now_ns(),
 					.seq = (uint32_t)number,
+					.kind = BERTH_ALLREDUCE,
 					.type = BERTH_F32 };
 	snprintf(record->name, sizeof record->name, "%s", value);
 	atomic_store(&record->state, BOOT_RECORD_RUNS);
