@@ -67,6 +67,9 @@ static const struct row {
 	{ "kinds", "reducescatter", KIND(BERTH_REDUCESCATTER), 8, 8, 4 << 10, 1.5 },
 	{ "kinds", "allgather", KIND(BERTH_ALLGATHER), 8, 8, 4 << 10, 1.5 },
 	{ "kinds", "alltoall", KIND(BERTH_ALLTOALL), 8, 8, 4 << 10, 1.5 },
+	{ "kinds", "broadcast", KIND(BERTH_BROADCAST), 8, 8, 4 << 10, 1.5 },
+	{ "kinds", "gather", KIND(BERTH_GATHER), 8, 8, 4 << 10, 1.5 },
+	{ "kinds", "scatter", KIND(BERTH_SCATTER), 8, 8, 4 << 10, 1.5 },
 };
 
 /* Steps of 64 gradients.  The first variant is the base of the others. */
@@ -149,24 +152,21 @@ static size_t bytes_of(berth_type type)
 
 static double time_calls(const struct call *c, size_t bytes, long calls)
 {
-	static berth_result (*const run[])(const struct berth_desc *) = {
-		[BERTH_ALLREDUCE] = call_allreduce,
-		[BERTH_REDUCE] = call_reduce,
-		[BERTH_REDUCESCATTER] = call_reducescatter,
-		[BERTH_ALLGATHER] = call_allgather,
-		[BERTH_ALLTOALL] = call_alltoall,
-	};
 	struct berth_desc d =
-		BERTH_DESC(.in = in, .out = out, .type = c->type, .op = c->op,
-			   .count = bytes / bytes_of(c->type));
+		BERTH_DESC(.kind = c->kind, .type = c->type, .op = c->op, .in = in,
+			   .out = out, .count = bytes / bytes_of(c->type));
+	const size_t n = (size_t)berth_size();
 	double begin;
 
-	if (c->kind == BERTH_ALLGATHER)
-		d.count /= (size_t)berth_size();
+	if (c->kind == BERTH_ALLGATHER || c->kind == BERTH_GATHER ||
+	    c->kind == BERTH_SCATTER)
+		d.count = (d.count + n - 1) / n;
+	else if (c->kind == BERTH_ALLTOALL)
+		d.count = (d.count + n - 1) / n * n;
 	need(call_barrier(NULL));
 	begin = now_s();
 	for (long i = 0; i < calls; i++)
-		need(run[c->kind](&d));
+		need(berth_run(&d, -1, NULL));
 	return now_s() - begin;
 }
 
