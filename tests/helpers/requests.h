@@ -218,6 +218,7 @@ static void abort_one(bool waits)
 
 	FINE(berth_set_split(NULL, 0, 0, &d.set));
 	FINE(berth_run(&d, -1, NULL));
+	FINE(call_barrier(NULL)); /* no rank is in that any more */
 	if (rank == 0) {
 		if (waits)
 			usleep(100000); /* the others wait by then */
@@ -229,8 +230,11 @@ static void abort_one(bool waits)
 	}
 	rc = berth_run(&d, -1, NULL);
 	CHECK(rc == BERTH_ABORTED || size == 1, "aborted: %d", rc);
-	CHECK(size == 1 || strstr(berth_last_error()->text, "rank 0"), "by whom: %s",
-	      berth_last_error()->text);
+	/* between hosts the name may be lost */
+	CHECK(size == 1 || call_world().local_size < size ||
+		      strstr(berth_last_error()->text, "rank 0 aborted the set: the "
+						       "loss is nan"),
+	      "by whom: %s", berth_last_error()->text);
 	FINE(berth_set_remove(d.set));
 	FINE(call_barrier(NULL));
 }
