@@ -109,10 +109,8 @@ static uint64_t random_count(uint64_t id, unsigned k, berth_type t)
 	return choose(id, k + 2, way == 99 ? 1 << 20 : 1 << 16) / bytes;
 }
 
-static bool is_defined(berth_kind kind, berth_type t, berth_op op)
+static bool is_defined(berth_type t, berth_op op)
 {
-	if (!reduces(kind))
-		return op == BERTH_SUM;
 	if (op >= BERTH_BAND)
 		return !is_float(t);
 	return op != BERTH_AVG || t != BERTH_BOOL;
@@ -122,9 +120,8 @@ static void choose_reduction(struct operation *o)
 {
 	static const double scales[] = { 0.5, 1.0 / 3, 1.7, -2, 3, 1e-3 };
 
-	do
-		o->op = (berth_op)choose(o->id + o->op, 10, BERTH_ADASUM);
-	while (!is_defined(o->kind, o->type, o->op));
+	for (unsigned k = 300; k == 300 || !is_defined(o->type, o->op); k++)
+		o->op = (berth_op)choose(o->id, k, BERTH_ADASUM);
 	if (o->op < BERTH_BAND && !choose(o->id, 11, 3))
 		o->prescale = scales[choose(o->id, 12, 6)];
 	if (o->op < BERTH_BAND && !choose(o->id, 13, 4))

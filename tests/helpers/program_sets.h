@@ -85,12 +85,10 @@ static struct group *split_group(const struct group *parent, uint64_t id, bool a
 	for (int i = 0; i < parent->n; i++)
 		key[i] = (int)choose(id, 200 + (unsigned)parent->member[i], 4) - 1;
 	g = new_group(part_of(id, (uint64_t)(unsigned)mine));
-	for (int k = -1; mine >= 0 && k < 3; k++) /* members of PARENT may be in any order */
-		for (int r = 0; r < size; r++)
-			for (int i = 0; i < parent->n; i++)
-				if (parent->member[i] == r && key[i] == k &&
-				    color_of(id, r, all) == mine)
-					add_member(g, r);
+	for (int k = -1; mine >= 0 && k < 3; k++) /* of one key: as in PARENT */
+		for (int i = 0; i < parent->n; i++)
+			if (key[i] == k && color_of(id, parent->member[i], all) == mine)
+				add_member(g, parent->member[i]);
 	expect(!berth_set_split(parent->set, mine, key[parent->me], &g->set), at,
 	       "berth_set_split");
 	expect(!g->set == (mine < 0), at, "color %d", mine);
