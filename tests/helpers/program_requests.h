@@ -195,6 +195,26 @@ static void submit(struct worker *w, struct request *r)
 		expect_ok(r->op, berth_then(r->request, note_end, r), "berth_then");
 }
 
+/* For who reduces a failure. */
+static void say_begin(const struct request *r, const char *how)
+{
+	static int wanted = -1;
+
+	if (wanted < 0)
+		wanted = getenv("PROGRAMS_TRACE") != NULL;
+	for (size_t i = 0; wanted && i < r->n; i++) {
+		const struct operation *o = &r->op[i];
+
+		fprintf(stderr,
+			"rank %d program %u step %u set %p: %s%s %s, kind %d type %d op %d "
+			"count %" PRIu64 " scales %g %g%s\n",
+			rank, o->program, o->step, (void *)o->group->set, how,
+			i ? " with it" : "", o->has_name ? o->name : "unnamed",
+			(int)o->kind, (int)o->type, (int)o->op, o->d.count, o->prescale,
+			o->postscale, o->in_place ? ", in place" : "");
+	}
+}
+
 /* BLOCKS: all other operations of the step have begun, so that this one may wait. */
 static void begin(struct worker *w, struct request *r, bool blocks)
 {
@@ -205,15 +225,19 @@ static void begin(struct worker *w, struct request *r, bool blocks)
 	delay(r->id, 55);
 	for (size_t i = 0; i < r->n; i++)
 		prepare(&r->op[i]);
-	if (r->n == 1 && blocks && way < 2 && r->op[0].kind < BERTH_SEND) {
+	if (r->n == 1 && blocks && way < 2 && r->op[0].kind < BERTH_SEND &&
+	    (with_known || !w->only_names)) {
+		say_begin(r, "runs");
 		finish(r, berth_run(&r->op[0].d, -1, NULL));
 	} else if (r->n == 1 && way == 2 && r->op[0].kind < BERTH_SEND) {
+		say_begin(r, "runs in slices");
 		rc = berth_run(&r->op[0].d, own(r->id, 56, 2), &r->request);
 		if (rc == BERTH_BUSY)
 			w->pending[w->npending++] = r;
 		else
 			finish(r, rc);
 	} else {
+		say_begin(r, "submits");
 		submit(w, r);
 	}
 }

@@ -214,6 +214,8 @@ static void beside_joined(struct thread *t, uint64_t id, uint64_t joined)
 		choose_operation(o, refused ? BERTH_BROADCAST
 					    : kinds[choose(o->id, 40, 4)]);
 		o->joined = joined;
+		if (joined && !with_known && is_narrow(o->type) && !is_sum(o->op))
+			o->prescale = 1;
 	}
 	r->wants = refused ? BERTH_INVALID : BERTH_OK;
 	begin(&t->w, r, true);
@@ -471,7 +473,7 @@ static int start_ranks(int hosts, unsigned first, unsigned count)
 		if (pid[rank])
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(name, sizeof name, "host%d", rank * rank % hosts);
+		snprintf(name, sizeof name, "host%d", getenv("CONTIG") ? rank * hosts / size : rank * rank % hosts);
 		host_name = name;
 		exit(run_rank(first, count));
 	}
@@ -510,6 +512,7 @@ int main(int argc, char **argv)
 	if (size < 0 || size > REFERENCE_RANKS || hosts < 1)
 		return 2;
 	seed = program_seed = number[0];
+	with_known = getenv("PROGRAMS_KNOWN");
 	steps_most = number[3];
 	return size ? start_ranks(hosts, number[2], number[1])
 		    : run_rank(number[2], number[1]);
