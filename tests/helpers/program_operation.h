@@ -55,8 +55,11 @@ static unsigned long checks;
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
  *    narrower than f32 is rounded to its type before it is combined;
  *  - two threads of a rank block in operations of one set that have different names, and
- *    those of another rank in the other order: an error that they differ. */
+ *    those of another rank in the other order: an error that they differ;
+ *  - three ranks or more on several hosts, of which some block in an operation and others
+ *    submit it: they wait forever, or get no data. */
 static bool with_known;
+static bool may_mix = true; /* on these hosts ranks may block beside ranks that submit */
 static unsigned long program_seed;
 
 __attribute__((format(printf, 2, 3), noreturn)) static void

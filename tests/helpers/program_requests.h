@@ -226,7 +226,7 @@ static void begin(struct worker *w, struct request *r, bool blocks)
 	for (size_t i = 0; i < r->n; i++)
 		prepare(&r->op[i]);
 	if (r->n == 1 && blocks && way < 2 && r->op[0].kind < BERTH_SEND &&
-	    (with_known || !w->only_names)) {
+	    (with_known || !w->only_names) && may_mix) {
 		say_begin(r, "runs");
 		finish(r, berth_run(&r->op[0].d, -1, NULL));
 	} else if (r->n == 1 && way == 2 && r->op[0].kind < BERTH_SEND) {

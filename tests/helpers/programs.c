@@ -7,7 +7,8 @@
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
  * STEPS steps; each rank chooses its own ways, orders and delays.  Rank 0 prints
  * "programs: N checks"; what is wrong is printed with the seed, the program and the step,
- * and the rank exits with 1. */
+ * and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation is printed
+ * when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -189,6 +190,7 @@ static void change_set(struct thread *t, uint64_t id)
 	struct group **slot = &t->slot[1 + choose(id, 10, SLOTS - 1)];
 
 	if (!*slot) {
+		end_pending(&t->w, may_mix ? PENDING_MOST : 0);
 		*slot = make_set(t, id);
 		return;
 	}
@@ -403,6 +405,7 @@ static void find_hosts(void)
 				host_of[r] = host_of[k];
 		hosts += host_of[r] == hosts;
 	}
+	may_mix = with_known || size < 3 || hosts < 2;
 }
 
 static void begin_library(void)
@@ -460,7 +463,7 @@ static void prepare_meeting(void)
 	pthread_barrierattr_destroy(&attr);
 }
 
-/* Ranks of one host do not follow each other. */
+/* Ranks of one host follow each other, or do not. */
 static int start_ranks(int hosts, unsigned first, unsigned count)
 {
 	pid_t pid[REFERENCE_RANKS];
@@ -473,7 +476,7 @@ static int start_ranks(int hosts, unsigned first, unsigned count)
 		if (pid[rank])
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(name, sizeof name, "host%d", getenv("CONTIG") ? rank * hosts / size : rank * rank % hosts);
+		snprintf(name, sizeof name, "host%d", first % 2 ? rank * hosts / size : rank * rank % hosts);
 		host_name = name;
 		exit(run_rank(first, count));
 	}
