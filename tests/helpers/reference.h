@@ -83,7 +83,7 @@ static uint8_t to_fp8(float f, berth_type t)
 		return 0x7f;
 	if (x >= most)
 		return sign | over;
-	for (int k = 0; k < over; k++) {
+	for (int k = 0; k <= over; k++) {
 		double d = fabs((double)from_fp8((uint8_t)k, t) - x),
 		       least = fabs((double)from_fp8(best, t) - x);
 

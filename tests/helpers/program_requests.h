@@ -1,0 +1,308 @@
+/* program_requests.h - requests of a random program: begun and ended in each way that
+ * there is, which each rank chooses for itself. */
+#ifndef BERTH_TESTS_PROGRAM_REQUESTS_H
+#define BERTH_TESTS_PROGRAM_REQUESTS_H
+
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "tests/helpers/program_operation.h"
+
+enum { GROUP_MOST = 5, PENDING_MOST = 24 };
+
+/* What berth_then() is given. */
+enum callback { NO_CALLBACK, NOTES, ENDS_REQUEST };
+
+struct request {
+	uint64_t id;
+	size_t n;
+	bool has_name;
+	berth_result wants;      /* of all ranks: another result than BERTH_OK */
+	berth_request *request;
+	enum callback callback;
+	_Atomic int called;
+	berth_result told; /* by the callback */
+	sem_t over;
+	struct operation op[GROUP_MOST];
+};
+
+/* One thread of a program, and what it has submitted. */
+struct worker {
+	unsigned program, number, step, steps;
+	uint64_t id;
+	bool only_names; /* others share its set */
+	unsigned names;  /* given since nothing was in flight */
+	struct request *pending[PENDING_MOST];
+	size_t npending;
+};
+
+static bool has_messages; /* the library can send and receive */
+
+static void delay(uint64_t id, unsigned k)
+{
+	if (!own(id, k, 14))
+		usleep((useconds_t)own(id, k + 1, 2000));
+	else if (!own(id, k + 2, 6))
+		sched_yield();
+}
+
+/* ---- their end ---- */
+
+static void note_end(void *ctx, berth_result result)
+{
+	struct request *r = ctx;
+
+	r->told = result;
+	if (r->callback == ENDS_REQUEST) {
+		berth_result rc = berth_wait(r->request, 0);
+
+		if (rc != result)
+			fail_operation(r->op, "a callback's own wait: %s, told %s",
+				       berth_result_text(rc), berth_result_text(result));
+	}
+	if (atomic_fetch_add(&r->called, 1))
+		fail_operation(r->op, "a callback was called again");
+	sem_post(&r->over);
+}
+
+/* It came to RC. */
+static void finish(struct request *r, berth_result rc)
+{
+	if (rc != r->wants)
+		fail_operation(r->op, "%s", berth_result_text(rc));
+	if (r->callback && (r->called != 1 || r->told != rc))
+		fail_operation(r->op, "called %d times, told %s", r->called,
+			       berth_result_text(r->told));
+	for (size_t i = 0; i < r->n; i++)
+		if (rc)
+			release(&r->op[i]);
+		else
+			check_operation(&r->op[i]);
+	sem_destroy(&r->over);
+	free(r);
+}
+
+/* In slices, some of them of no time. */
+static berth_result wait_in_slices(struct request *r)
+{
+	unsigned turn = 0;
+	berth_result rc;
+
+	do
+		rc = berth_wait(r->request, turn++ < 3 ? own(r->id, turn, 3) : 50);
+	while (rc == BERTH_BUSY);
+	return rc;
+}
+
+static berth_result poll_until_done(struct request *r)
+{
+	for (unsigned turn = 0; berth_poll(r->request) == BERTH_BUSY; turn++)
+		if (turn < 20)
+			sched_yield();
+		else
+			usleep(200);
+	return berth_wait(r->request, 0);
+}
+
+static struct request *take_pending(struct worker *w, size_t i)
+{
+	struct request *r = w->pending[i];
+
+	w->pending[i] = w->pending[--w->npending];
+	return r;
+}
+
+static void end_one(struct worker *w, size_t i)
+{
+	struct request *r = take_pending(w, i);
+	berth_result rc;
+
+	if (r->callback == ENDS_REQUEST) {
+		while (sem_wait(&r->over))
+			;
+		finish(r, r->told);
+		return;
+	}
+	switch (own(r->id, 50, 3)) {
+	case 0:
+		rc = wait_in_slices(r);
+		break;
+	case 1:
+		rc = poll_until_done(r);
+		break;
+	default:
+		rc = berth_wait(r->request, -1);
+	}
+	finish(r, rc);
+}
+
+/* That is done first. */
+static void end_any(struct worker *w)
+{
+	berth_request *all[PENDING_MOST];
+	size_t which = PENDING_MOST, given = 0;
+	berth_result rc;
+
+	for (size_t i = 0; i < w->npending; i++) {
+		struct request *r = w->pending[i];
+
+		all[i] = r->callback == ENDS_REQUEST ? NULL : r->request;
+		given += all[i] != NULL;
+	}
+	if (!given) {
+		end_one(w, 0);
+		return;
+	}
+	do
+		rc = berth_wait_any(all, w->npending, own(w->id, w->step, 2) ? -1 : 1,
+				    &which);
+	while (rc == BERTH_BUSY);
+	if (which >= w->npending || !all[which])
+		fail_operation(w->pending[0]->op, "berth_wait_any: which %zu", which);
+	finish(take_pending(w, which), rc);
+}
+
+/* Until at most MOST are left. */
+static void end_pending(struct worker *w, size_t most)
+{
+	while (w->npending > most) {
+		const uint64_t id = w->pending[w->npending - 1]->id;
+
+		delay(id, 60);
+		if (own(id, 63, 4))
+			end_one(w, own(id, 64, (unsigned)w->npending));
+		else
+			end_any(w);
+	}
+}
+
+/* ---- their beginning ---- */
+
+static void submit(struct worker *w, struct request *r)
+{
+	struct berth_desc d[GROUP_MOST];
+
+	for (size_t i = 0; i < r->n; i++)
+		d[i] = r->op[i].d;
+	expect_ok(r->op, berth_submit(d, r->n, &r->request), "berth_submit");
+	r->callback = (enum callback)own(r->id, 51, 3);
+	if (own(r->id, 52, 2))
+		r->callback = NO_CALLBACK;
+	delay(r->id, 53);
+	w->pending[w->npending++] = r;
+	if (r->callback)
+		expect_ok(r->op, berth_then(r->request, note_end, r), "berth_then");
+}
+
+/* For who reduces a failure. */
+static void say_begin(const struct request *r, const char *how)
+{
+	static int wanted = -1;
+
+	if (wanted < 0)
+		wanted = getenv("PROGRAMS_TRACE") != NULL;
+	for (size_t i = 0; wanted && i < r->n; i++) {
+		const struct operation *o = &r->op[i];
+
+		fprintf(stderr,
+			"rank %d program %u step %u set %p: %s%s %s, kind %d type %d op %d "
+			"count %" PRIu64 " scales %g %g%s\n",
+			rank, o->program, o->step, (void *)o->group->set, how,
+			i ? " with it" : "", o->has_name ? o->name : "unnamed",
+			(int)o->kind, (int)o->type, (int)o->op, o->d.count, o->prescale,
+			o->postscale, o->in_place ? ", in place" : "");
+	}
+}
+
+/* BLOCKS: all other operations of the step have begun, so that this one may wait. */
+static void begin(struct worker *w, struct request *r, bool blocks)
+{
+	const unsigned way = own(r->id, 54, 4);
+	berth_result rc;
+
+	end_pending(w, PENDING_MOST - 1);
+	delay(r->id, 55);
+	for (size_t i = 0; i < r->n; i++)
+		prepare(&r->op[i]);
+	if (r->n == 1 && blocks && way < 2 && r->op[0].kind < BERTH_SEND &&
+	    (with_known || !w->only_names) && may_mix) {
+		say_begin(r, "runs");
+		finish(r, berth_run(&r->op[0].d, -1, NULL));
+	} else if (r->n == 1 && way == 2 && r->op[0].kind < BERTH_SEND) {
+		say_begin(r, "runs in slices");
+		rc = berth_run(&r->op[0].d, own(r->id, 56, 2), &r->request);
+		if (rc == BERTH_BUSY)
+			w->pending[w->npending++] = r;
+		else
+			finish(r, rc);
+	} else {
+		say_begin(r, "submits");
+		submit(w, r);
+	}
+}
+
+static struct request *new_request(struct worker *w, uint64_t id, size_t n)
+{
+	struct request *r = calloc(1, sizeof *r);
+
+	if (!r)
+		abort();
+	sem_init(&r->over, 0, 0);
+	r->id = id;
+	r->n = n;
+	r->has_name = w->only_names || choose(id, 1, 2);
+	for (size_t i = 0; i < n; i++) {
+		struct operation *o = &r->op[i];
+
+		o->id = part_of(id, i);
+		o->program = w->program;
+		o->step = w->step;
+		/* A group with one operation without a name has none. */
+		o->has_name = r->has_name || choose(o->id, 30, 2 + 6 * (n == 1)) == 1;
+		if (n == 1)
+			o->has_name = r->has_name;
+		else if (!r->has_name && !i)
+			o->has_name = false;
+		snprintf(o->name, sizeof o->name, "w%u %u", w->number, w->names++);
+	}
+	return r;
+}
+
+/* In an order of this rank's own, but for those without a name. */
+static void shuffle(struct request **r, size_t n, uint64_t id)
+{
+	struct request *fixed[64];
+	size_t nfixed = 0, next = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!r[i]->has_name)
+			fixed[nfixed++] = r[i];
+	for (size_t i = n; i-- > 1;) {
+		size_t k = own(id, 300 + (unsigned)i, (unsigned)i + 1);
+		struct request *x = r[i];
+
+		r[i] = r[k];
+		r[k] = x;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!r[i]->has_name)
+			r[i] = fixed[next++];
+}
+
+static void begin_all(struct worker *w, struct request **r, size_t n, uint64_t id)
+{
+	shuffle(r, n, id);
+	for (size_t i = 0; i < n; i++)
+		begin(w, r[i], i + 1 == n);
+}
+
+/* All of this thread's are done, on all ranks at the same step: names may be given
+ * again. */
+static void end_all(struct worker *w)
+{
+	end_pending(w, 0);
+	w->names = 0;
+}
+
+#endif

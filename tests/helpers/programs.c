@@ -1,0 +1,522 @@
+/* programs.c - random programs of libberth, of which a plain reference knows each result:
+ *
+ *     runner -np 4 build/helpers/programs SEED COUNT [FIRST [STEPS]]
+ *     build/helpers/programs -np 4 [-hosts 2] SEED COUNT [FIRST [STEPS]]
+ *
+ * The second form starts the ranks itself, as if they were on several hosts.  All ranks
+ * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
+ * STEPS steps; each rank chooses its own ways, orders and delays.  Rank 0 prints
+ * "programs: N checks"; what is wrong is printed with the seed, the program and the step,
+ * and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation is printed
+ * when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "lib/berth.h"
+#pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
+#include "tests/helpers/program_requests.h"
+#include "tests/helpers/program_sets.h"
+
+enum {
+	SLOTS = 3,
+	THREADS_MOST = 3,
+	BATCH_MOST = 6,
+	STEPS_LEAST = 4,
+	STEPS_MORE = 9,
+	ROUNDS_MOST = 4,       /* of ranks that join one after another */
+	MESSAGES_MOST = 6,
+	TIMEOUT_MS = 60000,    /* of each operation: a rank that hangs says in which */
+	BEGIN_AGAIN = 20       /* programs after which the library is begun anew */
+};
+
+static unsigned steps_most = 1000;
+static const char *host_name; /* a pretended one */
+
+/* One thread with its sets.  Slot 0 is there from the beginning to the end. */
+struct thread {
+	struct worker w;
+	struct group *slot[SLOTS];
+	bool may_add; /* it alone makes sets of all ranks */
+	pthread_t thread;
+};
+
+static struct place_in_program place_of(const struct worker *w)
+{
+	return (struct place_in_program){ w->program, w->step };
+}
+
+/* ---- steps: operations ---- */
+
+/* A set in which this rank is not. */
+static void not_a_member(const struct thread *t, const struct group *g)
+{
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_BARRIER, .set = g->set);
+
+	if (g->set)
+		expect(berth_run(&d, -1, NULL) == BERTH_INVALID, place_of(&t->w),
+		       "an operation of a set without this rank");
+}
+
+static struct request *random_request(struct thread *t, const struct group *g,
+				      uint64_t id)
+{
+	const size_t n = choose(id, 2, 3) ? 1 : 2 + choose(id, 3, GROUP_MOST - 1);
+	struct request *r = new_request(&t->w, id, n);
+
+	for (size_t i = 0; i < n; i++) {
+		r->op[i].group = g;
+		choose_operation(&r->op[i], 0);
+	}
+	return r;
+}
+
+static void batch(struct thread *t, uint64_t id)
+{
+	const struct group *g = t->slot[choose(id, 1, SLOTS)];
+	struct request *r[BATCH_MOST];
+	size_t n = 1 + choose(id, 2, 2) * choose(id, 3, BATCH_MOST);
+	const unsigned names = t->w.names;
+
+	g = g ? g : t->slot[0];
+	if (g->me < 0) {
+		not_a_member(t, g);
+		t->w.names = names + BATCH_MOST * GROUP_MOST;
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		r[i] = random_request(t, g, part_of(id ^ g->id, i));
+	begin_all(&t->w, r, n, id);
+	t->w.names = names + BATCH_MOST * GROUP_MOST;
+}
+
+/* ---- steps: messages ---- */
+
+/* What this rank does for message I: a send, a receive, or both. */
+static size_t begin_message(struct thread *t, const struct group *g, uint64_t id,
+			    unsigned i, struct request **to)
+{
+	const uint64_t mid = part_of(id, i);
+	const int from = (int)choose(mid, 1, (unsigned)g->n);
+	const int dest = (int)choose(mid, 2, (unsigned)g->n);
+	size_t n = 0;
+
+	for (int side = 0; side < 2; side++) {
+		struct request *r;
+		struct operation *o;
+
+		if (g->me != (side ? dest : from))
+			continue;
+		r = to[n++] = new_request(&t->w, part_of(mid, 77 + (unsigned)side), 1);
+		r->has_name = false;
+		o = r->op;
+		o->group = g;
+		o->has_name = false;
+		o->id = mid;
+		o->type = (berth_type)choose(mid, 3, TYPE_COUNT);
+		o->kind = side ? BERTH_RECV : BERTH_SEND;
+		o->prescale = o->postscale = 1;
+		o->count = random_count(mid, 20, o->type);
+		o->root = side ? from : dest;
+		o->is_any = choose(mid, 4, 2);
+		o->tag = o->is_any ? 1000 + i : 7;
+	}
+	return n;
+}
+
+/* They are submitted in one order: the order of those with one tag counts. */
+static void messages(struct thread *t, uint64_t id)
+{
+	const struct group *g = t->slot[choose(id, 1, SLOTS)];
+	const unsigned n = 1 + choose(id, 2, MESSAGES_MOST);
+	struct request *r[2 * MESSAGES_MOST];
+	size_t mine = 0;
+
+	g = g ? g : t->slot[0];
+	end_all(&t->w);
+	if (g->me < 0 || t->w.only_names)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		mine += begin_message(t, g, id ^ g->id, i, r + mine);
+	for (size_t i = 0; i < mine; i++)
+		begin(&t->w, r[i], false);
+	end_all(&t->w);
+}
+
+/* Can the library send?  All ranks get the same answer.  A library that cannot, and
+ * does not say so, writes no FROM; so that it does no harm, both have both arrays. */
+static void look_for_messages(void)
+{
+	int x[64] = { 7 }, y[64] = { 0 }, z[64] = { 0 }, from = -2;
+	berth_request *r;
+	struct berth_desc d[2] = {
+		BERTH_DESC(.kind = BERTH_SEND, .type = BERTH_I32, .root = rank, .in = x,
+			   .out = z, .count = 1),
+		BERTH_DESC(.kind = BERTH_RECV, .type = BERTH_I32, .root = rank, .in = z,
+			   .out = y, .count = 1, .room = 1, .from = &from)
+	};
+	berth_result rc = berth_submit(d, 2, &r);
+
+	rc = rc ? rc : berth_wait(r, -1);
+	has_messages = !rc && from == rank;
+	expect(rc == BERTH_UNSUPPORTED || !rc, (struct place_in_program){ 0, 0 },
+	       "a message to oneself");
+	expect(!has_messages || *y == 7, (struct place_in_program){ 0, 0 },
+	       "a message to oneself: %d", *y);
+}
+
+/* ---- steps: sets ---- */
+
+static struct group *make_set(struct thread *t, uint64_t id)
+{
+	const struct group *parent = t->slot[choose(id, 1, SLOTS)];
+	const unsigned way = choose(id, 2, t->may_add ? 4 : 3);
+
+	if (way == 3)
+		return added_group(id, place_of(&t->w));
+	parent = parent ? parent : t->slot[0];
+	if (parent->me < 0)
+		return new_group(id);
+	if (way == 2)
+		return made_group(parent, id ^ parent->id, place_of(&t->w));
+	return split_group(parent, id ^ parent->id, way, place_of(&t->w));
+}
+
+/* The requests of the set have to end: who leaves it ends them. */
+static void change_set(struct thread *t, uint64_t id)
+{
+	struct group **slot = &t->slot[1 + choose(id, 10, SLOTS - 1)];
+
+	if (!*slot) {
+		end_pending(&t->w, may_mix ? PENDING_MOST : 0);
+		*slot = make_set(t, id);
+		return;
+	}
+	end_pending(&t->w, 0);
+	remove_group(*slot, place_of(&t->w));
+	*slot = NULL;
+}
+
+/* ---- ranks that join ---- */
+
+static void beside_joined(struct thread *t, uint64_t id, uint64_t joined)
+{
+	static const berth_kind kinds[] = { BERTH_ALLREDUCE, BERTH_ALLREDUCE,
+					    BERTH_ALLREDUCE, BERTH_BARRIER };
+	const bool refused = joined && !choose(id, 5, 6);
+	const size_t n = refused || choose(id, 2, 3) ? 1 : 2 + choose(id, 3, 3);
+	struct request *r = new_request(&t->w, id, n);
+
+	for (size_t i = 0; i < n; i++) {
+		struct operation *o = &r->op[i];
+
+		o->group = t->slot[0];
+		choose_operation(o, refused ? BERTH_BROADCAST
+					    : kinds[choose(o->id, 40, 4)]);
+		o->joined = joined;
+		if (joined && !with_known && is_narrow(o->type) && !is_sum(o->op))
+			o->prescale = 1;
+	}
+	r->wants = refused ? BERTH_INVALID : BERTH_OK;
+	begin(&t->w, r, true);
+}
+
+static void check_last(const struct thread *t, const int *turns, int last)
+{
+	const struct group *g = t->slot[0];
+	int all[REFERENCE_RANKS], most = 0;
+	struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_ALLGATHER, .type = BERTH_I32, .set = g->set,
+			   .in = &last, .out = all, .count = 1);
+
+	expect(!berth_run(&d, -1, NULL), place_of(&t->w), "allgather after the join");
+	for (int i = 0; i < g->n; i++) {
+		expect(all[i] == last, place_of(&t->w), "last: %d, but %d on rank %d",
+		       last, all[i], g->member[i]);
+		most = turns[i] > most ? turns[i] : most;
+	}
+	for (int i = 0; i < g->n; i++)
+		if (g->member[i] == last)
+			expect(turns[i] == most, place_of(&t->w),
+			       "last: %d, after %d turns of %d", last, turns[i], most);
+}
+
+/* Each rank does some of the turns, then joins. */
+static void join_one_by_one(struct thread *t, uint64_t id)
+{
+	const struct group *g = t->slot[0];
+	int turns[REFERENCE_RANKS], last = -1;
+
+	end_all(&t->w);
+	for (int i = 0; i < g->n; i++)
+		turns[i] = (int)choose(id, 100 + (unsigned)i, ROUNDS_MOST);
+	for (int turn = 0; turn < turns[g->me]; turn++) {
+		uint64_t joined = 0;
+
+		for (int i = 0; i < g->n; i++)
+			joined |= (uint64_t)(turns[i] <= turn) << i;
+		t->w.step = 100 + (unsigned)turn;
+		for (unsigned k = 0; k < 1 + choose(id, 200 + (unsigned)turn, 3); k++)
+			beside_joined(t, part_of(id, (unsigned)turn * 8 + k), joined);
+	}
+	end_all(&t->w);
+	delay(id, 5);
+	expect(!berth_join(g->set, &last), place_of(&t->w), "berth_join");
+	check_last(t, turns, last);
+}
+
+/* ---- a program ---- */
+
+static void *run_steps(void *arg)
+{
+	struct thread *t = arg;
+	struct worker *w = &t->w;
+
+	for (w->step = 0; w->step < w->steps; w->step++) {
+		const uint64_t id = part_of(w->id, w->step);
+		const unsigned what = choose(id, 4, 12);
+
+		if (what < 3 && !w->only_names)
+			change_set(t, id);
+		else if (what == 3 && has_messages)
+			messages(t, id);
+		else
+			batch(t, id);
+		if (choose(id, 5, 3))
+			end_pending(w, own(id, 6, PENDING_MOST));
+		else
+			end_all(w);
+	}
+	end_all(w);
+	return NULL;
+}
+
+/* Slot 0: all ranks, or a set that all have made. */
+static void begin_thread(struct thread *t, unsigned program, unsigned number,
+			 const struct group *shared)
+{
+	*t = (struct thread){ .w = { .program = program, .number = number } };
+	t->w.id = part_of(part_of(1, program), number);
+	t->w.steps = STEPS_LEAST + choose(t->w.id, 1, STEPS_MORE);
+	t->w.steps = t->w.steps < steps_most ? t->w.steps : steps_most;
+	t->w.only_names = shared != NULL;
+	t->may_add = !number && !shared;
+	t->slot[0] = world_group(t->w.id);
+	if (shared) {
+		*t->slot[0] = *shared;
+	} else if (number || choose(t->w.id, 2, 2)) {
+		struct group *world = t->slot[0];
+
+		t->slot[0] = split_group(world, t->w.id, true, place_of(&t->w));
+		free(world);
+	}
+}
+
+static void end_thread(struct thread *t, bool owns)
+{
+	for (int i = SLOTS; i-- > 0;)
+		if (t->slot[i] && (i || owns))
+			remove_group(t->slot[i], place_of(&t->w));
+		else
+			free(t->slot[i]);
+}
+
+/* NULL: each thread has a set of its own. */
+static struct group *shared_set(unsigned program, uint64_t id, unsigned threads)
+{
+	struct group *world = world_group(id), *g = world;
+
+	if (threads == 1 || choose(id, 20, 3)) {
+		free(world);
+		return NULL;
+	}
+	if (choose(id, 21, 2)) {
+		g = split_group(world, id, true, (struct place_in_program){ program, 0 });
+		free(world);
+	}
+	return g;
+}
+
+static void run_program(unsigned program)
+{
+	const uint64_t id = part_of(2, program);
+	const unsigned n = choose(id, 1, 2) ? 1 : 1 + choose(id, 2, THREADS_MOST);
+	struct group *shared = shared_set(program, id, n);
+	struct thread t[THREADS_MOST];
+	const struct place_in_program end = { program, 999 };
+
+	for (unsigned i = 0; i < n; i++)
+		begin_thread(&t[i], program, i, shared);
+	for (unsigned i = 1; i < n; i++)
+		expect(!pthread_create(&t[i].thread, NULL, run_steps, &t[i]), end,
+		       "pthread_create");
+	run_steps(&t[0]);
+	for (unsigned i = 1; i < n; i++)
+		pthread_join(t[i].thread, NULL);
+	t[0].w.only_names = false;
+	if (!choose(id, 3, 3))
+		join_one_by_one(&t[0], part_of(id, 5));
+	for (unsigned i = n; i-- > 0;)
+		end_thread(&t[i], !shared);
+	if (shared)
+		remove_group(shared, end);
+}
+
+/* ---- ranks ---- */
+
+/* Where the ranks start themselves: their memory. */
+static struct meeting {
+	pthread_barrier_t barrier;
+	unsigned char said[REFERENCE_RANKS][4096];
+} *meeting;
+
+static int gather_by_memory(void *ctx, const void *in, void *out, size_t bytes)
+{
+	(void)ctx;
+	if (bytes > sizeof meeting->said[0])
+		return 1;
+	memcpy(meeting->said[rank], in, bytes);
+	pthread_barrier_wait(&meeting->barrier);
+	for (int r = 0; r < size; r++)
+		memcpy((unsigned char *)out + (size_t)r * bytes, meeting->said[r], bytes);
+	pthread_barrier_wait(&meeting->barrier);
+	return 0;
+}
+
+/* Ranks on one host have its name. */
+static void find_hosts(void)
+{
+	char mine[64] = "", all[REFERENCE_RANKS][64];
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLGATHER, .type = BERTH_U8,
+					 .in = mine, .out = all, .count = sizeof mine);
+	int hosts = 0;
+
+	if (host_name)
+		snprintf(mine, sizeof mine, "%s", host_name);
+	else
+		gethostname(mine, sizeof mine - 1);
+	expect(!berth_run(&d, -1, NULL), (struct place_in_program){ 0, 0 }, "hosts");
+	for (int r = 0; r < size; r++) {
+		host_of[r] = hosts;
+		for (int k = 0; k < r; k++)
+			if (!memcmp(all[k], all[r], sizeof mine))
+				host_of[r] = host_of[k];
+		hosts += host_of[r] == hosts;
+	}
+	may_mix = with_known || size < 3 || hosts < 2;
+}
+
+static void begin_library(void)
+{
+	const struct berth_bootstrap b = { .size = sizeof b,
+					   .rank = rank,
+					   .ranks = size,
+					   .allgather = gather_by_memory,
+					   .host = host_name };
+	const struct berth_config c = { .size = sizeof c,
+					.timeout_ms = TIMEOUT_MS,
+					.bootstrap = meeting ? &b : NULL };
+
+	if (berth_init(&c)) {
+		fprintf(stderr, "%s\n", berth_last_error()->text);
+		_exit(3);
+	}
+	rank = berth_rank();
+	size = berth_size();
+	if (size > REFERENCE_RANKS)
+		_exit(2);
+	find_hosts();
+}
+
+static int run_rank(unsigned first, unsigned count)
+{
+	begin_library();
+	make_values();
+	look_for_messages();
+	for (unsigned i = 0; i < count; i++) {
+		if (i % BEGIN_AGAIN == BEGIN_AGAIN - 1) {
+			berth_shutdown();
+			begin_library();
+		}
+		run_program(first + i);
+	}
+	if (rank == 0)
+		printf("programs: %lu checks%s\n", checks,
+		       has_messages ? "" : ", without messages");
+	berth_shutdown();
+	return 0;
+}
+
+static void prepare_meeting(void)
+{
+	pthread_barrierattr_t attr;
+
+	meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (meeting == MAP_FAILED)
+		abort();
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&meeting->barrier, &attr, (unsigned)size);
+	pthread_barrierattr_destroy(&attr);
+}
+
+/* Ranks of one host follow each other, or do not. */
+static int start_ranks(int hosts, unsigned first, unsigned count)
+{
+	pid_t pid[REFERENCE_RANKS];
+	char name[16];
+	int worst = 0;
+
+	prepare_meeting();
+	for (rank = 0; rank < size; rank++) {
+		pid[rank] = fork();
+		if (pid[rank])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		snprintf(name, sizeof name, "host%d", first % 2 ? rank * hosts / size : rank * rank % hosts);
+		host_name = name;
+		exit(run_rank(first, count));
+	}
+	for (int left = size; left--;) {
+		int status;
+		pid_t who = wait(&status);
+
+		if (who > 0 && status && !worst) {
+			worst = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+			for (int r = 0; r < size; r++) /* they would wait for it */
+				if (pid[r] && pid[r] != who)
+					kill(pid[r], SIGTERM);
+		}
+		for (int r = 0; r < size; r++)
+			if (pid[r] == who)
+				pid[r] = 0;
+	}
+	return worst;
+}
+
+int main(int argc, char **argv)
+{
+	int hosts = 1, at = 1;
+	unsigned number[4] = { 1, 1, 0, 1000 };
+
+	for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
+		if (!strcmp(argv[at], "-np"))
+			size = atoi(argv[at + 1]);
+		else if (!strcmp(argv[at], "-hosts"))
+			hosts = atoi(argv[at + 1]);
+		else
+			return 2;
+	}
+	for (int i = 0; i < 4 && at + i < argc; i++)
+		number[i] = (unsigned)strtoul(argv[at + i], NULL, 10);
+	if (size < 0 || size > REFERENCE_RANKS || hosts < 1)
+		return 2;
+	seed = program_seed = number[0];
+	with_known = getenv("PROGRAMS_KNOWN");
+	steps_most = number[3];
+	return size ? start_ranks(hosts, number[2], number[1])
+		    : run_rank(number[2], number[1]);
+}
