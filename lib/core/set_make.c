@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/boot/boot_caller.h"
 #include "lib/core/init_wait.h"
+#include "lib/core/trace.h"
 
 #define NOWHERE UINT64_MAX
 
@@ -340,6 +341,17 @@ static berth_result prepare(struct berth_set *s, const struct choice *choice,
 	return BERTH_OK;
 }
 
+/* So that the agents know this rank as one of the set, also if it never begins an
+ * operation in it. */
+static void record_beginning(const struct berth_set *s)
+{
+	const struct coll none = { .kind = BERTH_BARRIER };
+
+	trace_end(trace_begin(&s->world->memory, &none, "a set is made", s->number, 0,
+			      BOOT_RECORD_RUNS),
+		  BERTH_OK);
+}
+
 /* MEMBERS of those that CHOICE begins with. */
 static berth_result make_members(const struct makers *m, struct choice *choice,
 				 unsigned members, struct berth_set **set)
@@ -369,6 +381,8 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 	if (rc && s)
 		set_free_part(s, !agreed);
 	if (!rc && s) {
+		if (s->me >= 0)
+			record_beginning(s);
 		set_list(s);
 		*set = s;
 	}
