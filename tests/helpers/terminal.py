@@ -42,11 +42,12 @@ class Terminal:
     def __init__(self, command):
         self.pid, self.fd = pty.fork()
         if not self.pid:
+            # before the program looks: set by the parent, it came after the first look now and then
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
             for number in range(1, signal.NSIG):  # as a login has them
                 if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
                     signal.signal(number, signal.SIG_DFL)
             os.execvp(command[0], command)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.screen = pyte and pyte.Screen(80, 24)
         self.stream = pyte and pyte.ByteStream(self.screen)
         self.shown, self.at, self.held, self.status = b"", 0, False, None
