@@ -18,7 +18,7 @@ struct request {
 	uint64_t id;
 	size_t n;
 	bool has_name;
-	berth_result wants;      /* of all ranks: another result than BERTH_OK */
+	berth_result wants; /* of all ranks: another result than BERTH_OK */
 	berth_request *request;
 	enum callback callback;
 	_Atomic int called;
@@ -59,7 +59,8 @@ static void note_end(void *ctx, berth_result result)
 
 		if (rc != result)
 			fail_operation(r->op, "a callback's own wait: %s, told %s",
-				       berth_result_text(rc), berth_result_text(result));
+				       berth_result_text(rc),
+				       berth_result_text(result));
 	}
 	if (atomic_fetch_add(&r->called, 1))
 		fail_operation(r->op, "a callback was called again");
@@ -206,7 +207,8 @@ static void say_begin(const struct request *r, const char *how)
 		const struct operation *o = &r->op[i];
 
 		fprintf(stderr,
-			"rank %d program %u step %u set %p: %s%s %s, kind %d type %d op %d "
+			"rank %d program %u step %u set %p: %s%s %s, kind %d type %d "
+			"op %d "
 			"count %" PRIu64 " scales %g %g%s\n",
 			rank, o->program, o->step, (void *)o->group->set, how,
 			i ? " with it" : "", o->has_name ? o->name : "unnamed",
