@@ -56,6 +56,13 @@ checked() { # HOSTS CASE...
 	checked "n1:2,n2:2" random
 	checked "n[1-4]" random
 }
+@test "random programs on 2 and 3 hosts, with several ranks each" {
+	local hosts
+	for hosts in "n[1-2]" n1:2,n2:1 n1:3,n2:2 n1:2,n2:2,n3:3; do
+		run r --no-tag -H "$hosts" "$HELPERS/programs" "$SEED" "$([ "${SAN:-}" ] && echo 3 || echo 8)" "${#hosts}"
+		[[ $status = 0 && $output == *"programs: "*" checks"* ]] || { echo "$hosts: $output"; return 1; }
+	done
+}
 @test "a rank that leaves before anybody has a connection to it" {
 	checked "n[1-2]" left
 	checked "n[1-4]" left

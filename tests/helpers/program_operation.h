@@ -11,7 +11,7 @@
 #include "tests/helpers/program_reference.h"
 
 enum {
-	GUARD = 64,     /* bytes before and behind an array that nobody may write */
+	GUARD = 64, /* bytes before and behind an array that nobody may write */
 	GUARD_BYTE = 0xa5,
 	UNTOUCHED = 0x5a,
 	CHECK_ALL = 1500, /* of larger arrays the ends, and a sample */
@@ -54,12 +54,11 @@ static unsigned long checks;
 /* Also what is known to fail (PROGRAMS_KNOWN in the environment):
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
  *    narrower than f32 is rounded to its type before it is combined;
- *  - two threads of a rank block in operations of one set that have different names, and
- *    those of another rank in the other order: an error that they differ;
- *  - three ranks or more on several hosts, of which some block in an operation and others
- *    submit it: they wait forever, or get no data. */
+ *  - two threads of a rank block in operations of one set that have different names,
+ *    and those of another rank in the other order: an error that they differ. */
 static bool with_known;
-static bool may_mix = true; /* on these hosts ranks may block beside ranks that submit */
+static bool
+	spoil; /* what comes is taken for wrong, so that a test of this test sees it */
 static unsigned long program_seed;
 
 __attribute__((format(printf, 2, 3), noreturn)) static void
@@ -72,7 +71,8 @@ fail_operation(const struct operation *o, const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	fprintf(stderr,
-		"seed %lu program %u step %u rank %d: kind %d type %d op %d count %" PRIu64
+		"seed %lu program %u step %u rank %d: kind %d type %d op %d count "
+		"%" PRIu64
 		" scales %g %g of %d ranks%s%s, %s counts%s%s: %s; last error: %s\n",
 		program_seed, o->program, o->step, rank, (int)o->kind, (int)o->type,
 		(int)o->op, o->count, o->prescale, o->postscale, o->group->n,
@@ -171,7 +171,7 @@ static bool is_narrow(berth_type t)
 	return is_float(t) && t != BERTH_F32 && t != BERTH_F64;
 }
 
-/* Elements that the member at place FROM gives to that at TO, of kinds that have parts. */
+/* Elements that place FROM gives to place TO, of kinds that have parts. */
 static uint64_t count_between(const struct operation *o, int from, int to)
 {
 	const uint64_t n = (uint64_t)o->group->n;
@@ -262,8 +262,8 @@ static uint64_t elements_out(const struct operation *o)
 
 static void make_block(struct operation *o, struct block *b, size_t bytes, unsigned k)
 {
-	const size_t off = type_bytes[o->type] * own(o->id, k, 9) *
-			   !own(o->id, k + 1, 3);
+	const size_t off =
+		type_bytes[o->type] * own(o->id, k, 9) * !own(o->id, k + 1, 3);
 	const size_t all = bytes + off + 2 * GUARD;
 
 	b->is_shared = !own(o->id, k + 2, 3);
@@ -299,7 +299,7 @@ static void free_block(struct block *b)
 		free(b->all);
 }
 
-/* This rank's own part of the larger array of an operation in place, or its beginning. */
+/* In place: where this rank's part of the larger array begins, or the array. */
 static uint64_t place_of_part(const struct operation *o)
 {
 	const struct group *g = o->group;
@@ -469,13 +469,14 @@ static void prepare(struct operation *o)
 	place_arrays(o, &in, &out);
 	fill_in(o, in);
 	o->keeps_in = !o->in_place;
-	*d = (struct berth_desc)BERTH_DESC(
-		.kind = o->kind, .type = o->type, .op = o->op, .root = o->root,
-		.name = o->has_name ? o->name : NULL, .set = o->group->set, .in = in,
-		.out = out, .count = o->count,
-		.shape = choose(o->id, 101, 9) ? NULL : "[a, b]",
-		.priority = (int)own(o->id, 102, 3),
-		.timeout_ms = own(o->id, 103, 9) ? 0 : 100000);
+	*d = (struct berth_desc)
+		BERTH_DESC(.kind = o->kind, .type = o->type, .op = o->op,
+			   .root = o->root, .name = o->has_name ? o->name : NULL,
+			   .set = o->group->set, .in = in, .out = out,
+			   .count = o->count,
+			   .shape = choose(o->id, 101, 9) ? NULL : "[a, b]",
+			   .priority = (int)own(o->id, 102, 3),
+			   .timeout_ms = own(o->id, 103, 9) ? 0 : 100000);
 	if (o->prescale != 1 || !own(o->id, 104, 9))
 		d->prescale = &o->prescale;
 	if (o->postscale != 1)
@@ -499,12 +500,14 @@ static void check_bits(const struct operation *o, const unsigned char *p, uint64
 	uint64_t got = 0;
 
 	memcpy(&got, p + i * bytes, bytes);
+	got ^= (uint64_t)spoil;
 	__atomic_fetch_add(&checks, 1, __ATOMIC_RELAXED);
 	if (is_equal(got, want, o->type, reduces(o->kind)))
 		return;
 	want = bytes < 8 ? want & (((uint64_t)1 << 8 * bytes) - 1) : want;
-	fail_operation(o, "%s element %" PRIu64 ": got %" PRIx64 " (%g), expected %" PRIx64
-			  " (%g)",
+	fail_operation(o,
+		       "%s element %" PRIu64 ": got %" PRIx64 " (%g), expected %" PRIx64
+		       " (%g)",
 		       what, i, got,
 		       is_float(o->type) ? read_float(&got, o->type) : (double)got,
 		       want,
@@ -567,9 +570,9 @@ static void check_received(const struct operation *o)
 {
 	for (int k = 0; o->d.received && o->kind != BERTH_RECV && k < o->group->n; k++)
 		if (o->received[k] != o->gets[k])
-			fail_operation(o, "received[%d]: got %" PRIu64
-					  ", expected %" PRIu64,
-				       k, o->received[k], o->gets[k]);
+			fail_operation(
+				o, "received[%d]: got %" PRIu64 ", expected %" PRIu64,
+				k, o->received[k], o->gets[k]);
 	if (o->kind != BERTH_RECV)
 		return;
 	if (o->d.received && o->received[0] != o->count)

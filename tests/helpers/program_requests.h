@@ -18,7 +18,7 @@ struct request {
 	uint64_t id;
 	size_t n;
 	bool has_name;
-	berth_result wants;      /* of all ranks: another result than BERTH_OK */
+	berth_result wants; /* of all ranks: another result than BERTH_OK */
 	berth_request *request;
 	enum callback callback;
 	_Atomic int called;
@@ -59,7 +59,8 @@ static void note_end(void *ctx, berth_result result)
 
 		if (rc != result)
 			fail_operation(r->op, "a callback's own wait: %s, told %s",
-				       berth_result_text(rc), berth_result_text(result));
+				       berth_result_text(rc),
+				       berth_result_text(result));
 	}
 	if (atomic_fetch_add(&r->called, 1))
 		fail_operation(r->op, "a callback was called again");
@@ -206,7 +207,8 @@ static void say_begin(const struct request *r, const char *how)
 		const struct operation *o = &r->op[i];
 
 		fprintf(stderr,
-			"rank %d program %u step %u set %p: %s%s %s, kind %d type %d op %d "
+			"rank %d program %u step %u set %p: %s%s %s, kind %d type %d "
+			"op %d "
 			"count %" PRIu64 " scales %g %g%s\n",
 			rank, o->program, o->step, (void *)o->group->set, how,
 			i ? " with it" : "", o->has_name ? o->name : "unnamed",
@@ -226,7 +228,7 @@ static void begin(struct worker *w, struct request *r, bool blocks)
 	for (size_t i = 0; i < r->n; i++)
 		prepare(&r->op[i]);
 	if (r->n == 1 && blocks && way < 2 && r->op[0].kind < BERTH_SEND &&
-	    (with_known || !w->only_names) && may_mix) {
+	    (with_known || !w->only_names)) {
 		say_begin(r, "runs");
 		finish(r, berth_run(&r->op[0].d, -1, NULL));
 	} else if (r->n == 1 && way == 2 && r->op[0].kind < BERTH_SEND) {

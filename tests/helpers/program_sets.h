@@ -1,5 +1,5 @@
-/* program_sets.h - process sets of a random program: made in each way that there is, with
- * the members that the program itself finds. */
+/* program_sets.h - process sets of a random program: made in each way that there is,
+ * with the members that the program itself finds. */
 #ifndef BERTH_TESTS_PROGRAM_SETS_H
 #define BERTH_TESTS_PROGRAM_SETS_H
 
@@ -22,7 +22,8 @@ expect(bool fine, struct place_in_program at, const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "seed %lu program %u step %u rank %d: %s; last error: %s\n",
-		program_seed, at.program, at.step, rank, text, berth_last_error()->text);
+		program_seed, at.program, at.step, rank, text,
+		berth_last_error()->text);
 	_exit(1);
 }
 

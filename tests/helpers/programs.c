@@ -1,4 +1,5 @@
-/* programs.c - random programs of libberth, of which a plain reference knows each result:
+/* programs.c - random programs of libberth, of which a plain reference knows each
+ * result:
  *
  *     runner -np 4 build/helpers/programs SEED COUNT [FIRST [STEPS]]
  *     build/helpers/programs -np 4 [-hosts 2] SEED COUNT [FIRST [STEPS]]
@@ -6,9 +7,9 @@
  * The second form starts the ranks itself, as if they were on several hosts.  All ranks
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
  * STEPS steps; each rank chooses its own ways, orders and delays.  Rank 0 prints
- * "programs: N checks"; what is wrong is printed with the seed, the program and the step,
- * and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation is printed
- * when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
+ * "programs: N checks"; what is wrong is printed with the seed, the program and the
+ * step, and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation is
+ * printed when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,10 +27,10 @@ enum {
 	BATCH_MOST = 6,
 	STEPS_LEAST = 4,
 	STEPS_MORE = 9,
-	ROUNDS_MOST = 4,       /* of ranks that join one after another */
+	ROUNDS_MOST = 4, /* of ranks that join one after another */
 	MESSAGES_MOST = 6,
-	TIMEOUT_MS = 60000,    /* of each operation: a rank that hangs says in which */
-	BEGIN_AGAIN = 20       /* programs after which the library is begun anew */
+	TIMEOUT_MS = 60000, /* of each operation: a rank that hangs says in which */
+	BEGIN_AGAIN = 20    /* programs after which the library is begun anew */
 };
 
 static unsigned steps_most = 1000;
@@ -190,7 +191,6 @@ static void change_set(struct thread *t, uint64_t id)
 	struct group **slot = &t->slot[1 + choose(id, 10, SLOTS - 1)];
 
 	if (!*slot) {
-		end_pending(&t->w, may_mix ? PENDING_MOST : 0);
 		*slot = make_set(t, id);
 		return;
 	}
@@ -333,7 +333,8 @@ static struct group *shared_set(unsigned program, uint64_t id, unsigned threads)
 		return NULL;
 	}
 	if (choose(id, 21, 2)) {
-		g = split_group(world, id, true, (struct place_in_program){ program, 0 });
+		g = split_group(world, id, true,
+				(struct place_in_program){ program, 0 });
 		free(world);
 	}
 	return g;
@@ -370,7 +371,7 @@ static void run_program(unsigned program)
 static struct meeting {
 	pthread_barrier_t barrier;
 	unsigned char said[REFERENCE_RANKS][4096];
-} *meeting;
+} * meeting;
 
 static int gather_by_memory(void *ctx, const void *in, void *out, size_t bytes)
 {
@@ -380,7 +381,8 @@ static int gather_by_memory(void *ctx, const void *in, void *out, size_t bytes)
 	memcpy(meeting->said[rank], in, bytes);
 	pthread_barrier_wait(&meeting->barrier);
 	for (int r = 0; r < size; r++)
-		memcpy((unsigned char *)out + (size_t)r * bytes, meeting->said[r], bytes);
+		memcpy((unsigned char *)out + (size_t)r * bytes, meeting->said[r],
+		       bytes);
 	pthread_barrier_wait(&meeting->barrier);
 	return 0;
 }
@@ -405,7 +407,6 @@ static void find_hosts(void)
 				host_of[r] = host_of[k];
 		hosts += host_of[r] == hosts;
 	}
-	may_mix = with_known || size < 3 || hosts < 2;
 }
 
 static void begin_library(void)
@@ -432,6 +433,8 @@ static void begin_library(void)
 
 static int run_rank(unsigned first, unsigned count)
 {
+	const char *spoiled = getenv("PROGRAMS_SPOIL"); /* the number of a program */
+
 	begin_library();
 	make_values();
 	look_for_messages();
@@ -440,6 +443,7 @@ static int run_rank(unsigned first, unsigned count)
 			berth_shutdown();
 			begin_library();
 		}
+		spoil = spoiled && rank == 1 && i + 1 == (unsigned)atoi(spoiled);
 		run_program(first + i);
 	}
 	if (rank == 0)
@@ -476,7 +480,8 @@ static int start_ranks(int hosts, unsigned first, unsigned count)
 		if (pid[rank])
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(name, sizeof name, "host%d", first % 2 ? rank * hosts / size : rank * rank % hosts);
+		snprintf(name, sizeof name, "host%d",
+			 first % 2 ? rank * hosts / size : rank * rank % hosts);
 		host_name = name;
 		exit(run_rank(first, count));
 	}

@@ -1,0 +1,50 @@
+#!/usr/bin/env bats
+# limit_s: 300
+# takes_s: 10
+# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
+# Random programs of libberth: tests/helpers/programs.c says what they are.  SEED (random, printed)
+# decides all of them; a failure says its program, and `programs ... SEED 1 PROGRAM` does it alone.
+load common
+
+PROGRAMS=$BUILD/helpers/programs
+
+setup_file() {
+	export SEED=${SEED:-$((RANDOM + 1))}
+	export FEW=${SAN:+4} # of sanitizers each takes ten times as long
+}
+
+setup() {
+	echo "SEED=$SEED"
+}
+
+checked() { # COUNT FIRST COMMAND...
+	local count=${FEW:-$1} first=$2; shift 2
+	run timeout -k 5 60 "$@" "$SEED" "$count" "$first"
+	[[ $status = 0 && $output == *"programs: "*" checks"* ]] || { echo "$*: status $status: $output"; return 1; }
+}
+
+@test "ranks of one host" {
+	for np in 1 2 3 4 5 9; do
+		checked 20 $((np * 1000)) "$RUNNER" --no-tag -np "$np" "$PROGRAMS"
+	done
+}
+
+@test "2, 3 and 4 hosts: one or several ranks each, one after another or in turn" {
+	checked 10 10000 "$PROGRAMS" -np 2 -hosts 2
+	checked 10 20000 "$PROGRAMS" -np 3 -hosts 3
+	checked 8 30001 "$PROGRAMS" -np 5 -hosts 2
+	checked 8 40000 "$PROGRAMS" -np 7 -hosts 3
+	checked 5 50001 "$PROGRAMS" -np 9 -hosts 4
+}
+
+@test "other algorithms between hosts, and nothing fused" {
+	BERTH_ALGO=direct checked 5 60000 "$PROGRAMS" -np 4 -hosts 3
+	BERTH_ALGO=double:1K,halve checked 5 61001 "$PROGRAMS" -np 6 -hosts 3
+	HOROVOD_FUSION_THRESHOLD=0 checked 5 62000 "$PROGRAMS" -np 4
+	HOROVOD_FUSION_THRESHOLD=2000 checked 5 63001 "$PROGRAMS" -np 4 -hosts 2
+}
+
+@test "a wrong result is seen, and says where" {
+	run -1 env PROGRAMS_SPOIL=3 timeout 60 "$PROGRAMS" -np 2 "$SEED" 3 7
+	[[ $output == *"seed $SEED program "*" step "*" rank 1: "*" element "*": got "*", expected "* ]]
+}
