@@ -51,9 +51,11 @@ static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
 			      size_t n, berth_request **request)
 {
 	struct failure why;
-	struct op one, *op = n > 1 ? calloc(n, sizeof *op) : &one;
+	struct op one, *op = &one;
 	berth_result rc;
 
+	if (n > 1)
+		op = calloc(n, sizeof *op);
 	if (!op)
 		return api_wrong(BERTH_MEMORY, "out of memory");
 	rc = make_all(op, d, n, set);

@@ -216,17 +216,18 @@ static berth_result run_alone(struct counts *k, struct coll *coll)
 	return rc;
 }
 
-berth_result op_counts_run(struct comm *c, const struct op *op, struct coll *coll,
+berth_result op_counts_run(struct comm *c, const struct op *op, const struct coll *coll,
 			   uint64_t deadline_ns, struct failure *why)
 {
 	size_t words = gives_words(c, coll) + c->n + 1;
 	uint64_t *room = malloc(((c->n + 1) * words + 2 * c->n) * sizeof *room);
 	struct counts k = { .comm = c, .op = op, .why = why };
+	struct coll own = *coll;
 	berth_result rc;
 
 	if (!room)
 		return BERTH_MEMORY;
-	fill_row(room, c, op, coll);
+	fill_row(room, c, op, &own);
 	k.rows = (struct coll_rows){ .n = c->n,
 				     .me = c->me,
 				     .mine = room,
@@ -235,8 +236,8 @@ berth_result op_counts_run(struct comm *c, const struct op *op, struct coll *col
 				     .settle = settle,
 				     .ctx = &k };
 	k.got = room + (c->n + 1) * words;
-	coll->rows = &k.rows;
-	rc = c->n == 1 ? run_alone(&k, coll) : comm_step(c, coll, deadline_ns);
+	own.rows = &k.rows;
+	rc = c->n == 1 ? run_alone(&k, &own) : comm_step(c, &own, deadline_ns);
 	if (rc && k.made)
 		memory_free(&c->world->memory, k.made);
 	else if (!rc)

@@ -8,7 +8,7 @@
 
 /* OP as COLL says.  BERTH_MISMATCH without a text: the ranks called for different
  * operations; with one: their counts do not fit, which all ranks say alike. */
-berth_result op_counts_run(struct comm *c, const struct op *op, struct coll *coll,
+berth_result op_counts_run(struct comm *c, const struct op *op, const struct coll *coll,
 			   uint64_t deadline_ns, struct failure *why);
 
 #endif

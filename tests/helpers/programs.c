@@ -8,8 +8,8 @@
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
  * STEPS steps; each rank chooses its own ways, orders and delays.  Rank 0 prints
  * "programs: N checks"; what is wrong is printed with the seed, the program and the
- * step, and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation is
- * printed when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
+ * step, and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation
+ * is printed when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
