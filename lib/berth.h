@@ -10,8 +10,9 @@
  *
  * A descriptor names an operation; berth_run() does it, berth_submit() begins it.  All
  * ranks of a process set ask for the same operations.  Those with names match by their
- * names, in any order; those without match by their order.  If operations do not match,
- * every rank gets an error that names both sides.  The library mixes no data of
+ * names, in any order; those without match by their order.  Threads that block in
+ * operations of one set do so in the same order on all ranks.  If operations do not
+ * match, every rank gets an error that names both sides.  The library mixes no data of
  * different operations, but the contents of OUT are then undefined.
  *
  * Counts are elements, sizes bytes, times milliseconds.  Buffers belong to the caller,
@@ -221,8 +222,8 @@ typedef struct berth_set berth_set;
  * set is ascending.  All ranks of the job call it.  A rank that is not in the set gets
  * a set in which its rank is -1 and every operation returns BERTH_INVALID. */
 berth_result berth_set_add(const int *ranks, size_t n, berth_set **set);
-/* One set for each COLOR, ordered by KEY, then by rank.  With color -1 the rank is in
- * no set, and SET gets NULL.  All ranks of PARENT call it. */
+/* One set for each COLOR, ordered by KEY, then by rank in PARENT.  With color -1 the
+ * rank is in no set, and SET gets NULL.  All ranks of PARENT call it. */
 berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **set);
 /* A set that its members alone make: those of BOOTSTRAP, ranks of one world, in the
  * order of its ranks.  Other ranks do not call. */

@@ -113,7 +113,8 @@ berth_result tcp_alltoall(struct tcp_op *w)
 		copy = malloc(c->count * w->size + 1);
 		if (!copy)
 			return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
-		memcpy(copy, in, c->count * w->size);
+		if (c->count) /* else IN may be NULL */
+			memcpy(copy, in, c->count * w->size);
 		in = copy;
 	}
 	if (own)

@@ -153,6 +153,12 @@ static berth_result peer_failed(const struct message *m, unsigned r, char *why)
 		       : BERTH_PEER_LOST;
 }
 
+/* Byte by byte, as allgather copies it. */
+static bool is_as_sent(const struct message *m, const struct message *mine)
+{
+	return !memcmp((const char *)m, (const char *)mine, sizeof *m);
+}
+
 /* Whether M, in the place of rank R, is what rank R says in the same call as MINE. */
 static berth_result check_message(const struct message *m, unsigned r,
 				  const struct message *mine, char *why)
@@ -167,7 +173,7 @@ static berth_result check_message(const struct message *m, unsigned r,
 			 "ranks of struct berth_bootstrap is %u on rank %u and %u on "
 			 "rank %u",
 			 m->ranks, r, mine->ranks, mine->rank);
-	else if (m->rank != r || (r == mine->rank && memcmp(m, mine, sizeof *m)))
+	else if (m->rank != r || (r == mine->rank && !is_as_sent(m, mine)))
 		snprintf(why, BOOT_WHY_BYTES,
 			 "two processes are rank %u, or allgather of struct "
 			 "berth_bootstrap does not keep the order of ranks",

@@ -60,12 +60,12 @@ berth_result engine_then(struct berth_request *r,
 		return BERTH_STATE;
 	r->then = done;
 	r->then_ctx = ctx;
+	if (engine_want(r)) /* the callback waits for it, and may end it */
+		engine_ring(r->engine);
 	if (atomic_exchange(&r->callback, CALLBACK) == OVER) {
 		while (!engine_is_done(r)) /* who ends it is at that */
 			sched_yield();
 		call_back(r);
-	} else if (engine_want(r)) { /* the callback waits for it */
-		engine_ring(r->engine);
 	}
 	return BERTH_OK;
 }
