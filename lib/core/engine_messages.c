@@ -38,4 +38,6 @@ void engine_free_messages(struct engine *e)
 	pthread_mutex_unlock(&e->queue);
 	if (m)
 		messages_free(m);
+	else
+		messages_decline(e->comm);
 }

@@ -97,7 +97,22 @@ static berth_result look(void *ctx)
 
 static bool is_lost(void *ctx, unsigned place)
 {
-	return missing_is_gone(((struct messages *)ctx)->comm, place);
+	return missing_has_ended(((struct messages *)ctx)->comm, place);
+}
+
+static bool is_here(const struct comm *c, unsigned place)
+{
+	return c->world->local[c->rank[place]] != WORLD_NOT_HERE;
+}
+
+void messages_decline(const struct comm *c)
+{
+	unsigned local = 0;
+
+	for (unsigned i = 0; i < c->me; i++)
+		local += is_here(c, i);
+	if (c->messages_region)
+		p2p_decline(c->messages_region, local);
 }
 
 static struct p2p *join(struct messages *m)
@@ -114,11 +129,9 @@ static struct p2p *join(struct messages *m)
 				     .cores = c->world->cores };
 
 	for (unsigned i = 0; i < c->n; i++) {
-		bool here = c->world->local[c->rank[i]] != WORLD_NOT_HERE;
-
 		if (i == c->me)
 			config.local_me = config.nlocal;
-		m->local[i] = here ? (int)config.nlocal++ : -1;
+		m->local[i] = is_here(c, i) ? (int)config.nlocal++ : -1;
 	}
 	return p2p_join(&config);
 }

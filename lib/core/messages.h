@@ -32,6 +32,9 @@ void messages_stop(struct messages *m);
 /* After messages_stop(), when no use begins any more; waits for those that have. */
 void messages_free(struct messages *m);
 
+/* This rank leaves the set of C, and never had any messages in it. */
+void messages_decline(const struct comm *c);
+
 /* N of them, whose OP, OWNER and DONE are set, until DEADLINE_NS (0: none).  DONE may
  * be called before it returns; that of the last one may free them all. */
 void messages_post(struct messages *m, struct message *message, size_t n,

@@ -37,7 +37,7 @@ bool missing_is_lost(const struct comm *c, unsigned place)
 	const struct memory *m = &c->world->memory;
 	unsigned rank = c->rank[place], local = c->world->local[rank];
 
-	if (memory_is_lost(m, rank, local == WORLD_NOT_HERE ? -1 : (int)local))
+	if (missing_has_ended(c, place))
 		return true;
 	return local != WORLD_NOT_HERE &&
 	       atomic_load(&m->rank[local].state) == BOOT_LEFT &&
@@ -60,15 +60,12 @@ bool missing_has_left(const struct comm *c, unsigned place)
 	       has_left_set(c, place) && missing_is_behind(c, place);
 }
 
-bool missing_is_gone(const struct comm *c, unsigned place)
+bool missing_has_ended(const struct comm *c, unsigned place)
 {
-	const struct memory *m = &c->world->memory;
 	unsigned rank = c->rank[place], local = c->world->local[rank];
 
-	if (local == WORLD_NOT_HERE)
-		return memory_is_lost(m, rank, -1);
-	return memory_is_lost(m, rank, (int)local) || has_left_set(c, place) ||
-	       atomic_load(&m->rank[local].state) == BOOT_LEFT;
+	return memory_is_lost(&c->world->memory, rank,
+			      local == WORLD_NOT_HERE ? -1 : (int)local);
 }
 
 /* The place of the rank whose end made the rank of PLACE give up, if it says so;

@@ -10,8 +10,8 @@
 bool missing_is_behind(const struct comm *c, unsigned place);
 /* It has ended, or left before C's operation. */
 bool missing_is_lost(const struct comm *c, unsigned place);
-/* It has ended, or left the set or the job. */
-bool missing_is_gone(const struct comm *c, unsigned place);
+/* It has ended without having left the job. */
+bool missing_has_ended(const struct comm *c, unsigned place);
 /* The rank of PLACE, of this host, has left the set without C's operation. */
 bool missing_has_left(const struct comm *c, unsigned place);
 /* Ranks of the job that have ended by themselves: how many, MOST at most, into

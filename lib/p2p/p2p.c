@@ -50,6 +50,11 @@ size_t p2p_bytes(unsigned nlocal)
 
 /* ---- joining, leaving ---- */
 
+void p2p_decline(void *region, unsigned local)
+{
+	atomic_store(&((struct p2p_bell *)region + local)->left, 1);
+}
+
 static struct p2p_ring_end ring_end(const struct p2p *p, unsigned from, unsigned to)
 {
 	const unsigned n = p->config.nlocal;

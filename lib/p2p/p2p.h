@@ -106,6 +106,10 @@ struct p2p *p2p_join(const struct p2p_config *config);
  * afterwards. */
 void p2p_leave(struct p2p *p);
 
+/* Of the LOCAL. rank of a host, which leaves without having joined: the others see that
+ * it has left. */
+void p2p_decline(void *region, unsigned local);
+
 /* N messages, in this order.  BERTH_MEMORY: more than P2P_MESSAGES in flight;
  * BERTH_INVALID: no such place, or no data; or what p2p_end() said: none of them has
  * been posted. */

@@ -161,7 +161,7 @@ static void look_for_messages(void)
 	berth_result rc = berth_submit(d, 2, &r);
 
 	rc = rc ? rc : berth_wait(r, -1);
-	has_messages = !rc && from == rank;
+	has_messages = !rc && from == rank && getenv("PROGRAMS_MESSAGES");
 	expect(rc == BERTH_UNSUPPORTED || !rc, (struct place_in_program){ 0, 0 },
 	       "a message to oneself");
 	expect(!has_messages || *y == 7, (struct place_in_program){ 0, 0 },
