@@ -46,7 +46,8 @@ static bool nothing_left(void *ctx)
 {
 	const struct messages *m = ctx;
 
-	return !atomic_load(&m->in_flight) || atomic_load(&m->stopped);
+	return (!atomic_load(&m->in_flight) && !p2p_owes(m->p2p)) ||
+	       atomic_load(&m->stopped);
 }
 
 static void *serve(void *arg)
@@ -57,7 +58,7 @@ static void *serve(void *arg)
 		uint32_t heard = atomic_load(&m->bell);
 
 		atomic_store(&m->dozes, true);
-		if (!atomic_load(&m->in_flight)) {
+		if (nothing_left(m)) {
 			doze(m, heard, 0);
 			continue;
 		}

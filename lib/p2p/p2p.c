@@ -185,6 +185,11 @@ bool p2p_progress(struct p2p *p)
 	return progress(p, 0, false);
 }
 
+bool p2p_owes(const struct p2p *p)
+{
+	return !atomic_load(&p->over) && atomic_load(&p->owing);
+}
+
 void p2p_wake(struct p2p *p)
 {
 	atomic_thread_fence(memory_order_seq_cst);

@@ -119,6 +119,10 @@ bool p2p_progress(struct p2p *p);
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit), asleep while nothing
  * moves.  IS_OVER is called without a lock. */
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns);
+/* Is there something that only this rank can send, and that no message in flight stands
+ * for: an answer to a message that has ended, or the rest of an early send?  Peers may
+ * wait for it, so this rank must go on making progress.  Any thread. */
+bool p2p_owes(const struct p2p *p);
 /* Who waits looks again.  Any thread. */
 void p2p_wake(struct p2p *p);
 /* All messages in flight end with WHY, and so do all that are posted later. */

@@ -120,6 +120,8 @@ void p2p_lose(struct p2p *p, struct p2p_peer *q)
 	if (q->gone)
 		return;
 	q->gone = true;
+	atomic_fetch_sub(&p->owing, q->owed);
+	q->owed = false;
 	p->others--;
 	p->any_lost |= !q->left || !p->others;
 	for (uint32_t i = 0; i < p->slots; i++) {

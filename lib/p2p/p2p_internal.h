@@ -56,6 +56,7 @@ struct p2p_peer {
 	uint32_t heads_out, room_out, heads_in, room_in, heads_owed, room_owed;
 	struct p2p_ring_end out, in;
 	struct p2p_stream *stream; /* NULL: of this host */
+	bool owed;                 /* counted in OWING */
 	unsigned silent;           /* looks in a row at which there was no connection */
 	struct p2p_bell *bell;
 };
@@ -81,6 +82,7 @@ struct p2p {
 	struct pollfd *polls; /* of who polls */
 	_Atomic bool is_polled;
 	_Atomic uint32_t in_flight;
+	_Atomic uint32_t owing; /* peers with p2p_owes() */
 	pthread_mutex_t moving; /* guards all above */
 	pthread_mutex_t posting;
 	struct p2p_list posted; /* guarded by POSTING */

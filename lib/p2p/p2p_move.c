@@ -232,19 +232,23 @@ static bool push_data(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
+static bool owes_credit(const struct p2p_peer *q)
+{
+	return q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
+}
+
 static bool push_credit(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f = { .kind = P2P_CREDIT };
 
-	return (q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4) &&
-	       p2p_peer_put(p, q, &f, NULL, 0);
+	return owes_credit(q) && p2p_peer_put(p, q, &f, NULL, 0);
 }
 
 static bool has_to_say(const struct p2p_peer *q)
 {
 	return q->answers.n || q->waiting.first || q->sending.first ||
 	       (q->stream && q->stream->wanted && q->stream->speaks < 0) ||
-	       q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
+	       owes_credit(q);
 }
 
 static bool push_stream(struct p2p *p, struct p2p_peer *q)
@@ -258,12 +262,17 @@ static bool push_stream(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-static bool push(struct p2p *p, struct p2p_peer *q)
+/* Is there something to go to Q with which no message of this rank waits? */
+static bool is_owed(const struct p2p_peer *q)
+{
+	return q->answers.n || owes_credit(q) ||
+	       (q->stream && !p2p_stream_is_flushed(q->stream));
+}
+
+static bool push_all(struct p2p *p, struct p2p_peer *q)
 {
 	bool moved = false;
 
-	if (q->gone)
-		return false;
 	if (has_to_say(q)) {
 		if (q->stream) {
 			q->stream->wanted = true;
@@ -288,6 +297,17 @@ static bool push(struct p2p *p, struct p2p_peer *q)
 		p2p_lose(p, q);
 	else if (moved)
 		p2p_peer_wake(p, q);
+	return moved;
+}
+
+static bool push(struct p2p *p, struct p2p_peer *q)
+{
+	bool moved = !q->gone && push_all(p, q);
+	bool owed = !q->gone && is_owed(q);
+
+	if (owed != q->owed)
+		atomic_fetch_add(&p->owing, owed ? 1 : UINT32_MAX);
+	q->owed = owed;
 	return moved;
 }
 
@@ -488,21 +508,27 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-/* The data of those that have started go, if the next one is not for the same peer. */
-static void push_for(struct p2p *p, int peer, const struct p2p_message *next)
+/* M starts.  Its data go, or the answer to what it has matched, if the next one is not
+ * for the same peer. */
+static void start_and_push(struct p2p *p, struct p2p_message *m,
+			   const struct p2p_message *next)
 {
-	if (peer != P2P_ANY && peer != (int)p->config.me &&
-	    (!next || next->peer != peer))
-		push(p, &p->peer[peer]);
+	const int peer = m->peer;
+	unsigned to = peer == P2P_ANY ? p->config.me : (unsigned)peer;
+
+	m->list = NULL;
+	m->from = to;
+	start(p, m);
+	if (peer == P2P_ANY)
+		to = m->from; /* whose message was here */
+	if (to != p->config.me && (!next || next->peer != (int)to))
+		push(p, &p->peer[to]);
 }
 
 void p2p_start(struct p2p *p, struct p2p_message *m, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		m[i].list = NULL;
-		start(p, &m[i]);
-		push_for(p, m[i].peer, i + 1 < n ? &m[i + 1] : NULL);
-	}
+	for (size_t i = 0; i < n; i++)
+		start_and_push(p, &m[i], i + 1 < n ? &m[i + 1] : NULL);
 }
 
 bool p2p_start_posted(struct p2p *p)
@@ -517,12 +543,8 @@ bool p2p_start_posted(struct p2p *p)
 	atomic_store_explicit(&p->has_posted, false, memory_order_relaxed);
 	pthread_mutex_unlock(&p->posting);
 	for (; m; m = next) {
-		int peer = m->peer;
-
 		next = m->next;
-		m->list = NULL;
-		start(p, m);
-		push_for(p, peer, next);
+		start_and_push(p, m, next);
 	}
 	return true;
 }

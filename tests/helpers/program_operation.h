@@ -51,11 +51,7 @@ struct operation {
 };
 
 static unsigned long checks;
-/* Sends and receives only with PROGRAMS_MESSAGES in the environment: a receive of some
- * of these programs waits forever (runner --oversubscribe -np 5 programs 1005 15), or
- * another's message comes.
- *
- * Also what is known to fail (PROGRAMS_KNOWN in the environment):
+/* What is known to fail (PROGRAMS_KNOWN in the environment):
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
  *    narrower than f32 is rounded to its type before it is combined;
  *  - two threads of a rank block in operations of one set that have different names,

@@ -413,6 +413,88 @@ START_TEST(limits)
 }
 END_TEST
 
+/* ---- what a rank owes its peers when it waits for nothing ---- */
+
+static void await_step(struct rig *g, unsigned step)
+{
+	while (atomic_load(&g->shared->step) != step)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+}
+
+/* What rank 1 has announced is here. */
+static void await_head(struct rig *g)
+{
+	while (!g->p->peer[1].heads_in)
+		p2p_progress(g->p);
+}
+
+/* A receive that ends as it is posted answers then: its owner may not look again. */
+static void answer_at_once(struct rig *g)
+{
+	uint32_t data = 5;
+	struct p2p_message m = g->r->me ? rig_send(0, 1, &data, 4)
+					: rig_receive(P2P_ANY, 1, &data, 4);
+
+	if (g->r->me) {
+		rig_run(g, &m, 1);
+		atomic_store(&g->shared->step, 1);
+		return;
+	}
+	await_head(g);
+	rig_post(g, &m, 1);
+	RANKS_ASSERT(g->r, atomic_load(&rig_done) == 1, "not here");
+	await_step(g, 1);
+}
+
+START_TEST(answers)
+{
+	run(_i, 2, answer_at_once);
+}
+END_TEST
+
+static bool owes_nothing(void *ctx)
+{
+	const struct rig *g = ctx;
+
+	return !p2p_owes(g->p) && !atomic_load(&g->p->in_flight);
+}
+
+/* Rank 0 has no room for its answer, and says that it owes one. */
+static void answer_later(struct rig *g)
+{
+	static struct p2p_message m[P2P_CELLS + 2];
+	unsigned n = 1;
+
+	if (g->r->me) {
+		m[0] = rig_send(0, 1, "five", 4);
+		rig_post(g, m, 1);
+		await_step(g, 1);
+		for (; n < P2P_CELLS + 2; n++)
+			m[n] = rig_receive(0, 2, NULL, 0);
+		rig_post(g, m + 1, n - 1);
+		rig_await(g, n);
+		return;
+	}
+	await_head(g);
+	for (; n < P2P_CELLS + 2; n++) {
+		m[n] = rig_send(1, 2, NULL, 0);
+		m[n].early = true;
+	}
+	rig_post(g, m + 1, n - 1);
+	m[0] = rig_receive(1, 1, (char[4]){ 0 }, 4);
+	rig_post(g, m, 1);
+	RANKS_ASSERT(g->r, p2p_owes(g->p), "owes nothing");
+	atomic_store(&g->shared->step, 1);
+	p2p_wait(g->p, owes_nothing, g, clock_ns() + RIG_LIMIT_S * 1000000000ull);
+	RANKS_ASSERT(g->r, owes_nothing(g), "still owes something");
+}
+
+START_TEST(owed)
+{
+	run(0, 2, answer_later);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("p2p");
@@ -432,6 +514,8 @@ int main(void)
 	tcase_add_loop_test(t, late, 0, 2);
 	tcase_add_loop_test(t, cut, 0, 2);
 	tcase_add_loop_test(t, limits, 0, 2);
+	tcase_add_loop_test(t, answers, 0, 2);
+	tcase_add_test(t, owed);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
