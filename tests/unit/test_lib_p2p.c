@@ -432,8 +432,8 @@ static void await_head(struct rig *g)
 static void answer_at_once(struct rig *g)
 {
 	uint32_t data = 5;
-	struct p2p_message m = g->r->me ? rig_send(0, 1, &data, 4)
-					: rig_receive(P2P_ANY, 1, &data, 4);
+	struct p2p_message m =
+		g->r->me ? rig_send(0, 1, &data, 4) : rig_receive(P2P_ANY, 1, &data, 4);
 
 	if (g->r->me) {
 		rig_run(g, &m, 1);
