@@ -158,6 +158,8 @@ static berth_result join(struct comm *c, const struct comm_config *config)
 			me = nlocal;
 		nlocal += host[i] == c->world->who.host[c->rank[c->me]];
 	}
+	c->nlocal = nlocal;
+	c->local_me = me;
 	hier.host = host;
 	hier.rank = place;
 	if (config->region) {

@@ -53,9 +53,16 @@ void engine_stop(struct engine *e)
 
 void engine_free(struct engine *e)
 {
+	struct rest *rest;
+
 	engine_stop(e);
 	if (e->started)
 		pthread_join(e->thread, NULL);
+	pthread_mutex_lock(&e->queue);
+	rest = e->rest;
+	e->rest = NULL;
+	pthread_mutex_unlock(&e->queue);
+	engine_rest_free(rest);
 	engine_free_messages(e);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
@@ -165,6 +172,7 @@ berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
 	pthread_mutex_lock(&e->queue);
 	if (!e->joined) {
 		e->joined = true;
+		engine_note_news(e);
 		e->joiner.time_ns =
 			clock_ns() + (uint64_t)e->comm->world->who.clock_offset_ns;
 	}

@@ -24,6 +24,12 @@ void engine_ring(struct engine *e)
 	atomic_fetch_add(&e->bell, 1);
 	if (atomic_load(&e->asleep))
 		engine_wake(&e->bell);
+	if (!atomic_load(&e->rests))
+		return;
+	pthread_mutex_lock(&e->queue);
+	if (e->rest)
+		engine_wake_rest(e);
+	pthread_mutex_unlock(&e->queue);
 }
 
 void engine_let_go(struct engine *e)

@@ -245,6 +245,7 @@ berth_result engine_do(struct engine *e, struct berth_request **r, size_t n,
 	c->op = r[0]->op;
 	c->record = trace_begin(&e->comm->world->memory, &c->op->coll, c->op->name,
 				c->id, c->seq, BOOT_RECORD_RUNS);
+	engine_call(e);
 	if (timeline_runs)
 		queue_times(r, n);
 	if (is_fused(e, r[0]) && (n > 1 || r[0]->n > 1))

@@ -39,6 +39,7 @@ struct berth_request {
 };
 
 enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
+enum { ENGINE_PAUSE_NS = 50000 }; /* at least, after a round that brought nothing */
 
 struct engine {
 	struct comm *comm;
@@ -64,8 +65,9 @@ struct engine {
 	_Atomic uint32_t bell; /* rung when there may be something to do */
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t all_joined; /* how often */
-	/* No round is called before this time for what was told already. */
-	_Atomic uint64_t again_ns;
+	bool news;         /* something to be told, since the last round began */
+	bool told_waits;   /* that a thread waits for what the plan holds back */
+	uint64_t again_ns; /* no round is called before this time without news */
 	/* of the holder of WORK */
 	struct plan plan;
 	bool called; /* a round, by a rank whose operation differs */
@@ -87,6 +89,9 @@ struct engine {
 	uint64_t *lists;      /* of all ranks */
 	size_t lists_bytes;
 	unsigned idle_rounds; /* rounds in a row that brought nothing */
+	uint64_t idle_ns;     /* when the last of them ended */
+	struct rest *rest;    /* engine_rest.c; QUEUE guards whether there is */
+	_Atomic bool rests;   /* the thread, there */
 	uint64_t reported_ns; /* the last stall of what some ranks lack */
 	struct engine_count count;
 };
@@ -100,8 +105,23 @@ void engine_wake(_Atomic uint32_t *word);
 unsigned engine_forks(void);
 /* The thread runs.  False: there is none. */
 bool engine_start(struct engine *e);
-/* The thread is to look what there is to do. */
+/* The thread is to look what there is to do.  No lock is held. */
 void engine_ring(struct engine *e);
+
+/* ---- engine_rest.c: what rounds bring nothing for ---- */
+
+/* Of the thread; NULL where no other rank can be heard while it rests. */
+struct rest *engine_rest_make(const struct comm *c);
+void engine_rest_free(struct rest *r);
+/* Has another rank begun an operation that this one has not?  Only when none runs. */
+bool engine_is_called(const struct engine *e);
+/* Of the thread, which has WORK: let go of it, and sleep until the bell is not HEARD any
+ * more, another rank calls, or for NS. */
+void engine_rest(struct engine *e, uint32_t heard, uint64_t ns);
+/* Wake the thread if it rests.  QUEUE is held. */
+void engine_wake_rest(struct engine *e);
+/* An operation begins: who rests comes to it. */
+void engine_call(const struct engine *e);
 /* A user goes.  Requests are users: who waits for one may look at the bell when all
  * else is gone. */
 void engine_let_go(struct engine *e);
@@ -163,6 +183,8 @@ size_t engine_take_bucket(struct engine *e);
 void engine_look_again(struct engine *e);
 /* If a unit that is pending comes again, the next cycle begins. */
 berth_result engine_begin_cycle(struct engine *e);
+/* Others have not been told of something. */
+void engine_note_news(struct engine *e);
 /* Does a thread wait for what the plan holds back?  *SOON: or it will in so many ns. */
 bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon);
 

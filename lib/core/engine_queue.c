@@ -9,6 +9,12 @@ struct berth_request *engine_find(struct engine *e, uint64_t key)
 	return r;
 }
 
+void engine_note_news(struct engine *e)
+{
+	e->news = true;
+	e->again_ns = 0;
+}
+
 void engine_enter(struct engine *e, struct berth_request *r)
 {
 	struct berth_request **slot = &e->table[r->unit.key % ENGINE_TABLE];
@@ -25,8 +31,7 @@ void engine_enter(struct engine *e, struct berth_request *r)
 	atomic_fetch_add(&e->collectives, 1);
 	r->beside = !plan_expects(&e->plan, &r->unit);
 	e->beside += r->beside;
-	if (r->beside)
-		atomic_store(&e->again_ns, 0);
+	engine_note_news(e);
 }
 
 static void leave(struct engine *e, struct berth_request *r)

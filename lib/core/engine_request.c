@@ -265,7 +265,7 @@ static void want_at_once(struct berth_request *r)
 	pthread_mutex_lock(&e->queue);
 	if (e->submitter == this_thread()) {
 		atomic_store(&r->wanted_ns, 1);
-		atomic_store(&e->again_ns, 0);
+		engine_note_news(e);
 	}
 	pthread_mutex_unlock(&e->queue);
 }

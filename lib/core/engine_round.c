@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* From a round that brought nothing to the next one, without news of this rank or
+ * another: for stalls and deadlines. */
 enum {
-	AGAIN_NS = 50000, /* from a round that brought nothing to the next one */
-	AGAIN_NS_MOST = 5000000
+	AGAIN_NS = 50000000,
+	UNHEARD_NS_MOST = 5000000 /* if news of others does not wake this rank */
 };
 
 /* ---- what this rank has ---- */
@@ -36,6 +38,8 @@ static struct head snapshot(struct engine *e)
 	h.waits = engine_is_wanted(e, clock_ns(), &soon);
 	h.beside = e->beside;
 	h.direct = e->direct != NULL;
+	e->news = false;
+	e->told_waits = h.waits;
 	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
 	     r = r->next) {
 		r->found = false;
@@ -313,15 +317,26 @@ static berth_result end_round(struct engine *e, struct found *found)
 	return rc;
 }
 
-/* What was told brought nothing: it is told again, ever later. */
+/* Ever later. */
+static uint64_t unheard_ns(unsigned idle_rounds)
+{
+	uint64_t ns = (uint64_t)ENGINE_PAUSE_NS
+		      << (idle_rounds < 7 ? idle_rounds : 7);
+
+	return ns < UNHEARD_NS_MOST ? ns : UNHEARD_NS_MOST;
+}
+
+/* IDLE: what was told brought nothing. */
 static void rest(struct engine *e, bool idle)
 {
 	uint64_t ns;
 
+	pthread_mutex_lock(&e->queue);
 	e->idle_rounds = idle ? e->idle_rounds + 1 : 0;
-	ns = (uint64_t)AGAIN_NS << (e->idle_rounds < 7 ? e->idle_rounds : 7);
-	ns = ns < AGAIN_NS_MOST ? ns : AGAIN_NS_MOST;
-	atomic_store(&e->again_ns, idle ? clock_ns() + ns : 0);
+	e->idle_ns = idle ? clock_ns() : 0;
+	ns = e->rest ? AGAIN_NS : unheard_ns(e->idle_rounds);
+	e->again_ns = idle && !e->news ? e->idle_ns + ns : 0;
+	pthread_mutex_unlock(&e->queue);
 }
 
 enum engine_step engine_round(struct engine *e)

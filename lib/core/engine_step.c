@@ -39,17 +39,37 @@ static bool is_quiet(struct engine *e, uint64_t now, uint64_t *ns)
 	return false;
 }
 
+static void sooner(uint64_t *ns, uint64_t in)
+{
+	if (!*ns || in < *ns)
+		*ns = in;
+}
+
+/* What this rank has told brought nothing.  Until AGAIN_NS, and without news of its own
+ * or others, it does not tell it again. */
+static bool rests(const struct engine *e, uint64_t now, uint64_t *ns)
+{
+	if (!e->idle_rounds)
+		return false;
+	if (now < e->idle_ns + ENGINE_PAUSE_NS) {
+		sooner(ns, e->idle_ns + ENGINE_PAUSE_NS - now);
+		return true;
+	}
+	if (now >= e->again_ns || engine_is_called(e))
+		return false;
+	sooner(ns, e->again_ns - now);
+	return true;
+}
+
 /* Is a round needed?  *NS: or in so many.  QUEUE is held. */
 static bool is_called(struct engine *e, uint64_t *ns)
 {
-	uint64_t now = clock_ns(), again = atomic_load(&e->again_ns);
+	uint64_t now = clock_ns();
+	bool wanted = engine_is_wanted(e, now, ns);
 
-	if (!e->beside && !e->joined && !engine_is_wanted(e, now, ns))
+	if (!e->beside && !e->joined && !wanted)
 		return is_quiet(e, now, ns);
-	if (now >= again)
-		return true;
-	*ns = again - now;
-	return false;
+	return (wanted && !e->told_waits) || !rests(e, now, ns);
 }
 
 enum engine_step engine_step(struct engine *e, uint64_t *ns)
@@ -73,6 +93,9 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns)
 		rc = engine_begin_cycle(e);
 		here = engine_bucket_is_here(e);
 	}
+	/* else it would meet ranks that do not have it, again and again */
+	if (here && rests(e, clock_ns(), ns))
+		here = false;
 	if (here)
 		n = engine_take_bucket(e);
 	call = !here && is_called(e, ns);

@@ -46,6 +46,10 @@ static void *serve(void *arg)
 		do
 			step = engine_step(e, &ns);
 		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
+		if (step == ENGINE_SOON && e->rest) {
+			engine_rest(e, heard, ns);
+			continue;
+		}
 		pthread_mutex_unlock(&e->work);
 		if (step == ENGINE_IDLE)
 			ns = doze(e, &seen);
@@ -60,6 +64,7 @@ static bool start(struct engine *e)
 {
 	sigset_t all, before;
 
+	e->rest = engine_rest_make(e->comm);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	e->started = !pthread_create(&e->thread, NULL, serve, e);

@@ -9,6 +9,7 @@ void engine_begin_turn(struct engine *e, size_t n)
 	c->no_stall_check = !n;
 	c->record = trace_begin(&e->comm->world->memory, &c->op->coll, c->op->name,
 				c->id, c->seq, BOOT_RECORD_RUNS);
+	engine_call(e);
 	if (n) /* which has been told of in earlier turns, perhaps */
 		c->record->begun = e->list[0]->submitted_ns;
 }

@@ -32,6 +32,13 @@ bool missing_is_behind(const struct comm *c, unsigned place)
 				       : c->net && net_waits_for(c->net) == place;
 }
 
+bool missing_is_ahead(const struct comm *c, unsigned place)
+{
+	unsigned local = c->world->local[c->rank[place]];
+
+	return local != WORLD_NOT_HERE && (int32_t)(seq_of(c, local) - c->seq) > 0;
+}
+
 bool missing_is_lost(const struct comm *c, unsigned place)
 {
 	const struct memory *m = &c->world->memory;
@@ -51,7 +58,7 @@ static bool has_left_set(const struct comm *c, unsigned place)
 
 	for (unsigned i = 0; i < place; i++)
 		local += c->world->local[c->rank[i]] != WORLD_NOT_HERE;
-	return atomic_load(&c->shared->left[local]);
+	return atomic_load(&c->shared->bell[local].left);
 }
 
 bool missing_has_left(const struct comm *c, unsigned place)

@@ -8,6 +8,8 @@
 
 /* As far as this rank can see, the rank of PLACE has not come to C's operation. */
 bool missing_is_behind(const struct comm *c, unsigned place);
+/* The rank of PLACE, of this host, has begun an operation after C's. */
+bool missing_is_ahead(const struct comm *c, unsigned place);
 /* It has ended, or left before C's operation. */
 bool missing_is_lost(const struct comm *c, unsigned place);
 /* It has ended without having left the job. */

@@ -17,7 +17,7 @@ static size_t shared_at(unsigned n)
 
 size_t region_bytes(unsigned n)
 {
-	return shared_at(n) + sizeof(struct region_shared) + n * sizeof(uint32_t);
+	return shared_at(n) + sizeof(struct region_shared) + n * sizeof(struct bell);
 }
 
 void *region_messages(void *region, unsigned n)

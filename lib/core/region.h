@@ -7,13 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/bell.h"
+
 /* All zero at first. */
 struct region_shared {
 	_Atomic uint32_t gone;     /* ranks that use the region no more */
 	_Atomic uint32_t aborting; /* 1 + the place that aborts the set */
 	_Atomic uint32_t aborted;  /* the same; WHY is whole */
+	_Atomic uint32_t resting;  /* ranks whose bell is to be rung (engine_rest.c) */
 	char why[240];
-	_Atomic uint32_t left[]; /* of each of them: it has left the set */
+	struct bell bell[]; /* of each of them; LEFT: it has left the set */
 };
 
 /* Of N ranks; it begins with shm_bytes(N).  Sparse. */

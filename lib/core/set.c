@@ -225,7 +225,7 @@ static void leave(struct berth_set *s)
 
 	if (!shared)
 		return;
-	atomic_store(&shared->left[s->local_me], 1);
+	atomic_store(&shared->bell[s->local_me].left, 1);
 	if (s->region)
 		keep_region(s);
 	atomic_fetch_add(&shared->gone, 1);

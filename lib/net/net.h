@@ -114,6 +114,11 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			  struct net_receive *in, size_t nin, uint64_t deadline_ns,
 			  unsigned *lost);
 
+/* The sockets on which peers may say something, size * NET_LANES at most: into P, how
+ * many.  Between two exchanges: a peer has begun one. */
+struct pollfd;
+size_t net_sockets(const struct net *n, struct pollfd *p);
+
 /* Called now and then while an exchange waits; anything but BERTH_OK ends it.  LOOK may
  * call net_break() to say who is gone. */
 void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx);
@@ -149,7 +154,6 @@ bool net_serve(struct net *n);
 int net_socket(const struct net *n, unsigned peer, unsigned lane);
 /* What net_serve() and net_begin() wait for, NET_POLLS + 1 a peer at most. */
 enum { NET_POLLS = 65 };
-struct pollfd;
 size_t net_polls(const struct net *n, struct pollfd *p);
 /* One who waits has looked at LOOKED_NS, and NOW: may it look again at once, or do
  * others want this core?  One thread at a time. */

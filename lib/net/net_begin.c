@@ -27,6 +27,18 @@ int net_socket(const struct net *n, unsigned peer, unsigned lane)
 	return net_link(n, peer, lane)->fd;
 }
 
+size_t net_sockets(const struct net *n, struct pollfd *p)
+{
+	size_t k = 0;
+
+	for (unsigned i = 0; i < n->config.size; i++)
+		for (unsigned lane = 0; lane < NET_LANES; lane++)
+			if (i != n->config.rank && net_socket(n, i, lane) >= 0)
+				p[k++] = (struct pollfd){ net_socket(n, i, lane), POLLIN,
+							  0 };
+	return k;
+}
+
 static void stop(struct begun *b)
 {
 	if (b->fd >= 0)

@@ -11,7 +11,7 @@ enum {
 		1 << 30, /* of all rings of a host, if they are as many as that */
 	RING_MOST_BYTES = 1 << 20,
 	RING_LEAST_BYTES = 16 << 10,
-	MISSED_NS = 50000, /* the first sleep's: see p2p_bell.h */
+	MISSED_NS = 50000, /* the first sleep's: who rings has no barrier (bell.h) */
 	LEAVE_MS = 1000,   /* for what is still to be sent */
 	LEAVE_LOOK_NS = 200000,
 	STREAM_YIELD_NS =
@@ -39,7 +39,7 @@ static size_t pages(size_t bytes)
 
 static size_t ring_at(unsigned n, unsigned from, unsigned to)
 {
-	return pages(n * sizeof(struct p2p_bell)) +
+	return pages(n * sizeof(struct bell)) +
 	       ((size_t)from * n + to) * pages(p2p_ring_bytes(ring_size(n)));
 }
 
@@ -52,7 +52,7 @@ size_t p2p_bytes(unsigned nlocal)
 
 void p2p_decline(void *region, unsigned local)
 {
-	atomic_store(&((struct p2p_bell *)region + local)->left, 1);
+	atomic_store(&((struct bell *)region + local)->left, 1);
 }
 
 static struct p2p_ring_end ring_end(const struct p2p *p, unsigned from, unsigned to)
@@ -77,7 +77,7 @@ static int meet(struct p2p *p, unsigned place)
 	if (place == c->me)
 		return 0;
 	if (q->local >= 0 && c->region) {
-		q->bell = (struct p2p_bell *)c->region + q->local;
+		q->bell = (struct bell *)c->region + q->local;
 		q->out = ring_end(p, c->local_me, (unsigned)q->local);
 		q->in = ring_end(p, (unsigned)q->local, c->local_me);
 		return 0;
@@ -108,7 +108,7 @@ static int open_net(struct p2p *p)
 	if (!p->config.net)
 		return 0;
 	p->polls = calloc(1 + NET_POLLS + 3 * (size_t)p->config.n, sizeof *p->polls);
-	p->bell_fd = p2p_bell_open(p->bell);
+	p->bell_fd = bell_open(p->bell);
 	return p->polls && p->bell_fd >= 0 && !net_open_both(p->config.net) ? 0 : -1;
 }
 
@@ -120,7 +120,7 @@ struct p2p *p2p_join(const struct p2p_config *config)
 		return NULL;
 	p->config = *config;
 	p->config.local = NULL;
-	p->bell = config->region ? (struct p2p_bell *)config->region + config->local_me
+	p->bell = config->region ? (struct bell *)config->region + config->local_me
 				 : &p->own;
 	p->bell_fd = -1;
 	p->free_slot = P2P_NO_ID;
@@ -161,8 +161,8 @@ static void release(struct p2p *p, uint32_t self)
 		atomic_fetch_sub(&p->in_flight, 1);
 		m->done(m);
 	}
-	if (p2p_bell_has_sleeper(p->bell, self))
-		p2p_bell_ring(p->bell, p->bell_fd);
+	if (bell_has_sleeper(p->bell, self))
+		bell_ring(p->bell, p->bell_fd);
 }
 
 /* SURE: even if another thread makes progress, which does not take long. */
@@ -193,8 +193,8 @@ bool p2p_owes(const struct p2p *p)
 void p2p_wake(struct p2p *p)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (p2p_bell_has_sleeper(p->bell, 0))
-		p2p_bell_ring(p->bell, p->bell_fd);
+	if (bell_has_sleeper(p->bell, 0))
+		bell_ring(p->bell, p->bell_fd);
 }
 
 void p2p_end(struct p2p *p, berth_result why)
@@ -237,7 +237,7 @@ static void say_farewell(struct p2p *p)
 		for (unsigned i = 0; i < p->config.n; i++)
 			all &= say_last(p, &p->peer[i]);
 		if (!all)
-			p2p_bell_sleep(p->bell, seen, LEAVE_LOOK_NS);
+			bell_sleep(p->bell, seen, LEAVE_LOOK_NS);
 	} while (!all && clock_ns() < until);
 	atomic_fetch_sub(&p->bell->sleepers, 1);
 }
@@ -306,8 +306,8 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 	/* who sleeps polls for other things now, or for less time */
 	wakes = p->config.net || p->deadline_ns != before;
 	release(p, 0);
-	if (wakes && p2p_bell_has_sleeper(p->bell, 0))
-		p2p_bell_ring(p->bell, p->bell_fd);
+	if (wakes && bell_has_sleeper(p->bell, 0))
+		bell_ring(p->bell, p->bell_fd);
 	return BERTH_OK;
 }
 
@@ -347,8 +347,8 @@ static void uncount(struct p2p *p, struct rest *r)
 	if (r->polls) {
 		atomic_store(&p->bell->polls, 0);
 		atomic_store(&p->is_polled, false);
-		if (p2p_bell_has_sleeper(p->bell, 0))
-			p2p_bell_ring(p->bell, p->bell_fd);
+		if (bell_has_sleeper(p->bell, 0))
+			bell_ring(p->bell, p->bell_fd);
 	}
 	r->sleeps = r->polls = false;
 }
@@ -375,7 +375,7 @@ static void sleep_in_poll(struct p2p *p, uint64_t ns)
 	nfds_t n = list_polls(p);
 
 	if (ppoll(p->polls, n, &t, NULL) > 0 && p->polls[0].revents)
-		p2p_bell_clear(p->bell_fd);
+		bell_clear(p->bell_fd);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -402,7 +402,7 @@ static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 	if (r->polls)
 		sleep_in_poll(p, ns);
 	else
-		p2p_bell_sleep(p->bell, seen, ns);
+		bell_sleep(p->bell, seen, ns);
 	return false;
 }
 

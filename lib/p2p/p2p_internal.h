@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "lib/p2p/p2p_bell.h"
+#include "lib/base/bell.h"
 #include "lib/p2p/p2p_match.h"
 #include "lib/p2p/p2p_ring.h"
 #include "lib/p2p/p2p_stream.h"
@@ -58,13 +58,13 @@ struct p2p_peer {
 	struct p2p_stream *stream; /* NULL: of this host */
 	bool owed;                 /* counted in OWING */
 	unsigned silent;           /* looks in a row at which there was no connection */
-	struct p2p_bell *bell;
+	struct bell *bell;
 };
 
 struct p2p {
 	struct p2p_config config;
 	struct p2p_peer *peer;
-	struct p2p_bell *bell, own; /* OWN: of a rank that is alone on its host */
+	struct bell *bell, own; /* OWN: of a rank that is alone on its host */
 	int bell_fd;                /* -1: no connections */
 	struct p2p_match match;
 	struct p2p_slot *slot;

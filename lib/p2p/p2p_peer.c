@@ -137,8 +137,8 @@ size_t p2p_peer_put_data(struct p2p *p, struct p2p_peer *q, const struct p2p_mes
 
 void p2p_peer_wake(struct p2p *p, struct p2p_peer *q)
 {
-	if (q->bell && p2p_bell_has_sleeper(q->bell, 0))
-		p2p_bell_ring(q->bell, p->bell_fd);
+	if (q->bell && bell_has_sleeper(q->bell, 0))
+		bell_ring(q->bell, p->bell_fd);
 }
 
 /* ---- what comes ---- */

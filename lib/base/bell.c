@@ -1,4 +1,4 @@
-#include "lib/p2p/p2p_bell.h"
+#include "lib/base/bell.h"
 
 #include <linux/futex.h>
 #include <stddef.h>
@@ -19,13 +19,13 @@ static socklen_t address_of(struct sockaddr_un *a, const unsigned char *name)
 
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	at += (size_t)snprintf(a->sun_path + at, sizeof a->sun_path - at, "berth-p2p-");
-	for (size_t i = 0; i < P2P_NAME_BYTES; i++)
+	for (size_t i = 0; i < BELL_NAME_BYTES; i++)
 		at += (size_t)snprintf(a->sun_path + at, sizeof a->sun_path - at,
 				       "%02x", name[i]);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
 }
 
-int p2p_bell_open(struct p2p_bell *b)
+int bell_open(struct bell *b)
 {
 	struct sockaddr_un a;
 	socklen_t size;
@@ -42,7 +42,7 @@ int p2p_bell_open(struct p2p_bell *b)
 	return fd;
 }
 
-void p2p_bell_clear(int fd)
+void bell_clear(int fd)
 {
 	char c;
 
@@ -51,9 +51,9 @@ void p2p_bell_clear(int fd)
 		;
 }
 
-void p2p_bell_ring(struct p2p_bell *b, int fd)
+void bell_ring(struct bell *b, int fd)
 {
-	unsigned char name[P2P_NAME_BYTES];
+	unsigned char name[BELL_NAME_BYTES];
 	struct sockaddr_un a;
 	socklen_t size;
 
@@ -70,7 +70,7 @@ void p2p_bell_ring(struct p2p_bell *b, int fd)
 		      size);
 }
 
-void p2p_bell_sleep(struct p2p_bell *b, uint32_t seen, uint64_t ns)
+void bell_sleep(struct bell *b, uint32_t seen, uint64_t ns)
 {
 	const struct timespec t = { (time_t)(ns / 1000000000),
 				    (long)(ns % 1000000000) };
