@@ -121,12 +121,13 @@ berth_result engine_run(struct engine *e, const struct op *op, struct failure *w
 	return rc || !r ? rc : engine_wait(r, -1, why);
 }
 
-/* A thread that is at work sees it within 50 ms. */
+/* A thread that is at work sees it within 50 ms, and so does a rank that rests. */
 void engine_abort(struct engine *e)
 {
 	struct failure why;
 	berth_result rc;
 
+	engine_call(e);
 	if (!pthread_mutex_trylock(&e->work)) {
 		comm_abort(e->comm);
 		rc = comm_broken(e->comm, &why);

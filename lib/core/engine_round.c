@@ -6,7 +6,7 @@
 /* From a round that brought nothing to the next one, without news of this rank or
  * another: for stalls and deadlines. */
 enum {
-	AGAIN_NS = 50000000,
+	AGAIN_NS = 100000000,
 	UNHEARD_NS_MOST = 5000000 /* if news of others does not wake this rank */
 };
 
@@ -259,13 +259,13 @@ static berth_result do_found(struct engine *e, size_t n)
 /* ---- the round ---- */
 
 static berth_result tell_in_turn(struct engine *e, const struct head *own,
-				 struct told *told)
+				 uint64_t deadline_ns, struct told *told)
 {
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
 
 	engine_begin_turn(e, own->pending);
-	rc = engine_tell(e, own, told, first_deadline(e, own->pending));
+	rc = engine_tell(e, own, told, deadline_ns);
 	for (size_t i = 0; begun_ns && i < own->pending; i++)
 		timeline_event(e->list[i]->op->name ? e->list[i]->op->name : "",
 			       "NEGOTIATE", begun_ns, clock_ns());
@@ -326,16 +326,18 @@ static uint64_t unheard_ns(unsigned idle_rounds)
 	return ns < UNHEARD_NS_MOST ? ns : UNHEARD_NS_MOST;
 }
 
-/* IDLE: what was told brought nothing. */
-static void rest(struct engine *e, bool idle)
+/* IDLE: what was told brought nothing.  DEADLINE_NS: the first of it, or 0. */
+static void rest(struct engine *e, bool idle, uint64_t deadline_ns)
 {
-	uint64_t ns;
+	uint64_t again;
 
 	pthread_mutex_lock(&e->queue);
 	e->idle_rounds = idle ? e->idle_rounds + 1 : 0;
 	e->idle_ns = idle ? clock_ns() : 0;
-	ns = e->rest ? AGAIN_NS : unheard_ns(e->idle_rounds);
-	e->again_ns = idle && !e->news ? e->idle_ns + ns : 0;
+	again = e->idle_ns + (e->rest ? AGAIN_NS : unheard_ns(e->idle_rounds));
+	if (deadline_ns && deadline_ns < again)
+		again = deadline_ns;
+	e->again_ns = idle && !e->news ? again : 0;
 	pthread_mutex_unlock(&e->queue);
 }
 
@@ -347,11 +349,12 @@ enum engine_step engine_round(struct engine *e)
 	struct found found;
 	unsigned leader;
 	uint64_t key = own.pending ? e->list[0]->unit.key : 0;
+	uint64_t deadline_ns = first_deadline(e, own.pending);
 	berth_result rc;
 
 	e->called = false;
 	e->direct = NULL;
-	rc = tell_in_turn(e, &own, &told);
+	rc = tell_in_turn(e, &own, deadline_ns, &told);
 	if (rc)
 		return engine_round_failed(e, rc);
 	if (told.direct && direct)
@@ -369,7 +372,7 @@ enum engine_step engine_round(struct engine *e)
 		rc = end_round(e, &found);
 	if (rc)
 		return engine_round_failed(e, rc);
-	rest(e, !found.n && !found.did);
+	rest(e, !found.n && !found.did, deadline_ns);
 	if (e->idle_rounds && own.pending)
 		wait_on(e, key);
 	return ENGINE_DID;

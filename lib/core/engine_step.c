@@ -55,7 +55,8 @@ static bool rests(const struct engine *e, uint64_t now, uint64_t *ns)
 		sooner(ns, e->idle_ns + ENGINE_PAUSE_NS - now);
 		return true;
 	}
-	if (now >= e->again_ns || engine_is_called(e))
+	if (now >= e->again_ns || engine_is_called(e) ||
+	    (e->comm->shared && atomic_load(&e->comm->shared->aborted)))
 		return false;
 	sooner(ns, e->again_ns - now);
 	return true;
