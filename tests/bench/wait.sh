@@ -1,7 +1,8 @@
 #!/bin/bash
 # wait.sh [ROUNDS]: what a rank costs that waits for another, and how long after the other's call its
-# own returns: in shared memory, and over TCP between 2 cluster hosts.  Goals, in the best round: of
-# waits of 3 s, 0.5 % of a core; of waits of 20 ms, late by 0.2 ms (median).
+# own returns: in a call, for a request, or where each waits for another request ("crossed"); in
+# shared memory, and over TCP between 2 cluster hosts.  Goals, in the best round: of waits of 3 s,
+# 0.5 % of a core; of waits of 20 ms, late by 0.2 ms (median).
 set -eu
 . "$(dirname "$0")/common.bash"
 rounds=${1:-3}
@@ -18,13 +19,13 @@ least() { # WORDS
 waits() { # TITLE COMMAND...
 	local title=$1 lines='' kind i
 	shift
-	for kind in '' async; do
+	for kind in '' async crossed; do
 		lines=
 		for ((i = 0; i < rounds; i++)); do
 			lines+=$("$@" "$BUILD/bench/wait" 3000 1 $kind)$'\n'
 			lines+=$("$@" "$BUILD/bench/wait" 20 100 $kind)$'\n'
 		done
-		echo "== $title${kind:+, asynchronous}"
+		echo "== $title${kind:+, $kind}"
 		printf '%s' "$lines"
 		awk -v cpu="$(grep '^1 x' <<< "$lines" | least '% of a core')" \
 			-v late="$(grep '^100 x' <<< "$lines" | sed 's/.*late by //' | least us)" \
