@@ -22,7 +22,7 @@ struct bell {
 	_Alignas(128) _Atomic uint32_t value; /* how often it was rung */
 	_Atomic uint32_t sleepers;            /* on VALUE */
 	_Atomic uint32_t polls;               /* whether one sleeps in poll() */
-	_Atomic uint32_t left;                /* the rank has, for whoever asks */
+	_Atomic uint32_t left;                /* 1: the rank has left */
 	unsigned char name[BELL_NAME_BYTES];
 };
 

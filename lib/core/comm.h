@@ -28,9 +28,9 @@ struct failure {
 struct comm {
 	struct world *world;
 	unsigned n, me;
-	const unsigned *rank; /* of the job, for each place; the set's */
+	const unsigned *rank;      /* of the job, for each place; the set's */
 	unsigned nlocal, local_me; /* of its ranks on this host */
-	uint32_t id;          /* in records: the set's number; 0: all ranks */
+	uint32_t id;               /* in records: the set's number; 0: all ranks */
 	struct region_shared *shared;
 	/* For messages.c; NULL: all on this host, or it has it. */
 	void *messages_region;

@@ -115,8 +115,8 @@ struct rest *engine_rest_make(const struct comm *c);
 void engine_rest_free(struct rest *r);
 /* Has another rank begun an operation that this one has not?  Only when none runs. */
 bool engine_is_called(const struct engine *e);
-/* Of the thread, which has WORK: let go of it, and sleep until the bell is not HEARD any
- * more, another rank calls, or for NS. */
+/* Of the thread, which has WORK: let go of it, and sleep until the bell is not HEARD
+ * any more, another rank calls, or for NS. */
 void engine_rest(struct engine *e, uint32_t heard, uint64_t ns);
 /* Wake the thread if it rests.  QUEUE is held. */
 void engine_wake_rest(struct engine *e);

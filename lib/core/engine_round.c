@@ -320,8 +320,7 @@ static berth_result end_round(struct engine *e, struct found *found)
 /* Ever later. */
 static uint64_t unheard_ns(unsigned idle_rounds)
 {
-	uint64_t ns = (uint64_t)ENGINE_PAUSE_NS
-		      << (idle_rounds < 7 ? idle_rounds : 7);
+	uint64_t ns = (uint64_t)ENGINE_PAUSE_NS << (idle_rounds < 7 ? idle_rounds : 7);
 
 	return ns < UNHEARD_NS_MOST ? ns : UNHEARD_NS_MOST;
 }

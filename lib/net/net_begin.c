@@ -34,8 +34,8 @@ size_t net_sockets(const struct net *n, struct pollfd *p)
 	for (unsigned i = 0; i < n->config.size; i++)
 		for (unsigned lane = 0; lane < NET_LANES; lane++)
 			if (i != n->config.rank && net_socket(n, i, lane) >= 0)
-				p[k++] = (struct pollfd){ net_socket(n, i, lane), POLLIN,
-							  0 };
+				p[k++] = (struct pollfd){ net_socket(n, i, lane),
+							  POLLIN, 0 };
 	return k;
 }
 

@@ -65,7 +65,7 @@ struct p2p {
 	struct p2p_config config;
 	struct p2p_peer *peer;
 	struct bell *bell, own; /* OWN: of a rank that is alone on its host */
-	int bell_fd;                /* -1: no connections */
+	int bell_fd;            /* -1: no connections */
 	struct p2p_match match;
 	struct p2p_slot *slot;
 	uint32_t slots, free_slot; /* P2P_NO_ID: none */
