@@ -1,8 +1,8 @@
 /* engine_rest.c - a rank whose rounds bring nothing sleeps until there is something
- * new: of its own, which rings the engine's bell, or of another rank, which has begun an
- * operation.  Ranks of this host ring a bell in the set's region; of others, something
- * comes on a connection.  (Two ranks that waited for different requests told them each
- * 5 ms: 1.0 % of a core, and 2 to 5 ms late.  Now 0.1 %, and 0.1 ms.) */
+ * new: of its own, which rings the engine's bell, or of another rank, which has begun
+ * an operation.  Ranks of this host ring a bell in the set's region; of others,
+ * something comes on a connection.  (Two ranks that waited for different requests told
+ * them each 5 ms: 1.0 % of a core, and 2 to 5 ms late.  Now 0.1 %, and 0.1 ms.) */
 #include <poll.h>
 #include <stdlib.h>
 
