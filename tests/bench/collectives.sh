@@ -3,7 +3,8 @@
 # every MPI that is here: Open MPI 4.1.4 and MPICH 4.0.2 (Debian), Open MPI 5 and MPICH 5
 # (tests/bench/peers.sh), each at its defaults; beside them Open MPI 4 with ob1 and no CMA.
 # Parts: small (8 B-8 KiB), middle (32 KiB-8 MiB), large (128 MiB), heap (128 MiB in memory that all
-# ranks map, against the memory's own limit), four (4 ranks, each MPI in its yield mode).
+# ranks map, against the memory's own limit), four (4 ranks, Open MPI yielding), and, if named, many
+# (3, 8, 16 and 32 ranks, 8 B-1 MiB, the same).
 # 7 rounds are some 5 minutes.  The rows go to build/bench/collectives.csv.  UNDER: words in front of
 # every rank's program, ours and the peers', on a machine that others use ("nice -n -20").  LEAST=1
 # takes the least batch of each row instead of the median.
@@ -104,17 +105,26 @@ part_heap() {
 	done
 	table "2 ranks, arrays in the heap, against the time for 2pn bytes, $rounds rounds" 128M:0.9:0.9
 }
-part_four() {
+against_yielding() { # RANKS GOALS ARGUMENT...
+	local n=$1 goals=$2; shift 2
 	export OMPI_MCA_mpi_yield_when_idle=1
 	for round in $(seq "$rounds"); do
-		ours 4 -b 8 -e 32K
+		ours "$n" "$@"
 		for name in "${mpis[@]}"; do
 			# the others spin through whole turns of the scheduler, 4 ms each
-			case $name in ompi*) start "$name" 4 -b 8 -e 32K ;; esac
+			case $name in ompi*) start "$name" "$n" "$@" ;; esac
 		done
 	done
 	unset OMPI_MCA_mpi_yield_when_idle
-	table "4 ranks on $(nproc) cores, Open MPI yielding, $rounds rounds" 32K:1.5:1.5
+	table "$n ranks on $(nproc) cores, Open MPI yielding, $rounds rounds" "$goals"
+}
+
+part_four() { against_yielding 4 32K:1.5:1.5 -b 8 -e 32K; }
+part_many() {
+	for n in 3 8 16 32; do
+		: > "$rows.part"
+		against_yielding "$n" 1M:1.5:1.5 -b 8 -e 1M -k 5 -s 10
+	done
 }
 
 missed=
