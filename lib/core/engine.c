@@ -152,7 +152,7 @@ static berth_result wait_for_all(struct engine *e, struct failure *why)
 			return comm_broken(e->comm, why);
 		if (atomic_load(&e->comm->aborted))
 			return engine_refuse(BERTH_ABORTED, &e->idle, why, COMM_ENDED);
-		engine_sleep(&e->all_joined, before, LOOK_NS);
+		sleep_on(&e->all_joined, before, LOOK_NS);
 	}
 }
 

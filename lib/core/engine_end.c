@@ -84,7 +84,7 @@ static void end(struct berth_request *r)
 	if (wakes)
 		atomic_fetch_add(&e->users, 1);
 	if (atomic_exchange(&r->done, 1) == 2)
-		engine_wake(&r->done);
+		sleep_wake(&r->done);
 	if (wakes)
 		m = engine_use_messages(e);
 	if (m) {
@@ -95,7 +95,7 @@ static void end(struct berth_request *r)
 		engine_let_go(e);
 	if (atomic_load(&engine_completions.waiters)) {
 		atomic_fetch_add(&engine_completions.count, 1);
-		engine_wake(&engine_completions.count);
+		sleep_wake(&engine_completions.count);
 	}
 }
 

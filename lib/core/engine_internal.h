@@ -6,6 +6,7 @@
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
+#include "lib/base/sleep.h"
 #include "lib/core/engine.h"
 #include "lib/core/messages.h"
 #include "lib/core/op_run.h"
@@ -91,10 +92,10 @@ struct engine {
 	struct engine_count count;
 };
 
-/* Until WORD is not VALUE any more, woken, or after NS (0: never). */
-void engine_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
-/* Wake all who wait at WORD. */
-void engine_wake(_Atomic uint32_t *word);
+static inline void engine_wake(_Atomic uint32_t *word)
+{
+	sleep_wake(word);
+}
 
 /* How often this process was forked from its parents. */
 unsigned engine_forks(void);
