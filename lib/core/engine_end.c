@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "lib/base/callback.h"
-#include "lib/base/log.h"
 #include "lib/core/engine_internal.h"
 
 struct engine_completions engine_completions;
@@ -36,14 +35,9 @@ _Thread_local struct berth_request *engine_calling;
 static bool call_back(struct berth_request *r)
 {
 	struct berth_request *before = engine_calling;
-	const struct failure *why = r->why;
 	bool is_there;
 
-	log_error(r->rc, why ? why->tensor : "", why ? why->missing : NULL,
-		  why ? why->nmissing : 0, "%s",
-		  why && *why->text ? why->text
-		  : r->rc           ? berth_result_text(r->rc)
-				    : "");
+	comm_note_failure(r->rc, r->why);
 	engine_calling = r;
 	callback_begin();
 	r->then(r->then_ctx, r->rc);

@@ -74,11 +74,11 @@ struct engine {
 		*direct;          /* what this rank had blocked on, in the round that
 					 begins */
 	uint64_t fuse_bytes;      /* the least that any rank's parameter says */
-	struct coll_piece *piece; /* ENGINE_PIECES */
+	struct coll_piece *piece; /* ENGINE_PIECES; NULL: no collective was pending */
 	unsigned char *fusion;
 	size_t fusion_bytes;
 	bool fusion_is_heap;
-	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand */
+	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand; or NULL */
 	struct op idle;              /* where none is at hand */
 	struct joiner {
 		uint64_t taken;   /* in how much this rank took part since it joined */
@@ -87,9 +87,9 @@ struct engine {
 	unsigned last_joined; /* place */
 	uint64_t *lists;      /* of all ranks */
 	size_t lists_bytes;
-	unsigned idle_rounds; /* rounds in a row that brought nothing */
-	uint64_t reported_ns; /* the last stall of what some ranks lack */
-	struct engine_count count;
+	unsigned idle_rounds;       /* rounds in a row that brought nothing */
+	uint64_t reported_ns;       /* the last stall of what some ranks lack */
+	struct berth_metrics count; /* of requests; blocking ones: comm->count */
 };
 
 static inline void engine_wake(_Atomic uint32_t *word)
@@ -99,8 +99,11 @@ static inline void engine_wake(_Atomic uint32_t *word)
 
 /* How often this process was forked from its parents. */
 unsigned engine_forks(void);
-/* The thread runs.  False: there is none. */
+/* Before the first collective is pending: the lists are there, and the thread runs.
+ * False: there is no memory, or no thread. */
 bool engine_start(struct engine *e);
+/* Of that, the lists alone.  A set that only blocks has none (224 KiB). */
+bool engine_make_lists(struct engine *e);
 /* The thread is to look what there is to do. */
 void engine_ring(struct engine *e);
 /* A user goes.  Requests are users: who waits for one may look at the bell when all
@@ -119,7 +122,7 @@ void engine_free_messages(struct engine *e);
 berth_result engine_refuse(berth_result rc, const struct op *op, struct failure *why,
 			   const char *text);
 berth_result engine_no_thread(const struct op *op, struct failure *why);
-/* engine_submit(), where the comm is whole and the thread runs. */
+/* engine_submit(), where the comm is whole and engine_start() is done. */
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why);
 /* The request whose callback this thread runs; NULL: none, or it has ended it. */

@@ -59,7 +59,7 @@ bool engine_start(struct engine *e)
 	bool started;
 
 	pthread_mutex_lock(&e->queue);
-	if (!e->started)
+	if (!e->started && engine_make_lists(e))
 		e->started = thread_start(&e->thread, "berth", serve, e);
 	started = e->started;
 	pthread_mutex_unlock(&e->queue);
