@@ -59,7 +59,7 @@ struct engine {
 	uint64_t entered;    /* how many ever */
 	uint64_t entered_ns; /* when the last one was */
 	unsigned visits;     /* rounds since then for which there was no other reason */
-	const void *submitter; /* the thread that submitted last (engine.c) */
+	const void *submitter; /* the thread that submitted last (engine_request.c) */
 	_Atomic bool dozes;    /* the thread, until it is woken */
 	bool joined;           /* this rank */
 	_Atomic uint32_t bell; /* rung when there may be something to do */
