@@ -1,36 +1,14 @@
-#include "lib/backend/hier.h"
+#include "lib/backend/hier_internal.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/backend/tcp.h"
 #include "lib/base/kern.h"
 
 enum {
-	RELEASE = 0x52454c31, /* signatures of what only this file calls for */
-	PHASE = 0x50484153,
-	LOCAL_MOST = 4096 /* partial sums that travel with the agreement */
-};
-
-struct hier {
-	struct shm *local;
-	struct tcp *all; /* every rank of every host */
-	struct tcp
-		*lane; /* the rank of the same number on each host; NULL: it has none */
-	unsigned n, me;
-	unsigned nlocal, local_me;
-	unsigned lanes;  /* the ranks of the host that has fewest */
-	unsigned *place; /* of the local ones */
-	unsigned *host;  /* its number, 0, 1, ..., for each place */
-	unsigned *first; /* place of the first rank of each host */
-	unsigned nhosts;
-	uint64_t *counts; /* room for one of each rank */
-	unsigned char *room;
-	size_t room_bytes;
-	struct agreement *agreement;
-	unsigned other;
-	bool has_other;
+	RELEASE = 0x52454c31, /* signature of what only this file calls for */
+	LOCAL_MOST = 4096     /* partial sums that travel with the agreement */
 };
 
 /* What the first rank of a host tells the others. */
@@ -81,33 +59,6 @@ static void number_hosts(struct hier *t, const unsigned *host)
 		}
 }
 
-static unsigned ranks_on(const struct hier *t, unsigned host)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < t->n; i++)
-		n += t->host[i] == host;
-	return n;
-}
-
-static bool hosts_are_alike(const struct hier *t)
-{
-	for (unsigned h = 0; h < t->nhosts; h++)
-		if (ranks_on(t, h) != t->lanes)
-			return false;
-	return true;
-}
-
-/* Of the rank of local number LOCAL on HOST. */
-static unsigned place_on(const struct hier *t, unsigned host, unsigned local)
-{
-	unsigned i = 0;
-
-	while (t->host[i] != host || local--)
-		i++;
-	return i;
-}
-
 /* The rank of local number LOCAL on each host, as a group; NULL: out of memory. */
 static struct tcp *group_of(const struct hier *t, const struct hier_config *c,
 			    unsigned local, uint32_t number)
@@ -118,7 +69,7 @@ static struct tcp *group_of(const struct hier *t, const struct hier_config *c,
 	struct tcp *group = NULL;
 
 	for (unsigned h = 0; rank && h < t->nhosts; h++)
-		rank[h] = c->rank[place_on(t, h, local)];
+		rank[h] = c->rank[hier_place(t, h, local)];
 	if (rank)
 		group = tcp_join(&config);
 	free(rank);
@@ -133,8 +84,8 @@ static bool join_groups(struct hier *t, const struct hier_config *c)
 
 	t->lanes = t->n;
 	for (unsigned h = 0; h < t->nhosts; h++)
-		if (ranks_on(t, h) < t->lanes)
-			t->lanes = ranks_on(t, h);
+		if (hier_ranks_on(t, h) < t->lanes)
+			t->lanes = hier_ranks_on(t, h);
 	t->all = tcp_join(&all);
 	if (t->local_me < t->lanes)
 		t->lane = group_of(t, c, t->local_me, c->group + 1);
@@ -167,12 +118,6 @@ struct hier *hier_join(const struct hier_config *c)
 
 /* ---- steps ---- */
 
-static berth_result in_memory(struct hier *t, const struct coll *c,
-			      uint64_t deadline_ns)
-{
-	return shm_backend.run(t->local, c, deadline_ns);
-}
-
 /* A step failed here: nobody is to wait for it, on this host or another. */
 static berth_result give_up(struct hier *t, berth_result rc)
 {
@@ -192,17 +137,6 @@ static bool is_small(const struct coll *c)
 	       c->count * kern_size(kern_accumulator(c->type)) <= LOCAL_MOST;
 }
 
-/* T->room has BYTES at least. */
-static berth_result need_room(struct hier *t, size_t bytes)
-{
-	if (bytes <= t->room_bytes)
-		return BERTH_OK;
-	free(t->room);
-	t->room = aligned_alloc(64, (bytes + 63) / 64 * 64);
-	t->room_bytes = t->room ? bytes : 0;
-	return t->room ? BERTH_OK : BERTH_MEMORY;
-}
-
 /* Up: the host's ranks agree among themselves; the partial sum of a small allreduce. */
 static berth_result go_up(struct hier *t, const struct coll *c, struct agreement *v,
 			  uint64_t deadline_ns)
@@ -215,7 +149,7 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 	local.out_form = KERN_PARTIAL;
 	if (!is_small(c))
 		local.kind = BERTH_BARRIER;
-	rc = in_memory(t, &local, deadline_ns);
+	rc = hier_in_memory(t, &local, deadline_ns);
 	v->signatures =
 		(struct tcp_signatures){ c->signature, c->signature, t->me, t->me };
 	if (rc != BERTH_MISMATCH)
@@ -255,7 +189,7 @@ static berth_result go_down(struct hier *t, struct agreement *v, size_t bytes,
 			  .count = offsetof(struct agreement, data) + bytes,
 			  .signature = RELEASE };
 
-	return in_memory(t, &c, deadline_ns);
+	return hier_in_memory(t, &c, deadline_ns);
 }
 
 static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadline_ns)
@@ -284,208 +218,7 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 	return BERTH_MISMATCH;
 }
 
-/* ---- reductions ---- */
-
-static unsigned char *at(const struct coll *c, uint64_t element)
-{
-	return (unsigned char *)c->out + element * kern_size(c->type);
-}
-
-/* Elements of each lane's part of C: the same parts on every host. */
-static void cut_by_lanes(struct hier *t, const struct coll *c)
-{
-	for (unsigned i = 0; i < t->nlocal; i++)
-		t->counts[i] =
-			i >= t->lanes ? 0
-				      : c->count / t->lanes + (i < c->count % t->lanes);
-}
-
-/* The host's partial sums of this rank's part, T->counts of C->in, at WHERE. */
-static berth_result scatter(struct hier *t, const struct coll *c, void *where,
-			    uint64_t deadline_ns)
-{
-	struct coll local = *c;
-
-	local.kind = BERTH_REDUCESCATTER;
-	local.out = where;
-	local.out_form = KERN_PARTIAL;
-	local.in_counts = t->counts;
-	local.signature = PHASE;
-	return in_memory(t, &local, deadline_ns);
-}
-
-/* Room for partial sums of N elements: where the result goes, if that is as wide. */
-static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t n,
-				 void *result, void **where)
-{
-	const size_t bytes = kern_size(kern_accumulator(c->type));
-	berth_result rc;
-
-	*where = result;
-	if (bytes == kern_size(c->type))
-		return BERTH_OK;
-	rc = need_room(t, n * bytes);
-	*where = t->room;
-	return rc;
-}
-
-/* Each lane reduces its part over the hosts, all at once, and the parts are put
- * together in memory. */
-static berth_result allreduce(struct hier *t, const struct coll *c,
-			      uint64_t deadline_ns)
-{
-	struct coll across = *c, gather = *c;
-	void *where = NULL;
-	uint64_t from = 0, n;
-	berth_result rc;
-
-	cut_by_lanes(t, c);
-	n = t->counts[t->local_me];
-	for (unsigned i = 0; i < t->local_me; i++)
-		from += t->counts[i];
-	rc = partial_room(t, c, n, at(c, from), &where);
-	if (!rc)
-		rc = scatter(t, c, where, deadline_ns);
-	if (!rc && t->lane) {
-		across.in = where;
-		across.in_form = KERN_PARTIAL;
-		across.out = at(c, from);
-		across.count = n;
-		rc = tcp_data(t->lane, &across, deadline_ns);
-	}
-	if (rc)
-		return rc;
-	gather.kind = BERTH_ALLGATHER;
-	gather.in = at(c, from);
-	gather.count = n;
-	gather.out_counts = t->counts;
-	gather.signature = PHASE + 1;
-	return in_memory(t, &gather, deadline_ns);
-}
-
-/* The lanes' parts of the result on the root's host, to the root. */
-static berth_result collect(struct hier *t, const struct coll *c, const void *part,
-			    uint64_t deadline_ns)
-{
-	uint64_t give[t->nlocal], got[t->nlocal];
-	struct coll local = *c;
-	bool is_root = c->root == t->me;
-
-	for (unsigned i = 0; i < t->nlocal; i++) {
-		give[i] = t->place[i] == c->root ? t->counts[t->local_me] : 0;
-		got[i] = is_root ? t->counts[i] : 0;
-	}
-	local.kind = BERTH_ALLTOALL;
-	local.in = part;
-	local.count = t->counts[t->local_me];
-	local.in_counts = give;
-	local.out_counts = got;
-	local.largest = t->counts[0];
-	local.signature = PHASE + 1;
-	return in_memory(t, &local, deadline_ns);
-}
-
-static berth_result reduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
-{
-	const size_t bytes = kern_size(kern_accumulator(c->type));
-	struct coll across = *c;
-	unsigned home = t->host[c->root];
-	unsigned char *part;
-	uint64_t n;
-	berth_result rc;
-
-	cut_by_lanes(t, c);
-	n = t->counts[t->local_me];
-	/* partial sums, and behind them the part of the result */
-	rc = need_room(t, n * (bytes + kern_size(c->type)));
-	part = t->room ? t->room + n * bytes : NULL;
-	if (!rc)
-		rc = scatter(t, c, t->room, deadline_ns);
-	if (!rc && t->lane) {
-		across.in = t->room;
-		across.in_form = KERN_PARTIAL;
-		across.out = part;
-		across.count = n;
-		across.root = home;
-		rc = tcp_data(t->lane, &across, deadline_ns);
-	}
-	return rc || t->host[t->me] != home ? rc : collect(t, c, part, deadline_ns);
-}
-
-/* The parts of the ranks of each lane, side by side, at TO; T->counts: of each lane. */
-static void sort_by_lanes(struct hier *t, const struct coll *c, unsigned char *to)
-{
-	const size_t size = kern_size(c->type);
-
-	for (unsigned i = 0; i < t->lanes; i++) {
-		t->counts[i] = 0;
-		for (unsigned h = 0; h < t->nhosts; h++) {
-			unsigned place = place_on(t, h, i);
-			uint64_t n = coll_part(c, t->n, place);
-
-			if (n)
-				memcpy(to,
-				       (const unsigned char *)c->in +
-					       coll_part_at(c, t->n, place) * size,
-				       n * size);
-			to += n * size;
-			t->counts[i] += n;
-		}
-	}
-}
-
-/* Hosts are alike: each lane reduces the parts of its own ranks. */
-static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
-					   uint64_t deadline_ns)
-{
-	const size_t bytes = kern_size(kern_accumulator(c->type));
-	uint64_t counts[t->nhosts], own = 0;
-	struct coll sorted = *c, across = *c;
-	size_t in_bytes = (c->count * kern_size(c->type) + 63) / 64 * 64;
-	berth_result rc;
-
-	for (unsigned h = 0; h < t->nhosts; h++) {
-		counts[h] = coll_part(c, t->n, place_on(t, h, t->local_me));
-		own += counts[h];
-	}
-	rc = need_room(t, in_bytes + own * bytes);
-	if (rc)
-		return rc;
-	sort_by_lanes(t, c, t->room);
-	sorted.in = t->room;
-	rc = scatter(t, &sorted, t->room + in_bytes, deadline_ns);
-	if (rc)
-		return rc;
-	across.in = t->room + in_bytes;
-	across.in_form = KERN_PARTIAL;
-	across.in_counts = counts;
-	across.count = own;
-	return tcp_data(t->lane, &across, deadline_ns);
-}
-
-/* They are not: every rank gets all, and keeps its own. */
-static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
-					 uint64_t deadline_ns)
-{
-	const size_t size = kern_size(c->type);
-	struct coll whole = *c;
-	unsigned char *all = malloc(c->count * size + 1);
-	berth_result rc;
-
-	if (!all)
-		return BERTH_MEMORY;
-	whole.kind = BERTH_ALLREDUCE;
-	whole.in_counts = NULL;
-	whole.out = all;
-	rc = allreduce(t, &whole, deadline_ns);
-	if (!rc && coll_part(c, t->n, t->me))
-		memcpy(c->out, all + coll_part_at(c, t->n, t->me) * size,
-		       coll_part(c, t->n, t->me) * size);
-	free(all);
-	return rc;
-}
-
-/* ---- everything else ---- */
+/* ---- all kinds ---- */
 
 static berth_result broadcast(struct hier *t, const struct coll *c,
 			      uint64_t deadline_ns)
@@ -494,20 +227,20 @@ static berth_result broadcast(struct hier *t, const struct coll *c,
 	unsigned home = t->host[c->root];
 	berth_result rc = BERTH_OK;
 
-	here.signature = PHASE;
+	here.signature = HIER_PHASE;
 	here.root = 0;
 	for (unsigned i = 0; home == t->host[t->me] && i < t->nlocal; i++)
 		if (t->place[i] == c->root)
 			here.root = i;
 	if (home == t->host[t->me])
-		rc = in_memory(t, &here, deadline_ns);
+		rc = hier_in_memory(t, &here, deadline_ns);
 	across.root = home;
 	across.in = c->out;
 	if (!rc && t->local_me == 0)
 		rc = tcp_data(t->lane, &across, deadline_ns);
 	here.in = c->out;
 	if (!rc && home != t->host[t->me])
-		rc = in_memory(t, &here, deadline_ns);
+		rc = hier_in_memory(t, &here, deadline_ns);
 	return rc;
 }
 
@@ -521,12 +254,11 @@ static berth_result in_steps(struct hier *t, const struct coll *c, uint64_t dead
 	case BERTH_BARRIER:
 		return BERTH_OK;
 	case BERTH_ALLREDUCE:
-		return allreduce(t, c, deadline_ns);
+		return hier_allreduce(t, c, deadline_ns);
 	case BERTH_REDUCE:
-		return reduce(t, c, deadline_ns);
+		return hier_reduce(t, c, deadline_ns);
 	case BERTH_REDUCESCATTER:
-		return hosts_are_alike(t) ? reducescatter_by_lanes(t, c, deadline_ns)
-					  : reducescatter_of_all(t, c, deadline_ns);
+		return hier_reducescatter(t, c, deadline_ns);
 	case BERTH_BROADCAST:
 		return broadcast(t, c, deadline_ns);
 	default:
@@ -551,7 +283,7 @@ static size_t others_across(const struct hier *t, const struct tcp *group,
 	const size_t n = tcp_backend.others(group, which, most);
 
 	for (size_t i = 0; i < n && i < most; i++)
-		which[i] = place_on(t, which[i], local);
+		which[i] = hier_place(t, which[i], local);
 	return n;
 }
 

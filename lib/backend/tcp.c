@@ -179,6 +179,7 @@ static berth_result explain(void *group, const char *text, const char **said)
 			  .signature = EXPLANATION };
 	struct tcp_op w = tcp_op(t, &c, 0);
 	char *own;
+	berth_result rc;
 
 	if (!t->texts)
 		t->texts = malloc((size_t)t->n * BACKEND_TEXT_BYTES);
@@ -191,9 +192,14 @@ static berth_result explain(void *group, const char *text, const char **said)
 	memcpy(own, text, strnlen(text, BACKEND_TEXT_BYTES - 1));
 	c.in = own;
 	c.out = t->texts;
-	for (unsigned i = 0; i < t->n; i++)
-		said[i] = t->texts + (size_t)i * BACKEND_TEXT_BYTES;
-	return tcp_allgather(&w);
+	rc = tcp_allgather(&w);
+	for (unsigned i = 0; i < t->n; i++) {
+		char *copy = t->texts + (size_t)i * BACKEND_TEXT_BYTES;
+
+		copy[BACKEND_TEXT_BYTES - 1] = '\0';
+		said[i] = copy;
+	}
+	return rc;
 }
 
 /* Who goes by itself says so as it closes its connections, and what it has sent before

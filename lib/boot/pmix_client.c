@@ -4,12 +4,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/thread.h"
 #include "lib/base/wait.h"
 #include "lib/boot/pmix_abi.h"
 
@@ -284,15 +284,9 @@ static void *call_init(void *ctx)
  * gets no signal of the program's, as it begins with the mask of its maker. */
 static berth_result init_by_deadline(struct call *c)
 {
-	sigset_t all, before;
 	pthread_t thread;
-	int failed;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&thread, NULL, call_init, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failed) {
+	if (!thread_start(&thread, "berth PMIx", call_init, c)) {
 		call_let_go(c);
 		return BERTH_MEMORY;
 	}

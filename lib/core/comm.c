@@ -349,6 +349,16 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	return rc;
 }
 
+berth_result comm_note_failure(berth_result rc, const struct failure *why)
+{
+	static const struct failure none;
+	const struct failure *f = why ? why : &none;
+	const char *text = rc ? berth_result_text(rc) : "";
+
+	return log_error(rc, f->tensor, f->missing, f->nmissing, "%s",
+			 *f->text ? f->text : text);
+}
+
 berth_result comm_broken(const struct comm *c, struct failure *why)
 {
 	berth_result rc = atomic_load(&c->broken);

@@ -62,9 +62,7 @@ struct comm {
 	bool no_stall_check;  /* waits for no operation: no stall */
 	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
 	_Atomic bool aborts;  /* the same; and so does what waits on other ranks */
-	struct {
-		uint64_t operations, bytes, stalls, errors, wait_ns;
-	} count;
+	struct berth_metrics count;
 };
 
 struct comm_config {
@@ -110,6 +108,8 @@ void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
 bool comm_is_over(const struct comm *c, uint64_t begun_ns, uint64_t deadline_ns);
 /* Is it broken for good?  Then *WHY is the reason.  Any thread. */
 berth_result comm_broken(const struct comm *c, struct failure *why);
+/* RC is this thread's last error, for the reason *WHY, which may be NULL.  RC. */
+berth_result comm_note_failure(berth_result rc, const struct failure *why);
 /* Memory of BYTES until the next call; NULL: out of memory. */
 void *comm_scratch(struct comm *c, size_t bytes);
 /* When OP has to be done, by CLOCK_MONOTONIC; 0: never. */

@@ -22,14 +22,6 @@ struct engine *engine_make(struct comm *c)
 	e->idle.name = "asynchronous operations";
 	pthread_mutex_init(&e->work, NULL);
 	pthread_mutex_init(&e->queue, NULL);
-	e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
-	e->piece = calloc(ENGINE_PIECES, sizeof *e->piece);
-	if (!e->list || !e->piece) {
-		free(e->piece);
-		free(e->list);
-		free(e);
-		return NULL;
-	}
 	return e;
 }
 
@@ -160,7 +152,7 @@ static berth_result wait_for_all(struct engine *e, struct failure *why)
 			return comm_broken(e->comm, why);
 		if (atomic_load(&e->comm->aborted))
 			return engine_refuse(BERTH_ABORTED, &e->idle, why, COMM_ENDED);
-		engine_sleep(&e->all_joined, before, LOOK_NS);
+		sleep_on(&e->all_joined, before, LOOK_NS);
 	}
 }
 
@@ -196,20 +188,19 @@ size_t engine_algorithms(struct engine *e, char *text, size_t bytes)
 	return n;
 }
 
-void engine_counts(struct engine *e, struct engine_count *sum)
+static void add(struct berth_metrics *sum, const struct berth_metrics *count)
 {
-	const struct comm *c = e->comm;
+	sum->operations += trace_counted(&count->operations);
+	sum->bytes += trace_counted(&count->bytes);
+	sum->fused += trace_counted(&count->fused);
+	sum->negotiations += trace_counted(&count->negotiations);
+	sum->stalls += trace_counted(&count->stalls);
+	sum->errors += trace_counted(&count->errors);
+	sum->wait_ns += trace_counted(&count->wait_ns);
+}
 
-	*sum = (struct engine_count){
-		.operations = trace_counted(&e->count.operations) +
-			      trace_counted(&c->count.operations),
-		.bytes =
-			trace_counted(&e->count.bytes) + trace_counted(&c->count.bytes),
-		.fused = trace_counted(&e->count.fused),
-		.negotiations = trace_counted(&e->count.negotiations),
-		.errors = trace_counted(&e->count.errors) +
-			  trace_counted(&c->count.errors),
-		.stalls = trace_counted(&c->count.stalls),
-		.wait_ns = trace_counted(&c->count.wait_ns),
-	};
+void engine_count(const struct engine *e, struct berth_metrics *sum)
+{
+	add(sum, &e->count);
+	add(sum, &e->comm->count);
 }

@@ -55,9 +55,7 @@ void engine_abort(struct engine *e);
 /* As berth_algorithms(). */
 size_t engine_algorithms(struct engine *e, char *text, size_t bytes);
 
-struct engine_count {
-	uint64_t operations, bytes, fused, negotiations, stalls, errors, wait_ns;
-};
-void engine_counts(struct engine *e, struct engine_count *sum);
+/* *SUM grows by what was done. */
+void engine_count(const struct engine *e, struct berth_metrics *sum);
 
 #endif

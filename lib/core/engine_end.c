@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "lib/base/callback.h"
-#include "lib/base/log.h"
 #include "lib/core/engine_internal.h"
 
 struct engine_completions engine_completions;
@@ -36,14 +35,9 @@ _Thread_local struct berth_request *engine_calling;
 static bool call_back(struct berth_request *r)
 {
 	struct berth_request *before = engine_calling;
-	const struct failure *why = r->why;
 	bool is_there;
 
-	log_error(r->rc, why ? why->tensor : "", why ? why->missing : NULL,
-		  why ? why->nmissing : 0, "%s",
-		  why && *why->text ? why->text
-		  : r->rc           ? berth_result_text(r->rc)
-				    : "");
+	comm_note_failure(r->rc, r->why);
 	engine_calling = r;
 	callback_begin();
 	r->then(r->then_ctx, r->rc);
@@ -84,7 +78,7 @@ static void end(struct berth_request *r)
 	if (wakes)
 		atomic_fetch_add(&e->users, 1);
 	if (atomic_exchange(&r->done, 1) == 2)
-		engine_wake(&r->done);
+		sleep_wake(&r->done);
 	if (wakes)
 		m = engine_use_messages(e);
 	if (m) {
@@ -95,7 +89,7 @@ static void end(struct berth_request *r)
 		engine_let_go(e);
 	if (atomic_load(&engine_completions.waiters)) {
 		atomic_fetch_add(&engine_completions.count, 1);
-		engine_wake(&engine_completions.count);
+		sleep_wake(&engine_completions.count);
 	}
 }
 

@@ -6,6 +6,7 @@
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
+#include "lib/base/sleep.h"
 #include "lib/core/engine.h"
 #include "lib/core/messages.h"
 #include "lib/core/op_run.h"
@@ -59,7 +60,7 @@ struct engine {
 	uint64_t entered;    /* how many ever */
 	uint64_t entered_ns; /* when the last one was */
 	unsigned visits;     /* rounds since then for which there was no other reason */
-	const void *submitter; /* the thread that submitted last (engine.c) */
+	const void *submitter; /* the thread that submitted last (engine_request.c) */
 	_Atomic bool dozes;    /* the thread, until it is woken */
 	bool joined;           /* this rank */
 	_Atomic uint32_t bell; /* rung when there may be something to do */
@@ -75,11 +76,11 @@ struct engine {
 		*direct;          /* what this rank had blocked on, in the round that
 					 begins */
 	uint64_t fuse_bytes;      /* the least that any rank's parameter says */
-	struct coll_piece *piece; /* ENGINE_PIECES */
+	struct coll_piece *piece; /* ENGINE_PIECES; NULL: no collective was pending */
 	unsigned char *fusion;
 	size_t fusion_bytes;
 	bool fusion_is_heap;
-	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand */
+	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand; or NULL */
 	struct op idle;              /* where none is at hand */
 	struct joiner {
 		uint64_t taken;   /* in how much this rank took part since it joined */
@@ -93,18 +94,16 @@ struct engine {
 	struct rest *rest;    /* engine_rest.c; QUEUE guards whether there is */
 	_Atomic bool rests;   /* the thread, there */
 	uint64_t reported_ns; /* the last stall of what some ranks lack */
-	struct engine_count count;
+	struct berth_metrics count; /* of requests; blocking ones: comm->count */
 };
-
-/* Until WORD is not VALUE any more, woken, or after NS (0: never). */
-void engine_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t ns);
-/* Wake all who wait at WORD. */
-void engine_wake(_Atomic uint32_t *word);
 
 /* How often this process was forked from its parents. */
 unsigned engine_forks(void);
-/* The thread runs.  False: there is none. */
+/* Before the first collective is pending: the lists are there, and the thread runs.
+ * False: there is no memory, or no thread. */
 bool engine_start(struct engine *e);
+/* Of that, the lists alone.  A set that only blocks has none (224 KiB). */
+bool engine_make_lists(struct engine *e);
 /* The thread is to look what there is to do.  No lock is held. */
 void engine_ring(struct engine *e);
 
@@ -138,7 +137,7 @@ void engine_free_messages(struct engine *e);
 berth_result engine_refuse(berth_result rc, const struct op *op, struct failure *why,
 			   const char *text);
 berth_result engine_no_thread(const struct op *op, struct failure *why);
-/* engine_submit(), where the comm is whole and the thread runs. */
+/* engine_submit(), where the comm is whole and engine_start() is done. */
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why);
 /* The request whose callback this thread runs; NULL: none, or it has ended it. */

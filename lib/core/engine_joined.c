@@ -147,6 +147,6 @@ enum engine_step engine_all_have_joined(struct engine *e)
 	engine_look_again(e);
 	pthread_mutex_unlock(&e->queue);
 	atomic_fetch_add(&e->all_joined, 1);
-	engine_wake(&e->all_joined);
+	sleep_wake(&e->all_joined);
 	return ENGINE_DID;
 }

@@ -1,4 +1,15 @@
+#include <stdlib.h>
+
 #include "lib/core/engine_internal.h"
+
+bool engine_make_lists(struct engine *e)
+{
+	if (!e->list)
+		e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
+	if (!e->piece)
+		e->piece = calloc(ENGINE_PIECES, sizeof *e->piece);
+	return e->list && e->piece;
+}
 
 struct berth_request *engine_find(struct engine *e, uint64_t key)
 {

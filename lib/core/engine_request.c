@@ -306,7 +306,7 @@ static void sleep_until_done(struct berth_request *r, uint64_t ns)
 
 	atomic_compare_exchange_strong(&r->done, &waits, 2);
 	if (waits != 1)
-		engine_sleep(&r->done, 2, ns);
+		sleep_on(&r->done, 2, ns);
 }
 
 /* R ends. */
@@ -404,7 +404,7 @@ berth_result engine_wait_any(struct berth_request *const *r, size_t n,
 		now = until_ns ? clock_ns() : 0;
 		if (*which < n || (until_ns && now >= until_ns))
 			break;
-		engine_sleep(&engine_completions.count, before, until_ns - now);
+		sleep_on(&engine_completions.count, before, until_ns - now);
 	}
 	atomic_fetch_sub(&engine_completions.waiters, 1);
 	return *which < n ? end(r[*which], why) : BERTH_BUSY;

@@ -1,5 +1,4 @@
-#include <signal.h>
-
+#include "lib/base/thread.h"
 #include "lib/core/engine_internal.h"
 
 enum {
@@ -10,7 +9,7 @@ static void listen(struct engine *e, uint32_t heard, uint64_t ns)
 {
 	atomic_fetch_add(&e->asleep, 1);
 	if (atomic_load(&e->bell) == heard)
-		engine_sleep(&e->bell, heard, ns);
+		sleep_on(&e->bell, heard, ns);
 	atomic_fetch_sub(&e->asleep, 1);
 }
 
@@ -59,27 +58,16 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* The caller's signals are not for this thread. */
-static bool start(struct engine *e)
-{
-	sigset_t all, before;
-
-	e->rest = engine_rest_make(e->comm);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e->started = !pthread_create(&e->thread, NULL, serve, e);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e->started)
-		pthread_setname_np(e->thread, "berth");
-	return e->started;
-}
-
 bool engine_start(struct engine *e)
 {
 	bool started;
 
 	pthread_mutex_lock(&e->queue);
-	started = e->started || start(e);
+	if (!e->rest)
+		e->rest = engine_rest_make(e->comm);
+	if (!e->started && engine_make_lists(e))
+		e->started = thread_start(&e->thread, "berth", serve, e);
+	started = e->started;
 	pthread_mutex_unlock(&e->queue);
 	return started;
 }

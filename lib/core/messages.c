@@ -1,15 +1,12 @@
 #include "lib/core/messages.h"
 
-#include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "lib/base/callback.h"
 #include "lib/base/kern.h"
+#include "lib/base/sleep.h"
+#include "lib/base/thread.h"
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
@@ -28,18 +25,10 @@ struct messages {
 
 /* ---- the thread ---- */
 
-static void doze(struct messages *m, uint32_t heard, uint64_t ns)
-{
-	struct timespec t = { 0, (long)ns };
-
-	syscall(SYS_futex, &m->bell, FUTEX_WAIT_PRIVATE, heard, ns ? &t : NULL, NULL,
-		0);
-}
-
 static void ring(struct messages *m)
 {
 	atomic_fetch_add(&m->bell, 1);
-	syscall(SYS_futex, &m->bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	sleep_wake(&m->bell);
 }
 
 static bool nothing_left(void *ctx)
@@ -59,29 +48,14 @@ static void *serve(void *arg)
 
 		atomic_store(&m->dozes, true);
 		if (nothing_left(m)) {
-			doze(m, heard, 0);
+			sleep_on(&m->bell, heard, 0);
 			continue;
 		}
 		atomic_store(&m->dozes, false);
-		doze(m, heard, DOZE_NS);
+		sleep_on(&m->bell, heard, DOZE_NS);
 		messages_wait(m, nothing_left, m, 0);
 	}
 	return NULL;
-}
-
-/* The caller's signals are not for this thread. */
-static bool start(struct messages *m)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&m->thread, NULL, serve, m);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!rc)
-		pthread_setname_np(m->thread, "berth messages");
-	return !rc;
 }
 
 /* ---- making, freeing ---- */
@@ -148,7 +122,7 @@ struct messages *messages_make(struct comm *c)
 	m->p2p = m->local ? join(m) : NULL;
 	if (m->p2p)
 		c->messages_net = NULL;
-	if (m->p2p && start(m))
+	if (m->p2p && thread_start(&m->thread, "berth messages", serve, m))
 		return m;
 	if (m->p2p)
 		p2p_leave(m->p2p);

@@ -86,7 +86,6 @@ static const char *check_buffers(const struct op *op, const struct berth_desc *d
 	return NULL;
 }
 
-/* More than any count, where they are too many to be added. */
 uint64_t op_total(const uint64_t *counts, unsigned n)
 {
 	uint64_t all = 0;

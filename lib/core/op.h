@@ -37,6 +37,7 @@ static inline bool op_is_message(const struct op *op)
 {
 	return op->coll.kind >= BERTH_SEND;
 }
+
 /* More than any count, where they are too many to be added. */
 uint64_t op_total(const uint64_t *counts, unsigned n);
 

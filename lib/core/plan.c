@@ -1,12 +1,9 @@
-#include "lib/core/plan.h"
+#include "lib/core/plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	MISSED_MOST = 2, /* cycles in a row without a unit, which then leaves */
-	CYCLE_LEAST = 8  /* units of a cycle that is found among other units */
-};
+enum { CYCLE_LEAST = 8 /* units of a cycle that is found among other units */ };
 
 /* More units are done in rounds than in the plan by so many: it is out of use. */
 #define BESIDE_MOST(n) (2 * (n) + 16)
@@ -22,64 +19,11 @@ void plan_free(struct plan *p)
 	memset(p, 0, sizeof *p);
 }
 
-/* ---- what goes together ---- */
-
-uint64_t plan_fuse_key(const struct op *op)
-{
-	const struct kern_scale *s = &op->coll.scale;
-	const uint64_t what[2] = { (uint64_t)op->coll.type << 8 | (uint64_t)op->coll.op,
-				   s->divide };
-	const double scale[2] = { s->has_prescale ? s->prescale : 1,
-				  s->has_postscale ? s->postscale : 1 };
-
-	if (op->coll.kind != BERTH_ALLREDUCE || op->adasum)
-		return 0;
-	return op_hash(scale, sizeof scale, op_hash(what, sizeof what, 1)) | 1;
-}
-
-/* The oldest makes room. */
-static size_t open_bucket(struct plan_fusion *f, uint64_t fuse_key, uint32_t segment)
-{
-	for (size_t i = 0; i < f->nopen; i++)
-		if (f->open[i].fuse_key == fuse_key && f->open[i].segment == segment)
-			return i;
-	if (f->nopen == PLAN_OPEN_MOST)
-		memmove(&f->open[0], &f->open[1], --f->nopen * sizeof f->open[0]);
-	f->open[f->nopen].fuse_key = 0;
-	return f->nopen++;
-}
-
-uint32_t plan_fuse(struct plan_fusion *f, const struct plan_unit *unit,
-		   uint32_t segment, uint64_t fusion_bytes)
-{
-	size_t i;
-
-	if (!unit->fuse_key || !fusion_bytes)
-		return f->nbuckets++;
-	i = open_bucket(f, unit->fuse_key, segment);
-	if (f->open[i].fuse_key && f->open[i].bytes + unit->bytes <= fusion_bytes) {
-		f->open[i].bytes += unit->bytes;
-	} else {
-		f->open[i].fuse_key = unit->fuse_key;
-		f->open[i].segment = segment;
-		f->open[i].bytes = unit->bytes;
-		f->open[i].bucket = f->nbuckets++;
-	}
-	return f->open[i].bucket;
-}
-
 /* ---- which unit is which ---- */
 
 uint64_t plan_number_key(uint64_t number)
 {
 	return op_hash(&number, sizeof number, 1);
-}
-
-static uint64_t id_of(uint64_t key, uint64_t place, uint32_t signature)
-{
-	const uint64_t what[2] = { place ? 0 : key, place };
-
-	return op_hash(what, sizeof what, signature);
 }
 
 static size_t find_id(const struct plan *p, uint64_t id)
@@ -103,8 +47,8 @@ size_t plan_find(const struct plan *p, const struct plan_unit *unit)
 {
 	if (unit->number && unit->number <= p->base)
 		return PLAN_NONE;
-	return find_id(p, id_of(unit->key, unit->number ? unit->number - p->base : 0,
-				unit->signature));
+	return find_id(p, plan_id(unit->key, unit->number ? unit->number - p->base : 0,
+				  unit->signature));
 }
 
 /* A unit without a name, submitted when no request was in flight, is the first of a
@@ -115,7 +59,7 @@ static bool is_first_again(const struct plan *p, const struct plan_unit *unit)
 
 	if (!unit->first || unit->number <= p->base + 1)
 		return false;
-	first = find_id(p, id_of(0, 1, unit->signature));
+	first = find_id(p, plan_id(0, 1, unit->signature));
 	return first != PLAN_NONE && p->list.line[first].unit.first &&
 	       p->list.line[first].done;
 }
@@ -145,242 +89,7 @@ uint64_t plan_key(const struct plan *p, size_t line)
 	return unit->number ? plan_number_key(p->base + unit->number) : unit->key;
 }
 
-/* ---- lists ---- */
-
-static bool is_same(const struct plan_unit *a, const struct plan_unit *b)
-{
-	return a->key == b->key && a->number == b->number &&
-	       a->signature == b->signature;
-}
-
-/* The line of UNIT, or PLAN_NONE. */
-static size_t find(const struct plan_list *list, const struct plan_unit *unit)
-{
-	for (size_t i = 0; i < list->n; i++)
-		if (is_same(&list->line[i].unit, unit))
-			return i;
-	return PLAN_NONE;
-}
-
-static bool has(const struct plan_list *list, const struct plan_unit *unit)
-{
-	return find(list, unit) != PLAN_NONE;
-}
-
-static berth_result append(struct plan_list *list, const struct plan_line *line)
-{
-	if (list->n == list->room) {
-		size_t room = list->room ? 2 * list->room : 64;
-		struct plan_line *more = realloc(list->line, room * sizeof *more);
-
-		if (!more)
-			return BERTH_MEMORY;
-		list->line = more;
-		list->room = room;
-	}
-	list->line[list->n++] = *line;
-	return BERTH_OK;
-}
-
-/* ---- the plan is made anew ---- */
-
-static int by_number(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
-static int as_noted(const void *a, const void *b)
-{
-	const struct plan_line *x = a, *y = b;
-	int order = by_number(x->segment, y->segment);
-
-	order = order ? order : by_number(x->round, y->round);
-	return order ? order : by_number(x->at, y->at);
-}
-
-static int as_ready(const void *a, const void *b)
-{
-	const struct plan_line *x = a, *y = b;
-	int order = by_number(x->segment, y->segment);
-
-	order = order ? order : by_number(x->ready, y->ready);
-	order = order ? order : by_number(x->bucket, y->bucket);
-	return order ? order : by_number(x->at, y->at);
-}
-
-static int by_id(const void *a, const void *b)
-{
-	const struct plan_index *x = a, *y = b;
-
-	return by_number(x->id, y->id);
-}
-
-static void sort(struct plan_list *list, int (*order)(const void *, const void *))
-{
-	for (size_t i = 0; i < list->n; i++)
-		list->line[i].at = (uint32_t)i;
-	if (list->n)
-		qsort(list->line, list->n, sizeof *list->line, order);
-}
-
-static berth_result room_for_plan(struct plan *p)
-{
-	size_t n = p->list.n + 1;
-	struct plan_bucket *bucket = realloc(p->bucket, n * sizeof *bucket);
-	struct plan_index *index;
-
-	if (!bucket)
-		return BERTH_MEMORY;
-	p->bucket = bucket;
-	index = realloc(p->index, n * sizeof *index);
-	if (!index)
-		return BERTH_MEMORY;
-	p->index = index;
-	return BERTH_OK;
-}
-
-/* Which bucket each line is in, and when that is complete. */
-static void fill_buckets(struct plan *p)
-{
-	struct plan_list *list = &p->list;
-	struct plan_fusion f = { .nopen = 0 };
-
-	for (size_t i = 0; i < list->n; i++) {
-		struct plan_line *line = &list->line[i];
-
-		line->bucket =
-			plan_fuse(&f, &line->unit, line->segment, p->fusion_bytes);
-		p->bucket[line->bucket].open = line->round; /* for a moment */
-	}
-	for (size_t i = 0; i < list->n; i++)
-		list->line[i].ready = (uint32_t)p->bucket[list->line[i].bucket].open;
-}
-
-static berth_result form(struct plan *p)
-{
-	struct plan_list *list = &p->list;
-	uint32_t last = 0;
-
-	if (room_for_plan(p))
-		return BERTH_MEMORY;
-	sort(list, as_noted);
-	fill_buckets(p);
-	sort(list, as_ready);
-	p->nbuckets = 0;
-	p->hash = 1;
-	for (size_t i = 0; i < list->n; i++) {
-		const struct plan_unit *unit = &list->line[i].unit;
-		uint32_t bucket = list->line[i].bucket;
-
-		if (!i || bucket != last)
-			p->bucket[p->nbuckets++].from = i;
-		last = bucket;
-		list->line[i].bucket = (uint32_t)p->nbuckets - 1;
-		p->index[i] = (struct plan_index){
-			id_of(unit->key, unit->number, unit->signature), i
-		};
-		p->hash = (uint32_t)op_hash(&p->index[i].id, 8, p->hash);
-	}
-	p->bucket[p->nbuckets].from = list->n;
-	qsort(p->index, list->n, sizeof *p->index, by_id);
-	return BERTH_OK;
-}
-
-/* ---- what a cycle teaches ---- */
-
-static void forget(struct plan *p)
-{
-	p->least = p->list.n + 16;
-	p->list.n = p->seen.n = p->last.n = p->again.n = 0;
-	p->nbuckets = 0;
-	p->beside = 0;
-}
-
-/* Two cycles in a row have waited in the same places: buckets end there. */
-static bool learn_cuts(struct plan *p)
-{
-	bool cut = false, same = true;
-
-	for (size_t i = 0; i < p->list.n; i++) {
-		struct plan_line *line = &p->list.line[i];
-
-		cut |= line->cuts > 0;
-		same &= line->cuts == line->before;
-		line->before = line->cuts;
-	}
-	for (size_t i = 0; cut && same && i < p->list.n; i++) {
-		p->list.line[i].segment += p->list.line[i].cuts;
-		p->list.line[i].before = 0;
-	}
-	return cut && same;
-}
-
-/* Units without a name, whose numbers depend on each other. */
-static size_t count_numbers(const struct plan_list *list)
-{
-	size_t numbers = 0;
-
-	for (size_t i = 0; i < list->n; i++)
-		numbers += list->line[i].unit.number > 0;
-	return numbers;
-}
-
-static void drop_missed(struct plan_list *list)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < list->n; i++) {
-		struct plan_line *line = &list->line[i];
-
-		line->missed = line->done ? 0 : line->missed + 1;
-		if (line->missed < MISSED_MOST)
-			list->line[n++] = *line;
-	}
-	list->n = n;
-}
-
-/* What was beside the plan in this cycle and in the last one. */
-static berth_result take_repeated(struct plan *p)
-{
-	struct plan_list list = p->seen;
-	berth_result rc = BERTH_OK;
-
-	for (size_t i = 0; !rc && i < list.n; i++)
-		if (p->list.n < PLAN_UNITS_MOST && has(&p->last, &list.line[i].unit))
-			rc = append(&p->list, &list.line[i]);
-	p->seen = p->last;
-	p->seen.n = 0;
-	p->last = list;
-	return rc;
-}
-
-static berth_result learn(struct plan *p)
-{
-	size_t n = p->list.n, before = count_numbers(&p->list), after, left;
-	bool complete = p->ndone == n, cut = complete && learn_cuts(p);
-	berth_result rc;
-
-	drop_missed(&p->list);
-	left = p->list.n;
-	rc = take_repeated(p);
-	after = count_numbers(&p->list);
-	p->even = complete && !p->cuts;
-	if (before && after && before != after) {
-		forget(p);
-		return rc;
-	}
-	cut |= left < n || p->list.n > left;
-	return !rc && cut ? form(p) : rc;
-}
-
-/* There is nothing to learn: two cycles were like the plan.  (64 units: 1 us less) */
-static bool is_as_ever(struct plan *p)
-{
-	if (!p->even || p->ndone < p->list.n || p->cuts || p->seen.n)
-		return false;
-	p->last.n = 0;
-	return true;
-}
+/* ---- the end of a cycle ---- */
 
 /* A cycle that did less than half of the plan teaches nothing: a name may be used
  * several times in a step. */
@@ -390,7 +99,7 @@ static berth_result end_cycle(struct plan *p, uint64_t base)
 
 	if (2 * p->ndone >= p->list.n) {
 		p->beside -= p->ndone && p->ndone < p->beside ? p->ndone : p->beside;
-		rc = is_as_ever(p) ? BERTH_OK : learn(p);
+		rc = plan_learn(p);
 	}
 	p->cycle++;
 	p->base = base;
@@ -410,7 +119,7 @@ static berth_result end_cycle(struct plan *p, uint64_t base)
 /* The program does something else by now. */
 static berth_result start_anew(struct plan *p)
 {
-	forget(p);
+	plan_forget(p);
 	return end_cycle(p, p->most);
 }
 
@@ -497,11 +206,11 @@ static berth_result note_beside(struct plan *p, const struct plan_unit *unit)
 		if (p->list.n) /* the units of the plan come later by one */
 			p->base++;
 	}
-	if (has(&p->seen, &line.unit))
+	if (plan_has(&p->seen, &line.unit))
 		return BERTH_OK;
 	if (p->seen.n == PLAN_UNITS_MOST)
 		p->seen.n = p->again.n = 0;
-	return append(&p->seen, &line);
+	return plan_append(&p->seen, &line);
 }
 
 /* Half of what was noted has come again, which is the beginning of this cycle. */
@@ -515,7 +224,7 @@ static berth_result end_first_cycle(struct plan *p)
 		size_t line = plan_find(p, &p->again.line[i].unit);
 
 		if (line == PLAN_NONE)
-			rc = append(&p->seen, &p->again.line[i]);
+			rc = plan_append(&p->seen, &p->again.line[i]);
 		else
 			mark_done(p, line);
 	}
@@ -552,12 +261,12 @@ static berth_result note_first_cycles(struct plan *p, const struct plan_unit *un
 		if (rc || p->list.n)
 			return rc ? rc : plan_note(p, unit);
 	}
-	if (unit->number || !has(&p->seen, unit))
+	if (unit->number || !plan_has(&p->seen, unit))
 		return note_beside(p, unit);
-	third = find(&p->again, unit);
+	third = plan_line_of(&p->again, unit);
 	if (third != PLAN_NONE)
 		keep_recent(p, third);
-	rc = has(&p->again, unit) ? BERTH_OK : append(&p->again, &line);
+	rc = plan_has(&p->again, unit) ? BERTH_OK : plan_append(&p->again, &line);
 	if (rc || 2 * p->again.n < p->seen.n || p->noted < p->least)
 		return rc;
 	return end_first_cycle(p);

@@ -20,17 +20,8 @@ void set_list(struct berth_set *s)
 
 static void count_set(struct berth_set *s, struct berth_metrics *sum)
 {
-	struct engine_count count = { 0 };
-
 	if (s->engine)
-		engine_counts(s->engine, &count);
-	sum->operations += count.operations;
-	sum->bytes += count.bytes;
-	sum->fused += count.fused;
-	sum->negotiations += count.negotiations;
-	sum->stalls += count.stalls;
-	sum->errors += count.errors;
-	sum->wait_ns += count.wait_ns;
+		engine_count(s->engine, sum);
 }
 
 static void unlist_set(struct berth_set *s)
@@ -95,10 +86,7 @@ void set_use_number(struct world *w, uint32_t number)
 
 berth_result set_tell(berth_result rc, const struct failure *why)
 {
-	if (rc)
-		log_error(rc, why->tensor, why->missing, why->nmissing, "%s",
-			  *why->text ? why->text : berth_result_text(rc));
-	return rc;
+	return rc ? comm_note_failure(rc, why) : BERTH_OK;
 }
 
 berth_result set_refuse(const struct berth_desc *d, const char *text)

@@ -6,7 +6,6 @@ CASE "all" is all but init_by_bootstrap, and then rank 0 prints which calls they
 import ctypes
 import json
 import os
-import socket
 import sys
 import threading
 from ctypes import byref, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
@@ -14,6 +13,7 @@ from ctypes import byref, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
 sys.dont_write_bytecode = True
 import berth_ctypes as B  # noqa: E402
 from berth_ctypes import desc, descs, made  # noqa: E402
+from meeting import Meeting  # noqa: E402
 
 LIBRARY, DIRECTORY, CASES = sys.argv[1], sys.argv[2], sys.argv[3:]
 b = B.load(LIBRARY)
@@ -412,52 +412,9 @@ def aborted():
         fine(b.berth_set_remove(t), "and so does rank 1")
 
 
-class Meeting:
-    """An allgather of Python's own: rank 0 has a socket in DIRECTORY, to which the others connect."""
-
-    def __init__(self, me, n, name):
-        self.me, self.n, self.calls = me, n, 0
-        path = f"{DIRECTORY}/{name}"
-        self.door = self.peers = None
-        if me == 0:
-            self.door = socket.socket(socket.AF_UNIX)
-            self.door.bind(path)
-            self.door.listen(n)
-            barrier()
-            joined = [self.door.accept()[0] for _ in range(n - 1)]
-            self.peers = [peer for _, peer in sorted((peer.recv(1)[0], peer) for peer in joined)]
-        else:
-            barrier()
-            self.peers = [socket.socket(socket.AF_UNIX)]
-            self.peers[0].connect(path)
-            self.peers[0].send(bytes([me]))
-        self.call = B.ALLGATHER_CALL(self.allgather)
-
-    def allgather(self, ctx, mine, out, size):
-        self.calls += 1
-        words = ctypes.string_at(mine, size)
-        if self.me:
-            self.peers[0].sendall(words)
-            words = self.peers[0].recv(size * self.n, socket.MSG_WAITALL)
-        else:
-            words += b"".join(peer.recv(size, socket.MSG_WAITALL) for peer in self.peers)
-            for peer in self.peers:
-                peer.sendall(words)
-        ctypes.memmove(out, words, size * self.n)
-        return 0
-
-    def bootstrap(self):
-        return made(B.Bootstrap, rank=self.me, ranks=self.n, allgather=self.call, key=b"k" * 32, host=b"here")
-
-    def close(self):
-        for each in [*self.peers, self.door]:
-            if each:
-                each.close()
-
-
 def bootstraps():
     n, me, s = b.berth_size(), b.berth_rank(), c_void_p()
-    meeting = Meeting(me, n, "make")
+    meeting = Meeting(f"{DIRECTORY}/make", barrier, me, n)
     fine(b.berth_set_make(meeting.bootstrap(), byref(s)), "berth_set_make()")
     is_((b.berth_set_size(s), b.berth_set_rank(s), meeting.calls > 0), (n, me, True), "a bootstrap's set")
     is_(sum_of(2, set=s), (B.OK, 2 * n), "a sum in it")
@@ -477,7 +434,7 @@ def bootstraps():
 
 def init_by_bootstrap():
     """berth_init() with a bootstrap of the caller."""
-    meeting = Meeting(b.berth_rank(), b.berth_size(), "init")
+    meeting = Meeting(f"{DIRECTORY}/init", barrier, b.berth_rank(), b.berth_size())
     numbers = b.berth_rank(), b.berth_size()
     fine(b.berth_shutdown(), "berth_shutdown()")
     boot = meeting.bootstrap()

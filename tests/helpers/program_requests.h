@@ -7,7 +7,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "tests/helpers/program_operation.h"
+#include "tests/helpers/program_check.h"
 
 enum { GROUP_MOST = 5, PENDING_MOST = 24 };
 

@@ -126,11 +126,15 @@ static struct comm comm = { .world = &world,
 /* Its thread is not started. */
 static struct engine *make(void)
 {
+	struct engine *e;
+
 	world.memory.rank = calloc(1, sizeof *world.memory.rank);
 	world.memory.records = calloc(BOOT_RECORDS, sizeof *world.memory.records);
 	world.params.stall_off = true;
 	world.params.fusion_bytes = 1 << 20;
-	return engine_make(&comm);
+	e = engine_make(&comm);
+	ck_assert(engine_make_lists(e));
+	return e;
 }
 
 static struct berth_request *submit(struct engine *e, unsigned unit)

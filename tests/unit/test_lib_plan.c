@@ -1,4 +1,4 @@
-/* What goes together, what enters and leaves the plan, and where its cycles end. */
+/* lib/core/plan: what enters and leaves the plan, and where its cycles end. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static struct plan_unit unnamed(uint64_t number, uint32_t signature, bool first)
 				   .first = first };
 }
 
-/* As engine_step.c does it: a unit of the plan is done if a rank WAITS. */
+/* As engine_round.c does it: a unit of the plan is done if a rank WAITS. */
 static bool meet(struct plan *p, struct plan_unit u, bool waits)
 {
 	if (plan_comes_again(p, &u))
@@ -78,83 +78,6 @@ static void follow(struct plan *p)
 	while (p->cycle == cycle)
 		ck_assert_int_eq(plan_advance(p), BERTH_OK);
 }
-
-/* ---- what goes together ---- */
-
-static void check_buckets(const struct plan_unit *u, size_t n, uint64_t fusion_bytes,
-			  const char *want)
-{
-	struct plan_fusion f = { .nopen = 0 };
-
-	for (size_t i = 0; i < n; i++)
-		ck_assert_uint_eq(plan_fuse(&f, &u[i], 0, fusion_bytes),
-				  (unsigned)(want[i] - '0'));
-}
-
-START_TEST(fusion_looks_ahead)
-{
-	struct plan_unit u[6] = { unit(0, 400, 1), unit(1, 300, 2), unit(2, 400, 1),
-				  unit(3, 300, 2), unit(4, 400, 1), unit(5, 10, 0) };
-	struct plan_unit v[3] = { unit(0, 10, 0), unit(1, 10, 0), unit(2, 5000, 1) };
-
-	check_buckets(u, 6, FUSE, "010123"); /* 1200 are too many for one */
-	check_buckets(u, 6, 1200, "010102");
-	check_buckets(u, 6, 0, "012345");
-	check_buckets(v, 3, FUSE, "012"); /* never with others; alone, however large */
-}
-END_TEST
-
-START_TEST(fusion_is_within_a_segment)
-{
-	struct plan_fusion f = { .nopen = 0 };
-	struct plan_unit u = named(0);
-
-	ck_assert_uint_eq(plan_fuse(&f, &u, 0, FUSE), 0);
-	ck_assert_uint_eq(plan_fuse(&f, &u, 1, FUSE), 1);
-	ck_assert_uint_eq(plan_fuse(&f, &u, 1, FUSE), 1);
-	ck_assert_uint_eq(plan_fuse(&f, &u, 0, FUSE), 0);
-}
-END_TEST
-
-/* There may be as many keys as scales. */
-START_TEST(fusion_with_many_keys)
-{
-	struct plan_fusion f = { .nopen = 0 };
-	struct plan_unit u;
-
-	for (unsigned turn = 0; turn < 3; turn++)
-		for (unsigned key = 1; key <= PLAN_OPEN_MOST; key++) {
-			u = unit(0, 1, key);
-			ck_assert_uint_eq(plan_fuse(&f, &u, 0, FUSE), key - 1);
-		}
-	u = unit(0, 1, 99); /* the oldest makes room */
-	ck_assert_uint_eq(plan_fuse(&f, &u, 0, FUSE), PLAN_OPEN_MOST);
-	u = unit(0, 1, 1);
-	ck_assert_uint_eq(plan_fuse(&f, &u, 0, FUSE), PLAN_OPEN_MOST + 1);
-	ck_assert_uint_eq(f.nopen, PLAN_OPEN_MOST);
-}
-END_TEST
-
-START_TEST(fuse_key_is_of_all_that_matters)
-{
-	struct op op = { .coll = { .kind = BERTH_ALLREDUCE, .type = BERTH_F32 } };
-	struct op other[6] = { op, op, op, op, op, op };
-
-	other[0].coll.type = BERTH_BF16;
-	other[1].coll.op = BERTH_MAX;
-	other[2].coll.scale.has_prescale = true;
-	other[3].coll.scale.has_postscale = true;
-	other[4].coll.scale.divide = 2;
-	ck_assert_uint_ne(plan_fuse_key(&op), 0);
-	ck_assert_uint_eq(plan_fuse_key(&op), plan_fuse_key(&other[5]));
-	for (int i = 0; i < 5; i++)
-		ck_assert_uint_ne(plan_fuse_key(&op), plan_fuse_key(&other[i]));
-	other[5].adasum = true;
-	ck_assert_uint_eq(plan_fuse_key(&other[5]), 0);
-	op.coll.kind = BERTH_ALLGATHER;
-	ck_assert_uint_eq(plan_fuse_key(&op), 0);
-}
-END_TEST
 
 /* ---- the plan ---- */
 
@@ -598,10 +521,6 @@ int main(void)
 	SRunner *r = srunner_create(s);
 	int failed;
 
-	tcase_add_test(t, fusion_looks_ahead);
-	tcase_add_test(t, fusion_is_within_a_segment);
-	tcase_add_test(t, fusion_with_many_keys);
-	tcase_add_test(t, fuse_key_is_of_all_that_matters);
 	tcase_add_test(t, two_cycles_are_a_plan);
 	tcase_add_test(t, a_cycle_ends_when_half_of_it_comes_again);
 	tcase_add_test(t, a_cycle_is_found_behind_what_never_repeats);

@@ -248,6 +248,43 @@ START_TEST(places_that_are_none)
 }
 END_TEST
 
+/* Rank 1 tells a text that does not end. */
+static void texts(struct ranks *r)
+{
+	struct net *n = connect_with(r, key);
+	struct group g = join(r, n);
+	struct tcp *t = g.group;
+	const char *said[2];
+	char all[2 * BACKEND_TEXT_BYTES];
+	struct coll c = { .kind = BERTH_ALLGATHER,
+			  .type = BERTH_U8,
+			  .count = BACKEND_TEXT_BYTES,
+			  .out = all,
+			  .signature = 0x45585031 };
+	struct tcp_op w = tcp_op(t, &c, 0);
+
+	t->probed = true;
+	if (r->me == 1) {
+		memset(all, 'x', sizeof all);
+		c.in = all + BACKEND_TEXT_BYTES;
+		t->seq++;
+		RANKS_ASSERT(r, !tcp_allgather(&w), "allgather");
+	} else {
+		RANKS_ASSERT(r, !g.back->explain(t, "mine", said), "explain");
+		RANKS_ASSERT(r, !strcmp(said[0], "mine"), "'%s'", said[0]);
+		RANKS_ASSERT(r, strnlen(said[1], sizeof all) == BACKEND_TEXT_BYTES - 1,
+			     "a text without an end");
+	}
+	g.back->leave(g.group);
+	net_close(n);
+}
+
+START_TEST(endless_texts)
+{
+	ranks_run(2, sizeof(struct meeting), 0, texts, 100);
+}
+END_TEST
+
 START_TEST(proofs)
 {
 	struct net_hello h, h2;
@@ -353,6 +390,7 @@ int main(void)
 	tcase_add_test(t, strangers_come);
 	tcase_add_test(t, interfaces);
 	tcase_add_test(t, places_that_are_none);
+	tcase_add_test(t, endless_texts);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

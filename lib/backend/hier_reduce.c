@@ -1,0 +1,230 @@
+/* hier_reduce.c - reductions on several hosts, by lanes (hier.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/backend/hier_internal.h"
+#include "lib/base/kern.h"
+
+/* T->room has BYTES at least. */
+static berth_result need_room(struct hier *t, size_t bytes)
+{
+	if (bytes <= t->room_bytes)
+		return BERTH_OK;
+	free(t->room);
+	t->room = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	t->room_bytes = t->room ? bytes : 0;
+	return t->room ? BERTH_OK : BERTH_MEMORY;
+}
+
+static unsigned char *at(const struct coll *c, uint64_t element)
+{
+	return (unsigned char *)c->out + element * kern_size(c->type);
+}
+
+/* Elements of each lane's part of C: the same parts on every host. */
+static void cut_by_lanes(struct hier *t, const struct coll *c)
+{
+	for (unsigned i = 0; i < t->nlocal; i++)
+		t->counts[i] =
+			i >= t->lanes ? 0
+				      : c->count / t->lanes + (i < c->count % t->lanes);
+}
+
+/* The host's partial sums of this rank's part, T->counts of C->in, at WHERE. */
+static berth_result scatter(struct hier *t, const struct coll *c, void *where,
+			    uint64_t deadline_ns)
+{
+	struct coll local = *c;
+
+	local.kind = BERTH_REDUCESCATTER;
+	local.out = where;
+	local.out_form = KERN_PARTIAL;
+	local.in_counts = t->counts;
+	local.signature = HIER_PHASE;
+	return hier_in_memory(t, &local, deadline_ns);
+}
+
+/* Room for partial sums of N elements: where the result goes, if that is as wide. */
+static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t n,
+				 void *result, void **where)
+{
+	const size_t bytes = kern_size(kern_accumulator(c->type));
+	berth_result rc;
+
+	*where = result;
+	if (bytes == kern_size(c->type))
+		return BERTH_OK;
+	rc = need_room(t, n * bytes);
+	*where = t->room;
+	return rc;
+}
+
+/* Each lane reduces its part over the hosts, all at once, and the parts are put
+ * together in memory. */
+berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
+{
+	struct coll across = *c, gather = *c;
+	void *where = NULL;
+	uint64_t from = 0, n;
+	berth_result rc;
+
+	cut_by_lanes(t, c);
+	n = t->counts[t->local_me];
+	for (unsigned i = 0; i < t->local_me; i++)
+		from += t->counts[i];
+	rc = partial_room(t, c, n, at(c, from), &where);
+	if (!rc)
+		rc = scatter(t, c, where, deadline_ns);
+	if (!rc && t->lane) {
+		across.in = where;
+		across.in_form = KERN_PARTIAL;
+		across.out = at(c, from);
+		across.count = n;
+		rc = tcp_data(t->lane, &across, deadline_ns);
+	}
+	if (rc)
+		return rc;
+	gather.kind = BERTH_ALLGATHER;
+	gather.in = at(c, from);
+	gather.count = n;
+	gather.out_counts = t->counts;
+	gather.signature = HIER_PHASE + 1;
+	return hier_in_memory(t, &gather, deadline_ns);
+}
+
+/* The lanes' parts of the result on the root's host, to the root. */
+static berth_result collect(struct hier *t, const struct coll *c, const void *part,
+			    uint64_t deadline_ns)
+{
+	uint64_t give[t->nlocal], got[t->nlocal];
+	struct coll local = *c;
+	bool is_root = c->root == t->me;
+
+	for (unsigned i = 0; i < t->nlocal; i++) {
+		give[i] = t->place[i] == c->root ? t->counts[t->local_me] : 0;
+		got[i] = is_root ? t->counts[i] : 0;
+	}
+	local.kind = BERTH_ALLTOALL;
+	local.in = part;
+	local.count = t->counts[t->local_me];
+	local.in_counts = give;
+	local.out_counts = got;
+	local.largest = t->counts[0];
+	local.signature = HIER_PHASE + 1;
+	return hier_in_memory(t, &local, deadline_ns);
+}
+
+berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
+{
+	const size_t bytes = kern_size(kern_accumulator(c->type));
+	struct coll across = *c;
+	unsigned home = t->host[c->root];
+	unsigned char *part;
+	uint64_t n;
+	berth_result rc;
+
+	cut_by_lanes(t, c);
+	n = t->counts[t->local_me];
+	/* partial sums, and behind them the part of the result */
+	rc = need_room(t, n * (bytes + kern_size(c->type)));
+	part = t->room ? t->room + n * bytes : NULL;
+	if (!rc)
+		rc = scatter(t, c, t->room, deadline_ns);
+	if (!rc && t->lane) {
+		across.in = t->room;
+		across.in_form = KERN_PARTIAL;
+		across.out = part;
+		across.count = n;
+		across.root = home;
+		rc = tcp_data(t->lane, &across, deadline_ns);
+	}
+	return rc || t->host[t->me] != home ? rc : collect(t, c, part, deadline_ns);
+}
+
+/* The parts of the ranks of each lane, side by side, at TO; T->counts: of each lane. */
+static void sort_by_lanes(struct hier *t, const struct coll *c, unsigned char *to)
+{
+	const size_t size = kern_size(c->type);
+
+	for (unsigned i = 0; i < t->lanes; i++) {
+		t->counts[i] = 0;
+		for (unsigned h = 0; h < t->nhosts; h++) {
+			unsigned place = hier_place(t, h, i);
+			uint64_t n = coll_part(c, t->n, place);
+
+			if (n)
+				memcpy(to,
+				       (const unsigned char *)c->in +
+					       coll_part_at(c, t->n, place) * size,
+				       n * size);
+			to += n * size;
+			t->counts[i] += n;
+		}
+	}
+}
+
+/* Hosts are alike: each lane reduces the parts of its own ranks. */
+static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
+					   uint64_t deadline_ns)
+{
+	const size_t bytes = kern_size(kern_accumulator(c->type));
+	uint64_t counts[t->nhosts], own = 0;
+	struct coll sorted = *c, across = *c;
+	size_t in_bytes = (c->count * kern_size(c->type) + 63) / 64 * 64;
+	berth_result rc;
+
+	for (unsigned h = 0; h < t->nhosts; h++) {
+		counts[h] = coll_part(c, t->n, hier_place(t, h, t->local_me));
+		own += counts[h];
+	}
+	rc = need_room(t, in_bytes + own * bytes);
+	if (rc)
+		return rc;
+	sort_by_lanes(t, c, t->room);
+	sorted.in = t->room;
+	rc = scatter(t, &sorted, t->room + in_bytes, deadline_ns);
+	if (rc)
+		return rc;
+	across.in = t->room + in_bytes;
+	across.in_form = KERN_PARTIAL;
+	across.in_counts = counts;
+	across.count = own;
+	return tcp_data(t->lane, &across, deadline_ns);
+}
+
+/* They are not: every rank gets all, and keeps its own. */
+static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
+					 uint64_t deadline_ns)
+{
+	const size_t size = kern_size(c->type);
+	struct coll whole = *c;
+	unsigned char *all = malloc(c->count * size + 1);
+	berth_result rc;
+
+	if (!all)
+		return BERTH_MEMORY;
+	whole.kind = BERTH_ALLREDUCE;
+	whole.in_counts = NULL;
+	whole.out = all;
+	rc = hier_allreduce(t, &whole, deadline_ns);
+	if (!rc && coll_part(c, t->n, t->me))
+		memcpy(c->out, all + coll_part_at(c, t->n, t->me) * size,
+		       coll_part(c, t->n, t->me) * size);
+	free(all);
+	return rc;
+}
+
+static bool hosts_are_alike(const struct hier *t)
+{
+	for (unsigned h = 0; h < t->nhosts; h++)
+		if (hier_ranks_on(t, h) != t->lanes)
+			return false;
+	return true;
+}
+
+berth_result hier_reducescatter(struct hier *t, const struct coll *c,
+				uint64_t deadline_ns)
+{
+	return hosts_are_alike(t) ? reducescatter_by_lanes(t, c, deadline_ns)
+				  : reducescatter_of_all(t, c, deadline_ns);
+}

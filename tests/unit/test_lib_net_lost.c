@@ -1,0 +1,215 @@
+/* lib/net: peers that give up, are gone or hang in the middle of a message.
+ * limit_s: 300 */
+#include "turn.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+/* In the middle of a message, and while the other side of a connection hangs. */
+static void says_half(const struct turn *t)
+{
+	int fd = proven(t);
+
+	stranger_say(fd, &good, sizeof good);
+	stranger_say(fd, "twelve", 6);
+	pause();
+}
+
+static void tells_who(const struct turn *t)
+{
+	struct head h = { .magic = HEAD_MAGIC, .tag = { GROUP_LOST, 2, t->change } };
+	int fd = proven(t);
+
+	stranger_say(fd, &h, sizeof h);
+}
+
+static void wait_for_half(void)
+{
+	ck_assert_int_eq(against(says_half, &(struct turn){ 0 }, 300), BERTH_TIMEOUT);
+}
+
+START_TEST(half_a_message)
+{
+	ck_assert_uint_lt(quickest(wait_for_half), 1000);
+}
+END_TEST
+
+/* A peer whose time was over is told from one that lost a rank. */
+START_TEST(says_why)
+{
+	static const struct {
+		unsigned told;
+		berth_result rc;
+	} cases[] = { { BERTH_TIMEOUT, BERTH_TIMEOUT },
+		      { BERTH_PEER_LOST, BERTH_PEER_LOST },
+		      { BERTH_OK, BERTH_PEER_LOST },
+		      { ~0u, BERTH_PEER_LOST } };
+	struct net_receive in = { .tag = { 1, 2, 3 }, .bytes = 12 };
+	struct turn t = { .n = stranger_net(1, 3), .change = cases[_i].told };
+	unsigned lost = 9;
+	pid_t pid;
+
+	pid = fork();
+	if (!pid) {
+		tells_who(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost), cases[_i].rc);
+	ck_assert_uint_eq(lost, 2);
+	net_close(t.n);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
+/* Who comes late finds all that it waits for, and that the others did not wait. */
+static void gave_up(const struct turn *t)
+{
+	struct {
+		struct head first;
+		char data[12];
+		struct head then;
+	} __attribute__((packed))
+	all = { good, "twelve bytes", { .magic = HEAD_MAGIC } };
+
+	all.then.tag.group = GROUP_LOST;
+	stranger_say(proven(t), &all, sizeof all);
+	pause();
+}
+
+START_TEST(too_late)
+{
+	ck_assert_int_eq(against(gave_up, &(struct turn){ 0 }, PATIENCE_MS),
+			 BERTH_PEER_LOST);
+}
+END_TEST
+
+/* The same where the message has been read already, behind the one before it, or is
+ * longer than what is read at once. */
+static void gives_up_later(const struct turn *t, int go)
+{
+	static char large[3 * STASH_BYTES + sizeof good];
+	struct head h = good, over = { .magic = HEAD_MAGIC };
+	int fd = proven(t);
+	char c;
+
+	over.tag.group = GROUP_LOST;
+	h.bytes = t->k;
+	memcpy(large, &h, sizeof h);
+	stranger_say(fd, &good, sizeof good);
+	stranger_say(fd, "twelve bytes", 12);
+	stranger_say(fd, large, sizeof h + t->k);
+	if (read(go, &c, 1) == 1)
+		stranger_say(fd, &over, sizeof over);
+}
+
+START_TEST(later)
+{
+	static const size_t sizes[] = { 12, STASH_BYTES, 3 * STASH_BYTES };
+	static char got[3 * STASH_BYTES];
+	struct turn t = { .n = stranger_net(1, 3), .k = sizes[_i] };
+	struct net_receive in = {
+		.tag = { 1, 2, 3 }, .note = { { 4 } }, .data = got, .bytes = t.k
+	};
+	unsigned lost;
+	int go[2];
+	pid_t pid;
+
+	ck_assert(!pipe(go));
+	pid = fork();
+	if (!pid) {
+		gives_up_later(&t, go[0]);
+		_exit(0);
+	}
+	ck_assert_int_eq(stranger_wait(t.n, got, PATIENCE_MS), BERTH_OK);
+	ck_assert_int_eq(write(go[1], "", 1), 1);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost), BERTH_PEER_LOST);
+	net_close(t.n);
+	close(go[0]);
+	close(go[1]);
+}
+END_TEST
+
+/* Nothing is said in the middle of a message that has gone in part: it would be taken
+ * for its data. */
+static int goes_on[2], room[2];
+
+static void reads_at_last(const struct turn *t)
+{
+	static char all[1 << 20];
+	size_t n, from = sizeof good;
+	int fd = proven(t);
+	char c;
+
+	if (read(goes_on[0], &c, 1) != 1)
+		_exit(9);
+	while ((n = stranger_hear(fd, all, sizeof all)) > 0) {
+		for (; from < n; from++)
+			if (all[from] != 'x')
+				_exit(7);
+		from = 0;
+		if (write(room[1], "", 1) != 1 || read(goes_on[0], &c, 1) != 1)
+			_exit(9);
+	}
+}
+
+/* It can't send more: there is room again, and it is to end. */
+static berth_result makes_room(void *ctx)
+{
+	char c;
+
+	(void)ctx;
+	return write(goes_on[1], "", 1) == 1 && read(room[0], &c, 1) == 1
+		       ? BERTH_ABORTED
+		       : BERTH_OK;
+}
+
+START_TEST(half_sent)
+{
+	static char large[32 << 20], many[sizeof large >> 10];
+	struct turn t = { .n = stranger_net(1, 3) };
+	struct net_send out = { .data = large, .bytes = sizeof large };
+	int status;
+	unsigned lost;
+	pid_t pid;
+
+	memset(large, 'x', sizeof large);
+	ck_assert(!pipe(goes_on) && !pipe(room));
+	pid = fork();
+	if (!pid) {
+		close(goes_on[1]);
+		reads_at_last(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_OK);
+	net_watch(t.n, makes_room, NULL);
+	ck_assert_int_eq(net_exchange(t.n, &out, 1, NULL, 0, 0, &lost), BERTH_ABORTED);
+	ck_assert_uint_gt(out.sent, sizeof good);
+	net_break(t.n, 2, BERTH_PEER_LOST);
+	net_close(t.n);
+	ck_assert_int_gt(write(goes_on[1], many, sizeof many), 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("net_lost");
+	TCase *t = tcase_create("net_lost");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, half_a_message);
+	tcase_add_loop_test(t, says_why, 0, 4);
+	tcase_add_test(t, too_late);
+	tcase_add_loop_test(t, later, 0, 3);
+	tcase_add_test(t, half_sent);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

@@ -1,0 +1,70 @@
+/* turn.h - for tests of lib/net: what a child does once, as a peer of a net in this
+ * process. */
+#ifndef BERTH_TESTS_TURN_H
+#define BERTH_TESTS_TURN_H
+
+#include "stranger.h"
+
+#include <signal.h>
+
+/* For what comes however late this machine is. */
+enum { PATIENCE_MS = 30000 };
+
+/* In ms, the quickest of three: what is held up is not so each time. */
+static unsigned quickest(void (*once)(void))
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 3; i++) {
+		uint64_t begun = clock_ns(), took;
+
+		once();
+		took = clock_ns() - begun;
+		least = took < least ? took : least;
+	}
+	return (unsigned)(least / 1000000);
+}
+
+/* What a child does as rank 0 to rank 1, which is N. */
+struct turn {
+	struct net *n;
+	size_t at, k;
+	unsigned change;
+};
+
+static berth_result against(void (*child)(const struct turn *t), struct turn *t,
+			    unsigned ms)
+{
+	char got[12] = "";
+	berth_result rc;
+	pid_t pid;
+
+	t->n = stranger_net(1, 3);
+	pid = fork();
+	if (!pid) {
+		child(t);
+		_exit(0);
+	}
+	rc = stranger_wait(t->n, got, ms);
+	if (!rc)
+		ck_assert(!memcmp(got, "twelve bytes", 12));
+	net_close(t->n);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return rc;
+}
+
+static const struct head good = {
+	.magic = HEAD_MAGIC, .tag = { 1, 2, 3 }, .note = { { 4 } }, .bytes = 12
+};
+
+static int proven(const struct turn *t)
+{
+	int fd = stranger_connect(t->n);
+
+	if (stranger_prove(fd, 0, 1))
+		_exit(8);
+	return fd;
+}
+
+#endif
