@@ -89,11 +89,11 @@ struct engine {
 	unsigned last_joined; /* place */
 	uint64_t *lists;      /* of all ranks */
 	size_t lists_bytes;
-	unsigned idle_rounds; /* rounds in a row that brought nothing */
-	uint64_t idle_ns;     /* when the last of them ended */
-	struct rest *rest;    /* engine_rest.c; QUEUE guards whether there is */
-	_Atomic bool rests;   /* the thread, there */
-	uint64_t reported_ns; /* the last stall of what some ranks lack */
+	unsigned idle_rounds;       /* rounds in a row that brought nothing */
+	uint64_t idle_ns;           /* when the last of them ended */
+	struct rest *rest;          /* engine_rest.c; QUEUE guards whether there is */
+	_Atomic bool rests;         /* the thread, there */
+	uint64_t reported_ns;       /* the last stall of what some ranks lack */
 	struct berth_metrics count; /* of requests; blocking ones: comm->count */
 };
 
