@@ -1,7 +1,8 @@
 #!/bin/bash
 # large.sh [CASE...]: operations past 2^31 elements and 2^32 bytes (tests/helpers/large.c), of
-# ranks on one host, on a host each, and on hosts with different numbers of ranks.  What this
-# machine's memory does not allow is skipped.  LARGE_GIB: the most memory to take.
+# ranks on one host, on a host each (allreduce by each algorithm, too), and on hosts with different
+# numbers of ranks.  What this machine's memory does not allow is skipped.  LARGE_GIB: the most
+# memory to take.
 set -u
 cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
@@ -82,6 +83,11 @@ while read -r name shm tcp both alone; do
 	[[ $# = 0 || " $* " = *" $name "* ]] || continue
 	run_one memory "$shm" "$name"
 	run_one tcp "$tcp" "$name" -hosts 2
+	for BERTH_ALGO in double halve direct; do
+		export BERTH_ALGO
+		[[ $name = allreduce || $name = allreduce-bf16 ]] && run_one "$BERTH_ALGO" "$tcp" "$name" -hosts 2
+	done
+	unset BERTH_ALGO
 	run_one both "$both" "$name" -np 3 -hosts 2
 	run_one alone "$alone" "$name" -np 1
 done <<< "$table"
