@@ -231,6 +231,8 @@ static void take_room(struct op *op, const struct berth_desc *d, unsigned n)
 		op->room = UINT64_MAX;
 	else if (!d->out)
 		op->room = 0;
+	else if (op->room > UINT64_MAX / 16) /* any message fits; bytes do not wrap */
+		op->room = UINT64_MAX / 16;
 	op->received = d->received;
 	op->alloc = d->alloc;
 	op->alloc_ctx = d->alloc_ctx;

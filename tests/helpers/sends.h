@@ -109,7 +109,8 @@ static void groups(void)
 	CHECK(x == (float)size, "the sum beside");
 }
 
-/* The receiver asks for memory, has the library make it, or has too little room. */
+/* The receiver asks for memory, has the library make it, or has more room than there
+ * can be, or too little. */
 static void rooms(void)
 {
 	uint32_t in[100] = { 42 }, out[100] = { 7 };
@@ -119,10 +120,10 @@ static void rooms(void)
 
 	if (size == 1 || rank > 1)
 		return;
-	for (int turn = 0; rank == 0 && turn < 4; turn++) {
+	for (int turn = 0; rank == 0 && turn < 6; turn++) {
 		berth_result rc = berth_run(&d, -1, NULL);
 
-		CHECK(turn < 2 ? !rc : rc == BERTH_MISMATCH, "turn %d: %d", turn, rc);
+		CHECK(turn < 4 ? !rc : rc == BERTH_MISMATCH, "turn %d: %d", turn, rc);
 	}
 	if (rank == 0)
 		return;
@@ -138,6 +139,13 @@ static void rooms(void)
 	FINE(berth_run(&d, -1, NULL));
 	CHECK(*(uint32_t *)made == 42, "asked for");
 	free(made);
+	for (int i = 0; i < 2; i++) { /* 2^64 bytes and more */
+		memset(out, 0, sizeof out);
+		d = receive_from(0, 9, out, i ? UINT64_MAX : (uint64_t)1 << 62);
+		FINE(berth_run(&d, -1, NULL));
+		CHECK(*out == 42, "more room than there can be");
+	}
+	*out = 7;
 	d = receive_from(0, 9, out, 99);
 	CHECK(berth_run(&d, -1, NULL) == BERTH_MISMATCH && out[0] == 7 &&
 		      strstr(berth_last_error()->text, "room for 99"),

@@ -207,37 +207,6 @@ START_TEST(without_heap)
 }
 END_TEST
 
-/* ---- more than 31 bits of bytes: 5 GB of memory, when LARGE is set ---- */
-
-static void more(struct ranks *r)
-{
-	const uint64_t n = 2200000003;
-	struct group g = join_with(r, false, SHM_STAGING_FOUND);
-	uint8_t *a = malloc(n);
-	struct coll c = { .kind = BERTH_ALLREDUCE,
-			  .count = n,
-			  .type = BERTH_U8,
-			  .op = BERTH_SUM,
-			  .in = a,
-			  .out = a,
-			  .signature = 1 };
-
-	RANKS_ASSERT(r, a, "out of memory");
-	for (uint64_t i = 0; i < n; i++)
-		a[i] = (uint8_t)(i * 7 + (i >> 31) + r->me);
-	RANKS_ASSERT(r, !shm_backend.run(g.group, &c, 0), "run");
-	for (uint64_t i = 0; i < n; i++)
-		RANKS_ASSERT(r, a[i] == (uint8_t)(2 * (i * 7 + (i >> 31)) + 1), "[%zu]",
-			     (size_t)i);
-	leave(&g);
-}
-
-START_TEST(large)
-{
-	ranks_run(2, shm_bytes(2), 0, more, 200);
-}
-END_TEST
-
 /* ---- ranks that sleep ---- */
 
 /* At every wait at once.  A wake-up that is missed, as post() may, costs 1 ms. */
@@ -446,8 +415,6 @@ int main(void)
 	tcase_add_loop_test(t, heap_moves, 2, 5);
 	tcase_add_test(t, without_heap);
 	tcase_add_loop_test(t, sleepers, 2, 5);
-	if (getenv("LARGE"))
-		tcase_add_test(t, large);
 	tcase_add_loop_test(t, wraps, 2, 5);
 	tcase_add_test(t, mismatch);
 	tcase_add_test(t, timeout);
