@@ -55,7 +55,9 @@ struct comm {
 	unsigned lost;     /* place of who is gone; N: nobody */
 	unsigned gone[64]; /* ranks of the job that were when it was noticed */
 	size_t ngone;
-	unsigned left;     /* place of who has left the set or aborted it; N: nobody */
+	/* place of who has left the set or aborted it; N: nobody.  Messages that end
+	 * ask, in any thread. */
+	_Atomic unsigned left;
 	bool refused;      /* GONE[0] has ended nothing: it told what cannot be */
 	unsigned late[64]; /* places that let time pass, where that was told */
 	size_t nlate;

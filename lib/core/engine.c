@@ -131,22 +131,24 @@ void engine_abort(struct engine *e)
 
 /* ---- joining, counting ---- */
 
-static bool has_joined(struct engine *e)
+/* *LAST: of the last time that all had. */
+static bool has_joined(struct engine *e, unsigned *last)
 {
 	bool joined;
 
 	pthread_mutex_lock(&e->queue);
 	joined = e->joined;
+	*last = e->last_joined;
 	pthread_mutex_unlock(&e->queue);
 	return joined;
 }
 
-static berth_result wait_for_all(struct engine *e, struct failure *why)
+static berth_result wait_for_all(struct engine *e, unsigned *last, struct failure *why)
 {
 	for (;;) {
 		uint32_t before = atomic_load(&e->all_joined);
 
-		if (!has_joined(e))
+		if (!has_joined(e, last))
 			return BERTH_OK;
 		if (e->comm->broken)
 			return comm_broken(e->comm, why);
@@ -158,8 +160,6 @@ static berth_result wait_for_all(struct engine *e, struct failure *why)
 
 berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
 {
-	berth_result rc;
-
 	if (!engine_start(e))
 		return engine_no_thread(&e->idle, why);
 	pthread_mutex_lock(&e->queue);
@@ -171,9 +171,7 @@ berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
 	}
 	pthread_mutex_unlock(&e->queue);
 	engine_ring(e);
-	rc = wait_for_all(e, why);
-	*last = e->last_joined;
-	return rc;
+	return wait_for_all(e, last, why);
 }
 
 size_t engine_algorithms(struct engine *e, char *text, size_t bytes)

@@ -63,6 +63,7 @@ struct engine {
 	const void *submitter; /* the thread that submitted last (engine_request.c) */
 	_Atomic bool dozes;    /* the thread, until it is woken */
 	bool joined;           /* this rank */
+	unsigned last_joined;  /* place */
 	_Atomic uint32_t bell; /* rung when there may be something to do */
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t all_joined; /* how often */
@@ -86,8 +87,7 @@ struct engine {
 		uint64_t taken;   /* in how much this rank took part since it joined */
 		uint64_t time_ns; /* when it joined, by the clock of rank 0's host */
 	} joiner;
-	unsigned last_joined; /* place */
-	uint64_t *lists;      /* of all ranks */
+	uint64_t *lists; /* of all ranks */
 	size_t lists_bytes;
 	unsigned idle_rounds;       /* rounds in a row that brought nothing */
 	uint64_t idle_ns;           /* when the last of them ended */

@@ -109,7 +109,7 @@ static unsigned last_of(const struct joiner *all, unsigned n)
 	return last;
 }
 
-static berth_result find_last(struct engine *e)
+static berth_result find_last(struct engine *e, unsigned *last)
 {
 	struct comm *c = e->comm;
 	struct joiner *all = comm_scratch(c, c->n * sizeof *all);
@@ -121,26 +121,28 @@ static berth_result find_last(struct engine *e)
 			       .signature = LAST_JOINED };
 	berth_result rc = all ? BERTH_OK : BERTH_MEMORY;
 
-	e->last_joined = 0;
+	*last = 0;
 	if (c->n == 1)
 		return BERTH_OK;
 	engine_begin_turn(e, 0);
 	if (!rc)
 		rc = comm_step(c, &gather, 0);
 	if (!rc)
-		e->last_joined = last_of(all, c->n);
+		*last = last_of(all, c->n);
 	return rc;
 }
 
 enum engine_step engine_all_have_joined(struct engine *e)
 {
-	berth_result rc = find_last(e);
+	unsigned last;
+	berth_result rc = find_last(e, &last);
 
 	if (rc)
 		return engine_round_failed(e, rc);
 	engine_end_turn(e, BERTH_OK);
 	pthread_mutex_lock(&e->queue);
 	e->joined = false;
+	e->last_joined = last;
 	e->joiner.taken = 0;
 	e->unnamed = 0; /* ranks that had joined have submitted fewer */
 	plan_restart_numbers(&e->plan);

@@ -59,6 +59,7 @@ static void leave(struct engine *e, struct berth_request *r)
 		e->last = r->back;
 	e->pending--;
 	e->beside -= r->beside;
+	e->have = 0; /* the plan's next bucket may lack it now */
 }
 
 void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,

@@ -115,8 +115,8 @@ void net_break(struct net *n, unsigned lost, berth_result why)
 {
 	if (n->broken)
 		return;
-	n->broken = true;
 	n->lost = lost < n->config.size ? lost : n->config.size;
+	n->broken = true;
 	n->why = net_reason(why);
 	tell_all(n, GROUP_LOST, n->lost, n->why);
 	close_all(n);

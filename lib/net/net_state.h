@@ -107,13 +107,13 @@ struct net {
 	uint64_t deadline_ns; /* of the exchange in progress; 0: none */
 	bool oversubscribed;  /* ranks outnumber cores: who waits sleeps at once */
 	uint64_t oversubscribed_until_ns, oversubscribed_ms;
-	long pushed_aside; /* how often, by others on this core */
-	bool broken;
-	unsigned lost;      /* because of which rank */
-	berth_result why;   /* by net_reason() */
-	unsigned waits_for; /* the peer of the exchange in progress */
-	char refusal[128];  /* of the last connection that was not made */
-	bool unreached;     /* it ended an exchange */
+	long pushed_aside;   /* how often, by others on this core */
+	_Atomic bool broken; /* LOST is whole: any thread may ask net_lost() */
+	unsigned lost;       /* because of which rank */
+	berth_result why;    /* by net_reason() */
+	unsigned waits_for;  /* the peer of the exchange in progress */
+	char refusal[128];   /* of the last connection that was not made */
+	bool unreached;      /* it ended an exchange */
 	bool refused; /* the peer, whose host is there, does not listen any more */
 };
 

@@ -199,7 +199,7 @@ static void submit(struct worker *w, struct request *r)
 /* For who reduces a failure. */
 static void say_begin(const struct request *r, const char *how)
 {
-	static int wanted = -1;
+	static _Atomic int wanted = -1; /* of several threads */
 
 	if (wanted < 0)
 		wanted = getenv("PROGRAMS_TRACE") != NULL;

@@ -4,6 +4,7 @@
 #ifndef BERTH_TESTS_REQUESTS_H
 #define BERTH_TESTS_REQUESTS_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -95,55 +96,63 @@ static void meet(void)
 
 /* ---- callbacks ---- */
 
-static _Atomic int called;
+struct awaited {
+	berth_request *r;
+	_Atomic int called;
+};
 
 static void note_call(void *ctx, berth_result rc)
 {
 	struct berth_desc d = BERTH_DESC(.kind = BERTH_BARRIER);
-	berth_request *r = *(berth_request **)ctx;
+	struct awaited *a = ctx;
 
-	CHECK(!rc && berth_poll(r) == BERTH_OK, "it is done: %d", rc);
+	CHECK(!rc && berth_poll(a->r) == BERTH_OK, "it is done: %d", rc);
 	CHECK(berth_run(&d, -1, NULL) == BERTH_STATE &&
 		      berth_shutdown() == BERTH_STATE &&
 		      berth_init(NULL) == BERTH_STATE,
 	      "a callback may not wait");
-	called++;
+	a->called++;
 }
 
 static void end_it(void *ctx, berth_result rc)
 {
-	CHECK(berth_wait(*(berth_request **)ctx, 0) == rc, "its own end");
-	called++;
+	struct awaited *a = ctx;
+
+	CHECK(berth_wait(a->r, 0) == rc, "its own end");
+	a->called++;
 }
 
 static void callbacks(void)
 {
 	enum { CALLS = 30 };
 	float x[CALLS];
-	berth_request *r[CALLS];
+	struct awaited all[CALLS] = { { NULL, 0 } };
+	const uint64_t until = now_ms() + 20000;
 	char name[32];
 
-	called = 0;
 	for (int i = 0; i < CALLS; i++) {
+		struct awaited *a = &all[i];
 		struct berth_desc d =
 			BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32,
 				   .name = name, .in = &x[i], .out = &x[i], .count = 1);
 
 		x[i] = 1;
 		snprintf(name, sizeof name, "call %d", i);
-		FINE(berth_submit(&d, 1, &r[i]));
+		FINE(berth_submit(&d, 1, &a->r));
 		if (i % 3 == 1)
 			usleep(200);
-		FINE(berth_then(r[i], i % 2 ? note_call : end_it, &r[i]));
+		FINE(berth_then(a->r, i % 2 ? note_call : end_it, a));
 		if (i % 2) {
-			CHECK(berth_then(r[i], note_call, &r[i]) == BERTH_STATE, "one");
-			FINE(berth_wait(r[i], -1));
+			CHECK(berth_then(a->r, note_call, a) == BERTH_STATE, "one");
+			FINE(berth_wait(a->r, -1));
 		}
 	}
-	for (uint64_t until = now_ms() + 20000; called < CALLS; sched_yield())
-		CHECK(now_ms() < until, "only %d were called", called);
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < CALLS; i++) {
+		for (; !all[i].called; sched_yield())
+			CHECK(now_ms() < until, "%d is not called", i);
+		CHECK(all[i].called == 1, "%d is called again", i);
 		CHECK(x[i] == (float)size, "its sum");
+	}
 }
 
 /* ---- one of several ---- */
@@ -207,14 +216,31 @@ static void requests(void)
 
 /* ---- the end of a set ---- */
 
+static void check_abort(berth_result rc, const char *what)
+{
+	CHECK(rc == BERTH_ABORTED, "%s: %d", what, rc);
+	/* between hosts the name may be lost */
+	CHECK(call_world().local_size < size ||
+		      strstr(berth_last_error()->text, "rank 0 aborted the set: the "
+						       "loss is nan"),
+	      "%s: by whom: %s", what, berth_last_error()->text);
+}
+
+/* The set stays until all have heard it: who leaves would end what the others do. */
+static void end_aborted(berth_set *set)
+{
+	FINE(call_barrier(NULL));
+	FINE(berth_set_remove(set));
+	FINE(call_barrier(NULL));
+}
+
 static void abort_one(bool waits)
 {
 	float x = 1;
 	struct berth_desc d =
 		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .name = "never",
-			   .in = &x, .out = &x, .count = 1);
+			   .in = &x, .out = &x, .count = 1, .timeout_ms = 20000);
 	berth_request *r = NULL;
-	berth_result rc;
 
 	FINE(berth_set_split(NULL, 0, 0, &d.set));
 	FINE(berth_run(&d, -1, NULL));
@@ -225,24 +251,51 @@ static void abort_one(bool waits)
 		FINE(berth_set_abort(d.set, "the loss is nan"));
 	} else if (waits && rank % 2) {
 		FINE(berth_submit(&d, 1, &r));
-		rc = berth_wait(r, -1);
-		CHECK(rc == BERTH_ABORTED, "submitted: %d", rc);
+		check_abort(berth_wait(r, -1), "submitted");
 	}
-	rc = berth_run(&d, -1, NULL);
-	CHECK(rc == BERTH_ABORTED || size == 1, "aborted: %d", rc);
-	/* between hosts the name may be lost */
-	CHECK(size == 1 || call_world().local_size < size ||
-		      strstr(berth_last_error()->text, "rank 0 aborted the set: the "
-						       "loss is nan"),
-	      "by whom: %s", berth_last_error()->text);
-	FINE(berth_set_remove(d.set));
+	check_abort(berth_run(&d, -1, NULL), "called");
+	end_aborted(d.set);
+}
+
+/* What waits for the last rank, also of the rank that aborts the set: an operation at
+ * which the library's thread is, and a message.  Not yet between hosts: a rank of
+ * another host that waits in memory, or for a message, does not hear of it. */
+static void abort_in_flight(void)
+{
+	float x = 1, y;
+	struct berth_desc d[2] = {
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .name = "never",
+			   .in = &x, .out = &x, .count = 1, .timeout_ms = 20000),
+		BERTH_DESC(.kind = BERTH_RECV, .type = BERTH_F32, .root = size - 1,
+			   .out = &y, .room = 1, .timeout_ms = 20000)
+	};
+	berth_request *r[2] = { NULL };
+
+	if (call_world().local_size < size)
+		return;
+	FINE(berth_set_split(NULL, 0, 0, &d[0].set));
+	d[1].set = d[0].set;
+	FINE(call_barrier(d[0].set));
+	for (int i = size == 1; i < 2 && (rank < size - 1 || size == 1); i++)
+		FINE(berth_submit(&d[i], 1, &r[i]));
 	FINE(call_barrier(NULL));
+	if (rank == 0) {
+		usleep(50000); /* all are at it */
+		FINE(berth_set_abort(d[0].set, "the loss is nan"));
+	}
+	for (int i = 0; i < 2; i++)
+		if (r[i])
+			check_abort(berth_wait(r[i], -1), i ? "message" : "submitted");
+	FINE(call_barrier(NULL));
+	check_abort(berth_run(&d[0], -1, NULL), "called");
+	end_aborted(d[0].set);
 }
 
 static void aborts(void)
 {
 	abort_one(true);
 	abort_one(false);
+	abort_in_flight();
 }
 
 /* ---- sets that their members alone make ---- */
@@ -265,38 +318,133 @@ static int refuse_gather(void *ctx, const void *in, void *out, size_t bytes)
 	return 77;
 }
 
+/* Everybody is this rank. */
+static int gather_oneself(void *ctx, const void *in, void *out, size_t bytes)
+{
+	const int *ranks = ctx;
+
+	for (int i = 0; i < *ranks; i++)
+		memcpy((char *)out + (size_t)i * bytes, in, bytes);
+	return 0;
+}
+
+/* A set by the allgather of PART, as large. */
+static berth_set *make_in(berth_set *part)
+{
+	berth_set *made;
+	struct berth_bootstrap b = { .size = sizeof b,
+				     .allgather = gather_in,
+				     .ctx = part,
+				     .rank = berth_set_rank(part),
+				     .ranks = berth_set_size(part) };
+
+	FINE(berth_set_make(&b, &made));
+	CHECK(berth_set_size(made) == b.ranks && berth_set_rank(made) == b.rank,
+	      "who is who");
+	for (int i = 0; i < b.ranks; i++)
+		CHECK(berth_set_member(made, i) == berth_set_member(part, i),
+		      "member %d", i);
+	return made;
+}
+
+static void makes_refused(berth_set *part)
+{
+	int ranks = berth_set_size(part);
+	struct berth_bootstrap b = { .size = sizeof b,
+				     .allgather = refuse_gather,
+				     .rank = berth_set_rank(part),
+				     .ranks = ranks };
+	berth_set *made;
+
+	CHECK(berth_set_make(&b, &made) == BERTH_SYSTEM &&
+		      strstr(berth_last_error()->text, "failed with 77"),
+	      "a bootstrap that fails: %s", berth_last_error()->text);
+	b.allgather = gather_oneself;
+	b.ctx = &ranks;
+	CHECK(ranks == 1 || (berth_set_make(&b, &made) == BERTH_INVALID &&
+			     strstr(berth_last_error()->text, "is in it twice")),
+	      "a rank that is there twice: %s", berth_last_error()->text);
+}
+
+/* Ranks that have made other numbers of sets: then they count them differently. */
+static void make_some_alone(void)
+{
+	int one = 1;
+	struct berth_bootstrap b = {
+		.size = sizeof b, .allgather = gather_oneself, .ctx = &one, .ranks = 1
+	};
+	berth_set *alone;
+
+	for (int i = 0; i < rank; i++) {
+		FINE(berth_set_make(&b, &alone));
+		CHECK(sum_in(alone, 7) == 7, "alone");
+		FINE(berth_set_remove(alone));
+	}
+}
+
+static void *sum_later(void *set)
+{
+	usleep(200000);
+	CHECK(sum_in(set, 1) == berth_set_size(set), "its sum");
+	return NULL;
+}
+
+/* The first of ALL, which is not in FEW, does not come.  It alone is named, although
+ * the others begin something in FEW meanwhile: what they say of ALL and of FEW is not
+ * mixed up. */
+static void make_late(berth_set *all, berth_set *few)
+{
+	struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_BARRIER, .set = all, .timeout_ms = 1000);
+	const struct berth_error *e;
+	pthread_t thread;
+
+	for (int i = 0; i < 5; i++)
+		FINE(call_barrier(all));
+	if (!few)
+		return;
+	pthread_create(&thread, NULL, sum_later, few);
+	CHECK(berth_run(&d, -1, NULL) == BERTH_TIMEOUT, "the first does not come");
+	e = berth_last_error();
+	CHECK(e->nmissing == 1 && e->missing[0] == berth_set_member(all, 0),
+	      "%u are missing: %s", (unsigned)e->nmissing, e->text);
+	pthread_join(thread, NULL);
+}
+
 /* Of all but the last rank, in descending order. */
 static void makes(void)
 {
-	double x = rank;
-	berth_set *part, *made;
-	struct berth_bootstrap b = { .size = sizeof b, .allgather = gather_in };
+	double x;
+	berth_set *part = NULL, *few = NULL, *all = NULL, *made = NULL;
 	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F64,
 					 .in = &x, .out = &x, .count = 1);
 	int members = size - 1;
 
 	FINE(berth_set_split(NULL, rank < members ? 0 : -1, -rank, &part));
-	if (rank < members) {
-		b.ctx = part;
-		b.rank = berth_set_rank(part);
-		b.ranks = members;
+	if (part) {
+		CHECK(berth_set_member(part, 0) == members - 1, "descending");
+		FINE(berth_set_split(part, rank < members - 1 ? 0 : -1, 0, &few));
 		for (int i = 0; i < 3; i++) {
-			FINE(berth_set_make(&b, &made));
-			CHECK(berth_set_size(made) == members &&
-				      berth_set_rank(made) == members - 1 - rank &&
-				      berth_set_member(made, 0) == members - 1,
-			      "who is who");
+			made = make_in(part);
 			d.set = made;
 			x = rank;
 			FINE(berth_run(&d, -1, NULL));
 			CHECK(x == members * (members - 1) / 2, "its sum: %g", x);
 			FINE(berth_set_remove(made));
 		}
-		b.allgather = refuse_gather;
-		CHECK(berth_set_make(&b, &made) == BERTH_SYSTEM &&
-			      strstr(berth_last_error()->text, "failed with 77"),
-		      "a bootstrap that fails: %s", berth_last_error()->text);
-		FINE(berth_set_remove(part));
+		makes_refused(part);
+		make_some_alone();
+		all = make_in(part);
+		made = few ? make_in(few) : NULL;
+		if (members > 1)
+			make_late(all, made);
+	}
+	FINE(call_barrier(NULL));
+	for (int i = 0; i < 4; i++) {
+		berth_set *each[] = { part, few, all, made };
+
+		if (each[i])
+			FINE(berth_set_remove(each[i]));
 	}
 	FINE(call_barrier(NULL));
 }

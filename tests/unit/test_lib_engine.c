@@ -29,6 +29,7 @@ static uint64_t any_number(void)
 
 static unsigned ended;
 static size_t changes;
+static bool honest; /* the others tell what this rank told */
 
 /* One member of a head, or an entry: another unit's, or anything. */
 static void change(struct head *h, uint64_t most)
@@ -64,7 +65,7 @@ static void tell(const struct coll *c)
 
 		if (r != ME)
 			memcpy(h, c->in, bytes);
-		for (uint64_t n = r == ME ? 0 : draw(3); n; n--)
+		for (uint64_t n = r == ME || honest ? 0 : draw(3); n; n--)
 			change(h, most);
 	}
 }
@@ -77,7 +78,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 		memset(c->out, (int)draw(256), RANKS * sizeof(struct joiner));
 	else if (c->kind == BERTH_ALLGATHER)
 		tell(c);
-	return draw(16) ? BERTH_OK : BERTH_MISMATCH;
+	return honest || draw(16) ? BERTH_OK : BERTH_MISMATCH;
 }
 
 static berth_result explain(void *group, const char *text, const char **said)
@@ -153,6 +154,15 @@ static struct berth_request *submit(struct engine *e, unsigned unit)
 	return r;
 }
 
+/* R is done; as if its owner had waited for it. */
+static void let_go(struct engine *e, struct berth_request *r)
+{
+	ck_assert(r->done);
+	free(r->why);
+	free(r);
+	atomic_store(&e->users, 1);
+}
+
 /* Some units, and as many steps as there are; what remains ends. */
 static void turn(struct engine *e)
 {
@@ -168,14 +178,9 @@ static void turn(struct engine *e)
 		engine_step(e, &ns);
 	}
 	engine_complete_all(e, BERTH_ABORTED, &why);
-	engine_look_again(e);
-	for (unsigned i = 0; i < UNITS; i++) {
-		ck_assert(!r[i] || r[i]->done);
+	for (unsigned i = 0; i < UNITS; i++)
 		if (r[i])
-			free(r[i]->why);
-		free(r[i]);
-	}
-	atomic_store(&e->users, 1);
+			let_go(e, r[i]);
 	atomic_store(&comm.broken, BERTH_OK);
 	comm.refused = false;
 	comm.ngone = comm.nlate = 0;
@@ -195,6 +200,29 @@ START_TEST(lies)
 	ck_assert_uint_gt(ended, TURNS / 10);
 	ck_assert_uint_le(e->lists_bytes,
 			  RANKS * engine_list_bytes(ENGINE_PENDING_MOST));
+}
+END_TEST
+
+/* The plan's next bucket is complete, and the set ends in front of the next step, which
+ * takes nothing then. */
+START_TEST(ends_before_its_bucket)
+{
+	const struct failure why = { .rc = BERTH_ABORTED };
+	struct engine *e = make();
+	struct berth_request *r = submit(e, 0);
+	uint64_t ns;
+
+	honest = true;
+	for (unsigned i = 0; i < 8; i++, r = submit(e, 0)) {
+		while (!r->done)
+			ck_assert_int_eq(engine_step(e, &ns), ENGINE_DID);
+		let_go(e, r);
+	}
+	ck_assert(engine_bucket_is_here(e));
+	engine_complete_all(e, BERTH_ABORTED, &why);
+	ck_assert(!engine_bucket_is_here(e));
+	ck_assert_int_eq(engine_step(e, &ns), ENGINE_IDLE);
+	let_go(e, r);
 }
 END_TEST
 
@@ -223,6 +251,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, heads);
 	tcase_add_test(t, lies);
+	tcase_add_test(t, ends_before_its_bucket);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
