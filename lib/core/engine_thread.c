@@ -63,7 +63,7 @@ bool engine_start(struct engine *e)
 	bool started;
 
 	pthread_mutex_lock(&e->queue);
-	if (!e->rest)
+	if (!e->started && !e->rest)
 		e->rest = engine_rest_make(e->comm);
 	if (!e->started && engine_make_lists(e))
 		e->started = thread_start(&e->thread, "berth", serve, e);
