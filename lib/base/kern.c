@@ -238,7 +238,7 @@ void kern_copy(void *dst, const void *src, size_t bytes, bool stream)
 {
 	if (stream)
 		set()->copy(dst, src, bytes);
-	else
+	else if (bytes) /* else there may be no arrays */
 		memcpy(dst, src, bytes);
 }
 
