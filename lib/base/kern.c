@@ -236,9 +236,11 @@ void kern_combine(void *dst, berth_type type, const void *a, double ka, const vo
 
 void kern_copy(void *dst, const void *src, size_t bytes, bool stream)
 {
+	if (!bytes) /* there may be no arrays */
+		return;
 	if (stream)
 		set()->copy(dst, src, bytes);
-	else if (bytes) /* else there may be no arrays */
+	else
 		memcpy(dst, src, bytes);
 }
 
