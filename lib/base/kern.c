@@ -236,6 +236,8 @@ void kern_combine(void *dst, berth_type type, const void *a, double ka, const vo
 
 void kern_copy(void *dst, const void *src, size_t bytes, bool stream)
 {
+	if (!bytes) /* there may be no arrays */
+		return;
 	if (stream)
 		set()->copy(dst, src, bytes);
 	else

@@ -53,7 +53,8 @@ static void pack(struct engine *e, struct berth_request **r, size_t n)
 			size_t bytes = op->coll.count * kern_size(op->coll.type);
 
 			kern_copy(to, op->coll.in, bytes, false);
-			memset(to + bytes, 0, padded(op) - bytes);
+			if (padded(op) > bytes)
+				memset(to + bytes, 0, padded(op) - bytes);
 			to += padded(op);
 		}
 }

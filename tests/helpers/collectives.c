@@ -360,7 +360,7 @@ static void threads(void)
 		FINE(berth_set_remove(job[i].set));
 }
 
-/* With the address sanitizer, whose own come and go, the shared ones alone. */
+/* With a sanitizer, whose own mappings come and go, the shared ones alone. */
 static unsigned mappings(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -370,7 +370,7 @@ static unsigned mappings(void)
 	while (f && fgets(line, sizeof line, f)) {
 		if (sscanf(line, "%*x-%*x %*c%*c%*c%c", &shared) != 1)
 			continue;
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 		n += shared == 's';
 #else
 		n++;

@@ -207,8 +207,31 @@ static void slices(void)
 	CHECK(turns > 2 || rank == size - 1, "%u slices", turns);
 }
 
+/* What has no elements may have no arrays, alone or beside what has some. */
+static void nothing(void)
+{
+	static const char *const name[] = { "some", "none", "none either" };
+
+	for (size_t i = 1; i < 5; i++) {
+		float x = 1;
+		struct berth_desc d[3];
+		berth_request *r;
+
+		for (size_t k = 0; k < 3; k++)
+			d[k] = (struct berth_desc)BERTH_DESC(.kind = BERTH_ALLREDUCE,
+							     .type = BERTH_F32,
+							     .name = name[k]);
+		d[0].in = d[0].out = &x;
+		d[0].count = 1;
+		FINE(berth_submit(d + i % 2, 3 - i % 2, &r));
+		FINE(berth_wait(r, -1));
+		CHECK(x == (i % 2 ? 1 : (float)size), "beside nothing: %g", (double)x);
+	}
+}
+
 static void requests(void)
 {
+	nothing();
 	callbacks();
 	any();
 	slices();
