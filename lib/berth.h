@@ -235,7 +235,8 @@ berth_result berth_set_make(const struct berth_bootstrap *bootstrap, berth_set *
 berth_result berth_set_abort(berth_set *set, const char *why);
 /* This rank leaves the set, and waits for no other.  SET is then no longer valid, even
  * if the call fails.  Operations of this rank that still run in it end with
- * BERTH_ABORTED, and so do those of other ranks that this rank has not come to. */
+ * BERTH_ABORTED, and so do those of other ranks that this rank has not come to.  A
+ * message to it or from it ends with BERTH_PEER_LOST. */
 berth_result berth_set_remove(berth_set *set);
 int berth_set_rank(const berth_set *set); /* of this process, or -1 */
 int berth_set_size(const berth_set *set);
