@@ -84,69 +84,6 @@ const char *kern_chosen(void)
 	return set()->name;
 }
 
-/* ---- one reduction ---- */
-
-static const struct kern_scale none;
-
-static bool is_power(uint32_t n)
-{
-	return n && !(n & (n - 1));
-}
-
-/* Division by a power of two is multiplication by its reciprocal, bit for bit, and
- * costs a tenth. */
-static void choose_how(struct kern *k)
-{
-	const struct kern_scale *s = &k->scale;
-	bool divides = s->divide > 1;
-
-	k->times = 1;
-	if (s->prescale == 1 && s->postscale == 1 && !divides) {
-		k->how = KERN_PLAIN;
-	} else if (k->floats && s->prescale == 1 &&
-		   (divides ? s->postscale == 1 && is_power(s->divide) : true)) {
-		k->how = KERN_TIMES;
-		k->times = divides ? 1.0 / s->divide : s->postscale;
-	} else if (k->floats && s->prescale == 1 && s->postscale == 1) {
-		k->how = KERN_DIVIDED;
-	} else {
-		k->how = KERN_SCALED;
-	}
-}
-
-bool kern_make(struct kern *k, berth_type type, berth_op op,
-	       const struct kern_scale *scale, enum kern_form in, enum kern_form out)
-{
-	berth_type wide;
-
-	if (!kern_is_defined(type, op))
-		return false;
-	wide = kern_accumulator(type);
-	k->in_bytes = kern_size(in == KERN_PARTIAL ? wide : type);
-	k->out_bytes = kern_size(out == KERN_PARTIAL ? wide : type);
-	k->floats = about[type].is_float;
-	k->scale = scale ? *scale : none;
-	if (!k->scale.has_prescale || in == KERN_PARTIAL)
-		k->scale.prescale = 1;
-	if (!k->scale.has_postscale || out == KERN_PARTIAL)
-		k->scale.postscale = 1;
-	if (out == KERN_PARTIAL)
-		k->scale.divide = 0;
-	choose_how(k);
-	if (wide == type || (in == KERN_PARTIAL && out == KERN_PARTIAL)) {
-		type = wide;
-		in = out = KERN_ELEMENTS;
-	}
-	k->reduce = set()->reduce[in][out][type][op];
-	return true;
-}
-
-bool kern_is_defined(berth_type type, berth_op op)
-{
-	return (unsigned)type < TYPE_COUNT && (unsigned)op < KERN_OPS &&
-	       kern_base.reduce[KERN_ELEMENTS][KERN_ELEMENTS][type][op];
-}
-
 /* ---- the floating-point mode ---- */
 
 #if defined(__x86_64__)
@@ -206,13 +143,79 @@ static void leave_mode(unsigned mode)
 		set_mode(mode);
 }
 
+/* ---- one reduction ---- */
+
+static const struct kern_scale none;
+
+static bool is_power(uint32_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+/* Division by a power of two is multiplication by its reciprocal, bit for bit, and
+ * costs a tenth. */
+static void choose_how(struct kern *k)
+{
+	const struct kern_scale *s = &k->scale;
+	bool divides = s->divide > 1;
+
+	k->times = 1;
+	if (s->prescale == 1 && s->postscale == 1 && !divides) {
+		k->how = KERN_PLAIN;
+	} else if (k->floats && s->prescale == 1 &&
+		   (divides ? s->postscale == 1 && is_power(s->divide) : true)) {
+		k->how = KERN_TIMES;
+		k->times = divides ? 1.0 / s->divide : s->postscale;
+	} else if (k->floats && s->prescale == 1 && s->postscale == 1) {
+		k->how = KERN_DIVIDED;
+	} else {
+		k->how = KERN_SCALED;
+	}
+}
+
+bool kern_make(struct kern *k, berth_type type, berth_op op,
+	       const struct kern_scale *scale, enum kern_form in, enum kern_form out)
+{
+	berth_type wide;
+
+	if (!kern_is_defined(type, op))
+		return false;
+	wide = kern_accumulator(type);
+	k->in_bytes = kern_size(in == KERN_PARTIAL ? wide : type);
+	k->out_bytes = kern_size(out == KERN_PARTIAL ? wide : type);
+	k->floats = about[type].is_float;
+	k->scale = scale ? *scale : none;
+	if (!k->scale.has_prescale || in == KERN_PARTIAL)
+		k->scale.prescale = 1;
+	if (!k->scale.has_postscale || out == KERN_PARTIAL)
+		k->scale.postscale = 1;
+	if (out == KERN_PARTIAL)
+		k->scale.divide = 0;
+	choose_how(k);
+	if (wide == type || (in == KERN_PARTIAL && out == KERN_PARTIAL)) {
+		type = wide;
+		in = out = KERN_ELEMENTS;
+	}
+	k->reduce = set()->reduce[in][out][type][op];
+	k->mode = get_mode();
+	return true;
+}
+
+bool kern_is_defined(berth_type type, berth_op op)
+{
+	return (unsigned)type < TYPE_COUNT && (unsigned)op < KERN_OPS &&
+	       kern_base.reduce[KERN_ELEMENTS][KERN_ELEMENTS][type][op];
+}
+
+/* ---- doing it ---- */
+
 void kern_reduce(const struct kern *k, void *const *dst, unsigned ndst,
 		 const void *const *src, unsigned nsrc, size_t n, bool stream)
 {
-	unsigned mode = enter_mode();
-
+	if (k->mode != MODE)
+		set_mode(MODE);
 	k->reduce(k, dst, ndst, src, nsrc, n, stream);
-	leave_mode(mode);
+	leave_mode(k->mode);
 }
 
 void kern_dots(double dot[3], berth_type type, const void *a, const void *b, size_t n)
