@@ -91,6 +91,7 @@ struct engine {
 	size_t lists_bytes;
 	unsigned idle_rounds;       /* rounds in a row that brought nothing */
 	uint64_t idle_ns;           /* when the last of them ended */
+	bool is_idle;               /* by the last step: it rests until there is news */
 	struct rest *rest;          /* engine_rest.c; QUEUE guards whether there is */
 	_Atomic bool rests;         /* the thread, there */
 	uint64_t reported_ns;       /* the last stall of what some ranks lack */

@@ -47,7 +47,7 @@ static void sooner(uint64_t *ns, uint64_t in)
 
 /* What this rank has told brought nothing.  Until AGAIN_NS, and without news of its own
  * or others, it does not tell it again. */
-static bool rests(const struct engine *e, uint64_t now, uint64_t *ns)
+static bool rests(struct engine *e, uint64_t now, uint64_t *ns)
 {
 	if (!e->idle_rounds)
 		return false;
@@ -59,6 +59,7 @@ static bool rests(const struct engine *e, uint64_t now, uint64_t *ns)
 	    (e->comm->shared && atomic_load(&e->comm->shared->aborted)))
 		return false;
 	sooner(ns, e->again_ns - now);
+	e->is_idle = true;
 	return true;
 }
 
@@ -80,6 +81,7 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns)
 	size_t n = 0;
 
 	*ns = 0;
+	e->is_idle = false;
 	if (e->comm->broken) {
 		struct failure why;
 
