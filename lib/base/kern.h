@@ -53,14 +53,14 @@ struct kern {
 	double times;
 	struct kern_scale scale; /* as far as it applies to these forms; else 1 */
 	bool floats;
-	/* The thread's floating-point mode.  It is read here, since that takes 6 ns, for
-	 * which ranks of a small sum wait anyhow between here and kern_reduce(). */
+	/* The thread's floating-point mode.  kern_make() reads it, since that takes
+	 * 6 ns, for which ranks of a small sum wait anyhow before kern_reduce(). */
 	unsigned mode;
 };
 
 /* The reduction of TYPE by OP (SUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR) from arrays of
- * the form IN to one of the form OUT, for this thread.  SCALE may be NULL.  False: there
- * is none. */
+ * the form IN to one of the form OUT, for this thread.  SCALE may be NULL.  False:
+ * there is none. */
 bool kern_make(struct kern *k, berth_type type, berth_op op,
 	       const struct kern_scale *scale, enum kern_form in, enum kern_form out);
 /* Is there one, for KERN_ELEMENTS? */

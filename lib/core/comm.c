@@ -192,7 +192,8 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->id = config->id;
 	c->net = config->net;
 	c->messages_net = config->messages_net;
-	c->lost = c->left = c->n;
+	c->lost = c->n;
+	c->left = c->n;
 	c->said = calloc(c->n, sizeof *c->said);
 	if (!c->said)
 		return BERTH_MEMORY;

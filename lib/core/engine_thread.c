@@ -45,8 +45,8 @@ static void *serve(void *arg)
 		do
 			step = engine_step(e, &ns);
 		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
-		/* only then, since the bell of a rest takes a system call more: over TCP a
-		 * step of 64 gradients took twice as long */
+		/* only then, since the bell of a rest takes a system call more: over
+		 * TCP a step of 64 gradients took twice as long */
 		if (step == ENGINE_SOON && e->is_idle && e->rest) {
 			engine_rest(e, heard, ns);
 			continue;
