@@ -3,6 +3,7 @@
 #ifndef BERTH_TESTS_ENDED_H
 #define BERTH_TESTS_ENDED_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -225,8 +226,9 @@ static void fork_once(berth_set *set, berth_request *r, void *p, int before)
 				fault, berth_last_error()->text);
 		_exit(fault ? 1 : 0);
 	}
-	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status, "a child: %x",
-	      (unsigned)status);
+	CHECK(pid > 0, "fork: %s", strerror(errno));
+	CHECK(waitpid(pid, &status, 0) == pid, "waitpid: %s", strerror(errno));
+	CHECK(!status, "a child: %x", (unsigned)status);
 }
 
 /* The agent lets no child begin as the rank that its parent is. */
