@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* A thread that runs RUN(CTX), called NAME (at most 15 characters).  The caller's
- * signals are not for it.  False: there is none. */
+ * signals are not for it.  False: it does not run. */
 bool thread_start(pthread_t *thread, const char *name, void *(*run)(void *ctx),
 		  void *ctx);
 

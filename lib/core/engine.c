@@ -119,7 +119,9 @@ void engine_abort(struct engine *e)
 	struct failure why;
 	berth_result rc;
 
+	pthread_mutex_lock(&e->queue);
 	engine_call(e);
+	pthread_mutex_unlock(&e->queue);
 	if (!pthread_mutex_trylock(&e->work)) {
 		comm_abort(e->comm);
 		rc = comm_broken(e->comm, &why);

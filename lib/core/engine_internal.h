@@ -1,8 +1,9 @@
 /* engine_internal.h - what the files of the engine share: engine.c (blocking
  * operations, joining), engine_request.c (submit, wait), engine_end.c (their ends),
- * engine_thread.c, engine_bell.c (sleeping), engine_queue.c (what is pending),
- * engine_messages.c, engine_plan.c (what the plan says of them), engine_step.c (what is
- * to be done next), engine_round.h (a round) and engine_do.c (doing it). */
+ * engine_thread.c, engine_bell.c (sleeping), engine_rest.c, engine_queue.c (what is
+ * pending), engine_messages.c, engine_plan.c (what the plan says of them),
+ * engine_step.c (what is to be done next), engine_round.h (a round) and engine_do.c
+ * (doing it). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
@@ -67,8 +68,9 @@ struct engine {
 	_Atomic uint32_t bell; /* rung when there may be something to do */
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t all_joined; /* how often */
-	bool news;         /* something to be told, since the last round began */
-	bool told_waits;   /* that a thread waits for what the plan holds back */
+	bool news;         /* something was submitted since the last round began */
+	bool told_waits;   /* there a rank waited for what the plan holds back */
+	bool told;         /* nothing to be told has come since then */
 	uint64_t again_ns; /* no round is called before this time without news */
 	/* of the holder of WORK */
 	struct plan plan;
@@ -108,12 +110,12 @@ bool engine_make_lists(struct engine *e);
 /* The thread is to look what there is to do.  No lock is held. */
 void engine_ring(struct engine *e);
 
-/* ---- engine_rest.c: what rounds bring nothing for ---- */
+/* ---- engine_rest.c: the thread sleeps while rounds bring nothing ---- */
 
 /* Of the thread; NULL where no other rank can be heard while it rests. */
 struct rest *engine_rest_make(const struct comm *c);
 void engine_rest_free(struct rest *r);
-/* Has another rank begun an operation that this one has not?  Only when none runs. */
+/* Has another rank begun an operation that this one has not?  Not while one runs. */
 bool engine_is_called(const struct engine *e);
 /* Of the thread, which has WORK: let go of it, and sleep until the bell is not HEARD
  * any more, another rank calls, or for NS. */
@@ -183,7 +185,7 @@ size_t engine_take_bucket(struct engine *e);
 void engine_look_again(struct engine *e);
 /* If a unit that is pending comes again, the next cycle begins. */
 berth_result engine_begin_cycle(struct engine *e);
-/* Others have not been told of something. */
+/* This rank has something that it has not told the others. */
 void engine_note_news(struct engine *e);
 /* Does a thread wait for what the plan holds back?  *SOON: or it will in so many ns. */
 bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon);

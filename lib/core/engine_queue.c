@@ -22,7 +22,7 @@ struct berth_request *engine_find(struct engine *e, uint64_t key)
 
 void engine_note_news(struct engine *e)
 {
-	e->news = true;
+	e->told = false;
 	e->again_ns = 0;
 }
 
@@ -42,7 +42,10 @@ void engine_enter(struct engine *e, struct berth_request *r)
 	atomic_fetch_add(&e->collectives, 1);
 	r->beside = !plan_expects(&e->plan, &r->unit);
 	e->beside += r->beside;
-	engine_note_news(e);
+	e->news = true;
+	/* what the plan expects does not hasten what waits beside it */
+	if (r->beside || e->told_waits)
+		engine_note_news(e);
 }
 
 static void leave(struct engine *e, struct berth_request *r)
@@ -59,7 +62,6 @@ static void leave(struct engine *e, struct berth_request *r)
 		e->last = r->back;
 	e->pending--;
 	e->beside -= r->beside;
-	e->have = 0; /* the plan's next bucket may lack it now */
 }
 
 void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
@@ -90,4 +92,7 @@ void engine_complete_all(struct engine *e, berth_result rc, const struct failure
 			 r->op->name ? r->op->name : "");
 		engine_complete(e, r, rc, &of_one);
 	}
+	pthread_mutex_lock(&e->queue);
+	e->have = 0; /* of the plan's next bucket, which has gone with the others */
+	pthread_mutex_unlock(&e->queue);
 }

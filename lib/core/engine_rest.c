@@ -14,7 +14,7 @@ struct rest {
 	struct bell *bell;
 	int fd;               /* of the bell; -1: the thread sleeps on the futex */
 	struct pollfd *polls; /* while it sleeps */
-	struct pollfd *looks; /* of who has WORK */
+	struct pollfd *looks; /* engine_is_called() */
 };
 
 struct rest *engine_rest_make(const struct comm *c)

@@ -39,7 +39,7 @@ static struct head snapshot(struct engine *e)
 	h.beside = e->beside;
 	h.direct = e->direct != NULL;
 	e->news = false;
-	e->told_waits = h.waits;
+	e->told = true;
 	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
 	     r = r->next) {
 		r->found = false;
@@ -325,8 +325,9 @@ static uint64_t unheard_ns(unsigned idle_rounds)
 	return ns < UNHEARD_NS_MOST ? ns : UNHEARD_NS_MOST;
 }
 
-/* IDLE: what was told brought nothing.  DEADLINE_NS: the first of it, or 0. */
-static void rest(struct engine *e, bool idle, uint64_t deadline_ns)
+/* IDLE: what was told brought nothing.  WAITS: to a rank that waits.  DEADLINE_NS: the
+ * first of it, or 0. */
+static void rest(struct engine *e, bool idle, bool waits, uint64_t deadline_ns)
 {
 	uint64_t again;
 
@@ -336,7 +337,8 @@ static void rest(struct engine *e, bool idle, uint64_t deadline_ns)
 	again = e->idle_ns + (e->rest ? AGAIN_NS : unheard_ns(e->idle_rounds));
 	if (deadline_ns && deadline_ns < again)
 		again = deadline_ns;
-	e->again_ns = idle && !e->news ? again : 0;
+	e->told_waits = waits;
+	e->again_ns = idle && e->told && !(waits && e->news) ? again : 0;
 	pthread_mutex_unlock(&e->queue);
 }
 
@@ -371,7 +373,7 @@ enum engine_step engine_round(struct engine *e)
 		rc = end_round(e, &found);
 	if (rc)
 		return engine_round_failed(e, rc);
-	rest(e, !found.n && !found.did, deadline_ns);
+	rest(e, !found.n && !found.did, told.waits, deadline_ns);
 	if (e->idle_rounds && own.pending)
 		wait_on(e, key);
 	return ENGINE_DID;

@@ -47,10 +47,13 @@ static void sooner(uint64_t *ns, uint64_t in)
 
 /* What this rank has told brought nothing.  Until AGAIN_NS, and without news of its own
  * or others, it does not tell it again. */
-static bool rests(struct engine *e, uint64_t now, uint64_t *ns)
+static bool rests(struct engine *e, uint64_t *ns)
 {
+	uint64_t now;
+
 	if (!e->idle_rounds)
 		return false;
+	now = clock_ns();
 	if (now < e->idle_ns + ENGINE_PAUSE_NS) {
 		sooner(ns, e->idle_ns + ENGINE_PAUSE_NS - now);
 		return true;
@@ -67,11 +70,12 @@ static bool rests(struct engine *e, uint64_t now, uint64_t *ns)
 static bool is_called(struct engine *e, uint64_t *ns)
 {
 	uint64_t now = clock_ns();
-	bool wanted = engine_is_wanted(e, now, ns);
+	bool wanted = engine_is_wanted(e, now, ns),
+	     awaited = e->idle_rounds && e->told_waits;
 
-	if (!e->beside && !e->joined && !wanted)
+	if (!e->beside && !e->joined && !wanted && !awaited)
 		return is_quiet(e, now, ns);
-	return (wanted && !e->told_waits) || !rests(e, now, ns);
+	return (wanted && !e->told_waits) || !rests(e, ns);
 }
 
 enum engine_step engine_step(struct engine *e, uint64_t *ns)
@@ -97,7 +101,7 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns)
 		here = engine_bucket_is_here(e);
 	}
 	/* else it would meet ranks that do not have it, again and again */
-	if (here && rests(e, clock_ns(), ns))
+	if (here && !e->news && rests(e, ns))
 		here = false;
 	if (here)
 		n = engine_take_bucket(e);

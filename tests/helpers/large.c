@@ -9,19 +9,15 @@
  * power of 2 finds the same bytes.  Every byte of a result is compared, and the page
  * behind it has to stay as it was.  It prints "CASE: N elements of TYPE, B bytes:
  * right", of the largest array that a rank has, or the first byte that is wrong. */
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/kern.h"
 #include "lib/berth.h"
 #include "tests/helpers/large.h"
+#include "tests/helpers/own_ranks.h"
 
 enum { TIMEOUT_MS = 300000 /* of each operation */ };
 
@@ -452,99 +448,38 @@ static const struct large_case cases[] = {
 
 /* ---- ranks ---- */
 
-static struct meeting {
-	pthread_barrier_t barrier;
-	unsigned char said[LARGE_RANKS][4096];
-} * meeting;
+/* On which hosts they are as if. */
+struct layout {
+	const struct large_case *c;
+	int hosts;
+};
 
-static int gather_by_memory(void *ctx, const void *in, void *out, size_t bytes)
+static int run_rank(int rank, void *ctx)
 {
-	(void)ctx;
-	if (bytes > sizeof meeting->said[0])
-		return 1;
-	memcpy(meeting->said[large_rank], in, bytes);
-	pthread_barrier_wait(&meeting->barrier);
-	for (int r = 0; r < large_ranks; r++)
-		memcpy((unsigned char *)out + (size_t)r * bytes, meeting->said[r],
-		       bytes);
-	pthread_barrier_wait(&meeting->barrier);
-	return 0;
-}
-
-static void prepare_meeting(void)
-{
-	pthread_barrierattr_t attr;
-
-	meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (meeting == MAP_FAILED)
-		abort();
-	pthread_barrierattr_init(&attr);
-	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&meeting->barrier, &attr, (unsigned)large_ranks);
-	pthread_barrierattr_destroy(&attr);
-}
-
-static void run_rank(const struct large_case *c, const char *host)
-{
+	const struct layout *l = ctx;
+	const struct large_case *c = l->c;
+	char host[16];
 	const struct berth_bootstrap b = { .size = sizeof b,
-					   .rank = large_rank,
+					   .rank = rank,
 					   .ranks = large_ranks,
-					   .allgather = gather_by_memory,
+					   .allgather = own_ranks_gather,
+					   .ctx = &rank,
 					   .host = host };
 	const struct berth_config config = { .size = sizeof config,
 					     .timeout_ms = TIMEOUT_MS,
 					     .bootstrap = &b };
 	struct berth_desc barrier = BERTH_DESC(.kind = BERTH_BARRIER);
 
+	large_rank = rank;
 	large_name = c->name;
+	snprintf(host, sizeof host, "host%d", rank * l->hosts / large_ranks);
 	done(berth_init(&config));
 	c->run(c);
 	done(berth_run(&barrier, -1, NULL));
 	if (!large_rank)
 		large_print(c->type);
 	berth_shutdown();
-}
-
-/* The first that fails ends the others, which would wait for it. */
-static int await_ranks(pid_t *pid)
-{
-	int worst = 0, status;
-
-	for (int left = large_ranks; left--;) {
-		const pid_t who = wait(&status);
-
-		for (int r = 0; r < large_ranks; r++)
-			if (pid[r] == who)
-				pid[r] = 0;
-		if (!status || worst)
-			continue;
-		worst = 1;
-		if (WIFSIGNALED(status))
-			fprintf(stderr, "%s\n", strsignal(WTERMSIG(status)));
-		for (int r = 0; r < large_ranks; r++)
-			if (pid[r])
-				kill(pid[r], SIGKILL);
-	}
-	return worst;
-}
-
-static int start_ranks(const struct large_case *c, int hosts)
-{
-	pid_t pid[LARGE_RANKS];
-	char name[16];
-
-	prepare_meeting();
-	for (large_rank = 0; large_rank < large_ranks; large_rank++) {
-		pid[large_rank] = fork();
-		if (pid[large_rank])
-			continue;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(name, sizeof name, "host%d", large_rank * hosts / large_ranks);
-		run_rank(c, name);
-		exit(0);
-	}
-	return await_ranks(pid);
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -565,7 +500,8 @@ int main(int argc, char **argv)
 		if (at == argc)
 			printf("%s\n", cases[i].name);
 		else if (!strcmp(argv[at], cases[i].name))
-			return start_ranks(&cases[i], hosts);
+			return own_ranks_run(large_ranks, run_rank,
+					     &(struct layout){ &cases[i], hosts });
 	}
 	return at == argc ? 0 : 2;
 }

@@ -11,13 +11,10 @@
  * step, and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation
  * is printed when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
 #include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "lib/berth.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
+#include "tests/helpers/own_ranks.h"
 #include "tests/helpers/program_requests.h"
 #include "tests/helpers/program_sets.h"
 
@@ -368,26 +365,6 @@ static void run_program(unsigned program)
 
 /* ---- ranks ---- */
 
-/* Where the ranks start themselves: their memory. */
-static struct meeting {
-	pthread_barrier_t barrier;
-	unsigned char said[REFERENCE_RANKS][4096];
-} * meeting;
-
-static int gather_by_memory(void *ctx, const void *in, void *out, size_t bytes)
-{
-	(void)ctx;
-	if (bytes > sizeof meeting->said[0])
-		return 1;
-	memcpy(meeting->said[rank], in, bytes);
-	pthread_barrier_wait(&meeting->barrier);
-	for (int r = 0; r < size; r++)
-		memcpy((unsigned char *)out + (size_t)r * bytes, meeting->said[r],
-		       bytes);
-	pthread_barrier_wait(&meeting->barrier);
-	return 0;
-}
-
 /* Ranks on one host have its name. */
 static void find_hosts(void)
 {
@@ -415,11 +392,12 @@ static void begin_library(void)
 	const struct berth_bootstrap b = { .size = sizeof b,
 					   .rank = rank,
 					   .ranks = size,
-					   .allgather = gather_by_memory,
+					   .allgather = own_ranks_gather,
+					   .ctx = &rank,
 					   .host = host_name };
 	const struct berth_config c = { .size = sizeof c,
 					.timeout_ms = TIMEOUT_MS,
-					.bootstrap = meeting ? &b : NULL };
+					.bootstrap = own_ranks ? &b : NULL };
 
 	if (berth_init(&c)) {
 		fprintf(stderr, "%s\n", berth_last_error()->text);
@@ -454,53 +432,22 @@ static int run_rank(unsigned first, unsigned count)
 	return 0;
 }
 
-static void prepare_meeting(void)
-{
-	pthread_barrierattr_t attr;
-
-	meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (meeting == MAP_FAILED)
-		abort();
-	pthread_barrierattr_init(&attr);
-	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&meeting->barrier, &attr, (unsigned)size);
-	pthread_barrierattr_destroy(&attr);
-}
+struct layout {
+	int hosts;
+	unsigned first, count;
+};
 
 /* Ranks of one host follow each other, or do not. */
-static int start_ranks(int hosts, unsigned first, unsigned count)
+static int run_own_rank(int own, void *ctx)
 {
-	pid_t pid[REFERENCE_RANKS];
+	const struct layout *l = ctx;
 	char name[16];
-	int worst = 0;
 
-	prepare_meeting();
-	for (rank = 0; rank < size; rank++) {
-		pid[rank] = fork();
-		if (pid[rank])
-			continue;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(name, sizeof name, "host%d",
-			 first % 2 ? rank * hosts / size : rank * rank % hosts);
-		host_name = name;
-		exit(run_rank(first, count));
-	}
-	for (int left = size; left--;) {
-		int status;
-		pid_t who = wait(&status);
-
-		if (who > 0 && status && !worst) {
-			worst = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-			for (int r = 0; r < size; r++) /* they would wait for it */
-				if (pid[r] && pid[r] != who)
-					kill(pid[r], SIGTERM);
-		}
-		for (int r = 0; r < size; r++)
-			if (pid[r] == who)
-				pid[r] = 0;
-	}
-	return worst;
+	rank = own;
+	snprintf(name, sizeof name, "host%d",
+		 l->first % 2 ? rank * l->hosts / size : rank * rank % l->hosts);
+	host_name = name;
+	return run_rank(l->first, l->count);
 }
 
 int main(int argc, char **argv)
@@ -523,6 +470,8 @@ int main(int argc, char **argv)
 	seed = program_seed = number[0];
 	with_known = getenv("PROGRAMS_KNOWN");
 	steps_most = number[3];
-	return size ? start_ranks(hosts, number[2], number[1])
-		    : run_rank(number[2], number[1]);
+	if (!size)
+		return run_rank(number[2], number[1]);
+	return own_ranks_run(size, run_own_rank,
+			     &(struct layout){ hosts, number[2], number[1] });
 }
