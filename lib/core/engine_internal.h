@@ -69,7 +69,7 @@ struct engine {
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t all_joined; /* how often */
 	bool news;         /* something was submitted since the last round began */
-	bool told_waits;   /* there a rank waited for what the plan holds back */
+	bool told_waits;   /* in vain there, a rank for what the plan holds back */
 	bool told;         /* nothing to be told has come since then */
 	uint64_t again_ns; /* no round is called before this time without news */
 	/* of the holder of WORK */

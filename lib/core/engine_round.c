@@ -337,7 +337,7 @@ static void rest(struct engine *e, bool idle, bool waits, uint64_t deadline_ns)
 	again = e->idle_ns + (e->rest ? AGAIN_NS : unheard_ns(e->idle_rounds));
 	if (deadline_ns && deadline_ns < again)
 		again = deadline_ns;
-	e->told_waits = waits;
+	e->told_waits = idle && waits;
 	e->again_ns = idle && e->told && !(waits && e->news) ? again : 0;
 	pthread_mutex_unlock(&e->queue);
 }

@@ -14,6 +14,7 @@ static enum engine_step follow_plan(struct engine *e, size_t n)
 		return ENGINE_DID;
 	}
 	pthread_mutex_lock(&e->queue);
+	e->told_waits = false; /* it may have been for this */
 	rc = plan_advance(&e->plan);
 	if (e->plan.cycle != cycle)
 		engine_look_again(e);
@@ -71,7 +72,7 @@ static bool is_called(struct engine *e, uint64_t *ns)
 {
 	uint64_t now = clock_ns();
 	bool wanted = engine_is_wanted(e, now, ns),
-	     awaited = e->idle_rounds && e->told_waits;
+	     awaited = e->told_waits && !e->told && e->pending;
 
 	if (!e->beside && !e->joined && !wanted && !awaited)
 		return is_quiet(e, now, ns);
