@@ -181,18 +181,17 @@ static ssize_t receive(struct p2p_stream *s, int fd, void *to, size_t most)
 	return (ssize_t)most;
 }
 
-static ssize_t fill(struct p2p_stream *s, int fd)
+/* What the socket has, behind what IN has, until that is MOST bytes; if it is already,
+ * as much as there is room. */
+static ssize_t fill(struct p2p_stream *s, int fd, size_t most)
 {
-	size_t room;
+	size_t room = most > s->in_have ? most - s->in_have : P2P_IN_BYTES - s->in_have;
 	ssize_t k;
 
 	if (s->in_at) {
 		memmove(s->in, s->in + s->in_at, s->in_have);
 		s->in_at = 0;
 	}
-	/* of large data only the next head, so that they come to where they belong */
-	room = s->is_bulk ? sizeof s->frame : P2P_IN_BYTES;
-	room = room > s->in_have ? room - s->in_have : P2P_IN_BYTES - s->in_have;
 	k = recv(fd, s->in + s->in_have, room, MSG_DONTWAIT);
 	s->is_drained = k < (ssize_t)room;
 	if (k > 0)
@@ -221,7 +220,9 @@ static bool more(struct p2p_stream *s)
 
 		if (fd < 0 || s->has_ended[lane] || (s->hears >= 0 && s->hears != lane))
 			continue;
-		k = fill(s, fd);
+		/* of large data only the next head, so that they come to where they
+		 * belong */
+		k = fill(s, fd, s->is_bulk ? sizeof s->frame : P2P_IN_BYTES);
 		if (k > 0) {
 			s->hears = lane;
 			return true;
@@ -282,7 +283,7 @@ size_t p2p_stream_body(struct p2p_stream *s, void *to)
 	ssize_t got;
 
 	if (!s->in_have && s->body && !s->is_drained) {
-		got = to ? receive(s, fd, to, s->body) : fill(s, fd);
+		got = to ? receive(s, fd, to, s->body) : fill(s, fd, P2P_IN_BYTES);
 		s->is_over = is_over(got);
 		if (to && got > 0)
 			k = (size_t)got;

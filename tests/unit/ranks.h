@@ -37,7 +37,11 @@ __attribute__((format(printf, 2, 3))) static void ranks_fail(struct ranks *r,
 							     const char *fmt, ...)
 {
 	va_list ap;
-	int n = snprintf(r->said, 512, "rank %u of %u: ", r->me, r->n);
+	int n;
+
+	if (*r->said) /* what the first one says: the others lose it */
+		_exit(1);
+	n = snprintf(r->said, 512, "rank %u of %u: ", r->me, r->n);
 
 	va_start(ap, fmt);
 	vsnprintf(r->said + n, 512 - (size_t)n, fmt, ap);

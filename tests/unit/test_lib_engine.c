@@ -115,6 +115,7 @@ static const struct backend liars = {
 
 static struct world world;
 static const unsigned ranks[RANKS] = { 0, 1, 2 };
+static unsigned local[RANKS] = { 0, 1, WORLD_NOT_HERE };
 static const char *said[RANKS];
 
 static struct comm comm = { .world = &world,
@@ -124,13 +125,16 @@ static struct comm comm = { .world = &world,
 			    .back = &liars,
 			    .said = said };
 
-/* Its thread is not started. */
+/* Its thread is not started.  Rank 0 is of this host, rank 2 is not. */
 static struct engine *make(void)
 {
+	struct boot_record *records = calloc(2 * BOOT_RECORDS, sizeof *records);
 	struct engine *e;
 
-	world.memory.rank = calloc(1, sizeof *world.memory.rank);
-	world.memory.records = calloc(BOOT_RECORDS, sizeof *world.memory.records);
+	world.local = local;
+	world.memory.local_rank = ME;
+	world.memory.rank = calloc(2, sizeof *world.memory.rank);
+	world.memory.records = records + BOOT_RECORDS;
 	world.params.stall_off = true;
 	world.params.fusion_bytes = 1 << 20;
 	e = engine_make(&comm);
@@ -171,6 +175,7 @@ static void turn(struct engine *e)
 	uint64_t ns;
 
 	e->joined = !draw(8);
+	atomic_store(&world.memory.rank[0].number, any_number());
 	for (unsigned i = 0; i < UNITS; i++)
 		r[i] = draw(4) ? submit(e, i) : NULL;
 	for (unsigned k = 0; k < STEPS; k++) {

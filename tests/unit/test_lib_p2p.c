@@ -327,7 +327,8 @@ START_TEST(late)
 }
 END_TEST
 
-/* One side ends in the middle of the data. */
+/* One side, which is to be cut off, ends in the middle of the data.  The other one stops
+ * there until that has happened: else all data might come in one pass. */
 static void cut_off(struct rig *g)
 {
 	enum { BYTES = 64 << 20 };
@@ -339,15 +340,19 @@ static void cut_off(struct rig *g)
 					  : rig_send(peer, 4, data, BYTES);
 
 		rig_post(g, &m, 1);
+		while (!m.moved)
+			p2p_progress(g->p);
 		if (me == k) {
-			while (!m.moved)
-				p2p_progress(g->p);
 			pthread_mutex_lock(&g->p->moving);
 			m.deadline_ns = 1;
 			atomic_store(&g->p->deadline_ns, 1);
 			g->p->tick_ns = 0; /* it looks at once */
 			pthread_mutex_unlock(&g->p->moving);
+			p2p_progress(g->p);
+			atomic_store(&g->shared->step, k + 1);
 		}
+		while (atomic_load(&g->shared->step) <= k)
+			sched_yield();
 		rig_await(g, 1);
 		RANKS_ASSERT(g->r,
 			     m.rc == BERTH_TIMEOUT || (me == 0 && k == 1 && !m.rc),
