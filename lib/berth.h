@@ -229,9 +229,8 @@ berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **
  * order of its ranks.  Other ranks do not call. */
 berth_result berth_set_make(const struct berth_bootstrap *bootstrap, berth_set **set);
 /* Operations of all ranks in the set, those that run and those that come, end with
- * BERTH_ABORTED.  WHY, or NULL, stands in the text of the error.  A rank of another
- * host hears of it in an operation over a connection; one that waits for a rank of its
- * own host, or for a message, does not: it calls berth_set_abort() itself. */
+ * BERTH_ABORTED.  WHY, or NULL, stands in the text of the error.  It returns before
+ * the others have heard of it: who waits hears within 0.2 s, of another host too. */
 berth_result berth_set_abort(berth_set *set, const char *why);
 /* This rank leaves the set, and waits for no other.  SET is then no longer valid, even
  * if the call fails.  Operations of this rank that still run in it end with

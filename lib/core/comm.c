@@ -66,11 +66,23 @@ static berth_result look_for_stall(struct comm *c, uint64_t now)
 	return BERTH_OK;
 }
 
+/* The place of who has aborted the set. */
+static unsigned aborter(const struct comm *c)
+{
+	unsigned by = atomic_load(&c->shared->aborted);
+
+	return by && by <= c->n ? by - 1 : c->me;
+}
+
 /* Has this rank, or another, ended what the set does? */
 static berth_result look_for_end(struct comm *c)
 {
+	if (c->hear)
+		c->hear(c->hear_ctx);
+	if (atomic_load(&c->shared->aborted))
+		atomic_store(&c->aborts, true);
 	if (atomic_load(&c->aborts) && c->net)
-		net_break(c->net, c->me, BERTH_ABORTED);
+		net_break(c->net, aborter(c), BERTH_ABORTED);
 	if (atomic_load(&c->aborted) || atomic_load(&c->aborts))
 		return BERTH_ABORTED;
 	for (unsigned i = 0; c->id && i < c->n; i++)
@@ -369,16 +381,22 @@ berth_result comm_broken(const struct comm *c, struct failure *why)
 	return rc;
 }
 
-void comm_say_abort(struct comm *c, const char *why)
+/* Who is first says why. */
+void comm_hear_abort(struct comm *c, unsigned place, const char *why)
 {
 	struct region_shared *s = c->shared;
 	uint32_t nobody = 0;
 
-	if (atomic_compare_exchange_strong(&s->aborting, &nobody, c->me + 1)) {
+	if (atomic_compare_exchange_strong(&s->aborting, &nobody, place + 1)) {
 		snprintf(s->why, sizeof s->why, "%s", why ? why : "");
-		atomic_store(&s->aborted, c->me + 1);
+		atomic_store(&s->aborted, place + 1);
 	}
 	atomic_store(&c->aborts, true);
+}
+
+void comm_say_abort(struct comm *c, const char *why)
+{
+	comm_hear_abort(c, c->me, why);
 }
 
 void comm_abort(struct comm *c)
@@ -389,9 +407,9 @@ void comm_abort(struct comm *c)
 	comm_say_end(c, &c->finally, "an operation");
 	atomic_store(&c->broken, BERTH_ABORTED);
 	if (c->n > 1)
-		c->back->end(c->group, BERTH_ABORTED, c->me);
+		c->back->end(c->group, BERTH_ABORTED, aborter(c));
 	if (c->net)
-		net_break(c->net, c->me, BERTH_ABORTED);
+		net_break(c->net, aborter(c), BERTH_ABORTED);
 }
 
 /* ---- running ---- */

@@ -64,6 +64,9 @@ struct comm {
 	bool no_stall_check;  /* waits for no operation: no stall */
 	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
 	_Atomic bool aborts;  /* the same; and so does what waits on other ranks */
+	/* Has a rank of another host aborted the set?  If so, comm_hear_abort(). */
+	void (*hear)(void *ctx);
+	void *hear_ctx;
 	struct berth_metrics count;
 };
 
@@ -124,6 +127,8 @@ void comm_say_end(const struct comm *c, struct failure *why, const char *words);
 /* Aborts the set, for the reason WHY, or NULL; any thread.  What runs here ends within
  * 50 ms. */
 void comm_say_abort(struct comm *c, const char *why);
+/* The rank of PLACE, of another host, has aborted it. */
+void comm_hear_abort(struct comm *c, unsigned place, const char *why);
 /* The same, of the thread that may run operations: at once. */
 void comm_abort(struct comm *c);
 /* Nobody is to wait for this rank any more. */

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "lib/core/engine_internal.h"
+#include "lib/core/engine_round.h"
 
 enum { LOOK_NS = 50000000 /* of who waits, to the next look */ };
 
@@ -17,6 +17,8 @@ struct engine *engine_make(struct comm *c)
 	e->users = 1;
 	e->forks = engine_forks();
 	e->comm = c;
+	c->hear = c->net ? engine_hear : NULL;
+	c->hear_ctx = e;
 	e->last = &e->first;
 	e->idle.coll.kind = BERTH_BARRIER;
 	e->idle.name = "asynchronous operations";
@@ -55,6 +57,7 @@ void engine_free(struct engine *e)
 	e->rest = NULL;
 	pthread_mutex_unlock(&e->queue);
 	engine_rest_free(rest);
+	e->comm->hear = NULL;
 	engine_free_messages(e);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
@@ -113,21 +116,28 @@ berth_result engine_run(struct engine *e, const struct op *op, struct failure *w
 	return rc || !r ? rc : engine_wait(r, -1, why);
 }
 
+static void tell_other_hosts(struct engine *e)
+{
+	struct messages *m =
+		e->comm->net ? engine_need_messages(e) : engine_use_messages(e);
+
+	if (!m)
+		return;
+	messages_abort(m);
+	messages_leave(m);
+}
+
 /* A thread that is at work sees it within 50 ms, and so does a rank that rests. */
 void engine_abort(struct engine *e)
 {
-	struct failure why;
-	berth_result rc;
-
 	pthread_mutex_lock(&e->queue);
 	engine_call(e);
 	pthread_mutex_unlock(&e->queue);
 	if (!pthread_mutex_trylock(&e->work)) {
-		comm_abort(e->comm);
-		rc = comm_broken(e->comm, &why);
-		engine_complete_all(e, rc, &why);
+		engine_end_aborted(e);
 		pthread_mutex_unlock(&e->work);
 	}
+	tell_other_hosts(e);
 	engine_ring(e);
 }
 

@@ -133,6 +133,9 @@ void engine_let_go(struct engine *e);
 struct messages *engine_need_messages(struct engine *e);
 /* The same, without making any. */
 struct messages *engine_use_messages(struct engine *e);
+/* Has a rank of another host aborted the set?  Its messages are made for that: of C,
+ * while it waits, and of the thread. */
+void engine_hear(void *engine);
 /* After messages_stop(): no use begins any more. */
 void engine_free_messages(struct engine *e);
 

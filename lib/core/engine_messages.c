@@ -28,6 +28,16 @@ struct messages *engine_need_messages(struct engine *e)
 	return m;
 }
 
+void engine_hear(void *engine)
+{
+	struct messages *m = engine_need_messages(engine);
+
+	if (!m)
+		return;
+	messages_hear(m);
+	messages_leave(m);
+}
+
 void engine_free_messages(struct engine *e)
 {
 	struct messages *m;

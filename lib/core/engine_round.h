@@ -14,6 +14,9 @@ void engine_end_turn(struct engine *e, berth_result rc);
 /* A round did: if it is broken, all that is pending ends. */
 enum engine_step engine_round_failed(struct engine *e, berth_result rc);
 
+/* The set was aborted: what is in flight ends.  WORK is held. */
+void engine_end_aborted(struct engine *e);
+
 /* R, which ranks have called for in different ways, fails on all of them.  NULL: this
  * rank has joined without it. */
 berth_result engine_tell_difference(struct engine *e, struct berth_request *r);

@@ -1,8 +1,9 @@
 #include "lib/base/thread.h"
-#include "lib/core/engine_internal.h"
+#include "lib/core/engine_round.h"
 
 enum {
-	DOZE_NS = 10000000 /* of the thread, to the next one while there is work */
+	DOZE_NS = 10000000, /* of the thread, to the next one while there is work */
+	HEAR_NS = 50000000  /* between two looks whether another host has aborted */
 };
 
 static void listen(struct engine *e, uint32_t heard, uint64_t ns)
@@ -31,10 +32,24 @@ static uint64_t doze(struct engine *e, uint64_t *seen)
 	return ns;
 }
 
+/* While nothing runs, no wait of the comm's does it. */
+static void hear(struct engine *e, uint64_t *heard_ns)
+{
+	struct comm *c = e->comm;
+	uint64_t now = clock_coarse_ns();
+
+	if (!c->hear || now - *heard_ns < HEAR_NS || c->broken)
+		return;
+	*heard_ns = now;
+	c->hear(c->hear_ctx);
+	if (atomic_load(&c->aborts))
+		engine_end_aborted(e);
+}
+
 static void *serve(void *arg)
 {
 	struct engine *e = arg;
-	uint64_t seen = 0;
+	uint64_t seen = 0, heard_ns = 0;
 
 	while (!atomic_load(&e->comm->aborted)) {
 		uint32_t heard = atomic_load(&e->bell);
@@ -45,6 +60,7 @@ static void *serve(void *arg)
 		do
 			step = engine_step(e, &ns);
 		while (step == ENGINE_DID && !atomic_load(&e->comm->aborted));
+		hear(e, &heard_ns);
 		/* only then, since the bell of a rest takes a system call more: over
 		 * TCP a step of 64 gradients took twice as long */
 		if (step == ENGINE_SOON && e->is_idle && e->rest) {

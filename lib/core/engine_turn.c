@@ -37,3 +37,13 @@ enum engine_step engine_round_failed(struct engine *e, berth_result rc)
 	engine_complete_all(e, rc, &why);
 	return ENGINE_DID;
 }
+
+void engine_end_aborted(struct engine *e)
+{
+	struct failure why;
+	berth_result rc;
+
+	comm_abort(e->comm);
+	rc = comm_broken(e->comm, &why);
+	engine_complete_all(e, rc, &why);
+}

@@ -12,7 +12,13 @@
 
 /* From one look of the thread at what is in flight to the next: a rank that waits for
  * its messages itself is not disturbed. */
-enum { DOZE_NS = 2000000 };
+enum {
+	DOZE_NS = 2000000,
+	/* between two steps of telling others; twice as long after each */
+	TELL_NS = 1000000,
+	TELL_MOST_NS = 64000000,
+	TELL_LAST_NS = 200000000 /* of a rank that removes the set, in all */
+};
 
 struct messages {
 	struct comm *comm;
@@ -20,6 +26,7 @@ struct messages {
 	pthread_t thread;
 	_Atomic uint32_t in_flight, bell, uses;
 	_Atomic bool dozes, stopped;
+	_Atomic bool aborts; /* others are to be told */
 	int *local;
 };
 
@@ -39,6 +46,25 @@ static bool nothing_left(void *ctx)
 	       atomic_load(&m->stopped);
 }
 
+/* Of who has aborted the set.  A rank that removes it at once has little time. */
+static void tell_abort(struct messages *m)
+{
+	uint64_t ns = TELL_NS, last_ns = TELL_LAST_NS;
+	bool stopped;
+
+	for (;;) {
+		uint32_t heard = atomic_load(&m->bell);
+
+		stopped = atomic_load(&m->stopped);
+		if (p2p_abort(m->p2p, m->comm->shared->why) || (stopped && !last_ns))
+			return;
+		sleep_on(&m->bell, heard, ns);
+		if (stopped)
+			last_ns -= ns < last_ns ? ns : last_ns;
+		ns = ns < TELL_MOST_NS ? 2 * ns : TELL_MOST_NS;
+	}
+}
+
 static void *serve(void *arg)
 {
 	struct messages *m = arg;
@@ -47,6 +73,10 @@ static void *serve(void *arg)
 		uint32_t heard = atomic_load(&m->bell);
 
 		atomic_store(&m->dozes, true);
+		if (atomic_exchange(&m->aborts, false)) {
+			tell_abort(m);
+			continue;
+		}
 		if (nothing_left(m)) {
 			sleep_on(&m->bell, heard, 0);
 			continue;
@@ -68,6 +98,11 @@ static berth_result look(void *ctx)
 			       atomic_load(&c->shared->aborted)
 		       ? BERTH_ABORTED
 		       : BERTH_OK;
+}
+
+static void hear_abort(void *ctx, unsigned place, const char *why)
+{
+	comm_hear_abort(((struct messages *)ctx)->comm, place, why);
 }
 
 static bool is_lost(void *ctx, unsigned place)
@@ -100,6 +135,7 @@ static struct p2p *join(struct messages *m)
 				     .net = c->messages_net,
 				     .look = look,
 				     .is_lost = is_lost,
+				     .aborted = hear_abort,
 				     .ctx = m,
 				     .cores = c->world->cores };
 
@@ -157,6 +193,21 @@ void messages_free(struct messages *m)
 	p2p_leave(m->p2p);
 	free(m->local);
 	free(m);
+}
+
+/* ---- the end of the set ---- */
+
+void messages_abort(struct messages *m)
+{
+	p2p_end(m->p2p, BERTH_ABORTED);
+	p2p_wake(m->p2p);
+	atomic_store(&m->aborts, true);
+	ring(m);
+}
+
+void messages_hear(struct messages *m)
+{
+	p2p_progress(m->p2p);
 }
 
 /* ---- waiting ---- */

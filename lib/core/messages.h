@@ -29,6 +29,10 @@ void messages_enter(struct messages *m);
 void messages_leave(struct messages *m);
 /* What is in flight, and what comes, ends with BERTH_ABORTED. */
 void messages_stop(struct messages *m);
+/* This rank has aborted the set: ranks of other hosts are told, while M is there. */
+void messages_abort(struct messages *m);
+/* Has another host's rank done so?  C knows it then. */
+void messages_hear(struct messages *m);
 /* After messages_stop(), when no use begins any more; waits for those that have. */
 void messages_free(struct messages *m);
 

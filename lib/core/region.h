@@ -15,7 +15,7 @@ struct region_shared {
 	_Atomic uint32_t aborting; /* 1 + the place that aborts the set */
 	_Atomic uint32_t aborted;  /* the same; WHY is whole */
 	_Atomic uint32_t resting;  /* ranks whose bell is to be rung (engine_rest.c) */
-	char why[240];
+	char why[240];      /* a rank of another host hears P2P_REASON_BYTES of it */
 	struct bell bell[]; /* of each of them; LEFT: it has left the set */
 };
 

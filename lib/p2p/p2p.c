@@ -216,9 +216,10 @@ static bool say_last(struct p2p *p, struct p2p_peer *q)
 		p2p_push_answers(p, q);
 		q->said_last = !q->answers.n && p2p_peer_put(p, q, &f, NULL, 0);
 	}
+	if (q->stream && !p2p_stream_flush(q->stream))
+		return true; /* it has gone itself */
 	if (q->stream)
-		return p2p_stream_flush(q->stream) && q->said_last &&
-		       p2p_stream_is_sent(q->stream);
+		return q->said_last && p2p_stream_is_sent(q->stream);
 	p2p_peer_wake(p, q);
 	return !q->answers.n;
 }

@@ -37,6 +37,7 @@ enum {
 	P2P_EAGER_BYTES = 8 << 10,
 	P2P_ROOM_BYTES = 256 << 10,
 	P2P_HEADS = 65536,
+	P2P_REASON_BYTES = 200,
 	P2P_MESSAGES = 65536 /* in flight, of one rank */
 };
 
@@ -57,6 +58,9 @@ struct p2p_config {
 	/* Asked each 50 ms about peers with messages in flight.  It must not call
 	 * p2p. */
 	bool (*is_lost)(void *ctx, unsigned place);
+	/* PLACE has ended the group, for the reason TEXT, before all messages end with
+	 * BERTH_ABORTED.  It must not call p2p.  NULL: nobody asks. */
+	void (*aborted)(void *ctx, unsigned place, const char *text);
 	void *ctx;
 	unsigned cores; /* that the ranks of this host may use */
 };
@@ -127,5 +131,10 @@ bool p2p_owes(const struct p2p *p);
 void p2p_wake(struct p2p *p);
 /* All messages in flight end with WHY, and so do all that are posted later. */
 void p2p_end(struct p2p *p, berth_result why);
+/* After p2p_end(): go on with telling all ranks of other hosts that this rank ends the
+ * group, for the reason TEXT, of which P2P_REASON_BYTES count.  Those that wait for
+ * nothing hear of it when they wait the next time.  TRUE: there is nobody left who has
+ * not been told. */
+bool p2p_abort(struct p2p *p, const char *text);
 
 #endif

@@ -21,7 +21,8 @@ enum p2p_kind {
 	P2P_WITHDRAW, /* its sender no longer waits, or has stopped sending it */
 	P2P_GONE,     /* it has been withdrawn */
 	P2P_CREDIT,   /* only what all frames have */
-	P2P_LEAVE     /* its sender has left the group; no frame follows */
+	P2P_LEAVE,    /* its sender has left the group; no frame follows */
+	P2P_ABORT     /* its sender ends the group, for the reason that is its body */
 };
 
 enum {
@@ -35,15 +36,20 @@ struct p2p_frame {
 	 * last frame: it may send as many more. */
 	uint32_t heads, room;
 	uint64_t tag;   /* of EAGER, OFFER, WITHDRAW */
-	uint64_t bytes; /* of the message; of DATA: of the piece */
+	uint64_t bytes; /* of the message; of DATA: the piece; of ABORT: the reason */
 };
 
 /* The bytes that follow.  FALSE: there is no such frame. */
 static inline bool p2p_frame_body(const struct p2p_frame *f, uint64_t *bytes)
 {
-	*bytes = f->kind == P2P_EAGER || f->kind == P2P_DATA ? f->bytes : 0;
+	bool has_body =
+		f->kind == P2P_EAGER || f->kind == P2P_DATA || f->kind == P2P_ABORT;
+
+	*bytes = has_body ? f->bytes : 0;
 	if (f->kind == P2P_EAGER)
 		return *bytes <= P2P_EAGER_BYTES;
+	if (f->kind == P2P_ABORT)
+		return *bytes <= P2P_REASON_BYTES;
 	if (f->kind == P2P_DATA)
 		return *bytes > 0 && *bytes <= P2P_PIECE_BYTES;
 	return f->kind > P2P_EAGER && f->kind <= P2P_LEAVE;

@@ -1,6 +1,7 @@
 /* p2p_internal.h - what the files of p2p.h share: p2p.c (joining, posting, waiting),
  * p2p_move.c (what goes and comes), p2p_end.c (messages that end otherwise),
- * p2p_peer.c (one peer, by ring or stream, and the numbers of messages). */
+ * p2p_peer.c (one peer, by ring or stream, and the numbers of messages), p2p_abort.c
+ * (the end of the group, told to others). */
 #ifndef BERTH_LIB_P2P_INTERNAL_H
 #define BERTH_LIB_P2P_INTERNAL_H
 
@@ -47,6 +48,7 @@ struct p2p_peer {
 	bool gone;               /* nothing goes or comes any more */
 	bool left;               /* it has said so itself */
 	bool said_last;          /* it knows that this rank leaves */
+	bool said_abort;         /* or that it ends the group */
 	uint32_t pending;        /* messages in flight that name it */
 	struct p2p_list waiting; /* sends of which nothing has been said */
 	struct p2p_list sending; /* sends whose data have been asked for */
@@ -133,6 +135,11 @@ void p2p_lose(struct p2p *p, struct p2p_peer *q);
 void p2p_give_up(struct p2p *p, berth_result why);
 /* What time has ended, and which peers are gone. */
 void p2p_look(struct p2p *p);
+
+/* ---- p2p_abort.c ---- */
+
+/* Q has said so, in the frame that comes. */
+void p2p_hear_abort(struct p2p *p, struct p2p_peer *q);
 
 /* ---- p2p_move.c ---- */
 

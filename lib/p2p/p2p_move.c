@@ -475,6 +475,9 @@ static enum taken take(struct p2p *p, struct p2p_peer *q, const struct p2p_frame
 		return take_withdrawal(p, q, f);
 	case P2P_GONE:
 		return take_gone(p, q, f);
+	case P2P_ABORT:
+		p2p_hear_abort(p, q);
+		return TAKEN;
 	case P2P_LEAVE:
 		q->left = true;
 		return BAD; /* nothing follows */

@@ -154,13 +154,21 @@ bool p2p_stream_flush(struct p2p_stream *s)
 	return true;
 }
 
+/* Who has closed it takes nothing more, and SIOCOUTQ goes on to count that. */
+static bool is_reset(int fd)
+{
+	struct pollfd p = { fd, 0, 0 };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 bool p2p_stream_is_sent(const struct p2p_stream *s)
 {
 	int fd = s->speaks < 0 ? -1 : net_socket(s->net, s->peer, (unsigned)s->speaks);
 	int left = 0;
 
 	return p2p_stream_is_flushed(s) &&
-	       (fd < 0 || ioctl(fd, SIOCOUTQ, &left) || !left);
+	       (fd < 0 || ioctl(fd, SIOCOUTQ, &left) || !left || is_reset(fd));
 }
 
 /* ---- what comes ---- */
@@ -244,7 +252,7 @@ static int take_head(struct p2p_stream *s)
 	memcpy(&f, s->in + s->in_at, sizeof f);
 	if (!p2p_frame_body(&f, &body))
 		return -1;
-	if (f.kind == P2P_EAGER && s->in_have < sizeof f + body)
+	if (f.kind != P2P_DATA && s->in_have < sizeof f + body)
 		return 0;
 	s->in_at += sizeof f;
 	s->in_have -= sizeof f;

@@ -63,7 +63,7 @@ static inline bool p2p_stream_is_flushed(const struct p2p_stream *s)
 	return !s->out_have && !s->data_left;
 }
 
-/* The peer's host has all of it. */
+/* The peer's host has all of it, or takes nothing more. */
 bool p2p_stream_is_sent(const struct p2p_stream *s);
 
 /* The next frame, or the one that has been begun (*FRESH says which).  1; 0: it has not

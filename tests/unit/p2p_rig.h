@@ -44,6 +44,15 @@ static bool rig_is_lost(void *ctx, unsigned place)
 	return atomic_load(&((struct rig *)ctx)->shared->gone[place]);
 }
 
+/* Who has ended the group, and why; nobody: empty. */
+static char rig_aborted[P2P_REASON_BYTES + 20];
+
+static void rig_note_abort(void *ctx, unsigned place, const char *text)
+{
+	(void)ctx;
+	snprintf(rig_aborted, sizeof rig_aborted, "%u: %s", place, text);
+}
+
 static void rig_join(struct rig *g, struct ranks *r)
 {
 	unsigned host = r->me % rig_hosts;
@@ -51,6 +60,7 @@ static void rig_join(struct rig *g, struct ranks *r)
 				.me = r->me,
 				.local = g->local,
 				.is_lost = rig_is_lost,
+				.aborted = rig_note_abort,
 				.ctx = g,
 				.cores = 2 };
 

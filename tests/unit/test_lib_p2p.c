@@ -327,8 +327,8 @@ START_TEST(late)
 }
 END_TEST
 
-/* One side, which is to be cut off, ends in the middle of the data.  The other one stops
- * there until that has happened: else all data might come in one pass. */
+/* One side, which is to be cut off, ends in the middle of the data.  The other one
+ * stops there until that has happened: else all data might come in one pass. */
 static void cut_off(struct rig *g)
 {
 	enum { BYTES = 64 << 20 };
@@ -500,6 +500,39 @@ START_TEST(owed)
 }
 END_TEST
 
+/* ---- the end of the group ---- */
+
+/* Rank 0 ends it, while the others wait for each other.  There is no connection yet. */
+static void end_all(struct rig *g)
+{
+	char text[P2P_REASON_BYTES + 2], noted[sizeof rig_aborted];
+	unsigned me = g->r->me;
+	char data;
+
+	memset(text, 'x', sizeof text);
+	text[0] = '\n';
+	text[sizeof text - 1] = '\0';
+	if (me) {
+		RANKS_ASSERT(g->r,
+			     rig_do(g, rig_receive(3 - (int)me, 1, &data, 1)) ==
+				     BERTH_ABORTED,
+			     "a receive");
+		text[0] = '?';
+		snprintf(noted, sizeof noted, "0: %.*s", P2P_REASON_BYTES, text);
+		RANKS_ASSERT(g->r, !strcmp(rig_aborted, noted), "%s", rig_aborted);
+		return;
+	}
+	p2p_end(g->p, BERTH_ABORTED);
+	while (!p2p_abort(g->p, text))
+		sched_yield();
+}
+
+START_TEST(aborts)
+{
+	run(1, 3, end_all);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("p2p");
@@ -521,6 +554,7 @@ int main(void)
 	tcase_add_loop_test(t, limits, 0, 2);
 	tcase_add_loop_test(t, answers, 0, 2);
 	tcase_add_test(t, owed);
+	tcase_add_test(t, aborts);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
