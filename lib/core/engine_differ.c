@@ -54,7 +54,7 @@ berth_result engine_tell_difference(struct engine *e, struct berth_request *r)
 	snprintf(why.tensor, sizeof why.tensor, "%s",
 		 r->op[which].name ? r->op[which].name : "");
 	trace_count(&e->count.errors, 1);
-	engine_complete(e, r, BERTH_MISMATCH, &why);
+	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
 	return BERTH_OK;
 }
 
@@ -77,6 +77,6 @@ enum engine_step engine_all_have_blocked(struct engine *e, struct berth_request 
 	pthread_mutex_lock(&e->queue); /* as if it had not been submitted */
 	e->unnamed -= r->unit.number && r->unit.number == e->unnamed;
 	pthread_mutex_unlock(&e->queue);
-	engine_complete(e, r, BERTH_MISMATCH, &why);
+	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
 	return ENGINE_DID;
 }

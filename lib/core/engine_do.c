@@ -261,7 +261,6 @@ berth_result engine_do(struct engine *e, struct berth_request **r, size_t n,
 	if (rc == BERTH_MISMATCH && !*why.text)
 		return rc;
 	count(e, r, n, rc);
-	for (size_t i = 0; i < n; i++)
-		engine_complete(e, r[i], rc, &why);
+	engine_complete(e, r, n, rc, &why);
 	return rc == BERTH_MISMATCH ? BERTH_OK : rc;
 }

@@ -66,19 +66,41 @@ berth_result engine_then(struct berth_request *r,
 
 /* ---- the end of one ---- */
 
+void engine_wake(struct engine_wakes *wakes)
+{
+	while (wakes->n)
+		sleep_wake(wakes->word[--wakes->n]);
+}
+
+/* DONE is 1: its request may have been freed.  Who sleeps there then is woken for
+ * nothing. */
+static void wake_later(struct engine_wakes *wakes, _Atomic uint32_t *done)
+{
+	const unsigned most = sizeof wakes->word / sizeof *wakes->word;
+
+	if (wakes && wakes->n < most)
+		wakes->word[wakes->n++] = done;
+	else
+		sleep_wake(done);
+}
+
 /* As soon as DONE is 1, R may be freed, and with it its set. */
-static void end(struct berth_request *r)
+static void end(struct berth_request *r, struct engine_wakes *later)
 {
 	struct engine *e = r->engine;
 	struct messages *m = NULL;
 	bool wakes = r->nmessages; /* who waits for it may be in messages_wait() */
 
-	if (atomic_exchange(&r->callback, OVER) == CALLBACK && !call_back(r))
-		return;
+	if (atomic_exchange(&r->callback, OVER) == CALLBACK) {
+		if (later) /* it may take its time */
+			engine_wake(later);
+		if (!call_back(r))
+			return;
+	}
 	if (wakes)
 		atomic_fetch_add(&e->users, 1);
 	if (atomic_exchange(&r->done, 1) == 2)
-		sleep_wake(&r->done);
+		wake_later(later, &r->done);
 	if (wakes)
 		m = engine_use_messages(e);
 	if (m) {
@@ -93,7 +115,8 @@ static void end(struct berth_request *r)
 	}
 }
 
-void engine_end(struct berth_request *r, berth_result rc, const struct failure *why)
+void engine_end(struct berth_request *r, berth_result rc, const struct failure *why,
+		struct engine_wakes *wakes)
 {
 	if (rc && !atomic_exchange(&r->failed, 1)) {
 		r->rc = rc;
@@ -102,5 +125,5 @@ void engine_end(struct berth_request *r, berth_result rc, const struct failure *
 			*r->why = *why;
 	}
 	if (atomic_fetch_sub(&r->parts, 1) == 1)
-		end(r);
+		end(r, wakes);
 }

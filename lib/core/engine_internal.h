@@ -165,8 +165,20 @@ extern struct engine_completions {
 	_Atomic uint32_t count, waiters;
 } engine_completions;
 
-/* A part of R comes to RC.  After the last one it is its owner's. */
-void engine_end(struct berth_request *r, berth_result rc, const struct failure *why);
+/* Requests whose waiting threads are still to be woken: the thread that waits for one of
+ * 64 that end together finds all of them done.  Woken for each, it took the core from the
+ * thread that ended them: 8 to 20 switches a step, 2 now. */
+struct engine_wakes {
+	_Atomic uint32_t *word[8];
+	unsigned n;
+};
+
+void engine_wake(struct engine_wakes *wakes);
+
+/* A part of R comes to RC.  After the last one it is its owner's.  Who waits for it is
+ * woken, or noted in WAKES, if not NULL. */
+void engine_end(struct berth_request *r, berth_result rc, const struct failure *why,
+		struct engine_wakes *wakes);
 
 enum engine_step { ENGINE_DID, ENGINE_IDLE, ENGINE_SOON };
 
@@ -193,9 +205,9 @@ void engine_note_news(struct engine *e);
 /* Does a thread wait for what the plan holds back?  *SOON: or it will in so many ns. */
 bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon);
 
-/* R is done; it is its owner's from then on. */
-void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
-		     const struct failure *why);
+/* The N of R are done; they are their owners' from then on. */
+void engine_complete(struct engine *e, struct berth_request **r, size_t n,
+		     berth_result rc, const struct failure *why);
 void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why);
 
 /* Do N requests that go together, with SIGNATURE.  BERTH_MISMATCH: nothing was done,

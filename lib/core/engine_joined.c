@@ -90,7 +90,7 @@ berth_result engine_do_with_joined(struct engine *e, struct berth_request *r)
 	rc = do_beside(e, r, &why);
 	if (rc && rc != BERTH_INVALID)
 		rc = comm_failed(e->comm, rc, r->op, &why);
-	engine_complete(e, r, rc, &why);
+	engine_complete(e, &r, 1, rc, &why);
 	return rc == BERTH_INVALID ? BERTH_OK : rc;
 }
 

@@ -64,13 +64,18 @@ static void leave(struct engine *e, struct berth_request *r)
 	e->beside -= r->beside;
 }
 
-void engine_complete(struct engine *e, struct berth_request *r, berth_result rc,
-		     const struct failure *why)
+void engine_complete(struct engine *e, struct berth_request **r, size_t n,
+		     berth_result rc, const struct failure *why)
 {
+	struct engine_wakes wakes = { .n = 0 };
+
 	pthread_mutex_lock(&e->queue);
-	leave(e, r);
+	for (size_t i = 0; i < n; i++)
+		leave(e, r[i]);
 	pthread_mutex_unlock(&e->queue);
-	engine_end(r, rc, why);
+	for (size_t i = 0; i < n; i++)
+		engine_end(r[i], rc, why, &wakes);
+	engine_wake(&wakes);
 }
 
 static struct berth_request *first_of(struct engine *e)
@@ -90,7 +95,7 @@ void engine_complete_all(struct engine *e, berth_result rc, const struct failure
 	for (struct berth_request *r; (r = first_of(e));) {
 		snprintf(of_one.tensor, sizeof of_one.tensor, "%s",
 			 r->op->name ? r->op->name : "");
-		engine_complete(e, r, rc, &of_one);
+		engine_complete(e, &r, 1, rc, &of_one);
 	}
 	pthread_mutex_lock(&e->queue);
 	e->have = 0; /* of the plan's next bucket, which has gone with the others */

@@ -183,7 +183,7 @@ static berth_result enter(struct engine *e, struct berth_request *r,
 
 static void message_done(struct message *m, berth_result rc, const struct failure *why)
 {
-	engine_end(m->owner, rc, why);
+	engine_end(m->owner, rc, why, NULL);
 }
 
 /* After the collectives of R have been entered: nothing can be refused any more. */
