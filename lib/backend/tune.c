@@ -7,8 +7,8 @@
 
 enum {
 	REDUCED_BYTES_PER_US = 22000, /* f32, one core of an EPYC 9005 */
-	MESSAGE_US = 3,       /* of both cores' work for each of several at a time */
-	LANES_BYTES = 8 << 20 /* smaller ones are agreed on and sent at once */
+	MESSAGE_US = 3,               /* at least: of both cores' work for it */
+	LANES_BYTES = 8 << 20         /* smaller ones are agreed on and sent at once */
 };
 
 const struct tune_numbers tune_guess = { .latency_us = 25, .us_per_byte = 1e-3 };
@@ -80,7 +80,10 @@ static double direct_us(const struct tune_numbers *t, const struct tune_work *w)
 	const double n = (double)w->count, p = w->ranks, log = steps(w->ranks);
 	const double agree = moved(t, log + (w->ranks & (w->ranks - 1) ? 2 : 0), 0);
 
-	return agree + 2 * (p - 1) * MESSAGE_US +
+	const double message_us =
+		t->message_us > MESSAGE_US ? t->message_us : MESSAGE_US;
+
+	return agree + 2 * (p - 1) * message_us +
 	       reduced(t, 1, n * (p - 1) / p * w->first) +
 	       moved(t, 1, n * (p - 1) / p * w->result);
 }

@@ -1,4 +1,4 @@
-/* tune.h - how a reduction over connections is done: the cheapest by a model of two
+/* tune.h - how a reduction over connections is done: the cheapest by a model of three
  * numbers.  All ways combine in one order (pairwise.h): the bits are the same.
  *
  * A message of N bytes takes LATENCY_US + N * US_PER_BYTE, and where what comes is
@@ -8,7 +8,7 @@
  *     double  recursive doubling           L messages of N
  *     halve   recursive halving, doubling  2 L messages, 2 N (P - 1) / P bytes
  *     direct  parts to who reduces them,   2 (P - 1) messages, as many bytes, in the
- *             results to all               time of 2 and some work for each
+ *             results to all               time of 2 and MESSAGE_US for each
  *
  * Where P is no power of 2 the first two send N once more, to and fro, and the last
  * has to agree beforehand, which the others do on their way.  Partial sums of narrow
@@ -38,6 +38,9 @@ struct tune_choices {
 
 struct tune_numbers {
 	double latency_us, us_per_byte;
+	/* What each of several messages at a time takes, where that is more than some
+	 * work: ranks share cores. */
+	double message_us;
 	/* Of a message that goes over TUNE_LANES connections; 0: not known. */
 	double lanes_us_per_byte;
 	struct tune_choices choices; /* above the last range the model decides */

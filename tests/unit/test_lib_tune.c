@@ -40,6 +40,18 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* Ranks that share cores: each message costs. */
+START_TEST(shared_cores)
+{
+	struct tune_numbers n = { .latency_us = 110, .us_per_byte = 1.4e-3 };
+	struct tune_work w = f32(16, 512 << 10);
+
+	ck_assert_int_eq(tune_choose(&n, &w).algorithm, TUNE_DIRECT);
+	n.message_us = 110;
+	ck_assert_int_eq(tune_choose(&n, &w).algorithm, TUNE_HALVE);
+}
+END_TEST
+
 /* Partial sums of bf16 are twice as wide as what is sent directly. */
 START_TEST(narrow)
 {
@@ -140,6 +152,7 @@ int main(void)
 
 	suite_add_tcase(s, t);
 	tcase_add_test(t, sizes);
+	tcase_add_test(t, shared_cores);
 	tcase_add_test(t, narrow);
 	tcase_add_test(t, least);
 	tcase_add_test(t, several_lanes);
