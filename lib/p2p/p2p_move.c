@@ -172,145 +172,6 @@ static void start(struct p2p *p, struct p2p_message *m)
 		p2p_list_add(&p->peer[m->peer].waiting, m);
 }
 
-/* ---- what goes ---- */
-
-/* Say something of M for the first time.  FALSE: not yet. */
-static bool announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
-{
-	bool eager =
-		m->bytes <= P2P_EAGER_BYTES && m->bytes <= P2P_ROOM_BYTES - q->room_out;
-	bool ends = eager && m->early;
-	struct p2p_frame f = { .kind = eager ? P2P_EAGER : P2P_OFFER,
-			       .id = P2P_NO_ID,
-			       .signature = m->signature,
-			       .tag = m->tag,
-			       .bytes = m->bytes };
-
-	if (q->heads_out == P2P_HEADS)
-		return false;
-	if (!ends)
-		f.id = p2p_slot_take(p, m, q->place, eager ? P2P_SENT : P2P_OFFERED);
-	if (!ends && f.id == P2P_NO_ID)
-		return false;
-	if (!p2p_peer_put(p, q, &f, m->in, eager ? m->bytes : 0)) {
-		if (!ends)
-			p2p_slot_free(p, f.id);
-		return false;
-	}
-	q->heads_out++;
-	q->room_out += eager ? (uint32_t)m->bytes : 0;
-	p2p_list_remove(m);
-	if (ends)
-		p2p_finish(p, m, BERTH_OK);
-	return true;
-}
-
-/* The data of the first message that has been asked for. */
-static bool push_data(struct p2p *p, struct p2p_peer *q)
-{
-	struct p2p_message *m;
-	bool moved = false;
-	size_t k;
-
-	for (unsigned i = 0; i < PIECES && (m = q->sending.first); i++) {
-		if (m->moved < m->bytes) {
-			k = p2p_peer_put_data(p, q, m, p->slot[m->slot].other);
-			m->moved += k;
-			moved |= k > 0;
-			if (!k && (!q->stream || !q->stream->data_left))
-				break;
-		}
-		if (q->stream && (!p2p_stream_flush(q->stream) || q->stream->data_left))
-			break;
-		if (!q->stream)
-			p2p_peer_wake(p, q);
-		if (m->moved < m->bytes)
-			continue;
-		p2p_slot_free(p, m->slot);
-		p2p_finish(p, m, BERTH_OK);
-	}
-	return moved;
-}
-
-static bool owes_credit(const struct p2p_peer *q)
-{
-	return q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
-}
-
-static bool push_credit(struct p2p *p, struct p2p_peer *q)
-{
-	struct p2p_frame f = { .kind = P2P_CREDIT };
-
-	return owes_credit(q) && p2p_peer_put(p, q, &f, NULL, 0);
-}
-
-static bool has_to_say(const struct p2p_peer *q)
-{
-	return q->answers.n || q->waiting.first || q->sending.first ||
-	       (q->stream && q->stream->wanted && q->stream->speaks < 0) ||
-	       owes_credit(q);
-}
-
-static bool push_stream(struct p2p *p, struct p2p_peer *q)
-{
-	struct p2p_stream *s = q->stream;
-	bool moved = s->moved;
-
-	s->moved = false;
-	if (!p2p_stream_flush(s))
-		p2p_lose(p, q);
-	return moved;
-}
-
-/* Is there something to go to Q with which no message of this rank waits? */
-static bool is_owed(const struct p2p_peer *q)
-{
-	return q->answers.n || owes_credit(q) ||
-	       (q->stream && !p2p_stream_is_flushed(q->stream));
-}
-
-static bool push_all(struct p2p *p, struct p2p_peer *q)
-{
-	bool moved = false;
-
-	if (has_to_say(q)) {
-		if (q->stream) {
-			q->stream->wanted = true;
-			if (p2p_stream_have(q->stream)) {
-				q->left = !p2p_is_lost(p, q);
-				p2p_lose(p, q);
-				return true;
-			}
-		}
-		moved |= p2p_push_answers(p, q);
-		/* a WITHDRAW goes before its number is used again */
-		for (unsigned i = 0; i < FRAMES && !q->answers.n && q->waiting.first &&
-				     announce(p, q, q->waiting.first);
-		     i++)
-			moved = true;
-		moved |= push_data(p, q);
-		moved |= push_credit(p, q);
-	}
-	if (q->stream)
-		return push_stream(p, q) || moved;
-	if (q->out.is_bad)
-		p2p_lose(p, q);
-	else if (moved)
-		p2p_peer_wake(p, q);
-	return moved;
-}
-
-static bool push(struct p2p *p, struct p2p_peer *q)
-{
-	bool moved = !q->gone && push_all(p, q);
-	bool owed = !q->gone && is_owed(q);
-
-	if (owed != q->owed)
-		atomic_fetch_add(&p->owing, owed ? 1 : UINT32_MAX);
-	q->owed = owed;
-	return moved;
-}
-
 /* ---- what comes ---- */
 
 enum taken { TAKEN, NOT_ALL, BAD };
@@ -508,6 +369,154 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 		moved = true;
 		p2p_peer_next(p, q);
 	}
+	return moved;
+}
+
+/* ---- what goes ---- */
+
+/* Say something of M for the first time.  FALSE: not yet. */
+static bool announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
+{
+	bool eager =
+		m->bytes <= P2P_EAGER_BYTES && m->bytes <= P2P_ROOM_BYTES - q->room_out;
+	bool ends = eager && m->early;
+	struct p2p_frame f = { .kind = eager ? P2P_EAGER : P2P_OFFER,
+			       .id = P2P_NO_ID,
+			       .signature = m->signature,
+			       .tag = m->tag,
+			       .bytes = m->bytes };
+
+	if (q->heads_out == P2P_HEADS)
+		return false;
+	if (!ends)
+		f.id = p2p_slot_take(p, m, q->place, eager ? P2P_SENT : P2P_OFFERED);
+	if (!ends && f.id == P2P_NO_ID)
+		return false;
+	if (!p2p_peer_put(p, q, &f, m->in, eager ? m->bytes : 0)) {
+		if (!ends)
+			p2p_slot_free(p, f.id);
+		return false;
+	}
+	q->heads_out++;
+	q->room_out += eager ? (uint32_t)m->bytes : 0;
+	p2p_list_remove(m);
+	if (ends)
+		p2p_finish(p, m, BERTH_OK);
+	return true;
+}
+
+/* The data of the first message that has been asked for. */
+static bool push_data(struct p2p *p, struct p2p_peer *q)
+{
+	struct p2p_message *m;
+	bool moved = false;
+	size_t k;
+
+	for (unsigned i = 0; i < PIECES && (m = q->sending.first); i++) {
+		if (m->moved < m->bytes) {
+			k = p2p_peer_put_data(p, q, m, p->slot[m->slot].other);
+			m->moved += k;
+			moved |= k > 0;
+			if (!k && (!q->stream || !q->stream->data_left))
+				break;
+		}
+		if (q->stream && (!p2p_stream_flush(q->stream) || q->stream->data_left))
+			break;
+		if (!q->stream)
+			p2p_peer_wake(p, q);
+		if (m->moved < m->bytes)
+			continue;
+		p2p_slot_free(p, m->slot);
+		p2p_finish(p, m, BERTH_OK);
+	}
+	return moved;
+}
+
+static bool owes_credit(const struct p2p_peer *q)
+{
+	return q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
+}
+
+static bool push_credit(struct p2p *p, struct p2p_peer *q)
+{
+	struct p2p_frame f = { .kind = P2P_CREDIT };
+
+	return owes_credit(q) && p2p_peer_put(p, q, &f, NULL, 0);
+}
+
+static bool has_to_say(const struct p2p_peer *q)
+{
+	return q->answers.n || q->waiting.first || q->sending.first ||
+	       (q->stream && q->stream->wanted && q->stream->speaks < 0) ||
+	       owes_credit(q);
+}
+
+/* A peer that has gone takes nothing, but what it said before counts. */
+static void hear_last(struct p2p *p, struct p2p_peer *q)
+{
+	do
+		q->stream->is_drained = false;
+	while (pull(p, q) && !q->gone);
+	p2p_lose(p, q);
+}
+
+static bool push_stream(struct p2p *p, struct p2p_peer *q)
+{
+	struct p2p_stream *s = q->stream;
+	bool moved = s->moved;
+
+	s->moved = false;
+	if (!p2p_stream_flush(s))
+		hear_last(p, q);
+	return moved;
+}
+
+/* Is there something to go to Q with which no message of this rank waits? */
+static bool is_owed(const struct p2p_peer *q)
+{
+	return q->answers.n || owes_credit(q) ||
+	       (q->stream && !p2p_stream_is_flushed(q->stream));
+}
+
+static bool push_all(struct p2p *p, struct p2p_peer *q)
+{
+	bool moved = false;
+
+	if (has_to_say(q)) {
+		if (q->stream) {
+			q->stream->wanted = true;
+			if (p2p_stream_have(q->stream)) {
+				q->left = !p2p_is_lost(p, q);
+				p2p_lose(p, q);
+				return true;
+			}
+		}
+		moved |= p2p_push_answers(p, q);
+		/* a WITHDRAW goes before its number is used again */
+		for (unsigned i = 0; i < FRAMES && !q->answers.n && q->waiting.first &&
+				     announce(p, q, q->waiting.first);
+		     i++)
+			moved = true;
+		moved |= push_data(p, q);
+		moved |= push_credit(p, q);
+	}
+	if (q->stream)
+		return push_stream(p, q) || moved;
+	if (q->out.is_bad)
+		p2p_lose(p, q);
+	else if (moved)
+		p2p_peer_wake(p, q);
+	return moved;
+}
+
+static bool push(struct p2p *p, struct p2p_peer *q)
+{
+	bool moved = !q->gone && push_all(p, q);
+	bool owed = !q->gone && is_owed(q);
+
+	if (owed != q->owed)
+		atomic_fetch_add(&p->owing, owed ? 1 : UINT32_MAX);
+	q->owed = owed;
 	return moved;
 }
 

@@ -128,7 +128,61 @@ START_TEST(leaves)
 }
 END_TEST
 
+/* Until the peer's host has said WHAT of the connection to rank 0. */
+static void await_end(struct rig *g, short what)
+{
+	const struct p2p_stream *s = g->p->peer[0].stream;
+	struct pollfd p = { net_socket(s->net, 0, (unsigned)s->hears), what, 0 };
+
+	do
+		RANKS_ASSERT(g->r, poll(&p, 1, RIG_LIMIT_S * 1000) == 1, "no end");
+	while (!(p.revents & what));
+}
+
+/* Rank 0 leaves.  Rank 1 cannot send to it any more before it has read what rank 0 said
+ * last. */
+static void says_last(struct rig *g)
+{
+	char first, last = 0;
+	struct p2p_message m[3] = { g->r->me ? rig_receive(0, 1, &first, 1)
+					     : rig_send(1, 1, "a", 1) };
+
+	rig_run(g, m, 1);
+	if (!g->r->me) {
+		m[0] = rig_send(1, 2, "b", 1);
+		m[0].early = true;
+		rig_run(g, m, 1);
+		return;
+	}
+	await_end(g, POLLRDHUP);
+	for (unsigned i = 0; i < 2; i++) {
+		m[i] = rig_send(0, 3, "c", 1);
+		m[i].early = true;
+		rig_post(g, &m[i], 1);
+		if (!i)
+			await_end(g, POLLHUP);
+	}
+	m[2] = rig_receive(0, 2, &last, 1);
+	rig_post(g, &m[2], 1);
+	rig_await(g, 3);
+	RANKS_ASSERT(g->r, !m[2].rc && last == 'b', "%d: %d", m[2].rc, last);
+}
+
+START_TEST(last_words)
+{
+	run(1, 2, says_last);
+}
+END_TEST
+
 /* ---- a peer that writes what it likes ---- */
+
+/* Of a frame, or none that there is; ending the group is any rank's right. */
+static uint32_t any_kind(unsigned *seed)
+{
+	unsigned kind = P2P_EAGER + (unsigned)rand_r(seed) % 11;
+
+	return kind == P2P_ABORT ? P2P_ABORT + 1 : kind;
+}
 
 static void scribble(struct rig *g, unsigned *seed, int lasts_ms)
 {
@@ -138,7 +192,7 @@ static void scribble(struct rig *g, unsigned *seed, int lasts_ms)
 
 	while (clock_ns() < until) {
 		struct p2p_cell *c = &q->out.ring->cell[cells % P2P_CELLS];
-		struct p2p_frame f = { .kind = P2P_EAGER + (unsigned)rand_r(seed) % 11,
+		struct p2p_frame f = { .kind = any_kind(seed),
 				       .signature = (unsigned)rand_r(seed) % 9,
 				       .id = (unsigned)rand_r(seed) % 4,
 				       .to = (unsigned)rand_r(seed) % 4,
@@ -236,8 +290,7 @@ static void hostile_bytes(struct rig *g)
 			p2p_progress(g->p);
 		for (unsigned i = 0; i < 300 && !g->p->peer[1].gone; i++) {
 			struct p2p_frame f = {
-				.kind = P2P_EAGER +
-					(unsigned)rand_r(&hostile_seed) % 11,
+				.kind = any_kind(&hostile_seed),
 				.id = (unsigned)rand_r(&hostile_seed) % 4,
 				.to = (unsigned)rand_r(&hostile_seed) % 4,
 				.tag = (unsigned)rand_r(&hostile_seed) % 30,
@@ -579,6 +632,7 @@ int main(void)
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 100);
 	tcase_add_loop_test(t, dies, 0, 3);
+	tcase_add_test(t, last_words);
 	tcase_add_loop_test(t, leaves, 0, 3);
 	tcase_add_loop_test(t, hostile_ring, 0, 20);
 	tcase_add_loop_test(t, hostile_stream, 0, 20);
