@@ -128,12 +128,24 @@ all_gone() {
 	all_gone
 }
 
+# Open MPI 4.1.4 calls a NULL pointer in its mca_btl_tcp under MPI_Init, once in 80 runs on a busy
+# machine, before the program has called libberth: such a run is repeated.
+run_mpi() { # COMMAND...
+	local i
+	for i in 1 2 3; do
+		run "$@"
+		[ "$status" = 139 ] && [[ $output = *"Signal: Segmentation fault"* ]] || break
+		echo "# Open MPI crashed in MPI_Init: once more" >&3
+	done
+	[ "$status" = 0 ]
+}
+
 @test "MPI in the same program" {
 	words='join memory fence leave join memory fence leave'
 	for launch in 'srun -N2 -n4 --mpi=pmix' 'mpirun -np 4 --map-by ppr:2:node'; do
-		run -0 $launch "$JOINS" mpi $words mpi_end
+		run_mpi $launch "$JOINS" mpi $words mpi_end
 		said_by 4 'MPI: 4 ranks'
-		run -0 $launch "$JOINS" join memory fence mpi mpi_end leave $words
+		run_mpi $launch "$JOINS" join memory fence mpi mpi_end leave $words
 		said_by 4 'MPI: 4 ranks'
 		said_by 12 'all: 0 1 2 3'
 	done
