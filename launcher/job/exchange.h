@@ -1,6 +1,6 @@
-/* exchange.h - bytes that hosts exchange through the launcher (wire.def): each host with
- * a rank that takes part gives some, and when all have, each gets what all gave, in the
- * order of hosts.
+/* exchange.h - bytes that hosts exchange through the launcher (wire.def): each host
+ * with a rank that takes part gives some, and when all have, each gets what all gave,
+ * in the order of hosts.
  *
  * Several run at a time, of all ranks or of some.  An exchange is known by its use, the
  * list of its ranks, and a number.  The launcher knows nothing of the bytes: it holds
@@ -34,7 +34,7 @@ struct exchange {
 struct exchanges *exchanges_open(struct job *j);
 void exchanges_free(struct exchanges *x); /* takes NULL */
 
-/* A message of an agent, of any use but EXCHANGE_INIT: what is wrong with it, or NULL. */
+/* A message of an agent, of a use other than EXCHANGE_INIT: what is wrong, or NULL. */
 const char *exchange_take(struct job *j, struct host *h, const struct wire_exchange *m);
 /* A part of what H gives, of MOST bytes in all.  What is wrong with it, or NULL: *E and
  * *GIVER are where it stands; if giver->gave, the caller settles. */
@@ -53,8 +53,8 @@ void exchange_drop_if_empty(struct job *j, struct exchange *e);
 struct exchange *exchange_first(const struct job *j, uint32_t use);
 struct exchange *exchange_after(const struct exchange *e);
 
-/* What RANK takes part in can never be complete: but for those of libberth, whose losses
- * are fence.h's, the hosts that wait in one are told so. */
+/* What RANK takes part in can never be complete: the hosts that wait in one are told,
+ * but for those of libberth, whose losses are fence.h's. */
 void exchange_rank_ended(struct job *j, uint32_t rank);
 
 #endif

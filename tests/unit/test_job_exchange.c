@@ -1,4 +1,4 @@
-/* launcher/job/exchange: what hosts exchange through the launcher, several at a time. */
+/* launcher/job/exchange: what hosts exchange by the launcher, several at a time. */
 #include "launcher/job/exchange.h"
 #include "tests/unit/job_rig.h"
 
@@ -202,6 +202,7 @@ int main(void)
 	int failed;
 
 	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, several);
 	tcase_add_test(t, who_does_not_come);
 	tcase_add_test(t, host_is_lost);
