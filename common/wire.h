@@ -20,7 +20,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.2.0"
 #endif
-enum { WIRE_VERSION = 6 };
+enum { WIRE_VERSION = 7 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
@@ -33,6 +33,16 @@ enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
 /* Limits of what a peer may ask for: ranks of one job; ranks, CPUs or GPUs of one host;
  * bytes of one job's app and job frames. */
 enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 << 20 };
+
+/* What hosts exchange through the launcher, many at a time.  The same ranks number
+ * those of a use one after the other, each rank for itself.
+ * EXCHANGE_INIT: of an init round of libberth, whose number it is; of all ranks; the
+ * texts that they tell each other, NUL-ended, by local rank.
+ * EXCHANGE_PMI1: a barrier of PMI-1, with what was put since the last one. */
+enum exchange_use { EXCHANGE_INIT, EXCHANGE_PMI1, EXCHANGE_USES };
+enum {
+	EXCHANGE_RANK_BYTES = 64 << 10 /* of PMI1, from one host, for each rank there */
+};
 
 /* In place of a process set: the init rounds. */
 enum { WIRE_INIT_ROUNDS = 0x7fffffff };

@@ -236,6 +236,7 @@ bool init_rounds_settle(struct server *s)
 			munmap(round->head, sizeof *round->head);
 		if (round->memory >= 0)
 			close(round->memory);
+		buf_free(&round->texts);
 		buf_free(&round->fence_data);
 		free(round);
 	}
@@ -443,7 +444,9 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	struct server *s = c->s;
 	struct init_round *round = c->round;
 	struct member *m = member_of(c);
-	struct wire_fence w = { .epoch = s->job->epoch, .init_round = round->number };
+	struct wire_exchange w = { .epoch = s->job->epoch,
+				   .use = EXCHANGE_INIT,
+				   .number = round->number };
 	struct buf texts = { 0 };
 
 	if (m->state != MEMBER_JOINING || c->waits_host_map ||
@@ -466,38 +469,73 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	add_texts(&texts, s);
 	while (!w.last) {
 		w.last = texts.len <= WIRE_PART_MAX;
-		w.texts.p = buf_head(&texts);
-		w.texts.n = w.last ? texts.len : WIRE_PART_MAX;
-		wire_pack_fence(s->out, &w);
-		buf_drop(&texts, w.texts.n);
+		w.data.p = buf_head(&texts);
+		w.data.n = w.last ? texts.len : WIRE_PART_MAX;
+		wire_pack_exchange(s->out, &w);
+		buf_drop(&texts, w.data.n);
 	}
 	buf_free(&texts);
 	return NULL;
 }
 
-int init_round_fence_data(struct server *s, const struct wire_fence_data *m,
+/* All ranks in the order of their hosts, on each in their own.  To be freed. */
+static uint32_t *ranks_by_host(const struct server *s)
+{
+	uint32_t *rank = xcalloc(s->job->np, sizeof *rank),
+		 *end = xcalloc(s->job->nodes, sizeof *end), n = 0;
+
+	for (uint32_t i = 0; i < s->job->np; i++)
+		end[s->host[i]]++;
+	for (uint32_t i = 0; i < s->job->nodes; i++)
+		end[i] = n += end[i];
+	for (uint32_t i = s->job->np; i--;)
+		rank[--end[s->host[i]]] = i;
+	free(end);
+	return rank;
+}
+
+/* The texts in ROUND->texts, in the order of hosts, become the answer, in the order of
+ * ranks.  False: they are not as many as ranks. */
+static bool sort_texts(const struct server *s, struct init_round *round)
+{
+	const char *p = (const char *)buf_head(&round->texts),
+		   *end = p + round->texts.len,
+		   **text = xcalloc(s->job->np, sizeof *text);
+	uint32_t *rank = ranks_by_host(s);
+	bool sound = p < end && !end[-1];
+
+	for (uint32_t i = 0; sound && i < s->job->np; i++) {
+		sound = p < end;
+		text[rank[i]] = p;
+		p += sound ? strlen(p) + 1 : 0;
+	}
+	sound &= p == end;
+	for (uint32_t i = 0; sound && i < s->job->np; i++)
+		buf_add(&round->fence_data, text[i], strlen(text[i]) + 1);
+	free(rank);
+	free(text);
+	return sound;
+}
+
+int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 			  struct err *e)
 {
-	const size_t head = sizeof(struct boot_head) + sizeof(int64_t);
-	struct init_round *round = find(s, m->init_round);
-	const char *p;
-	struct buf *data;
-	size_t texts = 0;
+	struct init_round *round = m->use == EXCHANGE_INIT && m->number <= UINT32_MAX
+					   ? find(s, (uint32_t)m->number)
+					   : NULL;
 
 	if (!round || round->is_over || round->in_fence < s->job->ranks.n)
 		return 0; /* they have gone meanwhile */
-	data = &round->fence_data;
-	if (!data->len)
-		begin_fence_data(round, (int64_t)m->clock_offset_ns);
-	buf_add(data, m->texts.p, m->texts.n);
-	p = (const char *)buf_head(data);
-	for (size_t i = head; m->last && i < data->len; i++)
-		texts += !p[i];
-	if (data->len > BOOT_FRAME_BYTES_MAX ||
-	    (m->last && (texts != s->job->np || p[data->len - 1])))
-		return err_set(e, E_WIRE, "malformed 'fence_data' message");
-	if (m->last)
-		end_fence(s, round);
+	buf_add(&round->texts, m->data.p, m->data.n);
+	if (round->texts.len > BOOT_FRAME_BYTES_MAX || !s->host)
+		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
+	if (!m->last)
+		return 0;
+	begin_fence_data(round, (int64_t)m->clock_offset_ns);
+	if (!sort_texts(s, round))
+		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
+	buf_free(&round->texts);
+	end_fence(s, round);
 	return 0;
 }
 

@@ -216,7 +216,7 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 
 	switch (f->type) {
 		TAKE(host_map, init_round_host_map(s, &m, e))
-		TAKE(fence_data, init_round_fence_data(s, &m, e))
+		TAKE(exchange_data, init_round_fence_data(s, &m, e))
 		TAKE(lost, (init_round_lost(s, &m), 0))
 		TAKE(query, (op_records_query(s), 0))
 		TAKE(missing, (op_records_missing(s, &m), 0))

@@ -46,6 +46,7 @@ struct member {
 struct init_round {
 	uint32_t number;
 	size_t in_fence;       /* members */
+	struct buf texts;      /* of all hosts, as they come */
 	struct buf fence_data; /* the frame that ends the fence, complete if */
 	bool is_over;
 	int memory; /* -1: not asked for */
@@ -118,7 +119,7 @@ bool op_records_secondary(const struct server *s, uint32_t local);
 void init_round_read(struct client *c);
 void init_round_ended(struct server *s, uint32_t local, bool failed);
 int init_round_host_map(struct server *s, const struct wire_host_map *m, struct err *e);
-int init_round_fence_data(struct server *s, const struct wire_fence_data *m,
+int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 			  struct err *e);
 void init_round_lost(struct server *s, const struct wire_lost *m);
 /* Free the rounds that are not in use.  True if lost ranks could not be marked yet in a

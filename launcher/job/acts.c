@@ -5,6 +5,7 @@
 
 #include "launcher/hosts/same_host.h"
 #include "launcher/job/check.h"
+#include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/messages.h"
@@ -115,6 +116,7 @@ static void place(struct job *j)
 		j->input = input_open(j->base, on_typed, j);
 	if (j->input)
 		aim_input(j);
+	j->exchanges = exchanges_open(j);
 	j->fence = fence_open(j);
 	job_spec_send(j);
 }
@@ -455,6 +457,8 @@ void acts_forget_ranks(struct job *j)
 	j->spec.master_addr = NULL;
 	fence_free(j->fence);
 	j->fence = NULL;
+	exchanges_free(j->exchanges);
+	j->exchanges = NULL;
 	rank_status_free(j);
 }
 

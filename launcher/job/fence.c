@@ -3,10 +3,9 @@
 #include <event2/event.h>
 
 #include "common/loop.h"
+#include "launcher/job/exchange.h"
 
 enum {
-	QUEUED_MOST = 64 << 20, /* bytes of answers that wait to be sent, about */
-	MORE_MS = 2,
 	/* Between two messages of losses.  A job whose ranks end without having left
 	 * would cost one for each rank and host. */
 	LOSSES_MS = 20
@@ -19,12 +18,8 @@ struct loss {
 
 /* One host. */
 struct member {
-	bool uses;      /* its ranks use the library */
-	uint32_t round; /* of its last fence */
-	bool partial;   /* a part of its texts came */
-	bool in_fence;  /* all of them came, and no answer was sent */
-	struct buf texts;
-	size_t answer_bytes;  /* of its largest answer */
+	bool uses;            /* its ranks use the library */
+	uint32_t round;       /* of its last fence */
 	uint32_t first_ended; /* 1 + its first rank that has ended; 0: none has */
 	uint32_t nended;
 	uint32_t lost_round, lost_rank; /* the last round that it lost a rank in */
@@ -32,27 +27,20 @@ struct member {
 
 struct fence {
 	struct member *host;
-	size_t nhosts, nin_fence;
-	bool any_lost;    /* a rank has ended, or is lost to a round */
-	struct buf texts; /* of all ranks, while hosts from NEXT on wait for them */
-	size_t next;
-	struct event *more;
+	bool any_lost;     /* a rank has ended, or is lost to a round */
 	struct loss *loss; /* that the hosts have not been told */
 	size_t nlosses;
 	struct event *losses; /* pending: hosts were told some just now */
 };
 
-static void on_more(evutil_socket_t fd, short what, void *ctx);
 static void on_losses(evutil_socket_t fd, short what, void *ctx);
 
 struct fence *fence_open(struct job *j)
 {
 	struct fence *f = xcalloc(1, sizeof *f);
 
-	f->nhosts = j->agents.n;
-	f->more = event_new(j->base, -1, 0, on_more, j);
 	f->losses = event_new(j->base, -1, 0, on_losses, j);
-	f->host = xcalloc(f->nhosts, sizeof *f->host);
+	f->host = xcalloc(j->agents.n, sizeof *f->host);
 	return f;
 }
 
@@ -60,10 +48,6 @@ void fence_free(struct fence *f)
 {
 	if (!f)
 		return;
-	for (size_t i = 0; i < f->nhosts; i++)
-		buf_free(&f->host[i].texts);
-	buf_free(&f->texts);
-	event_free(f->more);
 	event_free(f->losses);
 	free(f->loss);
 	free(f->host);
@@ -164,38 +148,54 @@ static void on_losses(evutil_socket_t fd, short what, void *ctx)
 		tell_all_losses(j);
 }
 
-static void forget_texts(struct fence *f, struct member *member)
-{
-	f->nin_fence -= member->in_fence;
-	member->partial = member->in_fence = false;
-	buf_free(&member->texts);
-}
-
 /* The hosts in the fences up to ROUND have been told which rank does not come. */
-static void drop_fences(struct fence *f, uint32_t round)
+static void drop_fences(struct job *j, uint32_t round)
 {
-	for (size_t i = 0; i < f->nhosts; i++)
-		if (f->host[i].in_fence && f->host[i].round <= round)
-			forget_texts(f, &f->host[i]);
+	struct exchange *e = exchange_first(j, EXCHANGE_INIT), *next;
+
+	for (; e; e = next) {
+		next = exchange_after(e);
+		for (size_t i = 0; e->number <= round && i < e->ngivers; i++)
+			if (e->giver[i].gave)
+				exchange_forget(e, &e->giver[i]);
+		exchange_drop_if_empty(j, e);
+	}
 }
 
-/* Refuse HOST's fence if it waits for a rank of OTHER that will not come: one was lost
- * to this round when HOST did not use the library yet, or its fence was on its way; or
- * one has ended that came to no round after an earlier one. */
-static void refuse_in_vain(struct job *j, size_t host, size_t other)
+/* Is HOST, in the fence of ROUND, to wait for a rank of OTHER that will not come?  One
+ * was lost to this round when HOST did not use the library yet, or its fence was on its
+ * way; or one has ended that came to no round after an earlier one.  HOST is told. */
+static bool is_refused(struct job *j, uint32_t host, uint32_t round, uint32_t other)
 {
-	struct member *w = &j->fence->host[host], *o = &j->fence->host[other];
-	const bool lost = o->lost_round >= w->round;
+	const struct member *o = &j->fence->host[other];
+	const bool lost = o->lost_round >= round;
 	const uint32_t rank = lost ? o->lost_rank : o->first_ended - 1;
 	const struct wire_lost m = {
 		j->epoch, { &rank, 1 }, lost ? o->lost_round : o->round + 1, !lost, 0
 	};
 
-	if (!w->in_fence || other == host ||
-	    (!lost && (!o->first_ended || o->round >= w->round)))
-		return;
+	if (other == host || (!lost && (!o->first_ended || o->round >= round)))
+		return false;
 	tell_lost(j, host, &m);
-	forget_texts(j->fence, w);
+	return true;
+}
+
+/* Of all that wait in fences, those that wait for OTHER in vain. */
+static void refuse_in_vain(struct job *j, uint32_t other)
+{
+	struct exchange *e = exchange_first(j, EXCHANGE_INIT), *next;
+
+	for (; e; e = next) {
+		next = exchange_after(e);
+		for (size_t i = e->ngivers; i-- && e->ngave;) {
+			struct giver *g = &e->giver[i];
+
+			if (g->gave &&
+			    is_refused(j, g->host, (uint32_t)e->number, other))
+				exchange_forget(e, g);
+		}
+		exchange_drop_if_empty(j, e);
+	}
 }
 
 const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
@@ -220,7 +220,7 @@ const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
 			(struct loss){ m->ranks.v[i], m->init_round, m->secondary };
 	if (f->nlosses > j->plan.np || !event_pending(f->losses, EV_TIMEOUT, NULL))
 		tell_all_losses(j);
-	drop_fences(f, m->init_round);
+	drop_fences(j, m->init_round);
 	return NULL;
 }
 
@@ -238,8 +238,7 @@ void fence_rank_ended(struct job *j, uint32_t rank)
 		return; /* messages name the first */
 	f->any_lost = true;
 	f->host[host].first_ended = rank + 1;
-	for (size_t i = 0; f->nin_fence && i < f->nhosts; i++)
-		refuse_in_vain(j, i, host);
+	refuse_in_vain(j, host);
 }
 
 void fence_host_lost(struct job *j, uint32_t host)
@@ -255,141 +254,61 @@ void fence_host_lost(struct job *j, uint32_t host)
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (i != host)
 			tell_lost(j, i, &m);
-	drop_fences(f, UINT32_MAX);
+	drop_fences(j, UINT32_MAX);
 }
 
 /* ---- fences ---- */
 
-static bool is_complete(const struct job *j)
+/* A text of each rank of HOST. */
+static bool are_texts(const struct job *j, uint32_t host, const struct buf *texts)
 {
-	const struct fence *f = j->fence;
-	uint32_t round = 0;
-
-	if (f->nin_fence < j->plan.nodes)
-		return false;
-	for (size_t i = 0; i < f->nhosts; i++) {
-		if (!f->host[i].in_fence)
-			continue;
-		if (round && f->host[i].round != round)
-			return false; /* the earlier one is about to be refused */
-		round = f->host[i].round;
-	}
-	return true;
-}
-
-/* The texts of all ranks in their order into OUT. */
-static void sort_texts(const struct job *j, struct buf *out)
-{
-	const char **text = xcalloc(j->plan.np, sizeof *text);
-
-	for (size_t i = 0; i < j->agents.n; i++) {
-		const char *p = (const char *)buf_head(&j->fence->host[i].texts);
-
-		for (uint32_t k = 0; k < j->plan.local_size[i]; k++) {
-			text[j->plan.ranks[i][k]] = p;
-			p += strlen(p) + 1;
-		}
-	}
-	for (uint32_t i = 0; i < j->plan.np; i++)
-		buf_add(out, text[i], strlen(text[i]) + 1);
-	free(text);
-}
-
-static void send_texts(struct job *j, struct host *h, uint32_t round)
-{
-	const struct buf *texts = &j->fence->texts;
-	struct wire_fence_data m = { .epoch = j->epoch,
-				     .init_round = round,
-				     .clock_offset_ns =
-					     h->local ? 0 : -h->clock_offset_ns };
-	struct member *member = &j->fence->host[job_index(j, h)];
-	const size_t before = h->out.len;
-	size_t sent = 0, bytes;
-
-	while (!m.last) {
-		size_t left = texts->len - sent;
-
-		m.last = left <= WIRE_PART_MAX;
-		m.texts = (wire_bytes){ buf_head(texts) + sent,
-					m.last ? left : WIRE_PART_MAX };
-		wire_pack_fence_data(&h->out, &m);
-		sent += m.texts.n;
-	}
-	bytes = h->out.len - before;
-	if (bytes > member->answer_bytes) {
-		h->out_due += bytes - member->answer_bytes;
-		member->answer_bytes = bytes;
-	}
-	agents_flush(h);
-}
-
-/* One host after the other: the texts for 1000 hosts of 8 ranks would take some GB in
- * their send queues. */
-static void answer_more(struct job *j)
-{
-	struct fence *f = j->fence;
-	size_t queued = 0;
-
-	for (size_t i = 0; i < f->next; i++)
-		queued += j->agents.host[i].out.len;
-	for (; f->next < f->nhosts; f->next++) {
-		struct host *h = &j->agents.host[f->next];
-		struct member *member = &f->host[f->next];
-
-		if (!member->in_fence)
-			continue;
-		if (queued > QUEUED_MOST) {
-			loop_after_ms(f->more, MORE_MS);
-			return;
-		}
-		if (h->state == HOST_UP)
-			send_texts(j, h, member->round);
-		queued += h->out.len;
-		forget_texts(f, member);
-	}
-	buf_free(&f->texts);
-}
-
-static void on_more(evutil_socket_t fd, short what, void *ctx)
-{
-	(void)fd;
-	(void)what;
-	answer_more(ctx);
-}
-
-const char *fence_texts(struct job *j, struct host *h, const struct wire_fence *m)
-{
-	struct member *member = member_of(j, h);
-	const uint32_t n = member ? j->plan.local_size[job_index(j, h)] : 0;
-	struct fence *f = j->fence;
-	const char *texts;
+	const char *p = (const char *)buf_head(texts);
 	uint32_t ends = 0;
 
-	if (!n || !member->uses || member->in_fence)
-		return "'fence' message out of turn";
-	if (member->partial ? m->init_round != member->round
-			    : m->init_round <= member->round)
-		return "'fence' message of another init round";
-	member->round = m->init_round;
-	member->partial = true;
-	buf_add(&member->texts, m->texts.p, m->texts.n);
-	if (member->texts.len > (size_t)n * WIRE_TEXT_MAX)
-		return "more texts than ranks";
-	if (!m->last)
+	for (size_t i = 0; i < texts->len; i++)
+		ends += !p[i];
+	return ends == j->plan.local_size[host] && !p[texts->len - 1];
+}
+
+/* Of a host no more is kept than the texts of one round. */
+static bool is_in_another(const struct job *j, uint32_t host, uint64_t round)
+{
+	struct exchange *e = exchange_first(j, EXCHANGE_INIT);
+
+	while (e && (e->number == round || !exchange_has(e, host)))
+		e = exchange_after(e);
+	return e;
+}
+
+const char *fence_texts(struct job *j, struct host *h, const struct wire_exchange *m)
+{
+	struct member *member = member_of(j, h);
+	const uint32_t host = job_index(j, h);
+	const size_t most =
+		member ? (size_t)j->plan.local_size[host] * WIRE_TEXT_MAX : 0;
+	struct exchange *e;
+	struct giver *g;
+	const char *wrong;
+
+	if (!member || !member->uses || m->ranks.n || m->number > UINT32_MAX ||
+	    is_in_another(j, host, m->number))
+		return "'exchange' message out of turn";
+	wrong = exchange_part(j, h, m, most, &e, &g);
+	if (wrong)
+		return wrong;
+	if (g->data.len == m->data.n && m->number <= member->round)
+		return "'exchange' message of another init round";
+	member->round = (uint32_t)m->number;
+	if (!g->gave)
 		return NULL;
-	texts = (const char *)buf_head(&member->texts);
-	for (size_t i = 0; i < member->texts.len; i++)
-		ends += !texts[i];
-	if (ends != n || texts[member->texts.len - 1])
+	if (!are_texts(j, host, &g->data))
 		return "other texts than ranks";
-	member->in_fence = true;
-	f->nin_fence++;
-	for (size_t i = 0; f->any_lost && i < f->nhosts; i++)
-		refuse_in_vain(j, job_index(j, h), i);
-	if (is_complete(j)) {
-		sort_texts(j, &f->texts);
-		f->next = 0;
-		answer_more(j);
-	}
+	for (uint32_t i = 0; j->fence->any_lost && i < j->agents.n; i++)
+		if (is_refused(j, host, member->round, i)) {
+			exchange_forget(e, g);
+			exchange_drop_if_empty(j, e);
+			return NULL;
+		}
+	exchange_settle(j, e);
 	return NULL;
 }

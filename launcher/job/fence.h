@@ -19,7 +19,7 @@ void fence_free(struct fence *f); /* takes NULL */
 
 /* What agents say: each returns what is wrong with it, or NULL. */
 const char *fence_host_map_request(struct job *j, struct host *h);
-const char *fence_texts(struct job *j, struct host *h, const struct wire_fence *m);
+const char *fence_texts(struct job *j, struct host *h, const struct wire_exchange *m);
 const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m);
 
 /* A rank has ended.  All that its agent knew came before. */

@@ -101,7 +101,8 @@ struct job {
 	uint32_t ended, failed; /* ranks of this epoch */
 	uint32_t unstarted; /* told to start, and not yet known to run or to be over */
 	struct job_spec spec;
-	struct fence *fence;             /* of the epoch, while ranks may run */
+	struct exchanges *exchanges;     /* of the epoch, while ranks may run */
+	struct fence *fence;             /* the same */
 	struct rank_status *rank_status; /* while agents are asked what ranks do */
 
 	/* for --summary: when it began, what hosts used, the first failure of ranks */

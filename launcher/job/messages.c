@@ -1,6 +1,7 @@
 #include "launcher/job/messages.h"
 
 #include "launcher/job/check.h"
+#include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
@@ -266,6 +267,7 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 		   m->peak_bytes);
 	rank_over(j, h, m->rank);
 	fence_rank_ended(j, m->rank);
+	exchange_rank_ended(j, m->rank);
 	return NULL;
 }
 
@@ -353,7 +355,8 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(stop_ack, on_stop_ack(j, h))
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
 		TAKE_JOB(host_map_request, fence_host_map_request(j, h))
-		TAKE_JOB(fence, fence_texts(j, h, &m))
+		TAKE_JOB(exchange, m.use == EXCHANGE_INIT ? fence_texts(j, h, &m)
+							  : exchange_take(j, h, &m))
 		TAKE_JOB(lost, fence_lost(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j, h, &m))
@@ -370,7 +373,7 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 static bool is_kept_short(unsigned type)
 {
 	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
-	       type == WIRE_fence || type == WIRE_stall || type == WIRE_rank_op ||
+	       type == WIRE_exchange || type == WIRE_stall || type == WIRE_rank_op ||
 	       type == WIRE_query_done || type == WIRE_missing_request;
 }
 
@@ -417,6 +420,7 @@ static void on_lost(void *ctx, struct host *h)
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
 		usage_rank(&j->usage[index], clock_ns(), 0, 0);
 		rank_over(j, h, i);
+		exchange_rank_ended(j, i);
 	}
 }
 

@@ -145,7 +145,7 @@ static uint8_t *take(const uint8_t **p, const uint8_t *end, size_t *n)
 
 static void launcher_says(unsigned which, const uint8_t *payload, size_t n)
 {
-	static const unsigned types[] = { WIRE_host_map, WIRE_fence_data, WIRE_lost,
+	static const unsigned types[] = { WIRE_host_map, WIRE_exchange_data, WIRE_lost,
 					  WIRE_query, WIRE_missing };
 	const struct wire_frame f = { types[which % 5], payload, n };
 
@@ -163,8 +163,12 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 		wire_pack_host_map(&b, &(struct wire_host_map){
 					       1, { hosts, job->np }, { names, 2 } });
 	else if (which < 4)
-		wire_pack_fence_data(&b, &(struct wire_fence_data){
-						 1, which, 1, 0, { "a\0b\0c\0d", 8 } });
+		wire_pack_exchange_data(&b, &(struct wire_exchange_data){
+						    .epoch = 1,
+						    .use = EXCHANGE_INIT,
+						    .number = which,
+						    .last = 1,
+						    .data = { "a\0b\0c\0d", 8 } });
 	else
 		wire_pack_lost(&b, &(struct wire_lost){ 1,
 							{ lost, job->np / 4 },

@@ -547,7 +547,8 @@ static void fences_on(void)
 	texts[sizeof texts - 1] = '\0';
 	SAY(host_map_request, job.epoch);
 	for (uint32_t round = 1;; round++)
-		SAY(fence, job.epoch, round, 1, { texts, sizeof texts });
+		SAY(exchange, job.epoch, EXCHANGE_INIT, { 0 }, round, 1,
+		    { texts, sizeof texts });
 }
 
 static void credit_flood(void)

@@ -1,0 +1,214 @@
+/* launcher/job/exchange: what hosts exchange by the launcher, several at a time. */
+#include "launcher/job/exchange.h"
+#include "tests/unit/job_rig.h"
+
+enum { HOSTS = 3, NP = 6 };
+
+/* What a host has heard: "number=bytes" or "number!rank", each with its list. */
+static struct str heard[HOSTS];
+
+static void note_list(struct str *s, const wire_u32v *ranks)
+{
+	for (size_t i = 0; i < ranks->n; i++)
+		str_addf(s, "%s%u", i ? "," : "", ranks->v[i]);
+}
+
+static void note(struct conn *c, const struct wire_frame *f)
+{
+	struct str *s = &heard[c->host];
+	struct wire_exchange_data m;
+	struct wire_exchange_failed n;
+	struct err e;
+
+	if (f->type == WIRE_exchange_data) {
+		ck_assert(!wire_unpack_exchange_data(&m, f->payload, f->n, &e));
+		str_addf(s, "%llu[", (unsigned long long)m.number);
+		note_list(s, &m.ranks);
+		str_addf(s, "]=%.*s%s ", (int)m.data.n, (const char *)m.data.p,
+			 m.last ? "" : "...");
+		wire_free_exchange_data(&m);
+	} else if (f->type == WIRE_exchange_failed) {
+		ck_assert(!wire_unpack_exchange_failed(&n, f->payload, f->n, &e));
+		str_addf(s, "%llu[", (unsigned long long)n.number);
+		note_list(s, &n.ranks);
+		str_addf(s, "]!%u ", n.rank);
+		wire_free_exchange_failed(&n);
+	}
+}
+
+/* Ranks 0 and 1 are on host 0, 2 and 3 on host 1, 4 and 5 on host 2. */
+static void run_on(void)
+{
+	char options[32];
+
+	quiet();
+	snprintf(options, sizeof options, "--stdin none -np %d", NP);
+	rig_open(HOSTS, options);
+	job_begin(&g.j);
+	turn();
+	deliver_all();
+	ck_assert_int_eq(g.j.phase, JOB_RUN);
+	g.heard = note;
+}
+
+static void over(void)
+{
+	deliver_all();
+	for (size_t i = 0; i < HOSTS; i++)
+		str_free(&heard[i]);
+	rig_close();
+}
+
+/* HOST gives TEXT to exchange NUMBER of N ranks. */
+static void give(size_t host, const uint32_t *rank, size_t n, uint64_t number,
+		 const char *text, bool last)
+{
+	struct conn *c = g.agent[host];
+	struct wire_exchange m = { .epoch = c->epoch,
+				   .use = EXCHANGE_PMI1,
+				   .ranks = { rank, n },
+				   .number = number,
+				   .last = last,
+				   .data = { text, strlen(text) } };
+	struct buf b = { 0 };
+
+	wire_pack_exchange(&b, &m);
+	c->events->bytes(c->ctx, buf_head(&b), b.len);
+	buf_free(&b);
+	turn();
+}
+
+static void heard_by(size_t host, const char *text)
+{
+	ck_assert_str_eq(heard[host].s ? heard[host].s : "", text);
+}
+
+static bool is_up(size_t host)
+{
+	return g.j.agents.host[host].state == HOST_UP;
+}
+
+static const uint32_t some[] = { 1, 4 }, others[] = { 2, 4, 5 };
+
+START_TEST(several)
+{
+	run_on();
+	give(2, NULL, 0, 1, "c", true);
+	give(2, some, 2, 1, "C", true);
+	give(2, others, 3, 1, "x", true);
+	give(2, some, 2, 2, "D", true); /* its next one */
+	give(1, NULL, 0, 1, "b", true);
+	give(0, some, 2, 2, "B", true);
+	heard_by(0, "2[1,4]=BD ");
+	heard_by(1, "");
+	give(1, others, 3, 1, "y", true);
+	heard_by(1, "1[2,4,5]=yx ");
+	give(0, some, 2, 1, "A1", false);
+	give(0, some, 2, 1, "A2", false);
+	heard_by(2, "2[1,4]=BD 1[2,4,5]=yx ");
+	give(0, some, 2, 1, "", true);
+	give(0, NULL, 0, 1, "", true);
+	heard_by(0, "2[1,4]=BD 1[1,4]=A1A2C 1[]=bc ");
+	heard_by(1, "1[2,4,5]=yx 1[]=bc ");
+	heard_by(2, "2[1,4]=BD 1[2,4,5]=yx 1[1,4]=A1A2C 1[]=bc ");
+	over();
+}
+END_TEST
+
+START_TEST(who_does_not_come)
+{
+	run_on();
+	give(2, NULL, 0, 1, "c", true);
+	give(2, some, 2, 1, "C", true);
+	give(0, NULL, 0, 1, "a", false); /* is told when it has given */
+	exits(g.agent[0], 1, 0);
+	deliver(g.agent[0]);
+	turn();
+	heard_by(2, "1[1,4]!1 1[]!1 ");
+	give(1, NULL, 0, 1, "b", true); /* begins after the end */
+	heard_by(1, "1[]!1 ");
+	give(2, others, 3, 1, "x", true);
+	give(1, others, 3, 1, "y", true);
+	heard_by(1, "1[]!1 1[2,4,5]=yx ");
+	exits(g.agent[2], 1, 0); /* what is over stays so */
+	deliver(g.agent[2]);
+	turn();
+	heard_by(1, "1[]!1 1[2,4,5]=yx ");
+	over();
+}
+END_TEST
+
+START_TEST(host_is_lost)
+{
+	run_on();
+	give(0, some, 2, 1, "A", true);
+	give(1, others, 3, 1, "y", true);
+	lose(g.agent[2]);
+	turn();
+	heard_by(0, "1[1,4]!4 ");
+	heard_by(1, "1[2,4,5]!4 ");
+	over();
+}
+END_TEST
+
+/* Host 0 is given up by what it says. */
+START_TEST(cannot_be)
+{
+	static const uint32_t unsorted[] = { 2, 1 }, twice[] = { 1, 1 },
+			      none[] = { NP }, no_part[] = { 2, 3 };
+	static char large[2 * EXCHANGE_RANK_BYTES + 2];
+
+	memset(large, 'x', sizeof large - 1);
+	run_on();
+	switch (_i) {
+	case 0:
+		give(0, unsorted, 2, 1, "a", true);
+		break;
+	case 1:
+		give(0, twice, 2, 1, "a", true);
+		break;
+	case 2:
+		give(0, none, 1, 1, "a", true);
+		break;
+	case 3:
+		give(0, no_part, 2, 1, "a", true);
+		break;
+	case 4:
+		give(0, some, 2, 1, "a", true);
+		ck_assert(is_up(0));
+		give(0, some, 2, 1, "a", true);
+		break;
+	case 5:
+		give(0, some, 2, 1, large + 1, false);
+		ck_assert(is_up(0));
+		give(0, some, 2, 1, "a", true);
+		break;
+	default:
+		for (uint64_t i = 0; i < 256; i++)
+			give(0, some, 2, i, "a", true);
+		ck_assert(is_up(0));
+		give(0, some, 2, 256, "a", true);
+	}
+	ck_assert(!is_up(0));
+	over();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("job_exchange");
+	TCase *t = tcase_create("exchange");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, several);
+	tcase_add_test(t, who_does_not_come);
+	tcase_add_test(t, host_is_lost);
+	tcase_add_loop_test(t, cannot_be, 0, 7);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
