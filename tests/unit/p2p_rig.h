@@ -183,6 +183,40 @@ static void rig_check(struct rig *g, const void *got, unsigned from, unsigned k,
 			     (size_t)bytes);
 }
 
+/* ---- ranks that run a test ---- */
+
+static void (*rig_body)(struct rig *g);
+
+static void rig_with(struct ranks *r)
+{
+	struct rig g = { .r = r };
+
+	rig_join(&g, r);
+	rig_body(&g);
+	p2p_leave(g.p);
+}
+
+/* F as N ranks, KIND 0: of one host; 1: of N hosts; 2: of two. */
+static inline void rig_start(int kind, unsigned n, void (*f)(struct rig *g))
+{
+	const unsigned hosts[] = { 1, n, 2 };
+
+	rig_hosts = hosts[kind];
+	rig_body = f;
+	ranks_run(n, rig_bytes(n), 0, rig_with, RIG_LIMIT_S);
+}
+
+/* SEED, or any: said, so that a failure can be had again. */
+static inline unsigned rig_seed(const char *what)
+{
+	const char *text = getenv("SEED");
+	unsigned seed = text ? (unsigned)atoi(text) : (unsigned)getpid();
+
+	printf("%s: SEED=%u\n", what, seed);
+	fflush(stdout);
+	return seed;
+}
+
 /* What a test does not use. */
 static inline void rig_unused(void)
 {

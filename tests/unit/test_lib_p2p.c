@@ -3,27 +3,6 @@
  * limit_s: 400 */
 #include "p2p_rig.h"
 
-static void (*body)(struct rig *g);
-
-static void with_rig(struct ranks *r)
-{
-	struct rig g = { .r = r };
-
-	rig_join(&g, r);
-	body(&g);
-	p2p_leave(g.p);
-}
-
-/* As N ranks of one host, of N hosts, and of two. */
-static void run(int i, unsigned n, void (*f)(struct rig *g))
-{
-	const unsigned hosts[] = { 1, n, 2 };
-
-	rig_hosts = hosts[i];
-	body = f;
-	ranks_run(n, rig_bytes(n), 0, with_rig, RIG_LIMIT_S);
-}
-
 static const size_t sizes[] = { 0, 1, 80, 81, 4096, 8192, 8193, 100000, 1 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -62,7 +41,7 @@ static void all_in_order(struct rig *g)
 
 START_TEST(order)
 {
-	run(_i, 4, all_in_order);
+	rig_start(_i, 4, all_in_order);
 }
 END_TEST
 
@@ -100,7 +79,7 @@ static void by_tags(struct rig *g)
 
 START_TEST(tags)
 {
-	run(_i, 2, by_tags);
+	rig_start(_i, 2, by_tags);
 }
 END_TEST
 
@@ -131,7 +110,7 @@ static void from_any(struct rig *g)
 
 START_TEST(any)
 {
-	run(_i, 4, from_any);
+	rig_start(_i, 4, from_any);
 }
 END_TEST
 
@@ -165,7 +144,7 @@ static void to_self(struct rig *g)
 
 START_TEST(self)
 {
-	run(_i, 2, to_self);
+	rig_start(_i, 2, to_self);
 }
 END_TEST
 
@@ -196,7 +175,7 @@ static void crossing(struct rig *g)
 
 START_TEST(crossings)
 {
-	run(_i, 4, crossing);
+	rig_start(_i, 4, crossing);
 }
 END_TEST
 
@@ -249,7 +228,7 @@ static void not_fitting(struct rig *g)
 
 START_TEST(mismatches)
 {
-	run(_i, 2, not_fitting);
+	rig_start(_i, 2, not_fitting);
 }
 END_TEST
 
@@ -279,7 +258,7 @@ static void allocating(struct rig *g)
 
 START_TEST(allocations)
 {
-	run(_i, 2, allocating);
+	rig_start(_i, 2, allocating);
 }
 END_TEST
 
@@ -323,7 +302,7 @@ static void too_late(struct rig *g)
 
 START_TEST(late)
 {
-	run(_i, 2, too_late);
+	rig_start(_i, 2, too_late);
 }
 END_TEST
 
@@ -364,7 +343,7 @@ static void cut_off(struct rig *g)
 
 START_TEST(cut)
 {
-	run(_i, 2, cut_off);
+	rig_start(_i, 2, cut_off);
 }
 END_TEST
 
@@ -414,7 +393,7 @@ static void too_many(struct rig *g)
 
 START_TEST(limits)
 {
-	run(_i, 2, too_many);
+	rig_start(_i, 2, too_many);
 }
 END_TEST
 
@@ -453,7 +432,7 @@ static void answer_at_once(struct rig *g)
 
 START_TEST(answers)
 {
-	run(_i, 2, answer_at_once);
+	rig_start(_i, 2, answer_at_once);
 }
 END_TEST
 
@@ -496,7 +475,7 @@ static void answer_later(struct rig *g)
 
 START_TEST(owed)
 {
-	run(0, 2, answer_later);
+	rig_start(0, 2, answer_later);
 }
 END_TEST
 
@@ -529,7 +508,7 @@ static void end_all(struct rig *g)
 
 START_TEST(aborts)
 {
-	run(1, 3, end_all);
+	rig_start(1, 3, end_all);
 }
 END_TEST
 
