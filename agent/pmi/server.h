@@ -37,7 +37,7 @@ const char *server_name(const struct server *s);
 /* The main process of local rank LOCAL has ended, or never ran.  To be called before
  * `exited` is sent.  FAILED: not with status 0. */
 void server_ended(struct server *s, size_t local, bool failed);
-/* host_map, fence_data, lost, query, missing.  0, or -1 with E: the launcher broke the
+/* host_map, exchange_data, lost, query, missing.  0, or -1 with E: the launcher broke the
  * protocol. */
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 

@@ -260,8 +260,7 @@ static void fail(struct job *j, struct exchange *e, uint32_t rank)
 		wire_pack_exchange_failed(&h->out, &m);
 		agents_flush(h);
 	}
-	unlist(j, e);
-	exchange_free(e);
+	drop(j, e);
 }
 
 /* ---- what all gave ---- */

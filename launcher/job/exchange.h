@@ -20,7 +20,7 @@ struct giver {
 };
 
 struct exchange {
-	uint32_t use, *rank; /* ascending; */
+	uint32_t use, *rank; /* ascending */
 	size_t nranks;       /* 0: all ranks */
 	uint64_t number;
 	struct giver *giver; /* in the order of hosts */

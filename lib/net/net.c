@@ -77,6 +77,11 @@ static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result 
 	for (size_t i = 0; i < links(n); i++)
 		if (n->link[i].fd >= 0 && !n->link[i].half)
 			send(n->link[i].fd, &h, sizeof h, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* A peer that has our answer takes the connection for one. */
+	for (size_t i = 0; i < n->ncoming; i++)
+		if (n->coming[i].answered)
+			send(n->coming[i].fd, &h, sizeof h,
+			     MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void net_close(struct net *n)

@@ -226,6 +226,28 @@ static berth_result has_given_up(struct link *l, unsigned *lost)
 	return net_given_up(&h, lost);
 }
 
+/* A send to this peer has failed.  What it said last stands behind all that it sent
+ * before, and nobody will read that any more. */
+static berth_result last_word(const struct net *n, struct link *l, unsigned *lost)
+{
+	struct head h;
+	ssize_t k;
+
+	do {
+		if (l->have > sizeof h) {
+			l->at += l->have - sizeof h;
+			l->have = sizeof h;
+		}
+		k = fill(l);
+	} while (k > 0 || (k < 0 && errno == EINTR));
+	if (l->have < sizeof h)
+		return BERTH_OK;
+	memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
+	if (h.magic == HEAD_MAGIC && h.tag.group == GROUP_LEAVES)
+		return net_of_leaver(n);
+	return net_given_up(&h, lost);
+}
+
 /* ---- both at the same time ---- */
 
 struct exchange {
@@ -262,9 +284,13 @@ static bool move(struct exchange *x, berth_result *rc)
 
 		moved |= k > 0;
 		if (k < 0) {
-			*rc = BERTH_PEER_LOST;
+			struct link *l = net_link(x->n, x->out[i].peer, x->out[i].lane);
+			berth_result why;
+
 			*x->lost = x->out[i].peer;
-			x->ended = true;
+			why = last_word(x->n, l, x->lost);
+			*rc = why ? why : BERTH_PEER_LOST;
+			x->ended = why == BERTH_OK;
 		}
 	}
 	for (size_t i = 0; i < x->nin; i++) {

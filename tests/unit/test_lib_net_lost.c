@@ -194,6 +194,85 @@ START_TEST(half_sent)
 }
 END_TEST
 
+/* What a peer said last counts, though a send finds first that it is gone. */
+static void leaves(const struct turn *t)
+{
+	struct {
+		struct head first;
+		char data[12];
+		struct head then;
+	} __attribute__((packed))
+	all = { good, "twelve bytes", { .magic = HEAD_MAGIC } };
+
+	all.then.tag.group = GROUP_LEAVES;
+	stranger_say(proven(t), &all, sizeof all);
+}
+
+START_TEST(last_word_before_a_send)
+{
+	static char large[32 << 20];
+	struct turn t = { .n = stranger_net(1, 3) };
+	struct net_send out = { .data = large, .bytes = sizeof large };
+	unsigned lost;
+	pid_t pid = fork();
+
+	if (!pid) {
+		leaves(&t);
+		_exit(0);
+	}
+	t.n->config.leaver = BERTH_ABORTED;
+	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_OK);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(net_exchange(t.n, &out, 1, NULL, 0, 0, &lost), BERTH_ABORTED);
+	net_close(t.n);
+}
+END_TEST
+
+/* A peer that has our answer takes the connection for one: it is told as well. */
+static void hears_of_leaving(const struct turn *t)
+{
+	struct net_hello hello;
+	struct net_answer a;
+	struct head h;
+	int fd = stranger_connect(t->n);
+
+	net_hello_make(&hello, stranger_key, 0, 1, 0);
+	stranger_say(fd, &hello, sizeof hello);
+	if (stranger_hear(fd, &a, sizeof a) != sizeof a ||
+	    write(goes_on[1], "", 1) != 1)
+		_exit(9);
+	if (stranger_hear(fd, &h, sizeof h) != sizeof h || h.tag.group != GROUP_LEAVES)
+		_exit(7);
+}
+
+static berth_result has_answered(void *ctx)
+{
+	struct pollfd p = { goes_on[0], POLLIN, 0 };
+
+	(void)ctx;
+	return poll(&p, 1, 0) > 0 ? BERTH_ABORTED : BERTH_OK;
+}
+
+START_TEST(leaves_in_a_handshake)
+{
+	struct turn t = { .n = stranger_net(1, 3) };
+	int status;
+	pid_t pid;
+
+	ck_assert(!pipe(goes_on));
+	pid = fork();
+	if (!pid) {
+		hears_of_leaving(&t);
+		_exit(0);
+	}
+	net_watch(t.n, has_answered, NULL);
+	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_ABORTED);
+	net_close(t.n);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("net_lost");
@@ -208,6 +287,8 @@ int main(void)
 	tcase_add_test(t, too_late);
 	tcase_add_loop_test(t, later, 0, 3);
 	tcase_add_test(t, half_sent);
+	tcase_add_test(t, last_word_before_a_send);
+	tcase_add_test(t, leaves_in_a_handshake);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
