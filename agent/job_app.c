@@ -13,6 +13,21 @@ static bool dir_exists(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+static struct spawn_limits limits_of(const struct wire_job *j)
+{
+	return (struct spawn_limits){ j->umask,
+				      { j->nofile, j->core, j->stack, j->memlock } };
+}
+
+/* 0: ranks get no PMI-1. */
+static uint32_t pmi_fd(const struct agent *a)
+{
+	const struct spawn_limits limits = limits_of(a->job);
+	const int fd = spawn_pmi_fd(&limits);
+
+	return a->ranks.server && a->job->flags & JOB_PMI1 && fd > 2 ? (uint32_t)fd : 0;
+}
+
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 {
 	const struct wire_job *j = a->job;
@@ -34,6 +49,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .max_restarts = j->restarts,
 				  .master_port = j->master_port,
 				  .master_addr = j->master_addr,
+				  .pmi_fd = pmi_fd(a),
 				  .host = j->host,
 				  .job_id = j->job_id,
 				  .version = BERTH_VERSION,
@@ -58,9 +74,7 @@ struct app_start *agent_app_start(struct agent *a, uint32_t local)
 	if (app->ready)
 		return app;
 	app->ready = true;
-	app->limits =
-		(struct spawn_limits){ j->umask,
-				       { j->nofile, j->core, j->stack, j->memlock } };
+	app->limits = limits_of(j);
 	env_base(&app->env, &r, environ);
 	program_find(&app->program, a->app[j->apps.v[local]].argv,
 		     env_get(&app->env, "PATH"), r.wdir, &app->err);

@@ -117,6 +117,8 @@ struct request {
 	enum gpu_id gpu_id;
 	bool no_gpu_sharing;
 
+	enum mpi mpi; /* what MPI programs are started by */
+
 	int verbosity; /* -1 quiet, 0, 1, 2 */
 };
 

@@ -119,6 +119,27 @@ static enum give hip_visible(struct str *s, const struct env_rank *r)
 	return has_vendor(r, GPU_AMD) ? UNSET : SKIP;
 }
 
+static enum give pmi_number(struct str *s, const struct env_rank *r, uint32_t number)
+{
+	str_addf(s, "%u", number);
+	return r->pmi_fd ? SET : UNSET;
+}
+
+static enum give pmi_fd(struct str *s, const struct env_rank *r)
+{
+	return pmi_number(s, r, r->pmi_fd);
+}
+
+static enum give pmi_rank(struct str *s, const struct env_rank *r)
+{
+	return pmi_number(s, r, r->rank);
+}
+
+static enum give pmi_size(struct str *s, const struct env_rank *r)
+{
+	return pmi_number(s, r, r->size);
+}
+
 static enum give never(struct str *s, const struct env_rank *r)
 {
 	(void)s;

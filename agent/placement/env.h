@@ -31,6 +31,7 @@ struct env_rank {
 	uint32_t cross_rank, cross_size; /* among the hosts with this local rank */
 	uint32_t restarts, max_restarts; /* so far, at most */
 	uint32_t master_port;            /* 0: no master */
+	uint32_t pmi_fd;                 /* 0: no PMI-1 */
 	const char *master_addr;         /* "": no master */
 	const char *host;                /* as the user typed it */
 	const char *job_id, *version, *wdir;

@@ -72,12 +72,8 @@ void init_rounds_free(struct server *s)
 		free(s->member[i].text);
 	}
 	init_rounds_settle(s); /* none is in use any more */
-	for (size_t i = 0; s->host_name && i < s->job->nodes; i++)
-		free(s->host_name[i]);
 	free(s->member);
 	free(s->lost);
-	free(s->host);
-	free(s->host_name);
 }
 
 /* ---- lost ranks ---- */
@@ -123,7 +119,7 @@ static void refuse_waiting(struct server *s, struct init_round *round)
 	if (!l)
 		return;
 	why = xasprintf("rank %u on '%s' ended before all ranks had joined", l->rank,
-			s->host ? s->host_name[s->host[l->rank]] : s->job->host);
+			host_name_of(s, host_of(s, l->rank)));
 	for (size_t i = 0; i < s->job->ranks.n; i++) {
 		struct member *m = &s->member[i];
 
@@ -260,12 +256,12 @@ static void send_host_map(struct client *c)
 	memcpy(who.key, job->key.p, sizeof who.key);
 	buf_add(&b, &who, sizeof who);
 	for (uint32_t i = 0; i < job->np; i++) {
-		const uint32_t host = s->host ? s->host[i] : 0;
+		const uint32_t host = host_of(s, i);
 
 		buf_add(&b, &host, sizeof host);
 	}
 	for (uint32_t i = 0; i < job->nodes; i++) {
-		const char *name = s->host ? s->host_name[i] : job->host;
+		const char *name = host_name_of(s, i);
 
 		buf_add(&b, name, strlen(name) + 1);
 	}
@@ -274,25 +270,11 @@ static void send_host_map(struct client *c)
 	buf_free(&b);
 }
 
-int init_round_host_map(struct server *s, const struct wire_host_map *m, struct err *e)
+void init_round_host_map(struct server *s)
 {
-	const struct wire_job *job = s->job;
-	bool sound = s->host_map_requested && !s->host && m->hosts.n == job->np &&
-		     m->names.n == job->nodes;
-
-	for (size_t i = 0; sound && i < m->hosts.n; i++)
-		sound = m->hosts.v[i] < job->nodes;
-	if (!sound)
-		return err_set(e, E_WIRE, "malformed 'host_map' message");
-	s->host = xcalloc(job->np, sizeof *s->host);
-	memcpy(s->host, m->hosts.v, job->np * sizeof *s->host);
-	s->host_name = xcalloc(job->nodes, sizeof *s->host_name);
-	for (size_t i = 0; i < job->nodes; i++)
-		s->host_name[i] = xstrdup(m->names.v[i]);
 	for (struct client *c = s->client; c; c = c->next)
 		if (c->fd >= 0 && c->waits_host_map)
 			send_host_map(c);
-	return 0;
 }
 
 /* This and the next ones: what a frame of C asks for.  NULL, or why C is refused. */
@@ -328,13 +310,9 @@ static char *on_join(struct client *c, const struct boot_join *join)
 	m->round = c->round;
 	m->state = MEMBER_JOINING;
 	m->asks_missing = false;
-	c->waits_host_map = s->job->nodes > 1 && !s->host;
+	c->waits_host_map = !host_map_known(s);
 	if (!c->waits_host_map)
 		send_host_map(c);
-	else if (!s->host_map_requested)
-		wire_pack_host_map_request(
-			s->out, &(struct wire_host_map_request){ s->job->epoch });
-	s->host_map_requested |= c->waits_host_map;
 	return NULL;
 }
 
@@ -478,22 +456,6 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	return NULL;
 }
 
-/* All ranks in the order of their hosts, on each in their own.  To be freed. */
-static uint32_t *ranks_by_host(const struct server *s)
-{
-	uint32_t *rank = xcalloc(s->job->np, sizeof *rank),
-		 *end = xcalloc(s->job->nodes, sizeof *end), n = 0;
-
-	for (uint32_t i = 0; i < s->job->np; i++)
-		end[s->host[i]]++;
-	for (uint32_t i = 0; i < s->job->nodes; i++)
-		end[i] = n += end[i];
-	for (uint32_t i = s->job->np; i--;)
-		rank[--end[s->host[i]]] = i;
-	free(end);
-	return rank;
-}
-
 /* The texts in ROUND->texts, in the order of hosts, become the answer, in the order of
  * ranks.  False: they are not as many as ranks. */
 static bool sort_texts(const struct server *s, struct init_round *round)
@@ -520,9 +482,8 @@ static bool sort_texts(const struct server *s, struct init_round *round)
 int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 			  struct err *e)
 {
-	struct init_round *round = m->use == EXCHANGE_INIT && m->number <= UINT32_MAX
-					   ? find(s, (uint32_t)m->number)
-					   : NULL;
+	struct init_round *round =
+		m->number <= UINT32_MAX ? find(s, (uint32_t)m->number) : NULL;
 
 	if (!round || round->is_over || round->in_fence < s->job->ranks.n)
 		return 0; /* they have gone meanwhile */

@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/job.h"
 #include "common/loop.h"
 
 _Static_assert((int)BOOT_KEY_BYTES == (int)WIRE_KEY_BYTES &&
@@ -164,6 +165,8 @@ struct server *server_open(struct event_base *base, struct buf *out,
 		return NULL;
 	}
 	s->member = xcalloc(job->ranks.n, sizeof *s->member);
+	if (job->flags & JOB_PMI1)
+		s->pmi1 = pmi1_open(s);
 	s->acceptable =
 		event_new(base, s->listener, EV_READ | EV_PERSIST, on_acceptable, s);
 	s->again = event_new(base, -1, 0, on_again, s);
@@ -179,6 +182,8 @@ void server_free(struct server *s)
 		client_close(c);
 	settle(s);
 	init_rounds_free(s);
+	pmi1_free(s->pmi1);
+	host_map_free(s);
 	event_free(s->acceptable);
 	event_free(s->again);
 	close(s->listener);
@@ -190,12 +195,50 @@ const char *server_name(const struct server *s)
 	return s ? s->name : NULL;
 }
 
-void server_ended(struct server *s, size_t local, bool failed)
+int server_pmi1(struct server *s, size_t local, int *fd, struct err *e)
 {
+	*fd = -1;
+	if (!s || !s->pmi1 || !pmi1_connect(s->pmi1, (uint32_t)local, fd))
+		return 0;
+	return err_set(e, E_SYSTEM, "socketpair", strerror(errno));
+}
+
+const char *server_ended(struct server *s, size_t local, bool failed)
+{
+	const char *why;
+
 	if (!s)
-		return;
+		return NULL;
 	init_round_ended(s, (uint32_t)local, failed);
+	why = pmi1_ended(s->pmi1, (uint32_t)local);
 	settle(s);
+	return why;
+}
+
+bool server_aborts(struct server *s, size_t *local)
+{
+	return s && pmi1_aborts(s->pmi1, local);
+}
+
+bool server_aborted(const struct server *s, size_t local, int *code)
+{
+	return s && pmi1_aborted(s->pmi1, local, code);
+}
+
+static int take_host_map(struct server *s, const struct wire_host_map *m, struct err *e)
+{
+	if (host_map_take(s, m, e))
+		return -1;
+	init_round_host_map(s);
+	pmi1_host_map(s->pmi1);
+	return 0;
+}
+
+static int take_data(struct server *s, const struct wire_exchange_data *m,
+		     struct err *e)
+{
+	return m->use == EXCHANGE_PMI1 ? pmi1_data(s->pmi1, m, e)
+				       : init_round_fence_data(s, m, e);
 }
 
 #define TAKE(name, call)                                                               \
@@ -215,8 +258,9 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 	int rc = 0;
 
 	switch (f->type) {
-		TAKE(host_map, init_round_host_map(s, &m, e))
-		TAKE(exchange_data, init_round_fence_data(s, &m, e))
+		TAKE(host_map, take_host_map(s, &m, e))
+		TAKE(exchange_data, take_data(s, &m, e))
+		TAKE(exchange_failed, (pmi1_failed(s->pmi1, &m), 0))
 		TAKE(lost, (init_round_lost(s, &m), 0))
 		TAKE(query, (op_records_query(s), 0))
 		TAKE(missing, (op_records_missing(s, &m), 0))

@@ -75,6 +75,7 @@ struct server {
 	struct init_round *round;
 	struct lost_rank *lost;
 	size_t nlost;
+	struct pmi1 *pmi1; /* NULL: ranks get none */
 	bool host_map_requested;
 	uint32_t *host;   /* of each rank, once the launcher has answered */
 	char **host_name; /* of each host */
@@ -100,6 +101,36 @@ void client_refuse(struct client *c, const char *why);
 /* Its memory stays until the end of the turn: callers may still hold it. */
 void client_close(struct client *c);
 
+/* ---- host_map.c ---- */
+
+/* Whether it is known on which host each rank is.  If not, the launcher is asked, and
+ * init_round_host_map() and pmi1_host_map() are called later. */
+bool host_map_known(struct server *s);
+int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e);
+void host_map_free(struct server *s);
+uint32_t host_of(const struct server *s, uint32_t rank);
+const char *host_name_of(const struct server *s, uint32_t host);
+/* All ranks in the order of their hosts, on each in their own.  To be freed. */
+uint32_t *ranks_by_host(const struct server *s);
+/* The same as MPI reads it: "(vector,(0,2,4))", first host, hosts, ranks on each.  To be
+ * freed. */
+char *host_map_vector(const struct server *s);
+
+/* ---- pmi1.c ---- */
+
+struct pmi1 *pmi1_open(struct server *s);
+void pmi1_free(struct pmi1 *p); /* takes NULL, as do the others */
+/* A connection for local rank LOCAL, which loses the one that it had: *FD is the rank's
+ * end.  0, or -1 with errno. */
+int pmi1_connect(struct pmi1 *p, uint32_t local, int *fd);
+/* As server_ended(), server_aborts() and server_aborted(). */
+const char *pmi1_ended(struct pmi1 *p, uint32_t local);
+bool pmi1_aborts(struct pmi1 *p, size_t *local);
+bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code);
+void pmi1_host_map(struct pmi1 *p);
+int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e);
+void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m);
+
 /* ---- op_records.c ---- */
 
 /* C's rank waits: 0, or -1 if the N bytes at P are no report of that. */
@@ -118,7 +149,8 @@ bool op_records_secondary(const struct server *s, uint32_t local);
 /* Read what C has sent, and do it.  C may be closed after it. */
 void init_round_read(struct client *c);
 void init_round_ended(struct server *s, uint32_t local, bool failed);
-int init_round_host_map(struct server *s, const struct wire_host_map *m, struct err *e);
+/* The host map is known now. */
+void init_round_host_map(struct server *s);
 int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 			  struct err *e);
 void init_round_lost(struct server *s, const struct wire_lost *m);

@@ -106,9 +106,17 @@ void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		ranks_fail(r, local, &e);
 		return;
 	}
+	if (server_pmi1(r->server, local, &s->pmi, &e)) {
+		io_close_child(s->fd);
+		io_free_rank(&one->io);
+		ranks_fail(r, local, &e);
+		return;
+	}
 	one->launched = true;
 	one->slot = spawn_batch_add(batch, s);
 	io_close_child(s->fd);
+	if (s->pmi >= 0)
+		close(s->pmi);
 }
 
 /* Alone, with new streams: its first were closed when it failed. */
@@ -196,6 +204,8 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	struct rank *one = &r->v[local];
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	struct str why = { 0 }, hint = { 0 };
+	const char *failure;
+	int code;
 	struct wire_exited m = {
 		.epoch = r->job->epoch,
 		.rank = one->rank,
@@ -218,7 +228,15 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	one->state = RANK_EXITED;
 	r->running--;
 	io_drain(&one->io);
-	server_ended(r->server, local, status != 0);
+	failure = server_ended(r->server, local, status != 0);
+	if (server_aborted(r->server, local, &code)) {
+		str_addf(&why, "called MPI_Abort with %d", code);
+		m.status = (uint32_t)(code & 255 ? code & 255 : 1) << 8;
+		m.text = str_text(&why);
+	} else if (failure && !status) {
+		m.status = 1 << 8;
+		m.text = failure;
+	}
 	wire_pack_exited(r->out, &m);
 	str_free(&why);
 	str_free(&hint);
@@ -426,11 +444,24 @@ static void settle_killing(struct ranks *r, uint64_t now)
 	procs_free(&p);
 }
 
+/* MPI_Abort says why, and then waits for its end. */
+static void end_aborted(struct ranks *r)
+{
+	size_t local;
+
+	while (server_aborts(r->server, &local))
+		if (r->v[local].state == RANK_RUNNING) {
+			r->v[local].killed = true;
+			kill(-r->v[local].pid, SIGKILL);
+		}
+}
+
 void ranks_settle(struct ranks *r)
 {
 	uint64_t now = clock_ms();
 
 	io_room(&r->io);
+	end_aborted(r);
 	if (r->stop_delayed_ms && (now >= r->stop_delayed_ms || !exit_is_near(r)))
 		stop_now(r, r->grace_ms);
 	if (r->phase == RANKS_TERMED &&

@@ -303,11 +303,15 @@ static CHILD void child_signals(void)
 	bare(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, 8);
 }
 
+static CHILD int liveness_fd(rlim_t nofile)
+{
+	return nofile > LIVENESS_FD ? LIVENESS_FD : (int)nofile - 1;
+}
+
 static CHILD int child_steps(struct child *c)
 {
 	const struct spawn *s = &c->s;
-	rlim_t nofile = c->limit[0].rlim_cur;
-	int liveness = nofile > LIVENESS_FD ? LIVENESS_FD : (int)nofile - 1;
+	const int liveness = liveness_fd(c->limit[0].rlim_cur);
 	long rc;
 
 	/* A group, in the guardian's session.  With a session each, the kernel would
@@ -333,6 +337,8 @@ static CHILD int child_steps(struct child *c)
 			return (int)-rc;
 	if (liveness > 2) /* no room for it: no harm */
 		bare(SYS_dup3, s->fd[3], liveness, 0, 0);
+	if (s->pmi >= 0 && liveness > 3)
+		bare(SYS_dup3, s->pmi, liveness - 1, 0, 0);
 	c->step = STEP_WDIR;
 	rc = bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
 	if (rc < 0)
@@ -404,6 +410,14 @@ static CHILD long clone_into(const struct clone3_args *a, struct child *c)
 }
 
 /* ---- the parent ---- */
+
+int spawn_pmi_fd(const struct spawn_limits *l)
+{
+	struct rlimit hard;
+
+	getrlimit(RLIMIT_NOFILE, &hard);
+	return liveness_fd(l->soft[0] < hard.rlim_max ? l->soft[0] : hard.rlim_max) - 1;
+}
 
 enum { STACK_BYTES = 16384 };
 

@@ -43,7 +43,11 @@ struct spawn {
 	const struct spawn_limits *limits;
 	/* become 0, 1, 2 and LIVENESS_FD; all others of ours close on exec */
 	int fd[IO_CHILD_FDS];
+	int pmi; /* becomes spawn_pmi_fd(limits); -1: there is none */
 };
+
+/* The number of PMI_FD in a child with L. */
+int spawn_pmi_fd(const struct spawn_limits *l);
 
 /* Processes started together: while one runs towards its exec the next is made, so that
  * a busy core delays no other process.  All signals are blocked from open to wait.

@@ -210,18 +210,6 @@ static int set_kill(const struct setting *s, const struct compat *c,
 	return ignore(s, c, value, e);
 }
 
-/* --mpi of horovodrun has no value; srun's names a PMI for the ranks. */
-static int read_mpi(const struct setting *s, const struct compat *c,
-		    const char *const value[2], struct err *e)
-{
-	if (value[0] && strcmp(value[0], "none") != 0)
-		return not_supported("--mpi", c,
-				     "runner has no PMI: start a program that calls "
-				     "MPI_Init with srun or mpirun",
-				     e);
-	return ignore(s, c, value, e);
-}
-
 static bool has_prefix(const char *list, const char *name)
 {
 	const char *prefix;
@@ -417,7 +405,6 @@ const struct compat compat_table[] = {
 
 	/* horovodrun */
 	{ "--gloo", HVD, 0, ignore, NOT_MPI, 0 },
-	{ "--mpi", "horovodrun and srun", 0, read_mpi, NOT_MPI, OPTION_OPTIONAL },
 	{ "--jsrun", HVD, 0, ignore, NOT_MPI, 0 },
 	{ "--disable-cache", HVD, 0, ignore, "nothing is cached", 0 },
 	{ "--network-interfaces --network-interface", HVD, 1, set_interfaces, "NCCL_SOCKET_IFNAME", 0 },
@@ -529,8 +516,7 @@ const char *compat_fate(const struct compat *c)
 		return "same as";
 	if (c->read == set_nodes)
 		return "checked";
-	return c->read == read_words || c->read == set_stdin || c->read == set_kill ||
-			       c->read == read_mpi
+	return c->read == read_words || c->read == set_stdin || c->read == set_kill
 		       ? "in part"
 		       : "sets";
 }

@@ -9,6 +9,7 @@ static const char *const bind_names[] = { BIND_TO_NAMES, NULL };
 static const char *const share_names[] = { SHARE_NAMES, NULL };
 static const char *const visible_names[] = { GPU_VISIBLE_NAMES, NULL };
 static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
+static const char *const mpi_names[] = { MPI_NAMES, NULL };
 static const char *const map_names[] = { "slot", "node", NULL };
 static const char *const transport_names[] = { "auto", "local", "ssh", "openssh",
 					       NULL };
@@ -67,6 +68,15 @@ const struct option option_table[] = {
 	  .help = "run the program in DIR",
 	  .text = "Run the program in the directory DIR. DIR must exist on each host. The default "
 		  "is the directory in which runner was started." },
+
+	{ "--mpi", "auto|pmi1|none", TOPIC_ranks, OPTION_OPTIONAL,
+	  "mpi", "BERTH_MPI", .set = value_mpi, .at = offsetof(struct request, mpi),
+	  .choices = mpi_names,
+	  .help = "how MPI programs find each other",
+	  .text = "Choose how the ranks of an MPI program find each other. pmi1: each rank gets a "
+		  "connection that speaks PMI-1, for programs of MPICH, Intel MPI and MVAPICH. "
+		  "none: MPI_Init finds no launcher. auto, the default, is pmi1. Write the value "
+		  "behind '=': --mpi without a value is horovodrun's, and changes nothing." },
 
 	/* ---- hosts ---- */
 	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON,

@@ -422,6 +422,11 @@ int value_summary(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
+int value_mpi(const struct setting *s, const char *value, struct err *e)
+{
+	return value ? value_choice(s, value, e) : 0;
+}
+
 int value_topology(const struct setting *s, const char *value, struct err *e)
 {
 	size_t host = strcspn(value, "=");

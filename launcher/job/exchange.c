@@ -400,3 +400,14 @@ void exchange_rank_ended(struct job *j, uint32_t rank)
 			fail(j, e, rank);
 	}
 }
+
+bool exchange_waits_for(const struct job *j, uint32_t rank, uint32_t use)
+{
+	const uint32_t host = j->plan.rank[rank].host;
+
+	for (const struct exchange *e = j->exchanges ? exchange_first(j, use) : NULL; e;
+	     e = exchange_after(e))
+		if (takes_part(e, rank) && !exchange_has(e, host))
+			return true;
+	return false;
+}

@@ -278,6 +278,8 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		flags |= JOB_LISTEN;
 	if (r->forward_listed)
 		flags |= JOB_OWN_ENV;
+	if (r->mpi != MPI_NONE)
+		flags |= JOB_PMI1;
 	return (struct wire_job){
 		.epoch = j->epoch,
 		.restarts = (uint32_t)r->restarts,

@@ -271,7 +271,10 @@ static void describe(struct job *j, uint32_t index, struct err *e)
 		err_hint(e, "%s", r->hint);
 		break;
 	default:
-		err_set(e, E_RANK_EXIT, index, h->name, text, r->ending.code);
+		if (*r->text)
+			err_set(e, E_RANK_FAILED, index, h->name, text, r->text);
+		else
+			err_set(e, E_RANK_EXIT, index, h->name, text, r->ending.code);
 		if (*r->hint)
 			err_hint(e, "%s", r->hint);
 	}

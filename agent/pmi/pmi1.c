@@ -1,0 +1,540 @@
+/* PMI-1 (wire protocol 1.1), which MPICH, Intel MPI and MVAPICH speak: each rank has a
+ * socket, its number in PMI_FD, and writes lines that are answered by lines.
+ *
+ * What ranks put is known to all after the next barrier: that is an exchange of all
+ * hosts (wire.def).  A rank that does not read its answers is not read either. */
+#include <errno.h>
+#include <event2/event.h>
+#include <search.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/pmi/pmi1_line.h"
+#include "agent/pmi/server_internal.h"
+#include "common/loop.h"
+
+enum {
+	OUT_MOST = 64 << 10, /* answers that a rank has not read */
+	READ_BYTES = 8192,
+	KEYS_RANK_BYTES = 1 << 20, /* of all keys, for each rank of the job */
+	/* until those that wait for a rank that has ended are let go: before, the job
+	 * has ended them, and they do not speak of it */
+	HANG_UP_MS = 2000
+};
+
+enum state { STATE_NEVER, STATE_INITIALISED, STATE_FINALISED, STATE_ABORTED };
+
+struct pmi1_rank {
+	struct pmi1 *p;
+	uint32_t local;
+	int fd; /* -1: none */
+	struct event *readable, *writable;
+	struct buf in, out;
+	enum state state;
+	bool in_barrier, waits_host_map, in_spawn, aborts;
+	int abort_code;
+};
+
+/* What was put: two strings behind it. */
+struct pair {
+	const char *key, *value;
+};
+
+struct pmi1 {
+	struct server *s;
+	struct pmi1_rank *rank;
+	void *pairs; /* tree of struct pair */
+	size_t pairs_bytes;
+	struct buf puts; /* since the last barrier */
+	struct buf all;  /* what comes at the end of this one */
+	uint64_t barrier;
+	uint32_t in_barrier; /* ranks here */
+	bool has_failed;     /* no barrier ends any more */
+	struct event *late;
+	uint32_t aborts; /* ranks that nobody has asked for */
+};
+
+/* ---- keys ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+	return strcmp(((const struct pair *)a)->key, ((const struct pair *)b)->key);
+}
+
+static const char *get(const struct pmi1 *p, const char *key)
+{
+	const struct pair wanted = { key, NULL };
+	void *const *found = tfind(&wanted, &p->pairs, compare_keys);
+
+	return found ? ((const struct pair *)*found)->value : NULL;
+}
+
+/* The first value of a key stays.  False: there is no room. */
+static bool put(struct pmi1 *p, const char *key, const char *value)
+{
+	const size_t nkey = strlen(key) + 1, nvalue = strlen(value) + 1;
+	const size_t bytes = sizeof(struct pair) + nkey + nvalue;
+	struct pair *pair;
+	char *at;
+
+	if (bytes > (size_t)p->s->job->np * KEYS_RANK_BYTES - p->pairs_bytes)
+		return false;
+	if (get(p, key))
+		return true;
+	pair = xmalloc(bytes);
+	at = (char *)(pair + 1);
+	*pair = (struct pair){ memcpy(at, key, nkey),
+			       memcpy(at + nkey, value, nvalue) };
+	if (!tsearch(pair, &p->pairs, compare_keys))
+		die("out of memory", 0);
+	p->pairs_bytes += bytes;
+	return true;
+}
+
+/* ---- answers ---- */
+
+static void hang_up(struct pmi1_rank *r)
+{
+	if (r->fd < 0)
+		return;
+	event_free(r->readable);
+	event_free(r->writable);
+	close(r->fd);
+	r->fd = -1;
+	buf_free(&r->in);
+	buf_free(&r->out);
+}
+
+static void flush(struct pmi1_rank *r)
+{
+	ssize_t n;
+
+	while (r->out.len) {
+		n = send(r->fd, buf_head(&r->out), r->out.len, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) { /* a broken connection shows when it is read */
+			loop_watch(r->writable);
+			return;
+		}
+		buf_drop(&r->out, (size_t)n);
+	}
+}
+
+__attribute__((format(printf, 2, 3))) static void answer(struct pmi1_rank *r,
+							 const char *format, ...)
+{
+	va_list args;
+	char *line;
+
+	if (r->fd < 0)
+		return;
+	va_start(args, format);
+	line = xvasprintf(format, args);
+	va_end(args);
+	buf_add(&r->out, line, strlen(line));
+	buf_add(&r->out, "\n", 1);
+	free(line);
+	flush(r);
+}
+
+static void on_put(struct pmi1_rank *r, const struct pmi1_line *l)
+{
+	struct pmi1 *p = r->p;
+	const size_t nkey = strlen(l->key) + 1, nvalue = strlen(l->value) + 1;
+	const size_t most = p->s->job->ranks.n * (size_t)EXCHANGE_RANK_BYTES;
+
+	if (nkey == 1 || nkey > PMI1_KEY_BYTES || nvalue > PMI1_VALUE_BYTES)
+		answer(r, "cmd=put_result rc=-1 msg=key_or_value_too_long");
+	else if (get(p, l->key))
+		answer(r, "cmd=put_result rc=-1 msg=duplicate_key_%s", l->key);
+	else if (nkey + nvalue > most - p->puts.len || !put(p, l->key, l->value))
+		answer(r, "cmd=put_result rc=-1 msg=no_room");
+	else {
+		buf_add(&p->puts, l->key, nkey);
+		buf_add(&p->puts, l->value, nvalue);
+		answer(r, "cmd=put_result rc=0 msg=success");
+	}
+}
+
+/* A layout that is too long for a value is not there: MPI then compares the names of
+ * hosts. */
+static void answer_vector(struct pmi1_rank *r)
+{
+	char *text = host_map_vector(r->p->s);
+
+	if (strlen(text) < PMI1_VALUE_BYTES)
+		answer(r, "cmd=get_result rc=0 msg=success value=%s", text);
+	else
+		answer(r, "cmd=get_result rc=-1 msg=too_long value=unknown");
+	free(text);
+}
+
+static void on_get(struct pmi1_rank *r, const char *key)
+{
+	const char *value;
+
+	if (!strcmp(key, "PMI_process_mapping")) {
+		r->waits_host_map = !host_map_known(r->p->s);
+		if (!r->waits_host_map)
+			answer_vector(r);
+		return;
+	}
+	value = get(r->p, key);
+	if (value)
+		answer(r, "cmd=get_result rc=0 msg=success value=%s", value);
+	else
+		answer(r, "cmd=get_result rc=-1 msg=key_%.64s_not_found value=unknown",
+		       key);
+}
+
+/* ---- barriers ---- */
+
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct pmi1 *p = arg;
+
+	(void)fd;
+	(void)what;
+	for (size_t i = 0; i < p->s->job->ranks.n; i++)
+		if (p->rank[i].in_barrier)
+			hang_up(&p->rank[i]);
+}
+
+static void fail(struct pmi1 *p)
+{
+	p->has_failed = true;
+	if (!event_pending(p->late, EV_TIMEOUT, NULL))
+		loop_after_ms(p->late, HANG_UP_MS);
+}
+
+static void end_barrier(struct pmi1 *p)
+{
+	p->barrier++;
+	p->in_barrier = 0;
+	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
+		struct pmi1_rank *r = &p->rank[i];
+
+		if (!r->in_barrier)
+			continue;
+		r->in_barrier = false;
+		answer(r, "cmd=barrier_out");
+	}
+}
+
+static void on_barrier(struct pmi1_rank *r)
+{
+	struct pmi1 *p = r->p;
+	struct wire_exchange w = { .epoch = p->s->job->epoch,
+				   .use = EXCHANGE_PMI1,
+				   .number = p->barrier };
+
+	if (r->in_barrier) {
+		hang_up(r);
+		return;
+	}
+	r->in_barrier = true;
+	p->in_barrier++;
+	if (p->has_failed)
+		fail(p);
+	if (p->has_failed || p->in_barrier < p->s->job->ranks.n)
+		return;
+	while (!w.last) {
+		w.last = p->puts.len <= WIRE_PART_MAX;
+		w.data.n = w.last ? p->puts.len : WIRE_PART_MAX;
+		w.data.p = buf_head(&p->puts);
+		wire_pack_exchange(p->s->out, &w);
+		buf_drop(&p->puts, w.data.n);
+	}
+	buf_free(&p->puts);
+}
+
+/* All that ranks put, as "key NUL value NUL".  False: it is not that. */
+static bool take_pairs(struct pmi1 *p)
+{
+	const char *at = (const char *)buf_head(&p->all), *end = at + p->all.len;
+	bool sound = at == end || !end[-1];
+
+	while (sound && at < end) {
+		const char *value = at + strlen(at) + 1;
+
+		sound = value < end && put(p, at, value);
+		if (sound)
+			at = value + strlen(value) + 1;
+	}
+	return sound;
+}
+
+int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
+{
+	const size_t most =
+		p ? (size_t)p->s->job->np * EXCHANGE_RANK_BYTES - p->all.len : 0;
+
+	if (!p || p->has_failed)
+		return 0;
+	if (m->number != p->barrier || p->in_barrier < p->s->job->ranks.n ||
+	    m->data.n > most)
+		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
+	buf_add(&p->all, m->data.p, m->data.n);
+	if (!m->last)
+		return 0;
+	if (!take_pairs(p))
+		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
+	buf_free(&p->all);
+	end_barrier(p);
+	return 0;
+}
+
+void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
+{
+	if (p && m->use == EXCHANGE_PMI1 && m->number == p->barrier)
+		fail(p);
+}
+
+/* ---- lines ---- */
+
+static void begin(struct pmi1_rank *r)
+{
+	r->state = STATE_INITIALISED;
+	answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
+}
+
+static void finalise(struct pmi1_rank *r)
+{
+	r->state = STATE_FINALISED;
+	answer(r, "cmd=finalize_ack");
+}
+
+/* It waits until it is ended. */
+static void on_abort(struct pmi1_rank *r, const char *code)
+{
+	r->p->aborts += !r->aborts;
+	r->state = STATE_ABORTED;
+	r->aborts = true;
+	r->abort_code = (int)strtol(code, NULL, 10);
+}
+
+static void do_line(struct pmi1_rank *r, char *text)
+{
+	const struct wire_job *job = r->p->s->job;
+	struct pmi1_line l;
+
+	if (r->in_spawn) {
+		r->in_spawn = strcmp(text, "endcmd") != 0;
+		if (!r->in_spawn)
+			answer(r, "cmd=spawn_result rc=-1 status=unsupported");
+		return;
+	}
+	l = pmi1_parse(text);
+	switch (l.command) {
+	case PMI1_INIT:
+		begin(r);
+		break;
+	case PMI1_GET_MAXES:
+		answer(r, "cmd=maxes kvsname_max=256 keylen_max=%d vallen_max=%d",
+		       PMI1_KEY_BYTES, PMI1_VALUE_BYTES);
+		break;
+	case PMI1_GET_APPNUM:
+		answer(r, "cmd=appnum appnum=%u", job->apps.v[r->local]);
+		break;
+	case PMI1_GET_MY_KVSNAME:
+		answer(r, "cmd=my_kvsname kvsname=kvs_%s_%u", job->job_id, job->epoch);
+		break;
+	case PMI1_GET_UNIVERSE_SIZE:
+		answer(r, "cmd=universe_size size=%u", job->np);
+		break;
+	case PMI1_PUT:
+		on_put(r, &l);
+		break;
+	case PMI1_GET:
+		on_get(r, l.key);
+		break;
+	case PMI1_BARRIER_IN:
+		on_barrier(r);
+		break;
+	case PMI1_FINALIZE:
+		finalise(r);
+		break;
+	case PMI1_ABORT:
+		on_abort(r, l.exitcode);
+		break;
+	case PMI1_PUBLISH_NAME:
+		answer(r, "cmd=publish_result rc=-1 info=fail msg=unsupported");
+		break;
+	case PMI1_LOOKUP_NAME:
+		answer(r, "cmd=lookup_result rc=-1 info=fail msg=unsupported");
+		break;
+	case PMI1_UNPUBLISH_NAME:
+		answer(r, "cmd=unpublish_result rc=-1 info=fail msg=unsupported");
+		break;
+	case PMI1_SPAWN:
+		r->in_spawn = true;
+		break;
+	case PMI1_UNKNOWN:
+		answer(r, "cmd=unknown_result rc=-1 msg=unsupported");
+		break;
+	}
+}
+
+/* Whole lines, as long as the rank waits for nothing and reads its answers. */
+static void do_lines(struct pmi1_rank *r)
+{
+	while (r->fd >= 0 && !r->waits_host_map && r->out.len < OUT_MOST) {
+		char *line = (char *)buf_head(&r->in),
+		     *end = r->in.len ? memchr(line, '\n', r->in.len) : NULL;
+		size_t n;
+
+		if (!end) {
+			if (r->in.len > PMI1_LINE_BYTES)
+				hang_up(r);
+			return;
+		}
+		*end = '\0';
+		n = (size_t)(end - line) + 1;
+		do_line(r, line);
+		if (r->fd >= 0)
+			buf_drop(&r->in, n);
+	}
+}
+
+/* False: there is nothing more now. */
+static bool read_some(struct pmi1_rank *r)
+{
+	ssize_t n = read(r->fd, buf_reserve(&r->in, READ_BYTES), READ_BYTES);
+
+	if (n > 0) {
+		r->in.len += (size_t)n;
+		do_lines(r);
+	} else if (!n || (errno != EAGAIN && errno != EINTR)) {
+		hang_up(r);
+	}
+	return n > 0;
+}
+
+static bool may_read(const struct pmi1_rank *r)
+{
+	return r->fd >= 0 && !r->waits_host_map && r->out.len < OUT_MOST;
+}
+
+static void attend(struct pmi1_rank *r)
+{
+	do_lines(r);
+	if (may_read(r))
+		loop_watch(r->readable);
+	else if (r->fd >= 0)
+		event_del(r->readable);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	read_some(arg);
+	attend(arg);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	flush(arg);
+	attend(arg);
+}
+
+/* ---- from outside ---- */
+
+struct pmi1 *pmi1_open(struct server *s)
+{
+	struct pmi1 *p = xcalloc(1, sizeof *p);
+
+	*p = (struct pmi1){ .s = s, .rank = xcalloc(s->job->ranks.n, sizeof *p->rank) };
+	for (uint32_t i = 0; i < s->job->ranks.n; i++)
+		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
+	return p;
+}
+
+void pmi1_free(struct pmi1 *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->s->job->ranks.n; i++)
+		hang_up(&p->rank[i]);
+	event_free(p->late);
+	tdestroy(p->pairs, free);
+	buf_free(&p->puts);
+	buf_free(&p->all);
+	free(p->rank);
+	free(p);
+}
+
+int pmi1_connect(struct pmi1 *p, uint32_t local, int *fd)
+{
+	struct pmi1_rank *r = &p->rank[local];
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return -1;
+	hang_up(r);
+	*r = (struct pmi1_rank){ .p = p, .local = local, .fd = pair[0] };
+	evutil_make_socket_nonblocking(r->fd);
+	r->readable =
+		event_new(p->s->base, r->fd, EV_READ | EV_PERSIST, on_readable, r);
+	r->writable = event_new(p->s->base, r->fd, EV_WRITE, on_writable, r);
+	loop_watch(r->readable);
+	*fd = pair[1];
+	return 0;
+}
+
+const char *pmi1_ended(struct pmi1 *p, uint32_t local)
+{
+	struct pmi1_rank *r = p ? &p->rank[local] : NULL;
+	bool awaited;
+
+	if (!r)
+		return NULL;
+	while (may_read(r) && read_some(r))
+		;
+	awaited = p->in_barrier && !r->in_barrier;
+	/* it does not come: no barrier that is not with the launcher can end */
+	if (p->in_barrier < p->s->job->ranks.n)
+		fail(p);
+	if (r->state == STATE_INITIALISED)
+		return "exited with status 0 between MPI_Init and MPI_Finalize";
+	return awaited ? "exited with status 0 while others waited for it in MPI"
+		       : NULL;
+}
+
+bool pmi1_aborts(struct pmi1 *p, size_t *local)
+{
+	for (size_t i = 0; p && p->aborts && i < p->s->job->ranks.n; i++) {
+		if (!p->rank[i].aborts)
+			continue;
+		p->rank[i].aborts = false;
+		p->aborts--;
+		*local = i;
+		return true;
+	}
+	return false;
+}
+
+bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code)
+{
+	if (!p || p->rank[local].state != STATE_ABORTED)
+		return false;
+	*code = p->rank[local].abort_code;
+	return true;
+}
+
+void pmi1_host_map(struct pmi1 *p)
+{
+	for (size_t i = 0; p && i < p->s->job->ranks.n; i++) {
+		struct pmi1_rank *r = &p->rank[i];
+
+		if (!r->waits_host_map)
+			continue;
+		r->waits_host_map = false;
+		answer_vector(r);
+		attend(r);
+	}
+}
