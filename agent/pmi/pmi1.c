@@ -448,7 +448,9 @@ struct pmi1 *pmi1_open(struct server *s)
 {
 	struct pmi1 *p = xcalloc(1, sizeof *p);
 
-	*p = (struct pmi1){ .s = s, .rank = xcalloc(s->job->ranks.n, sizeof *p->rank) };
+	*p = (struct pmi1){ .s = s,
+			    .rank = xcalloc(s->job->ranks.n, sizeof *p->rank),
+			    .late = event_new(s->base, -1, 0, on_late, p) };
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
 	return p;
