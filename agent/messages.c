@@ -165,6 +165,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 		return on_job(a, f, e);
 	case WIRE_host_map:
 	case WIRE_exchange_data:
+	case WIRE_exchange_failed:
 	case WIRE_lost:
 	case WIRE_query:
 	case WIRE_missing:

@@ -32,7 +32,7 @@ struct pmi1_rank {
 	struct event *readable, *writable;
 	struct buf in, out;
 	enum state state;
-	bool in_barrier, waits_host_map, in_spawn, aborts;
+	bool in_barrier, waits_host_map, in_spawn, aborts, ended;
 	int abort_code;
 };
 
@@ -49,8 +49,8 @@ struct pmi1 {
 	struct buf puts; /* since the last barrier */
 	struct buf all;  /* what comes at the end of this one */
 	uint64_t barrier;
-	uint32_t in_barrier; /* ranks here */
-	bool has_failed;     /* no barrier ends any more */
+	bool given;      /* what ranks here put, to the launcher */
+	bool has_failed; /* no barrier ends any more */
 	struct event *late;
 	uint32_t aborts; /* ranks that nobody has asked for */
 };
@@ -212,7 +212,7 @@ static void fail(struct pmi1 *p)
 static void end_barrier(struct pmi1 *p)
 {
 	p->barrier++;
-	p->in_barrier = 0;
+	p->given = false;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		struct pmi1_rank *r = &p->rank[i];
 
@@ -223,23 +223,13 @@ static void end_barrier(struct pmi1 *p)
 	}
 }
 
-static void on_barrier(struct pmi1_rank *r)
+static void give(struct pmi1 *p)
 {
-	struct pmi1 *p = r->p;
 	struct wire_exchange w = { .epoch = p->s->job->epoch,
 				   .use = EXCHANGE_PMI1,
 				   .number = p->barrier };
 
-	if (r->in_barrier) {
-		hang_up(r);
-		return;
-	}
-	r->in_barrier = true;
-	p->in_barrier++;
-	if (p->has_failed)
-		fail(p);
-	if (p->has_failed || p->in_barrier < p->s->job->ranks.n)
-		return;
+	p->given = true;
 	while (!w.last) {
 		w.last = p->puts.len <= WIRE_PART_MAX;
 		w.data.n = w.last ? p->puts.len : WIRE_PART_MAX;
@@ -248,6 +238,35 @@ static void on_barrier(struct pmi1_rank *r)
 		buf_drop(&p->puts, w.data.n);
 	}
 	buf_free(&p->puts);
+}
+
+/* If ranks are in the barrier, and no more will come.  Where one has ended, the
+ * launcher says that it fails, and by whom. */
+static void give_if_complete(struct pmi1 *p)
+{
+	uint32_t waiting = 0, n = 0;
+
+	if (p->given)
+		return;
+	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
+		waiting += p->rank[i].in_barrier;
+		n += p->rank[i].in_barrier || p->rank[i].ended;
+	}
+	if (waiting && n == p->s->job->ranks.n)
+		give(p);
+}
+
+static void on_barrier(struct pmi1_rank *r)
+{
+	if (r->in_barrier || r->ended) {
+		hang_up(r);
+		return;
+	}
+	r->in_barrier = true;
+	if (r->p->has_failed)
+		fail(r->p);
+	else
+		give_if_complete(r->p);
 }
 
 /* All that ranks put, as "key NUL value NUL".  False: it is not that. */
@@ -273,8 +292,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 
 	if (!p || p->has_failed)
 		return 0;
-	if (m->number != p->barrier || p->in_barrier < p->s->job->ranks.n ||
-	    m->data.n > most)
+	if (m->number != p->barrier || !p->given || m->data.n > most)
 		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
 	buf_add(&p->all, m->data.p, m->data.n);
 	if (!m->last)
@@ -288,7 +306,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 {
-	if (p && m->use == EXCHANGE_PMI1 && m->number == p->barrier)
+	if (p && m->use == EXCHANGE_PMI1 && m->number == p->barrier && p->given)
 		fail(p);
 }
 
@@ -491,19 +509,15 @@ int pmi1_connect(struct pmi1 *p, uint32_t local, int *fd)
 const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 {
 	struct pmi1_rank *r = p ? &p->rank[local] : NULL;
-	bool awaited;
 
 	if (!r)
 		return NULL;
 	while (may_read(r) && read_some(r))
 		;
-	awaited = p->in_barrier && !r->in_barrier;
-	/* it does not come: no barrier that is not with the launcher can end */
-	if (p->in_barrier < p->s->job->ranks.n)
-		fail(p);
-	if (r->state == STATE_INITIALISED)
-		return "exited with status 0 between MPI_Init and MPI_Finalize";
-	return awaited ? "exited with status 0 while others waited for it in MPI"
+	r->ended = true;
+	give_if_complete(p);
+	return r->state == STATE_INITIALISED
+		       ? "exited with status 0 between MPI_Init and MPI_Finalize"
 		       : NULL;
 }
 

@@ -244,6 +244,20 @@ struct exchange *exchange_after(const struct exchange *e)
 
 /* ---- what never comes ---- */
 
+/* RANK ended in order, and others wait for it: it has failed. */
+static void blame(struct job *j, uint32_t rank)
+{
+	struct rank *r = &j->rank[rank];
+
+	if (r->state != RANK_ENDED || r->ending.fate != FATE_OK)
+		return;
+	r->ending.fate = FATE_EXIT;
+	r->ending.code = 1;
+	free(r->text);
+	r->text = xstrdup("exited with status 0 while others waited for it in MPI");
+	j->failed++;
+}
+
 static void fail(struct job *j, struct exchange *e, uint32_t rank)
 {
 	const struct wire_exchange_failed m = { .epoch = j->epoch,
@@ -260,6 +274,7 @@ static void fail(struct job *j, struct exchange *e, uint32_t rank)
 		wire_pack_exchange_failed(&h->out, &m);
 		agents_flush(h);
 	}
+	blame(j, rank);
 	drop(j, e);
 }
 
@@ -352,13 +367,11 @@ void exchange_settle(struct job *j, struct exchange *e)
 	struct exchanges *x = j->exchanges;
 	uint32_t ended;
 
-	if (e->ngave < e->ngivers) {
-		ended = e->use != EXCHANGE_INIT && j->ended ? ended_of(j, e)
-							    : j->plan.np;
-		if (ended < j->plan.np)
-			fail(j, e, ended);
+	ended = e->use != EXCHANGE_INIT && j->ended ? ended_of(j, e) : j->plan.np;
+	if (ended < j->plan.np)
+		fail(j, e, ended);
+	if (ended < j->plan.np || e->ngave < e->ngivers)
 		return;
-	}
 	for (size_t i = 0; i < e->ngivers; i++) {
 		struct buf *data = &e->giver[i].data;
 
@@ -399,15 +412,4 @@ void exchange_rank_ended(struct job *j, uint32_t rank)
 		if (e->use != EXCHANGE_INIT && takes_part(e, rank))
 			fail(j, e, rank);
 	}
-}
-
-bool exchange_waits_for(const struct job *j, uint32_t rank, uint32_t use)
-{
-	const uint32_t host = j->plan.rank[rank].host;
-
-	for (const struct exchange *e = j->exchanges ? exchange_first(j, use) : NULL; e;
-	     e = exchange_after(e))
-		if (takes_part(e, rank) && !exchange_has(e, host))
-			return true;
-	return false;
 }

@@ -54,9 +54,8 @@ struct exchange *exchange_first(const struct job *j, uint32_t use);
 struct exchange *exchange_after(const struct exchange *e);
 
 /* What RANK takes part in can never be complete: the hosts that wait in one are told,
- * but for those of libberth, whose losses are fence.h's. */
+ * but for those of libberth, whose losses are fence.h's.  RANK has failed then, also if
+ * its status is 0. */
 void exchange_rank_ended(struct job *j, uint32_t rank);
-/* Hosts wait for RANK in an exchange of this USE. */
-bool exchange_waits_for(const struct job *j, uint32_t rank, uint32_t use);
 
 #endif

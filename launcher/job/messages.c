@@ -248,7 +248,6 @@ static void rank_over(struct job *j, const struct host *h, uint32_t rank)
 static const char *on_exited(struct job *j, struct host *h, const struct wire_exited *m)
 {
 	struct rank *r;
-	bool is_awaited; /* others wait for it, elsewhere */
 
 	if (!job_has_rank(j, h, m->rank))
 		return not_its;
@@ -257,15 +256,12 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 		return "'exited' message of a rank that does not run";
 	if (m->pid)
 		r->pid = m->pid;
-	is_awaited = !m->status && exchange_waits_for(j, m->rank, EXCHANGE_PMI1);
-	outcome_classify(&r->ending, is_awaited ? 1 << 8 : m->status, m->oom, !m->pid);
+	outcome_classify(&r->ending, m->status, m->oom, !m->pid);
 	r->ending.began_ns = agents_time(h, m->began_ns);
 	r->ending.clock_error_ns = h->clock_error_ns;
 	r->ending.error_printed_ns =
 		m->error_printed_ns ? agents_time(h, m->error_printed_ns) : 0;
-	r->text = xstrdup(
-		is_awaited ? "exited with status 0 while others waited for it in MPI"
-			   : m->text);
+	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
 	usage_rank(&j->usage[job_index(j, h)], (uint64_t)r->ending.began_ns, m->cpu_us,
 		   m->peak_bytes);
