@@ -38,14 +38,14 @@ void server_free(struct server *s); /* takes NULL, as do the others */
 /* The value of BERTH_AGENT. */
 const char *server_name(const struct server *s);
 /* *FD is the end of a socket that local rank LOCAL gets as PMI_FD, and that the caller
- * closes; -1 if ranks get no PMI-1.  Asked again, the rank has a new one.  0, or -1 with
- * E. */
+ * closes; -1 if ranks get no PMI-1.  Asked again, the rank has a new one.  0, or -1
+ * with E. */
 int server_pmi1(struct server *s, size_t local, int *fd, struct err *e);
 /* The main process of local rank LOCAL has ended, or never ran.  To be called before
- * `exited` is sent.  FAILED: not with status 0.  Why it has failed also if its status is
- * 0, or NULL. */
+ * `exited` is sent.  FAILED: not with status 0.  Why it has failed also if its status
+ * is 0, or NULL. */
 const char *server_ended(struct server *s, size_t local, bool failed);
-/* A rank has called MPI_Abort since the last time, and waits to be ended: its *LOCAL. */
+/* A rank has called MPI_Abort since the last time, and waits to be ended: *LOCAL. */
 bool server_aborts(struct server *s, size_t *local);
 /* Local rank LOCAL has called MPI_Abort with *CODE. */
 bool server_aborted(const struct server *s, size_t local, int *code);

@@ -112,8 +112,8 @@ uint32_t host_of(const struct server *s, uint32_t rank);
 const char *host_name_of(const struct server *s, uint32_t host);
 /* All ranks in the order of their hosts, on each in their own.  To be freed. */
 uint32_t *ranks_by_host(const struct server *s);
-/* The same as MPI reads it: "(vector,(0,2,4))", first host, hosts, ranks on each.  To be
- * freed. */
+/* The same as MPI reads it: "(vector,(0,2,4))", first host, hosts, ranks on each.  To
+ * be freed. */
 char *host_map_vector(const struct server *s);
 
 /* ---- pmi1.c ---- */

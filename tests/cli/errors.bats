@@ -221,6 +221,11 @@ ends() { # ID
 	HINT="no folder of PATH has it: /one:/two" is_error E_RANK_EXEC any
 }
 @test "E_RANK_EXIT" { run -3 "$RUNNER" -np 1 sh -c 'exit 3'; is_error E_RANK_EXIT any; }
+@test "E_RANK_FAILED" {
+	run -1 "$RUNNER" -np 1 bash -c 'echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD; read -r -u $PMI_FD'
+	is_error E_RANK_FAILED any
+	says "exited with status 0 between MPI_Init and MPI_Finalize"
+}
 @test "E_RANK_SIGNAL" { run -137 "$RUNNER" -np 1 sh -c 'kill -KILL $$'; is_error E_RANK_SIGNAL any; says SIGKILL; }
 @test "E_TIMEOUT" { gives E_TIMEOUT --timeout 1 -np 1 sleep 20; }
 @test "E_SPAWN: a word longer than the kernel takes" {

@@ -174,7 +174,7 @@ s.bind(("", port)); s.listen(); print("listens")'
 @test "the environment is forwarded, with tuning; tasks of other launchers and options are not" {
 	MINE='x y' OMPI_MCA_btl=tcp SLURM_PROCID=3 SLURM_STEP_ID=0 PMI_RANK=4 PMIX_ID=1 BERTH_TIMEOUT=20 \
 		TORCHELASTIC_USE_AGENT_STORE=True \
-		run -0 out -np 1 sh -c 'echo "$MINE|$OMPI_MCA_btl"
+		run -0 out --mpi=none -np 1 sh -c 'echo "$MINE|$OMPI_MCA_btl"
 			env | grep -E "^(SLURM|PMI|BERTH_TIMEOUT|TORCHELASTIC_USE)"; true'
 	[ "$(plain)" = 'x y|tcp' ]
 }
@@ -241,13 +241,18 @@ OMPI_COMM_WORLD_SIZE=1" ]
 	[ "$(sed 's/^[^:]*://' <<< "$output")" = $'0027\n333\n0\n4096\n32' ]
 }
 
-@test "ranks start with default signal handling and three open files, and the liveness pipe" {
+@test "ranks start with default signal handling and three open files, PMI and the liveness pipe" {
 	trap '' HUP PIPE
 	run -0 out -np 1 grep -E '^Sig(Ign|Blk)' /proc/self/status
 	trap - HUP PIPE
 	[ "$(plain)" = $'SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000' ]
 	run -0 out -np 1 sh -c 'ls /proc/$$/fd'
+	[ "$(plain)" = $'0\n1\n1022\n1023\n2' ]
+	run -0 out --mpi=none -np 1 sh -c 'ls /proc/$$/fd'
 	[ "$(plain)" = $'0\n1\n1023\n2' ]
+	run -0 out -np 2 sh -c 'echo $PMI_FD $PMI_RANK $PMI_SIZE; ulimit -n 64; exec sh -c "echo \$PMI_FD"'
+	[ "$(plain)" = $'1022\n1022\n1022 0 2\n1022 1 2' ]
+	(ulimit -Sn 40 && run -0 out -np 1 sh -c 'ls /proc/$$/fd; echo $PMI_FD' && [ "$(plain)" = $'0\n1\n2\n38\n38\n39' ])
 }
 
 @test "each rank leads a process group; their session is not the terminal's" {

@@ -226,7 +226,6 @@ hides() { # STATUS OPTION...
 
 @test "what has no meaning here is ignored with one line" {
 	ignored --gloo --gloo
-	ignored --mpi --mpi
 	ignored --disable-cache --disable-cache
 	ignored --allow-run-as-root --allow-run-as-root
 	ignored "--map-by socket" --map-by socket

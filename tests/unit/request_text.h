@@ -91,6 +91,7 @@ static void say_rest(struct str *s, const struct request *r)
 	if (r->gpu_visible)
 		say_text(s, "visible", visible_names[r->gpu_visible]);
 	say_number(s, "gpuid", r->gpu_id, GPU_ID_INDEX);
+	say_number(s, "mpi", r->mpi, MPI_AUTO);
 	say_number(s, "nosharing", r->no_gpu_sharing, 0);
 	say_number(s, "verbosity", r->verbosity, 0);
 }

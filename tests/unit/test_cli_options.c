@@ -397,7 +397,7 @@ static const struct {
 	{ "--host-discovery-script s a", " error '--host-discovery-script'" ELASTIC },
 	{ "--blacklist-cooldown-range 1 2 a",
 	  " error '--blacklist-cooldown-range'" ELASTIC },
-	{ "--mpi a", " [a] | ignored: --mpi (it only chooses Horovod's controller)" },
+	{ "--mpi a", " [a]" },
 	/* torchrun */
 	{ "--nnodes=2 --nproc-per-node=8 a", " ppn=8 nodes=2 [a]" },
 	{ "--nnodes 1:2 a",
@@ -471,12 +471,11 @@ static const struct {
 	{ "--kill-on-bad-exit=1 a",
 	  " [a] | ignored: --kill-on-bad-exit (the first failure ends the job)" },
 	{ "--kill-on-bad-exit=0 a", " keepgoing=1 [a]" },
-	{ "--mpi=none a",
-	  " [a] | ignored: --mpi (it only chooses Horovod's controller)" },
-	{ "--mpi=pmix a",
-	  " error '--mpi' of horovodrun and srun is not supported | runner "
-	  "has no PMI: start a program that calls MPI_Init with srun or "
-	  "mpirun" },
+	{ "--mpi=none a", " mpi=2 [a]" },
+	{ "--mpi=pmi1 a", " mpi=1 [a]" },
+	{ "--mpi=pmi2 a",
+	  " error --mpi: 'pmi2' is not one of auto, pmi1, none | did you mean "
+	  "'pmi1'?" },
 	{ "-t 30 a",
 	  " error '-t' of torchrun and srun is not supported | use --timeout "
 	  "for a time limit, --log-dir for files" },

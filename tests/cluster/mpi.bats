@@ -1,0 +1,146 @@
+#!/usr/bin/env bats
+# limit_s: 300
+# takes_s: 30
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats sets output
+# MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
+load jobs
+
+# NAME and the compiler of each MPI that speaks PMI-1.
+mpis() {
+	local at
+	at=$(command -v mpicc.mpich) && echo "mpich4 $at"
+	at=$ROOT/build/peers/mpich/bin/mpicc
+	[ ! -x "$at" ] || echo "mpich5 $at"
+}
+
+setup_file() {
+	local name compiler
+	cluster_up 4
+	while read -r name compiler; do
+		"$compiler" -o "$BATS_FILE_TMPDIR/$name" "$ROOT/tests/mpi/ranks.c"
+	done < <(mpis)
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	local program
+	need_cluster
+	[ -n "$(mpis)" ] || skip "no mpicc.mpich (tests/deps launchers installs it)"
+	mkdir -p "$STATE/t"
+	chmod 1777 "$STATE/t"
+	PROGRAMS=()
+	for program in "$BATS_FILE_TMPDIR"/mpich?; do
+		cp "$program" "$STATE/t"
+		PROGRAMS+=("/vc/t/$(basename "$program")")
+	done
+}
+
+# OPTION... PROGRAM...: MPICH 4.0.2 hangs in MPI_Finalize in half of the runs on several hosts, under
+# its own mpiexec, too: such a run is repeated.
+runs() {
+	local i
+	for i in 1 2 3 4 5 6 7 8; do
+		run on n0 timeout -k 5 8 "$RUNNER" -q "$@" < /dev/null
+		[[ $status = 124 && $* == */mpich4* ]] || break
+		echo "# MPICH 4 hung in MPI_Finalize: once more" >&3
+	done
+	[ "$status" = 0 ]
+}
+
+# HOSTS N: all ranks say who they are, as Berth has it.
+all_say_hello() {
+	local p sum=$(($2 * ($2 - 1) / 2))
+	for p in "${PROGRAMS[@]}"; do
+		runs --no-tag -H "$1" "$p" hello
+		[ "$(grep -c "^rank [0-9]* of $2, local .*, sum $sum\$" <<< "$output")" = "$2" ] || {
+			echo "$p on $1: $output"
+			return 1
+		}
+	done
+}
+
+@test "hello on 1, 2 and 4 hosts, with equal and other numbers of ranks" {
+	all_say_hello n1:1 1
+	all_say_hello n1:5 5
+	all_say_hello n1:2,n2:2 4
+	all_say_hello n1:2,n2:1,n3:3 6
+	all_say_hello "n[1-4]" 4
+	all_say_hello "n[1-4]:2" 8
+}
+
+@test "messages and communicators" {
+	for p in "${PROGRAMS[@]}"; do
+		runs --no-tag -H n1:2,n2:2 "$p" ring 100
+		[ "$output" = "token 400" ]
+		runs --no-tag -H n1:2,n2:2 "$p" dups 200
+		[ "$(sort -u <<< "$output")" = "200 communicators, 0 wrong" ]
+	done
+}
+
+# PROGRAM CASE NUMBER STATUS TEXT: the job ends with STATUS, and one line says why.
+fails() {
+	local begun=$SECONDS
+	run -"$4" r -q -H n1:2,n2:2 "$1" "$2" "$3"
+	[ "$(grep -c '^runner: ' <<< "$output")" = 1 ]
+	[[ $output == *"runner: rank 1 on 'n1' (pid "*") $5"* ]] || { echo "$output"; return 1; }
+	[ $((SECONDS - begun)) -lt 30 ]
+}
+
+@test "MPI_Abort, and ranks that end without MPI_Finalize or MPI_Init" {
+	for p in "${PROGRAMS[@]}"; do
+		fails "$p" abort 5 5 "called MPI_Abort with 5"
+		fails "$p" abort 256 1 "called MPI_Abort with 256"
+		fails "$p" exit 3 3 "exited with status 3"
+		fails "$p" exit 0 1 "exited with status 0 between MPI_Init and MPI_Finalize"
+		fails "$p" early 7 7 "exited with status 7"
+		fails "$p" early 0 1 "exited with status 0 while others waited for it in MPI"
+	done
+}
+
+@test "with --keep-going the others do not wait for ever" {
+	run r -q --keep-going -H n1:2,n2:2 "${PROGRAMS[0]}" early 0
+	[[ $status != 0 && $status != 124 ]]
+}
+
+@test "--mpi=none: each rank is alone" {
+	run -0 r -q --no-tag --mpi=none -H n1:2 "${PROGRAMS[0]}" hello
+	[ "$(grep -c '^rank 0 of 1, ' <<< "$output")" = 2 ]
+}
+
+@test "ranks in turns on the hosts, programs, several names for one machine" {
+	local sum='sum 6$'
+	for p in "${PROGRAMS[@]}"; do
+		runs --no-tag --map-by node -H n1:2,n2:2 "$p" hello
+		[ "$(grep -c "$sum" <<< "$output")" = 4 ]
+		runs --no-tag -H n1:2,n2:2 -np 1 "$p" hello : -np 3 "$p" hello
+		[ "$(grep -c "$sum" <<< "$output")" = 4 ]
+	done
+}
+
+@test "in a shell, under env and timeout, and again after a failure" {
+	runs --no-tag -H n1:2,n2:2 sh -c 'env timeout 30 "$0" ring 10' "${PROGRAMS[0]}"
+	[ "$output" = "token 40" ]
+	runs --no-tag --restarts 1 -H n1:2,n2:2 \
+		sh -c 'if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then exec "$0" exit 3; fi; exec "$0" ring 10' "${PROGRAMS[0]}"
+	[[ $output == *"token 40"* ]]
+}
+
+@test "nothing is left when a rank, an agent or runner is killed in MPI" {
+	mark_clean n1 n2
+	for victim in rank agent runner; do
+		start -q --no-tag -H n1:2,n2:2 "${PROGRAMS[0]}" ring 100000000
+		wait_for on n2 pgrep -x "$(basename "${PROGRAMS[0]}")"
+		case $victim in
+		rank) on n2 pkill -KILL -x "$(basename "${PROGRAMS[0]}")" ;;
+		agent) on n2 pkill -KILL -x berth-agent ;;
+		runner) signal KILL ;;
+		esac
+		wait "$pid" || true
+		# UCX leaves the memory of processes that are killed, under any launcher
+		for h in n1 n2; do on "$h" sh -c 'rm -f /dev/shm/ucx_shm_posix_*'; done
+		all_clean n1 n2
+	done
+}
