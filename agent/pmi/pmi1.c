@@ -114,10 +114,12 @@ static void flush(struct pmi1_rank *r)
 		n = send(r->fd, buf_head(&r->out), r->out.len, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0) { /* a broken connection shows when it is read */
+		if (n < 0 && errno == EAGAIN) {
 			loop_watch(r->writable);
 			return;
 		}
+		if (n < 0) /* it is broken, which shows when it is read */
+			n = (ssize_t)r->out.len;
 		buf_drop(&r->out, (size_t)n);
 	}
 }

