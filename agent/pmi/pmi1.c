@@ -274,9 +274,13 @@ static void on_barrier(struct pmi1_rank *r)
 /* All that ranks put, as "key NUL value NUL".  False: it is not that. */
 static bool take_pairs(struct pmi1 *p)
 {
-	const char *at = (const char *)buf_head(&p->all), *end = at + p->all.len;
-	bool sound = at == end || !end[-1];
+	const char *at = (const char *)buf_head(&p->all), *end;
+	bool sound;
 
+	if (!p->all.len)
+		return true;
+	end = at + p->all.len;
+	sound = !end[-1];
 	while (sound && at < end) {
 		const char *value = at + strlen(at) + 1;
 
