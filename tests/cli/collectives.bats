@@ -59,7 +59,9 @@ on() { # CASE RANKS...
 @test "berth_shutdown while threads wait, in calls and for requests" { on stop 1 2 3 4; }
 @test "sets and requests of an ended world, or that another thread removes" { on ended 1 2 3 4; }
 @test "threads that call while the library is shut down and begun anew" { on lifetimes 1 2 3; }
-@test "a child of fork() is no rank, and holds neither lock nor socket" { on children 1 2 3; }
+@test "a child of fork() is no rank, and holds neither lock nor socket" {
+	BERTH_MPI=none on children 1 2 3 # PMI_FD is kept on exec
+}
 @test "berth_init and berth_shutdown again and again leave nothing" { on again 1 2 4; }
 
 @test "ranks under a limit that leaves no room for the heap" {

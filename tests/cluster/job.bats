@@ -314,7 +314,7 @@ know() { # HOST PORT KEY-OF
 			[ "$(plain)" = $'n1 2222\nn1 2222\nn2 2223\nn3 22' ]
 		done
 		run -240 r -q --start-timeout 2 --transport $transport -H n1:2224:1 true
-		says 'n1:2224: cannot connect' 'Connection refused'
+		says 'n1:2224: ' 'Connection refused'
 		on n0 rm /root/.ssh/known_hosts
 	done
 	# an sshd of this machine is one of a container's, perhaps
@@ -443,7 +443,7 @@ know() { # HOST PORT KEY-OF
 @test "environment, -x, --env-file, folder, umask and limits travel" {
 	printf 'FROM_FILE="a b"\n' | script env
 	run -0 on n0 env 'MINE=x  y' PMI_RANK=7 sh -c 'mkdir -p "/vc/t/my dir"; cd "/vc/t/my dir"; umask 027; ulimit -Sn 345; exec "$@"' sh \
-		timeout 60 "$RUNNER" -H n1,n2 -x 'NEW=a=b c' --env-file /vc/t/env sh -c \
+		timeout 60 "$RUNNER" --mpi=none -H n1,n2 -x 'NEW=a=b c' --env-file /vc/t/env sh -c \
 		'echo "$MINE|$NEW|$FROM_FILE|${PMI_RANK-}|$(pwd)|$(umask)|$(ulimit -Sn)"' < /dev/null
 	[ "$(plain)" = $'x  y|a=b c|a b||/vc/t/my dir|0027|345\nx  y|a=b c|a b||/vc/t/my dir|0027|345' ]
 	run -0 r -H n1,n2 --wdir /opt pwd

@@ -102,6 +102,7 @@ int main(int argc, char **argv)
 		exit(n);
 	if (!strcmp(what, "abort") || !strcmp(what, "exit"))
 		MPI_Barrier(MPI_COMM_WORLD);
+	fflush(stdout);
 	MPI_Finalize();
 	return 0;
 }
