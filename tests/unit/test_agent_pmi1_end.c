@@ -196,6 +196,7 @@ static size_t write_until_full(void)
 			continue;
 		}
 		idle = 0;
+		ck_assert_uint_lt(n, 1 << 17);
 		at += (size_t)sent;
 		if (!text[at]) {
 			at = 0;
