@@ -17,6 +17,7 @@
 enum {
 	OUT_MOST = 64 << 10, /* answers that a rank has not read */
 	READ_BYTES = 8192,
+	READS_MOST = 16, /* of a rank that has ended: a child of it may write on */
 	KEYS_RANK_BYTES = 1 << 20, /* of all keys, for each rank of the job */
 	/* until those that wait for a rank that has ended are let go: before, the job
 	 * has ended them, and they do not speak of it */
@@ -78,10 +79,10 @@ static bool put(struct pmi1 *p, const char *key, const char *value)
 	struct pair *pair;
 	char *at;
 
-	if (bytes > (size_t)p->s->job->np * KEYS_RANK_BYTES - p->pairs_bytes)
-		return false;
 	if (get(p, key))
 		return true;
+	if (bytes > (size_t)p->s->job->np * KEYS_RANK_BYTES - p->pairs_bytes)
+		return false;
 	pair = xmalloc(bytes);
 	at = (char *)(pair + 1);
 	*pair = (struct pair){ memcpy(at, key, nkey),
@@ -271,7 +272,8 @@ static void on_barrier(struct pmi1_rank *r)
 		give_if_complete(r->p);
 }
 
-/* All that ranks put, as "key NUL value NUL".  False: it is not that. */
+/* All that ranks put, as "key NUL value NUL"; what there is no room for is not there.
+ * False: it is not that. */
 static bool take_pairs(struct pmi1 *p)
 {
 	const char *at = (const char *)buf_head(&p->all), *end;
@@ -284,9 +286,11 @@ static bool take_pairs(struct pmi1 *p)
 	while (sound && at < end) {
 		const char *value = at + strlen(at) + 1;
 
-		sound = value < end && put(p, at, value);
-		if (sound)
-			at = value + strlen(value) + 1;
+		sound = value < end;
+		if (!sound)
+			break;
+		put(p, at, value);
+		at = value + strlen(value) + 1;
 	}
 	return sound;
 }
@@ -298,7 +302,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 
 	if (!p || p->has_failed)
 		return 0;
-	if (m->number != p->barrier || !p->given || m->data.n > most)
+	if (m->ranks.n || m->number != p->barrier || !p->given || m->data.n > most)
 		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
 	buf_add(&p->all, m->data.p, m->data.n);
 	if (!m->last)
@@ -318,15 +322,22 @@ void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 
 /* ---- lines ---- */
 
+/* MPI_Abort is the last word. */
+static void becomes(struct pmi1_rank *r, enum state state)
+{
+	if (r->state != STATE_ABORTED)
+		r->state = state;
+}
+
 static void begin(struct pmi1_rank *r)
 {
-	r->state = STATE_INITIALISED;
+	becomes(r, STATE_INITIALISED);
 	answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
 }
 
 static void finalise(struct pmi1_rank *r)
 {
-	r->state = STATE_FINALISED;
+	becomes(r, STATE_FINALISED);
 	answer(r, "cmd=finalize_ack");
 }
 
@@ -518,7 +529,7 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 
 	if (!r)
 		return NULL;
-	while (may_read(r) && read_some(r))
+	for (int i = 0; i < READS_MOST && may_read(r) && read_some(r); i++)
 		;
 	r->ended = true;
 	give_if_complete(p);

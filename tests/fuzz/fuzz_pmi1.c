@@ -269,7 +269,7 @@ static void take_aborts(void)
 	int code;
 
 	while (server_aborts(server, &local))
-		server_aborted(server, local, &code);
+		check(server_aborted(server, local, &code));
 }
 
 /* False: the launcher broke the protocol. */
