@@ -1,17 +1,19 @@
 /* agent.h - all that one agent holds, from its machine to the ranks of its job.
  *
  * main.c reads as the steps; messages.c does what the launcher says, of which
- * job_place.c does `job`, job_start.c does `start` and
- * job_check.c does `check`.
+ * job_place.c does `job`, job_start.c does `start`,
+ * job_mpi.c what both do for MPI, and job_check.c does `check`.
  */
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
 
 #include "agent/placement/env.h"
 #include "agent/placement/place.h"
+#include "agent/pmi/mpi_find.h"
 #include "agent/pmi/server.h"
 #include "agent/port.h"
 #include "agent/ranks/gpu_check.h"
+#include "agent/ranks/guard.h"
 #include "agent/ranks/rank.h"
 #include "agent/stream.h"
 
@@ -31,9 +33,9 @@ struct agent {
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
 	struct port port;
-	int job_socket;        /* procs.h; -1: none */
-	int guardian;          /* readable when it is dead, -1: none */
-	struct cgroup *cgroup; /* of the job; NULL: none */
+	int job_socket; /* procs.h; -1: none */
+	int guardian;   /* readable when it is dead, -1: none */
+	struct guarded guarded;
 	struct event *guardian_gone, *child, *term, *copy;
 
 	struct strv frames; /* copies of `app` and `job`, whose strings are in use */
@@ -46,7 +48,14 @@ struct agent {
 	struct gpus chosen;   /* of the job */
 	struct placement placement;
 	bool placed;
-	struct winsize window; /* of the user's terminal, or zeros */
+	struct wire_placed
+		answer;         /* to be sent once it is known whether there is PMIx */
+	bool placing;           /* ANSWER waits for that */
+	enum mpi_need mpi_need; /* of the programs here */
+	bool pmix_lost;         /* that was said */
+	bool starting;          /* `start` has come: the ranks wait for PMIx */
+	uint32_t mpi;           /* what ranks get: enum mpi_given */
+	struct winsize window;  /* of the user's terminal, or zeros */
 	struct ranks ranks;
 	struct gpu_check check;
 	struct job_check *job_check; /* --check, while it runs; or NULL */
@@ -60,8 +69,18 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e);
 /* The job's ranks get their berths.  Sends `berth` for each, then `placed`; or the
  * error. */
 void agent_place(struct agent *a);
-/* Exec the ranks that were placed.  Sends `started` or `exited` for each. */
-void agent_start(struct agent *a);
+/* Exec the ranks that were placed, once they can have what the bits MPI of enum
+ * mpi_given say.  Sends `started` or `exited` for each. */
+void agent_start(struct agent *a, uint32_t mpi);
+/* What waits for PMIx goes on, if it can.  To be called after each turn of the loop. */
+void agent_settle(struct agent *a);
+/* agent_start() goes on: PMIx is ready, if the ranks get it. */
+void agent_start_ranks(struct agent *a);
+/* The programs are known: may they use MPI?  If a PMIx server is opened, the answer to
+ * the launcher waits. */
+void agent_find_mpi(struct agent *a);
+/* Sends `placed`. */
+void agent_answer(struct agent *a);
 /* The program, environment and limits of local rank LOCAL, found once for its app. */
 struct app_start *agent_app_start(struct agent *a, uint32_t local);
 /* --check: listen where rank 0 would, for the agents of all hosts. */

@@ -25,13 +25,14 @@ static uint32_t pmi_fd(const struct agent *a)
 	const struct spawn_limits limits = limits_of(a->job);
 	const int fd = spawn_pmi_fd(&limits);
 
-	return a->ranks.server && a->job->flags & JOB_PMI1 && fd > 2 ? (uint32_t)fd : 0;
+	return a->ranks.server && a->mpi & MPI_GIVE_PMI1 && fd > 2 ? (uint32_t)fd : 0;
 }
 
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 {
 	const struct wire_job *j = a->job;
 	const struct wire_app *app = &a->app[j->apps.v[local]];
+	const wire_strv pmix = server_pmix_environment(a->ranks.server, local);
 
 	return (struct env_rank){ .gpus = &a->chosen,
 				  .placement = &a->placement,
@@ -50,6 +51,11 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .master_port = j->master_port,
 				  .master_addr = j->master_addr,
 				  .pmi_fd = pmi_fd(a),
+				  .has_pmix = a->mpi & MPI_GIVE_PMIX,
+				  .oversubscribed = j->ranks.n > a->topo.npu,
+				  .shared_memory =
+					  pmix.n ? a->guarded.folders->memory : NULL,
+				  .pmix = { pmix.v, pmix.n },
 				  .host = j->host,
 				  .job_id = j->job_id,
 				  .version = BERTH_VERSION,

@@ -86,6 +86,8 @@ static void say_berth(struct agent *a, uint32_t local)
 static void find_programs(struct agent *a, struct wire_placed *m)
 {
 	a->ranks.server = server_open(a->base, &a->stream.out, a->job);
+	a->mpi = (a->job->flags & JOB_PMI1 ? MPI_GIVE_PMI1 : 0) |
+		 (a->job->flags & JOB_PMIX ? MPI_GIVE_PMIX : 0);
 	for (uint32_t i = 0; i < a->placement.n && !*m->id; i++) {
 		const struct err *e = &agent_app_start(a, i)->err;
 
@@ -101,9 +103,6 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
-	struct wire_placed m = {
-		.epoch = job->epoch, .id = "", .text = "", .hint = ""
-	};
 	struct err e = { 0 };
 
 	if (place(a, &e)) {
@@ -123,12 +122,25 @@ void agent_place(struct agent *a)
 	}
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);
-	m.idle = a->placement.idle;
-	m.certificate = a->placement.certificate;
-	if (!a->xml && !(job->flags & JOB_PLAN))
-		find_programs(a, &m);
+	a->answer = (struct wire_placed){ .epoch = job->epoch,
+					  .idle = a->placement.idle,
+					  .certificate = a->placement.certificate,
+					  .id = "",
+					  .text = "",
+					  .hint = "" };
+	if (!a->xml && !(job->flags & JOB_PLAN)) {
+		find_programs(a, &a->answer);
+		if (!*a->answer.id)
+			agent_find_mpi(a);
+	}
 	if (job->flags & JOB_LISTEN && !a->xml && !job->ranks.v[0])
 		agent_listen(a);
-	wire_pack_placed(&a->stream.out, &m);
 	a->placed = true;
+	if (!a->placing)
+		agent_answer(a);
+}
+
+void agent_answer(struct agent *a)
+{
+	wire_pack_placed(&a->stream.out, &a->answer);
 }

@@ -68,10 +68,8 @@ static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 	spawn_batch_free(batch);
 }
 
-void agent_start(struct agent *a)
+void agent_start(struct agent *a, uint32_t mpi)
 {
-	enum { BATCH = 128 };
-	uint32_t *order;
 	struct err e = { 0 };
 
 	if (!a->placed || a->ranks.phase != RANKS_RUN)
@@ -84,7 +82,19 @@ void agent_start(struct agent *a)
 	a->placed = false; /* a second start finds nothing to start */
 	if (!a->ranks.server)
 		a->ranks.server = server_open(a->base, &a->stream.out, a->job);
-	order = starting_order(a);
+	a->mpi = mpi & a->mpi;
+	server_give(a->ranks.server, a->mpi);
+	a->starting = a->mpi & MPI_GIVE_PMIX;
+	if (!a->starting)
+		agent_start_ranks(a);
+}
+
+void agent_start_ranks(struct agent *a)
+{
+	enum { BATCH = 128 };
+	uint32_t *order = starting_order(a);
+	struct err e = { 0 };
+
 	for (size_t i = 0; i < a->placement.n; i += BATCH) {
 		size_t left = a->placement.n - i;
 

@@ -9,16 +9,18 @@
  *   job       its ranks come: a berth for each                  job_place.c
  *   start     the environment, then bind and exec               job_start.c
  *   watch     output, input, signals, exits, to the last        ranks/rank.h io.h
- *             ranks that use libberth find each other           pmi/server.h
+ *             ranks that use libberth or MPI find each other    pmi/server.h
  */
 #include <event2/event.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/copy.h"
+#include "agent/pmi/pmix_child.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/procs.h"
 #include "common/loop.h"
@@ -59,6 +61,7 @@ static void say_hello(struct agent *a)
 	/* "client port SERVER port": the address at which ssh reached us */
 	const char *connection = getenv("SSH_CONNECTION");
 	char address[64] = "", machine[256] = "";
+	struct utsname own = { 0 };
 
 	if (!a->xml)
 		name_machine(machine, sizeof machine);
@@ -66,6 +69,7 @@ static void say_hello(struct agent *a)
 		*address = '\0';
 	if (!a->xml)
 		port_hold(&a->port);
+	uname(&own);
 	wire_pack_hello(&a->stream.out,
 			&(struct wire_hello){ .version = BERTH_VERSION,
 					      .wire = WIRE_VERSION,
@@ -74,7 +78,8 @@ static void say_hello(struct agent *a)
 					      .gpus = (uint32_t)a->gpus.n,
 					      .address = address,
 					      .port = a->port.number,
-					      .machine = machine });
+					      .machine = machine,
+					      .own = own.nodename });
 }
 
 /* ---- watch ---- */
@@ -116,7 +121,7 @@ static void finish_job(struct agent *a)
 {
 	enum { LEAVE_MS = 100 }; /* for a cgroup whose processes are dead or stuck */
 	char *which = str_take(&a->ranks.which);
-	const struct cgroup_use use = cgroup_used(a->cgroup);
+	const struct cgroup_use use = cgroup_used(a->guarded.cgroup);
 	struct wire_cleared m = { .epoch = a->epoch,
 				  .unkillable = a->ranks.unkillable,
 				  .which = which,
@@ -125,7 +130,7 @@ static void finish_job(struct agent *a)
 	struct port fresh;
 
 	agent_forget_job(a);
-	cgroup_remove(a->cgroup, LEAVE_MS);
+	cgroup_remove(a->guarded.cgroup, LEAVE_MS);
 	port_hold(&fresh);
 	port_release(&a->port);
 	a->port = fresh;
@@ -160,6 +165,7 @@ static void watch(struct agent *a)
 			leave(a);
 		if (!a->job)
 			continue;
+		agent_settle(a);
 		ranks_settle(&a->ranks);
 		if (a->ranks.phase == RANKS_CLEARED)
 			finish_job(a);
@@ -210,7 +216,7 @@ static int agent_main(const char *xml)
 	struct err e = { 0 };
 	struct rlimit l;
 
-	if (!xml && (a.guardian = guard_split(&a.cgroup, &e)) < 0) {
+	if (!xml && (a.guardian = guard_split(&a.guarded, &e)) < 0) {
 		err_print("berth-agent", &e);
 		return EXIT_RUNNER;
 	}
@@ -224,9 +230,9 @@ static int agent_main(const char *xml)
 		say_hello(&a);
 		/* while the launcher makes its plan */
 		stream_send(&a.stream);
-		cgroup_locate(a.cgroup);
+		cgroup_locate(a.guarded.cgroup);
 		watch(&a);
-		guard_kill_all(a.cgroup, PATIENCE_MS);
+		guard_kill_all(&a.guarded, PATIENCE_MS);
 		stream_send_all(&a.stream, 1000);
 	} else {
 		stream_log(&a.stream, LOG_ERROR, &e);
@@ -259,6 +265,8 @@ int main(int argc, char **argv)
 		return agent_main(NULL);
 	if (argc == 3 && !strcmp(argv[1], "--place") && launched)
 		return agent_main(argv[2]);
+	if (argc == 2 && !strcmp(argv[1], "--pmix") && launched)
+		return pmix_child_main(STDIN_FILENO);
 	if (argc == 3 && !strcmp(argv[1], "--sweep") && *argv[2]) {
 		printf("%zu\n", procs_sweep_job(argv[2]));
 		return 0;

@@ -85,10 +85,10 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 	ranks_begin(&a->ranks, a->base, &a->stream.out, a->job);
 	ranks_window(&a->ranks, &a->window);
 	agent_place(a);
-	if (a->placed && a->cgroup && !(m.flags & JOB_PLAN)) {
+	if (a->placed && a->guarded.cgroup && !(m.flags & JOB_PLAN)) {
 		/* while the launcher reads the answer */
 		stream_send(&a->stream);
-		ranks_enclose(&a->ranks, a->cgroup);
+		ranks_enclose(&a->ranks, a->guarded.cgroup);
 	}
 	return 0;
 }
@@ -104,7 +104,7 @@ void agent_forget_job(struct agent *a)
 	if (a->job_socket >= 0)
 		close(a->job_socket);
 	a->job_socket = -1;
-	a->placed = false;
+	a->placed = a->placing = a->starting = a->pmix_lost = false;
 	for (size_t i = 0; i < a->napp; i++) {
 		if (a->start) {
 			env_base_free(&a->start[i].env);
@@ -166,11 +166,13 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_host_map:
 	case WIRE_exchange_data:
 	case WIRE_exchange_failed:
+	case WIRE_modex_request:
+	case WIRE_modex_data:
 	case WIRE_lost:
 	case WIRE_query:
 	case WIRE_missing:
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
-		TAKE_JOB(start, agent_start(a))
+		TAKE_JOB(start, agent_start(a, m.mpi))
 		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))
 		TAKE_JOB(credit, io_credit(&r->io, m.bytes))

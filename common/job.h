@@ -16,13 +16,23 @@ enum bind_to {
 enum share { SHARE_SOCKET, SHARE_HOME, SHARE_MACHINE };
 enum gpu_visible { VISIBLE_AUTO, VISIBLE_ONE, VISIBLE_NODE, VISIBLE_INHERIT };
 enum gpu_id { GPU_ID_INDEX, GPU_ID_UUID };
-enum mpi { MPI_AUTO, MPI_PMI1, MPI_NONE };
+enum mpi { MPI_AUTO, MPI_PMIX, MPI_PMI1, MPI_NONE };
+
+/* Bits: what an agent found out about its programs and its host. */
+enum mpi_found {
+	MPI_WANTED = 1,   /* a program here may use MPI */
+	MPI_HAS_PMIX = 2, /* and there is a PMIx server */
+	MPI_NO_PMIX = 4   /* and there can be none */
+};
+
+/* Bits: what ranks get. */
+enum mpi_given { MPI_GIVE_PMI1 = 1, MPI_GIVE_PMIX = 2 };
 
 #define BIND_TO_NAMES "auto", "none", "socket", "numa", "l3", "core", "hwthread"
 #define SHARE_NAMES "socket", "home", "machine"
 #define GPU_VISIBLE_NAMES "auto", "one", "node", "inherit"
 #define GPU_ID_NAMES "index", "uuid"
-#define MPI_NAMES "auto", "pmi1", "none"
+#define MPI_NAMES "auto", "pmix", "pmi1", "none"
 
 /* Bits of job.flags. */
 enum job_flag {
@@ -33,7 +43,9 @@ enum job_flag {
 	JOB_MANAGED = 16,       /* inside a resource manager's job: no GPU claims */
 	JOB_OWN_ENV = 32, /* of the host's environment ranks get PATH and HOME alone */
 	JOB_LISTEN = 64,  /* rank 0's agent listens at MASTER_PORT, for --check */
-	JOB_PMI1 = 128,   /* ranks get a server of PMI-1 */
+	JOB_PMI1 = 128,   /* ranks may get PMI-1 */
+	JOB_PMIX = 256,   /* ranks may get PMIx */
+	JOB_MPI = 512,    /* each program wants what ranks may get */
 };
 
 /* What --check finds out, in the order of its lines. */

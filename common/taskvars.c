@@ -78,6 +78,10 @@ static const char *const names[] = {
 
 bool taskvars_has(const char *name, size_t len)
 {
+	static const char tuning[] = "PMIX_MCA_"; /* the user's, for PMIx itself */
+
+	if (len >= sizeof tuning - 1 && !memcmp(name, tuning, sizeof tuning - 1))
+		return false;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		size_t n = strcspn(names[i], "*");
 

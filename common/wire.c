@@ -10,7 +10,7 @@ struct field {
 	size_t offset;
 };
 
-enum { TYPES = 64 };
+enum { TYPES = 80 };
 static const struct {
 	const char *name;
 	char side; /* enum wire_side: how its row's text begins */
@@ -220,10 +220,14 @@ long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		return 0;
 	if (*type >= TYPES || !types[*type].name)
 		return err_set(e, E_WIRE, "message of an unknown type");
-	if (types[*type].side != WIRE_BOTH && types[*type].side != (char)from)
-		return err_set(e, E_WIRE,
+	if (types[*type].side != (char)from &&
+	    (types[*type].side != WIRE_BOTH || from == WIRE_PMIX_HOST ||
+	     from == WIRE_PMIX_SERVER))
+		return err_set(e, E_WIRE, "%s",
 			       from == WIRE_AGENT ? "message that only runner sends"
-						  : "message that only an agent sends");
+			       : from == WIRE_LAUNCHER
+				       ? "message that only an agent sends"
+				       : "message that the other side sends");
 	if (n > types[*type].most)
 		return err_set(e, E_WIRE, "message larger than its limit");
 	if (n > v.left)

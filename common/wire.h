@@ -20,7 +20,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.2.0"
 #endif
-enum { WIRE_VERSION = 8 };
+enum { WIRE_VERSION = 9 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
@@ -38,10 +38,23 @@ enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 
  * those of a use one after the other, each rank for itself.
  * EXCHANGE_INIT: of an init round of libberth, whose number it is; of all ranks; the
  * texts that they tell each other, NUL-ended, by local rank.
- * EXCHANGE_PMI1: a barrier of PMI-1, with what was put since the last one. */
-enum exchange_use { EXCHANGE_INIT, EXCHANGE_PMI1, EXCHANGE_USES };
+ * EXCHANGE_PMI1: a barrier of PMI-1, with what was put since the last one.
+ * EXCHANGE_PMIX_*: of these ranks in PMIx; what one host gives is a record (pmix.h). */
+enum exchange_use {
+	EXCHANGE_INIT,
+	EXCHANGE_PMI1,
+	EXCHANGE_PMIX_FENCE,
+	EXCHANGE_PMIX_CONNECT,
+	EXCHANGE_PMIX_DISCONNECT,
+	EXCHANGE_PMIX_GROUP,
+	EXCHANGE_PMIX_UNGROUP,
+	EXCHANGE_USES
+};
 enum {
-	EXCHANGE_RANK_BYTES = 64 << 10 /* of PMI1, from one host, for each rank there */
+	EXCHANGE_RANK_BYTES = 64
+			      << 10,   /* of PMI1, from one host, for each rank there */
+	EXCHANGE_PMIX_BYTES = 1 << 20, /* of PMIX_*, from all hosts together */
+	EXCHANGE_PMIX_HEAD = 8         /* of the record of one host */
 };
 
 /* In place of a process set: the init rounds. */
@@ -111,7 +124,14 @@ void wire_free(unsigned type, void *m);
 		break;                                                                 \
 	}
 
-enum wire_side { WIRE_AGENT = 'a', WIRE_LAUNCHER = 'l', WIRE_BOTH = 'b' };
+enum wire_side {
+	WIRE_AGENT = 'a',
+	WIRE_LAUNCHER = 'l',
+	WIRE_BOTH = 'b',
+	/* between the agent and its PMIx server */
+	WIRE_PMIX_HOST = 'h',
+	WIRE_PMIX_SERVER = 's'
+};
 
 struct wire_frame {
 	unsigned type;

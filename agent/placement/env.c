@@ -140,6 +140,41 @@ static enum give pmi_size(struct str *s, const struct env_rank *r)
 	return pmi_number(s, r, r->size);
 }
 
+static enum give mpi_version(struct str *s, const struct env_rank *r)
+{
+	return r->pmi_fd && r->has_pmix ? text(s, "1") : SKIP;
+}
+
+static enum give with_pmix(struct str *s, const struct env_rank *r, const char *value)
+{
+	return r->has_pmix && *value ? text(s, value) : SKIP;
+}
+
+static enum give ompi_schizo(struct str *s, const struct env_rank *r)
+{
+	return with_pmix(s, r, "^orte,slurm");
+}
+
+static enum give ompi_bound(struct str *s, const struct env_rank *r)
+{
+	return with_pmix(s, r, "1");
+}
+
+static enum give ompi_binding(struct str *s, const struct env_rank *r)
+{
+	return with_pmix(s, r, "none");
+}
+
+static enum give ompi_yield(struct str *s, const struct env_rank *r)
+{
+	return r->oversubscribed ? with_pmix(s, r, "1") : SKIP;
+}
+
+static enum give ompi_memory(struct str *s, const struct env_rank *r)
+{
+	return with_pmix(s, r, r->shared_memory ? r->shared_memory : "later");
+}
+
 static enum give never(struct str *s, const struct env_rank *r)
 {
 	(void)s;
@@ -256,6 +291,12 @@ static bool is_for_ranks(const char *entry, size_t name, const struct env_rank *
 	return strncmp(entry, "BERTH_", 6) != 0 && !taskvars_has(entry, name);
 }
 
+/* PMIx's own variables, not those of its user's tuning. */
+static bool is_pmix(const char *entry)
+{
+	return !strncmp(entry, "PMIX_", 5) && strncmp(entry, "PMIX_MCA_", 9) != 0;
+}
+
 /* A TMPDIR that is not on this host is left out. */
 static void add_layer(struct entries *l, const char *const *v, size_t n,
 		      enum layer layer, const struct env_rank *r)
@@ -265,6 +306,8 @@ static void add_layer(struct entries *l, const char *const *v, size_t n,
 		const char *equals = strchr(v[i], '=');
 
 		if (!equals || equals == v[i])
+			continue;
+		if (r->has_pmix && is_pmix(v[i]))
 			continue;
 		if (layer == OWN && !is_for_ranks(v[i], (size_t)(equals - v[i]), r))
 			continue;
@@ -388,7 +431,7 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 			s.len = begin;
 		}
 	}
-	head = (b->n + rows + 1) * sizeof *v;
+	head = (b->n + rows + r->pmix.n + 1) * sizeof *v;
 	v = xmalloc(head + s.len);
 	if (b->n)
 		memcpy(v, b->v, b->n * sizeof *v);
@@ -397,7 +440,9 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 		memcpy(p, s.s, s.len);
 	for (size_t i = 0; i < rows; i++, p += strlen(p) + 1)
 		v[b->n + i] = p;
-	v[b->n + rows] = NULL;
+	if (r->pmix.n)
+		memcpy(v + b->n + rows, r->pmix.v, r->pmix.n * sizeof *v);
+	v[b->n + rows + r->pmix.n] = NULL;
 	str_free(&s);
 	return v;
 }

@@ -32,13 +32,17 @@ struct env_rank {
 	uint32_t restarts, max_restarts; /* so far, at most */
 	uint32_t master_port;            /* 0: no master */
 	uint32_t pmi_fd;                 /* 0: no PMI-1 */
-	const char *master_addr;         /* "": no master */
-	const char *host;                /* as the user typed it */
+	bool has_pmix, oversubscribed;   /* more ranks than CPUs here */
+	/* a folder for memory that ranks share, or ""; NULL: not known yet */
+	const char *shared_memory;
+	const char *master_addr; /* "": no master */
+	const char *host;        /* as the user typed it */
 	const char *job_id, *version, *wdir;
 	const char *agent_socket; /* for libberth, or NULL */
 	bool managed;             /* inside a resource manager's job */
 	bool own_few;             /* of this host's environment only PATH and HOME */
-	struct env_list forwarded, given;     /* by runner; with -x for this app */
+	struct env_list forwarded, given; /* by runner; with -x for this app */
+	struct env_list pmix; /* what PMIx says to this rank: no option changes it */
 	bool (*dir_exists)(const char *path); /* for TMPDIR */
 };
 

@@ -303,7 +303,7 @@ int topo_load(struct topo *t, const char *xml, struct err *e)
 	add_latency(t, h);
 	if (file)
 		add_pci(t, h);
-	hwloc_topology_destroy(h);
+	t->loaded = h;
 	if (t->ncore)
 		return 0;
 	topo_free(t);
@@ -311,8 +311,22 @@ int topo_load(struct topo *t, const char *xml, struct err *e)
 		       "no CPU in it is allowed to this process");
 }
 
+char *topo_xml(const struct topo *t)
+{
+	char *text = NULL, *copy;
+	int n;
+
+	if (hwloc_topology_export_xmlbuffer(t->loaded, &text, &n, 0))
+		return xstrdup("");
+	copy = xstrdup(text);
+	hwloc_free_xmlbuffer(t->loaded, text);
+	return copy;
+}
+
 void topo_free(struct topo *t)
 {
+	if (t->loaded)
+		hwloc_topology_destroy(t->loaded);
 	for (size_t i = 0; i < t->nnode; i++)
 		cpuset_free(&t->node[i].cpus);
 	for (size_t i = 0; i < t->ncore; i++)

@@ -76,7 +76,8 @@ struct topo {
 	size_t npci;
 	uint64_t *latency; /* nnuma x nnuma NUMALatency, or NULL */
 	struct cpuset allowed;
-	uint32_t npu; /* allowed PUs */
+	struct hwloc_topology *loaded; /* hwloc's own */
+	uint32_t npu;                  /* allowed PUs */
 	bool live; /* this machine, or a file that stands for it (HWLOC_THISSYSTEM=1):
 		    * its CPUs can be bound to */
 	bool from_xml; /* its GPUs are the file's PCI objects, not sysfs's */
@@ -87,6 +88,8 @@ struct topo {
  * mask.  0, or -1 with E (E_TOPOLOGY). */
 int topo_load(struct topo *t, const char *xml, struct err *e);
 void topo_free(struct topo *t);
+/* The same as hwloc's XML, for other programs.  To be freed; "" if hwloc can't. */
+char *topo_xml(const struct topo *t);
 
 /* Whether node ABOVE is BELOW or one of its ancestors. */
 static inline bool topo_above(const struct topo *t, int above, int below)

@@ -15,27 +15,39 @@ bool host_map_known(struct server *s)
 int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e)
 {
 	const struct wire_job *job = s->job;
-	bool sound = s->host_map_requested && !s->host && m->hosts.n == job->np &&
-		     m->names.n == job->nodes;
+	bool sound = !s->host && m->hosts.n == job->np && m->names.n == job->nodes &&
+		     m->own.n == job->nodes && m->apps.n && !m->apps.v[0];
 
 	for (size_t i = 0; sound && i < m->hosts.n; i++)
 		sound = m->hosts.v[i] < job->nodes;
+	for (size_t i = 1; sound && i < m->apps.n; i++)
+		sound = m->apps.v[i] > m->apps.v[i - 1] && m->apps.v[i] < job->np;
 	if (!sound)
 		return err_set(e, E_WIRE, "malformed 'host_map' message");
 	s->host = xcalloc(job->np, sizeof *s->host);
 	memcpy(s->host, m->hosts.v, job->np * sizeof *s->host);
 	s->host_name = xcalloc(job->nodes, sizeof *s->host_name);
-	for (size_t i = 0; i < job->nodes; i++)
+	s->own_name = xcalloc(job->nodes, sizeof *s->own_name);
+	for (size_t i = 0; i < job->nodes; i++) {
 		s->host_name[i] = xstrdup(m->names.v[i]);
+		s->own_name[i] = xstrdup(m->own.v[i]);
+	}
+	s->napps = m->apps.n;
+	s->app = xcalloc(s->napps, sizeof *s->app);
+	memcpy(s->app, m->apps.v, s->napps * sizeof *s->app);
 	return 0;
 }
 
 void host_map_free(struct server *s)
 {
-	for (size_t i = 0; s->host_name && i < s->job->nodes; i++)
+	for (size_t i = 0; s->host_name && i < s->job->nodes; i++) {
 		free(s->host_name[i]);
+		free(s->own_name[i]);
+	}
 	free(s->host);
 	free(s->host_name);
+	free(s->own_name);
+	free(s->app);
 }
 
 uint32_t host_of(const struct server *s, uint32_t rank)
@@ -46,6 +58,11 @@ uint32_t host_of(const struct server *s, uint32_t rank)
 const char *host_name_of(const struct server *s, uint32_t host)
 {
 	return s->host_name ? s->host_name[host] : s->job->host;
+}
+
+const char *own_name_of(const struct server *s, uint32_t host)
+{
+	return s->own_name ? s->own_name[host] : s->job->own;
 }
 
 uint32_t *ranks_by_host(const struct server *s)

@@ -167,6 +167,8 @@ struct server *server_open(struct event_base *base, struct buf *out,
 	s->member = xcalloc(job->ranks.n, sizeof *s->member);
 	if (job->flags & JOB_PMI1)
 		s->pmi1 = pmi1_open(s);
+	if (job->flags & JOB_PMIX)
+		s->pmix = pmix_new(s);
 	s->acceptable =
 		event_new(base, s->listener, EV_READ | EV_PERSIST, on_acceptable, s);
 	s->again = event_new(base, -1, 0, on_again, s);
@@ -183,6 +185,7 @@ void server_free(struct server *s)
 	settle(s);
 	init_rounds_free(s);
 	pmi1_free(s->pmi1);
+	pmix_free(s->pmix);
 	host_map_free(s);
 	event_free(s->acceptable);
 	event_free(s->again);
@@ -205,24 +208,77 @@ int server_pmi1(struct server *s, size_t local, int *fd, struct err *e)
 
 const char *server_ended(struct server *s, size_t local, bool failed)
 {
-	const char *why;
+	const char *why, *why_pmix;
 
 	if (!s)
 		return NULL;
 	init_round_ended(s, (uint32_t)local, failed);
 	why = pmi1_ended(s->pmi1, (uint32_t)local);
+	why_pmix = pmix_ended(s->pmix, local);
 	settle(s);
-	return why;
+	return why ? why : why_pmix;
 }
 
 bool server_aborts(struct server *s, size_t *local)
 {
-	return s && pmi1_aborts(s->pmi1, local);
+	return s && (pmi1_aborts(s->pmi1, local) || pmix_aborts(s->pmix, local));
 }
 
-bool server_aborted(const struct server *s, size_t local, int *code)
+bool server_aborted(const struct server *s, size_t local, int *code, const char **text)
 {
-	return s && pmi1_aborted(s->pmi1, local, code);
+	*text = "";
+	return s && (pmi1_aborted(s->pmi1, local, code) ||
+		     pmix_aborted(s->pmix, local, code, text));
+}
+
+void server_give(struct server *s, uint32_t given)
+{
+	if (!s || given & MPI_GIVE_PMI1)
+		return;
+	pmi1_free(s->pmi1);
+	s->pmi1 = NULL;
+}
+
+void server_pmix_open(struct server *s, const struct server_pmix *with)
+{
+	if (s && s->pmix)
+		pmix_open(s->pmix, with);
+}
+
+void server_pmix_start(struct server *s, const struct server_pmix *with)
+{
+	if (s && s->pmix && s->host)
+		pmix_start(s->pmix, with);
+}
+
+enum server_pmix_state server_pmix(const struct server *s, const char **why)
+{
+	return pmix_state(s ? s->pmix : NULL, why);
+}
+
+const char *server_pmix_version(const struct server *s, const char **library)
+{
+	return pmix_version(s ? s->pmix : NULL, library);
+}
+
+wire_strv server_pmix_environment(const struct server *s, size_t local)
+{
+	return pmix_environment(s ? s->pmix : NULL, local);
+}
+
+bool server_pmix_in_use(const struct server *s)
+{
+	return pmix_any_present(s ? s->pmix : NULL);
+}
+
+const char *server_says(const struct server *s, size_t *local, uint32_t *stream)
+{
+	return pmix_says(s ? s->pmix : NULL, local, stream);
+}
+
+void server_said(struct server *s)
+{
+	pmix_said(s->pmix);
 }
 
 static int take_host_map(struct server *s, const struct wire_host_map *m, struct err *e)
@@ -237,8 +293,25 @@ static int take_host_map(struct server *s, const struct wire_host_map *m, struct
 static int take_data(struct server *s, const struct wire_exchange_data *m,
 		     struct err *e)
 {
-	return m->use == EXCHANGE_PMI1 ? pmi1_data(s->pmi1, m, e)
-				       : init_round_fence_data(s, m, e);
+	if (m->use == EXCHANGE_PMI1)
+		return pmi1_data(s->pmi1, m, e);
+	return m->use < EXCHANGE_PMIX_FENCE ? init_round_fence_data(s, m, e)
+	       : s->pmix                    ? pmix_data(s->pmix, m, e)
+					    : 0;
+}
+
+static void take_failed(struct server *s, const struct wire_exchange_failed *m)
+{
+	if (m->use == EXCHANGE_PMI1)
+		pmi1_failed(s->pmi1, m);
+	else if (s->pmix)
+		pmix_exchange_failed(s->pmix, m);
+}
+
+static void take_modex_data(struct server *s, const struct wire_modex_data *m)
+{
+	if (s->pmix)
+		pmix_modex_data(s->pmix, m);
 }
 
 #define TAKE(name, call)                                                               \
@@ -260,7 +333,9 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 	switch (f->type) {
 		TAKE(host_map, take_host_map(s, &m, e))
 		TAKE(exchange_data, take_data(s, &m, e))
-		TAKE(exchange_failed, (pmi1_failed(s->pmi1, &m), 0))
+		TAKE(exchange_failed, (take_failed(s, &m), 0))
+		TAKE(modex_request, (pmix_modex_request(s->pmix, &m), 0))
+		TAKE(modex_data, (take_modex_data(s, &m), 0))
 		TAKE(lost, (init_round_lost(s, &m), 0))
 		TAKE(query, (op_records_query(s), 0))
 		TAKE(missing, (op_records_missing(s, &m), 0))

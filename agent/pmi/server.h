@@ -15,15 +15,18 @@
  * refuses the ranks that wait in the fence with a sentence that names the lost rank,
  * and sets its byte of lost[] in the memory.
  *
- * MPI programs get PMI-1 of it, too: a socket each, as the variable PMI_FD.
+ * MPI programs get PMI-1 of it, too: a socket each, as the variable PMI_FD; and PMIx,
+ * from a process of its own.
  *
  * Files, the upper ones on top of the lower: server.c (the socket), init_round.c
- * (members, fences, losses), pmi1.c (PMI-1; pmi1_line.c, a line of it), host_map.c
- * (where all ranks are), op_records.c (what a rank does, as its memory says), client.c
- * (one connection). */
+ * (members, fences, losses), pmi1.c (PMI-1; pmi1_line.c, a line of it), pmix.c (PMIx;
+ * pmix_process.c, its process; pmix_folder.c, its folders), host_map.c (where all ranks
+ * are), op_records.c (what a rank does, as its memory says), client.c (one connection).
+ * The process itself: pmix_child.h. */
 #ifndef BERTH_AGENT_PMI_SERVER_H
 #define BERTH_AGENT_PMI_SERVER_H
 
+#include "agent/pmi/pmix_folder.h"
 #include "common/wire.h"
 
 struct event_base;
@@ -41,15 +44,57 @@ const char *server_name(const struct server *s);
  * closes; -1 if ranks get no PMI-1.  Asked again, the rank has a new one.  0, or -1
  * with E. */
 int server_pmi1(struct server *s, size_t local, int *fd, struct err *e);
+
+/* Ranks get what the bits GIVEN of enum mpi_given say; before, what the job's flags
+ * allow. */
+void server_give(struct server *s, uint32_t given);
+
+/* What a PMIx server is told that only others know, as texts. */
+struct server_pmix {
+	/* to open */
+	wire_strv libraries; /* libpmix, to be tried in this order */
+	const char
+		*topology; /* hwloc's XML; "": the server looks, and ranks share it */
+	struct pmix_folders *folders; /* must stay */
+	/* to start */
+	wire_strv cpus; /* v[local rank] = OS indexes, "" if it is not bound */
+	wire_strv commands, wdirs; /* of each app */
+	bool oversubscribed;
+};
+enum server_pmix_state {
+	SERVER_PMIX_NONE,
+	SERVER_PMIX_OPENING,
+	SERVER_PMIX_OPEN,
+	SERVER_PMIX_STARTING,
+	SERVER_PMIX_READY,  /* ranks may start */
+	SERVER_PMIX_FAILED, /* it cannot be opened or started */
+	SERVER_PMIX_LOST    /* it has ended after it was ready */
+};
+/* Begin to open, and after that to start, a PMIx server: its state tells how it goes. */
+void server_pmix_open(struct server *s, const struct server_pmix *with);
+void server_pmix_start(struct server *s, const struct server_pmix *with);
+/* *WHY: FAILED and LOST, why. */
+enum server_pmix_state server_pmix(const struct server *s, const char **why);
+/* The version of its libpmix, and the file; "" before it is open. */
+const char *server_pmix_version(const struct server *s, const char **library);
+/* The variables of local rank LOCAL, NAME=VALUE; none unless it is ready. */
+wire_strv server_pmix_environment(const struct server *s, size_t local);
+/* Is a rank between PMIx_Init and PMIx_Finalize? */
+bool server_pmix_in_use(const struct server *s);
+/* The first text that a rank gave PMIx to show, for *STREAM of *LOCAL; NULL: none. */
+const char *server_says(const struct server *s, size_t *local, uint32_t *stream);
+/* It has been shown. */
+void server_said(struct server *s);
+
 /* The main process of local rank LOCAL has ended, or never ran.  To be called before
  * `exited` is sent.  FAILED: not with status 0.  Why it has failed also if its status
  * is 0, or NULL. */
 const char *server_ended(struct server *s, size_t local, bool failed);
 /* A rank has called MPI_Abort since the last time, and waits to be ended: *LOCAL. */
 bool server_aborts(struct server *s, size_t *local);
-/* Local rank LOCAL has called MPI_Abort with *CODE. */
-bool server_aborted(const struct server *s, size_t local, int *code);
-/* host_map, exchange_data, exchange_failed, lost, query, missing.  0, or -1 with E: the
+/* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
+bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
+/* host_map, modex_request, modex_data, exchange_data, exchange_failed, lost, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 

@@ -76,9 +76,13 @@ struct server {
 	struct lost_rank *lost;
 	size_t nlost;
 	struct pmi1 *pmi1; /* NULL: ranks get none */
+	struct pmix *pmix; /* the same */
 	bool host_map_requested;
 	uint32_t *host;   /* of each rank, once the launcher has answered */
 	char **host_name; /* of each host */
+	char **own_name;  /* of each host, for PMIx */
+	uint32_t *app;    /* app[i]: its first rank */
+	size_t napps;
 };
 
 /* ---- client.c ---- */
@@ -110,6 +114,7 @@ int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e
 void host_map_free(struct server *s);
 uint32_t host_of(const struct server *s, uint32_t rank);
 const char *host_name_of(const struct server *s, uint32_t host);
+const char *own_name_of(const struct server *s, uint32_t host);
 /* All ranks in the order of their hosts, on each in their own.  To be freed. */
 uint32_t *ranks_by_host(const struct server *s);
 /* The same as MPI reads it: "(vector,(0,2,4))", first host, hosts, ranks on each.  To
@@ -130,6 +135,28 @@ bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code);
 void pmi1_host_map(struct pmi1 *p);
 int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e);
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m);
+
+/* ---- pmix.c ---- */
+
+struct pmix *pmix_new(struct server *s);
+void pmix_free(struct pmix *p); /* takes NULL, as do those with a result or a message */
+/* As the functions of server.h. */
+void pmix_open(struct pmix *p, const struct server_pmix *with);
+void pmix_start(struct pmix *p, const struct server_pmix *with);
+enum server_pmix_state pmix_state(const struct pmix *p, const char **why);
+const char *pmix_version(const struct pmix *p, const char **library);
+wire_strv pmix_environment(const struct pmix *p, size_t local);
+bool pmix_any_present(const struct pmix *p);
+const char *pmix_ended(struct pmix *p, size_t local);
+bool pmix_aborts(struct pmix *p, size_t *local);
+bool pmix_aborted(const struct pmix *p, size_t local, int *code, const char **text);
+const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream);
+void pmix_said(struct pmix *p);
+/* Messages of the launcher. */
+int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e);
+void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m);
+void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m);
+void pmix_modex_data(struct pmix *p, const struct wire_modex_data *m);
 
 /* ---- op_records.c ---- */
 

@@ -24,7 +24,7 @@ static void pass_on(int signo)
 	kill(agent_pid, signo);
 }
 
-void guard_kill_all(struct cgroup *cgroup, unsigned patience_ms)
+void guard_kill_all(struct guarded *g, unsigned patience_ms)
 {
 	enum { LEAVE_MS = 1000 };
 	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
@@ -42,16 +42,17 @@ void guard_kill_all(struct cgroup *cgroup, unsigned patience_ms)
 			idle = 0;
 		if (pid < 0)
 			break;
-		cgroup_kill(cgroup);
+		cgroup_kill(g->cgroup);
 		procs_sweep_tree(SIGKILL);
 		sigtimedwait(&chld, NULL, &look);
 	}
-	cgroup_remove(cgroup, LEAVE_MS);
+	cgroup_remove(g->cgroup, LEAVE_MS);
+	pmix_folders_remove(g->folders);
 }
 
 /* Hold our end of the pipe, wait for the agent, clear up.  Only the agent may hold the
  * stream: once it is dead, the launcher must see the stream's end at once. */
-static void __attribute__((noreturn)) guardian(struct cgroup *cgroup)
+static void __attribute__((noreturn)) guardian(struct guarded *g)
 {
 	int status = 0, null = open("/dev/null", O_RDWR);
 	pid_t pid;
@@ -66,7 +67,7 @@ static void __attribute__((noreturn)) guardian(struct cgroup *cgroup)
 		if (pid == agent_pid)
 			status = s;
 	} while (pid != agent_pid && (pid > 0 || errno == EINTR));
-	guard_kill_all(cgroup, PATIENCE_MS);
+	guard_kill_all(g, PATIENCE_MS);
 	_exit(WIFSIGNALED(status) ? EXIT_SIGNAL_BASE + WTERMSIG(status)
 				  : WEXITSTATUS(status));
 }
@@ -87,7 +88,7 @@ static void ask_for_short_slices(void)
 	syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
-int guard_split(struct cgroup **cgroup, struct err *e)
+int guard_split(struct guarded *g, struct err *e)
 {
 	static const int ignored[] = { SIGINT,  SIGHUP,  SIGQUIT,
 				       SIGUSR1, SIGUSR2, SIGPIPE };
@@ -107,7 +108,8 @@ int guard_split(struct cgroup **cgroup, struct err *e)
 	setsid();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L) || pipe2(alive, O_CLOEXEC))
 		return err_set(e, E_SYSTEM, "the agent's guardian", strerror(errno));
-	*cgroup = cgroup_shared();
+	g->cgroup = cgroup_shared();
+	g->folders = pmix_folders_shared();
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	sigprocmask(SIG_BLOCK, &term, &none); /* until agent_pid is known */
@@ -118,7 +120,7 @@ int guard_split(struct cgroup **cgroup, struct err *e)
 		close(alive[0]);
 		sigaction(SIGTERM, &sa, NULL);
 		sigprocmask(SIG_SETMASK, &none, NULL);
-		guardian(*cgroup);
+		guardian(g);
 	}
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	close(alive[1]);

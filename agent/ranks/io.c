@@ -141,6 +141,20 @@ static void stream_drain(struct io_stream *s)
 	stream_read(s, room_by_credit(io));
 }
 
+bool io_say(struct io *io, uint32_t rank, uint32_t stream, const char *text)
+{
+	const struct wire_output m = {
+		io->epoch, rank, stream, { text, strlen(text) }
+	};
+	const size_t bytes = WIRE_OUTPUT_HEAD_BYTES + m.data.n;
+
+	if (io->credit < bytes)
+		return false;
+	io->credit -= bytes;
+	wire_pack_output(io->out, &m);
+	return true;
+}
+
 void io_drain(struct io_rank *r)
 {
 	stream_drain(&r->out);

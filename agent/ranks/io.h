@@ -82,6 +82,9 @@ void io_room(struct io *io);
  * granted. */
 int io_input(struct io *io, const void *data, size_t n, struct err *e);
 
+/* Show TEXT as if rank RANK had written it to STREAM.  False: there is no credit. */
+bool io_say(struct io *io, uint32_t rank, uint32_t stream, const char *text);
+
 /* Read what R's streams hold at this moment, as far as credit goes: what a rank wrote
  * before it exited goes out before `exited`. */
 void io_drain(struct io_rank *r);

@@ -204,7 +204,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	struct rank *one = &r->v[local];
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	struct str why = { 0 }, hint = { 0 };
-	const char *failure;
+	const char *failure, *said;
 	int code;
 	struct wire_exited m = {
 		.epoch = r->job->epoch,
@@ -229,8 +229,9 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	r->running--;
 	io_drain(&one->io);
 	failure = server_ended(r->server, local, status != 0);
-	if (server_aborted(r->server, local, &code)) {
-		str_addf(&why, "called MPI_Abort with %d", code);
+	if (server_aborted(r->server, local, &code, &said)) {
+		str_addf(&why, "called MPI_Abort with %d%s%s", code, *said ? ": " : "",
+			 said);
 		m.status = (uint32_t)(code & 255 ? code & 255 : 1) << 8;
 		m.text = str_text(&why);
 	} else if (failure && !status) {
@@ -456,11 +457,26 @@ static void end_aborted(struct ranks *r)
 		}
 }
 
+/* What ranks gave PMIx to show goes with their own output. */
+static void show_said(struct ranks *r)
+{
+	const char *text;
+	size_t local;
+	uint32_t stream;
+
+	while ((text = server_says(r->server, &local, &stream)) &&
+	       io_say(&r->io, r->v[local].rank, stream, text))
+		server_said(r->server);
+}
+
 void ranks_settle(struct ranks *r)
 {
 	uint64_t now = clock_ms();
+	size_t local;
+	uint32_t stream;
 
 	io_room(&r->io);
+	show_said(r);
 	end_aborted(r);
 	if (r->stop_delayed_ms && (now >= r->stop_delayed_ms || !exit_is_near(r)))
 		stop_now(r, r->grace_ms);
@@ -474,7 +490,7 @@ void ranks_settle(struct ranks *r)
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].io.io)
 			io_finish(&r->v[i].io);
-	if (!r->io.open)
+	if (!r->io.open && !server_says(r->server, &local, &stream))
 		r->phase = RANKS_CLEARED;
 }
 

@@ -69,14 +69,15 @@ const struct option option_table[] = {
 	  .text = "Run the program in the directory DIR. DIR must exist on each host. The default "
 		  "is the directory in which runner was started." },
 
-	{ "--mpi", "auto|pmi1|none", TOPIC_ranks, OPTION_OPTIONAL,
+	{ "--mpi", "auto|pmix|pmi1|none", TOPIC_ranks, OPTION_OPTIONAL,
 	  "mpi", "BERTH_MPI", .set = value_mpi, .at = offsetof(struct request, mpi),
 	  .choices = mpi_names,
 	  .help = "how MPI programs find each other",
-	  .text = "Choose how the ranks of an MPI program find each other. pmi1: each rank gets a "
-		  "connection that speaks PMI-1, for programs of MPICH, Intel MPI and MVAPICH. "
-		  "none: MPI_Init finds no launcher. auto, the default, is pmi1. Write the value "
-		  "behind '=': --mpi without a value is horovodrun's, and changes nothing." },
+	  .text = "Choose how the ranks of an MPI program find each other. pmix: each host has a PMIx "
+		  "server, for programs of Open MPI. pmi1: each rank gets a connection that speaks "
+		  "PMI-1, for programs of MPICH, Intel MPI and MVAPICH. none: MPI_Init finds no "
+		  "launcher. auto, the default: both, unless no program can use MPI. Write the "
+		  "value behind '=': --mpi without a value is horovodrun's, and changes nothing." },
 
 	/* ---- hosts ---- */
 	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON,

@@ -71,6 +71,8 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 {
 	static const char address[] = "0123456789abcdefABCDEF.:%"
 				      "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ_-";
+	static const char name[] = "0123456789abcdefghijklmnopqrstuvwxyz"
+				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
 	struct wire_hello m;
 
 	if (wire_unpack_hello(&m, f->payload, f->n, e))
@@ -86,6 +88,7 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	h->up_ns = clock_ns();
 	h->address = xstrdup(m.address);
 	h->machine = xstrdup(m.machine);
+	h->own = xstrdup(m.own[strspn(m.own, name)] ? "" : m.own);
 	h->cpus = m.cpus;
 	h->cores = m.cores;
 	h->gpus = m.gpus;
@@ -311,7 +314,8 @@ void agents_start(struct agents *a, struct host *h)
 	buf_drop(&h->out, h->out.len);
 	free(h->address);
 	free(h->machine);
-	h->address = h->machine = NULL;
+	free(h->own);
+	h->address = h->machine = h->own = NULL;
 	h->clock_error_ns = 0;
 	h->greeted = false;
 	h->state = HOST_STARTING;
@@ -450,6 +454,7 @@ void agents_free(struct agents *a)
 		free(h->addr);
 		free(h->address);
 		free(h->machine);
+		free(h->own);
 		buf_free(&h->in);
 		buf_free(&h->out);
 	}

@@ -41,6 +41,7 @@ struct host {
 	/* from hello */
 	char *address;
 	char *machine; /* equal texts: one machine; "": unknown */
+	char *own;     /* its own name; "": unknown, or not one for a list of names */
 	uint32_t cpus, cores, gpus, port;
 	/* agent's clock minus ours, and how wrong that can be */
 	uint64_t clock_offset_ns; /* modulo 2^64 */

@@ -15,6 +15,7 @@ struct exchanges {
 	struct exchange *answer; /* complete, and not all hosts have been answered */
 	struct exchange **last_answer;
 	size_t *answer_bytes; /* of the largest answer to each host */
+	uint64_t serial;      /* of the last one that was complete */
 	struct event *more;
 };
 
@@ -286,6 +287,7 @@ static void send_all(struct job *j, struct host *h, const struct exchange *e)
 					.use = e->use,
 					.ranks = { e->rank, e->nranks },
 					.number = e->number,
+					.serial = e->serial,
 					.clock_offset_ns =
 						h->local ? 0 : -h->clock_offset_ns };
 	size_t *most = &j->exchanges->answer_bytes[job_index(j, h)];
@@ -380,22 +382,30 @@ void exchange_settle(struct job *j, struct exchange *e)
 		buf_free(data);
 	}
 	unlist(j, e);
+	e->serial = ++x->serial;
 	*x->last_answer = e;
 	x->last_answer = &e->following;
 	answer_more(j);
 }
 
+/* Bytes that host H may give to an exchange of USE. */
+static size_t most_of(const struct job *j, const struct host *h, uint32_t use)
+{
+	if (use == EXCHANGE_PMI1)
+		return j->plan.local_size[job_index(j, h)] *
+		       (size_t)EXCHANGE_RANK_BYTES;
+	return EXCHANGE_PMIX_BYTES / j->plan.nodes + EXCHANGE_PMIX_HEAD;
+}
+
 const char *exchange_take(struct job *j, struct host *h, const struct wire_exchange *m)
 {
-	const size_t most =
-		j->plan.local_size[job_index(j, h)] * (size_t)EXCHANGE_RANK_BYTES;
 	struct exchange *e;
 	struct giver *g;
 	const char *wrong;
 
 	if (!j->exchanges || j->phase < JOB_RUN)
 		return "'exchange' message out of turn";
-	wrong = exchange_part(j, h, m, most, &e, &g);
+	wrong = exchange_part(j, h, m, most_of(j, h, m->use), &e, &g);
 	if (!wrong && g->gave)
 		exchange_settle(j, e);
 	return wrong;

@@ -20,10 +20,10 @@ struct giver {
 };
 
 struct exchange {
-	uint32_t use, *rank; /* ascending */
-	size_t nranks;       /* 0: all ranks */
-	uint64_t number;
-	struct giver *giver; /* in the order of hosts */
+	uint32_t use, *rank;     /* ascending */
+	size_t nranks;           /* 0: all ranks */
+	uint64_t number, serial; /* SERIAL: once it is complete */
+	struct giver *giver;     /* in the order of hosts */
 	size_t ngivers, ngave;
 	struct buf all; /* what all gave, while givers from NEXT on wait for it */
 	size_t next;

@@ -4,6 +4,7 @@
 
 #include "common/loop.h"
 #include "launcher/job/exchange.h"
+#include "launcher/job/host_map.h"
 
 enum {
 	/* Between two messages of losses.  A job whose ranks end without having left
@@ -61,32 +62,21 @@ static struct member *member_of(const struct job *j, const struct host *h)
 					       : NULL;
 }
 
+void fence_host_map_send(struct job *j, struct host *h)
+{
+	struct member *member = &j->fence->host[job_index(j, h)];
+
+	if (member->uses)
+		return;
+	member->uses = true;
+	host_map_send(j, h);
+}
+
 const char *fence_host_map_request(struct job *j, struct host *h)
 {
-	struct member *member = member_of(j, h);
-	struct wire_host_map m = { .epoch = j->epoch };
-	const char **names;
-	uint32_t *hosts;
-	size_t before;
-
-	if (!member || member->uses)
+	if (!member_of(j, h))
 		return "'host_map_request' message out of turn";
-	member->uses = true;
-	names = xcalloc(j->plan.nodes, sizeof *names);
-	hosts = xcalloc(j->plan.np, sizeof *hosts);
-	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->plan.node[i] != PLAN_UNUSED)
-			names[j->plan.node[i]] = j->agents.host[i].name;
-	for (uint32_t i = 0; i < j->plan.np; i++)
-		hosts[i] = j->plan.node[j->plan.rank[i].host];
-	m.hosts = (wire_u32v){ hosts, j->plan.np };
-	m.names = (wire_strv){ names, j->plan.nodes };
-	before = h->out.len;
-	wire_pack_host_map(&h->out, &m);
-	h->out_due += h->out.len - before;
-	agents_flush(h);
-	free(hosts);
-	free(names);
+	fence_host_map_send(j, h); /* it may be on its way already */
 	return NULL;
 }
 

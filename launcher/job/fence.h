@@ -17,6 +17,9 @@ struct fence;
 struct fence *fence_open(struct job *j);
 void fence_free(struct fence *f); /* takes NULL */
 
+/* Host H gets the host map, unless it has it. */
+void fence_host_map_send(struct job *j, struct host *h);
+
 /* What agents say: each returns what is wrong with it, or NULL. */
 const char *fence_host_map_request(struct job *j, struct host *h);
 const char *fence_texts(struct job *j, struct host *h, const struct wire_exchange *m);

@@ -45,6 +45,7 @@ struct host_run {
 	bool awaited;           /* its answer is one of job.awaited */
 	bool checked;           /* it sent check_done */
 	bool placed;            /* each of its ranks has a berth */
+	uint32_t mpi;           /* bits of enum mpi_found */
 	bool stop_acked;        /* it acknowledged a `stop` of this epoch */
 	bool cleared;           /* no process of the job is left there */
 	bool unconfirmed;       /* it may still have processes of the job */

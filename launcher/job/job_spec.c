@@ -31,6 +31,18 @@ static void random_bytes(void *bytes, size_t n)
 		die("no random numbers", errno);
 }
 
+/* Whoever knows the name may speak for a rank: it is not the job's id, which
+ * /proc/net/unix shows to all. */
+static void name_nspace(struct job_spec *s)
+{
+	unsigned char random[16];
+	char hex[2 * sizeof random + 1];
+
+	random_bytes(random, sizeof random);
+	str_hex(hex, random, sizeof random);
+	snprintf(s->nspace, sizeof s->nspace, "berth-%s", hex);
+}
+
 static bool in_managed_job(void)
 {
 	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID",
@@ -258,6 +270,11 @@ void job_spec_window(struct job *j)
 	}
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* What is the same for all hosts. */
 static struct wire_job common_job(const struct job *j, const struct strv *env)
 {
@@ -278,12 +295,17 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		flags |= JOB_LISTEN;
 	if (r->forward_listed)
 		flags |= JOB_OWN_ENV;
-	if (r->mpi != MPI_NONE)
+	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMI1)
 		flags |= JOB_PMI1;
+	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMIX)
+		flags |= JOB_PMIX;
+	if (r->mpi == MPI_PMIX || r->mpi == MPI_PMI1)
+		flags |= JOB_MPI;
 	return (struct wire_job){
 		.epoch = j->epoch,
 		.restarts = (uint32_t)r->restarts,
 		.job_id = j->spec.job_id,
+		.nspace = j->spec.nspace,
 		.key = { j->spec.key, sizeof j->spec.key },
 		.flags = flags,
 		.np = j->plan.np,
@@ -329,6 +351,7 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	m.gpus = j->spec.gpus && (j->request->gpus || h->gpus) ? j->spec.gpus : "";
 	m.node = j->plan.node[index];
 	m.host = h->name;
+	m.own = j->spec.own_names && h->own ? h->own : h->name;
 	m.ranks = (wire_u32v){ j->plan.ranks[index], n };
 	m.apps = (wire_u32v){ list, n };
 	m.cross_ranks = (wire_u32v){ list + n, n };
@@ -341,6 +364,23 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	j->run[index].window = j->spec.credit_bytes;
 	free(list);
 	agents_flush(h);
+}
+
+/* Do the hosts' own names tell them apart? */
+static bool own_names_differ(const struct job *j)
+{
+	const char **names = xcalloc(j->plan.nodes, sizeof *names);
+	size_t n = 0;
+	bool differ = true;
+
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->plan.node[i] != PLAN_UNUSED)
+			names[n++] = j->agents.host[i].own ? j->agents.host[i].own : "";
+	qsort(names, n, sizeof *names, by_text);
+	for (size_t i = 0; i < n && differ; i++)
+		differ = *names[i] && (!i || strcmp(names[i], names[i - 1]));
+	free(names);
+	return differ;
 }
 
 static void send_jobs(struct job *j, const struct strv *env)
@@ -376,6 +416,8 @@ void job_spec_send(struct job *j)
 	if (j->spec.credit_bytes > CREDIT_MOST)
 		j->spec.credit_bytes = CREDIT_MOST;
 	random_bytes(j->spec.key, sizeof j->spec.key);
+	name_nspace(&j->spec);
+	j->spec.own_names = own_names_differ(j);
 	if (!j->request->forward_listed)
 		env_forward(&env, environ, j->spec.managed,
 			    j->request->option_variables,

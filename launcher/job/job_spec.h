@@ -15,7 +15,9 @@ struct job;
 struct job_spec {
 	char job_id[33];                   /* BERTH_JOB: random hexadecimal digits */
 	unsigned char key[WIRE_KEY_BYTES]; /* of the epoch */
-	char *master_addr;                 /* NULL until the epoch's job was sent */
+	char nspace[40];                   /* of PMIx: of the epoch, random */
+	bool own_names;    /* PMIx knows hosts by their own names, which all differ */
+	char *master_addr; /* NULL until the epoch's job was sent */
 	uint32_t master_port;
 	enum gpu_visible visible;
 	char *visible_why;   /* file:line that decided, or the option */

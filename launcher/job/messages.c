@@ -3,6 +3,7 @@
 #include "launcher/job/check.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/mpi.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
 
@@ -26,7 +27,7 @@ static void on_hello(void *ctx, struct host *h)
 
 void messages_start(struct job *j)
 {
-	const struct wire_start m = { j->epoch };
+	const struct wire_start m = { j->epoch, mpi_given(j) };
 
 	j->unstarted = j->plan.np;
 	for (uint32_t i = 0; i < j->plan.np; i++)
@@ -36,6 +37,8 @@ void messages_start(struct job *j)
 			continue;
 		if (j->plan.local_size[i] > j->usage[i].ranks)
 			j->usage[i].ranks = j->plan.local_size[i];
+		if (m.mpi & MPI_GIVE_PMIX)
+			fence_host_map_send(j, &j->agents.host[i]);
 		wire_pack_start(&j->agents.host[i].out, &m);
 		agents_flush(&j->agents.host[i]);
 	}
@@ -164,6 +167,7 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	if (run->berths != j->plan.local_size[job_index(j, h)])
 		return "'placed' message before each rank's berth";
 	run->placed = true;
+	run->mpi = m->mpi;
 	run->idle = shown(m->idle);
 	run->certificate = shown(m->certificate);
 	job_answered(j, job_index(j, h), JOB_PLACE);
@@ -357,6 +361,8 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(host_map_request, fence_host_map_request(j, h))
 		TAKE_JOB(exchange, m.use == EXCHANGE_INIT ? fence_texts(j, h, &m)
 							  : exchange_take(j, h, &m))
+		TAKE_JOB(modex_request, mpi_modex_request(j, h, &m))
+		TAKE_JOB(modex_data, mpi_modex_data(j, h, &m))
 		TAKE_JOB(lost, fence_lost(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j, h, &m))
@@ -374,7 +380,8 @@ static bool is_kept_short(unsigned type)
 {
 	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
 	       type == WIRE_exchange || type == WIRE_stall || type == WIRE_rank_op ||
-	       type == WIRE_query_done || type == WIRE_missing_request;
+	       type == WIRE_query_done || type == WIRE_missing_request ||
+	       type == WIRE_modex_request || type == WIRE_modex_data;
 }
 
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)

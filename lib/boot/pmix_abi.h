@@ -1,9 +1,9 @@
-/* pmix_abi.h - what of libpmix.so.2's interface a client needs: the layouts and numbers
- * that releases 3 to 6 have in common.  Of our own, so that a build needs no headers of
+/* pmix_abi.h - what of libpmix.so.2's interface a client and a server need: the layouts
+ * and numbers that releases 3 to 6 have in common (the server's: 4 to 6).  Of our own, so that a build needs no headers of
  * PMIx; tests/unit/test_lib_pmix_abi.c compares with them where they are.
  *
  * Source: the PMIx standard 4.0, chapters 3 (data structures), 4 (initialisation), 7
- * (exchange of data). */
+ * (exchange of data), 16 (server). */
 #ifndef BERTH_LIB_PMIX_ABI_H
 #define BERTH_LIB_PMIX_ABI_H
 
@@ -18,10 +18,24 @@ enum {
 	 * called back */
 	PX_SUCCESS = 0,
 	PX_DONE = -157,
+	PX_ERROR = -1,
+	PX_BAD_PARAM = -27,
+	PX_OUT_OF_RESOURCE = -29,
+	PX_NOT_FOUND = -46,
+	PX_NOT_SUPPORTED = -47,
+	PX_LOST_CONNECTION = -61,
 	/* types of values */
 	PX_BOOL = 1,
+	PX_STRING = 3,
+	PX_SIZE = 4,
+	PX_UINT16 = 13,
 	PX_UINT32 = 14,
+	PX_PROC = 22,
+	PX_INFO = 24,
 	PX_BYTES = 27,
+	PX_ARRAY = 39,
+	PX_RANK = 40,
+	PX_REGEX = 49, /* as PX_BYTES */
 	/* scopes of PMIx_Put */
 	PX_GLOBAL = 3
 };
@@ -30,6 +44,68 @@ enum {
 
 #define PX_JOB_SIZE "pmix.job.size"
 #define PX_COLLECT_DATA "pmix.collect"
+/* of a server */
+#define PX_SERVER_TMPDIR "pmix.srvr.tmpdir"
+#define PX_SYSTEM_TMPDIR "pmix.sys.tmpdir"
+#define PX_SERVER_NSPACE "pmix.srv.nspace"
+#define PX_SERVER_RANK "pmix.srv.rank"
+#define PX_SHARE_TOPOLOGY "pmix.srvr.share"
+#define PX_HOSTNAME "pmix.hname"
+/* of a job */
+#define PX_NODE_MAP "pmix.nmap"
+#define PX_PROC_MAP "pmix.pmap"
+#define PX_ANL_MAP "pmix.anlmap"
+#define PX_JOBID "pmix.jobid"
+#define PX_UNIV_SIZE "pmix.univ.size"
+#define PX_MAX_PROCS "pmix.max.size"
+#define PX_NUM_NODES "pmix.num.nodes"
+#define PX_JOB_NUM_APPS "pmix.job.napps"
+#define PX_NPROC_OFFSET "pmix.offset"
+#define PX_MAPBY "pmix.mapby"
+#define PX_RANKBY "pmix.rankby"
+#define PX_BINDTO "pmix.bindto"
+#define PX_KEEP_FQDN "pmix.fqdn"
+#define PX_TMPDIR "pmix.tmpdir"
+#define PX_NSDIR "pmix.nsdir"
+#define PX_TDIR_RMCLEAN "pmix.tdir.rmclean"
+#define PX_SPAWNED "pmix.spawned"
+#define PX_RM_NAME "pmix.rm.name"
+#define PX_OVERSUBSCRIBED "pmix.ndosub"
+/* of a host */
+#define PX_NODE_INFO "pmix.node.arr"
+#define PX_NODEID "pmix.nodeid"
+#define PX_NODE_SIZE "pmix.node.size"
+#define PX_LOCAL_SIZE "pmix.local.size"
+#define PX_LOCAL_PEERS "pmix.lpeers"
+#define PX_LOCAL_LEADER "pmix.lldr"
+/* of a program */
+#define PX_APP_INFO "pmix.app.arr"
+#define PX_APPNUM "pmix.appnum"
+#define PX_APP_SIZE "pmix.app.size"
+#define PX_APP_LEADER "pmix.aldr"
+#define PX_APP_ARGV "pmix.app.argv"
+#define PX_WDIR "pmix.wdir"
+/* of a process */
+#define PX_PROC_INFO "pmix.pdata"
+#define PX_KEY_RANK "pmix.rank"
+#define PX_LOCAL_RANK "pmix.lrank"
+#define PX_NODE_RANK "pmix.nrank"
+#define PX_GLOBAL_RANK "pmix.grank"
+#define PX_APP_RANK "pmix.apprank"
+#define PX_CPUSET "pmix.cpuset"
+#define PX_LOCALITY "pmix.locstr"
+#define PX_PROCDIR "pmix.pdir"
+#define PX_REINCARNATION "pmix.reinc"
+/* of a request */
+#define PX_LOG_STDERR "pmix.log.stderr"
+#define PX_LOG_STDOUT "pmix.log.stdout"
+#define PX_GROUP_ASSIGN_ID "pmix.grp.actxid"
+#define PX_GROUP_ID "pmix.grp.ctxid"
+#define PX_GROUP_MEMBERS "pmix.grp.mbrs"
+#define PX_GROUP_ENDPOINTS "pmix.grp.endpt"
+#define PX_GROUP_LOCAL_ONLY "pmix.grp.lcl"
+#define PX_NUM_PSETS "pmix.qry.psetnum"
+#define PX_PSET_NAMES "pmix.qry.psets"
 
 struct px_proc {
 	char nspace[PX_NSPACE_BYTES];
@@ -41,13 +117,22 @@ struct px_bytes {
 	size_t size;
 };
 
+struct px_array {
+	uint16_t type;
+	size_t size;
+	void *v;
+};
+
 struct px_value {
 	uint16_t type;
 	union {
 		bool flag;
 		char *string;
+		size_t size;
+		uint16_t uint16;
 		uint32_t uint32;
 		struct px_bytes bytes;
+		struct px_array *array;
 		struct {
 			char *name, *value, separator;
 		} largest; /* an environment variable */
@@ -76,5 +161,81 @@ typedef void px_value_done(int status, struct px_value *v, void *ctx);
 		 (const struct px_proc *, const char *key, const struct px_info *,     \
 		  size_t, px_value_done *, void *ctx))                                 \
 	FUNCTION(const char *, Error_string, (int status))
+
+/* ---- a server ---- */
+
+/* hwloc's, or another library's. */
+struct px_cpuset {
+	char *source;
+	void *bitmap;
+};
+
+struct px_query {
+	char **keys;
+	struct px_info *info;
+	size_t n;
+};
+
+typedef void px_release(void *ctx);
+typedef void px_modex_done(int status, const char *data, size_t n, void *ctx,
+			   px_release *, void *release_ctx);
+typedef void px_info_done(int status, struct px_info *, size_t n, void *ctx,
+			  px_release *, void *release_ctx);
+typedef void px_served(int status, char *data, size_t n, void *ctx);
+
+enum px_group { PX_GROUP_CONSTRUCT, PX_GROUP_DESTRUCT };
+
+/* What libpmix calls, on a thread of its own: each returns PX_SUCCESS if DONE will be
+ * called, PX_DONE if it need not, or an error.  NULL: not supported. */
+struct px_server_module {
+	int (*client_connected)(const struct px_proc *, void *, px_op_done *, void *);
+	int (*client_finalized)(const struct px_proc *, void *, px_op_done *, void *);
+	int (*abort)(const struct px_proc *, void *, int status, const char *text,
+		     struct px_proc *, size_t, px_op_done *, void *);
+	int (*fence)(const struct px_proc *, size_t, const struct px_info *, size_t,
+		     char *data, size_t ndata, px_modex_done *, void *);
+	int (*direct_modex)(const struct px_proc *, const struct px_info *, size_t,
+			    px_modex_done *, void *);
+	void (*publish)(void), (*lookup)(void), (*unpublish)(void), (*spawn)(void);
+	int (*connect)(const struct px_proc *, size_t, const struct px_info *, size_t,
+		       px_op_done *, void *);
+	int (*disconnect)(const struct px_proc *, size_t, const struct px_info *,
+			  size_t, px_op_done *, void *);
+	int (*register_events)(int *codes, size_t, const struct px_info *, size_t,
+			       px_op_done *, void *);
+	int (*deregister_events)(int *codes, size_t, px_op_done *, void *);
+	void (*listener)(void), (*notify_event)(void);
+	int (*query)(struct px_proc *, struct px_query *, size_t, px_info_done *,
+		     void *);
+	void (*tool_connected)(void);
+	void (*log)(const struct px_proc *, const struct px_info *, size_t,
+		    const struct px_info *, size_t, px_op_done *, void *);
+	void (*allocate)(void), (*job_control)(void), (*monitor)(void);
+	void (*get_credential)(void), (*validate_credential)(void), (*iof_pull)(void);
+	void (*push_stdin)(void);
+	int (*group)(enum px_group, char *name, const struct px_proc *, size_t,
+		     const struct px_info *, size_t, px_info_done *, void *);
+	void (*fabric)(void);
+	int (*client_connected2)(const struct px_proc *, void *, struct px_info *,
+				 size_t, px_op_done *, void *);
+};
+
+/* FUNCTION(result, name, (arguments)) */
+#define PX_SERVER_FUNCTIONS(FUNCTION)                                                  \
+	FUNCTION(int, server_init,                                                     \
+		 (struct px_server_module *, struct px_info *, size_t))                \
+	FUNCTION(int, server_register_nspace,                                          \
+		 (const char *nspace, int nlocal, struct px_info *, size_t,            \
+		  px_op_done *, void *ctx))                                            \
+	FUNCTION(int, server_register_client,                                          \
+		 (const struct px_proc *, uint32_t uid, uint32_t gid, void *object,    \
+		  px_op_done *, void *ctx))                                            \
+	FUNCTION(int, server_setup_fork, (const struct px_proc *, char ***env))        \
+	FUNCTION(int, server_dmodex_request,                                           \
+		 (const struct px_proc *, px_served *, void *ctx))                     \
+	FUNCTION(int, server_generate_locality_string,                                 \
+		 (const struct px_cpuset *, char **locality))                          \
+	FUNCTION(const char *, Error_string, (int status))                             \
+	FUNCTION(const char *, Get_version, (void))
 
 #endif

@@ -1,0 +1,174 @@
+/* MPI: whether a program here may use it, a PMIx server for it, and what that is told
+ * of the ranks. */
+#include "agent/agent.h"
+#include "agent/placement/env.h"
+#include "agent/pmi/mpi_find.h"
+
+/* As its host sees it that is in its folder. */
+static char *program_path(const struct agent *a, size_t app)
+{
+	const char *path = a->start[app].program.path;
+
+	return *path == '/' ? xstrdup(path)
+			    : xasprintf("%s/%s", a->app[app].wdir, path);
+}
+
+/* The most that a program here needs, and its app. */
+static enum mpi_need need(const struct agent *a, size_t *app)
+{
+	enum mpi_need most = MPI_NEED_NONE;
+
+	for (size_t i = 0; a->start && i < a->napp; i++) {
+		enum mpi_need one;
+		char *path;
+
+		if (!a->start[i].ready || a->start[i].err.id != ERR_NONE)
+			continue;
+		path = program_path(a, i);
+		one = mpi_need(path);
+		free(path);
+		if (a->job->flags & JOB_MPI && one == MPI_NEED_NONE)
+			one = MPI_NEED_MAYBE;
+		if (one > most) {
+			most = one;
+			*app = i;
+		}
+	}
+	return most;
+}
+
+/* A program that is known to use PMIx gets the server's own look at the machine, with
+ * its devices, and shares it among its ranks.  Others mostly use none: they wait 8 ms
+ * less. */
+static void open_server(struct agent *a, size_t app, enum mpi_need need)
+{
+	const struct env_base *env = &a->start[app].env;
+	struct strv libraries = { 0 };
+	char *path = program_path(a, app), *xml;
+
+	mpi_find_libpmix(&libraries, path, env_get(env, "BERTH_PMIX_LIBRARY"),
+			 env_get(env, "LD_LIBRARY_PATH"));
+	xml = need == MPI_NEED_PMIX ? xstrdup("") : topo_xml(&a->topo);
+	server_pmix_open(
+		a->ranks.server,
+		&(struct server_pmix){
+			.libraries = { (const char *const *)libraries.v, libraries.n },
+			.topology = xml,
+			.folders = a->guarded.folders });
+	strv_free(&libraries);
+	free(path);
+	free(xml);
+}
+
+void agent_find_mpi(struct agent *a)
+{
+	size_t app = 0;
+
+	a->mpi_need = a->mpi ? need(a, &app) : MPI_NEED_NONE;
+	if (a->mpi_need == MPI_NEED_NONE)
+		return;
+	a->answer.mpi = MPI_WANTED;
+	if (!(a->job->flags & JOB_PMIX) || !a->ranks.server || !a->guarded.folders)
+		return;
+	open_server(a, app, a->mpi_need);
+	a->placing = true;
+}
+
+/* There is no PMIx server: does the job need one?  Then it cannot go on. */
+static bool is_needed(struct agent *a, const char *why)
+{
+	struct err e = { 0 };
+
+	if (a->mpi_need == MPI_NEED_PMIX || !(a->job->flags & JOB_PMI1)) {
+		err_set(&e, E_NO_PMIX, why);
+		stream_log(&a->stream, LOG_ERROR, &e);
+		return true;
+	}
+	snprintf(e.text, sizeof e.text,
+		 "no PMIx server (%.400s): ranks get PMI-1 alone", why);
+	stream_log(&a->stream, LOG_NOTE, &e);
+	return false;
+}
+
+static void settle_placing(struct agent *a, enum server_pmix_state state,
+			   const char *why)
+{
+	if (state == SERVER_PMIX_OPENING)
+		return;
+	a->placing = false;
+	a->answer.mpi |= state == SERVER_PMIX_OPEN ? MPI_HAS_PMIX : MPI_NO_PMIX;
+	if (state == SERVER_PMIX_OPEN || !is_needed(a, why))
+		agent_answer(a);
+}
+
+/* What the ranks' server is told of them. */
+static void start_server(struct agent *a)
+{
+	const struct wire_job *j = a->job;
+	struct strv cpus = { 0 }, commands = { 0 };
+	const char **wdirs = xcalloc(a->napp, sizeof *wdirs);
+
+	for (size_t i = 0; i < a->placement.n; i++) {
+		const struct berth *b = &a->placement.v[i];
+		struct str list = { 0 };
+
+		if (b->bound)
+			str_add_bits(&list, b->cpus.w, b->cpus.nwords);
+		strv_take(&cpus, str_take(&list));
+	}
+	for (size_t i = 0; i < a->napp; i++) {
+		struct str line = { 0 };
+
+		for (size_t k = 0; k < a->app[i].argv.n; k++)
+			str_addf(&line, "%s%s", k ? " " : "", a->app[i].argv.v[k]);
+		strv_take(&commands, str_take(&line));
+		wdirs[i] = a->app[i].wdir;
+	}
+	server_pmix_start(
+		a->ranks.server,
+		&(struct server_pmix){
+			.cpus = { (const char *const *)cpus.v, cpus.n },
+			.commands = { (const char *const *)commands.v, commands.n },
+			.wdirs = { wdirs, a->napp },
+			.oversubscribed = j->ranks.n > a->topo.npu });
+	strv_free(&cpus);
+	strv_free(&commands);
+	free(wdirs);
+}
+
+static void settle_starting(struct agent *a, enum server_pmix_state state,
+			    const char *why)
+{
+	struct err e = { 0 };
+
+	if (state == SERVER_PMIX_NONE) /* another host's program asks for it */
+		open_server(a, 0, MPI_NEED_MAYBE);
+	else if (state == SERVER_PMIX_OPEN)
+		start_server(a);
+	else if (state == SERVER_PMIX_READY || state == SERVER_PMIX_FAILED)
+		a->starting = false;
+	if (state == SERVER_PMIX_READY)
+		agent_start_ranks(a);
+	if (state == SERVER_PMIX_FAILED) {
+		err_set(&e, E_NO_PMIX, why);
+		stream_log(&a->stream, LOG_ERROR, &e);
+	}
+}
+
+void agent_settle(struct agent *a)
+{
+	struct err e = { 0 };
+	const char *why;
+	enum server_pmix_state state = server_pmix(a->ranks.server, &why);
+
+	if (a->placing)
+		settle_placing(a, state, why);
+	else if (a->starting && a->ranks.phase == RANKS_RUN)
+		settle_starting(a, state, why);
+	else if (state == SERVER_PMIX_LOST && !a->pmix_lost &&
+		 a->ranks.phase == RANKS_RUN && server_pmix_in_use(a->ranks.server)) {
+		a->pmix_lost = true;
+		err_set(&e, E_PMIX_LOST, why);
+		stream_log(&a->stream, LOG_ERROR, &e);
+	}
+}

@@ -1,0 +1,25 @@
+/* pmix_folder.h - the folders of a PMIx server: one for its files and for those of the
+ * ranks, one in /dev/shm for memory that ranks share (of Open MPI).  Both are 0700.
+ *
+ * Whatever is left removes them: the agent at the end of the epoch, else the guardian,
+ * else the next agent of this user.  A folder in use is locked by its agent. */
+#ifndef BERTH_AGENT_PMI_PMIX_FOLDER_H
+#define BERTH_AGENT_PMI_PMIX_FOLDER_H
+
+#include "common/err.h"
+
+/* In memory that agent and guardian share.  "": there is none. */
+struct pmix_folders {
+	char files[256], memory[64];
+};
+
+/* NULL without such memory. */
+struct pmix_folders *pmix_folders_shared(void);
+/* Make both, and remove what dead agents left.  Returns a descriptor that holds the
+ * locks of FILES, *MEMORY_LOCK that of the other or -1; both the caller's to close; -1
+ * with E.  Without /dev/shm there is no second folder. */
+int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e);
+/* With all that is in them.  Takes NULL. */
+void pmix_folders_remove(struct pmix_folders *f);
+
+#endif

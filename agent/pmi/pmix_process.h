@@ -1,0 +1,22 @@
+/* pmix_process.h - starts and ends the process of a PMIx server (pmix_child.h). */
+#ifndef BERTH_AGENT_PMI_PMIX_PROCESS_H
+#define BERTH_AGENT_PMI_PMIX_PROCESS_H
+
+#include <sys/types.h>
+
+#include "common/err.h"
+
+struct pmix_process {
+	pid_t pid; /* 0: none */
+	int pidfd; /* -1: none; the kernel is older than 5.2 */
+	int fd;    /* its socket */
+};
+
+/* This program again, with "--pmix", as a brother of this process: so it is no child
+ * that a rank could be taken for, and a sweep of what ranks left does not see it.  It
+ * has the socket, and no other descriptor of ours.  0, or -1 with E. */
+int pmix_process_start(struct pmix_process *p, struct err *e);
+/* KILL, and wait until it is dead, up to a second.  Takes one that has none. */
+void pmix_process_end(struct pmix_process *p);
+
+#endif

@@ -1,0 +1,448 @@
+/* What libpmix asks of its host: each becomes a message, and the host's answer calls
+ * libpmix back.
+ *
+ * All upcalls run on libpmix's own thread, which must not wait for the host: they
+ * leave behind what is to be called (struct pending). */
+#include <pthread.h>
+
+#include "agent/pmi/pmix_child_internal.h"
+
+enum { PENDING_MOST = 65536 };
+
+/* A request that the host has not answered. */
+struct pending {
+	uint32_t id;
+	enum exchange_use use; /* EXCHANGE_INIT: direct modex */
+	px_modex_done *modex;
+	px_op_done *op;
+	px_info_done *info;
+	void *ctx;
+	bool wants_id; /* of a group */
+	struct px_proc *procs;
+	size_t nprocs;
+	struct pending *next;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct pending *first;
+	uint32_t id, n;
+} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* A copy of P, with a number; 0: there are too many. */
+static uint32_t leave(const struct pending *p)
+{
+	struct pending *copy = xmalloc(sizeof *copy);
+	uint32_t id = 0;
+
+	*copy = *p;
+	pthread_mutex_lock(&waiting.lock);
+	if (waiting.n < PENDING_MOST) {
+		waiting.n++;
+		id = ++waiting.id ? waiting.id : ++waiting.id;
+		copy->id = id;
+		copy->next = waiting.first;
+		waiting.first = copy;
+	}
+	pthread_mutex_unlock(&waiting.lock);
+	if (!id)
+		free(copy);
+	return id;
+}
+
+/* The caller's to free; NULL: there is none. */
+static struct pending *fetch(uint32_t id)
+{
+	struct pending **at, *p;
+
+	pthread_mutex_lock(&waiting.lock);
+	at = &waiting.first;
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	p = *at;
+	if (p) {
+		*at = p->next;
+		waiting.n--;
+	}
+	pthread_mutex_unlock(&waiting.lock);
+	return p;
+}
+
+static void pending_free(struct pending *p)
+{
+	free(p->procs);
+	free(p);
+}
+
+/* ---- exchanges ---- */
+
+static int compare_ranks(const void *a, const void *b)
+{
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The ranks of PROCS, ascending; none: all.  False: they are of another job. */
+static bool list_ranks(uint32_t *list, size_t *count, const struct px_proc *procs,
+		       size_t n)
+{
+	size_t kept = 0;
+
+	*count = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (strncmp(procs[i].nspace, px.nspace, sizeof px.nspace))
+			return false;
+		if (procs[i].rank == PX_RANK_ALL)
+			return true;
+		list[i] = procs[i].rank;
+	}
+	qsort(list, n, sizeof *list, compare_ranks);
+	for (size_t i = 0; i < n; i++)
+		if (!i || list[i] != list[i - 1])
+			list[kept++] = list[i];
+	*count = kept;
+	return true;
+}
+
+/* Give DATA to an exchange of these processes. */
+static int collect(struct pending *p, const struct px_proc *procs, size_t n,
+		   uint64_t name, const void *data, size_t ndata)
+{
+	uint32_t *list = xcalloc(n, sizeof *list);
+	struct wire_pmix_collect m = { .use = p->use, .name = name };
+	struct buf frame = { 0 };
+	int status = PX_SUCCESS;
+
+	if (!list_ranks(list, &m.ranks.n, procs, n))
+		status = PX_NOT_SUPPORTED;
+	else if (!(m.id = leave(p)))
+		status = PX_OUT_OF_RESOURCE;
+	if (status == PX_SUCCESS) {
+		m.ranks.v = list;
+		m.withheld = ndata > px.data_most;
+		if (!m.withheld)
+			m.data = (wire_bytes){ data, ndata };
+		wire_pack_pmix_collect(&frame, &m);
+		child_say(&frame);
+	}
+	free(list);
+	return status;
+}
+
+static int on_fence(const struct px_proc *procs, size_t n, const struct px_info *info,
+		    size_t ninfo, char *data, size_t ndata, px_modex_done *done,
+		    void *ctx)
+{
+	struct pending p = { .use = EXCHANGE_PMIX_FENCE, .modex = done, .ctx = ctx };
+	int status = collect(&p, procs, n, 0, data, ndata);
+
+	(void)info;
+	(void)ninfo;
+	if (status == PX_SUCCESS)
+		free(data);
+	return status;
+}
+
+static int on_connect(const struct px_proc *procs, size_t n, const struct px_info *info,
+		      size_t ninfo, px_op_done *done, void *ctx)
+{
+	struct pending p = { .use = EXCHANGE_PMIX_CONNECT, .op = done, .ctx = ctx };
+
+	(void)info;
+	(void)ninfo;
+	return collect(&p, procs, n, 0, NULL, 0);
+}
+
+static int on_disconnect(const struct px_proc *procs, size_t n,
+			 const struct px_info *info, size_t ninfo, px_op_done *done,
+			 void *ctx)
+{
+	struct pending p = { .use = EXCHANGE_PMIX_DISCONNECT, .op = done, .ctx = ctx };
+
+	(void)info;
+	(void)ninfo;
+	return collect(&p, procs, n, 0, NULL, 0);
+}
+
+/* FNV-1a. */
+static uint64_t hash(const char *text)
+{
+	uint64_t h = 14695981039346656037u;
+
+	for (; *text; text++)
+		h = (h ^ (unsigned char)*text) * 1099511628211u;
+	return h;
+}
+
+static bool is_key(const struct px_info *i, const char *key)
+{
+	return !strncmp(i->key, key, sizeof i->key);
+}
+
+static bool is_true(const struct px_info *i)
+{
+	return i->value.type != PX_BOOL || i->value.data.flag;
+}
+
+/* A group of local ranks alone ends without its host, but releases 5.0.7 and before
+ * call twice if they are to wait. */
+static int on_group(enum px_group what, char *name, const struct px_proc *procs,
+		    size_t n, const struct px_info *info, size_t ninfo,
+		    px_info_done *done, void *ctx)
+{
+	struct pending p = { .use = what == PX_GROUP_CONSTRUCT ? EXCHANGE_PMIX_GROUP
+							       : EXCHANGE_PMIX_UNGROUP,
+			     .info = done,
+			     .ctx = ctx,
+			     .nprocs = n };
+	struct px_bytes endpoints = { 0 };
+	int status;
+
+	for (size_t i = 0; i < ninfo; i++) {
+		if (is_key(&info[i], PX_GROUP_LOCAL_ONLY) && is_true(&info[i]) &&
+		    what == PX_GROUP_DESTRUCT)
+			return PX_DONE;
+		if (is_key(&info[i], PX_GROUP_ASSIGN_ID))
+			p.wants_id = is_true(&info[i]);
+		if (is_key(&info[i], PX_GROUP_ENDPOINTS) &&
+		    info[i].value.type == PX_BYTES)
+			endpoints = info[i].value.data.bytes;
+	}
+	if (endpoints.size > px.data_most)
+		return PX_OUT_OF_RESOURCE;
+	p.procs = xcalloc(n, sizeof *p.procs);
+	memcpy(p.procs, procs, n * sizeof *procs);
+	status = collect(&p, procs, n, hash(name), endpoints.bytes, endpoints.size);
+	if (status != PX_SUCCESS)
+		free(p.procs);
+	return status;
+}
+
+/* What the members of a group are told of it.  libpmix copies it. */
+static void answer_group(const struct pending *p, const struct wire_pmix_collected *m)
+{
+	struct px_array members = { PX_PROC, p->nprocs, p->procs };
+	struct px_info info[3] = { 0 };
+	size_t n = 0;
+
+	snprintf(info[n].key, sizeof info[n].key, "%s", PX_GROUP_MEMBERS);
+	info[n].value.type = PX_ARRAY;
+	info[n++].value.data.array = &members;
+	if (p->wants_id) {
+		snprintf(info[n].key, sizeof info[n].key, "%s", PX_GROUP_ID);
+		info[n].value.type = PX_SIZE;
+		info[n++].value.data.size = (size_t)m->serial;
+	}
+	if (m->data.n) {
+		snprintf(info[n].key, sizeof info[n].key, "%s", PX_GROUP_ENDPOINTS);
+		info[n].value.type = PX_BYTES;
+		info[n].value.data.bytes.size = m->data.n;
+		info[n].value.data.bytes.bytes = xmalloc(m->data.n);
+		memcpy(info[n++].value.data.bytes.bytes, m->data.p, m->data.n);
+	}
+	p->info(PX_SUCCESS, info, n, p->ctx, NULL, NULL);
+	if (m->data.n)
+		free(info[n - 1].value.data.bytes.bytes);
+}
+
+static void answer_modex(const struct pending *p, int status, wire_bytes data)
+{
+	char *copy = data.n ? xmalloc(data.n) : NULL;
+
+	if (copy)
+		memcpy(copy, data.p, data.n);
+	p->modex(status, copy, data.n, p->ctx, free, copy);
+}
+
+void upcall_collected(const struct wire_pmix_collected *m)
+{
+	struct pending *p = fetch(m->id);
+	const int status = m->failed ? PX_LOST_CONNECTION : PX_SUCCESS;
+
+	if (!p)
+		return;
+	if (p->modex)
+		answer_modex(p, status, m->data);
+	else if (p->op)
+		p->op(status, p->ctx);
+	else if (p->use == EXCHANGE_PMIX_GROUP && !m->failed)
+		answer_group(p, m);
+	else if (p->info)
+		p->info(status, NULL, 0, p->ctx, NULL, NULL);
+	pending_free(p);
+}
+
+/* ---- direct modex ---- */
+
+static int on_direct_modex(const struct px_proc *proc, const struct px_info *info,
+			   size_t ninfo, px_modex_done *done, void *ctx)
+{
+	struct pending p = { .modex = done, .ctx = ctx };
+	struct wire_pmix_get m = { .rank = proc->rank };
+	struct buf frame = { 0 };
+
+	(void)info;
+	(void)ninfo;
+	if (strncmp(proc->nspace, px.nspace, sizeof px.nspace) ||
+	    proc->rank >= PX_RANK_ALL)
+		return PX_NOT_FOUND;
+	m.id = leave(&p);
+	if (!m.id)
+		return PX_OUT_OF_RESOURCE;
+	wire_pack_pmix_get(&frame, &m);
+	child_say(&frame);
+	return PX_SUCCESS;
+}
+
+void upcall_got(const struct wire_pmix_got *m)
+{
+	struct pending *p = fetch(m->id);
+
+	if (!p)
+		return;
+	if (p->modex)
+		answer_modex(p, m->failed ? PX_NOT_FOUND : PX_SUCCESS, m->data);
+	pending_free(p);
+}
+
+static void served(int status, char *data, size_t n, void *ctx)
+{
+	enum { MOST = 1 << 20 };
+	struct wire_pmix_served m = { .id = (uint32_t)(uintptr_t)ctx,
+				      .failed = status != PX_SUCCESS || n > MOST };
+	struct buf frame = { 0 };
+
+	if (!m.failed)
+		m.data = (wire_bytes){ data, n };
+	wire_pack_pmix_served(&frame, &m);
+	child_say(&frame);
+}
+
+void upcall_serve(const struct wire_pmix_serve *m)
+{
+	struct px_proc proc = { .rank = m->rank };
+	void *ctx = (void *)(uintptr_t)m->id;
+	int status;
+
+	memcpy(proc.nspace, px.nspace, sizeof proc.nspace);
+	status = px.server_dmodex_request(&proc, served, ctx);
+	if (status != PX_SUCCESS)
+		served(status, NULL, 0, ctx);
+}
+
+/* ---- the others ---- */
+
+static void say_client(uint32_t rank, bool present)
+{
+	struct buf frame = { 0 };
+
+	wire_pack_pmix_client(&frame, &(struct wire_pmix_client){ rank, present });
+	child_say(&frame);
+}
+
+static int done_now(px_op_done *done, void *ctx)
+{
+	if (!done)
+		return PX_DONE;
+	done(PX_SUCCESS, ctx);
+	return PX_SUCCESS;
+}
+
+static int on_connected(const struct px_proc *proc, void *object, struct px_info *info,
+			size_t ninfo, px_op_done *done, void *ctx)
+{
+	(void)object;
+	(void)info;
+	(void)ninfo;
+	say_client(proc->rank, true);
+	return done_now(done, ctx);
+}
+
+/* The host hears of it before the rank does, which may exit then. */
+static int on_finalized(const struct px_proc *proc, void *object, px_op_done *done,
+			void *ctx)
+{
+	(void)object;
+	say_client(proc->rank, false);
+	return done_now(done, ctx);
+}
+
+static int on_abort(const struct px_proc *proc, void *object, int status,
+		    const char *text, struct px_proc *procs, size_t n, px_op_done *done,
+		    void *ctx)
+{
+	enum { TEXT_MOST = 1024 };
+	struct wire_pmix_abort m = { .rank = proc->rank, .status = (uint32_t)status };
+	char *cut = xstrndup(text ? text : "", TEXT_MOST);
+	struct buf frame = { 0 };
+
+	(void)object;
+	(void)procs;
+	(void)n;
+	m.text = cut;
+	wire_pack_pmix_abort(&frame, &m);
+	child_say(&frame);
+	free(cut);
+	return done_now(done, ctx);
+}
+
+/* To call DONE here would hang libpmix 4.2, which holds a lock. */
+static void on_log(const struct px_proc *proc, const struct px_info *data, size_t n,
+		   const struct px_info *how, size_t nhow, px_op_done *done, void *ctx)
+{
+	enum { TEXT_MOST = 60000 };
+
+	(void)how;
+	(void)nhow;
+	for (size_t i = 0; i < n; i++) {
+		const bool out = is_key(&data[i], PX_LOG_STDOUT);
+		struct buf frame = { 0 };
+		char *text;
+
+		if ((!out && !is_key(&data[i], PX_LOG_STDERR)) ||
+		    data[i].value.type != PX_STRING || !data[i].value.data.string)
+			continue;
+		text = xstrndup(data[i].value.data.string, TEXT_MOST);
+		wire_pack_pmix_log(&frame, &(struct wire_pmix_log){
+						   proc->rank, out ? 1 : 2, text });
+		child_say(&frame);
+		free(text);
+	}
+	child_later(done, ctx);
+}
+
+static int on_events(int *codes, size_t n, const struct px_info *info, size_t ninfo,
+		     px_op_done *done, void *ctx)
+{
+	(void)codes;
+	(void)n;
+	(void)info;
+	(void)ninfo;
+	(void)done;
+	(void)ctx;
+	return PX_DONE;
+}
+
+static int on_no_events(int *codes, size_t n, px_op_done *done, void *ctx)
+{
+	(void)codes;
+	(void)n;
+	(void)done;
+	(void)ctx;
+	return PX_DONE;
+}
+
+struct px_server_module upcalls = {
+	.client_connected2 = on_connected,
+	.client_finalized = on_finalized,
+	.abort = on_abort,
+	.fence = on_fence,
+	.direct_modex = on_direct_modex,
+	.connect = on_connect,
+	.disconnect = on_disconnect,
+	.register_events = on_events,
+	.deregister_events = on_no_events,
+	.log = on_log,
+	.group = on_group,
+};

@@ -1,0 +1,36 @@
+#include "launcher/job/host_map.h"
+
+void host_map_send(struct job *j, struct host *h)
+{
+	const size_t nodes = j->plan.nodes, napp = j->request->napp;
+	const char **names = xcalloc(nodes, sizeof *names);
+	const char **own = xcalloc(nodes, sizeof *own);
+	uint32_t *hosts = xcalloc(j->plan.np, sizeof *hosts);
+	uint32_t *apps = xcalloc(napp, sizeof *apps);
+	const size_t before = h->out.len;
+
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (j->plan.node[i] != PLAN_UNUSED) {
+			const struct host *one = &j->agents.host[i];
+
+			names[j->plan.node[i]] = one->name;
+			own[j->plan.node[i]] =
+				j->spec.own_names && one->own ? one->own : one->name;
+		}
+	for (uint32_t i = j->plan.np; i-- > 0;) {
+		hosts[i] = j->plan.node[j->plan.rank[i].host];
+		apps[j->plan.rank[i].app] = i;
+	}
+	wire_pack_host_map(&h->out,
+			   &(struct wire_host_map){ .epoch = j->epoch,
+						    .hosts = { hosts, j->plan.np },
+						    .names = { names, nodes },
+						    .own = { own, nodes },
+						    .apps = { apps, napp } });
+	h->out_due += h->out.len - before;
+	agents_flush(h);
+	free(names);
+	free(own);
+	free(hosts);
+	free(apps);
+}

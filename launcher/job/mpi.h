@@ -1,0 +1,17 @@
+/* mpi.h - what MPI programs need of the launcher, beside exchanges: that all hosts give
+ * their ranks the same, and a way from one host to another for what a rank has put. */
+#ifndef BERTH_LAUNCHER_JOB_MPI_H
+#define BERTH_LAUNCHER_JOB_MPI_H
+
+#include "launcher/job/job.h"
+
+/* Bits of enum mpi_given, from what all hosts found. */
+uint32_t mpi_given(const struct job *j);
+
+/* What agents say: each returns what is wrong with it, or NULL. */
+const char *mpi_modex_request(struct job *j, struct host *h,
+			      const struct wire_modex_request *m);
+const char *mpi_modex_data(struct job *j, struct host *h,
+			   const struct wire_modex_data *m);
+
+#endif
