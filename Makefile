@@ -76,9 +76,11 @@ $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
 
+# libpmix, which it loads, takes its accept() before libc's (agent/pmi/pmix_accept.h).
+EXPORT = -Wl,--export-dynamic-symbol=accept
 $(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common) | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) -o $@ $^ $(HWLOC) $(EVENT) -lm -ldl
+	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) $(EXPORT) -o $@ $^ $(HWLOC) $(EVENT) -lm -ldl -lpthread
 
 $O/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -122,6 +124,8 @@ unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.
 $(BUILD)/tests/test_output_output: WRAP = -Wl,--wrap=clock_ms
 $(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings $(BUILD)/tests/test_job_exchange $(BUILD)/tests/test_job_rank_status: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
 $(BUILD)/tests/test_lib_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
+$(BUILD)/tests/test_agent_pmix_accept: WRAP = -Wl,--wrap=socket -Wl,--wrap=recvfrom -Wl,--wrap=fopen $(EXPORT)
+$(BUILD)/tests/test_agent_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
