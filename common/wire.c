@@ -223,7 +223,7 @@ long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 	if (types[*type].side != (char)from &&
 	    (types[*type].side != WIRE_BOTH || from == WIRE_PMIX_HOST ||
 	     from == WIRE_PMIX_SERVER))
-		return err_set(e, E_WIRE, "%s",
+		return err_set(e, E_WIRE,
 			       from == WIRE_AGENT ? "message that only runner sends"
 			       : from == WIRE_LAUNCHER
 				       ? "message that only an agent sends"

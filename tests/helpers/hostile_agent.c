@@ -116,7 +116,7 @@ static void wait_forever(void)
 static void hello(uint32_t cpus, uint32_t gpus, const char *address,
 		  const char *version)
 {
-	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, address, 0, "");
+	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, address, 0, "", "");
 }
 
 static void berth(uint32_t rank, const char *text)
@@ -146,7 +146,7 @@ static void placed(const char *text)
 {
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], text);
-	SAY(placed, job.epoch, text, text, "", "", "", job.ranks[0]);
+	SAY(placed, job.epoch, text, text, "", "", "", job.ranks[0], 0);
 }
 
 static void started(void)
@@ -320,7 +320,7 @@ static void ended_at_once(void)
 static void no_berth(void)
 {
 	await(WIRE_job);
-	SAY(placed, job.epoch, "", "", "", "", "", job.ranks[0]);
+	SAY(placed, job.epoch, "", "", "", "", "", job.ranks[0], 0);
 	wait_forever();
 }
 
@@ -344,7 +344,7 @@ static void placed_again(void)
 	await(WIRE_job);
 	placed("0");
 	for (;;)
-		SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0]);
+		SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0], 0);
 }
 
 static void berth_nasty(void)
@@ -369,7 +369,7 @@ static void placed_lacking(const char *id)
 	await(WIRE_job);
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], "0");
-	SAY(placed, job.epoch, "0", "0", id, NASTY, NASTY, job.ranks[0]);
+	SAY(placed, job.epoch, "0", "0", id, NASTY, NASTY, job.ranks[0], 0);
 	wait_forever();
 }
 
@@ -647,7 +647,7 @@ static void anything(void)
 			SAY(stop_ack, v[0]);
 			break;
 		case 8:
-			SAY(placed, v[0], "", "", "", "", "", 0);
+			SAY(placed, v[0], "", "", "", "", "", 0, 0);
 			break;
 		case 9:
 			berth(v[1], "b");

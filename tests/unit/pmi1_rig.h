@@ -275,10 +275,12 @@ static inline void exchange_failed(uint64_t number)
 static inline int host_map(const uint32_t *hosts, size_t np, size_t nodes)
 {
 	static const char *const names[] = { "a", "b", "c", "d" };
+	const uint32_t app = 0;
 	struct buf b = { 0 };
 
 	wire_pack_host_map(
-		&b, &(struct wire_host_map){ 3, { hosts, np }, { names, nodes } });
+		&b, &(struct wire_host_map){
+			    3, { hosts, np }, { names, nodes }, { names, nodes }, { &app, 1 } });
 	return give(&b);
 }
 

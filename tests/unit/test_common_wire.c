@@ -140,8 +140,10 @@ static long next(struct wire_frame *f, const void *p, size_t left, struct err *e
 	};
 	unsigned char type = left < WIRE_HEAD_BYTES ? 0 : ((const unsigned char *)p)[4];
 
-	return wire_next_from(sides[type] == WIRE_LAUNCHER ? WIRE_LAUNCHER : WIRE_AGENT,
-			      f, p, left, e);
+	return wire_next_from(
+		sides[type] && sides[type] != WIRE_BOTH ? (enum wire_side)sides[type]
+							: WIRE_AGENT,
+		f, p, left, e);
 }
 
 /* Append a frame of random contents. */
@@ -400,11 +402,13 @@ START_TEST(the_wrong_side)
 {
 	static const struct {
 		unsigned char type;
-		bool agent, launcher;
-	} cases[] = { { WIRE_job, false, true },
-		      { WIRE_output, true, false },
-		      { WIRE_credit, true, true },
-		      { WIRE_heartbeat, true, true } };
+		bool agent, launcher, pmix_host, pmix_server;
+	} cases[] = { { WIRE_job, false, true, false, false },
+		      { WIRE_output, true, false, false, false },
+		      { WIRE_credit, true, true, false, false },
+		      { WIRE_modex_data, true, true, false, false },
+		      { WIRE_pmix_got, false, false, true, false },
+		      { WIRE_pmix_get, false, false, false, true } };
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const unsigned char head[WIRE_HEAD_BYTES] = { 1, 0, 0, 0,
@@ -417,6 +421,12 @@ START_TEST(the_wrong_side)
 		ck_assert_int_eq(
 			wire_next_from(WIRE_LAUNCHER, &f, head, sizeof head, &e),
 			cases[i].launcher ? 0 : -1);
+		ck_assert_int_eq(
+			wire_next_from(WIRE_PMIX_HOST, &f, head, sizeof head, &e),
+			cases[i].pmix_host ? 0 : -1);
+		ck_assert_int_eq(
+			wire_next_from(WIRE_PMIX_SERVER, &f, head, sizeof head, &e),
+			cases[i].pmix_server ? 0 : -1);
 	}
 }
 END_TEST
