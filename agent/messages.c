@@ -168,6 +168,8 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_exchange_failed:
 	case WIRE_modex_request:
 	case WIRE_modex_data:
+	case WIRE_found:
+	case WIRE_event:
 	case WIRE_lost:
 	case WIRE_query:
 	case WIRE_missing:

@@ -25,6 +25,15 @@ enum mpi_found {
 	MPI_NO_PMIX = 4   /* and there can be none */
 };
 
+/* How a request about names ended. */
+enum found_status {
+	FOUND_ALL,
+	FOUND_SOME,
+	FOUND_NONE,
+	FOUND_DUPLICATE, /* a name to be published is known already */
+	FOUND_NO_ROOM
+};
+
 /* Bits: what ranks get. */
 enum mpi_given { MPI_GIVE_PMI1 = 1, MPI_GIVE_PMIX = 2 };
 

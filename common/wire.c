@@ -10,7 +10,7 @@ struct field {
 	size_t offset;
 };
 
-enum { TYPES = 80 };
+enum { TYPES = 96 };
 static const struct {
 	const char *name;
 	char side; /* enum wire_side: how its row's text begins */

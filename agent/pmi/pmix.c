@@ -14,6 +14,7 @@
 #include "agent/pmi/pmix_process.h"
 #include "agent/pmi/server_internal.h"
 #include "common/loop.h"
+#include "lib/boot/pmix_abi.h"
 
 enum {
 	READ_BYTES = 65536,
@@ -547,6 +548,71 @@ static void on_log(struct pmix *p, const struct wire_pmix_log *m)
 	p->nsays++;
 }
 
+/* ---- names and events: the launcher has the table ---- */
+
+static void on_publish(struct pmix *p, const struct wire_pmix_publish *m)
+{
+	wire_pack_publish(p->s->out, &(struct wire_publish){ p->s->job->epoch, m->rank,
+							     m->id, m->once, m->keys,
+							     m->sizes, m->values });
+}
+
+static void on_lookup(struct pmix *p, const struct wire_pmix_lookup *m)
+{
+	wire_pack_lookup(p->s->out,
+			 &(struct wire_lookup){ p->s->job->epoch, m->rank, m->id,
+						m->wait, m->timeout_s, m->keys });
+}
+
+static void on_unpublish(struct pmix *p, const struct wire_pmix_unpublish *m)
+{
+	wire_pack_unpublish(
+		p->s->out,
+		&(struct wire_unpublish){ p->s->job->epoch, m->rank, m->id, m->keys });
+}
+
+void pmix_found(struct pmix *p, const struct wire_found *m)
+{
+	if (!serves(p))
+		return;
+	wire_pack_pmix_found(&p->out, &(struct wire_pmix_found){ m->id, m->status,
+								 m->keys, m->owners,
+								 m->sizes, m->values });
+	flush(p);
+}
+
+static void on_event(struct pmix *p, const struct wire_pmix_event *m)
+{
+	if (p->s->job->nodes > 1)
+		wire_pack_event(p->s->out,
+				&(struct wire_event){ p->s->job->epoch, m->rank,
+						      m->code, m->range, m->info });
+}
+
+void pmix_event(struct pmix *p, const struct wire_event *m)
+{
+	if (!serves(p))
+		return;
+	wire_pack_pmix_notify(&p->out, &(struct wire_pmix_notify){ m->rank, m->code,
+								   m->range, m->info });
+	flush(p);
+}
+
+/* Others may have asked to be told. */
+static void tell_of_death(struct pmix *p, size_t local)
+{
+	const struct wire_event m = { .epoch = p->s->job->epoch,
+				      .rank = p->s->job->ranks.v[local],
+				      .code = (uint32_t)PX_PROC_TERM_WO_SYNC,
+				      .range = PX_RANGE_NAMESPACE };
+
+	if (!serves(p))
+		return;
+	pmix_event(p, &m);
+	if (p->s->job->nodes > 1)
+		wire_pack_event(p->s->out, &m);
+}
+
 /* ---- opening ---- */
 
 static bool on_opened(struct pmix *p, const struct wire_pmix_opened *m)
@@ -619,6 +685,10 @@ static bool take(struct pmix *p, const struct wire_frame *f, struct err *e)
 		TAKE(pmix_client, on_client(p, &m))
 		TAKE(pmix_abort, on_abort(p, &m))
 		TAKE(pmix_log, on_log(p, &m))
+		TAKE(pmix_publish, on_publish(p, &m))
+		TAKE(pmix_lookup, on_lookup(p, &m))
+		TAKE(pmix_unpublish, on_unpublish(p, &m))
+		TAKE(pmix_event, on_event(p, &m))
 #undef TAKE
 	default:
 		return false;
@@ -816,6 +886,8 @@ const char *pmix_ended(struct pmix *p, size_t local)
 		;
 	r->ended = true;
 	end_serves(p, local);
+	if (r->present)
+		tell_of_death(p, local);
 	if (!r->seen)
 		look_for_absent(p);
 	return r->present ? "exited with status 0 between MPI_Init and MPI_Finalize"

@@ -227,6 +227,8 @@ static bool take(const struct wire_frame *f, struct err *e)
 		TAKE(pmix_collected, upcall_collected(&m))
 		TAKE(pmix_got, upcall_got(&m))
 		TAKE(pmix_serve, upcall_serve(&m))
+		TAKE(pmix_found, upcall_found(&m))
+		TAKE(pmix_notify, upcall_notify(&m))
 #undef TAKE
 	default:
 		return false;

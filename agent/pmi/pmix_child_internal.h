@@ -39,6 +39,7 @@ struct px_list {
 void px_text(struct px_list *l, const char *key, const char *text);
 void px_flag(struct px_list *l, const char *key, bool flag);
 void px_u32(struct px_list *l, const char *key, uint32_t number);
+void px_size(struct px_list *l, const char *key, size_t size);
 void px_rank(struct px_list *l, const char *key, uint32_t rank);
 void px_list_free(struct px_list *l);
 
@@ -52,5 +53,44 @@ void upcall_collected(const struct wire_pmix_collected *m);
 void upcall_got(const struct wire_pmix_got *m);
 /* Another host asks. */
 void upcall_serve(const struct wire_pmix_serve *m);
+
+/* A request that the host has not answered. */
+struct pending {
+	uint32_t id;
+	enum exchange_use use; /* EXCHANGE_INIT: none */
+	px_modex_done *modex;
+	px_op_done *op;
+	px_info_done *info;
+	px_lookup_done *lookup;
+	void *ctx;
+	bool wants_id; /* of a group */
+	struct px_proc *procs;
+	size_t nprocs;
+	struct pending *next;
+};
+
+/* A copy of P, with a number; 0: there are too many. */
+uint32_t pending_leave(const struct pending *p);
+/* The caller's to free; NULL: there is none. */
+struct pending *pending_fetch(uint32_t id);
+void pending_free(struct pending *p);
+
+/* Is I's key KEY? */
+bool upcall_is(const struct px_info *i, const char *key);
+
+/* ---- pmix_names.c ---- */
+
+int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_t n,
+		   px_op_done *done, void *ctx);
+int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info *info,
+		  size_t n, px_lookup_done *done, void *ctx);
+int upcall_unpublish(const struct px_proc *proc, char **keys,
+		     const struct px_info *info, size_t n, px_op_done *done, void *ctx);
+void upcall_found(const struct wire_pmix_found *m);
+int upcall_event(int code, const struct px_proc *proc, uint8_t range,
+		 struct px_info *info, size_t n, px_op_done *done, void *ctx);
+void upcall_notify(const struct wire_pmix_notify *m);
+int upcall_query(struct px_proc *proc, struct px_query *query, size_t n,
+		 px_info_done *done, void *ctx);
 
 #endif

@@ -37,6 +37,11 @@ void px_u32(struct px_list *l, const char *key, uint32_t number)
 	add(l, key, PX_UINT32)->data.uint32 = number;
 }
 
+void px_size(struct px_list *l, const char *key, size_t size)
+{
+	add(l, key, PX_SIZE)->data.size = size;
+}
+
 static void px_u16(struct px_list *l, const char *key, size_t number)
 {
 	add(l, key, PX_UINT16)->data.uint16 = (uint16_t)number;

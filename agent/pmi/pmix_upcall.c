@@ -9,28 +9,13 @@
 
 enum { PENDING_MOST = 65536 };
 
-/* A request that the host has not answered. */
-struct pending {
-	uint32_t id;
-	enum exchange_use use; /* EXCHANGE_INIT: direct modex */
-	px_modex_done *modex;
-	px_op_done *op;
-	px_info_done *info;
-	void *ctx;
-	bool wants_id; /* of a group */
-	struct px_proc *procs;
-	size_t nprocs;
-	struct pending *next;
-};
-
 static struct {
 	pthread_mutex_t lock;
 	struct pending *first;
 	uint32_t id, n;
 } waiting = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* A copy of P, with a number; 0: there are too many. */
-static uint32_t leave(const struct pending *p)
+uint32_t pending_leave(const struct pending *p)
 {
 	struct pending *copy = xmalloc(sizeof *copy);
 	uint32_t id = 0;
@@ -39,7 +24,8 @@ static uint32_t leave(const struct pending *p)
 	pthread_mutex_lock(&waiting.lock);
 	if (waiting.n < PENDING_MOST) {
 		waiting.n++;
-		id = ++waiting.id ? waiting.id : ++waiting.id;
+		waiting.id = waiting.id % INT32_MAX + 1;
+		id = waiting.id;
 		copy->id = id;
 		copy->next = waiting.first;
 		waiting.first = copy;
@@ -50,8 +36,7 @@ static uint32_t leave(const struct pending *p)
 	return id;
 }
 
-/* The caller's to free; NULL: there is none. */
-static struct pending *fetch(uint32_t id)
+struct pending *pending_fetch(uint32_t id)
 {
 	struct pending **at, *p;
 
@@ -68,7 +53,7 @@ static struct pending *fetch(uint32_t id)
 	return p;
 }
 
-static void pending_free(struct pending *p)
+void pending_free(struct pending *p)
 {
 	free(p->procs);
 	free(p);
@@ -116,7 +101,7 @@ static int collect(struct pending *p, const struct px_proc *procs, size_t n,
 
 	if (!list_ranks(list, &m.ranks.n, procs, n))
 		status = PX_NOT_SUPPORTED;
-	else if (!(m.id = leave(p)))
+	else if (!(m.id = pending_leave(p)))
 		status = PX_OUT_OF_RESOURCE;
 	if (status == PX_SUCCESS) {
 		m.ranks.v = list;
@@ -175,7 +160,7 @@ static uint64_t hash(const char *text)
 	return h;
 }
 
-static bool is_key(const struct px_info *i, const char *key)
+bool upcall_is(const struct px_info *i, const char *key)
 {
 	return !strncmp(i->key, key, sizeof i->key);
 }
@@ -200,12 +185,12 @@ static int on_group(enum px_group what, char *name, const struct px_proc *procs,
 	int status;
 
 	for (size_t i = 0; i < ninfo; i++) {
-		if (is_key(&info[i], PX_GROUP_LOCAL_ONLY) && is_true(&info[i]) &&
+		if (upcall_is(&info[i], PX_GROUP_LOCAL_ONLY) && is_true(&info[i]) &&
 		    what == PX_GROUP_DESTRUCT)
 			return PX_DONE;
-		if (is_key(&info[i], PX_GROUP_ASSIGN_ID))
+		if (upcall_is(&info[i], PX_GROUP_ASSIGN_ID))
 			p.wants_id = is_true(&info[i]);
-		if (is_key(&info[i], PX_GROUP_ENDPOINTS) &&
+		if (upcall_is(&info[i], PX_GROUP_ENDPOINTS) &&
 		    info[i].value.type == PX_BYTES)
 			endpoints = info[i].value.data.bytes;
 	}
@@ -219,31 +204,39 @@ static int on_group(enum px_group what, char *name, const struct px_proc *procs,
 	return status;
 }
 
-/* What the members of a group are told of it.  libpmix copies it. */
-static void answer_group(const struct pending *p, const struct wire_pmix_collected *m)
+/* What the members of a group are told of it: libpmix reads it later, on its thread. */
+struct group_answer {
+	struct px_info info[3];
+	struct px_array members;
+};
+
+static struct px_value *say(struct px_info *i, const char *key, uint16_t type)
 {
-	struct px_array members = { PX_PROC, p->nprocs, p->procs };
-	struct px_info info[3] = { 0 };
+	snprintf(i->key, sizeof i->key, "%s", key);
+	i->value.type = type;
+	return &i->value;
+}
+
+/* libpmix 4.2 takes over the members and releases later do not: neither they nor the
+ * endpoints are freed here, which loses their bytes with each group. */
+static void answer_group(struct pending *p, const struct wire_pmix_collected *m)
+{
+	struct group_answer *a = xcalloc(1, sizeof *a);
 	size_t n = 0;
 
-	snprintf(info[n].key, sizeof info[n].key, "%s", PX_GROUP_MEMBERS);
-	info[n].value.type = PX_ARRAY;
-	info[n++].value.data.array = &members;
-	if (p->wants_id) {
-		snprintf(info[n].key, sizeof info[n].key, "%s", PX_GROUP_ID);
-		info[n].value.type = PX_SIZE;
-		info[n++].value.data.size = (size_t)m->serial;
-	}
+	a->members = (struct px_array){ PX_PROC, p->nprocs, p->procs };
+	p->procs = NULL;
+	say(&a->info[n++], PX_GROUP_MEMBERS, PX_ARRAY)->data.array = &a->members;
+	if (p->wants_id)
+		say(&a->info[n++], PX_GROUP_ID, PX_SIZE)->data.size = (size_t)m->serial;
 	if (m->data.n) {
-		snprintf(info[n].key, sizeof info[n].key, "%s", PX_GROUP_ENDPOINTS);
-		info[n].value.type = PX_BYTES;
-		info[n].value.data.bytes.size = m->data.n;
-		info[n].value.data.bytes.bytes = xmalloc(m->data.n);
-		memcpy(info[n++].value.data.bytes.bytes, m->data.p, m->data.n);
+		char *endpoints = xmalloc(m->data.n);
+
+		memcpy(endpoints, m->data.p, m->data.n);
+		say(&a->info[n++], PX_GROUP_ENDPOINTS, PX_BYTES)->data.bytes =
+			(struct px_bytes){ endpoints, m->data.n };
 	}
-	p->info(PX_SUCCESS, info, n, p->ctx, NULL, NULL);
-	if (m->data.n)
-		free(info[n - 1].value.data.bytes.bytes);
+	p->info(PX_SUCCESS, a->info, n, p->ctx, free, a);
 }
 
 static void answer_modex(const struct pending *p, int status, wire_bytes data)
@@ -257,7 +250,7 @@ static void answer_modex(const struct pending *p, int status, wire_bytes data)
 
 void upcall_collected(const struct wire_pmix_collected *m)
 {
-	struct pending *p = fetch(m->id);
+	struct pending *p = pending_fetch(m->id);
 	const int status = m->failed ? PX_LOST_CONNECTION : PX_SUCCESS;
 
 	if (!p)
@@ -287,7 +280,7 @@ static int on_direct_modex(const struct px_proc *proc, const struct px_info *inf
 	if (strncmp(proc->nspace, px.nspace, sizeof px.nspace) ||
 	    proc->rank >= PX_RANK_ALL)
 		return PX_NOT_FOUND;
-	m.id = leave(&p);
+	m.id = pending_leave(&p);
 	if (!m.id)
 		return PX_OUT_OF_RESOURCE;
 	wire_pack_pmix_get(&frame, &m);
@@ -297,7 +290,7 @@ static int on_direct_modex(const struct px_proc *proc, const struct px_info *inf
 
 void upcall_got(const struct wire_pmix_got *m)
 {
-	struct pending *p = fetch(m->id);
+	struct pending *p = pending_fetch(m->id);
 
 	if (!p)
 		return;
@@ -396,11 +389,11 @@ static void on_log(const struct px_proc *proc, const struct px_info *data, size_
 	(void)how;
 	(void)nhow;
 	for (size_t i = 0; i < n; i++) {
-		const bool out = is_key(&data[i], PX_LOG_STDOUT);
+		const bool out = upcall_is(&data[i], PX_LOG_STDOUT);
 		struct buf frame = { 0 };
 		char *text;
 
-		if ((!out && !is_key(&data[i], PX_LOG_STDERR)) ||
+		if ((!out && !upcall_is(&data[i], PX_LOG_STDERR)) ||
 		    data[i].value.type != PX_STRING || !data[i].value.data.string)
 			continue;
 		text = xstrndup(data[i].value.data.string, TEXT_MOST);
@@ -443,6 +436,11 @@ struct px_server_module upcalls = {
 	.disconnect = on_disconnect,
 	.register_events = on_events,
 	.deregister_events = on_no_events,
+	.publish = upcall_publish,
+	.lookup = upcall_lookup,
+	.unpublish = upcall_unpublish,
+	.notify_event = upcall_event,
+	.query = upcall_query,
 	.log = on_log,
 	.group = on_group,
 };

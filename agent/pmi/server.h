@@ -94,7 +94,7 @@ const char *server_ended(struct server *s, size_t local, bool failed);
 bool server_aborts(struct server *s, size_t *local);
 /* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
 bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
-/* host_map, modex_request, modex_data, exchange_data, exchange_failed, lost, query, missing.  0, or -1 with E: the
+/* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed, lost, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 

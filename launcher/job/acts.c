@@ -9,6 +9,7 @@
 #include "launcher/job/fence.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/messages.h"
+#include "launcher/job/names.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
 #include "launcher/output/progress.h"
@@ -118,6 +119,7 @@ static void place(struct job *j)
 		aim_input(j);
 	j->exchanges = exchanges_open(j);
 	j->fence = fence_open(j);
+	j->names = names_open(j);
 	job_spec_send(j);
 }
 
@@ -457,6 +459,8 @@ void acts_forget_ranks(struct job *j)
 	j->spec.master_addr = NULL;
 	fence_free(j->fence);
 	j->fence = NULL;
+	names_free(j->names);
+	j->names = NULL;
 	exchanges_free(j->exchanges);
 	j->exchanges = NULL;
 	rank_status_free(j);

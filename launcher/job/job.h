@@ -104,6 +104,7 @@ struct job {
 	struct job_spec spec;
 	struct exchanges *exchanges;     /* of the epoch, while ranks may run */
 	struct fence *fence;             /* the same */
+	struct names *names;             /* the same */
 	struct rank_status *rank_status; /* while agents are asked what ranks do */
 
 	/* for --summary: when it began, what hosts used, the first failure of ranks */

@@ -4,6 +4,7 @@
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/mpi.h"
+#include "launcher/job/names.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
 
@@ -272,6 +273,7 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 	rank_over(j, h, m->rank);
 	fence_rank_ended(j, m->rank);
 	exchange_rank_ended(j, m->rank);
+	names_rank_ended(j, m->rank);
 	return NULL;
 }
 
@@ -363,6 +365,10 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 							  : exchange_take(j, h, &m))
 		TAKE_JOB(modex_request, mpi_modex_request(j, h, &m))
 		TAKE_JOB(modex_data, mpi_modex_data(j, h, &m))
+		TAKE_JOB(publish, names_publish(j, h, &m))
+		TAKE_JOB(lookup, names_lookup(j, h, &m))
+		TAKE_JOB(unpublish, names_unpublish(j, h, &m))
+		TAKE_JOB(event, names_event(j, h, &m))
 		TAKE_JOB(lost, fence_lost(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j, h, &m))
@@ -381,7 +387,9 @@ static bool is_kept_short(unsigned type)
 	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
 	       type == WIRE_exchange || type == WIRE_stall || type == WIRE_rank_op ||
 	       type == WIRE_query_done || type == WIRE_missing_request ||
-	       type == WIRE_modex_request || type == WIRE_modex_data;
+	       type == WIRE_modex_request || type == WIRE_modex_data ||
+	       type == WIRE_publish || type == WIRE_lookup || type == WIRE_unpublish ||
+	       type == WIRE_event;
 }
 
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
@@ -428,6 +436,7 @@ static void on_lost(void *ctx, struct host *h)
 		usage_rank(&j->usage[index], clock_ns(), 0, 0);
 		rank_over(j, h, i);
 		exchange_rank_ended(j, i);
+		names_rank_ended(j, i);
 	}
 }
 

@@ -23,13 +23,17 @@ enum {
 	PX_OUT_OF_RESOURCE = -29,
 	PX_NOT_FOUND = -46,
 	PX_NOT_SUPPORTED = -47,
+	PX_PARTIAL_SUCCESS = -52,
+	PX_DUPLICATE_KEY = -53,
 	PX_LOST_CONNECTION = -61,
+	PX_PROC_TERM_WO_SYNC = -200,
 	/* types of values */
 	PX_BOOL = 1,
 	PX_STRING = 3,
 	PX_SIZE = 4,
 	PX_UINT16 = 13,
 	PX_UINT32 = 14,
+	PX_VALUE = 21,
 	PX_PROC = 22,
 	PX_INFO = 24,
 	PX_BYTES = 27,
@@ -104,6 +108,11 @@ enum {
 #define PX_GROUP_MEMBERS "pmix.grp.mbrs"
 #define PX_GROUP_ENDPOINTS "pmix.grp.endpt"
 #define PX_GROUP_LOCAL_ONLY "pmix.grp.lcl"
+#define PX_WAIT "pmix.wait"
+#define PX_TIMEOUT "pmix.timeout"
+#define PX_PERSISTENCE "pmix.persist"
+#define PX_AFFECTED "pmix.evproc"
+#define PX_NAMESPACES "pmix.qry.ns"
 #define PX_NUM_PSETS "pmix.qry.psetnum"
 #define PX_PSET_NAMES "pmix.qry.psets"
 
@@ -129,10 +138,12 @@ struct px_value {
 		bool flag;
 		char *string;
 		size_t size;
+		uint8_t byte;
 		uint16_t uint16;
 		uint32_t uint32;
 		struct px_bytes bytes;
 		struct px_array *array;
+		struct px_proc *proc;
 		struct {
 			char *name, *value, separator;
 		} largest; /* an environment variable */
@@ -176,7 +187,29 @@ struct px_query {
 	size_t n;
 };
 
+struct px_pdata {
+	struct px_proc proc;
+	char key[PX_KEY_BYTES];
+	struct px_value value;
+};
+
+/* Bytes that libpmix packs, the first USED at BASE. */
+struct px_buffer {
+	char *base, *pack, *unpack;
+	size_t allocated, used;
+};
+
+/* Who is told; other ranges: others, too. */
+enum px_range {
+	PX_RANGE_RM = 1,
+	PX_RANGE_LOCAL = 2,
+	PX_RANGE_NAMESPACE = 3,
+	PX_RANGE_PROC_LOCAL = 7
+};
+enum { PX_PERSIST_FIRST_READ = 1 };
+
 typedef void px_release(void *ctx);
+typedef void px_lookup_done(int status, struct px_pdata *, size_t n, void *ctx);
 typedef void px_modex_done(int status, const char *data, size_t n, void *ctx,
 			   px_release *, void *release_ctx);
 typedef void px_info_done(int status, struct px_info *, size_t n, void *ctx,
@@ -196,7 +229,13 @@ struct px_server_module {
 		     char *data, size_t ndata, px_modex_done *, void *);
 	int (*direct_modex)(const struct px_proc *, const struct px_info *, size_t,
 			    px_modex_done *, void *);
-	void (*publish)(void), (*lookup)(void), (*unpublish)(void), (*spawn)(void);
+	int (*publish)(const struct px_proc *, const struct px_info *, size_t,
+		       px_op_done *, void *);
+	int (*lookup)(const struct px_proc *, char **keys, const struct px_info *,
+		      size_t, px_lookup_done *, void *);
+	int (*unpublish)(const struct px_proc *, char **keys, const struct px_info *,
+			 size_t, px_op_done *, void *);
+	void (*spawn)(void);
 	int (*connect)(const struct px_proc *, size_t, const struct px_info *, size_t,
 		       px_op_done *, void *);
 	int (*disconnect)(const struct px_proc *, size_t, const struct px_info *,
@@ -204,7 +243,9 @@ struct px_server_module {
 	int (*register_events)(int *codes, size_t, const struct px_info *, size_t,
 			       px_op_done *, void *);
 	int (*deregister_events)(int *codes, size_t, px_op_done *, void *);
-	void (*listener)(void), (*notify_event)(void);
+	void (*listener)(void);
+	int (*notify_event)(int code, const struct px_proc *, uint8_t range,
+			    struct px_info *, size_t, px_op_done *, void *);
 	int (*query)(struct px_proc *, struct px_query *, size_t, px_info_done *,
 		     void *);
 	void (*tool_connected)(void);
@@ -235,6 +276,15 @@ struct px_server_module {
 		 (const struct px_proc *, px_served *, void *ctx))                     \
 	FUNCTION(int, server_generate_locality_string,                                 \
 		 (const struct px_cpuset *, char **locality))                          \
+	FUNCTION(int, Data_pack,                                                       \
+		 (const struct px_proc *, struct px_buffer *, void *, int32_t n,       \
+		  uint16_t type))                                                      \
+	FUNCTION(int, Data_unpack,                                                     \
+		 (const struct px_proc *, struct px_buffer *, void *, int32_t *n,      \
+		  uint16_t type))                                                      \
+	FUNCTION(int, Notify_event,                                                    \
+		 (int code, const struct px_proc *, uint8_t range,                     \
+		  const struct px_info *, size_t, px_op_done *, void *ctx))            \
 	FUNCTION(const char *, Error_string, (int status))                             \
 	FUNCTION(const char *, Get_version, (void))
 

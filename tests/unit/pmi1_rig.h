@@ -278,9 +278,11 @@ static inline int host_map(const uint32_t *hosts, size_t np, size_t nodes)
 	const uint32_t app = 0;
 	struct buf b = { 0 };
 
-	wire_pack_host_map(
-		&b, &(struct wire_host_map){
-			    3, { hosts, np }, { names, nodes }, { names, nodes }, { &app, 1 } });
+	wire_pack_host_map(&b, &(struct wire_host_map){ 3,
+							{ hosts, np },
+							{ names, nodes },
+							{ names, nodes },
+							{ &app, 1 } });
 	return give(&b);
 }
 

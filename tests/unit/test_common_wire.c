@@ -140,10 +140,10 @@ static long next(struct wire_frame *f, const void *p, size_t left, struct err *e
 	};
 	unsigned char type = left < WIRE_HEAD_BYTES ? 0 : ((const unsigned char *)p)[4];
 
-	return wire_next_from(
-		sides[type] && sides[type] != WIRE_BOTH ? (enum wire_side)sides[type]
-							: WIRE_AGENT,
-		f, p, left, e);
+	return wire_next_from(sides[type] && sides[type] != WIRE_BOTH
+				      ? (enum wire_side)sides[type]
+				      : WIRE_AGENT,
+			      f, p, left, e);
 }
 
 /* Append a frame of random contents. */

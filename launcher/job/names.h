@@ -1,0 +1,25 @@
+/* names.h - what ranks publish under names, for all ranks of the job to look up
+ * (MPI_Publish_name and PMIx_Publish), and events, which go from one host to all others.
+ *
+ * Bounded: what has no room is refused.  A name stays until its rank takes it back, or
+ * it was to be read once, or the epoch ends. */
+#ifndef BERTH_LAUNCHER_JOB_NAMES_H
+#define BERTH_LAUNCHER_JOB_NAMES_H
+
+#include "launcher/job/job.h"
+
+/* Of one epoch: for acts.c. */
+struct names *names_open(struct job *j);
+void names_free(struct names *n); /* takes NULL */
+
+/* What agents say: each returns what is wrong with it, or NULL. */
+const char *names_publish(struct job *j, struct host *h, const struct wire_publish *m);
+const char *names_lookup(struct job *j, struct host *h, const struct wire_lookup *m);
+const char *names_unpublish(struct job *j, struct host *h,
+			    const struct wire_unpublish *m);
+const char *names_event(struct job *j, struct host *h, const struct wire_event *m);
+
+/* A rank has ended: it waits for no name any more. */
+void names_rank_ended(struct job *j, uint32_t rank);
+
+#endif
