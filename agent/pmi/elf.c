@@ -13,7 +13,7 @@ enum { OUR_ORDER = ELFDATA2MSB };
 #endif
 
 /* What a string of a list costs besides its bytes; words of a chain read at a time. */
-enum { STRING_COST = 64, CHAIN_WORDS = 64 };
+enum { STRING_COST = 64, CHAIN_WORDS = 1024 };
 
 /* What was read from the file, until all is parsed. */
 struct block {
@@ -65,7 +65,7 @@ static const uint8_t *read_block(struct image *f, uint64_t at, uint64_t n)
 	return b->bytes;
 }
 
-/* N bytes of the file from AT on.  NULL: it does not have them, or they are too many. */
+/* N bytes of the file from AT on.  NULL: it has fewer, or they are too many. */
 static const uint8_t *part(struct image *f, uint64_t at, uint64_t n)
 {
 	if (at > f->size || n > f->size - at || !spend(f, n))

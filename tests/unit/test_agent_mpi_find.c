@@ -1,5 +1,5 @@
-/* agent/pmi/elf.h and mpi_find.h: ELF files made here and real ones, what programs need,
- * where libpmix is. */
+/* agent/pmi/elf.h and mpi_find.h: ELF files made here and real ones, what programs
+ * need, where libpmix is. */
 #include <check.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -19,10 +19,12 @@
 enum { AT_FIRST = 0x10000, AT_STRINGS = 0x90000 }; /* addresses of its two segments */
 enum count { BY_HASH, BY_GNU_HASH, BY_SECTIONS, BY_NOTHING };
 
-/* Each list ends with NULL. */
+/* Each list ends with NULL.  Hash tables have the exports and, behind them, the late
+ * imports: functions to which a program has pointers. */
 struct spec {
-	const char *const *needed, *const *imports, *const *exports;
+	const char *const *needed, *const *imports, *const *exports, *const *late;
 	const char *rpath, *runpath;
+	unsigned strings_cut; /* bytes by which DT_STRSZ is too small */
 	enum count count;
 	bool is_narrow, is_static;
 };
@@ -102,7 +104,7 @@ static void put_dynamic(struct str *s, struct str *strings, const struct spec *s
 		{ DT_RPATH, spec->rpath ? in_strings(strings, spec->rpath) : 0 },
 		{ DT_RUNPATH, spec->runpath ? in_strings(strings, spec->runpath) : 0 },
 		{ DT_STRTAB, AT_STRINGS },
-		{ DT_STRSZ, strings_n },
+		{ DT_STRSZ, strings_n - spec->strings_cut },
 		{ DT_SYMTAB, AT_FIRST + symbols },
 		{ DT_HASH, spec->count == BY_HASH ? AT_FIRST + hash : 0 },
 		{ DT_GNU_HASH, spec->count == BY_GNU_HASH ? AT_FIRST + hash : 0 },
@@ -154,7 +156,7 @@ static struct str make(const struct spec *spec)
 	struct str out = { 0 }, parts = { 0 }, strings = { 0 };
 	size_t dynamic_n = 0, hash = 0;
 
-	str_addn(&strings, "", 1);
+	str_addn(&strings, "\0", 2); /* more than strings_cut */
 	for (int i = 0; i < 2; i++) {
 		uint32_t imports, exports;
 
@@ -165,6 +167,7 @@ static struct str make(const struct spec *spec)
 		PUT(&parts, narrow, Sym, .st_name = 0);
 		imports = put_symbols(&parts, &strings, spec, list(spec->imports), 0);
 		exports = put_symbols(&parts, &strings, spec, list(spec->exports), 7);
+		exports += put_symbols(&parts, &strings, spec, list(spec->late), 0);
 		hash = parts.len;
 		put_hash(&parts, spec, imports, exports);
 	}
@@ -172,7 +175,7 @@ static struct str make(const struct spec *spec)
 		  (unsigned)strings.len);
 	str_addn(&out, parts.s, parts.len);
 	str_addn(&out, strings.s, strings.len);
-	PUT(&out, narrow, Shdr, .sh_type = SHT_NULL);
+	PUT(&out, narrow, Shdr, .sh_type = SHT_DYNSYM, .sh_addr = 1, .sh_size = 999);
 	PUT(&out, narrow, Shdr, .sh_type = SHT_DYNSYM,
 	    .sh_addr = (unsigned)(AT_FIRST + head + dynamic_n),
 	    .sh_size = (unsigned)(hash - dynamic_n));
@@ -200,7 +203,9 @@ static void nothing_in(const struct elf *e)
 
 static const char *const two_needed[] = { "libberth.so.0.2", "libc.so.6", NULL };
 static const char *const three_imports[] = { "puts", "fork", "berth_init", NULL };
+static const char *const all_imports[] = { "puts", "fork", "berth_init", "late", NULL };
 static const char *const three_exports[] = { "environ", "a", "puts_not", NULL };
+static const char *const late_import[] = { "late", NULL };
 static const char *const one_folder[] = { "/here/lib", NULL };
 
 static struct spec usual(int i)
@@ -208,9 +213,15 @@ static struct spec usual(int i)
 	return (struct spec){ .needed = two_needed,
 			      .imports = three_imports,
 			      .exports = i & 4 ? NULL : three_exports,
+			      .late = i & 4 ? NULL : late_import,
 			      .runpath = "$ORIGIN/lib",
 			      .is_narrow = i & 8,
 			      .count = i & 3 };
+}
+
+static const char *const *usual_imports(int i)
+{
+	return i & 4 ? three_imports : all_imports;
 }
 
 /* ---- elf.h ---- */
@@ -228,7 +239,7 @@ START_TEST(parts_of_a_file)
 	} else {
 		ck_assert(e.is_elf && e.is_dynamic && !e.folders_first);
 		same_list(&e.needed, two_needed);
-		same_list(&e.imports, three_imports);
+		same_list(&e.imports, usual_imports(_i));
 		same_list(&e.folders, one_folder);
 	}
 	elf_free(&e);
@@ -308,6 +319,31 @@ START_TEST(files_of_others)
 }
 END_TEST
 
+/* A string that ends behind the table; a segment of strings that is smaller than the
+ * table, or larger than the file. */
+START_TEST(parts_past_their_ends)
+{
+	static const Elf64_Xword sizes[] = { 8, 1 << 20, UINT64_MAX };
+	const size_t at_size = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) +
+			       offsetof(Elf64_Phdr, p_filesz);
+	struct spec spec = usual(BY_HASH);
+	struct str file = make(&spec);
+	struct elf e;
+
+	for (int i = 0; i < LEN(sizes); i++) {
+		memcpy(file.s + at_size, &sizes[i], sizeof sizes[i]);
+		elf_parse(&e, file.s, file.len, "/here");
+		ck_assert(!e.is_elf);
+	}
+	str_free(&file);
+	spec.strings_cut = 1;
+	file = make(&spec);
+	elf_parse(&e, file.s, file.len, "/here");
+	ck_assert(!e.is_elf);
+	str_free(&file);
+}
+END_TEST
+
 /* N bytes in a block of their own, so that sanitizers see a read past them. */
 static struct elf parse_copy(const void *bytes, size_t n)
 {
@@ -339,7 +375,7 @@ START_TEST(truncated_at_each_byte)
 		if (e.is_elf) {
 			same_list(&e.needed, two_needed);
 			same_list(&f.needed, two_needed);
-			same_list(&e.imports, three_imports);
+			same_list(&e.imports, usual_imports(_i));
 		} else {
 			nothing_in(&e);
 		}
@@ -495,6 +531,9 @@ START_TEST(no_program)
 	ck_assert_int_eq(mpi_need(root), MPI_NEED_MAYBE);
 	ck_assert_int_eq(mpi_need(""), MPI_NEED_MAYBE);
 	ck_assert_int_eq(mpi_need("/dev/zero"), MPI_NEED_MAYBE);
+	/* it says that it is larger than it is, like a file that becomes shorter */
+	ck_assert_int_eq(mpi_need("/sys/kernel/mm/transparent_hugepage/enabled"),
+			 MPI_NEED_MAYBE);
 	ck_assert_int_eq(mpi_need(put("empty", "", 0)), MPI_NEED_MAYBE);
 	ck_assert_int_eq(mpi_need(put("script", script, sizeof script - 1)),
 			 MPI_NEED_MAYBE);
@@ -511,7 +550,7 @@ START_TEST(large_file)
 	ck_assert_int_eq(truncate(path, (off_t)1 << 30), 0);
 	elf_read(&e, path);
 	ck_assert(e.is_dynamic);
-	same_list(&e.imports, three_imports);
+	same_list(&e.imports, all_imports);
 	elf_free(&e);
 }
 END_TEST
@@ -685,8 +724,9 @@ START_TEST(order_of_places)
 	put("a/libpmix.so.2", "", 0);
 	put("b/libpmix.so.2", "", 0);
 	put("c/libpmix.so.2/x", "", 0);
+	put("d/libpmix.so.2", "", 0);
 	ck_assert_int_eq(symlink("a", at("link")), 0);
-	library_path = xasprintf(":%s:%s;%s:%s::b:%s:%s", at("b"), at("a"), at("c"),
+	library_path = xasprintf(":%s:%s;%s:%s::d:%s:%s", at("b"), at("a"), at("c"),
 				 at("link"), at("lib"), at("a"));
 	ck_assert_int_eq(chdir(root), 0);
 	finds(path, library_path,
@@ -789,6 +829,7 @@ static TCase *pure_case(void)
 	tcase_add_loop_test(c, parts_of_a_file, 0, 16);
 	tcase_add_loop_test(c, folders_of_a_file, 0, LEN(paths));
 	tcase_add_test(c, files_of_others);
+	tcase_add_test(c, parts_past_their_ends);
 	tcase_add_loop_test(c, truncated_at_each_byte, 0, 16);
 	tcase_add_loop_test(c, each_byte_changed, 0, 16);
 	tcase_add_test(c, more_than_may_be_kept);
