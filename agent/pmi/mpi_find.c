@@ -60,9 +60,26 @@ static bool is_way_out(const char *symbol)
 	return is_one_of(bare, names, sizeof names / sizeof *names);
 }
 
+/* A Fortran program may need nothing else of Open MPI: libmpi_mpifh.so.40 ... */
+static bool needs_fortran_of_openmpi(const struct elf *e)
+{
+	static const char end[] = ".so.40";
+
+	for (size_t i = 0; i < e->needed.n; i++) {
+		const char *name = e->needed.v[i];
+		const size_t n = strlen(name);
+
+		if (!strncmp(name, "libmpi_", 7) && n > sizeof end - 1 &&
+		    !strcmp(name + n - (sizeof end - 1), end))
+			return true;
+	}
+	return false;
+}
+
 static enum mpi_need need_of(const struct elf *e)
 {
-	if (has(&e->needed, openmpi) || has(&e->needed, libpmix))
+	if (has(&e->needed, openmpi) || has(&e->needed, libpmix) ||
+	    needs_fortran_of_openmpi(e))
 		return MPI_NEED_PMIX;
 	if (!e->needed.n) /* a static program has an MPI inside, perhaps */
 		return MPI_NEED_MAYBE;

@@ -7,9 +7,10 @@
  *
  * accept() asks the kernel whose socket is at the other end.  It closes a connection
  * whose other end belongs to another user, also root's where we are not root, or is
- * closed, or is not on this host, or of which the kernel does not tell the owner; then it
+ * closed, or is not on this host, or whose owner the kernel does not tell; then it
  * takes the next one.  So a listener that does not block ends with EAGAIN, and one that
- * blocks waits on.  It waits for nothing that a stranger does, and any thread may call it.
+ * blocks waits on.  It waits for nothing that a stranger does.  Any thread may call
+ * it.
  *
  * Source of the method: sock_diag(7), with all four parts of the address of the peer's
  * socket; without inet_diag in the kernel, /proc/net/tcp and tcp6; SO_PEERCRED of a UNIX

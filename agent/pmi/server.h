@@ -70,7 +70,7 @@ enum server_pmix_state {
 	SERVER_PMIX_FAILED, /* it cannot be opened or started */
 	SERVER_PMIX_LOST    /* it has ended after it was ready */
 };
-/* Begin to open, and after that to start, a PMIx server: its state tells how it goes. */
+/* Begin to open, and then to start, a PMIx server: its state tells how it goes. */
 void server_pmix_open(struct server *s, const struct server_pmix *with);
 void server_pmix_start(struct server *s, const struct server_pmix *with);
 /* *WHY: FAILED and LOST, why. */
@@ -94,7 +94,8 @@ const char *server_ended(struct server *s, size_t local, bool failed);
 bool server_aborts(struct server *s, size_t *local);
 /* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
 bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
-/* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed, lost, query, missing.  0, or -1 with E: the
+/* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
+ * lost, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 

@@ -1,6 +1,7 @@
 /* pmix_abi.h - what of libpmix.so.2's interface a client and a server need: the layouts
- * and numbers that releases 3 to 6 have in common (the server's: 4 to 6).  Of our own, so that a build needs no headers of
- * PMIx; tests/unit/test_lib_pmix_abi.c compares with them where they are.
+ * and numbers that releases 3 to 6 have in common (the server's: 4 to 6).  Of our own,
+ * so that a build needs no headers of PMIx; tests/unit/test_lib_pmix_abi.c compares
+ * with them where they are.
  *
  * Source: the PMIx standard 4.0, chapters 3 (data structures), 4 (initialisation), 7
  * (exchange of data), 16 (server). */

@@ -296,8 +296,8 @@ static uint16_t free_port(void)
 	return port;
 }
 
-/* The stranger's port is then that of a listener of ours, which the kernel gives for want
- * of the connection. */
+/* The stranger's port is then that of a listener of ours, which the kernel gives for
+ * want of the connection. */
 START_TEST(listener_in_place_of_a_stranger)
 {
 	const struct place p = place_open(&kinds[0]);
