@@ -819,6 +819,7 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 	wire_pack_pmix_open(&p->out,
 			    &(struct wire_pmix_open){ .libraries = with->libraries,
 						      .folder = p->folders->files,
+						      .memory = p->folders->memory,
 						      .nspace = job->nspace,
 						      .host = job->own,
 						      .node = job->node,

@@ -13,8 +13,8 @@
  * it.
  *
  * Source of the method: sock_diag(7), with all four parts of the address of the peer's
- * socket; without inet_diag in the kernel, /proc/net/tcp and tcp6; SO_PEERCRED of a UNIX
- * socket.  A check took 5 microseconds; by /proc, 25 with few sockets on the host, and
+ * socket; without inet_diag in the kernel, /proc/net/tcp and tcp6; SO_PEERCRED of a
+ * UNIX socket.  A check took 5 microseconds; by /proc, 25 with few sockets on the host, and
  * 1 more for each socket. */
 #ifndef BERTH_AGENT_PMI_PMIX_ACCEPT_H
 #define BERTH_AGENT_PMI_PMIX_ACCEPT_H
