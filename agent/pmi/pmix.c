@@ -34,7 +34,7 @@ struct pmix_rank {
 	bool present; /* between PMIx_Init and PMIx_Finalize */
 	bool seen;    /* it has called PMIx_Init */
 	bool busy;    /* it has taken part in a collective that ended */
-	bool ended, aborts, aborted;
+	bool ended, aborts, aborted, stuck;
 	int abort_code;
 	char *abort_text;
 };
@@ -96,6 +96,7 @@ struct pmix {
 	struct say *say, **last_say;
 	size_t nsays;
 	uint32_t aborts; /* ranks that nobody has asked for */
+	bool gave_for_absent, none_comes;
 };
 
 /* ---- the server's process ---- */
@@ -345,6 +346,11 @@ int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e)
 	return 0;
 }
 
+static bool is_in_init(const struct pmix_rank *r)
+{
+	return r->present && !r->busy && !r->ended;
+}
+
 static void on_failing(evutil_socket_t fd, short what, void *arg)
 {
 	struct pmix *p = arg;
@@ -359,6 +365,8 @@ static void on_failing(evutil_socket_t fd, short what, void *arg)
 		answer(p, one->id, true, 0, (wire_bytes){ 0 });
 		collect_free(p, one);
 	}
+	for (size_t i = 0; p->none_comes && i < p->s->job->ranks.n; i++)
+		p->rank[i].stuck |= is_in_init(&p->rank[i]);
 }
 
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
@@ -366,9 +374,12 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 	struct collect *one =
 		serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
-	if (!one)
+	if (one)
+		one->failed = true;
+	else if (serves(p) && p->gave_for_absent)
+		p->none_comes = true;
+	else
 		return;
-	one->failed = true;
 	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
 		loop_after_ms(p->failing, HANG_UP_MS);
 }
@@ -389,12 +400,14 @@ static void on_absent(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		absent |= p->rank[i].ended && !p->rank[i].seen;
-		waits |= p->rank[i].present && !p->rank[i].busy;
+		waits |= is_in_init(&p->rank[i]);
 	}
 	c = absent && waits && serves(p) ? count_of(p, EXCHANGE_PMIX_FENCE, 0, &all)
 					 : NULL;
-	if (c)
-		give(p, c, c->n++, false, (wire_bytes){ 0 });
+	if (!c)
+		return;
+	p->gave_for_absent = true;
+	give(p, c, c->n++, false, (wire_bytes){ 0 });
 }
 
 static void look_for_absent(struct pmix *p)
@@ -900,6 +913,18 @@ bool pmix_any_present(const struct pmix *p)
 	for (size_t i = 0; p && i < p->s->job->ranks.n; i++)
 		if (p->rank[i].present && !p->rank[i].ended)
 			return true;
+	return false;
+}
+
+bool pmix_stuck(struct pmix *p, size_t *local)
+{
+	for (size_t i = 0; p && p->none_comes && i < p->s->job->ranks.n; i++) {
+		if (!p->rank[i].stuck)
+			continue;
+		p->rank[i].stuck = false;
+		*local = i;
+		return true;
+	}
 	return false;
 }
 

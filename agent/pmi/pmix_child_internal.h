@@ -13,7 +13,7 @@
 struct px_server {
 	void *library;
 	char nspace[PX_NSPACE_BYTES];
-	char *folder;     /* for files */
+	char *folder; /* for files */
 	struct pmix_folders folders;
 	size_t data_most; /* bytes that this host may give to an exchange */
 #define FUNCTION(result, name, arguments) result(*name) arguments;

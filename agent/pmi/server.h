@@ -92,6 +92,9 @@ void server_said(struct server *s);
 const char *server_ended(struct server *s, size_t local, bool failed);
 /* A rank has called MPI_Abort since the last time, and waits to be ended: *LOCAL. */
 bool server_aborts(struct server *s, size_t *local);
+/* A rank is in MPI_Init, and one that it waits for has ended before: it cannot come out
+ * of it, and is to be ended: *LOCAL. */
+bool server_stuck(struct server *s, size_t *local);
 /* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
 bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
 /* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
