@@ -210,15 +210,21 @@ START_TEST(proc_is_only_read_in_need)
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	pmix_accept_guard();
-	if (_i || setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3))
+	if (_i)
 		assert_given(&p, connect_from(&p, 0));
-	else
-		ck_assert_int_eq(connect(fd, &p.to.any, p.bytes), 0);
-	if (files)
+	if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3)) {
+		printf("skipped: no right to SO_BINDTODEVICE\n");
+		return;
+	}
+	ck_assert_int_eq(connect(fd, &p.to.any, p.bytes), 0);
+	if (files) {
 		printf("skipped: this kernel has no inet_diag\n");
-	else
-		assert_none(&p);
-	ck_assert_uint_eq(answers, _i ? 1 : 2);
+		return;
+	}
+	assert_none(&p);
+	/* of both connections, or of both ends of the first */
+	ck_assert_uint_eq(answers, 2);
+	ck_assert_uint_eq(files, 0);
 }
 END_TEST
 
