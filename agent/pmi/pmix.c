@@ -240,6 +240,14 @@ static void mark_busy(struct pmix *p, const struct count *c)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
 }
 
+/* One of its ranks never comes: others are told, later. */
+static void fail(struct pmix *p, struct collect *one)
+{
+	one->failed = true;
+	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
+		loop_after_ms(p->failing, HANG_UP_MS);
+}
+
 /* False: it is no request that a server makes. */
 static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 {
@@ -259,7 +267,8 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 		answer(p, m->id, true, 0, none);
 		return true;
 	}
-	if (is_local(p->s, c) && c->use != EXCHANGE_PMIX_GROUP) {
+	if (m->withheld != PMIX_RANK_LOST && is_local(p->s, c) &&
+	    c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
 		answer(p, m->id, false, 0, m->withheld ? none : m->data);
 		return true;
@@ -270,7 +279,10 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	};
 	p->collect = one;
 	p->ncollects++;
-	give(p, c, one->number, m->withheld, m->data);
+	if (m->withheld == PMIX_RANK_LOST)
+		fail(p, one);
+	else
+		give(p, c, one->number, m->withheld, m->data);
 	return true;
 }
 
@@ -366,11 +378,8 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 	struct collect *one =
 		serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
-	if (!one)
-		return;
-	one->failed = true;
-	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
-		loop_after_ms(p->failing, HANG_UP_MS);
+	if (one)
+		fail(p, one);
 }
 
 /* ---- ranks that do not come ---- */

@@ -12,6 +12,10 @@ struct pmix_process {
 	int fd;    /* its socket */
 };
 
+/* A value of `withheld` in pmix_collect, where 1 says that the data is too long: a rank
+ * that takes part has ended before. */
+enum { PMIX_RANK_LOST = 2 };
+
 /* This program again, with "--pmix", as a brother of this process: so it is no child
  * that a rank could be taken for, and a sweep of what ranks left does not see it.  It
  * has the socket, and no other descriptor of ours.  0, or -1 with E. */
