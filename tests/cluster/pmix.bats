@@ -285,3 +285,21 @@ open_in() {
 	says "this host has no PMIx server for MPI: cannot make a folder in '/proc': "
 	hinted
 }
+
+# ---- what one rank tells another ----
+
+@test "names that ranks publish, events, queries" {
+	local release hosts one
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		for hosts in "${LAYOUTS[@]}"; do
+			run -0 r "${WITH[@]}" -H "$hosts" /vc/t/client publish event query
+			for one in publish event query; do
+				said_by 4 "rank R: $one: ok"
+			done
+		done
+		for hosts in n1:4 n1:2,n2:2; do
+			fails "$release" "$hosts" 137 "was ended by SIGKILL" die=lookup
+		done
+	done
+}
