@@ -241,6 +241,26 @@ static void mark_busy(struct pmix *p, const struct count *c)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
 }
 
+static void fail_later(struct pmix *p)
+{
+	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
+		loop_after_ms(p->failing, HANG_UP_MS);
+}
+
+/* One of its ranks never comes: others are told, later. */
+static void fail(struct pmix *p, struct collect *one)
+{
+	one->failed = true;
+	fail_later(p);
+}
+
+/* A rank has ended before MPI_Init: those in it never come out. */
+static void fail_absent(struct pmix *p)
+{
+	p->none_comes = true;
+	fail_later(p);
+}
+
 /* False: it is no request that a server makes. */
 static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 {
@@ -260,7 +280,8 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 		answer(p, m->id, true, 0, none);
 		return true;
 	}
-	if (is_local(p->s, c) && c->use != EXCHANGE_PMIX_GROUP) {
+	if (m->withheld != COLLECT_LACKS_RANK && is_local(p->s, c) &&
+	    c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
 		answer(p, m->id, false, 0, m->withheld ? none : m->data);
 		return true;
@@ -271,7 +292,10 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	};
 	p->collect = one;
 	p->ncollects++;
-	give(p, c, one->number, m->withheld, m->data);
+	if (m->withheld == COLLECT_LACKS_RANK)
+		fail(p, one);
+	else
+		give(p, c, one->number, m->withheld, m->data);
 	return true;
 }
 
@@ -375,13 +399,9 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 		serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
 	if (one)
-		one->failed = true;
+		fail(p, one);
 	else if (serves(p) && p->gave_for_absent)
-		p->none_comes = true;
-	else
-		return;
-	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
-		loop_after_ms(p->failing, HANG_UP_MS);
+		fail_absent(p);
 }
 
 /* ---- ranks that do not come ---- */

@@ -34,6 +34,7 @@ enum {
 	PX_SIZE = 4,
 	PX_UINT16 = 13,
 	PX_UINT32 = 14,
+	PX_STATUS = 20,
 	PX_VALUE = 21,
 	PX_PROC = 22,
 	PX_INFO = 24,
@@ -102,6 +103,7 @@ enum {
 #define PX_PROCDIR "pmix.pdir"
 #define PX_REINCARNATION "pmix.reinc"
 /* of a request */
+#define PX_LOCAL_STATUS "pmix.loc.col.st"
 #define PX_LOG_STDERR "pmix.log.stderr"
 #define PX_LOG_STDOUT "pmix.log.stdout"
 #define PX_GROUP_ASSIGN_ID "pmix.grp.actxid"
