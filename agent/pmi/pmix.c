@@ -606,9 +606,12 @@ void pmix_found(struct pmix *p, const struct wire_found *m)
 	flush(p);
 }
 
+/* One of libpmix itself is of no rank. */
 static void on_event(struct pmix *p, const struct wire_pmix_event *m)
 {
-	if (p->s->job->nodes > 1)
+	size_t local;
+
+	if (p->s->job->nodes > 1 && rank_of(p, m->rank, &local))
 		wire_pack_event(p->s->out,
 				&(struct wire_event){ p->s->job->epoch, m->rank,
 						      m->code, m->range, m->info });

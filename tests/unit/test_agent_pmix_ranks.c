@@ -512,9 +512,11 @@ END_TEST
 START_TEST(events)
 {
 	ready_server(_i ? 2 : 1);
-	CHILD(pmix_event, .rank = 1, .code = 5, .range = 4, .info = { "abc", 3 });
+	CHILD(pmix_event, .rank = 9, .code = 5, .range = 4, .info = { "abc", 3 });
+	CHILD(pmix_event, .rank = job.ranks.v[0], .code = 5, .range = 4,
+	      .info = { "abc", 3 });
 	if (_i) {
-		launcher_hears("event epoch=3 rank=1 code=5 range=4 info=(3 bytes)");
+		launcher_hears("event epoch=3 rank=2 code=5 range=4 info=(3 bytes)");
 		with("abc", 3);
 	}
 	launcher_hears_nothing();
