@@ -60,7 +60,8 @@ enum {
 	EXCHANGE_RANK_BYTES = 64
 			      << 10,   /* of PMI1, from one host, for each rank there */
 	EXCHANGE_PMIX_BYTES = 1 << 20, /* of PMIX_*, from all hosts together */
-	EXCHANGE_PMIX_HEAD = 8         /* of the record of one host */
+	EXCHANGE_PMIX_HEAD = 8,        /* of the record of one host */
+	EXCHANGES_MOST = 256 /* in which one host has given something, at a time */
 };
 
 /* In place of a process set: the init rounds. */

@@ -25,7 +25,8 @@ enum {
 	/* until ranks that are in MPI_Init are taken to wait for one that has ended */
 	ABSENT_MS = 5000,
 	COUNTS_MOST = 65536, /* lists of ranks that had an exchange */
-	COLLECTS_MOST = 4096,
+	/* some are left for libberth, and for ranks that do not come */
+	COLLECTS_MOST = EXCHANGES_MOST - EXCHANGES_MOST / 8,
 	SERVES_MOST = 65536,
 	SAYS_MOST = 256
 };
@@ -265,25 +266,30 @@ static void fail_absent(struct pmix *p)
 static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 {
 	const wire_bytes none = { 0 };
+	bool has_part = !m->ranks.n;
 	struct count *c;
 	struct collect *one;
 
 	if (m->use < EXCHANGE_PMIX_FENCE || m->use >= EXCHANGE_USES ||
 	    m->data.n > EXCHANGE_PMIX_BYTES / p->s->job->nodes)
 		return false;
-	for (size_t i = 0; i < m->ranks.n; i++)
+	for (size_t i = 0; i < m->ranks.n; i++) {
 		if (m->ranks.v[i] >= p->s->job->np ||
 		    (i && m->ranks.v[i] <= m->ranks.v[i - 1]))
 			return false;
-	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
-	if (!c || p->ncollects >= COLLECTS_MOST) {
-		answer(p, m->id, true, 0, none);
-		return true;
+		has_part |= host_of(p->s, m->ranks.v[i]) == p->s->job->node;
 	}
-	if (m->withheld != COLLECT_LACKS_RANK && is_local(p->s, c) &&
+	if (!has_part)
+		return false;
+	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
+	if (c && m->withheld != COLLECT_LACKS_RANK && is_local(p->s, c) &&
 	    c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
 		answer(p, m->id, false, 0, m->withheld ? none : m->data);
+		return true;
+	}
+	if (!c || p->ncollects >= COLLECTS_MOST) {
+		answer(p, m->id, true, 0, none);
 		return true;
 	}
 	one = xcalloc(1, sizeof *one);
@@ -583,25 +589,44 @@ static void on_log(struct pmix *p, const struct wire_pmix_log *m)
 
 /* ---- names and events: the launcher has the table ---- */
 
-static void on_publish(struct pmix *p, const struct wire_pmix_publish *m)
+/* These are false if no server asks so: the launcher would give this host up. */
+static bool on_publish(struct pmix *p, const struct wire_pmix_publish *m)
 {
+	size_t local, sum = 0;
+
+	for (size_t i = 0; i < m->sizes.n; i++)
+		sum += m->sizes.v[i];
+	if (!rank_of(p, m->rank, &local) || m->sizes.n != m->keys.n ||
+	    sum != m->values.n)
+		return false;
 	wire_pack_publish(p->s->out, &(struct wire_publish){ p->s->job->epoch, m->rank,
 							     m->id, m->once, m->keys,
 							     m->sizes, m->values });
+	return true;
 }
 
-static void on_lookup(struct pmix *p, const struct wire_pmix_lookup *m)
+static bool on_lookup(struct pmix *p, const struct wire_pmix_lookup *m)
 {
+	size_t local;
+
+	if (!rank_of(p, m->rank, &local))
+		return false;
 	wire_pack_lookup(p->s->out,
 			 &(struct wire_lookup){ p->s->job->epoch, m->rank, m->id,
 						m->wait, m->timeout_s, m->keys });
+	return true;
 }
 
-static void on_unpublish(struct pmix *p, const struct wire_pmix_unpublish *m)
+static bool on_unpublish(struct pmix *p, const struct wire_pmix_unpublish *m)
 {
+	size_t local;
+
+	if (!rank_of(p, m->rank, &local))
+		return false;
 	wire_pack_unpublish(
 		p->s->out,
 		&(struct wire_unpublish){ p->s->job->epoch, m->rank, m->id, m->keys });
+	return true;
 }
 
 void pmix_found(struct pmix *p, const struct wire_found *m)
@@ -614,9 +639,12 @@ void pmix_found(struct pmix *p, const struct wire_found *m)
 	flush(p);
 }
 
+/* One of libpmix itself is of no rank. */
 static void on_event(struct pmix *p, const struct wire_pmix_event *m)
 {
-	if (p->s->job->nodes > 1)
+	size_t local;
+
+	if (p->s->job->nodes > 1 && rank_of(p, m->rank, &local))
 		wire_pack_event(p->s->out,
 				&(struct wire_event){ p->s->job->epoch, m->rank,
 						      m->code, m->range, m->info });
@@ -699,6 +727,9 @@ static bool take(struct pmix *p, const struct wire_frame *f, struct err *e)
 {
 	bool sound = true;
 
+	/* before, no rank runs */
+	if (!serves(p) && f->type != WIRE_pmix_opened && f->type != WIRE_pmix_ready)
+		return false;
 	switch (f->type) {
 #define TAKE(name, call)                                                               \
 	case WIRE_##name: {                                                            \
@@ -712,15 +743,15 @@ static bool take(struct pmix *p, const struct wire_frame *f, struct err *e)
 	}
 		TAKE(pmix_opened, sound = on_opened(p, &m))
 		TAKE(pmix_ready, sound = on_ready(p, &m))
-		TAKE(pmix_collect, sound = serves(p) && on_collect(p, &m))
+		TAKE(pmix_collect, sound = on_collect(p, &m))
 		TAKE(pmix_get, on_get(p, &m))
 		TAKE(pmix_served, on_served(p, &m))
 		TAKE(pmix_client, on_client(p, &m))
 		TAKE(pmix_abort, on_abort(p, &m))
 		TAKE(pmix_log, on_log(p, &m))
-		TAKE(pmix_publish, on_publish(p, &m))
-		TAKE(pmix_lookup, on_lookup(p, &m))
-		TAKE(pmix_unpublish, on_unpublish(p, &m))
+		TAKE(pmix_publish, sound = on_publish(p, &m))
+		TAKE(pmix_lookup, sound = on_lookup(p, &m))
+		TAKE(pmix_unpublish, sound = on_unpublish(p, &m))
 		TAKE(pmix_event, on_event(p, &m))
 #undef TAKE
 	default:

@@ -77,25 +77,41 @@ static void remove_left(const char *parent)
 		closedir(d);
 }
 
-/* Into PATH, locked.  -1 with errno. */
+/* FD is the folder that PATH leads to. */
+static bool is_at(int fd, const char *path)
+{
+	struct stat a, b;
+
+	return !fstat(fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+/* Into PATH, locked.  -1 with errno.  An agent that begins at the same time may take it
+ * for one that was left, until it is locked. */
 static int make(char *path, size_t size, const char *parent)
 {
-	int fd;
+	enum { TRIES_MOST = 64 };
+	int fd = -1, error;
 
-	if ((size_t)snprintf(path, size, "%s/" NAME "XXXXXX", parent) >= size) {
-		*path = '\0';
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	if (!mkdtemp(path)) {
-		*path = '\0';
-		return -1;
-	}
-	fd = lock(path);
-	if (fd < 0) {
+	for (int i = 0; i < TRIES_MOST; i++) {
+		if ((size_t)snprintf(path, size, "%s/" NAME "XXXXXX", parent) >= size) {
+			errno = ENAMETOOLONG;
+			break;
+		}
+		if (!mkdtemp(path))
+			break;
+		fd = lock(path);
+		if (fd >= 0 && is_at(fd, path))
+			break;
+		error = fd >= 0 ? ENOENT : errno;
+		if (fd >= 0)
+			close(fd);
+		fd = -1;
 		rmdir(path);
-		*path = '\0';
+		errno = error;
 	}
+	if (fd < 0)
+		*path = '\0';
 	return fd;
 }
 

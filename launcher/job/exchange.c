@@ -6,8 +6,7 @@
 
 enum {
 	QUEUED_MOST = 64 << 20, /* bytes of answers that wait to be sent, about */
-	MORE_MS = 2,
-	PENDING_MOST = 256 /* exchanges in which one host has given, at a time */
+	MORE_MS = 2
 };
 
 struct exchanges {
@@ -196,7 +195,7 @@ const char *exchange_part(struct job *j, struct host *h, const struct wire_excha
 	*e = j->exchanges->first;
 	while (*e && !is_it(*e, m))
 		*e = (*e)->following;
-	if (!*e && pending(j, host) >= PENDING_MOST)
+	if (!*e && pending(j, host) >= EXCHANGES_MOST)
 		return "too many exchanges";
 	if (!*e)
 		*e = add(j, m);

@@ -38,8 +38,10 @@ void messages_start(struct job *j)
 			continue;
 		if (j->plan.local_size[i] > j->usage[i].ranks)
 			j->usage[i].ranks = j->plan.local_size[i];
-		if (m.mpi & MPI_GIVE_PMIX)
+		if (m.mpi & MPI_GIVE_PMIX) {
+			j->agents.host[i].out_due += MPI_QUEUED_MOST + MPI_ANSWER_MOST;
 			fence_host_map_send(j, &j->agents.host[i]);
+		}
 		wire_pack_start(&j->agents.host[i].out, &m);
 		agents_flush(&j->agents.host[i]);
 	}

@@ -1,9 +1,5 @@
 #include "launcher/job/mpi.h"
 
-/* Bytes that may wait to be sent to a host: what is asked for beyond that is not
- * there. */
-enum { QUEUED_MOST = 64 << 20 };
-
 uint32_t mpi_given(const struct job *j)
 {
 	const enum mpi mpi = (enum mpi)j->request->mpi;
@@ -23,7 +19,7 @@ uint32_t mpi_given(const struct job *j)
 
 static bool has_room(const struct host *h)
 {
-	return h->state == HOST_UP && h->out.len < QUEUED_MOST;
+	return h->state == HOST_UP && h->out.len < MPI_QUEUED_MOST;
 }
 
 const char *mpi_modex_request(struct job *j, struct host *h,

@@ -5,6 +5,10 @@
 
 #include "launcher/job/job.h"
 
+/* Bytes that may wait to be sent to a host: what is asked for beyond that is not there;
+ * and those of one answer. */
+enum { MPI_QUEUED_MOST = 64 << 20, MPI_ANSWER_MOST = 17 << 20 };
+
 /* Bits of enum mpi_given, from what all hosts found. */
 uint32_t mpi_given(const struct job *j);
 

@@ -3,12 +3,12 @@
 #include <event2/event.h>
 
 #include "common/loop.h"
+#include "launcher/job/mpi.h"
 
 enum {
 	NAMES_MOST = 65536,
-	BYTES_MOST = 16 << 20,
-	LOOKUPS_MOST = 65536,
-	QUEUED_MOST = 64 << 20 /* to one host; an event beyond that is lost to it */
+	BYTES_MOST = 16 << 20, /* of all names; of one answer */
+	LOOKUPS_MOST = 65536
 };
 
 /* What is published under one name. */
@@ -93,11 +93,14 @@ static struct name **find(struct names *n, const char *key)
 
 static void say(struct job *j, uint32_t host, const struct wire_found *m)
 {
+	const struct wire_found none = { .epoch = m->epoch,
+					 .id = m->id,
+					 .status = FOUND_NO_ROOM };
 	struct host *h = &j->agents.host[host];
 
 	if (h->state != HOST_UP)
 		return;
-	wire_pack_found(&h->out, m);
+	wire_pack_found(&h->out, h->out.len > MPI_QUEUED_MOST ? &none : m);
 	agents_flush(h);
 }
 
@@ -125,13 +128,19 @@ static bool answer(struct job *j, uint32_t host, uint32_t id, const wire_strv *k
 
 		if (!one)
 			continue;
+		if (values.len > BYTES_MOST) { /* it names one again and again */
+			count++;
+			continue;
+		}
 		found[count] = one->key;
 		owners[count] = one->owner;
 		sizes[count++] = (uint32_t)one->size;
 		buf_add(&values, one->value, one->size);
 	}
 	done = !must_all || count == keys->n;
-	if (done)
+	if (done && values.len > BYTES_MOST)
+		say_status(j, host, id, FOUND_NO_ROOM);
+	else if (done)
 		say(j, host,
 		    &(struct wire_found){
 			    .epoch = j->epoch,
@@ -143,7 +152,7 @@ static bool answer(struct job *j, uint32_t host, uint32_t id, const wire_strv *k
 			    .owners = { owners, count },
 			    .sizes = { sizes, count },
 			    .values = { buf_head(&values), values.len } });
-	for (size_t i = 0; done && i < keys->n; i++) {
+	for (size_t i = 0; done && values.len <= BYTES_MOST && i < keys->n; i++) {
 		struct name **at = find(n, keys->v[i]);
 
 		if (*at && (*at)->once)
@@ -309,7 +318,8 @@ const char *names_event(struct job *j, struct host *h, const struct wire_event *
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *other = &j->agents.host[i];
 
-		if (other == h || !job_reaches(j, i) || other->out.len > QUEUED_MOST)
+		if (other == h || !job_reaches(j, i) ||
+		    other->out.len > MPI_QUEUED_MOST)
 			continue;
 		wire_pack_event(&other->out, m);
 		agents_flush(other);

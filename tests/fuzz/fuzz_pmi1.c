@@ -229,13 +229,16 @@ static void launcher_maps(unsigned which, const struct wire_job *job)
 	static const uint32_t hosts[2][ALL_RANKS] = { { 0, 0, 0, 1, 1, 1 },
 						      { 1, 0, 1, 0, 1, 0 } };
 	static const char *const names[] = { "a", "b" };
+	static const uint32_t app = 0;
 	struct buf b = { 0 };
 
 	if (!awaits_host_map)
 		return;
 	wire_pack_host_map(&b, &(struct wire_host_map){ 1,
 							{ hosts[which & 1], job->np },
-							{ names, 2 } });
+							{ names, 2 },
+							{ names, 2 },
+							{ &app, 1 } });
 	check(!give(&b));
 	awaits_host_map = false;
 }
@@ -265,11 +268,12 @@ static bool step_bytes(unsigned what, const uint8_t **p, const uint8_t *end)
 
 static void take_aborts(void)
 {
+	const char *text;
 	size_t local;
 	int code;
 
 	while (server_aborts(server, &local))
-		check(server_aborted(server, local, &code));
+		check(server_aborted(server, local, &code, &text));
 }
 
 /* False: the launcher broke the protocol. */

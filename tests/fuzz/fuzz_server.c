@@ -154,14 +154,17 @@ static void launcher_says(unsigned which, const uint8_t *payload, size_t n)
 
 static void launcher_honest(unsigned which, const struct wire_job *job)
 {
-	static const uint32_t hosts[] = { 0, 0, 1, 1 }, lost[] = { 2 };
+	static const uint32_t hosts[] = { 0, 0, 1, 1 }, lost[] = { 2 }, app = 0;
 	static const char *const names[] = { "a", "b" };
 	struct wire_frame f;
 	struct buf b = { 0 };
 
 	if (which == 0)
-		wire_pack_host_map(&b, &(struct wire_host_map){
-					       1, { hosts, job->np }, { names, 2 } });
+		wire_pack_host_map(&b, &(struct wire_host_map){ 1,
+								{ hosts, job->np },
+								{ names, job->nodes },
+								{ names, job->nodes },
+								{ &app, 1 } });
 	else if (which < 4)
 		wire_pack_exchange_data(&b, &(struct wire_exchange_data){
 						    .epoch = 1,

@@ -53,6 +53,8 @@ struct conn {
 	struct buf answer[QUEUE];
 	size_t first, n; /* of answers that were not delivered */
 	uint32_t epoch, nranks, rank[RANKS_MOST];
+	uint32_t given; /* what `start` says of MPI */
+	bool full;      /* it takes no more bytes */
 	bool running[RANKS_MOST], started, told_stop;
 };
 
@@ -66,6 +68,7 @@ static struct rig {
 	bool cleaned[HOSTS_MOST]; /* a stream was opened to clean it up */
 	uint64_t clock_ahead_ns;  /* of all agents */
 	bool cannot[HOSTS_MOST];  /* its placement finds no program */
+	uint32_t mpi[HOSTS_MOST]; /* what it finds out about MPI */
 	uint32_t orders_of_kill;  /* `stop` without a grace */
 	uint32_t suspends, signals, queries, missing;
 	int broken; /* the end of a pipe without a reader */
@@ -108,7 +111,7 @@ static void on_job(struct conn *c, const struct wire_frame *f)
 	wire_free_job(&m);
 	ANSWER(c, placed, .epoch = c->epoch, .idle = "", .certificate = "",
 	       .id = g.cannot[c->host] ? "E_NOT_FOUND" : "", .rank = c->rank[0],
-	       .text = "there is no program 'x'", .hint = "");
+	       .text = "there is no program 'x'", .hint = "", .mpi = g.mpi[c->host]);
 }
 
 static void exits(struct conn *c, uint32_t local, uint32_t code)
@@ -153,11 +156,15 @@ static void on_check(struct conn *c)
 /* What an agent does with a frame of runner's. */
 static void obey(struct conn *c, const struct wire_frame *f)
 {
+	struct wire_start start;
+
 	switch (f->type) {
 	case WIRE_job:
 		on_job(c, f);
 		break;
 	case WIRE_start:
+		ck_assert(!wire_unpack_start(&start, f->payload, f->n, NULL));
+		c->given = start.mpi;
 		c->started = true;
 		for (uint32_t i = 0; i < c->nranks; i++) {
 			c->running[i] = true;
@@ -226,6 +233,8 @@ static size_t memory_send(struct conn *c, const void *data, size_t n)
 	struct err e;
 	long used;
 
+	if (c->full)
+		return 0;
 	buf_add(&c->in, data, n);
 	while ((used = wire_next_from(WIRE_LAUNCHER, &f, buf_head(&c->in), c->in.len,
 				      &e)) > 0) {
