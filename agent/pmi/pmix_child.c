@@ -167,11 +167,6 @@ static void use_topology(const char *xml)
 	free(path);
 }
 
-/* libpmix 4.2 and later keep what ranks put in a shared file, by default; a rank that
- * is killed at the wrong moment leaves that locked.  From this size on, a copy in each
- * rank is too much memory. */
-enum { HASH_BELOW = 4096 };
-
 static int become_server(const struct wire_pmix_open *m)
 {
 	struct px_list l = { 0 };
@@ -190,7 +185,9 @@ static int become_server(const struct wire_pmix_open *m)
 	px_text(&l, PX_HOSTNAME, m->host);
 	if (!*m->topology)
 		px_flag(&l, PX_SHARE_TOPOLOGY, true);
-	if (m->np < HASH_BELOW)
+	/* By default it is in a shared file, which a rank that is killed at the wrong
+	 * moment leaves locked. */
+	if (m->np < PMIX_LARGE_JOB)
 		setenv("PMIX_MCA_gds", "hash", 1);
 	pmix_accept_guard();
 	status = px.server_init(&upcalls, l.v, l.n);

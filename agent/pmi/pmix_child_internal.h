@@ -7,6 +7,10 @@
 #include "common/wire.h"
 #include "lib/boot/pmix_abi.h"
 
+/* From this number of ranks on, a copy of what libpmix knows in each rank is too much
+ * memory. */
+enum { PMIX_LARGE_JOB = 4096 };
+
 /* ---- pmix_child.c ---- */
 
 /* libpmix, once it is loaded, and the ranks' namespace. */

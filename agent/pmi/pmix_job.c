@@ -1,7 +1,7 @@
 /* What libpmix is told of the ranks: the job-level data of the PMIx standard.  Names of
- * hosts and ranks of each go as plain lists ("raw:"); libpmix derives from them where
- * each rank is.  More is said of local ranks alone: all that libpmix holds of a rank
- * costs it 1 KiB and more in each server (64,000 ranks: 780 MB). */
+ * hosts and ranks of each go as plain lists ("raw:").  Of ranks elsewhere only their
+ * place is said, and in a large job not even that, but for the host's name: what libpmix
+ * holds of a rank costs it 1 KiB and more in each server (64,000 ranks: 780 MB). */
 #include <errno.h>
 #include <dlfcn.h>
 #include <sys/stat.h>
@@ -235,6 +235,37 @@ static void add_rank(struct px_list *l, const struct wire_pmix_job *m, size_t lo
 	free(place);
 }
 
+/* Once libpmix is told of one rank, it derives nothing of the others. */
+static void add_rank_elsewhere(struct px_list *l, const struct wire_pmix_job *m,
+			       uint32_t rank, uint32_t local)
+{
+	const size_t app = app_of(m, rank);
+	struct px_list one = { 0 };
+
+	px_rank(&one, PX_KEY_RANK, rank);
+	px_u16(&one, PX_LOCAL_RANK, local);
+	px_u16(&one, PX_NODE_RANK, local);
+	px_u32(&one, PX_NODEID, m->hosts.v[rank]);
+	px_text(&one, PX_HOSTNAME, m->names.v[m->hosts.v[rank]]);
+	px_rank(&one, PX_GLOBAL_RANK, rank);
+	px_u32(&one, PX_APPNUM, (uint32_t)app);
+	px_rank(&one, PX_APP_RANK, rank - m->apps.v[app]);
+	px_array(l, PX_PROC_INFO, &one);
+}
+
+static void add_ranks_elsewhere(struct px_list *l, const struct wire_pmix_job *m)
+{
+	uint32_t *local = xcalloc(m->names.n, sizeof *local);
+
+	for (uint32_t rank = 0; rank < m->np; rank++) {
+		const uint32_t host = m->hosts.v[rank], here = local[host]++;
+
+		if (host != m->node)
+			add_rank_elsewhere(l, m, rank, here);
+	}
+	free(local);
+}
+
 static void add_job(struct px_list *l, const struct wire_pmix_job *m)
 {
 	char *folder = xasprintf("%s/job", px.folder);
@@ -278,6 +309,8 @@ static int register_job(const struct wire_pmix_job *m)
 		add_app(&l, m, i);
 	for (size_t i = 0; i < m->ranks.n; i++)
 		add_rank(&l, m, i);
+	if (m->np < PMIX_LARGE_JOB)
+		add_ranks_elsewhere(&l, m);
 	status = px.server_register_nspace(px.nspace, (int)m->ranks.n, l.v, l.n, NULL,
 					   NULL);
 	px_list_free(&l);

@@ -192,6 +192,7 @@ kill_in_fence() {
 	server) pids=$(on n2 pgrep -x berth-pmix) ;;
 	agent) pids=$(agents n2 | tail -1) ;;
 	"agent and guardian") pids=$(agents n2) ;;
+	all) pids=$(on n2 sh -c 'pgrep -x berth-agent; pgrep -x berth-pmix') ;;
 	esac
 	# shellcheck disable=SC2086 # words
 	on n2 kill -KILL $pids
@@ -210,7 +211,7 @@ no_ranks() { [ -z "$(ranks "$1"; on "$1" pgrep -x berth-pmix)" ]; }
 	all_clean n1 n2
 }
 
-@test "the agent is killed: nothing is left; its guardian, too: the next job clears up" {
+@test "the agent is killed: nothing is left; its guardian and the server, too: the next job clears up" {
 	mark_clean n1 n2
 	kill_in_fence agent
 	status_of_job 30
@@ -219,6 +220,12 @@ no_ranks() { [ -z "$(ranks "$1"; on "$1" pgrep -x berth-pmix)" ]; }
 	kill_in_fence "agent and guardian"
 	status_of_job 30
 	[ "$status" = 241 ]
+	wait_for no_ranks n2
+	run -0 r -q --no-tag -H n2:2 /vc/t/client info
+	all_clean n1 n2
+	kill_in_fence all
+	status_of_job 30
+	[ "$status" != 0 ] || { cat "$T/err"; return 1; }
 	wait_for no_ranks n2
 	run -0 on n2 sh -c 'ls -d /tmp/berth-pmix-* /dev/shm/berth-pmix-*'
 	run -0 r -q --no-tag -H n2:2 /vc/t/client info
