@@ -73,6 +73,11 @@ void agent_find_mpi(struct agent *a)
 	a->placing = true;
 }
 
+void agent_answer(struct agent *a)
+{
+	wire_pack_placed(&a->stream.out, &a->answer);
+}
+
 /* There is no PMIx server: does the job need one?  Then it cannot go on. */
 static bool is_needed(struct agent *a, const char *why)
 {

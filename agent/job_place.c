@@ -139,8 +139,3 @@ void agent_place(struct agent *a)
 	if (!a->placing)
 		agent_answer(a);
 }
-
-void agent_answer(struct agent *a)
-{
-	wire_pack_placed(&a->stream.out, &a->answer);
-}

@@ -208,11 +208,12 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	for (size_t i = 0; i < p->s->job->ranks.n; i++)
+	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		if (p->rank[i].in_barrier)
 			hang_up(&p->rank[i]);
-		else
-			p->rank[i].stuck |= is_in_init(&p->rank[i]);
+		/* it may wait on, in memory that it shares with another */
+		p->rank[i].stuck |= is_in_init(&p->rank[i]);
+	}
 }
 
 static void fail(struct pmi1 *p)

@@ -3,106 +3,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/pmi/pmix_accept.h"
 
 extern char **environ;
-
-struct px_server px;
-
-/* A call that the main thread is to make. */
-struct call {
-	px_op_done *done;
-	void *ctx;
-	struct call *next;
-};
-
-static struct {
-	int fd;     /* to the host */
-	int called; /* readable: there are calls to make */
-	struct buf in;
-	pthread_mutex_t sending, calling;
-	struct call *call, **last_call;
-} child = { .sending = PTHREAD_MUTEX_INITIALIZER,
-	    .calling = PTHREAD_MUTEX_INITIALIZER,
-	    .last_call = &child.call };
-
-/* ---- between threads and the host ---- */
-
-/* The host is gone: nobody else may be there to remove the folders.  libpmix's threads
- * run on until the exit. */
-static void __attribute__((noreturn)) leave(void)
-{
-	pmix_folders_remove(&px.folders);
-	_exit(0);
-}
-
-/* The guardian is dead, and so the host soon. */
-static void on_alarm(int signo)
-{
-	enum { LEAVES_S = 2 };
-	static volatile sig_atomic_t times;
-
-	(void)signo;
-	if (times++)
-		_exit(1);
-	alarm(LEAVES_S);
-}
-
-void child_say(struct buf *frame)
-{
-	pthread_mutex_lock(&child.sending);
-	while (frame->len) {
-		ssize_t n = send(child.fd, buf_head(frame), frame->len, MSG_NOSIGNAL);
-
-		if (n < 0 && errno != EINTR)
-			leave();
-		if (n > 0)
-			buf_drop(frame, (size_t)n);
-	}
-	pthread_mutex_unlock(&child.sending);
-	buf_free(frame);
-}
-
-void child_later(px_op_done *done, void *ctx)
-{
-	struct call *c = xmalloc(sizeof *c);
-
-	if (!done) {
-		free(c);
-		return;
-	}
-	*c = (struct call){ done, ctx, NULL };
-	pthread_mutex_lock(&child.calling);
-	*child.last_call = c;
-	child.last_call = &c->next;
-	pthread_mutex_unlock(&child.calling);
-	eventfd_write(child.called, 1);
-}
-
-static void make_calls(void)
-{
-	eventfd_t n;
-	struct call *c;
-
-	eventfd_read(child.called, &n);
-	pthread_mutex_lock(&child.calling);
-	c = child.call;
-	child.call = NULL;
-	child.last_call = &child.call;
-	pthread_mutex_unlock(&child.calling);
-	for (struct call *next; c; c = next) {
-		next = c->next;
-		c->done(PX_SUCCESS, c->ctx);
-		free(c);
-	}
-}
 
 /* ---- pmix_open ---- */
 
@@ -255,24 +162,37 @@ static bool take(const struct wire_frame *f, struct err *e)
 }
 
 /* False: the host is gone, or says what it never says. */
-static bool hear(void)
+static bool hear(int fd)
 {
 	enum { READ_BYTES = 65536 };
-	ssize_t got = read(child.fd, buf_reserve(&child.in, READ_BYTES), READ_BYTES);
+	static struct buf in;
+	ssize_t got = read(fd, buf_reserve(&in, READ_BYTES), READ_BYTES);
 	struct wire_frame f;
 	struct err e = { 0 };
 	long n = 0;
 
 	if (got <= 0)
 		return got < 0 && errno == EINTR;
-	child.in.len += (size_t)got;
-	while ((n = wire_next_from(WIRE_PMIX_HOST, &f, buf_head(&child.in),
-				   child.in.len, &e)) > 0) {
+	in.len += (size_t)got;
+	while ((n = wire_next_from(WIRE_PMIX_HOST, &f, buf_head(&in), in.len, &e)) >
+	       0) {
 		if (!take(&f, &e))
 			return false;
-		buf_drop(&child.in, (size_t)n);
+		buf_drop(&in, (size_t)n);
 	}
 	return !n;
+}
+
+/* The guardian is dead, and so the host soon. */
+static void on_alarm(int signo)
+{
+	enum { LEAVES_S = 2 };
+	static volatile sig_atomic_t times;
+
+	(void)signo;
+	if (times++)
+		_exit(1);
+	alarm(LEAVES_S);
 }
 
 int pmix_child_main(int fd)
@@ -282,14 +202,13 @@ int pmix_child_main(int fd)
 	signal(SIGALRM, on_alarm);
 	prctl(PR_SET_PDEATHSIG, (unsigned long)SIGALRM, 0L, 0L, 0L);
 	prctl(PR_SET_NAME, "berth-pmix");
-	child.fd = fd;
-	child.called = from[1].fd = eventfd(0, EFD_CLOEXEC);
+	from[1].fd = child_link(fd);
 	for (;;) {
 		if (poll(from, 2, -1) < 0 && errno != EINTR)
 			return 1;
 		if (from[1].revents)
-			make_calls();
-		if (from[0].revents && !hear())
-			leave();
+			child_make_calls();
+		if (from[0].revents && !hear(fd))
+			child_leave();
 	}
 }

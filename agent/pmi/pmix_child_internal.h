@@ -11,7 +11,7 @@
  * memory. */
 enum { PMIX_LARGE_JOB = 4096 };
 
-/* ---- pmix_child.c ---- */
+/* ---- pmix_link.c: the lowest ---- */
 
 /* libpmix, once it is loaded, and the ranks' namespace. */
 struct px_server {
@@ -26,10 +26,40 @@ struct px_server {
 };
 extern struct px_server px;
 
+/* FD leads to the host.  A descriptor that is readable when there are calls to make. */
+int child_link(int fd);
 /* Send FRAME, which is freed, to the host.  On any thread; waits until it is taken. */
 void child_say(struct buf *frame);
 /* Have the main thread call DONE with PX_SUCCESS and CTX. */
 void child_later(px_op_done *done, void *ctx);
+void child_make_calls(void);
+/* The host is gone: nobody else may be there to remove the folders.  libpmix's threads
+ * run on until the exit. */
+void child_leave(void) __attribute__((noreturn));
+
+/* A request that the host has not answered. */
+struct pending {
+	uint32_t id;
+	enum exchange_use use; /* EXCHANGE_INIT: none */
+	px_modex_done *modex;
+	px_op_done *op;
+	px_info_done *info;
+	px_lookup_done *lookup;
+	void *ctx;
+	bool wants_id; /* of a group */
+	struct px_proc *procs;
+	size_t nprocs;
+	struct pending *next;
+};
+
+/* A copy of P, with a number; 0: there are too many. */
+uint32_t pending_leave(const struct pending *p);
+/* The caller's to free; NULL: there is none. */
+struct pending *pending_fetch(uint32_t id);
+void pending_free(struct pending *p);
+
+/* Is I's key KEY? */
+bool upcall_is(const struct px_info *i, const char *key);
 
 /* ---- pmix_job.c ---- */
 
@@ -59,30 +89,6 @@ void upcall_collected(const struct wire_pmix_collected *m);
 void upcall_got(const struct wire_pmix_got *m);
 /* Another host asks. */
 void upcall_serve(const struct wire_pmix_serve *m);
-
-/* A request that the host has not answered. */
-struct pending {
-	uint32_t id;
-	enum exchange_use use; /* EXCHANGE_INIT: none */
-	px_modex_done *modex;
-	px_op_done *op;
-	px_info_done *info;
-	px_lookup_done *lookup;
-	void *ctx;
-	bool wants_id; /* of a group */
-	struct px_proc *procs;
-	size_t nprocs;
-	struct pending *next;
-};
-
-/* A copy of P, with a number; 0: there are too many. */
-uint32_t pending_leave(const struct pending *p);
-/* The caller's to free; NULL: there is none. */
-struct pending *pending_fetch(uint32_t id);
-void pending_free(struct pending *p);
-
-/* Is I's key KEY? */
-bool upcall_is(const struct px_info *i, const char *key);
 
 /* ---- pmix_names.c ---- */
 

@@ -3,61 +3,7 @@
  *
  * All upcalls run on libpmix's own thread, which must not wait for the host: they
  * leave behind what is to be called (struct pending). */
-#include <pthread.h>
-
 #include "agent/pmi/pmix_child_internal.h"
-
-enum { PENDING_MOST = 65536 };
-
-static struct {
-	pthread_mutex_t lock;
-	struct pending *first;
-	uint32_t id, n;
-} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-uint32_t pending_leave(const struct pending *p)
-{
-	struct pending *copy = xmalloc(sizeof *copy);
-	uint32_t id = 0;
-
-	*copy = *p;
-	pthread_mutex_lock(&waiting.lock);
-	if (waiting.n < PENDING_MOST) {
-		waiting.n++;
-		waiting.id = waiting.id % INT32_MAX + 1;
-		id = waiting.id;
-		copy->id = id;
-		copy->next = waiting.first;
-		waiting.first = copy;
-	}
-	pthread_mutex_unlock(&waiting.lock);
-	if (!id)
-		free(copy);
-	return id;
-}
-
-struct pending *pending_fetch(uint32_t id)
-{
-	struct pending **at, *p;
-
-	pthread_mutex_lock(&waiting.lock);
-	at = &waiting.first;
-	while (*at && (*at)->id != id)
-		at = &(*at)->next;
-	p = *at;
-	if (p) {
-		*at = p->next;
-		waiting.n--;
-	}
-	pthread_mutex_unlock(&waiting.lock);
-	return p;
-}
-
-void pending_free(struct pending *p)
-{
-	free(p->procs);
-	free(p);
-}
 
 /* ---- exchanges ---- */
 
@@ -88,11 +34,6 @@ static bool list_ranks(uint32_t *list, size_t *count, const struct px_proc *proc
 			list[kept++] = list[i];
 	*count = kept;
 	return true;
-}
-
-bool upcall_is(const struct px_info *i, const char *key)
-{
-	return !strncmp(i->key, key, sizeof i->key);
 }
 
 /* What libpmix says of a collective that it lets go on, though a rank here that should
