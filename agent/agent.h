@@ -79,6 +79,8 @@ void agent_start_ranks(struct agent *a);
 /* The programs are known: may they use MPI?  If a PMIx server is opened, the answer to
  * the launcher waits. */
 void agent_find_mpi(struct agent *a);
+/* The file of app APP's program.  To be freed. */
+char *agent_program_path(const struct agent *a, size_t app);
 /* Sends `placed`. */
 void agent_answer(struct agent *a);
 /* The program, environment and limits of local rank LOCAL, found once for its app. */

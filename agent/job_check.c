@@ -444,6 +444,36 @@ static bool check_programs(struct job_check *c)
 	return agent_app_start(a, 0)->err.id == ERR_NONE;
 }
 
+/* The MPI of the first rank's program, and the libpmix of its host's server. */
+static void check_mpi(struct job_check *c)
+{
+	struct agent *a = c->a;
+	char *program = agent_program_path(a, a->job->apps.v[0]);
+	struct str path = { 0 }, s = { 0 };
+	const char *name = mpi_name(program, &path), *library, *why, *version;
+
+	if (name)
+		str_addf(&s, "%s%s%s%s", name, path.len ? " (" : "", str_text(&path),
+			 path.len ? ")" : "");
+	version = server_pmix_version(a->ranks.server, &library);
+	server_pmix(a->ranks.server, &why);
+	if (*version)
+		str_addf(&s, "%s%.*s (%s)", s.len ? ", " : "",
+			 (int)(strstr(version, " (") ? strcspn(version, "(") - 1
+						     : strlen(version)),
+			 version, library);
+	else if (*why)
+		str_addf(&s, "%sPMI-1 alone: %s", s.len ? ", " : "", why);
+	if (a->mpi_need == MPI_NEED_NONE || !s.len)
+		say(c, CHECK_MPI, CHECK_SKIPPED, "", "%s",
+		    a->mpi ? "the program uses none" : "--mpi=none");
+	else
+		say(c, CHECK_MPI, CHECK_OK, "", "%s", str_text(&s));
+	str_free(&path);
+	str_free(&s);
+	free(program);
+}
+
 static void check_gpus(struct job_check *c)
 {
 	const struct gpus *g = &c->a->gpus;
@@ -503,6 +533,8 @@ void agent_check(struct agent *a, const struct wire_check *m)
 	c->timeout_ms = m->timeout_ms;
 	c->waits = 1;
 	startable = check_programs(c);
+	if (startable)
+		check_mpi(c);
 	check_gpus(c);
 	check_limit(c, CHECK_NOFILE, RLIMIT_NOFILE, a->job->nofile, NOFILE_ENOUGH);
 	check_limit(c, CHECK_MEMLOCK, RLIMIT_MEMLOCK, a->job->memlock, UINT64_MAX);

@@ -4,8 +4,7 @@
 #include "agent/placement/env.h"
 #include "agent/pmi/mpi_find.h"
 
-/* As its host sees it that is in its folder. */
-static char *program_path(const struct agent *a, size_t app)
+char *agent_program_path(const struct agent *a, size_t app)
 {
 	const char *path = a->start[app].program.path;
 
@@ -24,7 +23,7 @@ static enum mpi_need need(const struct agent *a, size_t *app)
 
 		if (!a->start[i].ready || a->start[i].err.id != ERR_NONE)
 			continue;
-		path = program_path(a, i);
+		path = agent_program_path(a, i);
 		one = mpi_need(path);
 		free(path);
 		if (a->job->flags & JOB_MPI && one == MPI_NEED_NONE)
@@ -44,7 +43,7 @@ static void open_server(struct agent *a, size_t app, enum mpi_need need)
 {
 	const struct env_base *env = &a->start[app].env;
 	struct strv libraries = { 0 };
-	char *path = program_path(a, app), *xml;
+	char *path = agent_program_path(a, app), *xml;
 
 	mpi_find_libpmix(&libraries, path, env_get(env, "BERTH_PMIX_LIBRARY"),
 			 env_get(env, "LD_LIBRARY_PATH"));

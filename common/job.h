@@ -64,6 +64,7 @@ enum check_row {
 	CHECK_WDIR,
 	CHECK_PROGRAM,
 	CHECK_IMPORTS,
+	CHECK_MPI,
 	CHECK_GPUS,
 	CHECK_CLOCK,
 	CHECK_MASTER,
@@ -74,8 +75,8 @@ enum check_row {
 enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
 
 #define CHECK_ROW_NAMES                                                                \
-	"ssh", "agent", "wdir", "program", "imports", "gpus", "clock", "master",       \
-		"nofile", "memlock"
+	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "clock",          \
+		"master", "nofile", "memlock"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by
  * them which failure came first. */

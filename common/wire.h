@@ -50,6 +50,12 @@ enum exchange_use {
 	EXCHANGE_PMIX_UNGROUP,
 	EXCHANGE_USES
 };
+/* Why there are no data in pmix_collect. */
+enum collect_withheld {
+	COLLECT_WHOLE,     /* there are */
+	COLLECT_TOO_LONG,  /* to be sent to all */
+	COLLECT_LACKS_RANK /* one that takes part has ended */
+};
 enum {
 	EXCHANGE_RANK_BYTES = 64
 			      << 10,   /* of PMI1, from one host, for each rank there */

@@ -21,7 +21,10 @@ enum {
 	KEYS_RANK_BYTES = 1 << 20, /* of all keys, for each rank of the job */
 	/* until those that wait for a rank that has ended are let go: before, the job
 	 * has ended them, and they do not speak of it */
-	HANG_UP_MS = 2000
+	HANG_UP_MS = 2000,
+	/* until ranks in MPI_Init are taken to wait for one that has ended: they may
+	 * wait in memory that they share, which nobody hears of */
+	ABSENT_MS = 5000
 };
 
 enum state { STATE_NEVER, STATE_INITIALISED, STATE_FINALISED, STATE_ABORTED };
@@ -33,7 +36,7 @@ struct pmi1_rank {
 	struct event *readable, *writable;
 	struct buf in, out;
 	enum state state;
-	bool in_barrier, waits_host_map, in_spawn, aborts, ended;
+	bool in_barrier, waits_host_map, in_spawn, aborts, ended, stuck;
 	int abort_code;
 };
 
@@ -52,7 +55,7 @@ struct pmi1 {
 	uint64_t barrier;
 	bool given;      /* what ranks here put, to the launcher */
 	bool has_failed; /* no barrier ends any more */
-	struct event *late;
+	struct event *late, *absent;
 	uint32_t aborts; /* ranks that nobody has asked for */
 };
 
@@ -194,6 +197,11 @@ static void on_get(struct pmi1_rank *r, const char *key)
 
 /* ---- barriers ---- */
 
+static bool is_in_init(const struct pmi1_rank *r)
+{
+	return r->state == STATE_INITIALISED && !r->ended && !r->p->barrier;
+}
+
 static void on_late(evutil_socket_t fd, short what, void *arg)
 {
 	struct pmi1 *p = arg;
@@ -203,6 +211,8 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		if (p->rank[i].in_barrier)
 			hang_up(&p->rank[i]);
+		else
+			p->rank[i].stuck |= is_in_init(&p->rank[i]);
 }
 
 static void fail(struct pmi1 *p)
@@ -256,6 +266,23 @@ static void give_if_complete(struct pmi1 *p)
 		n += p->rank[i].in_barrier || p->rank[i].ended;
 	}
 	if (waiting && n == p->s->job->ranks.n)
+		give(p);
+}
+
+/* A rank has ended that never came to MPI_Init.  The launcher names it, if it is asked
+ * for a barrier. */
+static void on_absent(evutil_socket_t fd, short what, void *arg)
+{
+	struct pmi1 *p = arg;
+	bool absent = false, waits = false;
+
+	(void)fd;
+	(void)what;
+	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
+		absent |= p->rank[i].ended && p->rank[i].state == STATE_NEVER;
+		waits |= is_in_init(&p->rank[i]);
+	}
+	if (absent && waits && !p->given)
 		give(p);
 }
 
@@ -332,6 +359,9 @@ static void becomes(struct pmi1_rank *r, enum state state)
 static void begin(struct pmi1_rank *r)
 {
 	becomes(r, STATE_INITIALISED);
+	for (size_t i = 0; i < r->p->s->job->ranks.n && !r->p->barrier; i++)
+		if (r->p->rank[i].ended && r->p->rank[i].state == STATE_NEVER)
+			loop_after_ms(r->p->absent, ABSENT_MS);
 	answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
 }
 
@@ -485,7 +515,8 @@ struct pmi1 *pmi1_open(struct server *s)
 
 	*p = (struct pmi1){ .s = s,
 			    .rank = xcalloc(s->job->ranks.n, sizeof *p->rank),
-			    .late = event_new(s->base, -1, 0, on_late, p) };
+			    .late = event_new(s->base, -1, 0, on_late, p),
+			    .absent = event_new(s->base, -1, 0, on_absent, p) };
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
 	return p;
@@ -498,6 +529,7 @@ void pmi1_free(struct pmi1 *p)
 	for (uint32_t i = 0; i < p->s->job->ranks.n; i++)
 		hang_up(&p->rank[i]);
 	event_free(p->late);
+	event_free(p->absent);
 	tdestroy(p->pairs, free);
 	buf_free(&p->puts);
 	buf_free(&p->all);
@@ -533,9 +565,23 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 		;
 	r->ended = true;
 	give_if_complete(p);
+	if (r->state == STATE_NEVER && !p->barrier)
+		loop_after_ms(p->absent, ABSENT_MS);
 	return r->state == STATE_INITIALISED
 		       ? "exited with status 0 between MPI_Init and MPI_Finalize"
 		       : NULL;
+}
+
+bool pmi1_stuck(struct pmi1 *p, size_t *local)
+{
+	for (size_t i = 0; p && i < p->s->job->ranks.n; i++) {
+		if (!p->rank[i].stuck)
+			continue;
+		p->rank[i].stuck = false;
+		*local = i;
+		return true;
+	}
+	return false;
 }
 
 bool pmi1_aborts(struct pmi1 *p, size_t *local)

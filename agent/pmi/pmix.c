@@ -35,7 +35,7 @@ struct pmix_rank {
 	bool present; /* between PMIx_Init and PMIx_Finalize */
 	bool seen;    /* it has called PMIx_Init */
 	bool busy;    /* it has taken part in a collective that ended */
-	bool ended, aborts, aborted;
+	bool ended, aborts, aborted, stuck;
 	int abort_code;
 	char *abort_text;
 };
@@ -97,6 +97,7 @@ struct pmix {
 	struct say *say, **last_say;
 	size_t nsays;
 	uint32_t aborts; /* ranks that nobody has asked for */
+	bool gave_for_absent, none_comes;
 };
 
 /* ---- the server's process ---- */
@@ -241,6 +242,26 @@ static void mark_busy(struct pmix *p, const struct count *c)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
 }
 
+static void fail_later(struct pmix *p)
+{
+	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
+		loop_after_ms(p->failing, HANG_UP_MS);
+}
+
+/* One of its ranks never comes: others are told, later. */
+static void fail(struct pmix *p, struct collect *one)
+{
+	one->failed = true;
+	fail_later(p);
+}
+
+/* A rank has ended before MPI_Init: those in it never come out. */
+static void fail_absent(struct pmix *p)
+{
+	p->none_comes = true;
+	fail_later(p);
+}
+
 /* False: it is no request that a server makes. */
 static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 {
@@ -261,7 +282,8 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	if (!has_part)
 		return false;
 	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
-	if (c && is_local(p->s, c) && c->use != EXCHANGE_PMIX_GROUP) {
+	if (c && m->withheld != COLLECT_LACKS_RANK && is_local(p->s, c) &&
+	    c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
 		answer(p, m->id, false, 0, m->withheld ? none : m->data);
 		return true;
@@ -276,7 +298,10 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	};
 	p->collect = one;
 	p->ncollects++;
-	give(p, c, one->number, m->withheld, m->data);
+	if (m->withheld == COLLECT_LACKS_RANK)
+		fail(p, one);
+	else
+		give(p, c, one->number, m->withheld, m->data);
 	return true;
 }
 
@@ -351,6 +376,11 @@ int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e)
 	return 0;
 }
 
+static bool is_in_init(const struct pmix_rank *r)
+{
+	return r->present && !r->busy && !r->ended;
+}
+
 static void on_failing(evutil_socket_t fd, short what, void *arg)
 {
 	struct pmix *p = arg;
@@ -365,6 +395,8 @@ static void on_failing(evutil_socket_t fd, short what, void *arg)
 		answer(p, one->id, true, 0, (wire_bytes){ 0 });
 		collect_free(p, one);
 	}
+	for (size_t i = 0; p->none_comes && i < p->s->job->ranks.n; i++)
+		p->rank[i].stuck |= is_in_init(&p->rank[i]);
 }
 
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
@@ -372,11 +404,10 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 	struct collect *one =
 		serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
-	if (!one)
-		return;
-	one->failed = true;
-	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
-		loop_after_ms(p->failing, HANG_UP_MS);
+	if (one)
+		fail(p, one);
+	else if (serves(p) && p->gave_for_absent)
+		fail_absent(p);
 }
 
 /* ---- ranks that do not come ---- */
@@ -395,12 +426,14 @@ static void on_absent(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		absent |= p->rank[i].ended && !p->rank[i].seen;
-		waits |= p->rank[i].present && !p->rank[i].busy;
+		waits |= is_in_init(&p->rank[i]);
 	}
 	c = absent && waits && serves(p) ? count_of(p, EXCHANGE_PMIX_FENCE, 0, &all)
 					 : NULL;
-	if (c)
-		give(p, c, c->n++, false, (wire_bytes){ 0 });
+	if (!c)
+		return;
+	p->gave_for_absent = true;
+	give(p, c, c->n++, false, (wire_bytes){ 0 });
 }
 
 static void look_for_absent(struct pmix *p)
@@ -850,6 +883,7 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 	wire_pack_pmix_open(&p->out,
 			    &(struct wire_pmix_open){ .libraries = with->libraries,
 						      .folder = p->folders->files,
+						      .memory = p->folders->memory,
 						      .nspace = job->nspace,
 						      .host = job->own,
 						      .node = job->node,
@@ -930,6 +964,18 @@ bool pmix_any_present(const struct pmix *p)
 	for (size_t i = 0; p && i < p->s->job->ranks.n; i++)
 		if (p->rank[i].present && !p->rank[i].ended)
 			return true;
+	return false;
+}
+
+bool pmix_stuck(struct pmix *p, size_t *local)
+{
+	for (size_t i = 0; p && p->none_comes && i < p->s->job->ranks.n; i++) {
+		if (!p->rank[i].stuck)
+			continue;
+		p->rank[i].stuck = false;
+		*local = i;
+		return true;
+	}
 	return false;
 }
 

@@ -74,13 +74,13 @@ static int end_get(uint32_t *to, uint16_t *port, const union address *a)
 /* The socket at the other end of FD, which is at OWN.  false: it is gone. */
 static bool ends_of_peer(struct ends *e, int fd, const union address *own)
 {
+	const uint32_t any = INET_DIAG_NOCOOKIE;
 	union address peer;
 	socklen_t bytes = sizeof peer;
 
 	if (getpeername(fd, &peer.any, &bytes))
 		return false;
-	*e = (struct ends){ .id.idiag_cookie = { INET_DIAG_NOCOOKIE,
-						 INET_DIAG_NOCOOKIE } };
+	*e = (struct ends){ 0, { 0, 0, { 0 }, { 0 }, 0, { any, any } } };
 	e->family = end_get(e->id.idiag_src, &e->id.idiag_sport, &peer);
 	if (e->family == AF_INET6)
 		e->id.idiag_if = peer.v6.sin6_scope_id;

@@ -35,6 +35,26 @@ static struct {
 
 /* ---- between threads and the host ---- */
 
+/* The host is gone: nobody else may be there to remove the folders.  libpmix's threads
+ * run on until the exit. */
+static void __attribute__((noreturn)) leave(void)
+{
+	pmix_folders_remove(&px.folders);
+	_exit(0);
+}
+
+/* The guardian is dead, and so the host soon. */
+static void on_alarm(int signo)
+{
+	enum { LEAVES_S = 2 };
+	static volatile sig_atomic_t times;
+
+	(void)signo;
+	if (times++)
+		_exit(1);
+	alarm(LEAVES_S);
+}
+
 void child_say(struct buf *frame)
 {
 	pthread_mutex_lock(&child.sending);
@@ -42,7 +62,7 @@ void child_say(struct buf *frame)
 		ssize_t n = send(child.fd, buf_head(frame), frame->len, MSG_NOSIGNAL);
 
 		if (n < 0 && errno != EINTR)
-			_exit(0); /* the host is gone */
+			leave();
 		if (n > 0)
 			buf_drop(frame, (size_t)n);
 	}
@@ -189,6 +209,8 @@ static void on_open(const struct wire_pmix_open *m)
 
 	if (library) {
 		px.folder = xstrdup(m->folder);
+		snprintf(px.folders.files, sizeof px.folders.files, "%s", m->folder);
+		snprintf(px.folders.memory, sizeof px.folders.memory, "%s", m->memory);
 		snprintf(px.nspace, sizeof px.nspace, "%s", m->nspace);
 		status = become_server(m);
 		answer.library = library;
@@ -260,7 +282,8 @@ int pmix_child_main(int fd)
 {
 	struct pollfd from[] = { { .fd = fd, .events = POLLIN }, { .events = POLLIN } };
 
-	prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0L, 0L, 0L);
+	signal(SIGALRM, on_alarm);
+	prctl(PR_SET_PDEATHSIG, (unsigned long)SIGALRM, 0L, 0L, 0L);
 	prctl(PR_SET_NAME, "berth-pmix");
 	child.fd = fd;
 	child.called = from[1].fd = eventfd(0, EFD_CLOEXEC);
@@ -270,6 +293,6 @@ int pmix_child_main(int fd)
 		if (from[1].revents)
 			make_calls();
 		if (from[0].revents && !hear())
-			_exit(0); /* libpmix's threads run */
+			leave();
 	}
 }

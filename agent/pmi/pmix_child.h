@@ -6,7 +6,8 @@
  * own.  What they are asked for by ranks becomes a message to the host (pmix_upcall.c);
  * the main thread reads the host's messages and calls libpmix (pmix_child.c; the job's
  * data: pmix_job.c).  libpmix is never asked to finalize, since that may hang: the host
- * kills the process.  It dies with the guardian, whose child it is. */
+ * kills the process.  If the host is gone, it removes its folders and exits; if it
+ * can't, it dies two seconds after the guardian, whose child it is. */
 #ifndef BERTH_AGENT_PMI_PMIX_CHILD_H
 #define BERTH_AGENT_PMI_PMIX_CHILD_H
 

@@ -3,6 +3,7 @@
 #define BERTH_AGENT_PMI_PMIX_CHILD_INTERNAL_H
 
 #include "agent/pmi/pmix_child.h"
+#include "agent/pmi/pmix_folder.h"
 #include "common/wire.h"
 #include "lib/boot/pmix_abi.h"
 
@@ -12,7 +13,8 @@
 struct px_server {
 	void *library;
 	char nspace[PX_NSPACE_BYTES];
-	char *folder;     /* for files */
+	char *folder; /* for files */
+	struct pmix_folders folders;
 	size_t data_most; /* bytes that this host may give to an exchange */
 #define FUNCTION(result, name, arguments) result(*name) arguments;
 	PX_SERVER_FUNCTIONS(FUNCTION)

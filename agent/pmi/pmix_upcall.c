@@ -90,9 +90,26 @@ static bool list_ranks(uint32_t *list, size_t *count, const struct px_proc *proc
 	return true;
 }
 
+bool upcall_is(const struct px_info *i, const char *key)
+{
+	return !strncmp(i->key, key, sizeof i->key);
+}
+
+/* What libpmix says of a collective that it lets go on, though a rank here that should
+ * take part has ended. */
+static bool lacks_rank(const struct px_info *info, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (upcall_is(&info[i], PX_LOCAL_STATUS) &&
+		    info[i].value.type == PX_STATUS &&
+		    (int)info[i].value.data.uint32 != PX_SUCCESS)
+			return true;
+	return false;
+}
+
 /* Give DATA to an exchange of these processes. */
 static int collect(struct pending *p, const struct px_proc *procs, size_t n,
-		   uint64_t name, const void *data, size_t ndata)
+		   uint64_t name, const void *data, size_t ndata, bool lost)
 {
 	uint32_t *list = xcalloc(n, sizeof *list);
 	struct wire_pmix_collect m = { .use = p->use, .name = name };
@@ -105,7 +122,7 @@ static int collect(struct pending *p, const struct px_proc *procs, size_t n,
 		status = PX_OUT_OF_RESOURCE;
 	if (status == PX_SUCCESS) {
 		m.ranks.v = list;
-		m.withheld = ndata > px.data_most;
+		m.withheld = lost ? COLLECT_LACKS_RANK : ndata > px.data_most;
 		if (!m.withheld)
 			m.data = (wire_bytes){ data, ndata };
 		wire_pack_pmix_collect(&frame, &m);
@@ -120,10 +137,8 @@ static int on_fence(const struct px_proc *procs, size_t n, const struct px_info 
 		    void *ctx)
 {
 	struct pending p = { .use = EXCHANGE_PMIX_FENCE, .modex = done, .ctx = ctx };
-	int status = collect(&p, procs, n, 0, data, ndata);
+	int status = collect(&p, procs, n, 0, data, ndata, lacks_rank(info, ninfo));
 
-	(void)info;
-	(void)ninfo;
 	if (status == PX_SUCCESS)
 		free(data);
 	return status;
@@ -134,9 +149,7 @@ static int on_connect(const struct px_proc *procs, size_t n, const struct px_inf
 {
 	struct pending p = { .use = EXCHANGE_PMIX_CONNECT, .op = done, .ctx = ctx };
 
-	(void)info;
-	(void)ninfo;
-	return collect(&p, procs, n, 0, NULL, 0);
+	return collect(&p, procs, n, 0, NULL, 0, lacks_rank(info, ninfo));
 }
 
 static int on_disconnect(const struct px_proc *procs, size_t n,
@@ -145,9 +158,7 @@ static int on_disconnect(const struct px_proc *procs, size_t n,
 {
 	struct pending p = { .use = EXCHANGE_PMIX_DISCONNECT, .op = done, .ctx = ctx };
 
-	(void)info;
-	(void)ninfo;
-	return collect(&p, procs, n, 0, NULL, 0);
+	return collect(&p, procs, n, 0, NULL, 0, lacks_rank(info, ninfo));
 }
 
 /* FNV-1a. */
@@ -158,11 +169,6 @@ static uint64_t hash(const char *text)
 	for (; *text; text++)
 		h = (h ^ (unsigned char)*text) * 1099511628211u;
 	return h;
-}
-
-bool upcall_is(const struct px_info *i, const char *key)
-{
-	return !strncmp(i->key, key, sizeof i->key);
 }
 
 static bool is_true(const struct px_info *i)
@@ -198,7 +204,8 @@ static int on_group(enum px_group what, char *name, const struct px_proc *procs,
 		return PX_OUT_OF_RESOURCE;
 	p.procs = xcalloc(n, sizeof *p.procs);
 	memcpy(p.procs, procs, n * sizeof *procs);
-	status = collect(&p, procs, n, hash(name), endpoints.bytes, endpoints.size);
+	status = collect(&p, procs, n, hash(name), endpoints.bytes, endpoints.size,
+			 lacks_rank(info, ninfo));
 	if (status != PX_SUCCESS)
 		free(p.procs);
 	return status;

@@ -224,6 +224,11 @@ bool server_aborts(struct server *s, size_t *local)
 	return s && (pmi1_aborts(s->pmi1, local) || pmix_aborts(s->pmix, local));
 }
 
+bool server_stuck(struct server *s, size_t *local)
+{
+	return s && (pmi1_stuck(s->pmi1, local) || pmix_stuck(s->pmix, local));
+}
+
 bool server_aborted(const struct server *s, size_t local, int *code, const char **text)
 {
 	*text = "";

@@ -70,7 +70,7 @@ enum server_pmix_state {
 	SERVER_PMIX_FAILED, /* it cannot be opened or started */
 	SERVER_PMIX_LOST    /* it has ended after it was ready */
 };
-/* Begin to open, and after that to start, a PMIx server: its state tells how it goes. */
+/* Begin to open, and then to start, a PMIx server: its state tells how it goes. */
 void server_pmix_open(struct server *s, const struct server_pmix *with);
 void server_pmix_start(struct server *s, const struct server_pmix *with);
 /* *WHY: FAILED and LOST, why. */
@@ -92,9 +92,13 @@ void server_said(struct server *s);
 const char *server_ended(struct server *s, size_t local, bool failed);
 /* A rank has called MPI_Abort since the last time, and waits to be ended: *LOCAL. */
 bool server_aborts(struct server *s, size_t *local);
+/* A rank is in MPI_Init, and one that it waits for has ended before: it cannot come out
+ * of it, and is to be ended: *LOCAL. */
+bool server_stuck(struct server *s, size_t *local);
 /* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
 bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
-/* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed, lost, query, missing.  0, or -1 with E: the
+/* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
+ * lost, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 

@@ -130,6 +130,7 @@ void pmi1_free(struct pmi1 *p); /* takes NULL, as do the others */
 int pmi1_connect(struct pmi1 *p, uint32_t local, int *fd);
 /* As server_ended(), server_aborts() and server_aborted(). */
 const char *pmi1_ended(struct pmi1 *p, uint32_t local);
+bool pmi1_stuck(struct pmi1 *p, size_t *local);
 bool pmi1_aborts(struct pmi1 *p, size_t *local);
 bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code);
 void pmi1_host_map(struct pmi1 *p);
@@ -148,6 +149,7 @@ const char *pmix_version(const struct pmix *p, const char **library);
 wire_strv pmix_environment(const struct pmix *p, size_t local);
 bool pmix_any_present(const struct pmix *p);
 const char *pmix_ended(struct pmix *p, size_t local);
+bool pmix_stuck(struct pmix *p, size_t *local);
 bool pmix_aborts(struct pmix *p, size_t *local);
 bool pmix_aborted(const struct pmix *p, size_t local, int *code, const char **text);
 const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream);

@@ -29,8 +29,8 @@ struct guarded {
  * its stream.  The guardian forwards TERM to the agent.  Fills in G. */
 int guard_split(struct guarded *g, struct err *e);
 
-/* Kill everything below this process and in G's cgroup, which goes with the folders, and
- * reap it.  Gives up once no process has died for PATIENCE_MS. */
+/* Kill everything below this process and in G's cgroup, and reap it; the cgroup and the
+ * folders go.  Gives up once no process has died for PATIENCE_MS. */
 void guard_kill_all(struct guarded *g, unsigned patience_ms);
 
 #endif

@@ -445,12 +445,12 @@ static void settle_killing(struct ranks *r, uint64_t now)
 	procs_free(&p);
 }
 
-/* MPI_Abort says why, and then waits for its end. */
+/* MPI_Abort says why, and then waits for its end.  One that is stuck has said nothing. */
 static void end_aborted(struct ranks *r)
 {
 	size_t local;
 
-	while (server_aborts(r->server, &local))
+	while (server_aborts(r->server, &local) || server_stuck(r->server, &local))
 		if (r->v[local].state == RANK_RUNNING) {
 			r->v[local].killed = true;
 			kill(-r->v[local].pid, SIGKILL);

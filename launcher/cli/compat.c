@@ -221,8 +221,8 @@ static bool has_prefix(const char *list, const char *name)
 	return false;
 }
 
-/* The text is the variable; or it says why parameters of PRRTE and PMIx, which are for
- * the daemons of Open MPI, are ignored. */
+/* The text is the variable; or it says why parameters of PRRTE, which are for the
+ * daemons of Open MPI, are ignored. */
 static int set_mca(const struct setting *s, const struct compat *c,
 		   const char *const value[2], struct err *e)
 {
@@ -236,13 +236,16 @@ static int set_mca(const struct setting *s, const struct compat *c,
 		"filem_ state_";
 	struct str shown = { 0 };
 	const char *what;
-	char *name = xasprintf("OMPI_MCA_%s", value[0]);
+	const bool pmix = !strncmp(c->text, "PMIX", 4);
+	char *name = xasprintf("%s_MCA_%s", pmix ? "PMIX" : "OMPI", value[0]);
 	int rc = 0;
 
 	str_addf(&shown, "%s %s ", s->typed, value[0]);
 	str_add_value(&shown, value[0], value[1]);
 	what = str_text(&shown);
-	if (has_prefix(mapping, value[0]))
+	if (pmix)
+		rc = give(s, s->app != s->r->app, name, value[1], e);
+	else if (has_prefix(mapping, value[0]))
 		rc = not_supported(what, c,
 				   "say where ranks run with -H, -ppn and --map-by", e);
 	else if (!strchr(c->text, '='))
@@ -351,7 +354,8 @@ const struct compat compat_table[] = {
 	/* Open MPI */
 	{ "--mca -gmca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
 	{ "--omca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
-	{ "--prtemca --pmixmca --gpmixmca", OMPI, 2, set_mca, NO_NOISE, 0 },
+	{ "--pmixmca --gpmixmca", OMPI, 2, set_mca, "PMIX_MCA_A=B", OPTION_APP },
+	{ "--prtemca", OMPI, 2, set_mca, NO_NOISE, 0 },
 	{ "--allow-run-as-root", OMPI, 0, ignore, "root may run jobs", 0 },
 	{ "--bynode", OMPI, 0, same, "map-by=node", 0 },
 	{ "--byslot", OMPI, 0, same, "map-by=slot", 0 },

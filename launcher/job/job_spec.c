@@ -31,7 +31,7 @@ static void random_bytes(void *bytes, size_t n)
 		die("no random numbers", errno);
 }
 
-/* Whoever knows the name may speak for a rank: it is not the job's id, which
+/* A process that knows the name may speak for a rank: it is not the job's id, which
  * /proc/net/unix shows to all. */
 static void name_nspace(struct job_spec *s)
 {

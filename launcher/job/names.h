@@ -1,5 +1,5 @@
 /* names.h - what ranks publish under names, for all ranks of the job to look up
- * (MPI_Publish_name and PMIx_Publish), and events, which go from one host to all others.
+ * (MPI_Publish_name, PMIx_Publish), and events, which go from one host to all others.
  *
  * Bounded: what has no room is refused, and an event is lost to a host that reads none.
  * A name stays until its rank takes it back, or it was to be read once, or the epoch

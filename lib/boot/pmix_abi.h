@@ -1,6 +1,7 @@
 /* pmix_abi.h - what of libpmix.so.2's interface a client and a server need: the layouts
- * and numbers that releases 3 to 6 have in common (the server's: 4 to 6).  Of our own, so that a build needs no headers of
- * PMIx; tests/unit/test_lib_pmix_abi.c compares with them where they are.
+ * and numbers that releases 3 to 6 have in common (the server's: 4 to 6).  Of our own,
+ * so that a build needs no headers of PMIx; tests/unit/test_lib_pmix_abi.c compares
+ * with them where they are.
  *
  * Source: the PMIx standard 4.0, chapters 3 (data structures), 4 (initialisation), 7
  * (exchange of data), 16 (server). */
@@ -33,6 +34,7 @@ enum {
 	PX_SIZE = 4,
 	PX_UINT16 = 13,
 	PX_UINT32 = 14,
+	PX_STATUS = 20,
 	PX_VALUE = 21,
 	PX_PROC = 22,
 	PX_INFO = 24,
@@ -101,6 +103,7 @@ enum {
 #define PX_PROCDIR "pmix.pdir"
 #define PX_REINCARNATION "pmix.reinc"
 /* of a request */
+#define PX_LOCAL_STATUS "pmix.loc.col.st"
 #define PX_LOG_STDERR "pmix.log.stderr"
 #define PX_LOG_STDOUT "pmix.log.stdout"
 #define PX_GROUP_ASSIGN_ID "pmix.grp.actxid"

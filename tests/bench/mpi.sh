@@ -24,3 +24,6 @@ measure() {
 ranks=("$@")
 measure mpich4 mpicc.mpich mpiexec.hydra
 measure mpich5 "$PEERS/mpich/bin/mpicc" "$PEERS/mpich/bin/mpiexec"
+# as root, and on fewer cores than ranks, Open MPI's launcher wants to be asked twice
+measure openmpi4 mpicc.openmpi mpirun.openmpi --allow-run-as-root --oversubscribe
+measure openmpi5 "$PEERS/ompi/bin/mpicc" "$PEERS/ompi/bin/mpirun" --allow-run-as-root --map-by :oversubscribe

@@ -98,7 +98,7 @@ trace() {
 	on "$1" sh -c 'for f in $(grep -slzF BERTH_JOB= /proc/[0-9]*/environ); do
 			echo "process $(tr "\0" " " < ${f%environ}cmdline)"
 		done
-		pgrep -lx berth-agent | sed "s/^/process /"
+		(pgrep -lx berth-agent; pgrep -lx berth-pmix) | sed "s/^/process /"
 		find /tmp /dev/shm -mindepth 1 -path "$0" -prune -o ! -path "/dev/shm/berth-[0-9]*" -print 2> /dev/null | sed "s/^/file /"
 		cat /proc/net/tcp /proc/net/tcp6 | awk "\$4 == \"0A\" {print \"listens\", \$2}"
 		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix

@@ -5,9 +5,11 @@
 # MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
 load jobs
 
-# NAME, compiler and its options of each MPI that speaks PMI-1.  Intel MPI has the headers of MPICH.
+# NAME, compiler and its options of each MPI that is here.  Intel MPI has the headers of MPICH.
 mpis() {
 	local mpich4 peers=$ROOT/build/peers
+	[ -z "$(command -v mpicc.openmpi)" ] || echo "ompi4 mpicc.openmpi"
+	[ ! -e "$peers/ompi/complete" ] || echo "ompi5 $peers/ompi/bin/mpicc"
 	mpich4=$(command -v mpicc.mpich) || return 0
 	echo "mpich4 $mpich4"
 	[ ! -e "$peers/mpich/complete" ] || echo "mpich5 $peers/mpich/bin/mpicc"
@@ -34,11 +36,11 @@ teardown_file() {
 setup() {
 	local program
 	need_cluster
-	[ -n "$(mpis)" ] || skip "no mpicc.mpich (tests/deps launchers installs it)"
+	[ -n "$(mpis)" ] || skip "no MPI (tests/deps launchers installs it)"
 	mkdir -p "$STATE/t"
 	chmod 1777 "$STATE/t"
 	PROGRAMS=()
-	for program in "$BATS_FILE_TMPDIR"/{mpich?,impi21}; do
+	for program in "$BATS_FILE_TMPDIR"/{mpich?,impi21,ompi?}; do
 		[ -x "$program" ] || continue
 		cp "$program" "$STATE/t"
 		PROGRAMS+=("/vc/t/$(basename "$program")")
@@ -46,21 +48,33 @@ setup() {
 }
 
 # OPTION... PROGRAM...: on several hosts a rank of MPICH 4.0.2 may wait in MPI_Finalize, in UCX, for one that
-# is in MPICH's last barrier already (under hydra, too).  Such a run is repeated; if it hangs three times,
+# is in MPICH's last barrier already (under hydra, too: half of the runs, and more on a busy machine).  Then
 # its output counts, which has come by then.
 runs() {
-	local i
-	for i in 1 2 3; do
-		run on n0 timeout -k 5 20 "$RUNNER" -q "$@" < /dev/null
-		[[ $status = 124 && $* == */mpich4* ]] || return "$status"
-		echo "# MPICH 4 hangs in MPI_Finalize" >&3
-	done
+	local limit=30
+	[[ $* != */mpich4* ]] || limit=8
+	run on n0 timeout -k 5 $limit "$RUNNER" -q "$@" < /dev/null
+	[[ $status = 124 && $* == */mpich4* ]] || return "$status"
+	echo "# MPICH 4 hangs in MPI_Finalize" >&3
 }
 
-# HOSTS N: all ranks say who they are, as Berth has it.
+# One of MPICH 5 and Intel MPI and one of Open MPI, by chance; all of them by make soak.
+some() {
+	if [ -n "${MPI_SIZES-}" ]; then
+		sound
+	else
+		sound | grep -v ompi | shuf -n 1
+		sound | grep ompi | shuf -n 1
+	fi
+}
+
+# Those that do not.
+sound() { printf '%s\n' "${PROGRAMS[@]}" | grep -v mpich4; }
+
+# HOSTS N [PROGRAM...]: all ranks say who they are, as Berth has it.
 all_say_hello() {
 	local p sum=$(($2 * ($2 - 1) / 2))
-	for p in "${PROGRAMS[@]}"; do
+	for p in "${@:3}"; do
 		runs --no-tag -H "$1" "$p" hello
 		[ "$(grep -c "^rank [0-9]* of $2, local .*, sum $sum\$" <<< "$output")" = "$2" ] || {
 			echo "$p on $1: $output"
@@ -70,12 +84,13 @@ all_say_hello() {
 }
 
 @test "hello on 1, 2 and 4 hosts, with equal and other numbers of ranks" {
-	all_say_hello n1:1 1
-	all_say_hello n1:5 5
-	all_say_hello n1:2,n2:2 4
-	all_say_hello n1:2,n2:1,n3:3 6
-	all_say_hello "n[1-4]" 4
-	all_say_hello "n[1-4]:2" 8
+	all_say_hello n1:1 1 "${PROGRAMS[@]}"
+	all_say_hello n1:5 5 "${PROGRAMS[@]}"
+	all_say_hello n1:2,n2:2 4 "${PROGRAMS[@]}"
+	# shellcheck disable=SC2046 # words
+	for hosts in "n1:2,n2:1,n3:3 6" "n[1-4] 4" "n[1-4]:2 8"; do
+		all_say_hello ${hosts% *} ${hosts#* } $(some)
+	done
 }
 
 # MPI_SIZES: how many ranks; one number by chance.
@@ -83,7 +98,7 @@ all_say_hello() {
 	local n hosts p
 	for n in ${MPI_SIZES:-$((RANDOM % 16 + 1))}; do
 		for hosts in n1:16 n1:8,n2:8 "n[1-4]:4"; do
-			for p in "${PROGRAMS[@]}"; do
+			for p in $(some); do
 				runs --no-tag --map-by node -np "$n" -H "$hosts" "$p" hello
 				[ "$(grep -c "^rank [0-9]* of $n, local .*, sum $((n * (n - 1) / 2))\$" <<< "$output")" = "$n" ] || {
 					echo "$p -np $n -H $hosts: $output"
@@ -96,7 +111,7 @@ all_say_hello() {
 }
 
 @test "messages and communicators" {
-	for p in "${PROGRAMS[@]}"; do
+	for p in $(some); do
 		runs --no-tag -H n1:2,n2:2 "$p" ring 20
 		[ "$output" = "token 80" ]
 		runs --no-tag -H n1:2,n2:2 "$p" dups 20
@@ -114,7 +129,7 @@ fails() {
 }
 
 @test "MPI_Abort, and ranks that end without MPI_Finalize or MPI_Init" {
-	for p in "${PROGRAMS[@]}"; do
+	for p in $(some); do
 		fails "$p" abort 5 5 "called MPI_Abort with 5"
 		fails "$p" abort 256 1 "called MPI_Abort with 256"
 		fails "$p" exit 3 3 "exited with status 3"
@@ -125,8 +140,68 @@ fails() {
 }
 
 @test "with --keep-going the others do not wait for ever" {
-	run r -q --keep-going -H n1:2,n2:2 "${PROGRAMS[0]}" early 0
-	[[ $status != 0 && $status != 124 ]]
+	for p in $(some); do
+		run r -q --keep-going -H n1:2,n2:2 "$p" early 0
+		[[ $status != 0 && $status != 124 ]]
+	done
+}
+
+# What the programs of Open MPI in PROGRAMS are.
+of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
+
+@test "Open MPI: names and ports, MPI Sessions" {
+	[ -n "$(of_openmpi)" ] || skip "no Open MPI (tests/deps launchers installs it)"
+	for p in $(of_openmpi); do
+		for hosts in n1:4 n1:2,n2:2; do
+			runs --no-tag -H "$hosts" "$p" names
+			[ "$(grep -c '^connected, sum 6$' <<< "$output")" = 4 ]
+			[[ $p == *ompi5 ]] || continue
+			runs --no-tag -H "$hosts" "$p" sessions
+			[ "$(grep -c '^session of 4, sum 6$' <<< "$output")" = 4 ]
+		done
+	done
+}
+
+@test "--mpi=pmi1 and --mpi=pmix each connect programs of their kind" {
+	local p kind
+	for p in $(some); do
+		kind=pmi1
+		[[ $p != *ompi? ]] || kind=pmix
+		runs --no-tag --mpi=$kind -H n1:2,n2:2 "$p" hello
+		[ "$(grep -c 'sum 6$' <<< "$output")" = 4 ]
+	done
+}
+
+@test "no MPI moves its threads to other CPUs" {
+	local p n
+	for p in "${PROGRAMS[@]}"; do
+		for n in 1 2; do
+			runs --no-tag -H n1:"$n" "$p" masks
+			[ "$(grep -c ': seen, 0 threads elsewhere$' <<< "$output")" = "$n" ] || { echo "$p: $output"; return 1; }
+		done
+	done
+}
+
+@test "the examples, in C and in Python" {
+	local cc peers=$ROOT/build/peers
+	for cc in mpicc.openmpi "$peers/mpich/bin/mpicc"; do
+		[ -n "$(command -v "$cc")" ] || continue
+		"$cc" -o "$STATE/t/hello" "$ROOT/examples/mpi_hello.c"
+		runs --no-tag -H n1:2,n2:2 /vc/t/hello
+		[[ $output == *"rank 3 of 4 on n2"*  && $output == *"the sum of all ranks is 6"* ]]
+	done
+	[ -e "$peers/ompi/complete" ] || skip "no mpi4py (tests/bench/peers.sh ompi installs it)"
+	runs --no-tag -H n1:2,n2:2 "$peers/ompi/bin/python" "$ROOT/examples/mpi_hello.py"
+	[[ $output == *"rank 3 of 4 on n2"* && $output == *"the sum of all ranks is 6"* ]]
+}
+
+@test "Slurm's and mpirun's variables do not reach the ranks" {
+	for p in $(some); do
+		run on n0 env SLURM_JOB_ID=1 SLURM_NODELIST=n1 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=9 PMIX_RANK=7 \
+			PMIX_NAMESPACE=old PMI_RANK=5 PMI_FD=9 PMI_SIZE=8 OMPI_MCA_ess=env OMPI_COMM_WORLD_SIZE=9 \
+			timeout -k 5 30 "$RUNNER" -q --no-tag -H n1:4 "$p" hello < /dev/null
+		[ "$(grep -c 'sum 6$' <<< "$output")" = 4 ] || { echo "$p: $output"; return 1; }
+	done
 }
 
 @test "--mpi=none: each rank is alone" {
@@ -136,7 +211,7 @@ fails() {
 
 @test "ranks in turns on the hosts, programs, several names for one machine" {
 	local sum='sum 6$'
-	for p in "${PROGRAMS[@]}"; do
+	for p in $(some); do
 		runs --no-tag --map-by node -H n1:2,n2:2 "$p" hello
 		[ "$(grep -c "$sum" <<< "$output")" = 4 ]
 		runs --no-tag -H n1:2,n2:2 -np 1 "$p" hello : -np 3 "$p" hello
@@ -145,26 +220,34 @@ fails() {
 }
 
 @test "in a shell, under env and timeout, and again after a failure" {
-	runs --no-tag -H n1:2,n2:2 sh -c 'env timeout 30 "$0" ring 10' "${PROGRAMS[0]}"
-	[ "$output" = "token 40" ]
-	runs --no-tag --restarts 1 -H n1:2,n2:2 \
-		sh -c 'if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then exec "$0" exit 3; fi; exec "$0" ring 10' "${PROGRAMS[0]}"
-	[[ $output == *"token 40"* ]]
+	for p in $(some); do
+		runs --no-tag -H n1:2,n2:2 sh -c 'env timeout 30 "$0" ring 10' "$p"
+		[ "$output" = "token 40" ]
+		runs --no-tag --restarts 1 -H n1:2,n2:2 \
+			sh -c 'if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then exec "$0" exit 3; fi; exec "$0" ring 10' "$p"
+		[[ $output == *"token 40"* ]]
+	done
 }
 
-@test "nothing is left when a rank, an agent or runner is killed in MPI" {
+@test "nothing is left when a rank, an agent, a PMIx server or runner is killed in MPI" {
+	local p name
 	mark_clean n1 n2
-	for victim in rank agent runner; do
-		start -q --no-tag -H n1:2,n2:2 "${PROGRAMS[0]}" ring 100000000
-		wait_for on n2 pgrep -x "$(basename "${PROGRAMS[0]}")"
-		case $victim in
-		rank) on n2 pkill -KILL -x "$(basename "${PROGRAMS[0]}")" ;;
-		agent) on n2 pkill -KILL -x berth-agent ;;
-		runner) signal KILL ;;
-		esac
-		wait "$pid" || true
-		# MPIs leave the memory of processes that are killed, under any launcher
-		for h in n1 n2; do on "$h" sh -c 'rm -f /dev/shm/ucx_shm_posix_* /dev/shm/mpich_shar_*'; done
-		all_clean n1 n2
+	for p in "$(sound | head -1)" $(of_openmpi | head -1); do
+		name=$(basename "$p")
+		for victim in rank agent server runner; do
+			[[ $victim$name != servermpich* ]] || continue
+			start -q --no-tag -H n1:2,n2:2 "$p" ring 100000000
+			wait_for on n2 pgrep -x "$name"
+			case $victim in
+			rank) on n2 pkill -KILL -x "$name" ;;
+			agent) on n2 pkill -KILL -x berth-agent ;;
+			server) on n2 pkill -KILL -x berth-pmix ;;
+			runner) signal KILL ;;
+			esac
+			wait "$pid" || true
+			# MPIs leave the memory of processes that are killed, under any launcher
+			for h in n1 n2; do on "$h" sh -c 'rm -f /dev/shm/ucx_shm_posix_* /dev/shm/mpich_sh*'; done
+			all_clean n1 n2
+		done
 	done
 }

@@ -1,4 +1,4 @@
-/* strangers.h - for tests: connections of this user and of others to a listener here. */
+/* strangers.h - for tests: connections to a listener here, of this user and others. */
 #ifndef BERTH_TESTS_STRANGERS_H
 #define BERTH_TESTS_STRANGERS_H
 

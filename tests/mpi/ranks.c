@@ -4,9 +4,13 @@
  *   hello      who am I, by MPI and by Berth; a sum
  *   ring       NUMBER times a token around all ranks
  *   dups       NUMBER communicators, each with a sum
+ *   masks      are all threads on the CPUs that Berth gave?
+ *   names      half of the ranks publish a port, the others look it up and connect
+ *   sessions   a communicator without MPI_Init, by MPI Sessions
  *   abort      rank 1 calls MPI_Abort with NUMBER, the others wait
  *   exit       rank 1 exits with NUMBER after MPI_Init, the others wait
  *   early      rank 1 exits with NUMBER instead of MPI_Init */
+#include <dirent.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +84,90 @@ static void dups(int times)
 	printf("%d communicators, %d wrong\n", times, wrong);
 }
 
+/* MPI starts threads of its own in MPI_Init. */
+static void masks(void)
+{
+	static const char key[] = "Cpus_allowed_list:\t";
+	const char *ours = getenv("BERTH_CPUS");
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *task;
+	int threads = 0, wrong = 0;
+
+	while (d && (task = readdir(d))) {
+		char path[300], line[4096];
+		FILE *f;
+
+		snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+		f = *task->d_name == '.' ? NULL : fopen(path, "r");
+		threads += f != NULL;
+		while (f && fgets(line, sizeof line, f))
+			if (!strncmp(line, key, sizeof key - 1)) {
+				line[strcspn(line, "\n")] = '\0';
+				wrong += strcmp(line + sizeof key - 1, ours) != 0;
+			}
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	printf("rank %d: %s, %d threads elsewhere\n", rank, threads ? "seen" : "blind",
+	       wrong);
+}
+
+/* The first half is the server. */
+static void names(void)
+{
+	char port[MPI_MAX_PORT_NAME] = "";
+	const int serves = rank < size / 2;
+	MPI_Comm half, others, all;
+	int first;
+
+	MPI_Comm_split(MPI_COMM_WORLD, serves, rank, &half);
+	MPI_Comm_rank(half, &first);
+	if (serves && !first) {
+		MPI_Open_port(MPI_INFO_NULL, port);
+		MPI_Publish_name("berth test", MPI_INFO_NULL, port);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!serves && !first)
+		MPI_Lookup_name("berth test", MPI_INFO_NULL, port);
+	if (serves)
+		MPI_Comm_accept(port, MPI_INFO_NULL, 0, half, &others);
+	else
+		MPI_Comm_connect(port, MPI_INFO_NULL, 0, half, &others);
+	MPI_Intercomm_merge(others, serves, &all);
+	printf("connected, sum %d\n", sum_in(all));
+	MPI_Comm_free(&all);
+	MPI_Comm_disconnect(&others);
+	if (serves && !first) {
+		MPI_Unpublish_name("berth test", MPI_INFO_NULL, port);
+		MPI_Close_port(port);
+	}
+	MPI_Comm_free(&half);
+}
+
+static int sessions(void)
+{
+#if MPI_VERSION >= 4 || defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5
+	MPI_Session session;
+	MPI_Group group;
+	MPI_Comm all;
+
+	MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+	MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+	MPI_Comm_create_from_group(group, "berth test", MPI_INFO_NULL,
+				   MPI_ERRORS_ARE_FATAL, &all);
+	MPI_Comm_rank(all, &rank);
+	MPI_Comm_size(all, &size);
+	printf("session of %d, sum %d\n", size, sum_in(all));
+	fflush(stdout);
+	MPI_Group_free(&group);
+	MPI_Comm_free(&all);
+	MPI_Session_finalize(&session);
+#endif
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "hello";
@@ -87,6 +175,8 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "early") && number_of("BERTH_RANK") == 1)
 		return n;
+	if (!strcmp(what, "sessions"))
+		return sessions();
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -94,6 +184,10 @@ int main(int argc, char **argv)
 		ring(n);
 	else if (!strcmp(what, "dups"))
 		dups(n);
+	else if (!strcmp(what, "masks"))
+		masks();
+	else if (!strcmp(what, "names"))
+		names();
 	else if (!strcmp(what, "hello"))
 		hello();
 	else if (!strcmp(what, "abort") && rank == 1)

@@ -1,0 +1,305 @@
+#!/usr/bin/env bats
+# limit_s: 300
+# takes_s: 35
+# shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
+# Clients of PMIx under runner: tests/mpi/client.c with the system's libpmix, release 4, and with
+# Open MPI's release 5.
+load jobs
+
+OMPI=$ROOT/build/peers/ompi
+LAYOUTS=(n1:4 "n1:2,n2:2" "n[1-4]:1")
+
+setup_file() {
+	local flags
+	cluster_up 4
+	flags=$(pkg-config --cflags pmix 2> /dev/null | sed 's/-I/-isystem /g') || return 0
+	# shellcheck disable=SC2046,SC2086 # words
+	[ -z "$flags" ] || ${CC:-cc} -std=gnu11 -O1 $flags "$ROOT/tests/mpi/client.c" \
+		$(pkg-config --libs pmix) -o "$BATS_FILE_TMPDIR/client"
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	need_cluster
+	[ -x "$BATS_FILE_TMPDIR/client" ] || skip "no libpmix-dev (tests/deps launchers installs it)"
+	mkdir -p "$STATE/t"
+	chmod 1777 "$STATE/t"
+	[ -x "$STATE/t/client" ] || cp "$BATS_FILE_TMPDIR/client" "$STATE/t"
+	RELEASES=(4)
+	[ ! -e "$OMPI/complete" ] || RELEASES+=(5)
+}
+
+# CLIENT [SERVER]: sets WITH to runner's options for these releases of libpmix.
+releases() {
+	local of5=$OMPI/lib/openmpi
+	WITH=(-q --no-tag)
+	[ "$1" = 4 ] || WITH+=(-x "LD_LIBRARY_PATH=$of5")
+	case ${2-$1} in
+	4) WITH+=(-x BERTH_PMIX_LIBRARY=libpmix.so.2) ;;
+	5) WITH+=(-x "BERTH_PMIX_LIBRARY=$of5/libpmix.so.2") ;;
+	esac
+}
+
+said_by() { # N LINE: with R for each rank
+	[ "$(sed 's/^rank [0-9]*/rank R/' <<< "$output" | grep -cxF -- "$2")" = "$1" ] ||
+		{ echo "not said $1 times: $2"; echo "$output"; return 1; }
+}
+
+# ---- what works ----
+
+@test "the job as PMIx says it, fences, direct modex, parts of the ranks, texts" {
+	local release hosts one
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		for hosts in "${LAYOUTS[@]}"; do
+			run -0 --separate-stderr r "${WITH[@]}" -H "$hosts" /vc/t/client versions info fence=20 \
+				nodata big some=1000 connect log
+			said_by 4 "rank R: client $release, server $release"
+			said_by 4 "rank R of 4: ok"
+			for one in fence nodata big connect log; do
+				said_by 4 "rank R: $one: ok"
+			done
+			said_by 4 "rank R: 1000 fences"
+			said_by 4 "rank R logs to stdout"
+			output=$stderr said_by 4 "rank R logs to stderr"
+		done
+	done
+}
+
+# Equal within a group, different between groups: "group NAME ID" of each member.
+@test "groups with ids" {
+	local release hosts said
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		for hosts in "${LAYOUTS[@]}"; do
+			run -0 r "${WITH[@]}" -H "$hosts" /vc/t/client group group
+			said_by 8 "rank R: group: ok"
+			said=$(grep '^group ' <<< "$output")
+			[ "$(wc -l <<< "$said")" = 32 ]
+			# two turns of all, even and odd, twice
+			[ "$(sort -u <<< "$said" | wc -l)" = 12 ]
+			[ "$(cut -d ' ' -f 3 <<< "$said" | sort -u | wc -l)" = 12 ]
+		done
+	done
+}
+
+@test "ranks in turns on the hosts, programs" {
+	releases 4
+	run -0 r "${WITH[@]}" --map-by node -np 5 -H n1:2,n2:2,n3:1 /vc/t/client info fence=3 some=3 nodata
+	said_by 5 "rank R of 5: ok"
+	said_by 5 "rank R: nodata: ok"
+	run -0 r "${WITH[@]}" -H n1:2,n2:2 -np 1 /vc/t/client info=0 fence=3 : -np 3 /vc/t/client info=1 fence=3
+	said_by 4 "rank R of 4: ok"
+	said_by 4 "rank R: fence: ok"
+}
+
+@test "clients of another release than the server" {
+	local hosts
+	[ "${#RELEASES[@]}" = 2 ] || skip "Open MPI 5 is not installed (tests/bench/peers.sh ompi)"
+	for hosts in "${LAYOUTS[@]}"; do
+		releases 5 4
+		run -0 r "${WITH[@]}" -H "$hosts" /vc/t/client versions info fence=20
+		said_by 4 "rank R: client 5, server 4"
+		said_by 4 "rank R of 4: ok"
+		said_by 4 "rank R: fence: ok"
+	done
+}
+
+@test "what Berth does not do fails at once" {
+	local release one
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		run -0 timeout 15 "$VCLUSTER" exec n0 "$RUNNER" "${WITH[@]}" -H n1:2,n2:2 /vc/t/client spawn alloc control table
+		for one in spawn alloc control table; do
+			[ "$(grep -c "^rank [0-9]: $one: [A-Z_-]*$" <<< "$output")" = 4 ] || { echo "$output"; return 1; }
+		done
+		silent_on SUCCESS
+	done
+}
+
+# ---- ends ----
+
+# RELEASE HOSTS STATUS TEXT CASE...: the job ends with STATUS, and one line says why.
+fails() {
+	local begun=$SECONDS release=$1 hosts=$2 want=$3 text=$4
+	shift 4
+	releases "$release"
+	run r "${WITH[@]}" -H "$hosts" /vc/t/client "$@"
+	if [ "$status" != "$want" ] || [ "$(grep -c '^runner: ' <<< "$output")" != 1 ] ||
+		! grep -qx "runner: rank 1 on 'n[12]' (pid [0-9]*) $text" <<< "$output" ||
+		[ $((SECONDS - begun)) -ge 20 ]; then
+		echo "release $release on $hosts, $*: status $status after $((SECONDS - begun)) s: $output"
+		return 1
+	fi
+}
+
+@test "PMIx_Abort, ranks that end without PMIx_Finalize, ranks that are killed" {
+	local release hosts in
+	mark_clean n1 n2
+	for release in "${RELEASES[@]}"; do
+		for hosts in n1:4 n1:2,n2:2; do
+			fails "$release" "$hosts" 5 "called MPI_Abort with 5: because of a test" abort=5
+			fails "$release" "$hosts" 1 "exited with status 0 between MPI_Init and MPI_Finalize" leave
+			for in in fence connect group get; do
+				fails "$release" "$hosts" 137 "was ended by SIGKILL" "die=$in"
+			done
+		done
+	done
+	all_clean n1 n2
+}
+
+# All at one time, for each waits for 2 s.  Of ranks on the host of the dead one libpmix takes care itself:
+# release 5 tells only some of them that a fence has failed, and both may let them wait for ever for a group
+# or a key.
+@test "with --keep-going the others get an error" {
+	local release in hosts pids=() of=() i said
+	mark_clean n1 n2 n3 n4
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		for in in fence connect get group; do
+			for hosts in n1:2,n2:2 "n[1-4]:1"; do
+				[[ $in,$hosts != @(group|get),n1:2,n2:2 ]] || continue
+				r "${WITH[@]}" --keep-going -H "$hosts" /vc/t/client "die=$in" > "$T/keep.${#pids[@]}" 2>&1 &
+				pids+=($!) of+=("$release die=$in on $hosts")
+			done
+		done
+	done
+	for i in "${!pids[@]}"; do
+		status=0
+		wait "${pids[i]}" || status=$?
+		said=$(cat "$T/keep.$i")
+		echo "${of[i]}: status $status: $said"
+		[ "$status" = 137 ]
+		[ "$(grep -c "^runner: rank 1 on 'n[12]' (pid [0-9]*) was ended by SIGKILL" <<< "$said")" = 1 ]
+		[ "$(grep -c '^rank [023]: die: ' <<< "$said")" = 3 ]
+		case ${of[i]} in
+		"5 die=fence on n1:2,n2:2") [ "$(grep -c '^rank [0-9]: die: .*LOST' <<< "$said")" -ge 2 ] ;;
+		*) [[ $said != *die:\ *SUCCESS* ]] ;;
+		esac
+	done
+	all_clean n1 n2 n3 n4
+}
+
+# WHOM: of the second host, in a job whose ranks wait in a fence.
+kill_in_fence() {
+	local pids
+	start -q --no-tag -H n1:2,n2:2 /vc/t/client wait
+	wait_for all_wait 4
+	case $1 in
+	server) pids=$(on n2 pgrep -x berth-pmix) ;;
+	agent) pids=$(agents n2 | tail -1) ;;
+	"agent and guardian") pids=$(agents n2) ;;
+	esac
+	# shellcheck disable=SC2086 # words
+	on n2 kill -KILL $pids
+}
+
+all_wait() { [ "$(grep -c '^rank [0-9]: waits$' "$T/out")" = "$1" ]; }
+
+no_ranks() { [ -z "$(ranks "$1"; on "$1" pgrep -x berth-pmix)" ]; }
+
+@test "the PMIx server is killed: the job says so" {
+	mark_clean n1 n2
+	kill_in_fence server
+	status_of_job 20
+	[ "$status" = 241 ]
+	first_line_says "n2: the PMIx server of the ranks is lost: its process has ended"
+	all_clean n1 n2
+}
+
+@test "the agent is killed: nothing is left; its guardian, too: the next job clears up" {
+	mark_clean n1 n2
+	kill_in_fence agent
+	status_of_job 30
+	[ "$status" = 241 ]
+	all_clean n1 n2
+	kill_in_fence "agent and guardian"
+	status_of_job 30
+	[ "$status" = 241 ]
+	wait_for no_ranks n2
+	run -0 on n2 sh -c 'ls -d /tmp/berth-pmix-* /dev/shm/berth-pmix-*'
+	run -0 r -q --no-tag -H n2:2 /vc/t/client info
+	all_clean n1 n2
+}
+
+# ---- the server's process ----
+
+# PID...: sockets, pipes and files that these processes of n1 have open.
+open_in() {
+	on n1 sh -c 'for p; do
+			for f in /proc/$p/fd/*; do readlink "$f"; done
+		done | grep -v "^/dev/null$\|^anon_inode:" | sort -u' sh "$@"
+}
+
+@test "the server shares nothing with the agent, its cgroup neither with ranks; it listens on 127.0.0.1" {
+	local server=() folder others cgroup
+	mark_clean n1
+	start -q --no-tag -H n1:2 /vc/t/client wait
+	wait_for all_wait 2
+	mapfile -t server < <(on n1 pgrep -x berth-pmix)
+	[ "${#server[@]}" = 1 ]
+	others=$(on n1 sh -c 'pgrep -x berth-agent; pgrep -x client')
+	[ "$(wc -l <<< "$others")" = 4 ]
+	folder=$(on n1 sh -c 'ls -d /tmp/berth-pmix-*')
+	[[ $(on n1 stat -c %a "$folder") = 700 ]]
+	open_in "${server[0]}" > "$T/server"
+	# shellcheck disable=SC2086 # words
+	open_in $others > "$T/others"
+	[ -s "$T/server" ]
+	[ -s "$T/others" ]
+	run -0 comm -12 "$T/server" "$T/others"
+	[ -z "$output" ]
+	run -1 grep -v '^socket:\|^pipe:' <(grep -v "^$folder/" "$T/server")
+	cgroup=$(on n1 cat "/proc/${server[0]}/cgroup")
+	[[ $cgroup != *berth-* ]]
+	# what it listens on: addresses of LISTEN sockets that are its own
+	on n1 sh -c 'cat /proc/net/tcp /proc/net/tcp6' | awk '$4 == "0A" {print "socket:[" $10 "]", $2}' |
+		grep -F -f <(grep ^socket: "$T/server") > "$T/listens"
+	[ "$(wc -l < "$T/listens")" = 1 ]
+	grep -q ' 0100007F:' "$T/listens"
+	signal INT
+	status_of_job 20
+	all_clean n1
+}
+
+@test "each epoch has a namespace of its own, which is not the id of the job" {
+	local said job
+	run r -q --no-tag --restarts 1 -H n1:1,n2:1 sh -c 'echo "$PMIX_NAMESPACE $BERTH_JOB"; exit 3'
+	[ "$status" = 3 ]
+	said=$(grep '^[^ ]* [0-9a-f]\{32\}$' <<< "$output")
+	[ "$(wc -l <<< "$said")" = 4 ]
+	[ "$(cut -d ' ' -f 1 <<< "$said" | sort -u | wc -l)" = 2 ]
+	job=$(cut -d ' ' -f 2 <<< "$said" | sort -u)
+	[ "$(wc -l <<< "$job")" = 1 ]
+	[[ $(cut -d ' ' -f 1 <<< "$said") != *$job* ]]
+}
+
+@test "no libpmix, no folder for the server" {
+	run -240 r -q -x BERTH_PMIX_LIBRARY=/nowhere/libpmix.so.2 -H n1:1 /vc/t/client info
+	says "n1: this host has no PMIx server for MPI: /nowhere/libpmix.so.2"
+	hinted
+	run -240 on n0 env TMPDIR=/proc timeout -k 5 60 "$RUNNER" -q -np 1 /vc/t/client info
+	says "this host has no PMIx server for MPI: cannot make a folder in '/proc': "
+	hinted
+}
+
+# ---- what one rank tells another ----
+
+@test "names that ranks publish, events, queries" {
+	local release hosts one
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		for hosts in "${LAYOUTS[@]}"; do
+			run -0 r "${WITH[@]}" -H "$hosts" /vc/t/client publish event query
+			for one in publish event query; do
+				said_by 4 "rank R: $one: ok"
+			done
+		done
+		for hosts in n1:4 n1:2,n2:2; do
+			fails "$release" "$hosts" 137 "was ended by SIGKILL" die=lookup
+		done
+	done
+}
