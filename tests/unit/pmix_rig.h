@@ -1,6 +1,6 @@
-/* pmix_rig.h - for tests of agent/pmi/pmix.c: a server of one host, without an agent and
- * without the process of a PMIx server.  The test says what that process says, and what
- * the launcher says, and hears both as wire_print() writes it.
+/* pmix_rig.h - for tests of agent/pmi/pmix.c: a server without an agent and without the
+ * process of a PMIx server.  The test says what that process and the launcher say, and
+ * hears what they are told as wire_print() writes it.
  *
  * Time stands still but where a test lets it pass (pmix_process_start,
  * pmix_process_end and loop_after_ms are wrapped). */

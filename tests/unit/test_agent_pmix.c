@@ -1,4 +1,4 @@
-/* agent/pmi/pmix.c: a PMIx server is opened and started, and what its ranks exchange. */
+/* agent/pmi/pmix.c: a PMIx server is opened and started, and says what none says. */
 #include "tests/unit/pmix_rig.h"
 
 static const char *const lies = "it says what no server says",
