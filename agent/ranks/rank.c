@@ -445,7 +445,7 @@ static void settle_killing(struct ranks *r, uint64_t now)
 	procs_free(&p);
 }
 
-/* MPI_Abort says why, and then waits for its end.  One that is stuck has said nothing. */
+/* MPI_Abort says why, then waits for its end; a rank that is stuck says nothing. */
 static void end_aborted(struct ranks *r)
 {
 	size_t local;
