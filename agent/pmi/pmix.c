@@ -271,6 +271,7 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	struct collect *one;
 
 	if (m->use < EXCHANGE_PMIX_FENCE || m->use >= EXCHANGE_USES ||
+	    m->withheld > COLLECT_LACKS_RANK ||
 	    m->data.n > EXCHANGE_PMIX_BYTES / p->s->job->nodes)
 		return false;
 	for (size_t i = 0; i < m->ranks.n; i++) {
