@@ -347,9 +347,9 @@ static inline void open_child(uint32_t nodes)
 	char *want;
 
 	begin_open(nodes);
-	want = xasprintf("pmix_open libraries=(2 strings) folder='%s' nspace='space' "
-			 "host='own' node=%u topology='<xml>' np=%u",
-			 folders.files, nodes > 1, EACH * nodes);
+	want = xasprintf("pmix_open libraries=(2 strings) folder='%s' memory='%s' "
+			 "nspace='space' host='own' node=%u topology='<xml>' np=%u",
+			 folders.files, folders.memory, nodes > 1, EACH * nodes);
 	child_hears(want);
 	free(want);
 }
