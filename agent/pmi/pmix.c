@@ -28,7 +28,9 @@ enum {
 	/* some are left for libberth, and for ranks that do not come */
 	COLLECTS_MOST = EXCHANGES_MOST - EXCHANGES_MOST / 8,
 	SERVES_MOST = 65536,
-	SAYS_MOST = 256
+	SAYS_MOST = 256,
+	OUT_MOST = 128 << 20, /* that the server does not read */
+	READS_MOST = 256      /* when a rank has ended: others may go on */
 };
 
 struct pmix_rank {
@@ -129,6 +131,8 @@ static void give_up(struct pmix *p, const char *why)
 
 static void flush(struct pmix *p)
 {
+	if (p->out.len > OUT_MOST)
+		give_up(p, "it does not read");
 	while (p->out.len && p->process.fd >= 0) {
 		ssize_t n = send(p->process.fd, buf_head(&p->out), p->out.len,
 				 MSG_NOSIGNAL);
@@ -271,6 +275,7 @@ static bool on_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	struct collect *one;
 
 	if (m->use < EXCHANGE_PMIX_FENCE || m->use >= EXCHANGE_USES ||
+	    m->withheld > COLLECT_LACKS_RANK ||
 	    m->data.n > EXCHANGE_PMIX_BYTES / p->s->job->nodes)
 		return false;
 	for (size_t i = 0; i < m->ranks.n; i++) {
@@ -947,7 +952,8 @@ const char *pmix_ended(struct pmix *p, size_t local)
 
 	if (!r)
 		return NULL;
-	while (read_some(p)) /* PMIx_Finalize may have been its last act */
+	/* PMIx_Finalize may have been its last act */
+	for (int i = 0; i < READS_MOST && read_some(p); i++)
 		;
 	r->ended = true;
 	end_serves(p, local);

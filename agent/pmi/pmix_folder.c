@@ -117,11 +117,13 @@ static int make(char *path, size_t size, const char *parent)
 
 int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
 {
+	enum { LONGEST = 200 };
 	const char *parent = getenv("TMPDIR");
 	struct stat st;
 	int fd;
 
-	if (!parent || *parent != '/' || stat(parent, &st) || !S_ISDIR(st.st_mode))
+	if (!parent || *parent != '/' || strlen(parent) > LONGEST || stat(parent, &st) ||
+	    !S_ISDIR(st.st_mode))
 		parent = "/tmp";
 	remove_left(parent);
 	remove_left(MEMORY);

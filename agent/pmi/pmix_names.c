@@ -3,7 +3,12 @@
 #include "agent/pmi/pmix_child_internal.h"
 #include "common/job.h"
 
-enum { KEYS_MOST = 1024, VALUES_MOST = 1 << 20, INFO_MOST = 64 << 10 };
+enum {
+	KEYS_MOST = 1024,
+	KEYS_BYTES_MOST = 96 << 10,
+	VALUES_MOST = 1 << 20,
+	INFO_MOST = 64 << 10
+};
 
 /* ---- packing ---- */
 
@@ -47,13 +52,15 @@ static bool is_reserved(const struct px_info *i)
 	return !strncmp(i->key, "pmix.", 5);
 }
 
-static size_t count_keys(char **keys)
+/* False: there are too many. */
+static bool list_keys(wire_strv *list, char **keys)
 {
-	size_t n = 0;
+	size_t n = 0, bytes = 0;
 
-	while (keys && keys[n])
-		n++;
-	return n;
+	for (; keys && keys[n]; n++)
+		bytes += strlen(keys[n]);
+	*list = (wire_strv){ (const char *const *)keys, n };
+	return n <= KEYS_MOST && bytes <= KEYS_BYTES_MOST;
 }
 
 int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_t n,
@@ -63,6 +70,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 	struct wire_pmix_publish m = { .rank = proc->rank };
 	const char **keys = xcalloc(n, sizeof *keys);
 	uint32_t *sizes = xcalloc(n, sizeof *sizes);
+	size_t key_bytes = 0;
 	struct buf values = { 0 }, frame = { 0 };
 	int status = n > KEYS_MOST ? PX_OUT_OF_RESOURCE : PX_SUCCESS;
 
@@ -74,7 +82,9 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 		if (is_reserved(&info[i]))
 			continue;
 		bytes = pack(&values, &info[i].value, 1, PX_VALUE);
-		if (bytes < 0 || values.len > VALUES_MOST)
+		key_bytes += strlen(info[i].key);
+		if (bytes < 0 || values.len > VALUES_MOST ||
+		    key_bytes > KEYS_BYTES_MOST)
 			status = PX_OUT_OF_RESOURCE;
 		keys[m.keys.n] = info[i].key;
 		sizes[m.keys.n++] = (uint32_t)bytes;
@@ -101,14 +111,13 @@ int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info 
 	struct wire_pmix_lookup m = { .rank = proc->rank };
 	struct buf frame = { 0 };
 
-	m.keys = (wire_strv){ (const char *const *)keys, count_keys(keys) };
 	for (size_t i = 0; i < n; i++) {
 		if (upcall_is(&info[i], PX_WAIT))
 			m.wait = true;
 		if (upcall_is(&info[i], PX_TIMEOUT))
 			m.timeout_s = info[i].value.data.uint32;
 	}
-	if (m.keys.n > KEYS_MOST || !(m.id = pending_leave(&p)))
+	if (!list_keys(&m.keys, keys) || !(m.id = pending_leave(&p)))
 		return PX_OUT_OF_RESOURCE;
 	wire_pack_pmix_lookup(&frame, &m);
 	child_say(&frame);
@@ -124,8 +133,7 @@ int upcall_unpublish(const struct px_proc *proc, char **keys,
 
 	(void)info;
 	(void)n;
-	m.keys = (wire_strv){ (const char *const *)keys, count_keys(keys) };
-	if (m.keys.n > KEYS_MOST || !(m.id = pending_leave(&p)))
+	if (!list_keys(&m.keys, keys) || !(m.id = pending_leave(&p)))
 		return PX_OUT_OF_RESOURCE;
 	wire_pack_pmix_unpublish(&frame, &m);
 	child_say(&frame);

@@ -6,7 +6,7 @@
 #include "launcher/job/mpi.h"
 
 enum {
-	NAMES_MOST = 65536,
+	NAMES_MOST = 16384,
 	BYTES_MOST = 16 << 20, /* of all names; of one answer */
 	LOOKUPS_MOST = 65536
 };
@@ -214,6 +214,9 @@ static enum found_status publish(struct names *n, const struct wire_publish *m)
 	for (size_t i = 0; i < m->keys.n; i++) {
 		if (*find(n, m->keys.v[i]))
 			return FOUND_DUPLICATE;
+		for (size_t k = 0; k < i; k++)
+			if (!strcmp(m->keys.v[k], m->keys.v[i]))
+				return FOUND_DUPLICATE;
 		bytes += strlen(m->keys.v[i]);
 	}
 	if (m->keys.n > NAMES_MOST - n->n || bytes > BYTES_MOST - n->bytes)

@@ -348,8 +348,7 @@ static inline void open_child(uint32_t nodes)
 
 	begin_open(nodes);
 	want = xasprintf("pmix_open libraries=(2 strings) folder='%s' memory='%s' "
-			 "nspace='space' "
-			 "host='own' node=%u topology='<xml>' np=%u",
+			 "nspace='space' host='own' node=%u topology='<xml>' np=%u",
 			 folders.files, folders.memory, nodes > 1, EACH * nodes);
 	child_hears(want);
 	free(want);

@@ -106,7 +106,7 @@ START_TEST(not_wanted)
 	ck_assert_uint_eq(server_pmix_environment(server, 0).n, 0);
 	ck_assert(!server_pmix_in_use(server));
 	ck_assert_ptr_null(server_says(server, &local, &stream));
-	ck_assert(!server_aborts(server, &local));
+	ck_assert(!server_aborts(server, &local) && !server_stuck(server, &local));
 	ck_assert(!server_aborted(server, 0, &code, &text));
 	ck_assert_ptr_null(server_ended(server, 0, false));
 	ck_assert_int_eq(LAUNCHER(exchange_data, .use = EXCHANGE_PMIX_FENCE), 0);
@@ -396,6 +396,9 @@ START_TEST(cannot_be)
 	case 11:
 		CHILD(pmix_lookup, .rank = 4, .id = 1, .keys = { keys, 2 });
 		break;
+	case 12:
+		COLLECT(.use = EXCHANGE_PMIX_FENCE, .withheld = COLLECT_LACKS_RANK + 1);
+		break;
 	default:
 		CHILD(pmix_unpublish, .rank = 6, .id = 1, .keys = { keys, 2 });
 	}
@@ -449,7 +452,7 @@ int main(void)
 	tcase_add_loop_test(c, ends_while_it_starts, 0, 2);
 	tcase_add_loop_test(c, out_of_turn, 0, LEN(types) * LEN(states));
 	tcase_add_loop_test(c, malformed, 0, LEN(broken) * LEN(states));
-	tcase_add_loop_test(c, cannot_be, 0, 13);
+	tcase_add_loop_test(c, cannot_be, 0, 14);
 	tcase_add_loop_test(c, pieces, 0, 2);
 	suite_add_tcase(s, c);
 	return run_all(s);

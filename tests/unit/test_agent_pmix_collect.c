@@ -307,6 +307,24 @@ START_TEST(fails)
 }
 END_TEST
 
+/* A rank of this host has ended: its agent fails the exchange, as the launcher does. */
+START_TEST(lacks_a_rank)
+{
+	const wire_u32v lists[] = { all, { far, 2 }, { both, 2 } };
+
+	ready_server(3);
+	COLLECT(5, .use = FENCE, .ranks = lists[_i], .withheld = COLLECT_LACKS_RANK);
+	pass(1999);
+	child_hears_nothing();
+	launcher_hears_nothing();
+	pass(1);
+	collected(5, true, 0, "");
+	COLLECT(6, .use = FENCE);
+	given(FENCE, "", _i == 0, 0, ""); /* it had a number */
+	close_server();
+}
+END_TEST
+
 START_TEST(fails_and_server_is_lost)
 {
 	ready_server(2);
@@ -418,6 +436,7 @@ int main(void)
 	tcase_add_loop_test(c, malformed_data, 0, LEN(wrong));
 	tcase_add_test(c, data_that_is_too_long);
 	tcase_add_test(c, fails);
+	tcase_add_loop_test(c, lacks_a_rank, 0, 3);
 	tcase_add_test(c, fails_and_server_is_lost);
 	tcase_add_test(c, too_many_at_once);
 	tcase_add_test(c, too_many_names);

@@ -271,6 +271,8 @@ static void launcher_is_asked(int number)
  * ended. */
 START_TEST(absent)
 {
+	size_t local = 9;
+
 	ready_server(_i & 1 ? 2 : 1);
 	if (_i & 2)
 		comes(job.ranks.v[0]);
@@ -286,7 +288,14 @@ START_TEST(absent)
 	launcher_hears_nothing();
 	pass(1);
 	launcher_is_asked(0);
+	ck_assert(!server_stuck(server, &local));
 	LAUNCHER(exchange_failed, .use = EXCHANGE_PMIX_FENCE, .number = 0, .rank = 3);
+	pass(1999);
+	ck_assert(!server_stuck(server, &local));
+	pass(1);
+	ck_assert(server_stuck(server, &local));
+	ck_assert_uint_eq(local, 0);
+	ck_assert(!server_stuck(server, &local));
 	pass(60000);
 	launcher_hears_nothing();
 	child_hears_nothing();
