@@ -22,10 +22,10 @@ size_t no_sweep(const char *job_id)
 	return 0;
 }
 
-void agent_start(struct agent *a);
+void agent_start(struct agent *a, uint32_t mpi);
 
 /* What a rank would be given, and no rank. */
-void no_start(struct agent *a)
+void no_start(struct agent *a, uint32_t mpi)
 {
 	for (uint32_t i = 0; a->placed && i < a->placement.n; i++) {
 		struct env_rank r = agent_env_rank(a, i);
@@ -36,7 +36,7 @@ void no_start(struct agent *a)
 		free(env_build(&base, &r));
 		env_base_free(&base);
 	}
-	agent_start(a);
+	agent_start(a, mpi);
 }
 
 static void load_machine(struct agent *a)
