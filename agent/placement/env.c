@@ -140,7 +140,7 @@ static enum give pmi_size(struct str *s, const struct env_rank *r)
 	return pmi_number(s, r, r->size);
 }
 
-static enum give mpi_version(struct str *s, const struct env_rank *r)
+static enum give pmi1_beside_pmix(struct str *s, const struct env_rank *r)
 {
 	return r->pmi_fd && r->has_pmix ? text(s, "1") : SKIP;
 }
@@ -150,27 +150,27 @@ static enum give with_pmix(struct str *s, const struct env_rank *r, const char *
 	return r->has_pmix && *value ? text(s, value) : SKIP;
 }
 
-static enum give ompi_schizo(struct str *s, const struct env_rank *r)
+static enum give without_orte_and_slurm(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, "^orte,slurm");
 }
 
-static enum give ompi_bound(struct str *s, const struct env_rank *r)
+static enum give yes_with_pmix(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, "1");
 }
 
-static enum give ompi_binding(struct str *s, const struct env_rank *r)
+static enum give none_with_pmix(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, "none");
 }
 
-static enum give ompi_yield(struct str *s, const struct env_rank *r)
+static enum give yes_if_oversubscribed(struct str *s, const struct env_rank *r)
 {
 	return r->oversubscribed ? with_pmix(s, r, "1") : SKIP;
 }
 
-static enum give ompi_memory(struct str *s, const struct env_rank *r)
+static enum give folder_in_dev_shm(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, r->shared_memory ? r->shared_memory : "later");
 }

@@ -122,8 +122,8 @@ int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
 	struct stat st;
 	int fd;
 
-	if (!parent || *parent != '/' || strlen(parent) > LONGEST || stat(parent, &st) ||
-	    !S_ISDIR(st.st_mode))
+	if (!parent || *parent != '/' || strlen(parent) > LONGEST ||
+	    stat(parent, &st) || !S_ISDIR(st.st_mode))
 		parent = "/tmp";
 	remove_left(parent);
 	remove_left(MEMORY);

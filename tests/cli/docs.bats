@@ -248,16 +248,16 @@ plan_of() {
 @test "runner(1): the variables of ranks are the rows of common/given.def" {
 	cd "$ROOT"
 	echo '.\" @given@' | awk -v runner="$RUNNER" -f man/splice.awk > "$T/given"
-	diff <(sed -n 's/^\.It Ev \([A-Z_]*\) Ta .*/\1/p' "$T/given" | sort) \
-		<(sed -n 's/^GIVEN("\([A-Z_]*\)".*/\1/p' common/given.def | sort)
+	diff <(sed -n 's/^\.It Ev \([A-Za-z_]*\) Ta .*/\1/p' "$T/given" | sort) \
+		<(sed -n 's/^GIVEN("\([A-Za-z_]*\)".*/\1/p' common/given.def | sort)
 	if grep -E 'Ta *(Ta|$)' "$T/given"; then false; fi
 }
 
 @test "--help environment: the variables of ranks, and the values that they have by default" {
 	"$RUNNER" --help environment | sed -n '/^Ranks get/,$p' > "$T/help"
 	# words of capitals that are no value
-	diff <(sed '/^[A-Z]/d; s/=[^,]*//g' "$T/help" | grep -oE '[A-Z][A-Z_]+' | sort -u) \
-		<(sed -n '/VALUE(never)/!s/^GIVEN("\([A-Z_]*\)".*/\1/p' "$ROOT/common/given.def" | sort -u)
+	diff <(sed '/^[A-Z]/d; s/=[^,]*//g' "$T/help" | grep -oE '[A-Z][A-Z]+(_[A-Za-z_]+)?' | sort -u) \
+		<(sed -n '/VALUE(never)/!s/^GIVEN("\([A-Za-z_]*\)".*/\1/p' "$ROOT/common/given.def" | sort -u)
 	n=0
 	while IFS='=' read -r name value; do
 		run -0 env -u "$name" "$RUNNER" --no-tag -np 1 --stdin none printenv "$name" < /dev/null

@@ -81,7 +81,7 @@ start() {
 	pid=$!
 	wait_for grep -q ready "$T/out"
 	guardian=$(pgrep -P "$pid")
-	agent=$(pgrep -P "$guardian")
+	agent=$(pgrep -x -P "$guardian" berth-agent)
 }
 over() { [ ! -e "/proc/$pid" ]; }
 ends() { # ID

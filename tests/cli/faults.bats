@@ -47,7 +47,7 @@ start() { # SCRIPT OPTION...
 		wait_for grep -q "ready$rank" "$T/out"
 	done
 	guardian=$(pgrep -P "$pid" || true)
-	agent=$(pgrep -P "${guardian:-0}" || true)
+	agent=$(pgrep -x -P "${guardian:-0}" berth-agent || true)
 }
 
 rank_pid() { sed -n "s/.*ready$1 //p" "$T/out"; }

@@ -162,7 +162,7 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 	pid=$!
 	exec 7< "$T/pipe"
 	head -c 60000000 <&7 > "$T/part"
-	agent=$(pgrep -P "$(pgrep -P "$pid")")
+	agent=$(pgrep -x -P "$(pgrep -P "$pid")" berth-agent)
 	at_rest() { # both have stopped reading: their CPU time stands still
 		local before
 		before=$(cut -d' ' -f14,15 "/proc/$pid/stat" "/proc/$agent/stat")

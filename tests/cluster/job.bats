@@ -460,11 +460,12 @@ know() { # HOST PORT KEY-OF
 	[ "$output" = "/odd|1|unset" ]
 }
 
+# A PMIx server has its tests in pmix.bats.
 @test "nothing of the environment is on a command line, and nothing listens, on any host" {
 	mark_clean n0 n1 n2
 	printf 'echo "ready$RANK"; sleep 1000\n' | script waits
 	printf 'FILE_PASS=secret-in-file\n' | script env
-	on n0 env MY_TOKEN=secret-forwarded timeout 60 "$RUNNER" -H n1:2,n2 --env-file /vc/t/env \
+	on n0 env MY_TOKEN=secret-forwarded timeout 60 "$RUNNER" -H n1:2,n2 --mpi=none --env-file /vc/t/env \
 		bash /vc/t/waits < /dev/null > "$T/out" 2> "$T/err" 3>&- &
 	pid=$!
 	for rank in 0 1 2; do
