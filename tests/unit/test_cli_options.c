@@ -471,11 +471,12 @@ static const struct {
 	{ "--kill-on-bad-exit=1 a",
 	  " [a] | ignored: --kill-on-bad-exit (the first failure ends the job)" },
 	{ "--kill-on-bad-exit=0 a", " keepgoing=1 [a]" },
-	{ "--mpi=none a", " mpi=2 [a]" },
-	{ "--mpi=pmi1 a", " mpi=1 [a]" },
+	{ "--mpi=none a", " mpi=3 [a]" },
+	{ "--mpi=pmi1 a", " mpi=2 [a]" },
+	{ "--mpi=pmix a", " mpi=1 [a]" },
 	{ "--mpi=pmi2 a",
-	  " error --mpi: 'pmi2' is not one of auto, pmi1, none | did you mean "
-	  "'pmi1'?" },
+	  " error --mpi: 'pmi2' is not one of auto, pmix, pmi1, none | did you mean "
+	  "'pmix'?" },
 	{ "-t 30 a",
 	  " error '-t' of torchrun and srun is not supported | use --timeout "
 	  "for a time limit, --log-dir for files" },
