@@ -7,6 +7,7 @@
 #ifndef BERTH_TESTS_LIFETIMES_H
 #define BERTH_TESTS_LIFETIMES_H
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -95,31 +96,32 @@ static void look_after(struct flying *f, uint64_t how)
 		f->request = NULL;
 }
 
-static void fly(struct flying *f, uint64_t how, unsigned long number)
+static void fly(struct flying *f, uint64_t how, uint64_t number)
 {
 	struct berth_desc d = BERTH_DESC(.name = f->name, .in = &f->x, .out = &f->x,
 					 .count = 1, .type = BERTH_F32);
 
 	f->x = 1;
 	d.set = f->set = how % 3 ? NULL : sets_in_use[how % 2];
-	snprintf(f->name, sizeof f->name, "f%lu", number % 64);
+	snprintf(f->name, sizeof f->name, "f%" PRIu64, number);
 	pause_after(
 		allowed(call_submit(BERTH_ALLREDUCE, &d, 1, &f->request), "submit"));
 }
 
-/* No two operations in flight may have one name: 64 names for 16 requests. */
+/* No two operations in flight may have one name: each request has its own. */
 static void *submit_and_wait(void *arg)
 {
 	static struct flying f[REQUESTS];
 	uint64_t at = noise((uint64_t)rank + 2000);
 
-	for (unsigned long n = 0; !over; n++) {
-		struct flying *one = &f[next(&at) % REQUESTS];
+	while (!over) {
+		const uint64_t number = next(&at) % REQUESTS;
+		struct flying *one = &f[number];
 
 		if (one->request)
 			look_after(one, next(&at));
 		else
-			fly(one, next(&at), n);
+			fly(one, next(&at), number);
 	}
 	for (int i = 0; i < REQUESTS; i++)
 		while (f[i].request)
