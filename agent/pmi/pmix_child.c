@@ -61,7 +61,8 @@ static void clean_environment(void)
 	}
 }
 
-/* The server takes the machine from a file: 2 ms, where a look of its own is 10. */
+/* The server takes the machine from a file, without hwloc's plugins, which are not in
+ * its folder: PMIx_server_init() takes 4 ms, and 14 to 25 with a look of its own. */
 static void use_topology(const char *xml)
 {
 	char *path = xasprintf("%s/topology.xml", px.folder);
@@ -70,6 +71,7 @@ static void use_topology(const char *xml)
 	if (f && fputs(xml, f) >= 0 && !fclose(f)) {
 		setenv("HWLOC_XMLFILE", path, 1);
 		setenv("HWLOC_THISSYSTEM", "1", 1);
+		setenv("HWLOC_PLUGINS_PATH", px.folder, 1);
 	}
 	free(path);
 }
