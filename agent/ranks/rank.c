@@ -237,6 +237,9 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	} else if (failure && !status) {
 		m.status = 1 << 8;
 		m.text = failure;
+	} else if (failure && server_pmix(r->server, &said) == SERVER_PMIX_LOST) {
+		str_addf(&why, "lost its PMIx server: %s", said);
+		m.text = str_text(&why);
 	}
 	wire_pack_exited(r->out, &m);
 	str_free(&why);

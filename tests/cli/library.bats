@@ -237,7 +237,7 @@ int allgather(void *ctx, const void *in, void *out, size_t bytes);'
 @test "examples: built as their first lines say" {
 	cp -r "$ROOT"/examples/* .
 	for example in *.c; do
-		[ $example != mpi_hello.c ] || continue # not of the library; cluster/mpi builds it
+		[ "$example" != mpi_hello.c ] || continue # not of the library; cluster/mpi builds it
 		line=$(sed -n 's/^ \*  *\(cc .*pkg-config[^*]*\).*/\1/p' "$example")
 		[[ $line == *" $example "* ]]
 		[ "${SAN:-}" = 1 ] || eval "$line"

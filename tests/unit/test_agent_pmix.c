@@ -70,21 +70,12 @@ END_TEST
 
 START_TEST(has_no_folder)
 {
-	char *name = xasprintf("/tmp/%0*d", 200, 0), *path, *why;
-
-	path = xasprintf("%s/%0*d", name, 60, 0);
-	ck_assert(!mkdir(name, 0700) && !mkdir(path, 0700));
-	setenv("TMPDIR", path, 1);
+	setenv("TMPDIR", "/proc", 1);
 	begin_open(1);
 	unsetenv("TMPDIR");
-	rmdir(path);
-	rmdir(name);
 	ck_assert_uint_eq(starts, 0);
-	why = xasprintf("cannot make a folder in '%s': File name too long", path);
-	state_is(SERVER_PMIX_FAILED, why);
-	free(why);
-	free(path);
-	free(name);
+	state_is(SERVER_PMIX_FAILED,
+		 "cannot make a folder in '/proc': No such file or directory");
 	close_server();
 }
 END_TEST

@@ -172,6 +172,7 @@ END_TEST
 START_TEST(before_the_guard_none_is_closed)
 {
 	const struct place p = place_open(&kinds[_i]);
+	const unsigned before = answers + files;
 	pid_t stranger = 0;
 	int in;
 
@@ -184,7 +185,7 @@ START_TEST(before_the_guard_none_is_closed)
 		end_process(stranger);
 	}
 	assert_given(&p, connect_from(&p, 0));
-	ck_assert_uint_eq(answers + files, 0);
+	ck_assert_uint_eq(answers + files, before);
 }
 END_TEST
 

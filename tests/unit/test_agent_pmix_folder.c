@@ -165,18 +165,34 @@ START_TEST(tmpdir_is_too_long)
 {
 	char *path = xasprintf("%s/%0*d", parent, 230, 0);
 	struct pmix_folders f = { "", "" };
-	int memory_lock = -1;
+	int fd, memory_lock = -1;
 	struct err e = { 0 };
 
 	ck_assert(!mkdir(path, 0700));
 	setenv("TMPDIR", path, 1);
+	fd = pmix_folders_make(&f, &memory_lock, &e);
+	ck_assert_int_ge(fd, 0);
+	ck_assert(!strncmp(f.files, "/tmp/berth-pmix-", 16));
+	pmix_folders_remove(&f);
+	close(fd);
+	close(memory_lock);
+	rmdir(path);
+	free(path);
+}
+END_TEST
+
+START_TEST(tmpdir_takes_no_folder)
+{
+	struct pmix_folders f = { "", "" };
+	int memory_lock = -1;
+	struct err e = { 0 };
+
+	setenv("TMPDIR", "/proc", 1);
 	ck_assert_int_eq(pmix_folders_make(&f, &memory_lock, &e), -1);
 	ck_assert_int_eq(e.id, E_PMIX_FOLDER);
 	ck_assert_str_eq(f.files, "");
 	ck_assert_str_eq(f.memory, "");
 	ck_assert_int_eq(memory_lock, -1);
-	rmdir(path);
-	free(path);
 }
 END_TEST
 
@@ -347,6 +363,7 @@ int main(void)
 	tcase_add_test(c, shared_by_processes);
 	tcase_add_loop_test(c, no_tmpdir, 0, 5);
 	tcase_add_test(c, tmpdir_is_too_long);
+	tcase_add_test(c, tmpdir_takes_no_folder);
 	tcase_add_test(c, all_that_is_in_them);
 	tcase_add_test(c, links_are_not_followed);
 	tcase_add_test(c, of_a_dead_agent);
