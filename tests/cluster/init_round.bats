@@ -64,8 +64,8 @@ said_by() { # N LINE
 	counts=$(plain | grep -E '^[0-9]+$' | sort -n)
 	echo "$counts"
 	[ "$(wc -l <<< "$counts")" = 4 ]
-	# a connection and a memory may be there or not, at that moment
-	[ $(($(tail -1 <<< "$counts") - $(head -1 <<< "$counts"))) -lt 8 ]
+	# connections, a memory and a PMIx server may be there or not, at that moment; 900 would be lost
+	[ $(($(tail -1 <<< "$counts") - $(head -1 <<< "$counts"))) -lt 20 ]
 }
 
 @test "a rank that ends before the fence is named to all that wait, on every host" {
