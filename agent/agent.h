@@ -94,6 +94,12 @@ void agent_check_free(struct agent *a);
  * next. */
 void agent_forget_job(struct agent *a);
 
+/* More ranks than CPUs here. */
+static inline bool agent_oversubscribed(const struct agent *a)
+{
+	return a->job->ranks.n > a->topo.npu;
+}
+
 struct env_rank agent_env_rank(const struct agent *a, uint32_t local);
 
 #endif

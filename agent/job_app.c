@@ -52,7 +52,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .master_addr = j->master_addr,
 				  .pmi_fd = pmi_fd(a),
 				  .has_pmix = a->mpi & MPI_GIVE_PMIX,
-				  .oversubscribed = j->ranks.n > a->topo.npu,
+				  .oversubscribed = agent_oversubscribed(a),
 				  .shared_memory =
 					  pmix.n ? a->guarded.folders->memory : NULL,
 				  .pmix = { pmix.v, pmix.n },

@@ -59,6 +59,12 @@ static void open_server(struct agent *a, size_t app, enum mpi_need need)
 	free(xml);
 }
 
+/* A server can be opened. */
+static bool has_room(const struct agent *a)
+{
+	return a->ranks.server && a->guarded.folders;
+}
+
 void agent_find_mpi(struct agent *a)
 {
 	size_t app = 0;
@@ -67,10 +73,13 @@ void agent_find_mpi(struct agent *a)
 	if (a->mpi_need == MPI_NEED_NONE)
 		return;
 	a->answer.mpi = MPI_WANTED;
-	if (!(a->job->flags & JOB_PMIX) || !a->ranks.server || !a->guarded.folders)
+	if (!(a->job->flags & JOB_PMIX))
 		return;
-	open_server(a, app, a->mpi_need);
-	a->placing = true;
+	a->placing = has_room(a);
+	if (a->placing)
+		open_server(a, app, a->mpi_need);
+	else /* the system gives no socket, or no memory */
+		a->answer.mpi |= MPI_NO_PMIX;
 }
 
 void agent_answer(struct agent *a)
@@ -100,7 +109,8 @@ static void settle_placing(struct agent *a, enum server_pmix_state state,
 	if (state == SERVER_PMIX_OPENING)
 		return;
 	a->placing = false;
-	a->answer.mpi |= state == SERVER_PMIX_OPEN ? MPI_HAS_PMIX : MPI_NO_PMIX;
+	if (state != SERVER_PMIX_OPEN)
+		a->answer.mpi |= MPI_NO_PMIX;
 	if (state == SERVER_PMIX_OPEN || !is_needed(a, why))
 		agent_answer(a);
 }
@@ -108,7 +118,6 @@ static void settle_placing(struct agent *a, enum server_pmix_state state,
 /* What the ranks' server is told of them. */
 static void start_server(struct agent *a)
 {
-	const struct wire_job *j = a->job;
 	struct strv cpus = { 0 }, commands = { 0 };
 	const char **wdirs = xcalloc(a->napp, sizeof *wdirs);
 
@@ -134,7 +143,7 @@ static void start_server(struct agent *a)
 			.cpus = { (const char *const *)cpus.v, cpus.n },
 			.commands = { (const char *const *)commands.v, commands.n },
 			.wdirs = { wdirs, a->napp },
-			.oversubscribed = j->ranks.n > a->topo.npu });
+			.oversubscribed = agent_oversubscribed(a) });
 	strv_free(&cpus);
 	strv_free(&commands);
 	free(wdirs);
@@ -145,6 +154,10 @@ static void settle_starting(struct agent *a, enum server_pmix_state state,
 {
 	struct err e = { 0 };
 
+	if (state == SERVER_PMIX_NONE && !has_room(a)) {
+		state = SERVER_PMIX_FAILED;
+		why = "no socket, or no memory";
+	}
 	if (state == SERVER_PMIX_NONE) /* another host's program asks for it */
 		open_server(a, 0, MPI_NEED_MAYBE);
 	else if (state == SERVER_PMIX_OPEN)

@@ -20,9 +20,8 @@ enum mpi { MPI_AUTO, MPI_PMIX, MPI_PMI1, MPI_NONE };
 
 /* Bits: what an agent found out about its programs and its host. */
 enum mpi_found {
-	MPI_WANTED = 1,   /* a program here may use MPI */
-	MPI_HAS_PMIX = 2, /* and there is a PMIx server */
-	MPI_NO_PMIX = 4   /* and there can be none */
+	MPI_WANTED = 1, /* a program here may use MPI */
+	MPI_NO_PMIX = 2 /* and there can be no PMIx server */
 };
 
 /* How a request about names ended. */

@@ -727,41 +727,31 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 /* ---- frames ---- */
 
-/* False: no server says that. */
-static bool take(struct pmix *p, const struct wire_frame *f, struct err *e)
+/* 0, or -1: no server says that. */
+static int take(struct pmix *p, const struct wire_frame *f, struct err *e)
 {
 	bool sound = true;
 
 	/* before, no rank runs */
 	if (!serves(p) && f->type != WIRE_pmix_opened && f->type != WIRE_pmix_ready)
-		return false;
+		return -1;
 	switch (f->type) {
-#define TAKE(name, call)                                                               \
-	case WIRE_##name: {                                                            \
-		struct wire_##name m;                                                  \
-                                                                                       \
-		if (wire_unpack_##name(&m, f->payload, f->n, e))                       \
-			return false;                                                  \
-		call;                                                                  \
-		wire_free_##name(&m);                                                  \
-		return sound;                                                          \
-	}
-		TAKE(pmix_opened, sound = on_opened(p, &m))
-		TAKE(pmix_ready, sound = on_ready(p, &m))
-		TAKE(pmix_collect, sound = on_collect(p, &m))
-		TAKE(pmix_get, on_get(p, &m))
-		TAKE(pmix_served, on_served(p, &m))
-		TAKE(pmix_client, on_client(p, &m))
-		TAKE(pmix_abort, on_abort(p, &m))
-		TAKE(pmix_log, on_log(p, &m))
-		TAKE(pmix_publish, sound = on_publish(p, &m))
-		TAKE(pmix_lookup, sound = on_lookup(p, &m))
-		TAKE(pmix_unpublish, sound = on_unpublish(p, &m))
-		TAKE(pmix_event, on_event(p, &m))
-#undef TAKE
+		WIRE_TAKE(pmix_opened, sound = on_opened(p, &m))
+		WIRE_TAKE(pmix_ready, sound = on_ready(p, &m))
+		WIRE_TAKE(pmix_collect, sound = on_collect(p, &m))
+		WIRE_TAKE(pmix_get, on_get(p, &m))
+		WIRE_TAKE(pmix_served, on_served(p, &m))
+		WIRE_TAKE(pmix_client, on_client(p, &m))
+		WIRE_TAKE(pmix_abort, on_abort(p, &m))
+		WIRE_TAKE(pmix_log, on_log(p, &m))
+		WIRE_TAKE(pmix_publish, sound = on_publish(p, &m))
+		WIRE_TAKE(pmix_lookup, sound = on_lookup(p, &m))
+		WIRE_TAKE(pmix_unpublish, sound = on_unpublish(p, &m))
+		WIRE_TAKE(pmix_event, on_event(p, &m))
 	default:
-		return false;
+		return -1;
 	}
+	return sound ? 0 : -1;
 }
 
 static void take_all(struct pmix *p)
@@ -773,7 +763,7 @@ static void take_all(struct pmix *p)
 	while (p->readable &&
 	       (n = wire_next_from(WIRE_PMIX_SERVER, &f, buf_head(&p->in), p->in.len,
 				   &e)) > 0) {
-		if (!take(p, &f, &e)) {
+		if (take(p, &f, &e)) {
 			n = -1;
 			break;
 		}

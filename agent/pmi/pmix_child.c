@@ -136,31 +136,21 @@ static void on_open(const struct wire_pmix_open *m)
 
 /* ---- messages ---- */
 
-/* False: it is not one of the host's. */
-static bool take(const struct wire_frame *f, struct err *e)
+/* 0, or -1: it is not one of the host's. */
+static int take(const struct wire_frame *f, struct err *e)
 {
 	switch (f->type) {
-#define TAKE(name, call)                                                               \
-	case WIRE_##name: {                                                            \
-		struct wire_##name m;                                                  \
-                                                                                       \
-		if (wire_unpack_##name(&m, f->payload, f->n, e))                       \
-			return false;                                                  \
-		call;                                                                  \
-		wire_free_##name(&m);                                                  \
-		return true;                                                           \
-	}
-		TAKE(pmix_open, on_open(&m))
-		TAKE(pmix_job, job_register(&m))
-		TAKE(pmix_collected, upcall_collected(&m))
-		TAKE(pmix_got, upcall_got(&m))
-		TAKE(pmix_serve, upcall_serve(&m))
-		TAKE(pmix_found, upcall_found(&m))
-		TAKE(pmix_notify, upcall_notify(&m))
-#undef TAKE
+		WIRE_TAKE(pmix_open, on_open(&m))
+		WIRE_TAKE(pmix_job, job_register(&m))
+		WIRE_TAKE(pmix_collected, upcall_collected(&m))
+		WIRE_TAKE(pmix_got, upcall_got(&m))
+		WIRE_TAKE(pmix_serve, upcall_serve(&m))
+		WIRE_TAKE(pmix_found, upcall_found(&m))
+		WIRE_TAKE(pmix_notify, upcall_notify(&m))
 	default:
-		return false;
+		return -1;
 	}
+	return 0;
 }
 
 /* False: the host is gone, or says what it never says. */
@@ -178,7 +168,7 @@ static bool hear(int fd)
 	in.len += (size_t)got;
 	while ((n = wire_next_from(WIRE_PMIX_HOST, &f, buf_head(&in), in.len, &e)) >
 	       0) {
-		if (!take(&f, &e))
+		if (take(&f, &e))
 			return false;
 		buf_drop(&in, (size_t)n);
 	}

@@ -58,12 +58,11 @@ void child_say(struct buf *frame)
 
 void child_later(px_op_done *done, void *ctx)
 {
-	struct call *c = xmalloc(sizeof *c);
+	struct call *c;
 
-	if (!done) {
-		free(c);
+	if (!done)
 		return;
-	}
+	c = xmalloc(sizeof *c);
 	*c = (struct call){ done, ctx, NULL };
 	pthread_mutex_lock(&child.calling);
 	*child.last_call = c;

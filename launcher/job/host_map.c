@@ -14,8 +14,7 @@ void host_map_send(struct job *j, struct host *h)
 			const struct host *one = &j->agents.host[i];
 
 			names[j->plan.node[i]] = one->name;
-			own[j->plan.node[i]] =
-				j->spec.own_names && one->own ? one->own : one->name;
+			own[j->plan.node[i]] = job_own_name(j, one);
 		}
 	for (uint32_t i = j->plan.np; i-- > 0;) {
 		hosts[i] = j->plan.node[j->plan.rank[i].host];

@@ -148,6 +148,12 @@ static inline uint32_t job_index(const struct job *j, const struct host *h)
 	return (uint32_t)(h - j->agents.host);
 }
 
+/* The name of H for PMIx. */
+static inline const char *job_own_name(const struct job *j, const struct host *h)
+{
+	return j->spec.own_names && h->own ? h->own : h->name;
+}
+
 /* HOST has a rank, or may get one. */
 static inline bool job_needs(const struct job *j, size_t host)
 {

@@ -351,7 +351,7 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	m.gpus = j->spec.gpus && (j->request->gpus || h->gpus) ? j->spec.gpus : "";
 	m.node = j->plan.node[index];
 	m.host = h->name;
-	m.own = j->spec.own_names && h->own ? h->own : h->name;
+	m.own = job_own_name(j, h);
 	m.ranks = (wire_u32v){ j->plan.ranks[index], n };
 	m.apps = (wire_u32v){ list, n };
 	m.cross_ranks = (wire_u32v){ list + n, n };

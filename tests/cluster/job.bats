@@ -525,7 +525,12 @@ know() { # HOST PORT KEY-OF
 }
 
 @test "--events: what happened, where, one JSON object a line" {
-	run -4 r --events /vc/t/events -H n1:2,n2 sh -c '[ $RANK != 2 ] || exit 4; sleep 1000'
+	# all run before one fails: hosts do not start at one time
+	mkdir -p "$STATE/t"
+	chmod 1777 "$STATE/t"
+	rm -f "$STATE"/t/runs.*
+	run -4 r --events /vc/t/events -H n1:2,n2 sh -c ': > /vc/t/runs.$RANK; [ $RANK = 2 ] || exec sleep 1000
+		until [ -e /vc/t/runs.0 ] && [ -e /vc/t/runs.1 ]; do sleep 0.01; done; exit 4'
 	run -0 /usr/bin/python3 -c '
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1])]

@@ -117,7 +117,7 @@ START_TEST(what_hosts_are_told)
 
 	quiet();
 	rig_open(HOSTS, given[_i / 2].options);
-	g.mpi[1] = _i & 1 ? MPI_WANTED | MPI_HAS_PMIX : MPI_HAS_PMIX;
+	g.mpi[1] = _i & 1 ? MPI_WANTED : 0;
 	g.heard = note;
 	job_begin(&g.j);
 	turn();
@@ -225,7 +225,7 @@ START_TEST(host_that_is_slow)
 
 	quiet();
 	rig_open(HOSTS, options);
-	g.mpi[0] = MPI_WANTED | MPI_HAS_PMIX;
+	g.mpi[0] = MPI_WANTED;
 	job_begin(&g.j);
 	turn();
 	deliver_all();
