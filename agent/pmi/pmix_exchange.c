@@ -1,0 +1,343 @@
+/* The record of one host in an exchange: u32 withheld, u32 length, bytes.  If one host
+ * withheld its data, being too long, no server gets any: each asks for what its ranks
+ * want, rank by rank. */
+#include <event2/event.h>
+#include <search.h>
+
+#include "agent/pmi/pmix_internal.h"
+#include "common/loop.h"
+
+enum {
+	/* until those are told that wait for a rank that has ended: before, the job has
+	 * ended them, and they do not speak of it */
+	HANG_UP_MS = 2000,
+	/* until ranks that are in MPI_Init are taken to wait for one that has ended */
+	ABSENT_MS = 5000,
+	COUNTS_MOST = 65536, /* lists of ranks that had an exchange */
+	/* some are left for libberth, and for ranks that do not come */
+	COLLECTS_MOST = EXCHANGES_MOST - EXCHANGES_MOST / 8
+};
+
+/* How many exchanges these ranks have had. */
+struct count {
+	enum exchange_use use;
+	uint64_t name, n;
+	size_t nranks;
+	uint32_t rank[];
+};
+
+/* An exchange that has not ended. */
+struct collect {
+	uint32_t id; /* the server's */
+	const struct count *of;
+	uint64_t number;
+	struct buf all;
+	bool failed;
+	struct collect *next;
+};
+
+static int compare_counts(const void *a, const void *b)
+{
+	const struct count *x = a, *y = b;
+
+	if (x->use != y->use)
+		return x->use < y->use ? -1 : 1;
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	if (x->nranks != y->nranks)
+		return x->nranks < y->nranks ? -1 : 1;
+	return memcmp(x->rank, y->rank, x->nranks * sizeof *x->rank);
+}
+
+/* NULL: there are too many. */
+static struct count *count_of(struct pmix *p, enum exchange_use use, uint64_t name,
+			      const wire_u32v *ranks)
+{
+	struct count *c = xmalloc(sizeof *c + ranks->n * sizeof *c->rank), **found;
+
+	*c = (struct count){ .use = use, .name = name, .nranks = ranks->n };
+	if (ranks->n)
+		memcpy(c->rank, ranks->v, ranks->n * sizeof *c->rank);
+	found = tfind(c, &p->counts, compare_counts);
+	if (found || p->ncounts >= COUNTS_MOST) {
+		free(c);
+		return found ? *found : NULL;
+	}
+	if (!tsearch(c, &p->counts, compare_counts))
+		die("out of memory", 0);
+	p->ncounts++;
+	return c;
+}
+
+/* Are all ranks that take part on this host? */
+static bool is_local(const struct server *s, const struct count *c)
+{
+	if (!c->nranks)
+		return s->job->nodes == 1;
+	for (size_t i = 0; i < c->nranks; i++)
+		if (host_of(s, c->rank[i]) != s->job->node)
+			return false;
+	return true;
+}
+
+static bool takes_part(const struct count *c, uint32_t rank)
+{
+	for (size_t i = 0; i < c->nranks; i++)
+		if (c->rank[i] == rank)
+			return true;
+	return !c->nranks;
+}
+
+static void give(struct pmix *p, const struct count *c, uint64_t number, bool withheld,
+		 wire_bytes data)
+{
+	struct buf record = { 0 };
+	struct wire_exchange w = { .epoch = p->s->job->epoch,
+				   .use = c->use,
+				   .ranks = { c->rank, c->nranks },
+				   .number = number };
+
+	buf_u32(&record, withheld);
+	buf_u32(&record, (uint32_t)data.n);
+	if (data.n)
+		buf_add(&record, data.p, data.n);
+	while (!w.last) {
+		w.last = record.len <= WIRE_PART_MAX;
+		w.data.n = w.last ? record.len : WIRE_PART_MAX;
+		w.data.p = buf_head(&record);
+		wire_pack_exchange(p->s->out, &w);
+		buf_drop(&record, w.data.n);
+	}
+	buf_free(&record);
+}
+
+/* The server's request ID ends. */
+static void answer(struct pmix *p, uint32_t id, bool failed, uint64_t serial,
+		   wire_bytes data)
+{
+	wire_pack_pmix_collected(
+		&p->out, &(struct wire_pmix_collected){ id, failed, serial, data });
+	pmix_flush(p);
+}
+
+static void mark_busy(struct pmix *p, const struct count *c)
+{
+	for (size_t i = 0; i < p->s->job->ranks.n; i++)
+		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
+}
+
+static void fail_later(struct pmix *p)
+{
+	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
+		loop_after_ms(p->failing, HANG_UP_MS);
+}
+
+/* One of its ranks never comes: others are told, later. */
+static void fail(struct pmix *p, struct collect *one)
+{
+	one->failed = true;
+	fail_later(p);
+}
+
+/* A rank has ended before MPI_Init: those in it never come out. */
+static void fail_absent(struct pmix *p)
+{
+	p->none_comes = true;
+	fail_later(p);
+}
+
+bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
+{
+	const wire_bytes none = { 0 };
+	bool has_part = !m->ranks.n;
+	struct count *c;
+	struct collect *one;
+
+	if (m->use < EXCHANGE_PMIX_FENCE || m->use >= EXCHANGE_USES ||
+	    m->withheld > COLLECT_LACKS_RANK ||
+	    m->data.n > EXCHANGE_PMIX_BYTES / p->s->job->nodes)
+		return false;
+	for (size_t i = 0; i < m->ranks.n; i++) {
+		if (m->ranks.v[i] >= p->s->job->np ||
+		    (i && m->ranks.v[i] <= m->ranks.v[i - 1]))
+			return false;
+		has_part |= host_of(p->s, m->ranks.v[i]) == p->s->job->node;
+	}
+	if (!has_part)
+		return false;
+	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
+	if (c && m->withheld != COLLECT_LACKS_RANK && is_local(p->s, c) &&
+	    c->use != EXCHANGE_PMIX_GROUP) {
+		mark_busy(p, c);
+		answer(p, m->id, false, 0, m->withheld ? none : m->data);
+		return true;
+	}
+	if (!c || p->ncollects >= COLLECTS_MOST) {
+		answer(p, m->id, true, 0, none);
+		return true;
+	}
+	one = xcalloc(1, sizeof *one);
+	*one = (struct collect){
+		.id = m->id, .of = c, .number = m->name + c->n++, .next = p->collect
+	};
+	p->collect = one;
+	p->ncollects++;
+	if (m->withheld == COLLECT_LACKS_RANK)
+		fail(p, one);
+	else
+		give(p, c, one->number, m->withheld, m->data);
+	return true;
+}
+
+static void collect_free(struct pmix *p, struct collect *one)
+{
+	struct collect **at = &p->collect;
+
+	while (*at != one)
+		at = &(*at)->next;
+	*at = one->next;
+	p->ncollects--;
+	buf_free(&one->all);
+	free(one);
+}
+
+static struct collect *collect_of(const struct pmix *p, uint32_t use,
+				  const wire_u32v *ranks, uint64_t number)
+{
+	struct collect *one = p->collect;
+
+	while (one && (one->of->use != use || one->number != number ||
+		       one->of->nranks != ranks->n ||
+		       (ranks->n &&
+			memcmp(one->of->rank, ranks->v, ranks->n * sizeof *ranks->v))))
+		one = one->next;
+	return one;
+}
+
+/* The records in ALL become what they carry.  False: they are no records. */
+static bool open_records(struct buf *all)
+{
+	struct view v = { buf_head(all), all->len, false };
+	struct buf data = { 0 };
+	bool withheld = false;
+
+	while (v.left && !v.failed) {
+		const bool w = view_u32(&v);
+		const uint32_t n = view_u32(&v);
+		const void *bytes = view_bytes(&v, n);
+
+		withheld |= w;
+		if (bytes && n)
+			buf_add(&data, bytes, n);
+	}
+	buf_free(all);
+	if (withheld || v.failed)
+		buf_free(&data);
+	*all = data;
+	return !v.failed;
+}
+
+int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e)
+{
+	const size_t most =
+		EXCHANGE_PMIX_BYTES + (size_t)EXCHANGE_PMIX_HEAD * p->s->job->nodes;
+	struct collect *one;
+
+	if (!pmix_serves(p))
+		return 0;
+	one = collect_of(p, m->use, &m->ranks, m->number);
+	if (!one || m->data.n > most - one->all.len)
+		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
+	buf_add(&one->all, m->data.p, m->data.n);
+	if (!m->last)
+		return 0;
+	if (!open_records(&one->all))
+		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
+	mark_busy(p, one->of);
+	answer(p, one->id, false, m->serial,
+	       (wire_bytes){ buf_head(&one->all), one->all.len });
+	collect_free(p, one);
+	return 0;
+}
+
+static bool is_in_init(const struct pmix_rank *r)
+{
+	return r->present && !r->busy && !r->ended;
+}
+
+static void on_failing(evutil_socket_t fd, short what, void *arg)
+{
+	struct pmix *p = arg;
+	struct collect *next;
+
+	(void)fd;
+	(void)what;
+	for (struct collect *one = p->collect; one; one = next) {
+		next = one->next;
+		if (!one->failed)
+			continue;
+		answer(p, one->id, true, 0, (wire_bytes){ 0 });
+		collect_free(p, one);
+	}
+	for (size_t i = 0; p->none_comes && i < p->s->job->ranks.n; i++)
+		p->rank[i].stuck |= is_in_init(&p->rank[i]);
+}
+
+void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
+{
+	struct collect *one =
+		pmix_serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
+
+	if (one)
+		fail(p, one);
+	else if (pmix_serves(p) && p->gave_for_absent)
+		fail_absent(p);
+}
+
+/* ---- ranks that do not come ---- */
+
+/* A rank has ended without MPI_Init, and others are in it: they wait for it, and
+ * libpmix does not tell.  The launcher names it, if it is asked to end a fence of all
+ * ranks. */
+static void on_absent(evutil_socket_t fd, short what, void *arg)
+{
+	const wire_u32v all = { NULL, 0 };
+	struct pmix *p = arg;
+	struct count *c;
+	bool absent = false, waits = false;
+
+	(void)fd;
+	(void)what;
+	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
+		absent |= p->rank[i].ended && !p->rank[i].seen;
+		waits |= is_in_init(&p->rank[i]);
+	}
+	c = absent && waits && pmix_serves(p)
+		    ? count_of(p, EXCHANGE_PMIX_FENCE, 0, &all)
+		    : NULL;
+	if (!c)
+		return;
+	p->gave_for_absent = true;
+	give(p, c, c->n++, false, (wire_bytes){ 0 });
+}
+
+void pmix_look_for_absent(struct pmix *p)
+{
+	if (!event_pending(p->absent, EV_TIMEOUT, NULL))
+		loop_after_ms(p->absent, ABSENT_MS);
+}
+
+void pmix_exchanges_begin(struct pmix *p)
+{
+	p->failing = event_new(p->s->base, -1, 0, on_failing, p);
+	p->absent = event_new(p->s->base, -1, 0, on_absent, p);
+}
+
+void pmix_exchanges_end(struct pmix *p)
+{
+	event_free(p->failing);
+	event_free(p->absent);
+	while (p->collect)
+		collect_free(p, p->collect);
+	tdestroy(p->counts, free);
+}

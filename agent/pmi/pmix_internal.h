@@ -1,0 +1,66 @@
+/* pmix_internal.h - what the files of the host's side of the PMIx server share.  The
+ * upper ones use the lower: pmix.c, pmix_exchange.c and pmix_modex.c. */
+#ifndef BERTH_AGENT_PMI_PMIX_INTERNAL_H
+#define BERTH_AGENT_PMI_PMIX_INTERNAL_H
+
+#include "agent/pmi/pmix_process.h"
+#include "agent/pmi/server_internal.h"
+
+struct pmix_rank {
+	bool present; /* between PMIx_Init and PMIx_Finalize */
+	bool seen;    /* it has called PMIx_Init */
+	bool busy;    /* it has taken part in a collective that ended */
+	bool ended, aborts, aborted, stuck;
+	int abort_code;
+	char *abort_text;
+};
+
+struct pmix {
+	struct server *s;
+	enum server_pmix_state state;
+	char *why; /* FAILED, LOST */
+	char *library, *version;
+	struct pmix_process process;
+	struct pmix_folders *folders;
+	int lock, memory_lock;
+	struct event *readable, *writable, *late, *failing, *absent;
+	struct buf in, out;
+	struct pmix_rank *rank;
+	struct strv environment; /* of all local ranks */
+	size_t *first;           /* first[local]; one more at the end */
+	void *counts;            /* tree of struct count */
+	size_t ncounts;
+	struct collect *collect;
+	size_t ncollects;
+	struct serve *serve;
+	size_t nserves;
+	uint32_t serve_id;
+	struct say *say, **last_say;
+	size_t nsays;
+	uint32_t aborts; /* ranks that nobody has asked for */
+	bool gave_for_absent, none_comes;
+};
+
+/* The server can be asked. */
+bool pmix_serves(const struct pmix *p);
+/* Send p->out. */
+void pmix_flush(struct pmix *p);
+
+/* ---- pmix_exchange.c: collectives, and ranks that never come ---- */
+
+/* False: it is no request that a server makes. */
+bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m);
+/* A rank has ended without PMIx_Init, and others call it: those may wait for it. */
+void pmix_look_for_absent(struct pmix *p);
+void pmix_exchanges_begin(struct pmix *p);
+void pmix_exchanges_end(struct pmix *p);
+
+/* ---- pmix_modex.c: what one rank wants of another ---- */
+
+void pmix_get(struct pmix *p, const struct wire_pmix_get *m);
+void pmix_served(struct pmix *p, const struct wire_pmix_served *m);
+/* What local rank LOCAL, which has ended, has not put by now, it never will. */
+void pmix_modex_ended(struct pmix *p, size_t local);
+void pmix_modex_end(struct pmix *p);
+
+#endif

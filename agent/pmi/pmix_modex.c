@@ -1,0 +1,105 @@
+#include "agent/pmi/pmix_internal.h"
+
+enum { SERVES_MOST = 65536 };
+
+/* A rank here is asked about. */
+struct serve {
+	uint32_t id;   /* ours, at the server */
+	uint32_t host; /* who asks, */
+	uint32_t theirs;
+	size_t local;
+	struct serve *next;
+};
+
+void pmix_get(struct pmix *p, const struct wire_pmix_get *m)
+{
+	if (m->rank < p->s->job->np && host_of(p->s, m->rank) != p->s->job->node) {
+		wire_pack_modex_request(
+			p->s->out, &(struct wire_modex_request){ p->s->job->epoch,
+								 m->rank, 0, m->id });
+		return;
+	}
+	wire_pack_pmix_got(&p->out,
+			   &(struct wire_pmix_got){ .id = m->id, .failed = 1 });
+	pmix_flush(p);
+}
+
+void pmix_modex_data(struct pmix *p, const struct wire_modex_data *m)
+{
+	if (!pmix_serves(p))
+		return;
+	wire_pack_pmix_got(&p->out,
+			   &(struct wire_pmix_got){ m->id, m->failed, m->data });
+	pmix_flush(p);
+}
+
+static void answer_modex(struct pmix *p, uint32_t host, uint32_t id, bool failed,
+			 wire_bytes data)
+{
+	wire_pack_modex_data(
+		p->s->out,
+		&(struct wire_modex_data){ p->s->job->epoch, host, id, failed, data });
+}
+
+void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m)
+{
+	const struct wire_job *job = p ? p->s->job : NULL;
+	struct serve *one;
+	size_t local = 0;
+
+	while (p && local < job->ranks.n && job->ranks.v[local] != m->rank)
+		local++;
+	if (!pmix_serves(p) || local == job->ranks.n || p->nserves >= SERVES_MOST ||
+	    (p->rank[local].ended && !p->rank[local].seen)) {
+		if (p)
+			answer_modex(p, m->host, m->id, true, (wire_bytes){ 0 });
+		return;
+	}
+	one = xmalloc(sizeof *one);
+	*one = (struct serve){ ++p->serve_id, m->host, m->id, local, p->serve };
+	p->serve = one;
+	p->nserves++;
+	wire_pack_pmix_serve(&p->out, &(struct wire_pmix_serve){ one->id, m->rank });
+	pmix_flush(p);
+}
+
+void pmix_served(struct pmix *p, const struct wire_pmix_served *m)
+{
+	struct serve **at = &p->serve, *one;
+
+	while (*at && (*at)->id != m->id)
+		at = &(*at)->next;
+	one = *at;
+	if (!one)
+		return;
+	answer_modex(p, one->host, one->theirs, m->failed, m->data);
+	*at = one->next;
+	p->nserves--;
+	free(one);
+}
+
+void pmix_modex_ended(struct pmix *p, size_t local)
+{
+	struct serve **at = &p->serve;
+
+	while (*at) {
+		struct serve *one = *at;
+
+		if (one->local != local) {
+			at = &one->next;
+			continue;
+		}
+		answer_modex(p, one->host, one->theirs, true, (wire_bytes){ 0 });
+		*at = one->next;
+		p->nserves--;
+		free(one);
+	}
+}
+
+void pmix_modex_end(struct pmix *p)
+{
+	for (struct serve *next; p->serve; p->serve = next) {
+		next = p->serve->next;
+		free(p->serve);
+	}
+}
