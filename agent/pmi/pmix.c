@@ -14,8 +14,7 @@ enum {
 	READ_BYTES = 65536,
 	LATE_MS = 20000, /* for the answers to pmix_open and pmix_job */
 	SAYS_MOST = 256,
-	OUT_MOST = 128 << 20, /* that the server does not read */
-	READS_MOST = 256      /* when a rank has ended: others may go on */
+	READS_MOST = 256 /* when a rank has ended: others may go on */
 };
 
 struct say {
@@ -24,58 +23,6 @@ struct say {
 	char *text;
 	struct say *next;
 };
-
-/* ---- the server's process ---- */
-
-static void hang_up(struct pmix *p)
-{
-	if (p->readable)
-		event_free(p->readable);
-	if (p->writable)
-		event_free(p->writable);
-	p->readable = p->writable = NULL;
-	event_del(p->late);
-	pmix_process_end(&p->process);
-	buf_free(&p->in);
-	buf_free(&p->out);
-}
-
-/* The server is of no use any more. */
-static void give_up(struct pmix *p, const char *why)
-{
-	if (p->state == SERVER_PMIX_FAILED || p->state == SERVER_PMIX_LOST)
-		return;
-	p->state =
-		p->state == SERVER_PMIX_READY ? SERVER_PMIX_LOST : SERVER_PMIX_FAILED;
-	free(p->why);
-	p->why = xstrdup(why);
-	hang_up(p);
-}
-
-void pmix_flush(struct pmix *p)
-{
-	if (p->out.len > OUT_MOST)
-		give_up(p, "it does not read");
-	while (p->out.len && p->process.fd >= 0) {
-		ssize_t n = send(p->process.fd, buf_head(&p->out), p->out.len,
-				 MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN) {
-			loop_watch(p->writable);
-			return;
-		}
-		if (n < 0) /* it is dead, which shows when it is read */
-			n = (ssize_t)p->out.len;
-		buf_drop(&p->out, (size_t)n);
-	}
-}
-
-bool pmix_serves(const struct pmix *p)
-{
-	return p && p->state == SERVER_PMIX_READY;
-}
 
 /* ---- what ranks do ---- */
 
@@ -229,7 +176,7 @@ static bool on_opened(struct pmix *p, const struct wire_pmix_opened *m)
 		return false;
 	event_del(p->late);
 	if (*m->error) {
-		give_up(p, m->error);
+		pmix_give_up(p, m->error);
 		return true;
 	}
 	p->state = SERVER_PMIX_OPEN;
@@ -254,7 +201,7 @@ static bool on_ready(struct pmix *p, const struct wire_pmix_ready *m)
 	for (size_t i = 0; i < sum; i++)
 		strv_add(&p->environment, m->environment.v[i]);
 	if (*m->error)
-		give_up(p, m->error);
+		pmix_give_up(p, m->error);
 	else
 		p->state = SERVER_PMIX_READY;
 	return true;
@@ -264,7 +211,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	give_up(arg, "no answer in 20 seconds");
+	pmix_give_up(arg, "no answer in 20 seconds");
 }
 
 /* ---- frames ---- */
@@ -314,7 +261,7 @@ static void take_all(struct pmix *p)
 			buf_drop(&p->in, (size_t)n);
 	}
 	if (n < 0)
-		give_up(p, "it says what no server says");
+		pmix_give_up(p, "it says what no server says");
 }
 
 /* False: there is nothing more now. */
@@ -330,7 +277,7 @@ static bool read_some(struct pmix *p)
 		p->in.len += (size_t)n;
 		take_all(p);
 	} else if (!n || (errno != EAGAIN && errno != EINTR)) {
-		give_up(p, "its process has ended");
+		pmix_give_up(p, "its process has ended");
 	}
 	return n > 0;
 }
@@ -370,7 +317,7 @@ void pmix_free(struct pmix *p)
 {
 	if (!p)
 		return;
-	hang_up(p);
+	pmix_hang_up(p);
 	pmix_folders_remove(p->folders);
 	if (p->lock >= 0)
 		close(p->lock);
@@ -401,7 +348,7 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 	p->folders = with->folders;
 	p->lock = pmix_folders_make(p->folders, &p->memory_lock, &e);
 	if (p->lock < 0 || pmix_process_start(&p->process, &e)) {
-		give_up(p, e.text);
+		pmix_give_up(p, e.text);
 		return;
 	}
 	evutil_make_socket_nonblocking(p->process.fd);

@@ -1,5 +1,5 @@
-/* pmix_internal.h - what the files of the host's side of the PMIx server share.  The
- * upper ones use the lower: pmix.c, pmix_exchange.c and pmix_modex.c. */
+/* pmix_internal.h - what the files of the host's side of the PMIx server share.  Each
+ * takes from those below it: pmix.c, pmix_exchange.c and pmix_modex.c, pmix_send.c. */
 #ifndef BERTH_AGENT_PMI_PMIX_INTERNAL_H
 #define BERTH_AGENT_PMI_PMIX_INTERNAL_H
 
@@ -41,11 +41,6 @@ struct pmix {
 	bool gave_for_absent, none_comes;
 };
 
-/* The server can be asked. */
-bool pmix_serves(const struct pmix *p);
-/* Send p->out. */
-void pmix_flush(struct pmix *p);
-
 /* ---- pmix_exchange.c: collectives, and ranks that never come ---- */
 
 /* False: it is no request that a server makes. */
@@ -62,5 +57,15 @@ void pmix_served(struct pmix *p, const struct wire_pmix_served *m);
 /* What local rank LOCAL, which has ended, has not put by now, it never will. */
 void pmix_modex_ended(struct pmix *p, size_t local);
 void pmix_modex_end(struct pmix *p);
+
+/* ---- pmix_send.c: the connection to the server, until it is given up ---- */
+
+/* The server can be asked. */
+bool pmix_serves(const struct pmix *p);
+/* Send p->out. */
+void pmix_flush(struct pmix *p);
+/* The server is of no use any more. */
+void pmix_give_up(struct pmix *p, const char *why);
+void pmix_hang_up(struct pmix *p);
 
 #endif

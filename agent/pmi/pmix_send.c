@@ -1,0 +1,57 @@
+#include <errno.h>
+#include <event2/event.h>
+#include <sys/socket.h>
+
+#include "agent/pmi/pmix_internal.h"
+#include "common/loop.h"
+
+enum { OUT_MOST = 128 << 20 }; /* that the server does not read */
+
+void pmix_hang_up(struct pmix *p)
+{
+	if (p->readable)
+		event_free(p->readable);
+	if (p->writable)
+		event_free(p->writable);
+	p->readable = p->writable = NULL;
+	event_del(p->late);
+	pmix_process_end(&p->process);
+	buf_free(&p->in);
+	buf_free(&p->out);
+}
+
+void pmix_give_up(struct pmix *p, const char *why)
+{
+	if (p->state == SERVER_PMIX_FAILED || p->state == SERVER_PMIX_LOST)
+		return;
+	p->state =
+		p->state == SERVER_PMIX_READY ? SERVER_PMIX_LOST : SERVER_PMIX_FAILED;
+	free(p->why);
+	p->why = xstrdup(why);
+	pmix_hang_up(p);
+}
+
+void pmix_flush(struct pmix *p)
+{
+	if (p->out.len > OUT_MOST)
+		pmix_give_up(p, "it does not read");
+	while (p->out.len && p->process.fd >= 0) {
+		ssize_t n = send(p->process.fd, buf_head(&p->out), p->out.len,
+				 MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			loop_watch(p->writable);
+			return;
+		}
+		if (n < 0) /* it is dead, which shows when it is read */
+			n = (ssize_t)p->out.len;
+		buf_drop(&p->out, (size_t)n);
+	}
+}
+
+bool pmix_serves(const struct pmix *p)
+{
+	return p && p->state == SERVER_PMIX_READY;
+}
