@@ -59,27 +59,12 @@ static void open_server(struct agent *a, size_t app, enum mpi_need need)
 	free(xml);
 }
 
+#define NO_ROOM "no socket, or no memory"
+
 /* A server can be opened. */
 static bool has_room(const struct agent *a)
 {
 	return a->ranks.server && a->guarded.folders;
-}
-
-void agent_find_mpi(struct agent *a)
-{
-	size_t app = 0;
-
-	a->mpi_need = a->mpi ? need(a, &app) : MPI_NEED_NONE;
-	if (a->mpi_need == MPI_NEED_NONE)
-		return;
-	a->answer.mpi = MPI_WANTED;
-	if (!(a->job->flags & JOB_PMIX))
-		return;
-	a->placing = has_room(a);
-	if (a->placing)
-		open_server(a, app, a->mpi_need);
-	else /* the system gives no socket, or no memory */
-		a->answer.mpi |= MPI_NO_PMIX;
 }
 
 void agent_answer(struct agent *a)
@@ -87,20 +72,32 @@ void agent_answer(struct agent *a)
 	wire_pack_placed(&a->stream.out, &a->answer);
 }
 
-/* There is no PMIx server: does the job need one?  Then it cannot go on. */
-static bool is_needed(struct agent *a, const char *why)
+static void say_no_pmix(struct agent *a, const char *why)
 {
 	struct err e = { 0 };
 
-	if (a->mpi_need == MPI_NEED_PMIX || !(a->job->flags & JOB_PMI1)) {
-		err_set(&e, E_NO_PMIX, why);
-		stream_log(&a->stream, LOG_ERROR, &e);
-		return true;
+	err_set(&e, E_NO_PMIX, why);
+	stream_log(&a->stream, LOG_ERROR, &e);
+}
+
+static bool needs_server(const struct agent *a)
+{
+	return a->mpi_need == MPI_NEED_PMIX || !(a->job->flags & JOB_PMI1);
+}
+
+/* There is no PMIx server.  False: the job cannot go on. */
+static bool goes_without(struct agent *a, const char *why)
+{
+	struct err e = { 0 };
+
+	if (needs_server(a)) {
+		say_no_pmix(a, why);
+		return false;
 	}
 	snprintf(e.text, sizeof e.text,
 		 "no PMIx server (%.400s): ranks get PMI-1 alone", why);
 	stream_log(&a->stream, LOG_NOTE, &e);
-	return false;
+	return true;
 }
 
 static void settle_placing(struct agent *a, enum server_pmix_state state,
@@ -111,7 +108,7 @@ static void settle_placing(struct agent *a, enum server_pmix_state state,
 	a->placing = false;
 	if (state != SERVER_PMIX_OPEN)
 		a->answer.mpi |= MPI_NO_PMIX;
-	if (state == SERVER_PMIX_OPEN || !is_needed(a, why))
+	if (state == SERVER_PMIX_OPEN || goes_without(a, why))
 		agent_answer(a);
 }
 
@@ -149,27 +146,64 @@ static void start_server(struct agent *a)
 	free(wdirs);
 }
 
+/* Does the launcher hear of the placement while the server starts?  It must not wait to
+ * hear whether there is one, for the sake of other hosts, of --check or of a job that
+ * cannot start without. */
+static bool is_unwatched(const struct agent *a)
+{
+	return a->job->nodes == 1 && !(a->job->flags & JOB_LISTEN) && !needs_server(a);
+}
+
+void agent_find_mpi(struct agent *a)
+{
+	size_t app = 0;
+
+	a->mpi_need = a->mpi ? need(a, &app) : MPI_NEED_NONE;
+	if (a->mpi_need == MPI_NEED_NONE)
+		return;
+	a->answer.mpi = MPI_WANTED;
+	if (!(a->job->flags & JOB_PMIX))
+		return;
+	if (!has_room(a)) {
+		a->answer.mpi |= MPI_NO_PMIX;
+		goes_without(a, NO_ROOM);
+		return;
+	}
+	open_server(a, app, a->mpi_need);
+	if (is_unwatched(a))
+		start_server(a);
+	else
+		a->placing = true;
+}
+/* The ranks start without PMIx, if those of no other host have it. */
+static void start_without_server(struct agent *a, const char *why)
+{
+	if (!is_unwatched(a)) {
+		say_no_pmix(a, why);
+		return;
+	}
+	goes_without(a, why);
+	a->mpi &= ~(uint32_t)MPI_GIVE_PMIX;
+	agent_start_ranks(a);
+}
+
 static void settle_starting(struct agent *a, enum server_pmix_state state,
 			    const char *why)
 {
-	struct err e = { 0 };
-
 	if (state == SERVER_PMIX_NONE && !has_room(a)) {
 		state = SERVER_PMIX_FAILED;
-		why = "no socket, or no memory";
+		why = NO_ROOM;
 	}
 	if (state == SERVER_PMIX_NONE) /* another host's program asks for it */
 		open_server(a, 0, MPI_NEED_MAYBE);
 	else if (state == SERVER_PMIX_OPEN)
 		start_server(a);
-	else if (state == SERVER_PMIX_READY || state == SERVER_PMIX_FAILED)
+	else if (state >= SERVER_PMIX_READY)
 		a->starting = false;
 	if (state == SERVER_PMIX_READY)
 		agent_start_ranks(a);
-	if (state == SERVER_PMIX_FAILED) {
-		err_set(&e, E_NO_PMIX, why);
-		stream_log(&a->stream, LOG_ERROR, &e);
-	}
+	else if (state > SERVER_PMIX_READY)
+		start_without_server(a, why);
 }
 
 void agent_settle(struct agent *a)

@@ -12,10 +12,22 @@ bool host_map_known(struct server *s)
 	return false;
 }
 
+void host_map_alone(struct server *s)
+{
+	const struct wire_job *job = s->job;
+
+	for (size_t i = 0; i < job->ranks.n; i++)
+		if (job->apps.v[i] >= s->napps)
+			s->napps = job->apps.v[i] + 1;
+	s->app = xcalloc(s->napps, sizeof *s->app);
+	for (size_t i = job->ranks.n; i--;)
+		s->app[job->apps.v[i]] = job->ranks.v[i];
+}
+
 int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e)
 {
 	const struct wire_job *job = s->job;
-	bool sound = !s->host && m->hosts.n == job->np && m->names.n == job->nodes &&
+	bool sound = !s->app && m->hosts.n == job->np && m->names.n == job->nodes &&
 		     m->own.n == job->nodes && m->apps.n && !m->apps.v[0];
 
 	for (size_t i = 0; sound && i < m->hosts.n; i++)

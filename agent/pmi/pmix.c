@@ -172,14 +172,16 @@ static void tell_of_death(struct pmix *p, size_t local)
 
 static bool on_opened(struct pmix *p, const struct wire_pmix_opened *m)
 {
-	if (p->state != SERVER_PMIX_OPENING)
+	if (p->version)
 		return false;
-	event_del(p->late);
 	if (*m->error) {
 		pmix_give_up(p, m->error);
 		return true;
 	}
-	p->state = SERVER_PMIX_OPEN;
+	if (p->state == SERVER_PMIX_OPENING) {
+		event_del(p->late);
+		p->state = SERVER_PMIX_OPEN;
+	}
 	p->library = xstrdup(m->library);
 	p->version = xstrdup(m->version);
 	return true;
@@ -190,7 +192,7 @@ static bool on_ready(struct pmix *p, const struct wire_pmix_ready *m)
 	const size_t n = p->s->job->ranks.n;
 	size_t sum = 0;
 
-	if (p->state != SERVER_PMIX_STARTING || m->counts.n != n)
+	if (p->state != SERVER_PMIX_STARTING || !p->version || m->counts.n != n)
 		return false;
 	event_del(p->late);
 	p->first = xcalloc(n + 1, sizeof *p->first);
@@ -317,6 +319,9 @@ void pmix_free(struct pmix *p)
 {
 	if (!p)
 		return;
+	/* The files go while it dies: both take 0.5 ms, and a job's end waits for them. */
+	pmix_process_kill(&p->process);
+	pmix_folders_empty(p->folders);
 	pmix_hang_up(p);
 	pmix_folders_remove(p->folders);
 	if (p->lock >= 0)
@@ -346,8 +351,10 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 
 	p->state = SERVER_PMIX_OPENING;
 	p->folders = with->folders;
-	p->lock = pmix_folders_make(p->folders, &p->memory_lock, &e);
-	if (p->lock < 0 || pmix_process_start(&p->process, &e)) {
+	/* the folders are made while it starts */
+	if (!pmix_process_start(&p->process, &e))
+		p->lock = pmix_folders_make(p->folders, &p->memory_lock, &e);
+	if (p->lock < 0) {
 		pmix_give_up(p, e.text);
 		return;
 	}

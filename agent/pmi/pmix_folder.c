@@ -134,13 +134,17 @@ int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
 	return fd;
 }
 
+void pmix_folders_empty(const struct pmix_folders *f)
+{
+	if (f && *f->files)
+		remove_all(f->files);
+	if (f && *f->memory)
+		remove_all(f->memory);
+}
+
 void pmix_folders_remove(struct pmix_folders *f)
 {
-	if (!f)
-		return;
-	if (*f->files)
-		remove_all(f->files);
-	if (*f->memory)
-		remove_all(f->memory);
-	*f->files = *f->memory = '\0';
+	pmix_folders_empty(f);
+	if (f)
+		*f->files = *f->memory = '\0';
 }

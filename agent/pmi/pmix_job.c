@@ -229,6 +229,7 @@ static void add_rank(struct px_list *l, const struct wire_pmix_job *m, size_t lo
 		px_text(&one, PX_CPUSET, m->cpus.v[local]);
 	if (place)
 		px_text(&one, PX_LOCALITY, place);
+	/* Open MPI makes it if nobody has, also after all of these were removed. */
 	if (!mkdir(folder, 0700))
 		px_text(&one, PX_PROCDIR, folder);
 	px_array(l, PX_PROC_INFO, &one);

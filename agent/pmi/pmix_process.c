@@ -80,6 +80,14 @@ int pmix_process_start(struct pmix_process *p, struct err *e)
 	return err_set(e, E_SYSTEM, "the PMIx server", strerror(error));
 }
 
+void pmix_process_kill(const struct pmix_process *p)
+{
+	if (p->pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	else if (p->pid > 0)
+		kill(p->pid, SIGKILL);
+}
+
 void pmix_process_end(struct pmix_process *p)
 {
 	enum { DIES_MS = 1000 };
@@ -87,10 +95,8 @@ void pmix_process_end(struct pmix_process *p)
 
 	if (p->fd >= 0)
 		close(p->fd);
-	if (p->pid > 0 && p->pidfd < 0)
-		kill(p->pid, SIGKILL);
+	pmix_process_kill(p);
 	if (p->pidfd >= 0) {
-		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 		while (poll(&dead, 1, DIES_MS) < 0 && errno == EINTR)
 			;
 		close(p->pidfd);

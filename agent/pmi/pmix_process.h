@@ -16,7 +16,9 @@ struct pmix_process {
  * that a rank could be taken for, and a sweep of what ranks left does not see it.  It
  * has the socket, and no other descriptor of ours.  0, or -1 with E. */
 int pmix_process_start(struct pmix_process *p, struct err *e);
-/* KILL, and wait until it is dead, up to a second.  Takes one that has none. */
+/* These take one that has no process.  The second also waits until it is dead, up to a
+ * second. */
+void pmix_process_kill(const struct pmix_process *p);
 void pmix_process_end(struct pmix_process *p);
 
 #endif

@@ -165,6 +165,8 @@ struct server *server_open(struct event_base *base, struct buf *out,
 		return NULL;
 	}
 	s->member = xcalloc(job->ranks.n, sizeof *s->member);
+	if (job->nodes == 1)
+		host_map_alone(s);
 	if (job->flags & JOB_PMI1)
 		s->pmi1 = pmi1_open(s);
 	if (job->flags & JOB_PMIX)
@@ -252,7 +254,7 @@ void server_pmix_open(struct server *s, const struct server_pmix *with)
 
 void server_pmix_start(struct server *s, const struct server_pmix *with)
 {
-	if (s && s->pmix && s->host)
+	if (s && s->pmix && s->app)
 		pmix_start(s->pmix, with);
 }
 

@@ -68,11 +68,13 @@ enum server_pmix_state {
 	SERVER_PMIX_OPENING,
 	SERVER_PMIX_OPEN,
 	SERVER_PMIX_STARTING,
+	/* from here on, it is settled */
 	SERVER_PMIX_READY,  /* ranks may start */
 	SERVER_PMIX_FAILED, /* it cannot be opened or started */
 	SERVER_PMIX_LOST    /* it has ended after it was ready */
 };
-/* Begin to open, and then to start, a PMIx server: its state tells how it goes. */
+/* Begin to open, and then to start, a PMIx server: its state tells how it goes.  It may
+ * be told to start before it is open. */
 void server_pmix_open(struct server *s, const struct server_pmix *with);
 void server_pmix_start(struct server *s, const struct server_pmix *with);
 /* *WHY: FAILED and LOST, why. */

@@ -110,6 +110,8 @@ void client_close(struct client *c);
 /* Whether it is known on which host each rank is.  If not, the launcher is asked, and
  * init_round_host_map() and pmi1_host_map() are called later. */
 bool host_map_known(struct server *s);
+/* In a job of one host it is known from the start. */
+void host_map_alone(struct server *s);
 int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e);
 void host_map_free(struct server *s);
 uint32_t host_of(const struct server *s, uint32_t rank);

@@ -40,7 +40,8 @@ void messages_start(struct job *j)
 			j->usage[i].ranks = j->plan.local_size[i];
 		if (m.mpi & MPI_GIVE_PMIX) {
 			j->agents.host[i].out_due += MPI_QUEUED_MOST + MPI_ANSWER_MOST;
-			fence_host_map_send(j, &j->agents.host[i]);
+			if (j->plan.nodes > 1)
+				fence_host_map_send(j, &j->agents.host[i]);
 		}
 		wire_pack_start(&j->agents.host[i].out, &m);
 		agents_flush(&j->agents.host[i]);

@@ -120,7 +120,7 @@ static inline size_t count_descriptors(void)
 
 static inline void open_server(uint32_t nodes, uint32_t flags)
 {
-	static uint32_t ranks[EACH];
+	static uint32_t ranks[EACH], apps[EACH];
 
 	base = event_base_new();
 	child_fd = -1;
@@ -133,7 +133,8 @@ static inline void open_server(uint32_t nodes, uint32_t flags)
 				 .nodes = nodes,
 				 .host = "typed",
 				 .own = "own",
-				 .ranks = { ranks, EACH } };
+				 .ranks = { ranks, EACH },
+				 .apps = { apps, EACH } };
 	for (uint32_t i = 0; i < EACH; i++)
 		ranks[i] = job.node * EACH + i;
 	descriptors_then = count_descriptors();
@@ -354,20 +355,26 @@ static inline void open_child(uint32_t nodes)
 	free(want);
 }
 
-static inline void start_child(void)
+static inline void begin_start(void)
 {
 	static const char *const cpus[] = { "0-3", "" },
 				 *const commands[] = { "a b", "c" },
 				 *const wdirs[] = { "/", "/tmp" };
 
-	CHILD(pmix_opened, .library = "/two", .version = "5", .error = "");
-	state_is(SERVER_PMIX_OPEN, "");
-	ck_assert_int_eq(send_host_map(), 0);
 	server_pmix_start(server, &(struct server_pmix){ .cpus = { cpus, 2 },
 							 .commands = { commands, 2 },
 							 .wdirs = { wdirs, 2 },
 							 .oversubscribed = true });
 	state_is(SERVER_PMIX_STARTING, "");
+}
+
+static inline void start_child(void)
+{
+	CHILD(pmix_opened, .library = "/two", .version = "5", .error = "");
+	state_is(SERVER_PMIX_OPEN, "");
+	if (job.nodes > 1)
+		ck_assert_int_eq(send_host_map(), 0);
+	begin_start();
 }
 
 static inline void ready_server(uint32_t nodes)

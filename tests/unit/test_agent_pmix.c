@@ -73,9 +73,50 @@ START_TEST(has_no_folder)
 	setenv("TMPDIR", "/proc", 1);
 	begin_open(1);
 	unsetenv("TMPDIR");
-	ck_assert_uint_eq(starts, 0);
+	ck_assert_uint_eq(starts, 1);
+	ck_assert_uint_eq(living, 0);
 	state_is(SERVER_PMIX_FAILED,
 		 "cannot make a folder in '/proc': No such file or directory");
+	close_server();
+}
+END_TEST
+
+static const struct {
+	uint16_t first, second;
+	const char *error;
+	enum server_pmix_state state;
+	const char *why;
+} early[] = {
+	{ WIRE_pmix_opened, WIRE_pmix_ready, "", SERVER_PMIX_READY, "" },
+	{ WIRE_pmix_opened, 0, "bad", SERVER_PMIX_FAILED, "bad" },
+	{ WIRE_pmix_opened, 0, "", SERVER_PMIX_STARTING, "" },
+	{ WIRE_pmix_ready, 0, "", SERVER_PMIX_FAILED, "it says what no server says" },
+	{ WIRE_pmix_opened, WIRE_pmix_opened, "", SERVER_PMIX_FAILED,
+	  "it says what no server says" },
+};
+
+/* In a job of one host, it is told of the ranks before it is open. */
+START_TEST(starts_early)
+{
+	static const uint32_t counts[] = { 0, 0 };
+	const uint16_t said[] = { early[_i].first, early[_i].second };
+
+	open_child(1);
+	begin_start();
+	free(next_of_child());
+	for (int i = 0; i < 2; i++) {
+		if (said[i] == WIRE_pmix_opened)
+			CHILD(pmix_opened, .library = "/two", .version = "5",
+			      .error = early[_i].error);
+		if (said[i] == WIRE_pmix_ready)
+			CHILD(pmix_ready, .counts = { counts, 2 }, .error = "");
+	}
+	state_is(early[_i].state, early[_i].why);
+	pass(20000);
+	if (early[_i].state == SERVER_PMIX_STARTING)
+		state_is(SERVER_PMIX_FAILED, "no answer in 20 seconds");
+	else
+		state_is(early[_i].state, early[_i].why);
 	close_server();
 }
 END_TEST
@@ -435,6 +476,7 @@ int main(void)
 	tcase_add_test(c, does_not_answer);
 	tcase_add_test(c, has_no_process);
 	tcase_add_test(c, has_no_folder);
+	tcase_add_loop_test(c, starts_early, 0, LEN(early));
 	tcase_add_test(c, not_wanted);
 	tcase_add_test(c, what_it_is_told);
 	tcase_add_test(c, no_start_without_host_map);
