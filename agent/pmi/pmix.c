@@ -319,7 +319,7 @@ void pmix_free(struct pmix *p)
 {
 	if (!p)
 		return;
-	/* The files go while it dies: both take 0.5 ms, and a job's end waits for them. */
+	/* The files go while it dies: both take 0.5 ms, for which a job's end waits. */
 	pmix_process_kill(&p->process);
 	pmix_folders_empty(p->folders);
 	pmix_hang_up(p);
