@@ -252,7 +252,9 @@ berth_result pmix_client_fence(bool collect, unsigned limit_s, char *why,
 
 /* ---- the process ---- */
 
-/* MPI has been here and has gone, and with it the libpmix that it had initialised. */
+/* MPI has been here and has gone, and with it the libpmix that it had initialised.  A
+ * server of OpenPMIx 5.0 may fail the next fence then (PMIX_ERR_PARTIAL_SUCCESS): it
+ * counts ranks that are still on their way out as lost. */
 static bool mpi_is_over(void)
 {
 	void *lib = dlopen("libmpi.so.40", RTLD_NOW | RTLD_NOLOAD);

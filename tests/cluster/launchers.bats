@@ -152,8 +152,15 @@ run_mpi() { # COMMAND...
 	ompi=$ROOT/build/peers/ompi
 	[ -e "$ompi/complete" ] || skip "the rest: Open MPI 5 is not installed (tests/bench/peers.sh ompi)"
 	for words in "mpi $words mpi_end" "mpi join memory fence mpi_end leave $words" "mpi mpi_end $words"; do
-		run -0 on n1 timeout -k 5 20 "$ompi/bin/mpirun" --allow-run-as-root --bind-to none \
-			--oversubscribe -np 4 "$JOINS" $words
+		# its server takes a rank that leaves PMIx in order and comes back for one that is lost, if
+		# others are in a fence by then
+		for ((i = 0; i < 3; i++)); do
+			run on n1 timeout -k 5 20 "$ompi/bin/mpirun" --allow-run-as-root --bind-to none \
+				--oversubscribe -np 4 "$JOINS" $words
+			[[ $words = "mpi mpi_end"* && $output = *PARTIAL?SUCCESS* ]] || break
+			echo "# again: Open MPI's server lost a rank" >&3
+		done
+		[ "$status" = 0 ]
 		said_by 4 'MPI: 4 ranks'
 	done
 }
