@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/pmi/pmi1_line.h"
+#include "agent/pmi/pmi1_names.h"
 #include "agent/pmi/server_internal.h"
 #include "common/loop.h"
 
@@ -38,6 +38,9 @@ struct pmi1_rank {
 	enum state state;
 	bool in_barrier, waits_host_map, in_spawn, aborts, ended, stuck;
 	int abort_code;
+	/* what it awaits of the launcher's table of names, or PMI1_UNKNOWN */
+	enum pmi1_command name_command;
+	uint32_t name_id;
 };
 
 /* What was put: two strings behind it. */
@@ -57,6 +60,7 @@ struct pmi1 {
 	bool has_failed; /* no barrier ends any more */
 	struct event *late, *absent;
 	uint32_t aborts; /* ranks that nobody has asked for */
+	uint32_t name_id;
 };
 
 /* ---- keys ---- */
@@ -348,6 +352,30 @@ void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 		fail(p);
 }
 
+/* ---- names ---- */
+
+static void answer_name(struct pmi1_rank *r, enum pmi1_command command,
+			const struct wire_found *m)
+{
+	char *text = pmi1_name_answer(command, m);
+
+	answer(r, "%s", text);
+	free(text);
+}
+
+static void on_name(struct pmi1_rank *r, const struct pmi1_line *l)
+{
+	struct server *s = r->p->s;
+	const uint32_t id = FOUND_PMI1 | ++r->p->name_id;
+
+	if (pmi1_name_ask(s->out, s->job->epoch, s->job->ranks.v[r->local], id, l)) {
+		r->name_command = l->command;
+		r->name_id = id;
+	} else {
+		answer_name(r, l->command, NULL);
+	}
+}
+
 /* ---- lines ---- */
 
 /* MPI_Abort is the last word. */
@@ -426,13 +454,9 @@ static void do_line(struct pmi1_rank *r, char *text)
 		on_abort(r, l.exitcode);
 		break;
 	case PMI1_PUBLISH_NAME:
-		answer(r, "cmd=publish_result rc=-1 info=fail msg=unsupported");
-		break;
 	case PMI1_LOOKUP_NAME:
-		answer(r, "cmd=lookup_result rc=-1 info=fail msg=unsupported");
-		break;
 	case PMI1_UNPUBLISH_NAME:
-		answer(r, "cmd=unpublish_result rc=-1 info=fail msg=unsupported");
+		on_name(r, &l);
 		break;
 	case PMI1_SPAWN:
 		r->in_spawn = true;
@@ -443,10 +467,17 @@ static void do_line(struct pmi1_rank *r, char *text)
 	}
 }
 
-/* Whole lines, as long as the rank waits for nothing and reads its answers. */
+/* It waits for nothing, and reads its answers. */
+static bool may_read(const struct pmi1_rank *r)
+{
+	return r->fd >= 0 && !r->waits_host_map && !r->name_command &&
+	       r->out.len < OUT_MOST;
+}
+
+/* Whole lines. */
 static void do_lines(struct pmi1_rank *r)
 {
-	while (r->fd >= 0 && !r->waits_host_map && r->out.len < OUT_MOST) {
+	while (may_read(r)) {
 		char *line = (char *)buf_head(&r->in),
 		     *end = r->in.len ? memchr(line, '\n', r->in.len) : NULL;
 		size_t n;
@@ -476,11 +507,6 @@ static bool read_some(struct pmi1_rank *r)
 		hang_up(r);
 	}
 	return n > 0;
-}
-
-static bool may_read(const struct pmi1_rank *r)
-{
-	return r->fd >= 0 && !r->waits_host_map && r->out.len < OUT_MOST;
 }
 
 static void attend(struct pmi1_rank *r)
@@ -617,4 +643,18 @@ void pmi1_host_map(struct pmi1 *p)
 		answer_vector(r);
 		attend(r);
 	}
+}
+
+bool pmi1_found(struct pmi1 *p, const struct wire_found *m)
+{
+	for (size_t i = 0; p && i < p->s->job->ranks.n; i++) {
+		struct pmi1_rank *r = &p->rank[i];
+
+		if (!r->name_command || r->name_id != m->id)
+			continue;
+		answer_name(r, r->name_command, m);
+		r->name_command = PMI1_UNKNOWN;
+		attend(r);
+	}
+	return m->id & FOUND_PMI1;
 }

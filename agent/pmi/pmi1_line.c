@@ -29,18 +29,33 @@ static enum pmi1_command command_of(const char *name)
 	return PMI1_UNKNOWN;
 }
 
+static bool begins(const char *word, const char *with)
+{
+	return !strncmp(word, with, strlen(with));
+}
+
+/* Where WORD ends: some values have spaces. */
+static char *end_of(char *word)
+{
+	char *port;
+
+	if (begins(word, "value=") || begins(word, "port="))
+		return word + strlen(word);
+	if (!begins(word, "service="))
+		return word + strcspn(word, " ");
+	port = strstr(word, " port=");
+	return port ? port : word + strlen(word);
+}
+
 struct pmi1_line pmi1_parse(char *line)
 {
-	struct pmi1_line l = { PMI1_UNKNOWN, "", "", "" };
+	struct pmi1_line l = { PMI1_UNKNOWN, "", "", "", "", "" };
 	char *word = line + strspn(line, " ");
 
 	while (*word) {
-		char *end = word + strcspn(word, " "), *equals = strchr(word, '=');
+		char *end = end_of(word), *equals = strchr(word, '=');
 		char *next = end + strspn(end, " ");
-		const bool is_value = !strncmp(word, "value=", 6);
 
-		if (is_value)
-			next = end = word + strlen(word);
 		*end = '\0';
 		if (equals && equals < end) {
 			*equals = '\0';
@@ -50,8 +65,12 @@ struct pmi1_line pmi1_parse(char *line)
 				l.key = equals + 1;
 			else if (!strcmp(word, "exitcode"))
 				l.exitcode = equals + 1;
-			else if (is_value)
+			else if (!strcmp(word, "value"))
 				l.value = equals + 1;
+			else if (!strcmp(word, "service"))
+				l.service = equals + 1;
+			else if (!strcmp(word, "port"))
+				l.port = equals + 1;
 		}
 		word = next;
 	}

@@ -1,8 +1,9 @@
 /* pmi1_line.h - pure: a line of PMI-1 (wire protocol 1.1) to its command and values.
  *
- * A line is `cmd=NAME KEY=VALUE KEY=VALUE ...`; the value of `value` goes to the end of
- * the line.  Source of the method: the lines that MPICH 4 and 5 and Intel MPI 2021 send
- * (src/pmi in MPICH). */
+ * A line is `cmd=NAME KEY=VALUE KEY=VALUE ...`; the values of `value` and `port` go to
+ * the end of the line, and that of `service` goes to `port` or to the end.  Source of
+ * the method: the lines that MPICH 4 and 5 and Intel MPI 2021 send (src/pmi in
+ * MPICH). */
 #ifndef BERTH_AGENT_PMI_PMI1_LINE_H
 #define BERTH_AGENT_PMI_PMI1_LINE_H
 
@@ -29,7 +30,8 @@ enum { PMI1_KEY_BYTES = 64, PMI1_VALUE_BYTES = 1024, PMI1_LINE_BYTES = 4096 };
 
 struct pmi1_line {
 	enum pmi1_command command;
-	const char *key, *value, *exitcode; /* "" if there is none */
+	/* "" if there is none */
+	const char *key, *value, *exitcode, *service, *port;
 };
 
 /* LINE, which is changed, and to which the strings of the result belong. */

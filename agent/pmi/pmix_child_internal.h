@@ -5,7 +5,7 @@
 #include "agent/pmi/pmix_child.h"
 #include "agent/pmi/pmix_folder.h"
 #include "common/wire.h"
-#include "lib/boot/pmix_abi.h"
+#include "lib/boot/pmix_calls.h"
 
 /* From this number of ranks on, a copy of what libpmix knows in each rank is too much
  * memory. */

@@ -158,6 +158,20 @@ struct group_answer {
 	struct px_array members;
 };
 
+/* libpmix takes the endpoints over, and leaves NULL in their place; the members it
+ * does not (4.2.2, 5.0).  It loses bytes of its own with each group (4 ranks: 11 KB in
+ * 4.2.2, 7 KB in 5.0). */
+static void group_answer_free(void *ctx)
+{
+	struct group_answer *a = ctx;
+
+	for (size_t i = 0; i < sizeof a->info / sizeof *a->info; i++)
+		if (a->info[i].value.type == PX_BYTES)
+			free(a->info[i].value.data.bytes.bytes);
+	free(a->members.v);
+	free(a);
+}
+
 static struct px_value *say(struct px_info *i, const char *key, uint16_t type)
 {
 	snprintf(i->key, sizeof i->key, "%s", key);
@@ -165,8 +179,6 @@ static struct px_value *say(struct px_info *i, const char *key, uint16_t type)
 	return &i->value;
 }
 
-/* libpmix 4.2 takes over the members and releases later do not: neither they nor the
- * endpoints are freed here, which loses their bytes with each group. */
 static void answer_group(struct pending *p, const struct wire_pmix_collected *m)
 {
 	struct group_answer *a = xcalloc(1, sizeof *a);
@@ -184,7 +196,7 @@ static void answer_group(struct pending *p, const struct wire_pmix_collected *m)
 		say(&a->info[n++], PX_GROUP_ENDPOINTS, PX_BYTES)->data.bytes =
 			(struct px_bytes){ endpoints, m->data.n };
 	}
-	p->info(PX_SUCCESS, a->info, n, p->ctx, free, a);
+	p->info(PX_SUCCESS, a->info, n, p->ctx, group_answer_free, a);
 }
 
 static void answer_modex(const struct pending *p, int status, wire_bytes data)

@@ -138,6 +138,10 @@ bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code);
 void pmi1_host_map(struct pmi1 *p);
 int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e);
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m);
+/* The bit of a request about names that is PMI-1's; the others are libpmix'. */
+enum { FOUND_PMI1 = 1u << 31 };
+/* False: it is none of PMI-1's. */
+bool pmi1_found(struct pmi1 *p, const struct wire_found *m);
 
 /* ---- pmix.c ---- */
 

@@ -11,7 +11,7 @@
 
 #include "lib/base/thread.h"
 #include "lib/base/wait.h"
-#include "lib/boot/pmix_abi.h"
+#include "lib/boot/pmix_calls.h"
 
 enum {
 	INIT_S = 30, /* for the server's first answer, */

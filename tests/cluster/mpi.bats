@@ -146,15 +146,28 @@ fails() {
 	done
 }
 
+@test "each MPI publishes names, looks them up and takes them back" {
+	local found='found\(, not twice\)\?, no other, gone$'
+	for p in "${PROGRAMS[@]}"; do
+		for hosts in n1:3 n1:2,n2:2,n3:1; do
+			runs --no-tag -H "$hosts" "$p" published
+			[ "$(grep -c "^rank [0-9]: $found" <<< "$output")" = "$(wc -l <<< "$output")" ] || { echo "$p: $output"; return 1; }
+			[[ $output == *"rank 0: found, not twice, no other, gone"* ]]
+		done
+	done
+}
+
 # What the programs of Open MPI in PROGRAMS are.
 of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
 
-@test "Open MPI: names and ports, MPI Sessions" {
-	[ -n "$(of_openmpi)" ] || skip "no Open MPI (tests/deps launchers installs it)"
-	for p in $(of_openmpi); do
+# MPI_Open_port of MPICH 4.0.2 with UCX is "currently not supported", and that of MPICH 5.0.2 says "no space for
+# port_name tag"; Intel MPI's ranks of one host end by SIGSEGV in MPI_Comm_accept (all of it under hydra, too).
+@test "Open MPI and Intel MPI connect by names and ports; MPI Sessions of Open MPI" {
+	for p in $(sound | grep -v mpich); do
 		for hosts in n1:4 n1:2,n2:2; do
+			[[ $p != *impi* || $hosts == *,* ]] || continue
 			runs --no-tag -H "$hosts" "$p" names
-			[ "$(grep -c '^connected, sum 6$' <<< "$output")" = 4 ]
+			[ "$(grep -c '^connected, sum 6$' <<< "$output")" = 4 ] || { echo "$p: $output"; return 1; }
 			[[ $p == *ompi5 ]] || continue
 			runs --no-tag -H "$hosts" "$p" sessions
 			[ "$(grep -c '^session of 4, sum 6$' <<< "$output")" = 4 ]

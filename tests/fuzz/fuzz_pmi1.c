@@ -22,9 +22,11 @@ static int rank_fd[RANKS];
 static bool reads[RANKS];
 static struct buf given; /* to the exchange that the launcher has not answered */
 static bool awaits_host_map;
-static bool given_all;        /* all of it has come */
-static uint64_t next_barrier; /* its number */
-static bool honest;           /* the launcher has been so far */
+static bool given_all;          /* all of it has come */
+static uint64_t next_barrier;   /* its number */
+static bool honest;             /* the launcher has been so far */
+static uint32_t name_id[RANKS]; /* what each rank here awaits, by its local number */
+static struct buf port;         /* the last that was published */
 
 static size_t count_descriptors(void)
 {
@@ -135,6 +137,37 @@ static void take_exchange(const struct wire_frame *f)
 	wire_free_exchange(&m);
 }
 
+/* A port has come as a rank can read it; a request is of a rank here. */
+static void take_name(const struct wire_frame *f)
+{
+	struct wire_publish p = { .rank = UINT32_MAX };
+	struct wire_lookup l;
+	struct wire_unpublish u;
+
+	if (f->type == WIRE_publish) {
+		check(!wire_unpack_publish(&p, f->payload, f->n, NULL));
+		check(p.values.n && !memchr(p.values.p, ' ', p.values.n));
+		buf_free(&port);
+		buf_add(&port, p.values.p, p.values.n);
+	} else if (f->type == WIRE_lookup) {
+		check(!wire_unpack_lookup(&l, f->payload, f->n, NULL));
+		p.rank = l.rank;
+		p.id = l.id;
+		wire_free_lookup(&l);
+	} else if (f->type == WIRE_unpublish) {
+		check(!wire_unpack_unpublish(&u, f->payload, f->n, NULL));
+		p.rank = u.rank;
+		p.id = u.id;
+		wire_free_unpublish(&u);
+	} else {
+		return;
+	}
+	check(p.rank < RANKS && p.id & FOUND_PMI1);
+	name_id[p.rank] = p.id;
+	if (f->type == WIRE_publish)
+		wire_free_publish(&p);
+}
+
 /* All that can happen now does. */
 static void turn(void)
 {
@@ -151,6 +184,7 @@ static void turn(void)
 		check(n > 0);
 		if (f.type == WIRE_exchange)
 			take_exchange(&f);
+		take_name(&f);
 		awaits_host_map |= f.type == WIRE_host_map_request;
 		buf_drop(&out, (size_t)n);
 	}
@@ -211,6 +245,23 @@ static bool launcher_answers(size_t at)
 	next_barrier++;
 	buf_free(&given);
 	return taken;
+}
+
+/* The answer to what rank RANK asked of names, with what was published last. */
+static void launcher_finds(int rank, uint32_t status)
+{
+	const char *key = "pmi1:s";
+	const uint32_t owner = 0, size = (uint32_t)port.len;
+	struct buf b = { 0 };
+
+	wire_pack_found(&b, &(struct wire_found){ 1,
+						  name_id[rank],
+						  status,
+						  { &key, 1 },
+						  { &owner, 1 },
+						  { &size, 1 },
+						  { buf_head(&port), port.len } });
+	check(!give(&b));
 }
 
 static void launcher_fails(uint64_t number)
@@ -313,6 +364,10 @@ static bool step(unsigned what, const struct wire_job *job, const uint8_t **p,
 		break;
 	case 11:
 		return true; /* no turn between this step and the next */
+	case 12:
+	case 13:
+		launcher_finds(r, (what >> 2 & 1) * FOUND_NO_ROOM);
+		break;
 	default:
 		rank_honest(r, what >> 2);
 	}
@@ -328,6 +383,7 @@ static void begin(struct wire_job *job, bool two_hosts)
 	given_all = awaits_host_map = false;
 	honest = true;
 	next_barrier = 0;
+	memset(name_id, 0, sizeof name_id);
 	server = server_open(base, &out, job);
 	for (int i = 0; i < RANKS; i++) {
 		rank_fd[i] = -1;
@@ -355,6 +411,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		rank_close(i);
 	server_free(server);
 	buf_free(&given);
+	buf_free(&port);
 	buf_free(&out);
 	if (!descriptors)
 		descriptors = count_descriptors();

@@ -5,6 +5,7 @@
  *   ring       NUMBER times a token around all ranks
  *   dups       NUMBER communicators, each with a sum
  *   masks      are all threads on the CPUs that Berth gave?
+ *   published  rank 0 publishes a text, the others look it up, rank 0 takes it back
  *   names      half of the ranks publish a port, the others look it up and connect
  *   sessions   a communicator without MPI_Init, by MPI Sessions
  *   abort      rank 1 calls MPI_Abort with NUMBER, the others wait
@@ -114,6 +115,37 @@ static void masks(void)
 	       wrong);
 }
 
+/* What the text is published for is nothing to MPI. */
+static void published(void)
+{
+	static const char name[] = "berth, a test #1", text[] = "tag#0$berth#text#";
+	char port[MPI_MAX_PORT_NAME] = "";
+	int twice = 0, absent, gone;
+
+	/* MPI decides which one errors of names are given to */
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	if (!rank) {
+		snprintf(port, sizeof port, "%s", text);
+		if (MPI_Publish_name(name, MPI_INFO_NULL, port))
+			printf("not published\n");
+		twice = MPI_Publish_name(name, MPI_INFO_NULL, port) != MPI_SUCCESS;
+		memset(port, 0, sizeof port);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	absent = MPI_Lookup_name("berth, a test #2", MPI_INFO_NULL, port);
+	if (MPI_Lookup_name(name, MPI_INFO_NULL, port))
+		printf("not found\n");
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!rank && MPI_Unpublish_name(name, MPI_INFO_NULL, port))
+		printf("not taken back\n");
+	MPI_Barrier(MPI_COMM_WORLD);
+	gone = MPI_Lookup_name(name, MPI_INFO_NULL, port);
+	printf("rank %d: %s%s%s%s\n", rank, strcmp(port, text) ? "other text" : "found",
+	       twice ? ", not twice" : "", absent ? ", no other" : "",
+	       gone ? ", gone" : "");
+}
+
 /* The first half is the server. */
 static void names(void)
 {
@@ -186,6 +218,8 @@ int main(int argc, char **argv)
 		dups(n);
 	else if (!strcmp(what, "masks"))
 		masks();
+	else if (!strcmp(what, "published"))
+		published();
 	else if (!strcmp(what, "names"))
 		names();
 	else if (!strcmp(what, "hello"))

@@ -8,33 +8,43 @@
 static const struct {
 	const char *line;
 	enum pmi1_command command;
-	const char *key, *value, *exitcode;
+	const char *key, *value, *exitcode, *service, *port;
 } lines[] = {
-	{ "", PMI1_UNKNOWN, "", "", "" },
-	{ "   ", PMI1_UNKNOWN, "", "", "" },
-	{ "cmd", PMI1_UNKNOWN, "", "", "" },
-	{ "cmd=", PMI1_UNKNOWN, "", "", "" },
-	{ "cmd=inits", PMI1_UNKNOWN, "", "", "" },
-	{ "cmd=init pmi_version=1 pmi_subversion=1", PMI1_INIT, "", "", "" },
-	{ "  cmd=get_maxes  ", PMI1_GET_MAXES, "", "", "" },
-	{ "cmd=get_appnum", PMI1_GET_APPNUM, "", "", "" },
-	{ "cmd=get_my_kvsname", PMI1_GET_MY_KVSNAME, "", "", "" },
-	{ "cmd=get_universe_size", PMI1_GET_UNIVERSE_SIZE, "", "", "" },
-	{ "cmd=put kvsname=k key=a value=b", PMI1_PUT, "a", "b", "" },
-	{ "cmd=put key=a value=b c=d  cmd=get ", PMI1_PUT, "a", "b c=d  cmd=get ", "" },
-	{ "cmd=put key=a=b value=", PMI1_PUT, "a=b", "", "" },
-	{ "cmd=put key a value", PMI1_PUT, "", "", "" },
-	{ "cmd=put key value=x", PMI1_PUT, "", "x", "" },
-	{ "cmd=get key=a  kvsname=k", PMI1_GET, "a", "", "" },
-	{ "key=a cmd=get", PMI1_GET, "a", "", "" },
-	{ "cmd=get keys=a akey=b", PMI1_GET, "", "", "" },
-	{ "cmd=barrier_in", PMI1_BARRIER_IN, "", "", "" },
-	{ "cmd=finalize", PMI1_FINALIZE, "", "", "" },
-	{ "cmd=abort exitcode=-7", PMI1_ABORT, "", "", "-7" },
-	{ "cmd=publish_name service=s port=p", PMI1_PUBLISH_NAME, "", "", "" },
-	{ "cmd=lookup_name service=s", PMI1_LOOKUP_NAME, "", "", "" },
-	{ "cmd=unpublish_name service=s", PMI1_UNPUBLISH_NAME, "", "", "" },
-	{ "mcmd=spawn", PMI1_SPAWN, "", "", "" },
+	{ "", PMI1_UNKNOWN, "", "", "", "", "" },
+	{ "   ", PMI1_UNKNOWN, "", "", "", "", "" },
+	{ "cmd", PMI1_UNKNOWN, "", "", "", "", "" },
+	{ "cmd=", PMI1_UNKNOWN, "", "", "", "", "" },
+	{ "cmd=inits", PMI1_UNKNOWN, "", "", "", "", "" },
+	{ "cmd=init pmi_version=1 pmi_subversion=1", PMI1_INIT, "", "", "", "", "" },
+	{ "  cmd=get_maxes  ", PMI1_GET_MAXES, "", "", "", "", "" },
+	{ "cmd=get_appnum", PMI1_GET_APPNUM, "", "", "", "", "" },
+	{ "cmd=get_my_kvsname", PMI1_GET_MY_KVSNAME, "", "", "", "", "" },
+	{ "cmd=get_universe_size", PMI1_GET_UNIVERSE_SIZE, "", "", "", "", "" },
+	{ "cmd=put kvsname=k key=a value=b", PMI1_PUT, "a", "b", "", "", "" },
+	{ "cmd=put key=a value=b c=d  cmd=get ", PMI1_PUT, "a", "b c=d  cmd=get ", "",
+	  "", "" },
+	{ "cmd=put key=a=b value=", PMI1_PUT, "a=b", "", "", "", "" },
+	{ "cmd=put key a value", PMI1_PUT, "", "", "", "", "" },
+	{ "cmd=put key value=x", PMI1_PUT, "", "x", "", "", "" },
+	{ "cmd=get key=a  kvsname=k", PMI1_GET, "a", "", "", "", "" },
+	{ "key=a cmd=get", PMI1_GET, "a", "", "", "", "" },
+	{ "cmd=get keys=a akey=b", PMI1_GET, "", "", "", "", "" },
+	{ "cmd=barrier_in", PMI1_BARRIER_IN, "", "", "", "", "" },
+	{ "cmd=finalize", PMI1_FINALIZE, "", "", "", "", "" },
+	{ "cmd=abort exitcode=-7", PMI1_ABORT, "", "", "-7", "", "" },
+	{ "cmd=publish_name service=s port=p", PMI1_PUBLISH_NAME, "", "", "", "s",
+	  "p" },
+	{ "cmd=publish_name service=a b=c,  d port=p q=r port=t ", PMI1_PUBLISH_NAME,
+	  "", "", "", "a b=c,  d", "p q=r port=t " },
+	{ "cmd=publish_name port=p service=s", PMI1_PUBLISH_NAME, "", "", "", "",
+	  "p service=s" },
+	{ "cmd=publish_name service= port=", PMI1_PUBLISH_NAME, "", "", "", "", "" },
+	{ "cmd=publish_name service=s  port=p", PMI1_PUBLISH_NAME, "", "", "", "s ",
+	  "p" },
+	{ "cmd=lookup_name service=s", PMI1_LOOKUP_NAME, "", "", "", "s", "" },
+	{ "cmd=lookup_name service=a b ", PMI1_LOOKUP_NAME, "", "", "", "a b ", "" },
+	{ "cmd=unpublish_name service=s", PMI1_UNPUBLISH_NAME, "", "", "", "s", "" },
+	{ "mcmd=spawn", PMI1_SPAWN, "", "", "", "", "" },
 };
 
 START_TEST(line_to_its_parts)
@@ -46,6 +56,8 @@ START_TEST(line_to_its_parts)
 	ck_assert_str_eq(l.key, lines[_i].key);
 	ck_assert_str_eq(l.value, lines[_i].value);
 	ck_assert_str_eq(l.exitcode, lines[_i].exitcode);
+	ck_assert_str_eq(l.service, lines[_i].service);
+	ck_assert_str_eq(l.port, lines[_i].port);
 	free(text);
 }
 END_TEST
@@ -64,12 +76,18 @@ static const struct {
 	  "cmd=get_result rc=-1 msg=key_none_not_found value=unknown" },
 	{ "cmd=get\n", "cmd=get_result rc=-1 msg=key__not_found value=unknown" },
 	{ "cmd=finalize\n", "cmd=finalize_ack" },
-	{ "cmd=publish_name service=s port=p\n",
-	  "cmd=publish_result rc=-1 info=fail msg=unsupported" },
-	{ "cmd=lookup_name service=s\n",
-	  "cmd=lookup_result rc=-1 info=fail msg=unsupported" },
-	{ "cmd=unpublish_name service=s\n",
-	  "cmd=unpublish_result rc=-1 info=fail msg=unsupported" },
+	{ "cmd=publish_name service=s port=\n",
+	  "cmd=publish_result info=fail rc=-1 msg=invalid_service_or_port" },
+	{ "cmd=publish_name service= port=p\n",
+	  "cmd=publish_result info=fail rc=-1 msg=invalid_service_or_port" },
+	{ "cmd=publish_name service=s port=p q\n",
+	  "cmd=publish_result info=fail rc=-1 msg=invalid_service_or_port" },
+	{ "cmd=publish_name service=s port=p\\q\n",
+	  "cmd=publish_result info=fail rc=-1 msg=invalid_service_or_port" },
+	{ "cmd=lookup_name\n",
+	  "cmd=lookup_result info=fail rc=-1 msg=invalid_service_or_port" },
+	{ "cmd=unpublish_name service=\n",
+	  "cmd=unpublish_result info=fail rc=-1 msg=invalid_service_or_port" },
 	{ "mcmd=spawn\nnprocs=1\ncmd=init\nexecname=x\nendcmd\n",
 	  "cmd=spawn_result rc=-1 status=unsupported" },
 	{ "cmd=other\n", "cmd=unknown_result rc=-1 msg=unsupported" },

@@ -1,5 +1,5 @@
-/* lib/boot/pmix_abi.h against PMIx's own headers, where they are installed: what
- * differs does not compile, or fails here. */
+/* lib/boot/pmix_abi.h and pmix_calls.h against PMIx's own headers, where they are
+ * installed: what differs does not compile, or fails here. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,27 +98,6 @@ SAME_MEMBER(px_buffer, pack, pmix_data_buffer_t, pack_ptr);
 SAME_MEMBER(px_buffer, unpack, pmix_data_buffer_t, unpack_ptr);
 SAME_MEMBER(px_buffer, allocated, pmix_data_buffer_t, bytes_allocated);
 SAME_MEMBER(px_buffer, used, pmix_data_buffer_t, bytes_used);
-SAME(sizeof(struct px_server_module), sizeof(pmix_server_module_t));
-SAME_MEMBER(px_server_module, client_connected, pmix_server_module_t, client_connected);
-SAME_MEMBER(px_server_module, client_finalized, pmix_server_module_t, client_finalized);
-SAME_MEMBER(px_server_module, abort, pmix_server_module_t, abort);
-SAME_MEMBER(px_server_module, fence, pmix_server_module_t, fence_nb);
-SAME_MEMBER(px_server_module, direct_modex, pmix_server_module_t, direct_modex);
-SAME_MEMBER(px_server_module, publish, pmix_server_module_t, publish);
-SAME_MEMBER(px_server_module, lookup, pmix_server_module_t, lookup);
-SAME_MEMBER(px_server_module, unpublish, pmix_server_module_t, unpublish);
-SAME_MEMBER(px_server_module, connect, pmix_server_module_t, connect);
-SAME_MEMBER(px_server_module, disconnect, pmix_server_module_t, disconnect);
-SAME_MEMBER(px_server_module, register_events, pmix_server_module_t, register_events);
-SAME_MEMBER(px_server_module, deregister_events, pmix_server_module_t,
-	    deregister_events);
-SAME_MEMBER(px_server_module, notify_event, pmix_server_module_t, notify_event);
-SAME_MEMBER(px_server_module, query, pmix_server_module_t, query);
-SAME_MEMBER(px_server_module, log, pmix_server_module_t, log);
-SAME_MEMBER(px_server_module, group, pmix_server_module_t, group);
-SAME_MEMBER(px_server_module, client_connected2, pmix_server_module_t,
-	    client_connected2);
-
 START_TEST(keys)
 {
 	ck_assert_str_eq(PX_JOB_SIZE, PMIX_JOB_SIZE);
@@ -188,25 +167,80 @@ START_TEST(keys)
 }
 END_TEST
 
-/* The functions take what ours are called with. */
-#define TAKES(call) _Static_assert(sizeof(call) > 0, #call)
+/* ---- functions: ours, read with PMIx's types in place of ours ---- */
 
-__attribute__((unused)) static void calls(void)
-{
-	pmix_proc_t proc;
-	pmix_value_t value;
-	pmix_info_t info;
-	pmix_op_cbfunc_t op = (void (*)(pmix_status_t, void *))NULL;
-	pmix_value_cbfunc_t got = (void (*)(pmix_status_t, pmix_value_t *, void *))NULL;
+#define px_proc pmix_proc
+#define px_value pmix_value
+#define px_info pmix_info
+#define px_pdata pmix_pdata
+#define px_query pmix_query
+#define px_buffer pmix_data_buffer
+#include "lib/boot/pmix_calls.h"
 
-	TAKES(PMIx_Init(&proc, &info, (size_t)0));
-	TAKES(PMIx_Finalize(&info, (size_t)0));
-	TAKES(PMIx_Put((uint8_t)PX_GLOBAL, "key", &value));
-	TAKES(PMIx_Commit());
-	TAKES(PMIx_Fence_nb(&proc, (size_t)0, &info, (size_t)1, op, NULL));
-	TAKES(PMIx_Get_nb(&proc, "key", &info, (size_t)0, got, NULL));
-	TAKES(PMIx_Error_string(0));
-}
+#define ALIKE(a, b) __builtin_types_compatible_p(a, b)
+#define SAME_CALL(result, name, arguments)                                             \
+	_Static_assert(ALIKE(result arguments, __typeof__(PMIx_##name)), #name);
+
+/* A structure without a name cannot be put in place of ours, and the module is compared
+ * below: these two take ours. */
+_Static_assert(ALIKE(pmix_status_t(const pmix_cpuset_t *, char **),
+		     __typeof__(PMIx_server_generate_locality_string)),
+	       "server_generate_locality_string");
+_Static_assert(ALIKE(pmix_status_t(pmix_server_module_t *, pmix_info_t *, size_t),
+		     __typeof__(PMIx_server_init)),
+	       "server_init");
+pmix_status_t PMIx_our_locality(const struct px_cpuset *, char **);
+pmix_status_t PMIx_our_init(struct px_server_module *, pmix_info_t *, size_t);
+#define PMIx_server_generate_locality_string PMIx_our_locality
+#define PMIx_server_init PMIx_our_init
+PX_FUNCTIONS(SAME_CALL)
+PX_SERVER_FUNCTIONS(SAME_CALL)
+
+#define SAME_DONE(ours, theirs) _Static_assert(ALIKE(ours *, theirs), #ours)
+SAME_DONE(px_op_done, pmix_op_cbfunc_t);
+SAME_DONE(px_value_done, pmix_value_cbfunc_t);
+SAME_DONE(px_release, pmix_release_cbfunc_t);
+SAME_DONE(px_lookup_done, pmix_lookup_cbfunc_t);
+SAME_DONE(px_modex_done, pmix_modex_cbfunc_t);
+SAME_DONE(px_info_done, pmix_info_cbfunc_t);
+SAME_DONE(px_served, pmix_dmodex_response_fn_t);
+
+#define SAME_PLACE(our, their)                                                         \
+	SAME_MEMBER(px_server_module, our, pmix_server_module_t, their)
+#define SAME_UPCALL(our, their)                                                        \
+	SAME_PLACE(our, their);                                                        \
+	_Static_assert(ALIKE(__typeof__(((struct px_server_module *)0)->our),          \
+			     __typeof__(((pmix_server_module_t *)0)->their)),          \
+		       #our)
+SAME(sizeof(struct px_server_module), sizeof(pmix_server_module_t));
+SAME_UPCALL(client_connected, client_connected);
+SAME_UPCALL(client_finalized, client_finalized);
+SAME_UPCALL(abort, abort);
+SAME_UPCALL(fence, fence_nb);
+SAME_UPCALL(direct_modex, direct_modex);
+SAME_UPCALL(publish, publish);
+SAME_UPCALL(lookup, lookup);
+SAME_UPCALL(unpublish, unpublish);
+SAME_UPCALL(connect, connect);
+SAME_UPCALL(disconnect, disconnect);
+SAME_UPCALL(register_events, register_events);
+SAME_UPCALL(deregister_events, deregister_events);
+SAME_UPCALL(notify_event, notify_event);
+SAME_UPCALL(query, query);
+SAME_UPCALL(log, log);
+SAME_PLACE(group, group);
+/* of an enumeration without a name */
+_Static_assert(ALIKE(pmix_server_grp_fn_t,
+		     pmix_status_t (*)(pmix_group_operation_t, char *,
+				       const pmix_proc_t *, size_t, const pmix_info_t *,
+				       size_t, pmix_info_cbfunc_t, void *)) &&
+		       ALIKE(__typeof__(((struct px_server_module *)0)->group),
+			     pmix_status_t (*)(unsigned, char *, const pmix_proc_t *,
+					       size_t, const pmix_info_t *, size_t,
+					       pmix_info_cbfunc_t, void *)) &&
+		       sizeof(pmix_group_operation_t) == sizeof(unsigned),
+	       "group");
+SAME_UPCALL(client_connected2, client_connected2);
 
 int main(void)
 {
