@@ -4,29 +4,12 @@
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats sets output
 # MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
 load jobs
-
-# NAME, compiler and its options of each MPI that is here.  Intel MPI has the headers of MPICH.
-mpis() {
-	local mpich4 peers=$ROOT/build/peers
-	[ -z "$(command -v mpicc.openmpi)" ] || echo "ompi4 mpicc.openmpi"
-	[ ! -e "$peers/ompi/complete" ] || echo "ompi5 $peers/ompi/bin/mpicc"
-	mpich4=$(command -v mpicc.mpich) || return 0
-	echo "mpich4 $mpich4"
-	[ ! -e "$peers/mpich/complete" ] || echo "mpich5 $peers/mpich/bin/mpicc"
-	[ ! -e "$peers/impi/complete" ] || echo "impi21 gcc $("$mpich4" -compile-info | grep -o -- '-I[^ ]*' | tr '\n' ' ')" \
-		"-L$peers/impi/lib -Wl,-rpath,$peers/impi/lib"
-}
+load mpis
 
 setup_file() {
-	local name options
 	cluster_up 4
-	while read -r name options; do
-		case $name in
-		impi21) options+=" $ROOT/tests/mpi/ranks.c -l:libmpi.so.12" ;;
-		*) options+=" $ROOT/tests/mpi/ranks.c" ;;
-		esac
-		$options -o "$BATS_FILE_TMPDIR/$name"
-	done < <(mpis)
+	compile_ranks "$BATS_FILE_TMPDIR"
+	compile_client "$BATS_FILE_TMPDIR"
 }
 
 teardown_file() {
@@ -214,6 +197,48 @@ of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
 			PMIX_NAMESPACE=old PMI_RANK=5 PMI_FD=9 PMI_SIZE=8 OMPI_MCA_ess=env OMPI_COMM_WORLD_SIZE=9 \
 			timeout -k 5 30 "$RUNNER" -q --no-tag -H n1:4 "$p" hello < /dev/null
 		[ "$(grep -c 'sum 6$' <<< "$output")" = 4 ] || { echo "$p: $output"; return 1; }
+	done
+}
+
+# As srun sets them for the process that is to be the third of five on the second of two hosts.
+SRUN=(SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_JOB_NODELIST='n[3-4]' SLURM_NODELIST='n[3-4]' SLURM_JOB_NUM_NODES=2 SLURM_NNODES=2
+	"SLURM_TASKS_PER_NODE=2,3" SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NODELIST='n[3-4]' SLURM_STEP_NUM_NODES=2
+	SLURM_STEP_NUM_TASKS=5 "SLURM_STEP_TASKS_PER_NODE=2,3" SLURM_NTASKS=5 SLURM_NPROCS=5 SLURM_PROCID=2 SLURM_LOCALID=0
+	SLURM_NODEID=1 "SLURM_GTIDS=2,3,4" SLURM_SRUN_COMM_HOST=10.77.0.3 SLURM_SRUN_COMM_PORT=4001 SLURM_MPI_TYPE=pmix
+	SLURM_PMIXP_ABORT_AGENT_PORT=4002 SLURM_PMIX_MAPPING_SERV='(vector,(0,1,2),(1,1,3))'
+	PMIX_NAMESPACE=slurm.pmix.7.0 PMIX_RANK=2 PMIX_SERVER_URI2='slurm.pmix.7.0;tcp4://127.0.0.1:4003'
+	PMIX_SERVER_URI3='slurm.pmix.7.0;tcp4://127.0.0.1:4003' PMI_RANK=2 PMI_SIZE=5 PMI_FD=9)
+
+# NP: each of so many ranks has found that MPI or PMIx says of it what Berth does.
+all_agree() {
+	[ "$(grep -c "^rank [0-9]* of $1: ok\$\|^rank [0-9]* of $1, local [0-9]* of [0-9]*, sum $(($1 * ($1 - 1) / 2))\$" \
+		<<< "$output")" = "$1" ] || { echo "$output"; return 1; }
+}
+
+@test "MPI, PMIx and Berth agree on ranks, sizes, local ranks and nodes" {
+	local p who second
+	if [ -e "$BATS_FILE_TMPDIR/client" ]; then cp "$BATS_FILE_TMPDIR/client" "$STATE/t"; fi
+	for p in $(some) $([ ! -e "$STATE/t/client" ] || echo /vc/t/client); do
+		who=hello second=hello
+		[[ $p != */client ]] || who=ids second=ids=1
+		runs --no-tag --map-by node -H n1:3,n2:2 -np 2 "$p" $who : -np 3 "$p" $second
+		all_agree 5
+		# the second host is lost, the third takes its place
+		runs --no-tag --restarts 1 -np 4 -H n1:2,n2:2,n3:2 sh -c 'if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then
+				[ "$RANK" != 2 ] || pkill -KILL -x berth-agent
+				exec sleep 100
+			fi
+			echo "on $(uname -n)"; exec "$0" "$1"' "$p" $who
+		all_agree 4
+		[ "$(grep -c '^on n3$' <<< "$output")" = 2 ]
+		runs --no-tag --allow-same-host --map-by node -np 3 -H n1:2,10.77.0.1:2 "$p" $who
+		all_agree 3
+		run on n0 env "${SRUN[@]}" timeout -k 5 30 "$RUNNER" -q --no-tag -H n1:2,n2:1 sh -c '
+			[ "$SLURM_PROCID $SLURM_NTASKS $SLURM_LOCALID $SLURM_NODEID" = \
+				"$BERTH_RANK $BERTH_SIZE $BERTH_LOCAL_RANK $BERTH_NODE_RANK" ] || echo "srun says other things"
+			exec "$0" "$1"' "$p" $who < /dev/null
+		all_agree 3
+		silent_on "other things"
 	done
 }
 

@@ -5,17 +5,14 @@
 # Clients of PMIx under runner: tests/mpi/client.c with the system's libpmix, release 4, and with
 # Open MPI's release 5.
 load jobs
+load mpis
 
 OMPI=$ROOT/build/peers/ompi
 LAYOUTS=(n1:4 "n1:2,n2:2" "n[1-4]:1")
 
 setup_file() {
-	local flags
 	cluster_up 4
-	flags=$(pkg-config --cflags pmix 2> /dev/null | sed 's/-I/-isystem /g') || return 0
-	# shellcheck disable=SC2046,SC2086 # words
-	[ -z "$flags" ] || ${CC:-cc} -std=gnu11 -O1 $flags "$ROOT/tests/mpi/client.c" \
-		$(pkg-config --libs pmix) -o "$BATS_FILE_TMPDIR/client"
+	compile_client "$BATS_FILE_TMPDIR"
 }
 
 teardown_file() {

@@ -3,7 +3,10 @@
  *   nothing    MPI_Init and MPI_Finalize
  *   hello      who am I, by MPI and by Berth; a sum
  *   ring       NUMBER times a token around all ranks
+ *   sums       NUMBER sums of whole arrays
  *   dups       NUMBER communicators, each with a sum
+ *   barriers   NUMBER barriers
+ *   all        hello, ring, sums and dups of NUMBER, and 10 times as many barriers
  *   masks      are all threads on the CPUs that Berth gave?
  *   published  rank 0 publishes a text, the others look it up, rank 0 takes it back
  *   names      half of the ranks publish a port, the others look it up and connect
@@ -13,6 +16,7 @@
  *   early      rank 1 exits with NUMBER instead of MPI_Init */
 #include <dirent.h>
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,30 +38,43 @@ static int sum_in(MPI_Comm all)
 	return sum;
 }
 
+/* HOST: the ranks of this one's host. */
+static bool is_as_berth_says(MPI_Comm host, int local, int locals)
+{
+	int node[2] = { number_of("BERTH_NODE_RANK"), -number_of("BERTH_NODE_RANK") };
+	int most[2];
+
+	MPI_Allreduce(node, most, 2, MPI_INT, MPI_MAX, host);
+	return most[0] == -most[1] && rank == number_of("BERTH_RANK") &&
+	       size == number_of("BERTH_SIZE") &&
+	       local == number_of("BERTH_LOCAL_RANK") &&
+	       locals == number_of("BERTH_LOCAL_SIZE");
+}
+
 static void hello(void)
 {
 	MPI_Comm host;
 	int local, locals;
+	bool same;
 
 	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
 			    &host);
 	MPI_Comm_rank(host, &local);
 	MPI_Comm_size(host, &locals);
+	same = !getenv("BERTH_JOB") || is_as_berth_says(host, local, locals);
 	MPI_Comm_free(&host);
 	printf("rank %d of %d, local %d of %d, sum %d%s\n", rank, size, local, locals,
-	       sum_in(MPI_COMM_WORLD),
-	       rank == number_of("BERTH_RANK") && size == number_of("BERTH_SIZE") &&
-			       local == number_of("BERTH_LOCAL_RANK") &&
-			       locals == number_of("BERTH_LOCAL_SIZE")
-		       ? ""
-		       : ", not as Berth says");
+	       sum_in(MPI_COMM_WORLD), same ? "" : ", not as Berth says");
 }
 
 static void ring(int times)
 {
 	int token = 0;
 
-	for (int i = 0; i < times; i++) {
+	/* a rank alone may wait for ever to send to itself */
+	for (int i = 0; size == 1 && i < times; i++)
+		token++;
+	for (int i = 0; size > 1 && i < times; i++) {
 		if (rank == 0)
 			MPI_Send(&token, 1, MPI_INT, 1 % size, 0, MPI_COMM_WORLD);
 		MPI_Recv(&token, 1, MPI_INT, (rank + size - 1) % size, 0,
@@ -69,6 +86,21 @@ static void ring(int times)
 	}
 	if (rank == 0)
 		printf("token %d\n", token);
+}
+
+static void sums(int times)
+{
+	enum { COUNT = 1000 };
+	int in[COUNT], out[COUNT], wrong = 0;
+
+	for (int i = 0; i < times; i++) {
+		for (int k = 0; k < COUNT; k++)
+			in[k] = rank * k + i;
+		MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		for (int k = 0; k < COUNT; k++)
+			wrong += out[k] != size * (size - 1) / 2 * k + size * i;
+	}
+	printf("%d sums, %d numbers wrong\n", times, wrong);
 }
 
 static void dups(int times)
@@ -83,6 +115,22 @@ static void dups(int times)
 		MPI_Comm_free(&all);
 	}
 	printf("%d communicators, %d wrong\n", times, wrong);
+}
+
+static void barriers(int times)
+{
+	for (int i = 0; i < times; i++)
+		MPI_Barrier(MPI_COMM_WORLD);
+	printf("%d barriers\n", times);
+}
+
+static void all(int times)
+{
+	hello();
+	ring(times);
+	sums(times);
+	dups(times);
+	barriers(10 * times);
 }
 
 /* MPI starts threads of its own in MPI_Init. */
@@ -214,8 +262,14 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	if (!strcmp(what, "ring"))
 		ring(n);
+	else if (!strcmp(what, "sums"))
+		sums(n);
 	else if (!strcmp(what, "dups"))
 		dups(n);
+	else if (!strcmp(what, "barriers"))
+		barriers(n);
+	else if (!strcmp(what, "all"))
+		all(n);
 	else if (!strcmp(what, "masks"))
 		masks();
 	else if (!strcmp(what, "published"))
