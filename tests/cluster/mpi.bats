@@ -4,29 +4,11 @@
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats sets output
 # MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
 load jobs
-
-# NAME, compiler and its options of each MPI that is here.  Intel MPI has the headers of MPICH.
-mpis() {
-	local mpich4 peers=$ROOT/build/peers
-	[ -z "$(command -v mpicc.openmpi)" ] || echo "ompi4 mpicc.openmpi"
-	[ ! -e "$peers/ompi/complete" ] || echo "ompi5 $peers/ompi/bin/mpicc"
-	mpich4=$(command -v mpicc.mpich) || return 0
-	echo "mpich4 $mpich4"
-	[ ! -e "$peers/mpich/complete" ] || echo "mpich5 $peers/mpich/bin/mpicc"
-	[ ! -e "$peers/impi/complete" ] || echo "impi21 gcc $("$mpich4" -compile-info | grep -o -- '-I[^ ]*' | tr '\n' ' ')" \
-		"-L$peers/impi/lib -Wl,-rpath,$peers/impi/lib"
-}
+load mpi
 
 setup_file() {
-	local name options
 	cluster_up 4
-	while read -r name options; do
-		case $name in
-		impi21) options+=" $ROOT/tests/mpi/ranks.c -l:libmpi.so.12" ;;
-		*) options+=" $ROOT/tests/mpi/ranks.c" ;;
-		esac
-		$options -o "$BATS_FILE_TMPDIR/$name"
-	done < <(mpis)
+	mpi_compile
 }
 
 teardown_file() {
@@ -34,17 +16,9 @@ teardown_file() {
 }
 
 setup() {
-	local program
 	need_cluster
 	[ -n "$(mpis)" ] || skip "no MPI (tests/deps launchers installs it)"
-	mkdir -p "$STATE/t"
-	chmod 1777 "$STATE/t"
-	PROGRAMS=()
-	for program in "$BATS_FILE_TMPDIR"/{mpich?,impi21,ompi?}; do
-		[ -x "$program" ] || continue
-		cp "$program" "$STATE/t"
-		PROGRAMS+=("/vc/t/$(basename "$program")")
-	done
+	mpi_programs
 }
 
 # OPTION... PROGRAM...: on several hosts a rank of MPICH 4.0.2 may wait in MPI_Finalize, in UCX, for one that
@@ -57,19 +31,6 @@ runs() {
 	[[ $status = 124 && $* == */mpich4* ]] || return "$status"
 	echo "# MPICH 4 hangs in MPI_Finalize" >&3
 }
-
-# One of MPICH 5 and Intel MPI and one of Open MPI, by chance; all of them by make soak.
-some() {
-	if [ -n "${MPI_SIZES-}" ]; then
-		sound
-	else
-		sound | grep -v ompi | shuf -n 1
-		sound | grep ompi | shuf -n 1
-	fi
-}
-
-# Those that do not.
-sound() { printf '%s\n' "${PROGRAMS[@]}" | grep -v mpich4; }
 
 # HOSTS N [PROGRAM...]: all ranks say who they are, as Berth has it.
 all_say_hello() {
@@ -146,9 +107,6 @@ fails() {
 	done
 }
 
-# What the programs of Open MPI in PROGRAMS are.
-of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
-
 @test "Open MPI: names and ports, MPI Sessions" {
 	[ -n "$(of_openmpi)" ] || skip "no Open MPI (tests/deps launchers installs it)"
 	for p in $(of_openmpi); do
@@ -177,7 +135,7 @@ of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
 	for p in "${PROGRAMS[@]}"; do
 		for n in 1 2; do
 			runs --no-tag -H n1:"$n" "$p" masks
-			[ "$(grep -c ': seen, 0 threads elsewhere$' <<< "$output")" = "$n" ] || { echo "$p: $output"; return 1; }
+			[ "$(grep -c ', seen, 0 threads elsewhere$' <<< "$output")" = "$n" ] || { echo "$p: $output"; return 1; }
 		done
 	done
 }
