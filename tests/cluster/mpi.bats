@@ -17,17 +17,9 @@ teardown_file() {
 }
 
 setup() {
-	local program
 	need_cluster
 	[ -n "$(mpis)" ] || skip "no MPI (tests/deps launchers installs it)"
-	mkdir -p "$STATE/t"
-	chmod 1777 "$STATE/t"
-	PROGRAMS=()
-	for program in "$BATS_FILE_TMPDIR"/{mpich?,impi21,ompi?}; do
-		[ -x "$program" ] || continue
-		cp "$program" "$STATE/t"
-		PROGRAMS+=("/vc/t/$(basename "$program")")
-	done
+	mpi_programs
 }
 
 # OPTION... PROGRAM...: on several hosts a rank of MPICH 4.0.2 may wait in MPI_Finalize, in UCX, for one that
@@ -40,19 +32,6 @@ runs() {
 	[[ $status = 124 && $* == */mpich4* ]] || return "$status"
 	echo "# MPICH 4 hangs in MPI_Finalize" >&3
 }
-
-# One of MPICH 5 and Intel MPI and one of Open MPI, by chance; all of them by make soak.
-some() {
-	if [ -n "${MPI_SIZES-}" ]; then
-		sound
-	else
-		sound | grep -v ompi | shuf -n 1
-		sound | grep ompi | shuf -n 1
-	fi
-}
-
-# Those that do not.
-sound() { printf '%s\n' "${PROGRAMS[@]}" | grep -v mpich4; }
 
 # HOSTS N [PROGRAM...]: all ranks say who they are, as Berth has it.
 all_say_hello() {
@@ -140,9 +119,6 @@ fails() {
 	done
 }
 
-# What the programs of Open MPI in PROGRAMS are.
-of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
-
 # MPI_Open_port of MPICH 4.0.2 with UCX is "currently not supported", and that of MPICH 5.0.2 says "no space for
 # port_name tag"; Intel MPI's ranks of one host end by SIGSEGV in MPI_Comm_accept (all of it under hydra, too).
 @test "Open MPI and Intel MPI connect by names and ports; MPI Sessions of Open MPI" {
@@ -173,7 +149,7 @@ of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }
 	for p in "${PROGRAMS[@]}"; do
 		for n in 1 2; do
 			runs --no-tag -H n1:"$n" "$p" masks
-			[ "$(grep -c ': seen, 0 threads elsewhere$' <<< "$output")" = "$n" ] || { echo "$p: $output"; return 1; }
+			[ "$(grep -c ', seen, 0 threads elsewhere$' <<< "$output")" = "$n" ] || { echo "$p: $output"; return 1; }
 		done
 	done
 }

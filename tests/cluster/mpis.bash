@@ -1,5 +1,15 @@
 # mpis.bash: the MPIs that are here, and tests/mpi/ranks.c with each.
-# shellcheck shell=bash
+#
+#   mpis            a line for each
+#   compile_ranks   tests/mpi/ranks.c with each
+#   compile_client  tests/mpi/client.c
+# For suites, after jobs.bash:
+#   mpi_programs    puts what is in $BATS_FILE_TMPDIR where every host sees it, and the paths into PROGRAMS
+#   some            one of MPICH 5 and Intel MPI and one of Open MPI, by chance; all of them where
+#                   MPI_SIZES is set
+#   sound           all but MPICH 4, which may hang in MPI_Finalize; see runs() in mpi.bats
+#   of_openmpi      those of Open MPI
+# shellcheck shell=bash disable=SC2153,SC2154
 
 # NAME, compiler and its options of each.  Intel MPI has the headers of MPICH.
 mpis() {
@@ -33,3 +43,28 @@ compile_client() { # FOLDER
 	[ -z "$flags" ] || ${CC:-cc} -std=gnu11 -O1 $flags "$ROOT/tests/mpi/client.c" \
 		$(pkg-config --libs pmix) -o "$1/client"
 }
+
+mpi_programs() {
+	local program
+	mkdir -p "$STATE/t"
+	chmod 1777 "$STATE/t"
+	PROGRAMS=()
+	for program in "$BATS_FILE_TMPDIR"/{mpich?,impi21,ompi?}; do
+		[ -x "$program" ] || continue
+		[ -x "$STATE/t/$(basename "$program")" ] || cp "$program" "$STATE/t"
+		PROGRAMS+=("/vc/t/$(basename "$program")")
+	done
+}
+
+some() {
+	if [ -n "${MPI_SIZES-}" ]; then
+		sound
+	else
+		sound | grep -v ompi | shuf -n 1
+		sound | grep ompi | shuf -n 1
+	fi
+}
+
+sound() { printf '%s\n' "${PROGRAMS[@]}" | grep -v mpich4; }
+
+of_openmpi() { printf '%s\n' "${PROGRAMS[@]}" | grep ompi; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 35
+# takes_s: 45
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # Clients of PMIx under runner: tests/mpi/client.c with the system's libpmix, release 4, and with
 # Open MPI's release 5.
@@ -271,6 +271,100 @@ open_in() {
 	signal INT
 	status_of_job 20
 	all_clean n1
+}
+
+# ---- strangers ----
+
+# RELEASE [OPTION...]: a job whose ranks wait before PMIx_Init for gate_opens; ENVIRONMENT is what
+# rank 0 has for it, PORT the server's on n1.
+gate() {
+	releases "$1"
+	rm -f "$STATE/t/open" "$STATE/t/environment"
+	start "${WITH[@]}" "${@:2}" sh -c '[ "$RANK" != 0 ] || env | grep ^PMIX_ > /vc/t/environment; echo "rank $RANK: waits"
+		until [ -e /vc/t/open ]; do sleep 0.01; done; exec /vc/t/client info fence=20'
+	wait_for all_wait 4
+	mapfile -t ENVIRONMENT < "$STATE/t/environment"
+	PORT=$(sed -n 's/^PMIX_SERVER_URI41=.*:\([0-9]*\)$/\1/p' "$STATE/t/environment")
+	[ -n "$PORT" ]
+}
+
+gate_opens() { : > "$STATE/t/open"; }
+
+# The ranks of gate() come to their end as if there was nobody else.
+ranks_are_well() {
+	status_of_job "$1"
+	output=$(cat "$T/out" "$T/err")
+	[ "$status" = 0 ] || { echo "status $status: $output"; return 1; }
+	said_by 4 "rank R of 4: ok"
+	said_by 4 "rank R: fence: ok"
+}
+
+# Of a process: N connections to PORT, then "open"; at the end of its input, how many of them were
+# closed, and heard nothing.
+STRANGERS='import select, socket, sys
+n, port = int(sys.argv[1]), int(sys.argv[2])
+all = [socket.create_connection(("127.0.0.1", port)) for _ in range(n)]
+print("open", flush=True)
+sys.stdin.read()
+def closed(s):
+    s.settimeout(10)
+    try: return s.recv(1) == b""
+    except ConnectionResetError: return True
+    except TimeoutError: return False
+print("closed", sum(map(closed, all)))'
+
+# RELEASE N -> MS: how long the ranks take for PMIx_Init and all after it, while N connections of another user
+# to the server are open and silent.
+time_beside() {
+	local begun hold
+	: > "$T/strangers"
+	gate "$1" -H n1:4
+	exec {hold}> >(as bob n1 /usr/bin/python3 -c "$STRANGERS" "$2" "$PORT" > "$T/strangers" 2>&1 3>&-)
+	wait_for grep -qx open "$T/strangers"
+	begun=$EPOCHREALTIME
+	gate_opens
+	ranks_are_well 30
+	MS=$(((${EPOCHREALTIME/./} - ${begun/./}) / 1000))
+	exec {hold}>&-
+	wait_for grep -qx "closed $2" "$T/strangers" || { cat "$T/strangers"; return 1; }
+}
+
+@test "a thousand silent connections of another user do not hold up PMIx_Init" {
+	local release alone
+	mark_clean n1
+	for release in "${RELEASES[@]}"; do
+		time_beside "$release" 0
+		alone=$MS
+		time_beside "$release" 1000
+		echo "release $release: $MS ms, $alone ms without strangers"
+		[ "$MS" -lt 10000 ]
+		all_clean n1
+	done
+}
+
+# USER NAME=VALUE...: a client of PMIx that begins as rank 0 does, but for these, and says that it is root.
+forged() {
+	run as "$1" n1 env "${ENVIRONMENT[@]}" LD_PRELOAD="$HELPERS/libforge.so" FORGED_ID=0 "${@:2}" timeout -k 5 30 /vc/t/client
+	says "PMIx_Init: PMIx_Init: " "forged 0: heard 0 bytes"
+	[ "$status" = 4 ]
+}
+
+@test "a client that is of another user, or knows no namespace, gets nothing and changes nothing" {
+	local release with
+	mark_clean n1 n2
+	for release in "${RELEASES[@]}"; do
+		gate "$release" -H n1:2,n2:2
+		with=()
+		[ "$release" = 4 ] || with=("LD_LIBRARY_PATH=$OMPI/lib/openmpi")
+		forged bob "${with[@]}"
+		forged bob "${with[@]}" PMIX_RANK=1
+		forged root "${with[@]}" "PMIX_NAMESPACE=berth-$(printf '%032d' 0)"
+		forged root "${with[@]}" PMIX_RANK=99
+		forged root "${with[@]}" PMIX_RANK=2 # of another host
+		gate_opens
+		ranks_are_well 30
+		all_clean n1 n2
+	done
 }
 
 @test "each epoch has a namespace of its own, which is not the id of the job" {

@@ -7,19 +7,22 @@
  *   dups       NUMBER communicators, each with a sum
  *   barriers   NUMBER barriers
  *   all        hello, ring, sums and dups of NUMBER, and 10 times as many barriers
- *   masks      are all threads on the CPUs that Berth gave?
+ *   masks      which CPUs have our threads, and have they others than Berth gave?
  *   published  rank 0 publishes a text, the others look it up, rank 0 takes it back
  *   names      half of the ranks publish a port, the others look it up and connect
  *   sessions   a communicator without MPI_Init, by MPI Sessions
  *   abort      rank 1 calls MPI_Abort with NUMBER, the others wait
  *   exit       rank 1 exits with NUMBER after MPI_Init, the others wait
  *   early      rank 1 exits with NUMBER instead of MPI_Init */
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 
@@ -133,34 +136,87 @@ static void all(int times)
 	barriers(10 * times);
 }
 
+/* ---- masks ---- */
+
+enum { LIST_BYTES = 4096 };
+
+/* CPUs of a thread as lists, by the kernel's file and by the system call.  On a host
+ * that only seems to have its CPUs (tests/cluster/fakecpus.c) the call says where the
+ * thread would be, and the file never changes. */
+struct masks {
+	char kernel[LIST_BYTES], call[LIST_BYTES];
+};
+
+static struct masks before; /* MPI_Init */
+
+/* What the kernel says of TASK, as a list; "" if that task is gone. */
+static void list_of_kernel(char *list, const char *task)
+{
+	static const char key[] = "Cpus_allowed_list:\t";
+	char path[300], line[LIST_BYTES];
+	FILE *f;
+
+	*list = '\0';
+	snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f))
+		if (!strncmp(line, key, sizeof key - 1)) {
+			line[strcspn(line, "\n")] = '\0';
+			snprintf(list, LIST_BYTES, "%s", line + sizeof key - 1);
+		}
+	if (f)
+		fclose(f);
+}
+
+/* What sched_getaffinity() says of TASK, as a list. */
+static void list_of_call(char *list, const char *task)
+{
+	cpu_set_t set;
+	size_t at = 0;
+
+	*list = '\0';
+	if (sched_getaffinity((pid_t)strtol(task, NULL, 10), sizeof set, &set))
+		return;
+	for (int i = 0, from; i < CPU_SETSIZE; i++) {
+		if (!CPU_ISSET(i, &set))
+			continue;
+		for (from = i; i + 1 < CPU_SETSIZE && CPU_ISSET(i + 1, &set); i++)
+			;
+		at += (size_t)snprintf(list + at, LIST_BYTES - at,
+				       from < i ? "%s%d-%d" : "%s%d", at ? "," : "",
+				       from, i);
+	}
+}
+
+static void masks_of(struct masks *m, const char *task)
+{
+	list_of_kernel(m->kernel, task);
+	list_of_call(m->call, task);
+}
+
 /* MPI starts threads of its own in MPI_Init. */
 static void masks(void)
 {
-	static const char key[] = "Cpus_allowed_list:\t";
 	const char *ours = getenv("BERTH_CPUS");
 	DIR *d = opendir("/proc/self/task");
 	struct dirent *task;
+	struct masks is;
 	int threads = 0, wrong = 0;
 
 	while (d && (task = readdir(d))) {
-		char path[300], line[4096];
-		FILE *f;
-
-		snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
-		f = *task->d_name == '.' ? NULL : fopen(path, "r");
-		threads += f != NULL;
-		while (f && fgets(line, sizeof line, f))
-			if (!strncmp(line, key, sizeof key - 1)) {
-				line[strcspn(line, "\n")] = '\0';
-				wrong += strcmp(line + sizeof key - 1, ours) != 0;
-			}
-		if (f)
-			fclose(f);
+		if (*task->d_name == '.')
+			continue;
+		masks_of(&is, task->d_name);
+		if (!*is.kernel || !*is.call) /* it has ended */
+			continue;
+		threads++;
+		wrong += strcmp(is.kernel, before.kernel) ||
+			 strcmp(is.call, ours && *ours ? ours : before.call);
 	}
 	if (d)
 		closedir(d);
-	printf("rank %d: %s, %d threads elsewhere\n", rank, threads ? "seen" : "blind",
-	       wrong);
+	printf("rank %d: cpus %s, %s, %d threads elsewhere\n", rank, before.call,
+	       threads ? "seen" : "blind", wrong);
 }
 
 /* What the text is published for is nothing to MPI. */
@@ -252,11 +308,16 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "hello";
 	const int n = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0;
+	char self[32];
 
 	if (!strcmp(what, "early") && number_of("BERTH_RANK") == 1)
 		return n;
 	if (!strcmp(what, "sessions"))
 		return sessions();
+	if (!strcmp(what, "masks")) {
+		snprintf(self, sizeof self, "%d", (int)getpid());
+		masks_of(&before, self);
+	}
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);

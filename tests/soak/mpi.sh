@@ -1,6 +1,7 @@
 #!/bin/bash
 # mpi.sh [MPI...]: tests/mpi/ranks.c with each MPI that is here (ompi4 ompi5 mpich4 mpich5 impi21), and
-# clients of PMIx (pmix4 pmix5), on 1, 2 and 4 cluster hosts; then tests/cluster/mpi.bats with all of them.
+# clients of PMIx (pmix4 pmix5), on 1, 2 and 4 cluster hosts; then tests/cluster/mpi.bats and mpi_masks.bats
+# with all of them.
 # A row for each MPI and number of hosts, with "passed/runs" of each case:
 #   all       hello, ring, sums, communicators, barriers, with each of SIZES (1 to 16) ranks; odd
 #             numbers in turns on the hosts
@@ -248,7 +249,7 @@ for mpi; do
 done
 "$VCLUSTER" down
 if [ -z "${NO_BATS-}" ]; then
-	MPI_SIZES=4 bats --print-output-on-failure "$ROOT/tests/cluster/mpi.bats" || failed=$((failed + 1))
+	MPI_SIZES=4 bats --print-output-on-failure "$ROOT/tests/cluster/mpi.bats" "$ROOT/tests/cluster/mpi_masks.bats" || failed=$((failed + 1))
 fi
 printf '%s\n' "${table[@]}" "$failed failed"
 [ "$failed" = 0 ]
