@@ -243,6 +243,16 @@ all_agree() {
 	done
 }
 
+# Open MPI and MPICH find the memory of a rank by its PID, also under their own launchers: they may not here.
+@test "in bwrap, with PIDs of their own" {
+	local p isolated=(bwrap --dev-bind / / --unshare-pid --proc /proc)
+	on n1 "${isolated[@]}" true || skip "no bwrap that can make namespaces (tests/deps check installs it)"
+	for p in $(some); do
+		runs --no-tag -x OMPI_MCA_btl=tcp,self -x MPIR_CVAR_CH4_CMA_ENABLE=0 -H n1:2 "${isolated[@]}" "$p" hello
+		[ "$(grep -c '^rank [01] of 2, local [01] of 2, sum 1$' <<< "$output")" = 2 ] || { echo "$p: $output"; return 1; }
+	done
+}
+
 @test "nothing is left when a rank, an agent, a PMIx server or runner is killed in MPI" {
 	local p name
 	for h in n1 n2; do on "$h" sh -c 'rm -f /dev/shm/ucx_shm_posix_* /dev/shm/mpich_sh*'; done
