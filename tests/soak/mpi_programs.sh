@@ -116,8 +116,8 @@ alike() {
 }
 
 # PROGRAM MPI HOSTS KEEP COMMAND...: sets word.  MPICH 4 mostly waits in MPI_Finalize when its time is
-# up; on a busy machine it may need more.  The other launcher may try twice: mpirun of Open MPI 5.0.11
-# sometimes hangs before it has started a rank on a second host.
+# up; on a busy machine it may need more.  The other launcher may try twice: now and then mpirun of
+# Open MPI 5 or MPICH's hydra hangs before a rank starts on the second host.
 compare() {
 	local program=$1 mpi=$2 hosts=$3 status own_status
 	shift
