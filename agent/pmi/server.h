@@ -22,9 +22,9 @@
  * (members, fences, losses), pmi1.c (PMI-1; pmi1_line.c, a line of it; pmi1_names.c,
  * what ranks publish), pmix.c (PMIx; pmix_exchange.c, its collectives; pmix_modex.c,
  * what one rank wants of another; pmix_send.c, the connection to its process;
- * pmix_process.c, that process; pmix_folder.c, its folders), host_map.c (where all ranks
- * are), op_records.c (what a rank does, as its memory says), client.c (one connection).
- * The process itself: pmix_child.h. */
+ * pmix_process.c, that process; pmix_folder.c, its folders), host_map.c (where all
+ * ranks are), op_records.c (what a rank does, as its memory says), client.c (one
+ * connection).  The process itself: pmix_child.h. */
 #ifndef BERTH_AGENT_PMI_SERVER_H
 #define BERTH_AGENT_PMI_SERVER_H
 
