@@ -19,6 +19,7 @@ struct px_server {
 	char nspace[PX_NSPACE_BYTES];
 	char *folder; /* for files */
 	struct pmix_folders folders;
+	bool expected;    /* a program here is known to use PMIx */
 	size_t data_most; /* bytes that this host may give to an exchange */
 #define FUNCTION(result, name, arguments) result(*name) arguments;
 	PX_SERVER_FUNCTIONS(FUNCTION)
