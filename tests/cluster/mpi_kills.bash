@@ -66,11 +66,12 @@ phase_of() {
 }
 
 victim_files() { # VICTIM PID HOST
-	local r
+	local here='[01]'
+	[ "$3" = n1 ] || here='[23]'
 	case $1 in
-	rank) grep -lx "init $2" "$PHASES"/[0-9] ;; # of both hosts, where pids are alike
-	runner) ls "$PHASES"/[0-9] ;;
-	*) for r in $([ "$3" = n1 ] && echo 0 1 || echo 2 3); do ls "$PHASES/$r"; done ;;
+	rank) grep -lx "init $2" "$PHASES"/$here ;;
+	runner) ls "$PHASES"/[0-3] ;;
+	*) ls "$PHASES"/$here ;;
 	esac 2> /dev/null
 }
 
