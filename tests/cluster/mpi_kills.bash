@@ -41,9 +41,10 @@ kill -KILL $p'
 
 MOMENT_MS='init 400 loop 200 finalize 400' # the most that it waits
 
-# Open MPI 5 has a folder of its own where it found no PMIx server.
+# Open MPI 5 has a folder of its own where it found no PMIx server, and an open_mpi.0000 for a moment.
 files_of_mpi() { # HOST: those that the MPI has left; they go
-	on "$1" sh -c 'pgrep -x "ompi.|mpich." > /dev/null || for f in /dev/shm/ucx_shm_posix_* /dev/shm/mpich_sh* /tmp/ompi.*; do
+	on "$1" sh -c 'pgrep -x "ompi.|mpich." > /dev/null || for f in /dev/shm/ucx_shm_posix_* /dev/shm/mpich_sh* /dev/shm/open_mpi.* \
+		/tmp/ompi.*; do
 		[ ! -e "$f" ] || { rm -rf "$f"; echo "$f"; }
 	done'
 }
@@ -87,7 +88,7 @@ expected() {
 	runner) want_status=137 want_line='^$' ;;
 	esac
 	case $of in
-	"agent start" | "server start") want_status="$want_status|240|0" want_line="^runner: $2: |^$" ;;
+	"agent start" | "server start") want_status="$want_status|240|0" want_line="$want_line|^runner: $2: |^$" ;;
 	*" missed" | "rank end" | "agent end" | "server end" | "server finalize") want_status="$want_status|0" want_line="$want_line|^$" ;;
 	esac
 }
