@@ -237,7 +237,12 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	} else if (failure && !status) {
 		m.status = 1 << 8;
 		m.text = failure;
-	} else if (failure && server_pmix(r->server, &said) == SERVER_PMIX_LOST) {
+	} else if (status && WIFEXITED(status) &&
+		   server_pmix(r->server, &said) == SERVER_PMIX_LOST) {
+		/* in MPI_Init it may not have been present yet */
+		if (!failure)
+			str_addf(&why, "exited with status %d after it ",
+				 WEXITSTATUS(status));
 		str_addf(&why, "lost its PMIx server: %s", said);
 		m.text = str_text(&why);
 	}

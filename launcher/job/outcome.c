@@ -49,14 +49,24 @@ static int gravity(const struct ending *e)
 	return is_exit(e) ? FATE_EXIT : (int)e->fate;
 }
 
-/* Is this an end that no exit of another rank can bring about? */
-static bool is_own(const struct ending *e)
+static bool is_crash(const struct ending *e)
 {
-	bool crash = e->code == SIGSEGV || e->code == SIGBUS || e->code == SIGILL ||
-		     e->code == SIGFPE;
+	return e->fate == FATE_SIGNAL && (e->code == SIGSEGV || e->code == SIGBUS ||
+					  e->code == SIGILL || e->code == SIGFPE);
+}
 
-	return e->fate == FATE_OOM ||
-	       (e->fate == FATE_SIGNAL && (crash || e->code == SIGKILL));
+/* Is this an end that no end of another rank can bring about? */
+static bool is_untouched(const struct ending *e)
+{
+	return e->fate == FATE_OOM || e->fate == FATE_LOST ||
+	       (e->fate == FATE_SIGNAL && e->code == SIGKILL);
+}
+
+/* May FIRST, though noticed before E, follow from it?  No exit brings about a crash,
+ * but a host that is gone does in some MPIs. */
+static bool goes_before(const struct ending *e, const struct ending *first)
+{
+	return is_crash(first) ? e->fate == FATE_LOST : is_untouched(e) || is_crash(e);
 }
 
 /* The gravest of the failures that may have been the first, or -1. */
@@ -87,13 +97,13 @@ long outcome_cause(const struct ending *v, size_t n)
 	long first = first_failure(v, n), found = first;
 	int64_t before;
 
-	if (first < 0 || is_own(&v[first]) ||
+	if (first < 0 || is_untouched(&v[first]) ||
 	    (v[first].fate != FATE_EXIT && v[first].fate != FATE_SIGNAL))
 		return first;
 
-	/* One that was killed, or crashed, while FIRST exited? */
+	/* One that was killed, crashed or was lost while FIRST exited? */
 	for (size_t i = 0; i < n; i++)
-		if (is_own(&v[i]) &&
+		if (goes_before(&v[i], &v[first]) &&
 		    v[i].began_ns <= v[first].began_ns + EXIT_LASTS_MS * MS &&
 		    (found == first || v[i].began_ns < v[found].began_ns))
 			found = (long)i;

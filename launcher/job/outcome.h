@@ -11,7 +11,9 @@
  *
  * A process that is killed or crashes closes its sockets before the agent can reap it.
  * On a busy machine other ranks may exit in between.  The exit of one rank never kills
- * another, so such a death goes before exits that began up to EXIT_LASTS_MS earlier. */
+ * another, so such a death goes before exits that began up to EXIT_LASTS_MS earlier.
+ * So does the loss of a host, also before crashes: the ranks of a dead agent are gone
+ * before its stream ends, and some MPIs then crash. */
 #ifndef BERTH_LAUNCHER_JOB_OUTCOME_H
 #define BERTH_LAUNCHER_JOB_OUTCOME_H
 

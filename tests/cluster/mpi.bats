@@ -1,10 +1,13 @@
 #!/usr/bin/env bats
 # limit_s: 600
-# takes_s: 60
-# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats sets output
+# takes_s: 70
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2153,SC2154 # bats sets output
 # MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
 load jobs
 load mpis
+load inject
+load rounds
+load mpi_kills
 
 setup_file() {
 	cluster_up 4
@@ -274,5 +277,20 @@ all_agree() {
 			for h in n1 n2; do on "$h" sh -c 'rm -f /dev/shm/ucx_shm_posix_* /dev/shm/mpich_sh*'; done
 			all_clean n1 n2
 		done
+	done
+}
+
+# tests/soak/mpi_kills.sh has all of them, many times.
+@test "a rank, an agent, a PMIx server and runner are each killed at a random moment" {
+	local victim p seed=${SEED:-$RANDOM} END_MOST_MS=10000
+	local moments=(init loop finalize) programs
+	RANDOM=$seed
+	for h in n0 n1 n2; do on "$h" sh -c 'rm -f /dev/shm/ucx_shm_posix_* /dev/shm/mpich_sh*'; done
+	mark_clean n0 n1 n2
+	for victim in rank agent server runner; do
+		mapfile -t programs < <(of_openmpi; [ "$victim" = server ] || sound | grep mpich5)
+		[ ${#programs[@]} -gt 0 ] || continue
+		p=${programs[RANDOM % ${#programs[@]}]}
+		kill_round "$p" "$victim" "${moments[RANDOM % 3]}" || { echo "$p, SEED=$seed"; return 1; }
 	done
 }

@@ -367,6 +367,19 @@ forged() {
 	done
 }
 
+# The agent has seen no client then.
+@test "the PMIx server is killed before PMIx_Init: the job says so" {
+	mark_clean n1 n2
+	gate 4 -H n1:2,n2:2
+	on n1 pkill -KILL -x berth-pmix
+	gate_opens
+	status_of_job 20
+	[ "$status" = 4 ]
+	[[ $(head -1 "$T/err") = "rank "[01]": PMIx_Init: "* ]]
+	[[ $(grep -m 1 '^runner: ' "$T/err") = "runner: rank "[01]" on 'n1' (pid "*") exited with status 4 after it lost its PMIx server: its process has ended" ]]
+	all_clean n1 n2
+}
+
 @test "each epoch has a namespace of its own, which is not the id of the job" {
 	local said job
 	# of the first failure both have come: rank 1 waits for rank 0

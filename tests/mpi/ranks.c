@@ -9,6 +9,8 @@
  *   all        hello, ring, sums and dups of NUMBER, and 10 times as many barriers
  *   masks      which CPUs have our threads, and have they others than Berth gave?
  *   published  rank 0 publishes a text, the others look it up, rank 0 takes it back
+ *   phases     in folder NUMBER it tells what it does: init, loop, finalize, end.
+ *              The loop ends once the folder has a file "leave"
  *   names      half of the ranks publish a port, the others look it up and connect
  *   sessions   a communicator without MPI_Init, by MPI Sessions
  *   abort      rank 1 calls MPI_Abort with NUMBER, the others wait
@@ -250,6 +252,58 @@ static void published(void)
 	       gone ? ", gone" : "");
 }
 
+/* ---- phases ---- */
+
+/* A line of our file in FOLDER. */
+static void tell(const char *folder, const char *phase)
+{
+	char path[300];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%d", folder, number_of("BERTH_RANK"));
+	f = fopen(path, "a");
+	if (!f)
+		return;
+	fprintf(f, "%s %d\n", phase, (int)getpid());
+	fclose(f);
+}
+
+/* Not all at one time. */
+static void stagger(void)
+{
+	enum { STEP_MS = 37, MOST_MS = 120 };
+
+	usleep((useconds_t)(getpid() * STEP_MS % MOST_MS * 1000));
+}
+
+static void loop(const char *folder)
+{
+	char path[300];
+	int leave = 0;
+
+	snprintf(path, sizeof path, "%s/leave", folder);
+	while (!leave) {
+		leave = !rank && !access(path, F_OK);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Bcast(&leave, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	}
+}
+
+static int phases(const char *folder)
+{
+	tell(folder, "init");
+	stagger();
+	MPI_Init(NULL, NULL);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	tell(folder, "loop");
+	loop(folder);
+	tell(folder, "finalize");
+	stagger();
+	MPI_Finalize();
+	tell(folder, "end");
+	return 0;
+}
+
 /* The first half is the server. */
 static void names(void)
 {
@@ -314,6 +368,8 @@ int main(int argc, char **argv)
 		return n;
 	if (!strcmp(what, "sessions"))
 		return sessions();
+	if (!strcmp(what, "phases"))
+		return phases(argc > 2 ? argv[2] : ".");
 	if (!strcmp(what, "masks")) {
 		snprintf(self, sizeof self, "%d", (int)getpid());
 		masks_of(&before, self);
