@@ -208,9 +208,9 @@ static char *locality(const char *cpus)
 	return text;
 }
 
-/* Open MPI makes it where nobody has, with all above it: also while this host is cleared
- * after a KILL of the agent.  So those that are known to want it find it; for others it
- * would be 0.1 ms for each rank. */
+/* Open MPI makes it where nobody has, with all above it: also while this host is
+ * cleared after a KILL of the agent.  So those that are known to want it find it; for
+ * others it would be 0.1 ms for each rank. */
 static void add_folder(struct px_list *one, uint32_t rank)
 {
 	char *folder = xasprintf("%s/job/%u", px.folder, rank);
