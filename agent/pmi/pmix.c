@@ -363,6 +363,7 @@ struct pmix *pmix_new(struct server *s)
 	p->last_say = &p->say;
 	p->late = event_new(s->base, -1, 0, on_late, p);
 	pmix_exchanges_begin(p);
+	pmix_modex_begin(p);
 	return p;
 }
 

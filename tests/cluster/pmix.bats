@@ -154,6 +154,17 @@ fails() {
 # All at one time, for each waits for 2 s.  Of ranks on the host of the dead one libpmix takes care itself:
 # release 5 tells only some of them that a fence has failed, and both may let them wait for ever for a group
 # or a key.
+@test "with --keep-going a rank that is dead is asked in vain" {
+	local release hosts
+	for release in "${RELEASES[@]}"; do
+		releases "$release"
+		for hosts in n1:2,n2:2 "n[1-4]:1"; do
+			run -137 r "${WITH[@]}" --keep-going -H "$hosts" /vc/t/client late=get
+			[ "$(grep -c '^rank [023]: late: .*\(NOT.FOUND\|TIMEOUT\)$' <<< "$output")" = 3 ]
+		done
+	done
+}
+
 @test "with --keep-going the others get an error" {
 	local release in hosts pids=() of=() i said
 	mark_clean n1 n2 n3 n4
