@@ -59,7 +59,8 @@ void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m)
 	while (p && local < job->ranks.n && job->ranks.v[local] != m->rank)
 		local++;
 	if (!pmix_serves(p) || local == job->ranks.n || p->nserves >= SERVES_MOST ||
-	    (p->rank[local].ended && !p->rank[local].seen)) {
+	    (p->rank[local].ended &&
+	     (!p->rank[local].seen || p->rank[local].present))) {
 		if (p)
 			answer_modex(p, m->host, m->id, true, (wire_bytes){ 0 });
 		return;
