@@ -206,7 +206,9 @@ void pmix_event(struct pmix *p, const struct wire_event *m)
 	pmix_flush(p);
 }
 
-/* Others may have asked to be told. */
+/* Others may have asked to be told.  PMIX_EVENT_JOB_END is sent to nobody: it is for
+ * those who spawned the job, for tools and for other jobs, and a server knows none of
+ * them (one namespace, no PMIx_Spawn, no tools).  No rank of the job outlives it. */
 static void tell_of_death(struct pmix *p, size_t local)
 {
 	const struct wire_event m = { .epoch = p->s->job->epoch,
