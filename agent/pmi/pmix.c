@@ -153,7 +153,9 @@ void pmix_event(struct pmix *p, const struct wire_event *m)
 	pmix_flush(p);
 }
 
-/* Others may have asked to be told. */
+/* Others may have asked to be told.  PMIX_EVENT_JOB_END is sent to nobody: it is for
+ * those who spawned the job, for tools and for other jobs, and a server knows none of
+ * them (one namespace, no PMIx_Spawn, no tools).  No rank of the job outlives it. */
 static void tell_of_death(struct pmix *p, size_t local)
 {
 	const struct wire_event m = { .epoch = p->s->job->epoch,
@@ -312,6 +314,7 @@ struct pmix *pmix_new(struct server *s)
 	p->last_say = &p->say;
 	p->late = event_new(s->base, -1, 0, on_late, p);
 	pmix_exchanges_begin(p);
+	pmix_modex_begin(p);
 	return p;
 }
 

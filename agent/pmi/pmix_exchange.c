@@ -88,6 +88,16 @@ static bool takes_part(const struct count *c, uint32_t rank)
 	return !c->nranks;
 }
 
+/* A rank of this host has died that was to take part. */
+static bool lacks_rank(const struct pmix *p, const struct count *c)
+{
+	for (size_t i = 0; i < p->s->job->ranks.n; i++)
+		if (p->rank[i].ended && p->rank[i].present &&
+		    takes_part(c, p->s->job->ranks.v[i]))
+			return true;
+	return false;
+}
+
 static void give(struct pmix *p, const struct count *c, uint64_t number, bool withheld,
 		 wire_bytes data)
 {
@@ -149,7 +159,7 @@ static void fail_absent(struct pmix *p)
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 {
 	const wire_bytes none = { 0 };
-	bool has_part = !m->ranks.n;
+	bool has_part = !m->ranks.n, lacks;
 	struct count *c;
 	struct collect *one;
 
@@ -166,8 +176,9 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	if (!has_part)
 		return false;
 	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
-	if (c && m->withheld != COLLECT_LACKS_RANK && is_local(p->s, c) &&
-	    c->use != EXCHANGE_PMIX_GROUP) {
+	lacks = m->withheld == COLLECT_LACKS_RANK ||
+		(c && is_local(p->s, c) && lacks_rank(p, c));
+	if (c && !lacks && is_local(p->s, c) && c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
 		answer(p, m->id, false, 0, m->withheld ? none : m->data);
 		return true;
@@ -182,7 +193,7 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	};
 	p->collect = one;
 	p->ncollects++;
-	if (m->withheld == COLLECT_LACKS_RANK)
+	if (lacks)
 		fail(p, one);
 	else
 		give(p, c, one->number, m->withheld, m->data);

@@ -23,7 +23,7 @@ struct pmix {
 	struct pmix_process process;
 	struct pmix_folders *folders;
 	int lock, memory_lock;
-	struct event *readable, *writable, *late, *failing, *absent;
+	struct event *readable, *writable, *late, *failing, *absent, *ended;
 	struct buf in, out;
 	struct pmix_rank *rank;
 	struct strv environment; /* of all local ranks */
@@ -56,6 +56,7 @@ void pmix_get(struct pmix *p, const struct wire_pmix_get *m);
 void pmix_served(struct pmix *p, const struct wire_pmix_served *m);
 /* What local rank LOCAL, which has ended, has not put by now, it never will. */
 void pmix_modex_ended(struct pmix *p, size_t local);
+void pmix_modex_begin(struct pmix *p);
 void pmix_modex_end(struct pmix *p);
 
 /* ---- pmix_send.c: the connection to the server, until it is given up ---- */

@@ -1,6 +1,14 @@
-#include "agent/pmi/pmix_internal.h"
+#include <event2/event.h>
 
-enum { SERVES_MOST = 65536 };
+#include "agent/pmi/pmix_internal.h"
+#include "common/loop.h"
+
+enum {
+	SERVES_MOST = 65536,
+	/* for what a rank that has ended put before: what it never put, libpmix awaits
+	 * for ever */
+	ENDED_MS = 2000
+};
 
 /* A rank here is asked about. */
 struct serve {
@@ -8,6 +16,7 @@ struct serve {
 	uint32_t host; /* who asks, */
 	uint32_t theirs;
 	size_t local;
+	bool late; /* it has waited for ENDED_MS */
 	struct serve *next;
 };
 
@@ -50,17 +59,20 @@ void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m)
 	while (p && local < job->ranks.n && job->ranks.v[local] != m->rank)
 		local++;
 	if (!pmix_serves(p) || local == job->ranks.n || p->nserves >= SERVES_MOST ||
-	    (p->rank[local].ended && !p->rank[local].seen)) {
+	    (p->rank[local].ended &&
+	     (!p->rank[local].seen || p->rank[local].present))) {
 		if (p)
 			answer_modex(p, m->host, m->id, true, (wire_bytes){ 0 });
 		return;
 	}
 	one = xmalloc(sizeof *one);
-	*one = (struct serve){ ++p->serve_id, m->host, m->id, local, p->serve };
+	*one = (struct serve){ ++p->serve_id, m->host, m->id, local, false, p->serve };
 	p->serve = one;
 	p->nserves++;
 	wire_pack_pmix_serve(&p->out, &(struct wire_pmix_serve){ one->id, m->rank });
 	pmix_flush(p);
+	if (p->rank[local].ended && !event_pending(p->ended, EV_TIMEOUT, NULL))
+		loop_after_ms(p->ended, ENDED_MS);
 }
 
 void pmix_served(struct pmix *p, const struct wire_pmix_served *m)
@@ -78,26 +90,58 @@ void pmix_served(struct pmix *p, const struct wire_pmix_served *m)
 	free(one);
 }
 
+/* It has no answer. */
+static void fail(struct pmix *p, struct serve **at)
+{
+	struct serve *one = *at;
+
+	answer_modex(p, one->host, one->theirs, true, (wire_bytes){ 0 });
+	*at = one->next;
+	p->nserves--;
+	free(one);
+}
+
+/* Each that is about a rank that has ended waits for one or two turns. */
+static void on_ended(evutil_socket_t fd, short what, void *arg)
+{
+	struct pmix *p = arg;
+	struct serve **at = &p->serve;
+	bool again = false;
+
+	(void)fd;
+	(void)what;
+	while (*at) {
+		if ((*at)->late) {
+			fail(p, at);
+			continue;
+		}
+		(*at)->late = p->rank[(*at)->local].ended;
+		again |= (*at)->late;
+		at = &(*at)->next;
+	}
+	if (again)
+		loop_after_ms(p->ended, ENDED_MS);
+}
+
+void pmix_modex_begin(struct pmix *p)
+{
+	p->ended = event_new(p->s->base, -1, 0, on_ended, p);
+}
+
 void pmix_modex_ended(struct pmix *p, size_t local)
 {
 	struct serve **at = &p->serve;
 
-	while (*at) {
-		struct serve *one = *at;
-
-		if (one->local != local) {
-			at = &one->next;
-			continue;
-		}
-		answer_modex(p, one->host, one->theirs, true, (wire_bytes){ 0 });
-		*at = one->next;
-		p->nserves--;
-		free(one);
-	}
+	while (*at)
+		if ((*at)->local == local)
+			fail(p, at);
+		else
+			at = &(*at)->next;
 }
 
 void pmix_modex_end(struct pmix *p)
 {
+	event_free(p->ended);
 	for (struct serve *next; p->serve; p->serve = next) {
 		next = p->serve->next;
 		free(p->serve);

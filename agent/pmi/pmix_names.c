@@ -1,5 +1,11 @@
 /* Names that ranks publish and look up, events, and queries.  Values travel as libpmix
  * packs them. */
+#include <dirent.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "agent/pmi/pmix_child_internal.h"
 #include "common/job.h"
 
@@ -231,6 +237,45 @@ static void notice_free(int status, void *ctx)
 	free(one);
 }
 
+/* The end of a connection has come, and libpmix has not closed it yet. */
+static bool has_unread_end(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *one;
+	bool found = false;
+
+	while (d && !found && (one = readdir(d))) {
+		const int fd = (int)strtol(one->d_name, NULL, 10);
+		struct tcp_info t = { 0 };
+		socklen_t n = sizeof t;
+
+		found = *one->d_name != '.' &&
+			!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &n) &&
+			(t.tcpi_state == TCP_CLOSE_WAIT || t.tcpi_state == TCP_CLOSE);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void forgotten(int status, void *ctx)
+{
+	(void)status;
+	(void)ctx;
+}
+
+/* It has died: libpmix waits for it no more in collectives that begin now.  It counts
+ * its ranks wrong if it has not read the end of the connection before, which came
+ * before the process could be waited for. */
+static void forget(const struct px_proc *proc)
+{
+	enum { TURN_US = 1000, TURNS_MOST = 500 };
+
+	for (int i = 0; i < TURNS_MOST && has_unread_end(); i++)
+		usleep(TURN_US);
+	px.server_deregister_client(proc, forgotten, NULL);
+}
+
 void upcall_notify(const struct wire_pmix_notify *m)
 {
 	enum { MOST = 1024 };
@@ -247,6 +292,7 @@ void upcall_notify(const struct wire_pmix_notify *m)
 	}
 	one->info = xcalloc(one->n, sizeof *one->info);
 	if (!m->info.n) {
+		forget(&one->proc);
 		snprintf(one->info->key, sizeof one->info->key, "%s", PX_AFFECTED);
 		one->info->value.type = PX_PROC;
 		one->info->value.data.proc = &one->proc;

@@ -88,6 +88,8 @@ struct px_server_module {
 	FUNCTION(int, server_register_client,                                          \
 		 (const struct px_proc *, uint32_t uid, uint32_t gid, void *object,    \
 		  px_op_done *, void *ctx))                                            \
+	FUNCTION(void, server_deregister_client,                                       \
+		 (const struct px_proc *, px_op_done *, void *ctx))                    \
 	FUNCTION(int, server_setup_fork, (const struct px_proc *, char ***env))        \
 	FUNCTION(int, server_dmodex_request,                                           \
 		 (const struct px_proc *, px_served *, void *ctx))                     \

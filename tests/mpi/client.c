@@ -18,8 +18,9 @@
  *   event      the last rank notifies rank 0
  *   query      namespaces and process sets
  *   leave      rank 1 exits with 0, the others wait in a fence
- *   die        rank 1 kills itself, the others wait in ARG: fence, connect, group, get
- *              or lookup, and name its result
+ *   die        rank 1 kills itself, the others wait in ARG: fence, list (a fence of
+ *              listed ranks), connect, group, get or lookup, and name its result
+ *   late       the same, but the others begin when they have heard of its end
  *   wait       rank 1 sleeps, the others wait in a fence
  *
  * Half of the ranks: the even ones, or the odd ones.  A case that does not say anything
@@ -707,7 +708,8 @@ static void wait_for_rank_1(const char *arg)
 	say_error(PMIx_Fence(&everybody, 1, NULL, 0));
 }
 
-static void die(const char *in)
+/* In a call that rank 1 is to take part in, which is dead or dies. */
+static void wait_in(const char *in)
 {
 	const pmix_proc_t dead = proc_of(1);
 	pmix_proc_t all[RANKS_MOST];
@@ -715,16 +717,14 @@ static void die(const char *in)
 	pmix_info_t *results;
 	size_t n;
 
-	if (me.rank == 1) {
-		usleep(DIES_MS * 1000); /* the others wait */
-		kill(getpid(), SIGKILL);
-	}
 	for (uint32_t i = 0; i < size; i++)
 		all[i] = proc_of(i);
 	if (!in)
 		wrong("in what?");
 	else if (!strcmp(in, "fence"))
 		say_error(PMIx_Fence(&everybody, 1, NULL, 0));
+	else if (!strcmp(in, "list"))
+		say_error(PMIx_Fence(all, size, NULL, 0));
 	else if (!strcmp(in, "connect"))
 		say_error(PMIx_Connect(&everybody, 1, NULL, 0));
 	else if (!strcmp(in, "group"))
@@ -736,6 +736,30 @@ static void die(const char *in)
 		say_error(lookup("client.never", true, 0));
 	else
 		wrong("in what?");
+}
+
+static void die(const char *in)
+{
+	if (me.rank == 1) {
+		usleep(DIES_MS * 1000); /* the others wait */
+		kill(getpid(), SIGKILL);
+	}
+	wait_in(in);
+}
+
+static void late(const char *in)
+{
+	pmix_status_t code = PMIX_ERR_PROC_TERM_WO_SYNC, status;
+
+	status = PMIx_Register_event_handler(&code, 1, NULL, 0, on_event, NULL, NULL);
+	if (status < 0)
+		wrong("PMIx_Register_event_handler: %s", PMIx_Error_string(status));
+	fence_all(false);
+	if (me.rank == 1)
+		kill(getpid(), SIGKILL);
+	if (!wait_done(&notified, 1))
+		wrong("no event");
+	wait_in(in);
 }
 
 static const struct {
@@ -762,6 +786,7 @@ static const struct {
 	{ "query", query },
 	{ "leave", leave },
 	{ "die", die },
+	{ "late", late },
 	{ "wait", wait_for_rank_1 },
 };
 

@@ -325,6 +325,26 @@ START_TEST(lacks_a_rank)
 }
 END_TEST
 
+/* It died, and libpmix has forgotten it: others may not have heard of it. */
+START_TEST(of_local_ranks_with_a_dead_one)
+{
+	const wire_u32v list = { both, 2 };
+
+	ready_server(3);
+	CHILD(pmix_client, .rank = 2, .present = 1);
+	server_ended(server, 0, true);
+	child_hears("pmix_notify rank=2 code=4294967096 range=3 info=(0 bytes)");
+	launcher_hears("event epoch=3 rank=2 code=4294967096 range=3 info=(0 bytes)");
+	COLLECT(5, .use = FENCE, .ranks = list);
+	pass(1999);
+	child_hears_nothing();
+	launcher_hears_nothing();
+	pass(1);
+	collected(5, true, 0, "");
+	close_server();
+}
+END_TEST
+
 START_TEST(fails_and_server_is_lost)
 {
 	ready_server(2);
@@ -437,6 +457,7 @@ int main(void)
 	tcase_add_test(c, data_that_is_too_long);
 	tcase_add_test(c, fails);
 	tcase_add_loop_test(c, lacks_a_rank, 0, 3);
+	tcase_add_test(c, of_local_ranks_with_a_dead_one);
 	tcase_add_test(c, fails_and_server_is_lost);
 	tcase_add_test(c, too_many_at_once);
 	tcase_add_test(c, too_many_names);

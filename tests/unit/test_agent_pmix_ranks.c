@@ -128,6 +128,53 @@ START_TEST(asked_of_one_that_ended)
 }
 END_TEST
 
+/* It has put nothing, or not all: libpmix waits for it on and on. */
+START_TEST(asked_of_one_that_never_put)
+{
+	ready_server(2);
+	comes(3);
+	leaves(3);
+	server_ended(server, 1, false);                         /* rank 3 */
+	LAUNCHER(modex_request, .rank = 2, .host = 0, .id = 3); /* it runs */
+	child_hears("pmix_serve id=1 rank=2");
+	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 4);
+	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 5);
+	child_hears("pmix_serve id=2 rank=3");
+	child_hears("pmix_serve id=3 rank=3");
+	CHILD(pmix_served, .id = 3, .data = { "x", 1 });
+	launcher_hears("modex_data epoch=3 host=0 id=5 failed=0 data=(1 bytes)");
+	pass(2000);
+	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 6);
+	child_hears("pmix_serve id=4 rank=3");
+	launcher_hears_nothing();
+	pass(1999);
+	launcher_hears_nothing();
+	pass(1);
+	launcher_hears("modex_data epoch=3 host=0 id=4 failed=1 data=(0 bytes)");
+	launcher_hears_nothing();
+	pass(2000);
+	launcher_hears("modex_data epoch=3 host=0 id=6 failed=1 data=(0 bytes)");
+	pass(60000);
+	launcher_hears_nothing();
+	close_server();
+}
+END_TEST
+
+/* libpmix has forgotten it. */
+START_TEST(asked_of_one_that_died)
+{
+	ready_server(2);
+	comes(3);
+	server_ended(server, 1, true); /* rank 3 */
+	child_hears("pmix_notify rank=3 code=4294967096 range=3 info=(0 bytes)");
+	launcher_hears("event epoch=3 rank=3 code=4294967096 range=3 info=(0 bytes)");
+	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 4);
+	launcher_hears("modex_data epoch=3 host=0 id=4 failed=1 data=(0 bytes)");
+	child_hears_nothing();
+	close_server();
+}
+END_TEST
+
 /* 65536 wait at a time. */
 START_TEST(asked_too_often)
 {
@@ -571,6 +618,8 @@ int main(void)
 	tcase_add_test(c, asked_by_others);
 	tcase_add_test(c, asked_in_vain);
 	tcase_add_test(c, asked_of_one_that_ended);
+	tcase_add_test(c, asked_of_one_that_never_put);
+	tcase_add_test(c, asked_of_one_that_died);
 	tcase_add_test(c, asked_too_often);
 	tcase_add_test(c, who_is_present);
 	tcase_add_loop_test(c, deaths_are_told, 0, 2 * LEN(deaths));

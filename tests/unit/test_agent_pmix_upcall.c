@@ -1,7 +1,9 @@
 /* agent/pmi/pmix_upcall.c: what the answer about a group leaves in memory, whether
- * libpmix takes the endpoints over or not. */
+ * libpmix takes the endpoints over or not.  pmix_names.c: ranks that died. */
 #include <check.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -117,6 +119,81 @@ START_TEST(groups_leave_nothing)
 }
 END_TEST
 
+/* ---- a rank that died ---- */
+
+static _Atomic int unread; /* a connection whose end libpmix has not read; -1: none */
+static char calls[64];     /* of libpmix */
+
+static int on_notify(int code, const struct px_proc *proc, uint8_t range,
+		     const struct px_info *info, size_t n, px_op_done *done, void *ctx)
+{
+	(void)code;
+	(void)range;
+	(void)info;
+	(void)n;
+	snprintf(calls + strlen(calls), sizeof calls - strlen(calls), "notify %u ",
+		 proc->rank);
+	done(PX_SUCCESS, ctx);
+	return PX_SUCCESS;
+}
+
+static void on_deregister(const struct px_proc *proc, px_op_done *done, void *ctx)
+{
+	ck_assert_str_eq(proc->nspace, "test");
+	snprintf(calls + strlen(calls), sizeof calls - strlen(calls),
+		 unread >= 0 ? "too soon " : "forget %u ", proc->rank);
+	done(PX_SUCCESS, ctx);
+}
+
+static void *read_late(void *arg)
+{
+	enum { LATE_US = 50000 };
+	const int fd = unread;
+
+	usleep(LATE_US);
+	unread = -1;
+	close(fd);
+	return arg;
+}
+
+/* A connection on 127.0.0.1 whose other end is closed. */
+static int make_ended(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t n = sizeof a;
+	const int listener = socket(AF_INET, SOCK_STREAM, 0),
+		  far = socket(AF_INET, SOCK_STREAM, 0);
+	int near;
+
+	ck_assert(!bind(listener, (struct sockaddr *)&a, n) && !listen(listener, 1) &&
+		  !getsockname(listener, (struct sockaddr *)&a, &n) &&
+		  !connect(far, (struct sockaddr *)&a, n));
+	near = accept(listener, NULL, NULL);
+	ck_assert_int_ge(near, 0);
+	close(listener);
+	close(far);
+	return near;
+}
+
+START_TEST(a_dead_rank_is_forgotten)
+{
+	static const char bytes[4] = { 0 }; /* no information */
+	pthread_t thread;
+
+	snprintf(px.nspace, sizeof px.nspace, "test");
+	px.Notify_event = on_notify;
+	px.server_deregister_client = on_deregister;
+	unread = make_ended();
+	ck_assert(!pthread_create(&thread, NULL, read_late, NULL));
+	upcall_notify(&(struct wire_pmix_notify){ .rank = 3 });
+	pthread_join(thread, NULL);
+	upcall_notify(&(struct wire_pmix_notify){ .rank = 4,
+						  .info = { bytes, sizeof bytes } });
+	ck_assert_str_eq(calls, "forget 3 notify 3 notify 4 ");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("pmix_upcall");
@@ -126,6 +203,7 @@ int main(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_loop_test(c, groups_leave_nothing, 0, 2);
+	tcase_add_test(c, a_dead_rank_is_forgotten);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
