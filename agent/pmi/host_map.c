@@ -16,11 +16,11 @@ void host_map_alone(struct server *s)
 {
 	const struct wire_job *job = s->job;
 
-	for (size_t i = 0; i < job->ranks.n; i++)
+	for (size_t i = 0; i < job->apps.n; i++)
 		if (job->apps.v[i] >= s->napps)
 			s->napps = job->apps.v[i] + 1;
 	s->app = xcalloc(s->napps, sizeof *s->app);
-	for (size_t i = job->ranks.n; i--;)
+	for (size_t i = job->apps.n; i--;)
 		s->app[job->apps.v[i]] = job->ranks.v[i];
 }
 

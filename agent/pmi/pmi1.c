@@ -36,8 +36,7 @@ struct pmi1_rank {
 	struct event *readable, *writable;
 	struct buf in, out;
 	enum state state;
-	bool in_barrier, waits_host_map, in_spawn, aborts, ended, stuck;
-	int abort_code;
+	bool in_barrier, waits_host_map, in_spawn, ended;
 	/* what it awaits of the launcher's table of names, or PMI1_UNKNOWN */
 	enum pmi1_command name_command;
 	uint32_t name_id;
@@ -59,7 +58,6 @@ struct pmi1 {
 	bool given;      /* what ranks here put, to the launcher */
 	bool has_failed; /* no barrier ends any more */
 	struct event *late, *absent;
-	uint32_t aborts; /* ranks that nobody has asked for */
 	uint32_t name_id;
 };
 
@@ -216,7 +214,8 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 		if (p->rank[i].in_barrier)
 			hang_up(&p->rank[i]);
 		/* it may wait on, in memory that it shares with another */
-		p->rank[i].stuck |= is_in_init(&p->rank[i]);
+		if (is_in_init(&p->rank[i]))
+			mpi_ends_stuck(p->s, i);
 	}
 }
 
@@ -403,10 +402,8 @@ static void finalise(struct pmi1_rank *r)
 /* It waits until it is ended. */
 static void on_abort(struct pmi1_rank *r, const char *code)
 {
-	r->p->aborts += !r->aborts;
 	r->state = STATE_ABORTED;
-	r->aborts = true;
-	r->abort_code = (int)strtol(code, NULL, 10);
+	mpi_ends_abort(r->p->s, r->local, (int)strtol(code, NULL, 10), "");
 }
 
 static void do_line(struct pmi1_rank *r, char *text)
@@ -597,39 +594,6 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 	return r->state == STATE_INITIALISED
 		       ? "exited with status 0 between MPI_Init and MPI_Finalize"
 		       : NULL;
-}
-
-bool pmi1_stuck(struct pmi1 *p, size_t *local)
-{
-	for (size_t i = 0; p && i < p->s->job->ranks.n; i++) {
-		if (!p->rank[i].stuck)
-			continue;
-		p->rank[i].stuck = false;
-		*local = i;
-		return true;
-	}
-	return false;
-}
-
-bool pmi1_aborts(struct pmi1 *p, size_t *local)
-{
-	for (size_t i = 0; p && p->aborts && i < p->s->job->ranks.n; i++) {
-		if (!p->rank[i].aborts)
-			continue;
-		p->rank[i].aborts = false;
-		p->aborts--;
-		*local = i;
-		return true;
-	}
-	return false;
-}
-
-bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code)
-{
-	if (!p || p->rank[local].state != STATE_ABORTED)
-		return false;
-	*code = p->rank[local].abort_code;
-	return true;
 }
 
 void pmi1_host_map(struct pmi1 *p)

@@ -55,15 +55,11 @@ static void on_client(struct pmix *p, const struct wire_pmix_client *m)
 static void on_abort(struct pmix *p, const struct wire_pmix_abort *m)
 {
 	size_t local;
-	struct pmix_rank *r = rank_of(p, m->rank, &local);
 
-	if (!r || r->aborted)
-		return;
-	r->aborts = r->aborted = true;
-	r->abort_code = (int)m->status;
 	/* Open MPI says "N/A" if it has no more to say than the number */
-	r->abort_text = str_plain(xstrdup(strcmp(m->text, "N/A") ? m->text : ""));
-	p->aborts++;
+	if (rank_of(p, m->rank, &local))
+		mpi_ends_abort(p->s, local, (int)m->status,
+			       strcmp(m->text, "N/A") ? m->text : "");
 }
 
 static void on_log(struct pmix *p, const struct wire_pmix_log *m)
@@ -336,8 +332,6 @@ void pmix_free(struct pmix *p)
 	pmix_modex_end(p);
 	while (p->say)
 		pmix_said(p);
-	for (size_t i = 0; i < p->s->job->ranks.n; i++)
-		free(p->rank[i].abort_text);
 	free(p->rank);
 	free(p->why);
 	free(p->library);
@@ -453,40 +447,6 @@ bool pmix_any_present(const struct pmix *p)
 		if (p->rank[i].present && !p->rank[i].ended)
 			return true;
 	return false;
-}
-
-bool pmix_stuck(struct pmix *p, size_t *local)
-{
-	for (size_t i = 0; p && p->none_comes && i < p->s->job->ranks.n; i++) {
-		if (!p->rank[i].stuck)
-			continue;
-		p->rank[i].stuck = false;
-		*local = i;
-		return true;
-	}
-	return false;
-}
-
-bool pmix_aborts(struct pmix *p, size_t *local)
-{
-	for (size_t i = 0; p && p->aborts && i < p->s->job->ranks.n; i++) {
-		if (!p->rank[i].aborts)
-			continue;
-		p->rank[i].aborts = false;
-		p->aborts--;
-		*local = i;
-		return true;
-	}
-	return false;
-}
-
-bool pmix_aborted(const struct pmix *p, size_t local, int *code, const char **text)
-{
-	if (!p || !p->rank[local].aborted)
-		return false;
-	*code = p->rank[local].abort_code;
-	*text = p->rank[local].abort_text;
-	return true;
 }
 
 const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream)

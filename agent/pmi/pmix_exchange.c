@@ -291,7 +291,8 @@ static void on_failing(evutil_socket_t fd, short what, void *arg)
 		collect_free(p, one);
 	}
 	for (size_t i = 0; p->none_comes && i < p->s->job->ranks.n; i++)
-		p->rank[i].stuck |= is_in_init(&p->rank[i]);
+		if (is_in_init(&p->rank[i]))
+			mpi_ends_stuck(p->s, i);
 }
 
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)

@@ -10,9 +10,7 @@ struct pmix_rank {
 	bool present; /* between PMIx_Init and PMIx_Finalize */
 	bool seen;    /* it has called PMIx_Init */
 	bool busy;    /* it has taken part in a collective that ended */
-	bool ended, aborts, aborted, stuck;
-	int abort_code;
-	char *abort_text;
+	bool ended;
 };
 
 struct pmix {
@@ -37,7 +35,6 @@ struct pmix {
 	uint32_t serve_id;
 	struct say *say, **last_say;
 	size_t nsays;
-	uint32_t aborts; /* ranks that nobody has asked for */
 	bool gave_for_absent, none_comes;
 };
 

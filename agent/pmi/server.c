@@ -188,6 +188,7 @@ void server_free(struct server *s)
 	init_rounds_free(s);
 	pmi1_free(s->pmi1);
 	pmix_free(s->pmix);
+	mpi_ends_free(s);
 	host_map_free(s);
 	event_free(s->acceptable);
 	event_free(s->again);
@@ -219,23 +220,6 @@ const char *server_ended(struct server *s, size_t local, bool failed)
 	why_pmix = pmix_ended(s->pmix, local);
 	settle(s);
 	return why ? why : why_pmix;
-}
-
-bool server_aborts(struct server *s, size_t *local)
-{
-	return s && (pmi1_aborts(s->pmi1, local) || pmix_aborts(s->pmix, local));
-}
-
-bool server_stuck(struct server *s, size_t *local)
-{
-	return s && (pmi1_stuck(s->pmi1, local) || pmix_stuck(s->pmix, local));
-}
-
-bool server_aborted(const struct server *s, size_t local, int *code, const char **text)
-{
-	*text = "";
-	return s && (pmi1_aborted(s->pmi1, local, code) ||
-		     pmix_aborted(s->pmix, local, code, text));
 }
 
 void server_give(struct server *s, uint32_t given)

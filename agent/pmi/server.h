@@ -23,8 +23,8 @@
  * what ranks publish), pmix.c (PMIx; pmix_exchange.c, its collectives; pmix_modex.c,
  * what one rank wants of another; pmix_send.c, the connection to its process;
  * pmix_process.c, that process; pmix_folder.c, its folders), host_map.c (where all
- * ranks are), op_records.c (what a rank does, as its memory says), client.c (one
- * connection).  The process itself: pmix_child.h. */
+ * ranks are), mpi_ends.c (which are to be ended), op_records.c (what a rank does, as
+ * its memory says), client.c (one connection).  The process itself: pmix_child.h. */
 #ifndef BERTH_AGENT_PMI_SERVER_H
 #define BERTH_AGENT_PMI_SERVER_H
 
@@ -94,11 +94,9 @@ void server_said(struct server *s);
  * `exited` is sent.  FAILED: not with status 0.  Why it has failed also if its status
  * is 0, or NULL. */
 const char *server_ended(struct server *s, size_t local, bool failed);
-/* A rank has called MPI_Abort since the last time, and waits to be ended: *LOCAL. */
-bool server_aborts(struct server *s, size_t *local);
-/* A rank is in MPI_Init, and one that it waits for has ended before: it cannot come out
- * of it, and is to be ended: *LOCAL. */
-bool server_stuck(struct server *s, size_t *local);
+/* *LOCAL is to be ended, and was not named before: it has called MPI_Abort, and waits;
+ * or it cannot come out of MPI_Init, as one that it waits for there has ended. */
+bool server_ends(struct server *s, size_t *local);
 /* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
 bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
 /* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,

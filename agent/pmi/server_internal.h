@@ -83,6 +83,8 @@ struct server {
 	char **own_name;  /* of each host, for PMIx */
 	uint32_t *app;    /* app[i]: its first rank */
 	size_t napps;
+	struct mpi_end *end; /* of each local rank; NULL: none is to be ended */
+	size_t ends_due;
 };
 
 /* ---- client.c ---- */
@@ -130,11 +132,8 @@ void pmi1_free(struct pmi1 *p); /* takes NULL, as do the others */
 /* A connection for local rank LOCAL, which loses the one that it had: *FD is the rank's
  * end.  0, or -1 with errno. */
 int pmi1_connect(struct pmi1 *p, uint32_t local, int *fd);
-/* As server_ended(), server_aborts() and server_aborted(). */
+/* As server_ended(). */
 const char *pmi1_ended(struct pmi1 *p, uint32_t local);
-bool pmi1_stuck(struct pmi1 *p, size_t *local);
-bool pmi1_aborts(struct pmi1 *p, size_t *local);
-bool pmi1_aborted(const struct pmi1 *p, size_t local, int *code);
 void pmi1_host_map(struct pmi1 *p);
 int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e);
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m);
@@ -155,9 +154,6 @@ const char *pmix_version(const struct pmix *p, const char **library);
 wire_strv pmix_environment(const struct pmix *p, size_t local);
 bool pmix_any_present(const struct pmix *p);
 const char *pmix_ended(struct pmix *p, size_t local);
-bool pmix_stuck(struct pmix *p, size_t *local);
-bool pmix_aborts(struct pmix *p, size_t *local);
-bool pmix_aborted(const struct pmix *p, size_t local, int *code, const char **text);
 const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream);
 void pmix_said(struct pmix *p);
 /* Messages of the launcher. */
@@ -167,6 +163,14 @@ void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m);
 void pmix_modex_data(struct pmix *p, const struct wire_modex_data *m);
 void pmix_found(struct pmix *p, const struct wire_found *m);
 void pmix_event(struct pmix *p, const struct wire_event *m);
+
+/* ---- mpi_ends.c: for server_ends() and server_aborted() ---- */
+
+/* Local rank LOCAL is in MPI_Init, and one that it waits for has ended. */
+void mpi_ends_stuck(struct server *s, size_t local);
+/* It has called MPI_Abort, and waits to be ended.  The first time counts. */
+void mpi_ends_abort(struct server *s, size_t local, int code, const char *text);
+void mpi_ends_free(struct server *s);
 
 /* ---- op_records.c ---- */
 

@@ -454,11 +454,11 @@ static void settle_killing(struct ranks *r, uint64_t now)
 }
 
 /* MPI_Abort says why, then waits for its end; a rank that is stuck says nothing. */
-static void end_aborted(struct ranks *r)
+static void end_those_of_mpi(struct ranks *r)
 {
 	size_t local;
 
-	while (server_aborts(r->server, &local) || server_stuck(r->server, &local))
+	while (server_ends(r->server, &local))
 		if (r->v[local].state == RANK_RUNNING) {
 			r->v[local].killed = true;
 			kill(-r->v[local].pid, SIGKILL);
@@ -485,7 +485,7 @@ void ranks_settle(struct ranks *r)
 
 	io_room(&r->io);
 	show_said(r);
-	end_aborted(r);
+	end_those_of_mpi(r);
 	if (r->stop_delayed_ms && (now >= r->stop_delayed_ms || !exit_is_near(r)))
 		stop_now(r, r->grace_ms);
 	if (r->phase == RANKS_TERMED &&

@@ -323,8 +323,8 @@ static void take_aborts(void)
 	size_t local;
 	int code;
 
-	while (server_aborts(server, &local))
-		check(server_aborted(server, local, &code, &text));
+	while (server_ends(server, &local))
+		check(!server_aborted(server, local, &code, &text) || !*text);
 }
 
 /* False: the launcher broke the protocol. */

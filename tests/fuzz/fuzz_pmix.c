@@ -370,10 +370,12 @@ static void start(void)
 	static const char *const names[] = { "a", "b" };
 	struct buf b = { 0 };
 	const char *why;
+	const enum server_pmix_state state = server_pmix(server, &why);
 
-	if (server_pmix(server, &why) != SERVER_PMIX_OPEN)
+	if (state != SERVER_PMIX_OPEN &&
+	    (job.nodes > 1 || state != SERVER_PMIX_OPENING))
 		return;
-	if (!server->host) {
+	if (job.nodes > 1 && !server->host) {
 		wire_pack_host_map(&b, &(struct wire_host_map){ 1,
 								{ hosts, job.np },
 								{ names, job.nodes },
@@ -459,8 +461,9 @@ static void ask_server(unsigned which)
 		has_ended[job.node * RANKS + (which >> 1 & 1)] = true;
 		server_ended(server, which >> 1 & 1, which & 4);
 	}
-	while (which & 8 && server_aborts(server, &local))
-		check(local < most && server_aborted(server, local, &code, &text));
+	while (which & 8 && server_ends(server, &local))
+		check(local < most &&
+		      (server_aborted(server, local, &code, &text) || !*text));
 	while (which & 16 && server_says(server, &local, &stream)) {
 		check(local < most && (stream == 1 || stream == 2));
 		server_said(server);
@@ -567,7 +570,7 @@ static bool step(const uint8_t **p, const uint8_t *end)
 
 static void begin(bool two_hosts)
 {
-	static uint32_t ranks[RANKS];
+	static uint32_t ranks[RANKS], apps[RANKS];
 
 	if (!base)
 		base = event_base_new();
@@ -580,7 +583,8 @@ static void begin(bool two_hosts)
 				 .nodes = two_hosts ? 2 : 1,
 				 .host = "here",
 				 .own = "here",
-				 .ranks = { ranks, RANKS } };
+				 .ranks = { ranks, RANKS },
+				 .apps = { apps, RANKS } };
 	for (uint32_t i = 0; i < RANKS; i++)
 		ranks[i] = job.node * RANKS + i;
 	child_reads = honest = true;

@@ -290,7 +290,7 @@ START_TEST(lost_while_in_use)
 	hang_up_child();
 	state_is(SERVER_PMIX_LOST, "its process has ended");
 	ck_assert(server_pmix_in_use(server));
-	ck_assert(server_aborts(server, &local));
+	ck_assert(server_ends(server, &local));
 	ck_assert(server_aborted(server, 1, &code, &text));
 	ck_assert_str_eq(server_ended(server, 0, false), between);
 	ck_assert(!server_pmix_in_use(server));
@@ -335,14 +335,14 @@ START_TEST(absent)
 	launcher_hears_nothing();
 	pass(1);
 	launcher_is_asked(0);
-	ck_assert(!server_stuck(server, &local));
+	ck_assert(!server_ends(server, &local));
 	LAUNCHER(exchange_failed, .use = EXCHANGE_PMIX_FENCE, .number = 0, .rank = 3);
 	pass(1999);
-	ck_assert(!server_stuck(server, &local));
+	ck_assert(!server_ends(server, &local));
 	pass(1);
-	ck_assert(server_stuck(server, &local));
+	ck_assert(server_ends(server, &local));
 	ck_assert_uint_eq(local, 0);
-	ck_assert(!server_stuck(server, &local));
+	ck_assert(!server_ends(server, &local));
 	pass(60000);
 	launcher_hears_nothing();
 	child_hears_nothing();
@@ -416,20 +416,20 @@ START_TEST(aborts)
 	int code = 9;
 
 	ready_server(2);
-	ck_assert(!server_aborts(server, &local));
+	ck_assert(!server_ends(server, &local));
 	CHILD(pmix_abort, .rank = 3, .status = 7, .text = "N/A");
 	CHILD(pmix_abort, .rank = 3, .status = 8, .text = "second");
 	CHILD(pmix_abort, .rank = 0, .status = 8, .text = "another host's");
 	CHILD(pmix_abort, .rank = 99, .status = 8, .text = "nobody's");
-	ck_assert(server_aborts(server, &local));
+	ck_assert(server_ends(server, &local));
 	ck_assert_uint_eq(local, 1);
-	ck_assert(!server_aborts(server, &local));
+	ck_assert(!server_ends(server, &local));
 	CHILD(pmix_abort, .rank = 3, .status = 9, .text = "third");
-	ck_assert(!server_aborts(server, &local));
+	ck_assert(!server_ends(server, &local));
 	CHILD(pmix_abort, .rank = 2, .status = UINT32_MAX, .text = "a\nb\033[1mc");
-	ck_assert(server_aborts(server, &local));
+	ck_assert(server_ends(server, &local));
 	ck_assert_uint_eq(local, 0);
-	ck_assert(!server_aborts(server, &local));
+	ck_assert(!server_ends(server, &local));
 	ck_assert(server_aborted(server, 1, &code, &text));
 	ck_assert_int_eq(code, 7);
 	ck_assert_str_eq(text, "");
@@ -461,9 +461,9 @@ START_TEST(aborts_at_the_end)
 	ck_assert(server_aborted(server, 0, &code, &text));
 	ck_assert_int_eq(code, 5);
 	ck_assert_str_eq(text, "zero");
-	ck_assert(server_aborts(server, &local) && local == 0);
-	ck_assert(server_aborts(server, &local) && local == 1);
-	ck_assert(!server_aborts(server, &local));
+	ck_assert(server_ends(server, &local) && local == 0);
+	ck_assert(server_ends(server, &local) && local == 1);
+	ck_assert(!server_ends(server, &local));
 	close_server();
 }
 END_TEST
