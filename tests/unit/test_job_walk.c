@@ -14,7 +14,8 @@ static struct seen {
 	uint32_t epoch;
 	uint64_t first_ms; /* the first failure that counts; 0: none */
 	int first_status;
-	bool failed; /* a rank, whenever */
+	uint64_t lost_ms; /* the first loss that counts; 0: none */
+	bool failed;      /* a rank, whenever */
 	bool ended_badly[RANKS_MOST], ended[RANKS_MOST];
 } seen;
 
@@ -33,7 +34,7 @@ static void after_turn(void)
 	if (seen.epoch == g.j.epoch)
 		return;
 	seen.epoch = g.j.epoch;
-	seen.first_ms = 0;
+	seen.first_ms = seen.lost_ms = 0;
 	seen.lost = seen.failed = seen.short_start = false;
 	memset(seen.ended, 0, sizeof seen.ended);
 }
@@ -45,7 +46,11 @@ static void saw_end(uint32_t rank, uint64_t at_ms, int status, bool late)
 	seen.ended[rank] = true;
 	seen.ended_badly[rank] = status != 0;
 	seen.failed |= status != 0;
-	if (!status || late || (seen.first_ms && at_ms >= seen.first_ms))
+	if (!status || late)
+		return;
+	if (status == EXIT_LOST && (!seen.lost_ms || at_ms < seen.lost_ms))
+		seen.lost_ms = at_ms;
+	if (seen.first_ms && at_ms >= seen.first_ms)
 		return;
 	seen.first_ms = at_ms;
 	seen.first_status = status;
@@ -74,9 +79,12 @@ static int expected_status(void)
 		return 124;
 	if (seen.signo)
 		return seen.signo == SIGTERM && well ? 0 : 128 + seen.signo;
+	/* ranks may exit before the loss of their peers' host is noticed */
+	if (seen.lost_ms && seen.lost_ms <= seen.first_ms + EXIT_LASTS_MS)
+		return EXIT_LOST;
 	if (seen.first_ms)
 		return seen.first_status;
-	return seen.lost || seen.short_start ? 241 : 0;
+	return seen.lost || seen.short_start ? EXIT_LOST : 0;
 }
 
 /* Deliver C's next answer, and note what it tells of. */
@@ -112,7 +120,7 @@ static void see_loss(struct conn *c)
 	if (phase < JOB_RUN || phase == JOB_CLOSE)
 		return;
 	for (uint32_t i = 0; i < g.j.plan.local_size[c->host]; i++)
-		saw_end(g.j.plan.ranks[c->host][i], now_ms, 241,
+		saw_end(g.j.plan.ranks[c->host][i], now_ms, EXIT_LOST,
 			g.j.run[c->host].stop_acked);
 }
 
