@@ -376,9 +376,13 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 void pmix_start(struct pmix *p, const struct server_pmix *with)
 {
 	const struct wire_job *job = p->s->job;
-	const char **names = xcalloc(job->nodes, sizeof *names);
-	uint32_t *hosts = xcalloc(job->np, sizeof *hosts);
+	const char **names;
+	uint32_t *hosts;
 
+	if (p->state != SERVER_PMIX_OPENING && p->state != SERVER_PMIX_OPEN)
+		return;
+	names = xcalloc(job->nodes, sizeof *names);
+	hosts = xcalloc(job->np, sizeof *hosts);
 	p->state = SERVER_PMIX_STARTING;
 	for (uint32_t i = 0; i < job->nodes; i++)
 		names[i] = own_name_of(p->s, i);

@@ -63,6 +63,8 @@ START_TEST(has_no_process)
 	no_process = true;
 	begin_open(1);
 	state_is(SERVER_PMIX_FAILED, "the PMIx server: it is a test");
+	server_pmix_start(server, &(struct server_pmix){ .oversubscribed = false });
+	state_is(SERVER_PMIX_FAILED, "the PMIx server: it is a test");
 	no_process = false;
 	close_server();
 }
