@@ -26,6 +26,13 @@ def sources():
                     yield os.path.join(folder, name)
 
 
+def scripts():
+    """The modules of the Python package: the laws are not for them, but the map has them."""
+    folder = "lib/python/berth"
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder))
+            if name.endswith(".py") and name != "__init__.py"]
+
+
 def table():
     """{room: the rooms that it may take from}"""
     rooms, inside = {}, False
@@ -99,16 +106,17 @@ def laws(build):
     for room in rooms:
         if not os.path.isdir(room):
             print(f"CONTRIBUTING: there is no room {room}/")
-    for source in sources():
+    for source in [*sources(), *scripts()]:
         if os.path.splitext(source)[0] not in names:
             print(f"{source}: CONTRIBUTING's map does not have it")
+    for source in sources():
         for n, line in enumerate(open(source), 1):
             m = re.match(r' *# *include "([^"]+)"', line)
             if m and not allowed(rooms, source, m[1]):
                 print(f"{source}:{n}: includes {m[1]}, which the law of {room_of(source)}/ does not allow")
     for name in sorted(names):
         if name.startswith(tuple(p + "/" for p in PROGRAMS)) and \
-                not any(os.path.exists(name + end) for end in (".c", ".h", ".def")):
+                not any(os.path.exists(name + end) for end in (".c", ".h", ".def", ".py")):
             print(f"CONTRIBUTING: the map has {name}, which is not there")
     for name, others in sorted(symbols(build).items()):
         for other, taken in sorted(others.items()):

@@ -11,8 +11,9 @@ import threading
 from ctypes import byref, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
 
 sys.dont_write_bytecode = True
-import berth_ctypes as B  # noqa: E402
-from berth_ctypes import desc, descs, made  # noqa: E402
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib", "python"))
+from berth import clib as B  # noqa: E402
+from berth.clib import desc, descs, made  # noqa: E402
 from meeting import Meeting  # noqa: E402
 
 LIBRARY, DIRECTORY, CASES = sys.argv[1], sys.argv[2], sys.argv[3:]

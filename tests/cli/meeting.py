@@ -2,8 +2,8 @@
 import ctypes
 import socket
 
-import berth_ctypes as B
-from berth_ctypes import made
+from berth import clib as B
+from berth.clib import made
 
 
 class Meeting:

@@ -1,9 +1,8 @@
-"""berth.h for Python's ctypes: its numbers, structs and calls.  tests/cli/abi.test compares them with
-the header.
+"""berth.h for ctypes: its numbers, structs and calls.  tests/cli/abi.test compares them with the header.
 
-    b = berth_ctypes.load("libberth.so")
+    b = clib.load("libberth.so")
     b.berth_init(None)
-    b.berth_run(berth_ctypes.desc(kind=ALLREDUCE, ...), -1, None)
+    b.berth_run(clib.desc(kind=clib.ALLREDUCE, ...), -1, None)
     b.called                        the names of the calls so far
 """
 import ctypes

@@ -1,0 +1,175 @@
+"""The world: who this rank is, and process sets."""
+import atexit
+import ctypes
+import os
+
+from . import clib, library
+
+# Horovod's numbers of its reductions.
+Average, Sum, Adasum, Min, Max, Product = range(6)
+
+_world = None  # since init(); a child of fork() may ask what its parent is
+
+
+def _get():
+    if _world is None:
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+    return _world
+
+
+def is_initialized():
+    return _world is not None
+
+
+def rank():
+    return _get().rank
+
+
+def size():
+    return _get().ranks
+
+
+def local_rank():
+    return _get().local_rank
+
+
+def local_size():
+    return _get().local_size
+
+
+def cross_rank():
+    return _get().cross_rank
+
+
+def cross_size():
+    return _get().cross_size
+
+
+# ---- process sets ----
+
+class ProcessSet:
+    """Ranks that do operations together: RANKS of the world, in any order, each once."""
+
+    def __init__(self, ranks):
+        self.ranks = sorted(int(r) for r in ranks)
+        self.process_set_id = None  # until it is added
+        self.handle = None  # libberth's; None: all ranks
+
+    def _added(self):
+        if self.process_set_id is None:
+            raise ValueError("The process set is not added yet, or was removed: use hvd.add_process_set().")
+
+    def included(self):
+        self._added()
+        return rank() in self.ranks
+
+    def rank(self):
+        """This rank's place in the set."""
+        if not self.included():
+            raise ValueError(f"Rank {rank()} is not in the process set {self.ranks}.")
+        return self.ranks.index(rank())
+
+    def size(self):
+        self._added()
+        return len(self.ranks)
+
+    def __repr__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+
+global_process_set = ProcessSet([])
+_sets = {}  # id: set
+_next_id = 1  # the same on all ranks: all of them add the same sets, in one order
+
+
+def add_process_set(process_set):
+    """Add PROCESS_SET, or that of a list of ranks.  All ranks of the world call it.  Returns the set."""
+    global _next_id
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    _get()
+    if process_set.process_set_id is not None:
+        raise ValueError(f"{process_set} is added already.")
+    if any(process_set.ranks == other.ranks for other in _sets.values()):
+        raise ValueError(f"There is a process set of the ranks {process_set.ranks} already.")
+    ranks = (ctypes.c_int * len(process_set.ranks))(*process_set.ranks)
+    handle = ctypes.c_void_p()
+    library.check(library.get().berth_set_add(ranks, len(ranks), ctypes.byref(handle)))
+    process_set.handle, process_set.process_set_id = handle, _next_id
+    _sets[_next_id] = process_set
+    _next_id += 1
+    return process_set
+
+
+def remove_process_set(process_set):
+    """All ranks of the world call it.  False: there is no such set to remove."""
+    _get()
+    if not process_set.process_set_id or _sets.get(process_set.process_set_id) is not process_set:
+        return False
+    library.check(library.get().berth_set_remove(process_set.handle))
+    del _sets[process_set.process_set_id]
+    process_set.handle = process_set.process_set_id = None
+    return True
+
+
+# ---- begin and end ----
+
+def _bootstrap(comm):
+    """Of COMM, an intracommunicator of mpi4py."""
+    def allgather(_, mine, of_all, n):
+        try:
+            parts = b"".join(comm.allgather(ctypes.string_at(mine, n)))
+        except Exception:  # no exception gets through C
+            return 1
+        ctypes.memmove(of_all, parts, len(parts))
+        return 0
+
+    return clib.made(clib.Bootstrap, rank=comm.Get_rank(), ranks=comm.Get_size(),
+                     allgather=clib.ALLGATHER_CALL(allgather))
+
+
+def init(comm=None, process_sets=None):
+    """Join the other ranks.  Called again, it does nothing.
+
+    COMM: a communicator of mpi4py, whose ranks are the world; None: those that the launcher started.
+    PROCESS_SETS: a list of ProcessSet to be added; "dynamic" is allowed, and always so.
+    """
+    global _world, _next_id
+    if is_initialized():
+        return
+    config = None
+    if comm is not None:
+        if not hasattr(comm, "allgather"):
+            raise ValueError("init(comm=...) takes a communicator of mpi4py; for a part of the ranks, "
+                             "add a process set.")
+        config = ctypes.byref(clib.made(clib.Config, bootstrap=_bootstrap(comm)))
+    world = clib.made(clib.World)
+    library.check(library.get().berth_init(config))
+    library.check(library.get().berth_world(ctypes.byref(world)))
+    _world = world
+    global_process_set.ranks, global_process_set.process_set_id = list(range(world.ranks)), 0
+    _sets.clear()
+    _sets[0], _next_id = global_process_set, 1
+    for process_set in process_sets if isinstance(process_sets, (list, tuple)) else []:
+        add_process_set(process_set)
+
+
+def shutdown():
+    """Operations that still run end with an error.  init() may follow."""
+    global _world
+    if not is_initialized():
+        return
+    _world = None
+    for process_set in _sets.values():
+        process_set.handle = process_set.process_set_id = None
+    _sets.clear()
+    library.check(library.get().berth_shutdown())
+
+
+_process = os.getpid()
+
+
+@atexit.register
+def _shutdown_at_exit():
+    if os.getpid() == _process:
+        shutdown()

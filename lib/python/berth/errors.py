@@ -1,0 +1,21 @@
+"""What the calls of this package raise, under Horovod's names."""
+
+
+class HorovodInternalError(RuntimeError):
+    """An operation failed: its ranks did not match, one of them was lost, or it took too long."""
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """Hosts came or went.  The worlds of this version do not change, so nothing raises it."""
+
+    def __init__(self, skip_sync=False):
+        super().__init__()
+        self.skip_sync = skip_sync
+
+
+class HorovodVersionMismatchError(ImportError):
+    """A library or an extension is of another version than this package."""
+
+    def __init__(self, name, version, installed_version):
+        super().__init__(f"{name} has version {installed_version}, but {version} is needed")
+        self.name, self.version, self.installed_version = name, version, installed_version
