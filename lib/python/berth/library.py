@@ -70,11 +70,12 @@ def run(buffers, **fields):
     """
     library, later = get(), c_void_p()
     d = clib.desc(**fields)
-    result = library.berth_run(byref(d), SLICE_MS, byref(later))
     try:
+        result = library.berth_run(byref(d), SLICE_MS, byref(later))
         while result == clib.BUSY:
             result = library.berth_wait(later, SLICE_MS)
     except BaseException:
-        _left.append((later, d, buffers))
+        if later:
+            _left.append((later, d, buffers))
         raise
     check(result)
