@@ -1,4 +1,4 @@
-/* PMI-1 (wire protocol 1.1), which MPICH, Intel MPI and MVAPICH speak: each rank has a
+/* PMI-1 (wire protocol 1.1), which MPICH and Intel MPI speak: each rank has a
  * socket, its number in PMI_FD, and writes lines that are answered by lines.
  *
  * What ranks put is known to all after the next barrier: that is an exchange of all

@@ -225,7 +225,7 @@ static struct collect *collect_of(const struct pmix *p, uint32_t use,
 	return one;
 }
 
-/* The records in ALL become what they carry.  False: they are no records. */
+/* Replace the records in ALL by their data.  False: ALL has something else. */
 static bool open_records(struct buf *all)
 {
 	struct view v = { buf_head(all), all->len, false };

@@ -51,7 +51,7 @@ void pmix_exchanges_end(struct pmix *p);
 
 void pmix_get(struct pmix *p, const struct wire_pmix_get *m);
 void pmix_served(struct pmix *p, const struct wire_pmix_served *m);
-/* What local rank LOCAL, which has ended, has not put by now, it never will. */
+/* Local rank LOCAL has ended: requests that still wait for its data fail. */
 void pmix_modex_ended(struct pmix *p, size_t local);
 void pmix_modex_begin(struct pmix *p);
 void pmix_modex_end(struct pmix *p);

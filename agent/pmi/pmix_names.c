@@ -237,7 +237,7 @@ static void notice_free(int status, void *ctx)
 	free(one);
 }
 
-/* The end of a connection has come, and libpmix has not closed it yet. */
+/* A peer has closed its connection, and libpmix has not read that yet. */
 static bool has_unread_end(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -264,9 +264,10 @@ static void forgotten(int status, void *ctx)
 	(void)ctx;
 }
 
-/* It has died: libpmix waits for it no more in collectives that begin now.  It counts
- * its ranks wrong if it has not read the end of the connection before, which came
- * before the process could be waited for. */
+/* PROC has died: have libpmix leave it out of the collectives that begin from now on.
+ * libpmix must read the end of PROC's connection first: in the other order it counts
+ * one rank too many.  The kernel closed that connection before the agent could reap
+ * PROC, so the wait is short. */
 static void forget(const struct px_proc *proc)
 {
 	enum { TURN_US = 1000, TURNS_MOST = 500 };

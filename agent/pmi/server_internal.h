@@ -139,7 +139,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m);
 /* The bit of a request about names that is PMI-1's; the others are libpmix'. */
 enum { FOUND_PMI1 = 1u << 31 };
-/* False: it is none of PMI-1's. */
+/* False: the request was not one of PMI-1. */
 bool pmi1_found(struct pmi1 *p, const struct wire_found *m);
 
 /* ---- pmix.c ---- */

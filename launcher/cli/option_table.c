@@ -75,7 +75,7 @@ const struct option option_table[] = {
 	  .help = "how MPI programs find each other",
 	  .text = "Choose how the ranks of an MPI program find each other. pmix: each host has a PMIx "
 		  "server, for programs of Open MPI. pmi1: each rank gets a connection that speaks "
-		  "PMI-1, for programs of MPICH, Intel MPI and MVAPICH. none: MPI_Init finds no "
+		  "PMI-1, for programs of MPICH and Intel MPI. none: MPI_Init finds no "
 		  "launcher. auto, the default: both, unless no program can use MPI. Write the "
 		  "value behind '=': --mpi without a value is horovodrun's, and changes nothing." },
 

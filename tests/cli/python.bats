@@ -44,6 +44,11 @@ tested() { # NP
 	[[ $output == *"HorovodVersionMismatchError: $T/foreign.so has version 9.1.0, but 0.2 is needed" ]]
 }
 
+@test "its version is that of runner" {
+	run -0 /usr/bin/python3 -c 'import berth; print("runner", berth.__version__)'
+	[ "$output" = "$("$RUNNER" --version)" ]
+}
+
 @test "each name of __all__ is there" {
 	run -0 /usr/bin/python3 -c 'import berth; print([n for n in berth.__all__ if not hasattr(berth, n)])'
 	[ "$output" = "[]" ]

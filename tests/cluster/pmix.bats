@@ -216,10 +216,10 @@ kill_in_fence() {
 	server) pids=$(on n2 pgrep -x berth-pmix) ;;
 	agent) pids=$(agents n2 | tail -1) ;;
 	"agent and guardian") pids=$(agents n2) ;;
-	all) pids=$(on n2 sh -c 'pgrep -x berth-agent; pgrep -x berth-pmix') ;;
+	all) pids=$(on n2 sh -c 'pgrep -x berth-pmix; pgrep -x berth-agent') ;;
 	esac
 	# shellcheck disable=SC2086 # words
-	on n2 kill -KILL $pids
+	on n2 sh -c 'kill -STOP "$@"; kill -KILL "$@"' sh $pids # none sees the end of another
 }
 
 all_wait() { [ "$(grep -c '^rank [0-9]: waits$' "$T/out")" = "$1" ]; }

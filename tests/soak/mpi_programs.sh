@@ -33,6 +33,7 @@ install_all() {
 install_all
 
 load jobs
+load mpis
 [ -z "$(why_no_cluster)" ] || { echo "skipped: $(why_no_cluster)"; exit 0; }
 python=$others/venv/bin/python lib=$(dirname "$(ldconfig -p | awk '/libmpich\.so\.12 / { print $NF; exit }')")
 declare -A libmpi=(
@@ -48,18 +49,12 @@ trap 'exit 143' TERM
 
 # mpi4py's wheel asks for libmpi.so.12, which Debian's MPICH calls otherwise.
 prepare() {
-	local program=tests/mpi/ranks.c include mpi
-	mkdir -p "$others/mpich4"
+	local mpi
+	mkdir -p "$others/mpich4" "$others/ranks"
 	ln -sf "$lib/libmpich.so.12" "$others/mpich4/libmpi.so.12"
-	include=$(mpicc.mpich -compile-info | grep -o -- '-I[^ ]*')
-	mpicc.openmpi -o "$others/ranks.ompi4" $program
-	"$peers/ompi/bin/mpicc" -o "$others/ranks.ompi5" $program
-	mpicc.mpich -o "$others/ranks.mpich4" $program
-	"$peers/mpich/bin/mpicc" -o "$others/ranks.mpich5" $program
-	# shellcheck disable=SC2086 # words
-	gcc $include -o "$others/ranks.impi21" $program -L"$peers/impi/lib" -Wl,-rpath,"$peers/impi/lib" -l:libmpi.so.12
+	compile_ranks "$others/ranks"
 	for mpi in "${mpis[@]}"; do
-		[ -x "$others/ranks.$mpi" ] || echo "no $mpi here"
+		[ -x "$others/ranks/$mpi" ] || echo "no $mpi here"
 	done
 }
 
@@ -169,8 +164,8 @@ row() {
 		# shellcheck disable=SC2206 # words
 		vars=(MPI4PY_LIBMPI="${libmpi[$mpi]}" ${more-})
 		[ "$mpi" != mpich4 ] || vars+=("LD_LIBRARY_PATH=$others/mpich4")
-		if [[ " $with " == *" $mpi "* && -x $others/ranks.$mpi ]]; then
-			"${how:-compare}" "$program" "$mpi" "$hosts" "$keep" "${@//RANKS/$others/ranks.$mpi}"
+		if [[ " $with " == *" $mpi "* && -x $others/ranks/$mpi ]]; then
+			"${how:-compare}" "$program" "$mpi" "$hosts" "$keep" "${@//RANKS/$others/ranks/$mpi}"
 		fi
 		[ "$word" != FAILED ] || failed=$((failed + 1))
 		line+=$(printf ' %-7s' "$word")

@@ -10,9 +10,8 @@ from .basics import (Adasum, Average, Max, Min, ProcessSet, Product, Sum, add_pr
                      cross_size, global_process_set, init, is_initialized, local_rank, local_size, rank,
                      remove_process_set, shutdown, size)
 from .errors import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
+from .library import RELEASE as __version__
 from .objects import allgather_object, broadcast_object
-
-__version__ = "0.2.0"
 
 __all__ = [
     "Adasum", "Average", "HorovodInternalError", "HorovodVersionMismatchError", "HostsUpdatedInterrupt",

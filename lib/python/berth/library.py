@@ -6,7 +6,8 @@ from ctypes import byref, c_void_p
 from . import clib
 from .errors import HorovodInternalError, HorovodVersionMismatchError
 
-VERSION = "0.2"  # of libberth, and with that of its ABI
+RELEASE = "0.2.0"
+VERSION = RELEASE.rpartition(".")[0]  # of the ABI
 FILE = f"libberth.so.{VERSION}"
 # A callback inside of a wait would swallow KeyboardInterrupt, so each wait comes back to Python.
 SLICE_MS = 100
