@@ -164,6 +164,7 @@ def shutdown():
         process_set.handle = process_set.process_set_id = None
     _sets.clear()
     library.check(library.get().berth_shutdown())
+    library.collect()
 
 
 _process = os.getpid()

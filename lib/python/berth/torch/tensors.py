@@ -1,0 +1,63 @@
+"""Tensors of torch as libberth's arrays: their types, where they lie, and what has to be copied."""
+import warnings
+
+import torch
+
+from .. import clib
+
+# What sums and moves know.
+TYPES = {
+    torch.uint8: clib.U8, torch.int8: clib.I8, torch.uint16: clib.U16, torch.int16: clib.I16,
+    torch.int32: clib.I32, torch.uint32: clib.U32, torch.int64: clib.I64, torch.uint64: clib.U64,
+    torch.float16: clib.F16, torch.bfloat16: clib.BF16, torch.float32: clib.F32, torch.float64: clib.F64,
+    torch.bool: clib.BOOL, torch.float8_e4m3fn: clib.F8_E4M3, torch.float8_e5m2: clib.F8_E5M2,
+}
+# Pairs of their parts: they can be added, and moved.
+PAIRS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+_told = set()
+
+
+def tell_once(text):
+    """A warning that comes once in a process, where rank 0 is."""
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, stacklevel=3)
+
+
+def type_of(tensor):
+    """libberth's type of TENSOR, which is no pair.  ValueError: there is none."""
+    found = TYPES.get(tensor.dtype)
+    if found is None:
+        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+    return found
+
+
+def is_plain(tensor):
+    """Can libberth use its memory as it is?  (Of sparse tensors is_contiguous() raises: ask layout before.)"""
+    return tensor.is_cpu and tensor.dtype in TYPES and tensor.is_contiguous()
+
+
+def plain(tensor):
+    """TENSOR, or a copy of its contents, so that is_plain().  A pair has a dimension more, of 2."""
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"a {tensor.layout} tensor is not supported here: only dense ones are.")
+    tensor = tensor.detach()
+    if not tensor.is_cpu:
+        tell_once(f"berth: tensors of {tensor.device.type} are copied to the host and back: libberth has no "
+                  "back end for them")
+        tensor = tensor.cpu()
+    if tensor.dtype in PAIRS:
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    type_of(tensor)
+    return tensor.resolve_neg().contiguous()
+
+
+def restore(tensor, result):
+    """Write RESULT, which came of plain(TENSOR) and may be its memory, to TENSOR."""
+    if result.data_ptr() == tensor.data_ptr() and tensor.is_cpu and tensor.is_contiguous():
+        return
+    if tensor.dtype in PAIRS:
+        result = torch.view_as_complex(result)
+    with torch.no_grad():
+        tensor.copy_(result)
