@@ -372,7 +372,8 @@ def slices():
 
 def any_way(way, x, i):
     """An allreduce by WAY: in one piece, in slices of 0, 1 or 50 ms, or submitted.  What it came to."""
-    d, later = desc(kind=B.ALLREDUCE, type=B.I32, in_=x, out=x, count=len(x), name=b"any%d" % i), c_void_p()
+    d = desc(kind=B.ALLREDUCE, type=B.I32, in_=x, out=x, count=len(x), name=b"any%d" % i)
+    later = c_void_p()
     if way == "piece":
         return b.berth_run(d, -1, None)
     rc = b.berth_submit(d, 1, byref(later)) or B.BUSY if way == "submit" else b.berth_run(d, way, byref(later))
