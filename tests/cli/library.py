@@ -376,7 +376,10 @@ def any_way(way, x, i):
     later = c_void_p()
     if way == "piece":
         return b.berth_run(d, -1, None)
-    rc = b.berth_submit(d, 1, byref(later)) or B.BUSY if way == "submit" else b.berth_run(d, way, byref(later))
+    if way == "submit":
+        rc = b.berth_submit(d, 1, byref(later)) or B.BUSY
+    else:
+        rc = b.berth_run(d, way, byref(later))
     while rc == B.BUSY:
         rc = b.berth_wait(later, 50)
     return rc
