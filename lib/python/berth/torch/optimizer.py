@@ -323,7 +323,7 @@ class _Distributed:
     def load_state_dict(self, *args, **kwargs):
         if self._reducer is not None:
             self._reducer.drop()
-        self._synchronized, self._should_synchronize = False, True
+        self._synchronized, self._scaled, self._should_synchronize = False, False, True
         super().load_state_dict(*args, **kwargs)
 
     def set_backward_passes_per_step(self, passes):
@@ -354,6 +354,7 @@ class _Distributed:
             yield
         finally:
             self._should_synchronize = True
+            self._synchronized = False  # also where GradScaler leaves out the step
 
     def step(self, closure=None):
         """The step of the user's optimizer, with reduced gradients.
@@ -368,12 +369,12 @@ class _Distributed:
         if self._should_synchronize:
             if closure is not None:
                 closure = functools.partial(self._reduced, closure)
-            elif self._synchronized and not reducer.begun:
+            elif reducer.begun or not (self._synchronized or self._scaled):
+                reducer.finish()
+            elif self._synchronized:
                 warnings.warn("optimizer.step() called without optimizer.skip_synchronize() after "
                               "optimizer.synchronize(): the gradients are not reduced again.", stacklevel=2)
-            else:
-                reducer.finish()
-        self._synchronized = False
+        self._synchronized = self._scaled = False
         return super().step(closure)
 
     step.hooked = True  # torch need not wrap it: the step of the user's optimizer is
@@ -397,7 +398,7 @@ class _Distributed:
                                      "gradients that are being reduced: call step() or synchronize() before.")
             if self._reducer.begun:
                 self._reducer.forget()
-            self._synchronized = False
+            self._synchronized = self._scaled = False
         return super().zero_grad(*args, **kwargs)
 
     # GradScaler.step() reads this, and then looks for infinite gradients: they have to be reduced by then,
@@ -405,7 +406,8 @@ class _Distributed:
     @property
     def _step_supports_amp_scaling(self):
         if self._reducer is not None and self._should_synchronize and self._reducer.begun:
-            self.synchronize()
+            self._reducer.finish()
+            self._scaled = True
         return self.__dict__.get("_step_supports_amp_scaling",
                                  getattr(super(), "_step_supports_amp_scaling", False))
 
@@ -459,7 +461,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if op == Adasum and not alone:
         made._compression, made._process_set = compression, process_set
         return made
-    made._synchronized, made._should_synchronize, made._reducer = False, True, None
+    made._synchronized, made._scaled, made._should_synchronize, made._reducer = False, False, True, None
     if not alone:
         made._reducer = _Reducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
                                  sparse_as_dense, process_set)
