@@ -116,7 +116,8 @@ def test_torch_state(wrapped):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (1 + hvd.rank()), momentum=0.9)
     if wrapped:
         optimizer = DistributedOptimizer(optimizer)
-    state = elastic.TorchState(model, optimizer, batch=20 + hvd.rank(), epoch=10 + hvd.rank(), seen=[hvd.rank()])
+    state = elastic.TorchState(model, optimizer, batch=20 + hvd.rank(), epoch=10 + hvd.rank(),
+                               seen=[hvd.rank()])
     assert state.model is model and state.optimizer is optimizer and state.batch == 20 + hvd.rank()
     state.sync()
     assert (state.batch, state.epoch, state.seen) == (20, 10, [0])
@@ -133,8 +134,11 @@ def test_torch_state(wrapped):
 
     work()
     assert not equal(weights(model), begin)
+    for _ in range(2):
+        state.restore()
+        assert equal(weights(model), begin) and (state.batch, state.seen) == (20, [0])
+        state.seen.append("more")
     state.restore()
-    assert equal(weights(model), begin) and (state.batch, state.seen) == (20, [0])
     assert not optimizer.state_dict()["state"]
     work()
     state.commit()

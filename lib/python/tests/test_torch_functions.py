@@ -92,7 +92,8 @@ def test_what_is_no_parameter():
 # ---- broadcast_optimizer_state ----
 
 OPTIMIZERS = [
-    lambda p, lr: torch.optim.SGD(p, lr=lr), lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9, nesterov=True),
+    lambda p, lr: torch.optim.SGD(p, lr=lr),
+    lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9, nesterov=True),
     lambda p, lr: torch.optim.Adam(p, lr=lr, betas=(0.8, 0.9), amsgrad=True),
     lambda p, lr: torch.optim.AdamW(p, lr=torch.tensor(lr), foreach=False),
     lambda p, lr: torch.optim.RMSprop(p, lr=lr, centered=True), lambda p, lr: torch.optim.Adagrad(p, lr=lr),
@@ -126,8 +127,9 @@ def test_resuming(make_optimizer, wrapped):
 def test_options():
     """Of several groups, and of any kind."""
     def options(n):
-        return {"lr": 0.1 * n, "betas": (0.1 * n, 0.5), "amsgrad": n == 1, "foreach": None if n == 1 else False,
-                "name": f"of {n}", "list": [n, None, {"deep": torch.tensor(float(n))}]}
+        return {"lr": 0.1 * n, "betas": (0.1 * n, 0.5), "amsgrad": n == 1,
+                "foreach": None if n == 1 else False, "name": f"of {n}",
+                "list": [n, None, {"deep": torch.tensor(float(n))}]}
 
     n = 1 + hvd.rank()
     model = make()
@@ -178,7 +180,8 @@ def test_optimizers_that_cannot():
 def test_compression(of, small):
     compression = getattr(Compression, of)
     assert issubclass(compression, Compressor)
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool):
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8,
+                  torch.bool):
         tensor = torch.ones(5, 2, dtype=dtype)
         sent, context = compression.compress(tensor)
         assert sent.dtype == (small if small and dtype in (torch.float32, torch.float64) else dtype)

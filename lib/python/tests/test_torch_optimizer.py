@@ -96,7 +96,8 @@ def sgd(params):
 @pytest.mark.parametrize("make_optimizer", [
     sgd, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Rprop,
     lambda p: torch.optim.Adam(p, foreach=True), lambda p: torch.optim.Adam(p, fused=True),
-    lambda p: torch.optim.SGD(p, lr=0.1, fused=True), lambda p: torch.optim.AdamW(p, amsgrad=True, foreach=False),
+    lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
+    lambda p: torch.optim.AdamW(p, amsgrad=True, foreach=False),
 ], ids=["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Rprop", "foreach", "fused", "fused SGD", "amsgrad"])
 def test_as_one_process(make_optimizer):
     compare(make_optimizer)
@@ -285,7 +286,7 @@ def test_step_after_synchronize(several):
         optimizer.zero_grad()
         p.sum().backward()
         optimizer.synchronize()
-        with pytest.warns(UserWarning, match=r"optimizer.step\(\) called without optimizer.skip_synchronize\(\)"):
+        with pytest.warns(UserWarning, match=r"step\(\) called without optimizer.skip_synchronize\(\)"):
             optimizer.step()
         assert p.item() == -step * hvd.size()
     optimizer.zero_grad()
@@ -304,6 +305,21 @@ def test_backward_after_synchronize(several):
     (p * hvd.rank()).sum().backward()
     optimizer.step()
     assert p.item() == pytest.approx(-(hvd.size() - 1))  # the mean of ranks, twice
+
+
+def test_a_step_that_is_left_out(several):
+    """As GradScaler does; then one rank has no gradients at all."""
+    p = torch.nn.Parameter(torch.zeros(1))
+    optimizer = DistributedOptimizer(torch.optim.SGD([p], lr=1.0))
+    p.sum().backward()
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        pass
+    p.grad = None
+    if hvd.rank():
+        p.sum().backward()
+    optimizer.step()
+    assert p.item() == pytest.approx(-(hvd.size() - 1) / hvd.size())
 
 
 # ---- what goes with optimizers ----
@@ -345,14 +361,14 @@ def test_grad_scaler(fused, recipe):
     x, y = (t.float() for t in data())
     plain, ours = make().float(), make().float()
     theirs = torch.optim.SGD(plain.parameters(), lr=0.1)
-    optimizer = DistributedOptimizer(torch.optim.SGD(ours.parameters(), lr=0.1, fused=fused))
+    optimizer = DistributedOptimizer(torch.optim.SGD(ours.parameters(), lr=0.1, fused=fused), op=hvd.Sum)
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=100)
     for step in range(STEPS):
         bad = step == 1
         if not bad:
             train(plain, theirs, x, y, 1)
         optimizer.zero_grad()
-        loss = loss_of(ours, mine(x), mine(y))
+        loss = loss_of(ours, mine(x), mine(y)) / hvd.size()
         scaler.scale(loss * float("inf") if bad and hvd.rank() == 0 else loss).backward()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -429,7 +445,8 @@ def test_gradients_in_a_bucket():
 def test_channels_last(compression):
     """Gradients with the strides of their parameters, in one left out by the last rank, too."""
     torch.manual_seed(3)
-    convs = torch.nn.ModuleList(torch.nn.Conv2d(3, 4, 2) for _ in range(2)).to(memory_format=torch.channels_last)
+    convs = torch.nn.ModuleList(torch.nn.Conv2d(3, 4, 2) for _ in range(2))
+    convs.to(memory_format=torch.channels_last)
     expected = copy.deepcopy(convs)
     x = torch.randn(SAMPLES, 3, 5, 5)
     optimizer = DistributedOptimizer(torch.optim.SGD(convs.parameters(), lr=0.5), compression=compression)
@@ -531,6 +548,9 @@ def test_sparse(as_dense, groups, op):
         ours(words()[min(hvd.rank(), 2)]).square().sum().backward()
         optimizer.step()
         assert ours.weight.grad.is_sparse
+        if hvd.size() > 1:
+            gradient = optimizer._reducer.gradients[ours.weight]
+            assert optimizer._reducer.is_sent_sparse(gradient) == (0 if as_dense else 1)
     close(ours.parameters(), plain.parameters(), 1e-5)
 
 

@@ -77,7 +77,8 @@ def test_a_rank_without_samples():
 
 
 @pytest.mark.parametrize("arguments", [
-    {"momentum": None}, {"momentum": 0.5}, {"affine": False}, {"track_running_stats": False}, {"eps": 0.5}], ids=str)
+    {"momentum": None}, {"momentum": 0.5}, {"affine": False}, {"track_running_stats": False}, {"eps": 0.5},
+], ids=str)
 def test_arguments(arguments):
     if arguments.get("track_running_stats", True):
         compare(4, [2] * hvd.size(), **arguments)

@@ -107,8 +107,8 @@ def _check_parameters(optimizer, keys, skeleton):
     own = [[keys[p] for p in group["params"]] for group in optimizer.param_groups]
     of_all = objects.allgather_object(own == [names for names, _ in skeleton[1]], name="optimizer.parameters")
     if not all(of_all):
-        raise ValueError("the ranks' optimizers have different parameters or groups of them: those of the ranks "
-                         f"{[r for r, same in enumerate(of_all) if not same]} are not as those of the root.")
+        raise ValueError("the ranks' optimizers have different parameters or groups of them: ranks "
+                         f"{[r for r, same in enumerate(of_all) if not same]} have others than the root.")
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None):

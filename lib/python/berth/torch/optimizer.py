@@ -29,7 +29,7 @@ def _given_names(named_parameters):
     """{parameter: name} of the pairs that the caller gave."""
     pairs = list(named_parameters or [])
     if any(not isinstance(pair, tuple) for pair in pairs):
-        raise ValueError("named_parameters has to be pairs (name, parameter), such as model.named_parameters().")
+        raise ValueError("named_parameters has to be pairs (name, parameter): model.named_parameters().")
     twice = find_duplicates(name for name, _ in pairs)
     if twice:
         raise ValueError("the names in named_parameters have to be unique: there is more than one of "
@@ -43,8 +43,8 @@ def _names(optimizer, given):
     for i, group in enumerate(optimizer.param_groups):
         for j, p in enumerate(group["params"]):
             if given and p not in given:
-                raise ValueError(f"named_parameters has no name for parameter {j} of group {i} of the optimizer, "
-                                 f"of the shape {list(p.shape)}: name all of them, or leave named_parameters out.")
+                raise ValueError(f"named_parameters has no name for parameter {j} of group {i}, of the shape "
+                                 f"{list(p.shape)}: name all of them, or leave named_parameters out.")
             names[p] = given[p] if given else f"noname.{i}.{j}"
     return names
 
@@ -78,8 +78,8 @@ def _is_packed(tensor):
 
 class _Gradient:
     """That of PARAM.  SPARSE_DIM: 0 until the ranks agree that it is sparse on one of them."""
-    __slots__ = ("param", "name", "passes", "group", "wait", "sent", "context", "sparse_dim", "strides", "hook",
-                 "bytes")
+    __slots__ = ("param", "name", "bytes", "strides", "passes", "group", "wait", "sent", "context",
+                 "sparse_dim", "hook")
 
     def __init__(self, param, name, passes):
         self.param, self.name, self.passes, self.sparse_dim = param, name, passes, 0
@@ -181,8 +181,9 @@ class _Reducer:
         """backward() has added to GRADIENT."""
         if gradient.passes <= 0:
             raise AssertionError(
-                f"backward() came to {gradient.name} more than backward_passes_per_step ({self.passes}) times "
-                "before step(): raise backward_passes_per_step to add up gradients before they are reduced.")
+                f"backward() came to {gradient.name} more than backward_passes_per_step ({self.passes}) "
+                "times before step(): raise backward_passes_per_step to add up gradients before they "
+                "are reduced.")
         gradient.passes -= 1
         self.begun += 1
         if gradient.passes:
@@ -201,7 +202,7 @@ class _Reducer:
                 self.begin_group(group)
 
     def is_sent_sparse(self, gradient):
-        return gradient.sparse_dim and not self.sparse_as_dense
+        return gradient.sparse_dim > 0 and not self.sparse_as_dense
 
     def begin_ready(self):
         ready, self.ready, self.ready_bytes = self.ready, [], 0
@@ -394,8 +395,9 @@ class _Distributed:
         """AssertionError: gradients are being reduced."""
         if self._reducer is not None:
             if self._reducer.begun and self._reducer.is_busy():
-                raise AssertionError("optimizer.zero_grad() between backward() and optimizer.step() would change "
-                                     "gradients that are being reduced: call step() or synchronize() before.")
+                raise AssertionError("optimizer.zero_grad() between backward() and optimizer.step() would "
+                                     "change gradients that are being reduced: call step() or synchronize() "
+                                     "before.")
             if self._reducer.begun:
                 self._reducer.forget()
             self._synchronized = self._scaled = False
@@ -419,7 +421,7 @@ def _check_passes(passes):
 
 
 def _derive(before, optimizer):
-    """An optimizer that is OPTIMIZER, state, options and hooks alike, of a class with BEFORE in front of it."""
+    """OPTIMIZER with its state, options and hooks, of a class with BEFORE in front of its own."""
     cls = type(type(optimizer).__name__, (before, type(optimizer)), {})
     made = cls.__new__(cls)
     made.__dict__.update(optimizer.__dict__)
