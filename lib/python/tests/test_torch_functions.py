@@ -81,6 +81,20 @@ def test_parameters_of_any_kind():
     broadcast_parameters({}, root_rank=0)
 
 
+def test_parameters_of_different_shapes():
+    """An error on all ranks; then they go on."""
+    if hvd.size() == 1:
+        pytest.skip("one rank has one shape")
+    for shapes in ([2 + hvd.rank(), 1, 1], [1, 1, 1]):
+        params = {name: torch.full((n,), float(hvd.rank())) for name, n in zip("abc", shapes)}
+        if shapes[0] > 1:
+            with pytest.raises(hvd.HorovodInternalError, match="broadcast.a"):
+                broadcast_parameters(params, root_rank=0)
+        else:
+            broadcast_parameters(params, root_rank=0)
+            assert not any(p.any() for p in params.values())
+
+
 def test_what_is_no_parameter():
     for wrong in (3, "x", torch.zeros(2)):
         with pytest.raises(ValueError, match="invalid params"):

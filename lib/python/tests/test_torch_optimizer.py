@@ -647,6 +647,8 @@ def test_names():
         DistributedOptimizer(inner, named_parameters=pairs[:-1])
     with pytest.raises(ValueError, match="pairs"):
         DistributedOptimizer(inner, named_parameters=model.parameters())
+    with pytest.raises(ValueError, match="already"):
+        DistributedOptimizer(optimizer)
     with pytest.raises(ValueError, match="backward_passes_per_step"):
         DistributedOptimizer(inner, backward_passes_per_step=0)
 
@@ -726,6 +728,20 @@ def test_ranks_with_different_shapes(several):
     good = DistributedOptimizer(torch.optim.SGD([q], lr=1.0), named_parameters=[("q", q)])
     del optimizer
     q.sum().backward()
+    good.step()
+    assert q.item() == -1
+
+
+def test_adasum_with_different_shapes(several):
+    """The parameters of all ranks are as before the step, and the next step works."""
+    p, q = torch.nn.Parameter(torch.zeros(2 + hvd.rank())), torch.nn.Parameter(torch.zeros(1))
+    named = [("q", q), ("p", p)]
+    optimizer = DistributedOptimizer(torch.optim.SGD([q, p], lr=1.0), named_parameters=named, op=hvd.Adasum)
+    (p.sum() + q.sum()).backward()
+    with pytest.raises(hvd.HorovodInternalError, match="allreduce.p"):
+        optimizer.step()
+    assert not p.any() and not q.any()
+    good = DistributedOptimizer(torch.optim.SGD([q], lr=1.0), named_parameters=named[:1], op=hvd.Adasum)
     good.step()
     assert q.item() == -1
 

@@ -30,9 +30,20 @@ def broadcast_parameters(params, root_rank):
 
 def _broadcast(pairs, root_rank):
     """The tensors of PAIRS (name, tensor) go together."""
-    handles = [broadcast_async_(tensor, root_rank, name=name) for name, tensor in pairs]
+    wait_all([broadcast_async_(tensor, root_rank, name=name) for name, tensor in pairs])
+
+
+def wait_all(handles):
+    """A list of the results.  If there is an error, all of them have ended when it is raised."""
+    results, error = [], None
     for handle in handles:
-        synchronize(handle)
+        try:
+            results.append(synchronize(handle))
+        except Exception as e:
+            error = error or e
+    if error:
+        raise error
+    return results
 
 
 # ---- the state of an optimizer ----

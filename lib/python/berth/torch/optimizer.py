@@ -99,7 +99,7 @@ class _Gradient:
         if grad is None:
             rows = self.param.new_zeros((0, *self.param.shape[self.sparse_dim:]))
             grad = torch.sparse_coo_tensor(rows.new_zeros((self.sparse_dim, 0), dtype=torch.int64), rows,
-                                           self.param.shape)
+                                           self.param.shape, check_invariants=False)
         return grad if grad.is_sparse else grad.to_sparse(self.sparse_dim)
 
     def in_memory(self, tensor):
@@ -271,17 +271,16 @@ class _Reducer:
 
     def wait(self):
         for group in self.groups:
-            handle, group.wait = group.wait, None
-            synchronize(handle)
+            synchronize(group.wait)
+            group.wait = None
         for gradient in self.gradients.values():
-            wait, gradient.wait = gradient.wait, None
-            if callable(wait):
-                gradient.write(wait())
-                continue
-            if wait is not None:
-                synchronize(wait)
-            if gradient.sent is not gradient.param.grad:
-                gradient.write(self.compression.decompress(gradient.sent, gradient.context))
+            if callable(gradient.wait):
+                gradient.write(gradient.wait())
+            else:
+                synchronize(gradient.wait)
+                if gradient.sent is not gradient.param.grad:
+                    gradient.write(self.compression.decompress(gradient.sent, gradient.context))
+            gradient.wait = None
 
     def drop(self):
         """An operation failed: those that were begun with it end, too."""
@@ -447,6 +446,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     SPARSE_AS_DENSE: sparse gradients are reduced as dense ones, and are sparse again for the step.
     PROCESS_SET: the ranks; to others OPTIMIZER stays as it is.
     """
+    if isinstance(optimizer, (_Distributed, DeltaOptimizer)):
+        raise ValueError("the optimizer is a DistributedOptimizer already: give the one that it was made of.")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only.")
     if num_groups != 0:
