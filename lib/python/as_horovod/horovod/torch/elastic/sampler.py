@@ -1,0 +1,1 @@
+from berth.torch.elastic.sampler import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from berth.torch.functions import *  # noqa: F401,F403

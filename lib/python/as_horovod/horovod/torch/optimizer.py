@@ -1,0 +1,1 @@
+from berth.torch.optimizer import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from berth.torch.sync_batch_norm import *  # noqa: F401,F403
