@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output and stderr
+# shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output and stderr
 # --horovod: scripts that import horovod run on berth.
 load common
 

@@ -12,7 +12,7 @@ try:
 except ImportError:
     pickler = pickle
 
-PART_BYTES = 2400  # of a line below 4096 bytes: a write of so little is whole, whoever else writes
+PART_BYTES = 2400  # their lines stay below 4096 bytes, so that each write is whole
 
 
 def main():
