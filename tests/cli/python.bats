@@ -61,6 +61,64 @@ tested() { # NP
 	[ "$output" = 1 ]
 }
 
+@test "what is built in; timelines in Horovod's form, of rank 0" {
+	cat > "$T/timeline.py" <<- 'P'
+		import json, os, sys
+		import berth as hvd
+		path = sys.argv[1]
+		for call in (hvd.is_homogeneous, hvd.mpi_threads_supported, hvd.stop_timeline,
+		             lambda: hvd.start_timeline(path)):
+		    try:
+		        call()
+		    except ValueError as e:
+		        assert "hvd.init()" in str(e)
+		    else:
+		        raise AssertionError(call)
+		hvd.init()
+		built = [getattr(hvd, f"{name}_built")() for name in ("gloo", "mpi", "nccl", "ddl", "ccl", "cuda", "rocm")]
+		assert built == [True, False, 0, False, False, False, False] and type(built[2]) is int
+		assert hvd.is_homogeneous() and hvd.gloo_enabled() and not hvd.mpi_enabled()
+		assert hvd.mpi_threads_supported() is False
+
+		def recorded(mark_cycles, end):
+		    hvd.start_timeline(path, mark_cycles=mark_cycles)
+		    hvd.start_timeline(path)  # goes on
+		    hvd.allgather_object(hvd.rank(), name="who")
+		    end()
+		    if not is_first:
+		        assert not os.path.exists(f"{path}.1")
+		        return []
+		    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+		    events = json.load(open(path))
+		    assert all(e["ph"] in "MBEi" for e in events) and events[-1]["ts"] > 0
+		    assert sum(e["ph"] == "B" for e in events) == sum(e["ph"] == "E" for e in events)
+		    assert {"name": "process_name", "ph": "M", "pid": 3, "args": {"name": "who"}} in events
+		    assert sum("start_time_since_epoch_in_micros" in e.get("args", ()) for e in events) == 1
+		    return [e.get("name") for e in events]
+
+		is_first = hvd.rank() == 0
+		for end in (hvd.stop_timeline, hvd.shutdown):
+		    for marked in (True, False):
+		        hvd.init()
+		        names = recorded(marked, end)
+		        if is_first:
+		            assert "ALLGATHER" in names and "NEGOTIATE_ALLGATHER" in names, names
+		            assert ("CYCLE_START" in names) == marked
+		            os.unlink(path)
+		hvd.init()
+		hvd.stop_timeline()  # there is none
+		try:
+		    hvd.start_timeline("/nowhere/t")
+		except FileNotFoundError:
+		    assert is_first
+		hvd.shutdown()
+		print("ended")
+	P
+	mkdir "$T/files"
+	run -0 timeout -k 5 60 "$RUNNER" -q --no-tag --oversubscribe -np 2 /usr/bin/python3 "$T/timeline.py" "$T/files/t.json"
+	[ "$output" = $'ended\nended' ]
+}
+
 # ---- python -m berth, berth.run(), installations ----
 
 @test "python -m berth is runner" {

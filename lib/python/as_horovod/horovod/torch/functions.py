@@ -1,1 +1,2 @@
-from berth.torch.functions import *  # noqa: F401,F403
+from berth.torch import (allgather_object, broadcast_object, broadcast_optimizer_state,  # noqa: F401
+                         broadcast_parameters)

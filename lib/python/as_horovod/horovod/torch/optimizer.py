@@ -1,1 +1,1 @@
-from berth.torch.optimizer import *  # noqa: F401,F403
+from berth.torch import DistributedOptimizer  # noqa: F401

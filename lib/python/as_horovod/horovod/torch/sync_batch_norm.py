@@ -1,1 +1,1 @@
-from berth.torch.sync_batch_norm import *  # noqa: F401,F403
+from berth.torch import SyncBatchNorm  # noqa: F401

@@ -1,1 +1,1 @@
-from berth.torch.elastic.sampler import *  # noqa: F401,F403
+from berth.torch.elastic.sampler import ElasticSampler  # noqa: F401
