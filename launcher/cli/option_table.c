@@ -80,7 +80,7 @@ const struct option option_table[] = {
 		  "launcher. auto, the default: both, unless no program can use MPI. Write the "
 		  "value behind '=': --mpi without a value is horovodrun's, and changes nothing." },
 
-	{ "--horovod", "berth|installed", TOPIC_ranks, OPTION_COMMON | OPTION_OPTIONAL,
+	{ "--horovod", "berth|installed", TOPIC_ranks, OPTION_OPTIONAL,
 	  "horovod", "BERTH_HOROVOD", .set = value_horovod, .at = offsetof(struct request, horovod),
 	  .choices = horovod_names,
 	  .help = "scripts that import horovod run on berth",
