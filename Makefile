@@ -66,11 +66,13 @@ version := $(shell awk '/define BERTH_VERSION_M|define BERTH_VERSION_PATCH/ { v 
 # While the version is 0.x, each minor version has its own.
 soname := libberth.so.$(word 1,$(subst ., ,$(version))).$(word 2,$(subst ., ,$(version)))
 LIBBERTH := $(BUILD)/lib/libberth.so
+# As in an installation, so that one rule finds the package of both (common/package.h).
+python := $(BUILD)/share/berth/python
 library := $(LIBBERTH) $(BUILD)/include/berth.h $(BUILD)/lib/pkgconfig/berth.pc
 
 examples := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/mpi_hello.c,$(wildcard examples/*.c))) # mpicc builds that
 
-all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(BUILD)/bin/berth_bench $(examples)
+all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(python) $(BUILD)/bin/berth_bench $(examples)
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
@@ -103,6 +105,10 @@ $(BUILD)/include/berth.h: lib/berth.h
 $(BUILD)/lib/pkgconfig/berth.pc: lib/berth.pc.in lib/berth.h Makefile
 	@mkdir -p $(@D)
 	sed 's/@version@/$(version)/' $< > $@
+
+$(python):
+	@mkdir -p $(@D)
+	ln -sfn $(CURDIR)/lib/python $@
 
 $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 	@mkdir -p $(@D)
@@ -263,6 +269,8 @@ $(completions): man/completion.awk $(BUILD)/bin/runner
 in_bash = share/bash-completion/completions/runner
 in_zsh = share/zsh/site-functions/_runner
 in_fish = share/fish/vendor_completions.d/runner.fish
+in_python = share/berth/python
+packages := $(shell cd lib/python && find berth as_horovod -name '*.py')
 root = $(DESTDIR)$(PREFIX)
 LIBDIR ?= $(PREFIX)/lib
 libroot = $(DESTDIR)$(LIBDIR)
@@ -278,6 +286,9 @@ install: all docs
 	ln -sf $(soname) $(libroot)/libberth.so
 	sed 's,^prefix=.*,prefix=$(PREFIX),; s,^libdir=.*,libdir=$(LIBDIR),' \
 		$(BUILD)/lib/pkgconfig/berth.pc > $(libroot)/pkgconfig/berth.pc
+	for p in $(packages); do \
+		install -D -m 644 lib/python/$$p $(root)/$(in_python)/$$p || exit 1; done
+	ln -srf $(libroot)/$(soname) $(root)/$(in_python)/berth
 	for p in $(pages); do \
 		install -D -m 644 $$p $(root)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
 	for n in $(named); do \
@@ -287,6 +298,7 @@ uninstall:
 	rm -f $(root)/bin/runner $(root)/bin/berth-agent $(root)/bin/berth_bench \
 		$(addprefix $(root)/,$(in_bash) $(in_zsh) $(in_fish)) $(root)/include/berth.h \
 		$(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
+	rm -rf $(root)/$(in_python)
 	for p in $(pages) $(named:=.3); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
 
 clean:

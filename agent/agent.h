@@ -16,6 +16,7 @@
 #include "agent/ranks/guard.h"
 #include "agent/ranks/rank.h"
 #include "agent/stream.h"
+#include "common/package.h"
 
 /* What the ranks of one app have in common. */
 struct app_start {
@@ -47,6 +48,8 @@ struct agent {
 	uint32_t epoch;       /* of this job, or of the last one */
 	struct gpus chosen;   /* of the job */
 	struct placement placement;
+	struct package package; /* of --horovod; else empty */
+	struct str no_package;  /* what of it was looked for in vain */
 	bool placed;
 	struct wire_placed
 		answer;         /* to be sent once it is known whether there is PMIx */

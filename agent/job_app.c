@@ -61,6 +61,9 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .version = BERTH_VERSION,
 				  .wdir = app->wdir,
 				  .agent_socket = server_name(a->ranks.server),
+				  .horovod = a->package.horovod,
+				  .python = a->package.python,
+				  .library = a->package.library,
 				  .managed = j->flags & JOB_MANAGED,
 				  .own_few = j->flags & JOB_OWN_ENV,
 				  .dir_exists = dir_exists,
@@ -84,5 +87,7 @@ struct app_start *agent_app_start(struct agent *a, uint32_t local)
 	env_base(&app->env, &r, environ);
 	program_find(&app->program, a->app[j->apps.v[local]].argv,
 		     env_get(&app->env, "PATH"), r.wdir, &app->err);
+	if (!app->err.id && a->no_package.len)
+		err_set(&app->err, E_HOROVOD, str_text(&a->no_package));
 	return app;
 }

@@ -100,6 +100,16 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 	}
 }
 
+/* The directories of --horovod, or what is missing. */
+static void find_package(struct agent *a)
+{
+	struct str missing = { 0 };
+
+	if (package_find(&a->package, a->job->python, &missing))
+		str_free(&missing);
+	a->no_package = missing;
+}
+
 void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
@@ -120,6 +130,8 @@ void agent_place(struct agent *a)
 			str_plural(a->chosen.n));
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
+	if (job->flags & JOB_HOROVOD && !a->xml)
+		find_package(a);
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);
 	a->answer = (struct wire_placed){ .epoch = job->epoch,

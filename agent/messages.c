@@ -101,6 +101,8 @@ void agent_forget_job(struct agent *a)
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */
+	package_free(&a->package);
+	str_free(&a->no_package);
 	if (a->job_socket >= 0)
 		close(a->job_socket);
 	a->job_socket = -1;

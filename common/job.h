@@ -17,6 +17,7 @@ enum share { SHARE_SOCKET, SHARE_HOME, SHARE_MACHINE };
 enum gpu_visible { VISIBLE_AUTO, VISIBLE_ONE, VISIBLE_NODE, VISIBLE_INHERIT };
 enum gpu_id { GPU_ID_INDEX, GPU_ID_UUID };
 enum mpi { MPI_AUTO, MPI_PMIX, MPI_PMI1, MPI_NONE };
+enum horovod { HOROVOD_INSTALLED, HOROVOD_BERTH };
 
 /* Bits: what an agent found out about its programs and its host. */
 enum mpi_found {
@@ -41,6 +42,7 @@ enum mpi_given { MPI_GIVE_PMI1 = 1, MPI_GIVE_PMIX = 2 };
 #define GPU_VISIBLE_NAMES "auto", "one", "node", "inherit"
 #define GPU_ID_NAMES "index", "uuid"
 #define MPI_NAMES "auto", "pmix", "pmi1", "none"
+#define HOROVOD_NAMES "installed", "berth"
 
 /* Bits of job.flags. */
 enum job_flag {
@@ -54,6 +56,7 @@ enum job_flag {
 	JOB_PMI1 = 128,   /* ranks may get PMI-1 */
 	JOB_PMIX = 256,   /* ranks may get PMIx */
 	JOB_MPI = 512,    /* each program wants what ranks may get */
+	JOB_HOROVOD = 1024, /* `import horovod` gives ranks berth */
 };
 
 /* What --check finds out, in the order of its lines. */

@@ -117,7 +117,8 @@ struct request {
 	enum gpu_id gpu_id;
 	bool no_gpu_sharing;
 
-	enum mpi mpi; /* what MPI programs are started by */
+	enum mpi mpi;         /* what MPI programs are started by */
+	enum horovod horovod; /* what `import horovod` gives them */
 
 	int verbosity; /* -1 quiet, 0, 1, 2 */
 };

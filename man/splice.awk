@@ -131,7 +131,7 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 		readers = q[4]
 		if (match(q[3], /[A-Z]+/))
 			readers = macro[substr(q[3], RSTART, RLENGTH)]
-		match(line, /(IDENTITY|ALWAYS|DEFAULT), [A-Z_]+\([^)]*/)
+		match(line, /(IDENTITY|ALWAYS|DEFAULT|BEFORE), [A-Z_]+\([^)]*/)
 		split(substr(line, RSTART, RLENGTH), value, /, |\(/)
 		rule = value[1]
 		if (value[2] == "CONSTANT") {
@@ -152,6 +152,7 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 	section("IDENTITY", "The identity of the rank, which no option changes:")
 	section("ALWAYS", "Only\n.Fl x\nchanges these; without it a variable with\n.Ql never\nis not set:")
 	section("DEFAULT", "Set only if they have no value:")
+	section("BEFORE", "Put in front of the value that there is, with a\n.Ql \\&:\nbetween:")
 }
 
 function section(rule, intro) {

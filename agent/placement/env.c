@@ -9,7 +9,8 @@
 enum rule {
 	IDENTITY, /* the table's, always */
 	ALWAYS,   /* the table's, but -x over it */
-	DEFAULT   /* any that was set before */
+	DEFAULT,  /* any that was set before */
+	BEFORE    /* the table's, a ':', and any that was set before */
 };
 
 /* What a row says to a rank. */
@@ -173,6 +174,19 @@ static enum give yes_if_oversubscribed(struct str *s, const struct env_rank *r)
 static enum give folder_in_dev_shm(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, r->shared_memory ? r->shared_memory : "later");
+}
+
+static enum give python_path(struct str *s, const struct env_rank *r)
+{
+	if (!r->python)
+		return SKIP;
+	str_addf(s, "%s:%s", r->horovod, r->python);
+	return SET;
+}
+
+static enum give libberth(struct str *s, const struct env_rank *r)
+{
+	return r->library ? text(s, r->library) : SKIP;
 }
 
 static enum give never(struct str *s, const struct env_rank *r)
@@ -347,7 +361,9 @@ static bool stays(struct env_base *b, const struct entry *e, const enum give *gi
 		row++;
 	if (row == ROWS || give[row] == SKIP)
 		return true;
-	if (table[row].rule == IDENTITY ||
+	if (table[row].rule == BEFORE && e->text[e->name + 1])
+		b->rest[row] = e->text + e->name + 1;
+	if (table[row].rule == IDENTITY || table[row].rule == BEFORE ||
 	    (table[row].rule == ALWAYS && e->layer != GIVEN))
 		return false;
 	b->set[row] = false;
@@ -425,6 +441,8 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 		str_add(&s, table[i].name);
 		str_addn(&s, "=", 1);
 		if (row_value(&s, &table[i], r) == SET) {
+			if (b->rest[i])
+				str_addf(&s, ":%s", b->rest[i]);
 			str_addn(&s, "", 1);
 			rows++;
 		} else {

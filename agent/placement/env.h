@@ -38,9 +38,10 @@ struct env_rank {
 	const char *master_addr; /* "": no master */
 	const char *host;        /* as the user typed it */
 	const char *job_id, *version, *wdir;
-	const char *agent_socket; /* for libberth, or NULL */
-	bool managed;             /* inside a resource manager's job */
-	bool own_few;             /* of this host's environment only PATH and HOME */
+	const char *agent_socket;               /* for libberth, or NULL */
+	const char *horovod, *python, *library; /* of common/package.h; or NULL */
+	bool managed;                           /* inside a resource manager's job */
+	bool own_few; /* of this host's environment only PATH and HOME */
 	struct env_list forwarded, given; /* by runner; with -x for this app */
 	struct env_list pmix; /* what PMIx says to this rank: no option changes it */
 	bool (*dir_exists)(const char *path); /* for TMPDIR */
@@ -55,7 +56,8 @@ void env_visible(struct str *s, const struct env_rank *r);
 struct env_base {
 	const char **v;
 	size_t n;
-	bool set[96]; /* row of the table: a rank gets it */
+	bool set[96];         /* row of the table: a rank gets it */
+	const char *rest[96]; /* what follows that value, or NULL */
 };
 
 /* R is any rank of the app.  OWN is the agent's own environment. */

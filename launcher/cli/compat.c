@@ -449,7 +449,6 @@ const struct compat compat_table[] = {
 	{ "--slots-per-host --slots --elastic-timeout --reset-limit", HVD, 1, refuse, ELASTIC, 0 },
 	{ "--blacklist-cooldown-range", HVD, 2, refuse, ELASTIC, 0 },
 	{ "--mpi-args --binding-args", HVD, 1, refuse, "give these as options of runner, one by one", 0 },
-	{ "--check-build -cb", HVD, 0, refuse, "use runner --version", 0 },
 
 	/* torchrun */
 	{ "--nnodes", TORCHRUN, 1, set_nodes, NODES, 0 },

@@ -72,7 +72,7 @@ static void help_topic(struct str *out, enum topic topic)
 
 /* ---- what ranks are given ---- */
 
-enum rule { IDENTITY, ALWAYS, DEFAULT };
+enum rule { IDENTITY, ALWAYS, DEFAULT, BEFORE };
 
 #define NUMBER(field) "<" #field ">"
 #define TEXT(field) "<" #field ">"
@@ -116,6 +116,8 @@ static void help_given(struct str *out)
 	     "To change one: export NCCL_DEBUG=INFO here, or give -x NCCL_DEBUG=INFO, "
 	     "or "
 	     "write that line into the file of --env-file.");
+	help_rule(out, BEFORE, false,
+		  "To these, ranks get more in front, if --horovod is given");
 	help_rule(out, ALWAYS, false,
 		  "Ranks always get these, and only -x changes them");
 	help_rule(out, IDENTITY, false,

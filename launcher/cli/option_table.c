@@ -10,6 +10,7 @@ static const char *const share_names[] = { SHARE_NAMES, NULL };
 static const char *const visible_names[] = { GPU_VISIBLE_NAMES, NULL };
 static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
 static const char *const mpi_names[] = { MPI_NAMES, NULL };
+static const char *const horovod_names[] = { HOROVOD_NAMES, NULL };
 static const char *const map_names[] = { "slot", "node", NULL };
 static const char *const transport_names[] = { "auto", "local", "ssh", "openssh",
 					       NULL };
@@ -78,6 +79,16 @@ const struct option option_table[] = {
 		  "PMI-1, for programs of MPICH and Intel MPI. none: MPI_Init finds no "
 		  "launcher. auto, the default: both, unless no program can use MPI. Write the "
 		  "value behind '=': --mpi without a value is horovodrun's, and changes nothing." },
+
+	{ "--horovod", "berth|installed", TOPIC_ranks, OPTION_OPTIONAL,
+	  "horovod", "BERTH_HOROVOD", .set = value_horovod, .at = offsetof(struct request, horovod),
+	  .choices = horovod_names,
+	  .help = "scripts that import horovod run on berth",
+	  .text = "Let the ranks find Berth under the name horovod: `import horovod.torch` then uses "
+		  "libberth, and the script needs no change. Directories of Berth are put in front "
+		  "of PYTHONPATH; each host must have them, see `make install`. An installed Horovod "
+		  "is hidden, and one line says so. --horovod=installed leaves PYTHONPATH as it is. "
+		  "That is the default, unless runner is started under the name horovodrun." },
 
 	/* ---- hosts ---- */
 	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON,
@@ -370,6 +381,10 @@ const struct option option_table[] = {
 	{ "-V --version", NULL, TOPIC_other, OPTION_PRINTS, NULL, NULL,
 	  .help = "print the version",
 	  .text = "Print the version." },
+	{ "--check-build -cb", NULL, TOPIC_other, OPTION_PRINTS, NULL, NULL,
+	  .help = "print what this build has for Horovod scripts",
+	  .text = "Print which frameworks, controllers and tensor operations this build of Berth has, "
+		  "in the form of horovodrun." },
 	{ "--print", "FORM", TOPIC_other, OPTION_PRINTS | OPTION_HIDDEN, NULL, NULL,
 	  .help = "", .text = "" },
 };

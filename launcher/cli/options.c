@@ -1,6 +1,7 @@
 #include "launcher/cli/options.h"
 
 #include "common/wire.h"
+#include "launcher/cli/build.h"
 #include "launcher/cli/config.h"
 #include "launcher/cli/compat.h"
 #include "launcher/cli/exports.h"
@@ -327,7 +328,7 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 	return rc;
 }
 
-/* --help, --version, --print. */
+/* --help, --version, --check-build, --print. */
 static int print_for(struct str *print, const struct given *g, const char *next,
 		     struct err *e)
 {
@@ -336,6 +337,8 @@ static int print_for(struct str *print, const struct given *g, const char *next,
 
 	if (option_named(names, "version"))
 		str_addf(print, "runner %s\n", BERTH_VERSION);
+	else if (option_named(names, "check-build"))
+		build_print(print);
 	else if (option_named(names, "help"))
 		return help_print(print, g->value[0] ? g->value[0] : next, e);
 	else if (strcmp(g->value[0], forms[0]) != 0)
@@ -343,6 +346,14 @@ static int print_for(struct str *print, const struct given *g, const char *next,
 	else
 		help_tables(print);
 	return 0;
+}
+
+/* A link of this name to runner: the scripts behind it import horovod. */
+static bool is_horovodrun(const char *name)
+{
+	const char *slash = name ? strrchr(name, '/') : NULL;
+
+	return name && !strcmp(slash ? slash + 1 : name, "horovodrun");
 }
 
 enum options_do options_read(struct request *r, struct strv *notes, struct str *print,
@@ -360,6 +371,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.kill_grace_s = 10,
 		.show.all = true,
 		.bind_count = 1,
+		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,
 	};
 	r->option_variables = options_env_names(&r->noption_variables);
 	if (read_line(&l, r, e))

@@ -427,6 +427,11 @@ int value_mpi(const struct setting *s, const char *value, struct err *e)
 	return value ? value_choice(s, value, e) : 0;
 }
 
+int value_horovod(const struct setting *s, const char *value, struct err *e)
+{
+	return value_choice(s, value ? value : s->option->choices[HOROVOD_BERTH], e);
+}
+
 int value_topology(const struct setting *s, const char *value, struct err *e)
 {
 	size_t host = strcspn(value, "=");

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/package.h"
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
 #include "launcher/job/job.h"
@@ -64,6 +65,9 @@ void job_spec_open(struct job_spec *s)
 	random_bytes(random, sizeof random);
 	str_hex(s->job_id, random, sizeof random);
 	s->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
+	s->python = package_own();
+	if (!s->python)
+		s->python = xstrdup("");
 	s->managed = in_managed_job();
 	/* One descriptor and more for each host and rank: use what the system
 	 * allows. */
@@ -78,6 +82,7 @@ void job_spec_free(struct job_spec *s)
 	free(s->master_addr);
 	free(s->visible_why);
 	free(s->cwd);
+	free(s->python);
 	free(s->gpus);
 	for (size_t i = 0; i < s->napps; i++)
 		strv_free(&s->app_env[i]);
@@ -295,6 +300,8 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		flags |= JOB_LISTEN;
 	if (r->forward_listed)
 		flags |= JOB_OWN_ENV;
+	if (r->horovod == HOROVOD_BERTH)
+		flags |= JOB_HOROVOD;
 	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMI1)
 		flags |= JOB_PMI1;
 	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMIX)
@@ -318,6 +325,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		.gpu_visible = j->spec.visible,
 		.gpu_id = r->gpu_id,
 		.stdin_rank = r->stdin_rank,
+		.python = j->spec.python,
 		.umask = mask,
 		.nofile = j->spec.nofile,
 		.core = soft_limit(RLIMIT_CORE),

@@ -23,6 +23,7 @@ struct job_spec {
 	char *visible_why;   /* file:line that decided, or the option */
 	size_t credit_bytes; /* output that each host may send in advance */
 	char *cwd;
+	char *python;    /* runner's own, of common/package.h; or "" */
 	uint64_t nofile; /* the user's soft limit, before runner raised its own */
 	bool managed;    /* inside a resource manager's job */
 	/* job_spec_read() sets: */

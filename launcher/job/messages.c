@@ -153,7 +153,7 @@ static const char *on_programs(struct job *j, struct host *h,
 	if (!job_has_rank(j, h, m->rank))
 		return not_its;
 	if (id != E_NOT_FOUND && id != E_NOT_EXECUTABLE && id != E_WDIR &&
-	    id != E_SPAWN)
+	    id != E_SPAWN && id != E_HOROVOD)
 		return "'placed' message with an impossible error";
 	run->cannot = id;
 	run->cannot_rank = m->rank;

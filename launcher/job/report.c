@@ -227,21 +227,31 @@ void report_unconfirmed(struct job *j)
 
 /* ---- a failure ---- */
 
-/* A program that takes its local rank for a device, but sees one GPU alone, prints one
- * of these. */
-static bool asked_for_missing_gpu(const char *tail)
+static const char device_hint[] = "the program takes its local rank for a device; "
+				  "use --gpu-visible node";
+static const char gloo_hint[] = "Horovod's gloo needs horovodrun; --horovod runs the "
+				"script on berth instead";
+
+/* What to do about what a rank printed on stderr at its end; NULL: nothing is known. */
+static const char *hint_from(const char *tail, const struct request *r)
 {
-	static const char *const signs[] = {
-		"invalid device ordinal",
-		"visible_device_list listed an invalid GPU id",
-		"CUDA_ERROR_INVALID_DEVICE",
-		"But your machine only has",
+	static const struct {
+		const char *sign, *hint;
+	} known[] = {
+		/* its local rank is its device, and it sees one GPU alone */
+		{ "invalid device ordinal", device_hint },
+		{ "visible_device_list listed an invalid GPU id", device_hint },
+		{ "CUDA_ERROR_INVALID_DEVICE", device_hint },
+		{ "But your machine only has", device_hint },
+		/* the installed Horovod awaits ranks at horovodrun's server */
+		{ "HOROVOD_GLOO_TIMEOUT_SECONDS", gloo_hint },
 	};
 
-	for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-		if (strstr(tail, signs[i]))
-			return true;
-	return false;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strstr(tail, known[i].sign) &&
+		    (known[i].hint != gloo_hint || r->horovod == HOROVOD_INSTALLED))
+			return known[i].hint;
+	return NULL;
 }
 
 static void describe(struct job *j, uint32_t index, struct err *e)
@@ -340,10 +350,10 @@ void report_cause(struct job *j)
 	str_addf(&out, "runner: %s", e.text);
 	if (r->ending.fate != FATE_LOST) {
 		const char *tail = output_tail(j->output, (uint32_t)cause);
+		const char *hint = hint_from(tail, j->request);
 
-		if (asked_for_missing_gpu(tail))
-			err_hint(&e, "the program takes its local rank for a device; "
-				     "use --gpu-visible node");
+		if (hint)
+			err_hint(&e, "%s", hint);
 		if (!quiet && r->op && *r->op->text)
 			str_addf(&out, "\n  its last operation: %s", r->op->text);
 		if (output_is_live(j->output, (uint32_t)cause))

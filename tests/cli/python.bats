@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# limit_s: 120
+# limit_s: 240
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # lib/python: the package berth, with the ranks of runner and alone.
 load common
@@ -58,5 +58,149 @@ tested() { # NP
 	[ "$BUILD" = "$ROOT/build" ] || skip "the library is not in build/"
 	unset BERTH_LIBRARY
 	run -0 /usr/bin/python3 -c 'import berth; berth.init(); print(berth.size())'
+	[ "$output" = 1 ]
+}
+
+@test "what is built in; timelines in Horovod's form, of rank 0" {
+	cat > "$T/timeline.py" <<- 'P'
+		import json, os, sys
+		import berth as hvd
+		path = sys.argv[1]
+		for call in (hvd.is_homogeneous, hvd.mpi_threads_supported, hvd.stop_timeline,
+		             lambda: hvd.start_timeline(path)):
+		    try:
+		        call()
+		    except ValueError as e:
+		        assert "hvd.init()" in str(e)
+		    else:
+		        raise AssertionError(call)
+		hvd.init()
+		built = [getattr(hvd, f"{name}_built")() for name in ("gloo", "mpi", "nccl", "ddl", "ccl", "cuda", "rocm")]
+		assert built == [True, False, 0, False, False, False, False] and type(built[2]) is int
+		assert hvd.is_homogeneous() and hvd.gloo_enabled() and not hvd.mpi_enabled()
+		assert hvd.mpi_threads_supported() is False
+
+		def recorded(mark_cycles, end):
+		    hvd.start_timeline(path, mark_cycles=mark_cycles)
+		    hvd.start_timeline(path)  # goes on
+		    hvd.allgather_object(hvd.rank(), name="who")
+		    end()
+		    if not is_first:
+		        assert not os.path.exists(f"{path}.1")
+		        return []
+		    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+		    events = json.load(open(path))
+		    assert all(e["ph"] in "MBEi" for e in events) and events[-1]["ts"] > 0
+		    assert sum(e["ph"] == "B" for e in events) == sum(e["ph"] == "E" for e in events)
+		    assert {"name": "process_name", "ph": "M", "pid": 3, "args": {"name": "who"}} in events
+		    assert sum("start_time_since_epoch_in_micros" in e.get("args", ()) for e in events) == 1
+		    return [e.get("name") for e in events]
+
+		is_first = hvd.rank() == 0
+		for end in (hvd.stop_timeline, hvd.shutdown):
+		    for marked in (True, False):
+		        hvd.init()
+		        names = recorded(marked, end)
+		        if is_first:
+		            assert "ALLGATHER" in names and "NEGOTIATE_ALLGATHER" in names, names
+		            assert ("CYCLE_START" in names) == marked
+		            os.unlink(path)
+		hvd.init()
+		hvd.stop_timeline()  # there is none
+		try:
+		    hvd.start_timeline("/nowhere/t")
+		except FileNotFoundError:
+		    assert is_first
+		hvd.shutdown()
+		print("ended")
+	P
+	mkdir "$T/files"
+	run -0 timeout -k 5 60 "$RUNNER" -q --no-tag --oversubscribe -np 2 /usr/bin/python3 "$T/timeline.py" "$T/files/t.json"
+	[ "$output" = $'ended\nended' ]
+}
+
+# ---- python -m berth, berth.run(), installations ----
+
+@test "python -m berth is runner" {
+	run -0 /usr/bin/python3 -m berth --version
+	[ "$output" = "$("$RUNNER" --version)" ]
+	run -3 /usr/bin/python3 -m berth -np 1 sh -c 'exit 3' < /dev/null
+	cp -r "$ROOT/lib/python/berth" "$T/berth" # no runner near it
+	PYTHONPATH=$T run -0 env PATH="$BUILD/bin:$PATH" /usr/bin/python3 -m berth --version
+	PYTHONPATH=$T run -1 env PATH=/usr/bin:/bin /usr/bin/python3 -m berth --version
+	[[ $output == "berth: no runner in PATH: build it with make"* ]]
+}
+
+@test "berth.run: what each rank returns, in their order; its output is shown" {
+	cat > "$T/job.py" <<- 'P'
+		import os, sys
+		import berth as hvd
+		def work(a, big=0):
+		    hvd.init()
+		    print("here", hvd.rank(), end="")
+		    assert sys.stdin.read() == ""
+		    return a + sum(hvd.allgather_object(hvd.rank())), b"x" * big, hvd.rank()
+		def fails(how):
+		    if os.environ["RANK"] == "1":
+		        how()
+		    hvd.init()
+	P
+	cd "$T"
+	run -0 --separate-stderr timeout -k 5 60 /usr/bin/python3 -c '
+import berth, job
+got = berth.run(job.work, (10,), {"big": 1000000}, num_proc=2)
+print([(a, len(b), c) for a, b, c in got])
+print(berth.run(job.work, [1], np=1)[0][0])'
+	[ "$(sort <<< "$output")" = "$(printf '%s\n' 1 '[(11, 1000000, 0), (11, 1000000, 1)]' '[0]<stdout>:here 0' \
+		'[0]<stdout>:here 0' '[1]<stdout>:here 1' | sort)" ]
+	# shellcheck disable=SC2154
+	[ -z "$stderr" ]
+	run -1 timeout -k 5 60 /usr/bin/python3 -c 'import berth, job; berth.run(job.fails, ({}.popitem,), np=2)'
+	says 'RuntimeError: rank 1 raised:' 'in fails' "KeyError: 'popitem(): dictionary is empty'"
+	run -1 timeout -k 5 60 /usr/bin/python3 -c 'import berth, job, os; berth.run(job.fails, (os.abort,), np=2)'
+	says 'was ended by SIGABRT' 'RuntimeError: runner ended with status 134'
+	run -1 timeout -k 5 60 /usr/bin/python3 -c 'import berth, job; berth.run(job.work, (1,), np=2, min_np=1)'
+	says "runner: '--min-np' of horovodrun is not supported" 'RuntimeError: runner ended with status 2'
+	run -1 timeout -k 5 60 /usr/bin/python3 -c '
+import sys
+sys.modules["cloudpickle"] = None
+import berth
+berth.run(lambda: 1, np=1)'
+	says "is not importable on the ranks: install cloudpickle"
+}
+
+@test "make install: the package, which finds its own libberth and runner" {
+	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 install > /dev/null
+	unset BERTH_LIBRARY
+	export PYTHONPATH=$T/root/usr/share/berth/python
+	run -0 /usr/bin/python3 -c 'import berth; berth.init(); print(berth.library.get().library._name, berth.launch.runner_path())'
+	[ "$output" = "$PYTHONPATH/berth/libberth.so.0.2 $T/root/usr/bin/runner" ]
+	run -0 /usr/bin/python3 -m berth --version
+	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 uninstall
+	[ -z "$(find "$T/root" ! -type d)" ]
+}
+
+@test "pip install: version, entry point, no file that is not Python's" {
+	PYTHON=$ROOT/build/venv/bin/python3
+	"$PYTHON" -c 'import setuptools' 2> /dev/null || skip "no setuptools in build/venv (make venv)"
+	unset PYTHONPATH BERTH_LIBRARY
+	cp -r "$ROOT/lib/python" "$T/source" # setuptools builds beside the sources
+	"$PYTHON" -m venv --without-pip "$T/venv"
+	"$PYTHON" -m pip install -q --prefix "$T/venv" --no-deps --no-build-isolation --no-index --ignore-installed "$T/source"
+	cd "$T"
+	run -0 env PATH="$BUILD/bin:$PATH" "$T/venv/bin/python" -m berth --version
+	[ "$output" = "$("$RUNNER" --version)" ]
+	run -0 "$T/venv/bin/python" -c '
+from importlib import metadata
+import berth
+print(metadata.version("berth"), berth.__version__, berth.__file__)
+print([(e.name, e.value) for e in metadata.entry_points(group="torch.backends")])'
+	[[ $output == "0.2.0 0.2.0 $T/venv/lib/"*"[('berth', 'berth.torch_backend:register')]" ]]
+	for module in $(cd "$ROOT/lib/python" && find berth -name '*.py'); do
+		[ -s "$(echo "$T"/venv/lib/python3*/site-packages/"$module")" ] || { echo "no $module"; false; }
+	done
+	BERTH_LIBRARY=$BUILD/lib/libberth.so run -0 "$T/venv/bin/python" -c 'import berth; berth.init(); print(berth.size())'
+	[ "$output" = 1 ]
+	LD_LIBRARY_PATH=$BUILD/lib run -0 "$T/venv/bin/python" -c 'import berth; berth.init(); print(berth.size())'
 	[ "$output" = 1 ]
 }

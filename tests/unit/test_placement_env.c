@@ -257,6 +257,39 @@ START_TEST(who_wins)
 }
 END_TEST
 
+START_TEST(package_of_python)
+{
+	struct env_rank r = make(0, 2, VISIBLE_ONE);
+	static const char *const forwarded[] = { "PYTHONPATH=/f", NULL },
+				 *const given[] = { "PYTHONPATH=/x:/y", NULL },
+				 *const empty[] = { "PYTHONPATH=", "BERTH_LIBRARY=/own",
+						    NULL };
+	char *own[] = { "PYTHONPATH=/o", NULL };
+
+	build(&r, 1, own); /* without --horovod it is any variable */
+	ck_assert_str_eq(get("PYTHONPATH"), "/o");
+	ck_assert_str_eq(get("BERTH_LIBRARY"), "(unset)");
+	r.python = "/p";
+	r.horovod = "/p/h";
+	r.library = "/l.so";
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p");
+	ck_assert_str_eq(get("BERTH_LIBRARY"), "/l.so");
+	build(&r, 1, own);
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p:/o");
+	r.forwarded = list(forwarded);
+	build(&r, 1, own);
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p:/f");
+	r.given = list(given);
+	build(&r, 1, own);
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p:/x:/y");
+	r.given = list(empty);
+	build(&r, 1, own);
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p");
+	ck_assert_str_eq(get("BERTH_LIBRARY"), "/own");
+}
+END_TEST
+
 START_TEST(odd_entries)
 {
 	struct env_rank r = make(0, 1, VISIBLE_ONE);
@@ -406,6 +439,7 @@ int main(void)
 	tcase_add_loop_test(t, who_wins, 0, sizeof layers / sizeof *layers);
 	tcase_add_test(t, odd_entries);
 	tcase_add_test(t, own_few);
+	tcase_add_test(t, package_of_python);
 	tcase_add_test(t, inside_slurm);
 	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);
 	tcase_add_test(t, inherited_devices);

@@ -1,0 +1,34 @@
+/* package.h - where Berth's Python package and libberth are on this host.
+ *
+ * An installation has bin/PROGRAM, share/berth/python/ and libberth; a build tree is
+ * laid out alike.  python/ has the package berth, and as_horovod/, where the package
+ * horovod is that stands for it. */
+#ifndef BERTH_PACKAGE_H
+#define BERTH_PACKAGE_H
+
+#include <stdbool.h>
+
+#include "common/str.h"
+
+struct package {
+	char *python;  /* the directory of the package berth */
+	char *horovod; /* that of the package horovod */
+	char *library; /* libberth's file, or NULL: it is missing */
+};
+
+/* share/berth/python of the installation that this process was started from, whether it
+ * is there or not.  To be freed.  NULL: it belongs to none, as a copy of the agent. */
+char *package_own(void);
+
+/* Find the package of this process's own installation, else in the directory OTHER,
+ * unless that is "".  Returns whether there is one with its libberth; if not, what was
+ * looked for is added to MISSING, with "or" between, unless that is NULL.  P is
+ * for package_free() in each case. */
+bool package_find(struct package *p, const char *other, struct str *missing);
+
+/* P's python directory has the package PATH, as "berth/torch". */
+bool package_has(const struct package *p, const char *path);
+
+void package_free(struct package *p);
+
+#endif

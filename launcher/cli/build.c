@@ -1,0 +1,45 @@
+#include "launcher/cli/build.h"
+
+#include "common/package.h"
+#include "common/wire.h"
+
+struct line {
+	const char *name;
+	bool has;
+};
+
+static void section(struct str *out, const char *heading, const struct line *v,
+		    size_t n)
+{
+	str_addf(out, "\nAvailable %s:\n", heading);
+	for (size_t i = 0; i < n; i++)
+		str_addf(out, "    [%c] %s\n", v[i].has ? 'X' : ' ', v[i].name);
+}
+
+#define SECTION(out, heading, v) section(out, heading, v, sizeof v / sizeof *v)
+
+void build_print(struct str *out)
+{
+	struct package p;
+	const bool has = package_find(&p, "", NULL);
+	const struct line frameworks[] = {
+		{ "TensorFlow", has && package_has(&p, "berth/tensorflow") },
+		{ "PyTorch", has && package_has(&p, "berth/torch") },
+		{ "MXNet", false },
+	};
+	const struct line controllers[] = {
+		{ "MPI", false },
+		{ "Gloo", false },
+		{ "Berth", has },
+	};
+	const struct line operations[] = {
+		{ "NCCL", false }, { "DDL", false },  { "CCL", false },
+		{ "MPI", false },  { "Gloo", false }, { "Berth", has },
+	};
+
+	str_addf(out, "Berth v%s:\n", BERTH_VERSION);
+	SECTION(out, "Frameworks", frameworks);
+	SECTION(out, "Controllers", controllers);
+	SECTION(out, "Tensor Operations", operations);
+	package_free(&p);
+}

@@ -1,0 +1,1 @@
+from berth.errors import *  # noqa: F401,F403

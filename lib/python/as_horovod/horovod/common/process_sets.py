@@ -1,0 +1,1 @@
+from berth import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401

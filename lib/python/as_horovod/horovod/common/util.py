@@ -1,0 +1,84 @@
+"""What scripts and tests take from here: what is built in, and variables for a while."""
+import contextlib
+import os
+
+import berth
+
+
+@contextlib.contextmanager
+def env(**variables):
+    """Set environment VARIABLES inside a `with`; None removes one."""
+    before = {name: os.environ.get(name) for name in variables}
+    _set(variables)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables):
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def extension_available(ext_base_name, verbose=False):
+    """EXT_BASE_NAME: "torch", "tensorflow" or "mxnet"."""
+    try:
+        __import__(f"horovod.{ext_base_name}")
+    except ImportError as e:
+        if verbose:
+            print(e)
+        return False
+    return True
+
+
+def check_extension(ext_name, ext_env_var=None, pkg_path=None, *args):
+    """Raise ImportError if there is none: "horovod.torch" is one."""
+    __import__(ext_name)
+
+
+def gpu_available(ext_base_name, verbose=False):
+    """Whether collectives run on GPUs."""
+    return berth.cuda_built() or berth.rocm_built()
+
+
+def mpi_built(verbose=False):
+    return berth.mpi_built()
+
+
+def gloo_built(verbose=False):
+    return berth.gloo_built()
+
+
+def nccl_built(verbose=False):
+    return berth.nccl_built()
+
+
+def ddl_built(verbose=False):
+    return berth.ddl_built()
+
+
+def ccl_built(verbose=False):
+    return berth.ccl_built()
+
+
+def num_rank_is_power_2(num_rank):
+    return num_rank > 0 and num_rank & (num_rank - 1) == 0
+
+
+def split_list(l, n):  # noqa: E741
+    """L in N parts of nearly equal length, the longer ones first."""
+    size, longer = divmod(len(l), n)
+    ends = [i * size + min(i, longer) for i in range(n + 1)]
+    return [l[a:b] for a, b in zip(ends, ends[1:])]
+
+
+def is_iterable(x):
+    try:
+        iter(x)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+from berth import run  # noqa: F401

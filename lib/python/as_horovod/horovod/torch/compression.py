@@ -1,0 +1,1 @@
+from berth.torch.compression import *  # noqa: F401,F403

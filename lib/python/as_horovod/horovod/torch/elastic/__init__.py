@@ -1,0 +1,1 @@
+from berth.torch.elastic import *  # noqa: F401,F403

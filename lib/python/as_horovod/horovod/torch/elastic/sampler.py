@@ -1,0 +1,1 @@
+from berth.torch.elastic.sampler import ElasticSampler  # noqa: F401

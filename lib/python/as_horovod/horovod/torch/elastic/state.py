@@ -1,0 +1,1 @@
+from berth.torch.elastic.state import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from berth.torch import DistributedOptimizer  # noqa: F401

@@ -1,0 +1,1 @@
+from berth.torch import SyncBatchNorm  # noqa: F401

@@ -1,0 +1,53 @@
+"""What this build has, in Horovod's words: scripts ask before they choose."""
+from . import basics
+
+
+def is_homogeneous():
+    """Whether all hosts have the same number of ranks, as far as this rank's numbers tell."""
+    return basics.size() == basics.local_size() * basics.cross_size()
+
+
+def mpi_threads_supported():
+    """False: libberth uses no MPI.  Before init() a ValueError."""
+    basics.size()
+    return False
+
+
+def mpi_enabled():
+    return False
+
+
+def mpi_built():
+    return False
+
+
+def gloo_enabled():
+    """True, for scripts that want either MPI or gloo: libberth does what gloo does there."""
+    return True
+
+
+def gloo_built():
+    """True, as gloo_enabled(): ranks need no MPI, and init() may follow shutdown()."""
+    return True
+
+
+def nccl_built():
+    """The version of NCCL as an int, 0: none."""
+    return 0
+
+
+def ddl_built():
+    return False
+
+
+def ccl_built():
+    return False
+
+
+def cuda_built():
+    """False: tensors on GPUs go through the host's memory."""
+    return False
+
+
+def rocm_built():
+    return False

@@ -1,0 +1,136 @@
+"""Functions as jobs: run() starts one on many ranks, and returns what all of them return.
+
+runner starts the ranks.  Each reads the function from its standard input, and prints what it returned, on
+lines that only run() reads: nothing but the job's own connections carries it.
+"""
+import base64
+import os
+import pickle
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+# What Horovod's run() takes, and the option of runner's that says it.  runner ignores or refuses, in words,
+# what makes no sense here.
+_OPTIONS = {
+    "min_num_proc": "--min-np", "max_num_proc": "--max-np", "slots": "--slots",
+    "reset_limit": "--reset-limit", "cooldown_range": "--blacklist-cooldown-range", "hosts": "-H",
+    "hostfile": "--hostfile", "host_discovery_script": "--host-discovery-script",
+    "start_timeout": "--start-timeout", "ssh_port": "-p", "ssh_identity_file": "-i",
+    "disable_cache": "--disable-cache", "output_filename": "--output-filename", "verbose": "-v",
+    "use_gloo": "--gloo", "use_mpi": "--mpi", "mpi_args": "--mpi-args",
+    "network_interfaces": "--network-interfaces",
+}
+_LABEL = re.compile(rb"(\A|\] |<stdout>:)\Z")
+
+
+def runner_path():
+    """runner's file: of the tree, of the installation that this package is in, or in PATH."""
+    for root in ("../../../build/bin", "../../../../bin"):
+        path = os.path.normpath(os.path.join(_HERE, root, "runner"))
+        if os.access(path, os.X_OK):
+            return path
+    path = shutil.which("runner")
+    if not path:
+        raise FileNotFoundError("no runner in PATH: build it with make and install it with make install, "
+                                "or add its directory to PATH")
+    return path
+
+
+def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=None, slots=None,
+        reset_limit=None, cooldown_range=None, hosts=None, hostfile=None, host_discovery_script=None,
+        start_timeout=None, ssh_port=None, ssh_identity_file=None, disable_cache=None, output_filename=None,
+        verbose=None, use_gloo=None, use_mpi=None, mpi_args=None, network_interface=None,
+        network_interfaces=None, executable=None, np=None, min_np=None, max_np=None):
+    """Call FUNC(*ARGS, **KWARGS) on NUM_PROC ranks (or NP), and return a list of what it returns, in the
+    order of the ranks.  The output of the ranks is shown here.
+
+    HOSTS: "a:8,b:8"; HOSTFILE: a file of them; without both, this machine.  EXECUTABLE: the Python of the
+    ranks, on each host; this one.  The others are options of runner's.  cloudpickle, if it is there, lets
+    FUNC be of any kind; else FUNC must be importable on each host.
+
+    RuntimeError: FUNC raised one, with the traceback of the rank that raised it; or the job failed.
+    """
+    given = {k: v for k, v in locals().items() if k in _OPTIONS}
+    given.update({k: v for k, v in (("min_num_proc", min_np), ("max_num_proc", max_np)) if v is not None})
+    if network_interface:
+        given["network_interfaces"] = network_interface
+    ranks = num_proc if np is None else np
+    if not hosts and not hostfile:
+        given["hosts"] = f"localhost:{ranks}"
+    mark = f"berth-{secrets.token_hex(16)}"
+    command = [runner_path(), "-np", str(ranks), "--stdin", "all", "--show", "all", *_words(given),
+               executable or sys.executable, "-m", "berth.launch_rank"]
+    status, ends = _start(command, _payload(mark, func, args, kwargs or {}), mark)
+    return _results(ends, ranks, status)
+
+
+def _words(given):
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        values = value if isinstance(value, (list, tuple)) else [value]
+        if value is True or name == "verbose":
+            values = []
+        elif name == "network_interfaces":
+            values = [",".join(values)]
+        yield _OPTIONS[name]
+        yield from map(str, values)
+
+
+def _payload(mark, func, args, kwargs):
+    try:
+        import cloudpickle as pickler
+    except ImportError:
+        pickler = pickle
+        if getattr(func, "__module__", None) == "__main__" or "<" in getattr(func, "__qualname__", "<"):
+            raise ValueError(f"{func} is not importable on the ranks: install cloudpickle, or move it into "
+                             "a module") from None
+    return pickle.dumps((mark, sys.path)) + pickler.dumps((func, args, kwargs))
+
+
+def _start(command, payload, mark):
+    """(runner's status, {rank: the bytes of its end}), with the ranks' output passed on."""
+    parts = {}
+    search = os.pathsep.join(filter(None, (os.path.dirname(_HERE), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": search}) as runner:
+        try:
+            runner.stdin.write(payload)
+            runner.stdin.close()
+        except BrokenPipeError:
+            pass  # runner says why it ended
+        for line in runner.stdout:
+            text, found, part = line.partition(mark.encode())
+            if found:
+                rank, data = part.split()
+                parts.setdefault(int(rank), []).append(base64.b64decode(data))
+                if _LABEL.search(text):
+                    continue
+                line = text + b"\n"  # the rank had not ended its own line
+            sys.stdout.write(line.decode(errors="replace"))
+            sys.stdout.flush()
+    return runner.returncode, {rank: b"".join(data) for rank, data in parts.items()}
+
+
+def _results(ends, ranks, status):
+    """Of a rank that was ended early only a part may have come."""
+    results = {}
+    for rank, data in ends.items():
+        try:
+            failed, value = pickle.loads(data)
+        except Exception:
+            if not status:
+                raise
+            continue
+        if failed:
+            raise RuntimeError(f"rank {rank} raised:\n{value}")
+        results[rank] = value
+    if status or len(results) != ranks:
+        raise RuntimeError(f"runner ended with status {status}, and {ranks - len(results)} of {ranks} ranks "
+                           "returned nothing: see its messages on stderr")
+    return [results[rank] for rank in range(ranks)]
