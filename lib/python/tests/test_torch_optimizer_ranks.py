@@ -1,5 +1,5 @@
-"""DistributedOptimizer where the ranks differ: in the gradients that they have, in sparse ones, in their steps
-(Adasum), in shapes.  Each rank of a job runs these in one order:
+"""DistributedOptimizer where the ranks differ: in the gradients that they have, in sparse ones, in their
+steps (Adasum), in shapes.  Each rank of a job runs these in one order:
 runner -np N python3 -m pytest lib/python/tests
 """
 import copy
