@@ -5,7 +5,7 @@ import torch
 
 from ..basics import Adasum
 from .collectives import allreduce_async_
-from .handles import synchronize
+from .functions import wait_all
 
 
 class DeltaOptimizer:
@@ -57,5 +57,5 @@ class DeltaOptimizer:
         sent, contexts = zip(*map(self._compression.compress, deltas)) if deltas else ((), ())
         handles = [allreduce_async_(delta, name=self._parameter_names[p], op=Adasum,
                                     process_set=self._process_set) for p, delta in zip(params, sent)]
-        for p, start, handle, context in zip(params, before, handles, contexts):
-            torch.add(start, self._compression.decompress(synchronize(handle), context), out=p)
+        for p, start, out, context in zip(params, before, wait_all(handles), contexts):
+            torch.add(start, self._compression.decompress(out, context), out=p)

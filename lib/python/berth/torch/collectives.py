@@ -505,20 +505,20 @@ def join(device=-1):
     the others.  Returns the rank that joined last.  DEVICE is Horovod's, and says nothing here.
     """
     global_process_set.usable()
-    last, ended = ctypes.c_int(-1), []
+    last, errors, ended = ctypes.c_int(-1), [], threading.Event()
 
     def wait():
         try:
             library.check(library.get().berth_join(None, ctypes.byref(last)))
-            ended.append(None)
         except Exception as e:
-            ended.append(e)
+            errors.append(e)
+        ended.set()
 
-    # berth_join() waits in one piece; a wait for a thread can be interrupted.
-    thread = threading.Thread(target=wait, name="berth join", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(library.SLICE_MS / 1000)
-    if ended[0]:
-        raise ended[0]
+    # berth_join() waits in one piece; a wait for an event can be interrupted.  (Not so one for the thread: in
+    # Python 3.11 it then counts as ended.)
+    threading.Thread(target=wait, name="berth join", daemon=True).start()
+    while not ended.wait(library.SLICE_MS / 1000):
+        pass
+    if errors:
+        raise errors[0]
     return last.value

@@ -30,9 +30,20 @@ def broadcast_parameters(params, root_rank):
 
 def _broadcast(pairs, root_rank):
     """The tensors of PAIRS (name, tensor) go together."""
-    handles = [broadcast_async_(tensor, root_rank, name=name) for name, tensor in pairs]
+    wait_all([broadcast_async_(tensor, root_rank, name=name) for name, tensor in pairs])
+
+
+def wait_all(handles):
+    """A list of the results.  If there is an error, all of them have ended when it is raised."""
+    results, error = [], None
     for handle in handles:
-        synchronize(handle)
+        try:
+            results.append(synchronize(handle))
+        except Exception as e:
+            error = error or e
+    if error:
+        raise error
+    return results
 
 
 # ---- the state of an optimizer ----
@@ -82,10 +93,6 @@ def _skeleton(optimizer, keys, pairs):
 def _take_over(optimizer, skeleton, keys, pairs):
     """OPTIMIZER gets what _skeleton() returned elsewhere.  PAIRS get its tensors, still without contents."""
     state, groups = skeleton
-    own = [[keys[p] for p in group["params"]] for group in optimizer.param_groups]
-    if own != [names for names, _ in groups]:
-        raise ValueError("the ranks' optimizers have different parameters: here "
-                         f"{[len(g) for g in own]} in its groups, elsewhere {[len(names) for names, _ in groups]}.")
     by_key = {key: p for p, key in keys.items()}
 
     def maker(p):
@@ -104,6 +111,15 @@ def _take_over(optimizer, skeleton, keys, pairs):
     for group, (_, options) in zip(optimizer.param_groups, groups):
         first = group["params"][0] if group["params"] else None
         group.update(_map(options, _Tensor, maker(first)))
+
+
+def _check_parameters(optimizer, keys, skeleton):
+    """The same on all ranks, or an error on all."""
+    own = [[keys[p] for p in group["params"]] for group in optimizer.param_groups]
+    of_all = objects.allgather_object(own == [names for names, _ in skeleton[1]], name="optimizer.parameters")
+    if not all(of_all):
+        raise ValueError("the ranks' optimizers have different parameters or groups of them: ranks "
+                         f"{[r for r, same in enumerate(of_all) if not same]} have others than the root.")
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None):
@@ -126,6 +142,7 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     is_root = basics.rank() == root_rank
     skeleton = _skeleton(optimizer, keys, pairs) if is_root else None
     skeleton = objects.broadcast_object(skeleton, root_rank, name="optimizer")
+    _check_parameters(optimizer, keys, skeleton)
     if not is_root:
         _take_over(optimizer, skeleton, keys, pairs)
     _broadcast(pairs, root_rank)

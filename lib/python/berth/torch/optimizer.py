@@ -29,7 +29,7 @@ def _given_names(named_parameters):
     """{parameter: name} of the pairs that the caller gave."""
     pairs = list(named_parameters or [])
     if any(not isinstance(pair, tuple) for pair in pairs):
-        raise ValueError("named_parameters has to be pairs (name, parameter), such as model.named_parameters().")
+        raise ValueError("named_parameters has to be pairs (name, parameter): model.named_parameters().")
     twice = find_duplicates(name for name, _ in pairs)
     if twice:
         raise ValueError("the names in named_parameters have to be unique: there is more than one of "
@@ -43,8 +43,8 @@ def _names(optimizer, given):
     for i, group in enumerate(optimizer.param_groups):
         for j, p in enumerate(group["params"]):
             if given and p not in given:
-                raise ValueError(f"named_parameters has no name for parameter {j} of group {i} of the optimizer, "
-                                 f"of the shape {list(p.shape)}: name all of them, or leave named_parameters out.")
+                raise ValueError(f"named_parameters has no name for parameter {j} of group {i}, of the shape "
+                                 f"{list(p.shape)}: name all of them, or leave named_parameters out.")
             names[p] = given[p] if given else f"noname.{i}.{j}"
     return names
 
@@ -78,8 +78,8 @@ def _is_packed(tensor):
 
 class _Gradient:
     """That of PARAM.  SPARSE_DIM: 0 until the ranks agree that it is sparse on one of them."""
-    __slots__ = ("param", "name", "passes", "group", "wait", "sent", "context", "sparse_dim", "strides", "hook",
-                 "bytes")
+    __slots__ = ("param", "name", "bytes", "strides", "passes", "group", "wait", "sent", "context",
+                 "sparse_dim", "hook")
 
     def __init__(self, param, name, passes):
         self.param, self.name, self.passes, self.sparse_dim = param, name, passes, 0
@@ -99,7 +99,7 @@ class _Gradient:
         if grad is None:
             rows = self.param.new_zeros((0, *self.param.shape[self.sparse_dim:]))
             grad = torch.sparse_coo_tensor(rows.new_zeros((self.sparse_dim, 0), dtype=torch.int64), rows,
-                                           self.param.shape)
+                                           self.param.shape, check_invariants=False)
         return grad if grad.is_sparse else grad.to_sparse(self.sparse_dim)
 
     def in_memory(self, tensor):
@@ -181,8 +181,9 @@ class _Reducer:
         """backward() has added to GRADIENT."""
         if gradient.passes <= 0:
             raise AssertionError(
-                f"backward() came to {gradient.name} more than backward_passes_per_step ({self.passes}) times "
-                "before step(): raise backward_passes_per_step to add up gradients before they are reduced.")
+                f"backward() came to {gradient.name} more than backward_passes_per_step ({self.passes}) "
+                "times before step(): raise backward_passes_per_step to add up gradients before they "
+                "are reduced.")
         gradient.passes -= 1
         self.begun += 1
         if gradient.passes:
@@ -201,7 +202,7 @@ class _Reducer:
                 self.begin_group(group)
 
     def is_sent_sparse(self, gradient):
-        return gradient.sparse_dim and not self.sparse_as_dense
+        return gradient.sparse_dim > 0 and not self.sparse_as_dense
 
     def begin_ready(self):
         ready, self.ready, self.ready_bytes = self.ready, [], 0
@@ -270,17 +271,16 @@ class _Reducer:
 
     def wait(self):
         for group in self.groups:
-            handle, group.wait = group.wait, None
-            synchronize(handle)
+            synchronize(group.wait)
+            group.wait = None
         for gradient in self.gradients.values():
-            wait, gradient.wait = gradient.wait, None
-            if callable(wait):
-                gradient.write(wait())
-                continue
-            if wait is not None:
-                synchronize(wait)
-            if gradient.sent is not gradient.param.grad:
-                gradient.write(self.compression.decompress(gradient.sent, gradient.context))
+            if callable(gradient.wait):
+                gradient.write(gradient.wait())
+            else:
+                synchronize(gradient.wait)
+                if gradient.sent is not gradient.param.grad:
+                    gradient.write(self.compression.decompress(gradient.sent, gradient.context))
+            gradient.wait = None
 
     def drop(self):
         """An operation failed: those that were begun with it end, too."""
@@ -323,7 +323,7 @@ class _Distributed:
     def load_state_dict(self, *args, **kwargs):
         if self._reducer is not None:
             self._reducer.drop()
-        self._synchronized, self._should_synchronize = False, True
+        self._synchronized, self._scaled, self._should_synchronize = False, False, True
         super().load_state_dict(*args, **kwargs)
 
     def set_backward_passes_per_step(self, passes):
@@ -354,6 +354,7 @@ class _Distributed:
             yield
         finally:
             self._should_synchronize = True
+            self._synchronized = False  # also where GradScaler leaves out the step
 
     def step(self, closure=None):
         """The step of the user's optimizer, with reduced gradients.
@@ -368,12 +369,12 @@ class _Distributed:
         if self._should_synchronize:
             if closure is not None:
                 closure = functools.partial(self._reduced, closure)
-            elif self._synchronized and not reducer.begun:
+            elif reducer.begun or not (self._synchronized or self._scaled):
+                reducer.finish()
+            elif self._synchronized:
                 warnings.warn("optimizer.step() called without optimizer.skip_synchronize() after "
                               "optimizer.synchronize(): the gradients are not reduced again.", stacklevel=2)
-            else:
-                reducer.finish()
-        self._synchronized = False
+        self._synchronized = self._scaled = False
         return super().step(closure)
 
     step.hooked = True  # torch need not wrap it: the step of the user's optimizer is
@@ -393,11 +394,12 @@ class _Distributed:
         """AssertionError: gradients are being reduced."""
         if self._reducer is not None:
             if self._reducer.begun and self._reducer.is_busy():
-                raise AssertionError("optimizer.zero_grad() between backward() and optimizer.step() would change "
-                                     "gradients that are being reduced: call step() or synchronize() before.")
+                raise AssertionError("optimizer.zero_grad() between backward() and optimizer.step() would "
+                                     "change gradients that are being reduced: call step() or synchronize() "
+                                     "before.")
             if self._reducer.begun:
                 self._reducer.forget()
-            self._synchronized = False
+            self._synchronized = self._scaled = False
         return super().zero_grad(*args, **kwargs)
 
     # GradScaler.step() reads this, and then looks for infinite gradients: they have to be reduced by then,
@@ -405,7 +407,8 @@ class _Distributed:
     @property
     def _step_supports_amp_scaling(self):
         if self._reducer is not None and self._should_synchronize and self._reducer.begun:
-            self.synchronize()
+            self._reducer.finish()
+            self._scaled = True
         return self.__dict__.get("_step_supports_amp_scaling",
                                  getattr(super(), "_step_supports_amp_scaling", False))
 
@@ -417,7 +420,7 @@ def _check_passes(passes):
 
 
 def _derive(before, optimizer):
-    """An optimizer that is OPTIMIZER, state, options and hooks alike, of a class with BEFORE in front of it."""
+    """OPTIMIZER with its state, options and hooks, of a class with BEFORE in front of its own."""
     cls = type(type(optimizer).__name__, (before, type(optimizer)), {})
     made = cls.__new__(cls)
     made.__dict__.update(optimizer.__dict__)
@@ -443,6 +446,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     SPARSE_AS_DENSE: sparse gradients are reduced as dense ones, and are sparse again for the step.
     PROCESS_SET: the ranks; to others OPTIMIZER stays as it is.
     """
+    if isinstance(optimizer, (_Distributed, DeltaOptimizer)):
+        raise ValueError("the optimizer is a DistributedOptimizer already: give the one that it was made of.")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only.")
     if num_groups != 0:
@@ -459,7 +464,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if op == Adasum and not alone:
         made._compression, made._process_set = compression, process_set
         return made
-    made._synchronized, made._should_synchronize, made._reducer = False, True, None
+    made._synchronized, made._scaled, made._should_synchronize, made._reducer = False, False, True, None
     if not alone:
         made._reducer = _Reducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
                                  sparse_as_dense, process_set)

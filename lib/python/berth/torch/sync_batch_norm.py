@@ -79,9 +79,9 @@ class _Normalize(torch.autograd.Function):
         mean, variance, total = _statistics(x)
         ctx.save_for_backward(input, weight, mean, torch.rsqrt(variance + eps))
         ctx.total = total
-        out = F.batch_norm(x, mean, variance, _like(weight, x), _like(bias, x), False, 0.0, eps).to(input.dtype)
+        out = F.batch_norm(x, mean, variance, _like(weight, x), _like(bias, x), False, 0.0, eps)
         ctx.mark_non_differentiable(mean, variance)
-        return out, mean, variance, total
+        return out.to(input.dtype), mean, variance, total
 
     @staticmethod
     @once_differentiable

@@ -1,0 +1,248 @@
+"""berth.torch.elastic.  Each rank of a job runs these in one order:
+runner -np N python3 -m pytest lib/python/tests
+"""
+import copy
+
+import pytest
+import torch
+
+import berth.torch as hvd
+from berth.torch import elastic
+from berth.torch.elastic import state as states
+from berth.torch.optimizer import DistributedOptimizer
+
+
+@pytest.fixture(autouse=True)
+def world():
+    hvd.init()
+    torch.manual_seed(hvd.rank())
+    yield
+    hvd.shutdown()
+
+
+# ---- samplers ----
+
+def shares(sampler):
+    return hvd.allgather_object(list(sampler))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 12, 13])
+def test_shares(n, shuffle):
+    """All samples, in shares of one length; some twice where they do not divide."""
+    sampler = elastic.ElasticSampler(range(n), shuffle=shuffle, seed=3)
+    of_all = shares(sampler)
+    each = -(-n // hvd.size())
+    assert len(sampler) == each and all(len(share) == each for share in of_all)
+    assert set().union(*of_all) == set(range(n))
+    if not shuffle and n:
+        assert of_all[0][0] == 0 and all(share == sorted(share) for share in of_all if n == 12)
+
+
+def test_epochs_and_seeds_decide_the_order():
+    def order(seed, epoch):
+        sampler = elastic.ElasticSampler(range(50), seed=seed)
+        sampler.set_epoch(epoch)
+        return shares(sampler)
+
+    assert order(1, 0) == order(1, 0) != order(1, 1)
+    assert order(1, 0) != order(2, 0)
+
+
+def test_record():
+    sampler = elastic.ElasticSampler(range(4 * hvd.size()))
+    share = list(sampler)
+    sampler.record_batch(0, 3)
+    assert sampler.processed_indices == set(share[:3]) and sampler.processed_num == 3
+    sampler.record_batch(1, 3)  # the last one is shorter
+    assert sampler.get_indices(1, 3) == share[3:] and sampler.processed_num == 4
+    sampler.set_epoch(1)
+    assert (sampler.processed_num, sampler.epoch, len(sampler)) == (0, 1, 4)
+    sampler.record_indices([0, 1])
+    sampler.reset()
+    assert sampler.remaining_indices == list(range(2, 4 * hvd.size()))
+    assert {0, 1}.isdisjoint(sum(shares(sampler), []))
+
+
+def test_state_of_a_sampler():
+    sampler = elastic.ElasticSampler(range(10))
+    sampler.set_epoch(2)
+    sampler.record_indices([1, 2])
+    saved = copy.deepcopy(sampler.state_dict())
+    assert saved == {"epoch": 2, "processed_indices": {1, 2}}
+    sampler.set_epoch(3)
+    sampler.load_state_dict(saved)
+    assert (sampler.epoch, sampler.processed_indices) == (2, {1, 2})
+    assert sampler.remaining_indices == [0, *range(3, 10)]
+
+
+def test_what_all_ranks_have_recorded():
+    sampler = elastic.ElasticSampler(range(8 * hvd.size()))
+    loader = torch.utils.data.DataLoader(range(8 * hvd.size()), batch_size=2, sampler=sampler)
+    state = elastic.TorchState(sampler=sampler)
+    state.sync()
+    seen = []
+    for i, batch in enumerate(loader):
+        seen += batch.tolist()
+        sampler.record_batch(i, 2)
+        if i == 1:
+            break
+    state.commit()
+    sampler.record_batch(2, 2)
+    state.restore()
+    assert sampler.processed_indices == set(seen)
+    state.sync()
+    everything = set(sum(hvd.allgather_object(seen), []))
+    assert sampler.processed_indices == everything and len(everything) == 4 * hvd.size()
+    rest = sum(hvd.allgather_object([x for batch in loader for x in batch.tolist()]), [])
+    assert sorted(rest) == sorted(set(range(8 * hvd.size())) - everything) and len(loader) == 2
+    state.reset()
+    assert len(loader) == 2
+
+
+# ---- states ----
+
+def weights(model):
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def equal(a, b):
+    return all(map(torch.equal, a, b))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_torch_state(wrapped):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (1 + hvd.rank()), momentum=0.9)
+    if wrapped:
+        optimizer = DistributedOptimizer(optimizer)
+    state = elastic.TorchState(model, optimizer, batch=20 + hvd.rank(), epoch=10 + hvd.rank(),
+                               seen=[hvd.rank()])
+    assert state.model is model and state.optimizer is optimizer and state.batch == 20 + hvd.rank()
+    state.sync()
+    assert (state.batch, state.epoch, state.seen) == (20, 10, [0])
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    begin = weights(model)
+    assert all(equal(begin, other) for other in hvd.allgather_object(begin))
+
+    def work():
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        state.batch += 1
+        state.seen.append(state.batch)
+
+    work()
+    assert not equal(weights(model), begin)
+    for _ in range(2):
+        state.restore()
+        assert equal(weights(model), begin) and (state.batch, state.seen) == (20, [0])
+        state.seen.append("more")
+    state.restore()
+    assert not optimizer.state_dict()["state"]
+    work()
+    state.commit()
+    kept = weights(model)
+    work()
+    state.restore()
+    assert equal(weights(model), kept) and (state.batch, state.seen) == (21, [0, 21])
+    assert len(optimizer.state_dict()["state"]) == 2
+
+
+def test_another_model_takes_its_place():
+    first, second = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+    state = elastic.TorchState(model=first, other=None)
+    state.model = second
+    begin = weights(second)
+    second.weight.data.fill_(7)
+    state.restore()
+    assert state.model is second and equal(weights(second), begin)
+    assert state.other is None and state.optimizer is None
+    state.other = 5
+    state.commit()
+    state.other = 6
+    state.restore()
+    assert state.other == 5
+
+
+def test_object_state():
+    state = elastic.ObjectState(lambda thing: {**thing, "a": 100}, lambda: 0, a=1, b=2)
+    state.a, state.b = 10, 20
+    state.commit()
+    state.a = 50
+    state.restore()
+    assert (state.a, state.b) == (10, 20)
+    state.sync()
+    assert (state.a, state.b) == (100, 20)
+    state.a = 3
+    state.restore()
+    assert state.a == 100
+
+
+def test_callbacks_and_updates():
+    called = []
+    state = elastic.TorchState(a=1)
+    assert isinstance(state, elastic.State)
+    state.register_reset_callbacks([lambda: called.append(1), lambda: called.append(2)])
+    state.check_host_updates()
+    state.commit()
+    assert not called
+    state.on_reset()
+    assert called == [1, 2]
+    for call in (elastic.State().save, elastic.State().restore, elastic.State().sync):
+        with pytest.raises(NotImplementedError):
+            call()
+
+
+def test_handlers_of_the_callers():
+    class Thing:
+        def __init__(self):
+            self.value = 1
+
+        def state_dict(self):
+            return {"value": self.value}
+
+        def load_state_dict(self, values):
+            self.value = values["value"]
+
+    class Handler(states.StateHandler):
+        def sync(self):
+            self.value.value = hvd.broadcast_object(self.value.value)
+            self.save()
+
+    before = states.get_handler_registry()
+    states.set_handler_registry([(Thing, Handler), *before])
+    try:
+        thing = Thing()
+        state = elastic.TorchState(thing=thing)
+        thing.value = 5 + hvd.rank()
+        state.sync()
+        assert thing.value == 5
+        thing.value = 9
+        state.restore()
+        assert thing.value == 5
+    finally:
+        states.set_handler_registry(before)
+
+
+# ---- run ----
+
+def test_run(capfd):
+    calls = []
+
+    @elastic.run
+    def train(state, more, key=None):
+        """What it does."""
+        calls.append((state.epoch, more, key))
+        if more == "fail":
+            raise hvd.HorovodInternalError("lost")
+        return "result"
+
+    state = elastic.TorchState(epoch=hvd.rank())
+    assert train(state, 2, key=3) == "result" and calls == [(0, 2, 3)]
+    assert train.__doc__ == "What it does."
+    said = capfd.readouterr().err
+    assert (said.count("\n"), "runs once" in said) == ((1, True) if hvd.rank() == 0 else (0, False))
+    with pytest.raises(hvd.HorovodInternalError, match="lost"):
+        train(state, "fail")
+    assert len(calls) == 2
