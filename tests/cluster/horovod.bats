@@ -61,3 +61,19 @@ setup() {
 	run -0 on n0 timeout -k 5 60 "$BUILD/bin/runner" --horovod -x PYTHONDONTWRITEBYTECODE=1 -H n1,n2 /usr/bin/python3 /vc/t/sums.py
 	says "0 $BUILD/share/berth/python/as_horovod/horovod/__init__.py 3" "1 $BUILD/share/berth/python/as_horovod/horovod/__init__.py 3"
 }
+
+@test "berth.run on two hosts" {
+	script job.py <<- 'S'
+		import os
+		import berth as hvd
+		def work(a):
+		    hvd.init()
+		    return a, hvd.allgather_object(os.uname().nodename)
+		if __name__ == "__main__":
+		    import job
+		    print(hvd.run(job.work, ("x",), num_proc=2, hosts="n0,n1", start_timeout=20))
+	S
+	run -0 on n0 timeout -k 5 60 env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/opt/berth/share/berth/python \
+		/usr/bin/python3 /vc/t/job.py
+	[ "$output" = "[('x', ['n0', 'n1']), ('x', ['n0', 'n1'])]" ]
+}
