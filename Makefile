@@ -216,7 +216,7 @@ fuzz: $(fuzzers)
 
 VENV = build/venv
 venv: $(VENV)/installed
-$(VENV)/installed: examples/requirements.txt
+$(VENV)/installed: tests/requirements.txt examples/requirements.txt
 	@tests/deps demo
 	@tests/venv.sh $(VENV) $<
 

@@ -6,8 +6,8 @@ import copy
 
 import pytest
 import torch
-from test_torch_optimizer import STEPS, close, data, loss_of, make, mine, same_on_all_ranks, sgd, train
-from test_torch_optimizer import several, world  # noqa: F401  (fixtures)
+from test_optimizer import STEPS, close, data, loss_of, make, mine, same_on_all_ranks, sgd, train
+from test_optimizer import several, world  # noqa: F401  (fixtures)
 
 import berth.torch as hvd
 from berth.torch import optimizer as module

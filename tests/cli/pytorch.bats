@@ -1,0 +1,72 @@
+#!/usr/bin/env bats
+# limit_s: 600
+# takes_s: 60
+# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
+# lib/python/berth/torch: its tests with the ranks of runner, and ends that only a launcher's test can see.
+load common
+
+PYTHON=$ROOT/build/venv/bin/python3
+
+setup() {
+	export PYTHONPATH=$ROOT/lib/python PYTHONDONTWRITEBYTECODE=1 BERTH_LIBRARY=$BUILD/lib/libberth.so
+	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
+	[ -e "$ROOT/build/venv/installed" ] || skip "no build/venv (make venv)"
+}
+
+# All ranks have passed all tests of FILES.
+tested() { # NP FILE...
+	run timeout -k 5 280 "$RUNNER" -q --no-tag --oversubscribe -np "$1" -x PYTHONPATH -x PYTHONDONTWRITEBYTECODE \
+		-x BERTH_LIBRARY "$PYTHON" -m pytest -q -p no:cacheprovider "${@:2}"
+	[ "$status $(grep -c '^[0-9]* passed' <<< "$output")" = "0 $1" ] || { echo "$output"; return 1; }
+}
+
+@test "berth.torch, with 2 ranks" { tested 2 "$ROOT/lib/python/tests/pytorch"; }
+
+@test "its collectives, alone" { tested 1 "$ROOT/lib/python/tests/pytorch/test_collectives.py"; }
+
+@test "its collectives, with 3 ranks" { tested 3 "$ROOT/lib/python/tests/pytorch/test_collectives.py"; }
+
+@test "a rank dies: the others get HorovodInternalError" {
+	cat > "$T/dies.py" <<- 'P'
+		import os, signal, sys, time
+		import torch
+		import berth.torch as hvd
+		hvd.init()
+		hvd.barrier()
+		if hvd.rank() == 1:
+		    os.kill(os.getpid(), signal.SIGKILL)
+		began = time.monotonic()
+		try:
+		    if sys.argv[1] == "blocks":
+		        hvd.allreduce(torch.ones(3))
+		    else:
+		        hvd.synchronize(hvd.allreduce_async(torch.ones(3), name="w"))
+		except hvd.HorovodInternalError as e:
+		    print("told in time" if time.monotonic() - began < 2 else "told late", e)
+	P
+	for way in blocks submits; do
+		run -137 timeout -k 5 60 "$RUNNER" -q --no-tag --oversubscribe --keep-going -np 3 "$PYTHON" "$T/dies.py" $way
+		[ "$(grep -c 'told in time.*rank 1 on .* has ended' <<< "$output")" = 2 ] || { echo "$output"; false; }
+	done
+}
+
+@test "^C raises KeyboardInterrupt in each rank" {
+	cat > "$T/waits.py" <<- 'P'
+		import torch
+		import berth.torch as hvd
+		hvd.init()
+		hvd.barrier()
+		print("waits", flush=True)
+		try:
+		    hvd.join() if hvd.rank() == 2 else hvd.broadcast(torch.ones(3), 2) if hvd.rank() else hvd.allgather_object(1)
+		except KeyboardInterrupt:
+		    print("interrupted", flush=True)
+	P
+	coproc timeout -k 5 60 "$RUNNER" -q --no-tag --oversubscribe -np 3 "$PYTHON" "$T/waits.py" 2>&1
+	local runner=$COPROC_PID line pid out=
+	pid=$(pgrep -P "$runner")
+	for _ in 1 2 3; do read -r line <&"${COPROC[0]}"; [ "$line" = waits ]; done
+	kill -INT "$pid"
+	while read -r line; do out+=$line$'\n'; done <&"${COPROC[0]}"
+	[ "$(grep -c '^interrupted$' <<< "$out")" = 3 ] || { echo "$out"; false; }
+}
