@@ -59,6 +59,13 @@ class ProcessSet:
         if self.process_set_id is None:
             raise ValueError("The process set is not added yet, or was removed: use hvd.add_process_set().")
 
+    def usable(self):
+        """Its handle; an error if it is not added, or if there is no world."""
+        if self.process_set_id is None:
+            _get()
+            self._added()
+        return self.handle
+
     def included(self):
         self._added()
         return rank() in self.ranks
@@ -154,6 +161,14 @@ def init(comm=None, process_sets=None):
         add_process_set(process_set)
 
 
+_at_shutdown = []
+
+
+def at_shutdown(forget):
+    """shutdown() is to call FORGET, after all operations have ended."""
+    _at_shutdown.append(forget)
+
+
 def shutdown():
     """Operations that still run end with an error.  init() may follow."""
     global _world
@@ -164,6 +179,8 @@ def shutdown():
         process_set.handle = process_set.process_set_id = None
     _sets.clear()
     library.check(library.get().berth_shutdown())
+    for forget in _at_shutdown:
+        forget()
     library.collect()
 
 

@@ -131,17 +131,21 @@ def load(path):
     return Library(path)
 
 
+_kinds = {struct: dict(struct._fields_) for struct in STRUCTS.values()}
+
+
 def made(struct, **fields):
     """STRUCT with its size and FIELDS; a field "in_" is "in".  It keeps alive what its pointers show."""
     s = struct(size=ctypes.sizeof(struct))
     s.kept = fields
     for name, value in fields.items():
-        kind = dict(struct._fields_)[name.rstrip("_")]
+        name = name.rstrip("_")
+        kind = _kinds[struct][name]
         if isinstance(value, ctypes.Array):
             value = ctypes.cast(value, kind)
         elif isinstance(kind, type) and issubclass(kind, ctypes._Pointer):
             value = ctypes.pointer(value)
-        setattr(s, name.rstrip("_"), value)
+        setattr(s, name, value)
     return s
 
 

@@ -1,5 +1,7 @@
 """Tensors of torch as libberth's arrays: their types, where they lie, and what has to be copied."""
+import ctypes
 import warnings
+import weakref
 
 import torch
 
@@ -34,8 +36,9 @@ def type_of(tensor):
 
 
 def is_plain(tensor):
-    """Can libberth use its memory as it is?  (Of sparse tensors is_contiguous() raises: ask layout before.)"""
-    return tensor.is_cpu and tensor.dtype in TYPES and tensor.is_contiguous()
+    """Can libberth use its memory as it is?"""
+    return (tensor.is_cpu and tensor.dtype in TYPES and tensor.layout is torch.strided
+            and tensor.is_contiguous() and not tensor.is_neg())
 
 
 def plain(tensor):
@@ -54,10 +57,49 @@ def plain(tensor):
 
 
 def restore(tensor, result):
-    """Write RESULT, which came of plain(TENSOR) and may be its memory, to TENSOR."""
-    if result.data_ptr() == tensor.data_ptr() and tensor.is_cpu and tensor.is_contiguous():
+    """Write RESULT, in the layout of plain(TENSOR), to TENSOR, unless it is TENSOR itself."""
+    if result is tensor or result.numel() == 0:
         return
     if tensor.dtype in PAIRS:
         result = torch.view_as_complex(result)
     with torch.no_grad():
         tensor.copy_(result)
+
+
+def like(tensor, result):
+    """RESULT, in the layout of plain(TENSOR), with the type and on the device of TENSOR."""
+    if tensor.dtype in PAIRS:
+        result = torch.view_as_complex(result)
+    return result if tensor.is_cpu else result.to(tensor.device)
+
+
+def adopt(address, count, dtype, let_go):
+    """The COUNT elements at ADDRESS as a tensor of one dimension; LET_GO is called with ADDRESS when nothing
+    uses them any more.
+    """
+    if not count:
+        let_go(address)
+        return torch.empty(0, dtype=dtype)
+    buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    weakref.finalize(buffer, let_go, address).atexit = False
+    return torch.frombuffer(buffer, dtype=dtype)
+
+
+_shapes = {}  # sizes: the text of them
+
+
+def shape_text(sizes):
+    """SIZES as bytes for a descriptor; None for one dimension, of which the count says all."""
+    if len(sizes) == 1:
+        return None
+    text = _shapes.get(sizes)
+    if text is None:
+        if len(_shapes) >= 4096:
+            _shapes.clear()
+        text = _shapes[sizes] = str(list(sizes)).encode()
+    return text
+
+
+def rows_text(sizes):
+    """The same, where the first dimension may differ."""
+    return None if len(sizes) == 1 else ("[*" + "".join(f", {n}" for n in sizes[1:]) + "]").encode()

@@ -1,0 +1,24 @@
+"""Berth for PyTorch, under Horovod's names.
+
+    import berth.torch as hvd
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+"""
+from .. import *  # noqa: F401,F403
+from .. import __all__ as _common
+from .collectives import (allgather, allgather_async, allreduce, allreduce_, allreduce_async,
+                          allreduce_async_, alltoall, alltoall_async, barrier, broadcast, broadcast_,
+                          broadcast_async, broadcast_async_, grouped_allgather, grouped_allgather_async,
+                          grouped_allreduce, grouped_allreduce_, grouped_allreduce_async,
+                          grouped_allreduce_async_, grouped_reducescatter, grouped_reducescatter_async, join,
+                          reducescatter, reducescatter_async, sparse_allreduce_async)
+from .compression import Compression
+from .handles import poll, synchronize
+
+__all__ = [*_common, "Compression", "allgather", "allgather_async", "allreduce", "allreduce_",
+           "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast",
+           "broadcast_", "broadcast_async", "broadcast_async_", "grouped_allgather",
+           "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+           "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll",
+           "reducescatter", "reducescatter_async", "sparse_allreduce_async", "synchronize"]
