@@ -362,7 +362,7 @@ berth_result berth_then(berth_request *request,
 /* This rank has no more data.  Until all ranks of SET have joined, it takes part in
  * each allreduce of the others with zeros (or ones, or the least value, as the
  * operation needs), and in each barrier; an average still divides by all ranks.  Every
- * other collective is BERTH_INVALID on all ranks that call it meanwhile.  LAST: the
+ * other collective returns BERTH_STATE on all ranks that call it meanwhile.  LAST: the
  * rank of the job that joined last, the same on all ranks. */
 berth_result berth_join(berth_set *set, int *last);
 

@@ -88,10 +88,10 @@ berth_result engine_do_with_joined(struct engine *e, struct berth_request *r)
 	if (!r)
 		return take_part(e);
 	rc = do_beside(e, r, &why);
-	if (rc && rc != BERTH_INVALID)
+	if (rc && rc != BERTH_STATE)
 		rc = comm_failed(e->comm, rc, r->op, &why);
 	engine_complete(e, &r, 1, rc, &why);
-	return rc == BERTH_INVALID ? BERTH_OK : rc;
+	return rc == BERTH_STATE ? BERTH_OK : rc;
 }
 
 /* ---- all have joined ---- */

@@ -106,12 +106,12 @@ berth_result op_run_refuse(struct comm *c, const struct op *op, const char **sai
 	rank_text(ranks, sizeof ranks, rank, n);
 	op_words(words, sizeof words, op);
 	memset(why, 0, sizeof *why);
-	why->rc = BERTH_INVALID;
+	why->rc = BERTH_STATE;
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	snprintf(why->text, sizeof why->text,
 		 "%s: rank%s %s ha%s joined: only allreduce and barrier can go on",
 		 words, n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve");
-	return BERTH_INVALID;
+	return BERTH_STATE;
 }
 
 /* A scaled product, least or greatest of which a rank gives what changes nothing: the

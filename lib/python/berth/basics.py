@@ -167,6 +167,7 @@ _at_shutdown = []
 def at_shutdown(forget):
     """shutdown() is to call FORGET, after all operations have ended."""
     _at_shutdown.append(forget)
+    return forget
 
 
 def shutdown():

@@ -60,8 +60,9 @@ def check(result):
     """Raise what RESULT is, unless it is OK."""
     if result == clib.OK:
         return
-    text = get().berth_last_error().contents.text or get().berth_result_text(result)
-    text = text.decode(errors="replace")
+    error = get().berth_last_error().contents
+    text, tensor = (error.text or get().berth_result_text(result)), error.tensor or b""
+    text = (text if tensor in text else tensor + b": " + text).decode(errors="replace")
     if result == clib.INVALID:
         raise ValueError(text)
     if result == clib.MEMORY:

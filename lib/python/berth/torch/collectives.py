@@ -21,7 +21,6 @@ from .compression import Compression
 from .handles import poll, synchronize  # noqa: F401
 
 _OPS = (clib.AVG, clib.SUM, clib.ADASUM, clib.MIN, clib.MAX, clib.PRODUCT)  # by Horovod's numbers
-_OFFSETS_MOST = 1 << 62
 
 
 # ---- arguments ----
@@ -77,26 +76,22 @@ class _Work:
     def __init__(self, keep, finish, **fields):
         self.keep, self.finish, self.fields = keep, finish, _fields(**fields)
 
-    def key(self, process_set):
-        name = self.fields.get("name")
-        return [(name, process_set.process_set_id)] if name else []
-
 
 def _run(work):
     library.run(work.keep, **work.fields)
     return work.finish()
 
 
-def _begin(works, finish, process_set):
+def _begin(works, result, process_set):
     """Submit WORKS as one request.  Its handle."""
-    names = [key for work in works for key in work.key(process_set)]
+    names = [(w.fields["name"], process_set.process_set_id) for w in works if "name" in w.fields]
     handles.claim(names)
     try:
-        operation = library.submit([work.keep for work in works], *(clib.desc(**work.fields) for work in works))
+        operation = library.submit([w.keep for w in works], *(clib.desc(**w.fields) for w in works))
     except BaseException:
         handles.release(names)
         raise
-    return handles.add(operation, finish, names)
+    return handles.add(operation, result, names)
 
 
 def _begin_one(work, process_set):
@@ -139,7 +134,6 @@ def _is_simple(tensor, prescale, postscale):
 
 def _sum(tensor, out, op, name, prescale, postscale, process_set):
     name = _name("allreduce", name)
-    handles.check(name, process_set)
     if not _is_simple(tensor, prescale, postscale):
         return _run(_sum_work(tensor, out, op, name, prescale, postscale, process_set))
     set_ = process_set.usable()
@@ -152,12 +146,12 @@ def _sum(tensor, out, op, name, prescale, postscale, process_set):
 def _sum_async(tensor, out, op, name, prescale, postscale, process_set):
     name = _name("allreduce", name)
     if not _is_simple(tensor, prescale, postscale):
-        work = _sum_work(tensor, out, op, name, prescale, postscale, process_set)
-        return _begin_one(work, process_set)
+        return _begin_one(_sum_work(tensor, out, op, name, prescale, postscale, process_set), process_set)
     set_ = process_set.usable()
     to = torch.empty_like(tensor) if out is None else tensor
     names = ((name, process_set.process_set_id),) if name else ()
-    handles.claim(names)
+    if names:
+        handles.claim(names)
     try:
         operation = library.submit_plain(
             (tensor, to), clib.ALLREDUCE, tensors.TYPES[tensor.dtype], _OPS[op], tensor.data_ptr(),
@@ -315,9 +309,7 @@ def allgather(tensor, name=None, process_set=global_process_set):
     """
     if _wants_grad(tensor):
         return autograd.Allgather.apply(tensor, name, process_set)
-    name = _name("allgather", name)
-    handles.check(name, process_set)
-    return _run(_gather_work(tensor, name, process_set))
+    return _run(_gather_work(tensor, _name("allgather", name), process_set))
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
@@ -385,9 +377,7 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     if _wants_grad(tensor):
         out, received = autograd.Alltoall.apply(tensor, splits, name, process_set)
         return out if splits is None else (out, received)
-    name = _name("alltoall", name)
-    handles.check(name, process_set)
-    return _run(_exchange_work(tensor, splits, name, process_set))
+    return _run(_exchange_work(tensor, splits, _name("alltoall", name), process_set))
 
 
 # ---- broadcast ----
@@ -426,9 +416,7 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """
     if _wants_grad(tensor):
         return autograd.Broadcast.apply(tensor, root_rank, name, process_set)
-    name = _name("broadcast", name)
-    handles.check(name, process_set)
-    return _run(_broadcast_work(tensor, False, root_rank, name, process_set))
+    return _run(_broadcast_work(tensor, False, root_rank, _name("broadcast", name), process_set))
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
@@ -438,9 +426,7 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_se
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """TENSOR becomes that of ROOT_RANK.  Returns it."""
-    name = _name("broadcast", name)
-    handles.check(name, process_set)
-    return _run(_broadcast_work(tensor, True, root_rank, name, process_set))
+    return _run(_broadcast_work(tensor, True, root_rank, _name("broadcast", name), process_set))
 
 
 # ---- reducescatter ----
@@ -481,9 +467,8 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=Average, p
     if _wants_grad(small):
         out = autograd.Reducescatter.apply(small, op, name, prescale_factor, postscale_factor, process_set)
     else:
-        name = _name("reducescatter", name)
-        handles.check(name, process_set)
-        out = _run(_scatter_work(small, op, name, prescale_factor, postscale_factor, process_set))
+        out = _run(_scatter_work(small, op, _name("reducescatter", name), prescale_factor, postscale_factor,
+                                 process_set))
     return compression.decompress(out, context)
 
 

@@ -5,34 +5,18 @@ from .. import basics
 from ..errors import HorovodInternalError
 
 _numbers = itertools.count(1)
-_pending = {}
-_names = set()  # of the operations in flight: (name of libberth, process set)
-
-
-class Pending:
-    """OPERATION of tensors.  FINISH: what synchronize() returns, or a function that makes it."""
-    __slots__ = ("operation", "finish", "names")
-
-    def __init__(self, operation, finish, names):
-        self.operation, self.finish, self.names = operation, finish, names
-
-
-def _refuse(name):
-    raise ValueError(f"{name.decode()}: an operation on a tensor of this name is in flight already: wait for it "
-                     "by hvd.synchronize(), or give each tensor a name of its own.")
-
-
-def check(name, process_set):
-    """NAME, or None, is not in flight."""
-    if name and (name, process_set.process_set_id) in _names:
-        _refuse(name)
+_pending = {}  # number: (library.Operation, the result or a function that makes it, names)
+_names = set()  # of them: (name of libberth, process set)
 
 
 def claim(names):
-    """NAMES are in flight from now on, until release()."""
+    """NAMES of tensors are in flight until release().  To libberth an operation is no more when it is done,
+    which may be before the script's next line; to a script it is until it has looked.
+    """
     for name in names:
         if name in _names or names.count(name) > 1:
-            _refuse(name[0])
+            raise ValueError(f"{name[0].decode()}: an operation on a tensor of this name is in flight already: wait "
+                             "for it by hvd.synchronize(), or give each tensor a name of its own.")
     _names.update(names)
 
 
@@ -40,44 +24,47 @@ def release(names):
     _names.difference_update(names)
 
 
-def add(operation, finish, names=()):
-    """The number of OPERATION (library.Operation)."""
+def add(operation, result, names=()):
+    """The number of OPERATION.  RESULT: what synchronize() returns, or a function that makes it then."""
     number = next(_numbers)
-    _pending[number] = Pending(operation, finish, names)
+    _pending[number] = operation, result, names
     return number
 
 
 def poll(handle):
     """Has the operation of HANDLE ended?  synchronize() then returns at once."""
-    pending = _pending.get(handle)
-    return pending is None or pending.operation.is_done()
+    if handle not in _pending:
+        return True
+    operation, _, names = _pending[handle]
+    if not operation.is_done():
+        return False
+    release(names)
+    return True
 
 
 def synchronize(handle):
     """Wait for the operation of HANDLE.  Returns its result: a tensor, a list for a grouped one, a tuple for
     an alltoall with splits; None if there is no such operation, or it was waited for.
     """
-    pending = _pending.get(handle)
-    if pending is None:
+    if handle not in _pending:
         return None
+    operation, result, _ = _pending[handle]
     try:
-        pending.operation.wait()
+        operation.wait()
     except (HorovodInternalError, ValueError, MemoryError):  # not ^C, after which it goes on
         _forget(handle)
         raise
     _forget(handle)
-    return pending.finish() if callable(pending.finish) else pending.finish
+    return result() if callable(result) else result
 
 
 def _forget(handle):
-    pending = _pending.pop(handle, None)
-    if pending is not None and pending.names:
-        release(pending.names)
+    names = _pending.pop(handle, (None, None, ()))[2]
+    if names:
+        _names.difference_update(names)
 
 
+@basics.at_shutdown
 def _forget_all():
     _pending.clear()
     _names.clear()
-
-
-basics.at_shutdown(_forget_all)
