@@ -83,24 +83,6 @@ berth_result berth_submit(const struct berth_desc *d, size_t n, berth_request **
 	return rc;
 }
 
-/* For SLICE_MS, in which the engine's thread does it: the caller's could not come back
- * in the middle of it. */
-static berth_result run_for(struct berth_set *set, const struct berth_desc *d,
-			    int64_t slice_ms, berth_request **later)
-{
-	struct failure why;
-	berth_request *r;
-	berth_result rc = submit_in(set, d, 1, &r);
-
-	if (rc)
-		return rc;
-	rc = engine_wait(r, slice_ms, &why);
-	if (rc != BERTH_BUSY)
-		return set_tell(rc, &why);
-	*later = r;
-	return rc;
-}
-
 berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
 		       berth_request **later)
 {
@@ -116,7 +98,7 @@ berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
 	set = handle_enter(d->set); /* not api_enter(): SET stays in a register, 2 ns */
 	if (!api_can_begin(set))
 		return api_refuse(set, d->set);
-	rc = slice_ms < 0 ? set_run(set, d) : run_for(set, d, slice_ms, later);
+	rc = slice_ms < 0 ? set_run(set, d) : set_run_for(set, d, slice_ms, later);
 	api_leave(set);
 	return rc;
 }

@@ -4,7 +4,10 @@
 
 #include "lib/core/engine_round.h"
 
-enum { LOOK_NS = 50000000 /* of who waits, to the next look */ };
+enum {
+	LOOK_NS = 50000000, /* of who waits, to the next look */
+	ARRIVE_NS = 1000000 /* how long a rank looks whether the others come */
+};
 
 /* ---- making, freeing ---- */
 
@@ -114,6 +117,57 @@ berth_result engine_run(struct engine *e, const struct op *op, struct failure *w
 	else
 		rc = engine_submit(e, op, 1, &r, why);
 	return rc || !r ? rc : engine_wait(r, -1, why);
+}
+
+/* WORK is held: can this thread do the operation itself, and come back in time? */
+static bool none_is_late(struct engine *e, int64_t slice_ms)
+{
+	const struct comm *c = e->comm;
+	const uint64_t most_ns = (uint64_t)slice_ms * 1000000 < ARRIVE_NS
+					 ? (uint64_t)slice_ms * 1000000
+					 : ARRIVE_NS;
+
+	if (c->n == 1)
+		return true;
+	if (e->called || c->broken || !c->shared || c->nlocal < c->n)
+		return false;
+	return arrive(region_arrivals(c->shared, c->nlocal), c->n, c->local_me,
+		      most_ns);
+}
+
+/* In this thread, if that can be.  BERTH_BUSY, without *REQUEST: not so. */
+static berth_result run_if_soon(struct engine *e, const struct op *op, int64_t slice_ms,
+				struct berth_request **request, struct failure *why)
+{
+	berth_result rc = BERTH_BUSY;
+
+	if (op_is_message(op) ||
+	    atomic_load_explicit(&e->collectives, memory_order_relaxed) ||
+	    pthread_mutex_trylock(&e->work))
+		return BERTH_BUSY;
+	if (none_is_late(e, slice_ms)) {
+		rc = comm_run(e->comm, op, why);
+		if (rc == BERTH_MISMATCH && !*why->text)
+			rc = meet(e, op, request, why);
+	}
+	pthread_mutex_unlock(&e->work);
+	return rc;
+}
+
+berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice_ms,
+			    struct berth_request **later, struct failure *why)
+{
+	struct berth_request *r = NULL;
+	berth_result rc = run_if_soon(e, op, slice_ms, &r, why);
+
+	if (rc == BERTH_BUSY)
+		rc = engine_submit(e, op, 1, &r, why);
+	if (rc || !r)
+		return rc;
+	rc = engine_wait(r, slice_ms, why);
+	if (rc == BERTH_BUSY)
+		*later = r;
+	return rc;
 }
 
 static void tell_other_hosts(struct engine *e)

@@ -31,6 +31,11 @@ bool engine_has(const struct berth_request *r);
 /* A blocking operation.  *WHY, where it fails. */
 berth_result engine_run(struct engine *e, const struct op *op, struct failure *why);
 
+/* The same within SLICE_MS, or about that: after BERTH_BUSY *LATER is a request for
+ * it. */
+berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice_ms,
+			    struct berth_request **later, struct failure *why);
+
 /* N operations, copied but for their arrays.  *WHY, where it fails. */
 berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
 			   struct berth_request **request, struct failure *why);

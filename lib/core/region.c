@@ -17,12 +17,18 @@ static size_t shared_at(unsigned n)
 
 size_t region_bytes(unsigned n)
 {
-	return shared_at(n) + sizeof(struct region_shared) + n * sizeof(struct bell);
+	return shared_at(n) + sizeof(struct region_shared) +
+	       n * (sizeof(struct bell) + sizeof(struct arrival));
 }
 
 void *region_messages(void *region, unsigned n)
 {
 	return (unsigned char *)region + round_up(shm_bytes(n));
+}
+
+struct arrival *region_arrivals(struct region_shared *shared, unsigned n)
+{
+	return (struct arrival *)(shared->bell + n);
 }
 
 struct region_shared *region_shared(void *region, unsigned n)

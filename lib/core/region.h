@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "lib/base/bell.h"
+#include "lib/core/arrive.h"
 
 /* All zero at first. */
 struct region_shared {
@@ -17,6 +18,7 @@ struct region_shared {
 	_Atomic uint32_t resting;  /* ranks whose bell is to be rung (engine_rest.c) */
 	char why[240];      /* a rank of another host hears P2P_REASON_BYTES of it */
 	struct bell bell[]; /* of each of them; LEFT: it has left the set */
+			    /* and behind those, struct arrival of each */
 };
 
 /* Of N ranks; it begins with shm_bytes(N).  Sparse. */
@@ -24,5 +26,6 @@ size_t region_bytes(unsigned n);
 /* p2p_bytes(N). */
 void *region_messages(void *region, unsigned n);
 struct region_shared *region_shared(void *region, unsigned n);
+struct arrival *region_arrivals(struct region_shared *shared, unsigned n);
 
 #endif

@@ -112,6 +112,21 @@ berth_result set_run(struct berth_set *set, const struct berth_desc *d)
 	return rc ? set_tell(rc, &why) : BERTH_OK;
 }
 
+berth_result set_run_for(struct berth_set *set, const struct berth_desc *d,
+			 int64_t slice_ms, berth_request **later)
+{
+	struct failure why;
+	struct op op;
+	const char *text;
+	berth_result rc;
+
+	text = op_make(&op, d, set->n, (unsigned)set->me);
+	if (text)
+		return set_refuse(d, text);
+	rc = engine_run_for(set->engine, &op, slice_ms, later, &why);
+	return rc && rc != BERTH_BUSY ? set_tell(rc, &why) : rc;
+}
+
 /* ---- regions of sets that this rank has left ---- */
 
 /* The first rank of a host has it in its part of the heap, until all have left. */

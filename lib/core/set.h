@@ -25,6 +25,9 @@ struct berth_set {
 /* A blocking operation in SET, in which this rank is, with the thread's last error.
  * D's set is not looked at. */
 berth_result set_run(struct berth_set *set, const struct berth_desc *d);
+/* The same for SLICE_MS: after BERTH_BUSY *LATER is a request for it. */
+berth_result set_run_for(struct berth_set *set, const struct berth_desc *d,
+			 int64_t slice_ms, berth_request **later);
 /* Notes the last error: TEXT is what op_make() has against D; WHY is why RC. */
 berth_result set_refuse(const struct berth_desc *d, const char *text);
 berth_result set_tell(berth_result rc, const struct failure *why);

@@ -6,6 +6,7 @@ CASE "all" is all but init_by_bootstrap, and then rank 0 prints which calls they
 import ctypes
 import json
 import os
+import random
 import sys
 import threading
 from ctypes import byref, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
@@ -369,6 +370,33 @@ def slices():
     fine(b.berth_set_remove(other), "berth_set_remove()")
 
 
+def any_way(way, x, i):
+    """An allreduce by WAY: in one piece, in slices of 0, 1 or 50 ms, or submitted.  What it came to."""
+    d = desc(kind=B.ALLREDUCE, type=B.I32, in_=x, out=x, count=len(x), name=b"any%d" % i)
+    later = c_void_p()
+    if way == "piece":
+        return b.berth_run(d, -1, None)
+    if way == "submit":
+        rc = b.berth_submit(d, 1, byref(later)) or B.BUSY
+    else:
+        rc = b.berth_run(d, way, byref(later))
+    while rc == B.BUSY:
+        rc = b.berth_wait(later, 50)
+    return rc
+
+
+def ways():
+    """Each rank does each of 400 operations in a way of its own, and now and then comes late to one."""
+    n, me = b.berth_size(), b.berth_rank()
+    chance = random.Random(me)
+    for i in range(400):
+        x = ints(me + i)
+        if chance.random() < 0.02:
+            threading.Event().wait(0.003)  # what a rank that blocks has patience for is 1 ms
+        fine(any_way(chance.choice(("piece", 0, 1, 50, "submit")), x, i), "an allreduce")
+        is_(x[0], n * i + n * (n - 1) // 2, "its sum")
+
+
 # ---- sets ----
 
 def sets():
@@ -577,9 +605,8 @@ def messages():
     is_(b.berth_run(receive(y, n), -1, None), B.INVALID, "no such rank")
 
 
-ALWAYS = [world, reductions, moves, own_counts, unknown, requests, callbacks, slices, sets, aborted,
-          bootstraps, joining, memory, errors, observation, forked,
-          rooted, messages]
+ALWAYS = [world, reductions, moves, own_counts, unknown, requests, callbacks, slices, ways, sets,
+          aborted, bootstraps, joining, memory, errors, observation, forked, rooted, messages]
 
 
 def main():

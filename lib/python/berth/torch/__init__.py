@@ -4,9 +4,13 @@
     hvd.init()
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+
+It makes the backend "berth" of torch.distributed known, too.
 """
 from .. import *  # noqa: F401,F403
 from .. import __all__ as _common
+from .. import __version__  # noqa: F401
+from . import elastic
 from .collectives import (allgather, allgather_async, allreduce, allreduce_, allreduce_async,
                           allreduce_async_, alltoall, alltoall_async, barrier, broadcast, broadcast_,
                           broadcast_async, broadcast_async_, grouped_allgather, grouped_allgather_async,
@@ -14,11 +18,15 @@ from .collectives import (allgather, allgather_async, allreduce, allreduce_, all
                           grouped_allreduce_async_, grouped_reducescatter, grouped_reducescatter_async, join,
                           reducescatter, reducescatter_async, sparse_allreduce_async)
 from .compression import Compression
+from .functions import broadcast_optimizer_state, broadcast_parameters
 from .handles import poll, synchronize
+from .optimizer import DistributedOptimizer
+from .sync_batch_norm import SyncBatchNorm
 
-__all__ = [*_common, "Compression", "allgather", "allgather_async", "allreduce", "allreduce_",
-           "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast",
-           "broadcast_", "broadcast_async", "broadcast_async_", "grouped_allgather",
+__all__ = [*_common, "Compression", "DistributedOptimizer", "SyncBatchNorm", "allgather", "allgather_async",
+           "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",
+           "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
+           "broadcast_optimizer_state", "broadcast_parameters", "elastic", "grouped_allgather",
            "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
            "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll",
            "reducescatter", "reducescatter_async", "sparse_allreduce_async", "synchronize"]

@@ -1,0 +1,131 @@
+"""What all ranks begin with: parameters, and the state of an optimizer, of one of them."""
+import collections
+
+import torch
+
+from .. import basics, objects
+from .collectives import broadcast_async_
+from .handles import synchronize
+
+
+def broadcast_parameters(params, root_rank):
+    """PARAMS become those of ROOT_RANK, in place.
+
+    PARAMS: model.state_dict(), or (name, tensor) pairs such as model.named_parameters(), or a list of
+    tensors.  All ranks have the same names and shapes.  ValueError: something else than a tensor.
+    """
+    if isinstance(params, dict):
+        params = sorted(params.items())
+    elif not isinstance(params, (list, tuple, collections.abc.Iterator)):
+        raise ValueError(f"invalid params of type {type(params)}: give model.state_dict() or "
+                         "model.named_parameters().")
+    pairs = [p if isinstance(p, tuple) else (None, p) for p in params]
+    pairs = [(name, p) for name, p in pairs if p is not None]
+    for name, p in pairs:
+        if not isinstance(p, torch.Tensor):
+            raise ValueError(f"{name} is no tensor but a {type(p).__name__}: load_state_dict() what "
+                             "hvd.broadcast_object(model.state_dict()) returns.")
+    _broadcast(pairs, root_rank)
+
+
+def _broadcast(pairs, root_rank):
+    """The tensors of PAIRS (name, tensor) go together."""
+    handles = [broadcast_async_(tensor, root_rank, name=name) for name, tensor in pairs]
+    for handle in handles:
+        synchronize(handle)
+
+
+# ---- the state of an optimizer ----
+
+class _Tensor:
+    """Stands for a tensor in what is sent as an object; the tensor itself goes by NAME."""
+
+    def __init__(self, name, tensor):
+        self.name, self.shape, self.dtype, self.on_host = name, tensor.shape, tensor.dtype, tensor.is_cpu
+
+
+def _map(value, take, make):
+    """VALUE, in which MAKE(x) takes the place of each x of type TAKE, within containers too."""
+    if isinstance(value, take):
+        return make(value)
+    if isinstance(value, dict):
+        return {key: _map(v, take, make) for key, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_map(v, take, make) for v in value)
+    return value
+
+
+def _params(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _skeleton(optimizer, keys, pairs):
+    """The state and the options of OPTIMIZER with KEYS instead of parameters and _Tensor instead of tensors,
+    which go to PAIRS.
+    """
+    def put(prefix, value):
+        def take(tensor):
+            stand_in = _Tensor(f"{prefix}.{len(pairs)}", tensor)
+            pairs.append((stand_in.name, tensor))
+            return stand_in
+
+        return _map(value, torch.Tensor, take)
+
+    state = [(keys.get(p, p), put(f"optimizer.{keys.get(p, p)}", value))
+             for p, value in optimizer.state.items()]
+    groups = [([keys[p] for p in group["params"]],
+               put(f"optimizer.group{i}", {name: v for name, v in group.items() if name != "params"}))
+              for i, group in enumerate(optimizer.param_groups)]
+    return state, groups
+
+
+def _take_over(optimizer, skeleton, keys, pairs):
+    """OPTIMIZER gets what _skeleton() returned elsewhere.  PAIRS get its tensors, still without contents."""
+    state, groups = skeleton
+    own = [[keys[p] for p in group["params"]] for group in optimizer.param_groups]
+    if own != [names for names, _ in groups]:
+        raise ValueError("the ranks' optimizers have different parameters: here "
+                         f"{[len(g) for g in own]} in its groups, elsewhere {[len(names) for names, _ in groups]}.")
+    by_key = {key: p for p, key in keys.items()}
+
+    def maker(p):
+        def make(stand_in):
+            device = "cpu" if stand_in.on_host or p is None else p.device
+            tensor = torch.empty(stand_in.shape, dtype=stand_in.dtype, device=device)
+            pairs.append((stand_in.name, tensor))
+            return tensor
+
+        return make
+
+    optimizer.state.clear()
+    for key, value in state:
+        p = by_key.get(key)
+        optimizer.state[key if p is None else p] = _map(value, _Tensor, maker(p))
+    for group, (_, options) in zip(optimizer.param_groups, groups):
+        first = group["params"][0] if group["params"] else None
+        group.update(_map(options, _Tensor, maker(first)))
+
+
+def broadcast_optimizer_state(optimizer, root_rank, model=None):
+    """OPTIMIZER gets the state and the options of ROOT_RANK's, for the parameters in its order.  The others
+    may have no state, or another.
+
+    One object goes to all ranks, with the structure and everything that is no tensor; then the tensors, by
+    names, for which MODEL gives those of its parameters.  A rank whose optimizer has no state gets gradients
+    of zeros where it has none, as scripts of Horovod expect.  ValueError: LBFGS, or different parameters.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast the state of torch.optim.LBFGS: it belongs to no parameter.")
+    if not optimizer.state:
+        for p in _params(optimizer):
+            if p.requires_grad and p.grad is None:
+                p.grad = torch.zeros_like(p)
+    names = {p: name for name, p in model.named_parameters()} if model is not None else {}
+    keys = {p: names.get(p, i) for i, p in enumerate(_params(optimizer))}
+    pairs = []
+    is_root = basics.rank() == root_rank
+    skeleton = _skeleton(optimizer, keys, pairs) if is_root else None
+    skeleton = objects.broadcast_object(skeleton, root_rank, name="optimizer")
+    if not is_root:
+        _take_over(optimizer, skeleton, keys, pairs)
+    _broadcast(pairs, root_rank)

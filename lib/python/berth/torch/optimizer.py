@@ -1,0 +1,468 @@
+"""DistributedOptimizer: gradients are reduced while backward() still computes others."""
+import contextlib
+import functools
+import warnings
+import weakref
+
+import torch
+
+from ..basics import Adasum, Average, Max, Sum, global_process_set
+from .adasum_optimizer import DeltaOptimizer
+from .collectives import allreduce, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
+from .compression import Compression
+from .handles import synchronize
+
+# Small gradients are begun many at a time: each of a burst costs 5 us, and one that comes alone wakes threads
+# for 20 us.
+BURST_BYTES = 1 << 14
+
+
+# ---- names and groups of parameters ----
+
+def find_duplicates(lst):
+    """The set of those that are in LST more than once."""
+    seen = set()
+    return {x for x in lst if x in seen or seen.add(x)}
+
+
+def _given_names(named_parameters):
+    """{parameter: name} of the pairs that the caller gave."""
+    pairs = list(named_parameters or [])
+    if any(not isinstance(pair, tuple) for pair in pairs):
+        raise ValueError("named_parameters has to be pairs (name, parameter), such as model.named_parameters().")
+    twice = find_duplicates(name for name, _ in pairs)
+    if twice:
+        raise ValueError("the names in named_parameters have to be unique: there is more than one of "
+                         f"{', '.join(sorted(map(str, twice)))}.")
+    return {p: name for name, p in pairs}
+
+
+def _names(optimizer, given):
+    """{parameter: name} of all parameters of OPTIMIZER."""
+    names = {}
+    for i, group in enumerate(optimizer.param_groups):
+        for j, p in enumerate(group["params"]):
+            if given and p not in given:
+                raise ValueError(f"named_parameters has no name for parameter {j} of group {i} of the optimizer, "
+                                 f"of the shape {list(p.shape)}: name all of them, or leave named_parameters out.")
+            names[p] = given[p] if given else f"noname.{i}.{j}"
+    return names
+
+
+def _groups(groups, params):
+    """Lists of those of PARAMS that are reduced together."""
+    if groups is None or groups == 0:
+        return []
+    if isinstance(groups, int) and groups > 0:
+        n = min(groups, len(params))
+        return [params[len(params) * i // n:len(params) * (i + 1) // n] for i in range(n)]
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(g, (list, tuple)) for g in groups):
+        raise ValueError("groups has to be a number of groups, or a list of lists of parameters.")
+    if find_duplicates(p for group in groups for p in group):
+        raise ValueError("a parameter can be in one of the groups only, and once.")
+    known = set(params)
+    return [[p for p in group if p in known] for group in groups]
+
+
+# ---- one gradient ----
+
+def _is_packed(tensor):
+    """Its elements fill its memory, in some order of its dimensions."""
+    expected = 1
+    for stride, n in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape) if n != 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+class _Gradient:
+    """That of PARAM.  SPARSE_DIM: 0 until the ranks agree that it is sparse on one of them."""
+    __slots__ = ("param", "name", "passes", "group", "wait", "sent", "context", "sparse_dim", "strides", "hook",
+                 "bytes")
+
+    def __init__(self, param, name, passes):
+        self.param, self.name, self.passes, self.sparse_dim = param, name, passes, 0
+        self.group = self.wait = self.sent = self.context = self.hook = None
+        self.bytes = param.numel() * param.element_size()
+        self.strides = param.stride() if param.layout is torch.strided and _is_packed(param) else None
+
+    def dense(self):
+        """The gradient, zeros if backward() did not come to it."""
+        grad = self.param.grad
+        if grad is None:
+            grad = self.param.grad = torch.zeros_like(self.param)
+        return grad.to_dense() if grad.is_sparse else grad.detach() if grad.requires_grad else grad
+
+    def sparse(self):
+        grad = self.param.grad
+        if grad is None:
+            rows = self.param.new_zeros((0, *self.param.shape[self.sparse_dim:]))
+            grad = torch.sparse_coo_tensor(rows.new_zeros((self.sparse_dim, 0), dtype=torch.int64), rows,
+                                           self.param.shape)
+        return grad if grad.is_sparse else grad.to_sparse(self.sparse_dim)
+
+    def in_memory(self, tensor):
+        """TENSOR, of the gradient's shape, as its memory has it: that of convolutions may be permuted, on
+        all ranks alike.
+        """
+        if tensor.stride() == self.strides and not tensor.is_contiguous():
+            return tensor.as_strided((tensor.numel(),), (1,))
+        return tensor
+
+    def write(self, out):
+        """OUT is what the gradient has become; it may be its memory."""
+        grad = self.param.grad
+        if out.is_sparse:
+            self.param.grad = out
+        elif grad.is_sparse or self.sparse_dim:
+            self.param.grad = out.to_sparse(self.sparse_dim or grad.sparse_dim())
+        elif out is not grad:
+            grad.detach().copy_(out)
+
+
+class _Group:
+    def __init__(self, members, name):
+        self.members, self.name = members, name
+        self.wait, self.missing = None, len(members)
+
+
+def _on_gradient(reducer, gradient, _):
+    """A hook.  It keeps nothing alive but GRADIENT."""
+    reducer = reducer()
+    if reducer is not None:
+        reducer.arrived(gradient)
+
+
+# ---- all of them ----
+
+class _Reducer:
+    """Begins the reduction of each gradient when it is there, and waits for all of them."""
+
+    def __init__(self, compression, passes, op, predivide, sparse_as_dense, process_set):
+        self.compression, self.passes, self.sparse_as_dense = compression, passes, sparse_as_dense
+        self.arguments = {"op": op, "process_set": process_set}
+        if predivide != 1.0:
+            self.arguments.update(prescale_factor=1 / predivide, postscale_factor=predivide)
+        self.op, self.process_set = op, process_set
+        self.gradients, self.groups, self.frozen = {}, [], {}
+        self.begun = 0  # since the last finish()
+        self.ready, self.ready_bytes = [], 0
+        self.agreed = False  # which gradients are sparse
+
+    def watch(self, names):
+        """The parameters in NAMES; those without gradients once they have some."""
+        for p, name in names.items():
+            if p in self.gradients:
+                continue
+            if not p.requires_grad:
+                self.frozen[p] = name
+                continue
+            self.frozen.pop(p, None)
+            gradient = self.gradients[p] = _Gradient(p, name, self.passes)
+            gradient.hook = p.register_post_accumulate_grad_hook(
+                functools.partial(_on_gradient, weakref.ref(self), gradient))
+
+    def set_groups(self, groups):
+        for i, params in enumerate(groups):
+            members = [self.gradients[p] for p in params if p in self.gradients]
+            if members:
+                self.groups.append(_Group(members, f"group{i}.{members[0].name}"))
+                for gradient in members:
+                    gradient.group = self.groups[-1]
+
+    def __del__(self):
+        for gradient in self.gradients.values():
+            gradient.hook.remove()
+
+    # -- begin --
+
+    def arrived(self, gradient):
+        """backward() has added to GRADIENT."""
+        if gradient.passes <= 0:
+            raise AssertionError(
+                f"backward() came to {gradient.name} more than backward_passes_per_step ({self.passes}) times "
+                "before step(): raise backward_passes_per_step to add up gradients before they are reduced.")
+        gradient.passes -= 1
+        self.begun += 1
+        if gradient.passes:
+            return
+        if not self.agreed and gradient.param.grad.is_sparse:
+            return  # finish() begins it, once it knows how
+        group = gradient.group
+        if group is None or self.is_sent_sparse(gradient):
+            self.ready.append(gradient)
+            self.ready_bytes += gradient.bytes
+            if self.ready_bytes >= BURST_BYTES:
+                self.begin_ready()
+        else:
+            group.missing -= 1
+            if not group.missing:
+                self.begin_group(group)
+
+    def is_sent_sparse(self, gradient):
+        return gradient.sparse_dim and not self.sparse_as_dense
+
+    def begin_ready(self):
+        ready, self.ready, self.ready_bytes = self.ready, [], 0
+        for gradient in ready:
+            self.begin(gradient)
+
+    def begin(self, gradient):
+        if self.is_sent_sparse(gradient):
+            gradient.wait = sparse_allreduce_async(gradient.sparse(), name=gradient.name, op=self.op,
+                                                   process_set=self.process_set)
+            return
+        self.pack(gradient)
+        gradient.wait = allreduce_async_(gradient.in_memory(gradient.sent), name=gradient.name,
+                                         **self.arguments)
+
+    def begin_group(self, group):
+        members = [g for g in group.members if not self.is_sent_sparse(g)]
+        for gradient in members:
+            self.pack(gradient)
+        group.wait = grouped_allreduce_async_([g.in_memory(g.sent) for g in members], name=group.name,
+                                              **self.arguments)
+
+    def pack(self, gradient):
+        gradient.sent = gradient.dense()
+        if self.compression is not Compression.none:
+            gradient.sent, gradient.context = self.compression.compress(gradient.sent)
+
+    # -- end --
+
+    def finish(self):
+        """Each gradient becomes the average (or sum) over the ranks; of a rank without it, zeros count."""
+        if self.frozen:
+            self.watch({p: name for p, name in self.frozen.items() if p.requires_grad})
+        try:
+            self.begin_rest()
+            self.wait()
+        except Exception:
+            self.drop()
+            raise
+        self.forget()
+
+    def begin_rest(self):
+        self.begin_ready()
+        if not self.agreed:
+            self.agree()
+        for group in self.groups:
+            if group.wait is None:
+                self.begin_group(group)
+        for gradient in self.gradients.values():
+            if gradient.wait is None and (gradient.group is None or self.is_sent_sparse(gradient)):
+                self.begin(gradient)
+
+    def agree(self):
+        """Which gradients are sparse, as the first step shows.  Others that are it later are sent dense: a
+        rank that leaves them out could not know.
+        """
+        gradients = self.gradients.values()
+        dims = torch.tensor([g.param.grad.sparse_dim() if g.param.grad is not None and g.param.grad.is_sparse
+                             else 0 for g in gradients], dtype=torch.uint8)
+        if len(dims):
+            dims = allreduce(dims, op=Max, name=f"sparse.{next(iter(gradients)).name}",
+                             process_set=self.process_set)
+        for gradient, dim in zip(gradients, dims.tolist()):
+            gradient.sparse_dim = dim
+        self.agreed = True
+
+    def wait(self):
+        for group in self.groups:
+            handle, group.wait = group.wait, None
+            synchronize(handle)
+        for gradient in self.gradients.values():
+            wait, gradient.wait = gradient.wait, None
+            if callable(wait):
+                gradient.write(wait())
+                continue
+            if wait is not None:
+                synchronize(wait)
+            if gradient.sent is not gradient.param.grad:
+                gradient.write(self.compression.decompress(gradient.sent, gradient.context))
+
+    def drop(self):
+        """An operation failed: those that were begun with it end, too."""
+        for item in [*self.groups, *self.gradients.values()]:
+            with contextlib.suppress(Exception):
+                item.wait() if callable(item.wait) else synchronize(item.wait)
+            item.wait = None
+        self.forget()
+
+    def forget(self):
+        """The next step begins."""
+        self.begun, self.ready, self.ready_bytes = 0, [], 0
+        for gradient in self.gradients.values():
+            gradient.passes, gradient.sent = self.passes, None
+        for group in self.groups:
+            group.missing = sum(not self.is_sent_sparse(g) for g in group.members)
+
+    def is_busy(self):
+        """Operations on gradients are in flight."""
+        return any(item.wait is not None for item in [*self.groups, *self.gradients.values()])
+
+
+# ---- the optimizer ----
+
+class _Distributed:
+    """Comes before the class of the user's optimizer.  Without other ranks _reducer is None."""
+
+    find_duplicates = staticmethod(find_duplicates)
+
+    @property
+    def backward_passes_per_step(self):
+        return self._passes
+
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group)
+        self._parameter_names = {**_names(self, None), **self._parameter_names}
+        if self._reducer is not None:
+            self._reducer.watch(self._parameter_names)
+
+    def load_state_dict(self, *args, **kwargs):
+        if self._reducer is not None:
+            self._reducer.drop()
+        self._synchronized, self._should_synchronize = False, True
+        super().load_state_dict(*args, **kwargs)
+
+    def set_backward_passes_per_step(self, passes):
+        """From the next step on, gradients are reduced when PASSES calls of backward() have come to them."""
+        self._passes = _check_passes(passes)
+        if self._reducer is not None:
+            self._reducer.passes = passes
+            for gradient in self._reducer.gradients.values():
+                gradient.passes = passes
+
+    def synchronize(self):
+        """Wait until all gradients are reduced, to look at them or to clip them before step():
+
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        """
+        if self._reducer is not None:
+            self._reducer.finish()
+            self._synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """step() in it takes the gradients as they are."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure=None):
+        """The step of the user's optimizer, with reduced gradients.
+
+        CLOSURE computes the gradients anew: they are reduced behind each call of it.  The loss that it
+        returns becomes the average over the ranks (with op=Sum the sum), so that all ranks do the same with
+        it.
+        """
+        reducer = self._reducer
+        if reducer is None:
+            return super().step(closure)
+        if self._should_synchronize:
+            if closure is not None:
+                closure = functools.partial(self._reduced, closure)
+            elif self._synchronized and not reducer.begun:
+                warnings.warn("optimizer.step() called without optimizer.skip_synchronize() after "
+                              "optimizer.synchronize(): the gradients are not reduced again.", stacklevel=2)
+            else:
+                reducer.finish()
+        self._synchronized = False
+        return super().step(closure)
+
+    step.hooked = True  # torch need not wrap it: the step of the user's optimizer is
+
+    def _reduced(self, closure):
+        """What CLOSURE returns, for all ranks together."""
+        loss, reducer = closure(), self._reducer
+        reducer.finish()
+        if loss is None:
+            return None
+        tensor = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(loss, dtype=torch.float64)
+        tensor = allreduce(tensor, op=Sum if reducer.op == Sum else Average, name="loss",
+                           process_set=reducer.process_set)
+        return tensor if isinstance(loss, torch.Tensor) else tensor.item()
+
+    def zero_grad(self, *args, **kwargs):
+        """AssertionError: gradients are being reduced."""
+        if self._reducer is not None:
+            if self._reducer.begun and self._reducer.is_busy():
+                raise AssertionError("optimizer.zero_grad() between backward() and optimizer.step() would change "
+                                     "gradients that are being reduced: call step() or synchronize() before.")
+            if self._reducer.begun:
+                self._reducer.forget()
+            self._synchronized = False
+        return super().zero_grad(*args, **kwargs)
+
+    # GradScaler.step() reads this, and then looks for infinite gradients: they have to be reduced by then,
+    # so that all ranks leave out the same steps.
+    @property
+    def _step_supports_amp_scaling(self):
+        if self._reducer is not None and self._should_synchronize and self._reducer.begun:
+            self.synchronize()
+        return self.__dict__.get("_step_supports_amp_scaling",
+                                 getattr(super(), "_step_supports_amp_scaling", False))
+
+
+def _check_passes(passes):
+    if passes < 1:
+        raise ValueError(f"backward_passes_per_step is {passes}: it has to be 1 or more.")
+    return passes
+
+
+def _derive(before, optimizer):
+    """An optimizer that is OPTIMIZER, state, options and hooks alike, of a class with BEFORE in front of it."""
+    cls = type(type(optimizer).__name__, (before, type(optimizer)), {})
+    made = cls.__new__(cls)
+    made.__dict__.update(optimizer.__dict__)
+    made.__dict__.pop("step", None)  # a scheduler's wrapper: it would call the step of OPTIMIZER
+    return made
+
+
+def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
+                         backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0, num_groups=0,
+                         groups=None, sparse_as_dense=False, process_set=global_process_set):
+    """OPTIMIZER, which reduces its gradients over the ranks before each step.
+
+    The result is of a subclass of its class, and has its state; use it instead of OPTIMIZER.  A gradient is
+    reduced as soon as backward() has it.  A rank that has none for a parameter adds zeros.
+
+    NAMED_PARAMETERS: pairs (name, parameter); None: they are numbered.
+    COMPRESSION: what makes gradients smaller on their way (Compression).
+    BACKWARD_PASSES_PER_STEP: backward() comes so often to each parameter before a step.
+    OP: Average, Sum, Min, Max, Product; Adasum: each rank does its step, and these are combined.
+    GRADIENT_PREDIVIDE_FACTOR: an average is divided by it before it is summed, and the rest behind.
+    GROUPS: a number of groups, or lists of parameters: those of one group are reduced together.  NUM_GROUPS
+    is its older name.
+    SPARSE_AS_DENSE: sparse gradients are reduced as dense ones, and are sparse again for the step.
+    PROCESS_SET: the ranks; to others OPTIMIZER stays as it is.
+    """
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor is for op=Average only.")
+    if num_groups != 0:
+        warnings.warn("num_groups is deprecated: use groups.", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    given = _given_names(named_parameters)
+    names = _names(optimizer, given)
+    listed = _groups(groups, [p for p in names if p.requires_grad])
+    _check_passes(backward_passes_per_step)
+    alone = not process_set.included() or process_set.size() == 1
+
+    made = _derive(DeltaOptimizer if op == Adasum and not alone else _Distributed, optimizer)
+    made._parameter_names, made._passes = names, backward_passes_per_step
+    if op == Adasum and not alone:
+        made._compression, made._process_set = compression, process_set
+        return made
+    made._synchronized, made._should_synchronize, made._reducer = False, True, None
+    if not alone:
+        made._reducer = _Reducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
+                                 sparse_as_dense, process_set)
+        made._reducer.watch(names)
+        made._reducer.set_groups(listed)
+    return made
