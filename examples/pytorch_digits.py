@@ -37,7 +37,7 @@ def network():
     return nn.Sequential(nn.Unflatten(1, (1, 8, 8)),
                          nn.Conv2d(1, 16, 3), nn.ReLU(),
                          nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, 10))
+                         nn.Flatten(), nn.Linear(128, 10))
 
 
 def train(model, optimizer, loader, device):

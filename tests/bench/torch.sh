@@ -9,7 +9,6 @@ rounds=${1:-5}
 cd "$ROOT"
 bin=$PEERS/torch/bin
 if [ ! -x "$bin/python" ]; then
-	echo "skipped: Horovod and gloo (no $bin; tests/bench/peers.sh horovod installs them)"
 	bin=$ROOT/build/venv/bin
 	[ -x "$bin/python" ] || { echo "skipped: Berth (no PyTorch; make venv installs it)"; exit 0; }
 fi
@@ -20,8 +19,12 @@ export PATH=$bin:$PATH PYTHONPATH=$ROOT/lib/python PYTHONDONTWRITEBYTECODE=1 BER
 export OMP_NUM_THREADS=1
 
 names=()
-[ ! -x "$bin/horovodrun" ] || names+=(horovod horovod-np1)
-[ ! -x "$bin/torchrun" ] || [ ! -x "$PEERS/torch/bin/python" ] || names+=(gloo)
+if [ -x "$bin/horovodrun" ]; then
+	names+=(horovod horovod-np1)
+else
+	echo "skipped: Horovod (tests/bench/peers.sh horovod builds it)"
+fi
+[ ! -x "$bin/torchrun" ] || names+=(gloo)
 names+=(berth berth-dist berth-np1)
 [ -z "${ONLY:-}" ] || read -r -a names <<< "$ONLY"
 
@@ -36,13 +39,15 @@ program() { # NAME
 	*) echo "torch.sh: no program '$1'" >&2; return 2 ;;
 	esac
 }
+export -f program
+export RUNNER BENCH bin # for it
 
 : > "$logs/values"
 failed=
 for ((i = 0; i < rounds; i++)); do
 	for ((j = 0; j < ${#names[@]}; j++)); do
 		name=${names[(i + j) % ${#names[@]}]}
-		export -f program; export RUNNER BENCH bin
+		# shellcheck disable=SC2016 # for that shell
 		timeout -k 5 120 bash -c 'program "$1"' bash "$name" > "$logs/$name.out" 2> "$logs/$name.err" < /dev/null ||
 			[[ " $failed " = *" $name "* ]] || failed+=" $name"
 		# without the launcher's label

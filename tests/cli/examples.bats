@@ -32,30 +32,33 @@ same_losses() {
 		{ paste "$T/first" "$T/losses"; return 1; }
 }
 
-@test "pytorch_digits learns, and goes on where its last checkpoint is" {
-	options=([1]="" [2]="--fp16-allreduce --gradient-predivide-factor 2" [4]="")
+# Each step has 32 pictures in all, and one learning rate: so the losses are alike, too.
+digits() { # NP
+	example "$1" pytorch_digits --no-cuda --epochs 3 --checkpoint-dir "$T/$1" --batch-size $((32 / $1)) \
+		--lr "0.0$((8 / $1))"
+}
+
+@test "pytorch_digits learns the same with any number of ranks, and goes on where its last checkpoint is" {
 	for np in 1 2 4; do
-		# shellcheck disable=SC2086 # words
-		example $np pytorch_digits --no-cuda --epochs 3 --checkpoint-dir "$T/$np" ${options[np]}
+		digits $np
 		learned 8
-		[ "$(wc -l < "$T/losses")" = 3 ]
+		same_losses
 		says "on 297 digits it never saw"
 		[ "$(cd "$T/$np" && echo *)" = "epoch-0001.pt epoch-0002.pt epoch-0003.pt" ]
 	done
-	before=$(sed -n 2p "$T/losses")
-	rm "$T/4/epoch-0003.pt"
-	example 2 pytorch_digits --no-cuda --epochs 3 --checkpoint-dir "$T/4"
+	rm "$T/2/epoch-0003.pt"
+	digits 2
 	[ "$(grep -c '^epoch' <<< "$output")" = 1 ]
-	says "epoch 3 loss"
-	after=$(grep -o 'loss [0-9.]*' <<< "$output" | cut -d' ' -f2)
-	awk "BEGIN { exit !($after < $before) }" || { echo "$after after a loss of $before"; false; }
+	learned 8
+	sed -i 1,2d "$T/first"
+	same_losses
 }
 
 @test "pytorch_synthetic_benchmark says what each rank does, and all together" {
+	options=([1]="" [2]=--fp16-allreduce [4]=--use-adasum)
 	for np in 1 2 4; do
-		# shellcheck disable=SC2046 # one word, or none
-		example $np pytorch_synthetic_benchmark --no-cuda --batch-size 4 --num-iters 2 --num-warmup-batches 1 \
-			$([ $np = 1 ] || echo --use-adasum)
+		# shellcheck disable=SC2086 # one word, or none
+		example $np pytorch_synthetic_benchmark --no-cuda --batch-size 4 --num-iters 2 ${options[np]}
 		says "$np x CPU" "iter 1: " "img/sec per CPU: "
 		grep -qE "^total img/sec on $np CPU\(s\): [1-9][0-9]*\.[0-9] " <<< "$output"
 	done

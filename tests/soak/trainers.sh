@@ -28,9 +28,9 @@ for name; do
 	ours=$line
 	train "$name" gloo || { failed=$((failed + 1)); continue; }
 	read -r before after <<< "${ours##*: }"
-	result=passed
-	[ "${ours##*: }" = "${line##*: }" ] && awk "BEGIN { exit !($after < $before / 2) }" ||
-		{ result=FAILED; failed=$((failed + 1)); }
+	result=FAILED
+	[ "${ours##*: }" != "${line##*: }" ] || ! awk "BEGIN { exit !($after < $before / 2) }" || result=passed
+	[ "$result" = passed ] || failed=$((failed + 1))
 	printf '%-14s loss %s, then %s; with gloo %s  %s\n' "$name" "$before" "$after" "${line##* }" "$result"
 done
 [ "$failed" = 0 ]
