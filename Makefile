@@ -237,8 +237,15 @@ bench: all
 	@tests/deps bench
 	+@tests/bench/run.sh
 
+# tests/soak/trainers.sh says so if they are not there.
+trainers: build/trainers/installed
+build/trainers/installed: tests/trainers.txt
+	@tests/deps demo
+	@tests/venv.sh build/trainers $<
+
 soak: test-programs venv
 	@tests/deps check
+	-+@$(MAKE) -s trainers
 	+@tests/soak/run.sh
 
 deps:
@@ -304,7 +311,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo demo-torch \
+.PHONY: all unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
