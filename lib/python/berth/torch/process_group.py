@@ -6,6 +6,7 @@ copied, and copied back when the operation is done.
 """
 import atexit
 import ctypes
+import datetime
 import os
 import sys
 
@@ -51,11 +52,10 @@ def _refuse_other_backends(caller):
 
 
 def _options(cls, order, args, named):
-    """An object of CLS: it is the first of ARGS, or NAMED opts, or made of the rest, which are in ORDER."""
-    if args and isinstance(args[0], cls):
-        return args[0]
-    if isinstance(named.get("opts"), cls):
-        return named["opts"]
+    """An object like CLS: it is the first of ARGS, or NAMED opts, or made of the rest, which are in ORDER."""
+    given = args[0] if args else named.get("opts")
+    if hasattr(given, "asyncOp"):
+        return given
     made = cls()
     for name, value in [*zip(order, args), *named.items()]:
         if value is not None and name in _OPTIONS:
@@ -157,9 +157,9 @@ class ProcessGroup(dist.ProcessGroup):
         library.get().berth_set_remove(handle)
         world.leave()
 
-    def splitGroup(self, ranks, timeout=None, opts=None, name=None, desc=None, devices=None):
-        """A group of RANKS of this group, in their order; None: this rank is not in it.  All ranks call it."""
-        ranks = list(ranks)
+    def splitGroup(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
+        """A group of NEW_RANKS of this group, in their order; None: this rank is in none.  All ranks call it."""
+        ranks = list(new_ranks)
         inside = self._my_rank in ranks
         handle = world.split_set(self._handle(), min(ranks) if inside else -1,
                                  ranks.index(self._my_rank) if inside else 0)
@@ -167,9 +167,9 @@ class ProcessGroup(dist.ProcessGroup):
             return None
         world.checked(library.get().berth_init(None))
         part = ProcessGroup(ranks.index(self._my_rank), len(ranks), handle,
-                            timeout or _timedelta(self._timeout_ms), self._store)
-        part._name = name or f"{self._name}:split:{len(self._parts)}:{min(ranks)}"
-        part._desc = desc or f"{self._desc}:split"
+                            timeout or datetime.timedelta(milliseconds=self._timeout_ms), self._store)
+        part._name = group_name or f"{self._name}:split:{len(self._parts)}:{min(ranks)}"
+        part._desc = group_desc or f"{self._desc}:split"
         self._parts.append(part)
         return part
 
