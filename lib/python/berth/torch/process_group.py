@@ -9,6 +9,7 @@ import ctypes
 import datetime
 import os
 import sys
+import types
 
 import torch
 import torch.distributed as dist
@@ -484,6 +485,26 @@ def _same_types(*areas):
     kinds = {area.tensors[0].dtype for area in areas}
     if len(kinds) > 1:
         raise ValueError("the output and the input have different types: " + ", ".join(sorted(map(str, kinds))))
+
+
+# ---- torch.compile ----
+
+def _leave_to_python(*classes):
+    """torch.compile would trace the methods of CLASSES where C++ calls them in a function that it has compiled,
+    as DDP's broadcasts.  (torch.compiler.disable() imports torch._dynamo, which takes seconds.)
+    """
+    from torch._C._dynamo import eval_frame
+    skip = getattr(getattr(eval_frame, "_FrameAction", None), "SKIP", None)
+    if skip is None:
+        return  # not the torch of which this is known
+    strategy = eval_frame._FrameExecStrategy(skip, skip)  # for it, and for all that it calls
+    for each in classes:
+        for function in vars(each).values():
+            if isinstance(function, types.FunctionType):
+                eval_frame.set_code_exec_strategy(function.__code__, strategy)
+
+
+_leave_to_python(ProcessGroup, Work, Done)
 
 
 # ---- at the end of the process ----
