@@ -151,7 +151,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Leave the group.  Operations of this rank that still run end with an error."""
         if self._set is None:
             return
-        handle, self._set = self._set, None
+        handle, self._set, self._store = self._set, None, None
         _groups.remove(self)
         for part in self._parts:
             part.shutdown()

@@ -39,6 +39,13 @@ class Exchange:
             at = end
         return parts
 
+    def part(self):
+        """Rank 0, with whose process the store may end, waits until the others have read all."""
+        if self.rank:
+            self.store.set(f"{self.prefix}/part/{self.rank}", b"")
+        else:
+            self.store.wait([f"{self.prefix}/part/{r}" for r in range(1, self.ranks)])
+
     def bootstrap(self):
         def allgather(_, mine, of_all, n):
             try:
@@ -112,6 +119,7 @@ def join(exchange):
     offers = [offer.decode() for offer in exchange.allgather(_offer(exchange.rank, exchange.ranks).encode())]
     wrong = _wrong(offers)
     if wrong:
+        exchange.part()
         raise failure(wrong)
     config = None
     if not offers[0] or (offers[0].startswith("job ") and len(set(offers)) > 1):
