@@ -133,7 +133,7 @@ def test_groups_can_be_made_anew():
 
 
 def test_torchrun():
-    program = BEGIN + textwrap.dedent("""
+    program = BEGIN + textwrap.dedent(r"""
         begin()
         t = torch.ones(3)
         dist.all_reduce(t)

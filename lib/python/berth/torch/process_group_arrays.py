@@ -8,14 +8,15 @@ from .. import clib
 from . import tensors
 
 _RED = dist.ReduceOp
-_OPS = {op.value: number for op, number in (
+# By hash(), which is the least that Python can ask of one: to compare two takes 0.5 us more.
+OPS = {hash(_RED(op)): number for op, number in (
     (_RED.SUM, clib.SUM), (_RED.AVG, clib.AVG), (_RED.MIN, clib.MIN), (_RED.MAX, clib.MAX),
     (_RED.PRODUCT, clib.PRODUCT), (_RED.BAND, clib.BAND), (_RED.BOR, clib.BOR), (_RED.BXOR, clib.BXOR))}
 
 
 def reduction(op):
     """libberth's number of OP, a ReduceOp, and what to prescale by, or None."""
-    found = _OPS.get(op.op.value)
+    found = OPS.get(hash(op))
     if found is not None:
         return found, None
     if op == _RED.PREMUL_SUM:
