@@ -2,9 +2,11 @@
 order: runner -np N python3 -m pytest lib/python/tests/test_process_group.py
 """
 import datetime
+import gc
 import os
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -448,6 +450,28 @@ def test_a_work_that_nobody_waits_for():
     for _ in range(100):
         dist.all_reduce(torch.ones(1000), async_op=True)
     dist.barrier()
+
+
+def test_nothing_remains_of_works_and_futures():
+    def used():
+        gc.collect()
+        return sum(isinstance(thing, (c10d.Work, torch.Tensor, torch._C.Future)) for thing in gc.get_objects())
+
+    def use():
+        t = torch.ones(3)
+        for wait in (lambda work: work.wait(), lambda work: work.get_future().wait(), lambda work: work.get_future()):
+            wait(dist.all_reduce(t, async_op=True))
+        dist.barrier()
+
+    use()
+    kept = weakref.ref(dist.all_reduce(torch.ones(3), async_op=True))
+    for _ in range(50):
+        use()
+    before = used()
+    for _ in range(50):
+        use()
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()  # the thread has come to what was before
+    assert used() <= before + 3 and kept() is None
 
 
 def test_nothing_goes_through_gloo():

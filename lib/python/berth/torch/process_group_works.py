@@ -159,7 +159,10 @@ class Completer:
         self.changed.notify_all()
         if self.is_inside:
             self.is_inside = False
-            self._message(kind=clib.SEND)
+            try:
+                self._message(kind=clib.SEND)
+            except HorovodInternalError:
+                pass  # the world has ended, and so have all operations
 
     def _message(self, **fields):
         at = library.get().berth_rank()
@@ -204,6 +207,7 @@ class Completer:
             self.works.remove(work)
             self.changed.notify_all()
         work.base.set_result(None)
+        work.base = None
 
 
 def _error_of(result):
