@@ -197,7 +197,8 @@ def test_uneven_all_gather(how):
 def test_all_gather_coalesced():
     outs = [[torch.empty(2), torch.empty(3)] for _ in range(SIZE)]
     dist.all_gather_coalesced(outs, [torch.full((2,), float(RANK)), torch.full((3,), RANK + 10.0)])
-    assert [[t.tolist() for t in of] for of in outs] == [[[float(r)] * 2, [r + 10.0] * 3] for r in range(SIZE)]
+    wanted = [[[float(r)] * 2, [r + 10.0] * 3] for r in range(SIZE)]
+    assert [[t.tolist() for t in of] for of in outs] == wanted
 
 
 def test_gather_and_scatter(how):
@@ -214,7 +215,8 @@ def test_gather_and_scatter(how):
 def test_all_to_all(how):
     out, given = torch.empty(SIZE * 2), torch.arange(SIZE * 2.0) + 100 * RANK
     how(dist.all_to_all_single, out, given)
-    assert out.view(SIZE, 2).tolist() == [[100 * r + 2.0 * RANK, 100 * r + 2.0 * RANK + 1] for r in range(SIZE)]
+    wanted = [[100 * r + 2.0 * RANK, 100 * r + 2.0 * RANK + 1] for r in range(SIZE)]
+    assert out.view(SIZE, 2).tolist() == wanted
     go, come = [RANK + r for r in range(SIZE)], [r + RANK for r in range(SIZE)]
     out = torch.empty(sum(come), 3)
     how(dist.all_to_all_single, out, torch.full((sum(go), 3), float(RANK)), come, go)
@@ -423,7 +425,7 @@ def test_a_future_does_not_wait():
     done = threading.Event()
     future.then(lambda f: done.set())
     assert not future.done() and not work.is_completed()
-    others = dist.all_reduce(late, group=_own(), async_op=True).get_future()  # of another group, and done before
+    others = dist.all_reduce(late, group=_own(), async_op=True).get_future()  # of another group: done before
     assert others.wait()[0].tolist() == [1.0] * 3 and not future.done()
     with pytest.raises(dist.DistBackendError, match="not done"):
         work.wait(datetime.timedelta(seconds=0.05))
@@ -455,11 +457,13 @@ def test_a_work_that_nobody_waits_for():
 def test_nothing_remains_of_works_and_futures():
     def used():
         gc.collect()
-        return sum(isinstance(thing, (c10d.Work, torch.Tensor, torch._C.Future)) for thing in gc.get_objects())
+        kinds = (c10d.Work, torch.Tensor, torch._C.Future)
+        return sum(isinstance(thing, kinds) for thing in gc.get_objects())
 
     def use():
         t = torch.ones(3)
-        for wait in (lambda work: work.wait(), lambda work: work.get_future().wait(), lambda work: work.get_future()):
+        for wait in (lambda work: work.wait(), lambda work: work.get_future().wait(),
+                     lambda work: work.get_future()):
             wait(dist.all_reduce(t, async_op=True))
         dist.barrier()
 
@@ -470,7 +474,7 @@ def test_nothing_remains_of_works_and_futures():
     before = used()
     for _ in range(50):
         use()
-    dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()  # the thread has come to what was before
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()  # the thread has done what was before
     assert used() <= before + 3 and kept() is None
 
 
@@ -488,7 +492,8 @@ def test_functional_collectives():
     assert funcol.reduce_scatter_tensor(t, "avg", 0, group).tolist() == [[total / SIZE] * 2]
     assert funcol.all_to_all_single(t, None, None, group)[:, 0].tolist() == list(range(SIZE))
     assert funcol.broadcast(t, 0, group).tolist() == [[0.0] * 2] * SIZE
-    assert [x.tolist() for x in funcol.all_reduce_coalesced([t[0], t[0]], "max", group)] == [[SIZE - 1.0] * 2] * 2
+    outs = funcol.all_reduce_coalesced([t[0], t[0]], "max", group)
+    assert [x.tolist() for x in outs] == [[SIZE - 1.0] * 2] * 2
     outs = funcol.all_gather_into_tensor_coalesced([t[0], t[0]], group)
     assert all(x.view(SIZE, 2)[:, 0].tolist() == list(range(SIZE)) for x in outs)
     outs = funcol.reduce_scatter_tensor_coalesced([t, t], "sum", [0, 0], group)

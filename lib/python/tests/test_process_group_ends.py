@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -17,6 +18,8 @@ pytestmark = pytest.mark.skipif(SIZE > 1, reason="these start ranks of their own
 TREE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
 RUNNER = os.environ.get("RUNNER", os.path.join(TREE, "build", "bin", "runner"))
 BEGIN = """
+import faulthandler
+faulthandler.dump_traceback_later(50)
 import os, signal, sys, threading, time
 from datetime import timedelta
 import torch, torch.distributed as dist
@@ -46,9 +49,9 @@ def tell(key):
 def environment(**more):
     """Without what a launcher of these tests may have set."""
     kept = {k: v for k, v in os.environ.items()
-            if not k.startswith(("BERTH_", "PMI", "OMPI_", "SLURM_")) or k in ("BERTH_LIBRARY", "BERTH_TIMEOUT")}
-    kept.update(PYTHONPATH=os.path.join(TREE, "lib", "python"), PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1",
-                TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore", **more)
+            if not k.startswith(("BERTH_", "PMI", "OMPI_", "SLURM_")) or k == "BERTH_LIBRARY"}
+    kept.update(PYTHONPATH=os.path.join(TREE, "lib", "python"), PYTHONDONTWRITEBYTECODE="1",
+                OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore", **more)
     return kept
 
 
@@ -59,24 +62,27 @@ def free_port():
 
 
 def start(ranks, program, limit_s=60, **env):
-    """What RANKS processes of PROGRAM print: a list of (status, output)."""
+    """What RANKS processes of PROGRAM print: a list of (status, output).  Those that are late are killed."""
     shared = dict(WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(),
                   PORTS=" ".join(free_port() for _ in range(4)))
     program = BEGIN + textwrap.dedent(program)
-    started = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, env=environment(RANK=str(r), LOCAL_RANK=str(r), **shared, **env))
+    started = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True,
+                                env=environment(RANK=str(r), LOCAL_RANK=str(r), **shared, **env))
                for r in range(ranks)]
+    late = threading.Timer(limit_s, lambda: [p.kill() for p in started])
+    late.start()
     try:
-        return [(p.wait(), out) for p, out in [(p, p.communicate(timeout=limit_s)[0]) for p in started]]
+        return [(p.wait(), out) for p, out in [(p, p.communicate()[0]) for p in started]]
     finally:
+        late.cancel()
         for p in started:
             p.kill()
             p.wait()
 
 
 def fine(results):
-    for status, out in results:
-        assert status == 0, out
+    assert all(status == 0 for status, _ in results), results
     return [out for _, out in results]
 
 
@@ -197,8 +203,8 @@ def test_a_world_of_other_ranks():
         berth.init(comm=Alone())
         error(begin)
     """)):
-        assert out.startswith("DistBackendError: berth: rank 0 of 2 of torch.distributed is rank 0 of 1 of berth: "
-                              "give both the same ranks, or call init_process_group() first")
+        assert out.startswith("DistBackendError: berth: rank 0 of 2 of torch.distributed is rank 0 of 1 of "
+                              "berth: give both the same ranks, or call init_process_group() first")
 
 
 def test_a_berth_group_beside_a_default_one_of_gloo():
@@ -211,8 +217,9 @@ def test_a_berth_group_beside_a_default_one_of_gloo():
         dist.all_reduce(t, group=part)
         print(t.tolist())
     """)):
-        assert out.splitlines()[0].startswith("DistBackendError: berth: a group of some ranks needs a world of all")
-        assert out.splitlines()[1] == "[2.0, 2.0, 2.0]"
+        first, second = out.splitlines()
+        assert first.startswith("DistBackendError: berth: a group of some ranks needs a world of all")
+        assert second == "[2.0, 2.0, 2.0]"
 
 
 # ---- failures ----
@@ -271,7 +278,8 @@ def lost(what):
 
 
 def test_a_lost_rank():
-    lines = lost("""works = [dist.irecv(t, 1, group=groups[0]), dist.all_reduce(t, group=groups[1], async_op=True)]
+    lines = lost("""works = [dist.irecv(t, 1, group=groups[0])]
+        works.append(dist.all_reduce(t, group=groups[1], async_op=True))
         future = dist.all_reduce(t, group=groups[2], async_op=True).get_future()
         error(dist.all_reduce, t); error(future.wait)
         for work in works: error(work.wait)""")

@@ -1,5 +1,5 @@
-"""What PyTorch builds on a process group, over berth's: DDP, ZeRO, FSDP, DTensor, checkpoints.  Each rank of a job
-runs these in one order: runner -np N python3 -m pytest lib/python/tests/test_process_group_training.py
+"""What PyTorch builds on a process group, over berth's: DDP, ZeRO, FSDP, DTensor, checkpoints.  Each rank of
+a job runs these in one order: runner -np N python3 -m pytest lib/python/tests/test_process_group_training.py
 """
 import copy
 import datetime

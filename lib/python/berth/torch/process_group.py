@@ -159,8 +159,10 @@ class ProcessGroup(dist.ProcessGroup):
         library.get().berth_set_remove(handle)
         world.leave()
 
-    def splitGroup(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
-        """A group of NEW_RANKS of this group, in their order; None: this rank is in none.  All ranks call it."""
+    def splitGroup(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None,
+                   device_types=None):
+        """A group of NEW_RANKS of this group, in their order; None: this rank is in none.  All ranks call it.
+        """
         ranks = list(new_ranks)
         inside = self._my_rank in ranks
         handle = world.split_set(self._handle(), min(ranks) if inside else -1,
@@ -191,8 +193,9 @@ class ProcessGroup(dist.ProcessGroup):
     def _plain(self, opts, kept, results, kind, type_, op, in_, out, count, root=0, finish=None):
         """One operation with these fields alone."""
         if self._batch is not None or self._set is None:
-            return self._do(opts, kept, results, [{"kind": kind, "type": type_, "op": op, "in_": in_, "out": out,
-                                                   "count": count, "root": root}], finish)
+            fields = {"kind": kind, "type": type_, "op": op, "in_": in_, "out": out, "count": count,
+                      "root": root}
+            return self._do(opts, kept, results, [fields], finish)
         call = library.submit_plain if opts.asyncOp else library.run_plain
         try:
             operation = call(kept, kind, type_, op, in_, out, count, None, self._set, root, self._limit(opts))
@@ -263,8 +266,8 @@ class ProcessGroup(dist.ProcessGroup):
             plain = arrays.plain(tensor)
             kept.append(plain)
             finishes.append((tensor, plain))
-            operations.append(dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.ALLREDUCE, count=plain.numel(),
-                                   in_=plain.data_ptr(), out=plain.data_ptr()))
+            operations.append(dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.ALLREDUCE,
+                                   count=plain.numel(), in_=plain.data_ptr(), out=plain.data_ptr()))
         return self._do(opts, kept, tensors, operations, lambda: [arrays.restore(*each) for each in finishes])
 
     def reduce(self, tensors, *args, **named):
@@ -299,7 +302,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, *args, **named):
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
-        return self._reduce_scatters(opts, [(output, [input], None) for output, input in zip(outputs, inputs)])
+        return self._reduce_scatters(opts, [(o, [i], None) for o, i in zip(outputs, inputs)])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -429,13 +432,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     def alltoall(self, outputs, inputs, *args, **named):
         opts = _options(c10d.AllToAllOptions, ("timeout",), args, named)
-        return self._alltoall(opts, outputs, inputs, [t.numel() for t in outputs], [t.numel() for t in inputs])
+        return self._alltoall(opts, outputs, inputs, [t.numel() for t in outputs],
+                              [t.numel() for t in inputs])
 
     def _elements(self, tensor, splits):
         rows = tensor.shape[0] if tensor.dim() else 1
         if not splits:
             if rows % self._my_size:
-                raise ValueError(f"all_to_all: {rows} rows cannot be split among {self._my_size} ranks evenly.")
+                raise ValueError(f"all_to_all: {rows} rows cannot be split evenly among {self._my_size} "
+                                 "ranks.")
             splits = [rows // self._my_size] * self._my_size
         if sum(splits) != rows or len(splits) != self._my_size:
             raise ValueError(f"all_to_all: the splits {list(splits)} are not those of {rows} rows among "
@@ -461,8 +466,9 @@ class ProcessGroup(dist.ProcessGroup):
         tensor, = _list(tensors)
         kind, words = element(tensor)
         area = Area([tensor])
-        return self._do(None, area, [tensor], [{"kind": clib.SEND, "type": kind, "in_": area.address, "root": dst,
-                                                "tag": tag, "count": tensor.numel() * words}])
+        fields = {"kind": clib.SEND, "type": kind, "in_": area.address, "root": dst, "tag": tag,
+                  "count": tensor.numel() * words}
+        return self._do(None, area, [tensor], [fields])
 
     def recv(self, tensors, src, tag=0):
         tensor, = _list(tensors)
@@ -484,14 +490,15 @@ _PLAIN = {"kind", "type", "op", "in_", "out", "count", "root"}
 def _same_types(*areas):
     kinds = {area.tensors[0].dtype for area in areas}
     if len(kinds) > 1:
-        raise ValueError("the output and the input have different types: " + ", ".join(sorted(map(str, kinds))))
+        raise ValueError("the output and the input have different types: "
+                         + ", ".join(sorted(map(str, kinds))))
 
 
 # ---- torch.compile ----
 
 def _leave_to_python(*classes):
-    """torch.compile would trace the methods of CLASSES where C++ calls them in a function that it has compiled,
-    as DDP's broadcasts.  (torch.compiler.disable() imports torch._dynamo, which takes seconds.)
+    """torch.compile would trace the methods of CLASSES where C++ calls them in a function that it has
+    compiled, as DDP's broadcasts.  (torch.compiler.disable() imports torch._dynamo, which takes seconds.)
     """
     from torch._C._dynamo import eval_frame
     skip = getattr(getattr(eval_frame, "_FrameAction", None), "SKIP", None)

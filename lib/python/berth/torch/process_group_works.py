@@ -123,8 +123,8 @@ class Work(dist.Work):
 
 
 class Completer:
-    """A thread that waits for the operations of which somebody has a Future.  While it is in libberth, it hears
-    of another one by a message of this rank to itself.
+    """A thread that waits for the operations of which somebody has a Future.  While it is in libberth, it
+    hears of another one by a message of this rank to itself.
     """
     TAG = 2 ** 64 - 1
 

@@ -104,11 +104,11 @@ def _wrong(offers):
     inside = [offer.startswith("in ") for offer in offers]
     for rank, offer in enumerate(offers):
         if inside[rank] and offer != f"in {rank} of {len(offers)}":
-            return (f"rank {rank} of {len(offers)} of torch.distributed is rank {offer[3:]} of berth: give both "
-                    "the same ranks, or call init_process_group() first")
+            return (f"rank {rank} of {len(offers)} of torch.distributed is rank {offer[3:]} of berth: give "
+                    "both the same ranks, or call init_process_group() first")
     if any(inside) and not all(inside):
-        return (f"berth is initialized, but not on rank {inside.index(False)}: initialize it on all ranks before "
-                "init_process_group(), or on none")
+        return (f"berth is initialized, but not on rank {inside.index(False)}: initialize it on all ranks "
+                "before init_process_group(), or on none")
     return None
 
 
@@ -131,8 +131,8 @@ def join_again():
     """One more user of the world, for a group of some ranks."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if (library.get().berth_rank(), library.get().berth_size()) != (rank, ranks):
-        raise failure("a group of some ranks needs a world of all: make a group of all ranks with the backend "
-                      '"berth" first, or call berth.torch.init()')
+        raise failure("a group of some ranks needs a world of all: make a group of all ranks with the "
+                      'backend "berth" first, or call berth.torch.init()')
     checked(library.get().berth_init(None))
 
 
