@@ -31,7 +31,7 @@ def make(options, backend_options):
     """What torch.distributed calls for each new group."""
     _refuse_other_backends(sys._getframe(2))
     everyone = not options.global_ranks_in_group
-    exchange = world.Exchange(options.store, options.group_id, options.group_rank, options.group_size)
+    exchange = world.Exchange(options.store, options.group_rank, options.group_size)
     if everyone or (dist.is_initialized() and options.group_size == dist.get_world_size()):
         world.join(exchange)
     else:

@@ -1,23 +1,18 @@
 """The ranks of torch.distributed as libberth's: the world, and a set of its own for each group."""
 import ctypes
 import os
-import threading
 
 import torch.distributed as dist
 
 from .. import clib, library
 from ..errors import HorovodInternalError
 
-_lock = threading.Lock()
-_turns = {}  # group's id: how often it was made, so that no key of a store is used twice
-
 
 class Exchange:
     """An allgather over a STORE of torch, of all RANKS, as a bootstrap of libberth."""
 
-    def __init__(self, store, group_id, rank, ranks):
-        with _lock:
-            turn = _turns[group_id] = _turns.get(group_id, 0) + 1
+    def __init__(self, store, rank, ranks):
+        turn = store.add(f"berth/turn/{rank}", 1)  # a store may remain when its group is made anew
         self.store, self.rank, self.ranks, self.prefix = store, rank, ranks, f"berth/{turn}"
         self.calls, self.error = 0, None
 
