@@ -1,6 +1,7 @@
 """libberth: where its file is, operations that are run or submitted, and what they raise."""
 import os
 import threading
+import time
 from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, sizeof
 
 from . import clib
@@ -13,6 +14,7 @@ FILE = f"libberth.so.{VERSION}"
 SLICE_MS = 100
 
 _lock = threading.Lock()
+_collecting = threading.Lock()
 _library = None
 
 
@@ -118,18 +120,28 @@ class Operation:
         """It has come to its end, whatever that is."""
         return self.request is None or _poll(self.request) != clib.BUSY
 
-    def wait(self):
-        """Until it is done; raise what went wrong, once.  It goes on if this is interrupted."""
+    def wait(self, limit_s=None):
+        """Until it is done; raise what went wrong, once.  It goes on if this is interrupted.  False: LIMIT_S
+        seconds were not enough.
+        """
         if self.request is not None:
-            result = _wait(self.request, SLICE_MS)
+            until = None if limit_s is None else time.monotonic() + limit_s
+            result = _wait(self.request, SLICE_MS if until is None else _slice_before(until))
             while result == clib.BUSY:
-                result = _wait(self.request, SLICE_MS)
+                if until is not None and time.monotonic() >= until:
+                    return False
+                result = _wait(self.request, SLICE_MS if until is None else _slice_before(until))
             self.request = self.kept = None
             check(result)
+        return True
 
     def __del__(self):
         if self.request is not None:
             _leave(self.request, self.kept)
+
+
+def _slice_before(until):
+    return max(0, min(SLICE_MS, int((until - time.monotonic()) * 1000) + 1))
 
 
 _left = []  # (request, kept) of operations for which nobody waits: they still use their memory
@@ -143,10 +155,15 @@ def _leave(request, kept):
 
 def collect():
     """Forget those that nobody waits for, and that are done."""
-    for entry in list(_left):
-        if _poll(entry[0]) != clib.BUSY:
-            _left.remove(entry)
-            _wait(entry[0], 0)
+    if not _collecting.acquire(blocking=False):
+        return  # another thread is at it, or this one: to forget may end others
+    try:
+        for entry in list(_left):
+            if _poll(entry[0]) != clib.BUSY:
+                _left.remove(entry)
+                _wait(entry[0], 0)
+    finally:
+        _collecting.release()
 
 
 def run(kept, **fields):

@@ -1,0 +1,104 @@
+"""Tensors of torch.distributed as libberth's arrays: one address for a list of them, and their reductions."""
+import ctypes
+
+import torch
+import torch.distributed as dist
+
+from .. import clib
+from . import tensors
+
+_RED = dist.ReduceOp
+# By hash(), which is the least that Python can ask of one: to compare two takes 0.5 us more.
+OPS = {hash(_RED(op)): number for op, number in (
+    (_RED.SUM, clib.SUM), (_RED.AVG, clib.AVG), (_RED.MIN, clib.MIN), (_RED.MAX, clib.MAX),
+    (_RED.PRODUCT, clib.PRODUCT), (_RED.BAND, clib.BAND), (_RED.BOR, clib.BOR), (_RED.BXOR, clib.BXOR))}
+
+
+def reduction(op):
+    """libberth's number of OP, a ReduceOp, and what to prescale by, or None."""
+    found = OPS.get(hash(op))
+    if found is not None:
+        return found, None
+    if op == _RED.PREMUL_SUM:
+        return clib.SUM, ctypes.c_double(float(op.factor))
+    raise ValueError(f"berth has no reduction {op.op}.")
+
+
+def fields_of_sum(tensor, op):
+    """The fields "type", "op" and "prescale" to add elements as TENSOR has."""
+    number, scale = reduction(op)
+    if tensor.dtype in tensors.PAIRS and number not in (clib.SUM, clib.AVG):
+        raise ValueError(f"{tensor.dtype} has no {op.op}: only sums and averages.")
+    fields = {"type": tensors.TYPES.get(tensors.PAIRS.get(tensor.dtype, tensor.dtype)), "op": number}
+    if fields["type"] is None:
+        tensors.type_of(tensor)  # says so
+    if scale is not None:
+        fields["prescale"] = scale
+    return fields
+
+
+def element(tensor):
+    """libberth's type to move TENSOR in, and the number of those in one element.  A type that it does not
+    know goes as bytes.
+    """
+    known = tensors.TYPES.get(tensor.dtype)
+    if known is not None:
+        return known, 1
+    part = tensors.PAIRS.get(tensor.dtype)
+    if part is not None:
+        return tensors.TYPES[part], 2
+    return clib.U8, tensor.element_size()
+
+
+class Area:
+    """The memory of TENSORS, of one type, side by side.  An output is put there by restore()."""
+    __slots__ = ("tensors", "flat", "address")
+
+    def __init__(self, list_of_tensors, is_output=False):
+        self.tensors, self.flat = list_of_tensors, None
+        first = list_of_tensors[0]
+        if any(t.dtype != first.dtype for t in list_of_tensors):
+            raise ValueError("the tensors of one operation have different types: "
+                             + ", ".join(sorted({str(t.dtype) for t in list_of_tensors})))
+        self.address = self._address()
+        if self.address is None:
+            if is_output:
+                self.flat = torch.empty(sum(t.numel() for t in list_of_tensors), dtype=first.dtype)
+            else:
+                self.flat = torch.cat([_on_host(t).reshape(-1) for t in list_of_tensors])
+            self.address = self.flat.data_ptr()
+
+    def _address(self):
+        """Where they begin, if they follow one another in memory; else None."""
+        begin = end = None
+        for t in self.tensors:
+            if not t.numel():
+                continue
+            if t.layout is not torch.strided or not t.is_cpu or not t.is_contiguous() or t.is_conj() \
+                    or t.is_neg() or end not in (None, t.data_ptr()):
+                return None
+            begin = t.data_ptr() if begin is None else begin
+            end = t.data_ptr() + t.numel() * t.element_size()
+        return begin or 0
+
+    @property
+    def restore(self):
+        """What puts an output where it belongs; None: it is there."""
+        return None if self.flat is None else self._restore
+
+    def _restore(self):
+        with torch.no_grad():
+            parts = self.flat.split([t.numel() for t in self.tensors])
+            for tensor, part in zip(self.tensors, parts):
+                tensor.copy_(part.view(tensor.shape))
+
+
+def _on_host(tensor):
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided or not tensor.is_cpu:
+        tensor = tensors.plain(tensor)  # refuses it, or warns and copies
+    return tensor.resolve_conj().resolve_neg()
+
+
+def counts(numbers):
+    return (ctypes.c_uint64 * len(numbers))(*numbers)

@@ -1,0 +1,221 @@
+"""What torch.distributed waits for: Works, and Futures of those that were asked for one."""
+import ctypes
+import threading
+
+import torch
+import torch.distributed as dist
+
+from .. import clib, library
+from ..errors import HorovodInternalError
+from .process_group_world import as_failure, failure
+
+
+class Done(dist.Work):
+    """What was done before the call returned."""
+
+    def wait(self, timeout=None):
+        return True
+
+    def synchronize(self):
+        pass
+
+    def is_completed(self):
+        return True
+
+    def is_success(self):
+        return True
+
+    def exception(self):
+        return None
+
+    def result(self):
+        return []
+
+    def get_future(self):
+        future = torch.futures.Future()
+        future.set_result([])
+        return future
+
+
+class Work(dist.Work):
+    """OPERATION of the library, whose outputs are TENSORS.  FINISH, once it is done, puts there what it left
+    elsewhere.  SOURCE, a c_int: the rank in the group that a message came from.
+
+    One thread at a time may use an operation: the one that waits, or, once there is a Future, the thread of
+    Completer.
+    """
+
+    def __init__(self, operation, tensors, finish=None, source=None):
+        super().__init__()
+        self.operation, self.tensors, self.finish, self.source = operation, tensors, finish, source
+        self.error = self.future = self.base = None
+
+    def _end(self, error=None):
+        """The operation has come to its end."""
+        self.operation, self.error = None, error
+        if error is None and self.finish is not None:
+            self.finish()
+        self.finish = None
+
+    def _wait_here(self, limit_s):
+        """False: it is not done after LIMIT_S seconds."""
+        error = None
+        try:
+            if not self.operation.wait(limit_s):
+                return False
+        except Exception as e:
+            error = as_failure(e)
+        self._end(error)
+        return True
+
+    def wait(self, timeout=None):
+        """Until it is done, at most TIMEOUT (a timedelta).  DistBackendError: what went wrong."""
+        if self.operation is not None:
+            limit_s = timeout.total_seconds() if timeout is not None else 0
+            limit_s = limit_s if limit_s > 0 else None
+            done = self._wait_here(limit_s) if self.future is None else completer.wait(self, limit_s)
+            if not done:
+                raise failure(f"the operation is not done after {limit_s} s; it goes on")
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def is_completed(self):
+        if self.operation is not None and self.future is None and self.operation.is_done():
+            self._wait_here(None)
+        return self.operation is None
+
+    def is_success(self):
+        return self.is_completed() and self.error is None
+
+    def exception(self):
+        return self.error
+
+    def result(self):
+        return self.tensors
+
+    def source_rank(self):
+        return self.source.value if self.source is not None else -1
+
+    _source_rank = source_rank
+
+    def get_future(self):
+        """Of the tensors.  It does not wait."""
+        if self.future is None:
+            self.base = torch.futures.Future()
+            # Only an exception in a callback makes a Future fail for those who wait in C++.
+            future = self.base.then(self._value)
+            if self.is_completed():
+                self.base.set_result(None)
+            else:
+                self.future = future
+                completer.add(self)
+            self.future = future
+        return self.future
+
+    def _value(self, _):
+        if self.error is not None:
+            raise self.error
+        return self.tensors
+
+
+class Completer:
+    """A thread that waits for the operations of which somebody has a Future.  While it is in libberth, it
+    hears of another one by a message of this rank to itself.
+    """
+    TAG = 2 ** 64 - 1
+
+    def __init__(self):
+        self.changed, self.works, self.thread, self.stopped = threading.Condition(), [], None, False
+        self.is_inside = False  # in berth_wait_any()
+        self.bell = None  # the message that it waits for
+        self.nothing = ctypes.c_uint8()  # where that message would go
+
+    def add(self, work):
+        with self.changed:
+            self.works.append(work)
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._run, name="berth-futures", daemon=True)
+                self.thread.start()
+            self._ring()
+
+    def wait(self, work, limit_s):
+        """Until WORK is done.  False: it is not after LIMIT_S."""
+        with self.changed:
+            return self.changed.wait_for(lambda: work.operation is None, limit_s)
+
+    def stop(self):
+        """End the thread.  Futures of what still runs are never done."""
+        with self.changed:
+            self.stopped, thread = True, self.thread
+            self._ring()
+        if thread is not None:
+            thread.join()
+
+    def _ring(self):
+        self.changed.notify_all()
+        if self.is_inside:
+            self.is_inside = False
+            try:
+                self._message(kind=clib.SEND)
+            except HorovodInternalError:
+                pass  # the world has ended, and so have all operations
+
+    def _message(self, **fields):
+        at = library.get().berth_rank()
+        return library.submit(None, clib.desc(type=clib.U8, root=at, tag=self.TAG, timeout_ms=-1, **fields))
+
+    def _run(self):
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.works or self.stopped)
+                if self.stopped:
+                    return
+                works = list(self.works)
+                self._hang_bell()
+                self.is_inside = True
+            self._wait_any(works)
+
+    def _hang_bell(self):
+        if self.bell is None:
+            try:
+                self.bell = self._message(kind=clib.RECV, out=ctypes.addressof(self.nothing))
+            except HorovodInternalError:
+                pass  # the world has ended, and so have all operations
+
+    def _wait_any(self, works):
+        """Until one of WORKS is done, or the bell has rung."""
+        operations = [work.operation for work in works] + ([self.bell] if self.bell else [])
+        requests = (ctypes.c_void_p * len(operations))(*[operation.request for operation in operations])
+        which = ctypes.c_size_t(len(requests))
+        result = library.get().berth_wait_any(requests, len(requests), -1, ctypes.byref(which))
+        if which.value == len(requests):
+            library.check(result)
+        operation = operations[which.value]
+        operation.request = operation.kept = None
+        error = _error_of(result)
+        if operation is self.bell:
+            self.bell = None
+            return
+        work = works[which.value]
+        work._end(error)
+        with self.changed:
+            self.is_inside = False
+            self.works.remove(work)
+            self.changed.notify_all()
+        work.base.set_result(None)
+        work.base = None
+
+
+def _error_of(result):
+    try:
+        library.check(result)
+    except Exception as e:
+        return as_failure(e)
+    return None
+
+
+completer = Completer()

@@ -1,0 +1,22 @@
+"""The name "berth" for torch.distributed.init_process_group(), also as torch's entry point at its import.
+
+An exception here would break every `import torch`: so nothing here needs libberth or berth.torch.
+"""
+import logging
+
+NAME = "berth"
+
+
+def _make(options, backend_options):
+    from .torch.process_group import make
+    return make(options, backend_options)
+
+
+def register():
+    """Tell torch.distributed of the backend.  It may be called again, and raises nothing."""
+    try:
+        import torch.distributed as dist
+        if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
+            dist.Backend.register_backend(NAME, _make, extended_api=True, devices=["cpu"])
+    except Exception as e:
+        logging.getLogger(__name__).warning("berth: torch.distributed gets no backend %r: %s", NAME, e)
