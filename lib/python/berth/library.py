@@ -22,7 +22,7 @@ _library = None
 
 def places():
     """The files to try, in this order."""
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.dirname(os.path.realpath(__file__))
     if os.environ.get("BERTH_LIBRARY"):
         return [os.environ["BERTH_LIBRARY"]]
     tree = os.path.join(here, "..", "..", "..")

@@ -10,6 +10,7 @@ It makes the backend "berth" of torch.distributed known, too.
 from .. import *  # noqa: F401,F403
 from .. import __all__ as _common
 from .. import __version__  # noqa: F401
+from .. import torch_backend as _backend
 from . import elastic
 from .collectives import (allgather, allgather_async, allreduce, allreduce_, allreduce_async,
                           allreduce_async_, alltoall, alltoall_async, barrier, broadcast, broadcast_,
@@ -22,6 +23,8 @@ from .functions import broadcast_optimizer_state, broadcast_parameters
 from .handles import poll, synchronize
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm
+
+_backend.register()
 
 __all__ = [*_common, "Compression", "DistributedOptimizer", "SyncBatchNorm", "allgather", "allgather_async",
            "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",

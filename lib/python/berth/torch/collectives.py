@@ -251,7 +251,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
         where, what = synchronize(indices), synchronize(values)
         if op == Average:
             what = what / ranks
-        return torch.sparse_coo_tensor(where.t(), what, tensor.size()).coalesce()
+        return torch.sparse_coo_tensor(where.t(), what, tensor.size(), check_invariants=False).coalesce()
 
     return wait
 
@@ -339,8 +339,8 @@ def _splits(tensor, splits, ranks):
     if len(parts) != ranks:
         raise ValueError(f"splits has {len(parts)} entries: it has to have one for each of {ranks} ranks.")
     if min(parts) < 0 or sum(parts) != rows:
-        raise ValueError(f"the entries of splits have to be 0 or more, and sum up to the {rows} rows of the tensor: "
-                         f"they are {parts}.")
+        raise ValueError(f"the entries of splits have to be 0 or more, and sum up to the {rows} rows of the "
+                         f"tensor: they are {parts}.")
     return parts
 
 
@@ -385,7 +385,7 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 def _broadcast_work(tensor, in_place, root_rank, name, process_set):
     set_ = process_set.usable()
     if root_rank not in process_set.ranks:
-        raise ValueError(f"root_rank {root_rank} is not a rank of the process set, which has {process_set.ranks}.")
+        raise ValueError(f"root_rank {root_rank} is not a rank of the process set: that has {process_set.ranks}.")
     root = process_set.ranks.index(root_rank)
     if in_place:
         dense = _dense(tensor)
@@ -447,7 +447,8 @@ def _scatter_work(tensor, op, name, prescale, postscale, process_set):
     return _Work((dense, out), lambda: tensors.like(tensor, out), kind=clib.REDUCESCATTER,
                  type=tensors.TYPES[dense.dtype], op=_OPS[op], in_=dense.data_ptr(), out=out.data_ptr(),
                  count=dense.numel(), in_counts=counts, name=name, set=set_,
-                 shape=tensors.shape_text(dense.shape), prescale=_scale(prescale), postscale=_scale(postscale))
+                 shape=tensors.shape_text(dense.shape), prescale=_scale(prescale),
+                 postscale=_scale(postscale))
 
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,

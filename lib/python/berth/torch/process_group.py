@@ -198,7 +198,8 @@ class ProcessGroup(dist.ProcessGroup):
             return self._do(opts, kept, results, [fields], finish)
         call = library.submit_plain if opts.asyncOp else library.run_plain
         try:
-            operation = call(kept, kind, type_, op, in_, out, count, None, self._set, root, self._limit(opts))
+            operation = call(kept, kind, type_, op, in_, out, count, None, self._set, None, root,
+                             self._limit(opts))
         except HorovodInternalError as e:
             raise world.failure(e) from None
         if operation is not None:
