@@ -6,6 +6,7 @@
 load common
 
 PYTHON=$ROOT/build/venv/bin/python3
+TESTS=$ROOT/lib/python/tests/pytorch
 
 setup() {
 	export PYTHONPATH=$ROOT/lib/python PYTHONDONTWRITEBYTECODE=1 BERTH_LIBRARY=$BUILD/lib/libberth.so
@@ -15,16 +16,26 @@ setup() {
 
 # All ranks have passed all tests of FILES.
 tested() { # NP FILE...
+	# shellcheck disable=SC2153 # of common.bash
 	run timeout -k 5 280 "$RUNNER" -q --no-tag --oversubscribe -np "$1" -x PYTHONPATH -x PYTHONDONTWRITEBYTECODE \
 		-x BERTH_LIBRARY "$PYTHON" -m pytest -q -p no:cacheprovider "${@:2}"
 	[ "$status $(grep -c '^[0-9]* passed' <<< "$output")" = "0 $1" ] || { echo "$output"; return 1; }
 }
 
-@test "berth.torch, with 2 ranks" { tested 2 "$ROOT/lib/python/tests/pytorch"; }
+@test "berth.torch, with 2 ranks" { tested 2 "$TESTS" --ignore-glob='*process_group*'; }
 
-@test "its collectives, alone" { tested 1 "$ROOT/lib/python/tests/pytorch/test_collectives.py"; }
+@test "the backend of torch.distributed, with 2 ranks" {
+	tested 2 "$TESTS/test_process_group.py"
+	tested 2 "$TESTS/test_process_group_training.py" # not with it: torch's store has one port in a process
+}
 
-@test "its collectives, with 3 ranks" { tested 3 "$ROOT/lib/python/tests/pytorch/test_collectives.py"; }
+@test "how the backend begins and ends, by runner, torchrun and neither" {
+	run -0 timeout -k 5 280 "$PYTHON" -m pytest -q -p no:cacheprovider "$TESTS/test_process_group_ends.py"
+}
+
+@test "its collectives, alone" { tested 1 "$TESTS/test_collectives.py"; }
+
+@test "its collectives, with 3 ranks" { tested 3 "$TESTS/test_collectives.py"; }
 
 @test "a rank dies: the others get HorovodInternalError" {
 	cat > "$T/dies.py" <<- 'P'
@@ -52,13 +63,19 @@ tested() { # NP FILE...
 
 @test "^C raises KeyboardInterrupt in each rank" {
 	cat > "$T/waits.py" <<- 'P'
+		import time
 		import torch
 		import berth.torch as hvd
 		hvd.init()
 		hvd.barrier()
 		print("waits", flush=True)
 		try:
-		    hvd.join() if hvd.rank() == 2 else hvd.broadcast(torch.ones(3), 2) if hvd.rank() else hvd.allgather_object(1)
+		    if hvd.rank() == 0:
+		        hvd.allreduce(torch.ones(3), name="w")
+		    elif hvd.rank() == 1:
+		        hvd.synchronize(hvd.allreduce_async(torch.ones(3), name="w"))
+		    else:
+		        time.sleep(60)  # they wait for this one
 		except KeyboardInterrupt:
 		    print("interrupted", flush=True)
 	P

@@ -102,7 +102,7 @@ def add_process_set(process_set):
     ranks = (ctypes.c_int * len(process_set.ranks))(*process_set.ranks)
     handle = ctypes.c_void_p()
     library.check(library.get().berth_set_add(ranks, len(ranks), ctypes.byref(handle)))
-    process_set.handle, process_set.process_set_id = handle, _next_id
+    process_set.handle, process_set.process_set_id = handle.value, _next_id
     _sets[_next_id] = process_set
     _next_id += 1
     return process_set

@@ -1,5 +1,6 @@
 """libberth: where its file is, operations that are run or submitted, and what they raise."""
 import os
+import struct
 import threading
 import time
 from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, sizeof
@@ -90,20 +91,29 @@ def _make_calls(library):
 _run = _submit = _wait = _poll = None  # until get()
 
 
+# From KIND to COUNT, which one call writes in 0.2 us; as attributes they take 0.8.
+_pack = struct.Struct("=4i9Q").pack_into
+_KIND = clib.Desc.kind.offset
+assert clib.Desc.count.offset == _KIND + 4 * 4 + 8 * 8
+
+
 class _Spare:
-    """A descriptor and a place for a request, to be used again: to make them takes 1 us, to fill them 0.4."""
-    __slots__ = ("d", "at", "later", "later_at")
+    """A descriptor and a place for a request, to be used again: to make them takes 1 us."""
+    __slots__ = ("d", "at", "later", "later_at", "timeout_ms")
 
     def __init__(self):
         self.d = clib.Desc(size=sizeof(clib.Desc))
-        self.later = c_void_p()
+        self.later, self.timeout_ms = c_void_p(), 0
         self.at, self.later_at = addressof(self.d), addressof(self.later)
 
     def fill(self, kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms):
-        d = self.d
-        d.kind, d.type, d.op, d.root, d.name, d.shape = kind, type_, op, root, name, shape
-        d.set, d.count, d.out, d.timeout_ms = set_, count, out, timeout_ms
-        setattr(d, "in", in_)
+        _pack(self.d, _KIND, kind, type_, op, root, 0, 0, set_ or 0, in_ or 0, out or 0, 0, 0, 0, count)
+        if name is not None:
+            self.d.name = name
+        if shape is not None:
+            self.d.shape = shape
+        if timeout_ms != self.timeout_ms:
+            self.d.timeout_ms = self.timeout_ms = timeout_ms
 
 
 _spare = []  # more than one where several threads are at it
@@ -193,9 +203,11 @@ def _finish(at, later, later_at, kept):
 
 def run_plain(kept, kind, type_, op, in_, out, count, name=None, set_=None, shape=None,
               root=0, timeout_ms=0):
-    """run() of these fields alone, in a third of its time.  NAME and SHAPE are bytes; IN_ and OUT are
-    addresses."""
-    get()
+    """run() of these fields alone, in a third of its time.  NAME and SHAPE are bytes; IN_, OUT and SET_ are
+    addresses, or None.
+    """
+    if _library is None:
+        get()
     spare = _spare.pop() if _spare else _Spare()
     spare.fill(kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms)
     try:
@@ -209,20 +221,31 @@ def submit(kept, *descs):
     get()
     request = c_void_p()
     array = descs[0] if len(descs) == 1 else clib.descs(*descs)
-    check(_submit(addressof(array), len(descs), addressof(request)))
-    return Operation(request.value, (kept, descs))
+    try:
+        check(_submit(addressof(array), len(descs), addressof(request)))
+        return Operation(request.value, (kept, descs))
+    except BaseException:
+        if request.value:  # an interrupt
+            _leave(request.value, (kept, descs))
+        raise
 
 
 def submit_plain(kept, kind, type_, op, in_, out, count, name=None, set_=None, shape=None,
                  root=0, timeout_ms=0):
     """submit() of one operation with these fields alone."""
-    get()
+    if _library is None:
+        get()
     spare = _spare.pop() if _spare else _Spare()
     spare.fill(kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms)
     try:
-        check(_submit(spare.at, 1, spare.later_at))
+        result = _submit(spare.at, 1, spare.later_at)
+        if result:
+            check(result)
         operation = Operation(spare.later.value, kept)
-        spare.later.value = None
-        return operation
-    finally:
-        _spare.append(spare)
+    except BaseException:
+        if spare.later.value:  # an interrupt
+            _leave(spare.later.value, kept)
+        raise
+    spare.later.value = None
+    _spare.append(spare)
+    return operation

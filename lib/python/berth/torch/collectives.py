@@ -128,34 +128,34 @@ def _sum_work(tensor, out, op, name, prescale, postscale, process_set):
                  shape=tensors.shape_text(dense.shape), prescale=_scale(prescale), postscale=_scale(postscale))
 
 
-def _is_simple(tensor, prescale, postscale):
-    return prescale == 1.0 and postscale == 1.0 and tensors.is_plain(tensor)
-
-
 def _sum(tensor, out, op, name, prescale, postscale, process_set):
+    type_ = tensors.plain_type(tensor) if prescale == postscale == 1.0 else None
     name = _name("allreduce", name)
-    if not _is_simple(tensor, prescale, postscale):
+    if type_ is None:
         return _run(_sum_work(tensor, out, op, name, prescale, postscale, process_set))
-    set_ = process_set.usable()
     to = torch.empty_like(tensor) if out is None else tensor
-    library.run_plain((tensor, to), clib.ALLREDUCE, tensors.TYPES[tensor.dtype], _OPS[op], tensor.data_ptr(),
-                      to.data_ptr(), tensor.numel(), name, set_, tensors.shape_text(tensor.shape))
+    shape = tensor.shape
+    library.run_plain((tensor, to), clib.ALLREDUCE, type_, _OPS[op], tensor.data_ptr(), to.data_ptr(),
+                      tensor.numel(), name, process_set.usable(),
+                      None if len(shape) == 1 else tensors.shape_text(shape))
     return to
 
 
 def _sum_async(tensor, out, op, name, prescale, postscale, process_set):
+    """Here gradients come, 64 of them before the first is waited for: so it has few calls."""
+    type_ = tensors.plain_type(tensor) if prescale == postscale == 1.0 else None
     name = _name("allreduce", name)
-    if not _is_simple(tensor, prescale, postscale):
+    if type_ is None:
         return _begin_one(_sum_work(tensor, out, op, name, prescale, postscale, process_set), process_set)
-    set_ = process_set.usable()
     to = torch.empty_like(tensor) if out is None else tensor
+    shape = tensor.shape
     names = ((name, process_set.process_set_id),) if name else ()
     if names:
         handles.claim(names)
     try:
         operation = library.submit_plain(
-            (tensor, to), clib.ALLREDUCE, tensors.TYPES[tensor.dtype], _OPS[op], tensor.data_ptr(),
-            to.data_ptr(), tensor.numel(), name, set_, tensors.shape_text(tensor.shape))
+            (tensor, to), clib.ALLREDUCE, type_, _OPS[op], tensor.data_ptr(), to.data_ptr(), tensor.numel(),
+            name, process_set.usable(), None if len(shape) == 1 else tensors.shape_text(shape))
     except BaseException:
         handles.release(names)
         raise

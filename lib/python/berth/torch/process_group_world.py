@@ -140,11 +140,11 @@ def make_set(exchange):
     """A set of libberth of the ranks of EXCHANGE, in their order."""
     made = ctypes.c_void_p()
     exchange.check(library.get().berth_set_make(ctypes.byref(exchange.bootstrap()), ctypes.byref(made)))
-    return made
+    return made.value
 
 
 def split_set(parent, color, key):
     """The set of those of PARENT with this COLOR, or None with color -1.  All of PARENT call it."""
     made = ctypes.c_void_p()
     checked(library.get().berth_set_split(parent, color, key, ctypes.byref(made)))
-    return made if made.value else None
+    return made.value

@@ -17,6 +17,7 @@ TYPES = {
 # Pairs of their parts: they can be added, and moved.
 PAIRS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
+_STRIDED = torch.strided
 _told = set()
 
 
@@ -35,10 +36,16 @@ def type_of(tensor):
     return found
 
 
+def plain_type(tensor):
+    """libberth's type of TENSOR; None: libberth can't use its memory as it is."""
+    if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
+        return TYPES.get(tensor.dtype)
+    return None
+
+
 def is_plain(tensor):
     """Can libberth use its memory as it is?"""
-    return (tensor.is_cpu and tensor.dtype in TYPES and tensor.layout is torch.strided
-            and tensor.is_contiguous() and not tensor.is_neg())
+    return plain_type(tensor) is not None
 
 
 def plain(tensor):

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 SIZE = int(os.environ.get("WORLD_SIZE", 1))
 pytestmark = pytest.mark.skipif(SIZE > 1, reason="these start ranks of their own: run them alone")
-TREE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
+TREE = os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 4))
 RUNNER = os.environ.get("RUNNER", os.path.join(TREE, "build", "bin", "runner"))
 BEGIN = """
 import faulthandler
