@@ -329,7 +329,8 @@ def _splits(tensor, splits, ranks):
     rows = tensor.shape[0]
     if splits is None:
         if rows % ranks:
-            raise ValueError(f"alltoall without splits takes a multiple of {ranks} rows, and the tensor has {rows}.")
+            raise ValueError(f"alltoall without splits takes a multiple of {ranks} rows, and the tensor has "
+                             f"{rows}.")
         return [rows // ranks] * ranks
     if not isinstance(splits, torch.Tensor):
         splits = torch.tensor(splits, dtype=torch.int32)
@@ -385,7 +386,7 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 def _broadcast_work(tensor, in_place, root_rank, name, process_set):
     set_ = process_set.usable()
     if root_rank not in process_set.ranks:
-        raise ValueError(f"root_rank {root_rank} is not a rank of the process set: that has {process_set.ranks}.")
+        raise ValueError(f"root_rank {root_rank} is not in the process set, which has {process_set.ranks}.")
     root = process_set.ranks.index(root_rank)
     if in_place:
         dense = _dense(tensor)

@@ -16,7 +16,7 @@ def claim(names):
     for name in names:
         if name in _names or names.count(name) > 1:
             raise ValueError(f"{name[0].decode()}: an operation on a tensor of this name is in flight "
-                             "already: wait for it by hvd.synchronize(), or give each tensor a name of its own.")
+                             "already: wait for it by hvd.synchronize(), or give each tensor its own name.")
     _names.update(names)
 
 
