@@ -51,7 +51,8 @@ def _tell():
         return
     hidden = _hidden()
     if hidden:
-        print(f"berth: horovod is Berth here, and hides the one in {hidden}; --horovod=installed takes that one",
+        print(f"berth: horovod is Berth here, and hides the one in {hidden}; "
+              "--horovod=installed takes that one",
               file=sys.stderr, flush=True)
 
 

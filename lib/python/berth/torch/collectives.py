@@ -125,7 +125,8 @@ def _sum_work(tensor, out, op, name, prescale, postscale, process_set):
 
     return _Work((dense, to), finish, kind=clib.ALLREDUCE, type=tensors.TYPES[dense.dtype], op=_OPS[op],
                  in_=dense.data_ptr(), out=to.data_ptr(), count=dense.numel(), name=name, set=set_,
-                 shape=tensors.shape_text(dense.shape), prescale=_scale(prescale), postscale=_scale(postscale))
+                 shape=tensors.shape_text(dense.shape), prescale=_scale(prescale),
+                 postscale=_scale(postscale))
 
 
 def _sum(tensor, out, op, name, prescale, postscale, process_set):
@@ -285,7 +286,8 @@ class _Rows:
 
 def _check_row(dense, what):
     if not dense.shape[1:].numel():
-        raise ValueError(f"{what} of rows without elements is not supported: the shape is {list(dense.shape)}.")
+        raise ValueError(f"{what} of rows without elements is not supported: the shape is "
+                         f"{list(dense.shape)}.")
 
 
 def _gather_work(tensor, name, process_set):
