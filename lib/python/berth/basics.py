@@ -47,11 +47,22 @@ def cross_size():
 
 # ---- process sets ----
 
-class ProcessSet:
-    """Ranks that do operations together: RANKS of the world, in any order, each once."""
+def _ranks_of(comm):
+    """Of COMM, a communicator of mpi4py, in MPI's world."""
+    from mpi4py import MPI
+    group = comm.Get_group()
+    return MPI.Group.Translate_ranks(group, range(group.Get_size()), MPI.COMM_WORLD.Get_group())
 
-    def __init__(self, ranks):
-        self.ranks = sorted(int(r) for r in ranks)
+
+class ProcessSet:
+    """Ranks that do operations together: ranks of the world, in any order, each once; or those of a
+    communicator of mpi4py.
+    """
+
+    def __init__(self, ranks_or_comm):
+        is_comm = hasattr(ranks_or_comm, "Get_group")
+        self.mpi_comm = ranks_or_comm if is_comm else None
+        self.ranks = sorted(int(r) for r in (_ranks_of(ranks_or_comm) if is_comm else ranks_or_comm))
         self.process_set_id = None  # until it is added
         self.handle = None  # libberth's; None: all ranks
 
