@@ -169,7 +169,7 @@ run_mpi() { # COMMAND...
 
 @test "Berth for Python" {
 	local say='import berth as hvd; hvd.init(); print(*hvd.allgather_object((hvd.rank(), hvd.local_rank())))' launch
-	for launch in 'srun -N2 -n4 --mpi=pmix' 'mpirun -np 4 --map-by ppr:2:node'; do
+	for launch in 'srun -N2 --ntasks-per-node=2 --mpi=pmix' 'mpirun -np 4 --map-by ppr:2:node'; do
 		run -0 $launch env PYTHONPATH="$ROOT/lib/python" BERTH_LIBRARY="$BUILD/lib/libberth.so" \
 			PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c "$say"
 		[ "$(grep -c '^(0, 0) (1, 1) (2, 0) (3, 1)$' <<< "$output")" = 4 ] || { echo "$output"; false; }

@@ -268,7 +268,7 @@ static void join_and_split(void)
 	if (size == 1)
 		return;
 	if (rank == 0) {
-		CHECK(berth_set_split(NULL, 0, 0, &set) == BERTH_INVALID, "split");
+		CHECK(berth_set_split(NULL, 0, 0, &set) == BERTH_STATE, "split");
 		CHECK(!set && strstr(berth_last_error()->text,
 				     " joined: only allreduce"),
 		      "why: %s", berth_last_error()->text);

@@ -114,7 +114,7 @@ static void refused_beside(unsigned turn)
 			BERTH_DESC(.name = "refused", .in = x, .out = y,
 				   .count = (uint64_t)size, .type = BERTH_I32);
 
-		CHECK(do_in_turn(kinds[k], &d, 1, turn) == BERTH_INVALID,
+		CHECK(do_in_turn(kinds[k], &d, 1, turn) == BERTH_STATE,
 		      "kind %d beside a joined rank", kinds[k]);
 		CHECK(strstr(berth_last_error()->text, " joined: only allreduce"),
 		      "text");

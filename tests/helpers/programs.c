@@ -217,7 +217,7 @@ static void beside_joined(struct thread *t, uint64_t id, uint64_t joined)
 		if (joined && !with_known && is_narrow(o->type) && !is_sum(o->op))
 			o->prescale = 1;
 	}
-	r->wants = refused ? BERTH_INVALID : BERTH_OK;
+	r->wants = refused ? BERTH_STATE : BERTH_OK;
 	begin(&t->w, r, true);
 }
 
