@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# limit_s: 300
+# limit_s: 600
 # takes_s: 60
+# alone: PyTorch takes all cores while ranks import it, and other suites measure times
 # shellcheck disable=SC2154 # bats sets output and lines
 # The examples in Python over libberth, with 1, 2 and 4 ranks.
 load common

@@ -118,8 +118,10 @@ def _start(command, payload, mark):
 
 
 def _results(ends, ranks, status):
-    """Of a rank that was ended early only a part may have come."""
-    results = {}
+    """Of a rank that was ended early only a part may have come.  A rank that raised has status 1: with
+    another one it was not what ended the job.
+    """
+    results, raised = {}, []
     for rank, data in ends.items():
         try:
             failed, value = pickle.loads(data)
@@ -128,8 +130,11 @@ def _results(ends, ranks, status):
                 raise
             continue
         if failed:
-            raise RuntimeError(f"rank {rank} raised:\n{value}")
-        results[rank] = value
+            raised.append(f"rank {rank} raised:\n{value}")
+        else:
+            results[rank] = value
+    if raised and status == 1:
+        raise RuntimeError(raised[0])
     if status or len(results) != ranks:
         raise RuntimeError(f"runner ended with status {status}, and {ranks - len(results)} of {ranks} ranks "
                            "returned nothing: see its messages on stderr")
