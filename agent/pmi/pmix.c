@@ -277,7 +277,7 @@ static bool read_some(struct pmix *p)
 		p->in.len += (size_t)n;
 		take_all(p);
 	} else if (!n || (errno != EAGAIN && errno != EINTR)) {
-		pmix_give_up(p, "its process has ended");
+		pmix_give_up(p, SERVER_PMIX_GONE);
 	}
 	return n > 0;
 }
@@ -410,6 +410,11 @@ enum server_pmix_state pmix_state(const struct pmix *p, const char **why)
 {
 	*why = p && p->why ? p->why : "";
 	return p ? p->state : SERVER_PMIX_NONE;
+}
+
+pid_t pmix_pid(const struct pmix *p)
+{
+	return p ? p->process.pid : 0;
 }
 
 const char *pmix_version(const struct pmix *p, const char **library)

@@ -247,6 +247,11 @@ enum server_pmix_state server_pmix(const struct server *s, const char **why)
 	return pmix_state(s ? s->pmix : NULL, why);
 }
 
+pid_t server_pmix_pid(const struct server *s)
+{
+	return pmix_pid(s ? s->pmix : NULL);
+}
+
 const char *server_pmix_version(const struct server *s, const char **library)
 {
 	return pmix_version(s ? s->pmix : NULL, library);

@@ -79,6 +79,10 @@ void server_pmix_open(struct server *s, const struct server_pmix *with);
 void server_pmix_start(struct server *s, const struct server_pmix *with);
 /* *WHY: FAILED and LOST, why. */
 enum server_pmix_state server_pmix(const struct server *s, const char **why);
+#define SERVER_PMIX_GONE "its process has ended"
+/* Its process, or 0.  It may exit while its state is still READY: a process closes its
+ * files one by one, so its ranks may see that before we do. */
+pid_t server_pmix_pid(const struct server *s);
 /* The version of its libpmix, and the file; "" before it is open. */
 const char *server_pmix_version(const struct server *s, const char **library);
 /* The variables of local rank LOCAL, NAME=VALUE; none unless it is ready. */

@@ -150,6 +150,7 @@ void pmix_free(struct pmix *p); /* takes NULL, as do those with a result or a me
 void pmix_open(struct pmix *p, const struct server_pmix *with);
 void pmix_start(struct pmix *p, const struct server_pmix *with);
 enum server_pmix_state pmix_state(const struct pmix *p, const char **why);
+pid_t pmix_pid(const struct pmix *p);
 const char *pmix_version(const struct pmix *p, const char **library);
 wire_strv pmix_environment(const struct pmix *p, size_t local);
 bool pmix_any_present(const struct pmix *p);

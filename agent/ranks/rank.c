@@ -198,14 +198,48 @@ static uint64_t in_us(struct timeval t)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_usec;
 }
 
+static bool lost_pmix(const struct ranks *r, const char **why)
+{
+	const pid_t pid = server_pmix_pid(r->server);
+
+	if (server_pmix(r->server, why) == SERVER_PMIX_LOST)
+		return true;
+	*why = SERVER_PMIX_GONE;
+	return pid && proc_exiting(pid);
+}
+
+/* What MPI knows of the end of local rank LOCAL goes before its status. */
+static void say_mpi_end(struct ranks *r, size_t local, int status,
+			struct wire_exited *m, struct str *why)
+{
+	const char *failure = server_ended(r->server, local, status != 0), *said;
+	int code;
+
+	if (server_aborted(r->server, local, &code, &said)) {
+		str_addf(why, "called MPI_Abort with %d%s%s", code, *said ? ": " : "",
+			 said);
+		m->status = (uint32_t)(code & 255 ? code & 255 : 1) << 8;
+		m->text = str_text(why);
+	} else if (WIFEXITED(status) && (status || failure) && lost_pmix(r, &said)) {
+		/* in MPI_Init it may not have been present yet */
+		if (!failure)
+			str_addf(why, "exited with status %d after it ",
+				 WEXITSTATUS(status));
+		str_addf(why, "lost its PMIx server: %s", said);
+		m->status = (uint32_t)(status ? status : 1 << 8);
+		m->text = str_text(why);
+	} else if (failure && !status) {
+		m->status = 1 << 8;
+		m->text = failure;
+	}
+}
+
 static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reaped_ns,
 			const struct rusage *used)
 {
 	struct rank *one = &r->v[local];
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 	struct str why = { 0 }, hint = { 0 };
-	const char *failure, *said;
-	int code;
 	struct wire_exited m = {
 		.epoch = r->job->epoch,
 		.rank = one->rank,
@@ -228,24 +262,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	one->state = RANK_EXITED;
 	r->running--;
 	io_drain(&one->io);
-	failure = server_ended(r->server, local, status != 0);
-	if (server_aborted(r->server, local, &code, &said)) {
-		str_addf(&why, "called MPI_Abort with %d%s%s", code, *said ? ": " : "",
-			 said);
-		m.status = (uint32_t)(code & 255 ? code & 255 : 1) << 8;
-		m.text = str_text(&why);
-	} else if (failure && !status) {
-		m.status = 1 << 8;
-		m.text = failure;
-	} else if (status && WIFEXITED(status) &&
-		   server_pmix(r->server, &said) == SERVER_PMIX_LOST) {
-		/* in MPI_Init it may not have been present yet */
-		if (!failure)
-			str_addf(&why, "exited with status %d after it ",
-				 WEXITSTATUS(status));
-		str_addf(&why, "lost its PMIx server: %s", said);
-		m.text = str_text(&why);
-	}
+	say_mpi_end(r, local, status, &m, &why);
 	wire_pack_exited(r->out, &m);
 	str_free(&why);
 	str_free(&hint);

@@ -4,10 +4,9 @@
  * (berth_run() with SLICE_MS) may do the operation in its own thread.  Else it submits
  * it, and waits for a request: 8 bytes between two ranks 9 us, and 1.5 by way of this.
  *
- * It is a hint.  A rank that has arrived and then submits is not missed, since its
- * engine comes to the operation, too.  A rank that submits what others run is not
- * counted: they take what it had run before for its arrival, and wait in the operation
- * until it comes. */
+ * It is a hint.  If a rank arrives and then submits, the others do not wait for long:
+ * its engine does the operation.  If a rank submits what others run, its arrival is not
+ * counted.  The others may then wait in the operation until that rank submits. */
 #ifndef BERTH_LIB_ARRIVE_H
 #define BERTH_LIB_ARRIVE_H
 

@@ -234,7 +234,8 @@ no_ranks() { [ -z "$(ranks "$1"; on "$1" pgrep -x berth-pmix)" ]; }
 	if [ "$status" = 241 ]; then
 		first_line_says "n2: the PMIx server of the ranks is lost: its process has ended"
 	else
-		[[ $(head -1 "$T/err") == *"on 'n2' "*" lost its PMIx server: its process has ended" ]]
+		[[ $(head -1 "$T/err") == *"on 'n2' "*" lost its PMIx server: its process has ended" ]] ||
+			{ cat "$T/err"; return 1; }
 	fi
 	all_clean n1 n2
 }

@@ -49,9 +49,10 @@ for np; do
 	done
 	CYCLES=300 row '300 rounds' "$np" -- "$tests/test_collectives.py" -k begin_and_end
 	[ -n "${HOROVOD_TESTS:-}" ] || { echo "skipped: test_torch.py of Horovod: HOROVOD_TESTS does not name its folder"; continue; }
+	[ "$np" -gt 1 ] || { echo "skipped: test_torch.py of Horovod at np 1: its process sets and joins need 2 ranks"; continue; }
 	line=$(cd "$HOROVOD_TESTS" && on "$np" --horovod -- test_torch.py)
-	case $np in 3) want='6 failed, 99 passed' ;; 1) want=$line ;; *) want='3 failed, 102 passed' ;; esac
+	case $np in 3) want='6 failed, 99 passed' ;; *) want='3 failed, 102 passed' ;; esac
 	printf "%-24s np %s  %s\n" "Horovod's test_torch" "$np" "${line:-FAILED}"
-	[[ $line == "$want"* && -n $line ]] || failed=$((failed + 1))
+	[[ $line == "$want"* ]] || failed=$((failed + 1))
 done
 [ "$failed" = 0 ]

@@ -13,11 +13,12 @@ def claim(names):
     """NAMES of tensors are in flight until release().  To libberth an operation is no more when it is done,
     which may be before the script's next line; to a script it is until it has looked.
     """
-    for name in names:
-        if name in _names or names.count(name) > 1:
+    for i, name in enumerate(names):
+        if name in _names:
+            release(names[:i])
             raise ValueError(f"{name[0].decode()}: an operation on a tensor of this name is in flight "
                              "already: wait for it by hvd.synchronize(), or give each tensor its own name.")
-    _names.update(names)
+        _names.add(name)
 
 
 def release(names):
@@ -59,9 +60,7 @@ def synchronize(handle):
 
 
 def _forget(handle):
-    names = _pending.pop(handle, (None, None, ()))[2]
-    if names:
-        _names.difference_update(names)
+    release(_pending.pop(handle, (None, None, ()))[2])
 
 
 @basics.at_shutdown
