@@ -7,37 +7,44 @@
 
 enum { SPINS = 64 /* before it yields */ };
 
+enum arrived { ALL_HERE, SOME_LATE, OTHER_NAME };
+
 /* Have all reached MINE?  If one is further, so is this rank from now on: it was not
  * counted in an operation that it had submitted. */
-static bool all_have(struct arrival *all, unsigned n, unsigned me, uint32_t *mine)
+static enum arrived look(struct arrival *all, unsigned n, unsigned me, uint64_t *mine)
 {
-	bool reached = true;
+	enum arrived found = ALL_HERE;
 
 	for (unsigned i = 0; i < n; i++) {
-		uint32_t calls =
-			atomic_load_explicit(&all[i].calls, memory_order_acquire);
+		uint64_t word =
+			atomic_load_explicit(&all[i].word, memory_order_acquire);
 
-		if (i == me || calls == *mine)
+		if (i == me || word == *mine)
 			continue;
-		reached = false;
-		if (wait_reached(calls, *mine)) {
-			*mine = calls;
-			atomic_store_explicit(&all[me].calls, calls,
+		if ((uint32_t)word == (uint32_t)*mine)
+			return OTHER_NAME;
+		found = SOME_LATE;
+		if (wait_reached(word, (uint32_t)*mine)) {
+			*mine = *mine >> 32 << 32 | (uint32_t)word;
+			atomic_store_explicit(&all[me].word, *mine,
 					      memory_order_release);
 		}
 	}
-	return reached;
+	return found;
 }
 
-bool arrive(struct arrival *all, unsigned n, unsigned me, uint64_t patience_ns)
+bool arrive(struct arrival *all, unsigned n, unsigned me, uint32_t name,
+	    uint64_t patience_ns)
 {
-	uint32_t mine = atomic_load_explicit(&all[me].calls, memory_order_relaxed) + 1;
-	uint64_t until = 0;
+	const uint64_t last = atomic_load_explicit(&all[me].word, memory_order_relaxed);
+	uint64_t mine = (uint64_t)name << 32 | ((uint32_t)last + 1), until = 0;
 
-	atomic_store_explicit(&all[me].calls, mine, memory_order_release);
+	atomic_store_explicit(&all[me].word, mine, memory_order_release);
 	for (unsigned spins = 0;; spins++) {
-		if (all_have(all, n, me, &mine))
-			return true;
+		const enum arrived found = look(all, n, me, &mine);
+
+		if (found != SOME_LATE)
+			return found == ALL_HERE;
 		if (spins < SPINS) {
 			wait_pause();
 			continue;

@@ -6,7 +6,11 @@
  *
  * It is a hint.  If a rank arrives and then submits, the others do not wait for long:
  * its engine does the operation.  If a rank submits what others run, its arrival is not
- * counted.  The others may then wait in the operation until that rank submits. */
+ * counted.  The others may then wait in the operation until that rank submits.
+ *
+ * Requests are matched by name, so ranks may begin with different ones.  If they would
+ * block in these, neither came back to the other's: so they must arrive for the same
+ * name. */
 #ifndef BERTH_LIB_ARRIVE_H
 #define BERTH_LIB_ARRIVE_H
 
@@ -16,10 +20,14 @@
 
 /* In shared memory, one a rank; all zero at first. */
 struct arrival {
-	_Alignas(128) _Atomic uint32_t calls; /* in which the rank has blocked so far */
+	/* In the upper half the hash of the name that the rank arrived for; in the
+	 * lower half the calls in which it has blocked so far. */
+	_Alignas(128) _Atomic uint64_t word;
 };
 
-/* Rank ME of N arrives.  True: all have, within PATIENCE_NS. */
-bool arrive(struct arrival *all, unsigned n, unsigned me, uint64_t patience_ns);
+/* Rank ME of N arrives for a name with the hash NAME.  True: all have arrived for it,
+ * within PATIENCE_NS. */
+bool arrive(struct arrival *all, unsigned n, unsigned me, uint32_t name,
+	    uint64_t patience_ns);
 
 #endif

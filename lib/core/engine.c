@@ -120,8 +120,9 @@ berth_result engine_run(struct engine *e, const struct op *op, struct failure *w
 }
 
 /* WORK is held: can this thread do the operation itself, and come back in time? */
-static bool none_is_late(struct engine *e, int64_t slice_ms)
+static bool none_is_late(struct engine *e, const struct op *op, int64_t slice_ms)
 {
+	const char *name = op->name ? op->name : "";
 	const struct comm *c = e->comm;
 	const uint64_t most_ns = (uint64_t)slice_ms * 1000000 < ARRIVE_NS
 					 ? (uint64_t)slice_ms * 1000000
@@ -132,7 +133,7 @@ static bool none_is_late(struct engine *e, int64_t slice_ms)
 	if (e->called || c->broken || !c->shared || c->nlocal < c->n)
 		return false;
 	return arrive(region_arrivals(c->shared, c->nlocal), c->n, c->local_me,
-		      most_ns);
+		      (uint32_t)(op_hash(name, strlen(name), 0) >> 32), most_ns);
 }
 
 /* In this thread, if that can be.  BERTH_BUSY, without *REQUEST: not so. */
@@ -145,7 +146,7 @@ static berth_result run_if_soon(struct engine *e, const struct op *op, int64_t s
 	    atomic_load_explicit(&e->collectives, memory_order_relaxed) ||
 	    pthread_mutex_trylock(&e->work))
 		return BERTH_BUSY;
-	if (none_is_late(e, slice_ms)) {
+	if (none_is_late(e, op, slice_ms)) {
 		rc = comm_run(e->comm, op, why);
 		if (rc == BERTH_MISMATCH && !*why->text)
 			rc = meet(e, op, request, why);

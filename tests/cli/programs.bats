@@ -48,3 +48,7 @@ checked() { # COUNT FIRST COMMAND...
 	run -1 env PROGRAMS_SPOIL=3 timeout 60 "$PROGRAMS" -np 2 "$SEED" 3 7
 	[[ $output == *"seed $SEED program "*" step "*" rank 1: "*" element "*": got "*", expected "* ]]
 }
+
+@test "ranks that block for a slice of time begin with operations of different names" {
+	SEED=31542 checked 1 11 "$RUNNER" --no-tag -np 2 "$PROGRAMS"
+}
