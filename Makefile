@@ -82,7 +82,7 @@ $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 EXPORT = -Wl,--export-dynamic-symbol=accept
 $(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common) | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) $(EXPORT) -o $@ $^ $(HWLOC) $(EVENT) -lm -ldl -lpthread
+	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) $(EXPORT) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 
 $O/%.o: %.c Makefile
 	@mkdir -p $(@D)

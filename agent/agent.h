@@ -30,7 +30,8 @@ struct app_start {
 struct agent {
 	struct event_base *base;
 	struct stream stream;
-	const char *xml; /* --place: the machine is this file's */
+	const char *xml;       /* --place: the machine is this file's */
+	struct key_side *side; /* --connect: of the connection; else NULL */
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
 	struct port port;

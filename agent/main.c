@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/connect.h"
 #include "agent/copy.h"
 #include "agent/pmi/pmix_child.h"
 #include "agent/ranks/guard.h"
@@ -65,7 +66,9 @@ static void say_hello(struct agent *a)
 
 	if (!a->xml)
 		name_machine(machine, sizeof machine);
-	if (connection && sscanf(connection, "%*s %*s %63s", address) != 1)
+	if (a->side)
+		connect_own_address(address, sizeof address);
+	else if (connection && sscanf(connection, "%*s %*s %63s", address) != 1)
 		*address = '\0';
 	if (!a->xml)
 		port_hold(&a->port);
@@ -100,7 +103,8 @@ static void on_guardian_gone(evutil_socket_t fd, short what, void *arg)
 }
 
 /* TERM: a user of this host, or its resource manager, wants us to go.  The ranks
- * decide. */
+ * decide.  Slurm may tell agents alone, and not all of them: so the launcher tells all
+ * ranks. */
 static void on_signal(evutil_socket_t signo, short what, void *arg)
 {
 	struct agent *a = arg;
@@ -108,6 +112,8 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	(void)what;
 	if (signo == SIGCHLD)
 		ranks_reap(&a->ranks);
+	else if (a->side)
+		wire_pack_terminate(&a->stream.out, &(struct wire_terminate){});
 	else if (a->ranks.running)
 		ranks_signal(&a->ranks, SIGTERM, false);
 	else
@@ -178,7 +184,7 @@ static void begin(struct agent *a)
 {
 	signal(SIGPIPE, SIG_IGN);
 	a->base = loop_open();
-	stream_begin(&a->stream, a->base);
+	stream_begin(&a->stream, a->base, a->side);
 	a->child = evsignal_new(a->base, SIGCHLD, on_signal, a);
 	a->term = evsignal_new(a->base, SIGTERM, on_signal, a);
 	loop_watch(a->child);
@@ -207,12 +213,14 @@ static void end(struct agent *a)
 	event_base_free(a->base);
 }
 
-static int agent_main(const char *xml)
+static int agent_main(const char *xml, struct key_side *side)
 {
 	enum { PATIENCE_MS = 5000 };
-	struct agent a = {
-		.xml = xml, .guardian = -1, .port = { .fd = -1 }, .job_socket = -1
-	};
+	struct agent a = { .xml = xml,
+			   .side = side,
+			   .guardian = -1,
+			   .port = { .fd = -1 },
+			   .job_socket = -1 };
 	struct err e = { 0 };
 	struct rlimit l;
 
@@ -230,7 +238,9 @@ static int agent_main(const char *xml)
 		say_hello(&a);
 		/* while the launcher makes its plan */
 		stream_send(&a.stream);
-		cgroup_locate(a.guarded.cgroup);
+		/* Slurm ends what is in a cgroup of its own: ranks stay there. */
+		if (!getenv("SLURM_JOB_ID"))
+			cgroup_locate(a.guarded.cgroup);
 		watch(&a);
 		guard_kill_all(&a.guarded, PATIENCE_MS);
 		stream_send_all(&a.stream, 1000);
@@ -243,8 +253,23 @@ static int agent_main(const char *xml)
 	return a.status;
 }
 
+/* Slurm started this process. */
+static int connect_main(void)
+{
+	struct key_side side;
+	struct err e = { 0 };
+
+	if (connect_launcher(&side, &e)) {
+		err_print("berth-agent", &e);
+		return EXIT_RUNNER;
+	}
+	connect_environment();
+	return agent_main(NULL, &side);
+}
+
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
+	"       berth-agent --connect       talk to the runner that stdin names\n"
 	"       berth-agent --place FILE    the same for the machine of an XML file:\n"
 	"                                   places ranks, starts none\n"
 	"       berth-agent --sweep JOB     kill own processes whose environment\n"
@@ -262,9 +287,11 @@ int main(int argc, char **argv)
 			(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 
 	if (argc == 1 && launched)
-		return agent_main(NULL);
+		return agent_main(NULL, NULL);
+	if (argc == 2 && !strcmp(argv[1], "--connect") && launched)
+		return connect_main();
 	if (argc == 3 && !strcmp(argv[1], "--place") && launched)
-		return agent_main(argv[2]);
+		return agent_main(argv[2], NULL);
 	if (argc == 2 && !strcmp(argv[1], "--pmix") && launched)
 		return pmix_child_main(STDIN_FILENO);
 	if (argc == 3 && !strcmp(argv[1], "--sweep") && *argv[2]) {
@@ -279,7 +306,7 @@ int main(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
-	if (argc == 1 || !strcmp(argv[1], "--place"))
+	if (argc == 1 || !strcmp(argv[1], "--place") || !strcmp(argv[1], "--connect"))
 		fputs("berth-agent: runner starts this program on each host of a job; "
 		      "it is not for the command line (berth-agent --help)\n",
 		      stderr);

@@ -24,11 +24,14 @@ enum {
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct stream *s = arg;
-	ssize_t n = read(fd, buf_reserve(&s->in, READ_BYTES), READ_BYTES);
+	struct buf *in = s->side ? &s->sealed_in : &s->in;
+	ssize_t n = read(fd, buf_reserve(in, READ_BYTES), READ_BYTES);
 
 	(void)what;
 	if (n > 0) {
-		s->in.len += (size_t)n;
+		in->len += (size_t)n;
+		if (s->side && key_open(s->side, in, &s->in))
+			s->lost = true;
 		s->heard_ms = clock_ms();
 	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
 		s->lost = true;
@@ -42,24 +45,41 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	(void)arg; /* each turn sends */
 }
 
+/* What is to be written next. */
+static struct buf *next_out(struct stream *s)
+{
+	const size_t most = s->out.len < WRITE_BYTES ? s->out.len : WRITE_BYTES;
+
+	if (!s->side)
+		return &s->out;
+	if (!s->sealed_out.len && most) {
+		key_seal(s->side, &s->sealed_out, buf_head(&s->out), most);
+		buf_drop(&s->out, most);
+	}
+	return &s->sealed_out;
+}
+
 void stream_send(struct stream *s)
 {
+	struct buf *out;
+
 	/* Much output gets a larger pipe: fewer turns between us and sshd. */
 	if (!s->wide && s->out.len >= WIDE_BYTES) {
 		s->wide = true;
 		fcntl(STDOUT_FILENO, F_SETPIPE_SZ, PIPE_BYTES); /* no pipe: no harm */
 	}
-	while (s->out.len) {
-		size_t most = s->out.len < WRITE_BYTES ? s->out.len : WRITE_BYTES;
-		ssize_t n = write(STDOUT_FILENO, buf_head(&s->out), most);
+	while ((out = next_out(s))->len) {
+		size_t most = out->len < WRITE_BYTES ? out->len : WRITE_BYTES;
+		ssize_t n = write(STDOUT_FILENO, buf_head(out), most);
 
 		if (n > 0) {
-			buf_drop(&s->out, (size_t)n);
+			buf_drop(out, (size_t)n);
 		} else if (errno == EAGAIN) {
 			loop_watch(s->writable);
 			return;
 		} else if (errno != EINTR) {
 			buf_drop(&s->out, s->out.len);
+			buf_drop(&s->sealed_out, s->sealed_out.len);
 			s->lost = true;
 			return;
 		}
@@ -70,7 +90,9 @@ void stream_send_all(struct stream *s, unsigned ms)
 {
 	uint64_t until = clock_ms() + ms, now;
 
-	for (stream_send(s); s->out.len && (now = clock_ms()) < until; stream_send(s)) {
+	for (stream_send(s);
+	     s->out.len + s->sealed_out.len && (now = clock_ms()) < until;
+	     stream_send(s)) {
 		struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
 		poll(&p, 1, (int)(until - now));
@@ -93,12 +115,13 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 		s->lost = true;
 }
 
-void stream_begin(struct stream *s, struct event_base *base)
+void stream_begin(struct stream *s, struct event_base *base, struct key_side *side)
 {
 	const struct timeval look = { .tv_sec = LOOK_S };
 	uint64_t now = clock_ms();
 
 	*s = (struct stream){ .base = base,
+			      .side = side,
 			      .heard_ms = now,
 			      .looked_ms = now,
 			      .patience_ms = PATIENCE_MS };
@@ -136,6 +159,8 @@ void stream_end(struct stream *s)
 {
 	buf_free(&s->in);
 	buf_free(&s->out);
+	buf_free(&s->sealed_in);
+	buf_free(&s->sealed_out);
 	event_free(s->readable);
 	event_free(s->writable);
 	event_free(s->silence);

@@ -13,7 +13,8 @@ enum transport_choice {
 	TRANSPORT_AUTO,
 	TRANSPORT_LOCAL,
 	TRANSPORT_SSH,
-	TRANSPORT_OPENSSH
+	TRANSPORT_OPENSSH,
+	TRANSPORT_SRUN
 };
 enum tag_style { TAG_LONG, TAG_SHORT, TAG_NONE };
 enum colour_when { COLOUR_AUTO, COLOUR_ALWAYS, COLOUR_NEVER };
@@ -84,6 +85,7 @@ struct request {
 	char *identity; /* -i, or NULL */
 	bool accept_new_hosts;
 	char *launch_agent;
+	char *net; /* --net, or NULL */
 	bool no_push;
 	long start_timeout_s, host_timeout_s;
 	long timeout_s; /* 0: none */

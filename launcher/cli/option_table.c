@@ -12,8 +12,8 @@ static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
 static const char *const mpi_names[] = { MPI_NAMES, NULL };
 static const char *const horovod_names[] = { HOROVOD_NAMES, NULL };
 static const char *const map_names[] = { "slot", "node", NULL };
-static const char *const transport_names[] = { "auto", "local", "ssh", "openssh",
-					       NULL };
+static const char *const transport_names[] = { "auto",    "local", "ssh",
+					       "openssh", "srun",  NULL };
 static const char *const export_names[] = { "all", "none", NULL };
 static const char *const plan_names[] = { "text", "json", NULL };
 static const char *const summary_names[] = { "none", "text", "json", NULL };
@@ -121,13 +121,14 @@ const struct option option_table[] = {
 	  .help = "trust hosts that are not in known_hosts",
 	  .text = "Trust a host that is not in known_hosts, and add its key there, as "
 		  "StrictHostKeyChecking accept-new does. A key that has changed is still refused." },
-	{ "--transport", "auto|local|ssh|openssh", TOPIC_hosts, 0,
+	{ "--transport", "auto|local|ssh|openssh|srun", TOPIC_hosts, 0,
 	  "transport", "BERTH_TRANSPORT", CHOICE(transport, transport_names),
 	  .help = "how agents are started",
 	  .text = "Choose how runner starts an agent on a host. local: without ssh, for this "
-		  "machine only. ssh: with libssh. openssh: with the ssh command. auto, the "
-		  "default: local for this machine, else ssh, or openssh if ssh_config(5) or "
-		  "known_hosts needs a feature that libssh does not have." },
+		  "machine only. ssh: with libssh. openssh: with the ssh command. srun: "
+		  "by Slurm, in a job of Slurm only; see berth-slurm(7). auto, the default: srun in "
+		  "a job of Slurm; else local for this machine, and ssh for others, or openssh if "
+		  "ssh_config(5) or known_hosts needs a feature that libssh does not have." },
 	{ "--launch-agent", "PATH", TOPIC_hosts, OPTION_FILE,
 	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
 	  .help = "where berth-agent is on the hosts",

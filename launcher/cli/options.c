@@ -47,6 +47,7 @@ void options_free(struct request *r)
 	free(r->env_file);
 	free(r->identity);
 	free(r->launch_agent);
+	free(r->net);
 	free(r->output_dir);
 	rank_set_free(&r->show);
 	free(r->events_file);

@@ -310,6 +310,8 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 	free(copy);
 	if (!valid)
 		return -1;
+	free(s->r->net);
+	s->r->net = xstrdup(value);
 	entry = xasprintf("BERTH_NET=%s", value);
 	strv_add(&s->r->export, entry);
 	free(entry);

@@ -74,6 +74,9 @@ static int choose_transport(struct host *h, const struct request *r, struct strv
 	case TRANSPORT_OPENSSH:
 		h->transport = &transport_openssh;
 		break;
+	case TRANSPORT_SRUN:
+		h->transport = &transport_srun;
+		break;
 	case TRANSPORT_AUTO:
 		h->transport = h->local ? &transport_local
 					: transport_remote(&h->agents->setup,

@@ -131,6 +131,7 @@ void job_open(struct job *j, const struct request *r)
 		.accept_new_hosts = r->accept_new_hosts,
 		.agent = r->launch_agent,
 		.no_push = r->no_push,
+		.net = r->net,
 		.verbosity = r->verbosity,
 		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_s * 1000,
 	};

@@ -226,7 +226,8 @@ static void choose_master(struct job *j)
 	bool found = false;
 
 	j->spec.master_port = h->port;
-	if (j->plan.nodes > 1 && !h->local && h->address && *h->address) {
+	if (j->plan.nodes > 1 && (!h->local || h->transport == &transport_srun) &&
+	    h->address && *h->address) {
 		j->spec.master_addr = xstrdup(h->address);
 		return;
 	}

@@ -4,8 +4,11 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -145,7 +148,68 @@ static int spawn(pid_t *pid, const char *path, char *const *argv, char *const *e
 	return error;
 }
 
+/* ---- the same, for a child that dies with us ---- */
+
+enum { STACK_BYTES = 65536 };
+
+struct bound {
+	const char *path;
+	char *const *argv, *const *env;
+	int sock, said, error;
+	pid_t parent;
+};
+
+/* On our memory, while our thread waits: only what POSIX allows after fork(). */
+static int bound_main(void *arg)
+{
+	struct bound *b = arg;
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
+	sigemptyset(&none);
+	setsid();
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != b->parent)
+		_exit(127);
+	if (dup2(b->sock, 0) >= 0 && dup2(b->sock, 1) >= 0 && dup2(b->said, 2) >= 0) {
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		execvpe(b->path, b->argv, b->env);
+	}
+	b->error = errno;
+	_exit(127);
+}
+
+/* posix_spawn() cannot ask for a signal at the parent's death. */
+static int spawn_bound(pid_t *pid, const char *path, char *const *argv,
+		       char *const *env, int sock, int said)
+{
+	struct bound b = { .path = path,
+			   .argv = argv,
+			   .env = env ? env : environ,
+			   .sock = sock,
+			   .said = said,
+			   .parent = getpid() };
+	unsigned char *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	sigset_t all, mask;
+
+	if (stack == MAP_FAILED)
+		return errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &mask);
+	*pid = clone(bound_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD,
+		     &b);
+	if (*pid < 0)
+		b.error = errno;
+	else if (b.error)
+		waitpid(*pid, NULL, 0);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	munmap(stack, STACK_BYTES);
+	return b.error;
+}
+
 struct child *child_start(struct event_base *base, const char *path, char *const *argv,
+			  const struct child_how *how,
 			  const struct transport_events *events, void *ctx)
 {
 	const struct timeval poll_exit = { .tv_usec = 10000 };
@@ -162,7 +226,9 @@ struct child *child_start(struct event_base *base, const char *path, char *const
 		errno = error;
 		return NULL;
 	}
-	error = spawn(&pid, path, argv, environ, sock[1], said[1]);
+	error = how->bound ? spawn_bound(&pid, path, argv, how->env, sock[1], said[1])
+			   : spawn(&pid, path, argv, how->env ? how->env : environ,
+				   sock[1], said[1]);
 	close(sock[1]);
 	close(said[1]);
 	if (error) {
@@ -276,6 +342,13 @@ void child_close(struct child *c)
 	if (c->pidfd >= 0)
 		close(c->pidfd);
 	free(c);
+}
+
+void child_stop(struct child *c)
+{
+	if (c->pid)
+		kill(c->pid, SIGTERM);
+	child_close(c);
 }
 
 void child_kill(struct child *c)

@@ -12,10 +12,17 @@
 
 struct child;
 
+/* What is special of a child.  {0}: nothing. */
+struct child_how {
+	char *const *env; /* NULL: our own environment */
+	bool bound;       /* KILL it when runner dies, however that dies */
+};
+
 /* Execute PATH, looked up in PATH, with ARGV.  ended() comes after the last byte of
  * stdout; end->said lives until child_close().  NULL with errno: it cannot be executed.
  * A script without "#!" cannot (glibc's posix_spawnp() does not try /bin/sh). */
 struct child *child_start(struct event_base *base, const char *path, char *const *argv,
+			  const struct child_how *how,
 			  const struct transport_events *events, void *ctx);
 
 /* Bytes taken, 0..n.  Less than N: writable() will come. */
@@ -26,8 +33,9 @@ const char *child_said(struct child *c);
 void child_forget_said(struct child *c);
 
 /* Close the stream and forget C.  The child ends by itself at the end of its stdin, or
- * is killed now and waited for. */
+ * gets TERM, or is killed now and waited for. */
 void child_close(struct child *c);
+void child_stop(struct child *c);
 void child_kill(struct child *c);
 
 /* Execute PATH with ARGV in the environment ENV for another module, which reads and

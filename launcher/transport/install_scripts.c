@@ -1,6 +1,6 @@
 #include "launcher/transport/install_scripts.h"
 
-/* Starts the agent $2 if no other user can put a program in its place: each folder on
+/* Starts the agent $2, with the argument $3 if there is one, if no other user can put a program in its place: each folder on
  * the way, without links, and the agent belong to root or to us, and no group or other
  * user can write to them.  A sticky folder like /tmp may be on the way, because only
  * the owner of an entry can replace it there.  The agent itself may not lie in one: a
@@ -21,7 +21,8 @@
  * The login shell may be csh or fish, so this is one line without "!", "'" and
  * backslashes. */
 const char install_direct[] =
-	"set -f; w=$1; f=${2##*/}; h=$PWD; command cd -P \"${2%/*}/\" || exit 127;"
+	"set -f; w=$1; f=${2##*/}; a=${3:-}; h=$PWD; command cd -P \"${2%/*}/\" || "
+	"exit 127;"
 	" d=$PWD; m=/dev/shm/berth-${EUID:-}; s=; o=; n=;"
 	" [ $w = -ldn ] && [ -n \"${EUID:-}\" ] || m=;"
 	" if [ -n \"$m\" ] && [ -O $m ] && command cd -P $m && [ -O . ] &&"
@@ -29,7 +30,7 @@ const char install_direct[] =
 	" x=$d/$f; while [ -n \"$x\" ]; do"
 	" [ \"$x\" -nt \"./way$d/$f\" ] && n=1; x=${x%/*}; done;"
 	" [ / -nt \"./way$d/$f\" ] && n=1;"
-	" [ -n \"$n\" ] || { command cd \"$h\"; exec \"$d/$f\"; };"
+	" [ -n \"$n\" ] || { command cd \"$h\"; exec \"$d/$f\" $a; };"
 	" fi;"
 	" command cd -P \"$d\" && [ \"$PWD\" = \"$d\" ] || exit 127;"
 	" x=$d; r=.; l=; while [ -n \"$x\" ]; do l=\"$l $r\"; r=$r/..; x=${x%/*}; done;"
@@ -52,7 +53,7 @@ const char install_direct[] =
 	" [ -z \"$m\" ] || [ -n \"$s\" ] || (umask 077; mkdir -p $m && command cd -P "
 	"$m &&"
 	" [ -O . ] && mkdir -p \"./way$d\" && : > \"./way$d/$f\") 2> /dev/null;"
-	" command cd \"$h\"; exec \"$d/$f\"";
+	" command cd \"$h\"; exec \"$d/$f\" $a";
 
 /* p: look in PATH; m: the agent may be sent; n, s: its size and SHA-256; k: the direct
  * try failed in the agent; c: our machine; $1: the path of the direct try.

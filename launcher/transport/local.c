@@ -55,7 +55,8 @@ static struct conn *local_start(const struct transport_setup *setup,
 		argv[1] = (char *)"--place";
 		argv[2] = (char *)t->topology;
 	}
-	c->child = child_start(setup->base, path, argv, events, ctx);
+	c->child = child_start(setup->base, path, argv, &(struct child_how){ 0 },
+			       events, ctx);
 	if (!c->child) {
 		err_set(&c->err, E_AGENT_EXEC, path, strerror(errno));
 		c->failed = event_new(setup->base, -1, 0, on_failed, c);

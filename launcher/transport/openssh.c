@@ -253,7 +253,8 @@ static void run_ssh(struct conn *c)
 	strv_add(&argv, "--");
 	strv_add(&argv, c->target->name);
 	strv_add(&argv, agent_install_command(&c->install));
-	c->ssh = child_start(s->base, argv.v[0], argv.v, &events, c);
+	c->ssh = child_start(s->base, argv.v[0], argv.v, &(struct child_how){ 0 },
+			     &events, c);
 	if (c->ssh) {
 		feed_install(c);
 	} else {

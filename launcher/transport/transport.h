@@ -38,6 +38,7 @@ struct transport_setup {
 	const char *agent;     /* --launch-agent, or NULL */
 	const char *own_agent; /* the agent next to the running runner, or NULL */
 	bool no_push;
+	const char *net;      /* --net: addresses at which agents may call; or NULL */
 	uint64_t deadline_ms; /* clock_ms() at which a start has failed */
 	int verbosity;
 };
@@ -100,7 +101,12 @@ static inline const char *transport_reason(const struct err *e)
 	return reason;
 }
 
-extern const struct transport transport_local, transport_ssh, transport_openssh;
+extern const struct transport transport_local, transport_ssh, transport_openssh,
+	transport_srun;
+
+/* Is the key with which agents call a secret of this user on the hosts (MUNGE)?  If not,
+ * a process that reads srun's messages can pose as one of them; and WHY. */
+bool transport_srun_is_secret(struct str *why);
 
 /* transport_ssh.  If libssh is not installed or cannot do what ~/.ssh/config asks for
  * T, transport_openssh, with a one-line reason in WHY (else ""). */

@@ -1,6 +1,7 @@
 #include "lib/core/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/core/engine_round.h"
 

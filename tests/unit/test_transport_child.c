@@ -66,7 +66,7 @@ static void run(const char *script)
 {
 	char *argv[] = { (char *)"sh", (char *)"-c", (char *)script, NULL };
 
-	child = child_start(base, "sh", argv, &events, NULL);
+	child = child_start(base, "sh", argv, &(struct child_how){ 0 }, &events, NULL);
 	ck_assert_ptr_nonnull(child);
 	event_base_dispatch(base);
 }
@@ -142,7 +142,8 @@ START_TEST(no_handler_of_ours_runs_in_a_child)
 	for (int i = 0; i < 300 && !seen->in_child; i++) {
 		char *argv[] = { (char *)"true", NULL };
 
-		child = child_start(base, "true", argv, &events, NULL);
+		child = child_start(base, "true", argv, &(struct child_how){ 0 },
+				    &events, NULL);
 		ck_assert_ptr_nonnull(child);
 		event_base_dispatch(base);
 		child_close(child);
@@ -233,7 +234,8 @@ START_TEST(cannot_be_executed)
 	close(fd);
 	if (!k->text)
 		unlink(path);
-	ck_assert_ptr_null(child_start(base, path, argv, &events, NULL));
+	ck_assert_ptr_null(
+		child_start(base, path, argv, &(struct child_how){ 0 }, &events, NULL));
 	ck_assert_int_eq(errno, k->error);
 	unlink(path);
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
@@ -247,9 +249,10 @@ START_TEST(waits_for_the_closed_ones)
 			 NULL };
 	uint64_t begin = clock_ms();
 
-	child = child_start(base, "cat", argv + 3, &events, NULL);
+	child = child_start(base, "cat", argv + 3, &(struct child_how){ 0 }, &events,
+			    NULL);
 	child_close(child);
-	child = child_start(base, "sh", argv, &events, NULL);
+	child = child_start(base, "sh", argv, &(struct child_how){ 0 }, &events, NULL);
 	child_close(child);
 	child = NULL;
 	child_wait_all(300);

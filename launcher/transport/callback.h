@@ -1,0 +1,29 @@
+/* callback.h - the door at which agents call that Slurm starts.
+ *
+ * It listens while agents are awaited.  Any host that reaches it may connect: who does
+ * not prove within 5 s that it has the key is dropped, and so is the oldest of those
+ * once there are more than 256. */
+#ifndef BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
+#define BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
+
+#include "launcher/transport/sealed.h"
+
+struct callback;
+
+/* An agent of HOST has called by S, and the N bytes at REST have come after that.  The
+ * receiver owns S, or closes it. */
+typedef void callback_called(void *ctx, const char *host, struct sealed *s,
+			     const void *rest, size_t n);
+
+/* Listen on a free port from FIRST to LAST (0, 0: any) for callers that have KEY.
+ * NULL with E. */
+struct callback *callback_open(struct event_base *base, const unsigned char *key,
+			       unsigned first, unsigned last, callback_called *called,
+			       void *ctx, struct err *e);
+unsigned callback_port(const struct callback *c);
+/* Append this machine's addresses as numbers, those in the ranges NET alone unless that
+ * is NULL.  Loopback ones only if there are no others. */
+void callback_addresses(struct strv *out, const char *net);
+void callback_close(struct callback *c);
+
+#endif

@@ -1,0 +1,176 @@
+#include "launcher/transport/sealed.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/key.h"
+#include "common/loop.h"
+
+enum {
+	READ_BYTES = 262144,
+	WAIT_BYTES = 1 << 20 /* that the other side has not read */
+};
+
+struct sealed {
+	const struct transport_events *events;
+	void *ctx;
+	int refs; /* the owner's, and one while a handler runs */
+	bool open, closed, ended;
+	int fd;
+	struct key_side side;
+	struct event *readable, *writable;
+	struct buf in, plain, out;
+};
+
+static void unref(struct sealed *s)
+{
+	if (--s->refs)
+		return;
+	event_free(s->readable);
+	event_free(s->writable);
+	close(s->fd);
+	buf_free(&s->in);
+	buf_free(&s->plain);
+	buf_free(&s->out);
+	key_forget(&s->side);
+	free(s);
+}
+
+static void end(struct sealed *s)
+{
+	const struct transport_end how = { .status = -1, .said = "" };
+
+	event_del(s->readable);
+	event_del(s->writable);
+	if (!s->ended && !s->closed) {
+		s->ended = true;
+		s->events->ended(s->ctx, &how);
+	}
+}
+
+static void flush(struct sealed *s)
+{
+	while (s->out.len) {
+		ssize_t n = send(s->fd, buf_head(&s->out), s->out.len,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0) {
+			buf_drop(&s->out, (size_t)n);
+		} else if (errno == EAGAIN) {
+			loop_watch(s->writable);
+			return;
+		} else if (errno != EINTR) {
+			buf_drop(&s->out, s->out.len); /* its end will be read */
+		}
+	}
+}
+
+/* The first bytes of the other side.  False: it has not the key. */
+static bool take_call(struct sealed *s)
+{
+	unsigned char key[KEY_BYTES], answer[KEY_ANSWER_BYTES];
+	bool good;
+
+	memcpy(key, s->side.key, sizeof key);
+	good = key_answer(&s->side, key, buf_head(&s->in), answer);
+	explicit_bzero(key, sizeof key);
+	if (!good)
+		return false;
+	buf_drop(&s->in, KEY_CALL_BYTES);
+	buf_add(&s->out, answer, sizeof answer);
+	s->open = true;
+	flush(s);
+	return true;
+}
+
+/* False: what came is not of one who has the key. */
+static bool take(struct sealed *s)
+{
+	size_t n;
+
+	if (!s->open && s->in.len < KEY_CALL_BYTES)
+		return true;
+	if (!s->open && !take_call(s))
+		return false;
+	if (key_open(&s->side, &s->in, &s->plain))
+		return false;
+	n = s->plain.len;
+	if (n && !s->closed)
+		s->events->bytes(s->ctx, buf_head(&s->plain), n);
+	buf_drop(&s->plain, n);
+	return true;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *ctx)
+{
+	struct sealed *s = ctx;
+	const size_t most = s->open ? READ_BYTES : KEY_CALL_BYTES - s->in.len;
+	ssize_t n = recv(fd, buf_reserve(&s->in, most), most, MSG_DONTWAIT);
+
+	(void)what;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	s->refs++;
+	if (n > 0)
+		s->in.len += (size_t)n;
+	if (n <= 0 || !take(s))
+		end(s);
+	unref(s);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *ctx)
+{
+	struct sealed *s = ctx;
+
+	(void)fd;
+	(void)what;
+	s->refs++;
+	flush(s);
+	if (s->open && s->out.len < WAIT_BYTES && !s->closed)
+		s->events->writable(s->ctx);
+	unref(s);
+}
+
+struct sealed *sealed_accept(struct event_base *base, int fd, const unsigned char *key,
+			     const struct transport_events *events, void *ctx)
+{
+	struct sealed *s = xcalloc(1, sizeof *s);
+
+	*s = (struct sealed){ .events = events, .ctx = ctx, .refs = 1, .fd = fd };
+	memcpy(s->side.key, key, KEY_BYTES);
+	s->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, s);
+	s->writable = event_new(base, fd, EV_WRITE, on_writable, s);
+	loop_watch(s->readable);
+	return s;
+}
+
+void sealed_hand(struct sealed *s, const struct transport_events *events, void *ctx)
+{
+	s->events = events;
+	s->ctx = ctx;
+}
+
+size_t sealed_send(struct sealed *s, const void *data, size_t n)
+{
+	const size_t most =
+		WAIT_BYTES - (s->out.len < WAIT_BYTES ? s->out.len : WAIT_BYTES);
+
+	if (n > most) {
+		n = most;
+		loop_watch(s->writable);
+	}
+	if (n)
+		key_seal(&s->side, &s->out, data, n);
+	flush(s);
+	return n;
+}
+
+void sealed_close(struct sealed *s)
+{
+	s->closed = true;
+	event_del(s->readable);
+	event_del(s->writable);
+	unref(s);
+}

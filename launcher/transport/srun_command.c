@@ -1,0 +1,124 @@
+#include "launcher/transport/srun_command.h"
+
+#include <ctype.h>
+#include <strings.h>
+
+#include "launcher/transport/agent_install.h"
+#include "launcher/transport/install_scripts.h"
+
+/* Says on which host the agent could not be started.  exec does not come to it. */
+static const char at_exit[] = "trap 'echo; echo :berth: again $SLURMD_NODENAME' EXIT; ";
+
+#define AGAIN ":berth: again "
+
+void srun_argv(struct strv *argv, const struct srun_step *step)
+{
+	static const char *const fixed[] = {
+		"srun",
+		"--overlap",       /* the user's own steps may run beside it */
+		"--mem=0",         /* all that the job has there */
+		"--cpu-bind=none", /* the agent binds */
+		"--mpi=none",
+		"--kill-on-bad-exit=0", /* the end of one agent does not end others */
+		"--wait=0",
+		"--no-kill",
+		"--export=ALL",
+		"--input=all",
+		"--chdir=/", /* the agent goes to where ranks run */
+		"--job-name=berth-agent",
+		"--ntasks-per-node=1",
+	};
+	struct str hosts = { 0 };
+
+	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+		strv_add(argv, fixed[i]);
+	for (size_t i = 0; i < step->n; i++)
+		str_addf(&hosts, "%s%s", i ? "," : "", step->hosts[i]);
+	strv_take(argv, xasprintf("--nodes=%zu", step->n));
+	strv_take(argv, xasprintf("--ntasks=%zu", step->n));
+	strv_take(argv, xasprintf("--nodelist=%s", str_text(&hosts)));
+	if (step->het_group >= 0)
+		strv_take(argv, xasprintf("--het-group=%d", step->het_group));
+	if (step->gpus)
+		strv_add(argv, step->gpus);
+	if (step->copy) {
+		strv_take(argv, xasprintf("--bcast=%s", step->copy));
+		strv_add(argv, step->agent);
+	} else {
+		strv_add(argv, "/bin/sh");
+		strv_add(argv, "-c");
+		strv_take(argv, xasprintf("%s%s", at_exit, install_direct));
+		strv_add(argv, "sh");
+		strv_add(argv, step->any_owner ? "-ldnL" : "-ldn");
+		strv_add(argv, step->agent);
+	}
+	strv_add(argv, "--connect");
+	str_free(&hosts);
+}
+
+void srun_environment(struct strv *env, char *const *own)
+{
+	static const char *const kept[] = {
+		"PATH",           "HOME",
+		"SLURM_CONF",     "SLURM_JOB_ID",
+		"SLURM_JOBID",    "SLURM_CLUSTER_NAME",
+		"SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER",
+		"SLURM_HET_SIZE", "SLURM_JOB_NODELIST",
+		"SLURM_NODELIST",
+	};
+	static const char het[] = "SLURM_JOB_ID_HET_GROUP_";
+
+	for (; *own; own++) {
+		const size_t n = strcspn(*own, "=");
+		bool keep = !strncmp(*own, het, sizeof het - 1);
+
+		for (size_t i = 0; !keep && i < sizeof kept / sizeof *kept; i++)
+			keep = strlen(kept[i]) == n && !strncmp(kept[i], *own, n);
+		if (keep)
+			strv_add(env, *own);
+	}
+	strv_add(env, "BERTH_STEP_OF_RUNNER=1");
+}
+
+const char *srun_again(const char *line)
+{
+	return strncmp(line, AGAIN, sizeof AGAIN - 1) ? NULL : line + sizeof AGAIN - 1;
+}
+
+bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
+{
+	static const char key[] = "SrunPortRange";
+	bool found = false;
+	char end;
+
+	for (const char *at = conf; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+		const char *p = at + strspn(at, " \t");
+
+		if (strncasecmp(p, key, sizeof key - 1))
+			continue;
+		p += sizeof key - 1;
+		p += strspn(p, " \t");
+		if (*p == '=' && sscanf(p + 1, " %5u-%5u%c", first, last, &end) >= 2)
+			found = *first && *first <= *last && *last <= 65535;
+	}
+	return found;
+}
+
+/* What srun says in any case: it is not why an agent does not call. */
+static bool is_noise(const char *line)
+{
+	return !*line || strstr(line, "lacks support for cpu binding");
+}
+
+char *srun_words(const char *said)
+{
+	char *copy = xstrdup(said), *line, *rest = copy, *last = NULL, *words = NULL;
+
+	while ((line = strsep(&rest, "\n")))
+		if (!is_noise(line))
+			last = line;
+	if (last)
+		words = agent_install_quote(last, strlen(last));
+	free(copy);
+	return words;
+}
