@@ -198,13 +198,34 @@ static const char *topology_of(const struct request *r, const char *name)
 	return file;
 }
 
-static int choose_transport(struct host *h, const struct request *r, struct strv *notes,
-			    struct err *e)
+static bool in_path(const char *program)
+{
+	const char *at = getenv("PATH");
+	bool found = false;
+
+	for (; at && *at && !found; at += strcspn(at, ":"), at += *at == ':') {
+		char *path = xasprintf("%.*s/%s", (int)strcspn(at, ":"), at, program);
+
+		found = !access(path, X_OK);
+		free(path);
+	}
+	return found;
+}
+
+/* How agents are started on all hosts of FROM, if the user did not choose. */
+static enum transport_choice usual_transport(const struct allocation *from)
+{
+	return from->manager == ALLOCATION_SLURM && in_path("srun") ? TRANSPORT_SRUN
+								    : TRANSPORT_AUTO;
+}
+
+static int choose_transport(struct host *h, enum transport_choice choice,
+			    struct strv *notes, struct err *e)
 {
 	const char *reason;
 	struct str why = { 0 };
 
-	switch (r->transport) {
+	switch (choice) {
 	case TRANSPORT_LOCAL:
 		if (!h->local)
 			return err_set(e, E_TRANSPORT_LOCAL, h->name);
@@ -218,6 +239,8 @@ static int choose_transport(struct host *h, const struct request *r, struct strv
 		h->transport = &transport_openssh;
 		break;
 	case TRANSPORT_SRUN:
+		if (!h->node)
+			return err_set(e, E_TRANSPORT_SRUN);
 		h->transport = &transport_srun;
 		break;
 	case TRANSPORT_AUTO:
@@ -261,8 +284,22 @@ static void fill_host(struct host *h, struct agents *a, const struct chosen *c,
 				     .user = h->user,
 				     .addr = h->addr,
 				     .naddr = found->naddr,
+				     .node = h->node,
 				     .port = spec->port,
 				     .topology = topology_of(r, h->name) };
+}
+
+static void note_key(struct strv *notes)
+{
+	struct str why = { 0 };
+
+	if (!transport_srun_is_secret(&why))
+		strv_take(notes,
+			  xasprintf("agents call back without MUNGE (%s): a process "
+				    "that reads what srun sends can pose as an "
+				    "agent; to use ssh, --transport ssh",
+				    str_text(&why)));
+	str_free(&why);
 }
 
 /* The hosts of C, with addresses and transports. */
@@ -272,6 +309,9 @@ static int fill_hosts(struct agents *a, const struct chosen *c, const struct req
 {
 	const bool alone =
 		!r->hosts && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
+	const enum transport_choice choice = r->transport != TRANSPORT_AUTO
+						     ? r->transport
+						     : usual_transport(&c->allocation);
 	const size_t n = c->hosts.n;
 	const char **names = xcalloc(n, sizeof *names);
 	struct lookup_answer *found = xcalloc(n, sizeof *found);
@@ -293,8 +333,10 @@ static int fill_hosts(struct agents *a, const struct chosen *c, const struct req
 		if (offline)
 			h->transport = &transport_local;
 		else if (!rc)
-			rc = choose_transport(h, r, notes, e);
+			rc = choose_transport(h, choice, notes, e);
 	}
+	if (choice == TRANSPORT_SRUN && !rc && !offline)
+		note_key(notes);
 	free(names);
 	free(found);
 	return rc;

@@ -1,5 +1,7 @@
 #include "launcher/job/messages.h"
 
+#include <signal.h>
+
 #include "launcher/job/check.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
@@ -340,6 +342,17 @@ static const char *on_agent_note(struct job *j, struct host *h,
 	return NULL;
 }
 
+/* Slurm sends TERM to agents, and maybe to runner: it is one request. */
+static const char *on_terminate(struct job *j)
+{
+	const bool first = !j->signals.told_ms;
+
+	j->signals.told_ms = clock_ms();
+	if (first && j->signals.last != SIGTERM)
+		j->signals.on_signal(j, SIGTERM);
+	return NULL;
+}
+
 #define TAKE(name, call) WIRE_TAKE(name, wrong = call)
 /* A message of an earlier epoch is dropped. */
 #define TAKE_JOB(name, call)                                                           \
@@ -378,6 +391,7 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(query_done, rank_status_done(j, h))
 		TAKE_JOB(missing_request, rank_status_missing_request(j, h, &m))
 		TAKE(log, on_agent_note(j, h, &m))
+		TAKE(terminate, on_terminate(j))
 	default:
 		wrong = "second 'hello' message";
 	}

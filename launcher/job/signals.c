@@ -8,7 +8,10 @@
 #include "launcher/job/messages.h"
 #include "launcher/output/progress.h"
 
-enum { PAUSE_MS = 100 /* for the agents to be told of a ^Z */ };
+enum {
+	PAUSE_MS = 100, /* for the agents to be told of a ^Z */
+	SAME_MS = 2000  /* in which Slurm sends its TERM to all */
+};
 
 /* ---- ^Z ---- */
 
@@ -105,7 +108,8 @@ static void on_signal(evutil_socket_t signo, short what, void *ctx)
 		suspend(j);
 	else if (signo == SIGWINCH)
 		job_spec_window(j);
-	else
+	else if (signo != SIGTERM || !j->signals.told_ms ||
+		 clock_ms() - j->signals.told_ms > SAME_MS)
 		j->signals.on_signal(j, (int)signo);
 }
 

@@ -16,6 +16,7 @@ struct signals {
 	void (*on_signal)(struct job *j, int signo);
 	uint64_t pause_by_ms; /* ^Z: runner stops itself then at the latest */
 	int last;             /* of INT, TERM and HUP */
+	uint64_t told_ms; /* an agent last said that Slurm sent it TERM; 0: none did */
 };
 
 /* ON_SIGNAL gets each INT, TERM, HUP, USR1, USR2, CONT and QUIT.  ^Z is done here: the

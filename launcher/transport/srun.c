@@ -204,7 +204,7 @@ static void fail_with_srun(struct conn *c)
 static void start_again(struct step *s, const char *host)
 {
 	for (struct conn *c = gate.first; c; c = c->next) {
-		if (c->step != s || strcmp(c->target->name, host))
+		if (c->step != s || strcmp(c->target->node, host))
 			continue;
 		if (c->copy || c->setup->no_push || c->setup->agent) {
 			err_set(&c->err, E_SRUN_AGENT, c->target->name,
@@ -324,7 +324,7 @@ static void start_step(struct conn *const *c, size_t n)
 
 	s->users = n;
 	for (size_t i = 0; i < n; i++) {
-		names[i] = c[i]->target->name;
+		names[i] = c[i]->target->node;
 		c[i]->step = s;
 	}
 	srun_argv(&argv, &step);
@@ -417,7 +417,7 @@ static void on_called(void *ctx, const char *host, struct sealed *s, const void 
 	struct conn *c = gate.first;
 
 	(void)ctx;
-	while (c && (!c->step || strcmp(c->target->name, host)))
+	while (c && (!c->step || strcmp(c->target->node, host)))
 		c = c->next;
 	if (!c) { /* it has called, or is not awaited any more */
 		sealed_close(s);

@@ -26,6 +26,7 @@ struct target {
 	size_t naddr;
 	int port;             /* of its sshd; 0: as for all hosts */
 	const char *topology; /* local only: an hwloc XML file to place on */
+	const char *node;     /* srun only: its name in Slurm */
 };
 
 /* What is the same for every host of a job.  Valid as long as any connection. */
