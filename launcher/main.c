@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "launcher/cli/options.h"
+#include "launcher/hosts/in_front.h"
 #include "launcher/hosts/select.h"
 #include "launcher/job/job.h"
 
@@ -37,6 +38,21 @@ static void print_notes(const struct strv *notes, const struct request *r)
 		fprintf(stderr, "runner: %s\n", notes->v[i]);
 }
 
+/* Whether another launcher has started several of this runner.  One of them says it. */
+static bool is_one_of_many(int *status)
+{
+	const struct in_front f = { environ, getpid(), isatty(STDIN_FILENO) };
+	struct err e = { 0 };
+	bool say;
+
+	if (!in_front_check(&f, &say, &e))
+		return false;
+	if (say)
+		err_print("runner", &e);
+	*status = err_status(e.id);
+	return true;
+}
+
 /* The job of R, from its hosts to its exit status. */
 static int run(const struct request *r)
 {
@@ -45,7 +61,7 @@ static int run(const struct request *r)
 	int status, death;
 
 	job_open(&j, r);
-	j.refused = hosts_select(&j.agents, &j.slots_from, r, &notes, &j.err) != 0;
+	j.refused = hosts_select(&j.agents, &j.source, r, &notes, &j.err) != 0;
 	print_notes(&notes, r);
 	strv_free(&notes);
 	/* agents, plan, berths, ranks; output, exits, one cause */
@@ -79,6 +95,8 @@ int main(int argc, char **argv)
 		fputs(str_text(&print), stdout);
 		break;
 	case OPTIONS_RUN:
+		if (is_one_of_many(&status))
+			break;
 		print_notes(&notes, &request);
 		status = run(&request);
 	}

@@ -451,6 +451,7 @@ void agents_free(struct agents *a)
 
 		free(h->name);
 		free(h->user);
+		free(h->node);
 		free(h->addr);
 		free(h->address);
 		free(h->machine);

@@ -10,6 +10,7 @@
 #define BERTH_LAUNCHER_HOSTS_AGENTS_H
 
 #include "common/wire.h"
+#include "launcher/hosts/hosts.h"
 #include "launcher/transport/transport.h"
 
 struct event;
@@ -23,11 +24,11 @@ enum host_state {
 	HOST_LOST /* no agent could be started, its stream ended, or it was silent */
 };
 
-enum { SLOTS_AUTO = -2 }; /* one per GPU, else one per core: this machine without -np */
-
 struct host {
 	struct agents *agents;
 	char *name, *user; /* as typed */
+	char *node;        /* its name in the allocation; NULL: none */
+	int node_cpus;     /* of the allocation there; 0: not known */
 	struct target target;
 	struct sockaddr_storage *addr; /* target.addr */
 	int slots, max_slots;          /* 1.., SLOTS_GPUS or SLOTS_AUTO */

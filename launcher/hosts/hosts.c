@@ -28,6 +28,7 @@ struct element {
 	const char *name; /* may hold ranges in brackets */
 	const char *user; /* or NULL */
 	int slots, max_slots, port;
+	bool counted; /* slots were typed */
 	bool literal; /* an address: no ranges */
 	size_t names; /* names its ranges have made so far */
 };
@@ -71,6 +72,7 @@ static int merge(struct host_spec *old, const struct element *el, struct err *e)
 	if (old->slots + el->slots > HOST_SLOTS_MAX)
 		return err_set(e, E_HOST_SUM, HOST_SLOTS_MAX);
 	old->slots += el->slots;
+	old->counted = true;
 	old->max_slots += el->max_slots;
 	if (old->max_slots > HOST_SLOTS_MAX)
 		old->max_slots = HOST_SLOTS_MAX;
@@ -102,6 +104,7 @@ static int add(struct reading *r, const char *name, const struct element *el,
 		.name = xstrdup(name),
 		.user = el->user ? xstrdup(el->user) : NULL,
 		.slots = el->slots,
+		.counted = el->counted,
 		.max_slots = el->max_slots,
 		.port = el->port,
 	};
@@ -283,9 +286,8 @@ static int cut_numbers(struct element *el, char *text, struct err *e)
 	return set_slots(&el->slots, slots ? slots : text, true, e);
 }
 
-/* Cut "[user@]name[[:port]:slots]" into EL.  *TYPED: slots were given; TYPED may be
- * NULL. */
-static int cut(struct element *el, char *text, bool *typed, struct err *e)
+/* Cut "[user@]name[[:port]:slots]" into EL. */
+static int cut(struct element *el, char *text, struct err *e)
 {
 	char *at = strrchr(text, '@'), *end, *close;
 	char a[SHOWN_BYTES + 4], why[64];
@@ -306,9 +308,8 @@ static int cut(struct element *el, char *text, bool *typed, struct err *e)
 	}
 	end = at ? at + 1 : text;
 	end += span(end, ':');
-	if (typed)
-		*typed = *end == ':';
 	if (*end == ':') {
+		el->counted = true;
 		*end = '\0';
 		if (cut_numbers(el, end + 1, e))
 			return -1;
@@ -359,7 +360,7 @@ int hosts_parse(struct hosts *h, const char *spec, struct err *e)
 
 		trim(&text);
 		shown(a, text);
-		if (cut(&el, text, NULL, e) || add_element(&r, &el, e))
+		if (cut(&el, text, e) || add_element(&r, &el, e))
 			rc = err_in(e, "host '%s'", a);
 		free(copy);
 		more = rest[n] == ',';
@@ -372,15 +373,15 @@ int hosts_parse(struct hosts *h, const char *spec, struct err *e)
 }
 
 /* One "NAME=N" of a host file's line. */
-static int read_word(struct element *el, const char *word, bool *typed, struct err *e)
+static int read_word(struct element *el, const char *word, struct err *e)
 {
 	size_t n = strcspn(word, "=");
 	char a[SHOWN_BYTES + 4];
 
 	if (n == 5 && !memcmp(word, "slots", 5) && word[n]) {
-		if (*typed)
+		if (el->counted)
 			return err_set(e, E_HOST_SLOTS_AGAIN);
-		*typed = true;
+		el->counted = true;
 		return set_slots(&el->slots, word + n + 1, true, e);
 	}
 	if (n == 9 && word[n] &&
@@ -404,7 +405,6 @@ static int read_line(struct reading *r, char *line, struct err *e)
 {
 	char a[SHOWN_BYTES + 4], *out, *word;
 	struct element el;
-	bool typed = false;
 	int rc;
 
 	line[strcspn(line, "#")] = '\0';
@@ -422,10 +422,10 @@ static int read_line(struct reading *r, char *line, struct err *e)
 	*out = '\0';
 	word = strsep(&line, " \t");
 	shown(a, word);
-	rc = cut(&el, word, &typed, e);
+	rc = cut(&el, word, e);
 	while (!rc && (word = strsep(&line, " \t")))
 		if (*word)
-			rc = read_word(&el, word, &typed, e);
+			rc = read_word(&el, word, e);
 	if (!rc && el.max_slots && el.slots > el.max_slots)
 		rc = err_set(e, E_HOST_MAX_SLOTS, el.max_slots, el.slots);
 	if (!rc)
@@ -433,13 +433,35 @@ static int read_line(struct reading *r, char *line, struct err *e)
 	return rc ? err_in(e, "host '%s'", a) : 0;
 }
 
-int hosts_read_file(struct hosts *h, const char *path, struct err *e)
+int hosts_parse_lines(struct hosts *h, const char *text, const char *where,
+		      struct err *e)
 {
 	struct reading r = { .h = h };
+	char *copy = xstrdup(text), *rest = copy, *line;
+	size_t number = 0;
+	int rc = 0;
+
+	if (!strncmp(rest, "\xef\xbb\xbf", 3))
+		rest += 3; /* the byte order mark of editors on Windows */
+	while (!rc && (line = strsep(&rest, "\n"))) {
+		number++;
+		rc = read_line(&r, line, e);
+		if (rc)
+			err_in(e, "%s:%zu", where, number);
+	}
+	free(r.slot);
+	free(copy);
+	if (!rc && h->n == 0)
+		rc = err_set(e, E_HOSTFILE_EMPTY, where);
+	if (rc)
+		hosts_free(h);
+	return rc;
+}
+
+int hosts_read_file(struct hosts *h, const char *path, struct err *e)
+{
 	const bool from_stdin = !strcmp(path, "-");
 	struct str text = { 0 };
-	size_t number = 0;
-	char *rest, *line;
 	int rc = 0;
 
 	if (from_stdin)
@@ -451,22 +473,9 @@ int hosts_read_file(struct hosts *h, const char *path, struct err *e)
 		rc = err_set(e, E_HOSTFILE_READ, path, strerror(EFBIG));
 	else if (text.len && memchr(text.s, '\0', text.len))
 		rc = err_set(e, E_HOSTFILE_BINARY, path);
-	str_add(&text, "");
-	rest = text.s;
-	if (!strncmp(rest, "\xef\xbb\xbf", 3))
-		rest += 3; /* the byte order mark of editors on Windows */
-	while (!rc && (line = strsep(&rest, "\n"))) {
-		number++;
-		rc = read_line(&r, line, e);
-		if (rc)
-			err_in(e, "%s:%zu", path, number);
-	}
-	free(r.slot);
-	if (!rc && h->n == 0)
-		rc = err_set(e, E_HOSTFILE_EMPTY, path);
+	if (!rc)
+		rc = hosts_parse_lines(h, str_text(&text), path, e);
 	str_free(&text);
-	if (rc)
-		hosts_free(h);
 	return rc;
 }
 

@@ -10,12 +10,16 @@
 #include "common/str.h"
 
 enum { HOST_SLOTS_MAX = 65535, HOSTS_MAX = 65536, HOST_PORT_MAX = 65535 };
-enum { SLOTS_GPUS = -1 }; /* "a:gpus": as many as the host has GPUs */
+enum {
+	SLOTS_GPUS = -1, /* "a:gpus": as many as the host has GPUs */
+	SLOTS_AUTO = -2  /* one per GPU, else one per core: nobody gave a number */
+};
 
 struct host_spec {
 	char *name;    /* as typed, without brackets and user; validated */
 	char *user;    /* of user@host, or NULL; validated */
 	int slots;     /* 1..HOST_SLOTS_MAX or SLOTS_GPUS */
+	bool counted;  /* slots were typed, or are the number of times it is named */
 	int max_slots; /* 0: none given; --oversubscribe stops there */
 	int port;      /* of sshd, 1..HOST_PORT_MAX; 0: none given */
 };
@@ -33,6 +37,10 @@ int hosts_parse(struct hosts *h, const char *spec, struct err *e);
 
 /* The same for a host file, or stdin if PATH is "-"; errors say "file:line". */
 int hosts_read_file(struct hosts *h, const char *path, struct err *e);
+
+/* The same for the text of such a file; errors say "WHERE:line". */
+int hosts_parse_lines(struct hosts *h, const char *text, const char *where,
+		      struct err *e);
 
 void hosts_free(struct hosts *h);
 

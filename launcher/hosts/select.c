@@ -3,38 +3,181 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts/allocation_load.h"
 #include "launcher/transport/libssh.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/lookup.h"
 
-static int read_hosts(struct hosts *hosts, char **slots_from, const struct request *r,
-		      struct err *e)
+extern char **environ;
+
+/* The hosts of a job before they have addresses. */
+struct chosen {
+	struct hosts hosts;
+	struct allocation allocation; /* none, or the one that hosts are of */
+	size_t *at;                   /* at[i]: the place of host i in allocation */
+	char *from;                   /* the source of hosts, for messages */
+};
+
+static void chosen_free(struct chosen *c)
+{
+	hosts_free(&c->hosts);
+	allocation_free(&c->allocation);
+	free(c->at);
+	free(c->from);
+}
+
+/* Those of -H or --hostfile; none if neither is given. */
+static int read_asked(struct chosen *c, const struct request *r, struct err *e)
+{
+	if (r->hosts) {
+		c->from = xstrdup(r->hosts_from ? r->hosts_from : "-H");
+		if (hosts_parse(&c->hosts, r->hosts, e))
+			return err_in(e, "%s", c->from);
+	} else if (r->hostfile) {
+		c->from = xasprintf("host file '%s'", r->hostfile);
+		return hosts_read_file(&c->hosts, r->hostfile, e);
+	}
+	return 0;
+}
+
+/* This machine: as many slots as -np asks for, else one per GPU or core. */
+static void take_this_machine(struct chosen *c, const struct request *r)
 {
 	char name[256] = "localhost";
 	int np = 0;
 
-	if (r->hosts) {
-		*slots_from = xstrdup(r->hosts_from ? r->hosts_from : "-H");
-		if (hosts_parse(hosts, r->hosts, e))
-			return err_in(e, "%s", *slots_from);
-		return 0;
-	}
-	if (r->hostfile) {
-		*slots_from = xasprintf("host file '%s'", r->hostfile);
-		return hosts_read_file(hosts, r->hostfile, e);
-	}
-	/* this machine: as many slots as -np asks for, else one per GPU or core */
 	gethostname(name, sizeof name - 1);
 	for (size_t i = 0; i < r->napp; i++)
 		np += r->app[i].np;
 	if (r->per_host)
 		np = r->per_host;
-	hosts->v = xcalloc(1, sizeof *hosts->v);
-	hosts->n = 1;
-	hosts->v[0] = (struct host_spec){ .name = xstrdup(name),
-					  .slots = np ? np : SLOTS_AUTO };
-	*slots_from = xstrdup("this machine");
+	c->hosts.v = xcalloc(1, sizeof *c->hosts.v);
+	c->hosts.n = 1;
+	c->hosts.v[0] = (struct host_spec){ .name = xstrdup(name),
+					    .slots = np ? np : SLOTS_AUTO };
+	c->from = xstrdup("this machine");
+}
+
+/* All hosts of the allocation. */
+static void take_all(struct chosen *c)
+{
+	const struct hosts *all = &c->allocation.hosts;
+
+	c->hosts = (struct hosts){ xcalloc(all->n, sizeof *all->v), all->n };
+	c->at = xcalloc(all->n, sizeof *c->at);
+	for (size_t i = 0; i < all->n; i++) {
+		struct host_spec *h = &c->hosts.v[i];
+
+		*h = all->v[i];
+		h->name = xstrdup(h->name);
+		h->user = h->user ? xstrdup(h->user) : NULL;
+		c->at[i] = i;
+	}
+	c->from = xstrdup(c->allocation.slots_from);
+}
+
+/* The hosts that were asked for are a part of the allocation. */
+static int take_part(struct chosen *c, bool offline, uint64_t deadline_ms,
+		     struct err *e)
+{
+	c->at = xcalloc(c->hosts.n, sizeof *c->at);
+	if (allocation_match(c->at, &c->hosts, &c->allocation) && !offline)
+		allocation_match_addresses(c->at, &c->hosts, &c->allocation,
+					   deadline_ms);
+	return allocation_filter(&c->hosts, c->at, &c->allocation, c->from, e);
+}
+
+/* Whether -ppn fits into the CPUs that the allocation has on each host. */
+static int check_per_host(const struct chosen *c, const struct request *r,
+			  struct err *e)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < c->hosts.n && r->per_host && !r->oversubscribe && !rc;
+	     i++)
+		rc = allocation_per_host(&c->allocation, c->at[i], r->per_host,
+					 r->per_host_from ? r->per_host_from : "-ppn",
+					 e);
+	return rc;
+}
+
+/* One rank beside many GPUs is right for a program that starts one more for each GPU
+ * itself, as torchrun does; here it is seldom what the user wants. */
+static void note_gpus(const struct chosen *c, const struct request *r,
+		      struct strv *notes)
+{
+	const struct allocation *a = &c->allocation;
+	const int gpus = (int)a->gpus;
+	bool room = true;
+
+	if (gpus < 2 || r->per_host || r->app[0].np)
+		return;
+	for (size_t i = 0; i < c->hosts.n; i++) {
+		if (c->hosts.v[i].slots != 1 || a->hosts.v[c->at[i]].slots != 1)
+			return;
+		room = room && !allocation_per_host(a, c->at[i], gpus, "-ppn", NULL);
+	}
+	strv_take(
+		notes,
+		xasprintf("%s gives each host 1 rank beside %d GPUs; for one rank per "
+			  "GPU, %suse -ppn %d",
+			  a->slots_from, gpus,
+			  room ? "" : "ask the job for as many CPUs, and ", gpus));
+}
+
+/* With -v: the source of hosts and slots. */
+static void note_source(const struct chosen *c, const struct request *r,
+			struct strv *notes)
+{
+	const struct allocation *a = &c->allocation;
+	const char *slots = c->hosts.n && c->hosts.v[0].slots == SLOTS_AUTO
+				    ? "one per GPU, else per core"
+				    : c->from;
+
+	if (r->verbosity < 1)
+		return;
+	if (a->manager != ALLOCATION_NONE)
+		strv_take(notes, xasprintf("hosts: %s (job %s of %s), slots: %s",
+					   a->hosts_from, a->job_id ? a->job_id : "?",
+					   a->name, slots));
+	else
+		strv_take(notes, xasprintf("hosts: %s, slots: %s", c->from, slots));
+}
+
+/* -H or a host file, as a part of the allocation if runner is in one; else all of that;
+ * else this machine. */
+static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
+			uint64_t deadline_ms, struct strv *notes, struct err *e)
+{
+	const bool asked = r->hosts || r->hostfile;
+	struct err why = { 0 };
+
+	if (read_asked(c, r, e))
+		return -1;
+	allocation_find(&c->allocation, environ);
+	if (c->allocation.manager != ALLOCATION_NONE &&
+	    allocation_load(&c->allocation, environ, asked ? &why : e)) {
+		if (!asked)
+			return -1;
+		strv_take(notes, xasprintf("%s; so %s is not compared with it",
+					   why.text, c->from));
+		allocation_free(&c->allocation);
+	}
+	if (c->allocation.manager == ALLOCATION_NONE) {
+		if (!asked)
+			take_this_machine(c, r);
+	} else {
+		if (!asked)
+			take_all(c);
+		else if (take_part(c, offline, deadline_ms, e))
+			return -1;
+		if (check_per_host(c, r, e))
+			return -1;
+		note_gpus(c, r, notes);
+	}
+	note_source(c, r, notes);
+	if (r->nodes && c->hosts.n != (size_t)r->nodes)
+		return err_set(e, E_NODES, r->nodes, c->hosts.n, c->from);
 	return 0;
 }
 
@@ -92,56 +235,58 @@ static bool is_me(const char *user)
 	return !user || (pw && !strcmp(pw->pw_name, user));
 }
 
-int hosts_select(struct agents *a, char **slots_from, const struct request *r,
-		 struct strv *notes, struct err *e)
+/* Host I of C, whose addresses are FOUND's. */
+static void fill_host(struct host *h, struct agents *a, const struct chosen *c,
+		      size_t i, const struct lookup_answer *found,
+		      const struct request *r)
 {
-	/* with a saved topology no host is touched: an agent here answers for each */
-	const bool offline = r->topology.n > 0;
-	const bool alone = !r->hosts && !r->hostfile;
-	/* the hosts that are found need time as well */
-	const uint64_t deadline_ms = clock_ms() + transport_left_ms(&a->setup) / 2;
-	struct hosts hosts = { 0 };
-	struct lookup_answer *found;
-	const char **names;
+	const struct host_spec *spec = &c->hosts.v[i];
+	const struct allocation *from = &c->allocation;
+
+	*h = (struct host){ .agents = a,
+			    .name = xstrdup(spec->name),
+			    .user = spec->user ? xstrdup(spec->user) : NULL,
+			    .slots = spec->slots,
+			    .max_slots = spec->max_slots,
+			    .addr = found->addr,
+			    .exit_status = -1 };
+	if (from->manager != ALLOCATION_NONE) {
+		h->node = xstrdup(from->hosts.v[c->at[i]].name);
+		h->node_cpus = from->cpus[c->at[i]];
+	}
+	h->target = (struct target){ .name = h->name,
+				     .user = h->user,
+				     .addr = h->addr,
+				     .naddr = found->naddr,
+				     .port = spec->port,
+				     .topology = topology_of(r, h->name) };
+}
+
+/* The hosts of C, with addresses and transports. */
+static int fill_hosts(struct agents *a, const struct chosen *c, const struct request *r,
+		      bool offline, uint64_t deadline_ms, struct strv *notes,
+		      struct err *e)
+{
+	const bool alone =
+		!r->hosts && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
+	const size_t n = c->hosts.n;
+	const char **names = xcalloc(n, sizeof *names);
+	struct lookup_answer *found = xcalloc(n, sizeof *found);
 	int rc = 0;
 
-	if (offline && r->plan == PLAN_OFF)
-		return err_set(e, E_TOPOLOGY_PLAN);
-	if (read_hosts(&hosts, slots_from, r, e))
-		return -1;
-	if (r->nodes && hosts.n != (size_t)r->nodes) {
-		err_set(e, E_NODES, r->nodes, hosts.n, *slots_from);
-		hosts_free(&hosts);
-		return -1;
-	}
-	names = xcalloc(hosts.n, sizeof *names);
-	found = xcalloc(hosts.n, sizeof *found);
-	for (size_t i = 0; i < hosts.n; i++)
-		names[i] = hosts.v[i].name;
+	for (size_t i = 0; i < n; i++)
+		names[i] = c->hosts.v[i].name;
 	if (!alone && !offline)
-		lookup_all(found, names, hosts.n, deadline_ms);
+		lookup_all(found, names, n, deadline_ms);
 	a->setup.own_agent = local_agent_path();
-	a->host = xcalloc(hosts.n, sizeof *a->host);
-	a->n = hosts.n;
-	for (size_t i = 0; i < hosts.n; i++) {
-		const struct host_spec *spec = &hosts.v[i];
+	a->host = xcalloc(n, sizeof *a->host);
+	a->n = n;
+	for (size_t i = 0; i < n; i++) {
 		struct host *h = &a->host[i];
 
-		*h = (struct host){ .agents = a,
-				    .name = xstrdup(spec->name),
-				    .user = spec->user ? xstrdup(spec->user) : NULL,
-				    .slots = spec->slots,
-				    .max_slots = spec->max_slots,
-				    .addr = found[i].addr,
-				    .exit_status = -1 };
-		h->target = (struct target){ .name = h->name,
-					     .user = h->user,
-					     .addr = h->addr,
-					     .naddr = found[i].naddr,
-					     .port = spec->port,
-					     .topology = topology_of(r, h->name) };
+		fill_host(h, a, c, i, &found[i], r);
 		h->local = alone || offline ||
-			   (found[i].is_local && is_me(h->user) && !spec->port);
+			   (found[i].is_local && is_me(h->user) && !h->target.port);
 		if (offline)
 			h->transport = &transport_local;
 		else if (!rc)
@@ -149,6 +294,27 @@ int hosts_select(struct agents *a, char **slots_from, const struct request *r,
 	}
 	free(names);
 	free(found);
-	hosts_free(&hosts);
 	return rc;
+}
+
+int hosts_select(struct agents *a, struct hosts_source *source, const struct request *r,
+		 struct strv *notes, struct err *e)
+{
+	/* with a saved topology no host is touched: an agent here answers for each */
+	const bool offline = r->topology.n > 0;
+	/* the hosts that are found need time as well */
+	const uint64_t deadline_ms = clock_ms() + transport_left_ms(&a->setup) / 2;
+	struct chosen c = { 0 };
+	int rc;
+
+	if (offline && r->plan == PLAN_OFF)
+		return err_set(e, E_TOPOLOGY_PLAN);
+	rc = choose_hosts(&c, r, offline, deadline_ms, notes, e) ||
+	     fill_hosts(a, &c, r, offline, deadline_ms, notes, e);
+	source->manager = c.allocation.manager;
+	source->job_id = c.allocation.job_id ? xstrdup(c.allocation.job_id) : NULL;
+	source->slots_from = c.from;
+	c.from = NULL;
+	chosen_free(&c);
+	return rc ? -1 : 0;
 }

@@ -227,7 +227,7 @@ void job_free(struct job *j)
 	acts_forget_ranks(j);
 	free(j->rank);
 	free(j->run);
-	free(j->slots_from);
+	hosts_source_free(&j->source);
 	check_lines_free(&j->checks);
 	free(j->usage);
 	free(j->cause);

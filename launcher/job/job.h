@@ -7,6 +7,7 @@
 #define BERTH_LAUNCHER_JOB_JOB_H
 
 #include "launcher/hosts/agents.h"
+#include "launcher/hosts/select.h"
 #include "launcher/job/check_lines.h"
 #include "launcher/job/cleanup.h"
 #include "launcher/job/job_spec.h"
@@ -90,9 +91,9 @@ struct job {
 
 	/* its hosts */
 	struct agents agents;
-	struct host_run *run; /* run[0..agents.n) */
-	char *slots_from;     /* where slots came from, for messages */
-	bool lost;            /* a host that was needed was lost, in this epoch */
+	struct host_run *run;       /* run[0..agents.n) */
+	struct hosts_source source; /* where they and their slots came from */
+	bool lost;                  /* a host that was needed was lost, in this epoch */
 	struct cleanup cleanup;
 	struct check_items checks; /* of --check, so far */
 

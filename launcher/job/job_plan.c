@@ -28,7 +28,9 @@ static int resolve_slots(const struct job *j, struct map_host *map, struct err *
 		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
 			slots = (int)usable_gpus(j, h);
 		else if (slots == SLOTS_AUTO)
-			slots = (int)h->cores;
+			slots = h->node_cpus && (uint32_t)h->node_cpus < h->cores
+					? h->node_cpus
+					: (int)h->cores;
 		map[i] =
 			(struct map_host){ h->name, slots, h->max_slots,
 					   h->state == HOST_LOST || j->run[i].dropped ||
@@ -50,8 +52,11 @@ static int make_plan(const struct job *j, struct plan *plan, uint32_t np, struct
 		r.app = &first;
 	}
 	rc = resolve_slots(j, map, e) ||
-	     map_ranks(plan, &r, map, j->agents.n, j->slots_from, e);
+	     map_ranks(plan, &r, map, j->agents.n, j->source.slots_from, e);
 	free(map);
+	if (rc && e->id == E_SLOTS && j->source.manager != ALLOCATION_NONE)
+		err_hint(e, "ask the resource manager for more tasks, or use -ppn, or "
+			    "--oversubscribe to start more ranks than slots");
 	return rc ? -1 : 0;
 }
 

@@ -52,7 +52,7 @@ static const struct transport memory = { "memory", mem_start, mem_send, mem_clos
 
 static void add_hosts(struct job *j)
 {
-	j->slots_from = xstrdup("-H");
+	j->source.slots_from = xstrdup("-H");
 	j->agents.n = HOSTS;
 	j->agents.host = xcalloc(HOSTS, sizeof *j->agents.host);
 	for (size_t i = 0; i < HOSTS; i++) {

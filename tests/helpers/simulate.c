@@ -537,7 +537,7 @@ static int run(const struct request *r)
 
 	step_begin();
 	job_open(&j, r);
-	j.refused = hosts_select(&j.agents, &j.slots_from, r, &notes, &j.err) != 0;
+	j.refused = hosts_select(&j.agents, &j.source, r, &notes, &j.err) != 0;
 	strv_free(&notes);
 	step_end("hosts");
 	take_over(&j);

@@ -298,7 +298,7 @@ static void rig_open(size_t nhosts, const char *options)
 	job_open(&g.j, &g.r);
 	g.nhosts = g.j.agents.n = nhosts;
 	g.j.agents.host = xcalloc(nhosts, sizeof *g.j.agents.host);
-	g.j.slots_from = xstrdup("-H");
+	g.j.source.slots_from = xstrdup("-H");
 	for (size_t i = 0; i < nhosts; i++) {
 		struct host *h = &g.j.agents.host[i];
 
