@@ -452,6 +452,7 @@ void agents_free(struct agents *a)
 		free(h->name);
 		free(h->user);
 		free(h->node);
+		free(h->step_gpus);
 		free(h->addr);
 		free(h->address);
 		free(h->machine);

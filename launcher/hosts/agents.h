@@ -28,6 +28,7 @@ struct host {
 	struct agents *agents;
 	char *name, *user; /* as typed */
 	char *node;        /* its name in the allocation; NULL: none */
+	char *step_gpus;   /* target.gpus */
 	int node_cpus;     /* of the allocation there; 0: not known */
 	struct target target;
 	struct sockaddr_storage *addr; /* target.addr */

@@ -320,6 +320,8 @@ static int add_component(struct allocation *a, const struct index *x, char *cons
 		if (*slots > HOST_SLOTS_MAX)
 			*slots = HOST_SLOTS_MAX;
 		a->cpus[at] += cpus_fit ? cpus[i] : 0;
+		if (a->group[at] < 0)
+			a->group[at] = (int)group;
 	}
 	if (tasks_fit)
 		a->slots_from = "SLURM_TASKS_PER_NODE";
@@ -356,6 +358,9 @@ static int read_slurm(struct allocation *a, char *const *env, struct err *e)
 	if (rc)
 		return -1;
 	a->cpus = xcalloc(a->hosts.n, sizeof *a->cpus);
+	a->group = xcalloc(a->hosts.n, sizeof *a->group);
+	for (size_t i = 0; i < a->hosts.n; i++)
+		a->group[i] = -1;
 	for (size_t i = 0; i < a->hosts.n; i++)
 		a->hosts.v[i].slots = 0;
 	x = index_of(&a->hosts);
@@ -471,6 +476,9 @@ static int read_others(struct allocation *a, char *const *env, const char *text,
 	if (rc)
 		return -1;
 	a->cpus = xcalloc(a->hosts.n, sizeof *a->cpus);
+	a->group = xcalloc(a->hosts.n, sizeof *a->group);
+	for (size_t i = 0; i < a->hosts.n; i++)
+		a->group[i] = -1;
 	for (size_t i = 0; i < a->hosts.n; i++)
 		if (s->unasked && !a->hosts.v[i].counted)
 			a->hosts.v[i].slots = SLOTS_AUTO;
@@ -488,7 +496,8 @@ int allocation_read(struct allocation *a, char *const *env, const char *text,
 	if (rc) {
 		hosts_free(&a->hosts);
 		free(a->cpus);
-		a->cpus = NULL;
+		free(a->group);
+		a->cpus = a->group = NULL;
 	}
 	return rc;
 }
@@ -582,5 +591,6 @@ void allocation_free(struct allocation *a)
 {
 	hosts_free(&a->hosts);
 	free(a->cpus);
+	free(a->group);
 	*a = (struct allocation){ .name = "none" };
 }

@@ -40,7 +40,8 @@ struct allocation {
 
 	struct hosts hosts; /* in the manager's order; slots are 0.. or SLOTS_AUTO */
 	int *cpus;          /* of each host: what the job may use; 0: not known */
-	unsigned gpus;      /* of this host, or of each; 0: not known */
+	int *group; /* of each host: its first component of a heterogeneous job; -1 */
+	unsigned gpus; /* of this host, or of each; 0: not known */
 };
 
 /* Find the manager in ENV, as environ, which must outlive A; its hosts are not read

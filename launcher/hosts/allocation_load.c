@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "launcher/hosts/slurm_gpus.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/lookup.h"
 
@@ -56,14 +57,12 @@ static int read_answer(struct str *text, int sock)
 	return 0;
 }
 
-/* The hosts of a Flux instance, in the order of its brokers.  No variable has them. */
-static int ask_flux(struct str *text, const struct allocation *a, char *const *env,
-		    struct err *e)
+/* What the command ARGV, which a message calls COMMAND, says of the job of A. */
+static int ask(struct str *text, const struct allocation *a, char *const *argv,
+	       char *const *env, const char *command, struct err *e)
 {
-	char *argv[] = { (char[]){ "flux" }, (char[]){ "getattr" },
-			 (char[]){ "hostlist" }, NULL };
 	int sock, rc = -1;
-	struct child *c = child_lend("flux", argv, env, &sock);
+	struct child *c = child_lend(argv[0], argv, env, &sock);
 
 	if (c) {
 		rc = read_answer(text, sock);
@@ -71,12 +70,32 @@ static int ask_flux(struct str *text, const struct allocation *a, char *const *e
 		child_return(c);
 	}
 	if (rc)
-		return err_set(e, E_ALLOCATION_READ, a->name, "`flux getattr hostlist`",
-			       strerror(errno));
+		return err_set(e, E_ALLOCATION_READ, a->name, command, strerror(errno));
 	if (!text->len || memchr(text->s, '\0', text->len))
-		return err_set(e, E_ALLOCATION_READ, a->name, "`flux getattr hostlist`",
+		return err_set(e, E_ALLOCATION_READ, a->name, command,
 			       "it names no hosts");
 	return 0;
+}
+
+/* The hosts of a Flux instance, in the order of its brokers.  No variable has them. */
+static int ask_flux(struct str *text, const struct allocation *a, char *const *env,
+		    struct err *e)
+{
+	char *argv[] = { (char[]){ "flux" }, (char[]){ "getattr" },
+			 (char[]){ "hostlist" }, NULL };
+
+	return ask(text, a, argv, env, "`flux getattr hostlist`", e);
+}
+
+static int ask_slurm(struct str *text, const struct allocation *a, char *const *env,
+		     struct err *e)
+{
+	char *argv[] = { (char[]){ "scontrol" },  (char[]){ "show" }, (char[]){ "job" },
+			 (char[]){ "--details" }, xstrdup(a->job_id), NULL };
+	int rc = ask(text, a, argv, env, "`scontrol show job --details`", e);
+
+	free(argv[4]);
+	return rc;
 }
 
 int allocation_load(struct allocation *a, char *const *env, struct err *e)
@@ -91,6 +110,25 @@ int allocation_load(struct allocation *a, char *const *env, struct err *e)
 	if (!rc)
 		rc = allocation_read(a, env, str_text(&text), e);
 	str_free(&text);
+	return rc;
+}
+
+int allocation_load_gpus(char **option, bool *own_steps, const struct allocation *a,
+			 char *const *env, struct err *e)
+{
+	int *gpus = xcalloc(a->hosts.n, sizeof *gpus);
+	struct str text = { 0 };
+	int rc = 0;
+
+	*own_steps = slurm_gpus_differ(env);
+	if (*own_steps && !(rc = ask_slurm(&text, a, env, e)))
+		slurm_gpus_read(gpus, &a->hosts, str_text(&text));
+	for (size_t i = 0; i < a->hosts.n && !rc; i++)
+		option[i] = !*own_steps ? slurm_gpus_option(env)
+			    : gpus[i]   ? xasprintf("--gpus=%d", gpus[i])
+					: NULL;
+	str_free(&text);
+	free(gpus);
 	return rc;
 }
 

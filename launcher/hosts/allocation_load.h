@@ -10,6 +10,12 @@
 /* Read the hosts of A, which allocation_find() made of ENV.  0, or -1 with E. */
 int allocation_load(struct allocation *a, char *const *env, struct err *e);
 
+/* A Slurm job: srun's option for all GPUs of the job on each host of A, into OPTION, to
+ * be freed, or NULL: there are none.  *OWN_STEPS: each host needs a step of its own.  0,
+ * or -1 with E. */
+int allocation_load_gpus(char **option, bool *own_steps, const struct allocation *a,
+			 char *const *env, struct err *e);
+
 /* Fill each AT[i] that is SIZE_MAX and whose host has an address of a host of A. */
 void allocation_match_addresses(size_t *at, const struct hosts *asked,
 				const struct allocation *a, uint64_t deadline_ms);

@@ -285,6 +285,7 @@ static void fill_host(struct host *h, struct agents *a, const struct chosen *c,
 				     .addr = h->addr,
 				     .naddr = found->naddr,
 				     .node = h->node,
+				     .het_group = -1,
 				     .port = spec->port,
 				     .topology = topology_of(r, h->name) };
 }
@@ -300,6 +301,29 @@ static void note_key(struct strv *notes)
 				    "agent; to use ssh, --transport ssh",
 				    str_text(&why)));
 	str_free(&why);
+}
+
+/* What srun needs to know of each host. */
+static int prepare_srun(struct agents *a, const struct chosen *c, struct strv *notes,
+			struct err *e)
+{
+	char **gpus = xcalloc(c->allocation.hosts.n, sizeof *gpus);
+	bool own_steps;
+	int rc = allocation_load_gpus(gpus, &own_steps, &c->allocation, environ, e);
+
+	for (size_t i = 0; i < a->n && !rc; i++) {
+		struct host *h = &a->host[i];
+
+		h->step_gpus = gpus[c->at[i]] ? xstrdup(gpus[c->at[i]]) : NULL;
+		h->target.gpus = h->step_gpus;
+		h->target.own_step = own_steps;
+		h->target.het_group = c->allocation.group[c->at[i]];
+	}
+	for (size_t i = 0; i < c->allocation.hosts.n; i++)
+		free(gpus[i]);
+	free(gpus);
+	note_key(notes);
+	return rc;
 }
 
 /* The hosts of C, with addresses and transports. */
@@ -336,7 +360,7 @@ static int fill_hosts(struct agents *a, const struct chosen *c, const struct req
 			rc = choose_transport(h, choice, notes, e);
 	}
 	if (choice == TRANSPORT_SRUN && !rc && !offline)
-		note_key(notes);
+		rc = prepare_srun(a, c, notes, e);
 	free(names);
 	free(found);
 	return rc;

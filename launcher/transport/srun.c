@@ -316,7 +316,8 @@ static void start_step(struct conn *const *c, size_t n)
 	struct strv argv = { 0 }, env = { 0 };
 	struct srun_step step = { .hosts = names,
 				  .n = n,
-				  .het_group = -1,
+				  .het_group = c[0]->target->het_group,
+				  .gpus = c[0]->target->gpus,
 				  .agent = setup->agent ? setup->agent
 							: setup->own_agent,
 				  .any_owner = setup->agent,
@@ -349,7 +350,8 @@ static void start_step(struct conn *const *c, size_t n)
 
 static bool one_step(const struct conn *a, const struct conn *b)
 {
-	return a->copy == b->copy && a->setup == b->setup;
+	return a->copy == b->copy && a->setup == b->setup && !a->target->own_step &&
+	       !b->target->own_step && a->target->het_group == b->target->het_group;
 }
 
 /* All that are to be started, a step for those that need the same. */

@@ -26,7 +26,11 @@ struct target {
 	size_t naddr;
 	int port;             /* of its sshd; 0: as for all hosts */
 	const char *topology; /* local only: an hwloc XML file to place on */
-	const char *node;     /* srun only: its name in Slurm */
+	/* srun only: */
+	const char *node; /* its name in Slurm */
+	int het_group; /* its component of a heterogeneous job; -1: the job is none */
+	const char *gpus; /* srun's option for all GPUs of the job there, or NULL */
+	bool own_step;    /* other hosts need another option */
 };
 
 /* What is the same for every host of a job.  Valid as long as any connection. */

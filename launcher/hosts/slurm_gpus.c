@@ -1,0 +1,115 @@
+#include "launcher/hosts/slurm_gpus.h"
+
+#include <strings.h>
+
+enum { GPUS_MAX = 65535 };
+
+/* The value of a variable whose name is NAME, or begins with it if PREFIX. */
+static const char *find(char *const *env, const char *name, bool prefix)
+{
+	const size_t n = strlen(name);
+
+	for (; *env; env++)
+		if (!strncmp(*env, name, n) &&
+		    ((*env)[n] == '=' || (prefix && (*env)[n] == '_')))
+			return strchr(*env, '=') + 1;
+	return NULL;
+}
+
+bool slurm_gpus_differ(char *const *env)
+{
+	/* with the number of a component of a heterogeneous job, too */
+	static const char het[] = "_HET_GROUP";
+	static const char *const unequal[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
+					       "SLURM_GPUS_PER_SOCKET" };
+	static const char *const any[] = { "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE",
+					   "SLURM_JOB_GPUS" };
+	const bool components = find(env, "SLURM_HET_SIZE", false);
+
+	for (size_t i = 0; i < sizeof unequal / sizeof *unequal; i++)
+		if (find(env, unequal[i], false))
+			return true;
+	for (; *env && components; env++)
+		for (size_t i = 0; i < sizeof any / sizeof *any; i++) {
+			const size_t n = strlen(any[i]);
+
+			if (!strncmp(*env, any[i], n) &&
+			    ((*env)[n] == '=' ||
+			     !strncmp(*env + n, het, sizeof het - 1)))
+				return true;
+		}
+	return false;
+}
+
+char *slurm_gpus_option(char *const *env)
+{
+	const char *n = find(env, "SLURM_GPUS_ON_NODE", false);
+
+	if (!n || !*n || strspn(n, "0123456789") != strlen(n))
+		return NULL;
+	return xasprintf("--gpus-per-node=%s", n);
+}
+
+/* "gpu:a100:3(IDX:0-2),gpu:1(IDX:3),mps:100" to 4. */
+static int count(const char *gres, size_t n)
+{
+	long all = 0;
+
+	for (const char *at = gres, *end = gres + n; at < end;) {
+		const size_t item = strcspn(at, ", \n"), name = strcspn(at, "(, \n");
+		const char *colon = memrchr(at, ':', name);
+		char number[16];
+		long one;
+
+		if (!strncmp(at, "gpu:", 4) && colon &&
+		    (size_t)snprintf(number, sizeof number, "%.*s",
+				     (int)(at + name - colon - 1),
+				     colon + 1) < sizeof number &&
+		    !str_to_long(&one, number, 0, GPUS_MAX, NULL))
+			all += one;
+		at += item;
+		/* a comma in "(IDX:0,2)" is no end */
+		while (at < end && *at == ',' && strncmp(at + 1, "gpu:", 4))
+			at += 1 + strcspn(at + 1, ", \n");
+		at += at < end;
+	}
+	return all > GPUS_MAX ? GPUS_MAX : (int)all;
+}
+
+static void add(int *gpus, const struct hosts *all, const char *names, size_t n,
+		int number)
+{
+	char *list = xstrndup(names, n);
+	struct hosts some = { 0 };
+
+	if (hosts_parse(&some, list, NULL))
+		some.n = 0;
+	for (size_t i = 0; i < some.n; i++)
+		for (size_t k = 0; k < all->n; k++)
+			if (!strcasecmp(all->v[k].name, some.v[i].name))
+				gpus[k] += number;
+	hosts_free(&some);
+	free(list);
+}
+
+void slurm_gpus_read(int *gpus, const struct hosts *hosts, const char *text)
+{
+	static const char nodes[] = "Nodes=", gres[] = "GRES=";
+
+	memset(gpus, 0, hosts->n * sizeof *gpus);
+	for (const char *line = text; *line;
+	     line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *at = line + strspn(line, " \t"), *end;
+		const char *of;
+
+		if (strncmp(at, nodes, sizeof nodes - 1))
+			continue;
+		end = at + strcspn(at, "\n");
+		of = memmem(at, (size_t)(end - at), gres, sizeof gres - 1);
+		at += sizeof nodes - 1;
+		if (of)
+			add(gpus, hosts, at, strcspn(at, " \n"),
+			    count(of + sizeof gres - 1,
+				  (size_t)(end - of) - (sizeof gres - 1)));
+	}
+}
