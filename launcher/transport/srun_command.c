@@ -58,13 +58,14 @@ void srun_argv(struct strv *argv, const struct srun_step *step)
 
 void srun_environment(struct strv *env, char *const *own)
 {
+	/* The controller tells srun the rest; a list of hosts here would mislead it in
+	 * a heterogeneous job. */
 	static const char *const kept[] = {
 		"PATH",           "HOME",
 		"SLURM_CONF",     "SLURM_JOB_ID",
 		"SLURM_JOBID",    "SLURM_CLUSTER_NAME",
 		"SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER",
-		"SLURM_HET_SIZE", "SLURM_JOB_NODELIST",
-		"SLURM_NODELIST",
+		"SLURM_HET_SIZE",
 	};
 	static const char het[] = "SLURM_JOB_ID_HET_GROUP_";
 
