@@ -7,7 +7,7 @@ load jobs
 load batch
 
 setup_file() {
-	[ -n "$(why_no_slurm)" ] || "$ROOT/tests/cluster/vslurm" up 2 --gpus 2 SchedulerType=sched/backfill \
+	[ -n "$(why_no_slurm)" ] || "$ROOT/tests/cluster/vslurm" up 2 --gpus 2 --proctrack cgroup SchedulerType=sched/backfill \
 		SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0 >&2
 }
 
