@@ -24,8 +24,7 @@ slurm() { # NODES TASKS CPUS
 }
 
 @test "each manager's hosts and slots" {
-	local lines=$'127.0.0.2\n127.0.0.2\n127.0.0.3\n'
-	printf %s "$lines" > "$T/lines"
+	printf '127.0.0.%s\n' 2 2 3 > "$T/lines"
 	printf '127.0.0.%s %s all.q UNDEFINED\n' 2 2 3 1 > "$T/sge"
 	printf '127.0.0.%s slots=%s\n' 2 2 3 1 > "$T/mpi"
 	want='127.0.0.2 127.0.0.2 127.0.0.3'
