@@ -57,6 +57,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 					  pmix.n ? a->guarded.folders->memory : NULL,
 				  .pmix = { pmix.v, pmix.n },
 				  .host = j->host,
+				  .host_list = j->host_list,
 				  .job_id = j->job_id,
 				  .version = BERTH_VERSION,
 				  .wdir = app->wdir,

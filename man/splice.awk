@@ -138,9 +138,9 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 			gsub(/"/, "", value[3])
 			value[3] = "Li " value[3]
 		} else {
-			gsub(/_/, " ", value[3])
 			if (value[2] == "IN_SLURM")
-				value[3] = "slurm " value[3]
+				value[3] = "slurm " value[4]
+			gsub(/_/, " ", value[3])
 		}
 		given_rows[rule] = given_rows[rule] ".It Ev " q[2] " Ta " value[3] " Ta " readers "\n"
 		n++

@@ -189,6 +189,11 @@ static enum give libberth(struct str *s, const struct env_rank *r)
 	return r->library ? text(s, r->library) : SKIP;
 }
 
+static enum give list_of_hosts(struct str *s, const struct env_rank *r)
+{
+	return r->host_list && *r->host_list ? text(s, r->host_list) : SKIP;
+}
+
 static enum give never(struct str *s, const struct env_rank *r)
 {
 	(void)s;
@@ -204,7 +209,7 @@ static enum give never(struct str *s, const struct env_rank *r)
 #define CONSTANT(string) .constant = (string)
 /* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
  * launcher. */
-#define IN_SLURM(field) NUMBER(field), .in_slurm = true
+#define IN_SLURM(...) __VA_ARGS__, .in_slurm = true
 #define GIVEN(name, readers, rule, ...) { name, rule, __VA_ARGS__ },
 
 static const struct row {

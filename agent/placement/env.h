@@ -37,6 +37,7 @@ struct env_rank {
 	const char *shared_memory;
 	const char *master_addr; /* "": no master */
 	const char *host;        /* as the user typed it */
+	const char *host_list;   /* of the job, "n[1-3]"; "": unknown */
 	const char *job_id, *version, *wdir;
 	const char *agent_socket;               /* for libberth, or NULL */
 	const char *horovod, *python, *library; /* of common/package.h; or NULL */

@@ -166,6 +166,7 @@ struct entry {
 };
 
 struct index {
+	const struct hosts *hosts;
 	struct entry *v;
 	size_t n;
 };
@@ -177,41 +178,59 @@ static size_t short_length(const char *name)
 	return strcspn(name, ".");
 }
 
-static int by_short_name(const void *a, const void *b)
+static int by_short_name(const struct entry *x, const struct entry *y)
 {
-	const struct entry *x = a, *y = b;
 	const size_t n = x->len < y->len ? x->len : y->len;
 	const int c = strncasecmp(x->name, y->name, n);
 
 	return c ? c : (x->len > y->len) - (x->len < y->len);
 }
 
+/* By the name without its domain; a name that has none comes first. */
+static int by_name(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	const int c = by_short_name(x, y);
+
+	return c ? c : strcasecmp(x->name, y->name);
+}
+
 static struct index index_of(const struct hosts *h)
 {
-	struct index x = { xcalloc(h->n, sizeof *x.v), h->n };
+	struct index x = { h, xcalloc(h->n, sizeof *x.v), h->n };
 
 	for (size_t i = 0; i < h->n; i++)
 		x.v[i] = (struct entry){ h->v[i].name, short_length(h->v[i].name), i };
-	qsort(x.v, x.n, sizeof *x.v, by_short_name);
+	qsort(x.v, x.n, sizeof *x.v, by_name);
 	return x;
 }
 
 /* The place of NAME, or SIZE_MAX.  Two domains that differ are two hosts. */
 static size_t find(const struct index *x, const char *name)
 {
-	const struct entry key = { name, short_length(name), 0 }, *first;
-	size_t found = SIZE_MAX;
+	const struct entry key = { name, short_length(name), 0 };
+	size_t low = 0, high = x->n;
 
-	first = bsearch(&key, x->v, x->n, sizeof *x->v, by_short_name);
-	while (first && first > x->v && !by_short_name(first - 1, &key))
-		first--;
-	for (; first && first < x->v + x->n && !by_short_name(first, &key); first++) {
-		if (!strcasecmp(first->name, name))
-			return first->at;
-		if (!first->name[first->len] || !name[key.len])
-			found = found == SIZE_MAX ? first->at : found;
+	while (low < high) { /* the first name from NAME on */
+		const size_t middle = low + (high - low) / 2;
+
+		if (by_name(&x->v[middle], &key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return found;
+	if (low < x->n && !by_name(&x->v[low], &key))
+		return x->v[low].at;
+	if (name[key.len]) { /* the same without a domain is before all with one */
+		char *bare = xstrndup(name, key.len);
+		const size_t at = find(x, bare);
+
+		free(bare);
+		return at != SIZE_MAX && strlen(x->hosts->v[at].name) == key.len
+			       ? at
+			       : SIZE_MAX;
+	}
+	return low < x->n && !by_short_name(&x->v[low], &key) ? x->v[low].at : SIZE_MAX;
 }
 
 /* ---- Slurm ---- */
@@ -351,7 +370,8 @@ static int read_slurm(struct allocation *a, char *const *env, struct err *e)
 
 /* ---- the others ---- */
 
-/* The next word of *TEXT, its length in *N; NULL: there is none.  LINE: on this line. */
+/* The next word of *TEXT, its length in *N; NULL: there is none.  LINE: only on this
+ * line. */
 static const char *next_word(const char **text, size_t *n, bool line)
 {
 	const char *word = *text + strspn(*text, line ? " \t\r" : " \t\r\n");
@@ -511,7 +531,7 @@ static int room(const struct allocation *a, size_t at)
 {
 	const int slots = a->hosts.v[at].slots;
 
-	return slots == SLOTS_AUTO ? a->cpus[at] : slots;
+	return slots == SLOTS_AUTO ? a->cpus[at] : slots == SLOTS_GPUS ? 0 : slots;
 }
 
 int allocation_filter(struct hosts *asked, const size_t *at, const struct allocation *a,

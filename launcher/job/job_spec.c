@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/package.h"
+#include "launcher/hosts/hosts.h"
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
 #include "launcher/job/job.h"
@@ -22,7 +23,8 @@ enum {
 	CREDIT_ALL = 8 << 20,
 	CREDIT_LEAST = 16 << 10,
 	CREDIT_MOST = 1 << 20,
-	LOST_BYTES = 32 /* of a `lost` of one rank */
+	VARIABLE_MAX_BYTES = 64 << 10, /* Linux: 128 KiB with its name */
+	LOST_BYTES = 32                /* of a `lost` of one rank */
 };
 
 /* N bytes that cannot be guessed. */
@@ -48,7 +50,8 @@ static bool in_managed_job(void)
 {
 	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID",
 					     "LSB_JOBID",    "FLUX_JOB_ID",
-					     "COBALT_JOBID", "PE_HOSTFILE" };
+					     "FLUX_URI",     "COBALT_JOBID",
+					     "PE_HOSTFILE" };
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (getenv(names[i]))
@@ -280,8 +283,31 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Inside a Slurm job, the hosts with ranks as Slurm would list those of a step.  A list
+ * that is longer than a variable can be is left out. */
+static void list_hosts(const struct job *j, struct str *list)
+{
+	const char **names;
+	size_t n = 0;
+
+	if (!j->spec.managed || !getenv("SLURM_JOB_ID"))
+		return;
+	names = xcalloc(j->plan.nodes, sizeof *names);
+	for (size_t i = 0; i < j->agents.n; i++) {
+		const struct host *h = &j->agents.host[i];
+
+		if (j->plan.node[i] != PLAN_UNUSED)
+			names[n++] = h->node ? h->node : h->name;
+	}
+	hosts_fold(list, names, n);
+	free(names);
+	if (list->len > VARIABLE_MAX_BYTES)
+		str_free(list);
+}
+
 /* What is the same for all hosts. */
-static struct wire_job common_job(const struct job *j, const struct strv *env)
+static struct wire_job common_job(const struct job *j, const struct strv *env,
+				  const char *host_list)
 {
 	const struct request *r = j->request;
 	const mode_t mask = umask(0);
@@ -317,6 +343,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env)
 		.flags = flags,
 		.np = j->plan.np,
 		.nodes = j->plan.nodes,
+		.host_list = host_list,
 		.master_addr = j->spec.master_addr,
 		.master_port = j->spec.master_port,
 		.bind_to = r->bind_to,
@@ -394,8 +421,12 @@ static bool own_names_differ(const struct job *j)
 static void send_jobs(struct job *j, const struct strv *env)
 {
 	const struct strv *app_env = j->spec.app_env;
-	const struct wire_job common = common_job(j, env);
+	struct str list = { 0 };
+	struct wire_job common;
 	struct buf apps = { 0 };
+
+	list_hosts(j, &list);
+	common = common_job(j, env, str_text(&list));
 
 	for (size_t i = 0; i < j->request->napp; i++) {
 		const struct app *a = &j->request->app[i];
@@ -411,6 +442,7 @@ static void send_jobs(struct job *j, const struct strv *env)
 		if (job_reaches(j, i))
 			send_job(j, &j->agents.host[i], &apps, &common);
 	buf_free(&apps);
+	str_free(&list);
 }
 
 void job_spec_send(struct job *j)

@@ -410,7 +410,7 @@ static void far_job(struct far *f, const struct far_job *j)
 		 .key = { "a key of thirty-two bytes, or so", WIRE_KEY_BYTES },
 		 .flags = j->flags, .np = (uint32_t)n, .nodes = 1, .host = "here",
 		 .ranks = { ranks, n }, .apps = { apps, n }, .cross_ranks = { zero, n },
-		 .cross_sizes = { one, n }, .master_addr = "127.0.0.1",
+		 .cross_sizes = { one, n }, .master_addr = "127.0.0.1", .host_list = "",
 		 .master_port = j->port ? j->port : f->port, .bind_to = j->bind_to,
 		 .bind_count = 1, .gpu_visible = j->visible ? j->visible : VISIBLE_ONE,
 		 .gpus = j->gpus ? j->gpus : "",
