@@ -51,7 +51,9 @@ const struct option option_table[] = {
 	  .min = 1, .max = RANKS_MAX,
 	  .help = "N ranks on each host",
 	  .text = "Start N ranks on each host, whatever its number of slots. Without -np every host "
-		  "gets N. With -np the hosts are filled in order until there are enough ranks." },
+		  "gets N. With -np the hosts are filled in order until there are enough ranks. "
+		  "Inside a Slurm job N may go up to the CPUs that the job has on each host; with "
+		  "--oversubscribe above them." },
 	{ "--map-by", "slot|node", TOPIC_ranks, 0,
 	  "map-by", "BERTH_MAP_BY", .set = value_map_by, .choices = map_names,
 	  .help = "fill host after host, or one rank each in turn",
@@ -98,7 +100,10 @@ const struct option option_table[] = {
 		  "host takes (its slots): ip1:8,user@ip2:8, gpu[01-16]:8, [fe80::1]:8. A host "
 		  "without a number has one slot; a:gpus has one slot for each of its GPUs. Of two "
 		  "numbers the first is the port of its sshd: ip1:2222:8. If a host is named again, "
-		  "its slots are added. Without hosts the job runs on this machine." },
+		  "its slots are added. Without hosts the job runs on all hosts of the resource "
+		  "manager's job that runner is in, else on this machine. Inside such a job LIST "
+		  "chooses some of its hosts: one without a number has the slots that the job has "
+		  "there, and no number may be higher." },
 	{ "--hostfile --machinefile -f", "FILE", TOPIC_hosts, OPTION_COMMON | OPTION_FILE,
 	  "hostfile", "BERTH_HOSTFILE", .set = value_hosts, .at = offsetof(struct request, hostfile),
 	  .help = "read the hosts from FILE",

@@ -375,7 +375,8 @@ static int read_slurm(struct allocation *a, char *const *env, struct err *e)
 
 /* ---- the others ---- */
 
-/* The next word of *TEXT, its length in *N; NULL: there is none.  LINE: on this line. */
+/* The next word of *TEXT, its length in *N; NULL: there is none.  LINE: only on this
+ * line. */
 static const char *next_word(const char **text, size_t *n, bool line)
 {
 	const char *word = *text + strspn(*text, line ? " \t\r" : " \t\r\n");

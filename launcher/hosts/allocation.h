@@ -48,14 +48,14 @@ struct allocation {
  * yet. */
 void allocation_find(struct allocation *a, char *const *env);
 
-/* Read the hosts of A, which allocation_find() made of ENV.  TEXT is the file's, or what
- * the program said; ignored if there is none.  0, or -1 with E, and then A has no
+/* Read the hosts of A, which allocation_find() made of ENV.  TEXT is the file's, or
+ * what the program said; ignored if there is none.  0, or -1 with E, and then A has no
  * hosts. */
 int allocation_read(struct allocation *a, char *const *env, const char *text,
 		    struct err *e);
 
 /* The place in A of each host of ASKED, by its name: AT[i], or SIZE_MAX.  A name with a
- * domain and the same name without one are the same.  Returns how many have no place. */
+ * domain and the same name without one are the same.  Returns how many have none. */
 size_t allocation_match(size_t *at, const struct hosts *asked,
 			const struct allocation *a);
 

@@ -1,5 +1,5 @@
-/* select.h - from request to the hosts of the agents: -H, a host file, the allocation of
- * a resource manager, or this machine.
+/* select.h - from request to the hosts of the agents: -H, a host file, the allocation
+ * of a resource manager, or this machine.
  *
  * Inside an allocation -H and host files choose some of its hosts.  Looks names up and
  * chooses a transport for each host.  A host is local by its address, never by its

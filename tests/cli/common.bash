@@ -26,7 +26,8 @@ bats_require_minimum_version 1.5.0
 # A user's own configuration must not decide a test.
 export HOME=${BATS_RUN_TMPDIR:-$T} LC_ALL=C.UTF-8
 _shared=${BERTH_SHARED:-}
-unset XDG_CONFIG_HOME "${!BERTH_@}" "${!SLURM_@}" "${!PMI_@}" "${!OMPI_@}"
+unset XDG_CONFIG_HOME "${!BERTH_@}" "${!SLURM_@}" "${!PMI_@}" "${!OMPI_@}" "${!PBS_@}" "${!LSB_@}" "${!FLUX_@}" \
+	PE_HOSTFILE COBALT_NODEFILE HYDRA_HOST_FILE I_MPI_HYDRA_HOST_FILE
 [ -z "$_shared" ] || export BERTH_SHARED=$_shared
 
 says() {

@@ -23,9 +23,8 @@ setup_file() {
 	ln -s "$ROOT/build/venv" "$D/build/venv"
 	ln -s "$ROOT/tests" "$ROOT/examples" "$D"
 	ln -s /usr/bin/python3 "$D/bin/python"
-	printf '#!/bin/sh\nprintf "ip1\\nip2\\n"\n' > "$D/bin/scontrol"
 	printf '#!/bin/sh\n' | tee "$D/train" "$D/server" > "$D/worker"
-	chmod +x "$D/bin/scontrol" "$D/train" "$D/server" "$D/worker"
+	chmod +x "$D/train" "$D/server" "$D/worker"
 	printf 'import os\nprint("rank", os.environ["RANK"])\n' > "$D/train.py"
 	printf 'ip1:8\nip2:8\n' > "$D/hosts.txt"
 	section 'In a C program' | sed -n 's/^    //p' | sed -n '/^#include/,/^}/p' > "$D/sum.c"
@@ -152,9 +151,12 @@ check_all() { # FILE LEAST: it has at least so many commands
 		<(sed -n '/^.Sh SYNOPSIS/,/^.Sh DESC/s/^\.Fl \\-\([a-z]*\).*/\1/p' "$ROOT/man/berth-agent.8" | sort)
 }
 
-# A command with the tool it is for replaced: what would run where.
+# A command with the tool it is for replaced: what would run where, inside a job of two hosts if it
+# names none.
 plan_of() {
-	eval "runner --plan=json --topology machine.xml ${1#* }"
+	local inside=
+	[[ $1 == *ip1* || $1 == *hosts.txt* ]] || inside="env SLURM_JOB_ID=1 SLURM_JOB_NODELIST='ip[1-2]' SLURM_NTASKS=16 SLURM_TASKS_PER_NODE='8(x2)'"
+	eval "$inside runner --plan=json --topology machine.xml ${1#* }"
 }
 
 @test "README: commands of other launchers mean the same to runner" {

@@ -180,7 +180,7 @@ s.bind(("", port)); s.listen(); print("listens")'
 }
 
 @test "the environment of a job inside another launcher's task is clean" {
-	SLURM_SRUN_COMM_PORT=1 SLURM_GTIDS=1 OMPI_UNIVERSE_SIZE=3 OMPI_COMM_WORLD_SIZE=8 LOCAL_SIZE=9 CROSS_RANK=8 \
+	SLURM_SRUN_COMM_PORT=1 SLURM_GTIDS=1 OMPI_UNIVERSE_SIZE=3 OMPI_COMM_WORLD_SIZE=1 LOCAL_SIZE=9 CROSS_RANK=8 \
 		HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1 HOROVOD_SECRET_KEY=x MPI_LOCALRANKID=7 \
 		run -0 out --mpi=none -np 1 sh -c 'env | grep -E "^(SLURM|OMPI|LOCAL_S|CROSS|HOROVOD_(G|SE)|MPI)" | sort'
 	[ "$(plain)" = "MPI_LOCALNRANKS=1

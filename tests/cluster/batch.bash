@@ -19,7 +19,7 @@ batch_setup() {
 
 job_file() { cat "$STATE/t/job/$1"; }
 
-said() { grep -qF -- "$1" "$STATE/t/job/out"; }
+said() { grep -qsF -- "$1" "$STATE/t/job/out"; }
 
 step() { sed -n 's/.*"step": \([0-9]*\).*/\1/p' "$STATE/t/job/$1"; }
 

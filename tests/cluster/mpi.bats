@@ -173,20 +173,21 @@ fails() {
 @test "Slurm's and mpirun's variables do not reach the ranks" {
 	for p in $(some); do
 		run on n0 env SLURM_JOB_ID=1 SLURM_NODELIST=n1 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=9 PMIX_RANK=7 \
-			PMIX_NAMESPACE=old PMI_RANK=5 PMI_FD=9 PMI_SIZE=8 OMPI_MCA_ess=env OMPI_COMM_WORLD_SIZE=9 \
+			PMIX_NAMESPACE=old PMI_RANK=5 PMI_FD=9 PMI_SIZE=1 OMPI_MCA_ess=env OMPI_COMM_WORLD_SIZE=1 \
 			timeout -k 5 30 "$RUNNER" -q --no-tag -H n1:4 "$p" hello < /dev/null
 		[ "$(grep -c 'sum 6$' <<< "$output")" = 4 ] || { echo "$p: $output"; return 1; }
 	done
 }
 
-# As srun sets them for the process that is to be the third of five on the second of two hosts.
-SRUN=(SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_JOB_NODELIST='n[3-4]' SLURM_NODELIST='n[3-4]' SLURM_JOB_NUM_NODES=2 SLURM_NNODES=2
-	"SLURM_TASKS_PER_NODE=2,3" SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NODELIST='n[3-4]' SLURM_STEP_NUM_NODES=2
-	SLURM_STEP_NUM_TASKS=5 "SLURM_STEP_TASKS_PER_NODE=2,3" SLURM_NTASKS=5 SLURM_NPROCS=5 SLURM_PROCID=2 SLURM_LOCALID=0
+# As srun sets them for the only task of its step, inside a job of five tasks on two hosts.  Its rank
+# and its PMI are not those that a rank of runner has.
+SRUN=(SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_JOB_NODELIST='n[1-2]' SLURM_NODELIST='n[1-2]' SLURM_JOB_NUM_NODES=2 SLURM_NNODES=2
+	"SLURM_TASKS_PER_NODE=2,3" SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NODELIST='n[1-2]' SLURM_STEP_NUM_NODES=2
+	SLURM_STEP_NUM_TASKS=1 "SLURM_STEP_TASKS_PER_NODE=1" SLURM_NTASKS=5 SLURM_NPROCS=5 SLURM_PROCID=2 SLURM_LOCALID=0
 	SLURM_NODEID=1 "SLURM_GTIDS=2,3,4" SLURM_SRUN_COMM_HOST=10.77.0.3 SLURM_SRUN_COMM_PORT=4001 SLURM_MPI_TYPE=pmix
 	SLURM_PMIXP_ABORT_AGENT_PORT=4002 SLURM_PMIX_MAPPING_SERV='(vector,(0,1,2),(1,1,3))'
 	PMIX_NAMESPACE=slurm.pmix.7.0 PMIX_RANK=2 PMIX_SERVER_URI2='slurm.pmix.7.0;tcp4://127.0.0.1:4003'
-	PMIX_SERVER_URI3='slurm.pmix.7.0;tcp4://127.0.0.1:4003' PMI_RANK=2 PMI_SIZE=5 PMI_FD=9)
+	PMIX_SERVER_URI3='slurm.pmix.7.0;tcp4://127.0.0.1:4003' PMI_RANK=2 PMI_SIZE=1 PMI_FD=9)
 
 # NP: each of so many ranks has found that MPI or PMIx says of it what Berth does.
 all_agree() {

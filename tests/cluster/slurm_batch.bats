@@ -66,6 +66,8 @@ no_job_left() {
 
 no_queue() { [ -z "$(slurm squeue -h)" ]; }
 
+no_step() { ! on "$1" pgrep -x slurmstepd > /dev/null; }
+
 few=(-N2 --ntasks-per-node=2 --gpus-per-node=2)
 
 @test "slurm.sbatch: a rank for each task, without -H" {
@@ -82,6 +84,9 @@ few=(-N2 --ntasks-per-node=2 --gpus-per-node=2)
 	wait_for said 'after SIGTERM'
 	stopped=$(step checkpoint.json)
 	wait_for state_is PENDING
+	# Slurm starts it again after two minutes.  By then, all of its first start has ended.
+	wait_for no_step n1
+	wait_for no_step n2
 	slurm scontrol update JobId="$id" StartTime=now
 	ends_as COMPLETED
 	said "4 ranks begin at step $stopped"
