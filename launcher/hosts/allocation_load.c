@@ -113,20 +113,20 @@ int allocation_load(struct allocation *a, char *const *env, struct err *e)
 	return rc;
 }
 
-int allocation_load_gpus(char **option, bool *own_steps, const struct allocation *a,
+int allocation_load_gpus(char **option, bool *own_gpus, const struct allocation *a,
 			 char *const *env, struct err *e)
 {
 	int *gpus = xcalloc(a->hosts.n, sizeof *gpus);
 	struct str text = { 0 };
 	int rc = 0;
 
-	*own_steps = slurm_gpus_differ(env);
-	if (*own_steps && !(rc = ask_slurm(&text, a, env, e)))
+	*own_gpus = slurm_gpus_differ(env);
+	if (*own_gpus && !(rc = ask_slurm(&text, a, env, e)))
 		slurm_gpus_read(gpus, &a->hosts, str_text(&text));
 	for (size_t i = 0; i < a->hosts.n && !rc; i++)
-		option[i] = !*own_steps ? slurm_gpus_option(env)
-			    : gpus[i]   ? xasprintf("--gpus=%d", gpus[i])
-					: NULL;
+		option[i] = !*own_gpus ? slurm_gpus_option(env)
+			    : gpus[i]  ? xasprintf("--gpus=%d", gpus[i])
+				       : NULL;
 	str_free(&text);
 	free(gpus);
 	return rc;

@@ -11,9 +11,9 @@
 int allocation_load(struct allocation *a, char *const *env, struct err *e);
 
 /* A Slurm job: srun's option for all GPUs of the job on each host of A, into OPTION, to
- * be freed, or NULL: there are none.  *OWN_STEPS: each host needs a step of its own.  0,
+ * be freed, or NULL: there are none.  *OWN_GPUS: each host needs one of its own.  0,
  * or -1 with E. */
-int allocation_load_gpus(char **option, bool *own_steps, const struct allocation *a,
+int allocation_load_gpus(char **option, bool *own_gpus, const struct allocation *a,
 			 char *const *env, struct err *e);
 
 /* Fill each AT[i] that is SIZE_MAX and whose host has an address of a host of A. */

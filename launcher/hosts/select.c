@@ -308,15 +308,15 @@ static int prepare_srun(struct agents *a, const struct chosen *c, struct strv *n
 			struct err *e)
 {
 	char **gpus = xcalloc(c->allocation.hosts.n, sizeof *gpus);
-	bool own_steps;
-	int rc = allocation_load_gpus(gpus, &own_steps, &c->allocation, environ, e);
+	bool own_gpus;
+	int rc = allocation_load_gpus(gpus, &own_gpus, &c->allocation, environ, e);
 
 	for (size_t i = 0; i < a->n && !rc; i++) {
 		struct host *h = &a->host[i];
 
 		h->step_gpus = gpus[c->at[i]] ? xstrdup(gpus[c->at[i]]) : NULL;
 		h->target.gpus = h->step_gpus;
-		h->target.own_step = own_steps;
+		h->target.own_gpus = own_gpus;
 		h->target.het_group = c->allocation.group[c->at[i]];
 	}
 	for (size_t i = 0; i < c->allocation.hosts.n; i++)

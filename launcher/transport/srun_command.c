@@ -11,7 +11,7 @@ static const char at_exit[] = "trap 'echo; echo :berth: again $SLURMD_NODENAME' 
 
 #define AGAIN ":berth: again "
 
-void srun_argv(struct strv *argv, const struct srun_step *step)
+static void add_options(struct strv *argv, const struct srun_step *step)
 {
 	static const char *const fixed[] = {
 		"srun",
@@ -41,19 +41,23 @@ void srun_argv(struct strv *argv, const struct srun_step *step)
 		strv_take(argv, xasprintf("--het-group=%d", step->het_group));
 	if (step->gpus)
 		strv_add(argv, step->gpus);
-	if (step->copy) {
+	if (step->copy)
 		strv_take(argv, xasprintf("--bcast=%s", step->copy));
-		strv_add(argv, step->agent);
-	} else {
+	str_free(&hosts);
+}
+
+void srun_argv(struct strv *argv, const struct srun_step *step)
+{
+	add_options(argv, step);
+	if (!step->copy) {
 		strv_add(argv, "/bin/sh");
 		strv_add(argv, "-c");
 		strv_take(argv, xasprintf("%s%s", at_exit, install_direct));
 		strv_add(argv, "sh");
 		strv_add(argv, step->any_owner ? "-ldnL" : "-ldn");
-		strv_add(argv, step->agent);
 	}
+	strv_add(argv, step->agent);
 	strv_add(argv, "--connect");
-	str_free(&hosts);
 }
 
 void srun_environment(struct strv *env, char *const *own)

@@ -30,7 +30,7 @@ struct target {
 	const char *node; /* its name in Slurm */
 	int het_group; /* its component of a heterogeneous job; -1: the job is none */
 	const char *gpus; /* srun's option for all GPUs of the job there, or NULL */
-	bool own_step;    /* other hosts need another option */
+	bool own_gpus;    /* others may need another option, so another step */
 };
 
 /* What is the same for every host of a job.  Valid as long as any connection. */
