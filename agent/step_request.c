@@ -43,14 +43,13 @@ static bool take_ranks(struct step_request *q, const char *value)
 	if (q->ranks)
 		return false;
 	q->ranks = xcalloc(STEP_TASKS_MAX, sizeof *q->ranks);
-	while (q->tasks < STEP_TASKS_MAX &&
-	       take_number(&q->ranks[q->tasks], &value, UINT32_MAX)) {
+	do {
+		if (q->tasks == STEP_TASKS_MAX ||
+		    !take_number(&q->ranks[q->tasks], &value, UINT32_MAX))
+			return false;
 		q->tasks++;
-		if (*value != ',')
-			break;
-		value++;
-	}
-	return q->tasks && !*value;
+	} while (*value++ == ',');
+	return !value[-1];
 }
 
 static bool take_line(struct step_request *q, const char *word, const char *value)
@@ -228,20 +227,24 @@ int step_options_read(struct step_options *o, const char *text, struct err *e)
 
 /* ---- Slurm's lists ---- */
 
+/* Of each range in brackets its first number stands for it. */
 bool step_first_host(char *out, size_t size, const char *list)
 {
-	size_t n = strcspn(list, "[,"), digits = 0;
-	const char *number = list + n + 1;
+	size_t n = 0;
 
-	if (list[n] == '[')
-		digits = strspn(number, "0123456789");
-	if ((list[n] == '[' && !digits) || n + digits == 0 || n + digits >= size)
-		return false;
-	memcpy(out, list, n);
-	if (digits)
-		memcpy(out + n, number, digits);
-	out[n + digits] = '\0';
-	return true;
+	while (*list && *list != ',') {
+		const bool range = *list == '[';
+		const size_t len = range ? strspn(++list, "0123456789") : 1;
+		const char *end = range ? strchr(list, ']') : list;
+
+		if (!len || !end || n + len >= size)
+			return false;
+		memcpy(out + n, list, len);
+		n += len;
+		list = end + 1;
+	}
+	out[n] = '\0';
+	return n;
 }
 
 bool step_cross(uint32_t *rank, uint32_t *size, const char *layout, uint32_t local,
