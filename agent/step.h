@@ -13,7 +13,8 @@
  *	options TEXT          as the user typed them: --berth=TEXT
  *	cores 0-3             the step's cores, in hwloc's logical order
  *	bind-type, bind-list  the user's --cpu-bind: SLURM_CPU_BIND_TYPE and _LIST
- *	cuda, rocr, step-gpus CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, SLURM_STEP_GPUS
+ *	cuda, rocr            CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+ *	step-gpus             SLURM_STEP_GPUS
  *	topology FILE         stands for this machine
  *
  * The answer:
@@ -24,7 +25,7 @@
  *	warning TEXT          any number of these, then for each task
  *	task NUMBER           local; what follows is its
  *	cpus 0-5,48-53        its mask; without this line it keeps the mask it has
- *	gpu NUMBER            as SLURM_STEP_GPUS counts; without this line Slurm counts none
+ *	gpu NUMBER            its number for Slurm; without this line it has none
  *	set NAME=VALUE        a variable
  *	default NAME=VALUE    a variable, if it has no value
  *	unset NAME

@@ -51,7 +51,9 @@ static int on_option(int val, const char *value, int remote)
 {
 	(void)val;
 	(void)remote;
-	value = value ? value : "";
+	/* sbatch and salloc pass an option without a value on as "(null)" */
+	if (!value || !strcmp(value, "(null)"))
+		value = "";
 	if (strlen(value) >= sizeof me.option) {
 		slurm_spank_log("berth: the value of --berth is too long");
 		return -1;
@@ -283,16 +285,32 @@ EXPORT int slurm_spank_user_init(spank_t sp, int ac, char **av)
 
 /* ---- in each task ---- */
 
-/* The berth whose GPU is one of VISIBLE, as SLURM_STEP_GPUS counts.  NULL: there is
- * none. */
-static const struct answer_task *berth_near(const char *visible)
+static bool may_open(long gpu)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/dev/nvidia%ld", gpu);
+	return !access(path, R_OK | W_OK);
+}
+
+/* The berth near the GPU that Slurm has given a task, MINE if it is that one.  Where a
+ * cgroup hides the others, SLURM_STEP_GPUS counts from 0 for each task, and the device
+ * files tell which it is; else FIRST, its first number, does.  NULL: there is none. */
+static const struct answer_task *berth_near(const struct answer_task *mine,
+					    const char *first)
 {
 	const struct answer *a = &me.answer;
-	char gpu[32];
+	bool hidden = false;
 
+	for (size_t i = 0; i < a->tasks; i++)
+		hidden |= a->task[i].gpu >= 0 && !may_open(a->task[i].gpu);
+	if (hidden && mine->gpu >= 0 && may_open(mine->gpu))
+		return mine;
 	for (size_t i = 0; i < a->tasks; i++) {
-		snprintf(gpu, sizeof gpu, "%ld", a->task[i].gpu);
-		if (a->task[i].gpu >= 0 && has_word(visible, gpu))
+		const long gpu = a->task[i].gpu;
+
+		if (gpu >= 0 &&
+		    (hidden ? may_open(gpu) : gpu == strtol(first, NULL, 10)))
 			return &a->task[i];
 	}
 	return NULL;
@@ -337,21 +355,31 @@ static void show_one(spank_t sp, const char *name)
 	spank_setenv(sp, name, list, 1);
 }
 
+static void report(const struct answer_task *mine, const struct answer_task *berth,
+		   bool chosen)
+{
+	if (!me.answer.print || !mine->report)
+		return;
+	slurm_spank_log("berth: %s%s", mine->report,
+			chosen ? "; Slurm chose its GPU (--gpus-per-task)" : "");
+	if (berth != mine)
+		slurm_spank_log("berth: instead it has %s", berth && berth->report
+								    ? berth->report
+								    : "Slurm's CPUs");
+}
+
 /* With --gpus-per-task Slurm has given each task GPUs of its own, and a cgroup may hide
  * all others: such a task gets the berth near one of them, and Slurm's name for it. */
 static void apply(spank_t sp, const struct answer_task *mine)
 {
 	const struct answer_task *berth = mine;
-	char visible[OPTION_BYTES] = "", first[OPTION_BYTES];
-	bool own;
+	char gpus[OPTION_BYTES] = "";
+	bool chosen;
 
-	spank_getenv(sp, "SLURM_STEP_GPUS", visible, sizeof visible);
-	own = !strcmp(visible, me.step_gpus);
-	if (!own) {
-		memcpy(first, visible, sizeof first);
-		first[strcspn(first, ",")] = '\0';
-		berth = berth_near(first);
-		berth = berth ? berth : berth_near(visible);
+	spank_getenv(sp, "SLURM_STEP_GPUS", gpus, sizeof gpus);
+	chosen = strcmp(gpus, me.step_gpus) != 0;
+	if (chosen) {
+		berth = berth_near(mine, gpus);
 		show_one(sp, "CUDA_VISIBLE_DEVICES");
 		show_one(sp, "ROCR_VISIBLE_DEVICES");
 	} else {
@@ -364,16 +392,7 @@ static void apply(spank_t sp, const struct answer_task *mine)
 	    sched_setaffinity(0, sizeof berth->cpus, (const cpu_set_t *)berth->cpus))
 		slurm_spank_log("berth: warning: cannot bind a task: %s",
 				strerror(errno));
-	if (!me.answer.print || !mine->report)
-		return;
-	slurm_spank_log("berth: %s%s", mine->report,
-			own ? ""
-			    : "; --gpus-per-task: the task can open only GPUs that "
-			      "Slurm chose");
-	if (berth != mine)
-		slurm_spank_log("berth: instead %s", berth && berth->report
-							     ? berth->report
-							     : "Slurm's CPUs");
+	report(mine, berth, chosen);
 }
 
 EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)

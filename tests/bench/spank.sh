@@ -3,8 +3,10 @@
 # at most 8 ms for each node and step.
 set -eu
 . "$(dirname "$0")/common.bash"
-[ -e /usr/include/slurm/spank.h ] && command -v srun > /dev/null ||
-	{ echo "skipped: no Slurm with slurm/spank.h (tests/deps launchers installs it)"; exit 0; }
+if [ ! -e /usr/include/slurm/spank.h ] || ! command -v srun > /dev/null; then
+	echo "skipped: no Slurm with slurm/spank.h (tests/deps launchers installs it)"
+	exit 0
+fi
 [ "$(id -u)" = 0 ] || { echo "skipped: the cluster needs root"; exit 0; }
 make -s -C "$ROOT" BUILD="$AS_GIVEN" spank
 stack=$(mktemp)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # takes_s: 5
-# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for a shell below; bats sets output
 # berth-agent --step, as berth_spank.so asks it, and what that library needs.
 load common
 

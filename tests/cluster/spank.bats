@@ -147,7 +147,7 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 
 @test "--gpus-per-task: each task has the GPU that Slurm gave it, and the CPUs near that one" {
 	run -0 srun -N1 -n2 -c 24 --gpus-per-task=1 --berth=report /vc/t/show
-	says 'rank 0 on n1' '--gpus-per-task' '0 of 2 local 0 node 0 is 0: 0 0-11,48-59' '1 of 2 local 1 node 0 is 1: 1 12-23,60-71'
+	says 'rank 0 on n1' 'Slurm chose its GPU (--gpus-per-task)' '0 of 2 local 0 node 0 is 0: 0 0-11,48-59' '1 of 2 local 1 node 0 is 1: 1 12-23,60-71'
 }
 
 @test "a word that is none: one warning, and the tasks run; with strict they do not" {
@@ -210,4 +210,33 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 	cp "$BATS_TEST_TMPDIR/hello" "$STATE/t/hello"
 	run -0 srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 --mpi=pmix --berth /vc/t/hello
 	says '0 of 8' '7 of 8'
+}
+
+@test "cgroups of --gpus-per-task: a task has the CPUs near the GPU that it can open; het jobs" {
+	cluster_down
+	stack | sed 's, topology=[^ ]*,,' > "$BATS_TEST_TMPDIR/plugstack.conf"
+	"$ROOT/tests/cluster/vslurm" up 2 --gpus 4 --constrain-devices --plugstack "$BATS_TEST_TMPDIR/plugstack.conf" \
+		SchedulerType=sched/backfill SchedulerParameters=sched_interval=1,bf_interval=1 >&2
+	on n1 install -D -m 755 "$AGENT" /usr/lib/berth/berth-agent
+	on n2 install -D -m 755 "$AGENT" /usr/lib/berth/berth-agent
+	script gpus <<-'E'
+		#!/bin/sh
+		for i in 0 1 2 3; do [ ! -w /dev/nvidia$i ] || open="$open$i"; done
+		echo "rank $RANK sees $CUDA_VISIBLE_DEVICES, is near $BERTH_GPU, opens $open"
+	E
+	chmod 755 "$STATE/t/gpus"
+	run -0 srun -N1 -n2 --gpus-per-task=1 --berth /vc/t/gpus
+	[ "$(sort <<< "$output" | grep rank)" = 'rank 0 sees 0, is near 0000:10:00.0, opens 0
+rank 1 sees 0, is near 0000:11:00.0, opens 1' ]
+	run -0 srun -N1 -n2 --gpus=2 --berth /vc/t/gpus
+	says 'rank 0 sees 0, is near 0000:10:00.0, opens 01' 'rank 1 sees 1, is near 0000:11:00.0, opens 01'
+	script het <<-'E'
+		#!/bin/sh
+		echo "$RANK is $SLURM_PROCID of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"
+	E
+	chmod 755 "$STATE/t/het"
+	run -0 srun -n2 -w n1 --berth /vc/t/het : -n3 -w n2 --berth /vc/t/het
+	echo "$output"
+	[ "$(grep -cE '^([0-4]) is \1 of 5 at n1:' <<< "$output")" = 5 ]
+	[ "$(sed -n 's/.* at //p' <<< "$output" | sort -u | wc -l)" = 1 ]
 }
