@@ -10,6 +10,7 @@
  *	ranks 0,1,2           of the tasks here, by local task number
  *	hosts n[1-2]          SLURM_STEP_NODELIST
  *	layout 2(x2)          SLURM_STEP_TASKS_PER_NODE
+ *	before n1             a component of the het job before this one; any number
  *	options TEXT          as the user typed them: --berth=TEXT
  *	cores 0-3             the step's cores, in hwloc's logical order
  *	bind-type, bind-list  the user's --cpu-bind: SLURM_CPU_BIND_TYPE and _LIST

@@ -36,6 +36,74 @@ static bool take_word(char *out, size_t size, const char **at)
 	return true;
 }
 
+/* "2(x3)" at *AT, which then is behind it: 2 TASKS, 3 TIMES. */
+static bool take_tasks(uint32_t *tasks, uint32_t *times, const char **at)
+{
+	*times = 1;
+	if (!take_number(tasks, at, STEP_TASKS_MAX))
+		return false;
+	if (!strncmp(*at, "(x", 2)) {
+		*at += 2;
+		if (!take_number(times, at, STEP_NODES_MAX) || *(*at)++ != ')')
+			return false;
+	}
+	return *times && (!**at || **at == ',');
+}
+
+/* "3" or "1-3" at *AT, which then is behind it: how many numbers that are, or 0. */
+static uint32_t take_range(const char **at)
+{
+	uint32_t first, last;
+
+	if (!take_number(&first, at, STEP_HOST_NUMBER_MAX))
+		return 0;
+	if (**at != '-')
+		return 1;
+	++*at;
+	if (!take_number(&last, at, STEP_HOST_NUMBER_MAX) || last < first)
+		return 0;
+	return last - first + 1;
+}
+
+/* The hosts of one word of a list, "r[1-2]n[3,5]"; *AT is then behind it. */
+static uint64_t take_hosts(const char **at)
+{
+	uint64_t n = 1;
+
+	for (; **at && **at != ','; ++*at) {
+		uint64_t inside = 0;
+		uint32_t range;
+
+		if (**at != '[')
+			continue;
+		do {
+			++*at;
+			range = take_range(at);
+			inside += range;
+		} while (range && **at == ',');
+		n *= inside;
+		if (!range || **at != ']' || n > STEP_NODES_MAX)
+			return 0;
+	}
+	return n;
+}
+
+uint32_t step_count_hosts(const char *list)
+{
+	uint64_t sum = 0;
+
+	while (*list) {
+		const char *word = list;
+		const uint64_t n = take_hosts(&list);
+
+		sum += n;
+		if (!n || list == word || sum > STEP_NODES_MAX)
+			return 0;
+		list += *list == ',';
+	}
+	return (uint32_t)sum;
+}
+
 /* ---- the request ---- */
 
 static bool take_ranks(struct step_request *q, const char *value)
@@ -79,6 +147,12 @@ static bool take_line(struct step_request *q, const char *word, const char *valu
 
 	if (!strcmp(word, "ranks"))
 		return take_ranks(q, value);
+	if (!strcmp(word, "before")) {
+		const uint32_t n = step_count_hosts(value);
+
+		q->before += n;
+		return n && q->before <= STEP_NODES_MAX;
+	}
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		if (strcmp(word, lines[i].word) != 0)
 			continue;
@@ -89,6 +163,35 @@ static bool take_line(struct step_request *q, const char *word, const char *valu
 		return true;
 	}
 	return false;
+}
+
+/* The tasks on the first NODES nodes of LAYOUT into OUT. */
+static bool tasks_before(uint32_t *out, const char *layout, uint32_t nodes)
+{
+	uint32_t tasks, times;
+
+	for (*out = 0; nodes; layout += *layout == ',') {
+		if (!take_tasks(&tasks, &times, &layout))
+			return false;
+		times = times < nodes ? times : nodes;
+		*out += tasks * times;
+		nodes -= times;
+	}
+	return true;
+}
+
+/* Slurm counts nodes and ranks within a component of a het job; Berth, and
+ * SLURM_PROCID, over all. */
+static bool shift(struct step_request *q)
+{
+	uint32_t tasks;
+
+	if (!tasks_before(&tasks, q->layout, q->before))
+		return false;
+	q->node += q->before;
+	for (size_t i = 0; i < q->tasks; i++)
+		q->ranks[i] += tasks;
+	return true;
 }
 
 /* Every number fits the others. */
@@ -120,7 +223,8 @@ int step_request_read(struct step_request *q, char *text, struct err *e)
 		if (!value || !take_line(q, line, value))
 			return err_set(e, E_STEP, str_plain(line));
 	}
-	return is_sound(q) ? 0 : err_set(e, E_STEP, "its numbers do not fit");
+	return shift(q) && is_sound(q) ? 0
+				       : err_set(e, E_STEP, "its numbers do not fit");
 }
 
 void step_request_free(struct step_request *q)
@@ -253,16 +357,7 @@ bool step_cross(uint32_t *rank, uint32_t *size, const char *layout, uint32_t loc
 	uint32_t first = 0, tasks, times;
 
 	for (*rank = *size = 0; *layout; layout += *layout == ',') {
-		if (!take_number(&tasks, &layout, STEP_TASKS_MAX))
-			return false;
-		times = 1;
-		if (!strncmp(layout, "(x", 2)) {
-			layout += 2;
-			if (!take_number(&times, &layout, STEP_NODES_MAX) ||
-			    *layout++ != ')')
-				return false;
-		}
-		if (*layout && *layout != ',')
+		if (!take_tasks(&tasks, &times, &layout))
 			return false;
 		if (first + times > STEP_NODES_MAX)
 			return false;

@@ -4,7 +4,12 @@
 
 #include "agent/placement/place.h"
 
-enum { STEP_REQUEST_BYTES = 65536, STEP_TASKS_MAX = 4096, STEP_NODES_MAX = 65536 };
+enum {
+	STEP_REQUEST_BYTES = 65536,
+	STEP_TASKS_MAX = 4096,
+	STEP_NODES_MAX = 65536,
+	STEP_HOST_NUMBER_MAX = 100000000
+};
 
 /* What --berth=WORD,WORD asks for. */
 struct step_options {
@@ -18,6 +23,7 @@ struct step_options {
 /* Strings point into the text. */
 struct step_request {
 	uint32_t uid, job, step, node, nodes, size;
+	uint32_t before; /* nodes of the components before this one, in a het job */
 	uint32_t *ranks; /* v[0..tasks) */
 	size_t tasks;
 	const char *hosts, *layout, *options, *cores;
@@ -33,6 +39,8 @@ void step_request_free(struct step_request *q);
 int step_options_read(struct step_options *o, const char *text, struct err *e);
 /* The first host of LIST, "n[1-3,7],m2", into OUT.  False if it is no list. */
 bool step_first_host(char *out, size_t size, const char *list);
+/* The hosts of LIST, or 0 if it is no list. */
+uint32_t step_count_hosts(const char *list);
 /* Of the nodes of LAYOUT, "2(x3),1", those with more than LOCAL tasks into SIZE; those
  * of them before NODE into RANK.  False if it is no layout. */
 bool step_cross(uint32_t *rank, uint32_t *size, const char *layout, uint32_t local,

@@ -179,6 +179,33 @@ static void add_ranks(spank_t sp, uint32_t tasks)
 	add("\n");
 }
 
+/* In a step of several components of a het job, Slurm's items are of this one, and its
+ * variables of all: these are added later, and so win. */
+static void add_het(spank_t sp)
+{
+	enum { COMPONENTS = 128 };
+	uint32_t job = 0, own = 0;
+	char name[64], value[32];
+
+	spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &own);
+	if (spank_getenv(sp, "SLURM_STEP_NUM_TASKS", value, sizeof value) !=
+		    ESPANK_SUCCESS ||
+	    strtoul(value, NULL, 10) == own)
+		return;
+	add_variable(sp, "size", "SLURM_STEP_NUM_TASKS");
+	add_variable(sp, "nodes", "SLURM_STEP_NUM_NODES");
+	add_variable(sp, "job", "SLURM_JOB_ID");
+	spank_get_item(sp, S_JOB_ID, &job);
+	for (int i = 0; i < COMPONENTS; i++) {
+		snprintf(name, sizeof name, "SLURM_JOB_ID_PACK_GROUP_%d", i);
+		if (spank_getenv(sp, name, value, sizeof value) != ESPANK_SUCCESS ||
+		    strtoul(value, NULL, 10) == job)
+			return;
+		snprintf(name, sizeof name, "SLURM_JOB_NODELIST_PACK_GROUP_%d", i);
+		add_variable(sp, "before", name);
+	}
+}
+
 static void make_request(spank_t sp, uint32_t tasks, uid_t uid, const char *text)
 {
 	char *cores = NULL;
@@ -200,6 +227,7 @@ static void make_request(spank_t sp, uint32_t tasks, uid_t uid, const char *text
 	add_variable(sp, "cuda", "CUDA_VISIBLE_DEVICES");
 	add_variable(sp, "rocr", "ROCR_VISIBLE_DEVICES");
 	add_variable(sp, "step-gpus", "SLURM_STEP_GPUS");
+	add_het(sp);
 	if (me.topology)
 		add_text("topology", me.topology);
 }

@@ -128,6 +128,38 @@ START_TEST(first_host)
 END_TEST
 
 static const struct {
+	const char *list;
+	uint32_t n;
+} counts[] = {
+	{ "n1", 1 },           { "n[1-3,7],m2", 5 },
+	{ "r[1-2]n[3-4]", 4 }, { "", 0 },
+	{ "n[1-", 0 },         { "n[3-1]", 0 },
+	{ "n[]", 0 },          { "a,,b", 0 },
+	{ "n[1-99999]", 0 },   { "n[008-011]-ib", 4 },
+};
+
+START_TEST(hosts_are_counted)
+{
+	ck_assert_uint_eq(step_count_hosts(counts[_i].list), counts[_i].n);
+}
+END_TEST
+
+START_TEST(het_job)
+{
+	char text[] =
+		HEAD "nodes 3\nsize 7\nranks 0,1,2\nlayout 2(x2),3\nbefore n[1-2]\n";
+	struct step_request q;
+	struct err e = { 0 };
+
+	ck_assert_msg(!step_request_read(&q, text, &e), "%s", e.text);
+	ck_assert_uint_eq(q.node, 2);
+	ck_assert_uint_eq(q.ranks[0], 4);
+	ck_assert_uint_eq(q.ranks[2], 6);
+	step_request_free(&q);
+}
+END_TEST
+
+static const struct {
 	const char *layout;
 	uint32_t local, node;
 	bool ok;
@@ -344,6 +376,8 @@ int main(void)
 	tcase_add_test(c, all_words);
 	tcase_add_loop_test(c, no_word, 0, LEN(not_words));
 	tcase_add_loop_test(c, first_host, 0, LEN(hosts));
+	tcase_add_loop_test(c, hosts_are_counted, 0, LEN(counts));
+	tcase_add_test(c, het_job);
 	tcase_add_loop_test(c, cross, 0, LEN(crosses));
 	tcase_add_loop_test(c, masks_of_cpu_bind, 0, LEN(binds));
 	tcase_add_test(c, ports);
