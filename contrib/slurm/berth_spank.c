@@ -264,7 +264,8 @@ static const char *ask_agent(spank_t sp, const char *text)
 	return why;
 }
 
-/* Steps of tasks: not a batch script, a shell of salloc, or what holds a job's place. */
+/* Steps of tasks: not a batch script, a shell of salloc, or what holds a job's
+ * place. */
 static bool is_for_us(spank_t sp)
 {
 	uint32_t step = UINT32_MAX;
