@@ -9,6 +9,7 @@
 #   make fuzz      a fuzzer per parser, FUZZ_S seconds each
 #   make bench     times against the peers           make golden   rewrites expected plans
 #   make soak      the long tests: every fault, size and moment, then 30 minutes of chaos
+#   make spank     srun --berth, Slurm's plugin      make install-spank
 #   make install   PREFIX= DESTDIR=                  make uninstall
 
 PREFIX ?= /usr/local
@@ -122,6 +123,18 @@ $(BUILD)/bin/berth_bench $(examples):
 	$(CC) $(WARN) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -MT $@ -I$(BUILD)/include $(LDFLAGS) -o $@ $< \
 		-L$(BUILD)/lib -lberth -Wl,-rpath,'$$ORIGIN/../lib' -lm
 
+# ---- Slurm's plugin: `make all` does not need slurm/spank.h ----
+
+spank := $(patsubst %.c,$O/%.o,$(wildcard contrib/slurm/*.c))
+spank_pure := $O/contrib/slurm/answer.o
+SPANK := $(BUILD)/lib/berth_spank.so
+$O/contrib/slurm/%.o: OF_LIB = -fPIC -fvisibility=hidden
+# Slurm's own functions are in the program that loads it.
+$(SPANK): $(spank) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,relro,-z,now -Wl,--as-needed -o $@ $(spank)
+spank: $(SPANK)
+
 # ---- tests ----
 
 # tests/unit/test_X.c: check, linked with what both programs are made of; test_lib_X.c: with
@@ -134,7 +147,7 @@ $(BUILD)/tests/test_agent_pmix_accept: WRAP = -Wl,--wrap=socket -Wl,--wrap=recvf
 $(BUILD)/tests/test_agent_pmix $(BUILD)/tests/test_agent_pmix_collect $(BUILD)/tests/test_agent_pmix_ranks: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=loop_after_ms
 $(BUILD)/tests/test_agent_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
-$(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) Makefile | $(HWLOC_ARCHIVE)
+$(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) $(spank_pure) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.o,$^) \
 		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
@@ -199,7 +212,7 @@ FUZZ_FLAGS = $(DIALECT) -O1 -g -fsanitize=fuzzer-no-link,address,undefined \
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -c -o $@ $<
-fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common))
+fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common) $(spank_pure))
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 	clang -fsanitize=fuzzer,address,undefined $(WRAP) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 $(BUILD)/fuzz/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=pmix_folders_make \
@@ -231,7 +244,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
+	clang-format -i $(wildcard common/*.[ch] contrib/*/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
 
 bench: all
 	@tests/deps bench
@@ -301,17 +314,21 @@ install: all docs
 	for n in $(named); do \
 		p=$$(grep -lE "^.Nm $$n( ,)?$$" man/*.3) && ln -sf $${p##*/} $(root)/share/man/man3/$$n.3 || exit 1; done
 	$(if $(DESTDIR),,-ldconfig 2> /dev/null)
+install-spank: all spank
+	install -d $(root)/bin $(libroot)/slurm
+	install $(BUILD)/bin/berth-agent $(root)/bin
+	install -m 644 $(SPANK) $(libroot)/slurm
 uninstall:
 	rm -f $(root)/bin/runner $(root)/bin/berth-agent $(root)/bin/berth_bench \
 		$(addprefix $(root)/,$(in_bash) $(in_zsh) $(in_fish)) $(root)/include/berth.h \
-		$(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
+		$(libroot)/slurm/berth_spank.so $(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
 	rm -rf $(root)/$(in_python)
 	for p in $(pages) $(named:=.3); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
 
 clean:
 	rm -rf build
 
-.PHONY: all unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
+.PHONY: all spank install-spank unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)

@@ -24,6 +24,7 @@
 #include "agent/pmi/pmix_child.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/procs.h"
+#include "agent/step.h"
 #include "common/loop.h"
 
 /* ---- topology and hello ---- */
@@ -272,6 +273,8 @@ static const char usage[] =
 	"       berth-agent --connect       talk to the runner that stdin names\n"
 	"       berth-agent --place FILE    the same for the machine of an XML file:\n"
 	"                                   places ranks, starts none\n"
+	"       berth-agent --step          a berth for each task of a Slurm step;\n"
+	"                                   berth_spank.so asks on stdin\n"
 	"       berth-agent --sweep JOB     kill own processes whose environment\n"
 	"                                   has BERTH_JOB=JOB; print how many\n"
 	"       berth-agent --version       print the version\n"
@@ -294,6 +297,8 @@ int main(int argc, char **argv)
 		return agent_main(argv[2], NULL);
 	if (argc == 2 && !strcmp(argv[1], "--pmix") && launched)
 		return pmix_child_main(STDIN_FILENO);
+	if (argc == 2 && !strcmp(argv[1], "--step") && launched)
+		return step_main(STDIN_FILENO, STDOUT_FILENO);
 	if (argc == 3 && !strcmp(argv[1], "--sweep") && *argv[2]) {
 		printf("%zu\n", procs_sweep_job(argv[2]));
 		return 0;
@@ -306,7 +311,8 @@ int main(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
-	if (argc == 1 || !strcmp(argv[1], "--place") || !strcmp(argv[1], "--connect"))
+	if (argc == 1 || !strcmp(argv[1], "--place") ||
+	    !strcmp(argv[1], "--connect") || !strcmp(argv[1], "--step"))
 		fputs("berth-agent: runner starts this program on each host of a job; "
 		      "it is not for the command line (berth-agent --help)\n",
 		      stderr);

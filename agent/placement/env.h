@@ -69,4 +69,11 @@ char **env_build(const struct env_base *b, const struct env_rank *r);
 const char *env_get(const struct env_base *b, const char *name);
 void env_base_free(struct env_base *b);
 
+/* What another launcher's task gets of R: "NAME=VALUE" into SET for each variable, into
+ * DEFAULTS for those that are set if they have no value, and into UNSET the names that
+ * are taken away.  Slurm's variables, PMI's, and those by which Berth's own agent and
+ * its ranks find each other are left as they are. */
+void env_task(struct strv *set, struct strv *defaults, struct strv *unset,
+	      const struct env_rank *r);
+
 #endif

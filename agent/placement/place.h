@@ -48,6 +48,12 @@ struct placement {
  * bug of Berth. */
 int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
 		size_t n, const struct place_options *o, struct err *e);
+/* The same for N ranks that another launcher has bound to MASKS: these stay, and the
+ * GPUs fit them.  Ranks share GPUs evenly; of all such assignments this one has the
+ * fewest steps upwards from the homes of GPUs to objects that cover their ranks' masks.
+ * No berth is bound. */
+void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g,
+		 size_t n, const struct cpuset *masks);
 void placement_free(struct placement *p);
 
 #endif

@@ -1,0 +1,328 @@
+#include "agent/step.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "agent/placement/env.h"
+#include "agent/step_request.h"
+#include "common/wire.h"
+
+/* One step on this host. */
+struct step {
+	struct step_request q;
+	struct step_options o;
+	struct topo topo;
+	struct gpus gpus;
+	struct placement placement;
+	bool fixed; /* the masks are the user's */
+};
+
+/* ---- in and out ---- */
+
+/* All of IN into TEXT[SIZE], with a NUL.  False if it is longer or has a NUL. */
+static bool read_all(int in, char *text, size_t size)
+{
+	size_t n = 0;
+	ssize_t got;
+
+	while ((got = read(in, text + n, size - n)) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return false;
+		n += (size_t)got;
+		if (n == size)
+			return false;
+	}
+	text[n] = '\0';
+	return strlen(text) == n;
+}
+
+static int write_all(int out, const struct str *s)
+{
+	for (size_t done = 0; done < s->len;) {
+		ssize_t n = write(out, s->s + done, s->len - done);
+
+		if (n < 0 && errno != EINTR)
+			return EXIT_RUNNER;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+static void add_line(struct str *s, const char *word, const char *text)
+{
+	char *copy = str_plain(xstrdup(text));
+
+	str_addf(s, "%s %s\n", word, copy);
+	free(copy);
+}
+
+/* ---- the machine ---- */
+
+/* The plugin starts us with no right but the user's; a start by anything else that has
+ * more is a mistake. */
+static int check_user(const struct step_request *q, struct err *e)
+{
+	uid_t real, effective, saved;
+
+	if (getresuid(&real, &effective, &saved))
+		return err_set(e, E_SYSTEM, "getresuid", strerror(errno));
+	if (real != effective || real != saved || real != q->uid)
+		return err_set(e, E_STEP_UID, real, effective, saved, q->uid);
+	return 0;
+}
+
+/* Without ConstrainCores in cgroup.conf the step's cores are a list alone: a process
+ * may use them all.  With it, the affinity mask is the limit already, and Slurm's
+ * numbers are those of the whole machine. */
+static void bind_to_step(struct step *s)
+{
+	struct cpuset all = cpuset_new((s->topo.ncore + 63) / 64);
+	struct cpuset ours = cpuset_new(s->topo.allowed.nwords);
+	const bool whole =
+		cpuset_within(&s->topo.node[0].cpus, &s->topo.allowed) && *s->q.cores;
+
+	if (whole && cpuset_parse(&all, s->q.cores))
+		for (uint32_t c = 0; c < s->topo.ncore; c++)
+			for (uint32_t k = 0;
+			     cpuset_has(&all, c) && k < s->topo.core[c].npu; k++)
+				cpuset_add(&ours, s->topo.core[c].pu[k]);
+	if (cpuset_count(&ours))
+		topo_restrict(&s->topo, &ours);
+	cpuset_free(&all);
+	cpuset_free(&ours);
+}
+
+/* The GPU whose device file Slurm counts as NUMBER. */
+static const struct gpu *gpu_of_minor(const struct gpus *g, long number)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (g->v[i].minor == number)
+			return &g->v[i];
+	for (size_t i = 0; i < g->n; i++)
+		if (g->v[i].minor < 0 && g->v[i].index == number)
+			return &g->v[i];
+	return NULL;
+}
+
+/* Only the GPUs of SLURM_STEP_GPUS.  In CUDA_VISIBLE_DEVICES Slurm names the same GPUs
+ * in the same order, but counts from 0 where a cgroup hides all others. */
+static void keep_step_gpus(struct gpus *g, const char *step_gpus, const char *visible)
+{
+	struct gpu *v = xcalloc(g->n + 1, sizeof *v);
+	const char *at = step_gpus;
+	size_t n = 0;
+	char *end;
+
+	while (n < g->n) {
+		const long number = strtol(at, &end, 10);
+		const struct gpu *found = end != at ? gpu_of_minor(g, number) : NULL;
+		const long shown = visible ? strtol(visible, NULL, 10) : number;
+
+		if (found) {
+			v[n] = *found;
+			v[n].minor = (int)number;
+			v[n++].index = (int)shown;
+		}
+		if (visible && (visible = strchr(visible, ',')))
+			visible++;
+		if (end == at || *end != ',')
+			break;
+		at = end + 1;
+	}
+	free(g->v);
+	g->v = v;
+	g->n = n;
+}
+
+static void find_gpus(struct step *s)
+{
+	const struct step_request *q = &s->q;
+	const bool amd = !q->cuda && q->rocr;
+	struct gpu_sources from = { .root = "" };
+
+	if (!q->step_gpus) {
+		from.cuda_visible = q->cuda;
+		from.rocr_visible = q->rocr;
+	}
+	gpu_find(&s->gpus, &s->topo, &from);
+	if (q->step_gpus)
+		keep_step_gpus(&s->gpus, q->step_gpus, amd ? q->rocr : q->cuda);
+	else if (!q->cuda && !q->rocr && !s->o.all_gpus)
+		s->gpus.n = 0;
+}
+
+/* FILE stands for this machine, and its CPUs can be bound to. */
+static int find_machine(struct step *s, struct err *e)
+{
+	if (s->q.topology) {
+		setenv("HWLOC_XMLFILE", s->q.topology, 1);
+		setenv("HWLOC_THISSYSTEM", "1", 1);
+	}
+	if (topo_load(&s->topo, NULL, e))
+		return -1;
+	bind_to_step(s);
+	find_gpus(s);
+	return 0;
+}
+
+/* ---- a berth for each task ---- */
+
+static int place(struct step *s, struct err *e)
+{
+	struct cpuset *masks = xcalloc(s->q.tasks, sizeof *masks);
+	int rc = 0;
+
+	s->fixed = *s->q.bind_type;
+	if (step_masks(masks, s->q.tasks, s->q.bind_type, s->q.bind_list,
+		       &s->topo.allowed))
+		place_fixed(&s->placement, &s->topo, &s->gpus, s->q.tasks, masks);
+	else {
+		if (s->fixed)
+			s->o.place.bind_to = BIND_NONE;
+		rc = place_ranks(&s->placement, &s->topo, &s->gpus, s->q.tasks,
+				 &s->o.place, e);
+	}
+	for (size_t i = 0; i < s->q.tasks; i++)
+		cpuset_free(&masks[i]);
+	free(masks);
+	if (!rc && s->o.gpu_visible == VISIBLE_NODE && s->gpus.n &&
+	    s->placement.gpus_shared)
+		return err_set(e, E_GPU_NODE, s->q.tasks, s->gpus.n,
+			       str_plural(s->gpus.n));
+	return rc;
+}
+
+static struct env_rank env_of(const struct step *s, uint32_t local, const char *master,
+			      const char *id, const char *host)
+{
+	const struct step_request *q = &s->q;
+	struct env_rank r = { .gpus = &s->gpus,
+			      .placement = &s->placement,
+			      .gpu_visible = s->o.gpu_visible,
+			      .gpu_id = s->o.gpu_id,
+			      .rank = q->ranks[local],
+			      .size = q->size,
+			      .local_rank = local,
+			      .local_size = (uint32_t)q->tasks,
+			      .node = q->node,
+			      .nodes = q->nodes,
+			      .master_port = *master ? step_port(q->job, q->step) : 0,
+			      .master_addr = master,
+			      .host = host,
+			      .job_id = id,
+			      .version = BERTH_VERSION,
+			      .managed = true };
+
+	if (!step_cross(&r.cross_rank, &r.cross_size, q->layout, local, q->node)) {
+		r.cross_rank = q->node;
+		r.cross_size = q->nodes;
+	}
+	return r;
+}
+
+static void add_variables(struct str *out, const struct env_rank *r)
+{
+	struct strv lists[3] = { 0 };
+	static const char *const words[] = { "set", "default", "unset" };
+
+	env_task(&lists[0], &lists[1], &lists[2], r);
+	for (size_t k = 0; k < 3; k++) {
+		for (size_t i = 0; i < lists[k].n; i++)
+			add_line(out, words[k], lists[k].v[i]);
+		strv_free(&lists[k]);
+	}
+}
+
+static void add_task(struct str *out, const struct step *s, const struct env_rank *r)
+{
+	const struct berth *b = &s->placement.v[r->local_rank];
+	struct str cpus = { 0 }, report = { 0 };
+
+	str_add_bits(&cpus, b->cpus.w, b->cpus.nwords);
+	str_addf(out, "task %u\n", r->local_rank);
+	if (b->bound && !s->fixed)
+		add_line(out, "cpus", str_text(&cpus));
+	if (b->gpu >= 0 && s->gpus.v[b->gpu].minor >= 0)
+		str_addf(out, "gpu %d\n", s->gpus.v[b->gpu].minor);
+	add_variables(out, r);
+	str_addf(&report, "rank %u on %s: %s%s: %s", r->rank, r->host,
+		 s->fixed ? "--cpu-bind's " : "cpus ",
+		 s->fixed ? "CPUs" : str_text(&cpus), b->why);
+	add_line(out, "report", str_text(&report));
+	str_free(&cpus);
+	str_free(&report);
+}
+
+static void add_warnings(struct str *out, const struct step *s)
+{
+	struct err e = { 0 };
+
+	for (size_t i = 0; i < s->gpus.notes.n; i++)
+		add_line(out, "warning", s->gpus.notes.v[i]);
+	if (!s->placement.gpus_shared)
+		return;
+	err_set(&e, E_GPU_SHARED, s->q.tasks, s->gpus.n, str_plural(s->gpus.n));
+	add_line(out, "warning", e.text);
+}
+
+static void add_tasks(struct str *out, const struct step *s)
+{
+	char master[256] = "", host[256] = "", id[64];
+
+	step_first_host(master, sizeof master, s->q.hosts);
+	gethostname(host, sizeof host - 1);
+	snprintf(id, sizeof id, "slurm-%u.%u", s->q.job, s->q.step);
+	add_warnings(out, s);
+	for (uint32_t i = 0; i < s->q.tasks; i++) {
+		const struct env_rank r = env_of(s, i, master, id, host);
+
+		add_task(out, s, &r);
+	}
+}
+
+static int answer(struct str *out, struct step *s, char *text, struct err *e)
+{
+	if (step_request_read(&s->q, text, e) || check_user(&s->q, e) ||
+	    step_options_read(&s->o, s->q.options, e))
+		return -1;
+	if (s->o.off) {
+		str_add(out, "off\n");
+		return 0;
+	}
+	if (find_machine(s, e) || place(s, e))
+		return -1;
+	if (s->o.report)
+		str_add(out, "print\n");
+	add_tasks(out, s);
+	return 0;
+}
+
+int step_main(int in, int out)
+{
+	char *text = xmalloc(STEP_REQUEST_BYTES + 1);
+	struct step s = { 0 };
+	struct str said = { 0 };
+	struct err e = { 0 };
+	int rc;
+
+	str_add(&said, "berth-step 1\n");
+	rc = read_all(in, text, STEP_REQUEST_BYTES + 1)
+		     ? answer(&said, &s, text, &e)
+		     : err_set(&e, E_STEP, "it is too long");
+	if (rc) {
+		add_line(&said, "error", e.text);
+		if (*e.hint)
+			add_line(&said, "hint", e.hint);
+	}
+	str_add(&said, "end\n");
+	rc = write_all(out, &said);
+	placement_free(&s.placement);
+	gpu_free(&s.gpus);
+	topo_free(&s.topo);
+	step_request_free(&s.q);
+	str_free(&said);
+	free(text);
+	return rc;
+}
