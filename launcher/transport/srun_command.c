@@ -73,7 +73,7 @@ void srun_environment(struct strv *env, char *const *own)
 
 		for (size_t i = 0; !keep && i < sizeof kept / sizeof *kept; i++)
 			keep = strlen(kept[i]) == n && !strncmp(kept[i], *own, n);
-		if (keep)
+		if (keep && (*own)[n])
 			strv_add(env, *own);
 	}
 	strv_add(env, "BERTH_STEP_OF_RUNNER=1");
@@ -126,7 +126,11 @@ bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
 /* What srun says in any case: it is not why an agent does not call. */
 static bool is_noise(const char *line)
 {
-	return !line[strspn(line, " \t\r")] || strstr(line, "lacks support for cpu binding");
+	const char *p = line;
+
+	while (*p && (unsigned char)*p <= ' ')
+		p++;
+	return !*p || strstr(p, "lacks support for cpu binding");
 }
 
 char *srun_words(const char *said)

@@ -284,7 +284,8 @@ static const struct length_case {
 	{ 0, -1 },
 	{ 1, -1 },
 	{ 16, -1 },
-	{ 17, 0 },
+	{ 17, -1 }, /* it would be empty */
+	{ 18, 0 },
 	{ KEY_CHUNK_BYTES + 17, 0 },
 	{ KEY_CHUNK_BYTES + 18, -1 },
 	{ UINT32_MAX, -1 },
@@ -301,8 +302,8 @@ START_TEST(a_wrong_length_is_refused_at_once)
 	buf_u32(&wire, k->length);
 	ck_assert_int_eq(key_open(&runner, &wire, &plain), k->rc);
 	ck_assert_uint_eq(wire.len, 4);
-	buf_add(&wire, (const unsigned char[17]){ 0 }, 17);
-	ck_assert_int_eq(key_open(&runner, &wire, &plain), k->length <= 17 ? -1 : k->rc);
+	buf_add(&wire, (const unsigned char[18]){ 0 }, 18);
+	ck_assert_int_eq(key_open(&runner, &wire, &plain), k->length <= 18 ? -1 : k->rc);
 	ck_assert_uint_eq(plain.len, 0);
 }
 END_TEST

@@ -127,6 +127,7 @@ START_TEST(no_other_variable_goes)
 			(char *)"BERTH_JOB=secret",
 			(char *)"BASH_FUNC_x%%=() { secret; }",
 			(char *)"nothing",
+			(char *)"SLURM_HET_SIZE", /* no variable */
 			(char *)"=secret",
 			(char *)"",
 			(char *)"SLURM_JOB_NODELIST=n[1-2]",
@@ -209,6 +210,7 @@ static const struct said_case {
 	{ "x lacks support for cpu binding", NULL },
 	{ "srun: \x1b]0;x\a b\r\n", "srun: ?]0;x? b" },
 	{ "srun: error: a\n \t\r\n", "srun: error: a" },
+	{ "srun: error: a\n\x01\n", "srun: error: a" },
 };
 
 START_TEST(which_host_wants_a_copy)
