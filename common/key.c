@@ -157,7 +157,7 @@ int key_open(struct key_side *s, struct buf *in, struct buf *plain)
 		const size_t n = view_u32(&v);
 		unsigned long long got;
 
-		if (n < MORE_BYTES || n > KEY_CHUNK_BYTES + MORE_BYTES)
+		if (n <= MORE_BYTES || n > KEY_CHUNK_BYTES + MORE_BYTES)
 			return -1;
 		if (v.left < n)
 			return 0;

@@ -10,7 +10,7 @@
  * as either side.
  *
  * What follows are chunks of libsodium's secretstream (XChaCha20-Poly1305): its header
- * once, then a u32 with the length of each. */
+ * once, then a u32 with the length of each, which is never empty. */
 #ifndef BERTH_COMMON_KEY_H
 #define BERTH_COMMON_KEY_H
 

@@ -132,21 +132,29 @@ static void add_caller(struct callback *c, int fd)
 	r->stream = sealed_accept(c->base, fd, c->key, &events, r);
 }
 
+/* If there is no descriptor for the first, the oldest caller gives up its own for the
+ * next turn.  For a later one that says nothing: the kernel asks for a descriptor before
+ * it looks whether anybody waits. */
 static void on_connection(evutil_socket_t fd, short what, void *ctx)
 {
+	struct callback *c = ctx;
+
 	(void)what;
 	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
 		int one = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+		if (one < 0 && !i && (errno == EMFILE || errno == ENFILE) && c->oldest)
+			drop(c->oldest);
 		if (one < 0)
 			return;
-		add_caller(ctx, one);
+		add_caller(c, one);
 	}
 }
 
 /* ---- the door ---- */
 
-/* IPv6 and IPv4 at once, where this machine has both. */
+/* IPv6 and IPv4 at once, where this machine has both.  A port of a given range may
+ * still be that of connections that have ended. */
 static int bind_port(int family, unsigned port)
 {
 	struct sockaddr_in6 a6 = { .sin6_family = AF_INET6,
@@ -154,13 +162,15 @@ static int bind_port(int family, unsigned port)
 	struct sockaddr_in a4 = { .sin_family = AF_INET,
 				  .sin_port = htons((uint16_t)port) };
 	const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	const int off = 0;
+	const int off = 0, on = 1;
 	int error;
 
 	if (fd < 0)
 		return -1;
 	if (family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+	if (port)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	if (!bind(fd, family == AF_INET6 ? (void *)&a6 : (void *)&a4,
 		  family == AF_INET6 ? sizeof a6 : sizeof a4) &&
 	    !listen(fd, BACKLOG))

@@ -20,7 +20,8 @@ struct child_how {
 
 /* Execute PATH, looked up in PATH, with ARGV.  ended() comes after the last byte of
  * stdout; end->said lives until child_close().  NULL with errno: it cannot be executed.
- * A script without "#!" cannot (glibc's posix_spawnp() does not try /bin/sh). */
+ * A script without "#!" cannot (glibc's posix_spawnp() does not try /bin/sh), unless it
+ * is bound (execvpe() does). */
 struct child *child_start(struct event_base *base, const char *path, char *const *argv,
 			  const struct child_how *how,
 			  const struct transport_events *events, void *ctx);

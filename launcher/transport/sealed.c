@@ -157,6 +157,8 @@ size_t sealed_send(struct sealed *s, const void *data, size_t n)
 	const size_t most =
 		WAIT_BYTES - (s->out.len < WAIT_BYTES ? s->out.len : WAIT_BYTES);
 
+	if (s->ended) /* writable() comes no more */
+		return n;
 	if (n > most) {
 		n = most;
 		loop_watch(s->writable);

@@ -1,6 +1,5 @@
 #include "launcher/transport/srun_command.h"
 
-#include <ctype.h>
 #include <strings.h>
 
 #include "launcher/transport/agent_install.h"
@@ -79,7 +78,7 @@ void srun_environment(struct strv *env, char *const *own)
 
 		for (size_t i = 0; !keep && i < sizeof kept / sizeof *kept; i++)
 			keep = strlen(kept[i]) == n && !strncmp(kept[i], *own, n);
-		if (keep)
+		if (keep && (*own)[n])
 			strv_add(env, *own);
 	}
 	strv_add(env, "BERTH_STEP_OF_RUNNER=1");
@@ -90,21 +89,41 @@ const char *srun_again(const char *line)
 	return strncmp(line, AGAIN, sizeof AGAIN - 1) ? NULL : line + sizeof AGAIN - 1;
 }
 
+/* VALUE begins with a range of ports. */
+static bool is_range(const char *value, unsigned *first, unsigned *last)
+{
+	const size_t n = strspn(value, "0123456789-");
+	char text[16], more;
+	unsigned a, b;
+
+	if (n >= sizeof text)
+		return false;
+	memcpy(text, value, n);
+	text[n] = '\0';
+	if (sscanf(text, "%5u-%5u%c", &a, &b, &more) != 2 || !a || a > b || b > 65535)
+		return false;
+	*first = a;
+	*last = b;
+	return true;
+}
+
 bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
 {
-	static const char key[] = "SrunPortRange";
+	static const char key[] = "SrunPortRange", blanks[] = " \t";
 	bool found = false;
-	char end;
 
 	for (const char *at = conf; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-		const char *p = at + strspn(at, " \t");
+		const char *p = at + strspn(at, blanks);
 
 		if (strncasecmp(p, key, sizeof key - 1))
 			continue;
 		p += sizeof key - 1;
-		p += strspn(p, " \t");
-		if (*p == '=' && sscanf(p + 1, " %5u-%5u%c", first, last, &end) >= 2)
-			found = *first && *first <= *last && *last <= 65535;
+		p += strspn(p, blanks);
+		if (*p != '=')
+			continue;
+		p++;
+		p += strspn(p, blanks);
+		found |= is_range(p + (*p == '"'), first, last);
 	}
 	return found;
 }
@@ -112,7 +131,11 @@ bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
 /* What srun says in any case: it is not why an agent does not call. */
 static bool is_noise(const char *line)
 {
-	return !*line || strstr(line, "lacks support for cpu binding");
+	const char *p = line;
+
+	while (*p && (unsigned char)*p <= ' ')
+		p++;
+	return !*p || strstr(p, "lacks support for cpu binding");
 }
 
 char *srun_words(const char *said)

@@ -26,7 +26,8 @@ void srun_environment(struct strv *env, char *const *own);
 /* The host of a line ":berth: again HOST" that LINE is, or NULL. */
 const char *srun_again(const char *line);
 
-/* SrunPortRange of the text of a slurm.conf; false: none. */
+/* SrunPortRange of the text of a slurm.conf, the last one.  False: there is none, and
+ * FIRST and LAST are as they were. */
 bool srun_port_range(const char *conf, unsigned *first, unsigned *last);
 
 /* A line of what srun said that is of use in a message, the last one, or NULL.  To be

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,17 +16,25 @@ static struct child *child;
 static struct str out;
 static char *said;
 static int status;
-static bool kill_at_first_byte;
+static bool kill_at_first_byte, stop_at_first_byte;
+static struct child_how how;
+
+/* A test of both kinds of children, by the number of its turn. */
+static const struct child_how hows[] = { { 0 }, { .bound = true } };
+enum { HOWS = sizeof hows / sizeof *hows };
 
 static void on_bytes(void *ctx, const void *data, size_t n)
 {
 	(void)ctx;
 	str_addn(&out, data, n);
-	if (kill_at_first_byte) {
+	if (kill_at_first_byte)
 		child_kill(child);
-		child = NULL;
-		event_base_loopbreak(base);
-	}
+	else if (stop_at_first_byte)
+		child_stop(child);
+	else
+		return;
+	child = NULL;
+	event_base_loopbreak(base);
 }
 
 static void on_writable(void *ctx)
@@ -49,7 +58,8 @@ static void setup(void)
 	out = (struct str){ 0 };
 	said = NULL;
 	status = -1;
-	kill_at_first_byte = false;
+	kill_at_first_byte = stop_at_first_byte = false;
+	how = hows[0];
 }
 
 static void teardown(void)
@@ -66,7 +76,7 @@ static void run(const char *script)
 {
 	char *argv[] = { (char *)"sh", (char *)"-c", (char *)script, NULL };
 
-	child = child_start(base, "sh", argv, &(struct child_how){ 0 }, &events, NULL);
+	child = child_start(base, "sh", argv, &how, &events, NULL);
 	ck_assert_ptr_nonnull(child);
 	event_base_dispatch(base);
 }
@@ -76,6 +86,7 @@ START_TEST(starts_clean)
 {
 	sigset_t all;
 
+	how = hows[_i];
 	signal(SIGPIPE, SIG_IGN);
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
@@ -94,6 +105,7 @@ END_TEST
  * made up.  (runner itself does not ignore it.) */
 START_TEST(an_unknown_status_is_said)
 {
+	how = hows[_i];
 	signal(SIGCHLD, SIG_IGN);
 	run("grep SigIgn /proc/self/status; exit 3");
 	signal(SIGCHLD, SIG_DFL);
@@ -124,6 +136,7 @@ START_TEST(no_handler_of_ours_runs_in_a_child)
 {
 	pid_t storm;
 
+	how = hows[_i];
 	seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert(seen != MAP_FAILED);
@@ -142,7 +155,7 @@ START_TEST(no_handler_of_ours_runs_in_a_child)
 	for (int i = 0; i < 300 && !seen->in_child; i++) {
 		char *argv[] = { (char *)"true", NULL };
 
-		child = child_start(base, "true", argv, &(struct child_how){ 0 },
+		child = child_start(base, "true", argv, &how,
 				    &events, NULL);
 		ck_assert_ptr_nonnull(child);
 		event_base_dispatch(base);
@@ -159,6 +172,7 @@ END_TEST
 
 START_TEST(all_bytes_come_before_the_end)
 {
+	how = hows[_i];
 	run("head -c 3000000 /dev/zero; exit 7");
 	ck_assert_uint_eq(out.len, 3000000);
 	ck_assert_int_eq(status, 7);
@@ -168,6 +182,7 @@ END_TEST
 
 START_TEST(a_signal_is_its_status)
 {
+	how = hows[_i];
 	run("kill -9 $$");
 	ck_assert_int_eq(status, 128 + SIGKILL);
 }
@@ -193,6 +208,7 @@ END_TEST
 
 START_TEST(may_be_killed_from_its_own_call_back)
 {
+	how = hows[_i];
 	kill_at_first_byte = true;
 	run("echo x; exec sleep 20");
 	ck_assert_str_eq(str_text(&out), "x\n");
@@ -214,11 +230,15 @@ static const struct exec_case {
 	const char *text;
 	mode_t mode;
 	int error;
+	bool bound;
 } exec_cases[] = {
-	{ "echo no interpreter\n", 0700, ENOEXEC }, /* /bin/sh is not tried */
-	{ "#!/nowhere/sh\n", 0700, ENOENT },
-	{ "#!/bin/sh\n", 0600, EACCES },
-	{ NULL, 0, ENOENT },
+	{ "echo no interpreter\n", 0700, ENOEXEC, false }, /* /bin/sh is not tried */
+	{ "#!/nowhere/sh\n", 0700, ENOENT, false },
+	{ "#!/bin/sh\n", 0600, EACCES, false },
+	{ NULL, 0, ENOENT, false },
+	{ "#!/nowhere/sh\n", 0700, ENOENT, true },
+	{ "#!/bin/sh\n", 0600, EACCES, true },
+	{ NULL, 0, ENOENT, true },
 };
 
 START_TEST(cannot_be_executed)
@@ -227,6 +247,7 @@ START_TEST(cannot_be_executed)
 	char path[] = "/tmp/berth-child.XXXXXX", *argv[] = { path, NULL };
 	int fd = mkstemp(path);
 
+	how.bound = k->bound;
 	ck_assert_int_ge(fd, 0);
 	if (k->text)
 		ck_assert_int_gt(write(fd, k->text, strlen(k->text)), 0);
@@ -235,7 +256,7 @@ START_TEST(cannot_be_executed)
 	if (!k->text)
 		unlink(path);
 	ck_assert_ptr_null(
-		child_start(base, path, argv, &(struct child_how){ 0 }, &events, NULL));
+		child_start(base, path, argv, &how, &events, NULL));
 	ck_assert_int_eq(errno, k->error);
 	unlink(path);
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
@@ -249,15 +270,100 @@ START_TEST(waits_for_the_closed_ones)
 			 NULL };
 	uint64_t begin = clock_ms();
 
-	child = child_start(base, "cat", argv + 3, &(struct child_how){ 0 }, &events,
+	child = child_start(base, "cat", argv + 3, &how, &events,
 			    NULL);
 	child_close(child);
-	child = child_start(base, "sh", argv, &(struct child_how){ 0 }, &events, NULL);
+	child = child_start(base, "sh", argv, &how, &events, NULL);
 	child_close(child);
 	child = NULL;
 	child_wait_all(300);
 	ck_assert_uint_ge(clock_ms() - begin, 300);
 	ck_assert_uint_lt(clock_ms() - begin, 10000);
+	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+END_TEST
+
+START_TEST(gets_the_environment_that_is_given)
+{
+	char *env[] = { (char *)"PATH=/usr/bin:/bin", (char *)"A=b c", NULL };
+
+	how = hows[_i];
+	how.env = env;
+	setenv("SECRET", "x", 1);
+	run("env | grep -E '^(A|SECRET)='");
+	ck_assert_str_eq(str_text(&out), "A=b c\n");
+}
+END_TEST
+
+/* The process between: it starts a child, writes its pid to FD, and stays. */
+static void start_and_stay(int fd)
+{
+	char *argv[] = { (char *)"sleep", (char *)"1000", NULL };
+
+	child = child_start(base, "sleep", argv, &how, &events, NULL);
+	if (!child || write(fd, "x", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* We are the next parent of what it leaves, and learn how that ended. */
+START_TEST(one_that_is_bound_dies_with_its_parent)
+{
+	int pipe_fd[2], st;
+	pid_t between, left;
+	char byte;
+
+	how.bound = true;
+	ck_assert(!prctl(PR_SET_CHILD_SUBREAPER, 1));
+	ck_assert(!pipe(pipe_fd));
+	between = fork();
+	if (!between)
+		start_and_stay(pipe_fd[1]);
+	ck_assert_int_eq(read(pipe_fd[0], &byte, 1), 1);
+	ck_assert_int_eq(kill(between, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(between, &st, 0), between);
+	left = waitpid(-1, &st, 0);
+	ck_assert_int_gt(left, 0);
+	ck_assert(WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL);
+	close(pipe_fd[0]);
+	close(pipe_fd[1]);
+}
+END_TEST
+
+/* This one would not end at the end of its stdin. */
+START_TEST(one_that_is_stopped_gets_term)
+{
+	char path[] = "/tmp/berth-child.XXXXXX";
+	const uint64_t begin = clock_ms();
+	struct stat st;
+	char *script;
+	int fd = mkstemp(path);
+
+	how = hows[_i];
+	ck_assert_int_ge(fd, 0);
+	script = xasprintf("trap 'echo term > %s; exit' TERM; echo ready;"
+			   " while :; do sleep 0.1; done",
+			   path);
+	stop_at_first_byte = true;
+	run(script);
+	free(script);
+	child_wait_all(50000);
+	ck_assert_uint_lt(clock_ms() - begin, 45000);
+	ck_assert(!fstat(fd, &st) && st.st_size == 5);
+	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+	close(fd);
+	unlink(path);
+}
+END_TEST
+
+/* It has ended before, and its pid may be another's by now. */
+START_TEST(one_that_has_ended_is_stopped)
+{
+	run("exit 3");
+	ck_assert_int_eq(status, 3);
+	child_stop(child);
+	child = NULL;
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 END_TEST
@@ -271,18 +377,22 @@ int main(void)
 
 	tcase_set_timeout(c, 60);
 	tcase_add_checked_fixture(c, setup, teardown);
-	tcase_add_test(c, starts_clean);
-	tcase_add_test(c, an_unknown_status_is_said);
-	tcase_add_test(c, no_handler_of_ours_runs_in_a_child);
-	tcase_add_test(c, all_bytes_come_before_the_end);
-	tcase_add_test(c, a_signal_is_its_status);
+	tcase_add_loop_test(c, starts_clean, 0, HOWS);
+	tcase_add_loop_test(c, an_unknown_status_is_said, 0, HOWS);
+	tcase_add_loop_test(c, no_handler_of_ours_runs_in_a_child, 0, HOWS);
+	tcase_add_loop_test(c, all_bytes_come_before_the_end, 0, HOWS);
+	tcase_add_loop_test(c, a_signal_is_its_status, 0, HOWS);
 	tcase_add_test(c, keeps_the_last_of_stderr);
 	tcase_add_test(c, what_it_leaves_behind_does_not_hold_it);
-	tcase_add_test(c, may_be_killed_from_its_own_call_back);
+	tcase_add_loop_test(c, may_be_killed_from_its_own_call_back, 0, HOWS);
 	tcase_add_test(c, sends_to_one_that_ended);
 	tcase_add_loop_test(c, cannot_be_executed, 0,
 			    sizeof exec_cases / sizeof *exec_cases);
 	tcase_add_test(c, waits_for_the_closed_ones);
+	tcase_add_loop_test(c, gets_the_environment_that_is_given, 0, HOWS);
+	tcase_add_test(c, one_that_is_bound_dies_with_its_parent);
+	tcase_add_loop_test(c, one_that_is_stopped_gets_term, 0, HOWS);
+	tcase_add_test(c, one_that_has_ended_is_stopped);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
