@@ -144,7 +144,7 @@ slurm() { # NODES TASKS CPUS
 	run -0 "$RUNNER" --no-tag -np 1 "$RUNNER" --no-tag -np 2 echo inner
 	[ "$output" = $'inner\ninner' ]
 	run -2 "$RUNNER" --no-tag --keep-going -np 2 "$RUNNER" -np 1 echo inner
-	[ "$(grep -c "BERTH_SIZE=2 says that another runner" <<< "$output")" = 1 ]
+	[ "$(grep -c "^runner: BERTH_SIZE=2 says that another runner" <<< "$output")" = 1 ]
 	silent_on inner$'\n'
 	SLURM_STEP_NUM_TASKS=8 run -0 "$RUNNER" --version
 }
