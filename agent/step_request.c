@@ -72,7 +72,7 @@ static uint64_t take_hosts(const char **at)
 
 	for (; **at && **at != ','; ++*at) {
 		uint64_t inside = 0;
-		uint32_t range;
+		uint32_t range = 0;
 
 		if (**at != '[')
 			continue;
