@@ -311,8 +311,8 @@ int main(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
-	if (argc == 1 || !strcmp(argv[1], "--place") ||
-	    !strcmp(argv[1], "--connect") || !strcmp(argv[1], "--step"))
+	if (argc == 1 || !strcmp(argv[1], "--place") || !strcmp(argv[1], "--connect") ||
+	    !strcmp(argv[1], "--step"))
 		fputs("berth-agent: runner starts this program on each host of a job; "
 		      "it is not for the command line (berth-agent --help)\n",
 		      stderr);

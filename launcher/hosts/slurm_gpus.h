@@ -1,10 +1,10 @@
 /* slurm_gpus.h - pure: srun's option for a step that has all GPUs of a Slurm job.
  *
- * A job of --gpus-per-node or --gres has as many on each host, and --gpus-per-node gives
- * them to a step.  A job of --gpus or --gpus-per-task may have unequal numbers.  Slurm
- * 22.05 then refuses --gpus-per-node ("Invalid generic resource"), or gives the step one
- * GPU: such a job needs a step for each host, with --gpus=N, and N is what scontrol
- * says. */
+ * A job of --gpus-per-node or --gres has as many on each host, and --gpus-per-node
+ * gives them to a step.  A job of --gpus or --gpus-per-task may have unequal numbers.
+ * Slurm 22.05 then refuses --gpus-per-node ("Invalid generic resource"), or gives the
+ * step one GPU.  Such a job needs a step for each host, with --gpus=N; scontrol says
+ * what N is. */
 #ifndef BERTH_LAUNCHER_HOSTS_SLURM_GPUS_H
 #define BERTH_LAUNCHER_HOSTS_SLURM_GPUS_H
 

@@ -518,7 +518,8 @@ const struct transport transport_srun = { "srun", srun_start, srun_send, srun_cl
 bool transport_srun_is_secret(struct str *why)
 {
 	char *credential = munge_wrap("", 1, why);
+	const bool is_secret = credential != NULL;
 
 	free(credential);
-	return credential;
+	return is_secret;
 }

@@ -223,8 +223,8 @@ gpus_of() { grep -oE '^[0-9]+ n[0-9] [0-9,]+$' <<< "$output" | sort -k2 | cut -d
 saving='n=0; trap "n=\$((n + 1)); echo TERM \$n >> /vc/t/said.\$RANK; sleep 1; echo saved >> /vc/t/said.\$RANK; exit 0" TERM
 	echo "up \$RANK"; while :; do sleep 0.1; done'
 
-start_saving() { # SBATCH-OPTION...
-	submit -N2 -n4 --ntasks-per-node=2 "$@" <<- E
+start_saving() {
+	submit -N2 -n4 --ntasks-per-node=2 <<- E
 		#!/bin/bash
 		exec $RUNNER --no-tag bash -c '$saving'
 	E
