@@ -4,8 +4,8 @@
  * The side that connects sends a call: a public key of X25519, made for this stream,
  * and its MAC.  The other side answers with such a key of its own, and a MAC of both.
  * The two secrets of the stream, one for each direction, are BLAKE2b of the shared
- * secret, of the call and of the answer, keyed with the key.  So who has not the key can
- * neither read nor speak, an old call leads to nothing, and who gets the key later
+ * secret, of the call and of the answer, keyed with the key.  So who has not the key
+ * can neither read nor speak, an old call leads to nothing, and who gets the key later
  * cannot read what was recorded.  If another process reads the key in time, it can pose
  * as either side.
  *

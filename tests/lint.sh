@@ -120,7 +120,7 @@ check_includes() {
 		libssh launcher/transport/(ssh|libssh)[a-z_]*\.[ch]
 		pmix agent/pmi/pmix[a-z_]*\.c
 		event2 ((launcher|agent)/.*|common/loop\.c)
-		sodium (launcher|agent|lib)/.*
+		sodium ((launcher|agent|lib)/.*|common/key\.[ch])
 		check\.h tests/.*
 		slurm contrib/slurm/.*
 	E

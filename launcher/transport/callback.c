@@ -133,8 +133,8 @@ static void add_caller(struct callback *c, int fd)
 }
 
 /* If there is no descriptor for the first, the oldest caller gives up its own for the
- * next turn.  For a later one that says nothing: the kernel asks for a descriptor before
- * it looks whether anybody waits. */
+ * next turn.  For a later one that says nothing: the kernel asks for a descriptor
+ * before it looks whether anybody waits. */
 static void on_connection(evutil_socket_t fd, short what, void *ctx)
 {
 	struct callback *c = ctx;

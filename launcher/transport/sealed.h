@@ -1,6 +1,6 @@
 /* sealed.h - a connection that was accepted, sealed by a key (common/key.h).
  *
- * Whoever connects proves first that it has the key.  Until then nothing that it sends
+ * The other side proves first that it has the key.  Until then nothing that it sends
  * is passed on, and no more than that proof is read. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SEALED_H
 #define BERTH_LAUNCHER_TRANSPORT_SEALED_H

@@ -105,8 +105,8 @@ static inline const char *transport_reason(const struct err *e)
 extern const struct transport transport_local, transport_ssh, transport_openssh,
 	transport_srun;
 
-/* Is the key with which agents call a secret of this user on the hosts (MUNGE)?  If not,
- * a process that reads srun's messages can pose as one of them; and WHY. */
+/* Is the key with which agents call a secret of this user on the hosts (MUNGE)?  If
+ * not, a process that reads srun's messages can pose as one of them; and WHY. */
 bool transport_srun_is_secret(struct str *why);
 
 /* transport_ssh.  If libssh is not installed or cannot do what ~/.ssh/config asks for

@@ -303,7 +303,8 @@ START_TEST(a_wrong_length_is_refused_at_once)
 	ck_assert_int_eq(key_open(&runner, &wire, &plain), k->rc);
 	ck_assert_uint_eq(wire.len, 4);
 	buf_add(&wire, (const unsigned char[18]){ 0 }, 18);
-	ck_assert_int_eq(key_open(&runner, &wire, &plain), k->length <= 18 ? -1 : k->rc);
+	ck_assert_int_eq(key_open(&runner, &wire, &plain),
+			 k->length <= 18 ? -1 : k->rc);
 	ck_assert_uint_eq(plain.len, 0);
 }
 END_TEST

@@ -525,8 +525,7 @@ START_TEST(a_taken_port_is_passed_over)
 	struct err e = { 0 };
 
 	ck_assert_uint_ne(port, 0);
-	ck_assert_ptr_null(
-		callback_open(base, key, port, port, on_called, NULL, &e));
+	ck_assert_ptr_null(callback_open(base, key, port, port, on_called, NULL, &e));
 	ck_assert_int_eq(e.id, E_SYSTEM);
 	next = open_door(port, port < 65000 ? port + 500 : 65535);
 	ck_assert_uint_gt(callback_port(next), port);
@@ -569,10 +568,14 @@ int __wrap_getifaddrs(struct ifaddrs **all)
 		const char *address;
 		unsigned flags;
 	} machine[] = {
-		{ "127.0.0.1", IFF_UP | IFF_LOOPBACK }, { "::1", IFF_UP | IFF_LOOPBACK },
-		{ "10.77.0.9", IFF_UP },                { "192.168.130.7", IFF_UP },
-		{ "10.99.0.1", 0 },                     { "fd00:8:9::5", IFF_UP },
-		{ "fe80::1", IFF_UP },                  { NULL, IFF_UP },
+		{ "127.0.0.1", IFF_UP | IFF_LOOPBACK },
+		{ "::1", IFF_UP | IFF_LOOPBACK },
+		{ "10.77.0.9", IFF_UP },
+		{ "192.168.130.7", IFF_UP },
+		{ "10.99.0.1", 0 },
+		{ "fd00:8:9::5", IFF_UP },
+		{ "fe80::1", IFF_UP },
+		{ NULL, IFF_UP },
 	};
 	const size_t n = sizeof machine / sizeof *machine;
 
@@ -581,10 +584,10 @@ int __wrap_getifaddrs(struct ifaddrs **all)
 		struct sockaddr_in6 *a6 = (void *)&addresses[i];
 		const char *text = machine[i].address;
 
-		given[i] = (struct ifaddrs){ .ifa_flags = machine[i].flags,
-					     .ifa_next = i + 1 < n ? &given[i + 1]
-								   : NULL,
-					     .ifa_addr = text ? (void *)a4 : NULL };
+		given[i] =
+			(struct ifaddrs){ .ifa_flags = machine[i].flags,
+					  .ifa_next = i + 1 < n ? &given[i + 1] : NULL,
+					  .ifa_addr = text ? (void *)a4 : NULL };
 		a4->sin_family = text && strchr(text, ':') ? AF_INET6 : AF_INET;
 		if (text && a4->sin_family == AF_INET)
 			ck_assert_int_eq(inet_pton(AF_INET, text, &a4->sin_addr), 1);
@@ -669,8 +672,7 @@ int main(void)
 	tcase_add_test(c, another_key_is_refused);
 	tcase_add_test(c, garbage_is_refused);
 	tcase_add_test(c, a_replayed_call_is_refused);
-	tcase_add_loop_test(c, silence_is_cut_off, 0,
-			    sizeof silents / sizeof *silents);
+	tcase_add_loop_test(c, silence_is_cut_off, 0, sizeof silents / sizeof *silents);
 	tcase_add_loop_test(c, another_message_is_refused, 0,
 			    sizeof wrongs / sizeof *wrongs);
 	c = add_case(s, "many");

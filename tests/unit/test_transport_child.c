@@ -155,8 +155,7 @@ START_TEST(no_handler_of_ours_runs_in_a_child)
 	for (int i = 0; i < 300 && !seen->in_child; i++) {
 		char *argv[] = { (char *)"true", NULL };
 
-		child = child_start(base, "true", argv, &how,
-				    &events, NULL);
+		child = child_start(base, "true", argv, &how, &events, NULL);
 		ck_assert_ptr_nonnull(child);
 		event_base_dispatch(base);
 		child_close(child);
@@ -255,8 +254,7 @@ START_TEST(cannot_be_executed)
 	close(fd);
 	if (!k->text)
 		unlink(path);
-	ck_assert_ptr_null(
-		child_start(base, path, argv, &how, &events, NULL));
+	ck_assert_ptr_null(child_start(base, path, argv, &how, &events, NULL));
 	ck_assert_int_eq(errno, k->error);
 	unlink(path);
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
@@ -270,8 +268,7 @@ START_TEST(waits_for_the_closed_ones)
 			 NULL };
 	uint64_t begin = clock_ms();
 
-	child = child_start(base, "cat", argv + 3, &how, &events,
-			    NULL);
+	child = child_start(base, "cat", argv + 3, &how, &events, NULL);
 	child_close(child);
 	child = child_start(base, "sh", argv, &how, &events, NULL);
 	child_close(child);

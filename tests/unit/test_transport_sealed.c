@@ -154,8 +154,7 @@ START_TEST(a_side_that_does_not_read)
 		rig_turn();
 		far_hear(&far);
 		for (size_t i = 0; i < far.plain.len; i++, heard++)
-			ck_assert_uint_eq(buf_head(&far.plain)[i],
-					  heard % BLOCK % 251);
+			ck_assert_uint_eq(buf_head(&far.plain)[i], heard % BLOCK % 251);
 		buf_drop(&far.plain, far.plain.len);
 	}
 	ck_assert_uint_gt(writables, 0);

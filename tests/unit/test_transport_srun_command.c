@@ -96,8 +96,9 @@ START_TEST(a_copy_of_the_agent)
 					.gpus = "--gres=gpu:4",
 					.agent = "/a",
 					.copy = "/tmp/x" };
-	static const char *const end[] = { "--het-group=0", "--gres=gpu:4",
-					   "--bcast=/tmp/x", "/a", "--connect", NULL };
+	static const char *const end[] = { "--het-group=0",  "--gres=gpu:4",
+					   "--bcast=/tmp/x", "/a",
+					   "--connect",      NULL };
 
 	srun_argv(&v, &step);
 	ends_with(end);
