@@ -1,8 +1,8 @@
 /* stream.h - the stream to the launcher: two queues of bytes, and its silence.
  *
- * Frames come in on descriptor 0 and go out on 1.  These may be two pipes (sshd), one
- * socket (local), or one connection, which is sealed.  A message is packed into s->out;
- * the next turn sends it.  A stream that ends or stays silent too long means a lost
+ * Frames come in on descriptor 0 and go out on 1, which may be two pipes (sshd) or one
+ * socket (local, or a connection that is sealed).  A message is packed into s->out; the
+ * next turn sends it.  A stream that ends or stays silent too long means a lost
  * launcher.  While 4 MiB wait in the queue nothing is read, so that answers do not fill
  * our memory: a launcher that does not read is lost, too, after its time. */
 #ifndef BERTH_AGENT_STREAM_H

@@ -9,7 +9,7 @@ shopt -s nullglob
 export LC_ALL=C.UTF-8
 build=${BUILD:-build}
 dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
-programs=(common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] lib/*.[ch] lib/*/*.[ch] contrib/*/*.[ch])
+programs=(common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] lib/*.[ch] lib/*/*.[ch])
 tests=(tests/*/*.[ch] examples/*.c)
 defs=(common/*.def launcher/*.def agent/*.def lib/*/*.def)
 shell=(.ci/run tests/run tests/deps)
@@ -120,7 +120,7 @@ check_includes() {
 		libssh launcher/transport/(ssh|libssh)[a-z_]*\.[ch]
 		pmix agent/pmi/pmix[a-z_]*\.c
 		event2 ((launcher|agent)/.*|common/loop\.c)
-		sodium (launcher|agent|lib|common)/.*
+		sodium ((launcher|agent|lib)/.*|common/key\.[ch])
 		check\.h tests/.*
 		slurm contrib/slurm/.*
 	E

@@ -1,10 +1,11 @@
 #include "launcher/transport/install_scripts.h"
 
 /* Starts the agent $2, with the argument $3 if there is one, if no other user can put a
- * program in its place: each folder on the way, without links, and the agent belong to root or to us, and no group or other
- * user can write to them.  A sticky folder like /tmp may be on the way, because only
- * the owner of an entry can replace it there.  The agent itself may not lie in one: a
- * link of another user's to a file of ours belongs to us.
+ * program in its place: each folder on the way, without links, and the agent belong to
+ * root or to us, and no group or other user can write to them.  A sticky folder like
+ * /tmp may be on the way, because only the owner of an entry can replace it there.  The
+ * agent itself may not lie in one: a link of another user's to a file of ours belongs
+ * to us.
  *
  * $1 is -ldn.  With -ldnL the user named the agent (--launch-agent): links are
  * followed, and owners and groups are the user's choice, if no folder is sticky.

@@ -1,7 +1,7 @@
 /* sealed.h - a connection that was accepted, sealed by a key (common/key.h).
  *
- * A process that connects proves first that it has the key.  Until then nothing that it
- * sends is passed on, and no more than that proof is read. */
+ * The other side proves first that it has the key.  Until then nothing that it sends
+ * is passed on, and no more than that proof is read. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SEALED_H
 #define BERTH_LAUNCHER_TRANSPORT_SEALED_H
 

@@ -73,7 +73,7 @@ refused() { # TEXT USER HOST [BYTES]
 	[ "$output" = "$KEY" ]
 }
 
-# Whoever can make a credential for any user (munge -u) has not made ours.
+# munge -u makes one for any user; it says who made it.
 @test "a credential that another user made for us is refused" {
 	as bob n0 timeout 20 munge -u alice -s "$KEY" > "$T/credential"
 	refused "user 2002 made the credential" alice n1
