@@ -20,6 +20,7 @@ refused() { # ID ARGUMENT...
 }
 
 slurm() { # NODES TASKS CPUS
+	export BERTH_TRANSPORT=local # there is no Slurm whose srun could start agents
 	export SLURM_JOB_ID=77 SLURM_JOB_NODELIST=$1 SLURM_TASKS_PER_NODE=$2 SLURM_JOB_CPUS_PER_NODE=$3 SLURM_NTASKS=1
 }
 

@@ -161,7 +161,7 @@ where='echo "$RANK $(uname -n)"'
 
 @test "one task beside 8 GPUs: a line names -ppn" {
 	# vslurm's hosts have no GPUs, so this variable is made up.
-	run -0 salloc -N2 --ntasks-per-node=1 -c8 env SLURM_GPUS_ON_NODE=8 "$RUNNER" true
+	run -0 salloc -N2 --ntasks-per-node=1 -c8 env SLURM_GPUS_ON_NODE=8 "$RUNNER" --transport ssh true
 	[ "$output" = 'runner: SLURM_TASKS_PER_NODE gives each host 1 rank beside 8 GPUs; for one rank per GPU, use -ppn 8' ]
 }
 
