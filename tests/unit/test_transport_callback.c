@@ -408,6 +408,22 @@ START_TEST(another_message_is_refused)
 }
 END_TEST
 
+/* What `called` says, in a message of another kind. */
+START_TEST(another_type_is_refused)
+{
+	struct far f = connected();
+	struct buf b = called("n1", "");
+
+	buf_head(&b)[4] = WIRE_terminate;
+	far_call(&f);
+	far_take_answer(&f);
+	far_say(&f, buf_head(&b), b.len);
+	dropped(&f);
+	ck_assert_uint_eq(calls, 0);
+	buf_free(&b);
+}
+END_TEST
+
 /* ---- many ---- */
 
 START_TEST(the_oldest_of_many_goes)
@@ -675,6 +691,7 @@ int main(void)
 	tcase_add_loop_test(c, silence_is_cut_off, 0, sizeof silents / sizeof *silents);
 	tcase_add_loop_test(c, another_message_is_refused, 0,
 			    sizeof wrongs / sizeof *wrongs);
+	tcase_add_test(c, another_type_is_refused);
 	c = add_case(s, "many");
 	tcase_add_test(c, the_oldest_of_many_goes);
 	tcase_add_test(c, an_agent_gets_in_through_a_flood);

@@ -273,8 +273,8 @@ START_TEST(may_be_closed_with_events_pending)
 }
 END_TEST
 
-/* Before the proof no more than its bytes are taken from the kernel. */
-START_TEST(garbage_is_not_kept)
+/* Before the proof nothing is passed on, nor answered. */
+START_TEST(garbage_is_not_passed_on)
 {
 	unsigned char garbage[4096];
 
@@ -310,7 +310,7 @@ int main(void)
 	tcase_add_test(c, may_be_closed_from_bytes);
 	tcase_add_test(c, may_be_closed_from_writable);
 	tcase_add_test(c, may_be_closed_with_events_pending);
-	tcase_add_test(c, garbage_is_not_kept);
+	tcase_add_test(c, garbage_is_not_passed_on);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
