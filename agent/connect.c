@@ -39,7 +39,8 @@ struct caller {
 	struct sockaddr_storage addr[ADDRESSES_MOST];
 	struct try try[ADDRESSES_MOST];
 	size_t n;
-	int error; /* errno of the last address that failed */
+	int error;    /* errno of the last address that failed */
+	bool refused; /* an address of this round has, and no other was silent */
 };
 
 /* ---- what the launcher says ---- */
@@ -69,7 +70,7 @@ static int read_call(struct buf *in, struct wire_frame *f, struct err *e)
 	}
 	if (size > 0 && f->type != WIRE_call)
 		return err_set(e, E_CALL, "another message on stdin");
-	return size < 0 ? -1 : 0;
+	return size < 0 ? err_set(e, E_CALL, "stdin has no message of runner's") : 0;
 }
 
 static int take_key(struct caller *c, const struct wire_call *m, struct err *e)
@@ -136,6 +137,8 @@ static int take_call(struct caller *c, const struct wire_frame *f, uint64_t *unt
 
 	if (wire_unpack_call(&m, f->payload, f->n, e))
 		return -1;
+	if (m.copy)
+		remove_copy();
 	if (strcmp(m.version, BERTH_VERSION) || m.wire != WIRE_VERSION) {
 		printf("\n:berth: again %s\n", own_host(&u));
 		fflush(stdout);
@@ -144,8 +147,6 @@ static int take_call(struct caller *c, const struct wire_frame *f, uint64_t *unt
 		wire_free_call(&m);
 		return -1;
 	}
-	if (m.copy)
-		remove_copy();
 	*until_ms = clock_ms() + m.within_ms;
 	rc = take_key(c, &m, e);
 	if (!rc)
@@ -163,6 +164,7 @@ static void fail(struct caller *c, struct try *t, int error)
 	t->fd = -1;
 	t->state = TRY_FAILED;
 	c->error = error;
+	c->refused |= error == ECONNREFUSED;
 }
 
 static void begin_try(struct caller *c, size_t i)
@@ -224,6 +226,24 @@ static bool take_answer(struct caller *c, struct try *t)
 	return false;
 }
 
+/* Wait for something at any address.  False: there is none left, or no time. */
+static bool await_any(const struct caller *c, struct pollfd *p, uint64_t until_ms)
+{
+	const uint64_t now = clock_ms();
+	bool any = false;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const struct try *t = &c->try[i];
+
+		p[i] = (struct pollfd){ .fd = t->fd,
+					.events = t->state == TRY_CONNECTS ? POLLOUT
+									   : POLLIN };
+		any |= t->state != TRY_FAILED;
+	}
+	return any && now < until_ms &&
+	       (poll(p, c->n, (int)(until_ms - now)) >= 0 || errno == EINTR);
+}
+
 /* One try at all addresses.  The one that answers, or NULL. */
 static struct try *try_all(struct caller *c, uint64_t until_ms)
 {
@@ -231,23 +251,10 @@ static struct try *try_all(struct caller *c, uint64_t until_ms)
 	const uint64_t late_ms = clock_ms() + ANSWER_MS;
 
 	until_ms = until_ms < late_ms ? until_ms : late_ms;
+	c->refused = false;
 	for (size_t i = 0; i < c->n; i++)
 		begin_try(c, i);
-	for (;;) {
-		const uint64_t now = clock_ms();
-		bool any = false;
-
-		for (size_t i = 0; i < c->n; i++) {
-			const struct try *t = &c->try[i];
-
-			p[i] = (struct pollfd){ .fd = t->fd,
-						.events = t->state == TRY_CONNECTS
-								  ? POLLOUT
-								  : POLLIN };
-			any |= t->state != TRY_FAILED;
-		}
-		if (!any || now >= until_ms || poll(p, c->n, (int)(until_ms - now)) < 0)
-			return NULL;
+	while (await_any(c, p, until_ms))
 		for (size_t i = 0; i < c->n; i++) {
 			struct try *t = &c->try[i];
 
@@ -258,7 +265,9 @@ static struct try *try_all(struct caller *c, uint64_t until_ms)
 			else if (take_answer(c, t))
 				return t;
 		}
-	}
+	for (size_t i = 0; i < c->n; i++) /* a silent address may answer later */
+		c->refused = c->refused && c->try[i].state == TRY_FAILED;
+	return NULL;
 }
 
 static void close_others(struct caller *c, const struct try *but)
@@ -279,7 +288,7 @@ static struct try *try_until(struct caller *c, uint64_t until_ms)
 		t = try_all(c, until_ms);
 		close_others(c, t);
 		if (t || clock_ms() >= until_ms ||
-		    (c->error == ECONNREFUSED && clock_ms() >= refused_ms))
+		    (c->refused && clock_ms() >= refused_ms))
 			return t;
 		poll(NULL, 0, AGAIN_MS);
 	}

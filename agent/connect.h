@@ -3,7 +3,8 @@
  * The launcher's `call` comes on stdin, which srun gives to all tasks of a step.  It
  * names the launcher's addresses.  The agent connects to all of them at once, and takes
  * the first that proves to have the key (common/key.h).  It tries again for the time
- * that the call allows; but if all addresses refuse for 3 s, the launcher is gone. */
+ * that the call allows.  If one address refuses for 3 s and no other is silent, the
+ * launcher is gone. */
 #ifndef BERTH_AGENT_CONNECT_H
 #define BERTH_AGENT_CONNECT_H
 

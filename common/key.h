@@ -4,10 +4,10 @@
  * The side that connects sends a call: a public key of X25519, made for this stream,
  * and its MAC.  The other side answers with such a key of its own, and a MAC of both.
  * The two secrets of the stream, one for each direction, are BLAKE2b of the shared
- * secret, of the call and of the answer, keyed with the key.  So who has not the key
- * can neither read nor speak, an old call leads to nothing, and who gets the key later
- * cannot read what was recorded.  If another process reads the key in time, it can pose
- * as either side.
+ * secret, of the call and of the answer, keyed with the key.  So a process without the
+ * key can neither read nor write, and an old call leads to nothing.  A process that
+ * gets the key later cannot read what was recorded.  A process that gets it in time can
+ * pose as either side.
  *
  * What follows are chunks of libsodium's secretstream (XChaCha20-Poly1305): its header
  * once, then a u32 with the length of each, which is never empty. */

@@ -40,7 +40,7 @@ struct callback {
 	unsigned port;
 	struct event *readable;
 	struct caller *oldest, *newest;
-	size_t ncallers;
+	size_t ncallers, expected;
 };
 
 /* ---- callers ---- */
@@ -121,7 +121,7 @@ static void add_caller(struct callback *c, int fd)
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-	if (c->ncallers >= CALLERS_MOST)
+	if (c->ncallers >= CALLERS_MOST + c->expected)
 		drop(c->oldest);
 	*r = (struct caller){ .of = c, .prev = c->newest };
 	*(c->newest ? &c->newest->next : &c->oldest) = r;
@@ -216,6 +216,11 @@ struct callback *callback_open(struct event_base *base, const unsigned char *key
 	c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_connection, c);
 	loop_watch(c->readable);
 	return c;
+}
+
+void callback_expect(struct callback *c, size_t agents)
+{
+	c->expected = agents;
 }
 
 unsigned callback_port(const struct callback *c)

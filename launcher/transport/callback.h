@@ -2,7 +2,7 @@
  *
  * It listens while agents are awaited.  Any host that reaches it may connect: who does
  * not prove within 5 s that it has the key is dropped, and so is the oldest of those
- * once there are more than 256. */
+ * once there are more than 256, and as many as agents are awaited. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 #define BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 
@@ -20,6 +20,8 @@ typedef void callback_called(void *ctx, const char *host, struct sealed *s,
 struct callback *callback_open(struct event_base *base, const unsigned char *key,
 			       unsigned first, unsigned last, callback_called *called,
 			       void *ctx, struct err *e);
+/* So many agents are awaited. */
+void callback_expect(struct callback *c, size_t agents);
 unsigned callback_port(const struct callback *c);
 /* Append this machine's addresses as numbers, those in the ranges NET alone unless that
  * is NULL.  Loopback ones only if there are no others. */

@@ -370,14 +370,14 @@ static bool one_step(const struct conn *a, const struct conn *b)
 static void on_wake(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn **v, *c, *next;
-	size_t n;
+	size_t all = 0, n;
 
 	(void)fd;
 	(void)what;
 	(void)ctx;
-	for (c = gate.first, n = 0; c; c = c->next)
-		n++;
-	v = xcalloc(n ? n : 1, sizeof *v);
+	for (c = gate.first; c; c = c->next)
+		all++;
+	v = xcalloc(all ? all : 1, sizeof *v);
 	for (;;) {
 		for (c = gate.first, n = 0; c; c = c->next)
 			if (!c->step && (!n || one_step(c, v[0])))
@@ -393,6 +393,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 			}
 			break;
 		}
+		callback_expect(gate.door, all);
 		start_step(v, n);
 	}
 	free(v);

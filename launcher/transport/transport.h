@@ -26,7 +26,11 @@ struct target {
 	size_t naddr;
 	int port;             /* of its sshd; 0: as for all hosts */
 	const char *topology; /* local only: an hwloc XML file to place on */
-	const char *node;     /* srun only: its name in Slurm */
+	/* srun only: */
+	const char *node; /* its name in Slurm */
+	int het_group; /* its component of a heterogeneous job; -1: the job is none */
+	const char *gpus; /* srun's option for all GPUs of the job there, or NULL */
+	bool own_gpus;    /* others may need another option, so another step */
 };
 
 /* What is the same for every host of a job.  Valid as long as any connection. */
@@ -106,7 +110,7 @@ extern const struct transport transport_local, transport_ssh, transport_openssh,
 	transport_srun;
 
 /* Is the key with which agents call a secret of this user on the hosts (MUNGE)?  If
- * not, a process that reads srun's messages can pose as one of them; and WHY. */
+ * not, WHY: then a process that reads srun's messages can pose as an agent. */
 bool transport_srun_is_secret(struct str *why);
 
 /* transport_ssh.  If libssh is not installed or cannot do what ~/.ssh/config asks for

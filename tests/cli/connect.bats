@@ -70,10 +70,10 @@ listens() { # WORD
 		says "berth-agent: cannot call runner: stdin has ended"
 	done
 	cannot "cannot call runner: another message on stdin" printf '\0\0\0\0\x12'
-	cannot "the agent's stream is not valid: message of an unknown type" printf 'garbage\n'
-	cannot "the agent's stream is not valid: message larger than its limit" printf '\1\0\1\0\x2d'
+	cannot "cannot call runner: stdin has no message of runner's" printf 'garbage\n'
+	cannot "cannot call runner: stdin has no message of runner's" printf '\1\0\1\0\x2d'
 	cannot "the agent's stream is not valid" printf '\4\0\0\0\x2dabcd'
-	cannot "the agent's stream is not valid" sh -c 'cat "$1" /dev/urandom | head -c 70000 | sed "s/^./\xff/"' sh "$T/call"
+	cannot "cannot call runner: stdin has no message of runner's" sh -c 'cat "$1" /dev/urandom | head -c 70000 | sed "s/^./\xff/"' sh "$T/call"
 }
 
 @test "a launcher of another version: the agent asks for its copy" {
