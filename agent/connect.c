@@ -45,6 +45,8 @@ struct caller {
 
 /* ---- what the launcher says ---- */
 
+static const char no_call[] = "stdin has no message of runner's";
+
 /* Reads from stdin what is needed, and no more than CALL_BYTES. */
 static int read_call(struct buf *in, struct wire_frame *f, struct err *e)
 {
@@ -70,7 +72,7 @@ static int read_call(struct buf *in, struct wire_frame *f, struct err *e)
 	}
 	if (size > 0 && f->type != WIRE_call)
 		return err_set(e, E_CALL, "another message on stdin");
-	return size < 0 ? err_set(e, E_CALL, "stdin has no message of runner's") : 0;
+	return size < 0 ? err_set(e, E_CALL, no_call) : 0;
 }
 
 static int take_key(struct caller *c, const struct wire_call *m, struct err *e)
@@ -136,7 +138,7 @@ static int take_call(struct caller *c, const struct wire_frame *f, uint64_t *unt
 	int rc;
 
 	if (wire_unpack_call(&m, f->payload, f->n, e))
-		return -1;
+		return err_set(e, E_CALL, no_call);
 	if (m.copy)
 		remove_copy();
 	if (strcmp(m.version, BERTH_VERSION) || m.wire != WIRE_VERSION) {
