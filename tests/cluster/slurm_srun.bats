@@ -155,6 +155,32 @@ gpus_of() { grep -oE '^[0-9]+ n[0-9] [0-9,]+$' <<< "$output" | sort -k2 | cut -d
 	job_ends_clean
 }
 
+ready() { grep -q 'sniff: ready' "$T/sniff.$1"; }
+
+@test "the network of runner's host carries no variable and no output of the ranks in clear" {
+	local host sniffers=()
+	for host in n1 n2; do
+		on $host "$HELPERS/sniff" /vc/t/heard.$host > "$T/sniff.$host" 2>&1 3>&- &
+		sniffers+=($!)
+		wait_for ready $host
+	done
+	echo of-the-shell > "$STATE/t/secret" # sbatch sends the script in clear
+	submit -N2 -n2 <<- E
+		#!/bin/bash
+		export SECRET=\$(cat /vc/t/secret)
+		$RUNNER --no-tag sh -c 'echo "up \$RANK \$SECRET"'
+	E
+	wait_for job_gone
+	[ "$(grep -c '^up [01] of-the-shell' "$STATE/t/out")" = 2 ]
+	for host in n1 n2; do
+		on $host pkill -TERM -x sniff
+		[ -s "$STATE/t/heard.$host" ]
+		grep -qa 'BERTH_STEP_OF_RUNNER' "$STATE/t/heard.$host" # what srun sends is in clear
+		run -1 grep -qaE 'of-the-shell|LOCAL_RANK|BERTH_JOB' "$STATE/t/heard.$host"
+	done
+	wait "${sniffers[@]}"
+}
+
 # ---- ends ----
 
 @test "srun is killed: agents and ranks go on" {
