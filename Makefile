@@ -54,6 +54,8 @@ lib := $(call objects,lib)
 archive = $(if $(filter /%,$(shell $(CC) -print-file-name=lib$1.a)),-l:lib$1.a,-l$1)
 EVENT := $(call archive,event_core)
 SODIUM := $(call archive,sodium)
+# Of the agent in any case: a host that it is sent to may have no libsodium.
+AGENT_SODIUM := $(call archive,sodium)
 HWLOC := $(call archive,hwloc)
 
 # hwloc does not look at what malloc() returns: our copy calls what ends the program.
@@ -83,7 +85,7 @@ $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 EXPORT = -Wl,--export-dynamic-symbol=accept
 $(BUILD)/bin/berth-agent: $O/agent/main.o $(agent) $(common) | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) $(EXPORT) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) $(EXPORT) -o $@ $^ $(HWLOC) $(EVENT) $(AGENT_SODIUM) -lm -ldl -lpthread
 
 $O/%.o: %.c Makefile
 	@mkdir -p $(@D)

@@ -15,7 +15,7 @@
 
 enum {
 	CALL_WITHIN_MS = 60000, /* of the start: for `call` */
-	CALL_BYTES = 66000,
+	CALL_BYTES = 16384 + WIRE_HEAD_BYTES,
 	ADDRESSES_MOST = 64,
 	REFUSED_MS = 3000,
 	AGAIN_MS = 200,

@@ -16,6 +16,7 @@
 
 enum {
 	CALLERS_MOST = 256,
+	ADDRESSES_MOST = 64, /* that one agent tries */
 	BACKLOG = 1024,
 	ACCEPTS_AT_ONCE = 64,
 	PROOF_MS = 5000, /* from the connection to `called` */
@@ -277,7 +278,7 @@ void callback_addresses(struct strv *out, const char *net)
 	if (getifaddrs(&all))
 		return;
 	for (int loopback = 0; !out->n && loopback < 2; loopback++)
-		for (a = all; a; a = a->ifa_next)
+		for (a = all; a && out->n < ADDRESSES_MOST; a = a->ifa_next)
 			if (is_of_use(a, loopback) &&
 			    (!net || in_ranges((const void *)a->ifa_addr, net)) &&
 			    !lookup_text((const void *)a->ifa_addr, text, sizeof text))

@@ -73,7 +73,7 @@ listens() { # WORD
 	cannot "cannot call runner: stdin has no message of runner's" printf 'garbage\n'
 	cannot "cannot call runner: stdin has no message of runner's" printf '\1\0\1\0\x2d'
 	cannot "cannot call runner: stdin has no message of runner's" printf '\4\0\0\0\x2dabcd'
-	cannot "cannot call runner: stdin has no message of runner's" sh -c 'cat "$1" /dev/urandom | head -c 70000 | sed "s/^./\xff/"' sh "$T/call"
+	cannot "cannot call runner: stdin has no message of runner's" sh -c 'cat "$1" /dev/urandom | head -c 20000 | sed "s/^./\xff/"' sh "$T/call"
 }
 
 @test "a launcher of another version: the agent asks for its copy" {

@@ -172,7 +172,7 @@ fails() {
 
 @test "Slurm's and mpirun's variables do not reach the ranks" {
 	for p in $(some); do
-		run on n0 env SLURM_JOB_ID=1 SLURM_NODELIST=n1 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=9 PMIX_RANK=7 \
+		run on n0 env BERTH_TRANSPORT=ssh SLURM_JOB_ID=1 SLURM_NODELIST=n1 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=9 PMIX_RANK=7 \
 			PMIX_NAMESPACE=old PMI_RANK=5 PMI_FD=9 PMI_SIZE=1 OMPI_MCA_ess=env OMPI_COMM_WORLD_SIZE=1 \
 			timeout -k 5 30 "$RUNNER" -q --no-tag -H n1:4 "$p" hello < /dev/null
 		[ "$(grep -c 'sum 6$' <<< "$output")" = 4 ] || { echo "$p: $output"; return 1; }

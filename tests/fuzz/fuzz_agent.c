@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		load_machine(&a);
 	}
 	feed(data, size);
-	stream_begin(&a.stream, a.base);
+	stream_begin(&a.stream, a.base, NULL);
 	a.done = false;
 	a.epoch = 0;
 	watch(&a);

@@ -11,7 +11,7 @@
 static const char *const bind_names[] = { BIND_TO_NAMES };
 static const char *const share_names[] = { SHARE_NAMES };
 static const char *const visible_names[] = { GPU_VISIBLE_NAMES };
-static const char *const transports[] = { "auto", "local", "ssh", "openssh" };
+static const char *const transports[] = { "auto", "local", "ssh", "openssh", "srun" };
 
 static void say_text(struct str *s, const char *name, const char *value)
 {

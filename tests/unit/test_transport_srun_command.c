@@ -133,15 +133,12 @@ START_TEST(no_other_variable_goes)
 			(char *)"",
 			(char *)"SLURM_JOB_NODELIST=n[1-2]",
 			NULL };
-	static const char *const want[] = { "PATH=/bin",
-					    "HOME=/root",
-					    "SLURM_CONF=/c",
-					    "SLURM_JOB_ID=7",
-					    "SLURM_JOBID=7",
-					    "SLURM_JOB_ID_HET_GROUP_1=8",
-					    "SLURM_HET_SIZE=2",
-					    "SLURM_JOB_NODELIST=n[1-2]",
-					    "BERTH_STEP_OF_RUNNER=1" };
+	static const char *const want[] = {
+		"PATH=/bin",        "HOME=/root",
+		"SLURM_CONF=/c",    "SLURM_JOB_ID=7",
+		"SLURM_JOBID=7",    "SLURM_JOB_ID_HET_GROUP_1=8",
+		"SLURM_HET_SIZE=2", "BERTH_STEP_OF_RUNNER=1"
+	};
 
 	srun_environment(&v, own);
 	ck_assert_uint_eq(v.n, sizeof want / sizeof *want);
