@@ -56,7 +56,13 @@ ended() { ! state | grep -qE 'PENDING|CONFIGURING|RUNNING|COMPLETING'; }
 # Within 60 s; if not, what the job has said.
 ends_as() { # STATE
 	wait_for ended || wait_for ended || { slurm squeue; job_file out; return 1; }
-	state_is "$1" || { echo "ended as $(state)"; job_file out; return 1; }
+	state_is "$1" || {
+		echo "ended as $(state)"
+		job_file out
+		slurm scontrol show job "$id"
+		"$ROOT/tests/cluster/vslurm" log n0 n1
+		return 1
+	}
 }
 
 no_job_left() {
@@ -87,6 +93,8 @@ few=(-N2 --ntasks-per-node=2 --gpus-per-node=2)
 	# Slurm starts it again after two minutes.  By then, all of its first start has ended.
 	wait_for no_step n1
 	wait_for no_step n2
+	# slurmd refuses credentials of the second in which it has revoked those of the first start
+	sleep 2
 	slurm scontrol update JobId="$id" StartTime=now
 	ends_as COMPLETED
 	said "4 ranks begin at step $stopped"
