@@ -14,8 +14,8 @@
 /* Does only `scontrol show job --details` tell how many GPUs each host has? */
 bool slurm_gpus_differ(char *const *env);
 
-/* The option of one step for all hosts, where VERSION is what `scontrol --version` says;
- * NULL: that Slurm has none. */
+/* The option of one step for all hosts; NULL: this Slurm has none.  VERSION is what
+ * `scontrol --version` says. */
 const char *slurm_gpus_any_option(const char *version);
 
 /* The option where they do not differ; NULL: the job has none.  To be freed. */

@@ -86,7 +86,8 @@ static void ask_resolver(struct lookup_answer *a, const char *name, int family,
 
 bool lookup_may_come(const char *why)
 {
-	return getenv("KUBERNETES_SERVICE_HOST") || strstr(why, gai_strerror(EAI_AGAIN));
+	return getenv("KUBERNETES_SERVICE_HOST") ||
+	       strstr(why, gai_strerror(EAI_AGAIN));
 }
 
 /* Answer what needs no thread; false if NAME does. */

@@ -64,8 +64,8 @@ sruns() { grep -c '^srun' "$T/calls"; }
 @test "GPUs that differ: a step that Slurm refuses is tried 4 times more" {
 	export SLURM_GPUS=3
 	srun_refuses 4
-	run -0 timeout 60 "$RUNNER" --no-tag echo done
-	says done
+	run -0 timeout 60 "$RUNNER" --no-tag echo started
+	says started
 	silent_on 'Unspecified error'
 	[ "$(sruns)" -ge 5 ]
 	[ "$(grep '^srun' "$T/calls" | head -5 | grep -c -- '--nodelist=n1 --gpus=3')" = 5 ]
@@ -117,6 +117,7 @@ sruns() { grep -c '^srun' "$T/calls"; }
 	export SLURM_GPUS=3
 	scontrol_says 'slurm 23.11.1' ''
 	srun_refuses 0
-	run -0 timeout 60 "$RUNNER" --no-tag echo done
-	says done
+	run -0 timeout 60 "$RUNNER" --no-tag echo started
+	says started
+	grep -q -- '--external-launcher ' "$T/calls"
 }
