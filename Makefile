@@ -148,6 +148,7 @@ $(BUILD)/tests/test_lib_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /
 $(BUILD)/tests/test_agent_pmix_accept: WRAP = -Wl,--wrap=socket -Wl,--wrap=recvfrom -Wl,--wrap=fopen $(EXPORT)
 $(BUILD)/tests/test_agent_pmix $(BUILD)/tests/test_agent_pmix_collect $(BUILD)/tests/test_agent_pmix_ranks: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=loop_after_ms
 $(BUILD)/tests/test_transport_callback: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=getifaddrs -Wl,--wrap=freeifaddrs
+$(BUILD)/tests/test_transport_callback_flood: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=accept4
 $(BUILD)/tests/test_agent_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) $(spank_pure) Makefile | $(HWLOC_ARCHIVE)

@@ -98,6 +98,19 @@ static int ask_slurm(struct str *text, const struct allocation *a, char *const *
 	return rc;
 }
 
+/* slurm_gpus_any_option() of the Slurm here. */
+static const char *ask_version(const struct allocation *a, char *const *env)
+{
+	char *argv[] = { (char[]){ "scontrol" }, (char[]){ "--version" }, NULL };
+	struct str text = { 0 };
+	const char *option = NULL;
+
+	if (!ask(&text, a, argv, env, "`scontrol --version`", NULL))
+		option = slurm_gpus_any_option(text.s);
+	str_free(&text);
+	return option;
+}
+
 int allocation_load(struct allocation *a, char *const *env, struct err *e)
 {
 	struct str text = { 0 };
@@ -116,17 +129,20 @@ int allocation_load(struct allocation *a, char *const *env, struct err *e)
 int allocation_load_gpus(char **option, bool *own_gpus, const struct allocation *a,
 			 char *const *env, struct err *e)
 {
+	const bool differ = slurm_gpus_differ(env);
+	const char *any = differ ? ask_version(a, env) : NULL;
 	int *gpus = xcalloc(a->hosts.n, sizeof *gpus);
 	struct str text = { 0 };
 	int rc = 0;
 
-	*own_gpus = slurm_gpus_differ(env);
+	*own_gpus = differ && !any;
 	if (*own_gpus && !(rc = ask_slurm(&text, a, env, e)))
 		slurm_gpus_read(gpus, &a->hosts, str_text(&text));
 	for (size_t i = 0; i < a->hosts.n && !rc; i++)
-		option[i] = !*own_gpus ? slurm_gpus_option(env)
-			    : gpus[i]  ? xasprintf("--gpus=%d", gpus[i])
-				       : NULL;
+		option[i] = any       ? xstrdup(any)
+			    : !differ ? slurm_gpus_option(env)
+			    : gpus[i] ? xasprintf("--gpus=%d", gpus[i])
+				      : NULL;
 	str_free(&text);
 	free(gpus);
 	return rc;

@@ -4,50 +4,63 @@
 
 enum { GPUS_MAX = 65535 };
 
-/* The value of a variable whose name is NAME, or begins with it if PREFIX. */
-static const char *find(char *const *env, const char *name, bool prefix)
+/* ENTRY of an environment is NAME, or with COMPONENTS also NAME of one component of a
+ * heterogeneous job. */
+static bool is_named(const char *entry, const char *name, bool components)
 {
+	static const char het[] = "_HET_GROUP";
 	const size_t n = strlen(name);
 
+	return !strncmp(entry, name, n) &&
+	       (entry[n] == '=' ||
+		(components && !strncmp(entry + n, het, sizeof het - 1)));
+}
+
+static const char *find(char *const *env, const char *name)
+{
 	for (; *env; env++)
-		if (!strncmp(*env, name, n) &&
-		    ((*env)[n] == '=' || (prefix && (*env)[n] == '_')))
+		if (is_named(*env, name, false))
 			return strchr(*env, '=') + 1;
 	return NULL;
 }
 
 bool slurm_gpus_differ(char *const *env)
 {
-	/* with the number of a component of a heterogeneous job, too */
-	static const char het[] = "_HET_GROUP";
-	static const char *const unequal[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
-					       "SLURM_GPUS_PER_SOCKET" };
-	static const char *const any[] = { "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE",
-					   "SLURM_JOB_GPUS" };
-	const bool components = find(env, "SLURM_HET_SIZE", false);
+	static const char *const names[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
+					     "SLURM_GPUS_PER_SOCKET",
+					     /* of components that may differ: */
+					     "SLURM_GPUS_PER_NODE",
+					     "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS" };
+	const bool components = find(env, "SLURM_HET_SIZE");
+	const size_t n = components ? sizeof names / sizeof *names : 3;
 
-	for (size_t i = 0; i < sizeof unequal / sizeof *unequal; i++)
-		if (find(env, unequal[i], false))
-			return true;
-	for (; *env && components; env++)
-		for (size_t i = 0; i < sizeof any / sizeof *any; i++) {
-			const size_t n = strlen(any[i]);
-
-			if (!strncmp(*env, any[i], n) &&
-			    ((*env)[n] == '=' ||
-			     !strncmp(*env + n, het, sizeof het - 1)))
+	for (; *env; env++)
+		for (size_t i = 0; i < n; i++)
+			if (is_named(*env, names[i], components))
 				return true;
-		}
 	return false;
+}
+
+const char *slurm_gpus_any_option(const char *version)
+{
+	const char *number = strchr(version, ' '); /* "slurm-wlm 22.05.8" */
+	unsigned year, month;
+	char text[16];
+
+	if (!number || sscanf(number, " %15[0-9.]", text) != 1 ||
+	    sscanf(text, "%4u.%2u", &year, &month) != 2)
+		return NULL;
+	return 100 * year + month >= 2311 ? "--external-launcher" : NULL;
 }
 
 char *slurm_gpus_option(char *const *env)
 {
-	const char *n = find(env, "SLURM_GPUS_ON_NODE", false);
+	const char *value = find(env, "SLURM_GPUS_ON_NODE");
+	long n;
 
-	if (!n || !*n || strspn(n, "0123456789") != strlen(n))
+	if (!value || str_to_long(&n, value, 1, GPUS_MAX, NULL))
 		return NULL;
-	return xasprintf("--gpus-per-node=%s", n);
+	return xasprintf("--gpus-per-node=%ld", n);
 }
 
 /* "gpu:a100:3(IDX:0-2),gpu:1(IDX:3),mps:100" to 4. */
@@ -87,7 +100,9 @@ static void add(int *gpus, const struct hosts *all, const char *names, size_t n,
 	for (size_t i = 0; i < some.n; i++)
 		for (size_t k = 0; k < all->n; k++)
 			if (!strcasecmp(all->v[k].name, some.v[i].name))
-				gpus[k] += number;
+				gpus[k] = gpus[k] + number > GPUS_MAX
+						  ? GPUS_MAX
+						  : gpus[k] + number;
 	hosts_free(&some);
 	free(list);
 }

@@ -4,7 +4,8 @@
  * gives them to a step.  A job of --gpus or --gpus-per-task may have unequal numbers.
  * Slurm 22.05 then refuses --gpus-per-node ("Invalid generic resource"), or gives the
  * step one GPU.  Such a job needs a step for each host, with --gpus=N; scontrol says
- * what N is. */
+ * what N is.  From Slurm 23.11 on, a step of --external-launcher has all that the job
+ * has on each host. */
 #ifndef BERTH_LAUNCHER_HOSTS_SLURM_GPUS_H
 #define BERTH_LAUNCHER_HOSTS_SLURM_GPUS_H
 
@@ -12,6 +13,10 @@
 
 /* Does only `scontrol show job --details` tell how many GPUs each host has? */
 bool slurm_gpus_differ(char *const *env);
+
+/* The option of one step for all hosts; NULL: this Slurm has none.  VERSION is what
+ * `scontrol --version` says. */
+const char *slurm_gpus_any_option(const char *version);
 
 /* The option where they do not differ; NULL: the job has none.  To be freed. */
 char *slurm_gpus_option(char *const *env);

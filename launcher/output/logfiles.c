@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "launcher/output/own_file.h"
+#include "launcher/transport/callback.h"
 
-enum { WIDTH_MAX = 9, OLD_MAX = 1000000 };
+enum { WIDTH_MAX = 9, OLD_MAX = 1000000, HOST_FDS = 3, OTHER_FDS = 256 };
 
 struct logfiles {
 	struct log_names names;
@@ -337,6 +338,18 @@ static int for_each(struct logfiles *f, bool make, struct str *note, struct err 
 	return rc;
 }
 
+/* What runner may need beside the files.  Ranks of one host mostly follow one another,
+ * so this counts a host where it begins. */
+static size_t other_descriptors(const struct log_names *names)
+{
+	size_t n = OTHER_FDS + CALLBACK_CALLERS_MOST;
+
+	for (uint32_t i = 0; i < names->np; i++)
+		if (!i || strcmp(names->rank[i].host, names->rank[i - 1].host))
+			n += HOST_FDS;
+	return n;
+}
+
 int logfiles_open(struct logfiles **files, const struct log_names *names,
 		  struct str *note, logfiles_failed *failed, void *ctx, struct err *e)
 {
@@ -350,7 +363,7 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 	for (size_t i = 0; i < n; i++)
 		f->fd[i] = -1;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	f->keep_fds = n + 256 < limit.rlim_cur;
+	f->keep_fds = n + other_descriptors(names) < limit.rlim_cur;
 	*files = f;
 	moved = is_file(names->pattern) ? for_each(f, false, note, e)
 					: move_folders(f, note, e);

@@ -16,9 +16,10 @@
  * a slow reader of the terminal does not delay the files.  No file of another user is
  * written to (own_file.h).
  *
- * All files stay open if there are enough descriptors: 2 for each rank and 256 for
- * everything else.  If not, a file is opened for each write.  After the first error
- * nothing more is written, so that a full disk is reported once. */
+ * All files stay open if there are enough descriptors: 2 for each rank, 3 for each of
+ * their hosts, those of callers (callback.h), and 256 for everything else.  If not, a
+ * file is opened for each write.  After the first error nothing more is written, so
+ * that a full disk is reported once. */
 #ifndef BERTH_LAUNCHER_OUTPUT_LOGFILES_H
 #define BERTH_LAUNCHER_OUTPUT_LOGFILES_H
 

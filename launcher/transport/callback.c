@@ -15,11 +15,11 @@
 #include "launcher/transport/lookup.h"
 
 enum {
-	CALLERS_MOST = 256,
 	ADDRESSES_MOST = 64, /* that one agent tries */
 	BACKLOG = 1024,
 	ACCEPTS_AT_ONCE = 64,
 	PROOF_MS = 5000, /* from the connection to `called` */
+	PAUSE_MS = 100,  /* until a descriptor may be free again */
 	CALLED_MOST = 2048
 };
 
@@ -39,7 +39,7 @@ struct callback {
 	void *ctx;
 	int fd;
 	unsigned port;
-	struct event *readable;
+	struct event *readable, *pause;
 	struct caller *oldest, *newest;
 	size_t ncallers, expected;
 };
@@ -122,7 +122,7 @@ static void add_caller(struct callback *c, int fd)
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-	if (c->ncallers >= CALLERS_MOST + c->expected)
+	if (c->ncallers >= CALLBACK_CALLERS_MOST + c->expected)
 		drop(c->oldest);
 	*r = (struct caller){ .of = c, .prev = c->newest };
 	*(c->newest ? &c->newest->next : &c->oldest) = r;
@@ -133,9 +133,32 @@ static void add_caller(struct callback *c, int fd)
 	r->stream = sealed_accept(c->base, fd, c->key, &events, r);
 }
 
-/* If there is no descriptor for the first, the oldest caller gives up its own for the
- * next turn.  For a later one that says nothing: the kernel asks for a descriptor
- * before it looks whether anybody waits. */
+static void on_pause(evutil_socket_t fd, short what, void *ctx)
+{
+	struct callback *c = ctx;
+
+	(void)fd;
+	(void)what;
+	loop_watch(c->readable);
+}
+
+/* The first of a turn was not accepted.  The oldest caller gives up its descriptor for
+ * the next turn.  Without callers the connection waits, or its event would come in each
+ * turn. */
+static void refuse_first(struct callback *c, int error)
+{
+	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
+		return;
+	if (c->oldest) {
+		drop(c->oldest);
+		return;
+	}
+	event_del(c->readable);
+	loop_after_ms(c->pause, PAUSE_MS);
+}
+
+/* An error after the first says nothing: the kernel asks for a descriptor before it
+ * looks whether anybody waits. */
 static void on_connection(evutil_socket_t fd, short what, void *ctx)
 {
 	struct callback *c = ctx;
@@ -144,8 +167,8 @@ static void on_connection(evutil_socket_t fd, short what, void *ctx)
 	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
 		int one = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (one < 0 && !i && (errno == EMFILE || errno == ENFILE) && c->oldest)
-			drop(c->oldest);
+		if (one < 0 && !i)
+			refuse_first(c, errno);
 		if (one < 0)
 			return;
 		add_caller(c, one);
@@ -215,6 +238,7 @@ struct callback *callback_open(struct event_base *base, const unsigned char *key
 	if (!getsockname(fd, (void *)&own, &n)) /* the port is where IPv4 has it, too */
 		c->port = ntohs(own.sin6_port);
 	c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_connection, c);
+	c->pause = event_new(base, -1, 0, on_pause, c);
 	loop_watch(c->readable);
 	return c;
 }
@@ -291,6 +315,7 @@ void callback_close(struct callback *c)
 	while (c->oldest)
 		drop(c->oldest);
 	event_free(c->readable);
+	event_free(c->pause);
 	close(c->fd);
 	explicit_bzero(c->key, sizeof c->key);
 	free(c);

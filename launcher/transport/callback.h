@@ -2,11 +2,14 @@
  *
  * It listens while agents are awaited.  Any host that reaches it may connect: who does
  * not prove within 5 s that it has the key is dropped, and so is the oldest of those
- * once there are more than 256, and as many as agents are awaited. */
+ * once there are more than CALLBACK_CALLERS_MOST, and as many as agents are awaited.
+ * Where no descriptor is left, callers wait, or the oldest one is dropped. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 #define BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 
 #include "launcher/transport/sealed.h"
+
+enum { CALLBACK_CALLERS_MOST = 256 };
 
 struct callback;
 

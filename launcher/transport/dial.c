@@ -147,9 +147,7 @@ static void on_found(evutil_socket_t fd, short what, void *ctx)
 	(void)fd;
 	(void)what;
 	if (a->why) {
-		/* a pod's name appears when the pod does: in Kubernetes "not found" is
-		 * "not yet" */
-		end.again = a->again || getenv("KUBERNETES_SERVICE_HOST");
+		end.again = lookup_may_come(a->why);
 		end.text = a->why;
 		end_dial(d, &end);
 		return;

@@ -77,12 +77,17 @@ static void ask_resolver(struct lookup_answer *a, const char *name, int family,
 
 	if (rc) {
 		a->why = rc == EAI_SYSTEM ? "the resolver failed" : gai_strerror(rc);
-		a->again = rc == EAI_AGAIN;
 		return;
 	}
 	for (const struct addrinfo *i = list; i; i = i->ai_next)
 		add_address(&a->addr, &a->naddr, i->ai_addr);
 	freeaddrinfo(list);
+}
+
+bool lookup_may_come(const char *why)
+{
+	return getenv("KUBERNETES_SERVICE_HOST") ||
+	       strstr(why, gai_strerror(EAI_AGAIN));
 }
 
 /* Answer what needs no thread; false if NAME does. */

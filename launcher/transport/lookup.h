@@ -18,9 +18,13 @@ struct lookup_answer {
 	struct sockaddr_storage *addr; /* in the resolver's order, each once; port 0 */
 	size_t naddr;                  /* 0: none, see why */
 	bool is_local;   /* one of addr is this machine's; only lookup_all() sets it */
-	bool again;      /* the name server did not answer */
 	const char *why; /* the resolver's reason, a constant; NULL: none */
 };
+
+/* A name for which the resolver, or a program, said WHY may have an address later: the
+ * name server did not answer, or this is Kubernetes, where a pod's name appears when
+ * the pod does. */
+bool lookup_may_come(const char *why);
 
 struct lookup;
 

@@ -11,6 +11,7 @@
 #include "launcher/transport/agent_install.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/dial.h"
+#include "launcher/transport/lookup.h"
 
 enum { STATUS_SSH = 255 };
 
@@ -92,6 +93,7 @@ static const struct {
 static bool explain(struct conn *c, const char *said)
 {
 	const char *where = c->install.where, *hit = NULL;
+	bool again;
 	char *line;
 	size_t i;
 
@@ -106,7 +108,10 @@ static bool explain(struct conn *c, const char *said)
 	while (hit > said && hit[-1] != '\n')
 		hit--;
 	line = agent_install_quote(hit, strlen(hit));
-	i--;
+	again = failures[--i].again;
+	/* ssh looks it up again: its configuration may name another host, or a proxy */
+	if (failures[i].id == E_SSH_RESOLVE)
+		again = lookup_may_come(line);
 	if (failures[i].id == E_SSH_RESOLVE)
 		err_set(&c->last, E_SSH_RESOLVE, where, c->target->name, line);
 	else if (failures[i].id == E_SSH_AUTH)
@@ -120,7 +125,7 @@ static bool explain(struct conn *c, const char *said)
 	if (!strcmp(failures[i].text, BAD_PERMISSIONS))
 		err_hint(&c->last, "let nobody else read that private key: chmod 600");
 	free(line);
-	return failures[i].again;
+	return again;
 }
 
 static void feed_install(struct conn *c)

@@ -243,10 +243,8 @@ static void on_install(struct conn *c, enum install_event got)
 
 static void lose_session(struct conn *c)
 {
-	const char *why = c->lib->ssh_get_error(c->login.session);
+	const char *why = ssh_login_reason(&c->login);
 
-	if (!*why)
-		why = "connection closed";
 	if (c->up) {
 		err_set(&c->last, E_SSH_LOST, c->login.where, why);
 		finish(c, &c->last, -1);

@@ -143,6 +143,16 @@ void ssh_login_close(struct ssh_login *l)
 	*l = (struct ssh_login){ 0 };
 }
 
+const char *ssh_login_reason(const struct ssh_login *l)
+{
+	const char *why = l->lib->ssh_get_error(l->session);
+	const char *none = strerror(0);
+
+	/* libssh takes the error of the socket, and a proxy's that is closed before
+	 * libssh looks at it has none */
+	return *why && !strstr(why, none) ? why : "connection closed";
+}
+
 /* ---- connect ---- */
 
 /* The proxy's command with its tokens replaced, those of ssh_config(5).  False: it has
@@ -258,7 +268,7 @@ static enum login_result step_connect(struct ssh_login *l)
 		l->phase = LOGIN_VERIFY;
 		return LOGIN_DONE;
 	}
-	why = l->lib->ssh_get_error(l->session);
+	why = ssh_login_reason(l);
 	err_set(&l->err, E_SSH_CONNECT, l->where, why);
 	/* an overloaded sshd (MaxStartups) ends the connection before it sends its key
 	 */
@@ -396,7 +406,7 @@ static enum login_result fail_auth(struct ssh_login *l)
 			got = known[i].only_ssh ? LOGIN_OTHER : got;
 		}
 	err_set(&l->err, E_SSH_AUTH, l->where,
-		takes.len ? takes.s : l->lib->ssh_get_error(l->session));
+		takes.len ? takes.s : ssh_login_reason(l));
 	str_free(&takes);
 	return got;
 }

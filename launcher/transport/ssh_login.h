@@ -80,6 +80,9 @@ enum login_result ssh_login_step(struct ssh_login *l);
  * command runs. */
 void ssh_login_ack_now(const struct ssh_login *l);
 
+/* Why libssh's last call failed, the session's. */
+const char *ssh_login_reason(const struct ssh_login *l);
+
 /* {0} again; the session is cut. */
 void ssh_login_close(struct ssh_login *l);
 

@@ -168,12 +168,26 @@ where='echo "$RANK $(uname -n)"'
 @test "the Kubernetes MPI operator's host file: a name that comes late is looked up again" {
 	printf 'n1 slots=1\nlate.job.ns.svc slots=1\n' | script hosts
 	on n0 cp /etc/hosts /run/hosts
-	on n0 timeout -k 5 60 env KUBERNETES_SERVICE_HOST=10.0.0.1 OMPI_MCA_orte_default_hostfile=/vc/t/hosts \
-		"$RUNNER" --accept-new-hosts --no-tag sh -c "$where" < /dev/null > "$T/out" 2>&1 3>&- &
-	wait_for grep -q 'waiting for late.job.ns.svc' "$T/out"
+	for t in ssh openssh; do
+		on n0 timeout -k 5 60 env KUBERNETES_SERVICE_HOST=10.0.0.1 OMPI_MCA_orte_default_hostfile=/vc/t/hosts \
+			"$RUNNER" --transport $t --accept-new-hosts --no-tag sh -c "$where" < /dev/null > "$T/$t" 2>&1 3>&- &
+		wait_for grep -q 'waiting for late.job.ns.svc' "$T/$t"
+		on n0 sh -c 'echo "10.77.0.2 late.job.ns.svc" >> /etc/hosts'
+		wait $!
+		output=$(cat "$T/$t")
+		on n0 sh -c 'cat /run/hosts > /etc/hosts'
+		[ "$(in_order)" = 'n1 n2' ]
+	done
+}
+
+@test "a name that only the configuration of ssh knows, and that comes late" {
+	on n0 sh -c 'cp /etc/hosts /run/hosts; printf "%s\n" "Host box" "HostName late.job.ns.svc" > ~/.ssh/config'
+	on n0 timeout -k 5 60 env KUBERNETES_SERVICE_HOST=10.0.0.1 "$RUNNER" --transport openssh --accept-new-hosts \
+		--no-tag -H box:1 sh -c "$where" < /dev/null > "$T/out" 2>&1 3>&- &
+	wait_for grep -q 'waiting for box' "$T/out"
 	on n0 sh -c 'echo "10.77.0.2 late.job.ns.svc" >> /etc/hosts'
 	wait $!
 	output=$(cat "$T/out")
-	on n0 sh -c 'cat /run/hosts > /etc/hosts'
-	[ "$(in_order)" = 'n1 n2' ]
+	on n0 sh -c 'cat /run/hosts > /etc/hosts; rm ~/.ssh/config'
+	[ "$(in_order)" = n2 ]
 }

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "launcher/output/events.h"
 #include "launcher/output/logfiles.h"
 #include "launcher/output/own_file.h"
+#include "launcher/transport/callback.h"
 
 enum { OTHER = 54321, VICTIM = 54322, NP = 12 };
 
@@ -408,6 +410,38 @@ START_TEST(own_names)
 }
 END_TEST
 
+static int count_descriptors(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Of two hosts in turn: as if each rank had a host of its own. */
+START_TEST(descriptors_for_all_else)
+{
+	const rlim_t enough = 5 * NP + CALLBACK_CALLERS_MOST + 256 + 1;
+	const struct rlimit limit = { enough - (rlim_t)_i, enough };
+	struct log_names n = names_of("log");
+	struct str note = { 0 };
+	struct logfiles *f;
+	struct err e = { 0 };
+	const int before = count_descriptors();
+	int failed = 0;
+
+	to_folder();
+	ck_assert(!setrlimit(RLIMIT_NOFILE, &limit));
+	ck_assert(!logfiles_open(&f, &n, &note, on_failed, &failed, &e));
+	ck_assert_int_eq(count_descriptors() - before, _i ? 0 : 2 * NP);
+	logfiles_write(f, 3, 1, "a", 1);
+	file_is("log/rank.03/stdout", "a");
+	logfiles_free(f);
+	leave_folder();
+}
+END_TEST
+
 #define COUNT(v) ((int)(sizeof(v) / sizeof *(v)))
 
 int main(void)
@@ -426,6 +460,7 @@ int main(void)
 	tcase_add_loop_test(c, planted_logs, 0, 96);
 	tcase_add_test(c, their_file_in_our_folder);
 	tcase_add_test(c, own_names);
+	tcase_add_loop_test(c, descriptors_for_all_else, 0, 2);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -179,6 +180,22 @@ START_TEST(ends_before_its_answer)
 }
 END_TEST
 
+START_TEST(names_that_may_come)
+{
+	static const char kubernetes[] = "KUBERNETES_SERVICE_HOST",
+			  again[] = "ssh: Could not resolve hostname x: Temporary "
+				    "failure in name resolution";
+
+	unsetenv(kubernetes);
+	ck_assert(lookup_may_come(gai_strerror(EAI_AGAIN)));
+	ck_assert(lookup_may_come(again));
+	ck_assert(!lookup_may_come(gai_strerror(EAI_NONAME)));
+	setenv(kubernetes, "10.0.0.1", 1);
+	ck_assert(lookup_may_come(gai_strerror(EAI_NONAME)));
+	unsetenv(kubernetes);
+}
+END_TEST
+
 START_TEST(local_address_towards)
 {
 	struct sockaddr_in lo = { .sin_family = AF_INET };
@@ -228,6 +245,7 @@ int main(void)
 	tcase_add_test(c, interfaces_are_local);
 	tcase_add_test(c, answers_on_a_descriptor);
 	tcase_add_test(c, ends_before_its_answer);
+	tcase_add_test(c, names_that_may_come);
 	tcase_add_test(c, local_address_towards);
 	tcase_add_test(c, numbers_alone_are_numbers);
 	suite_add_tcase(s, c);
