@@ -57,9 +57,11 @@ class Exchange:
                          allgather=clib.ALLGATHER_CALL(allgather))
 
     def check(self, result):
-        """Raise what went wrong in a call that took the bootstrap."""
+        """After a call that took the bootstrap: raise what went wrong in it.  A rank that fails does not wait."""
         if result != clib.OK and self.error is not None:
             raise self.error
+        if self.rank or result == clib.OK:
+            self.part()
         checked(result)
 
 
