@@ -170,7 +170,7 @@ static int find_machine(struct step *s, struct err *e)
 
 /* ---- a berth for each task ---- */
 
-/* Which of the GPUs Slurm gave each task, for place_fit().  NULL: all tasks have all. */
+/* The GPUs that Slurm gave each task, for place_fit().  NULL: all tasks have all. */
 static bool *own_gpus(const struct step *s)
 {
 	const struct gpus *g = &s->gpus;

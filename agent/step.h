@@ -25,8 +25,8 @@
  *	off                   the user wants nothing; or
  *	error TEXT, hint TEXT nothing can be placed; or
  *	print                 the user wants the reports printed
- *	masks                 the user's --cpu-bind has none yet: ask again with those that
- *	                      the tasks have got, as a list of mask_cpu:
+ *	masks                 --cpu-bind has none yet: ask again with those that the
+ *	                      tasks have got, as a list of mask_cpu:
  *	visible               all GPUs that Slurm gave a task stay visible to it
  *	warning TEXT          any number of these, then for each task
  *	task NUMBER           local; what follows is its

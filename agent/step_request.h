@@ -51,8 +51,8 @@ bool step_cross(uint32_t *rank, uint32_t *size, const char *layout, uint32_t loc
  * TYPE is another one or LIST is not a list; V is then as it was. */
 bool step_masks(struct cpuset *v, size_t n, const char *type, const char *list,
 		const struct cpuset *like);
-/* LISTS, "0,1;2", has one list of numbers for each of N tasks: MAY[R * ngpu + I] becomes
- * whether that of R has NUMBERS[I].  False if LISTS is something else. */
+/* LISTS, "0,1;2", has one list of numbers for each of N tasks: MAY[R * ngpu + I]
+ * becomes whether that of R has NUMBERS[I].  False if LISTS is something else. */
 bool step_gpu_lists(bool *may, size_t n, const char *lists, const int *numbers,
 		    size_t ngpu);
 /* MASTER_PORT of a step: 20000 to 29499, the same on all of its hosts. */

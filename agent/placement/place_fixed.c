@@ -123,8 +123,8 @@ static void fit(int *gpu, const struct seats *s)
 	free(x.done);
 }
 
-/* Seats of each GPU: all ranks have one, also if those that may use the same GPU can use
- * no other. */
+/* Seats of each GPU: all ranks have one, also if those that may use the same GPU can
+ * use no other. */
 static size_t seats_of_each(const struct gpus *g, size_t n, const bool *may)
 {
 	size_t most = (n + g->n - 1) / g->n;

@@ -8,8 +8,10 @@
  * The option goes from srun, sbatch and salloc to the slurmstepd of each host.  There
  * user_init() asks `berth-agent --step` once, and task_init() gives each task what that
  * said.  What Slurm chooses for each task is known there alone: the masks of most kinds
- * of --cpu-bind, and the GPUs of --gpus-per-task and --gpu-bind.  Then the tasks gather,
- * and the last one asks again.  Call-backs of options run as root in slurmstepd, so the option is only copied
+ * of --cpu-bind, and the GPUs of --gpus-per-task and --gpu-bind.  Then the tasks
+ * gather, and the last one asks again.
+ *
+ * Call-backs of options run as root in slurmstepd, so the option is only copied
  * there; the agent reads it.  A failure is one warning, and the tasks run as Slurm
  * started them, unless the option has the word strict.  Links libc alone. */
 #include <errno.h>

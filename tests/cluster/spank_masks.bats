@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
 # takes_s: 60
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the tasks' shells; bats sets output
+# shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2154 # $ is for the tasks' shells; bats sets output
 # srun --berth, where Slurm chooses a task's CPUs or GPUs itself: --cpu-bind, --gpus-per-task,
 # --gpu-bind, cgroups.  TaskPluginParam has a binding, which is not the user's.
 load jobs
@@ -127,7 +127,7 @@ is() { # LINE...
 	on n1 sh -c 'cat > /usr/lib/berth/twice; chmod 755 /usr/lib/berth/twice' <<-'E'
 		#!/bin/sh
 		case $(cat) in
-		*'bind-list 0x'*strange*) printf 'berth-step 1\nset LD_PRELOAD=x\nend\n' ;;
+		*strange*'bind-list 0x'*) printf 'berth-step 1\nset LD_PRELOAD=x\nend\n' ;;
 		*'bind-list 0x'*) sleep 1000 ;;
 		*) printf 'berth-step 1\nmasks\ntask 0\nset BERTH_CPUS=7\ntask 1\nend\n' ;;
 		esac
@@ -136,8 +136,10 @@ is() { # LINE...
 	run -0 show -n2 -c24 --cpu-bind=cores --berth
 	[ "$(grep -c 'berth: warning: /usr/lib/berth/twice: it did not answer in time; the tasks run' <<< "$output")" = 1 ]
 	[ "$(grep -c 'berth  numa' <<< "$output")" = 2 ]
-	run srun -N1 -n2 -c24 --cpu-bind=cores --berth=strict /vc/t/show
-	[ "$status" = 240 ]
+	run -0 show -n2 -c24 --cpu-bind=cores --berth=strange
+	[ "$(grep -c 'berth: warning: /usr/lib/berth/twice: its answer is not valid; the tasks run' <<< "$output")" = 1 ]
+	[ "$(grep -c 'berth  numa' <<< "$output")" = 2 ]
+	run -240 srun -N1 -n2 -c24 --cpu-bind=cores --berth=strict /vc/t/show
 	says 'it did not answer in time; the tasks do not run'
 	silent_on ' numa '
 }
