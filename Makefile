@@ -128,7 +128,7 @@ $(BUILD)/bin/berth_bench $(examples):
 # ---- Slurm's plugin: `make all` does not need slurm/spank.h ----
 
 spank := $(patsubst %.c,$O/%.o,$(wildcard contrib/slurm/*.c))
-spank_pure := $O/contrib/slurm/answer.o
+spank_pure := $O/contrib/slurm/answer.o $O/contrib/slurm/gather.o
 SPANK := $(BUILD)/lib/berth_spank.so
 $O/contrib/slurm/%.o: OF_LIB = -fPIC -fvisibility=hidden
 # Slurm's own functions are in the program that loads it.

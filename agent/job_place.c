@@ -16,9 +16,8 @@ static int place(struct agent *a, struct err *e)
 					 j->flags & JOB_NO_GPU_SHARING };
 
 	/* The job's own copy: --gpus and claims narrow and reorder it. */
-	a->chosen = (struct gpus){ xcalloc(a->gpus.n, sizeof *a->chosen.v),
-				   a->gpus.n,
-				   { 0 } };
+	a->chosen = (struct gpus){ .v = xcalloc(a->gpus.n, sizeof *a->chosen.v),
+				   .n = a->gpus.n };
 	if (a->gpus.n)
 		memcpy(a->chosen.v, a->gpus.v, a->gpus.n * sizeof *a->chosen.v);
 	if (*j->gpus && gpu_select(&a->chosen, j->gpus, e))

@@ -15,6 +15,7 @@ struct step {
 	struct gpus gpus;
 	struct placement placement;
 	bool fixed; /* the masks are the user's */
+	bool known; /* and the request has them */
 };
 
 /* ---- in and out ---- */
@@ -140,7 +141,7 @@ static void find_gpus(struct step *s)
 {
 	const struct step_request *q = &s->q;
 	const bool amd = !q->cuda && q->rocr;
-	struct gpu_sources from = { .root = "" };
+	struct gpu_sources from = { .root = "", .closed_too = q->task_gpus };
 
 	if (!q->step_gpus) {
 		from.cuda_visible = q->cuda;
@@ -169,24 +170,72 @@ static int find_machine(struct step *s, struct err *e)
 
 /* ---- a berth for each task ---- */
 
+/* The GPUs that Slurm gave each task, for place_fit().  NULL: all tasks have all. */
+static bool *own_gpus(const struct step *s)
+{
+	const struct gpus *g = &s->gpus;
+	int *numbers = xcalloc(g->n + 1, sizeof *numbers);
+	bool *may = NULL;
+
+	for (size_t i = 0; i < g->n; i++)
+		numbers[i] = g->v[i].minor;
+	if (g->n && s->q.task_gpus) {
+		may = xcalloc(s->q.tasks * g->n, sizeof *may);
+		if (!step_gpu_lists(may, s->q.tasks, s->q.task_gpus, numbers, g->n)) {
+			free(may);
+			may = NULL;
+		}
+	}
+	free(numbers);
+	return may;
+}
+
+/* GPU I becomes that of task I, also if it is that of other tasks: place_ranks() then
+ * gives each task its own.  Nothing changes if a task has none. */
+static void deal_gpus(struct step *s, const bool *may)
+{
+	struct gpus *g = &s->gpus;
+	const size_t n = s->q.tasks;
+	struct gpu *v = xcalloc(n, sizeof *v);
+	int *gpu = xcalloc(n, sizeof *gpu);
+	size_t i = 0;
+
+	place_fit(gpu, &s->topo, g, n, NULL, may);
+	for (; i < n && gpu[i] >= 0; i++)
+		v[i] = g->v[gpu[i]];
+	if (i == n) {
+		free(g->v);
+		g->v = v;
+		g->n = n;
+		v = NULL;
+	}
+	free(v);
+	free(gpu);
+}
+
 static int place(struct step *s, struct err *e)
 {
 	struct cpuset *masks = xcalloc(s->q.tasks, sizeof *masks);
+	bool *may = own_gpus(s);
 	int rc = 0;
 
 	s->fixed = *s->q.bind_type;
-	if (step_masks(masks, s->q.tasks, s->q.bind_type, s->q.bind_list,
-		       &s->topo.allowed))
-		place_fixed(&s->placement, &s->topo, &s->gpus, s->q.tasks, masks);
+	s->known = step_masks(masks, s->q.tasks, s->q.bind_type, s->q.bind_list,
+			      &s->topo.allowed);
+	if (s->known)
+		place_fixed(&s->placement, &s->topo, &s->gpus, s->q.tasks, masks, may);
 	else {
 		if (s->fixed)
 			s->o.place.bind_to = BIND_NONE;
+		if (may)
+			deal_gpus(s, may);
 		rc = place_ranks(&s->placement, &s->topo, &s->gpus, s->q.tasks,
 				 &s->o.place, e);
 	}
 	for (size_t i = 0; i < s->q.tasks; i++)
 		cpuset_free(&masks[i]);
 	free(masks);
+	free(may);
 	if (!rc && s->o.gpu_visible == VISIBLE_NODE && s->gpus.n &&
 	    s->placement.gpus_shared)
 		return err_set(e, E_GPU_NODE, s->q.tasks, s->gpus.n,
@@ -248,8 +297,7 @@ static void add_task(struct str *out, const struct step *s, const struct env_ran
 		str_addf(out, "gpu %d\n", s->gpus.v[b->gpu].minor);
 	add_variables(out, r);
 	str_addf(&report, "rank %u on %s: %s%s: %s", r->rank, r->host,
-		 s->fixed ? "--cpu-bind's " : "cpus ",
-		 s->fixed ? "CPUs" : str_text(&cpus), b->why);
+		 s->fixed ? "--cpu-bind's CPUs " : "cpus ", str_text(&cpus), b->why);
 	add_line(out, "report", str_text(&report));
 	str_free(&cpus);
 	str_free(&report);
@@ -295,6 +343,11 @@ static int answer(struct str *out, struct step *s, char *text, struct err *e)
 		return -1;
 	if (s->o.report)
 		str_add(out, "print\n");
+	if (s->fixed && !s->known)
+		str_add(out, "masks\n");
+	if (s->o.all_gpus || s->o.gpu_visible == VISIBLE_NODE ||
+	    s->o.gpu_visible == VISIBLE_INHERIT)
+		str_add(out, "visible\n");
 	add_tasks(out, s);
 	return 0;
 }

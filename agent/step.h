@@ -1,8 +1,9 @@
 /* step.h - `berth-agent --step`: a berth for each task of a Slurm step on this host.
  *
  * berth_spank.so starts it once for each host and step, as the step's user, and gives
- * it one second.  It reads a request until the end of its input, writes an answer and
- * ends.  It starts nothing and has no guardian.  Both are lines of text, "WORD VALUE".
+ * it one second; a second time if the tasks have to be asked first.  It reads a request
+ * until the end of its input, writes an answer and ends.  It starts nothing and has no
+ * guardian.  Both are lines of text, "WORD VALUE".
  *
  * The request, STEP_REQUEST_BYTES at most (step_request.h):
  *	berth-step 1          the version; the first line
@@ -16,6 +17,7 @@
  *	bind-type, bind-list  the user's --cpu-bind: SLURM_CPU_BIND_TYPE and _LIST
  *	cuda, rocr            CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
  *	step-gpus             SLURM_STEP_GPUS
+ *	task-gpus 0,1;2,3     those of each task here, as its SLURM_STEP_GPUS has them
  *	topology FILE         stands for this machine
  *
  * The answer:
@@ -23,6 +25,9 @@
  *	off                   the user wants nothing; or
  *	error TEXT, hint TEXT nothing can be placed; or
  *	print                 the user wants the reports printed
+ *	masks                 --cpu-bind has none yet: ask again with those that the
+ *	                      tasks have got, as a list of mask_cpu:
+ *	visible               all GPUs that Slurm gave a task stay visible to it
  *	warning TEXT          any number of these, then for each task
  *	task NUMBER           local; what follows is its
  *	cpus 0-5,48-53        its mask; without this line it keeps the mask it has

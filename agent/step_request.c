@@ -142,6 +142,7 @@ static bool take_line(struct step_request *q, const char *word, const char *valu
 		{ "cuda", &q->cuda, NULL },
 		{ "rocr", &q->rocr, NULL },
 		{ "step-gpus", &q->step_gpus, NULL },
+		{ "task-gpus", &q->task_gpus, NULL },
 		{ "topology", &q->topology, NULL },
 	};
 
@@ -422,6 +423,33 @@ bool step_masks(struct cpuset *v, size_t n, const char *type, const char *list,
 	for (size_t i = 0; !ok && i < made; i++)
 		cpuset_free(&v[i]);
 	return ok;
+}
+
+static bool gpu_list(bool *may, const char **at, const int *numbers, size_t ngpu)
+{
+	uint32_t number;
+
+	while (take_number(&number, at, INT32_MAX)) {
+		for (size_t i = 0; i < ngpu; i++)
+			may[i] |= numbers[i] == (int)number;
+		if (**at != ',')
+			return true;
+		++*at;
+	}
+	return false;
+}
+
+bool step_gpu_lists(bool *may, size_t n, const char *lists, const int *numbers,
+		    size_t ngpu)
+{
+	memset(may, 0, n * ngpu);
+	for (size_t r = 0; r < n; r++, lists++) {
+		if (!gpu_list(may + r * ngpu, &lists, numbers, ngpu))
+			return false;
+		if (*lists != (r + 1 < n ? ';' : '\0'))
+			return false;
+	}
+	return true;
 }
 
 uint32_t step_port(uint32_t job, uint32_t step)

@@ -5,7 +5,7 @@
 #include "agent/placement/place.h"
 
 enum {
-	STEP_REQUEST_BYTES = 65536,
+	STEP_REQUEST_BYTES = 262144,
 	STEP_TASKS_MAX = 4096,
 	STEP_NODES_MAX = 65536,
 	STEP_HOST_NUMBER_MAX = 100000000
@@ -29,6 +29,7 @@ struct step_request {
 	const char *hosts, *layout, *options, *cores;
 	const char *bind_type, *bind_list;
 	const char *cuda, *rocr, *step_gpus; /* NULL: not set */
+	const char *task_gpus;               /* NULL: Slurm has not given them out */
 	const char *topology;                /* NULL: this machine */
 };
 
@@ -50,6 +51,10 @@ bool step_cross(uint32_t *rank, uint32_t *size, const char *layout, uint32_t loc
  * TYPE is another one or LIST is not a list; V is then as it was. */
 bool step_masks(struct cpuset *v, size_t n, const char *type, const char *list,
 		const struct cpuset *like);
+/* LISTS, "0,1;2", has one list of numbers for each of N tasks: MAY[R * ngpu + I]
+ * becomes whether that of R has NUMBERS[I].  False if LISTS is something else. */
+bool step_gpu_lists(bool *may, size_t n, const char *lists, const int *numbers,
+		    size_t ngpu);
 /* MASTER_PORT of a step: 20000 to 29499, the same on all of its hosts. */
 uint32_t step_port(uint32_t job, uint32_t step);
 

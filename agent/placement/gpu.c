@@ -97,7 +97,7 @@ void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *fr
 	bool mixed = false;
 	size_t mig = 0;
 
-	*g = (struct gpus){ 0 };
+	*g = (struct gpus){ .closed_too = from->closed_too };
 	if (t->from_xml && !*root) {
 		from_xml(g, t);
 		number(g);

@@ -38,7 +38,8 @@ struct gpus {
 	struct gpu *v; /* PCI order, or the order of a preset CUDA_VISIBLE_DEVICES */
 	size_t n;
 	struct strv
-		notes; /* disagreements between sources and the like, one line each */
+		notes;   /* disagreements between sources and the like, one line each */
+	bool closed_too; /* also those that this process may not open */
 };
 
 struct gpu_sources {
@@ -48,6 +49,7 @@ struct gpu_sources {
 	const char *cuda_visible; /* preset CUDA_VISIBLE_DEVICES, or NULL */
 	const char *cuda_order;   /* preset CUDA_DEVICE_ORDER, or NULL */
 	const char *rocr_visible; /* preset ROCR_VISIBLE_DEVICES, or NULL */
+	bool closed_too;          /* another process uses them, which may open them */
 };
 
 /* The usable GPUs of T's machine into G.  G may stay empty. */

@@ -33,8 +33,10 @@ void gpu_set_home(struct gpu *g, const struct topo *t, const struct cpuset *cpus
 void gpu_from_sysfs(struct gpus *g, const struct topo *t, const char *root);
 /* Set the home of the last GPU of G, by sysfs. */
 void gpu_locate(struct gpus *g, const struct topo *t, const char *root);
-/* Whether this process may open the device file PREFIX and MINOR. */
-bool gpu_may_open(const char *root, const char *prefix, int minor);
+/* Whether the device file PREFIX and MINOR is for G: this process may open it, or need
+ * not. */
+bool gpu_may_open(const struct gpus *g, const char *root, const char *prefix,
+		  int minor);
 /* Files under ROOT, their path by format.  sys_line() puts the first line into OUT,
  * without its newline.  False if there is none. */
 bool sys_line(char *out, size_t size, const char *root, const char *format, ...)

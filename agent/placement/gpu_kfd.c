@@ -53,7 +53,7 @@ void gpu_from_kfd(struct gpus *g, const struct topo *t, const char *root)
 		struct gpu *gpu;
 
 		if (!read_node(&k, root, n) ||
-		    !gpu_may_open(root, "/dev/dri/renderD", k.minor))
+		    !gpu_may_open(g, root, "/dev/dri/renderD", k.minor))
 			continue;
 		gpu = gpu_add(g, GPU_AMD,
 			      &(struct gpu_address){

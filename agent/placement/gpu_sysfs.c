@@ -78,10 +78,10 @@ bool sys_entry(int *number, const char *root, const char *entry, const char *for
 	return found;
 }
 
-bool gpu_may_open(const char *root, const char *prefix, int minor)
+bool gpu_may_open(const struct gpus *g, const char *root, const char *prefix, int minor)
 {
 	char *name = xasprintf("%s%s%d", root, prefix, minor);
-	bool ok = minor >= 0 && access(name, R_OK | W_OK) == 0;
+	bool ok = minor >= 0 && (g->closed_too || access(name, R_OK | W_OK) == 0);
 
 	free(name);
 	return ok;
@@ -160,7 +160,7 @@ static void add_nvidia(struct gpus *g, const struct topo *t, const char *root,
 				 "GPU %s: the driver gives it no device file (is it "
 				 "broken?)",
 				 gpu->pci);
-		if (gpu_may_open(root, "/dev/nvidia", gpu->minor))
+		if (gpu_may_open(g, root, "/dev/nvidia", gpu->minor))
 			gpu_locate(g, t, root);
 		else
 			g->n--;
@@ -190,7 +190,7 @@ static void add_function(struct gpus *g, const struct topo *t, const char *root,
 		gpu_note(g, "GPU %s: no NVIDIA driver has it, so no rank gets it", pci);
 	} else if (sys_entry(&minor, root, "renderD", "/sys/bus/pci/devices/%s/drm",
 			     pci) &&
-		   gpu_may_open(root, "/dev/dri/renderD", minor)) {
+		   gpu_may_open(g, root, "/dev/dri/renderD", minor)) {
 		gpu_add(g, GPU_AMD, &a)->minor = minor;
 		gpu_locate(g, t, root);
 	}

@@ -48,12 +48,16 @@ struct placement {
  * bug of Berth. */
 int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
 		size_t n, const struct place_options *o, struct err *e);
-/* The same for N ranks that another launcher has bound to MASKS: these stay, and the
- * GPUs fit them.  Ranks share GPUs evenly; of all such assignments this one has the
- * fewest steps upwards from the homes of GPUs to objects that cover their ranks' masks.
- * No berth is bound. */
+/* A GPU for each of N ranks into GPU[0..n), an index into G or -1.  Ranks share GPUs
+ * evenly; of all such assignments this one has the fewest steps upwards from the homes
+ * of GPUs to objects that cover their ranks' MASKS.  Without masks, the first GPUs are
+ * taken.  Unless MAY is NULL, rank R uses a GPU I with MAY[R * g->n + I] or none. */
+void place_fit(int *gpu, const struct topo *t, const struct gpus *g, size_t n,
+	       const struct cpuset *masks, const bool *may);
+/* The same as place_ranks() for N ranks that another launcher has bound to MASKS: these
+ * stay, and the GPUs fit them.  No berth is bound. */
 void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g,
-		 size_t n, const struct cpuset *masks);
+		 size_t n, const struct cpuset *masks, const bool *may);
 void placement_free(struct placement *p);
 
 #endif

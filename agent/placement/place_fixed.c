@@ -3,17 +3,19 @@
 #include <limits.h>
 
 /* The ranks take seats: GPU I has as many as the ranks that may share it.  Seats beyond
- * an even share cost so much that only the remainder takes them. */
+ * an even share cost so much that only the remainder takes them.  A GPU that a rank may
+ * not use costs more still. */
 struct seats {
 	size_t n;
 	const struct topo *t;
 	const struct gpus *g;
 	const struct cpuset *masks;
+	const bool *may;
 	size_t each; /* seats of each GPU */
 	size_t even; /* of these, those of an even share */
 };
 
-enum { UNEVEN = 1 << 20 };
+static const long UNEVEN = 1L << 20, NOT_ITS_OWN = 1L << 40;
 
 /* Steps upwards from the home of G to an object that covers MASK. */
 static long steps(const struct topo *t, const struct gpu *g, const struct cpuset *mask)
@@ -26,10 +28,14 @@ static long steps(const struct topo *t, const struct gpu *g, const struct cpuset
 	return n;
 }
 
+/* Without a mask, the place of the GPU in the list. */
 static long cost(const struct seats *s, size_t rank, size_t seat)
 {
-	return steps(s->t, &s->g->v[seat / s->each], &s->masks[rank]) +
-	       (seat % s->each >= s->even ? UNEVEN : 0);
+	const size_t gpu = seat / s->each, number = seat % s->each + 1;
+
+	return (s->masks ? steps(s->t, &s->g->v[gpu], &s->masks[rank]) : (long)gpu) +
+	       (number > s->even ? UNEVEN * (long)(number - s->even) : 0) +
+	       (s->may && !s->may[rank * s->g->n + gpu] ? NOT_ITS_OWN : 0);
 }
 
 /* The Hungarian method, by shortest augmenting paths with potentials.  Rows and columns
@@ -94,7 +100,7 @@ static void seat_rank(struct search *x, const struct seats *s, size_t columns,
 		x->taken[at] = x->taken[x->from[at]];
 }
 
-static void fit_gpus(struct placement *p, const struct seats *s)
+static void fit(int *gpu, const struct seats *s)
 {
 	const size_t columns = s->g->n * s->each;
 	struct search x = { xcalloc(s->n + 1, sizeof(long)),
@@ -108,7 +114,7 @@ static void fit_gpus(struct placement *p, const struct seats *s)
 		seat_rank(&x, s, columns, r);
 	for (size_t j = 1; j <= columns; j++)
 		if (x.taken[j])
-			p->v[x.taken[j] - 1].gpu = (int)((j - 1) / s->each);
+			gpu[x.taken[j] - 1] = (int)((j - 1) / s->each);
 	free(x.row);
 	free(x.column);
 	free(x.least);
@@ -117,41 +123,97 @@ static void fit_gpus(struct placement *p, const struct seats *s)
 	free(x.done);
 }
 
-static void tell(struct berth *b, const struct topo *t, const struct gpus *g)
+/* Seats of each GPU: all ranks have one, also if those that may use the same GPU can
+ * use no other. */
+static size_t seats_of_each(const struct gpus *g, size_t n, const bool *may)
+{
+	size_t most = (n + g->n - 1) / g->n;
+
+	for (size_t i = 0; may && i < g->n; i++) {
+		size_t ranks = 0;
+
+		for (size_t r = 0; r < n; r++)
+			ranks += may[r * g->n + i];
+		most = most < ranks ? ranks : most;
+	}
+	return most;
+}
+
+void place_fit(int *gpu, const struct topo *t, const struct gpus *g, size_t n,
+	       const struct cpuset *masks, const bool *may)
+{
+	struct seats s = { n, t, g, masks, may, 0, 0 };
+
+	for (size_t r = 0; r < n; r++)
+		gpu[r] = -1;
+	if (!g->n)
+		return;
+	s.each = seats_of_each(g, n, may);
+	s.even = n < g->n ? 1 : n / g->n;
+	fit(gpu, &s);
+	for (size_t r = 0; may && r < n; r++)
+		if (!may[r * g->n + (size_t)gpu[r]])
+			gpu[r] = -1;
+}
+
+/* How many of the ranks' masks have each core. */
+static uint32_t *count_ranks(const struct topo *t, const struct placement *p)
+{
+	uint32_t *ranks = xcalloc(t->ncore, sizeof *ranks);
+
+	for (size_t c = 0; c < t->ncore; c++)
+		for (size_t r = 0; r < p->n; r++)
+			ranks[c] += topo_core_meets(&t->core[c], &p->v[r].cpus);
+	return ranks;
+}
+
+/* Ranks with a core in common share it. */
+static uint32_t part(const struct topo *t, const struct berth *b, const uint32_t *ranks)
+{
+	double sum = 0.001; /* thirds do not add up to 1 */
+
+	for (size_t c = 0; c < t->ncore; c++)
+		if (topo_core_meets(&t->core[c], &b->cpus))
+			sum += 1.0 / ranks[c];
+	return sum < 1 ? 1 : (uint32_t)sum;
+}
+
+static void tell(struct berth *b, const struct topo *t, const struct gpus *g,
+		 const bool *may)
 {
 	struct str s = { 0 };
 
 	if (b->gpu >= 0)
-		str_addf(&s, "GPU %d (%s) fits the mask", g->v[b->gpu].index,
-			 g->v[b->gpu].pci);
+		str_addf(&s, "GPU %d (%s) %s", g->v[b->gpu].index, g->v[b->gpu].pci,
+			 may ? "is the task's own" : "fits the mask");
 	else
 		str_add(&s, "no GPU");
 	str_add(&s, "; the mask is another launcher's");
 	b->why = str_take(&s);
 	topo_add_numa(&s, t, &b->cpus);
 	b->numa = str_take(&s);
-	b->ncores = topo_cores(t, &b->cpus, 0);
-	b->ncores += !b->ncores;
 }
 
 void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g,
-		 size_t n, const struct cpuset *masks)
+		 size_t n, const struct cpuset *masks, const bool *may)
 {
+	int *gpu = xcalloc(n, sizeof *gpu);
+	uint32_t *ranks;
+
 	*p = (struct placement){ .v = xcalloc(n, sizeof *p->v), .n = n };
-	p->gpus_shared = g->n && n > g->n;
+	p->gpus_shared = !may && g->n && n > g->n;
+	place_fit(gpu, t, g, n, masks, may);
 	for (size_t r = 0; r < n; r++) {
-		p->v[r].gpu = -1;
+		p->v[r].gpu = gpu[r];
 		p->v[r].cpus = cpuset_copy(&masks[r]);
 	}
-	if (g->n)
-		fit_gpus(p, &(struct seats){ .n = n,
-					     .t = t,
-					     .g = g,
-					     .masks = masks,
-					     .each = (n + g->n - 1) / g->n,
-					     .even = n < g->n ? 1 : n / g->n });
-	for (size_t r = 0; r < n; r++)
-		tell(&p->v[r], t, g);
+	ranks = count_ranks(t, p);
+	for (size_t r = 0; r < n; r++) {
+		tell(&p->v[r], t, g, may);
+		p->v[r].ncores = part(t, &p->v[r], ranks);
+	}
 	p->idle = xstrdup("");
 	p->certificate = xstrdup("");
+	free(ranks);
+	free(gpu);
 }

@@ -120,6 +120,10 @@ static bool line(struct answer *a, const char *word, char *value, size_t tasks)
 		return a->off = true;
 	if (!strcmp(word, "print"))
 		return a->print = true;
+	if (!strcmp(word, "masks"))
+		return a->masks = true;
+	if (!strcmp(word, "visible"))
+		return a->visible = true;
 	if (!value)
 		return false;
 	if (!strcmp(word, "error"))

@@ -35,6 +35,8 @@ struct answer_task {
 
 struct answer {
 	bool off, print;
+	bool masks;   /* ask again with the masks that the tasks have got */
+	bool visible; /* all GPUs that Slurm gave a task stay visible to it */
 	const char *error, *hint;
 	const char *warning[8];
 	size_t warnings;

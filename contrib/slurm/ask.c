@@ -100,6 +100,8 @@ static void child(const char *path, const struct ask_user *u, int fd)
 	if (!become(u) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_PDEATHSIG, SIGKILL))
 		_exit(126);
+	if (u->cpus)
+		syscall(SYS_sched_setaffinity, 0, u->cpus_bytes, u->cpus);
 	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	if (dup2(fd, 0) < 0 || dup2(fd, 1) < 0 || dup2(null, 2) < 0 || !close_all() ||
 	    chdir("/"))

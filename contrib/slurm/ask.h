@@ -11,6 +11,8 @@ struct ask_user {
 	gid_t gid;
 	const gid_t *groups;
 	size_t ngroups;
+	const void *cpus; /* a mask of CPUS_BYTES for it; NULL: as this process */
+	size_t cpus_bytes;
 };
 
 /* NULL if PATH is a program that only root can have put there: absolute, each component

@@ -7,7 +7,11 @@
  *
  * The option goes from srun, sbatch and salloc to the slurmstepd of each host.  There
  * user_init() asks `berth-agent --step` once, and task_init() gives each task what that
- * said.  Call-backs of options run as root in slurmstepd, so the option is only copied
+ * said.  What Slurm chooses for each task is known there alone: the masks of most kinds
+ * of --cpu-bind, and the GPUs of --gpus-per-task and --gpu-bind.  Then the tasks
+ * gather, and the last one asks again.
+ *
+ * Call-backs of options run as root in slurmstepd, so the option is only copied
  * there; the agent reads it.  A failure is one warning, and the tasks run as Slurm
  * started them, unless the option has the word strict.  Links libc alone. */
 #include <errno.h>
@@ -23,13 +27,20 @@
 #include "common/exits.h"
 #include "contrib/slurm/answer.h"
 #include "contrib/slurm/ask.h"
+#include "contrib/slurm/gather.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #pragma GCC visibility push(default)
 SPANK_PLUGIN(berth, 1)
 #pragma GCC visibility pop
 
-enum { OPTION_BYTES = 1024, REQUEST_BYTES = 65536, DEADLINE_MS = 1000 };
+enum {
+	OPTION_BYTES = 1024,
+	VALUE_BYTES = 131072,   /* of a variable: Linux's limit */
+	REQUEST_BYTES = 262144, /* that of berth-agent */
+	DEADLINE_MS = 1000,
+	GATHER_MS = 5000 /* between the first task that comes and the answer */
+};
 
 /* Of this process, which is srun's, sbatch's, salloc's or one step's slurmstepd. */
 static struct {
@@ -40,7 +51,11 @@ static struct {
 	size_t n;
 	bool too_long;
 	char step_gpus[OPTION_BYTES]; /* SLURM_STEP_GPUS of the step */
-	char *text;                   /* of the answer */
+	struct ask_user user;
+	uint64_t cpus[ANSWER_CPUS / 64]; /* slurmstepd's own mask */
+	uint32_t tasks;
+	struct gather *gather;
+	char *text; /* of the answer */
 	struct answer answer;
 	bool strict, failed;
 } me;
@@ -151,7 +166,7 @@ static void add_text(const char *word, const char *text)
 
 static void add_variable(spank_t sp, const char *word, const char *name)
 {
-	static char value[16384];
+	static char value[VALUE_BYTES];
 	const spank_err_t e = spank_getenv(sp, name, value, sizeof value);
 
 	if (e == ESPANK_SUCCESS)
@@ -234,34 +249,46 @@ static void make_request(spank_t sp, uint32_t tasks, uid_t uid, const char *text
 
 /* ---- once for each host and step ---- */
 
+/* The request is asked, and its answer is read. */
+static const char *ask_request(void)
+{
+	const char *why = NULL;
+
+	if (me.too_long)
+		return "the step's description is too long";
+	me.text = ask(me.agent, &me.user, me.request, me.n, DEADLINE_MS, &why);
+	return why;
+}
+
+static const char *read_answer(void)
+{
+	free(me.answer.task);
+	return answer_read(&me.answer, me.text, me.tasks) ? NULL
+							  : "its answer is not valid";
+}
+
 static const char *ask_agent(spank_t sp, const char *text)
 {
-	struct ask_user user = { 0 };
-	uint32_t tasks = 0;
 	gid_t *groups = NULL;
 	int ngroups = 0;
-	const char *why = NULL;
+	const char *why;
 
 	if (!me.agent)
 		return "plugstack.conf does not say agent=PATH";
 	if ((why = ask_distrust(me.agent)))
 		return why;
-	if (spank_get_item(sp, S_JOB_UID, &user.uid) != ESPANK_SUCCESS ||
-	    spank_get_item(sp, S_JOB_GID, &user.gid) != ESPANK_SUCCESS ||
+	if (spank_get_item(sp, S_JOB_UID, &me.user.uid) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_JOB_GID, &me.user.gid) != ESPANK_SUCCESS ||
 	    spank_get_item(sp, S_JOB_SUPPLEMENTARY_GIDS, &groups, &ngroups) !=
 		    ESPANK_SUCCESS ||
-	    spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &me.tasks) != ESPANK_SUCCESS ||
 	    ngroups < 0)
 		return "Slurm does not say what the step is";
-	user.groups = groups;
-	user.ngroups = (size_t)ngroups;
-	make_request(sp, tasks, user.uid, text);
-	if (me.too_long)
-		return "the step's description is too long";
-	me.text = ask(me.agent, &user, me.request, me.n, DEADLINE_MS, &why);
-	if (me.text && !answer_read(&me.answer, me.text, tasks))
-		why = "its answer is not valid";
-	return why;
+	me.user.groups = groups;
+	me.user.ngroups = (size_t)ngroups;
+	make_request(sp, me.tasks, me.user.uid, text);
+	why = ask_request();
+	return why ? why : read_answer();
 }
 
 /* Steps of tasks: not a batch script, a shell of salloc, or what holds a job's
@@ -287,10 +314,17 @@ static void tell_failure(const char *text, const char *hint)
 		slurm_spank_log("hint: %s", hint);
 }
 
+static void tell_why(const char *why)
+{
+	char line[4608];
+
+	snprintf(line, sizeof line, "%s: %s", me.agent ? me.agent : "berth-agent", why);
+	tell_failure(line, NULL);
+}
+
 EXPORT int slurm_spank_user_init(spank_t sp, int ac, char **av)
 {
 	const char *text, *why;
-	char line[4608];
 
 	(void)ac;
 	(void)av;
@@ -300,19 +334,34 @@ EXPORT int slurm_spank_user_init(spank_t sp, int ac, char **av)
 	me.strict = has_word(text, "strict");
 	spank_getenv(sp, "SLURM_STEP_GPUS", me.step_gpus, sizeof me.step_gpus);
 	why = ask_agent(sp, text);
-	if (why) {
-		snprintf(line, sizeof line, "%s: %s",
-			 me.agent ? me.agent : "berth-agent", why);
-		tell_failure(line, NULL);
-	} else if (me.answer.error) {
+	if (why)
+		tell_why(why);
+	else if (me.answer.error)
 		tell_failure(me.answer.error, me.answer.hint);
-	}
 	for (size_t i = 0; i < me.answer.warnings; i++)
 		slurm_spank_log("berth: warning: %s", me.answer.warning[i]);
+	if (me.failed || me.answer.off)
+		return 0;
+	sched_getaffinity(0, sizeof me.cpus, (cpu_set_t *)me.cpus);
+	me.gather = gather_new(me.tasks);
+	if (!me.gather)
+		tell_why(strerror(errno));
 	return 0;
 }
 
-/* ---- in each task ---- */
+/* ---- what Slurm chose for a task ---- */
+
+/* Whether Slurm gives each task GPUs of its own: "gpu:per_task:2", "gpu:single:1". */
+static bool binds_gpus(spank_t sp)
+{
+	char how[OPTION_BYTES];
+	const char *gpu;
+
+	if (spank_getenv(sp, "SLURMD_TRES_BIND", how, sizeof how) != ESPANK_SUCCESS)
+		return false;
+	gpu = strstr(how, "gpu:");
+	return gpu && !strstr(gpu, "none");
+}
 
 static bool may_open(long gpu)
 {
@@ -322,28 +371,125 @@ static bool may_open(long gpu)
 	return !access(path, R_OK | W_OK);
 }
 
-/* The berth near the GPU that Slurm has given a task, MINE if it is that one.  Where a
- * cgroup hides the others, SLURM_STEP_GPUS counts from 0 for each task, and the device
- * files tell which it is; else FIRST, its first number, does.  NULL: there is none. */
-static const struct answer_task *berth_near(const struct answer_task *mine,
-					    const char *first)
+/* The place of NUMBER in LIST, "0,1", from 0; -1: it is not there. */
+static int place_in(const char *list, long number)
 {
-	const struct answer *a = &me.answer;
+	for (int i = 0; *list; i++) {
+		if (strtol(list, NULL, 10) == number)
+			return i;
+		list += strcspn(list, ",");
+		list += *list == ',';
+	}
+	return -1;
+}
+
+static int length_of(const char *list)
+{
+	int n = *list != '\0';
+
+	for (; *list; list++)
+		n += *list == ',';
+	return n;
+}
+
+/* The numbers of this task's GPUs into OUT; "" if there is none.  Where a cgroup hides
+ * the others, SLURM_STEP_GPUS counts from 0 for each task, and the device files tell
+ * which they are. */
+static void own_gpus(spank_t sp, char *out, size_t size)
+{
+	const char *at = me.step_gpus;
+	size_t n = 0;
 	bool hidden = false;
 
-	for (size_t i = 0; i < a->tasks; i++)
-		hidden |= a->task[i].gpu >= 0 && !may_open(a->task[i].gpu);
-	if (hidden && mine->gpu >= 0 && may_open(mine->gpu))
-		return mine;
-	for (size_t i = 0; i < a->tasks; i++) {
-		const long gpu = a->task[i].gpu;
+	*out = '\0';
+	while (*at && n + 16 < size) {
+		const long gpu = strtol(at, NULL, 10);
 
-		if (gpu >= 0 &&
-		    (hidden ? may_open(gpu) : gpu == strtol(first, NULL, 10)))
-			return &a->task[i];
+		if (may_open(gpu))
+			n += (size_t)snprintf(out + n, size - n, "%s%ld", n ? "," : "",
+					      gpu);
+		else
+			hidden = true;
+		at += strcspn(at, ",");
+		at += *at == ',';
 	}
-	return NULL;
+	if ((!hidden || !n) &&
+	    (spank_getenv(sp, "SLURM_STEP_GPUS", out, (int)size) != ESPANK_SUCCESS ||
+	     strspn(out, "0123456789,") != strlen(out)))
+		*out = '\0';
 }
+
+/* ---- the second question ---- */
+
+/* As mask_cpu: has it. */
+static void add_mask(const uint64_t *cpus)
+{
+	size_t n = ANSWER_CPUS / 64;
+
+	while (n > 1 && !cpus[n - 1])
+		n--;
+	add("0x%llx", (unsigned long long)cpus[--n]);
+	while (n)
+		add("%016llx", (unsigned long long)cpus[--n]);
+}
+
+/* Later lines win over those of the first question. */
+static void ask_for_all(bool gpus)
+{
+	struct gather *g = me.gather;
+	const char *why;
+
+	if (me.answer.masks) {
+		add("bind-type mask_cpu:\n");
+		for (uint32_t i = 0; i < g->tasks; i++) {
+			add(i ? "," : "bind-list ");
+			add_mask(g->task[i].cpus);
+		}
+		add("\n");
+	}
+	for (uint32_t i = 0; gpus && i < g->tasks; i++)
+		add("%s%s", i ? ";" : "task-gpus ", g->task[i].gpus);
+	if (gpus)
+		add("\n");
+	/* the agent asks for a machine that is not cut down to this task's CPUs */
+	me.user.cpus = me.cpus;
+	me.user.cpus_bytes = sizeof me.cpus;
+	why = ask_request();
+	if (!why) {
+		memcpy(g->text, me.text, strlen(me.text) + 1);
+		why = read_answer();
+	}
+	if (!why && !me.answer.error)
+		gather_decide(g, GATHER_TEXT);
+	else if (gather_decide(g, GATHER_NONE) && why)
+		tell_why(why);
+	else if (!why)
+		tell_failure(me.answer.error, me.answer.hint);
+}
+
+static void gather(spank_t sp, uint32_t local, bool gpus)
+{
+	struct gather *g = me.gather;
+	struct gather_task *own = &g->task[local];
+	enum gather_end end;
+
+	sched_getaffinity(0, sizeof own->cpus, (cpu_set_t *)own->cpus);
+	own_gpus(sp, own->gpus, sizeof own->gpus);
+	if (gather_arrive(g))
+		ask_for_all(gpus);
+	end = gather_wait(g, GATHER_MS);
+	if (end == GATHER_OPEN) {
+		if (gather_decide(g, GATHER_NONE))
+			tell_why("some tasks did not begin in time");
+		end = gather_wait(g, 0);
+	}
+	me.failed = end == GATHER_NONE;
+	me.text = me.failed ? NULL : strdup(g->text);
+	if (!me.failed && (!me.text || read_answer()))
+		me.failed = true;
+}
+
+/* ---- in each task ---- */
 
 enum about { ABOUT_RANK, ABOUT_BERTH, ABOUT_VISIBLE };
 
@@ -373,69 +519,82 @@ static void set_variables(spank_t sp, const struct answer_task *t, enum about wh
 	}
 }
 
-/* Slurm's list of the GPUs that this task can open, shortened to the first. */
-static void show_one(spank_t sp, const char *name)
+/* Slurm's list of the GPUs that this task can open, shortened to that at PLACE. */
+static void show_one(spank_t sp, const char *name, int place)
 {
-	char list[OPTION_BYTES];
+	char list[OPTION_BYTES], *at = list;
 
 	if (spank_getenv(sp, name, list, sizeof list) != ESPANK_SUCCESS)
 		return;
-	list[strcspn(list, ",")] = '\0';
-	spank_setenv(sp, name, list, 1);
+	for (; place > 0 && strchr(at, ','); place--)
+		at = strchr(at, ',') + 1;
+	at[strcspn(at, ",")] = '\0';
+	spank_setenv(sp, name, at, 1);
 }
 
-static void report(const struct answer_task *mine, const struct answer_task *berth,
-		   bool chosen)
+static void report(const struct answer_task *mine, bool bound, int chosen)
 {
+	char which[96] = "";
+
 	if (!me.answer.print || !mine->report)
 		return;
-	slurm_spank_log("berth: %s%s", mine->report,
-			chosen ? "; Slurm chose its GPU (--gpus-per-task)" : "");
-	if (berth != mine)
-		slurm_spank_log("berth: instead it has %s", berth && berth->report
-								    ? berth->report
-								    : "Slurm's CPUs");
+	if (chosen == 1)
+		snprintf(which, sizeof which,
+			 "; Slurm chose its GPU (--gpus-per-task)");
+	else if (chosen)
+		snprintf(which, sizeof which,
+			 "; one of the %d that Slurm gave it (--gpus-per-task)%s",
+			 chosen, me.answer.visible ? ", all visible" : "");
+	slurm_spank_log("berth: %s%s", mine->report, which);
+	if (!bound)
+		slurm_spank_log("berth: instead it has Slurm's CPUs");
 }
 
-/* With --gpus-per-task Slurm has given each task GPUs of its own, and a cgroup may hide
- * all others: such a task gets the berth near one of them, and Slurm's name for it. */
-static void apply(spank_t sp, const struct answer_task *mine)
+/* If Slurm gave each task GPUs of its own, a cgroup may hide all others: CUDA counts
+ * these as Slurm says. */
+static void apply(spank_t sp, const struct answer_task *mine, bool gpus)
 {
-	const struct answer_task *berth = mine;
-	char gpus[OPTION_BYTES] = "";
-	bool chosen;
+	char own[GATHER_LIST_BYTES] = "", now[OPTION_BYTES] = "";
+	bool chosen, near;
 
-	spank_getenv(sp, "SLURM_STEP_GPUS", gpus, sizeof gpus);
-	chosen = strcmp(gpus, me.step_gpus) != 0;
-	if (chosen) {
-		berth = berth_near(mine, gpus);
-		show_one(sp, "CUDA_VISIBLE_DEVICES");
-		show_one(sp, "ROCR_VISIBLE_DEVICES");
-	} else {
+	spank_getenv(sp, "SLURM_STEP_GPUS", now, sizeof now);
+	chosen = *now && (gpus || strcmp(now, me.step_gpus) != 0);
+	if (chosen)
+		own_gpus(sp, own, sizeof own);
+	near = !chosen || place_in(own, mine->gpu) >= 0;
+	if (!chosen)
 		set_variables(sp, mine, ABOUT_VISIBLE);
+	else if (!me.answer.visible) {
+		show_one(sp, "CUDA_VISIBLE_DEVICES", place_in(own, mine->gpu));
+		show_one(sp, "ROCR_VISIBLE_DEVICES", place_in(own, mine->gpu));
 	}
 	set_variables(sp, mine, ABOUT_RANK);
-	if (berth)
-		set_variables(sp, berth, ABOUT_BERTH);
-	if (berth && berth->bound &&
-	    sched_setaffinity(0, sizeof berth->cpus, (const cpu_set_t *)berth->cpus))
+	if (near)
+		set_variables(sp, mine, ABOUT_BERTH);
+	if (near && mine->bound &&
+	    sched_setaffinity(0, sizeof mine->cpus, (const cpu_set_t *)mine->cpus))
 		slurm_spank_log("berth: warning: cannot bind a task: %s",
 				strerror(errno));
-	report(mine, berth, chosen);
+	report(mine, near, chosen ? length_of(own) : 0);
 }
 
 EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
 	int local = -1;
+	bool gpus;
 
 	(void)ac;
 	(void)av;
+	if (!me.failed && (me.answer.off || !me.answer.task ||
+			   spank_get_item(sp, S_TASK_ID, &local) != ESPANK_SUCCESS ||
+			   local < 0 || (uint32_t)local >= me.tasks))
+		return 0;
+	gpus = binds_gpus(sp);
+	if (!me.failed && (me.answer.masks || gpus))
+		gather(sp, (uint32_t)local, gpus);
 	if (me.failed && me.strict)
 		_exit(EXIT_START);
-	if (me.failed || me.answer.off || !me.answer.task)
-		return 0;
-	if (spank_get_item(sp, S_TASK_ID, &local) == ESPANK_SUCCESS && local >= 0 &&
-	    (size_t)local < me.answer.tasks)
-		apply(sp, &me.answer.task[local]);
+	if (!me.failed)
+		apply(sp, &me.answer.task[local], gpus);
 	return 0;
 }

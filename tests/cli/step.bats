@@ -45,7 +45,7 @@ ask() { # LINE...
 	says "error 'moon' is not one of auto, none"
 	run -0 ask 'colour red'
 	says 'error the request of berth_spank.so is not valid: colour'
-	run -0 bash -c 'head -c 100000 /dev/zero | tr "\0" a | "$0" --step | cat' "$AGENT"
+	run -0 bash -c 'head -c 300000 /dev/zero | tr "\0" a | "$0" --step | cat' "$AGENT"
 	says 'error the request of berth_spank.so is not valid: it is too long'
 	run -0 ask "topology $T/none.xml"
 	says "error cannot read the topology of '$T/none.xml'"
@@ -68,6 +68,20 @@ ask() { # LINE...
 	run -0 ask "topology $BATS_FILE_TMPDIR/two-sockets-8gpu.xml" 'cuda 0,1,2,3,4,5' 'bind-type map_cpu:' 'bind-list 24,30,0,6'
 	[ "$(grep -c '^cpus' <<< "$output")" = 0 ]
 	[ "$(sed -n 's/^set CUDA_VISIBLE_DEVICES=//p' <<< "$output" | tr '\n' ' ')" = '4 5 0 1 ' ]
+}
+
+@test "masks that come later are asked for, and each task keeps the GPUs that Slurm gave it" {
+	run -0 ask 'bind-type cores' 'bind-list cores'
+	[ "$(grep -cx masks <<< "$output")" = 1 ]
+	[ "$(grep -c '^cpus' <<< "$output")" = 0 ]
+	run -0 ask 'bind-type mask_cpu:' 'bind-list 0x1,0x1,0x1,0x1'
+	[ "$(grep -cx masks <<< "$output")" = 0 ]
+	run -0 ask "topology $BATS_FILE_TMPDIR/two-sockets-8gpu.xml" 'cuda 0,1,2,3,4,5,6,7' 'step-gpus 0,1,2,3,4,5,6,7' \
+		'task-gpus 6,7;0,1;4,5;2,3' 'options gpu-visible=node'
+	[ "$(sed -n 's/^gpu //p' <<< "$output" | tr '\n' ' ')" = '6 0 4 2 ' ]
+	says visible
+	run -0 ask "topology $BATS_FILE_TMPDIR/two-sockets-8gpu.xml" 'cuda 0,1,2,3' 'step-gpus 0,1,2,3' 'task-gpus 0,1;2' # two lists for four tasks
+	[ "$(sed -n 's/^gpu //p' <<< "$output" | tr '\n' ' ')" = '0 1 2 3 ' ]
 }
 
 @test "Slurm's own numbers of GPUs in a cgroup are kept: CUDA counts from 0" {

@@ -5,18 +5,11 @@
 # srun --berth: Slurm's plugin on two hosts of 2 sockets and 8 GPUs that they do not have, with true
 # affinity masks; what the agent would place for the same machine is what the tasks have.
 load jobs
+load spank
 
 setup_file() {
 	[ -n "$(why_no_slurm)" ] && return
-	make -s -C "$ROOT" BUILD="$BUILD" spank >&2
-	"$ROOT/tests/machines/mkmachine.py" "$BATS_FILE_TMPDIR" two-sockets-8gpu
-	stack > "$BATS_FILE_TMPDIR/plugstack.conf"
-	"$ROOT/tests/cluster/vslurm" up 2 --xml "$BATS_FILE_TMPDIR/two-sockets-8gpu.xml" \
-		--plugstack "$BATS_FILE_TMPDIR/plugstack.conf" >&2
-	local h
-	for h in n1 n2; do
-		on "$h" install -D -m 755 "$AGENT" /usr/lib/berth/berth-agent
-	done
+	two_sockets_up 2
 	script show <<-'E'
 		#!/bin/sh
 		echo "$RANK of $WORLD_SIZE local $LOCAL_RANK node $NODE_RANK is $SLURM_PROCID: ${CUDA_VISIBLE_DEVICES-none} $(taskset -pc $$ | sed 's/.*: //')"
@@ -29,38 +22,9 @@ teardown_file() {
 }
 
 setup() {
-	local why
-	why=$(why_no_slurm | head -1)
-	[ -z "$why" ] || skip "$why"
+	need_slurm
 	use_stack
 }
-
-why_no_slurm() {
-	local program
-	why_no_cluster
-	[ "${SAN:-}" != 1 ] || echo "slurmstepd does not load the sanitizers"
-	[ -e /usr/include/slurm/spank.h ] || echo "no slurm/spank.h (tests/deps launchers installs it)"
-	for program in munged slurmctld slurmd srun; do
-		PATH=$PATH:/usr/sbin command -v $program > /dev/null ||
-			echo "no $program (tests/deps launchers installs it)"
-	done
-}
-
-# plugstack.conf, its agent and its default those of WORDs.
-stack() { # WORD...
-	echo "optional $BUILD/lib/berth_spank.so topology=/vc/topo.xml ${*:-agent=/usr/lib/berth/berth-agent}"
-}
-
-# On all hosts from now on.
-use_stack() { # WORD...
-	local h
-	stack "$@" > "$BATS_TEST_TMPDIR/stack"
-	for h in n0 n1 n2; do
-		on "$h" tee /etc/slurm/plugstack.conf < "$BATS_TEST_TMPDIR/stack" > /dev/null
-	done
-}
-
-srun() { as alice n0 timeout -k 5 60 srun "$@" < /dev/null 2>&1; }
 
 # What a step of 2 x 4 tasks says that has half of the GPUs.
 half() { srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 "$@" /vc/t/show | sort; }
@@ -214,11 +178,7 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 
 @test "cgroups of --gpus-per-task: a task has the CPUs near the GPU that it can open; het jobs" {
 	cluster_down
-	stack | sed 's, topology=[^ ]*,,' > "$BATS_TEST_TMPDIR/plugstack.conf"
-	"$ROOT/tests/cluster/vslurm" up 2 --gpus 4 --constrain-devices --plugstack "$BATS_TEST_TMPDIR/plugstack.conf" \
-		SchedulerType=sched/backfill SchedulerParameters=sched_interval=1,bf_interval=1 >&2
-	on n1 install -D -m 755 "$AGENT" /usr/lib/berth/berth-agent
-	on n2 install -D -m 755 "$AGENT" /usr/lib/berth/berth-agent
+	plain_up 2 --gpus 4 --constrain-devices SchedulerType=sched/backfill SchedulerParameters=sched_interval=1,bf_interval=1
 	script gpus <<-'E'
 		#!/bin/sh
 		for i in 0 1 2 3; do [ ! -w /dev/nvidia$i ] || open="$open$i"; done

@@ -11,9 +11,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct step_options o;
 	uint32_t rank, of;
 	char host[32];
+	bool may[6];
 
 	if (!step_request_read(&q, text, NULL)) {
 		step_options_read(&o, q.options, NULL);
+		if (q.task_gpus &&
+		    !step_gpu_lists(may, 3, q.task_gpus, (const int[]){ 1, 7 }, 2))
+			may[0] = false;
 		step_first_host(host, sizeof host, q.hosts);
 		if (step_cross(&rank, &of, q.layout, 0, q.node) && rank > of)
 			abort();

@@ -304,7 +304,7 @@ START_TEST(gpus_fit_masks)
 {
 	const char *homes = fits[_i].homes;
 	struct gpu v[8] = { 0 };
-	struct gpus g = { v, strlen(homes), { 0 } };
+	struct gpus g = { .v = v, .n = strlen(homes) };
 	struct cpuset masks[6] = { 0 };
 	struct placement p;
 	struct topo t;
@@ -318,7 +318,7 @@ START_TEST(gpus_fit_masks)
 		masks[n] = cpuset_new(t.allowed.nwords);
 		ck_assert(cpuset_parse(&masks[n], fits[_i].masks[n]));
 	}
-	place_fixed(&p, &t, &g, n, masks);
+	place_fixed(&p, &t, &g, n, masks, NULL);
 	for (size_t i = 0; i < n; i++) {
 		ck_assert(!p.v[i].bound);
 		ck_assert_uint_ge(p.v[i].ncores, 1);
@@ -333,6 +333,109 @@ START_TEST(gpus_fit_masks)
 		ck_assert_uint_eq(sum, least(homes, fits[_i].masks, n));
 	placement_free(&p);
 	for (size_t i = 0; i < n; i++)
+		cpuset_free(&masks[i]);
+	topo_free(&t);
+}
+END_TEST
+
+/* Of 2 packages, on GPUs 0 and 1 near the first, 2 and 3 near the second. */
+static const struct {
+	const char *lists;
+	const char *masks[4]; /* none: not fixed */
+	int want[4];
+} owns[] = {
+	{ "0,1;2,3", { 0 }, { 0, 2 } },
+	{ "2,3;0,1", { 0 }, { 2, 0 } },
+	/* the nearest of its own */
+	{ "0,2;1,3", { "4-7", "0-3" }, { 2, 1 } },
+	{ "0,1;0,1", { "4-7", "4-7" }, { 0, 1 } },
+	/* the first must leave GPU 0 to the second */
+	{ "0,1;0", { 0 }, { 1, 0 } },
+	{ "0,1;0", { "0", "0" }, { 1, 0 } },
+	/* there is no other one */
+	{ "3;3;3", { 0 }, { 3, 3, 3 } },
+	{ "0,1;0,1;0,1;0,1", { "0", "0", "0", "0" }, { 0, 1, 0, 1 } },
+	{ "7;1", { 0 }, { -1, 1 } },
+};
+
+START_TEST(own_gpus)
+{
+	static const int numbers[] = { 0, 1, 2, 3 };
+	struct gpu v[4] = { 0 };
+	struct gpus g = { .v = v, .n = 4 };
+	struct cpuset masks[4] = { 0 };
+	const bool fixed = owns[_i].masks[0];
+	unsigned used[4] = { 0 };
+	bool may[16];
+	size_t n = 1;
+	int gpu[4];
+	struct topo t;
+
+	load(&t, "pack:2 core:4 pu:1");
+	for (size_t i = 0; i < 4; i++)
+		v[i].home = package(&t, i < 2 ? '0' : '1');
+	for (const char *c = owns[_i].lists; *c; c++)
+		n += *c == ';';
+	for (size_t r = 0; fixed && r < n; r++) {
+		masks[r] = cpuset_new(t.allowed.nwords);
+		ck_assert(cpuset_parse(&masks[r], owns[_i].masks[r]));
+	}
+	ck_assert(step_gpu_lists(may, n, owns[_i].lists, numbers, 4));
+	place_fit(gpu, &t, &g, n, fixed ? masks : NULL, may);
+	for (size_t r = 0; r < n; r++) {
+		ck_assert(gpu[r] < 0 || may[r * 4 + (size_t)gpu[r]]);
+		if (n < 4)
+			ck_assert_int_eq(gpu[r], owns[_i].want[r]);
+		else
+			used[gpu[r]]++;
+	}
+	if (n == 4) /* evenly */
+		ck_assert(used[0] == 2 && used[1] == 2);
+	for (size_t r = 0; r < n; r++)
+		cpuset_free(&masks[r]);
+	topo_free(&t);
+}
+END_TEST
+
+static const char *const not_lists[] = { "",     "0",    "0;1;2", "0;",   ";0",
+					 "0,;1", "0;1,", "0;x",   "0 ;1", "0;-1" };
+
+START_TEST(no_gpu_lists)
+{
+	static const int numbers[] = { 0, 1 };
+	bool may[4];
+
+	ck_assert(!step_gpu_lists(may, 2, not_lists[_i], numbers, 2));
+}
+END_TEST
+
+/* Ranks with the same mask share its cores. */
+START_TEST(parts_of_masks)
+{
+	static const char *const lists[] = { "0-3", "0-3", "4-7", "7", "0-7" };
+	static const uint32_t want[] = { 1, 1, 1, 1, 3 };
+	struct cpuset masks[5];
+	struct gpus g = { 0 };
+	struct placement p;
+	struct topo t;
+
+	load(&t, "pack:2 core:4 pu:1");
+	for (size_t i = 0; i < 5; i++) {
+		masks[i] = cpuset_new(t.allowed.nwords);
+		ck_assert(cpuset_parse(&masks[i], lists[i]));
+	}
+	place_fixed(&p, &t, &g, 5, masks, NULL);
+	for (size_t i = 0; i < 5; i++)
+		ck_assert_uint_eq(p.v[i].ncores, want[i]);
+	placement_free(&p);
+	place_fixed(&p, &t, &g, 2, masks, NULL);
+	ck_assert_uint_eq(p.v[0].ncores, 2);
+	ck_assert_uint_eq(p.v[1].ncores, 2);
+	placement_free(&p);
+	place_fixed(&p, &t, &g, 1, masks, NULL);
+	ck_assert_uint_eq(p.v[0].ncores, 4);
+	placement_free(&p);
+	for (size_t i = 0; i < 5; i++)
 		cpuset_free(&masks[i]);
 	topo_free(&t);
 }
@@ -382,6 +485,9 @@ int main(void)
 	tcase_add_loop_test(c, masks_of_cpu_bind, 0, LEN(binds));
 	tcase_add_test(c, ports);
 	tcase_add_loop_test(c, gpus_fit_masks, 0, LEN(fits));
+	tcase_add_loop_test(c, own_gpus, 0, LEN(owns));
+	tcase_add_loop_test(c, no_gpu_lists, 0, LEN(not_lists));
+	tcase_add_test(c, parts_of_masks);
 	tcase_add_test(c, restricted);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);

@@ -41,7 +41,7 @@ static struct env_rank make(size_t ngpu, size_t nrank, enum gpu_visible visible)
 					   .ncores = 2,
 					   .numa = "0" };
 	}
-	gpus = (struct gpus){ gpu, ngpu, { 0 } };
+	gpus = (struct gpus){ .v = gpu, .n = ngpu };
 	placement = (struct placement){ .v = berth, .n = nrank };
 	return (struct env_rank){ .gpus = &gpus,
 				  .placement = &placement,

@@ -210,6 +210,14 @@ static const struct {
 	  { .cuda_visible = "", .rocr_visible = "0" },
 	  "0 0000:d0:00.0 NUMANode#3 ",
 	  NULL },
+	/* other tasks may open them */
+	{ "amd,0000:c0:00.0,render=128,id=77,numa=2,hidden "
+	  "nvidia,0000:10:00.0,minor=0,uuid=GPU-x,numa=0,hidden",
+	  NULL,
+	  { .closed_too = true },
+	  "0 0000:10:00.0 NUMANode#0 GPU-x;0 0000:c0:00.0 NUMANode#2 "
+	  "GPU-0000000000000077",
+	  NULL },
 	{ "amd,0000:c0:00.0,render=128,numa=2 amd,0000:d0:00.0,render=129,numa=3",
 	  NULL,
 	  { .rocr_visible = "1,0" },

@@ -19,7 +19,7 @@ static pid_t rival(const struct gpus *g, size_t only)
 	ck_assert_int_eq(pipe(up), 0);
 	pid = fork();
 	if (!pid) {
-		struct gpus mine = { xcalloc(g->n, sizeof *mine.v), g->n, { 0 } };
+		struct gpus mine = { .v = xcalloc(g->n, sizeof *mine.v), .n = g->n };
 		bool keep[8] = { 0 };
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

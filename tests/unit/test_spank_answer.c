@@ -11,13 +11,13 @@
 
 START_TEST(whole_answer)
 {
-	char text[] =
-		HEAD "print\nwarning careful\ntask 0\ncpus 0-2,64\ngpu 3\nset A=b=c\n"
-		     "default B=\nunset C\nreport r 0\ntask 1\nend\n";
+	char text[] = HEAD "print\nmasks\nvisible\nwarning careful\ntask 0\ncpus "
+			   "0-2,64\ngpu 3\nset A=b=c\n"
+			   "default B=\nunset C\nreport r 0\ntask 1\nend\n";
 	struct answer a;
 
 	ck_assert(answer_read(&a, text, 2));
-	ck_assert(a.print && !a.off && !a.error);
+	ck_assert(a.print && a.masks && a.visible && !a.off && !a.error);
 	ck_assert_str_eq(a.warning[0], "careful");
 	ck_assert_uint_eq(a.tasks, 2);
 	ck_assert(a.task[0].bound && a.task[0].cpus[0] == 7 && a.task[0].cpus[1] == 1);
@@ -38,6 +38,7 @@ START_TEST(off_and_error)
 	struct answer a;
 
 	ck_assert(answer_read(&a, off, 2) && a.off);
+	ck_assert(!a.print && !a.masks && !a.visible);
 	free(a.task);
 	ck_assert(answer_read(&a, error, 2));
 	ck_assert_str_eq(a.error, "no");
