@@ -27,8 +27,7 @@ setup() {
 cleared() { # HOST...
 	local host
 	for host; do
-		wait_for none_runs "$host" slurmstepd
-		run -0 salloc -w "$host" "$RUNNER" true
+		run -0 salloc -w "$host" "$RUNNER" sh -c true # only a program that may use MPI makes it look
 	done
 }
 
@@ -44,6 +43,8 @@ cleared() { # HOST...
 	wait_for job_gone || wait_for job_gone
 	job_is TIMEOUT
 	each_saved 0 1 2
+	wait_for none_runs n1 slurmstepd
+	wait_for none_runs n2 slurmstepd
 	cleared n1 n2
 	job_ends_clean
 }
@@ -54,36 +55,43 @@ cleared() { # HOST...
 start_restartable() {
 	submit -N3 --ntasks-per-node=1 <<- E
 		#!/bin/bash
-		exec $RUNNER --no-tag --restarts 3 -np 2 -H n1,n2,n3 sh -c 'echo "up \$RANK \$(uname -n) \$TORCHELASTIC_RESTART_COUNT"; exec sleep 100'
+		$RUNNER --no-tag --restarts 3 -np 2 -H n1,n2,n3 sh -c 'echo "up \$RANK \$(uname -n) \$TORCHELASTIC_RESTART_COUNT"; exec sleep 100'
+		echo "status \$?"
+		sleep 200
 	E
 	wait_for out_has 2 '^up [01] n[12] 0'
 }
 
-kill_runner() { on n1 pkill -KILL -x runner; }
+# While the job goes on: Slurm ends nothing.
+runner_is_killed() {
+	on n1 pkill -KILL -x runner
+	wait_for out_has 1 '^status 137'
+}
 
-killed_clean() {
+clean_beside_the_job() {
+	all_clean "${hosts[@]}"
+	wait_for none_runs n1 srun
+	job_is RUNNING
+	on n0 scancel "$id"
 	job_ends_clean
-	none_runs n1 srun
 }
 
 @test "--restarts, and runner is killed: before a restart, in it and after it" {
 	start_restartable
-	kill_runner
-	killed_clean
+	runner_is_killed
+	clean_beside_the_job
 	start_restartable
 	on n2 pkill -KILL -x berth-agent
 	wait_for out_has 1 'n2: lost its agent'
-	kill_runner
-	wait_for job_gone
+	runner_is_killed
 	cleared n2
-	killed_clean
+	clean_beside_the_job
 	start_restartable
 	on n2 pkill -KILL -x berth-agent
 	wait_for out_has 2 '^up [01] n[13] 1'
-	kill_runner
-	wait_for job_gone
+	runner_is_killed
 	cleared n2
-	killed_clean
+	clean_beside_the_job
 }
 
 # ---- other programs ----

@@ -65,7 +65,7 @@ job_runs() { [ "$(on n0 squeue -h -j "$id" -o %T)" = RUNNING ]; }
 next_job_clears() {
 	on n0 scancel "$id" 2> /dev/null # without its srun the job goes on
 	wait_for job_gone || return
-	on n0 timeout 60 salloc -Q -N4 --ntasks-per-node=1 "$RUNNER" -q true < /dev/null
+	on n0 timeout 60 salloc -Q -N4 --ntasks-per-node=1 "$RUNNER" -q sh -c true < /dev/null
 }
 
 round() { # BLOW
