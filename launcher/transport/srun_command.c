@@ -138,12 +138,18 @@ static bool is_noise(const char *line)
 	return !*p || strstr(p, "lacks support for cpu binding");
 }
 
+/* What srun says after a task has said why it ends. */
+static bool is_exit(const char *line)
+{
+	return strstr(line, ": Exited with exit code ");
+}
+
 char *srun_words(const char *said)
 {
 	char *copy = xstrdup(said), *line, *rest = copy, *last = NULL, *words = NULL;
 
 	while ((line = strsep(&rest, "\n")))
-		if (!is_noise(line))
+		if (!is_noise(line) && !(last && is_exit(line)))
 			last = line;
 	if (last)
 		words = agent_install_quote(last, strlen(last));

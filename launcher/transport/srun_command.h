@@ -30,8 +30,8 @@ const char *srun_again(const char *line);
  * FIRST and LAST are as they were. */
 bool srun_port_range(const char *conf, unsigned *first, unsigned *last);
 
-/* A line of what srun said that is of use in a message, the last one, or NULL.  To be
- * freed. */
+/* A line of what srun and its tasks said that is of use in a message, the last one, or
+ * NULL.  To be freed. */
 char *srun_words(const char *said);
 
 #endif

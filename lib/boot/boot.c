@@ -100,6 +100,9 @@ static const struct {
 	{ "BERTH_SIZE", NULL, "runner",
 	  "keep BERTH_AGENT and BERTH_RANK in its environment, and the network "
 	  "namespace" },
+	/* srun --berth gives its tasks the variables of mpirun. */
+	{ "SLURM_STEP_NUM_TASKS", "BERTH_VERSION", "srun",
+	  "start it with `srun --mpi=pmix` or with runner" },
 	{ "OMPI_COMM_WORLD_SIZE", NULL, "Open MPI's mpirun",
 	  "keep PMIX_NAMESPACE and PMIX_RANK in its environment, or start it with "
 	  "runner" },

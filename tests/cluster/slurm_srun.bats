@@ -18,25 +18,11 @@ teardown_file() {
 
 setup() {
 	need_slurm
+	hosts=(n1 n2 n3)
 	rm -rf "$STATE"/t/*
-	mark_clean n1 n2 n3
+	mark_clean "${hosts[@]}"
 }
 
-# salloc OPTION... COMMAND...: on the login host.
-salloc() {
-	as "${user:-alice}" n0 timeout -k 5 60 sh -c 'cd /vc/t; exec salloc -Q "$@"' sh "$@" < /dev/null
-}
-
-# The script at stdin as a batch job; $id.  It says in /vc/t/out.
-submit() { # OPTION...
-	script job
-	rm -f "$STATE/t/out"
-	id=$(as "${user:-alice}" n0 sh -c 'cd /vc/t; exec sbatch --parsable -o /vc/t/out "$@" /vc/t/job' sh "$@" < /dev/null)
-}
-
-out_has() { [ "$(grep -c "$2" "$STATE/t/out" 2> /dev/null)" = "$1" ]; } # COUNT PATTERN
-job_gone() { [ -z "$(on n0 squeue -h -j "$id" 2> /dev/null)" ]; }
-none_runs() { ! on "$1" pgrep -x "$2" > /dev/null; } # HOST PROGRAM
 srun_runs() { ! none_runs n1 srun; }
 
 # A job of four ranks on n1 and n2 that say that they are up; the batch shell is runner.
@@ -46,14 +32,6 @@ start_job() { # RUNNER-OPTION...
 		exec $RUNNER --no-tag $* sh -c 'echo "up \$RANK"; exec sleep 100'
 	E
 	wait_for out_has 4 '^up ' || { cat "$STATE/t/out"; return 1; }
-}
-
-job_ends_clean() {
-	wait_for job_gone
-	all_clean n1 n2 n3
-	for host in n1 n2; do
-		wait_for none_runs "$host" slurmstepd
-	done
 }
 
 # The folder of a PMIx server stays if agent, guardian and server are killed at once.
@@ -155,30 +133,8 @@ gpus_of() { grep -oE '^[0-9]+ n[0-9] [0-9,]+$' <<< "$output" | sort -k2 | cut -d
 	job_ends_clean
 }
 
-ready() { grep -q 'sniff: ready' "$T/sniff.$1"; }
-
 @test "the network of runner's host carries no variable and no output of the ranks in clear" {
-	local host sniffers=()
-	for host in n1 n2; do
-		on $host "$HELPERS/sniff" /vc/t/heard.$host > "$T/sniff.$host" 2>&1 3>&- &
-		sniffers+=($!)
-		wait_for ready $host
-	done
-	echo of-the-shell > "$STATE/t/secret" # sbatch sends the script in clear
-	submit -N2 -n2 <<- E
-		#!/bin/bash
-		export SECRET=\$(cat /vc/t/secret)
-		$RUNNER --no-tag sh -c 'echo "up \$RANK \$SECRET"'
-	E
-	wait_for job_gone
-	[ "$(grep -c '^up [01] of-the-shell' "$STATE/t/out")" = 2 ]
-	for host in n1 n2; do
-		on $host pkill -TERM -x sniff
-		[ -s "$STATE/t/heard.$host" ]
-		grep -qa 'BERTH_STEP_OF_RUNNER' "$STATE/t/heard.$host" # what srun sends is in clear
-		run -1 grep -qaE 'of-the-shell|LOCAL_RANK|BERTH_JOB' "$STATE/t/heard.$host"
-	done
-	wait "${sniffers[@]}"
+	nobody_hears n1 n2
 }
 
 # ---- ends ----
@@ -245,30 +201,23 @@ ready() { grep -q 'sniff: ready' "$T/sniff.$1"; }
 	[[ $(on n0 scontrol show job "$id") == *ExitCode=0:0* ]]
 }
 
-# Each rank says how often it got TERM, and takes a second to save.
-saving='n=0; trap "n=\$((n + 1)); echo TERM \$n >> /vc/t/said.\$RANK; sleep 1; echo saved >> /vc/t/said.\$RANK; exit 0" TERM
-	echo "up \$RANK"; while :; do sleep 0.1; done'
-
 start_saving() {
 	submit -N2 -n4 --ntasks-per-node=2 <<- E
 		#!/bin/bash
 		exec $RUNNER --no-tag bash -c '$saving'
 	E
 	wait_for out_has 4 '^up '
-	chmod 777 "$STATE/t"
 }
 
 @test "scancel, and scancel -s TERM: each rank gets TERM once, and time to save" {
-	local rank flag
+	local flag
 	for flag in '' '-s TERM'; do
 		rm -f "$STATE"/t/said.*
 		start_saving
 		# shellcheck disable=SC2086 # no word or two
 		on n0 scancel $flag "$id"
 		job_ends_clean
-		for rank in 0 1 2 3; do
-			[ "$(cat "$STATE/t/said.$rank")" = $'TERM 1\nsaved' ] || { head "$STATE"/t/said.*; return 1; }
-		done
+		each_saved 0 1 2 3
 	done
 }
 

@@ -17,12 +17,18 @@
 
 /* ---- which way ---- */
 
-static const char *const names[] = { "BERTH_AGENT",        "BERTH_RANK",
-				     "BERTH_SIZE",         "OMPI_COMM_WORLD_SIZE",
-				     "PMI_SIZE",           "SLURM_STEP_NUM_TASKS",
-				     "WORLD_SIZE",         "PMIX_NAMESPACE",
-				     "PMIX_RANK",          "HYDI_CONTROL_FD",
-				     "TORCHELASTIC_RUN_ID" };
+static const char *const names[] = { "BERTH_AGENT",
+				     "BERTH_RANK",
+				     "BERTH_SIZE",
+				     "OMPI_COMM_WORLD_SIZE",
+				     "PMI_SIZE",
+				     "SLURM_STEP_NUM_TASKS",
+				     "WORLD_SIZE",
+				     "PMIX_NAMESPACE",
+				     "PMIX_RANK",
+				     "HYDI_CONTROL_FD",
+				     "TORCHELASTIC_RUN_ID",
+				     "BERTH_VERSION" };
 
 static const struct {
 	const char *name, *value;
@@ -59,6 +65,21 @@ START_TEST(way)
 	for (int i = 0; i < 3 && ways[_i].says[i]; i++)
 		ck_assert_msg(strstr(why, ways[_i].says[i]) != NULL,
 			      "'%s' is not in: %s", ways[_i].says[i], why);
+}
+END_TEST
+
+START_TEST(a_task_of_srun_berth)
+{
+	char why[BOOT_WHY_BYTES] = "";
+
+	clear_environment();
+	setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+	ck_assert_ptr_null(boot_choose(why));
+	ck_assert_ptr_nonnull(strstr(why, "mpirun")); /* srun may have started that */
+	setenv("BERTH_VERSION", "0", 1);
+	ck_assert_ptr_null(boot_choose(why));
+	ck_assert_ptr_nonnull(strstr(why, "srun started 4 processes"));
 }
 END_TEST
 
@@ -493,6 +514,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(t, way, 0, sizeof ways / sizeof *ways);
+	tcase_add_test(t, a_task_of_srun_berth);
 	tcase_add_test(t, alone);
 	tcase_add_loop_test(t, hostile_world, 0, sizeof worlds / sizeof *worlds);
 	tcase_add_loop_test(t, refused, 0, 9);

@@ -209,6 +209,13 @@ static const struct said_case {
 	{ "srun: \x1b]0;x\a b\r\n", "srun: ?]0;x? b" },
 	{ "srun: error: a\n \t\r\n", "srun: error: a" },
 	{ "srun: error: a\n\x01\n", "srun: error: a" },
+	{ "srun: error: n2: task 1: Exited with exit code 1\n",
+	  "srun: error: n2: task 1: Exited with exit code 1" },
+	{ "berth-agent: b\nsrun: error: n2: task 1: Exited with exit code 1\n",
+	  "berth-agent: b" },
+	{ "srun: error: n1: task 0: Exited with exit code 1\nberth-agent: b\n"
+	  "srun: error: n2: task 1: Exited with exit code 1\n",
+	  "berth-agent: b" },
 };
 
 START_TEST(which_host_wants_a_copy)
