@@ -142,9 +142,19 @@ void pmix_folders_empty(const struct pmix_folders *f)
 		remove_all(f->memory);
 }
 
+static void forget_removed(char *path)
+{
+	struct stat st;
+
+	if (*path && lstat(path, &st) && errno == ENOENT)
+		*path = '\0';
+}
+
 void pmix_folders_remove(struct pmix_folders *f)
 {
 	pmix_folders_empty(f);
-	if (f)
-		*f->files = *f->memory = '\0';
+	if (!f)
+		return;
+	forget_removed(f->files);
+	forget_removed(f->memory);
 }

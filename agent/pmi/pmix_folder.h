@@ -19,8 +19,9 @@ struct pmix_folders *pmix_folders_shared(void);
  * locks of FILES, *MEMORY_LOCK that of the other or -1; both the caller's to close; -1
  * with E.  Without /dev/shm there is no second folder. */
 int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e);
-/* With all that is in them.  The second also sees what came in the meantime; the first
- * leaves them known.  Both take NULL. */
+/* With all that is in them.  The second forgets them, but for one to which a process
+ * that dies slowly has added a file meanwhile: so the guardian removes that.  The first
+ * leaves both known.  Both take NULL. */
 void pmix_folders_empty(const struct pmix_folders *f);
 void pmix_folders_remove(struct pmix_folders *f);
 

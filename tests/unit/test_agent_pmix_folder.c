@@ -123,6 +123,28 @@ START_TEST(made_and_removed)
 }
 END_TEST
 
+/* The guardian is the next one that tries. */
+START_TEST(known_until_they_are_gone)
+{
+	struct pmix_folders was;
+	struct made m;
+
+	if (geteuid())
+		return; /* only root can become a user that may not remove them */
+	m = make();
+	was = m.f;
+	ck_assert(!seteuid(65534));
+	pmix_folders_remove(&m.f);
+	ck_assert(!seteuid(0));
+	ck_assert_str_eq(m.f.files, was.files);
+	ck_assert_str_eq(m.f.memory, was.memory);
+	unmake(&m);
+	ck_assert_str_eq(m.f.files, "");
+	ck_assert_str_eq(m.f.memory, "");
+	ck_assert(!is_there(was.files) && !is_there(was.memory));
+}
+END_TEST
+
 START_TEST(shared_by_processes)
 {
 	struct pmix_folders *f = pmix_folders_shared();
@@ -360,6 +382,7 @@ int main(void)
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, made_and_removed);
+	tcase_add_test(c, known_until_they_are_gone);
 	tcase_add_test(c, shared_by_processes);
 	tcase_add_loop_test(c, no_tmpdir, 0, 5);
 	tcase_add_test(c, tmpdir_is_too_long);
