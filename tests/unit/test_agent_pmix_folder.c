@@ -277,7 +277,8 @@ static struct pmix_folders left_by_another(void)
 	ck_assert_int_eq(read(p[0], &f, sizeof f), sizeof f);
 	close(p[0]);
 	close(p[1]);
-	ck_assert(is_there(in(f.files, "file")) && is_there(in(f.memory, "file")));
+	/* An agent of another suite may remove that in /dev/shm at any time. */
+	ck_assert(is_there(in(f.files, "file")));
 	return f;
 }
 
