@@ -57,7 +57,7 @@ class Exchange:
                          allgather=clib.ALLGATHER_CALL(allgather))
 
     def check(self, result):
-        """After a call that took the bootstrap: raise what went wrong in it.  A rank that fails does not wait."""
+        """After a call that took the bootstrap: raise what went wrong.  Rank 0 does not wait if it failed."""
         if result != clib.OK and self.error is not None:
             raise self.error
         if self.rank or result == clib.OK:
