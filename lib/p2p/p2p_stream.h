@@ -2,6 +2,7 @@
  *
  * Either rank begins a connection when it has something to say (net_begin()); if both
  * do, there are two, and each rank goes on with the one on which it has spoken first.
+ * Each frame is marked (net_mac.h), and so are small bodies.
  * No call blocks.  Small frames gather in a buffer, so that one call sends many of
  * them; a piece of data goes from where it lies, and comes to where it belongs. */
 #ifndef BERTH_LIB_P2P_STREAM_H
@@ -27,6 +28,7 @@ struct p2p_stream {
 	bool is_drained;   /* there was no more to read, in this pass */
 	bool is_over;      /* the peer has ended it in the middle of a body */
 	bool is_bulk;      /* what comes is followed by more of the same data */
+	bool is_forged;    /* what has come is not what the peer said */
 	bool moved;        /* bytes went, since it was last asked */
 	unsigned char *out, *in;
 	size_t out_at, out_have, in_at, in_have;
