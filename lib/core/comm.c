@@ -135,6 +135,7 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *w
 				     .range = w->params.net,
 				     .interfaces = w->params.interfaces };
 
+	config.aead = w->params.aead;
 	config.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED;
 	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
 	return net_open(&config, why, why_bytes);

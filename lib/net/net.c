@@ -83,7 +83,8 @@ static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result 
 				.note = { { n->fault.by, n->fault.kind } } };
 
 	for (size_t i = 0; i < links(n); i++)
-		if (n->link[i].channel.fd >= 0 && !n->link[i].half)
+		if (n->link[i].channel.fd >= 0 && !n->link[i].half &&
+		    !net_channel_is_half(&n->link[i].channel))
 			tell(&n->link[i].channel, h);
 	/* A peer that has our answer takes the connection for one. */
 	for (size_t i = 0; i < n->ncoming; i++) {
@@ -154,7 +155,7 @@ static bool has_ended(struct net *n, unsigned peer, struct link *l, unsigned *lo
 	ssize_t k = net_channel_peek(&l->channel, &h, sizeof h);
 	bool over = k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
 
-	if (over && l->have >= sizeof h)
+	if (over && !net_channel_last(&l->channel, &h, sizeof h) && l->have >= sizeof h)
 		memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
 	if ((!over && k != sizeof h) || !net_is_said(l, &h, true))
 		return over;

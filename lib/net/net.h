@@ -13,7 +13,7 @@
  *
  * Messages are a head of 64 bytes and data.  The head has a MAC, and so have data up
  * to NET_COVERED_BYTES; what is wrong there ends the connection: BERTH_AUTH, and
- * net_fault().  A receiver knows what has to come: a head that says anything else, or
+ * net_fault().  With NET_AEAD all bytes are encrypted (net_box.h).  A receiver knows what has to come: a head that says anything else, or
  * more data than there is room for, ends the connection as well. Sockets do not block: an exchange spins, then sleeps in poll(); where
  * others want the core (a spinning wait is interrupted) it sleeps at once.  Of 4 hosts
  * on 2 cores 8 bytes take 35 us so, 2 ms if all spin.
@@ -40,6 +40,7 @@ enum {
 struct net_config {
 	unsigned rank, size;
 	uint32_t epoch;           /* of the world; the same on all ranks */
+	bool aead;                /* all is encrypted, on all ranks */
 	const unsigned char *key; /* NET_KEY_BYTES, the same on all ranks */
 	/* "10.0.0.0/8,fd00::/8": only interfaces with an address in one of them;
 	 * NULL: all that are up, loopback only if there is no other */

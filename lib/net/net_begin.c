@@ -169,7 +169,8 @@ static berth_result finish(struct net *n, unsigned peer, unsigned lane)
 		return fail(n, peer, true);
 	if (b->answer.verdict) {
 		net_note_verdict(n, peer, b->fd, b->answer.verdict);
-		return refuse(n, peer);
+		stop(b);
+		return BERTH_AUTH;
 	}
 	if (net_open_link(n, peer, lane, b->fd, &b->hello, &b->answer))
 		return BERTH_MEMORY;

@@ -68,6 +68,7 @@ static bool is_expected(const struct net *n, const struct net_hello *h)
 /* -1: it is to be dropped, 1: it is a peer's now. */
 static int advance(struct net *n, struct coming *c)
 {
+	struct net_hello own;
 	int rc;
 
 	if (!c->answered) {
@@ -77,7 +78,8 @@ static int advance(struct net *n, struct coming *c)
 		if (!net_hello_is_good(&c->hello, n->key) || !is_expected(n, &c->hello))
 			return -1;
 		c->answer.verdict = net_judge(n, &c->hello);
-		c->answer.secure = NET_MAC;
+		own = net_own_hello(n, c->hello.from, c->hello.lane);
+		c->answer.secure = net_common(&own, &c->hello);
 		net_answer_make(&c->answer, n->key, &c->hello);
 		/* an empty socket takes 72 bytes */
 		if (send(c->fd, &c->answer, sizeof c->answer, MSG_NOSIGNAL) !=
@@ -336,7 +338,8 @@ static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 		if (w->n == 1 || (deadline_ns && deadline_ns < until))
 			until = deadline_ns;
 		rc = begin_at(n, peer, lane, &w->at[i], until);
-		if (!rc || n->broken || rc == BERTH_MEMORY || rc == BERTH_SYSTEM)
+		if (!rc || n->broken || rc == BERTH_MEMORY || rc == BERTH_SYSTEM ||
+		    n->fault.kind)
 			return rc;
 		if (rc != BERTH_PEER_LOST && worst != BERTH_TIMEOUT)
 			worst = rc;
@@ -361,7 +364,7 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 		}
 		if (rc != BERTH_AUTH && rc != BERTH_PEER_LOST)
 			break;
-		if (n->broken)
+		if (n->broken || n->fault.kind) /* it has said why not */
 			break;
 	}
 	return rc;

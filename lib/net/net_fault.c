@@ -1,5 +1,6 @@
 #include "lib/net/net_state.h"
 
+#include <sodium.h>
 #include <stdio.h>
 
 /* What is wrong with a connection: for the error of both its ends, and of others. */
@@ -71,12 +72,22 @@ berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
 
 struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane)
 {
+	const uint32_t has =
+		crypto_aead_aes256gcm_is_available() ? NET_AEAD | NET_AES : NET_AEAD;
+
 	return (struct net_hello){ .from = n->config.rank,
 				   .to = peer,
 				   .lane = lane,
 				   .epoch = n->config.epoch,
 				   .ranks = n->config.size,
-				   .secure = NET_MAC };
+				   .secure = n->config.aead ? has : NET_MAC };
+}
+
+uint32_t net_common(const struct net_hello *own, const struct net_hello *h)
+{
+	const uint32_t both = own->secure & h->secure;
+
+	return both & (NET_MAC | NET_AEAD) ? both : 0;
 }
 
 enum net_verdict net_judge(const struct net *n, const struct net_hello *h)
@@ -87,7 +98,7 @@ enum net_verdict net_judge(const struct net *n, const struct net_hello *h)
 		return NET_OTHER_EPOCH;
 	if (h->ranks != own.ranks)
 		return NET_OTHER_RANKS;
-	return h->secure & NET_MAC & own.secure ? NET_WELCOME : NET_OTHER_SECURE;
+	return net_common(&own, h) ? NET_WELCOME : NET_OTHER_SECURE;
 }
 
 void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict)

@@ -180,6 +180,16 @@ static int result(ssize_t k)
 	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
+/* Of what came of IN: the stream has ended, or is not the peer's any more. */
+static int came(struct net *n, const struct net_receive *in, ssize_t k,
+		berth_result *rc)
+{
+	if (k >= 0 || errno != EBADMSG)
+		return result(k);
+	*rc = forged(n, in);
+	return 1;
+}
+
 /* A head and what comes with it: one call for a small message. */
 static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 		     unsigned *lost, berth_result *rc)
@@ -188,7 +198,7 @@ static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 	ssize_t k = l->have < sizeof h ? fill(l) : 1;
 
 	if (k <= 0)
-		return result(k);
+		return came(n, in, k, rc);
 	if (l->have >= sizeof h) {
 		memcpy(&h, l->stash + l->at, sizeof h);
 		l->at += sizeof h;
@@ -205,7 +215,7 @@ static int pull_proof(struct net *n, struct link *l, struct net_receive *in,
 	ssize_t k = l->have < in->bytes ? fill(l) : 1;
 
 	if (k <= 0)
-		return result(k);
+		return came(n, in, k, rc);
 	if (l->have < in->bytes)
 		return 1;
 	in->unproved = false;
@@ -234,7 +244,7 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 		memcpy(to, in->part, in->held);
 	k = some(l, to + in->held, most, most == in->bytes - in->got);
 	if (k <= 0)
-		return result(k);
+		return came(n, in, k, rc);
 	if (in->take && !in->drop)
 		hand_over(in, to, in->held + (size_t)k);
 	in->got += (size_t)k;

@@ -137,6 +137,8 @@ void net_note_fault(struct net *n, int kind, unsigned peer, const char *address,
 
 /* What this rank says when it begins a connection, and how it judges such a hello. */
 struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane);
+/* What both do; 0: nothing in common. */
+uint32_t net_common(const struct net_hello *own, const struct net_hello *h);
 enum net_verdict net_judge(const struct net *n, const struct net_hello *h);
 /* The VERDICT of the other end of FD, which is PEER. */
 void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict);

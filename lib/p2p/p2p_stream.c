@@ -213,8 +213,9 @@ static ssize_t fill(struct p2p_stream *s, int lane, size_t most)
 	return k;
 }
 
-static bool is_over(ssize_t k)
+static bool is_over(struct p2p_stream *s, ssize_t k)
 {
+	s->is_forged |= k < 0 && errno == EBADMSG;
 	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
 }
 
@@ -241,7 +242,7 @@ static bool more(struct p2p_stream *s)
 			s->hears = lane;
 			return true;
 		}
-		s->has_ended[lane] = is_over(k);
+		s->has_ended[lane] = is_over(s, k);
 		made |= !s->has_ended[lane];
 	}
 	return made || !p2p_stream_is_made(s);
@@ -308,7 +309,7 @@ size_t p2p_stream_body(struct p2p_stream *s, void *to)
 
 	if (!s->in_have && s->body && !s->is_drained) {
 		got = to ? receive(s, to, s->body) : fill(s, s->hears, P2P_IN_BYTES);
-		s->is_over = is_over(got);
+		s->is_over = is_over(s, got);
 		if (to && got > 0)
 			k = (size_t)got;
 	} else if (to) {

@@ -71,7 +71,7 @@ static inline struct head last(uint32_t group)
 			     NULL);
 }
 
-static int proven(const struct turn *t)
+static inline int proven(const struct turn *t)
 {
 	int fd = stranger_connect(t->n);
 
