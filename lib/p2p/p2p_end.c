@@ -131,20 +131,29 @@ const struct net_fault *p2p_fault(const struct p2p *p, int place)
 	return p->peer[i].fault.kind ? &p->peer[i].fault : NULL;
 }
 
+/* Of the lane on which the peer is heard, or of any. */
+static const char *address_of(struct p2p_stream *s)
+{
+	const char *address = NULL;
+
+	for (unsigned lane = 0; lane < 2 && !address; lane++)
+		if (s->hears < 0 || s->hears == (int)lane)
+			address = net_channel(s->net, s->peer, lane)->address;
+	return address ? address : "";
+}
+
 /* The connection still stands; soon it does not. */
 static void note_fault(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_stream *s = q->stream;
 	struct net_fault *f = &q->fault;
-	const struct net_channel *c;
 
 	if (f->kind || !s || q->left || !p2p_stream_is_made(s))
 		return;
-	c = net_channel(s->net, q->place, s->hears >= 0 ? (unsigned)s->hears : 0);
 	f->kind = s->is_forged ? NET_FORGED : NET_CUT;
 	f->by = p->config.me;
 	f->peer = q->place;
-	snprintf(f->address, sizeof f->address, "%s", c->address ? c->address : "");
+	snprintf(f->address, sizeof f->address, "%s", address_of(s));
 }
 
 void p2p_lose(struct p2p *p, struct p2p_peer *q)

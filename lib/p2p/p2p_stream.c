@@ -8,6 +8,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "lib/base/clock.h"
+
+enum { OTHER_LANE_MS = 5000 };
+
 /* What stands for data whose owner no longer waits. */
 static const unsigned char zeros[16 << 10];
 
@@ -219,6 +223,17 @@ static bool is_over(struct p2p_stream *s, ssize_t k)
 	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+/* A peer closes both lanes, so the other one ends soon.  If it does not, somebody else
+ * has closed this one, and what the peer said there does not come any more. */
+static bool waits_in_vain(struct p2p_stream *s)
+{
+	uint64_t now = clock_ns();
+
+	if (!s->ended_ns)
+		s->ended_ns = now;
+	return now - s->ended_ns > OTHER_LANE_MS * 1000000ull;
+}
+
 /* More into IN.  FALSE: the peer is gone.  It speaks on the lane on which it is heard
  * first; if the other one ends before, its last words may still come. */
 static bool more(struct p2p_stream *s)
@@ -245,6 +260,11 @@ static bool more(struct p2p_stream *s)
 		s->has_ended[lane] = is_over(s, k);
 		made |= !s->has_ended[lane];
 	}
+	if (s->is_forged)
+		return false;
+	if (made && s->hears < 0 && (s->has_ended[0] || s->has_ended[1]) &&
+	    waits_in_vain(s))
+		return false;
 	return made || !p2p_stream_is_made(s);
 }
 

@@ -23,6 +23,7 @@ struct p2p_stream {
 	unsigned peer;
 	int speaks, hears; /* on which lane; -1: not known yet */
 	bool has_ended[2]; /* nothing more comes on that lane */
+	uint64_t ended_ns; /* since when that is known of one, and of the other not */
 	bool wanted;       /* there is something to say */
 	bool has_left;     /* the peer has said so: nothing more is read */
 	bool is_drained;   /* there was no more to read, in this pass */
