@@ -67,7 +67,7 @@ typedef enum berth_result {
 	BERTH_ABORTED = 8,   /* the process set was aborted or removed, or the library
 				shut down */
 	BERTH_MEMORY = 9,    /* out of memory */
-	BERTH_AUTH = 10,     /* a peer does not have the job's key */
+	BERTH_AUTH = 10, /* a peer does not have the job's key, or did not send it */
 	BERTH_UNSUPPORTED = 11, /* not in this build, or not in this back end */
 	BERTH_SYSTEM = 12       /* a system call failed */
 } berth_result;

@@ -158,7 +158,8 @@ const char *berth_result_text(berth_result result)
 		[BERTH_TIMEOUT] = "a rank did not come in time",
 		[BERTH_ABORTED] = "the set was removed, or shut down, meanwhile",
 		[BERTH_MEMORY] = "out of memory",
-		[BERTH_AUTH] = "who connected does not have the job's key",
+		[BERTH_AUTH] =
+			"a connection is not with the rank that it seems to be with",
 		[BERTH_UNSUPPORTED] = "not supported here",
 		[BERTH_SYSTEM] = "a system call failed",
 	};

@@ -10,6 +10,7 @@
 #include "lib/base/kern.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
+#include "lib/core/fault.h"
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
@@ -134,6 +135,7 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *w
 				     .range = w->params.net,
 				     .interfaces = w->params.interfaces };
 
+	config.aead = w->params.aead;
 	config.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED;
 	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
 	return net_open(&config, why, why_bytes);
@@ -272,7 +274,8 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 {
 	size_t n = missing_find(c, why->rc, why->missing, 64);
 	const char *fate = c->net && n == 1 ? net_unreached(c->net) : NULL;
-	char ranks[256];
+	const struct net_fault *f = c->net ? net_fault(c->net) : NULL;
+	char ranks[256], cut[200] = "";
 
 	why->nmissing = n;
 	if (!n) {
@@ -284,15 +287,18 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 	}
 	if (c->refused)
 		fate = "has told what cannot be";
-	else if (!fate)
+	else if (!fate) {
 		fate = n == 1 ? "has ended" : "have ended";
+		if (n == 1 && why->rc == BERTH_PEER_LOST)
+			fault_say_cut(c, f, *why->missing, cut, sizeof cut);
+	}
 	if (why->rc == BERTH_TIMEOUT)
 		fate = "did not come in time";
 	rank_text(ranks, sizeof ranks, why->missing, n);
-	snprintf(why->text, sizeof why->text, "%s: rank%s %s%s%s%s %s", words,
+	snprintf(why->text, sizeof why->text, "%s: rank%s %s%s%s%s %s%s", words,
 		 n == 1 ? "" : "s", ranks, n == 1 ? " on '" : "",
 		 n == 1 ? boot_host_name(&c->world->who, why->missing[0]) : "",
-		 n == 1 ? "'" : "", fate);
+		 n == 1 ? "'" : "", fate, cut);
 }
 
 void comm_say_end(const struct comm *c, struct failure *why, const char *words)
@@ -345,6 +351,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 		say_missing(c, why, words);
 	else if (rc == BERTH_ABORTED)
 		comm_say_end(c, why, words);
+	else if (rc == BERTH_AUTH)
+		fault_say(c, c->net ? net_fault(c->net) : NULL, why, words);
 	else
 		snprintf(why->text, sizeof why->text, "%s: %s", words,
 			 berth_result_text(rc));

@@ -7,6 +7,7 @@
 #include "lib/base/kern.h"
 #include "lib/base/sleep.h"
 #include "lib/base/thread.h"
+#include "lib/core/fault.h"
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
@@ -253,7 +254,9 @@ static void say_why(const struct message *m, berth_result rc, struct failure *wh
 {
 	const struct comm *c = m->messages->comm;
 	const struct op *op = m->op;
-	char words[OP_WORDS_BYTES];
+	const struct net_fault *f =
+		p2p_fault(m->messages->p2p, op->peer == BERTH_ANY ? P2P_ANY : op->peer);
+	char words[OP_WORDS_BYTES], cut[200];
 
 	memset(why, 0, sizeof *why);
 	why->rc = rc;
@@ -261,10 +264,16 @@ static void say_why(const struct message *m, berth_result rc, struct failure *wh
 	op_words(words, sizeof words, op);
 	if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) && op->peer != BERTH_ANY) {
 		why->missing[why->nmissing++] = c->rank[op->peer];
-		snprintf(why->text, sizeof why->text, "%s: rank %u on '%s' %s", words,
+		*cut = '\0';
+		if (rc == BERTH_PEER_LOST)
+			fault_say_cut(c, f, *why->missing, cut, sizeof cut);
+		snprintf(why->text, sizeof why->text, "%s: rank %u on '%s' %s%s", words,
 			 c->rank[op->peer],
 			 boot_host_name(&c->world->who, c->rank[op->peer]),
-			 rc == BERTH_TIMEOUT ? "did not come in time" : "has ended");
+			 rc == BERTH_TIMEOUT ? "did not come in time" : "has ended",
+			 cut);
+	} else if (rc == BERTH_AUTH) {
+		fault_say(c, f, why, words);
 	} else if (rc == BERTH_MISMATCH) {
 		say_difference(m, why->text, sizeof why->text, words);
 	} else if (rc == BERTH_ABORTED) {

@@ -12,6 +12,7 @@
 #define PARAM_SECONDS int64_t
 #define PARAM_BYTES uint64_t
 #define PARAM_FLAG bool
+#define PARAM_SECURE bool
 #define PARAM_RANGES const char *
 #define PARAM_ALGORITHMS const char *
 #define PARAM_TEXT const char *

@@ -24,7 +24,7 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 	n->peer = calloc(config->size, sizeof *n->peer);
 	n->piece = aligned_alloc(64, TAKE_BYTES + 64);
 	for (size_t i = 0; n->link && i < (size_t)config->size * NET_LANES; i++)
-		n->link[i].fd = -1;
+		n->link[i].channel.fd = -1;
 	if (!n->link || !n->peer || !n->piece) {
 		net_close(n);
 		return NULL;
@@ -50,10 +50,7 @@ static size_t links(const struct net *n)
 static void close_all(struct net *n)
 {
 	for (size_t i = 0; i < links(n); i++) {
-		if (n->link[i].fd >= 0)
-			descriptor_close(n->link[i].fd);
-		free(n->link[i].stash);
-		n->link[i] = (struct link){ .fd = -1 };
+		net_close_link(&n->link[i]);
 	}
 	for (size_t i = 0; i < n->ncoming; i++)
 		descriptor_close(n->coming[i].fd);
@@ -68,20 +65,38 @@ static void close_all(struct net *n)
 	n->listener = -1;
 }
 
+static void tell(struct net_channel *c, struct head h)
+{
+	const struct iovec v = { &h, sizeof h };
+
+	h.mark = net_mark(c->out, &h, NULL, 0);
+	if (net_channel_send(c, &v, 1) > 0)
+		c->out->number++;
+}
+
 /* Between two messages it is read; in the middle of one the end of the stream says that
  * somebody is gone, but not who. */
 static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result why)
 {
-	struct head h = { .magic = HEAD_MAGIC, .tag = { group, rank, why } };
+	const struct head h = { .magic = HEAD_MAGIC,
+				.tag = { group, rank, why },
+				.note = { { n->fault.by, n->fault.kind } } };
 
 	for (size_t i = 0; i < links(n); i++)
-		if (n->link[i].fd >= 0 && !n->link[i].half)
-			send(n->link[i].fd, &h, sizeof h, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n->link[i].channel.fd >= 0 && !n->link[i].half &&
+		    !net_channel_is_half(&n->link[i].channel))
+			tell(&n->link[i].channel, h);
 	/* A peer that has our answer takes the connection for one. */
-	for (size_t i = 0; i < n->ncoming; i++)
-		if (n->coming[i].answered)
-			send(n->coming[i].fd, &h, sizeof h,
-			     MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (size_t i = 0; i < n->ncoming; i++) {
+		const struct coming *k = &n->coming[i];
+		struct net_channel c;
+
+		if (!k->answered || k->answer.verdict ||
+		    net_channel_open(&c, k->fd, n->key, &k->hello, &k->answer, false))
+			continue;
+		tell(&c, h);
+		net_channel_free(&c);
+	}
 }
 
 void net_close(struct net *n)
@@ -133,17 +148,18 @@ enum { ASK_MS = 500 }; /* in which the host hears who is gone */
 
 /* Has a stream ended, or said WHY its sender gives up?  What it said last may have been
  * read already. */
-static bool has_ended(const struct link *l, unsigned *lost, berth_result *why)
+static bool has_ended(struct net *n, unsigned peer, struct link *l, unsigned *lost,
+		      berth_result *why)
 {
 	struct head h = { 0 };
-	ssize_t k = recv(l->fd, &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
+	ssize_t k = net_channel_peek(&l->channel, &h, sizeof h);
 	bool over = k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
 
-	if (over && l->have >= sizeof h)
+	if (over && !net_channel_last(&l->channel, &h, sizeof h) && l->have >= sizeof h)
 		memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
-	if ((!over && k != sizeof h) || h.magic != HEAD_MAGIC)
+	if ((!over && k != sizeof h) || !net_is_said(l, &h, true))
 		return over;
-	*why = net_given_up(&h, lost);
+	*why = net_given_up(n, peer, &h, lost);
 	return *why || (over && h.tag.group != GROUP_LEAVES);
 }
 
@@ -169,9 +185,10 @@ static void look_at_peers(struct net *n)
 {
 	for (size_t i = 0; i < links(n) && !n->broken; i++) {
 		unsigned peer = (unsigned)(i / NET_LANES), lost = peer;
-		berth_result why;
+		berth_result why = BERTH_OK;
 
-		if (n->link[i].fd < 0 || !has_ended(&n->link[i], &lost, &why))
+		if (n->link[i].channel.fd < 0 ||
+		    !has_ended(n, peer, &n->link[i], &lost, &why))
 			continue;
 		if (lost == peer)
 			net_ended(n, peer, BERTH_PEER_LOST);

@@ -2,17 +2,19 @@
  *
  * A connection between two ranks is made when first needed, by the lower rank; the
  * upper one accepts it when it needs it.  Each side proves that it has the job's key
- * before anything else that it says is read:
- *   lower   HELLO = magic, ranks, lane, nonce, then its keyed hash
+ * before anything else that it says is read (net_key.h):
+ *   lower   HELLO = magic, both ranks, lane, epoch, number of ranks, nonce, then its
+ *           keyed hash
  *   upper   its nonce, then the keyed hash of both nonces
  *   lower   the keyed hash of both nonces in the other order
- * (libsodium's generichash, BLAKE2b.)  The data are not encrypted.  A connection
- * that has not come so far after 5 s is closed; 64 may be at it at a time, a further
- * one displaces who has said nothing for longest.
+ * (libsodium's generichash, BLAKE2b.)  Each direction has keys from there on.  A
+ * connection that has not come so far after 5 s is closed; 64 may be at it at a time,
+ * a further one displaces who has said nothing for longest.
  *
- * Messages are a head of 40 bytes and data.  A receiver knows what has to come: a
- * head that says anything else, or more data than there is room for, ends the
- * connection. Sockets do not block: an exchange spins, then sleeps in poll(); where
+ * Messages are a head of 64 bytes and data.  The head has a MAC, and so have data up
+ * to NET_COVERED_BYTES; what is wrong there ends the connection: BERTH_AUTH, and
+ * net_fault().  With NET_AEAD all bytes are encrypted (net_box.h).  A receiver knows what has to come: a head that says anything else, or
+ * more data than there is room for, ends the connection as well. Sockets do not block: an exchange spins, then sleeps in poll(); where
  * others want the core (a spinning wait is interrupted) it sleeps at once.  Of 4 hosts
  * on 2 cores 8 bytes take 35 us so, 2 ms if all spin.
  *
@@ -24,6 +26,7 @@
 #include <stdbool.h>
 
 #include "lib/berth.h"
+#include "lib/net/net_channel.h"
 
 struct net;
 
@@ -36,6 +39,8 @@ enum {
 
 struct net_config {
 	unsigned rank, size;
+	uint32_t epoch;           /* of the world; the same on all ranks */
+	bool aead;                /* all is encrypted, on all ranks */
 	const unsigned char *key; /* NET_KEY_BYTES, the same on all ranks */
 	/* "10.0.0.0/8,fd00::/8": only interfaces with an address in one of them;
 	 * NULL: all that are up, loopback only if there is no other */
@@ -77,6 +82,7 @@ struct net_send {
 	size_t bytes;
 	/* internal */
 	size_t sent;
+	struct net_mark mark;
 };
 
 struct net_receive {
@@ -103,12 +109,15 @@ struct net_receive {
 	size_t got, held;
 	unsigned char part[16];
 	bool has_head;
+	bool unproved; /* the data, by MARK */
+	struct net_mark mark;
 };
 
 /* Send OUT and receive IN at the same time, NOUT and NIN of them, all on different
  * connections.  BERTH_PEER_LOST: *LOST is who.  BERTH_MISMATCH: a head that was not
  * expected, from *LOST.  BERTH_TIMEOUT: also where it was a peer's time that was over.
  * BERTH_ABORTED: *LOST has left, or has broken the net for this reason.
+ * BERTH_AUTH: net_fault().
  * DEADLINE_NS: of CLOCK_MONOTONIC, 0: none. */
 berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			  struct net_receive *in, size_t nin, uint64_t deadline_ns,
@@ -132,9 +141,26 @@ unsigned net_lost(const struct net *n);
  * is gone; "can't be reached at 10.0.0.2: Connection refused".  Else NULL. */
 const char *net_unreached(const struct net *n);
 
+/* What is wrong with the connection between BY and PEER.  BY, perhaps not this rank,
+ * has seen that. */
+struct net_fault {
+	enum {
+		NET_FORGED = 1, /* it carried something that PEER did not say */
+		NET_STRANGER,   /* who is at the other end does not have the key */
+		NET_UNLIKE,     /* PEER has the key, and TEXT of it is not as BY's */
+		NET_CUT         /* it ended, and nobody knows that PEER is gone */
+	} kind;
+	unsigned by, peer;
+	char address
+		[NET_TEXT_BYTES]; /* of the other end, where one end is this rank's; else "" */
+	char text[96];
+};
+/* After BERTH_AUTH, or BERTH_PEER_LOST (NET_CUT).  NULL: nothing is known. */
+const struct net_fault *net_fault(const struct net *n);
+
 /* Tell all peers that this rank gives up because of rank LOST, and close.  For them
- * net_exchange() returns WHY: BERTH_TIMEOUT, BERTH_ABORTED, or for anything else
- * BERTH_PEER_LOST. */
+ * net_exchange() returns WHY: BERTH_TIMEOUT, BERTH_ABORTED, BERTH_AUTH, or for anything
+ * else BERTH_PEER_LOST. */
 void net_break(struct net *n, unsigned lost, berth_result why);
 
 /* ---- for who reads and writes connections, and does not block (p2p.h) ---- */
@@ -152,6 +178,10 @@ void net_begin_not(struct net *n, unsigned peer);
 bool net_serve(struct net *n);
 /* The socket of a connection that is made, which does not block; -1: there is none. */
 int net_socket(const struct net *n, unsigned peer, unsigned lane);
+/* The connection itself. */
+struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane);
+/* It has carried something that PEER did not say: net_fault(). */
+void net_is_forged(struct net *n, unsigned peer, unsigned lane);
 /* What net_serve() and net_begin() wait for, NET_POLLS + 1 a peer at most. */
 enum { NET_POLLS = 65 };
 size_t net_polls(const struct net *n, struct pollfd *p);

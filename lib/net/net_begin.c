@@ -24,7 +24,12 @@ berth_result net_open_both(struct net *n)
 
 int net_socket(const struct net *n, unsigned peer, unsigned lane)
 {
-	return net_link(n, peer, lane)->fd;
+	return net_link(n, peer, lane)->channel.fd;
+}
+
+struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane)
+{
+	return &net_link(n, peer, lane)->channel;
 }
 
 size_t net_sockets(const struct net *n, struct pollfd *p)
@@ -56,12 +61,7 @@ void net_begin_not(struct net *n, unsigned peer)
 void net_drop(struct net *n, unsigned peer)
 {
 	for (unsigned lane = 0; lane < NET_LANES; lane++) {
-		struct link *l = net_link(n, peer, lane);
-
-		if (l->fd >= 0)
-			descriptor_close(l->fd);
-		free(l->stash);
-		*l = (struct link){ .fd = -1 };
+		net_close_link(net_link(n, peer, lane));
 	}
 	if (n->begun)
 		stop(&n->begun[peer]);
@@ -140,11 +140,21 @@ static berth_result greet(struct net *n, unsigned peer, unsigned lane)
 	getsockopt(b->fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	if (error)
 		return fail(n, peer, error == ECONNREFUSED);
-	net_hello_make(&b->hello, n->key, n->config.rank, peer, lane);
+	b->hello = net_own_hello(n, peer, lane);
+	net_hello_make(&b->hello, n->key);
 	if (!say(b->fd, &b->hello, sizeof b->hello))
 		return fail(n, peer, true);
 	b->greeted = true;
 	return BERTH_BUSY;
+}
+
+/* As who has no key does. */
+static berth_result refuse(struct net *n, unsigned peer)
+{
+	if (fail(n, peer, true) == BERTH_BUSY)
+		return BERTH_BUSY;
+	net_note_fault(n, NET_STRANGER, peer, NULL, NULL);
+	return BERTH_AUTH;
 }
 
 static berth_result finish(struct net *n, unsigned peer, unsigned lane)
@@ -153,11 +163,16 @@ static berth_result finish(struct net *n, unsigned peer, unsigned lane)
 	struct net_seal seal;
 
 	if (!net_answer_is_good(&b->answer, n->key, &b->hello))
-		return fail(n, peer, true) == BERTH_BUSY ? BERTH_BUSY : BERTH_AUTH;
+		return refuse(n, peer);
 	net_seal_make(&seal, n->key, &b->hello, &b->answer);
 	if (!say(b->fd, &seal, sizeof seal))
 		return fail(n, peer, true);
-	if (net_open_link(n, peer, lane, b->fd))
+	if (b->answer.verdict) {
+		net_note_verdict(n, peer, b->fd, b->answer.verdict);
+		stop(b);
+		return BERTH_AUTH;
+	}
+	if (net_open_link(n, peer, lane, b->fd, &b->hello, &b->answer))
 		return BERTH_MEMORY;
 	b->fd = -1;
 	stop(b);
@@ -170,7 +185,7 @@ berth_result net_begin(struct net *n, unsigned peer)
 	unsigned lane = n->config.rank > peer;
 	ssize_t k;
 
-	if (net_link(n, peer, lane)->fd >= 0)
+	if (net_socket(n, peer, lane) >= 0)
 		return BERTH_OK;
 	if (b->fd < 0)
 		return dial(n, peer);
@@ -180,7 +195,7 @@ berth_result net_begin(struct net *n, unsigned peer)
 		return greet(n, peer, lane);
 	k = recv(b->fd, (char *)&b->answer + b->got, sizeof b->answer - b->got, 0);
 	if (k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR))
-		return fail(n, peer, true) == BERTH_BUSY ? BERTH_BUSY : BERTH_AUTH;
+		return refuse(n, peer);
 	if (k > 0)
 		b->got += (size_t)k;
 	return b->got == sizeof b->answer ? finish(n, peer, lane) : BERTH_BUSY;

@@ -10,15 +10,28 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd)
+int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
+		  const struct net_hello *h, const struct net_answer *a)
 {
-	struct link l = { .fd = fd, .stash = malloc(STASH_BYTES) };
+	struct link l = { .stash = malloc(STASH_BYTES) };
 
-	if (!l.stash)
+	if (!l.stash ||
+	    net_channel_open(&l.channel, fd, n->key, h, a, h->from == n->config.rank)) {
+		free(l.stash);
 		return -1;
+	}
 	net_settle(n, fd);
 	*net_link(n, peer, lane) = l;
 	return 0;
+}
+
+void net_close_link(struct link *l)
+{
+	if (l->channel.fd >= 0)
+		descriptor_close(l->channel.fd);
+	net_channel_free(&l->channel);
+	free(l->stash);
+	*l = (struct link){ .channel = { .fd = -1 } };
 }
 
 /* ---- connections that come ---- */
@@ -49,13 +62,13 @@ static bool is_expected(const struct net *n, const struct net_hello *h)
 	if (n->begun)
 		begins = h->from != n->config.rank && h->from < n->config.size &&
 			 h->lane == (h->from > n->config.rank);
-	return h->to == n->config.rank && begins &&
-	       net_link(n, h->from, h->lane)->fd < 0;
+	return h->to == n->config.rank && begins && net_socket(n, h->from, h->lane) < 0;
 }
 
 /* -1: it is to be dropped, 1: it is a peer's now. */
 static int advance(struct net *n, struct coming *c)
 {
+	struct net_hello own;
 	int rc;
 
 	if (!c->answered) {
@@ -64,8 +77,11 @@ static int advance(struct net *n, struct coming *c)
 			return rc;
 		if (!net_hello_is_good(&c->hello, n->key) || !is_expected(n, &c->hello))
 			return -1;
+		c->answer.verdict = net_judge(n, &c->hello);
+		own = net_own_hello(n, c->hello.from, c->hello.lane);
+		c->answer.secure = net_common(&own, &c->hello);
 		net_answer_make(&c->answer, n->key, &c->hello);
-		/* an empty socket takes 64 bytes */
+		/* an empty socket takes 72 bytes */
 		if (send(c->fd, &c->answer, sizeof c->answer, MSG_NOSIGNAL) !=
 		    sizeof c->answer)
 			return -1;
@@ -78,7 +94,13 @@ static int advance(struct net *n, struct coming *c)
 	if (!net_seal_is_good(&c->seal, n->key, &c->hello, &c->answer) ||
 	    !is_expected(n, &c->hello))
 		return -1;
-	return net_open_link(n, c->hello.from, c->hello.lane, c->fd) ? -1 : 1;
+	/* A rank of another epoch may come, as long as ours come as well. */
+	if (c->answer.verdict == NET_OTHER_SECURE)
+		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);
+	return c->answer.verdict || net_open_link(n, c->hello.from, c->hello.lane,
+						  c->fd, &c->hello, &c->answer)
+		       ? -1
+		       : 1;
 }
 
 static void attend(struct net *n, size_t i, uint64_t now)
@@ -180,7 +202,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 	berth_result rc = BERTH_OK;
 
 	net_serve(n);
-	while (!rc && net_link(n, peer, lane)->fd < 0) {
+	while (!rc && net_socket(n, peer, lane) < 0) {
 		struct pollfd p[COMING_MOST + 1] = { { .fd = n->listener,
 						       .events = POLLIN } };
 
@@ -188,7 +210,9 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			p[i + 1] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
 		rc = net_sleep(n, p, n->ncoming + 1, deadline_ns);
 		net_serve(n);
-		if (!rc && net_link(n, peer, lane)->fd < 0 && has_left(n, peer, &k)) {
+		if (!rc && n->fault.kind && n->fault.peer == peer)
+			rc = BERTH_AUTH;
+		if (!rc && net_socket(n, peer, lane) < 0 && has_left(n, peer, &k)) {
 			rc = BERTH_PEER_LOST;
 			n->refused = true;
 		}
@@ -226,24 +250,28 @@ static berth_result whole(struct net *n, int fd, void *data, size_t bytes, bool 
 	return BERTH_OK;
 }
 
-static berth_result greet(struct net *n, int fd, unsigned peer, unsigned lane,
+/* Up to where B has the peer's answer, which is good, and the peer our seal. */
+static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigned lane,
 			  uint64_t deadline_ns)
 {
-	struct net_hello hello;
-	struct net_answer answer;
 	struct net_seal seal;
 	berth_result rc;
 
-	net_hello_make(&hello, n->key, n->config.rank, peer, lane);
-	rc = whole(n, fd, &hello, sizeof hello, true, deadline_ns);
+	b->hello = net_own_hello(n, peer, lane);
+	net_hello_make(&b->hello, n->key);
+	rc = whole(n, b->fd, &b->hello, sizeof b->hello, true, deadline_ns);
 	if (!rc)
-		rc = whole(n, fd, &answer, sizeof answer, false, deadline_ns);
+		rc = whole(n, b->fd, &b->answer, sizeof b->answer, false, deadline_ns);
 	if (rc) /* who ends it without a word did not like our proof */
 		return rc == BERTH_PEER_LOST && !n->broken ? BERTH_AUTH : rc;
-	if (!net_answer_is_good(&answer, n->key, &hello))
+	if (!net_answer_is_good(&b->answer, n->key, &b->hello))
 		return BERTH_AUTH;
-	net_seal_make(&seal, n->key, &hello, &answer);
-	return whole(n, fd, &seal, sizeof seal, true, deadline_ns);
+	net_seal_make(&seal, n->key, &b->hello, &b->answer);
+	rc = whole(n, b->fd, &seal, sizeof seal, true, deadline_ns);
+	if (rc || !b->answer.verdict)
+		return rc;
+	net_note_verdict(n, peer, b->fd, b->answer.verdict);
+	return BERTH_AUTH;
 }
 
 static berth_result refused(struct net *n, const struct sockaddr_storage *at, int error)
@@ -276,23 +304,24 @@ static berth_result finish_connect(struct net *n, int fd,
 static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 			     const struct sockaddr_storage *at, uint64_t deadline_ns)
 {
-	int fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	struct begun b = { .fd = descriptor_socket(at->ss_family,
+						   SOCK_STREAM | SOCK_NONBLOCK, 0) };
 	berth_result rc;
 
-	if (fd < 0)
+	if (b.fd < 0)
 		return BERTH_SYSTEM;
-	net_disable_pacing(n, net_set_up(fd));
-	if (!connect(fd, (const struct sockaddr *)at, net_address_size(at)) ||
+	net_disable_pacing(n, net_set_up(b.fd));
+	if (!connect(b.fd, (const struct sockaddr *)at, net_address_size(at)) ||
 	    errno == EINPROGRESS)
-		rc = finish_connect(n, fd, at, deadline_ns);
+		rc = finish_connect(n, b.fd, at, deadline_ns);
 	else
 		rc = refused(n, at, errno);
 	if (!rc)
-		rc = greet(n, fd, peer, lane, deadline_ns);
-	if (!rc && net_open_link(n, peer, lane, fd))
+		rc = greet(n, &b, peer, lane, deadline_ns);
+	if (!rc && net_open_link(n, peer, lane, b.fd, &b.hello, &b.answer))
 		rc = BERTH_MEMORY;
 	if (rc)
-		descriptor_close(fd);
+		descriptor_close(b.fd);
 	return rc;
 }
 
@@ -309,7 +338,8 @@ static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 		if (w->n == 1 || (deadline_ns && deadline_ns < until))
 			until = deadline_ns;
 		rc = begin_at(n, peer, lane, &w->at[i], until);
-		if (!rc || n->broken || rc == BERTH_MEMORY || rc == BERTH_SYSTEM)
+		if (!rc || n->broken || rc == BERTH_MEMORY || rc == BERTH_SYSTEM ||
+		    n->fault.kind)
 			return rc;
 		if (rc != BERTH_PEER_LOST && worst != BERTH_TIMEOUT)
 			worst = rc;
@@ -334,7 +364,7 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 		}
 		if (rc != BERTH_AUTH && rc != BERTH_PEER_LOST)
 			break;
-		if (n->broken)
+		if (n->broken || n->fault.kind) /* it has said why not */
 			break;
 	}
 	return rc;
@@ -344,7 +374,7 @@ berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t dead
 {
 	if (n->broken)
 		return n->why;
-	if (net_link(n, peer, lane)->fd >= 0)
+	if (net_socket(n, peer, lane) >= 0)
 		return BERTH_OK;
 	n->refused = false;
 	return n->config.rank < peer ? begin_peer(n, peer, lane, deadline_ns)

@@ -1,34 +1,52 @@
 /* net_key.h - who connects proves that it has the job's key: the messages, without the
- * sockets (net.c). */
+ * sockets (net.c).
+ *
+ * A hello says which rank of how many, in which epoch, begins which connection, and how
+ * what goes over it is to be kept safe.  The answer says whether that is right, for a
+ * hello that nobody without the key can make.  Either side believes the other one only
+ * where its proof covers a nonce of its own. */
 #ifndef BERTH_LIB_NET_KEY_H
 #define BERTH_LIB_NET_KEY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/net/net_mac.h"
+
 enum { NET_NONCE_BYTES = 32, NET_PROOF_BYTES = 32 };
 
 /* Integers are in the machine's order: all hosts of a job are little-endian. */
 struct net_hello {
 	uint32_t magic, from, to, lane;
+	uint32_t epoch, ranks;
+	uint32_t secure; /* of enum net_secure; with NET_AEAD, what this host has */
+	uint32_t unused;
 	unsigned char nonce[NET_NONCE_BYTES];
 	unsigned char proof[NET_PROOF_BYTES]; /* of all that is in front of it */
 };
 
+enum net_secure { NET_MAC = 1, NET_AEAD = 2, NET_AES = 4 };
+
+/* What the side that is connected to says of a hello. */
+enum net_verdict { NET_WELCOME, NET_OTHER_EPOCH, NET_OTHER_RANKS, NET_OTHER_SECURE };
+
 struct net_answer {
+	uint32_t verdict;
+	uint32_t secure; /* what both do from here on */
 	unsigned char nonce[NET_NONCE_BYTES];
-	unsigned char proof[NET_PROOF_BYTES]; /* of hello's nonce, then this */
+	unsigned char proof[NET_PROOF_BYTES]; /* of hello's nonce, then all of this */
 };
 
 struct net_seal {
-	unsigned char proof[NET_PROOF_BYTES]; /* of answer's nonce, then hello's */
+	unsigned char proof[NET_PROOF_BYTES]; /* the same, with the nonces exchanged */
 };
 
 /* 0, or -1: libsodium can't be initialised. */
 int net_key_init(void);
-void net_hello_make(struct net_hello *h, const unsigned char *key, uint32_t from,
-		    uint32_t to, uint32_t lane);
+/* H, of which all in front of the nonce but the magic is there, is made whole. */
+void net_hello_make(struct net_hello *h, const unsigned char *key);
 bool net_hello_is_good(const struct net_hello *h, const unsigned char *key);
+/* The same with A, up to its nonce. */
 void net_answer_make(struct net_answer *a, const unsigned char *key,
 		     const struct net_hello *h);
 bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
@@ -37,5 +55,13 @@ void net_seal_make(struct net_seal *s, const unsigned char *key,
 		   const struct net_hello *h, const struct net_answer *a);
 bool net_seal_is_good(const struct net_seal *s, const unsigned char *key,
 		      const struct net_hello *h, const struct net_answer *a);
+
+/* For which each direction of a connection has a key. */
+enum net_use { NET_FOR_MAC, NET_FOR_AEAD };
+
+/* The key of what goes to, or, BACK, comes from the side that is connected to. */
+void net_way_key(unsigned char way[NET_WAY_KEY_BYTES], const unsigned char *key,
+		 const struct net_hello *h, const struct net_answer *a,
+		 enum net_use use, bool back);
 
 #endif

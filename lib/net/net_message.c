@@ -7,10 +7,9 @@
 #include <sys/socket.h>
 
 enum {
-	SMALL_BYTES = 1024, /* with the head; in one piece */
-	SPIN_NS = 200000,   /* without a byte, until it sleeps */
-	YIELD_NS = 5000,    /* between two yields of one that spins */
-	AWAY_NS = 50000,    /* between two looks: somebody else has run on this core */
+	SPIN_NS = 200000, /* without a byte, until it sleeps */
+	YIELD_NS = 5000,  /* between two yields of one that spins */
+	AWAY_NS = 50000,  /* between two looks: somebody else has run on this core */
 	OVERSUBSCRIBED_MS =
 		10, /* it is taken to be oversubscribed for so long, then twice, ... */
 	OVERSUBSCRIBED_MOST_MS = 2000,
@@ -28,7 +27,7 @@ static bool sent_all(const struct net_send *out)
  * meanwhile.  1: something went, 0: nothing, -1: the peer is gone. */
 static int push(struct net *n, struct net_send *out)
 {
-	struct head h = { HEAD_MAGIC, out->tag, out->note, out->bytes };
+	struct head h = { HEAD_MAGIC, out->tag, out->note, out->bytes, out->mark };
 	size_t head = out->sent < sizeof h ? sizeof h - out->sent : 0;
 	size_t body = out->sent + head - sizeof h, left = out->bytes - body;
 	struct iovec v[2] = {
@@ -36,21 +35,26 @@ static int push(struct net *n, struct net_send *out)
 		{ (char *)(uintptr_t)out->data + body,
 		  left < PIECE_BYTES ? left : PIECE_BYTES },
 	};
-	struct msghdr m = { .msg_iov = head ? v : v + 1,
-			    .msg_iovlen = (head ? 1u : 0u) + (left ? 1u : 0u) };
-	char small[SMALL_BYTES];
+	char small[sizeof h + NET_COVERED_BYTES];
 	struct link *l = net_link(n, out->peer, out->lane);
 	ssize_t k;
 
-	if (!out->sent && out->bytes <= sizeof small - sizeof h) {
+	if (!out->sent)
+		h.mark = out->mark =
+			net_mark(l->channel.out, &h, out->data, out->bytes);
+	if (!out->sent && out->bytes <= NET_COVERED_BYTES) {
 		memcpy(small, &h, sizeof h);
 		if (out->bytes)
 			memcpy(small + sizeof h, out->data, out->bytes);
-		k = send(l->fd, small, sizeof h + out->bytes,
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		k = net_channel_send(&l->channel,
+				     &(struct iovec){ small, sizeof h + out->bytes },
+				     1);
 	} else {
-		k = sendmsg(l->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		k = net_channel_send(&l->channel, head ? v : v + 1,
+				     (head ? 1u : 0u) + (left ? 1u : 0u));
 	}
+	if (k > 0 && !out->sent)
+		l->channel.out->number++;
 	if (k > 0)
 		out->sent += (size_t)k;
 	l->half = out->sent && !sent_all(out);
@@ -64,20 +68,31 @@ static bool got_all(const struct net_receive *in)
 	return in->has_head && in->got == in->bytes;
 }
 
+static berth_result forged(struct net *n, const struct net_receive *in)
+{
+	net_is_forged(n, in->peer, in->lane);
+	return BERTH_AUTH;
+}
+
 /* A head has come: is it the one? */
-static berth_result take_head(const struct net *n, struct net_receive *in,
+static berth_result take_head(struct net *n, struct link *l, struct net_receive *in,
 			      const struct head *h, unsigned *lost)
 {
 	berth_result rc;
 	bool same = !memcmp(&in->note, &h->note, sizeof in->note);
 
-	rc = net_given_up(h, lost);
+	if (!net_is_said(l, h, false))
+		return forged(n, in);
+	l->channel.in->number++;
+	rc = net_given_up(n, in->peer, h, lost);
 	if (rc)
 		return rc;
-	if (h->magic == HEAD_MAGIC && h->tag.group == GROUP_LEAVES)
+	if (h->tag.group == GROUP_LEAVES)
 		return net_of_leaver(n);
-	if (h->magic != HEAD_MAGIC || memcmp(&h->tag, &in->tag, sizeof h->tag))
+	if (memcmp(&h->tag, &in->tag, sizeof h->tag))
 		return BERTH_MISMATCH;
+	in->mark = h->mark;
+	in->unproved = net_is_covered(h->bytes);
 	in->note = h->note;
 	if (in->begin)
 		rc = in->begin(in->ctx, in, h->bytes);
@@ -119,9 +134,8 @@ static size_t wanted(const struct net_receive *in)
  * message, what follows them to the stash, which is empty. */
 static ssize_t receive(struct link *l, void *to, size_t most, bool last)
 {
-	struct iovec v[2] = { { to, most }, { l->stash, STASH_BYTES } };
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = last ? 2 : 1 };
-	ssize_t k = recvmsg(l->fd, &m, MSG_DONTWAIT);
+	const struct iovec v[2] = { { to, most }, { l->stash, STASH_BYTES } };
+	ssize_t k = net_channel_receive(&l->channel, v, last ? 2 : 1);
 
 	l->drained = k >= 0 && (size_t)k < most + (last ? STASH_BYTES : 0);
 	if (k <= (ssize_t)most)
@@ -153,7 +167,8 @@ static ssize_t fill(struct link *l)
 
 	memmove(l->stash, l->stash + l->at, l->have);
 	l->at = 0;
-	k = recv(l->fd, l->stash + l->have, room, MSG_DONTWAIT);
+	k = net_channel_receive(&l->channel,
+				&(struct iovec){ l->stash + l->have, room }, 1);
 	l->drained = k < (ssize_t)room;
 	if (k > 0)
 		l->have += (size_t)k;
@@ -165,33 +180,57 @@ static int result(ssize_t k)
 	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
+/* Of what came of IN: the stream has ended, or is not the peer's any more. */
+static int came(struct net *n, const struct net_receive *in, ssize_t k,
+		berth_result *rc)
+{
+	if (k >= 0 || errno != EBADMSG)
+		return result(k);
+	*rc = forged(n, in);
+	return 1;
+}
+
 /* A head and what comes with it: one call for a small message. */
-static int pull_head(const struct net *n, struct link *l, struct net_receive *in,
+static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 		     unsigned *lost, berth_result *rc)
 {
 	struct head h;
 	ssize_t k = l->have < sizeof h ? fill(l) : 1;
 
 	if (k <= 0)
-		return result(k);
+		return came(n, in, k, rc);
 	if (l->have >= sizeof h) {
 		memcpy(&h, l->stash + l->at, sizeof h);
 		l->at += sizeof h;
 		l->have -= sizeof h;
-		*rc = take_head(n, in, &h, lost);
+		*rc = take_head(n, l, in, &h, lost);
 	}
 	return 1;
 }
 
-static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_result *rc)
+/* Small data are looked at when all of them have come. */
+static int pull_proof(struct net *n, struct link *l, struct net_receive *in,
+		      berth_result *rc)
 {
-	struct link *l = net_link(n, in->peer, in->lane);
+	ssize_t k = l->have < in->bytes ? fill(l) : 1;
+
+	if (k <= 0)
+		return came(n, in, k, rc);
+	if (l->have < in->bytes)
+		return 1;
+	in->unproved = false;
+	if (!net_mark_has_data(l->channel.in, &in->mark, l->stash + l->at, in->bytes))
+		*rc = forged(n, in);
+	return 1;
+}
+
+static int pull_data(struct net *n, struct link *l, struct net_receive *in,
+		     berth_result *rc)
+{
 	unsigned char *to = n->piece;
 	size_t most;
 	ssize_t k;
 
-	if (!in->has_head)
-		return pull_head(n, l, in, lost, rc);
 	if (in->drop && n->deadline_ns && clock_ns() >= n->deadline_ns) {
 		*rc = BERTH_TIMEOUT; /* it may go on for as long as its peer says */
 		return 1;
@@ -205,16 +244,32 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 		memcpy(to, in->part, in->held);
 	k = some(l, to + in->held, most, most == in->bytes - in->got);
 	if (k <= 0)
-		return result(k);
+		return came(n, in, k, rc);
 	if (in->take && !in->drop)
 		hand_over(in, to, in->held + (size_t)k);
 	in->got += (size_t)k;
 	return 1;
 }
 
+/* As far as it goes.  1: something came, 0: nothing, -1: the peer is gone. */
+static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_result *rc)
+{
+	struct link *l = net_link(n, in->peer, in->lane);
+	int moved = in->has_head ? 0 : pull_head(n, l, in, lost, rc), k = 0;
+
+	if (in->has_head && in->unproved && !*rc)
+		k = pull_proof(n, l, in, rc);
+	moved |= k;
+	if (!in->has_head || in->unproved || k < 0 || *rc || got_all(in))
+		return moved;
+	k = pull_data(n, l, in, rc);
+	return k < 0 ? k : moved | k;
+}
+
 /* Behind a message that is complete stands that its sender has given up since.  The
  * message may have been read long ago, behind the one before it. */
-static berth_result has_given_up(struct link *l, unsigned *lost)
+static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
+				 unsigned *lost)
 {
 	struct head h;
 
@@ -223,12 +278,15 @@ static berth_result has_given_up(struct link *l, unsigned *lost)
 	if (l->have < sizeof h)
 		return BERTH_OK;
 	memcpy(&h, l->stash + l->at, sizeof h);
-	return net_given_up(&h, lost);
+	return h.tag.group == GROUP_LOST && net_is_said(l, &h, false)
+		       ? net_given_up(n, peer, &h, lost)
+		       : BERTH_OK;
 }
 
 /* A send to this peer has failed.  What it said last stands behind all that it sent
  * before, and nobody will read that any more. */
-static berth_result last_word(const struct net *n, struct link *l, unsigned *lost)
+static berth_result last_word(struct net *n, unsigned peer, struct link *l,
+			      unsigned *lost)
 {
 	struct head h;
 	ssize_t k;
@@ -243,9 +301,10 @@ static berth_result last_word(const struct net *n, struct link *l, unsigned *los
 	if (l->have < sizeof h)
 		return BERTH_OK;
 	memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
-	if (h.magic == HEAD_MAGIC && h.tag.group == GROUP_LEAVES)
-		return net_of_leaver(n);
-	return net_given_up(&h, lost);
+	if (!net_is_said(l, &h, true))
+		return BERTH_OK;
+	return h.tag.group == GROUP_LEAVES ? net_of_leaver(n)
+					   : net_given_up(n, peer, &h, lost);
 }
 
 /* ---- both at the same time ---- */
@@ -288,7 +347,7 @@ static bool move(struct exchange *x, berth_result *rc)
 			berth_result why;
 
 			*x->lost = x->out[i].peer;
-			why = last_word(x->n, l, x->lost);
+			why = last_word(x->n, x->out[i].peer, l, x->lost);
 			*rc = why ? why : BERTH_PEER_LOST;
 			x->ended = why == BERTH_OK;
 		}
@@ -300,8 +359,8 @@ static bool move(struct exchange *x, berth_result *rc)
 
 		moved |= k > 0;
 		if (k > 0 && !why && got_all(&x->in[i]))
-			why = has_given_up(net_link(x->n, x->in[i].peer, x->in[i].lane),
-					   &lost);
+			why = has_given_up(x->n, lost,
+					   net_link(x->n, lost, x->in[i].lane), &lost);
 		if (k >= 0 && !why)
 			continue;
 		*rc = why ? why : BERTH_PEER_LOST;
@@ -363,16 +422,14 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 
 	for (size_t i = 0; i < x->nout; i++)
 		if (!sent_all(&x->out[i]))
-			p[np++] = (struct pollfd){
-				net_link(x->n, x->out[i].peer, x->out[i].lane)->fd,
-				POLLOUT, 0
-			};
+			p[np++] = (struct pollfd){ net_socket(x->n, x->out[i].peer,
+							      x->out[i].lane),
+						   POLLOUT, 0 };
 	for (size_t i = 0; i < x->nin; i++)
 		if (!got_all(&x->in[i]) && (!x->in[i].has_head || wanted(&x->in[i])))
-			p[np++] = (struct pollfd){
-				net_link(x->n, x->in[i].peer, x->in[i].lane)->fd,
-				POLLIN, 0
-			};
+			p[np++] = (struct pollfd){ net_socket(x->n, x->in[i].peer,
+							      x->in[i].lane),
+						   POLLIN, 0 };
 	return net_sleep(x->n, p, np, deadline_ns);
 }
 
@@ -419,13 +476,23 @@ static berth_result connect_all(struct exchange *x, uint64_t deadline_ns)
 		rc = net_have(x->n, x->out[i].peer, x->out[i].lane, deadline_ns);
 	}
 	for (size_t i = 0; i < x->nin && !rc; i++) {
-		x->in[i].has_head = false;
+		x->in[i].has_head = x->in[i].unproved = false;
 		x->in[i].held = x->in[i].got = 0;
 		*x->lost = x->in[i].peer;
 		rc = net_have(x->n, x->in[i].peer, x->in[i].lane, deadline_ns);
 		net_link(x->n, x->in[i].peer, x->in[i].lane)->drained = false;
 	}
 	return rc;
+}
+
+static const char *address_of(const struct net *n, unsigned peer)
+{
+	const char *address = NULL;
+
+	for (unsigned lane = 0; lane < NET_LANES && !address && peer < n->config.size;
+	     lane++)
+		address = net_link(n, peer, lane)->channel.address;
+	return address;
 }
 
 berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
@@ -449,6 +516,10 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 		else if (!rc)
 			rc = rest(&x, deadline_ns);
 	}
+	if (rc && x.ended && is_new && rc == BERTH_AUTH)
+		net_note_fault(n, NET_STRANGER, *lost, NULL, NULL);
+	else if (rc && x.ended && !is_new && !n->broken)
+		net_note_fault(n, NET_CUT, *lost, address_of(n, *lost), NULL);
 	if (rc && x.ended) {
 		if (is_new && n->refused && rc == BERTH_PEER_LOST)
 			rc = net_of_leaver(n);

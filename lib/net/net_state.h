@@ -5,6 +5,7 @@
 #define BERTH_LIB_NET_STATE_H
 
 #include <poll.h>
+#include <stddef.h>
 #include <time.h>
 
 #include "lib/base/clock.h"
@@ -25,7 +26,7 @@ enum {
 	TAKE_BYTES = 128 << 10,
 	STASH_BYTES = 8 << 10,
 	WATCH_MS = 50, /* from one look at what may end a wait to the next */
-	HEAD_MAGIC = 0x4d485442
+	HEAD_MAGIC = 0x32485442
 };
 
 /* In the machine's order: all hosts of a job are little-endian. */
@@ -34,37 +35,39 @@ struct head {
 	struct net_tag tag;
 	struct net_note note;
 	uint64_t bytes;
+	struct net_mark mark; /* of what is in front of it, and of small data */
 };
 
+_Static_assert(offsetof(struct head, mark) == NET_HEAD_BYTES, "a mark is behind that");
+
 /* Groups of heads that are no message's: this rank gives up because of rank tag.seq,
- * for the reason tag.step; this rank goes, having done its part. */
+ * for the reason tag.step (of BERTH_AUTH, NOTE says which rank has seen it, and the
+ * kind of fault); this rank goes, having done its part. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
 
-/* Why somebody gives up: of any number, one of the three that there are. */
+/* Why somebody gives up: of any number, one of the four that there are. */
 static inline berth_result net_reason(uint32_t why)
 {
-	return why == BERTH_TIMEOUT || why == BERTH_ABORTED ? (berth_result)why
-							    : BERTH_PEER_LOST;
-}
-
-/* Why the sender of H gives up, by net_reason(), and because of which
- * rank, any number.  BERTH_OK: it does not. */
-static inline berth_result net_given_up(const struct head *h, unsigned *lost)
-{
-	if (h->magic != HEAD_MAGIC || h->tag.group != GROUP_LOST)
-		return BERTH_OK;
-	*lost = h->tag.seq;
-	return net_reason(h->tag.step);
+	return why == BERTH_TIMEOUT || why == BERTH_ABORTED || why == BERTH_AUTH
+		       ? (berth_result)why
+		       : BERTH_PEER_LOST;
 }
 
 /* A connection: what has been read of it and not used yet stands at STASH + AT. */
 struct link {
-	int fd;       /* -1: none yet */
+	struct net_channel channel;
 	bool drained; /* in this exchange: there was no more to read */
 	bool half;    /* of a message has been sent: nothing else can be said */
 	size_t at, have;
 	unsigned char *stash; /* STASH_BYTES */
 };
+
+/* Is H, of L's peer, the next head that it said?  LATER: or one that follows. */
+static inline bool net_is_said(const struct link *l, const struct head *h, bool later)
+{
+	return h->magic == HEAD_MAGIC &&
+	       net_mark_is_good(l->channel.in, &h->mark, h, later);
+}
 
 /* A connection that somebody began. */
 struct coming {
@@ -115,10 +118,30 @@ struct net {
 	char refusal[128];   /* of the last connection that was not made */
 	bool unreached;      /* it ended an exchange */
 	bool refused; /* the peer, whose host is there, does not listen any more */
+	struct net_fault fault; /* its kind is 0: none */
 };
 
-/* FD is the connection to PEER from here on.  0, or -1: out of memory. */
-int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd);
+/* FD is the connection to PEER from here on, by the handshake of H and A.  0, or -1: out
+ * of memory. */
+int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
+		  const struct net_hello *h, const struct net_answer *a);
+void net_close_link(struct link *l);
+
+/* Why PEER, which said H, gives up, and because of which rank, any number.  BERTH_OK: it
+ * does not. */
+berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
+			  unsigned *lost);
+/* The first that is noted stays.  ADDRESS, TEXT: or NULL. */
+void net_note_fault(struct net *n, int kind, unsigned peer, const char *address,
+		    const char *text);
+
+/* What this rank says when it begins a connection, and how it judges such a hello. */
+struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane);
+/* What both do; 0: nothing in common. */
+uint32_t net_common(const struct net_hello *own, const struct net_hello *h);
+enum net_verdict net_judge(const struct net *n, const struct net_hello *h);
+/* The VERDICT of the other end of FD, which is PEER. */
+void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict);
 
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,

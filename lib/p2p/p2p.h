@@ -21,7 +21,7 @@
  * thread.  Only done() may call functions of p2p.h.
  *
  * Nothing that a peer says is believed: what cannot be ends that peer, as if it were
- * lost. */
+ * lost.  What it did not say at all does so with BERTH_AUTH. */
 #ifndef BERTH_LIB_P2P_H
 #define BERTH_LIB_P2P_H
 
@@ -123,6 +123,9 @@ bool p2p_progress(struct p2p *p);
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit), asleep while nothing
  * moves.  IS_OVER is called without a lock. */
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns);
+/* After BERTH_PEER_LOST or BERTH_AUTH: what was wrong with the connection to PLACE, if
+ * that is known; else NULL.  P2P_ANY: after BERTH_AUTH. */
+const struct net_fault *p2p_fault(const struct p2p *p, int place);
 /* Is there something that only this rank can send, and that no message in flight stands
  * for: an answer to a message that has ended, or the rest of an early send?  Peers may
  * wait for it, so this rank must go on making progress.  Any thread. */

@@ -1,5 +1,6 @@
 #include "lib/p2p/p2p_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/base/clock.h"
@@ -115,10 +116,51 @@ static void drop_offers(struct p2p *p, unsigned from)
 		}
 }
 
+berth_result p2p_why(const struct p2p_peer *q)
+{
+	return q->fault.kind && q->fault.kind != NET_CUT ? BERTH_AUTH : BERTH_PEER_LOST;
+}
+
+const struct net_fault *p2p_fault(const struct p2p *p, int place)
+{
+	unsigned i = place == P2P_ANY ? 0 : (unsigned)place;
+
+	while (place == P2P_ANY && i + 1 < p->config.n &&
+	       p2p_why(&p->peer[i]) != BERTH_AUTH)
+		i++;
+	return p->peer[i].fault.kind ? &p->peer[i].fault : NULL;
+}
+
+/* Of the lane on which the peer is heard, or of any. */
+static const char *address_of(struct p2p_stream *s)
+{
+	const char *address = NULL;
+
+	for (unsigned lane = 0; lane < 2 && !address; lane++)
+		if (s->hears < 0 || s->hears == (int)lane)
+			address = net_channel(s->net, s->peer, lane)->address;
+	return address ? address : "";
+}
+
+/* The connection still stands; soon it does not. */
+static void note_fault(struct p2p *p, struct p2p_peer *q)
+{
+	struct p2p_stream *s = q->stream;
+	struct net_fault *f = &q->fault;
+
+	if (f->kind || !s || q->left || !p2p_stream_is_made(s))
+		return;
+	f->kind = s->is_forged ? NET_FORGED : NET_CUT;
+	f->by = p->config.me;
+	f->peer = q->place;
+	snprintf(f->address, sizeof f->address, "%s", address_of(s));
+}
+
 void p2p_lose(struct p2p *p, struct p2p_peer *q)
 {
 	if (q->gone)
 		return;
+	note_fault(p, q);
 	q->gone = true;
 	atomic_fetch_sub(&p->owing, q->owed);
 	q->owed = false;
@@ -130,10 +172,10 @@ void p2p_lose(struct p2p *p, struct p2p_peer *q)
 		if (s->state == P2P_FREE || s->peer != q->place)
 			continue;
 		if (s->m)
-			p2p_finish(p, s->m, BERTH_PEER_LOST);
+			p2p_finish(p, s->m, p2p_why(q));
 		p2p_slot_free(p, i);
 	}
-	p2p_finish_all(p, waits_for, q, BERTH_PEER_LOST);
+	p2p_finish_all(p, waits_for, q, p2p_why(q));
 	if (p->any_lost)
 		p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
 	drop_offers(p, q->place);

@@ -39,6 +39,14 @@ struct p2p_frame {
 	uint64_t bytes; /* of the message; of DATA: the piece; of ABORT: the reason */
 };
 
+/* On a connection. */
+struct p2p_wire {
+	struct p2p_frame frame;
+	struct net_mark mark; /* of it, and of a small body */
+};
+
+_Static_assert(sizeof(struct p2p_frame) == NET_HEAD_BYTES, "a mark is behind that");
+
 /* The bytes that follow.  FALSE: there is no such frame. */
 static inline bool p2p_frame_body(const struct p2p_frame *f, uint64_t *bytes)
 {

@@ -47,6 +47,7 @@ struct p2p_peer {
 	int local;
 	bool gone;               /* nothing goes or comes any more */
 	bool left;               /* it has said so itself */
+	struct net_fault fault;  /* why it is gone, if a connection was wrong */
 	bool said_last;          /* it knows that this rank leaves */
 	bool said_abort;         /* or that it ends the group */
 	uint32_t pending;        /* messages in flight that name it */
@@ -129,8 +130,10 @@ void p2p_finish_all(struct p2p *p,
 		    const void *ctx, berth_result rc);
 /* Has it ended without having left the job? */
 bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q);
-/* Nothing more comes from Q, or goes there. */
+/* Nothing more comes from Q, or goes there.  What ends for that reason does so with
+ * BERTH_PEER_LOST, or with BERTH_AUTH where Q->fault says so. */
 void p2p_lose(struct p2p *p, struct p2p_peer *q);
+berth_result p2p_why(const struct p2p_peer *q);
 /* The group is of no use any more. */
 void p2p_give_up(struct p2p *p, berth_result why);
 /* What time has ended, and which peers are gone. */

@@ -145,7 +145,9 @@ static void start_receive(struct p2p *p, struct p2p_message *m)
 	if (e)
 		match_entry(p, m, e);
 	else if (m->peer == P2P_ANY ? p->any_lost : p->peer[m->peer].gone)
-		p2p_finish(p, m, BERTH_PEER_LOST);
+		p2p_finish(p, m,
+			   m->peer == P2P_ANY ? BERTH_PEER_LOST
+					      : p2p_why(&p->peer[m->peer]));
 	else
 		p2p_match_add(&p->match, m);
 }
@@ -167,7 +169,7 @@ static void start(struct p2p *p, struct p2p_message *m)
 	else if (m->peer == (int)p->config.me)
 		start_self(p, m);
 	else if (p->peer[m->peer].gone)
-		p2p_finish(p, m, BERTH_PEER_LOST);
+		p2p_finish(p, m, p2p_why(&p->peer[m->peer]));
 	else
 		p2p_list_add(&p->peer[m->peer].waiting, m);
 }
@@ -478,6 +480,16 @@ static bool is_owed(const struct p2p_peer *q)
 	       (q->stream && !p2p_stream_is_flushed(q->stream));
 }
 
+/* Of a handshake with Q. */
+static bool hear_fault(struct p2p *p, struct p2p_peer *q)
+{
+	const struct net_fault *f = net_fault(p->config.net);
+
+	if (f && f->peer == q->place && !q->fault.kind)
+		q->fault = *f;
+	return q->fault.kind;
+}
+
 static bool push_all(struct p2p *p, struct p2p_peer *q)
 {
 	bool moved = false;
@@ -486,7 +498,8 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 		if (q->stream) {
 			q->stream->wanted = true;
 			if (p2p_stream_have(q->stream)) {
-				q->left = !p2p_is_lost(p, q);
+				hear_fault(p, q);
+				q->left = !q->fault.kind && !p2p_is_lost(p, q);
 				p2p_lose(p, q);
 				return true;
 			}
@@ -564,18 +577,24 @@ bool p2p_start_posted(struct p2p *p)
 bool p2p_pass(struct p2p *p)
 {
 	bool moved = p2p_start_posted(p);
+	const struct net_fault *f = NULL;
 
 	if (p->ended)
 		return moved;
 	if (p->config.net && p->serves) {
 		p->serves = false;
 		moved |= net_serve(p->config.net);
+		f = net_fault(p->config.net);
 	}
 	for (unsigned i = 0; i < p->config.n; i++) {
 		struct p2p_peer *q = &p->peer[i];
 
 		if (q->gone || i == p->config.me)
 			continue;
+		if (f && f->peer == i && hear_fault(p, q)) {
+			p2p_lose(p, q);
+			continue;
+		}
 		if (q->stream)
 			q->stream->is_drained = false;
 		moved |= pull(p, q);

@@ -8,6 +8,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "lib/base/clock.h"
+
+enum { OTHER_LANE_MS = 5000 };
+
 /* What stands for data whose owner no longer waits. */
 static const unsigned char zeros[16 << 10];
 
@@ -82,18 +86,24 @@ size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p)
 bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void *body,
 		    size_t bytes)
 {
+	struct p2p_wire w = { .frame = *f };
+	struct net_mac *mac;
+
 	s->wanted = true;
 	if (!s->out)
 		s->out = malloc(P2P_OUT_BYTES);
 	if (!s->out || s->speaks < 0 || s->data_left ||
-	    sizeof *f + bytes > P2P_OUT_BYTES - s->out_have)
+	    sizeof w + bytes > P2P_OUT_BYTES - s->out_have)
 		return false;
-	if (s->out_at + s->out_have + sizeof *f + bytes > P2P_OUT_BYTES) {
+	if (s->out_at + s->out_have + sizeof w + bytes > P2P_OUT_BYTES) {
 		memmove(s->out, s->out + s->out_at, s->out_have);
 		s->out_at = 0;
 	}
-	memcpy(s->out + s->out_at + s->out_have, f, sizeof *f);
-	s->out_have += sizeof *f;
+	mac = net_channel(s->net, s->peer, (unsigned)s->speaks)->out;
+	w.mark = net_mark(mac, f, body, bytes);
+	mac->number++;
+	memcpy(s->out + s->out_at + s->out_have, &w, sizeof w);
+	s->out_have += sizeof w;
 	if (bytes)
 		memcpy(s->out + s->out_at + s->out_have, body, bytes);
 	s->out_have += bytes;
@@ -103,6 +113,8 @@ bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void 
 bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
 			 const void *data, size_t bytes)
 {
+	if (net_is_covered(bytes)) /* it may not become zeros */
+		return p2p_stream_put(s, f, data, bytes);
 	if (!p2p_stream_put(s, f, NULL, 0))
 		return false;
 	s->data = data;
@@ -124,20 +136,17 @@ static void note_sent(struct p2p_stream *s, size_t k)
 		s->data += k - head;
 }
 
-static ssize_t send_some(const struct p2p_stream *s, int fd)
+static ssize_t send_some(struct p2p_stream *s)
 {
 	size_t data =
 		!s->data && s->data_left > sizeof zeros ? sizeof zeros : s->data_left;
-	struct iovec v[2] = {
+	const struct iovec v[2] = {
 		{ s->out + s->out_at, s->out_have },
 		{ (void *)(uintptr_t)(s->data ? s->data : zeros), data },
 	};
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
 
-	if (!data)
-		return send(fd, v[0].iov_base, v[0].iov_len,
-			    MSG_DONTWAIT | MSG_NOSIGNAL);
-	return sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return net_channel_send(net_channel(s->net, s->peer, (unsigned)s->speaks), v,
+				data ? 2 : 1);
 }
 
 bool p2p_stream_flush(struct p2p_stream *s)
@@ -145,7 +154,7 @@ bool p2p_stream_flush(struct p2p_stream *s)
 	int fd = s->speaks < 0 ? -1 : net_socket(s->net, s->peer, (unsigned)s->speaks);
 
 	while (fd >= 0 && !p2p_stream_is_flushed(s)) {
-		ssize_t k = send_some(s, fd);
+		ssize_t k = send_some(s);
 
 		if (k <= 0)
 			return k == 0 || errno == EAGAIN || errno == EINTR;
@@ -174,12 +183,12 @@ bool p2p_stream_is_sent(const struct p2p_stream *s)
 /* ---- what comes ---- */
 
 /* What the socket has, to TO (MOST bytes), then to IN, which is empty. */
-static ssize_t receive(struct p2p_stream *s, int fd, void *to, size_t most)
+static ssize_t receive(struct p2p_stream *s, void *to, size_t most)
 {
-	size_t behind = s->is_bulk ? sizeof s->frame : P2P_IN_BYTES;
-	struct iovec v[2] = { { to, most }, { s->in, behind } };
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
-	ssize_t k = recvmsg(fd, &m, MSG_DONTWAIT);
+	size_t behind = s->is_bulk ? sizeof(struct p2p_wire) : P2P_IN_BYTES;
+	const struct iovec v[2] = { { to, most }, { s->in, behind } };
+	ssize_t k = net_channel_receive(
+		net_channel(s->net, s->peer, (unsigned)s->hears), v, 2);
 
 	s->is_drained = k < (ssize_t)(most + behind);
 	if (k <= (ssize_t)most)
@@ -191,7 +200,7 @@ static ssize_t receive(struct p2p_stream *s, int fd, void *to, size_t most)
 
 /* What the socket has, behind what IN has, until that is MOST bytes; if it is already,
  * as much as there is room. */
-static ssize_t fill(struct p2p_stream *s, int fd, size_t most)
+static ssize_t fill(struct p2p_stream *s, int lane, size_t most)
 {
 	size_t room = most > s->in_have ? most - s->in_have : P2P_IN_BYTES - s->in_have;
 	ssize_t k;
@@ -200,16 +209,29 @@ static ssize_t fill(struct p2p_stream *s, int fd, size_t most)
 		memmove(s->in, s->in + s->in_at, s->in_have);
 		s->in_at = 0;
 	}
-	k = recv(fd, s->in + s->in_have, room, MSG_DONTWAIT);
+	k = net_channel_receive(net_channel(s->net, s->peer, (unsigned)lane),
+				&(struct iovec){ s->in + s->in_have, room }, 1);
 	s->is_drained = k < (ssize_t)room;
 	if (k > 0)
 		s->in_have += (size_t)k;
 	return k;
 }
 
-static bool is_over(ssize_t k)
+static bool is_over(struct p2p_stream *s, ssize_t k)
 {
+	s->is_forged |= k < 0 && errno == EBADMSG;
 	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* A peer closes both lanes, so the other one ends soon.  If it does not, somebody else
+ * has closed this one, and what the peer said there does not come any more. */
+static bool waits_in_vain(struct p2p_stream *s)
+{
+	uint64_t now = clock_ns();
+
+	if (!s->ended_ns)
+		s->ended_ns = now;
+	return now - s->ended_ns > OTHER_LANE_MS * 1000000ull;
 }
 
 /* More into IN.  FALSE: the peer is gone.  It speaks on the lane on which it is heard
@@ -230,33 +252,48 @@ static bool more(struct p2p_stream *s)
 			continue;
 		/* of large data only the next head, so that they come to where they
 		 * belong */
-		k = fill(s, fd, s->is_bulk ? sizeof s->frame : P2P_IN_BYTES);
+		k = fill(s, lane, s->is_bulk ? sizeof(struct p2p_wire) : P2P_IN_BYTES);
 		if (k > 0) {
 			s->hears = lane;
 			return true;
 		}
-		s->has_ended[lane] = is_over(k);
+		s->has_ended[lane] = is_over(s, k);
 		made |= !s->has_ended[lane];
 	}
+	if (s->is_forged)
+		return false;
+	if (made && s->hears < 0 && (s->has_ended[0] || s->has_ended[1]) &&
+	    waits_in_vain(s))
+		return false;
 	return made || !p2p_stream_is_made(s);
 }
 
 /* Is a frame in IN, or the head of a DATA frame?  1, 0, or -1: it cannot be. */
 static int take_head(struct p2p_stream *s)
 {
-	struct p2p_frame f;
+	struct net_mac *mac;
+	struct p2p_wire w;
 	uint64_t body;
 
-	if (s->in_have < sizeof f)
+	if (s->in_have < sizeof w)
 		return 0;
-	memcpy(&f, s->in + s->in_at, sizeof f);
-	if (!p2p_frame_body(&f, &body))
+	memcpy(&w, s->in + s->in_at, sizeof w);
+	mac = net_channel(s->net, s->peer, (unsigned)s->hears)->in;
+	s->is_forged = !net_mark_is_good(mac, &w.mark, &w.frame, false);
+	if (s->is_forged || !p2p_frame_body(&w.frame, &body))
 		return -1;
-	if (f.kind != P2P_DATA && s->in_have < sizeof f + body)
+	if ((w.frame.kind != P2P_DATA || net_is_covered(body)) &&
+	    s->in_have < sizeof w + body)
 		return 0;
-	s->in_at += sizeof f;
-	s->in_have -= sizeof f;
-	s->frame = f;
+	s->is_forged =
+		net_is_covered(body) &&
+		!net_mark_has_data(mac, &w.mark, s->in + s->in_at + sizeof w, body);
+	if (s->is_forged)
+		return -1;
+	mac->number++;
+	s->in_at += sizeof w;
+	s->in_have -= sizeof w;
+	s->frame = w.frame;
 	s->body = body;
 	s->is_bulk = body == P2P_DATA_BYTES;
 	s->is_inside = true;
@@ -274,7 +311,8 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
 	*fresh = !s->is_inside;
 	if (!s->is_inside) {
 		rc = take_head(s);
-		if (!rc && !s->is_drained) {
+		/* a head alone, then what is proved with it */
+		for (int i = 0; i < 2 && !rc && !s->is_drained; i++) {
 			if (!more(s))
 				return -1;
 			rc = take_head(s);
@@ -286,13 +324,12 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
 
 size_t p2p_stream_body(struct p2p_stream *s, void *to)
 {
-	int fd = net_socket(s->net, s->peer, (unsigned)s->hears);
 	size_t k = 0;
 	ssize_t got;
 
 	if (!s->in_have && s->body && !s->is_drained) {
-		got = to ? receive(s, fd, to, s->body) : fill(s, fd, P2P_IN_BYTES);
-		s->is_over = is_over(got);
+		got = to ? receive(s, to, s->body) : fill(s, s->hears, P2P_IN_BYTES);
+		s->is_over = is_over(s, got);
 		if (to && got > 0)
 			k = (size_t)got;
 	} else if (to) {

@@ -2,6 +2,7 @@
  *
  * Either rank begins a connection when it has something to say (net_begin()); if both
  * do, there are two, and each rank goes on with the one on which it has spoken first.
+ * Each frame is marked (net_mac.h), and so are small bodies.
  * No call blocks.  Small frames gather in a buffer, so that one call sends many of
  * them; a piece of data goes from where it lies, and comes to where it belongs. */
 #ifndef BERTH_LIB_P2P_STREAM_H
@@ -22,11 +23,13 @@ struct p2p_stream {
 	unsigned peer;
 	int speaks, hears; /* on which lane; -1: not known yet */
 	bool has_ended[2]; /* nothing more comes on that lane */
+	uint64_t ended_ns; /* since when that is known of one, and of the other not */
 	bool wanted;       /* there is something to say */
 	bool has_left;     /* the peer has said so: nothing more is read */
 	bool is_drained;   /* there was no more to read, in this pass */
 	bool is_over;      /* the peer has ended it in the middle of a body */
 	bool is_bulk;      /* what comes is followed by more of the same data */
+	bool is_forged;    /* what has come is not what the peer said */
 	bool moved;        /* bytes went, since it was last asked */
 	unsigned char *out, *in;
 	size_t out_at, out_have, in_at, in_have;

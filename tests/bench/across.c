@@ -179,6 +179,8 @@ static void start(int *argc, char ***argv)
 	config.size = ranks = number("WORLD_SIZE");
 	if (getenv("ACROSS_SPINS"))
 		config.spins = number("ACROSS_SPINS");
+	config.aead = getenv("BERTH_NET_SECURE") &&
+		      !strcmp(getenv("BERTH_NET_SECURE"), "aead");
 	net = net_open(&config, why, sizeof why);
 	address = calloc(ranks, sizeof *address);
 	rank = calloc(ranks, sizeof *rank);

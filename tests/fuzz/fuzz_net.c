@@ -1,6 +1,10 @@
 /* libFuzzer on lib/net: what a connection may bring.  The first byte says what: the
  * stream of a peer that has the key, of which a message is awaited as further bytes of
- * the input ask; or a hello, whose proof is made good; or an address. */
+ * the input ask; or a hello, whose proof is made good; or an address.
+ *
+ * A stream is made of parts, each of which begins with a byte: a head whose MAC is made
+ * good, with data whose MAC is made good where they are small; the same, with one bit
+ * that changes on the way; or bytes as they are. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -31,7 +35,7 @@ static struct net *open_net(void)
 	if (!n->link || !n->peer || !n->piece || net_key_init())
 		abort();
 	for (unsigned i = 0; i < RANKS * NET_LANES; i++)
-		n->link[i].fd = -1;
+		n->link[i].channel.fd = -1;
 	return n;
 }
 
@@ -61,13 +65,90 @@ static berth_result begin(void *ctx, struct net_receive *in, uint64_t bytes)
 	return BERTH_OK;
 }
 
+/* The keys of a connection that rank 0 has begun; those of the peer are in PEER. */
+static void open_channel(struct net *n, struct link *l, int fd,
+			 struct net_channel *peer)
+{
+	struct net_hello h = { .to = 1, .ranks = RANKS, .secure = NET_MAC };
+	struct net_answer a = { .secure = NET_MAC };
+
+	/* the same each time: nonces are not random here */
+	if (net_channel_open(&l->channel, fd, n->key, &h, &a, false) ||
+	    net_channel_open(peer, -1, n->key, &h, &a, true))
+		abort();
+}
+
+struct stream {
+	uint8_t bytes[MOST + 4096];
+	size_t n;
+};
+
+static void put(struct stream *s, const void *data, size_t size)
+{
+	if (size > sizeof s->bytes - s->n)
+		size = sizeof s->bytes - s->n;
+	memcpy(s->bytes + s->n, data, size);
+	s->n += size;
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* A head and small data: how much of DATA they are. */
+static size_t put_message(struct stream *s, struct net_mac *mac, const uint8_t *data,
+			  size_t size, bool changes)
+{
+	static uint8_t small[NET_COVERED_BYTES];
+	struct head h = { 0 };
+	size_t at = least(size, NET_HEAD_BYTES), begun = s->n, body = 0;
+
+	memcpy(&h, data, at);
+	h.magic = HEAD_MAGIC;
+	memset(small, 0, sizeof small);
+	if (net_is_covered(h.bytes)) {
+		body = h.bytes;
+		memcpy(small, data + at, least(size - at, body));
+		at += least(size - at, body);
+	}
+	h.mark = net_mark(mac, &h, small, h.bytes);
+	mac->number++;
+	put(s, &h, sizeof h);
+	put(s, small, body);
+	if (changes && at < size && s->n > begun) {
+		s->bytes[begun + data[at] * 4u % (s->n - begun)] ^= 4;
+		at++;
+	}
+	return at;
+}
+
+static void make_stream(struct stream *s, struct net_mac *mac, const uint8_t *data,
+			size_t size)
+{
+	for (size_t at = 0; at < size && s->n < MOST;) {
+		const uint8_t part = data[at++];
+		size_t k = least(size - at, part / 4 + 1u);
+
+		if (part % 4 < 2) {
+			at += put_message(s, mac, data + at, size - at, part % 4 == 1);
+			continue;
+		}
+		for (unsigned i = 0; i < (part % 4 == 2 ? 1u : 64u); i++)
+			put(s, data + at, k);
+		at += k;
+	}
+}
+
 static void message(const uint8_t *data, size_t size)
 {
+	static struct stream s;
 	struct net *n = open_net();
 	struct net_receive in = { .tag = { 1, 2, 3 }, .note = { { 4 } } };
 	size_t bytes;
 	unsigned lost;
 	struct link *l = net_link(n, 0, 0);
+	struct net_channel peer;
 
 	if (size >= 2) {
 		bytes = in.bytes = (data[0] % 16) * (data[1] * 4u);
@@ -77,7 +158,11 @@ static void message(const uint8_t *data, size_t size)
 		in.ctx = &bytes;
 		in.unit = 4;
 		l->stash = malloc(STASH_BYTES);
-		l->fd = stream_of(data + 2, size - 2 < MOST ? size - 2 : MOST);
+		open_channel(n, l, -1, &peer);
+		s.n = 0;
+		make_stream(&s, peer.out, data + 2, size - 2);
+		net_channel_free(&peer);
+		l->channel.fd = stream_of(s.bytes, least(s.n, MOST));
 		while (!net_exchange(n, NULL, 0, &in, 1, 1, &lost))
 			in = (struct net_receive){ .tag = in.tag,
 						   .note = { { 4 } },
@@ -103,7 +188,7 @@ static void hello(const uint8_t *data, size_t size)
 
 	if (size >= sizeof h) { /* this part is the key's owner's */
 		memcpy(&h, data, sizeof h);
-		net_hello_make(&h, n->key, h.from, h.to, h.lane);
+		net_hello_make(&h, n->key);
 		fd = stream_of((const uint8_t *)&h, sizeof h);
 	} else {
 		fd = stream_of(data, size);

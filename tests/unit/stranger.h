@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,8 +34,9 @@ static int stranger_connect(const struct net *n)
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_port = htons((uint16_t)atoi(net_address(n))),
 				  .sin_addr = { htonl(INADDR_LOOPBACK) } };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	if (connect(fd, (struct sockaddr *)&to, sizeof to))
 		_exit(9);
 	return fd;
@@ -65,20 +67,50 @@ static size_t stranger_hear(int fd, void *data, size_t bytes)
 	return done;
 }
 
-/* As rank FROM says it to rank TO.  A hello that is not answered: -1. */
-static int stranger_prove(int fd, uint32_t from, uint32_t to)
+/* Of three ranks. */
+static struct net_hello stranger_hello(uint32_t from, uint32_t to, uint32_t lane)
 {
-	struct net_hello h;
+	struct net_hello h = {
+		.from = from, .to = to, .lane = lane, .ranks = 3, .secure = NET_MAC
+	};
+
+	net_hello_make(&h, stranger_key);
+	return h;
+}
+
+/* The connection that this process has begun last, and its keys. */
+static struct net_channel stranger_channel;
+
+/* What H makes of it.  A hello that is not answered: -1; else the verdict. */
+static int stranger_prove_by(int fd, const struct net_hello *h)
+{
 	struct net_answer a;
 	struct net_seal s;
 
-	net_hello_make(&h, stranger_key, from, to, 0);
-	stranger_say(fd, &h, sizeof h);
+	stranger_say(fd, h, sizeof *h);
 	if (stranger_hear(fd, &a, sizeof a) != sizeof a)
 		return -1;
-	net_seal_make(&s, stranger_key, &h, &a);
+	net_seal_make(&s, stranger_key, h, &a);
 	stranger_say(fd, &s, sizeof s);
-	return 0;
+	if (net_channel_open(&stranger_channel, fd, stranger_key, h, &a, true))
+		_exit(9);
+	return (int)a.verdict;
+}
+
+/* As rank FROM says it to rank TO. */
+static inline int stranger_prove(int fd, uint32_t from, uint32_t to)
+{
+	const struct net_hello h = stranger_hello(from, to, 0);
+
+	return stranger_prove_by(fd, &h);
+}
+
+/* H as the next head on it, with DATA if those are small. */
+static inline struct head stranger_mark(struct head h, const void *data)
+{
+	h.mark = net_mark(stranger_channel.out, &h, data, h.bytes);
+	stranger_channel.out->number++;
+	return h;
 }
 
 /* N waits for 12 bytes of rank 0. */

@@ -10,8 +10,9 @@
 static void says_half(const struct turn *t)
 {
 	int fd = proven(t);
+	const struct head h = good();
 
-	stranger_say(fd, &good, sizeof good);
+	stranger_say(fd, &h, sizeof h);
 	stranger_say(fd, "twelve", 6);
 	pause();
 }
@@ -21,6 +22,7 @@ static void tells_who(const struct turn *t)
 	struct head h = { .magic = HEAD_MAGIC, .tag = { GROUP_LOST, 2, t->change } };
 	int fd = proven(t);
 
+	h = stranger_mark(h, NULL);
 	stranger_say(fd, &h, sizeof h);
 }
 
@@ -65,15 +67,14 @@ END_TEST
 /* Who comes late finds all that it waits for, and that the others did not wait. */
 static void gave_up(const struct turn *t)
 {
+	int fd = proven(t);
 	struct {
 		struct head first;
 		char data[12];
 		struct head then;
-	} __attribute__((packed))
-	all = { good, "twelve bytes", { .magic = HEAD_MAGIC } };
+	} __attribute__((packed)) all = { good(), "twelve bytes", last(GROUP_LOST) };
 
-	all.then.tag.group = GROUP_LOST;
-	stranger_say(proven(t), &all, sizeof all);
+	stranger_say(fd, &all, sizeof all);
 	pause();
 }
 
@@ -88,17 +89,19 @@ END_TEST
  * longer than what is read at once. */
 static void gives_up_later(const struct turn *t, int go)
 {
-	static char large[3 * STASH_BYTES + sizeof good];
-	struct head h = good, over = { .magic = HEAD_MAGIC };
+	static char large[3 * STASH_BYTES + sizeof plain];
+	struct head first, then = plain, over;
 	int fd = proven(t);
 	char c;
 
-	over.tag.group = GROUP_LOST;
-	h.bytes = t->k;
-	memcpy(large, &h, sizeof h);
-	stranger_say(fd, &good, sizeof good);
+	first = good();
+	then.bytes = t->k;
+	then = stranger_mark(then, large + sizeof then);
+	over = last(GROUP_LOST);
+	memcpy(large, &then, sizeof then);
+	stranger_say(fd, &first, sizeof first);
 	stranger_say(fd, "twelve bytes", 12);
-	stranger_say(fd, large, sizeof h + t->k);
+	stranger_say(fd, large, sizeof then + t->k);
 	if (read(go, &c, 1) == 1)
 		stranger_say(fd, &over, sizeof over);
 }
@@ -138,7 +141,7 @@ static int goes_on[2], room[2];
 static void reads_at_last(const struct turn *t)
 {
 	static char all[1 << 20];
-	size_t n, from = sizeof good;
+	size_t n, from = sizeof plain;
 	int fd = proven(t);
 	char c;
 
@@ -185,7 +188,7 @@ START_TEST(half_sent)
 	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_OK);
 	net_watch(t.n, makes_room, NULL);
 	ck_assert_int_eq(net_exchange(t.n, &out, 1, NULL, 0, 0, &lost), BERTH_ABORTED);
-	ck_assert_uint_gt(out.sent, sizeof good);
+	ck_assert_uint_gt(out.sent, sizeof plain);
 	net_break(t.n, 2, BERTH_PEER_LOST);
 	net_close(t.n);
 	ck_assert_int_gt(write(goes_on[1], many, sizeof many), 0);
@@ -197,15 +200,14 @@ END_TEST
 /* What a peer said last counts, though a send finds first that it is gone. */
 static void leaves(const struct turn *t)
 {
+	int fd = proven(t);
 	struct {
 		struct head first;
 		char data[12];
 		struct head then;
-	} __attribute__((packed))
-	all = { good, "twelve bytes", { .magic = HEAD_MAGIC } };
+	} __attribute__((packed)) all = { good(), "twelve bytes", last(GROUP_LEAVES) };
 
-	all.then.tag.group = GROUP_LEAVES;
-	stranger_say(proven(t), &all, sizeof all);
+	stranger_say(fd, &all, sizeof all);
 }
 
 START_TEST(last_word_before_a_send)
@@ -231,17 +233,20 @@ END_TEST
 /* A peer that has our answer takes the connection for one: it is told as well. */
 static void hears_of_leaving(const struct turn *t)
 {
-	struct net_hello hello;
+	struct net_hello hello = stranger_hello(0, 1, 0);
 	struct net_answer a;
+	struct net_channel c;
 	struct head h;
 	int fd = stranger_connect(t->n);
 
-	net_hello_make(&hello, stranger_key, 0, 1, 0);
 	stranger_say(fd, &hello, sizeof hello);
 	if (stranger_hear(fd, &a, sizeof a) != sizeof a ||
 	    write(goes_on[1], "", 1) != 1)
 		_exit(9);
-	if (stranger_hear(fd, &h, sizeof h) != sizeof h || h.tag.group != GROUP_LEAVES)
+	if (stranger_hear(fd, &h, sizeof h) != sizeof h ||
+	    h.tag.group != GROUP_LEAVES ||
+	    net_channel_open(&c, fd, stranger_key, &hello, &a, true) ||
+	    !net_mark_is_good(c.in, &h.mark, &h, false))
 		_exit(7);
 }
 

@@ -133,6 +133,12 @@ START_TEST(flags_and_texts)
 	ck_assert(!with("HOROVOD_STALL_CHECK_DISABLE", "2"));
 	ck_assert_str_eq(why, "HOROVOD_STALL_CHECK_DISABLE=\"2\" is neither 0 nor 1");
 	clear();
+	ck_assert(with("BERTH_NET_SECURE", "mac") && !params.aead);
+	ck_assert(with("BERTH_NET_SECURE", "aead") && params.aead);
+	ck_assert(!with("BERTH_NET_SECURE", "AEAD") &&
+		  !with("BERTH_NET_SECURE", "none"));
+	ck_assert_str_eq(why, "BERTH_NET_SECURE=\"none\" is neither mac nor aead");
+	clear();
 	ck_assert(with("HOROVOD_TIMELINE", "/tmp/t"));
 	ck_assert_str_eq(params.timeline, "/tmp/t");
 	ck_assert(with("HOROVOD_TIMELINE", "DYNAMIC"));

@@ -287,15 +287,15 @@ END_TEST
 
 START_TEST(proofs)
 {
-	struct net_hello h, h2;
-	struct net_answer a;
+	struct net_hello h = { .from = 1, .to = 2 }, h2 = h;
+	struct net_answer a = { .secure = NET_MAC };
 	struct net_seal s;
 	unsigned char wrong[32] = { 1 };
 
 	ck_assert(!net_key_init());
-	net_hello_make(&h, key, 1, 2, 0);
+	net_hello_make(&h, key);
 	ck_assert(net_hello_is_good(&h, key) && !net_hello_is_good(&h, wrong));
-	net_hello_make(&h2, key, 1, 2, 0);
+	net_hello_make(&h2, key);
 	ck_assert(memcmp(h.nonce, h2.nonce, sizeof h.nonce));
 	net_answer_make(&a, key, &h);
 	ck_assert(net_answer_is_good(&a, key, &h) && !net_answer_is_good(&a, key, &h2));

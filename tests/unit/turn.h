@@ -11,7 +11,7 @@
 enum { PATIENCE_MS = 30000 };
 
 /* In ms, the quickest of three: what is held up is not so each time. */
-static unsigned quickest(void (*once)(void))
+static inline unsigned quickest(void (*once)(void))
 {
 	uint64_t least = UINT64_MAX;
 
@@ -32,8 +32,8 @@ struct turn {
 	unsigned change;
 };
 
-static berth_result against(void (*child)(const struct turn *t), struct turn *t,
-			    unsigned ms)
+static inline berth_result against(void (*child)(const struct turn *t), struct turn *t,
+				   unsigned ms)
 {
 	char got[12] = "";
 	berth_result rc;
@@ -54,11 +54,24 @@ static berth_result against(void (*child)(const struct turn *t), struct turn *t,
 	return rc;
 }
 
-static const struct head good = {
+static const struct head plain = {
 	.magic = HEAD_MAGIC, .tag = { 1, 2, 3 }, .note = { { 4 } }, .bytes = 12
 };
 
-static int proven(const struct turn *t)
+/* Of "twelve bytes", the next one. */
+static inline struct head good(void)
+{
+	return stranger_mark(plain, "twelve bytes");
+}
+
+/* Of a group that is none. */
+static inline struct head last(uint32_t group)
+{
+	return stranger_mark((struct head){ .magic = HEAD_MAGIC, .tag = { group } },
+			     NULL);
+}
+
+static inline int proven(const struct turn *t)
 {
 	int fd = stranger_connect(t->n);
 

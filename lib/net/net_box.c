@@ -1,0 +1,330 @@
+#include "lib/net/net_box.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { TAG_BYTES = 16, SMALL_BYTES = 256 };
+
+_Static_assert(crypto_aead_aes256gcm_ABYTES == TAG_BYTES, "of a record");
+_Static_assert(crypto_aead_chacha20poly1305_ietf_ABYTES == TAG_BYTES, "of a record");
+_Static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12, "a number and zeros");
+_Static_assert(crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12, "the same");
+
+/* In front of each record. */
+struct size {
+	uint64_t bytes, mac; /* of the plain text; MAC: with the number */
+};
+
+enum {
+	RECORD_MOST = sizeof(struct size) + NET_RECORD_BYTES + TAG_BYTES,
+	/* Of what is read at once. */
+	IN_BYTES = 2 * RECORD_MOST
+};
+
+struct way {
+	bool aes;
+	crypto_aead_aes256gcm_state aes_key;
+	unsigned char key[32], size_key[16];
+	uint64_t number; /* of the next record */
+};
+
+struct net_box {
+	struct way out, in;
+	/* The record that goes: AT of HAVE bytes have gone; it stands for PLAIN. */
+	size_t out_at, out_have, out_plain;
+	/* What has been read, and opened. */
+	size_t in_at, in_have, text_at, text_have;
+	unsigned char out_bytes[RECORD_MOST], in_bytes[IN_BYTES],
+		text[NET_RECORD_BYTES];
+};
+
+static void begin(struct way *w, const unsigned char key[NET_WAY_KEY_BYTES], bool aes)
+{
+	w->aes = aes;
+	w->number = 0;
+	memcpy(w->key, key, sizeof w->key);
+	memcpy(w->size_key, key + sizeof w->key, sizeof w->size_key);
+	if (aes)
+		crypto_aead_aes256gcm_beforenm(&w->aes_key, w->key);
+}
+
+struct net_box *net_box_make(const unsigned char out[NET_WAY_KEY_BYTES],
+			     const unsigned char in[NET_WAY_KEY_BYTES], bool aes)
+{
+	struct net_box *b = aligned_alloc(64, (sizeof *b + 63) / 64 * 64);
+
+	if (!b)
+		return NULL;
+	b->out_at = b->out_have = b->out_plain = 0;
+	b->in_at = b->in_have = b->text_at = b->text_have = 0;
+	begin(&b->out, out, aes);
+	begin(&b->in, in, aes);
+	return b;
+}
+
+void net_box_free(struct net_box *b)
+{
+	if (b)
+		sodium_memzero(b, sizeof *b);
+	free(b);
+}
+
+static void nonce(unsigned char to[12], uint64_t number)
+{
+	memset(to, 0, 12);
+	memcpy(to, &number, sizeof number);
+}
+
+static uint64_t size_mac(const struct way *w, uint64_t bytes, uint64_t number)
+{
+	const uint64_t all[2] = { bytes, number };
+	uint64_t mac;
+
+	crypto_shorthash_siphash24((unsigned char *)&mac, (const unsigned char *)all,
+				   sizeof all, w->size_key);
+	return mac;
+}
+
+static void seal(const struct way *w, unsigned char *to, const unsigned char *text,
+		 size_t bytes)
+{
+	unsigned char at[12];
+
+	nonce(at, w->number);
+	if (w->aes)
+		crypto_aead_aes256gcm_encrypt_afternm(to, NULL, text, bytes, NULL, 0,
+						      NULL, at, &w->aes_key);
+	else
+		crypto_aead_chacha20poly1305_ietf_encrypt(to, NULL, text, bytes, NULL,
+							  0, NULL, at, w->key);
+}
+
+/* Record NUMBER, of BYTES without its tag. */
+static bool unseal(const struct way *w, unsigned char *text, const unsigned char *from,
+		   size_t bytes, uint64_t number)
+{
+	unsigned char at[12];
+
+	nonce(at, number);
+	if (w->aes)
+		return !crypto_aead_aes256gcm_decrypt_afternm(text, NULL, NULL, from,
+							      bytes + TAG_BYTES, NULL,
+							      0, at, &w->aes_key);
+	return !crypto_aead_chacha20poly1305_ietf_decrypt(
+		text, NULL, NULL, from, bytes + TAG_BYTES, NULL, 0, at, w->key);
+}
+
+/* ---- sending ---- */
+
+bool net_box_is_half(const struct net_box *b)
+{
+	return b->out_have > 0;
+}
+
+/* From V, as much as fits; it is sealed from where it lies if it is one piece. */
+static void make_record(struct net_box *b, const struct iovec *v, size_t n)
+{
+	unsigned char *to = b->out_bytes + sizeof(struct size);
+	const unsigned char *from = v->iov_base;
+	size_t bytes = 0;
+	struct size s;
+
+	if (n == 1 || v->iov_len >= NET_RECORD_BYTES) {
+		bytes = v->iov_len < NET_RECORD_BYTES ? v->iov_len : NET_RECORD_BYTES;
+	} else {
+		from = to;
+		for (size_t i = 0; i < n && bytes < NET_RECORD_BYTES; i++) {
+			size_t k = v[i].iov_len;
+
+			if (k > NET_RECORD_BYTES - bytes)
+				k = NET_RECORD_BYTES - bytes;
+			memcpy(to + bytes, v[i].iov_base, k);
+			bytes += k;
+		}
+	}
+	s = (struct size){ bytes, size_mac(&b->out, bytes, b->out.number) };
+	memcpy(b->out_bytes, &s, sizeof s);
+	seal(&b->out, to, from, bytes);
+	b->out.number++;
+	b->out_at = 0;
+	b->out_have = sizeof s + bytes + TAG_BYTES;
+	b->out_plain = bytes;
+}
+
+ssize_t net_box_send(struct net_box *b, int fd, const struct iovec *v, size_t n)
+{
+	ssize_t k;
+
+	if (!b->out_have)
+		make_record(b, v, n);
+	k = send(fd, b->out_bytes + b->out_at, b->out_have,
+		 MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (k <= 0)
+		return k;
+	b->out_at += (size_t)k;
+	b->out_have -= (size_t)k;
+	if (!b->out_have)
+		return (ssize_t)b->out_plain;
+	errno = EAGAIN;
+	return -1;
+}
+
+/* ---- receiving ---- */
+
+/* How much of the record AT is to be there: -1: it is not of the peer. */
+static ssize_t whole(const struct net_box *b, size_t at, size_t have, uint64_t number)
+{
+	struct size s;
+
+	if (have < sizeof s)
+		return sizeof s;
+	memcpy(&s, b->in_bytes + at, sizeof s);
+	if (s.mac != size_mac(&b->in, s.bytes, number) || !s.bytes ||
+	    s.bytes > NET_RECORD_BYTES)
+		return -1;
+	return (ssize_t)(sizeof s + s.bytes + TAG_BYTES);
+}
+
+/* More is read.  1, 0: the stream has ended, -1. */
+static ssize_t more(struct net_box *b, int fd, bool *dry)
+{
+	size_t room;
+	ssize_t k;
+
+	if (b->in_at && (!b->in_have || b->in_at >= IN_BYTES - RECORD_MOST)) {
+		memmove(b->in_bytes, b->in_bytes + b->in_at, b->in_have);
+		b->in_at = 0;
+	}
+	if (*dry) {
+		errno = EAGAIN;
+		return -1;
+	}
+	room = IN_BYTES - b->in_at - b->in_have;
+	k = recv(fd, b->in_bytes + b->in_at + b->in_have, room, MSG_DONTWAIT);
+	if (k <= 0)
+		return k;
+	*dry = (size_t)k < room;
+	b->in_have += (size_t)k;
+	return 1;
+}
+
+/* The next record, to TO if it has that ROOM, else to TEXT.  How many bytes; 0: the
+ * stream has ended, -1. */
+static ssize_t open_record(struct net_box *b, int fd, unsigned char *to, size_t room,
+			   bool *dry)
+{
+	const size_t frame = sizeof(struct size) + TAG_BYTES;
+	ssize_t need, k;
+	size_t bytes;
+	bool fits;
+
+	for (;;) {
+		need = whole(b, b->in_at, b->in_have, b->in.number);
+		if (need < 0)
+			break;
+		if ((size_t)need <= b->in_have && (size_t)need > sizeof(struct size))
+			break;
+		k = more(b, fd, dry);
+		if (k <= 0)
+			return k;
+	}
+	bytes = need < 0 ? 0 : (size_t)need - frame;
+	fits = room >= bytes;
+	if (need < 0 || !unseal(&b->in, fits ? to : b->text,
+				b->in_bytes + b->in_at + sizeof(struct size), bytes,
+				b->in.number)) {
+		errno = EBADMSG;
+		return -1;
+	}
+	b->in.number++;
+	b->in_at += (size_t)need;
+	b->in_have -= (size_t)need;
+	if (fits)
+		return (ssize_t)bytes;
+	b->text_at = 0;
+	b->text_have = bytes;
+	memcpy(to, b->text, room);
+	b->text_at += room;
+	b->text_have -= room;
+	return (ssize_t)room;
+}
+
+static ssize_t take(struct net_box *b, int fd, unsigned char *to, size_t room,
+		    bool *dry)
+{
+	size_t k = b->text_have < room ? b->text_have : room;
+
+	if (!k)
+		return open_record(b, fd, to, room, dry);
+	memcpy(to, b->text + b->text_at, k);
+	b->text_at += k;
+	b->text_have -= k;
+	return (ssize_t)k;
+}
+
+ssize_t net_box_receive(struct net_box *b, int fd, const struct iovec *v, size_t n)
+{
+	ssize_t all = 0, k = 1;
+	bool dry = false;
+
+	for (size_t i = 0; i < n && k > 0; i++)
+		for (size_t got = 0; got < v[i].iov_len && k > 0;) {
+			k = take(b, fd, (unsigned char *)v[i].iov_base + got,
+				 v[i].iov_len - got, &dry);
+			got += k > 0 ? (size_t)k : 0;
+			all += k > 0 ? k : 0;
+		}
+	return all ? all : k;
+}
+
+ssize_t net_box_peek(struct net_box *b, int fd, void *to, size_t bytes)
+{
+	unsigned char record[SMALL_BYTES];
+	const size_t most = sizeof(struct size) + bytes + TAG_BYTES;
+	struct size s;
+	ssize_t k;
+
+	errno = EAGAIN;
+	if (most > sizeof record)
+		return -1;
+	k = recv(fd, record, most, MSG_PEEK | MSG_DONTWAIT);
+	if (k <= 0)
+		return k;
+	errno = EAGAIN;
+	memcpy(&s, record, sizeof s);
+	if ((size_t)k < most || b->in_have || b->text_have || s.bytes != bytes ||
+	    s.mac != size_mac(&b->in, bytes, b->in.number) ||
+	    !unseal(&b->in, to, record + sizeof s, bytes, b->in.number))
+		return -1;
+	return (ssize_t)bytes;
+}
+
+bool net_box_last(const struct net_box *b, void *to, size_t bytes)
+{
+	unsigned char text[SMALL_BYTES];
+	uint64_t number = b->in.number;
+	size_t at = b->in_at, have = b->in_have;
+	bool found = b->text_have >= bytes;
+
+	if (found)
+		memcpy(to, b->text + b->text_at + b->text_have - bytes, bytes);
+	while (have && bytes <= sizeof text) {
+		ssize_t need = whole(b, at, have, number);
+
+		if (need <= (ssize_t)sizeof(struct size) || (size_t)need > have)
+			break;
+		if ((size_t)need == sizeof(struct size) + bytes + TAG_BYTES &&
+		    unseal(&b->in, text, b->in_bytes + at + sizeof(struct size), bytes,
+			   number)) {
+			memcpy(to, text, bytes);
+			found = true;
+		}
+		at += (size_t)need;
+		have -= (size_t)need;
+		number++;
+	}
+	return found;
+}

@@ -1,0 +1,42 @@
+/* net_box.h - BERTH_NET_SECURE=aead: all that goes over a connection, encrypted and
+ * authenticated.
+ *
+ * The bytes of each direction go as records of NET_RECORD_BYTES at most: a size with
+ * its MAC, then AES-256-GCM, or ChaCha20-Poly1305 where one of the hosts has no AES, by
+ * libsodium.  The number of the record is its nonce, and is not sent: a record that was
+ * changed, left out, said before or moved does not open.  The size has a MAC of its own
+ * (SipHash-2-4, with the number), so that nobody waits for what does not come. */
+#ifndef BERTH_LIB_NET_BOX_H
+#define BERTH_LIB_NET_BOX_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "lib/net/net_mac.h"
+
+enum { NET_RECORD_BYTES = 32 << 10 };
+
+struct net_box;
+
+/* OUT, IN: the keys of both directions.  NULL: out of memory. */
+struct net_box *net_box_make(const unsigned char out[NET_WAY_KEY_BYTES],
+			     const unsigned char in[NET_WAY_KEY_BYTES], bool aes);
+void net_box_free(struct net_box *b);
+
+/* As sendmsg() of a socket that does not block, one record at most.  What has been
+ * sealed once goes as it is, and counts when all of it has gone: until then EAGAIN, and
+ * V has to begin with the same bytes. */
+ssize_t net_box_send(struct net_box *b, int fd, const struct iovec *v, size_t n);
+/* A record has gone in part, or not at all. */
+bool net_box_is_half(const struct net_box *b);
+/* As recvmsg(); if less comes than there is room for, there is no more.  EBADMSG: what
+ * came is not what the peer sent. */
+ssize_t net_box_receive(struct net_box *b, int fd, const struct iovec *v, size_t n);
+/* If nothing waits but a record of BYTES, which are few: those.  0: the stream has
+ * ended; -1. */
+ssize_t net_box_peek(struct net_box *b, int fd, void *to, size_t bytes);
+/* The last BYTES that have been read from the socket and not been received. */
+bool net_box_last(const struct net_box *b, void *to, size_t bytes);
+
+#endif
