@@ -23,7 +23,8 @@ struct boot_world {
 	unsigned *host;   /* of each rank, 0 .. hosts-1 */
 	char **host_name; /* of each host */
 	unsigned char key[BOOT_KEY_BYTES];
-	int memory; /* sealed memfd, zero when made, the same on all ranks of the
+	uint64_t epoch; /* the same on all ranks */
+	int memory;     /* sealed memfd, zero when made, the same on all ranks of the
 			      host */
 	size_t memory_bytes;
 	int64_t clock_offset_ns; /* CLOCK_MONOTONIC here + this = the job's one clock */
@@ -44,6 +45,8 @@ struct boot {
 	/* The environment says that this is the way.  NULL: it says nothing of it. */
 	bool (*seen)(void);
 	/* All of W but memory (-1) and clock.  *STATE: for the calls that follow.
+	 * W's epoch is that of the last world of this process, or 0; the next world's is
+	 * the largest of those of its ranks, plus 1, or the number of the init round.
 	 * GIVEN: the caller's bootstrap, for boot_caller alone.  WHY, of
 	 * BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
 	berth_result (*join)(void **state, struct boot_world *w,
@@ -66,6 +69,9 @@ struct boot {
 	 * at most.  NULL: nobody can tell. */
 	size_t (*missing_ranks)(void *state, unsigned *rank, size_t most);
 	void (*leave)(void *state);
+	/* NULL, or why no world but the first can be joined in place: for
+	 * berth_change(). */
+	const char *fixed;
 };
 
 extern const struct boot boot_agent, boot_pmix, boot_caller, boot_alone;

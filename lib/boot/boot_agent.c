@@ -283,6 +283,7 @@ static berth_result fill_world(struct boot_world *w, unsigned rank,
 				  .cross_rank = who.cross_rank,
 				  .cross_size = who.cross_size,
 				  .hosts = who.hosts,
+				  .epoch = w->epoch + 1,
 				  .memory = -1 };
 	memcpy(w->key, who.key, sizeof w->key);
 	explicit_bzero(&who, sizeof who);
@@ -313,7 +314,7 @@ static berth_result agent_join(void **state, struct boot_world *w,
 	berth_result rc;
 
 	(void)given;
-	*w = (struct boot_world){ .memory = -1 };
+	*w = (struct boot_world){ .epoch = w->epoch, .memory = -1 };
 	if (!a)
 		return boot_out_of_memory(why);
 	a->rank = rank ? (unsigned)strtoul(rank, NULL, 10) : 0;

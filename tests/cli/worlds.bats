@@ -1,0 +1,26 @@
+#!/usr/bin/env bats
+# limit_s: 300
+# takes_s: 30
+# Worlds that follow each other in the same processes: tests/helpers/worlds.c says what is checked.
+# SEED (random, printed) decides all of them.
+load common
+
+setup() {
+	export SEED=${SEED:-$((RANDOM + 1))}
+	echo "SEED=$SEED"
+}
+
+@test "fifty worlds, grown, shrunk and renumbered, with calls in other threads, leave nothing" {
+	run -0 timeout -k 5 120 "$BUILD/helpers/worlds" -n 50 -s "$SEED"
+	says "50 worlds, seed $SEED: 0 killed"
+}
+
+@test "as many in which ranks are killed, and others come" {
+	run -0 timeout -k 5 120 "$BUILD/helpers/worlds" -n 50 -s "$SEED" -k
+	says "50 worlds, seed $SEED: 10 killed"
+}
+
+@test "a change that fails leaves a process without a world, until the next one" {
+	run -0 timeout -k 5 20 "$BUILD/helpers/worlds" -f < /dev/null
+	says "changes that fail: fine"
+}
