@@ -51,6 +51,11 @@ struct boot {
 	 * BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
 	berth_result (*join)(void **state, struct boot_world *w,
 			     const struct berth_bootstrap *given, char *why);
+	/* As join(), for a rank that comes from another world: it waits for all that
+	 * are left.  BERTH_PEER_LOST, of this, memory() and fence(): one of them was
+	 * lost, and the others are to join anew.  NULL: join() is the same. */
+	berth_result (*follow)(void **state, struct boot_world *w,
+			       const struct boot_patience *patience, char *why);
 	/* W's memory, of BYTES, the same on all ranks of the host. */
 	berth_result (*memory)(void *state, struct boot_world *w, size_t bytes,
 			       char *why);

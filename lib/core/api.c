@@ -191,6 +191,18 @@ berth_result berth_init(const struct berth_config *config)
 	return rc;
 }
 
+/* A rank that was lost meanwhile is left out of the next world, too.  With a bootstrap
+ * of the caller's, all ranks make equally many calls: there is one attempt. */
+static berth_result begin_next(const struct berth_config *config)
+{
+	berth_result rc;
+
+	do
+		rc = begin(config, true);
+	while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
+	return rc;
+}
+
 berth_result berth_change(const struct berth_config *config)
 {
 	berth_result rc = api_may_wait();
@@ -203,7 +215,7 @@ berth_result berth_change(const struct berth_config *config)
 	if (!rc && !atomic_exchange(&has_left, true))
 		end(true);
 	if (!rc)
-		rc = begin(config, true);
+		rc = begin_next(config);
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }

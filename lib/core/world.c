@@ -10,6 +10,7 @@
 #include "lib/boot/boot_caller.h"
 #include "lib/boot/retired.h"
 #include "lib/core/cores.h"
+#include "lib/core/init_wait.h"
 #include "lib/core/region.h"
 #include "lib/core/trace.h"
 
@@ -45,13 +46,28 @@ static berth_result number_locals(struct world *w)
 			 w->local[w->who.rank] + 1, n);
 }
 
-/* NULL, also in CONFIG of a version that did not have it. */
-static const struct berth_bootstrap *bootstrap_of(const struct berth_config *config)
+const struct berth_bootstrap *world_bootstrap(const struct berth_config *config)
 {
 	return config && config->size >= sizeof *config ? config->bootstrap : NULL;
 }
 
-static berth_result find_others(struct world *w, const struct berth_bootstrap *given)
+/* With the ranks that are left. */
+static berth_result follow(struct world *w, char *why)
+{
+	struct init_wait m;
+	const struct boot_patience patience = { init_wait_tick, init_wait_missing, &m };
+	berth_result rc;
+
+	init_wait_begin(&m, w, "berth_change");
+	rc = w->boot->follow(&w->boot_state, &w->who, &patience, why);
+	if (!rc || !m.is_over)
+		return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
+	init_wait_text(why, BOOT_WHY_BYTES, &m);
+	return log_error(BERTH_TIMEOUT, "", m.late.missing, m.late.nmissing, "%s", why);
+}
+
+static berth_result find_others(struct world *w, const struct berth_bootstrap *given,
+				bool changes)
 {
 	char why[BOOT_WHY_BYTES] = "";
 	berth_result rc;
@@ -59,10 +75,16 @@ static berth_result find_others(struct world *w, const struct berth_bootstrap *g
 	w->boot = given ? &boot_caller : boot_choose(why);
 	if (!w->boot)
 		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
-	rc = w->boot->join(&w->boot_state, &w->who, given, why);
+	if (changes && w->boot->follow) {
+		rc = follow(w, why);
+	} else {
+		rc = w->boot->join(&w->boot_state, &w->who, given, why);
+		if (rc)
+			log_error(rc, "", NULL, 0, "%s", why);
+	}
 	if (rc) {
 		w->boot = NULL;
-		return log_error(rc, "", NULL, 0, "%s", why);
+		return rc;
 	}
 	rc = w->boot->memory(w->boot_state, &w->who,
 			     memory_bytes(w->who.size, w->who.local_size,
@@ -81,7 +103,7 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 				struct world_kept *kept, bool changes)
 {
 	enum { SIZE_MOST = 4096 };
-	const struct berth_bootstrap *given = bootstrap_of(config);
+	const struct berth_bootstrap *given = world_bootstrap(config);
 	char why[256];
 
 	if (config && (config->size < offsetof(struct berth_config, timeout_ms) ||
@@ -137,7 +159,7 @@ berth_result world_can_follow(const struct berth_config *config)
 	const struct boot *boot;
 	char why[BOOT_WHY_BYTES];
 
-	if (bootstrap_of(config))
+	if (world_bootstrap(config))
 		return BERTH_OK;
 	boot = boot_choose(why);
 	if (!boot)
@@ -150,7 +172,7 @@ berth_result world_can_follow(const struct berth_config *config)
 berth_result world_begin(struct world *w, const struct berth_config *config,
 			 struct world_kept *kept, bool changes)
 {
-	const struct berth_bootstrap *given = bootstrap_of(config);
+	const struct berth_bootstrap *given = world_bootstrap(config);
 	berth_result rc;
 
 	memset(w, 0, sizeof *w);
@@ -163,7 +185,7 @@ berth_result world_begin(struct world *w, const struct berth_config *config,
 	if (rc && given)
 		boot_caller_decline(given, rc, log_last()->text);
 	if (!rc)
-		rc = find_others(w, given);
+		rc = find_others(w, given, changes);
 	if (!rc)
 		rc = map_memory(w);
 	w->cores = 1;
