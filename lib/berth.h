@@ -170,7 +170,9 @@ struct berth_config {
 berth_result berth_init(const struct berth_config *config);
 /* Leave this world, and join the next one, as berth_init() does: rank, size and epoch
  * are others then.  The count of berth_init() stays, and so do log and timeout_ms that
- * CONFIG does not give.  Processes that call berth_init() may join the same world.
+ * CONFIG does not give.  With a bootstrap, processes that call berth_init() may join the
+ * same world.  Without, in a job of runner's, all ranks that are left call this: those
+ * that have not ended, in their old order.
  * Operations and process sets of the old world end as with berth_shutdown(), but the
  * memory of berth_alloc() stays until berth_free().
  *

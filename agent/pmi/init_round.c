@@ -69,12 +69,11 @@ static struct init_round *find_or_add(struct server *s, uint32_t number)
 	if (n >= ROUNDS_MOST)
 		return NULL;
 	round = xcalloc(1, sizeof *round);
-	*round =
-		(struct init_round){ .number = number,
-				     .size = s->job->np,
-				     .local_size = (uint32_t)s->job->ranks.n,
-				     .memory = -1,
-				     .next = s->round };
+	*round = (struct init_round){ .number = number,
+				      .size = s->job->np,
+				      .local_size = (uint32_t)s->job->ranks.n,
+				      .memory = -1,
+				      .next = s->round };
 	s->round = round;
 	return round;
 }
@@ -378,10 +377,10 @@ static char *wait_for_world(struct client *c, uint32_t epoch)
 	m->client = c;
 	m->state = MEMBER_WAITING;
 	m->asks_missing = false;
-	wire_pack_change(s->out,
-			 &(struct wire_change){ s->job->epoch, rank_of(c),
-						epoch > m->init_round ? epoch
-								      : m->init_round });
+	wire_pack_change(
+		s->out,
+		&(struct wire_change){ s->job->epoch, rank_of(c),
+				       epoch > m->init_round ? epoch : m->init_round });
 	return NULL;
 }
 
@@ -400,11 +399,10 @@ static void begin_world(struct server *s, struct init_round *round, uint32_t loc
 
 	if (m->state != MEMBER_WAITING) { /* it is gone meanwhile */
 		add_lost(s, (struct lost_rank){ rank, round->number, m->ended, false });
-		wire_pack_lost(s->out, &(struct wire_lost){ s->job->epoch,
-							    { &rank, 1 },
-							    round->number,
-							    0,
-							    0 });
+		wire_pack_lost(
+			s->out,
+			&(struct wire_lost){
+				s->job->epoch, { &rank, 1 }, round->number, 0, 0 });
 		return;
 	}
 	m->init_round = round->number;

@@ -16,7 +16,8 @@ struct client {
 	struct buf in, out;
 	bool is_known; /* it has said that it is rank */
 	uint32_t local;
-	struct init_round *round; /* NULL: not known yet, or the rank waits for a world */
+	struct init_round
+		*round;         /* NULL: not known yet, or the rank waits for a world */
 	bool waits_host_map;    /* joins, and does not know the other hosts yet */
 	bool gets_fence_data;   /* round->fence_data follows OUT, */
 	size_t fence_data_sent; /* from here on */

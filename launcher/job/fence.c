@@ -28,10 +28,10 @@ struct member {
 
 struct fence {
 	struct member *host;
-	bool *waits;       /* of each rank: for the next world */
+	bool *waits;             /* of each rank: for the next world */
 	uint32_t nwaits, number; /* how many; the largest of their last worlds */
-	bool any_lost;     /* a rank has ended, or is lost to a round */
-	struct loss *loss; /* that the hosts have not been told */
+	bool any_lost;           /* a rank has ended, or is lost to a round */
+	struct loss *loss;       /* that the hosts have not been told */
 	size_t nlosses;
 	struct event *losses; /* pending: hosts were told some just now */
 };
@@ -254,8 +254,7 @@ static void refuse_in_vain(struct job *j, uint32_t other)
 		for (size_t i = e->ngivers; i-- && e->ngave;) {
 			struct giver *g = &e->giver[i];
 
-			if (g->gave &&
-			    is_refused(j, g->host, e, other))
+			if (g->gave && is_refused(j, g->host, e, other))
 				exchange_forget(e, g);
 		}
 		exchange_drop_if_empty(j, e);

@@ -374,8 +374,8 @@ static berth_result ask_world(const struct agent *a, struct boot_world *w,
 	if (!rc)
 		rc = patience ? await_all(a, w, patience, &f, why)
 			      : get_any(a->fd, &f, why);
-	if (!rc && (f.head.number != BOOT_WORLD ||
-		    f.head.bytes < sizeof(struct boot_who)))
+	if (!rc &&
+	    (f.head.number != BOOT_WORLD || f.head.bytes < sizeof(struct boot_who)))
 		rc = odd_answer(why);
 	if (!rc)
 		rc = fill_world(w, &f, why);

@@ -5,6 +5,7 @@
  *
  * WHAT  kill    one rank is killed before each change (the default)
  *       during  and another one in the next change
+ *       once    the same, once
  *       plain   nobody is, and all change
  *       exits   one ends with status 0 in place of each kill
  *       late    one rank does not call berth_change() */
@@ -25,8 +26,8 @@ static uint64_t epoch = 1;
 
 static void fail(int line, const char *what, long is)
 {
-	fprintf(stderr, "rank %d, line %d: %s: %ld; last error: %s\n", me, line, what, is,
-		berth_last_error()->text);
+	fprintf(stderr, "rank %d, line %d: %s: %ld; last error: %s\n", me, line, what,
+		is, berth_last_error()->text);
 	_exit(1);
 }
 #define CHECK(fine, what, is)                                                          \
@@ -45,8 +46,9 @@ static double now_ms(void)
 
 static berth_result sum(double *x, berth_op op)
 {
-	return call_allreduce(&(struct berth_desc)BERTH_DESC(
-		.in = x, .out = x, .count = 1, .type = BERTH_F64, .op = op));
+	return call_allreduce(
+		&(struct berth_desc)BERTH_DESC(.in = x, .out = x, .count = 1,
+					       .type = BERTH_F64, .op = op));
 }
 
 static int place(int rank)
@@ -121,20 +123,18 @@ static void change(const char *what, int turn)
 	took = now_ms();
 	if (late) {
 		if (gone == me)
-			sleep(3600);
+			_exit((int)sleep(66));
 		rc = berth_change(NULL);
 		CHECK(rc == BERTH_TIMEOUT, "a rank does not come", rc);
 		CHECK(berth_rank() == -1, "rank", berth_rank());
 		printf("%s\n", berth_last_error()->text);
 		fflush(stdout);
-		kill(getppid(), 0);
 		_exit(3);
 	}
 	if (!plain) {
 		if (gone == me)
 			leave(what);
-		if (strcmp(getenv("LOOK") ? getenv("LOOK") : "1", "0") != 0)
-			lose();
+		lose();
 		drop(gone);
 	}
 	if (during && n > 2) {
@@ -143,7 +143,6 @@ static void change(const char *what, int turn)
 			usleep((useconds_t)(seed * 131 % 3000));
 			if (seed % 2)
 				kill(getpid(), SIGKILL);
-			alarm(0);
 			if (!fork()) { /* kills it somewhere in its change */
 				usleep((useconds_t)(seed * 577 % 8000));
 				kill(getppid(), SIGKILL);
@@ -192,7 +191,7 @@ int main(int argc, char **argv)
 	for (int turn = 0; turn < (n > 2 ? 20 : 1); turn++) {
 		change(what, turn);
 		check_world();
-		if (n <= 2 && strcmp(what, "plain") != 0)
+		if ((n <= 2 && strcmp(what, "plain") != 0) || !strcmp(what, "once"))
 			break;
 	}
 	CHECK(!berth_shutdown(), "berth_shutdown", 0);
