@@ -65,7 +65,7 @@ typedef enum berth_result {
 	BERTH_PEER_LOST = 6, /* a rank of the process set has ended */
 	BERTH_TIMEOUT = 7,   /* a rank did not call the operation in time */
 	BERTH_ABORTED = 8,   /* the process set was aborted or removed, or the library
-				shut down */
+				shut down or changed its world */
 	BERTH_MEMORY = 9,    /* out of memory */
 	BERTH_AUTH = 10, /* a peer does not have the job's key, or did not send it */
 	BERTH_UNSUPPORTED = 11, /* not in this build, or not in this back end */
@@ -168,8 +168,18 @@ struct berth_config {
  * the same number of berth_shutdown() ends it.  BERTH_NO_PEERS: the launcher gives no
  * way to reach the other ranks; the text of berth_last_error() says what to add. */
 berth_result berth_init(const struct berth_config *config);
-/* Leave this world, and join the next one: the count of berth_init() stays.  Not in
- * this version: BERTH_UNSUPPORTED. */
+/* Leave this world, and join the next one, as berth_init() does: rank, size and epoch
+ * are others then.  The count of berth_init() stays, and so do log and timeout_ms that
+ * CONFIG does not give.  With a bootstrap, processes that call berth_init() may join the
+ * same world.  Without, in a job of runner's, all ranks that are left call this: those
+ * that have not ended, in their old order.
+ * Operations and process sets of the old world end as with berth_shutdown(), but the
+ * memory of berth_alloc() stays until berth_free().
+ *
+ * If it fails, berth_rank() says whether this process is still in its old world.  If it
+ * is -1, this process is in none: calls return BERTH_STATE, and berth_change() may be
+ * called again, or berth_shutdown().  BERTH_UNSUPPORTED, in the old world: a PMIx
+ * server started the ranks, and CONFIG has no bootstrap. */
 berth_result berth_change(const struct berth_config *config);
 /* Operations that still run end with BERTH_ABORTED, also those in which other threads
  * are.  It does not wait for other ranks.  Process sets end with it.  Requests remain
@@ -185,11 +195,11 @@ int berth_size(void);
  * local rank. */
 struct berth_world {
 	size_t size;
-	uint64_t epoch; /* 0 in this version */
+	uint64_t epoch; /* from 1; the same on all ranks; berth_change() raises it */
 	int rank, ranks;
 	int local_rank, local_size;
 	int cross_rank, cross_size;
-	int changed; /* 1: the next world waits for berth_change(); 0 in this version */
+	int changed; /* 1: ranks are lost, and the next world waits for berth_change() */
 };
 berth_result berth_world(struct berth_world *world);
 
@@ -213,8 +223,8 @@ const char *berth_result_text(berth_result result);
 
 /* ---- process sets ---- */
 
-/* NULL: all ranks.  A set that was removed, or that was made before berth_shutdown(),
- * stays invalid: calls with it return BERTH_STATE, berth_set_remove() too, and its
+/* NULL: all ranks.  A set that was removed, or that was made before berth_shutdown() or
+ * berth_change(), stays invalid: calls with it return BERTH_STATE, berth_set_remove() too, and its
  * rank, size and members are -1.  There is nothing left to free. */
 typedef struct berth_set berth_set;
 
@@ -325,7 +335,7 @@ struct berth_desc {
 	}
 
 /* Operations that were submitted.  A request remains until berth_wait() or
- * berth_wait_any() ends it, also after berth_shutdown(): if its operations were not
+ * berth_wait_any() ends it, also after berth_shutdown() or berth_change(): if its operations were not
  * done before, it comes to BERTH_ABORTED. */
 typedef struct berth_request berth_request;
 
@@ -370,7 +380,7 @@ berth_result berth_join(berth_set *set, int *last);
 
 /* BERTH_HOST: memory that all ranks of this host can access: operations on it copy
  * nothing.  It is aligned to 64 bytes, and zero.  DEVICE is 0.  NULL: out of memory, or
- * no such memory. */
+ * no such memory.  After berth_change() it is this process' alone. */
 void *berth_alloc(size_t bytes, berth_memory memory, int device);
 void berth_free(void *p);
 /* Announce memory of the caller that will be used often, for back ends that need

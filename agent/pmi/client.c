@@ -137,8 +137,8 @@ bool client_send_fd(struct client *c, uint32_t number, const void *payload, size
 	return true;
 }
 
-void client_refuse(struct client *c, const char *why)
+void client_refuse(struct client *c, uint32_t number, const char *why)
 {
-	client_send(c, BOOT_REFUSED, why, strlen(why) + 1);
+	client_send(c, number, why, strlen(why) + 1);
 	client_close(c);
 }

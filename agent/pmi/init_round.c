@@ -34,6 +34,28 @@ static struct init_round *find(const struct server *s, uint32_t number)
 	return round;
 }
 
+uint32_t init_round_rank(const struct init_round *round, uint32_t place)
+{
+	return round->rank ? round->rank[place] : place;
+}
+
+uint32_t init_round_place(const struct init_round *round, uint32_t rank)
+{
+	uint32_t low = 0, high = round->size;
+
+	if (!round->rank)
+		return rank;
+	while (low < high) {
+		const uint32_t mid = (low + high) / 2;
+
+		if (round->rank[mid] < rank)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < round->size && round->rank[low] == rank ? low : round->size;
+}
+
 /* NULL if there are too many. */
 static struct init_round *find_or_add(struct server *s, uint32_t number)
 {
@@ -47,8 +69,11 @@ static struct init_round *find_or_add(struct server *s, uint32_t number)
 	if (n >= ROUNDS_MOST)
 		return NULL;
 	round = xcalloc(1, sizeof *round);
-	*round =
-		(struct init_round){ .number = number, .memory = -1, .next = s->round };
+	*round = (struct init_round){ .number = number,
+				      .size = s->job->np,
+				      .local_size = (uint32_t)s->job->ranks.n,
+				      .memory = -1,
+				      .next = s->round };
 	s->round = round;
 	return round;
 }
@@ -84,7 +109,7 @@ static void mark(struct server *s, struct init_round *round)
 {
 	struct boot_memory *head = round->head;
 	const uint64_t at = head ? head->lost_at : 0;
-	const uint32_t np = s->job->np;
+	const uint32_t np = round->size;
 	const bool has_place =
 		head && __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) == BOOT_MAGIC &&
 		head->size == np && at >= sizeof *head && at <= round->bytes &&
@@ -95,13 +120,16 @@ static void mark(struct server *s, struct init_round *round)
 	for (size_t i = 0; i < s->nlost; i++) {
 		const struct lost_rank *l = &s->lost[i];
 		const unsigned char how = l->secondary ? BOOT_SECONDARY : BOOT_LOST;
+		const uint32_t place = init_round_place(round, l->rank);
 
+		if (place == np)
+			continue;
 		if (l->init_round != round->number &&
 		    !(l->ended && l->init_round < round->number))
 			continue;
 		round->unmarked = !has_place;
 		n += has_place &&
-		     pwrite(round->memory, &how, 1, (off_t)(at + l->rank)) == 1;
+		     pwrite(round->memory, &how, 1, (off_t)(at + place)) == 1;
 	}
 	if (n && n > atomic_load(&head->nlost))
 		atomic_store(&head->nlost, n);
@@ -114,7 +142,8 @@ static void refuse_waiting(struct server *s, struct init_round *round)
 	char *why;
 
 	for (size_t i = 0; !l && !round->is_over && i < s->nlost; i++)
-		if (s->lost[i].ended || s->lost[i].init_round >= round->number)
+		if ((s->lost[i].ended || s->lost[i].init_round >= round->number) &&
+		    init_round_place(round, s->lost[i].rank) < round->size)
 			l = &s->lost[i];
 	if (!l)
 		return;
@@ -126,7 +155,7 @@ static void refuse_waiting(struct server *s, struct init_round *round)
 		if (m->state != MEMBER_IN_FENCE || m->round != round)
 			continue;
 		m->state = MEMBER_NOT_JOINED;
-		client_refuse(m->client, why);
+		client_refuse(m->client, round->rank ? BOOT_AGAIN : BOOT_REFUSED, why);
 		m->client = NULL;
 		round->in_fence--;
 	}
@@ -160,21 +189,24 @@ static void lose(struct client *c)
 	struct server *s = c->s;
 	struct member *m = member_of(c);
 	const uint32_t rank = rank_of(c);
-	bool secondary;
+	bool secondary, waits;
 
-	if (!c->round || m->client != c)
+	if (!c->is_known || m->client != c)
 		return;
+	waits = m->state == MEMBER_WAITING;
 	secondary = op_records_secondary(s, c->local);
 	if (m->state == MEMBER_IN_FENCE)
 		m->round->in_fence--;
-	m->state = MEMBER_LOST;
+	m->state = waits ? MEMBER_NOT_JOINED : MEMBER_LOST;
 	m->client = NULL;
-	if (s->job->nodes > 1)
+	if (s->job->nodes > 1 || waits)
 		wire_pack_lost(s->out, &(struct wire_lost){ s->job->epoch,
 							    { &rank, 1 },
 							    m->init_round,
 							    0,
 							    secondary });
+	if (waits) /* it has left its last world */
+		return;
 	add_lost(s, (struct lost_rank){ rank, m->init_round, false, secondary });
 	tell_lost(s);
 }
@@ -234,6 +266,7 @@ bool init_rounds_settle(struct server *s)
 			close(round->memory);
 		buf_free(&round->texts);
 		buf_free(&round->fence_data);
+		free(round->rank);
 		free(round);
 	}
 	return again;
@@ -241,11 +274,65 @@ bool init_rounds_settle(struct server *s)
 
 /* ---- JOIN ---- */
 
+/* NODE[host of the job]: its number among those of ROUND, or their number; COUNT[that]:
+ * its ranks.  Returns how many hosts. */
+static uint32_t number_hosts(const struct server *s, const struct init_round *round,
+			     uint32_t *node, uint32_t *count)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < round->size; i++)
+		node[host_of(s, round->rank[i])] = 1;
+	for (uint32_t i = 0; i < s->job->nodes; i++)
+		node[i] = node[i] ? n++ : UINT32_MAX;
+	for (uint32_t i = 0; i < round->size; i++)
+		count[node[host_of(s, round->rank[i])]]++;
+	return n;
+}
+
+/* The world of ROUND, of some ranks, as C's is in it. */
+static void send_world(struct client *c)
+{
+	const struct server *s = c->s;
+	const struct init_round *round = c->round;
+	const uint32_t local = member_of(c)->place, ours = host_of(s, rank_of(c));
+	uint32_t *node = xcalloc(s->job->nodes, sizeof *node),
+		 *count = xcalloc(s->job->nodes, sizeof *count);
+	struct boot_who who = { .epoch = round->number,
+				.rank = init_round_place(round, rank_of(c)),
+				.size = round->size,
+				.local_rank = local,
+				.local_size = round->local_size,
+				.hosts = number_hosts(s, round, node, count) };
+	struct buf b = { 0 };
+
+	for (uint32_t i = 0; i < who.hosts; i++) {
+		who.cross_rank += i < node[ours] && count[i] > local;
+		who.cross_size += count[i] > local;
+	}
+	memcpy(who.key, s->job->key.p, sizeof who.key);
+	buf_add(&b, &who, sizeof who);
+	for (uint32_t i = 0; i < round->size; i++)
+		buf_add(&b, &node[host_of(s, round->rank[i])], sizeof *node);
+	for (uint32_t i = 0; i < s->job->nodes; i++) {
+		const char *name = host_name_of(s, i);
+
+		if (node[i] != UINT32_MAX)
+			buf_add(&b, name, strlen(name) + 1);
+	}
+	client_send(c, BOOT_WORLD, buf_head(&b), b.len);
+	buf_free(&b);
+	free(node);
+	free(count);
+}
+
 static void send_host_map(struct client *c)
 {
 	const struct server *s = c->s;
 	const struct wire_job *job = s->job;
-	struct boot_who who = { .size = job->np,
+	struct boot_who who = { .epoch = c->round->number,
+				.rank = rank_of(c),
+				.size = job->np,
 				.local_rank = c->local,
 				.local_size = (uint32_t)job->ranks.n,
 				.cross_rank = job->cross_ranks.v[c->local],
@@ -253,6 +340,11 @@ static void send_host_map(struct client *c)
 				.hosts = job->nodes };
 	struct buf b = { 0 };
 
+	c->waits_host_map = false;
+	if (c->round->rank) {
+		send_world(c);
+		return;
+	}
 	memcpy(who.key, job->key.p, sizeof who.key);
 	buf_add(&b, &who, sizeof who);
 	for (uint32_t i = 0; i < job->np; i++) {
@@ -265,7 +357,6 @@ static void send_host_map(struct client *c)
 
 		buf_add(&b, name, strlen(name) + 1);
 	}
-	c->waits_host_map = false;
 	client_send(c, BOOT_WORLD, buf_head(&b), b.len);
 	buf_free(&b);
 }
@@ -275,6 +366,87 @@ void init_round_host_map(struct server *s)
 	for (struct client *c = s->client; c; c = c->next)
 		if (c->fd >= 0 && c->waits_host_map)
 			send_host_map(c);
+}
+
+static char *wait_for_world(struct client *c, uint32_t epoch)
+{
+	struct server *s = c->s;
+	struct member *m = member_of(c);
+
+	c->is_known = true;
+	m->client = c;
+	m->state = MEMBER_WAITING;
+	m->asks_missing = false;
+	wire_pack_change(
+		s->out,
+		&(struct wire_change){ s->job->epoch, rank_of(c),
+				       epoch > m->init_round ? epoch : m->init_round });
+	return NULL;
+}
+
+/* Of ranks that have ended the agent knows what they did until others go on. */
+static void forget_ended(struct server *s)
+{
+	for (size_t i = 0; i < s->job->ranks.n; i++)
+		if (s->member[i].ended)
+			s->member[i].round = NULL;
+}
+
+static void begin_world(struct server *s, struct init_round *round, uint32_t local)
+{
+	struct member *m = &s->member[local];
+	const uint32_t rank = s->job->ranks.v[local];
+
+	if (m->state != MEMBER_WAITING) { /* it is gone meanwhile */
+		add_lost(s, (struct lost_rank){ rank, round->number, m->ended, false });
+		wire_pack_lost(
+			s->out,
+			&(struct wire_lost){
+				s->job->epoch, { &rank, 1 }, round->number, 0, 0 });
+		return;
+	}
+	m->init_round = round->number;
+	m->round = m->client->round = round;
+	m->state = MEMBER_JOINING;
+	m->client->waits_host_map = !host_map_known(s);
+	if (!m->client->waits_host_map)
+		send_host_map(m->client);
+}
+
+static bool is_world(const struct server *s, const struct wire_world *w)
+{
+	for (size_t i = 0; i < w->ranks.n; i++)
+		if (w->ranks.v[i] >= s->job->np ||
+		    (i && w->ranks.v[i] <= w->ranks.v[i - 1]))
+			return false;
+	return w->ranks.n && !find(s, w->number);
+}
+
+void init_round_world(struct server *s, const struct wire_world *w)
+{
+	const wire_u32v ours = s->job->ranks;
+	struct init_round *round;
+	uint32_t *in = xcalloc(ours.n, sizeof *in);
+
+	forget_ended(s);
+	init_rounds_settle(s);
+	round = is_world(s, w) ? find_or_add(s, w->number) : NULL;
+	if (round) {
+		round->rank = xcalloc(w->ranks.n, sizeof *round->rank);
+		memcpy(round->rank, w->ranks.v, w->ranks.n * sizeof *round->rank);
+		round->size = (uint32_t)w->ranks.n;
+		round->local_size = 0;
+		for (uint32_t i = 0; i < ours.n; i++) {
+			in[i] = init_round_place(round, ours.v[i]) < round->size;
+			if (in[i])
+				s->member[i].place = round->local_size++;
+		}
+		for (uint32_t i = 0; i < ours.n; i++)
+			if (in[i])
+				begin_world(s, round, i);
+		tell_lost(s);
+	}
+	free(in);
 }
 
 /* This and the next ones: what a frame of C asks for.  NULL, or why C is refused. */
@@ -301,13 +473,17 @@ static char *on_join(struct client *c, const struct boot_join *join)
 				 join->rank);
 	if (m->ended)
 		return xasprintf("rank %u has ended", join->rank);
+	c->local = (uint32_t)local;
+	if (join->follows)
+		return wait_for_world(c, join->epoch);
 	c->round = find_or_add(s, m->init_round + 1);
 	if (!c->round)
 		return xasprintf("rank %u is too far ahead of the others", join->rank);
-	c->local = (uint32_t)local;
+	c->is_known = true;
 	m->client = c;
 	m->init_round++;
 	m->round = c->round;
+	m->place = c->local;
 	m->state = MEMBER_JOINING;
 	m->asks_missing = false;
 	c->waits_host_map = !host_map_known(s);
@@ -392,7 +568,8 @@ static void end_fence(struct server *s, struct init_round *round)
 }
 
 /* The texts of all members, ranks in order if all of the job's are on this host. */
-static void add_texts(struct buf *out, const struct server *s)
+static void add_texts(struct buf *out, const struct server *s,
+		      const struct init_round *round)
 {
 	const wire_u32v ranks = s->job->ranks;
 	uint32_t *order = xcalloc(ranks.n, sizeof *order);
@@ -402,7 +579,8 @@ static void add_texts(struct buf *out, const struct server *s)
 	for (size_t i = 0; i < ranks.n; i++) {
 		const char *text = s->member[order[i]].text;
 
-		buf_add(out, text, strlen(text) + 1);
+		if (s->member[order[i]].round == round)
+			buf_add(out, text, strlen(text) + 1);
 	}
 	free(order);
 }
@@ -424,6 +602,8 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	struct member *m = member_of(c);
 	struct wire_exchange w = { .epoch = s->job->epoch,
 				   .use = EXCHANGE_INIT,
+				   .ranks = { round->rank,
+					      round->rank ? round->size : 0 },
 				   .number = round->number };
 	struct buf texts = { 0 };
 
@@ -436,15 +616,15 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	m->state = MEMBER_IN_FENCE;
 	round->in_fence++;
 	refuse_waiting(s, round);
-	if (round->in_fence < s->job->ranks.n)
+	if (round->in_fence < round->local_size)
 		return NULL;
 	if (s->job->nodes == 1) {
 		begin_fence_data(round, 0);
-		add_texts(&round->fence_data, s);
+		add_texts(&round->fence_data, s, round);
 		end_fence(s, round);
 		return NULL;
 	}
-	add_texts(&texts, s);
+	add_texts(&texts, s, round);
 	while (!w.last) {
 		w.last = texts.len <= WIRE_PART_MAX;
 		w.data.p = buf_head(&texts);
@@ -462,17 +642,21 @@ static bool sort_texts(const struct server *s, struct init_round *round)
 {
 	const char *p = (const char *)buf_head(&round->texts),
 		   *end = p + round->texts.len,
-		   **text = xcalloc(s->job->np, sizeof *text);
+		   **text = xcalloc(round->size, sizeof *text);
 	uint32_t *rank = ranks_by_host(s);
 	bool sound = p < end && !end[-1];
 
 	for (uint32_t i = 0; sound && i < s->job->np; i++) {
+		const uint32_t place = init_round_place(round, rank[i]);
+
+		if (place == round->size)
+			continue;
 		sound = p < end;
-		text[rank[i]] = p;
+		text[place] = p;
 		p += sound ? strlen(p) + 1 : 0;
 	}
 	sound &= p == end;
-	for (uint32_t i = 0; sound && i < s->job->np; i++)
+	for (uint32_t i = 0; sound && i < round->size; i++)
 		buf_add(&round->fence_data, text[i], strlen(text[i]) + 1);
 	free(rank);
 	free(text);
@@ -485,7 +669,7 @@ int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 	struct init_round *round =
 		m->number <= UINT32_MAX ? find(s, (uint32_t)m->number) : NULL;
 
-	if (!round || round->is_over || round->in_fence < s->job->ranks.n)
+	if (!round || round->is_over || round->in_fence < round->local_size)
 		return 0; /* they have gone meanwhile */
 	buf_add(&round->texts, m->data.p, m->data.n);
 	if (round->texts.len > BOOT_FRAME_BYTES_MAX || !s->host)
@@ -508,7 +692,9 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 	struct boot_join join;
 	uint64_t bytes;
 
-	if (!c->round != (number == BOOT_JOIN))
+	if (c->is_known == (number == BOOT_JOIN) ||
+	    (c->is_known && !c->round && number != BOOT_MISSING_REQUEST &&
+	     number != BOOT_LEAVE))
 		return xstrdup("an unexpected frame of libberth");
 	switch (number) {
 	case BOOT_JOIN:
@@ -555,7 +741,7 @@ void init_round_read(struct client *c)
 
 			if (why) {
 				lose(c);
-				client_refuse(c, why);
+				client_refuse(c, BOOT_REFUSED, why);
 			}
 			free(why);
 			if (c->fd >= 0)

@@ -37,8 +37,9 @@ static bool read_rank(const struct server *s, uint32_t local, struct boot_memory
 
 	return round && round->memory >= 0 && copy(round, 0, head, sizeof *head) &&
 	       head->magic == BOOT_MAGIC && head->version == BOOT_VERSION &&
-	       fits(round->bytes, head->rank_at, s->job->ranks.n, sizeof *rank) &&
-	       copy(round, head->rank_at + local * sizeof *rank, rank, sizeof *rank);
+	       fits(round->bytes, head->rank_at, round->local_size, sizeof *rank) &&
+	       copy(round, head->rank_at + s->member[local].place * sizeof *rank, rank,
+		    sizeof *rank);
 }
 
 bool op_records_secondary(const struct server *s, uint32_t local)
@@ -59,10 +60,10 @@ static void read_recorder(const struct server *s, uint32_t local, struct recorde
 
 	r->n = 0;
 	if (!read_rank(s, local, &head, &rank) ||
-	    !fits(round->bytes, head.record_at, s->job->ranks.n, bytes))
+	    !fits(round->bytes, head.record_at, round->local_size, bytes))
 		return;
 	number = atomic_load(&rank.number);
-	at = head.record_at + local * bytes;
+	at = head.record_at + s->member[local].place * bytes;
 	for (; r->n < RECORDS_MOST && number; r->n++, number--) {
 		struct boot_record *op = &r->op[r->n];
 		const uint64_t place = (number - 1) % BOOT_RECORDS * sizeof *op;
@@ -119,8 +120,8 @@ static size_t collect_seqs(const struct member *m, const struct recorder *r,
 	size_t n = 1;
 
 	set[0] = WIRE_INIT_ROUNDS;
-	seq[0] = m->init_round;
-	runs[0] = waits_to_join;
+	seq[0] = m->init_round + (m->state == MEMBER_WAITING);
+	runs[0] = m->state == MEMBER_WAITING ? 2 : waits_to_join;
 	for (size_t i = 0; i < r->n; i++) {
 		const struct boot_record *op = &r->op[i];
 		size_t k = 0;
@@ -142,7 +143,8 @@ static size_t collect_seqs(const struct member *m, const struct recorder *r,
 void op_records_send(const struct server *s, uint32_t local)
 {
 	const struct member *m = &s->member[local];
-	const bool waits = m->state == MEMBER_JOINING || m->state == MEMBER_IN_FENCE;
+	const bool waits = m->state == MEMBER_WAITING || m->state == MEMBER_JOINING ||
+			   m->state == MEMBER_IN_FENCE;
 	uint32_t set[1 + SETS_MOST], seq[1 + SETS_MOST], runs[1 + SETS_MOST];
 	struct wire_rank_op w = { .epoch = s->job->epoch,
 				  .rank = s->job->ranks.v[local] };
@@ -193,11 +195,27 @@ int op_records_missing_request(struct client *c)
 						c->s->job->ranks.v[c->local] };
 
 	if (m->asks_missing ||
-	    (m->state != MEMBER_JOINED && m->state != MEMBER_IN_FENCE))
+	    (m->state != MEMBER_JOINED && m->state != MEMBER_IN_FENCE &&
+	     m->state != MEMBER_WAITING))
 		return -1;
 	m->asks_missing = true;
 	wire_pack_missing_request(c->s->out, &w);
 	return 0;
+}
+
+/* In the numbers of C's world, if it has one. */
+static void send_missing(struct client *c, const wire_u32v *ranks)
+{
+	uint32_t *list = xcalloc(ranks->n + 1, sizeof *list);
+	size_t n = 0;
+
+	for (size_t i = 0; i < ranks->n; i++) {
+		list[n] = c->round ? init_round_place(c->round, ranks->v[i])
+				   : ranks->v[i];
+		n += !c->round || list[n] < c->round->size;
+	}
+	client_send(c, BOOT_MISSING, list, n * sizeof *list);
+	free(list);
 }
 
 void op_records_missing(struct server *s, const struct wire_missing *w)
@@ -208,8 +226,7 @@ void op_records_missing(struct server *s, const struct wire_missing *w)
 		if (s->job->ranks.v[i] != w->rank || !m->asks_missing || !m->client)
 			continue;
 		m->asks_missing = false;
-		client_send(m->client, BOOT_MISSING, w->ranks.v,
-			    w->ranks.n * sizeof *w->ranks.v);
+		send_missing(m->client, &w->ranks);
 	}
 }
 
@@ -232,6 +249,9 @@ int op_records_stall(struct client *c, const unsigned char *p, size_t n)
 	m->stalled_ms = now;
 	list = xcalloc(count + 1, sizeof *list);
 	memcpy(list, p + sizeof count, bytes);
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i] < c->round->size)
+			list[i] = init_round_rank(c->round, list[i]);
 	w.missing = (wire_u32v){ list, count };
 	w.text = (const char *)p + sizeof count + bytes;
 	wire_pack_stall(c->s->out, &w);

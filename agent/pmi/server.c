@@ -77,7 +77,7 @@ static void add_client(struct server *s, int fd)
 		    who.uid == geteuid();
 
 	for (c = s->client; c && ours && s->nclients >= most; c = c->next)
-		if (c->fd >= 0 && !c->round)
+		if (c->fd >= 0 && !c->is_known)
 			oldest = c; /* the newest come first */
 	if (oldest)
 		client_close(oldest);
@@ -340,6 +340,7 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 		TAKE(modex_data, (take_modex_data(s, &m), 0))
 		TAKE(found, (take_found(s, &m), 0))
 		TAKE(event, (pmix_event(s->pmix, &m), 0))
+		TAKE(world, (init_round_world(s, &m), 0))
 		TAKE(lost, (init_round_lost(s, &m), 0))
 		TAKE(query, (op_records_query(s), 0))
 		TAKE(missing, (op_records_missing(s, &m), 0))

@@ -14,8 +14,10 @@ struct client {
 	int fd; /* -1: closed, freed at the end of this turn of the loop */
 	struct event *readable, *writable;
 	struct buf in, out;
-	struct init_round *round; /* NULL: has not said which rank it is */
+	bool is_known; /* it has said that it is rank */
 	uint32_t local;
+	struct init_round
+		*round;         /* NULL: not known yet, or the rank waits for a world */
 	bool waits_host_map;    /* joins, and does not know the other hosts yet */
 	bool gets_fence_data;   /* round->fence_data follows OUT, */
 	size_t fence_data_sent; /* from here on */
@@ -24,6 +26,7 @@ struct client {
 
 enum member_state {
 	MEMBER_NOT_JOINED, /* or has left */
+	MEMBER_WAITING,    /* for all that are left, to form the next world */
 	MEMBER_JOINING,    /* has not sent its text for the fence */
 	MEMBER_IN_FENCE,
 	MEMBER_JOINED,
@@ -34,6 +37,7 @@ enum member_state {
 struct member {
 	uint32_t init_round;      /* how often it has joined */
 	struct init_round *round; /* the last of these; NULL: freed */
+	uint32_t place;           /* of those of this host in it */
 	enum member_state state;
 	bool ended;
 	struct client *client; /* from JOINING to JOINED */
@@ -45,6 +49,8 @@ struct member {
 /* The ranks' first, second, ... time in the library. */
 struct init_round {
 	uint32_t number;
+	uint32_t *rank; /* its ranks, ascending; NULL: all of the job */
+	uint32_t size, local_size;
 	size_t in_fence;       /* members */
 	struct buf texts;      /* of all hosts, as they come */
 	struct buf fence_data; /* the frame that ends the fence, complete if */
@@ -102,8 +108,8 @@ bool client_send_fd(struct client *c, uint32_t number, const void *payload, size
 		    int fd);
 /* What cannot be sent now follows.  If the connection is broken, reading says so. */
 void client_flush(struct client *c);
-/* Say why, and close. */
-void client_refuse(struct client *c, const char *why);
+/* Say why, by a frame of NUMBER, and close. */
+void client_refuse(struct client *c, uint32_t number, const char *why);
 /* Its memory stays until the end of the turn: callers may still hold it. */
 void client_close(struct client *c);
 
@@ -172,6 +178,12 @@ void mpi_ends_stuck(struct server *s, size_t local);
 /* It has called MPI_Abort, and waits to be ended.  The first time counts. */
 void mpi_ends_abort(struct server *s, size_t local, int code, const char *text);
 void mpi_ends_free(struct server *s);
+
+/* The place of RANK of the job in ROUND; round->size: none. */
+uint32_t init_round_place(const struct init_round *round, uint32_t rank);
+/* And back: of less than round->size. */
+uint32_t init_round_rank(const struct init_round *round, uint32_t place);
+void init_round_world(struct server *s, const struct wire_world *m);
 
 /* ---- op_records.c ---- */
 

@@ -28,8 +28,10 @@ struct member {
 
 struct fence {
 	struct member *host;
-	bool any_lost;     /* a rank has ended, or is lost to a round */
-	struct loss *loss; /* that the hosts have not been told */
+	bool *waits;             /* of each rank: for the next world */
+	uint32_t nwaits, number; /* how many; the largest of their last worlds */
+	bool any_lost;           /* a rank has ended, or is lost to a round */
+	struct loss *loss;       /* that the hosts have not been told */
 	size_t nlosses;
 	struct event *losses; /* pending: hosts were told some just now */
 };
@@ -42,6 +44,7 @@ struct fence *fence_open(struct job *j)
 
 	f->losses = event_new(j->base, -1, 0, on_losses, j);
 	f->host = xcalloc(j->agents.n, sizeof *f->host);
+	f->waits = xcalloc(j->plan.np, sizeof *f->waits);
 	return f;
 }
 
@@ -51,6 +54,7 @@ void fence_free(struct fence *f)
 		return;
 	event_free(f->losses);
 	free(f->loss);
+	free(f->waits);
 	free(f->host);
 	free(f);
 }
@@ -78,6 +82,72 @@ const char *fence_host_map_request(struct job *j, struct host *h)
 		return "'host_map_request' message out of turn";
 	fence_host_map_send(j, h); /* it may be on its way already */
 	return NULL;
+}
+
+/* ---- the next world ---- */
+
+/* A rank that may still come. */
+static bool is_left(const struct job *j, uint32_t rank)
+{
+	return j->rank[rank].state != RANK_ENDED &&
+	       j->agents.host[j->plan.rank[rank].host].state == HOST_UP;
+}
+
+/* If all ranks that are left wait for it, the hosts are told. */
+static void begin_world(struct job *j)
+{
+	struct fence *f = j->fence;
+	struct wire_world m = { .epoch = j->epoch, .number = f->number + 1 };
+	uint32_t *ranks;
+
+	if (!f->nwaits)
+		return;
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		if (!f->waits[i] && is_left(j, i))
+			return;
+	ranks = xcalloc(j->plan.np, sizeof *ranks);
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		if (f->waits[i] && is_left(j, i))
+			ranks[m.ranks.n++] = i;
+	m.ranks.v = ranks;
+	for (uint32_t i = 0; i < j->agents.n; i++) {
+		struct host *h = &j->agents.host[i];
+
+		if (h->state != HOST_UP || !j->plan.local_size[i])
+			continue;
+		wire_pack_world(&h->out, &m);
+		agents_flush(h);
+	}
+	memset(f->waits, 0, j->plan.np * sizeof *f->waits);
+	f->nwaits = 0;
+	free(ranks);
+}
+
+const char *fence_change(struct job *j, struct host *h, const struct wire_change *m)
+{
+	struct fence *f = j->fence;
+
+	if (!member_of(j, h) || !job_has_rank(j, h, m->rank) || m->number >= INT32_MAX)
+		return "'change' message out of turn";
+	f->nwaits += !f->waits[m->rank];
+	f->waits[m->rank] = true;
+	if (m->number > f->number)
+		f->number = m->number;
+	begin_world(j);
+	return NULL;
+}
+
+/* A rank that waits for a world does so no more. */
+static bool forget_waiting(struct job *j, const wire_u32v *ranks)
+{
+	struct fence *f = j->fence;
+	const bool waited = ranks->n == 1 && f->waits[ranks->v[0]];
+
+	if (waited) {
+		f->waits[ranks->v[0]] = false;
+		f->nwaits--;
+	}
+	return waited;
 }
 
 /* ---- losses ---- */
@@ -155,8 +225,10 @@ static void drop_fences(struct job *j, uint32_t round)
 /* Is HOST, in the fence of ROUND, to wait for a rank of OTHER that will not come?  One
  * was lost to this round when HOST did not use the library yet, or its fence was on its
  * way; or one has ended that came to no round after an earlier one.  HOST is told. */
-static bool is_refused(struct job *j, uint32_t host, uint32_t round, uint32_t other)
+static bool is_refused(struct job *j, uint32_t host, const struct exchange *e,
+		       uint32_t other)
 {
+	const uint32_t round = (uint32_t)e->number;
 	const struct member *o = &j->fence->host[other];
 	const bool lost = o->lost_round >= round;
 	const uint32_t rank = lost ? o->lost_rank : o->first_ended - 1;
@@ -164,7 +236,9 @@ static bool is_refused(struct job *j, uint32_t host, uint32_t round, uint32_t ot
 		j->epoch, { &rank, 1 }, lost ? o->lost_round : o->round + 1, !lost, 0
 	};
 
-	if (other == host || (!lost && (!o->first_ended || o->round >= round)))
+	/* the agents of a world of some ranks say themselves which is lost */
+	if (other == host ||
+	    (!lost && (!o->first_ended || o->round >= round || e->nranks)))
 		return false;
 	tell_lost(j, host, &m);
 	return true;
@@ -180,8 +254,7 @@ static void refuse_in_vain(struct job *j, uint32_t other)
 		for (size_t i = e->ngivers; i-- && e->ngave;) {
 			struct giver *g = &e->giver[i];
 
-			if (g->gave &&
-			    is_refused(j, g->host, (uint32_t)e->number, other))
+			if (g->gave && is_refused(j, g->host, e, other))
 				exchange_forget(e, g);
 		}
 		exchange_drop_if_empty(j, e);
@@ -193,12 +266,16 @@ const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m)
 	struct member *member = member_of(j, h);
 	struct fence *f = j->fence;
 
-	if (!member || m->ended || !m->init_round || !m->ranks.n ||
+	if (!member || m->ended || !m->ranks.n ||
 	    m->ranks.n > j->plan.local_size[job_index(j, h)])
 		return "'lost' message out of turn";
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (!job_has_rank(j, h, m->ranks.v[i]))
 			return "message about a rank of another host";
+	if (forget_waiting(j, &m->ranks))
+		return NULL;
+	if (!m->init_round)
+		return "'lost' message out of turn";
 	if (m->init_round >= member->lost_round) {
 		member->lost_round = m->init_round;
 		member->lost_rank = m->ranks.v[0];
@@ -224,6 +301,7 @@ void fence_rank_ended(struct job *j, uint32_t rank)
 	if (!f)
 		return;
 	f->host[host].nended++;
+	begin_world(j);
 	if (f->host[host].first_ended)
 		return; /* messages name the first */
 	f->any_lost = true;
@@ -245,19 +323,30 @@ void fence_host_lost(struct job *j, uint32_t host)
 		if (i != host)
 			tell_lost(j, i, &m);
 	drop_fences(j, UINT32_MAX);
+	begin_world(j);
 }
 
 /* ---- fences ---- */
 
-/* A text of each rank of HOST. */
-static bool are_texts(const struct job *j, uint32_t host, const struct buf *texts)
+/* Of HOST's ranks, those in the list, or all if it is empty. */
+static uint32_t count_ranks(const struct job *j, uint32_t host, const wire_u32v *ranks)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < ranks->n; i++)
+		n += ranks->v[i] < j->plan.np && j->plan.rank[ranks->v[i]].host == host;
+	return ranks->n ? n : j->plan.local_size[host];
+}
+
+/* A text of each of N ranks. */
+static bool are_texts(uint32_t n, const struct buf *texts)
 {
 	const char *p = (const char *)buf_head(texts);
 	uint32_t ends = 0;
 
 	for (size_t i = 0; i < texts->len; i++)
 		ends += !p[i];
-	return ends == j->plan.local_size[host] && !p[texts->len - 1];
+	return ends == n && !p[texts->len - 1];
 }
 
 /* Of a host no more is kept than the texts of one round. */
@@ -274,13 +363,13 @@ const char *fence_texts(struct job *j, struct host *h, const struct wire_exchang
 {
 	struct member *member = member_of(j, h);
 	const uint32_t host = job_index(j, h);
-	const size_t most =
-		member ? (size_t)j->plan.local_size[host] * WIRE_TEXT_MAX : 0;
+	const uint32_t n = member ? count_ranks(j, host, &m->ranks) : 0;
+	const size_t most = (size_t)n * WIRE_TEXT_MAX;
 	struct exchange *e;
 	struct giver *g;
 	const char *wrong;
 
-	if (!member || !member->uses || m->ranks.n || m->number > UINT32_MAX ||
+	if (!member || (!member->uses && !m->ranks.n) || m->number > UINT32_MAX ||
 	    is_in_another(j, host, m->number))
 		return "'exchange' message out of turn";
 	wrong = exchange_part(j, h, m, most, &e, &g);
@@ -291,10 +380,10 @@ const char *fence_texts(struct job *j, struct host *h, const struct wire_exchang
 	member->round = (uint32_t)m->number;
 	if (!g->gave)
 		return NULL;
-	if (!are_texts(j, host, &g->data))
+	if (!are_texts(n, &g->data))
 		return "other texts than ranks";
 	for (uint32_t i = 0; j->fence->any_lost && i < j->agents.n; i++)
-		if (is_refused(j, host, member->round, i)) {
+		if (is_refused(j, host, e, i)) {
 			exchange_forget(e, g);
 			exchange_drop_if_empty(j, e);
 			return NULL;

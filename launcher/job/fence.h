@@ -2,6 +2,9 @@
  * the host of each rank, one exchange of texts among all hosts for each init round
  * (wire.def), and news of losses.
  *
+ * A rank that is to be in the next world waits until all that are left do; then it begins,
+ * with an init round of its own number.
+ *
  * A round ends when each host in use has sent the texts of its ranks, or when a rank is
  * known not to come: then the hosts in the fence are told which rank that is.  Only
  * hosts that asked for the host map hear of losses, so jobs that do not use the library
@@ -23,6 +26,7 @@ void fence_host_map_send(struct job *j, struct host *h);
 /* What agents say: each returns what is wrong with it, or NULL. */
 const char *fence_host_map_request(struct job *j, struct host *h);
 const char *fence_texts(struct job *j, struct host *h, const struct wire_exchange *m);
+const char *fence_change(struct job *j, struct host *h, const struct wire_change *m);
 const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m);
 
 /* A rank has ended.  All that its agent knew came before. */

@@ -385,6 +385,7 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(lookup, names_lookup(j, h, &m))
 		TAKE_JOB(unpublish, names_unpublish(j, h, &m))
 		TAKE_JOB(event, names_event(j, h, &m))
+		TAKE_JOB(change, fence_change(j, h, &m))
 		TAKE_JOB(lost, fence_lost(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j, h, &m))

@@ -101,6 +101,8 @@ const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank
  * numbers of their own (lib/boot/boot.def). */
 #define ASYNCHRONOUS 0x80000000u
 
+enum { WAITS_FOR_WORLD = 2 }; /* what rank_op says that runs */
+
 /* RANK belongs to SET, and has begun operations up to *SEQ there (0: none). */
 static bool find_seq(const struct job *j, uint32_t rank, uint32_t set, uint32_t *seq)
 {
@@ -115,6 +117,12 @@ static bool find_seq(const struct job *j, uint32_t rank, uint32_t set, uint32_t 
 	return set == WIRE_INIT_ROUNDS || !(set & ~ASYNCHRONOUS); /* of all ranks */
 }
 
+/* RANK has ended, and one that waits for the next world does not wait for it. */
+static bool is_out(const struct job *j, uint32_t rank, uint32_t runs)
+{
+	return runs == WAITS_FOR_WORLD && j->rank[rank].state == RANK_ENDED;
+}
+
 /* The ranks that RANK waits for, if it is in an operation. */
 static void find_missing(const struct job *j, uint32_t rank, struct rank_set *missing)
 {
@@ -123,7 +131,8 @@ static void find_missing(const struct job *j, uint32_t rank, struct rank_set *mi
 
 	for (size_t i = 0; op && i < op->n; i++)
 		for (uint32_t k = 0; op->runs[i] && k < j->plan.np; k++)
-			if (k != rank && find_seq(j, k, op->set[i], &seq) &&
+			if (k != rank && !is_out(j, k, op->runs[i]) &&
+			    find_seq(j, k, op->set[i], &seq) &&
 			    (int32_t)(seq - op->seq[i]) < 0)
 				rank_set_add(missing, k);
 }

@@ -56,13 +56,13 @@ bool heap_take(struct heap *h, size_t bytes, size_t *at)
 	if (begin > h->bytes || h->bytes - begin < bytes)
 		return false;
 	memmove(h->part + i + 1, h->part + i, (h->n - i) * sizeof *h->part);
-	h->part[i] = (struct heap_part){ begin, bytes };
+	h->part[i] = (struct heap_part){ .at = begin, .bytes = bytes };
 	h->n++;
 	*at = begin;
 	return true;
 }
 
-const struct heap_part *heap_find(const struct heap *h, size_t at)
+struct heap_part *heap_find(const struct heap *h, size_t at)
 {
 	size_t i = place_of(h, at);
 

@@ -12,7 +12,8 @@
 struct heap {
 	struct heap_part {
 		size_t at, bytes;
-	} * part; /* in the order of AT */
+		bool is_callers; /* of the library's caller; not used here */
+	} * part;                /* in the order of AT */
 	size_t n, room;
 	size_t bytes; /* of the range */
 };
@@ -23,7 +24,7 @@ enum { HEAP_ALIGN = 64, HEAP_ALIGN_LARGE = 4096, HEAP_LARGE = 1 << 20 };
  * HEAP_LARGE on.  False: there is no such place, or no memory for the array. */
 bool heap_take(struct heap *h, size_t bytes, size_t *at);
 /* The part that begins at AT, or NULL.  Valid until the next call. */
-const struct heap_part *heap_find(const struct heap *h, size_t at);
+struct heap_part *heap_find(const struct heap *h, size_t at);
 void heap_give(struct heap *h, size_t at);
 void heap_free(struct heap *h);
 

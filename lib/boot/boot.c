@@ -29,9 +29,12 @@ static berth_result alone_join(void **state, struct boot_world *w,
 
 	(void)given;
 	*state = NULL;
-	*w = (struct boot_world){
-		.size = 1, .local_size = 1, .cross_size = 1, .hosts = 1, .memory = -1
-	};
+	*w = (struct boot_world){ .size = 1,
+				  .local_size = 1,
+				  .cross_size = 1,
+				  .hosts = 1,
+				  .epoch = w->epoch + 1,
+				  .memory = -1 };
 	gethostname(name, sizeof name - 1);
 	w->host = calloc(1, sizeof *w->host);
 	w->host_name = calloc(1, sizeof *w->host_name);

@@ -23,7 +23,8 @@ struct boot_world {
 	unsigned *host;   /* of each rank, 0 .. hosts-1 */
 	char **host_name; /* of each host */
 	unsigned char key[BOOT_KEY_BYTES];
-	int memory; /* sealed memfd, zero when made, the same on all ranks of the
+	uint64_t epoch; /* the same on all ranks */
+	int memory;     /* sealed memfd, zero when made, the same on all ranks of the
 			      host */
 	size_t memory_bytes;
 	int64_t clock_offset_ns; /* CLOCK_MONOTONIC here + this = the job's one clock */
@@ -44,10 +45,17 @@ struct boot {
 	/* The environment says that this is the way.  NULL: it says nothing of it. */
 	bool (*seen)(void);
 	/* All of W but memory (-1) and clock.  *STATE: for the calls that follow.
+	 * W's epoch is that of the last world of this process, or 0; the next world's is
+	 * the largest of those of its ranks, plus 1, or the number of the init round.
 	 * GIVEN: the caller's bootstrap, for boot_caller alone.  WHY, of
 	 * BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
 	berth_result (*join)(void **state, struct boot_world *w,
 			     const struct berth_bootstrap *given, char *why);
+	/* As join(), for a rank that comes from another world: it waits for all that
+	 * are left.  BERTH_PEER_LOST, of this, memory() and fence(): one of them was
+	 * lost, and the others are to join anew.  NULL: join() is the same. */
+	berth_result (*follow)(void **state, struct boot_world *w,
+			       const struct boot_patience *patience, char *why);
 	/* W's memory, of BYTES, the same on all ranks of the host. */
 	berth_result (*memory)(void *state, struct boot_world *w, size_t bytes,
 			       char *why);
@@ -66,6 +74,9 @@ struct boot {
 	 * at most.  NULL: nobody can tell. */
 	size_t (*missing_ranks)(void *state, unsigned *rank, size_t most);
 	void (*leave)(void *state);
+	/* NULL, or why no world but the first can be joined in place: for
+	 * berth_change(). */
+	const char *fixed;
 };
 
 extern const struct boot boot_agent, boot_pmix, boot_caller, boot_alone;

@@ -27,7 +27,7 @@ enum {
 
 struct agent {
 	int fd;
-	unsigned rank;
+	unsigned rank; /* of the job */
 	pthread_mutex_t asks;
 	bool mute; /* an answer did not come in time, and might for another question */
 };
@@ -181,6 +181,10 @@ static berth_result get_any(int from, struct frame *f, char *why)
 		snprintf(why, BOOT_WHY_BYTES, "%s", (const char *)f->payload);
 		return BERTH_NO_PEERS;
 	}
+	if (f->head.number == BOOT_AGAIN) {
+		snprintf(why, BOOT_WHY_BYTES, "%s", (const char *)f->payload);
+		return BERTH_PEER_LOST;
+	}
 	return BERTH_OK;
 }
 
@@ -228,9 +232,9 @@ static bool cut_texts(const char *p, size_t left, size_t n, char **v)
 	return !left;
 }
 
-static bool who_is_sound(const struct boot_who *who, unsigned rank, size_t bytes)
+static bool who_is_sound(const struct boot_who *who, size_t bytes)
 {
-	return rank < who->size && who->local_rank < who->local_size &&
+	return who->rank < who->size && who->local_rank < who->local_size &&
 	       who->local_size <= who->size && who->cross_rank < who->cross_size &&
 	       who->cross_size <= who->hosts && who->hosts <= who->size &&
 	       (bytes - sizeof *who) / sizeof(uint32_t) >= who->size;
@@ -268,52 +272,127 @@ static berth_result fill_hosts(struct boot_world *w, const unsigned char *p,
 	return BERTH_OK;
 }
 
-static berth_result fill_world(struct boot_world *w, unsigned rank,
-			       const struct frame *f, char *why)
+static berth_result fill_world(struct boot_world *w, const struct frame *f, char *why)
 {
 	struct boot_who who;
 
 	memcpy(&who, f->payload, sizeof who);
-	if (!who_is_sound(&who, rank, f->head.bytes))
+	if (!who_is_sound(&who, f->head.bytes))
 		return say(BERTH_SYSTEM, why, "says what cannot be of the job");
-	*w = (struct boot_world){ .rank = rank,
+	*w = (struct boot_world){ .rank = who.rank,
 				  .size = who.size,
 				  .local_rank = who.local_rank,
 				  .local_size = who.local_size,
 				  .cross_rank = who.cross_rank,
 				  .cross_size = who.cross_size,
 				  .hosts = who.hosts,
+				  .epoch = who.epoch,
 				  .memory = -1 };
 	memcpy(w->key, who.key, sizeof w->key);
 	explicit_bzero(&who, sizeof who);
 	return fill_hosts(w, f->payload + sizeof who, f->head.bytes - sizeof who, why);
 }
 
-static berth_result ask_world(const struct agent *a, struct boot_world *w, char *why)
+/* ---- waiting for the others ---- */
+
+static size_t ranks_in(const struct frame *f, unsigned *rank, size_t most)
 {
-	const struct boot_join join = { BOOT_VERSION, a->rank };
+	size_t n = 0;
+
+	for (; n < most && n < f->head.bytes / sizeof(uint32_t); n++) {
+		uint32_t r;
+
+		memcpy(&r, f->payload + n * sizeof r, sizeof r);
+		rank[n] = r;
+	}
+	return n;
+}
+
+/* They are those of this world; of the job, while there is none yet. */
+static berth_result tell_missing(const struct boot_world *w, const struct frame *f,
+				 const struct boot_patience *p, char *why)
+{
+	unsigned rank[MISSING_MOST];
+	const size_t n = ranks_in(f, rank, MISSING_MOST);
+
+	for (size_t i = 0; i < n && w->size; i++)
+		if (rank[i] >= w->size)
+			return odd_answer(why);
+	p->missing(p->ctx, rank, n);
+	return BERTH_OK;
+}
+
+/* ASKED: who is missing, and no answer yet. */
+static berth_result tick(const struct agent *a, const struct boot_patience *p,
+			 bool *asked, char *why)
+{
+	berth_result rc = p->tick(p->ctx);
+
+	if (rc && rc != BERTH_BUSY)
+		snprintf(why, BOOT_WHY_BYTES, "other ranks did not come");
+	if (rc != BERTH_BUSY || *asked)
+		return rc == BERTH_BUSY ? BERTH_OK : rc;
+	*asked = true;
+	return put_frame(a->fd, BOOT_MISSING_REQUEST, "", 0, why);
+}
+
+/* The frame that ends the wait. */
+static berth_result await_all(const struct agent *a, const struct boot_world *w,
+			      const struct boot_patience *p, struct frame *f, char *why)
+{
+	struct pollfd ready = { .fd = a->fd, .events = POLLIN };
+	bool asked = false;
+	berth_result rc = BERTH_OK;
+
+	while (!rc) {
+		if (poll(&ready, 1, TICK_MS) <= 0) {
+			rc = tick(a, p, &asked, why);
+			continue;
+		}
+		rc = get_any(a->fd, f, why);
+		if (rc || !asked || f->head.number != BOOT_MISSING)
+			break;
+		asked = false;
+		rc = tell_missing(w, f, p, why);
+		frame_free(f);
+	}
+	return rc;
+}
+
+/* ---- the world ---- */
+
+/* PATIENCE, which may be NULL: the rank comes from another world. */
+static berth_result ask_world(const struct agent *a, struct boot_world *w,
+			      const struct boot_patience *patience, char *why)
+{
+	const struct boot_join join = { BOOT_VERSION, a->rank,
+					patience ? BOOT_FOLLOWS : 0,
+					(uint32_t)w->epoch };
 	struct frame f = { .fd = -1 };
 	berth_result rc = put_frame(a->fd, BOOT_JOIN, &join, sizeof join, why);
 
 	if (!rc)
-		rc = get_frame(a->fd, &f, BOOT_WORLD, sizeof(struct boot_who), why);
+		rc = patience ? await_all(a, w, patience, &f, why)
+			      : get_any(a->fd, &f, why);
+	if (!rc &&
+	    (f.head.number != BOOT_WORLD || f.head.bytes < sizeof(struct boot_who)))
+		rc = odd_answer(why);
 	if (!rc)
-		rc = fill_world(w, a->rank, &f, why);
+		rc = fill_world(w, &f, why);
 	if (f.payload)
 		explicit_bzero(f.payload, f.head.bytes);
 	frame_free(&f);
 	return rc;
 }
 
-static berth_result agent_join(void **state, struct boot_world *w,
-			       const struct berth_bootstrap *given, char *why)
+static berth_result agent_follow(void **state, struct boot_world *w,
+				 const struct boot_patience *patience, char *why)
 {
 	const char *name = getenv("BERTH_AGENT"), *rank = getenv("BERTH_RANK");
 	struct agent *a = calloc(1, sizeof *a);
 	berth_result rc;
 
-	(void)given;
-	*w = (struct boot_world){ .memory = -1 };
+	*w = (struct boot_world){ .epoch = w->epoch, .memory = -1 };
 	if (!a)
 		return boot_out_of_memory(why);
 	a->rank = rank ? (unsigned)strtoul(rank, NULL, 10) : 0;
@@ -323,7 +402,7 @@ static berth_result agent_join(void **state, struct boot_world *w,
 		free(a);
 		return rc;
 	}
-	rc = ask_world(a, w, why);
+	rc = ask_world(a, w, patience, why);
 	if (rc) {
 		boot_world_free(w);
 		descriptor_close(a->fd);
@@ -333,6 +412,13 @@ static berth_result agent_join(void **state, struct boot_world *w,
 	pthread_mutex_init(&a->asks, NULL);
 	*state = a;
 	return BERTH_OK;
+}
+
+static berth_result agent_join(void **state, struct boot_world *w,
+			       const struct berth_bootstrap *given, char *why)
+{
+	(void)given;
+	return agent_follow(state, w, NULL, why);
 }
 
 /* ---- memory and fence ---- */
@@ -386,70 +472,6 @@ static berth_result copy_texts(const struct boot_world *w, const struct frame *f
 	}
 	*all = v;
 	return BERTH_OK;
-}
-
-static size_t ranks_in(const struct frame *f, unsigned *rank, size_t most)
-{
-	size_t n = 0;
-
-	for (; n < most && n < f->head.bytes / sizeof(uint32_t); n++) {
-		uint32_t r;
-
-		memcpy(&r, f->payload + n * sizeof r, sizeof r);
-		rank[n] = r;
-	}
-	return n;
-}
-
-/* They are those of this job. */
-static berth_result tell_missing(const struct boot_world *w, const struct frame *f,
-				 const struct boot_patience *p, char *why)
-{
-	unsigned rank[MISSING_MOST];
-	const size_t n = ranks_in(f, rank, MISSING_MOST);
-
-	for (size_t i = 0; i < n; i++)
-		if (rank[i] >= w->size)
-			return odd_answer(why);
-	p->missing(p->ctx, rank, n);
-	return BERTH_OK;
-}
-
-/* ASKED: who is missing, and no answer yet. */
-static berth_result tick(const struct agent *a, const struct boot_patience *p,
-			 bool *asked, char *why)
-{
-	berth_result rc = p->tick(p->ctx);
-
-	if (rc && rc != BERTH_BUSY)
-		snprintf(why, BOOT_WHY_BYTES, "other ranks did not call berth_init()");
-	if (rc != BERTH_BUSY || *asked)
-		return rc == BERTH_BUSY ? BERTH_OK : rc;
-	*asked = true;
-	return put_frame(a->fd, BOOT_MISSING_REQUEST, "", 0, why);
-}
-
-/* The frame that ends the fence. */
-static berth_result await_all(const struct agent *a, const struct boot_world *w,
-			      const struct boot_patience *p, struct frame *f, char *why)
-{
-	struct pollfd ready = { .fd = a->fd, .events = POLLIN };
-	bool asked = false;
-	berth_result rc = BERTH_OK;
-
-	while (!rc) {
-		if (poll(&ready, 1, TICK_MS) <= 0) {
-			rc = tick(a, p, &asked, why);
-			continue;
-		}
-		rc = get_any(a->fd, f, why);
-		if (rc || !asked || f->head.number != BOOT_MISSING)
-			break;
-		asked = false;
-		rc = tell_missing(w, f, p, why);
-		frame_free(f);
-	}
-	return rc;
 }
 
 static berth_result agent_fence(void *state, struct boot_world *w, const char *mine,
@@ -559,6 +581,7 @@ const struct boot boot_agent = {
 	.name = "agent",
 	.seen = agent_seen,
 	.join = agent_join,
+	.follow = agent_follow,
 	.memory = agent_memory,
 	.fence = agent_fence,
 	.stall = agent_stall,

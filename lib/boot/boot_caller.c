@@ -46,6 +46,7 @@ struct message {
 			struct boot_card card;
 			/* As in the card, where "-" stands if the host was given. */
 			char machine[BOOT_MACHINE_BYTES];
+			uint32_t epoch[2]; /* low, high: of its last world */
 		} who;
 		char text[BOOT_TEXT_BYTES];
 	};
@@ -63,6 +64,7 @@ struct caller {
 	 * they said last, in one block.  Nothing is allocated between two calls. */
 	char **text;
 	struct message *said, *last;
+	uint64_t epoch; /* of this process' last world */
 };
 
 /* ---- the argument ---- */
@@ -308,6 +310,8 @@ static berth_result prepare(struct caller *c, struct message *mine, char *why)
 	if (b->host)
 		snprintf(mine->who.card.machine, sizeof mine->who.card.machine, "-");
 	mine->who.gave = (b->key ? GAVE_KEY : 0) | (b->host ? GAVE_HOST : 0);
+	mine->who.epoch[0] = (uint32_t)c->epoch;
+	mine->who.epoch[1] = (uint32_t)(c->epoch >> 32);
 	c->listener = handoff_listen(mine->who.card.socket);
 	if (c->listener < 0)
 		return system_failed(why, "no socket for the ranks of this host");
@@ -359,6 +363,20 @@ static berth_result check_names(const struct boot_world *w, const struct message
 	return BERTH_OK;
 }
 
+/* One more than that of any rank's last world. */
+static uint64_t next_epoch(const struct message *all, unsigned n)
+{
+	uint64_t most = 0;
+
+	for (unsigned r = 0; r < n; r++) {
+		const uint64_t its =
+			(uint64_t)all[r].who.epoch[1] << 32 | all[r].who.epoch[0];
+
+		most = its > most ? its : most;
+	}
+	return most + 1;
+}
+
 /* The world that the messages of all ranks make.  W: rank and size. */
 static berth_result settle(struct caller *c, struct boot_world *w, char *why)
 {
@@ -379,6 +397,7 @@ static berth_result settle(struct caller *c, struct boot_world *w, char *why)
 		memcpy(c->maker, cards[first[w->host[w->rank]]].socket,
 		       sizeof c->maker);
 		memcpy(w->key, c->b->key ? c->b->key : all[0].who.key, sizeof w->key);
+		w->epoch = next_epoch(all, w->size);
 	}
 	free(cards);
 	free(first);
@@ -389,6 +408,7 @@ static berth_result caller_join(void **state, struct boot_world *w,
 				const struct berth_bootstrap *given, char *why)
 {
 	const char *wrong = check_call(given);
+	const uint64_t epoch = w->epoch;
 	struct message mine;
 	struct caller *c;
 	berth_result rc;
@@ -401,6 +421,7 @@ static berth_result caller_join(void **state, struct boot_world *w,
 	c = open_caller(given);
 	if (!c)
 		return boot_out_of_memory(why);
+	c->epoch = epoch;
 	w->rank = (unsigned)given->rank;
 	w->size = (unsigned)given->ranks;
 	rc = exchange(c, &mine, c->said, prepare(c, &mine, why), why);

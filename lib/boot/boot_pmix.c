@@ -265,6 +265,7 @@ static berth_result pmix_join(void **state, struct boot_world *w,
 	job.exchanges++; /* whether this rank gets there or not */
 	if (!rc)
 		rc = copy_world(w, &job.w, why);
+	w->epoch = job.exchanges;
 	b = rc ? NULL : calloc(1, sizeof *b);
 	if (b) {
 		b->memory = -1;
@@ -502,4 +503,9 @@ const struct boot boot_pmix = {
 	.memory = pmix_memory,
 	.fence = pmix_fence,
 	.leave = pmix_leave,
+	.fixed =
+		"a job that PMIx knows keeps its ranks: its server would wait for "
+		"those "
+		"that are gone; give berth_change() a bootstrap, or start the job with "
+		"runner",
 };

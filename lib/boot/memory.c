@@ -197,14 +197,22 @@ int memory_map(struct memory *m, struct boot_world *w, size_t region_bytes)
 	return rc;
 }
 
-void memory_unmap(struct memory *m)
+void memory_say_left(struct memory *m)
 {
-	if (!m->at)
-		return;
 	if (m->pid == getpid())
 		atomic_store_explicit(&m->rank[m->local_rank].state, BOOT_LEFT,
 				      memory_order_release);
-	munmap(m->at, m->bytes);
+}
+
+/* Without m->at, its mapping is kept by others. */
+void memory_unmap(struct memory *m)
+{
+	if (!m->head)
+		return;
+	if (m->at) {
+		memory_say_left(m);
+		munmap(m->at, m->bytes);
+	}
 	close(m->fd);
 	heap_free(&m->parts);
 	if (m->pid == getpid())
@@ -265,7 +273,12 @@ static bool is_ours(const struct memory *m)
 	return m->heap && m->pid == getpid();
 }
 
-void *memory_alloc(struct memory *m, size_t bytes)
+unsigned char *memory_part(const struct memory *m)
+{
+	return is_ours(m) ? part_of_ours(m) : NULL;
+}
+
+static void *take_part(struct memory *m, size_t bytes, bool is_callers)
 {
 	size_t at;
 	bool got;
@@ -274,8 +287,20 @@ void *memory_alloc(struct memory *m, size_t bytes)
 		return NULL;
 	pthread_mutex_lock(&m->lock);
 	got = heap_take(&m->parts, bytes, &at);
+	if (got)
+		heap_find(&m->parts, at)->is_callers = is_callers;
 	pthread_mutex_unlock(&m->lock);
 	return got ? part_of_ours(m) + at : NULL;
+}
+
+void *memory_alloc(struct memory *m, size_t bytes)
+{
+	return take_part(m, bytes, false);
+}
+
+void *memory_give(struct memory *m, size_t bytes)
+{
+	return take_part(m, bytes, true);
 }
 
 /* The kernel drops whole pages and zeroes what is left at both ends: 0.4 us, and 70 us
@@ -296,13 +321,13 @@ void *memory_at(const struct memory *m, uint64_t at, size_t bytes, size_t align)
 	return (unsigned char *)m->heap + at;
 }
 
-void memory_free(struct memory *m, void *p)
+bool memory_free(struct memory *m, void *p)
 {
 	const struct heap_part *part;
 	size_t at, bytes = 0;
 
 	if (!p || !is_ours(m))
-		return;
+		return false;
 	at = (size_t)((unsigned char *)p - part_of_ours(m));
 	pthread_mutex_lock(&m->lock);
 	part = heap_find(&m->parts, at);
@@ -310,9 +335,10 @@ void memory_free(struct memory *m, void *p)
 		bytes = part->bytes;
 	pthread_mutex_unlock(&m->lock);
 	if (!bytes)
-		return;
+		return false;
 	make_zero(m, p, bytes);
 	pthread_mutex_lock(&m->lock);
 	heap_give(&m->parts, at);
 	pthread_mutex_unlock(&m->lock);
+	return true;
 }

@@ -46,6 +46,10 @@ size_t memory_bytes(unsigned size, unsigned local_size, size_t region_bytes);
 int memory_map(struct memory *m, struct boot_world *w, size_t region_bytes);
 /* Says that this rank has left, and lets the lock go.  M is all zero then. */
 void memory_unmap(struct memory *m);
+/* For retired.h: the first of these alone; and this rank's part of the heap, NULL where
+ * there is none, or M is its parent's. */
+void memory_say_left(struct memory *m);
+unsigned char *memory_part(const struct memory *m);
 
 /* For the set of all ranks of the job. */
 void *memory_region(const struct memory *m);
@@ -62,7 +66,10 @@ bool memory_is_secondary(const struct memory *m, unsigned rank);
 /* This rank's part of the heap.  BYTES are rounded up; zero; NULL: full, or no heap.
  * What is freed goes back to the system.  Thread-safe. */
 void *memory_alloc(struct memory *m, size_t bytes);
-void memory_free(struct memory *m, void *p);
+/* The same for the library's caller, whose it is then also when the world is left. */
+void *memory_give(struct memory *m, size_t bytes);
+/* False: P is no block of this heap's. */
+bool memory_free(struct memory *m, void *p);
 /* What another rank of the host has allocated there, as it says: BYTES at AT of the
  * heap, at a multiple of ALIGN.  NULL: they do not lie there. */
 void *memory_at(const struct memory *m, uint64_t at, size_t bytes, size_t align);

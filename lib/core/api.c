@@ -9,19 +9,27 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
+#include "lib/boot/retired.h"
 #include "lib/core/op.h"
 #include "lib/core/set_make.h"
 #include "lib/core/trace.h"
 
 struct world api_world;
+static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER; /* of these: */
 static unsigned times_begun;
-static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
+static struct world_kept kept;
+/* Its world, by a berth_change() that has joined no other, or not yet. */
+static _Atomic bool has_left;
 static _Atomic bool is_child; /* of a process that had called berth_init() */
 
 /* What berth_world() says: -1 without a world.  Apart from the world, which another
  * thread may end, and of use to a child. */
 enum { RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, NUMBERS };
 static _Atomic int number[NUMBERS] = { -1, -1, -1, -1, -1, -1 };
+static _Atomic uint64_t epoch;
+
+static const char without_world[] =
+	"this process has left its world, and berth_change() has joined no other";
 
 berth_result api_wrong(berth_result rc, const char *text)
 {
@@ -35,10 +43,18 @@ berth_result api_too_late(const berth_set *given)
 	if (is_child && number[RANK] >= 0)
 		return api_wrong(BERTH_STATE,
 				 "this process is a child of a rank, and none itself");
+	if (given)
+		return api_wrong(BERTH_STATE,
+				 "the process set was removed, or the library shut "
+				 "down or changed its world, since it was made");
 	return api_wrong(BERTH_STATE,
-			 given ? "the process set was removed, or the library shut "
-				 "down, since it was made"
-			       : "not between berth_init() and berth_shutdown()");
+			 has_left ? without_world
+				  : "not between berth_init() and berth_shutdown()");
+}
+
+bool api_has_left(void)
+{
+	return has_left;
 }
 
 void api_leave(struct berth_set *set)
@@ -84,9 +100,11 @@ static void in_child(void)
 	handle_in_child();
 	set_in_child();
 	engine_in_child();
+	retired_in_child();
 	timeline_in_child();
 	pthread_mutex_init(&beginning, NULL);
 	times_begun = 0;
+	has_left = false;
 	is_child = true;
 }
 
@@ -110,37 +128,49 @@ static void set_numbers(const struct boot_world *who)
 
 	for (int i = 0; i < NUMBERS; i++)
 		number[i] = (int)of[i];
+	epoch = who->epoch;
 }
 
-/* Calls that begin now come too late; those that wait return. */
-static void end(void)
+/* Calls that begin now come too late; those that wait return.  CHANGES: another world
+ * follows. */
+static void end(bool changes)
 {
-	for (int i = 0; i < NUMBERS; i++)
-		number[i] = -1;
 	handle_close_all();
 	set_stop_all(&api_world);
 	handle_wait_all();
+	for (int i = 0; i < NUMBERS; i++)
+		number[i] = -1;
 	set_free_all(&api_world);
-	world_end(&api_world);
+	world_end(&api_world, &kept, changes);
 }
 
-static berth_result begin(const struct berth_config *config)
+static berth_result begin(const struct berth_config *config, bool changes)
 {
 	struct berth_set *all;
-	berth_result rc = world_begin(&api_world, config);
+	berth_result rc = world_begin(&api_world, config, &kept, changes);
 
 	if (rc)
 		return rc;
 	rc = set_of_all(&api_world, &all);
 	if (rc) {
-		end();
+		end(changes);
 		return rc;
 	}
 	is_child = false;
+	has_left = false;
+	kept.epoch = api_world.who.epoch;
 	all->slot = &handle_of_all;
 	set_numbers(&api_world.who);
 	handle_open_all(all);
 	return BERTH_OK;
+}
+
+/* Memory of earlier worlds goes too, which berth_free() knows no more. */
+static void end_for_good(void)
+{
+	end(false);
+	has_left = false;
+	retired_forget();
 }
 
 berth_result berth_init(const struct berth_config *config)
@@ -153,17 +183,41 @@ berth_result berth_init(const struct berth_config *config)
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&beginning);
 	if (!times_begun)
-		rc = begin(config);
+		rc = begin(config, false);
+	else if (has_left)
+		rc = api_wrong(BERTH_STATE, without_world);
 	times_begun += !rc;
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }
 
+/* A rank that was lost meanwhile is left out of the next world, too.  With a bootstrap
+ * of the caller's, all ranks make equally many calls: there is one attempt. */
+static berth_result begin_next(const struct berth_config *config)
+{
+	berth_result rc;
+
+	do
+		rc = begin(config, true);
+	while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
+	return rc;
+}
+
 berth_result berth_change(const struct berth_config *config)
 {
-	(void)config;
-	return api_wrong(BERTH_UNSUPPORTED,
-			 "this version of libberth cannot change its world");
+	berth_result rc = api_may_wait();
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&beginning);
+	rc = times_begun ? world_can_follow(config)
+			 : api_wrong(BERTH_STATE, "berth_change() before berth_init()");
+	if (!rc && !atomic_exchange(&has_left, true))
+		end(true);
+	if (!rc)
+		rc = begin_next(config);
+	pthread_mutex_unlock(&beginning);
+	return rc;
 }
 
 berth_result berth_shutdown(void)
@@ -176,7 +230,7 @@ berth_result berth_shutdown(void)
 	if (!times_begun)
 		rc = api_wrong(BERTH_STATE, "berth_shutdown() without berth_init()");
 	else if (!--times_begun)
-		end();
+		end_for_good();
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }
@@ -198,19 +252,31 @@ void api_give(void *to, size_t size, const void *from, size_t known)
 	memcpy(to, &size, sizeof size);
 }
 
+/* Meanwhile the world stays, but where this is a child of a rank. */
+static struct berth_world look_at_world(const struct berth_set *all)
+{
+	return (struct berth_world){ .epoch = epoch,
+				     .rank = number[RANK],
+				     .ranks = number[SIZE],
+				     .local_rank = number[LOCAL_RANK],
+				     .local_size = number[LOCAL_SIZE],
+				     .cross_rank = number[CROSS_RANK],
+				     .cross_size = number[CROSS_SIZE],
+				     .changed = all && world_has_lost(all->world) };
+}
+
 berth_result berth_world(struct berth_world *w)
 {
-	const struct berth_world now = { .rank = number[RANK],
-					 .ranks = number[SIZE],
-					 .local_rank = number[LOCAL_RANK],
-					 .local_size = number[LOCAL_SIZE],
-					 .cross_rank = number[CROSS_RANK],
-					 .cross_size = number[CROSS_SIZE] };
+	struct berth_set *all = handle_enter(NULL);
+	const struct berth_world now = look_at_world(all);
+	const bool known = all || (is_child && now.rank >= 0);
 
+	if (all)
+		api_leave(all);
 	if (!w || w->size < sizeof w->size)
 		return api_wrong(BERTH_INVALID,
 				 "size is not that of struct berth_world");
-	if (now.rank < 0)
+	if (!known)
 		return api_too_late(NULL);
 	api_give(w, w->size, &now, sizeof now);
 	return BERTH_OK;

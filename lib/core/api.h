@@ -22,6 +22,8 @@ berth_result api_refuse(struct berth_set *set, const berth_set *given);
  * api_leave() ends it; until then the world and its sets stay. */
 berth_result api_enter(const berth_set *given, struct berth_set **set);
 void api_leave(struct berth_set *set);
+/* Its world, for one that berth_change() has not joined, or not yet. */
+bool api_has_left(void);
 /* BERTH_STATE in a callback. */
 berth_result api_may_wait(void);
 

@@ -5,6 +5,7 @@
 #include "lib/backend/device.h"
 #include "lib/base/callback.h"
 #include "lib/base/log.h"
+#include "lib/boot/retired.h"
 #include "lib/core/api.h"
 #include "lib/core/op.h"
 #include "lib/core/trace.h"
@@ -220,7 +221,7 @@ void *berth_alloc(size_t bytes, berth_memory memory, int device)
 
 	if (check_memory(memory, device) || api_enter(NULL, &set))
 		return NULL;
-	p = memory_alloc(&api_world.memory, bytes);
+	p = memory_give(&api_world.memory, bytes);
 	if (!p)
 		api_wrong(BERTH_MEMORY,
 			  api_world.memory.heap
@@ -235,10 +236,16 @@ void berth_free(void *p)
 {
 	struct berth_set *set;
 
-	if (!p || api_enter(NULL, &set))
+	if (!p)
 		return;
-	memory_free(&api_world.memory, p);
-	api_leave(set);
+	set = handle_enter(NULL);
+	if (set) {
+		if (!memory_free(&api_world.memory, p))
+			retired_try(p);
+		api_leave(set);
+	} else if (api_has_left()) {
+		retired_free(p);
+	}
 }
 
 berth_result berth_register(void *p, size_t bytes, berth_memory memory, int device)

@@ -14,7 +14,9 @@
 
 struct world;
 
-#define COMM_ENDED "the set was removed, or the library shut down, meanwhile"
+#define COMM_ENDED                                                                     \
+	"the set was removed, or the library shut down or changed its world, "         \
+	"meanwhile"
 
 /* Why an operation failed, apart from the thread that ran it. */
 struct failure {

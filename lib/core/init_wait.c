@@ -20,14 +20,14 @@ static int64_t limit_ms(const struct world *w)
 	return ms && ms < LEAST_MS ? LEAST_MS : ms;
 }
 
-void init_wait_begin(struct init_wait *m, struct world *w)
+void init_wait_begin(struct init_wait *m, struct world *w, const char *call)
 {
 	const int64_t ms = limit_ms(w);
 
 	*m = (struct init_wait){ .world = w,
 				 .begun_ns = clock_ns(),
 				 .deadline_ns = ms ? clock_until(ms) : 0,
-				 .late = { .words = "berth_init" } };
+				 .late = { .words = call } };
 	m->reported_ns = m->begun_ns;
 }
 
@@ -61,7 +61,7 @@ void init_wait_missing(void *ctx, const unsigned *rank, size_t n)
 	if (!n) /* the last has just come */
 		return;
 	m->is_over = is_too_late(m, clock_ns());
-	if (m->is_over)
+	if (m->is_over || !m->world->boot_state) /* or nobody can be told yet */
 		return;
 	m->reported_ns = clock_ns();
 	world_stalled(m->world, s);
@@ -70,12 +70,12 @@ void init_wait_missing(void *ctx, const unsigned *rank, size_t n)
 void init_wait_text(char *text, size_t bytes, const struct init_wait *m)
 {
 	const struct stall *s = &m->late;
-	const bool one = s->nmissing == 1;
+	const bool one = s->nmissing == 1, named = one && m->world->who.host;
 	char ranks[256];
 
 	rank_text(ranks, sizeof ranks, s->missing, s->nmissing);
-	snprintf(text, bytes, "rank%s %s%s%s%s did not call berth_init() in %llu s",
-		 one ? "" : "s", ranks, one ? " on '" : "",
-		 one ? boot_host_name(&m->world->who, s->missing[0]) : "",
-		 one ? "'" : "", (unsigned long long)(s->waited_ms / 1000));
+	snprintf(text, bytes, "rank%s %s%s%s%s did not call %s() in %llu s",
+		 one ? "" : "s", ranks, named ? " on '" : "",
+		 named ? boot_host_name(&m->world->who, s->missing[0]) : "",
+		 named ? "'" : "", s->words, (unsigned long long)(s->waited_ms / 1000));
 }

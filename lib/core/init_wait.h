@@ -13,7 +13,7 @@ struct init_wait {
 };
 
 /* From now on. */
-void init_wait_begin(struct init_wait *m, struct world *w);
+void init_wait_begin(struct init_wait *m, struct world *w, const char *call);
 /* Those of struct boot_patience, with a struct init_wait. */
 berth_result init_wait_tick(void *m);
 void init_wait_missing(void *m, const unsigned *rank, size_t n);

@@ -316,7 +316,7 @@ static void done(struct p2p_message *p)
 static void *make_room(void *ctx, uint64_t bytes)
 {
 	const struct message *m = ctx;
-	void *p = memory_alloc(&m->messages->comm->world->memory, bytes);
+	void *p = memory_give(&m->messages->comm->world->memory, bytes);
 
 	*m->op->made = p;
 	return p;

@@ -128,7 +128,7 @@ static berth_result find_out(struct counts *k, struct coll *coll, uint64_t sum)
 		coll->out = op->alloc(op->alloc_ctx, bytes);
 		callback_end();
 	} else {
-		coll->out = k->made = memory_alloc(&k->comm->world->memory, bytes);
+		coll->out = k->made = memory_give(&k->comm->world->memory, bytes);
 	}
 	return coll->out ? BERTH_OK : BERTH_MEMORY;
 }

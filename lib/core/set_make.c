@@ -108,7 +108,7 @@ static berth_result exchange_addresses(struct world *w, struct net *net[NETS],
 	if (net[0])
 		snprintf(mine, sizeof mine, "%s\n%s", net_address(net[0]),
 			 net_address(net[1]));
-	init_wait_begin(&m, w);
+	init_wait_begin(&m, w, "berth_init");
 	rc = w->boot->fence(w->boot_state, &w->who, mine, &patience, &address[0], why);
 	if (rc && m.is_over) { /* whose time was over first has ended it for all */
 		init_wait_text(why, sizeof why, &m);

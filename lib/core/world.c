@@ -8,7 +8,9 @@
 #include "lib/base/fields.h"
 #include "lib/base/log.h"
 #include "lib/boot/boot_caller.h"
+#include "lib/boot/retired.h"
 #include "lib/core/cores.h"
+#include "lib/core/init_wait.h"
 #include "lib/core/region.h"
 #include "lib/core/trace.h"
 
@@ -44,13 +46,28 @@ static berth_result number_locals(struct world *w)
 			 w->local[w->who.rank] + 1, n);
 }
 
-/* NULL, also in CONFIG of a version that did not have it. */
-static const struct berth_bootstrap *bootstrap_of(const struct berth_config *config)
+const struct berth_bootstrap *world_bootstrap(const struct berth_config *config)
 {
 	return config && config->size >= sizeof *config ? config->bootstrap : NULL;
 }
 
-static berth_result find_others(struct world *w, const struct berth_bootstrap *given)
+/* With the ranks that are left. */
+static berth_result follow(struct world *w, char *why)
+{
+	struct init_wait m;
+	const struct boot_patience patience = { init_wait_tick, init_wait_missing, &m };
+	berth_result rc;
+
+	init_wait_begin(&m, w, "berth_change");
+	rc = w->boot->follow(&w->boot_state, &w->who, &patience, why);
+	if (!rc || !m.is_over)
+		return rc ? log_error(rc, "", NULL, 0, "%s", why) : BERTH_OK;
+	init_wait_text(why, BOOT_WHY_BYTES, &m);
+	return log_error(BERTH_TIMEOUT, "", m.late.missing, m.late.nmissing, "%s", why);
+}
+
+static berth_result find_others(struct world *w, const struct berth_bootstrap *given,
+				bool changes)
 {
 	char why[BOOT_WHY_BYTES] = "";
 	berth_result rc;
@@ -58,10 +75,16 @@ static berth_result find_others(struct world *w, const struct berth_bootstrap *g
 	w->boot = given ? &boot_caller : boot_choose(why);
 	if (!w->boot)
 		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
-	rc = w->boot->join(&w->boot_state, &w->who, given, why);
+	if (changes && w->boot->follow) {
+		rc = follow(w, why);
+	} else {
+		rc = w->boot->join(&w->boot_state, &w->who, given, why);
+		if (rc)
+			log_error(rc, "", NULL, 0, "%s", why);
+	}
 	if (rc) {
 		w->boot = NULL;
-		return log_error(rc, "", NULL, 0, "%s", why);
+		return rc;
 	}
 	rc = w->boot->memory(w->boot_state, &w->who,
 			     memory_bytes(w->who.size, w->who.local_size,
@@ -76,10 +99,11 @@ static void say_ignored(void *ctx, const char *name, const char *why)
 	log_say(BERTH_LOG_INFO, "%s does nothing here: %s", name, why);
 }
 
-static berth_result read_params(struct world *w, const struct berth_config *config)
+static berth_result read_params(struct world *w, const struct berth_config *config,
+				struct world_kept *kept, bool changes)
 {
 	enum { SIZE_MOST = 4096 };
-	const struct berth_bootstrap *given = bootstrap_of(config);
+	const struct berth_bootstrap *given = world_bootstrap(config);
 	char why[256];
 
 	if (config && (config->size < offsetof(struct berth_config, timeout_ms) ||
@@ -94,13 +118,17 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 		return log_error(BERTH_UNSUPPORTED, "", NULL, 0,
 				 "the bootstrap has fields that this version of "
 				 "libberth does not know");
-	if (config)
+	if (config && (config->log || !changes))
 		log_to(config->log, config->log_ctx);
 	if (!params_read(&w->params, why, sizeof why))
 		return log_error(BERTH_INVALID, "", NULL, 0, "%s", why);
 	w->timeout_ms = w->params.timeout_ms;
+	if (!changes)
+		kept->timeout_ms = 0;
 	if (config && config->timeout_ms)
-		w->timeout_ms = config->timeout_ms;
+		kept->timeout_ms = config->timeout_ms;
+	if (kept->timeout_ms)
+		w->timeout_ms = kept->timeout_ms;
 	return BERTH_OK;
 }
 
@@ -113,33 +141,60 @@ static berth_result map_memory(struct world *w)
 	return BERTH_OK;
 }
 
-berth_result world_begin(struct world *w, const struct berth_config *config)
+/* A timeline is of this process, and goes on when its world changes. */
+static berth_result begin_timeline(const struct world *w)
 {
-	const struct berth_bootstrap *given = bootstrap_of(config);
+	const char *path = w->params.timeline;
 	char why[256];
 	berth_result rc;
 
+	if (!path || !*path || timeline_runs)
+		return BERTH_OK;
+	rc = timeline_start(path, w->who.rank, w->who.clock_offset_ns, why, sizeof why);
+	return rc ? log_error(rc, "", NULL, 0, "HOROVOD_TIMELINE: %s", why) : BERTH_OK;
+}
+
+berth_result world_can_follow(const struct berth_config *config)
+{
+	const struct boot *boot;
+	char why[BOOT_WHY_BYTES];
+
+	if (world_bootstrap(config))
+		return BERTH_OK;
+	boot = boot_choose(why);
+	if (!boot)
+		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
+	return boot->fixed
+		       ? log_error(BERTH_UNSUPPORTED, "", NULL, 0, "%s", boot->fixed)
+		       : BERTH_OK;
+}
+
+berth_result world_begin(struct world *w, const struct berth_config *config,
+			 struct world_kept *kept, bool changes)
+{
+	const struct berth_bootstrap *given = world_bootstrap(config);
+	berth_result rc;
+
 	memset(w, 0, sizeof *w);
-	w->memory.fd = -1;
+	w->memory.fd = w->who.memory = -1;
 	w->next_set = 1;
-	rc = read_params(w, config);
+	w->who.epoch = kept->epoch;
+	if (changes)
+		w->past = kept->past;
+	rc = read_params(w, config, kept, changes);
 	if (rc && given)
 		boot_caller_decline(given, rc, log_last()->text);
 	if (!rc)
-		rc = find_others(w, given);
+		rc = find_others(w, given, changes);
 	if (!rc)
 		rc = map_memory(w);
 	w->cores = 1;
 	if (!rc)
 		world_count_cores(w);
-	if (!rc && w->params.timeline && *w->params.timeline) {
-		rc = timeline_start(w->params.timeline, w->who.rank,
-				    w->who.clock_offset_ns, why, sizeof why);
-		if (rc)
-			log_error(rc, "", NULL, 0, "HOROVOD_TIMELINE: %s", why);
-	}
+	if (!rc)
+		rc = begin_timeline(w);
 	if (rc) {
-		world_end(w);
+		world_end(w, kept, changes);
 		return rc;
 	}
 	params_ignored(say_ignored, NULL);
@@ -148,20 +203,30 @@ berth_result world_begin(struct world *w, const struct berth_config *config)
 	return BERTH_OK;
 }
 
-void world_end(struct world *w)
+void world_end(struct world *w, struct world_kept *kept, bool changes)
 {
 	char why[256];
 
-	if (timeline_runs && timeline_stop(why, sizeof why))
+	if (!changes && timeline_runs && timeline_stop(why, sizeof why))
 		log_say(BERTH_LOG_WARNING, "%s", why);
-	if (w->memory.at)
+	if (w->memory.at && changes)
+		retired_keep(&w->memory);
+	else if (w->memory.at)
 		memory_unmap(&w->memory);
 	if (w->boot)
 		w->boot->leave(w->boot_state);
-	boot_world_free(&w->who);
+	boot_world_free(&w->who); /* all is zero where there was no world */
 	free(w->local);
-	log_to(NULL, NULL);
+	if (!changes)
+		log_to(NULL, NULL);
+	kept->past = w->past;
 	memset(w, 0, sizeof *w);
+	w->who.memory = -1;
+}
+
+bool world_has_lost(const struct world *w)
+{
+	return atomic_load_explicit(&w->memory.head->nlost, memory_order_relaxed);
 }
 
 void world_stalled(const struct world *w, struct stall *s)

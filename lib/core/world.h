@@ -10,6 +10,13 @@
 #include "lib/core/params.h"
 #include "lib/core/stall.h"
 
+/* What a process takes from one world to the next. */
+struct world_kept {
+	uint64_t epoch;     /* of the last one; 0: there was none */
+	int64_t timeout_ms; /* as the caller gave it; 0: not */
+	struct berth_metrics past;
+};
+
 struct world {
 	struct params params;
 	int64_t timeout_ms; /* of an operation that gives none; 0: none */
@@ -27,12 +34,23 @@ struct world {
 	_Atomic uint32_t next_set; /* number of the next one */
 };
 
-/* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe. */
-berth_result world_begin(struct world *w, const struct berth_config *config);
+/* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe.  CHANGES: it
+ * follows another one: what CONFIG does not give is as it was. */
+berth_result world_begin(struct world *w, const struct berth_config *config,
+			 struct world_kept *kept, bool changes);
+/* BERTH_UNSUPPORTED or BERTH_NO_PEERS, with the thread's last error: there is no way to
+ * another world by CONFIG. */
+berth_result world_can_follow(const struct berth_config *config);
+/* NULL, also in CONFIG of a version that did not have it. */
+const struct berth_bootstrap *world_bootstrap(const struct berth_config *config);
 /* Counts W's cores anew, when all ranks have come: cores.h looks at their cgroups. */
 void world_count_cores(struct world *w);
-/* When all its sets are freed, and no other thread looks at W any more. */
-void world_end(struct world *w);
+/* When all its sets are freed, and no other thread looks at W any more.  CHANGES:
+ * another one follows. */
+void world_end(struct world *w, struct world_kept *kept, bool changes);
+
+/* Is a rank known to have ended, so that the next world waits for berth_change()? */
+bool world_has_lost(const struct world *w);
 
 /* S, whose world is W: to the log, and to the user where that is possible. */
 void world_stalled(const struct world *w, struct stall *s);

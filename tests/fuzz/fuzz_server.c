@@ -85,11 +85,11 @@ static void peer_say(int fd, uint32_t number, const void *payload, size_t n)
 /* What a rank would say, one step of it. */
 static void peer_honest(int fd, unsigned what)
 {
-	const struct boot_join join = { BOOT_VERSION, what & 1 };
+	const struct boot_join join = { BOOT_VERSION, what & 1, what >> 5 & 1, 0 };
 	const uint64_t bytes = 1 << 16;
 	const uint32_t stall[] = { 1, 0, 'x' };
 
-	switch (what >> 1) {
+	switch (what >> 1 & 15) {
 	case 0:
 		peer_say(fd, BOOT_JOIN, &join, sizeof join);
 		break;
@@ -145,16 +145,19 @@ static uint8_t *take(const uint8_t **p, const uint8_t *end, size_t *n)
 
 static void launcher_says(unsigned which, const uint8_t *payload, size_t n)
 {
-	static const unsigned types[] = { WIRE_host_map, WIRE_exchange_data, WIRE_lost,
-					  WIRE_query, WIRE_missing };
-	const struct wire_frame f = { types[which % 5], payload, n };
+	static const unsigned types[] = {
+		WIRE_host_map, WIRE_exchange_data, WIRE_lost,
+		WIRE_query,    WIRE_missing,       WIRE_world
+	};
+	const struct wire_frame f = { types[which % 6], payload, n };
 
 	server_frame(server, &f, NULL);
 }
 
 static void launcher_honest(unsigned which, const struct wire_job *job)
 {
-	static const uint32_t hosts[] = { 0, 0, 1, 1 }, lost[] = { 2 }, app = 0;
+	static const uint32_t hosts[] = { 0, 0, 1, 1 }, lost[] = { 2 }, app = 0,
+			      some[] = { 0, 1 };
 	static const char *const names[] = { "a", "b" };
 	struct wire_frame f;
 	struct buf b = { 0 };
@@ -165,6 +168,9 @@ static void launcher_honest(unsigned which, const struct wire_job *job)
 								{ names, job->nodes },
 								{ names, job->nodes },
 								{ &app, 1 } });
+	else if (which == 4 || which == 5)
+		wire_pack_world(&b,
+				&(struct wire_world){ 1, which, { some, which - 3 } });
 	else if (which < 4)
 		wire_pack_exchange_data(&b, &(struct wire_exchange_data){
 						    .epoch = 1,

@@ -212,7 +212,7 @@ struct world {
 
 #define WHO(...)                                                                       \
 	{                                                                              \
-		__VA_ARGS__,                                                           \
+		7, 1, __VA_ARGS__,                                                     \
 		{                                                                      \
 			1, 2, 3                                                        \
 		}                                                                      \

@@ -210,7 +210,7 @@ START_TEST(who_does_not_init)
 
 	w.boot = &fake;
 	w.params.stall_ms = 60000;
-	init_wait_begin(&m, &w);
+	init_wait_begin(&m, &w, "berth_init");
 	ck_assert_uint_eq(m.deadline_ns, 0);
 	ck_assert_int_eq(init_wait_tick(&m), BERTH_OK);
 	ago(&m, 60);
@@ -224,7 +224,7 @@ START_TEST(who_does_not_init)
 	/* never less than a minute */
 	w.timeout_ms = 1000;
 	w.params.stall_ms = 0;
-	init_wait_begin(&m, &w);
+	init_wait_begin(&m, &w, "berth_init");
 	ago(&m, 50);
 	ck_assert_int_eq(init_wait_tick(&m), BERTH_OK);
 	ago(&m, 61);
@@ -244,7 +244,7 @@ START_TEST(who_does_not_init)
 	/* nobody knows */
 	w.timeout_ms = 0;
 	w.params.stall_end_ms = 90000;
-	init_wait_begin(&m, &w);
+	init_wait_begin(&m, &w, "berth_init");
 	ago(&m, 91);
 	ck_assert_int_eq(init_wait_tick(&m), BERTH_BUSY);
 	ago(&m, 92);
