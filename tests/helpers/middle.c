@@ -1,8 +1,8 @@
 /* middle IFACE A B PORT DOES WHICH AT BYTES - a man in the middle of hosts A and B, on
  * a third host of their network: tells each of them by ARP that it is the other one,
- * and takes the TCP connections that iptables redirects to PORT.  What a connection carries
- * goes on, but for what is done to it once, AT bytes behind the handshake, to what the
- * side WHICH (first: the one that connects, or second) sends:
+ * and takes the TCP connections that iptables redirects to PORT.  What a connection
+ * carries goes on, but for what is done to it once, AT bytes behind the handshake, to
+ * what the side WHICH (first: the one that connects, or second) sends:
  *   none      nothing
  *   change    one bit changes
  *   replay    the BYTES in front of that are said again
