@@ -4,8 +4,8 @@
 
 #include "lib/core/comm.h"
 
-/* TEXT becomes WORDS, and what F says; NULL: another rank has seen it.  Which rank is at
- * the other end: WHY->missing. */
+/* TEXT becomes WORDS, and what F says; NULL: another rank has seen it.  WHY->missing
+ * becomes the rank at the other end. */
 void fault_say(const struct comm *c, const struct net_fault *f, struct failure *why,
 	       const char *words);
 /* Behind "rank 1 has ended": with it the connection, if F says so.  Else TEXT is "". */

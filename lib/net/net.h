@@ -12,11 +12,14 @@
  * a further one displaces who has said nothing for longest.
  *
  * Messages are a head of 64 bytes and data.  The head has a MAC, and so have data up
- * to NET_COVERED_BYTES; what is wrong there ends the connection: BERTH_AUTH, and
- * net_fault().  With NET_AEAD all bytes are encrypted (net_box.h).  A receiver knows what has to come: a head that says anything else, or
- * more data than there is room for, ends the connection as well. Sockets do not block: an exchange spins, then sleeps in poll(); where
- * others want the core (a spinning wait is interrupted) it sleeps at once.  Of 4 hosts
- * on 2 cores 8 bytes take 35 us so, 2 ms if all spin.
+ * to NET_COVERED_BYTES (net_mac.h); with AEAD all bytes are encrypted (net_box.h).
+ * What is wrong there ends the connection: BERTH_AUTH, and net_fault().  A receiver
+ * knows what has to come: a head that says anything else, or more data than there is
+ * room for, ends the connection as well.
+ *
+ * Sockets do not block: an exchange spins, then sleeps in poll(); where others want the
+ * core (a spinning wait is interrupted) it sleeps at once.  Of 4 hosts on 2 cores 8
+ * bytes take 35 us so, 2 ms if all spin.
  *
  * Congestion control that paces (bbr) is replaced on connections of less than 1 ms,
  * where it takes 3 times as long for 2 MiB between 4 hosts. */
@@ -151,8 +154,8 @@ struct net_fault {
 		NET_CUT         /* it ended, and nobody knows that PEER is gone */
 	} kind;
 	unsigned by, peer;
-	char address
-		[NET_TEXT_BYTES]; /* of the other end, where one end is this rank's; else "" */
+	/* Of the other end, where one end is this rank's; else "". */
+	char address[NET_TEXT_BYTES];
 	char text[96];
 };
 /* After BERTH_AUTH, or BERTH_PEER_LOST (NET_CUT).  NULL: nothing is known. */

@@ -29,8 +29,8 @@ void net_channel_free(struct net_channel *c);
 /* The address of the other end of FD, as far as that is known. */
 void net_channel_name(char text[NET_TEXT_BYTES], int fd);
 
-/* As sendmsg() and recvmsg() of a socket that does not block; with a box, net_box.h says
- * more.  EBADMSG: what came is not what the peer sent. */
+/* As sendmsg() and recvmsg() of a socket that does not block; net_box.h says more.
+ *  EBADMSG: what came is not what the peer sent. */
 ssize_t net_channel_send(struct net_channel *c, const struct iovec *v, size_t n);
 ssize_t net_channel_receive(struct net_channel *c, const struct iovec *v, size_t n);
 /* Something has been sealed, and not all of it has gone: nothing else can. */

@@ -25,15 +25,6 @@ int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
 	return 0;
 }
 
-void net_close_link(struct link *l)
-{
-	if (l->channel.fd >= 0)
-		descriptor_close(l->channel.fd);
-	net_channel_free(&l->channel);
-	free(l->stash);
-	*l = (struct link){ .channel = { .fd = -1 } };
-}
-
 /* ---- connections that come ---- */
 
 static void drop(struct net *n, size_t i, bool keep_fd)
@@ -62,7 +53,7 @@ static bool is_expected(const struct net *n, const struct net_hello *h)
 	if (n->begun)
 		begins = h->from != n->config.rank && h->from < n->config.size &&
 			 h->lane == (h->from > n->config.rank);
-	return h->to == n->config.rank && begins && net_socket(n, h->from, h->lane) < 0;
+	return h->to == n->config.rank && begins && net_fd(n, h->from, h->lane) < 0;
 }
 
 /* -1: it is to be dropped, 1: it is a peer's now. */
@@ -202,7 +193,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 	berth_result rc = BERTH_OK;
 
 	net_serve(n);
-	while (!rc && net_socket(n, peer, lane) < 0) {
+	while (!rc && net_fd(n, peer, lane) < 0) {
 		struct pollfd p[COMING_MOST + 1] = { { .fd = n->listener,
 						       .events = POLLIN } };
 
@@ -212,7 +203,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 		net_serve(n);
 		if (!rc && n->fault.kind && n->fault.peer == peer)
 			rc = BERTH_AUTH;
-		if (!rc && net_socket(n, peer, lane) < 0 && has_left(n, peer, &k)) {
+		if (!rc && net_fd(n, peer, lane) < 0 && has_left(n, peer, &k)) {
 			rc = BERTH_PEER_LOST;
 			n->refused = true;
 		}
@@ -374,7 +365,7 @@ berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t dead
 {
 	if (n->broken)
 		return n->why;
-	if (net_socket(n, peer, lane) >= 0)
+	if (net_fd(n, peer, lane) >= 0)
 		return BERTH_OK;
 	n->refused = false;
 	return n->config.rank < peer ? begin_peer(n, peer, lane, deadline_ns)

@@ -422,14 +422,14 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 
 	for (size_t i = 0; i < x->nout; i++)
 		if (!sent_all(&x->out[i]))
-			p[np++] = (struct pollfd){ net_socket(x->n, x->out[i].peer,
-							      x->out[i].lane),
-						   POLLOUT, 0 };
+			p[np++] = (struct pollfd){
+				net_fd(x->n, x->out[i].peer, x->out[i].lane), POLLOUT, 0
+			};
 	for (size_t i = 0; i < x->nin; i++)
 		if (!got_all(&x->in[i]) && (!x->in[i].has_head || wanted(&x->in[i])))
-			p[np++] = (struct pollfd){ net_socket(x->n, x->in[i].peer,
-							      x->in[i].lane),
-						   POLLIN, 0 };
+			p[np++] = (struct pollfd){
+				net_fd(x->n, x->in[i].peer, x->in[i].lane), POLLIN, 0
+			};
 	return net_sleep(x->n, p, np, deadline_ns);
 }
 

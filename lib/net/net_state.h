@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "lib/base/clock.h"
@@ -121,14 +122,13 @@ struct net {
 	struct net_fault fault; /* its kind is 0: none */
 };
 
-/* FD is the connection to PEER from here on, by the handshake of H and A.  0, or -1: out
- * of memory. */
+/* FD is the connection to PEER from here on, by the handshake of H and A.  0, or -1:
+ * out of memory. */
 int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
 		  const struct net_hello *h, const struct net_answer *a);
-void net_close_link(struct link *l);
 
-/* Why PEER, which said H, gives up, and because of which rank, any number.  BERTH_OK: it
- * does not. */
+/* Why PEER, which said H, gives up, and because of which rank, any number.  BERTH_OK:
+ * it does not. */
 berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
 			  unsigned *lost);
 /* The first that is noted stays.  ADDRESS, TEXT: or NULL. */
@@ -163,6 +163,20 @@ int net_set_up(int fd);
 static inline struct link *net_link(const struct net *n, unsigned peer, unsigned lane)
 {
 	return &n->link[(size_t)peer * NET_LANES + lane];
+}
+
+static inline int net_fd(const struct net *n, unsigned peer, unsigned lane)
+{
+	return net_link(n, peer, lane)->channel.fd;
+}
+
+static inline void net_close_link(struct link *l)
+{
+	if (l->channel.fd >= 0)
+		descriptor_close(l->channel.fd);
+	net_channel_free(&l->channel);
+	free(l->stash);
+	*l = (struct link){ .channel = { .fd = -1 } };
 }
 
 /* What an exchange with a peer that has left comes to. */

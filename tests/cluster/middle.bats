@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
 # takes_s: 60
-# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
+# shellcheck disable=SC2016,SC2030,SC2031,SC2086,SC2154 # $ is for the hosts' shells; names are our own
 # A host between two others, by ARP, changes, repeats, moves and leaves out what their ranks say to
 # each other (tests/helpers/middle.c).  No rank takes it: both name the connection.  The ranks are
 # tests/helpers/guarded.c; the place comes from SEED.

@@ -1,7 +1,7 @@
 /* guarded KIND BYTES ROUNDS - two ranks, for tests with a man in the middle: sums of
- * BYTES each, or messages of so many, eight at a time, to each other.  All that comes is
- * verified.  Status 0: all was right; 1: an error, whose text is printed; 9: something
- * wrong came out of it. */
+ * BYTES each, or messages of so many, eight at a time, to each other.  All that comes
+ * is verified.  Status 0: all was right; 1: an error, whose text is printed; 9:
+ * something wrong came out of it. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,16 +1,16 @@
-/* middle IFACE A B PORT DOES WHICH AT BYTES - a man in the middle of hosts A and B, on a
- * third host of their network: tells each of them by ARP that it is the other one, and
- * takes the TCP connections that iptables redirects to PORT.  What a connection carries
- * goes on, but for what is done to it once, AT bytes behind the handshake, to what the
- * side WHICH (first: the one that connects, or second) sends:
+/* middle IFACE A B PORT DOES WHICH AT BYTES - a man in the middle of hosts A and B, on
+ * a third host of their network: tells each of them by ARP that it is the other one,
+ * and takes the TCP connections that iptables redirects to PORT.  What a connection
+ * carries goes on, but for what is done to it once, AT bytes behind the handshake, to
+ * what the side WHICH (first: the one that connects, or second) sends:
  *   none      nothing
  *   change    one bit changes
  *   replay    the BYTES in front of that are said again
  *   reorder   BYTES, and as many behind them, change places
  *   cut       BYTES are left out
  *   end       nothing follows: the stream ends on both sides
- * A and B have to be in this host's ARP table.  At its end, by SIGTERM, both are told the
- * truth.  A line for each connection that has ended: what it did. */
+ * A and B have to be in this host's ARP table.  At its end, by SIGTERM, both are told
+ * the truth.  A line for each connection that has ended: what it did. */
 #include <arpa/inet.h>
 #include <linux/netfilter_ipv4.h>
 #include <net/ethernet.h>
