@@ -13,19 +13,9 @@ enum {
 };
 #define MEMORY_MOST (1ull << 47)
 
-static uint32_t rank_of(const struct client *c)
-{
-	return c->s->job->ranks.v[c->local];
-}
-
-static struct member *member_of(const struct client *c)
-{
-	return &c->s->member[c->local];
-}
-
 /* ---- rounds ---- */
 
-static struct init_round *find(const struct server *s, uint32_t number)
+struct init_round *init_round_find(const struct server *s, uint32_t number)
 {
 	struct init_round *round = s->round;
 
@@ -34,32 +24,10 @@ static struct init_round *find(const struct server *s, uint32_t number)
 	return round;
 }
 
-uint32_t init_round_rank(const struct init_round *round, uint32_t place)
-{
-	return round->rank ? round->rank[place] : place;
-}
-
-uint32_t init_round_place(const struct init_round *round, uint32_t rank)
-{
-	uint32_t low = 0, high = round->size;
-
-	if (!round->rank)
-		return rank;
-	while (low < high) {
-		const uint32_t mid = (low + high) / 2;
-
-		if (round->rank[mid] < rank)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < round->size && round->rank[low] == rank ? low : round->size;
-}
-
 /* NULL if there are too many. */
-static struct init_round *find_or_add(struct server *s, uint32_t number)
+struct init_round *init_round_add(struct server *s, uint32_t number)
 {
-	struct init_round *round = find(s, number);
+	struct init_round *round = init_round_find(s, number);
 	size_t n = 0;
 
 	if (round)
@@ -163,7 +131,7 @@ static void refuse_waiting(struct server *s, struct init_round *round)
 }
 
 /* The last word on each rank is kept. */
-static void add_lost(struct server *s, struct lost_rank l)
+void init_round_add_lost(struct server *s, struct lost_rank l)
 {
 	size_t i = 0;
 
@@ -174,7 +142,7 @@ static void add_lost(struct server *s, struct lost_rank l)
 	s->lost[i] = l;
 }
 
-static void tell_lost(struct server *s)
+void init_round_tell_lost(struct server *s)
 {
 	for (struct init_round *round = s->round; round; round = round->next) {
 		mark(s, round);
@@ -187,8 +155,8 @@ static void tell_lost(struct server *s)
 static void lose(struct client *c)
 {
 	struct server *s = c->s;
-	struct member *m = member_of(c);
-	const uint32_t rank = rank_of(c);
+	struct member *m = client_member(c);
+	const uint32_t rank = client_rank(c);
 	bool secondary, waits;
 
 	if (!c->is_known || m->client != c)
@@ -207,8 +175,9 @@ static void lose(struct client *c)
 							    secondary });
 	if (waits) /* it has left its last world */
 		return;
-	add_lost(s, (struct lost_rank){ rank, m->init_round, false, secondary });
-	tell_lost(s);
+	init_round_add_lost(
+		s, (struct lost_rank){ rank, m->init_round, false, secondary });
+	init_round_tell_lost(s);
 }
 
 /* The launcher knows it from `exited`. */
@@ -226,19 +195,21 @@ void init_round_ended(struct server *s, uint32_t local, bool failed)
 	if (failed)
 		op_records_send(s, local);
 	m->ended = true;
-	add_lost(s, (struct lost_rank){ s->job->ranks.v[local],
-					m->init_round + (m->state == MEMBER_NOT_JOINED),
-					true, op_records_secondary(s, local) });
-	tell_lost(s);
+	init_round_add_lost(
+		s, (struct lost_rank){ s->job->ranks.v[local],
+				       m->init_round + (m->state == MEMBER_NOT_JOINED),
+				       true, op_records_secondary(s, local) });
+	init_round_tell_lost(s);
 }
 
 void init_round_lost(struct server *s, const struct wire_lost *m)
 {
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (m->ranks.v[i] < s->job->np)
-			add_lost(s, (struct lost_rank){ m->ranks.v[i], m->init_round,
-							m->ended, m->secondary });
-	tell_lost(s);
+			init_round_add_lost(
+				s, (struct lost_rank){ m->ranks.v[i], m->init_round,
+						       m->ended, m->secondary });
+	init_round_tell_lost(s);
 }
 
 bool init_rounds_settle(struct server *s)
@@ -274,64 +245,12 @@ bool init_rounds_settle(struct server *s)
 
 /* ---- JOIN ---- */
 
-/* NODE[host of the job]: its number among those of ROUND, or their number; COUNT[that]:
- * its ranks.  Returns how many hosts. */
-static uint32_t number_hosts(const struct server *s, const struct init_round *round,
-			     uint32_t *node, uint32_t *count)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < round->size; i++)
-		node[host_of(s, round->rank[i])] = 1;
-	for (uint32_t i = 0; i < s->job->nodes; i++)
-		node[i] = node[i] ? n++ : UINT32_MAX;
-	for (uint32_t i = 0; i < round->size; i++)
-		count[node[host_of(s, round->rank[i])]]++;
-	return n;
-}
-
-/* The world of ROUND, of some ranks, as C's is in it. */
-static void send_world(struct client *c)
-{
-	const struct server *s = c->s;
-	const struct init_round *round = c->round;
-	const uint32_t local = member_of(c)->place, ours = host_of(s, rank_of(c));
-	uint32_t *node = xcalloc(s->job->nodes, sizeof *node),
-		 *count = xcalloc(s->job->nodes, sizeof *count);
-	struct boot_who who = { .epoch = round->number,
-				.rank = init_round_place(round, rank_of(c)),
-				.size = round->size,
-				.local_rank = local,
-				.local_size = round->local_size,
-				.hosts = number_hosts(s, round, node, count) };
-	struct buf b = { 0 };
-
-	for (uint32_t i = 0; i < who.hosts; i++) {
-		who.cross_rank += i < node[ours] && count[i] > local;
-		who.cross_size += count[i] > local;
-	}
-	memcpy(who.key, s->job->key.p, sizeof who.key);
-	buf_add(&b, &who, sizeof who);
-	for (uint32_t i = 0; i < round->size; i++)
-		buf_add(&b, &node[host_of(s, round->rank[i])], sizeof *node);
-	for (uint32_t i = 0; i < s->job->nodes; i++) {
-		const char *name = host_name_of(s, i);
-
-		if (node[i] != UINT32_MAX)
-			buf_add(&b, name, strlen(name) + 1);
-	}
-	client_send(c, BOOT_WORLD, buf_head(&b), b.len);
-	buf_free(&b);
-	free(node);
-	free(count);
-}
-
-static void send_host_map(struct client *c)
+void init_round_send_world(struct client *c)
 {
 	const struct server *s = c->s;
 	const struct wire_job *job = s->job;
 	struct boot_who who = { .epoch = c->round->number,
-				.rank = rank_of(c),
+				.rank = client_rank(c),
 				.size = job->np,
 				.local_rank = c->local,
 				.local_size = (uint32_t)job->ranks.n,
@@ -342,7 +261,7 @@ static void send_host_map(struct client *c)
 
 	c->waits_host_map = false;
 	if (c->round->rank) {
-		send_world(c);
+		next_world_send(c);
 		return;
 	}
 	memcpy(who.key, job->key.p, sizeof who.key);
@@ -365,88 +284,7 @@ void init_round_host_map(struct server *s)
 {
 	for (struct client *c = s->client; c; c = c->next)
 		if (c->fd >= 0 && c->waits_host_map)
-			send_host_map(c);
-}
-
-static char *wait_for_world(struct client *c, uint32_t epoch)
-{
-	struct server *s = c->s;
-	struct member *m = member_of(c);
-
-	c->is_known = true;
-	m->client = c;
-	m->state = MEMBER_WAITING;
-	m->asks_missing = false;
-	wire_pack_change(
-		s->out,
-		&(struct wire_change){ s->job->epoch, rank_of(c),
-				       epoch > m->init_round ? epoch : m->init_round });
-	return NULL;
-}
-
-/* Of ranks that have ended the agent knows what they did until others go on. */
-static void forget_ended(struct server *s)
-{
-	for (size_t i = 0; i < s->job->ranks.n; i++)
-		if (s->member[i].ended)
-			s->member[i].round = NULL;
-}
-
-static void begin_world(struct server *s, struct init_round *round, uint32_t local)
-{
-	struct member *m = &s->member[local];
-	const uint32_t rank = s->job->ranks.v[local];
-
-	if (m->state != MEMBER_WAITING) { /* it is gone meanwhile */
-		add_lost(s, (struct lost_rank){ rank, round->number, m->ended, false });
-		wire_pack_lost(
-			s->out,
-			&(struct wire_lost){
-				s->job->epoch, { &rank, 1 }, round->number, 0, 0 });
-		return;
-	}
-	m->init_round = round->number;
-	m->round = m->client->round = round;
-	m->state = MEMBER_JOINING;
-	m->client->waits_host_map = !host_map_known(s);
-	if (!m->client->waits_host_map)
-		send_host_map(m->client);
-}
-
-static bool is_world(const struct server *s, const struct wire_world *w)
-{
-	for (size_t i = 0; i < w->ranks.n; i++)
-		if (w->ranks.v[i] >= s->job->np ||
-		    (i && w->ranks.v[i] <= w->ranks.v[i - 1]))
-			return false;
-	return w->ranks.n && !find(s, w->number);
-}
-
-void init_round_world(struct server *s, const struct wire_world *w)
-{
-	const wire_u32v ours = s->job->ranks;
-	struct init_round *round;
-	uint32_t *in = xcalloc(ours.n, sizeof *in);
-
-	forget_ended(s);
-	init_rounds_settle(s);
-	round = is_world(s, w) ? find_or_add(s, w->number) : NULL;
-	if (round) {
-		round->rank = xcalloc(w->ranks.n, sizeof *round->rank);
-		memcpy(round->rank, w->ranks.v, w->ranks.n * sizeof *round->rank);
-		round->size = (uint32_t)w->ranks.n;
-		round->local_size = 0;
-		for (uint32_t i = 0; i < ours.n; i++) {
-			in[i] = init_round_place(round, ours.v[i]) < round->size;
-			if (in[i])
-				s->member[i].place = round->local_size++;
-		}
-		for (uint32_t i = 0; i < ours.n; i++)
-			if (in[i])
-				begin_world(s, round, i);
-		tell_lost(s);
-	}
-	free(in);
+			init_round_send_world(c);
 }
 
 /* This and the next ones: what a frame of C asks for.  NULL, or why C is refused. */
@@ -475,8 +313,8 @@ static char *on_join(struct client *c, const struct boot_join *join)
 		return xasprintf("rank %u has ended", join->rank);
 	c->local = (uint32_t)local;
 	if (join->follows)
-		return wait_for_world(c, join->epoch);
-	c->round = find_or_add(s, m->init_round + 1);
+		return next_world_wait(c, join->epoch);
+	c->round = init_round_add(s, m->init_round + 1);
 	if (!c->round)
 		return xasprintf("rank %u is too far ahead of the others", join->rank);
 	c->is_known = true;
@@ -488,7 +326,7 @@ static char *on_join(struct client *c, const struct boot_join *join)
 	m->asks_missing = false;
 	c->waits_host_map = !host_map_known(s);
 	if (!c->waits_host_map)
-		send_host_map(c);
+		init_round_send_world(c);
 	return NULL;
 }
 
@@ -531,7 +369,7 @@ static char *on_memory(struct client *c, uint64_t bytes)
 	if (bytes < sizeof *round->head || bytes > MEMORY_MOST ||
 	    (have && bytes != round->bytes))
 		return xasprintf("rank %u asks for %llu bytes of shared memory%s",
-				 rank_of(c), (unsigned long long)bytes,
+				 client_rank(c), (unsigned long long)bytes,
 				 have ? ", and others of its host for another size"
 				      : "");
 	if (!have)
@@ -599,7 +437,7 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 {
 	struct server *s = c->s;
 	struct init_round *round = c->round;
-	struct member *m = member_of(c);
+	struct member *m = client_member(c);
 	struct wire_exchange w = { .epoch = s->job->epoch,
 				   .use = EXCHANGE_INIT,
 				   .ranks = { round->rank,
@@ -610,7 +448,7 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	if (m->state != MEMBER_JOINING || c->waits_host_map ||
 	    memchr(text, '\0', n) != text + n - 1)
 		return xasprintf("rank %u sent an unexpected or malformed fence",
-				 rank_of(c));
+				 client_rank(c));
 	free(m->text);
 	m->text = xstrdup(text);
 	m->state = MEMBER_IN_FENCE;
@@ -666,8 +504,9 @@ static bool sort_texts(const struct server *s, struct init_round *round)
 int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 			  struct err *e)
 {
-	struct init_round *round =
-		m->number <= UINT32_MAX ? find(s, (uint32_t)m->number) : NULL;
+	struct init_round *round = m->number <= UINT32_MAX
+					   ? init_round_find(s, (uint32_t)m->number)
+					   : NULL;
 
 	if (!round || round->is_over || round->in_fence < round->local_size)
 		return 0; /* they have gone meanwhile */
@@ -688,7 +527,7 @@ int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 
 static char *on_frame(struct client *c, uint32_t number, const void *payload, size_t n)
 {
-	struct member *m = member_of(c);
+	struct member *m = client_member(c);
 	struct boot_join join;
 	uint64_t bytes;
 

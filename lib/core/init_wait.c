@@ -61,7 +61,7 @@ void init_wait_missing(void *ctx, const unsigned *rank, size_t n)
 	if (!n) /* the last has just come */
 		return;
 	m->is_over = is_too_late(m, clock_ns());
-	if (m->is_over || !m->world->boot_state) /* or nobody can be told yet */
+	if (m->is_over || !m->world->who.size) /* or nobody can be told yet */
 		return;
 	m->reported_ns = clock_ns();
 	world_stalled(m->world, s);
