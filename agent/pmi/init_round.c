@@ -157,6 +157,7 @@ static void lose(struct client *c)
 	struct server *s = c->s;
 	struct member *m = client_member(c);
 	const uint32_t rank = client_rank(c);
+	const uint32_t round = m->init_round ? m->init_round : 1;
 	bool secondary, waits;
 
 	if (!c->is_known || m->client != c)
@@ -168,11 +169,10 @@ static void lose(struct client *c)
 	m->state = waits ? MEMBER_NOT_JOINED : MEMBER_LOST;
 	m->client = NULL;
 	if (s->job->nodes > 1 || waits)
-		wire_pack_lost(s->out, &(struct wire_lost){ s->job->epoch,
-							    { &rank, 1 },
-							    m->init_round,
-							    0,
-							    secondary });
+		wire_pack_lost(
+			s->out,
+			&(struct wire_lost){
+				s->job->epoch, { &rank, 1 }, round, 0, secondary });
 	if (waits) /* it has left its last world */
 		return;
 	init_round_add_lost(
@@ -299,6 +299,9 @@ static char *on_join(struct client *c, const struct boot_join *join)
 		return xasprintf(
 			"libberth speaks protocol %u, the agent of this host %d",
 			join->version, BOOT_VERSION);
+	if (join->follows > BOOT_FOLLOWS || join->epoch >= INT32_MAX)
+		return xasprintf("rank %u says what cannot be of its last world",
+				 join->rank);
 	while (local < ranks.n && ranks.v[local] != join->rank)
 		local++;
 	if (local == ranks.n)

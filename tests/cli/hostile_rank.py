@@ -17,8 +17,8 @@ def frame(number, payload=b""):
     return struct.pack("=II", len(payload), number) + payload
 
 
-def join(version=1, rank=RANK):
-    return frame(JOIN, struct.pack("=II", version, rank))
+def join(version=2, rank=RANK, follows=0, epoch=0):
+    return frame(JOIN, struct.pack("=IIII", version, rank, follows, epoch))
 
 
 def connect():
@@ -36,11 +36,14 @@ ACTS = {
     "an unknown number": (frame(77), True),
     "an agent's word": (frame(WORLD, b"x" * 64), True),
     "half a head": (b"\1\2\3", False),
-    "half a frame": (struct.pack("=II", 8, JOIN) + b"\1", False),
+    "half a frame": (struct.pack("=II", 16, JOIN) + b"\1", False),
     "memory before join": (frame(MEMORY, struct.pack("=Q", 4096)), True),
     "leave before join": (frame(LEAVE), True),
     "another version": (join(version=9), True),
     "another's rank": (join(rank=2**32 - 1), True),
+    "another way": (join(follows=2), True),
+    "an epoch that cannot be": (join(follows=1, epoch=2**31), True),
+    "memory before a world": (join(follows=1) + frame(MEMORY, struct.pack("=Q", 4096)), True),
     "join twice": (join() + join(), True),
     "no memory": (join() + frame(MEMORY, struct.pack("=Q", 0)), True),
     "all memory": (join() + frame(MEMORY, struct.pack("=Q", 2**64 - 1)), True),
@@ -103,7 +106,7 @@ def deaf():
 def noise(seed):
     """Frames of right lengths with any contents, in any order."""
     r = random.Random(seed)
-    sizes = {JOIN: 8, MEMORY: 8, FENCE: 20, STALL: 16, ASK: 0, LEAVE: 0}
+    sizes = {JOIN: 16, MEMORY: 8, FENCE: 20, STALL: 16, ASK: 0, LEAVE: 0}
     data = join() if r.random() < 0.8 else b""
     for _ in range(r.randrange(1, 8)):
         number = r.choice(list(sizes))
