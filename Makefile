@@ -178,6 +178,10 @@ $(helpers_of_launcher): $(launcher)
 helpers_of_lib := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
 	$(helper_sources),$(shell grep -l '"lib/' $(helper_sources))))
 $(helpers_of_lib): $(lib)
+# A stand-in of a GPU, for programs that are linked with the library's objects.
+standin := $(patsubst %.c,$O/%.o,$(wildcard tests/standin/*.c))
+$O/tests/standin/%.o: OF_LIB = -Wno-psabi
+$(patsubst tests/%.c,$(BUILD)/%,$(if $(helper_sources),$(shell grep -l '"tests/standin/' $(helper_sources)))): $(standin) $(lib)
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \

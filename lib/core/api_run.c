@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/device.h"
 #include "lib/base/callback.h"
 #include "lib/base/log.h"
 #include "lib/core/api.h"
@@ -189,9 +190,15 @@ berth_result berth_then(berth_request *request,
 
 berth_result berth_wait_stream(berth_request *request, void *stream)
 {
-	(void)request;
-	(void)stream;
-	return api_wrong(BERTH_UNSUPPORTED, op_no_device);
+	struct failure why;
+	berth_result rc;
+
+	if (!device_is_there)
+		return api_wrong(BERTH_UNSUPPORTED, op_no_device);
+	rc = check(request);
+	if (!rc && callback_runs() && engine_poll(request, &why) == BERTH_BUSY)
+		rc = api_may_wait();
+	return rc ? rc : tell(engine_wait_stream(request, stream, &why), &why);
 }
 
 /* ---- memory ---- */

@@ -347,7 +347,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 		comm_say_end(c, why, words);
 	else
 		snprintf(why->text, sizeof why->text, "%s: %s", words,
-			 berth_result_text(rc));
+			 c->reason ? c->reason : berth_result_text(rc));
+	c->reason = NULL;
 	/* what all ranks come to alike, or nobody waits for, breaks nothing */
 	if (rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID || c->n == 1 || c->broken)
 		return rc;
@@ -413,6 +414,31 @@ void comm_abort(struct comm *c)
 }
 
 /* ---- running ---- */
+
+berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
+			uint64_t deadline_ns)
+{
+	struct memory *m = &c->world->memory;
+	struct failure why;
+	berth_result rc = BERTH_OK;
+
+	if (c->broken)
+		return c->broken;
+	c->op = op;
+	c->no_stall_check = true;
+	if (c->n > 1 && !c->aborted)
+		rc = look(c);
+	c->no_stall_check = false;
+	c->begun_ns = 0;
+	atomic_store(&m->rank[m->local_rank].waits, 0);
+	if (!rc && comm_is_over(c, begun_ns, deadline_ns))
+		rc = BERTH_TIMEOUT;
+	if (!rc)
+		return BERTH_OK;
+	if (c->n > 1)
+		c->back->end(c->group, rc, c->lost);
+	return comm_failed(c, rc, op, &why);
+}
 
 berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns)
 {

@@ -68,6 +68,13 @@ struct comm {
 	void (*hear)(void *ctx);
 	void *hear_ctx;
 	struct berth_metrics count;
+	/* Of operations on devices (comm_device.h) */
+	struct comm_device *_Atomic device; /* NULL: there was none yet */
+	struct work *work; /* that the last operation has begun, or NULL */
+	const struct work_hooks *hooks;
+	void *owner;
+	bool blocks;        /* a thread, in the next one: its stream waits for it */
+	const char *reason; /* of BERTH_UNSUPPORTED */
 };
 
 struct comm_config {
@@ -102,6 +109,10 @@ berth_result comm_run(struct comm *c, const struct op *op, struct failure *why);
 berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns);
 /* After BERTH_MISMATCH, all ranks: what each says, until the next operation. */
 berth_result comm_explain(struct comm *c, const char *text, const char ***said);
+/* OP runs on a device since BEGUN_NS: what ends it, or BERTH_OK.  The comm is broken
+ * then. */
+berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
+			uint64_t deadline_ns);
 /* WHY becomes what RC of an operation called WORDS means. */
 berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 			 struct failure *why);

@@ -23,6 +23,8 @@ struct engine *engine_make(struct comm *c)
 	e->comm = c;
 	c->hear = c->net ? engine_hear : NULL;
 	c->hear_ctx = e;
+	c->hooks = &engine_works;
+	c->owner = e;
 	e->last = &e->first;
 	e->idle.coll.kind = BERTH_BARRIER;
 	e->idle.name = "asynchronous operations";
@@ -42,6 +44,7 @@ void engine_stop(struct engine *e)
 	pthread_mutex_lock(&e->work); /* who waits may be at it still */
 	engine_complete_all(e, BERTH_ABORTED, &why);
 	pthread_mutex_unlock(&e->work);
+	comm_device_end(e->comm);
 	m = engine_use_messages(e);
 	if (m) {
 		messages_stop(m);
@@ -63,6 +66,7 @@ void engine_free(struct engine *e)
 	engine_rest_free(rest);
 	e->comm->hear = NULL;
 	engine_free_messages(e);
+	comm_device_close(e->comm);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
 		memory_free(&e->comm->world->memory, e->fusion);
@@ -107,11 +111,69 @@ static berth_result run_now(struct engine *e, const struct op *op,
 	return rc;
 }
 
+/* The same on a device: *WORK is what begins. */
+static berth_result run_on_device(struct engine *e, struct op *op,
+				  struct berth_request **request, struct work **work,
+				  struct failure *why)
+{
+	struct comm *c = e->comm;
+	berth_result rc;
+	uint64_t ns;
+
+	pthread_mutex_lock(&e->work);
+	while (e->called && !c->broken)
+		engine_step(e, &ns);
+	c->blocks = true;
+	rc = comm_run(c, op, why);
+	c->blocks = false;
+	*work = c->work;
+	c->work = NULL;
+	if (rc == BERTH_MISMATCH && !*why->text)
+		rc = meet(e, op, request, why);
+	if (!rc) /* the mark is another's now */
+		op->marked = false;
+	pthread_mutex_unlock(&e->work);
+	return rc;
+}
+
+static berth_result no_mark(const struct op *op, berth_result rc, struct failure *why)
+{
+	return engine_refuse(rc, op, why,
+			     rc == BERTH_UNSUPPORTED
+				     ? "the set's operations are on another device"
+				     : "the stream, or the event, can't be used");
+}
+
+/* Until OUT may be used on OP's stream. */
+static berth_result run_device(struct engine *e, const struct op *op,
+			       struct failure *why)
+{
+	struct op own = *op;
+	struct berth_request *r = NULL;
+	struct work *w = NULL;
+	berth_result rc = comm_device_mark(e->comm, &own);
+
+	if (rc)
+		return no_mark(op, rc, why);
+	if (atomic_load_explicit(&e->collectives, memory_order_relaxed)) {
+		rc = engine_submit(e, &own, 1, &r, why);
+		own.marked &= rc != BERTH_OK;
+	} else {
+		rc = run_on_device(e, &own, &r, &w, why);
+	}
+	comm_device_forget(&own);
+	if (w)
+		return engine_await(w, why);
+	return rc || !r ? rc : engine_wait_on_stream(r, op->stream, why);
+}
+
 berth_result engine_run(struct engine *e, const struct op *op, struct failure *why)
 {
 	struct berth_request *r = NULL;
 	berth_result rc;
 
+	if (op_is_device(op))
+		return run_device(e, op, why);
 	if (!op_is_message(op) &&
 	    !atomic_load_explicit(&e->collectives, memory_order_relaxed))
 		rc = run_now(e, op, &r, why);
@@ -143,7 +205,7 @@ static berth_result run_if_soon(struct engine *e, const struct op *op, int64_t s
 {
 	berth_result rc = BERTH_BUSY;
 
-	if (op_is_message(op) ||
+	if (op_is_message(op) || op_is_device(op) ||
 	    atomic_load_explicit(&e->collectives, memory_order_relaxed) ||
 	    pthread_mutex_trylock(&e->work))
 		return BERTH_BUSY;

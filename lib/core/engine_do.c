@@ -137,6 +137,8 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc = BERTH_OK;
 
+	if (op_is_device(r[0]->op))
+		return engine_do_on_device(e, r, n, signature, deadline_ns);
 	if (in_pieces(e, r, n, &coll))
 		return as_they_lie(e, r, n, &coll, deadline_ns);
 	if (!has_fusion(e, bytes))
@@ -185,8 +187,16 @@ static berth_result each(struct engine *e, struct berth_request *r, uint32_t sig
 {
 	berth_result rc = BERTH_OK;
 
-	for (size_t k = 0; !rc && k < r->n; k++)
+	e->beginning = r->ndevice ? r : NULL;
+	for (size_t k = 0; !rc && k < r->n; k++) {
 		rc = one(e, &r->op[k], signature + (uint32_t)k, deadline_ns, why);
+		if (!rc && e->comm->work) {
+			r->op[k].marked = false; /* it is the work's now */
+			works_let_go(e->comm->work);
+			e->comm->work = NULL;
+		}
+	}
+	e->beginning = NULL;
 	return rc;
 }
 
@@ -261,6 +271,8 @@ berth_result engine_do(struct engine *e, struct berth_request **r, size_t n,
 	if (rc == BERTH_MISMATCH && !*why.text)
 		return rc;
 	count(e, r, n, rc);
+	for (size_t i = 0; !rc && i < n; i++)
+		engine_launched(r[i]);
 	engine_complete(e, r, n, rc, &why);
 	return rc == BERTH_MISMATCH ? BERTH_OK : rc;
 }

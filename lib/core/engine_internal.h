@@ -2,12 +2,13 @@
  * operations, joining), engine_request.c (submit, wait), engine_end.c (their ends),
  * engine_thread.c, engine_bell.c (sleeping), engine_rest.c, engine_queue.c (what is
  * pending), engine_messages.c, engine_plan.c (what the plan says of them),
- * engine_step.c (what is to be done next), engine_round.h (a round) and engine_do.c
- * (doing it). */
+ * engine_step.c (what is to be done next), engine_round.h (a round), engine_do.c
+ * (doing it) and engine_device.c (on devices). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
 #include "lib/base/sleep.h"
+#include "lib/core/comm_device.h"
 #include "lib/core/engine.h"
 #include "lib/core/messages.h"
 #include "lib/core/op_run.h"
@@ -29,6 +30,10 @@ struct berth_request {
 	bool found;          /* by this round, to be done */
 	uint32_t bucket, at; /* while a round does it */
 	int priority;
+	size_t ndevice;     /* operations on devices */
+	size_t nworks;      /* that they became; valid as soon as LAUNCHED is 1 */
+	struct work **work; /* room for NDEVICE */
+	_Atomic uint32_t launched;          /* all have; 2: not, and one sleeps on it */
 	uint64_t submitted_ns, deadline_ns; /* 0: never */
 	_Atomic uint32_t
 		done; /* 1: RC is what it came to; 2: not, and one sleeps on it */
@@ -74,6 +79,7 @@ struct engine {
 	uint64_t again_ns; /* no round is called before this time without news */
 	/* of the holder of WORK */
 	struct plan plan;
+	struct berth_request *beginning; /* one by one: the work that begins is its */
 	bool called; /* a round, by a rank whose operation differs */
 	struct berth_request
 		*direct;          /* what this rank had blocked on, in the round that
@@ -209,6 +215,27 @@ bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon);
 void engine_complete(struct engine *e, struct berth_request **r, size_t n,
 		     berth_result rc, const struct failure *why);
 void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why);
+
+/* ---- engine_device.c ---- */
+
+extern const struct work_hooks engine_works;
+
+/* All works of R have been agreed on. */
+void engine_launched(struct berth_request *r);
+/* N requests together as one work: of allreduces on a device. */
+berth_result engine_do_on_device(struct engine *e, struct berth_request **r, size_t n,
+				 uint32_t signature, uint64_t deadline_ns);
+/* R, of a thread that blocks in it: until OUT may be used on STREAM.  It is not the
+ * caller's any more. */
+berth_result engine_wait_on_stream(struct berth_request *r, void *stream,
+				   struct failure *why);
+/* W, of a thread that blocks in it: until OUT may be used. */
+berth_result engine_await(struct work *w, struct failure *why);
+/* The works of R, whose owner ends it. */
+void engine_drop_works(struct berth_request *r);
+/* Marks of R's operations; of those that did not begin. */
+berth_result engine_mark(struct engine *e, struct berth_request *r);
+void engine_forget(struct berth_request *r);
 
 /* Do N requests that go together, with SIGNATURE.  BERTH_MISMATCH: nothing was done,
  * and they are still pending; else they are complete. */

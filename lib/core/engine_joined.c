@@ -9,8 +9,8 @@ enum { LAST_JOINED = 0x4c4a4f49 /* signature of what only this file calls for */
 static const struct op *hardest(const struct berth_request *r)
 {
 	for (size_t k = 0; k < r->n; k++)
-		if (r->op[k].coll.kind != BERTH_ALLREDUCE &&
-		    r->op[k].coll.kind != BERTH_BARRIER)
+		if (op_is_device(&r->op[k]) || (r->op[k].coll.kind != BERTH_ALLREDUCE &&
+						r->op[k].coll.kind != BERTH_BARRIER))
 			return &r->op[k];
 	return r->op;
 }

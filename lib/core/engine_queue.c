@@ -74,6 +74,8 @@ void engine_complete(struct engine *e, struct berth_request **r, size_t n,
 		leave(e, r[i]);
 	pthread_mutex_unlock(&e->queue);
 	for (size_t i = 0; i < n; i++)
+		engine_forget(r[i]);
+	for (size_t i = 0; i < n; i++)
 		engine_end(r[i], rc, why, &wakes);
 	engine_wake(&wakes);
 }

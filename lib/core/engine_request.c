@@ -1,5 +1,6 @@
 /* engine_request.c - requests, as their owners see them: submitted, polled, waited
  * for. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,8 @@
 #include "lib/core/engine_internal.h"
 
 enum {
+	START_NS = 10000000,
+	AWHILE_NS = 1000000000,
 	POLLED_NS = 20000000 /* a request that is polled so late is one that a thread
 				waits for */
 };
@@ -80,23 +83,27 @@ static struct berth_request *copy(const struct op *op, size_t n, unsigned ranks)
 	size_t bytes = sizeof(struct berth_request) + n * sizeof *op +
 		       messages * sizeof(struct message);
 	struct berth_request *r;
+	size_t devices = 0;
 
 	for (size_t i = 0; i < n; i++) {
+		devices += op_is_device(&op[i]);
 		bytes += text_bytes(op[i].name) + text_bytes(op[i].shape);
 		bytes += op[i].coll.in_counts ? ranks * sizeof(uint64_t) : 0;
 		bytes += op[i].coll.out_counts ? ranks * sizeof(uint64_t) : 0;
 	}
-	r = malloc(bytes);
+	r = malloc(bytes + devices * sizeof *r->work);
 	if (!r)
 		return NULL;
 	memset(r, 0, sizeof *r);
+	r->ndevice = devices;
 	r->n = n - messages;
 	r->nmessages = messages;
 	r->parts = (r->n > 0) + (uint32_t)messages;
 	r->message = (struct message *)(r + 1);
 	r->op = (struct op *)(r->message + messages);
+	r->work = (struct work **)(r->op + n);
 	sort_kinds(r, op, n);
-	keep_all(r, n, ranks, (char *)(r->op + n));
+	keep_all(r, n, ranks, (char *)(r->work + devices));
 	return r;
 }
 
@@ -229,8 +236,14 @@ berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 	r->submitted_ns = clock_ns();
 	r->deadline_ns = comm_deadline(e->comm, op);
 	atomic_fetch_add(&e->users, 1);
-	rc = enter_collectives(e, r, why);
+	if (r->ndevice && engine_mark(e, r))
+		rc = engine_refuse(BERTH_UNSUPPORTED, op, why,
+				   "its device, stream or event can't be used");
+	if (!rc)
+		rc = enter_collectives(e, r, why);
 	if (rc) {
+		if (r->ndevice && !(n == 1 && op->marked)) /* that is the caller's */
+			engine_forget(r);
 		engine_let_go(e);
 		free(r);
 	} else {
@@ -273,6 +286,8 @@ static void want_at_once(struct berth_request *r)
 /* What the plan holds back is done sooner if a thread waits for it. */
 berth_result engine_poll(struct berth_request *r, struct failure *why)
 {
+	if (r->ndevice && !engine_is_done(r))
+		works_poll();
 	if (engine_is_done(r))
 		return engine_outcome(r, why);
 	if (!atomic_load(&r->wanted_ns) && clock_ns() - r->submitted_ns > POLLED_NS &&
@@ -291,7 +306,9 @@ static void help(struct engine *e, const struct berth_request *r)
 
 	if (!pthread_mutex_trylock(&e->work)) {
 		do
-			step = engine_is_done(r) ? ENGINE_IDLE : engine_step(e, &ns);
+			step = engine_is_done(r) || atomic_load(&r->launched) == 1
+				       ? ENGINE_IDLE
+				       : engine_step(e, &ns);
 		while (step == ENGINE_DID);
 		pthread_mutex_unlock(&e->work);
 	}
@@ -318,6 +335,7 @@ static berth_result end(struct berth_request *r, struct failure *why)
 		engine_calling = NULL;
 	if (r->n)
 		atomic_fetch_sub(&r->engine->collectives, 1);
+	engine_drop_works(r);
 	engine_let_go(r->engine);
 	free(r->why);
 	free(r);
@@ -340,6 +358,19 @@ static void wait_for_messages(struct berth_request *r, uint64_t until_ns)
 	messages_leave(m);
 }
 
+/* What runs on devices is tested for a moment, then left to the thread of works.h. */
+static void wait_for_device(struct berth_request *r, uint64_t until_ns)
+{
+	enum { LOOKS = 100 };
+
+	for (unsigned i = 0; i < LOOKS && !engine_is_done(r); i++) {
+		if (until_ns && clock_ns() >= until_ns)
+			return;
+		works_poll();
+		sched_yield();
+	}
+}
+
 berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 			 struct failure *why)
 {
@@ -358,6 +389,8 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 		else
 			help(r->engine, r);
 	}
+	if (timeout_ms && r->ndevice)
+		wait_for_device(r, until_ns);
 	while (!engine_is_done(r)) {
 		uint64_t now = until_ns ? clock_ns() : 0;
 
@@ -366,6 +399,76 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 		sleep_until_done(r, until_ns - now);
 	}
 	return end(r, why);
+}
+
+/* ---- on devices ---- */
+
+/* Until the works of R have been started, or it is done. */
+static void wait_for_start(struct berth_request *r)
+{
+	uint32_t not_yet = 0;
+
+	if (!atomic_load(&r->launched) && !engine_is_done(r)) {
+		engine_want(r);
+		want_at_once(r);
+		help(r->engine, r);
+	}
+	while (atomic_load(&r->launched) != 1 && !engine_is_done(r)) {
+		not_yet = 0;
+		atomic_compare_exchange_strong(&r->launched, &not_yet, 2);
+		if (not_yet != 1)
+			sleep_on(&r->launched, 2, START_NS);
+	}
+	for (size_t i = 0; atomic_load(&r->launched) == 1 && i < r->nworks; i++)
+		while (!works_wait(r->work[i], WORK_RUNS, AWHILE_NS))
+			;
+}
+
+static berth_result follow_all(struct berth_request *r, void *stream)
+{
+	berth_result rc = BERTH_OK;
+
+	for (size_t i = 0; atomic_load(&r->launched) == 1 && !rc && i < r->nworks; i++)
+		rc = works_follow(r->work[i], stream);
+	return rc;
+}
+
+berth_result engine_wait_stream(struct berth_request *r, void *stream,
+				struct failure *why)
+{
+	berth_result rc;
+
+	if (!r->ndevice)
+		return engine_refuse(BERTH_INVALID, r->op, why,
+				     "the request has nothing in a device's memory");
+	wait_for_start(r);
+	if (engine_is_done(r) && r->rc)
+		return engine_outcome(r, why);
+	rc = follow_all(r, stream);
+	return rc ? engine_refuse(rc, r->op, why, "the stream can't be used") : rc;
+}
+
+/* It ends itself. */
+static void end_alone(void *ctx, berth_result rc)
+{
+	struct failure why;
+
+	(void)rc;
+	engine_wait(ctx, 0, &why);
+}
+
+berth_result engine_wait_on_stream(struct berth_request *r, void *stream,
+				   struct failure *why)
+{
+	berth_result rc;
+
+	if (stream == BERTH_HOST_STREAM)
+		return engine_wait(r, -1, why);
+	rc = engine_wait_stream(r, stream, why);
+	if (rc)
+		return engine_wait(r, -1, why);
+	engine_then(r, end_alone, r);
+	return BERTH_OK;
 }
 
 /* ---- waiting for one of several ---- */

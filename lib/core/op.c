@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/backend/device.h"
 #include "lib/base/fields.h"
 #include "lib/base/kern.h"
 #include "lib/base/names.def"
@@ -198,6 +199,8 @@ static uint32_t sign(const struct op *op, unsigned n)
 		h = op_hash(c->out_counts, n * sizeof *c->out_counts, h);
 	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
 		h = op_hash(c->in_counts, n * sizeof *c->in_counts, h);
+	if (op_is_device(op))
+		h = mix(h, (uint64_t)op->memory << 32);
 	if (op->name)
 		h = op_hash(op->name, strlen(op->name), h);
 	if (op->shape)
@@ -256,6 +259,36 @@ static void take_counts(struct op *op, const struct berth_desc *d, unsigned n)
 		take_room(op, d, n);
 }
 
+/* Of which memory are its arrays? */
+static const char *take_device(struct op *op, const struct berth_desc *d)
+{
+	berth_memory memory = d->memory, out;
+	int device = d->device;
+
+	if (memory == BERTH_ANYWHERE && device_is_there) {
+		memory = device_find(d->in ? d->in : d->out, &device);
+		out = d->in && d->out ? device_find(d->out, &device) : memory;
+		if (out != memory)
+			return "in and out are of different memories";
+	}
+	if (memory <= BERTH_HOST)
+		return d->ready || (d->stream && d->stream != BERTH_HOST_STREAM)
+			       ? op_no_device
+			       : NULL;
+	if (!device_of(memory))
+		return op_no_device;
+	op->memory = memory;
+	op->device = device;
+	op->stream = d->stream;
+	op->ready = d->ready;
+	op->marked = false;
+	op->mark = NULL;
+	if (op_is_message(op) || d->op == BERTH_ADASUM ||
+	    (!d->out && d->made && !d->alloc))
+		return op_not_there;
+	return NULL;
+}
+
 static const char *make(struct op *op, const struct berth_desc *d, unsigned n,
 			unsigned me)
 {
@@ -282,6 +315,7 @@ static const char *make(struct op *op, const struct berth_desc *d, unsigned n,
 	op->shape = d->shape;
 	op->adasum = false;
 	op->own_counts = false;
+	op->memory = BERTH_HOST;
 	op->timeout_ms = d->timeout_ms;
 	op->priority = d->priority;
 	if (!d->kind || d->kind >= KIND_COUNT)
@@ -290,13 +324,16 @@ static const char *make(struct op *op, const struct berth_desc *d, unsigned n,
 		return "no such type";
 	if (d->op >= OP_COUNT)
 		return "no such op";
-	if (d->memory > BERTH_HOST || d->ready ||
-	    (d->stream && d->stream != BERTH_HOST_STREAM))
-		return op_no_device;
+	if (d->memory > BERTH_HOST || d->ready || d->stream || device_is_there)
+		wrong = take_device(op, d);
+	if (wrong)
+		return wrong;
 	if (has_root(c->kind) || op_is_message(op))
 		wrong = take_root(op, d, n);
 	if (c->kind >= BERTH_REDUCESCATTER)
 		take_counts(op, d, n);
+	if (!wrong && op_is_device(op) && op->own_counts && c->in == c->out && c->count)
+		wrong = op_not_there; /* it would need memory for what is given */
 	if (!wrong)
 		wrong = check_counts(c, n, me);
 	if (!wrong)
@@ -307,6 +344,8 @@ static const char *make(struct op *op, const struct berth_desc *d, unsigned n,
 const char op_unknown[] = "it has fields that this version of libberth does not know";
 
 const char op_no_device[] = "there is no GPU back end in this library";
+
+const char op_not_there[] = "of device memory, that is not in this version";
 
 const char *op_make(struct op *op, const struct berth_desc *d, unsigned n, unsigned me)
 {
@@ -359,7 +398,8 @@ void op_words(char *text, size_t bytes, const struct op *op)
 	if (op->name && *op->name)
 		snprintf(name, sizeof name, " \"%.70s\"", op->name);
 	if (c->kind == BERTH_BARRIER) {
-		snprintf(text, bytes, "barrier%s", name);
+		snprintf(text, bytes, "barrier%s%s", name,
+			 op_is_device(op) ? ", on the GPU" : "");
 		return;
 	}
 	if (c->kind == BERTH_RECV && op->peer == BERTH_ANY)
@@ -388,9 +428,10 @@ void op_words(char *text, size_t bytes, const struct op *op)
 		snprintf(count, sizeof count, "%llu ", (unsigned long long)c->count);
 	if (op->shape && *op->shape)
 		snprintf(shape, sizeof shape, ", shape \"%.120s\"", op->shape);
-	snprintf(text, bytes, "%s%s of %s%s%s%s%s", kind_name[c->kind], name, count,
+	snprintf(text, bytes, "%s%s of %s%s%s%s%s%s", kind_name[c->kind], name, count,
 		 kern_type_name(c->type), rest, shape,
-		 has_counts(op) ? ", with counts" : "");
+		 has_counts(op) ? ", with counts" : "",
+		 op_is_device(op) ? ", in memory of a GPU" : "");
 }
 
 /* The bits of a scale; those of 1 where there is none. */
@@ -410,12 +451,12 @@ static void take_scale_code(bool *has, double *scale, unsigned long long code)
 void op_encode(char *text, const struct op *op)
 {
 	const struct coll *c = &op->coll;
-	int n = snprintf(text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u %llx %llx\n",
-			 (int)c->kind, (int)c->type, (int)c->op,
-			 (unsigned long long)c->count, c->root, op->adasum,
-			 c->scale.divide, c->signature,
-			 scale_code(c->scale.has_prescale, c->scale.prescale),
-			 scale_code(c->scale.has_postscale, c->scale.postscale));
+	int n = snprintf(
+		text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u %d %llx %llx\n",
+		(int)c->kind, (int)c->type, (int)c->op, (unsigned long long)c->count,
+		c->root, op->adasum, c->scale.divide, c->signature, (int)op->memory,
+		scale_code(c->scale.has_prescale, c->scale.prescale),
+		scale_code(c->scale.has_postscale, c->scale.postscale));
 
 	op_words(text + n, OP_CODE_BYTES - (size_t)n, op);
 }
@@ -426,7 +467,8 @@ static bool is_sound(const struct op *op, unsigned n)
 	const struct coll *c = &op->coll;
 
 	if (!c->kind || c->kind >= BERTH_SEND || c->type >= TYPE_COUNT ||
-	    c->op >= OP_COUNT || c->count > UINT64_MAX / 16 / n || c->root >= n)
+	    op->memory > BERTH_CUDA || c->op >= OP_COUNT ||
+	    c->count > UINT64_MAX / 16 / n || c->root >= n)
 		return false;
 	if (op->adasum && (c->kind != BERTH_ALLREDUCE || c->op != BERTH_SUM ||
 			   c->scale.divide || !is_float(c->type)))
@@ -444,14 +486,14 @@ berth_result op_decode(struct op *op, const char *text, unsigned n, const char *
 {
 	int adasum;
 	unsigned long long count, before, after;
-	unsigned kind, type, o, root, divide, signature;
+	unsigned kind, type, o, root, divide, signature, memory;
 	const char *line = strchr(text, '\n');
 
 	*words = line ? line + 1 : text;
 	memset(op, 0, sizeof *op);
-	if (!line ||
-	    sscanf(text, "%u %u %u %llu %u %d %u %u %llx %llx", &kind, &type, &o,
-		   &count, &root, &adasum, &divide, &signature, &before, &after) != 10)
+	if (!line || sscanf(text, "%u %u %u %llu %u %d %u %u %u %llx %llx", &kind,
+			    &type, &o, &count, &root, &adasum, &divide, &signature,
+			    &memory, &before, &after) != 11)
 		return BERTH_INVALID;
 	op->coll.kind = (enum berth_kind)kind;
 	op->coll.type = (berth_type)type;
@@ -460,6 +502,7 @@ berth_result op_decode(struct op *op, const char *text, unsigned n, const char *
 	op->coll.root = root;
 	op->coll.signature = signature;
 	op->coll.scale.divide = divide;
+	op->memory = (berth_memory)memory;
 	take_scale_code(&op->coll.scale.has_prescale, &op->coll.scale.prescale, before);
 	take_scale_code(&op->coll.scale.has_postscale, &op->coll.scale.postscale,
 			after);

@@ -23,15 +23,27 @@ struct op {
 	int peer; /* a place, or BERTH_ANY */
 	uint64_t tag;
 	int *from;
+	/* Of a device's memory; else MEMORY is BERTH_HOST, and the rest is not set: */
+	berth_memory memory;
+	int device;
+	void *stream, *ready;
+	bool marked; /* MARK is what device.h's mark() made of these */
+	void *mark;
 };
 
 enum { OP_WORDS_BYTES = 480, OP_CODE_BYTES = 704 };
 
 /* D, which has a SET at least, as an operation in a set of N ranks, in which this one
  * is ME.  NULL, or what is wrong with it: BERTH_INVALID, or BERTH_UNSUPPORTED if it is
- * one of these two. */
-extern const char op_unknown[], op_no_device[];
+ * one of these three. */
+extern const char op_unknown[], op_no_device[], op_not_there[];
 const char *op_make(struct op *op, const struct berth_desc *d, unsigned n, unsigned me);
+
+/* Is its memory a device's? */
+static inline bool op_is_device(const struct op *op)
+{
+	return op->memory > BERTH_HOST;
+}
 
 static inline bool op_is_message(const struct op *op)
 {

@@ -7,6 +7,7 @@
 #include "lib/backend/coll_rows.h"
 #include "lib/base/callback.h"
 #include "lib/base/kern.h"
+#include "lib/core/comm_device.h"
 #include "lib/core/world.h"
 
 /* A row: what this rank gives to each rank (alltoall), or to all (allgather: one
@@ -150,7 +151,7 @@ static berth_result keep_input(struct counts *k, struct coll *coll)
 {
 	size_t bytes = coll->count * kern_size(coll->type);
 
-	if (!bytes || coll->in != coll->out)
+	if (!bytes || coll->in != coll->out || op_is_device(k->op))
 		return BERTH_OK;
 	k->own = malloc(bytes);
 	if (!k->own)
@@ -216,6 +217,31 @@ static berth_result run_alone(struct counts *k, struct coll *coll)
 	return rc;
 }
 
+/* On a device: first the rows, on the host. */
+static berth_result run_on_device(struct counts *k, struct coll *coll,
+				  uint64_t deadline_ns)
+{
+	enum { DATA = 0x44415441 };
+	const struct coll gather = { .kind = BERTH_ALLGATHER,
+				     .type = BERTH_U64,
+				     .in = k->rows.mine,
+				     .out = k->rows.all,
+				     .count = k->rows.words,
+				     .signature = coll->signature };
+	berth_result rc = BERTH_OK;
+
+	if (k->comm->n == 1)
+		memcpy(k->rows.all, k->rows.mine, k->rows.words * 8);
+	else
+		rc = comm_step(k->comm, &gather, deadline_ns);
+	if (!rc)
+		rc = settle(k, coll);
+	if (rc)
+		return rc;
+	coll->signature ^= DATA;
+	return comm_device_run(k->comm, k->op, coll, deadline_ns);
+}
+
 berth_result op_counts_run(struct comm *c, const struct op *op, const struct coll *coll,
 			   uint64_t deadline_ns, struct failure *why)
 {
@@ -237,7 +263,10 @@ berth_result op_counts_run(struct comm *c, const struct op *op, const struct col
 				     .ctx = &k };
 	k.got = room + (c->n + 1) * words;
 	own.rows = &k.rows;
-	rc = c->n == 1 ? run_alone(&k, &own) : comm_step(c, &own, deadline_ns);
+	if (op_is_device(op))
+		rc = run_on_device(&k, &own, deadline_ns);
+	else
+		rc = c->n == 1 ? run_alone(&k, &own) : comm_step(c, &own, deadline_ns);
 	if (rc && k.made)
 		memory_free(&c->world->memory, k.made);
 	else if (!rc)

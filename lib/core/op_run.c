@@ -5,7 +5,7 @@
 #include "lib/base/kern.h"
 #include "lib/base/rank_text.h"
 #include "lib/core/adasum.h"
-#include "lib/core/comm.h"
+#include "lib/core/comm_device.h"
 #include "lib/core/op_counts.h"
 #include "lib/core/op_run.h"
 #include "lib/core/world.h"
@@ -86,9 +86,10 @@ uint32_t op_run_joined_signature(uint32_t signature)
 }
 
 /* What a rank without data can take part in. */
-static bool is_possible(berth_kind kind)
+static bool is_possible(const struct op *op)
 {
-	return kind == BERTH_ALLREDUCE || kind == BERTH_BARRIER;
+	return !op_is_device(op) &&
+	       (op->coll.kind == BERTH_ALLREDUCE || op->coll.kind == BERTH_BARRIER);
 }
 
 berth_result op_run_refuse(struct comm *c, const struct op *op, const char **said,
@@ -98,7 +99,7 @@ berth_result op_run_refuse(struct comm *c, const struct op *op, const char **sai
 	char words[OP_WORDS_BYTES], ranks[128];
 	size_t n = 0;
 
-	if (is_possible(op->coll.kind))
+	if (is_possible(op))
 		return BERTH_OK;
 	for (unsigned i = 0; rank && i < c->n; i++)
 		if (op_run_has_joined(said[i]))
@@ -109,8 +110,9 @@ berth_result op_run_refuse(struct comm *c, const struct op *op, const char **sai
 	why->rc = BERTH_STATE;
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	snprintf(why->text, sizeof why->text,
-		 "%s: rank%s %s ha%s joined: only allreduce and barrier can go on",
-		 words, n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve");
+		 "%s: rank%s %s ha%s joined: only allreduce and barrier%s can go on",
+		 words, n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve",
+		 op_is_device(op) ? " of host memory" : "");
 	return BERTH_STATE;
 }
 
@@ -192,7 +194,7 @@ berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadli
 			return BERTH_OK; /* an error of theirs */
 		code = said[i];
 	}
-	if (!code || op_decode(&op, code, c->n, &words) || !is_possible(op.coll.kind))
+	if (!code || op_decode(&op, code, c->n, &words) || !is_possible(&op))
 		return BERTH_OK;
 	++*taken;
 	return give_nothing(c, &op, deadline_ns);
@@ -234,6 +236,8 @@ berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *co
 
 	if (op->own_counts)
 		return op_counts_run(c, op, coll, deadline_ns, why);
+	if (op_is_device(op))
+		return comm_device_run(c, op, coll, deadline_ns);
 	if (c->n == 1) {
 		coll_alone(coll);
 		return BERTH_OK;

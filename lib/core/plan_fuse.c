@@ -6,7 +6,9 @@
 uint64_t plan_fuse_key(const struct op *op)
 {
 	const struct kern_scale *s = &op->coll.scale;
-	const uint64_t what[2] = { (uint64_t)op->coll.type << 8 | (uint64_t)op->coll.op,
+	const uint64_t what[2] = { (uint64_t)op_is_device(op) << 16 |
+					   (uint64_t)op->coll.type << 8 |
+					   (uint64_t)op->coll.op,
 				   s->divide };
 	const double scale[2] = { s->has_prescale ? s->prescale : 1,
 				  s->has_postscale ? s->postscale : 1 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/log.h"
+#include "lib/core/works.h"
 
 /* ---- all that there are ---- */
 
@@ -61,6 +62,7 @@ void set_stop_all(struct world *w)
 void set_in_child(void)
 {
 	pthread_mutex_init(&listing, NULL);
+	works_in_child();
 }
 
 /* Several threads may make sets at a time. */
@@ -91,7 +93,8 @@ berth_result set_tell(berth_result rc, const struct failure *why)
 
 berth_result set_refuse(const struct berth_desc *d, const char *text)
 {
-	bool unsupported = text == op_unknown || text == op_no_device;
+	bool unsupported =
+		text == op_unknown || text == op_no_device || text == op_not_there;
 
 	return log_error(unsupported ? BERTH_UNSUPPORTED : BERTH_INVALID, d->name, NULL,
 			 0, d->name ? "%s \"%.70s\": %s" : "%s%s: %s",
@@ -210,6 +213,7 @@ void set_free_all(struct world *w)
 		free_rest(s);
 	}
 	forget_regions(w);
+	works_stop();
 }
 
 void set_free_part(struct berth_set *s, bool keep)

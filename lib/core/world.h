@@ -24,7 +24,7 @@ struct world {
 	struct berth_set *sets; /* all that are complete (set.c) */
 	struct region *regions; /* of sets that this rank has left */
 	struct berth_metrics past; /* of those that are gone */
-	uint32_t next_set;         /* number of the next one */
+	_Atomic uint32_t next_set; /* number of the next one */
 };
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe. */

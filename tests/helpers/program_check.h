@@ -58,6 +58,7 @@ static void check_reduced(const struct operation *o, const unsigned char *p)
 				     .op = o->op,
 				     .prescale = o->prescale,
 				     .postscale = o->postscale,
+				     .in_order = o->is_device,
 				     .joined = o->joined };
 	const uint64_t n = elements_out(o);
 	const uint64_t first = o->kind == BERTH_REDUCESCATTER ? place_of_part(o) : 0;
@@ -129,6 +130,7 @@ static void check_in(const struct operation *o, const unsigned char *p)
 
 static void release(struct operation *o)
 {
+	release_device(o);
 	if (o->d.made)
 		berth_free(o->made);
 	else
@@ -140,8 +142,9 @@ static void release(struct operation *o)
 /* It is done. */
 static void check_operation(struct operation *o)
 {
-	const unsigned char *out = o->d.out;
+	const unsigned char *out = o->where_out;
 
+	fetch(o, device_stream);
 	if (o->d.alloc || o->d.made) {
 		out = o->made;
 		if (elements_out(o) && !out)

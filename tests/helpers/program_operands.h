@@ -3,7 +3,7 @@
 #ifndef BERTH_TESTS_PROGRAM_OPERANDS_H
 #define BERTH_TESTS_PROGRAM_OPERANDS_H
 
-#include "tests/helpers/program_operation.h"
+#include "tests/helpers/program_device.h"
 
 enum {
 	GUARD = 64, /* bytes before and behind an array that nobody may write */
@@ -21,6 +21,7 @@ static void make_block(struct operation *o, struct block *b, size_t bytes, unsig
 
 	b->is_shared = !own(o->id, k + 2, 3);
 	b->bytes = bytes;
+	b->whole = all;
 	b->all = b->is_shared ? berth_alloc(all, BERTH_HOST, 0) : malloc(all);
 	if (!b->all)
 		fail_operation(o, "no memory of %zu bytes", all);
@@ -156,7 +157,7 @@ static void describe_own_counts(struct operation *o)
 {
 	struct berth_desc *d = &o->d;
 	const uint64_t n = elements_out(o);
-	const unsigned way = o->in_place ? 0 : own(o->id, 130, 3);
+	const unsigned way = o->in_place ? 0 : own(o->id, 130, 3 - o->is_device);
 
 	if (o->kind == BERTH_ALLTOALL)
 		d->in_counts = o->gives;
@@ -171,7 +172,7 @@ static void describe_own_counts(struct operation *o)
 	d->out = NULL;
 	d->room = 0;
 	if (way == 1) {
-		d->alloc = give_memory;
+		d->alloc = o->is_device ? give_device_memory : give_memory;
 		d->alloc_ctx = o;
 	} else {
 		d->made = &o->made;
@@ -218,7 +219,10 @@ static void prepare(struct operation *o)
 	const bool is_message = o->kind >= BERTH_SEND;
 
 	find_counts(o);
+	o->is_device &= !is_message && !o->joined;
 	o->in_place = !is_message && !own(o->id, 100, 3);
+	if (o->is_device && o->counting == OWN_COUNTS) /* nobody makes room for it */
+		o->in_place = false;
 	place_arrays(o, &in, &out);
 	fill_in(o, in);
 	o->keeps_in = !o->in_place;
@@ -242,6 +246,9 @@ static void prepare(struct operation *o)
 		d->in = NULL;
 	if (!o->in_place && !elements_out(o) && own(o->id, 107, 2))
 		d->out = NULL;
+	o->where_out = d->out;
+	if (o->is_device)
+		describe_device(o);
 }
 
 #endif

@@ -15,7 +15,10 @@ enum counting { EVEN, KNOWN_COUNTS, OWN_COUNTS };
 struct block {
 	unsigned char *all, *data;
 	size_t bytes; /* of DATA */
+	size_t whole; /* of ALL */
 	bool is_shared;
+	void *device; /* the same there */
+	size_t device_bytes;
 };
 
 struct operation {
@@ -40,8 +43,14 @@ struct operation {
 	uint64_t received[REFERENCE_RANKS];
 	int from;
 	void *made;
+	/* In the memory of a device: */
+	bool is_device, is_here;  /* is_here: it has been fetched */
+	unsigned char *where_out; /* OUT on the host */
+	void *ready, *made_there;
+	size_t made_bytes;
 };
 
+static bool with_devices; /* some arrays are in the memory of a stand-in device */
 static unsigned long checks;
 /* What is known to fail (PROGRAMS_KNOWN in the environment):
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
@@ -72,7 +81,9 @@ fail_operation(const struct operation *o, const char *fmt, ...)
 		o->counting == EVEN           ? "even"
 		: o->counting == KNOWN_COUNTS ? "known"
 					      : "own",
-		o->in_place ? ", in place" : "",
+		o->is_device  ? ", on a device"
+		: o->in_place ? ", in place"
+			      : "",
 		o->in.is_shared || o->out.is_shared ? ", berth_alloc" : "", text,
 		berth_last_error()->text);
 	_exit(1);
@@ -155,6 +166,7 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		o->counting = OWN_COUNTS; /* its counts are always exchanged */
 	if (o->kind == BERTH_REDUCESCATTER)
 		o->counting = (enum counting)choose(o->id, 5, 2);
+	o->is_device = with_devices && choose(o->id, 6, 2);
 	o->count = o->kind == BERTH_BARRIER ? 0 : random_count(o->id, 20, o->type);
 }
 

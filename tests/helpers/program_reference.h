@@ -107,6 +107,7 @@ struct reduction {
 	struct giver giver;
 	berth_op op;
 	double prescale, postscale;
+	bool in_order;   /* of places, wherever these are */
 	uint64_t joined; /* a bit for each place that gives nothing */
 };
 
@@ -167,7 +168,7 @@ static struct partial of_host(const struct reduction *r, int host, uint64_t i)
 	struct partial all = { 0 };
 
 	for (int k = 0; k < r->group->n; k++)
-		if (host_of[r->group->member[k]] == host)
+		if (r->in_order || host_of[r->group->member[k]] == host)
 			add_partial(&all, of_place(r, k, i), r->op, r->giver.type);
 	return all;
 }
@@ -203,7 +204,7 @@ static int hosts_of(const struct group *g, int *host)
 static uint64_t reduced_floats(const struct reduction *r, uint64_t i)
 {
 	const berth_type t = r->giver.type;
-	int host[REFERENCE_RANKS], n = hosts_of(r->group, host);
+	int host[REFERENCE_RANKS], n = r->in_order ? 1 : hosts_of(r->group, host);
 	double x = of_hosts(r, host, n, 0, 1, i).x;
 	uint64_t bits = 0;
 

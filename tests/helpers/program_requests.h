@@ -114,6 +114,24 @@ static struct request *take_pending(struct worker *w, size_t i)
 	return r;
 }
 
+static bool has_device(const struct request *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->op[i].is_device)
+			return true;
+	return false;
+}
+
+/* What is on devices is fetched behind it, before it is known to be done. */
+static void wait_on_stream(struct request *r)
+{
+	begin_device();
+	expect_ok(r->op, berth_wait_stream(r->request, device_stream),
+		  "berth_wait_stream");
+	for (size_t i = 0; i < r->n; i++)
+		fetch(&r->op[i], device_stream);
+}
+
 static void end_one(struct worker *w, size_t i)
 {
 	struct request *r = take_pending(w, i);
@@ -125,6 +143,8 @@ static void end_one(struct worker *w, size_t i)
 		finish(r, r->told);
 		return;
 	}
+	if (has_device(r) && !own(r->id, 57, 2))
+		wait_on_stream(r);
 	switch (own(r->id, 50, 3)) {
 	case 0:
 		rc = wait_in_slices(r);

@@ -2,7 +2,10 @@
  * result:
  *
  *     runner -np 4 build/helpers/programs SEED COUNT [FIRST [STEPS]]
- *     build/helpers/programs -np 4 [-hosts 2] SEED COUNT [FIRST [STEPS]]
+ *     build/helpers/programs -np 4 [-hosts 2] [-devices 1] SEED COUNT [FIRST [STEPS]]
+ *
+ * With devices, half of the operations are on the memory of a stand-in of one GPU in
+ * each rank (tests/standin).
  *
  * The second form starts the ranks itself, as if they were on several hosts.  All ranks
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
@@ -17,6 +20,7 @@
 #include "tests/helpers/own_ranks.h"
 #include "tests/helpers/program_requests.h"
 #include "tests/helpers/program_sets.h"
+#include "tests/standin/standin.h"
 
 enum {
 	SLOTS = 3,
@@ -211,9 +215,9 @@ static void beside_joined(struct thread *t, uint64_t id, uint64_t joined)
 		struct operation *o = &r->op[i];
 
 		o->group = t->slot[0];
+		o->joined = joined;
 		choose_operation(o, refused ? BERTH_BROADCAST
 					    : kinds[choose(o->id, 40, 4)]);
-		o->joined = joined;
 		if (joined && !with_known && is_narrow(o->type) && !is_sum(o->op))
 			o->prescale = 1;
 	}
@@ -272,6 +276,8 @@ static void *run_steps(void *arg)
 	struct thread *t = arg;
 	struct worker *w = &t->w;
 
+	begin_device();
+
 	for (w->step = 0; w->step < w->steps; w->step++) {
 		const uint64_t id = part_of(w->id, w->step);
 		const unsigned what = choose(id, 4, 12);
@@ -288,6 +294,7 @@ static void *run_steps(void *arg)
 			end_all(w);
 	}
 	end_all(w);
+	end_device();
 	return NULL;
 }
 
@@ -357,6 +364,7 @@ static void run_program(unsigned program)
 	t[0].w.only_names = false;
 	if (!choose(id, 3, 3))
 		join_one_by_one(&t[0], part_of(id, 5));
+	end_device();
 	for (unsigned i = n; i-- > 0;)
 		end_thread(&t[i], !shared);
 	if (shared)
@@ -414,6 +422,8 @@ static int run_rank(unsigned first, unsigned count)
 {
 	const char *spoiled = getenv("PROGRAMS_SPOIL"); /* the number of a program */
 
+	if (with_devices)
+		standin_register();
 	begin_library();
 	make_values();
 	look_for_messages();
@@ -460,6 +470,8 @@ int main(int argc, char **argv)
 			size = atoi(argv[at + 1]);
 		else if (!strcmp(argv[at], "-hosts"))
 			hosts = atoi(argv[at + 1]);
+		else if (!strcmp(argv[at], "-devices"))
+			with_devices = atoi(argv[at + 1]);
 		else
 			return 2;
 	}

@@ -1,0 +1,389 @@
+#include "lib/core/comm_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/sleep.h"
+#include "lib/core/world.h"
+
+enum {
+	TIME = 0x54494d45, /* signatures of what only this file calls for */
+	CARDS = 0x43415244,
+	JOINED = 0x4a4e4544,
+	LOOK_NS = 20000,
+	LOOK_NS_MOST = 1000000,
+	WATCH_NS = 50000000
+};
+
+/* No rank has begun so many works: who says so lies. */
+#define NUMBER_MOST (UINT64_MAX >> 8)
+
+/* ---- agreements ---- */
+
+/* The greatest of all ranks' MINE. */
+static berth_result agree(struct comm *c, uint32_t signature, uint64_t mine,
+			  uint64_t *most, uint64_t deadline_ns)
+{
+	const struct coll coll = { .kind = BERTH_ALLREDUCE,
+				   .type = BERTH_U64,
+				   .op = BERTH_MAX,
+				   .count = 1,
+				   .in = &mine,
+				   .out = most,
+				   .signature = signature };
+
+	*most = mine;
+	return c->n > 1 ? comm_step(c, &coll, deadline_ns) : BERTH_OK;
+}
+
+/* Is this process in a further set? */
+static bool has_sets(const struct comm *c)
+{
+	return atomic_load_explicit(&c->world->next_set, memory_order_relaxed) > 1;
+}
+
+/* ---- joining ---- */
+
+struct card {
+	uint64_t rc;
+	unsigned char card[DEVICE_CARD_BYTES];
+};
+
+static berth_result tell_cards(struct comm *c, struct comm_device *d, struct card *all,
+			       uint64_t deadline_ns)
+{
+	struct card own = { .rc = 0 };
+	const struct coll gather = { .kind = BERTH_ALLGATHER,
+				     .type = BERTH_U64,
+				     .in = &own,
+				     .out = all,
+				     .count = sizeof own / 8,
+				     .signature = CARDS };
+
+	own.rc = d->back->card(d->device, c->n, c->me, own.card);
+	all[0] = own;
+	return c->n > 1 ? comm_step(c, &gather, deadline_ns) : BERTH_OK;
+}
+
+/* BERTH_BUSY becomes another result, or the comm breaks. */
+static berth_result await_group(struct comm *c, struct comm_device *d,
+				const struct op *op, uint64_t deadline_ns)
+{
+	uint64_t begun_ns = clock_ns(), looked_ns = begun_ns, pause_ns = LOOK_NS;
+	_Atomic uint32_t never = 0;
+	berth_result rc;
+
+	for (;;) {
+		works_lock();
+		rc = d->back->joined(d->group);
+		works_unlock();
+		if (rc != BERTH_BUSY)
+			return rc;
+		sleep_on(&never, 0, pause_ns);
+		pause_ns = pause_ns < LOOK_NS_MOST ? 2 * pause_ns : pause_ns;
+		if (clock_ns() - looked_ns < WATCH_NS)
+			continue;
+		looked_ns = clock_ns();
+		rc = comm_watch(c, op, begun_ns, deadline_ns);
+		if (rc)
+			return rc;
+	}
+}
+
+/* This rank's part of it. */
+static berth_result join_own(struct comm *c, struct comm_device *d,
+			     const struct card *all, const struct op *op,
+			     size_t buffer_bytes, uint64_t deadline_ns)
+{
+	unsigned char *cards = malloc((size_t)c->n * DEVICE_CARD_BYTES);
+	berth_result rc = cards ? BERTH_OK : BERTH_MEMORY;
+
+	for (unsigned i = 0; cards && i < c->n; i++)
+		memcpy(cards + (size_t)i * DEVICE_CARD_BYTES, all[i].card,
+		       DEVICE_CARD_BYTES);
+	if (!rc) {
+		works_lock();
+		rc = d->back->join(d->device, c->n, c->me, cards, &d->group);
+		works_unlock();
+	}
+	free(cards);
+	if (!rc)
+		rc = await_group(c, d, op, deadline_ns);
+	if (!rc && buffer_bytes) {
+		works_lock();
+		rc = d->back->buffer(d->group, buffer_bytes);
+		works_unlock();
+		d->buffer_bytes = rc ? 0 : buffer_bytes;
+	}
+	return rc;
+}
+
+/* Who has no device: the same on all ranks. */
+static bool is_refused(struct comm *c, struct comm_device *d, const struct card *all)
+{
+	for (unsigned i = 0; i < c->n; i++) {
+		if (!all[i].rc)
+			continue;
+		snprintf(d->why, sizeof d->why, "rank %u has no device for it: %s",
+			 c->rank[i], berth_result_text((berth_result)all[i].rc));
+		return true;
+	}
+	return false;
+}
+
+/* All ranks come to it.  Not whole: the same on all of them. */
+static berth_result join(struct comm *c, struct comm_device *d, const struct op *op,
+			 size_t buffer_bytes, uint64_t deadline_ns)
+{
+	struct card *all = calloc(c->n, sizeof *all);
+	uint64_t worst;
+	berth_result rc, own = BERTH_MEMORY;
+
+	if (!all)
+		return BERTH_MEMORY;
+	rc = tell_cards(c, d, all, deadline_ns);
+	d->tried = !rc;
+	if (!rc && is_refused(c, d, all)) {
+		free(all);
+		return BERTH_OK;
+	}
+	if (!rc)
+		own = join_own(c, d, all, op, buffer_bytes, deadline_ns);
+	free(all);
+	if (rc || c->broken)
+		return rc ? rc : own;
+	rc = agree(c, JOINED, own, &worst, deadline_ns);
+	d->whole = !rc && !worst;
+	if (!rc && worst)
+		snprintf(d->why, sizeof d->why,
+			 "the ranks' devices can't be joined: %s",
+			 berth_result_text((berth_result)worst));
+	return rc;
+}
+
+/* What all ranks come to alike. */
+static berth_result refuse(struct comm *c, const char *why)
+{
+	c->reason = why;
+	return BERTH_UNSUPPORTED;
+}
+
+static berth_result find_refusal(struct comm *c, const struct comm_device *d,
+				 const struct work *w)
+{
+	for (size_t i = 0; i < w->device.n; i++) {
+		const struct coll *coll = &w->coll[i];
+
+		if ((coll->scale.divide && !(d->back->does & DEVICE_AVERAGE)) ||
+		    (coll->scale.has_prescale && !(d->back->does & DEVICE_PRESCALE)) ||
+		    (coll->scale.has_postscale && !(d->back->does & DEVICE_POSTSCALE)))
+			return refuse(c, "the device does not scale");
+		if (!d->back->takes(d->group, coll))
+			return refuse(c, "the device has no such operation");
+	}
+	return BERTH_OK;
+}
+
+/* ---- an operation ---- */
+
+static struct comm_device *device_for(struct comm *c, const struct op *op)
+{
+	struct comm_device *d = atomic_load(&c->device);
+
+	if (d)
+		return d;
+	d = calloc(1, sizeof *d);
+	if (d) {
+		d->back = device_of(op->memory);
+		d->device = op->device;
+		atomic_store(&c->device, d);
+	}
+	return d;
+}
+
+struct work *comm_device_work(struct comm *c, const struct op *op,
+			      struct work_room room)
+{
+	const size_t bytes = sizeof(struct work) + room.colls * sizeof(struct coll) +
+			     room.pieces * sizeof(struct coll_piece) +
+			     room.ready * sizeof(void *) +
+			     room.requests * sizeof(struct berth_request *);
+	struct comm_device *d = device_for(c, op);
+	struct work *w = d ? malloc(bytes) : NULL;
+
+	if (!w)
+		return NULL;
+	memset(w, 0, sizeof *w);
+	w->refs = 1;
+	w->comm = c;
+	w->of = d;
+	w->coll = (struct coll *)(w + 1);
+	w->ready = (void **)(w->coll + room.colls);
+	w->request = (struct berth_request **)(w->ready + room.ready);
+	w->device.coll = w->coll;
+	w->device.ready = w->ready;
+	w->device.stream = BERTH_HOST_STREAM;
+	w->hooks = c->hooks;
+	w->owner = c->owner;
+	w->op = *op;
+	w->op.shape = NULL;
+	if (op->name)
+		w->op.name = strncpy(w->name, op->name, sizeof w->name - 1);
+	return w;
+}
+
+/* No call that may wait for the device stands between a rank's word that it is there
+ * and the start: what it waits for may be held back on another rank. */
+static berth_result need_buffer(struct comm_device *d, size_t bytes)
+{
+	berth_result rc;
+
+	if (!d->whole || bytes <= d->buffer_bytes)
+		return BERTH_OK;
+	works_lock();
+	rc = d->back->buffer(d->group, bytes);
+	works_unlock();
+	if (!rc)
+		d->buffer_bytes = bytes;
+	return rc;
+}
+
+/* All are there. */
+static berth_result order(struct comm *c, struct work *w, bool proposed,
+			  uint64_t overlaps, uint64_t deadline_ns)
+{
+	uint64_t number = w->number;
+	berth_result rc;
+
+	if (overlaps) {
+		if (proposed)
+			works_withdraw(w);
+		number = works_propose(w);
+		rc = agree(c, TIME, number, &number, deadline_ns);
+		if (!rc && number > NUMBER_MOST) {
+			comm_end(c, BERTH_PEER_LOST);
+			rc = BERTH_PEER_LOST;
+		}
+		if (rc) {
+			works_withdraw(w);
+			return rc;
+		}
+	} else if (!proposed) { /* a rank said that it was in one set: not so */
+		number = works_propose(w);
+	}
+	works_agree(w, number);
+	return BERTH_OK;
+}
+
+berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
+			       size_t buffer_bytes, uint64_t deadline_ns)
+{
+	struct comm_device *d = w->of;
+	const bool sets = has_sets(c);
+	uint64_t overlaps = 0;
+	berth_result rc = need_buffer(d, buffer_bytes);
+
+	w->deadline_ns = deadline_ns;
+	if (rc)
+		return rc;
+	/* of the only set: a set that is made meanwhile comes after it */
+	if (!sets)
+		works_propose(w);
+	rc = agree(c, signature, sets, &overlaps, deadline_ns);
+	if (!rc && !d->tried)
+		rc = join(c, d, &w->op, buffer_bytes, deadline_ns);
+	if (!rc)
+		rc = d->whole ? find_refusal(c, d, w) : refuse(c, d->why);
+	if (rc && !sets)
+		works_withdraw(w);
+	return rc ? rc : order(c, w, !sets, overlaps, deadline_ns);
+}
+
+/* COLL's counts, behind the work. */
+static void keep_counts(struct coll *coll, uint64_t *room, unsigned n)
+{
+	if (coll->in_counts)
+		coll->in_counts = memcpy(room, coll->in_counts, n * sizeof *room);
+	if (coll->out_counts)
+		coll->out_counts = memcpy(room + n, coll->out_counts, n * sizeof *room);
+}
+
+berth_result comm_device_run(struct comm *c, const struct op *op,
+			     const struct coll *coll, uint64_t deadline_ns)
+{
+	const bool counts = coll->in_counts || coll->out_counts;
+	/* in the place of requests, of which there are none */
+	struct work *w = comm_device_work(
+		c, op,
+		(struct work_room){ .colls = 1,
+				    .ready = 1,
+				    .requests = 1 + (counts ? 2 * (size_t)c->n : 0) });
+	berth_result rc;
+
+	if (!w)
+		return BERTH_MEMORY;
+	w->coll[0] = *coll;
+	w->coll[0].rows = NULL;
+	keep_counts(w->coll, (uint64_t *)(w->request + 1), c->n);
+	w->device.n = 1;
+	w->ready[0] = op->mark;
+	w->device.nready = op->mark != NULL;
+	w->device.stream = c->blocks ? op->stream : BERTH_HOST_STREAM;
+	w->promised = w->device.stream != BERTH_HOST_STREAM;
+	c->hooks->begins(w);
+	rc = comm_device_begin(c, w, coll->signature, 0, deadline_ns);
+	if (rc) {
+		c->hooks->withdrawn(w);
+		works_let_go(w);
+	} else {
+		c->work = w;
+	}
+	return rc;
+}
+
+berth_result comm_device_mark(struct comm *c, struct op *op)
+{
+	const struct device_backend *back = device_of(op->memory);
+	const struct comm_device *d = atomic_load(&c->device);
+	berth_result rc;
+
+	op->mark = NULL;
+	if (d && d->device != op->device) /* a set has one group for each memory */
+		return BERTH_UNSUPPORTED;
+	rc = back->mark(op->device, op->stream, op->ready, &op->mark);
+	op->marked = !rc;
+	return rc;
+}
+
+void comm_device_forget(struct op *op)
+{
+	if (op->marked && op->mark)
+		device_of(op->memory)->forget(op->mark);
+	op->marked = false;
+}
+
+/* ---- the end ---- */
+
+void comm_device_end(struct comm *c)
+{
+	struct comm_device *d = atomic_load(&c->device);
+
+	if (d)
+		works_end(d);
+}
+
+void comm_device_close(struct comm *c)
+{
+	struct comm_device *d = atomic_load(&c->device);
+
+	if (!d)
+		return;
+	works_end(d);
+	if (d->group) {
+		works_lock();
+		d->back->leave(d->group);
+		works_unlock();
+	}
+	free(d);
+	atomic_store(&c->device, NULL);
+}

@@ -1,0 +1,37 @@
+/* comm_device.h - operations of a comm on the memory of devices: agreed on by the ranks
+ * on the host, by the comm's back end, then started (works.h).
+ *
+ * The agreement is an allreduce of 8 bytes in the place of the operation.  Its
+ * signature is the operation's, so that a rank which is at something else is found as
+ * for any operation.  If a rank is in several sets, a second one of 8 bytes is for the
+ * time.  The ranks join on their devices at the first operation. */
+#ifndef BERTH_LIB_COMM_DEVICE_H
+#define BERTH_LIB_COMM_DEVICE_H
+
+#include "lib/core/works.h"
+
+/* Arrays that a work has room for. */
+struct work_room {
+	size_t colls, pieces, ready, requests;
+};
+
+/* A work of OP, which has begun nothing; one reference.  NULL: out of memory. */
+struct work *comm_device_work(struct comm *c, const struct op *op,
+			      struct work_room room);
+/* Agree on W, with SIGNATURE, and start it, or have it started.  BUFFER_BYTES: what it
+ * needs for pieces.  BERTH_UNSUPPORTED is common to all ranks. */
+berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
+			       size_t buffer_bytes, uint64_t deadline_ns);
+/* OP as COLL says, as c->work, which is the caller's. */
+berth_result comm_device_run(struct comm *c, const struct op *op,
+			     const struct coll *coll, uint64_t deadline_ns);
+/* Before OP begins, in the thread that calls for it: what it has to await. */
+berth_result comm_device_mark(struct comm *c, struct op *op);
+/* It does not begin. */
+void comm_device_forget(struct op *op);
+/* All that was begun comes to an end; any thread. */
+void comm_device_end(struct comm *c);
+/* In front of comm_close(). */
+void comm_device_close(struct comm *c);
+
+#endif

@@ -1,0 +1,443 @@
+#include "lib/core/works.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/sleep.h"
+#include "lib/base/thread.h"
+#include "lib/base/wait.h"
+
+enum {
+	LOOK_NS = 20000, /* at least, from one test to the next */
+	LOOK_NS_MOST = 1000000,
+	LOOK_PART = 8, /* of a work's age */
+	WATCH_NS = 50000000,
+	SPINS = 200,
+	YIELDS = 50,
+	NAP_NS = 50000
+};
+
+static struct works {
+	pthread_mutex_t lock;
+	struct work *waiting; /* proposed or agreed */
+	struct work *running, **last;
+	uint64_t clock;
+	bool has_thread;
+	pthread_t thread;
+	_Atomic uint32_t bell;
+	_Atomic bool dozes, ends;
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER, .last = &all.running };
+
+void works_lock(void)
+{
+	pthread_mutex_lock(&all.lock);
+}
+
+void works_unlock(void)
+{
+	pthread_mutex_unlock(&all.lock);
+}
+
+void works_hold(struct work *w)
+{
+	atomic_fetch_add(&w->refs, 1);
+}
+
+void works_let_go(struct work *w)
+{
+	if (atomic_fetch_sub(&w->refs, 1) > 1)
+		return;
+	free(w->why);
+	free(w);
+}
+
+static void set_state(struct work *w, enum work_state state)
+{
+	atomic_store(&w->state, state);
+	if (atomic_load(&w->sleeps))
+		sleep_wake(&w->state);
+}
+
+/* ---- the end of one; no lock is held ---- */
+
+static void say_why(struct work *w)
+{
+	char words[OP_WORDS_BYTES];
+
+	w->why = calloc(1, sizeof *w->why);
+	if (!w->why)
+		return;
+	if (!w->is_ours && comm_broken(w->comm, w->why))
+		return;
+	op_words(words, sizeof words, &w->op);
+	w->why->rc = w->rc;
+	snprintf(w->why->text, sizeof w->why->text, "%s: %s", words,
+		 w->is_ours ? berth_result_text(w->rc) : COMM_ENDED);
+	snprintf(w->why->tensor, sizeof w->why->tensor, "%s", w->name);
+	if (w->is_ours)
+		w->hooks->failed(w, w->why->text);
+}
+
+/* As soon as its count is less, its comm may be gone. */
+static void finish(struct work *over)
+{
+	while (over) {
+		struct work *w = over;
+		struct comm_device *d = w->of;
+
+		over = w->next;
+		for (size_t i = 0; i < w->device.nready; i++)
+			d->back->forget(w->ready[i]);
+		if (w->rc)
+			say_why(w);
+		w->hooks->over(w);
+		set_state(w, WORK_OVER);
+		works_let_go(w);
+		atomic_fetch_sub(&d->works, 1);
+	}
+}
+
+/* Why nothing of D goes on; or BERTH_OK. */
+static berth_result end_of(const struct work *w)
+{
+	berth_result rc = atomic_load(&w->comm->broken);
+
+	return !rc && atomic_load(&w->of->stopped) ? BERTH_ABORTED : rc;
+}
+
+static void push(struct work **over, struct work *w)
+{
+	w->next = *over;
+	*over = w;
+}
+
+/* Is W over?  The lock is held. */
+static bool is_over(struct work *w)
+{
+	struct comm_device *d = w->of;
+	const berth_result end = end_of(w);
+	berth_result rc = d->back->test(d->group, &w->device);
+
+	if (!d->revoked && rc && (rc != BERTH_BUSY || end)) {
+		d->revoked = true;
+		d->back->revoke(d->group);
+		atomic_store(&d->stopped, true);
+	}
+	if (rc == BERTH_BUSY)
+		return false;
+	w->is_ours = rc && !end;
+	w->rc = d->revoked && end ? end : rc;
+	d->back->end(d->group, &w->device);
+	return true;
+}
+
+/* ---- the beginning ---- */
+
+/* A set has as many works under way as its plan has buckets. */
+static struct work **find_first(void)
+{
+	struct work **first = &all.waiting;
+
+	for (struct work **at = first; *at; at = &(*at)->next)
+		if ((*at)->number < (*first)->number ||
+		    ((*at)->number == (*first)->number &&
+		     (*at)->comm->id < (*first)->comm->id))
+			first = at;
+	return first;
+}
+
+static void start(struct work *w, struct work **over)
+{
+	struct comm_device *d = w->of;
+
+	w->rc = end_of(w);
+	if (!w->rc) {
+		w->rc = d->back->start(d->group, &w->device);
+		w->is_ours = w->rc;
+	}
+	w->next = NULL;
+	if (w->rc || is_over(w)) {
+		push(over, w);
+		return;
+	}
+	set_state(w, WORK_RUNS);
+	*all.last = w;
+	all.last = &w->next;
+}
+
+/* All whose turn it is. */
+static void start_all(struct work **over)
+{
+	struct work **first, *w;
+
+	while ((first = find_first(), w = *first) &&
+	       atomic_load(&w->state) == WORK_AGREED) {
+		*first = w->next;
+		start(w, over);
+	}
+}
+
+/* ---- the thread ---- */
+
+bool works_poll(void)
+{
+	struct work *over = NULL, **at = &all.running;
+
+	if (pthread_mutex_trylock(&all.lock))
+		return false;
+	while (*at) {
+		struct work *w = *at;
+
+		if (!is_over(w)) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		push(&over, w);
+	}
+	all.last = at;
+	pthread_mutex_unlock(&all.lock);
+	finish(over);
+	return true;
+}
+
+/* The next to be watched after W, or the first; it stays until the one after it is. */
+static struct work *next_watched(struct work *w, uint64_t now)
+{
+	struct work *next;
+
+	pthread_mutex_lock(&all.lock);
+	next = w ? all.running : NULL;
+	while (next && next != w)
+		next = next->next;
+	next = next ? next->next : w ? NULL : all.running;
+	if (next) {
+		works_hold(next);
+		/* its comm, too, stays */
+		atomic_fetch_add(&next->of->works, 1);
+		if (!next->begun_ns)
+			next->begun_ns = now;
+	}
+	pthread_mutex_unlock(&all.lock);
+	return next;
+}
+
+static void watch_all(uint64_t now)
+{
+	struct work *w = NULL, *next;
+
+	while ((next = next_watched(w, now)) || w) {
+		if (w) {
+			atomic_fetch_sub(&w->of->works, 1);
+			works_let_go(w);
+		}
+		w = next;
+		if (!w)
+			break;
+		w->hooks->watch(w);
+	}
+}
+
+/* How long to sleep; 0: until something begins. */
+static uint64_t pause_ns(uint64_t now)
+{
+	uint64_t ns = LOOK_NS_MOST;
+
+	pthread_mutex_lock(&all.lock);
+	if (!all.running)
+		ns = 0;
+	for (struct work *w = all.running; w; w = w->next) {
+		if (!w->begun_ns)
+			w->begun_ns = now;
+		if ((now - w->begun_ns) / LOOK_PART < ns)
+			ns = (now - w->begun_ns) / LOOK_PART;
+		ns = ns < LOOK_NS ? LOOK_NS : ns;
+	}
+	if (!ns)
+		atomic_store(&all.dozes, true);
+	pthread_mutex_unlock(&all.lock);
+	return ns;
+}
+
+static void *serve(void *arg)
+{
+	uint64_t watched_ns = clock_ns();
+
+	(void)arg;
+	while (!atomic_load(&all.ends)) {
+		const uint32_t heard = atomic_load(&all.bell);
+		uint64_t now;
+
+		works_poll();
+		now = clock_ns();
+		if (now - watched_ns >= WATCH_NS) {
+			watch_all(now);
+			watched_ns = now;
+		}
+		sleep_on(&all.bell, heard, pause_ns(now));
+	}
+	return NULL;
+}
+
+/* Something runs.  Without a thread, those that wait test it. */
+static void wake_thread(void)
+{
+	bool runs;
+
+	pthread_mutex_lock(&all.lock);
+	runs = all.running != NULL;
+	if (runs && !all.has_thread) {
+		atomic_store(&all.ends, false);
+		all.has_thread = thread_start(&all.thread, "berth-works", serve, NULL);
+	}
+	pthread_mutex_unlock(&all.lock);
+	if (runs && atomic_exchange(&all.dozes, false)) {
+		atomic_fetch_add(&all.bell, 1);
+		sleep_wake(&all.bell);
+	}
+}
+
+/* ---- the order ---- */
+
+uint64_t works_propose(struct work *w)
+{
+	uint64_t number;
+
+	pthread_mutex_lock(&all.lock);
+	number = w->number = ++all.clock;
+	atomic_store(&w->state, WORK_PROPOSED);
+	w->next = all.waiting;
+	all.waiting = w;
+	pthread_mutex_unlock(&all.lock);
+	return number;
+}
+
+void works_agree(struct work *w, uint64_t number)
+{
+	struct work *over = NULL;
+	bool runs;
+
+	atomic_fetch_add(&w->of->works, 1);
+	works_hold(w);
+	pthread_mutex_lock(&all.lock);
+	if (all.clock < number)
+		all.clock = number;
+	w->number = number;
+	atomic_store(&w->state, WORK_AGREED);
+	start_all(&over);
+	runs = all.running != NULL;
+	pthread_mutex_unlock(&all.lock);
+	finish(over);
+	if (runs)
+		wake_thread();
+}
+
+void works_withdraw(struct work *w)
+{
+	struct work *over = NULL, **at = &all.waiting;
+
+	pthread_mutex_lock(&all.lock);
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	atomic_store(&w->state, WORK_NEW);
+	start_all(&over);
+	pthread_mutex_unlock(&all.lock);
+	finish(over);
+	wake_thread();
+}
+
+/* ---- waiting ---- */
+
+static bool has_come(const struct work *w, enum work_state state)
+{
+	return atomic_load(&w->state) >= state;
+}
+
+bool works_wait(struct work *w, enum work_state state, uint64_t ns)
+{
+	const uint64_t until_ns = clock_ns() + ns;
+
+	for (unsigned i = 0; !has_come(w, state) && i < SPINS + YIELDS; i++) {
+		works_poll();
+		if (i < SPINS)
+			wait_pause();
+		else
+			sched_yield();
+	}
+	while (!has_come(w, state) && clock_ns() < until_ns) {
+		uint32_t now = atomic_load(&w->state);
+
+		works_poll();
+		atomic_fetch_add(&w->sleeps, 1);
+		if (now < state)
+			sleep_on(&w->state, now, NAP_NS);
+		atomic_fetch_sub(&w->sleeps, 1);
+	}
+	return has_come(w, state);
+}
+
+berth_result works_follow(struct work *w, void *stream)
+{
+	struct comm_device *d = w->of;
+	berth_result rc = BERTH_OK;
+
+	pthread_mutex_lock(&all.lock);
+	for (struct work *at = all.running; at; at = at->next)
+		if (at == w) {
+			rc = d->back->follow(d->group, &w->device, stream);
+			w->promised |= !rc;
+		}
+	pthread_mutex_unlock(&all.lock);
+	return rc;
+}
+
+static bool has_promised(const struct comm_device *d)
+{
+	bool promised = false;
+
+	pthread_mutex_lock(&all.lock);
+	for (struct work *w = all.running; w; w = w->next)
+		promised |= w->of == d && w->promised;
+	for (struct work *w = all.waiting; w; w = w->next)
+		promised |= w->of == d && w->promised;
+	pthread_mutex_unlock(&all.lock);
+	return promised;
+}
+
+static void nap(void)
+{
+	static _Atomic uint32_t never;
+
+	works_poll();
+	sleep_on(&never, 0, NAP_NS);
+}
+
+void works_end(struct comm_device *d)
+{
+	while (atomic_load(&d->works) && has_promised(d))
+		nap();
+	atomic_store(&d->stopped, true);
+	while (atomic_load(&d->works))
+		nap();
+}
+
+void works_stop(void)
+{
+	if (!all.has_thread)
+		return;
+	atomic_store(&all.ends, true);
+	atomic_fetch_add(&all.bell, 1);
+	sleep_wake(&all.bell);
+	pthread_join(all.thread, NULL);
+	all.has_thread = false;
+}
+
+void works_in_child(void)
+{
+	pthread_mutex_init(&all.lock, NULL);
+	all.waiting = all.running = NULL;
+	all.last = &all.running;
+	all.has_thread = false;
+}

@@ -1,0 +1,107 @@
+/* works.h - what runs on devices: works of all sets of this process, in the order in
+ * which they are started, and their ends.
+ *
+ * A rank may be in several sets.  If two ranks start works of two sets in different
+ * orders, each device waits for the other.  So a work has a time, on which its ranks
+ * agree (comm_device.c): the highest number that any of them proposes, each one more
+ * than the last that it has seen.  Works start in the order of (time, set).  What has
+ * been proposed with a lower number, and has no time yet, holds back what comes after
+ * it.  (This is Skeen's total order.)  A rank proposes only when all ranks of the set
+ * have called for the work.  Then the time comes soon, whatever the program does: a
+ * proposal in the call itself would hold back another set for which a rank waits that
+ * has not called yet.
+ *
+ * A thread tests what runs, while anything does; so do those that wait.  It also looks
+ * for ranks that are gone. */
+#ifndef BERTH_LIB_WORKS_H
+#define BERTH_LIB_WORKS_H
+
+#include "lib/backend/device.h"
+#include "lib/core/comm.h"
+
+enum work_state { WORK_NEW, WORK_PROPOSED, WORK_AGREED, WORK_RUNS, WORK_OVER };
+
+struct work;
+
+/* The group of a comm's ranks on their devices. */
+struct comm_device {
+	const struct device_backend *back;
+	void *group;
+	int device;
+	bool tried, whole; /* all ranks have tried to join, and have */
+	char why[256];     /* where they have not */
+	size_t buffer_bytes;
+	_Atomic uint32_t works; /* that are not over */
+	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
+	bool revoked;
+};
+
+/* Of a work's owner; no lock but the engine's WORK is held. */
+struct work_hooks {
+	/* W is about to be agreed on; it does not come. */
+	void (*begins)(struct work *w);
+	void (*withdrawn)(struct work *w);
+	/* W->rc is what it came to, for the reason W->why. */
+	void (*over)(struct work *w);
+	/* It runs for a while: do all ranks still live? */
+	void (*watch)(struct work *w);
+	/* It failed on this rank alone. */
+	void (*failed)(struct work *w, const char *why);
+};
+
+struct work {
+	struct device_work device;
+	struct comm *comm;
+	struct comm_device *of;
+	struct work *next;
+	const struct work_hooks *hooks;
+	void *owner;
+	_Atomic uint32_t state;  /* enum work_state; a futex */
+	_Atomic uint32_t sleeps; /* somebody, on STATE */
+	_Atomic uint32_t refs;
+	uint64_t number; /* proposed, or its time */
+	bool promised;   /* a stream waits for it: it is not ended half-way */
+	bool is_ours;    /* RC is an error of this rank */
+	berth_result rc;
+	struct failure *why;
+	uint64_t begun_ns, deadline_ns; /* begun_ns: 0 until it is looked at */
+	struct op op;                   /* for messages */
+	char name[80];
+	struct coll *coll;
+	void **ready;
+	struct berth_request **request;
+	size_t nrequests;
+};
+
+/* ---- the order: WORK of the set's engine is held ---- */
+
+/* The number that this rank proposes for W. */
+uint64_t works_propose(struct work *w);
+/* W's time is NUMBER: it is started when it is its turn. */
+void works_agree(struct work *w, uint64_t number);
+/* W, which was proposed, does not come. */
+void works_withdraw(struct work *w);
+
+/* ---- what runs ---- */
+
+/* Back ends are called by who holds it. */
+void works_lock(void);
+void works_unlock(void);
+/* Test all that run.  False: another thread is at it. */
+bool works_poll(void);
+/* Until W is STATE or later; at most for NS. */
+bool works_wait(struct work *w, enum work_state state, uint64_t ns);
+/* W is there until works_let_go(). */
+void works_hold(struct work *w);
+void works_let_go(struct work *w);
+/* STREAM waits for W, which has been started. */
+berth_result works_follow(struct work *w, void *stream);
+/* What was promised comes to its end, and the rest ends. */
+void works_end(struct comm_device *d);
+
+/* No set is left: the thread ends. */
+void works_stop(void);
+/* After fork(2) in the child. */
+void works_in_child(void);
+
+#endif
