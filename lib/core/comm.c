@@ -1,5 +1,6 @@
 #include "lib/core/comm.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,10 @@
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
-enum { SAME_TIME_NS = 200000000 /* by which ranks' deadlines may differ */ };
+enum {
+	SAME_TIME_NS = 200000000, /* by which ranks' deadlines may differ */
+	LOOKS_CLOSED = 3          /* at a closed connection, before it is asked why */
+};
 
 /* ---- while it waits ---- */
 
@@ -415,6 +419,70 @@ void comm_abort(struct comm *c)
 
 /* ---- running ---- */
 
+/* Has a peer of another host closed its connection?  It may have said why. */
+static bool has_closed(const struct comm *c)
+{
+	struct pollfd *p = c->net ? calloc((size_t)c->n * NET_LANES, sizeof *p) : NULL;
+	size_t n = p ? net_sockets(c->net, p) : 0;
+	bool closed = false;
+
+	for (size_t i = 0; i < n; i++)
+		p[i].events = POLLRDHUP;
+	if (n && poll(p, n, 0) > 0)
+		for (size_t i = 0; i < n; i++)
+			closed |= p[i].revents != 0;
+	free(p);
+	return closed;
+}
+
+/* An operation with such a peer fails, and tells of which rank. */
+static berth_result ask_why(struct comm *c)
+{
+	enum { SOON_MS = 1000 };
+	const struct coll barrier = { .kind = BERTH_BARRIER, .signature = 0x434c4f53 };
+	berth_result rc = comm_step(c, &barrier, clock_until(SOON_MS));
+
+	c->deadline_ns = 0; /* what was over is not the operation's time */
+	if (rc == BERTH_TIMEOUT && net_waits_for(c->net) < c->n)
+		c->lost = net_waits_for(c->net);
+	return rc == BERTH_MISMATCH || rc == BERTH_TIMEOUT ? BERTH_PEER_LOST : rc;
+}
+
+/* A rank of this host has given up, for another one. */
+static berth_result look_for_given_up(struct comm *c)
+{
+	c->ngone = missing_lost(c, c->gone, 64);
+	for (unsigned i = 0; c->ngone && i < c->n; i++)
+		if (c->rank[i] == c->gone[0])
+			c->lost = i;
+	return c->ngone ? BERTH_PEER_LOST : BERTH_OK;
+}
+
+/* The place of a rank of this host that has left the set; N: none has. */
+static unsigned find_gone(const struct comm *c)
+{
+	unsigned i = 0;
+
+	while (i < c->n && (i == c->me || !missing_has_gone(c, i)))
+		i++;
+	return i;
+}
+
+/* What runs may end meanwhile: who has done its part may go. */
+static berth_result look_beyond(struct comm *c)
+{
+	berth_result rc = look_for_given_up(c);
+	const unsigned gone = find_gone(c);
+
+	c->closed = !rc && (gone < c->n || has_closed(c)) ? c->closed + 1 : 0;
+	if (c->closed <= LOOKS_CLOSED)
+		return rc;
+	if (gone == c->n)
+		return ask_why(c);
+	c->left = gone;
+	return BERTH_ABORTED;
+}
+
 berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 			uint64_t deadline_ns)
 {
@@ -428,6 +496,8 @@ berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 	c->no_stall_check = true;
 	if (c->n > 1 && !c->aborted)
 		rc = look(c);
+	if (!rc && c->n > 1 && !c->aborted)
+		rc = look_beyond(c);
 	c->no_stall_check = false;
 	c->begun_ns = 0;
 	atomic_store(&m->rank[m->local_rank].waits, 0);

@@ -75,6 +75,7 @@ struct comm {
 	void *owner;
 	bool blocks;        /* a thread, in the next one: its stream waits for it */
 	const char *reason; /* of BERTH_UNSUPPORTED */
+	unsigned closed;    /* how often in a row a connection was, in comm_watch() */
 };
 
 struct comm_config {

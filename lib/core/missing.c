@@ -51,11 +51,12 @@ bool missing_is_lost(const struct comm *c, unsigned place)
 	       missing_is_behind(c, place);
 }
 
-/* The rank of PLACE, of this host, has left the set. */
-static bool has_left_set(const struct comm *c, unsigned place)
+bool missing_has_gone(const struct comm *c, unsigned place)
 {
 	unsigned local = 0;
 
+	if (c->world->local[c->rank[place]] == WORLD_NOT_HERE)
+		return false;
 	for (unsigned i = 0; i < place; i++)
 		local += c->world->local[c->rank[i]] != WORLD_NOT_HERE;
 	return atomic_load(&c->shared->bell[local].left);
@@ -63,8 +64,7 @@ static bool has_left_set(const struct comm *c, unsigned place)
 
 bool missing_has_left(const struct comm *c, unsigned place)
 {
-	return c->world->local[c->rank[place]] != WORLD_NOT_HERE &&
-	       has_left_set(c, place) && missing_is_behind(c, place);
+	return missing_has_gone(c, place) && missing_is_behind(c, place);
 }
 
 bool missing_has_ended(const struct comm *c, unsigned place)

@@ -1,65 +1,500 @@
-/* devices.c - operations on the memory of a stand-in device (tests/standin): the first
- * thin path. */
+/* devices.c - operations of libberth on the memory of a stand-in device
+ * (tests/standin), with ends that random programs do not have:
+ *
+ *     build/helpers/devices [-np 3] [-hosts 2] CASE
+ *
+ * Ranks are its own.  It exits with 0 if all came as the case expects. */
+#include <signal.h>
 #include <unistd.h>
 
 #include "lib/berth.h"
 #include "tests/helpers/own_ranks.h"
 #include "tests/standin/standin.h"
 
-static int run_rank(int rank, void *ctx)
+enum { COUNT = 3000, TENSORS = 5, BYTES = COUNT * 4, STEPS = 8, SOON_MS = 10000 };
+
+static int rank, size = 2, hosts = 1;
+static void *stream;
+
+#define CHECK(what, ...)                                                               \
+	do {                                                                           \
+		if (what)                                                              \
+			break;                                                         \
+		fprintf(stderr, "rank %d, line %d: %s: ", rank, __LINE__, #what);      \
+		fprintf(stderr, __VA_ARGS__);                                          \
+		fprintf(stderr, "; %s\n", berth_last_error()->text);                   \
+		_exit(1);                                                              \
+	} while (0)
+
+static void begin_library(void)
 {
-	const int n = *(int *)ctx;
+	static char host[16];
 	const struct berth_bootstrap b = { .size = sizeof b,
 					   .rank = rank,
-					   .ranks = n,
+					   .ranks = size,
 					   .allgather = own_ranks_gather,
-					   .ctx = &rank };
+					   .ctx = &rank,
+					   .host = host };
 	const struct berth_config c = { .size = sizeof c,
 					.timeout_ms = 20000,
 					.bootstrap = &b };
-	enum { COUNT = 1000 };
-	float *host, *back;
-	void *p, *s;
 
+	snprintf(host, sizeof host, "host%d", rank * hosts / size);
+	CHECK(!berth_init(&c), "berth_init");
+}
+
+static void *make_array(size_t bytes)
+{
+	void *p;
+
+	cuMemAlloc(&p, bytes);
+	return p;
+}
+
+/* A value of element I that tells rank and tensor. */
+static float value(int of, int tensor, int step, int i)
+{
+	return (float)(step * 100 + tensor * 10 + i % 7 + of);
+}
+
+static float sum(int tensor, int step, int i)
+{
+	float all = 0;
+
+	for (int r = 0; r < size; r++)
+		all += value(r, tensor, step, i);
+	return all;
+}
+
+static void put(float *there, float *here, int tensor, int step)
+{
+	for (int i = 0; i < COUNT; i++)
+		here[i] = value(rank, tensor, step, i);
+	cuMemcpyAsync(there, here, BYTES, stream);
+}
+
+/* What there is behind the stream. */
+static void check_sum(const float *there, int tensor, int step)
+{
+	float *here;
+
+	cuMemHostAlloc((void **)&here, BYTES);
+	cuMemcpyAsync(here, there, BYTES, stream);
+	cuStreamSynchronize(stream);
+	for (int i = 0; i < COUNT; i++)
+		CHECK(here[i] == sum(tensor, step, i),
+		      "tensor %d step %d element %d: %g, not %g", tensor, step, i,
+		      (double)here[i], (double)sum(tensor, step, i));
+	cuMemFreeHost(here);
+}
+
+static struct berth_desc allreduce(void *p)
+{
+	return (struct berth_desc)BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32,
+					     .in = p, .out = p, .count = COUNT,
+					     .memory = BERTH_CUDA, .stream = stream);
+}
+
+/* Something that the stream does not come past. */
+static void run_pause(void *arg)
+{
+	const unsigned ms = *(unsigned *)arg;
+
+	usleep(ms * 1000);
+}
+
+static void pause_stream(unsigned ms)
+{
+	standin_enqueue(stream, run_pause, &ms, sizeof ms);
+}
+
+/* ---- a training step ---- */
+
+static void submit_step(const char *kind, void *const *p, int from, int to,
+			berth_set *set, berth_request **r)
+{
+	static const double twice = 2;
+
+	for (int t = from; t < to; t++) {
+		struct berth_desc d = allreduce(p[t]);
+		char name[16];
+
+		snprintf(name, sizeof name, "%s%d", kind, t);
+		d.name = name;
+		d.set = set;
+		if (t & 1) /* a bucket of its own: two are under way */
+			d.postscale = &twice;
+		CHECK(!berth_submit(&d, 1, &r[t]), "submit");
+	}
+}
+
+static void halve(float *there)
+{
+	float *here;
+
+	cuMemHostAlloc((void **)&here, BYTES);
+	cuMemcpyAsync(here, there, BYTES, stream);
+	cuStreamSynchronize(stream);
+	for (int i = 0; i < COUNT; i++)
+		here[i] /= 2;
+	cuMemcpyAsync(there, here, BYTES, stream);
+	cuStreamSynchronize(stream);
+	cuMemFreeHost(here);
+}
+
+/* Gradients fused in two sets of the same ranks, over and over. */
+static int run_steps(void)
+{
+	float *here[2 * TENSORS];
+	void *p[2 * TENSORS];
+	berth_request *r[2 * TENSORS];
+	berth_set *set;
+
+	CHECK(!berth_set_split(NULL, 0, -rank, &set), "split");
+	for (int t = 0; t < 2 * TENSORS; t++) {
+		p[t] = make_array(BYTES);
+		cuMemHostAlloc((void **)&here[t], BYTES);
+	}
+	for (int step = 0; step < STEPS; step++) {
+		for (int t = 0; t < 2 * TENSORS; t++)
+			put(p[t], here[t], t, step);
+		submit_step("a", p, 0, TENSORS, NULL, r);
+		submit_step("b", p, TENSORS, 2 * TENSORS, set, r);
+		for (int t = 0; t < 2 * TENSORS; t++)
+			CHECK(!berth_wait_stream(r[t], stream), "wait_stream");
+		for (int t = 0; t < 2 * TENSORS; t++) {
+			if (t & 1)
+				halve(p[t]);
+			check_sum(p[t], t, step);
+		}
+		for (int t = 0; t < 2 * TENSORS; t++)
+			CHECK(!berth_wait(r[t], -1), "wait");
+	}
+	return 0;
+}
+
+/* Three sets of two ranks each.  What rank 0 has submitted to the first waits for rank
+ * 1, which waits for rank 2, which waits for rank 0 in another set: the first may hold
+ * up nothing. */
+static int cross(void)
+{
+	const int of[3][2] = { { 0, 1 }, { 0, 2 }, { 1, 2 } };
+	struct berth_desc d[3];
+	berth_set *set[3];
+	berth_request *r;
+
+	for (int i = 0; i < 3; i++) {
+		CHECK(!berth_set_add(of[i], 2, &set[i]), "add");
+		d[i] = allreduce(make_array(BYTES));
+		d[i].set = set[i];
+		d[i].name = "x";
+	}
+	for (int step = 0; step < STEPS; step++) {
+		if (rank == 1)
+			CHECK(!berth_run(&d[2], -1, NULL), "1 and 2");
+		if (rank < 2)
+			CHECK(!berth_submit(&d[0], 1, &r), "0 and 1");
+		if (rank != 1)
+			CHECK(!berth_run(&d[1], -1, NULL), "0 and 2");
+		if (rank == 2)
+			CHECK(!berth_run(&d[2], -1, NULL), "1 and 2");
+		if (rank < 2)
+			CHECK(!berth_wait(r, -1), "0 and 1");
+	}
+	return 0;
+}
+
+/* ---- errors ---- */
+
+/* Host memory here, a device's there: both sides are told, and the set goes on. */
+static int differ(void)
+{
+	static float host[COUNT];
+	float *here;
+	void *p = make_array(BYTES);
+	struct berth_desc d = allreduce(p);
+
+	cuMemHostAlloc((void **)&here, BYTES);
+	put(p, here, 0, 0);
+	if (rank == 0) {
+		d.in = d.out = host;
+		d.memory = BERTH_HOST;
+		d.stream = NULL;
+	}
+	d.name = "grad";
+	CHECK(berth_run(&d, -1, NULL) == BERTH_MISMATCH, "host and device");
+	CHECK(strstr(berth_last_error()->text, "rank 0 for allreduce \"grad\" of 3000 "
+					       "f32, sum; rank"),
+	      "the host's side");
+	CHECK(strstr(berth_last_error()->text, "sum, in memory of a GPU"),
+	      "the device's side");
+	d = allreduce(p);
+	CHECK(!berth_run(&d, -1, NULL), "after it");
+	check_sum(p, 0, 0);
+	return 0;
+}
+
+/* Both in one request. */
+static int mix(void)
+{
+	float host[COUNT], *here;
+	void *p = make_array(BYTES);
+	struct berth_desc d[2] = { allreduce(p), allreduce(host) };
+	berth_request *r;
+
+	cuMemHostAlloc((void **)&here, BYTES);
+	d[1].memory = BERTH_ANYWHERE;
+	d[1].stream = NULL;
+	for (int step = 0; step < STEPS; step++) {
+		put(p, here, 0, step);
+		for (int i = 0; i < COUNT; i++)
+			host[i] = value(rank, 1, step, i);
+		CHECK(!berth_submit(d, 2, &r), "submit");
+		CHECK(!berth_wait(r, -1), "wait");
+		check_sum(p, 0, step);
+		for (int i = 0; i < COUNT; i++)
+			CHECK(host[i] == sum(1, step, i), "on the host");
+	}
+	return 0;
+}
+
+static int refused(void)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+
+	for (int i = 0; i < 2; i++)
+		CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "one GPU twice");
+	CHECK(strstr(berth_last_error()->text, "can't be joined"), "the text");
+	d.op = BERTH_ADASUM;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "Adasum");
+	return 0;
+}
+
+static int join(void)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+	int last;
+
+	if (rank)
+		CHECK(berth_run(&d, -1, NULL) == BERTH_STATE, "beside a joined rank");
+	CHECK(!berth_join(NULL, &last), "join");
+	CHECK(!berth_run(&d, -1, NULL), "after it");
+	return 0;
+}
+
+/* A communicator that fails on rank 0: an error there, and the end of the set. */
+static int fail(void)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+	berth_result rc = BERTH_OK;
+
+	d.stream = BERTH_HOST_STREAM;
+	for (int i = 0; !rc && i < 5; i++)
+		rc = berth_run(&d, -1, NULL);
+	CHECK(rc == (rank ? BERTH_ABORTED : BERTH_SYSTEM), "%s", berth_result_text(rc));
+	CHECK(berth_run(&d, -1, NULL), "the set has ended");
+	return 0;
+}
+
+/* ---- ranks that do not come ---- */
+
+/* The last rank dies: while it launches nothing, or when its kernel hangs. */
+static int die(bool in_kernel, bool blocks)
+{
+	void *p = make_array(BYTES);
+	struct berth_desc d = allreduce(p);
+	berth_request *r;
+	berth_result rc;
+
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	cuStreamSynchronize(stream);
+	if (rank == size - 1) {
+		pause_stream(SOON_MS);
+		if (in_kernel)
+			CHECK(!berth_submit(&d, 1, &r), "submit");
+		usleep(300000);
+		raise(SIGKILL);
+	}
+	d.stream = BERTH_HOST_STREAM;
+	if (blocks) {
+		rc = berth_run(&d, -1, NULL);
+	} else {
+		CHECK(!berth_submit(&d, 1, &r), "submit");
+		rc = berth_wait(r, -1);
+	}
+	CHECK(rc == BERTH_PEER_LOST, "%s", berth_result_text(rc));
+	CHECK(berth_last_error()->nmissing == 1 &&
+		      berth_last_error()->missing[0] == size - 1,
+	      "who is missing");
+	d.memory = BERTH_HOST;
+	d.in = d.out = &(float){ 0 };
+	d.count = 1;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_PEER_LOST, "on the host");
+	return 0;
+}
+
+static int die_before(void)
+{
+	return die(false, true);
+}
+
+static int die_in_kernel(void)
+{
+	return die(true, true);
+}
+
+static int die_submitted(void)
+{
+	return die(true, false);
+}
+
+/* Its stream stands still for longer than there is time. */
+static int time_out(void)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+	berth_result rc;
+
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	cuStreamSynchronize(stream);
+	if (rank == 0)
+		pause_stream(1500);
+	d.timeout_ms = 500;
+	if (rank)
+		d.stream = BERTH_HOST_STREAM;
+	rc = berth_run(&d, -1, NULL);
+	if (rank)
+		CHECK(rc == BERTH_TIMEOUT, "%s", berth_result_text(rc));
+	cuStreamSynchronize(stream);
+	usleep(300000);
+	CHECK(berth_run(&d, -1, NULL), "the set has ended");
+	return 0;
+}
+
+static int end_set(bool aborts)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+	berth_request *r;
+	berth_set *set;
+	berth_result rc;
+
+	CHECK(!berth_set_split(NULL, 0, rank, &set), "split");
+	d.set = set;
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	cuStreamSynchronize(stream);
+	if (rank == 0)
+		pause_stream(1000);
+	CHECK(!berth_submit(&d, 1, &r), "submit");
+	usleep(100000);
+	if (rank == 0 && aborts)
+		CHECK(!berth_set_abort(set, "enough"), "abort");
+	else if (rank == 0)
+		CHECK(!berth_set_remove(set), "remove");
+	rc = berth_wait(r, -1);
+	CHECK(rc == BERTH_ABORTED, "%s", berth_result_text(rc));
+	CHECK(!aborts || strstr(berth_last_error()->text, "rank 0 aborted the set"),
+	      "the text");
+	d.set = NULL;
+	d.stream = BERTH_HOST_STREAM;
+	CHECK(!berth_run(&d, -1, NULL), "another set");
+	return 0;
+}
+
+static int abort_set(void)
+{
+	return end_set(true);
+}
+
+static int leave_set(void)
+{
+	return end_set(false);
+}
+
+/* What a stream waits for is done, also if the library ends meanwhile. */
+static int shut_down(void)
+{
+	float *here;
+	void *p = make_array(BYTES);
+	struct berth_desc d = allreduce(p);
+
+	cuMemHostAlloc((void **)&here, BYTES);
+	for (int step = 0; step < 4; step++) {
+		put(p, here, 0, step);
+		pause_stream(20);
+		CHECK(!berth_run(&d, -1, NULL), "run");
+		berth_shutdown();
+		check_sum(p, 0, step);
+		begin_library();
+	}
+	return 0;
+}
+
+/* ---- which ---- */
+
+static const struct {
+	const char *name;
+	int (*run)(void);
+	bool dies;
+} cases[] = {
+	{ "steps", run_steps, false },
+	{ "cross", cross, false },
+	{ "differ", differ, false },
+	{ "mix", mix, false },
+	{ "refused", refused, false },
+	{ "join", join, false },
+	{ "fail", fail, false },
+	{ "die-before", die_before, true },
+	{ "die-in-kernel", die_in_kernel, true },
+	{ "die-submitted", die_submitted, true },
+	{ "time-out", time_out, false },
+	{ "abort", abort_set, false },
+	{ "leave", leave_set, false },
+	{ "shut-down", shut_down, false },
+};
+
+static int run_rank(int own, void *ctx)
+{
+	const size_t *which = ctx;
+	int rc;
+
+	rank = own;
 	standin_register();
 	standin_enter();
-	cuStreamCreate(&s, CU_STREAM_NON_BLOCKING);
-	cuMemAlloc(&p, COUNT * 4);
-	cuMemHostAlloc((void **)&host, COUNT * 4);
-	cuMemHostAlloc((void **)&back, COUNT * 4);
-	if (berth_init(&c)) {
-		fprintf(stderr, "%s\n", berth_last_error()->text);
-		return 1;
-	}
-	for (int turn = 0; turn < 10; turn++) {
-		struct berth_desc d =
-			BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .in = p,
-				   .out = p, .count = COUNT, .memory = BERTH_CUDA,
-				   .stream = s);
-
-		for (int i = 0; i < COUNT; i++)
-			host[i] = (float)(i + rank + turn);
-		cuMemcpyAsync(p, host, COUNT * 4, s);
-		if (berth_run(&d, -1, NULL)) {
-			fprintf(stderr, "%s\n", berth_last_error()->text);
-			return 1;
-		}
-		cuMemcpyAsync(back, p, COUNT * 4, s);
-		cuStreamSynchronize(s);
-		for (int i = 0; i < COUNT; i++)
-			if (back[i] != (float)(n * (i + turn) + n * (n - 1) / 2)) {
-				fprintf(stderr, "rank %d turn %d: %d is %g\n", rank,
-					turn, i, (double)back[i]);
-				return 1;
-			}
-	}
+	cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+	begin_library();
+	rc = cases[*which].run();
 	berth_shutdown();
-	return 0;
+	return rc;
+}
+
+/* The last rank is to be killed, the others to end well. */
+static int run_dying(size_t which)
+{
+	pid_t pid[OWN_RANKS_MOST];
+	int worst = 0, status;
+
+	own_ranks_prepare(size);
+	for (int r = 0; r < size; r++)
+		if (!(pid[r] = fork())) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			exit(run_rank(r, &which));
+		}
+	for (int r = 0; r < size; r++) {
+		waitpid(pid[r], &status, 0);
+		if (r == size - 1 ? !WIFSIGNALED(status) : status != 0)
+			worst = 1;
+	}
+	return worst;
 }
 
 int main(int argc, char **argv)
 {
-	int n = argc > 1 ? atoi(argv[1]) : 2;
+	int at = 1;
 
-	return own_ranks_run(n, run_rank, &n);
+	for (; at + 1 < argc && argv[at][0] == '-'; at += 2)
+		*(strcmp(argv[at], "-np") ? &hosts : &size) = atoi(argv[at + 1]);
+	for (size_t i = 0; at < argc && i < sizeof cases / sizeof *cases; i++)
+		if (!strcmp(argv[at], cases[i].name))
+			return cases[i].dies ? run_dying(i)
+					     : own_ranks_run(size, run_rank, &i);
+	return 2;
 }

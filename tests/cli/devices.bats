@@ -1,0 +1,81 @@
+#!/usr/bin/env bats
+# limit_s: 300
+# takes_s: 30
+# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
+# Operations on the memory of a device: a stand-in of one GPU in each rank (tests/standin), and a
+# back end for it.  Random programs with it are in programs.bats.
+load common
+
+DEVICES=$BUILD/helpers/devices
+
+teardown() {
+	rm -f /dev/shm/standin-*
+}
+
+does() { # [OPTION VALUE]... CASE
+	run timeout -k 5 60 "$DEVICES" "$@"
+	[ "$status" = 0 ] || { echo "$*: status $status: $output"; return 1; }
+}
+
+@test "training steps: fused, in a plan, in two sets, on streams" {
+	for seed in 1 2 3; do
+		STANDIN_SEED=$seed does -np 2 steps
+	done
+	does -np 3 steps
+	does -np 4 -hosts 2 steps
+	STANDIN_DELAY_US=0 does -np 2 steps
+}
+
+@test "host and device memory in one set: in one request; a difference names both sides" {
+	does -np 3 mix
+	does -np 2 differ
+	does -np 3 differ
+	does -np 4 -hosts 2 differ
+}
+
+@test "sets that wait for each other in a circle" {
+	does -np 3 cross
+	does -np 3 -hosts 3 cross
+}
+
+@test "what no device can do is refused by all ranks alike" {
+	STANDIN_GPU=one does -np 3 refused
+	does -np 3 join
+}
+
+@test "a communicator that fails on one rank ends the set on all" {
+	STANDIN_NCCL_FAIL=0:3:2 does -np 3 fail
+	STANDIN_NCCL_FAIL=0:3:2 does -np 4 -hosts 2 fail
+}
+
+@test "a rank that dies: before its kernel, and in it" {
+	for case in die-before die-in-kernel die-submitted; do
+		does -np 3 "$case"
+		does -np 2 -hosts 2 "$case"
+		does -np 4 -hosts 2 "$case"
+	done
+}
+
+@test "a rank that is late, one that aborts, one that leaves" {
+	for case in time-out abort leave; do
+		does -np 2 "$case"
+		does -np 4 -hosts 2 "$case"
+	done
+}
+
+@test "what a stream waits for is done when the library ends" {
+	does -np 3 shut-down
+}
+
+# Each on some of the seeds at least, where nothing but the timing hides it.
+@test "each mistake of a back end is found" {
+	for mistake in ready done buffer record host order count thread moved; do
+		caught=0
+		for seed in 1 2 3; do
+			STANDIN_MISTAKE=$mistake STANDIN_SEED=$seed timeout -k 5 60 "$DEVICES" -np 2 steps &> /dev/null ||
+				caught=$((caught + 1))
+		done
+		echo "$mistake: $caught of 3"
+		[ "$caught" -gt 0 ]
+	done
+}
