@@ -44,6 +44,27 @@ checked() { # COUNT FIRST COMMAND...
 	HOROVOD_FUSION_THRESHOLD=2000 checked 5 63001 "$PROGRAMS" -np 4 -hosts 2
 }
 
+@test "half of it in the memory of stand-in devices: 100 programs" {
+	checked 30 70000 "$PROGRAMS" -np 2 -devices 1
+	checked 30 71001 "$PROGRAMS" -np 3 -devices 1
+	checked 20 72000 "$PROGRAMS" -np 4 -hosts 2 -devices 1
+	checked 10 73001 "$PROGRAMS" -np 5 -devices 1
+	checked 10 74000 "$PROGRAMS" -np 6 -hosts 3 -devices 1
+	BERTH_ALGO=direct HOROVOD_FUSION_THRESHOLD=2000 checked 10 75000 "$PROGRAMS" -np 3 -hosts 2 -devices 1
+}
+
+@test "a mistake of the back end of a device is seen in random programs" {
+	for mistake in ready done order count; do
+		caught=0
+		for seed in 1 2 3 4; do
+			STANDIN_MISTAKE=$mistake timeout -k 5 60 "$PROGRAMS" -np 2 -devices 1 "$seed" 6 &> /dev/null || caught=$((caught + 1))
+		done
+		echo "$mistake: $caught of 4"
+		[ "$caught" -gt 0 ]
+	done
+	rm -f /dev/shm/standin-*
+}
+
 @test "a wrong result is seen, and says where" {
 	run -1 env PROGRAMS_SPOIL=3 timeout 60 "$PROGRAMS" -np 2 "$SEED" 3 7
 	[[ $output == *"seed $SEED program "*" step "*" rank 1: "*" element "*": got "*", expected "* ]]

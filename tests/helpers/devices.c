@@ -43,6 +43,16 @@ static void begin_library(void)
 	CHECK(!berth_init(&c), "berth_init");
 }
 
+/* On the host, until the end. */
+static float *make_here(void)
+{
+	static void *all[64];
+	static unsigned n;
+
+	cuMemHostAlloc(&all[n], BYTES);
+	return all[n++];
+}
+
 static void *make_array(size_t bytes)
 {
 	void *p;
@@ -153,7 +163,7 @@ static int run_steps(void)
 	CHECK(!berth_set_split(NULL, 0, -rank, &set), "split");
 	for (int t = 0; t < 2 * TENSORS; t++) {
 		p[t] = make_array(BYTES);
-		cuMemHostAlloc((void **)&here[t], BYTES);
+		here[t] = make_here();
 	}
 	for (int step = 0; step < STEPS; step++) {
 		for (int t = 0; t < 2 * TENSORS; t++)
@@ -188,12 +198,15 @@ static int cross(void)
 		d[i] = allreduce(make_array(BYTES));
 		d[i].set = set[i];
 		d[i].name = "x";
+		d[i].stream = BERTH_HOST_STREAM;
 	}
 	for (int step = 0; step < STEPS; step++) {
 		if (rank == 1)
 			CHECK(!berth_run(&d[2], -1, NULL), "1 and 2");
 		if (rank < 2)
 			CHECK(!berth_submit(&d[0], 1, &r), "0 and 1");
+		if (rank == 0) /* it begins to wait for rank 1 */
+			CHECK(berth_wait(r, 20) == BERTH_BUSY, "rank 1 came");
 		if (rank != 1)
 			CHECK(!berth_run(&d[1], -1, NULL), "0 and 2");
 		if (rank == 2)
@@ -210,11 +223,10 @@ static int cross(void)
 static int differ(void)
 {
 	static float host[COUNT];
-	float *here;
+	float *here = make_here();
 	void *p = make_array(BYTES);
 	struct berth_desc d = allreduce(p);
 
-	cuMemHostAlloc((void **)&here, BYTES);
 	put(p, here, 0, 0);
 	if (rank == 0) {
 		d.in = d.out = host;
@@ -237,12 +249,11 @@ static int differ(void)
 /* Both in one request. */
 static int mix(void)
 {
-	float host[COUNT], *here;
+	float host[COUNT], *here = make_here();
 	void *p = make_array(BYTES);
 	struct berth_desc d[2] = { allreduce(p), allreduce(host) };
 	berth_request *r;
 
-	cuMemHostAlloc((void **)&here, BYTES);
 	d[1].memory = BERTH_ANYWHERE;
 	d[1].stream = NULL;
 	for (int step = 0; step < STEPS; step++) {
@@ -412,11 +423,10 @@ static int leave_set(void)
 /* What a stream waits for is done, also if the library ends meanwhile. */
 static int shut_down(void)
 {
-	float *here;
+	float *here = make_here();
 	void *p = make_array(BYTES);
 	struct berth_desc d = allreduce(p);
 
-	cuMemHostAlloc((void **)&here, BYTES);
 	for (int step = 0; step < 4; step++) {
 		put(p, here, 0, step);
 		pause_stream(20);

@@ -24,6 +24,7 @@ struct stream {
 	struct item *first, **last;
 	uint64_t queued, done;
 	unsigned seed;
+	struct stream *gone; /* the one that was destroyed before it */
 	bool blocking, ends; /* blocking: it orders itself with the legacy stream */
 };
 
@@ -32,7 +33,7 @@ struct event {
 	uint64_t n;
 };
 
-static struct stream *stream[STREAMS], *legacy;
+static struct stream *stream[STREAMS], *legacy, *gone;
 static unsigned nstreams, made;
 static unsigned char *device, *alias;
 static int arena;
@@ -375,6 +376,8 @@ int cuStreamDestroy(void *handle)
 	while (stream[i] != s)
 		i++;
 	stream[i] = stream[--nstreams];
+	s->gone = gone;
+	gone = s;
 	pthread_mutex_unlock(&streams_lock);
 	pthread_mutex_lock(&s->lock);
 	s->ends = true;
