@@ -1,5 +1,6 @@
 #include "lib/core/comm_device.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,7 +214,8 @@ struct work *comm_device_work(struct comm *c, const struct op *op,
 
 	if (!w)
 		return NULL;
-	memset(w, 0, sizeof *w);
+	memset(w, 0, offsetof(struct work, kept));
+	w->name[sizeof w->name - 1] = '\0';
 	w->refs = 1;
 	w->comm = c;
 	w->of = d;
@@ -225,10 +227,7 @@ struct work *comm_device_work(struct comm *c, const struct op *op,
 	w->device.stream = BERTH_HOST_STREAM;
 	w->hooks = c->hooks;
 	w->owner = c->owner;
-	w->op = *op;
-	w->op.shape = NULL;
-	if (op->name)
-		w->op.name = strncpy(w->name, op->name, sizeof w->name - 1);
+	w->op = op;
 	return w;
 }
 
@@ -249,30 +248,20 @@ static berth_result need_buffer(struct comm_device *d, size_t bytes)
 }
 
 /* All are there. */
-static berth_result order(struct comm *c, struct work *w, bool proposed,
-			  uint64_t overlaps, uint64_t deadline_ns)
+static berth_result agree_on_time(struct comm *c, struct work *w, uint64_t deadline_ns)
 {
-	uint64_t number = w->number;
-	berth_result rc;
+	uint64_t number = works_propose(w);
+	berth_result rc = agree(c, TIME, number, &number, deadline_ns);
 
-	if (overlaps) {
-		if (proposed)
-			works_withdraw(w);
-		number = works_propose(w);
-		rc = agree(c, TIME, number, &number, deadline_ns);
-		if (!rc && number > NUMBER_MOST) {
-			comm_end(c, BERTH_PEER_LOST);
-			rc = BERTH_PEER_LOST;
-		}
-		if (rc) {
-			works_withdraw(w);
-			return rc;
-		}
-	} else if (!proposed) { /* a rank said that it was in one set: not so */
-		number = works_propose(w);
+	if (!rc && number > NUMBER_MOST) {
+		comm_end(c, BERTH_PEER_LOST);
+		rc = BERTH_PEER_LOST;
 	}
-	works_agree(w, number);
-	return BERTH_OK;
+	if (rc)
+		works_withdraw(w);
+	else
+		works_agree(w, number);
+	return rc;
 }
 
 berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
@@ -286,17 +275,20 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 	w->deadline_ns = deadline_ns;
 	if (rc)
 		return rc;
-	/* of the only set: a set that is made meanwhile comes after it */
 	if (!sets)
-		works_propose(w);
+		works_begin_only();
 	rc = agree(c, signature, sets, &overlaps, deadline_ns);
 	if (!rc && !d->tried)
-		rc = join(c, d, &w->op, buffer_bytes, deadline_ns);
+		rc = join(c, d, w->op, buffer_bytes, deadline_ns);
 	if (!rc)
 		rc = d->whole ? find_refusal(c, d, w) : refuse(c, d->why);
-	if (rc && !sets)
-		works_withdraw(w);
-	return rc ? rc : order(c, w, !sets, overlaps, deadline_ns);
+	if (!sets && (rc || overlaps))
+		works_end_only();
+	if (!rc && (sets || overlaps))
+		rc = agree_on_time(c, w, deadline_ns);
+	else if (!rc)
+		works_agree_only(w);
+	return rc;
 }
 
 /* COLL's counts, behind the work. */
@@ -350,6 +342,9 @@ berth_result comm_device_mark(struct comm *c, struct op *op)
 	op->mark = NULL;
 	if (d && d->device != op->device) /* a set has one group for each memory */
 		return BERTH_UNSUPPORTED;
+	op->marked = true;
+	if (op->stream == BERTH_HOST_STREAM && !op->ready)
+		return BERTH_OK;
 	rc = back->mark(op->device, op->stream, op->ready, &op->mark);
 	op->marked = !rc;
 	return rc;

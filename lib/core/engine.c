@@ -145,29 +145,27 @@ static berth_result no_mark(const struct op *op, berth_result rc, struct failure
 }
 
 /* Until OUT may be used on OP's stream. */
-static berth_result run_device(struct engine *e, const struct op *op,
-			       struct failure *why)
+static berth_result run_device(struct engine *e, struct op *op, struct failure *why)
 {
-	struct op own = *op;
 	struct berth_request *r = NULL;
 	struct work *w = NULL;
-	berth_result rc = comm_device_mark(e->comm, &own);
+	berth_result rc = comm_device_mark(e->comm, op);
 
 	if (rc)
 		return no_mark(op, rc, why);
 	if (atomic_load_explicit(&e->collectives, memory_order_relaxed)) {
-		rc = engine_submit(e, &own, 1, &r, why);
-		own.marked &= rc != BERTH_OK;
+		rc = engine_submit(e, op, 1, &r, why);
+		op->marked &= rc != BERTH_OK;
 	} else {
-		rc = run_on_device(e, &own, &r, &w, why);
+		rc = run_on_device(e, op, &r, &w, why);
 	}
-	comm_device_forget(&own);
+	comm_device_forget(op);
 	if (w)
 		return engine_await(w, why);
 	return rc || !r ? rc : engine_wait_on_stream(r, op->stream, why);
 }
 
-berth_result engine_run(struct engine *e, const struct op *op, struct failure *why)
+berth_result engine_run(struct engine *e, struct op *op, struct failure *why)
 {
 	struct berth_request *r = NULL;
 	berth_result rc;

@@ -29,7 +29,7 @@ void engine_in_child(void);
 bool engine_has(const struct berth_request *r);
 
 /* A blocking operation.  *WHY, where it fails. */
-berth_result engine_run(struct engine *e, const struct op *op, struct failure *why);
+berth_result engine_run(struct engine *e, struct op *op, struct failure *why);
 
 /* The same within SLICE_MS, or about that: after BERTH_BUSY *LATER is a request for
  * it. */

@@ -38,7 +38,7 @@ static void watch(struct work *w)
 	if (w->comm->broken)
 		return;
 	if (!pthread_mutex_trylock(&e->work)) {
-		rc = comm_watch(w->comm, &w->op, w->begun_ns, w->deadline_ns);
+		rc = comm_watch(w->comm, w->op, w->begun_ns, w->deadline_ns);
 		w->comm->op = &e->idle;
 		pthread_mutex_unlock(&e->work);
 		if (rc)

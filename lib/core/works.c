@@ -23,6 +23,7 @@ static struct works {
 	struct work *waiting; /* proposed or agreed */
 	struct work *running, **last;
 	uint64_t clock;
+	_Atomic uint32_t only; /* agreements under way that have no number */
 	bool has_thread;
 	pthread_t thread;
 	_Atomic uint32_t bell;
@@ -70,13 +71,23 @@ static void say_why(struct work *w)
 		return;
 	if (!w->is_ours && comm_broken(w->comm, w->why))
 		return;
-	op_words(words, sizeof words, &w->op);
+	op_words(words, sizeof words, w->op);
 	w->why->rc = w->rc;
 	snprintf(w->why->text, sizeof w->why->text, "%s: %s", words,
 		 w->is_ours ? berth_result_text(w->rc) : COMM_ENDED);
-	snprintf(w->why->tensor, sizeof w->why->tensor, "%s", w->name);
+	snprintf(w->why->tensor, sizeof w->why->tensor, "%s",
+		 w->op->name ? w->op->name : "");
 	if (w->is_ours)
 		w->hooks->failed(w, w->why->text);
+}
+
+static void finish_one(struct work *w)
+{
+	for (size_t i = 0; i < w->device.nready; i++)
+		w->of->back->forget(w->ready[i]);
+	if (w->rc)
+		say_why(w);
+	w->hooks->over(w);
 }
 
 /* As soon as its count is less, its comm may be gone. */
@@ -87,11 +98,7 @@ static void finish(struct work *over)
 		struct comm_device *d = w->of;
 
 		over = w->next;
-		for (size_t i = 0; i < w->device.nready; i++)
-			d->back->forget(w->ready[i]);
-		if (w->rc)
-			say_why(w);
-		w->hooks->over(w);
+		finish_one(w);
 		set_state(w, WORK_OVER);
 		works_let_go(w);
 		atomic_fetch_sub(&d->works, 1);
@@ -147,7 +154,8 @@ static struct work **find_first(void)
 	return first;
 }
 
-static void start(struct work *w, struct work **over)
+/* True: it is over already. */
+static bool start(struct work *w)
 {
 	struct comm_device *d = w->of;
 
@@ -156,14 +164,15 @@ static void start(struct work *w, struct work **over)
 		w->rc = d->back->start(d->group, &w->device);
 		w->is_ours = w->rc;
 	}
+	return w->rc || is_over(w);
+}
+
+static void add_running(struct work *w)
+{
 	w->next = NULL;
-	if (w->rc || is_over(w)) {
-		push(over, w);
-		return;
-	}
-	set_state(w, WORK_RUNS);
 	*all.last = w;
 	all.last = &w->next;
+	set_state(w, WORK_RUNS);
 }
 
 /* All whose turn it is. */
@@ -171,10 +180,13 @@ static void start_all(struct work **over)
 {
 	struct work **first, *w;
 
-	while ((first = find_first(), w = *first) &&
+	while (!atomic_load(&all.only) && (first = find_first(), w = *first) &&
 	       atomic_load(&w->state) == WORK_AGREED) {
 		*first = w->next;
-		start(w, over);
+		if (start(w))
+			push(over, w);
+		else
+			add_running(w);
 	}
 }
 
@@ -306,31 +318,105 @@ uint64_t works_propose(struct work *w)
 
 	pthread_mutex_lock(&all.lock);
 	number = w->number = ++all.clock;
-	atomic_store(&w->state, WORK_PROPOSED);
+	atomic_store_explicit(&w->state, WORK_PROPOSED, memory_order_relaxed);
 	w->next = all.waiting;
 	all.waiting = w;
 	pthread_mutex_unlock(&all.lock);
 	return number;
 }
 
+/* W goes on when its caller has gone on. */
+static void keep(struct work *w)
+{
+	w->kept = *w->op;
+	w->kept.shape = NULL;
+	if (w->op->name)
+		w->kept.name = strncpy(w->name, w->op->name, sizeof w->name - 1);
+	w->op = &w->kept;
+	works_hold(w);
+	atomic_fetch_add(&w->of->works, 1);
+}
+
+/* Start W.  True: it is over already, and its caller sees to that. */
+static bool start_now(struct work *w)
+{
+	if (start(w))
+		return true;
+	keep(w);
+	add_running(w);
+	return false;
+}
+
+/* The lock is not held any more. */
+static void go_on(struct work *w, bool is_done, struct work *over)
+{
+	if (is_done) {
+		finish_one(w);
+		atomic_store_explicit(&w->state, WORK_OVER, memory_order_release);
+	}
+	finish(over);
+	if (!is_done)
+		wake_thread();
+}
+
 void works_agree(struct work *w, uint64_t number)
 {
-	struct work *over = NULL;
-	bool runs;
+	struct work *over = NULL, **first;
+	bool is_done = false;
 
-	atomic_fetch_add(&w->of->works, 1);
-	works_hold(w);
 	pthread_mutex_lock(&all.lock);
 	if (all.clock < number)
 		all.clock = number;
 	w->number = number;
-	atomic_store(&w->state, WORK_AGREED);
-	start_all(&over);
-	runs = all.running != NULL;
+	atomic_store_explicit(&w->state, WORK_AGREED, memory_order_relaxed);
+	first = find_first();
+	if (*first == w && !atomic_load(&all.only)) {
+		*first = w->next;
+		is_done = start_now(w);
+		if (all.waiting)
+			start_all(&over);
+	} else {
+		keep(w);
+		start_all(&over);
+	}
+	pthread_mutex_unlock(&all.lock);
+	go_on(w, is_done, over);
+}
+
+/* ---- the only set ---- */
+
+void works_begin_only(void)
+{
+	atomic_fetch_add(&all.only, 1);
+}
+
+static void end_only(struct work **over)
+{
+	if (atomic_fetch_sub(&all.only, 1) == 1 && all.waiting)
+		start_all(over);
+}
+
+void works_end_only(void)
+{
+	struct work *over = NULL;
+
+	pthread_mutex_lock(&all.lock);
+	end_only(&over);
 	pthread_mutex_unlock(&all.lock);
 	finish(over);
-	if (runs)
-		wake_thread();
+	wake_thread();
+}
+
+void works_agree_only(struct work *w)
+{
+	struct work *over = NULL;
+	bool is_done;
+
+	pthread_mutex_lock(&all.lock);
+	is_done = start_now(w);
+	end_only(&over);
+	pthread_mutex_unlock(&all.lock);
+	go_on(w, is_done, over);
 }
 
 void works_withdraw(struct work *w)
@@ -357,8 +443,11 @@ static bool has_come(const struct work *w, enum work_state state)
 
 bool works_wait(struct work *w, enum work_state state, uint64_t ns)
 {
-	const uint64_t until_ns = clock_ns() + ns;
+	uint64_t until_ns;
 
+	if (has_come(w, state))
+		return true;
+	until_ns = clock_ns() + ns;
 	for (unsigned i = 0; !has_come(w, state) && i < SPINS + YIELDS; i++) {
 		works_poll();
 		if (i < SPINS)

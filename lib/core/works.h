@@ -65,12 +65,13 @@ struct work {
 	berth_result rc;
 	struct failure *why;
 	uint64_t begun_ns, deadline_ns; /* begun_ns: 0 until it is looked at */
-	struct op op;                   /* for messages */
-	char name[80];
+	const struct op *op;            /* for messages: the caller's, or KEPT */
 	struct coll *coll;
 	void **ready;
 	struct berth_request **request;
 	size_t nrequests;
+	struct op kept; /* not set before it is needed */
+	char name[80];
 };
 
 /* ---- the order: WORK of the set's engine is held ---- */
@@ -81,6 +82,12 @@ uint64_t works_propose(struct work *w);
 void works_agree(struct work *w, uint64_t number);
 /* W, which was proposed, does not come. */
 void works_withdraw(struct work *w);
+
+/* The same in a process that has one set: there is no number.  What a further set, which
+ * is made meanwhile, wants to start waits until it has come, or does not. */
+void works_begin_only(void);
+void works_agree_only(struct work *w);
+void works_end_only(void);
 
 /* ---- what runs ---- */
 
