@@ -132,6 +132,15 @@ static bool is_refused(struct comm *c, struct comm_device *d, const struct card 
 	return false;
 }
 
+/* So that leave() does not wait for ranks that do not come. */
+static void give_up(struct comm_device *d)
+{
+	works_lock();
+	d->revoked = true;
+	d->back->revoke(d->group);
+	works_unlock();
+}
+
 /* All ranks come to it.  Not whole: the same on all of them. */
 static berth_result join(struct comm *c, struct comm_device *d, const struct op *op,
 			 size_t buffer_bytes, uint64_t deadline_ns)
@@ -150,6 +159,8 @@ static berth_result join(struct comm *c, struct comm_device *d, const struct op 
 	}
 	if (!rc)
 		own = join_own(c, d, all, op, buffer_bytes, deadline_ns);
+	if (own && d->group)
+		give_up(d);
 	free(all);
 	if (rc || c->broken)
 		return rc ? rc : own;

@@ -40,6 +40,7 @@ does() { # [OPTION VALUE]... CASE
 
 @test "what no device can do is refused by all ranks alike" {
 	STANDIN_GPU=one does -np 3 refused
+	STANDIN_LACKS=1 does -np 3 lacks
 	does -np 3 join
 }
 
@@ -49,7 +50,7 @@ does() { # [OPTION VALUE]... CASE
 }
 
 @test "a rank that dies: before its kernel, and in it" {
-	for case in die-before die-in-kernel die-submitted; do
+	for case in die-joining die-before die-in-kernel die-submitted; do
 		does -np 3 "$case"
 		does -np 2 -hosts 2 "$case"
 		does -np 4 -hosts 2 "$case"

@@ -281,6 +281,23 @@ static int refused(void)
 	return 0;
 }
 
+/* All ranks come to the same, and go on. */
+static int lack(void)
+{
+	void *p = make_array(BYTES), *q = make_array(BYTES);
+	struct berth_desc d = allreduce(p);
+
+	d.op = BERTH_AVG;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "an average");
+	CHECK(strstr(berth_last_error()->text, "does not scale"), "the text");
+	d.kind = BERTH_ALLTOALL;
+	d.out = q;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "an alltoall");
+	d = allreduce(p);
+	CHECK(!berth_run(&d, -1, NULL), "a sum");
+	return 0;
+}
+
 static int join(void)
 {
 	struct berth_desc d = allreduce(make_array(BYTES));
@@ -341,6 +358,18 @@ static int die(bool in_kernel, bool blocks)
 	d.in = d.out = &(float){ 0 };
 	d.count = 1;
 	CHECK(berth_run(&d, -1, NULL) == BERTH_PEER_LOST, "on the host");
+	return 0;
+}
+
+/* In the middle of the first operation, when the others make their communicators. */
+static int die_joining(void)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+
+	if (rank == size - 1)
+		standin_mistake = "death";
+	CHECK(berth_run(&d, -1, NULL) == BERTH_PEER_LOST, "the first");
+	CHECK(berth_last_error()->missing[0] == size - 1, "who is missing");
 	return 0;
 }
 
@@ -456,6 +485,8 @@ static const struct {
 	{ "die-in-kernel", die_in_kernel, true },
 	{ "die-submitted", die_submitted, true },
 	{ "time-out", time_out, false },
+	{ "lacks", lack, false },
+	{ "die-joining", die_joining, true },
 	{ "abort", abort_set, false },
 	{ "leave", leave_set, false },
 	{ "shut-down", shut_down, false },

@@ -17,6 +17,7 @@
  *   STANDIN_SEED, STANDIN_DELAY_US     of the streams' sleep
  *   STANDIN_GPU                        the name of this GPU; two ranks can't share it
  *   STANDIN_NCCL_FAIL=RANK:OP:CODE     this kernel never ends; the error is CODE
+ *   STANDIN_LACKS                      the back end neither scales nor has an alltoall
  *   STANDIN_MISTAKE                    that the back end makes */
 #ifndef BERTH_TESTS_STANDIN_H
 #define BERTH_TESTS_STANDIN_H
