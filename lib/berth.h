@@ -361,7 +361,9 @@ berth_result berth_wait(berth_request *request, int64_t timeout_ms);
  * request; the others remain. */
 berth_result berth_wait_any(berth_request *const *requests, size_t n,
 			    int64_t timeout_ms, size_t *which);
-/* Let STREAM of the caller's device wait.  BERTH_UNSUPPORTED without a GPU back end. */
+/* Let STREAM of the caller's device wait.  The call returns when the operations have
+ * begun on the device.  The request remains.  BERTH_UNSUPPORTED without a GPU back
+ * end. */
 berth_result berth_wait_stream(berth_request *request, void *stream);
 /* Call DONE when the request is done, once, in a thread of the library or in one that
  * waits; at once if it is done already.  berth_wait() returns after DONE has.  The

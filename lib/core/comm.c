@@ -430,7 +430,8 @@ void comm_abort(struct comm *c)
 /* Has a peer of another host closed its connection?  It may have said why. */
 static bool has_closed(const struct comm *c)
 {
-	struct pollfd *p = c->net ? calloc((size_t)c->n * NET_LANES, sizeof *p) : NULL;
+	struct pollfd *p =
+		c->net ? calloc((size_t)c->n * NET_LANES + 1, sizeof *p) : NULL;
 	size_t n = p ? net_sockets(c->net, p) : 0;
 	bool closed = false;
 

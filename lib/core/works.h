@@ -83,8 +83,8 @@ void works_agree(struct work *w, uint64_t number);
 /* W, which was proposed, does not come. */
 void works_withdraw(struct work *w);
 
-/* The same in a process that has one set: there is no number.  What a further set, which
- * is made meanwhile, wants to start waits until it has come, or does not. */
+/* The same in a process that has one set: there is no number.  If a further set is made
+ * meanwhile, its works wait until this one has come, or does not. */
 void works_begin_only(void);
 void works_agree_only(struct work *w);
 void works_end_only(void);

@@ -70,7 +70,7 @@ does() { # [OPTION VALUE]... CASE
 
 # Each on some of the seeds at least, where nothing but the timing hides it.
 @test "each mistake of a back end is found" {
-	for mistake in ready done buffer record host order count thread moved; do
+	for mistake in ready "done" buffer record host order count thread moved; do
 		caught=0
 		for seed in 1 2 3; do
 			STANDIN_MISTAKE=$mistake STANDIN_SEED=$seed timeout -k 5 60 "$DEVICES" -np 2 steps &> /dev/null ||

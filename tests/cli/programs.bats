@@ -54,7 +54,7 @@ checked() { # COUNT FIRST COMMAND...
 }
 
 @test "a mistake of the back end of a device is seen in random programs" {
-	for mistake in ready done order count; do
+	for mistake in ready "done" order count; do
 		caught=0
 		for seed in 1 2 3 4; do
 			STANDIN_MISTAKE=$mistake timeout -k 5 60 "$PROGRAMS" -np 2 -devices 1 "$seed" 6 &> /dev/null || caught=$((caught + 1))

@@ -1,0 +1,255 @@
+/* lib/core/works: in which order one rank starts works of several sets, and how they
+ * end.  The device is the test's: it notes what is started, and is done when it is
+ * told. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/core/works.h"
+
+enum { SETS = 3 };
+
+static char started[64];
+static unsigned revoked, overs;
+static bool done;
+static berth_result start_rc, last_rc;
+
+static berth_result start(void *group, struct device_work *w)
+{
+	(void)w;
+	strncat(started, group, 1);
+	return start_rc;
+}
+
+static berth_result test(void *group, struct device_work *w)
+{
+	(void)group;
+	(void)w;
+	return done ? BERTH_OK : BERTH_BUSY;
+}
+
+static void end(void *group, struct device_work *w)
+{
+	(void)group;
+	(void)w;
+}
+
+/* What is revoked comes to its end. */
+static void revoke(void *group)
+{
+	(void)group;
+	revoked++;
+	done = true;
+}
+
+static const struct device_backend fake = {
+	.name = "fake", .start = start, .test = test, .end = end, .revoke = revoke
+};
+
+static void over(struct work *w)
+{
+	last_rc = w->rc;
+	overs++;
+}
+
+static void watch(struct work *w)
+{
+	(void)w;
+}
+
+static void failed(struct work *w, const char *why)
+{
+	(void)w;
+	ck_assert_ptr_nonnull(strstr(why, "barrier"));
+}
+
+static const struct work_hooks hooks = { .over = over,
+					 .watch = watch,
+					 .failed = failed };
+
+static struct comm comm[SETS];
+static struct comm_device device[SETS];
+static const struct op op = { .coll = { .kind = BERTH_BARRIER }, .memory = BERTH_CUDA };
+static struct work *work[SETS];
+
+static void setup(void)
+{
+	static const char *const names[SETS] = { "A", "B", "C" };
+
+	started[0] = '\0';
+	done = true;
+	revoked = overs = 0;
+	start_rc = last_rc = BERTH_OK;
+	for (uint32_t i = 0; i < SETS; i++) {
+		memset(&comm[i], 0, sizeof comm[i]);
+		memset(&device[i], 0, sizeof device[i]);
+		comm[i].id = i;
+		device[i].back = &fake;
+		device[i].group = (void *)(uintptr_t)names[i];
+		work[i] = calloc(1, sizeof *work[i]);
+		work[i]->refs = 1;
+		work[i]->comm = &comm[i];
+		work[i]->of = &device[i];
+		work[i]->hooks = &hooks;
+		work[i]->op = &op;
+	}
+}
+
+static void teardown(void)
+{
+	for (unsigned i = 0; i < SETS; i++)
+		works_let_go(work[i]);
+	works_stop();
+}
+
+START_TEST(lower_number_holds_back)
+{
+	const uint64_t a = works_propose(work[0]), b = works_propose(work[1]);
+
+	ck_assert_uint_lt(a, b);
+	works_agree(work[1], b + 4);
+	ck_assert_str_eq(started, "");
+	works_agree(work[0], b + 2);
+	ck_assert_str_eq(started, "AB");
+	ck_assert_uint_eq(overs, 2);
+}
+END_TEST
+
+START_TEST(time_counts_not_number)
+{
+	const uint64_t b = (works_propose(work[0]), works_propose(work[1]));
+
+	works_agree(work[0], b + 9);
+	ck_assert_str_eq(started, "");
+	works_agree(work[1], b + 4);
+	ck_assert_str_eq(started, "BA");
+	ck_assert_uint_gt(works_propose(work[2]), b + 9);
+	works_withdraw(work[2]);
+}
+END_TEST
+
+START_TEST(equal_times_by_set)
+{
+	const uint64_t c = (works_propose(work[2]), works_propose(work[0]));
+
+	works_agree(work[2], c + 5);
+	works_agree(work[0], c + 5);
+	ck_assert_str_eq(started, "AC");
+}
+END_TEST
+
+START_TEST(withdrawn_holds_nothing)
+{
+	const uint64_t b = (works_propose(work[0]), works_propose(work[1]));
+
+	works_agree(work[1], b);
+	ck_assert_str_eq(started, "");
+	works_withdraw(work[0]);
+	ck_assert_str_eq(started, "B");
+}
+END_TEST
+
+/* What was agreed on before there was a second set comes before its works. */
+START_TEST(only_set)
+{
+	uint64_t b;
+
+	works_begin_only();
+	b = works_propose(work[1]);
+	works_agree(work[1], b);
+	ck_assert_str_eq(started, "");
+	works_agree_only(work[0]);
+	ck_assert_str_eq(started, "AB");
+	works_begin_only();
+	b = works_propose(work[2]);
+	works_agree(work[2], b);
+	ck_assert_str_eq(started, "AB");
+	works_end_only();
+	ck_assert_str_eq(started, "ABC");
+}
+END_TEST
+
+START_TEST(ends_with_its_comm)
+{
+	done = false;
+	works_agree(work[0], works_propose(work[0]));
+	ck_assert_uint_eq(overs, 0);
+	comm[0].finally.rc = BERTH_PEER_LOST;
+	atomic_store(&comm[0].broken, BERTH_PEER_LOST);
+	ck_assert(works_wait(work[0], WORK_OVER, 1000000000));
+	ck_assert_int_eq(work[0]->rc, BERTH_PEER_LOST);
+	ck_assert_uint_eq(revoked, 1);
+	ck_assert_int_eq(work[0]->why->rc, BERTH_PEER_LOST);
+	/* nothing of it begins any more */
+	works_agree(work[1], works_propose(work[1]));
+	atomic_store(&device[2].stopped, true);
+	works_agree(work[2], works_propose(work[2]));
+	ck_assert_str_eq(started, "AB");
+	ck_assert_int_eq(work[2]->rc, BERTH_ABORTED);
+}
+END_TEST
+
+START_TEST(fails_at_its_start)
+{
+	start_rc = BERTH_SYSTEM;
+	works_agree_only((works_begin_only(), work[0]));
+	ck_assert_int_eq(work[0]->rc, BERTH_SYSTEM);
+	ck_assert_int_eq(last_rc, BERTH_SYSTEM);
+	ck_assert_uint_eq(overs, 1);
+}
+END_TEST
+
+/* A stream waits for A: it comes to its end.  B is revoked. */
+static void *let_end(void *ctx)
+{
+	(void)ctx;
+	works_lock();
+	done = true;
+	works_unlock();
+	return NULL;
+}
+
+START_TEST(promised)
+{
+	pthread_t t;
+
+	done = false;
+	work[0]->promised = true;
+	works_agree(work[0], works_propose(work[0]));
+	pthread_create(&t, NULL, let_end, NULL);
+	works_end(&device[0]);
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(revoked, 0);
+	ck_assert_int_eq(work[0]->rc, BERTH_OK);
+	works_lock();
+	done = false;
+	works_unlock();
+	works_agree(work[1], works_propose(work[1]));
+	works_end(&device[1]);
+	ck_assert_uint_eq(revoked, 1);
+	ck_assert_int_eq(work[1]->rc, BERTH_ABORTED);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("works");
+	TCase *t = tcase_create("works");
+	SRunner *r = srunner_create(s);
+	int failures;
+
+	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, lower_number_holds_back);
+	tcase_add_test(t, time_counts_not_number);
+	tcase_add_test(t, equal_times_by_set);
+	tcase_add_test(t, withdrawn_holds_nothing);
+	tcase_add_test(t, only_set);
+	tcase_add_test(t, ends_with_its_comm);
+	tcase_add_test(t, fails_at_its_start);
+	tcase_add_test(t, promised);
+	srunner_run_all(r, CK_ENV);
+	failures = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failures != 0;
+}
