@@ -170,9 +170,9 @@ struct berth_config {
 berth_result berth_init(const struct berth_config *config);
 /* Leave this world, and join the next one, as berth_init() does: rank, size and epoch
  * are others then.  The count of berth_init() stays, and so do log and timeout_ms that
- * CONFIG does not give.  With a bootstrap, processes that call berth_init() may join the
- * same world.  Without, in a job of runner's, all ranks that are left call this: those
- * that have not ended, in their old order.
+ * CONFIG does not give.  With a bootstrap, processes that call berth_init() may join
+ * the same world.  Without, in a job of runner's, all ranks that are left call this:
+ * those that have not ended, in their old order.
  * Operations and process sets of the old world end as with berth_shutdown(), but the
  * memory of berth_alloc() stays until berth_free().
  *
@@ -199,7 +199,8 @@ struct berth_world {
 	int rank, ranks;
 	int local_rank, local_size;
 	int cross_rank, cross_size;
-	int changed; /* 1: ranks are lost, and the next world waits for berth_change() */
+	/* 1: ranks are lost, and the next world waits for berth_change() */
+	int changed;
 };
 berth_result berth_world(struct berth_world *world);
 
@@ -224,8 +225,8 @@ const char *berth_result_text(berth_result result);
 /* ---- process sets ---- */
 
 /* NULL: all ranks.  A set that was removed, or that was made before berth_shutdown() or
- * berth_change(), stays invalid: calls with it return BERTH_STATE, berth_set_remove() too, and its
- * rank, size and members are -1.  There is nothing left to free. */
+ * berth_change(), stays invalid: calls with it return BERTH_STATE, berth_set_remove()
+ * too, and its rank, size and members are -1.  There is nothing left to free. */
 typedef struct berth_set berth_set;
 
 /* RANKS: ranks of the whole job, in any order, each once.  Their order in the process
@@ -335,8 +336,8 @@ struct berth_desc {
 	}
 
 /* Operations that were submitted.  A request remains until berth_wait() or
- * berth_wait_any() ends it, also after berth_shutdown() or berth_change(): if its operations were not
- * done before, it comes to BERTH_ABORTED. */
+ * berth_wait_any() ends it, also after berth_shutdown() or berth_change(): if its
+ * operations were not done before, it comes to BERTH_ABORTED. */
 typedef struct berth_request berth_request;
 
 /* Do the operation D.  A rank that calls this and a rank that submits the same do one

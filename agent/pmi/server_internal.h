@@ -179,16 +179,6 @@ void mpi_ends_stuck(struct server *s, size_t local);
 void mpi_ends_abort(struct server *s, size_t local, int code, const char *text);
 void mpi_ends_free(struct server *s);
 
-/* The round of NUMBER, or NULL; the same, made where there is none: NULL if there are
- * too many. */
-struct init_round *init_round_find(const struct server *s, uint32_t number);
-struct init_round *init_round_add(struct server *s, uint32_t number);
-/* L is lost, and then: the ranks of this host are told. */
-void init_round_add_lost(struct server *s, struct lost_rank l);
-void init_round_tell_lost(struct server *s);
-/* C's rank gets its world; the host map is known. */
-void init_round_send_world(struct client *c);
-
 static inline uint32_t client_rank(const struct client *c)
 {
 	return c->s->job->ranks.v[c->local];
@@ -199,18 +189,36 @@ static inline struct member *client_member(const struct client *c)
 	return &c->s->member[c->local];
 }
 
-/* ---- next_world.c ---- */
+/* ---- init_rounds.c ---- */
 
 /* The place of RANK of the job in ROUND; round->size: none. */
 uint32_t init_round_place(const struct init_round *round, uint32_t rank);
 /* And back: of less than round->size. */
 uint32_t init_round_rank(const struct init_round *round, uint32_t place);
+/* The round of NUMBER, or NULL; the same, made where there is none: NULL if there are
+ * too many. */
+struct init_round *init_round_find(const struct server *s, uint32_t number);
+struct init_round *init_round_add(struct server *s, uint32_t number);
+/* L is lost, and then: the ranks of this host are told. */
+void init_round_add_lost(struct server *s, struct lost_rank l);
+void init_round_tell_lost(struct server *s);
+/* C's rank gets its world; the host map is known. */
+void init_round_send_world(struct client *c);
+/* Lost ranks of ROUND in its memory; or a later call does it. */
+void init_round_mark(struct server *s, struct init_round *round);
+/* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
+void init_round_refuse_waiting(struct server *s, struct init_round *round);
+/* Free the rounds that are not in use.  True if lost ranks could not be marked yet in a
+ * memory: its ranks have not prepared it. */
+bool init_rounds_settle(struct server *s);
+void init_rounds_free(struct server *s);
+
+/* ---- next_world.c ---- */
+
 /* C's rank waits for the next world; EPOCH: of its last one.  NULL. */
 char *next_world_wait(struct client *c, uint32_t epoch);
 /* All that are left wait for it. */
 void next_world_begin(struct server *s, const struct wire_world *w);
-/* The frame that tells C's rank of its world, whose round has a list of ranks. */
-void next_world_send(struct client *c);
 
 /* ---- op_records.c ---- */
 
@@ -235,9 +243,5 @@ void init_round_host_map(struct server *s);
 int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,
 			  struct err *e);
 void init_round_lost(struct server *s, const struct wire_lost *m);
-/* Free the rounds that are not in use.  True if lost ranks could not be marked yet in a
- * memory: its ranks have not prepared it. */
-bool init_rounds_settle(struct server *s);
-void init_rounds_free(struct server *s);
 
 #endif

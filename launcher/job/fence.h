@@ -2,8 +2,8 @@
  * the host of each rank, one exchange of texts among all hosts for each init round
  * (wire.def), and news of losses.
  *
- * A rank that is to be in the next world waits until all that are left do; then it begins,
- * with an init round of its own number.
+ * A rank that is to be in the next world waits until all that are left do; then it
+ * begins, with an init round of its own number.
  *
  * A round ends when each host in use has sent the texts of its ranks, or when a rank is
  * known not to come: then the hosts in the fence are told which rank that is.  Only

@@ -45,8 +45,9 @@ struct boot {
 	/* The environment says that this is the way.  NULL: it says nothing of it. */
 	bool (*seen)(void);
 	/* All of W but memory (-1) and clock.  *STATE: for the calls that follow.
-	 * W's epoch is that of the last world of this process, or 0; the next world's is
-	 * the largest of those of its ranks, plus 1, or the number of the init round.
+	 * W's epoch is that of the last world of this process, or 0; the next world's
+	 * is the largest of those of its ranks, plus 1, or the number of the init
+	 * round.
 	 * GIVEN: the caller's bootstrap, for boot_caller alone.  WHY, of
 	 * BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
 	berth_result (*join)(void **state, struct boot_world *w,

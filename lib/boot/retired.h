@@ -1,5 +1,5 @@
-/* retired.h - what callers still hold of the heaps of worlds that this process has left:
- * berth_alloc()'s memory, and what operations made for it.
+/* retired.h - what callers still hold of the heaps of worlds that this process has
+ * left: berth_alloc()'s memory, and what operations made for it.
  *
  * Of such a heap only the pages from the first such block to the last stay mapped, and
  * only until the last is freed.  Thread-safe. */

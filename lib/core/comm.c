@@ -38,7 +38,7 @@ void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
 	s.words = words;
 	for (; s.nmissing < n && s.nmissing < STALL_MISSING_MOST; s.nmissing++)
 		s.missing[s.nmissing] = c->rank[place[s.nmissing]];
-	world_stalled(c->world, &s);
+	stall_tell(c->world, &s);
 }
 
 bool comm_is_over(const struct comm *c, uint64_t begun_ns, uint64_t deadline_ns)
@@ -140,6 +140,7 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *w
 				     .interfaces = w->params.interfaces };
 
 	config.aead = w->params.aead;
+	config.epoch = (uint32_t)w->who.epoch;
 	config.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED;
 	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
 	return net_open(&config, why, why_bytes);

@@ -64,7 +64,7 @@ void init_wait_missing(void *ctx, const unsigned *rank, size_t n)
 	if (m->is_over || !m->world->who.size) /* or nobody can be told yet */
 		return;
 	m->reported_ns = clock_ns();
-	world_stalled(m->world, s);
+	stall_tell(m->world, s);
 }
 
 void init_wait_text(char *text, size_t bytes, const struct init_wait *m)

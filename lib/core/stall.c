@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 
+#include "lib/base/log.h"
 #include "lib/base/rank_text.h"
+#include "lib/core/world.h"
 
 bool stall_is_due(const struct params *k, uint64_t begun_ns, uint64_t reported_ns,
 		  uint64_t now_ns)
@@ -59,4 +61,20 @@ void stall_text(char *text, size_t bytes, const struct stall *s)
 		at = add_host(text, bytes, at, s, h, at == before);
 	if (at == before)
 		add(text, bytes, at, "other ranks");
+}
+
+void stall_tell(const struct world *w, struct stall *s)
+{
+	char text[1024];
+
+	s->who = &w->who;
+	s->local = w->local;
+	s->memory = &w->memory;
+	stall_text(text, sizeof text, s);
+	log_say(BERTH_LOG_WARNING, "%s", text);
+	if (!w->boot->stall || !s->nmissing)
+		return;
+	snprintf(text, sizeof text, "%llu s in %s",
+		 (unsigned long long)(s->waited_ms / 1000), s->words);
+	w->boot->stall(w->boot_state, s->missing, s->nmissing, text);
 }

@@ -27,5 +27,8 @@ bool stall_is_due(const struct params *k, uint64_t begun_ns, uint64_t reported_n
 /* `allreduce "grad" of 1024 f32, sum: waits 60 s for ranks 3, 5 on 'n1' (rank 3:
  * broadcast of 4 u8, done 31 s ago)` */
 void stall_text(char *text, size_t bytes, const struct stall *s);
+/* S, in W: that goes to the log, and to the user where that is possible. */
+struct world;
+void stall_tell(const struct world *w, struct stall *s);
 
 #endif

@@ -228,19 +228,3 @@ bool world_has_lost(const struct world *w)
 {
 	return atomic_load_explicit(&w->memory.head->nlost, memory_order_relaxed);
 }
-
-void world_stalled(const struct world *w, struct stall *s)
-{
-	char text[1024];
-
-	s->who = &w->who;
-	s->local = w->local;
-	s->memory = &w->memory;
-	stall_text(text, sizeof text, s);
-	log_say(BERTH_LOG_WARNING, "%s", text);
-	if (!w->boot->stall || !s->nmissing)
-		return;
-	snprintf(text, sizeof text, "%llu s in %s",
-		 (unsigned long long)(s->waited_ms / 1000), s->words);
-	w->boot->stall(w->boot_state, s->missing, s->nmissing, text);
-}

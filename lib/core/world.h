@@ -52,7 +52,4 @@ void world_end(struct world *w, struct world_kept *kept, bool changes);
 /* Is a rank known to have ended, so that the next world waits for berth_change()? */
 bool world_has_lost(const struct world *w);
 
-/* S, whose world is W: to the log, and to the user where that is possible. */
-void world_stalled(const struct world *w, struct stall *s);
-
 #endif

@@ -1,0 +1,290 @@
+/* The init rounds of the ranks of this host: which there are, which ranks are in each,
+ * and which are lost. */
+#include "agent/pmi/server_internal.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ROUNDS_MOST = 8 /* at a time */ };
+
+/* ---- places ---- */
+
+uint32_t init_round_rank(const struct init_round *round, uint32_t place)
+{
+	return round->rank ? round->rank[place] : place;
+}
+
+uint32_t init_round_place(const struct init_round *round, uint32_t rank)
+{
+	uint32_t low = 0, high = round->size;
+
+	if (!round->rank)
+		return rank;
+	while (low < high) {
+		const uint32_t mid = (low + high) / 2;
+
+		if (round->rank[mid] < rank)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < round->size && round->rank[low] == rank ? low : round->size;
+}
+
+/* ---- rounds ---- */
+
+struct init_round *init_round_find(const struct server *s, uint32_t number)
+{
+	struct init_round *round = s->round;
+
+	while (round && round->number != number)
+		round = round->next;
+	return round;
+}
+
+/* NULL if there are too many. */
+struct init_round *init_round_add(struct server *s, uint32_t number)
+{
+	struct init_round *round = init_round_find(s, number);
+	size_t n = 0;
+
+	if (round)
+		return round;
+	for (round = s->round; round; round = round->next)
+		n++;
+	if (n >= ROUNDS_MOST)
+		return NULL;
+	round = xcalloc(1, sizeof *round);
+	*round = (struct init_round){ .number = number,
+				      .size = s->job->np,
+				      .local_size = (uint32_t)s->job->ranks.n,
+				      .memory = -1,
+				      .next = s->round };
+	s->round = round;
+	return round;
+}
+
+/* A rank is in it, or was until it was lost: `rank_op` then says what it did. */
+static bool in_use(const struct server *s, const struct init_round *round)
+{
+	for (const struct client *c = s->client; c; c = c->next)
+		if (c->fd >= 0 && c->round == round)
+			return true;
+	for (size_t i = 0; i < s->job->ranks.n; i++)
+		if (s->member[i].round == round && s->member[i].state == MEMBER_LOST)
+			return true;
+	return false;
+}
+
+void init_rounds_free(struct server *s)
+{
+	for (size_t i = 0; i < s->job->ranks.n; i++) {
+		s->member[i].state = MEMBER_NOT_JOINED;
+		free(s->member[i].text);
+	}
+	init_rounds_settle(s); /* none is in use any more */
+	free(s->member);
+	free(s->lost);
+}
+
+/* ---- lost ranks ---- */
+
+/* Set the bytes of lost ranks in ROUND's memory, once the ranks have said in its head
+ * where lost[] is.  The head may say anything. */
+void init_round_mark(struct server *s, struct init_round *round)
+{
+	struct boot_memory *head = round->head;
+	const uint64_t at = head ? head->lost_at : 0;
+	const uint32_t np = round->size;
+	const bool has_place =
+		head && __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) == BOOT_MAGIC &&
+		head->size == np && at >= sizeof *head && at <= round->bytes &&
+		round->bytes - at >= np;
+	uint32_t n = 0;
+
+	round->unmarked = false;
+	for (size_t i = 0; i < s->nlost; i++) {
+		const struct lost_rank *l = &s->lost[i];
+		const unsigned char how = l->secondary ? BOOT_SECONDARY : BOOT_LOST;
+		const uint32_t place = init_round_place(round, l->rank);
+
+		if (place == np)
+			continue;
+		if (l->init_round != round->number &&
+		    !(l->ended && l->init_round < round->number))
+			continue;
+		round->unmarked = !has_place;
+		n += has_place &&
+		     pwrite(round->memory, &how, 1, (off_t)(at + place)) == 1;
+	}
+	if (n && n > atomic_load(&head->nlost))
+		atomic_store(&head->nlost, n);
+}
+
+/* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
+void init_round_refuse_waiting(struct server *s, struct init_round *round)
+{
+	const struct lost_rank *l = NULL;
+	char *why;
+
+	for (size_t i = 0; !l && !round->is_over && i < s->nlost; i++)
+		if ((s->lost[i].ended || s->lost[i].init_round >= round->number) &&
+		    init_round_place(round, s->lost[i].rank) < round->size)
+			l = &s->lost[i];
+	if (!l)
+		return;
+	why = xasprintf("rank %u on '%s' ended before all ranks had joined", l->rank,
+			host_name_of(s, host_of(s, l->rank)));
+	for (size_t i = 0; i < s->job->ranks.n; i++) {
+		struct member *m = &s->member[i];
+
+		if (m->state != MEMBER_IN_FENCE || m->round != round)
+			continue;
+		m->state = MEMBER_NOT_JOINED;
+		client_refuse(m->client, round->rank ? BOOT_AGAIN : BOOT_REFUSED, why);
+		m->client = NULL;
+		round->in_fence--;
+	}
+	free(why);
+}
+
+/* The last word on each rank is kept. */
+void init_round_add_lost(struct server *s, struct lost_rank l)
+{
+	size_t i = 0;
+
+	while (i < s->nlost && s->lost[i].rank != l.rank)
+		i++;
+	if (i == s->nlost)
+		s->lost = xreallocarray(s->lost, ++s->nlost, sizeof *s->lost);
+	s->lost[i] = l;
+}
+
+void init_round_tell_lost(struct server *s)
+{
+	for (struct init_round *round = s->round; round; round = round->next) {
+		init_round_mark(s, round);
+		init_round_refuse_waiting(s, round);
+	}
+}
+
+bool init_rounds_settle(struct server *s)
+{
+	struct init_round **at = &s->round;
+	bool again = false;
+
+	while (*at) {
+		struct init_round *round = *at;
+
+		if (in_use(s, round)) {
+			if (round->unmarked)
+				init_round_mark(s, round);
+			again |= round->unmarked && round->head;
+			at = &round->next;
+			continue;
+		}
+		for (size_t i = 0; i < s->job->ranks.n; i++)
+			if (s->member[i].round == round)
+				s->member[i].round = NULL;
+		*at = round->next;
+		if (round->head)
+			munmap(round->head, sizeof *round->head);
+		if (round->memory >= 0)
+			close(round->memory);
+		buf_free(&round->texts);
+		buf_free(&round->fence_data);
+		free(round->rank);
+		free(round);
+	}
+	return again;
+}
+
+/* ---- the world of a round ---- */
+
+/* NODE[host of the job]: its number among those of ROUND, or their number; COUNT[that]:
+ * its ranks.  Returns how many hosts. */
+static uint32_t number_hosts(const struct server *s, const struct init_round *round,
+			     uint32_t *node, uint32_t *count)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < round->size; i++)
+		node[host_of(s, round->rank[i])] = 1;
+	for (uint32_t i = 0; i < s->job->nodes; i++)
+		node[i] = node[i] ? n++ : UINT32_MAX;
+	for (uint32_t i = 0; i < round->size; i++)
+		count[node[host_of(s, round->rank[i])]]++;
+	return n;
+}
+
+/* The world of ROUND, of some ranks, as C's is in it. */
+static void send_some(struct client *c)
+{
+	const struct server *s = c->s;
+	const struct init_round *round = c->round;
+	const uint32_t local = client_member(c)->place,
+		       ours = host_of(s, client_rank(c));
+	uint32_t *node = xcalloc(s->job->nodes, sizeof *node),
+		 *count = xcalloc(s->job->nodes, sizeof *count);
+	struct boot_who who = { .epoch = round->number,
+				.rank = init_round_place(round, client_rank(c)),
+				.size = round->size,
+				.local_rank = local,
+				.local_size = round->local_size,
+				.hosts = number_hosts(s, round, node, count) };
+	struct buf b = { 0 };
+
+	for (uint32_t i = 0; i < who.hosts; i++) {
+		who.cross_rank += i < node[ours] && count[i] > local;
+		who.cross_size += count[i] > local;
+	}
+	memcpy(who.key, s->job->key.p, sizeof who.key);
+	buf_add(&b, &who, sizeof who);
+	for (uint32_t i = 0; i < round->size; i++)
+		buf_add(&b, &node[host_of(s, round->rank[i])], sizeof *node);
+	for (uint32_t i = 0; i < s->job->nodes; i++) {
+		const char *name = host_name_of(s, i);
+
+		if (node[i] != UINT32_MAX)
+			buf_add(&b, name, strlen(name) + 1);
+	}
+	client_send(c, BOOT_WORLD, buf_head(&b), b.len);
+	buf_free(&b);
+	free(node);
+	free(count);
+}
+
+void init_round_send_world(struct client *c)
+{
+	const struct server *s = c->s;
+	const struct wire_job *job = s->job;
+	struct boot_who who = { .epoch = c->round->number,
+				.rank = client_rank(c),
+				.size = job->np,
+				.local_rank = c->local,
+				.local_size = (uint32_t)job->ranks.n,
+				.cross_rank = job->cross_ranks.v[c->local],
+				.cross_size = job->cross_sizes.v[c->local],
+				.hosts = job->nodes };
+	struct buf b = { 0 };
+
+	c->waits_host_map = false;
+	if (c->round->rank) {
+		send_some(c);
+		return;
+	}
+	memcpy(who.key, job->key.p, sizeof who.key);
+	buf_add(&b, &who, sizeof who);
+	for (uint32_t i = 0; i < job->np; i++) {
+		const uint32_t host = host_of(s, i);
+
+		buf_add(&b, &host, sizeof host);
+	}
+	for (uint32_t i = 0; i < job->nodes; i++) {
+		const char *name = host_name_of(s, i);
+
+		buf_add(&b, name, strlen(name) + 1);
+	}
+	client_send(c, BOOT_WORLD, buf_head(&b), b.len);
+	buf_free(&b);
+}
