@@ -310,8 +310,8 @@ static int join(void)
 	return 0;
 }
 
-/* A communicator that fails on rank 0: an error there, and the end of the set.  Rank 0 may
- * have ended before others hear why. */
+/* A communicator that fails on rank 0: an error there, and the end of the set.  Rank 0
+ * may have ended before others hear why. */
 static int fail(void)
 {
 	struct berth_desc d = allreduce(make_array(BYTES));
