@@ -154,6 +154,7 @@ void world_end(struct world *w)
 
 	if (timeline_runs && timeline_stop(why, sizeof why))
 		log_say(BERTH_LOG_WARNING, "%s", why);
+	net_door_close(w->door);
 	if (w->memory.at)
 		memory_unmap(&w->memory);
 	if (w->boot)

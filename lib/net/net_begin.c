@@ -71,9 +71,6 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 {
 	size_t k = 0;
 
-	p[k++] = (struct pollfd){ n->listener, POLLIN, 0 };
-	for (size_t i = 0; i < n->ncoming; i++)
-		p[k++] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
 	for (size_t i = 0; i < n->config.size; i++)
 		if (n->begun[i].fd >= 0)
 			p[k++] =
@@ -88,7 +85,7 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 static berth_result fail(struct net *n, unsigned peer, bool refused)
 {
 	struct begun *b = &n->begun[peer];
-	const size_t addresses = n->peer[peer].n;
+	const size_t addresses = net_where_is(n, peer)->n;
 
 	stop(b);
 	b->next++;
@@ -102,7 +99,7 @@ static berth_result fail(struct net *n, unsigned peer, bool refused)
 static berth_result dial(struct net *n, unsigned peer)
 {
 	struct begun *b = &n->begun[peer];
-	const struct net_where *w = &n->peer[peer];
+	const struct net_where *w = net_where_is(n, peer);
 	const struct sockaddr_storage *at;
 	uint64_t now = clock_ns();
 
@@ -115,7 +112,7 @@ static berth_result dial(struct net *n, unsigned peer)
 	b->fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (b->fd < 0)
 		return BERTH_SYSTEM;
-	net_disable_pacing(n, net_set_up(b->fd));
+	net_disable_pacing(NULL, net_set_up(b->fd));
 	if (connect(b->fd, (const struct sockaddr *)at, net_address_size(at)) &&
 	    errno != EINPROGRESS)
 		return fail(n, peer, errno == ECONNREFUSED);
@@ -140,7 +137,8 @@ static berth_result greet(struct net *n, unsigned peer, unsigned lane)
 	getsockopt(b->fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	if (error)
 		return fail(n, peer, error == ECONNREFUSED);
-	net_hello_make(&b->hello, n->key, n->config.rank, peer, lane);
+	b->hello = net_own_hello(n, peer, lane);
+	net_hello_make(&b->hello, n->door->key);
 	if (!say(b->fd, &b->hello, sizeof b->hello))
 		return fail(n, peer, true);
 	b->greeted = true;
@@ -152,9 +150,13 @@ static berth_result finish(struct net *n, unsigned peer, unsigned lane)
 	struct begun *b = &n->begun[peer];
 	struct net_seal seal;
 
-	if (!net_answer_is_good(&b->answer, n->key, &b->hello))
+	if (!net_answer_is_good(&b->answer, n->door->key, &b->hello))
 		return fail(n, peer, true) == BERTH_BUSY ? BERTH_BUSY : BERTH_AUTH;
-	net_seal_make(&seal, n->key, &b->hello, &b->answer);
+	if (b->answer.verdict) {
+		stop(b);
+		return BERTH_PEER_LOST;
+	}
+	net_seal_make(&seal, n->door->key, &b->hello, &b->answer);
 	if (!say(b->fd, &seal, sizeof seal))
 		return fail(n, peer, true);
 	if (net_open_link(n, peer, lane, b->fd))

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { MAGIC = 0x31485442 };
+enum { MAGIC = 0x32485442 };
 
 int net_key_init(void)
 {
@@ -26,10 +26,9 @@ static bool is_proof(const unsigned char *proof, const unsigned char *key,
 	return !sodium_memcmp(want, proof, sizeof want);
 }
 
-void net_hello_make(struct net_hello *h, const unsigned char *key, uint32_t from,
-		    uint32_t to, uint32_t lane)
+void net_hello_make(struct net_hello *h, const unsigned char *key)
 {
-	*h = (struct net_hello){ .magic = MAGIC, .from = from, .to = to, .lane = lane };
+	h->magic = MAGIC;
 	randombytes_buf(h->nonce, sizeof h->nonce);
 	prove(h->proof, key, h, offsetof(struct net_hello, proof));
 }
@@ -43,11 +42,13 @@ bool net_hello_is_good(const struct net_hello *h, const unsigned char *key)
 /* Both nonces; which is first says which way it goes. */
 struct pair {
 	unsigned char first[NET_NONCE_BYTES], second[NET_NONCE_BYTES];
+	uint32_t verdict, unused;
 };
 
-static struct pair pair(const unsigned char *first, const unsigned char *second)
+static struct pair pair(const unsigned char *first, const unsigned char *second,
+			const struct net_answer *a)
 {
-	struct pair p;
+	struct pair p = { .verdict = a->verdict, .unused = a->unused };
 
 	memcpy(p.first, first, sizeof p.first);
 	memcpy(p.second, second, sizeof p.second);
@@ -60,14 +61,14 @@ void net_answer_make(struct net_answer *a, const unsigned char *key,
 	struct pair p;
 
 	randombytes_buf(a->nonce, sizeof a->nonce);
-	p = pair(h->nonce, a->nonce);
+	p = pair(h->nonce, a->nonce, a);
 	prove(a->proof, key, &p, sizeof p);
 }
 
 bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
 			const struct net_hello *h)
 {
-	struct pair p = pair(h->nonce, a->nonce);
+	struct pair p = pair(h->nonce, a->nonce, a);
 
 	return is_proof(a->proof, key, &p, sizeof p);
 }
@@ -75,7 +76,7 @@ bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
 void net_seal_make(struct net_seal *s, const unsigned char *key,
 		   const struct net_hello *h, const struct net_answer *a)
 {
-	struct pair p = pair(a->nonce, h->nonce);
+	struct pair p = pair(a->nonce, h->nonce, a);
 
 	prove(s->proof, key, &p, sizeof p);
 }
@@ -83,7 +84,7 @@ void net_seal_make(struct net_seal *s, const unsigned char *key,
 bool net_seal_is_good(const struct net_seal *s, const unsigned char *key,
 		      const struct net_hello *h, const struct net_answer *a)
 {
-	struct pair p = pair(a->nonce, h->nonce);
+	struct pair p = pair(a->nonce, h->nonce, a);
 
 	return is_proof(s->proof, key, &p, sizeof p);
 }

@@ -10,14 +10,21 @@ enum { NET_NONCE_BYTES = 32, NET_PROOF_BYTES = 32 };
 
 /* Integers are in the machine's order: all hosts of a job are little-endian. */
 struct net_hello {
-	uint32_t magic, from, to, lane;
+	uint32_t magic, from, to, lane; /* ranks of the net */
+	uint64_t net;
+	uint32_t at; /* the rank whose door this is to be */
+	uint32_t unused;
 	unsigned char nonce[NET_NONCE_BYTES];
 	unsigned char proof[NET_PROOF_BYTES]; /* of all that is in front of it */
 };
 
+/* What the side that is connected to says of a hello. */
+enum net_verdict { NET_WELCOME, NET_LEFT };
+
 struct net_answer {
+	uint32_t verdict, unused;
 	unsigned char nonce[NET_NONCE_BYTES];
-	unsigned char proof[NET_PROOF_BYTES]; /* of hello's nonce, then this */
+	unsigned char proof[NET_PROOF_BYTES]; /* of hello's nonce, then all of this */
 };
 
 struct net_seal {
@@ -26,9 +33,10 @@ struct net_seal {
 
 /* 0, or -1: libsodium can't be initialised. */
 int net_key_init(void);
-void net_hello_make(struct net_hello *h, const unsigned char *key, uint32_t from,
-		    uint32_t to, uint32_t lane);
+/* H, of which all in front of the nonce but the magic is there, is made whole. */
+void net_hello_make(struct net_hello *h, const unsigned char *key);
 bool net_hello_is_good(const struct net_hello *h, const unsigned char *key);
+/* The same with A. */
 void net_answer_make(struct net_answer *a, const unsigned char *key,
 		     const struct net_hello *h);
 bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,

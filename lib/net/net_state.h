@@ -1,6 +1,6 @@
-/* net_state.h - what the rooms of net.h share: net.c (opening, closing, looking
- * around), net_connect.c (connections, until both sides have proved the key) and
- * net_message.c. */
+/* net_state.h - what the files of net.h share: net.c (opening, closing, looking
+ * around), net_door.c (connections that come), net_connect.c and net_begin.c (those that
+ * this rank begins) and net_message.c. */
 #ifndef BERTH_LIB_NET_STATE_H
 #define BERTH_LIB_NET_STATE_H
 
@@ -10,12 +10,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/descriptor.h"
 #include "lib/net/net.h"
-#include "lib/net/net_address.h"
-#include "lib/net/net_key.h"
+#include "lib/net/net_door.h"
 
 enum {
-	COMING_MOST = 64,        /* connections that have not proved anything yet */
-	HANDSHAKE_MS = 5000,     /* in which they have to */
 	LISTENER_PROBE_MS = 300, /* until, and between looks whether, a peer has left */
 	/* What one call sends, or takes to where it stays.  2 MiB between two ranks:
 	 * 0.68 ms with 256 KiB, 0.60 with this. */
@@ -66,17 +63,6 @@ struct link {
 	unsigned char *stash; /* STASH_BYTES */
 };
 
-/* A connection that somebody began. */
-struct coming {
-	int fd;
-	uint64_t until_ns;
-	bool answered;
-	size_t got;
-	struct net_hello hello;
-	struct net_answer answer;
-	struct net_seal seal;
-};
-
 /* A connection that this rank has begun, by net_begin(). */
 struct begun {
 	int fd;           /* -1: none */
@@ -91,15 +77,18 @@ struct begun {
 
 struct net {
 	struct net_config config;
-	unsigned char key[NET_KEY_BYTES];
-	char address[NET_ADDRESS_BYTES];
-	char pacing_control[16]; /* congestion control of this host, where it paces */
-	int listener;
-	struct link *link; /* NET_LANES a rank */
-	struct net_where *peer;
-	struct coming coming[COMING_MOST];
-	size_t ncoming;
-	struct begun *begun; /* one a rank; NULL: only exchanges */
+	struct net_door *door;
+	bool owns_door;
+	/* by the door, with its lock: */
+	struct net *next;
+	struct net_coming *arrived; /* NARRIVED connections that are to be taken */
+	size_t narrived;
+	void (*wake)(void *ctx);
+	void *wake_ctx;
+	_Atomic uint32_t came; /* how many ever */
+	uint32_t taken;        /* CAME, when all had been taken */
+	struct link *link;     /* NET_LANES a rank */
+	struct begun *begun;   /* one a rank; NULL: only exchanges */
 	unsigned char *piece;
 	berth_result (*look)(void *ctx);
 	void *ctx;
@@ -120,22 +109,39 @@ struct net {
 /* FD is the connection to PEER from here on.  0, or -1: out of memory. */
 int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd);
 
+/* What this rank says when it begins a connection. */
+struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane);
+
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,
 		       uint64_t deadline_ns);
+/* The same, until more connections than CAME have come. */
+berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns);
 
 /* The stream of PEER has ended.  It may have given up because another one is gone, and
  * have had no way to say so in the middle of a message: the watcher may know, and what
  * it says is returned.  WHY: what the others are told if it does not. */
 berth_result net_ended(struct net *n, unsigned peer, berth_result why);
 
-/* Nothing paces what this socket, and what it accepts, sends. */
-void net_disable_pacing(struct net *n, int fd);
+/* Nothing paces what this socket, and what it accepts, sends.  CONTROL becomes what did,
+ * if anything. */
+void net_disable_pacing(char control[16], int fd);
 /* FD has connected: if its peer is far, it gets the congestion control of the host. */
 void net_settle(const struct net *n, int fd);
 /* The options of each connection: no delay, and limits after which a silent peer is
  * lost. Returns FD. */
 int net_set_up(int fd);
+
+static inline unsigned net_rank_at_door(const struct net *n, unsigned peer)
+{
+	return n->config.ranks ? n->config.ranks[peer] : peer;
+}
+
+/* Where PEER can be reached. */
+static inline const struct net_where *net_where_is(const struct net *n, unsigned peer)
+{
+	return &n->door->peer[net_rank_at_door(n, peer)];
+}
 
 static inline struct link *net_link(const struct net *n, unsigned peer, unsigned lane)
 {

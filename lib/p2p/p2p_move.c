@@ -567,10 +567,8 @@ bool p2p_pass(struct p2p *p)
 
 	if (p->ended)
 		return moved;
-	if (p->config.net && p->serves) {
-		p->serves = false;
+	if (p->config.net)
 		moved |= net_serve(p->config.net);
-	}
 	for (unsigned i = 0; i < p->config.n; i++) {
 		struct p2p_peer *q = &p->peer[i];
 

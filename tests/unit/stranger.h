@@ -17,9 +17,11 @@ static const unsigned char stranger_key[NET_KEY_BYTES] = "the key of these tests
 
 static struct net *stranger_net(unsigned rank, unsigned size)
 {
-	struct net_config c = {
-		.rank = rank, .size = size, .key = stranger_key, .spins = 10
-	};
+	struct net_config c = { .rank = rank,
+				.size = size,
+				.key = stranger_key,
+				.range = "127.0.0.1",
+				.spins = 10 };
 	char why[128];
 	struct net *n = net_open(&c, why, sizeof why);
 
@@ -65,14 +67,21 @@ static size_t stranger_hear(int fd, void *data, size_t bytes)
 	return done;
 }
 
+static struct net_hello stranger_hello(uint32_t from, uint32_t to, uint32_t lane)
+{
+	struct net_hello h = { .from = from, .to = to, .lane = lane, .at = to };
+
+	net_hello_make(&h, stranger_key);
+	return h;
+}
+
 /* As rank FROM says it to rank TO.  A hello that is not answered: -1. */
 static int stranger_prove(int fd, uint32_t from, uint32_t to)
 {
-	struct net_hello h;
+	struct net_hello h = stranger_hello(from, to, 0);
 	struct net_answer a;
 	struct net_seal s;
 
-	net_hello_make(&h, stranger_key, from, to, 0);
 	stranger_say(fd, &h, sizeof h);
 	if (stranger_hear(fd, &a, sizeof a) != sizeof a)
 		return -1;

@@ -236,7 +236,7 @@ static void hears_of_leaving(const struct turn *t)
 	struct head h;
 	int fd = stranger_connect(t->n);
 
-	net_hello_make(&hello, stranger_key, 0, 1, 0);
+	hello = stranger_hello(0, 1, 0);
 	stranger_say(fd, &hello, sizeof hello);
 	if (stranger_hear(fd, &a, sizeof a) != sizeof a ||
 	    write(goes_on[1], "", 1) != 1)
