@@ -228,16 +228,19 @@ static berth_result wait_for_all(struct engine *e, unsigned *last, struct failur
 
 berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
 {
-	if (!engine_start(e))
-		return engine_no_thread(&e->idle, why);
+	bool started;
+
 	pthread_mutex_lock(&e->queue);
-	if (!e->joined) {
+	started = engine_start_held(e);
+	if (started && !e->joined) {
 		e->joined = true;
 		engine_note_news(e);
 		e->joiner.time_ns =
 			clock_ns() + (uint64_t)e->comm->world->who.clock_offset_ns;
 	}
 	pthread_mutex_unlock(&e->queue);
+	if (!started)
+		return engine_no_thread(&e->idle, why);
 	engine_ring(e);
 	return wait_for_all(e, last, why);
 }

@@ -172,6 +172,8 @@ berth_result net_begin(struct net *n, unsigned peer);
 void net_begin_not(struct net *n, unsigned peer);
 /* Take the connections that have come.  Did one? */
 bool net_serve(struct net *n);
+/* Have some come that net_serve() has not taken? */
+bool net_has_come(const struct net *n);
 /* WAKE is called by the door's thread when one comes, and calls nothing of net.h.
  * NULL: nothing is. */
 void net_wake(struct net *n, void (*wake)(void *ctx), void *ctx);

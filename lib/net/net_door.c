@@ -88,11 +88,16 @@ static bool deliver(struct net *n, const struct net_coming *c)
 	return true;
 }
 
+bool net_has_come(const struct net *n)
+{
+	return atomic_load(&n->came) != n->taken;
+}
+
 struct net_coming *net_door_take(struct net *n)
 {
 	struct net_coming *c;
 
-	if (atomic_load(&n->came) == n->taken)
+	if (!net_has_come(n))
 		return NULL;
 	pthread_mutex_lock(&n->door->lock);
 	c = n->arrived;

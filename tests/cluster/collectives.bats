@@ -64,6 +64,10 @@ checked() { # HOSTS CASE...
 		[[ $status = 0 && $output == *"programs: "*" checks"* ]] || { echo "$hosts: $output"; return 1; }
 	done
 }
+@test "50 sets in flight, in another order on each rank; those that stand still have no thread" {
+	checked "n[1-4]" idle
+	checked n1:2,n2:1 idle
+}
 @test "a rank that leaves before anybody has a connection to it" {
 	checked "n[1-2]" left
 	checked "n[1-4]" left
