@@ -12,6 +12,17 @@ enum {
 
 /* ---- making, freeing ---- */
 
+/* Of the door's thread: while nobody is at work. */
+static void tidy(void *engine)
+{
+	struct engine *e = engine;
+
+	if (pthread_mutex_trylock(&e->work))
+		return;
+	net_tidy(e->comm->net);
+	pthread_mutex_unlock(&e->work);
+}
+
 struct engine *engine_make(struct comm *c)
 {
 	struct engine *e = calloc(1, sizeof *e);
@@ -28,6 +39,8 @@ struct engine *engine_make(struct comm *c)
 	e->idle.name = "asynchronous operations";
 	pthread_mutex_init(&e->work, NULL);
 	pthread_mutex_init(&e->queue, NULL);
+	if (c->net)
+		net_tend(c->net, tidy, e);
 	return e;
 }
 
@@ -53,6 +66,8 @@ void engine_free(struct engine *e)
 {
 	struct rest *rest;
 
+	if (e->comm->net)
+		net_tend(e->comm->net, NULL, NULL);
 	engine_stop(e);
 	if (e->started)
 		pthread_join(e->thread, NULL);

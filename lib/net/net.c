@@ -56,10 +56,7 @@ static size_t links(const struct net *n)
 static void close_all(struct net *n)
 {
 	for (size_t i = 0; i < links(n); i++) {
-		if (n->link[i].fd >= 0)
-			descriptor_close(n->link[i].fd);
-		free(n->link[i].stash);
-		n->link[i] = (struct link){ .fd = -1 };
+		net_close_link(&n->link[i]);
 	}
 	for (size_t i = 0; n->begun && i < n->config.size; i++)
 		if (n->begun[i].fd >= 0)
@@ -169,7 +166,8 @@ static void look_at_peers(struct net *n)
 		unsigned peer = (unsigned)(i / NET_LANES), lost = peer;
 		berth_result why;
 
-		if (n->link[i].fd < 0 || !has_ended(&n->link[i], &lost, &why))
+		if (n->link[i].fd < 0 || n->link[i].releasing ||
+		    !has_ended(&n->link[i], &lost, &why))
 			continue;
 		if (lost == peer)
 			net_ended(n, peer, BERTH_PEER_LOST);

@@ -81,6 +81,13 @@ void net_close(struct net *n);
 const char *net_address(const struct net *n);
 berth_result net_peer(struct net *n, unsigned rank, const char *address);
 
+/* TEND is called by the door's thread about once a second, and may call net_tidy().
+ * NULL: not any more; it does not run then. */
+void net_tend(struct net *n, void (*tend)(void *ctx), void *ctx);
+/* While no exchange is in progress, and none begins: connections that have not been used
+ * for a while are closed.  The next exchange makes new ones. */
+void net_tidy(struct net *n);
+
 /* What a message is about; sent as it is, and expected so. */
 struct net_tag {
 	uint32_t group, seq, step;

@@ -56,12 +56,7 @@ void net_begin_not(struct net *n, unsigned peer)
 void net_drop(struct net *n, unsigned peer)
 {
 	for (unsigned lane = 0; lane < NET_LANES; lane++) {
-		struct link *l = net_link(n, peer, lane);
-
-		if (l->fd >= 0)
-			descriptor_close(l->fd);
-		free(l->stash);
-		*l = (struct link){ .fd = -1 };
+		net_close_link(net_link(n, peer, lane));
 	}
 	if (n->begun)
 		stop(&n->begun[peer]);

@@ -313,10 +313,46 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 	return rc;
 }
 
+/* This rank has said that it would release the connection, and needs it now.  A peer
+ * whose net stands still looks at it when it is asked. */
+static berth_result settle(struct net *n, unsigned peer, unsigned lane,
+			   uint64_t deadline_ns)
+{
+	struct link *l = net_link(n, peer, lane);
+	struct asking k = { .fd = -1 };
+	berth_result rc = BERTH_OK;
+
+	while (!rc && l->releasing) {
+		ssize_t got = net_fill(l);
+
+		if (net_is_settled(l))
+			break;
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) ||
+		    has_left(n, peer, &k)) {
+			net_close_link(l); /* its door says what has become of it */
+			break;
+		}
+		rc = net_sleep(
+			n,
+			(struct pollfd[]){ { l->fd, POLLIN, 0 },
+					   { k.fd, k.said ? POLLIN : POLLOUT, 0 } },
+			2, deadline_ns);
+	}
+	if (k.fd >= 0)
+		descriptor_close(k.fd);
+	return rc;
+}
+
 berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t deadline_ns)
 {
+	berth_result rc = BERTH_OK;
+
 	if (n->broken)
 		return n->why;
+	if (net_link(n, peer, lane)->releasing)
+		rc = settle(n, peer, lane, deadline_ns);
+	if (rc)
+		return rc;
 	if (net_link(n, peer, lane)->fd >= 0)
 		return BERTH_OK;
 	n->refused = false;

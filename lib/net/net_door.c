@@ -13,7 +13,8 @@
 enum {
 	BACKLOG_LEAST = 64, /* of a job of few ranks, which may all come at a time */
 	BACKLOG_MOST = 1024,
-	NO_DESCRIPTOR_MS = 50 /* until the next try */
+	NO_DESCRIPTOR_MS = 50, /* until the next try */
+	TEND_MS = 1000
 };
 
 /* ---- nets ---- */
@@ -140,7 +141,7 @@ static bool is_expected(const struct net *n, const struct net_hello *h)
 
 static int answer(struct net_door *d, struct net_coming *c)
 {
-	const struct net *n;
+	struct net *n;
 
 	/* an address may lead to another rank of the job than it was meant for */
 	if (!net_hello_is_good(&c->hello, d->key) || c->hello.at != d->rank)
@@ -148,6 +149,10 @@ static int answer(struct net_door *d, struct net_coming *c)
 	n = find(d, c->hello.net);
 	if (n && !is_expected(n, &c->hello))
 		return -1;
+	if (n && c->hello.lane == NET_ASKS) { /* it may wait for what is said there */
+		atomic_store(&n->tend_soon, true);
+		atomic_store(&d->tend_soon, true);
+	}
 	c->answer.verdict = n ? NET_WELCOME : NET_LEFT;
 	net_answer_make(&c->answer, d->key, &c->hello);
 	/* an empty socket takes 72 bytes */
@@ -256,9 +261,46 @@ void net_door_serve(struct net_door *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
+/* ---- nets that are tended ---- */
+
+void net_tend(struct net *n, void (*tend)(void *ctx), void *ctx)
+{
+	struct net_door *d = n->door;
+	struct net **at = &d->tended;
+
+	pthread_mutex_lock(&d->tending);
+	while (*at && *at != n)
+		at = &(*at)->next_tended;
+	if (*at)
+		*at = n->next_tended;
+	n->tend = tend;
+	n->tend_ctx = ctx;
+	if (tend) {
+		n->next_tended = d->tended;
+		d->tended = n;
+	}
+	pthread_mutex_unlock(&d->tending);
+}
+
+void net_door_tend(struct net_door *d)
+{
+	uint64_t now = clock_ns();
+	bool all = now - d->tended_ns >= TEND_MS * 1000000ull;
+
+	if (!atomic_exchange(&d->tend_soon, false) && !all)
+		return;
+	if (all)
+		d->tended_ns = now;
+	pthread_mutex_lock(&d->tending);
+	for (struct net *n = d->tended; n; n = n->next_tended)
+		if (atomic_exchange(&n->tend_soon, false) || all)
+			n->tend(n->tend_ctx);
+	pthread_mutex_unlock(&d->tending);
+}
+
 /* ---- the thread ---- */
 
-/* What to wait for, and for how long: *MS, -1: for ever. */
+/* What to wait for, and for how long. */
 static nfds_t list_polls(const struct net_door *d, struct pollfd *p, int *ms)
 {
 	uint64_t now = clock_ns(), until = UINT64_MAX;
@@ -271,9 +313,11 @@ static nfds_t list_polls(const struct net_door *d, struct pollfd *p, int *ms)
 		if (d->coming[i].until_ns < until)
 			until = d->coming[i].until_ns;
 	}
-	*ms = -1;
+	*ms = TEND_MS;
 	if (until != UINT64_MAX)
 		*ms = until > now ? (int)((until - now) / 1000000) + 1 : 0;
+	if (*ms > TEND_MS)
+		*ms = TEND_MS;
 	return n;
 }
 
@@ -288,12 +332,13 @@ static void *serve(void *arg)
 		int ms;
 
 		net_door_serve(d);
+		net_door_tend(d);
 		pthread_mutex_lock(&d->lock);
 		n = list_polls(d, p, &ms);
 		pthread_mutex_unlock(&d->lock);
 		t = (struct timespec){ ms / 1000, ms % 1000 * 1000000L };
 		if (!atomic_load(&d->closes))
-			ppoll(p, n, ms < 0 ? NULL : &t, NULL);
+			ppoll(p, n, &t, NULL);
 	}
 	return NULL;
 }
@@ -310,6 +355,7 @@ struct net_door *net_door_open(const struct net_door_config *config, char *why,
 	if (!d)
 		return NULL;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->tending, NULL);
 	d->rank = config->rank;
 	d->size = config->size;
 	memcpy(d->key, config->key, sizeof d->key);
@@ -349,6 +395,7 @@ void net_door_close(struct net_door *d)
 	while (d->ncoming)
 		drop(d, d->ncoming - 1, false);
 	pthread_mutex_destroy(&d->lock);
+	pthread_mutex_destroy(&d->tending);
 	explicit_bzero(d->key, sizeof d->key);
 	free(d->peer);
 	free(d);

@@ -48,7 +48,11 @@ struct net_door {
 	pthread_t thread;
 	bool started;
 	_Atomic bool closes;
-	pthread_mutex_t lock; /* guards all that follows */
+	pthread_mutex_t tending; /* guards TENDED, and is held while they are */
+	struct net *tended;
+	uint64_t tended_ns;
+	_Atomic bool tend_soon; /* one of them is asked for */
+	pthread_mutex_t lock;   /* guards all that follows */
 	struct net *nets;
 	struct net_coming coming[NET_COMING_MOST];
 	size_t ncoming;
@@ -63,6 +67,8 @@ void net_door_remove(struct net_door *d, struct net *n, const struct head *last)
 /* What has come for N, or NULL: the caller's, with its socket. */
 struct net_coming *net_door_take(struct net *n);
 
+/* Those of which it is time. */
+void net_door_tend(struct net_door *d);
 /* Go on with what comes.  Of the thread. */
 void net_door_serve(struct net_door *d);
 

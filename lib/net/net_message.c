@@ -54,6 +54,7 @@ static int push(struct net *n, struct net_send *out)
 	if (k > 0)
 		out->sent += (size_t)k;
 	l->half = out->sent && !sent_all(out);
+	l->sent += k > 0 && sent_all(out);
 	return k > 0 ? 1 : errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
@@ -146,7 +147,7 @@ static ssize_t some(struct link *l, void *to, size_t most, bool last)
 }
 
 /* More to the stash, behind what it has. */
-static ssize_t fill(struct link *l)
+ssize_t net_fill(struct link *l)
 {
 	size_t room = STASH_BYTES - l->have;
 	ssize_t k;
@@ -170,7 +171,7 @@ static int pull_head(const struct net *n, struct link *l, struct net_receive *in
 		     unsigned *lost, berth_result *rc)
 {
 	struct head h;
-	ssize_t k = l->have < sizeof h ? fill(l) : 1;
+	ssize_t k = l->have < sizeof h ? net_fill(l) : 1;
 
 	if (k <= 0)
 		return result(k);
@@ -178,7 +179,10 @@ static int pull_head(const struct net *n, struct link *l, struct net_receive *in
 		memcpy(&h, l->stash + l->at, sizeof h);
 		l->at += sizeof h;
 		l->have -= sizeof h;
-		*rc = take_head(n, in, &h, lost);
+		if (h.magic == HEAD_MAGIC && h.tag.group == GROUP_RELEASE)
+			net_keep(l, &h);
+		else
+			*rc = take_head(n, in, &h, lost);
 	}
 	return 1;
 }
@@ -219,7 +223,7 @@ static berth_result has_given_up(struct link *l, unsigned *lost)
 	struct head h;
 
 	if (l->have < sizeof h && !l->drained)
-		fill(l);
+		net_fill(l);
 	if (l->have < sizeof h)
 		return BERTH_OK;
 	memcpy(&h, l->stash + l->at, sizeof h);
@@ -238,7 +242,7 @@ static berth_result last_word(const struct net *n, struct link *l, unsigned *los
 			l->at += l->have - sizeof h;
 			l->have = sizeof h;
 		}
-		k = fill(l);
+		k = net_fill(l);
 	} while (k > 0 || (k < 0 && errno == EINTR));
 	if (l->have < sizeof h)
 		return BERTH_OK;
@@ -299,6 +303,8 @@ static bool move(struct exchange *x, berth_result *rc)
 		int k = got_all(&x->in[i]) ? 0 : pull(x->n, &x->in[i], &lost, &why);
 
 		moved |= k > 0;
+		if (k > 0 && !why && got_all(&x->in[i]))
+			net_link(x->n, x->in[i].peer, x->in[i].lane)->got++;
 		if (k > 0 && !why && got_all(&x->in[i]))
 			why = has_given_up(net_link(x->n, x->in[i].peer, x->in[i].lane),
 					   &lost);
@@ -441,6 +447,7 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	if (nin || nout)
 		n->waits_for = nin ? in->peer : out->peer;
 	n->deadline_ns = deadline_ns;
+	n->exchanges++;
 	rc = connect_all(&x, deadline_ns);
 	is_new = x.ended = rc == BERTH_PEER_LOST || rc == BERTH_AUTH;
 	while (!rc && !is_done(&x)) {

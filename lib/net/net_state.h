@@ -36,6 +36,13 @@ struct head {
 /* Groups of heads that are no message's: this rank gives up because of rank tag.seq,
  * for the reason tag.step; this rank goes, having done its part. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
+/* And of a connection that is not used (net_idle.c): who has begun it would end it,
+ * having got note.word[0] messages there; the other one has ended it, or keeps it. */
+enum {
+	GROUP_RELEASE = 0xfffffffd,
+	GROUP_RELEASED = 0xfffffffc,
+	GROUP_KEPT = 0xfffffffb
+};
 
 /* Why somebody gives up: of any number, one of the three that there are. */
 static inline berth_result net_reason(uint32_t why)
@@ -56,9 +63,11 @@ static inline berth_result net_given_up(const struct head *h, unsigned *lost)
 
 /* A connection: what has been read of it and not used yet stands at STASH + AT. */
 struct link {
-	int fd;       /* -1: none yet */
-	bool drained; /* in this exchange: there was no more to read */
-	bool half;    /* of a message has been sent: nothing else can be said */
+	int fd;             /* -1: none yet */
+	bool drained;       /* in this exchange: there was no more to read */
+	bool half;          /* of a message has been sent: nothing else can be said */
+	bool releasing;     /* RELEASE has been said, and not been answered */
+	uint32_t sent, got; /* messages */
 	size_t at, have;
 	unsigned char *stash; /* STASH_BYTES */
 };
@@ -100,9 +109,16 @@ struct net {
 	_Atomic bool broken; /* LOST is whole: any thread may ask net_lost() */
 	unsigned lost;       /* because of which rank */
 	berth_result why;    /* by net_reason() */
-	unsigned waits_for;  /* the peer of the exchange in progress */
-	char refusal[128];   /* of the last connection that was not made */
-	bool unreached;      /* it ended an exchange */
+	unsigned exchanges, exchanges_seen; /* how many there were; at the last look */
+	unsigned idle_looks;                /* in a row that found no further one */
+	/* by the door, with its lock for being tended: */
+	struct net *next_tended;
+	void (*tend)(void *ctx);
+	void *tend_ctx;
+	_Atomic bool tend_soon;
+	unsigned waits_for; /* the peer of the exchange in progress */
+	char refusal[128];  /* of the last connection that was not made */
+	bool unreached;     /* it ended an exchange */
 	bool refused; /* the peer, whose host is there, does not listen any more */
 };
 
@@ -111,6 +127,16 @@ int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd);
 
 /* What this rank says when it begins a connection. */
 struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane);
+
+/* A peer would release L, as H says, which this rank is about to use. */
+void net_keep(struct link *l, const struct head *h);
+/* The peer of L, which this rank would release, has said what follows in its stash.  Is
+ * it settled?  The connection may be gone then. */
+bool net_is_settled(struct link *l);
+/* The connection is closed. */
+void net_close_link(struct link *l);
+/* More to the stash, behind what it has. */
+ssize_t net_fill(struct link *l);
 
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,

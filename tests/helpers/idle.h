@@ -12,6 +12,7 @@
 enum {
 	IDLE_SETS = 50,
 	IDLE_THREADS = 3,
+	IDLE_DESCRIPTORS = 40,
 	IDLE_LOOKS = 600, /* each 50 ms */
 };
 
@@ -30,6 +31,17 @@ static int entries(const char *folder)
 static int threads_here(void)
 {
 	return entries("/proc/self/task");
+}
+
+/* But for the folder's own. */
+static int descriptors_here(void)
+{
+	return entries("/proc/self/fd") - 1;
+}
+
+static bool stands_still(void)
+{
+	return threads_here() <= IDLE_THREADS && descriptors_here() <= IDLE_DESCRIPTORS;
 }
 
 /* One sum in each set, submitted in an order of this rank's own. */
@@ -63,7 +75,6 @@ static void sum_in_all(berth_set **set)
 static void idle(void)
 {
 	static berth_set *set[IDLE_SETS];
-	int n = 0;
 
 	for (int i = 0; i < IDLE_SETS; i++)
 		FINE(berth_set_split(NULL, 0, 0, &set[i]));
@@ -71,13 +82,16 @@ static void idle(void)
 		sum_in_all(set);
 		for (int i = 0; i < IDLE_SETS; i++)
 			CHECK(sum_in(set[i], 1) == size, "blocking");
-		for (int i = 0; i < IDLE_LOOKS && threads_here() > IDLE_THREADS; i++)
+		for (int i = 0; i < IDLE_LOOKS && !stands_still(); i++)
 			usleep(50000);
-		n = threads_here();
-		CHECK(n <= IDLE_THREADS, "%d threads", n);
+		CHECK(stands_still(), "%d threads, %d descriptors", threads_here(),
+		      descriptors_here());
+		/* the first ranks would connect anew to those that still count */
+		FINE(call_barrier(NULL));
 	}
 	if (rank == 0)
-		printf("%d threads, %d descriptors\n", n, entries("/proc/self/fd") - 1);
+		printf("%d threads, %d descriptors\n", threads_here(),
+		       descriptors_here());
 	for (int i = 0; i < IDLE_SETS; i++)
 		FINE(berth_set_remove(set[i]));
 }
