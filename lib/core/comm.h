@@ -80,7 +80,8 @@ struct comm_config {
 	struct net *net, *messages_net;
 };
 
-/* A net of a set of N, whose RANKs are of the job, in which this rank has place ME.  ID:
+/* A net of a set of N, whose RANKs are of the job, in which this rank has place ME. 
+ * ID:
  * as net.h.  ALL: it is the set of all ranks, and who leaves it is lost. */
 struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *rank,
 		     uint64_t id, bool all, char *why, size_t why_bytes);

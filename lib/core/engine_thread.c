@@ -47,7 +47,8 @@ static void hear(struct engine *e, uint64_t *heard_ns)
 		engine_end_aborted(e);
 }
 
-/* Without work since it HEARD the bell: the thread ends, and so does the rest, which has
+/* Without work since it HEARD the bell: the thread ends, and so does the rest, which
+ * has
  * a descriptor.  The next request starts another one. */
 static bool retire(struct engine *e, uint32_t heard, uint64_t seen)
 {

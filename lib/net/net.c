@@ -65,7 +65,8 @@ static void close_all(struct net *n)
 	n->begun = NULL;
 }
 
-/* Nothing comes from here on.  All peers are told.  Between two messages they read it; in
+/* Nothing comes from here on.  All peers are told.  Between two messages they read
+ * it; in
  * the middle of one the end of the stream says that somebody is gone, but not who. */
 static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result why)
 {

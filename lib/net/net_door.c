@@ -220,7 +220,8 @@ static void welcome(struct net_door *d, int fd, uint64_t now)
 	attend(d, d->ncoming - 1, now);
 }
 
-/* A connection that goes makes room for another descriptor; else who polls would find at
+/* A connection that goes makes room for another descriptor; else who polls would find
+ * at
  * once what it can't accept. */
 static void spare_descriptor(struct net_door *d)
 {

@@ -1,7 +1,8 @@
 /* net_door.h - where the connections of a process come in, for all its nets (net.h).
  *
  * One socket listens on each address that the others are told of, and on no other.  A
- * thread accepts what comes, whatever the other threads do, and hears of each connection
+ * thread accepts what comes, whatever the other threads do, and hears of each
+ * connection
  * that its peer has the job's key, and which net and which lane it is for.  From there
  * on it is that net's, which finds it when it looks.
  *

@@ -1,5 +1,6 @@
 /* net_state.h - what the files of net.h share: net.c (opening, closing, looking
- * around), net_door.c (connections that come), net_connect.c and net_begin.c (those that
+ * around), net_door.c (connections that come), net_connect.c and net_begin.c (those
+ * that
  * this rank begins) and net_message.c. */
 #ifndef BERTH_LIB_NET_STATE_H
 #define BERTH_LIB_NET_STATE_H
