@@ -237,17 +237,14 @@ static struct work *next_watched(struct work *w, uint64_t now)
 
 static void watch_all(uint64_t now)
 {
-	struct work *w = NULL, *next;
+	struct work *w = next_watched(NULL, now), *next;
 
-	while ((next = next_watched(w, now)) || w) {
-		if (w) {
-			atomic_fetch_sub(&w->of->works, 1);
-			works_let_go(w);
-		}
-		w = next;
-		if (!w)
-			break;
+	while (w) {
 		w->hooks->watch(w);
+		next = next_watched(w, now);
+		atomic_fetch_sub(&w->of->works, 1);
+		works_let_go(w);
+		w = next;
 	}
 }
 
