@@ -226,7 +226,8 @@ $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 $(BUILD)/fuzz/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=pmix_folders_make \
 	-Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms
 # clang 14 has no _Float16 on x86: of lib/ only what needs none.
-$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) lib/base/descriptor.c)
+$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) \
+	lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c)
 $(BUILD)/fuzz/fuzz_cores: $(BUILD)/fuzz/obj/lib/core/cores.o
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)

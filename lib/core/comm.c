@@ -130,14 +130,17 @@ static void idle(void *ctx)
 
 /* ---- open, close ---- */
 
-struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *why,
-		     size_t why_bytes)
+struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *rank,
+		     uint64_t id, bool all, char *why, size_t why_bytes)
 {
-	struct net_config config = { .rank = me,
-				     .size = n,
-				     .key = w->who.key,
-				     .range = w->params.net,
-				     .interfaces = w->params.interfaces };
+	struct net_config config = {
+		.rank = me,
+		.size = n,
+		.door = w->door,
+		.ranks = rank,
+		.id = id,
+		.epoch = (uint32_t)w->who.epoch,
+	};
 
 	config.aead = w->params.aead;
 	config.epoch = (uint32_t)w->who.epoch;
@@ -201,8 +204,6 @@ static berth_result join(struct comm *c, const struct comm_config *config)
 
 berth_result comm_open(struct comm *c, const struct comm_config *config)
 {
-	berth_result rc = BERTH_OK;
-
 	memset(c, 0, sizeof *c);
 	c->world = config->world;
 	c->n = config->n;
@@ -216,14 +217,9 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->said = calloc(c->n, sizeof *c->said);
 	if (!c->said)
 		return BERTH_MEMORY;
-	for (unsigned i = 0; !rc && c->net && i < c->n; i++) {
-		rc = net_peer(c->net, i, config->address[i]);
-		if (!rc)
-			rc = net_peer(c->messages_net, i, config->messages_address[i]);
-	}
 	if (c->net)
 		net_watch(c->net, look, c);
-	return rc ? rc : join(c, config);
+	return join(c, config);
 }
 
 void comm_close(struct comm *c)

@@ -86,19 +86,15 @@ struct comm_config {
 	const unsigned *rank; /* stays the owner's */
 	uint32_t id;
 	void *region; /* region_bytes(members on this host) */
-	/* Of each place, what its comm_address() says; NULL: all on this host */
-	char *const *address;
-	struct net *net; /* opened by comm_net(); becomes the comm's */
-	/* The same for messages. */
-	char *const *messages_address;
-	struct net *messages_net;
+	/* Opened by comm_net(); become the comm's.  NULL: all on this host */
+	struct net *net, *messages_net;
 };
 
-/* A listening socket for the comm of a set of N in which this rank has place ME.  ALL:
- * it is the set of all ranks, and who leaves it is lost. */
-struct net *comm_net(struct world *w, unsigned n, unsigned me, bool all, char *why,
-		     size_t why_bytes);
-/* BERTH_MEMORY, or BERTH_INVALID for an address. */
+/* A net of a set of N, whose RANKs are of the job, in which this rank has place ME.
+ * ID: as net.h.  ALL: it is the set of all ranks, and who leaves it is lost. */
+struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *rank,
+		     uint64_t id, bool all, char *why, size_t why_bytes);
+/* BERTH_MEMORY */
 berth_result comm_open(struct comm *c, const struct comm_config *config);
 void comm_close(struct comm *c);
 

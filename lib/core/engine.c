@@ -12,6 +12,17 @@ enum {
 
 /* ---- making, freeing ---- */
 
+/* Of the door's thread: while nobody is at work. */
+static void tidy(void *engine)
+{
+	struct engine *e = engine;
+
+	if (pthread_mutex_trylock(&e->work))
+		return;
+	net_tidy(e->comm->net);
+	pthread_mutex_unlock(&e->work);
+}
+
 struct engine *engine_make(struct comm *c)
 {
 	struct engine *e = calloc(1, sizeof *e);
@@ -30,6 +41,8 @@ struct engine *engine_make(struct comm *c)
 	e->idle.name = "asynchronous operations";
 	pthread_mutex_init(&e->work, NULL);
 	pthread_mutex_init(&e->queue, NULL);
+	if (c->net)
+		net_tend(c->net, tidy, e);
 	return e;
 }
 
@@ -56,6 +69,8 @@ void engine_free(struct engine *e)
 {
 	struct rest *rest;
 
+	if (e->comm->net)
+		net_tend(e->comm->net, NULL, NULL);
 	engine_stop(e);
 	if (e->started)
 		pthread_join(e->thread, NULL);
@@ -288,16 +303,19 @@ static berth_result wait_for_all(struct engine *e, unsigned *last, struct failur
 
 berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
 {
-	if (!engine_start(e))
-		return engine_no_thread(&e->idle, why);
+	bool started;
+
 	pthread_mutex_lock(&e->queue);
-	if (!e->joined) {
+	started = engine_start_held(e);
+	if (started && !e->joined) {
 		e->joined = true;
 		engine_note_news(e);
 		e->joiner.time_ns =
 			clock_ns() + (uint64_t)e->comm->world->who.clock_offset_ns;
 	}
 	pthread_mutex_unlock(&e->queue);
+	if (!started)
+		return engine_no_thread(&e->idle, why);
 	engine_ring(e);
 	return wait_for_all(e, last, why);
 }

@@ -8,7 +8,7 @@
  *
  * Who waits for a request does the work himself if nobody is at it; else the
  * engine's thread does.  The first request starts it.  It is asleep while there is no
- * request. */
+ * request, and after 2 s without one it ends, until there is the next. */
 #ifndef BERTH_LIB_ENGINE_H
 #define BERTH_LIB_ENGINE_H
 

@@ -52,6 +52,7 @@ struct engine {
 	struct comm *comm;
 	unsigned forks; /* how often this process was forked from its parents */
 	bool started;   /* the thread */
+	bool retired;   /* it has ended since, for want of work */
 	pthread_t thread;
 	_Atomic uint32_t users;       /* the set, and each request */
 	_Atomic uint32_t collectives; /* requests that have some */
@@ -111,6 +112,8 @@ unsigned engine_forks(void);
 /* Before the first collective is pending: the lists are there, and the thread runs.
  * False: there is no memory, or no thread. */
 bool engine_start(struct engine *e);
+/* The same.  QUEUE is held: the thread stays as long as something is pending. */
+bool engine_start_held(struct engine *e);
 /* Of that, the lists alone.  A set that only blocks has none (224 KiB). */
 bool engine_make_lists(struct engine *e);
 /* The thread is to look what there is to do.  No lock is held. */
@@ -139,8 +142,8 @@ void engine_let_go(struct engine *e);
 struct messages *engine_need_messages(struct engine *e);
 /* The same, without making any. */
 struct messages *engine_use_messages(struct engine *e);
-/* Has a rank of another host aborted the set?  Its messages are made for that: of C,
- * while it waits, and of the thread. */
+/* Has a rank of another host aborted the set?  Of C, while it waits, and of the thread.
+ * Messages are made only where one has come. */
 void engine_hear(void *engine);
 /* After messages_stop(): no use begins any more. */
 void engine_free_messages(struct engine *e);

@@ -28,10 +28,23 @@ struct messages *engine_need_messages(struct engine *e)
 	return m;
 }
 
+/* Has a rank of another host something to say to a rank that has said nothing yet? */
+static bool is_spoken_to(struct engine *e)
+{
+	bool is;
+
+	pthread_mutex_lock(&e->queue);
+	is = e->comm->messages_net && net_has_come(e->comm->messages_net);
+	pthread_mutex_unlock(&e->queue);
+	return is;
+}
+
 void engine_hear(void *engine)
 {
-	struct messages *m = engine_need_messages(engine);
+	struct messages *m = engine_use_messages(engine);
 
+	if (!m && is_spoken_to(engine))
+		m = engine_need_messages(engine);
 	if (!m)
 		return;
 	messages_hear(m);

@@ -179,6 +179,8 @@ static berth_result enter(struct engine *e, struct berth_request *r,
 	else if (e->pending >= ENGINE_PENDING_MOST)
 		rc = engine_refuse(BERTH_MEMORY, r->op, why,
 				   "too many operations are in flight");
+	else if (e->retired && !engine_start_held(e)) /* it has ended since */
+		rc = engine_no_thread(r->op, why);
 	else
 		engine_enter(e, r);
 	e->submitter = this_thread();

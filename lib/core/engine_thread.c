@@ -2,8 +2,9 @@
 #include "lib/core/engine_round.h"
 
 enum {
-	DOZE_NS = 10000000, /* of the thread, to the next one while there is work */
-	HEAR_NS = 50000000  /* between two looks whether another host has aborted */
+	DOZE_NS = 10000000,    /* of the thread, to the next one while there is work */
+	HEAR_NS = 50000000,    /* between two looks whether another host has aborted */
+	RETIRE_NS = 2000000000 /* without work, until the thread ends */
 };
 
 static void listen(struct engine *e, uint32_t heard, uint64_t ns)
@@ -46,6 +47,28 @@ static void hear(struct engine *e, uint64_t *heard_ns)
 		engine_end_aborted(e);
 }
 
+/* Without work since it HEARD the bell: the thread ends, and so does the rest, which
+ * has a descriptor.  The next request starts another one. */
+static bool retire(struct engine *e, uint32_t heard, uint64_t seen)
+{
+	bool idle;
+
+	if (atomic_load(&e->bell) != heard)
+		return false;
+	pthread_mutex_lock(&e->work);
+	pthread_mutex_lock(&e->queue);
+	idle = !e->pending && !e->joined && e->entered == seen &&
+	       atomic_load(&e->bell) == heard;
+	if (idle) {
+		engine_rest_free(e->rest);
+		e->rest = NULL;
+		e->retired = true;
+	}
+	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_unlock(&e->work);
+	return idle;
+}
+
 static void *serve(void *arg)
 {
 	struct engine *e = arg;
@@ -54,6 +77,7 @@ static void *serve(void *arg)
 	while (!atomic_load(&e->comm->aborted)) {
 		uint32_t heard = atomic_load(&e->bell);
 		enum engine_step step;
+		bool is_over;
 		uint64_t ns;
 
 		pthread_mutex_lock(&e->work);
@@ -70,10 +94,26 @@ static void *serve(void *arg)
 		pthread_mutex_unlock(&e->work);
 		if (step == ENGINE_IDLE)
 			ns = doze(e, &seen);
+		is_over = step == ENGINE_IDLE && !ns;
 		if (!atomic_load(&e->comm->aborted))
-			listen(e, heard, ns);
+			listen(e, heard, is_over ? RETIRE_NS : ns);
+		if (is_over && retire(e, heard, seen))
+			break;
 	}
 	return NULL;
+}
+
+bool engine_start_held(struct engine *e)
+{
+	if (e->retired) { /* it holds no lock any more */
+		pthread_join(e->thread, NULL);
+		e->started = e->retired = false;
+	}
+	if (!e->started && !e->rest)
+		e->rest = engine_rest_make(e->comm);
+	if (!e->started && engine_make_lists(e))
+		e->started = thread_start(&e->thread, "berth", serve, e);
+	return e->started;
 }
 
 bool engine_start(struct engine *e)
@@ -81,11 +121,7 @@ bool engine_start(struct engine *e)
 	bool started;
 
 	pthread_mutex_lock(&e->queue);
-	if (!e->started && !e->rest)
-		e->rest = engine_rest_make(e->comm);
-	if (!e->started && engine_make_lists(e))
-		e->started = thread_start(&e->thread, "berth", serve, e);
-	started = e->started;
+	started = engine_start_held(e);
 	pthread_mutex_unlock(&e->queue);
 	return started;
 }

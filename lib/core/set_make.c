@@ -1,5 +1,6 @@
 #include "lib/core/set_make.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,6 @@ struct card {            /* sent as it is: all hosts of a job are alike */
 	uint64_t region; /* offset in the host's heap, or NOWHERE */
 	uint32_t number; /* the least that it can give to the set */
 	uint32_t unused;
-	char address[NETS][NET_ADDRESS_BYTES];
 };
 
 /* Who is who, once s->rank is complete. */
@@ -37,13 +37,17 @@ static void find_place(struct berth_set *s)
 	}
 }
 
-static berth_result open_nets(struct berth_set *s, struct net *net[NETS], bool all,
-			      char *why, size_t bytes)
+/* NUMBER: what the set's first member has given to no other set. */
+static berth_result open_nets(struct berth_set *s, struct net *net[NETS],
+			      uint32_t number, char *why, size_t bytes)
 {
+	const uint64_t id = (uint64_t)s->rank[0] << 32 | number * NETS;
+
 	if (s->me < 0 || s->nlocal == s->n)
 		return BERTH_OK;
-	for (int i = 0; i < NETS; i++) {
-		net[i] = comm_net(s->world, s->n, (unsigned)s->me, all, why, bytes);
+	for (unsigned i = 0; i < NETS; i++) {
+		net[i] = comm_net(s->world, s->n, (unsigned)s->me, s->rank, id + i,
+				  !number, why, bytes);
 		if (!net[i])
 			return BERTH_SYSTEM;
 	}
@@ -56,9 +60,8 @@ static void close_nets(struct net *net[NETS])
 		net_close(net[i]);
 }
 
-/* NET becomes the set's.  ADDRESS[i][place]. */
-static berth_result open_comm(struct berth_set *s, void *region, struct net *net[NETS],
-			      char **address[NETS])
+/* NET becomes the set's. */
+static berth_result open_comm(struct berth_set *s, void *region, struct net *net[NETS])
 {
 	struct comm_config config = { .world = s->world,
 				      .n = s->n,
@@ -66,9 +69,7 @@ static berth_result open_comm(struct berth_set *s, void *region, struct net *net
 				      .rank = s->rank,
 				      .id = s->number,
 				      .region = region,
-				      .address = address[0],
 				      .net = net[0],
-				      .messages_address = address[1],
 				      .messages_net = net[1] };
 	berth_result rc;
 
@@ -81,35 +82,30 @@ static berth_result open_comm(struct berth_set *s, void *region, struct net *net
 
 /* ---- of all ranks ---- */
 
-/* The texts of a fence are "FIRST-ADDRESS\nSECOND-ADDRESS". */
-static berth_result split_addresses(char **address[NETS], unsigned n)
+static berth_result open_door(struct world *w, char *why, size_t bytes)
 {
-	address[1] = calloc(n, sizeof *address[1]);
-	if (!address[1])
-		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
-	for (unsigned i = 0; i < n; i++) {
-		char *end = strchr(address[0][i], '\n');
+	const struct net_door_config config = { .rank = w->who.rank,
+						.size = w->who.size,
+						.key = w->who.key,
+						.range = w->params.net,
+						.interfaces = w->params.interfaces };
 
-		address[1][i] = end ? end + 1 : address[0][i];
-		if (end)
-			*end = '\0';
-	}
-	return BERTH_OK;
+	w->door = net_door_open(&config, why, bytes);
+	return w->door ? BERTH_OK : BERTH_SYSTEM;
 }
 
-static berth_result exchange_addresses(struct world *w, struct net *net[NETS],
-				       char **address[NETS])
+/* Of each rank, where it can be reached. */
+static berth_result exchange_addresses(struct world *w)
 {
-	char mine[BOOT_TEXT_BYTES] = "", why[BOOT_WHY_BYTES];
+	char why[BOOT_WHY_BYTES], **address = NULL;
 	struct init_wait m;
 	const struct boot_patience patience = { init_wait_tick, init_wait_missing, &m };
 	berth_result rc;
 
-	if (net[0])
-		snprintf(mine, sizeof mine, "%s\n%s", net_address(net[0]),
-			 net_address(net[1]));
 	init_wait_begin(&m, w, "berth_init");
-	rc = w->boot->fence(w->boot_state, &w->who, mine, &patience, &address[0], why);
+	rc = w->boot->fence(w->boot_state, &w->who,
+			    w->door ? net_door_address(w->door) : "", &patience,
+			    &address, why);
 	if (rc && m.is_over) { /* whose time was over first has ended it for all */
 		init_wait_text(why, sizeof why, &m);
 		return log_error(BERTH_TIMEOUT, "", m.late.missing, m.late.nmissing,
@@ -117,37 +113,47 @@ static berth_result exchange_addresses(struct world *w, struct net *net[NETS],
 	}
 	if (rc)
 		return log_error(rc, "", NULL, 0, "%s", why);
-	return split_addresses(address, w->who.size);
+	for (unsigned i = 0; w->door && !rc && i < w->who.size; i++) {
+		rc = net_door_peer(w->door, i, address[i]);
+		if (rc)
+			log_error(rc, "", NULL, 0,
+				  "connections between ranks: rank %u gives no "
+				  "address: %s",
+				  i, berth_result_text(rc));
+	}
+	free(address);
+	return rc;
 }
 
 berth_result set_of_all(struct world *w, struct berth_set **set)
 {
 	struct berth_set *s = set_alloc(w, w->who.size);
 	struct net *net[NETS] = { NULL };
-	char why[256] = "out of memory", **address[NETS] = { NULL };
-	berth_result rc;
+	char why[256] = "out of memory";
+	berth_result rc = BERTH_OK;
 
 	if (!s)
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	for (unsigned i = 0; i < s->n; i++)
 		s->rank[i] = i;
 	find_place(s);
-	rc = open_nets(s, net, true, why, sizeof why);
+	if (s->nlocal < s->n)
+		rc = open_door(w, why, sizeof why);
+	if (!rc)
+		rc = open_nets(s, net, 0, why, sizeof why);
 	if (rc)
 		log_error(rc, "", NULL, 0, "%s", why);
 	if (!rc)
-		rc = exchange_addresses(w, net, address);
+		rc = exchange_addresses(w);
 	if (!rc) {
 		if (w->has_quota) /* others may be in other cgroups */
 			world_count_cores(w);
-		rc = open_comm(s, memory_region(&w->memory), net, address);
+		rc = open_comm(s, memory_region(&w->memory), net);
 		if (rc)
 			log_error(rc, "", NULL, 0, "connections between ranks: %s",
 				  berth_result_text(rc));
 	}
 	close_nets(net);
-	free(address[0]);
-	free(address[1]);
 	if (rc) {
 		set_free_part(s, true);
 		return rc;
@@ -228,49 +234,37 @@ static berth_result alloc_region(struct berth_set *s, struct card *card)
 	return BERTH_OK;
 }
 
-/* What the set's members have told of their addresses, and the region of those here. */
-static void *read_cards(struct berth_set *s, struct card *cards,
-			const struct choice *choice, char **address[NETS])
+/* The region of those here, as the first of them has told. */
+static void *region_of(struct berth_set *s, const struct card *cards,
+		       const struct choice *choice)
 {
-	void *region = NULL;
-	bool here = false;
-
-	for (unsigned i = 0; i < s->n; i++) {
-		struct card *card = &cards[choice[i].place];
-
-		for (int k = 0; k < NETS; k++) {
-			address[k][i] = card->address[k];
-			card->address[k][NET_ADDRESS_BYTES - 1] = '\0';
-		}
-		if (here || s->world->local[s->rank[i]] == WORLD_NOT_HERE)
-			continue;
-		here = true;
-		region = memory_at(&s->world->memory, card->region,
-				   region_bytes(s->nlocal), HEAP_ALIGN_LARGE);
-	}
-	return region;
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->world->local[s->rank[i]] != WORLD_NOT_HERE)
+			return memory_at(&s->world->memory,
+					 cards[choice[i].place].region,
+					 region_bytes(s->nlocal), HEAP_ALIGN_LARGE);
+	return NULL;
 }
 
 /* Everything that the set's members have told: cards in the order of the makers. */
-static berth_result build(struct berth_set *s, struct card *cards,
-			  const struct choice *choice, struct net *net[NETS])
+static berth_result build(struct berth_set *s, const struct card *cards,
+			  const struct choice *choice)
 {
-	char **address[NETS] = { calloc(s->n, sizeof **address),
-				 calloc(s->n, sizeof **address) };
-	void *region = NULL;
+	void *region = region_of(s, cards, choice);
+	struct net *net[NETS] = { NULL };
+	char why[256] = "out of memory";
 	berth_result rc = BERTH_MEMORY;
 
-	if (address[0] && address[1])
-		region = read_cards(s, cards, choice, address);
+	if (!s->world->memory.heap)
+		snprintf(why, sizeof why,
+			 "out of memory, its ranks' memory can't be mapped");
 	if (region)
-		rc = open_comm(s, region, net, address);
-	free(address[0]);
-	free(address[1]);
+		rc = open_nets(s, net, cards[choice[0].place].number, why, sizeof why);
+	if (region && !rc)
+		rc = open_comm(s, region, net);
+	close_nets(net);
 	if (rc)
-		log_error(
-			rc, "", NULL, 0, "a set of ranks: %s%s", berth_result_text(rc),
-			s->world->memory.heap ? ""
-					      : ", its ranks' memory can't be mapped");
+		log_error(rc, "", NULL, 0, "a set of ranks: %s", why);
 	return rc;
 }
 
@@ -322,23 +316,16 @@ static berth_result take_number(struct berth_set *s, const struct card *cards,
 
 /* What this rank gives to S, before it tells its card. */
 static berth_result prepare(struct berth_set *s, const struct choice *choice,
-			    struct card *mine, struct net *net[NETS])
+			    struct card *mine)
 {
-	char why[256] = "out of memory";
 	berth_result rc;
 
 	for (unsigned i = 0; i < s->n; i++)
 		s->rank[i] = choice[i].rank;
 	find_place(s);
-	rc = open_nets(s, net, false, why, sizeof why);
-	if (!rc)
-		rc = alloc_region(s, mine);
-	if (rc)
-		return log_error(rc, "", NULL, 0, "a set of ranks: %s", why);
-	for (int i = 0; i < NETS && net[i]; i++)
-		snprintf(mine->address[i], sizeof mine->address[i], "%s",
-			 net_address(net[i]));
-	return BERTH_OK;
+	rc = alloc_region(s, mine);
+	return rc ? log_error(rc, "", NULL, 0, "a set of ranks: out of memory")
+		  : BERTH_OK;
 }
 
 /* So that the agents know this rank as one of the set, also if it never begins an
@@ -359,14 +346,13 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 	struct berth_set *s = members ? set_alloc(m->world, members) : NULL;
 	struct card mine = { .region = NOWHERE, .number = set_next_number(m->world) },
 		    *cards = calloc(m->n, sizeof *cards);
-	struct net *net[NETS] = { NULL };
 	bool agreed;
 	berth_result rc = BERTH_OK, told;
 
 	if (!cards || (members && !s))
 		rc = log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	else if (s)
-		rc = prepare(s, choice, &mine, net);
+		rc = prepare(s, choice, &mine);
 	if (cards) { /* without them the others wait: nothing better can be done */
 		told = gather(m, "a set's members", &mine, cards, sizeof mine);
 		rc = rc ? rc : told;
@@ -374,8 +360,7 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 	if (!rc)
 		rc = take_number(s, cards, m);
 	if (s && !rc && s->me >= 0)
-		rc = build(s, cards, choice, net);
-	close_nets(net);
+		rc = build(s, cards, choice);
 	free(cards);
 	rc = all_is_well(m, rc, &agreed);
 	if (rc && s)

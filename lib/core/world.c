@@ -209,6 +209,7 @@ void world_end(struct world *w, struct world_kept *kept, bool changes)
 
 	if (!changes && timeline_runs && timeline_stop(why, sizeof why))
 		log_say(BERTH_LOG_WARNING, "%s", why);
+	net_door_close(w->door);
 	if (w->memory.at && changes)
 		retired_keep(&w->memory);
 	else if (w->memory.at)

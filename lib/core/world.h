@@ -9,6 +9,7 @@
 #include "lib/boot/memory.h"
 #include "lib/core/params.h"
 #include "lib/core/stall.h"
+#include "lib/net/net.h"
 
 /* What a process takes from one world to the next. */
 struct world_kept {
@@ -32,6 +33,7 @@ struct world {
 	struct region *regions; /* of sets that this rank has left */
 	struct berth_metrics past; /* of those that are gone */
 	_Atomic uint32_t next_set; /* number of the next one */
+	struct net_door *door;     /* NULL: all ranks are on this host */
 };
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe.  CHANGES: it

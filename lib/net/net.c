@@ -7,7 +7,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/base/sleep.h"
+
 /* ---- opening and closing ---- */
+
+static struct net_door *own_door(const struct net_config *config, char *why,
+				 size_t why_bytes)
+{
+	const struct net_door_config c = { .rank = config->rank,
+					   .size = config->size,
+					   .key = config->key,
+					   .range = config->range,
+					   .interfaces = config->interfaces };
+
+	return net_door_open(&c, why, why_bytes);
+}
 
 struct net *net_open(const struct net_config *config, char *why, size_t why_bytes)
 {
@@ -17,28 +31,20 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 	if (!n)
 		return NULL;
 	n->config = *config;
-	n->listener = -1;
-	memcpy(n->key, config->key, sizeof n->key);
-	n->config.key = n->key;
 	n->link = calloc((size_t)config->size * NET_LANES, sizeof *n->link);
-	n->peer = calloc(config->size, sizeof *n->peer);
 	n->piece = aligned_alloc(64, TAKE_BYTES + 64);
 	for (size_t i = 0; n->link && i < (size_t)config->size * NET_LANES; i++)
 		n->link[i].channel.fd = -1;
-	if (!n->link || !n->peer || !n->piece) {
+	n->door = config->door;
+	n->owns_door = !n->door;
+	if (n->link && n->piece && n->owns_door)
+		n->door = own_door(config, why, why_bytes);
+	n->config.key = NULL; /* the caller's */
+	if (!n->link || !n->piece || !n->door) {
 		net_close(n);
 		return NULL;
 	}
-	if (net_key_init())
-		snprintf(why, why_bytes, "libsodium can't be used");
-	else
-		n->listener = net_listen(config->range, config->interfaces, n->address,
-					 why, why_bytes);
-	if (n->listener < 0) {
-		net_close(n);
-		return NULL;
-	}
-	net_disable_pacing(n, n->listener);
+	net_door_add(n->door, n);
 	return n;
 }
 
@@ -52,77 +58,66 @@ static void close_all(struct net *n)
 	for (size_t i = 0; i < links(n); i++) {
 		net_close_link(&n->link[i]);
 	}
-	for (size_t i = 0; i < n->ncoming; i++)
-		descriptor_close(n->coming[i].fd);
-	n->ncoming = 0;
 	for (size_t i = 0; n->begun && i < n->config.size; i++)
 		if (n->begun[i].fd >= 0)
 			descriptor_close(n->begun[i].fd);
 	free(n->begun);
 	n->begun = NULL;
-	if (n->listener >= 0)
-		descriptor_close(n->listener);
-	n->listener = -1;
 }
 
-static void tell(struct net_channel *c, struct head h)
+bool net_tell(struct net_channel *c, struct head h)
 {
 	const struct iovec v = { &h, sizeof h };
+	ssize_t k;
 
 	h.mark = net_mark(c->out, &h, NULL, 0);
-	if (net_channel_send(c, &v, 1) > 0)
+	k = net_channel_send(c, &v, 1);
+	if (k > 0)
 		c->out->number++;
+	return k == sizeof h;
 }
 
-/* Between two messages it is read; in the middle of one the end of the stream says that
- * somebody is gone, but not who. */
+/* Nothing comes from here on.  All peers are told.  Between two messages they read it;
+ * in the middle of one the end of the stream says that somebody is gone, but not who. */
 static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result why)
 {
 	const struct head h = { .magic = HEAD_MAGIC,
 				.tag = { group, rank, why },
 				.note = { { n->fault.by, n->fault.kind } } };
 
-	for (size_t i = 0; i < links(n); i++)
+	/* where exchanges are not used, others speak there */
+	net_door_remove(n->door, n, n->begun ? NULL : &h);
+	net_serve(n);
+	for (size_t i = 0; i < links(n) && !n->begun; i++)
 		if (n->link[i].channel.fd >= 0 && !n->link[i].half &&
 		    !net_channel_is_half(&n->link[i].channel))
-			tell(&n->link[i].channel, h);
-	/* A peer that has our answer takes the connection for one. */
-	for (size_t i = 0; i < n->ncoming; i++) {
-		const struct coming *k = &n->coming[i];
-		struct net_channel c;
-
-		if (!k->answered || k->answer.verdict ||
-		    net_channel_open(&c, k->fd, n->key, &k->hello, &k->answer, false))
-			continue;
-		tell(&c, h);
-		net_channel_free(&c);
-	}
+			net_tell(&n->link[i].channel, h);
 }
 
 void net_close(struct net *n)
 {
 	if (!n)
 		return;
-	if (!n->begun) /* else others speak there */
+	if (n->door && !n->broken)
 		tell_all(n, GROUP_LEAVES, n->config.rank, BERTH_OK);
 	close_all(n);
+	if (n->owns_door)
+		net_door_close(n->door);
 	free(n->link);
-	free(n->peer);
 	free(n->piece);
-	explicit_bzero(n->key, sizeof n->key);
 	free(n);
 }
 
 const char *net_address(const struct net *n)
 {
-	return n->address;
+	return net_door_address(n->door);
 }
 
 berth_result net_peer(struct net *n, unsigned rank, const char *address)
 {
-	if (rank >= n->config.size || net_where(&n->peer[rank], address))
+	if (rank >= n->config.size)
 		return BERTH_INVALID;
-	return BERTH_OK;
+	return net_door_peer(n->door, net_rank_at_door(n, rank), address);
 }
 
 void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx)
@@ -187,7 +182,7 @@ static void look_at_peers(struct net *n)
 		unsigned peer = (unsigned)(i / NET_LANES), lost = peer;
 		berth_result why = BERTH_OK;
 
-		if (n->link[i].channel.fd < 0 ||
+		if (n->link[i].channel.fd < 0 || n->link[i].releasing ||
 		    !has_ended(n, peer, &n->link[i], &lost, &why))
 			continue;
 		if (lost == peer)
@@ -228,5 +223,15 @@ berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np, uint64_t dead
 
 	if (!rc)
 		poll(p, np, sleep_ms(deadline_ns));
+	return rc;
+}
+
+berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns)
+{
+	berth_result rc = look_around(n, deadline_ns);
+	int ms = sleep_ms(deadline_ns);
+
+	if (!rc && ms)
+		sleep_on(&n->came, came, (uint64_t)ms * 1000000);
 	return rc;
 }

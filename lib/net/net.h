@@ -1,15 +1,14 @@
 /* net.h - messages between ranks over TCP.
  *
- * A connection between two ranks is made when first needed, by the lower rank; the
- * upper one accepts it when it needs it.  Each side proves that it has the job's key
- * before anything else that it says is read (net_key.h):
- *   lower   HELLO = magic, both ranks, lane, epoch, number of ranks, nonce, then its
- *           keyed hash
- *   upper   its nonce, then the keyed hash of both nonces
- *   lower   the keyed hash of both nonces in the other order
- * (libsodium's generichash, BLAKE2b.)  Each direction has keys from there on.  A
- * connection that has not come so far after 5 s is closed; 64 may be at it at a time,
- * a further one displaces who has said nothing for longest.
+ * A connection between two ranks is made when first needed, by the lower rank.  The
+ * upper one has a door for all its nets (net_door.h), which accepts it at once.  Each
+ * side proves that it has the job's key before anything else that it says is read
+ * (net_key.h):
+ *   lower   HELLO = magic, both ranks, lane, net, epoch, number of ranks, nonce, then
+ *           its keyed hash
+ *   upper   a verdict, its nonce, then the keyed hash of that and both nonces
+ *   lower   the same with the nonces in the other order
+ * (libsodium's generichash, BLAKE2b.)  Each direction has keys from there on.
  *
  * Messages are a head of 64 bytes and data.  The head has a MAC, and so have data up
  * to NET_COVERED_BYTES (net_mac.h); with AEAD all bytes are encrypted (net_box.h).
@@ -32,6 +31,7 @@
 #include "lib/net/net_channel.h"
 
 struct net;
+struct net_door;
 
 enum {
 	NET_KEY_BYTES = 32,
@@ -40,16 +40,41 @@ enum {
 	NET_MESSAGES = 32 /* that an exchange sends at most, and receives at most */
 };
 
-struct net_config {
-	unsigned rank, size;
-	uint32_t epoch;           /* of the world; the same on all ranks */
-	bool aead;                /* all is encrypted, on all ranks */
+struct net_door_config {
+	unsigned rank, size;      /* of all that there are */
 	const unsigned char *key; /* NET_KEY_BYTES, the same on all ranks */
 	/* "10.0.0.0/8,fd00::/8": only interfaces with an address in one of them;
 	 * NULL: all that are up, loopback only if there is no other */
 	const char *range;
 	/* "eth0,eth1": where RANGE is NULL, these alone; NULL: as there */
 	const char *interfaces;
+};
+
+/* NULL, with WHY: out of memory, no such interface, a system call. */
+struct net_door *net_door_open(const struct net_door_config *config, char *why,
+			       size_t why_bytes);
+/* When all its nets are closed. */
+void net_door_close(struct net_door *d);
+/* Where this process can be reached: text of less than NET_ADDRESS_BYTES for the
+ * others' net_door_peer(). */
+const char *net_door_address(const struct net_door *d);
+/* BERTH_INVALID: no such text. */
+berth_result net_door_peer(struct net_door *d, unsigned rank, const char *address);
+
+struct net_config {
+	unsigned rank, size;
+	uint32_t epoch; /* of the world; the same on all ranks */
+	bool aead;      /* all is encrypted, on all ranks */
+	/* NULL: the net has one of its own, by KEY, RANGE and INTERFACES */
+	struct net_door *door;
+	/* Not NULL: each rank's number at the door; stays the caller's */
+	const unsigned *ranks;
+	/* The same on all ranks, and no other net's of these processes.  No rank begins
+	 * a connection before all have opened the net: one who has not is taken to have
+	 * left it. */
+	uint64_t id;
+	const unsigned char *key; /* as net_door_config */
+	const char *range, *interfaces;
 	unsigned spins; /* looks before it sleeps */
 	/* What an exchange with a rank that has gone by itself, or listens no more,
 	 * returns: BERTH_ABORTED, or BERTH_PEER_LOST for anything else. */
@@ -61,11 +86,16 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 /* Tells peers first that this rank goes. */
 void net_close(struct net *n);
 
-/* Where this rank can be reached: text of less than NET_ADDRESS_BYTES for the others'
- * net_peer(). */
+/* As net_door_address() and net_door_peer(), of the net's door. */
 const char *net_address(const struct net *n);
-/* BERTH_INVALID: no such text. */
 berth_result net_peer(struct net *n, unsigned rank, const char *address);
+
+/* TEND is called by the door's thread about once a second, and may call net_tidy().
+ * NULL: not any more; it does not run then. */
+void net_tend(struct net *n, void (*tend)(void *ctx), void *ctx);
+/* While no exchange is in progress, and none begins: connections that have not been used
+ * for a while are closed.  The next exchange makes new ones. */
+void net_tidy(struct net *n);
 
 /* What a message is about; sent as it is, and expected so. */
 struct net_tag {
@@ -129,7 +159,7 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 /* The sockets on which peers may say something, size * NET_LANES at most: into P, how
  * many.  Between two exchanges: a peer has begun one. */
 struct pollfd;
-size_t net_sockets(const struct net *n, struct pollfd *p);
+size_t net_sockets(struct net *n, struct pollfd *p);
 
 /* Called now and then while an exchange waits; anything but BERTH_OK ends it.  LOOK may
  * call net_break() to say who is gone. */
@@ -177,16 +207,20 @@ berth_result net_open_both(struct net *n);
 berth_result net_begin(struct net *n, unsigned peer);
 /* What has been begun is not needed: the peer has begun one. */
 void net_begin_not(struct net *n, unsigned peer);
-/* Accept connections.  Did one come? */
+/* Take the connections that have come.  Did one? */
 bool net_serve(struct net *n);
+/* Have some come that net_serve() has not taken? */
+bool net_has_come(const struct net *n);
+/* WAKE is called by the door's thread when one comes, and calls nothing of net.h.
+ * NULL: nothing is. */
+void net_wake(struct net *n, void (*wake)(void *ctx), void *ctx);
 /* The socket of a connection that is made, which does not block; -1: there is none. */
 int net_socket(const struct net *n, unsigned peer, unsigned lane);
 /* The connection itself. */
 struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane);
 /* It has carried something that PEER did not say: net_fault(). */
 void net_is_forged(struct net *n, unsigned peer, unsigned lane);
-/* What net_serve() and net_begin() wait for, NET_POLLS + 1 a peer at most. */
-enum { NET_POLLS = 65 };
+/* What net_begin() waits for, 1 a peer at most. */
 size_t net_polls(const struct net *n, struct pollfd *p);
 /* One who waits has looked at LOOKED_NS, and NOW: may it look again at once, or do
  * others want this core?  One thread at a time. */

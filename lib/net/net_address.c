@@ -14,6 +14,8 @@
 #include "lib/base/descriptor.h"
 #include "lib/net/net.h"
 
+enum { PORT_TRIES = 100 };
+
 /* An address of either family as 16 bytes (IPv4 in its mapped form). */
 struct bits {
 	unsigned char b[16];
@@ -46,6 +48,24 @@ static struct bits of_sockaddr(const struct sockaddr *a)
 		return mapped(&((const struct sockaddr_in *)(const void *)a)->sin_addr);
 	memcpy(r.b, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
 	return r;
+}
+
+static void to_sockaddr(struct sockaddr_storage *s, const struct bits *b, uint16_t port)
+{
+	static const unsigned char v4[12] = { [10] = 0xff, [11] = 0xff };
+	struct sockaddr_in *four = (struct sockaddr_in *)s;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)s;
+
+	memset(s, 0, sizeof *s);
+	if (!memcmp(b->b, v4, sizeof v4)) {
+		four->sin_family = AF_INET;
+		four->sin_port = htons(port);
+		memcpy(&four->sin_addr, b->b + 12, 4);
+		return;
+	}
+	six->sin6_family = AF_INET6;
+	six->sin6_port = htons(port);
+	memcpy(&six->sin6_addr, b->b, 16);
 }
 
 static bool within(const struct bits *a, const struct prefix *p)
@@ -164,92 +184,100 @@ static bool is_of_use(const struct ifaddrs *i, bool loopback)
 		!IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr));
 }
 
-/* " ADDRESS/BITS" for each of use, as many as fit. */
-static size_t add_addresses(char *text, size_t at, const struct ifaddrs *list,
-			    const char *range, const char *interfaces, bool loopback)
+/* Those of use that are chosen, each once: into P, NET_WHERE_MAX at most. */
+static size_t choose(struct prefix *p, const struct ifaddrs *list, const char *range,
+		     const char *interfaces, bool loopback)
 {
-	size_t count = 0;
+	size_t n = 0, k;
 
-	for (const struct ifaddrs *i = list; i && count < NET_WHERE_MAX;
-	     i = i->ifa_next) {
-		char word[INET6_ADDRSTRLEN];
-		struct bits b;
-		unsigned bits;
-
+	for (const struct ifaddrs *i = list; i && n < NET_WHERE_MAX; i = i->ifa_next) {
 		if (!is_of_use(i, loopback))
 			continue;
-		b = of_sockaddr(i->ifa_addr);
-		if (!is_chosen(i, &b, range, interfaces))
-			continue;
-		bits = mask_length(i->ifa_netmask);
-		if (i->ifa_addr->sa_family == AF_INET)
-			inet_ntop(AF_INET, b.b + 12, word, sizeof word);
-		else
-			inet_ntop(AF_INET6, b.b, word, sizeof word);
-		if (at + strlen(word) + 6 >= NET_ADDRESS_BYTES)
-			break;
-		at += (size_t)snprintf(
-			text + at, NET_ADDRESS_BYTES - at, " %s/%u", word,
-			i->ifa_addr->sa_family == AF_INET ? bits - 96 : bits);
-		count++;
+		p[n].at = of_sockaddr(i->ifa_addr);
+		p[n].length = mask_length(i->ifa_netmask);
+		for (k = 0; k < n && memcmp(&p[k].at, &p[n].at, sizeof p->at); k++)
+			;
+		if (k == n && is_chosen(i, &p[n].at, range, interfaces))
+			n++;
 	}
-	return count;
+	return n;
 }
 
-static int open_listener(uint16_t *port)
+/* On AT alone; *PORT becomes that of its choice if it is 0. */
+static int listen_at(const struct bits *at, uint16_t *port, int backlog)
 {
-	struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
-	struct sockaddr_in four = { .sin_family = AF_INET };
-	socklen_t size;
-	int off = 0, fd = descriptor_socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	struct sockaddr_storage a;
+	socklen_t size = sizeof a;
+	int on = 1, fd;
 
-	if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) &&
-	    !bind(fd, (struct sockaddr *)&six, sizeof six) && !listen(fd, 1024)) {
-		size = sizeof six;
-		getsockname(fd, (struct sockaddr *)&six, &size);
-		*port = ntohs(six.sin6_port);
-		return fd;
-	}
-	if (fd >= 0)
+	to_sockaddr(&a, at, *port);
+	fd = descriptor_socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -1;
+	if (a.ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+	if (bind(fd, (struct sockaddr *)&a, net_address_size(&a)) ||
+	    listen(fd, backlog) || getsockname(fd, (struct sockaddr *)&a, &size)) {
+		const int error = errno;
+
 		descriptor_close(fd);
-	fd = descriptor_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&four, sizeof four) ||
-	    listen(fd, 1024)) {
-		if (fd >= 0)
-			descriptor_close(fd);
+		errno = error;
 		return -1;
 	}
-	size = sizeof four;
-	getsockname(fd, (struct sockaddr *)&four, &size);
-	*port = ntohs(four.sin_port);
+	*port = ntohs(a.ss_family == AF_INET ? ((struct sockaddr_in *)&a)->sin_port
+					     : ((struct sockaddr_in6 *)&a)->sin6_port);
 	return fd;
 }
 
-int net_listen(const char *range, const char *interfaces, char *text, char *why,
-	       size_t why_bytes)
+/* All N of P on one port, but for those that can't be used yet: an address of IPv6 that
+ * the host still asks for.  How many; none: -1. */
+static int listen_at_all(struct prefix *p, size_t n, uint16_t *port, int backlog,
+			 int *fd)
 {
-	struct ifaddrs *list;
-	uint16_t port = 0;
-	size_t n, at;
-	int fd;
+	int have = 0, error = EADDRNOTAVAIL;
 
-	if (getifaddrs(&list)) {
-		snprintf(why, why_bytes, "getifaddrs: %s", strerror(errno));
-		return -1;
+	*port = 0;
+	for (size_t i = 0; i < n; i++) {
+		fd[have] = listen_at(&p[i].at, port, backlog);
+		if (fd[have] >= 0) {
+			p[have++] = p[i];
+			continue;
+		}
+		error = errno;
+		if (error == EADDRNOTAVAIL)
+			continue;
+		while (have)
+			descriptor_close(fd[--have]);
+		break;
 	}
-	fd = open_listener(&port);
-	if (fd < 0) {
-		snprintf(why, why_bytes, "a listening socket: %s", strerror(errno));
-		freeifaddrs(list);
-		return -1;
+	errno = error;
+	return have ? have : -1;
+}
+
+static void say_where(char *text, const struct prefix *p, int n, uint16_t port)
+{
+	size_t at = (size_t)snprintf(text, NET_ADDRESS_BYTES, "%u", port);
+
+	for (int i = 0; i < n; i++) {
+		struct sockaddr_storage a;
+		char word[INET6_ADDRSTRLEN];
+		bool four;
+
+		to_sockaddr(&a, &p[i].at, port);
+		four = a.ss_family == AF_INET;
+		inet_ntop(a.ss_family, four ? p[i].at.b + 12 : p[i].at.b, word,
+			  sizeof word);
+		at += (size_t)snprintf(text + at, NET_ADDRESS_BYTES - at, " %s/%u",
+				       word, four ? p[i].length - 96 : p[i].length);
 	}
-	at = (size_t)snprintf(text, NET_ADDRESS_BYTES, "%u", port);
-	n = add_addresses(text, at, list, range, interfaces, false);
-	if (!n)
-		n = add_addresses(text, at, list, range, interfaces, true);
-	freeifaddrs(list);
-	if (n)
-		return fd;
+}
+
+_Static_assert(NET_WHERE_MAX *(INET6_ADDRSTRLEN + 5) + 6 <= NET_ADDRESS_BYTES,
+	       "all addresses have room");
+
+static void say_none(const char *range, const char *interfaces, char *why,
+		     size_t why_bytes)
+{
 	if (range)
 		snprintf(why, why_bytes,
 			 "no interface has an address in BERTH_NET=\"%s\"", range);
@@ -257,29 +285,43 @@ int net_listen(const char *range, const char *interfaces, char *text, char *why,
 		snprintf(why, why_bytes, "no interface%s%s%s is up and has an address",
 			 interfaces ? " of HOROVOD_GLOO_IFACE=\"" : "",
 			 interfaces ? interfaces : "", interfaces ? "\"" : "");
-	descriptor_close(fd);
-	return -1;
+}
+
+int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
+	       char *text, char *why, size_t why_bytes)
+{
+	struct prefix p[NET_WHERE_MAX];
+	struct ifaddrs *list;
+	uint16_t port;
+	size_t n;
+	int have = -1;
+
+	if (getifaddrs(&list)) {
+		snprintf(why, why_bytes, "getifaddrs: %s", strerror(errno));
+		return -1;
+	}
+	n = choose(p, list, range, interfaces, false);
+	if (!n)
+		n = choose(p, list, range, interfaces, true);
+	freeifaddrs(list);
+	if (!n) {
+		say_none(range, interfaces, why, why_bytes);
+		return -1;
+	}
+	/* the port that is free at the first address may not be at another one */
+	for (int i = 0; have < 0 && i < PORT_TRIES; i++) {
+		have = listen_at_all(p, n, &port, backlog, fd);
+		if (have < 0 && errno != EADDRINUSE)
+			break;
+	}
+	if (have < 0)
+		snprintf(why, why_bytes, "a listening socket: %s", strerror(errno));
+	else
+		say_where(text, p, have, port);
+	return have;
 }
 
 /* ---- peers ---- */
-
-static void to_sockaddr(struct sockaddr_storage *s, const struct bits *b, uint16_t port)
-{
-	static const unsigned char v4[12] = { [10] = 0xff, [11] = 0xff };
-	struct sockaddr_in *four = (struct sockaddr_in *)s;
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)s;
-
-	memset(s, 0, sizeof *s);
-	if (!memcmp(b->b, v4, sizeof v4)) {
-		four->sin_family = AF_INET;
-		four->sin_port = htons(port);
-		memcpy(&four->sin_addr, b->b + 12, 4);
-		return;
-	}
-	six->sin6_family = AF_INET6;
-	six->sin6_port = htons(port);
-	memcpy(&six->sin6_addr, b->b, 16);
-}
 
 /* Has this host an address in P's network? */
 static bool is_near(const struct prefix *p, const struct ifaddrs *list)

@@ -13,11 +13,12 @@ struct net_where {
 	struct sockaddr_storage at[NET_WHERE_MAX];
 };
 
-/* A socket that listens on a free port of all addresses (IPv6 and IPv4 where there is
- * IPv6).  TEXT, of NET_ADDRESS_BYTES (net.h), becomes "PORT ADDRESS/BITS ...", of those
- * that RANGE or INTERFACES (net.h) choose.  -1 with WHY. */
-int net_listen(const char *range, const char *interfaces, char *text, char *why,
-	       size_t why_bytes);
+/* Sockets that listen on one free port of each address that RANGE or INTERFACES (net.h)
+ * choose, and on no other: into FD, NET_WHERE_MAX at most, how many.  TEXT, of
+ * NET_ADDRESS_BYTES (net.h), becomes "PORT ADDRESS/BITS ...".  BACKLOG: as listen(2).
+ * -1 with WHY. */
+int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
+	       char *text, char *why, size_t why_bytes);
 
 /* Such a text.  0, or -1: it is none, or has no address that can be used. */
 int net_where(struct net_where *w, const char *text);

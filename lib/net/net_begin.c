@@ -32,15 +32,29 @@ struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane)
 	return &net_link(n, peer, lane)->channel;
 }
 
-size_t net_sockets(const struct net *n, struct pollfd *p)
+/* A connection that is released ends without anybody being gone. */
+static void settle(struct link *l)
+{
+	if (l->have < sizeof(struct head))
+		net_fill(l);
+	net_is_settled(l);
+}
+
+size_t net_sockets(struct net *n, struct pollfd *p)
 {
 	size_t k = 0;
 
 	for (unsigned i = 0; i < n->config.size; i++)
-		for (unsigned lane = 0; lane < NET_LANES; lane++)
-			if (i != n->config.rank && net_socket(n, i, lane) >= 0)
-				p[k++] = (struct pollfd){ net_socket(n, i, lane),
-							  POLLIN, 0 };
+		for (unsigned lane = 0; lane < NET_LANES; lane++) {
+			struct link *l = net_link(n, i, lane);
+
+			if (i == n->config.rank)
+				continue;
+			if (l->releasing)
+				settle(l);
+			if (l->channel.fd >= 0)
+				p[k++] = (struct pollfd){ l->channel.fd, POLLIN, 0 };
+		}
 	return k;
 }
 
@@ -71,9 +85,6 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 {
 	size_t k = 0;
 
-	p[k++] = (struct pollfd){ n->listener, POLLIN, 0 };
-	for (size_t i = 0; i < n->ncoming; i++)
-		p[k++] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
 	for (size_t i = 0; i < n->config.size; i++)
 		if (n->begun[i].fd >= 0)
 			p[k++] =
@@ -88,7 +99,7 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 static berth_result fail(struct net *n, unsigned peer, bool refused)
 {
 	struct begun *b = &n->begun[peer];
-	const size_t addresses = n->peer[peer].n;
+	const size_t addresses = net_where_is(n, peer)->n;
 
 	stop(b);
 	b->next++;
@@ -102,7 +113,7 @@ static berth_result fail(struct net *n, unsigned peer, bool refused)
 static berth_result dial(struct net *n, unsigned peer)
 {
 	struct begun *b = &n->begun[peer];
-	const struct net_where *w = &n->peer[peer];
+	const struct net_where *w = net_where_is(n, peer);
 	const struct sockaddr_storage *at;
 	uint64_t now = clock_ns();
 
@@ -115,7 +126,7 @@ static berth_result dial(struct net *n, unsigned peer)
 	b->fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (b->fd < 0)
 		return BERTH_SYSTEM;
-	net_disable_pacing(n, net_set_up(b->fd));
+	net_disable_pacing(NULL, net_set_up(b->fd));
 	if (connect(b->fd, (const struct sockaddr *)at, net_address_size(at)) &&
 	    errno != EINPROGRESS)
 		return fail(n, peer, errno == ECONNREFUSED);
@@ -141,7 +152,7 @@ static berth_result greet(struct net *n, unsigned peer, unsigned lane)
 	if (error)
 		return fail(n, peer, error == ECONNREFUSED);
 	b->hello = net_own_hello(n, peer, lane);
-	net_hello_make(&b->hello, n->key);
+	net_hello_make(&b->hello, n->door->key);
 	if (!say(b->fd, &b->hello, sizeof b->hello))
 		return fail(n, peer, true);
 	b->greeted = true;
@@ -162,9 +173,13 @@ static berth_result finish(struct net *n, unsigned peer, unsigned lane)
 	struct begun *b = &n->begun[peer];
 	struct net_seal seal;
 
-	if (!net_answer_is_good(&b->answer, n->key, &b->hello))
+	if (!net_answer_is_good(&b->answer, n->door->key, &b->hello))
 		return refuse(n, peer);
-	net_seal_make(&seal, n->key, &b->hello, &b->answer);
+	if (b->answer.verdict == NET_LEFT) {
+		stop(b);
+		return BERTH_PEER_LOST;
+	}
+	net_seal_make(&seal, n->door->key, &b->hello, &b->answer);
 	if (!say(b->fd, &seal, sizeof seal))
 		return fail(n, peer, true);
 	if (b->answer.verdict) {

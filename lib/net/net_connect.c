@@ -15,8 +15,8 @@ int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
 {
 	struct link l = { .stash = malloc(STASH_BYTES) };
 
-	if (!l.stash ||
-	    net_channel_open(&l.channel, fd, n->key, h, a, h->from == n->config.rank)) {
+	if (!l.stash || net_channel_open(&l.channel, fd, n->door->key, h, a,
+					 h->from == n->config.rank)) {
 		free(l.stash);
 		return -1;
 	}
@@ -27,128 +27,58 @@ int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
 
 /* ---- connections that come ---- */
 
-static void drop(struct net *n, size_t i, bool keep_fd)
+/* Does its peer begin such a connection, and is there none yet? */
+static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 {
-	if (!keep_fd)
-		descriptor_close(n->coming[i].fd);
-	n->coming[i] = n->coming[--n->ncoming];
-}
-
-/* WANT bytes in all; -1: it ended, 0: not yet. */
-static int fill(struct coming *c, void *to, size_t want)
-{
-	ssize_t n = recv(c->fd, (char *)to + c->got, want - c->got, 0);
-
-	if (n > 0)
-		c->got += (size_t)n;
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		return -1;
-	return c->got == want;
-}
-
-static bool is_expected(const struct net *n, const struct net_hello *h)
-{
-	bool begins = h->from < n->config.rank && h->lane < NET_LANES;
+	bool begins = h->from < n->config.rank;
 
 	if (n->begun)
-		begins = h->from != n->config.rank && h->from < n->config.size &&
-			 h->lane == (h->from > n->config.rank);
-	return h->to == n->config.rank && begins && net_fd(n, h->from, h->lane) < 0;
+		begins = h->lane == (h->from > n->config.rank);
+	return begins && net_fd(n, h->from, h->lane) < 0;
 }
 
-/* -1: it is to be dropped, 1: it is a peer's now. */
-static int advance(struct net *n, struct coming *c)
+/* A rank of another mode ends both; the door drops all others that are not alike. */
+static bool take(struct net *n, const struct net_coming *c)
 {
-	struct net_hello own;
-	int rc;
-
-	if (!c->answered) {
-		rc = fill(c, &c->hello, sizeof c->hello);
-		if (rc <= 0)
-			return rc;
-		if (!net_hello_is_good(&c->hello, n->key) || !is_expected(n, &c->hello))
-			return -1;
-		c->answer.verdict = net_judge(n, &c->hello);
-		own = net_own_hello(n, c->hello.from, c->hello.lane);
-		c->answer.secure = net_common(&own, &c->hello);
-		net_answer_make(&c->answer, n->key, &c->hello);
-		/* an empty socket takes 72 bytes */
-		if (send(c->fd, &c->answer, sizeof c->answer, MSG_NOSIGNAL) !=
-		    sizeof c->answer)
-			return -1;
-		c->answered = true;
-		c->got = 0;
-	}
-	rc = fill(c, &c->seal, sizeof c->seal);
-	if (rc <= 0)
-		return rc;
-	if (!net_seal_is_good(&c->seal, n->key, &c->hello, &c->answer) ||
-	    !is_expected(n, &c->hello))
-		return -1;
-	/* A rank of another epoch may come, as long as ours come as well. */
-	if (c->answer.verdict == NET_OTHER_SECURE)
+	if (!is_to_be_taken(n, &c->hello))
+		return false;
+	if (c->answer.verdict) {
 		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);
-	return c->answer.verdict || net_open_link(n, c->hello.from, c->hello.lane,
-						  c->fd, &c->hello, &c->answer)
-		       ? -1
-		       : 1;
-}
-
-static void attend(struct net *n, size_t i, uint64_t now)
-{
-	int rc = advance(n, &n->coming[i]);
-
-	if (rc == 0 && now > n->coming[i].until_ns)
-		rc = -1;
-	if (rc)
-		drop(n, i, rc > 0);
-}
-
-/* Who has said nothing, or least, for longest goes. */
-static void make_room(struct net *n)
-{
-	size_t oldest = 0;
-
-	for (size_t i = 1; i < n->ncoming; i++) {
-		const struct coming *c = &n->coming[i], *o = &n->coming[oldest];
-
-		if (c->answered != o->answered ? o->answered
-					       : c->until_ns < o->until_ns)
-			oldest = i;
+		return false;
 	}
-	drop(n, oldest, false);
+	return !net_open_link(n, c->hello.from, c->hello.lane, c->fd, &c->hello,
+			      &c->answer);
 }
 
 bool net_serve(struct net *n)
 {
-	uint64_t now = clock_ns();
-	size_t before = n->ncoming;
+	struct net_coming *c;
 	bool came = false;
-	int fd;
 
-	for (size_t i = n->ncoming; i-- > 0;)
-		attend(n, i, now);
-	while ((fd = descriptor_accept(n->listener, SOCK_NONBLOCK)) >= 0) {
-		if (n->ncoming == COMING_MOST)
-			make_room(n);
-		n->coming[n->ncoming++] =
-			(struct coming){ .fd = net_set_up(fd),
-					 .until_ns = now + HANDSHAKE_MS * 1000000ull };
-		attend(n, n->ncoming - 1, now);
-		came = true;
+	while ((c = net_door_take(n))) {
+		if (take(n, c))
+			came = true;
+		else
+			descriptor_close(c->fd);
+		free(c);
 	}
-	return came || n->ncoming != before;
+	return came;
 }
 
-/* At the door of a peer that is to come and does not: who has left for good, with
- * nobody to tell of it, listens no more. */
-struct listener_probe {
+/* At the door of a peer that is to come and does not: has it left the net, with nobody
+ * to tell of it, or is it gone? */
+struct asking {
 	int fd; /* -1: none on its way */
 	uint64_t next_ns;
 	size_t refused; /* addresses, one after the other */
+	bool said;      /* HELLO has been sent */
+	bool left;
+	size_t got; /* of ANSWER */
+	struct net_hello hello;
+	struct net_answer answer;
 };
 
-static void take_answer(struct listener_probe *k, int error)
+static void stop_asking(struct asking *k, int error)
 {
 	k->refused = error == ECONNREFUSED ? k->refused + 1 : 0;
 	if (k->refused)
@@ -157,53 +87,87 @@ static void take_answer(struct listener_probe *k, int error)
 	k->fd = -1;
 }
 
-static void probe_listener(struct net *n, unsigned peer, struct listener_probe *k)
+static void begin_asking(struct net *n, unsigned peer, struct asking *k)
 {
-	const struct net_where *w = &n->peer[peer];
+	const struct net_where *w = net_where_is(n, peer);
 	const struct sockaddr_storage *at = &w->at[k->refused % w->n];
 
 	k->next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull;
+	k->said = false;
+	k->got = 0;
 	k->fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (k->fd >= 0 &&
 	    connect(k->fd, (const struct sockaddr *)at, net_address_size(at)) &&
 	    errno != EINPROGRESS)
-		take_answer(k, errno);
+		stop_asking(k, errno);
 }
 
-static bool has_left(struct net *n, unsigned peer, struct listener_probe *k)
+static void ask(struct net *n, unsigned peer, struct asking *k)
 {
-	struct pollfd p = { k->fd, POLLOUT, 0 };
+	k->hello = net_own_hello(n, peer, NET_ASKS);
+	net_hello_make(&k->hello, n->door->key);
+	k->said = true;
+	if (send(k->fd, &k->hello, sizeof k->hello, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		stop_asking(k, errno);
+}
+
+static void hear_answer(struct net *n, struct asking *k)
+{
+	ssize_t got = recv(k->fd, (char *)&k->answer + k->got,
+			   sizeof k->answer - k->got, MSG_DONTWAIT);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got > 0)
+		k->got += (size_t)got;
+	if (got > 0 && k->got < sizeof k->answer)
+		return;
+	/* who is in another epoch has left this one */
+	k->left = k->got == sizeof k->answer &&
+		  (k->answer.verdict == NET_LEFT ||
+		   k->answer.verdict == NET_OTHER_EPOCH) &&
+		  net_answer_is_good(&k->answer, n->door->key, &k->hello);
+	stop_asking(k, 0);
+}
+
+static bool has_left(struct net *n, unsigned peer, struct asking *k)
+{
+	struct pollfd p = { k->fd, k->said ? POLLIN : POLLOUT, 0 };
+	const size_t addresses = net_where_is(n, peer)->n;
 	socklen_t size = sizeof(int);
 	int error = 0;
 
-	if (k->fd < 0 && clock_ns() >= k->next_ns && n->peer[peer].n) {
-		probe_listener(n, peer, k);
+	if (k->fd < 0 && clock_ns() >= k->next_ns && addresses) {
+		begin_asking(n, peer, k);
 	} else if (k->fd >= 0 && poll(&p, 1, 0) > 0) {
 		getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-		take_answer(k, error);
+		if (error)
+			stop_asking(k, error);
+		else if (k->said)
+			hear_answer(n, k);
+		else
+			ask(n, peer, k);
 	}
-	return k->refused && k->refused >= n->peer[peer].n;
+	return k->left || (k->refused && k->refused >= addresses);
 }
 
 static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t deadline_ns)
 {
-	struct listener_probe k = { -1, clock_ns() + LISTENER_PROBE_MS * 1000000ull,
-				    0 };
+	struct asking k = { .fd = -1,
+			    .next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull };
 	berth_result rc = BERTH_OK;
 
 	net_serve(n);
 	while (!rc && net_fd(n, peer, lane) < 0) {
-		struct pollfd p[COMING_MOST + 1] = { { .fd = n->listener,
-						       .events = POLLIN } };
-
-		for (size_t i = 0; i < n->ncoming; i++)
-			p[i + 1] = (struct pollfd){ n->coming[i].fd, POLLIN, 0 };
-		rc = net_sleep(n, p, n->ncoming + 1, deadline_ns);
+		rc = net_sleep_until(n, n->taken, deadline_ns);
 		net_serve(n);
 		if (!rc && n->fault.kind && n->fault.peer == peer)
 			rc = BERTH_AUTH;
 		if (!rc && net_fd(n, peer, lane) < 0 && has_left(n, peer, &k)) {
+			net_serve(n); /* it may have come before it left */
+			if (net_fd(n, peer, lane) >= 0)
+				break;
 			rc = BERTH_PEER_LOST;
 			n->refused = true;
 		}
@@ -249,15 +213,20 @@ static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigne
 	berth_result rc;
 
 	b->hello = net_own_hello(n, peer, lane);
-	net_hello_make(&b->hello, n->key);
+	net_hello_make(&b->hello, n->door->key);
 	rc = whole(n, b->fd, &b->hello, sizeof b->hello, true, deadline_ns);
 	if (!rc)
 		rc = whole(n, b->fd, &b->answer, sizeof b->answer, false, deadline_ns);
 	if (rc) /* who ends it without a word did not like our proof */
 		return rc == BERTH_PEER_LOST && !n->broken ? BERTH_AUTH : rc;
-	if (!net_answer_is_good(&b->answer, n->key, &b->hello))
+	if (!net_answer_is_good(&b->answer, n->door->key, &b->hello))
 		return BERTH_AUTH;
-	net_seal_make(&seal, n->key, &b->hello, &b->answer);
+	if (b->answer.verdict == NET_LEFT) {
+		*n->refusal = '\0';
+		n->refused = true;
+		return BERTH_PEER_LOST;
+	}
+	net_seal_make(&seal, n->door->key, &b->hello, &b->answer);
 	rc = whole(n, b->fd, &seal, sizeof seal, true, deadline_ns);
 	if (rc || !b->answer.verdict)
 		return rc;
@@ -301,7 +270,7 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 
 	if (b.fd < 0)
 		return BERTH_SYSTEM;
-	net_disable_pacing(n, net_set_up(b.fd));
+	net_disable_pacing(NULL, net_set_up(b.fd));
 	if (!connect(b.fd, (const struct sockaddr *)at, net_address_size(at)) ||
 	    errno == EINPROGRESS)
 		rc = finish_connect(n, b.fd, at, deadline_ns);
@@ -320,7 +289,7 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t each_ns, uint64_t deadline_ns)
 {
-	const struct net_where *w = &n->peer[peer];
+	const struct net_where *w = net_where_is(n, peer);
 	berth_result rc = BERTH_PEER_LOST, worst = BERTH_PEER_LOST;
 
 	for (size_t i = 0; i < w->n; i++) {
@@ -361,10 +330,51 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 	return rc;
 }
 
+/* This rank has said that it would release the connection, and needs it now.  A peer
+ * whose net stands still looks at it when it is asked. */
+static berth_result settle(struct net *n, unsigned peer, unsigned lane,
+			   uint64_t deadline_ns)
+{
+	struct link *l = net_link(n, peer, lane);
+	struct asking k = { .fd = -1 };
+	berth_result rc = BERTH_OK;
+
+	while (!rc && l->releasing) {
+		ssize_t got = net_fill(l);
+
+		if (net_is_settled(l))
+			break;
+		if (got < 0 && errno == EBADMSG) {
+			net_is_forged(n, peer, lane);
+			rc = BERTH_AUTH;
+			break;
+		}
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) ||
+		    has_left(n, peer, &k)) {
+			net_close_link(l); /* its door says what has become of it */
+			break;
+		}
+		rc = net_sleep(
+			n,
+			(struct pollfd[]){ { l->channel.fd, POLLIN, 0 },
+					   { k.fd, k.said ? POLLIN : POLLOUT, 0 } },
+			2, deadline_ns);
+	}
+	if (k.fd >= 0)
+		descriptor_close(k.fd);
+	return rc;
+}
+
 berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t deadline_ns)
 {
+	berth_result rc = BERTH_OK;
+
 	if (n->broken)
 		return n->why;
+	if (net_link(n, peer, lane)->releasing)
+		rc = settle(n, peer, lane, deadline_ns);
+	if (rc)
+		return rc;
 	if (net_fd(n, peer, lane) >= 0)
 		return BERTH_OK;
 	n->refused = false;

@@ -78,6 +78,8 @@ struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane
 	return (struct net_hello){ .from = n->config.rank,
 				   .to = peer,
 				   .lane = lane,
+				   .net = n->config.id,
+				   .at = net_rank_at_door(n, peer),
 				   .epoch = n->config.epoch,
 				   .ranks = n->config.size,
 				   .secure = n->config.aead ? has : NET_MAC };
@@ -106,11 +108,12 @@ void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict)
 	static const char *const text[] = { "refuses this rank",
 					    "is in another epoch of the job",
 					    "knows another number of ranks",
-					    "has another BERTH_NET_SECURE" };
+					    "has another BERTH_NET_SECURE",
+					    "has left" };
 
 	char address[NET_TEXT_BYTES];
 
 	net_channel_name(address, fd);
 	net_note_fault(n, NET_UNLIKE, peer, address,
-		       text[verdict <= NET_OTHER_SECURE ? verdict : 0]);
+		       text[verdict <= NET_LEFT ? verdict : 0]);
 }

@@ -96,12 +96,15 @@ void net_way_key(unsigned char way[NET_WAY_KEY_BYTES], const unsigned char *key,
 	struct {
 		char label[16]; /* no other text that is hashed begins so */
 		struct pair pair;
-		uint32_t from, to, lane, epoch, ranks, use, back;
+		uint64_t net;
+		uint32_t from, to, lane, at, epoch, ranks, use, back;
 	} of = { .label = "berth, one way",
 		 .pair = pair(h->nonce, a->nonce, a),
+		 .net = h->net,
 		 .from = h->from,
 		 .to = h->to,
 		 .lane = h->lane,
+		 .at = h->at,
 		 .epoch = h->epoch,
 		 .ranks = h->ranks,
 		 .use = use,

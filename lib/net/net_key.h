@@ -1,8 +1,8 @@
 /* net_key.h - who connects proves that it has the job's key: the messages, without the
  * sockets (net.c).
  *
- * A hello says which rank of how many, in which epoch, begins which connection, and how
- * what goes over it is to be kept safe.  The answer says whether that is right, for a
+ * A hello says which rank of how many, in which epoch, begins which connection of which
+ * net, at whose door, and how what goes over it is to be kept safe.  The answer says whether that is right, for a
  * hello that nobody without the key can make.  Either side believes the other one only
  * where its proof covers a nonce of its own. */
 #ifndef BERTH_LIB_NET_KEY_H
@@ -17,18 +17,26 @@ enum { NET_NONCE_BYTES = 32, NET_PROOF_BYTES = 32 };
 
 /* Integers are in the machine's order: all hosts of a job are little-endian. */
 struct net_hello {
-	uint32_t magic, from, to, lane;
+	uint32_t magic, from, to, lane; /* ranks of the net */
+	uint64_t net;
+	uint32_t at; /* the rank whose door this is to be */
 	uint32_t epoch, ranks;
 	uint32_t secure; /* of enum net_secure; with NET_AEAD, what this host has */
-	uint32_t unused;
 	unsigned char nonce[NET_NONCE_BYTES];
 	unsigned char proof[NET_PROOF_BYTES]; /* of all that is in front of it */
 };
 
 enum net_secure { NET_MAC = 1, NET_AEAD = 2, NET_AES = 4 };
 
-/* What the side that is connected to says of a hello. */
-enum net_verdict { NET_WELCOME, NET_OTHER_EPOCH, NET_OTHER_RANKS, NET_OTHER_SECURE };
+/* What the side that is connected to says of a hello.  NET_LEFT: it has no such net,
+ * or not any more. */
+enum net_verdict {
+	NET_WELCOME,
+	NET_OTHER_EPOCH,
+	NET_OTHER_RANKS,
+	NET_OTHER_SECURE,
+	NET_LEFT
+};
 
 struct net_answer {
 	uint32_t verdict;

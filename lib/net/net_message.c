@@ -58,6 +58,7 @@ static int push(struct net *n, struct net_send *out)
 	if (k > 0)
 		out->sent += (size_t)k;
 	l->half = out->sent && !sent_all(out);
+	l->sent += k > 0 && sent_all(out);
 	return k > 0 ? 1 : errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
@@ -84,6 +85,10 @@ static berth_result take_head(struct net *n, struct link *l, struct net_receive 
 	if (!net_is_said(l, h, false))
 		return forged(n, in);
 	l->channel.in->number++;
+	if (h->tag.group == GROUP_RELEASE) {
+		net_keep(l, h);
+		return BERTH_OK;
+	}
 	rc = net_given_up(n, in->peer, h, lost);
 	if (rc)
 		return rc;
@@ -160,7 +165,7 @@ static ssize_t some(struct link *l, void *to, size_t most, bool last)
 }
 
 /* More to the stash, behind what it has. */
-static ssize_t fill(struct link *l)
+ssize_t net_fill(struct link *l)
 {
 	size_t room = STASH_BYTES - l->have;
 	ssize_t k;
@@ -195,7 +200,7 @@ static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 		     unsigned *lost, berth_result *rc)
 {
 	struct head h;
-	ssize_t k = l->have < sizeof h ? fill(l) : 1;
+	ssize_t k = l->have < sizeof h ? net_fill(l) : 1;
 
 	if (k <= 0)
 		return came(n, in, k, rc);
@@ -212,7 +217,7 @@ static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 static int pull_proof(struct net *n, struct link *l, struct net_receive *in,
 		      berth_result *rc)
 {
-	ssize_t k = l->have < in->bytes ? fill(l) : 1;
+	ssize_t k = l->have < in->bytes ? net_fill(l) : 1;
 
 	if (k <= 0)
 		return came(n, in, k, rc);
@@ -274,7 +279,7 @@ static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 	struct head h;
 
 	if (l->have < sizeof h && !l->drained)
-		fill(l);
+		net_fill(l);
 	if (l->have < sizeof h)
 		return BERTH_OK;
 	memcpy(&h, l->stash + l->at, sizeof h);
@@ -296,7 +301,7 @@ static berth_result last_word(struct net *n, unsigned peer, struct link *l,
 			l->at += l->have - sizeof h;
 			l->have = sizeof h;
 		}
-		k = fill(l);
+		k = net_fill(l);
 	} while (k > 0 || (k < 0 && errno == EINTR));
 	if (l->have < sizeof h)
 		return BERTH_OK;
@@ -358,6 +363,8 @@ static bool move(struct exchange *x, berth_result *rc)
 		int k = got_all(&x->in[i]) ? 0 : pull(x->n, &x->in[i], &lost, &why);
 
 		moved |= k > 0;
+		if (k > 0 && !why && got_all(&x->in[i]))
+			net_link(x->n, x->in[i].peer, x->in[i].lane)->got++;
 		if (k > 0 && !why && got_all(&x->in[i]))
 			why = has_given_up(x->n, lost,
 					   net_link(x->n, lost, x->in[i].lane), &lost);
@@ -508,6 +515,7 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	if (nin || nout)
 		n->waits_for = nin ? in->peer : out->peer;
 	n->deadline_ns = deadline_ns;
+	n->exchanges++;
 	rc = connect_all(&x, deadline_ns);
 	is_new = x.ended = rc == BERTH_PEER_LOST || rc == BERTH_AUTH;
 	while (!rc && !is_done(&x)) {

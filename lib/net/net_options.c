@@ -16,15 +16,16 @@ enum {
 	AGAIN_MS = 2000  /* from one retry to the next, most: links come back */
 };
 
-void net_disable_pacing(struct net *n, int fd)
+void net_disable_pacing(char control[16], int fd)
 {
-	char name[sizeof n->pacing_control] = "";
+	char name[16] = "";
 	socklen_t size = sizeof name - 1;
 
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) ||
 	    strncmp(name, "bbr", 3))
 		return;
-	memcpy(n->pacing_control, name, sizeof name);
+	if (control)
+		memcpy(control, name, sizeof name);
 	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5))
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
@@ -34,11 +35,12 @@ void net_settle(const struct net *n, int fd)
 	struct tcp_info info = { 0 };
 	socklen_t size = sizeof info;
 
-	if (*n->pacing_control &&
-	    !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+	const char *control = n->door->pacing_control;
+
+	if (*control && !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
 	    info.tcpi_rtt >= NEAR_US)
-		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, n->pacing_control,
-			   (socklen_t)strlen(n->pacing_control));
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control,
+			   (socklen_t)strlen(control));
 }
 
 static void set(int fd, int level, int name, int value)

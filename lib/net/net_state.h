@@ -1,6 +1,6 @@
-/* net_state.h - what the rooms of net.h share: net.c (opening, closing, looking
- * around), net_connect.c (connections, until both sides have proved the key) and
- * net_message.c. */
+/* net_state.h - what the files of net.h share: net.c (opening, closing, looking
+ * around), net_door.c (connections that come), net_connect.c and net_begin.c (those
+ * that this rank begins), net_idle.c and net_message.c. */
 #ifndef BERTH_LIB_NET_STATE_H
 #define BERTH_LIB_NET_STATE_H
 
@@ -12,12 +12,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/descriptor.h"
 #include "lib/net/net.h"
-#include "lib/net/net_address.h"
-#include "lib/net/net_key.h"
+#include "lib/net/net_door.h"
 
 enum {
-	COMING_MOST = 64,        /* connections that have not proved anything yet */
-	HANDSHAKE_MS = 5000,     /* in which they have to */
 	LISTENER_PROBE_MS = 300, /* until, and between looks whether, a peer has left */
 	/* What one call sends, or takes to where it stays.  2 MiB between two ranks:
 	 * 0.68 ms with 256 KiB, 0.60 with this. */
@@ -45,6 +42,13 @@ _Static_assert(offsetof(struct head, mark) == NET_HEAD_BYTES, "a mark is behind 
  * for the reason tag.step (of BERTH_AUTH, NOTE says which rank has seen it, and the
  * kind of fault); this rank goes, having done its part. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
+/* And of a connection that is not used (net_idle.c): who has begun it would end it,
+ * having got note.word[0] messages there; the other one has ended it, or keeps it. */
+enum {
+	GROUP_RELEASE = 0xfffffffd,
+	GROUP_RELEASED = 0xfffffffc,
+	GROUP_KEPT = 0xfffffffb
+};
 
 /* Why somebody gives up: of any number, one of the four that there are. */
 static inline berth_result net_reason(uint32_t why)
@@ -57,8 +61,10 @@ static inline berth_result net_reason(uint32_t why)
 /* A connection: what has been read of it and not used yet stands at STASH + AT. */
 struct link {
 	struct net_channel channel;
-	bool drained; /* in this exchange: there was no more to read */
-	bool half;    /* of a message has been sent: nothing else can be said */
+	bool drained;       /* in this exchange: there was no more to read */
+	bool half;          /* of a message has been sent: nothing else can be said */
+	bool releasing;     /* RELEASE has been said, and not been answered */
+	uint32_t sent, got; /* messages */
 	size_t at, have;
 	unsigned char *stash; /* STASH_BYTES */
 };
@@ -69,17 +75,6 @@ static inline bool net_is_said(const struct link *l, const struct head *h, bool 
 	return h->magic == HEAD_MAGIC &&
 	       net_mark_is_good(l->channel.in, &h->mark, h, later);
 }
-
-/* A connection that somebody began. */
-struct coming {
-	int fd;
-	uint64_t until_ns;
-	bool answered;
-	size_t got;
-	struct net_hello hello;
-	struct net_answer answer;
-	struct net_seal seal;
-};
 
 /* A connection that this rank has begun, by net_begin(). */
 struct begun {
@@ -95,15 +90,18 @@ struct begun {
 
 struct net {
 	struct net_config config;
-	unsigned char key[NET_KEY_BYTES];
-	char address[NET_ADDRESS_BYTES];
-	char pacing_control[16]; /* congestion control of this host, where it paces */
-	int listener;
-	struct link *link; /* NET_LANES a rank */
-	struct net_where *peer;
-	struct coming coming[COMING_MOST];
-	size_t ncoming;
-	struct begun *begun; /* one a rank; NULL: only exchanges */
+	struct net_door *door;
+	bool owns_door;
+	/* by the door, with its lock: */
+	struct net *next;
+	struct net_coming *arrived; /* NARRIVED connections that are to be taken */
+	size_t narrived;
+	void (*wake)(void *ctx);
+	void *wake_ctx;
+	_Atomic uint32_t came; /* how many ever */
+	uint32_t taken;        /* CAME, when all had been taken */
+	struct link *link;     /* NET_LANES a rank */
+	struct begun *begun;   /* one a rank; NULL: only exchanges */
 	unsigned char *piece;
 	berth_result (*look)(void *ctx);
 	void *ctx;
@@ -115,9 +113,16 @@ struct net {
 	_Atomic bool broken; /* LOST is whole: any thread may ask net_lost() */
 	unsigned lost;       /* because of which rank */
 	berth_result why;    /* by net_reason() */
-	unsigned waits_for;  /* the peer of the exchange in progress */
-	char refusal[128];   /* of the last connection that was not made */
-	bool unreached;      /* it ended an exchange */
+	unsigned exchanges, exchanges_seen; /* how many there were; at the last look */
+	unsigned idle_looks;                /* in a row that found no further one */
+	/* by the door, with its lock for being tended: */
+	struct net *next_tended;
+	void (*tend)(void *ctx);
+	void *tend_ctx;
+	_Atomic bool tend_soon;
+	unsigned waits_for; /* the peer of the exchange in progress */
+	char refusal[128];  /* of the last connection that was not made */
+	bool unreached;     /* it ended an exchange */
 	bool refused; /* the peer, whose host is there, does not listen any more */
 	struct net_fault fault; /* its kind is 0: none */
 };
@@ -143,22 +148,49 @@ enum net_verdict net_judge(const struct net *n, const struct net_hello *h);
 /* The VERDICT of the other end of FD, which is PEER. */
 void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict);
 
+/* H, to who is at the other end.  FALSE: not all of it went. */
+bool net_tell(struct net_channel *c, struct head h);
+
+/* A peer would release L, as H says, which this rank is about to use. */
+void net_keep(struct link *l, const struct head *h);
+/* The peer of L, which this rank would release, has said what follows in its stash.  Is
+ * it settled?  The connection may be gone then. */
+bool net_is_settled(struct link *l);
+/* The connection is closed. */
+void net_close_link(struct link *l);
+/* More to the stash, behind what it has. */
+ssize_t net_fill(struct link *l);
+
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,
 		       uint64_t deadline_ns);
+/* The same, until more connections than CAME have come. */
+berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns);
 
 /* The stream of PEER has ended.  It may have given up because another one is gone, and
  * have had no way to say so in the middle of a message: the watcher may know, and what
  * it says is returned.  WHY: what the others are told if it does not. */
 berth_result net_ended(struct net *n, unsigned peer, berth_result why);
 
-/* Nothing paces what this socket, and what it accepts, sends. */
-void net_disable_pacing(struct net *n, int fd);
+/* Nothing paces what this socket, and what it accepts, sends.  CONTROL becomes what did,
+ * if anything. */
+void net_disable_pacing(char control[16], int fd);
 /* FD has connected: if its peer is far, it gets the congestion control of the host. */
 void net_settle(const struct net *n, int fd);
 /* The options of each connection: no delay, and limits after which a silent peer is
  * lost. Returns FD. */
 int net_set_up(int fd);
+
+static inline unsigned net_rank_at_door(const struct net *n, unsigned peer)
+{
+	return n->config.ranks ? n->config.ranks[peer] : peer;
+}
+
+/* Where PEER can be reached. */
+static inline const struct net_where *net_where_is(const struct net *n, unsigned peer)
+{
+	return &n->door->peer[net_rank_at_door(n, peer)];
+}
 
 static inline struct link *net_link(const struct net *n, unsigned peer, unsigned lane)
 {
@@ -168,15 +200,6 @@ static inline struct link *net_link(const struct net *n, unsigned peer, unsigned
 static inline int net_fd(const struct net *n, unsigned peer, unsigned lane)
 {
 	return net_link(n, peer, lane)->channel.fd;
-}
-
-static inline void net_close_link(struct link *l)
-{
-	if (l->channel.fd >= 0)
-		descriptor_close(l->channel.fd);
-	net_channel_free(&l->channel);
-	free(l->stash);
-	*l = (struct link){ .channel = { .fd = -1 } };
 }
 
 /* What an exchange with a peer that has left comes to. */

@@ -107,9 +107,14 @@ static int open_net(struct p2p *p)
 {
 	if (!p->config.net)
 		return 0;
-	p->polls = calloc(1 + NET_POLLS + 3 * (size_t)p->config.n, sizeof *p->polls);
+	p->polls = calloc(1 + 3 * (size_t)p->config.n, sizeof *p->polls);
 	p->bell_fd = bell_open(p->bell);
 	return p->polls && p->bell_fd >= 0 && !net_open_both(p->config.net) ? 0 : -1;
+}
+
+static void connection_came(void *p)
+{
+	p2p_wake(p);
 }
 
 struct p2p *p2p_join(const struct p2p_config *config)
@@ -125,7 +130,6 @@ struct p2p *p2p_join(const struct p2p_config *config)
 	p->bell_fd = -1;
 	p->free_slot = P2P_NO_ID;
 	p->others = config->n - 1;
-	p->serves = true;
 	pthread_mutex_init(&p->moving, NULL);
 	pthread_mutex_init(&p->posting, NULL);
 	wait_tune(&p->wait, config->nlocal ? config->nlocal : 1, config->cores);
@@ -137,6 +141,8 @@ struct p2p *p2p_join(const struct p2p_config *config)
 		if (meet(p, i))
 			goto fail;
 	p->config.local = NULL; /* the caller's */
+	if (config->net)
+		net_wake(config->net, connection_came, p);
 	return p;
 fail:
 	destroy(p);
@@ -255,6 +261,8 @@ void p2p_leave(struct p2p *p)
 	for (unsigned i = 0; i < p->config.n; i++)
 		p2p_peer_wake(p, &p->peer[i]);
 	net = p->config.net;
+	if (net)
+		net_wake(net, NULL, NULL);
 	destroy(p);
 	net_close(net);
 }
@@ -364,7 +372,6 @@ static nfds_t list_polls(struct p2p *p)
 	for (unsigned i = 0; i < p->config.n; i++)
 		if (p->peer[i].stream)
 			n += p2p_stream_polls(p->peer[i].stream, p->polls + n);
-	p->serves = true;
 	pthread_mutex_unlock(&p->moving);
 	return n;
 }

@@ -267,7 +267,6 @@ void p2p_look(struct p2p *p)
 	if (now == p->tick_ns)
 		return;
 	p->tick_ns = now;
-	p->serves = true;
 	now = clock_ns();
 	if (p->deadline_ns && now >= p->deadline_ns) {
 		p2p_finish_all(p, is_late, &now, BERTH_TIMEOUT);

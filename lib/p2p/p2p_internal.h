@@ -78,7 +78,6 @@ struct p2p {
 	/* of the message whose is first; 0: none */
 	_Atomic uint64_t deadline_ns;
 	uint64_t tick_ns, watched_ns;
-	bool serves;      /* a connection may have come */
 	struct wait wait; /* how long to spin */
 	struct p2p_list done;
 	berth_result ended;

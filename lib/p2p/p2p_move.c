@@ -581,8 +581,7 @@ bool p2p_pass(struct p2p *p)
 
 	if (p->ended)
 		return moved;
-	if (p->config.net && p->serves) {
-		p->serves = false;
+	if (p->config.net) {
 		moved |= net_serve(p->config.net);
 		f = net_fault(p->config.net);
 	}

@@ -25,6 +25,7 @@ on() { # CASE RANKS...
 }
 @test "allgather, alltoall, broadcast, with and without counts" { on moves 1 2 3 5 8; }
 @test "sets: added, split, split again, removed" { on sets 1 2 3 4 5 8; }
+@test "50 sets in flight, in another order on each rank; those that stand still have no thread" { on idle 1 2 4; }
 @test "asynchronous: in any order, tensors left out, blocking calls between" { on async 1 2 3 4 8; }
 @test "asynchronous: who only looks, and leaves tensors out" { on poll 1 2 3 4 8; }
 @test "asynchronous: what is done anew, and ranks of other thresholds" { on thresholds 1 2 3 4; }

@@ -7,6 +7,7 @@
 # tests/helpers/collectives.c and steady.c; counts and moments come from SEED.
 load jobs
 load lost
+load crowd
 
 setup_file() {
 	cluster_up 16 --nics 2
@@ -63,6 +64,10 @@ checked() { # HOSTS CASE...
 		[[ $status = 0 && $output == *"programs: "*" checks"* ]] || { echo "$hosts: $output"; return 1; }
 	done
 }
+@test "50 sets in flight, in another order on each rank; those that stand still have no thread" {
+	checked "n[1-4]" idle
+	checked n1:2,n2:1 idle
+}
 @test "a rank that leaves before anybody has a connection to it" {
 	checked "n[1-2]" left
 	checked "n[1-4]" left
@@ -79,11 +84,14 @@ checked() { # HOSTS CASE...
 	[[ $output == *' sums' ]]
 }
 
-# Are the connections of the rank on n2 in NET, all?
+# Are the connections of the rank on n2 in NET, all?  It listens at one address, there.
 uses() { # NET
 	local lines
 	lines=$(on n2 ss -tnpH state established | grep '"steady"') || return 1
 	! grep -vF "${1%0.0/16}" <<< "$lines"
+	lines=$(on n2 ss -tnpH state listening | grep '"steady"') || return 1
+	[ "$(wc -l <<< "$lines")" = 1 ]
+	[[ $lines == *" ${1%0.0/16}"[0-9.]*:* ]]
 }
 
 all_sum() { [ "$(grep -c '^begun$' "$T/out")" = 4 ]; }
@@ -119,6 +127,10 @@ use() { # NET VARIABLE...
 	run -3 r --no-tag -H "n[1-2]" -x BERTH_NET=172.30.0.0/16 "$STEADY" 1
 	for h in n1 n2; do on "$h" ip link del twin; done
 	[[ $output == *"rank 1 on 'n2' can't be reached at 172.30.0.1: Connection refused"* ]]
+}
+
+@test "strangers by the thousand at the listeners: the job is not harmed, and a late peer gets in" {
+	crowded 2000 "$SEED"
 }
 
 @test "a host that is cut off for 3 s, and comes back" {

@@ -19,6 +19,7 @@
 #include "tests/helpers/counts.h"
 #include "tests/helpers/sends.h"
 #include "tests/helpers/sets.h"
+#include "tests/helpers/idle.h"
 #include "tests/helpers/waiting.h"
 #include "tests/helpers/calls.h"
 
@@ -444,6 +445,7 @@ static const struct {
 	{ "bits", bits },
 	{ "moves", moves },
 	{ "sets", sets },
+	{ "idle", idle },
 	{ "without-heap", without_heap },
 	{ "async", asynchronous },
 	{ "poll", polling },

@@ -18,9 +18,11 @@ static const unsigned char stranger_key[NET_KEY_BYTES] = "the key of these tests
 
 static struct net *stranger_net(unsigned rank, unsigned size)
 {
-	struct net_config c = {
-		.rank = rank, .size = size, .key = stranger_key, .spins = 10
-	};
+	struct net_config c = { .rank = rank,
+				.size = size,
+				.key = stranger_key,
+				.range = "127.0.0.1",
+				.spins = 10 };
 	char why[128];
 	struct net *n = net_open(&c, why, sizeof why);
 
@@ -70,9 +72,12 @@ static size_t stranger_hear(int fd, void *data, size_t bytes)
 /* Of three ranks. */
 static struct net_hello stranger_hello(uint32_t from, uint32_t to, uint32_t lane)
 {
-	struct net_hello h = {
-		.from = from, .to = to, .lane = lane, .ranks = 3, .secure = NET_MAC
-	};
+	struct net_hello h = { .from = from,
+			       .to = to,
+			       .lane = lane,
+			       .at = to,
+			       .ranks = 3,
+			       .secure = NET_MAC };
 
 	net_hello_make(&h, stranger_key);
 	return h;

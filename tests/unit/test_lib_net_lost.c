@@ -278,6 +278,101 @@ START_TEST(leaves_in_a_handshake)
 }
 END_TEST
 
+/* ---- connections that are not used ---- */
+
+static struct head of_release(uint32_t group, uint32_t got)
+{
+	struct head h = { .magic = HEAD_MAGIC, .tag = { .group = group } };
+
+	h.note.word[0] = got;
+	return h;
+}
+
+static void says_message(int fd)
+{
+	const struct head h = good();
+
+	stranger_say(fd, &h, sizeof h);
+	stranger_say(fd, "twelve bytes", 12);
+}
+
+/* As rank 0, which has begun the connection and has got T->k messages: after AT of its
+ * own it would release it; what it hears is CHANGE.  CHANGE is 0: somebody else says
+ * so. */
+static void releases(const struct turn *t)
+{
+	struct head h = of_release(GROUP_RELEASE, (uint32_t)t->k);
+	struct head heard = { 0 };
+	int fd = proven(t);
+
+	if (t->at)
+		says_message(fd);
+	if (t->change)
+		h = stranger_mark(h, NULL);
+	stranger_say(fd, &h, sizeof h);
+	if (write(goes_on[1], "", 1) != 1)
+		_exit(9);
+	if (stranger_hear(fd, &heard, sizeof heard) != sizeof heard ||
+	    !net_mark_is_good(stranger_channel.in, &heard.mark, &heard, false) ||
+	    heard.tag.group != (t->change ? t->change : GROUP_LOST))
+		_exit(7);
+	if (t->change == GROUP_KEPT)
+		says_message(fd);
+	stranger_hear(fd, &heard, 1);
+}
+
+START_TEST(released)
+{
+	static const unsigned answers[] = { GROUP_RELEASED, GROUP_LEAVES, 0 };
+	struct turn t = { .n = stranger_net(1, 3),
+			  .at = 1,
+			  .k = _i == 1, /* this rank has sent none */
+			  .change = answers[_i] };
+	char got[12];
+	int status;
+	pid_t pid;
+
+	ck_assert(!pipe(goes_on));
+	pid = fork();
+	if (!pid) {
+		releases(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(stranger_wait(t.n, got, PATIENCE_MS), BERTH_OK);
+	ck_assert_int_eq(read(goes_on[0], got, 1), 1);
+	net_tidy(t.n);
+	ck_assert_int_eq(net_socket(t.n, 0, 0) < 0, !_i);
+	if (!t.change) {
+		ck_assert_int_eq(stranger_wait(t.n, got, PATIENCE_MS), BERTH_AUTH);
+		net_break(t.n, 0, BERTH_AUTH);
+	}
+	net_close(t.n);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* The other side is about to use it. */
+START_TEST(kept)
+{
+	struct turn t = { .n = stranger_net(1, 3), .change = GROUP_KEPT };
+	char got[12];
+	int status;
+	pid_t pid;
+
+	ck_assert(!pipe(goes_on));
+	pid = fork();
+	if (!pid) {
+		releases(&t);
+		_exit(0);
+	}
+	ck_assert_int_eq(stranger_wait(t.n, got, PATIENCE_MS), BERTH_OK);
+	net_close(t.n);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("net_lost");
@@ -294,6 +389,8 @@ int main(void)
 	tcase_add_test(t, half_sent);
 	tcase_add_test(t, last_word_before_a_send);
 	tcase_add_test(t, leaves_in_a_handshake);
+	tcase_add_loop_test(t, released, 0, 3);
+	tcase_add_test(t, kept);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

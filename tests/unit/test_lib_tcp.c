@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "lib/net/net_address.h"
+#include "lib/base/descriptor.h"
 #include "lib/net/net_key.h"
 #include "lib/backend/tcp_internal.h"
 
@@ -190,15 +191,15 @@ static void strangers(struct ranks *r)
 	struct meeting *m = r->region;
 
 	for (int i = 0; r->me == 0 && i < 40; i++) {
-		struct sockaddr_in to = { .sin_family = AF_INET,
-					  .sin_port =
-						  htons((uint16_t)atoi(m->address[1])),
-					  .sin_addr = { htonl(INADDR_LOOPBACK) } };
-		int fd = socket(AF_INET, SOCK_STREAM, 0);
+		struct net_where w;
+		int bad = net_where(&w, m->address[1]),
+		    fd = socket(w.at->ss_family, SOCK_STREAM, 0);
 		unsigned char junk[500];
 
 		ranks_fill(junk, BERTH_U8, sizeof junk, 0, (unsigned)i);
-		RANKS_ASSERT(r, !connect(fd, (struct sockaddr *)&to, sizeof to),
+		RANKS_ASSERT(r,
+			     !bad && !connect(fd, (struct sockaddr *)w.at,
+					      net_address_size(w.at)),
 			     "connect");
 		if (i % 2)
 			(void)!write(fd, junk, (size_t)i * 10);
@@ -288,7 +289,7 @@ END_TEST
 START_TEST(proofs)
 {
 	struct net_hello h = { .from = 1, .to = 2 }, h2 = h;
-	struct net_answer a = { .secure = NET_MAC };
+	struct net_answer a = { .verdict = NET_WELCOME, .secure = NET_MAC }, lie;
 	struct net_seal s;
 	unsigned char wrong[32] = { 1 };
 
@@ -299,6 +300,9 @@ START_TEST(proofs)
 	ck_assert(memcmp(h.nonce, h2.nonce, sizeof h.nonce));
 	net_answer_make(&a, key, &h);
 	ck_assert(net_answer_is_good(&a, key, &h) && !net_answer_is_good(&a, key, &h2));
+	lie = a;
+	lie.verdict = NET_LEFT;
+	ck_assert(!net_answer_is_good(&lie, key, &h));
 	net_seal_make(&s, key, &h, &a);
 	ck_assert(net_seal_is_good(&s, key, &h, &a) &&
 		  !net_seal_is_good(&s, key, &h2, &a));
@@ -358,13 +362,14 @@ START_TEST(interfaces)
 	char text[NET_ADDRESS_BYTES] = "", why[256];
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		int fd =
-			net_listen(rows[i].range, rows[i].names, text, why, sizeof why);
-		const char *said = fd < 0 ? why : text;
+		int fd[NET_WHERE_MAX];
+		int n = net_listen(rows[i].range, rows[i].names, 8, fd, text, why,
+				   sizeof why);
+		const char *said = n < 0 ? why : text;
 
 		ck_assert_msg(strstr(said, rows[i].says), "%s", said);
-		if (fd >= 0)
-			close(fd);
+		while (n > 0)
+			descriptor_close(fd[--n]);
 	}
 }
 END_TEST

@@ -1,0 +1,123 @@
+#include "lib/net/net_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+/* Connections that are not used are closed, so that a set which stands still costs no
+ * descriptor.  Who has begun one says RELEASE, and nothing more until that is settled:
+ * by RELEASED, KEPT, or a message that was on its way.  The other side has ended it, or
+ * has sent what the first one has not got yet, or uses it. */
+
+enum { IDLE_LOOKS = 2 };
+
+void net_close_link(struct link *l)
+{
+	if (l->channel.fd >= 0)
+		descriptor_close(l->channel.fd);
+	net_channel_free(&l->channel);
+	free(l->stash);
+	*l = (struct link){ .channel = { .fd = -1 } };
+}
+
+static bool say(struct link *l, uint32_t group)
+{
+	const struct head h = { .magic = HEAD_MAGIC,
+				.tag = { .group = group },
+				.note = { { l->got } } };
+
+	/* all that was sent before has come: there is room */
+	return !net_channel_is_half(&l->channel) && net_tell(&l->channel, h);
+}
+
+/* Has all that was sent come to the peer's host? */
+static bool is_empty(const struct link *l)
+{
+	int left = 0;
+
+	return !ioctl(l->channel.fd, SIOCOUTQ, &left) && !left;
+}
+
+static bool next_head(const struct link *l, struct head *h)
+{
+	if (l->have < sizeof *h)
+		return false;
+	memcpy(h, l->stash + l->at, sizeof *h);
+	return true;
+}
+
+/* Is what has come next the peer's H, of GROUP?  What is not stays for the next
+ * exchange. */
+static bool take_head(struct link *l, const struct head *h, uint32_t group)
+{
+	if (h->tag.group != group || !net_is_said(l, h, false))
+		return false;
+	l->channel.in->number++;
+	l->at += sizeof *h;
+	l->have -= sizeof *h;
+	return true;
+}
+
+void net_keep(struct link *l, const struct head *h)
+{
+	/* else a message is on its way, which says so */
+	if (l->sent == h->note.word[0] && !l->half)
+		say(l, GROUP_KEPT);
+}
+
+bool net_is_settled(struct link *l)
+{
+	struct head h;
+
+	if (!next_head(l, &h))
+		return false;
+	l->releasing = false;
+	if (take_head(l, &h, GROUP_RELEASED))
+		net_close_link(l);
+	else
+		take_head(l, &h, GROUP_KEPT);
+	return true;
+}
+
+/* Who has begun L says so; nothing has come there. */
+static void release(struct net *n, struct link *l)
+{
+	if (n->idle_looks >= IDLE_LOOKS && !l->have && !l->half && is_empty(l))
+		l->releasing = say(l, GROUP_RELEASE);
+}
+
+/* Who has begun L would release it. */
+static void hear_release(struct link *l)
+{
+	struct head h;
+
+	if (!next_head(l, &h) || !take_head(l, &h, GROUP_RELEASE))
+		return;
+	if (l->sent == h.note.word[0] && !l->half && !l->have && say(l, GROUP_RELEASED))
+		net_close_link(l);
+}
+
+void net_tidy(struct net *n)
+{
+	if (n->broken)
+		return;
+	n->idle_looks = n->exchanges == n->exchanges_seen ? n->idle_looks + 1 : 0;
+	n->exchanges_seen = n->exchanges;
+	for (unsigned peer = 0; peer < n->config.size; peer++)
+		for (unsigned lane = 0; lane < NET_LANES; lane++) {
+			struct link *l = net_link(n, peer, lane);
+
+			if (l->channel.fd < 0)
+				continue;
+			if (l->have < sizeof(struct head))
+				net_fill(l);
+			if (n->config.rank > peer)
+				hear_release(l);
+			else if (l->releasing)
+				net_is_settled(l);
+			else
+				release(n, l);
+		}
+}
