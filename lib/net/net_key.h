@@ -2,9 +2,9 @@
  * sockets (net.c).
  *
  * A hello says which rank of how many, in which epoch, begins which connection of which
- * net, at whose door, and how what goes over it is to be kept safe.  The answer says whether that is right, for a
- * hello that nobody without the key can make.  Either side believes the other one only
- * where its proof covers a nonce of its own. */
+ * net, at whose door, and how what goes over it is to be kept safe.  The answer says
+ * whether that is right, for a hello that nobody without the key can make.  Either side
+ * believes the other one only where its proof covers a nonce of its own. */
 #ifndef BERTH_LIB_NET_KEY_H
 #define BERTH_LIB_NET_KEY_H
 
