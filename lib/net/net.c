@@ -78,7 +78,7 @@ bool net_tell(struct net_channel *c, struct head h)
 }
 
 /* Nothing comes from here on.  All peers are told.  Between two messages they read it;
- * in the middle of one the end of the stream says that somebody is gone, but not who. */
+ * in the middle of one the end of the stream says that somebody is gone, not who. */
 static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result why)
 {
 	const struct head h = { .magic = HEAD_MAGIC,

@@ -93,8 +93,8 @@ berth_result net_peer(struct net *n, unsigned rank, const char *address);
 /* TEND is called by the door's thread about once a second, and may call net_tidy().
  * NULL: not any more; it does not run then. */
 void net_tend(struct net *n, void (*tend)(void *ctx), void *ctx);
-/* While no exchange is in progress, and none begins: connections that have not been used
- * for a while are closed.  The next exchange makes new ones. */
+/* While no exchange is in progress, and none begins: connections that have not been
+ * used for a while are closed.  The next exchange makes new ones. */
 void net_tidy(struct net *n);
 
 /* What a message is about; sent as it is, and expected so. */

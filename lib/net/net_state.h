@@ -172,8 +172,8 @@ berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns)
  * it says is returned.  WHY: what the others are told if it does not. */
 berth_result net_ended(struct net *n, unsigned peer, berth_result why);
 
-/* Nothing paces what this socket, and what it accepts, sends.  CONTROL becomes what did,
- * if anything. */
+/* Nothing paces what this socket, and what it accepts, sends.  CONTROL becomes what
+ * did, if anything. */
 void net_disable_pacing(char control[16], int fd);
 /* FD has connected: if its peer is far, it gets the congestion control of the host. */
 void net_settle(const struct net *n, int fd);
