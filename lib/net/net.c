@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "lib/base/sleep.h"
 
@@ -63,18 +61,6 @@ static void close_all(struct net *n)
 			descriptor_close(n->begun[i].fd);
 	free(n->begun);
 	n->begun = NULL;
-}
-
-bool net_tell(struct net_channel *c, struct head h)
-{
-	const struct iovec v = { &h, sizeof h };
-	ssize_t k;
-
-	h.mark = net_mark(c->out, &h, NULL, 0);
-	k = net_channel_send(c, &v, 1);
-	if (k > 0)
-		c->out->number++;
-	return k == sizeof h;
 }
 
 /* Nothing comes from here on.  All peers are told.  Between two messages they read it;

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* Connections of which no step blocks.  net_connect.c has those of exchanges, and what
- * accepts either. */
+/* Connections of which no step blocks.  net_connect.c has those of exchanges. */
 
 enum {
 	TURNS = 2,     /* at all addresses, until a peer that refuses is gone */

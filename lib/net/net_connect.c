@@ -3,67 +3,9 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
-		  const struct net_hello *h, const struct net_answer *a)
-{
-	struct link l = { .stash = malloc(STASH_BYTES) };
-
-	if (!l.stash || net_channel_open(&l.channel, fd, n->door->key, h, a,
-					 h->from == n->config.rank)) {
-		free(l.stash);
-		return -1;
-	}
-	net_settle(n, fd);
-	*net_link(n, peer, lane) = l;
-	return 0;
-}
-
-/* ---- connections that come ---- */
-
-/* Does its peer begin such a connection, and is there none yet? */
-static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
-{
-	bool begins = h->from < n->config.rank;
-
-	if (n->begun)
-		begins = h->lane == (h->from > n->config.rank);
-	return begins && net_fd(n, h->from, h->lane) < 0;
-}
-
-/* A rank of another mode ends both; the door drops all others that are not alike. */
-static bool take(struct net *n, const struct net_coming *c)
-{
-	if (!is_to_be_taken(n, &c->hello))
-		return false;
-	if (c->answer.verdict) {
-		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);
-		return false;
-	}
-	return !net_open_link(n, c->hello.from, c->hello.lane, c->fd, &c->hello,
-			      &c->answer);
-}
-
-bool net_serve(struct net *n)
-{
-	struct net_coming *c;
-	bool came = false;
-
-	while ((c = net_door_take(n))) {
-		if (take(n, c))
-			came = true;
-		else
-			descriptor_close(c->fd);
-		free(c);
-	}
-	return came;
-}
 
 /* At the door of a peer that is to come and does not: has it left the net, with nobody
  * to tell of it, or is it gone? */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "lib/base/sleep.h"
 #include "lib/base/thread.h"
@@ -284,6 +283,46 @@ void net_door_serve(struct net_door *d)
 	for (int i = 0; i < d->listeners; i++)
 		accept_all(d, d->listener[i]);
 	pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- and is a net's ---- */
+
+/* Does its peer begin such a connection, and is there none yet? */
+static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
+{
+	bool begins = h->from < n->config.rank;
+
+	if (n->begun)
+		begins = h->lane == (h->from > n->config.rank);
+	return begins && net_fd(n, h->from, h->lane) < 0;
+}
+
+/* A rank of another mode ends both; the door drops all others that are not alike. */
+static bool take(struct net *n, const struct net_coming *c)
+{
+	if (!is_to_be_taken(n, &c->hello))
+		return false;
+	if (c->answer.verdict) {
+		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);
+		return false;
+	}
+	return !net_open_link(n, c->hello.from, c->hello.lane, c->fd, &c->hello,
+			      &c->answer);
+}
+
+bool net_serve(struct net *n)
+{
+	struct net_coming *c;
+	bool came = false;
+
+	while ((c = net_door_take(n))) {
+		if (take(n, c))
+			came = true;
+		else
+			descriptor_close(c->fd);
+		free(c);
+	}
+	return came;
 }
 
 /* ---- nets that are tended ---- */

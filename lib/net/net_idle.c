@@ -1,7 +1,6 @@
 #include "lib/net/net_state.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -12,15 +11,6 @@
  * has sent what the first one has not got yet, or uses it. */
 
 enum { IDLE_LOOKS = 2 };
-
-void net_close_link(struct link *l)
-{
-	if (l->channel.fd >= 0)
-		descriptor_close(l->channel.fd);
-	net_channel_free(&l->channel);
-	free(l->stash);
-	*l = (struct link){ .channel = { .fd = -1 } };
-}
 
 static bool say(struct link *l, uint32_t group)
 {

@@ -164,22 +164,6 @@ static ssize_t some(struct link *l, void *to, size_t most, bool last)
 	return (ssize_t)k;
 }
 
-/* More to the stash, behind what it has. */
-ssize_t net_fill(struct link *l)
-{
-	size_t room = STASH_BYTES - l->have;
-	ssize_t k;
-
-	memmove(l->stash, l->stash + l->at, l->have);
-	l->at = 0;
-	k = net_channel_receive(&l->channel,
-				&(struct iovec){ l->stash + l->have, room }, 1);
-	l->drained = k < (ssize_t)room;
-	if (k > 0)
-		l->have += (size_t)k;
-	return k;
-}
-
 static int result(ssize_t k)
 {
 	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;

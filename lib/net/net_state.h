@@ -1,6 +1,6 @@
-/* net_state.h - what the files of net.h share: net.c (opening, closing, looking
- * around), net_door.c (connections that come), net_connect.c and net_begin.c (those
- * that this rank begins), net_idle.c and net_message.c. */
+/* net_state.h - what the files of net.h share: net_link.c (one connection), net_door.c
+ * (connections that come), net.c (opening, closing, looking around), net_connect.c and
+ * net_begin.c (connections that this rank begins), net_idle.c and net_message.c. */
 #ifndef BERTH_LIB_NET_STATE_H
 #define BERTH_LIB_NET_STATE_H
 
@@ -131,6 +131,11 @@ struct net {
  * out of memory. */
 int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
 		  const struct net_hello *h, const struct net_answer *a);
+void net_close_link(struct link *l);
+/* More to the stash, behind what it has.  As net_channel_receive(). */
+ssize_t net_fill(struct link *l);
+/* H, to who is at the other end.  FALSE: not all of it went. */
+bool net_tell(struct net_channel *c, struct head h);
 
 /* Why PEER, which said H, gives up, and because of which rank, any number.  BERTH_OK:
  * it does not. */
@@ -148,18 +153,11 @@ enum net_verdict net_judge(const struct net *n, const struct net_hello *h);
 /* The VERDICT of the other end of FD, which is PEER. */
 void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict);
 
-/* H, to who is at the other end.  FALSE: not all of it went. */
-bool net_tell(struct net_channel *c, struct head h);
-
 /* A peer would release L, as H says, which this rank is about to use. */
 void net_keep(struct link *l, const struct head *h);
 /* The peer of L, which this rank would release, has said what follows in its stash.  Is
  * it settled?  The connection may be gone then. */
 bool net_is_settled(struct link *l);
-/* The connection is closed. */
-void net_close_link(struct link *l);
-/* More to the stash, behind what it has. */
-ssize_t net_fill(struct link *l);
 
 /* One sleep, WATCH_MS at most, after a look at what may end the wait. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,

