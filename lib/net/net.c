@@ -119,6 +119,9 @@ void net_break(struct net *n, unsigned lost, berth_result why)
 	n->lost = lost < n->config.size ? lost : n->config.size;
 	n->broken = true;
 	n->why = net_reason(why);
+	/* the watcher may know of its end before its stream is seen to end */
+	if (n->why == BERTH_PEER_LOST && net_link_address(n, lost))
+		net_note_fault(n, NET_CUT, lost, net_link_address(n, lost), NULL);
 	tell_all(n, GROUP_LOST, n->lost, n->why);
 	close_all(n);
 }

@@ -476,16 +476,6 @@ static berth_result connect_all(struct exchange *x, uint64_t deadline_ns)
 	return rc;
 }
 
-static const char *address_of(const struct net *n, unsigned peer)
-{
-	const char *address = NULL;
-
-	for (unsigned lane = 0; lane < NET_LANES && !address && peer < n->config.size;
-	     lane++)
-		address = net_link(n, peer, lane)->channel.address;
-	return address;
-}
-
 berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			  struct net_receive *in, size_t nin, uint64_t deadline_ns,
 			  unsigned *lost)
@@ -511,7 +501,7 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	if (rc && x.ended && is_new && rc == BERTH_AUTH)
 		net_note_fault(n, NET_STRANGER, *lost, NULL, NULL);
 	else if (rc && x.ended && !is_new && !n->broken)
-		net_note_fault(n, NET_CUT, *lost, address_of(n, *lost), NULL);
+		net_note_fault(n, NET_CUT, *lost, net_link_address(n, *lost), NULL);
 	if (rc && x.ended) {
 		if (is_new && n->refused && rc == BERTH_PEER_LOST)
 			rc = net_of_leaver(n);

@@ -137,6 +137,9 @@ ssize_t net_fill(struct link *l);
 /* H, to who is at the other end.  FALSE: not all of it went. */
 bool net_tell(struct net_channel *c, struct head h);
 
+/* Of the other end of the connections to PEER, any number; NULL: there are none. */
+const char *net_link_address(const struct net *n, unsigned peer);
+
 /* Why PEER, which said H, gives up, and because of which rank, any number.  BERTH_OK:
  * it does not. */
 berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
