@@ -98,7 +98,7 @@ static void ranks_run(unsigned n, size_t region_bytes, size_t heap_bytes,
 }
 
 /* Arrays of one operation, all freed before the next. */
-static void *ranks_array(struct ranks *r, size_t bytes)
+__attribute__((unused)) static void *ranks_array(struct ranks *r, size_t bytes)
 {
 	size_t part = r->heap_bytes / r->n, at = (r->used + 63) / 64 * 64;
 
@@ -109,7 +109,7 @@ static void *ranks_array(struct ranks *r, size_t bytes)
 	return (unsigned char *)r->heap + r->me * part + at;
 }
 
-static void ranks_free(struct ranks *r, void *p)
+__attribute__((unused)) static void ranks_free(struct ranks *r, void *p)
 {
 	if (!r->in_heap)
 		free(p);
@@ -127,7 +127,8 @@ static void ranks_put_fp8(void *p, berth_type type, double x)
 
 /* Element I of what rank R gives to operation number OP: any bits of integers,
  * floats of about one. */
-static void ranks_fill(void *p, berth_type type, uint64_t n, unsigned r, unsigned op)
+__attribute__((unused)) static void ranks_fill(void *p, berth_type type, uint64_t n,
+					       unsigned r, unsigned op)
 {
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t x = (i * 2654435761u) ^ (r * 40503u + op * 69069u + 12345u);
