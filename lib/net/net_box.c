@@ -1,17 +1,13 @@
 #include "lib/net/net_box.h"
 
 #include <errno.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { TAG_BYTES = 16, SMALL_BYTES = 256 };
+#include "lib/net/net_cipher.h"
 
-_Static_assert(crypto_aead_aes256gcm_ABYTES == TAG_BYTES, "of a record");
-_Static_assert(crypto_aead_chacha20poly1305_ietf_ABYTES == TAG_BYTES, "of a record");
-_Static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12, "a number and zeros");
-_Static_assert(crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12, "the same");
+enum { TAG_BYTES = NET_CIPHER_TAG_BYTES, SMALL_BYTES = 256 };
 
 /* In front of each record. */
 struct size {
@@ -25,11 +21,14 @@ enum {
 };
 
 struct way {
-	bool aes;
-	crypto_aead_aes256gcm_state aes_key;
-	unsigned char key[32], size_key[16];
+	struct net_cipher cipher;
+	unsigned char size_key[crypto_shorthash_siphash24_KEYBYTES];
 	uint64_t number; /* of the next record */
 };
+
+_Static_assert(NET_CIPHER_KEY_BYTES + crypto_shorthash_siphash24_KEYBYTES <=
+		       NET_WAY_KEY_BYTES,
+	       "of one direction");
 
 struct net_box {
 	struct way out, in;
@@ -41,14 +40,12 @@ struct net_box {
 		text[NET_RECORD_BYTES];
 };
 
-static void begin(struct way *w, const unsigned char key[NET_WAY_KEY_BYTES], bool aes)
+static void begin(struct way *w, const unsigned char key[NET_WAY_KEY_BYTES], bool aes,
+		  bool seals)
 {
-	w->aes = aes;
+	net_cipher_begin(&w->cipher, key, aes, seals);
+	memcpy(w->size_key, key + NET_CIPHER_KEY_BYTES, sizeof w->size_key);
 	w->number = 0;
-	memcpy(w->key, key, sizeof w->key);
-	memcpy(w->size_key, key + sizeof w->key, sizeof w->size_key);
-	if (aes)
-		crypto_aead_aes256gcm_beforenm(&w->aes_key, w->key);
 }
 
 struct net_box *net_box_make(const unsigned char out[NET_WAY_KEY_BYTES],
@@ -60,22 +57,19 @@ struct net_box *net_box_make(const unsigned char out[NET_WAY_KEY_BYTES],
 		return NULL;
 	b->out_at = b->out_have = b->out_plain = 0;
 	b->in_at = b->in_have = b->text_at = b->text_have = 0;
-	begin(&b->out, out, aes);
-	begin(&b->in, in, aes);
+	begin(&b->out, out, aes, true);
+	begin(&b->in, in, aes, false);
 	return b;
 }
 
 void net_box_free(struct net_box *b)
 {
-	if (b)
-		sodium_memzero(b, sizeof *b);
+	if (!b)
+		return;
+	net_cipher_end(&b->out.cipher);
+	net_cipher_end(&b->in.cipher);
+	sodium_memzero(b, sizeof *b);
 	free(b);
-}
-
-static void nonce(unsigned char to[12], uint64_t number)
-{
-	memset(to, 0, 12);
-	memcpy(to, &number, sizeof number);
 }
 
 static uint64_t size_mac(const struct way *w, uint64_t bytes, uint64_t number)
@@ -88,35 +82,6 @@ static uint64_t size_mac(const struct way *w, uint64_t bytes, uint64_t number)
 	return mac;
 }
 
-static void seal(const struct way *w, unsigned char *to, const unsigned char *text,
-		 size_t bytes)
-{
-	unsigned char at[12];
-
-	nonce(at, w->number);
-	if (w->aes)
-		crypto_aead_aes256gcm_encrypt_afternm(to, NULL, text, bytes, NULL, 0,
-						      NULL, at, &w->aes_key);
-	else
-		crypto_aead_chacha20poly1305_ietf_encrypt(to, NULL, text, bytes, NULL,
-							  0, NULL, at, w->key);
-}
-
-/* Record NUMBER, of BYTES without its tag. */
-static bool unseal(const struct way *w, unsigned char *text, const unsigned char *from,
-		   size_t bytes, uint64_t number)
-{
-	unsigned char at[12];
-
-	nonce(at, number);
-	if (w->aes)
-		return !crypto_aead_aes256gcm_decrypt_afternm(text, NULL, NULL, from,
-							      bytes + TAG_BYTES, NULL,
-							      0, at, &w->aes_key);
-	return !crypto_aead_chacha20poly1305_ietf_decrypt(
-		text, NULL, NULL, from, bytes + TAG_BYTES, NULL, 0, at, w->key);
-}
-
 /* ---- sending ---- */
 
 bool net_box_is_half(const struct net_box *b)
@@ -124,8 +89,9 @@ bool net_box_is_half(const struct net_box *b)
 	return b->out_have > 0;
 }
 
-/* From V, as much as fits; it is sealed from where it lies if it is one piece. */
-static void make_record(struct net_box *b, const struct iovec *v, size_t n)
+/* From V, as much as fits; it is sealed from where it lies if it is one piece.  FALSE:
+ * it can't be sealed. */
+static bool make_record(struct net_box *b, const struct iovec *v, size_t n)
 {
 	unsigned char *to = b->out_bytes + sizeof(struct size);
 	const unsigned char *from = v->iov_base;
@@ -147,19 +113,23 @@ static void make_record(struct net_box *b, const struct iovec *v, size_t n)
 	}
 	s = (struct size){ bytes, size_mac(&b->out, bytes, b->out.number) };
 	memcpy(b->out_bytes, &s, sizeof s);
-	seal(&b->out, to, from, bytes);
+	if (!net_cipher_seal(&b->out.cipher, b->out.number, to, from, bytes))
+		return false;
 	b->out.number++;
 	b->out_at = 0;
 	b->out_have = sizeof s + bytes + TAG_BYTES;
 	b->out_plain = bytes;
+	return true;
 }
 
 ssize_t net_box_send(struct net_box *b, int fd, const struct iovec *v, size_t n)
 {
 	ssize_t k;
 
-	if (!b->out_have)
-		make_record(b, v, n);
+	if (!b->out_have && !make_record(b, v, n)) {
+		errno = EIO;
+		return -1;
+	}
 	k = send(fd, b->out_bytes + b->out_at, b->out_have,
 		 MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (k <= 0)
@@ -233,9 +203,9 @@ static ssize_t open_record(struct net_box *b, int fd, unsigned char *to, size_t 
 	}
 	bytes = need < 0 ? 0 : (size_t)need - frame;
 	fits = room >= bytes;
-	if (need < 0 || !unseal(&b->in, fits ? to : b->text,
-				b->in_bytes + b->in_at + sizeof(struct size), bytes,
-				b->in.number)) {
+	if (need < 0 ||
+	    !net_cipher_open(&b->in.cipher, b->in.number, fits ? to : b->text,
+			     b->in_bytes + b->in_at + sizeof(struct size), bytes)) {
 		errno = EBADMSG;
 		return -1;
 	}
@@ -297,7 +267,7 @@ ssize_t net_box_peek(struct net_box *b, int fd, void *to, size_t bytes)
 	memcpy(&s, record, sizeof s);
 	if ((size_t)k < most || b->in_have || b->text_have || s.bytes != bytes ||
 	    s.mac != size_mac(&b->in, bytes, b->in.number) ||
-	    !unseal(&b->in, to, record + sizeof s, bytes, b->in.number))
+	    !net_cipher_open(&b->in.cipher, b->in.number, to, record + sizeof s, bytes))
 		return -1;
 	return (ssize_t)bytes;
 }
@@ -317,8 +287,8 @@ bool net_box_last(const struct net_box *b, void *to, size_t bytes)
 		if (need <= (ssize_t)sizeof(struct size) || (size_t)need > have)
 			break;
 		if ((size_t)need == sizeof(struct size) + bytes + TAG_BYTES &&
-		    unseal(&b->in, text, b->in_bytes + at + sizeof(struct size), bytes,
-			   number)) {
+		    net_cipher_open(&b->in.cipher, number, text,
+				    b->in_bytes + at + sizeof(struct size), bytes)) {
 			memcpy(to, text, bytes);
 			found = true;
 		}

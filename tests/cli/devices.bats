@@ -73,7 +73,9 @@ does() { # [OPTION VALUE]... CASE
 	for mistake in ready "done" buffer record host order count thread moved; do
 		caught=0
 		for seed in 1 2 3; do
-			STANDIN_MISTAKE=$mistake STANDIN_SEED=$seed timeout -k 5 60 "$DEVICES" -np 2 steps &> /dev/null ||
+			# the host's read of a device's memory kills, and is no finding of ASan's
+			ASAN_OPTIONS=${ASAN_OPTIONS-}:handle_segv=0 STANDIN_MISTAKE=$mistake \
+				STANDIN_SEED=$seed timeout -k 5 60 "$DEVICES" -np 2 steps &> /dev/null ||
 				caught=$((caught + 1))
 		done
 		echo "$mistake: $caught of 3"

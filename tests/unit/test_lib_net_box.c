@@ -8,6 +8,53 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "lib/net/net_cipher.h"
+
+/* ---- records alone ---- */
+
+/* Whichever library has sealed a record, both open it, and neither opens another. */
+START_TEST(ciphers)
+{
+	static const size_t sizes[] = { 1, 511, 512, 513, 1000, NET_RECORD_BYTES };
+	static unsigned char text[NET_RECORD_BYTES], got[NET_RECORD_BYTES],
+		record[2][NET_RECORD_BYTES + NET_CIPHER_TAG_BYTES];
+	const unsigned char secret[NET_CIPHER_KEY_BYTES] =
+		"thirty-two bytes of a key, or so";
+	struct net_cipher out[2], in[2];
+	const size_t bytes = sizes[_i];
+
+	ck_assert(!net_key_init());
+	for (int k = 0; k < 2; k++) {
+		net_cipher_begin(&out[k], secret, crypto_aead_aes256gcm_is_available(),
+				 true);
+		net_cipher_begin(&in[k], secret, crypto_aead_aes256gcm_is_available(),
+				 false);
+	}
+	if (!out[0].large)
+		printf("skipped: no libcrypto, or no AES\n");
+	net_cipher_end(&out[1]);
+	net_cipher_end(&in[1]);
+	out[1] = out[0];
+	in[1] = in[0];
+	out[1].large = in[1].large = NULL; /* libsodium */
+	for (size_t i = 0; i < bytes; i++)
+		text[i] = (unsigned char)(i * 7);
+	for (int k = 0; k < 2; k++)
+		ck_assert(net_cipher_seal(&out[k], 5, record[k], text, bytes));
+	ck_assert(!memcmp(record[0], record[1], bytes + NET_CIPHER_TAG_BYTES));
+	for (int k = 0; k < 2; k++) {
+		ck_assert(net_cipher_open(&in[k], 5, got, record[0], bytes));
+		ck_assert(!memcmp(got, text, bytes));
+		ck_assert(!net_cipher_open(&in[k], 6, got, record[0], bytes));
+		record[0][(size_t)rand() % (bytes + NET_CIPHER_TAG_BYTES)] ^= 1;
+		ck_assert(!net_cipher_open(&in[k], 5, got, record[0], bytes));
+		memcpy(record[0], record[1], sizeof record[0]);
+	}
+	net_cipher_end(&out[0]);
+	net_cipher_end(&in[0]);
+}
+END_TEST
+
 /* ---- boxes alone ---- */
 
 struct pair {
@@ -279,6 +326,7 @@ int main(void)
 
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 100);
+	tcase_add_loop_test(t, ciphers, 0, 6);
 	tcase_add_loop_test(t, pieces, 0, 2);
 	tcase_add_loop_test(t, last_ones, 0, 2);
 	tcase_add_loop_test(t, each_byte, 0, 2);
