@@ -192,7 +192,7 @@ $(helper_libraries): $(BUILD)/helpers/%.so: tests/helpers/%.c Makefile
 
 ifeq ($(SAN),thread)
 # Its programs are started by a runner without it.
-test-programs: $(BUILD)/helpers/collectives $(BUILD)/helpers/programs $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell \
+test-programs: $(addprefix $(BUILD)/helpers/,collectives programs devices worlds) $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell \
 	grep -l pthread_create tests/unit/test_lib_*.c))
 	+$(MAKE) SAN= BUILD=$(patsubst %/tsan,%,$(BUILD)) all
 else
