@@ -156,6 +156,17 @@ check_lone_headers() {
 	done
 }
 
+# No test builds the benches.  fence.c needs the headers of a peer.
+check_benches() {
+	local f kind
+	for f in tests/bench/*.c; do
+		for kind in "" -DWHOLE; do
+			[ "$f" = tests/bench/fence.c ] || gcc "${dialect[@]}" -fsyntax-only -Wall $kind "$f" 2>&1 |
+				grep -m 1 -E 'error|warning' | tag "$f $kind"
+		done
+	done
+}
+
 # ---- words ----
 
 # The compiler refuses these where common/err.h is included; this finds the files without it.
@@ -238,7 +249,7 @@ check_variables() {
 # ---- all ----
 
 failed=()
-[ $# -gt 0 ] || set -- format columns size rooms circles includes both_users lone_headers banned words errors options \
+[ $# -gt 0 ] || set -- format columns size rooms circles includes both_users lone_headers benches banned words errors options \
 	variables shell man python cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1

@@ -57,7 +57,7 @@ static void stop(void)
 
 #elif defined WHOLE
 
-#include "lib/berth.h"
+#include "tests/helpers/calls.h"
 
 static void start(int *argc, char ***argv)
 {
