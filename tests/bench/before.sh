@@ -49,9 +49,9 @@ part_four() { in_memory 4 -b 8 -e 32K; }
 
 # ---- over TCP ----
 
-over_tcp() { # TOOL COMMAND...: in front of the runner's words
-	local tool=$1 sizes='8 64 512 1024 4096 16384 65536 131072 524288 2097152 8388608' table
-	table=$("${@:2}" "$BENCH/across.py" -n "$rounds" \
+over_tcp() { # TOOL RANKS COMMAND...: RANKS are words for runner, COMMAND stands in front of all
+	local tool=$1 words=$2 sizes='8 64 512 1024 4096 16384 65536 131072 524288 2097152 8388608' table
+	table=$("${@:3}" "$BENCH/across.py" -n "$rounds" \
 		"berth=$BUILD/bin/runner $words --show 0 $BUILD/bench/$tool x ${BATCH_MS:-10} 3 $sizes" \
 		"before=$other/build/bin/runner $words --show 0 $other/build/bench/$tool x ${BATCH_MS:-10} 3 $sizes")
 	echo "$table"
@@ -60,12 +60,12 @@ over_tcp() { # TOOL COMMAND...: in front of the runner's words
 
 part_tcp() {
 	echo "== 2 ranks of this machine over TCP, $rounds rounds"
-	words="-np 2" over_tcp across env
+	over_tcp across "-np 2" env
 }
 part_hosts() {
 	echo "== one rank on each of 4 hosts of this machine, $rounds rounds"
 	cluster 4
-	words="-np 4 -H n1,n2,n3,n4" over_tcp across-berth on_n0
+	over_tcp across-berth "-np 4 -H n1,n2,n3,n4" on_n0
 	"$VCLUSTER" down
 }
 
