@@ -11,7 +11,7 @@ enum { TURNS = 3000, MOST_BYTES = 3000, SECONDS = 60 };
 
 static unsigned seed;
 
-/* Between two exchanges of a rank whoever holds the lock may tidy its net. */
+/* Between two exchanges of a rank, a thread that has the lock may tidy its net. */
 struct own {
 	struct ranks *r;
 	struct net *n;
