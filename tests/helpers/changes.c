@@ -110,74 +110,94 @@ static void lose(void)
 	CHECK(call_world().changed == 1, "changed", 0);
 }
 
+/* GONE does not come to the next world. */
+static void miss(int gone)
+{
+	berth_result rc;
+
+	if (gone == me)
+		_exit((int)sleep(66));
+	rc = berth_change(NULL);
+	CHECK(rc == BERTH_TIMEOUT, "a rank does not come", rc);
+	CHECK(berth_rank() == -1, "rank", berth_rank());
+	printf("%s\n", berth_last_error()->text);
+	fflush(stdout);
+	_exit(3);
+}
+
+/* This rank is killed in its change, somewhere, or before it. */
+static void end_in_change(void)
+{
+	usleep((useconds_t)(seed * 131 % 3000));
+	if (seed % 2)
+		kill(getpid(), SIGKILL);
+	if (!fork()) {
+		usleep((useconds_t)(seed * 577 % 8000));
+		kill(getppid(), SIGKILL);
+		_exit(0);
+	}
+}
+
+/* THEN may have come to this world, and be lost there. */
+static void change_without(int then)
+{
+	double x = 1;
+
+	while (berth_size() == n) {
+		if (then == me)
+			sleep(60);
+		while (!sum(&x, BERTH_SUM))
+			;
+		CHECK(!berth_change(NULL), "berth_change again", 0);
+	}
+	if (then == me)
+		sleep(60);
+	drop(then);
+	epoch = call_world().epoch - 1;
+}
+
+static void tell_time(double took)
+{
+	const double ms = now_ms();
+	berth_result rc = sum(&took, BERTH_MAX);
+
+	CHECK(!rc, "allreduce", rc);
+	if (!berth_rank())
+		printf("%d ranks after %.1f ms\n", n, took + now_ms() - ms);
+	fflush(stdout);
+}
+
 static void change(const char *what, int turn)
 {
 	const bool plain = !strcmp(what, "plain"), late = !strcmp(what, "late"),
 		   during = !strcmp(what, "during");
 	int gone, then = -1;
-	double took, ms;
+	double began;
 	berth_result rc;
 
 	/* who is killed behind it may take it from the others */
 	rc = call_barrier(NULL);
 	CHECK(!rc || (rc == BERTH_PEER_LOST && !plain && !late), "barrier", rc);
 	gone = choose(turn);
-	took = now_ms();
-	if (late) {
-		if (gone == me)
-			_exit((int)sleep(66));
-		rc = berth_change(NULL);
-		CHECK(rc == BERTH_TIMEOUT, "a rank does not come", rc);
-		CHECK(berth_rank() == -1, "rank", berth_rank());
-		printf("%s\n", berth_last_error()->text);
-		fflush(stdout);
-		_exit(3);
-	}
+	began = now_ms();
+	if (late)
+		miss(gone);
 	if (!plain) {
 		if (gone == me)
 			leave(what);
 		lose();
 		drop(gone);
 	}
-	if (during && n > 2) {
+	if (during && n > 2)
 		then = choose(turn + 1000);
-		if (then == me) {
-			usleep((useconds_t)(seed * 131 % 3000));
-			if (seed % 2)
-				kill(getpid(), SIGKILL);
-			if (!fork()) { /* kills it somewhere in its change */
-				usleep((useconds_t)(seed * 577 % 8000));
-				kill(getppid(), SIGKILL);
-				_exit(0);
-			}
-		}
-	}
+	if (then == me)
+		end_in_change();
 	rc = berth_change(NULL);
 	CHECK(!rc, "berth_change", rc);
-	if (then >= 0) { /* it may have come to this world, and be lost there */
-		double x = 1;
-
-		for (;;) {
-			rc = berth_size() == n ? BERTH_PEER_LOST : BERTH_OK;
-			if (then == me)
-				sleep(60);
-			if (!rc)
-				break;
-			while (!sum(&x, BERTH_SUM))
-				;
-			CHECK(!berth_change(NULL), "berth_change again", 0);
-		}
-		drop(then);
-		epoch = call_world().epoch - 1;
-	}
+	if (then >= 0)
+		change_without(then);
 	epoch++;
-	ms = now_ms();
-	took = ms - took;
-	rc = sum(&took, BERTH_MAX);
-	CHECK(!rc, "allreduce", rc);
-	if (!berth_rank())
-		printf("%d ranks after %.1f ms\n", n, took + now_ms() - ms);
-	fflush(stdout);
+	tell_time(now_ms() - began);
 }
 
 int main(int argc, char **argv)
