@@ -251,7 +251,7 @@ static void spare_descriptor(struct net_door *d)
 	if (d->ncoming)
 		make_room(d);
 	else
-		poll(NULL, 0, NO_DESCRIPTOR_MS);
+		d->lacks_descriptor = true;
 }
 
 static void accept_all(struct net_door *d, int listener)
@@ -397,6 +397,9 @@ static void *serve(void *arg)
 
 		net_door_serve(d);
 		net_door_tend(d);
+		if (d->lacks_descriptor) /* without the lock */
+			poll(NULL, 0, NO_DESCRIPTOR_MS);
+		d->lacks_descriptor = false;
 		pthread_mutex_lock(&d->lock);
 		n = list_polls(d, p, &ms);
 		pthread_mutex_unlock(&d->lock);
