@@ -63,7 +63,9 @@ gpus_of() { grep -oE '^[0-9]+ n[0-9] [0-9,]+$' <<< "$output" | sort -k2 | cut -d
 
 @test "each agent sees all GPUs of the job there, however the job asked for them" {
 	local show='echo "$RANK $(uname -n) $CUDA_VISIBLE_DEVICES"'
-	each() { run -0 salloc -N2 "${@:2}" "$RUNNER" -q --no-tag --gpu-visible node -ppn 1 sh -c "$show"; [ "$(gpus_of)" = "$1" ] || { echo "$output"; return 1; }; }
+	# a host whose last job is still COMPLETING is passed over
+	all_idle() { ! on n0 sinfo -hN -o %t | grep -qvx idle; }
+	each() { wait_for all_idle; run -0 salloc -N2 "${@:2}" "$RUNNER" -q --no-tag --gpu-visible node -ppn 1 sh -c "$show"; [ "$(gpus_of)" = "$1" ] || { echo "$output"; return 1; }; }
 	each 'n1 0,1,2,3 n2 0,1,2,3' --gpus-per-node=4
 	each 'n1 0,1 n2 0,1' --gres=gpu:2
 	each 'n1 0,1,2 n2 0' -n4 --gpus-per-task=1
