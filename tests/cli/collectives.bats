@@ -35,7 +35,7 @@ on() { # CASE RANKS...
 @test "asynchronous: what is new, has no name or is missing costs one round" {
 	PROGRAM=$BUILD/helpers/plans on strangers 1 2 3 5
 }
-@test "asynchronous: what is more important is done first" { PROGRAM=$BUILD/helpers/plans on priorities 2 3; }
+@test "asynchronous: what is more important is done first" { PROGRAM=$BUILD/helpers/plans on priorities 2 3 4; }
 @test "ranks without data join" { on join 1 2 3 4 5 8; }
 @test "allreduce in all forms and barrier go on beside them, nothing else does; all know the last" {
 	on joined 1 2 3 4 5
