@@ -9,8 +9,8 @@
  *       plain   nobody is, and all change
  *       exits   one ends with status 0 in place of each kill
  *       late    one rank does not call berth_change()
- *       fixed   the ranks are those of a PMIx server: berth_change() says so, and they go
- *               on in their world; each prints the text of the error */
+ *       fixed   the ranks are those of a PMIx server: berth_change() says so, and
+ *               they go on in their world; each prints the text of the error */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>

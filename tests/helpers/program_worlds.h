@@ -1,6 +1,6 @@
 /* program_worlds.h - the worlds of a random program: how it begins the first, how it
- * changes to the next, and what stays behind then: sets that were not removed, memory of
- * berth_alloc(), and threads that block. */
+ * changes to the next, and what stays behind then: sets that were not removed, memory
+ * of berth_alloc(), and threads that block. */
 #ifndef BERTH_TESTS_PROGRAM_WORLDS_H
 #define BERTH_TESTS_PROGRAM_WORLDS_H
 

@@ -349,8 +349,8 @@ static void begin_in_vain(struct thread *leaver, uint64_t id)
 	begin(&leaver->w, r, false);
 }
 
-/* T's sets stay as they are.  What LEAVER begins in them is not awaited.  All ranks have
- * ended what was begun before: who leaves ends what slower ranks still do. */
+/* T's sets stay as they are.  What LEAVER begins in them is not awaited.  All ranks
+ * have ended what was begun before: who leaves ends what slower ranks still do. */
 static void leave_thread(struct thread *t, struct thread *leaver, bool owns)
 {
 	const uint64_t id = part_of(t->w.id, 999);
