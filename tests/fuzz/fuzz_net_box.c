@@ -1,8 +1,8 @@
 /* libFuzzer on net_box.h: what a connection may bring that is encrypted.  The first
  * byte says by which cipher.  Each further byte is a step: the peer, which has the
- * keys, seals a record, whose size it may say wrongly; somebody on the way changes, cuts
- * out, doubles or adds bytes; some of it arrives; or it is received, in pieces of any
- * size.
+ * keys, seals a record, whose size it may say wrongly; somebody on the way changes,
+ * cuts out, doubles or adds bytes; some of it arrives; or it is received, in pieces of
+ * any size.
  *
  * What is received is the beginning of what was sealed, and all of it if nothing was
  * wrong. */
