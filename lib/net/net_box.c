@@ -247,7 +247,7 @@ ssize_t net_box_receive(struct net_box *b, int fd, const struct iovec *v, size_t
 			got += k > 0 ? (size_t)k : 0;
 			all += k > 0 ? k : 0;
 		}
-	return all ? all : k;
+	return all || k > 0 ? all : k;
 }
 
 ssize_t net_box_peek(struct net_box *b, int fd, void *to, size_t bytes)

@@ -223,6 +223,13 @@ run_mpi() { # COMMAND...
 	says 'this process was forked by rank 1, and is none itself' 'child: 1'
 }
 
+@test "berth_change(): the ranks of a PMIx server stay in their world" {
+	for launch in 'srun -N2 -n4 --mpi=pmix' 'mpirun -np 4 --map-by ppr:2:node'; do
+		run -0 $launch "$HELPERS/changes" 1 fixed
+		said_by 4 "a job that PMIx knows keeps its ranks: its server would wait for those that are gone; give berth_change() a bootstrap, or start the job with runner"
+	done
+}
+
 # ---- no way ----
 
 no_way() { # TEXT...

@@ -8,7 +8,9 @@
  *       once    the same, once
  *       plain   nobody is, and all change
  *       exits   one ends with status 0 in place of each kill
- *       late    one rank does not call berth_change() */
+ *       late    one rank does not call berth_change()
+ *       fixed   the ranks are those of a PMIx server: berth_change() says so, and
+ *               they go on in their world; each prints the text of the error */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -200,6 +202,26 @@ static void change(const char *what, int turn)
 	tell_time(now_ms() - began);
 }
 
+/* What is in flight goes on, too. */
+static void keep_world(void)
+{
+	double x = 1, y = 2;
+	berth_request *r;
+
+	CHECK(!call_submit(BERTH_ALLREDUCE,
+			   &(struct berth_desc)BERTH_DESC(.name = "in flight", .in = &x,
+							  .out = &x, .count = 1,
+							  .type = BERTH_F64),
+			   1, &r),
+	      "submit", 0);
+	CHECK(berth_change(NULL) == BERTH_UNSUPPORTED, "berth_change", 0);
+	printf("%s\n", berth_last_error()->text);
+	CHECK(berth_rank() == me, "rank", berth_rank());
+	CHECK(!berth_wait(r, -1) && x == n, "what was in flight", x);
+	CHECK(!sum(&y, BERTH_SUM) && y == 2 * n, "a sum", y);
+	check_world();
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "kill";
@@ -209,7 +231,13 @@ int main(int argc, char **argv)
 	CHECK(!berth_init(NULL), "berth_init", 0);
 	for (n = 0; n < berth_size(); n++)
 		alive[n] = n;
+	if (!strcmp(what, "fixed"))
+		me = berth_rank();
 	check_world();
+	if (!strcmp(what, "fixed")) {
+		keep_world();
+		return berth_shutdown() != BERTH_OK;
+	}
 	for (int turn = 0; turn < (n > 2 ? 20 : 1); turn++) {
 		change(what, turn);
 		check_world();

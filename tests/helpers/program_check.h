@@ -119,11 +119,12 @@ static void check_out(const struct operation *o, const unsigned char *out)
 static void check_in(const struct operation *o, const unsigned char *p)
 {
 	const uint64_t n = elements_in(o);
+	const int me = o->group->member[o->group->me]; /* in its world */
 
 	if (!has_dests(o->kind))
-		check_part(o, p, n, rank, 0, "the input's");
+		check_part(o, p, n, me, 0, "the input's");
 	for (int k = 0; n && has_dests(o->kind) && k < o->group->n; k++) {
-		check_part(o, p, dest_count(o, k), rank, k, "the input's");
+		check_part(o, p, dest_count(o, k), me, k, "the input's");
 		p += dest_count(o, k) * type_bytes[o->type];
 	}
 }

@@ -12,7 +12,7 @@ struct group {
 	berth_set *set;
 	uint64_t id;
 	int n, me; /* ME: -1 if this rank is not in it */
-	int member[REFERENCE_RANKS];
+	int member[REFERENCE_RANKS], host[REFERENCE_RANKS]; /* in its world */
 };
 
 /* A decision on which all ranks agree; ID names what it is about. */
@@ -168,7 +168,7 @@ static struct partial of_host(const struct reduction *r, int host, uint64_t i)
 	struct partial all = { 0 };
 
 	for (int k = 0; k < r->group->n; k++)
-		if (r->in_order || host_of[r->group->member[k]] == host)
+		if (r->in_order || r->group->host[k] == host)
 			add_partial(&all, of_place(r, k, i), r->op, r->giver.type);
 	return all;
 }
@@ -193,10 +193,10 @@ static int hosts_of(const struct group *g, int *host)
 	int n = 0, k;
 
 	for (int i = 0; i < g->n; i++) {
-		for (k = 0; k < n && host[k] != host_of[g->member[i]]; k++)
+		for (k = 0; k < n && host[k] != g->host[i]; k++)
 			;
 		if (k == n)
-			host[n++] = host_of[g->member[i]];
+			host[n++] = g->host[i];
 	}
 	return n;
 }

@@ -42,6 +42,7 @@ static void add_member(struct group *g, int member)
 {
 	if (member == rank)
 		g->me = g->n;
+	g->host[g->n] = host_of[member];
 	g->member[g->n++] = member;
 }
 

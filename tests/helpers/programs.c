@@ -9,7 +9,9 @@
  *
  * The second form starts the ranks itself, as if they were on several hosts.  All ranks
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
- * STEPS steps; each rank chooses its own ways, orders and delays.  Rank 0 prints
+ * STEPS steps; each rank chooses its own ways, orders and delays.  A third of the
+ * programs have two or three worlds, in which the processes have other ranks, on other
+ * hosts; what is in flight then, and what was not freed, stays behind.  Rank 0 prints
  * "programs: N checks"; what is wrong is printed with the seed, the program and the
  * step, and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation
  * is printed when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
@@ -17,9 +19,7 @@
 
 #include "lib/berth.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
-#include "tests/helpers/own_ranks.h"
-#include "tests/helpers/program_requests.h"
-#include "tests/helpers/program_sets.h"
+#include "tests/helpers/program_worlds.h"
 #include "tests/standin/standin.h"
 
 enum {
@@ -30,12 +30,12 @@ enum {
 	STEPS_MORE = 9,
 	ROUNDS_MOST = 4, /* of ranks that join one after another */
 	MESSAGES_MOST = 6,
-	TIMEOUT_MS = 60000, /* of each operation: a rank that hangs says in which */
-	BEGIN_AGAIN = 20    /* programs after which the library is begun anew */
+	BEGIN_AGAIN = 20, /* programs after which the library is begun anew */
+	WORLDS_MOST = 3,
+	WORLD = 1 << 30 /* between the numbers of the same program in two worlds */
 };
 
 static unsigned steps_most = 1000;
-static const char *host_name; /* a pretended one */
 
 /* One thread with its sets.  Slot 0 is there from the beginning to the end. */
 struct thread {
@@ -130,7 +130,7 @@ static size_t begin_message(struct thread *t, const struct group *g, uint64_t id
 }
 
 /* They are submitted in one order: the order of those with one tag counts. */
-static void messages(struct thread *t, uint64_t id)
+static void begin_messages(struct thread *t, uint64_t id)
 {
 	const struct group *g = t->slot[choose(id, 1, SLOTS)];
 	const unsigned n = 1 + choose(id, 2, MESSAGES_MOST);
@@ -138,13 +138,18 @@ static void messages(struct thread *t, uint64_t id)
 	size_t mine = 0;
 
 	g = g ? g : t->slot[0];
-	end_all(&t->w);
 	if (g->me < 0 || t->w.only_names)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		mine += begin_message(t, g, id ^ g->id, i, r + mine);
 	for (size_t i = 0; i < mine; i++)
 		begin(&t->w, r[i], false);
+}
+
+static void messages(struct thread *t, uint64_t id)
+{
+	end_all(&t->w);
+	begin_messages(t, id);
 	end_all(&t->w);
 }
 
@@ -300,10 +305,10 @@ static void *run_steps(void *arg)
 
 /* Slot 0: all ranks, or a set that all have made. */
 static void begin_thread(struct thread *t, unsigned program, unsigned number,
-			 const struct group *shared)
+			 uint64_t id, const struct group *shared)
 {
 	*t = (struct thread){ .w = { .program = program, .number = number } };
-	t->w.id = part_of(part_of(1, program), number);
+	t->w.id = id;
 	t->w.steps = STEPS_LEAST + choose(t->w.id, 1, STEPS_MORE);
 	t->w.steps = t->w.steps < steps_most ? t->w.steps : steps_most;
 	t->w.only_names = shared != NULL;
@@ -328,6 +333,49 @@ static void end_thread(struct thread *t, bool owns)
 			free(t->slot[i]);
 }
 
+/* An operation to which one rank does not come. */
+static void begin_in_vain(struct thread *leaver, uint64_t id)
+{
+	const struct group *g = leaver->slot[0];
+	struct request *r;
+
+	if (g->n < 2 || g->me == (int)choose(id, 1, (unsigned)g->n))
+		return;
+	r = new_request(&leaver->w, id, 1);
+	r->op[0].group = g;
+	choose_operation(&r->op[0], 0);
+	r->op[0].has_name = true; /* one without would be taken for another */
+	r->wants = BERTH_ABORTED;
+	begin(&leaver->w, r, false);
+}
+
+/* T's sets stay as they are.  What LEAVER begins in them is not awaited.  All ranks
+ * have ended what was begun before: who leaves ends what slower ranks still do. */
+static void leave_thread(struct thread *t, struct thread *leaver, bool owns)
+{
+	const uint64_t id = part_of(t->w.id, 999);
+
+	memcpy(leaver->slot, t->slot, sizeof t->slot);
+	leaver->w.step = 200 + t->w.number;
+	leaver->w.names = 200 * t->w.number;
+	if (own_ranks) {
+		batch(leaver, id);
+		if (has_messages && choose(id, 1, 2))
+			begin_messages(leaver, part_of(id, 1));
+		/* each rank has other messages */
+		leaver->w.names = 200 * t->w.number + 100;
+		if (choose(id, 2, 2))
+			begin_in_vain(leaver, part_of(id, 2));
+	}
+	for (int i = SLOTS; i-- > 0;)
+		if (t->slot[i]) {
+			if (with_known && t->slot[i]->set && (i || owns) &&
+			    !own(id, 4, 5))
+				berth_set_remove(t->slot[i]->set);
+			leave_group(t->slot[i], place_of(&t->w));
+		}
+}
+
 /* NULL: each thread has a set of its own. */
 static struct group *shared_set(unsigned program, uint64_t id, unsigned threads)
 {
@@ -345,16 +393,24 @@ static struct group *shared_set(unsigned program, uint64_t id, unsigned threads)
 	return g;
 }
 
-static void run_program(unsigned program)
+static uint64_t id_of(unsigned program, unsigned world)
 {
-	const uint64_t id = part_of(2, program);
+	return part_of(2, program + world * WORLD);
+}
+
+/* LEAVER: NULL, or what it begins is left behind when the world changes. */
+static void run_world(unsigned program, unsigned world, struct thread *leaver,
+		      struct blocked *blocked)
+{
+	const uint64_t id = id_of(program, world);
 	const unsigned n = choose(id, 1, 2) ? 1 : 1 + choose(id, 2, THREADS_MOST);
 	struct group *shared = shared_set(program, id, n);
 	struct thread t[THREADS_MOST];
 	const struct place_in_program end = { program, 999 };
 
 	for (unsigned i = 0; i < n; i++)
-		begin_thread(&t[i], program, i, shared);
+		begin_thread(&t[i], program, i,
+			     part_of(part_of(1, program + world * WORLD), i), shared);
 	for (unsigned i = 1; i < n; i++)
 		expect(!pthread_create(&t[i].thread, NULL, run_steps, &t[i]), end,
 		       "pthread_create");
@@ -365,57 +421,54 @@ static void run_program(unsigned program)
 	if (!choose(id, 3, 3))
 		join_one_by_one(&t[0], part_of(id, 5));
 	end_device();
+	if (leaver && own_ranks)
+		pthread_barrier_wait(&own_ranks->barrier);
+	for (unsigned i = 0; leaver && i < n; i++)
+		leave_thread(&t[i], leaver, !shared);
+	if (leaver) {
+		begin_blocked(blocked, t[0].slot[0], id, end);
+		if (shared)
+			leave_group(shared, end);
+		return;
+	}
 	for (unsigned i = n; i-- > 0;)
 		end_thread(&t[i], !shared);
 	if (shared)
 		remove_group(shared, end);
 }
 
-/* ---- ranks ---- */
+/* ---- a program of several worlds ---- */
 
-/* Ranks on one host have its name. */
-static void find_hosts(void)
+static void run_program(unsigned program)
 {
-	char mine[64] = "", all[REFERENCE_RANKS][64];
-	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLGATHER, .type = BERTH_U8,
-					 .in = mine, .out = all, .count = sizeof mine);
-	int hosts = 0;
+	const uint64_t id = id_of(program, 0);
+	const unsigned worlds =
+		choose(id, 30, 3) ? 1 : 2 + choose(id, 31, WORLDS_MOST - 1);
+	struct thread leaver = { .w = { .program = program, .number = 9, .id = id } };
+	struct blocked blocked;
+	const struct place_in_program end = { program, 1000 };
 
-	if (host_name)
-		snprintf(mine, sizeof mine, "%s", host_name);
-	else
-		gethostname(mine, sizeof mine - 1);
-	expect(!berth_run(&d, -1, NULL), (struct place_in_program){ 0, 0 }, "hosts");
-	for (int r = 0; r < size; r++) {
-		host_of[r] = hosts;
-		for (int k = 0; k < r; k++)
-			if (!memcmp(all[k], all[r], sizeof mine))
-				host_of[r] = host_of[k];
-		hosts += host_of[r] == hosts;
+	leaver.w.leaves = true;
+	for (unsigned k = 0; k < worlds; k++) {
+		const uint64_t of_world = id_of(program, k);
+
+		run_world(program, k, worlds > 1 ? &leaver : NULL, &blocked);
+		if (worlds == 1)
+			return;
+		change_blocks(of_world, end);
+		delay(of_world, 40);
+		change_world(of_world, k + 1 == worlds, end);
+		end_blocked(&blocked, end);
+		check_left_sets(end);
+		check_blocks(end);
+		use_block(of_world, end);
+		end_pending(&leaver.w, own(of_world, 42, PENDING_MOST));
 	}
-}
-
-static void begin_library(void)
-{
-	const struct berth_bootstrap b = { .size = sizeof b,
-					   .rank = rank,
-					   .ranks = size,
-					   .allgather = own_ranks_gather,
-					   .ctx = &rank,
-					   .host = host_name };
-	const struct berth_config c = { .size = sizeof c,
-					.timeout_ms = TIMEOUT_MS,
-					.bootstrap = own_ranks ? &b : NULL };
-
-	if (berth_init(&c)) {
-		fprintf(stderr, "%s\n", berth_last_error()->text);
-		_exit(3);
-	}
-	rank = berth_rank();
-	size = berth_size();
-	if (size > REFERENCE_RANKS)
-		_exit(2);
-	find_hosts();
+	end_all(&leaver.w);
+	end_device();
+	check_left_sets(end);
+	forget_groups();
+	check_blocks(end);
 }
 
 static int run_rank(unsigned first, unsigned count)
@@ -429,6 +482,7 @@ static int run_rank(unsigned first, unsigned count)
 	look_for_messages();
 	for (unsigned i = 0; i < count; i++) {
 		if (i % BEGIN_AGAIN == BEGIN_AGAIN - 1) {
+			free_blocks(); /* they end with the library */
 			berth_shutdown();
 			begin_library();
 		}
@@ -436,8 +490,8 @@ static int run_rank(unsigned first, unsigned count)
 		run_program(first + i);
 	}
 	if (rank == 0)
-		printf("programs: %lu checks%s\n", checks,
-		       has_messages ? "" : ", without messages");
+		printf("programs: %lu checks, %lu changes of the world%s\n", checks,
+		       changes, has_messages ? "" : ", without messages");
 	berth_shutdown();
 	return 0;
 }
@@ -447,16 +501,14 @@ struct layout {
 	unsigned first, count;
 };
 
-/* Ranks of one host follow each other, or do not. */
-static int run_own_rank(int own, void *ctx)
+static int run_own_rank(int number, void *ctx)
 {
 	const struct layout *l = ctx;
-	char name[16];
 
-	rank = own;
-	snprintf(name, sizeof name, "host%d",
-		 l->first % 2 ? rank * l->hosts / size : rank * rank % l->hosts);
-	host_name = name;
+	own_number = rank = number;
+	home_hosts = l->hosts;
+	home_in_turn = l->first % 2 == 0;
+	name_host(home_hosts, home_in_turn);
 	return run_rank(l->first, l->count);
 }
 
