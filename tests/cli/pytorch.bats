@@ -83,8 +83,8 @@ tested() { # NP FILE...
 	P
 	coproc timeout -k 5 60 "$RUNNER" -q --no-tag --oversubscribe -np 3 "$PYTHON" "$T/waits.py" 2>&1
 	local runner=$COPROC_PID line pid out=
-	pid=$(pgrep -P "$runner")
 	for _ in 1 2 3; do read -r line <&"${COPROC[0]}"; [ "$line" = waits ]; done
+	pid=$(pgrep -P "$runner") # timeout has started it by now
 	kill -INT "$pid"
 	while read -r line; do out+=$line$'\n'; done <&"${COPROC[0]}"
 	[ "$(grep -c '^interrupted$' <<< "$out")" = 3 ] || { echo "$out"; false; }
