@@ -247,17 +247,6 @@ berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice
 	return rc;
 }
 
-static void tell_other_hosts(struct engine *e)
-{
-	struct messages *m =
-		e->comm->net ? engine_need_messages(e) : engine_use_messages(e);
-
-	if (!m)
-		return;
-	messages_abort(m);
-	messages_leave(m);
-}
-
 /* A thread that is at work sees it within 50 ms, and so does a rank that rests. */
 void engine_abort(struct engine *e)
 {
@@ -268,7 +257,7 @@ void engine_abort(struct engine *e)
 		engine_end_aborted(e);
 		pthread_mutex_unlock(&e->work);
 	}
-	tell_other_hosts(e);
+	engine_tell_other_hosts(e);
 	engine_ring(e);
 }
 

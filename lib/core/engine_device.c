@@ -49,9 +49,11 @@ static void watch(struct work *w)
 	}
 }
 
+/* A rank of another host would see only that connections end, and not why. */
 static void failed(struct work *w, const char *why)
 {
 	comm_say_abort(w->comm, why);
+	engine_tell_other_hosts(w->owner);
 	engine_ring(w->owner);
 }
 

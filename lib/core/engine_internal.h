@@ -145,6 +145,8 @@ struct messages *engine_use_messages(struct engine *e);
 /* Has a rank of another host aborted the set?  Of C, while it waits, and of the thread.
  * Messages are made only where one has come. */
 void engine_hear(void *engine);
+/* This rank has aborted the set. */
+void engine_tell_other_hosts(struct engine *e);
 /* After messages_stop(): no use begins any more. */
 void engine_free_messages(struct engine *e);
 

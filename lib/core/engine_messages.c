@@ -51,6 +51,17 @@ void engine_hear(void *engine)
 	messages_leave(m);
 }
 
+void engine_tell_other_hosts(struct engine *e)
+{
+	struct messages *m =
+		e->comm->net ? engine_need_messages(e) : engine_use_messages(e);
+
+	if (!m)
+		return;
+	messages_abort(m);
+	messages_leave(m);
+}
+
 void engine_free_messages(struct engine *e)
 {
 	struct messages *m;
