@@ -62,12 +62,14 @@ static unsigned place_of(const struct tcp *t, unsigned rank)
 berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost)
 {
 	t->other = place_of(t, lost);
-	t->has_other = t->other < t->n;
+	t->has_other = t->other < t->n && t->other != t->me;
 	t->broken = true;
 	/* A head that was not expected in the middle of an operation: the stream is
 	 * lost. */
 	t->why = rc == BERTH_MISMATCH ? BERTH_PEER_LOST : rc;
-	net_break(t->net, lost, t->why);
+	/* A rank that goes by itself says so as it closes its connections. */
+	if (rc != BERTH_ABORTED || lost != t->rank[t->me])
+		net_break(t->net, lost, t->why);
 	return t->why;
 }
 

@@ -174,6 +174,10 @@ static void look_at_peers(struct net *n)
 		if (n->link[i].channel.fd < 0 || n->link[i].releasing ||
 		    !has_ended(n, peer, &n->link[i], &lost, &why))
 			continue;
+		/* it has done its part of this operation, perhaps; who has not is
+		 * waited for by somebody, who hears it there */
+		if (why == BERTH_ABORTED)
+			continue;
 		if (lost == peer)
 			net_ended(n, peer, BERTH_PEER_LOST);
 		else
@@ -190,6 +194,7 @@ static berth_result look_around(struct net *n, uint64_t deadline_ns)
 		n->looked_ns = now;
 		look_at_peers(n);
 		rc = n->look && !n->broken ? n->look(n->ctx) : BERTH_OK;
+		n->ends_here = rc == BERTH_ABORTED && !n->broken;
 	}
 	if (n->broken)
 		return n->why;

@@ -149,7 +149,8 @@ struct net_receive {
 /* Send OUT and receive IN at the same time, NOUT and NIN of them, all on different
  * connections.  BERTH_PEER_LOST: *LOST is who.  BERTH_MISMATCH: a head that was not
  * expected, from *LOST.  BERTH_TIMEOUT: also where it was a peer's time that was over.
- * BERTH_ABORTED: *LOST has left, or has broken the net for this reason.
+ * BERTH_ABORTED: *LOST has left, or has broken the net for this reason; this rank: its
+ * watcher has said so.
  * BERTH_AUTH: net_fault().
  * DEADLINE_NS: of CLOCK_MONOTONIC, 0: none. */
 berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,

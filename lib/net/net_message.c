@@ -256,10 +256,12 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 }
 
 /* Behind a message that is complete stands that its sender has given up since.  The
- * message may have been read long ago, behind the one before it. */
+ * message may have been read long ago, behind the one before it.  Who has ABORTED may
+ * have done all of this operation before. */
 static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 				 unsigned *lost)
 {
+	berth_result why = BERTH_OK;
 	struct head h;
 
 	if (l->have < sizeof h && !l->drained)
@@ -267,9 +269,9 @@ static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 	if (l->have < sizeof h)
 		return BERTH_OK;
 	memcpy(&h, l->stash + l->at, sizeof h);
-	return h.tag.group == GROUP_LOST && net_is_said(l, &h, false)
-		       ? net_given_up(n, peer, &h, lost)
-		       : BERTH_OK;
+	if (h.tag.group == GROUP_LOST && net_is_said(l, &h, false))
+		why = net_given_up(n, peer, &h, lost);
+	return why == BERTH_ABORTED ? BERTH_OK : why;
 }
 
 /* A send to this peer has failed.  What it said last stands behind all that it sent
@@ -512,6 +514,8 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	}
 	if (n->broken)
 		*lost = n->lost;
+	else if (rc == BERTH_ABORTED && n->ends_here)
+		*lost = n->config.rank;
 	if (rc && *lost > n->config.size) /* a peer said so */
 		*lost = n->config.size;
 	return rc;

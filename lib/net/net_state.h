@@ -123,6 +123,7 @@ struct net {
 	unsigned waits_for; /* the peer of the exchange in progress */
 	char refusal[128];  /* of the last connection that was not made */
 	bool unreached;     /* it ended an exchange */
+	bool ends_here;     /* the watcher has, and broke nothing */
 	bool refused; /* the peer, whose host is there, does not listen any more */
 	struct net_fault fault; /* its kind is 0: none */
 };

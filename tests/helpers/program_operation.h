@@ -60,8 +60,8 @@ static unsigned long checks;
  *  - operations on devices that are in flight when the world changes: a change may
  *    not end ("STANDIN: a kernel has waited for 30 s for other ranks"), or what came to
  *    BERTH_OK has not been written;
- *  - a rank removes a set with operations in flight, and goes on: another one that
- *    comes to them later may wait until its time is over. */
+ *  - a rank that is done with an operation leaves its world: a slower one that is still
+ *    in it may hear that this one has ended. */
 static bool with_known;
 static bool
 	spoil; /* what comes is taken for wrong, so that a test of this test sees it */

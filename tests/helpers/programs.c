@@ -369,8 +369,7 @@ static void leave_thread(struct thread *t, struct thread *leaver, bool owns)
 	}
 	for (int i = SLOTS; i-- > 0;)
 		if (t->slot[i]) {
-			if (with_known && t->slot[i]->set && (i || owns) &&
-			    !own(id, 4, 5))
+			if (t->slot[i]->set && (i || owns) && !own(id, 4, 5))
 				berth_set_remove(t->slot[i]->set);
 			leave_group(t->slot[i], place_of(&t->w));
 		}
@@ -421,7 +420,8 @@ static void run_world(unsigned program, unsigned world, struct thread *leaver,
 	if (!choose(id, 3, 3))
 		join_one_by_one(&t[0], part_of(id, 5));
 	end_device();
-	if (leaver && own_ranks)
+	/* see program_operation.h */
+	if (leaver && own_ranks && !with_known)
 		pthread_barrier_wait(&own_ranks->barrier);
 	for (unsigned i = 0; leaver && i < n; i++)
 		leave_thread(&t[i], leaver, !shared);
