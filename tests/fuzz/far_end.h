@@ -38,11 +38,11 @@ static inline void must_at(bool so, int line)
 }
 #define must(so) must_at(so, __LINE__)
 
+/* Its keys follow from SEED. */
 static inline void far_connect(struct far_end *e, struct net *n, unsigned peer,
-			       unsigned lane, bool aead)
+			       unsigned lane, bool aead, uint64_t seed)
 {
 	const uint32_t secure = aead ? NET_AEAD : NET_MAC;
-	/* the same each time: nonces are not random here */
 	struct net_hello h = { .from = lane ? n->config.rank : peer,
 			       .to = lane ? peer : n->config.rank,
 			       .lane = lane,
@@ -50,6 +50,7 @@ static inline void far_connect(struct far_end *e, struct net *n, unsigned peer,
 	struct net_answer a = { .secure = secure };
 	int pair[2];
 
+	memcpy(h.nonce, &seed, sizeof seed);
 	must(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
 	must(!net_open_link(n, peer, lane, pair[0], &h, &a));
 	must(!net_channel_open(&e->channel, pair[1], n->door->key, &h, &a,
