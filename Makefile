@@ -226,11 +226,11 @@ $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
 $(BUILD)/fuzz/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=pmix_folders_make \
 	-Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms
 # clang 14 has no _Float16 on x86: of lib/ only what needs none.
-$(BUILD)/fuzz/fuzz_net: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) \
+fuzzed_net := $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) \
 	lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c)
-$(BUILD)/fuzz/fuzz_net_box: $(BUILD)/fuzz/obj/lib/net/net_box.o $(BUILD)/fuzz/obj/lib/net/net_cipher.o
-$(BUILD)/fuzz/fuzz_p2p: $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c lib/p2p/*.c) \
-	lib/base/bell.c lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c lib/base/wait.c)
+$(BUILD)/fuzz/fuzz_net $(BUILD)/fuzz/fuzz_net_box: $(fuzzed_net)
+$(BUILD)/fuzz/fuzz_p2p: $(fuzzed_net) $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/p2p/*.c) \
+	lib/base/bell.c lib/base/wait.c)
 $(BUILD)/fuzz/fuzz_cores: $(BUILD)/fuzz/obj/lib/core/cores.o
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)

@@ -1,52 +1,38 @@
-/* libFuzzer on lib/p2p: what ranks of other hosts may say about their messages.  Ranks
- * 0 and 2 of three have the job's key, and say anything: each frame has the right MAC,
- * but where the input spoils it.  Rank 1 sends and receives meanwhile.  Each byte is a
- * step.
+/* libFuzzer on lib/p2p: what a rank does with the frames of faulty ranks that have the
+ * job's key.  This is rank 1 of four.  Rank 0 says on connections, and rank 2 of this
+ * host in its ring, what the input asks; rank 3 is silent.
  *
- * Each message ends once.  What one receives is of the rank that it names, and nothing
- * is written where BERTH_MISMATCH comes out. */
-#include <errno.h>
+ * The first byte says which connections of rank 0 there are, and whether they are
+ * encrypted.  Then come steps: of rank 1, which sends, receives and looks at the time,
+ * and of ranks 0 and 2.  All bytes of messages of one rank are the same, so data in
+ * the wrong place are seen; what rank 0 has not said rightly has other bytes.  Each
+ * message ends once; its data are freed then. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
-#include "lib/net/net_state.h"
 #include "lib/p2p/p2p_internal.h"
+#include "tests/fuzz/far_end.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-	RANKS = 3,
+	RANKS = 4,
 	ME = 1,
-	MESSAGES = 64,
-	BODY_MOST = P2P_PIECE_BYTES,
-	OUT_MOST = 40000,
-	UNTOUCHED = 0xee
+	STREAM = 0,
+	RING = 2,
+	SILENT = 3,
+	OWNS = 64,
+	ALLOC_MOST = 1 << 20,
+	OWN_BYTE = 0x11,
+	UNTOUCHED = 0x55,
+	FORGED = 0xee
 };
 
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
+/* No run takes so long: deadlines come when a step says so. */
+#define LATER_NS (1ull << 62)
 
-static const unsigned char text_of[RANKS] = { 0xa0, 0x11, 0xc2 };
-
-/* A rank that says anything. */
-static struct liar {
-	struct net_channel channel;
-	int fd;
-	bool cut; /* what it says is in pieces, which nobody need understand */
-	bool lost;
-} liar[RANKS];
-
-static struct message {
-	struct p2p_message m;
-	unsigned char *data;
-	size_t bytes;
-	unsigned ends;
-} message[MESSAGES];
-static size_t nmessages;
+static const uint8_t byte_of[RANKS] = { 0xa0, OWN_BYTE, 0xc2, 0 };
 
 static struct net_where where[RANKS];
 static struct net_door door = { .rank = ME,
@@ -54,312 +40,530 @@ static struct net_door door = { .rank = ME,
 				.key = "fuzz",
 				.peer = where,
 				.lock = PTHREAD_MUTEX_INITIALIZER };
-static struct net *net;
-static struct p2p *p2p;
 
-static void check(bool good)
+static struct {
+	struct p2p *p;
+	struct net *net;
+	void *region;
+	struct far_end far[3]; /* lanes 0 and 1 of rank 0, lane 0 of rank 3 */
+	uint64_t cells, bytes; /* that rank 2 has written */
+	bool is_lost[RANKS];
+	bool may_end; /* somebody has ended the group */
+	bool may_lose[RANKS];
+	bool is_apart;  /* they are not where rank 1 reads */
+	bool ring_ends; /* as ENDS */
+	/* Frames of rank 0 with heads, and the bytes of their data, that rank 1 has not
+	 * answered; and bytes that rank 1 has offered it, and not sent. */
+	uint64_t heads, room, offered;
+} all;
+
+static struct own {
+	struct p2p_message m;
+	unsigned char *data;
+	size_t bytes;
+	bool posted, done;
+} own[OWNS];
+static unsigned owns;
+
+struct input {
+	const uint8_t *p;
+	size_t left;
+};
+
+static uint8_t next(struct input *in)
 {
-	if (!good)
-		abort();
+	return in->left ? (in->left--, *in->p++) : 0;
 }
 
-static size_t least(size_t a, size_t b)
+/* Small numbers, and those at which something ends. */
+static uint64_t number(struct input *in)
 {
-	return a < b ? a : b;
+	static const uint64_t ends[] = { P2P_NO_ID,       UINT64_MAX,
+					 1ull << 63,      1ull << 32,
+					 P2P_HEADS,       NET_COVERED_BYTES,
+					 P2P_EAGER_BYTES, P2P_DATA_BYTES,
+					 P2P_PIECE_BYTES, P2P_REASON_BYTES };
+	const size_t n = sizeof ends / sizeof *ends;
+	const uint8_t b = next(in);
+
+	if (b < 200)
+		return b < 100 ? b : (b - 100u) * 96u;
+	if (b - 200u < 2 * n)
+		return ends[(b - 200u) % n] + (b - 200u) / n;
+	return (uint64_t)next(in) << (b % 57);
 }
 
-static uint8_t byte(struct input *in)
+/* ---- messages of rank 1 ---- */
+
+static bool are(const unsigned char *p, size_t n, uint8_t byte)
 {
-	return in->left ? in->left--, *in->p++ : 0;
+	for (size_t i = 0; i < n; i++)
+		if (p[i] != byte)
+			return false;
+	return true;
 }
 
-static uint64_t any_bytes(struct input *in)
+static void look_at_receive(const struct own *x)
 {
-	static const uint64_t sizes[] = { NET_COVERED_BYTES,
-					  NET_COVERED_BYTES + 1,
-					  P2P_EAGER_BYTES,
-					  P2P_EAGER_BYTES + 1,
-					  20000,
-					  P2P_DATA_BYTES,
-					  P2P_PIECE_BYTES,
-					  P2P_PIECE_BYTES + 1,
-					  1ull << 32,
-					  ~0ull };
-	const uint8_t b = byte(in);
+	const struct p2p_message *m = &x->m;
 
-	return b < 0xe0 ? b : sizes[b % (sizeof sizes / sizeof *sizes)];
+	if (m->rc == BERTH_MISMATCH)
+		must(m->alloc || are(x->data, x->bytes, UNTOUCHED));
+	if (m->rc)
+		return;
+	must(m->from < RANKS && (m->peer == P2P_ANY || m->peer == (int)m->from));
+	must(m->from != SILENT && m->got <= x->bytes);
+	if (!x->data)
+		return;
+	must(are(x->data, m->got, byte_of[m->from]));
+	must(are(x->data + m->got, x->bytes - m->got, UNTOUCHED));
 }
 
-/* ---- the others ---- */
+static void done(struct p2p_message *m)
+{
+	struct own *x = m->ctx;
+
+	must(x->posted && !x->done);
+	x->done = true;
+	if (!m->sends)
+		look_at_receive(x);
+	free(x->data);
+	x->data = NULL;
+}
+
+static void *more(void *ctx, uint64_t bytes)
+{
+	struct own *x = ctx;
+
+	must(bytes && !x->data);
+	if (bytes > ALLOC_MOST)
+		return NULL;
+	x->data = malloc(bytes);
+	must(x->data != NULL);
+	memset(x->data, UNTOUCHED, bytes);
+	x->bytes = bytes;
+	return x->data;
+}
+
+static void post_one(struct input *in, bool sends)
+{
+	struct own *x = &own[owns];
+	const uint8_t how = next(in);
+	const uint64_t bytes = number(in), tag = next(in) % 4;
+	const int peer = (int)(how % 5) - (sends ? 0 : 1);
+	berth_result rc;
+
+	if (owns == OWNS || bytes > ALLOC_MOST)
+		return;
+	owns++;
+	x->m = (struct p2p_message){ .sends = sends,
+				     .early = how & 32,
+				     .peer = peer,
+				     .tag = tag,
+				     .signature = how & 64 ? 8 : 7,
+				     .bytes = bytes,
+				     .deadline_ns = how & 128 ? LATER_NS : 0,
+				     .done = done,
+				     .ctx = x };
+	if (!sends && how & 32) {
+		x->m.alloc = more;
+		x->m.alloc_ctx = x;
+		x->m.bytes = 0;
+	} else {
+		x->bytes = bytes;
+		x->data = malloc(bytes + 1);
+		must(x->data != NULL);
+		memset(x->data, sends ? OWN_BYTE : UNTOUCHED, bytes);
+		x->m.in = x->m.out = x->data;
+	}
+	x->posted = true;
+	rc = p2p_post(all.p, &x->m, 1);
+	if (!rc)
+		return;
+	must(!x->done);
+	x->posted = false;
+	free(x->data);
+	x->data = NULL;
+}
 
 static bool is_lost(void *ctx, unsigned place)
 {
 	(void)ctx;
-	return liar[place].lost;
+	return all.is_lost[place];
 }
 
-static void note_abort(void *ctx, unsigned place, const char *text)
+static void aborted(void *ctx, unsigned place, const char *text)
 {
 	(void)ctx;
-	check(place < RANKS && place != ME && strlen(text) <= P2P_REASON_BYTES);
+	must(all.may_end && strnlen(text, P2P_REASON_BYTES + 1) <= P2P_REASON_BYTES &&
+	     (place == STREAM || place == RING));
 }
 
-/* What this rank says goes nowhere. */
-static void listen_to_it(struct liar *l)
+static void forget_posts(void)
 {
-	static unsigned char heard[1 << 16];
-
-	while (l->fd >= 0 && recv(l->fd, heard, sizeof heard, MSG_DONTWAIT) > 0)
-		;
+	for (unsigned i = 0; i < owns; i++)
+		must(own[i].done == own[i].posted);
+	memset(own, 0, owns * sizeof *own);
+	owns = 0;
 }
 
-static void say(struct liar *l, const void *data, size_t n)
-{
-	for (unsigned turns = 0; n && l->fd >= 0 && turns < 100; turns++) {
-		ssize_t k = send(l->fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+/* ---- frames ---- */
 
-		if (k > 0) {
-			data = (const uint8_t *)data + k;
-			n -= (size_t)k;
-			continue;
+/* BODY: as long as it is to be.  FALSE: there is no such frame. */
+static bool make_frame(struct input *in, struct p2p_frame *f, uint64_t *body)
+{
+	const uint8_t kind = next(in);
+
+	*f = (struct p2p_frame){ .kind = P2P_EAGER + kind % 16u - 1,
+				 .signature = kind & 64 ? (uint32_t)number(in) : 7,
+				 .id = (uint32_t)number(in),
+				 .to = kind & 128 ? (uint32_t)number(in) : 0,
+				 .tag = next(in) % 4 };
+	f->bytes = number(in);
+	if (kind & 16)
+		f->heads = (uint32_t)number(in);
+	if (kind & 32)
+		f->room = (uint32_t)number(in);
+	all.may_end |= f->kind == P2P_ABORT;
+	if (p2p_frame_body(f, body))
+		return true;
+	*body = 0;
+	return false;
+}
+
+/* A frame on E.  HOW: one bit of what has a MAC changes, or its end is left out. */
+static void say(struct input *in, struct far_end *e, unsigned times, unsigned how)
+{
+	struct p2p_wire w = { 0 };
+	uint64_t body, bit = how ? number(in) : 0;
+	unsigned char *small;
+	size_t begun, n;
+
+	bool can_be = make_frame(in, &w.frame, &body);
+
+	if (e->fd < 0 || !e->channel.out)
+		return;
+	small = malloc(body + 1);
+	must(small != NULL);
+	while (times--) {
+		if (e->have + body + sizeof w > QUEUE_BYTES)
+			break;
+		e->forged |= how;
+		e->ends |= !can_be && !e->forged;
+		memset(small, e->forged ? FORGED : byte_of[STREAM], body);
+		w.mark = net_mark(e->channel.out, &w.frame, small, body);
+		e->channel.out->number++;
+		begun = e->have;
+		far_say(e, &w, sizeof w);
+		far_say(e, small, body);
+		n = e->have - begun;
+		if (how == 1 && !net_is_covered(body))
+			n = sizeof w;
+		if (how == 1)
+			e->queue[begun + bit / 8 % n] ^= (uint8_t)(1 << bit % 8);
+		if (how == 2) { /* nor can what follows make it whole */
+			e->queue[begun] ^= 1;
+			e->have -= 1 + bit % n;
 		}
-		p2p_progress(p2p);
-		listen_to_it(l);
+		if (!e->forged &&
+		    (w.frame.kind == P2P_EAGER || w.frame.kind == P2P_OFFER)) {
+			all.heads++;
+			all.room += body;
+		}
 	}
-	l->cut |= n > 0;
+	free(small);
 }
 
-static struct p2p_frame any_frame(struct input *in)
+static void say_raw(struct input *in, struct far_end *e)
 {
-	struct p2p_frame f = { .kind = P2P_EAGER + byte(in) % 11, .signature = 7 };
-	const uint8_t more = byte(in);
+	if (e->fd < 0)
+		return;
+	e->forged = true;
+	for (unsigned n = 1 + next(in) % 64u; n--;)
+		far_say(e, (const uint8_t[]){ next(in) }, 1);
+}
 
-	f.id = more & 1 ? byte(in) : 0;
-	f.to = more & 2 ? byte(in) : 0;
-	f.tag = more & 4 ? byte(in) % 4 : 0;
-	f.bytes = more & 8 ? any_bytes(in) : 10;
-	f.heads = more & 16 ? byte(in) : 0;
-	f.room = more & 32 ? (uint32_t)any_bytes(in) : 0;
-	f.signature = more & 64 ? byte(in) : 7;
-	if (more & 128) {
-		const size_t n = least(in->left, sizeof f);
+/* ---- what rank 1 says ---- */
 
-		memcpy(&f, in->p, n);
-		in->p += n;
-		in->left -= n;
+/* It says nothing that can't be, whatever it hears. */
+static bool hear_frame(struct far_end *e)
+{
+	struct p2p_wire w;
+	uint64_t body, covered;
+
+	if (e->heard < sizeof w)
+		return false;
+	memcpy(&w, e->in, sizeof w);
+	must(net_mark_is_good(e->channel.in, &w.mark, &w.frame, false));
+	must(p2p_frame_body(&w.frame, &body));
+	covered = net_is_covered(body) ? body : 0;
+	if (e->heard < sizeof w + covered)
+		return false;
+	must(!covered ||
+	     net_mark_has_data(e->channel.in, &w.mark, e->in + sizeof w, covered));
+	e->channel.in->number++;
+	e->heard -= sizeof w + covered;
+	memmove(e->in, e->in + sizeof w + covered, e->heard);
+	e->skip = body - covered;
+	if (e == &all.far[SILENT - 1]) {
+		must(!w.frame.heads && !w.frame.room);
+		return true;
 	}
-	return f;
-}
-
-/* A frame, and what is behind it; SPOILS: one bit of it is another one, or the last
- * bytes do not come. */
-static void say_frame(struct liar *l, struct input *in, unsigned from, bool spoils)
-{
-	static unsigned char body[BODY_MOST];
-	struct p2p_wire w = { .frame = any_frame(in) };
-	uint64_t bytes;
-	const bool good = p2p_frame_body(&w.frame, &bytes);
-	const uint8_t how = spoils ? byte(in) : 0;
-
-	bytes = good ? bytes : 0;
-	memset(body, text_of[from], bytes);
-	w.mark = net_mark(l->channel.out, &w.frame, body, bytes);
-	l->channel.out->number++;
-	if (spoils && how < sizeof w)
-		((unsigned char *)&w)[how] ^= 1;
-	else if (spoils && net_is_covered(bytes))
-		body[how % bytes] ^= 1;
-	else if (spoils && bytes)
-		bytes -= 1 + how % bytes, l->cut = true;
-	say(l, &w, sizeof w);
-	say(l, body, bytes);
-}
-
-/* ---- this rank ---- */
-
-static void done(struct p2p_message *m)
-{
-	struct message *x = m->ctx;
-	size_t written = 0;
-
-	check(!x->ends++ && m->rc != BERTH_BUSY);
-	if (m->sends)
-		return;
-	for (size_t i = 0; i < x->bytes && x->data; i++)
-		written += x->data[i] != UNTOUCHED;
-	check(m->rc != BERTH_MISMATCH || !written);
-	if (m->rc)
-		return;
-	check(m->from < RANKS && m->got <= x->bytes &&
-	      (m->peer == P2P_ANY || m->peer == (int)m->from));
-	for (size_t i = 0; i < x->bytes && x->data && !liar[m->from].cut; i++)
-		check(x->data[i] == (i < m->got ? text_of[m->from] : UNTOUCHED));
-}
-
-static void *give_memory(void *ctx, uint64_t bytes)
-{
-	struct message *x = ctx;
-
-	if (bytes > OUT_MOST || x->data)
-		return NULL;
-	x->data = malloc(bytes);
-	x->bytes = bytes;
-	memset(x->data, UNTOUCHED, bytes);
-	return x->data;
-}
-
-static void begin_message(struct input *in, bool sends)
-{
-	const uint8_t how = byte(in);
-	struct message *x = &message[nmessages];
-
-	if (nmessages == MESSAGES)
-		return;
-	*x = (struct message){ .m = { .sends = sends,
-				      .early = how & 1,
-				      .peer = (how >> 1 & 3) - !sends,
-				      .tag = how >> 3 & 3,
-				      .signature = 7,
-				      .done = done,
-				      .ctx = x,
-				      .rc = BERTH_BUSY } };
-	if (sends && x->m.peer == RANKS)
-		x->m.peer = 0;
-	if (how & 32 && !sends) {
-		x->m.alloc = give_memory;
-		x->m.alloc_ctx = x;
-		x->m.bytes = 1;
-	} else {
-		x->bytes = x->m.bytes = least(any_bytes(in), OUT_MOST);
-		x->data = malloc(x->bytes);
-		memset(x->data, sends ? text_of[ME] : UNTOUCHED, x->bytes);
-		x->m.in = x->m.out = x->data;
+	must(w.frame.heads <= all.heads && w.frame.room <= all.room);
+	all.heads -= w.frame.heads;
+	all.room -= w.frame.room;
+	if (w.frame.kind == P2P_OFFER)
+		all.offered += w.frame.bytes;
+	if (w.frame.kind == P2P_DATA) {
+		must(body <= all.offered);
+		all.offered -= body;
 	}
-	x->m.deadline_ns = how & 64 ? 1 + (how & 128 ? clock_ns() : 0) : 0;
-	if (p2p_post(p2p, &x->m, 1))
-		free(x->data);
-	else
-		nmessages++;
+	return true;
 }
 
-static void look(void)
+static void hear(struct far_end *e)
 {
-	p2p_progress(p2p);
-	for (unsigned i = 0; i < RANKS; i++)
-		if (i != ME)
-			listen_to_it(&liar[i]);
-	p2p_progress(p2p);
+	ssize_t k = 1;
+
+	while (e->fd >= 0 && k > 0) {
+		k = net_channel_receive(
+			&e->channel,
+			&(struct iovec){ e->in + e->heard, sizeof e->in - e->heard },
+			1);
+		e->heard += k > 0 ? (size_t)k : 0;
+		do {
+			size_t n = e->skip < e->heard ? e->skip : e->heard;
+
+			e->skip -= n;
+			e->heard -= n;
+			memmove(e->in, e->in + n, e->heard);
+		} while (!e->skip && hear_frame(e));
+	}
+}
+
+/* ---- the ring of rank 2 ---- */
+
+static void say_in_ring(struct input *in, unsigned times)
+{
+	struct p2p_ring_end *e = &all.p->peer[RING].in;
+	struct p2p_frame f;
+	uint64_t body;
+
+	const bool can_be = make_frame(in, &f, &body);
+
+	while (times-- && e->ring) {
+		struct p2p_cell *c = &e->ring->cell[all.cells % P2P_CELLS];
+
+		all.is_apart |= all.cells - e->cells >= P2P_CELLS;
+		all.ring_ends |= !can_be;
+		c->frame = f;
+		memset(c->body, byte_of[RING], sizeof c->body);
+		/* all that could be looked at */
+		if (body > P2P_CELL_BYTES && !all.bytes)
+			memset(e->ring->bytes, byte_of[RING], e->size);
+		all.bytes |= body > P2P_CELL_BYTES;
+		atomic_store(&c->stamp, ++all.cells);
+	}
+}
+
+static void change_ring(struct input *in)
+{
+	struct p2p_peer *q = &all.p->peer[RING];
+	const uint8_t what = next(in);
+	const uint64_t k = number(in);
+
+	switch (what % 6) {
+	case 0:
+		atomic_store(&q->out.ring->cells_taken, q->out.cells);
+		atomic_store(&q->out.ring->bytes_taken, q->out.bytes);
+		break;
+	case 1:
+		atomic_store(&q->out.ring->cells_taken, k);
+		break;
+	case 2:
+		atomic_store(&q->out.ring->bytes_taken, q->out.bytes + 64 * k);
+		break;
+	case 3:
+		atomic_store(&q->out.ring->is_full, (uint32_t)k);
+		break;
+	case 4:
+		all.is_apart = true;
+		all.cells = k;
+		atomic_store(&q->in.ring->cell[what % P2P_CELLS].stamp, k);
+		break;
+	default:
+		atomic_store(&q->bell->left, 1);
+	}
+}
+
+/* ---- steps ---- */
+
+static void look_at_peers(void)
+{
+	const struct p2p_ring_end *out = &all.p->peer[RING].out;
+
+	for (unsigned i = 0; i < RANKS; i++) {
+		const struct p2p_peer *q = &all.p->peer[i];
+
+		must(!q->gone || all.may_lose[i] || all.may_end);
+		must(q->gone ||
+		     (q->heads_in <= P2P_HEADS && q->room_in <= P2P_ROOM_BYTES));
+		must(q->heads_out <= P2P_HEADS && q->room_out <= P2P_ROOM_BYTES);
+		must(q->answers.n <= 4 * P2P_HEADS);
+	}
+	must(!all.p->ended || all.may_end);
+	must(all.p->peer[RING].gone || (out->cells - out->cells_taken <= P2P_CELLS &&
+					out->bytes - out->bytes_taken <= out->size));
+}
+
+static void progress(bool time_passes)
+{
+	if (time_passes)
+		all.p->tick_ns = all.p->watched_ns = 0;
+	for (unsigned i = 0; time_passes && i < owns; i++)
+		if (own[i].m.deadline_ns && own[i].posted && !own[i].done)
+			all.p->deadline_ns = own[i].m.deadline_ns = 1;
+	p2p_progress(all.p);
+	look_at_peers();
 }
 
 static void step(struct input *in)
 {
-	const uint8_t what = byte(in);
-	const unsigned from = what & 16 ? 2 : 0;
+	const uint8_t what = next(in);
+	struct far_end *e = &all.far[what & 32 ? 1 : 0];
+	const unsigned times = what & 64 ? next(in) : 1;
 
 	switch (what % 16) {
 	case 0:
 	case 1:
-		begin_message(in, what % 16);
+		post_one(in, true);
 		break;
 	case 2:
-		say_frame(&liar[from], in, from, true);
-		break;
 	case 3:
-		liar[from].lost ^= true;
+		post_one(in, false);
 		break;
 	case 4:
-		if (what > 0xc0)
-			p2p_abort(p2p, "the fuzzer says so");
+		progress(true);
 		break;
 	case 5:
-		if (what > 0xc0 && liar[from].fd >= 0) {
-			close(liar[from].fd);
-			liar[from].fd = -1;
-		}
-		break;
 	case 6:
-		p2p->tick_ns = p2p->watched_ns = 0; /* as if time went by */
-		look();
-		break;
 	case 7:
+		say(in, e, times, 0);
+		break;
 	case 8:
-		look();
+		say(in, e, 1, 1 + next(in) % 2u);
+		break;
+	case 9:
+		say_raw(in, e);
+		break;
+	case 10:
+	case 11:
+		say_in_ring(in, times);
+		break;
+	case 12:
+		change_ring(in);
+		break;
+	case 13:
+		hear(e);
+		hear(&all.far[SILENT - 1]);
+		break;
+	case 14:
+		all.is_lost[next(in) % 3u] = true;
 		break;
 	default:
-		say_frame(&liar[from], in, from, false);
-		if (what & 32)
-			p2p_progress(p2p);
+		if (times % 2) {
+			far_push(e, QUEUE_BYTES);
+			far_close(e);
+			break;
+		}
+		all.may_end = true;
+		p2p_end(all.p, BERTH_ABORTED);
+		p2p_abort(all.p, "fuzz");
 	}
+	all.may_lose[STREAM] |= (what % 16 >= 5 && what % 16 <= 9) || what % 16 >= 14;
+	all.may_lose[RING] |= (what % 16 >= 10 && what % 16 <= 12) || what % 16 == 14;
+	far_push(e, what & 16 ? number(in) : QUEUE_BYTES);
+	if (!(what & 128))
+		progress(false);
 }
 
-/* ---- beginning and end ---- */
+/* ---- one input ---- */
 
-static void connect_to(unsigned from)
+static void open_all(uint8_t how, uint64_t seed)
 {
-	struct net_hello h = {
-		.from = from, .to = ME, .ranks = RANKS, .secure = NET_MAC
-	};
-	struct net_answer a = { .secure = NET_MAC };
-	int pair[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) ||
-	    net_channel_open(&net_link(net, from, 0)->channel, pair[0], door.key, &h,
-			     &a, false) ||
-	    net_channel_open(&liar[from].channel, -1, door.key, &h, &a, true))
-		abort();
-	liar[from].fd = pair[1];
-	liar[from].cut = liar[from].lost = false;
-}
-
-static void begin(void)
-{
-	static const int local[RANKS] = { -1, 0, -1 };
-	const struct net_config n = {
-		.rank = ME, .size = RANKS, .door = &door, .spins = 1
-	};
+	static const int local[] = { -1, 0, 1, -1 };
+	const struct net_config n = { .rank = ME, .size = RANKS, .door = &door };
 	struct p2p_config c = { .n = RANKS,
 				.me = ME,
 				.local = local,
-				.nlocal = 1,
+				.nlocal = 2,
 				.is_lost = is_lost,
-				.aborted = note_abort,
+				.aborted = aborted,
 				.cores = 2 };
 	char why[64];
 
-	net = net_open(&n, why, sizeof why);
-	if (!net || net_key_init())
-		abort();
-	c.net = net;
-	p2p = p2p_join(&c);
-	check(p2p != NULL);
-	connect_to(0);
-	connect_to(2);
-	nmessages = 0;
+	memset(&all, 0, sizeof all);
+	all.net = net_open(&n, why, sizeof why);
+	all.region = mmap(NULL, p2p_bytes(2), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	must(all.net && all.region != MAP_FAILED && !net_key_init());
+	for (unsigned i = 0; i < 3; i++)
+		all.far[i].fd = -1;
+	if (!(how & 1))
+		far_connect(&all.far[0], all.net, STREAM, 0, how & 4, seed);
+	if (how & 3)
+		far_connect(&all.far[1], all.net, STREAM, 1, how & 4, seed);
+	far_connect(&all.far[SILENT - 1], all.net, SILENT, 0, how & 4, seed);
+	c.net = all.net;
+	c.region = all.region;
+	all.p = p2p_join(&c);
+	must(all.p != NULL);
 }
 
-static void end(void)
+/* A rank that has said what cannot be is gone, once that has been read. */
+static void look_at_liars(void)
 {
-	look();
-	for (unsigned i = 0; i < RANKS; i++)
-		if (i != ME && liar[i].fd >= 0)
-			close(liar[i].fd);
-	p2p_leave(p2p);
-	for (unsigned i = 0; i < RANKS; i++)
-		if (i != ME)
-			net_channel_free(&liar[i].channel);
-	for (size_t i = 0; i < nmessages; i++) {
-		check(message[i].ends == 1);
-		free(message[i].data);
+	const struct p2p_peer *q = &all.p->peer[STREAM];
+
+	for (unsigned i = 0; i < 2; i++)
+		far_push(&all.far[i], QUEUE_BYTES);
+	for (unsigned i = 0; i < 500 && p2p_progress(all.p); i++)
+		look_at_peers();
+	for (int i = 0; i < 2; i++)
+		must(!all.far[i].ends || all.far[i].have || all.far[i].fd < 0 ||
+		     q->gone || q->stream->hears == !i || all.p->ended);
+	must(!all.ring_ends || all.is_apart || all.p->peer[RING].gone || all.p->ended);
+}
+
+/* None takes anything more, so nothing is waited for. */
+static void close_all(void)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		hear(&all.far[i]);
+		far_close(&all.far[i]);
 	}
+	all.p->peer[RING].gone = true;
+	p2p_leave(all.p);
+	for (unsigned i = 0; i < 3; i++) {
+		far_free(&all.far[i]);
+	}
+	munmap(all.region, p2p_bytes(2));
+	forget_posts();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
+	uint64_t seed = size;
 
-	begin();
-	while (in.left)
+	/* guesses at MACs change them */
+	for (size_t i = 0; i < size; i++)
+		seed = (seed ^ data[i]) * 0x100000001b3u;
+	open_all(next(&in), seed);
+	for (unsigned steps = 0; in.left && steps < 300; steps++)
 		step(&in);
-	end();
+	progress(true);
+	look_at_liars();
+	close_all();
 	return 0;
 }
