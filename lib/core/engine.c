@@ -46,10 +46,20 @@ struct engine *engine_make(struct comm *c)
 	return e;
 }
 
+static void tell_other_hosts(struct engine *e)
+{
+	struct messages *m =
+		e->comm->net ? engine_need_last_messages(e) : engine_use_messages(e);
+
+	if (!m)
+		return;
+	messages_abort(m);
+	messages_leave(m);
+}
+
 void engine_stop(struct engine *e)
 {
 	struct failure why = { .rc = BERTH_ABORTED };
-	struct messages *m;
 
 	atomic_store(&e->comm->aborted, true);
 	engine_ring(e);
@@ -57,12 +67,42 @@ void engine_stop(struct engine *e)
 	pthread_mutex_lock(&e->work); /* who waits may be at it still */
 	engine_complete_all(e, BERTH_ABORTED, &why);
 	pthread_mutex_unlock(&e->work);
-	comm_device_end(e->comm);
+}
+
+/* What this rank has started is over, so that nothing else ends on ranks that run what
+ * it has not. */
+static void tell_cut(struct engine *e)
+{
+	comm_say_abort(e->comm, "it has left");
+	tell_other_hosts(e);
+}
+
+bool engine_ends(struct engine *e)
+{
+	struct messages *m;
+	bool ends, cut;
+
+	pthread_mutex_lock(&e->work);
+	ends = comm_device_ends(e->comm);
+	cut = ends && comm_device_was_cut(e->comm);
+	pthread_mutex_unlock(&e->work);
+	if (!ends)
+		return false;
+	if (cut)
+		tell_cut(e);
 	m = engine_use_messages(e);
 	if (m) {
 		messages_stop(m);
 		messages_leave(m);
 	}
+	return true;
+}
+
+void engine_end_all(struct engine *e)
+{
+	engine_stop(e);
+	while (!engine_ends(e))
+		works_nap();
 }
 
 void engine_free(struct engine *e)
@@ -71,7 +111,7 @@ void engine_free(struct engine *e)
 
 	if (e->comm->net)
 		net_tend(e->comm->net, NULL, NULL);
-	engine_stop(e);
+	engine_end_all(e);
 	if (e->started)
 		pthread_join(e->thread, NULL);
 	pthread_mutex_lock(&e->queue);
@@ -245,17 +285,6 @@ berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice
 	if (rc == BERTH_BUSY)
 		*later = r;
 	return rc;
-}
-
-static void tell_other_hosts(struct engine *e)
-{
-	struct messages *m =
-		e->comm->net ? engine_need_messages(e) : engine_use_messages(e);
-
-	if (!m)
-		return;
-	messages_abort(m);
-	messages_leave(m);
 }
 
 /* A thread that is at work sees it within 50 ms, and so does a rank that rests. */
