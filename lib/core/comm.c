@@ -369,8 +369,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	atomic_store(&c->broken, rc);
 	if (rc == BERTH_MEMORY) /* of this rank alone, for which the others wait */
 		comm_end(c, rc);
-	/* Who leaves a set is seen on its host alone.  Ranks of others, who wait for this
-	 * one, hear of it here. */
+	/* Who leaves a set is seen on its host alone.  Ranks of others, who wait for
+	 * this one, hear of it here. */
 	if (rc == BERTH_ABORTED && !c->aborted && c->net)
 		net_break(c->net, c->left, rc);
 	return rc;

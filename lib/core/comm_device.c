@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/sleep.h"
+#include "lib/core/missing.h"
 #include "lib/core/world.h"
 
 enum {
@@ -13,7 +14,8 @@ enum {
 	JOINED = 0x4a4e4544,
 	LOOK_NS = 20000,
 	LOOK_NS_MOST = 1000000,
-	WATCH_NS = 50000000
+	WATCH_NS = 50000000,
+	PATIENCE_NS = 1000000000
 };
 
 /* No rank has begun so many works: who says so lies. */
@@ -82,6 +84,8 @@ static berth_result await_group(struct comm *c, struct comm_device *d,
 			return rc;
 		sleep_on(&never, 0, pause_ns);
 		pause_ns = pause_ns < LOOK_NS_MOST ? 2 * pause_ns : pause_ns;
+		if (atomic_load(&c->aborted))
+			return BERTH_ABORTED;
 		if (clock_ns() - looked_ns < WATCH_NS)
 			continue;
 		looked_ns = clock_ns();
@@ -162,7 +166,7 @@ static berth_result join(struct comm *c, struct comm_device *d, const struct op 
 	if (own && d->group)
 		give_up(d);
 	free(all);
-	if (rc || c->broken)
+	if (rc || c->broken || own == BERTH_ABORTED)
 		return rc ? rc : own;
 	rc = agree(c, JOINED, own, &worst, deadline_ns);
 	d->whole = !rc && !worst;
@@ -299,6 +303,9 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 		rc = agree_on_time(c, w, deadline_ns);
 	else if (!rc)
 		works_agree_only(w);
+	if (rc && rc != BERTH_UNSUPPORTED && rc != BERTH_INVALID &&
+	    rc != BERTH_MISMATCH)
+		atomic_store(&d->cut, true);
 	return rc;
 }
 
@@ -370,12 +377,55 @@ void comm_device_forget(struct op *op)
 
 /* ---- the end ---- */
 
-void comm_device_end(struct comm *c)
+static bool has_lost(const struct comm *c)
+{
+	for (unsigned i = 0; i < c->n; i++)
+		if (i != c->me && missing_has_ended(c, i))
+			return true;
+	return false;
+}
+
+/* Does another rank not do what this one does? */
+static bool is_hopeless(struct comm *c)
+{
+	if (c->n == 1)
+		return false;
+	if (c->hear)
+		c->hear(c->hear_ctx);
+	return atomic_load(&c->aborts) || atomic_load(&c->shared->aborted) ||
+	       has_lost(c);
+}
+
+/* Where ranks have parted, one that stays does not say what it has not started. */
+static bool is_late(const struct comm *c, struct comm_device *d)
+{
+	const uint64_t now = clock_ns();
+
+	if (!d->leaves_ns)
+		d->leaves_ns = now;
+	return now - d->leaves_ns > PATIENCE_NS &&
+	       (atomic_load(&c->broken) || !works_are_promised(d));
+}
+
+bool comm_device_ends(struct comm *c)
 {
 	struct comm_device *d = atomic_load(&c->device);
 
-	if (d)
+	if (!d || !atomic_load(&d->works))
+		return true;
+	if (is_hopeless(c) || is_late(c, d))
 		works_end(d);
+	return !atomic_load(&d->works);
+}
+
+bool comm_device_was_cut(struct comm *c)
+{
+	struct comm_device *d = atomic_load(&c->device);
+	const bool cut = d && (d->cut || (d->whole && d->revoked));
+
+	if (cut)
+		d->cut = d->whole = false;
+	return cut && c->n > 1 && !has_lost(c);
 }
 
 void comm_device_close(struct comm *c)

@@ -29,8 +29,13 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 berth_result comm_device_mark(struct comm *c, struct op *op);
 /* It does not begin. */
 void comm_device_forget(struct op *op);
-/* All that was begun comes to an end; any thread. */
-void comm_device_end(struct comm *c);
+/* Of a rank that leaves: is all that was agreed on over?  It comes to its end where all
+ * other ranks do it, since their streams may wait for it.  Else, or after a second for
+ * which no stream of this rank's waits, it is revoked.  The holder of the engine's WORK
+ * calls it until it is true. */
+bool comm_device_ends(struct comm *c);
+/* True once: others may run what this rank has not started, or has revoked. */
+bool comm_device_was_cut(struct comm *c);
 /* In front of comm_close(). */
 void comm_device_close(struct comm *c);
 

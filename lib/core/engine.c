@@ -49,7 +49,6 @@ struct engine *engine_make(struct comm *c)
 void engine_stop(struct engine *e)
 {
 	struct failure why = { .rc = BERTH_ABORTED };
-	struct messages *m;
 
 	atomic_store(&e->comm->aborted, true);
 	engine_ring(e);
@@ -57,12 +56,42 @@ void engine_stop(struct engine *e)
 	pthread_mutex_lock(&e->work); /* who waits may be at it still */
 	engine_complete_all(e, BERTH_ABORTED, &why);
 	pthread_mutex_unlock(&e->work);
-	comm_device_end(e->comm);
+}
+
+/* What this rank has started is over, so that nothing else ends on ranks that run what
+ * it has not. */
+static void tell_cut(struct engine *e)
+{
+	comm_say_abort(e->comm, "it has left");
+	engine_tell_other_hosts(e);
+}
+
+bool engine_ends(struct engine *e)
+{
+	struct messages *m;
+	bool ends, cut;
+
+	pthread_mutex_lock(&e->work);
+	ends = comm_device_ends(e->comm);
+	cut = ends && comm_device_was_cut(e->comm);
+	pthread_mutex_unlock(&e->work);
+	if (!ends)
+		return false;
+	if (cut)
+		tell_cut(e);
 	m = engine_use_messages(e);
 	if (m) {
 		messages_stop(m);
 		messages_leave(m);
 	}
+	return true;
+}
+
+void engine_end_all(struct engine *e)
+{
+	engine_stop(e);
+	while (!engine_ends(e))
+		works_nap();
 }
 
 void engine_free(struct engine *e)
@@ -71,7 +100,7 @@ void engine_free(struct engine *e)
 
 	if (e->comm->net)
 		net_tend(e->comm->net, NULL, NULL);
-	engine_stop(e);
+	engine_end_all(e);
 	if (e->started)
 		pthread_join(e->thread, NULL);
 	pthread_mutex_lock(&e->queue);

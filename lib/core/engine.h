@@ -18,8 +18,12 @@ struct engine;
 
 /* On C, which has no other user and lives until engine_free().  NULL: out of memory. */
 struct engine *engine_make(struct comm *c);
-/* What is in flight, and what comes, ends with BERTH_ABORTED. */
+/* What is in flight, and what comes, ends with BERTH_ABORTED, but for what devices run:
+ * engine_ends() until it is true, of all engines that stop in turn. */
 void engine_stop(struct engine *e);
+bool engine_ends(struct engine *e);
+/* Until then, of this one. */
+void engine_end_all(struct engine *e);
 /* The same, when no call is in it; requests remain their owners'. */
 void engine_free(struct engine *e);
 

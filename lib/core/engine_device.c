@@ -41,8 +41,10 @@ static void watch(struct work *w)
 		rc = comm_watch(w->comm, w->op, w->begun_ns, w->deadline_ns);
 		w->comm->op = &e->idle;
 		pthread_mutex_unlock(&e->work);
-		if (rc)
+		if (rc) { /* also of a rank that leaves */
+			atomic_store(&w->of->stopped, true);
 			engine_ring(e);
+		}
 	} else if (w->deadline_ns && clock_ns() > w->deadline_ns + LATE_NS) {
 		comm_say_abort(w->comm,
 			       "an operation on a device was not done in time");

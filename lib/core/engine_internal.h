@@ -140,6 +140,8 @@ void engine_let_go(struct engine *e);
 /* Those of E, made at the first use; messages_leave() ends the use.  NULL: out of
  * memory, or E is to end. */
 struct messages *engine_need_messages(struct engine *e);
+/* The same while E is to end, for what is to be said or heard of its end. */
+struct messages *engine_need_last_messages(struct engine *e);
 /* The same, without making any. */
 struct messages *engine_use_messages(struct engine *e);
 /* Has a rank of another host aborted the set?  Of C, while it waits, and of the thread.

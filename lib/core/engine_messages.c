@@ -14,18 +14,29 @@ struct messages *engine_use_messages(struct engine *e)
 	return m;
 }
 
-struct messages *engine_need_messages(struct engine *e)
+/* LATE: also while E is to end. */
+static struct messages *need(struct engine *e, bool late)
 {
 	struct messages *m;
 
 	pthread_mutex_lock(&e->queue);
-	if (!e->messages && !atomic_load(&e->comm->aborted))
+	if (!e->messages && (late || !atomic_load(&e->comm->aborted)))
 		e->messages = messages_make(e->comm);
 	m = e->messages;
 	if (m)
 		messages_enter(m);
 	pthread_mutex_unlock(&e->queue);
 	return m;
+}
+
+struct messages *engine_need_messages(struct engine *e)
+{
+	return need(e, false);
+}
+
+struct messages *engine_need_last_messages(struct engine *e)
+{
+	return need(e, true);
 }
 
 /* Has a rank of another host something to say to a rank that has said nothing yet? */
@@ -44,7 +55,7 @@ void engine_hear(void *engine)
 	struct messages *m = engine_use_messages(engine);
 
 	if (!m && is_spoken_to(engine))
-		m = engine_need_messages(engine);
+		m = engine_need_last_messages(engine);
 	if (!m)
 		return;
 	messages_hear(m);
@@ -54,7 +65,7 @@ void engine_hear(void *engine)
 void engine_tell_other_hosts(struct engine *e)
 {
 	struct messages *m =
-		e->comm->net ? engine_need_messages(e) : engine_use_messages(e);
+		e->comm->net ? engine_need_last_messages(e) : engine_use_messages(e);
 
 	if (!m)
 		return;

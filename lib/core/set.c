@@ -48,6 +48,16 @@ void set_count_all(struct world *w, struct berth_metrics *sum)
 	pthread_mutex_unlock(&listing);
 }
 
+/* What devices run of one set may be held back by that of another, on another rank. */
+static bool all_end(const struct world *w)
+{
+	bool all = true;
+
+	for (struct berth_set *s = w->sets; s; s = s->next)
+		all &= !s->engine || engine_ends(s->engine);
+	return all;
+}
+
 void set_stop_all(struct world *w)
 {
 	pthread_mutex_lock(&listing);
@@ -56,6 +66,8 @@ void set_stop_all(struct world *w)
 	for (struct berth_set *s = w->sets; s; s = s->next)
 		if (s->engine)
 			engine_stop(s->engine);
+	while (!all_end(w))
+		works_nap();
 	pthread_mutex_unlock(&listing);
 }
 
@@ -243,7 +255,7 @@ void set_remove(struct berth_set *s)
 	struct world *w = s->world;
 
 	if (s->engine)
-		engine_stop(s->engine);
+		engine_end_all(s->engine);
 	handle_wait(s->slot);
 	unlist_set(s);
 	if (s->engine)

@@ -105,12 +105,16 @@ static void finish(struct work *over)
 	}
 }
 
-/* Why nothing of D goes on; or BERTH_OK. */
+/* Why W does not go on; or BERTH_OK.  That this rank leaves is no reason: others have
+ * been told that W is agreed on. */
 static berth_result end_of(const struct work *w)
 {
-	berth_result rc = atomic_load(&w->comm->broken);
+	const struct comm *c = w->comm;
+	berth_result rc = atomic_load(&c->broken);
 
-	return !rc && atomic_load(&w->of->stopped) ? BERTH_ABORTED : rc;
+	if (atomic_load(&w->of->stopped))
+		return rc ? rc : BERTH_ABORTED;
+	return rc == BERTH_ABORTED && atomic_load(&c->aborted) ? BERTH_OK : rc;
 }
 
 static void push(struct work **over, struct work *w)
@@ -160,7 +164,9 @@ static bool start(struct work *w)
 	struct comm_device *d = w->of;
 
 	w->rc = end_of(w);
-	if (!w->rc) {
+	if (w->rc) {
+		atomic_store(&d->cut, true);
+	} else {
 		w->rc = d->back->start(d->group, &w->device);
 		w->is_ours = w->rc;
 	}
@@ -479,7 +485,7 @@ berth_result works_follow(struct work *w, void *stream)
 	return rc;
 }
 
-static bool has_promised(const struct comm_device *d)
+bool works_are_promised(const struct comm_device *d)
 {
 	bool promised = false;
 
@@ -492,7 +498,7 @@ static bool has_promised(const struct comm_device *d)
 	return promised;
 }
 
-static void nap(void)
+void works_nap(void)
 {
 	static _Atomic uint32_t never;
 
@@ -502,11 +508,9 @@ static void nap(void)
 
 void works_end(struct comm_device *d)
 {
-	while (atomic_load(&d->works) && has_promised(d))
-		nap();
 	atomic_store(&d->stopped, true);
 	while (atomic_load(&d->works))
-		nap();
+		works_nap();
 }
 
 void works_stop(void)

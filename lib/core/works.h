@@ -34,6 +34,8 @@ struct comm_device {
 	_Atomic uint32_t works; /* that are not over */
 	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
 	bool revoked;
+	_Atomic bool cut; /* a work is not started here that others may have started */
+	uint64_t leaves_ns; /* since when this rank leaves it */
 };
 
 /* Of a work's owner; no lock but the engine's WORK is held. */
@@ -60,7 +62,7 @@ struct work {
 	_Atomic uint32_t sleeps; /* somebody, on STATE */
 	_Atomic uint32_t refs;
 	uint64_t number; /* proposed, or its time */
-	bool promised;   /* a stream waits for it: it is not ended half-way */
+	bool promised;   /* a stream waits for its end, not a thread */
 	bool is_ours;    /* RC is an error of this rank */
 	berth_result rc;
 	struct failure *why;
@@ -103,7 +105,11 @@ void works_hold(struct work *w);
 void works_let_go(struct work *w);
 /* STREAM waits for W, which has been started. */
 berth_result works_follow(struct work *w, void *stream);
-/* What was promised comes to its end, and the rest ends. */
+/* Does a stream of this rank's wait for one of D's? */
+bool works_are_promised(const struct comm_device *d);
+/* What waits for a device looks again after this. */
+void works_nap(void);
+/* What is under way ends with BERTH_ABORTED. */
 void works_end(struct comm_device *d);
 
 /* No set is left: the thread ends. */

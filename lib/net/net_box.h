@@ -3,9 +3,10 @@
  *
  * The bytes of each direction go as records of NET_RECORD_BYTES at most: a size with
  * its MAC, then AES-256-GCM, or ChaCha20-Poly1305 where one of the hosts has no AES
- * (net_cipher.h).  The number of the record is its nonce, and is not sent: a record that
- * was changed, left out, said before or moved does not open.  The size has a MAC of its own
- * (SipHash-2-4, with the number), so that nobody waits for what does not come. */
+ * (net_cipher.h).  The number of the record is its nonce, and is not sent: a record
+ * that was changed, left out, said before or moved does not open.  The size has a MAC
+ * of its own (SipHash-2-4, with the number), so that nobody waits for what does not
+ * come. */
 #ifndef BERTH_LIB_NET_BOX_H
 #define BERTH_LIB_NET_BOX_H
 

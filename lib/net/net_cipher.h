@@ -2,9 +2,9 @@
  * AES-256-GCM (NIST SP 800-38D), or ChaCha20-Poly1305 (RFC 8439).  The number of a
  * record is its nonce.
  *
- * libsodium does both.  libcrypto, which is loaded if this host has it, does AES-256-GCM
- * of large records: 32 KiB take it 7 us, libsodium 1.0.18 30 us; 64 bytes take libsodium
- * 0.14 us, libcrypto 0.19.  The bytes are the same. */
+ * libsodium does both.  libcrypto, which is loaded if this host has it, does
+ * AES-256-GCM of large records: 32 KiB take it 7 us, libsodium 1.0.18 30 us; 64 bytes
+ * take libsodium 0.14 us, libcrypto 0.19.  The bytes are the same. */
 #ifndef BERTH_LIB_NET_CIPHER_H
 #define BERTH_LIB_NET_CIPHER_H
 
@@ -33,8 +33,8 @@ void net_cipher_end(struct net_cipher *c);
  * and may be TEXT.  FALSE: libcrypto failed, and nothing of it may be sent. */
 bool net_cipher_seal(const struct net_cipher *c, uint64_t number, unsigned char *to,
 		     const unsigned char *text, size_t bytes);
-/* BYTES and a tag at FROM are record NUMBER: its text to TEXT.  FALSE: they are not, and
- * TEXT may have been written to. */
+/* BYTES and a tag at FROM are record NUMBER: its text to TEXT.  FALSE: they are not,
+ * and TEXT may have been written to. */
 bool net_cipher_open(const struct net_cipher *c, uint64_t number, unsigned char *text,
 		     const unsigned char *from, size_t bytes);
 

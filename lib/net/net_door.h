@@ -48,7 +48,7 @@ struct net_door {
 	pthread_t thread;
 	bool started;
 	_Atomic bool closes;
-	bool lacks_descriptor; /* of the thread */
+	bool lacks_descriptor;   /* of the thread */
 	pthread_mutex_t tending; /* guards TENDED, and is held while they are */
 	struct net *tended;
 	uint64_t tended_ns;

@@ -68,6 +68,12 @@ does() { # [OPTION VALUE]... CASE
 	does -np 3 shut-down
 }
 
+@test "a rank leaves its world with operations in flight" {
+	does -np 2 part
+	does -np 3 part
+	does -np 4 -hosts 2 part
+}
+
 # Each on some of the seeds at least, where nothing but the timing hides it.
 @test "each mistake of a back end is found" {
 	for mistake in ready "done" buffer record host order count thread moved; do

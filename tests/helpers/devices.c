@@ -427,7 +427,7 @@ static int end_set(bool aborts)
 	CHECK(!berth_run(&d, -1, NULL), "the first");
 	cuStreamSynchronize(stream);
 	if (rank == 0)
-		pause_stream(1000);
+		pause_stream(3000); /* who leaves waits for 1 s */
 	CHECK(!berth_submit(&d, 1, &r), "submit");
 	usleep(100000);
 	if (rank == 0 && aborts)
@@ -472,6 +472,72 @@ static int shut_down(void)
 	return 0;
 }
 
+static void meet_others(void)
+{
+	pthread_barrier_wait(&own_ranks->barrier);
+}
+
+/* Rank 0 leaves with what all have begun: it is done, as others have been told. */
+static void leave_begun(void)
+{
+	void *p = make_array(BYTES);
+	struct berth_desc d = allreduce(p);
+	berth_request *r;
+
+	put(p, make_here(), 0, 0);
+	if (rank) {
+		pause_stream(500);
+		CHECK(!berth_run(&d, -1, NULL), "run");
+		meet_others();
+	} else {
+		CHECK(!berth_submit(&d, 1, &r), "submit");
+		meet_others();
+		usleep(100000);
+		berth_shutdown();
+		CHECK(!berth_wait(r, -1), "what has begun");
+	}
+	check_sum(p, 0, 0);
+	meet_others();
+	if (rank)
+		berth_shutdown();
+	begin_library();
+}
+
+/* It leaves while it waits for the others, who come then.  They may be told that it has
+ * begun, but their streams go on. */
+static void leave_waiting(void)
+{
+	struct berth_desc d = allreduce(make_array(BYTES));
+	berth_request *r;
+	berth_result rc;
+
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	cuStreamSynchronize(stream);
+	if (rank == 0) {
+		CHECK(!berth_submit(&d, 1, &r), "submit");
+		usleep(100000);
+		berth_shutdown();
+		rc = berth_wait(r, -1);
+		CHECK(rc == BERTH_ABORTED, "%s", berth_result_text(rc));
+	}
+	meet_others();
+	if (rank) {
+		rc = berth_run(&d, -1, NULL);
+		CHECK(!rc || rc == BERTH_ABORTED || rc == BERTH_PEER_LOST, "%s",
+		      berth_result_text(rc));
+		cuStreamSynchronize(stream);
+		berth_shutdown();
+	}
+	begin_library();
+}
+
+static int part(void)
+{
+	leave_begun();
+	leave_waiting();
+	return 0;
+}
+
 /* ---- which ---- */
 
 static const struct {
@@ -495,6 +561,7 @@ static const struct {
 	{ "abort", abort_set, false },
 	{ "leave", leave_set, false },
 	{ "shut-down", shut_down, false },
+	{ "part", part, false },
 };
 
 static int run_rank(int own, void *ctx)

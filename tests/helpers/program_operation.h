@@ -57,9 +57,6 @@ static unsigned long checks;
  *    narrower than f32 is rounded to its type before it is combined;
  *  - two threads of a rank block in operations of one set that have different names,
  *    and those of another rank in the other order: an error that they differ;
- *  - operations on devices that are in flight when the world changes: a change may
- *    not end ("STANDIN: a kernel has waited for 30 s for other ranks"), or what came to
- *    BERTH_OK has not been written;
  *  - a rank that is done with an operation leaves its world: a slower one that is still
  *    in it may hear that this one has ended. */
 static bool with_known;

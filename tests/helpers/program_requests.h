@@ -20,6 +20,7 @@ struct request {
 	bool has_name;
 	berth_result wants; /* of all ranks: another result than BERTH_OK */
 	bool is_left;       /* a change of the world may end it */
+	bool has_run;       /* by berth_run(), without a limit */
 	berth_request *request;
 	enum callback callback;
 	_Atomic int called;
@@ -75,6 +76,14 @@ static bool is_ended(const struct request *r, berth_result rc)
 	return r->is_left && (rc == BERTH_ABORTED || rc == BERTH_PEER_LOST);
 }
 
+/* Has berth_run() said no more than that O has begun?  A change of another rank's world
+ * may have ended it since; but the stream goes on. */
+static bool has_only_begun(const struct request *r, const struct operation *o)
+{
+	return r->has_run && r->is_left && o->is_device &&
+	       o->d.stream != BERTH_HOST_STREAM;
+}
+
 /* It came to RC. */
 static void finish(struct request *r, berth_result rc)
 {
@@ -84,10 +93,13 @@ static void finish(struct request *r, berth_result rc)
 		fail_operation(r->op, "called %d times, told %s", r->called,
 			       berth_result_text(r->told));
 	for (size_t i = 0; i < r->n; i++)
-		if (rc)
-			release(&r->op[i]);
-		else
+		if (!rc && !has_only_begun(r, &r->op[i])) {
 			check_operation(&r->op[i]);
+		} else {
+			if (!rc)
+				fetch(&r->op[i], device_stream);
+			release(&r->op[i]);
+		}
 	sem_destroy(&r->over);
 	free(r);
 }
@@ -264,13 +276,12 @@ static void begin(struct worker *w, struct request *r, bool blocks)
 	if (!w->leaves) /* what nobody ends is not awaited here */
 		end_pending(w, PENDING_MOST - 1);
 	delay(r->id, 55);
-	for (size_t i = 0; i < r->n; i++) {
-		r->op[i].is_device &= !w->leaves || with_known;
+	for (size_t i = 0; i < r->n; i++)
 		prepare(&r->op[i]);
-	}
 	if (r->n == 1 && blocks && way < 2 && r->op[0].kind < BERTH_SEND &&
 	    (with_known || !w->only_names)) {
 		say_begin(r, "runs");
+		r->has_run = true;
 		finish(r, berth_run(&r->op[0].d, -1, NULL));
 	} else if (r->n == 1 && way == 2 && r->op[0].kind < BERTH_SEND) {
 		say_begin(r, "runs in slices");

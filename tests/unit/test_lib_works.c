@@ -199,7 +199,7 @@ START_TEST(fails_at_its_start)
 }
 END_TEST
 
-/* A stream waits for A: it comes to its end.  B is revoked. */
+/* A stream waits for A, of a rank that leaves: it comes to its end.  B is revoked. */
 static void *let_end(void *ctx)
 {
 	(void)ctx;
@@ -217,7 +217,11 @@ START_TEST(promised)
 	work[0]->promised = true;
 	works_agree(work[0], works_propose(work[0]));
 	pthread_create(&t, NULL, let_end, NULL);
-	works_end(&device[0]);
+	comm[0].aborted = true;
+	comm[0].broken = BERTH_ABORTED;
+	ck_assert(works_are_promised(&device[0]));
+	while (device[0].works)
+		works_nap();
 	pthread_join(t, NULL);
 	ck_assert_uint_eq(revoked, 0);
 	ck_assert_int_eq(work[0]->rc, BERTH_OK);
