@@ -22,7 +22,8 @@ losses() { sed -n 's/.*<stdout>:epoch .* loss //p' <<< "$output"; }
 
 train() { # HOSTS OPTION...
 	local hosts=$1; shift
-	run --separate-stderr r --report-bindings -H "$hosts" "$PYTHON" "$ROOT/examples/train_digits.py" "$@"
+	# four ranks import torch, perhaps from a disk, beside other suites
+	run --separate-stderr on n0 timeout -k 5 150 "$RUNNER" --report-bindings -H "$hosts" "$PYTHON" "$ROOT/examples/train_digits.py" "$@"
 	[ "$status" = 0 ] || { echo "status $status, said: $output $stderr"; return 1; }
 }
 
