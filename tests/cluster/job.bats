@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# limit_s: 360
+# limit_s: 480
 # takes_s: 120
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # Whole jobs over real sshds: n0 starts them, n1 to n4 are the hosts; only the checkout is shared.
@@ -23,7 +23,7 @@ losses() { sed -n 's/.*<stdout>:epoch .* loss //p' <<< "$output"; }
 train() { # HOSTS OPTION...
 	local hosts=$1; shift
 	# four ranks import torch, perhaps from a disk, beside other suites
-	run --separate-stderr on n0 timeout -k 5 150 "$RUNNER" --report-bindings -H "$hosts" "$PYTHON" "$ROOT/examples/train_digits.py" "$@"
+	run --separate-stderr on n0 timeout -k 5 150 "$RUNNER" --report-bindings -H "$hosts" "$PYTHON" "$ROOT/examples/train_digits.py" "$@" < /dev/null
 	[ "$status" = 0 ] || { echo "status $status, said: $output $stderr"; return 1; }
 }
 
