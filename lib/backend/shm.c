@@ -111,6 +111,7 @@ struct shm *shm_join(const struct shm_config *config)
 	s->oversubscribed = s->n > config->cores;
 	wait_tune(&s->wait, s->n, config->cores);
 	s->wait.broken = &s->region->broken;
+	s->wait.done = config->done;
 	s->wait.idle = config->idle;
 	s->wait.ctx = config->ctx;
 	return s;
@@ -180,8 +181,12 @@ static void keep_up(struct shm *s)
 /* The next operation. */
 static berth_result begin(struct shm *s, uint64_t deadline_ns)
 {
-	if (atomic_load_explicit(&s->region->broken, memory_order_relaxed))
-		return wait_why(atomic_load(&s->region->broken));
+	const bool broken =
+		atomic_load_explicit(&s->region->broken, memory_order_relaxed);
+	const berth_result why = broken ? wait_ends(&s->wait) : BERTH_OK;
+
+	if (why)
+		return why;
 	s->seq++;
 	s->ndifferent = 0;
 	s->wait.deadline_ns = deadline_ns;

@@ -47,7 +47,8 @@ struct shm_config {
 	size_t cache_bytes; /* the last level cache that these ranks share; 0: 32 MiB */
 	size_t chunk_bytes; /* of the window, at most; 0: as it is fastest */
 	enum shm_staging staging;
-	void (*idle)(void *ctx); /* called while it waits long (wait.h) */
+	const _Atomic uint32_t *done; /* wait.h */
+	void (*idle)(void *ctx);      /* called while it waits long (wait.h) */
 	void *ctx;
 };
 

@@ -2,9 +2,15 @@
 
 void shm_break(struct shm *s, berth_result result)
 {
-	uint32_t none = 0;
+	const uint32_t done = wait_done(&s->wait);
+	uint64_t was = atomic_load(&s->region->broken);
 
-	atomic_compare_exchange_strong(&s->region->broken, &none, (uint32_t)result);
+	/* who is done with less counts: others wait for it in an earlier operation */
+	while (!was || (int32_t)((uint32_t)(was >> 32) - done) > 0)
+		if (atomic_compare_exchange_strong(&s->region->broken, &was,
+						   (uint64_t)done << 32 |
+							   (uint32_t)result))
+			break;
 	for (unsigned r = 0; r < s->n; r++) {
 		for (int i = 0; i < 2; i++)
 			post_wake(&s->line[i][r].post);

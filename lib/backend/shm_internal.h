@@ -54,7 +54,7 @@ struct flag {
 };
 
 struct region {
-	_Atomic uint32_t broken;
+	_Atomic uint64_t broken; /* wait.h */
 	struct flag there, back; /* of shm_probe() */
 	_Alignas(4096) unsigned char probe[PROBE_BYTES];
 };
@@ -173,7 +173,8 @@ berth_result shm_read_signatures(struct shm *s, uint32_t signature);
 /* WHY; after BERTH_TIMEOUT, the ranks that have not come to the operation are noted,
  * and the group is broken. */
 berth_result shm_late(struct shm *s, berth_result why);
-/* The group is broken for RESULT, if it was not; all that wait wake up. */
+/* The group is broken for RESULT, if it was not; all that wait wake up.  Ranks that
+ * are at an operation which this one is done with do that first. */
 void shm_break(struct shm *s, berth_result result);
 
 /* Rank R's room for BYTES in operation SEQ, beside its line. */

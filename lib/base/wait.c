@@ -23,6 +23,17 @@ void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
 	w->yields = w->oversubscribed ? 2000 : 200;
 }
 
+berth_result wait_ends(const struct wait *w)
+{
+	const uint64_t broken = w->broken ? atomic_load(w->broken) : 0;
+	const uint32_t why = (uint32_t)broken, done = (uint32_t)(broken >> 32);
+
+	if (!broken || (int32_t)(done - wait_done(w)) > 0)
+		return BERTH_OK;
+	return why >= BERTH_PEER_LOST && why <= BERTH_SYSTEM ? (berth_result)why
+							     : BERTH_PEER_LOST;
+}
+
 static bool here(struct post *p, uint32_t want)
 {
 	return wait_reached(atomic_load_explicit(&p->value, memory_order_acquire),
@@ -55,11 +66,11 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 	uint64_t slice_ns = MISSED_NS;
 
 	for (; !here(p, want); slice_ns = WAIT_SLICE_MS * 1000000ull) {
-		const uint32_t broken = w->broken ? atomic_load(w->broken) : 0;
+		const berth_result why = wait_ends(w);
 		const uint64_t now = w->deadline_ns ? clock_ns() : 0;
 
-		if (broken)
-			return wait_why(broken);
+		if (why)
+			return why;
 		if (w->deadline_ns && now >= w->deadline_ns)
 			return BERTH_TIMEOUT;
 		if (w->deadline_ns && w->deadline_ns - now < slice_ns)

@@ -26,8 +26,12 @@ struct wait {
 	uint64_t spin_ns;     /* for so long it spins on after SPINS looks */
 	bool oversubscribed;  /* the ranks outnumber the cores */
 	uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none */
-	/* Not 0: nobody will come any more, and why (a berth_result). */
-	const _Atomic uint32_t *broken;
+	/* Not 0: nobody will come any more.  Why (a berth_result), and, shifted by 32,
+	 * how many operations the rank that says so is done with. */
+	const _Atomic uint64_t *broken;
+	/* The same of this rank; NULL: none.  A rank that is done with more waits for
+	 * nobody in the operation of this one, which goes on. */
+	const _Atomic uint32_t *done;
 	/* Called while asleep, each WAIT_SLICE_MS; may look for what breaks the
 	 * wait. */
 	void (*idle)(void *ctx);
@@ -40,13 +44,15 @@ enum { WAIT_SLICE_MS = 50 };
 /* The usual patience for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);
 
-/* What stands in such a word, which any rank of the host may write. */
-static inline berth_result wait_why(uint32_t broken)
+/* How many operations this rank is done with. */
+static inline uint32_t wait_done(const struct wait *w)
 {
-	return broken >= BERTH_PEER_LOST && broken <= BERTH_SYSTEM
-		       ? (berth_result)broken
-		       : BERTH_PEER_LOST;
+	return w->done ? atomic_load_explicit(w->done, memory_order_relaxed) : 0;
 }
+
+/* Why W's rank waits for nobody; or BERTH_OK.  Any rank of the host may write what it
+ * goes by. */
+berth_result wait_ends(const struct wait *w);
 
 static inline bool wait_reached(uint64_t value, uint32_t want)
 {

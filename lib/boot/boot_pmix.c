@@ -357,7 +357,7 @@ struct watch {
 	const struct pmix_boot *b;
 	const struct note *note;
 	unsigned local;
-	_Atomic uint32_t broken;
+	_Atomic uint64_t broken;
 };
 
 static void look(void *ctx)

@@ -140,12 +140,11 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *r
 		.ranks = rank,
 		.id = id,
 		.epoch = (uint32_t)w->who.epoch,
+		.aead = w->params.aead,
+		.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED,
+		.spins = w->who.local_size <= w->cores ? 20000 : 20,
 	};
 
-	config.aead = w->params.aead;
-	config.epoch = (uint32_t)w->who.epoch;
-	config.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED;
-	config.spins = w->who.local_size <= w->cores ? 20000 : 20;
 	return net_open(&config, why, why_bytes);
 }
 
@@ -158,6 +157,7 @@ static struct shm *join_memory(struct comm *c, void *region, unsigned n, unsigne
 				     .cores = w->cores,
 				     .heap = w->memory.heap,
 				     .heap_bytes = w->memory.heap_bytes,
+				     .done = &c->done,
 				     .idle = idle,
 				     .ctx = c };
 
@@ -218,7 +218,7 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	if (!c->said)
 		return BERTH_MEMORY;
 	if (c->net)
-		net_watch(c->net, look, c);
+		net_watch(c->net, look, &c->done, c);
 	return join(c, config);
 }
 

@@ -43,8 +43,9 @@ struct comm {
 	const char **said;
 	void *scratch;
 	size_t scratch_bytes;
-	void *kept; /* of op_run.c */
-	uint32_t seq;
+	void *kept;            /* of op_run.c */
+	uint32_t seq;          /* of the operation in progress, or of the last one */
+	_Atomic uint32_t done; /* of the last one that this rank is done with */
 	_Atomic berth_result broken; /* for good, for the reason FINALLY */
 	struct failure finally;
 	/* of the operation that runs */

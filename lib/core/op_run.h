@@ -36,6 +36,8 @@ void op_run_slept(struct comm *c, berth_result rc);
 /* The same, whether it was asleep or not. */
 static inline void op_run_end(struct comm *c, berth_result rc)
 {
+	if (!rc || rc == BERTH_MISMATCH)
+		atomic_store_explicit(&c->done, c->seq, memory_order_relaxed);
 	if (c->begun_ns)
 		op_run_slept(c, rc);
 	else

@@ -69,7 +69,8 @@ static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result 
 {
 	const struct head h = { .magic = HEAD_MAGIC,
 				.tag = { group, rank, why },
-				.note = { { n->fault.by, n->fault.kind } } };
+				.note = {
+					{ n->fault.by, n->fault.kind, net_done(n) } } };
 
 	/* where exchanges are not used, others speak there */
 	net_door_remove(n->door, n, n->begun ? NULL : &h);
@@ -106,9 +107,11 @@ berth_result net_peer(struct net *n, unsigned rank, const char *address)
 	return net_door_peer(n->door, net_rank_at_door(n, rank), address);
 }
 
-void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx)
+void net_watch(struct net *n, berth_result (*look)(void *ctx),
+	       const _Atomic uint32_t *done, void *ctx)
 {
 	n->look = look;
+	n->done = done;
 	n->ctx = ctx;
 }
 
@@ -143,8 +146,10 @@ static bool has_ended(struct net *n, unsigned peer, struct link *l, unsigned *lo
 		memcpy(&h, l->stash + l->at + l->have - sizeof h, sizeof h);
 	if ((!over && k != sizeof h) || !net_is_said(l, &h, true))
 		return over;
+	if (net_is_beyond(n, &h))
+		return false;
 	*why = net_given_up(n, peer, &h, lost);
-	return *why || (over && h.tag.group != GROUP_LEAVES);
+	return *why || over;
 }
 
 berth_result net_ended(struct net *n, unsigned peer, berth_result why)
@@ -173,10 +178,6 @@ static void look_at_peers(struct net *n)
 
 		if (n->link[i].channel.fd < 0 || n->link[i].releasing ||
 		    !has_ended(n, peer, &n->link[i], &lost, &why))
-			continue;
-		/* it has done its part of this operation, perhaps; who has not is
-		 * waited for by somebody, who hears it there */
-		if (why == BERTH_ABORTED)
 			continue;
 		if (lost == peer)
 			net_ended(n, peer, BERTH_PEER_LOST);

@@ -162,9 +162,13 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 struct pollfd;
 size_t net_sockets(struct net *n, struct pollfd *p);
 
-/* Called now and then while an exchange waits; anything but BERTH_OK ends it.  LOOK may
- * call net_break() to say who is gone. */
-void net_watch(struct net *n, berth_result (*look)(void *ctx), void *ctx);
+/* LOOK is called now and then while an exchange waits; anything but BERTH_OK ends it.
+ * It may call net_break() to say who is gone.
+ * DONE: how many operations, of one exchange or several, this rank is done with; or
+ * NULL.  A peer that gives up when it is done with more keeps none that is in progress
+ * here from its end. */
+void net_watch(struct net *n, berth_result (*look)(void *ctx),
+	       const _Atomic uint32_t *done, void *ctx);
 /* For LOOK: the peer that the exchange waits for. */
 unsigned net_waits_for(const struct net *n);
 

@@ -165,7 +165,7 @@ static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigne
 		return BERTH_AUTH;
 	if (b->answer.verdict == NET_LEFT) {
 		*n->refusal = '\0';
-		n->refused = true;
+		n->refused = n->left = true;
 		return BERTH_PEER_LOST;
 	}
 	net_seal_make(&seal, n->door->key, &b->hello, &b->answer);
@@ -227,6 +227,13 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 	return rc;
 }
 
+/* The peer has said why not, or that it has left: to ask at another address, or again,
+ * would meet a door that is about to close, which looks like a stranger. */
+static bool is_settled(const struct net *n)
+{
+	return n->broken || n->left || n->fault.kind;
+}
+
 /* All addresses once.  EACH_NS: for each, where there are others to try. */
 static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t each_ns, uint64_t deadline_ns)
@@ -240,8 +247,7 @@ static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 		if (w->n == 1 || (deadline_ns && deadline_ns < until))
 			until = deadline_ns;
 		rc = begin_at(n, peer, lane, &w->at[i], until);
-		if (!rc || n->broken || rc == BERTH_MEMORY || rc == BERTH_SYSTEM ||
-		    n->fault.kind)
+		if (!rc || rc == BERTH_MEMORY || rc == BERTH_SYSTEM || is_settled(n))
 			return rc;
 		if (rc != BERTH_PEER_LOST && worst != BERTH_TIMEOUT)
 			worst = rc;
@@ -266,7 +272,7 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 		}
 		if (rc != BERTH_AUTH && rc != BERTH_PEER_LOST)
 			break;
-		if (n->broken || n->fault.kind) /* it has said why not */
+		if (is_settled(n))
 			break;
 	}
 	return rc;
@@ -319,7 +325,7 @@ berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t dead
 		return rc;
 	if (net_fd(n, peer, lane) >= 0)
 		return BERTH_OK;
-	n->refused = false;
+	n->refused = n->left = false;
 	return n->config.rank < peer ? begin_peer(n, peer, lane, deadline_ns)
 				     : await_peer(n, peer, lane, deadline_ns);
 }

@@ -255,13 +255,12 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 	return k < 0 ? k : moved | k;
 }
 
-/* Behind a message that is complete stands that its sender has given up since.  The
- * message may have been read long ago, behind the one before it.  Who has ABORTED may
- * have done all of this operation before. */
+/* Behind a message that is complete stands that its sender has given up since, and was
+ * not done with this operation.  It may have been read long ago, behind the message
+ * before that. */
 static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 				 unsigned *lost)
 {
-	berth_result why = BERTH_OK;
 	struct head h;
 
 	if (l->have < sizeof h && !l->drained)
@@ -269,9 +268,10 @@ static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 	if (l->have < sizeof h)
 		return BERTH_OK;
 	memcpy(&h, l->stash + l->at, sizeof h);
-	if (h.tag.group == GROUP_LOST && net_is_said(l, &h, false))
-		why = net_given_up(n, peer, &h, lost);
-	return why == BERTH_ABORTED ? BERTH_OK : why;
+	if (h.tag.group != GROUP_LOST || net_is_beyond(n, &h) ||
+	    !net_is_said(l, &h, false))
+		return BERTH_OK;
+	return net_given_up(n, peer, &h, lost);
 }
 
 /* A send to this peer has failed.  What it said last stands behind all that it sent
@@ -346,14 +346,14 @@ static bool move(struct exchange *x, berth_result *rc)
 	for (size_t i = 0; i < x->nin; i++) {
 		berth_result why = BERTH_OK;
 		unsigned lost = x->in[i].peer;
+		struct link *l = net_link(x->n, lost, x->in[i].lane);
 		int k = got_all(&x->in[i]) ? 0 : pull(x->n, &x->in[i], &lost, &why);
 
 		moved |= k > 0;
-		if (k > 0 && !why && got_all(&x->in[i]))
-			net_link(x->n, x->in[i].peer, x->in[i].lane)->got++;
-		if (k > 0 && !why && got_all(&x->in[i]))
-			why = has_given_up(x->n, lost,
-					   net_link(x->n, lost, x->in[i].lane), &lost);
+		if (k > 0 && !why && got_all(&x->in[i])) {
+			l->got++;
+			why = has_given_up(x->n, lost, l, &lost);
+		}
 		if (k >= 0 && !why)
 			continue;
 		*rc = why ? why : BERTH_PEER_LOST;

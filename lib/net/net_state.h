@@ -39,8 +39,9 @@ struct head {
 _Static_assert(offsetof(struct head, mark) == NET_HEAD_BYTES, "a mark is behind that");
 
 /* Groups of heads that are no message's: this rank gives up because of rank tag.seq,
- * for the reason tag.step (of BERTH_AUTH, NOTE says which rank has seen it, and the
- * kind of fault); this rank goes, having done its part. */
+ * for the reason tag.step, done with note.word[2] operations (of BERTH_AUTH, the other
+ * words say which rank has seen it, and the kind of fault); this rank goes, having done
+ * its part. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
 /* And of a connection that is not used (net_idle.c): who has begun it would end it,
  * having got note.word[0] messages there; the other one has ended it, or keeps it. */
@@ -104,6 +105,7 @@ struct net {
 	struct begun *begun;   /* one a rank; NULL: only exchanges */
 	unsigned char *piece;
 	berth_result (*look)(void *ctx);
+	const _Atomic uint32_t *done;
 	void *ctx;
 	uint64_t looked_ns;   /* at all peers */
 	uint64_t deadline_ns; /* of the exchange in progress; 0: none */
@@ -125,6 +127,7 @@ struct net {
 	bool unreached;     /* it ended an exchange */
 	bool ends_here;     /* the watcher has, and broke nothing */
 	bool refused; /* the peer, whose host is there, does not listen any more */
+	bool left;    /* the same: it says so itself */
 	struct net_fault fault; /* its kind is 0: none */
 };
 
@@ -202,6 +205,20 @@ static inline struct link *net_link(const struct net *n, unsigned peer, unsigned
 static inline int net_fd(const struct net *n, unsigned peer, unsigned lane)
 {
 	return net_link(n, peer, lane)->channel.fd;
+}
+
+/* How many operations this rank is done with. */
+static inline uint32_t net_done(const struct net *n)
+{
+	return n->done ? atomic_load_explicit(n->done, memory_order_relaxed) : 0;
+}
+
+/* Who said H gives up, or goes, and is done with the operation of this rank. */
+static inline bool net_is_beyond(const struct net *n, const struct head *h)
+{
+	return h->tag.group == GROUP_LEAVES ||
+	       (h->tag.group == GROUP_LOST &&
+		(int32_t)(h->note.word[2] - net_done(n)) > 0);
 }
 
 /* What an exchange with a peer that has left comes to. */

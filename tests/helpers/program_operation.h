@@ -56,9 +56,7 @@ static unsigned long checks;
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
  *    narrower than f32 is rounded to its type before it is combined;
  *  - two threads of a rank block in operations of one set that have different names,
- *    and those of another rank in the other order: an error that they differ;
- *  - a rank that is done with an operation leaves its world: a slower one that is still
- *    in it may hear that this one has ended. */
+ *    and those of another rank in the other order: an error that they differ. */
 static bool with_known;
 static bool
 	spoil; /* what comes is taken for wrong, so that a test of this test sees it */

@@ -420,9 +420,6 @@ static void run_world(unsigned program, unsigned world, struct thread *leaver,
 	if (!choose(id, 3, 3))
 		join_one_by_one(&t[0], part_of(id, 5));
 	end_device();
-	/* see program_operation.h */
-	if (leaver && own_ranks && !with_known)
-		pthread_barrier_wait(&own_ranks->barrier);
 	for (unsigned i = 0; leaver && i < n; i++)
 		leave_thread(&t[i], leaver, !shared);
 	if (leaver) {

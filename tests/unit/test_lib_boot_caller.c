@@ -17,7 +17,7 @@ enum { RANKS = 5, BYTES_MOST = 4096, CALLS = 4, LIMIT_S = 50, ELEMENTS = 100000 
  * K + 2, all have made call K + 1, so they have read what it gave in call K. */
 struct hub {
 	struct post given[RANKS]; /* how many calls */
-	_Atomic uint32_t broken;
+	_Atomic uint64_t broken;
 	unsigned char message[RANKS][2][BYTES_MOST];
 };
 

@@ -281,7 +281,7 @@ static berth_result begin_with(void (*child)(int listener), bool knows, unsigned
 	pid_t pid;
 
 	if (knows)
-		net_watch(n, says_lost, &looks);
+		net_watch(n, says_lost, NULL, &looks);
 	bind(fd, (struct sockaddr *)&at, sizeof at);
 	listen(fd, 10);
 	getsockname(fd, (struct sockaddr *)&at, &size);
@@ -360,7 +360,7 @@ static void wait_for_nobody(void)
 	int looks = 0;
 
 	watched = stranger_net(1, 3);
-	net_watch(watched, says_lost, &looks);
+	net_watch(watched, says_lost, NULL, &looks);
 	ck_assert_int_eq(net_exchange(watched, NULL, 0, &in, 1, 0, &lost),
 			 BERTH_PEER_LOST);
 	ck_assert_uint_eq(lost, 2);

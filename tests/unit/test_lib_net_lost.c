@@ -64,6 +64,15 @@ START_TEST(says_why)
 }
 END_TEST
 
+/* Because of rank 0, done with as many operations. */
+static struct head given_up_after(unsigned operations)
+{
+	return stranger_mark((struct head){ .magic = HEAD_MAGIC,
+					    .tag = { GROUP_LOST },
+					    .note = { { 0, 0, operations } } },
+			     NULL);
+}
+
 /* Who comes late finds all that it waits for, and that the others did not wait. */
 static void gave_up(const struct turn *t)
 {
@@ -72,16 +81,89 @@ static void gave_up(const struct turn *t)
 		struct head first;
 		char data[12];
 		struct head then;
-	} __attribute__((packed)) all = { good(), "twelve bytes", last(GROUP_LOST) };
+	} __attribute__((packed))
+	all = { good(), "twelve bytes", given_up_after(t->change) };
 
 	stranger_say(fd, &all, sizeof all);
 	pause();
 }
 
+/* Unless they gave up after this operation. */
 START_TEST(too_late)
 {
-	ck_assert_int_eq(against(gave_up, &(struct turn){ 0 }, PATIENCE_MS),
-			 BERTH_PEER_LOST);
+	ck_assert_int_eq(
+		against(gave_up, &(struct turn){ .change = (unsigned)_i }, PATIENCE_MS),
+		_i ? BERTH_OK : BERTH_PEER_LOST);
+}
+END_TEST
+
+static void says_message(int fd)
+{
+	const struct head h = good();
+
+	stranger_say(fd, &h, sizeof h);
+	stranger_say(fd, "twelve bytes", 12);
+}
+
+/* The same of a peer that this rank does not wait for.  A third one speaks when this
+ * rank has looked at that. */
+static int looked[2];
+
+static berth_result looks(void *ctx)
+{
+	(void)ctx;
+	return write(looked[1], "", 1) == 1 ? BERTH_OK : BERTH_SYSTEM;
+}
+
+static void speaks_late(const struct net *n)
+{
+	const int fd = stranger_connect(n);
+	char c[2];
+
+	if (stranger_prove(fd, 0, 2) || read(looked[0], c, 1) != 1 ||
+	    read(looked[0], c + 1, 1) != 1)
+		_exit(8);
+	says_message(fd);
+	pause();
+}
+
+static void gives_up_beside(const struct net *n, unsigned operations)
+{
+	const int fd = stranger_connect(n);
+	struct head h;
+
+	if (stranger_prove(fd, 1, 2))
+		_exit(8);
+	h = given_up_after(operations);
+	stranger_say(fd, &h, sizeof h);
+}
+
+START_TEST(beside)
+{
+	struct net *n = stranger_net(2, 3);
+	char got[12];
+	pid_t pid[2];
+
+	ck_assert(!pipe(looked));
+	for (int i = 0; i < 2; i++) {
+		pid[i] = fork();
+		if (!pid[i] && i)
+			gives_up_beside(n, (unsigned)_i);
+		else if (!pid[i])
+			speaks_late(n);
+		if (!pid[i])
+			_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid[1], NULL, 0), pid[1]);
+	ck_assert_int_eq(net_have(n, 1, 0, 0), BERTH_OK);
+	net_watch(n, looks, NULL, NULL);
+	ck_assert_int_eq(stranger_wait(n, got, PATIENCE_MS),
+			 _i ? BERTH_OK : BERTH_PEER_LOST);
+	net_close(n);
+	kill(pid[0], SIGKILL);
+	waitpid(pid[0], NULL, 0);
+	close(looked[0]);
+	close(looked[1]);
 }
 END_TEST
 
@@ -186,7 +268,7 @@ START_TEST(half_sent)
 		_exit(0);
 	}
 	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_OK);
-	net_watch(t.n, makes_room, NULL);
+	net_watch(t.n, makes_room, NULL, NULL);
 	ck_assert_int_eq(net_exchange(t.n, &out, 1, NULL, 0, 0, &lost), BERTH_ABORTED);
 	ck_assert_uint_gt(out.sent, sizeof plain);
 	net_break(t.n, 2, BERTH_PEER_LOST);
@@ -270,7 +352,7 @@ START_TEST(leaves_in_a_handshake)
 		hears_of_leaving(&t);
 		_exit(0);
 	}
-	net_watch(t.n, has_answered, NULL);
+	net_watch(t.n, has_answered, NULL, NULL);
 	ck_assert_int_eq(net_have(t.n, 0, 0, 0), BERTH_ABORTED);
 	net_close(t.n);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -286,14 +368,6 @@ static struct head of_release(uint32_t group, uint32_t got)
 
 	h.note.word[0] = got;
 	return h;
-}
-
-static void says_message(int fd)
-{
-	const struct head h = good();
-
-	stranger_say(fd, &h, sizeof h);
-	stranger_say(fd, "twelve bytes", 12);
 }
 
 /* As rank 0, which has begun the connection and has got T->k messages: after AT of its
@@ -384,7 +458,8 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, half_a_message);
 	tcase_add_loop_test(t, says_why, 0, 4);
-	tcase_add_test(t, too_late);
+	tcase_add_loop_test(t, too_late, 0, 2);
+	tcase_add_loop_test(t, beside, 0, 2);
 	tcase_add_loop_test(t, later, 0, 3);
 	tcase_add_test(t, half_sent);
 	tcase_add_test(t, last_word_before_a_send);

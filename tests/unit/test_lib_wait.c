@@ -65,6 +65,31 @@ START_TEST(deadline)
 }
 END_TEST
 
+/* Somebody waits for nobody any more.  Who is done with more operations than this rank
+ * has done its part of the one in which this rank is. */
+START_TEST(broken)
+{
+	static const struct {
+		uint32_t theirs, own;
+		berth_result rc;
+	} cases[] = { { 7, 7, BERTH_PEER_LOST },
+		      { 6, 7, BERTH_PEER_LOST },
+		      { 8, 7, BERTH_TIMEOUT },
+		      { 0, UINT32_MAX, BERTH_TIMEOUT },
+		      { UINT32_MAX, 0, BERTH_PEER_LOST } };
+	const _Atomic uint64_t word =
+		(uint64_t)cases[_i].theirs << 32 | BERTH_PEER_LOST;
+	const _Atomic uint32_t own = cases[_i].own;
+	struct wait w = sleeper(NULL, NULL);
+	struct look l = { .looks = 0 };
+
+	w.broken = &word;
+	w.done = &own;
+	w.deadline_ns = clock_ns() + 5000000;
+	ck_assert_int_eq(wait_for(&w, &l.post, 1), cases[_i].rc);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("wait");
@@ -76,6 +101,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, missed_post);
 	tcase_add_test(t, deadline);
+	tcase_add_loop_test(t, broken, 0, 5);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
