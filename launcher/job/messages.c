@@ -407,7 +407,7 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_query_done || type == WIRE_missing_request ||
 	       type == WIRE_modex_request || type == WIRE_modex_data ||
 	       type == WIRE_publish || type == WIRE_lookup || type == WIRE_unpublish ||
-	       type == WIRE_event;
+	       type == WIRE_event || type == WIRE_change;
 }
 
 static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)

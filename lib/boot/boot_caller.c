@@ -28,7 +28,8 @@ enum {
 	VERSION = 1,
 	RANKS_MOST = 1 << 20,
 	HAND_S = 30, /* ranks of a host return from a call at different times */
-	WHY_BYTES = 256
+	WHY_BYTES = 256,
+	EPOCH_MOST = INT32_MAX /* connections have 32 bits for it */
 };
 
 enum call { CARDS = 1, MEMORY, TEXTS, END };
@@ -364,17 +365,21 @@ static berth_result check_names(const struct boot_world *w, const struct message
 }
 
 /* One more than that of any rank's last world. */
-static uint64_t next_epoch(const struct message *all, unsigned n)
+static berth_result next_epoch(struct boot_world *w, const struct message *all,
+			       char *why)
 {
-	uint64_t most = 0;
-
-	for (unsigned r = 0; r < n; r++) {
+	for (unsigned r = 0; r < w->size; r++) {
 		const uint64_t its =
 			(uint64_t)all[r].who.epoch[1] << 32 | all[r].who.epoch[0];
 
-		most = its > most ? its : most;
+		if (its >= EPOCH_MOST) {
+			snprintf(why, BOOT_WHY_BYTES,
+				 "rank %u says what cannot be of its last world", r);
+			return BERTH_SYSTEM;
+		}
+		w->epoch = its >= w->epoch ? its + 1 : w->epoch;
 	}
-	return most + 1;
+	return BERTH_OK;
 }
 
 /* The world that the messages of all ranks make.  W: rank and size. */
@@ -397,7 +402,7 @@ static berth_result settle(struct caller *c, struct boot_world *w, char *why)
 		memcpy(c->maker, cards[first[w->host[w->rank]]].socket,
 		       sizeof c->maker);
 		memcpy(w->key, c->b->key ? c->b->key : all[0].who.key, sizeof w->key);
-		w->epoch = next_epoch(all, w->size);
+		rc = next_epoch(w, all, why);
 	}
 	free(cards);
 	free(first);

@@ -77,25 +77,6 @@ void set_in_child(void)
 	works_in_child();
 }
 
-/* Several threads may make sets at a time. */
-uint32_t set_next_number(struct world *w)
-{
-	uint32_t number;
-
-	pthread_mutex_lock(&listing);
-	number = w->next_set++;
-	pthread_mutex_unlock(&listing);
-	return number;
-}
-
-void set_use_number(struct world *w, uint32_t number)
-{
-	pthread_mutex_lock(&listing);
-	if (number >= w->next_set)
-		w->next_set = number + 1;
-	pthread_mutex_unlock(&listing);
-}
-
 /* ---- blocking operations ---- */
 
 berth_result set_tell(berth_result rc, const struct failure *why)

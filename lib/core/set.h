@@ -53,9 +53,6 @@ void set_list(struct berth_set *s);
 /* It was not complete: no caller has it.  KEEP: others may look at its region, which
  * goes with the world. */
 void set_free_part(struct berth_set *s, bool keep);
-/* Of the next set that this rank makes, and the least for those after NUMBER. */
-uint32_t set_next_number(struct world *w);
-void set_use_number(struct world *w, uint32_t number);
 /* Regions of sets that this rank has left, and now all others on this host as well, are
  * freed. */
 void set_free_regions(struct world *w);

@@ -19,7 +19,7 @@ enum { NETS = 2 };
 /* What a member tells the others. */
 struct card {            /* sent as it is: all hosts of a job are alike */
 	uint64_t region; /* offset in the host's heap, or NOWHERE */
-	uint32_t number; /* the least that it can give to the set */
+	uint32_t number; /* of the sets that it has begun to make */
 	uint32_t unused;
 };
 
@@ -292,26 +292,30 @@ static berth_result all_is_well(const struct makers *m, berth_result rc, bool *a
 	return (berth_result)worst;
 }
 
-/* The number of S, which may be NULL, from the cards of all. */
-static berth_result take_number(struct berth_set *s, const struct card *cards,
-				const struct makers *m)
+static berth_result check_numbers(const struct card *cards, const struct makers *m)
 {
-	uint32_t number = 0;
-
-	for (unsigned i = 0; i < m->n; i++) {
+	for (unsigned i = 0; i < m->n; i++)
 		if (!cards[i].number || cards[i].number > NUMBER_MOST)
 			return log_error(BERTH_INVALID, "", NULL, 0,
 					 "a set of ranks: one of them, the %u., gives "
 					 "it number %u",
 					 i + 1, cards[i].number);
-		if (cards[i].number > number)
-			number = cards[i].number;
-	}
-	if (s) {
-		s->number = number;
-		set_use_number(s->world, number);
-	}
 	return BERTH_OK;
+}
+
+/* The number of S: its first member FIRST's count, and which rank that is.  No other
+ * set has it, although threads make several at a time, in other orders on each rank. */
+static berth_result take_number(struct berth_set *s, const struct card *first)
+{
+	const uint64_t number =
+		(uint64_t)first->number * s->world->who.size + s->rank[0];
+
+	s->number = (uint32_t)number;
+	return number <= UINT32_MAX ? BERTH_OK
+				    : log_error(BERTH_MEMORY, "", NULL, 0,
+						"a set of ranks: rank %u has made too "
+						"many",
+						s->rank[0]);
 }
 
 /* What this rank gives to S, before it tells its card. */
@@ -344,7 +348,7 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 				 unsigned members, struct berth_set **set)
 {
 	struct berth_set *s = members ? set_alloc(m->world, members) : NULL;
-	struct card mine = { .region = NOWHERE, .number = set_next_number(m->world) },
+	struct card mine = { .region = NOWHERE, .number = m->world->next_set++ },
 		    *cards = calloc(m->n, sizeof *cards);
 	bool agreed;
 	berth_result rc = BERTH_OK, told;
@@ -358,7 +362,9 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 		rc = rc ? rc : told;
 	}
 	if (!rc)
-		rc = take_number(s, cards, m);
+		rc = check_numbers(cards, m);
+	if (!rc && s)
+		rc = take_number(s, &cards[choice[0].place]);
 	if (s && !rc && s->me >= 0)
 		rc = build(s, cards, choice);
 	free(cards);

@@ -32,7 +32,7 @@ struct world {
 	struct berth_set *sets; /* all that are complete (set.c) */
 	struct region *regions; /* of sets that this rank has left */
 	struct berth_metrics past; /* of those that are gone */
-	_Atomic uint32_t next_set; /* number of the next one */
+	_Atomic uint32_t next_set; /* of those that this rank makes; from 1 */
 	struct net_door *door;     /* NULL: all ranks are on this host */
 };
 

@@ -551,6 +551,26 @@ static void fences_on(void)
 		    { texts, sizeof texts });
 }
 
+/* Ranks that wait for the next world of the library. */
+static void change_foreign(void)
+{
+	SAY(change, job.epoch, 1 - job.ranks[0], 0);
+	wait_forever();
+}
+
+static void change_number(void)
+{
+	SAY(change, job.epoch, job.ranks[0], INT32_MAX);
+	wait_forever();
+}
+
+/* One world after the other, of which it does not hear. */
+static void changes_on(void)
+{
+	for (uint32_t number = 0;; number = (number + 1) % INT32_MAX)
+		SAY(change, job.epoch, job.ranks[0], number);
+}
+
 static void credit_flood(void)
 {
 	for (;;)
@@ -807,6 +827,9 @@ static const struct {
 	{ "asks-on", RUNNING, asks_on },
 	{ "stalls-on", RUNNING, stalls_on },
 	{ "fences-on", RUNNING, fences_on },
+	{ "change-foreign", RUNNING, change_foreign },
+	{ "change-number", RUNNING, change_number },
+	{ "changes-on", RUNNING, changes_on },
 	{ "credit-flood", RUNNING, credit_flood },
 	{ "credit-steps", RUNNING, credit_steps },
 	{ "deaf", RUNNING, deaf },

@@ -413,6 +413,7 @@ enum {
 	AT_CARD_MACHINE = AT_CARD + 256,
 	AT_SOCKET = AT_CARD_MACHINE + 64,
 	AT_MACHINE = AT_SOCKET + 33,
+	AT_EPOCH = (AT_MACHINE + 64 + 3) / 4 * 4,
 	MESSAGE_BYTES = 2072
 };
 
@@ -443,6 +444,8 @@ static const struct {
 	{ 1, AT_SOCKET, 33, 'x', "what rank 1 told of itself is no card" },
 	{ 1, AT_MACHINE, 64, 'x', "what rank 1 told of itself is no card" },
 	{ 1, AT_MACHINE, 1, 'x', "ranks 0 and 1 give the same host, 'a'" },
+	{ 1, AT_EPOCH, 8, 0xff, "rank 1 says what cannot be of its last world" },
+	{ 1, AT_EPOCH + 4, 1, 1, "rank 1 says what cannot be of its last world" },
 	{ 3, AT_WHO, BOOT_TEXT_BYTES, 'x', "the text of rank 1 has no end" },
 };
 
