@@ -7,7 +7,10 @@
  * end, and several are under way at a time.
  *
  * Calls are made one at a time over all groups of the process, but for find(), mark()
- * and forget(), which any thread makes.  Not one of them waits for another rank. */
+ * and forget(), which any thread makes.  Not one of them waits for another rank, nor
+ * for a device: what runs there may wait for ranks that wait for a set whose thread
+ * makes the next call here.  So memory is allocated and freed in the order of a stream
+ * (cuMemFreeAsync(); cuMemFree() waits for all that runs). */
 #ifndef BERTH_LIB_DEVICE_H
 #define BERTH_LIB_DEVICE_H
 
@@ -46,8 +49,7 @@ struct device_backend {
 	/* Can it do C?  All ranks of a group come to the same. */
 	bool (*takes)(const void *group, const struct coll *c);
 	unsigned does; /* of enum device_does */
-	/* Room of BYTES for what has pieces.  It may wait for works that were
-	 * started. */
+	/* Room of BYTES for what has pieces, in place of what there was. */
 	berth_result (*buffer)(void *group, size_t bytes);
 	/* Not before everything that STREAM has now, or what comes before the event
 	 * READY, if that is not NULL.  *MARK: NULL if nothing is to be awaited. */

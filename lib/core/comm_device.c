@@ -246,8 +246,7 @@ struct work *comm_device_work(struct comm *c, const struct op *op,
 	return w;
 }
 
-/* No call that may wait for the device stands between a rank's word that it is there
- * and the start: what it waits for may be held back on another rank. */
+/* Before a rank's word that it is there: an error is not one of the work's start. */
 static berth_result need_buffer(struct comm_device *d, size_t bytes)
 {
 	berth_result rc;

@@ -83,7 +83,7 @@ static berth_result join(int device, unsigned n, unsigned me,
 	memcpy(&id, cards, sizeof id);
 	cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
 	cuStreamCreate(&g->second, CU_STREAM_NON_BLOCKING);
-	cuMemAlloc(&g->token, sizeof(uint64_t));
+	cuMemAllocAsync(&g->token, sizeof(uint64_t), g->stream);
 	cuMemsetAsync(g->token, 0, sizeof(uint64_t), g->stream);
 	rc = ncclCommInitRank(&g->comm, (int)n, id, (int)me, !makes("record"));
 	return rc && rc != NCCL_IN_PROGRESS ? BERTH_SYSTEM : BERTH_OK;
@@ -115,8 +115,8 @@ static berth_result buffer(void *group, size_t bytes)
 
 	standin_enter();
 	if (g->buffer)
-		cuMemFree(g->buffer);
-	if (cuMemAlloc(&p, bytes))
+		cuMemFreeAsync(g->buffer, g->stream);
+	if (cuMemAllocAsync(&p, bytes, g->stream))
 		return BERTH_MEMORY;
 	g->buffer = p;
 	return BERTH_OK;
@@ -137,12 +137,11 @@ static void leave(void *group)
 	standin_enter();
 	if (g->comm)
 		ncclCommDestroy(g->comm);
-	cuStreamSynchronize(g->stream);
+	cuMemFreeAsync(g->token, g->stream);
+	if (g->buffer)
+		cuMemFreeAsync(g->buffer, g->stream);
 	cuStreamDestroy(g->stream);
 	cuStreamDestroy(g->second);
-	cuMemFree(g->token);
-	if (g->buffer)
-		cuMemFree(g->buffer);
 	free(g);
 }
 

@@ -320,19 +320,11 @@ int cuMemAlloc(void **p, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* Waits for the whole device, as the real one does. */
-int cuMemFree(void *p)
+static void release(void *p)
 {
 	const size_t at = (size_t)((unsigned char *)p - device);
-	struct stream *s = legacy;
 	unsigned i;
 
-	for (unsigned k = 0; s; k++) {
-		block(s);
-		pthread_mutex_lock(&streams_lock);
-		s = k < nstreams ? stream[k] : NULL;
-		pthread_mutex_unlock(&streams_lock);
-	}
 	pthread_mutex_lock(&lock);
 	i = find(at);
 	if (!standin_is_device(p) || alloc[i].at != at || !alloc[i].lives)
@@ -342,6 +334,39 @@ int cuMemFree(void *p)
 		fallocate(arena, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 			  (off_t)(alloc[i].bytes / PAGE * PAGE));
 	pthread_mutex_unlock(&lock);
+}
+
+/* Waits for the whole device, as the real one does. */
+int cuMemFree(void *p)
+{
+	struct stream *s = legacy;
+
+	for (unsigned k = 0; s; k++) {
+		block(s);
+		pthread_mutex_lock(&streams_lock);
+		s = k < nstreams ? stream[k] : NULL;
+		pthread_mutex_unlock(&streams_lock);
+	}
+	release(p);
+	return CUDA_SUCCESS;
+}
+
+/* In the order of a stream: the host waits for nothing. */
+int cuMemAllocAsync(void **p, size_t bytes, void *handle)
+{
+	(void)handle;
+	return cuMemAlloc(p, bytes);
+}
+
+static void run_free(void *arg)
+{
+	release(*(void **)arg);
+}
+
+int cuMemFreeAsync(void *p, void *handle)
+{
+	needs_context();
+	standin_enqueue(handle, run_free, &p, sizeof p);
 	return CUDA_SUCCESS;
 }
 

@@ -57,6 +57,8 @@ int cuCtxSetCurrent(void *context);
 int cuDeviceGetUuid(char uuid[16], int device);
 int cuMemAlloc(void **p, size_t bytes);
 int cuMemFree(void *p);
+int cuMemAllocAsync(void **p, size_t bytes, void *stream);
+int cuMemFreeAsync(void *p, void *stream);
 int cuMemHostAlloc(void **p, size_t bytes);
 int cuMemFreeHost(void *p);
 int cuStreamCreate(void **stream, unsigned flags);
