@@ -28,6 +28,14 @@ static void over(struct work *w)
 	engine_wake(&wakes);
 }
 
+/* A rank of another host would see only that connections end, and not why. */
+static void failed(struct work *w, const char *why)
+{
+	comm_say_abort(w->comm, why);
+	engine_tell_other_hosts(w->owner);
+	engine_ring(w->owner);
+}
+
 /* Who holds WORK of the engine looks himself.  One who waits there without a deadline
  * would not see that this work's is over. */
 static void watch(struct work *w)
@@ -46,17 +54,8 @@ static void watch(struct work *w)
 			engine_ring(e);
 		}
 	} else if (w->deadline_ns && clock_ns() > w->deadline_ns + LATE_NS) {
-		comm_say_abort(w->comm,
-			       "an operation on a device was not done in time");
+		failed(w, "an operation on a device was not done in time");
 	}
-}
-
-/* A rank of another host would see only that connections end, and not why. */
-static void failed(struct work *w, const char *why)
-{
-	comm_say_abort(w->comm, why);
-	engine_tell_other_hosts(w->owner);
-	engine_ring(w->owner);
 }
 
 /* ---- requests ---- */
