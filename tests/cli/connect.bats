@@ -44,6 +44,7 @@ cannot() { # TEXT COMMAND...: the command's output is its stdin
 
 # A launcher that is none; its port is $port.
 listens() { # WORD
+	[ -z "${listener-}" ] || kill "$listener"
 	rm -f "$T/listener"
 	py listen "$1" > "$T/listener" 3>&- &
 	listener=$!
