@@ -32,7 +32,7 @@ struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane)
 }
 
 /* A connection that is released ends without anybody being gone. */
-static void settle(struct link *l)
+static void hear_release(struct link *l)
 {
 	if (l->have < sizeof(struct head))
 		net_fill(l);
@@ -50,7 +50,7 @@ size_t net_sockets(struct net *n, struct pollfd *p)
 			if (i == n->config.rank)
 				continue;
 			if (l->releasing)
-				settle(l);
+				hear_release(l);
 			if (l->channel.fd >= 0)
 				p[k++] = (struct pollfd){ l->channel.fd, POLLIN, 0 };
 		}
