@@ -9,6 +9,7 @@
 #   ranks HOST, agents HOST  pids there
 #   trace HOST               what jobs leave: processes, files, shared memory, sockets, cgroups; alike
 #                            before and after
+#   pmix_again COMMAND...    an srun with --mpi=pmix, up to three times where Slurm lost a connection
 #   all_clean HOST...        waits until trace says what mark_clean HOST... found
 # shellcheck shell=bash disable=SC2001,SC2016,SC2034,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 
@@ -104,6 +105,21 @@ trace() {
 		awk "\$8 ~ /^@/ {print \"socket\", \$8}" /proc/net/unix
 		find /sys/fs/cgroup -type d -name "berth-*" | sed "s/^/cgroup /"
 		ipcs -a | grep ^0x | sed "s/^/System V /"' "${VC_SHARE:-$ROOT}" | sort # $0: the hosts share it
+}
+
+# While slurmstepd of Slurm 22.05 starts tasks of a user, MUNGE may tell its PMIx plugin, "Unauthorized
+# credential".  The plugin then rejects the connection of another host, and the step's fence never ends.
+pmix_again() { # COMMAND...
+	local turn status said
+	said=$(mktemp "$T/said.XXXXXX")
+	for turn in 1 2 3; do
+		status=0
+		"$@" > "$said" 2>&1 || status=$?
+		if [ $status != 124 ] || ! grep -q 'Munge decode failed: Unauthorized credential' "$said"; then break; fi
+		echo "# Slurm rejected a connection of its own at turn $turn" >&2
+	done
+	cat "$said"
+	return $status
 }
 
 mark_clean() {

@@ -34,7 +34,7 @@ why_no_slurm() {
 }
 
 # By a user who is not root.
-srun() { as alice n0 timeout -k 5 60 srun "$@" < /dev/null; }
+srun() { pmix_again as alice n0 timeout -k 5 60 srun "$@" < /dev/null; }
 
 # Open MPI 4 on two hosts, over ssh; its ranks have no terminal and no binding.
 mpirun() { on n0 timeout -k 5 60 mpirun.openmpi --allow-run-as-root --bind-to none -H n1:8,n2:8 "$@" < /dev/null; }

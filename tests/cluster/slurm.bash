@@ -62,7 +62,8 @@ job_ends_clean() {
 	done
 }
 
-saving='n=0; trap "n=\$((n + 1)); echo TERM \$n >> /vc/t/said.\$RANK; sleep 1; echo saved >> /vc/t/said.\$RANK; exit 0" TERM
+# One TERM more does not make a rank that has saved begin again, before it exits.
+saving='n=0; trap "n=\$((n + 1)); echo TERM \$n >> /vc/t/said.\$RANK; sleep 1; trap : TERM; echo saved >> /vc/t/said.\$RANK; exit 0" TERM
 	echo "up \$RANK"; while :; do sleep 0.1; done'
 
 each_saved() {

@@ -167,12 +167,12 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 
 @test "--mpi=pmix: Open MPI and libberth find each other as before" {
 	srun --mpi=list | grep -q pmix || skip 'Slurm has no PMIx'
-	run -0 srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 --mpi=pmix --berth "$HELPERS/joins" way join world leave
+	run -0 pmix_again srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 --mpi=pmix --berth "$HELPERS/joins" way join world leave
 	[ "$(grep -cx PMIx <<< "$output")" = 8 ]
 	command -v mpicc.openmpi > /dev/null || skip 'no Open MPI'
 	mpicc.openmpi -o "$BATS_TEST_TMPDIR/hello" "$ROOT/examples/mpi_hello.c"
 	cp "$BATS_TEST_TMPDIR/hello" "$STATE/t/hello"
-	run -0 srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 --mpi=pmix --berth /vc/t/hello
+	run -0 pmix_again srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 --mpi=pmix --berth /vc/t/hello
 	says '0 of 8' '7 of 8'
 }
 
