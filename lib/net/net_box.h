@@ -16,7 +16,9 @@
 
 #include "lib/net/net_mac.h"
 
-enum { NET_RECORD_BYTES = 32 << 10 };
+/* One system call each: 64 KiB between two ranks take 1.83 times as long as without,
+ * with records of 32 KiB 2.07. */
+enum { NET_RECORD_BYTES = 64 << 10 };
 
 struct net_box;
 
