@@ -203,7 +203,9 @@ static void does(const struct turn *t)
 		r[0][t->at] ^= (unsigned char)t->change;
 		stranger_say(fd, r, sizeof r);
 		break;
-	case 1: /* cuts a byte out */
+	case 1:                                  /* cuts a byte out */
+		if (r[1][0] == r[0][RECORD - 1]) /* it would stand in for the last */
+			r[1][0] ^= 1;
 		stranger_say(fd, r[0], t->at);
 		stranger_say(fd, r[0] + t->at + 1, RECORD - t->at - 1);
 		stranger_say(fd, r[1], 2 * RECORD);
@@ -211,7 +213,9 @@ static void does(const struct turn *t)
 	case 2: /* leaves one out */
 		stranger_say(fd, r[1], 2 * RECORD);
 		break;
-	default: /* adds one */
+	default:                                /* adds one */
+		if (r[2][t->at] == r[0][t->at]) /* the same */
+			r[2][t->at] ^= 1;
 		stranger_say(fd, r[0], t->at);
 		stranger_say(fd, r[2] + t->at, 1);
 		stranger_say(fd, r[0] + t->at, RECORD - t->at);
