@@ -6,6 +6,7 @@
 # 0.97 over TCP, of each size.
 set -eu
 . "$(dirname "$0")/common.bash"
+[ $# -gt 0 ] || { echo "usage: before.sh CHECKOUT [ROUNDS] [PART...]" >&2; exit 2; }
 other=$(cd "$1" && pwd) rounds=${2:-15}
 shift $(($# > 2 ? 2 : $#))
 [ $# -gt 0 ] || set -- memory heap four tcp hosts
