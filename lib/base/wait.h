@@ -29,8 +29,8 @@ struct wait {
 	/* Not 0: nobody will come any more.  Why (a berth_result), and, shifted by 32,
 	 * how many operations the rank that says so is done with. */
 	const _Atomic uint64_t *broken;
-	/* The same of this rank; NULL: none.  A rank that is done with more waits for
-	 * nobody in the operation of this one, which goes on. */
+	/* How many this rank is done with; NULL: none.  If the other is done with more,
+	 * it has done its part of the operation of this one, which goes on. */
 	const _Atomic uint32_t *done;
 	/* Called while asleep, each WAIT_SLICE_MS; may look for what breaks the
 	 * wait. */
@@ -50,8 +50,8 @@ static inline uint32_t wait_done(const struct wait *w)
 	return w->done ? atomic_load_explicit(w->done, memory_order_relaxed) : 0;
 }
 
-/* Why W's rank waits for nobody; or BERTH_OK.  Any rank of the host may write what it
- * goes by. */
+/* Why nobody comes any more for whom W's rank waits; or BERTH_OK.  Any rank of the host
+ * may have written it. */
 berth_result wait_ends(const struct wait *w);
 
 static inline bool wait_reached(uint64_t value, uint32_t want)

@@ -165,8 +165,8 @@ size_t net_sockets(struct net *n, struct pollfd *p);
 /* LOOK is called now and then while an exchange waits; anything but BERTH_OK ends it.
  * It may call net_break() to say who is gone.
  * DONE: how many operations, of one exchange or several, this rank is done with; or
- * NULL.  A peer that gives up when it is done with more keeps none that is in progress
- * here from its end. */
+ * NULL.  A peer that gives up says how many it is done with.  If those are more, it has
+ * done its part of the operation that is in progress here, which goes on. */
 void net_watch(struct net *n, berth_result (*look)(void *ctx),
 	       const _Atomic uint32_t *done, void *ctx);
 /* For LOOK: the peer that the exchange waits for. */
