@@ -216,10 +216,10 @@ START_TEST(promised)
 	done = false;
 	work[0]->promised = true;
 	works_agree(work[0], works_propose(work[0]));
-	pthread_create(&t, NULL, let_end, NULL);
 	comm[0].aborted = true;
 	comm[0].broken = BERTH_ABORTED;
 	ck_assert(works_are_promised(&device[0]));
+	pthread_create(&t, NULL, let_end, NULL);
 	while (device[0].works)
 		works_nap();
 	pthread_join(t, NULL);
