@@ -509,7 +509,9 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			rc = net_of_leaver(n);
 		known = net_ended(n, *lost, rc);
 		n->unreached = is_new && !known && rc == BERTH_PEER_LOST;
-		if (known == BERTH_PEER_LOST) /* it had no time for our proof */
+		/* it had no time for our proof; or it has seen the same as this rank,
+		 * and has ended since */
+		if (known == BERTH_PEER_LOST && n->fault.kind != NET_UNLIKE)
 			rc = BERTH_PEER_LOST;
 	}
 	if (n->broken)
