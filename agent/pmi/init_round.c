@@ -95,7 +95,7 @@ static char *on_join(struct client *c, const struct boot_join *join)
 		return xasprintf(
 			"libberth speaks protocol %u, the agent of this host %d",
 			join->version, BOOT_VERSION);
-	if (join->follows > BOOT_FOLLOWS || join->epoch >= INT32_MAX)
+	if (join->follows > BOOT_FOLLOWS || join->epoch >= BOOT_EPOCH_MOST)
 		return xasprintf("rank %u says what cannot be of its last world",
 				 join->rank);
 	while (local < ranks.n && ranks.v[local] != join->rank)

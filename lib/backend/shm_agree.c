@@ -1,12 +1,15 @@
 #include "lib/backend/shm_internal.h"
 
+#include "lib/base/done.h"
+
 void shm_break(struct shm *s, berth_result result)
 {
-	const uint32_t done = wait_done(&s->wait);
+	const uint32_t done = done_count(s->wait.done);
 	uint64_t was = atomic_load(&s->region->broken);
 
-	/* who is done with less counts: others wait for it in an earlier operation */
-	while (!was || (int32_t)((uint32_t)(was >> 32) - done) > 0)
+	/* Of several ranks the one that is done with fewer counts: others may wait for
+	 * it in an earlier operation. */
+	while (!was || done_is_more((uint32_t)(was >> 32), done))
 		if (atomic_compare_exchange_strong(&s->region->broken, &was,
 						   (uint64_t)done << 32 |
 							   (uint32_t)result))

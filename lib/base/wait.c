@@ -1,5 +1,6 @@
 #include "lib/base/wait.h"
 #include "lib/base/clock.h"
+#include "lib/base/done.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -28,7 +29,7 @@ berth_result wait_ends(const struct wait *w)
 	const uint64_t broken = w->broken ? atomic_load(w->broken) : 0;
 	const uint32_t why = (uint32_t)broken, done = (uint32_t)(broken >> 32);
 
-	if (!broken || (int32_t)(done - wait_done(w)) > 0)
+	if (!broken || done_is_more(done, done_count(w->done)))
 		return BERTH_OK;
 	return why >= BERTH_PEER_LOST && why <= BERTH_SYSTEM ? (berth_result)why
 							     : BERTH_PEER_LOST;

@@ -29,8 +29,8 @@ struct wait {
 	/* Not 0: nobody will come any more.  Why (a berth_result), and, shifted by 32,
 	 * how many operations the rank that says so is done with. */
 	const _Atomic uint64_t *broken;
-	/* How many this rank is done with; NULL: none.  If the other is done with more,
-	 * it has done its part of the operation of this one, which goes on. */
+	/* The same of this rank (done.h); or NULL.  While the other is done with more,
+	 * the wait goes on. */
 	const _Atomic uint32_t *done;
 	/* Called while asleep, each WAIT_SLICE_MS; may look for what breaks the
 	 * wait. */
@@ -43,12 +43,6 @@ enum { WAIT_SLICE_MS = 50 };
 
 /* The usual patience for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);
-
-/* How many operations this rank is done with. */
-static inline uint32_t wait_done(const struct wait *w)
-{
-	return w->done ? atomic_load_explicit(w->done, memory_order_relaxed) : 0;
-}
 
 /* Why nobody comes any more for whom W's rank waits; or BERTH_OK.  Any rank of the host
  * may have written it. */

@@ -28,8 +28,7 @@ enum {
 	VERSION = 1,
 	RANKS_MOST = 1 << 20,
 	HAND_S = 30, /* ranks of a host return from a call at different times */
-	WHY_BYTES = 256,
-	EPOCH_MOST = INT32_MAX /* connections have 32 bits for it */
+	WHY_BYTES = 256
 };
 
 enum call { CARDS = 1, MEMORY, TEXTS, END };
@@ -372,7 +371,7 @@ static berth_result next_epoch(struct boot_world *w, const struct message *all,
 		const uint64_t its =
 			(uint64_t)all[r].who.epoch[1] << 32 | all[r].who.epoch[0];
 
-		if (its >= EPOCH_MOST) {
+		if (its >= BOOT_EPOCH_MOST) {
 			snprintf(why, BOOT_WHY_BYTES,
 				 "rank %u says what cannot be of its last world", r);
 			return BERTH_SYSTEM;

@@ -37,17 +37,17 @@ static void find_place(struct berth_set *s)
 	}
 }
 
-/* NUMBER: what the set's first member has given to no other set. */
-static berth_result open_nets(struct berth_set *s, struct net *net[NETS],
-			      uint32_t number, char *why, size_t bytes)
+/* Once S has its number. */
+static berth_result open_nets(struct berth_set *s, struct net *net[NETS], char *why,
+			      size_t bytes)
 {
-	const uint64_t id = (uint64_t)s->rank[0] << 32 | number * NETS;
+	const uint64_t id = (uint64_t)s->number * NETS;
 
 	if (s->me < 0 || s->nlocal == s->n)
 		return BERTH_OK;
 	for (unsigned i = 0; i < NETS; i++) {
 		net[i] = comm_net(s->world, s->n, (unsigned)s->me, s->rank, id + i,
-				  !number, why, bytes);
+				  !s->number, why, bytes);
 		if (!net[i])
 			return BERTH_SYSTEM;
 	}
@@ -140,7 +140,7 @@ berth_result set_of_all(struct world *w, struct berth_set **set)
 	if (s->nlocal < s->n)
 		rc = open_door(w, why, sizeof why);
 	if (!rc)
-		rc = open_nets(s, net, 0, why, sizeof why);
+		rc = open_nets(s, net, why, sizeof why);
 	if (rc)
 		log_error(rc, "", NULL, 0, "%s", why);
 	if (!rc)
@@ -259,7 +259,7 @@ static berth_result build(struct berth_set *s, const struct card *cards,
 		snprintf(why, sizeof why,
 			 "out of memory, its ranks' memory can't be mapped");
 	if (region)
-		rc = open_nets(s, net, cards[choice[0].place].number, why, sizeof why);
+		rc = open_nets(s, net, why, sizeof why);
 	if (region && !rc)
 		rc = open_comm(s, region, net);
 	close_nets(net);

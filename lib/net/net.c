@@ -69,8 +69,8 @@ static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result 
 {
 	const struct head h = { .magic = HEAD_MAGIC,
 				.tag = { group, rank, why },
-				.note = {
-					{ n->fault.by, n->fault.kind, net_done(n) } } };
+				.note = { { n->fault.by, n->fault.kind,
+					    done_count(n->done) } } };
 
 	/* where exchanges are not used, others speak there */
 	net_door_remove(n->door, n, n->begun ? NULL : &h);

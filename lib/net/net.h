@@ -163,7 +163,7 @@ struct pollfd;
 size_t net_sockets(struct net *n, struct pollfd *p);
 
 /* LOOK is called now and then while an exchange waits; anything but BERTH_OK ends it.
- * It may call net_break() to say who is gone.
+ * It may call net_break() to say which rank is gone.
  * DONE: how many operations, of one exchange or several, this rank is done with; or
  * NULL.  A peer that gives up says how many it is done with.  If those are more, it has
  * done its part of the operation that is in progress here, which goes on. */

@@ -93,11 +93,6 @@ static bool has_left(struct net *n, unsigned peer, struct asking *k)
 	return k->left || (k->refused && k->refused >= addresses);
 }
 
-static bool is_unlike(const struct net *n, unsigned peer)
-{
-	return n->fault.kind && n->fault.kind != NET_CUT && n->fault.peer == peer;
-}
-
 static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t deadline_ns)
 {
@@ -109,8 +104,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 	while (!rc && net_fd(n, peer, lane) < 0) {
 		rc = net_sleep_until(n, n->taken, deadline_ns);
 		net_serve(n);
-		/* a peer that has seen it, too, may be gone by now */
-		if ((!rc || rc == BERTH_PEER_LOST) && is_unlike(n, peer))
+		if (!rc && n->fault.kind && n->fault.peer == peer)
 			rc = BERTH_AUTH;
 		if (!rc && net_fd(n, peer, lane) < 0 && has_left(n, peer, &k)) {
 			net_serve(n); /* it may have come before it left */

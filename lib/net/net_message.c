@@ -509,10 +509,11 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			rc = net_of_leaver(n);
 		known = net_ended(n, *lost, rc);
 		n->unreached = is_new && !known && rc == BERTH_PEER_LOST;
-		/* it had no time for our proof; or it has seen the same as this rank,
-		 * and has ended since */
-		if (known == BERTH_PEER_LOST && n->fault.kind != NET_UNLIKE)
+		if (known == BERTH_PEER_LOST) /* it had no time for our proof */
 			rc = BERTH_PEER_LOST;
+		/* it has seen the same as this rank, and may have ended since */
+		if (n->fault.kind == NET_UNLIKE && n->fault.peer == *lost)
+			rc = BERTH_AUTH;
 	}
 	if (n->broken)
 		*lost = n->lost;

@@ -11,6 +11,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/descriptor.h"
+#include "lib/base/done.h"
 #include "lib/net/net.h"
 #include "lib/net/net_door.h"
 
@@ -207,18 +208,12 @@ static inline int net_fd(const struct net *n, unsigned peer, unsigned lane)
 	return net_link(n, peer, lane)->channel.fd;
 }
 
-/* How many operations this rank is done with. */
-static inline uint32_t net_done(const struct net *n)
-{
-	return n->done ? atomic_load_explicit(n->done, memory_order_relaxed) : 0;
-}
-
 /* Who said H gives up, or goes, and is done with the operation of this rank. */
 static inline bool net_is_beyond(const struct net *n, const struct head *h)
 {
 	return h->tag.group == GROUP_LEAVES ||
 	       (h->tag.group == GROUP_LOST &&
-		(int32_t)(h->note.word[2] - net_done(n)) > 0);
+		done_is_more(h->note.word[2], done_count(n->done)));
 }
 
 /* What an exchange with a peer that has left comes to. */

@@ -76,7 +76,7 @@ does() { # [OPTION VALUE]... CASE
 
 # Each on some of the seeds at least, where nothing but the timing hides it.
 @test "each mistake of a back end is found" {
-	for mistake in ready "done" buffer record host order count thread moved; do
+	for mistake in ready "done" buffer record host order count thread moved free; do
 		caught=0
 		for seed in 1 2 3; do
 			# the host's read of a device's memory kills, and is no finding of ASan's

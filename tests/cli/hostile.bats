@@ -25,7 +25,8 @@ hostile() { # ACT...
 @test "a hostile agent, while ranks run" {
 	hostile started-again output-flood output-foreign output-nobody output-stream output-epoch \
 		output-after ended-foreign ended-again ended-cut ended-string ended-nasty ending-untold \
-		gone-untold credit-flood credit-steps asks-on stalls-on fences-on quiet clocks change-foreign change-number changes-on
+		gone-untold credit-flood credit-steps asks-on stalls-on fences-on quiet clocks \
+		change-foreign change-number changes-on
 }
 
 @test "a hostile agent, at the end, and anything at any time" {

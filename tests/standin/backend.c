@@ -8,8 +8,9 @@
 #include "tests/standin/standin.h"
 
 const char *standin_mistake;
-const char *const standin_mistakes[] = { "ready", "done",  "buffer", "record", "host",
-					 "order", "count", "thread", "moved",  NULL };
+const char *const standin_mistakes[] = { "ready", "done",  "buffer", "record",
+					 "host",  "order", "count",  "thread",
+					 "moved", "free",  NULL };
 static bool lacks; /* it neither scales nor has an alltoall */
 
 struct group {
@@ -108,8 +109,17 @@ static bool takes(const void *group, const struct coll *c)
 	return c->kind <= BERTH_SCATTER && !(lacks && c->kind == BERTH_ALLTOALL);
 }
 
+/* No call of a back end waits for its device (device.h): since this one began, at
+ * BEFORE. */
+static void has_not_waited(unsigned long before)
+{
+	if (standin_waits != before)
+		standin_fail("a back end has waited for the device");
+}
+
 static berth_result buffer(void *group, size_t bytes)
 {
+	const unsigned long before = standin_waits;
 	struct group *g = group;
 	void *p;
 
@@ -119,6 +129,7 @@ static berth_result buffer(void *group, size_t bytes)
 	if (cuMemAllocAsync(&p, bytes, g->stream))
 		return BERTH_MEMORY;
 	g->buffer = p;
+	has_not_waited(before);
 	return BERTH_OK;
 }
 
@@ -132,17 +143,22 @@ static void end_all(void *group)
 
 static void leave(void *group)
 {
+	const unsigned long before = standin_waits;
 	struct group *g = group;
 
 	standin_enter();
 	if (g->comm)
 		ncclCommDestroy(g->comm);
-	cuMemFreeAsync(g->token, g->stream);
+	if (makes("free"))
+		cuMemFree(g->token);
+	else
+		cuMemFreeAsync(g->token, g->stream);
 	if (g->buffer)
 		cuMemFreeAsync(g->buffer, g->stream);
 	cuStreamDestroy(g->stream);
 	cuStreamDestroy(g->second);
 	free(g);
+	has_not_waited(before);
 }
 
 /* ---- marks ---- */

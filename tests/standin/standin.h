@@ -32,8 +32,8 @@ void *standin_touch(const void *p, size_t bytes);
 bool standin_is_device(const void *p);
 void standin_enqueue(void *stream, void (*run)(void *arg), const void *arg,
 		     size_t bytes);
-/* Calls in which the host waited for the device. */
-extern _Atomic unsigned long standin_waits;
+/* Calls in which this thread waited for the device. */
+extern _Thread_local unsigned long standin_waits;
 
 /* ---- libcuda ---- */
 

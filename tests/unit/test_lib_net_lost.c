@@ -360,6 +360,56 @@ START_TEST(leaves_in_a_handshake)
 }
 END_TEST
 
+/* A peer that encrypts, which this rank does not, has seen that and has ended: the
+ * watcher knows of its end by then. */
+static void differs(const struct net *n)
+{
+	struct net_hello h = stranger_hello(0, 1, 0);
+	const int fd = stranger_connect(n);
+
+	h.secure = NET_AEAD;
+	net_hello_make(&h, stranger_key);
+	if (stranger_prove_by(fd, &h) != NET_OTHER_SECURE)
+		_exit(8);
+}
+
+static void note_coming(void *ctx)
+{
+	(void)ctx;
+	if (write(goes_on[1], "", 1) != 1)
+		_exit(9);
+}
+
+static berth_result knows_its_end(void *ctx)
+{
+	net_break(ctx, 0, BERTH_PEER_LOST);
+	return BERTH_PEER_LOST;
+}
+
+START_TEST(differs_and_ends)
+{
+	struct net *n = stranger_net(1, 3);
+	char got[12];
+	int status;
+	pid_t pid;
+
+	ck_assert(!pipe(goes_on));
+	net_wake(n, note_coming, NULL);
+	net_watch(n, knows_its_end, NULL, n);
+	pid = fork();
+	if (!pid) {
+		differs(n);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(read(goes_on[0], got, 1), 1);
+	ck_assert_int_eq(stranger_wait(n, got, PATIENCE_MS), BERTH_AUTH);
+	ck_assert_int_eq(net_fault(n)->kind, NET_UNLIKE);
+	net_close(n);
+}
+END_TEST
+
 /* ---- connections that are not used ---- */
 
 static struct head of_release(uint32_t group, uint32_t got)
@@ -464,6 +514,7 @@ int main(void)
 	tcase_add_test(t, half_sent);
 	tcase_add_test(t, last_word_before_a_send);
 	tcase_add_test(t, leaves_in_a_handshake);
+	tcase_add_test(t, differs_and_ends);
 	tcase_add_loop_test(t, released, 0, 3);
 	tcase_add_test(t, kept);
 	srunner_run_all(r, CK_ENV);

@@ -65,8 +65,8 @@ START_TEST(deadline)
 }
 END_TEST
 
-/* Somebody waits for nobody any more.  Who is done with more operations than this rank
- * has done its part of the one in which this rank is. */
+/* Another rank gives up.  If it is done with more operations than this one, it has done
+ * its part, and the wait goes on. */
 START_TEST(broken)
 {
 	static const struct {
