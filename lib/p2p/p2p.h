@@ -14,7 +14,8 @@
  *                        data when it matches.
  * A receiver keeps P2P_HEADS heads of one sender that match nothing yet.  A sender has
  * more only if early sends have ended.  Its further messages wait with it, and so does
- * a receive that only they match, until its deadline.
+ * a receive that only they match, until its deadline.  What was announced by a peer
+ * that is gone keeps its place: the receive that matches it ends with BERTH_PEER_LOST.
  *
  * A thread makes progress in any of the calls below, one at a time.  Others return, or
  * sleep if they wait.  The functions of a message and of a config are called by that

@@ -104,18 +104,6 @@ static bool is_from_any(const struct p2p_message *m, bool matched, const void *c
 	return m->peer == P2P_ANY && !matched;
 }
 
-/* What it has only announced does not come any more. */
-static void drop_offers(struct p2p *p, unsigned from)
-{
-	for (unsigned i = 0; i < P2P_BUCKETS; i++)
-		for (struct p2p_entry *e = p->match.entries[i].first, *next; e;
-		     e = next) {
-			next = e->next;
-			if (e->from == from && !e->has_data && !e->self)
-				p2p_match_drop(&p->match, e);
-		}
-}
-
 berth_result p2p_why(const struct p2p_peer *q)
 {
 	return q->fault.kind && q->fault.kind != NET_CUT ? BERTH_AUTH : BERTH_PEER_LOST;
@@ -178,7 +166,6 @@ void p2p_lose(struct p2p *p, struct p2p_peer *q)
 	p2p_finish_all(p, waits_for, q, p2p_why(q));
 	if (p->any_lost)
 		p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
-	drop_offers(p, q->place);
 	free(q->answers.at);
 	q->answers = (struct p2p_answers){ 0 };
 	p2p_stream_close(q->stream);

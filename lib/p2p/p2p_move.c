@@ -97,6 +97,10 @@ static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *
 		if (!rc && e->bytes)
 			memcpy(m->out, e->data, e->bytes);
 		p2p_finish(p, m, rc);
+	} else if (!e->has_data && p->peer[e->from].gone) {
+		/* M is of this message, not of the next one */
+		m->from = e->from;
+		p2p_finish(p, m, p2p_why(&p->peer[e->from]));
 	} else if (match(p, &p->peer[e->from], m, &s)) {
 		if (e->bytes)
 			memcpy(m->out, e->data, e->bytes);

@@ -95,6 +95,41 @@ START_TEST(leaves)
 }
 END_TEST
 
+/* Rank 0 leaves after two messages of a tag of which only the second brought its data
+ * along: that is not for the first receive. */
+static void one_is_cut(struct rig *g)
+{
+	static unsigned char data[P2P_EAGER_BYTES + 1], out[P2P_EAGER_BYTES + 1];
+	const struct p2p_message large = rig_send(1, 0, data, sizeof data),
+				 small = rig_send(1, 0, "b", 1);
+	static struct p2p_message m[4];
+
+	m[0] = m[2] = large;
+	m[1] = m[3] = small;
+	m[2].tag = m[3].tag = 1;
+	if (!g->r->me) {
+		rig_post(g, m, 4);
+		while (g->p->peer[1].heads_out < 4)
+			p2p_progress(g->p);
+		return;
+	}
+	m[0] = rig_receive(0, 2, out, 1);
+	RANKS_ASSERT(g->r, rig_do(g, m[0]) == BERTH_PEER_LOST, "rank 0 has left");
+	for (unsigned i = 0; i < 4; i++) {
+		m[i] = rig_receive(i < 2 ? 0 : P2P_ANY, i / 2, out, sizeof out);
+		rig_run(g, &m[i], 1);
+		RANKS_ASSERT(g->r, m[i].rc == (i % 2 ? BERTH_OK : BERTH_PEER_LOST),
+			     "%u: %d", i, m[i].rc);
+		RANKS_ASSERT(g->r, m[i].from == 0, "%u: from %u", i, m[i].from);
+	}
+}
+
+START_TEST(cut)
+{
+	rig_start(_i, 2, one_is_cut);
+}
+END_TEST
+
 /* Until the peer's host has said WHAT of the connection to rank 0. */
 static void await_end(struct rig *g, short what)
 {
@@ -298,6 +333,7 @@ int main(void)
 	tcase_add_loop_test(t, dies, 0, 3);
 	tcase_add_test(t, last_words);
 	tcase_add_loop_test(t, leaves, 0, 3);
+	tcase_add_loop_test(t, cut, 0, 2);
 	tcase_add_loop_test(t, hostile_ring, 0, 20);
 	tcase_add_loop_test(t, hostile_stream, 0, 20);
 	srunner_run_all(r, CK_ENV);
