@@ -3,9 +3,10 @@
 
 struct mpi_end {
 	bool due; /* nobody has asked for it */
-	bool aborted;
+	/* of MPI_Abort */
+	uint64_t aborted_ns; /* 0: not called */
 	int code;
-	char *text; /* of MPI_Abort */
+	char *text;
 };
 
 static struct mpi_end *end_of(struct server *s, size_t local)
@@ -27,9 +28,9 @@ void mpi_ends_abort(struct server *s, size_t local, int code, const char *text)
 {
 	struct mpi_end *end = end_of(s, local);
 
-	if (end->aborted)
+	if (end->aborted_ns)
 		return;
-	end->aborted = true;
+	end->aborted_ns = clock_ns();
 	end->code = code;
 	end->text = str_plain(xstrdup(text));
 	mpi_ends_stuck(s, local);
@@ -55,12 +56,13 @@ bool server_ends(struct server *s, size_t *local)
 	return false;
 }
 
-bool server_aborted(const struct server *s, size_t local, int *code, const char **text)
+uint64_t server_aborted(const struct server *s, size_t local, int *code,
+			const char **text)
 {
 	*text = "";
-	if (!s || !s->end || !s->end[local].aborted)
-		return false;
+	if (!s || !s->end || !s->end[local].aborted_ns)
+		return 0;
 	*code = s->end[local].code;
 	*text = s->end[local].text;
-	return true;
+	return s->end[local].aborted_ns;
 }

@@ -101,8 +101,10 @@ const char *server_ended(struct server *s, size_t local, bool failed);
 /* *LOCAL is to be ended, and was not named before: it has called MPI_Abort, and waits;
  * or it cannot come out of MPI_Init, as one that it waits for there has ended. */
 bool server_ends(struct server *s, size_t *local);
-/* Local rank LOCAL has called MPI_Abort with *CODE.  *TEXT is what it said, or "". */
-bool server_aborted(const struct server *s, size_t local, int *code, const char **text);
+/* When this host heard that local rank LOCAL had called MPI_Abort with *CODE; 0: it has
+ * not.  *TEXT is what it said, or "". */
+uint64_t server_aborted(const struct server *s, size_t local, int *code,
+			const char **text);
 /* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
  * lost, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */

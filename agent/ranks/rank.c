@@ -214,8 +214,12 @@ static void say_mpi_end(struct ranks *r, size_t local, int status,
 {
 	const char *failure = server_ended(r->server, local, status != 0), *said;
 	int code;
+	uint64_t aborted_ns = server_aborted(r->server, local, &code, &said);
 
-	if (server_aborted(r->server, local, &code, &said)) {
+	if (aborted_ns) {
+		/* Others fail because it is killed, and may be reaped before it. */
+		if (aborted_ns < m->began_ns)
+			m->began_ns = aborted_ns;
 		str_addf(why, "called MPI_Abort with %d%s%s", code, *said ? ": " : "",
 			 said);
 		m->status = (uint32_t)(code & 255 ? code & 255 : 1) << 8;

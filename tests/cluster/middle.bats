@@ -73,6 +73,11 @@ seen() { # MODE KIND BYTES ROUNDS DOES WHICH AT BYTES
 anywhere() {
 	echo $((RANDOM % 8000))
 }
+# In messages of 8 bytes, where as many as are cut follow before the rank waits for an answer: it
+# says eight of 72 bytes, and eight answers of 64.
+in_burst() {
+	echo $((1088 * (RANDOM % 7) + RANDOM % 360))
+}
 # The first sum measures the connection, with large data of no meaning; behind those.
 in_sums() {
 	echo $((800000 + RANDOM % 50000))
@@ -107,7 +112,7 @@ in_sums() {
 	seen mac messages 64 200 reorder first $((128 * (RANDOM % 6))) 128 # of the first eight
 	seen mac messages 1024 200 change first "$(anywhere)" 0
 	seen mac messages 8 200 replay first $((720 + RANDOM % 3000)) 72
-	seen mac messages 8 200 cut first "$(anywhere)" $((1 + RANDOM % 100))
+	seen mac messages 8 200 cut first "$(in_burst)" $((1 + RANDOM % 100))
 	seen mac messages 8 200 end first "$(anywhere)" 0
 	seen mac messages 8 200 end first 64 0 # before anything was heard
 }

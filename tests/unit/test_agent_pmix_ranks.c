@@ -413,11 +413,16 @@ START_TEST(aborts)
 {
 	size_t local = 9;
 	const char *text;
+	uint64_t before_ns, first_ns;
 	int code = 9;
 
 	ready_server(2);
 	ck_assert(!server_ends(server, &local));
+	before_ns = clock_ns();
 	CHILD(pmix_abort, .rank = 3, .status = 7, .text = "N/A");
+	first_ns = server_aborted(server, 1, &code, &text);
+	ck_assert_uint_ge(first_ns, before_ns);
+	ck_assert_uint_le(first_ns, clock_ns());
 	CHILD(pmix_abort, .rank = 3, .status = 8, .text = "second");
 	CHILD(pmix_abort, .rank = 0, .status = 8, .text = "another host's");
 	CHILD(pmix_abort, .rank = 99, .status = 8, .text = "nobody's");
@@ -430,7 +435,7 @@ START_TEST(aborts)
 	ck_assert(server_ends(server, &local));
 	ck_assert_uint_eq(local, 0);
 	ck_assert(!server_ends(server, &local));
-	ck_assert(server_aborted(server, 1, &code, &text));
+	ck_assert_uint_eq(server_aborted(server, 1, &code, &text), first_ns);
 	ck_assert_int_eq(code, 7);
 	ck_assert_str_eq(text, "");
 	ck_assert(server_aborted(server, 0, &code, &text));
