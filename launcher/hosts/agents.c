@@ -55,8 +55,10 @@ static void clock_sample(struct host *h, uint64_t sent_ns, uint64_t theirs_ns)
 int64_t agents_time(const struct host *h, uint64_t at_ns)
 {
 	uint64_t ours = at_ns - h->clock_offset_ns, now = clock_ns();
+	/* Two times that were cut to the time of their arrival would have its order. */
+	uint64_t most = now - h->up_ns + h->clock_error_ns;
 
-	return (int64_t)(ours - h->up_ns > now - h->up_ns ? now : ours);
+	return (int64_t)(ours - h->up_ns > most ? now : ours);
 }
 
 void agents_beat(struct host *h)

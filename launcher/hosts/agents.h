@@ -107,7 +107,8 @@ void agents_watch(struct agents *a);
 void agents_close(struct agents *a);
 void agents_free(struct agents *a);
 
-/* An agent's time AT_NS on our clock, limited to the time from its hello until now. */
+/* An agent's time AT_NS on our clock; now, if that is before its hello, or later than
+ * now by more than the clocks' error. */
 int64_t agents_time(const struct host *h, uint64_t at_ns);
 
 #endif

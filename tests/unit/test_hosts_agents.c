@@ -163,6 +163,33 @@ START_TEST(a_later_loss_has_its_own_reason)
 }
 END_TEST
 
+static uint64_t on_our_clock(const struct host *h, uint64_t at_ns)
+{
+	return (uint64_t)agents_time(h, at_ns);
+}
+
+/* By the error of its clock an exit may seem to be in the future when we hear of it.
+ * Two of them keep their order, whichever is told first. */
+START_TEST(times_keep_their_order)
+{
+	struct host *h = agents.host;
+	const uint64_t s = 1000000000;
+	uint64_t now, theirs;
+
+	say_hello();
+	h->clock_offset_ns = 123456789 * s;
+	h->clock_error_ns = 2 * s;
+	now = clock_ns();
+	theirs = now + h->clock_offset_ns;
+	ck_assert_uint_eq(on_our_clock(h, theirs + s), now + s);
+	ck_assert_uint_eq(on_our_clock(h, theirs + s - 1), now + s - 1);
+	ck_assert_uint_ge(on_our_clock(h, theirs + 3600 * s), now);
+	ck_assert_uint_le(on_our_clock(h, theirs + 3600 * s), clock_ns());
+	ck_assert_uint_ge(on_our_clock(h, 0), now);
+	ck_assert_uint_le(on_our_clock(h, 0), clock_ns());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("agents");
@@ -175,6 +202,7 @@ int main(void)
 	tcase_add_test(c, the_ssh_program_is_next);
 	tcase_add_test(c, an_agent_that_reads_no_answer_is_given_up);
 	tcase_add_test(c, a_later_loss_has_its_own_reason);
+	tcase_add_test(c, times_keep_their_order);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
