@@ -17,10 +17,11 @@ static void tidy(void *engine)
 {
 	struct engine *e = engine;
 
-	if (pthread_mutex_trylock(&e->work))
-		return;
-	net_tidy(e->comm->net);
-	pthread_mutex_unlock(&e->work);
+	if (!pthread_mutex_trylock(&e->work)) {
+		net_tidy(e->comm->net);
+		pthread_mutex_unlock(&e->work);
+	}
+	engine_tidy_messages(e);
 }
 
 struct engine *engine_make(struct comm *c)

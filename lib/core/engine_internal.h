@@ -149,6 +149,8 @@ struct messages *engine_use_messages(struct engine *e);
 void engine_hear(void *engine);
 /* This rank has aborted the set. */
 void engine_tell_other_hosts(struct engine *e);
+/* Of the door's thread, now and then. */
+void engine_tidy_messages(struct engine *e);
 /* After messages_stop(): no use begins any more. */
 void engine_free_messages(struct engine *e);
 

@@ -26,7 +26,10 @@ static struct messages *need(struct engine *e, bool late)
 	if (m)
 		messages_enter(m);
 	pthread_mutex_unlock(&e->queue);
-	return m;
+	if (!m || messages_start(m))
+		return m;
+	messages_leave(m);
+	return NULL;
 }
 
 struct messages *engine_need_messages(struct engine *e)
@@ -71,6 +74,14 @@ void engine_tell_other_hosts(struct engine *e)
 		return;
 	messages_abort(m);
 	messages_leave(m);
+}
+
+void engine_tidy_messages(struct engine *e)
+{
+	pthread_mutex_lock(&e->queue); /* no use begins */
+	if (e->messages)
+		messages_tidy(e->messages);
+	pthread_mutex_unlock(&e->queue);
 }
 
 void engine_free_messages(struct engine *e)

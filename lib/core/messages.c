@@ -15,6 +15,7 @@
  * its messages itself is not disturbed. */
 enum {
 	DOZE_NS = 2000000,
+	RETIRE_NS = 2000000000, /* with nothing to do, until the thread ends */
 	/* between two steps of telling others; twice as long after each */
 	TELL_NS = 1000000,
 	TELL_MOST_NS = 64000000,
@@ -24,7 +25,9 @@ enum {
 struct messages {
 	struct comm *comm;
 	struct p2p *p2p;
+	pthread_mutex_t starting; /* guards THREAD, STARTED and RETIRED */
 	pthread_t thread;
+	bool started, retired; /* RETIRED: it holds no lock any more */
 	_Atomic uint32_t in_flight, bell, uses;
 	_Atomic bool dozes, stopped;
 	_Atomic bool aborts; /* others are to be told */
@@ -66,6 +69,16 @@ static void tell_abort(struct messages *m)
 	}
 }
 
+/* The thread has slept since it HEARD the bell, and is to end.  DOZES stays true. */
+static bool retire(struct messages *m, uint32_t heard)
+{
+	pthread_mutex_lock(&m->starting);
+	m->retired = atomic_load(&m->bell) == heard && !atomic_load(&m->uses) &&
+		     nothing_left(m);
+	pthread_mutex_unlock(&m->starting);
+	return m->retired;
+}
+
 static void *serve(void *arg)
 {
 	struct messages *m = arg;
@@ -79,7 +92,9 @@ static void *serve(void *arg)
 			continue;
 		}
 		if (nothing_left(m)) {
-			sleep_on(&m->bell, heard, 0);
+			sleep_on(&m->bell, heard, RETIRE_NS);
+			if (retire(m, heard))
+				break;
 			continue;
 		}
 		atomic_store(&m->dozes, false);
@@ -87,6 +102,22 @@ static void *serve(void *arg)
 		messages_wait(m, nothing_left, m, 0);
 	}
 	return NULL;
+}
+
+bool messages_start(struct messages *m)
+{
+	bool started;
+
+	pthread_mutex_lock(&m->starting);
+	if (m->retired)
+		pthread_join(m->thread, NULL);
+	if (!m->started || m->retired)
+		m->started = p2p_ready(m->p2p) &&
+			     thread_start(&m->thread, "berth messages", serve, m);
+	m->retired = false;
+	started = m->started;
+	pthread_mutex_unlock(&m->starting);
+	return started;
 }
 
 /* ---- making, freeing ---- */
@@ -148,6 +179,13 @@ static struct p2p *join(struct messages *m)
 	return p2p_join(&config);
 }
 
+static void destroy(struct messages *m)
+{
+	pthread_mutex_destroy(&m->starting);
+	free(m->local);
+	free(m);
+}
+
 struct messages *messages_make(struct comm *c)
 {
 	struct messages *m = calloc(1, sizeof *m);
@@ -155,16 +193,14 @@ struct messages *messages_make(struct comm *c)
 	if (!m)
 		return NULL;
 	m->comm = c;
+	pthread_mutex_init(&m->starting, NULL);
 	m->local = calloc(c->n, sizeof *m->local);
 	m->p2p = m->local ? join(m) : NULL;
-	if (m->p2p)
+	if (m->p2p) {
 		c->messages_net = NULL;
-	if (m->p2p && thread_start(&m->thread, "berth messages", serve, m))
 		return m;
-	if (m->p2p)
-		p2p_leave(m->p2p);
-	free(m->local);
-	free(m);
+	}
+	destroy(m);
 	return NULL;
 }
 
@@ -188,12 +224,12 @@ void messages_stop(struct messages *m)
 
 void messages_free(struct messages *m)
 {
-	pthread_join(m->thread, NULL);
 	while (atomic_load(&m->uses)) /* of who has been woken */
 		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+	if (m->started)
+		pthread_join(m->thread, NULL);
 	p2p_leave(m->p2p);
-	free(m->local);
-	free(m);
+	destroy(m);
 }
 
 /* ---- the end of the set ---- */
@@ -209,6 +245,17 @@ void messages_abort(struct messages *m)
 void messages_hear(struct messages *m)
 {
 	p2p_progress(m->p2p);
+}
+
+void messages_tidy(struct messages *m)
+{
+	bool is_used;
+
+	pthread_mutex_lock(&m->starting);
+	is_used = atomic_load(&m->uses) || (m->started && !m->retired);
+	pthread_mutex_unlock(&m->starting);
+	if (!is_used)
+		p2p_tidy(m->p2p);
 }
 
 /* ---- waiting ---- */

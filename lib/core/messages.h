@@ -1,7 +1,7 @@
 /* messages.h - the sends and receives of a set, by p2p.h.
  *
- * Who waits for one makes progress for all.  While nobody waits, a thread does; the
- * first message starts it. */
+ * Who waits for one makes progress for all.  While nobody waits, a thread does, which
+ * ends when there has been nothing to do for 2 s. */
 #ifndef BERTH_LIB_MESSAGES_H
 #define BERTH_LIB_MESSAGES_H
 
@@ -22,25 +22,32 @@ struct message {
 };
 
 /* Of C's ranks; C's region and net for messages are its from here on.  NULL: out of
- * memory, no thread, or no socket. */
+ * memory, or no socket. */
 struct messages *messages_make(struct comm *c);
 /* A use begins, of who knows that M is there; until messages_leave() it stays. */
 void messages_enter(struct messages *m);
 void messages_leave(struct messages *m);
+/* The thread runs, until the caller's use ends and nothing is in flight.  FALSE: there
+ * is none. */
+bool messages_start(struct messages *m);
 /* What is in flight, and what comes, ends with BERTH_ABORTED. */
 void messages_stop(struct messages *m);
-/* This rank has aborted the set: ranks of other hosts are told, while M is there. */
+/* After messages_start(): this rank has aborted the set.  Ranks of other hosts are told,
+ * while M is there. */
 void messages_abort(struct messages *m);
 /* Has another host's rank done so?  C knows it then. */
 void messages_hear(struct messages *m);
+/* About once a second, while no use begins: what is not used costs no descriptor. */
+void messages_tidy(struct messages *m);
 /* After messages_stop(), when no use begins any more; waits for those that have. */
 void messages_free(struct messages *m);
 
 /* This rank leaves the set of C, and never had any messages in it. */
 void messages_decline(const struct comm *c);
 
-/* N of them, whose OP, OWNER and DONE are set, until DEADLINE_NS (0: none).  DONE may
- * be called before it returns; that of the last one may free them all. */
+/* After messages_start(): N of them, whose OP, OWNER and DONE are set, until
+ * DEADLINE_NS (0: none).  DONE may be called before it returns; that of the last one
+ * may free them all. */
 void messages_post(struct messages *m, struct message *message, size_t n,
 		   uint64_t deadline_ns);
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit). */

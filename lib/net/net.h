@@ -232,5 +232,9 @@ size_t net_polls(const struct net *n, struct pollfd *p);
 bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now);
 /* Close the connections to PEER. */
 void net_drop(struct net *n, unsigned peer);
+/* The connections to PEER, which PEER closes: a new one of its takes their place. */
+void net_end(struct net *n, unsigned peer);
+/* Has it done so? */
+bool net_is_renewed(const struct net *n, unsigned peer);
 
 #endif

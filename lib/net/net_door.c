@@ -294,7 +294,8 @@ static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 
 	if (n->begun)
 		begins = h->lane == (h->from > n->config.rank);
-	return begins && net_fd(n, h->from, h->lane) < 0;
+	return begins && (net_fd(n, h->from, h->lane) < 0 ||
+			  net_link(n, h->from, h->lane)->ends);
 }
 
 /* A rank of another mode ends both; the door drops all others that are not alike. */
@@ -306,6 +307,8 @@ static bool take(struct net *n, const struct net_coming *c)
 		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);
 		return false;
 	}
+	if (!net_is_renewed(n, c->hello.from))
+		net_drop(n, c->hello.from);
 	return !net_open_link(n, c->hello.from, c->hello.lane, c->fd, &c->hello,
 			      &c->answer);
 }

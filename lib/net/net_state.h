@@ -66,6 +66,7 @@ struct link {
 	bool drained;       /* in this exchange: there was no more to read */
 	bool half;          /* of a message has been sent: nothing else can be said */
 	bool releasing;     /* RELEASE has been said, and not been answered */
+	bool ends;          /* the peer closes it */
 	uint32_t sent, got; /* messages */
 	size_t at, have;
 	unsigned char *stash; /* STASH_BYTES */

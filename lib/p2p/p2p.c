@@ -196,6 +196,26 @@ bool p2p_owes(const struct p2p *p)
 	return !atomic_load(&p->over) && atomic_load(&p->owing);
 }
 
+bool p2p_ready(struct p2p *p)
+{
+	if (p->config.net && p->bell_fd < 0)
+		p->bell_fd = bell_open(p->bell);
+	return !p->config.net || p->bell_fd >= 0;
+}
+
+void p2p_tidy(struct p2p *p)
+{
+	int fd = p->bell_fd;
+
+	pthread_mutex_lock(&p->moving);
+	p2p_ask_to_rest(p, p2p_pass(p) || atomic_load(&p->in_flight));
+	release(p, 0);
+	if (fd < 0 || !p2p_all_rest(p))
+		return;
+	p->bell_fd = -1;
+	descriptor_close(fd);
+}
+
 void p2p_wake(struct p2p *p)
 {
 	atomic_thread_fence(memory_order_seq_cst);
@@ -216,7 +236,8 @@ static bool say_last(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f = { .kind = P2P_LEAVE };
 
-	if (q->gone || q->place == p->config.me || (q->stream && q->stream->speaks < 0))
+	if (q->gone || q->place == p->config.me || q->rests ||
+	    (q->stream && q->stream->speaks < 0))
 		return true;
 	if (!q->said_last) {
 		p2p_push_answers(p, q);

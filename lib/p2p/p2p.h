@@ -131,6 +131,11 @@ const struct net_fault *p2p_fault(const struct p2p *p, int place);
  * for: an answer to a message that has ended, or the rest of an early send?  Peers may
  * wait for it, so this rank must go on making progress.  Any thread. */
 bool p2p_owes(const struct p2p *p);
+/* About once a second, while no other call runs, nor begins: connections that have not
+ * been used for a while are closed, and so is what wakes this rank. */
+void p2p_tidy(struct p2p *p);
+/* After that, before any other call.  FALSE: there is no descriptor. */
+bool p2p_ready(struct p2p *p);
 /* Who waits looks again.  Any thread. */
 void p2p_wake(struct p2p *p);
 /* All messages in flight end with WHY, and so do all that are posted later. */

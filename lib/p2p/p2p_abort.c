@@ -31,6 +31,8 @@ static bool tell(struct p2p *p, struct p2p_peer *q, const char *text)
 
 	if (q->gone || !q->stream)
 		return true;
+	if (q->rests && !p2p_is_lost(p, q) && !p2p_hear_rest(p, q))
+		return false;
 	q->stream->wanted = true;
 	if (p2p_stream_have(q->stream) || p2p_is_lost(p, q) ||
 	    !p2p_stream_flush(q->stream)) {

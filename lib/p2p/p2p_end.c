@@ -150,6 +150,7 @@ void p2p_lose(struct p2p *p, struct p2p_peer *q)
 		return;
 	note_fault(p, q);
 	q->gone = true;
+	q->asks = q->rests = q->stays = false;
 	atomic_fetch_sub(&p->owing, q->owed);
 	q->owed = false;
 	p->others--;

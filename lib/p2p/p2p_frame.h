@@ -21,6 +21,9 @@ enum p2p_kind {
 	P2P_WITHDRAW, /* its sender no longer waits, or has stopped sending it */
 	P2P_GONE,     /* it has been withdrawn */
 	P2P_CREDIT,   /* only what all frames have */
+	P2P_REST,     /* its sender would close the connection (p2p_rest.c) */
+	P2P_REST_TOO, /* so would the other side */
+	P2P_STAY,     /* which uses it */
 	P2P_LEAVE,    /* its sender has left the group; no frame follows */
 	P2P_ABORT     /* its sender ends the group, for the reason that is its body */
 };

@@ -1,7 +1,8 @@
 /* p2p_internal.h - what the files of p2p.h share: p2p.c (joining, posting, waiting),
  * p2p_move.c (what goes and comes), p2p_end.c (messages that end otherwise),
  * p2p_peer.c (one peer, by ring or stream, and the numbers of messages), p2p_abort.c
- * (the end of the group, told to others). */
+ * (the end of the group, told to others), p2p_rest.c (connections that nobody
+ * uses). */
 #ifndef BERTH_LIB_P2P_INTERNAL_H
 #define BERTH_LIB_P2P_INTERNAL_H
 
@@ -50,6 +51,8 @@ struct p2p_peer {
 	struct net_fault fault;  /* why it is gone, if a connection was wrong */
 	bool said_last;          /* it knows that this rank leaves */
 	bool said_abort;         /* or that it ends the group */
+	/* p2p_rest.c: REST has been said, REST_TOO has; STAY is to be said. */
+	bool asks, rests, stays;
 	uint32_t pending;        /* messages in flight that name it */
 	struct p2p_list waiting; /* sends of which nothing has been said */
 	struct p2p_list sending; /* sends whose data have been asked for */
@@ -68,7 +71,7 @@ struct p2p {
 	struct p2p_config config;
 	struct p2p_peer *peer;
 	struct bell *bell, own; /* OWN: of a rank that is alone on its host */
-	int bell_fd;            /* -1: no connections */
+	_Atomic int bell_fd;    /* -1: no connections, or all rest */
 	struct p2p_match match;
 	struct p2p_slot *slot;
 	uint32_t slots, free_slot; /* P2P_NO_ID: none */
@@ -78,6 +81,7 @@ struct p2p {
 	/* of the message whose is first; 0: none */
 	_Atomic uint64_t deadline_ns;
 	uint64_t tick_ns, watched_ns;
+	unsigned idle_looks; /* in a row at which nothing was in flight, or moved */
 	struct wait wait; /* how long to spin */
 	struct p2p_list done;
 	berth_result ended;
@@ -142,6 +146,26 @@ void p2p_look(struct p2p *p);
 
 /* Q has said so, in the frame that comes. */
 void p2p_hear_abort(struct p2p *p, struct p2p_peer *q);
+
+/* ---- p2p_rest.c ---- */
+
+/* May nothing be said to Q? */
+static inline bool p2p_is_held(const struct p2p_peer *q)
+{
+	return q->asks || q->rests;
+}
+/* Q has said REST, REST_TOO or STAY.  FALSE: which it may not. */
+bool p2p_take_rest(struct p2p *p, struct p2p_peer *q, uint32_t kind);
+/* The connection to Q HAS ENDED, or perhaps a new one has come.  Was that to be, after
+ * REST_TOO? */
+bool p2p_sees_rest(struct p2p *p, struct p2p_peer *q, bool has_ended);
+/* The same, of Q that rests, in a group that has ended: what else comes is nothing to
+ * anybody. */
+bool p2p_hear_rest(struct p2p *p, struct p2p_peer *q);
+/* From time to time, while nothing is in flight.  MOVED: something has. */
+void p2p_ask_to_rest(struct p2p *p, bool moved);
+/* There is no connection, and has been none for a while. */
+bool p2p_all_rest(const struct p2p *p);
 
 /* ---- p2p_move.c ---- */
 

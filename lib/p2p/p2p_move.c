@@ -345,6 +345,10 @@ static enum taken take(struct p2p *p, struct p2p_peer *q, const struct p2p_frame
 	case P2P_ABORT:
 		p2p_hear_abort(p, q);
 		return TAKEN;
+	case P2P_REST:
+	case P2P_REST_TOO:
+	case P2P_STAY:
+		return p2p_take_rest(p, q, f->kind) ? TAKEN : BAD;
 	case P2P_LEAVE:
 		q->left = true;
 		return BAD; /* nothing follows */
@@ -363,7 +367,7 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 
 	for (unsigned i = 0; i < FRAMES && !p->ended; i++) {
 		rc = p2p_peer_head(q, &f, &fresh);
-		if (!rc)
+		if (!rc || (rc < 0 && p2p_sees_rest(p, q, true)))
 			break;
 		t = rc < 0 ? BAD : take(p, q, &f, fresh, &moved);
 		if (t == BAD) {
@@ -443,6 +447,15 @@ static bool owes_credit(const struct p2p_peer *q)
 	return q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
 }
 
+static bool push_stay(struct p2p *p, struct p2p_peer *q)
+{
+	struct p2p_frame f = { .kind = P2P_STAY };
+	const bool said = q->stays && p2p_peer_put(p, q, &f, NULL, 0);
+
+	q->stays &= !said;
+	return said;
+}
+
 static bool push_credit(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f = { .kind = P2P_CREDIT };
@@ -452,7 +465,7 @@ static bool push_credit(struct p2p *p, struct p2p_peer *q)
 
 static bool has_to_say(const struct p2p_peer *q)
 {
-	return q->answers.n || q->waiting.first || q->sending.first ||
+	return q->answers.n || q->waiting.first || q->sending.first || q->stays ||
 	       (q->stream && q->stream->wanted && q->stream->speaks < 0) ||
 	       owes_credit(q);
 }
@@ -480,7 +493,7 @@ static bool push_stream(struct p2p *p, struct p2p_peer *q)
 /* Is there something to go to Q with which no message of this rank waits? */
 static bool is_owed(const struct p2p_peer *q)
 {
-	return q->answers.n || owes_credit(q) ||
+	return q->answers.n || q->stays || owes_credit(q) ||
 	       (q->stream && !p2p_stream_is_flushed(q->stream));
 }
 
@@ -498,7 +511,7 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 {
 	bool moved = false;
 
-	if (has_to_say(q)) {
+	if (has_to_say(q) && !p2p_is_held(q)) {
 		if (q->stream) {
 			q->stream->wanted = true;
 			if (p2p_stream_have(q->stream)) {
@@ -508,6 +521,7 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 				return true;
 			}
 		}
+		moved |= push_stay(p, q);
 		moved |= p2p_push_answers(p, q);
 		/* a WITHDRAW goes before its number is used again */
 		for (unsigned i = 0; i < FRAMES && !q->answers.n && q->waiting.first &&
@@ -598,6 +612,8 @@ bool p2p_pass(struct p2p *p)
 			p2p_lose(p, q);
 			continue;
 		}
+		if (q->rests)
+			p2p_sees_rest(p, q, false);
 		if (q->stream)
 			q->stream->is_drained = false;
 		moved |= pull(p, q);

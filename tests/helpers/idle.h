@@ -72,6 +72,29 @@ static void sum_in_all(berth_set **set)
 	}
 }
 
+/* In each set a message to the next rank. */
+static void send_in_all(berth_set **set)
+{
+	int in = rank, out[IDLE_SETS];
+	berth_request *r[IDLE_SETS];
+
+	for (int i = 0; i < IDLE_SETS; i++) {
+		const struct berth_desc d[] = {
+			BERTH_DESC(.kind = BERTH_SEND, .type = BERTH_I32, .set = set[i],
+				   .root = (rank + 1) % size, .in = &in, .count = 1),
+			BERTH_DESC(.kind = BERTH_RECV, .type = BERTH_I32, .set = set[i],
+				   .root = (rank + size - 1) % size, .out = &out[i],
+				   .room = 1),
+		};
+
+		FINE(berth_submit(d, 2, &r[i]));
+	}
+	for (int i = 0; i < IDLE_SETS; i++) {
+		FINE(berth_wait(r[i], -1));
+		CHECK(out[i] == (rank + size - 1) % size, "message in set %d", i);
+	}
+}
+
 static void idle(void)
 {
 	static berth_set *set[IDLE_SETS];
@@ -80,6 +103,7 @@ static void idle(void)
 		FINE(berth_set_split(NULL, 0, 0, &set[i]));
 	for (int turn = 0; turn < 2; turn++) {
 		sum_in_all(set);
+		send_in_all(set);
 		for (int i = 0; i < IDLE_SETS; i++)
 			CHECK(sum_in(set[i], 1) == size, "blocking");
 		for (int i = 0; i < IDLE_LOOKS && !stands_still(); i++)

@@ -75,6 +75,9 @@ static const struct {
 	{ 0, true, { .kind = P2P_ABORT, .bytes = P2P_REASON_BYTES } },
 	{ 0, false, { .kind = P2P_ABORT, .bytes = P2P_REASON_BYTES + 1 } },
 	{ 0, false, { .kind = P2P_ABORT + 1 } },
+	{ 0, false, { .kind = P2P_REST } }, /* there is no connection */
+	{ 0, false, { .kind = P2P_REST_TOO } },
+	{ 0, false, { .kind = P2P_STAY } },
 	{ 0, false, { .kind = P2P_CREDIT, .heads = 1 } },
 	{ 0, false, { .kind = P2P_CREDIT, .room = 1 } },
 	{ 0, false, { .kind = P2P_EAGER, .bytes = P2P_EAGER_BYTES + 1 } },
