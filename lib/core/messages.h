@@ -32,8 +32,8 @@ void messages_leave(struct messages *m);
 bool messages_start(struct messages *m);
 /* What is in flight, and what comes, ends with BERTH_ABORTED. */
 void messages_stop(struct messages *m);
-/* After messages_start(): this rank has aborted the set.  Ranks of other hosts are told,
- * while M is there. */
+/* After messages_start(): this rank has aborted the set.  Ranks of other hosts are
+ * told, while M is there. */
 void messages_abort(struct messages *m);
 /* Has another host's rank done so?  C knows it then. */
 void messages_hear(struct messages *m);

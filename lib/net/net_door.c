@@ -294,8 +294,8 @@ static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 
 	if (n->begun)
 		begins = h->lane == (h->from > n->config.rank);
-	return begins && (net_fd(n, h->from, h->lane) < 0 ||
-			  net_link(n, h->from, h->lane)->ends);
+	return begins &&
+	       (net_fd(n, h->from, h->lane) < 0 || net_link(n, h->from, h->lane)->ends);
 }
 
 /* A rank of another mode ends both; the door drops all others that are not alike. */

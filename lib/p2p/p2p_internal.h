@@ -46,11 +46,11 @@ struct p2p_answers {
 struct p2p_peer {
 	unsigned place;
 	int local;
-	bool gone;               /* nothing goes or comes any more */
-	bool left;               /* it has said so itself */
-	struct net_fault fault;  /* why it is gone, if a connection was wrong */
-	bool said_last;          /* it knows that this rank leaves */
-	bool said_abort;         /* or that it ends the group */
+	bool gone;              /* nothing goes or comes any more */
+	bool left;              /* it has said so itself */
+	struct net_fault fault; /* why it is gone, if a connection was wrong */
+	bool said_last;         /* it knows that this rank leaves */
+	bool said_abort;        /* or that it ends the group */
 	/* p2p_rest.c: REST has been said, REST_TOO has; STAY is to be said. */
 	bool asks, rests, stays;
 	uint32_t pending;        /* messages in flight that name it */
@@ -82,7 +82,7 @@ struct p2p {
 	_Atomic uint64_t deadline_ns;
 	uint64_t tick_ns, watched_ns;
 	unsigned idle_looks; /* in a row at which nothing was in flight, or moved */
-	struct wait wait; /* how long to spin */
+	struct wait wait;    /* how long to spin */
 	struct p2p_list done;
 	berth_result ended;
 	struct pollfd *polls; /* of who polls */

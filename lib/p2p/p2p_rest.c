@@ -67,9 +67,8 @@ bool p2p_take_rest(struct p2p *p, struct p2p_peer *q, uint32_t kind)
 
 bool p2p_sees_rest(struct p2p *p, struct p2p_peer *q, bool has_ended)
 {
-	const bool ends =
-		q->rests && !q->stream->is_forged &&
-		(has_ended || net_is_renewed(p->config.net, q->place));
+	const bool ends = q->rests && !q->stream->is_forged &&
+			  (has_ended || net_is_renewed(p->config.net, q->place));
 
 	if (ends)
 		rest(p, q);

@@ -41,9 +41,11 @@ void p2p_stream_rest(struct p2p_stream *s)
 {
 	free(s->out);
 	free(s->in);
-	*s = (struct p2p_stream){
-		.net = s->net, .peer = s->peer, .speaks = -1, .hears = -1, .is_drained = true
-	};
+	*s = (struct p2p_stream){ .net = s->net,
+				  .peer = s->peer,
+				  .speaks = -1,
+				  .hears = -1,
+				  .is_drained = true };
 }
 
 bool p2p_stream_is_made(const struct p2p_stream *s)

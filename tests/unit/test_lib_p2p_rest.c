@@ -81,8 +81,8 @@ END_TEST
 /* Rank 1 waits for a message: the connection stays. */
 static void one_waits(struct rig *g)
 {
-	struct p2p_message m = g->r->me ? rig_receive(0, 1, NULL, 0)
-					: rig_send(1, 1, NULL, 0);
+	struct p2p_message m =
+		g->r->me ? rig_receive(0, 1, NULL, 0) : rig_send(1, 1, NULL, 0);
 
 	speak(g, 2);
 	meet_in_memory(g);
