@@ -72,11 +72,14 @@ static void tell_abort(struct messages *m)
 /* The thread has slept since it HEARD the bell, and is to end.  DOZES stays true. */
 static bool retire(struct messages *m, uint32_t heard)
 {
+	bool retires;
+
 	pthread_mutex_lock(&m->starting);
-	m->retired = atomic_load(&m->bell) == heard && !atomic_load(&m->uses) &&
-		     nothing_left(m);
+	retires = atomic_load(&m->bell) == heard && !atomic_load(&m->uses) &&
+		  nothing_left(m);
+	m->retired = retires;
 	pthread_mutex_unlock(&m->starting);
-	return m->retired;
+	return retires;
 }
 
 static void *serve(void *arg)
@@ -109,12 +112,13 @@ bool messages_start(struct messages *m)
 	bool started;
 
 	pthread_mutex_lock(&m->starting);
-	if (m->retired)
+	if (m->retired) {
 		pthread_join(m->thread, NULL);
-	if (!m->started || m->retired)
+		m->started = m->retired = false;
+	}
+	if (!m->started)
 		m->started = p2p_ready(m->p2p) &&
 			     thread_start(&m->thread, "berth messages", serve, m);
-	m->retired = false;
 	started = m->started;
 	pthread_mutex_unlock(&m->starting);
 	return started;
