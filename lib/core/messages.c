@@ -28,6 +28,7 @@ struct messages {
 	pthread_mutex_t starting; /* guards THREAD, STARTED and RETIRED */
 	pthread_t thread;
 	bool started, retired; /* RETIRED: it holds no lock any more */
+	_Atomic bool runs;     /* the thread, for a caller whose use has begun */
 	_Atomic uint32_t in_flight, bell, uses;
 	_Atomic bool dozes, stopped;
 	_Atomic bool aborts; /* others are to be told */
@@ -75,9 +76,11 @@ static bool retire(struct messages *m, uint32_t heard)
 	bool retires;
 
 	pthread_mutex_lock(&m->starting);
+	atomic_store(&m->runs, false); /* before a look at who has found that it does */
 	retires = atomic_load(&m->bell) == heard && !atomic_load(&m->uses) &&
 		  nothing_left(m);
 	m->retired = retires;
+	atomic_store(&m->runs, !retires);
 	pthread_mutex_unlock(&m->starting);
 	return retires;
 }
@@ -111,6 +114,8 @@ bool messages_start(struct messages *m)
 {
 	bool started;
 
+	if (atomic_load(&m->runs))
+		return true;
 	pthread_mutex_lock(&m->starting);
 	if (m->retired) {
 		pthread_join(m->thread, NULL);
@@ -120,6 +125,7 @@ bool messages_start(struct messages *m)
 		m->started = p2p_ready(m->p2p) &&
 			     thread_start(&m->thread, "berth messages", serve, m);
 	started = m->started;
+	atomic_store(&m->runs, started);
 	pthread_mutex_unlock(&m->starting);
 	return started;
 }
