@@ -115,6 +115,7 @@ struct net_send {
 	size_t bytes;
 	/* internal */
 	size_t sent;
+	bool failed; /* the last word of the peer has been read */
 	struct net_mark mark;
 };
 

@@ -323,6 +323,16 @@ static bool is_done(const struct exchange *x)
 	return true;
 }
 
+/* What came from there is gone, but for the last word. */
+static bool has_failed(const struct exchange *x, const struct net_receive *in)
+{
+	for (size_t i = 0; i < x->nout; i++)
+		if (x->out[i].failed && x->out[i].peer == in->peer &&
+		    x->out[i].lane == in->lane)
+			return true;
+	return false;
+}
+
 /* One look at all.  Did anything move?  What a peer that is gone said last tells who
  * was first, so that counts. */
 static bool move(struct exchange *x, berth_result *rc)
@@ -337,6 +347,7 @@ static bool move(struct exchange *x, berth_result *rc)
 			struct link *l = net_link(x->n, x->out[i].peer, x->out[i].lane);
 			berth_result why;
 
+			x->out[i].failed = true;
 			*x->lost = x->out[i].peer;
 			why = last_word(x->n, x->out[i].peer, l, x->lost);
 			*rc = why ? why : BERTH_PEER_LOST;
@@ -347,8 +358,10 @@ static bool move(struct exchange *x, berth_result *rc)
 		berth_result why = BERTH_OK;
 		unsigned lost = x->in[i].peer;
 		struct link *l = net_link(x->n, lost, x->in[i].lane);
-		int k = got_all(&x->in[i]) ? 0 : pull(x->n, &x->in[i], &lost, &why);
+		int k = 0;
 
+		if (!got_all(&x->in[i]) && !(*rc && has_failed(x, &x->in[i])))
+			k = pull(x->n, &x->in[i], &lost, &why);
 		moved |= k > 0;
 		if (k > 0 && !why && got_all(&x->in[i])) {
 			l->got++;
@@ -465,6 +478,7 @@ static berth_result connect_all(struct exchange *x, uint64_t deadline_ns)
 
 	for (size_t i = 0; i < x->nout && !rc; i++) {
 		x->out[i].sent = 0;
+		x->out[i].failed = false;
 		*x->lost = x->out[i].peer;
 		rc = net_have(x->n, x->out[i].peer, x->out[i].lane, deadline_ns);
 	}
