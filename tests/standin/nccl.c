@@ -373,8 +373,10 @@ int ncclCommInitRank(void **out, int n, struct nccl_id id, int me, bool blocking
 	cuCtxGetCurrent(&context);
 	if (!context)
 		standin_fail("a communicator is made without a current context");
-	if (!c || fd < 0 || n > RANKS)
+	if (!c || fd < 0 || n > RANKS) {
+		free(c);
 		return leave(NCCL_INVALID_ARGUMENT);
+	}
 	c->s = mmap(NULL, sizeof *c->s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	c->id = id;
