@@ -31,11 +31,13 @@ static size_t keep_same(struct place *v, size_t n)
 	size_t kept = 0;
 
 	for (size_t i = 0, end; i < n; i = end) {
+		const size_t first = v[i].at; /* V[i] may be written over */
+
 		for (end = i + 1; end < n && !strcmp(v[i].machine, v[end].machine);)
 			end++;
 		for (size_t k = i; end - i > 1 && k < end; k++) {
 			v[kept] = v[k];
-			v[kept++].first = v[i].at;
+			v[kept++].first = first;
 		}
 	}
 	return kept;

@@ -15,6 +15,8 @@ static const struct {
 	{ { "c", "d", "b", "a", "e" },
 	  { "2", "1", "1", "2", "1" },
 	  "'c' and 'a'; 'd', 'b' and 'e'" },
+	/* a machine of one name is sorted before them */
+	{ { "n1", "n2", "10.77.0.1" }, { "2", "1", "2" }, "'n1' and '10.77.0.1'" },
 	{ { "a", "b", "c", "d", "e", "f", "g", "h", "i" },
 	  { "1", "1", "1", "1", "1", "1", "1", "1", "1" },
 	  "'a', 'b', 'c', 'd', 'e', 'f', 'g' and 2 more" },
