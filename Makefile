@@ -227,7 +227,7 @@ $(BUILD)/fuzz/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_pr
 	-Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms
 # clang 14 has no _Float16 on x86: of lib/ only what needs none.
 fuzzed_net := $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) \
-	lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c)
+	lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c $(wildcard lib/base/nh*.c))
 $(BUILD)/fuzz/fuzz_net $(BUILD)/fuzz/fuzz_net_box: $(fuzzed_net)
 $(BUILD)/fuzz/fuzz_p2p: $(fuzzed_net) $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/p2p/*.c) \
 	lib/base/bell.c lib/base/wait.c)
