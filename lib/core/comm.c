@@ -140,7 +140,7 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *r
 		.ranks = rank,
 		.id = id,
 		.epoch = (uint32_t)w->who.epoch,
-		.aead = w->params.aead,
+		.guard = w->params.guard,
 		.leaver = all ? BERTH_PEER_LOST : BERTH_ABORTED,
 		.spins = w->who.local_size <= w->cores ? 20000 : 20,
 	};

@@ -80,10 +80,18 @@ static bool read_FLAG(const char *text, bool *flag)
 	return false;
 }
 
-static bool read_SECURE(const char *text, bool *aead)
+static bool read_SECURE(const char *text, enum net_guard *guard)
 {
-	*aead = !strcmp(text, "aead");
-	return *aead || !strcmp(text, "mac");
+	static const char *const names[] = { [NET_GUARD_MAC] = "mac",
+					     [NET_GUARD_AEAD] = "aead",
+					     [NET_GUARD_HEADS] = "heads" };
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(text, names[i])) {
+			*guard = (enum net_guard)i;
+			return true;
+		}
+	return false;
 }
 
 static bool read_TEXT(const char *text, const char **to)
@@ -109,7 +117,7 @@ static bool read_ALGORITHMS(const char *text, const char **to)
 #define NOT_SECONDS "is no number of seconds, such as 60 or 0.5"
 #define NOT_BYTES "is no size, such as 16777216 or 16M"
 #define NOT_FLAG "is neither 0 nor 1"
-#define NOT_SECURE "is neither mac nor aead"
+#define NOT_SECURE "is not one of mac, aead and heads"
 #define NOT_RANGES "is no range of addresses, such as 10.0.0.0/8"
 #define NOT_ALGORITHMS "is no list such as double:64K,halve:8M,direct"
 #define NOT_TEXT ""

@@ -9,10 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/net/net.h"
+
 #define PARAM_SECONDS int64_t
 #define PARAM_BYTES uint64_t
 #define PARAM_FLAG bool
-#define PARAM_SECURE bool
+#define PARAM_SECURE enum net_guard
 #define PARAM_RANGES const char *
 #define PARAM_ALGORITHMS const char *
 #define PARAM_TEXT const char *

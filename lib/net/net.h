@@ -10,11 +10,13 @@
  *   lower   the same with the nonces in the other order
  * (libsodium's generichash, BLAKE2b.)  Each direction has keys from there on.
  *
- * Messages are a head of 64 bytes and data.  The head has a MAC, and so have data up
- * to NET_COVERED_BYTES (net_mac.h); with AEAD all bytes are encrypted (net_box.h).
- * What is wrong there ends the connection: BERTH_AUTH, and net_fault().  A receiver
- * knows what has to come: a head that says anything else, or more data than there is
- * room for, ends the connection as well.
+ * Messages are a head of 64 bytes, data, and their tail of 8 bytes.  The head has a MAC,
+ * and the tail is that of the data (net_mac.h); with NET_GUARD_AEAD all bytes are
+ * encrypted, and there is no tail (net_box.h).  What is wrong there ends the connection:
+ * BERTH_AUTH, and net_fault().  An exchange returns BERTH_OK only after the tail of each
+ * message was good: until then, data that have come may be anybody's.  A receiver knows
+ * what has to come: a head that says anything else, or more data than there is room for,
+ * ends the connection as well.
  *
  * Sockets do not block: an exchange spins, then sleeps in poll(); where others want the
  * core (a spinning wait is interrupted) it sleeps at once.  Of 4 hosts on 2 cores 8
@@ -61,10 +63,17 @@ const char *net_door_address(const struct net_door *d);
 /* BERTH_INVALID: no such text. */
 berth_result net_door_peer(struct net_door *d, unsigned rank, const char *address);
 
+/* How what goes over connections is guarded. */
+enum net_guard {
+	NET_GUARD_MAC,  /* heads and data have MACs */
+	NET_GUARD_AEAD, /* all is encrypted and authenticated */
+	NET_GUARD_HEADS /* heads, and data up to NET_SMALL_BYTES, have MACs */
+};
+
 struct net_config {
 	unsigned rank, size;
-	uint32_t epoch; /* of the world; the same on all ranks */
-	bool aead;      /* all is encrypted, on all ranks */
+	uint32_t epoch;       /* of the world; the same on all ranks */
+	enum net_guard guard; /* the same on all ranks */
 	/* NULL: the net has one of its own, by KEY, RANGE and INTERFACES */
 	struct net_door *door;
 	/* Not NULL: each rank's number at the door; stays the caller's */
@@ -114,8 +123,11 @@ struct net_send {
 	const void *data;
 	size_t bytes;
 	/* internal */
-	size_t sent;
-	bool failed; /* the last word of the peer has been read */
+	size_t sent;    /* of head, data and tail */
+	size_t hashed;  /* of the data; what goes has been hashed */
+	size_t tailing; /* bytes of the tail */
+	uint64_t tail;  /* when all data are hashed */
+	bool failed;    /* the last word of the peer has been read */
 	struct net_mark mark;
 };
 
@@ -131,8 +143,8 @@ struct net_receive {
 	 * if not BERTH_OK, ends the exchange.  NULL: NOTE has to come. */
 	berth_result (*begin)(void *ctx, struct net_receive *in, uint64_t bytes);
 	bool drop;
-	/* Not NULL: called with each piece as it comes, a multiple of UNIT bytes, at
-	 * OFFSET; DATA is not written then. */
+	/* Not NULL: called with each piece as it comes, before its tail was seen, a
+	 * multiple of UNIT bytes, at OFFSET; DATA is not written then. */
 	void (*take)(void *ctx, size_t offset, const void *piece, size_t bytes);
 	void *ctx;
 	size_t unit;
@@ -143,7 +155,9 @@ struct net_receive {
 	size_t got, held;
 	unsigned char part[16];
 	bool has_head;
-	bool unproved; /* the data, by MARK */
+	bool is_small;  /* the data are taken when all of them have come */
+	bool is_proved; /* the data, by their tail */
+	size_t tailing; /* bytes of the tail that have not been taken */
 	struct net_mark mark;
 };
 

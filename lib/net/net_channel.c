@@ -26,10 +26,18 @@ void net_channel_name(char text[NET_TEXT_BYTES], int fd)
 		memmove(text, text + 7, strlen(text + 7) + 1);
 }
 
+/* Data of so many bytes, or fewer, have a MAC of their own. */
+static uint64_t covered(uint32_t secure)
+{
+	if (secure & NET_AEAD)
+		return 0; /* all bytes are in a box */
+	return secure & NET_HEADS ? NET_SMALL_BYTES : UINT64_MAX;
+}
+
 int net_channel_open(struct net_channel *c, int fd, const unsigned char *key,
 		     const struct net_hello *h, const struct net_answer *a, bool begun)
 {
-	struct ways *w = malloc(sizeof *w);
+	struct ways *w = aligned_alloc(_Alignof(struct ways), sizeof *w);
 	unsigned char way[NET_WAY_KEY_BYTES], in[NET_WAY_KEY_BYTES];
 
 	if (!w)
@@ -39,9 +47,9 @@ int net_channel_open(struct net_channel *c, int fd, const unsigned char *key,
 	};
 	net_channel_name(w->address, fd);
 	net_way_key(way, key, h, a, NET_FOR_MAC, !begun);
-	net_mac_begin(c->out, way);
+	net_mac_begin(c->out, way, h->net, covered(a->secure));
 	net_way_key(way, key, h, a, NET_FOR_MAC, begun);
-	net_mac_begin(c->in, way);
+	net_mac_begin(c->in, way, h->net, covered(a->secure));
 	if (a->secure & NET_AEAD) {
 		net_way_key(way, key, h, a, NET_FOR_AEAD, !begun);
 		net_way_key(in, key, h, a, NET_FOR_AEAD, begun);

@@ -75,6 +75,10 @@ struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane
 	const uint32_t has =
 		crypto_aead_aes256gcm_is_available() ? NET_AEAD | NET_AES : NET_AEAD;
 
+	static const uint32_t does[] = {
+		[NET_GUARD_MAC] = NET_MAC, [NET_GUARD_HEADS] = NET_HEADS
+	};
+
 	return (struct net_hello){ .from = n->config.rank,
 				   .to = peer,
 				   .lane = lane,
@@ -82,14 +86,16 @@ struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane
 				   .at = net_rank_at_door(n, peer),
 				   .epoch = n->config.epoch,
 				   .ranks = n->config.size,
-				   .secure = n->config.aead ? has : NET_MAC };
+				   .secure = n->config.guard == NET_GUARD_AEAD
+						     ? has
+						     : does[n->config.guard] };
 }
 
 uint32_t net_common(const struct net_hello *own, const struct net_hello *h)
 {
 	const uint32_t both = own->secure & h->secure;
 
-	return both & (NET_MAC | NET_AEAD) ? both : 0;
+	return both & (NET_MAC | NET_HEADS | NET_AEAD) ? both : 0;
 }
 
 enum net_verdict net_judge(const struct net *n, const struct net_hello *h)

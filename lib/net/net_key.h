@@ -26,7 +26,7 @@ struct net_hello {
 	unsigned char proof[NET_PROOF_BYTES]; /* of all that is in front of it */
 };
 
-enum net_secure { NET_MAC = 1, NET_AEAD = 2, NET_AES = 4 };
+enum net_secure { NET_MAC = 1, NET_AEAD = 2, NET_AES = 4, NET_HEADS = 8 };
 
 /* What the side that is connected to says of a hello.  NET_LEFT: it has no such net,
  * or not any more. */

@@ -42,7 +42,7 @@ bool net_tell(struct net_channel *c, struct head h)
 	const struct iovec v = { &h, sizeof h };
 	ssize_t k;
 
-	h.mark = net_mark(c->out, &h, NULL, 0);
+	h.mark = net_mark(c->out, &h);
 	k = net_channel_send(c, &v, 1);
 	if (k > 0)
 		c->out->number++;

@@ -4,15 +4,20 @@
 #include <string.h>
 
 _Static_assert(crypto_shorthash_siphash24_KEYBYTES == 16, "of net_mac");
-_Static_assert(crypto_shorthash_siphash24_BYTES == sizeof(uint64_t), "of a mark");
+_Static_assert(crypto_shorthash_siphash24_BYTES == NET_TAIL_BYTES, "of a MAC");
 _Static_assert(NET_WAY_KEY_BYTES == 16 + 16 + randombytes_SEEDBYTES, "of one way");
 
-void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES])
+enum { LABEL_DATA = 0x61746164 }; /* heads begin with labels of their own */
+
+void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES],
+		   uint64_t set, uint64_t covered)
 {
 	m->number = 0;
+	m->set = set;
+	m->covered = covered;
 	memcpy(m->head_key, key, sizeof m->head_key);
 	memcpy(m->data_key, key + 16, sizeof m->data_key);
-	randombytes_buf_deterministic(m->words, sizeof m->words, key + 32);
+	randombytes_buf_deterministic(&m->key, sizeof m->key, key + 32);
 }
 
 static uint64_t siphash(const unsigned char key[16], const void *data, size_t bytes)
@@ -25,61 +30,48 @@ static uint64_t siphash(const unsigned char key[16], const void *data, size_t by
 
 static uint64_t head_mac(const struct net_mac *m, const void *head, uint64_t number)
 {
-	unsigned char all[NET_HEAD_BYTES + sizeof number];
-
-	memcpy(all, head, NET_HEAD_BYTES);
-	memcpy(all + NET_HEAD_BYTES, &number, sizeof number);
-	return siphash(m->head_key, all, sizeof all);
-}
-
-static unsigned __int128 nh(const uint64_t *key, const unsigned char *data,
-			    size_t bytes)
-{
-	unsigned __int128 sum = 0;
-	uint64_t w[2];
-
-	for (; bytes >= sizeof w; bytes -= sizeof w, data += sizeof w, key += 2) {
-		memcpy(w, data, sizeof w);
-		sum += (unsigned __int128)(w[0] + key[0]) * (w[1] + key[1]);
-	}
-	if (bytes) {
-		w[0] = w[1] = 0;
-		memcpy(w, data, bytes);
-		sum += (unsigned __int128)(w[0] + key[0]) * (w[1] + key[1]);
-	}
-	return sum;
-}
-
-static uint64_t data_mac(const struct net_mac *m, const void *data, uint64_t bytes,
-			 uint64_t number)
-{
 	struct {
-		unsigned __int128 hash;
-		uint64_t number, bytes;
-	} all = { nh(m->words, data, bytes), number, bytes };
+		unsigned char head[NET_HEAD_BYTES];
+		uint64_t set, number;
+	} all = { .set = m->set, .number = number };
 
-	return siphash(m->data_key, &all, sizeof all);
+	memcpy(all.head, head, sizeof all.head);
+	return siphash(m->head_key, &all, sizeof all);
 }
 
-struct net_mark net_mark(const struct net_mac *m, const void *head, const void *data,
-			 uint64_t bytes)
+struct net_mark net_mark(const struct net_mac *m, const void *head)
 {
-	return (struct net_mark){ .number = m->number,
-				  .head = head_mac(m, head, m->number),
-				  .data = net_is_covered(bytes)
-						  ? data_mac(m, data, bytes, m->number)
-						  : 0 };
+	return (struct net_mark){ .set = m->set,
+				  .number = m->number,
+				  .mac = head_mac(m, head, m->number) };
 }
 
 bool net_mark_is_good(const struct net_mac *m, const struct net_mark *k,
 		      const void *head, bool later)
 {
 	return (later ? k->number >= m->number : k->number == m->number) &&
-	       k->head == head_mac(m, head, k->number);
+	       k->set == m->set && k->mac == head_mac(m, head, k->number);
 }
 
-bool net_mark_has_data(const struct net_mac *m, const struct net_mark *k,
-		       const void *data, uint64_t bytes)
+/* What the MAC of data covers. */
+struct covered {
+	uint64_t label, set, number, bytes;
+	unsigned char hash[NET_HASH_BYTES];
+};
+
+uint64_t net_tail(const struct net_mac *m, uint64_t number, const void *data,
+		  uint64_t bytes)
 {
-	return k->data == data_mac(m, data, bytes, k->number);
+	struct covered all = { LABEL_DATA, m->set, number, bytes, { 0 } };
+
+	net_hash_once(&m->key, data, bytes, all.hash);
+	return siphash(m->data_key, &all, sizeof all);
+}
+
+uint64_t net_tail_end(struct net_mac *m, uint64_t number, uint64_t bytes)
+{
+	struct covered all = { LABEL_DATA, m->set, number, bytes, { 0 } };
+
+	net_hash_end(&m->hash, &m->key, all.hash);
+	return siphash(m->data_key, &all, sizeof all);
 }

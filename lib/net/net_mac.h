@@ -1,15 +1,17 @@
 /* net_mac.h - MACs of what goes over a connection in one direction: of each head, and
- * of data up to NET_COVERED_BYTES.  No socket is known here.
+ * of the data behind it.  No socket is known here.
  *
  * Each head has a number, which it says and which its MAC covers.  The receiver takes
  * only the next one, so a head that was changed, left out, said before or moved is not
- * taken.  The data have a MAC of their own, with the same number, so that a head can be
- * believed before they have come.
+ * taken.  The data have a MAC of their own behind them, their tail: a head can be
+ * believed before its data have come, and data that come in pieces are hashed while
+ * they are in the cache.
  *
- * A MAC is libsodium's SipHash-2-4, of 8 bytes.  Data are hashed first, by NH (RFC
- * 4418, with words of 64 bits): two texts of the same size have the same hash with a
- * chance of 2^-64, and nobody sees it.  (1 KiB: 40 ns; by SipHash 380, by BLAKE2b
- * 1100.) */
+ * A MAC is libsodium's SipHash-2-4, of 8 bytes, with a key for each use and each
+ * direction.  That of the data covers their hash (net_hash.h), their length, the number
+ * of their head and the set.  Two texts of one length have the same hash with a chance
+ * of less than 2^-63, and nobody sees it, so a forger that does not break SipHash
+ * succeeds once in 2^62 tries; the first failure ends the connection. */
 #ifndef BERTH_LIB_NET_MAC_H
 #define BERTH_LIB_NET_MAC_H
 
@@ -17,42 +19,60 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/net/net_hash.h"
+
 enum {
-	NET_COVERED_BYTES = 1024, /* data of this size, or less, have a MAC */
+	NET_SMALL_BYTES = 1024, /* data of this size, or less, are taken in one piece */
 	NET_WAY_KEY_BYTES = 64,
-	NET_HEAD_BYTES = 40 /* of what a mark stands behind */
+	NET_HEAD_BYTES = 40, /* of what a mark stands behind */
+	NET_TAIL_BYTES = 8
 };
 
 /* What stands behind each head. */
 struct net_mark {
+	uint64_t set; /* net_config's id */
 	uint64_t number;
-	uint64_t head; /* MAC of the head and the number */
-	uint64_t data; /* MAC of the data and the number; 0: they are not covered */
+	uint64_t mac; /* of the head, the set and the number */
 };
 
 /* One direction of a connection. */
 struct net_mac {
 	uint64_t number; /* of the next head */
+	uint64_t set;
+	uint64_t covered; /* data of so many bytes, or fewer, have a tail */
 	unsigned char head_key[16], data_key[16];
-	uint64_t words[NET_COVERED_BYTES / 8];
+	struct net_hash_key key;
+	struct net_hash hash; /* of the data that are on their way */
 };
 
-static inline bool net_is_covered(uint64_t bytes)
-{
-	return bytes > 0 && bytes <= NET_COVERED_BYTES;
-}
+void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES],
+		   uint64_t set, uint64_t covered);
 
-void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES]);
-
-/* The mark of the next head, NET_HEAD_BYTES, and of BYTES of DATA.  The sender counts
- * it once some of it is on its way: M->number++. */
-struct net_mark net_mark(const struct net_mac *m, const void *head, const void *data,
-			 uint64_t bytes);
+/* The mark of the next head, NET_HEAD_BYTES.  The sender counts it once some of it is on
+ * its way: M->number++. */
+struct net_mark net_mark(const struct net_mac *m, const void *head);
 /* Did the peer say HEAD, as the next one?  LATER: or as one of those that follow. */
 bool net_mark_is_good(const struct net_mac *m, const struct net_mark *k,
 		      const void *head, bool later);
-/* Are DATA those of the head that was good with K?  BYTES are covered. */
-bool net_mark_has_data(const struct net_mac *m, const struct net_mark *k,
-		       const void *data, uint64_t bytes);
+
+/* Of the tail behind BYTES of data: NET_TAIL_BYTES, or 0. */
+static inline size_t net_tail_bytes(const struct net_mac *m, uint64_t bytes)
+{
+	return bytes && bytes <= m->covered ? NET_TAIL_BYTES : 0;
+}
+
+/* The tail of the BYTES of DATA behind the head NUMBER. */
+uint64_t net_tail(const struct net_mac *m, uint64_t number, const void *data,
+		  uint64_t bytes);
+/* The same of data in pieces, which have gone through M->hash. */
+static inline void net_tail_begin(struct net_mac *m)
+{
+	net_hash_begin(&m->hash);
+}
+static inline void net_tail_add(struct net_mac *m, const void *piece, size_t bytes)
+{
+	net_hash_add(&m->hash, &m->key, piece, bytes);
+}
+uint64_t net_tail_end(struct net_mac *m, uint64_t number, uint64_t bytes);
 
 #endif

@@ -20,7 +20,68 @@ enum {
 
 static bool sent_all(const struct net_send *out)
 {
-	return out->sent == sizeof(struct head) + out->bytes;
+	return out->sent == sizeof(struct head) + out->bytes + out->tailing;
+}
+
+/* A message that goes in one piece, but for what the socket does not take. */
+static ssize_t push_small(struct link *l, struct net_send *out, const struct head *h)
+{
+	struct {
+		struct head head;
+		unsigned char data[NET_SMALL_BYTES + NET_TAIL_BYTES];
+	} all;
+
+	all.head = *h;
+	if (out->bytes)
+		memcpy(all.data, out->data, out->bytes);
+	if (out->tailing)
+		out->tail =
+			net_tail(l->channel.out, h->mark.number, all.data, out->bytes);
+	memcpy(all.data + out->bytes, &out->tail, out->tailing);
+	out->hashed = out->bytes;
+	return net_channel_send(
+		&l->channel,
+		&(struct iovec){ &all, sizeof *h + out->bytes + out->tailing }, 1);
+}
+
+/* What goes next, from BODY on, is hashed, so that the call that sends it finds it in the
+ * second cache.  How many bytes may go. */
+static size_t hash_ahead(struct net_mac *m, struct net_send *out, size_t body)
+{
+	const size_t piece = out->tailing ? HASHED_BYTES : PIECE_BYTES;
+	size_t to = out->bytes - body < piece ? out->bytes : body + piece;
+
+	if (!out->tailing || out->hashed == out->bytes)
+		return to - body;
+	if (!out->hashed)
+		net_tail_begin(m);
+	net_tail_add(m, (const char *)out->data + out->hashed, to - out->hashed);
+	out->hashed = to;
+	if (to == out->bytes)
+		out->tail = net_tail_end(m, out->mark.number, out->bytes);
+	return to - body;
+}
+
+/* The next piece, with what is left of the head in front of it, and the tail behind the
+ * last one. */
+static ssize_t push_piece(struct link *l, struct net_send *out, const struct head *h)
+{
+	const size_t head = out->sent < sizeof *h ? sizeof *h - out->sent : 0,
+		     at = out->sent + head - sizeof *h,
+		     body = at < out->bytes ? at : out->bytes, tail = at - body,
+		     data = hash_ahead(l->channel.out, out, body);
+	struct iovec v[3];
+	size_t n = 0;
+
+	if (head)
+		v[n++] =
+			(struct iovec){ (char *)(uintptr_t)h + sizeof *h - head, head };
+	if (data)
+		v[n++] = (struct iovec){ (char *)(uintptr_t)out->data + body, data };
+	if (body + data == out->bytes && out->tailing > tail)
+		v[n++] = (struct iovec){ (char *)&out->tail + tail,
+					 out->tailing - tail };
+	return net_channel_send(&l->channel, v, n);
 }
 
 /* As much as the socket takes, PIECE_BYTES at most, so that what comes is taken
@@ -28,31 +89,17 @@ static bool sent_all(const struct net_send *out)
 static int push(struct net *n, struct net_send *out)
 {
 	struct head h = { HEAD_MAGIC, out->tag, out->note, out->bytes, out->mark };
-	size_t head = out->sent < sizeof h ? sizeof h - out->sent : 0;
-	size_t body = out->sent + head - sizeof h, left = out->bytes - body;
-	struct iovec v[2] = {
-		{ (char *)&h + sizeof h - head, head },
-		{ (char *)(uintptr_t)out->data + body,
-		  left < PIECE_BYTES ? left : PIECE_BYTES },
-	};
-	char small[sizeof h + NET_COVERED_BYTES];
 	struct link *l = net_link(n, out->peer, out->lane);
 	ssize_t k;
 
-	if (!out->sent)
-		h.mark = out->mark =
-			net_mark(l->channel.out, &h, out->data, out->bytes);
-	if (!out->sent && out->bytes <= NET_COVERED_BYTES) {
-		memcpy(small, &h, sizeof h);
-		if (out->bytes)
-			memcpy(small + sizeof h, out->data, out->bytes);
-		k = net_channel_send(&l->channel,
-				     &(struct iovec){ small, sizeof h + out->bytes },
-				     1);
-	} else {
-		k = net_channel_send(&l->channel, head ? v : v + 1,
-				     (head ? 1u : 0u) + (left ? 1u : 0u));
+	if (!out->sent) {
+		h.mark = net_mark(l->channel.out, &h);
+		if (h.mark.number != out->mark.number)
+			out->hashed = 0; /* the tail would be that of another head */
+		out->mark = h.mark;
 	}
+	k = out->sent || out->bytes > NET_SMALL_BYTES ? push_piece(l, out, &h)
+						      : push_small(l, out, &h);
 	if (k > 0 && !out->sent)
 		l->channel.out->number++;
 	if (k > 0)
@@ -66,7 +113,7 @@ static int push(struct net *n, struct net_send *out)
 
 static bool got_all(const struct net_receive *in)
 {
-	return in->has_head && in->got == in->bytes;
+	return in->has_head && in->got == in->bytes && !in->tailing;
 }
 
 static berth_result forged(struct net *n, const struct net_receive *in)
@@ -97,7 +144,11 @@ static berth_result take_head(struct net *n, struct link *l, struct net_receive 
 	if (memcmp(&h->tag, &in->tag, sizeof h->tag))
 		return BERTH_MISMATCH;
 	in->mark = h->mark;
-	in->unproved = net_is_covered(h->bytes);
+	in->tailing = net_tail_bytes(l->channel.in, h->bytes);
+	in->is_small = in->tailing && h->bytes <= NET_SMALL_BYTES;
+	in->is_proved = !in->tailing;
+	if (in->tailing && !in->is_small)
+		net_tail_begin(l->channel.in);
 	in->note = h->note;
 	if (in->begin)
 		rc = in->begin(in->ctx, in, h->bytes);
@@ -197,19 +248,47 @@ static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 	return 1;
 }
 
+/* The tail says that the data are the peer's. */
+static void prove(struct net *n, struct net_receive *in, uint64_t tail,
+		  const unsigned char *said, berth_result *rc)
+{
+	in->is_proved = !memcmp(&tail, said, sizeof tail);
+	if (!in->is_proved)
+		*rc = forged(n, in);
+}
+
 /* Small data are looked at when all of them have come. */
-static int pull_proof(struct net *n, struct link *l, struct net_receive *in,
+static int pull_small(struct net *n, struct link *l, struct net_receive *in,
 		      berth_result *rc)
 {
-	ssize_t k = l->have < in->bytes ? net_fill(l) : 1;
+	const size_t all = in->bytes + in->tailing;
+	const ssize_t k = l->have < all ? net_fill(l) : 1;
+	const unsigned char *data = l->stash + l->at;
 
 	if (k <= 0)
 		return came(n, in, k, rc);
-	if (l->have < in->bytes)
+	if (l->have >= all)
+		prove(n, in, net_tail(l->channel.in, in->mark.number, data, in->bytes),
+		      data + in->bytes, rc);
+	return 1;
+}
+
+/* What stands behind the data. */
+static int pull_tail(struct net *n, struct link *l, struct net_receive *in,
+		     berth_result *rc)
+{
+	const ssize_t k = l->have < in->tailing ? net_fill(l) : 1;
+
+	if (k <= 0)
+		return came(n, in, k, rc);
+	if (l->have < in->tailing)
 		return 1;
-	in->unproved = false;
-	if (!net_mark_has_data(l->channel.in, &in->mark, l->stash + l->at, in->bytes))
-		*rc = forged(n, in);
+	if (!in->is_proved)
+		prove(n, in, net_tail_end(l->channel.in, in->mark.number, in->bytes),
+		      l->stash + l->at, rc);
+	l->at += in->tailing;
+	l->have -= in->tailing;
+	in->tailing = 0;
 	return 1;
 }
 
@@ -234,6 +313,8 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 	k = some(l, to + in->held, most, most == in->bytes - in->got);
 	if (k <= 0)
 		return came(n, in, k, rc);
+	if (!in->is_proved)
+		net_tail_add(l->channel.in, to + in->held, (size_t)k);
 	if (in->take && !in->drop)
 		hand_over(in, to, in->held + (size_t)k);
 	in->got += (size_t)k;
@@ -246,12 +327,18 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 	struct link *l = net_link(n, in->peer, in->lane);
 	int moved = in->has_head ? 0 : pull_head(n, l, in, lost, rc), k = 0;
 
-	if (in->has_head && in->unproved && !*rc)
-		k = pull_proof(n, l, in, rc);
+	if (in->has_head && in->is_small && !in->is_proved && !*rc)
+		k = pull_small(n, l, in, rc);
 	moved |= k;
-	if (!in->has_head || in->unproved || k < 0 || *rc || got_all(in))
+	if (!in->has_head || (in->is_small && !in->is_proved) || k < 0 || *rc ||
+	    got_all(in))
 		return moved;
-	k = pull_data(n, l, in, rc);
+	if (in->got < in->bytes)
+		k = pull_data(n, l, in, rc);
+	if (k >= 0 && !*rc && in->got == in->bytes && in->tailing) {
+		moved |= k;
+		k = pull_tail(n, l, in, rc);
+	}
 	return k < 0 ? k : moved | k;
 }
 
@@ -421,6 +508,12 @@ bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now)
 	return !is_oversubscribed(n, now);
 }
 
+/* May more of IN be taken from its socket? */
+static bool awaits(const struct net_receive *in)
+{
+	return !got_all(in) && (!in->has_head || in->got == in->bytes || wanted(in));
+}
+
 static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 {
 	struct pollfd p[2 * NET_MESSAGES];
@@ -432,7 +525,7 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 				net_fd(x->n, x->out[i].peer, x->out[i].lane), POLLOUT, 0
 			};
 	for (size_t i = 0; i < x->nin; i++)
-		if (!got_all(&x->in[i]) && (!x->in[i].has_head || wanted(&x->in[i])))
+		if (awaits(&x->in[i]))
 			p[np++] = (struct pollfd){
 				net_fd(x->n, x->in[i].peer, x->in[i].lane), POLLIN, 0
 			};
@@ -477,13 +570,18 @@ static berth_result connect_all(struct exchange *x, uint64_t deadline_ns)
 	berth_result rc = BERTH_OK;
 
 	for (size_t i = 0; i < x->nout && !rc; i++) {
-		x->out[i].sent = 0;
+		x->out[i].sent = x->out[i].hashed = 0;
 		x->out[i].failed = false;
 		*x->lost = x->out[i].peer;
 		rc = net_have(x->n, x->out[i].peer, x->out[i].lane, deadline_ns);
+		if (!rc)
+			x->out[i].tailing = net_tail_bytes(
+				net_link(x->n, x->out[i].peer, x->out[i].lane)
+					->channel.out,
+				x->out[i].bytes);
 	}
 	for (size_t i = 0; i < x->nin && !rc; i++) {
-		x->in[i].has_head = x->in[i].unproved = false;
+		x->in[i].has_head = x->in[i].is_small = x->in[i].is_proved = false;
 		x->in[i].held = x->in[i].got = 0;
 		*x->lost = x->in[i].peer;
 		rc = net_have(x->n, x->in[i].peer, x->in[i].lane, deadline_ns);

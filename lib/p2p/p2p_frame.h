@@ -45,7 +45,7 @@ struct p2p_frame {
 /* On a connection. */
 struct p2p_wire {
 	struct p2p_frame frame;
-	struct net_mark mark; /* of it, and of a small body */
+	struct net_mark mark; /* of the frame; the tail of the body stands behind it */
 };
 
 _Static_assert(sizeof(struct p2p_frame) == NET_HEAD_BYTES, "a mark is behind that");

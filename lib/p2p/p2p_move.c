@@ -232,7 +232,9 @@ static enum taken take_data(struct p2p *p, struct p2p_peer *q,
 	*moved |= k > 0;
 	if (m)
 		m->moved += k;
-	if (q->stream && q->stream->body)
+	if (q->stream && q->stream->is_forged)
+		return BAD;
+	if (q->stream && !p2p_stream_is_whole(q->stream))
 		return NOT_ALL;
 	if (!s->left) {
 		if (m)

@@ -86,7 +86,8 @@ bool p2p_hear_rest(struct p2p *p, struct p2p_peer *q)
 		rc = p2p_peer_head(q, &f, &fresh);
 		if (rc > 0)
 			p2p_peer_body(q, NULL);
-		if (!rc || (rc > 0 && q->stream->body) || q->stream->is_forged)
+		if (!rc || (rc > 0 && !p2p_stream_is_whole(q->stream)) ||
+		    q->stream->is_forged)
 			return false;
 		if (rc > 0)
 			p2p_peer_next(p, q);

@@ -94,43 +94,77 @@ size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p)
 
 /* ---- what goes ---- */
 
+static struct net_channel *speaking(const struct p2p_stream *s)
+{
+	return net_channel(s->net, s->peer, (unsigned)s->speaks);
+}
+
+static void put_bytes(struct p2p_stream *s, const void *bytes, size_t n)
+{
+	if (n)
+		memcpy(s->out + s->out_at + s->out_have, bytes, n);
+	s->out_have += n;
+}
+
 bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void *body,
 		    size_t bytes)
 {
 	struct p2p_wire w = { .frame = *f };
 	struct net_mac *mac;
+	uint64_t tail;
 
 	s->wanted = true;
 	if (!s->out)
 		s->out = malloc(P2P_OUT_BYTES);
 	if (!s->out || s->speaks < 0 || s->data_left ||
-	    sizeof w + bytes > P2P_OUT_BYTES - s->out_have)
+	    sizeof w + bytes + sizeof tail > P2P_OUT_BYTES - s->out_have)
 		return false;
-	if (s->out_at + s->out_have + sizeof w + bytes > P2P_OUT_BYTES) {
+	if (s->out_at + s->out_have + sizeof w + bytes + sizeof tail > P2P_OUT_BYTES) {
 		memmove(s->out, s->out + s->out_at, s->out_have);
 		s->out_at = 0;
 	}
-	mac = net_channel(s->net, s->peer, (unsigned)s->speaks)->out;
-	w.mark = net_mark(mac, f, body, bytes);
+	mac = speaking(s)->out;
+	w.mark = net_mark(mac, f);
 	mac->number++;
-	memcpy(s->out + s->out_at + s->out_have, &w, sizeof w);
-	s->out_have += sizeof w;
-	if (bytes)
-		memcpy(s->out + s->out_at + s->out_have, body, bytes);
-	s->out_have += bytes;
+	put_bytes(s, &w, sizeof w);
+	put_bytes(s, body, bytes);
+	if (net_tail_bytes(mac, bytes)) {
+		tail = net_tail(mac, w.mark.number, body, bytes);
+		put_bytes(s, &tail, sizeof tail);
+	}
 	return true;
 }
 
 bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
 			 const void *data, size_t bytes)
 {
-	if (net_is_covered(bytes)) /* it may not become zeros */
+	if (bytes <= NET_SMALL_BYTES)
 		return p2p_stream_put(s, f, data, bytes);
 	if (!p2p_stream_put(s, f, NULL, 0))
 		return false;
+	net_tail_begin(speaking(s)->out);
 	s->data = data;
-	s->data_left = bytes;
+	s->data_left = s->data_bytes = bytes;
+	s->data_number = speaking(s)->out->number - 1;
 	return true;
+}
+
+/* K bytes of a body have gone.  They are hashed now, and not before: data whose owner no
+ * longer waits become zeros. */
+static void note_data(struct p2p_stream *s, size_t k)
+{
+	struct net_mac *mac = speaking(s)->out;
+	uint64_t tail;
+
+	if (net_tail_bytes(mac, s->data_bytes))
+		net_tail_add(mac, s->data ? s->data : zeros, k);
+	s->data_left -= k;
+	if (s->data)
+		s->data += k;
+	if (s->data_left || !net_tail_bytes(mac, s->data_bytes))
+		return;
+	tail = net_tail_end(mac, s->data_number, s->data_bytes);
+	put_bytes(s, &tail, sizeof tail);
 }
 
 static void note_sent(struct p2p_stream *s, size_t k)
@@ -142,9 +176,8 @@ static void note_sent(struct p2p_stream *s, size_t k)
 	s->out_have -= head;
 	if (!s->out_have)
 		s->out_at = 0;
-	s->data_left -= k - head;
-	if (s->data)
-		s->data += k - head;
+	if (k > head)
+		note_data(s, k - head);
 }
 
 static ssize_t send_some(struct p2p_stream *s)
@@ -156,8 +189,7 @@ static ssize_t send_some(struct p2p_stream *s)
 		{ (void *)(uintptr_t)(s->data ? s->data : zeros), data },
 	};
 
-	return net_channel_send(net_channel(s->net, s->peer, (unsigned)s->speaks), v,
-				data ? 2 : 1);
+	return net_channel_send(speaking(s), v, data ? 2 : 1);
 }
 
 bool p2p_stream_flush(struct p2p_stream *s)
@@ -193,13 +225,24 @@ bool p2p_stream_is_sent(const struct p2p_stream *s)
 
 /* ---- what comes ---- */
 
+static struct net_channel *hearing(const struct p2p_stream *s)
+{
+	return net_channel(s->net, s->peer, (unsigned)s->hears);
+}
+
+/* How much is read ahead: of large data only the tail and the next head, so that the
+ * next data come to where they belong. */
+static size_t ahead(const struct p2p_stream *s)
+{
+	return s->is_bulk ? s->tailing + sizeof(struct p2p_wire) : P2P_IN_BYTES;
+}
+
 /* What the socket has, to TO (MOST bytes), then to IN, which is empty. */
 static ssize_t receive(struct p2p_stream *s, void *to, size_t most)
 {
-	size_t behind = s->is_bulk ? sizeof(struct p2p_wire) : P2P_IN_BYTES;
+	size_t behind = ahead(s);
 	const struct iovec v[2] = { { to, most }, { s->in, behind } };
-	ssize_t k = net_channel_receive(
-		net_channel(s->net, s->peer, (unsigned)s->hears), v, 2);
+	ssize_t k = net_channel_receive(hearing(s), v, 2);
 
 	s->is_drained = k < (ssize_t)(most + behind);
 	if (k <= (ssize_t)most)
@@ -261,9 +304,7 @@ static bool more(struct p2p_stream *s)
 
 		if (fd < 0 || s->has_ended[lane] || (s->hears >= 0 && s->hears != lane))
 			continue;
-		/* of large data only the next head, so that they come to where they
-		 * belong */
-		k = fill(s, lane, s->is_bulk ? sizeof(struct p2p_wire) : P2P_IN_BYTES);
+		k = fill(s, lane, ahead(s));
 		if (k > 0) {
 			s->hears = lane;
 			return true;
@@ -279,33 +320,47 @@ static bool more(struct p2p_stream *s)
 	return made || !p2p_stream_is_made(s);
 }
 
+/* Is TAIL what stands in IN, AT bytes further on? */
+static bool is_tail(const struct p2p_stream *s, uint64_t tail, size_t at)
+{
+	return !memcmp(&tail, s->in + s->in_at + at, sizeof tail);
+}
+
 /* Is a frame in IN, or the head of a DATA frame?  1, 0, or -1: it cannot be. */
 static int take_head(struct p2p_stream *s)
 {
 	struct net_mac *mac;
 	struct p2p_wire w;
 	uint64_t body;
+	size_t tailing;
 
 	if (s->in_have < sizeof w)
 		return 0;
 	memcpy(&w, s->in + s->in_at, sizeof w);
-	mac = net_channel(s->net, s->peer, (unsigned)s->hears)->in;
+	mac = hearing(s)->in;
 	s->is_forged = !net_mark_is_good(mac, &w.mark, &w.frame, false);
 	if (s->is_forged || !p2p_frame_body(&w.frame, &body))
 		return -1;
-	if ((w.frame.kind != P2P_DATA || net_is_covered(body)) &&
-	    s->in_have < sizeof w + body)
+	tailing = net_tail_bytes(mac, body);
+	s->is_proved = w.frame.kind != P2P_DATA || body <= NET_SMALL_BYTES;
+	if (s->is_proved && s->in_have < sizeof w + body + tailing)
 		return 0;
-	s->is_forged =
-		net_is_covered(body) &&
-		!net_mark_has_data(mac, &w.mark, s->in + s->in_at + sizeof w, body);
+	s->is_forged = s->is_proved && tailing &&
+		       !is_tail(s,
+				net_tail(mac, w.mark.number,
+					 s->in + s->in_at + sizeof w, body),
+				sizeof w + body);
 	if (s->is_forged)
 		return -1;
 	mac->number++;
 	s->in_at += sizeof w;
 	s->in_have -= sizeof w;
 	s->frame = w.frame;
-	s->body = body;
+	s->number = w.mark.number;
+	s->body = s->body_bytes = body;
+	s->tailing = tailing;
+	if (!s->is_proved)
+		net_tail_begin(mac);
 	s->is_bulk = body == P2P_DATA_BYTES;
 	s->is_inside = true;
 	return 1;
@@ -333,28 +388,57 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
 	return rc;
 }
 
+/* What IN has of the body, to TO, or nowhere. */
+static size_t take_body(struct p2p_stream *s, void *to)
+{
+	const size_t k = s->in_have < s->body ? s->in_have : s->body;
+
+	if (to)
+		memcpy(to, s->in + s->in_at, k);
+	if (!s->is_proved && s->tailing)
+		net_tail_add(hearing(s)->in, s->in + s->in_at, k);
+	s->in_at += k;
+	s->in_have -= k;
+	return k;
+}
+
+/* The tail, behind all of the body. */
+static void take_tail(struct p2p_stream *s)
+{
+	if (s->in_have < s->tailing && !s->is_drained)
+		s->is_over = is_over(s, fill(s, s->hears, ahead(s)));
+	if (s->in_have < s->tailing)
+		return;
+	if (!s->is_proved &&
+	    !is_tail(s, net_tail_end(hearing(s)->in, s->number, s->body_bytes), 0)) {
+		s->is_forged = s->is_over = true;
+		return;
+	}
+	s->in_at += s->tailing;
+	s->in_have -= s->tailing;
+	s->tailing = 0;
+}
+
 size_t p2p_stream_body(struct p2p_stream *s, void *to)
 {
 	size_t k = 0;
 	ssize_t got;
 
-	if (!s->in_have && s->body && !s->is_drained) {
+	if (s->in_have || !s->body || s->is_drained) {
+		k = take_body(s, to);
+	} else {
 		got = to ? receive(s, to, s->body) : fill(s, s->hears, P2P_IN_BYTES);
 		s->is_over = is_over(s, got);
-		if (to && got > 0)
+		if (!to)
+			k = take_body(s, to);
+		else if (got > 0)
 			k = (size_t)got;
-	} else if (to) {
-		k = s->in_have < s->body ? s->in_have : s->body;
-		memcpy(to, s->in + s->in_at, k);
-		s->in_at += k;
-		s->in_have -= k;
-	}
-	if (!to) {
-		k = s->in_have < s->body ? s->in_have : s->body;
-		s->in_at += k;
-		s->in_have -= k;
+		if (to && k && s->tailing)
+			net_tail_add(hearing(s)->in, to, k);
 	}
 	s->body -= k;
+	if (!s->body && s->tailing && !s->is_over)
+		take_tail(s);
 	return k;
 }
 

@@ -2,7 +2,7 @@
  *
  * Either rank begins a connection when it has something to say (net_begin()); if both
  * do, there are two, and each rank goes on with the one on which it has spoken first.
- * Each frame is marked (net_mac.h), and so are small bodies.
+ * Each frame is marked, and has the tail of its body behind that (net_mac.h).
  * No call blocks.  Small frames gather in a buffer, so that one call sends many of
  * them; a piece of data goes from where it lies, and comes to where it belongs. */
 #ifndef BERTH_LIB_P2P_STREAM_H
@@ -36,9 +36,14 @@ struct p2p_stream {
 	/* A body that goes behind OUT; NULL: zeros, since it is gone. */
 	const unsigned char *data;
 	size_t data_left;
+	uint64_t data_number; /* of its head */
+	size_t data_bytes;    /* of all of it */
 	/* of the frame that comes */
 	struct p2p_frame frame;
-	uint64_t body;
+	uint64_t body, body_bytes; /* of it: what has not come; all */
+	uint64_t number;
+	size_t tailing; /* bytes of the tail that have not come */
+	bool is_proved; /* the tail has been looked at */
 	bool is_inside;
 };
 
@@ -76,6 +81,11 @@ bool p2p_stream_is_sent(const struct p2p_stream *s);
 int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh);
 /* The body of that frame to TO (NULL: nowhere): what has come of it, BODY less then. */
 size_t p2p_stream_body(struct p2p_stream *s, void *to);
+/* All of the body has been read, and is what the peer said. */
+static inline bool p2p_stream_is_whole(const struct p2p_stream *s)
+{
+	return !s->body && !s->tailing;
+}
 /* The frame has been read. */
 void p2p_stream_next(struct p2p_stream *s);
 

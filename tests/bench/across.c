@@ -179,8 +179,11 @@ static void start(int *argc, char ***argv)
 	config.size = ranks = number("WORLD_SIZE");
 	if (getenv("ACROSS_SPINS"))
 		config.spins = number("ACROSS_SPINS");
-	config.aead = getenv("BERTH_NET_SECURE") &&
-		      !strcmp(getenv("BERTH_NET_SECURE"), "aead");
+	const char *secure = getenv("BERTH_NET_SECURE");
+
+	config.guard = secure && !strcmp(secure, "aead")    ? NET_GUARD_AEAD
+		       : secure && !strcmp(secure, "heads") ? NET_GUARD_HEADS
+							    : NET_GUARD_MAC;
 	net = net_open(&config, why, sizeof why);
 	address = calloc(ranks, sizeof *address);
 	rank = calloc(ranks, sizeof *rank);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # secure.sh [ROUNDS]: an f32 allreduce of 2 ranks of this machine over TCP whose connections are
-# encrypted (BERTH_NET_SECURE=aead), against the default (mac).  Goals: 1.5 times as long for 8 bytes,
-# 2 for 64 KiB, 2.5 for 8 MiB.  BEFORE, the build directory of another version that has its
+# encrypted (BERTH_NET_SECURE=aead), or whose data have no MAC (heads), against the default (mac).
+# Goals: aead 1.5 times as long for 8 bytes, 2 for 64 KiB, 2.5 for 8 MiB.  BEFORE, the build directory of another version that has its
 # bench/across: against that as well; goal: 1.03.
 set -eu
 . "$(dirname "$0")/common.bash"
@@ -13,7 +13,8 @@ sums() { # RUNNER [OPTION...] ACROSS
 	echo "${*:1:$#-1} -np 2 --show 0 ${*: -1} x ${BATCH_MS:-10} 3 $sizes"
 }
 
-others=("aead=$(sums "$RUNNER" -x BERTH_NET_SECURE=aead "$across")")
+others=("aead=$(sums "$RUNNER" -x BERTH_NET_SECURE=aead "$across")"
+	"heads=$(sums "$RUNNER" -x BERTH_NET_SECURE=heads "$across")")
 [ -z "${BEFORE-}" ] || others+=("before=$(sums "$BEFORE/bin/runner" "$BEFORE/bench/across")")
 table=$("$BENCH/across.py" -n "${1:-15}" "mac=$(sums "$RUNNER" "$across")" "${others[@]}")
 echo "$table"

@@ -74,9 +74,9 @@ anywhere() {
 	echo $((RANDOM % 8000))
 }
 # In messages of 8 bytes, where as many as are cut follow before the rank waits for an answer: it
-# says eight of 72 bytes, and eight answers of 64.
+# says eight of 80 bytes, and eight answers of 64.
 in_burst() {
-	echo $((1088 * (RANDOM % 7) + RANDOM % 360))
+	echo $((1152 * (RANDOM % 7) + RANDOM % 420))
 }
 # The first sum measures the connection, with large data of no meaning; behind those.
 in_sums() {
@@ -97,21 +97,25 @@ in_sums() {
 	done
 }
 
-@test "mac: heads and small sums that are changed, repeated or cut" {
+@test "mac: heads and sums that are changed, repeated or cut" {
 	local which
 	for which in first second; do
 		seen mac sums 8 1000 change $which "$(in_sums)" 0
 		seen mac sums 1024 1000 change $which "$(in_sums)" 0
-		seen mac sums 8 1000 replay $which "$(in_sums)" 72
+		seen mac sums 8 1000 replay $which "$(in_sums)" 80
 		seen mac sums 256 1000 cut $which "$(in_sums)" $((1 + RANDOM % 100))
 		seen mac sums 64 1000 end $which "$(in_sums)" 0
+		seen mac sums 1048576 10 change $which $((1000000 + RANDOM)) 0
+		seen mac sums 65536 100 cut $which "$(in_sums)" $((1 + RANDOM % 100))
 	done
 }
 
-@test "mac: small messages that change places, or are changed, repeated or cut" {
-	seen mac messages 64 200 reorder first $((128 * (RANDOM % 6))) 128 # of the first eight
+@test "mac: messages that change places, or are changed, repeated or cut" {
+	seen mac messages 65536 20 change first $((500 + RANDOM)) 0
+	seen mac messages 1048576 10 change first $((500 + RANDOM * 8)) 0
+	seen mac messages 64 200 reorder first $((136 * (RANDOM % 6))) 136 # of the first eight
 	seen mac messages 1024 200 change first "$(anywhere)" 0
-	seen mac messages 8 200 replay first $((720 + RANDOM % 3000)) 72
+	seen mac messages 8 200 replay first $((800 + RANDOM % 3000)) 80
 	seen mac messages 8 200 cut first "$(in_burst)" $((1 + RANDOM % 100))
 	seen mac messages 8 200 end first "$(anywhere)" 0
 	seen mac messages 8 200 end first 64 0 # before anything was heard

@@ -25,8 +25,10 @@ struct far_end {
 	bool forged; /* something has been said that its MAC is not of */
 	bool ends;   /* something that cannot be */
 	size_t heard;
-	unsigned char in[sizeof(struct p2p_wire) + P2P_EAGER_BYTES];
-	uint64_t skip; /* of what comes: the rest of a body */
+	unsigned char in[sizeof(struct p2p_wire) + P2P_EAGER_BYTES + NET_TAIL_BYTES];
+	/* Of what comes: the rest of a body of BYTES, and its tail. */
+	uint64_t skip, bytes;
+	bool tailing;
 };
 
 static inline void must_at(bool so, int line)

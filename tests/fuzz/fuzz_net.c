@@ -3,7 +3,7 @@
  * the input ask; or a hello, whose proof is made good; or an address.
  *
  * A stream is made of parts, each of which begins with a byte: a head whose MAC is made
- * good, with data whose MAC is made good where they are small; the same, with one bit
+ * good, with data, up to a size, and their tail; the same, with one bit
  * that changes on the way; or bytes as they are. */
 #include <stdlib.h>
 #include <string.h>
@@ -96,26 +96,29 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* A head and small data: how much of DATA they are. */
+/* A head, data and their tail: how much of DATA they are. */
 static size_t put_message(struct stream *s, struct net_mac *mac, const uint8_t *data,
 			  size_t size, bool changes)
 {
-	static uint8_t small[NET_COVERED_BYTES];
+	static uint8_t body[MOST];
 	struct head h = { 0 };
-	size_t at = least(size, NET_HEAD_BYTES), begun = s->n, body = 0;
+	size_t at = least(size, NET_HEAD_BYTES), begun = s->n, n = 0;
+	uint64_t tail;
 
 	memcpy(&h, data, at);
 	h.magic = HEAD_MAGIC;
-	memset(small, 0, sizeof small);
-	if (net_is_covered(h.bytes)) {
-		body = h.bytes;
-		memcpy(small, data + at, least(size - at, body));
-		at += least(size - at, body);
+	memset(body, 0, sizeof body);
+	if (h.bytes <= sizeof body) {
+		n = h.bytes;
+		memcpy(body, data + at, least(size - at, n));
+		at += least(size - at, n);
 	}
-	h.mark = net_mark(mac, &h, small, h.bytes);
+	h.mark = net_mark(mac, &h);
 	mac->number++;
+	tail = net_tail(mac, h.mark.number, body, n);
 	put(s, &h, sizeof h);
-	put(s, small, body);
+	put(s, body, n);
+	put(s, &tail, n ? sizeof tail : 0);
 	if (changes && at < size && s->n > begun) {
 		s->bytes[begun + data[at] * 4u % (s->n - begun)] ^= 4;
 		at++;

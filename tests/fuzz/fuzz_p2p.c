@@ -80,7 +80,7 @@ static uint64_t number(struct input *in)
 {
 	static const uint64_t ends[] = { P2P_NO_ID,       UINT64_MAX,
 					 1ull << 63,      1ull << 32,
-					 P2P_HEADS,       NET_COVERED_BYTES,
+					 P2P_HEADS,       NET_SMALL_BYTES,
 					 P2P_EAGER_BYTES, P2P_DATA_BYTES,
 					 P2P_PIECE_BYTES, P2P_REASON_BYTES };
 	const size_t n = sizeof ends / sizeof *ends;
@@ -231,11 +231,11 @@ static bool make_frame(struct input *in, struct p2p_frame *f, uint64_t *body)
 	return false;
 }
 
-/* A frame on E.  HOW: one bit of what has a MAC changes, or its end is left out. */
+/* A frame on E.  HOW: one bit changes, or its end is left out. */
 static void say(struct input *in, struct far_end *e, unsigned times, unsigned how)
 {
 	struct p2p_wire w = { 0 };
-	uint64_t body, bit = how ? number(in) : 0;
+	uint64_t body, tail, bit = how ? number(in) : 0;
 	unsigned char *small;
 	size_t begun, n;
 
@@ -246,19 +246,19 @@ static void say(struct input *in, struct far_end *e, unsigned times, unsigned ho
 	small = malloc(body + 1);
 	must(small != NULL);
 	while (times--) {
-		if (e->have + body + sizeof w > QUEUE_BYTES)
+		if (e->have + body + sizeof w + sizeof tail > QUEUE_BYTES)
 			break;
 		e->forged |= how;
 		e->ends |= !can_be && !e->forged;
 		memset(small, e->forged ? FORGED : byte_of[STREAM], body);
-		w.mark = net_mark(e->channel.out, &w.frame, small, body);
+		w.mark = net_mark(e->channel.out, &w.frame);
 		e->channel.out->number++;
+		tail = net_tail(e->channel.out, w.mark.number, small, body);
 		begun = e->have;
 		far_say(e, &w, sizeof w);
 		far_say(e, small, body);
+		far_say(e, &tail, net_tail_bytes(e->channel.out, body));
 		n = e->have - begun;
-		if (how == 1 && !net_is_covered(body))
-			n = sizeof w;
 		if (how == 1)
 			e->queue[begun + bit / 8 % n] ^= (uint8_t)(1 << bit % 8);
 		if (how == 2) { /* nor can what follows make it whole */
@@ -289,22 +289,19 @@ static void say_raw(struct input *in, struct far_end *e)
 static bool hear_frame(struct far_end *e)
 {
 	struct p2p_wire w;
-	uint64_t body, covered;
+	uint64_t body;
 
 	if (e->heard < sizeof w)
 		return false;
 	memcpy(&w, e->in, sizeof w);
 	must(net_mark_is_good(e->channel.in, &w.mark, &w.frame, false));
 	must(p2p_frame_body(&w.frame, &body));
-	covered = net_is_covered(body) ? body : 0;
-	if (e->heard < sizeof w + covered)
-		return false;
-	must(!covered ||
-	     net_mark_has_data(e->channel.in, &w.mark, e->in + sizeof w, covered));
 	e->channel.in->number++;
-	e->heard -= sizeof w + covered;
-	memmove(e->in, e->in + sizeof w + covered, e->heard);
-	e->skip = body - covered;
+	e->heard -= sizeof w;
+	memmove(e->in, e->in + sizeof w, e->heard);
+	e->skip = e->bytes = body;
+	e->tailing = net_tail_bytes(e->channel.in, body);
+	net_tail_begin(e->channel.in);
 	if (e == &all.far[SILENT - 1]) {
 		must(!w.frame.heads && !w.frame.room);
 		return true;
@@ -321,6 +318,28 @@ static bool hear_frame(struct far_end *e)
 	return true;
 }
 
+/* Of a body and its tail, as much as has come.  Is there no more of them? */
+static bool hear_body(struct far_end *e)
+{
+	const size_t k = e->skip < e->heard ? e->skip : e->heard;
+	uint64_t tail;
+	size_t n = k;
+
+	if (k)
+		net_tail_add(e->channel.in, e->in, k);
+	e->skip -= k;
+	if (!e->skip && e->tailing && e->heard - k >= sizeof tail) {
+		/* its head was the last one that counted */
+		tail = net_tail_end(e->channel.in, e->channel.in->number - 1, e->bytes);
+		must(!memcmp(&tail, e->in + k, sizeof tail));
+		n += sizeof tail;
+		e->tailing = false;
+	}
+	e->heard -= n;
+	memmove(e->in, e->in + n, e->heard);
+	return !e->skip && !e->tailing;
+}
+
 static void hear(struct far_end *e)
 {
 	ssize_t k = 1;
@@ -331,13 +350,8 @@ static void hear(struct far_end *e)
 			&(struct iovec){ e->in + e->heard, sizeof e->in - e->heard },
 			1);
 		e->heard += k > 0 ? (size_t)k : 0;
-		do {
-			size_t n = e->skip < e->heard ? e->skip : e->heard;
-
-			e->skip -= n;
-			e->heard -= n;
-			memmove(e->in, e->in + n, e->heard);
-		} while (!e->skip && hear_frame(e));
+		while (hear_body(e) && hear_frame(e))
+			;
 	}
 }
 

@@ -110,12 +110,18 @@ static inline int stranger_prove(int fd, uint32_t from, uint32_t to)
 	return stranger_prove_by(fd, &h);
 }
 
-/* H as the next head on it, with DATA if those are small. */
-static inline struct head stranger_mark(struct head h, const void *data)
+/* H as the next head on it. */
+static inline struct head stranger_mark(struct head h)
 {
-	h.mark = net_mark(stranger_channel.out, &h, data, h.bytes);
+	h.mark = net_mark(stranger_channel.out, &h);
 	stranger_channel.out->number++;
 	return h;
+}
+
+/* The tail behind DATA of H. */
+static inline uint64_t stranger_tail(const struct head *h, const void *data)
+{
+	return net_tail(stranger_channel.out, h->mark.number, data, h->bytes);
 }
 
 /* N waits for 12 bytes of rank 0. */

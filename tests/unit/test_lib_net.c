@@ -67,12 +67,10 @@ END_TEST
 static void speaks_well(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct head h = good();
+	const struct message m = good();
 
-	for (size_t i = 0; i < sizeof h; i++)
-		stranger_say(fd, (const char *)&h + i, 1);
-	for (size_t i = 0; i < 12; i++)
-		stranger_say(fd, &"twelve bytes"[i], 1);
+	for (size_t i = 0; i < sizeof m; i++)
+		stranger_say(fd, (const char *)&m + i, 1);
 	pause();
 }
 
@@ -86,16 +84,14 @@ END_TEST
 static void is_cut(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct head h = good();
+	const struct message m = good();
 
-	stranger_say(fd, &h, t->at < sizeof h ? t->at : sizeof h);
-	if (t->at > sizeof h)
-		stranger_say(fd, "twelve bytes", t->at - sizeof h);
+	stranger_say(fd, &m, t->at);
 }
 
 START_TEST(cut_frames)
 {
-	for (size_t at = 0; at < sizeof plain + 12; at++)
+	for (size_t at = 0; at < sizeof(struct message); at++)
 		ck_assert_int_eq(
 			against(is_cut, &(struct turn){ .at = at }, PATIENCE_MS),
 			BERTH_PEER_LOST);
@@ -104,16 +100,11 @@ END_TEST
 
 static void changes(const struct turn *t)
 {
-	struct {
-		struct head h;
-		char data[12];
-	} __attribute__((packed)) all;
 	int fd = proven(t);
+	struct message m = good();
 
-	all.h = good();
-	memcpy(all.data, "twelve bytes", 12);
-	((unsigned char *)&all)[t->at] ^= (unsigned char)t->change;
-	stranger_say(fd, &all, sizeof all);
+	((unsigned char *)&m)[t->at] ^= (unsigned char)t->change;
+	stranger_say(fd, &m, sizeof m);
 	pause();
 }
 
@@ -123,7 +114,7 @@ START_TEST(changed_frames)
 	unsigned seed = text ? (unsigned)atoi(text) : (unsigned)getpid();
 
 	printf("SEED=%u\n", seed);
-	for (size_t at = 0; at < sizeof plain + 12; at++) {
+	for (size_t at = 0; at < sizeof(struct message); at++) {
 		struct turn t = { .at = at,
 				  .change = 1 + (unsigned)rand_r(&seed) % 255 };
 		berth_result rc;

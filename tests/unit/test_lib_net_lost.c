@@ -10,10 +10,9 @@
 static void says_half(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct head h = good();
+	const struct message m = good();
 
-	stranger_say(fd, &h, sizeof h);
-	stranger_say(fd, "twelve", 6);
+	stranger_say(fd, &m, sizeof m.head + 6);
 	pause();
 }
 
@@ -22,7 +21,7 @@ static void tells_who(const struct turn *t)
 	struct head h = { .magic = HEAD_MAGIC, .tag = { GROUP_LOST, 2, t->change } };
 	int fd = proven(t);
 
-	h = stranger_mark(h, NULL);
+	h = stranger_mark(h);
 	stranger_say(fd, &h, sizeof h);
 }
 
@@ -69,8 +68,7 @@ static struct head given_up_after(unsigned operations)
 {
 	return stranger_mark((struct head){ .magic = HEAD_MAGIC,
 					    .tag = { GROUP_LOST },
-					    .note = { { 0, 0, operations } } },
-			     NULL);
+					    .note = { { 0, 0, operations } } });
 }
 
 /* Who comes late finds all that it waits for, and that the others did not wait. */
@@ -78,11 +76,9 @@ static void gave_up(const struct turn *t)
 {
 	int fd = proven(t);
 	struct {
-		struct head first;
-		char data[12];
+		struct message first;
 		struct head then;
-	} __attribute__((packed))
-	all = { good(), "twelve bytes", given_up_after(t->change) };
+	} __attribute__((packed)) all = { good(), given_up_after(t->change) };
 
 	stranger_say(fd, &all, sizeof all);
 	pause();
@@ -99,10 +95,9 @@ END_TEST
 
 static void says_message(int fd)
 {
-	const struct head h = good();
+	const struct message m = good();
 
-	stranger_say(fd, &h, sizeof h);
-	stranger_say(fd, "twelve bytes", 12);
+	stranger_say(fd, &m, sizeof m);
 }
 
 /* The same of a peer that this rank does not wait for.  A third one speaks when this
@@ -171,19 +166,22 @@ END_TEST
  * longer than what is read at once. */
 static void gives_up_later(const struct turn *t, int go)
 {
-	static char large[3 * STASH_BYTES + sizeof plain];
-	struct head first, then = plain, over;
+	static char large[3 * STASH_BYTES + sizeof plain + NET_TAIL_BYTES];
+	struct head then = plain, over;
+	struct message first;
+	uint64_t tail;
 	int fd = proven(t);
 	char c;
 
 	first = good();
 	then.bytes = t->k;
-	then = stranger_mark(then, large + sizeof then);
+	then = stranger_mark(then);
+	tail = stranger_tail(&then, large + sizeof then);
 	over = last(GROUP_LOST);
 	memcpy(large, &then, sizeof then);
+	memcpy(large + sizeof then + t->k, &tail, sizeof tail);
 	stranger_say(fd, &first, sizeof first);
-	stranger_say(fd, "twelve bytes", 12);
-	stranger_say(fd, large, sizeof then + t->k);
+	stranger_say(fd, large, sizeof then + t->k + sizeof tail);
 	if (read(go, &c, 1) == 1)
 		stranger_say(fd, &over, sizeof over);
 }
@@ -285,10 +283,9 @@ static void leaves(const struct turn *t)
 {
 	int fd = proven(t);
 	struct {
-		struct head first;
-		char data[12];
+		struct message first;
 		struct head then;
-	} __attribute__((packed)) all = { good(), "twelve bytes", last(GROUP_LEAVES) };
+	} __attribute__((packed)) all = { good(), last(GROUP_LEAVES) };
 
 	stranger_say(fd, &all, sizeof all);
 }
@@ -441,7 +438,7 @@ static void releases(const struct turn *t)
 	if (t->at)
 		says_message(fd);
 	if (t->change)
-		h = stranger_mark(h, NULL);
+		h = stranger_mark(h);
 	stranger_say(fd, &h, sizeof h);
 	if (write(goes_on[1], "", 1) != 1)
 		_exit(9);

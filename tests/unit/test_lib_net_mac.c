@@ -1,58 +1,100 @@
-/* lib/net: heads and small data that the peer did not say, or not now; handshakes of
+/* lib/net: heads and data that the peer did not say, or not now; handshakes of
  * other worlds.
  * limit_s: 120 */
 #include "turn.h"
 
 #include <signal.h>
 
+#include "lib/base/nh.h"
+
 /* ---- MACs ---- */
 
-static struct net_mac one_way(unsigned char first)
+static struct net_mac one_way(unsigned char first, uint64_t set)
 {
 	unsigned char key[NET_WAY_KEY_BYTES];
 	struct net_mac m;
 
 	memset(key, first, sizeof key);
 	ck_assert(!net_key_init());
-	net_mac_begin(&m, key);
+	net_mac_begin(&m, key, set, UINT64_MAX);
 	return m;
 }
 
 START_TEST(marks)
 {
-	static const size_t sizes[] = { 1, 7, 8, 15, 16, 17, 1023, 1024 };
-	struct net_mac m = one_way(1), other = one_way(2);
-	unsigned char head[NET_HEAD_BYTES] = { 3 }, data[NET_COVERED_BYTES] = { 0 };
-	struct net_mark k, far;
+	struct net_mac m = one_way(1, 7), other = one_way(2, 7), set = one_way(1, 8);
+	unsigned char head[NET_HEAD_BYTES] = { 3 };
+	struct net_mark k = net_mark(&m, head), far;
 
-	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-		const size_t n = sizes[i];
-
-		k = net_mark(&m, head, data, n);
-		ck_assert(net_mark_is_good(&m, &k, head, false));
-		ck_assert(!net_mark_is_good(&other, &k, head, false));
-		ck_assert(net_mark_has_data(&m, &k, data, n));
-		ck_assert(!net_mark_has_data(&other, &k, data, n));
-		ck_assert(n == 1 || !net_mark_has_data(&m, &k, data, n - 1));
-		for (size_t bit = 0; bit < 8 * n; bit++) {
-			data[bit / 8] ^= (unsigned char)(1 << bit % 8);
-			ck_assert(!net_mark_has_data(&m, &k, data, n));
-			data[bit / 8] ^= (unsigned char)(1 << bit % 8);
-		}
-	}
+	ck_assert(net_mark_is_good(&m, &k, head, false));
+	ck_assert(!net_mark_is_good(&other, &k, head, false));
+	ck_assert(!net_mark_is_good(&set, &k, head, false));
+	k.set = 8; /* the MAC covers it */
+	ck_assert(!net_mark_is_good(&set, &k, head, false));
+	k.set = 7;
 	for (size_t bit = 0; bit < 8 * sizeof head; bit++) {
 		head[bit / 8] ^= (unsigned char)(1 << bit % 8);
 		ck_assert(!net_mark_is_good(&m, &k, head, false));
 		head[bit / 8] ^= (unsigned char)(1 << bit % 8);
 	}
 	m.number = 9;
-	far = net_mark(&m, head, NULL, 0);
+	far = net_mark(&m, head);
 	m.number = 5;
 	ck_assert(!net_mark_is_good(&m, &far, head, false) &&
 		  net_mark_is_good(&m, &far, head, true));
 	ck_assert(!net_mark_is_good(&m, &k, head, true)); /* it was number 0 */
 	far.number--;
 	ck_assert(!net_mark_is_good(&m, &far, head, true));
+}
+END_TEST
+
+/* Of pieces of PIECE bytes. */
+static uint64_t tail_of(struct net_mac *m, uint64_t number, const unsigned char *data,
+			size_t n, size_t piece)
+{
+	net_tail_begin(m);
+	for (size_t at = 0; at < n; at += piece)
+		net_tail_add(m, data + at, n - at < piece ? n - at : piece);
+	return net_tail_end(m, number, n);
+}
+
+START_TEST(tails)
+{
+	static const size_t sizes[] = { 1, 7, 8, 15, 16, 17, 1023, 1024, 1025, 5000 };
+	static unsigned char data[5000];
+	struct net_mac m = one_way(1, 7), other = one_way(2, 7), set = one_way(1, 8);
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		const size_t n = sizes[i], step = n > 1100 ? 97 : 1;
+		const uint64_t tail = net_tail(&m, 5, data, n);
+
+		ck_assert(tail == tail_of(&m, 5, data, n, n));
+		ck_assert(tail == tail_of(&m, 5, data, n, 333));
+		ck_assert(tail != net_tail(&m, 6, data, n));
+		ck_assert(tail != net_tail(&other, 5, data, n));
+		ck_assert(tail != net_tail(&set, 5, data, n));
+		/* zeros at the end count, too */
+		ck_assert(n == 1 || tail != net_tail(&m, 5, data, n - 1));
+		for (size_t bit = 0; bit < 8 * n; bit += step) {
+			data[bit / 8] ^= (unsigned char)(1 << bit % 8);
+			ck_assert(tail != net_tail(&m, 5, data, n));
+			data[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		}
+	}
+}
+END_TEST
+
+START_TEST(covered)
+{
+	struct net_mac m = one_way(1, 7);
+
+	ck_assert(!net_tail_bytes(&m, 0) && net_tail_bytes(&m, 1) &&
+		  net_tail_bytes(&m, UINT64_MAX));
+	m.covered = NET_SMALL_BYTES;
+	ck_assert(net_tail_bytes(&m, NET_SMALL_BYTES) &&
+		  !net_tail_bytes(&m, NET_SMALL_BYTES + 1));
+	m.covered = 0;
+	ck_assert(!net_tail_bytes(&m, 1));
 }
 END_TEST
 
@@ -87,23 +129,10 @@ END_TEST
 
 /* ---- what a man in the middle does ---- */
 
-struct message {
-	struct head head;
-	char data[12];
-} __attribute__((packed));
-
-static struct message next_message(void)
-{
-	struct message m = { .head = good() };
-
-	memcpy(m.data, "twelve bytes", sizeof m.data);
-	return m;
-}
-
 static void replays(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct message m = next_message();
+	const struct message m = good();
 
 	stranger_say(fd, &m, sizeof m);
 	stranger_say(fd, &m, sizeof m);
@@ -113,7 +142,7 @@ static void replays(const struct turn *t)
 static void reorders(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct message first = next_message(), second = next_message();
+	const struct message first = good(), second = good();
 
 	stranger_say(fd, &second, sizeof second);
 	stranger_say(fd, &first, sizeof first);
@@ -123,8 +152,7 @@ static void reorders(const struct turn *t)
 static void leaves_out(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct message first = next_message(), cut = next_message(),
-			     third = next_message();
+	const struct message first = good(), cut = good(), third = good();
 
 	(void)cut;
 	stranger_say(fd, &first, sizeof first);
@@ -136,7 +164,7 @@ static void leaves_out(const struct turn *t)
 static void cuts(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct message m[3] = { next_message(), next_message(), next_message() };
+	const struct message m[3] = { good(), good(), good() };
 
 	stranger_say(fd, &m[0], sizeof m[0]);
 	stranger_say(fd, &m[1], t->at);
@@ -171,7 +199,7 @@ static void tells(const struct turn *t)
 static void tells_behind(const struct turn *t)
 {
 	int fd = proven(t);
-	const struct message first = next_message();
+	const struct message first = good();
 	struct head h = { .magic = HEAD_MAGIC,
 			  .tag = { GROUP_LOST, 2, BERTH_PEER_LOST },
 			  .mark = first.head.mark };
@@ -189,9 +217,11 @@ static const struct {
 	unsigned good; /* messages that come in order first */
 	size_t at;
 } turns[] = {
-	{ replays, 1, 0 },  { reorders, 0, 0 }, { leaves_out, 1, 0 },   { cuts, 1, 0 },
-	{ cuts, 1, 40 },    { cuts, 1, 63 },    { cuts, 1, 64 },        { cuts, 1, 75 },
-	{ reflects, 0, 0 }, { tells, 0, 0 },    { tells_behind, 1, 0 },
+	{ replays, 1, 0 },      { reorders, 0, 0 }, { leaves_out, 1, 0 },
+	{ cuts, 1, 0 },         { cuts, 1, 40 },    { cuts, 1, 63 },
+	{ cuts, 1, 64 },        { cuts, 1, 75 },    { cuts, 1, 76 },
+	{ cuts, 1, 83 },        { reflects, 0, 0 }, { tells, 0, 0 },
+	{ tells_behind, 1, 0 },
 };
 
 static void is_named(const struct net *n, int kind)
@@ -228,6 +258,89 @@ START_TEST(is_not_taken)
 	ck_assert_int_eq(stranger_wait(t.n, got, PATIENCE_MS), BERTH_AUTH);
 	ck_assert(!memcmp(got, "xxxxxxxxxxxx", 12));
 	is_named(t.n, NET_FORGED);
+	net_close(t.n);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
+/* ---- data that come in pieces ---- */
+
+enum { LARGE = 400000 };
+
+static const struct nh_form *const forms[] = { &nh_base, &nh_avx2, &nh_avx512 };
+
+/* LARGE bytes, of which the one AT, or one of the tail, is changed; CHANGE is 0: none.
+ * They are hashed by the form K, if this processor has it. */
+static void says_large(const struct turn *t)
+{
+	static unsigned char all[LARGE + NET_TAIL_BYTES];
+
+	int fd = proven(t);
+	struct head h = plain;
+	uint64_t tail;
+
+	nh_choose(forms[t->k]);
+	for (size_t i = 0; i < LARGE; i++)
+		all[i] = (unsigned char)(i / 7);
+	h.bytes = LARGE;
+	h = stranger_mark(h);
+	tail = stranger_tail(&h, all);
+	memcpy(all + LARGE, &tail, sizeof tail);
+	all[t->at] ^= (unsigned char)t->change;
+	stranger_say(fd, &h, sizeof h);
+	stranger_say(fd, all, sizeof all);
+	pause();
+}
+
+static void takes(void *ctx, size_t offset, const void *piece, size_t bytes)
+{
+	memcpy((unsigned char *)ctx + offset, piece, bytes);
+}
+
+static berth_result drops(void *ctx, struct net_receive *in, uint64_t bytes)
+{
+	(void)ctx;
+	in->drop = bytes == LARGE;
+	return BERTH_OK;
+}
+
+/* To where they belong, in pieces to a function, or to nowhere.  Both hosts have
+ * processors of their own. */
+START_TEST(large_data)
+{
+	static const size_t places[] = { 0,      1023,      1024,  262143,
+					 262144, LARGE - 1, LARGE, LARGE + 7 };
+	const size_t place = (size_t)_i / 3, ways = (size_t)_i % 3,
+		     n = sizeof places / sizeof *places;
+	static unsigned char got[LARGE];
+	struct turn t = { .n = stranger_net(1, 3),
+			  .at = place < n ? places[place] : 0,
+			  .k = (place + ways) % 3,
+			  .change = place < n };
+	struct net_receive in = { .tag = plain.tag,
+				  .note = plain.note,
+				  .data = got,
+				  .bytes = LARGE,
+				  .take = ways == 1 ? takes : NULL,
+				  .begin = ways == 2 ? drops : NULL,
+				  .ctx = got,
+				  .unit = 24 };
+	unsigned lost;
+	pid_t pid = fork();
+
+	if (!pid) {
+		says_large(&t);
+		_exit(0);
+	}
+	nh_choose(forms[place % 3]);
+	ck_assert_int_eq(net_exchange(t.n, NULL, 0, &in, 1, 0, &lost),
+			 t.change ? BERTH_AUTH : BERTH_OK);
+	if (t.change)
+		is_named(t.n, NET_FORGED);
+	else if (ways < 2)
+		ck_assert_uint_eq(got[LARGE / 24 * 24 - 1],
+				  (LARGE / 24 * 24 - 1) / 7 % 256);
 	net_close(t.n);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -276,7 +389,7 @@ static void says_auth(const struct turn *t)
 			  .tag = { GROUP_LOST, (uint32_t)t->at, BERTH_AUTH },
 			  .note = { { (uint32_t)t->k, t->change } } };
 
-	h = stranger_mark(h, NULL);
+	h = stranger_mark(h);
 	stranger_say(fd, &h, sizeof h);
 	pause();
 }
@@ -337,6 +450,7 @@ static void says_hello(const struct turn *t)
 {
 	struct net_hello h = { .to = 1, .at = 1 };
 	int fd = stranger_connect(t->n);
+	struct message m;
 
 	h.epoch = hellos[t->k].epoch;
 	h.ranks = hellos[t->k].ranks;
@@ -348,8 +462,8 @@ static void says_hello(const struct turn *t)
 		return;
 	if (hellos[t->k].verdict)
 		fd = proven(t);
-	stranger_say(fd, &(struct message){ .head = good(), .data = "twelve bytes" },
-		     sizeof(struct message));
+	m = good();
+	stranger_say(fd, &m, sizeof m);
 }
 
 START_TEST(other_worlds)
@@ -405,7 +519,10 @@ int main(void)
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, marks);
+	tcase_add_test(t, tails);
+	tcase_add_test(t, covered);
 	tcase_add_test(t, keys);
+	tcase_add_loop_test(t, large_data, 0, 27);
 	tcase_add_loop_test(t, is_not_taken, 0, sizeof turns / sizeof *turns);
 	tcase_add_loop_test(t, false_farewell, 0, 2);
 	tcase_add_loop_test(t, is_told, 0, 7);

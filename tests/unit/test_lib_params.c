@@ -133,11 +133,13 @@ START_TEST(flags_and_texts)
 	ck_assert(!with("HOROVOD_STALL_CHECK_DISABLE", "2"));
 	ck_assert_str_eq(why, "HOROVOD_STALL_CHECK_DISABLE=\"2\" is neither 0 nor 1");
 	clear();
-	ck_assert(with("BERTH_NET_SECURE", "mac") && !params.aead);
-	ck_assert(with("BERTH_NET_SECURE", "aead") && params.aead);
+	ck_assert(with("BERTH_NET_SECURE", "mac") && params.guard == NET_GUARD_MAC);
+	ck_assert(with("BERTH_NET_SECURE", "aead") && params.guard == NET_GUARD_AEAD);
+	ck_assert(with("BERTH_NET_SECURE", "heads") && params.guard == NET_GUARD_HEADS);
 	ck_assert(!with("BERTH_NET_SECURE", "AEAD") &&
 		  !with("BERTH_NET_SECURE", "none"));
-	ck_assert_str_eq(why, "BERTH_NET_SECURE=\"none\" is neither mac nor aead");
+	ck_assert_str_eq(why,
+			 "BERTH_NET_SECURE=\"none\" is not one of mac, aead and heads");
 	clear();
 	ck_assert(with("HOROVOD_TIMELINE", "/tmp/t"));
 	ck_assert_str_eq(params.timeline, "/tmp/t");

@@ -58,17 +58,28 @@ static const struct head plain = {
 	.magic = HEAD_MAGIC, .tag = { 1, 2, 3 }, .note = { { 4 } }, .bytes = 12
 };
 
-/* Of "twelve bytes", the next one. */
-static inline struct head good(void)
+/* As it goes. */
+struct message {
+	struct head head;
+	char data[12];
+	uint64_t tail;
+} __attribute__((packed));
+
+/* The next one. */
+static inline struct message good(void)
 {
-	return stranger_mark(plain, "twelve bytes");
+	struct message m = { .head = stranger_mark(plain) };
+
+	memcpy(m.data, "twelve bytes", sizeof m.data);
+	m.tail = net_tail(stranger_channel.out, m.head.mark.number, m.data,
+			  sizeof m.data);
+	return m;
 }
 
 /* Of a group that is none. */
 static inline struct head last(uint32_t group)
 {
-	return stranger_mark((struct head){ .magic = HEAD_MAGIC, .tag = { group } },
-			     NULL);
+	return stranger_mark((struct head){ .magic = HEAD_MAGIC, .tag = { group } });
 }
 
 static inline int proven(const struct turn *t)
