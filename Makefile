@@ -2,8 +2,9 @@
 #
 #   make demo      installs what is missing, builds, and trains a network on this machine
 #   make demo-torch             the same in PyTorch, which it downloads
-#   make check     builds and runs all tests (SAN=1: under address and undefined sanitizers;
-#                  SAN=thread: the library, under the thread sanitizer)
+#   make check     builds and runs the tests that a user runs
+#   make check-all              builds and runs all tests (SAN=1: under address and undefined
+#                  sanitizers; SAN=thread: the library, under the thread sanitizer)
 #   make check-aarch64          builds for aarch64 and runs the unit tests under qemu-user
 #   make lint      the style, machine checked        make format   lays the sources out
 #   make fuzz      a fuzzer per parser, FUZZ_S seconds each
@@ -204,6 +205,8 @@ unit: $(unit)
 
 check:
 	+@tests/run
+check-all:
+	+@tests/run --all
 
 check-aarch64: all
 	@tests/deps aarch64
@@ -340,7 +343,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all spank install-spank unit test-programs check check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
+.PHONY: all spank install-spank unit test-programs check check-all check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
