@@ -7,7 +7,7 @@
 #                  sanitizers; SAN=thread: the library, under the thread sanitizer)
 #   make check-aarch64          builds for aarch64 and runs the unit tests under qemu-user
 #   make lint      the style, machine checked        make format   lays the sources out
-#   make fuzz      a fuzzer per parser, FUZZ_S seconds each
+#   make fuzz      a fuzzer per parser, FUZZ_S seconds each, with clang and its sanitizers
 #   make bench     times against the peers           make golden   rewrites expected plans
 #   make soak      the long tests: every fault, size and moment, then 30 minutes of chaos
 #   make spank     srun --berth, Slurm's plugin      make install-spank
@@ -140,8 +140,18 @@ spank: $(SPANK)
 
 # ---- tests ----
 
-# tests/unit/test_X.c: check, linked with what both programs are made of; test_lib_X.c: with
-# what the library is made of.
+# A program of the tests takes what it needs of these: what both programs are made of, and what
+# the library is made of.  The copy of hwloc calls common/str.c.
+PROGRAMS := $O/programs.a
+LIBRARY := $O/library.a
+$(PROGRAMS): $(launcher) $(agent) $(common) $(spank_pure)
+$(LIBRARY): $(lib)
+$(PROGRAMS) $(LIBRARY):
+	@rm -f $@
+	$(AR) rcs --thin $@ $^
+taken = $(filter %.c %.o,$^) -Wl,--start-group $(filter %.a,$^) $(HWLOC) -Wl,--end-group
+
+# tests/unit/test_X.c: check, of what both programs are made of; test_lib_X.c: of the library.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 $(BUILD)/tests/test_output_output: WRAP = -Wl,--wrap=clock_ms
 $(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings $(BUILD)/tests/test_job_exchange $(BUILD)/tests/test_job_mpi $(BUILD)/tests/test_job_names $(BUILD)/tests/test_job_rank_status: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
@@ -152,14 +162,14 @@ $(BUILD)/tests/test_transport_callback: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wr
 $(BUILD)/tests/test_transport_callback_flood: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=accept4
 $(BUILD)/tests/test_agent_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
-$(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(launcher) $(agent) $(common) $(spank_pure) Makefile | $(HWLOC_ARCHIVE)
+$(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.o,$^) \
-		-lcheck -lsubunit -lrt $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
+		-lcheck -lsubunit -lrt $(EVENT) $(SODIUM) -lm -ldl -lpthread
 
-$(lib_unit): $(BUILD)/tests/%: tests/unit/%.c $(lib) Makefile
+$(lib_unit): $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Wno-missing-prototypes -Wno-psabi $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
+	$(CC) $(FLAGS) -Wno-missing-prototypes -Wno-psabi $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.a,$^) \
 		-lcheck -lsubunit -lrt $(SODIUM) -lm -ldl -lpthread
 
 # tests/helpers/X.c: a program, with the agent's parts if it includes them; tests/helpers/libX.c:
@@ -170,26 +180,28 @@ helper_libraries := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%.so,$(filter 
 helper_programs := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(filter-out \
 	tests/helpers/lib%,$(helper_sources)))
 helpers := $(helper_programs) $(helper_libraries)
-helpers_of_parts := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
-	$(helper_sources),$(shell grep -lE '"(agent|common)/' $(helper_sources))))
-$(helpers_of_parts): $(agent) $(common)
-helpers_of_launcher := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
-	$(helper_sources),$(shell grep -l '"launcher/' $(helper_sources))))
-$(helpers_of_launcher): $(launcher)
-helpers_of_lib := $(patsubst tests/helpers/%.c,$(BUILD)/helpers/%,$(if \
-	$(helper_sources),$(shell grep -l '"lib/' $(helper_sources))))
-$(helpers_of_lib): $(lib)
-# A stand-in of a GPU, for programs that are linked with the library's objects.
+of_helpers = $(patsubst tests/%.c,$(BUILD)/%,$(if $(helper_sources),$(shell grep -lE '"$1/' $(helper_sources))))
+$(call of_helpers,(launcher|agent|common)): $(PROGRAMS)
+$(call of_helpers,lib): $(LIBRARY)
+$(BUILD)/helpers/changes: WRAP = -Wl,--wrap=clock_gettime
+# A stand-in of a GPU, for programs that take the library's objects.
 standin := $(patsubst %.c,$O/%.o,$(wildcard tests/standin/*.c))
 $O/tests/standin/%.o: OF_LIB = -Wno-psabi
-$(patsubst tests/%.c,$(BUILD)/%,$(if $(helper_sources),$(shell grep -l '"tests/standin/' $(helper_sources)))): $(standin) $(lib)
+$(call of_helpers,tests/standin): $(standin) $(LIBRARY)
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(filter %.c %.o,$^) \
-		$(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
+		$(EVENT) $(SODIUM) -lm -ldl -lpthread
 $(helper_libraries): $(BUILD)/helpers/%.so: tests/helpers/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes -fPIC -shared $(LDFLAGS) -o $@ $<
+
+# tests/fuzz/fuzz_X.c: a fuzzer; by gcc, to replay its corpus.
+fuzz_names := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+replays := $(addprefix $(BUILD)/replay/,$(fuzz_names))
+$(replays): $(BUILD)/replay/%: tests/fuzz/%.c tests/fuzz/replay.c $(PROGRAMS) $(LIBRARY) Makefile | $(HWLOC_ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -w $(LDFLAGS) $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) -lm -ldl -lpthread
 
 ifeq ($(SAN),thread)
 # Its programs are started by a runner without it.
@@ -197,7 +209,7 @@ test-programs: $(addprefix $(BUILD)/helpers/,collectives programs devices worlds
 	grep -l pthread_create tests/unit/test_lib_*.c))
 	+$(MAKE) SAN= BUILD=$(patsubst %/tsan,%,$(BUILD)) all
 else
-test-programs: all $(unit) $(helpers)
+test-programs: all $(unit) $(helpers) $(replays)
 endif
 
 unit: $(unit)
@@ -216,25 +228,24 @@ check-aarch64: all
 golden: test-programs
 	UPDATE=1 tests/run golden
 
-# tests/fuzz/X.c: libFuzzer on one parser; what it found before is in tests/fuzz/corpus/X.
-fuzzers := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
+# By clang, with libFuzzer and sanitizers; what that found before is in tests/fuzz/corpus/X.
+fuzzers := $(addprefix $(BUILD)/fuzz/,$(fuzz_names))
 FUZZ_FLAGS = $(DIALECT) -O1 -g -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined -MMD -MP -MF $@.d -MT $@
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -c -o $@ $<
-fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common) $(spank_pure))
-$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed) | $(HWLOC_ARCHIVE)
-	clang -fsanitize=fuzzer,address,undefined $(WRAP) -o $@ $^ $(HWLOC) $(EVENT) $(SODIUM) -lm -ldl -lpthread
-$(BUILD)/fuzz/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=pmix_folders_make \
-	-Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms
 # clang 14 has no _Float16 on x86: of lib/ only what needs none.
-fuzzed_net := $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c) \
-	lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c $(wildcard lib/base/nh*.c))
-$(BUILD)/fuzz/fuzz_net $(BUILD)/fuzz/fuzz_net_box: $(fuzzed_net)
-$(BUILD)/fuzz/fuzz_p2p: $(fuzzed_net) $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/p2p/*.c) \
-	lib/base/bell.c lib/base/wait.c)
-$(BUILD)/fuzz/fuzz_cores: $(BUILD)/fuzz/obj/lib/core/cores.o
+fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common) $(spank_pure)) \
+	$(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c lib/p2p/*.c lib/base/nh*.c) lib/base/bell.c \
+	lib/base/descriptor.c lib/base/sleep.c lib/base/thread.c lib/base/wait.c lib/core/cores.c)
+$(BUILD)/fuzz/obj/all.a: $(fuzzed)
+	@rm -f $@
+	$(AR) rcs --thin $@ $^
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(BUILD)/fuzz/obj/all.a | $(HWLOC_ARCHIVE)
+	clang -fsanitize=fuzzer,address,undefined $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+$(BUILD)/fuzz/fuzz_pmix $(BUILD)/replay/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end \
+	-Wl,--wrap=pmix_folders_make -Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms
 fuzz-programs: $(fuzzers)
 fuzz: $(fuzzers)
 	@for f in $(fuzzers); do tests/fuzz.sh $$f $(FUZZ_S) || exit 1; done
@@ -346,4 +357,4 @@ clean:
 .PHONY: all spank install-spank unit test-programs check check-all check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
--include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz -name '*.d' 2>/dev/null)
+-include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)

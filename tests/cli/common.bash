@@ -7,7 +7,7 @@
 #   says TEXT...              each TEXT is in $output
 #   silent_on TEXT            TEXT is not in $output
 #   hinted                    $output has exactly one `hint:` line, the last
-#   wait_for COMMAND...        waits up to 30 s until the command succeeds
+#   wait_for COMMAND...        waits up to 30 s, times SLOW (tests/run), until the command succeeds
 #   thrice COMMAND...         tries it up to three times, for what goes by time: who is held up
 #                             is not so each time.  set -e is off in it
 #   alive_with TEXT           pids whose environment has TEXT, this machine
@@ -51,11 +51,11 @@ hinted() {
 
 wait_for() {
 	local i
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < 600 * ${SLOW:-1}; i++)); do
 		"$@" && return
 		sleep 0.05
 	done
-	echo "still not after 30 s: $*"
+	echo "still not after $((30 * ${SLOW:-1})) s: $*"
 	return 1
 }
 
@@ -98,11 +98,20 @@ need_cluster() {
 	[ -z "$why" ] || skip "$why"
 }
 
+# A host has the environment of a log-in: there timeout(1) is told of SLOW.
 on() {
-	"$VCLUSTER" exec "$@"
+	local word words=()
+	for word; do
+		if [ "$word" = timeout ] && [ "${SLOW:-1}" != 1 ]; then
+			words+=(env SLOW="$SLOW" "$ROOT/tests/slow/timeout")
+		else
+			words+=("$word")
+		fi
+	done
+	"$VCLUSTER" exec "${words[@]}"
 }
 
 as() { # USER HOST COMMAND...
 	local user=$1; shift
-	"$VCLUSTER" exec -u "$user" "$@"
+	on -u "$user" "$@"
 }

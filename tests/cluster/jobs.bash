@@ -46,7 +46,7 @@ over() { ! kill -0 "$pid" 2> /dev/null; }
 status_of_job() { # LIMIT
 	local i
 	status=0
-	for ((i = 0; i < $1 * 20; i++)); do
+	for ((i = 0; i < $1 * 20 * ${SLOW:-1}; i++)); do
 		over && break
 		sleep 0.05
 	done

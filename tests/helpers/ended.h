@@ -11,6 +11,7 @@
 
 #include "tests/helpers/asynchronous.h"
 #include "tests/helpers/calls.h"
+#include "tests/helpers/slow.h"
 
 /* Each call with SET is too late.  In a child, with NULL, too. */
 static bool is_over(berth_set *set)
@@ -219,7 +220,7 @@ static void fork_once(berth_set *set, berth_request *r, void *p, int before)
 	if (pid == 0) {
 		const char *fault;
 
-		alarm(20); /* for a lock that nobody gives back */
+		alarm(slow_s(20)); /* for a lock that nobody gives back */
 		fault = childs_fault(set, r, p, before);
 		if (fault)
 			fprintf(stderr, "child of rank %d: %s; last error: %s\n", rank,
@@ -238,7 +239,7 @@ static void child_begins(void)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		alarm(20);
+		alarm(slow_s(20));
 		_exit(berth_init(NULL) != BERTH_NO_PEERS);
 	}
 	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status,

@@ -14,6 +14,7 @@
 
 #include "tests/helpers/verify.h"
 #include "tests/helpers/calls.h"
+#include "tests/helpers/slow.h"
 
 enum { REQUESTS = 16, HANG_S = 60, RESULTS = BERTH_SYSTEM + 1 };
 
@@ -192,7 +193,7 @@ static void fork_one(void)
 			BERTH_DESC(.set = sets_in_use[0], .in = &x, .out = &x,
 				   .count = 1, .type = BERTH_F32);
 
-		alarm(HANG_S);
+		alarm(slow_s(HANG_S));
 		_exit(call_allreduce(&d) != BERTH_STATE ||
 		      berth_alloc(100, BERTH_HOST, 0) ||
 		      berth_timeline_stop() != BERTH_STATE ||
@@ -208,7 +209,7 @@ static void rounds(unsigned long n)
 	uint64_t at = noise((uint64_t)rank + 4000);
 
 	for (unsigned long i = 0; i < n; i++) {
-		alarm(HANG_S);
+		alarm(slow_s(HANG_S));
 		usleep((useconds_t)(next(&at) % 3000));
 		if (i % 64 == 63)
 			fork_one();

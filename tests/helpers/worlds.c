@@ -26,6 +26,7 @@
 
 #include "lib/berth.h"
 #include "tests/helpers/calls.h"
+#include "tests/helpers/slow.h"
 
 enum {
 	SLOTS = 5,
@@ -411,7 +412,7 @@ static void live(unsigned turn, bool first)
 {
 	struct deal d = deal(turn);
 
-	alarm(HANG_S);
+	alarm(slow_s(HANG_S));
 	atomic_store(&turn_of[rank], turn);
 	join(&d, first);
 	check_world(&d);

@@ -14,6 +14,7 @@
 
 #include "lib/backend/coll.h"
 #include "lib/base/kern.h"
+#include "tests/helpers/slow.h"
 
 struct ranks {
 	unsigned n, me;
@@ -73,7 +74,7 @@ static void ranks_run(unsigned n, size_t region_bytes, size_t heap_bytes,
 		ck_assert_int_ge(pid[r.me], 0);
 		if (!pid[r.me]) {
 			signal(SIGALRM, SIG_DFL);
-			alarm(limit_s);
+			alarm(slow_s(limit_s));
 			run(&r);
 			_exit(0);
 		}
