@@ -88,6 +88,24 @@ for name in sys.argv[1:]:
 ' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py
 }
 
+# `make check` ends within 6 minutes on 2 idle cores.  There tests/run has 6 suites side by side, each of
+# which takes takes_s of its head (1 if that says nothing), then those that want to be alone; what it
+# builds before takes 70 s.
+check_time() {
+	awk '
+	FNR == 1 { take(); seconds = 1; alone = left = 0 }
+	FNR > 15 { next }
+	match($0, /takes_s: *[0-9]+/) { seconds = substr($0, RSTART + 8, RLENGTH - 8) + 0 }
+	/^[ \/*#]*alone: ./ { alone = 1 }
+	/^[ \/*#]*all: ./ { left = 1 }
+	function take() { if (!left) { if (alone) one += seconds; else beside += seconds } }
+	END {
+		take()
+		all = 70 + beside / 6 + one
+		if (all > 360) printf "make check takes %d s, more than 360: 70 + %d/6 + %d: say \"all: WHY\" in a suite\n", all, beside, one
+	}' tests/unit/test_*.c tests/fuzz/fuzz_*.c tests/*/*.test tests/*/*.bats
+}
+
 # ---- who may include whom ----
 
 # The laws of the rooms of launcher/, agent/ and common/ stand in CONTRIBUTING.
@@ -250,7 +268,7 @@ check_variables() {
 
 failed=()
 [ $# -gt 0 ] || set -- format columns size rooms circles includes both_users lone_headers benches banned words errors options \
-	variables shell man python cppcheck tidy
+	variables shell man python time cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1
 fi

@@ -1,15 +1,16 @@
 #!/usr/bin/env bats
 # limit_s: 600
-# takes_s: 60
+# takes_s: 30
+# more: 4 ranks, each of which imports PyTorch
 # alone: PyTorch takes all cores while ranks import it, and other suites measure times
-# shellcheck disable=SC2154 # bats sets output and lines
+# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output and lines
 # The examples in Python over libberth, with 1, 2 and 4 ranks.
 load common
 
 setup() {
 	PYTHON=$ROOT/build/venv/bin/python3
 	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
-	[ -x "$PYTHON" ] || skip "no PyTorch in build/venv (make venv)"
+	[ -e "$ROOT/build/venv/installed" ] || skip "no PyTorch in build/venv (make venv)"
 	export PYTHONPATH=$ROOT/lib/python PYTHONDONTWRITEBYTECODE=1 BERTH_LIBRARY=$BUILD/lib/libberth.so
 	export OMP_NUM_THREADS=1
 }
@@ -39,14 +40,19 @@ digits() { # NP
 		--lr "0.0$((8 / $1))"
 }
 
-@test "pytorch_digits learns the same with any number of ranks, and goes on where its last checkpoint is" {
-	for np in 1 2 4; do
-		digits $np
+digits_learn() { # NP...
+	local np
+	for np; do
+		digits "$np"
 		learned 8
 		same_losses
 		says "on 297 digits it never saw"
 		[ "$(cd "$T/$np" && echo *)" = "epoch-0001.pt epoch-0002.pt epoch-0003.pt" ]
 	done
+}
+
+@test "pytorch_digits learns the same with any number of ranks, and goes on where its last checkpoint is" {
+	digits_learn 1 2
 	rm "$T/2/epoch-0003.pt"
 	digits 2
 	[ "$(grep -c '^epoch' <<< "$output")" = 1 ]
@@ -55,31 +61,52 @@ digits() { # NP
 	same_losses
 }
 
-@test "pytorch_synthetic_benchmark says what each rank does, and all together" {
-	options=([1]="" [2]=--fp16-allreduce [4]=--use-adasum)
-	for np in 1 2 4; do
-		# shellcheck disable=SC2086 # one word, or none
-		example $np pytorch_synthetic_benchmark --no-cuda --batch-size 4 --num-iters 2 ${options[np]}
-		says "$np x CPU" "iter 1: " "img/sec per CPU: "
-		grep -qE "^total img/sec on $np CPU\(s\): [1-9][0-9]*\.[0-9] " <<< "$output"
-	done
+# bats test_tags=all
+@test "pytorch_digits, with 4 ranks" { digits_learn 2 4; }
+
+synthetic() { # NP OPTION...
+	example "$1" pytorch_synthetic_benchmark --no-cuda --batch-size 4 --num-iters 2 "${@:2}"
+	says "$1 x CPU" "iter 1: " "img/sec per CPU: "
+	grep -qE "^total img/sec on $1 CPU\(s\): [1-9][0-9]*\.[0-9] " <<< "$output"
 }
 
-@test "ddp_berth learns the same with any number of ranks" {
-	for np in 1 2 4; do
-		example $np ddp_berth --epochs 4
+@test "pytorch_synthetic_benchmark says what each rank does, and all together" { synthetic 2 --fp16-allreduce; }
+
+# bats test_tags=all
+@test "pytorch_synthetic_benchmark, alone, and Adasum with 4 ranks" {
+	synthetic 1
+	synthetic 4 --use-adasum
+}
+
+ddp_learns() { # NP...
+	local np
+	for np; do
+		example "$np" ddp_berth --epochs 4
 		learned 8
 		same_losses
 	done
 }
 
-@test "fsdp_berth learns the same with any number of ranks, each with its part" {
-	for np in 1 4; do
-		example $np fsdp_berth --epochs 3
+@test "ddp_berth learns the same with any number of ranks" { ddp_learns 1 2; }
+
+# bats test_tags=all
+@test "ddp_berth, with 4 ranks" { ddp_learns 2 4; }
+
+fsdp_learns() { # NP...
+	local np
+	for np; do
+		example "$np" fsdp_berth --epochs 3
 		learned 8
 		same_losses
 		[ "$(sed -n "s/.* of $np keeps \([0-9]*\) of 13130 .*/\1/p" <<< "$output" | awk '{ n += $1 } END { print n }')" = 13130 ]
 	done
+}
+
+@test "fsdp_berth learns the same with any number of ranks, each with its part" { fsdp_learns 1 2; }
+
+# bats test_tags=all
+@test "fsdp_berth, with 4 ranks, and in bfloat16" {
+	fsdp_learns 1 4
 	example 2 fsdp_berth --epochs 3 --bf16
 	learned 8
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 900
-# takes_s: 110
+# takes_s: 45
+# more: ends, and 3 ranks, each of which imports PyTorch
 # alone: PyTorch takes all cores while ranks import it, and other suites measure times
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # lib/python/berth/torch: its tests with the ranks of runner, and ends that only a launcher's test can see.
@@ -31,14 +32,17 @@ tested() { # NP FILE...
 	tested 2 "$TESTS/test_process_group_training.py" # not with it: torch's store has one port in a process
 }
 
+# bats test_tags=all
 @test "how the backend begins and ends, by runner, torchrun and neither" {
 	run -0 timeout -k 5 280 "$PYTHON" -m pytest -q -p no:cacheprovider "$TESTS/test_process_group_ends.py"
 }
 
 @test "its collectives, alone" { tested 1 "$TESTS/test_collectives.py"; }
 
+# bats test_tags=all
 @test "its collectives, with 3 ranks" { tested 3 "$TESTS/test_collectives.py"; }
 
+# bats test_tags=all
 @test "a rank dies: the others get HorovodInternalError" {
 	cat > "$T/dies.py" <<- 'P'
 		import os, signal, sys, time
@@ -63,6 +67,7 @@ tested() { # NP FILE...
 	done
 }
 
+# bats test_tags=all
 @test "^C raises KeyboardInterrupt in each rank" {
 	cat > "$T/waits.py" <<- 'P'
 		import time

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
 # takes_s: 75
+# all: 60 s of chaos; faults has each fault alone
 # shellcheck disable=SC2016,SC2154 # awk's $; bats sets status and output
 # A minute of random jobs and faults on 2 hosts, from SEED; chaos.py says what is checked.
 load jobs

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 55
+# all: starts Slurm and the launchers of each MPI
 # shellcheck disable=SC2016,SC2030,SC2031,SC2086,SC2154 # $ is for the hosts' shells; bats sets output; words of commands
 # libberth under launchers that are not ours: Slurm with and without PMIx, Open MPI 4 and 5, hydra.
 # tests/helpers/joins.c and collectives.c are the ranks.

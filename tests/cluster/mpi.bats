@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 600
 # takes_s: 70
+# all: runs each MPI
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2153,SC2154 # bats sets output
 # MPI programs under runner: tests/mpi/ranks.c with each MPI that is here.
 load jobs

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 600
 # takes_s: 12
+# all: runs each MPI
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2086,SC2153,SC2154 # options are words; bats sets output
 # MPI_Init of each MPI leaves the threads where runner put them, on hosts that seem to have 64 CPUs.
 # There the system call says where a thread would be, and fakecpus answers it: a program can't go

@@ -21,7 +21,7 @@ teardown_file() {
 
 setup() {
 	need_cluster
-	[ -x "$BATS_FILE_TMPDIR/client" ] || skip "no libpmix-dev (tests/deps launchers installs it)"
+	[ -x "$BATS_FILE_TMPDIR/client" ] || skip "no libpmix-dev (tests/deps check installs it)"
 	mkdir -p "$STATE/t"
 	chmod 1777 "$STATE/t"
 	[ -x "$STATE/t/client" ] || cp "$BATS_FILE_TMPDIR/client" "$STATE/t"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 40
+# all: imports PyTorch 8 times; cli/examples does so on one host
 # alone: PyTorch takes all cores while ranks import it, and other suites measure times
 # shellcheck disable=SC2154 # bats sets output
 # The examples in Python over libberth, on 2 hosts.
@@ -17,7 +18,7 @@ teardown_file() {
 setup() {
 	need_cluster
 	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
-	[ -x "$PYTHON" ] || skip "no PyTorch in build/venv (make venv)"
+	[ -e "$ROOT/build/venv/installed" ] || skip "no PyTorch in build/venv (make venv)"
 }
 
 example() { # NAME OPTION...

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 120
 # takes_s: 15
+# all: starts Slurm's MUNGE
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
 # What keeps a key from others on real hosts: MUNGE, with a munged on each; and the program with
 # which other suites look whether it travels in clear.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 200
 # takes_s: 30
+# all: starts Grid Engine
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
 # runner in jobs of Grid Engine, and contrib/batch/sge.sh.
 load jobs

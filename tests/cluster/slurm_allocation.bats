@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 60
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2086,SC2154 # $ is for the hosts' shells; bats sets output; words of commands
 # runner inside jobs of a real Slurm: sbatch, salloc, srun.  Agents go over ssh.
 # tests/cli/allocation.bats has the other managers, from made-up environments.

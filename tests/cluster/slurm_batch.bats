@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 60
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
 # contrib/batch for Slurm, as users submit it: only the size is smaller.
 load jobs

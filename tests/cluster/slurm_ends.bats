@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 60
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # Agents that srun starts, on a real Slurm: the time limit; runner is killed between the starts of a
 # job; programs of MPI.

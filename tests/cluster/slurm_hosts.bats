@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 120
 # takes_s: 15
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
 # The hosts that vslurm makes: Slurm and the agent agree on GPUs and CPUs there.
 load jobs

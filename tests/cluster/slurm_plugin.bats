@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 420
 # takes_s: 80
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the tasks' shells; bats sets output
 # Slurm's plugin on four hosts with unequal numbers of tasks, as the site's default, and
 # contrib/batch's script for it.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 200
 # takes_s: 35
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # The CPUs and the memory of a job on each host, as agents that srun starts see them: hosts of 2
 # sockets, 48 cores and 96 CPUs that they do not have, with true affinity masks and memory cgroups.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
 # takes_s: 100
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # Agents that srun starts, on a real Slurm: what they see, and what is left when srun, runner, an
 # agent or the job ends by force.

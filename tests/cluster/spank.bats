@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
 # takes_s: 60
+# all: starts Slurm
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the tasks' shells; bats sets output
 # srun --berth: Slurm's plugin on two hosts of 2 sockets and 8 GPUs that they do not have, with true
 # affinity masks; what the agent would place for the same machine is what the tasks have.

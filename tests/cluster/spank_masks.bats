@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
 # takes_s: 60
+# all: starts Slurm
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2154 # $ is for the tasks' shells; bats sets output
 # srun --berth, where Slurm chooses a task's CPUs or GPUs itself: --cpu-bind, --gpus-per-task,
 # --gpu-bind, cgroups.  TaskPluginParam has a binding, which is not the user's.

@@ -8,8 +8,8 @@
  *       once    the same, once
  *       plain   nobody is, and all change
  *       exits   one ends with status 0 in place of each kill
- *       late    one rank does not call berth_change(); their clocks run HURRY times as
- *               fast, for this takes a minute
+ *       late    one rank does not call berth_change(), and a second later the clock of
+ *               each leaps forward by LEAP_S: the others wait a minute
  *       fixed   the ranks are those of a PMIx server: berth_change() says so, and
  *               they go on in their world; each prints the text of the error */
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include "lib/berth.h"
 #include "tests/helpers/calls.h"
 
-enum { RANKS_MOST = 64, HURRY = 20, LATE_MS = 100000 };
+enum { RANKS_MOST = 64, LEAP_S = 59, LATE_MS = 66000 };
 
 static uint64_t seed;
 static int me, alive[RANKS_MOST], n; /* ranks of the job */
@@ -40,7 +40,7 @@ static void fail(int line, const char *what, long is)
 	} while (0)
 
 /* What the library sees is the linker's --wrap=clock_gettime. */
-static uint64_t clock_rate = 1;
+static _Atomic uint64_t leap_ns; /* when the clock leaps; 0: never */
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
@@ -49,8 +49,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 	const int rc = __real_clock_gettime(clock, t);
 	const uint64_t ns = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
 
-	t->tv_sec = (time_t)(ns * clock_rate / 1000000000u);
-	t->tv_nsec = (long)(ns * clock_rate % 1000000000u);
+	if (leap_ns && ns >= leap_ns)
+		t->tv_sec += LEAP_S;
 	return rc;
 }
 
@@ -134,6 +134,7 @@ static void miss(int gone)
 	const double began = now_ms();
 	berth_result rc;
 
+	leap_ns = (uint64_t)(began * 1e6) + 1000000000u;
 	while (gone == me && now_ms() - began < LATE_MS)
 		usleep(1000);
 	if (gone == me)
@@ -246,7 +247,6 @@ int main(int argc, char **argv)
 	const char *what = argc > 2 ? argv[2] : "kill";
 
 	me = atoi(getenv("BERTH_RANK") ? getenv("BERTH_RANK") : "0");
-	clock_rate = strcmp(what, "late") == 0 ? HURRY : 1;
 	seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
 	CHECK(!berth_init(NULL), "berth_init", 0);
 	for (n = 0; n < berth_size(); n++)

@@ -35,7 +35,7 @@ try:
 except ImportError:  # a host that has only what these tests need there
     pyte = None
 
-LIMIT_S = float(os.environ.get("TERMINAL_LIMIT_S", 60))
+LIMIT_S = float(os.environ.get("TERMINAL_LIMIT_S", 60 * int(os.environ.get("SLOW", "1"))))
 
 
 class Terminal:
