@@ -1,18 +1,20 @@
-/* net_hash.h - a keyed hash of data that go over a connection.  No socket is known here.
+/* net_hash.h - a keyed hash of data that go over a connection; it knows no socket.
  *
- * Each block of 1 KiB is hashed by NH (nh.h), to 16 bytes: its two sums, little-endian;
- * the last block is what is left.  Of data up to one block that is the hash.  Of more,
- * the hash is Poly1305 (RFC 8439, with s = 0) of the blocks' hashes in their order.
+ * Each block of 1 KiB is hashed by NH (nh.h) to its two sums, 16 bytes.  The last block
+ * is what is left.  Of data up to one block, that is the hash.  Of more, the hash is
+ * Poly1305 (RFC 8439, with s = 0) of what the blocks come to, in their order.
  *
- * The hash does not know how many bytes it is of, and is not secret enough to be sent:
- * what stands on the wire is a MAC of it and of the number of bytes (net_mac.h).
+ * The hash does not say of how many bytes it is, and it must stay secret.  A MAC of it
+ * and of the number of bytes is sent.
  *
- * Two different data of the same size, 2^32 bytes or less, have the same hash with a
- * chance of at most 2^-64 + 2^-81, if the key is random and nobody has seen a hash:
- *   2^-64  one of the blocks in which they differ has the same NH in both (nh.h);
- *   2^-81  else: Bernstein, "The Poly1305-AES message-authentication code" (FSE 2005),
- *          theorem 3.3: 8 * L / 2^106 for L blocks of 16 bytes, here 2^22.
- * VMAC and UMAC are made like this as well. */
+ * Two different data of the same size, 2^32 bytes at most, have the same hash with a
+ * chance of at most 2^-64 + 2^-81, if the key is random and no hash has been seen:
+ *   2^-64   a block in which they differ has the same NH in both (nh.h);
+ *   2^-81   if not: Bernstein, "The Poly1305-AES message-authentication code" (FSE
+ *           2005), theorem 3.3: 8 * L / 2^106 for L parts of 16 bytes, here 2^22.
+ *
+ * libsodium's Poly1305 has its fast form only after sodium_init().  (256 KiB with AVX2:
+ * 30 GB/s, 35 without Poly1305.  1 KiB: 31 ns.  8 bytes: 5 ns.) */
 #ifndef BERTH_LIB_NET_HASH_H
 #define BERTH_LIB_NET_HASH_H
 
@@ -44,8 +46,7 @@ struct net_hash {
 };
 
 void net_hash_begin(struct net_hash *h);
-/* The next BYTES, any number.  A multiple of NET_HASH_BLOCK_BYTES is faster: the rest is
- * copied. */
+/* The next BYTES, any number.  Multiples of NET_HASH_BLOCK_BYTES are not copied. */
 void net_hash_add(struct net_hash *h, const struct net_hash_key *k, const void *data,
 		  size_t bytes);
 void net_hash_end(struct net_hash *h, const struct net_hash_key *k,

@@ -2,8 +2,7 @@
  *
  *     build/bench/hash [KIB]       of a buffer of KIB, or of 256: it lies in L2
  *
- * Each row is the best of many runs, so that others on the machine count little.  Cycles
- * are those of the time stamp counter. */
+ * Each row is the best of many runs, so that others on the machine count little. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +44,7 @@ static void poly1305(size_t bytes)
 /* What NH by itself takes, with nothing behind it. */
 static void blocks(size_t bytes)
 {
-	unsigned char out[NH_BYTES];
+	unsigned char out[NH_BYTES] = { 0 };
 
 	for (size_t i = 0; i + NH_MOST_BYTES <= bytes; i += NH_MOST_BYTES)
 		nh(key.nh, data + i, NH_MOST_BYTES, out);

@@ -1,5 +1,5 @@
-/* lib/net/net_hash, lib/base/nh: each form against published vectors, and against a slow
- * reference; in pieces and at once.
+/* lib/net/net_hash, lib/base/nh: each form against published vectors, and against a
+ * slow reference; in pieces and at once.
  * limit_s: 60 */
 #include <check.h>
 #include <sodium.h>
