@@ -120,6 +120,7 @@ static void on_open(const struct wire_pmix_open *m)
 		px.folder = xstrdup(m->folder);
 		snprintf(px.folders.files, sizeof px.folders.files, "%s", m->folder);
 		snprintf(px.folders.memory, sizeof px.folders.memory, "%s", m->memory);
+		pmix_folders_know(&px.folders);
 		snprintf(px.nspace, sizeof px.nspace, "%s", m->nspace);
 		status = become_server(m);
 		answer.library = library;

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,58 +22,38 @@ struct pmix_folders *pmix_folders_shared(void)
 	return f == MAP_FAILED ? NULL : f;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type,
-		      struct FTW *where)
-{
-	(void)st;
-	(void)type;
-	(void)where;
-	remove(path);
-	return 0;
-}
+/* ---- which folder a path leads to ---- */
 
-static void remove_all(const char *path)
-{
-	enum { OPEN_MOST = 16 };
-
-	nftw(path, remove_one, OPEN_MOST, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
-
-/* Locked until the descriptor is closed; -1: another has it, or it is not ours. */
-static int lock(const char *path)
+/* One of ours, or -1. */
+static int folder_open(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
-	if (fd >= 0 && !fstat(fd, &st) && st.st_uid == geteuid() &&
-	    !flock(fd, LOCK_EX | LOCK_NB))
+	if (fd >= 0 && !fstat(fd, &st) && st.st_uid == geteuid())
 		return fd;
 	if (fd >= 0)
 		close(fd);
 	return -1;
 }
 
-static void remove_left(const char *parent)
+/* The same, locked until the descriptor is closed; -1: another has it, too. */
+static int folder_lock(const char *path)
 {
-	DIR *d = opendir(parent);
-	struct dirent *one;
-	char path[4096];
+	int fd = folder_open(path);
 
-	while (d && (one = readdir(d))) {
-		int fd;
+	if (fd < 0 || !flock(fd, LOCK_EX | LOCK_NB))
+		return fd;
+	close(fd);
+	return -1;
+}
 
-		if (strncmp(one->d_name, NAME, sizeof NAME - 1) ||
-		    (size_t)snprintf(path, sizeof path, "%s/%s", parent, one->d_name) >=
-			    sizeof path)
-			continue;
-		fd = lock(path);
-		if (fd < 0)
-			continue;
-		remove_all(path);
-		close(fd);
-	}
-	if (d)
-		closedir(d);
+static struct pmix_folder_id folder_id(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? (struct pmix_folder_id){ 0 }
+			      : (struct pmix_folder_id){ st.st_dev, st.st_ino };
 }
 
 /* FD is the folder that PATH leads to. */
@@ -86,9 +65,98 @@ static bool is_at(int fd, const char *path)
 	       a.st_ino == b.st_ino;
 }
 
+/* Other users cannot exchange the folders that we make in PARENT, unless one of them
+ * owns it. */
+static bool folder_is_safe(const struct stat *parent)
+{
+	return S_ISDIR(parent->st_mode) &&
+	       (!(parent->st_mode & (S_IWGRP | S_IWOTH)) || parent->st_mode & S_ISVTX);
+}
+
+/* ---- removing ---- */
+
+/* All in the folder FD that is on its device; closes FD. */
+static void folder_clear(int fd, dev_t device)
+{
+	DIR *d = fdopendir(fd);
+	struct dirent *one;
+
+	if (!d)
+		close(fd);
+	while (d && (one = readdir(d))) {
+		struct stat st;
+		int sub;
+
+		if (!strcmp(one->d_name, ".") || !strcmp(one->d_name, "..") ||
+		    !unlinkat(dirfd(d), one->d_name, 0))
+			continue;
+		sub = openat(dirfd(d), one->d_name,
+			     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (sub >= 0 && !fstat(sub, &st) && st.st_dev == device)
+			folder_clear(sub, device);
+		else if (sub >= 0)
+			close(sub);
+		unlinkat(dirfd(d), one->d_name, AT_REMOVEDIR);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* FD, at PATH, and all that is in it.  FD stays open, and locked. */
+static void folder_remove(int fd, const char *path)
+{
+	int in = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (in >= 0)
+		folder_clear(in, folder_id(fd).device);
+	if (is_at(fd, path))
+		rmdir(path);
+}
+
+static void remove_known(const char *path, const struct pmix_folder_id *id)
+{
+	int fd = *path && id->inode ? folder_open(path) : -1;
+	struct pmix_folder_id found;
+
+	if (fd < 0)
+		return;
+	found = folder_id(fd);
+	if (found.device == id->device && found.inode == id->inode)
+		folder_remove(fd, path);
+	close(fd);
+}
+
+static void remove_left(const char *parent)
+{
+	DIR *d = opendir(parent);
+	struct dirent *one;
+	struct stat st;
+	char path[4096];
+
+	/* what has such a name there may be another folder of ours */
+	while (d && !fstat(dirfd(d), &st) && folder_is_safe(&st) &&
+	       (one = readdir(d))) {
+		int fd;
+
+		if (strncmp(one->d_name, NAME, sizeof NAME - 1) ||
+		    (size_t)snprintf(path, sizeof path, "%s/%s", parent, one->d_name) >=
+			    sizeof path)
+			continue;
+		fd = folder_lock(path);
+		if (fd < 0)
+			continue;
+		folder_remove(fd, path);
+		close(fd);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* ---- making ---- */
+
 /* Into PATH, locked.  -1 with errno.  An agent that begins at the same time may take it
  * for one that was left, until it is locked. */
-static int make(char *path, size_t size, const char *parent)
+static int make(char *path, size_t size, struct pmix_folder_id *id, const char *parent)
 {
 	enum { TRIES_MOST = 64 };
 	int fd = -1, error;
@@ -100,7 +168,7 @@ static int make(char *path, size_t size, const char *parent)
 		}
 		if (!mkdtemp(path))
 			break;
-		fd = lock(path);
+		fd = folder_lock(path);
 		if (fd >= 0 && is_at(fd, path))
 			break;
 		error = fd >= 0 ? ENOENT : errno;
@@ -112,6 +180,8 @@ static int make(char *path, size_t size, const char *parent)
 	}
 	if (fd < 0)
 		*path = '\0';
+	else
+		*id = folder_id(fd);
 	return fd;
 }
 
@@ -123,23 +193,39 @@ int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
 	int fd;
 
 	if (!parent || *parent != '/' || strlen(parent) > LONGEST ||
-	    stat(parent, &st) || !S_ISDIR(st.st_mode))
+	    stat(parent, &st) || !folder_is_safe(&st) ||
+	    (st.st_uid && st.st_uid != geteuid()))
 		parent = "/tmp";
 	remove_left(parent);
 	remove_left(MEMORY);
-	fd = make(f->files, sizeof f->files, parent);
+	fd = make(f->files, sizeof f->files, &f->files_id, parent);
 	if (fd < 0)
 		return err_set(e, E_PMIX_FOLDER, parent, strerror(errno));
-	*memory_lock = make(f->memory, sizeof f->memory, MEMORY);
+	*memory_lock = make(f->memory, sizeof f->memory, &f->memory_id, MEMORY);
 	return fd;
+}
+
+static void know(struct pmix_folder_id *id, const char *path)
+{
+	int fd = *path ? folder_open(path) : -1;
+
+	*id = fd >= 0 ? folder_id(fd) : (struct pmix_folder_id){ 0 };
+	if (fd >= 0)
+		close(fd);
+}
+
+void pmix_folders_know(struct pmix_folders *f)
+{
+	know(&f->files_id, f->files);
+	know(&f->memory_id, f->memory);
 }
 
 void pmix_folders_empty(const struct pmix_folders *f)
 {
-	if (f && *f->files)
-		remove_all(f->files);
-	if (f && *f->memory)
-		remove_all(f->memory);
+	if (!f)
+		return;
+	remove_known(f->files, &f->files_id);
+	remove_known(f->memory, &f->memory_id);
 }
 
 static void forget_removed(char *path)

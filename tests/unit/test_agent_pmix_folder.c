@@ -186,7 +186,7 @@ END_TEST
 START_TEST(tmpdir_is_too_long)
 {
 	char *path = xasprintf("%s/%0*d", parent, 230, 0);
-	struct pmix_folders f = { "", "" };
+	struct pmix_folders f = { 0 };
 	int fd, memory_lock = -1;
 	struct err e = { 0 };
 
@@ -203,9 +203,33 @@ START_TEST(tmpdir_is_too_long)
 }
 END_TEST
 
+/* Others could exchange the folders in it: by its mode, or, of root's tests, as its
+ * owner. */
+START_TEST(tmpdir_is_shared)
+{
+	static const struct {
+		mode_t mode;
+		uid_t owner;
+		bool used;
+	} cases[] = { { 0777, 0, false },      { 0775, 0, false },
+		      { 0757, 0, false },      { 0755, 0, true },
+		      { 01777, 0, true },      { 0777, 65534, false },
+		      { 01777, 65534, false }, { 0755, 65534, false } };
+	struct made m;
+
+	if (cases[_i].owner && (geteuid() || chown(parent, cases[_i].owner, (gid_t)-1)))
+		return;
+	ck_assert(!chmod(parent, cases[_i].mode));
+	m = make();
+	is_ours(m.f.files, cases[_i].used ? parent : "/tmp");
+	unmake(&m);
+	ck_assert(!chmod(parent, 0700) && !chown(parent, geteuid(), (gid_t)-1));
+}
+END_TEST
+
 START_TEST(tmpdir_takes_no_folder)
 {
-	struct pmix_folders f = { "", "" };
+	struct pmix_folders f = { 0 };
 	int memory_lock = -1;
 	struct err e = { 0 };
 
@@ -251,6 +275,51 @@ START_TEST(links_are_not_followed)
 	unmake(&m);
 	ck_assert(!unlink(in(parent, "other/file")));
 	ck_assert(!rmdir(in(parent, "other")));
+}
+END_TEST
+
+/* Another folder is there by now, of another user (root's tests) or of this one: it and
+ * all that is in it stays. */
+START_TEST(exchanged)
+{
+	struct made m;
+	char files[256];
+
+	if (_i && geteuid())
+		return;
+	m = make();
+	snprintf(files, sizeof files, "%s", m.f.files);
+	ck_assert(!rename(files, in(parent, "away")));
+	ck_assert(!mkdir(files, 0777) && !mkdir(in(files, "sub"), 0777));
+	add_file(in(files, "sub/file"));
+	add_file(in(files, "file"));
+	if (_i)
+		ck_assert(!chown(files, 65534, 65534));
+	pmix_folders_empty(&m.f);
+	unmake(&m);
+	ck_assert(!unlink(in(files, "sub/file")) && !rmdir(in(files, "sub")));
+	ck_assert(!unlink(in(files, "file")) && !rmdir(files));
+	ck_assert(!rmdir(in(parent, "away")));
+}
+END_TEST
+
+/* A process that knows their names alone, as the PMIx server does. */
+START_TEST(known_by_their_names)
+{
+	struct made m = make();
+	struct pmix_folders f = { 0 };
+	char files[256];
+
+	snprintf(files, sizeof files, "%s", m.f.files);
+	memcpy(f.files, m.f.files, sizeof f.files);
+	pmix_folders_know(&f);
+	ck_assert(!rename(files, in(parent, "away")) && !mkdir(files, 0700));
+	pmix_folders_remove(&f);
+	ck_assert(!rmdir(files) && !rename(in(parent, "away"), files));
+	pmix_folders_know(&f);
+	pmix_folders_remove(&f);
+	ck_assert(!is_there(files));
+	unmake(&m);
 }
 END_TEST
 
@@ -387,9 +456,12 @@ int main(void)
 	tcase_add_test(c, shared_by_processes);
 	tcase_add_loop_test(c, no_tmpdir, 0, 5);
 	tcase_add_test(c, tmpdir_is_too_long);
+	tcase_add_loop_test(c, tmpdir_is_shared, 0, 8);
 	tcase_add_test(c, tmpdir_takes_no_folder);
 	tcase_add_test(c, all_that_is_in_them);
 	tcase_add_test(c, links_are_not_followed);
+	tcase_add_loop_test(c, exchanged, 0, 2);
+	tcase_add_test(c, known_by_their_names);
 	tcase_add_test(c, of_a_dead_agent);
 	tcase_add_test(c, of_a_living_agent);
 	tcase_add_test(c, of_another_user);
