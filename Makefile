@@ -38,7 +38,8 @@ WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototy
 DIALECT = -std=c11 -D_GNU_SOURCE -ffp-contract=off -I. -I$(BUILD)
 # After CFLAGS and LDFLAGS, so that those of a packager don't take these away.
 HARDEN = -fPIE -fstack-protector-strong
-HARDEN_LINK = -pie -Wl,-z,relro,-z,now
+HARDEN_LIBRARY = -Wl,-z,relro,-z,now
+HARDEN_LINK = -pie $(HARDEN_LIBRARY)
 FLAGS = $(DIALECT) $(WARN) $(CPPFLAGS) $(CFLAGS) $(HARDEN) -MMD -MP -MF $@.d -MT $@
 O = $(BUILD)/obj
 
@@ -98,7 +99,7 @@ $O/lib/%.o: OF_LIB = -fPIC -fvisibility=hidden -Wno-psabi
 $(BUILD)/lib/$(soname): $(lib) lib/libberth.map Makefile
 	@mkdir -p $(@D)
 	$(if $(filter -lsodium,$(SODIUM)),@echo 'note: there is no libsodium.a: $@ needs libsodium.so')
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,$(soname) -Wl,-z,nodelete \
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared $(HARDEN_LIBRARY) $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,$(soname) -Wl,-z,nodelete \
 		-Wl,--version-script=lib/libberth.map -Wl,--as-needed -o $@ $(lib) $(SODIUM) -lm -ldl -lpthread
 $(LIBBERTH): $(BUILD)/lib/$(soname)
 	ln -sf $(soname) $@
@@ -135,7 +136,7 @@ $O/contrib/slurm/%.o: OF_LIB = -fPIC -fvisibility=hidden
 # Slurm's own functions are in the program that loads it.
 $(SPANK): $(spank) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,relro,-z,now -Wl,--as-needed -o $@ $(spank)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared $(HARDEN_LIBRARY) -Wl,--as-needed -o $@ $(spank)
 spank: $(SPANK)
 
 # ---- tests ----
@@ -161,6 +162,7 @@ $(BUILD)/tests/test_agent_pmix $(BUILD)/tests/test_agent_pmix_collect $(BUILD)/t
 $(BUILD)/tests/test_transport_callback: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=getifaddrs -Wl,--wrap=freeifaddrs
 $(BUILD)/tests/test_transport_callback_flood: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=accept4
 $(BUILD)/tests/test_agent_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
+$(BUILD)/tests/test_lib_boot_pmix: WRAP = -Wl,--wrap=dlopen -rdynamic
 lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
@@ -331,7 +333,7 @@ install: all docs
 	ln -sf libberth.so.$(version) $(libroot)/$(soname)
 	ln -sf $(soname) $(libroot)/libberth.so
 	sed 's,^prefix=.*,prefix=$(PREFIX),; s,^libdir=.*,libdir=$(LIBDIR),' \
-		$(BUILD)/lib/pkgconfig/berth.pc > $(libroot)/pkgconfig/berth.pc
+		$(BUILD)/lib/pkgconfig/berth.pc | install -m 644 /dev/stdin $(libroot)/pkgconfig/berth.pc
 	for p in $(packages); do \
 		install -D -m 644 lib/python/$$p $(root)/$(in_python)/$$p || exit 1; done
 	ln -srf $(libroot)/$(soname) $(root)/$(in_python)/berth

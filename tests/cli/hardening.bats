@@ -29,6 +29,14 @@ setup() {
 	done
 }
 
+@test "libberth has read-only relocations, and resolves its symbols when it is loaded" {
+	readelf -ldW "$BUILD/lib/libberth.so" > elf
+	for wanted in '^ *GNU_RELRO ' '\(FLAGS\).*BIND_NOW'; do
+		grep -Eq "$wanted" elf || { echo "no $wanted"; cat elf; false; }
+	done
+	if grep -E 'GNU_STACK.* RWE|TEXTREL' elf; then false; fi
+}
+
 @test "the stack protector is in each object that needs it" {
 	find obj -name '*.o' -exec nm -Au {} + > needs
 	for object in launcher/cli/values launcher/job/report launcher/transport/dial agent/main agent/ranks/procs common/err; do

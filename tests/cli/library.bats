@@ -205,7 +205,9 @@ int allgather(void *ctx, const void *in, void *out, size_t bytes);'
 
 @test "install: found by pkg-config alone, also behind DESTDIR; uninstall leaves nothing" {
 	[ "${SAN:-}" != 1 ] || skip "the sanitizers' build is not installed"
+	umask 002 # of a user whose group is his own; what is installed has none of it
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt/berth install
+	[ -z "$(find "$T/root" -type f ! -perm 644 ! -perm 755)" ]
 	for f in include/berth.h lib/libberth.so "lib/libberth.so.$(minor_version)" lib/pkgconfig/berth.pc share/man/man3/berth.3; do
 		[ -s "$T/root/opt/berth/$f" ] || { echo "no $f"; false; }
 	done
@@ -224,7 +226,9 @@ int allgather(void *ctx, const void *in, void *out, size_t bytes);'
 
 @test "install: LIBDIR" {
 	[ "${SAN:-}" != 1 ] || skip "the sanitizers' build is not installed"
+	umask 077
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 install
+	[ -z "$(find "$T/root" -type f ! -perm 644 ! -perm 755)" ]
 	[ -s "$T/root/usr/lib64/libberth.so" ]
 	[ ! -e "$T/root/usr/lib" ]
 	grep -qx libdir=/usr/lib64 "$T/root/usr/lib64/pkgconfig/berth.pc"

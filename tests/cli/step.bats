@@ -90,10 +90,11 @@ ask() { # LINE...
 	[ "$(sed -n 's/^set BERTH_GPU=//p' <<< "$output" | tr '\n' ' ')" = '0000:26:00.0 0000:31:00.0 0000:52:00.0 0000:5d:00.0 ' ]
 }
 
-@test "berth_spank.so needs libc alone" {
+@test "berth_spank.so needs libc alone, and resolves its symbols when it is loaded" {
 	[ -e /usr/include/slurm/spank.h ] || skip 'no slurm/spank.h (tests/deps launchers installs it)'
 	[ "${SAN:-}" != 1 ] || skip 'the sanitizers add libraries'
 	make -s -C "$ROOT" BUILD="$BUILD" spank
 	run -0 readelf -d "$BUILD/lib/berth_spank.so"
 	[ "$(grep NEEDED <<< "$output" | sed 's/.*\[\(.*\)\]/\1/')" = libc.so.6 ]
+	[[ $output =~ \(FLAGS\)\ +BIND_NOW ]]
 }
