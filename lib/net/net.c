@@ -30,15 +30,16 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 		return NULL;
 	n->config = *config;
 	n->link = calloc((size_t)config->size * NET_LANES, sizeof *n->link);
+	n->heard = calloc((size_t)config->size * NET_LANES, sizeof *n->heard);
 	n->piece = aligned_alloc(64, TAKE_BYTES + 64);
 	for (size_t i = 0; n->link && i < (size_t)config->size * NET_LANES; i++)
 		n->link[i].channel.fd = -1;
 	n->door = config->door;
 	n->owns_door = !n->door;
-	if (n->link && n->piece && n->owns_door)
+	if (n->link && n->heard && n->piece && n->owns_door)
 		n->door = own_door(config, why, why_bytes);
 	n->config.key = NULL; /* the caller's */
-	if (!n->link || !n->piece || !n->door) {
+	if (!n->link || !n->heard || !n->piece || !n->door) {
 		net_close(n);
 		return NULL;
 	}
@@ -91,6 +92,7 @@ void net_close(struct net *n)
 	if (n->owns_door)
 		net_door_close(n->door);
 	free(n->link);
+	free(n->heard);
 	free(n->piece);
 	free(n);
 }

@@ -4,8 +4,8 @@
  * upper one has a door for all its nets (net_door.h), which accepts it at once.  Each
  * side proves that it has the job's key before anything else that it says is read
  * (net_key.h):
- *   lower   HELLO = magic, both ranks, lane, net, epoch, number of ranks, nonce, then
- *           its keyed hash
+ *   lower   HELLO = magic, both ranks, lane, net, epoch, number of ranks, its own
+ *           number, nonce, then the keyed hash of all that
  *   upper   a verdict, its nonce, then the keyed hash of that and both nonces
  *   lower   the same with the nonces in the other order
  * (libsodium's generichash, BLAKE2b.)  Each direction has keys from there on.

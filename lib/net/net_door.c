@@ -12,7 +12,7 @@
 enum {
 	BACKLOG_LEAST = 64, /* of a job of few ranks, which may all come at a time */
 	BACKLOG_MOST = 1024,
-	NO_DESCRIPTOR_MS = 50, /* until the next try */
+	NO_ROOM_MS = 50, /* until the next try */
 	TEND_MS = 1000
 };
 
@@ -158,6 +158,36 @@ static void judge(const struct net *n, struct net_coming *c)
 	c->answer.secure = net_common(&own, &c->hello);
 }
 
+/* Its peer goes on with it, if only to fail with us. */
+static bool door_is_current(const struct net_answer *a)
+{
+	return !a->verdict || a->verdict == NET_OTHER_SECURE;
+}
+
+/* The hello is the last one of its rank and lane, of which one connection has a place.
+ * A rank of another epoch counts otherwise.  False: it has come before. */
+static bool door_is_new(struct net_door *d, struct net *n, const struct net_coming *c)
+{
+	const struct net_hello *h = &c->hello;
+	uint64_t *heard;
+
+	if (!door_is_current(&c->answer) || h->lane == NET_ASKS)
+		return true;
+	heard = &n->heard[(size_t)h->from * NET_LANES + h->lane];
+	if (h->number <= *heard)
+		return false;
+	*heard = h->number;
+	for (size_t i = 0; i < d->ncoming; i++) {
+		struct net_coming *o = &d->coming[i];
+
+		if (o->answered && door_is_current(&o->answer) &&
+		    o->hello.net == h->net && o->hello.from == h->from &&
+		    o->hello.lane == h->lane)
+			o->until_ns = 0; /* at the next look */
+	}
+	return true;
+}
+
 static int answer(struct net_door *d, struct net_coming *c)
 {
 	struct net *n;
@@ -175,6 +205,8 @@ static int answer(struct net_door *d, struct net_coming *c)
 	c->answer.verdict = NET_LEFT;
 	if (n)
 		judge(n, c);
+	if (n && !door_is_new(d, n, c))
+		return -1;
 	net_answer_make(&c->answer, d->key, &c->hello);
 	/* an empty socket takes 72 bytes */
 	if (send(c->fd, &c->answer, sizeof c->answer, MSG_DONTWAIT | MSG_NOSIGNAL) !=
@@ -204,7 +236,7 @@ static int advance(struct net_door *d, struct net_coming *c)
 	    !is_expected(n, &c->hello))
 		return -1;
 	/* a rank of another epoch may come, as long as ours come as well */
-	if (c->answer.verdict && c->answer.verdict != NET_OTHER_SECURE)
+	if (!door_is_current(&c->answer))
 		return -1;
 	return deliver(n, c) ? 1 : -1;
 }
@@ -219,21 +251,39 @@ static void attend(struct net_door *d, size_t i, uint64_t now)
 		drop(d, i, rc > 0);
 }
 
-/* Who has said nothing for longest goes.  Who has an answer takes the connection for
- * one, so none of these does (of 50 sets that connected at a time one lost a rank). */
+/* 0: it stays; the highest goes first. */
+static int door_turn_to_go(const struct net_coming *c)
+{
+	return !c->answered ? 1 : door_is_current(&c->answer) ? 0 : 2;
+}
+
+/* One that was refused goes, which has its answer, else the one that has said nothing
+ * for longest.  One that was not refused stays: its peer takes it for made (of 50 sets
+ * that connected at a time one lost a rank). */
 static bool make_room(struct net_door *d)
 {
-	size_t oldest = d->ncoming;
+	const struct net_coming *first = NULL;
 
-	for (size_t i = 0; i < d->ncoming; i++)
-		if (!d->coming[i].answered &&
-		    (oldest == d->ncoming ||
-		     d->coming[i].until_ns < d->coming[oldest].until_ns))
-			oldest = i;
-	if (oldest == d->ncoming)
-		return false;
-	drop(d, oldest, false);
-	return true;
+	for (struct net_coming *c = d->coming; c < d->coming + d->ncoming; c++)
+		if (door_turn_to_go(c) &&
+		    (!first || door_turn_to_go(c) > door_turn_to_go(first) ||
+		     (door_turn_to_go(c) == door_turn_to_go(first) &&
+		      c->until_ns < first->until_ns)))
+			first = c;
+	if (first)
+		drop(d, (size_t)(first - d->coming), false);
+	return first;
+}
+
+/* Nothing goes before another one is there: its hello may be on its way. */
+static bool door_has_room(struct net_door *d, int listener)
+{
+	struct pollfd p = { listener, POLLIN, 0 };
+
+	if (d->ncoming < NET_COMING_MOST || poll(&p, 1, 0) <= 0)
+		return d->ncoming < NET_COMING_MOST;
+	d->lacks_room = !make_room(d);
+	return !d->lacks_room;
 }
 
 static void welcome(struct net_door *d, int fd, uint64_t now)
@@ -244,23 +294,14 @@ static void welcome(struct net_door *d, int fd, uint64_t now)
 	attend(d, d->ncoming - 1, now);
 }
 
-/* A connection that goes makes room for another descriptor; else who polls would find
- * at once what it can't accept. */
-static void spare_descriptor(struct net_door *d)
-{
-	d->lacks_descriptor = !make_room(d);
-}
-
 static void accept_all(struct net_door *d, int listener)
 {
 	const uint64_t now = clock_ns();
 	int fd;
 
 	for (int i = 0; i < NET_COMING_MOST; i++) {
-		if (d->ncoming == NET_COMING_MOST && !make_room(d)) {
-			d->lacks_descriptor = true; /* the same: later */
+		if (!door_has_room(d, listener))
 			break;
-		}
 		fd = descriptor_accept(listener, SOCK_NONBLOCK);
 		if (fd >= 0) {
 			welcome(d, fd, now);
@@ -268,7 +309,7 @@ static void accept_all(struct net_door *d, int listener)
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 		    errno == ENOMEM)
-			spare_descriptor(d);
+			d->lacks_room = !make_room(d); /* and a descriptor */
 		if (errno != EINTR && errno != ECONNABORTED)
 			break;
 	}
@@ -371,21 +412,23 @@ void net_door_tend(struct net_door *d)
 /* What to wait for, and for how long. */
 static nfds_t list_polls(const struct net_door *d, struct pollfd *p, int *ms)
 {
+	const int most = d->lacks_room ? NO_ROOM_MS : TEND_MS;
 	uint64_t now = clock_ns(), until = UINT64_MAX;
 	nfds_t n = 0;
 
-	for (int i = 0; i < d->listeners; i++)
+	/* what cannot be accepted would end the wait at once */
+	for (int i = 0; i < d->listeners && !d->lacks_room; i++)
 		p[n++] = (struct pollfd){ d->listener[i], POLLIN, 0 };
 	for (size_t i = 0; i < d->ncoming; i++) {
 		p[n++] = (struct pollfd){ d->coming[i].fd, POLLIN, 0 };
 		if (d->coming[i].until_ns < until)
 			until = d->coming[i].until_ns;
 	}
-	*ms = TEND_MS;
+	*ms = most;
 	if (until != UINT64_MAX)
 		*ms = until > now ? (int)((until - now) / 1000000) + 1 : 0;
-	if (*ms > TEND_MS)
-		*ms = TEND_MS;
+	if (*ms > most)
+		*ms = most;
 	return n;
 }
 
@@ -401,11 +444,9 @@ static void *serve(void *arg)
 
 		net_door_serve(d);
 		net_door_tend(d);
-		if (d->lacks_descriptor) /* without the lock */
-			poll(NULL, 0, NO_DESCRIPTOR_MS);
-		d->lacks_descriptor = false;
 		pthread_mutex_lock(&d->lock);
 		n = list_polls(d, p, &ms);
+		d->lacks_room = false;
 		pthread_mutex_unlock(&d->lock);
 		t = (struct timespec){ ms / 1000, ms % 1000 * 1000000L };
 		if (!atomic_load(&d->closes))

@@ -6,9 +6,16 @@
  * From there on it is that net's, which finds it when it looks.
  *
  * Strangers cost little: NET_COMING_MOST connections are heard at a time, HANDSHAKE_MS
- * each, and a further one displaces the one that has said nothing, or least, for
- * longest.  One that says more than it was asked for is closed at once, so that no more
- * than a hello of each waits in the kernel. */
+ * each, and a further one displaces one that was refused, or else the one that has said
+ * nothing for longest.  One that says more than it was asked for is closed at once,
+ * so that no more than a hello of each waits in the kernel.
+ *
+ * A connection that was not refused stays, since its peer takes it for made.  A recorder
+ * cannot hold such places: each rank numbers its hellos, the door remembers of each
+ * rank and lane of a net the last number that it answered, which are 8 bytes for as long
+ * as the net is there, and drops a hello whose number is not higher.  Of a rank and lane
+ * one connection at a time has a place: a rank begins another only where it has given
+ * the earlier one up. */
 #ifndef BERTH_LIB_NET_DOOR_H
 #define BERTH_LIB_NET_DOOR_H
 
@@ -48,7 +55,7 @@ struct net_door {
 	pthread_t thread;
 	bool started;
 	_Atomic bool closes;
-	bool lacks_descriptor;   /* of the thread */
+	bool lacks_room;         /* for a further one, or a descriptor; of the thread */
 	pthread_mutex_t tending; /* guards TENDED, and is held while they are */
 	struct net *tended;
 	uint64_t tended_ns;

@@ -1,41 +1,70 @@
 #include "lib/net/net_key.h"
 
 #include <sodium.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { MAGIC = 0x32485442 };
+#include "lib/base/clock.h"
+
+enum { MAGIC = 0x33485442 };
+
+/* In front of what is hashed, with all its zeros. */
+typedef char label[16];
+static const label of_hello = "berth, hello", of_answer = "berth, answer",
+		   of_seal = "berth, seal";
 
 int net_key_init(void)
 {
 	return sodium_init() < 0 ? -1 : 0;
 }
 
-static void prove(unsigned char *proof, const unsigned char *key, const void *data,
-		  size_t bytes)
+static void prove(unsigned char *proof, const unsigned char *key, const label what,
+		  const void *data, size_t bytes)
 {
-	crypto_generichash(proof, NET_PROOF_BYTES, data, bytes, key, NET_PROOF_BYTES);
+	crypto_generichash_state state;
+
+	crypto_generichash_init(&state, key, NET_PROOF_BYTES, NET_PROOF_BYTES);
+	crypto_generichash_update(&state, (const unsigned char *)what, sizeof(label));
+	crypto_generichash_update(&state, data, bytes);
+	crypto_generichash_final(&state, proof, NET_PROOF_BYTES);
 }
 
 static bool is_proof(const unsigned char *proof, const unsigned char *key,
-		     const void *data, size_t bytes)
+		     const label what, const void *data, size_t bytes)
 {
 	unsigned char want[NET_PROOF_BYTES];
 
-	prove(want, key, data, bytes);
+	prove(want, key, what, data, bytes);
 	return !sodium_memcmp(want, proof, sizeof want);
+}
+
+/* It begins at the time of day, so that a later process of a job whose key stays the
+ * same is ahead of what was recorded of this one. */
+static uint64_t next_number(void)
+{
+	static _Atomic uint64_t last;
+	const uint64_t now = clock_read(CLOCK_REALTIME);
+	uint64_t was = atomic_load(&last), next;
+
+	do
+		next = was < now ? now : was + 1;
+	while (!atomic_compare_exchange_weak(&last, &was, next));
+	return next;
 }
 
 void net_hello_make(struct net_hello *h, const unsigned char *key)
 {
 	h->magic = MAGIC;
+	h->number = next_number();
 	randombytes_buf(h->nonce, sizeof h->nonce);
-	prove(h->proof, key, h, offsetof(struct net_hello, proof));
+	prove(h->proof, key, of_hello, h, offsetof(struct net_hello, proof));
 }
 
 bool net_hello_is_good(const struct net_hello *h, const unsigned char *key)
 {
-	return is_proof(h->proof, key, h, offsetof(struct net_hello, proof)) &&
+	return is_proof(h->proof, key, of_hello, h,
+			offsetof(struct net_hello, proof)) &&
 	       h->magic == MAGIC;
 }
 
@@ -62,7 +91,7 @@ void net_answer_make(struct net_answer *a, const unsigned char *key,
 
 	randombytes_buf(a->nonce, sizeof a->nonce);
 	p = pair(h->nonce, a->nonce, a);
-	prove(a->proof, key, &p, sizeof p);
+	prove(a->proof, key, of_answer, &p, sizeof p);
 }
 
 bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
@@ -70,7 +99,7 @@ bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
 {
 	struct pair p = pair(h->nonce, a->nonce, a);
 
-	return is_proof(a->proof, key, &p, sizeof p);
+	return is_proof(a->proof, key, of_answer, &p, sizeof p);
 }
 
 void net_seal_make(struct net_seal *s, const unsigned char *key,
@@ -78,7 +107,7 @@ void net_seal_make(struct net_seal *s, const unsigned char *key,
 {
 	struct pair p = pair(a->nonce, h->nonce, a);
 
-	prove(s->proof, key, &p, sizeof p);
+	prove(s->proof, key, of_seal, &p, sizeof p);
 }
 
 bool net_seal_is_good(const struct net_seal *s, const unsigned char *key,
@@ -86,7 +115,7 @@ bool net_seal_is_good(const struct net_seal *s, const unsigned char *key,
 {
 	struct pair p = pair(a->nonce, h->nonce, a);
 
-	return is_proof(s->proof, key, &p, sizeof p);
+	return is_proof(s->proof, key, of_seal, &p, sizeof p);
 }
 
 void net_way_key(unsigned char way[NET_WAY_KEY_BYTES], const unsigned char *key,
@@ -94,7 +123,7 @@ void net_way_key(unsigned char way[NET_WAY_KEY_BYTES], const unsigned char *key,
 		 enum net_use use, bool back)
 {
 	struct {
-		char label[16]; /* no other text that is hashed begins so */
+		label label;
 		struct pair pair;
 		uint64_t net;
 		uint32_t from, to, lane, at, epoch, ranks, use, back;

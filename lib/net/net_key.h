@@ -13,6 +13,8 @@
 
 #include "lib/net/net_mac.h"
 
+/* Each of these proofs, and each key that follows from them, is of a label of its own
+ * first: none can stand for another. */
 enum { NET_NONCE_BYTES = 32, NET_PROOF_BYTES = 32 };
 
 /* Integers are in the machine's order: all hosts of a job are little-endian. */
@@ -22,6 +24,7 @@ struct net_hello {
 	uint32_t at; /* the rank whose door this is to be */
 	uint32_t epoch, ranks;
 	uint32_t secure; /* of enum net_secure; with NET_AEAD, what this host has */
+	uint64_t number; /* higher than that of any hello before, of this process */
 	unsigned char nonce[NET_NONCE_BYTES];
 	unsigned char proof[NET_PROOF_BYTES]; /* of all that is in front of it */
 };
@@ -51,7 +54,8 @@ struct net_seal {
 
 /* 0, or -1: libsodium can't be initialised. */
 int net_key_init(void);
-/* H, of which all in front of the nonce but the magic is there, is made whole. */
+/* H, of which all in front of the number but the magic is there, is made whole.  Any
+ * thread. */
 void net_hello_make(struct net_hello *h, const unsigned char *key);
 bool net_hello_is_good(const struct net_hello *h, const unsigned char *key);
 /* The same with A, up to its nonce. */

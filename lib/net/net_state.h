@@ -101,6 +101,7 @@ struct net {
 	struct net *next;
 	struct net_coming *arrived; /* NARRIVED connections that are to be taken */
 	size_t narrived;
+	uint64_t *heard; /* NET_LANES a rank: the number of its last hello */
 	void (*wake)(void *ctx);
 	void *wake_ctx;
 	_Atomic uint32_t came; /* how many ever */

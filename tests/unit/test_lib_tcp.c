@@ -309,6 +309,12 @@ START_TEST(proofs)
 	/* an answer is no seal: what one side proved can't be sent back to it */
 	memcpy(s.proof, a.proof, sizeof s.proof);
 	ck_assert(!net_seal_is_good(&s, key, &h, &a));
+	/* nor is it one of the handshake with both nonces exchanged */
+	h2 = h;
+	lie = a;
+	memcpy(h2.nonce, a.nonce, sizeof h2.nonce);
+	memcpy(lie.nonce, h.nonce, sizeof lie.nonce);
+	ck_assert(!net_seal_is_good(&s, key, &h2, &lie));
 	for (size_t i = 0; i < sizeof h; i++) {
 		h2 = h;
 		((unsigned char *)&h2)[i] ^= 1;
