@@ -59,6 +59,8 @@ struct caller {
 	enum call call;                  /* the next one */
 	bool all_know;                   /* that a rank has failed: no further call */
 	int listener;
+	struct handoff giving; /* of who makes the memory */
+	bool gives;
 	char maker[HANDOFF_NAME_BYTES]; /* the socket of who makes our memory */
 	/* Of all ranks: the texts that fence() gives away with the block, and what
 	 * they said last, in one block.  Nothing is allocated between two calls. */
@@ -445,9 +447,9 @@ static berth_result caller_join(void **state, struct boot_world *w,
 
 /* ---- memory and fence ---- */
 
-/* The first rank of the host makes the memory.  The others come for it before the call,
- * after which the maker waits for nobody: where a rank fails now, no other is held up
- * by it. */
+/* The first rank of the host makes the memory, and gives it to all that come from then
+ * on.  The others come for it before the call, after which the maker waits for nobody:
+ * where a rank fails now, no other is held up by it. */
 static berth_result open_memory(struct caller *c, struct boot_world *w, size_t bytes,
 				int *to_maker, char *why)
 {
@@ -455,7 +457,14 @@ static berth_result open_memory(struct caller *c, struct boot_world *w, size_t b
 
 	if (!w->local_rank) {
 		w->memory = boot_memfd(bytes, why);
-		return w->memory < 0 ? BERTH_SYSTEM : BERTH_OK;
+		if (w->memory < 0)
+			return BERTH_SYSTEM;
+		rc = w->local_size > 1
+			     ? handoff_begin(&c->giving, c->listener, w->local_size - 1,
+					     w->memory, why, BOOT_WHY_BYTES)
+			     : BERTH_OK;
+		c->gives = !rc && w->local_size > 1;
+		return rc;
 	}
 	*to_maker = handoff_come(c->maker, clock_until(HAND_S * 1000));
 	if (*to_maker >= 0)
@@ -463,6 +472,21 @@ static berth_result open_memory(struct caller *c, struct boot_world *w, size_t b
 	rc = errno == ECONNREFUSED ? BERTH_PEER_LOST : BERTH_SYSTEM;
 	snprintf(why, BOOT_WHY_BYTES, "cannot reach the first rank of host '%s': %s",
 		 boot_host_name(w, w->rank), strerror(errno));
+	return rc;
+}
+
+/* After the call, of which RC and WHY came. */
+static berth_result caller_end_giving(struct caller *c, berth_result rc, char *why)
+{
+	char unused[BOOT_WHY_BYTES];
+
+	if (!c->gives)
+		return rc;
+	c->gives = false;
+	if (!rc)
+		return handoff_end(&c->giving, clock_until(HAND_S * 1000), why,
+				   BOOT_WHY_BYTES);
+	handoff_end(&c->giving, 0, unused, sizeof unused);
 	return rc;
 }
 
@@ -475,14 +499,11 @@ static berth_result caller_memory(void *state, struct boot_world *w, size_t byte
 	berth_result rc = open_memory(c, w, bytes, &to_maker, why);
 
 	rc = exchange(c, &mine, c->last, rc, why);
+	rc = caller_end_giving(c, rc, why);
 	if (rc && to_maker >= 0)
 		close(to_maker);
-	else if (!rc)
-		rc = w->local_rank ? handoff_receive(to_maker, bytes, &w->memory, why,
-						     BOOT_WHY_BYTES)
-				   : handoff_give(c->listener, w->local_size - 1,
-						  w->memory, clock_until(HAND_S * 1000),
-						  why, BOOT_WHY_BYTES);
+	else if (!rc && w->local_rank)
+		rc = handoff_receive(to_maker, bytes, &w->memory, why, BOOT_WHY_BYTES);
 	close(c->listener);
 	c->listener = -1;
 	if (rc == BERTH_PEER_LOST) /* another rank may know more */

@@ -1,5 +1,7 @@
 #include "lib/boot/handoff.h"
 #include "lib/base/clock.h"
+#include "lib/base/sleep.h"
+#include "lib/base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,20 +94,31 @@ static void send_memory(int fd, int memory)
 	sendmsg(fd, &m, MSG_NOSIGNAL);
 }
 
-/* How many have come: a process of another user gets nothing, and does not count.  One
- * that has ended since it came does: no other will come in its place. */
-static unsigned serve(int listener, int memory)
+/* Whether one has come: a process of another user gets nothing, and does not count.
+ * One that has ended since it came does: no other will come in its place. */
+static bool serve(int listener, int memory)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	unsigned came;
+	bool came;
 
 	if (fd < 0)
-		return 0;
+		return false;
 	came = is_us(fd);
 	if (came)
 		send_memory(fd, memory);
 	close(fd);
 	return came;
+}
+
+static berth_result handoff_judge(unsigned served, unsigned n, char *why,
+				  size_t why_bytes)
+{
+	if (served == n)
+		return BERTH_OK;
+	snprintf(why, why_bytes,
+		 "only %u of this host's %u other ranks came for its memory", served,
+		 n);
+	return BERTH_PEER_LOST;
 }
 
 berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_ns,
@@ -118,12 +131,48 @@ berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_n
 	while (served < n && (left = ns_left(until_ns)) > 0)
 		if (poll(&p, 1, (int)(left / 1000000 + 1)) > 0)
 			served += serve(listener, memory);
-	if (served == n)
+	return handoff_judge(served, n, why, why_bytes);
+}
+
+/* Until all have come, or LISTENER is shut down. */
+static void *handoff_run(void *ctx)
+{
+	struct handoff *h = ctx;
+	struct pollfd p = { .fd = h->listener, .events = POLLIN };
+
+	while (h->served < h->n && !(p.revents & POLLHUP)) {
+		if (poll(&p, 1, -1) <= 0 || !serve(h->listener, h->memory))
+			continue;
+		atomic_fetch_add(&h->served, 1);
+		sleep_wake(&h->served);
+	}
+	return NULL;
+}
+
+berth_result handoff_begin(struct handoff *h, int listener, unsigned n, int memory,
+			   char *why, size_t why_bytes)
+{
+	h->listener = listener;
+	h->memory = memory;
+	h->n = n;
+	atomic_init(&h->served, 0);
+	if (thread_start(&h->thread, "berth-handoff", handoff_run, h))
 		return BERTH_OK;
-	snprintf(why, why_bytes,
-		 "only %u of this host's %u other ranks came for its memory", served,
-		 n);
-	return BERTH_PEER_LOST;
+	snprintf(why, why_bytes, "no thread can be started");
+	return BERTH_SYSTEM;
+}
+
+berth_result handoff_end(struct handoff *h, uint64_t until_ns, char *why,
+			 size_t why_bytes)
+{
+	uint32_t served;
+	int64_t left;
+
+	while ((served = h->served) < h->n && (left = ns_left(until_ns)) > 0)
+		sleep_on(&h->served, served, (uint64_t)left);
+	shutdown(h->listener, SHUT_RDWR);
+	pthread_join(h->thread, NULL);
+	return handoff_judge(h->served, h->n, why, why_bytes);
 }
 
 /* ---- the others ---- */

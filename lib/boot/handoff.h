@@ -7,6 +7,8 @@
 #ifndef BERTH_LIB_HANDOFF_H
 #define BERTH_LIB_HANDOFF_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +23,23 @@ int handoff_listen(char *name);
  * what went wrong. */
 berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_ns,
 			  char *why, size_t why_bytes);
+
+/* The same in a thread, while its owner does something else: connections of other users
+ * that fill the queue of LISTENER would keep the others out. */
+struct handoff {
+	int listener, memory;
+	unsigned n;
+	_Atomic uint32_t served;
+	pthread_t thread;
+};
+/* H stays where it is.  BERTH_SYSTEM with WHY: there is no thread. */
+berth_result handoff_begin(struct handoff *h, int listener, unsigned n, int memory,
+			   char *why, size_t why_bytes);
+/* Waits for those that have not come until UNTIL_NS, as handoff_give(); 0: for none.
+ * LISTENER takes no connection any more. */
+berth_result handoff_end(struct handoff *h, uint64_t until_ns, char *why,
+			 size_t why_bytes);
+
 /* Come to the socket NAME, at the latest at UNTIL_NS, before it gives or meanwhile.  -1
  * with errno. */
 int handoff_come(const char *name, uint64_t until_ns);

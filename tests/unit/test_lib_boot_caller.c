@@ -3,8 +3,12 @@
 #include "ranks.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/wait.h"
@@ -23,6 +27,7 @@ struct hub {
 
 struct shared {
 	struct hub hub[3];
+	struct post full; /* the way to rank 0's memory */
 };
 
 /* How a call fails on one rank: it takes part, or the others wait for it, or no rank
@@ -399,8 +404,6 @@ START_TEST(memory_fails)
 }
 END_TEST
 
-/* ---- what no rank says ---- */
-
 enum {
 	AT_MAGIC = 0,
 	AT_VERSION = 4,
@@ -416,6 +419,73 @@ enum {
 	AT_EPOCH = (AT_MACHINE + 64 + 3) / 4 * 4,
 	MESSAGE_BYTES = 2072
 };
+
+/* ---- another user ---- */
+
+enum { NOBODY = 65534 };
+static pid_t stranger;
+
+/* Connections of another user's to the socket NAME, until its queue is full.  They
+ * stay until that process is ended. */
+static void fill_way(struct shared *s, const char *name)
+{
+	const struct rlimit descriptors = { 16384, 16384 };
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	const socklen_t bytes =
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			    (size_t)snprintf(to.sun_path + 1, sizeof to.sun_path - 1,
+					     "berth-%s", name));
+	int fd;
+
+	stranger = fork();
+	if (stranger)
+		return;
+	closefrom(3);
+	if (setrlimit(RLIMIT_NOFILE, &descriptors) ||
+	    setresuid(NOBODY, NOBODY, NOBODY) || prctl(PR_SET_PDEATHSIG, SIGKILL))
+		_exit(9);
+	do
+		fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	while (fd >= 0 && !connect(fd, (struct sockaddr *)&to, bytes));
+	post(&s->full, fd >= 0 && errno == EAGAIN);
+	pause();
+	_exit(0);
+}
+
+/* When all know where rank 0's memory is to be had, and before one of them comes. */
+static int allgather_then_strangers(void *ctx, const void *in, void *out, size_t bytes)
+{
+	struct line *l = ctx;
+	struct shared *s = (struct shared *)l->hub;
+	struct wait w = { .yields = 20, .deadline_ns = clock_until(l->patience_ms) };
+	int rc = allgather(ctx, in, out, bytes);
+
+	if (rc || l->asked != 1)
+		return rc;
+	if (!l->me)
+		fill_way(s, (char *)out + AT_SOCKET);
+	return wait_for(&w, &s->full, 1) ? 8 : 0;
+}
+
+static void strangers(struct ranks *r)
+{
+	struct line l = line_of(r, 0);
+	struct berth_bootstrap b = bootstrap_of(&l);
+
+	b.allgather = allgather_then_strangers;
+	use(r, &l, &b, (int)r->n);
+	if (!r->me)
+		kill(stranger, SIGKILL);
+}
+
+START_TEST(strangers_come_first)
+{
+	if (!geteuid())
+		ranks_run(3, sizeof(struct shared), 0, strangers, LIMIT_S);
+}
+END_TEST
+
+/* ---- what no rank says ---- */
 
 static const struct {
 	unsigned call;
@@ -560,6 +630,7 @@ int main(void)
 	tcase_add_loop_test(t, memory_fails, 0, 2);
 	tcase_add_loop_test(t, a_rank_lies, 0, sizeof lies / sizeof *lies);
 	tcase_add_test(t, arguments);
+	tcase_add_test(t, strangers_come_first);
 	tcase_add_test(t, all_hear_of_a_bad_host);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);

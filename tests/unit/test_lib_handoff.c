@@ -101,6 +101,48 @@ START_TEST(all_get_one_memory)
 }
 END_TEST
 
+/* The maker does something else meanwhile. */
+START_TEST(in_a_thread)
+{
+	int before = descriptors();
+	char name[HANDOFF_NAME_BYTES];
+	int listener = handoff_listen(name), memory = boot_memfd(BYTES, why);
+	struct handoff h;
+	pid_t other[OTHERS];
+
+	ck_assert_int_eq(handoff_begin(&h, listener, OTHERS, memory, why, sizeof why),
+			 BERTH_OK);
+	for (int i = 0; i < OTHERS; i++)
+		other[i] = taker(name, listener);
+	for (int i = 0; i < OTHERS; i++)
+		ck_assert_int_eq(ended(other[i]), BERTH_OK);
+	ck_assert_int_eq(handoff_end(&h, in_ms(PATIENCE_MS), why, sizeof why),
+			 BERTH_OK);
+	close(listener);
+	close(memory);
+	ck_assert_int_eq(descriptors(), before);
+}
+END_TEST
+
+/* It waits for nobody any more. */
+START_TEST(in_a_thread_that_ends)
+{
+	char name[HANDOFF_NAME_BYTES];
+	int listener = handoff_listen(name), memory = boot_memfd(BYTES, why);
+	struct handoff h;
+
+	ck_assert_int_eq(handoff_begin(&h, listener, OTHERS, memory, why, sizeof why),
+			 BERTH_OK);
+	ck_assert_int_eq(handoff_end(&h, _i ? in_ms(20) : 0, why, sizeof why),
+			 BERTH_PEER_LOST);
+	ck_assert_str_eq(why,
+			 "only 0 of this host's 3 other ranks came for its memory");
+	ck_assert_int_eq(handoff_come(name, in_ms(PATIENCE_MS)), -1);
+	close(listener);
+	close(memory);
+}
+END_TEST
+
 START_TEST(who_does_not_come_is_missed)
 {
 	char name[HANDOFF_NAME_BYTES];
@@ -247,6 +289,8 @@ int main(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_test(c, all_get_one_memory);
+	tcase_add_test(c, in_a_thread);
+	tcase_add_loop_test(c, in_a_thread_that_ends, 0, 2);
 	tcase_add_test(c, who_does_not_come_is_missed);
 	tcase_add_test(c, one_that_came_and_ended_counts);
 	tcase_add_test(c, the_maker_is_gone);
