@@ -23,8 +23,9 @@ struct boot_world {
 	unsigned *host;   /* of each rank, 0 .. hosts-1 */
 	char **host_name; /* of each host */
 	unsigned char key[BOOT_KEY_BYTES];
-	uint64_t epoch; /* the same on all ranks */
-	int memory;     /* sealed memfd, zero when made, the same on all ranks of the
+	bool key_in_clear; /* KEY went over a network where an observer may read it */
+	uint64_t epoch;    /* the same on all ranks */
+	int memory;        /* sealed memfd, zero when made, the same on all ranks of the
 			      host */
 	size_t memory_bytes;
 	int64_t clock_offset_ns; /* CLOCK_MONOTONIC here + this = the job's one clock */

@@ -16,6 +16,7 @@
 #include "lib/base/wait.h"
 #include "lib/boot/boot.h"
 #include "lib/boot/boot_cards.h"
+#include "lib/boot/munge.h"
 #include "lib/boot/pmix_client.h"
 
 enum {
@@ -25,9 +26,12 @@ enum {
 	SECRET_BYTES = 2 * BOOT_KEY_BYTES + 1 /* the key in hexadecimal digits */
 };
 
-/* A card is the text "HOST MACHINE SOCKET SECRET".  Only rank 0 has a secret; that of
- * the others is "-". */
+/* A card is the text "HOST MACHINE SOCKET SECRET".  The job's key is rank 0's secret, in
+ * hexadecimal digits; that of the others is "-".  It is MUNGE_WORKS on a rank where
+ * MUNGE makes credentials.  If it is that on rank 0, this rank publishes the key when it
+ * has seen all cards: as a credential, if it is that on all ranks. */
 #define CARD_FORMAT "%255s %63s %32s %64s"
+#define MUNGE_WORKS "munge"
 
 /* What the first joining found out, and every other uses: publishing it anew each time
  * made 1000 init rounds of 4 ranks take 214 s, as libpmix sends all that a rank ever
@@ -63,27 +67,45 @@ struct pmix_boot {
 
 /* ---- cards ---- */
 
-static void secret_make(char *text, unsigned rank)
-{
-	unsigned char key[BOOT_KEY_BYTES] = { 0 };
+/* What all ranks are told of the job's key. */
+struct secret {
+	unsigned char key[BOOT_KEY_BYTES]; /* made by rank 0 */
+	char text[SECRET_BYTES];           /* in its card */
+	char credential[MUNGE_TEXT_BYTES]; /* of KEY */
+	bool munge_works;                  /* on all ranks, as the cards say */
+};
 
-	snprintf(text, SECRET_BYTES, "-");
-	if (rank == 0 && getrandom(key, sizeof key, 0) == sizeof key)
-		for (size_t i = 0; i < sizeof key; i++)
-			snprintf(text + 2 * i, 3, "%02x", key[i]);
-	explicit_bzero(key, sizeof key);
+static void key_write(char *text, const unsigned char *key)
+{
+	for (size_t i = 0; i < BOOT_KEY_BYTES; i++)
+		snprintf(text + 2 * i, 3, "%02x", key[i]);
 }
 
 static bool key_read(const char *text, unsigned char *key)
 {
 	unsigned byte;
 
+	if (strlen(text) != 2 * BOOT_KEY_BYTES)
+		return false;
 	for (size_t i = 0; i < BOOT_KEY_BYTES; i++) {
 		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
 			return false;
 		key[i] = (unsigned char)byte;
 	}
 	return true;
+}
+
+/* The others seal zeros, to see whether they can. */
+static void secret_make(struct secret *s, unsigned rank)
+{
+	const bool made =
+		rank == 0 && getrandom(s->key, sizeof s->key, 0) == sizeof s->key;
+
+	snprintf(s->text, sizeof s->text, "-");
+	if (munge_seal(s->key, s->credential))
+		snprintf(s->text, sizeof s->text, MUNGE_WORKS);
+	else if (made)
+		key_write(s->text, s->key);
 }
 
 /* The world that they make, and which rank makes this host's memory. */
@@ -99,25 +121,66 @@ static berth_result settle(struct boot_world *w, const struct boot_card *c)
 	return rc;
 }
 
-/* What all ranks published as KEY; the job's own key is in rank 0's. */
+/* What all ranks published as KEY.  W has the job's own key if rank 0's card has it. */
 static berth_result take_cards(const char *key, struct boot_card *c,
-			       struct boot_world *w, char *why)
+			       struct boot_world *w, struct secret *s, char *why)
 {
 	berth_result rc = BERTH_OK;
 
+	s->munge_works = true;
 	for (unsigned r = 0; !rc && r < w->size; r++) {
 		char *text, secret[SECRET_BYTES] = "";
 		size_t size;
+		bool works;
 
 		rc = pmix_client_get(r, key, &text, &size, why, BOOT_WHY_BYTES);
-		if (!rc && (sscanf(text, CARD_FORMAT, c[r].host, c[r].machine,
-				   c[r].socket, secret) != 4 ||
-			    (!r && !key_read(secret, w->key))))
+		if (!rc && sscanf(text, CARD_FORMAT, c[r].host, c[r].machine,
+				  c[r].socket, secret) != 4)
+			rc = BERTH_SYSTEM;
+		works = !strcmp(secret, MUNGE_WORKS);
+		s->munge_works = s->munge_works && works;
+		if (!r)
+			w->key_in_clear = !works;
+		if (!rc && !r && !works && !key_read(secret, w->key))
 			rc = BERTH_SYSTEM;
 		explicit_bzero(secret, sizeof secret);
 		free(text);
 	}
 	return rc;
+}
+
+/* The job's key, which was not in rank 0's card. */
+static berth_result take_key(const char *key, struct boot_world *w, struct secret *s,
+			     char *why)
+{
+	char *text = NULL, reason[BOOT_WHY_BYTES] = "it is no key";
+	berth_result rc = BERTH_OK;
+	size_t size;
+	bool good;
+
+	key_write(s->text, s->key);
+	if (w->rank == 0)
+		rc = s->munge_works ? pmix_client_publish(key, s->credential,
+							  strlen(s->credential) + 1,
+							  why, BOOT_WHY_BYTES)
+				    : pmix_client_publish(key, s->text, sizeof s->text,
+							  why, BOOT_WHY_BYTES);
+	if (!rc)
+		rc = pmix_client_fence(true, GO_ON_S, why, BOOT_WHY_BYTES);
+	if (!rc)
+		rc = pmix_client_get(0, key, &text, &size, why, BOOT_WHY_BYTES);
+	if (rc)
+		return rc;
+	good = s->munge_works ? munge_open(text, w->key, reason)
+			      : key_read(text, w->key);
+	w->key_in_clear = !s->munge_works;
+	explicit_bzero(text, size);
+	free(text);
+	if (good)
+		return BERTH_OK;
+	snprintf(why, BOOT_WHY_BYTES, "the job's key, as rank 0 published it: %s",
+		 reason);
+	return BERTH_NO_PEERS;
 }
 
 static void job_forget(void)
@@ -134,7 +197,8 @@ static void job_forget(void)
 static berth_result meet(struct boot_world *w, char *why)
 {
 	struct boot_card mine, *cards = calloc(w->size, sizeof *cards);
-	char text[BOOT_TEXT_BYTES], secret[SECRET_BYTES], key[64];
+	char text[BOOT_TEXT_BYTES], key[64];
+	struct secret secret = { 0 };
 	berth_result rc = cards ? BERTH_OK : boot_out_of_memory(why);
 
 	boot_card_fill(&mine, getenv("PMIX_HOSTNAME"));
@@ -143,17 +207,20 @@ static berth_result meet(struct boot_world *w, char *why)
 		snprintf(why, BOOT_WHY_BYTES, "no socket for the ranks of this host");
 		rc = BERTH_SYSTEM;
 	}
-	secret_make(secret, w->rank);
+	secret_make(&secret, w->rank);
 	snprintf(text, sizeof text, "%s %s %s %s", mine.host, mine.machine, mine.socket,
-		 secret);
-	snprintf(key, sizeof key, "berth.card.%u", job.attempts++);
+		 secret.text);
+	snprintf(key, sizeof key, "berth.card.%u", job.attempts);
 	if (!rc)
 		rc = pmix_client_publish(key, text, strlen(text) + 1, why,
 					 BOOT_WHY_BYTES);
 	if (!rc)
 		rc = pmix_client_fence(true, COME_S, why, BOOT_WHY_BYTES);
 	if (!rc)
-		rc = take_cards(key, cards, w, why);
+		rc = take_cards(key, cards, w, &secret, why);
+	snprintf(key, sizeof key, "berth.key.%u", job.attempts++);
+	if (!rc && !w->key_in_clear)
+		rc = take_key(key, w, &secret, why);
 	if (!rc) {
 		boot_out_of_memory(why);
 		rc = settle(w, cards);
@@ -161,7 +228,7 @@ static berth_result meet(struct boot_world *w, char *why)
 	if (rc == BERTH_SYSTEM && job.listener >= 0)
 		snprintf(why, BOOT_WHY_BYTES, "what a rank told of itself is no card");
 	explicit_bzero(text, sizeof text);
-	explicit_bzero(secret, sizeof secret);
+	explicit_bzero(&secret, sizeof secret);
 	free(cards);
 	return rc;
 }

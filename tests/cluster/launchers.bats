@@ -70,6 +70,19 @@ all_gone() {
 	all_gone
 }
 
+@test "an observer of Slurm's network sees the cards, and not the job's key" {
+	mkdir -p "$STATE/t"
+	on n2 sh -c 'echo $$ > /run/sniff.pid; exec "$@"' sh "$HELPERS/sniff" /vc/t/sniffed > "$T/sniff" 2>&1 3>&- &
+	wait_for grep -q 'sniff: ready' "$T/sniff"
+	run -0 srun -N2 -n4 --mpi=pmix env BERTH_NET_SECURE=aead "$JOINS" join world memory fence leave
+	on n2 sh -c 'kill $(cat /run/sniff.pid)'
+	wait
+	[ "$(grep -o 'key .*' <<< "$output" | sort -u | wc -l)" = 1 ]
+	grep -aq 'berth\.card\.0' "$STATE/t/sniffed"
+	grep -aq 'MUNGE:' "$STATE/t/sniffed"
+	if grep -aoE '[0-9a-f]{64}' "$STATE/t/sniffed"; then false; fi
+}
+
 @test "Open MPI 4's mpirun: the same" {
 	run -0 mpirun -np 8 --map-by ppr:4:node "$JOINS" way join world memory share fence=-x leave
 	two_times_four

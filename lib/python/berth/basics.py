@@ -2,6 +2,7 @@
 import atexit
 import ctypes
 import os
+import sys
 
 from . import clib, library
 
@@ -146,23 +147,37 @@ def _bootstrap(comm):
                      allgather=clib.ALLGATHER_CALL(allgather))
 
 
+_joins = False
+
+
+@clib.LOG_CALL
+def _hear(_, level, text):
+    """What the library says while init() lasts; later, errors say it, or the launcher does."""
+    if _joins and level <= clib.LOG_WARNING:
+        print("berth:", text.decode(errors="replace"), file=sys.stderr)
+
+
 def init(comm=None, process_sets=None):
     """Join the other ranks.  Called again, it does nothing.
 
     COMM: a communicator of mpi4py, whose ranks are the world; None: those that the launcher started.
     PROCESS_SETS: a list of ProcessSet to be added; "dynamic" is allowed, and always so.
     """
-    global _world, _next_id
+    global _world, _next_id, _joins
     if is_initialized():
         return
-    config = None
+    config = clib.made(clib.Config, log=_hear)
     if comm is not None:
         if not hasattr(comm, "allgather"):
             raise ValueError("init(comm=...) takes a communicator of mpi4py; for a part of the ranks, "
                              "add a process set.")
-        config = ctypes.byref(clib.made(clib.Config, bootstrap=_bootstrap(comm)))
+        config = clib.made(clib.Config, log=_hear, bootstrap=_bootstrap(comm))
     world = clib.made(clib.World)
-    library.check(library.get().berth_init(config))
+    _joins = True
+    try:
+        library.check(library.get().berth_init(ctypes.byref(config)))
+    finally:
+        _joins = False
     library.check(library.get().berth_world(ctypes.byref(world)))
     _world = world
     global_process_set.ranks, global_process_set.process_set_id = list(range(world.ranks)), 0
