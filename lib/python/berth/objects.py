@@ -1,39 +1,80 @@
-"""Any objects of Python that pickle takes, from one rank or from all."""
+"""Any objects of Python that pickle takes, from one rank or from all.
+
+To unpickle bytes runs code that they name.  So the length and the SHA-256 of a pickle go first, in operations
+that each BERTH_NET_SECURE authenticates, and nothing is unpickled that differs from them.
+"""
 import ctypes
+import hashlib
 import pickle
+import struct
 
 from . import basics, clib, library
+from .errors import HorovodInternalError
+
+_HEAD = struct.Struct("<Q32s")  # length, SHA-256
+_HEADS_AT_ONCE = 1024 // _HEAD.size  # BERTH_NET_SECURE=heads authenticates data up to 1 KiB
 
 
 def _name(name):
     return name.encode() if name else None
 
 
+def _head(data):
+    return _HEAD.pack(len(data), hashlib.sha256(data).digest())
+
+
+def _load(data, head, rank, name):
+    """The object of RANK, of the set, whose pickle is DATA if HEAD says so."""
+    if _head(data) != head:
+        raise HorovodInternalError(f"object{f' {name!r}' if name else ''}: the bytes from rank {rank} of the set "
+                                   "do not have the length and the SHA-256 that this rank sent: they were changed "
+                                   "on their way, and are not unpickled")
+    return pickle.loads(data)
+
+
 def broadcast_object(obj, root_rank=0, name=None, process_set=basics.global_process_set):
     """OBJ of ROOT_RANK, a rank of the world."""
     is_root = basics.rank() == root_rank
     data = pickle.dumps(obj) if is_root else b""
-    fields = {"kind": clib.BROADCAST, "root": process_set.ranks.index(root_rank), "set": process_set.handle}
-    length = ctypes.c_uint64(len(data))
-    at = ctypes.addressof(length)
-    library.run(length, type=clib.U64, count=1, in_=at, out=at, name=_name(name), **fields)
-    buffer = ctypes.create_string_buffer(data, length.value)
+    root = process_set.ranks.index(root_rank)
+    fields = {"kind": clib.BROADCAST, "type": clib.U8, "root": root, "set": process_set.handle}
+    head = ctypes.create_string_buffer(_head(data), _HEAD.size)
+    at = ctypes.addressof(head)
+    library.run(head, count=_HEAD.size, in_=at, out=at, name=_name(name), **fields)
+    length, _ = _HEAD.unpack(head.raw)
+    buffer = ctypes.create_string_buffer(data, length)
     at = ctypes.addressof(buffer)
-    library.run(buffer, type=clib.U8, count=length.value, in_=at, out=at, name=_name(name), **fields)
-    return obj if is_root else pickle.loads(buffer.raw)
+    library.run(buffer, count=length, in_=at, out=at, name=_name(name), **fields)
+    return obj if is_root else _load(buffer.raw, head.raw, root, name)
+
+
+def _heads(mine, size, rank, fields):
+    """(where the heads of all ranks come to, the operations that bring them)."""
+    all_of_them = ctypes.create_string_buffer(size * _HEAD.size)
+    descs = []
+    for first in range(0, size, _HEADS_AT_ONCE):
+        said = [_HEAD.size if first <= r < first + _HEADS_AT_ONCE else 0 for r in range(size)]
+        descs.append(clib.desc(count=said[rank], out_counts=(ctypes.c_uint64 * size)(*said),
+                               in_=ctypes.cast(mine, ctypes.c_void_p),
+                               out=ctypes.addressof(all_of_them) + first * _HEAD.size, **fields))
+    return all_of_them, descs
 
 
 def allgather_object(obj, name=None, process_set=basics.global_process_set):
     """A list of the objects of all ranks of the set, in their order."""
     data = pickle.dumps(obj)
-    lengths = (ctypes.c_uint64 * process_set.size())()
-    made = ctypes.c_void_p()
-    library.run(data, kind=clib.ALLGATHER, type=clib.U8, count=len(data),
-                in_=ctypes.cast(data, ctypes.c_void_p), received=lengths, made=made,
-                name=_name(name), set=process_set.handle)
+    size, mine = process_set.size(), _head(data)
+    fields = {"kind": clib.ALLGATHER, "type": clib.U8, "name": _name(name), "set": process_set.handle}
+    heads, descs = _heads(mine, size, process_set.rank(), fields)
+    lengths, made = (ctypes.c_uint64 * size)(), ctypes.c_void_p()
+    descs.append(clib.desc(count=len(data), in_=ctypes.cast(data, ctypes.c_void_p), received=lengths, made=made,
+                           **fields))
+    # One request: if it is interrupted, none of its operations is left out.
+    library.submit((data, mine, heads, lengths, made), *descs).wait()
     try:
         whole = ctypes.string_at(made, sum(lengths))
     finally:
         library.get().berth_free(made)
-    ends = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
-    return [pickle.loads(whole[a:b]) for a, b in zip(ends, ends[1:])]
+    ends = [sum(lengths[:i]) for i in range(size + 1)]
+    return [_load(whole[a:b], heads.raw[r * _HEAD.size:(r + 1) * _HEAD.size], r, name)
+            for r, (a, b) in enumerate(zip(ends, ends[1:]))]

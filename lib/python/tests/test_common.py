@@ -1,6 +1,7 @@
 """What all frameworks have in common.  Each rank of a job runs these in one order:
 runner -np N python3 -m pytest lib/python/tests
 """
+import ctypes
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ import time
 import pytest
 
 import berth as hvd
+from berth import library, objects
 
 RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
@@ -57,6 +59,58 @@ def test_broadcast_object(thing):
 def test_allgather_object_of_different_sizes():
     of = ["x" * (r * 70000) for r in range(SIZE)]
     assert hvd.allgather_object(of[hvd.rank()]) == of
+
+
+class Middle:
+    """libberth's calls, with a host on the way that changes the byte AT of all data above 1 KiB: what
+    BERTH_NET_SECURE=heads does not authenticate.
+    """
+
+    def __init__(self, at):
+        self.at, self.get = at, library.get
+
+    def _change(self, out, made, count):
+        if count > 1024:
+            ctypes.memset((out or made.value) + self.at, ord("y"), 1)
+
+    def run(self, kept, **fields):
+        library.run(kept, **fields)
+        self._change(fields.get("out"), fields.get("made"), fields["count"])
+
+    def submit(self, kept, *descs):
+        operation, wait = library.submit(kept, *descs), library.Operation.wait
+        d = descs[-1]
+
+        class Changed:
+            def wait(_):
+                wait(operation)
+                self._change(d.out, d.made.contents, d.count)
+        return Changed()
+
+
+def test_bytes_that_were_changed_are_not_unpickled(monkeypatch):
+    if SIZE == 1:
+        pytest.skip("nothing comes from another rank")
+    if RANK:
+        monkeypatch.setattr(objects, "library", Middle(2000))
+        monkeypatch.setattr(objects.pickle, "loads", lambda data: pytest.fail("they were"))
+    for call in (hvd.broadcast_object, hvd.allgather_object):
+        if RANK:
+            with pytest.raises(hvd.HorovodInternalError, match="'it': the bytes from rank 0 .* SHA-256"):
+                call("x" * 3000, name="it")
+        else:
+            call("x" * 3000, name="it")
+
+
+@pytest.mark.parametrize("size,rank", [(1, 0), (25, 24), (26, 0), (26, 25), (1000, 30)])
+def test_the_lengths_and_hashes_of_many_ranks_go_in_parts_that_are_authenticated(size, rank):
+    heads, descs = objects._heads(b"x" * 40, size, rank, {})
+    assert len(heads) == 40 * size and sum(d.count for d in descs) == 40
+    of_all = [d.out_counts[r] for d in descs for r in range(size)]
+    assert sorted(of_all) == [0] * (len(of_all) - size) + [40] * size
+    for i, d in enumerate(descs):
+        assert sum(d.out_counts[:size]) <= 1024 and d.out == ctypes.addressof(heads) + 1000 * i
+        assert d.count == d.out_counts[rank]
 
 
 def test_another_root_is_an_error():
