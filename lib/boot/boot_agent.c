@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lib/base/descriptor.h"
+#include "lib/base/ours.h"
 
 enum {
 	LEAVE_MS = 1000,    /* for the agent to have seen that we left */
@@ -54,7 +55,8 @@ static berth_result failed(char *why, const char *what)
 
 /* ---- bytes ---- */
 
-/* "@NAME": an abstract name. */
+/* "@NAME": an abstract name.  A rank may start programs that outlive its agent and keep
+ * the name, which another user can take then. */
 static int connect_to(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -73,8 +75,10 @@ static int connect_to(const char *name)
 		rc = connect(fd, (const struct sockaddr *)&a,
 			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
 	while (rc && errno == EINTR);
-	if (!rc)
+	if (!rc && ours_peer(fd))
 		return fd;
+	if (!rc)
+		errno = EPERM;
 	descriptor_close(fd);
 	return -1;
 }

@@ -1,5 +1,6 @@
 #include "lib/boot/handoff.h"
 #include "lib/base/clock.h"
+#include "lib/base/ours.h"
 #include "lib/base/sleep.h"
 #include "lib/base/thread.h"
 
@@ -64,15 +65,6 @@ int handoff_listen(char *name)
 	return fd;
 }
 
-static bool is_us(int fd)
-{
-	struct ucred u;
-	socklen_t bytes = sizeof u;
-
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &bytes) &&
-	       u.uid == geteuid();
-}
-
 /* ---- the maker ---- */
 
 static void send_memory(int fd, int memory)
@@ -103,7 +95,7 @@ static bool serve(int listener, int memory)
 
 	if (fd < 0)
 		return false;
-	came = is_us(fd);
+	came = ours_peer(fd);
 	if (came)
 		send_memory(fd, memory);
 	close(fd);
@@ -194,7 +186,7 @@ int handoff_come(const char *name, uint64_t until_ns)
 	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) ||
 	    connect(fd, (struct sockaddr *)&a, bytes))
 		e = errno;
-	else if (!is_us(fd))
+	else if (!ours_peer(fd))
 		e = EPERM;
 	else
 		return fd;

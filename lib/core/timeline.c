@@ -1,10 +1,10 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lib/base/ours.h"
 #include "lib/core/trace.h"
 
 enum {
@@ -223,6 +223,8 @@ static void forget(void)
 static berth_result start(const char *path, unsigned rank, int64_t offset, char *why,
 			  size_t why_bytes)
 {
+	char no[128];
+
 	if (line.parents) { /* perhaps to the same path */
 		snprintf(why, why_bytes, "this process is a child of rank %u",
 			 line.rank);
@@ -238,10 +240,10 @@ static berth_result start(const char *path, unsigned rank, int64_t offset, char 
 		snprintf(why, why_bytes, "out of memory");
 		return BERTH_MEMORY;
 	}
-	line.fd = open(line.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	line.fd = ours_create(line.path, no, sizeof no);
 	if (line.fd < 0) {
 		snprintf(why, why_bytes, "the timeline \"%s\" can't be written: %s",
-			 line.path, strerror(errno));
+			 line.path, no);
 		forget();
 		return BERTH_SYSTEM;
 	}

@@ -300,6 +300,34 @@ START_TEST(refused)
 }
 END_TEST
 
+/* Another user has taken the name of an agent that has ended. */
+START_TEST(of_another_user)
+{
+	char why[BOOT_WHY_BYTES] = "";
+	struct boot_world w;
+	pthread_t agent;
+	void *state;
+
+	if (geteuid())
+		return;
+	clear_environment();
+	script[0] =
+		(struct answer){ worlds[0].number, &worlds[0].w, worlds[0].n, 0, 0 };
+	nscript = 1;
+	ck_assert_int_eq(seteuid(65534), 0); /* listen() notes whose the socket is */
+	agent = start_agent();
+	ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_ptr_eq(boot_choose(why), &boot_alone);
+	pthread_join(agent, NULL);
+	ck_assert_int_eq(pthread_create(&agent, NULL, serve, NULL), 0);
+	ck_assert_int_eq(boot_agent.join(&state, &w, NULL, why), BERTH_SYSTEM);
+	ck_assert_str_eq(why, "cannot reach the agent of this host: "
+			      "Operation not permitted");
+	pthread_join(agent, NULL);
+	close(listener);
+}
+END_TEST
+
 /* ---- what it says in a fence, and gives as memory ---- */
 
 #define OFFSET "\1\0\0\0\0\0\0\0"
@@ -518,6 +546,7 @@ int main(void)
 	tcase_add_test(t, alone);
 	tcase_add_loop_test(t, hostile_world, 0, sizeof worlds / sizeof *worlds);
 	tcase_add_loop_test(t, refused, 0, 9);
+	tcase_add_test(t, of_another_user);
 	tcase_add_loop_test(t, fence_is_long, 0, sizeof waits / sizeof *waits);
 	tcase_add_loop_test(t, hostile_fence, 0, sizeof fences / sizeof *fences);
 	tcase_add_loop_test(t, hostile_memory, 0, 5);

@@ -2,7 +2,9 @@
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -406,22 +408,48 @@ END_TEST
 
 START_TEST(not_writable)
 {
-	char name[80];
-
 	ck_assert_int_eq(timeline_start("/nonexistent/t", 0, 0, why, sizeof why),
 			 BERTH_SYSTEM);
 	ck_assert_str_eq(why, "the timeline \"/nonexistent/t.0\" can't be written: "
 			      "No such file or directory");
 	ck_assert_int_eq(timeline_runs, 0);
-	/* a disk that is full */
-	snprintf(name, sizeof name, "%s.5", path);
-	ck_assert_int_eq(symlink("/dev/full", name), 0);
+	/* a limit, as a disk that is full */
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 1000, 1000 }), 0);
 	ck_assert_int_eq(timeline_start(path, 5, 0, why, sizeof why), BERTH_OK);
 	for (unsigned i = 0; i < 5000; i++)
 		timeline_event("t", "ALLREDUCE", i, i + 1);
 	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_SYSTEM);
 	ck_assert_ptr_nonnull(
-		strstr(why, "t.5\" could not be written: No space left on device"));
+		strstr(why, "t.5\" could not be written: File too large"));
+}
+END_TEST
+
+/* What others may have put at a name before us is neither followed nor cut off. */
+START_TEST(planted)
+{
+	static const char *const says[] = { "it is a link", "(a hard link)",
+					    "it belongs to another user",
+					    "it is not a regular file" };
+	char name[80], precious[80], text[16] = "";
+	int fd;
+
+	if (_i == 2 && geteuid())
+		return; /* only root makes files of others */
+	snprintf(name, sizeof name, "%s.8", path);
+	snprintf(precious, sizeof precious, "%s.9", path);
+	fd = open(precious, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	ck_assert_int_eq(write(fd, "precious", 8), 8);
+	ck_assert_int_eq(_i == 0   ? symlink(precious, name)
+			 : _i == 1 ? link(precious, name)
+			 : _i == 2 ? rename(precious, name) || fchown(fd, 65534, 65534)
+				   : mkfifo(name, 0666),
+			 0);
+	ck_assert_int_eq(timeline_start(path, 8, 0, why, sizeof why), BERTH_SYSTEM);
+	ck_assert_msg(strstr(why, says[_i]) != NULL, "%s", why);
+	ck_assert_int_eq(pread(fd, text, sizeof text, 0), 8);
+	ck_assert_str_eq(text, "precious");
+	close(fd);
 }
 END_TEST
 
@@ -478,6 +506,7 @@ int main(void)
 	tcase_add_test(line, of_threads);
 	tcase_add_test(line, at_any_time);
 	tcase_add_test(line, not_writable);
+	tcase_add_loop_test(line, planted, 0, 4);
 	tcase_add_test(line, of_a_child);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
