@@ -2,10 +2,9 @@
 
 /* Starts the agent $2, with the argument $3 if there is one, if no other user can put a
  * program in its place: each folder on the way, without links, and the agent belong to
- * root or to us, and no group or other user can write to them.  A sticky folder like
- * /tmp may be on the way, because only the owner of an entry can replace it there.  The
- * agent itself may not lie in one: a link of another user's to a file of ours belongs
- * to us.
+ * root or to us, and no group or other user can write to them.  No folder on the way is
+ * sticky, as /tmp is: there another user may have mounted a file system by FUSE, which
+ * says any owner and any mode.
  *
  * $1 is -ldn.  With -ldnL the user named the agent (--launch-agent): links are
  * followed, and owners and groups are the user's choice, if no folder is sticky.
@@ -16,20 +15,24 @@
  *
  * A good verdict is kept as an empty file in a folder of ours, which a reboot empties.
  * It holds while nothing on the way is newer: other users could not write there, and
- * after a change that would let them, their first write makes a folder newer.  So the
- * next start needs no ls.  (One host: 1.2 ms for ls, 0.6 for a shell, 0.1 for this.)
+ * after a change of modes that would let them, their first write makes a folder newer.
+ * After a change of owners the new one can set times back.  So the agent and its folder
+ * must still be ours: nobody else makes such ones.  For root that is asked of the whole
+ * way.  So the next start needs no ls.  (One host: 1.2 ms for ls, 0.6 for a shell, 0.1
+ * for this.)
  *
  * The login shell may be csh or fish, so this is one line without "!", "'" and
  * backslashes. */
 const char install_direct[] =
 	"set -f; w=$1; f=${2##*/}; a=${3:-}; h=$PWD; command cd -P \"${2%/*}/\" || "
 	"exit 127;"
-	" d=$PWD; m=/dev/shm/berth-${EUID:-}; s=; o=; n=;"
-	" [ $w = -ldn ] && [ -n \"${EUID:-}\" ] || m=;"
+	" d=$PWD; m=/dev/shm/berth-${EUID:-}; n=;"
+	" [ $w = -ldn ] && [ -n \"${EUID:-}\" ] && [ -O . ] && [ -O \"./$f\" ] || m=;"
 	" if [ -n \"$m\" ] && [ -O $m ] && command cd -P $m && [ -O . ] &&"
 	" [ -O \"./way$d/$f\" ]; then"
 	" x=$d/$f; while [ -n \"$x\" ]; do"
-	" [ \"$x\" -nt \"./way$d/$f\" ] && n=1; x=${x%/*}; done;"
+	" [ \"$x\" -nt \"./way$d/$f\" ] && n=1;"
+	" [ 0 -lt $EUID ] || [ -O \"$x\" ] || n=1; x=${x%/*}; done;"
 	" [ / -nt \"./way$d/$f\" ] && n=1;"
 	" [ -n \"$n\" ] || { command cd \"$h\"; exec \"$d/$f\" $a; };"
 	" fi;"
@@ -41,17 +44,16 @@ const char install_direct[] =
 	" set -- $l;"
 	" while [ $# -ge 9 ]; do"
 	" case $1 in"
+	" d????????[tT]*) no ;;"
 	" [-d]????[-]??[-]*) ;;"
-	" d????????[tT]*) s=1; [ \"$9\" = . ] && no ;;"
 	" [-d]???????[-]*) [ $w = -ldnL ] || no ;;"
 	" *) no ;;"
 	" esac;"
-	" [ \"$3\" = 0 ] || [ -O \"$9\" ] || o=1;"
+	" [ \"$3\" = 0 ] || [ -O \"$9\" ] || [ $w = -ldnL ] || no;"
 	" shift 9;"
 	" done;"
 	" [ $# = 0 ] || [ $w = -ldnL ] || no;"
-	" case $w-$o-$s in -ldn-1-* | *-1-1) no ;; esac;"
-	" [ -z \"$m\" ] || [ -n \"$s\" ] || (umask 077; mkdir -p $m && command cd -P "
+	" [ -z \"$m\" ] || (umask 077; mkdir -p $m && command cd -P "
 	"$m &&"
 	" [ -O . ] && mkdir -p \"./way$d\" && : > \"./way$d/$f\") 2> /dev/null;"
 	" command cd \"$h\"; exec \"$d/$f\" $a";
@@ -61,33 +63,40 @@ const char install_direct[] =
  *
  * A folder is entered, and all that follows goes by names in it, so that no other
  * folder can come in its place.  It must be ours, and nobody else may write there:
- * then nobody else can change what the SHA-256 was made of.  A folder is good for a
- * copy if it takes N bytes, and a program in it runs.
+ * then nobody else can change what the SHA-256 was made of.  But a file system of FUSE
+ * is another user's program, which says any owner, and other bytes at each read: so
+ * none is used, and no folder that is a mount of its own.  A folder is good for a copy
+ * if it takes N bytes, and a program in it runs.
  *
  * A copy is old if it has not run for 30 days: an agent sets the time of its copy when
  * it starts and once a day.  Those that run here are kept whatever their time is. */
 const char install_search[] =
 	"set -f; umask 077; u=$(id -u); r= w= g= t=\n"
-	"l='\n'\n"
 	"say() { printf \"\\n:berth: %s\\n\" \"$*\"; }\n"
 	"sum() { x=$({ sha256sum || shasum -a 256 || openssl dgst -r -sha256; } "
 	"2>/dev/null);"
 	" echo \"${x%% *}\"; }\n"
-	"list() { PATH=/usr/bin:/bin:$PATH LC_ALL=C ls -ldn \"$@\" 2>/dev/null; }\n"
+	"look() { PATH=/usr/bin:/bin:$PATH LC_ALL=C stat \"$@\" 2>/dev/null; }\n"
+	"ours() {\n" /* [FILE] of this folder: type, modes and devices of . .. FILE */
+	" [ -O . ] || { r=\"belongs to another user\"; return 1; }\n"
+	" set -- $(look -f -c %t .) $(look -c \"%A %d\" . .. ${1:+\"./$1\"})\n"
+	" [ $# -ge 5 ] || { r=\"cannot be judged without stat\"; return 1; }\n"
+	" [ \"$3\" = \"$5\" ] || { r=\"is a mount of its own\"; return 1; }\n"
+	" [ $1 != 65735546 ] || { r=\"is on FUSE\"; return 1; }\n"
+	" case $2${6:--rwx------} in d????[-]??[-]?-????[-]??[-]*) ;;"
+	" *) r=\"can be written by other users\"; return 1 ;; esac\n"
+	"}\n"
 	"try() {\n"
-	" cd -P \"$1\" 2>/dev/null && [ -O . ] && [ -O \"./$2\" ] && [ -x \"./$2\" ] ||"
-	" return\n"
-	" case $(list . \"./$2\") in d????[-]??[-]*\"$l\"-????[-]??[-]*) ;; *) return "
-	";; esac\n"
+	" cd -P \"$1\" 2>/dev/null && [ -O \"./$2\" ] && [ -x \"./$2\" ] &&"
+	" ours \"$2\" || return\n"
 	" [ \"$(sum < \"./$2\")\" != $s ] || exec \"./$2\"\n"
 	"}\n"
 	"good() {\n"
 	" mkdir -p \"$d\" 2>/dev/null && cd -P \"$d\" 2>/dev/null ||"
 	" { r=\"cannot be created\"; return 1; }\n"
-	" [ -O . ] && [ \"${PWD##*/}\" = \"${d##*/}\" ] ||"
+	" [ \"${PWD##*/}\" = \"${d##*/}\" ] ||"
 	" { cd /; r=\"belongs to another user\"; return 1; }\n"
-	" case $(list .) in d????[-]??[-]*) ;;"
-	" *) r=\"can be written by other users\"; return 1 ;; esac\n"
+	" ours || { cd /; return 1; }\n"
 	" { head -c $n /dev/zero > \"$t\"; } 2>/dev/null ||"
 	" { r=\"is full or read-only\"; return 1; }\n"
 	" { printf \"#!/bin/sh\\n\" > \"$t\" && chmod 700 \"$t\" && \"$t\"; } "
@@ -99,7 +108,8 @@ const char install_search[] =
 	" for e; do [ ! \"$e\" -ef \"$x\" ] || return 0; done; return 1\n"
 	"}\n"
 	"prune() {\n"
-	" for f in $(find . ! -name . -prune -type f -name \"agent-*\""
+	" x=????????; x=$x$x$x$x$x$x$x$x\n" /* 64 digits */
+	" for f in $(find . ! -name . -prune -type f -name \"agent-$x\""
 	" ! -name \"agent-*[!0-9a-f]*\" ! -name \"agent-$s\" -mtime +29 2>/dev/null);"
 	" do\n"
 	"  runs \"$f\" || rm -f \"$f\"\n"

@@ -499,7 +499,7 @@ open_scratch() { # on n1: a folder like /tmp, for what anybody has
 		esac
 	done <<- 'E'
 		true|direct
-		chmod 1777 .|direct
+		chmod 1777 .|checked
 		chmod 1777 c|sent
 		chmod 777 .|checked
 		chmod 775 .|checked
