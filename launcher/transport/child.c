@@ -269,35 +269,57 @@ size_t child_send(struct child *c, const void *data, size_t n)
 	return sent > 0 ? (size_t)sent : 0;
 }
 
+/* A file in memory that takes so many bytes and no more.  In a pipe a child that says
+ * much would wait for a reader, and be killed without one. */
+static int said_file(void)
+{
+	const int fd = memfd_create("stderr", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd >= 0 &&
+	    (ftruncate(fd, CHILD_LENT_SAID) || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 struct child *child_lend(const char *path, char *const *argv, char *const *env,
 			 int *sock)
 {
-	const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	const int said = said_file();
 	struct child *c;
 	int pair[2], error;
 	pid_t pid;
 
-	if (null < 0)
+	if (said < 0)
 		return NULL;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
 		error = errno;
-		close(null);
+		close(said);
 		errno = error;
 		return NULL;
 	}
-	error = spawn(&pid, path, argv, env, pair[1], null);
-	close(null);
+	error = spawn(&pid, path, argv, env, pair[1], said);
 	close(pair[1]);
 	if (error) {
+		close(said);
 		close(pair[0]);
 		errno = error;
 		return NULL;
 	}
 	*sock = pair[0];
 	c = xcalloc(1, sizeof *c);
-	*c = (struct child){ .pid = pid, .sock = -1, .said_fd = -1 };
+	*c = (struct child){ .pid = pid, .sock = -1, .said_fd = said };
 	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	return c;
+}
+
+const char *child_lent_said(const struct child *c, char text[CHILD_LENT_SAID + 1])
+{
+	const ssize_t n = pread(c->said_fd, text, CHILD_LENT_SAID, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	return text;
 }
 
 /* Free the closed children that have ended. */
@@ -320,6 +342,7 @@ static void reap(void)
 void child_return(struct child *c)
 {
 	kill(c->pid, SIGTERM);
+	close(c->said_fd);
 	c->next = closed;
 	closed = c;
 	reap();

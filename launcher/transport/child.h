@@ -40,10 +40,14 @@ void child_stop(struct child *c);
 void child_kill(struct child *c);
 
 /* Execute PATH with ARGV in the environment ENV for another module, which reads and
- * writes its stdin and stdout at *SOCK and closes that.  Its stderr is dropped.  NULL
- * with errno.  child_return() sends TERM. */
+ * writes its stdin and stdout at *SOCK and closes that.  NULL with errno.
+ * child_return() sends TERM. */
 struct child *child_lend(const char *path, char *const *argv, char *const *env,
 			 int *sock);
+/* What it has printed on stderr, at most the first CHILD_LENT_SAID bytes, with a NUL;
+ * any thread.  Returns TEXT. */
+enum { CHILD_LENT_SAID = 16384 };
+const char *child_lent_said(const struct child *c, char text[CHILD_LENT_SAID + 1]);
 void child_return(struct child *c);
 
 /* Wait MS milliseconds for the children whose stream is closed; then KILL them. */

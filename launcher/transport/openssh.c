@@ -11,7 +11,7 @@
 #include "launcher/transport/agent_install.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/dial.h"
-#include "launcher/transport/lookup.h"
+#include "launcher/transport/ssh_said.h"
 
 enum { STATUS_SSH = 255 };
 
@@ -66,66 +66,28 @@ static void finish(struct conn *c, const struct err *e, int status)
 	drop_ssh(c); /* end.said was its */
 }
 
-#define BAD_PERMISSIONS "bad permissions" /* of a private key */
-
-/* What ssh prints when it fails itself, the most precise text first. */
-static const struct {
-	const char *text;
-	enum err_id id;
-	bool again;
-} failures[] = {
-	{ "IDENTIFICATION HAS CHANGED", E_SSH_HOSTKEY_CHANGED, false },
-	{ "Host key verification failed", E_SSH_HOSTKEY, false },
-	{ BAD_PERMISSIONS, E_SSH_AUTH, false },
-	{ "Permission denied", E_SSH_AUTH, false },
-	{ "Too many authentication failures", E_SSH_AUTH, false },
-	{ "Could not resolve hostname", E_SSH_RESOLVE, false },
-	{ "Connection refused", E_SSH_CONNECT, true },
-	{ "Connection reset", E_SSH_CONNECT, true },
-	{ "Connection closed", E_SSH_CONNECT, true },
-	{ "kex_exchange_identification", E_SSH_CONNECT, true },
-	{ "No route to host", E_SSH_CONNECT, true },
-	{ "Network is unreachable", E_SSH_CONNECT, true },
-	{ "Connection timed out", E_SSH_CONNECT, true },
-};
-
 /* ssh itself failed and printed SAID: fill c->last.  True: a later try may succeed. */
 static bool explain(struct conn *c, const char *said)
 {
-	const char *where = c->install.where, *hit = NULL;
-	bool again;
-	char *line;
-	size_t i;
+	const struct ssh_said s = ssh_said_read(said);
+	const char *where = c->install.where;
 
-	for (i = 0; !hit && i < sizeof failures / sizeof *failures; i++)
-		hit = strstr(said, failures[i].text);
-	if (!hit) {
-		line = agent_install_last_line(said);
-		err_set(&c->last, E_SSH_PROGRAM, where, STATUS_SSH, line);
-		free(line);
-		return false;
-	}
-	while (hit > said && hit[-1] != '\n')
-		hit--;
-	line = agent_install_quote(hit, strlen(hit));
-	again = failures[--i].again;
-	/* ssh looks it up again: its configuration may name another host, or a proxy */
-	if (failures[i].id == E_SSH_RESOLVE)
-		again = lookup_may_come(line);
-	if (failures[i].id == E_SSH_RESOLVE)
-		err_set(&c->last, E_SSH_RESOLVE, where, c->target->name, line);
-	else if (failures[i].id == E_SSH_AUTH)
-		err_set(&c->last, E_SSH_AUTH, where, line);
-	else if (failures[i].id == E_SSH_HOSTKEY)
-		err_set(&c->last, E_SSH_HOSTKEY, where, line);
-	else if (failures[i].id == E_SSH_HOSTKEY_CHANGED)
-		err_set(&c->last, E_SSH_HOSTKEY_CHANGED, where, "says ssh");
+	if (s.id == ERR_NONE)
+		err_set(&c->last, E_SSH_PROGRAM, where, STATUS_SSH, s.line);
+	else if (s.id == E_SSH_RESOLVE)
+		err_set(&c->last, E_SSH_RESOLVE, where, c->target->name, s.line);
+	else if (s.id == E_SSH_AUTH)
+		err_set(&c->last, E_SSH_AUTH, where, s.line);
+	else if (s.id == E_SSH_HOSTKEY)
+		err_set(&c->last, E_SSH_HOSTKEY, where, s.line);
+	else if (s.id == E_SSH_HOSTKEY_CHANGED) /* its own, or a jump host's */
+		err_set(&c->last, E_SSH_HOSTKEY_CHANGED, where, s.line);
 	else
-		err_set(&c->last, E_SSH_CONNECT, where, line);
-	if (!strcmp(failures[i].text, BAD_PERMISSIONS))
+		err_set(&c->last, E_SSH_CONNECT, where, s.line);
+	if (s.private)
 		err_hint(&c->last, "let nobody else read that private key: chmod 600");
-	free(line);
-	return again;
+	free(s.line);
+	return s.again;
 }
 
 static void feed_install(struct conn *c)
@@ -169,10 +131,10 @@ static void warn_of_key(struct conn *c)
 {
 	const char *said = child_said(c->ssh);
 
-	if (strstr(said, "REVOKED HOST KEY"))
+	if (ssh_said_revoked(said))
 		agent_install_warn(&c->install, "its host key is revoked, and "
 						"StrictHostKeyChecking accepts it");
-	else if (strstr(said, "IDENTIFICATION HAS CHANGED"))
+	else if (ssh_said_changed(said))
 		agent_install_warn(&c->install,
 				   "its host key is not the one in known_hosts, and "
 				   "StrictHostKeyChecking accepts it");

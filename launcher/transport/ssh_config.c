@@ -13,27 +13,187 @@
 
 enum { DEPTH_MAX = 16, FILES_MAX = 1000 }; /* files that include each other end */
 
+/* ---- keywords ---- */
+
+/* How many words stand behind a keyword. */
+enum words { ONE, FLAG, TWO, MANY, TEXT }; /* FLAG: yes or no; TEXT: all of the line */
+
+/* Those of OpenSSH 8.0 to 9.2 that each of them takes or ignores, sorted.  Each other
+ * one may end ssh. */
+static const struct keyword {
+	const char *name;
+	enum words words;
+} keywords[] = {
+	{ "addkeystoagent", TWO },
+	{ "addressfamily", ONE },
+	{ "batchmode", FLAG },
+	{ "bindaddress", ONE },
+	{ "bindinterface", ONE },
+	{ "canonicaldomains", MANY },
+	{ "canonicalizefallbacklocal", FLAG },
+	{ "canonicalizehostname", ONE },
+	{ "canonicalizemaxdots", ONE },
+	{ "canonicalizepermittedcnames", MANY },
+	{ "casignaturealgorithms", ONE },
+	{ "certificatefile", ONE },
+	{ "challengeresponseauthentication", FLAG },
+	{ "checkhostip", FLAG },
+	{ "ciphers", ONE },
+	{ "clearallforwardings", FLAG },
+	{ "compression", FLAG },
+	{ "connectionattempts", ONE },
+	{ "connecttimeout", ONE },
+	{ "controlmaster", ONE },
+	{ "controlpath", ONE },
+	{ "controlpersist", ONE },
+	{ "dynamicforward", ONE },
+	{ "enablesshkeysign", FLAG },
+	{ "escapechar", ONE },
+	{ "exitonforwardfailure", FLAG },
+	{ "fingerprinthash", ONE },
+	{ "forwardagent", ONE },
+	{ "forwardx11", FLAG },
+	{ "forwardx11timeout", ONE },
+	{ "forwardx11trusted", FLAG },
+	{ "gatewayports", FLAG },
+	{ "globalknownhostsfile", MANY },
+	{ "gssapiauthentication", FLAG },
+	{ "gssapidelegatecredentials", FLAG },
+	{ "hashknownhosts", FLAG },
+	{ "host", MANY },
+	{ "hostbasedacceptedalgorithms", ONE },
+	{ "hostbasedauthentication", FLAG },
+	{ "hostbasedkeytypes", ONE },
+	{ "hostkeyalgorithms", ONE },
+	{ "hostkeyalias", ONE },
+	{ "hostname", ONE },
+	{ "identitiesonly", FLAG },
+	{ "identityagent", ONE },
+	{ "identityfile", ONE },
+	{ "ignoreunknown", ONE },
+	{ "include", MANY },
+	{ "ipqos", TWO },
+	{ "kbdinteractiveauthentication", FLAG },
+	{ "kbdinteractivedevices", ONE },
+	{ "kexalgorithms", ONE },
+	{ "knownhostscommand", TEXT },
+	{ "localcommand", TEXT },
+	{ "localforward", TWO },
+	{ "loglevel", ONE },
+	{ "macs", ONE },
+	{ "match", MANY },
+	{ "nohostauthenticationforlocalhost", FLAG },
+	{ "numberofpasswordprompts", ONE },
+	{ "passwordauthentication", FLAG },
+	{ "permitlocalcommand", FLAG },
+	{ "permitremoteopen", MANY },
+	{ "pkcs11provider", ONE },
+	{ "port", ONE },
+	{ "preferredauthentications", ONE },
+	{ "protocol", ONE },
+	{ "proxycommand", TEXT },
+	{ "proxyjump", TEXT },
+	{ "proxyusefdpass", FLAG },
+	{ "pubkeyacceptedalgorithms", ONE },
+	{ "pubkeyacceptedkeytypes", ONE },
+	{ "pubkeyauthentication", ONE },
+	{ "rekeylimit", TWO },
+	{ "remotecommand", TEXT },
+	{ "remoteforward", TWO },
+	{ "requesttty", ONE },
+	{ "requiredrsasize", ONE },
+	{ "revokedhostkeys", ONE },
+	{ "securitykeyprovider", ONE },
+	{ "sendenv", MANY },
+	{ "serveralivecountmax", ONE },
+	{ "serveraliveinterval", ONE },
+	{ "setenv", MANY },
+	{ "streamlocalbindmask", ONE },
+	{ "streamlocalbindunlink", FLAG },
+	{ "stricthostkeychecking", ONE },
+	{ "syslogfacility", ONE },
+	{ "tcpkeepalive", FLAG },
+	{ "tunnel", ONE },
+	{ "tunneldevice", ONE },
+	{ "updatehostkeys", ONE },
+	{ "user", ONE },
+	{ "userknownhostsfile", MANY },
+	{ "verifyhostkeydns", ONE },
+	{ "visualhostkey", FLAG },
+	{ "xauthlocation", ONE },
+};
+
+static int by_name(const void *name, const void *keyword)
+{
+	return strcmp(name, ((const struct keyword *)keyword)->name);
+}
+
+static const struct keyword *find_keyword(const char *name)
+{
+	return bsearch(name, keywords, sizeof keywords / sizeof *keywords,
+		       sizeof *keywords, by_name);
+}
+
+static bool is_yes(const char *v)
+{
+	return !strcasecmp(v, "yes") || !strcasecmp(v, "true");
+}
+
+static bool is_no(const char *v)
+{
+	return !strcasecmp(v, "no") || !strcasecmp(v, "false");
+}
+
 /* ---- reading ---- */
 
 static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth);
 
-/* The next word of *P, quotes removed, into OUT; false at the end or at a comment. */
-static bool next_word(const char **p, struct str *out)
+/* The ssh program judges for all hosts.  The first reason counts. */
+static void leave_all(struct ssh_config *c, char *why)
+{
+	if (c->why)
+		free(why);
+	else
+		c->why = why;
+}
+
+#define ODD_WORD "a word with ' or \\ or $ or \" in it"
+
+/* The next word of *P, quotes removed, into OUT; false at the end or at a comment.
+ * *ODD is set for a word that versions of ssh read differently. */
+static bool next_word(const char **p, struct str *out, const char **odd)
 {
 	const char *s = *p + strspn(*p, " \t\r\n");
-	bool quoted = false;
+	const bool quoted = *s == '"';
+	size_t n;
 
 	*out = (struct str){ 0 };
 	if (!*s || *s == '#')
 		return false;
-	for (; *s && (quoted || !strchr(" \t\r\n", *s)); s++)
-		if (*s == '"')
-			quoted = !quoted;
-		else
-			str_addn(out, s, 1);
-	*p = s;
+	s += quoted;
+	n = strcspn(s, quoted ? "\"" : " \t\r\n");
+	str_addn(out, s, n);
+	s += n;
+	if (strpbrk(str_text(out), quoted ? "\\$" : "'\\$\"\f\v"))
+		*odd = ODD_WORD;
+	if (quoted && (*s != '"' || !n || !strchr(" \t\r\n", s[1])))
+		*odd = ODD_WORD;
+	*p = s + (quoted && *s);
 	return true;
+}
+
+/* ssh ends at a quote without its second one, in each line, before a comment. */
+static bool quotes_end(const char *s)
+{
+	char quote = '\0', before = ' ';
+
+	for (; *s && (quote || *s != '#' || !strchr(" \t", before)); before = *s++)
+		if (*s == '\\' && s[1] && strchr("\"'\\", s[1]))
+			s++;
+		else if (quote ? *s == quote : *s == '"' || *s == '\'')
+			quote = quote ? '\0' : *s;
+	return !quote;
 }
 
 static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *where)
@@ -43,27 +203,33 @@ static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *w
 	return &c->v[c->n++];
 }
 
+/* The pattern that PATH of an Include line stands for; NULL if only ssh can say. */
 static char *expand(const struct ssh_config *c, const char *path, const char *dir)
 {
-	if (!strncmp(path, "~/", 2))
+	const bool home = !strncmp(path, "~/", 2);
+
+	if (strchr(path, '%') || (*path == '~' && !home) ||
+	    (home && !strcmp(dir, c->etc)))
+		return NULL;
+	if (home)
 		return xasprintf("%s%s", c->home, path + 1);
-	if (!strncmp(path, "%d/", 3))
-		return xasprintf("%s%s", c->home, path + 2);
 	if (*path == '/')
 		return xstrdup(path);
 	return xasprintf("%s/%s", dir, path);
 }
 
 /* A Host line ends with its file: an empty key closes what "include" opened. */
-static void include(struct ssh_config *c, const char *rest, const char *dir, int depth)
+static void include(struct ssh_config *c, const struct strv *paths, const char *where,
+		    const char *dir, int depth)
 {
-	struct str word;
-
-	while (next_word(&rest, &word)) {
-		char *pattern = expand(c, str_text(&word), dir);
+	for (size_t k = 0; k < paths->n; k++) {
+		char *pattern = expand(c, paths->v[k], dir);
 		glob_t found = { 0 };
 
-		if (!glob(pattern, 0, NULL, &found))
+		if (!pattern)
+			leave_all(c,
+				  xasprintf("include '%s' (%s)", paths->v[k], where));
+		else if (!glob(pattern, 0, NULL, &found))
 			for (size_t i = 0; i < found.gl_pathc; i++) {
 				add_line(c, xstrdup("include"), xstrdup(pattern));
 				read_file(c, found.gl_pathv[i], dir, depth + 1);
@@ -71,36 +237,91 @@ static void include(struct ssh_config *c, const char *rest, const char *dir, int
 			}
 		globfree(&found);
 		free(pattern);
-		str_free(&word);
 	}
+}
+
+/* The words of LINE, or its whole text. */
+static void read_words(struct ssh_config_line *line, const char *s, enum words words)
+{
+	struct str word;
+	size_t n;
+
+	if (words != TEXT) {
+		while (next_word(&s, &word, &line->odd))
+			strv_take(&line->args, str_take(&word));
+		return;
+	}
+	s += strspn(s, " \t\r\n");
+	for (n = strlen(s); n && strchr(" \t\r\n\f", s[n - 1]);)
+		n--;
+	if (n)
+		strv_take(&line->args, xstrndup(s, n));
+}
+
+static bool has_final(const struct strv *args)
+{
+	for (size_t i = 0; i < args->n; i++)
+		if (!strcasecmp(args->v[i] + (*args->v[i] == '!'), "final"))
+			return true;
+	return false;
+}
+
+/* What ends ssh in whichever block it stands, and what makes it read all again. */
+static void judge_line(struct ssh_config *c, const struct ssh_config_line *line,
+		       enum words words)
+{
+	const size_t most = words == TWO ? 2 : words == MANY ? SIZE_MAX : 1;
+	const char *v = line->args.n ? line->args.v[0] : "";
+	const char *what = NULL;
+
+	if (!line->args.n || line->args.n > most)
+		what = "a line with too few words or too many";
+	else if (words == FLAG && !line->odd && !is_yes(v) && !is_no(v))
+		what = line->key;
+	else if (!strcmp(line->key, "match") && has_final(&line->args))
+		what = "Match final";
+	if (what)
+		leave_all(c, xasprintf("%s (%s)", what, line->where));
 }
 
 /* "Keyword value" and "Keyword=value" are the same. */
 static void read_line(struct ssh_config *c, const char *text, const char *path,
 		      int number, const char *dir, int depth)
 {
-	const char *s = text + strspn(text, " \t");
+	const char *s = text + strspn(text, " \t\r\n");
 	const size_t n = strcspn(s, " \t\r\n=\"");
-	struct ssh_config_line *line;
-	struct str word;
-	char *key;
+	const struct keyword *word;
+	struct ssh_config_line line = { 0 };
 
-	if (!n || *s == '#')
+	if (!*s || *s == '#')
 		return;
-	key = xstrndup(s, n);
-	for (char *p = key; *p; p++)
+	line.where = xasprintf("%s:%d", path, number);
+	line.key = xstrndup(s, n);
+	for (char *p = line.key; *p; p++)
 		*p = (char)tolower((unsigned char)*p);
 	s += n;
+	if (!n || *s == '"' || !quotes_end(s))
+		leave_all(c, xasprintf("quotes that do not end, or a line that begins "
+				       "with one (%s)",
+				       line.where));
 	s += strspn(s, " \t");
 	s += *s == '=';
-	if (!strcmp(key, "include")) {
-		free(key);
-		include(c, s, dir, depth);
+	word = find_keyword(line.key);
+	line.known = word != NULL;
+	read_words(&line, s, word ? word->words : MANY);
+	if (word)
+		judge_line(c, &line, word->words);
+	if (!strcmp(line.key, "include") && line.odd)
+		leave_all(c, xasprintf("%s (%s)", line.odd, line.where));
+	if (!strcmp(line.key, "include"))
+		include(c, &line.args, line.where, dir, depth);
+	if (!n || !strcmp(line.key, "include")) {
+		free(line.key);
+		free(line.where);
+		strv_free(&line.args);
 		return;
 	}
-	line = add_line(c, key, xasprintf("%s:%d", path, number));
-	while (next_word(&s, &word))
-		strv_take(&line->args, str_take(&word));
+	*add_line(c, NULL, NULL) = line;
 }
 
 /* ssh ends if others could have written its configuration.  Of the system's file alone
@@ -109,9 +330,10 @@ static void check_owner(struct ssh_config *c, int fd, const char *path)
 {
 	struct stat st;
 
-	if (!c->refused && !fstat(fd, &st) &&
+	if (!fstat(fd, &st) &&
 	    ((st.st_uid && st.st_uid != getuid()) || (st.st_mode & 022)))
-		c->refused = xstrdup(path);
+		leave_all(c, xasprintf("a configuration that others may write, '%s'",
+				       path));
 }
 
 static void read_file(struct ssh_config *c, const char *path, const char *dir,
@@ -122,6 +344,11 @@ static void read_file(struct ssh_config *c, const char *path, const char *dir,
 	char *text = NULL;
 	size_t cap = 0;
 
+	if (!sane)
+		leave_all(c, xasprintf("files that include each other, '%s'", path));
+	else if (!f && depth)
+		leave_all(c, xasprintf("an included file that cannot be read, '%s'",
+				       path));
 	if (!f)
 		return;
 	if (depth || strcmp(dir, c->etc) != 0)
@@ -171,100 +398,116 @@ struct walk {
 	const char *name;
 	char *user; /* as far as it is known at this line, as is f->host */
 	bool agent;
-	bool active, maybe; /* maybe: a command decides, and only ssh may run it */
-	const char
-		*odd; /* the Match word of this block that libssh misreads, or NULL */
+	bool active;
 	struct strv seen; /* keys that have their value: the first value counts */
 	struct strv identity;
+	const char *ignored; /* IgnoreUnknown */
 	const struct strv *user_known, *global_known;
 	struct ssh_config_facts *f;
 };
 
-/* Whether a Match line holds, as far as that is known without running a command. */
-static bool match_match_line(struct walk *w, const struct strv *args)
+static void say_why(struct walk *w, const char *what, const char *where)
+{
+	if (!w->f->why.len)
+		str_addf(&w->f->why, "%s (%s)", what, where);
+}
+
+/* Whether a criterion of a Match line holds. */
+static bool match_word(const struct walk *w, const char *word, const char *arg)
 {
 	const struct passwd *pw;
-	bool hit = true;
 
-	w->odd = NULL;
-	w->maybe = false;
-	for (size_t i = 0; hit && i < args->n; i++) {
+	if (!strcasecmp(word, "host"))
+		return pattern_list(arg, w->f->host, true);
+	if (!strcasecmp(word, "user"))
+		return w->user && pattern_list(arg, w->user, false);
+	pw = getpwuid(getuid());
+	return pw && pattern_list(arg, pw->pw_name, false);
+}
+
+/* Whether a Match line holds.  Where a command decides, or a word that ssh and libssh
+ * take differently, ssh judges, unless another word says that it does not hold. */
+static bool match_match_line(struct walk *w, const struct ssh_config_line *l)
+{
+	const struct strv *args = &l->args;
+	const char *unsure = l->odd;
+
+	if (args->n == 1 && !strcasecmp(args->v[0], "all"))
+		return true;
+	for (size_t i = 0; i < args->n && !l->odd; i++) {
 		const bool negated = *args->v[i] == '!';
-		const char *word = args->v[i] + negated, *arg;
+		const char *word = args->v[i] + negated;
+		const char *arg = i + 1 < args->n ? args->v[i + 1] : NULL;
 
-		if (!strcasecmp(word, "all") || !strcasecmp(word, "final")) {
-			hit = !negated; /* "final" blocks come last anyway */
-			continue;
-		}
 		if (!strcasecmp(word, "canonical")) {
-			w->odd = "Match canonical"; /* libssh obeys it, ssh does not */
+			unsure = "Match canonical";
 			continue;
 		}
-		arg = ++i < args->n ? args->v[i] : "";
-		if (!strcasecmp(word, "host")) {
-			hit = pattern_list(arg, w->f->host, true);
-		} else if (!strcasecmp(word, "originalhost")) {
-			w->odd = "Match originalhost";
-			hit = pattern_list(arg, w->name, true);
-		} else if (!strcasecmp(word, "user")) {
-			hit = w->user && pattern_list(arg, w->user, false);
-		} else if (!strcasecmp(word, "localuser")) {
-			pw = getpwuid(getuid());
-			hit = pw && pattern_list(arg, pw->pw_name, false);
-		} else if (!strcasecmp(word, "exec")) {
-			w->maybe = true;
+		i++; /* all that follow have a word behind them */
+		if (arg && !strcasecmp(word, "exec")) {
+			unsure = "Match exec";
+		} else if (arg && !strcasecmp(word, "originalhost")) {
+			unsure = "Match originalhost";
+		} else if (arg &&
+			   (!strcasecmp(word, "host") || !strcasecmp(word, "user") ||
+			    !strcasecmp(word, "localuser"))) {
+			if (match_word(w, word, arg) == negated)
+				return false;
 		} else {
-			w->odd = "a Match word that only ssh knows";
+			unsure = "a Match word that only ssh knows";
+			break;
 		}
-		hit = hit != negated;
 	}
-	return hit;
+	if (unsure)
+		say_why(w, unsure, l->where);
+	return !unsure;
 }
 
 /* ---- what the lines mean ---- */
 
 enum test {
 	IF_SET,
-	IF_YES,
-	IF_NO,
-	IF_MINUS,
+	IF_NOT_NO,
+	IF_NOT_YES,
+	IF_ODD_ALGORITHMS,
 	IF_NOT_PUBLICKEY,
 	IF_NOT_STRICT, /* no value that ssh takes */
-	IF_AGENT
+	IF_NOT_PORT,
+	IF_NOT_FAMILY,
+	IF_AGENT,
+	IF_TOKEN
 };
 
-/* What libssh ignores and this program cannot do for it. */
+/* What libssh ignores and this program cannot do for it; and values that ssh may not
+ * take. */
 static const struct {
 	const char *key;
 	enum test test;
 } beyond[] = {
+	{ "addressfamily", IF_NOT_FAMILY },
 	{ "bindaddress", IF_SET },
 	{ "bindinterface", IF_SET },
-	{ "canonicalizehostname", IF_YES },
+	{ "canonicalizehostname", IF_NOT_NO },
 	{ "certificatefile", IF_SET },
-	{ "checkhostip", IF_YES },
-	{ "hostbasedauthentication", IF_YES },
+	{ "checkhostip", IF_NOT_NO },
+	{ "hostbasedauthentication", IF_NOT_NO },
 	{ "hostkeyalias", IF_SET },
-	{ "hostkeyalgorithms", IF_MINUS },
+	{ "hostkeyalgorithms", IF_ODD_ALGORITHMS },
 	{ "identitiesonly", IF_AGENT }, /* without an agent it changes nothing */
 	{ "knownhostscommand", IF_SET },
-	{ "nohostauthenticationforlocalhost", IF_YES },
+	{ "nohostauthenticationforlocalhost", IF_NOT_NO },
 	{ "pkcs11provider", IF_SET },
+	{ "port", IF_NOT_PORT },
 	{ "preferredauthentications", IF_NOT_PUBLICKEY },
-	{ "proxyusefdpass", IF_YES },
-	{ "pubkeyauthentication", IF_NO },
+	{ "proxyusefdpass", IF_NOT_NO },
+	{ "pubkeyauthentication", IF_NOT_YES },
 	{ "requiredrsasize", IF_SET },
 	{ "revokedhostkeys", IF_SET },
 	{ "stricthostkeychecking", IF_NOT_STRICT },
-	{ "updatehostkeys", IF_YES },
-	{ "verifyhostkeydns", IF_YES },
+	{ "updatehostkeys", IF_NOT_NO },
+	{ "user", IF_TOKEN },
+	{ "verifyhostkeydns", IF_NOT_NO },
 };
-
-static bool is_yes(const char *v)
-{
-	return !strcasecmp(v, "yes") || !strcasecmp(v, "true") ||
-	       !strcasecmp(v, "always");
-}
 
 /* The enum ssh_strict of a value, or -1.  ssh asks nobody (BatchMode): "ask" is yes. */
 static int read_strict(const char *v)
@@ -288,35 +531,113 @@ static int read_strict(const char *v)
 	return -1;
 }
 
+/* Names of host key algorithms that ssh and libssh know, perhaps behind a '+'.  What a
+ * '^', a '-' or a pattern makes of them depends on ssh's own list. */
+static bool is_plain_algorithms(const char *v)
+{
+	static const char *const known[] = { "ssh-ed25519",
+					     "ecdsa-sha2-nistp256",
+					     "ecdsa-sha2-nistp384",
+					     "ecdsa-sha2-nistp521",
+					     "rsa-sha2-512",
+					     "rsa-sha2-256",
+					     "ssh-rsa" };
+	bool more = true, found = true;
+
+	for (v += *v == '+'; more && found; v++) {
+		const size_t n = strcspn(v, ",");
+
+		found = false;
+		for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+			found |= strlen(known[i]) == n && !strncmp(v, known[i], n);
+		v += n;
+		more = *v == ',';
+	}
+	return found;
+}
+
+static int read_family(const char *v)
+{
+	return !strcasecmp(v, "inet")    ? AF_INET
+	       : !strcasecmp(v, "inet6") ? AF_INET6
+	       : !strcasecmp(v, "any")   ? AF_UNSPEC
+					 : -1;
+}
+
+static bool fails(enum test test, const char *v, bool agent)
+{
+	long port;
+
+	switch (test) {
+	case IF_SET:
+		return strcasecmp(v, "none") != 0;
+	case IF_NOT_NO:
+		return !is_no(v);
+	case IF_NOT_YES:
+		return !is_yes(v);
+	case IF_ODD_ALGORITHMS:
+		return !is_plain_algorithms(v);
+	case IF_NOT_STRICT:
+		return read_strict(v) < 0;
+	case IF_NOT_PUBLICKEY:
+		return strncmp(v, "publickey", 9) != 0;
+	case IF_NOT_PORT:
+		return str_to_long(&port, v, 1, 65535, NULL) != 0;
+	case IF_NOT_FAMILY:
+		return read_family(v) < 0;
+	case IF_AGENT:
+		return agent && !is_no(v);
+	case IF_TOKEN:
+		return strchr(v, '%') != NULL;
+	}
+	return true;
+}
+
 static bool is_beyond(const char *key, const char *v, bool agent)
 {
-	for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
-		if (strcmp(key, beyond[i].key))
-			continue;
-		switch (beyond[i].test) {
-		case IF_SET:
-			return strcasecmp(v, "none") != 0;
-		case IF_YES:
-			return is_yes(v);
-		case IF_NO:
-			return !strcasecmp(v, "no") || !strcasecmp(v, "false");
-		case IF_MINUS:
-			return *v == '-';
-		case IF_NOT_STRICT:
-			return read_strict(v) < 0;
-		case IF_NOT_PUBLICKEY:
-			return strncmp(v, "publickey", 9) != 0;
-		case IF_AGENT:
-			return agent && is_yes(v);
-		}
-	}
+	for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++)
+		if (!strcmp(key, beyond[i].key))
+			return fails(beyond[i].test, v, agent);
 	return false;
 }
 
-static void say_why(struct walk *w, const char *what, const char *where)
+/* HostName's value with its tokens replaced; NULL if it has others than %h and %%. */
+static char *expand_host(const char *v, const char *host)
 {
-	if (!w->f->why.len)
-		str_addf(&w->f->why, "%s (%s)", what, where);
+	struct str out = { 0 };
+
+	for (; *v; v++) {
+		if (*v != '%') {
+			str_addn(&out, v, 1);
+		} else if (*++v == 'h') {
+			str_add(&out, host);
+		} else if (*v == '%') {
+			str_add(&out, "%");
+		} else {
+			str_free(&out);
+			return NULL;
+		}
+	}
+	return str_take(&out);
+}
+
+/* The proxy that is in force: of ProxyCommand and ProxyJump the first. */
+static void read_proxy(struct walk *w, const struct ssh_config_line *l, const char *v)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+		"0123456789._-@:,[]";
+
+	if (!strcasecmp(v, "none"))
+		return;
+	w->f->proxy = true;
+	if (strcmp(l->key, "proxyjump") != 0)
+		return;
+	if (v[strspn(v, plain)] || strchr("-,", *v) || strstr(v, ",,") ||
+	    strstr(v, ",-") || v[strlen(v) - 1] == ',')
+		say_why(w, l->key, l->where);
+	else
+		w->f->jump = xstrdup(v);
 }
 
 /* The lines about known_hosts; ENUM values are checked already. */
@@ -336,31 +657,40 @@ static void read_known_setting(struct walk *w, const struct ssh_config_line *l,
 		w->f->algorithms = xstrdup(v);
 }
 
+/* Whether KEY had a value before; then that one counts. */
+static bool is_seen(struct walk *w, const char *key)
+{
+	if (!strcmp(key, "proxyjump"))
+		key = "proxycommand"; /* they exclude each other */
+	for (size_t i = 0; i < w->seen.n; i++)
+		if (!strcmp(w->seen.v[i], key))
+			return true;
+	strv_add(&w->seen, key);
+	return false;
+}
+
 /* Apply a line that holds.  The first value of a key counts. */
 static void read_setting(struct walk *w, const struct ssh_config_line *l)
 {
-	const char *v = l->args.n ? l->args.v[0] : "", *h;
+	const char *v = l->args.n ? l->args.v[0] : "";
+	const bool identity = !strcmp(l->key, "identityfile"); /* each one is tried */
 	char *host;
 	long port;
 
-	if (w->maybe) { /* the command decides */
-		say_why(w, "Match exec", l->where);
-		return;
-	}
-	if (!strcmp(l->key, "identityfile")) /* each one is tried */
+	if (identity)
 		strv_add(&w->identity, v);
-	for (size_t i = 0; i < w->seen.n; i++)
-		if (!strcmp(w->seen.v[i], l->key))
-			return;
-	if (w->odd)
-		say_why(w, w->odd, l->where);
+	if (is_seen(w, l->key) && !identity)
+		return;
+	if (l->odd)
+		say_why(w, l->odd, l->where);
 	if (is_beyond(l->key, v, w->agent))
 		say_why(w, l->key, l->where);
-	strv_add(&w->seen, l->key);
 	if (!strcmp(l->key, "hostname")) {
-		h = strstr(v, "%h");
-		host = h ? xasprintf("%.*s%s%s", (int)(h - v), v, w->f->host, h + 2)
-			 : xstrdup(v);
+		host = expand_host(v, w->f->host);
+		if (!host) {
+			say_why(w, l->key, l->where);
+			return;
+		}
 		free(w->f->host);
 		w->f->host = host;
 	} else if (!strcmp(l->key, "port") && !w->f->port) {
@@ -368,9 +698,11 @@ static void read_setting(struct walk *w, const struct ssh_config_line *l)
 	} else if (!strcmp(l->key, "user") && !w->user) {
 		w->user = xstrdup(v);
 	} else if (!strcmp(l->key, "addressfamily")) {
-		w->f->family = !strcasecmp(v, "inet")    ? AF_INET
-			       : !strcasecmp(v, "inet6") ? AF_INET6
-							 : AF_UNSPEC;
+		w->f->family = read_family(v) < 0 ? AF_UNSPEC : read_family(v);
+	} else if (!strcmp(l->key, "proxyjump") || !strcmp(l->key, "proxycommand")) {
+		read_proxy(w, l, v);
+	} else if (!strcmp(l->key, "ignoreunknown")) {
+		w->ignored = v;
 	} else {
 		read_known_setting(w, l, v);
 	}
@@ -397,8 +729,7 @@ static bool match_host_line(const struct walk *w, const struct strv *args)
 /* Lines I..end of this file; returns the index after its end. */
 static size_t walk_file(struct walk *w, size_t i)
 {
-	const bool active = w->active, maybe = w->maybe;
-	const char *odd = w->odd;
+	const bool active = w->active;
 
 	for (; i < w->c->n && *w->c->v[i].key; i++) {
 		const struct ssh_config_line *l = &w->c->v[i];
@@ -406,18 +737,19 @@ static size_t walk_file(struct walk *w, size_t i)
 		if (!strcmp(l->key, "include")) {
 			i = walk_file(w, i + 1) - 1;
 		} else if (!strcmp(l->key, "host")) {
+			if (active && l->odd)
+				say_why(w, l->odd, l->where);
 			w->active = active && match_host_line(w, &l->args);
-			w->odd = odd;
-			w->maybe = maybe;
 		} else if (!strcmp(l->key, "match")) {
-			w->active = match_match_line(w, &l->args) && active;
+			w->active = active && match_match_line(w, l);
+		} else if (!l->known) { /* in whichever block: ssh ends */
+			if (!w->ignored || !pattern_list(w->ignored, l->key, true))
+				say_why(w, l->key, l->where);
 		} else if (w->active) {
 			read_setting(w, l);
 		}
 	}
 	w->active = active;
-	w->maybe = maybe;
-	w->odd = odd;
 	return i + 1;
 }
 
@@ -493,7 +825,7 @@ static void check_identities(struct walk *w, const char *given)
 		path = plain_path(w, w->identity.v[i]);
 		if (path)
 			check_private(w, path);
-		else if (!w->f->why.len && strcasecmp(w->identity.v[i], "none") != 0)
+		else if (!w->f->why.len)
 			str_addf(&w->f->why, "identityfile '%s'", w->identity.v[i]);
 		free(path);
 	}
@@ -517,9 +849,8 @@ void ssh_config_ask(struct ssh_config *c, const char *name,
 					.port = given->port,
 					.host = xstrdup(name) };
 	w.user = given->user ? xstrdup(given->user) : NULL;
-	if (c->refused)
-		str_addf(&f->why, "a configuration that others may write, '%s'",
-			 c->refused);
+	if (c->why)
+		str_add(&f->why, c->why);
 	for (size_t i = 0; i < c->n;)
 		i = walk_file(&w, i);
 	if (!f->port)
@@ -540,6 +871,7 @@ void ssh_config_facts_free(struct ssh_config_facts *f)
 	free(f->host);
 	free(f->user);
 	free(f->algorithms);
+	free(f->jump);
 	strv_free(&f->known);
 	str_free(&f->why);
 	*f = (struct ssh_config_facts){ 0 };

@@ -2,9 +2,11 @@
  *
  * libssh reads ssh_config itself (host name, port, user, keys, proxies) and ignores a
  * part of it.  Here are the few keys of that part that runner obeys itself, and the
- * reason to use the ssh program for the others.  Only plain files are read; no command
- * runs, and no name is looked up.  Source: ssh_config(5) and sshd(8), "SSH_KNOWN_HOSTS
- * FILE FORMAT", of OpenSSH 9. */
+ * reason to use the ssh program for the others.  That is also the answer to all that is
+ * not read with certainty: single quotes, backslashes, variables, unknown keywords,
+ * values that ssh may not take, what a command or the final pass decides.  Only plain
+ * files are read; no command runs, and no name is looked up.  Source: ssh_config(5) and
+ * sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT", of OpenSSH 9. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 #define BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 
@@ -14,8 +16,10 @@ enum ssh_strict { STRICT_YES, STRICT_NO, STRICT_ACCEPT_NEW };
 
 struct ssh_config_line {
 	char *key;        /* lower case; "" marks the end of an included file */
-	struct strv args; /* quotes removed */
+	struct strv args; /* quotes removed; of a command the whole text */
 	char *where;      /* "file:line" */
+	const char *odd;  /* why only ssh may know what it says, or NULL */
+	bool known;       /* KEY is a keyword of ssh's */
 };
 
 /* One user's configuration in reading order, included files in place.  {0} is empty. */
@@ -23,7 +27,7 @@ struct ssh_config {
 	struct ssh_config_line *v;
 	size_t n, files;  /* files: opened so far */
 	char *home, *etc; /* "~" and the directory of the system's files */
-	char *refused;    /* a file that ssh does not accept from its owner; or NULL */
+	char *why;        /* the reason to use the ssh program for all hosts, or NULL */
 };
 
 /* What the command line of runner says. */
@@ -42,6 +46,8 @@ struct ssh_config_facts {
 	int port;
 	char *user;        /* or NULL */
 	char *algorithms;  /* HostKeyAlgorithms, or NULL */
+	bool proxy;        /* ProxyCommand or ProxyJump is in force */
+	char *jump;        /* ProxyJump, if that is the one; or NULL */
 	bool hash_names;   /* HashKnownHosts */
 	struct strv known; /* known_hosts files; a new key goes to the first */
 	struct str why;    /* the reason to use the ssh program, "" for none */

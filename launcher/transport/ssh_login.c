@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "launcher/transport/child.h"
+#include "launcher/transport/ssh_said.h"
 
 extern char **environ;
 
@@ -46,6 +47,35 @@ static char *guess_identity(struct ssh_login *l)
 	return path;
 }
 
+/* The command that connects through the hosts JUMP, "[USER@]HOST[:PORT],...", as ssh
+ * makes it: through the last of them, which is reached through those before it.  Not
+ * libssh's: from 0.11 on libssh goes there itself, with less care for keys. */
+static char *jump_command(const char *jump)
+{
+	const char *comma = strrchr(jump, ','), *last = comma ? comma + 1 : jump;
+	const char *at = strrchr(last, '@'), *host = at ? at + 1 : last;
+	const char *end = *host == '[' ? strchr(host, ']') : NULL;
+	const char *colon = strchr(end ? end : host, ':');
+	struct str out = { 0 };
+
+	if (!end && colon && strchr(colon + 1, ':'))
+		colon = NULL; /* a bare IPv6 address */
+	str_add(&out, "ssh");
+	if (at)
+		str_addf(&out, " -l '%.*s'", (int)(at - last), last);
+	if (colon)
+		str_addf(&out, " -p '%s'", colon + 1);
+	if (comma)
+		str_addf(&out, " -J '%.*s'", (int)(comma - jump), jump);
+	host += end != NULL;
+	str_addf(&out, " -W '[%%h]:%%p' -- '%.*s'",
+		 (int)(end     ? end - host
+		       : colon ? colon - host
+			       : (int)strlen(host)),
+		 host);
+	return str_take(&out);
+}
+
 int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 		   const struct transport_setup *setup, const struct target *t)
 {
@@ -55,6 +85,7 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	const struct passwd *pw;
 	unsigned port = 22;
 	const int on = 1;
+	bool read;
 
 	*l = (struct ssh_login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
 	l->session = lib->ssh_new();
@@ -65,7 +96,7 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	lib->ssh_options_set(l->session, SSH_OPTIONS_HOST, t->name);
 	if (t->user)
 		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, t->user);
-	lib->ssh_options_parse_config(l->session, NULL);
+	read = lib->ssh_options_parse_config(l->session, NULL) == SSH_OK;
 	if (t->user)
 		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, t->user);
 	if (given.port)
@@ -90,10 +121,15 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	l->proxy = get_option(l, SSH_OPTIONS_PROXYCOMMAND);
 	if (l->proxy) /* ssh_login_proxy() runs it */
 		lib->ssh_options_set(l->session, SSH_OPTIONS_PROXYCOMMAND, "none");
+	if (l->facts.jump) {
+		free(l->proxy);
+		l->proxy = jump_command(l->facts.jump);
+	}
 	l->where = xasprintf("%s@%s:%u", l->user, t->name, port);
 	/* libssh would judge by less than ssh (--transport ssh), or it obeys a Host
-	 * line that ssh does not, such as one in capitals */
-	l->only_ssh = l->facts.why.len || strcasecmp(l->host, l->facts.host) != 0 ||
+	 * line that ssh does not, such as one in capitals, or it has no proxy */
+	l->only_ssh = !read || l->facts.why.len || l->facts.proxy != !!l->proxy ||
+		      strcasecmp(l->host, l->facts.host) != 0 ||
 		      l->port != l->facts.port || strcmp(l->user, l->facts.user) != 0;
 	l->guess = guess_identity(l);
 	if (!setup->identity ||
@@ -257,6 +293,30 @@ static enum login_result step_keys(struct ssh_login *l)
 	return LOGIN_DONE;
 }
 
+/* An overloaded sshd (MaxStartups) ends the connection before it sends its key. */
+static bool is_cut(const char *why)
+{
+	return strcasestr(why, "socket error") || strcasestr(why, "connection reset") ||
+	       strcasestr(why, "closed") || strcasestr(why, "disconnected");
+}
+
+/* The connection through the proxy has ended; WHY is libssh's word for that. */
+static enum login_result explain_proxy(struct ssh_login *l, const char *why)
+{
+	char room[CHILD_LENT_SAID + 1], *text;
+	const struct ssh_said s = ssh_said_read(child_lent_said(l->proxy_child, room));
+	const bool again = s.id == ERR_NONE ? is_cut(why) : s.again;
+
+	text = *s.line ? xasprintf("its proxy says '%s'", s.line) : xstrdup(why);
+	err_set(&l->err, E_SSH_CONNECT, l->where, text);
+	if (*s.line)
+		err_hint(&l->err, "run `ssh -o BatchMode=yes %s true` by hand",
+			 l->target->name);
+	free(text);
+	free(s.line);
+	return again ? LOGIN_RETRY : LOGIN_FAILED;
+}
+
 static enum login_result step_connect(struct ssh_login *l)
 {
 	int rc = l->lib->ssh_connect(l->session);
@@ -269,14 +329,10 @@ static enum login_result step_connect(struct ssh_login *l)
 		return LOGIN_DONE;
 	}
 	why = ssh_login_reason(l);
+	if (l->proxy_child)
+		return explain_proxy(l, why);
 	err_set(&l->err, E_SSH_CONNECT, l->where, why);
-	/* an overloaded sshd (MaxStartups) ends the connection before it sends its key
-	 */
-	return strcasestr(why, "socket error") || strcasestr(why, "connection reset") ||
-			       strcasestr(why, "closed") ||
-			       strcasestr(why, "disconnected")
-		       ? LOGIN_RETRY
-		       : LOGIN_FAILED;
+	return is_cut(why) ? LOGIN_RETRY : LOGIN_FAILED;
 }
 
 /* ---- the host's key ---- */
@@ -411,6 +467,17 @@ static enum login_result fail_auth(struct ssh_login *l)
 	return got;
 }
 
+/* The ssh of a proxy goes on with a changed key where StrictHostKeyChecking says so. */
+static void note_proxy(struct ssh_login *l)
+{
+	char room[CHILD_LENT_SAID + 1];
+
+	if (l->proxy_child && !l->note &&
+	    ssh_said_changed(child_lent_said(l->proxy_child, room)))
+		l->note = xstrdup("the host key of its proxy is not the one in "
+				  "known_hosts, and StrictHostKeyChecking accepts it");
+}
+
 static enum login_result step_auth(struct ssh_login *l)
 {
 	const struct libssh *lib = l->lib;
@@ -429,6 +496,7 @@ static enum login_result step_auth(struct ssh_login *l)
 		return LOGIN_WAIT;
 	if (rc == SSH_AUTH_SUCCESS) {
 		l->phase = LOGIN_IN;
+		note_proxy(l);
 		return LOGIN_DONE;
 	}
 	if (!lib->ssh_is_connected(l->session) || l->phase == LOGIN_LIST)

@@ -42,7 +42,7 @@ teardown() {
 }
 
 mended() { # HOST
-	! on "$1" sh -c 'umount /root/.cache /run/user /dev/shm/x 2> /dev/null
+	! on "$1" sh -c 'umount /root/.cache /run/user /dev/shm/x 2> /dev/null; ip route flush type blackhole
 		cd; rm -rf .cache /home/alice/.cache /opt/berth-agent /usr/local/bin/[a-z]* /run/user /dev/shm/berth-*
 		cp /etc/skel/.bashrc .; grep -q "^bob:.*/bin/bash$" /etc/passwd || usermod -s /bin/bash bob > /dev/null
 		[ -e /etc/ssh/vc_sshd.d/test.conf ] && rm -f /etc/ssh/vc_sshd.d/*' || "$VCLUSTER" sshd "$1" reread
@@ -232,6 +232,29 @@ no_failure() {
 	# the probe ends if the environment changes while the name of box is looked up
 	run -0 probe n1,n2,n1,box,n2,n1
 	no_failure
+}
+
+@test "ssh_config: ProxyJump to a host that answers the jump host alone" {
+	client 'Host n1' 'ProxyJump n3'
+	on n1 ip route add blackhole "$(on n1 awk '$2 == "n0" { print $1 }' /etc/hosts)"
+	for t in ssh openssh; do
+		run -0 probe --transport $t n1
+		says 'n1 up'
+	done
+}
+
+@test "ssh_config: a changed key of the jump host is named; one that is accepted, too" {
+	client 'Host n1' 'ProxyJump n3'
+	on n0 sh -c 'sed -n "/^n1,/{p; s/^n1,[^ ]*/n3/p}" /etc/ssh/ssh_known_hosts > /tmp/kh
+		mv /tmp/kh /etc/ssh/ssh_known_hosts'
+	for t in ssh openssh; do
+		run -1 probe --transport $t n1
+		says 'Host key for n3 has changed'
+	done
+	client 'Host n1' 'ProxyCommand sh -c "echo IDENTIFICATION HAS CHANGED >&2; exec ssh -W %h:%p n2"'
+	on n0 cp /vc/etc/ssh_known_hosts /etc/ssh/
+	run -0 probe n1
+	says 'n1 note the host key of its proxy is not the one in known_hosts'
 }
 
 @test "ssh_config: ProxyCommand has its tokens, and ends with the connection" {

@@ -11,5 +11,5 @@ static void ssh_config_free(struct ssh_config *c)
 	free(c->v);
 	free(c->home);
 	free(c->etc);
-	free(c->refused);
+	free(c->why);
 }
