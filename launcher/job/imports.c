@@ -4,9 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* The words behind it: "file", "module" or "text", then the program's own argv. */
+/* The words behind it: "file", "module" or "text", then the program's own argv.  Its own
+ * imports never look into the current folder, in which others may have put modules; the
+ * program's do if python itself would look there. */
 static const char script[] =
-	"import ast, importlib.util, os, sys\n"
+	"import sys\n"
+	"here = [p for p in sys.path[:1] if not p]\n"
+	"del sys.path[:len(here)]\n"
+	"import ast, importlib.util, os\n"
 	"out = os.dup(1)\n"
 	"os.dup2(2, 1)\n"
 	"how, what = sys.argv[1:3]\n"
@@ -18,10 +23,10 @@ static const char script[] =
 	"try:\n"
 	"    if how == 'file':\n"
 	"        with open(what, 'rb') as f: text = f.read()\n"
-	"        if not (sys.flags.isolated or getattr(sys.flags, 'safe_path', "
-	"False)):\n"
-	"            sys.path[0] = os.path.dirname(os.path.realpath(what))\n"
+	"        sys.path[:0] = [os.path.dirname(os.path.realpath(what)) for p in "
+	"here]\n"
 	"    elif how == 'module':\n"
+	"        sys.path[:0] = here\n"
 	"        spec = importlib.util.find_spec(what)\n"
 	"        if spec and spec.submodule_search_locations is not None:\n"
 	"            spec = importlib.util.find_spec(what + '.__main__')\n"
@@ -30,6 +35,7 @@ static const char script[] =
 	"        package = spec.parent\n"
 	"        with open(spec.origin, 'rb') as f: text = f.read()\n"
 	"    else:\n"
+	"        sys.path[:0] = here\n"
 	"        text = what\n"
 	"        what = sys.argv[0] = '-c'\n"
 	"    tree = ast.parse(text)\n"

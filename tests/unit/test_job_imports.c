@@ -91,6 +91,23 @@ static void write_file(const char *name, const char *text)
 	free(path);
 }
 
+static void remove_file(const char *name)
+{
+	char *path = xasprintf("%s/%s", folder, name);
+
+	unlink(path);
+	free(path);
+}
+
+static bool is_there(const char *name)
+{
+	char *path = xasprintf("%s/%s", folder, name);
+	const bool there = !access(path, F_OK);
+
+	free(path);
+	return there;
+}
+
 static void try(const char *line, const char *answer)
 {
 	struct strv argv = words_of(line), v = { 0 };
@@ -135,14 +152,11 @@ static void setup(void)
 
 static void teardown(void)
 {
-	static const char *const files[] = { "run.py", "run.sh", "beside.py", "t.py" };
+	static const char *const files[] = { "run.py", "run.sh", "beside.py", "t.py",
+					     "ran" };
 
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		char *path = xasprintf("%s/%s", folder, files[i]);
-
-		unlink(path);
-		free(path);
-	}
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+		remove_file(files[i]);
 	rmdir(folder);
 }
 
@@ -204,6 +218,28 @@ START_TEST(other_entries)
 }
 END_TEST
 
+/* The job itself would load none of these: python gives it the program's folder, and not
+ * the current one. */
+START_TEST(nothing_of_the_current_folder_runs)
+{
+	static const char *const names[] = { "ast.py", "os.py", "importlib.py" };
+
+	for (size_t i = 0; i < 3; i++)
+		write_file(names[i], "open('ran', 'w')\n");
+	try(PYTHON "/nowhere/no-such.py",
+	    "-/nowhere/no-such.py: [Errno 2] No such file or directory: "
+	    "'/nowhere/no-such.py'");
+	try(PYTHON "-m json.tool", "+4 imports of json.tool");
+	try(PYTHON "-c import\tsys", "+1 import of -c");
+	ck_assert(!is_there("ran"));
+	/* those of the program itself are its own */
+	try(PYTHON "-c import\tbeside", "+1 import of -c");
+	try(PYTHON "-m beside", "+0 imports of beside");
+	for (size_t i = 0; i < 3; i++)
+		remove_file(names[i]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("job imports");
@@ -215,6 +251,7 @@ int main(void)
 	tcase_add_loop_test(t, commands, 0, sizeof rows / sizeof *rows);
 	tcase_add_loop_test(t, answers, 0, sizeof programs / sizeof *programs);
 	tcase_add_test(t, other_entries);
+	tcase_add_test(t, nothing_of_the_current_folder_runs);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
