@@ -57,11 +57,16 @@ static bool is_one_of_many(int *status)
 static int run(const struct request *r)
 {
 	struct strv notes = { 0 };
+	struct hosts asked = { 0 };
+	struct err e = { 0 };
+	const bool unread = hosts_read_asked(&asked, r, &e) != 0;
 	struct job j;
 	int status, death;
 
 	job_open(&j, r);
-	j.refused = hosts_select(&j.agents, &j.source, r, &notes, &j.err) != 0;
+	j.err = e;
+	j.refused =
+		unread || hosts_select(&j.agents, &j.source, &asked, r, &notes, &j.err);
 	print_notes(&notes, r);
 	strv_free(&notes);
 	/* agents, plan, berths, ranks; output, exits, one cause */

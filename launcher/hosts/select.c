@@ -26,18 +26,17 @@ static void chosen_free(struct chosen *c)
 	free(c->from);
 }
 
-/* Those of -H or --hostfile; none if neither is given. */
-static int read_asked(struct chosen *c, const struct request *r, struct err *e)
+static char *asked_from(const struct request *r)
 {
-	if (r->hosts) {
-		c->from = xstrdup(r->hosts_from ? r->hosts_from : "-H");
-		if (hosts_parse(&c->hosts, r->hosts, e))
-			return err_in(e, "%s", c->from);
-	} else if (r->hostfile) {
-		c->from = xasprintf("host file '%s'", r->hostfile);
-		return hosts_read_file(&c->hosts, r->hostfile, e);
-	}
-	return 0;
+	return r->hosts ? xstrdup(r->hosts_from ? r->hosts_from : "-H")
+			: xasprintf("host file '%s'", r->hostfile);
+}
+
+int hosts_read_asked(struct hosts *h, const struct request *r, struct err *e)
+{
+	if (r->hosts && hosts_parse(h, r->hosts, e))
+		return err_in(e, "%s", r->hosts_from ? r->hosts_from : "-H");
+	return !r->hosts && r->hostfile ? hosts_read_file(h, r->hostfile, e) : 0;
 }
 
 /* This machine: as many slots as -np asks for, else one per GPU or core. */
@@ -152,8 +151,8 @@ static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
 	const bool asked = r->hosts || r->hostfile;
 	struct err why = { 0 };
 
-	if (read_asked(c, r, e))
-		return -1;
+	if (asked)
+		c->from = asked_from(r);
 	allocation_find(&c->allocation, environ);
 	if (c->allocation.manager != ALLOCATION_NONE &&
 	    allocation_load(&c->allocation, environ, asked ? &why : e)) {
@@ -366,18 +365,21 @@ static int fill_hosts(struct agents *a, const struct chosen *c, const struct req
 	return rc;
 }
 
-int hosts_select(struct agents *a, struct hosts_source *source, const struct request *r,
-		 struct strv *notes, struct err *e)
+int hosts_select(struct agents *a, struct hosts_source *source, struct hosts *asked,
+		 const struct request *r, struct strv *notes, struct err *e)
 {
 	/* with a saved topology no host is touched: an agent here answers for each */
 	const bool offline = r->topology.n > 0;
 	/* the hosts that are found need time as well */
 	const uint64_t deadline_ms = clock_ms() + transport_left_ms(&a->setup) / 2;
-	struct chosen c = { 0 };
+	struct chosen c = { .hosts = *asked };
 	int rc;
 
-	if (offline && r->plan == PLAN_OFF)
+	*asked = (struct hosts){ 0 };
+	if (offline && r->plan == PLAN_OFF) {
+		chosen_free(&c);
 		return err_set(e, E_TOPOLOGY_PLAN);
+	}
 	rc = choose_hosts(&c, r, offline, deadline_ms, notes, e) ||
 	     fill_hosts(a, &c, r, offline, deadline_ms, notes, e);
 	source->manager = c.allocation.manager;

@@ -21,10 +21,16 @@ struct hosts_source {
 	char *slots_from; /* for messages; NULL before slots are known */
 };
 
-/* Fill A's hosts, its setup.own_agent, and SOURCE.  NOTES gets lines for the user,
- * "NAME: why".  0, or -1 with E. */
-int hosts_select(struct agents *a, struct hosts_source *source, const struct request *r,
-		 struct strv *notes, struct err *e);
+/* The hosts of -H or of the host file into H, which must be {0}; none if R names
+ * neither.  A host file may be a terminal or a FIFO: this waits for it, so signals
+ * should still have their usual effect, and no deadline run.  0, or -1 with E. */
+int hosts_read_asked(struct hosts *h, const struct request *r, struct err *e);
+
+/* Fill A's hosts, its setup.own_agent, and SOURCE from ASKED, which it takes over, or
+ * from what else there is.  NOTES gets lines for the user, "NAME: why".  0, or -1 with
+ * E. */
+int hosts_select(struct agents *a, struct hosts_source *source, struct hosts *asked,
+		 const struct request *r, struct strv *notes, struct err *e);
 
 static inline void hosts_source_free(struct hosts_source *s)
 {

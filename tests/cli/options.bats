@@ -44,6 +44,31 @@ sets() { # NAME=VALUE OPTION...
 	ranks 2 --num-proc 2 --hostfile <(echo localhost slots=2)
 }
 
+# Asleep in open(), not on its way there.
+opens() { [ "$(cat "/proc/$1/comm")" = runner ] && grep -q '^State:.S' "/proc/$1/status"; }
+
+ended_by() { # SIGNAL, which the last job gets
+	local status=0
+	kill -s "$1" $!
+	timeout 10 tail --pid=$! -f /dev/null || kill -KILL $!
+	wait $! || status=$?
+	[ $status = $((128 + $(kill -l "$1"))) ]
+}
+
+@test "while runner waits for a host file, INT, TERM and QUIT end it" {
+	local signal
+	mkfifo "$T/hosts"
+	for signal in INT TERM QUIT; do
+		env --default-signal=INT,QUIT "$RUNNER" --hostfile "$T/hosts" true 3>&- &
+		wait_for opens $!
+		ended_by $signal
+		env --default-signal=INT,QUIT "$RUNNER" --hostfile "$T/hosts" true 3>&- &
+		exec 4> "$T/hosts" # as soon as runner has it open
+		ended_by $signal
+		exec 4>&-
+	done
+}
+
 @test "--hostfile -: the hosts are on stdin, which is then at its end" {
 	run -0 --separate-stderr timeout 30 "$RUNNER" --hostfile - --no-tag sh -c 'echo "x$WORLD_SIZE"; cat' <<< 'localhost slots=2'
 	[ "$output" = $'x2\nx2' ]

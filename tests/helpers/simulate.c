@@ -532,12 +532,14 @@ static void take_over(struct job *j)
 static int run(const struct request *r)
 {
 	struct strv notes = { 0 };
+	struct hosts asked = { 0 };
 	struct job j;
 	int status;
 
 	step_begin();
 	job_open(&j, r);
-	j.refused = hosts_select(&j.agents, &j.source, r, &notes, &j.err) != 0;
+	j.refused = hosts_read_asked(&asked, r, &j.err) ||
+		    hosts_select(&j.agents, &j.source, &asked, r, &notes, &j.err);
 	strv_free(&notes);
 	step_end("hosts");
 	take_over(&j);
