@@ -49,7 +49,7 @@ static struct {
 	const char *agent, *by_default, *topology; /* plugstack.conf's */
 	char request[REQUEST_BYTES];
 	size_t n;
-	bool too_long;
+	const char *unfit;            /* why it cannot be sent, or NULL */
 	char step_gpus[OPTION_BYTES]; /* SLURM_STEP_GPUS of the step */
 	struct ask_user user;
 	uint64_t cpus[ANSWER_CPUS / 64]; /* slurmstepd's own mask */
@@ -71,6 +71,10 @@ static int on_option(int val, const char *value, int remote)
 		value = "";
 	if (strlen(value) >= sizeof me.option) {
 		slurm_spank_log("berth: the value of --berth is too long");
+		return -1;
+	}
+	if (strchr(value, '\n')) {
+		slurm_spank_log("berth: the value of --berth has a line break in it");
 		return -1;
 	}
 	memcpy(me.option, value, strlen(value) + 1);
@@ -151,7 +155,7 @@ static void add(const char *format, ...)
 	n = vsnprintf(me.request + me.n, room, format, ap);
 	va_end(ap);
 	if (n < 0 || (size_t)n >= room)
-		me.too_long = true;
+		me.unfit = "the step's description is too long";
 	else
 		me.n += (size_t)n;
 }
@@ -160,7 +164,7 @@ static void add(const char *format, ...)
 static void add_text(const char *word, const char *text)
 {
 	if (strchr(text, '\n'))
-		me.too_long = true;
+		me.unfit = "the step's description has a line break in a value";
 	add("%s %s\n", word, text);
 }
 
@@ -172,7 +176,7 @@ static void add_variable(spank_t sp, const char *word, const char *name)
 	if (e == ESPANK_SUCCESS)
 		add_text(word, value);
 	else if (e != ESPANK_ENV_NOEXIST)
-		me.too_long = true;
+		me.unfit = "a variable of the step is too long";
 }
 
 static void add_number(spank_t sp, const char *word, enum spank_item item)
@@ -254,8 +258,8 @@ static const char *ask_request(void)
 {
 	const char *why = NULL;
 
-	if (me.too_long)
-		return "the step's description is too long";
+	if (me.unfit)
+		return me.unfit;
 	me.text = ask(me.agent, &me.user, me.request, me.n, DEADLINE_MS, &why);
 	return why;
 }

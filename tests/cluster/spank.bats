@@ -124,6 +124,11 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 	unbound 0
 }
 
+@test "a value with a line break is refused, and that is said" {
+	run ! srun -N1 -n1 -w n1 --berth=$'report\nstrict' true
+	says 'berth: the value of --berth has a line break in it'
+}
+
 @test "an agent that is missing, another user's, in a folder of all, garbage, hanging, endless" {
 	local bad
 	use_stack agent=/usr/lib/berth/none
