@@ -1,6 +1,7 @@
 #include "launcher/job/names.h"
 
 #include <event2/event.h>
+#include <sodium/crypto_shorthash.h>
 
 #include "common/loop.h"
 #include "launcher/job/mpi.h"
@@ -8,7 +9,11 @@
 enum {
 	NAMES_MOST = 16384,
 	BYTES_MOST = 16 << 20, /* of all names; of one answer */
-	LOOKUPS_MOST = 65536
+	KEYS_MOST = 4096,      /* in one lookup */
+	/* of the lookups of one host that wait */
+	WAITING_KEYS_MOST = 16384,
+	WAITING_BYTES_MOST = 1 << 20,
+	BUCKETS = 16384 /* of each table; a power of 2 */
 };
 
 /* What is published under one name. */
@@ -17,23 +22,34 @@ struct name {
 	size_t size;
 	uint32_t owner;
 	bool once;
-	struct name *next;
+	struct name *next; /* in its bucket */
 };
 
 /* A rank waits until all of KEYS are published. */
 struct lookup {
 	uint32_t host, rank, id;
 	struct strv keys;
+	size_t bytes;      /* of keys */
+	const char *lacks; /* the key of its bucket, which is not published */
 	uint64_t until_ms; /* 0: for ever */
 	struct lookup *next;
 };
 
+/* The lookups of one host that wait. */
+struct waiting {
+	size_t keys, bytes;
+};
+
 struct names {
-	struct name *first;
+	struct name *name[BUCKETS];
 	size_t n, bytes;
-	struct lookup *lookup;
+	struct lookup *lookup[BUCKETS]; /* by a key that they lack */
 	size_t nlookups;
+	struct waiting *host;
+	unsigned char secret[crypto_shorthash_KEYBYTES]; /* so that no agent can choose
+							    keys of one bucket */
 	struct event *timer;
+	uint64_t timer_ms; /* when it comes; 0: it does not */
 };
 
 static void on_timer(evutil_socket_t fd, short what, void *ctx);
@@ -42,8 +58,19 @@ struct names *names_open(struct job *j)
 {
 	struct names *n = xcalloc(1, sizeof *n);
 
+	n->host = xcalloc(j->agents.n, sizeof *n->host);
+	crypto_shorthash_keygen(n->secret);
 	n->timer = event_new(j->base, -1, 0, on_timer, j);
 	return n;
+}
+
+static size_t bucket_of(const struct names *n, const char *key)
+{
+	uint64_t hash;
+
+	crypto_shorthash((unsigned char *)&hash, (const unsigned char *)key,
+			 strlen(key), n->secret);
+	return hash & (BUCKETS - 1);
 }
 
 static void name_free(struct names *n, struct name **at)
@@ -58,31 +85,55 @@ static void name_free(struct names *n, struct name **at)
 	free(one);
 }
 
-static void lookup_free(struct names *n, struct lookup **at)
+/* It is in no bucket. */
+static void lookup_free(struct names *n, struct lookup *one)
 {
-	struct lookup *one = *at;
-
-	*at = one->next;
 	n->nlookups--;
+	n->host[one->host].keys -= one->keys.n;
+	n->host[one->host].bytes -= one->bytes;
 	strv_free(&one->keys);
 	free(one);
+}
+
+/* Take the lookups out of their buckets that are of RANK, or without it late by NOW. */
+static struct lookup *take_lookups(struct names *n, const uint32_t *rank, uint64_t now)
+{
+	struct lookup *taken = NULL;
+
+	for (size_t i = 0; i < BUCKETS && n->nlookups; i++)
+		for (struct lookup **at = &n->lookup[i], *one; (one = *at);) {
+			if (rank ? one->rank != *rank
+				 : !one->until_ms || now < one->until_ms) {
+				at = &one->next;
+				continue;
+			}
+			*at = one->next;
+			one->next = taken;
+			taken = one;
+		}
+	return taken;
 }
 
 void names_free(struct names *n)
 {
 	if (!n)
 		return;
-	while (n->first)
-		name_free(n, &n->first);
-	while (n->lookup)
-		lookup_free(n, &n->lookup);
+	for (size_t i = 0; i < BUCKETS; i++) {
+		while (n->name[i])
+			name_free(n, &n->name[i]);
+		for (struct lookup *one; (one = n->lookup[i]);) {
+			n->lookup[i] = one->next;
+			lookup_free(n, one);
+		}
+	}
 	event_free(n->timer);
+	free(n->host);
 	free(n);
 }
 
 static struct name **find(struct names *n, const char *key)
 {
-	struct name **at = &n->first;
+	struct name **at = &n->name[bucket_of(n, key)];
 
 	while (*at && strcmp((*at)->key, key) != 0)
 		at = &(*at)->next;
@@ -165,36 +216,84 @@ static bool answer(struct job *j, uint32_t host, uint32_t id, const wire_strv *k
 	return done;
 }
 
-/* Those who wait get what is there by now; those whose time is over, what there is. */
-static void answer_waiting(struct job *j)
+static bool answer_one(struct job *j, const struct lookup *one, bool must_all)
 {
-	struct lookup **at = &j->names->lookup;
-	const uint64_t now = clock_ms();
-	uint64_t soonest = 0;
+	const wire_strv keys = { (const char *const *)one->keys.v, one->keys.n };
 
-	while (*at) {
-		struct lookup *one = *at;
-		const wire_strv keys = { (const char *const *)one->keys.v,
-					 one->keys.n };
-		const bool late = one->until_ms && now >= one->until_ms;
-
-		if (answer(j, one->host, one->id, &keys, !late)) {
-			lookup_free(j->names, at);
-			continue;
-		}
-		if (one->until_ms && (!soonest || one->until_ms < soonest))
-			soonest = one->until_ms;
-		at = &one->next;
-	}
-	if (soonest)
-		loop_after_ms(j->names->timer, soonest - now);
+	return answer(j, one->host, one->id, &keys, must_all);
 }
 
+/* ONE waits for the first of its keys that is not published. */
+static void await(struct names *n, struct lookup *one)
+{
+	struct lookup **at;
+	size_t i = 0;
+
+	while (i + 1 < one->keys.n && *find(n, one->keys.v[i]))
+		i++;
+	one->lacks = one->keys.v[i];
+	at = &n->lookup[bucket_of(n, one->lacks)];
+	one->next = *at;
+	*at = one;
+}
+
+/* KEY is published: the lookups that lacked it get what they asked for, or lack
+ * another. */
+static void answer_waiting(struct job *j, const char *key)
+{
+	struct names *n = j->names;
+	struct lookup **at = &n->lookup[bucket_of(n, key)], *ready = NULL, *one;
+
+	while ((one = *at)) {
+		if (strcmp(one->lacks, key) != 0) {
+			at = &one->next;
+			continue;
+		}
+		*at = one->next;
+		one->next = ready;
+		ready = one;
+	}
+	while ((one = ready)) {
+		ready = one->next;
+		if (answer_one(j, one, true))
+			lookup_free(n, one);
+		else
+			await(n, one);
+	}
+}
+
+static void set_timer(struct names *n, uint64_t at_ms)
+{
+	const uint64_t now = clock_ms();
+
+	if (n->timer_ms && n->timer_ms <= at_ms)
+		return;
+	n->timer_ms = at_ms;
+	loop_after_ms(n->timer, at_ms > now ? at_ms - now : 0);
+}
+
+/* Lookups whose time is over get what is there. */
 static void on_timer(evutil_socket_t fd, short what, void *ctx)
 {
+	struct job *j = ctx;
+	struct names *n = j->names;
+	struct lookup *late = take_lookups(n, NULL, clock_ms()), *one;
+	uint64_t soonest = 0;
+
 	(void)fd;
 	(void)what;
-	answer_waiting(ctx);
+	while ((one = late)) {
+		late = one->next;
+		answer_one(j, one, false);
+		lookup_free(n, one);
+	}
+	n->timer_ms = 0;
+	for (size_t i = 0; i < BUCKETS && n->nlookups; i++)
+		for (one = n->lookup[i]; one; one = one->next)
+			if (one->until_ms && (!soonest || one->until_ms < soonest))
+				soonest = one->until_ms;
+	if (soonest)
+		set_timer(n, soonest);
 }
 
 /* ---- messages ---- */
@@ -206,6 +305,14 @@ static const char *wrong_rank(struct job *j, const struct host *h, uint32_t rank
 	return job_has_rank(j, h, rank) ? NULL : "message about a rank of another host";
 }
 
+/* The first COUNT names of M are taken back. */
+static void take_back(struct names *n, const struct wire_publish *m, size_t count)
+{
+	while (count--)
+		name_free(n, find(n, m->keys.v[count]));
+}
+
+/* All of M, or nothing. */
 static enum found_status publish(struct names *n, const struct wire_publish *m)
 {
 	const char *value = m->values.p;
@@ -214,25 +321,26 @@ static enum found_status publish(struct names *n, const struct wire_publish *m)
 	for (size_t i = 0; i < m->keys.n; i++) {
 		if (*find(n, m->keys.v[i]))
 			return FOUND_DUPLICATE;
-		for (size_t k = 0; k < i; k++)
-			if (!strcmp(m->keys.v[k], m->keys.v[i]))
-				return FOUND_DUPLICATE;
 		bytes += strlen(m->keys.v[i]);
 	}
 	if (m->keys.n > NAMES_MOST - n->n || bytes > BYTES_MOST - n->bytes)
 		return FOUND_NO_ROOM;
 	for (size_t i = 0; i < m->keys.n; i++) {
-		struct name *one = xmalloc(sizeof *one);
+		struct name **at = find(n, m->keys.v[i]), *one;
 
+		if (*at) { /* M names it twice */
+			take_back(n, m, i);
+			return FOUND_DUPLICATE;
+		}
+		one = xmalloc(sizeof *one);
 		*one = (struct name){ .key = xstrdup(m->keys.v[i]),
 				      .value = xmalloc(m->sizes.v[i] + 1),
 				      .size = m->sizes.v[i],
 				      .owner = m->rank,
-				      .once = m->once,
-				      .next = n->first };
+				      .once = m->once };
 		memcpy(one->value, value, one->size);
 		value += one->size;
-		n->first = one;
+		*at = one;
 		n->n++;
 		n->bytes += one->size + strlen(one->key);
 	}
@@ -242,6 +350,7 @@ static enum found_status publish(struct names *n, const struct wire_publish *m)
 const char *names_publish(struct job *j, struct host *h, const struct wire_publish *m)
 {
 	const char *wrong = wrong_rank(j, h, m->rank);
+	enum found_status status;
 	size_t sum = 0;
 
 	if (wrong)
@@ -250,63 +359,82 @@ const char *names_publish(struct job *j, struct host *h, const struct wire_publi
 		sum += m->sizes.v[i];
 	if (m->sizes.n != m->keys.n || sum != m->values.n)
 		return "malformed 'publish' message";
-	say_status(j, job_index(j, h), m->id, publish(j->names, m));
-	answer_waiting(j);
+	status = publish(j->names, m);
+	say_status(j, job_index(j, h), m->id, status);
+	for (size_t i = 0; status == FOUND_ALL && i < m->keys.n; i++)
+		answer_waiting(j, m->keys.v[i]);
 	return NULL;
+}
+
+/* M of HOST waits, unless that host has too many that do. */
+static bool keep(struct names *n, uint32_t host, const struct wire_lookup *m)
+{
+	struct waiting *w = &n->host[host];
+	struct lookup *one;
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < m->keys.n; i++)
+		bytes += strlen(m->keys.v[i]);
+	if (m->keys.n > WAITING_KEYS_MOST - w->keys ||
+	    bytes > WAITING_BYTES_MOST - w->bytes)
+		return false;
+	one = xmalloc(sizeof *one);
+	*one = (struct lookup){
+		.host = host,
+		.rank = m->rank,
+		.id = m->id,
+		.bytes = bytes,
+		.until_ms = m->timeout_s ? clock_ms() + m->timeout_s * 1000ull : 0
+	};
+	for (size_t i = 0; i < m->keys.n; i++)
+		strv_add(&one->keys, m->keys.v[i]);
+	w->keys += m->keys.n;
+	w->bytes += bytes;
+	n->nlookups++;
+	await(n, one);
+	if (one->until_ms)
+		set_timer(n, one->until_ms);
+	return true;
 }
 
 const char *names_lookup(struct job *j, struct host *h, const struct wire_lookup *m)
 {
 	const char *wrong = wrong_rank(j, h, m->rank);
-	struct names *n = j->names;
-	struct lookup *one;
+	const uint32_t host = job_index(j, h);
 
 	if (wrong)
 		return wrong;
-	if (answer(j, job_index(j, h), m->id, &m->keys, m->wait))
-		return NULL;
-	if (n->nlookups >= LOOKUPS_MOST) {
-		say_status(j, job_index(j, h), m->id, FOUND_NO_ROOM);
-		return NULL;
-	}
-	one = xmalloc(sizeof *one);
-	*one = (struct lookup){
-		.host = job_index(j, h),
-		.rank = m->rank,
-		.id = m->id,
-		.until_ms = m->timeout_s ? clock_ms() + m->timeout_s * 1000ull : 0,
-		.next = n->lookup
-	};
-	for (size_t i = 0; i < m->keys.n; i++)
-		strv_add(&one->keys, m->keys.v[i]);
-	n->lookup = one;
-	n->nlookups++;
-	answer_waiting(j); /* sets the timer */
+	if (m->keys.n > KEYS_MOST)
+		say_status(j, host, m->id, FOUND_NO_ROOM);
+	else if (!answer(j, host, m->id, &m->keys, m->wait) && !keep(j->names, host, m))
+		say_status(j, host, m->id, FOUND_NO_ROOM);
 	return NULL;
+}
+
+/* Take RANK's name at AT back; false: it is another's, or none. */
+static bool unpublish(struct names *n, struct name **at, uint32_t rank)
+{
+	if (!*at || (*at)->owner != rank)
+		return false;
+	name_free(n, at);
+	return true;
 }
 
 const char *names_unpublish(struct job *j, struct host *h,
 			    const struct wire_unpublish *m)
 {
 	const char *wrong = wrong_rank(j, h, m->rank);
-	struct name **at;
+	struct names *n = j->names;
 	size_t gone = 0;
 
 	if (wrong)
 		return wrong;
-	at = &j->names->first;
-	while (*at) {
-		bool is_named = !m->keys.n;
-
-		for (size_t i = 0; i < m->keys.n; i++)
-			is_named |= !strcmp((*at)->key, m->keys.v[i]);
-		if (is_named && (*at)->owner == m->rank) {
-			name_free(j->names, at);
-			gone++;
-		} else {
-			at = &(*at)->next;
-		}
-	}
+	for (size_t i = 0; i < m->keys.n; i++)
+		gone += unpublish(n, find(n, m->keys.v[i]), m->rank);
+	for (size_t i = 0; !m->keys.n && i < BUCKETS && n->n; i++)
+		for (struct name **at = &n->name[i]; *at;)
+			if (!unpublish(n, at, m->rank))
+				at = &(*at)->next;
 	say_status(j, job_index(j, h), m->id,
 		   gone || !m->keys.n ? FOUND_ALL : FOUND_NONE);
 	return NULL;
@@ -332,14 +460,13 @@ const char *names_event(struct job *j, struct host *h, const struct wire_event *
 
 void names_rank_ended(struct job *j, uint32_t rank)
 {
-	struct lookup **at;
+	struct lookup *its, *one;
 
-	if (!j->names)
+	if (!j->names || !j->names->nlookups)
 		return;
-	at = &j->names->lookup;
-	while (*at)
-		if ((*at)->rank == rank)
-			lookup_free(j->names, at);
-		else
-			at = &(*at)->next;
+	its = take_lookups(j->names, &rank, 0);
+	while ((one = its)) {
+		its = one->next;
+		lookup_free(j->names, one);
+	}
 }

@@ -254,7 +254,8 @@ START_TEST(awaited_for_so_long)
 	publish(0, 2, "x", "1", false); /* nothing is late */
 	heard_by(1, "");
 	pass(1);
-	publish(0, 3, "y", "1", false); /* all are looked through */
+	while (!heard[1].len)
+		event_base_loop(g.j.base, EVLOOP_ONCE);
 	heard_by(1, "2:2 ");
 	publish(0, 4, "b", "2", false);
 	heard_by(1, "3:0 a=0/1 b=0/2 ");
@@ -347,6 +348,85 @@ START_TEST(host_that_does_not_read)
 	ck_assert_ptr_null(strstr(heard[1].s, "!0/3"));
 	heard_by(2, "!0/3/0/ ");
 	free(value);
+	over();
+}
+END_TEST
+
+/* Many keys in one lookup, in all that wait of a host, and their bytes; another host is
+ * not concerned. */
+START_TEST(too_many_lookups)
+{
+	enum { KEYS_MOST = 4096, WAITING_MOST = 16384, BYTES_MOST = 1 << 20 };
+	char *longest = xcalloc(1, 60001);
+	const char **many = xcalloc(KEYS_MOST + 1, sizeof *many);
+	size_t n;
+
+	run_on();
+	for (size_t i = 0; i <= KEYS_MOST; i++)
+		many[i] = "x";
+	SAY(0, lookup, .rank = 0, .id = 1, .keys = { many, KEYS_MOST + 1 });
+	SAY(0, lookup, .rank = 0, .id = 2, .keys = { many, KEYS_MOST });
+	heard_by(0, "1:4 2:2 ");
+	for (n = 0; n < WAITING_MOST / KEYS_MOST; n++)
+		SAY(0, lookup, .rank = 0, .id = 3, .wait = 1,
+		    .keys = { many, KEYS_MOST });
+	heard_by(0, "");
+	SAY(0, lookup, .rank = 1, .id = 4, .wait = 1, KEYS(0, 1));
+	SAY(1, lookup, .rank = 2, .id = 5, .wait = 1, KEYS(0, 1));
+	all_heard("4:4 ", "", "");
+	exits(g.agent[0], 0, 0); /* its lookups go with it */
+	deliver(g.agent[0]);
+	turn();
+	SAY(0, lookup, .rank = 1, .id = 6, .wait = 1, KEYS(0, 1));
+	heard_by(0, "");
+	memset(longest, 'y', 60000);
+	for (n = 0; n < BYTES_MOST / 60000; n++)
+		SAY(0, lookup, .rank = 1, .id = 7, .wait = 1,
+		    .keys = { (const char *const[]){ longest }, 1 });
+	heard_by(0, "");
+	SAY(0, lookup, .rank = 1, .id = 8, .wait = 1,
+	    .keys = { (const char *const[]){ longest }, 1 });
+	heard_by(0, "8:4 ");
+	publish(4, 1, "a", "v", false);
+	all_heard("6:0 a=4/v ", "5:0 a=4/v ", "1:0 ");
+	free(many);
+	free(longest);
+	over();
+}
+END_TEST
+
+/* However many there are, each one is found at once. */
+START_TEST(many_names)
+{
+	enum { NAMES = 16384, EACH = 4096 };
+	static char text[NAMES][8];
+	const char **many = xcalloc(NAMES, sizeof *many);
+	uint32_t *sizes = xcalloc(NAMES, sizeof *sizes);
+
+	run_on();
+	for (size_t i = 0; i < NAMES; i++) {
+		snprintf(text[i], sizeof text[i], "%zu", i);
+		many[i] = text[i];
+	}
+	SAY(0, publish, .rank = 0, .id = 1, .keys = { many, NAMES },
+	    .sizes = { sizes, NAMES });
+	SAY(1, publish, .rank = 2, .id = 2, .keys = { many, 1 }, .sizes = { sizes, 1 });
+	all_heard("1:0 ", "2:3 ", "");
+	for (size_t i = 0; i < NAMES / EACH; i++)
+		SAY(1, lookup, .rank = 2, .id = 3, .keys = { many + i * EACH, EACH });
+	for (size_t i = 0; i < 1000; i++)
+		SAY(1, lookup, .rank = 2, .id = 4, .wait = 1, KEYS(0, 1));
+	for (size_t i = 0; i < 1000; i++)
+		SAY(2, lookup, .rank = 4, .id = 5, .keys = { &many[i], 1 });
+	str_free(&heard[1]);
+	str_free(&heard[2]);
+	SAY(0, unpublish, .rank = 0, .id = 6, .keys = { many, NAMES });
+	SAY(0, publish, .rank = 0, .id = 7, .keys = { many, NAMES },
+	    .sizes = { sizes, NAMES });
+	SAY(0, unpublish, .rank = 0, .id = 8);
+	heard_by(0, "6:0 7:0 8:0 ");
+	free(many);
+	free(sizes);
 	over();
 }
 END_TEST
@@ -461,6 +541,8 @@ int main(void)
 	tcase_add_loop_test(t, rank_ends, 0, 2);
 	tcase_add_test(t, too_many_bytes);
 	tcase_add_test(t, host_that_does_not_read);
+	tcase_add_test(t, too_many_lookups);
+	tcase_add_test(t, many_names);
 	tcase_add_test(t, events);
 	tcase_add_loop_test(t, cannot_be, 0, 10);
 	tcase_add_loop_test(t, too_early, 0, 4);
