@@ -16,8 +16,10 @@ enum {
 	KEEP_BYTES = 8 << 20,
 	/* Heartbeats to more hosts are spread over the time between two. */
 	BEATS_AT_ONCE = 256,
-	OUT_SPARE = 4 << 20, /* of host.out, beyond host.out_due */
-	TOLD_BYTES = 400     /* of what an agent printed, in a message */
+	OUT_SPARE = 4 << 20,    /* of host.out, beyond host.out_due */
+	TOLD_BYTES = 400,       /* of what an agent printed, in a message */
+	TURN_MS = 10,           /* then a host's further frames wait for other hosts */
+	WAITING_BYTES = 1 << 20 /* of such frames; more do not wait */
 };
 
 void agents_give_up(struct host *h, const struct err *why)
@@ -141,9 +143,11 @@ static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
+static void on_turn(evutil_socket_t fd, short what, void *ctx);
+
 /* Cut N bytes at P into frames.  Returns the bytes used; the rest is an incomplete
- * frame. */
-static size_t cut(struct host *h, const unsigned char *p, size_t n)
+ * frame, or frames that wait, if it is UNTIL_MS (0: never). */
+static size_t cut(struct host *h, const unsigned char *p, size_t n, uint64_t until_ms)
 {
 	struct wire_frame f;
 	struct err e = { 0 };
@@ -152,6 +156,10 @@ static size_t cut(struct host *h, const unsigned char *p, size_t n)
 
 	while (h->conn &&
 	       (size = wire_next_from(WIRE_AGENT, &f, p + used, n - used, &e)) > 0) {
+		if (used && until_ms && clock_ms() >= until_ms) {
+			h->waits = true;
+			break;
+		}
 		if (dispatch(h, &f, &e)) {
 			size = -1;
 			break;
@@ -163,19 +171,48 @@ static size_t cut(struct host *h, const unsigned char *p, size_t n)
 			err_in(&e, "%s", h->name);
 		agents_give_up(h, &e);
 	}
+	if (h->waits && !h->turn)
+		h->turn = event_new(h->agents->base, -1, 0, on_turn, h);
+	if (h->waits)
+		loop_after_ms(h->turn, 0);
 	return used;
 }
 
 /* Take frames out of h->in.  Its room is freed: many hosts would each keep one. */
-static void take_kept(struct host *h)
+static void take_kept(struct host *h, uint64_t until_ms)
 {
-	size_t used = cut(h, buf_head(&h->in), h->in.len);
+	size_t used;
 
+	h->waits = false;
+	used = cut(h, buf_head(&h->in), h->in.len, until_ms);
 	if (!h->conn)
 		return;
 	buf_drop(&h->in, used);
 	if (!h->in.len)
 		buf_free(&h->in);
+}
+
+static void check_out(struct host *h)
+{
+	struct err e;
+
+	if (!h->conn || h->out.len <= h->out_due + OUT_SPARE)
+		return;
+	err_set(&e, E_WIRE, "it asks, and reads no answer");
+	err_in(&e, "%s", h->name);
+	agents_give_up(h, &e);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *ctx)
+{
+	struct host *h = ctx;
+
+	(void)fd;
+	(void)what;
+	if (!h->conn || !h->waits)
+		return;
+	take_kept(h, clock_ms() + TURN_MS);
+	check_out(h);
 }
 
 /* Bytes that the first frame in IN lacks, or its head. */
@@ -188,28 +225,16 @@ static size_t missing(const struct buf *in)
 	return WIRE_HEAD_BYTES + (size_t)view_u32(&v) - in->len;
 }
 
-static void on_bytes(void *ctx, const void *data, size_t n)
+/* Whole frames may be in h->in only while they wait. */
+static void take_bytes(struct host *h, const unsigned char *p, size_t n)
 {
-	struct host *h = ctx;
-	const unsigned char *p = data;
-	struct err e;
+	const uint64_t until_ms = clock_ms() + TURN_MS;
 	size_t used;
 
-	h->heard_ms = clock_ms();
-	h->silence_told = false;
-	if (!h->greeted) {
-		buf_add(&h->in, data, n);
-		if (h->in.len < WIRE_MAGIC_BYTES)
-			return;
-		if (memcmp(buf_head(&h->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)) {
-			err_set(&e, E_WIRE, "no greeting");
-			err_in(&e, "%s", h->name);
-			agents_give_up(h, &e);
-			return;
-		}
-		h->greeted = true;
-		buf_drop(&h->in, WIRE_MAGIC_BYTES);
-		take_kept(h);
+	if (h->waits) {
+		buf_add(&h->in, p, n);
+		if (h->in.len > WAITING_BYTES)
+			take_kept(h, 0);
 		return;
 	}
 	while (h->conn && n && h->in.len) {
@@ -218,16 +243,37 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 		buf_add(&h->in, p, part);
 		p += part;
 		n -= part;
-		take_kept(h);
+		take_kept(h, until_ms);
 	}
-	used = h->conn ? cut(h, p, n) : 0;
+	used = h->conn ? cut(h, p, n, until_ms) : 0;
 	if (h->conn && used < n)
 		buf_add(&h->in, p + used, n - used);
-	if (h->conn && h->out.len > h->out_due + OUT_SPARE) {
-		err_set(&e, E_WIRE, "it asks, and reads no answer");
+}
+
+static void on_bytes(void *ctx, const void *data, size_t n)
+{
+	struct host *h = ctx;
+	struct err e;
+
+	h->heard_ms = clock_ms();
+	h->silence_told = false;
+	if (h->greeted) {
+		take_bytes(h, data, n);
+		check_out(h);
+		return;
+	}
+	buf_add(&h->in, data, n);
+	if (h->in.len < WIRE_MAGIC_BYTES)
+		return;
+	if (memcmp(buf_head(&h->in), WIRE_MAGIC, WIRE_MAGIC_BYTES)) {
+		err_set(&e, E_WIRE, "no greeting");
 		err_in(&e, "%s", h->name);
 		agents_give_up(h, &e);
+		return;
 	}
+	h->greeted = true;
+	buf_drop(&h->in, WIRE_MAGIC_BYTES);
+	take_kept(h, h->heard_ms + TURN_MS);
 }
 
 static void on_writable(void *ctx)
@@ -288,6 +334,10 @@ static void on_ended(void *ctx, const struct transport_end *end)
 	const struct agents *a = h->agents;
 	struct err e = { 0 };
 
+	if (h->waits) /* what it said before it ended */
+		take_kept(h, 0);
+	if (!h->conn)
+		return;
 	h->exit_status = end->status;
 	if (h->state == HOST_LEAVING) {
 		h->transport->close(h->conn);
@@ -313,6 +363,7 @@ void agents_start(struct agents *a, struct host *h)
 	h->agents = a;
 	h->err.id = ERR_NONE;
 	buf_drop(&h->in, h->in.len); /* of an agent that it had before */
+	h->waits = false;
 	buf_drop(&h->out, h->out.len);
 	free(h->address);
 	free(h->machine);
@@ -459,6 +510,8 @@ void agents_free(struct agents *a)
 		free(h->address);
 		free(h->machine);
 		free(h->own);
+		if (h->turn)
+			event_free(h->turn);
 		buf_free(&h->in);
 		buf_free(&h->out);
 	}

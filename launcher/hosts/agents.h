@@ -4,7 +4,8 @@
  * Below is transport.h (bytes), above is the job (what frames mean).  This module cuts
  * the bytes into frames and keeps what each agent told about its machine.  It sends
  * heartbeats, measures each agent's clock, and reports a host once when it is lost.  A
- * host whose agent breaks the protocol is lost.  A frame is refused by its head, so
+ * host whose agent breaks the protocol is lost.  Frames that take long wait, so that
+ * other hosts have their turn.  A frame is refused by its head, so
  * that a host never takes more memory than the largest frame of an agent. */
 #ifndef BERTH_LAUNCHER_HOSTS_AGENTS_H
 #define BERTH_LAUNCHER_HOSTS_AGENTS_H
@@ -55,6 +56,8 @@ struct host {
 	bool silence_told;
 	bool greeted; /* WIRE_MAGIC came */
 	struct buf in, out;
+	struct event *turn; /* timer: whole frames wait in IN; NULL: none ever did */
+	bool waits;         /* they do */
 	/* Bytes that the job itself puts into OUT at a time.  A host with 4 MiB more
 	 * there asks and reads no answer: it is given up. */
 	size_t out_due;

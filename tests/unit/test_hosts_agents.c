@@ -2,6 +2,7 @@
  * NULL. */
 #include <check.h>
 #include <event2/event.h>
+#include <time.h>
 
 #include "launcher/hosts/agents.h"
 
@@ -190,6 +191,74 @@ START_TEST(times_keep_their_order)
 }
 END_TEST
 
+/* ---- turns ---- */
+
+static int told;
+
+static void take_long(void *ctx, struct host *h, const struct wire_frame *f)
+{
+	(void)ctx;
+	(void)h;
+	(void)f;
+	told++;
+	nanosleep(&(struct timespec){ .tv_nsec = 15 * 1000 * 1000 }, NULL);
+}
+
+static const struct agents_events slow = { .frame = take_long };
+
+static void say_frames(struct buf *out, int n)
+{
+	while (n--)
+		wire_pack_stop_ack(out, &(struct wire_stop_ack){ 0 });
+}
+
+/* Other hosts, and timers, come between frames that take long; in whichever parts the
+ * bytes come, each frame is taken once. */
+START_TEST(frames_that_take_long_wait)
+{
+	struct buf out = { 0 };
+	size_t half;
+
+	agents.events = &slow;
+	say_hello();
+	told = 0;
+	say_frames(&out, 4);
+	half = out.len / 8 * 5; /* two frames and a half */
+	one->events->bytes(one->ctx, buf_head(&out), half);
+	ck_assert_int_eq(told, 1);
+	one->events->bytes(one->ctx, (char *)buf_head(&out) + half, out.len - half);
+	ck_assert_int_eq(told, 1);
+	for (int i = 2; i <= 4; i++) {
+		event_base_loop(agents.base, EVLOOP_ONCE);
+		ck_assert_int_eq(told, i);
+	}
+	event_base_loop(agents.base, EVLOOP_NONBLOCK);
+	ck_assert_int_eq(told, 4);
+	ck_assert_uint_eq(agents.host->in.len, 0);
+	buf_free(&out);
+}
+END_TEST
+
+START_TEST(frames_that_wait_come_before_the_end)
+{
+	const struct transport_end end = { .said = "" };
+	struct buf out = { 0 };
+
+	agents.events = &slow;
+	say_hello();
+	told = 0;
+	say_frames(&out, 3);
+	one->events->bytes(one->ctx, buf_head(&out), out.len);
+	ck_assert_int_eq(told, 1);
+	one->events->ended(one->ctx, &end);
+	ck_assert_int_eq(told, 3);
+	ck_assert_int_eq(agents.host->state, HOST_LOST);
+	event_base_loop(agents.base, EVLOOP_NONBLOCK);
+	ck_assert_int_eq(told, 3);
+	buf_free(&out);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("agents");
@@ -203,6 +272,8 @@ int main(void)
 	tcase_add_test(c, an_agent_that_reads_no_answer_is_given_up);
 	tcase_add_test(c, a_later_loss_has_its_own_reason);
 	tcase_add_test(c, times_keep_their_order);
+	tcase_add_test(c, frames_that_take_long_wait);
+	tcase_add_test(c, frames_that_wait_come_before_the_end);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
