@@ -29,6 +29,10 @@ hostile() { # ACT...
 		change-foreign change-number changes-on
 }
 
+@test "a hostile agent that asks for names, gives bytes to exchange and tells events without end" {
+	hostile lookups-on names-on exchanges-on events-on
+}
+
 @test "a hostile agent, at the end, and anything at any time" {
 	seed=${SEED:-$RANDOM}
 	echo "SEED=$seed"

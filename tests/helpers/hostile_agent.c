@@ -551,6 +551,58 @@ static void fences_on(void)
 		    { texts, sizeof texts });
 }
 
+enum { KEYS = 4096, NAMES = 16000 };
+
+/* Lookups of as many names as runner takes, which wait. */
+static void lookups_on(void)
+{
+	static const char *keys[KEYS];
+
+	for (size_t i = 0; i < KEYS; i++)
+		keys[i] = "x";
+	for (uint32_t id = 1;; id++)
+		SAY(lookup, job.epoch, job.ranks[0], id, 1, 0, { keys, KEYS });
+}
+
+/* Many names, then lookups of the first one, many times in each, which do not wait. */
+static void names_on(void)
+{
+	static const char *keys[KEYS];
+	const uint32_t size = 0;
+	char key[16];
+
+	for (uint32_t i = 0; i < NAMES; i++) {
+		const char *k = key;
+
+		snprintf(key, sizeof key, "%u", i);
+		SAY(publish, job.epoch, job.ranks[0], i, 0, { &k, 1 }, { &size, 1 },
+		    { "", 0 });
+	}
+	for (size_t i = 0; i < KEYS; i++)
+		keys[i] = "0";
+	for (uint32_t id = 1;; id++)
+		SAY(lookup, job.epoch, job.ranks[0], id, 0, 0, { keys, KEYS });
+}
+
+/* Exchanges that are never complete. */
+static void exchanges_on(void)
+{
+	static char data[65536];
+
+	for (uint64_t n = 1;; n++)
+		SAY(exchange, job.epoch, EXCHANGE_PMIX_FENCE, { 0 }, n, 0,
+		    { data, sizeof data });
+}
+
+/* Events for all other hosts. */
+static void events_on(void)
+{
+	static char data[100000];
+
+	for (uint64_t n = 1;; n++)
+		SAY(event, job.epoch, job.ranks[0], 1, 1, { data, sizeof data });
+}
+
 /* Ranks that wait for the next world of the library. */
 static void change_foreign(void)
 {
@@ -827,6 +879,10 @@ static const struct {
 	{ "asks-on", RUNNING, asks_on },
 	{ "stalls-on", RUNNING, stalls_on },
 	{ "fences-on", RUNNING, fences_on },
+	{ "lookups-on", RUNNING, lookups_on },
+	{ "names-on", RUNNING, names_on },
+	{ "exchanges-on", RUNNING, exchanges_on },
+	{ "events-on", RUNNING, events_on },
 	{ "change-foreign", RUNNING, change_foreign },
 	{ "change-number", RUNNING, change_number },
 	{ "changes-on", RUNNING, changes_on },
