@@ -9,7 +9,8 @@ load common
 setup_file() {
 	export FILES=$BATS_FILE_TMPDIR/files SCRIPTS=$BATS_FILE_TMPDIR/scripts
 	mkdir -p "$SCRIPTS" "$FILES/launcher/cli" "$FILES/bin"
-	touch "$FILES/README" "$FILES/launcher/file"
+	mkdir "$FILES/a:b"
+	touch "$FILES/README" "$FILES/launcher/file" "$FILES/a:b/README"
 	printf '#!/bin/sh\n' > "$FILES/bin/trainer-of-nets"
 	chmod +x "$FILES/bin/trainer-of-nets"
 	cd "$ROOT" || return
@@ -37,6 +38,8 @@ common_lines() { # SHELL
 	completes "$1" 'runner --bind-to=c' 'runner --bind-to=core '
 	completes "$1" 'runner --bind-to=core --keep' 'runner --bind-to=core --keep-going '
 	completes "$1" 'runner -x A=1 --keep' 'runner -x A=1 --keep-going '
+	completes "$1" 'runner -H n1:2 --keep' 'runner -H n1:2 --keep-going '
+	completes "$1" 'runner -H n1:2,[::1]:3 -x A=b:c --map-by=n' 'runner -H n1:2,[::1]:3 -x A=b:c --map-by=node '
 	completes "$1" 'runner --plan=j' 'runner --plan=json '
 	completes "$1" 'runner --help bind' 'runner --help binding '
 	completes "$1" 'runner -h env' 'runner -h environment '
@@ -52,6 +55,9 @@ common_lines() { # SHELL
 @test "bash completes options, their values, topics and files, and leaves the program's words alone" {
 	common_lines bash
 	completes bash 'runner --map' 'runner --map-by '
+	completes bash 'runner -np 1 trainer-of-nets --map : --map' 'runner -np 1 trainer-of-nets --map : --map-by '
+	completes bash 'runner -np 1 trainer-of-nets : -np 1 a --map' 'runner -np 1 trainer-of-nets : -np 1 a --map'
+	completes bash 'runner --hostfile a:b/REA' 'runner --hostfile a:b/README '
 }
 
 @test "zsh completes options, their values, topics and files, and leaves the program's words alone" {
