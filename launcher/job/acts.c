@@ -256,11 +256,31 @@ static void forward(struct job *j)
 	messages_signal(j, j->signals.last, false);
 }
 
+/* The first signal is said: a log shows then why the job ended. */
+static void say_signal(struct job *j, bool kill_follows)
+{
+	const char *name = j->signals.last == SIGHUP ? "SIGHUP" : "SIGTERM";
+	const uint32_t n = j->plan.np - j->ended;
+	struct str kill = { 0 };
+
+	if (j->signals.said)
+		return;
+	j->signals.said = true;
+	if (kill_follows)
+		str_addf(&kill, ", SIGKILL follows in %ld s", j->request->kill_grace_s);
+	report_note(j, "runner: received %s: sent %s to %u rank%s%s", name, name, n,
+		    str_plural(n), str_text(&kill));
+	str_free(&kill);
+}
+
 /* A resource manager brings its own KILL. */
 static void terminate(struct job *j)
 {
+	const bool kills = !j->spec.managed || j->request->kill_grace_given;
+
+	say_signal(j, kills && !j->grace_signo);
 	forward(j);
-	if (!j->spec.managed || j->request->kill_grace_given)
+	if (kills)
 		begin_grace(j, j->signals.last);
 }
 

@@ -16,6 +16,7 @@ struct signals {
 	void (*on_signal)(struct job *j, int signo);
 	uint64_t pause_by_ms; /* ^Z: runner stops itself then at the latest */
 	int last;             /* of INT, TERM and HUP */
+	bool said;            /* the user has been told of a TERM or HUP */
 	uint64_t told_ms; /* an agent last said that Slurm sent it TERM; 0: none did */
 };
 

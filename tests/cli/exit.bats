@@ -111,6 +111,7 @@ os._exit(1)' || true
 	done
 	[ "$i" -lt 50 ]
 	ended_with 143
+	[ "$(grep -c 'received SIGTERM' "$T/err")" = 1 ]
 }
 
 @test "2 for wrong usage, with a hint" {
@@ -222,6 +223,7 @@ os._exit(1)' || true
 	kill -TERM "$pid"
 	ended_with 0
 	[ "$(grep -c saved "$T/out")" = 2 ]
+	grep -x 'runner: received SIGTERM: sent SIGTERM to 2 ranks, SIGKILL follows in 10 s' "$T/err"
 	start -np 2 bash -c 'echo ready$RANK; sleep 20 & wait'
 	wait_for said ready0
 	wait_for said ready1
@@ -234,6 +236,7 @@ os._exit(1)' || true
 	wait_for said ready
 	kill -HUP "$pid"
 	ended_with 129
+	grep -x 'runner: received SIGHUP: sent SIGHUP to 1 rank, SIGKILL follows in 10 s' "$T/err"
 }
 
 @test "a signal that runner was started to ignore stays ignored (nohup)" {
