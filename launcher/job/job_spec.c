@@ -13,6 +13,7 @@
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
 #include "launcher/job/job.h"
+#include "launcher/output/lines.h"
 #include "launcher/transport/lookup.h"
 
 extern char **environ;
@@ -24,7 +25,8 @@ enum {
 	CREDIT_LEAST = 16 << 10,
 	CREDIT_MOST = 1 << 20,
 	VARIABLE_MAX_BYTES = 64 << 10, /* Linux: 128 KiB with its name */
-	LOST_BYTES = 32                /* of a `lost` of one rank */
+	LOST_BYTES = 32,               /* of a `lost` of one rank */
+	COLUMNS_LEAST = 20             /* that a rank gets of a narrow terminal */
 };
 
 /* N bytes that cannot be guessed. */
@@ -254,6 +256,19 @@ static bool has_ptys(const struct job *j)
 	return j->request->pty || isatty(STDOUT_FILENO);
 }
 
+/* Of COLUMNS of the terminal those behind the label of a line: a program that fills its
+ * lines would have each of them wrapped. */
+static uint32_t columns_of_rank(const struct job *j, uint32_t columns)
+{
+	const struct request *r = j->request;
+	const uint32_t label =
+		lines_label_columns(r->tag_style, r->timestamps, j->plan.np);
+
+	return columns > label + COLUMNS_LEAST ? columns - label
+	       : columns > COLUMNS_LEAST       ? COLUMNS_LEAST
+					       : columns;
+}
+
 /* The size of the user's terminal, if there is one. */
 static void put_window(const struct job *j, struct host *h)
 {
@@ -265,8 +280,9 @@ static void put_window(const struct job *j, struct host *h)
 	for (size_t i = 0; i < sizeof fds / sizeof *fds && !size.ws_col; i++)
 		ioctl(fds[i], TIOCGWINSZ, &size);
 	if (size.ws_col)
-		wire_pack_window(&h->out,
-				 &(struct wire_window){ size.ws_row, size.ws_col });
+		wire_pack_window(&h->out, &(struct wire_window){
+						  size.ws_row,
+						  columns_of_rank(j, size.ws_col) });
 }
 
 void job_spec_window(struct job *j)

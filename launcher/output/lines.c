@@ -51,6 +51,16 @@ static void put_label(struct lines *l, struct line_stream *s)
 	buf_add(l->out, s->label, s->label_bytes);
 }
 
+unsigned lines_label_columns(enum tag_style style, bool stamped, uint32_t np)
+{
+	const struct lines l = { .tag_style = style };
+	struct line_stream last = { .index = 2 * (np - 1) };
+
+	if (style != TAG_NONE)
+		make_label(&l, &last);
+	return last.label_bytes + (stamped ? (unsigned)LINES_STAMP_COLUMNS : 0);
+}
+
 /* ---- the last line of the terminal, file or pipe ---- */
 
 /* Make it an empty one. */

@@ -28,7 +28,8 @@ enum {
 	LINES_PARTIAL_MS = 200,
 	LINES_UPDATE_MS = 10000,
 	LINES_NEVER = -1,
-	LINES_LABEL_BYTES = 40
+	LINES_LABEL_BYTES = 40,
+	LINES_STAMP_COLUMNS = 30 /* of "2026-11-22T08:24:33.123+01:00 " */
 };
 
 /* One stream of a rank.  {.index = ...} has written nothing. */
@@ -87,6 +88,9 @@ static inline size_t lines_held(const struct line_stream *s)
 {
 	return s->line.len + s->update.len;
 }
+
+/* Columns of the widest label of NP ranks, with the time in front if STAMPED. */
+unsigned lines_label_columns(enum tag_style style, bool stamped, uint32_t np);
 
 void lines_free_stream(struct line_stream *s);
 

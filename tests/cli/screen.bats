@@ -161,12 +161,12 @@ full() { printf '%3d%%|%-40s|' "$1" "$(head -c $(($1 * 2 / 5)) /dev/zero | tr '\
 	done
 }
 
-@test "a full-screen program has the size of the terminal, and hears of a new one" {
+@test "a rank's terminal is as wide as runner's without the label, and hears of a new size" {
 	terminal -np 2 sh -c "trap 'stty size <&1; exit' WINCH; stty size <&1; while :; do sleep 0.02; done"
-	t row '[0]<stdout>:24 80'
-	t row '[1]<stdout>:24 80'
+	t row '[0]<stdout>:24 68'
+	t row '[1]<stdout>:24 68'
 	t resize 30 70
-	t row '[0]<stdout>:30 70'
-	t row '[1]<stdout>:30 70'
+	t row '[0]<stdout>:30 58'
+	t row '[1]<stdout>:30 58'
 	t end
 }

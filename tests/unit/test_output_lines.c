@@ -163,6 +163,17 @@ START_TEST(waits)
 }
 END_TEST
 
+START_TEST(label_columns)
+{
+	ck_assert_uint_eq(lines_label_columns(TAG_LONG, false, 1), strlen(O(0)));
+	ck_assert_uint_eq(lines_label_columns(TAG_LONG, false, 10), strlen(O(9)));
+	ck_assert_uint_eq(lines_label_columns(TAG_SHORT, false, 11), strlen("[10] "));
+	ck_assert_uint_eq(lines_label_columns(TAG_NONE, false, 512), 0);
+	ck_assert_uint_eq(lines_label_columns(TAG_NONE, true, 512),
+			  strlen("2026-11-22T08:24:33.123+01:00 "));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("lines");
@@ -173,6 +184,7 @@ int main(void)
 	tcase_add_loop_test(c, steps, 0, (int)(sizeof cases / sizeof *cases));
 	tcase_add_test(c, long_update);
 	tcase_add_test(c, waits);
+	tcase_add_test(c, label_columns);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
