@@ -39,6 +39,9 @@ struct rank {
 	/* why it never ran, or was out of memory */
 	char *text, *hint;
 	struct rank_op *op; /* in libberth, when it was asked last; or NULL */
+	/* clock_ms() of a line that named it as one that waits, before it said that
+	 * itself; 0: none */
+	uint64_t stall_named_ms;
 };
 
 /* What the job knows of one host, beside its agent. */
@@ -107,6 +110,7 @@ struct job {
 	struct fence *fence;             /* the same */
 	struct names *names;             /* the same */
 	struct rank_status *rank_status; /* while agents are asked what ranks do */
+	bool stall_hinted;               /* the user knows how to ask for it */
 
 	/* for --summary: when it began, what hosts used, the first failure of ranks */
 	uint64_t begin_ns;

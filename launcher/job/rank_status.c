@@ -1,6 +1,8 @@
 #include "launcher/job/rank_status.h"
 
 #include <event2/event.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "common/loop.h"
 #include "launcher/job/report.h"
@@ -46,6 +48,7 @@ struct rank_status {
 	struct rank_set requests; /* ranks that ask which ranks they wait for */
 	struct stall stall[STALLS_MOST];
 	size_t nstalls;
+	struct rank_set reporters; /* of stalls */
 };
 
 static const char not_its[] = "message about a rank of another host";
@@ -144,6 +147,19 @@ static void print_ranks(struct str *out, const struct rank_set *set)
 	rank_set_print(out, set);
 }
 
+/* Of a long list a part is shown, and its length. */
+static void print_short(struct str *out, const struct rank_set *set)
+{
+	const size_t begin = out->len;
+
+	print_ranks(out, set);
+	if (out->len - begin <= LIST_BYTES)
+		return;
+	while (out->s[--out->len] != ',' || out->len - begin > LIST_BYTES)
+		;
+	str_addf(out, ",... (%zu ranks)", rank_set_count(set));
+}
+
 static uint32_t first_rank(const struct rank_set *set)
 {
 	uint32_t rank = 0;
@@ -182,21 +198,15 @@ static bool has_left(const struct rank *r)
 	return r->state == RANK_ENDED || (r->op && !*r->op->text);
 }
 
-/* `; waits for ranks 3-5`.  Of a long list a part is shown, and its length. */
+/* `; waits for ranks 3-5`. */
 static char *wait_text(const struct rank_set *missing)
 {
-	const size_t n = rank_set_count(missing);
 	struct str out = { 0 };
 
-	if (!n)
+	if (!rank_set_count(missing))
 		return xstrdup("");
 	str_add(&out, "; waits for ");
-	print_ranks(&out, missing);
-	if (out.len > LIST_BYTES) {
-		while (out.s[--out.len] != ',' || out.len > LIST_BYTES)
-			;
-		str_addf(&out, ",... (%zu ranks)", n);
-	}
+	print_short(&out, missing);
 	return str_take(&out);
 }
 
@@ -264,49 +274,143 @@ static void print_rank(struct job *j, uint32_t i, struct waits *waits)
 	str_free(&line);
 }
 
-/* `ranks 3-5`, and of the first its host and its last operation. */
-static void print_missing(const struct job *j, const struct rank_set *missing,
-			  struct str *out)
-{
-	const size_t n = rank_set_count(missing);
-	const uint32_t first = n ? first_rank(missing) : 0;
-	const struct rank *r = &j->rank[first];
+/* ---- stalls ---- */
 
-	if (!n) {
-		str_add(out, "others");
-		return;
-	}
-	print_ranks(out, missing);
-	if (n > 1)
-		str_addf(out, ", rank %u", first);
-	str_addf(out, " on '%s'", host_name(j, first));
+/* What the first of the MISSING ranks did last, with its name if there are others. */
+static void print_last(const struct job *j, const struct rank_set *missing,
+		       struct str *out)
+{
+	const uint32_t first = first_rank(missing);
+	const struct rank *r = &j->rank[first];
+	const bool one = rank_set_count(missing) == 1;
+
+	str_add(out, " (");
+	if (!one)
+		str_addf(out, "rank %u on '%s', ", first, host_name(j, first));
 	if (r->state == RANK_ENDED)
-		str_add(out, ", which has ended");
-	else if (r->op && *r->op->text)
-		str_addf(out, " (its last operation: %s)", r->op->text);
+		str_add(out, one ? "it has ended" : "which has ended");
+	else
+		str_addf(out, "%slast operation: %s", one ? "its " : "",
+			 r->op && *r->op->text ? r->op->text : "not known");
+	str_add(out, ")");
+}
+
+/* The first time, how the user gets more: by a key, or without a terminal by a signal. */
+static void print_stall_hint(struct job *j, struct err *e)
+{
+	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		err_hint(e,
+			 "run 'kill -QUIT %d' on this machine to see the status of "
+			 "every rank",
+			 (int)getpid());
+	report_note(j, "hint: %s", e->hint);
+}
+
+/* `rank 2 on 'n2'`, `ranks 2,5`, or NONE. */
+static void print_some(const struct job *j, const struct rank_set *set,
+		       const char *none, struct str *out)
+{
+	const size_t n = rank_set_count(set);
+
+	if (n)
+		print_short(out, set);
+	else
+		str_add(out, none);
+	if (n == 1)
+		str_addf(out, " on '%s'", host_name(j, first_rank(set)));
 }
 
 static void print_stall(struct job *j, const struct stall *st)
 {
-	const size_t n = rank_set_count(&st->waiting);
-	const uint32_t first = first_rank(&st->waiting);
-	struct str waiting = { 0 }, missing = { 0 };
+	const size_t n = rank_set_count(&st->missing);
+	struct str waiting = { 0 }, missing = { 0 }, last = { 0 };
 	struct err e = { 0 };
 
-	print_ranks(&waiting, &st->waiting);
-	if (n == 1)
-		str_addf(&waiting, " on '%s'", host_name(j, first));
-	print_missing(j, &st->missing, &missing);
-	err_set(&e, E_STALL, str_text(&waiting), n > 1 ? "" : "s", st->text,
-		str_text(&missing));
-	if (j->request->verbosity >= 0)
-		report_note(j, "runner: warning: %s\nhint: %s", e.text, e.hint);
+	print_some(j, &st->missing, "other ranks", &missing);
+	print_some(j, &st->waiting, "", &waiting);
+	if (n)
+		print_last(j, &st->missing, &last);
+	err_set(&e, E_STALL, str_text(&missing), n == 1 ? "s" : "", str_text(&waiting),
+		st->text, str_text(&last));
+	if (j->request->verbosity >= 0) {
+		report_note(j, "runner: warning: %s", e.text);
+		if (!j->stall_hinted)
+			print_stall_hint(j, &e);
+		j->stall_hinted = true;
+	}
 	events_begin(j->events, "stall");
-	events_number(j->events, "rank", first);
+	events_number(j->events, "rank", first_rank(&st->waiting));
 	events_text(j->events, "text", e.text);
 	events_end(j->events);
 	str_free(&waiting);
 	str_free(&missing);
+	str_free(&last);
+}
+
+/* It waits in an operation of the engine: there each rank may do them in another order,
+ * and the engine knows better than the numbers which rank is missing. */
+static bool is_asynchronous(const struct rank_op *op)
+{
+	for (size_t i = 0; op && i < op->n; i++)
+		if (op->runs[i] && op->set[i] != WIRE_INIT_ROUNDS &&
+		    op->set[i] & ASYNCHRONOUS)
+			return true;
+	return false;
+}
+
+static void add_ranks(const struct job *j, struct rank_set *to,
+		      const struct rank_set *from)
+{
+	for (uint32_t k = 0; k < j->plan.np; k++)
+		if (rank_set_has(from, k))
+			rank_set_add(to, k);
+}
+
+/* A rank sees of other hosts only that nothing comes, and also takes those for missing
+ * that wait as it does.  What all agents say of ST: the ranks that have not come to the
+ * operation, and all that wait for them. */
+static void correct_stall(struct job *j, struct stall *st, struct waits *waits)
+{
+	const uint32_t first = first_rank(&st->waiting);
+	const struct wait *w;
+
+	if (!j->rank[first].op || is_asynchronous(j->rank[first].op))
+		return;
+	w = get_wait(j, waits, first);
+	if (!rank_set_count(&w->missing))
+		return; /* it waits no longer */
+	rank_set_free(&st->missing);
+	add_ranks(j, &st->missing, &w->missing);
+	for (uint32_t k = 0; k < j->plan.np; k++)
+		if (k != first && !rank_set_has(&st->waiting, k) &&
+		    wait_alike(j->rank[k].op, j->rank[first].op)) {
+			rank_set_add(&st->waiting, k);
+			if (!rank_set_has(&j->rank_status->reporters, k))
+				j->rank[k].stall_named_ms = clock_ms();
+		}
+}
+
+/* One line for each cause: the stalls that wait for the same ranks are one. */
+static void print_stalls(struct job *j, struct waits *waits)
+{
+	struct rank_status *q = j->rank_status;
+
+	for (size_t i = 0; i < q->nstalls; i++)
+		correct_stall(j, &q->stall[i], waits);
+	for (size_t i = 0; i < q->nstalls; i++) {
+		struct stall *st = &q->stall[i];
+		size_t before = 0;
+
+		while (before < i &&
+		       !rank_set_equal(&q->stall[before].missing, &st->missing))
+			before++;
+		if (before < i)
+			continue;
+		for (size_t k = i + 1; k < q->nstalls; k++)
+			if (rank_set_equal(&q->stall[k].missing, &st->missing))
+				add_ranks(j, &st->waiting, &q->stall[k].waiting);
+		print_stall(j, st);
+	}
 }
 
 /* ---- answers to ranks ---- */
@@ -345,6 +449,7 @@ void rank_status_free(struct job *j)
 	}
 	event_free(q->timer);
 	rank_set_free(&q->requests);
+	rank_set_free(&q->reporters);
 	free(q->asked);
 	free(q);
 }
@@ -355,8 +460,7 @@ static void finish(struct job *j)
 	struct waits *waits = xcalloc(1, sizeof *waits);
 
 	answer_requests(j, &q->requests, waits);
-	for (size_t i = 0; i < q->nstalls; i++)
-		print_stall(j, &q->stall[i]);
+	print_stalls(j, waits);
 	if (q->print) {
 		report_note(j, "runner: rank status: %u rank%s, %u ended", j->plan.np,
 			    str_plural(j->plan.np), j->ended);
@@ -456,6 +560,18 @@ static bool is_stall_taken(struct job *j, struct host *h)
 	return run->stalls < STALLS_TAKEN;
 }
 
+/* A line has named the rank while it waited in this operation: it begins with how many
+ * seconds it has waited by its own clock. */
+static bool is_named(struct job *j, const struct wire_stall *m)
+{
+	uint64_t *named_ms = &j->rank[m->rank].stall_named_ms;
+	const uint64_t waited_ms = 1000 * strtoull(m->text, NULL, 10);
+	const bool named = *named_ms && clock_ms() - *named_ms < waited_ms;
+
+	*named_ms = 0;
+	return named;
+}
+
 const char *rank_status_stall(struct job *j, struct host *h, const struct wire_stall *m)
 {
 	struct rank_set missing = { 0 };
@@ -472,11 +588,13 @@ const char *rank_status_stall(struct job *j, struct host *h, const struct wire_s
 	for (size_t i = 0; i < m->missing.n; i++)
 		rank_set_add(&missing, m->missing.v[i]);
 	text = str_plain(xstrndup(m->text, TEXT_MOST));
-	st = get_stall(j, &missing, text);
-	if (st)
+	st = is_named(j, m) ? NULL : get_stall(j, &missing, text);
+	if (st) {
 		rank_set_add(&st->waiting, m->rank);
-	for (size_t i = 0; i < m->missing.n; i++)
-		ask(j, j->plan.rank[m->missing.v[i]].host);
+		rank_set_add(&j->rank_status->reporters, m->rank);
+		for (size_t i = 0; i < j->agents.n; i++)
+			ask(j, (uint32_t)i);
+	}
 	rank_set_free(&missing);
 	free(text);
 	return NULL;

@@ -151,6 +151,62 @@ START_TEST(stalls_are_counted)
 }
 END_TEST
 
+/* Rank RANK of host HOST is in operation SEQ of all ranks, and waits there if RUNS. */
+static void says_op(size_t host, uint32_t rank, uint32_t seq, uint32_t runs)
+{
+	uint32_t set = 0;
+
+	SAYS(host, rank_op, .epoch = 1, .rank = rank,
+	     .text = runs ? "allgather of 5 u8, begun 3.0 s ago" : "barrier, done",
+	     .sets = { &set, 1 }, .seqs = { &seq, 1 }, .runs = { &runs, 1 });
+}
+
+/* Rank 2 comes late; rank 3 thinks that rank 0 does so, too, as nothing of it comes. */
+static void stall_of_two_hosts(void)
+{
+	uint32_t wrong[] = { 0, 2 }, right[] = { 2 };
+
+	SAYS(1, stall, .epoch = 1, .rank = 3, .missing = { wrong, 2 },
+	     .text = "3 s in allgather of u8, with counts");
+	SAYS(0, stall, .epoch = 1, .rank = 0, .missing = { right, 1 },
+	     .text = "3 s in allgather of 5 u8");
+	says_op(0, 0, 2, 1);
+	says_op(0, 1, 2, 1);
+	says_op(1, 2, 1, 0);
+	says_op(1, 3, 2, 1);
+	for (size_t h = 0; h < 2; h++)
+		SAYS(h, query_done, .epoch = 1);
+	while (g.j.rank_status)
+		event_base_loop(g.j.base, EVLOOP_ONCE);
+}
+
+START_TEST(one_cause_is_one_line)
+{
+	uint32_t right[] = { 2 };
+
+	run_two();
+	now_ms = 100000;
+	stall_of_two_hosts();
+	ck_assert_uint_eq(count_said("warning:"), 1);
+	ck_assert_uint_eq(count_said("runner: warning: rank 2 on 'h1' keeps ranks "
+				     "0-1,3 waiting, 3 s in allgather of u8, with "
+				     "counts (its last operation: barrier, done)\n"),
+			  1);
+	/* rank 1 has been named already, and says it later by its own clock */
+	now_ms += 1000;
+	SAYS(0, stall, .epoch = 1, .rank = 1, .missing = { right, 1 },
+	     .text = "3 s in allgather of 5 u8");
+	ck_assert_ptr_null(g.j.rank_status);
+	/* the wait has doubled; stdin is no terminal: how to ask is said once */
+	stall_of_two_hosts();
+	ck_assert_uint_eq(count_said("warning:"), 2);
+	ck_assert_uint_eq(count_said("hint: run 'kill -QUIT "), 1);
+	ck_assert_uint_eq(count_said("hint:"), 1);
+	rig_close();
+	fclose(said);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("rank_status");
@@ -162,6 +218,7 @@ int main(void)
 	tcase_add_test(c, takes_linear_time);
 	tcase_add_test(c, a_host_has_the_others_asked_once_in_a_second);
 	tcase_add_test(c, stalls_are_counted);
+	tcase_add_test(c, one_cause_is_one_line);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
