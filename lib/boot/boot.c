@@ -100,9 +100,7 @@ const struct boot boot_alone = {
 static const struct {
 	const char *name, *with, *launcher, *add;
 } sizes[] = {
-	{ "BERTH_SIZE", NULL, "runner",
-	  "keep BERTH_AGENT and BERTH_RANK in its environment, and the network "
-	  "namespace" },
+	{ "BERTH_SIZE", NULL, "runner", BOOT_AGENT_NEEDS },
 	/* srun --berth gives its tasks the variables of mpirun. */
 	{ "SLURM_STEP_NUM_TASKS", "BERTH_VERSION", "srun",
 	  "start it with `srun --mpi=pmix` or with runner" },

@@ -87,6 +87,11 @@ extern const struct boot boot_agent, boot_pmix, boot_caller, boot_alone;
  * launcher that was seen, and what to add. */
 const struct boot *boot_choose(char *why);
 
+/* What a rank of runner has to have, for the texts that miss it. */
+#define BOOT_AGENT_NEEDS                                                               \
+	"keep BERTH_AGENT and BERTH_RANK in its environment, and the network "         \
+	"namespace"
+
 /* Frees what join() allocated in W and closes its memory, which is -1 then; all else is
  * zero. */
 void boot_world_free(struct boot_world *w);

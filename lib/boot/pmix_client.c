@@ -11,6 +11,7 @@
 
 #include "lib/base/thread.h"
 #include "lib/base/wait.h"
+#include "lib/boot/boot.h"
 #include "lib/boot/pmix_calls.h"
 
 enum {
@@ -296,13 +297,19 @@ static berth_result init_by_deadline(struct call *c)
 	return call_wait(c, PX_SUCCESS, INIT_S);
 }
 
+/* Of a rank of runner its agent has been looked for before, and answers neither: most
+ * often, as a container has a network of its own. */
 static berth_result no_server(const char *text, char *why, size_t why_bytes)
 {
-	snprintf(
-		why, why_bytes,
-		"PMIX_RANK is set, but no PMIx server answers this process (%s); if it "
-		"is not a rank, unset PMIX_NAMESPACE",
-		text);
+	const char *set = "PMIX_RANK is set, but no PMIx server answers this process";
+	const char *advice = "if it is not a rank, unset PMIX_NAMESPACE";
+
+	if (getenv("BERTH_AGENT")) {
+		set = "runner started this process, but neither its agent nor a PMIx "
+		      "server answers";
+		advice = BOOT_AGENT_NEEDS;
+	}
+	snprintf(why, why_bytes, "%s (%s); %s", set, text, advice);
 	return BERTH_NO_PEERS;
 }
 

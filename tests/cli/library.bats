@@ -201,6 +201,15 @@ int allgather(void *ctx, const void *in, void *out, size_t bytes);'
 		<(sed -nE 's/^(PARAM|IGNORED)\(([A-Z0-9_]+),.*/\2/p' lib/core/params.def | sort)
 }
 
+@test "a rank in a network of its own: what it has to keep, though PMIX_RANK is set, too" {
+	[ "${SAN:-}" != 1 ] || skip "the sanitizers find leaks of libpmix"
+	ldconfig -p | grep -q 'libpmix\.so\.2 ' || skip "no libpmix.so.2 (tests/deps launchers installs it)"
+	run -1 env BERTH_AGENT=@berth-gone BERTH_RANK=0 BERTH_SIZE=2 PMIX_RANK=0 PMIX_NAMESPACE=gone \
+		PMIX_SERVER_URI41='gone.0;tcp4://127.0.0.1:9' "$BUILD/examples/allreduce"
+	says 'keep BERTH_AGENT and BERTH_RANK in its environment, and the network namespace'
+	silent_on 'unset PMIX_NAMESPACE'
+}
+
 # ---- the installed library ----
 
 @test "install: found by pkg-config alone, also behind DESTDIR; uninstall leaves nothing" {
