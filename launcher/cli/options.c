@@ -6,6 +6,7 @@
 #include "launcher/cli/compat.h"
 #include "launcher/cli/exports.h"
 #include "launcher/cli/help.h"
+#include "launcher/cli/script.h"
 #include "launcher/cli/values.h"
 
 /* One option of the command line.  Either option or compat is set. */
@@ -385,6 +386,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 	} else if (!r->app->argv.n && !r->plan && !r->topology.n) {
 		err_set(e, E_PROGRAM);
 	} else {
+		script_prefix(r, env_value(env, "PATH"));
 		result = OPTIONS_RUN;
 	}
 out:

@@ -159,8 +159,10 @@ os._exit(1)' || true
 
 @test "127 for what is near to a program: the hint says what to write" {
 	cd "$T"
-	echo 'print()' > train.py
-	run -127 r -np 1 train.py
+	mkdir bin
+	echo 'print()' | tee train.py > bin/train.py
+	chmod +x bin/train.py # here, and the ranks have another PATH
+	PATH=$T/bin:$PATH run -127 r -np 1 -x PATH=/usr/bin:/bin train.py
 	says "hint: it is not in PATH: write ./train.py or python train.py"
 	run -127 r -np 1 "echo hi"
 	says "hint: drop the quotes: echo hi"
@@ -174,6 +176,34 @@ os._exit(1)' || true
 	run -127 r -np 1 -x PATH="$(printf '/a/folder%s:' {1..40})/end" no-such-program
 	says "no folder of PATH has it: /a/folder1:" ":/a/folder5 and 36 more"
 	[ "$(grep '^hint:' <<< "$output" | wc -c)" -lt 140 ]
+}
+
+@test "a Python script in place of a program: python3 starts it, and --check tries its imports" {
+	cd "$T"
+	mkdir bin
+	printf '#!/bin/sh\necho "python3 $*"\n' > bin/python3
+	chmod +x bin/python3
+	PATH=$T/bin:$PATH
+	echo 'import nosuch' > train.py
+	run -0 r --no-tag -np 1 train.py --lr 1
+	[ "$output" = "python3 train.py --lr 1" ]
+	run -0 r --no-tag -np 1 ./train.py : -np 1 "$T/train.py"
+	says "python3 ./train.py" "python3 $T/train.py"
+	(cd / && run -0 r --no-tag -np 1 --wdir "$T" train.py; [ "$output" = "python3 train.py" ])
+	chmod +x train.py # without "#!" a shell would read it
+	run -0 r --no-tag -np 1 ./train.py
+	[ "$output" = "python3 ./train.py" ]
+	printf '#!/bin/echo itself\n' > train.py
+	run -0 r --no-tag -np 1 ./train.py
+	[ "$output" = "itself ./train.py" ]
+	cp train.py bin
+	run -0 r --no-tag -np 1 train.py
+	[ "$output" = "itself $T/bin/train.py" ]
+	rm bin/*
+	echo 'import nosuch' > train.py
+	run -240 r --check -np 1 train.py
+	says "train.py:1: ModuleNotFoundError: No module named 'nosuch'"
+	run -127 r -np 1 ./missing.py
 }
 
 @test "126 when there is no such --wdir" {
