@@ -262,6 +262,16 @@ void str_add_bits(struct str *s, const uint64_t *bits, size_t nwords)
 	}
 }
 
+void str_add_seconds(struct str *s, uint64_t ms)
+{
+	str_addf(s, "%llu.%03llu", (unsigned long long)(ms / 1000),
+		 (unsigned long long)(ms % 1000));
+	while (s->s[s->len - 1] == '0')
+		s->len--;
+	s->len -= s->s[s->len - 1] == '.';
+	s->s[s->len] = '\0';
+}
+
 const char *str_plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";

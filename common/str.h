@@ -40,6 +40,9 @@ const char *str_text(const struct str *s);
 char *str_take(struct str *s);
 void str_free(struct str *s);
 
+/* MS milliseconds as seconds, as short as it can be: "10", "0.5". */
+void str_add_seconds(struct str *s, uint64_t ms);
+
 /* A list that owns its strings.  {0} is empty.  If v is not NULL, v[n] is. */
 struct strv {
 	char **v;

@@ -87,9 +87,9 @@ struct request {
 	char *launch_agent;
 	char *net; /* --net, or NULL */
 	bool no_push;
-	long start_timeout_s, host_timeout_s;
-	long timeout_s; /* 0: none */
-	long kill_grace_s;
+	long start_timeout_ms, host_timeout_ms;
+	long timeout_ms; /* 0: none */
+	long kill_grace_ms;
 	bool kill_grace_given;
 	bool keep_going;
 	int restarts; /* at most so many times all ranks start again */

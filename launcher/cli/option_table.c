@@ -188,24 +188,24 @@ const struct option option_table[] = {
 
 	/* ---- ending ---- */
 	{ "--timeout", "TIME", TOPIC_ending, OPTION_COMMON,
-	  "timeout", "BERTH_TIMEOUT", SECONDS(value_seconds, timeout_s, 0),
+	  "timeout", "BERTH_TIMEOUT", SECONDS(value_seconds, timeout_ms, 0),
 	  .help = "end the job after TIME: 90, 5m, 1h",
 	  .text = "End the job after TIME, with exit status 124. TIME is in seconds, or has s, m, h "
-		  "or d behind the number. 0, the default, means no limit." },
+		  "or d behind the number, which may have a fraction: 0.5, 1.5h. 0, the default, means no limit." },
 	{ "--start-timeout", "TIME", TOPIC_ending, 0,
-	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, start_timeout_s, 1),
+	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, start_timeout_ms, 1),
 	  .help = "give up if hosts aren't up after TIME (30)",
 	  .text = "Give up, with exit status 240, if not every host has a running agent after TIME. "
 		  "The default is 30 seconds. A host that refuses the connection is tried again until "
 		  "then. After one second standard error shows which hosts runner waits for, and "
 		  "why, unless -q is given: if it is not a terminal, in one warning." },
 	{ "--host-timeout", "TIME", TOPIC_ending, 0,
-	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_s, 1),
+	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_ms, 1),
 	  .help = "give up a host silent for TIME (60)",
 	  .text = "Give up a host that sends nothing for TIME; the exit status is then 241. The "
 		  "default is 60 seconds." },
 	{ "--kill-grace", "TIME", TOPIC_ending, 0,
-	  "kill-grace", "BERTH_KILL_GRACE", SECONDS(value_grace, kill_grace_s, 0),
+	  "kill-grace", "BERTH_KILL_GRACE", SECONDS(value_grace, kill_grace_ms, 0),
 	  .help = "from TERM to KILL, after a failure (10)",
 	  .text = "Give the ranks TIME to end before KILL. After a failure the other ranks get "
 		  "TERM, and KILL after TIME. After ^C they have TIME to end by themselves, then "

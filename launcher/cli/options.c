@@ -368,9 +368,9 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 	*r = (struct request){
 		.app = xcalloc(1, sizeof *r->app),
 		.napp = 1,
-		.start_timeout_s = 30,
-		.host_timeout_s = 60,
-		.kill_grace_s = 10,
+		.start_timeout_ms = 30000,
+		.host_timeout_ms = 60000,
+		.kill_grace_ms = 10000,
 		.show.all = true,
 		.bind_count = 1,
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,

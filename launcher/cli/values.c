@@ -130,24 +130,48 @@ int value_number(const struct setting *s, const char *value, struct err *e)
 	return number(s, field(s), value, e);
 }
 
+/* DIGITS behind a point, as milliseconds of UNIT seconds; more than none is at least 1. */
+static long fraction_ms(const char *digits, size_t n, long unit)
+{
+	long value = 0, scale = 1;
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++) {
+		any |= digits[i] != '0';
+		if (i < 9) {
+			value = 10 * value + (digits[i] - '0');
+			scale *= 10;
+		}
+	}
+	value = value * unit * 1000 / scale;
+	return any && !value ? 1 : value;
+}
+
 int value_seconds(const struct setting *s, const char *value, struct err *e)
 {
-	static const char units[] = "smhd";
+	static const char figures[] = "0123456789", units[] = "smhd";
 	static const long seconds[] = { 1, 60, 3600, 24 * 3600 };
-	long min = s->option->min, max = s->option->max, unit = 0, n;
-	size_t digits = strspn(value, "0123456789");
-	const char *suffix = value + digits;
-	char *figures = xstrndup(value, digits);
-	int rc = str_to_long(&n, figures, 0, max, NULL);
+	const long min = s->option->min, max = s->option->max;
+	const size_t digits = strspn(value, figures);
+	const bool point = value[digits] == '.';
+	const char *fraction = value + digits + point;
+	const size_t more = point ? strspn(fraction, figures) : 0;
+	const char *suffix = fraction + more;
+	char *whole = digits ? xstrndup(value, digits) : xstrdup("0");
+	long n = 0, unit = 0, ms = 0;
+	int rc = str_to_long(&n, whole, 0, max, NULL);
 
-	free(figures);
+	free(whole);
 	if (!*suffix)
 		unit = 1;
 	else if (strchr(units, *suffix) && !suffix[1])
 		unit = seconds[strchr(units, *suffix) - units];
-	if (rc || !unit || n > max / unit || n * unit < min)
+	if (!rc && unit && n <= max / unit)
+		ms = n * unit * 1000 + fraction_ms(fraction, more, unit);
+	if (rc || !unit || n > max / unit || (point ? !more : !digits) ||
+	    ms < min * 1000 || ms > max * 1000)
 		return err_set(e, E_SECONDS, value, min, max);
-	*(long *)field(s) = n * unit;
+	*(long *)field(s) = ms;
 	return 0;
 }
 

@@ -14,7 +14,7 @@ int value_switch(const struct setting *s, const char *value, struct err *e); /* 
 int value_tag(const struct setting *s, const char *value, struct err *e);    /* --tag */
 int value_text(const struct setting *s, const char *value, struct err *e); /* char * */
 int value_number(const struct setting *s, const char *value, struct err *e); /* int */
-/* long, in seconds: 30, 30s, 5m, 1h, 2d */
+/* long, in milliseconds: 30, 30s, 0.5, 5m, 1.5h, 2d */
 int value_seconds(const struct setting *s, const char *value, struct err *e);
 int value_choice(const struct setting *s, const char *value,
 		 struct err *e); /* an enum */

@@ -417,7 +417,7 @@ static void on_beat(evutil_socket_t fd, short what, void *ctx)
 /* Several within --host-timeout; else a host would be silent between two of them. */
 static uint64_t beat_every_ms(const struct agents *a)
 {
-	uint64_t within_ms = (uint64_t)a->host_timeout_s * 250;
+	uint64_t within_ms = a->host_timeout_ms / 4;
 
 	return within_ms < BEAT_S * 1000 ? within_ms : BEAT_S * 1000;
 }
@@ -455,7 +455,7 @@ static void on_check(evutil_socket_t fd, short what, void *ctx)
 		quiet_ms = clock_ms() - h->heard_ms;
 		quiet_s = (unsigned)(quiet_ms / 1000);
 		missed |= quiet_ms > beat_every_ms(a) + CHECK_MS;
-		if ((long)quiet_s >= a->host_timeout_s) {
+		if (quiet_ms >= a->host_timeout_ms) {
 			err_set(&e, E_HOST_SILENT, h->name, quiet_s);
 			agents_give_up(h, &e);
 		} else if (quiet_s >= SILENT_S && !h->silence_told) {

@@ -77,7 +77,7 @@ struct agents {
 	struct host *host;
 	size_t n;
 	struct transport_setup setup;
-	long host_timeout_s;
+	uint64_t host_timeout_ms;
 	const struct agents_events *events;
 	void *ctx;
 	struct event *beat;

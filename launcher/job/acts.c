@@ -20,7 +20,7 @@ enum {
 
 static uint32_t grace_ms(const struct job *j)
 {
-	return (uint32_t)j->request->kill_grace_s * 1000;
+	return (uint32_t)j->request->kill_grace_ms;
 }
 
 /* ---- LAUNCH: agents ---- */
@@ -34,7 +34,7 @@ void acts_launch(struct job *j)
 {
 	if (j->epoch > 1) /* that of the first began with the search for addresses */
 		j->agents.setup.deadline_ms =
-			clock_ms() + (uint64_t)j->request->start_timeout_s * 1000;
+			clock_ms() + (uint64_t)j->request->start_timeout_ms;
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 
@@ -182,9 +182,8 @@ static void start_ranks(struct job *j)
 		}
 		report_overload(j);
 		agents_watch(&j->agents);
-		if (j->request->timeout_s)
-			j->limit_ms =
-				clock_ms() + (uint64_t)j->request->timeout_s * 1000;
+		if (j->request->timeout_ms)
+			j->limit_ms = clock_ms() + (uint64_t)j->request->timeout_ms;
 	}
 	j->ran = true;
 	messages_start(j);
@@ -241,12 +240,14 @@ static void begin_grace(struct job *j, int signo)
 static void interrupt(struct job *j)
 {
 	const uint32_t n = j->plan.np - j->ended;
+	struct str grace = { 0 };
 
-	report_note(
-		j,
-		"runner: ^C: sent SIGINT to %u rank%s, SIGTERM follows in %ld s; ^C "
-		"again ends them now",
-		n, str_plural(n), j->request->kill_grace_s);
+	str_add_seconds(&grace, grace_ms(j));
+	report_note(j,
+		    "runner: ^C: sent SIGINT to %u rank%s, SIGTERM follows in %s s; ^C "
+		    "again ends them now",
+		    n, str_plural(n), str_text(&grace));
+	str_free(&grace);
 	messages_signal(j, SIGINT, false);
 	begin_grace(j, SIGINT);
 }
@@ -266,8 +267,11 @@ static void say_signal(struct job *j, bool kill_follows)
 	if (j->signals.said)
 		return;
 	j->signals.said = true;
-	if (kill_follows)
-		str_addf(&kill, ", SIGKILL follows in %ld s", j->request->kill_grace_s);
+	if (kill_follows) {
+		str_add(&kill, ", SIGKILL follows in ");
+		str_add_seconds(&kill, grace_ms(j));
+		str_add(&kill, " s");
+	}
 	report_note(j, "runner: received %s: sent %s to %u rank%s%s", name, name, n,
 		    str_plural(n), str_text(&kill));
 	str_free(&kill);
@@ -341,11 +345,14 @@ static void say_error_and_stop(struct job *j)
 
 static void say_limit(struct job *j)
 {
+	struct str limit = { 0 };
 	struct err e;
 
 	j->timed_out = true;
-	err_set(&e, E_TIMEOUT, j->request->timeout_s);
+	str_add_seconds(&limit, (uint64_t)j->request->timeout_ms);
+	err_set(&e, E_TIMEOUT, str_text(&limit));
 	report_error(j, &e);
+	str_free(&limit);
 }
 
 static void say_limit_and_leave(struct job *j)

@@ -114,11 +114,10 @@ void check_ask(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 		struct strv words = { 0 };
-		struct wire_check m = {
-			.epoch = j->epoch,
-			.timeout_ms = (uint32_t)j->request->start_timeout_s * 1000,
-			.connect = master_listens(j)
-		};
+		struct wire_check m = { .epoch = j->epoch,
+					.timeout_ms =
+						(uint32_t)j->request->start_timeout_ms,
+					.connect = master_listens(j) };
 		const struct app *app;
 
 		if (!job_reaches(j, i))

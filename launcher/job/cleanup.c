@@ -50,7 +50,7 @@ void cleanup_send(struct job *j, const struct host *lost)
 				      .host = xcalloc(j->agents.n, sizeof *a->host),
 				      .n = j->agents.n,
 				      .setup = j->agents.setup,
-				      .host_timeout_s = j->agents.host_timeout_s,
+				      .host_timeout_ms = j->agents.host_timeout_ms,
 				      .events = &events,
 				      .ctx = j };
 	a->setup.deadline_ms = clock_ms() + LAUNCH_MS;

@@ -123,7 +123,7 @@ void job_open(struct job *j, const struct request *r)
 	j->agents.base = j->base;
 	j->agents.events = &messages_events;
 	j->agents.ctx = j;
-	j->agents.host_timeout_s = r->host_timeout_s;
+	j->agents.host_timeout_ms = (uint64_t)r->host_timeout_ms;
 	j->agents.setup = (struct transport_setup){
 		.base = j->base,
 		.ssh_port = r->ssh_port,
@@ -133,7 +133,7 @@ void job_open(struct job *j, const struct request *r)
 		.no_push = r->no_push,
 		.net = r->net,
 		.verbosity = r->verbosity,
-		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_s * 1000,
+		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_ms,
 	};
 }
 

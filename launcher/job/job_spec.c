@@ -376,7 +376,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		.stack = soft_limit(RLIMIT_STACK),
 		.memlock = soft_limit(RLIMIT_MEMLOCK),
 		.credit_bytes = (uint32_t)j->spec.credit_bytes,
-		.host_timeout_ms = (uint32_t)r->host_timeout_s * 1000,
+		.host_timeout_ms = (uint32_t)r->host_timeout_ms,
 		.env = { (const char *const *)env->v, env->n },
 	};
 }

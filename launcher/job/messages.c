@@ -462,8 +462,12 @@ static void on_silent(void *ctx, struct host *h, unsigned seconds)
 {
 	struct job *j = ctx;
 
-	report_note(j, "runner: %s: no message for %u s; given up after %ld s", h->name,
-		    seconds, j->agents.host_timeout_s);
+	struct str limit = { 0 };
+
+	str_add_seconds(&limit, j->agents.host_timeout_ms);
+	report_note(j, "runner: %s: no message for %u s; given up after %s s", h->name,
+		    seconds, str_text(&limit));
+	str_free(&limit);
 }
 
 static void on_closed(void *ctx, struct host *h)

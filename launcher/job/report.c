@@ -387,10 +387,11 @@ static void add_reason(struct str *out, const struct job *j)
 			lost = &j->agents.host[i];
 	if (j->err.id != ERR_NONE)
 		str_add(out, j->err.text);
-	else if (j->timed_out)
-		str_addf(out, "the time limit of %ld s has passed",
-			 j->request->timeout_s);
-	else if (j->signo)
+	else if (j->timed_out) {
+		str_add(out, "the time limit of ");
+		str_add_seconds(out, (uint64_t)j->request->timeout_ms);
+		str_add(out, " s has passed");
+	} else if (j->signo)
 		str_add(out, outcome_signal_name(j->signo));
 	else if (j->cause)
 		str_add(out, j->cause);

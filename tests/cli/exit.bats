@@ -128,8 +128,8 @@ os._exit(1)' || true
 }
 
 @test "124 when the time is over, even if ranks then return 0" {
-	run -124 r --timeout 1 -np 2 sh -c 'trap "exit 0" TERM; sleep 20 & wait'
-	says "the time limit of 1 s has passed"
+	run -124 r --timeout 0.5 -np 2 sh -c 'trap "exit 0" TERM; sleep 20 & wait'
+	says "the time limit of 0.5 s has passed"
 	hinted
 }
 

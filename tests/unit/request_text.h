@@ -25,6 +25,14 @@ static void say_number(struct str *s, const char *name, long value, long usual)
 		str_addf(s, " %s=%ld", name, value);
 }
 
+static void say_time(struct str *s, const char *name, long ms, long usual)
+{
+	if (ms == usual)
+		return;
+	str_addf(s, " %s=", name);
+	str_add_seconds(s, (uint64_t)ms);
+}
+
 static void say_list(struct str *s, const char *name, const struct strv *list)
 {
 	for (size_t i = 0; i < list->n; i++)
@@ -47,10 +55,10 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_number(s, "accept", r->accept_new_hosts, 0);
 	say_text(s, "agent", r->launch_agent);
 	say_number(s, "nopush", r->no_push, 0);
-	say_number(s, "start", r->start_timeout_s, 30);
-	say_number(s, "host", r->host_timeout_s, 60);
-	say_number(s, "timeout", r->timeout_s, 0);
-	say_number(s, "grace", r->kill_grace_s, 10);
+	say_time(s, "start", r->start_timeout_ms, 30000);
+	say_time(s, "host", r->host_timeout_ms, 60000);
+	say_time(s, "timeout", r->timeout_ms, 0);
+	say_time(s, "grace", r->kill_grace_ms, 10000);
 	say_number(s, "gracegiven", r->kill_grace_given, 0);
 	say_number(s, "keepgoing", r->keep_going, 0);
 	say_number(s, "restarts", r->restarts, 0);

@@ -159,6 +159,17 @@ static const struct {
 				 "2592000 seconds" TIME_HINT },
 	{ "--timeout 31d a",
 	  " error --timeout: '31d' is not a time from 0 to 2592000 seconds" TIME_HINT },
+	{ "--timeout 0.5 --kill-grace 1.25s a",
+	  " timeout=0.5 grace=1.25 gracegiven=1 [a]" },
+	{ "--timeout 1.5h --start-timeout .05m a", " start=3 timeout=5400 [a]" },
+	{ "--timeout 0.00001 a", " timeout=0.001 [a]" }, /* 0 would be no limit */
+	{ "--timeout 0.0 a", " [a]" },
+	{ "--timeout 1. a",
+	  " error --timeout: '1.' is not a time from 0 to 2592000 seconds" TIME_HINT },
+	{ "--timeout . a",
+	  " error --timeout: '.' is not a time from 0 to 2592000 seconds" TIME_HINT },
+	{ "--timeout 30.1d a", " error --timeout: '30.1d' is not a time from 0 to "
+			       "2592000 seconds" TIME_HINT },
 	{ "--keep-going a", " keepgoing=1 [a]" },
 
 	/* output and input */

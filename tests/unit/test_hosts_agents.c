@@ -49,7 +49,7 @@ static void setup(void)
 	agents = (struct agents){ .base = event_base_new(),
 				  .host = xcalloc(1, sizeof *agents.host),
 				  .n = 1,
-				  .host_timeout_s = 60,
+				  .host_timeout_ms = 60000,
 				  .events = &none };
 	agents.setup.base = agents.base;
 	agents.setup.deadline_ms = clock_ms() + 20000;
