@@ -49,8 +49,8 @@ struct agent {
 	uint32_t epoch;       /* of this job, or of the last one */
 	struct gpus chosen;   /* of the job */
 	struct placement placement;
-	struct package package; /* of --horovod; else empty */
-	struct str no_package;  /* what of it was looked for in vain */
+	struct package package; /* Berth's own, as far as it was found */
+	struct str no_package;  /* what --horovod lacks of it */
 	bool placed;
 	struct wire_placed
 		answer;         /* to be sent once it is known whether there is PMIx */

@@ -33,6 +33,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 	const struct wire_job *j = a->job;
 	const struct wire_app *app = &a->app[j->apps.v[local]];
 	const wire_strv pmix = server_pmix_environment(a->ranks.server, local);
+	const bool horovod = j->flags & JOB_HOROVOD;
 
 	return (struct env_rank){ .gpus = &a->chosen,
 				  .placement = &a->placement,
@@ -62,8 +63,8 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .version = BERTH_VERSION,
 				  .wdir = app->wdir,
 				  .agent_socket = server_name(a->ranks.server),
-				  .horovod = a->package.horovod,
-				  .python = a->package.python,
+				  .horovod = horovod ? a->package.horovod : NULL,
+				  .python = horovod ? a->package.python : NULL,
 				  .library = a->package.library,
 				  .managed = j->flags & JOB_MANAGED,
 				  .own_few = j->flags & JOB_OWN_ENV,

@@ -99,12 +99,13 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 	}
 }
 
-/* The directories of --horovod, or what is missing. */
+/* Berth's Python package and libberth; what is missing matters to --horovod alone. */
 static void find_package(struct agent *a)
 {
 	struct str missing = { 0 };
 
-	if (package_find(&a->package, a->job->python, &missing))
+	if (package_find(&a->package, a->job->python, &missing) ||
+	    !(a->job->flags & JOB_HOROVOD))
 		str_free(&missing);
 	a->no_package = missing;
 }
@@ -129,7 +130,7 @@ void agent_place(struct agent *a)
 			str_plural(a->chosen.n));
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
-	if (job->flags & JOB_HOROVOD && !a->xml)
+	if (!a->xml)
 		find_package(a);
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);

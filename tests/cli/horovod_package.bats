@@ -135,6 +135,10 @@ $P/as_horovod:$P:/a:/b" ]
 @test "an installation: its own package and libberth; without them no rank starts (E_HOROVOD)" {
 	install_to "$T/opt"
 	RUNNER=$T/opt/bin/runner
+	run -0 r -np 1 sh -c 'echo "$PYTHONPATH:$BERTH_LIBRARY"'
+	[ "$(plain)" = ":$T/opt/share/berth/python/berth/libberth.so.0.2" ]
+	BERTH_LIBRARY=/own.so run -0 r -np 1 printenv BERTH_LIBRARY
+	[ "$(plain)" = /own.so ]
 	run -0 r --horovod -np 1 printenv PYTHONPATH BERTH_LIBRARY
 	[ "$(plain)" = "$T/opt/share/berth/python/as_horovod:$T/opt/share/berth/python
 $T/opt/share/berth/python/berth/libberth.so.0.2" ]
@@ -151,7 +155,8 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 	run -240 r --check --horovod -np 2 true
 	says 'FAIL  program' "there is no '$T/opt/share/berth/python/as_horovod'"
 	[ ! -e "$T/ran" ]
-	run -0 r -np 1 true
+	run -1 r -np 1 printenv BERTH_LIBRARY
+	silent_on "$T/opt"
 }
 
 @test "Horovod's own gloo, without horovodrun: the hint is --horovod" {

@@ -203,4 +203,6 @@ print([(e.name, e.value) for e in metadata.entry_points(group="torch.backends")]
 	[ "$output" = 1 ]
 	LD_LIBRARY_PATH=$BUILD/lib run -0 "$T/venv/bin/python" -c 'import berth; berth.init(); print(berth.size())'
 	[ "$output" = 1 ]
+	run -0 timeout -k 5 60 "$RUNNER" --no-tag --oversubscribe -np 2 "$T/venv/bin/python" -c 'import berth; berth.init(); print(berth.size())'
+	[ "$output" = $'2\n2' ]
 }
