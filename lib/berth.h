@@ -408,8 +408,7 @@ berth_result berth_metrics(struct berth_metrics *m);
  * of BYTES, cut to fit.  Returns the length of the whole text. */
 size_t berth_algorithms(char *text, size_t bytes);
 
-/* Write PATH.RANK in Chrome's trace format, one file for each rank, all on one
- * clock. */
+/* Write Chrome's trace format, rank 0 to PATH, rank N to PATH.N, all on one clock. */
 berth_result berth_timeline_start(const char *path);
 berth_result berth_timeline_stop(void);
 

@@ -224,6 +224,7 @@ static berth_result start(const char *path, unsigned rank, int64_t offset, char 
 			  size_t why_bytes)
 {
 	char no[128];
+	int n;
 
 	if (line.parents) { /* perhaps to the same path */
 		snprintf(why, why_bytes, "this process is a child of rank %u",
@@ -235,7 +236,10 @@ static berth_result start(const char *path, unsigned rank, int64_t offset, char 
 			 line.path);
 		return BERTH_STATE;
 	}
-	if (asprintf(&line.path, "%s.%u", path, rank) < 0) {
+	/* rank 0's has the plain name, as Horovod's one file */
+	n = rank ? asprintf(&line.path, "%s.%u", path, rank)
+		 : asprintf(&line.path, "%s", path);
+	if (n < 0) {
 		line.path = NULL;
 		snprintf(why, why_bytes, "out of memory");
 		return BERTH_MEMORY;

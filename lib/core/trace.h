@@ -103,9 +103,9 @@ void trace_last(char *text, size_t bytes, const struct memory *m, unsigned local
 
 /* ---- the timeline: Chrome's trace format ---- */
 
-/* One for the process, from any thread; a child of it writes nothing.  PATH.RANK is
- * written, times on the job's clock.  It is made of whole events at any time, up to 64
- * KiB behind; what ends it properly is timeline_stop(). */
+/* One for the process, from any thread; a child of it writes nothing.  Rank 0 writes
+ * PATH, rank N PATH.N, times on the job's clock.  It is made of whole events at any
+ * time, up to 64 KiB behind; what ends it properly is timeline_stop(). */
 berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offset_ns,
 			    char *why, size_t why_bytes);
 /* BERTH_STATE: none is written; BERTH_SYSTEM: not all of it could be. */
@@ -113,7 +113,7 @@ berth_result timeline_stop(char *why, size_t why_bytes);
 /* After fork(2) in the child: what its parent writes is not the child's. */
 void timeline_in_child(void);
 /* 0.6 ns where none is written; where one is 0.7 us and some 95 bytes.  WHAT:
- * "ALLREDUCE", "NEGOTIATE_ALLREDUCE", "QUEUE", "MEMCPY_IN_FUSION_BUFFER", ...; NAME: of
+ * "ALLREDUCE", "NEGOTIATE", "QUEUE", "MEMCPY_IN_FUSION_BUFFER", ...; NAME: of
  * the tensor, the row that it stands in, or NULL; times of CLOCK_MONOTONIC.  Any
  * thread. */
 extern _Atomic int timeline_runs;

@@ -240,22 +240,26 @@ static void clean(void)
 {
 	char name[80];
 
-	for (int i = 0; i < 10; i++) {
+	unlink(path);
+	for (int i = 1; i < 10; i++) {
 		snprintf(name, sizeof name, "%s.%d", path, i);
 		unlink(name);
 	}
 	rmdir(dir);
 }
 
-/* Python's opinion of the file of rank RANK: the program gets the list of events as
- * "e". */
+/* Python's opinion of the file of rank RANK, which has the plain name if that is 0: the
+ * program gets the list of events as "e". */
 static void python(unsigned rank, const char *program)
 {
 	char name[80], text[4096];
 	int status;
 	pid_t pid;
 
-	snprintf(name, sizeof name, "%s.%u", path, rank);
+	if (rank)
+		snprintf(name, sizeof name, "%s.%u", path, rank);
+	else
+		snprintf(name, sizeof name, "%s", path);
 	snprintf(text, sizeof text,
 		 "import json, sys\n"
 		 "e = json.load(open(sys.argv[1], encoding='utf-8'))\n"
@@ -410,7 +414,7 @@ START_TEST(not_writable)
 {
 	ck_assert_int_eq(timeline_start("/nonexistent/t", 0, 0, why, sizeof why),
 			 BERTH_SYSTEM);
-	ck_assert_str_eq(why, "the timeline \"/nonexistent/t.0\" can't be written: "
+	ck_assert_str_eq(why, "the timeline \"/nonexistent/t\" can't be written: "
 			      "No such file or directory");
 	ck_assert_int_eq(timeline_runs, 0);
 	/* a limit, as a disk that is full */

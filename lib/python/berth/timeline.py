@@ -1,7 +1,8 @@
 """Timelines in Horovod's form: one file, of rank 0, in which each tensor is a process.
 
-libberth writes PATH.RANK, with one row a tensor, in the form of Chrome's trace viewer; stop_timeline()
-writes PATH from it.  Readers of Horovod's files find NEGOTIATE_X before each X.
+libberth writes PATH, with one row a tensor, in the form of Chrome's trace viewer; stop_timeline() writes
+PATH anew from it.  Readers of Horovod's files find NEGOTIATE_X before each X.  HOROVOD_TIMELINE starts
+libberth's own timelines, of all ranks.
 """
 import json
 import os
@@ -44,12 +45,10 @@ def _write():
     if not _running:
         return
     (path, mark_cycles, begun_ns), _running = _running, None
-    recorded = f"{path}.0"
-    with open(recorded) as f:
+    with open(path) as f:
         events = json.load(f)
     with open(path, "w") as f:
         f.write("[\n" + ",\n".join(map(json.dumps, _converted(events, mark_cycles, begun_ns))) + "\n]\n")
-    os.unlink(recorded)
 
 
 def _converted(recorded, mark_cycles, begun_ns):
