@@ -1,4 +1,4 @@
-"""A sampler that knows which samples of the epoch were seen, on any rank."""
+"""A sampler that knows how much of the epoch was seen, on all ranks together."""
 import itertools
 import math
 import random
@@ -10,8 +10,8 @@ from ... import basics
 
 class ElasticSampler(torch.utils.data.Sampler):
     """Each rank gets its share of those samples of DATASET that were not recorded yet in this epoch, in an
-    order that SEED and the epoch decide (SHUFFLE), or in that of DATASET.  All shares are of one length: some
-    samples come twice where they do not divide.
+    order that SEED and the epoch decide (SHUFFLE), or in that of DATASET.  The order is Horovod's.  All shares
+    are of one length: some samples come twice where they do not divide.
 
         for epoch in range(state.epoch, epochs):
             sampler.set_epoch(epoch)
@@ -20,54 +20,44 @@ class ElasticSampler(torch.utils.data.Sampler):
                 sampler.record_batch(i, batch_size)
                 state.commit()
 
-    A TorchState with the sampler in it unites in sync() what all ranks have recorded.
+    A TorchState with the sampler in it takes over in sync() what rank 0 has recorded.
     """
 
     def __init__(self, dataset, shuffle=True, seed=0):
         self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
-        self.epoch = 0
-        self.processed_indices = set()
-        self.reset()
-
-    @property
-    def processed_num(self):
-        return len(self.processed_indices)
+        self.set_epoch(0)
 
     def set_epoch(self, epoch):
         """Begin EPOCH: no sample was seen in it.  Call it before the first batch, not after the last."""
-        self.epoch = epoch
-        self.processed_indices = set()
-        self.reset()
+        self.load_state_dict({"epoch": epoch, "processed_num": 0})
 
     def record_batch(self, batch_idx, batch_size):
-        """The samples of batch BATCH_IDX (from 0) of this rank were seen.  BATCH_SIZE: of a full batch."""
-        self.record_indices(self.get_indices(batch_idx, batch_size))
-
-    def record_indices(self, indices):
-        """Samples with these INDICES in the dataset were seen."""
-        self.processed_indices.update(indices)
-
-    def get_indices(self, batch_idx, batch_size):
-        """What is in batch BATCH_IDX of this rank."""
-        return self.indices[batch_idx * batch_size:(batch_idx + 1) * batch_size]
+        """Each rank has seen one more batch.  BATCH_SIZE: of a full batch; BATCH_IDX does not matter."""
+        self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self):
-        return {"epoch": self.epoch, "processed_indices": self.processed_indices}
+        """What a checkpoint keeps; processed_indices is there only if one with it was loaded."""
+        state = {"epoch": self.epoch, "processed_num": self.processed_num}
+        return {**state, "processed_indices": self.processed_indices} if self.processed_indices else state
 
     def load_state_dict(self, state_dict):
+        """Of state_dict(), or of Horovod: until 0.22 it kept processed_indices, since 0.23 processed_num."""
         self.epoch = state_dict["epoch"]
-        self.processed_indices = set(state_dict["processed_indices"])
+        self.processed_indices = set(state_dict.get("processed_indices", ()))
+        self.processed_num = state_dict.get("processed_num", len(self.processed_indices))
         self.reset()
 
     def reset(self):
         """Share out among the ranks what was not seen."""
         self.num_replicas, self.rank = basics.size(), basics.rank()
-        left = [i for i in range(len(self.dataset)) if i not in self.processed_indices]
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(order)
+        left = [i for i in order if i not in self.processed_indices]
+        left = left[self.processed_num - len(self.processed_indices):]
         self.remaining_indices = left
         self.num_samples = math.ceil(len(left) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
-        if self.shuffle:
-            left = random.Random(self.seed + self.epoch).sample(left, len(left))
         filled = itertools.islice(itertools.cycle(left), self.total_size) if left else ()
         self.indices = list(filled)[self.rank::self.num_replicas]
 

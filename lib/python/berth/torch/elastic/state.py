@@ -159,11 +159,8 @@ class OptimizerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """The ranks have seen different samples: all of these count."""
-
     def sync(self):
-        seen = set().union(*objects.allgather_object(self.value.processed_indices))
-        self.value.load_state_dict({**self.value.state_dict(), "processed_indices": seen})
+        self.value.load_state_dict(objects.broadcast_object(self.value.state_dict()))
         self.save()
 
     def reset(self):
