@@ -1,5 +1,5 @@
-# A line  .\" @FORM@  becomes a part of the page.  @man@, @environment@, @compat@, @exits@ and
-# @errors@ come from the rows of `runner --print=tables` (launcher/cli/help.h); @given@, the
+# A line  .\" @FORM@  becomes a part of the page.  @man@, @environment@, @advice@, @compat@,
+# @exits@ and @errors@ come from the rows of `runner --print=tables` (launcher/cli/help.h); @given@, the
 # variables of a rank, comes from common/given.def; @parameters@ and @ignored@, the
 # variables that the library reads, come from lib/core/params.def.
 /^\.\\" @given@$/ {
@@ -19,7 +19,7 @@
 { print }
 
 # The rows of runner's tables that belong to FORM.
-function tables(form,    command, row, cell, lists, n) {
+function tables(form,    command, row, cell, heading, lists, n) {
 	command = runner " --print=tables"
 	while ((command | getline row) > 0) {
 		split(row, cell, "\t")
@@ -34,6 +34,12 @@ function tables(form,    command, row, cell, lists, n) {
 		} else if (form == "environment" && cell[1] == "option" && cell[6]) {
 			sub(/ .*/, "", cell[2])
 			print ".It Ev " cell[6] "\nAs\n." flags(cell[2]) " ."
+		} else if (form == "advice" && cell[1] == "advice") {
+			if (cell[2] != heading)
+				print (lists++ ? ".El\n" : "") ".Ss " cell[2] "\n.Bl -tag -width Ds"
+			heading = cell[2]
+			print ".It \"" mdoc(cell[3]) "\""
+			paragraph(cell[4])
 		} else if (form == "compat" && cell[1] == "compat") {
 			print ".It " flags(cell[2])
 			paragraph(cell[3] ", " cell[4] (cell[5] ? ": " cell[5] : ""))
@@ -187,7 +193,9 @@ function parameters(macro,    line, row, part, q, names, why, n, i) {
 	close("lib/core/params.def")
 	if (!n)
 		return
-	print ".Pp\nThese of Horovod's are accepted, with a line in the log, and do nothing:\n.Bl -tag -width Ds"
+	print ".Pp\nThese of Horovod's do nothing.\n.Fn berth_init\ntells the function\n.Fa log\nof" \
+		"\n.Xr berth_init 3\nof each that is set.\n.Ql runner \\-\\-horovod\nprints those that an option" \
+		" of horovodrun has set.\n.Bl -tag -width Ds"
 	for (i = 1; i <= n; i++)
 		print ".It Ev " names[why[i]] "\n" why[i] "."
 	print ".El"

@@ -1,8 +1,11 @@
 #include "launcher/cli/help.h"
 
+#include <ctype.h>
+
+#include "launcher/cli/advice.h"
 #include "launcher/cli/compat.h"
 
-enum { COLUMNS = 78, HELP_COLUMN = 26 };
+enum { COLUMNS = 78, HELP_COLUMN = 26, SEARCH_BYTES_LEAST = 3 };
 
 static const struct {
 	const char *name, *heading;
@@ -68,6 +71,12 @@ static void help_topic(struct str *out, enum topic topic)
 		if (option_table[i].topic == topic &&
 		    !(option_table[i].flags & OPTION_HIDDEN))
 			help_line(out, &option_table[i]);
+	for (size_t i = 0; i < advice_count; i++) {
+		if (advice_table[i].topic != topic)
+			continue;
+		str_addf(out, "  %s\n", advice_table[i].what);
+		wrap(out, "      ", advice_table[i].text);
+	}
 }
 
 /* ---- what ranks are given ---- */
@@ -129,6 +138,8 @@ static void help_given(struct str *out)
 
 static void help_common(struct str *out)
 {
+	struct str names = { 0 };
+
 	str_add(out,
 		"usage: runner [option ...] program [argument ...] [: ...]\n"
 		"Start a parallel program on many machines, every rank next to its "
@@ -141,11 +152,13 @@ static void help_common(struct str *out)
 	for (size_t i = 0; i < option_count; i++)
 		if (option_table[i].flags & OPTION_COMMON)
 			help_line(out, &option_table[i]);
+	for (size_t i = 0; i < TOPIC_COUNT; i++)
+		str_addf(&names, "%s%s", i ? ", " : "", topics[i].name);
+	str_addf(&names, ".");
 	str_add(out, "\nMore: runner --help all, --help --map-by (any option), or "
 		     "--help TOPIC:\n");
-	for (size_t i = 0; i < TOPIC_COUNT; i++)
-		str_addf(out, "%s%s", i ? ", " : "", topics[i].name);
-	str_add(out, ".\n");
+	wrap(out, "", str_text(&names));
+	str_free(&names);
 }
 
 static void help_option(struct str *out, const struct option *o)
@@ -168,6 +181,73 @@ static void help_option(struct str *out, const struct option *o)
 	str_free(&names);
 }
 
+/* ---- a word that is neither topic nor option ---- */
+
+/* Whether TEXT has WORD, of either case and with any dashes. */
+static bool mentions(const char *text, const char *word)
+{
+	for (; *text; text++) {
+		const char *t = text, *w = word;
+
+		for (;; t++, w++) {
+			w += strspn(w, "-_");
+			t += *w ? strspn(t, "-_") : 0;
+			if (!*w ||
+			    tolower((unsigned char)*t) != tolower((unsigned char)*w))
+				break;
+		}
+		if (!*w)
+			return true;
+	}
+	return false;
+}
+
+/* All that has WORD in its name, or, with TEXTS, in its text. */
+static void help_mentions(struct str *out, const char *word, bool texts)
+{
+	for (size_t i = 0; i < option_count; i++) {
+		const struct option *o = &option_table[i];
+
+		if (!(o->flags & OPTION_HIDDEN) &&
+		    mentions(texts ? o->text : o->names, word))
+			help_line(out, o);
+	}
+	for (size_t i = 0; i < advice_count; i++) {
+		const struct advice *a = &advice_table[i];
+
+		if (mentions(texts ? a->text : a->what, word))
+			str_addf(out, "  --help %-*s%s\n", HELP_COLUMN - 9,
+				 topics[a->topic].name, a->what);
+	}
+	for (size_t i = 0; i < compat_count; i++) {
+		const struct compat *c = &compat_table[i];
+		struct str line = { 0 };
+
+		if (!mentions(texts ? c->text : c->names, word))
+			continue;
+		str_addf(&line, "%s (%s, %s)", c->names, c->tool, compat_fate(c));
+		wrap(out, "  ", str_text(&line));
+		str_free(&line);
+	}
+}
+
+/* False: no name and no text has WORD. */
+static bool help_search(struct str *out, const char *word)
+{
+	struct str found = { 0 };
+
+	if (strlen(word) < SEARCH_BYTES_LEAST || !word[strspn(word, "-_")])
+		return false;
+	help_mentions(&found, word, false);
+	if (!found.len)
+		help_mentions(&found, word, true);
+	if (found.len)
+		str_addf(out, "No topic or option is '%s'. It is in:\n%s", word,
+			 found.s);
+	str_free(&found);
+	return out->len;
+}
+
 int help_print(struct str *out, const char *topic, struct err *e)
 {
 	const char *names[TOPIC_COUNT], *near;
@@ -181,14 +261,14 @@ int help_print(struct str *out, const char *topic, struct err *e)
 	}
 	for (size_t i = 0; i < TOPIC_COUNT; i++) {
 		names[i] = topics[i].name;
-		if (!all && strcmp(topic, names[i]))
+		if (all ? i > TOPIC_other : strcmp(topic, names[i]) != 0)
 			continue;
 		help_topic(out, (enum topic)i);
 		if (!all && i == TOPIC_environment)
 			help_given(out);
 		if (!all)
 			return 0;
-		str_add(out, i + 1 < TOPIC_COUNT ? "\n" : "");
+		str_add(out, i < TOPIC_other ? "\n" : "");
 	}
 	if (all)
 		return 0;
@@ -201,6 +281,8 @@ int help_print(struct str *out, const char *topic, struct err *e)
 			 compat_fate(c), *c->text ? ": " : "", c->text);
 	} else {
 		near = str_nearest(topic, names, TOPIC_COUNT);
+		if (!near && help_search(out, topic))
+			return 0;
 		err_set(e, E_HELP, topic);
 		return near ? err_hint(e, "did you mean '%s'?", near) : -1;
 	}
@@ -253,13 +335,17 @@ void help_tables(struct str *out)
 	};
 #undef ERR
 
-	for (size_t t = 0; t < TOPIC_COUNT; t++) {
+	for (size_t t = 0; t <= TOPIC_other; t++) {
 		str_addf(out, "topic\t%s\n", topics[t].heading);
 		for (size_t i = 0; i < option_count; i++)
 			if (option_table[i].topic == t &&
 			    !(option_table[i].flags & OPTION_HIDDEN))
 				option_row(out, &option_table[i]);
 	}
+	for (size_t i = 0; i < advice_count; i++)
+		str_addf(out, "advice\t%s\t%s\t%s\n",
+			 topics[advice_table[i].topic].heading, advice_table[i].what,
+			 advice_table[i].text);
 	for (size_t i = 0; i < compat_count; i++) {
 		const struct compat *c = &compat_table[i];
 

@@ -383,7 +383,7 @@ const struct option option_table[] = {
 	{ "-h --help", "TOPIC", TOPIC_other, OPTION_PRINTS | OPTION_OPTIONAL, NULL, NULL,
 	  .help = "help: TOPIC, 'all', or an option's name",
 	  .text = "Print help on the options most used, on a TOPIC, on 'all' options, or on one "
-		  "option, as in --help --map-by." },
+		  "option, as in --help --map-by. Any other word is searched in the texts." },
 	{ "-V --version", NULL, TOPIC_other, OPTION_PRINTS, NULL, NULL,
 	  .help = "print the version",
 	  .text = "Print the version." },

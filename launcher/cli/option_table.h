@@ -10,7 +10,8 @@
 
 #include "launcher/request.h"
 
-/* X(name, heading) in the order of --help all and of the man page. */
+/* X(name, heading) in the order of --help all and of the man page.  The last two have no
+ * options, but rows of advice.h. */
 #define TOPICS(X)                                                                      \
 	X(ranks, "How many ranks, and on which host")                                  \
 	X(hosts, "Hosts, and how to reach them")                                       \
@@ -20,7 +21,9 @@
 	X(binding, "CPUs of a rank")                                                   \
 	X(gpus, "GPUs of a rank")                                                      \
 	X(plan, "Plan and test without a start")                                       \
-	X(other, "Configuration and help")
+	X(other, "Configuration and help")                                             \
+	X(slow, "If a job is slow")                                                    \
+	X(hang, "If a job hangs")
 
 enum topic {
 #define X(name, heading) TOPIC_##name,

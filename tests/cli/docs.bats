@@ -213,7 +213,7 @@ plan_of() {
 	cat > "$T/jax/__init__.py" <<-'P'
 		class distributed:
 		    def initialize(coordinator_address=None, num_processes=None, process_id=None, local_device_ids=None):
-		        host, port = coordinator_address.split(":")
+		        host, port = coordinator_address.rsplit(":", 1)
 		        print("at", host, int(port) > 0, num_processes, process_id, local_device_ids)
 	P
 	section 'In a training script' | sed -n '/import os, jax/,/local_device_ids/s/^    \([^$]\)/\1/p' > "$T/readme.py"
@@ -223,8 +223,25 @@ plan_of() {
 	run -0 env PYTHONPATH="$T" "$RUNNER" -np 2 --no-tag \
 		env -u LOCAL_RANK -u LOCAL_WORLD_SIZE /usr/bin/python3 "$T/page.py"
 	[ "$(sort <<< "$output")" = $'at 127.0.0.1 True 2 0 [0]\nat 127.0.0.1 True 2 1 [0]' ]
+	run -0 env PYTHONPATH="$T" "$RUNNER" -np 1 --no-tag -x MASTER_ADDR=fd00:77::11 /usr/bin/python3 "$T/page.py"
+	[ "$output" = 'at [fd00:77::11] True 1 0 [0]' ]
 	run -0 "$RUNNER" --plan -np 2 --topology machine.xml python3 "$T/page.py"
 	says "gpu-visible: one"
+}
+
+@test "--help slow, --help hang: timelines are joined, and Python prints its stacks" {
+	join=$(runner --help slow | tr -s ' \n' ' ' | grep -o 'jq -s add .* > all.json')
+	if command -v jq > /dev/null && [ "${SAN:-}" != 1 ]; then
+		(cd "$T" && run -0 runner -np 2 -x HOROVOD_TIMELINE="$T/t.json" "$BUILD/examples/train_digits" && eval "$join")
+		/usr/bin/python3 -c 'import json, sys
+e = json.load(open(sys.argv[1]))
+assert {v["pid"] for v in e if v["ph"] == "X"} == {0, 1}, e' "$T/all.json"
+	else
+		echo "# not run: $join: no jq" >&3
+	fi
+	printf 'import os\ndef deep():\n    os.kill(os.getpid(), %s)\ndeep()\n' 6 > "$T/hangs.py"
+	run -134 runner -np 1 sh -c "ulimit -c 0; exec python $T/hangs.py"
+	says 'hangs.py", line 3 in deep'
 }
 
 # Lines "-np 2   a a . .   b b . .": which cores each rank has.
@@ -276,7 +293,10 @@ made() { # PLACEHOLDER
 
 @test "runner(1): what the placeholders become" {
 	forms=$(grep -oE '^\.\\" @[a-z]+@$' "$ROOT/man/runner.1.in" | tr -dc 'a-z\n' | sort | tr '\n' ' ')
-	[ "$forms" = "compat environment errors exits given man " ]
+	[ "$forms" = "advice compat environment errors exits given man " ]
+	run -0 made advice
+	[[ $output == *$'.Ss If a job hangs\n.Bl -tag -width Ds\n.It "Ctrl-\\e, or kill \\-QUIT PID"\nPress '* ]]
+	[ "$(grep -c '^\.Ss' <<< "$output") $(grep -c '^\.El' <<< "$output")" = '2 2' ]
 	run -0 made environment
 	[[ $output == *$'.It Ev BERTH_NP\nAs\n.Fl np .\n'* ]]
 	run -0 made exits

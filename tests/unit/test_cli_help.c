@@ -115,8 +115,10 @@ static size_t longest_line(const char *text, size_t *lines_out)
 
 START_TEST(help_fits)
 {
-	static const char *const topics[] = { NULL,  "all",   "ranks",      "--bind-to",
-					      "-np", "--mca", "environment" };
+	static const char *const topics[] = { NULL,          "all",   "ranks",
+					      "--bind-to",   "-np",   "--mca",
+					      "environment", "slow",  "hang",
+					      "mapby",       "memory" };
 	struct err e = { 0 };
 
 	for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
@@ -129,6 +131,47 @@ START_TEST(help_fits)
 			      topics[i] ? topics[i] : "--help", wide);
 		ck_assert_msg(topics[i] || n <= 24, "%zu lines", n);
 		str_free(&out);
+	}
+}
+END_TEST
+
+/* --help WORD: WORD is no topic and no option. */
+static const struct {
+	const char *word, *line, *not ;
+} searches[] = {
+	{ "mapby", "  --map-by slot|node", "  --bind-to" },
+	{ "Perfetto", "  --help slow             -x HOROVOD_TIMELINE=/tmp/t.json\n",
+	  NULL },
+	{ "cooldown", "  --blacklist-cooldown-range (horovodrun, refused)\n", NULL },
+	{ "stall", "  --help hang             -x HOROVOD_STALL_CHECK", NULL },
+};
+
+START_TEST(search)
+{
+	struct str out = { 0 };
+	struct err e = { 0 };
+
+	ck_assert_int_eq(help_print(&out, searches[_i].word, &e), 0);
+	ck_assert_ptr_nonnull(strstr(out.s, searches[_i].line));
+	if (searches[_i].not )
+		ck_assert_ptr_null(strstr(out.s, searches[_i].not ));
+	str_free(&out);
+}
+END_TEST
+
+START_TEST(nothing_found)
+{
+	static const char *const words[] = {
+		"xyzzy", "-", "--", "___", "zz", "bindin"
+	};
+	struct str out = { 0 };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		struct err e = { 0 };
+
+		ck_assert_msg(help_print(&out, words[i], &e) == -1, "%s", words[i]);
+		ck_assert_int_eq(e.id, E_HELP);
+		ck_assert_uint_eq(out.len, 0);
 	}
 }
 END_TEST
@@ -209,6 +252,8 @@ static const struct {
 	{ "option", "-h --help", "TOPIC\tmaybe\t\t\tall ranks hosts environment " },
 	{ "option", "--pty", "\t\tpty\tBERTH_PTY\t\t" },
 	{ "compat", "--allow-run-as-root", "Open MPI\tignored\troot" },
+	{ "advice", "If a job is slow", "--report-bindings\tPrints the GPU" },
+	{ "advice", "If a job hangs", "kill -ABRT PID\tSend it" },
 	{ "exit", "241", "a host or its agent was lost" },
 	{ "error", "2", "unknown option '%s'\tlist the options" },
 };
@@ -238,6 +283,8 @@ int main(void)
 	tcase_add_test(t, test_find);
 	tcase_add_test(t, env_names);
 	tcase_add_test(t, help_fits);
+	tcase_add_loop_test(t, search, 0, (int)(sizeof searches / sizeof *searches));
+	tcase_add_test(t, nothing_found);
 	tcase_add_test(t, what_ranks_are_given);
 	tcase_add_loop_test(t, printed_everywhere, 0, (int)option_count);
 	tcase_add_loop_test(t, tables, 0, (int)(sizeof rows / sizeof *rows));
