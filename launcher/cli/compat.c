@@ -501,6 +501,29 @@ const struct compat compat_table[] = {
 
 const size_t compat_count = sizeof compat_table / sizeof *compat_table;
 
+/* Variables of Horovod's that libberth only names in its log. */
+static const struct {
+	const char *name, *why;
+} nothing[] = {
+#define PARAM(...)
+#define IGNORED(name, why) { #name, why },
+#include "lib/core/params.def"
+#undef PARAM
+#undef IGNORED
+};
+
+void compat_settle(const struct request *r, struct strv *notes)
+{
+	const struct setting s = { .notes = notes };
+
+	for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+		const char *value = strv_env_get(&r->export, nothing[i].name);
+
+		if (r->horovod == HOROVOD_BERTH && value && strcmp(value, "0") != 0)
+			value_ignored(&s, nothing[i].name, nothing[i].why);
+	}
+}
+
 const struct compat *compat_find(const char *name)
 {
 	for (size_t i = 0; i < compat_count; i++)

@@ -28,6 +28,10 @@ extern const size_t compat_count;
 
 const struct compat *compat_find(const char *name);
 
+/* A note for each variable that an option of horovodrun set in R and that does nothing
+ * in a job of --horovod. */
+void compat_settle(const struct request *r, struct strv *notes);
+
 /* What becomes of C, for help and man page: "ignored", "refused", "same as", "sets",
  * "checked" or "in part". */
 const char *compat_fate(const struct compat *c);

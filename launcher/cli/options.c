@@ -327,6 +327,8 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 	app_free(&base);
 	if (!rc)
 		exports_settle(r, notes, env);
+	if (!rc)
+		compat_settle(r, notes);
 	return rc;
 }
 

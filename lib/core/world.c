@@ -198,12 +198,11 @@ berth_result world_begin(struct world *w, const struct berth_config *config,
 		return rc;
 	}
 	if (w->who.key_in_clear && w->who.hosts > 1 && w->who.rank == 0 &&
-	    w->params.aead)
+	    w->params.guard == NET_GUARD_AEAD)
 		log_say(BERTH_LOG_WARNING,
 			"BERTH_NET_SECURE=aead does not protect against an observer of "
 			"the PMIx server's network: MUNGE does not work on all ranks, "
-			"so "
-			"the job's key went there in clear");
+			"so the job's key went there in clear");
 	params_ignored(say_ignored, NULL);
 	log_say(BERTH_LOG_DEBUG, "rank %u of %u, by way of %s", w->who.rank,
 		w->who.size, w->boot->name);

@@ -394,6 +394,11 @@ static const struct {
 	{ "--no-hierarchical-allreduce --autotune --no-stall-check --tcp a",
 	  " all=HOROVOD_HIERARCHICAL_ALLREDUCE=0 all=HOROVOD_AUTOTUNE=1 "
 	  "all=HOROVOD_STALL_CHECK_DISABLE=1 all=NCCL_IB_DISABLE=1 [a]" },
+	{ "--horovod --cycle-time-ms 3.5 --autotune --no-hierarchical-allreduce a",
+	  " all=HOROVOD_CYCLE_TIME=3.5 all=HOROVOD_AUTOTUNE=1 "
+	  "all=HOROVOD_HIERARCHICAL_ALLREDUCE=0 [a] | ignored: HOROVOD_CYCLE_TIME "
+	  "(there are no cycles: what is ready is done) | ignored: HOROVOD_AUTOTUNE "
+	  "(the way is chosen by what it costs)" },
 	{ "--log-level INFO --log-hide-timestamp a",
 	  " all=HOROVOD_LOG_LEVEL=INFO all=HOROVOD_LOG_HIDE_TIME=1 [a]" },
 	{ "--log-level info a",
