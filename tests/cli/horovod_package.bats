@@ -101,6 +101,20 @@ $P/as_horovod:$P:/a:/b" ]
 	[ "$(plain)" = $'[2.0, 2.0]\n[2.0, 2.0]' ]
 }
 
+@test "horovod.run() in a script that runner did not start" {
+	cat > "$T/job.py" <<- 'P'
+		def work():
+		    import horovod.common.basics as basics
+		    hvd = basics.HorovodBasics()
+		    hvd.init()
+		    return hvd.allgather_object(hvd.rank())
+	P
+	run -0 --separate-stderr env PYTHONPATH="$T:$P/as_horovod:$P" timeout -k 5 60 /usr/bin/python3 -c '
+import horovod, job
+print(horovod.run(job.work, num_proc=2, use_gloo=True))'
+	[ "$output" = '[[0, 1], [0, 1]]' ]
+}
+
 @test "what berth has not says so" {
 	for name in tensorflow tensorflow.keras keras mxnet spark ray; do
 		run -1 r --horovod -np 1 /usr/bin/python3 -c "import horovod.$name"
