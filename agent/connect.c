@@ -83,8 +83,12 @@ static int take_key(struct caller *c, const struct wire_call *m, struct err *e)
 		memcpy(c->key, m->key.p, KEY_BYTES);
 		return 0;
 	}
-	if (!munge_unwrap(m->credential, c->key, KEY_BYTES, &why))
+	struct buf key = { 0 };
+	if (!munge_unwrap(NULL, m->credential, &key, &why) && key.len == KEY_BYTES) {
+		memcpy(c->key, buf_head(&key), KEY_BYTES);
+		buf_free(&key);
 		return 0;
+	}
 	err_set(e, E_CALL, str_text(&why));
 	str_free(&why);
 	return -1;

@@ -99,7 +99,7 @@ static int open_gate(const struct transport_setup *setup, struct err *e)
 		callback_open(setup->base, gate.key, first, last, on_called, NULL, e);
 	if (!gate.door)
 		return -1;
-	gate.credential = munge_wrap(gate.key, sizeof gate.key, &why);
+	gate.credential = munge_wrap(NULL, gate.key, sizeof gate.key, &why);
 	str_free(&why);
 	return 0;
 }
@@ -518,7 +518,7 @@ const struct transport transport_srun = { "srun", srun_start, srun_send, srun_cl
 
 bool transport_srun_is_secret(struct str *why)
 {
-	char *credential = munge_wrap("", 1, why);
+	char *credential = munge_wrap(NULL, "", 1, why);
 	const bool is_secret = credential != NULL;
 
 	free(credential);

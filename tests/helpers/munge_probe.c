@@ -1,9 +1,10 @@
 /* munge_probe: what common/munge.h does, by hand.
  *
  *   munge_probe wrap TEXT           prints a credential of TEXT
- *   munge_probe unwrap BYTES        the credential on stdin: prints what it holds
+ *   munge_probe unwrap              the credential on stdin: prints what it holds
  *
- * A failure: one line on stderr, status 1. */
+ * PROBE_SOCKET is munged's.  A failure: one line on stderr, status 1. */
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "common/munge.h"
@@ -18,7 +19,7 @@ static int fail(struct str *why)
 static int wrap(const char *text)
 {
 	struct str why = { 0 };
-	char *credential = munge_wrap(text, strlen(text), &why);
+	char *credential = munge_wrap(getenv("PROBE_SOCKET"), text, strlen(text), &why);
 
 	if (!credential)
 		return fail(&why);
@@ -27,19 +28,19 @@ static int wrap(const char *text)
 	return 0;
 }
 
-static int unwrap(size_t n)
+static int unwrap(void)
 {
 	struct str why = { 0 };
-	char credential[2 * MUNGE_CREDENTIAL_MAX] = "", data[MUNGE_CREDENTIAL_MAX];
+	struct buf out = { 0 };
+	char credential[MUNGE_CREDENTIAL_MAX] = "";
 
-	if (n > sizeof data)
-		return 2;
 	if (read(STDIN_FILENO, credential, sizeof credential - 1) < 0)
 		return 2;
 	credential[strcspn(credential, "\n")] = '\0';
-	if (munge_unwrap(credential, data, n, &why))
+	if (munge_unwrap(getenv("PROBE_SOCKET"), credential, &out, &why))
 		return fail(&why);
-	printf("%.*s\n", (int)n, data);
+	printf("%.*s\n", (int)out.len, (const char *)buf_head(&out));
+	buf_free(&out);
 	return 0;
 }
 
@@ -47,8 +48,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 3 && !strcmp(argv[1], "wrap"))
 		return wrap(argv[2]);
-	if (argc == 3 && !strcmp(argv[1], "unwrap"))
-		return unwrap(strtoul(argv[2], NULL, 10));
-	fputs("usage: munge_probe wrap TEXT | unwrap BYTES\n", stderr);
+	if (argc == 2 && !strcmp(argv[1], "unwrap"))
+		return unwrap();
+	fputs("usage: munge_probe wrap TEXT | unwrap\n", stderr);
 	return 2;
 }
