@@ -118,7 +118,7 @@ void names_free(struct names *n)
 {
 	if (!n)
 		return;
-	for (size_t i = 0; i < BUCKETS; i++) {
+	for (size_t i = 0; i < BUCKETS && (n->n || n->nlookups); i++) {
 		while (n->name[i])
 			name_free(n, &n->name[i]);
 		for (struct lookup *one; (one = n->lookup[i]);) {
