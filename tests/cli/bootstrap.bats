@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 20
+# takes_s: 12
+# more: a second one of torch's stores
 # Processes that no launcher started: they find each other through what their program has.
 load common
 
@@ -20,4 +21,5 @@ sums() {
 
 @test "torch's TCPStore" { sums tcp -; }
 
+# bats test_tags=all
 @test "torch's FileStore" { sums file "$T/store"; }

@@ -7,6 +7,8 @@ load common
 
 PROGRAM=$BUILD/helpers/diagnosis
 
+S=${SLOW:-1} STALL_S=$((3 * S / 10)).$((3 * S % 10))
+
 setup() { cd "$BATS_TEST_TMPDIR" || return; }
 
 has() { # TEXT: the output has it
@@ -15,20 +17,20 @@ has() { # TEXT: the output has it
 lacks() { [[ $output != *"$1"* ]] || { echo "'$1' in: $output"; return 1; }; }
 
 reported_again() {
-	run -0 "$RUNNER" --no-tag -np 3 "$PROGRAM" 1100 &&
-		has 'log 1: allreduce "grad" of 1024 f32, sum: waits 0 s for rank 2 on ' &&
+	run -0 "$RUNNER" --no-tag -np 3 "$PROGRAM" $((1100 * S)) &&
+		[[ $output =~ 'log 1: allreduce "grad" of 1024 f32, sum: waits '[0-9]' s for rank 2 on ' ]] &&
 		has '(rank 2: broadcast "first" of 4 u8, done ' &&
 		has 'rank 2: 0 stalls' || return
 	[[ $output =~ 'rank 0: '[23]' stalls' ]] || { echo "$output"; return 1; } # 3 if it was slow
 }
 
 @test "a stall is reported, then again when it has lasted twice as long, with the rank's last operation" {
-	export HOROVOD_STALL_CHECK_TIME_SECONDS=0.3
+	export HOROVOD_STALL_CHECK_TIME_SECONDS=$STALL_S
 	thrice reported_again
 }
 
 @test "a stall is an error where that is wished, and nothing where the check is off" {
-	export HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2 # of all operations: none is held up so long
+	export HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=$((2 * S)) # of all operations: none is held up so long
 	run -1 "$RUNNER" --no-tag -np 2 "$PROGRAM" 20000
 	has 'call_allreduce: allreduce "grad" of 1024 f32, sum: rank 1 on '
 	has 'did not come in time'
@@ -40,7 +42,7 @@ reported_again() {
 
 @test "a rank that does not call berth_init is named, in the log and by runner" {
 	local waits='[ "$RANK" != 2 ] || until grep -q " s in berth_init for rank 2 on " out; do sleep 0.05; done'
-	HOROVOD_STALL_CHECK_TIME_SECONDS=0.3 timeout -k 5 60 "$RUNNER" --no-tag -np 3 \
+	HOROVOD_STALL_CHECK_TIME_SECONDS=$STALL_S timeout -k 5 60 "$RUNNER" --no-tag -np 3 \
 		bash -c "$waits; exec $PROGRAM 0" > out 2>&1
 	output=$(< out)
 	[[ $output =~ 'log 1: berth_init: waits '[0-9]+' s for rank 2 on ' ]] || { echo "$output"; return 1; }
@@ -48,14 +50,14 @@ reported_again() {
 }
 
 told_apart() {
-	run -0 "$RUNNER" --no-tag -np 3 "$PROGRAM" apart 1000 &&
-		[ "$(grep -c 'log 1: allreduce "grad" of 1024 f32, sum: waits 0 s for rank 2 on ' <<< "$output")" -ge 2 ] &&
-		[[ $output =~ '(rank 2: allreduce "odd" of 1024 f32, sum, '(queued|begun)' 0.'[2-9]' s ago)' ]] &&
+	run -0 "$RUNNER" --no-tag -np 3 "$PROGRAM" apart $((1000 * S)) &&
+		[ "$(grep -c 'log 1: allreduce "grad" of 1024 f32, sum: waits [0-9] s for rank 2 on ' <<< "$output")" -ge 2 ] &&
+		[[ $output =~ '(rank 2: allreduce "odd" of 1024 f32, sum, '(queued|begun)' '[0-9]'.'[2-9]' s ago)' ]] &&
 		lacks 'sum, done' || { echo "$output"; return 1; }
 }
 
 @test "asynchronous operations whose names differ: who waits, and for whom, who waits too" {
-	export HOROVOD_STALL_CHECK_TIME_SECONDS=0.3
+	export HOROVOD_STALL_CHECK_TIME_SECONDS=$STALL_S
 	thrice told_apart
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 60
+# takes_s: 20
+# more: other causes, and PyTorch
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154 # bats sets output
 # The right cause: ranks that talk to each other over 4 hosts fail because one of them did, and
 # what its agent says comes last.  One of each that SEED chooses; tests/soak/cause.sh does 100.
@@ -68,17 +69,24 @@ sampled() { # PROGRAM HOW
 }
 
 @test "a ring: a rank killed" { sampled ring.py kill; }
+# bats test_tags=all
 @test "a ring: a rank with a segmentation fault" { sampled ring.py segv; }
+# bats test_tags=all
 @test "a ring: a rank out of memory" { sampled ring.py oom; }
 @test "a ring: a rank that exits with 3" { sampled ring.py exit; }
+# bats test_tags=all
 @test "a ring: a rank with an exception" { sampled ring.py exception; }
 
+# bats test_tags=all
 @test "PyTorch DDP: a rank fails in one of these ways" {
+	need_torch
 	# shellcheck disable=SC2086 # words
 	each=1 sampled ddp.py "$(pick $HOWS)"
 }
 
+# bats test_tags=all
 @test "TERM to runner: PyTorch ranks with DataLoader workers write their checkpoint and end with 0" {
+	need_torch
 	local np=2 rank
 	start --kill-grace 40 -H n1,n2 "$PYTHON" /vc/t/checkpoint.py
 	all_ready

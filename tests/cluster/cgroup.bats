@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 60
+# takes_s: 25
+# more: other kinds of cgroup
 # shellcheck disable=SC2016,SC2030,SC2031,SC2053,SC2153,SC2154 # $ is for the hosts' shells; patterns; bats sets output
 # Ranks that no longer look like the job's: their environment is overwritten, and their children are
 # in sessions of their own, below a subreaper.  Where the agent may make a cgroup, none of them is
@@ -124,9 +125,11 @@ all_ways() { # HOST PATTERN
 }
 
 @test "root: version 2" { all_ways n1 '/sys/fs/cgroup/unified/berth-*.*.1'; }
+# bats test_tags=all
 @test "an account with a delegated cgroup" { all_ways n2 '/sys/fs/cgroup/unified/alice/berth-*.*.1'; }
 @test "version 1: the freezer" { all_ways n3 '/sys/fs/cgroup/freezer/berth-*.*.1'; }
 
+# bats test_tags=all
 @test "the launching host loses its power" {
 	begin n1 --host-timeout 5
 	"$VCLUSTER" netem n0 down
@@ -168,6 +171,7 @@ all_ways() { # HOST PATTERN
 }
 
 # Left by a sweep that can only read environments: berth-agent(8) says so.
+# bats test_tags=all
 @test "no cgroup: the tree is swept; only what has no name and no agent left stays" {
 	begin n4
 	[ -z "$(cgroups n4)" ]
@@ -184,6 +188,7 @@ all_ways() { # HOST PATTERN
 	gone n4
 }
 
+# bats test_tags=all
 @test "where there is a cgroup, a process outside it is not the job's" {
 	local job outsider
 	begin n1
@@ -197,6 +202,7 @@ all_ways() { # HOST PATTERN
 	gone n1
 }
 
+# bats test_tags=all
 @test "a rank that makes a cgroup of its own, and one that is frozen" {
 	script nests <<- 'S'
 		d=/sys/fs/cgroup/unified$(sed -n 's/^0:://p' /proc/self/cgroup)/mine

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 40
+# takes_s: 28
+# more: hosts that hang, clocks and networks
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output, stderr and lines
 # runner --check on real hosts: each of its lines, when all is well and when one host differs.
 load jobs
@@ -151,6 +152,7 @@ nothing_ran() {
 	bad imports n1 'the interpreter ended without an answer: '
 }
 
+# bats test_tags=all
 @test "an import that hangs is ended after --start-timeout, and nothing is left" {
 	mark_clean n1 n2
 	run -240 check -H n1,n2 --start-timeout 3 /usr/bin/python3 /vc/t/hangs.py
@@ -194,6 +196,7 @@ nothing_ran() {
 	well ssh n2
 }
 
+# bats test_tags=all
 @test "a host without an agent" {
 	for h in n1 n2; do
 		on "$h" sh -c 'mkdir -p /opt/berth; ln -sf "$1" /opt/berth/agent' sh "$AGENT"
@@ -206,6 +209,7 @@ nothing_ran() {
 	[ "$(failures)" = 1 ]
 }
 
+# bats test_tags=all
 @test "a clock that is 5 s ahead" {
 	for h in n1 n2; do
 		on "$h" sh -c 'mkdir -p /opt/berth; ln -sf "$1" /opt/berth/agent' sh "$AGENT"
@@ -219,6 +223,7 @@ nothing_ran() {
 	[ "$(failures)" = 1 ]
 }
 
+# bats test_tags=all
 @test "a network that lets no connection through to rank 0" {
 	on n2 ip route add unreachable 10.77.0.1/32
 	on n1 ip route add blackhole 10.77.0.3/32

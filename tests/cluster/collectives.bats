@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 400
-# takes_s: 90
+# takes_s: 35
+# more: 16 hosts, bad networks, random steps
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # libberth over 2, 4 and 16 hosts: what it computes, and what becomes of it when connections lose and
 # delay, hosts are cut off, ranks are killed in the middle of an operation.  The ranks are
@@ -47,10 +48,12 @@ checked() { # HOSTS CASE...
 	checked "n[1-2]" waiting lacking stop again late
 	[ "${SAN:-}" ] || checked "n[1-2]" starved # sanitizers do not live without memory
 }
+# bats test_tags=all
 @test "on 4 hosts, one, or two and one ranks each" {
 	checked "n[1-4]" reductions moves async join mismatch late
 	checked n1:2,n2:2,n3:1 reductions moves async join mismatch meet abort make counts sends
 }
+# bats test_tags=all
 @test "random steps, and operations that no plan has, on 2 and 4 hosts" {
 	PROGRAM=$HELPERS/plans
 	checked "n[1-2]" random strangers
@@ -64,6 +67,7 @@ checked() { # HOSTS CASE...
 		[[ $status = 0 && $output == *"programs: "*" checks"* ]] || { echo "$hosts: $output"; return 1; }
 	done
 }
+# bats test_tags=all
 @test "50 sets in flight, in another order on each rank; those that stand still have no thread" {
 	checked "n[1-4]" idle
 	checked n1:2,n2:1 idle
@@ -73,8 +77,10 @@ checked() { # HOSTS CASE...
 	checked "n[1-4]" left
 	checked n1:2,n2:2 left
 }
+# bats test_tags=all
 @test "on 16 hosts" { checked "n[1-16]" moves async mismatch; }
 
+# bats test_tags=all
 @test "connections that lose 2 % and delay by 3 ms" {
 	"$VCLUSTER" netem n1 loss 2%
 	"$VCLUSTER" netem n2 loss 2%
@@ -111,6 +117,7 @@ use() { # NET VARIABLE...
 	[[ $output == *'no interface has an address in '*'"192.0.2.0/24"'* ]]
 }
 
+# bats test_tags=all
 @test "two networks: HOROVOD_GLOO_IFACE says which, where BERTH_NET does not" {
 	use 10.77.0.0/16 -x HOROVOD_GLOO_IFACE=eth0
 	use 10.78.0.0/16 --network-interfaces eth1,eth0
@@ -119,6 +126,7 @@ use() { # NET VARIABLE...
 	[[ $output == *'no interface of HOROVOD_GLOO_IFACE="eth,eth10" is up and has an address'* ]]
 }
 
+# bats test_tags=all
 @test "a network that does not lead to the others: that is said, not that they have ended" {
 	local h
 	for h in n1 n2; do # as of containers, on every host
@@ -129,10 +137,12 @@ use() { # NET VARIABLE...
 	[[ $output == *"rank 1 on 'n2' can't be reached at 172.30.0.1: Connection refused"* ]]
 }
 
+# bats test_tags=all
 @test "strangers by the thousand at the listeners: the job is not harmed, and a late peer gets in" {
 	crowded 2000 "$SEED"
 }
 
+# bats test_tags=all
 @test "a host that is cut off for 3 s, and comes back" {
 	start --no-tag -H "n[1-4]" "$STEADY" 60
 	wait_for all_sum
@@ -152,6 +162,7 @@ use() { # NET VARIABLE...
 	all_clean n0 n1 n2 n3 n4
 }
 
+# bats test_tags=all
 @test "a host without power: its rank is lost to the others, also those that it did not talk to" {
 	start --no-tag -H "n[1-4]" --keep-going --host-timeout 6 "$STEADY" 60
 	wait_for all_sum

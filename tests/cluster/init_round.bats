@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 45
+# takes_s: 25
+# more: 1000 init rounds, 64 ranks, a host that is cut off
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
 # Ranks that use libberth, as their agents see them: who they are, fences over hosts, who is lost,
 # who waits for whom.  tests/helpers/joins.c is the rank.
@@ -48,6 +49,7 @@ said_by() { # N LINE
 	all_clean n0 n1 n2 n3 n4
 }
 
+# bats test_tags=all
 @test "texts of the most bytes from 64 ranks of 4 hosts" {
 	local long
 	long=$(printf '%02030d' 0)
@@ -55,6 +57,7 @@ said_by() { # N LINE
 	run ! grep -v '^runner: warning: .* share ' <<< "$output"
 }
 
+# bats test_tags=all
 @test "1000 times, and no agent has more descriptors or mappings than after 100" {
 	local counts
 	run -0 r --mpi=none -np 4 -H n1:2,n2:2 bash -c "
@@ -140,6 +143,7 @@ told() { # after so many ms, into $told_ms
 	false
 }
 
+# bats test_tags=all
 @test "ranks that are lost at about the same time are all told" {
 	run r -np 9 -H n1:1,n2:4,n3:4 --keep-going "$JOINS" join memory fence \
 		rank=1 crash rank=2 crash rank=3 crash rank=4 crash rank=5 crash rank=6 crash rank=7 crash all lost=7
@@ -147,6 +151,7 @@ told() { # after so many ms, into $told_ms
 	says '[0]<stdout>:lost: 1 2 3 4 5 6 7' '[8]<stdout>:lost: 1 2 3 4 5 6 7'
 }
 
+# bats test_tags=all
 @test "a host that is cut off: its ranks are lost to the others" {
 	start -np 3 -H n1:1,n2:2 --keep-going --host-timeout 6 bash -c "trap '' TERM
 		exec $JOINS join memory fence rank=0 lost exit=0 all sleep=60000"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 480
-# takes_s: 120
+# takes_s: 85
+# more: more trainings, and hosts that hang
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # Whole jobs over real sshds: n0 starts them, n1 to n4 are the hosts; only the checkout is shared.
 load jobs
@@ -22,6 +23,7 @@ losses() { sed -n 's/.*<stdout>:epoch .* loss //p' <<< "$output"; }
 
 train() { # HOSTS OPTION...
 	local hosts=$1; shift
+	need_torch
 	# four ranks import torch, perhaps from a disk, beside other suites
 	run --separate-stderr on n0 timeout -k 5 150 "$RUNNER" --report-bindings -H "$hosts" "$PYTHON" "$ROOT/examples/train_digits.py" "$@" < /dev/null
 	[ "$status" = 0 ] || { echo "status $status, said: $output $stderr"; return 1; }
@@ -47,6 +49,7 @@ train() { # HOSTS OPTION...
 	done
 }
 
+# bats test_tags=all
 @test "the same losses on one host with four ranks, and on four hosts" {
 	for hosts in n1:4 'n[1-4]'; do
 		train "$hosts"
@@ -54,7 +57,9 @@ train() { # HOSTS OPTION...
 	done
 }
 
+# bats test_tags=all
 @test "a training that fails on one rank: its status, its host, what it said" {
+	need_torch
 	run -3 --separate-stderr r -H n1,n2 "$PYTHON" "$ROOT/examples/train_digits.py" --epochs 2 --fail-rank 1
 	[[ $stderr == *"runner: rank 1 on 'n2' (pid "*") exited with status 3"* ]]
 	[[ $stderr == *"  | rank 1: failing as asked"* ]]
@@ -296,6 +301,7 @@ know() { # HOST PORT KEY-OF
 	on n0 sh -c 'sed -n "s/^$3,[^ ]*/[$1]:$2/p" /etc/ssh/ssh_known_hosts >> ~/.ssh/known_hosts' sh "$@"
 }
 
+# bats test_tags=all
 @test "a port per host: -H and host files, through libssh and ssh, and known_hosts with the port" {
 	script hosts <<< $'n1 port=2222 slots=2\nn2:2223:1\nn3'
 	# the port at which ssh reached its agent
@@ -354,6 +360,7 @@ know() { # HOST PORT KEY-OF
 	grep -q '^hint: .*sshd runs there.*-H; --start-timeout' "$T/err"
 }
 
+# bats test_tags=all
 @test "--start-timeout is kept, whatever a host waits for" {
 	# a name server that drops what it is asked
 	on n0 cp /etc/resolv.conf /run/resolv.conf
@@ -378,6 +385,7 @@ know() { # HOST PORT KEY-OF
 	on n0 cp /run/resolv.conf /etc/resolv.conf
 }
 
+# bats test_tags=all
 @test "names without addresses are counted; other hosts of one failure each have user and port" {
 	for transport in ssh openssh; do
 		# a DNS label has at most 63 bytes, so that no name server is asked
@@ -395,6 +403,7 @@ know() { # HOST PORT KEY-OF
 	"$VCLUSTER" sshd n3 start
 }
 
+# bats test_tags=all
 @test "a host that hangs: 240 in time; the same trouble on several hosts is one line" {
 	"$VCLUSTER" freeze n2
 	"$VCLUSTER" freeze n3
@@ -486,6 +495,7 @@ know() { # HOST PORT KEY-OF
 
 # ---- input and output ----
 
+# bats test_tags=all
 @test "stdin reaches a rank on another host: 20 MB" {
 	on n0 sh -c 'head -c 20000000 /dev/urandom > /opt/random; sha256sum < /opt/random' > "$T/sum"
 	for rank in 0 3; do
@@ -499,6 +509,7 @@ know() { # HOST PORT KEY-OF
 	[ "$(sha256sum <<< "$output")" = "$(seq 300000 | sha256sum)" ]
 }
 
+# bats test_tags=all
 @test "output of four hosts at once: every byte, whole lines, each rank's in order" {
 	on n0 timeout 60 "$RUNNER" --output-filename /opt/berth-log -H n[1-4] \
 		sh -c 'seq -f "$RANK line %.0f" 200000; echo "err $RANK" >&2' < /dev/null > "$T/out" 2> "$T/err"

@@ -10,6 +10,7 @@
 #   trace HOST               what jobs leave: processes, files, shared memory, sockets, cgroups; alike
 #                            before and after
 #   pmix_again COMMAND...    an srun with --mpi=pmix, up to three times where Slurm lost a connection
+#   need_torch               first word of a test: skips where there is no PyTorch
 #   all_clean HOST...        waits until trace says what mark_clean HOST... found
 # shellcheck shell=bash disable=SC2001,SC2016,SC2034,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 
@@ -17,6 +18,8 @@ load ../cli/common
 
 STATE=${VC_STATE:-/run/vcluster-${VC_NAME:-vc}}
 PYTHON=$ROOT/build/venv/bin/python3
+
+need_torch() { [ -e "$ROOT/build/venv/installed" ] || skip "no PyTorch in build/venv (make venv)"; }
 
 r() { on n0 timeout -k 5 60 "$RUNNER" "$@" < /dev/null; }
 

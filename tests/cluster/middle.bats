@@ -24,7 +24,7 @@ setup() {
 }
 
 teardown() {
-	[ -z "$(why_no_cluster)" ] || leave
+	[ -n "$(why_no_cluster)" ] || leave
 }
 
 leave() {

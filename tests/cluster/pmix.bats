@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 45
+# takes_s: 20
+# more: ends and strangers
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # Clients of PMIx under runner: tests/mpi/client.c with the system's libpmix, release 4, and with
 # Open MPI's release 5.
@@ -93,6 +94,7 @@ said_by() { # N LINE: with R for each rank
 	said_by 4 "rank R: fence: ok"
 }
 
+# bats test_tags=all
 @test "clients of another release than the server" {
 	local hosts
 	[ "${#RELEASES[@]}" = 2 ] || skip "Open MPI 5 is not installed (tests/bench/peers.sh ompi)"
@@ -152,6 +154,7 @@ fails() {
 # release 5 tells only some of them that a fence has failed, and both may let them wait for ever for a group
 # or a key.
 # libpmix ends some without the host: 4 a group of one host's ranks, 5 fences, with success.
+# bats test_tags=all
 @test "with --keep-going nobody waits for a rank that is dead" {
 	local release in hosts pids=() of=() i said
 	for release in "${RELEASES[@]}"; do
@@ -178,6 +181,7 @@ fails() {
 
 # libpmix tells its host nothing of a group whose other members on the dead rank's host are in it already, nor of
 # what one rank of that host asked of another before that had called PMIx_Init: both have no end.
+# bats test_tags=all
 @test "with --keep-going the others get an error" {
 	local release in hosts pids=() of=() i said
 	mark_clean n1 n2 n3 n4
@@ -240,6 +244,7 @@ no_ranks() { [ -z "$(ranks "$1"; on "$1" pgrep -x berth-pmix)" ]; }
 	all_clean n1 n2
 }
 
+# bats test_tags=all
 @test "the agent is killed: nothing is left; its guardian and the server, too: the next job clears up" {
 	mark_clean n1 n2
 	kill_in_fence agent
@@ -357,6 +362,7 @@ time_beside() {
 	wait_for grep -qx "closed $2" "$T/strangers" || { cat "$T/strangers"; return 1; }
 }
 
+# bats test_tags=all
 @test "a thousand silent connections of another user do not hold up PMIx_Init" {
 	local release alone
 	mark_clean n1
@@ -377,6 +383,7 @@ forged() {
 	[ "$status" = 4 ]
 }
 
+# bats test_tags=all
 @test "a client that is of another user, or knows no namespace, gets nothing and changes nothing" {
 	local release with
 	mark_clean n1 n2
@@ -396,6 +403,7 @@ forged() {
 }
 
 # The agent has seen no client then.
+# bats test_tags=all
 @test "the PMIx server is killed before PMIx_Init: the job says so" {
 	mark_clean n1 n2
 	gate 4 -H n1:2,n2:2
@@ -408,6 +416,7 @@ forged() {
 	all_clean n1 n2
 }
 
+# bats test_tags=all
 @test "each epoch has a namespace of its own, which is not the id of the job" {
 	local said job
 	# of the first failure both have come: rank 1 waits for rank 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 30
+# takes_s: 15
+# more: spares, and ^C between epochs
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # --restarts over several hosts: those that were lost are left out, spares come in.
 load jobs
@@ -99,6 +100,7 @@ masters_in() { # EPOCH
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "the spare does not come up: that costs a restart, the next spare is taken" {
 	"$VCLUSTER" sshd n3 stop
 	start --restarts 2 --start-timeout 2 -np 4 -H 'n1:2,n2:2,n3:2,n4:2' bash /vc/t/again
@@ -124,6 +126,7 @@ between_epochs() {
 	wait_for grep -q 'restart 1 of 2' "$T/err"
 }
 
+# bats test_tags=all
 @test "^C between two epochs ends the job" {
 	between_epochs
 	signal INT
@@ -131,6 +134,7 @@ between_epochs() {
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "^C twice between two epochs: a host that was lost is cleared up all the same" {
 	between_epochs
 	signal INT
@@ -140,6 +144,7 @@ between_epochs() {
 }
 
 # Last: this host stays dead.
+# bats test_tags=all
 @test "power cut of a host: the others go on without it" {
 	start --restarts 1 --host-timeout 5 -np 4 -H 'n1:2,n2:2,n5:2' --map-by node bash /vc/t/again
 	ready 0 4

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 70
+# takes_s: 30
+# more: more hosts in trouble
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Many hosts, one or a few of them in trouble: the start ends in time, one line and one hint say what
 # is wrong with whom, and no agent is left on the others.  And the line that a terminal shows
@@ -53,6 +54,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	[ "$(peak_kib)" -lt $(($(memory_limit_mib) * 1024)) ]
 }
 
+# bats test_tags=all
 @test "a slow host holds up the start, and no more" {
 	trouble slow n6
 	scale_run true
@@ -61,6 +63,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	nothing_left
 }
 
+# bats test_tags=all
 @test "a host that cannot start: one line, one hint, in time, and nothing is left on the others" {
 	local kind
 	for kind in refusing wrong_key unknown_key full other_agent; do
@@ -91,6 +94,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	nothing_left
 }
 
+# bats test_tags=all
 @test "--start-timeout names who is late, and what for" {
 	trouble frozen n2
 	trouble off n11
@@ -104,6 +108,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 	nothing_left
 }
 
+# bats test_tags=all
 @test "^C twice while hosts come up: it ends at once and says nothing of ranks" {
 	trouble frozen n2
 	start -H 'n[1-16]' sleep 100
@@ -177,6 +182,7 @@ drawn() { grep -sqE "$1" "$SCALE/tty"; }
 	err_is '^runner: root@n2:22: no agent in time' '^hint: ' '^runner: root@n3:22: its host key' '^hint: '
 }
 
+# bats test_tags=all
 @test "nothing is drawn in a log, in the background, with -q, or when the start is quick" {
 	local begin=$EPOCHREALTIME
 	on_terminal fg "$BERTH/runner" -np 15 -H 'n1,n[3-16]' true

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 35
+# takes_s: 15
+# more: slow readers and much stdin
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Streams under load: 64 ranks that write at once, readers that are slow or stand still, much
 # input.  Every byte is checked, and what runner and the agents keep in memory meanwhile.
@@ -37,6 +38,7 @@ SHAPES=(n1:64 'n[1-2]:32' 'n[1-16]:4')
 	done
 }
 
+# bats test_tags=all
 @test "a reader at 1 MB/s" {
 	flood 'n[1-16]:4' lines 60000 "$FLOW" slow 1000000
 	in_bounds 16
@@ -54,6 +56,7 @@ stands_still() {
 # READER waits until the file says so.
 patient() { head -c 100000; while [ ! -e "$T/go" ]; do sleep 0.1; done; cat; }
 
+# bats test_tags=all
 @test "a reader that stands still: all wait, in little memory, and lose nothing" {
 	local kind
 	for kind in short long; do # short lines, of which labels would make much more, and long ones
@@ -66,6 +69,7 @@ patient() { head -c 100000; while [ ! -e "$T/go" ]; do sleep 0.1; done; cat; }
 	done
 }
 
+# bats test_tags=all
 @test "--log-dir under a slow reader: the files have every byte" {
 	on n0 rm -rf /opt/log
 	FLOOD_OPTIONS='--log-dir /opt/log' flood 'n[1-2]:2' binary 1000000 "$FLOW" slow 3000000
@@ -75,6 +79,7 @@ patient() { head -c 100000; while [ ! -e "$T/go" ]; do sleep 0.1; done; cat; }
 	on n0 rm -r /opt/log
 }
 
+# bats test_tags=all
 @test "much stdin to one rank and to all, in little memory" {
 	feed 0 'n[1-16]' 50000000
 	in_bounds 16

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 60
+# takes_s: 25
+# more: long ones
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Keys, terminals and the shell's job control, over ssh: a person at an interactive bash on n0.
 #
@@ -121,6 +122,7 @@ all_counted() { # FILE
 	leave
 }
 
+# bats test_tags=all
 @test "^C once, and ranks that stay: TERM after the grace, then KILL; twice: at once" {
 	terminal
 	types 'runner --kill-grace 1 -H n1,n2 bash stubborn'
@@ -147,6 +149,7 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "^C while hosts come up" {
 	"$VCLUSTER" freeze n2
 	terminal
@@ -161,6 +164,7 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "a host that refuses: the terminal says so at once, and until --start-timeout" {
 	"$VCLUSTER" sshd n2 stop
 	terminal
@@ -224,6 +228,7 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "the terminal closes: nothing is left; stopped by ^Z before: nor then" {
 	terminal
 	types 'runner -H n1:2,n2:2 bash clock'
@@ -295,6 +300,7 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "in the background of a script, and in nohup: a terminal that closes does not end it" {
 	script background <<< 'runner -q -H n1,n2 /usr/bin/python3 counts /vc/t/enough 0.05 > out & wait; echo "status $?" > status'
 	rm -f "$STATE"/t/status "$STATE"/t/nohup.*
@@ -325,6 +331,7 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "^Z while stdin floods: all stop, all go on, every byte arrives" {
 	local bytes=24000000
 	script slowly <<< "set -o pipefail; $HELPERS/flow slow 8000000 | $HELPERS/flow same binary 5 $bytes 0"
@@ -349,6 +356,7 @@ all_counted() { # FILE
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "^Z, a reader that stands still, kill -STOP of runner: long ones; the job lives and no byte is lost" {
 	local long=${LONG_S:-24} stop=${STOP_S:-8} timeout=${HOST_TIMEOUT:-6} stop_timeout=${STOP_TIMEOUT:-6}
 	# its reader waits so long

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 40
+# takes_s: 15
+# more: other ends, and kills in a change
 # shellcheck disable=SC2154 # bats sets output
 # Jobs whose ranks go on without those that were lost: tests/helpers/changes.c says what is checked.
 load jobs
@@ -31,6 +32,7 @@ worlds() { # SIZES
 	worlds "2 3 4 5 6"
 }
 
+# bats test_tags=all
 @test "ranks end in order, or all change though nobody is lost" {
 	run r --keep-going -H n0:2,n1:2,n2:1 "$BUILD/helpers/changes" "$SEED" exits
 	worlds "2 3 4"
@@ -38,6 +40,7 @@ worlds() { # SIZES
 	worlds "4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 4"
 }
 
+# bats test_tags=all
 @test "another rank is killed while the others change" {
 	for i in 1 2 3 4; do
 		run r --keep-going -H n0:3,n1:3 "$BUILD/helpers/changes" $((SEED + i)) during

@@ -9,6 +9,7 @@
 
 #include "lib/berth.h"
 #include "tests/helpers/own_ranks.h"
+#include "tests/helpers/slow.h"
 #include "tests/standin/standin.h"
 
 enum { COUNT = 3000, TENSORS = 5, BYTES = COUNT * 4, STEPS = 8, SOON_MS = 10000 };
@@ -402,7 +403,7 @@ static int time_out(void)
 	CHECK(!berth_run(&d, -1, NULL), "the first");
 	cuStreamSynchronize(stream);
 	if (rank == 0)
-		pause_stream(1500);
+		pause_stream(slow_s(1500));
 	d.timeout_ms = 500;
 	if (rank)
 		d.stream = BERTH_HOST_STREAM;
@@ -410,7 +411,7 @@ static int time_out(void)
 	if (rank)
 		CHECK(rc == BERTH_TIMEOUT, "%s", berth_result_text(rc));
 	cuStreamSynchronize(stream);
-	usleep(300000);
+	usleep(slow_s(300000)); /* for the others to be out of time, too */
 	CHECK(berth_run(&d, -1, NULL), "the set has ended");
 	return 0;
 }

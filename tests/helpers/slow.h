@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* SECONDS, as many times as tests/run says. */
+/* SECONDS, or parts of them, as many times as tests/run says. */
 static inline unsigned slow_s(unsigned seconds)
 {
 	const char *slow = getenv("SLOW");

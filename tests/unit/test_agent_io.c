@@ -1,4 +1,5 @@
-/* berth-agent from the launcher's end of its stream: output, input, credit. */
+/* berth-agent from the launcher's end of its stream: output, input, credit.
+ * takes_s: 3 */
 #include "far.h"
 
 static struct far far;

@@ -1,5 +1,6 @@
 /* agent/pmi/elf.h and mpi_find.h: ELF files made here and real ones, what programs
- * need, where libpmix is. */
+ * need, where libpmix is.
+ * takes_s: 5 */
 #include <check.h>
 #include <elf.h>
 #include <fcntl.h>

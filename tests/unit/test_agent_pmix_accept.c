@@ -1,5 +1,6 @@
 /* agent/pmi/pmix_accept.h: whose connections accept() gives, by each way to ask the
- * kernel; and that libraries take it. */
+ * kernel; and that libraries take it.
+ * takes_s: 5 */
 #include <check.h>
 #include <dlfcn.h>
 #include <elf.h>

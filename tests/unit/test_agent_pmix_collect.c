@@ -1,5 +1,6 @@
 /* agent/pmi/pmix.c: what ranks exchange in PMIx, with those of other hosts and with one
- * of them. */
+ * of them.
+ * takes_s: 3 */
 #include "tests/unit/pmix_rig.h"
 
 enum { FENCE = EXCHANGE_PMIX_FENCE, GROUP = EXCHANGE_PMIX_GROUP };

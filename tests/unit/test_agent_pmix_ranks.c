@@ -1,5 +1,6 @@
 /* agent/pmi/pmix.c: ranks that ask for what another has put, come and go, abort, speak
- * and end; names and events on their way to the launcher. */
+ * and end; names and events on their way to the launcher.
+ * takes_s: 3 */
 #include "tests/unit/pmix_rig.h"
 
 static const char *const between = "exited with status 0 between MPI_Init and "

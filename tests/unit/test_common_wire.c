@@ -1,4 +1,5 @@
-/* wire.h: every message of wire.def there and back, whole, cut short, and spoiled. */
+/* wire.h: every message of wire.def there and back, whole, cut short, and spoiled.
+ * takes_s: 2 */
 #include <check.h>
 #include <time.h>
 

@@ -1,5 +1,6 @@
 /* gpu_visible.h: --gpu-visible auto, on lines of Python and on the programs of
- * tests/visible/. */
+ * tests/visible/.
+ * takes_s: 3 */
 #include <check.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* lib/boot/boot_caller: processes that no launcher started, with an allgather over
- * memory that they share.  It fails on one of them, or gives what no rank said. */
+ * memory that they share.  It fails on one of them, or gives what no rank said.
+ * takes_s: 5 */
 #include "ranks.h"
 
 #include <dirent.h>

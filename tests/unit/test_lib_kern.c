@@ -1,5 +1,6 @@
 /* lib/kern: every type, operation, form, scale and set of instructions against what
- * kern_reference.h says. */
+ * kern_reference.h says.
+ * takes_s: 4 */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

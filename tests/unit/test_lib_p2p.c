@@ -1,6 +1,7 @@
 /* lib/p2p/p2p: messages from rank to rank: order, tags, any source, sizes, what
  * does not match, deadlines, limits; in memory, over connections, and both.
- * limit_s: 400 */
+ * limit_s: 400
+ * takes_s: 3 */
 #include "p2p_rig.h"
 
 static const size_t sizes[] = { 0, 1, 80, 81, 4096, 8192, 8193, 100000, 1 << 20 };

@@ -1,5 +1,6 @@
 /* lib/p2p/p2p: peers that are gone, or say what cannot be.
- * limit_s: 300 */
+ * limit_s: 300
+ * takes_s: 3 */
 #include "p2p_rig.h"
 
 /* ---- peers that are gone ---- */

@@ -1,4 +1,5 @@
-/* lib/trace: records and words; lib/timeline: read back by Python's parser. */
+/* lib/trace: records and words; lib/timeline: read back by Python's parser.
+ * takes_s: 2 */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>

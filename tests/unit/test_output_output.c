@@ -2,7 +2,8 @@
  *
  * Descriptors 1 and 2 are ours only between rig_open() and rig_close(); what is to be
  * compared is kept until then, so that a test that fails has its own stdout back.
- * limit_s: 180 */
+ * limit_s: 180
+ * takes_s: 3 */
 #include <check.h>
 #include <errno.h>
 #include <event2/event.h>

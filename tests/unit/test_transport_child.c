@@ -1,4 +1,5 @@
-/* child.h: what a child starts with, its bytes, its stderr and its end. */
+/* child.h: what a child starts with, its bytes, its stderr and its end.
+ * takes_s: 3 */
 #include <check.h>
 #include <errno.h>
 #include <event2/event.h>

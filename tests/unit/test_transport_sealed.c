@@ -1,4 +1,5 @@
-/* sealed.h: bytes both ways, a side that does not read, handlers that close. */
+/* sealed.h: bytes both ways, a side that does not read, handlers that close.
+ * takes_s: 2 */
 #include "sealed_rig.h"
 
 static struct far far;
