@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # berth_bench: every operation, with the results that it verifies.
 # limit_s: 240
+# takes_s: 3
 load common
 
 bench() { # RANKS WORD...

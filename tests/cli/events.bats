@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 2
 # shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # --events FILE: what happened, a JSON object a line.
 load common

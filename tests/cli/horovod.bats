@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 3
 # shellcheck disable=SC2001,SC2016,SC2154 # $ is for the ranks' shells; bats sets output and stderr
 # Launcher defects of horovodrun 0.28.1 that runner must not have.  Not here: L9 (jsrun, LSF),
 # L10 (horovod.run()), L12 (interfaces: nothing of the kind is chosen), L14 and L15 (ssh).

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 5
 # shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # Ranks of this machine that use libberth, as their agent sees them; tests/helpers/joins.c is the
 # rank.  tests/cluster/init_round.bats has several hosts.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 5
 # shellcheck disable=SC1003,SC2016,SC2001,SC2154 # $ is for the ranks' shells; bats sets output
 # What gets started, how many times, where, and with what environment.
 load common

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
+# takes_s: 3
 # shellcheck disable=SC2154 # bats sets output, stderr
 # Many hosts without many hosts: the launcher against agents that tests/helpers/simulate.c plays.
 load common

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 25
-# more: fifty worlds in place of twenty
+# takes_s: 15
+# more: fifty worlds in place of ten
 # Worlds that follow each other in the same processes: tests/helpers/worlds.c says what is checked.
 # SEED (random, printed) decides all of them.
 load common
@@ -16,9 +16,9 @@ worlds() { # N KILLED [OPTION]
 	says "$1 worlds, seed $SEED: $2 killed"
 }
 
-@test "twenty worlds, grown, shrunk and renumbered, with calls in other threads, leave nothing" { worlds 20 0; }
+@test "ten worlds, grown, shrunk and renumbered, with calls in other threads, leave nothing" { worlds 10 0; }
 
-@test "as many in which ranks are killed, and others come" { worlds 20 4 -k; }
+@test "as many in which ranks are killed, and others come" { worlds 10 2 -k; }
 
 # bats test_tags=all
 @test "fifty worlds" { worlds 50 0; }

@@ -11,7 +11,7 @@ load lost
 load crowd
 
 setup_file() {
-	cluster_up 16 --nics 2
+	cluster_up "$([ "${CHECK:-}" = user ] && echo 4 || echo 16)" --nics 2
 	[ -n "$(why_no_cluster)" ] || mark_clean n0 n1 n2 n3 n4
 }
 

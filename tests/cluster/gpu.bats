@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 120
+# takes_s: 5
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # GPUs of hosts and jobs that want them at the same time.  The GPUs are stand-ins: each host has
 # a tree as the driver lays it out mounted over its /sys/bus/pci and /proc/driver, and device

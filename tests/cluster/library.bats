@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 120
+# takes_s: 5
 # shellcheck disable=SC2154 # bats sets output
 # The examples of libberth over several hosts.
 load jobs

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 120
+# takes_s: 5
 # shellcheck disable=SC2016,SC2154 # code for the ranks; bats sets status and stderr
 # The kernel's out-of-memory killer, for real: a host whose memory cgroup is small.
 load jobs

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 120
+# takes_s: 5
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # bats sets output, stderr and lines
 # --plan on hosts that are different machines: sshd gives each host's agent a topology of its own.
 SHARED=${BERTH_SHARED-}

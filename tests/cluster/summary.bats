@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 120
-# takes_s: 20
+# takes_s: 12
+# more: ends that take longer
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # --summary: what is printed at the end of a job on real hosts, however it ended.
 load jobs
@@ -106,6 +107,7 @@ assert h["n2"]["first_end_s"] < h["n2"]["last_end_s"], s'
 	said 'assert s["status"] == 124 and s["cause"] == "the time limit of 1 s has passed", s'
 }
 
+# bats test_tags=all
 @test "a third ^C: it is printed all the same" {
 	start --summary=json --kill-grace 30 -H n1 sh -c 'trap "" INT TERM; echo ready0; while :; do sleep 1; done'
 	ready 1
@@ -119,6 +121,7 @@ assert h["n2"]["first_end_s"] < h["n2"]["last_end_s"], s'
 	wait_for on n1 sh -c '! pgrep -x berth-agent > /dev/null'
 }
 
+# bats test_tags=all
 @test "a lost host" {
 	start --summary=json --host-timeout 3 -H n1,n3 bash /vc/t/waits
 	ready 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 600
-# takes_s: 120
+# takes_s: 55
+# more: what waits for deadlines
 # The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
 # log-in scripts, and agents that are missing, old, foreign, or cannot run.
 # shellcheck disable=SC2016,SC2030,SC2031
@@ -74,6 +75,7 @@ no_failure() {
 	done
 }
 
+# bats test_tags=all
 @test "what is sent and received is whole, beyond every window" {
 	for t in ssh openssh; do
 		run -0 probe --transport $t --flood 30000000 --feed 30000000 n1,n2
@@ -270,6 +272,7 @@ no_failure() {
 	says 'n2 E_SSH_PROGRAM'
 }
 
+# bats test_tags=all
 @test "ssh_config: ProxyJump to a host that refuses" {
 	client 'Host n1' 'ProxyJump eve@n3'
 	run -1 probe --timeout 8 n1
@@ -299,6 +302,7 @@ no_failure() {
 	wait
 }
 
+# bats test_tags=all
 @test "a refused connection is an error at the deadline" {
 	"$VCLUSTER" sshd n1 stop
 	run -1 probe --timeout 4 n1
@@ -334,6 +338,7 @@ no_failure() {
 
 flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x fake_agent)/io"' 2> /dev/null; }
 
+# bats test_tags=all
 @test "a connection that is cut" {
 	for t in ssh openssh; do
 		(wait_for flooding; on n1 sh -c 'kill -KILL $(pgrep -f "^sshd: root@notty")') 3>&- &
@@ -628,6 +633,7 @@ bob_ends() { # USER
 		umount $h/.cache /run/user' sh "$1"
 }
 
+# bats test_tags=all
 @test "a folder that is swapped while the agent is sent, or while it is checked" {
 	local user
 	for user in root alice; do

@@ -411,7 +411,7 @@ static int time_out(void)
 	if (rank)
 		CHECK(rc == BERTH_TIMEOUT, "%s", berth_result_text(rc));
 	cuStreamSynchronize(stream);
-	usleep(slow_s(300000)); /* for the others to be out of time, too */
+	usleep(slow_s(1000000)); /* for the others to be out of time, too */
 	CHECK(berth_run(&d, -1, NULL), "the set has ended");
 	return 0;
 }

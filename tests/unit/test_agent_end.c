@@ -1,5 +1,5 @@
 /* berth-agent: signals, exits, and that no process survives agent or guardian.
- * takes_s: 35 */
+ * takes_s: 25 */
 #include "far.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* gpu.h, nvml.h: device trees that tests/machines/mktree.py writes, a stand-in for NVML
  * (tests/helpers/libnvidia-ml.c), lists of GPUs as users and drivers write them.
- * takes_s: 25 */
+ * takes_s: 8 */
 #include "tests/unit/stand_in.h"
 
 /* A tree of devices; DEVICES are mktree.py's words, by blanks. */
