@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Of a call: magic, public key, MAC.  Of an answer: public key, MAC. */
-enum { MAGIC_BYTES = 8, PUBLIC_BYTES = 32, MAC_BYTES = 32 };
+enum { MAGIC_BYTES = 8, PUBLIC_BYTES = 32, MAC_BYTES = KEY_CALL_MAC_BYTES };
 static const unsigned char magic[MAGIC_BYTES] = "berthcl";
 
 enum {

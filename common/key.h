@@ -20,7 +20,8 @@
 
 enum {
 	KEY_BYTES = 32,
-	KEY_CALL_BYTES = 8 + 32 + 32,
+	KEY_CALL_MAC_BYTES = 32, /* the last of a call: no two calls have the same */
+	KEY_CALL_BYTES = 8 + 32 + KEY_CALL_MAC_BYTES,
 	KEY_ANSWER_BYTES = 32 + 32,
 	KEY_CHUNK_BYTES = 65536 /* of data in one chunk, at most */
 };

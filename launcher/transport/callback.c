@@ -9,7 +9,6 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
-#include "common/key.h"
 #include "common/loop.h"
 #include "common/wire.h"
 #include "launcher/transport/lookup.h"
@@ -34,7 +33,7 @@ struct caller {
 
 struct callback {
 	struct event_base *base;
-	unsigned char key[KEY_BYTES];
+	struct sealed_key *key;
 	callback_called *called;
 	void *ctx;
 	int fd;
@@ -234,7 +233,7 @@ struct callback *callback_open(struct event_base *base, const unsigned char *key
 	}
 	c = xcalloc(1, sizeof *c);
 	*c = (struct callback){ .base = base, .called = called, .ctx = ctx, .fd = fd };
-	memcpy(c->key, key, sizeof c->key);
+	c->key = sealed_key_make(key);
 	if (!getsockname(fd, (void *)&own, &n)) /* the port is where IPv4 has it, too */
 		c->port = ntohs(own.sin6_port);
 	c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_connection, c);
@@ -317,6 +316,6 @@ void callback_close(struct callback *c)
 	event_free(c->readable);
 	event_free(c->pause);
 	close(c->fd);
-	explicit_bzero(c->key, sizeof c->key);
+	sealed_key_free(c->key);
 	free(c);
 }

@@ -13,16 +13,85 @@ enum {
 	WAIT_BYTES = 1 << 20 /* that the other side has not read */
 };
 
+/* The table has the first 8 bytes of each call's MAC, which are as random as can be, at
+ * their own place or behind it; 0: free. */
+struct sealed_key {
+	unsigned char key[KEY_BYTES];
+	uint64_t *seen;
+	size_t n, room;
+};
+
 struct sealed {
 	const struct transport_events *events;
 	void *ctx;
 	int refs; /* the owner's, and one while a handler runs */
 	bool open, closed, ended;
 	int fd;
+	struct sealed_key *key; /* until it has called */
 	struct key_side side;
 	struct event *readable, *writable;
 	struct buf in, plain, out;
 };
+
+/* ---- calls that were answered ---- */
+
+enum { SEEN_LEAST = 1024 };
+
+struct sealed_key *sealed_key_make(const unsigned char *key)
+{
+	struct sealed_key *k = xcalloc(1, sizeof *k);
+
+	memcpy(k->key, key, sizeof k->key);
+	k->room = SEEN_LEAST;
+	k->seen = xcalloc(k->room, sizeof *k->seen);
+	return k;
+}
+
+void sealed_key_free(struct sealed_key *k)
+{
+	explicit_bzero(k->key, sizeof k->key);
+	free(k->seen);
+	free(k);
+}
+
+static uint64_t name_of(const unsigned char call[KEY_CALL_BYTES])
+{
+	uint64_t name;
+
+	memcpy(&name, call + KEY_CALL_BYTES - KEY_CALL_MAC_BYTES, sizeof name);
+	return name ? name : 1;
+}
+
+/* Where NAME is, or would be. */
+static uint64_t *place_of(struct sealed_key *k, uint64_t name)
+{
+	size_t i = name % k->room;
+
+	while (k->seen[i] && k->seen[i] != name)
+		i = (i + 1) % k->room;
+	return &k->seen[i];
+}
+
+static void remember(struct sealed_key *k, uint64_t name)
+{
+	const struct sealed_key old = *k;
+
+	if (k->n == SEALED_CALLS_MOST) {
+		memset(k->seen, 0, k->room * sizeof *k->seen);
+		k->n = 0;
+	} else if (2 * k->n == k->room) {
+		k->room *= 2;
+		k->seen = xcalloc(k->room, sizeof *k->seen);
+		for (size_t i = 0; i < old.room; i++)
+			if (old.seen[i])
+				*place_of(k, old.seen[i]) = old.seen[i];
+		free(old.seen);
+	}
+	*place_of(k, name) = name;
+	k->n++;
+}
+
+/* ---- the stream ---- */
 
 static void unref(struct sealed *s)
 {
@@ -67,17 +136,17 @@ static void flush(struct sealed *s)
 	}
 }
 
-/* The first bytes of the other side.  False: it has not the key. */
+/* The first bytes of the other side.  False: it has not the key, or has said this. */
 static bool take_call(struct sealed *s)
 {
-	unsigned char key[KEY_BYTES], answer[KEY_ANSWER_BYTES];
-	bool good;
+	unsigned char answer[KEY_ANSWER_BYTES];
+	const uint64_t name = name_of(buf_head(&s->in));
 
-	memcpy(key, s->side.key, sizeof key);
-	good = key_answer(&s->side, key, buf_head(&s->in), answer);
-	explicit_bzero(key, sizeof key);
-	if (!good)
+	if (*place_of(s->key, name) ||
+	    !key_answer(&s->side, s->key->key, buf_head(&s->in), answer))
 		return false;
+	remember(s->key, name);
+	s->key = NULL;
 	buf_drop(&s->in, KEY_CALL_BYTES);
 	buf_add(&s->out, answer, sizeof answer);
 	s->open = true;
@@ -133,13 +202,14 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 	unref(s);
 }
 
-struct sealed *sealed_accept(struct event_base *base, int fd, const unsigned char *key,
+struct sealed *sealed_accept(struct event_base *base, int fd, struct sealed_key *k,
 			     const struct transport_events *events, void *ctx)
 {
 	struct sealed *s = xcalloc(1, sizeof *s);
 
-	*s = (struct sealed){ .events = events, .ctx = ctx, .refs = 1, .fd = fd };
-	memcpy(s->side.key, key, KEY_BYTES);
+	*s = (struct sealed){
+		.events = events, .ctx = ctx, .refs = 1, .fd = fd, .key = k
+	};
 	s->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, s);
 	s->writable = event_new(base, fd, EV_WRITE, on_writable, s);
 	loop_watch(s->readable);

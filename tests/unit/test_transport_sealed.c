@@ -3,6 +3,7 @@
 #include "sealed_rig.h"
 
 static struct far far;
+static struct sealed_key *door_key;
 static struct sealed *stream;
 static struct buf got;
 static size_t writables, ends;
@@ -53,7 +54,8 @@ static void setup(void)
 	ck_assert(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
 			      pair));
 	far = (struct far){ .fd = pair[1] };
-	stream = sealed_accept(base, pair[0], key, &events, &far);
+	door_key = sealed_key_make(key);
+	stream = sealed_accept(base, pair[0], door_key, &events, &far);
 	writables = ends = 0;
 	close_at_bytes = close_at_writable = keep_ended = false;
 }
@@ -61,6 +63,7 @@ static void setup(void)
 static void teardown(void)
 {
 	close_stream();
+	sealed_key_free(door_key);
 	far_free(&far);
 	buf_free(&got);
 	ck_assert_uint_eq(count_descriptors(), descriptors);
