@@ -255,12 +255,12 @@ static int agent_main(const char *xml, struct key_side *side)
 }
 
 /* Slurm started this process. */
-static int connect_main(void)
+static int connect_main(const struct call_how *how)
 {
 	struct key_side side;
 	struct err e = { 0 };
 
-	if (connect_launcher(&side, &e)) {
+	if (connect_launcher(how, &side, &e)) {
 		err_print("berth-agent", &e);
 		return EXIT_RUNNER;
 	}
@@ -270,7 +270,8 @@ static int connect_main(void)
 
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
-	"       berth-agent --connect       talk to the runner that stdin names\n"
+	"       berth-agent --connect=HOW   talk to the runner that stdin names, by\n"
+	"                                   MUNGE (munge, munge:SOCKET) or in clear\n"
 	"       berth-agent --place FILE    the same for the machine of an XML file:\n"
 	"                                   places ranks, starts none\n"
 	"       berth-agent --step          a berth for each task of a Slurm step;\n"
@@ -284,6 +285,8 @@ static const char usage[] =
 
 int main(int argc, char **argv)
 {
+	static const char calls[] = "--connect=";
+	struct call_how how;
 	struct stat st;
 	/* A launcher is at the other end of a pipe or a socket; a person is not. */
 	bool launched = !fstat(STDIN_FILENO, &st) &&
@@ -291,8 +294,9 @@ int main(int argc, char **argv)
 
 	if (argc == 1 && launched)
 		return agent_main(NULL, NULL);
-	if (argc == 2 && !strcmp(argv[1], "--connect") && launched)
-		return connect_main();
+	if (argc == 2 && !strncmp(argv[1], calls, sizeof calls - 1) && launched &&
+	    call_how_read(&how, argv[1] + sizeof calls - 1))
+		return connect_main(&how);
 	if (argc == 3 && !strcmp(argv[1], "--place") && launched)
 		return agent_main(argv[2], NULL);
 	if (argc == 2 && !strcmp(argv[1], "--pmix") && launched)
@@ -311,8 +315,8 @@ int main(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
-	if (argc == 1 || !strcmp(argv[1], "--place") || !strcmp(argv[1], "--connect") ||
-	    !strcmp(argv[1], "--step"))
+	if (argc == 1 || !strcmp(argv[1], "--place") || !strcmp(argv[1], "--step") ||
+	    !strncmp(argv[1], calls, sizeof calls - 2))
 		fputs("berth-agent: runner starts this program on each host of a job; "
 		      "it is not for the command line (berth-agent --help)\n",
 		      stderr);

@@ -12,7 +12,7 @@
 #include "common/str.h"
 
 enum {
-	MUNGE_CREDENTIAL_MAX = 32768,
+	MUNGE_CREDENTIAL_MAX = 16000,
 	/* A credential is good for so long, and the clocks of two hosts may differ by
 	 * so much. */
 	MUNGE_AGE_MAX_S = 3600,

@@ -68,6 +68,8 @@ static int run(const struct request *r)
 	j.refused =
 		unread || hosts_select(&j.agents, &j.source, &asked, r, &notes, &j.err);
 	print_notes(&notes, r);
+	if (j.source.warning)
+		fprintf(stderr, "runner: %s\n", j.source.warning);
 	strv_free(&notes);
 	/* agents, plan, berths, ranks; output, exits, one cause */
 	status = job_run(&j);

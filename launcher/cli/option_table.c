@@ -379,7 +379,8 @@ const struct option option_table[] = {
 	{ "-q --quiet", NULL, TOPIC_other, OPTION_SWITCH,
 	  "quiet", "BERTH_QUIET", .set = value_quiet,
 	  .help = "print errors only, no notes and no warnings",
-	  .text = "Print errors only, no notes and no warnings." },
+	  .text = "Print errors only, no notes and no warnings.  One line stays: that "
+		  "a key goes over the network in clear (berth-slurm(7))." },
 	{ "-h --help", "TOPIC", TOPIC_other, OPTION_PRINTS | OPTION_OPTIONAL, NULL, NULL,
 	  .help = "help: TOPIC, 'all', or an option's name",
 	  .text = "Print help on the options most used, on a TOPIC, on 'all' options, or on one "

@@ -148,6 +148,16 @@ int allocation_load_gpus(char **option, bool *own_gpus, const struct allocation 
 	return rc;
 }
 
+void allocation_load_config(struct str *text, const struct allocation *a,
+			    char *const *env)
+{
+	char *argv[] = { (char[]){ "scontrol" }, (char[]){ "show" },
+			 (char[]){ "config" }, NULL };
+
+	if (ask(text, a, argv, env, "`scontrol show config`", NULL))
+		str_free(text);
+}
+
 /* ---- addresses ---- */
 
 struct place {

@@ -16,6 +16,10 @@ int allocation_load(struct allocation *a, char *const *env, struct err *e);
 int allocation_load_gpus(char **option, bool *own_gpus, const struct allocation *a,
 			 char *const *env, struct err *e);
 
+/* What `scontrol show config` says in ENV, to TEXT: nothing if it fails. */
+void allocation_load_config(struct str *text, const struct allocation *a,
+			    char *const *env);
+
 /* Fill each AT[i] that is SIZE_MAX and whose host has an address of a host of A. */
 void allocation_match_addresses(size_t *at, const struct hosts *asked,
 				const struct allocation *a, uint64_t deadline_ms);

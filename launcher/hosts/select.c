@@ -289,22 +289,34 @@ static void fill_host(struct host *h, struct agents *a, const struct chosen *c,
 				     .topology = topology_of(r, h->name) };
 }
 
-static void note_key(struct strv *notes)
+/* A key in clear is one of the things that -q does not hide. */
+static int prepare_key(struct hosts_source *source, const struct allocation *from,
+		       struct err *e)
 {
-	struct str why = { 0 };
+	struct str why = { 0 }, config = { 0 };
+	enum srun_key key = transport_srun_key(NULL, &why);
 
-	if (!transport_srun_is_secret(&why))
-		strv_take(notes,
-			  xasprintf("agents call back without MUNGE (%s): a process "
-				    "that reads what srun sends can pose as an "
-				    "agent; to use ssh, --transport ssh",
-				    str_text(&why)));
+	if (key == SRUN_KEY_UNKNOWN) {
+		str_free(&why);
+		allocation_load_config(&config, from, environ);
+		key = transport_srun_key(str_text(&config), &why);
+		str_free(&config);
+	}
+	if (key == SRUN_KEY_CLEAR)
+		source->warning =
+			xasprintf("agents call back without MUNGE (%s): a process that "
+				  "reads what srun sends can pose as an agent, or as "
+				  "runner; to use ssh, --transport ssh",
+				  str_text(&why));
+	else if (key != SRUN_KEY_MUNGE)
+		err_set(e, E_SRUN_MUNGE, str_text(&why));
 	str_free(&why);
+	return key == SRUN_KEY_MUNGE || key == SRUN_KEY_CLEAR ? 0 : -1;
 }
 
 /* What srun needs to know of each host. */
-static int prepare_srun(struct agents *a, const struct chosen *c, struct strv *notes,
-			struct err *e)
+static int prepare_srun(struct agents *a, struct hosts_source *source,
+			const struct chosen *c, struct err *e)
 {
 	char **gpus = xcalloc(c->allocation.hosts.n, sizeof *gpus);
 	bool own_gpus;
@@ -321,14 +333,13 @@ static int prepare_srun(struct agents *a, const struct chosen *c, struct strv *n
 	for (size_t i = 0; i < c->allocation.hosts.n; i++)
 		free(gpus[i]);
 	free(gpus);
-	note_key(notes);
-	return rc;
+	return rc ? rc : prepare_key(source, &c->allocation, e);
 }
 
 /* The hosts of C, with addresses and transports. */
-static int fill_hosts(struct agents *a, const struct chosen *c, const struct request *r,
-		      bool offline, uint64_t deadline_ms, struct strv *notes,
-		      struct err *e)
+static int fill_hosts(struct agents *a, struct hosts_source *source,
+		      const struct chosen *c, const struct request *r, bool offline,
+		      uint64_t deadline_ms, struct strv *notes, struct err *e)
 {
 	const bool alone =
 		!r->hosts && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
@@ -359,7 +370,7 @@ static int fill_hosts(struct agents *a, const struct chosen *c, const struct req
 			rc = choose_transport(h, choice, notes, e);
 	}
 	if (choice == TRANSPORT_SRUN && !rc && !offline)
-		rc = prepare_srun(a, c, notes, e);
+		rc = prepare_srun(a, source, c, e);
 	free(names);
 	free(found);
 	return rc;
@@ -381,7 +392,7 @@ int hosts_select(struct agents *a, struct hosts_source *source, struct hosts *as
 		return err_set(e, E_TOPOLOGY_PLAN);
 	}
 	rc = choose_hosts(&c, r, offline, deadline_ms, notes, e) ||
-	     fill_hosts(a, &c, r, offline, deadline_ms, notes, e);
+	     fill_hosts(a, source, &c, r, offline, deadline_ms, notes, e);
 	source->manager = c.allocation.manager;
 	source->job_id = c.allocation.job_id ? xstrdup(c.allocation.job_id) : NULL;
 	source->slots_from = c.from;

@@ -19,6 +19,7 @@ struct hosts_source {
 		manager;  /* ALLOCATION_NONE: the user, or this machine */
 	char *job_id;     /* the manager's, or NULL */
 	char *slots_from; /* for messages; NULL before slots are known */
+	char *warning;    /* a line for the user, with -q as well; or NULL */
 };
 
 /* The hosts of -H or of the host file into H, which must be {0}; none if R names
@@ -36,6 +37,7 @@ static inline void hosts_source_free(struct hosts_source *s)
 {
 	free(s->job_id);
 	free(s->slots_from);
+	free(s->warning);
 }
 
 #endif

@@ -205,6 +205,19 @@ int report_lost_hosts(struct job *j)
 	return -1;
 }
 
+/* MUNGE fails on this host, and so for each second agent: once is enough. */
+static void note_failed_cleanup(struct job *j)
+{
+	for (size_t i = 0; j->cleanup.agents.host && i < j->agents.n; i++) {
+		const struct err *why = &j->cleanup.agents.host[i].err;
+
+		if (j->run[i].unconfirmed && why->id == E_SRUN_MUNGE) {
+			report_note(j, "runner: %s", why->text);
+			return;
+		}
+	}
+}
+
 void report_unconfirmed(struct job *j)
 {
 	const char **names = xcalloc(j->agents.n, sizeof *names);
@@ -218,6 +231,7 @@ void report_unconfirmed(struct job *j)
 	hosts_fold(&folded, names, n);
 	free(names);
 	if (n) {
+		note_failed_cleanup(j);
 		err_set(&e, E_UNCONFIRMED, str_text(&folded));
 		err_hint(&e, "run `berth-agent --sweep %s` there", j->spec.job_id);
 		report_error(j, &e);

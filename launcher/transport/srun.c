@@ -58,24 +58,36 @@ static struct {
 	struct callback *door;
 	struct strv addresses;
 	unsigned char key[KEY_BYTES];
-	char *credential; /* of the key; NULL: there is no MUNGE */
 } gate;
+
+/* How the key comes to agents; until that is chosen, by MUNGE alone. */
+static struct {
+	bool clear;
+	char *socket;  /* munged's, or NULL for the usual one */
+	char how[256]; /* for --connect=HOW */
+} way = { .how = "munge" };
 
 /* ---- the door ---- */
 
 static void on_called(void *ctx, const char *host, struct sealed *s, const void *rest,
 		      size_t n);
 
-static void read_port_range(unsigned *first, unsigned *last)
+static void read_conf(struct str *conf)
 {
 	const char *const paths[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
 				      "/run/slurm/conf/slurm.conf" };
+
+	for (size_t i = 0; i < sizeof paths / sizeof *paths && !conf->len; i++)
+		if (paths[i])
+			file_read(conf, paths[i], CONF_BYTES, true);
+}
+
+static void read_port_range(unsigned *first, unsigned *last)
+{
 	struct str conf = { 0 };
 
 	*first = *last = 0;
-	for (size_t i = 0; i < sizeof paths / sizeof *paths && !conf.len; i++)
-		if (paths[i])
-			file_read(&conf, paths[i], CONF_BYTES, true);
+	read_conf(&conf);
 	if (!srun_port_range(str_text(&conf), first, last))
 		*first = *last = 0;
 	str_free(&conf);
@@ -83,7 +95,6 @@ static void read_port_range(unsigned *first, unsigned *last)
 
 static int open_gate(const struct transport_setup *setup, struct err *e)
 {
-	struct str why = { 0 };
 	unsigned first, last;
 
 	if (gate.door)
@@ -97,11 +108,7 @@ static int open_gate(const struct transport_setup *setup, struct err *e)
 		return err_set(e, E_SRUN_ADDRESS);
 	gate.door =
 		callback_open(setup->base, gate.key, first, last, on_called, NULL, e);
-	if (!gate.door)
-		return -1;
-	gate.credential = munge_wrap(NULL, gate.key, sizeof gate.key, &why);
-	str_free(&why);
-	return 0;
+	return gate.door ? 0 : -1;
 }
 
 static void close_gate(void)
@@ -111,8 +118,6 @@ static void close_gate(void)
 	gate.door = NULL;
 	strv_free(&gate.addresses);
 	explicit_bzero(gate.key, sizeof gate.key);
-	free(gate.credential);
-	gate.credential = NULL;
 	event_free(gate.wake);
 	gate.wake = NULL;
 	gate.base = NULL;
@@ -289,20 +294,39 @@ static void on_srun_ended(void *ctx, const struct transport_end *end)
 	}
 }
 
-static void pack_call(struct buf *out, const struct transport_setup *setup, bool copy)
+/* All that an agent acts on is in the credential: srun's stdin is plain TCP. */
+static int pack_call(struct buf *out, const struct transport_setup *setup, bool copy,
+		     struct err *e)
 {
-	struct wire_call m = { .version = BERTH_VERSION,
-			       .wire = WIRE_VERSION,
-			       .credential = gate.credential,
-			       .port = callback_port(gate.door),
-			       .within_ms = (uint32_t)transport_left_ms(setup),
-			       .copy = copy };
+	const struct wire_door d = {
+		.key = { gate.key, sizeof gate.key },
+		.addresses = { (const char *const *)gate.addresses.v,
+			       gate.addresses.n },
+		.port = callback_port(gate.door),
+		.within_ms = (uint32_t)transport_left_ms(setup),
+		.copy = copy
+	};
+	struct wire_call m = { .version = BERTH_VERSION, .wire = WIRE_VERSION };
+	struct buf door = { 0 };
+	struct str why = { 0 };
+	char *credential = NULL;
 
-	m.addresses =
-		(wire_strv){ (const char *const *)gate.addresses.v, gate.addresses.n };
-	if (!gate.credential)
-		m.key = (wire_bytes){ gate.key, sizeof gate.key };
-	wire_pack_call(out, &m);
+	wire_pack_door(&door, &d);
+	m.door = (wire_bytes){ buf_head(&door), door.len };
+	if (!way.clear) {
+		credential = munge_wrap(way.socket, buf_head(&door), door.len, &why);
+		m.door =
+			(wire_bytes){ credential, credential ? strlen(credential) : 0 };
+	}
+	if (way.clear || credential)
+		wire_pack_call(out, &m);
+	else
+		err_set(e, E_SRUN_MUNGE, str_text(&why));
+	explicit_bzero(door.data, door.cap);
+	buf_free(&door);
+	str_free(&why);
+	free(credential);
+	return out->len ? 0 : -1;
 }
 
 /* A name that no other user of the hosts knows beforehand. */
@@ -333,7 +357,9 @@ static void start_step(struct conn *const *c, size_t n)
 				  .agent = setup->agent ? setup->agent
 							: setup->own_agent,
 				  .any_owner = setup->agent,
-				  .copy = copy };
+				  .copy = copy,
+				  .how = way.how };
+	struct err e;
 
 	s->users = n;
 	for (size_t i = 0; i < n; i++) {
@@ -342,11 +368,15 @@ static void start_step(struct conn *const *c, size_t n)
 	}
 	srun_argv(&argv, &step);
 	srun_environment(&env, environ);
-	pack_call(&s->call, setup, copy != NULL);
-	s->srun = child_start(gate.base, argv.v[0], argv.v,
-			      &(struct child_how){ .env = env.v, .bound = true },
-			      &events, s);
-	if (s->srun) {
+	if (pack_call(&s->call, setup, copy != NULL, &e)) {
+		for (size_t i = 0; i < n; i++) {
+			c[i]->err = e;
+			fail(c[i]);
+		}
+	} else if ((s->srun = child_start(
+			    gate.base, argv.v[0], argv.v,
+			    &(struct child_how){ .env = env.v, .bound = true }, &events,
+			    s))) {
 		on_srun_writable(s);
 	} else {
 		s->status = 127;
@@ -516,11 +546,28 @@ static const char *srun_waits_for(const struct conn *c, bool *failed)
 const struct transport transport_srun = { "srun", srun_start, srun_send, srun_close,
 					  srun_waits_for };
 
-bool transport_srun_is_secret(struct str *why)
+enum srun_key transport_srun_key(const char *config, struct str *why)
 {
-	char *credential = munge_wrap(NULL, "", 1, why);
-	const bool is_secret = credential != NULL;
+	struct str conf = { 0 };
+	char *credential;
+	enum srun_auth type;
 
+	if (config)
+		str_add(&conf, config);
+	else
+		read_conf(&conf);
+	free(way.socket);
+	way.socket = srun_munge_socket(str_text(&conf));
+	type = srun_auth_type(str_text(&conf));
+	str_free(&conf);
+	credential = munge_wrap(way.socket, "", 1, why);
 	free(credential);
-	return is_secret;
+	way.clear = !credential && type == SRUN_AUTH_OWN;
+	snprintf(way.how, sizeof way.how, "%s%s%s", way.clear ? "clear" : "munge",
+		 !way.clear && way.socket ? ":" : "",
+		 !way.clear && way.socket ? way.socket : "");
+	return credential                          ? SRUN_KEY_MUNGE
+	       : way.clear                         ? SRUN_KEY_CLEAR
+	       : type == SRUN_AUTH_MUNGE || config ? SRUN_KEY_FAILS
+						   : SRUN_KEY_UNKNOWN;
 }

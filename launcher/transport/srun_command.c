@@ -56,7 +56,7 @@ void srun_argv(struct strv *argv, const struct srun_step *step)
 		strv_add(argv, step->any_owner ? "-ldnL" : "-ldn");
 	}
 	strv_add(argv, step->agent);
-	strv_add(argv, "--connect");
+	strv_take(argv, xasprintf("--connect=%s", step->how));
 }
 
 void srun_environment(struct strv *env, char *const *own)
@@ -107,25 +107,73 @@ static bool is_range(const char *value, unsigned *first, unsigned *last)
 	return true;
 }
 
-bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
+/* The value behind the next KEY of a text at *AT, which moves on; NULL: there is none.
+ * A quote in front of it is left out. */
+static const char *next_value(const char **at, const char *key)
 {
-	static const char key[] = "SrunPortRange", blanks[] = " \t";
-	bool found = false;
+	static const char blanks[] = " \t";
 
-	for (const char *at = conf; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-		const char *p = at + strspn(at, blanks);
+	while (**at) {
+		const char *p = *at + strspn(*at, blanks);
 
-		if (strncasecmp(p, key, sizeof key - 1))
+		*at += strcspn(*at, "\n");
+		*at += **at == '\n';
+		if (strncasecmp(p, key, strlen(key)) != 0)
 			continue;
-		p += sizeof key - 1;
+		p += strlen(key);
 		p += strspn(p, blanks);
 		if (*p != '=')
 			continue;
 		p++;
 		p += strspn(p, blanks);
-		found |= is_range(p + (*p == '"'), first, last);
+		return p + (*p == '"');
 	}
+	return NULL;
+}
+
+bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
+{
+	const char *value;
+	bool found = false;
+
+	while ((value = next_value(&conf, "SrunPortRange")))
+		found |= is_range(value, first, last);
 	return found;
+}
+
+static bool is_word(const char *value, const char *word)
+{
+	const size_t n = strcspn(value, " \t\r\n\"#");
+
+	return n == strlen(word) && !strncasecmp(value, word, n);
+}
+
+enum srun_auth srun_auth_type(const char *conf)
+{
+	enum srun_auth type = SRUN_AUTH_UNKNOWN;
+	const char *value;
+
+	while ((value = next_value(&conf, "AuthType")))
+		type = is_word(value, "auth/slurm") || is_word(value, "auth/none")
+			       ? SRUN_AUTH_OWN
+			       : SRUN_AUTH_MUNGE;
+	return type;
+}
+
+char *srun_munge_socket(const char *conf)
+{
+	static const char key[] = "socket=";
+	const char *value, *last = NULL;
+
+	while ((value = next_value(&conf, "AuthInfo")))
+		for (last = NULL; *value && !strchr(" \t\r\n\"#", *value);
+		     value += *value == ',') {
+			if (!strncasecmp(value, key, sizeof key - 1))
+				last = value + sizeof key - 1;
+			value += strcspn(value, ", \t\r\n\"#");
+		}
+	return last && *last == '/' ? xstrndup(last, strcspn(last, ", \t\r\n\"#"))
+				    : NULL;
 }
 
 /* What srun says in any case: it is not why an agent does not call. */

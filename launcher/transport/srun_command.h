@@ -15,6 +15,7 @@ struct srun_step {
 	const char *agent; /* its path */
 	bool any_owner;    /* --launch-agent: the user chose that path */
 	const char *copy;  /* on the hosts: srun sends AGENT there; NULL: it is there */
+	const char *how;   /* HOW of the agent's --connect=HOW (agent/call.h) */
 };
 
 void srun_argv(struct strv *argv, const struct srun_step *step);
@@ -29,6 +30,18 @@ const char *srun_again(const char *line);
 /* SrunPortRange of the text of a slurm.conf, the last one.  False: there is none, and
  * FIRST and LAST are as they were. */
 bool srun_port_range(const char *conf, unsigned *first, unsigned *last);
+
+/* How Slurm's programs prove who they are, by the text of a slurm.conf or of `scontrol
+ * show config`: its AuthType. */
+enum srun_auth {
+	SRUN_AUTH_UNKNOWN, /* it is not in the text */
+	SRUN_AUTH_OWN,     /* auth/slurm, auth/none: there may be no MUNGE */
+	SRUN_AUTH_MUNGE    /* auth/munge, or a type that we do not know */
+};
+enum srun_auth srun_auth_type(const char *conf);
+
+/* The socket of munged that AuthInfo names there; to be freed.  NULL: the usual one. */
+char *srun_munge_socket(const char *conf);
 
 /* A line of what srun and its tasks said that is of use in a message, the last one, or
  * NULL.  To be freed. */

@@ -2,7 +2,7 @@
 # limit_s: 180
 # takes_s: 20
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for a shell below; bats sets output
-# `berth-agent --connect` without Slurm: what is no call, and launchers that cannot be reached.
+# `berth-agent --connect=HOW` without Slurm: what is no call, and launchers that cannot be reached.
 load common
 
 setup() {
@@ -22,7 +22,7 @@ py() { /usr/bin/python3 "$ROOT/tests/cli/connect.py" "$@"; }
 # stdin to the agent; its stdout and stderr to files.
 agent() {
 	local status=0
-	timeout -k 5 60 "${BY:-$AGENT}" --connect > "$T/out" 2> "$T/err" || status=$?
+	timeout -k 5 60 "${BY:-$AGENT}" "--connect=${HOW:-clear}" > "$T/out" 2> "$T/err" || status=$?
 	cat "$T/err"
 	return $status
 }
@@ -54,11 +54,15 @@ listens() { # WORD
 
 @test "a person starts it: it says what it is" {
 	for stdin in /dev/null "$AGENT"; do
-		run -2 timeout 20 "$AGENT" --connect < "$stdin"
+		run -2 timeout 20 "$AGENT" --connect=munge < "$stdin"
 		says "runner starts this program" "not for the command line"
 	done
-	run -2 timeout 20 script -qec "'$AGENT' --connect" /dev/null < /dev/null
+	run -2 timeout 20 script -qec "'$AGENT' --connect=clear" /dev/null < /dev/null
 	says "runner starts this program"
+	for how in --connect --connect= --connect=other --connect=munge:; do
+		run -2 timeout 20 "$AGENT" $how < <(py call)
+		says "runner starts this program"
+	done
 }
 
 @test "E_CALL: what is on stdin is no call" {
@@ -96,25 +100,74 @@ listens() { # WORD
 	cannot "cannot call runner: no address" py call port=65536
 	cannot "cannot call runner: no address" py call port=4294967295
 	for n in 0 31 33 4000; do
-		cannot "cannot call runner: " py call key=$n credential=MUNGE:garbage:
+		cannot "cannot call runner: " py call key=$n
 		! grep -q address "$T/err"
 	done
 }
 
+# Where MUNGE runs, a process on the network that reads and writes srun's stdin gets nothing.
+@test "a key in clear is refused where MUNGE was said, and no address is called" {
+	listens silent
+	HOW=munge cannot "cannot call runner: runner uses MUNGE, and the message on stdin is not a credential" \
+		py call port="$port"
+	cp "$AGENT" "$T/copy"
+	BY=$T/copy HOW=munge:/run/munge/munge.socket.2 cannot "cannot call runner: runner uses MUNGE" \
+		py call port="$port" copy=1
+	HOW=munge:/nowhere cannot "cannot call runner: " py call stdin=1 <<< MUNGE:garbage:
+	[ -e "$T/copy" ]
+	[ "$(wc -l < "$T/listener")" = 1 ] # its port
+}
+
+standin() { # what is in the folder of tests/helpers/libmunge.c
+	mkdir -p "$T/lib" "$T/munge"
+	ln -sf "$HELPERS/libmunge.so" "$T/lib/libmunge.so.2"
+	export STANDIN_MUNGE=$T/munge LD_LIBRARY_PATH=$T/lib
+	echo 'of the cluster' > "$T/munge/key"
+}
+
+# A `call` with a credential.
+wrapped() { # NAME=VALUE...
+	py door "$@" | "$HELPERS/munge_probe" wrap > "$T/credential"
+	py call stdin=1 "$@" < "$T/credential"
+}
+
+@test "a credential of MUNGE: what it names is called; not one that was changed, is old, or of another user" {
+	standin
+	listens silent
+	HOW=munge cannot "cannot call runner at 127.0.0.1 (port $port): " wrapped port="$port" within_ms=1000
+	grep -q called "$T/listener"
+	listens silent
+	wrapped port="$port" > "$T/call"
+	for n in 6 60 100 150; do
+		HOW=munge cannot "cannot call runner: MUNGE: the stand-in did not make it" \
+			py call stdin=1 change=$n < "$T/credential"
+	done
+	echo 4000 > "$T/munge/age"
+	HOW=munge cannot "cannot call runner: the credential is 40" cat "$T/call"
+	echo -400 > "$T/munge/age"
+	HOW=munge cannot "cannot call runner: the clock here is " cat "$T/call"
+	rm "$T/munge/age"
+	echo 4242 > "$T/munge/uid"
+	HOW=munge cannot "cannot call runner: user 4242 made the credential" wrapped port="$port"
+	rm "$T/munge/key"
+	HOW=munge cannot "cannot call runner: MUNGE: the stand-in is down" cat "$T/call"
+	[ "$(wc -l < "$T/listener")" = 1 ] # its port
+}
+
 @test "nobody listens: it ends after about 3 s, not before" {
 	local begun=$(($(date +%s%N) / 1000000)) ms
-	cannot "cannot call runner: Connection refused" py call addresses=127.0.0.1,127.0.0.2
+	cannot "cannot call runner at 127.0.0.1, 127.0.0.2 (port 1): Connection refused" py call addresses=127.0.0.1,127.0.0.2
 	ms=$(($(date +%s%N) / 1000000 - begun))
 	[ $ms -ge 2900 ]
 	[ $ms -lt 15000 ]
-	cannot "cannot call runner: Connection refused" py call within_ms=300
-	cannot "cannot call runner: " py call within_ms=0
+	cannot "cannot call runner at 127.0.0.1 (port 1): Connection refused" py call within_ms=300
+	cannot "cannot call runner at 127.0.0.1 (port 1): " py call within_ms=0
 }
 
 @test "one that is not runner answers nothing, garbage, or hangs up: it gets no more than a call" {
 	for word in silent garbage closed; do
 		listens $word
-		cannot "cannot call runner: " py call port="$port" within_ms=1500
+		cannot "cannot call runner at 127.0.0.1 (port $port): " py call port="$port" within_ms=1500
 		run -0 cat "$T/listener"
 		says called
 		silent_on 'what?'
@@ -123,12 +176,16 @@ listens() { # WORD
 	done
 }
 
-@test "a copy for this start removes itself" {
-	cp "$AGENT" "$T/copy"
-	BY=$T/copy cannot "cannot call runner: no address" py call addresses=
-	[ -e "$T/copy" ]
-	BY=$T/copy cannot "cannot call runner: no address" py call addresses= copy=1
-	[ ! -e "$T/copy" ]
+# With the proof it does: srun.bats.
+@test "a copy for this start stays as long as nothing is proved" {
+	local name=/tmp/berth-agent-$(printf '%064x' $$)
+	cp "$AGENT" "$name"
+	BY=$name cannot "cannot call runner: no address" py call addresses= copy=1
+	for word in silent garbage closed; do
+		listens $word
+		BY=$name cannot "cannot call runner at " py call port="$port" within_ms=500 copy=1
+	done
+	rm "$name" # it is there
 }
 
 @test "E_TRANSPORT_SRUN: runner outside Slurm" {

@@ -36,7 +36,7 @@ why_no_munge() {
 
 # A credential of USER on HOST into $T/credential.
 wrap() { # USER HOST
-	as "$1" "$2" timeout 20 "$PROBE" wrap "$KEY" > "$T/credential"
+	printf %s "$KEY" | as "$1" "$2" timeout 20 "$PROBE" wrap > "$T/credential"
 	grep -q '^MUNGE:.*:$' "$T/credential"
 }
 
@@ -100,7 +100,7 @@ refused() { # TEXT USER HOST
 	on n1 sh -c 'kill $(pgrep -x munged); while pgrep -x munged > /dev/null; do sleep 0.05; done'
 	begun=$SECONDS
 	refused "MUNGE: " alice n1
-	run -1 as alice n1 timeout 20 "$PROBE" wrap "$KEY"
+	run -1 as alice n1 timeout 20 "$PROBE" wrap < <(printf %s "$KEY")
 	says "munge_probe: MUNGE: "
 	[ $((SECONDS - begun)) -lt 10 ]
 	on n1 sh -c 'head -c 128 /dev/urandom > /etc/munge/munge.key

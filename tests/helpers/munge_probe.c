@@ -1,7 +1,7 @@
 /* munge_probe: what common/munge.h does, by hand.
  *
- *   munge_probe wrap TEXT           prints a credential of TEXT
- *   munge_probe unwrap              the credential on stdin: prints what it holds
+ *   munge_probe wrap        prints a credential of what is on stdin
+ *   munge_probe unwrap      prints what the credential on stdin holds
  *
  * PROBE_SOCKET is munged's.  A failure: one line on stderr, status 1. */
 #include <stdlib.h>
@@ -16,11 +16,23 @@ static int fail(struct str *why)
 	return 1;
 }
 
-static int wrap(const char *text)
+static size_t read_all(char *to, size_t most)
+{
+	size_t n = 0;
+	ssize_t part;
+
+	while (n < most && (part = read(STDIN_FILENO, to + n, most - n)) > 0)
+		n += (size_t)part;
+	return n;
+}
+
+static int wrap(void)
 {
 	struct str why = { 0 };
-	char *credential = munge_wrap(getenv("PROBE_SOCKET"), text, strlen(text), &why);
+	char bytes[MUNGE_CREDENTIAL_MAX], *credential;
+	const size_t n = read_all(bytes, sizeof bytes);
 
+	credential = munge_wrap(getenv("PROBE_SOCKET"), bytes, n, &why);
 	if (!credential)
 		return fail(&why);
 	puts(credential);
@@ -34,22 +46,21 @@ static int unwrap(void)
 	struct buf out = { 0 };
 	char credential[MUNGE_CREDENTIAL_MAX] = "";
 
-	if (read(STDIN_FILENO, credential, sizeof credential - 1) < 0)
-		return 2;
+	read_all(credential, sizeof credential - 1);
 	credential[strcspn(credential, "\n")] = '\0';
 	if (munge_unwrap(getenv("PROBE_SOCKET"), credential, &out, &why))
 		return fail(&why);
-	printf("%.*s\n", (int)out.len, (const char *)buf_head(&out));
+	fwrite(buf_head(&out), 1, out.len, stdout);
 	buf_free(&out);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc == 3 && !strcmp(argv[1], "wrap"))
-		return wrap(argv[2]);
+	if (argc == 2 && !strcmp(argv[1], "wrap"))
+		return wrap();
 	if (argc == 2 && !strcmp(argv[1], "unwrap"))
 		return unwrap();
-	fputs("usage: munge_probe wrap TEXT | unwrap\n", stderr);
+	fputs("usage: munge_probe wrap|unwrap\n", stderr);
 	return 2;
 }

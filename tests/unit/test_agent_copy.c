@@ -1,4 +1,4 @@
-/* copy.h: which programs are copies, and that their time stays fresh. */
+/* copy.h: which programs are copies; their time stays fresh, and srun's are removed. */
 #include <check.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -81,6 +81,64 @@ START_TEST(its_time_stays_fresh)
 }
 END_TEST
 
+/* ---- a copy of srun's ---- */
+
+/* 64 digits, of which only the first are of this process: others run this test, too. */
+static const char *digits(void)
+{
+	static char text[sizeof SHA];
+
+	snprintf(text, sizeof text, "%08x%s", (unsigned)getpid(), SHA + 8);
+	return text;
+}
+
+static const struct path_case {
+	bool tmp; /* in /tmp, not in the folder of this test */
+	const char *begin, *end;
+	bool removed;
+} paths[] = {
+	{ true, "berth-agent-", "", true },   { false, "berth-agent-", "", false },
+	{ true, "berth-agent-", "0", false }, { true, "berth-agent-", "~", false },
+	{ true, "xberth-agent-", "", false }, { true, "agent-", "", false },
+	{ true, "berth-agent-x", "", false }, { true, "berth-agent", "", false },
+};
+
+START_TEST(only_a_copy_of_srun_is_removed)
+{
+	const struct path_case *k = &paths[_i];
+	char *path = xasprintf("%s/%s%s%s", k->tmp ? "/tmp" : dir, k->begin, digits(),
+			       k->end);
+
+	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0700));
+	unlink("exe");
+	ck_assert_int_eq(symlink(path, "exe"), 0);
+	copy_remove("exe");
+	ck_assert_int_eq(access(path, F_OK) != 0, k->removed);
+	unlink(path);
+	free(path);
+}
+END_TEST
+
+/* As /proc/self/exe of a program whose file has been replaced, or is gone. */
+START_TEST(another_file_of_its_name_stays)
+{
+	char *name = xasprintf("berth-agent-%s", digits());
+	char *path = xasprintf("/tmp/%s", name), *own = make(name);
+
+	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0700));
+	copy_remove("exe");
+	ck_assert_int_eq(access(path, F_OK), 0);
+	ck_assert_int_eq(access(own, F_OK), 0);
+	unlink(own);
+	copy_remove("exe");
+	ck_assert_int_eq(access(path, F_OK), 0);
+	unlink(path);
+	free(path);
+	free(own);
+	free(name);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("copy");
@@ -93,6 +151,9 @@ int main(void)
 	base = event_base_new();
 	tcase_add_loop_test(t, only_a_copy_is_touched, 0, sizeof names / sizeof *names);
 	tcase_add_test(t, its_time_stays_fresh);
+	tcase_add_loop_test(t, only_a_copy_of_srun_is_removed, 0,
+			    sizeof paths / sizeof *paths);
+	tcase_add_test(t, another_file_of_its_name_stays);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

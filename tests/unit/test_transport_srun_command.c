@@ -36,11 +36,13 @@ static const char *const hosts[] = { "n1", "n2", "n10" };
 
 START_TEST(the_agent_where_it_is)
 {
-	const struct srun_step step = {
-		.hosts = hosts, .n = 3, .het_group = -1, .agent = "/opt/a b/berth-agent"
-	};
+	const struct srun_step step = { .hosts = hosts,
+					.n = 3,
+					.het_group = -1,
+					.agent = "/opt/a b/berth-agent",
+					.how = "munge" };
 	static const char *const end[] = { "sh", "-ldn", "/opt/a b/berth-agent",
-					   "--connect", NULL };
+					   "--connect=munge", NULL };
 
 	srun_argv(&v, &step);
 	ck_assert_str_eq(v.v[0], "srun");
@@ -62,7 +64,7 @@ END_TEST
 START_TEST(the_script_tells_its_end)
 {
 	const struct srun_step step = {
-		.hosts = hosts, .n = 1, .het_group = -1, .agent = "/a"
+		.hosts = hosts, .n = 1, .het_group = -1, .agent = "/a", .how = "munge"
 	};
 	const char *script;
 
@@ -80,8 +82,10 @@ START_TEST(an_agent_that_the_user_chose)
 					.n = 1,
 					.het_group = -1,
 					.agent = "/a",
-					.any_owner = true };
-	static const char *const end[] = { "sh", "-ldnL", "/a", "--connect", NULL };
+					.any_owner = true,
+					.how = "clear" };
+	static const char *const end[] = { "sh", "-ldnL", "/a", "--connect=clear",
+					   NULL };
 
 	srun_argv(&v, &step);
 	ends_with(end);
@@ -95,10 +99,11 @@ START_TEST(a_copy_of_the_agent)
 					.het_group = 0,
 					.gpus = "--gres=gpu:4",
 					.agent = "/a",
-					.copy = "/tmp/x" };
-	static const char *const end[] = { "--het-group=0",  "--gres=gpu:4",
-					   "--bcast=/tmp/x", "/a",
-					   "--connect",      NULL };
+					.copy = "/tmp/x",
+					.how = "munge:/run/m" };
+	static const char *const end[] = { "--het-group=0",          "--gres=gpu:4",
+					   "--bcast=/tmp/x",         "/a",
+					   "--connect=munge:/run/m", NULL };
 
 	srun_argv(&v, &step);
 	ends_with(end);
@@ -191,6 +196,52 @@ START_TEST(port_range)
 }
 END_TEST
 
+/* Of slurm.conf, and as scontrol prints them. */
+static const struct auth_case {
+	const char *conf;
+	enum srun_auth type;
+	const char *socket;
+} auths[] = {
+	{ "", SRUN_AUTH_UNKNOWN, NULL },
+	{ "ClusterName=c\nInclude more.conf\n", SRUN_AUTH_UNKNOWN, NULL },
+	{ "AuthType=auth/munge\n", SRUN_AUTH_MUNGE, NULL },
+	{ "AuthType=auth/slurm\n", SRUN_AUTH_OWN, NULL },
+	{ "authtype = auth/NONE # no\n", SRUN_AUTH_OWN, NULL },
+	{ "AuthType=\"auth/slurm\"\r\n", SRUN_AUTH_OWN, NULL },
+	{ "AuthType                = auth/slurm\nAuthInfo      = (null)\n",
+	  SRUN_AUTH_OWN, NULL },
+	{ "AuthType=auth/slurm#\n", SRUN_AUTH_OWN, NULL },
+	/* what we do not know is no leave to go without */
+	{ "AuthType=\n", SRUN_AUTH_MUNGE, NULL },
+	{ "AuthType=auth/slurmer\n", SRUN_AUTH_MUNGE, NULL },
+	{ "AuthType=auth/slur\n", SRUN_AUTH_MUNGE, NULL },
+	{ "AuthType=slurm\n", SRUN_AUTH_MUNGE, NULL },
+	{ "#AuthType=auth/none\n", SRUN_AUTH_UNKNOWN, NULL },
+	{ "AuthAltTypes=auth/none\nXAuthType=auth/none\n", SRUN_AUTH_UNKNOWN, NULL },
+	{ "AuthType=auth/none\nAuthType=auth/munge\n", SRUN_AUTH_MUNGE, NULL },
+	{ "AuthInfo=socket=/run/munge/x\nAuthType=auth/munge\n", SRUN_AUTH_MUNGE,
+	  "/run/munge/x" },
+	{ "AuthInfo=cred_expire=60,socket=/x,ttl=5\n", SRUN_AUTH_UNKNOWN, "/x" },
+	{ "AuthInfo = socket=/x \n", SRUN_AUTH_UNKNOWN, "/x" },
+	{ "AuthInfo=\"Socket=/x\"", SRUN_AUTH_UNKNOWN, "/x" },
+	{ "AuthInfo=,,socket=/x,", SRUN_AUTH_UNKNOWN, "/x" },
+	{ "AuthInfo=xsocket=/x\n", SRUN_AUTH_UNKNOWN, NULL },
+	{ "AuthInfo=socket=\n/x\n", SRUN_AUTH_UNKNOWN, NULL },
+	{ "AuthInfo=socket=x\n", SRUN_AUTH_UNKNOWN, NULL },
+	{ "AuthInfo=socket=/x\nAuthInfo=ttl=5\n", SRUN_AUTH_UNKNOWN, NULL },
+};
+
+START_TEST(auth)
+{
+	const struct auth_case *k = &auths[_i];
+	char *socket = srun_munge_socket(k->conf);
+
+	ck_assert_int_eq(srun_auth_type(k->conf), k->type);
+	ck_assert_pstr_eq(socket, k->socket);
+	free(socket);
+}
+END_TEST
+
 /* ---- what srun and the script say ---- */
 
 static const struct said_case {
@@ -253,6 +304,7 @@ int main(void)
 	tcase_add_test(c, a_copy_of_the_agent);
 	tcase_add_test(c, no_other_variable_goes);
 	tcase_add_loop_test(c, port_range, 0, sizeof ranges / sizeof *ranges);
+	tcase_add_loop_test(c, auth, 0, sizeof auths / sizeof *auths);
 	tcase_add_loop_test(c, which_host_wants_a_copy, 0,
 			    sizeof again / sizeof *again);
 	tcase_add_loop_test(c, the_last_words, 0, sizeof words / sizeof *words);
