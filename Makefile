@@ -113,7 +113,7 @@ $(BUILD)/lib/pkgconfig/berth.pc: lib/berth.pc.in lib/berth.h Makefile
 
 $(python):
 	@mkdir -p $(@D)
-	ln -sfn $(CURDIR)/lib/python $@
+	ln -srfn lib/python $@
 
 $(BUILD)/lib/libhwloc.a: $(shell $(CC) -print-file-name=libhwloc.a) Makefile
 	@mkdir -p $(@D)

@@ -49,8 +49,8 @@ struct agent {
 	uint32_t epoch;       /* of this job, or of the last one */
 	struct gpus chosen;   /* of the job */
 	struct placement placement;
-	struct package package; /* Berth's own, as far as it was found */
-	struct str no_package;  /* what --horovod lacks of it */
+	struct package package; /* Berth's own, as far as it is used */
+	struct str no_package;  /* why --horovod has none that is used */
 	bool placed;
 	struct wire_placed
 		answer;         /* to be sent once it is known whether there is PMIx */

@@ -102,12 +102,9 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 /* Berth's Python package and libberth; what is missing matters to --horovod alone. */
 static void find_package(struct agent *a)
 {
-	struct str missing = { 0 };
-
-	if (package_find(&a->package, a->job->python, &missing) ||
+	if (package_find(&a->package, a->job->python, a->job->owner, &a->no_package) ||
 	    !(a->job->flags & JOB_HOROVOD))
-		str_free(&missing);
-	a->no_package = missing;
+		str_free(&a->no_package);
 }
 
 void agent_place(struct agent *a)

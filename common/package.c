@@ -1,7 +1,10 @@
 #include "common/package.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/trust.h"
 #include "common/wire.h"
 
 /* libberth.so with the major and the minor number of the version. */
@@ -45,6 +48,13 @@ char *package_own(void)
 	return own;
 }
 
+uid_t package_owner(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/exe", &st) || st.st_uid == geteuid() ? 0 : st.st_uid;
+}
+
 bool package_has(const struct package *p, const char *path)
 {
 	char *init = xasprintf("%s/%s/__init__.py", p->python, path);
@@ -54,49 +64,118 @@ bool package_has(const struct package *p, const char *path)
 	return has;
 }
 
-static void look_for(struct str *missing, const char *path)
+/* Where a package may be, and what is wrong with it. */
+struct place {
+	const char *python;
+	char *root; /* of the installation */
+	int at;     /* it, or AT_FDCWD: the whole way counts */
+	uid_t owner;
+	struct str *missing, *unsafe;
+};
+
+/* PATH below the root of W is there, and nobody else can change it. */
+static bool package_usable(const struct place *w, const char *path)
 {
-	if (missing)
-		str_addf(missing, "%s'%s'", missing->len ? " or " : "", path);
+	struct str why = { 0 };
+	int rc = access(path, R_OK)
+			 ? 0
+			 : trust_path(w->at,
+				      w->at == AT_FDCWD ? path
+							: path + strlen(w->root) + 1,
+				      w->owner, &why);
+
+	if (rc < 0 && !w->unsafe->len)
+		str_addf(w->unsafe, "another user could replace '%s': %s", path,
+			 str_text(&why));
+	str_free(&why);
+	return rc > 0;
+}
+
+static void package_miss(const struct place *w, const char *path)
+{
+	if (!w->unsafe->len)
+		str_addf(w->missing, "%s'%s'", w->missing->len ? " or " : "", path);
+}
+
+static bool package_modules(const struct place *w)
+{
+	static const char *const inits[] = { "berth/__init__.py",
+					     "as_horovod/horovod/__init__.py" };
+	bool all = true;
+
+	for (size_t i = 0; i < 2 && all; i++) {
+		char *path = xasprintf("%s/%s", w->python, inits[i]);
+
+		all = package_usable(w, path);
+		free(path);
+	}
+	return all;
 }
 
 /* `make install` links libberth into the package, whatever LIBDIR is. */
-static char *find_library(const char *python, struct str *missing)
+static char *package_library(const struct place *w)
 {
-	char *name = soname(), *root = above(python, 3);
-	char *path[] = { xasprintf("%s/berth/%s", python, name),
-			 xasprintf("%s/lib/%s", root ? root : "", name) };
+	char *name = soname();
+	char *path[] = { xasprintf("%s/berth/%s", w->python, name),
+			 xasprintf("%s/lib/%s", w->root, name) };
 	char *found = NULL;
 
 	for (size_t i = 0; i < 2; i++)
-		if (!found && !access(path[i], R_OK))
+		if (!found && package_usable(w, path[i]))
 			found = xstrdup(path[i]);
 	if (!found)
-		look_for(missing, path[1]);
+		package_miss(w, path[1]);
 	for (size_t i = 0; i < 2; i++)
 		free(path[i]);
-	free(root);
 	free(name);
 	return found;
 }
 
-bool package_find(struct package *p, const char *other, struct str *missing)
+/* The package of W as P, with its library if it can be used. */
+static void package_look(struct package *p, struct place *w)
 {
+	package_free(p);
+	p->python = xstrdup(w->python);
+	p->horovod = xasprintf("%s/as_horovod", w->python);
+	w->root = above(w->python, 3);
+	if (!w->root)
+		w->root = xstrdup("");
+	if (w->at != AT_FDCWD)
+		w->at = open(*w->root ? w->root : "/", O_PATH | O_CLOEXEC);
+	if (w->at != -1 && package_modules(w))
+		p->library = package_library(w);
+	else
+		package_miss(w, p->horovod);
+	if (w->at >= 0)
+		close(w->at);
+	free(w->root);
+}
+
+bool package_find(struct package *p, const char *other, uid_t owner, struct str *why)
+{
+	struct str missing = { 0 }, unsafe = { 0 };
 	char *own = package_own();
-	const char *const tried[] = { own, *other ? other : NULL };
+	struct place here = { .python = own,
+			      .owner = package_owner(),
+			      .missing = &missing,
+			      .unsafe = &unsafe };
+	struct place there = { .python = other,
+			       .at = AT_FDCWD,
+			       .owner = owner,
+			       .missing = &missing,
+			       .unsafe = &unsafe };
 
 	*p = (struct package){ 0 };
-	for (size_t i = 0; i < 2 && !p->library; i++) {
-		if (!tried[i] || (i && own && !strcmp(own, other)))
-			continue;
-		package_free(p);
-		p->python = xstrdup(tried[i]);
-		p->horovod = xasprintf("%s/as_horovod", tried[i]);
-		if (package_has(p, "berth") && package_has(p, "as_horovod/horovod"))
-			p->library = find_library(tried[i], missing);
-		else
-			look_for(missing, p->horovod);
-	}
+	if (own)
+		package_look(p, &here);
+	if (!p->library && *other && (!own || strcmp(own, other) != 0))
+		package_look(p, &there);
+	if (!p->library && why && unsafe.len)
+		str_add(why, str_text(&unsafe));
+	else if (!p->library && why)
+		str_addf(why, "there is no %s", str_text(&missing));
+	str_free(&missing);
+	str_free(&unsafe);
 	free(own);
 	return p->library;
 }

@@ -1,4 +1,5 @@
-/* package.h - where Berth's Python package and libberth are on this host.
+/* package.h - where Berth's Python package and libberth are on this host, if no other
+ * user could put one there (common/trust.h).
  *
  * An installation has bin/PROGRAM, share/berth/python/ and libberth; a build tree is
  * laid out alike.  python/ has the package berth, and as_horovod/, where the package
@@ -7,6 +8,7 @@
 #define BERTH_PACKAGE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "common/str.h"
 
@@ -20,11 +22,16 @@ struct package {
  * is there or not.  To be freed.  NULL: it belongs to none, as a copy of the agent. */
 char *package_own(void);
 
+/* Whose the program of this process is, if it is neither root's nor ours: its user runs
+ * what that owner gives.  Else 0. */
+uid_t package_owner(void);
+
 /* Find the package of this process's own installation, else in the directory OTHER,
- * unless that is "".  Returns whether there is one with its libberth; if not, what was
- * looked for is added to MISSING, with "or" between, unless that is NULL.  P is
- * for package_free() in each case. */
-bool package_find(struct package *p, const char *other, struct str *missing);
+ * unless that is "", where files of OWNER are as good as ours.  What is above an own
+ * installation is not looked at: this program came by that way.  Returns whether there is
+ * one with its libberth; if not, WHY gets what was looked for, or who could change what
+ * was found, unless it is NULL.  P is for package_free() in each case. */
+bool package_find(struct package *p, const char *other, uid_t owner, struct str *why);
 
 /* P's python directory has the package PATH, as "berth/torch". */
 bool package_has(const struct package *p, const char *path);

@@ -21,7 +21,7 @@ static void section(struct str *out, const char *heading, const struct line *v,
 void build_print(struct str *out)
 {
 	struct package p;
-	const bool has = package_find(&p, "", NULL);
+	const bool has = package_find(&p, "", 0, NULL);
 	const struct line frameworks[] = {
 		{ "TensorFlow", has && package_has(&p, "berth/tensorflow") },
 		{ "PyTorch", has && package_has(&p, "berth/torch") },

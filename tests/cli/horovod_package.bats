@@ -174,6 +174,24 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 	silent_on "$T/opt"
 }
 
+@test "a package that others can write is not used: E_HOROVOD says by whom" {
+	local root=$T/opt on
+	install_to "$root"
+	RUNNER=$root/bin/runner
+	for on in share share/berth/python share/berth/python/berth/__init__.py lib/libberth.so.0.2; do
+		chmod o+w "$root/$on"
+		run -240 r --horovod -np 1 touch "$T/ran"
+		says "could not start: --horovod needs berth's Python package and libberth: another user could replace '$root/" \
+			"'$root/$on" "' can be written by all users"
+		hinted
+		chmod o-w "$root/$on"
+	done
+	run -0 r --horovod -np 1 true
+	chmod o+w "$root/share" # what the user names is taken
+	run -0 r -x PYTHONPATH="$root/share/berth/python" -np 1 /usr/bin/python3 -c 'import berth'
+	[ ! -e "$T/ran" ]
+}
+
 @test "Horovod's own gloo, without horovodrun: the hint is --horovod" {
 	local python=$ROOT/build/peers/torch/bin/python
 	# What its rendezvous says after HOROVOD_GLOO_TIMEOUT_SECONDS (30).

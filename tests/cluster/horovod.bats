@@ -63,6 +63,29 @@ setup() {
 	says "0 $BUILD/share/berth/python/as_horovod/horovod/__init__.py 3" "1 $BUILD/share/berth/python/as_horovod/horovod/__init__.py 3"
 }
 
+# Who can change runner's path on n1: bob, who made it there; a maintainer whose runner it is here.
+@test "the package at runner's path is not used if another user made it" {
+	local p=/scratch/b/share/berth/python d
+	on n0 sh -c 'mkdir -m 1777 /scratch; mkdir /scratch/b; cp -r /opt/berth/bin /opt/berth/lib /opt/berth/share /scratch/b'
+	on n1 sh -c 'mv /opt/berth /opt/away; mkdir -m 1777 /scratch'
+	on -u bob n1 sh -c 'mkdir -p $1/berth $1/as_horovod/horovod
+		cd $1; echo "open(\"/tmp/planted\", \"w\")" | tee berth/__init__.py > as_horovod/horovod/__init__.py
+		: > berth/libberth.so.0.2' sh $p
+	for d in 1777 755; do # as /tmp; or it is he who made the folder
+		on n1 chmod $d /scratch
+		RUNNER=/scratch/b/bin/runner run -240 r --horovod -H n1 /usr/bin/python3 -c 'import horovod'
+		says "needs berth's Python package and libberth: another user could replace '$p/berth/__init__.py': '/scratch"
+	done
+	says "'/scratch/b' belongs to another user (uid "
+	run -1 on n1 cat /tmp/planted
+	on n1 sh -c 'rm -r /scratch/b; cp -r /opt/away /scratch/b; chown -R alice /scratch/b'
+	RUNNER=/scratch/b/bin/runner run -240 r --horovod -H n1 true
+	on n0 sh -c 'chmod 755 /scratch; chown -R alice /scratch/b'
+	RUNNER=/scratch/b/bin/runner run -0 r --horovod -x PYTHONDONTWRITEBYTECODE=1 -H n1 /usr/bin/python3 /vc/t/sums.py
+	on n0 rm -r /scratch
+	on n1 sh -c 'rm -r /scratch; mv /opt/away /opt/berth'
+}
+
 @test "berth.run on two hosts" {
 	script job.py <<- 'S'
 		import os
