@@ -51,6 +51,8 @@ struct agent {
 	struct placement placement;
 	struct package package; /* Berth's own, as far as it is used */
 	struct str no_package;  /* why --horovod has none that is used */
+	bool has_folder;        /* job->folder has a package, too */
+	struct str no_folder;   /* why that is not used */
 	bool placed;
 	struct wire_placed
 		answer;         /* to be sent once it is known whether there is PMIx */

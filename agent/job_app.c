@@ -66,6 +66,7 @@ struct env_rank agent_env_rank(const struct agent *a, uint32_t local)
 				  .horovod = horovod ? a->package.horovod : NULL,
 				  .python = horovod ? a->package.python : NULL,
 				  .library = a->package.library,
+				  .folder = a->has_folder ? j->folder : NULL,
 				  .managed = j->flags & JOB_MANAGED,
 				  .own_few = j->flags & JOB_OWN_ENV,
 				  .dir_exists = dir_exists,
@@ -91,5 +92,7 @@ struct app_start *agent_app_start(struct agent *a, uint32_t local)
 		     env_get(&app->env, "PATH"), r.wdir, &app->err);
 	if (!app->err.id && a->no_package.len)
 		err_set(&app->err, E_HOROVOD, str_text(&a->no_package));
+	if (!app->err.id && a->no_folder.len)
+		err_set(&app->err, E_PACKAGE, str_text(&a->no_folder));
 	return app;
 }

@@ -99,12 +99,22 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 	}
 }
 
-/* Berth's Python package and libberth; what is missing matters to --horovod alone. */
-static void find_package(struct agent *a)
+/* Berth's Python package and libberth, of which what is missing matters to --horovod
+ * alone; and the directory of berth.run(). */
+static void find_packages(struct agent *a)
 {
-	if (package_find(&a->package, a->job->python, a->job->owner, &a->no_package) ||
-	    !(a->job->flags & JOB_HOROVOD))
+	const struct wire_job *j = a->job;
+	struct str why = { 0 };
+	int rc;
+
+	if (package_find(&a->package, j->python, j->owner, &a->no_package) ||
+	    !(j->flags & JOB_HOROVOD))
 		str_free(&a->no_package);
+	rc = *j->folder == '/' ? package_in(j->folder, j->owner, &why) : 0;
+	a->has_folder = rc > 0;
+	if (rc < 0)
+		str_addf(&a->no_folder, "'%s': %s", j->folder, str_text(&why));
+	str_free(&why);
 }
 
 void agent_place(struct agent *a)
@@ -128,7 +138,7 @@ void agent_place(struct agent *a)
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	if (!a->xml)
-		find_package(a);
+		find_packages(a);
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);
 	a->answer = (struct wire_placed){ .epoch = job->epoch,

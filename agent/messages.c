@@ -103,6 +103,7 @@ void agent_forget_job(struct agent *a)
 	gpu_free(&a->chosen); /* and its claims */
 	package_free(&a->package);
 	str_free(&a->no_package);
+	str_free(&a->no_folder);
 	if (a->job_socket >= 0)
 		close(a->job_socket);
 	a->job_socket = -1;

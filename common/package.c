@@ -180,6 +180,15 @@ bool package_find(struct package *p, const char *other, uid_t owner, struct str 
 	return p->library;
 }
 
+int package_in(const char *folder, uid_t owner, struct str *why)
+{
+	char *init = xasprintf("%s/berth/__init__.py", folder);
+	const int rc = access(init, R_OK) ? 0 : trust_path(AT_FDCWD, init, owner, why);
+
+	free(init);
+	return rc;
+}
+
 void package_free(struct package *p)
 {
 	free(p->python);

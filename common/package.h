@@ -33,6 +33,10 @@ uid_t package_owner(void);
  * was found, unless it is NULL.  P is for package_free() in each case. */
 bool package_find(struct package *p, const char *other, uid_t owner, struct str *why);
 
+/* The directory FOLDER has the package berth, and no other user could change it there.
+ * 1, 0: it has none, or -1 with WHY, as trust_path(). */
+int package_in(const char *folder, uid_t owner, struct str *why);
+
 /* P's python directory has the package PATH, as "berth/torch". */
 bool package_has(const struct package *p, const char *path);
 

@@ -121,6 +121,7 @@ struct request {
 
 	enum mpi mpi;         /* what MPI programs are started by */
 	enum horovod horovod; /* what `import horovod` gives them */
+	char *berth_folder;   /* for PYTHONPATH, where it has berth; or NULL */
 
 	int verbosity; /* -1 quiet, 0, 1, 2 */
 };

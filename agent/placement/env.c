@@ -178,10 +178,11 @@ static enum give folder_in_dev_shm(struct str *s, const struct env_rank *r)
 
 static enum give python_path(struct str *s, const struct env_rank *r)
 {
-	if (!r->python)
-		return SKIP;
-	str_addf(s, "%s:%s", r->horovod, r->python);
-	return SET;
+	if (r->python)
+		str_addf(s, "%s:%s", r->horovod, r->python);
+	if (r->folder)
+		str_addf(s, "%s%s", r->python ? ":" : "", r->folder);
+	return r->python || r->folder ? SET : SKIP;
 }
 
 static enum give libberth(struct str *s, const struct env_rank *r)

@@ -41,6 +41,7 @@ struct env_rank {
 	const char *job_id, *version, *wdir;
 	const char *agent_socket;               /* for libberth, or NULL */
 	const char *horovod, *python, *library; /* of common/package.h; or NULL */
+	const char *folder;                     /* of berth.run(); or NULL */
 	bool managed;                           /* inside a resource manager's job */
 	bool own_few; /* of this host's environment only PATH and HOME */
 	struct env_list forwarded, given; /* by runner; with -x for this app */

@@ -392,6 +392,8 @@ const struct option option_table[] = {
 	  .help = "print what this build has for Horovod scripts",
 	  .text = "Print which frameworks, controllers and tensor operations this build of Berth has, "
 		  "in the form of horovodrun." },
+	{ "--berth-folder", "DIR", TOPIC_other, OPTION_HIDDEN, NULL, NULL, TEXT(berth_folder),
+	  .help = "", .text = "" }, /* of berth.run() */
 	{ "--print", "FORM", TOPIC_other, OPTION_PRINTS | OPTION_HIDDEN, NULL, NULL,
 	  .help = "", .text = "" },
 };

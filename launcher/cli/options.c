@@ -48,6 +48,7 @@ void options_free(struct request *r)
 	free(r->env_file);
 	free(r->identity);
 	free(r->launch_agent);
+	free(r->berth_folder);
 	free(r->net);
 	free(r->output_dir);
 	rank_set_free(&r->show);

@@ -155,7 +155,7 @@ static const char *on_programs(struct job *j, struct host *h,
 	if (!job_has_rank(j, h, m->rank))
 		return not_its;
 	if (id != E_NOT_FOUND && id != E_NOT_EXECUTABLE && id != E_WDIR &&
-	    id != E_SPAWN && id != E_HOROVOD)
+	    id != E_SPAWN && id != E_HOROVOD && id != E_PACKAGE)
 		return "'placed' message with an impossible error";
 	run->cannot = id;
 	run->cannot_rank = m->rank;

@@ -170,6 +170,45 @@ berth.run(lambda: 1, np=1)'
 	says "is not importable on the ranks: install cloudpickle"
 }
 
+@test "what another user could replace is not used: the package of berth.run (E_PACKAGE), libberth, runner" {
+	mkdir -m 777 "$T/open" "$T/open/python" "$T/cwd" "$T/cwd/berth"
+	cp -r "$ROOT/lib/python/berth" "$T/open/python"
+	echo 'def work(): return 7' > "$T/job.py"
+	# a folder below /tmp, which nobody named
+	cat > "$T/drive.py" <<- P
+		import os, sys
+		sys.path[:0] = ["$T/open/python", "$T"]
+		import berth, job
+		print(berth.run(job.work, np=1))
+	P
+	export PATH=$BUILD/bin:$PATH
+	chmod 755 "$T/open/python"
+	run -1 env -u PYTHONPATH timeout -k 5 60 /usr/bin/python3 "$T/drive.py"
+	says "berth.run() cannot give ranks its package: another user could replace '$T/open/python': '" 'hint: name its folder in PYTHONPATH'
+	# named, it is taken; a package of that name in the current folder is not
+	echo "open('$T/planted', 'w')" > "$T/cwd/berth/__init__.py"
+	cd "$T/cwd"
+	PYTHONPATH=$T/open/python run -0 timeout -k 5 60 /usr/bin/python3 "$T/drive.py"
+	[ "$output" = "[7]" ]
+	[ ! -e "$T/planted" ]
+	# three folders above a package there may be anybody's libberth and runner
+	cd "$T"
+	mkdir -p "$T/open/build/lib" "$T/open/build/bin" "$T/open/lib"
+	mv "$T/open/python" "$T/open/lib/python"
+	touch "$T/open/build/lib/libberth.so.0.2"
+	printf '#!/bin/sh\necho planted\n' > "$T/open/build/bin/runner"
+	chmod 755 "$T/open/build/bin/runner"
+	export PYTHONPATH=$T/open/lib/python
+	unset BERTH_LIBRARY
+	run -1 /usr/bin/python3 -c 'import berth; berth.init()'
+	says "another user could replace $T/open/build/lib/libberth.so.0.2: $T/open can be written by all users"
+	run -0 /usr/bin/python3 -m berth --version
+	[ "$output" = "$("$RUNNER" --version)" ]
+	chmod 755 "$T/open"
+	run -0 /usr/bin/python3 -m berth --version
+	[ "$output" = planted ]
+}
+
 @test "make install: the package, which finds its own libberth and runner" {
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 install > /dev/null
 	unset BERTH_LIBRARY

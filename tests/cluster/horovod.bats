@@ -100,4 +100,18 @@ setup() {
 	run -0 on n0 timeout -k 5 60 env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/opt/berth/share/berth/python \
 		/usr/bin/python3 /vc/t/job.py
 	[ "$output" = "[('x', ['n0', 'n1']), ('x', ['n0', 'n1'])]" ]
+	# where nobody named it, each host looks at who could change it there
+	local p=/opt/berth/share/berth/python
+	drive() {
+		run "$1" on n0 timeout -k 5 60 env PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c "
+import runpy, sys
+sys.path[:0] = ['$p', '/vc/t']
+runpy.run_path('/vc/t/job.py', run_name='__main__')"
+	}
+	drive -0
+	[ "$output" = "[('x', ['n0', 'n1']), ('x', ['n0', 'n1'])]" ]
+	on n1 chown alice $p/berth
+	drive -1
+	says "rank 1 on 'n1' could not start: berth.run() cannot give ranks its package: another user could replace '$p': '$p/berth' belongs to another user"
+	on n1 chown root $p/berth
 }

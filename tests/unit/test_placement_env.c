@@ -287,6 +287,13 @@ START_TEST(package_of_python)
 	build(&r, 1, own);
 	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p");
 	ck_assert_str_eq(get("BERTH_LIBRARY"), "/own");
+	r.folder = "/run";
+	build(&r, 1, own);
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p:/run");
+	r.python = NULL;
+	r.given = list(given);
+	build(&r, 1, own);
+	ck_assert_str_eq(get("PYTHONPATH"), "/run:/x:/y");
 }
 END_TEST
 

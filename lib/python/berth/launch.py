@@ -1,7 +1,8 @@
 """Functions as jobs: run() starts one on many ranks, and returns what all of them return.
 
 runner starts the ranks.  Each reads the function from its standard input, and prints what it returned, on
-lines that only run() reads: nothing but the job's own connections carries it.
+lines that only run() reads: nothing but the job's own connections carries it.  Both are pickles, and to
+unpickle is to run code: a host that somebody has taken over takes over this one, too.
 """
 import base64
 import os
@@ -9,8 +10,11 @@ import pickle
 import re
 import secrets
 import shutil
+import site
 import subprocess
 import sys
+
+from . import trust
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -25,18 +29,25 @@ _OPTIONS = {
     "use_gloo": "--gloo", "use_mpi": "--mpi", "mpi_args": "--mpi-args",
     "network_interfaces": "--network-interfaces",
 }
+# Not -m: that looks in the current folder first, which may be like /tmp.
+_RANK = ("import sys; sys.path[:] = [p for p in sys.path if p]; from berth.launch_rank import main; "
+         "sys.exit(main())")
 _LABEL = re.compile(rb"(\A|\] |<stdout>:)\Z")
 
 
 def runner_path():
     """runner's file: of the tree, of the installation that this package is in, or in PATH."""
+    refused = ""
     for root in ("../../../build/bin", "../../../../bin"):
         path = os.path.normpath(os.path.join(_HERE, root, "runner"))
         if os.access(path, os.X_OK):
-            return path
+            reason = trust.refusal(_HERE, path)
+            if not reason:
+                return path
+            refused = f" (another user could replace {path}: {reason})"
     path = shutil.which("runner")
     if not path:
-        raise FileNotFoundError("no runner in PATH: build it with make and install it with make install, "
+        raise FileNotFoundError(f"no runner in PATH{refused}: build it with make and install it with make install, "
                                 "or add its directory to PATH")
     return path
 
@@ -53,6 +64,8 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     ranks, on each host; this one.  The others are options of runner's.  cloudpickle, if it is there, lets
     FUNC be of any kind; else FUNC must be importable on each host.
 
+    What FUNC returns on a host comes here as a pickle: a host that somebody has taken over can run code here.
+
     RuntimeError: FUNC raised one, with the traceback of the rank that raised it; or the job failed.
     """
     given = {k: v for k, v in locals().items() if k in _OPTIONS}
@@ -63,10 +76,23 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     if not hosts and not hostfile:
         given["hosts"] = f"localhost:{ranks}"
     mark = f"berth-{secrets.token_hex(16)}"
-    command = [runner_path(), "-np", str(ranks), "--stdin", "all", "--show", "all", *_words(given),
-               executable or sys.executable, "-m", "berth.launch_rank"]
+    command = [runner_path(), "-np", str(ranks), "--stdin", "all", "--show", "all", *_folder(executable),
+               *_words(given), executable or sys.executable, "-c", _RANK]
     status, ends = _start(command, _payload(mark, func, args, kwargs or {}), mark)
     return _results(ends, ranks, status)
+
+
+def _folder(executable):
+    """What lets the ranks find this package, on each host where it is and nobody else could change it.  What
+    the user names in PYTHONPATH is taken as it is, and an interpreter finds its own packages.
+    """
+    folder = os.path.dirname(_HERE)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if executable in (None, sys.executable):
+        known += [*site.getsitepackages(), site.getusersitepackages()]
+    if os.path.realpath(folder) in [os.path.realpath(path) for path in known if path]:
+        return []
+    return ["--berth-folder", folder]
 
 
 def _words(given):
@@ -96,9 +122,7 @@ def _payload(mark, func, args, kwargs):
 def _start(command, payload, mark):
     """(runner's status, {rank: the bytes of its end}), with the ranks' output passed on."""
     parts = {}
-    search = os.pathsep.join(filter(None, (os.path.dirname(_HERE), os.environ.get("PYTHONPATH"))))
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          env={**os.environ, "PYTHONPATH": search}) as runner:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as runner:
         try:
             runner.stdin.write(payload)
             runner.stdin.close()

@@ -5,7 +5,7 @@ import threading
 import time
 from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, sizeof
 
-from . import clib
+from . import clib, trust
 from .errors import HorovodInternalError, HorovodVersionMismatchError
 
 RELEASE = "0.2.0"
@@ -31,9 +31,20 @@ def places():
     return [os.path.normpath(path) for path in beside if os.path.exists(path)] + [FILE]
 
 
+def _refusal(path):
+    """What the user names is taken, and what the system finds."""
+    if path == os.environ.get("BERTH_LIBRARY") or not os.path.isabs(path):
+        return None
+    return trust.refusal(os.path.dirname(os.path.realpath(__file__)), path)
+
+
 def _load():
     tried = []
     for path in places():
+        reason = _refusal(path)
+        if reason:
+            tried.append(f"another user could replace {path}: {reason}")
+            continue
         try:
             library = clib.load(path)
         except (OSError, AttributeError) as e:
