@@ -1,6 +1,6 @@
 #!/bin/bash
 # hostkeys.sh RUNNER SEED SHARE: ssh and runner with the same configuration, on n0 of the cluster
-# that hostkeys.bats makes; prints TAP.
+# that hostkeys.bash makes; prints TAP.
 #
 # A case is a state of ~/.ssh and /etc/ssh.  From that state `ssh -o BatchMode=yes` logs in or is
 # refused; from the same state runner must do the same, and leave the same known_hosts files.  The
