@@ -133,7 +133,8 @@ const struct option option_table[] = {
 		  "machine only. ssh: with libssh. openssh: with the ssh command. srun: "
 		  "by Slurm, in a job of Slurm only; see berth-slurm(7). auto, the default: srun in "
 		  "a job of Slurm; else local for this machine, and ssh for others, or openssh if "
-		  "ssh_config(5) or known_hosts needs a feature that libssh does not have." },
+		  "ssh_config(5) or known_hosts needs a feature that libssh does not have, or "
+		  "says what runner does not read with certainty." },
 	{ "--launch-agent", "PATH", TOPIC_hosts, OPTION_FILE,
 	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
 	  .help = "where berth-agent is on the hosts",
