@@ -26,10 +26,10 @@ enum {
 	SECRET_BYTES = 2 * BOOT_KEY_BYTES + 1 /* the key in hexadecimal digits */
 };
 
-/* A card is the text "HOST MACHINE SOCKET SECRET".  The job's key is rank 0's secret, in
- * hexadecimal digits; that of the others is "-".  It is MUNGE_WORKS on a rank where
- * MUNGE makes credentials.  If it is that on rank 0, this rank publishes the key when it
- * has seen all cards: as a credential, if it is that on all ranks. */
+/* A card is the text "HOST MACHINE SOCKET SECRET".  The secret of rank 0 is the job's
+ * key in hexadecimal digits, that of the others "-".  A rank on whose host MUNGE makes
+ * credentials has the secret MUNGE_WORKS.  If rank 0 is one of these, it publishes the
+ * key after all cards: as a credential, if MUNGE works on all ranks. */
 #define CARD_FORMAT "%255s %63s %32s %64s"
 #define MUNGE_WORKS "munge"
 
@@ -95,16 +95,16 @@ static bool key_read(const char *text, unsigned char *key)
 	return true;
 }
 
-/* The others seal zeros, to see whether they can. */
+/* The other ranks seal zeros, which shows whether MUNGE works.  Rank 0 without random
+ * numbers has no secret, so that no rank joins. */
 static void secret_make(struct secret *s, unsigned rank)
 {
-	const bool made =
-		rank == 0 && getrandom(s->key, sizeof s->key, 0) == sizeof s->key;
-
 	snprintf(s->text, sizeof s->text, "-");
+	if (rank == 0 && getrandom(s->key, sizeof s->key, 0) != sizeof s->key)
+		return;
 	if (munge_seal(s->key, s->credential))
 		snprintf(s->text, sizeof s->text, MUNGE_WORKS);
-	else if (made)
+	else if (rank == 0)
 		key_write(s->text, s->key);
 }
 

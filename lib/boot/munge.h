@@ -14,12 +14,12 @@
 
 enum { MUNGE_TEXT_BYTES = 1024 }; /* of a credential, with its NUL */
 
-/* TEXT becomes a credential of KEY, of BOOT_KEY_BYTES, that our own user alone can open.
+/* TEXT becomes a credential of KEY (BOOT_KEY_BYTES) that our own user alone can open.
  * False: there is no libmunge, or no munged. */
 bool munge_seal(const unsigned char *key, char text[MUNGE_TEXT_BYTES]);
-/* KEY out of TEXT, which others may have opened before.  False, with WHY of
- * BOOT_WHY_BYTES: it is not of our own user, too old, of another clock, or holds no such
- * key. */
+/* KEY out of TEXT, which other ranks may have opened before.  False, with WHY of
+ * BOOT_WHY_BYTES: another user made it, it is too old or of a later time, or it holds
+ * no such key. */
 bool munge_open(const char *text, unsigned char *key, char *why);
 
 #endif

@@ -164,8 +164,9 @@ static bool door_is_current(const struct net_answer *a)
 	return !a->verdict || a->verdict == NET_OTHER_SECURE;
 }
 
-/* The hello is the last one of its rank and lane, of which one connection has a place.
- * A rank of another epoch counts otherwise.  False: it has come before. */
+/* False: the door has answered this hello, or a later one of its rank and lane.  An
+ * earlier connection of these gives up its place.  The numbers of another epoch are
+ * those of another process. */
 static bool door_is_new(struct net_door *d, struct net *n, const struct net_coming *c)
 {
 	const struct net_hello *h = &c->hello;

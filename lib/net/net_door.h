@@ -10,12 +10,12 @@
  * nothing for longest.  One that says more than it was asked for is closed at once,
  * so that no more than a hello of each waits in the kernel.
  *
- * A connection that was not refused stays, since its peer takes it for made.  A recorder
- * cannot hold such places: each rank numbers its hellos, the door remembers of each
- * rank and lane of a net the last number that it answered, which are 8 bytes for as long
- * as the net is there, and drops a hello whose number is not higher.  Of a rank and lane
- * one connection at a time has a place: a rank begins another only where it has given
- * the earlier one up. */
+ * A connection that was not refused stays, since its peer takes it for made.  A
+ * recorded hello cannot take such places: each process numbers its hellos, and the door
+ * drops a hello whose number is not above the last one that it answered of this rank
+ * and lane of the net.  That number is 8 bytes, which the net keeps while it is there.
+ * One connection of a rank and lane has a place: its rank begins another one only after
+ * it has given up the first. */
 #ifndef BERTH_LIB_NET_DOOR_H
 #define BERTH_LIB_NET_DOOR_H
 
