@@ -263,6 +263,14 @@ const struct option option_table[] = {
 	  .help = "put the time before each line",
 	  .text = "Begin each line with the time at which runner got it, in ISO 8601 with "
 		  "milliseconds, as in '2026-11-22T08:24:33.123+01:00', and a blank." },
+	{ "--coalesce", NULL, TOPIC_output, OPTION_SWITCH,
+	  "coalesce", "BERTH_COALESCE", SWITCH(coalesce),
+	  .help = "equal lines of several ranks once: [0-511]",
+	  .text = "Print equal lines of several ranks once, behind the numbers of those ranks, as in "
+		  "'[0-511]<stderr>:'. A line waits half a second for other ranks to print the "
+		  "same, or until all have. The lines of each rank keep their order, and none is "
+		  "lost. 65536 lines and 4 MiB wait at most; then the oldest is printed early. The "
+		  "files of --output-filename get the lines of each rank." },
 	{ "--show", "LIST", TOPIC_output, OPTION_COMMON,
 	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, show),
 	  .help = "show only these ranks: 0,8-11,errors",

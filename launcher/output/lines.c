@@ -1,5 +1,6 @@
 #include "launcher/output/lines.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -21,23 +22,33 @@ static void put_text(struct lines *l, const char *text)
 
 /* Labels are made once.  snprintf() for each line took too much CPU time (12 % of all,
  * for one rank that wrote 80-byte lines through ssh). */
-static void make_label(const struct lines *l, struct line_stream *s)
+static size_t print_label(const struct lines *l, char *label, size_t bytes,
+			  uint32_t index, const char *ranks)
 {
 	/* Each rank has one of these; red would look like an error. */
 	static const char *const colours[] = { "36", "33", "32", "35", "34",
 					       "96", "93", "92", "95", "94" };
-	const unsigned rank = s->index / 2, err = s->index % 2;
+	const unsigned rank = index / 2, err = index % 2;
 	const char *colour =
 		colours[rank % (unsigned)(sizeof colours / sizeof *colours)];
 	const char *stream = l->tag_style == TAG_SHORT ? ""
 			     : err                     ? "<stderr>:"
 						       : "<stdout>:";
 
-	s->label_bytes = (uint8_t)snprintf(
-		s->label, sizeof s->label, "%s%s%s%s[%u]%s%s%s",
-		l->colour ? "\x1b[" : "", l->colour && err ? "7;" : "",
-		l->colour ? colour : "", l->colour ? "m" : "", rank, stream,
-		l->colour ? "\x1b[0m" : "", l->tag_style == TAG_SHORT ? " " : "");
+	return (size_t)snprintf(label, bytes, "%s%s%s%s[%s]%s%s%s",
+				l->colour ? "\x1b[" : "", l->colour && err ? "7;" : "",
+				l->colour ? colour : "", l->colour ? "m" : "", ranks,
+				stream, l->colour ? "\x1b[0m" : "",
+				l->tag_style == TAG_SHORT ? " " : "");
+}
+
+static void make_label(const struct lines *l, struct line_stream *s)
+{
+	char rank[16];
+
+	snprintf(rank, sizeof rank, "%u", s->index / 2);
+	s->label_bytes =
+		(uint8_t)print_label(l, s->label, sizeof s->label, s->index, rank);
 }
 
 static void put_label(struct lines *l, struct line_stream *s)
@@ -74,11 +85,51 @@ static void clear_line(struct lines *l)
 	l->open = NULL;
 }
 
+/* ---- equal lines of several ranks ---- */
+
+static void put_equal(struct lines *l, struct coalesced *e)
+{
+	struct str ranks = { 0 };
+	char *label;
+	size_t bytes;
+
+	clear_line(l);
+	buf_add(l->out, e->stamp, e->stamp_bytes);
+	if (l->tag_style != TAG_NONE) {
+		rank_set_print(&ranks, &e->ranks);
+		bytes = ranks.len + LINES_LABEL_BYTES;
+		label = xmalloc(bytes);
+		buf_add(l->out, label,
+			print_label(l, label, bytes, e->index, str_text(&ranks)));
+		free(label);
+		str_free(&ranks);
+	}
+	buf_add(l->out, e->text, e->n);
+	coalesced_free(e);
+}
+
+int lines_put_equal(struct lines *l, bool all)
+{
+	struct coalesced e;
+	uint64_t due_ms;
+
+	if (!l->equal)
+		return LINES_NEVER;
+	while (coalesce_take(l->equal, all ? COALESCE_ALL : l->now_ms, &e))
+		put_equal(l, &e);
+	due_ms = coalesce_due_ms(l->equal);
+	return due_ms ? (int)(due_ms - l->now_ms) : LINES_NEVER;
+}
+
 /* Behind it stands text of S, or the label of S. */
 static void begin_line(struct lines *l, struct line_stream *s)
 {
+	struct coalesced e;
+
 	if (l->open == s)
 		return;
+	while (l->equal && coalesce_take_of(l->equal, s->index / 2, &e))
+		put_equal(l, &e);
 	clear_line(l);
 	put_label(l, s);
 	l->open = s;
@@ -128,6 +179,12 @@ static void put_line(struct lines *l, struct line_stream *s, const char *p, size
 		forget_update(l, s);
 		if (ends_update)
 			return;
+	}
+	if (l->equal && l->open != s) {
+		coalesce_add(l->equal, s->index, p + shown, n - shown, l->stamp,
+			     l->stamp_bytes, l->now_ms);
+		lines_put_equal(l, false);
+		return;
 	}
 	begin_line(l, s);
 	buf_add(l->out, p + shown, n - shown);
@@ -248,6 +305,7 @@ void lines_put_raw(struct lines *l, const struct line_stream *s, const char *p,
 
 void lines_note(struct lines *l, const char *p, size_t n)
 {
+	lines_put_equal(l, true);
 	clear_line(l);
 	buf_add(l->out, p, n);
 }

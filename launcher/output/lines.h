@@ -22,7 +22,7 @@
 
 #include "common/buf.h"
 #include "common/str.h"
-#include "launcher/request.h"
+#include "launcher/output/coalesce.h"
 
 enum {
 	LINES_PARTIAL_MS = 200,
@@ -62,6 +62,9 @@ struct lines {
 	/* drawing: the stream of the last update; whether that is on the last line */
 	struct line_stream *bar;
 	bool drawn, drawn_new;
+	/* equal lines of several ranks become one; NULL: they do not */
+	struct coalesce *equal;
+	uint64_t now_ms; /* for that: the caller's */
 };
 
 /* N bytes of S.  A line longer than 64 KiB is passed on in parts. */
@@ -81,6 +84,9 @@ void lines_show(struct lines *l, struct line_stream *s);
 void lines_draw(struct lines *l);
 /* The user ended a line: the cursor stands at the beginning of one. */
 void lines_typed(struct lines *l);
+/* Write the equal lines that have waited long enough, or ALL.  How long the next one
+ * waits then, in milliseconds, or LINES_NEVER. */
+int lines_put_equal(struct lines *l, bool all);
 /* No more comes of S: pass on what it holds. */
 void lines_finish(struct lines *l, struct line_stream *s);
 

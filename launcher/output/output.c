@@ -105,6 +105,18 @@ static void pass_on_longest(struct output *o)
 	o->held += lines_held(longest);
 }
 
+/* Equal lines that need not wait any longer, or all, into Q. */
+static void put_equal(struct output *o, struct out_queue *q, bool all)
+{
+	int ms;
+
+	q->lines.now_ms = clock_ms();
+	ms = lines_put_equal(&q->lines, all);
+	if (ms != LINES_NEVER)
+		look_in(o, ms > 0 ? ms : 1);
+	event_active(o->flush, EV_TIMEOUT, 0);
+}
+
 static void on_later(evutil_socket_t fd, short what, void *ctx)
 {
 	struct output *o = ctx;
@@ -132,6 +144,9 @@ static void on_later(evutil_socket_t fd, short what, void *ctx)
 			event_active(o->flush, EV_TIMEOUT, 0);
 		}
 	}
+	for (int i = 0; i < 2; i++)
+		if (o->queue[i].lines.equal && !o->queue[i].sink.broken)
+			put_equal(o, &o->queue[i], false);
 }
 
 /* ---- from chunks to the queue ---- */
@@ -153,9 +168,13 @@ static void put_slice(struct output *o, struct out_queue *q, const struct out_ch
 	}
 	if (o->timestamps)
 		stamp_lines(o, q);
+	if (q->lines.equal)
+		q->lines.now_ms = clock_ms();
 	o->held -= lines_held(s);
 	lines_put(&q->lines, s, bytes, n);
 	o->held += lines_held(s);
+	if (q->lines.equal)
+		put_equal(o, q, false);
 	while (o->held > HELD_MAX_BYTES) /* many ranks, and no line has an end */
 		pass_on_longest(o);
 	watch(o, s);
@@ -189,6 +208,8 @@ static void on_room(struct out_queue *q)
 		o->held += lines_held(s);
 		watch(o, s);
 	}
+	if (q->lines.equal && o->finished && !q->head && !o->muted)
+		put_equal(o, q, true);
 	if (!q->head)
 		event_active(o->flush, EV_TIMEOUT, 0);
 }
@@ -410,6 +431,8 @@ static void open_queue(struct output *o, struct event_base *base, int fd)
 	out_queue_open(q, base, fd, &events, o);
 	l->drawing = l->terminal && term && *term && strcmp(term, "dumb");
 	l->tag_style = o->request->tag_style;
+	if (o->request->coalesce)
+		l->equal = coalesce_open(o->np);
 	l->colour = wants_colour(o->request->colour, l->drawing);
 }
 
@@ -465,8 +488,10 @@ void output_free(struct output *o)
 		lines_free_stream(&o->stream[i]);
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
+		coalesce_free(o->queue[i].lines.equal);
 		out_queue_free(&o->queue[i]);
+	}
 	event_free(o->flush);
 	event_free(o->later);
 	free(o->stream);

@@ -1,5 +1,6 @@
 /* lines.h: text without an end, updates, and what a terminal shows of them. */
 #include <check.h>
+#include <stdlib.h>
 
 #include "launcher/output/lines.h"
 
@@ -174,6 +175,96 @@ START_TEST(label_columns)
 }
 END_TEST
 
+/* ---- equal lines ---- */
+
+/* Steps as above; "+" and a number: so many milliseconds pass.  What is due leaves after
+ * each step. */
+/* clang-format off */
+static const struct {
+	const char *step[12], *out;
+} equals[] = {
+	{ { "0oa\n", "1oa\n", "2oa\n" }, "[0-2]<stdout>:a\n" },
+	{ { "0oa\n", "1oa\n", "+499" }, "" },
+	{ { "0oa\n", "+499", "2oa\n", "+1" }, "[0,2]<stdout>:a\n" },
+	{ { "0oa\n", "1ea\n", "+500" }, O(0) "a\n" E(1) "a\n" },
+	/* each rank's lines keep their order, and each of them is there */
+	{ { "0oa\nb\n", "1ob\na\n", "2oa\nb\n", "+500" },
+	  "[0,2]<stdout>:a\n[0-2]<stdout>:b\n" O(1) "a\n" },
+	{ { "0oa\nx0\nb\n", "1oa\nx1\nb\n", "2oa\nx2\nb\n" },
+	  "[0-2]<stdout>:a\n" O(0) "x0\n" O(1) "x1\n" O(2) "x2\n[0-2]<stdout>:b\n" },
+	{ { "0oa\na\n", "1oa\n", "2oa\na\n", "1oa\n", "+500" },
+	  "[0-2]<stdout>:a\n[0-2]<stdout>:a\n" },
+	/* what is no line yet, and what runner says, come behind those before */
+	{ { "0oa\nmore", "1oa\n", "nnote\n", "2oa\n", "." },
+	  "[0-1]<stdout>:a\nnote\n" O(0) "more" "\n" O(2) "a\n" },
+	{ { "0oa\n", "0o1\r", "?", "+500" }, O(0) "a\n" O(0) "1\n" },
+};
+/* clang-format on */
+
+START_TEST(equal_lines)
+{
+	struct line_stream s[2 * NP];
+	struct buf out = { 0 };
+	struct lines l = { .out = &out, .equal = coalesce_open(NP), .now_ms = 7 };
+
+	for (uint32_t i = 0; i < 2 * NP; i++)
+		s[i] = (struct line_stream){ .index = i };
+	for (int k = 0; k < 12 && equals[_i].step[k]; k++) {
+		const char *step = equals[_i].step[k];
+
+		for (int i = 0; i < 2 * NP; i++) {
+			if (*step == '?' && lines_wait_ms(&l, &s[i]) != LINES_NEVER)
+				lines_show(&l, &s[i]);
+			if (*step == '.')
+				lines_finish(&l, &s[i]);
+		}
+		if (*step == 'n')
+			lines_note(&l, step + 1, strlen(step + 1));
+		if (*step == '+')
+			l.now_ms += strtoul(step + 1, NULL, 10);
+		if (*step >= '0' && *step <= '9')
+			lines_put(&l, &s[2 * (*step - '0') + (step[1] == 'e')],
+				  step + 2, strlen(step + 2));
+		lines_put_equal(&l, *step == '.');
+	}
+	buf_add(&out, "", 1);
+	ck_assert_str_eq((const char *)buf_head(&out), equals[_i].out);
+	for (int i = 0; i < 2 * NP; i++)
+		lines_free_stream(&s[i]);
+	coalesce_free(l.equal);
+	buf_free(&out);
+}
+END_TEST
+
+/* Many lines that are never complete: the oldest leave early, and none is lost. */
+START_TEST(equal_lines_are_bounded)
+{
+	struct line_stream s = { .index = 0 };
+	struct buf out = { 0 };
+	struct lines l = { .out = &out, .equal = coalesce_open(2) };
+	char text[1200];
+	size_t n = 0;
+
+	memset(text, 'x', sizeof text);
+	for (int i = 0; i < 20000; i++) {
+		snprintf(text, 9, "%08d", i);
+		text[8] = 'x';
+		text[sizeof text - 1] = '\n';
+		lines_put(&l, &s, text, sizeof text);
+		ck_assert_uint_ge(out.len + COALESCE_BYTES + 2 * sizeof text,
+				  (size_t)i * sizeof text);
+	}
+	lines_put_equal(&l, true);
+	for (const char *p = (const char *)buf_head(&out), *end = p + out.len; p < end;
+	     p += strlen(O(0)) + sizeof text)
+		ck_assert_uint_eq(strtoul(p + strlen(O(0)), NULL, 10), n++);
+	ck_assert_uint_eq(n, 20000);
+	lines_free_stream(&s);
+	coalesce_free(l.equal);
+	buf_free(&out);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("lines");
@@ -185,6 +276,8 @@ int main(void)
 	tcase_add_test(c, long_update);
 	tcase_add_test(c, waits);
 	tcase_add_test(c, label_columns);
+	tcase_add_loop_test(c, equal_lines, 0, (int)(sizeof equals / sizeof *equals));
+	tcase_add_test(c, equal_lines_are_bounded);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
