@@ -100,6 +100,7 @@ struct request {
 	enum colour_when colour; /* of labels */
 	bool timestamps;
 	bool coalesce; /* equal lines of several ranks are one */
+	bool sort_output;
 	enum summary_form summary;
 	struct rank_set show; /* both streams of these ranks are shown; default: all */
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */

@@ -271,6 +271,14 @@ const struct option option_table[] = {
 		  "same, or until all have. The lines of each rank keep their order, and none is "
 		  "lost. 65536 lines and 4 MiB wait at most; then the oldest is printed early. The "
 		  "files of --output-filename get the lines of each rank." },
+	{ "--sort-output", NULL, TOPIC_output, OPTION_SWITCH,
+	  "sort-output", "BERTH_SORT_OUTPUT", SWITCH(sort_output),
+	  .help = "output at the end, rank after rank",
+	  .text = "Print the output of the ranks when the job has ended, in the order of the ranks, "
+		  "as srun -l | sort does. Until then it is in a file without a name in TMPDIR, else "
+		  "in /tmp. If that disk is full, a warning says so, and further output is printed as "
+		  "it comes. Messages of runner are not delayed. Before a restart the output of the "
+		  "ranks that failed is printed." },
 	{ "--show", "LIST", TOPIC_output, OPTION_COMMON,
 	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, show),
 	  .help = "show only these ranks: 0,8-11,errors",

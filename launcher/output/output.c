@@ -11,6 +11,7 @@
 
 #include "common/wire.h"
 #include "launcher/output/out_queue.h"
+#include "launcher/output/spool.h"
 
 enum {
 	HELD_MAX_BYTES = 4 << 20, /* in lines of all ranks that have no end yet */
@@ -31,6 +32,9 @@ struct output {
 	size_t held; /* bytes in the lines of all streams */
 	const struct request *request;
 	struct logfiles *files; /* NULL: none */
+	struct spool *spool;    /* --sort-output, NULL: output is shown as it comes */
+	bool spool_full;        /* what comes is shown at once */
+	uint64_t came_ns;       /* of what is read from there; 0: now */
 	time_t stamp_s;
 	char stamp[24], zone[8]; /* of that second */
 	struct event *flush, *later;
@@ -55,6 +59,9 @@ static void stamp_lines(struct output *o, struct out_queue *q)
 	struct tm tm;
 
 	clock_gettime(CLOCK_REALTIME, &now);
+	if (o->came_ns)
+		now = (struct timespec){ (time_t)(o->came_ns / 1000000000),
+					 (long)(o->came_ns % 1000000000) };
 	if (now.tv_sec != o->stamp_s) {
 		o->stamp_s = now.tv_sec;
 		localtime_r(&now.tv_sec, &tm);
@@ -180,6 +187,44 @@ static void put_slice(struct output *o, struct out_queue *q, const struct out_ch
 	watch(o, s);
 }
 
+/* Pass on what stream S still holds. */
+static void finish_stream(struct output *o, struct line_stream *s)
+{
+	o->held -= lines_held(s);
+	if (!o->muted)
+		lines_finish(&queue_of(o, s)->lines, s);
+	else
+		s->line.len = s->update.len = 0;
+	o->held += lines_held(s);
+	watch(o, s);
+}
+
+/* Read the spool as far as there is room: rank after rank, each with its last lines. */
+static void read_spool(struct output *o)
+{
+	char bytes[SLICE_BYTES];
+	const struct spool_piece *p;
+	uint32_t rank = 0;
+	size_t n;
+
+	while (o->finished && !o->muted && (p = spool_next(o->spool))) {
+		const struct out_chunk c = { .rank = p->rank, .stream = p->stream };
+		struct out_queue *q = p->stream == 1 ? &o->queue[0] : o->err_queue;
+
+		if (out_queue_is_full(q) && !q->sink.broken)
+			return;
+		o->came_ns = p->time_ns;
+		for (; rank < p->rank; rank++)
+			for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++)
+				finish_stream(o, &o->stream[i]);
+		if (spool_read(o->spool, bytes, sizeof bytes, &n))
+			break; /* the file of a process that has it open alone */
+		if (!q->sink.broken)
+			put_slice(o, q, &c, bytes, n);
+	}
+	o->came_ns = 0;
+}
+
 /* Queue the chunks that waited, as far as there is room.  Behind the last one come the
  * lines that have no end. */
 static void on_room(struct out_queue *q)
@@ -188,6 +233,9 @@ static void on_room(struct out_queue *q)
 	struct out_chunk c;
 	const char *bytes;
 
+	if (o->spool)
+		read_spool(o);
+
 	while ((bytes = out_queue_first(q, &c))) {
 		if (c.n > SLICE_BYTES)
 			c.n = c.cost = SLICE_BYTES;
@@ -195,19 +243,13 @@ static void on_room(struct out_queue *q)
 		out_queue_drop(q, &c);
 		out_queue_credit(q, &c);
 	}
-	for (uint32_t i = 0; i < 2 * o->np && o->finished && !q->head; i++) {
-		struct line_stream *s = &o->stream[i];
-
-		if (queue_of(o, s) != q)
-			continue;
-		o->held -= lines_held(s);
-		if (!o->muted)
-			lines_finish(&q->lines, s);
-		else
-			s->line.len = s->update.len = 0;
-		o->held += lines_held(s);
-		watch(o, s);
+	if (o->spool && o->finished && spool_next(o->spool) && !o->muted) {
+		event_active(o->flush, EV_TIMEOUT, 0);
+		return; /* the rest comes when there is room again */
 	}
+	for (uint32_t i = 0; i < 2 * o->np && o->finished && !q->head; i++)
+		if (queue_of(o, &o->stream[i]) == q)
+			finish_stream(o, &o->stream[i]);
 	if (q->lines.equal && o->finished && !q->head && !o->muted)
 		put_equal(o, q, true);
 	if (!q->head)
@@ -262,7 +304,32 @@ static bool is_shown(const struct output *o, uint32_t rank, unsigned stream)
 
 bool output_is_live(const struct output *o, uint32_t rank)
 {
-	return o->err_queue->lines.terminal && !o->muted && is_shown(o, rank, 2);
+	return o->err_queue->lines.terminal && !o->muted && !o->spool &&
+	       is_shown(o, rank, 2);
+}
+
+/* Into the spool, if there is one and it takes it. */
+static bool is_spooled(struct output *o, uint32_t rank, unsigned stream,
+		       const void *data, size_t n)
+{
+	struct spool_piece p = { .rank = rank, .stream = stream, .n = (uint32_t)n };
+	struct timespec now;
+	struct err e;
+	int error;
+
+	if (!o->spool || o->spool_full)
+		return false;
+	clock_gettime(CLOCK_REALTIME, &now);
+	p.time_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	error = spool_add(o->spool, &p, data);
+	o->spool_full = error != 0;
+	if (error) {
+		err_set(&e, E_SORT_FILE, spool_folder(), strerror(error));
+		output_note(
+			o, "runner: warning: %s; output is shown as it comes\nhint: %s",
+			e.text, e.hint);
+	}
+	return !error;
 }
 
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
@@ -287,6 +354,8 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 		}
 	}
 	if (!n || o->muted || q->sink.broken || !is_shown(o, rank, stream))
+		o->events->left(o->ctx, host, cost);
+	else if (is_spooled(o, rank, stream, data, n))
 		o->events->left(o->ctx, host, cost);
 	else
 		add_chunk(o, q,
@@ -326,12 +395,17 @@ void output_restart(struct output *o)
 	for (uint32_t i = 0; i < o->np; i++)
 		str_free(&o->tail[i]);
 	memset(o->last_ms, 0, o->np * sizeof *o->last_ms);
+	if (o->spool)
+		spool_empty(o->spool);
+	o->spool_full = false;
 }
 
 size_t output_waiting(const struct output *o)
 {
-	return o->queue[0].sink.queue.len + o->queue[0].waiting +
-	       o->queue[1].sink.queue.len + o->queue[1].waiting;
+	const bool spooled = o->spool && o->finished && !o->muted;
+
+	return (spooled ? spool_left(o->spool) : 0) + o->queue[0].sink.queue.len +
+	       o->queue[0].waiting + o->queue[1].sink.queue.len + o->queue[1].waiting;
 }
 
 void output_mute(struct output *o)
@@ -476,6 +550,8 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	o->flush = event_new(base, -1, 0, on_flush, o);
 	o->later = event_new(base, -1, 0, on_later, o);
 	*out = o;
+	if (r->sort_output && spool_open(&o->spool, np, e))
+		return -1;
 	return r->output_dir ? open_files(o, rank, job, e) : 0;
 }
 
@@ -484,6 +560,7 @@ void output_free(struct output *o)
 	if (!o)
 		return;
 	logfiles_free(o->files);
+	spool_free(o->spool);
 	for (uint32_t i = 0; i < 2 * o->np; i++)
 		lines_free_stream(&o->stream[i]);
 	for (uint32_t i = 0; i < o->np; i++)

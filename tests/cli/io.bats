@@ -402,3 +402,32 @@ for _ in range(50): os.write(1, random.randbytes(1 << 20)) ' > "$T/big"
 	wait_for grep -q '\[0-1\]<stdout>:up' "$T/out"
 	wait_for grep -q '\[1\]<stdout>:mine' "$T/out"
 }
+
+# ---- sorted at the end ----
+
+@test "--sort-output: rank after rank when the job has ended, each with its last line" {
+	run -0 out --sort-output -np 3 sh -c 'sleep 0.$((3 - RANK)); echo "a$RANK"; echo "b$RANK"; printf end'
+	[ "$output" = "$(for i in 0 1 2; do printf "[$i]<stdout>:%s\n" a$i b$i end; done)" ] || { echo "$output"; return 1; }
+	run -0 r --sort-output --tag-style short -np 2 sh -c 'echo out; echo err >&2' < /dev/null
+	[ "$output" = $'[0] out\n[0] err\n[1] out\n[1] err' ] || { echo "$output"; return 1; }
+	# more than is queued at a time, to a slow reader
+	"$RUNNER" --sort-output --no-tag -np 2 sh -c 'seq $((RANK * 100000 + 1)) $((RANK * 100000 + 100000))' < /dev/null |
+		{ sleep 0.3; cat; } > "$T/all"
+	cmp "$T/all" <(seq 200000)
+	run -0 out --sort-output --coalesce -np 2 echo x
+	[ "$output" = '[0-1]<stdout>:x' ]
+}
+
+@test "--sort-output: the time of a line is when it came; a disk that is full, or not there" {
+	run -0 out --sort-output --timestamps -np 2 sh -c 'date +%s; [ $RANK = 0 ] || sleep 1.5'
+	at=$(date -d "${lines[0]%% *}" +%s)
+	[ $((at - ${lines[0]##*:})) -le 1 ] || { echo "$output"; return 1; }
+	TMPDIR=$T/none run -125 out --sort-output -np 1 true
+	grep "^runner: --sort-output cannot write a file in '$T/none': No such file or directory" "$T/err"
+	# what the file takes comes at the end, and nothing is lost
+	run -0 --separate-stderr bash -c 'trap "" XFSZ; ulimit -f 16; timeout 30 "$0" --sort-output --no-tag -np 1 seq 20000 < /dev/null | cat
+		exit "${PIPESTATUS[0]}"' "$RUNNER"
+	[[ $stderr == *"warning: --sort-output cannot write a file in "*"; output is shown as it comes"* ]] || { echo "$stderr"; return 1; }
+	cmp <(sort -n <<< "$output") <(seq 20000)
+	[ "${lines[0]}" != 1 ]
+}

@@ -75,6 +75,7 @@ static void say_rest(struct str *s, const struct request *r)
 	say_number(s, "color", r->colour, COLOUR_AUTO);
 	say_number(s, "timestamps", r->timestamps, 0);
 	say_number(s, "coalesce", r->coalesce, 0);
+	say_number(s, "sort", r->sort_output, 0);
 	if (!r->show.all) {
 		str_add(s, " show=");
 		rank_set_print(s, &r->show);
