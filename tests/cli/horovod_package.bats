@@ -84,6 +84,7 @@ $P/as_horovod:$P:/a:/b" ]
 		from horovod.torch.mpi_ops import allreduce_async_, synchronize
 		from horovod.torch.compression import Compression
 		from horovod.torch.elastic.sampler import ElasticSampler
+		hvd.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
 		hvd.init()
 		model = torch.nn.Linear(2, 1)
 		optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

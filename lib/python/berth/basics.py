@@ -19,30 +19,37 @@ def _get():
 
 
 def is_initialized():
+    """Whether init() was called, and shutdown() not after it."""
     return _world is not None
 
 
 def rank():
+    """The number of this rank in the world, from 0."""
     return _get().rank
 
 
 def size():
+    """The number of ranks in the world."""
     return _get().ranks
 
 
 def local_rank():
+    """The number of this rank on its host, from 0."""
     return _get().local_rank
 
 
 def local_size():
+    """The number of ranks on this host."""
     return _get().local_size
 
 
 def cross_rank():
+    """The number of this host among those that have this local rank, from 0."""
     return _get().cross_rank
 
 
 def cross_size():
+    """The number of hosts that have this local rank."""
     return _get().cross_size
 
 

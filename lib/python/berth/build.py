@@ -14,10 +14,12 @@ def mpi_threads_supported():
 
 
 def mpi_enabled():
+    """False: libberth uses no MPI."""
     return False
 
 
 def mpi_built():
+    """False: libberth uses no MPI."""
     return False
 
 
@@ -37,10 +39,12 @@ def nccl_built():
 
 
 def ddl_built():
+    """False: libberth uses no DDL."""
     return False
 
 
 def ccl_built():
+    """False: libberth uses no oneCCL."""
     return False
 
 
@@ -50,4 +54,5 @@ def cuda_built():
 
 
 def rocm_built():
+    """False: tensors on GPUs go through the host's memory."""
     return False

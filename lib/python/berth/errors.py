@@ -6,7 +6,7 @@ class HorovodInternalError(RuntimeError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts came or went.  The worlds of this version do not change, so nothing raises it."""
+    """Hosts came or went.  Nothing in this version raises it: runner adds and removes no ranks."""
 
     def __init__(self, skip_sync=False):
         super().__init__()

@@ -5,7 +5,15 @@
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-It makes the backend "berth" of torch.distributed known, too.
+It makes the backend "berth" of torch.distributed known, too.  Its names, by subject:
+
+    the world           init, shutdown, rank, size, local_rank, cross_rank, ProcessSet, add_process_set
+    training            DistributedOptimizer, broadcast_parameters, broadcast_optimizer_state, Compression,
+                        SyncBatchNorm, join, elastic
+    tensors             allreduce, allgather, broadcast, alltoall, reducescatter, sparse_allreduce_async,
+                        barrier; grouped_X: of a list; X_: in place; X_async: with synchronize and poll
+    any objects         broadcast_object, allgather_object
+    what it does        start_timeline, stop_timeline; what is built in: X_built, X_enabled
 """
 from .. import *  # noqa: F401,F403
 from .. import __all__ as _common

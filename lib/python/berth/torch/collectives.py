@@ -205,6 +205,7 @@ def _grouped_sum(tensors_, in_place, op, name, prescale, postscale, process_set)
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                             postscale_factor=1.0, process_set=global_process_set):
+    """Begin grouped_allreduce().  Returns a handle for synchronize() and poll()."""
     return _grouped_sum(tensors, False, _reduction(average, op), name, prescale_factor, postscale_factor,
                         process_set)
 
@@ -224,6 +225,7 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=global_process_set):
+    """Begin grouped_allreduce_().  Returns a handle for synchronize() and poll()."""
     return _grouped_sum(tensors, True, _reduction(average, op), name, prescale_factor, postscale_factor,
                         process_set)
 
@@ -302,6 +304,7 @@ def _gather_work(tensor, name, process_set):
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Begin allgather().  Returns a handle for synchronize() and poll()."""
     return _begin_one(_gather_work(tensor, _name("allgather", name), process_set), process_set)
 
 
@@ -315,6 +318,7 @@ def allgather(tensor, name=None, process_set=global_process_set):
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Begin grouped_allgather().  Returns a handle for synchronize() and poll()."""
     names = _names_of("allgather", name, len(tensors))
     return _begin_group([_gather_work(t, n, process_set) for t, n in zip(tensors, names)], process_set)
 
@@ -370,6 +374,7 @@ def _exchange_work(tensor, splits, name, process_set):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """Begin alltoall().  Returns a handle for synchronize() and poll()."""
     return _begin_one(_exchange_work(tensor, splits, _name("alltoall", name), process_set), process_set)
 
 
@@ -409,6 +414,7 @@ def _broadcast_work(tensor, in_place, root_rank, name, process_set):
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Begin broadcast().  Returns a handle for synchronize() and poll()."""
     work = _broadcast_work(tensor, False, root_rank, _name("broadcast", name), process_set)
     return _begin_one(work, process_set)
 
@@ -423,6 +429,7 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Begin broadcast_().  Returns a handle for synchronize() and poll()."""
     work = _broadcast_work(tensor, True, root_rank, _name("broadcast", name), process_set)
     return _begin_one(work, process_set)
 
@@ -456,6 +463,7 @@ def _scatter_work(tensor, op, name, prescale, postscale, process_set):
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                         postscale_factor=1.0):
+    """Begin reducescatter().  Returns a handle for synchronize() and poll()."""
     work = _scatter_work(tensor, _reduction(None, op), _name("reducescatter", name), prescale_factor,
                          postscale_factor, process_set)
     return _begin_one(work, process_set)
@@ -478,6 +486,7 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=Average, p
 
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set,
                                 prescale_factor=1.0, postscale_factor=1.0):
+    """Begin grouped_reducescatter().  Returns a handle for synchronize() and poll()."""
     op = _reduction(None, op)
     names = _names_of("reducescatter", name, len(tensors))
     return _begin_group([_scatter_work(t, op, n, prescale_factor, postscale_factor, process_set)

@@ -46,6 +46,7 @@ class BF16Compressor(_Cast):
 
 
 class Compression:
+    """How allreduce() and DistributedOptimizer() send tensors: none, fp16 or bf16."""
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor

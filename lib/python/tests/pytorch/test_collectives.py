@@ -518,3 +518,7 @@ def test_each_name_has_the_arguments_of_horovods(line):
     wanted = [word.split("=")[0] for word in arguments.split(", ") if word]
     assert list(inspect.signature(operator.attrgetter(name)(hvd)).parameters)[:len(wanted)] == wanted
     assert name.split(".")[0] in hvd.__all__
+
+
+def test_each_name_says_what_it_is():
+    assert not [name for name in hvd.__all__ if callable(getattr(hvd, name)) and not getattr(hvd, name).__doc__]

@@ -36,7 +36,7 @@ def extension_available(ext_base_name, verbose=False):
 
 
 def check_extension(ext_name, ext_env_var=None, pkg_path=None, *args):
-    """Raise ImportError if there is none: "horovod.torch" is one."""
+    """Raise ImportError if Berth has no EXT_NAME, as it has "horovod.torch".  Nothing is built for one."""
     __import__(ext_name)
 
 

@@ -15,10 +15,11 @@ class State:
         self._reset_callbacks = []
 
     def register_reset_callbacks(self, callbacks):
-        """CALLBACKS, without arguments, are called when the world has changed: in this version never."""
+        """CALLBACKS, without arguments, are called by on_reset(), which nothing calls in this version."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
+        """reset(), then the callbacks."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
