@@ -10,8 +10,8 @@
 
 #include "launcher/request.h"
 
-/* X(name, heading) in the order of --help all and of the man page.  The last two have no
- * options, but rows of advice.h. */
+/* X(name, heading) in the order of --help all and of the man page.  The last two have
+ * no options, but rows of advice.h. */
 #define TOPICS(X)                                                                      \
 	X(ranks, "How many ranks, and on which host")                                  \
 	X(hosts, "Hosts, and how to reach them")                                       \
