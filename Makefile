@@ -321,6 +321,12 @@ in_bash = share/bash-completion/completions/runner
 in_zsh = share/zsh/site-functions/_runner
 in_fish = share/fish/vendor_completions.d/runner.fish
 in_python = share/berth/python
+# README, and what it names.
+in_doc = share/doc/berth
+documents := README CHANGES LICENSE $(shell find contrib/batch examples -type f ! -path '*/__pycache__/*')
+# Directories that an installation made, with those above them; those of a system stay.
+made = share/berth $(if $(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),bin include share/doc \
+	$(dir $(in_bash) $(in_zsh) $(in_fish)) $(sort $(patsubst .%,share/man/man%,$(suffix $(pages)))))
 packages := $(shell cd lib/python && find berth as_horovod -name '*.py')
 root = $(DESTDIR)$(PREFIX)
 LIBDIR ?= $(PREFIX)/lib
@@ -340,6 +346,7 @@ install: all docs
 	for p in $(packages); do \
 		install -D -m 644 lib/python/$$p $(root)/$(in_python)/$$p || exit 1; done
 	ln -srf $(libroot)/$(soname) $(root)/$(in_python)/berth
+	for d in $(documents); do install -D -m 644 $$d $(root)/$(in_doc)/$$d || exit 1; done
 	for p in $(pages); do \
 		install -D -m 644 $$p $(root)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
 	for n in $(named); do \
@@ -353,8 +360,11 @@ uninstall:
 	rm -f $(root)/bin/runner $(root)/bin/berth-agent $(root)/bin/berth_bench \
 		$(addprefix $(root)/,$(in_bash) $(in_zsh) $(in_fish)) $(root)/include/berth.h \
 		$(libroot)/slurm/berth_spank.so $(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
-	rm -rf $(root)/$(in_python)
+	rm -rf $(root)/$(in_python) $(root)/$(in_doc)
 	for p in $(pages) $(named:=.3); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
+	@cd $(root) && rmdir -p --ignore-fail-on-non-empty $(made) 2> /dev/null || true
+	@rmdir --ignore-fail-on-non-empty $(libroot)/slurm $(libroot)/pkgconfig \
+		$(if $(word 3,$(made)),$(libroot)) 2> /dev/null || true
 
 clean:
 	rm -rf build

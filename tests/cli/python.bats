@@ -209,15 +209,19 @@ berth.run(lambda: 1, np=1)'
 	[ "$output" = planted ]
 }
 
-@test "make install: the package, which finds its own libberth and runner" {
+@test "make install: the package, which finds its own libberth and runner; README; uninstall leaves nothing" {
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 install > /dev/null
 	unset BERTH_LIBRARY
 	export PYTHONPATH=$T/root/usr/share/berth/python
 	run -0 /usr/bin/python3 -c 'import berth; berth.init(); print(berth.library.get().library._name, berth.launch.runner_path())'
 	[ "$output" = "$PYTHONPATH/berth/libberth.so.0.2 $T/root/usr/bin/runner" ]
 	run -0 /usr/bin/python3 -m berth --version
+	diff "$ROOT/README" "$T/root/usr/share/doc/berth/README"
+	for path in $(grep -oE '(contrib/batch|examples/[a-z_]+\.(py|c))' "$ROOT/README" | sort -u); do
+		[ -e "$T/root/usr/share/doc/berth/$path" ] || { echo "README names $path"; false; }
+	done
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 uninstall
-	[ -z "$(find "$T/root" ! -type d)" ]
+	[ "$(find "$T/root" -mindepth 1)" = "$T/root/usr" ]
 }
 
 @test "pip install: version, entry point, no file that is not Python's" {
