@@ -99,8 +99,16 @@ $P/as_horovod:$P:/a:/b" ]
 		assert hvd.elastic.ElasticSampler is ElasticSampler
 		print(synchronize(allreduce_async_(torch.ones(2), op=hvd.Sum)).tolist())
 	P
-	run -0 r --horovod -np 2 "$PYTHON" "$T/train.py"
+	run -0 r --horovod -np 2 --timeline-filename "$T/t.json" "$PYTHON" "$T/train.py"
 	[ "$(plain)" = $'[2.0, 2.0]\n[2.0, 2.0]' ]
+	# where Horovod's own test of the timeline looks, and what it looks for
+	/usr/bin/python3 - "$T/t.json" <<- 'P'
+		import json, sys
+		events = json.load(open(sys.argv[1]))
+		names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+		assert {"allreduce.weight", "ALLREDUCE"} <= {names[e["tid"]] for e in events if e["ph"] == "X"} | {
+		    e["name"] for e in events if e["ph"] == "X"}, events
+	P
 }
 
 @test "horovod.run() in a script that runner did not start" {
