@@ -25,7 +25,7 @@ static void enter(void)
 {
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	ck_assert_int_eq(chdir(dir) | chmod(dir, 0755), 0);
-	ck_assert_int_eq(mkdir("a", 0755) | mkdir( 0755) | mkdir("c", 0755), 0);
+	ck_assert_int_eq(mkdir("a", 0755) | mkdir("a/b", 0755) | mkdir("c", 0755), 0);
 	put("a/b/f");
 	put("c/f");
 	at = open(dir, O_PATH | O_CLOEXEC);
@@ -33,8 +33,9 @@ static void enter(void)
 
 static void leave(void)
 {
-	static const char *const all[] = { "a/b/f", "c/f", "a/b/l", "a/b",
-					   "a/b",   "a",   "c",     dir };
+	static const char *const all[] = {
+		"a/b/f", "c/f", "a/b/l", "a/b", "a", "c", dir
+	};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (unlink(all[i]))
