@@ -10,13 +10,13 @@
  *   lower   the same with the nonces in the other order
  * (libsodium's generichash, BLAKE2b.)  Each direction has keys from there on.
  *
- * Messages are a head of 64 bytes, data, and their tail of 8 bytes.  The head has a MAC,
- * and the tail is that of the data (net_mac.h); with NET_GUARD_AEAD all bytes are
- * encrypted, and there is no tail (net_box.h).  What is wrong there ends the connection:
- * BERTH_AUTH, and net_fault().  An exchange returns BERTH_OK only after the tail of each
- * message was good: until then, data that have come may be anybody's.  A receiver knows
- * what has to come: a head that says anything else, or more data than there is room for,
- * ends the connection as well.
+ * Messages are a head of 64 bytes, data, and their tail of 8 bytes.  The head has a
+ * MAC, and the tail is that of the data (net_mac.h); with NET_GUARD_AEAD all bytes are
+ * encrypted, and there is no tail (net_box.h).  A wrong one ends the connection:
+ * BERTH_AUTH, and net_fault().  An exchange returns BERTH_OK only after the tail of
+ * each message was good: until then, data that have come may be anybody's.  A receiver
+ * knows what has to come: a head that says anything else, or more data than there is
+ * room for, ends the connection as well.
  *
  * Sockets do not block: an exchange spins, then sleeps in poll(); where others want the
  * core (a spinning wait is interrupted) it sleeps at once.  Of 4 hosts on 2 cores 8

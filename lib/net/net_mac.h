@@ -48,8 +48,8 @@ struct net_mac {
 void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES],
 		   uint64_t set, uint64_t covered);
 
-/* The mark of the next head, NET_HEAD_BYTES.  The sender counts it once some of it is on
- * its way: M->number++. */
+/* The mark of the next head, NET_HEAD_BYTES.  The sender counts it once some of it is
+ * on its way: M->number++. */
 struct net_mark net_mark(const struct net_mac *m, const void *head);
 /* Did the peer say HEAD, as the next one?  LATER: or as one of those that follow. */
 bool net_mark_is_good(const struct net_mac *m, const struct net_mark *k,

@@ -149,8 +149,8 @@ bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
 	return true;
 }
 
-/* K bytes of a body have gone.  They are hashed now, and not before: data whose owner no
- * longer waits become zeros. */
+/* K bytes of a body have gone.  They are hashed now, and not before: zeros go in place
+ * of data whose owner no longer waits. */
 static void note_data(struct p2p_stream *s, size_t k)
 {
 	struct net_mac *mac = speaking(s)->out;
