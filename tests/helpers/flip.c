@@ -6,6 +6,7 @@
  * other hosts.  Their bootstrap is memory that all have; it tells each rank, in place
  * of another one's port, a port of this process, which carries what comes there both
  * ways.  So it needs no right.  It reads the heads, and knows which bytes are data.
+ * Ranks have different sets of instructions, where the processor has several.
  *
  * A place is drawn evenly from all bytes of data that one operation says, and one bit
  * of it changes, once.  No rank may return BERTH_OK with a wrong result, one returns
@@ -276,6 +277,10 @@ static void join(const struct job *j, int *rank)
 
 	snprintf(host, sizeof host, "h%d", *rank * j->hosts / j->ranks);
 	setenv("BERTH_NET", "127.0.0.0/8", 1);
+	if (*rank % 3 > 0)
+		setenv("BERTH_NO_AVX512", "1", 1);
+	if (*rank % 3 > 1)
+		setenv("BERTH_NO_AVX2", "1", 1);
 	if (j->algorithm >= 0)
 		setenv("BERTH_ALGO",
 		       ((const char *[]){ "double", "halve", "direct" })[j->algorithm],
