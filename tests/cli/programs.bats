@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 10
+# more: 350 programs in place of 80
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Random programs of libberth: tests/helpers/programs.c says what they are.  SEED (random, printed)
 # decides all of them; a failure says its program, and `programs ... SEED 1 PROGRAM` does it alone.
@@ -11,6 +12,7 @@ PROGRAMS=$BUILD/helpers/programs
 setup_file() {
 	export SEED=${SEED:-$((RANDOM + 1))}
 	export FEW=${SAN:+4} # of sanitizers each takes ten times as long
+	[ "${CHECK:-}" != user ] || FEW=4
 }
 
 setup() {

@@ -45,7 +45,7 @@ scale_run() {
 _run_once() {
 	local begin=$EPOCHREALTIME
 	status=0
-	"$VCLUSTER" exec n0 timeout -k 5 100 $BERTH/runner --start-timeout 90 -np "$SCALE_N" \
+	"$VCLUSTER" exec n0 timeout -k 5 $((100 * ${SLOW:-1})) $BERTH/runner --start-timeout $((90 * ${SLOW:-1})) -np "$SCALE_N" \
 		-H "$SCALE_HOSTS" "$@" \
 		< /dev/null > "$SCALE/out" 2> "$SCALE/err" || status=$?
 	took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))

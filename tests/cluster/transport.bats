@@ -50,7 +50,7 @@ mended() { # HOST
 }
 
 probe() { # ARGUMENT...: same path everywhere unless --own-agent says otherwise
-	on n0 timeout 60 "$PROBE" --timeout 30 --own-agent "$FAKE" "$@"
+	on n0 timeout 60 "$PROBE" --timeout $((30 * ${SLOW:-1})) --own-agent "$FAKE" "$@"
 }
 
 client() { # LINE...: ssh_config of n0's root
