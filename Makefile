@@ -249,6 +249,7 @@ $(BUILD)/fuzz/obj/all.a: $(fuzzed)
 	$(AR) rcs --thin $@ $^
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(BUILD)/fuzz/obj/all.a | $(HWLOC_ARCHIVE)
 	clang -fsanitize=fuzzer,address,undefined $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+$(BUILD)/fuzz/fuzz_call $(BUILD)/replay/fuzz_call: WRAP = -Wl,--wrap=munge_unwrap
 $(BUILD)/fuzz/fuzz_pmix $(BUILD)/replay/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end \
 	-Wl,--wrap=pmix_folders_make -Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms
 fuzz-programs: $(fuzzers)

@@ -2,8 +2,8 @@
  *
  * srun's stdin goes over the network as it is, so that a process there can change it.
  * Its arguments go in a message that Slurm's own credential covers.  So they say how to
- * read stdin (--connect=HOW): all that an agent acts on is in a credential of MUNGE, or,
- * on a cluster that does not have MUNGE, it is there as it is.  Only the versions are
+ * read stdin (--connect=HOW).  All that an agent acts on is in a credential of MUNGE.
+ * On a cluster that does not have MUNGE, it is there as it is.  Only the versions are
  * outside: an agent of another version asks for a copy of runner's. */
 #ifndef BERTH_AGENT_CALL_H
 #define BERTH_AGENT_CALL_H

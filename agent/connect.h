@@ -1,4 +1,4 @@
-/* connect.h - berth-agent --connect=HOW: a process that Slurm started calls its launcher.
+/* connect.h - berth-agent --connect=HOW: an agent that Slurm started calls runner.
  *
  * The launcher's `call` comes on stdin (call.h).  It names the launcher's addresses.
  * The agent connects to all of them at once, and takes the first that proves to have

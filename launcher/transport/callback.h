@@ -3,8 +3,9 @@
  * It listens while agents are awaited.  Any host that reaches it may connect: who does
  * not prove within 5 s that it has the key is dropped, and so is the oldest of those
  * once there are more than CALLBACK_CALLERS_MOST, and as many as agents are awaited.
- * Where no descriptor is left, callers wait, or the oldest one is dropped.  A call that
- * was answered is dropped when it comes again: an agent makes a new one for each try. */
+ * Where no descriptor is left, callers wait, or the oldest one is dropped.  A call
+ * that was answered is dropped when it comes again: an agent makes a new one for each
+ * try. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 #define BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 

@@ -111,14 +111,15 @@ extern const struct transport transport_local, transport_ssh, transport_openssh,
 
 /* How the key with which agents call comes to them. */
 enum srun_key {
-	SRUN_KEY_MUNGE, /* in a credential that this user alone can open */
-	SRUN_KEY_CLEAR, /* as it is: a process that reads srun's stdin has it */
-	SRUN_KEY_FAILS, /* Slurm has MUNGE, and it fails here: no agent can be started */
-	SRUN_KEY_UNKNOWN /* MUNGE fails, and slurm.conf does not say whether Slurm has it */
+	SRUN_KEY_MUNGE,  /* in a credential that this user alone can open */
+	SRUN_KEY_CLEAR,  /* as it is: a process that reads srun's stdin has it */
+	SRUN_KEY_FAILS,  /* Slurm has MUNGE, and it fails here: no agent can start */
+	SRUN_KEY_UNKNOWN /* MUNGE fails; slurm.conf does not say whether Slurm has it */
 };
-/* Choose that for all starts of transport_srun to come, by whether MUNGE works here, and
- * by CONFIG, what `scontrol show config` says; NULL: slurm.conf, if it is found.  A start
- * for which MUNGE fails later does not fall back.  WHY gets the reason of a failure. */
+/* Choose that for all starts of transport_srun to come, by whether MUNGE works here,
+ * and by CONFIG, what `scontrol show config` says; NULL: slurm.conf, if it is found.  A
+ * start for which MUNGE fails later does not fall back.  WHY gets the reason of a
+ * failure. */
 enum srun_key transport_srun_key(const char *config, struct str *why);
 
 /* transport_ssh.  If libssh is not installed or cannot do what ~/.ssh/config asks for

@@ -54,7 +54,8 @@ def listen(word):
 if sys.argv[1] == "listen":
     listen(sys.argv[2])
 else:
-    fields = {"version": os.environ["TEST_VERSION"], "wire": os.environ["TEST_WIRE"], "stdin": "", "change": "",
-              "key": "32", "addresses": "127.0.0.1", "port": "1", "within_ms": "20000", "copy": "0"}
+    fields = {"version": os.environ["TEST_VERSION"], "wire": os.environ["TEST_WIRE"], "stdin": "",
+              "change": "", "key": "32", "addresses": "127.0.0.1", "port": "1", "within_ms": "20000",
+              "copy": "0"}
     fields.update(word.split("=", 1) for word in sys.argv[2:])
     sys.stdout.buffer.write(call(fields) if sys.argv[1] == "call" else door(fields))

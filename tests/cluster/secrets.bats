@@ -83,6 +83,18 @@ refused() { # TEXT USER HOST
 	[ "$output" = "$KEY" ]
 }
 
+# munged calls it expired.  It gives its times, and these count.
+@test "a credential that is older than its maker said, and younger than an hour, is opened" {
+	as alice n0 timeout 20 munge -t 1 -u alice -s "$KEY" > "$T/credential"
+	for host in n0 n1; do
+		wait_for expired "$host"
+		run -0 unwrap alice "$host"
+		[ "$output" = "$KEY" ]
+	done
+}
+
+expired() { as alice "$1" unmunge < "$T/credential" | grep -qi expired; }
+
 @test "what is no credential is refused" {
 	wrap alice n0
 	cp "$T/credential" "$T/good"

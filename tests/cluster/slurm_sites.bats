@@ -25,29 +25,55 @@ up() { # OPTION...
 
 # ---- MUNGE ----
 
-warning='runner: agents call back without MUNGE (MUNGE: Socket communication error): a process that reads what srun sends can pose as an agent; to use ssh, --transport ssh'
+warning='runner: agents call back without MUNGE (MUNGE: .*): a process that reads what srun sends can pose as an agent, or as runner; to use ssh, --transport ssh'
 
-@test "no MUNGE for runner: one line names ssh; the key is in clear, and no variable is" {
-	up --munge-socket /run/munge/other.socket --proctrack cgroup SchedulerType=sched/backfill
+# Slurm without MUNGE, on these hosts: one munged has to stop for each.
+up_without_munge() { # HOST...
+	local host
+	up --proctrack cgroup SchedulerType=sched/backfill AuthType=auth/none CryptoType=crypto/none
+	for host; do
+		on "$host" sh -c 'kill $(pgrep -x munged); while pgrep -x munged > /dev/null; do sleep 0.05; done'
+	done
+}
+
+@test "no MUNGE: one line names ssh, with -q too; the key is in clear, and no variable is" {
+	up_without_munge n0 n1 n2
 	for user in alice root; do
 		run -0 salloc -N2 -n3 "$RUNNER" --no-tag sh -c 'echo "rank $RANK on $(uname -n)"'
 		[ "$(grep -c '^rank [0-2] on n[12]$' <<< "$output")" = 3 ]
-		[ "$(grep -cxF "$warning" <<< "$output")" = 1 ] || { echo "$output"; return 1; }
+		[ "$(grep -cx "$warning" <<< "$output")" = 1 ] || { echo "$output"; return 1; }
 	done
 	user=alice
 	run -0 salloc -N2 -n2 "$RUNNER" -q true
-	silent_on 'without MUNGE'
+	[ "$(grep -cx "$warning" <<< "$output")" = 1 ]
 	nobody_hears n1 n2
-	[ "$(grep -cxF "$warning" "$STATE/t/out")" = 1 ]
+	[ "$(grep -cx "$warning" "$STATE/t/out")" = 1 ]
 	all_clean n1 n2
 }
 
 @test "MUNGE for runner, and none where agents start: the start fails, and says so" {
-	up --munge-socket /run/munge/other.socket --proctrack cgroup SchedulerType=sched/backfill
-	on n0 ln -s other.socket /run/munge/munge.socket.2
+	up_without_munge n1 n2
 	run -240 salloc -N2 -n2 "$RUNNER" true
-	says ' before the agent called: ' 'MUNGE: Socket communication error'
+	says ' before the agent called: ' 'cannot call runner: MUNGE: '
+	silent_on 'without MUNGE'
 	hinted
+	all_clean n1 n2
+}
+
+@test "munged at the socket of AuthInfo is asked; a munged that has stopped is an error" {
+	up --munge-socket /run/munge/other.socket --proctrack cgroup SchedulerType=sched/backfill
+	run -0 salloc -N2 -n2 "$RUNNER" --no-tag sh -c 'tr "\0" " " < /proc/$PPID/cmdline; echo'
+	[ "$(grep -c -- 'berth-agent --connect=munge:/run/munge/other.socket' <<< "$output")" = 2 ] || { echo "$output"; return 1; }
+	silent_on 'without MUNGE'
+	user=root
+	submit -N2 -n2 <<- E
+		#!/bin/bash
+		kill \$(pgrep -x munged); while pgrep -x munged; do sleep 0.05; done
+		$RUNNER true; echo status \$?
+	E
+	wait_for out_has 1 '^status'
+	run -0 cat "$STATE/t/out"
+	says 'runner: Slurm uses MUNGE, and runner cannot make a credential for its agents: MUNGE: ' 'other.socket' 'status 240'
 	all_clean n1 n2
 }
 

@@ -12,9 +12,16 @@ static void check(bool good)
 static void take_conf(const char *conf)
 {
 	unsigned first = 0, last = 0;
+	char *socket;
 	const bool found = srun_port_range(conf, &first, &last);
 
 	check(found ? first && first <= last && last < 65536 : !first && !last);
+	socket = srun_munge_socket(conf);
+	check(!socket || (*socket == '/' && !strpbrk(socket, ", \t\r\n\"#") &&
+			  strstr(conf, socket)));
+	free(socket);
+	check(srun_auth_type(conf) != SRUN_AUTH_OWN || strcasestr(conf, "auth/slurm") ||
+	      strcasestr(conf, "auth/none"));
 }
 
 /* Whatever it is, it is one line, which does not act on a terminal. */
