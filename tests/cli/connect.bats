@@ -178,7 +178,8 @@ wrapped() { # NAME=VALUE...
 
 # With the proof it does: srun.bats.
 @test "a copy for this start stays as long as nothing is proved" {
-	local name=/tmp/berth-agent-$(printf '%064x' $$)
+	local name
+	name=/tmp/berth-agent-$(printf '%064x' $$)
 	cp "$AGENT" "$name"
 	BY=$name cannot "cannot call runner: no address" py call addresses= copy=1
 	for word in silent garbage closed; do

@@ -46,7 +46,7 @@ come() { # DOES
 	mac=$(on n2 cat /sys/class/net/eth0/address)
 	on n2 iptables -A FORWARD -p tcp -j NFQUEUE --queue-num 5
 	on n2 sh -c 'echo $$ > /run/between.pid; exec "$@"' sh /usr/bin/python3 "$ROOT/tests/cluster/between.py" \
-		eth0 $A $B "$1" > "$T/between" 2>&1 3>&- &
+		eth0 "$A" "$B" "$1" > "$T/between" 2>&1 3>&- &
 	between=$!
 	wait_for grep -q ready "$T/between"
 	wait_for is_between
