@@ -28,9 +28,9 @@ uid_t package_owner(void);
 
 /* Find the package of this process's own installation, else in the directory OTHER,
  * unless that is "", where files of OWNER are as good as ours.  What is above an own
- * installation is not looked at: this program came by that way.  Returns whether there is
- * one with its libberth; if not, WHY gets what was looked for, or who could change what
- * was found, unless it is NULL.  P is for package_free() in each case. */
+ * installation is not looked at: this program came by that way.  Returns whether there
+ * is one with its libberth; if not, WHY gets what was looked for, or whose what was
+ * found is, unless it is NULL.  P is for package_free() in each case. */
 bool package_find(struct package *p, const char *other, uid_t owner, struct str *why);
 
 /* The directory FOLDER has the package berth, and no other user could change it there.

@@ -11,9 +11,10 @@
 
 #include "common/str.h"
 
-/* From the folder AT, which is looked at as well, along PATH; AT_FDCWD: PATH is absolute.
- * OWNER: 0 for none.  1: nobody else can change it; 0: it is not there; -1: somebody
- * can, and WHY says so: "'/scratch/b' belongs to another user (uid 2002)". */
+/* From the folder AT, which is looked at as well, along PATH; AT_FDCWD: PATH is
+ * absolute.  OWNER: 0 for none.  1: nobody else can change it; 0: it is not there;
+ * -1: somebody can, and WHY says so: "'/scratch/b' belongs to another user (uid 2002)".
+ */
 int trust_path(int at, const char *path, uid_t owner, struct str *why);
 
 #endif

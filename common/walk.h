@@ -1,4 +1,5 @@
-/* walk.h - a path, followed part by part, so that each part is judged before it is used.
+/* walk.h - a path, followed part by part, so that each part is judged before it is
+ * used.
  *
  * What was judged is held by a descriptor, and the next part is looked for below it: no
  * other file can come in its place. */
@@ -20,9 +21,9 @@ struct walk {
 	int links;       /* internal: followed so far */
 };
 
-/* From the folder AT along PATH, to its end; if LAST, to the folder of its last part, and
- * LAST is where that begins in PATH.  A descriptor for the name alone (O_PATH), or -1
- * with WHY and errno, which is EPERM if a part may not be used.  AT stays open. */
+/* From the folder AT along PATH, to its end; if LAST, to the folder of its last part,
+ * and LAST is where that begins in PATH.  A descriptor for the name alone (O_PATH), or
+ * -1 with WHY and errno, which is EPERM if a part may not be used.  AT stays open. */
 int walk_path(struct walk *w, int at, const char *path, const char **last);
 
 /* The entry NAME of AT, which may be a link, and ST: as above. */

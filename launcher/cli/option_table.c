@@ -88,8 +88,9 @@ const struct option option_table[] = {
 	  .help = "scripts that import horovod run on berth",
 	  .text = "Let the ranks find Berth under the name horovod: `import horovod.torch` then uses "
 		  "libberth, and the script needs no change. Directories of Berth are put in front "
-		  "of PYTHONPATH; each host must have them, see `make install`. An installed Horovod "
-		  "is hidden, and one line says so. --horovod=installed leaves PYTHONPATH as it is. "
+		  "of PYTHONPATH; each host must have them, see `make install`, where nobody but root, "
+		  "you or the owner of runner can write. An installed Horovod is hidden, and one line "
+		  "says so. --horovod=installed leaves PYTHONPATH as it is. "
 		  "That is the default, unless runner is started under the name horovodrun." },
 
 	/* ---- hosts ---- */

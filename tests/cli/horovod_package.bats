@@ -184,20 +184,20 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 }
 
 @test "a package that others can write is not used: E_HOROVOD says by whom" {
-	local root=$T/opt on
-	install_to "$root"
-	RUNNER=$root/bin/runner
+	local prefix=$T/opt on
+	install_to "$prefix"
+	RUNNER=$prefix/bin/runner
 	for on in share share/berth/python share/berth/python/berth/__init__.py lib/libberth.so.0.2; do
-		chmod o+w "$root/$on"
+		chmod o+w "$prefix/$on"
 		run -240 r --horovod -np 1 touch "$T/ran"
-		says "could not start: --horovod needs berth's Python package and libberth: another user could replace '$root/" \
-			"'$root/$on" "' can be written by all users"
+		says "could not start: --horovod needs berth's Python package and libberth: another user could replace '$prefix/" \
+			"'$prefix/$on" "' can be written by all users"
 		hinted
-		chmod o-w "$root/$on"
+		chmod o-w "$prefix/$on"
 	done
 	run -0 r --horovod -np 1 true
-	chmod o+w "$root/share" # what the user names is taken
-	run -0 r -x PYTHONPATH="$root/share/berth/python" -np 1 /usr/bin/python3 -c 'import berth'
+	chmod o+w "$prefix/share" # what the user names is taken
+	run -0 r -x PYTHONPATH="$prefix/share/berth/python" -np 1 /usr/bin/python3 -c 'import berth'
 	[ ! -e "$T/ran" ]
 }
 

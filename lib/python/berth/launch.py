@@ -47,8 +47,8 @@ def runner_path():
             refused = f" (another user could replace {path}: {reason})"
     path = shutil.which("runner")
     if not path:
-        raise FileNotFoundError(f"no runner in PATH{refused}: build it with make and install it with make install, "
-                                "or add its directory to PATH")
+        raise FileNotFoundError(f"no runner in PATH{refused}: build it with make and install it with make "
+                                "install, or add its directory to PATH")
     return path
 
 
@@ -64,7 +64,8 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     ranks, on each host; this one.  The others are options of runner's.  cloudpickle, if it is there, lets
     FUNC be of any kind; else FUNC must be importable on each host.
 
-    What FUNC returns on a host comes here as a pickle: a host that somebody has taken over can run code here.
+    What FUNC returns on a host comes here as a pickle: a host that somebody has taken over can run code
+    here.
 
     RuntimeError: FUNC raised one, with the traceback of the rank that raised it; or the job failed.
     """

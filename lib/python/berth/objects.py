@@ -26,9 +26,9 @@ def _head(data):
 def _load(data, head, rank, name):
     """The object of RANK, of the set, whose pickle is DATA if HEAD says so."""
     if _head(data) != head:
-        raise HorovodInternalError(f"object{f' {name!r}' if name else ''}: the bytes from rank {rank} of the set "
-                                   "do not have the length and the SHA-256 that this rank sent: they were changed "
-                                   "on their way, and are not unpickled")
+        raise HorovodInternalError(f"object{f' {name!r}' if name else ''}: the bytes from rank {rank} of the "
+                                   "set do not have the length and the SHA-256 that this rank sent: they "
+                                   "were changed on their way, and are not unpickled")
     return pickle.loads(data)
 
 
@@ -67,8 +67,8 @@ def allgather_object(obj, name=None, process_set=basics.global_process_set):
     fields = {"kind": clib.ALLGATHER, "type": clib.U8, "name": _name(name), "set": process_set.handle}
     heads, descs = _heads(mine, size, process_set.rank(), fields)
     lengths, made = (ctypes.c_uint64 * size)(), ctypes.c_void_p()
-    descs.append(clib.desc(count=len(data), in_=ctypes.cast(data, ctypes.c_void_p), received=lengths, made=made,
-                           **fields))
+    descs.append(clib.desc(count=len(data), in_=ctypes.cast(data, ctypes.c_void_p), received=lengths,
+                           made=made, **fields))
     # One request: if it is interrupted, none of its operations is left out.
     library.submit((data, mine, heads, lengths, made), *descs).wait()
     try:

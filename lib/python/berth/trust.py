@@ -22,14 +22,14 @@ def _reason(at):
         return f"{at} belongs to another user (uid {s.st_uid})"
     if s.st_mode & stat.S_IWOTH:
         return f"{at} can be written by all users"
-    if s.st_mode & stat.S_IWGRP and not (_is_private(s.st_gid, s.st_uid) or _is_private(s.st_gid, os.geteuid())):
+    if s.st_mode & stat.S_IWGRP and not any(_is_private(s.st_gid, uid) for uid in (s.st_uid, os.geteuid())):
         return f"{at} can be written by a group (gid {s.st_gid})"
     return None
 
 
 def refusal(here, path):
-    """Why PATH, which is there, is not used; or None.  HERE is where this package is: Python came by that way,
-    so only the folders are looked at that are not above both.
+    """Why PATH, which is there, is not used; or None.  HERE is where this package is: Python came by that
+    way, so no folder is looked at that is above both and their nearest common one.
     """
     at = os.path.commonpath([here, path])
     reason = _reason(at)
