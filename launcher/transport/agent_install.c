@@ -204,7 +204,10 @@ char *agent_install_quote(const char *text, size_t n)
 	while (n && (unsigned char)text[n - 1] <= ' ')
 		n--;
 	for (size_t i = 0; i < n && i < QUOTE_MAX; i++)
-		str_addn(&s, (unsigned char)text[i] < ' ' ? "?" : text + i, 1);
+		str_addn(&s,
+			 (unsigned char)text[i] < ' ' || text[i] == 0x7f ? "?"
+									 : text + i,
+			 1);
 	return str_take(&s);
 }
 
@@ -212,7 +215,7 @@ char *agent_install_last_line(const char *text)
 {
 	size_t n = strlen(text), begin;
 
-	while (n && text[n - 1] <= ' ')
+	while (n && (unsigned char)text[n - 1] <= ' ')
 		n--;
 	for (begin = n; begin && text[begin - 1] != '\n';)
 		begin--;
