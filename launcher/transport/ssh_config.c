@@ -59,6 +59,9 @@ static const struct keyword {
 	{ "globalknownhostsfile", MANY },
 	{ "gssapiauthentication", FLAG },
 	{ "gssapidelegatecredentials", FLAG },
+	{ "gssapikexalgorithms", ONE }, /* this and the next two: of distributions */
+	{ "gssapikeyexchange", FLAG },
+	{ "gssapitrustdns", ONE },
 	{ "hashknownhosts", FLAG },
 	{ "host", MANY },
 	{ "hostbasedacceptedalgorithms", ONE },
@@ -266,7 +269,7 @@ static bool has_final(const struct strv *args)
 	return false;
 }
 
-/* What ends ssh in whichever block it stands, and what makes it read all again. */
+/* What ends ssh in whichever block it stands, and what makes it read all twice. */
 static void judge_line(struct ssh_config *c, const struct ssh_config_line *line,
 		       enum words words)
 {
@@ -278,8 +281,8 @@ static void judge_line(struct ssh_config *c, const struct ssh_config_line *line,
 		what = "a line with too few words or too many";
 	else if (words == FLAG && !line->odd && !is_yes(v) && !is_no(v))
 		what = line->key;
-	else if (!strcmp(line->key, "match") && has_final(&line->args))
-		what = "Match final";
+	if (!strcmp(line->key, "match") && has_final(&line->args))
+		c->final = true;
 	if (what)
 		leave_all(c, xasprintf("%s (%s)", what, line->where));
 }
@@ -396,6 +399,7 @@ struct ssh_config *ssh_config_own(void)
 struct walk {
 	struct ssh_config *c;
 	const char *name;
+	bool final; /* the second time, for "Match final" */
 	char *user; /* as far as it is known at this line, as is f->host */
 	bool agent;
 	bool active;
@@ -431,9 +435,8 @@ static bool match_match_line(struct walk *w, const struct ssh_config_line *l)
 {
 	const struct strv *args = &l->args;
 	const char *unsure = l->odd;
+	size_t alone = 0; /* "all" may stand behind such words */
 
-	if (args->n == 1 && !strcasecmp(args->v[0], "all"))
-		return true;
 	for (size_t i = 0; i < args->n && !l->odd; i++) {
 		const bool negated = *args->v[i] == '!';
 		const char *word = args->v[i] + negated;
@@ -441,13 +444,24 @@ static bool match_match_line(struct walk *w, const struct ssh_config_line *l)
 
 		if (!strcasecmp(word, "canonical")) {
 			unsure = "Match canonical";
+			alone++;
 			continue;
 		}
+		if (!strcasecmp(word, "final")) {
+			if (w->final == negated)
+				return false;
+			alone++;
+			continue;
+		}
+		if (!strcasecmp(word, "all") && !negated && alone == i && !arg)
+			continue;
 		i++; /* all that follow have a word behind them */
 		if (arg && !strcasecmp(word, "exec")) {
 			unsure = "Match exec";
 		} else if (arg && !strcasecmp(word, "originalhost")) {
-			unsure = "Match originalhost";
+			if (pattern_list(arg, w->name, true) == negated)
+				return false;
+			unsure = "Match originalhost"; /* libssh misreads it */
 		} else if (arg &&
 			   (!strcasecmp(word, "host") || !strcasecmp(word, "user") ||
 			    !strcasecmp(word, "localuser"))) {
@@ -708,16 +722,18 @@ static void read_setting(struct walk *w, const struct ssh_config_line *l)
 	}
 }
 
-/* Whether a Host line is about the name as typed.  A comma does not part patterns. */
+/* Whether a Host line is about the name: as typed, the second time as it is known by
+ * then.  A comma does not part patterns. */
 static bool match_host_line(const struct walk *w, const struct strv *args)
 {
+	const char *name = w->final ? w->f->host : w->name;
 	bool hit = false;
 
 	for (size_t i = 0; i < args->n; i++) {
 		const bool negated = *args->v[i] == '!';
 		const char *pattern = args->v[i] + negated;
 
-		if (!pattern_match(pattern, strlen(pattern), w->name, false))
+		if (!pattern_match(pattern, strlen(pattern), name, false))
 			continue;
 		if (negated)
 			return false;
@@ -851,8 +867,14 @@ void ssh_config_ask(struct ssh_config *c, const char *name,
 	w.user = given->user ? xstrdup(given->user) : NULL;
 	if (c->why)
 		str_add(&f->why, c->why);
-	for (size_t i = 0; i < c->n;)
-		i = walk_file(&w, i);
+	for (int turn = 0; turn <= c->final; turn++) {
+		w.final = turn;
+		if (turn) /* as ssh does before it reads again */
+			for (char *p = f->host; *p; p++)
+				*p = (char)tolower((unsigned char)*p);
+		for (size_t i = 0; i < c->n;)
+			i = walk_file(&w, i);
+	}
 	if (!f->port)
 		f->port = 22;
 	add_known(&w, w.user_known, "userknownhostsfile", dir, "known_hosts");

@@ -4,7 +4,7 @@
  * part of it.  Here are the few keys of that part that runner obeys itself, and the
  * reason to use the ssh program for the others.  That is also the answer to all that is
  * not read with certainty: single quotes, backslashes, variables, unknown keywords,
- * values that ssh may not take, what a command or the final pass decides.  Only plain
+ * values that ssh may not take, what a command decides.  Only plain
  * files are read; no command runs, and no name is looked up.  Source: ssh_config(5) and
  * sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT", of OpenSSH 9. */
 #ifndef BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
@@ -26,6 +26,7 @@ struct ssh_config_line {
 struct ssh_config {
 	struct ssh_config_line *v;
 	size_t n, files;  /* files: opened so far */
+	bool final;       /* "Match final" is in it: ssh reads all of it twice */
 	char *home, *etc; /* "~" and the directory of the system's files */
 	char *why;        /* the reason to use the ssh program for all hosts, or NULL */
 };

@@ -2,18 +2,14 @@
  */
 #include <check.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/wire.h"
 #include "launcher/transport/agent_install.h"
-#include "launcher/transport/install_scripts.h"
 #include "tests/unit/ssh_config_free.h"
 
 static char dir[] = "/tmp/berth-install.XXXXXX";
@@ -89,12 +85,12 @@ static const struct conf_case {
 	  STRICT_YES, AF_UNSPEC },
 	{ "Match originalhost n1\n Port 7\n", "", "", "n1", NULL, false,
 	  "Match originalhost", STRICT_YES, AF_UNSPEC },
-	{ "Match originalhost n2\n Port 7\n", "", "", "n1", NULL, false,
-	  "Match originalhost", STRICT_YES, AF_UNSPEC },
+	{ "Match originalhost n2\n Port 7\n", "", "", "n1", NULL, false, "", STRICT_YES,
+	  AF_UNSPEC },
 	{ "Match canonical host n1\n Port 7\n", "", "", "n1", NULL, false,
 	  "Match canonical", STRICT_YES, AF_UNSPEC },
-	{ "", "Match final all\n GSSAPIAuthentication yes\n", "", "n1", NULL, false,
-	  "Match final", STRICT_YES, AF_UNSPEC },
+	{ "", "Match final all\n GSSAPIAuthentication yes\n", "", "n1", NULL, false, "",
+	  STRICT_YES, AF_UNSPEC },
 	{ "Match exec \"test -e /x\"\n HostKeyAlias x\n", "", "", "n1", NULL, false,
 	  "Match exec (", STRICT_YES, AF_UNSPEC },
 	{ "StrictHostKeyChecking off\n", "", "", "n1", NULL, false, "", STRICT_NO,
@@ -127,8 +123,8 @@ static const struct conf_case {
 	  "hostkeyalias", STRICT_NO, AF_UNSPEC },
 	{ "Host n2\nInclude more/*\n", "", "", "n1", NULL, false, "", STRICT_YES,
 	  AF_UNSPEC },
-	{ "Include config\n", "", "", "n1", NULL, false, "include each other",
-	  STRICT_YES, AF_UNSPEC },
+	{ "Include config\n", "", "", "n1", NULL, false,
+	  "files that include each other", STRICT_YES, AF_UNSPEC },
 	{ "", "", "@revoked * ssh-ed25519 AAAA\n", "n1", NULL, false, "@revoked in ",
 	  STRICT_YES, AF_UNSPEC },
 	{ "", "", "n1 ssh-ed25519 AAAA\n@cert-authority *.corp ssh-rsa A\n", "n1", NULL,
@@ -596,193 +592,6 @@ START_TEST(late_while_the_agent_is_looked_for)
 }
 END_TEST
 
-/* ---- the scripts, on this host as on another ---- */
-
-/* Other mounts than all others see: /mnt like a host's /opt, /dev/shm empty.  false:
- * only root has them. */
-static bool own_mounts(void)
-{
-	return !geteuid() && !unshare(CLONE_NEWNS) &&
-	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       !mount("none", "/mnt", "tmpfs", 0, "mode=755") &&
-	       !mount("none", "/dev/shm", "tmpfs", 0, "mode=1777");
-}
-
-/* What SHELL prints that runs the SCRIPT with the arguments A and B. */
-static const char *run_script(const char *shell, const char *script, const char *a,
-			      const char *b)
-{
-	static char said[4096];
-	int out[2];
-	size_t n;
-	FILE *f;
-
-	ck_assert_int_eq(pipe(out), 0);
-	if (!fork()) {
-		dup2(out[1], 1);
-		closefrom(3);
-		execl(shell, shell, "-c", script, "sh", a, b, (char *)NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	f = fdopen(out[0], "r");
-	n = fread(said, 1, sizeof said - 1, f);
-	said[n] = '\0';
-	fclose(f);
-	while (wait(NULL) > 0)
-		;
-	return said;
-}
-
-/* An agent that prints WORD. */
-static void put_agent(const char *path, const char *word)
-{
-	FILE *f = fopen(path, "we");
-
-	ck_assert_ptr_nonnull(f);
-	fprintf(f, "#!/bin/sh\necho %s\n", word);
-	fclose(f);
-	ck_assert_int_eq(chmod(path, 0755), 0);
-}
-
-static void set_age(const char *path, time_t seconds)
-{
-	const time_t then = time(NULL) - seconds;
-
-	ck_assert_int_eq(utimensat(AT_FDCWD, path,
-				   (struct timespec[]){ { then, 0 }, { then, 0 } }, 0),
-			 0);
-}
-
-/* A file system that another user mounted there may say that all is ours. */
-START_TEST(nothing_is_started_below_a_sticky_folder)
-{
-	static const char *const how[] = { "-ldn", "-ldnL" };
-	char *path = xasprintf("%s/agent", dir);
-
-	put_agent(path, "ours"); /* below /tmp */
-	for (int i = 0; i < 2; i++) {
-		const char *said = run_script("/bin/sh", install_direct, how[i], path);
-
-		ck_assert_str_eq(said, "\n:berth: unsafe\n");
-	}
-	put("agent", "#!an exe\n");
-	free(path);
-}
-END_TEST
-
-/* Its new owner sets the times back. */
-START_TEST(a_verdict_outlives_no_chown)
-{
-	static const char path[] = "/mnt/x/bin/berth-agent",
-			  way[] = "/dev/shm/berth-0/way/mnt/x/bin/berth-agent";
-	static const char *const given[] = { "/mnt/x", "/mnt/x/bin", path };
-
-	if (!own_mounts())
-		return;
-	mkdir("/mnt/x", 0755);
-	mkdir("/mnt/x/bin", 0755);
-	put_agent(path, "ours");
-	for (int i = 0; i < 3; i++)
-		set_age(given[i], 60);
-	ck_assert_str_eq(run_script("/bin/bash", install_direct, "-ldn", path),
-			 "ours\n");
-	ck_assert_int_eq(access(way, F_OK), 0);
-	ck_assert_str_eq(run_script("/bin/bash", install_direct, "-ldn", path),
-			 "ours\n");
-	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(chown(given[i], 65534, 65534), 0);
-		ck_assert_str_eq(run_script("/bin/bash", install_direct, "-ldn", path),
-				 "\n:berth: unsafe\n");
-		ck_assert_int_eq(chown(given[i], 0, 0), 0);
-	}
-}
-END_TEST
-
-/* Of the search: its functions, behind BEFORE, then AFTER. */
-static const char *run_functions(const char *before, const char *after)
-{
-	const char *end = strstr(install_search, "say here\n");
-	char *script =
-		xasprintf("s=none k=0 n=10\n%.*s%s\n%s\n", (int)(end - install_search),
-			  install_search, before, after);
-	const char *said = run_script("/bin/sh", script, NULL, NULL);
-
-	free(script);
-	return said;
-}
-
-static const struct {
-	const char *before; /* how the host is */
-	const char *says;   /* why the folder takes no copy, or what the copy prints */
-} caches[] = {
-	{ "", "ours\n" },
-	{ "chmod 750 cache", "ours\n" },
-	{ "chmod 770 cache", "can be written by other users\n" },
-	{ "chmod 707 cache", "can be written by other users\n" },
-	{ "rm -r cache; mkdir other; ln -s other cache", "belongs to another user\n" },
-	{ "mount -t tmpfs -o mode=700 none cache; cp -p agent cache",
-	  "is a mount of its own\n" },
-	{ "stat() { [ $1 = -f ] && echo 65735546 || command stat \"$@\"; }",
-	  "is on FUSE\n" },
-	{ "stat() { [ $1 = -f ] && echo 1021994 || echo drwx------ 7 drwx------ 8; }",
-	  "is a mount of its own\n" },
-	{ "stat() { false; }", "cannot be judged without stat\n" },
-};
-
-/* Neither is one made there, nor does one that lies there run. */
-START_TEST(where_a_copy_lies)
-{
-	static const char after[] = "good || echo $r\ncd /mnt\ntry cache agent";
-	char *before = xasprintf("s=$(sum < agent) d=/mnt/cache t=./new\n%s",
-				 caches[_i].before);
-
-	if (own_mounts()) {
-		ck_assert_int_eq(chdir("/mnt") | mkdir("cache", 0700), 0);
-		put_agent("agent", "ours");
-		put_agent("cache/agent", "ours");
-		ck_assert_str_eq(run_functions(before, after), caches[_i].says);
-		ck_assert_int_eq(chdir(dir), 0);
-	}
-	free(before);
-}
-END_TEST
-
-/* What is older than 30 days goes, if it has the name of a copy. */
-START_TEST(only_copies_are_pruned)
-{
-	static const struct {
-		const char *name;
-		bool goes;
-	} files[] = {
-		{ "agent-"
-		  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-		  true },
-		{ "agent-"
-		  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde",
-		  false },
-		{ "agent-"
-		  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdeg",
-		  false },
-		{ "agent-1", false },
-	};
-
-	mkdir("there", 0700);
-	ck_assert_int_eq(chdir("there"), 0);
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		put_agent(files[i].name, "old");
-		set_age(files[i].name, 31 * 86400);
-	}
-	run_functions("", "prune");
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		ck_assert_msg(!access(files[i].name, F_OK) != files[i].goes, "%s",
-			      files[i].name);
-		unlink(files[i].name);
-	}
-	ck_assert_int_eq(chdir(dir), 0);
-}
-END_TEST
-
 static void clean(void)
 {
 	static const char *const files[] = { ".ssh/config",   ".ssh/known_hosts",
@@ -830,11 +639,6 @@ int main(void)
 	tcase_add_test(install, launch_agent_only);
 	tcase_add_test(install, late);
 	tcase_add_test(install, late_while_the_agent_is_looked_for);
-	tcase_add_test(install, nothing_is_started_below_a_sticky_folder);
-	tcase_add_test(install, a_verdict_outlives_no_chown);
-	tcase_add_loop_test(install, where_a_copy_lies, 0,
-			    sizeof caches / sizeof *caches);
-	tcase_add_test(install, only_copies_are_pruned);
 	suite_add_tcase(s, conf);
 	suite_add_tcase(s, install);
 	srunner_run_all(r, CK_ENV);

@@ -1,5 +1,6 @@
 /* ssh_config.h: what is left to the ssh program, and what is not. */
 #include <check.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,6 +95,9 @@ static const char *const plain[] = {
 	"Match host other exec false\nUser me\n",
 	"Match host box user nobody localuser nobody\nUser me\n",
 	"Match all\nUser me\n",
+	"Match originalhost other\nUser me\n",
+	"Match final all\nGSSAPIAuthentication yes\nGSSAPIKexAlgorithms x\n",
+	"Match !final exec true host other\nUser me\n",
 	"Include more\nInclude ~/.ssh/more no-such-*\n",
 	"HostKeyAlgorithms rsa-sha2-512,ssh-ed25519\n",
 	"HostKeyAlgorithms +ssh-rsa\n",
@@ -177,15 +181,16 @@ static const struct {
 	{ "Match host box exec true\n", "exec" },
 	{ "Match exec\n", "config:1" },
 	{ "Match host\n", "config:1" },
-	{ "Match final\n", "final" },
-	{ "Match final host other\n", "final" },
-	{ "Host other\nMatch host other FINAL\n", "final" },
+	{ "Match final exec true\n", "exec" },
+	{ "Match final canonical all\n", "canonical" },
+	{ "Match host box all\n", "config:1" },
+	{ "HostName n1\nHost n1\nHostKeyAlias x\nMatch final\n", "hostkeyalias" },
 	{ "Match canonical\n", "canonical" },
 	{ "Match !all\n", "config:1" },
 	{ "Match all host box\n", "config:1" },
 	{ "Match host=box\n", "config:1" },
 	{ "Match host 'box'\n", "config:1" },
-	{ "Match originalhost other\n", "originalhost" },
+	{ "Match originalhost box\n", "originalhost" },
 	{ "Match tagged x\n", "config:1" },
 	{ "Match sometimes\n", "config:1" },
 	/* Include */
@@ -246,6 +251,25 @@ START_TEST(values)
 }
 END_TEST
 
+/* The second time only, behind all else; Host lines then are about HostName. */
+START_TEST(final_values)
+{
+	struct ssh_config_facts f;
+
+	ask(&f, "Match final\nStrictHostKeyChecking no\nUser last\nPort 7\n"
+		"Match !final\nPort 8\nHost n1\nAddressFamily inet6\n"
+		"Host box\nHostName n1\nUser me\nMatch FINAL host box\nHashKnownHosts "
+		"yes\n");
+	ck_assert_msg(!f.why.len, "%s", f.why.s);
+	ck_assert_int_eq(f.strict, STRICT_NO);
+	ck_assert_str_eq(f.user, "me");
+	ck_assert_int_eq(f.port, 8);
+	ck_assert_int_eq(f.family, AF_INET6);
+	ck_assert(!f.hash_names);
+	ssh_config_facts_free(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ssh_config");
@@ -258,6 +282,7 @@ int main(void)
 	tcase_add_loop_test(c, ssh_judges, 0, sizeof odd / sizeof *odd);
 	tcase_add_test(c, site_and_agent);
 	tcase_add_test(c, values);
+	tcase_add_test(c, final_values);
 	suite_add_tcase(s, c);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
