@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* The words behind it: "file", "module" or "text", then the program's own argv.  Its own
- * imports never look into the current folder, in which others may have put modules; the
- * program's do if python itself would look there. */
+/* The words behind it: "file", "module" or "text", then the program's own argv.  Its
+ * own imports never look into the current folder, in which others may have put modules;
+ * the program's do if python itself would look there. */
 static const char script[] =
 	"import sys\n"
 	"here = [p for p in sys.path[:1] if not p]\n"

@@ -218,8 +218,8 @@ START_TEST(other_entries)
 }
 END_TEST
 
-/* The job itself would load none of these: python gives it the program's folder, and not
- * the current one. */
+/* The job itself would load none of these: python gives it the program's folder, and
+ * not the current one. */
 START_TEST(nothing_of_the_current_folder_runs)
 {
 	static const char *const names[] = { "ast.py", "os.py", "importlib.py" };
