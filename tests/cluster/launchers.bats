@@ -83,6 +83,26 @@ all_gone() {
 	if grep -aoE '[0-9a-f]{64}' "$STATE/t/sniffed"; then false; fi
 }
 
+@test "a rank without MUNGE: the key goes in clear, and aead says so in one line" {
+	local line="berth: BERTH_NET_SECURE=aead does not protect against an observer of the PMIx server's network"
+	script join.py <<< 'import berth; berth.init(); print(berth.rank())'
+	printf '%s\n' 'int munge_encode(void) { return 6; }' 'int munge_decode(void) { return 6; }' \
+		'const char *munge_strerror(void) { return "no munged"; }' 'void *munge_ctx_create(void) { return 0; }' \
+		'void munge_ctx_destroy(void) {}' 'int munge_ctx_set(void) { return 6; }' |
+		cc -shared -fPIC -x c -o "$STATE/t/libmunge.so.2" - # libpmix needs one, too
+	python() { # SECURE
+		srun -N2 -n2 --mpi=pmix sh -c 'export BERTH_NET_SECURE=$1 PYTHONPATH=$2 PYTHONDONTWRITEBYTECODE=1
+			[ "$SLURM_PROCID" = 0 ] || export LD_LIBRARY_PATH=/vc/t
+			exec /usr/bin/python3 /vc/t/join.py' sh "$1" "$BUILD/share/berth/python"
+	}
+	run -0 python aead
+	says 1
+	[ "$(grep -cF "$line" <<< "$output")" = 1 ]
+	run -0 python mac
+	says 1
+	[[ $output != *$line* ]]
+}
+
 @test "Open MPI 4's mpirun: the same" {
 	run -0 mpirun -np 8 --map-by ppr:4:node "$JOINS" way join world memory share fence=-x leave
 	two_times_four
