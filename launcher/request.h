@@ -59,6 +59,8 @@ struct request {
 	char *hosts;      /* -H, or NULL */
 	char *hosts_from; /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
+	struct strv
+		rank_hosts;  /* --rankfile: the host of each rank, as typed; or none */
 	int per_host;        /* -ppn; 0: not given */
 	char *per_host_from; /* its source, or NULL */
 	enum map_by map_by;

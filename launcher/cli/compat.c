@@ -375,7 +375,6 @@ const struct compat compat_table[] = {
 	{ "--debug-daemons --leave-session-attached --novm --show-progress --stream-buffering", OMPI, 0, ignore, NO_NOISE, 0 },
 	{ "--report-state-on-timeout --get-stack-traces", OMPI, 0, ignore, "Ctrl-\\ shows the state of every rank", 0 },
 	{ "--prefix", OMPI, 1, refuse, "give the ranks the paths: -x PATH=DIR/bin:$PATH -x LD_LIBRARY_PATH=DIR/lib", 0 },
-	{ "--rankfile -rf", OMPI, 1, refuse, WHERE, 0 },
 	{ "--npersocket", OMPI, 1, refuse, WHERE, 0 },
 	{ "--nolocal", OMPI, 0, refuse, "name the hosts with -H, without this one", 0 },
 	{ "--cpu-set --cpu-list", OMPI, 1, refuse, "--bind-to and --share say which CPUs; taskset(1) and cgroups limit them", 0 },

@@ -3,6 +3,7 @@
 #include <ctype.h>
 
 #include "launcher/cli/exports.h"
+#include "launcher/cli/rankfile.h"
 #include "launcher/cli/values.h"
 
 static const char *const bind_names[] = { BIND_TO_NAMES, NULL };
@@ -112,6 +113,13 @@ const struct option option_table[] = {
 		  "or 'ip1' repeated. 'ip1 slots=8 port=2222' or 'ip1:2222:8' has the port of its "
 		  "sshd. Empty lines and lines that begin with # are ignored. '-' reads"
 		  " standard input to its end, so that the ranks read end of file." },
+	{ "--rankfile -rf", "FILE", TOPIC_hosts, OPTION_FILE,
+	  "rankfile", "BERTH_RANKFILE", .set = value_rankfile,
+	  .help = "the host of each rank: 'rank 0=ip1' a line",
+	  .text = "Read the host of each rank from FILE, which has a line 'rank N=HOST slot=CPUS' for "
+		  "each rank from 0 on, as for mpirun. The hosts of the job are those in FILE, in the "
+		  "order of their first ranks. What slot= says is ignored, and a note says so: each "
+		  "rank gets CPUs near its GPU, see --bind-to. A host is a name; +n0 is an error." },
 	{ "-p --ssh-port", "PORT", TOPIC_hosts, OPTION_GLUE,
 	  "ssh-port", "BERTH_SSH_PORT", NUMBER(ssh_port, 1, 65535),
 	  .help = "port of sshd on the hosts",

@@ -42,6 +42,7 @@ void options_free(struct request *r)
 	free(r->hosts);
 	free(r->hosts_from);
 	free(r->hostfile);
+	strv_free(&r->rank_hosts);
 	free(r->per_host_from);
 	strv_free(&r->export);
 	strv_free(&r->forward);

@@ -301,6 +301,7 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	}
 	free(*other);
 	*other = NULL;
+	strv_free(&s->r->rank_hosts); /* of an earlier source */
 	keep(own, value);
 	keep(&s->r->hosts_from, s->from);
 	*s->hosts = s->source;

@@ -238,6 +238,40 @@ static void number_by_node(struct plan *p)
 	free(active);
 }
 
+/* Whether TYPED, as -H takes a host, is NAME. */
+static bool is_host(const char *typed, const char *name)
+{
+	const char *at = strrchr(typed, '@');
+	size_t n = strlen(name);
+
+	typed = at ? at + 1 : typed;
+	if (*typed == '[')
+		return !strncmp(typed + 1, name, n) && !strcmp(typed + 1 + n, "]");
+	return !strcmp(typed, name);
+}
+
+/* By --rankfile.  Most often the host is that of the rank before. */
+static int number_by_file(struct plan *p, const struct request *r,
+			  const struct map_host *hosts, struct err *e)
+{
+	uint32_t h = 0;
+
+	if (p->np != r->rank_hosts.n)
+		return err_set(e, E_RANKFILE_NP, (unsigned)r->rank_hosts.n, p->np);
+	for (uint32_t k = 0; k < p->np; k++) {
+		const char *typed = r->rank_hosts.v[k];
+		uint32_t tried = 0;
+
+		for (; tried < p->nhosts && !is_host(typed, hosts[h].name); tried++)
+			h = (h + 1) % p->nhosts;
+		if (tried == p->nhosts || hosts[h].lost)
+			return err_set(e, E_RANKFILE_HOST, k, typed);
+		p->rank[k] =
+			(struct plan_rank){ .host = h, .local = p->local_size[h]++ };
+	}
+	return 0;
+}
+
 /* Number the ranks that have the same local rank: the "cross" numbers of horovodrun. */
 static void number_across(struct plan *p)
 {
@@ -265,7 +299,9 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	p.node = xcalloc(nhosts, sizeof *p.node);
 	p.local_size = xcalloc(nhosts, sizeof *p.local_size);
 	p.ranks = xcalloc(nhosts, sizeof *p.ranks);
-	if (r->map_by == MAP_NODE) {
+	if (r->rank_hosts.n) {
+		rc = number_by_file(&p, r, hosts, e);
+	} else if (r->map_by == MAP_NODE) {
 		count_by_node(p.local_size, room, nhosts, p.np);
 		number_by_node(&p);
 	} else {
@@ -274,6 +310,10 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 			for (uint32_t l = 0; l < p.local_size[h]; l++)
 				p.rank[rank++] =
 					(struct plan_rank){ .host = h, .local = l };
+	}
+	if (rc) {
+		plan_free(&p);
+		goto out;
 	}
 	rank = 0;
 	for (uint32_t a = 0; a < r->napp; a++)

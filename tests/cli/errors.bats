@@ -102,6 +102,8 @@ ends() { # ID
 @test "E_OPTION_EMPTY" { gives E_OPTION_EMPTY --wdir '' true; }
 @test "E_OPTION_APP" { gives E_OPTION_APP -np 1 a : --timeout 3 -np 1 b; }
 @test "E_CHOICE" { gives E_CHOICE --transport foo true; }
+@test "E_RANKFILE" { gives_file E_RANKFILE --rankfile 'x\n'; }
+@test "E_RANKFILE_NP" { gives_file E_RANKFILE_NP --rankfile 'rank 0=localhost\nrank 1=localhost\n' -np 1; }
 @test "E_SECONDS" { gives E_SECONDS --timeout x true; }
 @test "E_DECIMAL" { gives E_DECIMAL --cycle-time-ms x true; }
 @test "E_RANKS" { gives E_RANKS --show x true; }
@@ -130,7 +132,7 @@ ends() { # ID
 @test "E_TOPOLOGY_ARG" { gives E_TOPOLOGY_ARG --topology = true; }
 @test "E_TWO_HOSTS" { gives E_TWO_HOSTS -H a --hostfile b true; }
 @test "E_PROGRAM" { gives E_PROGRAM -np 2; }
-@test "E_FOREIGN" { HINT="say where ranks run with -H, -ppn and --map-by" gives E_FOREIGN --rankfile f true; }
+@test "E_FOREIGN" { HINT="say where ranks run with -H, -ppn and --map-by" gives E_FOREIGN --npersocket 2 true; }
 @test "E_HELP" { gives E_HELP --help nonsense; }
 @test "E_CONFIG_READ" { gives E_CONFIG_READ --config-file /no/such/file true; }
 @test "E_CONFIG_LINE" { gives_file E_CONFIG_LINE --config-file 'abc\n'; }

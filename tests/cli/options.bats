@@ -265,8 +265,6 @@ hides() { # STATUS OPTION...
 }
 
 @test "what could change which processes run, where, or with what input is refused" {
-	refused --rankfile f
-	refused -rf f
 	refused --min-np 1
 	refused --max-np 2
 	refused --host-discovery-script ./d
@@ -327,4 +325,36 @@ hides() { # STATUS OPTION...
 	printf 'np = 2\n\nnp = zwei\n' > "$T/conf"
 	run -2 r --config-file "$T/conf" true
 	says "$T/conf:3" "'zwei'"
+}
+
+# ---- --rankfile ----
+
+@test "--rankfile: the host of each rank, in Open MPI's form" {
+	printf '# ranks\nrank 1=localhost slot=0:1\n\nrank 0 = localhost slot=0 # first\n' > "$T/ranks"
+	run -0 "$RUNNER" --plan=json --rankfile "$T/ranks" true
+	says '"np": 2'
+	says "ignored: slot= in the rankfile (each rank gets CPUs near its GPU, see --bind-to)"
+	sed -i 's/slot=.*//' "$T/ranks"
+	run -0 "$RUNNER" --no-tag -rf "$T/ranks" sh -c 'echo $RANK' < /dev/null
+	[ "$(sort <<< "$output")" = $'0\n1' ]
+	BERTH_HOSTS=nosuch run -0 "$RUNNER" -q --rankfile "$T/ranks" true
+	BERTH_RANKFILE=$T/ranks run -0 "$RUNNER" -q --plan=json -H localhost:1 true # -H comes later
+	says '"np": 1'
+}
+
+@test "--rankfile: what is no rank file" {
+	local line
+	wrong() { # LINES TEXT
+		printf "$1" > "$T/ranks"
+		run -2 "$RUNNER" --rankfile "$T/ranks" true
+		says "$2"
+	}
+	wrong 'rank 0=localhost\nlocalhost slots=2\n' "line 2: the line is not 'rank N=HOST slot=CPUS'"
+	wrong 'rank 0=+n0 slot=0\n' "line 1: a relative host is not supported"
+	wrong 'rank 0=a\nrank 0=b\n' "line 2: the rank has a line already"
+	wrong 'rank 1=localhost\n' "a rank below the last one has no line"
+	wrong '#\n' "no line names a rank"
+	wrong 'rank x=a\n' "line 1: the line is not"
+	run -2 "$RUNNER" --rankfile "$T/none" true
+	says "No such file or directory"
 }

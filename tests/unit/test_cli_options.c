@@ -6,7 +6,7 @@
 #define TIME_HINT " | write seconds, or a number with s, m, h or d: 90, 5m, 1h"
 #define SHOW_HINT " | write ranks, ranges, 'errors', 'all' or 'none': 0,8-11,errors"
 #define EXPORT_HINT " | write NAME, NAME=VALUE or 'PREFIX*'"
-#define HOSTS_HINT " | give only one of -H and --hostfile"
+#define HOSTS_HINT " | give only one of -H, --hostfile and --rankfile"
 #define ELASTIC                                                                        \
 	" of horovodrun is not supported | jobs have a fixed size here: give -np and " \
 	"-H"
@@ -358,8 +358,6 @@ static const struct {
 	{ "-rank-by node a",
 	  " error '-rank-by node' of Open MPI is not supported | ranks are numbered "
 	  "host by host, or in turn with --map-by node" },
-	{ "--rankfile r a",
-	  " error '--rankfile' of Open MPI is not supported | " WHERE },
 	{ "--tune f a", " error '--tune' of Open MPI is not supported | give the "
 			"parameters with -mca" },
 

@@ -14,6 +14,7 @@ struct map_case {
 	enum map_by by;
 	int per_host;
 	bool oversubscribe;
+	const char *file; /* --rankfile: the host of each rank */
 	const char *want;
 	enum err_id id;
 	const char *hint;
@@ -47,6 +48,8 @@ static void make(struct input *in, const struct map_case *c)
 				  .per_host = c->per_host,
 				  .map_by = c->by,
 				  .oversubscribe = c->oversubscribe };
+	for (const char *p = c->file ? c->file : ""; *p; p++) /* one letter a host */
+		strv_take(&in->r.rank_hosts, xstrndup(p, 1));
 	for (size_t i = 0; i < in->r.napp; i++) {
 		in->app[i].np = c->np[i];
 		strv_add(&in->app[i].argv, i ? "second" : "first");
@@ -57,6 +60,7 @@ static void unmake(struct input *in)
 {
 	for (size_t i = 0; i < in->r.napp; i++)
 		strv_free(&in->app[i].argv);
+	strv_free(&in->r.rank_hosts);
 	free(in->names);
 }
 
@@ -80,6 +84,13 @@ static char *show(const struct plan *p, const struct map_host *hosts)
 #define OVER .oversubscribe = true
 
 static const struct map_case cases[] = {
+	{ "a:2 b:2",
+	  { 0 },
+	  .file = "baxb",
+	  .id = E_RANKFILE_HOST,
+	  .want = "the host of rank 2 in the rank file, 'x', takes no rank" },
+	{ "a:2 b:2", { 0 }, .file = "baab", .want = "b0 a0 a1 b1" },
+	{ "a:1 b:2", { 1, 2 }, .napp = 2, .file = "bab", .want = "b0 a0/1 b1/1" },
 	{ "a:2 b:2", { 4 }, SLOT, .want = "a0 a1 b0 b1" },
 	{ "a:2 b:2", { 0 }, SLOT, .want = "a0 a1 b0 b1" },
 	{ "a:2 b:2", { 2 }, SLOT, .want = "a0 a1" },
