@@ -544,7 +544,7 @@ def observation():
     fine(sum_of(1, name=b"drawn")[0])
     fine(b.berth_timeline_stop(), "berth_timeline_stop()")
     is_(b.berth_timeline_stop(), B.STATE, "twice")
-    with open(f"{path}.{b.berth_rank()}") as f:
+    with open(f"{path}.{b.berth_rank()}" if b.berth_rank() else path) as f:
         is_("drawn" in json.dumps(json.load(f)), True, "the timeline")
     text = ctypes.create_string_buffer(4096)
     is_(b.berth_algorithms(text, 4096), len(text.value), "berth_algorithms()")
