@@ -29,7 +29,7 @@ tested() { # NP
 
 @test "no libberth, or another: what to do" {
 	export BERTH_LIBRARY=/nowhere/libberth.so
-	run -1 /usr/bin/python3 -c 'import berth; print("imported"); berth.init()'
+	run -1 /usr/bin/python3 -c 'import berth; print("imported", flush=True); berth.init()'
 	[[ $output == "imported"*"ImportError: no libberth.so.0.2 (/nowhere/libberth.so: cannot open shared object file"* ]]
 	[[ $output == *"build it with make, install it with make install, or give its file in BERTH_LIBRARY" ]]
 	export BERTH_LIBRARY=libc.so.6
