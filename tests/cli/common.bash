@@ -76,8 +76,8 @@ alive_with() {
 why_no_cluster() {
 	if [ "$(id -u)" != 0 ]; then
 		echo "the test cluster needs root"
-	elif ! unshare --mount --net --pid --uts --ipc --fork true 2> /dev/null; then
-		echo "this machine makes no namespaces"
+	elif ! unshare --mount --net --pid --uts --ipc --fork ip link set lo up 2> /dev/null; then
+		echo "no namespace with a network can be made here"
 	elif [ ! -x /usr/sbin/sshd ]; then
 		echo "no sshd (tests/deps check installs it)"
 	fi
