@@ -178,7 +178,7 @@ starts() { # runner, with agents that are told --connect=HOW
 fails() { # REASON: nothing is started
 	rm -f "$T/calls"
 	run -240 timeout 60 "$RUNNER" true
-	says "runner: Slurm uses MUNGE, and runner cannot make a credential for its agents: $1"
+	says "runner: cannot make a credential for the agents: $1"
 	hinted
 	[ ! -e "$T/calls" ] || ! grep -q ^srun "$T/calls"
 }
@@ -282,7 +282,7 @@ teardown() {
 	run -241 timeout 60 "$RUNNER" --no-tag --allow-same-host --restarts 1 -np 1 -H n1,n2 --kill-grace 1 \
 		sh -c "rm $T/munge/key; kill -9 \$PPID"
 	says 'n1: lost its agent'
-	[ "$(grep -cF 'runner cannot make a credential for its agents: MUNGE: the stand-in is down' <<< "$output")" = 2 ]
+	[ "$(grep -cF 'cannot make a credential for the agents: MUNGE: the stand-in is down' <<< "$output")" = 2 ]
 	run ! grep -q -- --connect=clear "$T/calls"
 }
 

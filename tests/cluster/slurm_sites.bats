@@ -73,7 +73,7 @@ up_without_munge() { # HOST...
 	E
 	wait_for out_has 1 '^status'
 	run -0 cat "$STATE/t/out"
-	says 'runner: Slurm uses MUNGE, and runner cannot make a credential for its agents: MUNGE: ' 'other.socket' 'status 240'
+	says 'runner: cannot make a credential for the agents: MUNGE: ' 'other.socket' 'status 240'
 	all_clean n1 n2
 }
 
