@@ -46,7 +46,7 @@ cannot() { # TEXT COMMAND...: the command's output is its stdin
 listens() { # WORD
 	[ -z "${listener-}" ] || kill "$listener"
 	rm -f "$T/listener"
-	py listen "$1" > "$T/listener" 3>&- &
+	/usr/bin/python3 "$ROOT/tests/cli/connect.py" listen "$1" > "$T/listener" 3>&- & # its own pid
 	listener=$!
 	wait_for test -s "$T/listener"
 	port=$(head -1 "$T/listener")

@@ -1,5 +1,5 @@
-/* libFuzzer on what runner says on an agent's stdin (call.h): any bytes as the `door` that
- * a credential of MUNGE holds, or in clear, and any bytes as the whole `call`.
+/* libFuzzer on what runner says on an agent's stdin (call.h): any bytes as the `door`
+ * that a credential of MUNGE holds, or in clear, and any bytes as the whole `call`.
  *
  * The first byte says which.  What is in clear is taken only where clear was said, and
  * nothing of a call that fails is left. */
