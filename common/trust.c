@@ -6,7 +6,9 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <pwd.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -24,6 +26,33 @@ static bool trust_is_private(gid_t gid, uid_t uid)
 		alone &= !strcmp(*member, name);
 	free(name);
 	return alone;
+}
+
+/* The file system DEV of FUSE is a program of root's, ours or OWNER's.  Only a program
+ * that a user started says so, as "user_id=2002". */
+static bool trust_fuse(dev_t dev, uid_t owner)
+{
+	char *at = xasprintf(" %u:%u ", major(dev), minor(dev)), *line = NULL;
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	bool found = false;
+	size_t room = 0;
+
+	while (f && !found && getline(&line, &room, f) > 0) {
+		const char *options = strrchr(line, ' '), *id;
+		uid_t uid = 0;
+
+		if (!strstr(line, at) || !options)
+			continue;
+		id = strstr(options, "user_id=");
+		if (id)
+			uid = (uid_t)strtoul(id + strlen("user_id="), NULL, 10);
+		found = !uid || uid == geteuid() || uid == owner;
+	}
+	if (f)
+		fclose(f);
+	free(line);
+	free(at);
+	return found;
 }
 
 static bool trust_may(const struct walk *w, int at, int entry, const struct stat *st)
@@ -45,6 +74,9 @@ static bool trust_may(const struct walk *w, int at, int entry, const struct stat
 	else if (S_ISLNK(st->st_mode) && !fstatfs(entry, &fs) &&
 		 fs.f_type == PROC_SUPER_MAGIC)
 		str_add(w->why, "is a link of a process");
+	else if (!fstatfs(entry, &fs) && fs.f_type == FUSE_SUPER_MAGIC &&
+		 !trust_fuse(st->st_dev, *owner))
+		str_add(w->why, "is of FUSE, and of another user");
 	else if (mode & S_IWOTH)
 		str_add(w->why, "can be written by all users");
 	else if (mode & S_IWGRP && !trust_is_private(st->st_gid, st->st_uid) &&

@@ -4,7 +4,7 @@
  * program in its place: each folder on the way, without links, and the agent belong to
  * root or to us, and no group or other user can write to them.  No folder on the way is
  * sticky, as /tmp is: there another user may have mounted a file system by FUSE, which
- * says any owner and any mode.
+ * says any owner and any mode.  Nor is the agent on FUSE.
  *
  * $1 is -ldn.  With -ldnL the user named the agent (--launch-agent): links are
  * followed, and owners and groups are the user's choice, if no folder is sticky.
@@ -53,6 +53,8 @@ const char install_direct[] =
 	" shift 9;"
 	" done;"
 	" [ $# = 0 ] || [ $w = -ldnL ] || no;"
+	" case $(PATH=/usr/bin:/bin:$PATH command stat -f -c %t $r \"./$f\""
+	" 2> /dev/null) in *65735546*) no ;; esac;"
 	" [ -z \"$m\" ] || (umask 077; mkdir -p $m && command cd -P "
 	"$m &&"
 	" [ -O . ] && mkdir -p \"./way$d\" && : > \"./way$d/$f\") 2> /dev/null;"

@@ -58,6 +58,19 @@ runner_in() { # FOLDER
 	on n0 rm -r /scratch
 }
 
+@test "at a folder that all could write, which it hides: the agent, the package" {
+	on n1 mkdir -m 777 /data
+	runner_in /data/b
+	on n0 cp -r "$BUILD/share" "$BUILD/lib" /data/b/
+	mount_at /data
+	run -0 r -v -H n1 true
+	says "'/data/b/bin/berth-agent' there was not started" 'the agent was sent'
+	run -240 r --horovod -H n1 true
+	says "another user could replace '/data/b/share/berth/python/berth/__init__.py': '/data' is of FUSE, and of another user"
+	run -1 on n1 cat /tmp/planted
+	on n0 rm -r /data
+}
+
 @test "where copies of the agent lie" {
 	runner_in /opt/y
 	on n1 sh -c 'mkdir -p /root/.cache /run/user; mount -t tmpfs -o noexec none /root/.cache; mount -t tmpfs -o noexec none /run/user'

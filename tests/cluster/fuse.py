@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""fuse.py MOUNTPOINT RIGHT OTHER: a file system of uid 2002 which says that all is root's, as fusermount(1) makes one
-where /etc/fuse.conf has user_allow_other.
+"""fuse.py MOUNTPOINT RIGHT OTHER: a file system of uid 2002 which says that all is root's, as fusermount(1)
+makes one where /etc/fuse.conf has user_allow_other.
 
-In its folders lies one file, whatever its name is.  The first reader gets the bytes of the file RIGHT, all others those
-of OTHER: what is checked is not what runs.  It prints "ready", and ends with its mount.
+Its files are agents, and all whose names have a dot.  The first reader gets the bytes of the file RIGHT, all
+others those of OTHER: what is checked is not what runs.  It prints "ready", and ends with its mount.
 """
 import ctypes
 import os
@@ -15,12 +15,26 @@ LOOKUP, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, READDIR, REL
     1, 3, 14, 15, 17, 18, 25, 26, 27, 28, 29)
 FORGET, BATCH_FORGET, ACCESS = 2, 42, 34
 ENTRY = struct.Struct("<QQQQII")
-ROOT, FOLDER, FILE = 1, 2, 3
+FOLDERS = b"b bin share lib python berth as_horovod horovod".split()
+nodes = {(0, b""): 1}  # (parent, name): number
+files = set()  # numbers
+
+
+def find(parent, name):
+    """Its number, or 0."""
+    is_file = b"agent-" in name or name == b"berth-agent" or b"." in name
+    if not is_file and name not in FOLDERS:
+        return 0
+    node = nodes.setdefault((parent, name), len(nodes) + 1)
+    if is_file:
+        files.add(node)
+    return node
 
 
 def attributes(node, size):
-    mode, links = (0o100755, 1) if node == FILE else (0o40700, 2)
-    return struct.pack("<QQQQQQIIIIIIIIII", node, size, 1, 1000, 1000, 1000, 0, 0, 0, mode, links, 0, 0, 0, 4096, 0)
+    mode, links = (0o100755, 1) if node in files else (0o40700, 2)
+    return struct.pack("<QQQQQQIIIIIIIIII", node, size, 1, 1000, 1000, 1000, 0, 0, 0, mode, links, 0, 0, 0,
+                       4096, 0)
 
 
 def serve(fd, right, other):
@@ -37,8 +51,7 @@ def serve(fd, right, other):
         if what == INIT:
             out = struct.pack("<IIIIHHIIHHI", 7, 31, 65536, 0, 16, 12, 65536, 1, 16, 0, 0) + bytes(24)
         elif what == LOOKUP:
-            name = body.rstrip(b"\0")
-            found = FOLDER if name == b"bin" else FILE if name.startswith((b"agent-", b"berth-agent")) else 0
+            found = find(node, body.rstrip(b"\0"))
             out = ENTRY.pack(found, 0, 1, 1, 0, 0) + attributes(found, size) if found else b""
             error = 0 if found else -2
         elif what == GETATTR:
