@@ -3,7 +3,7 @@
  * Each folder on the way, each link and the file belong to root, to us or to one OWNER
  * more, and nobody else can write to them: not all users, and no group but one that has
  * this owner alone.  So no folder on the way is like /tmp, where another user may have
- * made the name before us.  A file system of FUSE says any owner: it must be the program
+ * made the name before us.  A file system of FUSE says any owner: it must be a program
  * of one of those three. */
 #ifndef BERTH_TRUST_H
 #define BERTH_TRUST_H

@@ -2,7 +2,7 @@
 # limit_s: 120
 # takes_s: 20
 # all: mounts a file system of FUSE
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the hosts' shells; bats sets output
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # A file system of another user's (fuse.py) that says that all is root's, where runner looks for its
 # agent: no program of it runs.
 load jobs
