@@ -2,6 +2,7 @@
 
 #include <event2/event.h>
 #include <sodium/crypto_shorthash.h>
+#include <sys/random.h>
 
 #include "common/loop.h"
 #include "launcher/job/mpi.h"
@@ -59,7 +60,10 @@ struct names *names_open(struct job *j)
 	struct names *n = xcalloc(1, sizeof *n);
 
 	n->host = xcalloc(j->agents.n, sizeof *n->host);
-	crypto_shorthash_keygen(n->secret);
+	/* libsodium ends the program where there are no random bytes; zeros only let an
+	 * agent choose names of one bucket */
+	if (getrandom(n->secret, sizeof n->secret, 0) < 0)
+		memset(n->secret, 0, sizeof n->secret);
 	n->timer = event_new(j->base, -1, 0, on_timer, j);
 	return n;
 }

@@ -213,7 +213,7 @@ stalls() { # what runner says in $output
 		rank=0 op=x ends op=grad sleep=200 "$stall" all \
 		rank=1 op=x ends op=grad sleep=400 "$stall" all rank=2 op=x ends op=grad all sleep=60000
 	says "runner: warning: rank 3 on 'n2' keeps ranks 0-2 waiting, 60 s in allreduce \"grad\" of 1024 f32 (its last operation: allreduce \"x\" of 1024 f32, sum, done "
-	says "hint: run 'kill -QUIT $pid' on this machine to see the status of every rank"
+	says "hint: run 'kill -QUIT $(on n0 cat /run/runner.pid)' on this machine to see the status of every rank"
 	[ "$(grep -c 'runner: warning: rank' <<< "$output")" = 1 ]
 	hinted
 	stalls -np 2 -H n1:1,n2:1 "$JOINS" join memory fence rank=0 op=y sleep=300 "$stall" all sleep=60000
