@@ -80,6 +80,8 @@ static void say_hello(struct agent *a)
 					      .cpus = a->topo.npu,
 					      .cores = (uint32_t)a->topo.ncore,
 					      .gpus = (uint32_t)a->gpus.n,
+					      .sockets = topo_sockets(&a->topo),
+					      .numas = topo_numas(&a->topo),
 					      .address = address,
 					      .port = a->port.number,
 					      .machine = machine,

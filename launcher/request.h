@@ -9,6 +9,7 @@
 #include "common/str.h"
 
 enum map_by { MAP_SLOT, MAP_NODE };
+enum per_object { PER_NODE, PER_SOCKET, PER_NUMA }; /* of a host */
 enum transport_choice {
 	TRANSPORT_AUTO,
 	TRANSPORT_LOCAL,
@@ -60,9 +61,10 @@ struct request {
 	char *hosts_from; /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
 	struct strv
-		rank_hosts;  /* --rankfile: the host of each rank, as typed; or none */
-	int per_host;        /* -ppn; 0: not given */
-	char *per_host_from; /* its source, or NULL */
+		rank_hosts; /* --rankfile: the host of each rank, as typed; or none */
+	int per_host;       /* -ppn; 0: not given */
+	enum per_object per_object; /* for each of which per_host ranks start */
+	char *per_host_from;        /* its source, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;
 	int nodes; /* the job must have so many hosts; 0: any number */

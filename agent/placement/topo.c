@@ -456,3 +456,26 @@ uint32_t topo_cores(const struct topo *t, const struct cpuset *cpus, int node)
 		n += topo_core_meets(&t->core[c], cpus);
 	return n;
 }
+
+uint32_t topo_sockets(const struct topo *t)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < t->nnode; i++)
+		n += t->node[i].type == NODE_PACKAGE && t->node[i].ncores;
+	return n;
+}
+
+uint32_t topo_numas(const struct topo *t)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < t->nnuma; i++) {
+		size_t k = 0;
+
+		while (k < t->ncore && t->core[k].numa != (int)i)
+			k++;
+		n += k < t->ncore;
+	}
+	return n;
+}

@@ -122,4 +122,8 @@ bool topo_core_meets(const struct topo_core *c, const struct cpuset *cpus);
 /* The cores below NODE with a PU in CPUS. */
 uint32_t topo_cores(const struct topo *t, const struct cpuset *cpus, int node);
 
+/* How many sockets, and NUMA nodes, have CPUs that may be used. */
+uint32_t topo_sockets(const struct topo *t);
+uint32_t topo_numas(const struct topo *t);
+
 #endif

@@ -60,7 +60,8 @@ const struct option option_table[] = {
 	  .help = "fill host after host, or one rank each in turn",
 	  .text = "Choose in which order the hosts get ranks. slot, the default, fills the slots of "
 		  "a host before the next one. node gives each host one rank in turn. ppr:N:node is "
-		  "the same as -ppn N. The CPUs and the GPU of a rank do not depend on it: see "
+		  "the same as -ppn N; ppr:N:socket and ppr:N:numa start N ranks for each socket, or "
+		  "each NUMA node with CPUs, of a host. The CPUs and the GPU of a rank do not depend on it: see "
 		  "--bind-to." },
 	{ "--oversubscribe", NULL, TOPIC_ranks, OPTION_SWITCH,
 	  "oversubscribe", "BERTH_OVERSUBSCRIBE", SWITCH(oversubscribe),

@@ -94,8 +94,8 @@ int rankfile_parse(struct strv *hosts, bool *slots, const char *text, const char
 	return err_set(e, E_RANKFILE, file, number, why);
 }
 
-/* As -H takes them, with as many slots as ranks: "a:2,b:1,a:1".  Those of a host that is
- * named again are added there. */
+/* As -H takes them, with as many slots as ranks: "a:2,b:1,a:1".  Those of a host that
+ * is named again are added there. */
 static char *rankfile_list(const struct strv *hosts)
 {
 	struct str list = { 0 };

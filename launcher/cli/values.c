@@ -130,7 +130,7 @@ int value_number(const struct setting *s, const char *value, struct err *e)
 	return number(s, field(s), value, e);
 }
 
-/* DIGITS behind a point, as milliseconds of UNIT seconds; more than none is at least 1. */
+/* DIGITS behind a point, as milliseconds of UNIT seconds; but 0 only if all are 0. */
 static long fraction_ms(const char *digits, size_t n, long unit)
 {
 	long value = 0, scale = 1;
@@ -212,6 +212,8 @@ int value_ranks(const struct setting *s, const char *value, struct err *e)
 	if (number(s, field(s), value, e))
 		return -1;
 	keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);
+	if (!np)
+		s->r->per_object = PER_NODE;
 	return 0;
 }
 
@@ -220,8 +222,8 @@ static int map_refuse(const char *value, struct err *e)
 	err_set(e, E_FOREIGN, value, "--map-by");
 	return err_hint(
 		e, "%s",
-		"slot, node and ppr:N:node say how many ranks a host gets; each "
-		"then runs next to its GPU, see --bind-to");
+		"slot, node, ppr:N:node, ppr:N:socket and ppr:N:numa say how many "
+		"ranks a host gets; each then runs next to its GPU, see --bind-to");
 }
 
 /* A word after the policy: "oversubscribe", "PE=4". */
@@ -252,9 +254,11 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 					       "l2cache", "l2",       "l3cache", "l3",
 					       NULL };
 	static const char *const lists[] = { "rankfile", "seq", "dist", "user", NULL };
+	/* In the order of enum per_object, and another name of socket. */
+	static const char *const pers[] = { "node", "socket", "numa", "package", NULL };
 	char *copy = xstrdup(value), *rest = copy, *modifier;
 	const char *policy = strsep(&rest, ":"), *n, *object;
-	int map = find_name(policy, s->option->choices), rc = 0;
+	int map = find_name(policy, s->option->choices), rc = 0, at;
 	long ranks;
 
 	if (map >= 0) {
@@ -262,10 +266,12 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 	} else if (!strcasecmp(policy, "ppr")) { /* ppr:N:node */
 		n = strsep(&rest, ":");
 		object = strsep(&rest, ":");
-		if (!n || !object || strcasecmp(object, "node"))
+		at = object ? find_name(object, pers) : -1;
+		if (!n || at < 0)
 			rc = map_refuse(value, e);
 		else if (!(rc = str_to_long(&ranks, n, 1, RANKS_MAX, e))) {
 			s->r->per_host = (int)ranks;
+			s->r->per_object = at > PER_NUMA ? PER_SOCKET : (unsigned)at;
 			keep(&s->r->per_host_from, s->from);
 		}
 	} else if (find_name(policy, objects) >= 0) {

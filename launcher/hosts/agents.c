@@ -86,8 +86,8 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 			       BERTH_VERSION, (unsigned)WIRE_VERSION);
 	/* slots and every rank's MASTER_ADDR follow from it */
 	if (!m.cpus || m.cpus > WIRE_HOST_MAX || !m.cores || m.cores > m.cpus ||
-	    m.gpus > WIRE_HOST_MAX || m.port > 65535 ||
-	    m.address[strspn(m.address, address)])
+	    m.gpus > WIRE_HOST_MAX || m.port > 65535 || m.sockets > m.cpus ||
+	    m.numas > m.cpus || m.address[strspn(m.address, address)])
 		return err_set(e, E_WIRE, "hello with impossible values");
 	h->up_ns = clock_ns();
 	h->address = xstrdup(m.address);
@@ -96,6 +96,8 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	h->cpus = m.cpus;
 	h->cores = m.cores;
 	h->gpus = m.gpus;
+	h->sockets = m.sockets ? m.sockets : 1;
+	h->numas = m.numas ? m.numas : 1;
 	h->port = m.port;
 	wire_free_hello(&m);
 	h->err.id = ERR_NONE;

@@ -45,7 +45,7 @@ struct host {
 	char *address;
 	char *machine; /* equal texts: one machine; "": unknown */
 	char *own;     /* its own name; "": unknown, or not one for a list of names */
-	uint32_t cpus, cores, gpus, port;
+	uint32_t cpus, cores, gpus, sockets, numas, port;
 	/* agent's clock minus ours, and how wrong that can be */
 	uint64_t clock_offset_ns; /* modulo 2^64 */
 	uint64_t clock_error_ns;

@@ -142,7 +142,8 @@ static bool slots_known(const struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (j->agents.host[i].slots < 0)
 			return false;
-	return true;
+	/* else the agents know how many of these there are */
+	return j->request->per_object == PER_NODE;
 }
 
 /* How many hosts will be logged in to. */

@@ -31,10 +31,13 @@ static int resolve_slots(const struct job *j, struct map_host *map, struct err *
 			slots = h->node_cpus && (uint32_t)h->node_cpus < h->cores
 					? h->node_cpus
 					: (int)h->cores;
-		map[i] =
-			(struct map_host){ h->name, slots, h->max_slots,
-					   h->state == HOST_LOST || j->run[i].dropped ||
-						   j->run[i].unkillable };
+		map[i] = (struct map_host){ .name = h->name,
+					    .slots = slots,
+					    .max_slots = h->max_slots,
+					    .sockets = (int)h->sockets,
+					    .numas = (int)h->numas };
+		map[i].lost = h->state == HOST_LOST || j->run[i].dropped ||
+			      j->run[i].unkillable;
 	}
 	return 0;
 }

@@ -14,6 +14,16 @@ struct room {
 	uint32_t slots, most;
 };
 
+/* What -ppn, or --map-by ppr:N:OBJECT, gives host H. */
+static int per_host(const struct request *r, const struct map_host *h)
+{
+	const long n = (long)r->per_host * (r->per_object == PER_SOCKET ? h->sockets
+					    : r->per_object == PER_NUMA ? h->numas
+									: 1);
+
+	return n < RANKS_MAX ? (int)n : RANKS_MAX;
+}
+
 /* "1 rank", "9 ranks" */
 static const char *count(char out[static 32], long n, const char *what)
 {
@@ -27,7 +37,7 @@ static struct room *make_room(const struct request *r, const struct map_host *ho
 	struct room *room = xcalloc(nhosts, sizeof *room);
 
 	for (size_t h = 0; h < nhosts; h++) {
-		int slots = r->per_host ? r->per_host : hosts[h].slots;
+		int slots = r->per_host ? per_host(r, &hosts[h]) : hosts[h].slots;
 		uint32_t most =
 			hosts[h].max_slots ? (uint32_t)hosts[h].max_slots : NO_LIMIT;
 

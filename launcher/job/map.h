@@ -13,6 +13,7 @@ struct map_host {
 	int slots;     /* SLOTS_GPUS is replaced by the number of GPUs */
 	int max_slots; /* 0: no limit */
 	bool lost;     /* takes no rank */
+	int sockets, numas;
 };
 
 struct plan_rank {

@@ -295,7 +295,7 @@ static void print_last(const struct job *j, const struct rank_set *missing,
 	str_add(out, ")");
 }
 
-/* The first time, how the user gets more: by a key, or without a terminal by a signal. */
+/* Once, how the user gets more: by a key, or without a terminal by a signal. */
 static void print_stall_hint(struct job *j, struct err *e)
 {
 	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))

@@ -2,8 +2,9 @@
  * waits long, for the rank status of Ctrl-\, for the report of a failure.
  *
  * Agents have 1 s to answer.  Reports of stalls are shown after 1 s, corrected by what
- * all agents say then: those with the same cause are one line.  Of the reports of one host 1000 are shown in an epoch, so that
- * a hostile agent cannot have all others asked without end. */
+ * all agents say then: those with the same cause are one line.  Of the reports of one
+ * host 1000 are shown in an epoch, so that a hostile agent cannot have all others asked
+ * without end. */
 #ifndef BERTH_LAUNCHER_JOB_RANK_STATUS_H
 #define BERTH_LAUNCHER_JOB_RANK_STATUS_H
 

@@ -1,9 +1,9 @@
 /* coalesce.h - equal lines of several ranks, as one.
  *
  * Pure.  A line waits for COALESCE_MS at most for other ranks to write the same to the
- * same stream, and not at all once all ranks have.  The lines of each rank leave in their
- * order: before a line leaves for several ranks, those leave that stand before it in one
- * of them.
+ * same stream, and not at all once all ranks have.  The lines of each rank leave in
+ * their order: before a line leaves for several ranks, those leave that stand before it
+ * in one of them.
  *
  * COALESCE_LINES lines and COALESCE_BYTES bytes wait at most; then the oldest leaves
  * early.  The term is that of dshbak(1). */

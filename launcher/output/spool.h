@@ -2,8 +2,8 @@
  * order of the ranks (--sort-output).
  *
  * The file is in TMPDIR, else in /tmp, and has no name, so that nothing is left of it.
- * In memory are 16 bytes for each rank.  Each piece of output has a head with the place of
- * its rank's next piece. */
+ * In memory are 16 bytes for each rank.  Each piece of output has a head with the place
+ * of its rank's next piece. */
 #ifndef BERTH_LAUNCHER_OUTPUT_SPOOL_H
 #define BERTH_LAUNCHER_OUTPUT_SPOOL_H
 
@@ -29,8 +29,8 @@ const char *spool_folder(void);
 /* The bytes of P behind those before.  0, or an errno: P is not in the file. */
 int spool_add(struct spool *s, const struct spool_piece *p, const void *bytes);
 
-/* The next piece, of the first rank that has one left, or NULL at the end.  spool_read()
- * reads up to MOST bytes of it: 0, or an errno. */
+/* The next piece, of the first rank that has one left, or NULL at the end.
+ * spool_read() reads up to MOST bytes of it: 0, or an errno. */
 const struct spool_piece *spool_next(struct spool *s);
 int spool_read(struct spool *s, void *bytes, size_t most, size_t *n);
 /* Bytes that have not been read yet. */

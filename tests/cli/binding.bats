@@ -299,3 +299,10 @@ two_jobs() { # COMMAND before runner...
 	E
 	two_jobs unshare -m bash "$T/inside" "$T/tree"
 }
+
+@test "--map-by ppr:N:socket and ppr:N:numa: as many ranks on each" {
+	/usr/bin/python3 "$ROOT/tests/machines/mkmachine.py" "$T" two-sockets-8gpu no-locality-4socket no-gpu > /dev/null
+	plan 'assert len(ranks) == 4, ranks' --topology "$T/two-sockets-8gpu.xml" --map-by ppr:2:socket
+	plan 'assert len(ranks) == 8, ranks' --topology "$T/no-locality-4socket.xml" --map-by ppr:2:package
+	plan 'assert len({r["numa"] for r in ranks}) == len(ranks) > 1, ranks' --topology "$T/no-gpu.xml" --map-by ppr:1:numa
+}

@@ -279,8 +279,8 @@ hides() { # STATUS OPTION...
 	refused -envnone
 	refused -outfile-pattern f
 	refused --mpi-args --x
-	run -2 r -np 1 --map-by ppr:2:socket true
-	says "ppr:2:socket"
+	run -2 r -np 1 --map-by ppr:2:l3 true
+	says "ppr:2:l3"
 	hinted
 	run -2 r -np 1 --map-by rankfile:file=x true
 	hinted

@@ -1,4 +1,4 @@
-/* libFuzzer on rankfile.h: each rank of what parses has a host, and an error has a text. */
+/* libFuzzer on rankfile.h: each rank of what parses has a host; an error has a text. */
 #include "launcher/cli/rankfile.h"
 
 #include <stdlib.h>

@@ -45,6 +45,7 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_text(s, "hostfile", r->hostfile);
 	say_text(s, "from", r->hosts_from);
 	say_number(s, "ppn", r->per_host, 0);
+	say_number(s, "per", r->per_object, PER_NODE);
 	say_number(s, "nodes", r->nodes, 0);
 	say_number(s, "bynode", r->map_by, MAP_SLOT);
 	say_number(s, "oversubscribe", r->oversubscribe, 0);

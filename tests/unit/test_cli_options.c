@@ -12,7 +12,8 @@
 	"-H"
 #define TRY_HINT "write the program after the options: runner -np 2 python train.py"
 #define MAP_HINT                                                                       \
-	"slot, node and ppr:N:node say how many ranks a host gets; each then runs "    \
+	"slot, node, ppr:N:node, ppr:N:socket and ppr:N:numa say how many ranks a "    \
+	"host gets; each then runs "                                                   \
 	"next to its GPU, see --bind-to"
 #define B_NOTE                                                                         \
 	" | warning: --export B: the variable is set here, and ALL forwards that "     \
@@ -303,8 +304,12 @@ static const struct {
 	  " ppn=4 oversubscribe=1 [a] | ignored: PE=2 of --map-by (--bind-to core:N "
 	  "gives a rank N cores)" },
 	{ "--map-by :oversubscribe a", " oversubscribe=1 [a]" },
-	{ "--map-by ppr:2:socket a",
-	  " error 'ppr:2:socket' of --map-by is not supported | " MAP_HINT },
+	{ "--map-by ppr:2:socket a", " ppn=2 per=1 [a]" },
+	{ "--map-by ppr:2:package a", " ppn=2 per=1 [a]" },
+	{ "--map-by ppr:1:numa a", " ppn=1 per=2 [a]" },
+	{ "--map-by ppr:1:numa -ppn 3 a", " ppn=3 [a]" },
+	{ "--map-by ppr:2:l3 a",
+	  " error 'ppr:2:l3' of --map-by is not supported | " MAP_HINT },
 	{ "--map-by ppr:2 a",
 	  " error 'ppr:2' of --map-by is not supported | " MAP_HINT },
 	{ "--map-by ppr:x:node a",

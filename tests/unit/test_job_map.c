@@ -13,6 +13,8 @@ struct map_case {
 	size_t napp;
 	enum map_by by;
 	int per_host;
+	enum per_object
+		per; /* host a has 2 sockets and 4 NUMA nodes, others 1 of each */
 	bool oversubscribe;
 	const char *file; /* --rankfile: the host of each rank */
 	const char *want;
@@ -39,6 +41,8 @@ static void make(struct input *in, const struct map_case *c)
 
 		*colon = '\0';
 		in->hosts[in->n].name = word;
+		in->hosts[in->n].sockets = *word == 'a' ? 2 : 1;
+		in->hosts[in->n].numas = *word == 'a' ? 4 : 1;
 		in->hosts[in->n].slots = (int)strtol(colon + 1, NULL, 10);
 		in->hosts[in->n++].max_slots =
 			slash ? (int)strtol(slash + 1, NULL, 10) : 0;
@@ -46,6 +50,7 @@ static void make(struct input *in, const struct map_case *c)
 	in->r = (struct request){ .app = in->app,
 				  .napp = c->napp ? c->napp : 1,
 				  .per_host = c->per_host,
+				  .per_object = c->per,
 				  .map_by = c->by,
 				  .oversubscribe = c->oversubscribe };
 	for (const char *p = c->file ? c->file : ""; *p; p++) /* one letter a host */
@@ -84,6 +89,12 @@ static char *show(const struct plan *p, const struct map_host *hosts)
 #define OVER .oversubscribe = true
 
 static const struct map_case cases[] = {
+	{ "a:1 b:1",
+	  { 0 },
+	  .per_host = 2,
+	  .per = PER_SOCKET,
+	  .want = "a0 a1 a2 a3 b0 b1" },
+	{ "a:1 b:1", { 3 }, .per_host = 1, .per = PER_NUMA, .want = "a0 a1 a2" },
 	{ "a:2 b:2",
 	  { 0 },
 	  .file = "baxb",
@@ -218,9 +229,9 @@ END_TEST
 
 START_TEST(lost_hosts_get_no_rank)
 {
-	const struct map_host hosts[] = { { "a", 4, 0, true },
-					  { "b", 2, 0, false },
-					  { "c", 2, 0, false } };
+	const struct map_host hosts[] = { { "a", 4, 0, true, 1, 1 },
+					  { "b", 2, 0, false, 1, 1 },
+					  { "c", 2, 0, false, 1, 1 } };
 	struct app app = { .np = 3 };
 	struct request r = { .app = &app, .napp = 1 };
 	struct plan p = { 0 };
@@ -342,7 +353,7 @@ START_TEST(long_arithmetic_is_cut)
 
 	for (int i = 0; i < 200; i++) {
 		names[i] = xasprintf("host%c%d", 'a' + i % 2, i);
-		hosts[i] = (struct map_host){ names[i], 1 + i % 3, 0, false };
+		hosts[i] = (struct map_host){ .name = names[i], .slots = 1 + i % 3 };
 	}
 	ck_assert_int_eq(map_ranks(&p, &r, hosts, 200, "hosts.txt", &e), -1);
 	ck_assert_uint_lt(strlen(e.text), 400);

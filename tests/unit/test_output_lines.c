@@ -177,8 +177,8 @@ END_TEST
 
 /* ---- equal lines ---- */
 
-/* Steps as above; "+" and a number: so many milliseconds pass.  What is due leaves after
- * each step. */
+/* Steps as above; "+" and a number: so many milliseconds pass.  What is due leaves
+ * after each step. */
 /* clang-format off */
 static const struct {
 	const char *step[12], *out;
