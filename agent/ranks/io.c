@@ -333,9 +333,13 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 
 		io_close_child(ours);
 		io_close_child(child);
-		return err_set(e, E_SYSTEM,
-			       pty ? "a pipe or pty for a rank" : "a pipe for a rank",
-			       strerror(error));
+		err_set(e, E_SYSTEM,
+			pty ? "a pipe or pty for a rank" : "a pipe for a rank",
+			strerror(error));
+		return error != EMFILE ? -1
+				       : err_hint(e, "raise 'ulimit -Hn' on that host: "
+						     "the agent has 4 descriptors for "
+						     "each rank");
 	}
 	stream_watch(&r->out, ours[1]);
 	stream_watch(&r->err, ours[2]);

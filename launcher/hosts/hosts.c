@@ -286,6 +286,25 @@ static int cut_numbers(struct element *el, char *text, struct err *e)
 	return set_slots(&el->slots, slots ? slots : text, true, e);
 }
 
+/* E_HOST_IPV6.  In ::1:2 the number behind the last colon is more often one of slots. */
+static int refuse_bare_ipv6(const char *name, struct err *e)
+{
+	const char *last = strrchr(name, ':');
+	char *address = xstrndup(name, (size_t)(last - name));
+	struct in6_addr in6;
+	const bool slots = last[1] && !last[1 + strspn(last + 1, "0123456789")] &&
+			   inet_pton(AF_INET6, address, &in6) == 1;
+
+	err_set(e, E_HOST_IPV6);
+	if (slots)
+		err_hint(e, "write '[%s]:%s', or '[%s]' if that is the whole address",
+			 address, last + 1, name);
+	else
+		err_hint(e, "write '[%s]' or '[%s]:SLOTS'", name, name);
+	free(address);
+	return -1;
+}
+
 /* Cut "[user@]name[[:port]:slots]" into EL. */
 static int cut(struct element *el, char *text, struct err *e)
 {
@@ -295,10 +314,8 @@ static int cut(struct element *el, char *text, struct err *e)
 	struct in6_addr in6;
 
 	*el = (struct element){ .name = at ? at + 1 : text, .slots = 1 };
-	if (inet_pton(AF_INET6, el->name, &in6) == 1) {
-		err_set(e, E_HOST_IPV6);
-		return err_hint(e, "write '[%s]' or '[%s]:SLOTS'", el->name, el->name);
-	}
+	if (inet_pton(AF_INET6, el->name, &in6) == 1)
+		return refuse_bare_ipv6(el->name, e);
 	if (at) {
 		*at = '\0';
 		el->user = text;

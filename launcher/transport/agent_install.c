@@ -299,7 +299,7 @@ static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 	}
 	if (a->asked)
 		add_note(&out, LOG_NOTE, ERR_NONE,
-			 "the agent was sent to the cache there");
+			 "the agent was sent there, as none was found");
 	buf_add(&out, p + head, n - head);
 	buf_free(&a->in);
 	a->in = out;

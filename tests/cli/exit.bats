@@ -352,3 +352,17 @@ os._exit(1)' || true
 		until [ -e "$0" ]; do :; done; echo early' "$T/written"
 	says late early
 }
+
+# ---- hints ----
+
+@test "-H with an IPv6 address without brackets: the hint has what was meant" {
+	run -2 r -H ::1:2 true
+	says "hint: write '[::1]:2', or '[::1:2]' if that is the whole address"
+	run -2 r -H fe80::1:abcd true
+	says "hint: write '[fe80::1:abcd]' or '[fe80::1:abcd]:SLOTS'"
+}
+
+@test "too few descriptors for the ranks: the hint says how to get more" {
+	run -125 bash -c 'ulimit -n 64; exec timeout 30 "$0" --oversubscribe -np 64 true' "$RUNNER" < /dev/null
+	says "Too many open files" "hint: raise 'ulimit -Hn' on that host"
+}

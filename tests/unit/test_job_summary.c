@@ -153,6 +153,17 @@ START_TEST(json)
 }
 END_TEST
 
+/* By the clock of its host a rank may end after the job. */
+START_TEST(nothing_ends_after_the_job)
+{
+	two_hosts();
+	u[0].last_end_ns = at(12.01);
+	summary_json(&out, &s);
+	ck_assert_ptr_nonnull(strstr(str_text(&out), "\"wall_s\": 12.000000"));
+	ck_assert_ptr_nonnull(strstr(str_text(&out), "\"last_end_s\": 12.000000"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("job summary");
@@ -168,6 +179,7 @@ int main(void)
 	tcase_add_test(t, text_of_nothing);
 	tcase_add_test(t, text_of_a_host_that_said_nothing);
 	tcase_add_test(t, json);
+	tcase_add_test(t, nothing_ends_after_the_job);
 	suite_add_tcase(suite, t);
 	r = srunner_create(suite);
 	srunner_run_all(r, CK_ENV);
