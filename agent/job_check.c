@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -19,7 +20,8 @@ enum {
 	GREETING = 8,      /* bytes of the job id that the listener says */
 	CONNECT_MS = 5000, /* a firewall answers nothing */
 	NOFILE_ENOUGH = 65536,
-	SAID_MAX = 65536, /* of what the imports print, the last bytes */
+	SHM_MIB_ENOUGH = 128, /* more than a container's 64 MiB */
+	SAID_MAX = 65536,     /* of what the imports print, the last bytes */
 };
 
 struct job_check {
@@ -521,6 +523,27 @@ static void check_limit(struct job_check *c, enum check_row row, int what,
 	    low ? ", but at runner " : "", low ? text[1] : "");
 }
 
+/* /dev/shm, in which NCCL and PyTorch's DataLoader share memory: a container has 64 MiB
+ * there unless it is told otherwise. */
+static void check_shm(struct job_check *c)
+{
+	struct statvfs v;
+	uint64_t mib;
+
+	if (statvfs("/dev/shm", &v)) {
+		say(c, CHECK_SHM, CHECK_FAILED, "mount a tmpfs at /dev/shm there",
+		    "no /dev/shm: %s", strerror(errno));
+		return;
+	}
+	mib = (uint64_t)v.f_blocks * v.f_frsize >> 20;
+	if (mib < SHM_MIB_ENOUGH)
+		say(c, CHECK_SHM, CHECK_FAILED,
+		    "make /dev/shm larger there; of a container: --shm-size",
+		    "/dev/shm has %ju MiB", (uintmax_t)mib);
+	else
+		say(c, CHECK_SHM, CHECK_OK, "", "%ju MiB", (uintmax_t)mib);
+}
+
 void agent_check(struct agent *a, const struct wire_check *m)
 {
 	struct job_check *c;
@@ -538,6 +561,7 @@ void agent_check(struct agent *a, const struct wire_check *m)
 	check_gpus(c);
 	check_limit(c, CHECK_NOFILE, RLIMIT_NOFILE, a->job->nofile, NOFILE_ENOUGH);
 	check_limit(c, CHECK_MEMLOCK, RLIMIT_MEMLOCK, a->job->memlock, UINT64_MAX);
+	check_shm(c);
 	if (m->connect) {
 		c->waits++;
 		check_master(c);

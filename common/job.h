@@ -72,13 +72,14 @@ enum check_row {
 	CHECK_MASTER,
 	CHECK_NOFILE,
 	CHECK_MEMLOCK,
+	CHECK_SHM,
 	CHECK_ROWS
 };
 enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
 
 #define CHECK_ROW_NAMES                                                                \
 	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "clock",          \
-		"master", "nofile", "memlock"
+		"master", "nofile", "memlock", "shm"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by
  * them which failure came first. */

@@ -366,3 +366,11 @@ os._exit(1)' || true
 	run -125 bash -c 'ulimit -n 64; exec timeout 30 "$0" --oversubscribe -np 64 true' "$RUNNER" < /dev/null
 	says "Too many open files" "hint: raise 'ulimit -Hn' on that host"
 }
+
+@test "--check: the size of /dev/shm, and too little of it, as in a container" {
+	run -0 r --check -np 1 true
+	grep -E '^ok +shm .*: [0-9]+ MiB$' <<< "$output" || { echo "$output"; return 1; }
+	unshare -Ur --mount mount -t tmpfs none /dev/shm 2> /dev/null || skip "no mount namespace of its own"
+	run -240 unshare -Ur --mount sh -c 'mount -t tmpfs -o size=64m none /dev/shm && exec timeout 30 "$0" --check -np 1 true' "$RUNNER"
+	says '/dev/shm has 64 MiB' 'of a container: --shm-size'
+}
