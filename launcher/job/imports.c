@@ -68,6 +68,10 @@ static const char script[] =
 	"    except BaseException as e:\n"
 	"        failed.append('%s:%d: %s: %s' % (what, i.lineno, type(e).__name__, "
 	"e))\n"
+	"berth = sys.modules.get('berth.library')\n"
+	"try: berth and berth.get()\n" /* libberth: berth loads it when it is used */
+	"except BaseException as e:\n"
+	"    failed.append('%s: %s' % (what, e))\n"
 	"if failed: tell('-' + '; '.join(failed[:3]))\n"
 	"tell('+%d import%s of %s' % (n, '' if n == 1 else 's', what))\n";
 

@@ -374,3 +374,13 @@ os._exit(1)' || true
 	run -240 unshare -Ur --mount sh -c 'mount -t tmpfs -o size=64m none /dev/shm && exec timeout 30 "$0" --check -np 1 true' "$RUNNER"
 	says '/dev/shm has 64 MiB' 'of a container: --shm-size'
 }
+
+@test "--check: a program that imports berth needs a libberth that can be loaded" {
+	[ "${SAN:-}" != 1 ] || skip "a sanitized library cannot be loaded into Python"
+	echo 'import berth' > "$T/train.py"
+	export PYTHONPATH=$ROOT/lib/python
+	BERTH_LIBRARY=/nowhere/libberth.so run -240 r --check -np 1 python3 "$T/train.py"
+	says 'FAIL  imports' 'no libberth.so.'
+	BERTH_LIBRARY=$BUILD/lib/libberth.so run -0 r --check -np 1 python3 "$T/train.py"
+	says '1 import of'
+}
