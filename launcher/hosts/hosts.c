@@ -286,7 +286,7 @@ static int cut_numbers(struct element *el, char *text, struct err *e)
 	return set_slots(&el->slots, slots ? slots : text, true, e);
 }
 
-/* E_HOST_IPV6.  In ::1:2 the number behind the last colon is more often one of slots. */
+/* E_HOST_IPV6.  In ::1:2 the last number is more often one of slots. */
 static int refuse_bare_ipv6(const char *name, struct err *e)
 {
 	const char *last = strrchr(name, ':');

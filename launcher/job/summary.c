@@ -25,7 +25,7 @@ void usage_epoch(struct usage *u, uint64_t cpu_us, uint64_t peak_bytes)
 
 static double seconds(const struct summary *s, uint64_t at_ns)
 {
-	/* a host's clock is known to some 10 us, or worse: nothing ends after the job */
+	/* a host's clock is known to 10 us or so: nothing ends after the job */
 	if (at_ns > s->end_ns)
 		at_ns = s->end_ns;
 	return at_ns > s->begin_ns ? (double)(at_ns - s->begin_ns) / 1e9 : 0;

@@ -345,7 +345,7 @@ hides() { # STATUS OPTION...
 @test "--rankfile: what is no rank file" {
 	local line
 	wrong() { # LINES TEXT
-		printf "$1" > "$T/ranks"
+		printf "%b" "$1" > "$T/ranks"
 		run -2 "$RUNNER" --rankfile "$T/ranks" true
 		says "$2"
 	}

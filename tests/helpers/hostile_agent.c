@@ -116,7 +116,7 @@ static void wait_forever(void)
 static void hello(uint32_t cpus, uint32_t gpus, const char *address,
 		  const char *version)
 {
-	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, address, 0, "", "");
+	SAY(hello, version, WIRE_VERSION, cpus, cpus, gpus, 1, 1, address, 0, "", "");
 }
 
 static void berth(uint32_t rank, const char *text)
