@@ -11,7 +11,7 @@ setup_file() {
 }
 
 setup() {
-	cpus=$(grep -c ^processor /proc/cpuinfo)
+	cpus=$(nproc)
 	allowed=$(mask self)
 }
 

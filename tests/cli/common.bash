@@ -6,6 +6,7 @@
 #   run -N COMMAND            bats' own: COMMAND must exit N; $output, ${lines[@]}
 #   says TEXT...              each TEXT is in $output
 #   silent_on TEXT            TEXT is not in $output
+#   no_stderr                 $stderr is empty, but for the warning of a machine with few cores
 #   hinted                    $output has exactly one `hint:` line, the last
 #   wait_for COMMAND...        waits up to 30 s, times SLOW (tests/run), until the command succeeds
 #   thrice COMMAND...         tries it up to three times, for what goes by time: who is held up
@@ -40,6 +41,12 @@ says() {
 
 silent_on() {
 	[[ $output != *"$1"* ]] || { printf 'said, and should not be: %s\nsaid: %s\n' "$1" "$output"; return 1; }
+}
+
+no_stderr() {
+	local few='^runner: warning: [^ ]+: [0-9]+ ranks share [0-9]+ cores?$'
+	# shellcheck disable=SC2154 # bats sets stderr
+	[[ -z $stderr || $stderr =~ $few ]] || { printf 'stderr: %s\n' "$stderr"; return 1; }
 }
 
 hinted() {

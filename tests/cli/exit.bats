@@ -36,7 +36,7 @@ print(subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, timeout=30).returnc
 
 @test "0 when every rank ends with 0" {
 	run -0 --separate-stderr r -np 2 true
-	[ "$stderr" = "" ]
+	no_stderr
 }
 
 @test "a rank's own code, whatever it is" {

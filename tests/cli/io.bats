@@ -20,7 +20,7 @@ in_terminal() { NO_COLOR=1 timeout -k 5 30 script -qefc "$1" /dev/null < /dev/nu
 @test "lines are labelled as horovodrun does it, stdout to stdout, stderr to stderr" {
 	run -0 --separate-stderr r -np 2 sh -c 'echo out; echo err >&2' < /dev/null
 	[ "$(sort <<< "$output")" = $'[0]<stdout>:out\n[1]<stdout>:out' ]
-	[ "$(sort <<< "$stderr")" = $'[0]<stderr>:err\n[1]<stderr>:err' ]
+	[ "$(grep -v " ranks share " <<< "$stderr" | sort)" = $'[0]<stderr>:err\n[1]<stderr>:err' ]
 }
 
 @test "--no-tag: lines alone; --timestamps: the time in front" {
@@ -220,7 +220,7 @@ assert at == {str(r): 500 for r in range(6)}, at' <<< "$output"
 	[ "$(cat "$T/log/run.1/rank.2/stdout")" = 'long line' ]
 	[[ $stderr == *"runner: --output-filename: the files of an earlier run are now in '$T/log/run.1'"* ]]
 	run -0 --separate-stderr r -q -np 1 --output-filename "$T/log" echo y < /dev/null
-	[ "$stderr" = "" ]
+	no_stderr
 	[ "$(cat "$T/log/run.2/rank.0/stdout")" = x ]
 }
 
@@ -371,7 +371,7 @@ for _ in range(50): os.write(1, random.randbytes(1 << 20)) ' > "$T/big"
 
 @test "-q: errors alone; -v says what runner does" {
 	run -0 --separate-stderr r -q -np 5 true < /dev/null
-	[ "$stderr" = "" ]
+	no_stderr
 	run -3 --separate-stderr r -q -np 1 sh -c 'exit 3' < /dev/null
 	[[ $stderr == "runner: rank 0 on "*"exited with status 3" ]]
 	run -0 --separate-stderr r -v -np 1 true < /dev/null

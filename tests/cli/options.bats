@@ -20,7 +20,7 @@ ignored() { # WHAT OPTION...
 	ranks 1 -np 1 "$@"
 	[ "$(grep -c "^runner: ignored: $what" <<< "$stderr")" = 1 ] || { echo "$*: $stderr"; return 1; }
 	run -0 --separate-stderr r -q -np 1 "$@" true
-	[ "$stderr" = "" ]
+	no_stderr
 }
 
 # Exit status 2, its name and one hint; nothing starts.

@@ -57,6 +57,7 @@ agents_of() { pgrep -P "$1" -f berth-agent; }
 	pid=$!
 	exec 5< "$T/stderr"
 	read -r line <&5 # the report; the other rank holds the restart up
+	[[ $line != *' ranks share '* ]] || read -r line <&5
 	[[ $line == *'exited with status 3'* ]]
 	exec 5<&-
 	touch "$T/seen.go"

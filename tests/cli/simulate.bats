@@ -12,7 +12,7 @@ lines_by_rank() { sed -n 's/<stdout>:x\{63\}$//p' <<< "$output" | uniq -c | awk 
 
 @test "200 hosts start, write, are signalled, end: every line, status 0" {
 	run -0 --separate-stderr sim 200
-	[ "$stderr" = "" ]
+	no_stderr
 	[ "$(lines_by_rank)" = "200 16" ]
 }
 

@@ -20,6 +20,7 @@
 
 #include "common/job.h"
 #include "common/wire.h"
+#include "tests/helpers/slow.h"
 
 enum { FAR_RANKS = 80, FAR_WAIT_MS = 40000 };
 
@@ -288,8 +289,8 @@ static void far_read(struct far *f)
 	struct pollfd p = { .fd = f->fd, .events = POLLIN };
 	ssize_t n;
 
-	ck_assert_msg(poll(&p, 1, FAR_WAIT_MS) == 1, "the agent says nothing; log: %s",
-		      str_text(&f->log));
+	ck_assert_msg(poll(&p, 1, (int)slow_s(FAR_WAIT_MS)) == 1,
+		      "the agent says nothing; log: %s", str_text(&f->log));
 	n = recv(f->fd, buf_reserve(&f->in, 65536), 65536, 0);
 	if (n > 0)
 		f->in.len += (size_t)n;
