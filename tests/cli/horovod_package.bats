@@ -6,6 +6,7 @@
 load common
 
 setup() {
+	[ "$(nproc)" != 1 ] || export BERTH_QUIET=1 # ranks that share a core are a warning
 	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
 	export PYTHONDONTWRITEBYTECODE=1
 	unset PYTHONPATH

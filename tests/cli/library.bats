@@ -10,6 +10,7 @@ LIB=$BUILD/lib/libberth.so
 WARN=(-Wall -Wextra -pedantic -Werror)
 
 setup() {
+	[ "$(nproc)" != 1 ] || export BERTH_QUIET=1 # ranks that share a core are a warning
 	export PKG_CONFIG_PATH=$BUILD/lib/pkgconfig LD_LIBRARY_PATH=$BUILD/lib
 	SANITIZED=()
 	[ "${SAN:-}" != 1 ] || SANITIZED=("-fsanitize=address,undefined")

@@ -105,6 +105,8 @@ class Trial:
             whole = sorted(re.findall(r"out [01]", self.out)) == ["out 0", "out 1"]
             return "harmless" if whole else "LOST"
         said = re.search(r"^(runner|berth): \S", self.err, re.M)
+        if self.kind == "full" and len(os.sched_getaffinity(0)) == 1:
+            said = True  # what could not be written is the warning that the ranks share a core
         return "told" if self.status in (2, 125, 240, 241) and said else "MUTE"
 
     def wrong(self):
