@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# takes_s: 10
+# takes_s: 4
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; variables are meant for one test; bats sets output
 # Inside the job of a resource manager, as its environment tells: 127.0.0.N are hosts here.
 # tests/cluster/slurm_allocation.bats has a real Slurm.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 15
+# takes_s: 7
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output and stderr
 # Where ranks run: masks read back, plans for people and programs, GPUs between two jobs.
 load common

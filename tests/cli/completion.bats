@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 10
+# takes_s: 18
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # The completion of runner in bash, zsh and fish: the line that the user has after a TAB in a
 # terminal, or what fish offers.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 480
-# takes_s: 30
+# takes_s: 14
 # shellcheck disable=SC2016,SC2154 # $ is for the commands' shell; bats sets output
 # What README and the man pages show: their commands are taken from the files themselves, run
 # in a folder that looks like the tree, and what they print is compared.

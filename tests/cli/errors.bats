@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 35
+# takes_s: 21
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
 # Every error of common/errors.def that one machine can have without ssh: its sentence, its
 # one hint, its exit status, as the tables have them.

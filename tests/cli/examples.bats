@@ -102,6 +102,7 @@ fsdp_learns() { # NP...
 	done
 }
 
+# bats test_tags=all
 @test "fsdp_berth learns the same with any number of ranks, each with its part" { fsdp_learns 1 2; }
 
 # bats test_tags=all

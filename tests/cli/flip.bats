@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 5
+# takes_s: 17
 # One bit of the data that ranks of several hosts say to each other changes on the way: no rank takes
 # it.  tests/soak/flip.sh has more places.  The places come from SEED.
 load common

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 5
+# takes_s: 1
 # more: builds both programs whole
 # shellcheck disable=SC2154 # bats sets output
 # What both programs are, however a packager sets the flags.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 5
+# takes_s: 21
 # shellcheck disable=SC2016,SC2030,SC2031,SC2046,SC2154 # awk's $; pkg-config's words; bats sets output
 # libberth as a user has it: what the shared library shows and needs, how it is found and
 # installed, berth.h in C and C++, its pages, the examples.  What it computes is tested elsewhere.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 3
+# takes_s: 13
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output and stderr
 # Commands copied from mpirun, mpiexec and horovodrun: understood, ignored with a line, or refused.
 load common

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 8
+# takes_s: 13
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # lib/python: the package berth, with the ranks of runner and alone.
 load common

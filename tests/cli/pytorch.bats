@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 900
-# takes_s: 40
+# takes_s: 25
 # more: ends, and 3 ranks, each of which imports PyTorch
 # alone: PyTorch takes all cores while ranks import it, and other suites measure times
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output

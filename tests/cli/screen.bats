@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 10
+# takes_s: 5
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
 # What a person sees: runner on a terminal of its own, with a screen (tests/helpers/terminal.py).
 load common

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 20
+# takes_s: 5
 # more: other causes, and PyTorch
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154 # bats sets output
 # The right cause: ranks that talk to each other over 4 hosts fail because one of them did, and

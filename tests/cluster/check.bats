@@ -97,8 +97,9 @@ nothing_ran() {
 	well master 'n[1-4]' 10.77.0.1:
 	well nofile 'n[1-4]' ''
 	well memlock 'n[1-4]' ''
+	well shm 'n[1-4]' ''
 	[[ $output == *"mpi      n[1-4]: "* ]] # what libpmix is there
-	[ "${#lines[@]}" = 11 ]
+	[ "${#lines[@]}" = 12 ]
 	nothing_ran
 	mark_clean n1
 	run -0 check -H n1 true

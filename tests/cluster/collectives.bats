@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 400
-# takes_s: 35
+# takes_s: 54
 # more: 16 hosts, bad networks, random steps
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # libberth over 2, 4 and 16 hosts: what it computes, and what becomes of it when connections lose and

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 600
-# takes_s: 65
+# takes_s: 83
 # more: half of the faults
 # shellcheck disable=SC2016,SC2030,SC2031,SC2046,SC2086,SC2153,SC2154 # $ is for the hosts' shells; pids are words; bats sets output
 # What dies on 2 and on 4 hosts, and however it dies: the status and the first line say it, in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 120
-# takes_s: 5
+# takes_s: 9
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # --horovod on hosts that share no files but the script: who has berth's package, and who has not.
 load jobs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 480
-# takes_s: 85
+# takes_s: 56
 # more: more trainings, and hosts that hang
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output, stderr and lines
 # Whole jobs over real sshds: n0 starts them, n1 to n4 are the hosts; only the checkout is shared.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 20
+# takes_s: 38
 # more: ends and strangers
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2034,SC2154 # $ is for the hosts' shells; bats sets output
 # Clients of PMIx under runner: tests/mpi/client.c with the system's libpmix, release 4, and with

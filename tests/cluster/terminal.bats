@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 25
+# takes_s: 8
 # more: long ones
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # Keys, terminals and the shell's job control, over ssh: a person at an interactive bash on n0.

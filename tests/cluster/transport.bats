@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 600
-# takes_s: 55
+# takes_s: 128
 # more: what waits for deadlines
 # The ssh and openssh transports against real sshds: keys, configuration, refusal, silence,
 # log-in scripts, and agents that are missing, old, foreign, or cannot run.

@@ -1,5 +1,5 @@
 /* berth-agent: signals, exits, and that no process survives agent or guardian.
- * takes_s: 25 */
+ * takes_s: 37 */
 #include "far.h"
 
 #include <ctype.h>

@@ -14,7 +14,7 @@
 	" | warning: --export A: the variable is not set here\nhint: give it a "       \
 	"value: "                                                                      \
 	"-x A=VALUE"
-#define HOSTS_HINT " | give only one of -H and --hostfile"
+#define HOSTS_HINT " | give only one of -H, --hostfile and --rankfile"
 
 static const struct {
 	const char *env, *line, *want;

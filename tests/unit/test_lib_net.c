@@ -1,6 +1,6 @@
 /* lib/net: strangers, cut and changed bytes of the handshake and of frames, peers that
  * never come or are silent.
- * limit_s: 300  takes_s: 15 */
+ * limit_s: 300  takes_s: 9 */
 #include "turn.h"
 
 #include <fcntl.h>
