@@ -28,15 +28,15 @@ struct text {
 	uint32_t stream;       /* 0: stdout, 1: stderr */
 	struct rank_set ranks; /* that have written it since it last left */
 	uint32_t nranks;       /* how many */
-	STAILQ_HEAD(, waiting) lines;
+	STAILQ_HEAD(lines_of_text, waiting) lines;
 	LIST_ENTRY(text) next; /* of its bucket */
 };
 
 struct coalesce {
 	uint32_t np;
 	STAILQ_HEAD(lines_of_rank, waiting) * rank; /* [np] */
-	TAILQ_HEAD(, waiting) all;                  /* in the order of their arrival */
-	LIST_HEAD(, text) bucket[BUCKETS];
+	TAILQ_HEAD(all_lines, waiting) all;         /* in the order of their arrival */
+	LIST_HEAD(texts, text) bucket[BUCKETS];
 	struct text *complete; /* all ranks have written it */
 	size_t nlines, bytes;
 };

@@ -867,7 +867,7 @@ void ssh_config_ask(struct ssh_config *c, const char *name,
 	w.user = given->user ? xstrdup(given->user) : NULL;
 	if (c->why)
 		str_add(&f->why, c->why);
-	for (int turn = 0; turn <= c->final; turn++) {
+	for (int turn = 0; turn < (c->final ? 2 : 1); turn++) {
 		w.final = turn;
 		if (turn) /* as ssh does before it reads again */
 			for (char *p = f->host; *p; p++)

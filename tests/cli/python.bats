@@ -218,9 +218,9 @@ berth.run(lambda: 1, np=1)'
 	[ "$output" = "$PYTHONPATH/berth/libberth.so.0.2 $T/root/usr/bin/runner" ]
 	run -0 /usr/bin/python3 -m berth --version
 	diff "$ROOT/README" "$T/root/usr/share/doc/berth/README"
-	for path in $(grep -oE '(contrib/batch|examples/[a-z_]+\.(py|c))' "$ROOT/README" | sort -u); do
+	while read -r path; do
 		[ -e "$T/root/usr/share/doc/berth/$path" ] || { echo "README names $path"; false; }
-	done
+	done < <(grep -oE '(contrib/batch|examples/[a-z_]+\.(py|c))' "$ROOT/README" | sort -u)
 	make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr LIBDIR=/usr/lib64 uninstall
 	[ "$(find "$T/root" -mindepth 1)" = "$T/root/usr" ]
 }

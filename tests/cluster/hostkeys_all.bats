@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # all: each case of hostkeys.cases, one or two seconds each
 # limit_s: 900
-# takes_s: 240
+# takes_s: 500
 # Host keys and ssh_config: runner logs in if and only if `ssh -o BatchMode=yes` does, and leaves
 # the same known_hosts.
 
