@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 480
-# takes_s: 209
+# takes_s: 80
 # more: each number of ranks in place of two
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # All of berth.h between ranks of this machine: tests/helpers/collectives.c says what is checked.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 74
+# takes_s: 45
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Operations on the memory of a device: a stand-in of one GPU in each rank (tests/standin), and a
 # back end for it.  Random programs with it are in programs.bats.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 68
+# takes_s: 45
 # more: 350 programs in place of 80
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Random programs of libberth: tests/helpers/programs.c says what they are.  SEED (random, printed)
