@@ -14,7 +14,9 @@ enum {
 	/* of the lookups of one host that wait */
 	WAITING_KEYS_MOST = 16384,
 	WAITING_BYTES_MOST = 1 << 20,
-	BUCKETS = 16384 /* of each table; a power of 2 */
+	BUCKETS = 16384, /* of each table; a power of 2 */
+	/* Bytes that wait for a host; it gets no event behind those. */
+	EVENTS_QUEUED_MOST = 16 << 20
 };
 
 /* What is published under one name. */
@@ -454,7 +456,7 @@ const char *names_event(struct job *j, struct host *h, const struct wire_event *
 		struct host *other = &j->agents.host[i];
 
 		if (other == h || !job_reaches(j, i) ||
-		    other->out.len > MPI_QUEUED_MOST)
+		    other->out.len > EVENTS_QUEUED_MOST)
 			continue;
 		wire_pack_event(&other->out, m);
 		agents_flush(other);

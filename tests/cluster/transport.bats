@@ -68,8 +68,12 @@ no_failure() {
 }
 
 @test "an agent at the same path is started, on all hosts at once" {
+	local h same=/opt/same/fake_agent # this tree may lie below /tmp, from where none is started
+	for h in n0 n1 n2 n3; do
+		on "$h" install -D "$FAKE" $same
+	done
 	for t in ssh openssh; do
-		run -0 probe --transport $t n1,n2,n3
+		run -0 probe --transport $t --own-agent $same n1,n2,n3
 		says 'n1 up' 'n2 up' 'n3 up'
 		silent_on note
 	done
@@ -391,6 +395,7 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 		on n1 usermod -s $shell bob
 		on n1 rm -rf /home/bob/.cache
 		run -0 probe -i /vc/ssh/bob bob@n1
+		on n1 rm -rf /home/bob/.cache # which that one may have been sent to
 		run -0 probe -i /vc/ssh/bob --own-agent /opt/berth-agent bob@n1
 		says 'the agent was sent'
 		run -0 probe -i /vc/ssh/bob --own-agent /opt/berth-agent bob@n1
