@@ -8,7 +8,8 @@ load common
 
 PROGRAM=$BUILD/helpers/collectives
 
-# With CHECK=user on the most of these up to 4, or MOST (more than cores wait long for each other), and on another one that the day chooses.
+# With CHECK=user on the most of these up to 4, or MOST (more ranks than cores wait long for each
+# other), and on another one that the day chooses.
 on() { # CASE RANKS...
 	local case=$1 n ranks=("${@:2}")
 	if [ "${CHECK:-}" = user ]; then

@@ -6,7 +6,8 @@ import subprocess
 import threading
 import time
 
-NO_FAILURE = re.compile(rb"runner: (warning:|\^C|received SIG|rank status|\S+ did not confirm|.*; given up after )")
+NO_FAILURE = re.compile(rb"runner: (warning:|\^C|received SIG|rank status|\S+ did not confirm"
+                        rb"|.*; given up after )")
 # what may stay: Python's own, which a killed worker leaves, and agents in their cache
 SHARED = os.path.realpath(os.environ.get("VC_SHARE") or os.path.join(os.path.dirname(__file__), "..", ".."))
 PASSING = re.compile(r"/tmp/(pymp-|torch_)|/berth/agent-\w+$|/dev/shm/berth-\d+/way/")
