@@ -44,12 +44,11 @@ static ssize_t push_small(struct link *l, struct net_send *out, const struct hea
 		&(struct iovec){ &all, sizeof *h + out->bytes + out->tailing }, 1);
 }
 
-/* Hash what goes next, from BODY on, so that the call that sends it finds it in the
- * second cache.  Returns how many bytes may go. */
+/* Hash what goes next, from BODY on.  Returns how many bytes may go. */
 static size_t hash_ahead(struct net_mac *m, struct net_send *out, size_t body)
 {
-	const size_t piece = out->tailing ? HASHED_BYTES : PIECE_BYTES;
-	size_t to = out->bytes - body < piece ? out->bytes : body + piece;
+	const size_t to =
+		out->bytes - body < PIECE_BYTES ? out->bytes : body + PIECE_BYTES;
 
 	if (!out->tailing || out->hashed == out->bytes)
 		return to - body;
