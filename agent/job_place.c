@@ -99,16 +99,17 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 	}
 }
 
-/* Berth's Python package and libberth, of which what is missing matters to --horovod
- * alone; and the directory of berth.run(). */
+/* Berth's Python package for --horovod, libberth for each job, which may be missing; and
+ * the directory of berth.run(). */
 static void find_packages(struct agent *a)
 {
 	const struct wire_job *j = a->job;
 	struct str why = { 0 };
 	int rc;
 
-	if (package_find(&a->package, j->python, j->owner, &a->no_package) ||
-	    !(j->flags & JOB_HOROVOD))
+	if (!(j->flags & JOB_HOROVOD))
+		package_find_library(&a->package, j->python, j->owner);
+	else if (package_find(&a->package, j->python, j->owner, &a->no_package))
 		str_free(&a->no_package);
 	rc = *j->folder == '/' ? package_in(j->folder, j->owner, &why) : 0;
 	a->has_folder = rc > 0;

@@ -70,6 +70,7 @@ struct place {
 	char *root; /* of the installation */
 	int at;     /* it, or AT_FDCWD: the whole way counts */
 	uid_t owner;
+	bool library_alone; /* whatever its modules are */
 	struct str *missing, *unsafe;
 };
 
@@ -142,7 +143,7 @@ static void package_look(struct package *p, struct place *w)
 		w->root = xstrdup("");
 	if (w->at != AT_FDCWD)
 		w->at = open(*w->root ? w->root : "/", O_PATH | O_CLOEXEC);
-	if (w->at != -1 && package_modules(w))
+	if (w->at != -1 && (w->library_alone || package_modules(w)))
 		p->library = package_library(w);
 	else
 		package_miss(w, p->horovod);
@@ -151,17 +152,20 @@ static void package_look(struct package *p, struct place *w)
 	free(w->root);
 }
 
-bool package_find(struct package *p, const char *other, uid_t owner, struct str *why)
+static bool package_search(struct package *p, const char *other, uid_t owner,
+			   bool library_alone, struct str *why)
 {
 	struct str missing = { 0 }, unsafe = { 0 };
 	char *own = package_own();
 	struct place here = { .python = own,
 			      .owner = package_owner(),
+			      .library_alone = library_alone,
 			      .missing = &missing,
 			      .unsafe = &unsafe };
 	struct place there = { .python = other,
 			       .at = AT_FDCWD,
 			       .owner = owner,
+			       .library_alone = library_alone,
 			       .missing = &missing,
 			       .unsafe = &unsafe };
 
@@ -178,6 +182,16 @@ bool package_find(struct package *p, const char *other, uid_t owner, struct str 
 	str_free(&unsafe);
 	free(own);
 	return p->library;
+}
+
+bool package_find(struct package *p, const char *other, uid_t owner, struct str *why)
+{
+	return package_search(p, other, owner, false, why);
+}
+
+bool package_find_library(struct package *p, const char *other, uid_t owner)
+{
+	return package_search(p, other, owner, true, NULL);
 }
 
 int package_in(const char *folder, uid_t owner, struct str *why)

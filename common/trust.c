@@ -55,42 +55,79 @@ static bool trust_fuse(dev_t dev, uid_t owner)
 	return found;
 }
 
+/* What a path is judged by. */
+struct trust {
+	uid_t owner;   /* trusted beside root and us; 0: none */
+	dev_t device;  /* of the last entry */
+	bool has_fuse; /* DEVICE is another user's file system */
+	bool has_device;
+};
+
+/* The file system that ENTRY is on is another user's.  Asked once for entries that follow
+ * one another on it. */
+static bool trust_has_fuse(struct trust *t, int entry, dev_t device)
+{
+	struct statfs fs;
+
+	if (t->has_device && t->device == device)
+		return t->has_fuse;
+	t->has_fuse = !fstatfs(entry, &fs) && fs.f_type == FUSE_SUPER_MAGIC &&
+		      !trust_fuse(device, t->owner);
+	t->device = device;
+	t->has_device = true;
+	return t->has_fuse;
+}
+
+static bool trust_is_process_link(int entry, mode_t mode)
+{
+	struct statfs fs;
+
+	return S_ISLNK(mode) && !fstatfs(entry, &fs) && fs.f_type == PROC_SUPER_MAGIC;
+}
+
+/* Why ENTRY, which is as ST says, cannot be trusted, to WHY; false: it can. */
+static bool trust_denies(struct trust *t, int entry, const struct stat *st,
+			 struct str *why)
+{
+	const mode_t mode = S_ISLNK(st->st_mode) ? 0 : st->st_mode;
+
+	if (st->st_uid && st->st_uid != geteuid() && st->st_uid != t->owner)
+		str_addf(why, "belongs to another user (uid %u)", (unsigned)st->st_uid);
+	else if (trust_is_process_link(entry, st->st_mode))
+		str_add(why, "is a link of a process");
+	else if (trust_has_fuse(t, entry, st->st_dev))
+		str_add(why, "is of FUSE, and of another user");
+	else if (mode & S_IWOTH)
+		str_add(why, "can be written by all users");
+	else if (mode & S_IWGRP && !trust_is_private(st->st_gid, st->st_uid) &&
+		 !trust_is_private(st->st_gid, geteuid()))
+		str_addf(why, "can be written by a group (gid %u)",
+			 (unsigned)st->st_gid);
+	return why->len;
+}
+
 static bool trust_may(const struct walk *w, int at, int entry, const struct stat *st)
 {
-	const uid_t *owner = w->ctx;
-	const mode_t mode = S_ISLNK(st->st_mode) ? 0 : st->st_mode;
 	char self[64], path[PATH_MAX];
-	struct statfs fs;
+	struct str reason = { 0 };
 	ssize_t n;
 
 	(void)at;
+	if (!trust_denies(w->ctx, entry, st, &reason))
+		return true;
 	snprintf(self, sizeof self, "/proc/self/fd/%d", entry);
 	n = readlink(self, path, sizeof path);
 	w->why->len = 0;
-	str_addf(w->why, "'%.*s' ", n > 0 ? (int)n : 1, n > 0 ? path : "?");
-	if (st->st_uid && st->st_uid != geteuid() && st->st_uid != *owner)
-		str_addf(w->why, "belongs to another user (uid %u)",
-			 (unsigned)st->st_uid);
-	else if (S_ISLNK(st->st_mode) && !fstatfs(entry, &fs) &&
-		 fs.f_type == PROC_SUPER_MAGIC)
-		str_add(w->why, "is a link of a process");
-	else if (!fstatfs(entry, &fs) && fs.f_type == FUSE_SUPER_MAGIC &&
-		 !trust_fuse(st->st_dev, *owner))
-		str_add(w->why, "is of FUSE, and of another user");
-	else if (mode & S_IWOTH)
-		str_add(w->why, "can be written by all users");
-	else if (mode & S_IWGRP && !trust_is_private(st->st_gid, st->st_uid) &&
-		 !trust_is_private(st->st_gid, geteuid()))
-		str_addf(w->why, "can be written by a group (gid %u)",
-			 (unsigned)st->st_gid);
-	else
-		return true;
+	str_addf(w->why, "'%.*s' %s", n > 0 ? (int)n : 1, n > 0 ? path : "?",
+		 str_text(&reason));
+	str_free(&reason);
 	return false;
 }
 
 int trust_path(int at, const char *path, uid_t owner, struct str *why)
 {
-	struct walk w = { .may = trust_may, .ctx = &owner, .why = why };
+	struct trust trust = { .owner = owner };
+	struct walk w = { .may = trust_may, .ctx = &trust, .why = why };
 	struct stat st;
 	int fd;
 

@@ -15,7 +15,7 @@ struct walk {
 	/* Whether the part ENTRY of the folder AT, which is as ST says, may be used.
 	 * If not, WHY says so. */
 	bool (*may)(const struct walk *w, int at, int entry, const struct stat *st);
-	const void *ctx; /* for that */
+	void *ctx;       /* for that */
 	struct str *why; /* of the first part that fails */
 	bool make;       /* folders that are missing */
 	int links;       /* internal: followed so far */

@@ -180,6 +180,9 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 	run -240 r --check --horovod -np 2 true
 	says 'FAIL  program' "there is no '$T/opt/share/berth/python/as_horovod'"
 	[ ! -e "$T/ran" ]
+	run -0 r -np 1 printenv BERTH_LIBRARY
+	[ "$(plain)" = "$T/opt/lib/libberth.so.0.2" ]
+	rm "$T/opt/lib/libberth.so.0.2"
 	run -1 r -np 1 printenv BERTH_LIBRARY
 	silent_on "$T/opt"
 }
