@@ -27,11 +27,10 @@
 enum {
 	NET_HASH_BLOCK_BYTES = NH_MOST_BYTES,
 	NET_HASH_NH_KEY_BYTES = NH_KEY_WORDS * 4,
-	NET_HASH_KEY_BYTES = NET_HASH_NH_KEY_BYTES + 16,
 	NET_HASH_BYTES = NH_BYTES
 };
 
-/* Any NET_HASH_KEY_BYTES that are random. */
+/* Its bytes are random. */
 struct net_hash_key {
 	_Alignas(64) uint32_t nh[NH_KEY_WORDS];
 	unsigned char r[16]; /* of Poly1305; its bits are cleared here */
