@@ -364,6 +364,9 @@ class Run:
         self.check_survivors()
         for undo in reversed(self.undone):
             undo()
+        if self.job.orphaned:
+            for host in self.job.hosts:
+                self.mend("runner_and_agent_killed", host)
         if self.unreachable() or self.job.weather:
             self.sweep()
         self.out.join(10)

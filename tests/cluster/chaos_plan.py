@@ -87,6 +87,12 @@ class Job:
         return self.hosts[rank % n if self.by_node else rank // self.per_host]
 
     @property
+    def orphaned(self):
+        """Whether a host was left without agents, and runner was killed before it had swept it."""
+        return self.has("both_killed", "all_killed", "all_agents_killed") and self.faults[-1].name == "runner_killed" \
+            and all(f.hit for f in self.faults)
+
+    @property
     def finite(self):
         return self.life < FOREVER or self.kind in ("writes", "reads") or self.limit_s
 
@@ -301,6 +307,8 @@ def outcomes(job, pids):
         return possible + alone(job, second, pids)
     if second.name in OURS and "USR1" not in second.name:  # it ended the job, too; the cause was said, or not
         return possible + [(status, None) for status, _ in signalled(job, second, undisturbed(job, pids))]
+    if second.name == "runner_killed":
+        return possible + [(status, None) for status in second.shared[0]]
     silence = first.name in SILENT + ["runner_cut_off"]
     if silence or second.struck_at - first.struck_at < 0.3 or job.moment == "start":
         possible = possible + alone(job, second, pids)
