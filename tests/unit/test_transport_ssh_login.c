@@ -7,6 +7,7 @@
 
 #include "launcher/transport/child.h"
 #include "launcher/transport/ssh_login.h"
+#include "tests/unit/ssh_config_free.h"
 
 #ifdef HAVE_LIBSSH
 
@@ -81,6 +82,12 @@ static void own_home(void)
 	free(ssh);
 }
 
+static void no_config(struct ssh_config *c)
+{
+	ssh_config_free(c);
+	*c = (struct ssh_config){ 0 };
+}
+
 static void no_home(void)
 {
 	static const char *const names[] = { ".ssh/config", ".ssh", "" };
@@ -91,13 +98,16 @@ static void no_home(void)
 		remove(path);
 		free(path);
 	}
+	no_config(ssh_config_own());
 }
 
 static void open_as(struct ssh_login *l, const char *config)
 {
+	struct ssh_config *own = ssh_config_own();
+
 	write_config(config);
-	*ssh_config_own() = (struct ssh_config){ 0 };
-	ssh_config_read(ssh_config_own(), home, home);
+	no_config(own);
+	ssh_config_read(own, home, home);
 	ck_assert_int_eq(ssh_login_open(l, lib, &given, &target), 0);
 }
 
