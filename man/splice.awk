@@ -142,29 +142,30 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 		rule = value[1]
 		if (value[2] == "CONSTANT") {
 			gsub(/"/, "", value[3])
-			value[3] = "Li " value[3]
+			value[3] = ".Li " value[3]
 		} else {
 			if (value[2] == "IN_SLURM")
-				value[3] = "slurm " value[4]
+				value[3] = value[4]
 			gsub(/_/, " ", value[3])
 		}
-		given_rows[rule] = given_rows[rule] ".It Ev " q[2] " Ta " value[3] " Ta " readers "\n"
+		given_rows[rule] = given_rows[rule] ".It Ev " q[2] "\n" value[3] "\n.Pq " mdoc(readers) "\n"
 		n++
 	}
 	if (!n) {
 		print "splice.awk: no rows in common/given.def" > "/dev/stderr"
 		exit 1
 	}
+	print "Behind each variable is its value, and in parentheses the programs that read it."
 	section("IDENTITY", "The identity of the rank, which no option changes:")
 	section("ALWAYS", "Only\n.Fl x\nchanges these; without it a variable with\n.Ql never\nis not set:")
 	section("DEFAULT", "Set only if they have no value:")
 	section("BEFORE", "Put in front of the value that there is, with a\n.Ql \\&:\nbetween:")
 }
 
+# No table: the columns of one touch where the page is narrow.
 function section(rule, intro) {
-	print intro
-	print ".Bl -column -offset indent OMPI_COMM_WORLD_LOCAL_RANK \"cores at most 8\""
-	print ".It Sy Variable Ta Sy Is Ta Sy Read by"
+	print ".Pp\n" intro
+	print ".Bl -tag -offset indent -width OMPI_COMM_WORLD_LOCAL_RANK -compact"
 	printf "%s", given_rows[rule]
 	print ".El"
 }

@@ -267,9 +267,26 @@ assert {v["pid"] for v in e if v["ph"] == "X"} == {0, 1}, e' "$T/all.json"
 @test "runner(1): the variables of ranks are the rows of common/given.def" {
 	cd "$ROOT"
 	echo '.\" @given@' | awk -v runner="$RUNNER" -f man/splice.awk > "$T/given"
-	diff <(sed -n 's/^\.It Ev \([A-Za-z_]*\) Ta .*/\1/p' "$T/given" | sort) \
+	diff <(sed -n 's/^\.It Ev \([A-Za-z_]*\)$/\1/p' "$T/given" | sort) \
 		<(sed -n 's/^GIVEN("\([A-Za-z_]*\)".*/\1/p' common/given.def | sort)
-	if grep -E 'Ta *(Ta|$)' "$T/given"; then false; fi
+	awk '/^\.It/ { getline value; getline readers
+		if (value !~ /[a-z0-9]/ || readers !~ /^\.Pq ./) { print; bad = 1 } } END { exit bad }' "$T/given"
+}
+
+# Behind each Ta stands a mark, which nothing but a blank may precede.
+@test "man pages: 78, 80 and 100 columns: groff warns of nothing, and no columns touch" {
+	command -v groff > /dev/null || skip 'no groff (tests/deps check)'
+	pages=("$ROOT"/man/*.[1-8] "$BUILD"/man/*.[1-8])
+	[ ${#pages[@]} -ge 14 ]
+	for page in "${pages[@]}"; do
+		for width in 78 80 100; do
+			run -0 --separate-stderr groff -mandoc -Tutf8 -ww -P-cbou "-rLL=${width}n" <(sed 's/ Ta / Ta @ /g' "$page")
+			if [ -n "$stderr" ] || grep '[^ ]@ ' <<< "$output"; then
+				echo "$page at $width columns: $stderr"
+				false
+			fi
+		done
+	done
 }
 
 @test "--help environment: the variables of ranks, and the values that they have by default" {
