@@ -335,7 +335,7 @@ static int answer(struct str *out, struct step *s, char *text, struct err *e)
 	if (step_request_read(&s->q, text, e) || check_user(&s->q, e) ||
 	    step_options_read(&s->o, s->q.options, e))
 		return -1;
-	if (s->o.off) {
+	if (s->o.off || s->q.only_options) {
 		str_add(out, "off\n");
 		return 0;
 	}

@@ -1,7 +1,8 @@
 /* step.h - `berth-agent --step`: a berth for each task of a Slurm step on this host.
  *
  * berth_spank.so starts it once for each host and step, as the step's user, and gives
- * it one second; a second time if the tasks have to be asked first.  It reads a request
+ * it one second; a second time if the tasks have to be asked first; and before that in
+ * srun, which asks about the options only.  It reads a request
  * until the end of its input, writes an answer and ends.  It starts nothing and has no
  * guardian.  Both are lines of text, "WORD VALUE".
  *
@@ -13,6 +14,7 @@
  *	layout 2(x2)          SLURM_STEP_TASKS_PER_NODE
  *	before n1             a component of the het job before this one; any number
  *	options TEXT          as the user typed them: --berth=TEXT
+ *	only options          say whether these are valid; beside them uid is enough
  *	cores 0-3             the step's cores, in hwloc's logical order
  *	bind-type, bind-list  the user's --cpu-bind: SLURM_CPU_BIND_TYPE and _LIST
  *	cuda, rocr            CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
@@ -22,7 +24,8 @@
  *
  * The answer:
  *	berth-step 1
- *	off                   the user wants nothing; or
+ *	off                   the user wants nothing, or only the options were asked
+ *	                      about and are valid; or
  *	error TEXT, hint TEXT nothing can be placed; or
  *	print                 the user wants the reports printed
  *	masks                 --cpu-bind has none yet: ask again with those that the

@@ -148,6 +148,8 @@ static bool take_line(struct step_request *q, const char *word, const char *valu
 
 	if (!strcmp(word, "ranks"))
 		return take_ranks(q, value);
+	if (!strcmp(word, "only"))
+		return q->only_options = !strcmp(value, "options");
 	if (!strcmp(word, "before")) {
 		const uint32_t n = step_count_hosts(value);
 
@@ -224,8 +226,9 @@ int step_request_read(struct step_request *q, char *text, struct err *e)
 		if (!value || !take_line(q, line, value))
 			return err_set(e, E_STEP, str_plain(line));
 	}
-	return shift(q) && is_sound(q) ? 0
-				       : err_set(e, E_STEP, "its numbers do not fit");
+	if (q->only_options || (shift(q) && is_sound(q)))
+		return 0;
+	return err_set(e, E_STEP, "its numbers do not fit");
 }
 
 void step_request_free(struct step_request *q)

@@ -31,6 +31,7 @@ struct step_request {
 	const char *cuda, *rocr, *step_gpus; /* NULL: not set */
 	const char *task_gpus;               /* NULL: Slurm has not given them out */
 	const char *topology;                /* NULL: this machine */
+	bool only_options;                   /* there need be nothing else */
 };
 
 /* TEXT, which is changed, into Q.  0, or -1 with E (E_STEP). */

@@ -11,9 +11,11 @@
  * of --cpu-bind, and the GPUs of --gpus-per-task and --gpu-bind.  Then the tasks
  * gather, and the last one asks again.
  *
- * Call-backs of options run as root in slurmstepd, so the option is only copied
- * there; the agent reads it.  A failure is one warning, and the tasks run as Slurm
- * started them, unless the option has the word strict.  Links libc alone. */
+ * The agent alone knows the words of the option.  srun, sbatch and salloc ask the agent
+ * of their own host, and end if a word is none.  Call-backs of options run as root in
+ * slurmstepd, so the option is only copied there.  A failure there is one warning, and
+ * the tasks run as Slurm started them, unless the option has the word strict.  Links
+ * libc alone. */
 #include <errno.h>
 #include <sched.h>
 #include <slurm/slurm.h>
@@ -62,10 +64,37 @@ static struct {
 
 /* ---- the option and plugstack.conf ---- */
 
+/* Whether this host's agent takes VALUE.  If there is none that answers, those of the
+ * step's hosts decide. */
+static bool is_valid(const char *value)
+{
+	const struct ask_user user = { .uid = getuid(), .gid = getgid() };
+	char request[OPTION_BYTES + 64];
+	struct answer a = { 0 };
+	const char *why;
+	char *text;
+	bool valid;
+	int n;
+
+	if (!me.agent || ask_distrust(me.agent))
+		return true;
+	n = snprintf(request, sizeof request,
+		     "berth-step 1\nuid %u\nonly options\noptions %s\n", user.uid,
+		     value);
+	text = ask(me.agent, &user, request, (size_t)n, DEADLINE_MS, &why);
+	valid = !text || !answer_read(&a, text, 1) || !a.error;
+	if (!valid)
+		slurm_spank_log("berth: %s", a.error);
+	if (!valid && a.hint)
+		slurm_spank_log("hint: %s", a.hint);
+	free(a.task);
+	free(text);
+	return valid;
+}
+
 static int on_option(int val, const char *value, int remote)
 {
 	(void)val;
-	(void)remote;
 	/* sbatch and salloc pass an option without a value on as "(null)" */
 	if (!value || !strcmp(value, "(null)"))
 		value = "";
@@ -77,6 +106,8 @@ static int on_option(int val, const char *value, int remote)
 		slurm_spank_log("berth: the value of --berth has a line break in it");
 		return -1;
 	}
+	if (!remote && *value && !is_valid(value))
+		return -1;
 	memcpy(me.option, value, strlen(value) + 1);
 	me.given = true;
 	return 0;

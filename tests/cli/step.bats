@@ -51,6 +51,16 @@ ask() { # LINE...
 	says "error cannot read the topology of '$T/none.xml'"
 }
 
+@test "only the options are asked about: no machine is looked at" {
+	only() { printf '%s\n' 'berth-step 1' "uid $(id -u)" 'only options' "topology $T/none.xml" "options $1" | timeout 10 "$AGENT" --step | cat; }
+	run -0 only report,bind-to=core:2
+	[ "$output" = $'berth-step 1\noff\nend' ]
+	run -0 only nonsense
+	says "error --berth: unknown word 'nonsense'" 'hint use on, off'
+	run -0 only off,gpu-id=serial
+	says "error 'serial' is not one of index, uuid"
+}
+
 @test "another user's id, and unequal ids, are refused" {
 	run -0 ask 'uid 4242'
 	says 'error --step runs with the user ids' '4242'

@@ -38,7 +38,7 @@ plugin_up() { # STACK N OPTION...
 	make -s -C "$ROOT" BUILD="$BUILD" spank >&2
 	echo "$stack" > "$BATS_FILE_TMPDIR/plugstack.conf"
 	"$ROOT/tests/cluster/vslurm" up "$n" --plugstack "$BATS_FILE_TMPDIR/plugstack.conf" "$@" >&2
-	for ((k = 1; k <= n; k++)); do
+	for ((k = 0; k <= n; k++)); do
 		on "n$k" install -D -m 755 "$AGENT" /usr/lib/berth/berth-agent
 	done
 }

@@ -115,13 +115,39 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 	says 'rank 0 on n1' 'Slurm chose its GPU (--gpus-per-task)' '0 of 2 local 0 node 0 is 0: 0 0-11,48-59' '1 of 2 local 1 node 0 is 1: 1 12-23,60-71'
 }
 
-@test "a word that is none: one warning, and the tasks run; with strict they do not" {
+@test "a word that is none ends srun, sbatch and salloc before they ask for hosts; as root, too" {
+	local start
+	as alice n0 squeue -h -t all -o %i > "$BATS_TEST_TMPDIR/jobs"
+	for start in 'srun -N1 -n2' 'sbatch' 'salloc'; do
+		# shellcheck disable=SC2086 # words
+		run ! as alice n0 timeout 60 $start --berth=report,nonsense /vc/t/show
+		says "berth: --berth: unknown word 'nonsense'" 'hint: use on, off, report' 'Invalid --berth argument: report,nonsense'
+		silent_on 'local'
+	done
+	run ! srun -N1 -n2 --berth=bind-to=moon /vc/t/show
+	says "berth: 'moon' is not one of auto, none, "
+	run ! on n0 timeout 60 srun -N1 -n2 --berth=off,nonsense /vc/t/show
+	says "berth: --berth: unknown word 'nonsense'"
+	script typo <<-'E'
+		#!/bin/sh
+		#SBATCH --berth=strict,nonsense
+		/vc/t/show
+	E
+	run ! as alice n0 timeout 60 sbatch /vc/t/typo
+	says "berth: --berth: unknown word 'nonsense'"
+	run -0 as alice n0 squeue -h -t all -o %i
+	[ "$output" = "$(cat "$BATS_TEST_TMPDIR/jobs")" ]
+}
+
+@test "a word that is none, where srun has no agent to ask: a warning, and the tasks run; with strict they do not" {
+	on n0 mv /usr/lib/berth/berth-agent /usr/lib/berth/aside
 	run -0 srun -N1 -n2 --berth=frobnicate /vc/t/show
 	says "berth: warning: --berth: unknown word 'frobnicate'; the tasks run as Slurm binds them"
 	unbound 2
 	run -240 srun -N1 -n2 --berth=frobnicate,strict /vc/t/show
 	says "the tasks do not run"
 	unbound 0
+	on n0 mv /usr/lib/berth/aside /usr/lib/berth/berth-agent
 }
 
 @test "a value with a line break is refused, and that is said" {

@@ -27,6 +27,19 @@ START_TEST(whole_request)
 }
 END_TEST
 
+START_TEST(only_options)
+{
+	char text[] = HEAD "uid 7\nonly options\noptions report,off\n";
+	struct step_request q;
+	struct err e = { 0 };
+
+	ck_assert_msg(!step_request_read(&q, text, &e), "%s", e.text);
+	ck_assert(q.only_options);
+	ck_assert_str_eq(q.options, "report,off");
+	step_request_free(&q);
+}
+END_TEST
+
 static const char *const not_requests[] = {
 	"",
 	"berth-step 2\n" NUMBERS,
@@ -39,6 +52,7 @@ static const char *const not_requests[] = {
 	HEAD "nodes 1\nsize 1\nranks 0,\n",
 	HEAD "nodes 1\nsize 1x\nranks 0\n",
 	HEAD "nodes 1\nsize 99999999999\nranks 0\n",
+	HEAD "only ranks\n" NUMBERS,
 	HEAD "nodes 65537\nsize 1\nranks 0\n",
 };
 
@@ -475,6 +489,7 @@ int main(void)
 
 	unsetenv("HWLOC_XMLFILE");
 	tcase_add_test(c, whole_request);
+	tcase_add_test(c, only_options);
 	tcase_add_loop_test(c, no_request, 0, LEN(not_requests));
 	tcase_add_test(c, all_words);
 	tcase_add_loop_test(c, no_word, 0, LEN(not_words));
