@@ -5,6 +5,7 @@
 
 #include "agent/placement/env.h"
 #include "agent/step_request.h"
+#include "common/package.h"
 #include "common/wire.h"
 
 /* One step on this host. */
@@ -14,8 +15,9 @@ struct step {
 	struct topo topo;
 	struct gpus gpus;
 	struct placement placement;
-	bool fixed; /* the masks are the user's */
-	bool known; /* and the request has them */
+	struct package package; /* Berth's own, as far as it is used */
+	bool fixed;             /* the masks are the user's */
+	bool known;             /* and the request has them */
 };
 
 /* ---- in and out ---- */
@@ -262,6 +264,7 @@ static struct env_rank env_of(const struct step *s, uint32_t local, const char *
 			      .host = host,
 			      .job_id = id,
 			      .version = BERTH_VERSION,
+			      .library = s->package.library,
 			      .managed = true };
 
 	if (!step_cross(&r.cross_rank, &r.cross_size, q->layout, local, q->node)) {
@@ -341,6 +344,7 @@ static int answer(struct str *out, struct step *s, char *text, struct err *e)
 	}
 	if (find_machine(s, e) || place(s, e))
 		return -1;
+	package_find(&s->package, "", 0, NULL);
 	if (s->o.report)
 		str_add(out, "print\n");
 	if (s->fixed && !s->known)
@@ -371,6 +375,7 @@ int step_main(int in, int out)
 	}
 	str_add(&said, "end\n");
 	rc = write_all(out, &said);
+	package_free(&s.package);
 	placement_free(&s.placement);
 	gpu_free(&s.gpus);
 	topo_free(&s.topo);

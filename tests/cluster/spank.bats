@@ -197,6 +197,26 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 	[ "$(grep -cx '[0-9]*' <<< "$output")" -le 4 ] # 0, 1, 2 and the script's own
 }
 
+@test "BERTH_LIBRARY is the libberth of the agent's installation, unless it has a value or another user could replace it" {
+	local lib=/opt/berth/share/berth/python/berth/libberth.so.0.2 h
+	make -s -C "$ROOT" BUILD="$BUILD" PREFIX=/opt/berth DESTDIR="$STATE/t/stage" install > /dev/null
+	for h in n1 n2; do
+		on $h sh -c 'cp -r /vc/t/stage/opt/berth /opt/ && chown -R root: /opt/berth && chmod -R go-w /opt/berth'
+	done
+	use_stack agent=/opt/berth/bin/berth-agent
+	run -0 srun -N2 -n2 --berth printenv BERTH_LIBRARY
+	[ "$output" = "$lib"$'\n'"$lib" ]
+	run -0 srun -N1 -n1 -w n1 --berth /usr/bin/python3 -c 'import ctypes, os; ctypes.CDLL(os.environ["BERTH_LIBRARY"])'
+	run -0 srun -N1 -n1 -w n1 --berth env PYTHONPATH=/opt/berth/share/berth/python /usr/bin/python3 -c 'import berth'
+	run -0 as alice n0 env BERTH_LIBRARY=/own.so timeout 60 srun -N2 -n2 --berth printenv BERTH_LIBRARY
+	[ "$output" = $'/own.so\n/own.so' ]
+	run ! srun -N2 -n2 --berth=off printenv BERTH_LIBRARY
+	on n1 chmod o+w /opt/berth/share/berth/python
+	run ! srun -N1 -n1 -w n1 --berth printenv BERTH_LIBRARY
+	use_stack
+	run ! srun -N1 -n1 -w n2 --berth printenv BERTH_LIBRARY
+}
+
 @test "--mpi=pmix: Open MPI and libberth find each other as before" {
 	srun --mpi=list | grep -q pmix || skip 'Slurm has no PMIx'
 	run -0 pmix_again srun -N2 --ntasks-per-node=4 -c 12 --gpus-per-node=4 --mpi=pmix --berth "$HELPERS/joins" way join world leave
