@@ -344,7 +344,7 @@ static int answer(struct str *out, struct step *s, char *text, struct err *e)
 	}
 	if (find_machine(s, e) || place(s, e))
 		return -1;
-	package_find(&s->package, "", 0, NULL);
+	package_find_library(&s->package, "", 0);
 	if (s->o.report)
 		str_add(out, "print\n");
 	if (s->fixed && !s->known)
