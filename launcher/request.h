@@ -30,6 +30,10 @@ struct app {
 	char *np_from;      /* the source of np: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
+	/* Of an app behind a ':'.  Those of the first app are the job's. */
+	char *hosts, *hosts_from; /* its -H, or NULL */
+	int per_host;             /* its -ppn; 0: not given */
+	char *per_host_from;
 };
 
 /* A set of ranks that grows as ranks are added.  {0} is empty. */

@@ -359,7 +359,7 @@ const struct compat compat_table[] = {
 	{ "--allow-run-as-root", OMPI, 0, ignore, "root may run jobs", 0 },
 	{ "--bynode", OMPI, 0, same, "map-by=node", 0 },
 	{ "--byslot", OMPI, 0, same, "map-by=slot", 0 },
-	{ "--pernode", OMPI, 0, same, "ppn=1", 0 },
+	{ "--pernode", OMPI, 0, same, "ppn=1", OPTION_APP },
 	{ "--nooversubscribe", OMPI, 0, same, "oversubscribe=no", 0 },
 	{ "--bind-to-core", OMPI, 0, same, "bind-to=core", 0 },
 	{ "--bind-to-socket", OMPI, 0, same, "bind-to=socket", 0 },

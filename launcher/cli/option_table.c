@@ -47,12 +47,14 @@ const struct option option_table[] = {
 		  "is one rank per GPU, or per core if there is no GPU. In a job of several "
 		  "programs each has its own -np, and BERTH_NP does not count." },
 	{ "-ppn --npernode -N --nproc-per-node --ntasks-per-node --perhost", "N", TOPIC_ranks,
-	  OPTION_COMMON | OPTION_GLUE,
+	  OPTION_COMMON | OPTION_GLUE | OPTION_LATER,
 	  "ppn", "BERTH_PPN", .set = value_ranks, .at = offsetof(struct request, per_host),
 	  .min = 1, .max = RANKS_MAX,
 	  .help = "N ranks on each host",
 	  .text = "Start N ranks on each host, whatever its number of slots. Without -np every host "
 		  "gets N. With -np the hosts are filled in order until there are enough ranks. "
+		  "In a job of several programs the first one's N counts all ranks on a host; a "
+		  "program with its own -H or -ppn counts its own alone. "
 		  "Inside a Slurm job N may go up to the CPUs that the job has on each host; with "
 		  "--oversubscribe above them." },
 	{ "--map-by", "slot|node", TOPIC_ranks, 0,
@@ -96,7 +98,7 @@ const struct option option_table[] = {
 		  "That is the default, unless runner is started under the name horovodrun." },
 
 	/* ---- hosts ---- */
-	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON,
+	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON | OPTION_LATER,
 	  "hosts", "BERTH_HOSTS", .set = value_hosts, .at = offsetof(struct request, hosts),
 	  .help = "hosts and their slots: ip1:8,ip2:8",
 	  .text = "Run the job on the hosts in LIST. The number after a colon says how many ranks a "
@@ -106,7 +108,12 @@ const struct option option_table[] = {
 		  "its slots are added. Without hosts the job runs on all hosts of the resource "
 		  "manager's job that runner is in, else on this machine. Inside such a job LIST "
 		  "chooses some of its hosts: one without a number has the slots that the job has "
-		  "there, and no number may be higher." },
+		  "there, and no number may be higher. In a job of several programs the first one's "
+		  "LIST is also for those without one. A program behind a ':' may have its own -H, "
+		  "unless the hosts are in a file. It runs only on the hosts in its LIST, after a "
+		  "restart, too. A host in several LISTs has the slots of all. Inside a resource "
+		  "manager's job they must fit into its slots; a program with its own -H gets "
+		  "slots before one without." },
 	{ "--hostfile --machinefile -f", "FILE", TOPIC_hosts, OPTION_COMMON | OPTION_FILE,
 	  "hostfile", "BERTH_HOSTFILE", .set = value_hosts, .at = offsetof(struct request, hostfile),
 	  .help = "read the hosts from FILE",

@@ -42,7 +42,8 @@ enum option_flag {
 	OPTION_HIDDEN = 64,   /* not in help, man page or completion */
 	OPTION_FILE = 128,    /* the value is a file name, for completion */
 	OPTION_DIR = 256,     /* the value is a directory, for completion */
-	OPTION_PRINTS = 512   /* answered before all others: --help, --version */
+	OPTION_PRINTS = 512,  /* answered before all others: --help, --version */
+	OPTION_LATER = 1024   /* of the job; a later app may have its own */
 };
 
 /* Where a value comes from; a later source overrides an earlier one. */
@@ -53,7 +54,7 @@ struct option;
 /* One value on its way into the request. */
 struct setting {
 	struct request *r;
-	struct app *app; /* of -np, -x and --wdir */
+	struct app *app; /* of -np, -x and --wdir; of -H and -ppn behind a ':' */
 	const struct option *option;
 	const char *typed; /* the name as the user wrote it: "-np", "BERTH_NP", "np" */
 	const char *from;  /* the same with its file: "np in /etc/berth/berth.conf:3" */

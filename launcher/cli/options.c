@@ -31,6 +31,9 @@ static void app_free(struct app *a)
 	strv_free(&a->export);
 	free(a->np_from);
 	free(a->wdir);
+	free(a->hosts);
+	free(a->hosts_from);
+	free(a->per_host_from);
 	*a = (struct app){ 0 };
 }
 
@@ -153,7 +156,7 @@ static int read_options(struct line *l, size_t app, struct err *e)
 		flags = g->option ? g->option->flags : g->compat->flags;
 		if (flags & OPTION_PRINTS)
 			l->prints = g;
-		else if (app && !(flags & OPTION_APP)) {
+		else if (app && !(flags & (OPTION_APP | OPTION_LATER))) {
 			err_set(e, E_OPTION_APP, g->typed);
 			return err_in(e, "app %zu", app + 1);
 		}
@@ -201,7 +204,8 @@ static int apply_line(const struct setting *all, const struct line *l, struct er
 			rc = g->compat->read(&s, g->compat, g->value, e);
 		else
 			rc = g->option->set ? g->option->set(&s, g->value[0], e) : 0;
-		if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS)
+		if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS &&
+		    e->id != E_APP_FILE)
 			err_in(e, "%s", g->typed);
 		if (rc)
 			return -1;

@@ -18,6 +18,19 @@ static void keep(char **place, const char *text)
 	*place = xstrdup(text);
 }
 
+/* Whether the option belongs to an app behind a ':'. */
+static bool is_later(const struct setting *s)
+{
+	return s->source == FROM_LINE && s->app != s->r->app;
+}
+
+/* A rank file places all ranks of a job, and a host file names hosts for all. */
+static int check_later(const struct setting *s, struct err *e)
+{
+	return s->r->hostfile || s->r->rank_hosts.n ? err_set(e, E_APP_FILE, s->typed)
+						    : 0;
+}
+
 int value_none_of(const char *value, const char *const *choices, struct err *e)
 {
 	struct str list = { 0 };
@@ -209,6 +222,12 @@ int value_ranks(const struct setting *s, const char *value, struct err *e)
 				"leave it out: this machine then gets a rank for each "
 				"GPU, or core; write other hosts as -H ip1:gpus");
 	}
+	if (!np && is_later(s)) {
+		if (check_later(s, e) || number(s, &s->app->per_host, value, e))
+			return -1;
+		keep(&s->app->per_host_from, s->from);
+		return 0;
+	}
 	if (number(s, field(s), value, e))
 		return -1;
 	keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);
@@ -293,7 +312,7 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 }
 
 /* -H and --hostfile.  A later source overrides an earlier one.  Both in one source are
- * an error. */
+ * an error.  -H of a later app is its own. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
 	char **own = field(s);
@@ -301,6 +320,13 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 
 	if (!*value)
 		return err_set(e, E_OPTION_EMPTY);
+	if (is_later(s)) {
+		if (check_later(s, e))
+			return -1;
+		keep(&s->app->hosts, value);
+		keep(&s->app->hosts_from, s->from);
+		return 0;
+	}
 	if (*other && *s->hosts == s->source) {
 		err_set(e, E_TWO_HOSTS, s->typed);
 		return -1;

@@ -508,6 +508,7 @@ void agents_free(struct agents *a)
 		free(h->user);
 		free(h->node);
 		free(h->step_gpus);
+		free(h->list);
 		free(h->addr);
 		free(h->address);
 		free(h->machine);

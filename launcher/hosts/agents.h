@@ -34,7 +34,10 @@ struct host {
 	struct target target;
 	struct sockaddr_storage *addr; /* target.addr */
 	int slots, max_slots;          /* 1.., SLOTS_GPUS or SLOTS_AUTO */
-	bool local;                    /* this machine: no ssh */
+	/* NULL, or what the list of hosts of each app says: [0] of all apps without -H
+	 * of their own.  SLOTS_AUTO there is slots here. */
+	struct host_in_list *list;
+	bool local; /* this machine: no ssh */
 	const struct transport *transport;
 	struct conn *conn;
 	enum host_state state;

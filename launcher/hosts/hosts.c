@@ -21,6 +21,7 @@ struct reading {
 	struct hosts *h;
 	uint32_t *slot; /* open addressing: position in h->v plus 1, 0: free */
 	size_t nslots;  /* a power of 2, at least twice h->n */
+	bool lists;     /* whole lists become one */
 };
 
 /* One element as typed, cut into its parts. */
@@ -58,7 +59,8 @@ static uint32_t *slot_of(struct reading *r, const char *name)
 }
 
 /* A host that is named again adds its slots. */
-static int merge(struct host_spec *old, const struct element *el, struct err *e)
+static int merge(struct host_spec *old, const struct element *el, bool lists,
+		 struct err *e)
 {
 	const char *user = old->user ? old->user : "",
 		   *again = el->user ? el->user : "";
@@ -72,7 +74,7 @@ static int merge(struct host_spec *old, const struct element *el, struct err *e)
 	if (old->slots + el->slots > HOST_SLOTS_MAX)
 		return err_set(e, E_HOST_SUM, HOST_SLOTS_MAX);
 	old->slots += el->slots;
-	old->counted = true;
+	old->counted = !lists || old->counted || el->counted;
 	old->max_slots += el->max_slots;
 	if (old->max_slots > HOST_SLOTS_MAX)
 		old->max_slots = HOST_SLOTS_MAX;
@@ -89,7 +91,9 @@ static int add(struct reading *r, const char *name, const struct element *el,
 
 	if (2 * (h->n + 1) > r->nslots) {
 		free(r->slot);
-		r->nslots = r->nslots ? 2 * r->nslots : 64;
+		do
+			r->nslots = r->nslots ? 2 * r->nslots : 64;
+		while (2 * (h->n + 1) > r->nslots);
 		r->slot = xcalloc(r->nslots, sizeof *r->slot);
 		for (size_t i = 0; i < h->n; i++)
 			*slot_of(r, h->v[i].name) = (uint32_t)i + 1;
@@ -97,7 +101,7 @@ static int add(struct reading *r, const char *name, const struct element *el,
 	}
 	slot = slot_of(r, name);
 	if (*slot)
-		return merge(&h->v[*slot - 1], el, e);
+		return merge(&h->v[*slot - 1], el, r->lists, e);
 	if (h->n == HOSTS_MAX)
 		return err_set(e, E_HOSTS_MANY, HOSTS_MAX);
 	h->v[h->n] = (struct host_spec){
@@ -493,6 +497,27 @@ int hosts_read_file(struct hosts *h, const char *path, struct err *e)
 	if (!rc)
 		rc = hosts_parse_lines(h, str_text(&text), path, e);
 	str_free(&text);
+	return rc;
+}
+
+int hosts_merge(struct hosts *h, const struct hosts *more, struct err *e)
+{
+	struct reading r = { .h = h, .lists = true };
+	int rc = 0;
+
+	for (size_t i = 0; i < more->n && !rc; i++) {
+		const struct host_spec *m = &more->v[i];
+		const struct element el = { .user = m->user,
+					    .slots = m->slots,
+					    .max_slots = m->max_slots,
+					    .port = m->port,
+					    .counted = m->counted };
+
+		rc = add(&r, m->name, &el, e);
+		if (rc)
+			err_in(e, "host '%s'", m->name);
+	}
+	free(r.slot);
 	return rc;
 }
 

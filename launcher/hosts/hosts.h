@@ -30,6 +30,12 @@ struct hosts {
 	size_t n;
 };
 
+/* A host in the list of an app. */
+struct host_in_list {
+	uint32_t at; /* its place there, from 1; 0: it is not there */
+	int slots;   /* those that the list gives */
+};
+
 /* Read SPEC, "[user@]name[[:port]:slots]{,...}", into H, which must be {0}.  A name
  * that comes again adds its slots to the first ("a,a" is a:2).  Returns 0, or -1 with
  * E; H is then {0} again. */
@@ -41,6 +47,10 @@ int hosts_read_file(struct hosts *h, const char *path, struct err *e);
 /* The same for the text of such a file; errors say "WHERE:line". */
 int hosts_parse_lines(struct hosts *h, const char *text, const char *where,
 		      struct err *e);
+
+/* Add the hosts of MORE to H.  A host in both has the slots of both; they are counted
+ * if those of either are.  0, or -1 with E; H then has some of them. */
+int hosts_merge(struct hosts *h, const struct hosts *more, struct err *e);
 
 void hosts_free(struct hosts *h);
 

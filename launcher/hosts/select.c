@@ -1,5 +1,6 @@
 #include "launcher/hosts/select.h"
 
+#include <limits.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -15,11 +16,15 @@ struct chosen {
 	struct hosts hosts;
 	struct allocation allocation; /* none, or the one that hosts are of */
 	size_t *at;                   /* at[i]: the place of host i in allocation */
+	struct host_in_list **list;   /* of each host, or NULL; see struct host */
 	char *from;                   /* the source of hosts, for messages */
 };
 
 static void chosen_free(struct chosen *c)
 {
+	for (size_t i = 0; i < c->hosts.n && c->list; i++)
+		free(c->list[i]);
+	free(c->list);
 	hosts_free(&c->hosts);
 	allocation_free(&c->allocation);
 	free(c->at);
@@ -32,11 +37,35 @@ static char *asked_from(const struct request *r)
 			: xasprintf("host file '%s'", r->hostfile);
 }
 
+/* Add the hosts of APP's -H to H. */
+static int add_list(struct hosts *h, const struct app *app, struct err *e)
+{
+	struct hosts own = { 0 };
+	int rc = hosts_parse(&own, app->hosts, e) || hosts_merge(h, &own, e);
+
+	hosts_free(&own);
+	return rc ? err_in(e, "%s", app->hosts_from) : 0;
+}
+
+/* The first app behind a ':' that has -H, or 0. */
+static size_t first_list(const struct request *r)
+{
+	for (size_t a = 1; a < r->napp; a++)
+		if (r->app[a].hosts)
+			return a;
+	return 0;
+}
+
 int hosts_read_asked(struct hosts *h, const struct request *r, struct err *e)
 {
 	if (r->hosts && hosts_parse(h, r->hosts, e))
 		return err_in(e, "%s", r->hosts_from ? r->hosts_from : "-H");
-	return !r->hosts && r->hostfile ? hosts_read_file(h, r->hostfile, e) : 0;
+	if (!r->hosts && r->hostfile)
+		return hosts_read_file(h, r->hostfile, e);
+	for (size_t a = 1; a < r->napp; a++)
+		if (r->app[a].hosts && add_list(h, &r->app[a], e))
+			return err_in(e, "app %zu", a + 1);
+	return 0;
 }
 
 /* This machine: as many slots as -np asks for, else one per GPU or core. */
@@ -86,17 +115,102 @@ static int take_part(struct chosen *c, bool offline, uint64_t deadline_ms,
 	return allocation_filter(&c->hosts, c->at, &c->allocation, c->from, e);
 }
 
+/* All hosts of the allocation; those in lists of apps, which are a part of it, keep
+ * their names. */
+static int take_rest(struct chosen *c, struct err *e)
+{
+	struct hosts part = c->hosts;
+	size_t *at = c->at;
+	bool *named = xcalloc(c->allocation.hosts.n, sizeof *named);
+	int rc = 0;
+
+	free(c->from);
+	take_all(c);
+	for (size_t i = 0; i < part.n; i++) {
+		struct host_spec *h = &c->hosts.v[at[i]], swap = *h;
+
+		if (named[at[i]])
+			rc = err_set(e, E_SAME_HOST, part.v[i].name);
+		named[at[i]] = true;
+		h->name = part.v[i].name;
+		h->user = part.v[i].user;
+		h->port = part.v[i].port;
+		part.v[i] = swap;
+	}
+	hosts_free(&part);
+	free(named);
+	free(at);
+	return rc;
+}
+
+/* What each list of hosts of R gives on each host, if an app behind a ':' has one. */
+static void read_lists(struct chosen *c, const struct request *r)
+{
+	const bool managed = c->allocation.manager != ALLOCATION_NONE;
+
+	if (!first_list(r))
+		return;
+	c->list = xcalloc(c->hosts.n, sizeof *c->list);
+	for (size_t i = 0; i < c->hosts.n; i++) {
+		c->list[i] = xcalloc(r->napp, sizeof **c->list);
+		if (!r->hosts)
+			c->list[i][0] =
+				(struct host_in_list){ (uint32_t)i + 1, SLOTS_AUTO };
+	}
+	for (size_t a = 0; a < r->napp; a++) {
+		const char *list = a ? r->app[a].hosts : r->hosts;
+		struct hosts own = { 0 };
+		size_t at = 0; /* most often a list has the order of all hosts */
+
+		if (!list || hosts_parse(&own, list, NULL))
+			continue;
+		for (size_t i = 0; i < own.n; i++) {
+			const struct host_spec *h = &own.v[i];
+
+			while (strcasecmp(c->hosts.v[at].name, h->name) != 0)
+				at = (at + 1) % c->hosts.n;
+			c->list[at][a].at = (uint32_t)i + 1;
+			c->list[at][a].slots =
+				h->counted || !managed ? h->slots : SLOTS_AUTO;
+		}
+		hosts_free(&own);
+	}
+}
+
+/* The most ranks that -ppn of all apps of R gives host I, and one such option. */
+static int sum_per_host(const char **from, const struct chosen *c,
+			const struct request *r, size_t i)
+{
+	const struct host_in_list *list = c->list ? c->list[i] : NULL;
+	long sum = !list || list[0].at ? r->per_host : 0;
+
+	*from = r->per_host_from ? r->per_host_from : "-ppn";
+	for (size_t a = 1; a < r->napp; a++) {
+		const struct app *app = &r->app[a];
+
+		if (app->per_host)
+			*from = app->per_host_from;
+		if (!app->hosts && !app->per_host)
+			continue; /* as the first app */
+		if (!list || list[app->hosts ? a : 0].at)
+			sum += app->per_host ? app->per_host : r->per_host;
+	}
+	return sum < INT_MAX ? (int)sum : INT_MAX;
+}
+
 /* Whether -ppn fits into the CPUs that the allocation has on each host. */
 static int check_per_host(const struct chosen *c, const struct request *r,
 			  struct err *e)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < c->hosts.n && r->per_host && !r->oversubscribe && !rc;
-	     i++)
-		rc = allocation_per_host(&c->allocation, c->at[i], r->per_host,
-					 r->per_host_from ? r->per_host_from : "-ppn",
-					 e);
+	for (size_t i = 0; i < c->hosts.n && !r->oversubscribe && !rc; i++) {
+		const char *from;
+		const int n = sum_per_host(&from, c, r, i);
+
+		if (n)
+			rc = allocation_per_host(&c->allocation, c->at[i], n, from, e);
+	}
 	return rc;
 }
 
@@ -149,10 +263,13 @@ static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
 			uint64_t deadline_ms, struct strv *notes, struct err *e)
 {
 	const bool asked = r->hosts || r->hostfile;
+	const size_t list = first_list(r);
 	struct err why = { 0 };
 
 	if (asked)
 		c->from = asked_from(r);
+	else if (list)
+		c->from = xstrdup(r->app[list].hosts_from);
 	allocation_find(&c->allocation, environ);
 	if (c->allocation.manager != ALLOCATION_NONE &&
 	    allocation_load(&c->allocation, environ, asked ? &why : e)) {
@@ -163,13 +280,19 @@ static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
 		allocation_free(&c->allocation);
 	}
 	if (c->allocation.manager == ALLOCATION_NONE) {
+		if (!asked && list)
+			return err_set(e, E_APP_HOSTS, list + 1, r->napp);
 		if (!asked)
 			take_this_machine(c, r);
+		read_lists(c, r);
 	} else {
-		if (!asked)
+		if (!asked && !list)
 			take_all(c);
 		else if (take_part(c, offline, deadline_ms, e))
 			return -1;
+		if (!asked && list && take_rest(c, e))
+			return -1;
+		read_lists(c, r);
 		if (check_per_host(c, r, e))
 			return -1;
 		note_gpus(c, r, notes);
@@ -261,9 +384,8 @@ static bool is_me(const char *user)
 }
 
 /* Host I of C, whose addresses are FOUND's. */
-static void fill_host(struct host *h, struct agents *a, const struct chosen *c,
-		      size_t i, const struct lookup_answer *found,
-		      const struct request *r)
+static void fill_host(struct host *h, struct agents *a, struct chosen *c, size_t i,
+		      const struct lookup_answer *found, const struct request *r)
 {
 	const struct host_spec *spec = &c->hosts.v[i];
 	const struct allocation *from = &c->allocation;
@@ -275,6 +397,10 @@ static void fill_host(struct host *h, struct agents *a, const struct chosen *c,
 			    .max_slots = spec->max_slots,
 			    .addr = found->addr,
 			    .exit_status = -1 };
+	if (c->list) {
+		h->list = c->list[i];
+		c->list[i] = NULL;
+	}
 	if (from->manager != ALLOCATION_NONE) {
 		h->node = xstrdup(from->hosts.v[c->at[i]].name);
 		h->node_cpus = from->cpus[c->at[i]];
@@ -337,9 +463,9 @@ static int prepare_srun(struct agents *a, struct hosts_source *source,
 }
 
 /* The hosts of C, with addresses and transports. */
-static int fill_hosts(struct agents *a, struct hosts_source *source,
-		      const struct chosen *c, const struct request *r, bool offline,
-		      uint64_t deadline_ms, struct strv *notes, struct err *e)
+static int fill_hosts(struct agents *a, struct hosts_source *source, struct chosen *c,
+		      const struct request *r, bool offline, uint64_t deadline_ms,
+		      struct strv *notes, struct err *e)
 {
 	const bool alone =
 		!r->hosts && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;

@@ -140,7 +140,7 @@ void job_open(struct job *j, const struct request *r)
 static bool slots_known(const struct job *j)
 {
 	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->agents.host[i].slots < 0)
+		if (j->agents.host[i].slots < 0 || job_has_gpu_slots(j, i))
 			return false;
 	/* else the agents know how many of these there are */
 	return j->request->per_object == PER_NODE;

@@ -16,26 +16,61 @@ static uint32_t usable_gpus(const struct job *j, const struct host *h)
 	return n < h->gpus ? n : h->gpus;
 }
 
+bool job_has_gpu_slots(const struct job *j, size_t i)
+{
+	const struct host_in_list *list = j->agents.host[i].list;
+
+	for (size_t a = 0; list && a < j->request->napp; a++)
+		if (list[a].at && list[a].slots == SLOTS_GPUS)
+			return true;
+	return false;
+}
+
+/* SLOTS of H as a number. */
+static int resolve(const struct job *j, const struct host *h, int slots)
+{
+	if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
+		return (int)usable_gpus(j, h);
+	if (slots == SLOTS_AUTO)
+		return h->node_cpus && (uint32_t)h->node_cpus < h->cores
+			       ? h->node_cpus
+			       : (int)h->cores;
+	return slots;
+}
+
+/* The slots of each app on host I as numbers, of which it has SLOTS in all; or NULL. */
+static struct host_in_list *resolve_lists(const struct job *j, size_t i, int slots)
+{
+	const struct host *h = &j->agents.host[i];
+	struct host_in_list *list;
+
+	if (!h->list)
+		return NULL;
+	list = xcalloc(j->request->napp, sizeof *list);
+	for (size_t a = 0; a < j->request->napp; a++)
+		list[a] = (struct host_in_list){
+			h->list[a].at, h->list[a].slots == SLOTS_AUTO
+					       ? slots
+					       : resolve(j, h, h->list[a].slots)
+		};
+	return list;
+}
+
 /* The slots of each host as numbers. */
 static int resolve_slots(const struct job *j, struct map_host *map, struct err *e)
 {
 	for (size_t i = 0; i < j->agents.n; i++) {
 		const struct host *h = &j->agents.host[i];
-		int slots = h->slots;
+		int slots = resolve(j, h, h->slots);
 
-		if (slots == SLOTS_GPUS && !h->gpus)
+		if (!h->gpus && (h->slots == SLOTS_GPUS || job_has_gpu_slots(j, i)))
 			return err_set(e, E_NO_GPUS, h->name);
-		if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
-			slots = (int)usable_gpus(j, h);
-		else if (slots == SLOTS_AUTO)
-			slots = h->node_cpus && (uint32_t)h->node_cpus < h->cores
-					? h->node_cpus
-					: (int)h->cores;
 		map[i] = (struct map_host){ .name = h->name,
 					    .slots = slots,
 					    .max_slots = h->max_slots,
 					    .sockets = (int)h->sockets,
-					    .numas = (int)h->numas };
+					    .numas = (int)h->numas,
+					    .list = resolve_lists(j, i, slots) };
 		map[i].lost = h->state == HOST_LOST || j->run[i].dropped ||
 			      j->run[i].unkillable;
 	}
@@ -56,6 +91,8 @@ static int make_plan(const struct job *j, struct plan *plan, uint32_t np, struct
 	}
 	rc = resolve_slots(j, map, e) ||
 	     map_ranks(plan, &r, map, j->agents.n, j->source.slots_from, e);
+	for (size_t i = 0; i < j->agents.n; i++)
+		free(map[i].list);
 	free(map);
 	if (rc && e->id == E_SLOTS && j->source.manager != ALLOCATION_NONE)
 		err_hint(e, "ask the resource manager for more tasks, or use -ppn, or "

@@ -5,6 +5,8 @@
 
 #include "launcher/job/job.h"
 
+/* Whether the list of some app says "HOST:gpus" of host I. */
+bool job_has_gpu_slots(const struct job *j, size_t i);
 /* The first one and j->rank, if there is none.  0, or -1 with j->err. */
 int job_plan_make(struct job *j);
 /* For a restart: the same number of ranks on the hosts that are left.  Hosts that were

@@ -1,7 +1,5 @@
 #include "launcher/job/map.h"
 
-#include "launcher/hosts/hosts.h"
-
 enum {
 	RANKS_MAX = 1 << 20,  /* a mistyped -np must not take all memory */
 	SHOWN_MAX_BYTES = 240 /* of a sum in a message */
@@ -14,11 +12,37 @@ struct room {
 	uint32_t slots, most;
 };
 
-/* What -ppn, or --map-by ppr:N:OBJECT, gives host H. */
-static int per_host(const struct request *r, const struct map_host *h)
+/* What pools have taken of a host. */
+struct use {
+	uint32_t ranks, slots;
+	uint32_t new; /* ranks of the pool that is being filled */
+};
+
+/* Apps that take slots together: the first one and those without -H and -ppn of their
+ * own; or one other app. */
+struct pool {
+	size_t app; /* the first of them */
+	int per_host;
+	enum per_object per_object;
+	const char *slots_from;
+	struct map_host *host; /* those of its list, in the order of that */
+	uint32_t *at;          /* the same among all hosts */
+	size_t nhosts;
+	struct room *room; /* of each host */
+	uint32_t np, *seq; /* the host of each rank, of all hosts */
+};
+
+/* The first app of the pool of app A. */
+static size_t pool_of(const struct request *r, size_t a)
 {
-	const long n = (long)r->per_host * (r->per_object == PER_SOCKET ? h->sockets
-					    : r->per_object == PER_NUMA ? h->numas
+	return r->app[a].hosts || r->app[a].per_host ? a : 0;
+}
+
+/* What -ppn, or --map-by ppr:N:OBJECT, gives host H. */
+static int per_host(const struct pool *q, const struct map_host *h)
+{
+	const long n = (long)q->per_host * (q->per_object == PER_SOCKET ? h->sockets
+					    : q->per_object == PER_NUMA ? h->numas
 									: 1);
 
 	return n < RANKS_MAX ? (int)n : RANKS_MAX;
@@ -31,23 +55,69 @@ static const char *count(char out[static 32], long n, const char *what)
 	return out;
 }
 
-static struct room *make_room(const struct request *r, const struct map_host *hosts,
-			      size_t nhosts)
+static void make_room(struct pool *q)
 {
-	struct room *room = xcalloc(nhosts, sizeof *room);
+	q->room = xcalloc(q->nhosts, sizeof *q->room);
+	for (size_t h = 0; h < q->nhosts; h++) {
+		const struct map_host *host = &q->host[h];
+		int slots = q->per_host ? per_host(q, host) : host->slots;
+		uint32_t most = host->max_slots ? (uint32_t)host->max_slots : NO_LIMIT;
+		struct room *room = &q->room[h];
 
-	for (size_t h = 0; h < nhosts; h++) {
-		int slots = r->per_host ? per_host(r, &hosts[h]) : hosts[h].slots;
-		uint32_t most =
-			hosts[h].max_slots ? (uint32_t)hosts[h].max_slots : NO_LIMIT;
-
-		room[h].slots = slots < 0 || hosts[h].lost ? 0 : (uint32_t)slots;
-		if (room[h].slots > most)
-			room[h].slots = most;
+		room->slots = slots < 0 || host->lost ? 0 : (uint32_t)slots;
+		if (room->slots > most)
+			room->slots = most;
 		/* A host that takes nothing at first takes nothing later. */
-		room[h].most = room[h].slots ? most : 0;
+		room->most = room->slots ? most : 0;
 	}
-	return room;
+}
+
+/* The pool that begins with app A, of the hosts in its list.  USED is that of each
+ * host. */
+static void open_pool(struct pool *q, const struct request *r, size_t a,
+		      const struct map_host *hosts, size_t nhosts,
+		      const struct use *used, const char *slots_from)
+{
+	const struct app *app = &r->app[a];
+
+	*q = (struct pool){ .app = a, .slots_from = slots_from };
+	q->per_host = app->per_host ? app->per_host : r->per_host;
+	q->per_object = app->per_host ? PER_NODE : r->per_object;
+	if (app->hosts)
+		q->slots_from = app->hosts_from;
+	q->host = xcalloc(nhosts, sizeof *q->host);
+	q->at = xcalloc(nhosts, sizeof *q->at);
+	for (size_t h = 0; h < nhosts; h++) {
+		const struct host_in_list *in =
+			hosts[h].list ? &hosts[h].list[app->hosts ? a : 0] : NULL;
+		const size_t at = in ? in->at - 1 : h;
+		const int left = hosts[h].slots - (int)used[h].slots;
+		struct map_host *host = &q->host[at];
+
+		if (in && !in->at)
+			continue;
+		*host = hosts[h];
+		if (in)
+			host->slots = in->slots;
+		/* Beyond its slots a host takes only what --oversubscribe allows. */
+		if (host->slots > left && !r->oversubscribe)
+			host->slots = left;
+		if (host->max_slots && (uint32_t)host->max_slots <= used[h].ranks)
+			host->lost = true;
+		else if (host->max_slots)
+			host->max_slots -= (int)used[h].ranks;
+		q->at[at] = (uint32_t)h;
+		q->nhosts++;
+	}
+	make_room(q);
+}
+
+static void close_pool(struct pool *q)
+{
+	free(q->host);
+	free(q->at);
+	free(q->room);
+	free(q->seq);
 }
 
 /* The sum of all slots, or of all limits (NO_LIMIT if one host has none). */
@@ -98,83 +168,90 @@ static void show_sum(struct str *s, const struct map_host *hosts,
 	free(names);
 }
 
-/* "-np 9"; "-np 2 + -np 1" for several programs. */
-static void show_np(struct str *s, const struct request *r)
+/* "-np 9"; "-np 2 + -np 1" for several programs of the pool Q. */
+static void show_np(struct str *s, const struct request *r, const struct pool *q)
 {
-	for (size_t a = 0; a < r->napp && s->len < SHOWN_MAX_BYTES; a++)
-		str_addf(s, "%s-np %d", a ? " + " : "", r->app[a].np);
+	for (size_t a = q->app; a < r->napp && s->len < SHOWN_MAX_BYTES; a++)
+		if (pool_of(r, a) == q->app)
+			str_addf(s, "%s-np %d", s->len ? " + " : "", r->app[a].np);
 }
 
-static int too_few(const struct request *r, const struct map_host *hosts,
-		   const struct room *room, size_t nhosts, long np,
-		   const char *slots_from, struct err *e)
+static int too_few(const struct request *r, const struct pool *q, long np,
+		   struct err *e)
 {
+	const struct room *room = q->room;
 	struct str asked = { 0 }, sum = { 0 }, from = { 0 };
-	long has = (long)total(room, nhosts, r->oversubscribe);
+	long has = (long)total(room, q->nhosts, r->oversubscribe);
 	char ranks[32], slots[32];
 
-	show_np(&asked, r);
-	show_sum(&sum, hosts, room, nhosts, r->oversubscribe);
-	str_addf(&from, r->per_host ? "%s with -ppn %d" : "%s", slots_from,
-		 r->per_host);
+	show_np(&asked, r, q);
+	show_sum(&sum, q->host, room, q->nhosts, r->oversubscribe);
+	str_addf(&from, q->per_host ? "%s with -ppn %d" : "%s", q->slots_from,
+		 q->per_host);
 	count(ranks, np, "rank");
 	count(slots, has, "slot");
-	if (r->oversubscribe && total(room, nhosts, false) > 0)
+	if (r->oversubscribe && total(room, q->nhosts, false) > 0)
 		err_set(e, E_MAX_SLOTS, str_text(&asked), ranks, slots, str_text(&sum));
 	else if (has == 0)
 		err_set(e, E_NO_SLOTS, str_text(&from), str_text(&sum));
 	else
 		err_set(e, E_SLOTS, str_text(&asked), ranks, str_text(&from), slots,
 			str_text(&sum));
-	if (e && e->id == E_SLOTS && r->per_host)
+	if (e && e->id == E_SLOTS && q->per_host)
 		err_hint(e, "use --oversubscribe to start more ranks than slots, or "
 			    "raise -ppn, or name more hosts");
 	else if (e && e->id == E_SLOTS)
 		err_hint(e,
 			 "use --oversubscribe to start more ranks than slots, or give "
 			 "more slots, as in '%s:%ld'",
-			 hosts[0].name, (long)room[0].slots + np - has);
+			 q->host[0].name, (long)room[0].slots + np - has);
 	str_free(&asked);
 	str_free(&sum);
 	str_free(&from);
-	return -1;
+	return q->app ? err_in(e, "app %zu", q->app + 1) : -1;
 }
 
-/* Set NP to the number of ranks to start. */
-static int find_np(uint32_t *np, const struct request *r, const struct map_host *hosts,
-		   const struct room *room, size_t nhosts, const char *slots_from,
+/* Whether each of several apps has -np. */
+static int check_np(const struct request *r, struct err *e)
+{
+	for (size_t a = 0; a < r->napp && r->napp > 1; a++) {
+		const struct app *app = &r->app[a];
+		struct str shown = { 0 };
+
+		if (app->np)
+			continue;
+		str_add_word(&shown, app->argv.n ? app->argv.v[0] : "", false);
+		err_set(e, E_APP_NP, str_text(&shown), a + 1, r->napp);
+		str_free(&shown);
+		return -1;
+	}
+	return 0;
+}
+
+/* The number of ranks of the pool Q; BEFORE of others are counted. */
+static int find_np(struct pool *q, const struct request *r, uint32_t before,
 		   struct err *e)
 {
-	uint64_t room_for = total(room, nhosts, r->oversubscribe);
+	uint64_t room_for = total(q->room, q->nhosts, r->oversubscribe);
 	long sum = 0;
 
-	for (size_t a = 0; a < r->napp; a++) {
-		const struct app *app = &r->app[a];
-
-		if (app->np == 0 && r->napp > 1) {
-			struct str shown = { 0 };
-
-			str_add_word(&shown, app->argv.n ? app->argv.v[0] : "", false);
-			err_set(e, E_APP_NP, str_text(&shown), a + 1, r->napp);
-			str_free(&shown);
-			return -1;
-		}
-		sum += app->np;
-	}
+	for (size_t a = q->app; a < r->napp; a++)
+		sum += pool_of(r, a) == q->app ? r->app[a].np : 0;
 	if (sum == 0) /* all slots, not more, even with --oversubscribe */
-		sum = (long)(room_for = total(room, nhosts, false));
+		sum = (long)(room_for = total(q->room, q->nhosts, false));
 	if (sum == 0 || (uint64_t)sum > room_for)
-		return too_few(r, hosts, room, nhosts, sum, slots_from, e);
-	if (sum > RANKS_MAX) {
+		return too_few(r, q, sum, e);
+	if (before + sum > RANKS_MAX) {
 		struct str asked = { 0 };
 
-		show_np(&asked, r);
-		err_set(e, E_RANKS_MANY, r->app[0].np ? str_text(&asked) : slots_from,
-			sum, RANKS_MAX);
+		show_np(&asked, r, q);
+		err_set(e, E_RANKS_MANY,
+			r->app[0].np ? str_text(&asked) : q->slots_from, before + sum,
+			RANKS_MAX);
 		str_free(&asked);
 		return -1;
 	}
-	*np = (uint32_t)sum;
+	q->np = (uint32_t)sum;
 	return 0;
 }
 
@@ -224,28 +301,46 @@ static void count_by_node(uint32_t *size, const struct room *room, size_t nhosts
 	free(active);
 }
 
-static void number_by_node(struct plan *p)
+/* The hosts of the ranks of Q, of which each host gets SIZE: one rank on each in turn. */
+static void deal_by_node(struct pool *q, const uint32_t *size)
 {
-	uint32_t *active = xcalloc(p->nhosts, sizeof *active);
+	uint32_t *active = xcalloc(q->nhosts, sizeof *active);
 	size_t n = 0;
 
-	for (uint32_t h = 0; h < p->nhosts; h++)
+	for (uint32_t h = 0; h < q->nhosts; h++)
 		active[n++] = h;
-	for (uint32_t local = 0, rank = 0; rank < p->np; local++) {
+	for (uint32_t local = 0, rank = 0; rank < q->np; local++) {
 		size_t kept = 0;
 
 		for (size_t i = 0; i < n; i++) {
 			uint32_t h = active[i];
 
-			if (p->local_size[h] <= local)
+			if (size[h] <= local)
 				continue;
-			p->rank[rank++] =
-				(struct plan_rank){ .host = h, .local = local };
+			q->seq[rank++] = q->at[h];
 			active[kept++] = h;
 		}
 		n = kept;
 	}
 	free(active);
+}
+
+/* The hosts of the ranks of Q. */
+static void fill_pool(struct pool *q, enum map_by by)
+{
+	uint32_t *size = xcalloc(q->nhosts, sizeof *size), rank = 0;
+
+	q->seq = xcalloc(q->np, sizeof *q->seq);
+	if (by == MAP_NODE) {
+		count_by_node(size, q->room, q->nhosts, q->np);
+		deal_by_node(q, size);
+	} else {
+		count_by_slot(size, q->room, q->nhosts, q->np);
+		for (uint32_t h = 0; h < q->nhosts; h++)
+			for (uint32_t l = 0; l < size[h]; l++)
+				q->seq[rank++] = q->at[h];
+	}
+	free(size);
 }
 
 /* Whether TYPED, as -H takes a host, is NAME. */
@@ -260,24 +355,24 @@ static bool is_host(const char *typed, const char *name)
 	return !strcmp(typed, name);
 }
 
-/* By --rankfile.  Most often the host is that of the rank before. */
-static int number_by_file(struct plan *p, const struct request *r,
-			  const struct map_host *hosts, struct err *e)
+/* By --rankfile, where all apps are one pool.  Most often the host is that of the rank
+ * before. */
+static int fill_by_file(struct pool *q, const struct request *r, struct err *e)
 {
 	uint32_t h = 0;
 
-	if (p->np != r->rank_hosts.n)
-		return err_set(e, E_RANKFILE_NP, (unsigned)r->rank_hosts.n, p->np);
-	for (uint32_t k = 0; k < p->np; k++) {
+	if (q->np != r->rank_hosts.n)
+		return err_set(e, E_RANKFILE_NP, (unsigned)r->rank_hosts.n, q->np);
+	q->seq = xcalloc(q->np, sizeof *q->seq);
+	for (uint32_t k = 0; k < q->np; k++) {
 		const char *typed = r->rank_hosts.v[k];
 		uint32_t tried = 0;
 
-		for (; tried < p->nhosts && !is_host(typed, hosts[h].name); tried++)
-			h = (h + 1) % p->nhosts;
-		if (tried == p->nhosts || hosts[h].lost)
+		for (; tried < q->nhosts && !is_host(typed, q->host[h].name); tried++)
+			h = (h + 1) % (uint32_t)q->nhosts;
+		if (tried == q->nhosts || q->host[h].lost)
 			return err_set(e, E_RANKFILE_HOST, k, typed);
-		p->rank[k] =
-			(struct plan_rank){ .host = h, .local = p->local_size[h]++ };
+		q->seq[k] = q->at[h];
 	}
 	return 0;
 }
@@ -295,13 +390,79 @@ static void number_across(struct plan *p)
 	free(seen);
 }
 
+/* Count the ranks of Q.  More ranks than slots, as -ppn allows, leave other pools what
+ * their own lists give. */
+static void use_pool(struct use *used, const struct pool *q)
+{
+	for (uint32_t k = 0; k < q->np; k++)
+		used[q->seq[k]].new ++;
+	for (size_t i = 0; i < q->nhosts; i++) {
+		struct use *u = &used[q->at[i]];
+		const int slots = q->host[i].slots;
+
+		u->ranks += u->new;
+		if (slots > 0)
+			u->slots += u->new < (uint32_t)slots ? u->new : (uint32_t)slots;
+		u->new = 0;
+	}
+}
+
+/* The hosts of the ranks of each pool.  Pools of one app come first: they have fewer
+ * hosts to choose from. */
+static int fill_pools(struct pool *pools, struct plan *p, const struct request *r,
+		      const struct map_host *hosts, const char *slots_from,
+		      struct err *e)
+{
+	struct use *used = xcalloc(p->nhosts, sizeof *used);
+	int rc = check_np(r, e);
+
+	for (size_t i = 1; i <= r->napp && !rc; i++) {
+		const size_t a = i % r->napp;
+		struct pool *q = &pools[a];
+
+		if (pool_of(r, a) != a)
+			continue;
+		open_pool(q, r, a, hosts, p->nhosts, used, slots_from);
+		rc = find_np(q, r, p->np, e);
+		if (!rc && r->rank_hosts.n)
+			rc = fill_by_file(q, r, e);
+		else if (!rc)
+			fill_pool(q, r->map_by);
+		if (!rc)
+			use_pool(used, q);
+		p->np += q->np;
+	}
+	free(used);
+	return rc;
+}
+
+/* Number the ranks app by app, each with the next host of its pool. */
+static void number(struct plan *p, const struct request *r, const struct pool *pools)
+{
+	uint32_t *dealt = xcalloc(r->napp, sizeof *dealt), rank = 0;
+
+	for (uint32_t a = 0; a < r->napp; a++) {
+		const size_t q = pool_of(r, a);
+
+		for (uint32_t n = r->napp == 1 ? p->np : (uint32_t)r->app[a].np; n > 0;
+		     n--) {
+			uint32_t h = pools[q].seq[dealt[q]++];
+
+			p->rank[rank++] = (struct plan_rank){
+				.host = h, .local = p->local_size[h]++, .app = a
+			};
+		}
+	}
+	free(dealt);
+}
+
 int map_ranks(struct plan *plan, const struct request *r, const struct map_host *hosts,
 	      size_t nhosts, const char *slots_from, struct err *e)
 {
-	struct room *room = make_room(r, hosts, nhosts);
+	struct pool *pools = xcalloc(r->napp, sizeof *pools);
 	struct plan p = { .nhosts = (uint32_t)nhosts };
-	int rc = find_np(&p.np, r, hosts, room, nhosts, slots_from, e);
-	uint32_t rank = 0, *at;
+	int rc = fill_pools(pools, &p, r, hosts, slots_from, e);
+	uint32_t *at;
 
 	if (rc)
 		goto out;
@@ -309,26 +470,7 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	p.node = xcalloc(nhosts, sizeof *p.node);
 	p.local_size = xcalloc(nhosts, sizeof *p.local_size);
 	p.ranks = xcalloc(nhosts, sizeof *p.ranks);
-	if (r->rank_hosts.n) {
-		rc = number_by_file(&p, r, hosts, e);
-	} else if (r->map_by == MAP_NODE) {
-		count_by_node(p.local_size, room, nhosts, p.np);
-		number_by_node(&p);
-	} else {
-		count_by_slot(p.local_size, room, nhosts, p.np);
-		for (uint32_t h = 0; h < p.nhosts; h++)
-			for (uint32_t l = 0; l < p.local_size[h]; l++)
-				p.rank[rank++] =
-					(struct plan_rank){ .host = h, .local = l };
-	}
-	if (rc) {
-		plan_free(&p);
-		goto out;
-	}
-	rank = 0;
-	for (uint32_t a = 0; a < r->napp; a++)
-		for (int n = r->napp == 1 ? (int)p.np : r->app[a].np; n > 0; n--)
-			p.rank[rank++].app = a;
+	number(&p, r, pools);
 	at = xcalloc(p.np, sizeof *at); /* plan_free() frees it as ranks[0] */
 	for (uint32_t h = 0; h < p.nhosts; h++) {
 		p.node[h] = p.local_size[h] ? p.nodes++ : PLAN_UNUSED;
@@ -340,7 +482,9 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	number_across(&p);
 	*plan = p;
 out:
-	free(room);
+	for (size_t a = 0; a < r->napp; a++)
+		close_pool(&pools[a]);
+	free(pools);
 	return rc;
 }
 

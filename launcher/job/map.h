@@ -1,11 +1,16 @@
 /* map.h - pure: make the plan, rank -> host, from a request and its hosts.
  *
  * By slot fills each host before the next one.  By node deals one rank to each host in
- * turn.  The ranks of an MPMD job are numbered app by app. */
+ * turn.  The ranks of an MPMD job are numbered app by app.
+ *
+ * An app with -H or -ppn of its own takes slots of its own.  The lists of several apps
+ * add up in map_host.slots, except in an allocation: there they share its slots, and
+ * apps with a list of their own come first. */
 #ifndef BERTH_LAUNCHER_JOB_MAP_H
 #define BERTH_LAUNCHER_JOB_MAP_H
 
 #include "common/str.h"
+#include "launcher/hosts/hosts.h"
 #include "launcher/request.h"
 
 struct map_host {
@@ -14,6 +19,9 @@ struct map_host {
 	int max_slots; /* 0: no limit */
 	bool lost;     /* takes no rank */
 	int sockets, numas;
+	/* NULL, or what the list of hosts of each app says.  [0] is that of all apps
+	 * without -H of their own. */
+	struct host_in_list *list;
 };
 
 struct plan_rank {

@@ -82,6 +82,28 @@ slurm() { # NODES TASKS CPUS
 	says 'to be 2, but is 3 (SLURM_TASKS_PER_NODE)'
 }
 
+@test "-H behind a ':' chooses hosts for one program, which shares the slots of the job" {
+	local each=(sh -c 'echo "$RANK $HOROVOD_HOSTNAME"')
+	slurm '127.0.0.[2-4]' '2(x2),1' '4(x2),1'
+	[ "$(hosts_of -np 2 "${each[@]}" : -np 2 -H 127.0.0.2)" = '127.0.0.3 127.0.0.3 127.0.0.2 127.0.0.2' ]
+	run -2 "$RUNNER" -np 2 -H 127.0.0.2 true : -np 1 true : -np 1 -H 127.0.0.4 true
+	says '-np 2 + -np 1 asks for 3 ranks, but -H gives 2 slots (127.0.0.2:2)'
+	[ "$(hosts_of -np 1 -H 127.0.0.2 "${each[@]}" : -np 1 "${each[@]}" : -np 1 -H 127.0.0.4)" = '127.0.0.2 127.0.0.2 127.0.0.4' ]
+	[ "$(hosts_of -np 1 -H 127.0.0.2:1 "${each[@]}" : -np 1 -H 127.0.0.2:1)" = '127.0.0.2 127.0.0.2' ]
+	[ "$(hosts_of -np 2 -ppn 1 "${each[@]}" : -np 3 -H 127.0.0.3 -ppn 3)" = '127.0.0.2 127.0.0.3 127.0.0.3 127.0.0.3 127.0.0.3' ]
+	run -2 "$RUNNER" -np 2 -ppn 2 true : -np 3 -H 127.0.0.3 -ppn 3 true
+	says "-ppn 5 is too many: this Slurm job has 4 CPUs on '127.0.0.3'"
+	run -2 "$RUNNER" -np 1 -H 127.0.0.2:1 true : -np 2 -H 127.0.0.2:2 true
+	says "'127.0.0.2' asks for 3 slots, but this Slurm job has 2 there"
+	run -2 "$RUNNER" -np 1 true : -np 1 -H 10.9.9.9 true
+	says "runner: -H: '10.9.9.9' is not a host of this Slurm job: it has 127.0.0.[2-4]"
+	hinted
+	run -2 "$RUNNER" -np 1 true : -np 1 -H 127.0.0.2,a b : -np 1 -H 127.0.0.2:x true
+	says "runner: app 3: -H: host '127.0.0.2:x': "
+	# two names of one host
+	SLURM_JOB_NODELIST=localhost SLURM_TASKS_PER_NODE=2 SLURM_JOB_CPUS_PER_NODE=2 refused E_SAME_HOST -np 1 a : -np 1 -H 127.0.0.1 a : -np 1 -H localhost
+}
+
 @test "no hosts, or hosts that cannot be read" {
 	SLURM_JOB_ID=7 run -0 hosts_of -np 1
 	[ "$output" = "$(uname -n)" ]

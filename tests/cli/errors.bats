@@ -101,6 +101,7 @@ ends() { # ID
 @test "E_OPTION_NO_VALUE" { gives E_OPTION_NO_VALUE --allow-run-as-root=x true; }
 @test "E_OPTION_EMPTY" { gives E_OPTION_EMPTY --wdir '' true; }
 @test "E_OPTION_APP" { gives E_OPTION_APP -np 1 a : --timeout 3 -np 1 b; }
+@test "E_APP_FILE" { gives E_APP_FILE --hostfile /dev/null -np 1 a : -np 1 -H localhost b; }
 @test "E_CHOICE" { gives E_CHOICE --transport foo true; }
 @test "E_RANKFILE" { gives_file E_RANKFILE --rankfile 'x\n'; }
 @test "E_RANKFILE_NP" { gives_file E_RANKFILE_NP --rankfile 'rank 0=localhost\nrank 1=localhost\n' -np 1; }
@@ -203,6 +204,7 @@ ends() { # ID
 	says BERTH_HOSTS "2 slots"
 }
 @test "E_MAX_SLOTS" { gives_file E_MAX_SLOTS --hostfile 'localhost slots=1 max_slots=2\n' --oversubscribe -np 3 2> /dev/null || says "max_slots allows 2 slots"; }
+@test "E_APP_HOSTS" { gives E_APP_HOSTS -np 1 a : -np 1 -H localhost b; }
 @test "E_APP_NP" { gives E_APP_NP -np 1 a : b; }
 
 # ---- ranks ----

@@ -218,6 +218,22 @@ train() { # HOSTS OPTION...
 	[ "$(plain)" = $'a 0/3 n1\nb 1/3 n2\nb 2/3 n2' ]
 }
 
+@test "several programs, each with its own -H and -ppn" {
+	local show='echo $0 $RANK/$WORLD_SIZE $(hostname) $LOCAL_RANK/$LOCAL_WORLD_SIZE'
+	run -0 r -H n1:2 -np 2 sh -c "$show" a : -H n2:2 -np 2 sh -c "$show" b
+	[ "$(plain)" = $'a 0/4 n1 0/2\na 1/4 n1 1/2\nb 2/4 n2 0/2\nb 3/4 n2 1/2' ]
+	# a host in two lists has the slots of both; a program without -H takes the first one's hosts
+	run -0 r -q -H n2,n1 -np 1 sh -c "$show" a : -H n3,n2:2 -np 3 sh -c "$show" b : -np 1 sh -c "$show" c
+	[ "$(plain)" = $'a 0/5 n2 0/3\nb 1/5 n3 0/1\nb 2/5 n2 1/3\nb 3/5 n2 2/3\nc 4/5 n1 0/1' ]
+	run -0 r -q -H n1,n2 -ppn 1 -np 2 sh -c "$show" a : -ppn 2 -np 4 sh -c "$show" b
+	[ "$(plain)" = $'a 0/6 n1 0/3\na 1/6 n2 0/3\nb 2/6 n1 1/3\nb 3/6 n1 2/3\nb 4/6 n2 1/3\nb 5/6 n2 2/3' ]
+	run -0 r --plan -H n1:2 -np 2 a : -H n2:2 -np 2 b
+	says 'n[1-2]: 2 ranks each'
+	[[ "$output" != *n3* ]]
+	run -2 r -H n1:2 -np 2 true : -H n2 -np 2 true
+	says "app 2: -np 2 asks for 2 ranks, but -H gives 1 slot (n2:1)"
+}
+
 @test "this machine among the hosts is known by name and by address: no ssh" {
 	for self in n0 10.77.255.254 localhost; do
 		run -0 --separate-stderr r -v -H "$self:1,n1:1" hostname

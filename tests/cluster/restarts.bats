@@ -65,6 +65,18 @@ masters_in() { # EPOCH
 	all_clean n0 n1 n2 n3 n4
 }
 
+@test "a host of a program with its own -H is lost: only a spare of that list takes its ranks" {
+	start --restarts 2 -H n1:2,n4:2 -np 2 bash /vc/t/again : -H n2:2,n3:2 -np 2 bash /vc/t/again
+	ready 0 4
+	[ "$(hosts_in 0)" = "n1 n2 " ]
+	on n2 pkill -KILL -x berth-agent
+	ready 1 4
+	[ "$(hosts_in 1)" = "n1 n3 " ]
+	on n3 pkill -KILL -x berth-agent
+	ended_with 241 n1 n2 n3
+	err_says "cannot restart on the remaining hosts: app 2: -H gives no slots (n[2-3]:0)"
+}
+
 @test "a host is lost: the others take its ranks if they have the slots" {
 	start --restarts 1 -np 6 -H 'n1:2,n2:2,n3:4' bash /vc/t/again
 	ready 0 6

@@ -114,6 +114,9 @@ static void say_app(struct str *s, const struct app *a)
 		say_text(s, "npfrom", a->np_from);
 	say_list(s, "x", &a->export);
 	say_text(s, "wdir", a->wdir);
+	say_text(s, "hosts", a->hosts);
+	say_text(s, "from", a->hosts_from);
+	say_number(s, "ppn", a->per_host, 0);
 	str_add(s, " [");
 	for (size_t i = 0; i < a->argv.n; i++)
 		str_addf(s, "%s%s", i ? " " : "", a->argv.v[i]);

@@ -32,7 +32,8 @@
 #define FILL_NOTE "hosts fill by slot, ranks run next to their GPUs"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
 #define APP_HINT                                                                       \
-	"give it before the first program; only -np, -x and --wdir may follow a ':'"
+	"give it before the first program; only -np, -H, -ppn, -x and --wdir may "     \
+	"follow a ':'"
 
 static const struct {
 	const char *line, *want;
@@ -58,8 +59,20 @@ static const struct {
 	{ "a :", " error app 2: no program to run | " TRY_HINT },
 	{ "a : : b", " error app 2: no program to run | " TRY_HINT },
 	{ ": a", " error app 1: no program to run | " TRY_HINT },
-	{ "a : -H b c",
-	  " error app 2: '-H' cannot differ between the apps of a job | " APP_HINT },
+	{ "a : -H b c", " [a] hosts=b from=-H [c]" },
+	{ "-H a -ppn 2 -np 1 a : -np 2 --host b --npernode 3 c : -np 3 --pernode d",
+	  " hosts=a from=-H ppn=2 np=1 [a] np=2 hosts=b from=--host ppn=3 [c] np=3 "
+	  "ppn=1 "
+	  "[d]" },
+	{ "--hostfile f a : -H b c", " error '-H' behind a ':' cannot follow "
+				     "--hostfile or --rankfile | name the hosts of all "
+				     "programs with -H" },
+	{ "--hostfile f a : -ppn 2 c",
+	  " error '-ppn' behind a ':' cannot follow "
+	  "--hostfile or --rankfile | name the hosts of all "
+	  "programs with -H" },
+	{ "a : --map-by node c", " error app 2: '--map-by' cannot differ between the "
+				 "apps of a job | " APP_HINT },
 	{ "a : --gloo c", " error app 2: '--gloo' cannot differ between the apps of a "
 			  "job | " APP_HINT },
 	{ "--plan", " plan=1 []" },

@@ -17,6 +17,10 @@ struct map_case {
 		per; /* host a has 2 sockets and 4 NUMA nodes, others 1 of each */
 	bool oversubscribe;
 	const char *file; /* --rankfile: the host of each rank */
+	/* -H of each program, as in hosts; the first one's is of all without one.  Or
+	 * NULL. */
+	const char *lists[3];
+	int own_ppn[3]; /* -ppn of a later program */
 	const char *want;
 	enum err_id id;
 	const char *hint;
@@ -24,6 +28,7 @@ struct map_case {
 
 struct input {
 	struct map_host hosts[16];
+	struct host_in_list lists[16][3];
 	char *names;
 	size_t n;
 	struct app app[3];
@@ -57,6 +62,23 @@ static void make(struct input *in, const struct map_case *c)
 		strv_take(&in->r.rank_hosts, xstrndup(p, 1));
 	for (size_t i = 0; i < in->r.napp; i++) {
 		in->app[i].np = c->np[i];
+		in->app[i].per_host = c->own_ppn[i];
+		if (i && c->lists[i]) {
+			in->app[i].hosts = (char *)(uintptr_t)c->lists[i];
+			in->app[i].hosts_from = (char *)(uintptr_t) "-H";
+		}
+		for (size_t h = 0; h < in->n && c->lists[0]; h++) {
+			const char *at =
+				c->lists[i] ? strchr(c->lists[i], *in->hosts[h].name)
+					    : NULL;
+
+			if (at)
+				in->lists[h][i] = (struct host_in_list){
+					1 + (uint32_t)(at - c->lists[i]) / 4,
+					(int)strtol(at + 2, NULL, 10)
+				};
+			in->hosts[h].list = in->lists[h];
+		}
 		strv_add(&in->app[i].argv, i ? "second" : "first");
 	}
 }
@@ -129,6 +151,123 @@ static const struct map_case cases[] = {
 	/* programs are numbered one after the other */
 	{ "a:2 b:2", { 1, 2 }, 2, SLOT, .want = "a0 a1/1 b0/1" },
 	{ "a:2 b:2", { 2, 1, 1 }, 3, NODE, .want = "a0 b0 a1/1 b1/2" },
+
+	/* -H behind a ':': slots of its own */
+	{ "a:2 b:2",
+	  { 2, 2 },
+	  2,
+	  SLOT,
+	  .lists = { "a:2", "b:2" },
+	  .want = "a0 a1 b0/1 b1/1" },
+	{ "a:2 b:2",
+	  { 2, 2 },
+	  2,
+	  SLOT,
+	  .lists = { "b:2", "a:2" },
+	  .want = "b0 b1 a0/1 a1/1" },
+	{ "a:4 b:1",
+	  { 2, 3 },
+	  2,
+	  SLOT,
+	  .lists = { "a:2", "a:2 b:1" },
+	  .want = "a0 a1 a2/1 a3/1 b0/1" },
+	{ "a:2 b:2",
+	  { 1, 2 },
+	  2,
+	  SLOT,
+	  .lists = { "a:1 b:1", "b:1 a:1" },
+	  .want = "a0 b0/1 a1/1" },
+	{ "a:2 b:2",
+	  { 1, 2, 1 },
+	  3,
+	  SLOT,
+	  .lists = { "a:2", "b:2", NULL },
+	  .want = "a0 b0/1 b1/1 a1/2" },
+	{ "a:2 b:2 c:2",
+	  { 2, 3 },
+	  2,
+	  NODE,
+	  .lists = { "a:2", "b:2 c:2" },
+	  .want = "a0 a1 b0/1 c0/1 b1/1" },
+	/* in an allocation the slots are shared, and programs with a list come first */
+	{ "a:2 b:2",
+	  { 2, 2 },
+	  2,
+	  SLOT,
+	  .lists = { "a:2 b:2", "a:2" },
+	  .want = "b0 b1 a0/1 a1/1" },
+	{ "a:2 b:2",
+	  { 1, 1, 2 },
+	  3,
+	  SLOT,
+	  .lists = { "a:2 b:2", "a:2", "b:2" },
+	  .want = "a0 a1/1 b0/2 b1/2" },
+	{ "a:2 b:2",
+	  { 3, 2 },
+	  2,
+	  SLOT,
+	  .lists = { "a:2 b:2", "a:2" },
+	  .id = E_SLOTS,
+	  .want = "-np 3 asks for 3 ranks, but -H gives 2 slots (a:0 + b:2)" },
+	{ "a:2 b:2",
+	  { 3, 2 },
+	  2,
+	  SLOT,
+	  OVER,
+	  .lists = { "a:2 b:2", "a:2" },
+	  .want = "a0 a1 b0 a2/1 a3/1" },
+	{ "a:2 b:2",
+	  { 2, 3 },
+	  2,
+	  SLOT,
+	  .lists = { "a:2", "b:2" },
+	  .id = E_SLOTS,
+	  .want = "app 2: -np 3 asks for 3 ranks, but -H gives 2 slots (b:2)",
+	  .hint = "use --oversubscribe to start more ranks than slots, or give more "
+		  "slots, as in 'b:3'" },
+	{ "a:2 b:2",
+	  { 2, 3 },
+	  2,
+	  SLOT,
+	  OVER,
+	  .lists = { "a:2", "b:2" },
+	  .want = "a0 a1 b0/1 b1/1 b2/1" },
+	/* -ppn behind a ':' */
+	{ "a:4 b:4",
+	  { 4, 2 },
+	  2,
+	  SLOT,
+	  .own_ppn = { 0, 1 },
+	  .want = "a0 a1 a2 b0 a3/1 b1/1" },
+	{ "a:1 b:1",
+	  { 4, 2 },
+	  2,
+	  SLOT,
+	  .per_host = 2,
+	  .own_ppn = { 0, 1 },
+	  .want = "a0 a1 b0 b1 a2/1 b2/1" },
+	{ "a:1 b:1",
+	  { 2, 2 },
+	  2,
+	  SLOT,
+	  .per_host = 2,
+	  .lists = { "a:1", "b:1" },
+	  .want = "a0 a1 b0/1 b1/1" },
+	{ "a:3",
+	  { 2, 4 },
+	  2,
+	  SLOT,
+	  .own_ppn = { 0, 4 },
+	  .lists = { "a:2", "a:1" },
+	  .want = "a0 a1 a2/1 a3/1 a4/1 a5/1" },
+	{ "a:4 b:4",
+	  { 1, 3 },
+	  2,
+	  SLOT,
+	  .own_ppn = { 0, 1 },
+	  .id = E_SLOTS,
+	  .want = "app 2: -np 3 asks for 3 ranks, but -H with -ppn 1 gives 2 slots "
+		  "(a:1 + b:1)" },
 
 	{ "a:4 b:4",
 	  { 9 },
@@ -229,9 +368,9 @@ END_TEST
 
 START_TEST(lost_hosts_get_no_rank)
 {
-	const struct map_host hosts[] = { { "a", 4, 0, true, 1, 1 },
-					  { "b", 2, 0, false, 1, 1 },
-					  { "c", 2, 0, false, 1, 1 } };
+	const struct map_host hosts[] = { { "a", 4, 0, true, 1, 1, NULL },
+					  { "b", 2, 0, false, 1, 1, NULL },
+					  { "c", 2, 0, false, 1, 1, NULL } };
 	struct app app = { .np = 3 };
 	struct request r = { .app = &app, .napp = 1 };
 	struct plan p = { 0 };
@@ -247,6 +386,31 @@ START_TEST(lost_hosts_get_no_rank)
 	app.np = 5;
 	r.per_host = 0;
 	ck_assert_int_eq(map_ranks(&p, &r, hosts, 3, "-H", &e), -1);
+}
+END_TEST
+
+/* A program whose host is lost may only go to a spare of its own list. */
+START_TEST(lost_host_of_a_list)
+{
+	static const struct map_case c = {
+		"a:2 b:2 c:2 d:2", { 2, 2 }, 2, SLOT, .lists = { "a:2 d:2", "b:2 c:2" }
+	};
+	struct plan p = { 0 };
+	struct err e = { 0 };
+	struct input in;
+	char *text;
+
+	make(&in, &c);
+	in.hosts[1].lost = true;
+	ck_assert(!map_ranks(&p, &in.r, in.hosts, in.n, "-H", NULL));
+	text = show(&p, in.hosts);
+	ck_assert_str_eq(text, "a0 a1 c0/1 c1/1");
+	plan_free(&p);
+	in.hosts[2].lost = true; /* d is free, but the first program's */
+	ck_assert_int_eq(map_ranks(&p, &in.r, in.hosts, in.n, "-H", &e), -1);
+	ck_assert_str_eq(e.text, "app 2: -H gives no slots (b:0 + c:0)");
+	free(text);
+	unmake(&in);
 }
 END_TEST
 
@@ -373,6 +537,7 @@ int main(void)
 	tcase_add_loop_test(c, map, 0, COUNT(cases));
 	tcase_add_test(c, unused_hosts_have_no_node);
 	tcase_add_test(c, lost_hosts_get_no_rank);
+	tcase_add_test(c, lost_host_of_a_list);
 	tcase_add_loop_test(c, cross, 0, COUNT(crossings));
 	tcase_add_loop_test(c, properties, 0, 4);
 	tcase_add_test(c, long_arithmetic_is_cut);
