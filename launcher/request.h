@@ -71,7 +71,8 @@ struct request {
 	char *per_host_from;        /* its source, or NULL */
 	enum map_by map_by;
 	bool oversubscribe;
-	int nodes; /* the job must have so many hosts; 0: any number */
+	bool hwthreads; /* --use-hwthread-cpus of mpirun: hardware threads are slots */
+	int nodes;      /* the job must have so many hosts; 0: any number */
 
 	/* environment */
 	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two

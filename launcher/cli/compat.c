@@ -192,6 +192,16 @@ static int set_nodes(const struct setting *s, const struct compat *c,
 	return rc;
 }
 
+/* Hardware threads are slots.  compat_settle() knows whether the number of slots
+ * counts. */
+static int set_hwthreads(const struct setting *s, const struct compat *c,
+			 const char *const value[2], struct err *e)
+{
+	(void)c, (void)value, (void)e;
+	s->r->hwthreads = true;
+	return 0;
+}
+
 /* --input of srun: a rank, all, none, or a file. */
 static int set_stdin(const struct setting *s, const struct compat *c,
 		     const char *const value[2], struct err *e)
@@ -378,7 +388,7 @@ const struct compat compat_table[] = {
 	{ "--npersocket", OMPI, 1, refuse, WHERE, 0 },
 	{ "--nolocal", OMPI, 0, refuse, "name the hosts with -H, without this one", 0 },
 	{ "--cpu-set --cpu-list", OMPI, 1, refuse, "--bind-to and --share say which CPUs; taskset(1) and cgroups limit them", 0 },
-	{ "--use-hwthread-cpus", OMPI, 0, refuse, "give the number of ranks with -np or -ppn", 0 },
+	{ "--use-hwthread-cpus", OMPI, 0, set_hwthreads, "give the number of ranks with -np or -ppn", 0 },
 	{ "--default-hostfile", OMPI, 1, refuse, "use --hostfile", 0 },
 	{ "--preload-binary --preload-files", OMPI, 0, refuse, "copy the program to the hosts first, or use a shared directory", 0 },
 	{ "--tune -am", OMPI, 1, refuse, "give the parameters with -mca", 0 },
@@ -511,8 +521,18 @@ static const struct {
 #undef IGNORED
 };
 
-void compat_settle(const struct request *r, struct strv *notes)
+/* The number of ranks follows from -np or -ppn of each app of R. */
+static bool has_number(const struct request *r)
 {
+	for (size_t a = 0; a < r->napp; a++)
+		if (!r->app[a].np && !r->app[a].per_host && !r->per_host)
+			return false;
+	return true;
+}
+
+int compat_settle(const struct request *r, struct strv *notes, struct err *e)
+{
+	static const char hwthreads[] = "--use-hwthread-cpus";
 	const struct setting s = { .notes = notes };
 
 	for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
@@ -521,6 +541,12 @@ void compat_settle(const struct request *r, struct strv *notes)
 		if (r->horovod == HOROVOD_BERTH && value && strcmp(value, "0") != 0)
 			value_ignored(&s, nothing[i].name, nothing[i].why);
 	}
+	if (r->hwthreads && !has_number(r))
+		return not_supported(hwthreads, compat_find(hwthreads),
+				     compat_find(hwthreads)->text, e);
+	if (r->hwthreads)
+		value_ignored(&s, hwthreads, "-np or -ppn says how many ranks start");
+	return 0;
 }
 
 const struct compat *compat_find(const char *name)
@@ -541,7 +567,8 @@ const char *compat_fate(const struct compat *c)
 		return "same as";
 	if (c->read == set_nodes)
 		return "checked";
-	return c->read == read_words || c->read == set_stdin || c->read == set_kill
+	return c->read == set_hwthreads || c->read == read_words ||
+			       c->read == set_stdin || c->read == set_kill
 		       ? "in part"
 		       : "sets";
 }

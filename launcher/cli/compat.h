@@ -29,8 +29,9 @@ extern const size_t compat_count;
 const struct compat *compat_find(const char *name);
 
 /* A note for each variable that an option of horovodrun set in R and that does nothing
- * in a job of --horovod. */
-void compat_settle(const struct request *r, struct strv *notes);
+ * in a job of --horovod.  --use-hwthread-cpus is ignored if R has the number of ranks,
+ * and else refused: 0, or -1 with E. */
+int compat_settle(const struct request *r, struct strv *notes, struct err *e);
 
 /* What becomes of C, for help and man page: "ignored", "refused", "same as", "sets",
  * "checked" or "in part". */

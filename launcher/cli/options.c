@@ -334,7 +334,7 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 	if (!rc)
 		exports_settle(r, notes, env);
 	if (!rc)
-		compat_settle(r, notes);
+		rc = compat_settle(r, notes, e);
 	return rc;
 }
 

@@ -371,6 +371,15 @@ static const struct {
 	{ "--output dir=x a",
 	  " error '--output dir=x' of Open MPI is not supported | --output takes tag "
 	  "and timestamp; --output-filename DIR writes files" },
+	{ "--use-hwthread-cpus -np 2 a",
+	  " np=2 [a] | ignored: --use-hwthread-cpus (-np or -ppn says how many ranks "
+	  "start)" },
+	{ "-np 2 a : --use-hwthread-cpus -np 2 b",
+	  " error app 2: '--use-hwthread-cpus' cannot differ between the apps of a job "
+	  "| " APP_HINT },
+	{ "--use_hwthread_cpus a", " error '--use-hwthread-cpus' of Open MPI is not "
+				   "supported | give the number of ranks with -np or "
+				   "-ppn" },
 	{ "-rank-by slot a", " [a] | ignored: -rank-by slot (ranks are numbered in the "
 			     "order of the hosts)" },
 	{ "-rank-by node a",
