@@ -12,9 +12,6 @@ enum {
 	STALLS_MOST = 16, /* that differ, at a time */
 	SETS_MOST = 64,
 	TEXT_MOST = 300,
-	MISSING_MOST = 64,  /* ranks in an answer */
-	WAITS_MOST = 64,    /* operations whose missing ranks are known at a time */
-	LIST_BYTES = 100,   /* of a list of ranks on a line */
 	STALLS_TAKEN = 1000 /* reports of the ranks of a host, in an epoch */
 };
 
@@ -22,20 +19,6 @@ enum {
 struct stall {
 	struct rank_set waiting, missing;
 	char *text;
-};
-
-/* The ranks for which the ranks in one operation wait. */
-struct wait {
-	const struct rank_op *op;
-	struct rank_set missing;
-	char *text; /* `; waits for ranks 3-5`, or "" */
-	uint32_t answer[MISSING_MOST], nanswer;
-};
-
-/* So that one search serves all ranks in an operation. */
-struct waits {
-	struct wait v[WAITS_MOST];
-	size_t n; /* searches */
 };
 
 /* One query of the agents, while answers may come. */
@@ -59,17 +42,6 @@ static bool is_sound(const struct job *j, const struct host *h, uint32_t rank)
 }
 
 /* ---- one rank ---- */
-
-void rank_op_free(struct rank_op *op)
-{
-	if (!op)
-		return;
-	free(op->text);
-	free(op->set);
-	free(op->seq);
-	free(op->runs);
-	free(op);
-}
 
 static uint32_t *copy_list(wire_u32v v)
 {
@@ -98,67 +70,7 @@ const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank
 	return NULL;
 }
 
-/* ---- the ranks that others wait for ---- */
-
-/* Bit of the number of a process set: its asynchronous operations, which have sequence
- * numbers of their own (lib/boot/boot.def). */
-#define ASYNCHRONOUS 0x80000000u
-
-enum { WAITS_FOR_WORLD = 2 }; /* what rank_op says that runs */
-
-/* RANK belongs to SET, and has begun operations up to *SEQ there (0: none). */
-static bool find_seq(const struct job *j, uint32_t rank, uint32_t set, uint32_t *seq)
-{
-	const struct rank_op *op = j->rank[rank].op;
-
-	*seq = 0;
-	for (size_t i = 0; op && i < op->n; i++)
-		if (op->set[i] == set) {
-			*seq = op->seq[i];
-			return true;
-		}
-	return set == WIRE_INIT_ROUNDS || !(set & ~ASYNCHRONOUS); /* of all ranks */
-}
-
-/* RANK has ended, and one that waits for the next world does not wait for it. */
-static bool is_out(const struct job *j, uint32_t rank, uint32_t runs)
-{
-	return runs == WAITS_FOR_WORLD && j->rank[rank].state == RANK_ENDED;
-}
-
-/* The ranks that RANK waits for, if it is in an operation. */
-static void find_missing(const struct job *j, uint32_t rank, struct rank_set *missing)
-{
-	const struct rank_op *op = j->rank[rank].op;
-	uint32_t seq;
-
-	for (size_t i = 0; op && i < op->n; i++)
-		for (uint32_t k = 0; op->runs[i] && k < j->plan.np; k++)
-			if (k != rank && !is_out(j, k, op->runs[i]) &&
-			    find_seq(j, k, op->set[i], &seq) &&
-			    (int32_t)(seq - op->seq[i]) < 0)
-				rank_set_add(missing, k);
-}
-
-/* "rank 3", or "ranks 3-5". */
-static void print_ranks(struct str *out, const struct rank_set *set)
-{
-	str_add(out, rank_set_count(set) > 1 ? "ranks " : "rank ");
-	rank_set_print(out, set);
-}
-
-/* Of a long list a part is shown, and its length. */
-static void print_short(struct str *out, const struct rank_set *set)
-{
-	const size_t begin = out->len;
-
-	print_ranks(out, set);
-	if (out->len - begin <= LIST_BYTES)
-		return;
-	while (out->s[--out->len] != ',' || out->len - begin > LIST_BYTES)
-		;
-	str_addf(out, ",... (%zu ranks)", rank_set_count(set));
-}
+/* ---- what the user sees ---- */
 
 static uint32_t first_rank(const struct rank_set *set)
 {
@@ -174,80 +86,7 @@ static const char *host_name(const struct job *j, uint32_t rank)
 	return j->agents.host[j->plan.rank[rank].host].name;
 }
 
-/* ---- one search for all ranks in an operation ---- */
-
-static bool wait_alike(const struct rank_op *a, const struct rank_op *b)
-{
-	const size_t bytes = a && b ? a->n * sizeof *a->set : 0;
-
-	return a && b && a->n == b->n && !memcmp(a->set, b->set, bytes) &&
-	       !memcmp(a->seq, b->seq, bytes) && !memcmp(a->runs, b->runs, bytes);
-}
-
-static bool waits_in_init(const struct rank_op *op)
-{
-	for (size_t i = 0; op && i < op->n; i++)
-		if (op->set[i] == WIRE_INIT_ROUNDS && op->runs[i])
-			return true;
-	return false;
-}
-
-/* RANK has left the library.  It may have been in the operation before. */
-static bool has_left(const struct rank *r)
-{
-	return r->state == RANK_ENDED || (r->op && !*r->op->text);
-}
-
-/* `; waits for ranks 3-5`. */
-static char *wait_text(const struct rank_set *missing)
-{
-	struct str out = { 0 };
-
-	if (!rank_set_count(missing))
-		return xstrdup("");
-	str_add(&out, "; waits for ");
-	print_short(&out, missing);
-	return str_take(&out);
-}
-
-static void wait_free(struct wait *w)
-{
-	rank_set_free(&w->missing);
-	free(w->text);
-	*w = (struct wait){ 0 };
-}
-
-/* The ranks for which RANK, in an operation, waits. */
-static const struct wait *get_wait(const struct job *j, struct waits *waits,
-				   uint32_t rank)
-{
-	const struct rank_op *op = j->rank[rank].op;
-	struct wait *w = waits->v;
-
-	for (; w < waits->v + waits->n && w < waits->v + WAITS_MOST; w++)
-		if (wait_alike(w->op, op))
-			return w;
-	w = &waits->v[waits->n++ % WAITS_MOST];
-	wait_free(w);
-	w->op = op;
-	find_missing(j, rank, &w->missing);
-	w->text = wait_text(&w->missing);
-	for (uint32_t k = 0; k < j->plan.np && w->nanswer < MISSING_MOST; k++)
-		if (rank_set_has(&w->missing, k) &&
-		    (waits_in_init(op) || !has_left(&j->rank[k])))
-			w->answer[w->nanswer++] = k;
-	return w;
-}
-
-static void waits_free(struct waits *waits)
-{
-	for (size_t i = 0; i < WAITS_MOST; i++)
-		wait_free(&waits->v[i]);
-}
-
-/* ---- what the user sees ---- */
-
-static void print_rank(struct job *j, uint32_t i, struct waits *waits)
+static void print_rank(struct job *j, uint32_t i, struct rank_waits *waits)
 {
 	static const char *const states[] = { [RANK_WAITING] = "waiting",
 					      [RANK_STARTING] = "waiting",
@@ -265,8 +104,8 @@ static void print_rank(struct job *j, uint32_t i, struct waits *waits)
 		str_addf(&line, "last output %ld.%ld s ago", quiet_ms / 1000,
 			 quiet_ms % 1000 / 100);
 	if (r->op && *r->op->text) {
-		const struct wait *w =
-			r->state == RANK_RUNNING ? get_wait(j, waits, i) : NULL;
+		const struct rank_wait *w =
+			r->state == RANK_RUNNING ? rank_waits_get(j, waits, i) : NULL;
 
 		str_addf(&line, "\n    %s%s", r->op->text, w ? w->text : "");
 	}
@@ -313,7 +152,7 @@ static void print_some(const struct job *j, const struct rank_set *set,
 	const size_t n = rank_set_count(set);
 
 	if (n)
-		print_short(out, set);
+		rank_waits_print(out, set);
 	else
 		str_add(out, none);
 	if (n == 1)
@@ -347,17 +186,6 @@ static void print_stall(struct job *j, const struct stall *st)
 	str_free(&last);
 }
 
-/* It waits in an operation of the engine: there each rank may do them in another order,
- * and the engine knows better than the numbers which rank is missing. */
-static bool is_asynchronous(const struct rank_op *op)
-{
-	for (size_t i = 0; op && i < op->n; i++)
-		if (op->runs[i] && op->set[i] != WIRE_INIT_ROUNDS &&
-		    op->set[i] & ASYNCHRONOUS)
-			return true;
-	return false;
-}
-
 static void add_ranks(const struct job *j, struct rank_set *to,
 		      const struct rank_set *from)
 {
@@ -369,21 +197,21 @@ static void add_ranks(const struct job *j, struct rank_set *to,
 /* A rank sees of other hosts only that nothing comes, and also takes those for missing
  * that wait as it does.  What all agents say of ST: the ranks that have not come to the
  * operation, and all that wait for them. */
-static void correct_stall(struct job *j, struct stall *st, struct waits *waits)
+static void correct_stall(struct job *j, struct stall *st, struct rank_waits *waits)
 {
 	const uint32_t first = first_rank(&st->waiting);
-	const struct wait *w;
+	const struct rank_wait *w;
 
-	if (!j->rank[first].op || is_asynchronous(j->rank[first].op))
+	if (!j->rank[first].op || rank_op_is_asynchronous(j->rank[first].op))
 		return;
-	w = get_wait(j, waits, first);
+	w = rank_waits_get(j, waits, first);
 	if (!rank_set_count(&w->missing))
 		return; /* it waits no longer */
 	rank_set_free(&st->missing);
 	add_ranks(j, &st->missing, &w->missing);
 	for (uint32_t k = 0; k < j->plan.np; k++)
 		if (k != first && !rank_set_has(&st->waiting, k) &&
-		    wait_alike(j->rank[k].op, j->rank[first].op)) {
+		    rank_waits_alike(j->rank[k].op, j->rank[first].op)) {
 			rank_set_add(&st->waiting, k);
 			if (!rank_set_has(&j->rank_status->reporters, k))
 				j->rank[k].stall_named_ms = clock_ms();
@@ -391,7 +219,7 @@ static void correct_stall(struct job *j, struct stall *st, struct waits *waits)
 }
 
 /* One line for each cause: the stalls that wait for the same ranks are one. */
-static void print_stalls(struct job *j, struct waits *waits)
+static void print_stalls(struct job *j, struct rank_waits *waits)
 {
 	struct rank_status *q = j->rank_status;
 
@@ -417,16 +245,16 @@ static void print_stalls(struct job *j, struct waits *waits)
 
 /* Tell each rank that asked which ranks it waits for. */
 static void answer_requests(struct job *j, const struct rank_set *requests,
-			    struct waits *waits)
+			    struct rank_waits *waits)
 {
 	for (uint32_t r = 0; r < j->plan.np; r++) {
 		struct wire_missing m = { .epoch = j->epoch, .rank = r };
 		struct host *h = &j->agents.host[j->plan.rank[r].host];
-		const struct wait *w;
+		const struct rank_wait *w;
 
 		if (!rank_set_has(requests, r) || h->state != HOST_UP)
 			continue;
-		w = get_wait(j, waits, r);
+		w = rank_waits_get(j, waits, r);
 		m.ranks = (wire_u32v){ w->answer, w->nanswer };
 		wire_pack_missing(&h->out, &m);
 		agents_flush(h);
@@ -457,7 +285,7 @@ void rank_status_free(struct job *j)
 static void finish(struct job *j)
 {
 	struct rank_status *q = j->rank_status;
-	struct waits *waits = xcalloc(1, sizeof *waits);
+	struct rank_waits *waits = xcalloc(1, sizeof *waits);
 
 	answer_requests(j, &q->requests, waits);
 	print_stalls(j, waits);
@@ -467,7 +295,7 @@ static void finish(struct job *j)
 		for (uint32_t i = 0; i < j->plan.np; i++)
 			print_rank(j, i, waits);
 	}
-	waits_free(waits);
+	rank_waits_free(waits);
 	free(waits);
 	rank_status_free(j);
 }

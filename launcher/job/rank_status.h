@@ -9,14 +9,7 @@
 #define BERTH_LAUNCHER_JOB_RANK_STATUS_H
 
 #include "launcher/job/job.h"
-
-/* What an agent said of one rank. */
-struct rank_op {
-	char *text; /* its last operation; "": it has left the library */
-	uint32_t *set, *seq, *runs; /* its last one in each of N process sets */
-	size_t n;
-};
-void rank_op_free(struct rank_op *op); /* takes NULL */
+#include "launcher/job/rank_waits.h"
 
 /* What agents say: each returns what is wrong with it, or NULL. */
 const char *rank_status_stall(struct job *j, struct host *h,

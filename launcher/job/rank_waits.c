@@ -1,0 +1,154 @@
+#include "launcher/job/rank_waits.h"
+
+#include <stdlib.h>
+
+enum { LIST_BYTES = 100 }; /* of a list of ranks on a line */
+
+void rank_op_free(struct rank_op *op)
+{
+	if (!op)
+		return;
+	free(op->text);
+	free(op->set);
+	free(op->seq);
+	free(op->runs);
+	free(op);
+}
+
+/* Bit of the number of a process set: its asynchronous operations, which have sequence
+ * numbers of their own (lib/boot/boot.def). */
+#define ASYNCHRONOUS 0x80000000u
+
+enum { WAITS_FOR_WORLD = 2 }; /* what rank_op says that runs */
+
+/* RANK belongs to SET, and has begun operations up to *SEQ there (0: none). */
+static bool find_seq(const struct job *j, uint32_t rank, uint32_t set, uint32_t *seq)
+{
+	const struct rank_op *op = j->rank[rank].op;
+
+	*seq = 0;
+	for (size_t i = 0; op && i < op->n; i++)
+		if (op->set[i] == set) {
+			*seq = op->seq[i];
+			return true;
+		}
+	return set == WIRE_INIT_ROUNDS || !(set & ~ASYNCHRONOUS); /* of all ranks */
+}
+
+/* RANK has ended, and one that waits for the next world does not wait for it. */
+static bool is_out(const struct job *j, uint32_t rank, uint32_t runs)
+{
+	return runs == WAITS_FOR_WORLD && j->rank[rank].state == RANK_ENDED;
+}
+
+/* The ranks that RANK waits for, if it is in an operation. */
+static void find_missing(const struct job *j, uint32_t rank, struct rank_set *missing)
+{
+	const struct rank_op *op = j->rank[rank].op;
+	uint32_t seq;
+
+	for (size_t i = 0; op && i < op->n; i++)
+		for (uint32_t k = 0; op->runs[i] && k < j->plan.np; k++)
+			if (k != rank && !is_out(j, k, op->runs[i]) &&
+			    find_seq(j, k, op->set[i], &seq) &&
+			    (int32_t)(seq - op->seq[i]) < 0)
+				rank_set_add(missing, k);
+}
+
+/* "rank 3", or "ranks 3-5". */
+static void print_ranks(struct str *out, const struct rank_set *set)
+{
+	str_add(out, rank_set_count(set) > 1 ? "ranks " : "rank ");
+	rank_set_print(out, set);
+}
+
+void rank_waits_print(struct str *out, const struct rank_set *set)
+{
+	const size_t begin = out->len;
+
+	print_ranks(out, set);
+	if (out->len - begin <= LIST_BYTES)
+		return;
+	while (out->s[--out->len] != ',' || out->len - begin > LIST_BYTES)
+		;
+	str_addf(out, ",... (%zu ranks)", rank_set_count(set));
+}
+
+/* ---- one search for all ranks in an operation ---- */
+
+bool rank_waits_alike(const struct rank_op *a, const struct rank_op *b)
+{
+	const size_t bytes = a && b ? a->n * sizeof *a->set : 0;
+
+	return a && b && a->n == b->n && !memcmp(a->set, b->set, bytes) &&
+	       !memcmp(a->seq, b->seq, bytes) && !memcmp(a->runs, b->runs, bytes);
+}
+
+static bool waits_in_init(const struct rank_op *op)
+{
+	for (size_t i = 0; op && i < op->n; i++)
+		if (op->set[i] == WIRE_INIT_ROUNDS && op->runs[i])
+			return true;
+	return false;
+}
+
+/* RANK has left the library.  It may have been in the operation before. */
+static bool has_left(const struct rank *r)
+{
+	return r->state == RANK_ENDED || (r->op && !*r->op->text);
+}
+
+/* `; waits for ranks 3-5`. */
+static char *wait_text(const struct rank_set *missing)
+{
+	struct str out = { 0 };
+
+	if (!rank_set_count(missing))
+		return xstrdup("");
+	str_add(&out, "; waits for ");
+	rank_waits_print(&out, missing);
+	return str_take(&out);
+}
+
+static void wait_free(struct rank_wait *w)
+{
+	rank_set_free(&w->missing);
+	free(w->text);
+	*w = (struct rank_wait){ 0 };
+}
+
+const struct rank_wait *rank_waits_get(const struct job *j, struct rank_waits *waits,
+				       uint32_t rank)
+{
+	const struct rank_op *op = j->rank[rank].op;
+	struct rank_wait *w = waits->v;
+
+	for (; w < waits->v + waits->n && w < waits->v + RANK_WAITS_MOST; w++)
+		if (rank_waits_alike(w->op, op))
+			return w;
+	w = &waits->v[waits->n++ % RANK_WAITS_MOST];
+	wait_free(w);
+	w->op = op;
+	find_missing(j, rank, &w->missing);
+	w->text = wait_text(&w->missing);
+	for (uint32_t k = 0; k < j->plan.np && w->nanswer < RANK_WAIT_ANSWER; k++)
+		if (rank_set_has(&w->missing, k) &&
+		    (waits_in_init(op) || !has_left(&j->rank[k])))
+			w->answer[w->nanswer++] = k;
+	return w;
+}
+
+void rank_waits_free(struct rank_waits *waits)
+{
+	for (size_t i = 0; i < RANK_WAITS_MOST; i++)
+		wait_free(&waits->v[i]);
+}
+
+bool rank_op_is_asynchronous(const struct rank_op *op)
+{
+	for (size_t i = 0; op && i < op->n; i++)
+		if (op->runs[i] && op->set[i] != WIRE_INIT_ROUNDS &&
+		    op->set[i] & ASYNCHRONOUS)
+			return true;
+	return false;
+}
