@@ -11,25 +11,8 @@
 #define BERTH_LAUNCHER_TRANSPORT_SSH_CONFIG_H
 
 #include "common/str.h"
-
-enum ssh_strict { STRICT_YES, STRICT_NO, STRICT_ACCEPT_NEW };
-
-struct ssh_config_line {
-	char *key;        /* lower case; "" marks the end of an included file */
-	struct strv args; /* quotes removed; of a command the whole text */
-	char *where;      /* "file:line" */
-	const char *odd;  /* why only ssh may know what it says, or NULL */
-	bool known;       /* KEY is a keyword of ssh's */
-};
-
-/* One user's configuration in reading order, included files in place.  {0} is empty. */
-struct ssh_config {
-	struct ssh_config_line *v;
-	size_t n, files;  /* files: opened so far */
-	bool final;       /* "Match final" is in it: ssh reads all of it twice */
-	char *home, *etc; /* "~" and the directory of the system's files */
-	char *why;        /* the reason to use the ssh program for all hosts, or NULL */
-};
+#include "launcher/transport/ssh_config_read.h"
+#include "launcher/transport/ssh_config_value.h"
 
 /* What the command line of runner says. */
 struct ssh_config_given {
@@ -53,13 +36,6 @@ struct ssh_config_facts {
 	struct strv known; /* known_hosts files; a new key goes to the first */
 	struct str why;    /* the reason to use the ssh program, "" for none */
 };
-
-/* Read HOME/.ssh/config and ETC/ssh_config into C, which must be {0}.  A file that
- * cannot be read is empty. */
-void ssh_config_read(struct ssh_config *c, const char *home, const char *etc);
-
-/* The invoking user's own, read once and kept. */
-struct ssh_config *ssh_config_own(void);
 
 /* What C and the known_hosts files it names say of host NAME as typed.  Free F. */
 void ssh_config_ask(struct ssh_config *c, const char *name,
