@@ -76,39 +76,38 @@ static char *jump_command(const char *jump)
 	return str_take(&out);
 }
 
-int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
-		   const struct transport_setup *setup, const struct target *t)
+/* The options of the session; false: libssh could not read ssh_config. */
+static bool set_options(struct ssh_login *l, const struct ssh_config_given *given)
 {
-	const struct ssh_config_given given = { .user = t->user,
-						.identity = setup->identity,
-						.port = transport_port(setup, t) };
-	const struct passwd *pw;
-	unsigned port = 22;
+	const struct libssh *lib = l->lib;
 	const int on = 1;
 	bool read;
 
-	*l = (struct ssh_login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
-	l->session = lib->ssh_new();
-	if (!l->session)
-		return err_set(&l->err, E_SYSTEM, "libssh", "no session");
-	ssh_config_ask(ssh_config_own(), t->name, &given, &l->facts);
 	/* the name first, for Host lines; the user again, or a line of the file wins */
-	lib->ssh_options_set(l->session, SSH_OPTIONS_HOST, t->name);
-	if (t->user)
-		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, t->user);
+	lib->ssh_options_set(l->session, SSH_OPTIONS_HOST, l->target->name);
+	if (given->user)
+		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, given->user);
 	read = lib->ssh_options_parse_config(l->session, NULL) == SSH_OK;
-	if (t->user)
-		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, t->user);
-	if (given.port)
-		lib->ssh_options_set(l->session, SSH_OPTIONS_PORT, &given.port);
+	if (given->user)
+		lib->ssh_options_set(l->session, SSH_OPTIONS_USER, given->user);
+	if (given->port)
+		lib->ssh_options_set(l->session, SSH_OPTIONS_PORT, &given->port);
 	/* known_hosts.h judges the host's key; libssh would read whole files, twice */
 	lib->ssh_options_set(l->session, SSH_OPTIONS_KNOWNHOSTS, "/dev/null");
 	lib->ssh_options_set(l->session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null");
 	lib->ssh_options_set(l->session, SSH_OPTIONS_NODELAY, &on);
 	lib->ssh_set_blocking(l->session, 0);
+	return read;
+}
+
+/* Where libssh would log in, and by which proxy. */
+static void get_destination(struct ssh_login *l)
+{
+	const struct libssh *lib = l->lib;
+	const struct passwd *pw = getpwuid(getuid());
+	unsigned port = 22;
 
 	l->user = get_option(l, SSH_OPTIONS_USER);
-	pw = getpwuid(getuid());
 	if (!l->user)
 		l->user = xstrdup(pw ? pw->pw_name : "");
 	if (!l->facts.user)
@@ -117,7 +116,7 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 	l->port = (int)port;
 	l->host = get_option(l, SSH_OPTIONS_HOST);
 	if (!l->host)
-		l->host = xstrdup(t->name);
+		l->host = xstrdup(l->target->name);
 	l->proxy = get_option(l, SSH_OPTIONS_PROXYCOMMAND);
 	if (l->proxy) /* ssh_login_proxy() runs it */
 		lib->ssh_options_set(l->session, SSH_OPTIONS_PROXYCOMMAND, "none");
@@ -125,7 +124,24 @@ int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
 		free(l->proxy);
 		l->proxy = jump_command(l->facts.jump);
 	}
-	l->where = xasprintf("%s@%s:%u", l->user, t->name, port);
+	l->where = xasprintf("%s@%s:%u", l->user, l->target->name, port);
+}
+
+int ssh_login_open(struct ssh_login *l, const struct libssh *lib,
+		   const struct transport_setup *setup, const struct target *t)
+{
+	const struct ssh_config_given given = { .user = t->user,
+						.identity = setup->identity,
+						.port = transport_port(setup, t) };
+	bool read;
+
+	*l = (struct ssh_login){ .lib = lib, .setup = setup, .target = t, .fd = -1 };
+	l->session = lib->ssh_new();
+	if (!l->session)
+		return err_set(&l->err, E_SYSTEM, "libssh", "no session");
+	ssh_config_ask(ssh_config_own(), t->name, &given, &l->facts);
+	read = set_options(l, &given);
+	get_destination(l);
 	/* libssh would judge by less than ssh (--transport ssh), or it obeys a Host
 	 * line that ssh does not, such as one in capitals, or it has no proxy */
 	l->only_ssh = !read || l->facts.why.len || l->facts.proxy != !!l->proxy ||
