@@ -301,7 +301,7 @@ static void count_by_node(uint32_t *size, const struct room *room, size_t nhosts
 	free(active);
 }
 
-/* The hosts of the ranks of Q, of which each host gets SIZE: one rank on each in turn. */
+/* The hosts of the ranks of Q, dealt one to each host in turn, up to its SIZE. */
 static void deal_by_node(struct pool *q, const uint32_t *size)
 {
 	uint32_t *active = xcalloc(q->nhosts, sizeof *active);

@@ -16,8 +16,8 @@ int ssh_config_strict(const char *v);
 /* AF_INET, AF_INET6, AF_UNSPEC for any, or -1. */
 int ssh_config_family(const char *v);
 
-/* Whether libssh ignores the value V of KEY and runner cannot obey it itself, or ssh may
- * not take it.  AGENT: a key agent is there. */
+/* Whether only ssh may read the value V of KEY: libssh ignores it and runner cannot
+ * obey it, or ssh may not take it.  AGENT: a key agent is there. */
 bool ssh_config_beyond(const char *key, const char *v, bool agent);
 
 #endif
