@@ -246,7 +246,7 @@ static const char device_hint[] = "the program takes its local rank for a device
 static const char gloo_hint[] = "Horovod's gloo needs horovodrun; --horovod runs the "
 				"script on berth instead";
 
-/* What to do about what a rank printed on stderr at its end; NULL: nothing is known. */
+/* What to do about a line that a rank printed on stderr; NULL: nothing is known. */
 static const char *hint_from(const char *tail, const struct request *r)
 {
 	static const struct {
@@ -341,6 +341,32 @@ static void count_others(struct job *j, uint32_t cause, struct str *out)
 		str_addf(out, "\n  the %s %u ranks will be ended", which, rest);
 }
 
+/* What RANK wrote to stderr at its end to OUT, unless the user saw it as it came; the
+ * hint that follows from it to E. */
+static void add_last_lines(struct str *out, struct job *j, uint32_t rank, struct err *e)
+{
+	const char *tail = output_tail(j->output, rank), *hint;
+	bool gap = false;
+	const char *reason = output_reason(j->output, rank, &gap);
+
+	hint = reason ? hint_from(reason, j->request) : NULL;
+	if (!hint)
+		hint = hint_from(tail, j->request);
+	if (hint)
+		err_hint(e, "%s", hint);
+	if (!*tail || output_is_live(j->output, rank))
+		return;
+	str_add(out, "\n  its last lines on stderr:");
+	if (reason)
+		str_addf(out, "\n  | %s%s", reason, gap ? "\n  | ..." : "");
+	while (*tail) {
+		size_t len = strcspn(tail, "\n");
+
+		str_addf(out, "\n  | %.*s", (int)len, tail);
+		tail += len + (tail[len] == '\n');
+	}
+}
+
 void report_cause(struct job *j)
 {
 	const bool quiet = j->request->verbosity < 0;
@@ -363,23 +389,9 @@ void report_cause(struct job *j)
 	events_end(j->events);
 	str_addf(&out, "runner: %s", e.text);
 	if (r->ending.fate != FATE_LOST) {
-		const char *tail = output_tail(j->output, (uint32_t)cause);
-		const char *hint = hint_from(tail, j->request);
-
-		if (hint)
-			err_hint(&e, "%s", hint);
 		if (!quiet && r->op && *r->op->text)
 			str_addf(&out, "\n  its last operation: %s", r->op->text);
-		if (output_is_live(j->output, (uint32_t)cause))
-			tail = "";
-		if (*tail)
-			str_add(&out, "\n  its last lines on stderr:");
-		while (*tail) {
-			size_t len = strcspn(tail, "\n");
-
-			str_addf(&out, "\n  | %.*s", (int)len, tail);
-			tail += len + (tail[len] == '\n');
-		}
+		add_last_lines(&out, j, (uint32_t)cause, &e);
 	}
 	if (!quiet)
 		count_others(j, (uint32_t)cause, &out);

@@ -12,20 +12,19 @@
 #include "common/wire.h"
 #include "launcher/output/out_queue.h"
 #include "launcher/output/spool.h"
+#include "launcher/output/tail.h"
 
 enum {
 	HELD_MAX_BYTES = 4 << 20, /* in lines of all ranks that have no end yet */
 	SLICE_BYTES = 16384,      /* labelled at a time: may become 40 times as much */
 	PUSH_BYTES = 131072,      /* enough for one write(2) */
-	SETTLE_MS = 5000,
-	TAIL_BYTES = 4096,
-	TAIL_LINES = 10
+	SETTLE_MS = 5000
 };
 
 struct output {
 	struct out_queue queue[2], *err_queue;
 	struct line_stream *stream; /* [2 * rank + (stream - 1)] */
-	struct str *tail;           /* [rank]: stderr */
+	struct tail **tail;         /* [rank]: stderr; NULL: it wrote nothing there */
 	uint64_t *last_ms;          /* [rank]: when it wrote last; 0: never */
 	uint32_t np;
 	bool raw, timestamps, muted, finished;
@@ -343,15 +342,9 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 	o->last_ms[rank] = clock_ms();
 	logfiles_write(o->files, rank, stream, data, n);
 	if (stream == 2) {
-		struct str *tail = &o->tail[rank];
-		size_t part = n < TAIL_BYTES ? n : TAIL_BYTES;
-
-		str_addn(tail, (const char *)data + n - part, part);
-		if (tail->len > 2 * TAIL_BYTES) {
-			memmove(tail->s, tail->s + tail->len - TAIL_BYTES,
-				TAIL_BYTES + 1);
-			tail->len = TAIL_BYTES;
-		}
+		if (!o->tail[rank])
+			o->tail[rank] = xcalloc(1, sizeof *o->tail[rank]);
+		tail_add(o->tail[rank], data, n);
 	}
 	if (!n || o->muted || q->sink.broken || !is_shown(o, rank, stream))
 		o->events->left(o->ctx, host, cost);
@@ -389,11 +382,20 @@ void output_finish(struct output *o)
 	on_flush(-1, 0, o);
 }
 
+static void forget_tails(struct output *o)
+{
+	for (uint32_t i = 0; i < o->np; i++) {
+		if (o->tail[i])
+			tail_free(o->tail[i]);
+		free(o->tail[i]);
+		o->tail[i] = NULL;
+	}
+}
+
 void output_restart(struct output *o)
 {
 	o->finished = false;
-	for (uint32_t i = 0; i < o->np; i++)
-		str_free(&o->tail[i]);
+	forget_tails(o);
 	memset(o->last_ms, 0, o->np * sizeof *o->last_ms);
 	if (o->spool)
 		spool_empty(o->spool);
@@ -457,16 +459,12 @@ void output_settle(struct output *o)
 
 const char *output_tail(const struct output *o, uint32_t rank)
 {
-	const struct str *t = &o->tail[rank];
-	const char *p;
-	int lines = 0;
+	return o->tail[rank] ? tail_lines(o->tail[rank]) : "";
+}
 
-	if (!t->len)
-		return "";
-	for (p = t->s + t->len - 1; p > t->s; p--)
-		if (p[-1] == '\n' && ++lines == TAIL_LINES)
-			break;
-	return p;
+const char *output_reason(const struct output *o, uint32_t rank, bool *gap)
+{
+	return o->tail[rank] ? tail_reason(o->tail[rank], gap) : NULL;
 }
 
 long output_quiet_ms(const struct output *o, uint32_t rank)
@@ -563,8 +561,7 @@ void output_free(struct output *o)
 	spool_free(o->spool);
 	for (uint32_t i = 0; i < 2 * o->np; i++)
 		lines_free_stream(&o->stream[i]);
-	for (uint32_t i = 0; i < o->np; i++)
-		str_free(&o->tail[i]);
+	forget_tails(o);
 	for (int i = 0; i < 2; i++) {
 		coalesce_free(o->queue[i].lines.equal);
 		out_queue_free(&o->queue[i]);

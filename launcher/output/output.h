@@ -50,6 +50,8 @@ void output_typed(struct output *o);
 
 /* The last lines RANK wrote to stderr, at most 10, or "". */
 const char *output_tail(const struct output *o, uint32_t rank);
+/* tail_reason() of RANK. */
+const char *output_reason(const struct output *o, uint32_t rank, bool *gap);
 /* The user saw what RANK wrote to stderr as it came: on a terminal, and not hidden. */
 bool output_is_live(const struct output *o, uint32_t rank);
 /* Milliseconds since RANK wrote last, or -1 if it never did. */

@@ -91,6 +91,23 @@ os._exit(1)' || true
 	[[ $output != *"last lines"* ]]
 }
 
+@test "the line that names an exception is in the report, also if a long stack follows it" {
+	run -1 --separate-stderr r -np 1 /usr/bin/python3 -c '
+import sys, traceback
+def hook(kind, value, trace):
+    traceback.print_exception(kind, value, trace)
+    print("\nAt:", *("  /lib/frame.py(%d): f" % i for i in range(30)), sep="\n", file=sys.stderr)
+sys.excepthook = hook
+class LostError(RuntimeError): pass
+raise LostError("rank 1 left the set")'
+	[[ $stderr == *"its last lines on stderr:"$'\n'"  | LostError: rank 1 left the set"$'\n'"  | ..."$'\n'"  |   /lib/frame.py(20): f"$'\n'* ]]
+	[[ $stderr == *"  |   /lib/frame.py(29): f" ]]
+	# It is there once where the last lines show it.
+	run -1 --separate-stderr r -np 1 /usr/bin/python3 -c 'raise ValueError("why")'
+	[ "$(grep -c "^  | ValueError: why" <<< "$stderr")" = 1 ]
+	[[ $stderr != *"  | ..."* ]]
+}
+
 @test "the others of a failure: those that failed after it, those that will be ended" {
 	others() { # RANKS PROGRAM
 		r -np "$1" sh -c "$2" 2>&1 > /dev/null | grep -E 'other|remaining'
