@@ -195,29 +195,32 @@ int str_to_long(long *out, const char *text, long min, long max, struct err *e)
 	return 0;
 }
 
+/* The letters to change, add, leave out or exchange with the next one. */
 static size_t edit_distance(const char *a, const char *b)
 {
 	size_t na = strlen(a), nb = strlen(b);
-	size_t row[64];
+	size_t rows[3][64], *row = rows[0]; /* of A's first I letters, of I-1, of I-2 */
 
 	if (na >= 64 || nb >= 64)
 		return 64;
 	for (size_t j = 0; j <= nb; j++)
 		row[j] = j;
 	for (size_t i = 1; i <= na; i++) {
-		size_t diagonal = row[0];
+		const size_t *above = row, *second = rows[(i + 1) % 3];
 
+		row = rows[i % 3];
 		row[0] = i;
 		for (size_t j = 1; j <= nb; j++) {
-			size_t old = row[j];
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+			size_t best = above[j - 1] + (a[i - 1] != b[j - 1]);
 
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
+			if (above[j] + 1 < best)
+				best = above[j] + 1;
 			if (row[j - 1] + 1 < best)
 				best = row[j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+			    a[i - 2] == b[j - 1] && second[j - 2] + 1 < best)
+				best = second[j - 2] + 1;
 			row[j] = best;
-			diagonal = old;
 		}
 	}
 	return row[nb];

@@ -250,14 +250,23 @@ check_options() {
 }
 
 # No name is two of: a variable that sets an option, one that ranks are given, one that the
-# library reads.  Those that ranks get are never read as options.
+# library reads.  Those that ranks get are never read as options.  A variable that a source names
+# stands in one of the tables, so that runner knows it.
 check_variables() {
 	[ -x "$build/bin/runner" ] && [ -e common/given.def ] || return
-	local option given knob
+	local option given knob rest
 	option=$("$build/bin/runner" --print=tables | awk -F'\t' '$1 == "option" && $6 { print $6 }' | sort -u)
 	given=$(sed -nE 's/^GIVEN\("([A-Z][A-Z0-9_]*)".*/\1/p' common/given.def | sort -u)
 	knob=$(sed -nE 's/^(PARAM|IGNORED)\(([A-Z][A-Z0-9_]*),.*/\2/p' lib/core/params.def | sort)
-	[ -n "$option" ] && [ -n "$given" ] && [ -n "$knob" ] || echo "no names found"
+	rest=$(sed -nE 's/^VARIABLE\("(\w+)"\).*/\1/p' launcher/cli/variables.def | sort)
+	[ -n "$option" ] && [ -n "$given" ] && [ -n "$knob" ] && [ -n "$rest" ] || echo "no names found"
+	{
+		grep -rhoE "[\"']BERTH_[A-Z0-9_]+[\"'=]" --include=*.{c,h,py} common launcher agent lib contrib examples bench
+		grep -rhoE '\$\{?BERTH_[A-Z0-9_]+' contrib examples
+		sed -nE 's/^\.(Ev|It Ev) (BERTH_[A-Z0-9_]+).*/\2/p' man/*
+	} | grep -oE 'BERTH_[A-Z0-9_]*[A-Z0-9]' | sort -u | comm -23 - <(sort -u <<< "$option"$'\n'"$given"$'\n'"$knob"$'\n'"$rest") |
+		sed 's/$/: is named in a source, and stands in no table of variables/'
+	sort <<< "$(sort -u <<< "$option"$'\n'"$given"$'\n'"$knob")"$'\n'"$rest" | uniq -d | sed 's/$/: is in variables.def and in another table/'
 	comm -12 <(echo "$option") <(echo "$given") | sed 's/$/: sets an option and is given to ranks/'
 	comm -12 <(echo "$option") <(uniq <<< "$knob") | sed 's/$/: sets an option and is in knobs.def/'
 	comm -12 <(echo "$given") <(uniq <<< "$knob") | sed 's/$/: is given to ranks and is in knobs.def/'

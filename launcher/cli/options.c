@@ -8,6 +8,7 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/script.h"
 #include "launcher/cli/values.h"
+#include "launcher/cli/variables.h"
 
 /* One option of the command line.  Either option or compat is set. */
 struct given {
@@ -331,6 +332,8 @@ static int apply(struct request *r, struct strv *notes, const char *site,
 		base.np_from = NULL;
 	}
 	app_free(&base);
+	if (!rc)
+		variables_warn(notes, env);
 	if (!rc)
 		exports_settle(r, notes, env);
 	if (!rc)

@@ -130,6 +130,17 @@ ends() { # ID
 	output=${output%$'\n5'}
 	HINT="to change it, use -x A=VALUE" is_error E_EXPORT_ALL any
 }
+@test "E_VARIABLE" {
+	BERTH_NPX=3 BERTH_FOO=1 run -0 timeout 20 "$RUNNER" -np 1 true
+	HINT="did you mean BERTH_NP?" is_error E_VARIABLE any
+	says "warning: unknown variable 'BERTH_NPX'"
+	[ ${#lines[@]} = 2 ]
+	BERTH_NPX=3 run -0 timeout 20 "$RUNNER" -q -np 1 true
+	[ "$output" = "" ]
+	# A rank's own environment has no such name.
+	run -0 timeout 20 "$RUNNER" -np 1 --no-tag env -u BERTH_AGENT "$RUNNER" -np 1 true
+	silent_on BERTH_
+}
 @test "E_TOPOLOGY_ARG" { gives E_TOPOLOGY_ARG --topology = true; }
 @test "E_TWO_HOSTS" { gives E_TWO_HOSTS -H a --hostfile b true; }
 @test "E_PROGRAM" { gives E_PROGRAM -np 2; }

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "launcher/cli/config.h"
+#include "launcher/cli/option_table.h"
+#include "launcher/cli/variables.h"
 #include "tests/unit/request_text.h"
 
 /* ---- variables ---- */
@@ -15,6 +17,10 @@
 	"value: "                                                                      \
 	"-x A=VALUE"
 #define HOSTS_HINT " | give only one of -H, --hostfile and --rankfile"
+
+#define UNKNOWN(name, near)                                                            \
+	" | warning: unknown variable 'BERTH_" name                                    \
+	"'\nhint: did you mean BERTH_" near "?"
 
 static const struct {
 	const char *env, *line, *want;
@@ -45,6 +51,18 @@ static const struct {
 	/* what ranks get, or what nobody knows, is no option */
 	{ "BERTH_JOB=1 BERTH_RANK=2 BERTH_AGENT=@x BERTH_NONSENSE=y RUNNER_NP=3", "a",
 	  " [a]" },
+	/* names that are mistyped; a user's own */
+	{ "BERTH_NPX=3", "a", " [a]" UNKNOWN("NPX", "NP") },
+	{ "BERTH_NPX=3 BERTH_HSOTS=h:2 BERTH_PN=", "a",
+	  " [a]" UNKNOWN("NPX", "NP") UNKNOWN("HSOTS", "HOSTS") },
+	{ "BERTH_NET_SECUER=aead", "a", " [a]" UNKNOWN("NET_SECUER", "NET_SECURE") },
+	{ "BERTH_PMIX_LIB=x", "a", " [a]" },
+	{ "BERTH_PMIXLIBRARY=x BERTH_LIBARY=y", "a",
+	  " [a]" UNKNOWN("PMIXLIBRARY", "PMIX_LIBRARY") UNKNOWN("LIBARY", "LIBRARY") },
+	{ "BERTH_SHARED=home", "a", " [a]" UNKNOWN("SHARED", "SHARE") },
+	/* near to what ranks are given, which nobody sets */
+	{ "BERTH_NODE=1 BERTH_JOBS=2 BERTH_RANKS=3", "a", " [a]" },
+	{ "BERTH_FOO=1 BERTH_=2 BERTH=3 BERTH_NPXYZ=4 xBERTH_NPX=5", "a", " [a]" },
 	{ "BERTH_NP=x", "--version", " printed runner " BERTH_VERSION "\n" },
 };
 
@@ -55,6 +73,33 @@ START_TEST(test_variable)
 	ck_assert_msg(!strcmp(got, variables[_i].want), "%s %s:\n%s\n%s",
 		      variables[_i].env, variables[_i].line, got, variables[_i].want);
 	free(got);
+}
+END_TEST
+
+/* No name of the tables is unknown, as runner may be started by a rank. */
+START_TEST(known_variables)
+{
+	static const char *const rest[] = {
+#define VARIABLE(name) name,
+#define PARAM(name, ...) #name,
+#define IGNORED(name, why) #name,
+#define GIVEN(name, ...) name,
+#include "common/given.def"
+#include "launcher/cli/variables.def"
+#include "lib/core/params.def"
+	};
+	struct strv env = { 0 }, notes = { 0 };
+	const char *const *names;
+	size_t n;
+
+	names = options_env_names(&n);
+	for (size_t i = 0; i < n; i++)
+		strv_take(&env, xasprintf("%s=1", names[i]));
+	for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+		strv_take(&env, xasprintf("%s=1", rest[i]));
+	variables_warn(&notes, env.v);
+	ck_assert_msg(!notes.n, "%s", notes.n ? notes.v[0] : "");
+	strv_free(&env);
 }
 END_TEST
 
@@ -266,6 +311,7 @@ int main(void)
 	SRunner *run;
 	int failed;
 
+	tcase_add_test(t, known_variables);
 	tcase_add_loop_test(t, test_variable, 0,
 			    (int)(sizeof variables / sizeof *variables));
 	tcase_add_test(t, variable_list);

@@ -245,7 +245,10 @@ static const struct {
 	{ "strat-timeout", "start-timeout" },
 	{ "bindto", "bind-to" },
 	{ "bind_to", "bind-to" },
-	{ "tga", NULL }, /* two changes in three letters */
+	{ "tga", "tag" }, /* two letters exchanged */
+	{ "pn", "np" },
+	{ "atgs", NULL }, /* and one more is two changes */
+	{ "gat", NULL },
 	{ "xyz", NULL },
 	{ "completely-other", NULL },
 	{ "a-word-that-is-longer-than-any-option-that-berth-has-or-ever-will-have",
