@@ -1,7 +1,8 @@
 /* `check`: what a start would meet on this host, found without one.
  *
- * Most rows are known at once.  The imports are tried by a process like a rank, and the
- * connection to rank 0's host takes its time: both are awaited in the loop. */
+ * Most rows are known at once.  The names of other hosts are looked up by a child, the
+ * imports are tried by a process like a rank, and the connection to rank 0's host takes
+ * its time: these are awaited in the loop. */
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -13,12 +14,14 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/name_check.h"
 #include "agent/placement/env.h"
 #include "common/loop.h"
 
 enum {
 	GREETING = 8,      /* bytes of the job id that the listener says */
 	CONNECT_MS = 5000, /* a firewall answers nothing */
+	NAMES_MS = 10000,  /* nor does a name server that is gone */
 	NOFILE_ENOUGH = 65536,
 	SHM_MIB_ENOUGH = 128, /* more than a container's 64 MiB */
 	SAID_MAX = 65536,     /* of what the imports print, the last bytes */
@@ -43,7 +46,10 @@ struct job_check {
 	char greeting[GREETING];
 	size_t greeted;
 
+	struct name_check *names;
+
 	/* the imports */
+	struct strv imports; /* the command, until the names are known */
 	int out;
 	struct event *readable, *imports_late;
 	struct str said;
@@ -417,6 +423,43 @@ static void check_imports(struct job_check *c, wire_strv words)
 	loop_after_ms(c->imports_late, c->timeout_ms);
 }
 
+/* ---- names of other hosts ---- */
+
+static void begin_imports(struct job_check *c)
+{
+	const struct strv words = c->imports;
+
+	if (words.n)
+		check_imports(c, (wire_strv){ (const char *const *)words.v, words.n });
+}
+
+static void end_names(void *arg, bool good, const char *text)
+{
+	static const char hint[] =
+		"Berth gives ranks addresses; if the program uses names between hosts, "
+		"as with Open MPI or a name in MASTER_ADDR, add them to DNS or to "
+		"/etc/hosts there";
+	struct job_check *c = arg;
+
+	say(c, CHECK_NAMES, good ? CHECK_OK : CHECK_WARNED, good ? "" : hint, "%s",
+	    text);
+	said_one(c);
+	begin_imports(c);
+}
+
+/* The end of the imports ends all children, so they begin after the names. */
+static void check_names(struct job_check *c, wire_strv names)
+{
+	c->names = name_check_start(c->a->base, names.v, names.n,
+				    c->timeout_ms < NAMES_MS ? c->timeout_ms : NAMES_MS,
+				    end_names, c);
+	if (!c->names) {
+		say(c, CHECK_NAMES, CHECK_SKIPPED, "", "%s", strerror(errno));
+		said_one(c);
+		begin_imports(c);
+	}
+}
+
 /* ---- what is known at once ---- */
 
 /* wdir and program of each app here.  Returns whether local rank 0 could start. */
@@ -568,10 +611,16 @@ void agent_check(struct agent *a, const struct wire_check *m)
 	}
 	if (m->imports.n) {
 		c->waits++;
-		if (startable)
-			check_imports(c, m->imports);
-		else
+		for (size_t i = 0; i < m->imports.n && startable; i++)
+			strv_add(&c->imports, m->imports.v[i]);
+		if (!startable)
 			end_imports(c, CHECK_SKIPPED, "the program cannot run");
+	}
+	if (m->names.n) {
+		c->waits++;
+		check_names(c, m->names);
+	} else {
+		begin_imports(c);
 	}
 	said_one(c);
 }
@@ -593,6 +642,8 @@ void agent_check_free(struct agent *a)
 		close(c->out);
 	if (c->all)
 		freeaddrinfo(c->all);
+	name_check_free(c->names);
+	strv_free(&c->imports);
 	free(c->master);
 	str_free(&c->said);
 	free(c);

@@ -69,16 +69,17 @@ enum check_row {
 	CHECK_MPI,
 	CHECK_GPUS,
 	CHECK_CLOCK,
+	CHECK_NAMES,
 	CHECK_MASTER,
 	CHECK_NOFILE,
 	CHECK_MEMLOCK,
 	CHECK_SHM,
 	CHECK_ROWS
 };
-enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
+enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED, CHECK_WARNED };
 
 #define CHECK_ROW_NAMES                                                                \
-	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "clock",          \
+	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "clock", "names", \
 		"master", "nofile", "memlock", "shm"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by

@@ -394,8 +394,8 @@ const struct option option_table[] = {
 	  .help = "test the hosts; start nothing",
 	  .text = "Test on each host what a start would need, and start nothing: ssh, the agent, "
 		  "the directory, the program, what a Python program imports, GPUs and their "
-		  "driver, clocks, a connection to rank 0, limits, /dev/shm. Hosts with equal answers share "
-		  "a line. The exit status is 0, or 240 if a line says FAIL." },
+		  "driver, clocks, the names of the other hosts, a connection to rank 0, limits, /dev/shm. "
+		  "Hosts with equal answers share a line. The exit status is 0, or 240 if a line says FAIL." },
 
 	/* ---- other ---- */
 	{ "--config-file", "FILE", TOPIC_other, OPTION_FILE,

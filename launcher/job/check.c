@@ -4,10 +4,12 @@
 
 #include "launcher/hosts/hosts.h"
 #include "launcher/job/imports.h"
+#include "launcher/transport/lookup.h"
 
 enum {
 	ROWS_MAX = 1000, /* of one host: its programs and directories */
 	BEATS = 4,       /* heartbeats that measure the clock of a host */
+	NAMES_MAX = 64,  /* that one host looks up */
 };
 
 static const uint64_t clock_most_ns = 1000000000; /* clocks may differ by less */
@@ -109,11 +111,42 @@ static bool master_listens(const struct job *j)
 	return job_reaches(j, j->plan.rank[0].host);
 }
 
+/* [host]: it has ranks, and a name rather than a number; the caller frees it. */
+static bool *named_hosts(const struct job *j)
+{
+	bool *named = xcalloc(j->agents.n, sizeof *named);
+	struct sockaddr_storage a;
+
+	for (size_t i = 0; i < j->agents.n; i++)
+		named[i] = job_needs(j, i) &&
+			   lookup_number(j->agents.host[i].name, &a) != 0;
+	return named;
+}
+
+/* The names that host I looks up: that of rank 0's host, which programs put into
+ * MASTER_ADDR, and those of the hosts behind I; behind the last host is the first. */
+static void names_for(struct strv *names, const struct job *j, const bool *named,
+		      size_t i)
+{
+	const size_t first = j->plan.rank[0].host, n = j->agents.n;
+
+	for (size_t k = 0; k < n && names->n < NAMES_MAX; k++) {
+		const size_t other = k ? (i + k) % n : first;
+		const char *name = j->agents.host[other].name;
+
+		if (named[other] && other != i && (!k || other != first) &&
+		    strcasecmp(name, j->agents.host[i].name) != 0)
+			strv_add(names, name);
+	}
+}
+
 void check_ask(struct job *j)
 {
+	bool *named = named_hosts(j);
+
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
-		struct strv words = { 0 };
+		struct strv words = { 0 }, names = { 0 };
 		struct wire_check m = { .epoch = j->epoch,
 					.timeout_ms =
 						(uint32_t)j->request->start_timeout_ms,
@@ -132,11 +165,15 @@ void check_ask(struct job *j)
 		if (!m.connect)
 			check_lines_add(&j->checks, i, CHECK_MASTER, CHECK_SKIPPED,
 					"the host of rank 0 is lost", "");
+		names_for(&names, j, named, i);
+		m.names = (wire_strv){ (const char *const *)names.v, names.n };
 		wire_pack_check(&h->out, &m);
 		for (int k = 0; k < BEATS; k++)
 			agents_beat(h);
 		strv_free(&words);
+		strv_free(&names);
 	}
+	free(named);
 }
 
 const char *check_result(struct job *j, struct host *h,
@@ -147,7 +184,7 @@ const char *check_result(struct job *j, struct host *h,
 	if (j->phase != JOB_CHECK || run->checked)
 		return "'check_result' message that nobody asked for";
 	if (m->row < CHECK_WDIR || m->row >= CHECK_ROWS || m->row == CHECK_CLOCK ||
-	    m->verdict > CHECK_SKIPPED || run->check_rows++ > ROWS_MAX)
+	    m->verdict > CHECK_WARNED || run->check_rows++ > ROWS_MAX)
 		return "'check_result' message with impossible values";
 	check_lines_add(&j->checks, job_index(j, h), (enum check_row)m->row,
 			(enum check_verdict)m->verdict, m->text, m->hint);

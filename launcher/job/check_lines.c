@@ -69,7 +69,7 @@ static void print_line(struct str *out, const struct check_item *v, size_t n,
 		       const char *const *names)
 {
 	static const char *const rows[] = { CHECK_ROW_NAMES };
-	static const char *const verdicts[] = { "ok", "FAIL", "skip" };
+	static const char *const verdicts[] = { "ok", "FAIL", "skip", "warn" };
 	const char **list = xcalloc(n, sizeof *list);
 	size_t nlist = 0;
 
@@ -79,7 +79,7 @@ static void print_line(struct str *out, const struct check_item *v, size_t n,
 	str_addf(out, "%-4s  %-7s  ", verdicts[v->verdict], rows[v->row]);
 	hosts_fold(out, list, nlist);
 	str_addf(out, "%s%s\n", *v->text ? ": " : "", v->text);
-	if (v->verdict == CHECK_FAILED && *v->hint)
+	if ((v->verdict == CHECK_FAILED || v->verdict == CHECK_WARNED) && *v->hint)
 		str_addf(out, "      hint: %s\n", v->hint);
 	free(list);
 }

@@ -21,6 +21,9 @@ setup_file() {
 		import extra
 		open("/run/it-ran", "w")
 	S
+	script plain.py <<- 'S'
+		import os
+	S
 	script hangs.py <<- 'S'
 		import slow
 	S
@@ -98,12 +101,63 @@ nothing_ran() {
 	well nofile 'n[1-4]' ''
 	well memlock 'n[1-4]' ''
 	well shm 'n[1-4]' ''
+	well names 'n[1-4]' '3 names of other hosts'
 	[[ $output == *"mpi      n[1-4]: "* ]] # what libpmix is there
-	[ "${#lines[@]}" = 12 ]
+	[ "${#lines[@]}" = 13 ]
 	nothing_ran
 	mark_clean n1
 	run -0 check -H n1 true
 	all_clean n1
+}
+
+@test "names of hosts that a host does not know: a warning" {
+	on n2 sed -i -E '/ n[34]( |$)/d' /etc/hosts
+	on n4 sed -i -E '/ n1( |$)/d' /etc/hosts
+	run -0 check -H 'n[1-4]' true
+	names=$output
+	run -0 check -q -H 'n[1-4]' true
+	[ -z "$output" ]
+	run -0 check -H n2,10.77.0.3 true
+	numbers=$output
+	run -0 check -H n4,n1 /usr/bin/python3 /vc/t/plain.py # the imports come after the names
+	imports=$output
+	on n2 cp /vc/etc/hosts /etc/hosts
+	on n4 cp /vc/etc/hosts /etc/hosts
+	output=$names
+	well names 'n[1,3]' '3 names of other hosts'
+	line warn names n2 'no address for n3, n4: '
+	line warn names n4 'no address for n1: '
+	says "hint: Berth gives ranks addresses; if the program uses names between hosts"
+	[ "$(grep -c hint: <<< "$output")" = 2 ]
+	output=$numbers
+	well names 10.77.0.3 '1 name of other hosts'
+	silent_on "names    n2"
+	output=$imports
+	line warn names n4 'no address for n1: '
+	well imports 'n[4,1]' '1 import of /vc/t/plain.py'
+}
+
+# bats test_tags=all
+@test "a name server that does not answer: a warning, and nothing is left" {
+	local old
+	old=$(on n2 cat /etc/resolv.conf)
+	mark_clean n1 n2
+	printf 'nameserver 10.77.0.1\noptions timeout:30\n' | on n2 tee /etc/resolv.conf > /dev/null
+	on n2 sed -i -E '/ n[13]( |$)/d' /etc/hosts
+	on n1 python3 -c '
+import os, socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("10.77.0.1", 53))
+open("/run/silent", "w").write(str(os.getpid()))
+time.sleep(60)' 3>&- &
+	until on n1 test -s /run/silent; do sleep 0.05; done
+	run -0 check --start-timeout 4 -H 'n[1-3]' true
+	on n1 sh -c 'kill "$(cat /run/silent)"; rm /run/silent'
+	on n2 tee /etc/resolv.conf <<< "$old" > /dev/null
+	on n2 cp /vc/etc/hosts /etc/hosts
+	line warn names n2 'no answer in time for n1, n3'
+	well names 'n[1,3]' '2 names of other hosts'
+	all_clean n1 n2
 }
 
 @test "usage is refused as ever: 2" {

@@ -97,6 +97,21 @@ START_TEST(other_rows_may_differ)
 }
 END_TEST
 
+/* A warning has its hint, and is no failure. */
+START_TEST(warnings)
+{
+	struct str out = { 0 };
+
+	add(0, CHECK_NAMES, CHECK_OK, "3 names of other hosts");
+	add(1, CHECK_NAMES, CHECK_WARNED, "no address for n3: why");
+	ck_assert_uint_eq(check_lines_print(&out, &l, names, true), 0);
+	ck_assert_str_eq(str_text(&out), "");
+	prints(0, "ok    names    n1: 3 names of other hosts\n"
+		  "warn  names    n2: no address for n3: why\n"
+		  "      hint: do this\n");
+}
+END_TEST
+
 START_TEST(texts_do_not_act_on_a_terminal)
 {
 	add(0, CHECK_AGENT, CHECK_FAILED, "\033[2Jx\ny");
@@ -123,6 +138,7 @@ int main(void)
 	tcase_add_test(t, a_host_is_named_once);
 	tcase_add_test(t, gpus_that_differ_fail);
 	tcase_add_test(t, other_rows_may_differ);
+	tcase_add_test(t, warnings);
 	tcase_add_test(t, texts_do_not_act_on_a_terminal);
 	tcase_add_test(t, nothing);
 	suite_add_tcase(s, t);
