@@ -9,6 +9,7 @@ cut.  Prints a line for each that failed and a count; ends with 1 if one failed.
 
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -27,14 +28,20 @@ RANK = "trap : WINCH; setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000"
 MOST = 2**32 - 1
 
 
-# ---- messages, as common/wire.def has them ----
+# ---- messages ----
+
+def read_wire(path):
+    """{message: (number, [(type, field), ...])} of wire.def."""
+    with open(path) as f:
+        rows = re.findall(r"^MSG\((\w+), (\d+),(.*?)\n(?=\n|\Z)", f.read(), re.M | re.S)
+    return {name: (int(number), re.findall(r"F\((\w+), (\w+)\)", rest)) for name, number, rest in rows}
+
+
+WIRE = read_wire(os.path.join(os.path.dirname(__file__), "../../common/wire.def"))
+
 
 def u32(n):
     return struct.pack("<I", n)
-
-
-def u64(n):
-    return struct.pack("<Q", n)
 
 
 def text(t):
@@ -46,52 +53,63 @@ def many(items, pack):
     return u32(len(items)) + b"".join(map(pack, items))
 
 
+PACK = {"u32": u32, "u64": lambda n: struct.pack("<Q", n), "str": text,
+        "bytes": lambda b: u32(len(b)) + b, "strv": lambda v: many(v, text), "u32v": lambda v: many(v, u32)}
+EMPTY = {"u32": 0, "u64": 0, "str": "", "bytes": b"", "strv": (), "u32v": ()}
+
+
 def frame(number, payload=b""):
     return struct.pack("<IB", len(payload), number) + payload
 
 
+def message(name, **given):
+    """A message of wire.def; fields that are not GIVEN are 0 or empty."""
+    number, fields = WIRE[name]
+    assert set(given) <= {field for _, field in fields}, (name, given)
+    return frame(number, b"".join(PACK[kind](given.get(field, EMPTY[kind])) for kind, field in fields))
+
+
 def app(argv=("bash", "-c", RANK), index=0):
-    return frame(2, u32(index) + many(argv, text) + many(["X=1"], text) + text("/"))
+    return message("app", index=index, argv=argv, env=["X=1"], wdir="/")
 
 
 def job(mark="", epoch=1, ranks=(0, 1), np=None, apps=None, bind=0, flags=0, stdin=0, visible=1, share=0):
     n = len(ranks)
-    env = ["PATH=/usr/bin:/bin", mark]
-    return frame(3, u32(epoch) + u32(0) + text(f"hostile{os.getpid()}") + u32(32) + bytes(32) + u32(flags)
-                 + u32(n if np is None else np) + u32(0) + u32(1) + text("h") + many(ranks, u32)
-                 + many(apps or [0] * n, u32) + many([0] * n, u32) + many([1] * n, u32)
-                 + text("127.0.0.1") + u32(20000) + u32(bind) + u32(1) + u32(share) + u32(visible)
-                 + u32(0) + text("")
-                 + u32(stdin) + u32(0o22) + u64(1024) + u64(0) + u64(2**64 - 1) + u64(2**64 - 1)
-                 + u32(65536) + u32(60000) + many(env, text))
+    return message(
+        "job", epoch=epoch, job_id=f"hostile{os.getpid()}", nspace="n", key=bytes(32), flags=flags,
+        np=n if np is None else np, nodes=1, host="h", own="127.0.0.1", ranks=ranks, apps=apps or [0] * n,
+        cross_ranks=[0] * n, cross_sizes=[1] * n, master_addr="127.0.0.1", master_port=20000, bind_to=bind,
+        bind_count=1, share=share, gpu_visible=visible, stdin_rank=stdin, umask=0o22, nofile=1024,
+        stack=2**64 - 1, memlock=2**64 - 1, credit_bytes=65536, host_timeout_ms=60000,
+        env=["PATH=/usr/bin:/bin", mark])
 
 
 def start(epoch=1):
-    return frame(6, u32(epoch))
+    return message("start", epoch=epoch)
 
 
 def data(n=1, epoch=1):
-    return frame(9, u32(epoch) + u32(n) + b"x" * n)
+    return message("input", epoch=epoch, data=b"x" * n)
 
 
 def credit(n=1000, epoch=1):
-    return frame(10, u32(epoch) + u32(n))
+    return message("credit", epoch=epoch, bytes=n)
 
 
 def signo(n, tree=0):
-    return frame(11, u32(n) + u32(tree))
+    return message("signal", signo=n, tree=tree)
 
 
 def end(epoch=1, grace_ms=0):
-    return frame(15, u32(epoch) + u32(grace_ms))
+    return message("stop", epoch=epoch, grace_ms=grace_ms)
 
 
 def sweep(job_id):
-    return frame(21, text(job_id))
+    return message("sweep", job_id=job_id)
 
 
-SUSPEND, RESUME, BYE = frame(12), frame(13), frame(18)
-BEAT = frame(20, u64(1) + u64(0))
+SUSPEND, RESUME, BYE = message("suspend"), message("resume"), message("shutdown")
+BEAT = message("heartbeat", clock_ns=1)
 
 
 def run(mark):
@@ -238,7 +256,29 @@ def play(agent, act):
     return not wrong
 
 
+def starts_ranks(agent):
+    """Whether the agent does what a launcher that keeps to the protocol says: else no act comes to where
+    it should."""
+    mark = f"HOSTILE_RUNNER={os.getpid()}.first"
+    ours, theirs = socket.socketpair()
+    p = subprocess.Popen([agent], stdin=theirs, stdout=theirs, env=dict(os.environ, PATH="/usr/bin:/bin"))
+    theirs.close()
+    ours.settimeout(LIMIT_S)
+    ours.sendall(run(mark))
+    said, started = b"", struct.pack("<B", WIRE["started"][0])
+    while said.count(started + u32(1) + u32(0)) < 1 or said.count(started + u32(1) + u32(1)) < 1:
+        part = ours.recv(65536)
+        said += part
+        if not part:
+            break
+    ours.close()
+    return 0 <= p.wait(LIMIT_S) < 128 and bool(part)
+
+
 def main(agent, acts):
+    if not starts_ranks(agent):
+        print("FAIL: the agent starts no ranks for a launcher that keeps to the protocol")
+        return 1
     acts = acts or list(ACTS)
     if "cuts" in acts:
         acts.remove("cuts")
