@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 40
+# takes_s: 50
+# more: floods without an end
 # Peers that do not keep to the protocol harm nobody: hostile.py says what must come of each
 # act of a hostile agent, hostile_runner.py of each of a hostile launcher.
 load common

@@ -31,6 +31,7 @@ UNCONFIRMED = rf"^runner: {HOST} did not confirm that the job's processes are go
 NOT_ITS = "message about a rank of another host"
 SLOW = int(os.environ.get("SLOW", "1"))  # tests/run
 LONG, SHORT = ["sleep", "1000"], ["true"]
+FLOOD_S = {"HOSTILE_FLOOD_S": str(2 * SLOW)} if os.environ.get("CHECK") == "user" else {}
 SOON = ["--start-timeout", "4"]  # in which the real agent has come
 
 # act: runner's status, what it says, the ranks' program, options, what is on stdin
@@ -144,7 +145,8 @@ def start(act, runner, real, hostile, folder):
     _, _, program, options = ACTS[name]
     own = os.path.join(folder, act.replace(":", "-"))
     os.makedirs(own)
-    environment = dict(os.environ, HOSTILE=name, HOSTILE_DIR=own, HOSTILE_REAL=real, HOSTILE_SEED=seed)
+    environment = dict(os.environ, HOSTILE=name, HOSTILE_DIR=own, HOSTILE_REAL=real, HOSTILE_SEED=seed,
+                       **FLOOD_S)
     command = [runner, "--allow-same-host", "-H", f"localhost:1,{THIS}:1", "-np", "2",
                "--launch-agent", hostile, *options, *program]
     stdin = open("/dev/zero" if name in ("deaf", "credit-flood", "credit-steps") else os.devnull)

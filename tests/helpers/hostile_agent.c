@@ -26,13 +26,24 @@ static struct {
 	uint64_t clock;
 } job;
 
+static void wait_forever(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	for (;;)
+		pause();
+}
+
 /* ---- the stream ---- */
+
+static uint64_t dry_ns; /* when the act says nothing more; 0: never */
 
 static void put(const void *data, size_t n)
 {
 	const char *p = data;
 	ssize_t done;
 
+	if (dry_ns && clock_ns() > dry_ns)
+		wait_forever();
 	for (; n; p += done, n -= (size_t)done)
 		if ((done = write(1, p, n)) < 0)
 			_exit(1);
@@ -102,13 +113,6 @@ static void await(unsigned type)
 			SAY(heartbeat, clock_ns(), beat.clock_ns);
 		buf_drop(&job.in, (size_t)used);
 	}
-}
-
-static void wait_forever(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	for (;;)
-		pause();
 }
 
 /* ---- behaving ---- */
@@ -915,6 +919,18 @@ static bool first_of_the_job(void)
 	return fd >= 0;
 }
 
+/* HOSTILE_FLOOD_S: a flood dries up after so long, since it takes all of a core.  Without
+ * it a flood has no end. */
+static void act(size_t i)
+{
+	const char *seconds = getenv("HOSTILE_FLOOD_S");
+
+	if (seconds)
+		dry_ns = clock_ns() + strtoull(seconds, NULL, 10) * 1000000000;
+	acts[i].act();
+	dry_ns = 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *real = getenv("HOSTILE_REAL");
@@ -926,19 +942,19 @@ int main(int argc, char **argv)
 	}
 	i = act_of(getenv("HOSTILE"));
 	if (acts[i].stage == GREETING)
-		acts[i].act();
+		act(i);
 	put(WIRE_MAGIC, WIRE_MAGIC_BYTES);
 	if (acts[i].stage == HELLO)
-		acts[i].act();
+		act(i);
 	hello(4, 0, "", BERTH_VERSION);
 	if (acts[i].stage == PLACING) {
-		acts[i].act();
+		act(i);
 	} else {
 		await(WIRE_job);
 		placed("0");
 		await(WIRE_start);
 		started();
-		acts[i].act();
+		act(i);
 	}
 	await(WIRE_stop);
 	SAY(stop_ack, job.epoch);
