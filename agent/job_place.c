@@ -99,8 +99,8 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 	}
 }
 
-/* Berth's Python package for --horovod, libberth for each job, which may be missing; and
- * the directory of berth.run(). */
+/* Berth's Python package for --horovod, libberth for each job, which may be missing;
+ * and the directory of berth.run(). */
 static void find_packages(struct agent *a)
 {
 	const struct wire_job *j = a->job;

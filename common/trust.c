@@ -63,8 +63,8 @@ struct trust {
 	bool has_device;
 };
 
-/* The file system that ENTRY is on is another user's.  Asked once for entries that follow
- * one another on it. */
+/* The file system that ENTRY is on is another user's.  Asked once for entries that
+ * follow one another on it. */
 static bool trust_has_fuse(struct trust *t, int entry, dev_t device)
 {
 	struct statfs fs;

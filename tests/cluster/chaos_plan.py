@@ -89,8 +89,8 @@ class Job:
     @property
     def orphaned(self):
         """Whether a host was left without agents, and runner was killed before it had swept it."""
-        return self.has("both_killed", "all_killed", "all_agents_killed") and self.faults[-1].name == "runner_killed" \
-            and all(f.hit for f in self.faults)
+        return self.has("both_killed", "all_killed", "all_agents_killed") and \
+            self.faults[-1].name == "runner_killed" and all(f.hit for f in self.faults)
 
     @property
     def finite(self):
