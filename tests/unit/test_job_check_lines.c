@@ -100,12 +100,12 @@ END_TEST
 /* A warning has its hint, and is no failure. */
 START_TEST(warnings)
 {
-	struct str out = { 0 };
+	struct str said = { 0 };
 
 	add(0, CHECK_NAMES, CHECK_OK, "3 names of other hosts");
 	add(1, CHECK_NAMES, CHECK_WARNED, "no address for n3: why");
-	ck_assert_uint_eq(check_lines_print(&out, &l, names, true), 0);
-	ck_assert_str_eq(str_text(&out), "");
+	ck_assert_uint_eq(check_lines_print(&said, &l, names, true), 0);
+	ck_assert_str_eq(str_text(&said), "");
 	prints(0, "ok    names    n1: 3 names of other hosts\n"
 		  "warn  names    n2: no address for n3: why\n"
 		  "      hint: do this\n");
