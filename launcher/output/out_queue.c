@@ -73,7 +73,12 @@ void out_queue_credit(struct out_queue *q, const struct out_chunk *c)
 
 bool out_queue_is_full(const struct out_queue *q)
 {
-	return q->head || q->sink.queue.len >= OUT_QUEUE_BYTES;
+	return q->head || !out_queue_has_room(q);
+}
+
+bool out_queue_has_room(const struct out_queue *q)
+{
+	return q->sink.queue.len < OUT_QUEUE_BYTES;
 }
 
 static void on_written(void *ctx, size_t n)

@@ -198,22 +198,31 @@ static void finish_stream(struct output *o, struct line_stream *s)
 	watch(o, s);
 }
 
-/* Read the spool as far as there is room: rank after rank, each with its last lines. */
+/* The spool is read: the job has ended, or the file takes no more.  What comes then
+ * waits behind it, else it would tear lines. */
+static bool reads_spool(const struct output *o)
+{
+	return o->spool && (o->finished || o->spool_full) && !o->muted &&
+	       spool_next(o->spool);
+}
+
+/* Read the spool as far as there is room: rank after rank, each with its last lines if
+ * the job has ended. */
 static void read_spool(struct output *o)
 {
 	char bytes[SLICE_BYTES];
-	const struct spool_piece *p;
 	uint32_t rank = 0;
 	size_t n;
 
-	while (o->finished && !o->muted && (p = spool_next(o->spool))) {
+	while (reads_spool(o)) {
+		const struct spool_piece *p = spool_next(o->spool);
 		const struct out_chunk c = { .rank = p->rank, .stream = p->stream };
 		struct out_queue *q = p->stream == 1 ? &o->queue[0] : o->err_queue;
 
-		if (out_queue_is_full(q) && !q->sink.broken)
+		if (!out_queue_has_room(q) && !q->sink.broken)
 			return;
 		o->came_ns = p->time_ns;
-		for (; rank < p->rank; rank++)
+		for (; o->finished && !o->spool_full && rank < p->rank; rank++)
 			for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++)
 				finish_stream(o, &o->stream[i]);
 		if (spool_read(o->spool, bytes, sizeof bytes, &n))
@@ -226,14 +235,10 @@ static void read_spool(struct output *o)
 
 /* Queue the chunks that waited, as far as there is room.  Behind the last one come the
  * lines that have no end. */
-static void on_room(struct out_queue *q)
+static void take_waiting(struct output *o, struct out_queue *q)
 {
-	struct output *o = q->ctx;
 	struct out_chunk c;
 	const char *bytes;
-
-	if (o->spool)
-		read_spool(o);
 
 	while ((bytes = out_queue_first(q, &c))) {
 		if (c.n > SLICE_BYTES)
@@ -242,10 +247,6 @@ static void on_room(struct out_queue *q)
 		out_queue_drop(q, &c);
 		out_queue_credit(q, &c);
 	}
-	if (o->spool && o->finished && spool_next(o->spool) && !o->muted) {
-		event_active(o->flush, EV_TIMEOUT, 0);
-		return; /* the rest comes when there is room again */
-	}
 	for (uint32_t i = 0; i < 2 * o->np && o->finished && !q->head; i++)
 		if (queue_of(o, &o->stream[i]) == q)
 			finish_stream(o, &o->stream[i]);
@@ -253,6 +254,22 @@ static void on_room(struct out_queue *q)
 		put_equal(o, q, true);
 	if (!q->head)
 		event_active(o->flush, EV_TIMEOUT, 0);
+}
+
+/* The spool first, which has pieces for both queues. */
+static void on_room(struct out_queue *q)
+{
+	struct output *o = q->ctx;
+	const bool reads = reads_spool(o);
+
+	read_spool(o);
+	if (reads_spool(o)) {
+		event_active(o->flush, EV_TIMEOUT, 0);
+		return; /* the rest comes when there is room again */
+	}
+	for (int i = 0; i < 2; i++)
+		if (&o->queue[i] == q || (reads && !o->queue[i].sink.broken))
+			take_waiting(o, &o->queue[i]);
 }
 
 static void on_left(struct out_queue *q, uint32_t host, size_t n)
@@ -275,7 +292,7 @@ static void on_broken(struct out_queue *q, int error)
 static void add_chunk(struct output *o, struct out_queue *q, struct out_chunk c,
 		      const char *bytes)
 {
-	while (c.n && !out_queue_is_full(q)) {
+	while (c.n && !out_queue_is_full(q) && !reads_spool(o)) {
 		struct out_chunk part = c;
 
 		if (c.n > SLICE_BYTES)
@@ -355,6 +372,8 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 			  (struct out_chunk){ host, rank, stream, (uint32_t)n,
 					      (uint32_t)cost },
 			  data);
+	if (reads_spool(o))
+		on_room(q);
 }
 
 static void on_flush(evutil_socket_t fd, short what, void *ctx)
@@ -404,10 +423,9 @@ void output_restart(struct output *o)
 
 size_t output_waiting(const struct output *o)
 {
-	const bool spooled = o->spool && o->finished && !o->muted;
-
-	return (spooled ? spool_left(o->spool) : 0) + o->queue[0].sink.queue.len +
-	       o->queue[0].waiting + o->queue[1].sink.queue.len + o->queue[1].waiting;
+	return (reads_spool(o) ? spool_left(o->spool) : 0) +
+	       o->queue[0].sink.queue.len + o->queue[0].waiting +
+	       o->queue[1].sink.queue.len + o->queue[1].waiting;
 }
 
 void output_mute(struct output *o)
