@@ -37,6 +37,7 @@ tested() { # NP FILE...
 	run -0 timeout -k 5 280 "$PYTHON" -m pytest -q -p no:cacheprovider "$TESTS/test_process_group_ends.py"
 }
 
+# bats test_tags=all
 @test "its collectives, alone" { tested 1 "$TESTS/test_collectives.py"; }
 
 # bats test_tags=all
