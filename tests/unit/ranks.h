@@ -86,7 +86,8 @@ static void ranks_run(unsigned n, size_t region_bytes, size_t heap_bytes,
 		if (status && fine && !*r.said)
 			snprintf(r.said, 512, "rank %u of %u ended with status %#x", i,
 				 n, (unsigned)status);
-		else if (fine && WIFSIGNALED(status)) /* what another said is its effect */
+		else if (fine &&
+			 WIFSIGNALED(status)) /* what another said is its effect */
 			snprintf(r.said + strlen(r.said), 128,
 				 "; rank %u of %u ended by signal %d", i, n,
 				 WTERMSIG(status));
