@@ -55,7 +55,7 @@ static bool trust_fuse(dev_t dev, uid_t owner)
 	return found;
 }
 
-/* What a path is judged by. */
+/* The judgement of one path. */
 struct trust {
 	uid_t owner;   /* trusted beside root and us; 0: none */
 	dev_t device;  /* of the last entry */

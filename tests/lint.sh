@@ -88,9 +88,9 @@ for name in sys.argv[1:]:
 ' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py
 }
 
-# `make check` ends within 6 minutes on 2 idle cores.  There tests/run has 6 suites side by side, each of
-# which takes takes_s of its head (1 if that says nothing), then those that want to be alone; what it
-# builds before takes 30 s.
+# `make check` ends within 6 minutes on 2 idle cores.  Each suite takes takes_s of its head (1 if that
+# says nothing).  tests/run has 7 side by side, which are as fast as 6 would be if no core were
+# shared, then those that want to be alone; what it builds before takes 30 s.
 check_time() {
 	awk '
 	FNR == 1 { take(); seconds = 1; alone = left = 0 }

@@ -12,7 +12,7 @@
  * gather, and the last one asks again.
  *
  * The agent alone knows the words of the option.  srun, sbatch and salloc ask the agent
- * of their own host, and end if a word is none.  Call-backs of options run as root in
+ * of their own host, and end if it does not know a word.  Call-backs of options run as root in
  * slurmstepd, so the option is only copied there.  A failure there is one warning, and
  * the tasks run as Slurm started them, unless the option has the word strict.  Links
  * libc alone. */
@@ -64,7 +64,7 @@ static struct {
 
 /* ---- the option and plugstack.conf ---- */
 
-/* Whether this host's agent takes VALUE.  If there is none that answers, those of the
+/* Whether this host's agent takes VALUE.  If no agent answers here, the agents of the
  * step's hosts decide. */
 static bool is_valid(const char *value)
 {

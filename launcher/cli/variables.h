@@ -7,9 +7,10 @@
 
 #include "common/str.h"
 
-/* A warning to NOTES for each variable BERTH_* in ENV that has a value, and whose name
- * is none of these but near to one that a user may set.  A name that is near to none is
- * the user's own.  A variable of another name costs one comparison. */
+/* A warning to NOTES for each variable BERTH_* in ENV that has a value and looks
+ * mistyped: its name is not in these tables, and is near to one that a user may set.  A
+ * name that is not near to any is the user's own.  A variable without this prefix costs
+ * one comparison. */
 void variables_warn(struct strv *notes, char *const *env);
 
 #endif

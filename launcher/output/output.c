@@ -268,7 +268,7 @@ static void on_room(struct out_queue *q)
 		return; /* the rest comes when there is room again */
 	}
 	for (int i = 0; i < 2; i++)
-		if (&o->queue[i] == q || (reads && !o->queue[i].sink.broken))
+		if ((&o->queue[i] == q || reads) && !o->queue[i].sink.broken)
 			take_waiting(o, &o->queue[i]);
 }
 
