@@ -12,10 +12,10 @@
  * gather, and the last one asks again.
  *
  * The agent alone knows the words of the option.  srun, sbatch and salloc ask the agent
- * of their own host, and end if it does not know a word.  Call-backs of options run as root in
- * slurmstepd, so the option is only copied there.  A failure there is one warning, and
- * the tasks run as Slurm started them, unless the option has the word strict.  Links
- * libc alone. */
+ * of their own host, and end if it does not know a word.  Call-backs of options run as
+ * root in slurmstepd, so the option is only copied there.  A failure there is one
+ * warning, and the tasks run as Slurm started them, unless the option has the word
+ * strict.  Links libc alone. */
 #include <errno.h>
 #include <sched.h>
 #include <slurm/slurm.h>

@@ -919,8 +919,8 @@ static bool first_of_the_job(void)
 	return fd >= 0;
 }
 
-/* HOSTILE_FLOOD_S: a flood ends after so long, since it takes all of a core.  Without it
- * a flood has no end. */
+/* HOSTILE_FLOOD_S: a flood ends after so long, since it takes all of a core.  Without
+ * it a flood has no end. */
 static void act(size_t i)
 {
 	const char *seconds = getenv("HOSTILE_FLOOD_S");
