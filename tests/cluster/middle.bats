@@ -32,13 +32,17 @@ leave() {
 	[ -z "${middle-}" ] || wait "$middle" || true
 	middle=
 	on n3 iptables -t nat -F PREROUTING
+	on n1 ip neigh del $B dev eth0 2> /dev/null || true
+	on n2 ip neigh del $A dev eth0 2> /dev/null || true
 }
 
 is_between() { # what n1 and n2 hold for the other one's address is n3's
 	[[ $(on n1 cat /proc/net/arp) == *"$B "*"$mac"* && $(on n2 cat /proc/net/arp) == *"$A "*"$mac"* ]]
 }
 
-# n3 comes between n1 and n2; what they say to their sshds it lets through.
+# n3 comes between n1 and n2; what they say to their sshds it lets through.  What they believe now they
+# keep: on a busy machine n3's claims came too late, and a host that asked again heard the truth, in the
+# middle of a connection.
 come() { # DOES WHICH AT BYTES
 	local n
 	on n3 sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward
@@ -50,6 +54,8 @@ come() { # DOES WHICH AT BYTES
 	on n3 "$HELPERS/middle" eth0 $A $B $PORT "$@" > "$T/middle" 2>&1 3>&- &
 	middle=$!
 	wait_for is_between
+	on n1 ip neigh replace $B lladdr $mac dev eth0 nud permanent
+	on n2 ip neigh replace $A lladdr $mac dev eth0 nud permanent
 }
 
 pair() { # OPTION... PROGRAM ARGUMENT...: a rank on each of n1 and n2
