@@ -67,6 +67,7 @@ static int run(const struct request *r)
 	j.err = e;
 	j.refused =
 		unread || hosts_select(&j.agents, &j.source, &asked, r, &notes, &j.err);
+	hosts_free(&asked); /* that nobody has taken */
 	print_notes(&notes, r);
 	if (j.source.warning)
 		fprintf(stderr, "runner: %s\n", j.source.warning);
