@@ -299,7 +299,7 @@ static bool has_joined(struct engine *e, unsigned *last)
 	bool joined;
 
 	pthread_mutex_lock(&e->queue);
-	joined = e->joined;
+	joined = e->schedule.joined;
 	*last = e->last_joined;
 	pthread_mutex_unlock(&e->queue);
 	return joined;
@@ -326,9 +326,9 @@ berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
 
 	pthread_mutex_lock(&e->queue);
 	started = engine_start_held(e);
-	if (started && !e->joined) {
-		e->joined = true;
-		engine_note_news(e);
+	if (started && !e->schedule.joined) {
+		e->schedule.joined = true;
+		schedule_event(&e->schedule, SCHEDULE_ASKED);
 		e->joiner.time_ns =
 			clock_ns() + (uint64_t)e->comm->world->who.clock_offset_ns;
 	}

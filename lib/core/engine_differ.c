@@ -76,6 +76,7 @@ enum engine_step engine_all_have_blocked(struct engine *e, struct berth_request 
 	trace_count(&e->count.errors, 1);
 	pthread_mutex_lock(&e->queue); /* as if it had not been submitted */
 	e->unnamed -= r->unit.number && r->unit.number == e->unnamed;
+	schedule_event(&e->schedule, SCHEDULE_DONE);
 	pthread_mutex_unlock(&e->queue);
 	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
 	return ENGINE_DID;

@@ -2,7 +2,7 @@
  * operations, joining), engine_request.c (submit, wait), engine_end.c (their ends),
  * engine_thread.c, engine_bell.c (sleeping), engine_rest.c, engine_queue.c (what is
  * pending), engine_messages.c, engine_plan.c (what the plan says of them),
- * engine_step.c (what is to be done next), engine_round.h (a round), engine_do.c
+ * engine_step.c (does what schedule.h decides), engine_round.h (a round), engine_do.c
  * (doing it) and engine_device.c (on devices). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
@@ -13,6 +13,7 @@
 #include "lib/core/messages.h"
 #include "lib/core/op_run.h"
 #include "lib/core/plan.h"
+#include "lib/core/schedule.h"
 #include "lib/core/world.h"
 
 struct berth_request {
@@ -46,7 +47,6 @@ struct berth_request {
 };
 
 enum { ENGINE_TABLE = 1024, ENGINE_PENDING_MOST = 16384, ENGINE_PIECES = 4096 };
-enum { ENGINE_PAUSE_NS = 50000 }; /* at least, after a round that brought nothing */
 
 struct engine {
 	struct comm *comm;
@@ -60,24 +60,16 @@ struct engine {
 	pthread_mutex_t work;         /* who holds it does operations */
 	pthread_mutex_t queue;        /* of all that follows, and of PLAN's changes */
 	struct berth_request *first, **last, *table[ENGINE_TABLE];
-	size_t pending;
-	size_t beside; /* of them, not expected by the plan */
-	size_t have;   /* of the plan's next bucket, lines up to this one are here */
+	struct schedule schedule;
+	size_t have; /* of the plan's next bucket, lines up to this one are here */
 	uint64_t unnamed;
-	uint64_t entered;    /* how many ever */
-	uint64_t entered_ns; /* when the last one was */
-	unsigned visits;     /* rounds since then for which there was no other reason */
+	uint64_t entered;      /* how many ever */
 	const void *submitter; /* the thread that submitted last (engine_request.c) */
 	_Atomic bool dozes;    /* the thread, until it is woken */
-	bool joined;           /* this rank */
 	unsigned last_joined;  /* place */
 	_Atomic uint32_t bell; /* rung when there may be something to do */
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t all_joined; /* how often */
-	bool news;         /* something was submitted since the last round began */
-	bool told_waits;   /* in vain there, a rank for what the plan holds back */
-	bool told;         /* nothing to be told has come since then */
-	uint64_t again_ns; /* no round is called before this time without news */
 	/* of the holder of WORK */
 	struct plan plan;
 	struct berth_request *beginning; /* one by one: the work that begins is its */
@@ -98,8 +90,6 @@ struct engine {
 	} joiner;
 	uint64_t *lists; /* of all ranks */
 	size_t lists_bytes;
-	unsigned idle_rounds;       /* rounds in a row that brought nothing */
-	uint64_t idle_ns;           /* when the last of them ended */
 	bool is_idle;               /* by the last step: it rests until there is news */
 	struct rest *rest;          /* engine_rest.c; QUEUE guards whether there is */
 	_Atomic bool rests;         /* the thread, there */
@@ -215,10 +205,8 @@ size_t engine_take_bucket(struct engine *e);
 void engine_look_again(struct engine *e);
 /* If a unit that is pending comes again, the next cycle begins. */
 berth_result engine_begin_cycle(struct engine *e);
-/* This rank has something that it has not told the others. */
-void engine_note_news(struct engine *e);
-/* Does a thread wait for what the plan holds back?  *SOON: or it will in so many ns. */
-bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon);
+/* Since when a thread waits for what the plan holds back; 0: none does. */
+uint64_t engine_wanted_since(const struct engine *e);
 
 /* The N of R are done; they are their owners' from then on. */
 void engine_complete(struct engine *e, struct berth_request **r, size_t n,

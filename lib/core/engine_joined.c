@@ -141,7 +141,8 @@ enum engine_step engine_all_have_joined(struct engine *e)
 		return engine_round_failed(e, rc);
 	engine_end_turn(e, BERTH_OK);
 	pthread_mutex_lock(&e->queue);
-	e->joined = false;
+	e->schedule.joined = false;
+	schedule_event(&e->schedule, SCHEDULE_DONE);
 	e->last_joined = last;
 	e->joiner.taken = 0;
 	e->unnamed = 0; /* ranks that had joined have submitted fewer */

@@ -1,10 +1,5 @@
 #include "lib/core/engine_internal.h"
 
-enum {
-	WANTED_NS = 1000000 /* a unit that the plan holds back, and for which a thread
-			       waits so long: a round is called */
-};
-
 bool engine_bucket_is_here(struct engine *e)
 {
 	const struct plan *p = &e->plan;
@@ -40,10 +35,10 @@ size_t engine_take_bucket(struct engine *e)
 void engine_look_again(struct engine *e)
 {
 	e->have = 0;
-	e->beside = 0;
+	e->schedule.beside = 0;
 	for (struct berth_request *r = e->first; r; r = r->next) {
 		r->beside = !plan_expects(&e->plan, &r->unit);
-		e->beside += r->beside;
+		e->schedule.beside += r->beside;
 	}
 }
 
@@ -51,7 +46,8 @@ berth_result engine_begin_cycle(struct engine *e)
 {
 	berth_result rc = BERTH_OK;
 
-	for (struct berth_request *r = e->beside ? e->first : NULL; r; r = r->next)
+	for (struct berth_request *r = e->schedule.beside ? e->first : NULL; r;
+	     r = r->next)
 		if (r->beside && plan_comes_again(&e->plan, &r->unit)) {
 			rc = plan_wrap(&e->plan, &r->unit);
 			engine_look_again(e);
@@ -60,17 +56,15 @@ berth_result engine_begin_cycle(struct engine *e)
 	return rc;
 }
 
-bool engine_is_wanted(const struct engine *e, uint64_t now, uint64_t *soon)
+uint64_t engine_wanted_since(const struct engine *e)
 {
+	uint64_t first = 0;
+
 	for (const struct berth_request *r = e->first; r; r = r->next) {
 		uint64_t since = atomic_load(&r->wanted_ns);
 
-		if (!since || r->beside)
-			continue;
-		if (now >= since + WANTED_NS)
-			return true;
-		if (!*soon || since + WANTED_NS - now < *soon)
-			*soon = since + WANTED_NS - now;
+		if (since && !r->beside && (!first || since < first))
+			first = since;
 	}
-	return false;
+	return first;
 }

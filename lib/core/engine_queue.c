@@ -20,12 +20,6 @@ struct berth_request *engine_find(struct engine *e, uint64_t key)
 	return r;
 }
 
-void engine_note_news(struct engine *e)
-{
-	e->told = false;
-	e->again_ns = 0;
-}
-
 void engine_enter(struct engine *e, struct berth_request *r)
 {
 	struct berth_request **slot = &e->table[r->unit.key % ENGINE_TABLE];
@@ -35,17 +29,12 @@ void engine_enter(struct engine *e, struct berth_request *r)
 	r->back = e->last;
 	*e->last = r;
 	e->last = &r->next;
-	e->pending++;
 	e->entered++;
-	e->entered_ns = r->submitted_ns;
-	e->visits = 0;
 	atomic_fetch_add(&e->collectives, 1);
 	r->beside = !plan_expects(&e->plan, &r->unit);
-	e->beside += r->beside;
-	e->news = true;
-	/* what the plan expects does not hasten what waits beside it */
-	if (r->beside || e->told_waits)
-		engine_note_news(e);
+	e->schedule.pending++;
+	e->schedule.beside += r->beside;
+	schedule_submitted(&e->schedule, r->submitted_ns, !r->beside);
 }
 
 static void leave(struct engine *e, struct berth_request *r)
@@ -60,8 +49,8 @@ static void leave(struct engine *e, struct berth_request *r)
 		r->next->back = r->back;
 	else
 		e->last = r->back;
-	e->pending--;
-	e->beside -= r->beside;
+	e->schedule.pending--;
+	e->schedule.beside -= r->beside;
 }
 
 void engine_complete(struct engine *e, struct berth_request **r, size_t n,

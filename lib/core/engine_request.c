@@ -176,7 +176,7 @@ static berth_result enter(struct engine *e, struct berth_request *r,
 	else if (engine_find(e, r->unit.key))
 		rc = engine_refuse(BERTH_INVALID, r->op, why,
 				   "an operation of that name is in flight");
-	else if (e->pending >= ENGINE_PENDING_MOST)
+	else if (e->schedule.pending >= ENGINE_PENDING_MOST)
 		rc = engine_refuse(BERTH_MEMORY, r->op, why,
 				   "too many operations are in flight");
 	else if (e->retired && !engine_start_held(e)) /* it has ended since */
@@ -280,7 +280,7 @@ static void want_at_once(struct berth_request *r)
 	pthread_mutex_lock(&e->queue);
 	if (e->submitter == this_thread()) {
 		atomic_store(&r->wanted_ns, 1);
-		engine_note_news(e);
+		schedule_event(&e->schedule, SCHEDULE_ASKED);
 	}
 	pthread_mutex_unlock(&e->queue);
 }

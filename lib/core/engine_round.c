@@ -3,13 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From a round that brought nothing to the next one, without news of this rank or
- * another: for stalls and deadlines. */
-enum {
-	AGAIN_NS = 100000000,
-	UNHEARD_NS_MOST = 5000000 /* if news of others does not wake this rank */
-};
-
 /* ---- what this rank has ---- */
 
 /* By priority, equals in their order: few moves where most have the same. */
@@ -31,15 +24,16 @@ static struct head snapshot(struct engine *e)
 	struct head h = { .fusion_bytes = e->comm->world->params.fusion_bytes,
 			  .cycle = e->plan.cycle,
 			  .base = e->plan.base };
-	uint64_t soon = 0;
+	uint64_t waits;
 
 	pthread_mutex_lock(&e->queue);
-	h.joined = e->joined;
-	h.waits = engine_is_wanted(e, clock_ns(), &soon);
-	h.beside = e->beside;
+	waits = engine_wanted_since(e);
+	h.joined = e->schedule.joined;
+	h.waits = waits && clock_ns() >= waits + SCHEDULE_HOLD_NS;
+	h.beside = e->schedule.beside;
 	h.direct = e->direct != NULL;
-	e->news = false;
-	e->told = true;
+	h.bucket = engine_bucket_is_here(e);
+	schedule_event(&e->schedule, SCHEDULE_TOLD);
 	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
 	     r = r->next) {
 		r->found = false;
@@ -317,28 +311,15 @@ static berth_result end_round(struct engine *e, struct found *found)
 	return rc;
 }
 
-/* Ever later. */
-static uint64_t unheard_ns(unsigned idle_rounds)
-{
-	uint64_t ns = (uint64_t)ENGINE_PAUSE_NS << (idle_rounds < 7 ? idle_rounds : 7);
-
-	return ns < UNHEARD_NS_MOST ? ns : UNHEARD_NS_MOST;
-}
-
 /* IDLE: what was told brought nothing.  WAITS: to a rank that waits.  DEADLINE_NS: the
  * first of it, or 0. */
 static void rest(struct engine *e, bool idle, bool waits, uint64_t deadline_ns)
 {
-	uint64_t again;
-
 	pthread_mutex_lock(&e->queue);
-	e->idle_rounds = idle ? e->idle_rounds + 1 : 0;
-	e->idle_ns = idle ? clock_ns() : 0;
-	again = e->idle_ns + (e->rest ? AGAIN_NS : unheard_ns(e->idle_rounds));
-	if (deadline_ns && deadline_ns < again)
-		again = deadline_ns;
-	e->told_waits = idle && waits;
-	e->again_ns = idle && e->told && !(waits && e->news) ? again : 0;
+	if (idle)
+		schedule_idle(&e->schedule, clock_ns(), waits, e->rest, deadline_ns);
+	else
+		schedule_event(&e->schedule, SCHEDULE_DONE);
 	pthread_mutex_unlock(&e->queue);
 }
 
@@ -373,8 +354,9 @@ enum engine_step engine_round(struct engine *e)
 		rc = end_round(e, &found);
 	if (rc)
 		return engine_round_failed(e, rc);
-	rest(e, !found.n && !found.did, told.waits, deadline_ns);
-	if (e->idle_rounds && own.pending)
+	/* what all have of the plan needs no round */
+	rest(e, !found.n && !found.did && !told.bucket, told.waits, deadline_ns);
+	if (e->schedule.idle && own.pending)
 		wait_on(e, key);
 	return ENGINE_DID;
 }

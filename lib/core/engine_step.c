@@ -1,9 +1,5 @@
 #include "lib/core/engine_round.h"
 
-enum { QUIET_NS = 50000000 /* from the last submission to the first visit */ };
-
-/* ---- the plan ---- */
-
 static enum engine_step follow_plan(struct engine *e, size_t n)
 {
 	uint64_t cycle = e->plan.cycle;
@@ -14,7 +10,7 @@ static enum engine_step follow_plan(struct engine *e, size_t n)
 		return ENGINE_DID;
 	}
 	pthread_mutex_lock(&e->queue);
-	e->told_waits = false; /* it may have been for this */
+	schedule_event(&e->schedule, SCHEDULE_BUCKET);
 	rc = plan_advance(&e->plan);
 	if (e->plan.cycle != cycle)
 		engine_look_again(e);
@@ -22,97 +18,83 @@ static enum engine_step follow_plan(struct engine *e, size_t n)
 	return rc ? engine_round_failed(e, rc) : ENGINE_DID;
 }
 
-/* Nothing was submitted for a while, and what is here waits for more: a rank that does
- * not wait comes to a round now and then, since others may wait there. */
-static bool is_quiet(struct engine *e, uint64_t now, uint64_t *ns)
+/* Has another rank begun an operation, or is the set aborted? */
+static bool hears(const struct engine *e)
 {
-	uint64_t quiet = now - e->entered_ns,
-		 due = (uint64_t)QUIET_NS << (e->visits < 8 ? e->visits : 8);
+	const struct region_shared *shared = e->comm->shared;
 
-	if (!e->pending || now < e->entered_ns)
-		return false;
-	if (quiet >= due) {
-		e->visits++;
+	return engine_is_called(e) || (shared && atomic_load(&shared->aborted));
+}
+
+/* The units of the plan's next bucket, perhaps of the next cycle, are pending. */
+static bool bucket_is_here(struct engine *e, berth_result *rc)
+{
+	if (engine_bucket_is_here(e))
 		return true;
-	}
-	if (!*ns || due - quiet < *ns)
-		*ns = due - quiet;
-	return false;
+	*rc = engine_begin_cycle(e);
+	return engine_bucket_is_here(e);
 }
 
-static void sooner(uint64_t *ns, uint64_t in)
+/* What is to be done.  QUEUE is held.  *RC: the plan cannot go on. */
+static struct schedule_due look_around(struct engine *e, berth_result *rc)
 {
-	if (!*ns || in < *ns)
-		*ns = in;
-}
+	struct schedule_look look = { .ends = e->comm->broken, .called = e->called };
+	struct schedule_due due;
 
-/* What this rank has told brought nothing.  Until AGAIN_NS, and without news of its own
- * or others, it does not tell it again. */
-static bool rests(struct engine *e, uint64_t *ns)
-{
-	uint64_t now;
-
-	if (!e->idle_rounds)
-		return false;
-	now = clock_ns();
-	if (now < e->idle_ns + ENGINE_PAUSE_NS) {
-		sooner(ns, e->idle_ns + ENGINE_PAUSE_NS - now);
-		return true;
+	if (!look.ends && !look.called)
+		look.bucket = bucket_is_here(e, rc);
+	if (!look.bucket || e->schedule.idle) { /* else they do not matter */
+		look.now = clock_ns();
+		look.waits = engine_wanted_since(e);
 	}
-	if (now >= e->again_ns || engine_is_called(e) ||
-	    (e->comm->shared && atomic_load(&e->comm->shared->aborted)))
-		return false;
-	sooner(ns, e->again_ns - now);
-	e->is_idle = true;
-	return true;
+	due = schedule_due(&e->schedule, &look);
+	e->is_idle = due.hears;
+	look.heard = due.hears && hears(e);
+	if (look.heard)
+		due = schedule_due(&e->schedule, &look);
+	e->schedule.visits += due.what == SCHEDULE_VISIT;
+	return due;
 }
 
-/* Is a round needed?  *NS: or in so many.  QUEUE is held. */
-static bool is_called(struct engine *e, uint64_t *ns)
+static enum engine_step end_all(struct engine *e)
+{
+	struct failure why;
+
+	engine_complete_all(e, comm_broken(e->comm, &why), &why);
+	return ENGINE_IDLE;
+}
+
+static enum engine_step sleep_until(uint64_t until, uint64_t *ns)
 {
 	uint64_t now = clock_ns();
-	bool wanted = engine_is_wanted(e, now, ns),
-	     awaited = e->told_waits && !e->told && e->pending;
 
-	if (!e->beside && !e->joined && !wanted && !awaited)
-		return is_quiet(e, now, ns);
-	return (wanted && !e->told_waits) || !rests(e, ns);
+	*ns = until > now ? until - now : 1;
+	return until ? ENGINE_SOON : ENGINE_IDLE;
 }
 
 enum engine_step engine_step(struct engine *e, uint64_t *ns)
 {
+	struct schedule_due due;
 	berth_result rc = BERTH_OK;
-	bool here, call;
 	size_t n = 0;
 
 	*ns = 0;
-	e->is_idle = false;
-	if (e->comm->broken) {
-		struct failure why;
-
-		engine_complete_all(e, comm_broken(e->comm, &why), &why);
-		return ENGINE_IDLE;
-	}
-	if (e->called)
-		return engine_round(e);
 	pthread_mutex_lock(&e->queue);
-	here = engine_bucket_is_here(e);
-	if (!here) {
-		rc = engine_begin_cycle(e);
-		here = engine_bucket_is_here(e);
-	}
-	/* else it would meet ranks that do not have it, again and again */
-	if (here && !e->news && rests(e, ns))
-		here = false;
-	if (here)
+	due = look_around(e, &rc);
+	if (!rc && due.what == SCHEDULE_FOLLOW)
 		n = engine_take_bucket(e);
-	call = !here && is_called(e, ns);
 	pthread_mutex_unlock(&e->queue);
 	if (rc)
 		return engine_round_failed(e, rc);
-	if (here)
+	switch (due.what) {
+	case SCHEDULE_END:
+		return end_all(e);
+	case SCHEDULE_FOLLOW:
 		return follow_plan(e, n);
-	if (call)
+	case SCHEDULE_ROUND:
+	case SCHEDULE_VISIT:
 		return engine_round(e);
-	return *ns ? ENGINE_SOON : ENGINE_IDLE;
+	default:
+		return sleep_until(due.until, ns);
+	}
 }

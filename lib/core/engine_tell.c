@@ -69,13 +69,15 @@ static berth_result gather(struct engine *e, struct head own, uint64_t most, boo
 static bool sum_up(const struct engine *e, struct told *told)
 {
 	uint64_t pending = 0, beside = 0;
-	const struct head *h = engine_list_of(e, told->most, 0);
+	const struct head *first = engine_list_of(e, told->most, 0);
 
 	*told = (struct told){ .most = told->most,
-			       .fusion_bytes = h->fusion_bytes,
-			       .direct = true };
+			       .fusion_bytes = first->fusion_bytes,
+			       .direct = true,
+			       .bucket = true };
 	for (unsigned i = 0; i < e->comm->n; i++) {
-		h = engine_list_of(e, told->most, i);
+		const struct head *h = engine_list_of(e, told->most, i);
+
 		if (h->cycle > told->cycle ||
 		    (h->cycle == told->cycle && h->base > told->base)) {
 			told->cycle = h->cycle;
@@ -86,6 +88,8 @@ static bool sum_up(const struct engine *e, struct told *told)
 		told->joined |= h->joined;
 		told->waits |= h->waits;
 		told->direct &= h->direct != 0;
+		told->bucket &=
+			h->bucket && h->cycle == first->cycle && h->base == first->base;
 		pending = h->pending > pending ? h->pending : pending;
 		beside = h->beside > beside ? h->beside : beside;
 	}

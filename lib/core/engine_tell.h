@@ -17,7 +17,8 @@ struct head {
 	uint64_t beside;  /* of them, those that the plan does not expect */
 	uint64_t fusion_bytes;
 	uint32_t joined, waits; /* waits: for what the plan holds back */
-	uint64_t direct;        /* a thread had blocked on what it tells first */
+	uint32_t direct;        /* a thread had blocked on what it tells first */
+	uint32_t bucket;        /* it has the plan's next bucket */
 	uint64_t cycle, base;   /* of its plan */
 };
 
@@ -26,7 +27,7 @@ struct told {
 	uint64_t most;
 	uint64_t fusion_bytes, cycle, base; /* on which they agree */
 	bool joined, waits;                 /* any of them */
-	bool direct;                        /* all of them */
+	bool direct, bucket;                /* all of them */
 };
 
 static inline size_t engine_list_bytes(uint64_t most)

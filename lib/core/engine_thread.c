@@ -24,7 +24,7 @@ static uint64_t doze(struct engine *e, uint64_t *seen)
 
 	atomic_store(&e->dozes, true);
 	pthread_mutex_lock(&e->queue);
-	if (e->entered != *seen || e->pending) {
+	if (e->entered != *seen || e->schedule.pending) {
 		*seen = e->entered;
 		ns = DOZE_NS;
 		atomic_store(&e->dozes, false);
@@ -57,7 +57,7 @@ static bool retire(struct engine *e, uint32_t heard, uint64_t seen)
 		return false;
 	pthread_mutex_lock(&e->work);
 	pthread_mutex_lock(&e->queue);
-	idle = !e->pending && !e->joined && e->entered == seen &&
+	idle = !e->schedule.pending && !e->schedule.joined && e->entered == seen &&
 	       atomic_load(&e->bell) == heard;
 	if (idle) {
 		engine_rest_free(e->rest);

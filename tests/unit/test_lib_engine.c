@@ -174,7 +174,7 @@ static void turn(struct engine *e)
 	const struct failure why = { .rc = BERTH_ABORTED };
 	uint64_t ns;
 
-	e->joined = !draw(8);
+	e->schedule.joined = !draw(8);
 	atomic_store(&world.memory.rank[0].number, any_number());
 	for (unsigned i = 0; i < UNITS; i++)
 		r[i] = draw(4) ? submit(e, i) : NULL;
