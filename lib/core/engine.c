@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/engine_round.h"
+#include "lib/core/engine_internal.h"
 
 enum {
 	LOOK_NS = 50000000, /* of who waits, to the next look */

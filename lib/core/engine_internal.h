@@ -1,9 +1,9 @@
 /* engine_internal.h - what the files of the engine share: engine.c (blocking
  * operations, joining), engine_request.c (submit, wait), engine_end.c (their ends),
  * engine_thread.c, engine_bell.c (sleeping), engine_rest.c, engine_queue.c (what is
- * pending), engine_messages.c, engine_plan.c (what the plan says of them),
- * engine_step.c (does what schedule.h decides), engine_round.h (a round), engine_do.c
- * (doing it) and engine_device.c (on devices). */
+ * pending, and what the plan says of it), engine_messages.c, engine_step.c (does what
+ * schedule.h decides), round.h (a round), engine_do.c (doing it) and engine_device.c
+ * (on devices). */
 #ifndef BERTH_LIB_ENGINE_INTERNAL_H
 #define BERTH_LIB_ENGINE_INTERNAL_H
 
@@ -212,6 +212,8 @@ uint64_t engine_wanted_since(const struct engine *e);
 void engine_complete(struct engine *e, struct berth_request **r, size_t n,
 		     berth_result rc, const struct failure *why);
 void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why);
+/* The set was aborted: what is pending ends.  WORK is held. */
+void engine_end_aborted(struct engine *e);
 
 /* ---- engine_device.c ---- */
 

@@ -1,4 +1,4 @@
-#include "lib/core/engine_round.h"
+#include "lib/core/round.h"
 
 static enum engine_step follow_plan(struct engine *e, size_t n)
 {
@@ -15,7 +15,7 @@ static enum engine_step follow_plan(struct engine *e, size_t n)
 	if (e->plan.cycle != cycle)
 		engine_look_again(e);
 	pthread_mutex_unlock(&e->queue);
-	return rc ? engine_round_failed(e, rc) : ENGINE_DID;
+	return rc ? round_failed(e, rc) : ENGINE_DID;
 }
 
 /* Has another rank begun an operation, or is the set aborted? */
@@ -85,7 +85,7 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns)
 		n = engine_take_bucket(e);
 	pthread_mutex_unlock(&e->queue);
 	if (rc)
-		return engine_round_failed(e, rc);
+		return round_failed(e, rc);
 	switch (due.what) {
 	case SCHEDULE_END:
 		return end_all(e);
@@ -93,7 +93,7 @@ enum engine_step engine_step(struct engine *e, uint64_t *ns)
 		return follow_plan(e, n);
 	case SCHEDULE_ROUND:
 	case SCHEDULE_VISIT:
-		return engine_round(e);
+		return round_run(e);
 	default:
 		return sleep_until(due.until, ns);
 	}

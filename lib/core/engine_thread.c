@@ -1,5 +1,5 @@
 #include "lib/base/thread.h"
-#include "lib/core/engine_round.h"
+#include "lib/core/engine_internal.h"
 
 enum {
 	DOZE_NS = 10000000,    /* of the thread, to the next one while there is work */

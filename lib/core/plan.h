@@ -2,7 +2,7 @@
  * Pure: all ranks come to the same from the same.
  *
  * A unit is what was submitted at once.  In a round the ranks tell each other which
- * units they have (engine_round.c).  They do those that all of them have, and note
+ * units they have (round.c).  They do those that all of them have, and note
  * them.  A cycle ends when all units of the plan are done, or when one of them comes
  * again; in front of the first plan, when half of what was noted comes again.
  *

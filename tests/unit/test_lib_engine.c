@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/engine_tell.h"
+#include "lib/core/round.h"
 
 enum { RANKS = 3, ME = 1, TURNS = 25000, STEPS = 6, UNITS = 4 };
 
@@ -35,7 +35,7 @@ static bool honest; /* the others tell what this rank told */
 static void change(struct head *h, uint64_t most)
 {
 	uint64_t *words = (uint64_t *)h;
-	struct entry *entry = engine_entries(h);
+	struct entry *entry = round_entries(h);
 
 	changes++;
 	switch (draw(most ? 4 : 2)) {
@@ -204,7 +204,7 @@ START_TEST(lies)
 	ck_assert_uint_gt(changes, 100000);
 	ck_assert_uint_gt(ended, TURNS / 10);
 	ck_assert_uint_le(e->lists_bytes,
-			  RANKS * engine_list_bytes(ENGINE_PENDING_MOST));
+			  RANKS * round_list_bytes(ENGINE_PENDING_MOST));
 }
 END_TEST
 
@@ -236,12 +236,12 @@ START_TEST(heads)
 	const struct head sound = { .n = 2, .pending = 3 };
 	struct head h = sound;
 
-	ck_assert(engine_head_is_sound(&h, 2));
-	ck_assert(!engine_head_is_sound(&h, 1));
+	ck_assert(round_head_is_sound(&h, 2));
+	ck_assert(!round_head_is_sound(&h, 1));
 	h.pending = 1;
-	ck_assert(!engine_head_is_sound(&h, 8));
+	ck_assert(!round_head_is_sound(&h, 8));
 	h = (struct head){ .pending = ENGINE_PENDING_MOST + 1 };
-	ck_assert(!engine_head_is_sound(&h, 8));
+	ck_assert(!round_head_is_sound(&h, 8));
 }
 END_TEST
 

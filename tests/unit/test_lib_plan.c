@@ -35,7 +35,7 @@ static struct plan_unit unnamed(uint64_t number, uint32_t signature, bool first)
 				   .first = first };
 }
 
-/* As engine_round.c does it: a unit of the plan is done if a rank WAITS. */
+/* As round.c does it: a unit of the plan is done if a rank WAITS. */
 static bool meet(struct plan *p, struct plan_unit u, bool waits)
 {
 	if (plan_comes_again(p, &u))

@@ -1,0 +1,767 @@
+#include "lib/core/round.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
+	LISTS = 0x4c495354,
+	LAST_JOINED = 0x4c4a4f49,
+	SHORT = 8 /* entries in what is told first */
+};
+
+/* ---- what ranks tell ---- */
+
+/* The sum of what all ranks have told, in lists with room for MOST entries each. */
+struct told {
+	uint64_t most;
+	uint64_t fusion_bytes, cycle, base; /* on which they agree */
+	bool joined, waits;                 /* any of them */
+	bool direct, bucket;                /* all of them */
+};
+
+static struct head *round_list_of(const struct engine *e, uint64_t most, unsigned place)
+{
+	return (struct head *)((unsigned char *)e->lists +
+			       place * round_list_bytes(most));
+}
+
+static berth_result round_make_room(struct engine *e, uint64_t most)
+{
+	size_t bytes = round_list_bytes(most) * e->comm->n;
+
+	if (bytes > e->lists_bytes) {
+		free(e->lists);
+		e->lists_bytes = 0;
+		e->lists = malloc(bytes);
+		if (!e->lists)
+			return BERTH_MEMORY;
+		e->lists_bytes = bytes;
+	}
+	return BERTH_OK;
+}
+
+/* Heads of lists with room for MOST entries each. */
+static berth_result round_check_heads(const struct engine *e, uint64_t most)
+{
+	for (unsigned i = 0; i < e->comm->n; i++)
+		if (!round_head_is_sound(round_list_of(e, most, i), most))
+			return comm_refuse(e->comm, i);
+	return BERTH_OK;
+}
+
+/* All ranks' lists, with room for MOST entries each.  ALL: of what is pending; else of
+ * what is beside the plan. */
+static berth_result round_gather(struct engine *e, struct head own, uint64_t most,
+				 bool all, uint64_t deadline_ns)
+{
+	struct comm *c = e->comm;
+	struct coll lists = { .kind = BERTH_ALLGATHER,
+			      .type = BERTH_U64,
+			      .count = round_list_bytes(most) / 8,
+			      .signature = all ? LISTS : NEGOTIATE };
+	struct head *h;
+	berth_result rc;
+
+	if (round_make_room(e, most))
+		return BERTH_MEMORY;
+	h = round_list_of(e, most, c->me);
+	memset(h, 0, round_list_bytes(most));
+	for (size_t i = 0; i < own.pending && own.n < most; i++) {
+		const struct berth_request *r = e->list[i];
+
+		if (all || r->beside)
+			round_entries(h)[own.n++] =
+				(struct entry){ r->unit.key, r->unit.signature,
+						r->unit.first };
+	}
+	*h = own;
+	lists.in = h;
+	lists.out = e->lists;
+	rc = c->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
+	return rc ? rc : round_check_heads(e, most);
+}
+
+/* True: what ranks have told is not all that matters. */
+static bool round_sum_up(const struct engine *e, struct told *told)
+{
+	uint64_t pending = 0, beside = 0;
+	const struct head *first = round_list_of(e, told->most, 0);
+
+	*told = (struct told){ .most = told->most,
+			       .fusion_bytes = first->fusion_bytes,
+			       .direct = true,
+			       .bucket = true };
+	for (unsigned i = 0; i < e->comm->n; i++) {
+		const struct head *h = round_list_of(e, told->most, i);
+
+		if (h->cycle > told->cycle ||
+		    (h->cycle == told->cycle && h->base > told->base)) {
+			told->cycle = h->cycle;
+			told->base = h->base;
+		}
+		if (h->fusion_bytes < told->fusion_bytes)
+			told->fusion_bytes = h->fusion_bytes;
+		told->joined |= h->joined;
+		told->waits |= h->waits;
+		told->direct &= h->direct != 0;
+		told->bucket &=
+			h->bucket && h->cycle == first->cycle && h->base == first->base;
+		pending = h->pending > pending ? h->pending : pending;
+		beside = h->beside > beside ? h->beside : beside;
+	}
+	if (told->direct || (!told->joined && !told->waits && beside <= SHORT))
+		return false;
+	told->most = pending;
+	return true;
+}
+
+/* Few units beside the plan take one step; all that is pending takes another. */
+static berth_result round_tell(struct engine *e, const struct head *own,
+			       struct told *told, uint64_t deadline_ns)
+{
+	berth_result rc;
+
+	*told = (struct told){ .most = SHORT };
+	rc = round_gather(e, *own, SHORT, false, deadline_ns);
+	if (!rc && round_sum_up(e, told))
+		rc = round_gather(e, *own, told->most, true, deadline_ns);
+	if (!rc)
+		e->fuse_bytes = e->plan.fusion_bytes = told->fusion_bytes;
+	return rc;
+}
+
+/* ---- a step that all ranks do ---- */
+
+static void round_begin_turn(struct engine *e, size_t n)
+{
+	struct comm *c = e->comm;
+
+	c->seq++;
+	c->op = n ? e->list[0]->op : &e->idle;
+	c->no_stall_check = !n;
+	c->record = trace_begin(&e->comm->world->memory, &c->op->coll, c->op->name,
+				c->id, c->seq, BOOT_RECORD_RUNS);
+	engine_call(e);
+	if (n) /* which has been told of in earlier turns, perhaps */
+		c->record->begun = e->list[0]->submitted_ns;
+}
+
+static void round_end_turn(struct engine *e, berth_result rc)
+{
+	struct comm *c = e->comm;
+
+	op_run_end(c, rc);
+	c->no_stall_check = false;
+	c->op = &e->idle;
+}
+
+enum engine_step round_failed(struct engine *e, berth_result rc)
+{
+	struct failure why = { .rc = rc };
+
+	if (rc == BERTH_MISMATCH) { /* others were at a bucket: now they know */
+		round_end_turn(e, rc);
+		e->called = true;
+		return ENGINE_DID;
+	}
+	rc = comm_failed(e->comm, rc, e->comm->op, &why);
+	round_end_turn(e, rc);
+	engine_complete_all(e, rc, &why);
+	return ENGINE_DID;
+}
+
+/* ---- different operations ---- */
+
+/* Which of R's operations ranks have called for in different ways.  R may be NULL. */
+static berth_result round_find_different(struct engine *e,
+					 const struct berth_request *r, size_t *which)
+{
+	enum { DIGITS = 8 };
+	struct comm *c = e->comm;
+	char text[BACKEND_TEXT_BYTES] = OP_RUN_JOINED;
+	const char **said, *first = NULL;
+	size_t at = 0, same = sizeof text;
+	berth_result rc;
+
+	for (size_t k = 0; r && k < r->n && at + DIGITS < sizeof text; k++)
+		at += (size_t)snprintf(text + at, sizeof text - at, "%08x",
+				       r->op[k].coll.signature);
+	rc = comm_explain(c, text, &said);
+	for (unsigned i = 0; !rc && i < c->n; i++) {
+		size_t k = 0;
+
+		if (op_run_has_joined(said[i]))
+			continue;
+		first = first ? first : said[i];
+		while (first[k] && first[k] == said[i][k])
+			k++;
+		same = first != said[i] && k < same ? k : same;
+	}
+	*which = same / DIGITS;
+	if (r && *which >= r->n)
+		*which = r->n - 1;
+	return rc;
+}
+
+/* One that ranks have called for in different ways: all of them hear how. */
+static berth_result round_tell_difference(struct engine *e, struct berth_request *r)
+{
+	struct comm *c = e->comm;
+	char code[OP_CODE_BYTES] = OP_RUN_JOINED;
+	struct failure why = { .rc = BERTH_MISMATCH };
+	const char **said;
+	size_t which;
+	berth_result rc = round_find_different(e, r, &which);
+
+	if (!rc && r)
+		op_encode(code, &r->op[which]);
+	if (!rc)
+		rc = comm_explain(c, code, &said);
+	if (rc || !r)
+		return rc;
+	op_run_say_sides(c, &r->op[which], said, &why);
+	snprintf(why.tensor, sizeof why.tensor, "%s",
+		 r->op[which].name ? r->op[which].name : "");
+	trace_count(&e->count.errors, 1);
+	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
+	return BERTH_OK;
+}
+
+static enum engine_step round_all_have_blocked(struct engine *e,
+					       struct berth_request *r)
+{
+	struct failure why = { .rc = BERTH_MISMATCH };
+	char code[OP_CODE_BYTES];
+	const char **said;
+	berth_result rc;
+
+	round_begin_turn(e, 1);
+	op_encode(code, r->op);
+	rc = comm_explain(e->comm, code, &said);
+	if (rc)
+		return round_failed(e, rc);
+	round_end_turn(e, BERTH_OK);
+	op_run_say_sides(e->comm, r->op, said, &why);
+	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
+	trace_count(&e->count.errors, 1);
+	pthread_mutex_lock(&e->queue); /* as if it had not been submitted */
+	e->unnamed -= r->unit.number && r->unit.number == e->unnamed;
+	schedule_event(&e->schedule, SCHEDULE_DONE);
+	pthread_mutex_unlock(&e->queue);
+	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
+	return ENGINE_DID;
+}
+
+/* ---- ranks without data ---- */
+
+/* Of a request: what a rank that has joined could not take part in, else its first. */
+static const struct op *round_hardest_op(const struct berth_request *r)
+{
+	for (size_t k = 0; k < r->n; k++)
+		if (op_is_device(&r->op[k]) || (r->op[k].coll.kind != BERTH_ALLREDUCE &&
+						r->op[k].coll.kind != BERTH_BARRIER))
+			return &r->op[k];
+	return r->op;
+}
+
+/* How many operations of the request ranks that have joined are to take part in: all
+ * others say the same. */
+static berth_result round_told_count(struct comm *c, const char **said, unsigned *n)
+{
+	const char *first = NULL;
+	char end;
+
+	*n = 1;
+	for (unsigned i = 0; i < c->n; i++) {
+		if (op_run_has_joined(said[i]))
+			continue;
+		first = first ? first : said[i];
+		if (strcmp(said[i], first) || sscanf(first, "%u%c", n, &end) != 1)
+			return comm_refuse(c, i);
+	}
+	return BERTH_OK;
+}
+
+/* Of a rank that has joined. */
+static berth_result round_take_part(struct engine *e)
+{
+	struct comm *c = e->comm;
+	const char **said;
+	berth_result rc = comm_explain(c, OP_RUN_JOINED, &said);
+	uint64_t taken = 0;
+	unsigned n;
+
+	if (!rc)
+		rc = round_told_count(c, said, &n);
+	while (!rc && n--) {
+		rc = comm_explain(c, OP_RUN_JOINED, &said);
+		if (!rc)
+			rc = op_run_take_part(c, said, 0, &taken);
+	}
+	e->joiner.taken += taken > 0;
+	return rc;
+}
+
+/* Of the others, of which all have R. */
+static berth_result round_do_beside(struct engine *e, struct berth_request *r,
+				    struct failure *why)
+{
+	struct comm *c = e->comm;
+	char code[OP_CODE_BYTES];
+	const char **said;
+	size_t n = round_hardest_op(r) == r->op ? r->n : 1;
+	berth_result rc;
+
+	snprintf(code, sizeof code, "%zu", n);
+	rc = comm_explain(c, code, &said);
+	for (size_t k = 0; !rc && k < n; k++) {
+		const struct op *op = k ? &r->op[k] : round_hardest_op(r);
+
+		op_encode(code, op);
+		rc = comm_explain(c, code, &said);
+		if (!rc)
+			rc = op_run_refuse(c, op, said, why);
+		if (!rc)
+			rc = op_run_with_joined(c, op, r->deadline_ns);
+	}
+	return rc;
+}
+
+/* Some ranks have joined.  The operations are done one by one, and each is first told
+ * to those ranks. */
+static berth_result round_do_with_joined(struct engine *e, struct berth_request *r)
+{
+	struct failure why = { .rc = BERTH_OK };
+	berth_result rc;
+
+	if (!r)
+		return round_take_part(e);
+	rc = round_do_beside(e, r, &why);
+	if (rc && rc != BERTH_STATE)
+		rc = comm_failed(e->comm, rc, r->op, &why);
+	engine_complete(e, &r, 1, rc, &why);
+	return rc == BERTH_STATE ? BERTH_OK : rc;
+}
+
+/* ---- all have joined ---- */
+
+/* Who joined later took part in less; of those with equally much, who came later. */
+static unsigned round_last_of(const struct joiner *all, unsigned n)
+{
+	unsigned last = 0;
+
+	for (unsigned i = 1; i < n; i++)
+		if (all[i].taken < all[last].taken ||
+		    (all[i].taken == all[last].taken &&
+		     all[i].time_ns >= all[last].time_ns))
+			last = i;
+	return last;
+}
+
+static berth_result round_find_last(struct engine *e, unsigned *last)
+{
+	struct comm *c = e->comm;
+	struct joiner *all = comm_scratch(c, c->n * sizeof *all);
+	struct coll gather = { .kind = BERTH_ALLGATHER,
+			       .type = BERTH_U64,
+			       .in = &e->joiner,
+			       .out = all,
+			       .count = sizeof e->joiner / sizeof(uint64_t),
+			       .signature = LAST_JOINED };
+	berth_result rc = all ? BERTH_OK : BERTH_MEMORY;
+
+	*last = 0;
+	if (c->n == 1)
+		return BERTH_OK;
+	round_begin_turn(e, 0);
+	if (!rc)
+		rc = comm_step(c, &gather, 0);
+	if (!rc)
+		*last = round_last_of(all, c->n);
+	return rc;
+}
+
+static enum engine_step round_all_have_joined(struct engine *e)
+{
+	unsigned last;
+	berth_result rc = round_find_last(e, &last);
+
+	if (rc)
+		return round_failed(e, rc);
+	round_end_turn(e, BERTH_OK);
+	pthread_mutex_lock(&e->queue);
+	e->schedule.joined = false;
+	schedule_event(&e->schedule, SCHEDULE_DONE);
+	e->last_joined = last;
+	e->joiner.taken = 0;
+	e->unnamed = 0; /* ranks that had joined have submitted fewer */
+	plan_restart_numbers(&e->plan);
+	engine_look_again(e);
+	pthread_mutex_unlock(&e->queue);
+	atomic_fetch_add(&e->all_joined, 1);
+	sleep_wake(&e->all_joined);
+	return ENGINE_DID;
+}
+
+/* ---- what this rank has ---- */
+
+/* By priority, equals in their order: few moves where most have the same. */
+static void round_sort_by_priority(struct berth_request **list, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		struct berth_request *r = list[i];
+		size_t k = i;
+
+		for (; k && list[k - 1]->priority < r->priority; k--)
+			list[k] = list[k - 1];
+		list[k] = r;
+	}
+}
+
+/* What is pending, in the order in which this rank would do it. */
+static struct head round_own_head(struct engine *e)
+{
+	struct head h = { .fusion_bytes = e->comm->world->params.fusion_bytes,
+			  .cycle = e->plan.cycle,
+			  .base = e->plan.base };
+	uint64_t waits;
+
+	pthread_mutex_lock(&e->queue);
+	waits = engine_wanted_since(e);
+	h.joined = e->schedule.joined;
+	h.waits = waits && clock_ns() >= waits + SCHEDULE_HOLD_NS;
+	h.beside = e->schedule.beside;
+	h.direct = e->direct != NULL;
+	h.bucket = engine_bucket_is_here(e);
+	schedule_event(&e->schedule, SCHEDULE_TOLD);
+	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
+	     r = r->next) {
+		r->found = false;
+		e->list[h.pending++] = r;
+	}
+	pthread_mutex_unlock(&e->queue);
+	round_sort_by_priority(e->list, h.pending);
+	return h;
+}
+
+static uint64_t round_first_deadline(const struct engine *e, size_t n)
+{
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (e->list[i]->deadline_ns && (!at || e->list[i]->deadline_ns < at))
+			at = e->list[i]->deadline_ns;
+	return at;
+}
+
+/* ---- what others have ---- */
+
+static int round_by_key(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return (x->key > y->key) - (x->key < y->key);
+}
+
+/* Of one unit: who has it, and is it the same? */
+struct common {
+	bool all, same;
+	bool joined; /* somebody who has joined does not have it, and gives nothing */
+	unsigned lacking[64]; /* places */
+	size_t nlacking;
+};
+
+/* Lists of all ranks but LEADER are sorted. */
+static struct common round_look_up(const struct engine *e, uint64_t most,
+				   unsigned leader, const struct entry *unit)
+{
+	struct common found = { .all = true, .same = true };
+
+	for (unsigned r = 0; r < e->comm->n; r++) {
+		struct head *h = round_list_of(e, most, r);
+		const struct entry *there;
+
+		if (r == leader)
+			continue;
+		there = bsearch(unit, round_entries(h), h->n, sizeof *there,
+				round_by_key);
+		if (!there && h->joined) {
+			found.joined = true;
+		} else if (!there) {
+			found.all = false;
+			if (found.nlacking < 64)
+				found.lacking[found.nlacking++] = r;
+		} else if (there->signature != unit->signature) {
+			found.same = false;
+		}
+	}
+	return found;
+}
+
+/* The first rank that has not joined, or else that joined with something submitted
+ * before; N: there is nothing to do until all have left again. */
+static unsigned round_find_leader(const struct engine *e, uint64_t most)
+{
+	unsigned n = e->comm->n, pending = n;
+
+	for (unsigned r = n; r-- > 0;)
+		if (round_list_of(e, most, r)->n)
+			pending = r;
+	for (unsigned r = 0; r < n; r++)
+		if (!round_list_of(e, most, r)->joined)
+			return r;
+	return pending;
+}
+
+static void round_sort_lists(const struct engine *e, uint64_t most, unsigned leader)
+{
+	for (unsigned r = 0; r < e->comm->n; r++) {
+		struct head *h = round_list_of(e, most, r);
+
+		if (r != leader)
+			qsort(round_entries(h), h->n, sizeof(struct entry),
+			      round_by_key);
+	}
+}
+
+/* ---- what is done ---- */
+
+/* What comes of a round. */
+struct found {
+	bool waits;     /* a rank, for what the plan holds back */
+	bool all;       /* units of the plan are done as well */
+	size_t n;       /* requests to be done, at the beginning of e->list */
+	bool did;       /* something else */
+	uint64_t cycle; /* of the plan, at the beginning */
+	size_t ndone;
+};
+
+static struct berth_request *round_own_request(struct engine *e,
+					       const struct entry *unit)
+{
+	struct berth_request *r;
+
+	pthread_mutex_lock(&e->queue);
+	r = engine_find(e, unit->key);
+	pthread_mutex_unlock(&e->queue);
+	return r;
+}
+
+/* All ranks have R, which is FIRST in LEADER: it is done, unless the plan does. */
+static berth_result round_take(struct engine *e, struct berth_request *r,
+			       unsigned leader, bool first, struct found *found)
+{
+	struct plan_unit unit;
+	berth_result rc = BERTH_OK;
+	bool later;
+
+	if (!r) /* it is done: LEADER has it twice */
+		return comm_refuse(e->comm, leader);
+	unit = r->unit;
+	unit.first = first;
+	pthread_mutex_lock(&e->queue);
+	if (plan_comes_again(&e->plan, &unit))
+		rc = plan_wrap(&e->plan, &unit);
+	later = !found->all && plan_expects(&e->plan, &unit);
+	if (!rc && !later)
+		rc = plan_note(&e->plan, &unit);
+	pthread_mutex_unlock(&e->queue);
+	r->found = !rc && !later;
+	if (r->found)
+		e->list[found->n++] = r;
+	return rc;
+}
+
+/* Ranks that lack it have told us something else meanwhile. */
+static berth_result round_lacks(struct engine *e, struct berth_request *r,
+				const struct common *found)
+{
+	struct comm *c = e->comm;
+
+	c->op = r->op;
+	comm_stalled(c, r->submitted_ns, &e->reported_ns, found->lacking,
+		     found->nlacking);
+	if (!comm_is_over(c, r->submitted_ns, r->deadline_ns))
+		return BERTH_OK;
+	memcpy(c->late, found->lacking, sizeof c->late);
+	c->nlate = found->nlacking;
+	comm_end(c, BERTH_TIMEOUT);
+	return BERTH_TIMEOUT;
+}
+
+/* Which of LEADER's units, of which it has each once, all ranks have, and in the same
+ * way. */
+static berth_result round_compare(struct engine *e, uint64_t most, unsigned leader,
+				  struct found *found)
+{
+	struct head *list = round_list_of(e, most, leader);
+	berth_result rc = BERTH_OK;
+
+	for (uint64_t i = 0; !rc && i < list->n; i++) {
+		const struct entry *unit = &round_entries(list)[i];
+		struct common common = round_look_up(e, most, leader, unit);
+		struct berth_request *r = round_own_request(e, unit);
+
+		if (r && r->found) {
+			rc = comm_refuse(e->comm, leader);
+		} else if (!common.all) {
+			if (r)
+				rc = round_lacks(e, r, &common);
+		} else if (!common.same) {
+			rc = round_tell_difference(e, r);
+		} else if (common.joined) {
+			found->did = true;
+			rc = round_do_with_joined(e, r);
+		} else {
+			rc = round_take(e, r, leader, unit->first, found);
+		}
+	}
+	return rc;
+}
+
+static int round_by_bucket(const void *a, const void *b)
+{
+	const struct berth_request *x = *(struct berth_request *const *)a,
+				   *y = *(struct berth_request *const *)b;
+
+	if (x->bucket != y->bucket)
+		return x->bucket < y->bucket ? -1 : 1;
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+static berth_result round_do_found(struct engine *e, size_t n)
+{
+	struct plan_fusion f = { .nopen = 0 };
+	berth_result rc = BERTH_OK;
+
+	for (size_t i = 0; i < n; i++) {
+		struct berth_request *r = e->list[i];
+
+		r->at = (uint32_t)i;
+		r->bucket = plan_fuse(&f, &r->unit, 0, e->fuse_bytes);
+	}
+	if (n)
+		qsort(e->list, n, sizeof(struct berth_request *), round_by_bucket);
+	for (size_t i = 0, k; !rc && i < n; i += k) {
+		uint32_t bucket = e->list[i]->bucket,
+			 signature = e->list[i]->unit.signature;
+
+		for (k = 1; i + k < n && e->list[i + k]->bucket == bucket;)
+			k++;
+		rc = engine_do(e, &e->list[i], k, signature ^ (uint32_t)(k << 8));
+	}
+	return rc;
+}
+
+/* ---- the round ---- */
+
+static berth_result round_tell_in_turn(struct engine *e, const struct head *own,
+				       uint64_t deadline_ns, struct told *told)
+{
+	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
+	berth_result rc;
+
+	round_begin_turn(e, own->pending);
+	rc = round_tell(e, own, told, deadline_ns);
+	for (size_t i = 0; begun_ns && i < own->pending; i++)
+		timeline_event(e->list[i]->op->name ? e->list[i]->op->name : "",
+			       "NEGOTIATE", begun_ns, clock_ns());
+	if (rc)
+		return rc;
+	trace_count(&e->count.negotiations, 1);
+	round_end_turn(e, BERTH_OK);
+	return BERTH_OK;
+}
+
+/* A round was for nothing: what stood for it is pending still, unless it failed. */
+static void round_wait_on(struct engine *e, uint64_t key)
+{
+	pthread_mutex_lock(&e->queue);
+	if (engine_find(e, key))
+		trace_queued(e->comm->record);
+	pthread_mutex_unlock(&e->queue);
+}
+
+/* All ranks are in the same cycle from here on. */
+static berth_result round_begin(struct engine *e, const struct told *told,
+				struct found *found)
+{
+	uint64_t was = e->plan.cycle;
+	berth_result rc;
+
+	pthread_mutex_lock(&e->queue);
+	rc = plan_round(&e->plan, told->cycle, told->base);
+	pthread_mutex_unlock(&e->queue);
+	*found = (struct found){ .waits = told->waits,
+				 .all = told->waits || told->joined,
+				 .did = was != e->plan.cycle,
+				 .cycle = e->plan.cycle,
+				 .ndone = e->plan.ndone };
+	return rc;
+}
+
+static berth_result round_end(struct engine *e, struct found *found)
+{
+	struct plan *p = &e->plan;
+	berth_result rc = BERTH_OK;
+
+	pthread_mutex_lock(&e->queue);
+	found->did |= p->cycle != found->cycle;
+	if (found->waits && p->cycle == found->cycle && p->ndone > found->ndone)
+		rc = plan_cut(p);
+	engine_look_again(e);
+	pthread_mutex_unlock(&e->queue);
+	return rc;
+}
+
+/* IDLE: what was told brought nothing.  WAITS: to a rank that waits.  DEADLINE_NS: the
+ * first of it, or 0. */
+static void round_rest(struct engine *e, bool idle, bool waits, uint64_t deadline_ns)
+{
+	pthread_mutex_lock(&e->queue);
+	if (idle)
+		schedule_idle(&e->schedule, clock_ns(), waits, e->rest, deadline_ns);
+	else
+		schedule_event(&e->schedule, SCHEDULE_DONE);
+	pthread_mutex_unlock(&e->queue);
+}
+
+enum engine_step round_run(struct engine *e)
+{
+	struct head own = round_own_head(e);
+	struct berth_request *direct = e->direct;
+	struct told told;
+	struct found found;
+	unsigned leader;
+	uint64_t key = own.pending ? e->list[0]->unit.key : 0;
+	uint64_t deadline_ns = round_first_deadline(e, own.pending);
+	berth_result rc;
+
+	e->called = false;
+	e->direct = NULL;
+	rc = round_tell_in_turn(e, &own, deadline_ns, &told);
+	if (rc)
+		return round_failed(e, rc);
+	if (told.direct && direct)
+		return round_all_have_blocked(e, direct);
+	leader = round_find_leader(e, told.most);
+	if (leader == e->comm->n)
+		return round_all_have_joined(e);
+	round_sort_lists(e, told.most, leader);
+	rc = round_begin(e, &told, &found);
+	if (!rc)
+		rc = round_compare(e, told.most, leader, &found);
+	if (!rc)
+		rc = round_do_found(e, found.n);
+	if (!rc)
+		rc = round_end(e, &found);
+	if (rc)
+		return round_failed(e, rc);
+	/* what all have of the plan needs no round */
+	round_rest(e, !found.n && !found.did && !told.bucket, told.waits, deadline_ns);
+	if (e->schedule.idle && own.pending)
+		round_wait_on(e, key);
+	return ENGINE_DID;
+}
