@@ -1,5 +1,4 @@
 #include "lib/base/wait.h"
-#include "lib/base/clock.h"
 #include "lib/base/done.h"
 
 #include <linux/futex.h>
@@ -97,11 +96,13 @@ static bool spin(struct post *p, uint32_t want, uint64_t ns)
 
 berth_result wait_long(struct wait *w, struct post *p, uint32_t want)
 {
+	uint64_t begun_ns;
 	berth_result rc;
 
 	if (w->spin_ns && spin(p, want, w->spin_ns))
 		return BERTH_OK;
-	for (unsigned i = 0; i < w->yields; i++) {
+	begun_ns = clock_coarse_ns();
+	for (unsigned i = 0; i < w->yields && wait_may_yield(begun_ns); i++) {
 		if (here(p, want))
 			return BERTH_OK;
 		sched_yield();

@@ -1,8 +1,9 @@
 /* wait.h - one rank waits for another through memory that they share: a post is a
  * counter with one writer.
  *
- * Who waits spins (hand-over between cores of one L3: 50 ns), then yields (0.4 us),
- * then sleeps on a futex, and looks around each WAIT_SLICE_MS (0.1 to 0.2 % of a core).
+ * A rank that waits spins (hand-over between cores of one L3: 50 ns), then yields
+ * (0.4 us), then sleeps on a futex, and looks around each WAIT_SLICE_MS (0.1 to 0.2 %
+ * of a core).
  * Ranks that outnumber the cores hardly spin, since a rank that they wait for may need
  * this core: 4 ranks on 2 cores 1.4 us with 8 spins of 50 ns, 2.0 with 60. */
 #ifndef BERTH_LIB_WAIT_H
@@ -12,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "lib/base/clock.h"
 #include "lib/berth.h"
 
 struct post {
@@ -39,7 +41,12 @@ struct wait {
 	uint64_t slept; /* how often it came to that */
 };
 
-enum { WAIT_SLICE_MS = 50 };
+enum {
+	WAIT_SLICE_MS = 50,
+	/* Yields go on for so long.  On a core that 15 others want one takes 45 ms:
+	 * 2,000 of them kept a rank from looking around for 90 s. */
+	WAIT_YIELD_NS = 8000000
+};
 
 /* The usual patience for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);
@@ -88,6 +95,12 @@ static inline berth_result wait_for(struct wait *w, struct post *p, uint32_t wan
 			wait_pause();
 	}
 	return wait_long(w, p, want);
+}
+
+/* May a wait that has yielded since BEGUN_NS, of clock_coarse_ns(), go on with that? */
+static inline bool wait_may_yield(uint64_t begun_ns)
+{
+	return clock_coarse_ns() < begun_ns + WAIT_YIELD_NS;
 }
 
 /* Wake who sleeps on P. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/kern.h"
+#include "lib/base/wait.h"
 #include "lib/core/engine_internal.h"
 
 enum {
@@ -196,7 +197,7 @@ static void message_done(struct message *m, berth_result rc, const struct failur
 }
 
 /* After the collectives of R have been entered: nothing can be refused any more. */
-static void post(struct messages *m, struct berth_request *r)
+static void post_messages(struct messages *m, struct berth_request *r)
 {
 	for (size_t i = 0; i < r->nmessages; i++)
 		r->message[i] = (struct message){ .op = &r->op[r->n + i],
@@ -251,7 +252,7 @@ berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 	} else {
 		*request = r;
 		if (m)
-			post(m, r);
+			post_messages(m, r);
 	}
 	if (m)
 		messages_leave(m);
@@ -364,8 +365,10 @@ static void wait_for_messages(struct berth_request *r, uint64_t until_ns)
 static void wait_for_device(struct berth_request *r, uint64_t until_ns)
 {
 	enum { LOOKS = 100 };
+	const uint64_t begun_ns = clock_coarse_ns();
 
-	for (unsigned i = 0; i < LOOKS && !engine_is_done(r); i++) {
+	for (unsigned i = 0;
+	     i < LOOKS && !engine_is_done(r) && wait_may_yield(begun_ns); i++) {
 		if (until_ns && clock_ns() >= until_ns)
 			return;
 		works_poll();

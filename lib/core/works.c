@@ -446,12 +446,15 @@ static bool has_come(const struct work *w, enum work_state state)
 
 bool works_wait(struct work *w, enum work_state state, uint64_t ns)
 {
+	const uint64_t begun_ns = clock_coarse_ns();
 	uint64_t until_ns;
 
 	if (has_come(w, state))
 		return true;
 	until_ns = clock_ns() + ns;
-	for (unsigned i = 0; !has_come(w, state) && i < SPINS + YIELDS; i++) {
+	for (unsigned i = 0;
+	     !has_come(w, state) && i < SPINS + YIELDS && wait_may_yield(begun_ns);
+	     i++) {
 		works_poll();
 		if (i < SPINS)
 			wait_pause();

@@ -476,7 +476,8 @@ static bool may_spin(struct p2p *p, struct rest *r)
 		return true;
 	}
 	sched_yield();
-	return r->yields++ < (w->oversubscribed ? w->yields : YIELDS);
+	return r->yields++ < (w->oversubscribed ? w->yields : YIELDS) &&
+	       wait_may_yield(r->idle_ns);
 }
 
 /* Is it time for the caller's look, and has that ended the wait? */

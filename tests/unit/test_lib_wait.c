@@ -90,6 +90,39 @@ START_TEST(broken)
 }
 END_TEST
 
+/* On a core that others want, each yield gives it away for YIELD_MS. */
+static unsigned yields, yield_ms;
+
+int sched_yield(void)
+{
+	const uint64_t until = clock_ns() + yield_ms * 1000000ull;
+
+	yields++;
+	while (clock_ns() < until)
+		;
+	return 0;
+}
+
+/* The wait does not go on with that, but sleeps, and looks around. */
+START_TEST(busy_core)
+{
+	const _Atomic uint64_t word = BERTH_PEER_LOST;
+	struct wait w;
+	struct look l = { .looks = 0 };
+
+	wait_tune(&w, 4, 2);
+	w = (struct wait){ .spins = w.spins, .yields = w.yields, .broken = &word };
+	yields = 0;
+	yield_ms = 20;
+	ck_assert_uint_eq(w.yields, 2000);
+	ck_assert_int_eq(wait_for(&w, &l.post, 1), BERTH_PEER_LOST);
+	ck_assert_uint_le(yields, 2);
+	yields = yield_ms = 0;
+	ck_assert_int_eq(wait_for(&w, &l.post, 1), BERTH_PEER_LOST);
+	ck_assert_uint_ge(yields, 100);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("wait");
@@ -102,6 +135,7 @@ int main(void)
 	tcase_add_test(t, missed_post);
 	tcase_add_test(t, deadline);
 	tcase_add_loop_test(t, broken, 0, 5);
+	tcase_add_test(t, busy_core);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
