@@ -31,7 +31,7 @@ reported_again() {
 
 @test "a stall is an error where that is wished, and nothing where the check is off" {
 	export HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=$((2 * S)) # of all operations: none is held up so long
-	run -1 "$RUNNER" --no-tag -np 2 "$PROGRAM" 20000
+	run -1 "$RUNNER" --no-tag -np 2 "$PROGRAM" $((20000 * S))
 	has 'call_allreduce: allreduce "grad" of 1024 f32, sum: rank 1 on '
 	has 'did not come in time'
 	HOROVOD_STALL_CHECK_DISABLE=1 HOROVOD_STALL_CHECK_TIME_SECONDS=0.1 \

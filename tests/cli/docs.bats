@@ -220,7 +220,7 @@ plan_of() {
 	literal "$ROOT/man/runner.1.in" | sed -n '/^import os, jax/,/local_device_ids/p' > "$T/page.py"
 	diff <(grep . "$T/readme.py") <(grep . "$T/page.py")
 	# without what on one host, but not on more, is the same as RANK and WORLD_SIZE
-	run -0 env PYTHONPATH="$T" "$RUNNER" -np 2 --no-tag \
+	run -0 env PYTHONPATH="$T" "$RUNNER" -q -np 2 --no-tag \
 		env -u LOCAL_RANK -u LOCAL_WORLD_SIZE /usr/bin/python3 "$T/page.py"
 	[ "$(sort <<< "$output")" = $'at 127.0.0.1 True 2 0 [0]\nat 127.0.0.1 True 2 1 [0]' ]
 	run -0 env PYTHONPATH="$T" "$RUNNER" -np 1 --no-tag -x MASTER_ADDR=fd00:77::11 /usr/bin/python3 "$T/page.py"

@@ -422,7 +422,7 @@ ranks_that_say() { # LINE
 @test "--sort-output: rank after rank when the job has ended, each with its last line" {
 	run -0 out --sort-output -np 3 sh -c 'sleep 0.$((3 - RANK)); echo "a$RANK"; echo "b$RANK"; printf end'
 	[ "$output" = "$(for i in 0 1 2; do printf "[$i]<stdout>:%s\n" a$i b$i end; done)" ] || { echo "$output"; return 1; }
-	run -0 r --sort-output --tag-style short -np 2 sh -c 'echo out; echo err >&2' < /dev/null
+	run -0 r -q --sort-output --tag-style short -np 2 sh -c 'echo out; echo err >&2' < /dev/null
 	[ "$output" = $'[0] out\n[0] err\n[1] out\n[1] err' ] || { echo "$output"; return 1; }
 	# more than is queued at a time, to a slow reader
 	"$RUNNER" --sort-output --no-tag -np 2 sh -c 'seq $((RANK * 100000 + 1)) $((RANK * 100000 + 100000))' < /dev/null |

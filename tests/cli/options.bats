@@ -335,7 +335,7 @@ hides() { # STATUS OPTION...
 	says '"np": 2'
 	says "ignored: slot= in the rankfile (each rank gets CPUs near its GPU, see --bind-to)"
 	sed -i 's/slot=.*//' "$T/ranks"
-	run -0 "$RUNNER" --no-tag -rf "$T/ranks" sh -c 'echo $RANK' < /dev/null
+	run -0 "$RUNNER" -q --no-tag -rf "$T/ranks" sh -c 'echo $RANK' < /dev/null
 	[ "$(sort <<< "$output")" = $'0\n1' ]
 	BERTH_HOSTS=nosuch run -0 "$RUNNER" -q --rankfile "$T/ranks" true
 	BERTH_RANKFILE=$T/ranks run -0 "$RUNNER" -q --plan=json -H localhost:1 true # -H comes later

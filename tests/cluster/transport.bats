@@ -508,7 +508,7 @@ open_scratch() { # on n1: a folder like /tmp, for what anybody has
 	open_scratch
 	plant /scratch/berth/berth-agent
 	on n0 cp "$AGENT" "$RUNNER" /scratch/berth/
-	run -0 on n0 /scratch/berth/runner -np 2 -H n1:2 hostname
+	run -0 on n0 /scratch/berth/runner -q -np 2 -H n1:2 hostname
 	[ "$output" = "[0]<stdout>:n1
 [1]<stdout>:n1" ] || [ "$output" = "[1]<stdout>:n1
 [0]<stdout>:n1" ]
