@@ -77,7 +77,7 @@ train() { # HOSTS OPTION...
 		run -$((128 + ${sig#*:})) r -H n1:2,n2:2 sh -c "ulimit -c 0; [ \$RANK != 2 ] || kill -${sig%:*} \$\$"
 		says "rank 2 on 'n2' (pid " "ended by SIG${sig%:*}"
 	done
-	run -0 r -H n[1-4]:2 true
+	run -0 r -q -H n[1-4]:2 true
 	[ -z "$output" ]
 }
 
