@@ -28,89 +28,66 @@ static void leave(void *group)
 		shm_backend.leave(t->local);
 	tcp_backend.leave(t->all);
 	tcp_backend.leave(t->lane);
-	free(t->place);
-	free(t->host);
-	free(t->first);
 	free(t->counts);
 	free(t->room);
 	free(t->agreement);
 	free(t);
 }
 
-/* ---- who is where ---- */
+/* ---- joining ---- */
 
-/* Numbers 0, 1, ... for hosts in the order of their first ranks. */
-static void number_hosts(struct hier *t, const unsigned *host)
+/* A group of the ranks of local number LOCAL on each host; NULL: out of memory. */
+static struct tcp *join_lane(const struct hier_config *c, unsigned local)
 {
-	for (unsigned i = 0; i < t->n; i++) {
-		unsigned h = 0;
-
-		while (h < t->nhosts && host[t->first[h]] != host[i])
-			h++;
-		if (h == t->nhosts)
-			t->first[t->nhosts++] = i;
-		t->host[i] = h;
-	}
-	for (unsigned i = 0; i < t->n; i++)
-		if (t->host[i] == t->host[t->me]) {
-			if (i == t->me)
-				t->local_me = t->nlocal;
-			t->place[t->nlocal++] = i;
-		}
-}
-
-/* The rank of local number LOCAL on each host, as a group; NULL: out of memory. */
-static struct tcp *group_of(const struct hier *t, const struct hier_config *c,
-			    unsigned local, uint32_t number)
-{
-	unsigned *rank = calloc(t->nhosts, sizeof *rank);
-	struct tcp_config config = { c->net,         number, t->nhosts,
-				     t->host[t->me], rank,   c->algorithms };
+	const struct members *m = c->members;
+	unsigned *place = calloc(m->nhosts, sizeof *place);
+	struct tcp_config config = { c->net,  c->group + 1, m->nhosts,
+				     m->here, place,        c->algorithms };
 	struct tcp *group = NULL;
 
-	for (unsigned h = 0; rank && h < t->nhosts; h++)
-		rank[h] = c->rank[hier_place(t, h, local)];
-	if (rank)
+	for (unsigned h = 0; place && h < m->nhosts; h++)
+		place[h] = members_place(m, h, local);
+	if (place)
 		group = tcp_join(&config);
-	free(rank);
+	free(place);
 	return group;
 }
 
-static bool join_groups(struct hier *t, const struct hier_config *c)
+static struct tcp *join_all(const struct hier_config *c)
 {
-	struct tcp_config all = {
-		c->net, c->group, t->n, t->me, c->rank, c->algorithms
+	const struct members *m = c->members;
+	unsigned *place = calloc(m->n, sizeof *place);
+	struct tcp_config config = {
+		c->net, c->group, m->n, m->me, place, c->algorithms
 	};
+	struct tcp *group = NULL;
 
-	t->lanes = t->n;
-	for (unsigned h = 0; h < t->nhosts; h++)
-		if (hier_ranks_on(t, h) < t->lanes)
-			t->lanes = hier_ranks_on(t, h);
-	t->all = tcp_join(&all);
-	if (t->local_me < t->lanes)
-		t->lane = group_of(t, c, t->local_me, c->group + 1);
-	return t->all && (t->lane || t->local_me >= t->lanes);
+	for (unsigned i = 0; place && i < m->n; i++)
+		place[i] = i;
+	if (place)
+		group = tcp_join(&config);
+	free(place);
+	return group;
 }
 
 struct hier *hier_join(const struct hier_config *c)
 {
+	const struct members *m = c->members;
+	const bool has_lane = m->local_me < m->lanes;
 	struct hier *t = calloc(1, sizeof *t);
 
 	if (!t)
 		return NULL;
-	t->n = c->n;
-	t->me = c->me;
-	t->place = calloc(t->n, sizeof *t->place);
-	t->host = calloc(t->n, sizeof *t->host);
-	t->first = calloc(t->n, sizeof *t->first);
-	t->counts = calloc(t->n, sizeof *t->counts);
+	t->m = m;
+	t->counts = calloc(m->n, sizeof *t->counts);
 	t->agreement = calloc(1, sizeof *t->agreement);
-	if (t->place && t->host && t->first && t->counts && t->agreement) {
-		number_hosts(t, c->host);
-		if (join_groups(t, c)) {
-			t->local = c->local;
-			return t;
-		}
+	if (t->counts && t->agreement)
+		t->all = join_all(c);
+	if (t->all && has_lane)
+		t->lane = join_lane(c, m->local_me);
+	if (t->all && (t->lane || !has_lane)) {
+		t->local = c->local;
+		return t;
 	}
 	leave(t);
 	return NULL;
@@ -125,7 +102,8 @@ static berth_result give_up(struct hier *t, berth_result rc)
 
 	if (!rc || rc == BERTH_MISMATCH)
 		return rc;
-	lost = shm_backend.others(t->local, &lost, 1) ? t->place[lost] : t->n;
+	lost = shm_backend.others(t->local, &lost, 1) ? t->m->local_place[lost]
+						      : t->m->n;
 	shm_backend.end(t->local, rc, 0);
 	tcp_backend.end(t->all, rc, lost);
 	return rc;
@@ -150,17 +128,18 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 	if (!is_small(c))
 		local.kind = BERTH_BARRIER;
 	rc = hier_in_memory(t, &local, deadline_ns);
-	v->signatures =
-		(struct tcp_signatures){ c->signature, c->signature, t->me, t->me };
+	v->signatures = (struct tcp_signatures){ c->signature, c->signature, t->m->me,
+						 t->m->me };
 	if (rc != BERTH_MISMATCH)
 		return rc;
 	/* any two that differ make all hosts see it */
 	shm_backend.others(t->local, &differs, 1);
 	v->signatures.high = ~c->signature;
-	v->signatures.high_at = t->place[differs];
+	v->signatures.high_at = t->m->local_place[differs];
 	if (v->signatures.high < v->signatures.low) {
-		v->signatures = (struct tcp_signatures){ ~c->signature, c->signature,
-							 t->place[differs], t->me };
+		v->signatures =
+			(struct tcp_signatures){ ~c->signature, c->signature,
+						 t->m->local_place[differs], t->m->me };
 	}
 	return BERTH_OK;
 }
@@ -200,7 +179,7 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 	bool same = v->signatures.low == v->signatures.high;
 	size_t bytes = same && is_small(c) ? c->count * kern_size(c->type) : 0;
 
-	if (!rc && t->local_me == 0)
+	if (!rc && t->m->local_me == 0)
 		rc = go_across(t, c, v, deadline_ns);
 	if (!rc)
 		rc = go_down(t, v, bytes, deadline_ns);
@@ -211,10 +190,10 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 			memcpy(c->out, v->data, bytes);
 		return BERTH_OK;
 	}
-	t->other = v->signatures.low_at == t->me || v->signatures.low == c->signature
+	t->other = v->signatures.low_at == t->m->me || v->signatures.low == c->signature
 			   ? v->signatures.high_at
 			   : v->signatures.low_at;
-	t->has_other = t->other < t->n; /* as peers say */
+	t->has_other = t->other < t->m->n; /* as peers say */
 	return BERTH_MISMATCH;
 }
 
@@ -224,22 +203,22 @@ static berth_result broadcast(struct hier *t, const struct coll *c,
 			      uint64_t deadline_ns)
 {
 	struct coll here = *c, across = *c;
-	unsigned home = t->host[c->root];
+	unsigned home = t->m->host[c->root];
 	berth_result rc = BERTH_OK;
 
 	here.signature = HIER_PHASE;
 	here.root = 0;
-	for (unsigned i = 0; home == t->host[t->me] && i < t->nlocal; i++)
-		if (t->place[i] == c->root)
+	for (unsigned i = 0; home == t->m->here && i < t->m->nlocal; i++)
+		if (t->m->local_place[i] == c->root)
 			here.root = i;
-	if (home == t->host[t->me])
+	if (home == t->m->here)
 		rc = hier_in_memory(t, &here, deadline_ns);
 	across.root = home;
 	across.in = c->out;
-	if (!rc && t->local_me == 0)
+	if (!rc && t->m->local_me == 0)
 		rc = tcp_data(t->lane, &across, deadline_ns);
 	here.in = c->out;
-	if (!rc && home != t->host[t->me])
+	if (!rc && home != t->m->here)
 		rc = hier_in_memory(t, &here, deadline_ns);
 	return rc;
 }
@@ -272,8 +251,9 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 
 	t->has_other = false;
 	/* no two ranks share a host */
-	return give_up(t, t->nhosts == t->n ? tcp_backend.run(t->all, c, deadline_ns)
-					    : in_steps(t, c, deadline_ns));
+	return give_up(t, t->m->nhosts == t->m->n
+				  ? tcp_backend.run(t->all, c, deadline_ns)
+				  : in_steps(t, c, deadline_ns));
 }
 
 /* In GROUP, which has the rank of local number LOCAL of each host. */
@@ -283,7 +263,7 @@ static size_t others_across(const struct hier *t, const struct tcp *group,
 	const size_t n = tcp_backend.others(group, which, most);
 
 	for (size_t i = 0; i < n && i < most; i++)
-		which[i] = hier_place(t, which[i], local);
+		which[i] = members_place(t->m, which[i], local);
 	return n;
 }
 
@@ -298,12 +278,12 @@ static size_t others(const void *group, unsigned *which, size_t most)
 	}
 	n = shm_backend.others(t->local, which, most);
 	for (size_t i = 0; i < n && i < most; i++)
-		which[i] = t->place[which[i]];
+		which[i] = t->m->local_place[which[i]];
 	if (n)
 		return n;
 	n = tcp_backend.others(t->all, which, most);
 	if (!n && t->lane)
-		n = others_across(t, t->lane, t->local_me, which, most);
+		n = others_across(t, t->lane, t->m->local_me, which, most);
 	return n;
 }
 
@@ -325,7 +305,7 @@ static void end(void *group, berth_result result, unsigned lost)
 static size_t algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct hier *t = group;
-	const struct tcp *across = t->lane && t->nhosts < t->n ? t->lane : t->all;
+	const struct tcp *across = t->lane && t->m->nhosts < t->m->n ? t->lane : t->all;
 	size_t n = shm_backend.algorithms(t->local, text, bytes);
 
 	return n + tcp_backend.algorithms(across, n < bytes ? text + n : NULL,

@@ -15,6 +15,7 @@
 #define BERTH_LIB_HIER_H
 
 #include "lib/backend/shm.h"
+#include "lib/base/members.h"
 #include "lib/net/net.h"
 
 struct hier;
@@ -22,10 +23,8 @@ struct hier;
 struct hier_config {
 	struct net *net;
 	uint32_t group; /* and the next number: not used by any other group */
-	unsigned n, me;
-	const unsigned *rank; /* of the job, one for each place */
-	const unsigned
-		*host; /* a number for each place; any, the same on the same host */
+	/* Stays the caller's; this rank is one.  The net's ranks are their places. */
+	const struct members *members;
 	const char *algorithms; /* of struct tcp_config */
 	struct shm
 		*local; /* of the places on this host, in their order; becomes ours */

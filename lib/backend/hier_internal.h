@@ -14,13 +14,7 @@ struct hier {
 	struct tcp *all; /* every rank of every host */
 	struct tcp
 		*lane; /* the rank of the same number on each host; NULL: it has none */
-	unsigned n, me;
-	unsigned nlocal, local_me;
-	unsigned lanes;  /* the ranks of the host that has fewest */
-	unsigned *place; /* of the local ones */
-	unsigned *host;  /* its number, 0, 1, ..., for each place */
-	unsigned *first; /* place of the first rank of each host */
-	unsigned nhosts;
+	const struct members *m;
 	uint64_t *counts; /* room for one of each rank */
 	unsigned char *room;
 	size_t room_bytes;
@@ -28,25 +22,6 @@ struct hier {
 	unsigned other;
 	bool has_other;
 };
-
-static inline unsigned hier_ranks_on(const struct hier *t, unsigned host)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < t->n; i++)
-		n += t->host[i] == host;
-	return n;
-}
-
-/* Of the rank of local number LOCAL on HOST. */
-static inline unsigned hier_place(const struct hier *t, unsigned host, unsigned local)
-{
-	unsigned i = 0;
-
-	while (t->host[i] != host || local--)
-		i++;
-	return i;
-}
 
 static inline berth_result hier_in_memory(struct hier *t, const struct coll *c,
 					  uint64_t deadline_ns)

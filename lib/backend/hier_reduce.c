@@ -24,10 +24,10 @@ static unsigned char *at(const struct coll *c, uint64_t element)
 /* Elements of each lane's part of C: the same parts on every host. */
 static void cut_by_lanes(struct hier *t, const struct coll *c)
 {
-	for (unsigned i = 0; i < t->nlocal; i++)
-		t->counts[i] =
-			i >= t->lanes ? 0
-				      : c->count / t->lanes + (i < c->count % t->lanes);
+	for (unsigned i = 0; i < t->m->nlocal; i++)
+		t->counts[i] = i >= t->m->lanes ? 0
+						: c->count / t->m->lanes +
+							  (i < c->count % t->m->lanes);
 }
 
 /* The host's partial sums of this rank's part, T->counts of C->in, at WHERE. */
@@ -69,8 +69,8 @@ berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadl
 	berth_result rc;
 
 	cut_by_lanes(t, c);
-	n = t->counts[t->local_me];
-	for (unsigned i = 0; i < t->local_me; i++)
+	n = t->counts[t->m->local_me];
+	for (unsigned i = 0; i < t->m->local_me; i++)
 		from += t->counts[i];
 	rc = partial_room(t, c, n, at(c, from), &where);
 	if (!rc)
@@ -96,17 +96,18 @@ berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadl
 static berth_result collect(struct hier *t, const struct coll *c, const void *part,
 			    uint64_t deadline_ns)
 {
-	uint64_t give[t->nlocal], got[t->nlocal];
+	uint64_t give[t->m->nlocal], got[t->m->nlocal];
 	struct coll local = *c;
-	bool is_root = c->root == t->me;
+	bool is_root = c->root == t->m->me;
 
-	for (unsigned i = 0; i < t->nlocal; i++) {
-		give[i] = t->place[i] == c->root ? t->counts[t->local_me] : 0;
+	for (unsigned i = 0; i < t->m->nlocal; i++) {
+		give[i] =
+			t->m->local_place[i] == c->root ? t->counts[t->m->local_me] : 0;
 		got[i] = is_root ? t->counts[i] : 0;
 	}
 	local.kind = BERTH_ALLTOALL;
 	local.in = part;
-	local.count = t->counts[t->local_me];
+	local.count = t->counts[t->m->local_me];
 	local.in_counts = give;
 	local.out_counts = got;
 	local.largest = t->counts[0];
@@ -118,13 +119,13 @@ berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline
 {
 	const size_t bytes = kern_size(kern_accumulator(c->type));
 	struct coll across = *c;
-	unsigned home = t->host[c->root];
+	unsigned home = t->m->host[c->root];
 	unsigned char *part;
 	uint64_t n;
 	berth_result rc;
 
 	cut_by_lanes(t, c);
-	n = t->counts[t->local_me];
+	n = t->counts[t->m->local_me];
 	/* partial sums, and behind them the part of the result */
 	rc = need_room(t, n * (bytes + kern_size(c->type)));
 	part = t->room ? t->room + n * bytes : NULL;
@@ -138,7 +139,7 @@ berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline
 		across.root = home;
 		rc = tcp_data(t->lane, &across, deadline_ns);
 	}
-	return rc || t->host[t->me] != home ? rc : collect(t, c, part, deadline_ns);
+	return rc || t->m->here != home ? rc : collect(t, c, part, deadline_ns);
 }
 
 /* The parts of the ranks of each lane, side by side, at TO; T->counts: of each lane. */
@@ -146,16 +147,16 @@ static void sort_by_lanes(struct hier *t, const struct coll *c, unsigned char *t
 {
 	const size_t size = kern_size(c->type);
 
-	for (unsigned i = 0; i < t->lanes; i++) {
+	for (unsigned i = 0; i < t->m->lanes; i++) {
 		t->counts[i] = 0;
-		for (unsigned h = 0; h < t->nhosts; h++) {
-			unsigned place = hier_place(t, h, i);
-			uint64_t n = coll_part(c, t->n, place);
+		for (unsigned h = 0; h < t->m->nhosts; h++) {
+			unsigned place = members_place(t->m, h, i);
+			uint64_t n = coll_part(c, t->m->n, place);
 
 			if (n)
 				memcpy(to,
 				       (const unsigned char *)c->in +
-					       coll_part_at(c, t->n, place) * size,
+					       coll_part_at(c, t->m->n, place) * size,
 				       n * size);
 			to += n * size;
 			t->counts[i] += n;
@@ -168,13 +169,14 @@ static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
 					   uint64_t deadline_ns)
 {
 	const size_t bytes = kern_size(kern_accumulator(c->type));
-	uint64_t counts[t->nhosts], own = 0;
+	uint64_t counts[t->m->nhosts], own = 0;
 	struct coll sorted = *c, across = *c;
 	size_t in_bytes = (c->count * kern_size(c->type) + 63) / 64 * 64;
 	berth_result rc;
 
-	for (unsigned h = 0; h < t->nhosts; h++) {
-		counts[h] = coll_part(c, t->n, hier_place(t, h, t->local_me));
+	for (unsigned h = 0; h < t->m->nhosts; h++) {
+		counts[h] =
+			coll_part(c, t->m->n, members_place(t->m, h, t->m->local_me));
 		own += counts[h];
 	}
 	rc = need_room(t, in_bytes + own * bytes);
@@ -207,17 +209,17 @@ static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
 	whole.in_counts = NULL;
 	whole.out = all;
 	rc = hier_allreduce(t, &whole, deadline_ns);
-	if (!rc && coll_part(c, t->n, t->me))
-		memcpy(c->out, all + coll_part_at(c, t->n, t->me) * size,
-		       coll_part(c, t->n, t->me) * size);
+	if (!rc && coll_part(c, t->m->n, t->m->me))
+		memcpy(c->out, all + coll_part_at(c, t->m->n, t->m->me) * size,
+		       coll_part(c, t->m->n, t->m->me) * size);
 	free(all);
 	return rc;
 }
 
 static bool hosts_are_alike(const struct hier *t)
 {
-	for (unsigned h = 0; h < t->nhosts; h++)
-		if (hier_ranks_on(t, h) != t->lanes)
+	for (unsigned h = 0; h < t->m->nhosts; h++)
+		if (members_on(t->m, h) != t->m->lanes)
 			return false;
 	return true;
 }

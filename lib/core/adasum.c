@@ -27,7 +27,7 @@ static size_t padded(size_t bytes)
 
 static berth_result make_room(struct adasum *a)
 {
-	const unsigned n = a->c->n;
+	const unsigned n = a->c->members->n;
 	const size_t counts = padded(n * sizeof *a->parts),
 		     dots = padded(3 * n * sizeof *a->dots),
 		     elements = padded(n * a->n * kern_size(a->whole->type)),
@@ -68,7 +68,7 @@ static berth_result scatter(struct adasum *a)
 		return rc;
 	coll_kern(&k, a->whole, KERN_ELEMENTS, KERN_PARTIAL);
 	kern_reduce(&k, &(void *){ a->share }, 1, &(const void *){ a->arrived }, 1,
-		    a->c->n * a->n, false);
+		    a->c->members->n * a->n, false);
 	return BERTH_OK;
 }
 
@@ -108,9 +108,9 @@ static berth_result combine(struct adasum *a, unsigned step, unsigned n, unsigne
 static berth_result gather(struct adasum *a)
 {
 	const struct coll *whole = a->whole;
-	unsigned char *own =
-		(unsigned char *)whole->out +
-		coll_part_at(whole, a->c->n, a->c->me) * kern_size(whole->type);
+	unsigned char *own = (unsigned char *)whole->out +
+			     coll_part_at(whole, a->c->members->n, a->c->members->me) *
+				     kern_size(whole->type);
 	struct coll coll = { .kind = BERTH_ALLGATHER,
 			     .type = whole->type,
 			     .in = own,
@@ -132,16 +132,16 @@ berth_result adasum_run(struct comm *c, const struct coll *whole, uint64_t deadl
 			    .whole = whole,
 			    .deadline_ns = deadline_ns,
 			    .type = kern_accumulator(whole->type),
-			    .n = coll_part(whole, c->n, c->me) };
+			    .n = coll_part(whole, c->members->n, c->members->me) };
 	unsigned power = 1;
 	berth_result rc = make_room(&a);
 
-	while (power * 2 <= c->n)
+	while (power * 2 <= c->members->n)
 		power *= 2;
 	if (!rc)
 		rc = scatter(&a);
-	if (!rc && power < c->n)
-		rc = combine(&a, 1, c->n - power, power);
+	if (!rc && power < c->members->n)
+		rc = combine(&a, 1, c->members->n - power, power);
 	for (unsigned apart = 1; !rc && apart < power; apart *= 2)
 		rc = combine(&a, 2 * apart, power / (2 * apart), apart);
 	return rc ? rc : gather(&a);

@@ -341,7 +341,7 @@ static berth_result add_set(struct berth_set *all, const int *ranks, size_t n,
 
 	if (!sorted)
 		return api_wrong(BERTH_MEMORY, "out of memory");
-	for (unsigned r = 0; r < all->n; r++)
+	for (unsigned r = 0; r < all->members.n; r++)
 		for (size_t i = 0; i < n; i++)
 			if (ranks[i] == (int)r) {
 				sorted[count++] = r;
@@ -362,7 +362,7 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
 
 	if (rc)
 		return rc;
-	rc = set ? check_ranks(ranks, n, all->n)
+	rc = set ? check_ranks(ranks, n, all->members.n)
 		 : api_wrong(BERTH_INVALID, "set is NULL");
 	if (!rc)
 		rc = add_set(all, ranks, n, &made);
@@ -445,7 +445,7 @@ int berth_set_rank(const berth_set *set)
 
 	if (!s)
 		return set ? -1 : berth_rank();
-	rank = s->me;
+	rank = s->members.me == MEMBERS_NONE ? -1 : (int)s->members.me;
 	api_leave(s);
 	return rank;
 }
@@ -457,7 +457,7 @@ int berth_set_size(const berth_set *set)
 
 	if (!s)
 		return set ? -1 : berth_size();
-	n = s->n;
+	n = s->members.n;
 	api_leave(s);
 	return (int)n;
 }
@@ -471,8 +471,8 @@ int berth_set_member(const berth_set *set, int i)
 		return i >= 0 && i < berth_size() ? i : -1;
 	if (!s)
 		return -1;
-	if (i >= 0 && (unsigned)i < s->n)
-		rank = (int)s->rank[i];
+	if (i >= 0 && (unsigned)i < s->members.n)
+		rank = (int)s->members.rank[i];
 	api_leave(s);
 	return rank;
 }

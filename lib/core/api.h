@@ -13,7 +13,7 @@ berth_result api_too_late(const berth_set *given);
 
 static inline bool api_can_begin(const struct berth_set *set)
 {
-	return set && set->me >= 0;
+	return set && set->members.me != MEMBERS_NONE;
 }
 
 /* Of a call that can't begin in SET, which is what handle_enter(GIVEN) returned. */

@@ -40,7 +40,7 @@ static berth_result make_all(struct op *op, const struct berth_desc *d, size_t n
 			d->size != size ? "operations submitted together differ in size"
 			: d->set != first
 				? "operations submitted together are of one set"
-				: op_make(&op[i], d, set->n, (unsigned)set->me);
+				: op_make(&op[i], d, set->members.n, set->members.me);
 
 		if (text)
 			return set_refuse(d, text);
@@ -118,7 +118,7 @@ berth_result berth_join(berth_set *given, int *last)
 		return rc;
 	rc = engine_join(set->engine, &place, &why);
 	if (!rc && last)
-		*last = (int)set->rank[place];
+		*last = (int)set->members.rank[place];
 	rc = set_tell(rc, &why);
 	api_leave(set);
 	return rc;

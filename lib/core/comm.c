@@ -37,7 +37,7 @@ void comm_stalled(struct comm *c, uint64_t begun_ns, uint64_t *reported_ns,
 	op_words(words, sizeof words, c->op);
 	s.words = words;
 	for (; s.nmissing < n && s.nmissing < STALL_MISSING_MOST; s.nmissing++)
-		s.missing[s.nmissing] = c->rank[place[s.nmissing]];
+		s.missing[s.nmissing] = c->members->rank[place[s.nmissing]];
 	stall_tell(c->world, &s);
 }
 
@@ -64,8 +64,8 @@ static berth_result look_for_stall(struct comm *c, uint64_t now)
 		return BERTH_TIMEOUT;
 	if (!stall_is_due(k, c->begun_ns, c->reported_ns, now))
 		return BERTH_OK;
-	for (unsigned i = 0; i < c->n && n < STALL_MISSING_MOST; i++)
-		if (i != c->me && missing_is_behind(c, i))
+	for (unsigned i = 0; i < c->members->n && n < STALL_MISSING_MOST; i++)
+		if (i != c->members->me && missing_is_behind(c, i))
 			place[n++] = i;
 	comm_stalled(c, c->begun_ns, &c->reported_ns, place, n);
 	return BERTH_OK;
@@ -76,7 +76,7 @@ static unsigned aborter(const struct comm *c)
 {
 	unsigned by = atomic_load(&c->shared->aborted);
 
-	return by && by <= c->n ? by - 1 : c->me;
+	return by && by <= c->members->n ? by - 1 : c->members->me;
 }
 
 /* Has this rank, or another, ended what the set does? */
@@ -90,8 +90,8 @@ static berth_result look_for_end(struct comm *c)
 		net_break(c->net, aborter(c), BERTH_ABORTED);
 	if (atomic_load(&c->aborted) || atomic_load(&c->aborts))
 		return BERTH_ABORTED;
-	for (unsigned i = 0; c->id && i < c->n; i++)
-		if (i != c->me && missing_has_left(c, i)) {
+	for (unsigned i = 0; c->id && i < c->members->n; i++)
+		if (i != c->members->me && missing_has_left(c, i)) {
 			c->left = i;
 			return BERTH_ABORTED;
 		}
@@ -108,8 +108,8 @@ static berth_result look(void *ctx)
 	if (!c->begun_ns)
 		c->begun_ns = c->reported_ns = now;
 	atomic_store(&c->world->memory.rank[c->world->memory.local_rank].waits, 1);
-	for (unsigned i = 0; i < c->n; i++)
-		if (i != c->me && missing_is_lost(c, i)) {
+	for (unsigned i = 0; i < c->members->n; i++)
+		if (i != c->members->me && missing_is_lost(c, i)) {
 			c->lost = i;
 			c->ngone = missing_lost(c, c->gone, 64);
 			if (c->net) /* which tells the others who it is */
@@ -130,14 +130,14 @@ static void idle(void *ctx)
 
 /* ---- open, close ---- */
 
-struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *rank,
-		     uint64_t id, bool all, char *why, size_t why_bytes)
+struct net *comm_net(struct world *w, const struct members *m, uint64_t id, bool all,
+		     char *why, size_t why_bytes)
 {
 	struct net_config config = {
-		.rank = me,
-		.size = n,
+		.rank = m->me,
+		.size = m->n,
 		.door = w->door,
-		.ranks = rank,
+		.ranks = m->rank,
 		.id = id,
 		.epoch = (uint32_t)w->who.epoch,
 		.guard = w->params.guard,
@@ -148,11 +148,11 @@ struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *r
 	return net_open(&config, why, why_bytes);
 }
 
-static struct shm *join_memory(struct comm *c, void *region, unsigned n, unsigned me)
+static struct shm *join_memory(struct comm *c, void *region)
 {
 	const struct world *w = c->world;
-	struct shm_config config = { .n = n,
-				     .me = me,
+	struct shm_config config = { .n = c->members->nlocal,
+				     .me = c->members->local_me,
 				     .region = region,
 				     .cores = w->cores,
 				     .heap = w->memory.heap,
@@ -164,41 +164,25 @@ static struct shm *join_memory(struct comm *c, void *region, unsigned n, unsigne
 	return shm_join(&config);
 }
 
-static berth_result join(struct comm *c, const struct comm_config *config)
+static berth_result join(struct comm *c, void *region)
 {
-	unsigned nlocal = 0, me = 0, *host = calloc(c->n, sizeof *host),
-		 *place = calloc(c->n, sizeof *place);
+	const struct members *m = c->members;
 	struct hier_config hier = { .net = c->net,
-				    .n = c->n,
-				    .me = c->me,
+				    .members = m,
 				    .algorithms = c->world->params.algorithms };
 
-	for (unsigned i = 0; host && place && i < c->n; i++) {
-		place[i] = i;
-		host[i] = c->world->who.host[c->rank[i]];
-		if (i == c->me)
-			me = nlocal;
-		nlocal += host[i] == c->world->who.host[c->rank[c->me]];
-	}
-	c->nlocal = nlocal;
-	c->local_me = me;
-	hier.host = host;
-	hier.rank = place;
-	if (config->region) {
-		c->shared = region_shared(config->region, nlocal);
-		c->messages_region = region_messages(config->region, nlocal);
-	}
-	if (host && place && config->region)
-		hier.local = join_memory(c, config->region, nlocal, me);
-	if (hier.local && nlocal == c->n) {
+	if (!region)
+		return BERTH_MEMORY;
+	c->shared = region_shared(region, m->nlocal);
+	c->messages_region = region_messages(region, m->nlocal);
+	hier.local = join_memory(c, region);
+	if (hier.local && m->nlocal == m->n) {
 		c->back = &shm_backend;
 		c->group = hier.local;
-	} else if (hier.local && nlocal > 0 && c->net) {
+	} else if (hier.local && c->net) {
 		c->back = &hier_backend;
 		c->group = hier_join(&hier);
 	}
-	free(host);
-	free(place);
 	return c->group ? BERTH_OK : BERTH_MEMORY;
 }
 
@@ -206,20 +190,18 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 {
 	memset(c, 0, sizeof *c);
 	c->world = config->world;
-	c->n = config->n;
-	c->me = config->me;
-	c->rank = config->rank;
+	c->members = config->members;
 	c->id = config->id;
 	c->net = config->net;
 	c->messages_net = config->messages_net;
-	c->lost = c->n;
-	c->left = c->n;
-	c->said = calloc(c->n, sizeof *c->said);
+	c->lost = c->members->n;
+	c->left = c->members->n;
+	c->said = calloc(c->members->n, sizeof *c->said);
 	if (!c->said)
 		return BERTH_MEMORY;
 	if (c->net)
 		net_watch(c->net, look, &c->done, c);
-	return join(c, config);
+	return join(c, config->region);
 }
 
 void comm_close(struct comm *c)
@@ -237,13 +219,13 @@ void comm_close(struct comm *c)
 void comm_end(struct comm *c, berth_result rc)
 {
 	if (c->group)
-		c->back->end(c->group, rc, c->me);
+		c->back->end(c->group, rc, c->members->me);
 }
 
 berth_result comm_refuse(struct comm *c, unsigned place)
 {
 	c->lost = place;
-	c->gone[0] = c->rank[place];
+	c->gone[0] = c->members->rank[place];
 	c->ngone = 1;
 	c->refused = true;
 	c->back->end(c->group, BERTH_PEER_LOST, place);
@@ -311,20 +293,21 @@ void comm_say_end(const struct comm *c, struct failure *why, const char *words)
 		snprintf(why->text, sizeof why->text, "%s: " COMM_ENDED, words);
 		return;
 	}
-	if (by && by <= c->n)
+	if (by && by <= c->members->n)
 		snprintf(why->text, sizeof why->text,
-			 "%s: rank %u aborted the set%s%.200s", words, c->rank[by - 1],
-			 *s->why ? ": " : "", s->why);
-	else if (c->net && who == c->n)
+			 "%s: rank %u aborted the set%s%.200s", words,
+			 c->members->rank[by - 1], *s->why ? ": " : "", s->why);
+	else if (c->net && who == c->members->n)
 		who = net_lost(c->net);
-	for (unsigned i = 0; !by && who == c->n && i < c->n; i++)
-		if (i != c->me && missing_has_left(c, i)) /* as another rank saw */
+	for (unsigned i = 0; !by && who == c->members->n && i < c->members->n; i++)
+		if (i != c->members->me &&
+		    missing_has_left(c, i)) /* as another rank saw */
 			who = i;
-	who = who > c->n ? c->n : who;
-	if (!*why->text && who < c->n)
+	who = who > c->members->n ? c->members->n : who;
+	if (!*why->text && who < c->members->n)
 		snprintf(why->text, sizeof why->text,
 			 "%s: rank %u left the set, or aborted it", words,
-			 c->rank[who]);
+			 c->members->rank[who]);
 	else if (!*why->text)
 		snprintf(why->text, sizeof why->text,
 			 "%s: another rank left the set, or aborted it", words);
@@ -337,8 +320,9 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 
 	/* A rank whose time was over first has ended it for all.  In the middle of a
 	 * message it could not say so: its stream has just ended. */
-	if ((rc == BERTH_PEER_LOST || rc == BERTH_ABORTED) && c->lost == c->n &&
-	    c->left == c->n && !c->shared->aborted && !c->aborted && c->deadline_ns &&
+	if ((rc == BERTH_PEER_LOST || rc == BERTH_ABORTED) &&
+	    c->lost == c->members->n && c->left == c->members->n &&
+	    !c->shared->aborted && !c->aborted && c->deadline_ns &&
 	    clock_ns() + SAME_TIME_NS >= c->deadline_ns)
 		rc = BERTH_TIMEOUT;
 	if (c->aborted)
@@ -359,7 +343,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 			 c->reason ? c->reason : berth_result_text(rc));
 	c->reason = NULL;
 	/* what all ranks come to alike, or nobody waits for, breaks nothing */
-	if (rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID || c->n == 1 || c->broken)
+	if (rc == BERTH_UNSUPPORTED || rc == BERTH_INVALID || c->members->n == 1 ||
+	    c->broken)
 		return rc;
 	if (rc == BERTH_PEER_LOST && why->nmissing)
 		atomic_store(
@@ -410,7 +395,7 @@ void comm_hear_abort(struct comm *c, unsigned place, const char *why)
 
 void comm_say_abort(struct comm *c, const char *why)
 {
-	comm_hear_abort(c, c->me, why);
+	comm_hear_abort(c, c->members->me, why);
 }
 
 void comm_abort(struct comm *c)
@@ -420,7 +405,7 @@ void comm_abort(struct comm *c)
 	c->finally = (struct failure){ .rc = BERTH_ABORTED };
 	comm_say_end(c, &c->finally, "an operation");
 	atomic_store(&c->broken, BERTH_ABORTED);
-	if (c->n > 1)
+	if (c->members->n > 1)
 		c->back->end(c->group, BERTH_ABORTED, aborter(c));
 	if (c->net)
 		net_break(c->net, aborter(c), BERTH_ABORTED);
@@ -432,7 +417,8 @@ void comm_abort(struct comm *c)
 static bool has_closed(const struct comm *c)
 {
 	struct pollfd *p =
-		c->net ? calloc((size_t)c->n * NET_LANES + 1, sizeof *p) : NULL;
+		c->net ? calloc((size_t)c->members->n * NET_LANES + 1, sizeof *p)
+		       : NULL;
 	size_t n = p ? net_sockets(c->net, p) : 0;
 	bool closed = false;
 
@@ -453,7 +439,7 @@ static berth_result ask_why(struct comm *c)
 	berth_result rc = comm_step(c, &barrier, clock_until(SOON_MS));
 
 	c->deadline_ns = 0; /* what was over is not the operation's time */
-	if (rc == BERTH_TIMEOUT && net_waits_for(c->net) < c->n)
+	if (rc == BERTH_TIMEOUT && net_waits_for(c->net) < c->members->n)
 		c->lost = net_waits_for(c->net);
 	return rc == BERTH_MISMATCH || rc == BERTH_TIMEOUT ? BERTH_PEER_LOST : rc;
 }
@@ -462,8 +448,8 @@ static berth_result ask_why(struct comm *c)
 static berth_result look_for_given_up(struct comm *c)
 {
 	c->ngone = missing_lost(c, c->gone, 64);
-	for (unsigned i = 0; c->ngone && i < c->n; i++)
-		if (c->rank[i] == c->gone[0])
+	for (unsigned i = 0; c->ngone && i < c->members->n; i++)
+		if (c->members->rank[i] == c->gone[0])
 			c->lost = i;
 	return c->ngone ? BERTH_PEER_LOST : BERTH_OK;
 }
@@ -473,7 +459,7 @@ static unsigned find_gone(const struct comm *c)
 {
 	unsigned i = 0;
 
-	while (i < c->n && (i == c->me || !missing_has_gone(c, i)))
+	while (i < c->members->n && (i == c->members->me || !missing_has_gone(c, i)))
 		i++;
 	return i;
 }
@@ -484,10 +470,10 @@ static berth_result look_beyond(struct comm *c)
 	berth_result rc = look_for_given_up(c);
 	const unsigned gone = find_gone(c);
 
-	c->closed = !rc && (gone < c->n || has_closed(c)) ? c->closed + 1 : 0;
+	c->closed = !rc && (gone < c->members->n || has_closed(c)) ? c->closed + 1 : 0;
 	if (c->closed <= LOOKS_CLOSED)
 		return rc;
-	if (gone == c->n)
+	if (gone == c->members->n)
 		return ask_why(c);
 	c->left = gone;
 	return BERTH_ABORTED;
@@ -504,9 +490,9 @@ berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 		return c->broken;
 	c->op = op;
 	c->no_stall_check = true;
-	if (c->n > 1 && !c->aborted)
+	if (c->members->n > 1 && !c->aborted)
 		rc = look(c);
-	if (!rc && c->n > 1 && !c->aborted)
+	if (!rc && c->members->n > 1 && !c->aborted)
 		rc = look_beyond(c);
 	c->no_stall_check = false;
 	c->begun_ns = 0;
@@ -515,7 +501,7 @@ berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 		rc = BERTH_TIMEOUT;
 	if (!rc)
 		return BERTH_OK;
-	if (c->n > 1)
+	if (c->members->n > 1)
 		c->back->end(c->group, rc, c->lost);
 	return comm_failed(c, rc, op, &why);
 }

@@ -7,6 +7,7 @@
 #define BERTH_LIB_COMM_H
 
 #include "lib/backend/backend.h"
+#include "lib/base/members.h"
 #include "lib/core/op.h"
 #include "lib/core/region.h"
 #include "lib/core/trace.h"
@@ -29,10 +30,8 @@ struct failure {
 
 struct comm {
 	struct world *world;
-	unsigned n, me;
-	const unsigned *rank;      /* of the job, for each place; the set's */
-	unsigned nlocal, local_me; /* of its ranks on this host */
-	uint32_t id;               /* in records: the set's number; 0: all ranks */
+	const struct members *members; /* the set's */
+	uint32_t id;                   /* in records: the set's number; 0: all ranks */
 	struct region_shared *shared;
 	/* For messages.c; NULL: all on this host, or it has it. */
 	void *messages_region;
@@ -83,18 +82,17 @@ struct comm {
 
 struct comm_config {
 	struct world *world;
-	unsigned n, me;
-	const unsigned *rank; /* stays the owner's */
+	const struct members *members; /* stays the owner's; this rank is one */
 	uint32_t id;
 	void *region; /* region_bytes(members on this host) */
 	/* Opened by comm_net(); become the comm's.  NULL: all on this host */
 	struct net *net, *messages_net;
 };
 
-/* A net of a set of N, whose RANKs are of the job, in which this rank has place ME.
- * ID: as net.h.  ALL: it is the set of all ranks, and who leaves it is lost. */
-struct net *comm_net(struct world *w, unsigned n, unsigned me, const unsigned *rank,
-		     uint64_t id, bool all, char *why, size_t why_bytes);
+/* A net of the set of M.  ID: as net.h.  ALL: it is the set of all ranks, and a rank
+ * that leaves it is lost. */
+struct net *comm_net(struct world *w, const struct members *m, uint64_t id, bool all,
+		     char *why, size_t why_bytes);
 /* BERTH_MEMORY */
 berth_result comm_open(struct comm *c, const struct comm_config *config);
 void comm_close(struct comm *c);

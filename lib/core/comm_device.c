@@ -36,7 +36,7 @@ static berth_result agree(struct comm *c, uint32_t signature, uint64_t mine,
 				   .signature = signature };
 
 	*most = mine;
-	return c->n > 1 ? comm_step(c, &coll, deadline_ns) : BERTH_OK;
+	return c->members->n > 1 ? comm_step(c, &coll, deadline_ns) : BERTH_OK;
 }
 
 /* Is this process in a further set? */
@@ -63,9 +63,9 @@ static berth_result tell_cards(struct comm *c, struct comm_device *d, struct car
 				     .count = sizeof own / 8,
 				     .signature = CARDS };
 
-	own.rc = d->back->card(d->device, c->n, c->me, own.card);
+	own.rc = d->back->card(d->device, c->members->n, c->members->me, own.card);
 	all[0] = own;
-	return c->n > 1 ? comm_step(c, &gather, deadline_ns) : BERTH_OK;
+	return c->members->n > 1 ? comm_step(c, &gather, deadline_ns) : BERTH_OK;
 }
 
 /* BERTH_BUSY becomes another result, or the comm breaks. */
@@ -100,15 +100,16 @@ static berth_result join_own(struct comm *c, struct comm_device *d,
 			     const struct card *all, const struct op *op,
 			     size_t buffer_bytes, uint64_t deadline_ns)
 {
-	unsigned char *cards = malloc((size_t)c->n * DEVICE_CARD_BYTES);
+	unsigned char *cards = malloc((size_t)c->members->n * DEVICE_CARD_BYTES);
 	berth_result rc = cards ? BERTH_OK : BERTH_MEMORY;
 
-	for (unsigned i = 0; cards && i < c->n; i++)
+	for (unsigned i = 0; cards && i < c->members->n; i++)
 		memcpy(cards + (size_t)i * DEVICE_CARD_BYTES, all[i].card,
 		       DEVICE_CARD_BYTES);
 	if (!rc) {
 		works_lock();
-		rc = d->back->join(d->device, c->n, c->me, cards, &d->group);
+		rc = d->back->join(d->device, c->members->n, c->members->me, cards,
+				   &d->group);
 		works_unlock();
 	}
 	free(cards);
@@ -126,11 +127,12 @@ static berth_result join_own(struct comm *c, struct comm_device *d,
 /* Who has no device: the same on all ranks. */
 static bool is_refused(struct comm *c, struct comm_device *d, const struct card *all)
 {
-	for (unsigned i = 0; i < c->n; i++) {
+	for (unsigned i = 0; i < c->members->n; i++) {
 		if (!all[i].rc)
 			continue;
 		snprintf(d->why, sizeof d->why, "rank %u has no device for it: %s",
-			 c->rank[i], berth_result_text((berth_result)all[i].rc));
+			 c->members->rank[i],
+			 berth_result_text((berth_result)all[i].rc));
 		return true;
 	}
 	return false;
@@ -149,7 +151,7 @@ static void give_up(struct comm_device *d)
 static berth_result join(struct comm *c, struct comm_device *d, const struct op *op,
 			 size_t buffer_bytes, uint64_t deadline_ns)
 {
-	struct card *all = calloc(c->n, sizeof *all);
+	struct card *all = calloc(c->members->n, sizeof *all);
 	uint64_t worst;
 	berth_result rc, own = BERTH_MEMORY;
 
@@ -324,16 +326,17 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 	/* in the place of requests, of which there are none */
 	struct work *w = comm_device_work(
 		c, op,
-		(struct work_room){ .colls = 1,
-				    .ready = 1,
-				    .requests = 1 + (counts ? 2 * (size_t)c->n : 0) });
+		(struct work_room){
+			.colls = 1,
+			.ready = 1,
+			.requests = 1 + (counts ? 2 * (size_t)c->members->n : 0) });
 	berth_result rc;
 
 	if (!w)
 		return BERTH_MEMORY;
 	w->coll[0] = *coll;
 	w->coll[0].rows = NULL;
-	keep_counts(w->coll, (uint64_t *)(w->request + 1), c->n);
+	keep_counts(w->coll, (uint64_t *)(w->request + 1), c->members->n);
 	w->device.n = 1;
 	w->ready[0] = op->mark;
 	w->device.nready = op->mark != NULL;
@@ -378,8 +381,8 @@ void comm_device_forget(struct op *op)
 
 static bool has_lost(const struct comm *c)
 {
-	for (unsigned i = 0; i < c->n; i++)
-		if (i != c->me && missing_has_ended(c, i))
+	for (unsigned i = 0; i < c->members->n; i++)
+		if (i != c->members->me && missing_has_ended(c, i))
 			return true;
 	return false;
 }
@@ -387,7 +390,7 @@ static bool has_lost(const struct comm *c)
 /* Does another rank not do what this one does? */
 static bool is_hopeless(struct comm *c)
 {
-	if (c->n == 1)
+	if (c->members->n == 1)
 		return false;
 	if (c->hear)
 		c->hear(c->hear_ctx);
@@ -424,7 +427,7 @@ bool comm_device_was_cut(struct comm *c)
 
 	if (cut)
 		d->cut = d->whole = false;
-	return cut && c->n > 1 && !has_lost(c);
+	return cut && c->members->n > 1 && !has_lost(c);
 }
 
 void comm_device_close(struct comm *c)

@@ -234,11 +234,12 @@ static bool none_is_late(struct engine *e, const struct op *op, int64_t slice_ms
 					 ? (uint64_t)slice_ms * 1000000
 					 : ARRIVE_NS;
 
-	if (c->n == 1)
+	if (c->members->n == 1)
 		return true;
-	if (e->called || c->broken || !c->shared || c->nlocal < c->n)
+	if (e->called || c->broken || !c->shared || c->members->nlocal < c->members->n)
 		return false;
-	return arrive(region_arrivals(c->shared, c->nlocal), c->n, c->local_me,
+	return arrive(region_arrivals(c->shared, c->members->nlocal), c->members->n,
+		      c->members->local_me,
 		      (uint32_t)(op_hash(name, strlen(name), 0) >> 32), most_ns);
 }
 
@@ -345,7 +346,7 @@ size_t engine_algorithms(struct engine *e, char *text, size_t bytes)
 	size_t n = 0;
 
 	pthread_mutex_lock(&e->work);
-	if (c->n > 1)
+	if (c->members->n > 1)
 		n = c->back->algorithms(c->group, text, bytes);
 	pthread_mutex_unlock(&e->work);
 	return n;

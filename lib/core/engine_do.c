@@ -91,7 +91,7 @@ static bool in_pieces(struct engine *e, struct berth_request **r, size_t n,
 	size_t pieces = 0, size = kern_size(coll->type);
 	uint64_t at = 0;
 
-	if (!c->back->pieces_bytes || c->n == 1)
+	if (!c->back->pieces_bytes || c->members->n == 1)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < r[i]->n; k++) {
@@ -149,7 +149,7 @@ static berth_result together(struct engine *e, struct berth_request **r, size_t 
 		note_times(r, n, "MEMCPY_IN_FUSION_BUFFER", begun_ns);
 		begun_ns = clock_ns();
 	}
-	if (e->comm->n > 1)
+	if (e->comm->members->n > 1)
 		rc = comm_step(e->comm, &coll, deadline_ns);
 	else
 		coll_alone(&coll);

@@ -85,7 +85,7 @@ struct engine {
 	struct berth_request **list; /* ENGINE_PENDING_MOST: those at hand; or NULL */
 	struct op idle;              /* where none is at hand */
 	struct joiner {
-		uint64_t taken;   /* in how much this rank took part since it joined */
+		uint64_t taken;   /* requests of the others since it joined */
 		uint64_t time_ns; /* when it joined, by the clock of rank 0's host */
 	} joiner;
 	uint64_t *lists; /* of all ranks */

@@ -224,7 +224,7 @@ static berth_result enter_collectives(struct engine *e, struct berth_request *r,
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why)
 {
-	struct berth_request *r = copy(op, n, e->comm->n);
+	struct berth_request *r = copy(op, n, e->comm->members->n);
 	struct messages *m = NULL;
 	berth_result rc = BERTH_OK;
 

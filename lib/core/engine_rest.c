@@ -21,18 +21,18 @@ struct rest *engine_rest_make(const struct comm *c)
 {
 	struct rest *r;
 
-	if (!c->shared || c->n == 1)
+	if (!c->shared || c->members->n == 1)
 		return NULL;
 	r = calloc(1, sizeof *r);
 	if (!r)
 		return NULL;
-	r->bell = &c->shared->bell[c->local_me];
+	r->bell = &c->shared->bell[c->members->local_me];
 	r->fd = -1;
 	if (!c->net)
 		return r;
-	r->polls = calloc(1 + 2 * (size_t)c->n * NET_LANES, sizeof *r->polls);
+	r->polls = calloc(1 + 2 * (size_t)c->members->n * NET_LANES, sizeof *r->polls);
 	r->fd = r->polls ? bell_open(r->bell) : -1;
-	r->looks = r->polls ? r->polls + 1 + (size_t)c->n * NET_LANES : NULL;
+	r->looks = r->polls ? r->polls + 1 + (size_t)c->members->n * NET_LANES : NULL;
 	if (r->fd >= 0)
 		return r;
 	engine_rest_free(r);
@@ -53,8 +53,8 @@ bool engine_is_called(const struct engine *e)
 {
 	const struct comm *c = e->comm;
 
-	for (unsigned i = 0; i < c->n; i++)
-		if (i != c->me && missing_is_ahead(c, i))
+	for (unsigned i = 0; i < c->members->n; i++)
+		if (i != c->members->me && missing_is_ahead(c, i))
 			return true;
 	return c->net && e->rest &&
 	       poll(e->rest->looks, net_sockets(c->net, e->rest->looks), 0) > 0;
@@ -111,7 +111,8 @@ void engine_call(const struct engine *e)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&c->shared->resting, memory_order_relaxed))
 		return;
-	for (unsigned i = 0; i < c->nlocal; i++)
-		if (i != c->local_me && bell_has_sleeper(&c->shared->bell[i], 0))
+	for (unsigned i = 0; i < c->members->nlocal; i++)
+		if (i != c->members->local_me &&
+		    bell_has_sleeper(&c->shared->bell[i], 0))
 			bell_ring(&c->shared->bell[i], e->rest ? e->rest->fd : -1);
 }

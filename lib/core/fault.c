@@ -9,8 +9,8 @@ static void name(const struct comm *c, const struct net_fault *f, char *text,
 	const bool has = *f->address;
 
 	snprintf(text, bytes, "the connection between rank %u and rank %u%s%s%s",
-		 c->rank[f->by], c->rank[f->peer], has ? " (" : "", f->address,
-		 has ? ")" : "");
+		 c->members->rank[f->by], c->members->rank[f->peer], has ? " (" : "",
+		 f->address, has ? ")" : "");
 }
 
 void fault_say(const struct comm *c, const struct net_fault *f, struct failure *why,
@@ -18,7 +18,8 @@ void fault_say(const struct comm *c, const struct net_fault *f, struct failure *
 {
 	char which[160];
 
-	if (!f || f->kind == NET_CUT || f->by >= c->n || f->peer >= c->n) {
+	if (!f || f->kind == NET_CUT || f->by >= c->members->n ||
+	    f->peer >= c->members->n) {
 		snprintf(why->text, sizeof why->text,
 			 "%s: a connection of another rank carried something that its "
 			 "peer did not send",
@@ -26,18 +27,19 @@ void fault_say(const struct comm *c, const struct net_fault *f, struct failure *
 		return;
 	}
 	name(c, f, which, sizeof which);
-	why->missing[why->nmissing++] = c->rank[f->peer == c->me ? f->by : f->peer];
+	why->missing[why->nmissing++] =
+		c->members->rank[f->peer == c->members->me ? f->by : f->peer];
 	if (f->kind == NET_FORGED)
 		snprintf(why->text, sizeof why->text,
 			 "%s: %s carried something that rank %u did not send", words,
-			 which, c->rank[f->peer]);
+			 which, c->members->rank[f->peer]);
 	else if (f->kind == NET_STRANGER)
 		snprintf(why->text, sizeof why->text,
 			 "%s: %s: the other end does not have the job's key", words,
 			 which);
 	else
 		snprintf(why->text, sizeof why->text, "%s: %s: rank %u %s", words,
-			 which, c->rank[f->peer],
+			 which, c->members->rank[f->peer],
 			 *f->text ? f->text : "is not set up as the other one");
 }
 
@@ -47,7 +49,8 @@ void fault_say_cut(const struct comm *c, const struct net_fault *f, unsigned ran
 	char which[160];
 
 	*text = '\0';
-	if (!f || f->kind != NET_CUT || f->peer >= c->n || c->rank[f->peer] != rank)
+	if (!f || f->kind != NET_CUT || f->peer >= c->members->n ||
+	    c->members->rank[f->peer] != rank)
 		return;
 	name(c, f, which, sizeof which);
 	snprintf(text, bytes, ", and with it %s", which);

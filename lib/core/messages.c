@@ -32,7 +32,6 @@ struct messages {
 	_Atomic uint32_t in_flight, bell, uses;
 	_Atomic bool dozes, stopped;
 	_Atomic bool aborts; /* others are to be told */
-	int *local;
 };
 
 /* ---- the thread ---- */
@@ -152,27 +151,16 @@ static bool is_lost(void *ctx, unsigned place)
 	return missing_has_ended(((struct messages *)ctx)->comm, place);
 }
 
-static bool is_here(const struct comm *c, unsigned place)
-{
-	return c->world->local[c->rank[place]] != WORLD_NOT_HERE;
-}
-
 void messages_decline(const struct comm *c)
 {
-	unsigned local = 0;
-
-	for (unsigned i = 0; i < c->me; i++)
-		local += is_here(c, i);
 	if (c->messages_region)
-		p2p_decline(c->messages_region, local);
+		p2p_decline(c->messages_region, c->members->local_me);
 }
 
 static struct p2p *join(struct messages *m)
 {
 	struct comm *c = m->comm;
-	struct p2p_config config = { .n = c->n,
-				     .me = c->me,
-				     .local = m->local,
+	struct p2p_config config = { .members = c->members,
 				     .region = c->messages_region,
 				     .net = c->messages_net,
 				     .look = look,
@@ -181,18 +169,12 @@ static struct p2p *join(struct messages *m)
 				     .ctx = m,
 				     .cores = c->world->cores };
 
-	for (unsigned i = 0; i < c->n; i++) {
-		if (i == c->me)
-			config.local_me = config.nlocal;
-		m->local[i] = is_here(c, i) ? (int)config.nlocal++ : -1;
-	}
 	return p2p_join(&config);
 }
 
 static void destroy(struct messages *m)
 {
 	pthread_mutex_destroy(&m->starting);
-	free(m->local);
 	free(m);
 }
 
@@ -204,8 +186,7 @@ struct messages *messages_make(struct comm *c)
 		return NULL;
 	m->comm = c;
 	pthread_mutex_init(&m->starting, NULL);
-	m->local = calloc(c->n, sizeof *m->local);
-	m->p2p = m->local ? join(m) : NULL;
+	m->p2p = join(m);
 	if (m->p2p) {
 		c->messages_net = NULL;
 		return m;
@@ -300,11 +281,12 @@ static void say_difference(const struct message *m, char *text, size_t bytes,
 	else if (p->got > p->bytes)
 		snprintf(text, bytes,
 			 "%s: rank %u sent %llu elements, and there is room for %llu",
-			 words, c->rank[p->from], (unsigned long long)(p->got / size),
+			 words, c->members->rank[p->from],
+			 (unsigned long long)(p->got / size),
 			 (unsigned long long)(p->bytes / size));
 	else
 		snprintf(text, bytes, "%s: rank %u sent another type", words,
-			 c->rank[p->from]);
+			 c->members->rank[p->from]);
 }
 
 static void say_why(const struct message *m, berth_result rc, struct failure *why)
@@ -320,13 +302,13 @@ static void say_why(const struct message *m, berth_result rc, struct failure *wh
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	op_words(words, sizeof words, op);
 	if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) && op->peer != BERTH_ANY) {
-		why->missing[why->nmissing++] = c->rank[op->peer];
+		why->missing[why->nmissing++] = c->members->rank[op->peer];
 		*cut = '\0';
 		if (rc == BERTH_PEER_LOST)
 			fault_say_cut(c, f, *why->missing, cut, sizeof cut);
 		snprintf(why->text, sizeof why->text, "%s: rank %u on '%s' %s%s", words,
-			 c->rank[op->peer],
-			 boot_host_name(&c->world->who, c->rank[op->peer]),
+			 c->members->rank[op->peer],
+			 boot_host_name(&c->world->who, c->members->rank[op->peer]),
 			 rc == BERTH_TIMEOUT ? "did not come in time" : "has ended",
 			 cut);
 	} else if (rc == BERTH_AUTH) {

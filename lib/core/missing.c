@@ -26,7 +26,7 @@ static uint32_t seq_of(const struct comm *c, unsigned local)
 
 bool missing_is_behind(const struct comm *c, unsigned place)
 {
-	unsigned local = c->world->local[c->rank[place]];
+	unsigned local = c->world->local[c->members->rank[place]];
 
 	return local != WORLD_NOT_HERE ? (int32_t)(seq_of(c, local) - c->seq) < 0
 				       : c->net && net_waits_for(c->net) == place;
@@ -34,7 +34,7 @@ bool missing_is_behind(const struct comm *c, unsigned place)
 
 bool missing_is_ahead(const struct comm *c, unsigned place)
 {
-	unsigned local = c->world->local[c->rank[place]];
+	unsigned local = c->world->local[c->members->rank[place]];
 
 	return local != WORLD_NOT_HERE && (int32_t)(seq_of(c, local) - c->seq) > 0;
 }
@@ -42,7 +42,7 @@ bool missing_is_ahead(const struct comm *c, unsigned place)
 bool missing_is_lost(const struct comm *c, unsigned place)
 {
 	const struct memory *m = &c->world->memory;
-	unsigned rank = c->rank[place], local = c->world->local[rank];
+	unsigned rank = c->members->rank[place], local = c->world->local[rank];
 
 	if (missing_has_ended(c, place))
 		return true;
@@ -53,13 +53,10 @@ bool missing_is_lost(const struct comm *c, unsigned place)
 
 bool missing_has_gone(const struct comm *c, unsigned place)
 {
-	unsigned local = 0;
+	const struct members *m = c->members;
 
-	if (c->world->local[c->rank[place]] == WORLD_NOT_HERE)
-		return false;
-	for (unsigned i = 0; i < place; i++)
-		local += c->world->local[c->rank[i]] != WORLD_NOT_HERE;
-	return atomic_load(&c->shared->bell[local].left);
+	return members_is_here(m, place) &&
+	       atomic_load(&c->shared->bell[m->local[place]].left);
 }
 
 bool missing_has_left(const struct comm *c, unsigned place)
@@ -69,7 +66,7 @@ bool missing_has_left(const struct comm *c, unsigned place)
 
 bool missing_has_ended(const struct comm *c, unsigned place)
 {
-	unsigned rank = c->rank[place], local = c->world->local[rank];
+	unsigned rank = c->members->rank[place], local = c->world->local[rank];
 
 	return memory_is_lost(&c->world->memory, rank,
 			      local == WORLD_NOT_HERE ? -1 : (int)local);
@@ -80,13 +77,14 @@ bool missing_has_ended(const struct comm *c, unsigned place)
 static unsigned failed_peer_of(const struct comm *c, unsigned place)
 {
 	const struct memory *m = &c->world->memory;
-	const unsigned local = c->world->local[c->rank[place]];
+	const unsigned local = c->world->local[c->members->rank[place]];
 	uint32_t failed_peer = 0;
 	unsigned i = 0;
 
 	if (local != WORLD_NOT_HERE)
 		failed_peer = atomic_load(&m->rank[local].failed_peer);
-	while (i < c->n && (c->rank[i] + 1 != failed_peer || i == c->me))
+	while (i < c->members->n &&
+	       (c->members->rank[i] + 1 != failed_peer || i == c->members->me))
 		i++;
 	return i;
 }
@@ -94,8 +92,8 @@ static unsigned failed_peer_of(const struct comm *c, unsigned place)
 /* Secondary failure: it gave up because of another rank before it ended. */
 static bool is_secondary(const struct comm *c, unsigned place)
 {
-	return failed_peer_of(c, place) < c->n ||
-	       memory_is_secondary(&c->world->memory, c->rank[place]);
+	return failed_peer_of(c, place) < c->members->n ||
+	       memory_is_secondary(&c->world->memory, c->members->rank[place]);
 }
 
 static size_t list_lost(const struct comm *c, bool secondary, unsigned *rank,
@@ -103,10 +101,10 @@ static size_t list_lost(const struct comm *c, bool secondary, unsigned *rank,
 {
 	size_t n = 0;
 
-	for (unsigned i = 0; i < c->n && n < most; i++)
-		if (i != c->me && missing_is_lost(c, i) &&
+	for (unsigned i = 0; i < c->members->n && n < most; i++)
+		if (i != c->members->me && missing_is_lost(c, i) &&
 		    is_secondary(c, i) == secondary)
-			rank[n++] = c->rank[i];
+			rank[n++] = c->members->rank[i];
 	return n;
 }
 
@@ -114,9 +112,9 @@ size_t missing_lost(const struct comm *c, unsigned *rank, size_t most)
 {
 	size_t n = list_lost(c, false, rank, most);
 
-	for (unsigned i = 0; i < c->n && !n && most; i++)
-		if (i != c->me && failed_peer_of(c, i) < c->n)
-			rank[n++] = c->rank[failed_peer_of(c, i)];
+	for (unsigned i = 0; i < c->members->n && !n && most; i++)
+		if (i != c->members->me && failed_peer_of(c, i) < c->members->n)
+			rank[n++] = c->members->rank[failed_peer_of(c, i)];
 	return n;
 }
 
@@ -124,9 +122,9 @@ static size_t find_behind(const struct comm *c, unsigned *rank, size_t most)
 {
 	size_t n = 0;
 
-	for (unsigned i = 0; i < c->n && n < most; i++)
-		if (i != c->me && missing_is_behind(c, i))
-			rank[n++] = c->rank[i];
+	for (unsigned i = 0; i < c->members->n && n < most; i++)
+		if (i != c->members->me && missing_is_behind(c, i))
+			rank[n++] = c->members->rank[i];
 	return n;
 }
 
@@ -141,8 +139,8 @@ static size_t ask_agents(struct comm *c, unsigned *rank, size_t most)
 	       ours = 0;
 
 	for (size_t i = 0; i < n; i++)
-		for (unsigned k = 0; k < c->n; k++)
-			if (c->rank[k] == rank[i])
+		for (unsigned k = 0; k < c->members->n; k++)
+			if (c->members->rank[k] == rank[i])
 				rank[ours++] = rank[i];
 	return ours;
 }
@@ -150,11 +148,11 @@ static size_t ask_agents(struct comm *c, unsigned *rank, size_t most)
 /* Another rank has ended the operation.  It says soon why. */
 static size_t find_lost(const struct comm *c, unsigned *rank, size_t most)
 {
-	const unsigned lost = c->net ? net_lost(c->net) : c->n;
+	const unsigned lost = c->net ? net_lost(c->net) : c->members->n;
 	size_t n = 0;
 
-	if (lost < c->n && lost != c->me && most) {
-		*rank = c->rank[lost];
+	if (lost < c->members->n && lost != c->members->me && most) {
+		*rank = c->members->rank[lost];
 		return 1;
 	}
 	for (unsigned ms = 0; !n && ms < SAID_MS; ms++) {
@@ -170,7 +168,7 @@ size_t missing_find(struct comm *c, berth_result rc, unsigned *rank, size_t most
 	size_t n;
 
 	for (n = 0; n < c->nlate && n < most; n++)
-		rank[n] = c->rank[c->late[n]];
+		rank[n] = c->members->rank[c->late[n]];
 	if (n)
 		return n;
 	for (n = 0; n < c->ngone && n < most; n++)
@@ -185,6 +183,6 @@ size_t missing_find(struct comm *c, berth_result rc, unsigned *rank, size_t most
 	n = c->back->others(c->group, rank, most);
 	n = n < most ? n : most;
 	for (size_t i = 0; i < n; i++)
-		rank[i] = c->rank[rank[i]];
+		rank[i] = c->members->rank[rank[i]];
 	return rc == BERTH_PEER_LOST && !n ? find_lost(c, rank, most) : n;
 }

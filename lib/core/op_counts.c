@@ -27,7 +27,7 @@ struct counts {
 
 static size_t gives_words(const struct comm *c, const struct coll *coll)
 {
-	return coll->kind == BERTH_ALLTOALL ? c->n : 1;
+	return coll->kind == BERTH_ALLTOALL ? c->members->n : 1;
 }
 
 /* Elements that FROM gives to TO. */
@@ -41,7 +41,7 @@ static uint64_t given(const struct counts *k, unsigned from, unsigned to)
 /* Elements that TO expects from FROM, or NOTHING. */
 static uint64_t expected(const struct counts *k, unsigned from, unsigned to)
 {
-	return k->rows.all[(to + 1) * k->rows.words - 1 - k->comm->n + from];
+	return k->rows.all[(to + 1) * k->rows.words - 1 - k->comm->members->n + from];
 }
 
 static uint64_t room_of(const struct counts *k, unsigned place)
@@ -52,7 +52,7 @@ static uint64_t room_of(const struct counts *k, unsigned place)
 /* What comes to place TO, into k->got.  UINT64_MAX: more than there can be. */
 static uint64_t sum_for(struct counts *k, unsigned to)
 {
-	const unsigned n = k->comm->n;
+	const unsigned n = k->comm->members->n;
 	uint64_t sum;
 
 	for (unsigned i = 0; i < n; i++)
@@ -78,9 +78,9 @@ refuse(struct counts *k, const char *format, ...)
 
 static berth_result compare_expected(struct counts *k, unsigned to)
 {
-	const unsigned *rank = k->comm->rank;
+	const unsigned *rank = k->comm->members->rank;
 
-	for (unsigned from = 0; from < k->comm->n; from++) {
+	for (unsigned from = 0; from < k->comm->members->n; from++) {
 		uint64_t expects = expected(k, from, to), gives = given(k, from, to);
 
 		if (expects != NOTHING && expects != gives)
@@ -96,9 +96,9 @@ static berth_result compare_expected(struct counts *k, unsigned to)
 /* All ranks look at all rows, so that all see the same. */
 static berth_result compare(struct counts *k)
 {
-	for (unsigned to = 0; to < k->comm->n; to++) {
+	for (unsigned to = 0; to < k->comm->members->n; to++) {
 		uint64_t sum = sum_for(k, to), room = room_of(k, to);
-		unsigned rank = k->comm->rank[to];
+		unsigned rank = k->comm->members->rank[to];
 
 		if (sum == UINT64_MAX)
 			return refuse(k, "rank %u gets more than memory can hold",
@@ -135,7 +135,7 @@ static berth_result find_out(struct counts *k, struct coll *coll, uint64_t sum)
 
 static uint64_t largest_part(const struct counts *k)
 {
-	const unsigned n = k->comm->n;
+	const unsigned n = k->comm->members->n;
 	uint64_t largest = 0;
 
 	for (unsigned i = 0; i < n; i++)
@@ -168,7 +168,7 @@ static berth_result settle(void *ctx, struct coll *coll)
 
 	if (rc)
 		return rc;
-	sum = sum_for(k, k->comm->me);
+	sum = sum_for(k, k->comm->members->me);
 	coll->largest = largest_part(k);
 	coll->out_counts = k->got;
 	if (coll->kind == BERTH_ALLTOALL)
@@ -185,7 +185,7 @@ static void give_back(struct counts *k)
 	const struct op *op = k->op;
 
 	if (op->received)
-		memcpy(op->received, k->got, k->comm->n * sizeof *k->got);
+		memcpy(op->received, k->got, k->comm->members->n * sizeof *k->got);
 	if (op->made && op->room == UINT64_MAX && !op->alloc)
 		*op->made = k->made;
 }
@@ -196,13 +196,13 @@ static void fill_row(uint64_t *row, const struct comm *c, const struct op *op,
 	size_t words = gives_words(c, coll);
 
 	if (coll->kind == BERTH_ALLTOALL)
-		for (unsigned i = 0; i < c->n; i++)
-			row[i] = coll_part(coll, c->n, i);
+		for (unsigned i = 0; i < c->members->n; i++)
+			row[i] = coll_part(coll, c->members->n, i);
 	else
 		row[0] = coll->count;
-	for (unsigned i = 0; i < c->n; i++)
+	for (unsigned i = 0; i < c->members->n; i++)
 		row[words + i] = coll->out_counts ? coll->out_counts[i] : NOTHING;
-	row[words + c->n] = op->room;
+	row[words + c->members->n] = op->room;
 }
 
 /* Of one rank alone. */
@@ -230,7 +230,7 @@ static berth_result run_on_device(struct counts *k, struct coll *coll,
 				     .signature = coll->signature };
 	berth_result rc = BERTH_OK;
 
-	if (k->comm->n == 1)
+	if (k->comm->members->n == 1)
 		memcpy(k->rows.all, k->rows.mine, k->rows.words * 8);
 	else
 		rc = comm_step(k->comm, &gather, deadline_ns);
@@ -245,8 +245,9 @@ static berth_result run_on_device(struct counts *k, struct coll *coll,
 berth_result op_counts_run(struct comm *c, const struct op *op, const struct coll *coll,
 			   uint64_t deadline_ns, struct failure *why)
 {
-	size_t words = gives_words(c, coll) + c->n + 1;
-	uint64_t *room = malloc(((c->n + 1) * words + 2 * c->n) * sizeof *room);
+	size_t words = gives_words(c, coll) + c->members->n + 1;
+	uint64_t *room = malloc(((c->members->n + 1) * words + 2 * c->members->n) *
+				sizeof *room);
 	struct counts k = { .comm = c, .op = op, .why = why };
 	struct coll own = *coll;
 	berth_result rc;
@@ -254,19 +255,20 @@ berth_result op_counts_run(struct comm *c, const struct op *op, const struct col
 	if (!room)
 		return BERTH_MEMORY;
 	fill_row(room, c, op, &own);
-	k.rows = (struct coll_rows){ .n = c->n,
-				     .me = c->me,
+	k.rows = (struct coll_rows){ .n = c->members->n,
+				     .me = c->members->me,
 				     .mine = room,
 				     .words = words,
 				     .all = room + words,
 				     .settle = settle,
 				     .ctx = &k };
-	k.got = room + (c->n + 1) * words;
+	k.got = room + (c->members->n + 1) * words;
 	own.rows = &k.rows;
 	if (op_is_device(op))
 		rc = run_on_device(&k, &own, deadline_ns);
 	else
-		rc = c->n == 1 ? run_alone(&k, &own) : comm_step(c, &own, deadline_ns);
+		rc = c->members->n == 1 ? run_alone(&k, &own)
+					: comm_step(c, &own, deadline_ns);
 	if (rc && k.made)
 		memory_free(&c->world->memory, k.made);
 	else if (!rc)

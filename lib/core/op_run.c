@@ -31,9 +31,9 @@ static size_t same_as(const struct comm *c, const char **said, unsigned first,
 {
 	size_t n = 0;
 
-	for (unsigned i = 0; i < c->n; i++)
+	for (unsigned i = 0; i < c->members->n; i++)
 		if (!strcmp(words_of(said[i]), words_of(said[first])))
-			rank[n++] = c->rank[i];
+			rank[n++] = c->members->rank[i];
 	return n;
 }
 
@@ -48,13 +48,13 @@ static bool is_first(const char **said, unsigned place)
 void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
 		      struct failure *why)
 {
-	unsigned *rank = comm_scratch(c, c->n * sizeof *rank);
+	unsigned *rank = comm_scratch(c, c->members->n * sizeof *rank);
 	char ranks[128];
 	size_t at, sides = 0;
 
 	at = (size_t)snprintf(why->text, sizeof why->text,
 			      "the ranks called for different things: ");
-	for (unsigned i = 0; i < c->n && sides < 3; i++) {
+	for (unsigned i = 0; i < c->members->n && sides < 3; i++) {
 		size_t n;
 
 		if (!is_first(said, i) || op_run_has_joined(said[i]))
@@ -73,9 +73,9 @@ void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
 			 op->coll.in_counts || op->coll.out_counts
 				 ? ""
 				 : ", with scales or ends of names");
-	for (unsigned i = 0; i < c->n && why->nmissing < 64; i++)
-		if (strcmp(said[i], said[c->me]))
-			why->missing[why->nmissing++] = c->rank[i];
+	for (unsigned i = 0; i < c->members->n && why->nmissing < 64; i++)
+		if (strcmp(said[i], said[c->members->me]))
+			why->missing[why->nmissing++] = c->members->rank[i];
 }
 
 /* ---- with ranks that have joined ---- */
@@ -95,15 +95,15 @@ static bool is_possible(const struct op *op)
 berth_result op_run_refuse(struct comm *c, const struct op *op, const char **said,
 			   struct failure *why)
 {
-	unsigned *rank = comm_scratch(c, c->n * sizeof *rank);
+	unsigned *rank = comm_scratch(c, c->members->n * sizeof *rank);
 	char words[OP_WORDS_BYTES], ranks[128];
 	size_t n = 0;
 
 	if (is_possible(op))
 		return BERTH_OK;
-	for (unsigned i = 0; rank && i < c->n; i++)
+	for (unsigned i = 0; rank && i < c->members->n; i++)
 		if (op_run_has_joined(said[i]))
-			rank[n++] = c->rank[i];
+			rank[n++] = c->members->rank[i];
 	rank_text(ranks, sizeof ranks, rank, n);
 	op_words(words, sizeof words, op);
 	memset(why, 0, sizeof *why);
@@ -181,22 +181,20 @@ static berth_result give_nothing(struct comm *c, struct op *op, uint64_t deadlin
 	return rc;
 }
 
-berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns,
-			      uint64_t *taken)
+berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns)
 {
 	const char *code = NULL, *words;
 	struct op op;
 
-	for (unsigned i = 0; i < c->n; i++) {
+	for (unsigned i = 0; i < c->members->n; i++) {
 		if (op_run_has_joined(said[i]))
 			continue;
 		if (code && strcmp(code, said[i]))
 			return BERTH_OK; /* an error of theirs */
 		code = said[i];
 	}
-	if (!code || op_decode(&op, code, c->n, &words) || !is_possible(&op))
+	if (!code || op_decode(&op, code, c->members->n, &words) || !is_possible(&op))
 		return BERTH_OK;
-	++*taken;
 	return give_nothing(c, &op, deadline_ns);
 }
 
@@ -225,7 +223,7 @@ static berth_result in_place(struct comm *c, const struct coll *coll,
 static bool needs_care(const struct comm *c, const struct coll *coll)
 {
 	return coll->kind == BERTH_ALLREDUCE && coll->in == coll->out && coll->count &&
-	       !c->back->leaves_out && c->n > 2 &&
+	       !c->back->leaves_out && c->members->n > 2 &&
 	       coll->count * kern_size(coll->type) <= BACKEND_EARLY_BYTES;
 }
 
@@ -238,7 +236,7 @@ berth_result op_run_perform(struct comm *c, const struct op *op, struct coll *co
 		return op_counts_run(c, op, coll, deadline_ns, why);
 	if (op_is_device(op))
 		return comm_device_run(c, op, coll, deadline_ns);
-	if (c->n == 1) {
+	if (c->members->n == 1) {
 		coll_alone(coll);
 		return BERTH_OK;
 	}

@@ -10,10 +10,9 @@
 
 bool op_run_has_joined(const char *said);
 
-/* Of a rank without data, after comm_explain(): take part in what the others call
- * for, if they agree and it can.  *TAKEN counts that. */
-berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns,
-			      uint64_t *taken);
+/* For a rank without data, after comm_explain(): take part in what the others call
+ * for, if they agree and it can. */
+berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns);
 /* Of a rank with data, after comm_explain(): BERTH_STATE, with WHY, of an operation
  * that can't go on beside ranks that have joined. */
 berth_result op_run_refuse(struct comm *c, const struct op *op, const char **said,

@@ -29,7 +29,7 @@ static struct head *round_list_of(const struct engine *e, uint64_t most, unsigne
 
 static berth_result round_make_room(struct engine *e, uint64_t most)
 {
-	size_t bytes = round_list_bytes(most) * e->comm->n;
+	size_t bytes = round_list_bytes(most) * e->comm->members->n;
 
 	if (bytes > e->lists_bytes) {
 		free(e->lists);
@@ -45,7 +45,7 @@ static berth_result round_make_room(struct engine *e, uint64_t most)
 /* Heads of lists with room for MOST entries each. */
 static berth_result round_check_heads(const struct engine *e, uint64_t most)
 {
-	for (unsigned i = 0; i < e->comm->n; i++)
+	for (unsigned i = 0; i < e->comm->members->n; i++)
 		if (!round_head_is_sound(round_list_of(e, most, i), most))
 			return comm_refuse(e->comm, i);
 	return BERTH_OK;
@@ -66,7 +66,7 @@ static berth_result round_gather(struct engine *e, struct head own, uint64_t mos
 
 	if (round_make_room(e, most))
 		return BERTH_MEMORY;
-	h = round_list_of(e, most, c->me);
+	h = round_list_of(e, most, c->members->me);
 	memset(h, 0, round_list_bytes(most));
 	for (size_t i = 0; i < own.pending && own.n < most; i++) {
 		const struct berth_request *r = e->list[i];
@@ -79,7 +79,7 @@ static berth_result round_gather(struct engine *e, struct head own, uint64_t mos
 	*h = own;
 	lists.in = h;
 	lists.out = e->lists;
-	rc = c->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
+	rc = c->members->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
 	return rc ? rc : round_check_heads(e, most);
 }
 
@@ -93,7 +93,7 @@ static bool round_sum_up(const struct engine *e, struct told *told)
 			       .fusion_bytes = first->fusion_bytes,
 			       .direct = true,
 			       .bucket = true };
-	for (unsigned i = 0; i < e->comm->n; i++) {
+	for (unsigned i = 0; i < e->comm->members->n; i++) {
 		const struct head *h = round_list_of(e, told->most, i);
 
 		if (h->cycle > told->cycle ||
@@ -189,7 +189,7 @@ static berth_result round_find_different(struct engine *e,
 		at += (size_t)snprintf(text + at, sizeof text - at, "%08x",
 				       r->op[k].coll.signature);
 	rc = comm_explain(c, text, &said);
-	for (unsigned i = 0; !rc && i < c->n; i++) {
+	for (unsigned i = 0; !rc && i < c->members->n; i++) {
 		size_t k = 0;
 
 		if (op_run_has_joined(said[i]))
@@ -274,7 +274,7 @@ static berth_result round_told_count(struct comm *c, const char **said, unsigned
 	char end;
 
 	*n = 1;
-	for (unsigned i = 0; i < c->n; i++) {
+	for (unsigned i = 0; i < c->members->n; i++) {
 		if (op_run_has_joined(said[i]))
 			continue;
 		first = first ? first : said[i];
@@ -290,7 +290,6 @@ static berth_result round_take_part(struct engine *e)
 	struct comm *c = e->comm;
 	const char **said;
 	berth_result rc = comm_explain(c, OP_RUN_JOINED, &said);
-	uint64_t taken = 0;
 	unsigned n;
 
 	if (!rc)
@@ -298,9 +297,9 @@ static berth_result round_take_part(struct engine *e)
 	while (!rc && n--) {
 		rc = comm_explain(c, OP_RUN_JOINED, &said);
 		if (!rc)
-			rc = op_run_take_part(c, said, 0, &taken);
+			rc = op_run_take_part(c, said, 0);
 	}
-	e->joiner.taken += taken > 0;
+	e->joiner.taken++; /* also in what is refused: the others are further on */
 	return rc;
 }
 
@@ -363,7 +362,7 @@ static unsigned round_last_of(const struct joiner *all, unsigned n)
 static berth_result round_find_last(struct engine *e, unsigned *last)
 {
 	struct comm *c = e->comm;
-	struct joiner *all = comm_scratch(c, c->n * sizeof *all);
+	struct joiner *all = comm_scratch(c, c->members->n * sizeof *all);
 	struct coll gather = { .kind = BERTH_ALLGATHER,
 			       .type = BERTH_U64,
 			       .in = &e->joiner,
@@ -373,13 +372,13 @@ static berth_result round_find_last(struct engine *e, unsigned *last)
 	berth_result rc = all ? BERTH_OK : BERTH_MEMORY;
 
 	*last = 0;
-	if (c->n == 1)
+	if (c->members->n == 1)
 		return BERTH_OK;
 	round_begin_turn(e, 0);
 	if (!rc)
 		rc = comm_step(c, &gather, 0);
 	if (!rc)
-		*last = round_last_of(all, c->n);
+		*last = round_last_of(all, c->members->n);
 	return rc;
 }
 
@@ -479,7 +478,7 @@ static struct common round_look_up(const struct engine *e, uint64_t most,
 {
 	struct common found = { .all = true, .same = true };
 
-	for (unsigned r = 0; r < e->comm->n; r++) {
+	for (unsigned r = 0; r < e->comm->members->n; r++) {
 		struct head *h = round_list_of(e, most, r);
 		const struct entry *there;
 
@@ -504,7 +503,7 @@ static struct common round_look_up(const struct engine *e, uint64_t most,
  * before; N: there is nothing to do until all have left again. */
 static unsigned round_find_leader(const struct engine *e, uint64_t most)
 {
-	unsigned n = e->comm->n, pending = n;
+	unsigned n = e->comm->members->n, pending = n;
 
 	for (unsigned r = n; r-- > 0;)
 		if (round_list_of(e, most, r)->n)
@@ -517,7 +516,7 @@ static unsigned round_find_leader(const struct engine *e, uint64_t most)
 
 static void round_sort_lists(const struct engine *e, uint64_t most, unsigned leader)
 {
-	for (unsigned r = 0; r < e->comm->n; r++) {
+	for (unsigned r = 0; r < e->comm->members->n; r++) {
 		struct head *h = round_list_of(e, most, r);
 
 		if (r != leader)
@@ -747,7 +746,7 @@ enum engine_step round_run(struct engine *e)
 	if (told.direct && direct)
 		return round_all_have_blocked(e, direct);
 	leader = round_find_leader(e, told.most);
-	if (leader == e->comm->n)
+	if (leader == e->comm->members->n)
 		return round_all_have_joined(e);
 	round_sort_lists(e, told.most, leader);
 	rc = round_begin(e, &told, &found);

@@ -101,7 +101,7 @@ berth_result set_run(struct berth_set *set, const struct berth_desc *d)
 	const char *text;
 	berth_result rc;
 
-	text = op_make(&op, d, set->n, (unsigned)set->me);
+	text = op_make(&op, d, set->members.n, set->members.me);
 	if (text)
 		return set_refuse(d, text);
 	rc = engine_run(set->engine, &op, &why);
@@ -116,7 +116,7 @@ berth_result set_run_for(struct berth_set *set, const struct berth_desc *d,
 	const char *text;
 	berth_result rc;
 
-	text = op_make(&op, d, set->n, (unsigned)set->me);
+	text = op_make(&op, d, set->members.n, set->members.me);
 	if (text)
 		return set_refuse(d, text);
 	rc = engine_run_for(set->engine, &op, slice_ms, later, &why);
@@ -161,7 +161,7 @@ static void keep_region(struct berth_set *s)
 
 	if (!r)
 		return;
-	*r = (struct region){ .at = s->region, .ranks = s->nlocal };
+	*r = (struct region){ .at = s->region, .ranks = s->members.nlocal };
 	pthread_mutex_lock(&listing);
 	r->next = s->world->regions;
 	s->world->regions = r;
@@ -192,7 +192,7 @@ static void free_rest(struct berth_set *s)
 {
 	if (s->slot)
 		handle_free(s->slot);
-	free(s->rank);
+	members_free(&s->members);
 	free(s);
 }
 
@@ -225,7 +225,7 @@ static void leave(struct berth_set *s)
 
 	if (!shared)
 		return;
-	atomic_store(&shared->bell[s->local_me].left, 1);
+	atomic_store(&shared->bell[s->members.local_me].left, 1);
 	if (s->region)
 		keep_region(s);
 	atomic_fetch_add(&shared->gone, 1);
@@ -255,17 +255,14 @@ void set_abort(struct berth_set *s, const char *why)
 
 /* ---- the beginning of one ---- */
 
-struct berth_set *set_alloc(struct world *w, unsigned n)
+struct berth_set *set_alloc(struct world *w, const unsigned *rank, unsigned n)
 {
 	struct berth_set *s = calloc(1, sizeof *s);
 
 	if (!s)
 		return NULL;
 	s->world = w;
-	s->n = n;
-	s->me = -1;
-	s->rank = calloc(n, sizeof *s->rank);
-	if (s->rank)
+	if (!members_make(&s->members, rank, n, w->who.host, w->who.rank))
 		return s;
 	free(s);
 	return NULL;

@@ -12,10 +12,7 @@ struct berth_set {
 	struct handle_slot *slot; /* NULL: no caller has it yet */
 	struct berth_set *next;   /* of world->sets */
 	uint32_t number;          /* the same on all members; 0: all ranks */
-	unsigned n;
-	int me;                    /* place of this rank, or -1 */
-	unsigned *rank;            /* of the job, for each place */
-	unsigned nlocal, local_me; /* of its members on this host */
+	struct members members;
 	struct comm comm;
 	struct engine *engine; /* NULL: this rank is no member */
 	void *region; /* in our part of the heap: where this rank is the first of the
@@ -46,8 +43,8 @@ void set_abort(struct berth_set *set, const char *why);
 
 /* ---- for set_make.c ---- */
 
-/* Of N members, and without ranks; NULL: out of memory. */
-struct berth_set *set_alloc(struct world *w, unsigned n);
+/* Of N members, RANKs of the job; NULL: out of memory. */
+struct berth_set *set_alloc(struct world *w, const unsigned *rank, unsigned n);
 /* It is complete: set_stop_all() may look at it. */
 void set_list(struct berth_set *s);
 /* It was not complete: no caller has it.  KEEP: others may look at its region, which

@@ -23,31 +23,17 @@ struct card {            /* sent as it is: all hosts of a job are alike */
 	uint32_t unused;
 };
 
-/* Who is who, once s->rank is complete. */
-static void find_place(struct berth_set *s)
-{
-	const struct boot_world *who = &s->world->who;
-
-	for (unsigned i = 0; i < s->n; i++) {
-		if (s->rank[i] == who->rank) {
-			s->me = (int)i;
-			s->local_me = s->nlocal;
-		}
-		s->nlocal += s->world->local[s->rank[i]] != WORLD_NOT_HERE;
-	}
-}
-
 /* Once S has its number. */
 static berth_result open_nets(struct berth_set *s, struct net *net[NETS], char *why,
 			      size_t bytes)
 {
 	const uint64_t id = (uint64_t)s->number * NETS;
 
-	if (s->me < 0 || s->nlocal == s->n)
+	if (s->members.me == MEMBERS_NONE || s->members.nlocal == s->members.n)
 		return BERTH_OK;
 	for (unsigned i = 0; i < NETS; i++) {
-		net[i] = comm_net(s->world, s->n, (unsigned)s->me, s->rank, id + i,
-				  !s->number, why, bytes);
+		net[i] =
+			comm_net(s->world, &s->members, id + i, !s->number, why, bytes);
 		if (!net[i])
 			return BERTH_SYSTEM;
 	}
@@ -64,9 +50,7 @@ static void close_nets(struct net *net[NETS])
 static berth_result open_comm(struct berth_set *s, void *region, struct net *net[NETS])
 {
 	struct comm_config config = { .world = s->world,
-				      .n = s->n,
-				      .me = (unsigned)s->me,
-				      .rank = s->rank,
+				      .members = &s->members,
 				      .id = s->number,
 				      .region = region,
 				      .net = net[0],
@@ -127,17 +111,20 @@ static berth_result exchange_addresses(struct world *w)
 
 berth_result set_of_all(struct world *w, struct berth_set **set)
 {
-	struct berth_set *s = set_alloc(w, w->who.size);
+	unsigned *rank = calloc(w->who.size, sizeof *rank);
+	struct berth_set *s = NULL;
 	struct net *net[NETS] = { NULL };
 	char why[256] = "out of memory";
 	berth_result rc = BERTH_OK;
 
+	for (unsigned i = 0; rank && i < w->who.size; i++)
+		rank[i] = i;
+	if (rank)
+		s = set_alloc(w, rank, w->who.size);
+	free(rank);
 	if (!s)
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
-	for (unsigned i = 0; i < s->n; i++)
-		s->rank[i] = i;
-	find_place(s);
-	if (s->nlocal < s->n)
+	if (s->members.nlocal < s->members.n)
 		rc = open_door(w, why, sizeof why);
 	if (!rc)
 		rc = open_nets(s, net, why, sizeof why);
@@ -223,10 +210,10 @@ static berth_result alloc_region(struct berth_set *s, struct card *card)
 {
 	struct memory *m = &s->world->memory;
 
-	if (s->me < 0 || s->local_me)
+	if (s->members.me == MEMBERS_NONE || s->members.local_me)
 		return BERTH_OK;
 	set_free_regions(s->world);
-	s->region = memory_alloc(m, region_bytes(s->nlocal));
+	s->region = memory_alloc(m, region_bytes(s->members.nlocal));
 	if (!s->region)
 		return BERTH_MEMORY;
 	card->region =
@@ -238,12 +225,10 @@ static berth_result alloc_region(struct berth_set *s, struct card *card)
 static void *region_of(struct berth_set *s, const struct card *cards,
 		       const struct choice *choice)
 {
-	for (unsigned i = 0; i < s->n; i++)
-		if (s->world->local[s->rank[i]] != WORLD_NOT_HERE)
-			return memory_at(&s->world->memory,
-					 cards[choice[i].place].region,
-					 region_bytes(s->nlocal), HEAP_ALIGN_LARGE);
-	return NULL;
+	const struct members *m = &s->members;
+
+	return memory_at(&s->world->memory, cards[choice[*m->local_place].place].region,
+			 region_bytes(m->nlocal), HEAP_ALIGN_LARGE);
 }
 
 /* Everything that the set's members have told: cards in the order of the makers. */
@@ -308,28 +293,29 @@ static berth_result check_numbers(const struct card *cards, const struct makers 
 static berth_result take_number(struct berth_set *s, const struct card *first)
 {
 	const uint64_t number =
-		(uint64_t)first->number * s->world->who.size + s->rank[0];
+		(uint64_t)first->number * s->world->who.size + s->members.rank[0];
 
 	s->number = (uint32_t)number;
 	return number <= UINT32_MAX ? BERTH_OK
 				    : log_error(BERTH_MEMORY, "", NULL, 0,
 						"a set of ranks: rank %u has made too "
 						"many",
-						s->rank[0]);
+						s->members.rank[0]);
 }
 
-/* What this rank gives to S, before it tells its card. */
-static berth_result prepare(struct berth_set *s, const struct choice *choice,
-			    struct card *mine)
+/* The set of the N that CHOICE begins with; NULL: out of memory. */
+static struct berth_set *begin_set(struct world *w, const struct choice *choice,
+				   unsigned n)
 {
-	berth_result rc;
+	unsigned *rank = calloc(n, sizeof *rank);
+	struct berth_set *s = NULL;
 
-	for (unsigned i = 0; i < s->n; i++)
-		s->rank[i] = choice[i].rank;
-	find_place(s);
-	rc = alloc_region(s, mine);
-	return rc ? log_error(rc, "", NULL, 0, "a set of ranks: out of memory")
-		  : BERTH_OK;
+	for (unsigned i = 0; rank && i < n; i++)
+		rank[i] = choice[i].rank;
+	if (rank)
+		s = set_alloc(w, rank, n);
+	free(rank);
+	return s;
 }
 
 /* So that the agents know this rank as one of the set, also if it never begins an
@@ -347,7 +333,7 @@ static void record_beginning(const struct berth_set *s)
 static berth_result make_members(const struct makers *m, struct choice *choice,
 				 unsigned members, struct berth_set **set)
 {
-	struct berth_set *s = members ? set_alloc(m->world, members) : NULL;
+	struct berth_set *s = members ? begin_set(m->world, choice, members) : NULL;
 	struct card mine = { .region = NOWHERE, .number = m->world->next_set++ },
 		    *cards = calloc(m->n, sizeof *cards);
 	bool agreed;
@@ -355,8 +341,9 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 
 	if (!cards || (members && !s))
 		rc = log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
-	else if (s)
-		rc = prepare(s, choice, &mine);
+	else if (s && alloc_region(s, &mine))
+		rc = log_error(BERTH_MEMORY, "", NULL, 0,
+			       "a set of ranks: out of memory");
 	if (cards) { /* without them the others wait: nothing better can be done */
 		told = gather(m, "a set's members", &mine, cards, sizeof mine);
 		rc = rc ? rc : told;
@@ -365,14 +352,14 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 		rc = check_numbers(cards, m);
 	if (!rc && s)
 		rc = take_number(s, &cards[choice[0].place]);
-	if (s && !rc && s->me >= 0)
+	if (s && !rc && s->members.me != MEMBERS_NONE)
 		rc = build(s, cards, choice);
 	free(cards);
 	rc = all_is_well(m, rc, &agreed);
 	if (rc && s)
 		set_free_part(s, !agreed);
 	if (!rc && s) {
-		if (s->me >= 0)
+		if (s->members.me != MEMBERS_NONE)
 			record_beginning(s);
 		set_list(s);
 		*set = s;
@@ -383,11 +370,11 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 berth_result set_split(struct berth_set *parent, const char *name, int color, int key,
 		       int seen, struct berth_set **set)
 {
-	const struct makers m = { .n = parent->n,
+	const struct makers m = { .n = parent->members.n,
 				  .world = parent->world,
 				  .parent = parent };
 	struct choice mine = { .color = color, .key = key },
-		      *all = calloc(parent->n, sizeof *all);
+		      *all = calloc(parent->members.n, sizeof *all);
 	berth_result rc;
 
 	*set = NULL;
@@ -395,7 +382,7 @@ berth_result set_split(struct berth_set *parent, const char *name, int color, in
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	rc = gather(&m, name, &mine, all, sizeof mine);
 	for (unsigned i = 0; !rc && i < m.n; i++)
-		all[i].rank = parent->rank[i];
+		all[i].rank = parent->members.rank[i];
 	if (!rc)
 		rc = make_members(&m, all, seen < 0 ? 0 : choose(all, m.n, seen), set);
 	free(all);

@@ -57,7 +57,7 @@ void p2p_decline(void *region, unsigned local)
 
 static struct p2p_ring_end ring_end(const struct p2p *p, unsigned from, unsigned to)
 {
-	const unsigned n = p->config.nlocal;
+	const unsigned n = p->config.members->nlocal;
 
 	return (struct p2p_ring_end){
 		.ring = (void *)((unsigned char *)p->config.region +
@@ -73,13 +73,14 @@ static int meet(struct p2p *p, unsigned place)
 	struct p2p_peer *q = &p->peer[place];
 
 	q->place = place;
-	q->local = c->local[place];
-	if (place == c->me)
+	q->local =
+		members_is_here(c->members, place) ? (int)c->members->local[place] : -1;
+	if (place == c->members->me)
 		return 0;
 	if (q->local >= 0 && c->region) {
 		q->bell = (struct bell *)c->region + q->local;
-		q->out = ring_end(p, c->local_me, (unsigned)q->local);
-		q->in = ring_end(p, (unsigned)q->local, c->local_me);
+		q->out = ring_end(p, c->members->local_me, (unsigned)q->local);
+		q->in = ring_end(p, (unsigned)q->local, c->members->local_me);
 		return 0;
 	}
 	q->stream = c->net ? p2p_stream_open(c->net, place) : NULL;
@@ -88,7 +89,7 @@ static int meet(struct p2p *p, unsigned place)
 
 static void destroy(struct p2p *p)
 {
-	for (unsigned i = 0; p->peer && i < p->config.n; i++) {
+	for (unsigned i = 0; p->peer && i < p->config.members->n; i++) {
 		p2p_stream_close(p->peer[i].stream);
 		free(p->peer[i].answers.at);
 	}
@@ -107,7 +108,7 @@ static int open_net(struct p2p *p)
 {
 	if (!p->config.net)
 		return 0;
-	p->polls = calloc(1 + 3 * (size_t)p->config.n, sizeof *p->polls);
+	p->polls = calloc(1 + 3 * (size_t)p->config.members->n, sizeof *p->polls);
 	p->bell_fd = bell_open(p->bell);
 	return p->polls && p->bell_fd >= 0 && !net_open_both(p->config.net) ? 0 : -1;
 }
@@ -124,23 +125,22 @@ struct p2p *p2p_join(const struct p2p_config *config)
 	if (!p)
 		return NULL;
 	p->config = *config;
-	p->config.local = NULL;
-	p->bell = config->region ? (struct bell *)config->region + config->local_me
-				 : &p->own;
+	p->bell = config->region
+			  ? (struct bell *)config->region + config->members->local_me
+			  : &p->own;
 	p->bell_fd = -1;
 	p->free_slot = P2P_NO_ID;
-	p->others = config->n - 1;
+	p->others = config->members->n - 1;
 	pthread_mutex_init(&p->moving, NULL);
 	pthread_mutex_init(&p->posting, NULL);
-	wait_tune(&p->wait, config->nlocal ? config->nlocal : 1, config->cores);
-	p->peer = calloc(config->n, sizeof *p->peer);
-	p->config.local = config->local;
+	wait_tune(&p->wait, config->members->nlocal ? config->members->nlocal : 1,
+		  config->cores);
+	p->peer = calloc(config->members->n, sizeof *p->peer);
 	if (!p->peer || open_net(p))
 		goto fail;
-	for (unsigned i = 0; i < config->n; i++)
+	for (unsigned i = 0; i < config->members->n; i++)
 		if (meet(p, i))
 			goto fail;
-	p->config.local = NULL; /* the caller's */
 	if (config->net)
 		net_wake(config->net, connection_came, p);
 	return p;
@@ -236,7 +236,7 @@ static bool say_last(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f = { .kind = P2P_LEAVE };
 
-	if (q->gone || q->place == p->config.me || q->rests ||
+	if (q->gone || q->place == p->config.members->me || q->rests ||
 	    (q->stream && q->stream->speaks < 0))
 		return true;
 	if (!q->said_last) {
@@ -262,7 +262,7 @@ static void say_farewell(struct p2p *p)
 	do {
 		seen = atomic_load(&p->bell->value);
 		all = true;
-		for (unsigned i = 0; i < p->config.n; i++)
+		for (unsigned i = 0; i < p->config.members->n; i++)
 			all &= say_last(p, &p->peer[i]);
 		if (!all)
 			bell_sleep(p->bell, seen, LEAVE_LOOK_NS);
@@ -279,7 +279,7 @@ void p2p_leave(struct p2p *p)
 	p2p_end(p, BERTH_ABORTED);
 	say_farewell(p);
 	atomic_store(&p->bell->left, 1);
-	for (unsigned i = 0; i < p->config.n; i++)
+	for (unsigned i = 0; i < p->config.members->n; i++)
 		p2p_peer_wake(p, &p->peer[i]);
 	net = p->config.net;
 	if (net)
@@ -292,7 +292,7 @@ void p2p_leave(struct p2p *p)
 
 static bool is_valid(const struct p2p *p, const struct p2p_message *m)
 {
-	bool has_place = (m->peer >= 0 && (unsigned)m->peer < p->config.n) ||
+	bool has_place = (m->peer >= 0 && (unsigned)m->peer < p->config.members->n) ||
 			 (m->peer == P2P_ANY && !m->sends);
 
 	return has_place &&
@@ -390,7 +390,7 @@ static nfds_t list_polls(struct p2p *p)
 	pthread_mutex_lock(&p->moving);
 	p->polls[n++] = (struct pollfd){ p->bell_fd, POLLIN, 0 };
 	n += net_polls(p->config.net, p->polls + n);
-	for (unsigned i = 0; i < p->config.n; i++)
+	for (unsigned i = 0; i < p->config.members->n; i++)
 		if (p->peer[i].stream)
 			n += p2p_stream_polls(p->peer[i].stream, p->polls + n);
 	pthread_mutex_unlock(&p->moving);

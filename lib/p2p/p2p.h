@@ -28,6 +28,7 @@
 
 #include <stdbool.h>
 
+#include "lib/base/members.h"
 #include "lib/berth.h"
 #include "lib/net/net.h"
 
@@ -43,12 +44,9 @@ enum {
 };
 
 struct p2p_config {
-	unsigned n, me;
-	/* Of each place: its number among the group's ranks of this host, or -1. */
-	const int *local;
-	unsigned nlocal, local_me;
-	/* p2p_bytes(nlocal), which all of them map, zero before the first; NULL: this
-	 * rank is alone on its host. */
+	const struct members *members; /* stays the caller's; this rank is one */
+	/* p2p_bytes() of those here, which all of them map, zero before the first;
+	 * NULL: this rank is alone on its host. */
 	void *region;
 	/* Knows all addresses; its ranks are the places.  p2p_leave() closes it.  NULL:
 	 * all ranks are on this host. */

@@ -52,8 +52,8 @@ bool p2p_abort(struct p2p *p, const char *text)
 	pthread_mutex_lock(&p->moving);
 	if (p->config.net)
 		net_serve(p->config.net);
-	for (unsigned i = 0; i < p->config.n; i++)
-		all &= i == p->config.me || tell(p, &p->peer[i], text);
+	for (unsigned i = 0; i < p->config.members->n; i++)
+		all &= i == p->config.members->me || tell(p, &p->peer[i], text);
 	pthread_mutex_unlock(&p->moving);
 	return all;
 }

@@ -81,7 +81,7 @@ void p2p_finish_all(struct p2p *p,
 	for (uint32_t i = 0; i < p->slots; i++)
 		if (p->slot[i].m && is(p->slot[i].m, true, ctx))
 			finish_slot(p, i, rc);
-	for (unsigned i = 0; i < p->config.n; i++)
+	for (unsigned i = 0; i < p->config.members->n; i++)
 		finish_list(p, &p->peer[i].waiting, is, ctx, rc);
 	for (unsigned i = 0; i < P2P_BUCKETS; i++) {
 		finish_list(p, &p->match.receives[i], is, ctx, rc);
@@ -113,7 +113,7 @@ const struct net_fault *p2p_fault(const struct p2p *p, int place)
 {
 	unsigned i = place == P2P_ANY ? 0 : (unsigned)place;
 
-	while (place == P2P_ANY && i + 1 < p->config.n &&
+	while (place == P2P_ANY && i + 1 < p->config.members->n &&
 	       p2p_why(&p->peer[i]) != BERTH_AUTH)
 		i++;
 	return p->peer[i].fault.kind ? &p->peer[i].fault : NULL;
@@ -139,7 +139,7 @@ static void note_fault(struct p2p *p, struct p2p_peer *q)
 	if (f->kind || !s || q->left || !p2p_stream_is_made(s))
 		return;
 	f->kind = s->is_forged ? NET_FORGED : NET_CUT;
-	f->by = p->config.me;
+	f->by = p->config.members->me;
 	f->peer = q->place;
 	snprintf(f->address, sizeof f->address, "%s", address_of(s));
 }
@@ -264,10 +264,10 @@ void p2p_look(struct p2p *p)
 	if (now - p->watched_ns < P2P_WATCH_MS * 1000000ull)
 		return;
 	p->watched_ns = now;
-	for (unsigned i = 0; i < p->config.n; i++) {
+	for (unsigned i = 0; i < p->config.members->n; i++) {
 		struct p2p_peer *q = &p->peer[i];
 
-		if (i == p->config.me || (!q->pending && !p->any_pending))
+		if (i == p->config.members->me || (!q->pending && !p->any_pending))
 			continue;
 		if (q->gone)
 			look_again(p, q);

@@ -74,7 +74,7 @@ static bool match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
 
 static void match_self(struct p2p *p, struct p2p_message *m, struct p2p_message *sent)
 {
-	berth_result rc = fit(m, p->config.me, sent->signature, sent->bytes);
+	berth_result rc = fit(m, p->config.members->me, sent->signature, sent->bytes);
 
 	if (!rc && sent->bytes)
 		memcpy(m->out, sent->in, sent->bytes);
@@ -90,7 +90,7 @@ static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *
 
 	if (e->self) {
 		match_self(p, m, e->self);
-	} else if (e->from == p->config.me) {
+	} else if (e->from == p->config.members->me) {
 		p->peer[e->from].heads_in--;
 		p->peer[e->from].room_in -= (uint32_t)e->bytes;
 		rc = fit(m, e->from, e->signature, e->bytes);
@@ -113,8 +113,9 @@ static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *
 
 static void start_self(struct p2p *p, struct p2p_message *m)
 {
-	struct p2p_message *r = p2p_match_receive(&p->match, p->config.me, m->tag);
-	struct p2p_peer *q = &p->peer[p->config.me];
+	struct p2p_message *r =
+		p2p_match_receive(&p->match, p->config.members->me, m->tag);
+	struct p2p_peer *q = &p->peer[p->config.members->me];
 	bool keep = m->early && m->bytes <= P2P_EAGER_BYTES &&
 		    m->bytes <= P2P_ROOM_BYTES - q->room_in && q->heads_in < P2P_HEADS;
 	struct p2p_entry *e;
@@ -123,7 +124,8 @@ static void start_self(struct p2p *p, struct p2p_message *m)
 		match_self(p, r, m);
 		return;
 	}
-	e = p2p_match_keep(&p->match, p->config.me, m->tag, keep ? m->bytes : 0);
+	e = p2p_match_keep(&p->match, p->config.members->me, m->tag,
+			   keep ? m->bytes : 0);
 	if (!e) {
 		p2p_finish(p, m, BERTH_MEMORY);
 		return;
@@ -170,7 +172,7 @@ static void start(struct p2p *p, struct p2p_message *m)
 		p2p_finish(p, m, p->ended);
 	else if (!m->sends)
 		start_receive(p, m);
-	else if (m->peer == (int)p->config.me)
+	else if (m->peer == (int)p->config.members->me)
 		start_self(p, m);
 	else if (p->peer[m->peer].gone)
 		p2p_finish(p, m, p2p_why(&p->peer[m->peer]));
@@ -559,14 +561,14 @@ static void start_and_push(struct p2p *p, struct p2p_message *m,
 			   const struct p2p_message *next)
 {
 	const int peer = m->peer;
-	unsigned to = peer == P2P_ANY ? p->config.me : (unsigned)peer;
+	unsigned to = peer == P2P_ANY ? p->config.members->me : (unsigned)peer;
 
 	m->list = NULL;
 	m->from = to;
 	start(p, m);
 	if (peer == P2P_ANY)
 		to = m->from; /* whose message was here */
-	if (to != p->config.me && (!next || next->peer != (int)to))
+	if (to != p->config.members->me && (!next || next->peer != (int)to))
 		push(p, &p->peer[to]);
 }
 
@@ -605,10 +607,10 @@ bool p2p_pass(struct p2p *p)
 		moved |= net_serve(p->config.net);
 		f = net_fault(p->config.net);
 	}
-	for (unsigned i = 0; i < p->config.n; i++) {
+	for (unsigned i = 0; i < p->config.members->n; i++) {
 		struct p2p_peer *q = &p->peer[i];
 
-		if (q->gone || i == p->config.me)
+		if (q->gone || i == p->config.members->me)
 			continue;
 		if (f && f->peer == i && hear_fault(p, q)) {
 			p2p_lose(p, q);

@@ -43,7 +43,7 @@ static void rest(struct p2p *p, struct p2p_peer *q)
 
 static bool take_rest(struct p2p *p, struct p2p_peer *q)
 {
-	if (p->config.me < q->place || q->rests || q->stays)
+	if (p->config.members->me < q->place || q->rests || q->stays)
 		return false;
 	q->rests = is_quiet(p, q) && say(p, q, P2P_REST_TOO);
 	q->stays = !q->rests;
@@ -98,7 +98,7 @@ bool p2p_hear_rest(struct p2p *p, struct p2p_peer *q)
 void p2p_ask_to_rest(struct p2p *p, bool moved)
 {
 	p->idle_looks = moved || p->ended ? 0 : p->idle_looks + 1;
-	for (unsigned i = p->config.me + 1; i < p->config.n; i++) {
+	for (unsigned i = p->config.members->me + 1; i < p->config.members->n; i++) {
 		struct p2p_peer *q = &p->peer[i];
 
 		if (p->idle_looks < IDLE_LOOKS || !q->stream || q->gone || q->asks ||
@@ -110,7 +110,7 @@ void p2p_ask_to_rest(struct p2p *p, bool moved)
 
 bool p2p_all_rest(const struct p2p *p)
 {
-	for (unsigned i = 0; i < p->config.n; i++)
+	for (unsigned i = 0; i < p->config.members->n; i++)
 		if (p->peer[i].stream && p2p_stream_is_made(p->peer[i].stream))
 			return false;
 	return p->idle_looks >= IDLE_LOOKS;

@@ -505,17 +505,16 @@ static void step(struct input *in)
 
 static void open_all(uint8_t how, uint64_t seed)
 {
-	static const int local[] = { -1, 0, 1, -1 };
+	static const unsigned rank[] = { 0, 1, 2, 3 }, host[] = { 1, 0, 0, 2 };
+	static struct members members;
 	const struct net_config n = { .rank = ME, .size = RANKS, .door = &door };
-	struct p2p_config c = { .n = RANKS,
-				.me = ME,
-				.local = local,
-				.nlocal = 2,
-				.is_lost = is_lost,
-				.aborted = aborted,
-				.cores = 2 };
+	struct p2p_config c = {
+		.members = &members, .is_lost = is_lost, .aborted = aborted, .cores = 2
+	};
 	char why[64];
 
+	if (!members.n)
+		must(!members_make(&members, rank, RANKS, host, ME));
 	memset(&all, 0, sizeof all);
 	all.net = net_open(&n, why, sizeof why);
 	all.region = mmap(NULL, p2p_bytes(2), PROT_READ | PROT_WRITE,

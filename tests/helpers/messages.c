@@ -115,23 +115,20 @@ static void join(struct side *s, const char *way, void *region)
 	static const unsigned char key[NET_KEY_BYTES] = "a key of no importance";
 	struct net_config n = { .rank = s->me, .size = 2, .key = key, .spins = 20000 };
 	struct shm_config m = { .n = 2, .me = s->me, .region = region, .cores = 2 };
-	static const int together[2] = { 0, 1 };
-	const int apart[2] = { s->me ? -1 : 0, s->me ? 0 : -1 };
-	struct p2p_config c = {
-		.n = 2, .me = s->me, .local = apart, .nlocal = 1, .cores = 2
-	};
+	const bool apart = strcmp(way, "shm") && strcmp(way, "late");
+	const unsigned rank[] = { 0, 1 }, host[] = { 0, apart };
+	static struct members members;
+	struct p2p_config c = { .members = &members, .cores = 2 };
 	char why[128];
 
+	check(members_make(&members, rank, 2, host, s->me) ? BERTH_MEMORY : BERTH_OK);
 	if (!strcmp(way, "allreduce")) {
 		s->shm = shm_join(&m);
-	} else if (strcmp(way, "shm") && strcmp(way, "late")) {
+	} else if (apart) {
 		s->net = net_open(&n, why, sizeof why);
 		snprintf(shared->address[s->me], NET_ADDRESS_BYTES, "%s",
 			 net_address(s->net));
 	} else {
-		c.local = together;
-		c.nlocal = 2;
-		c.local_me = s->me;
 		c.region = region;
 	}
 	atomic_fetch_add(&shared->here, 1);

@@ -25,7 +25,7 @@ struct rig {
 	struct ranks *r;
 	struct p2p *p;
 	struct rig_shared *shared;
-	int local[64];
+	struct members members;
 };
 
 static size_t rig_meeting_bytes(void)
@@ -55,10 +55,8 @@ static void rig_note_abort(void *ctx, unsigned place, const char *text)
 
 static void rig_join(struct rig *g, struct ranks *r)
 {
-	unsigned host = r->me % rig_hosts;
-	struct p2p_config c = { .n = r->n,
-				.me = r->me,
-				.local = g->local,
+	unsigned rank[64], host[64];
+	struct p2p_config c = { .members = &g->members,
 				.is_lost = rig_is_lost,
 				.aborted = rig_note_abort,
 				.ctx = g,
@@ -67,13 +65,14 @@ static void rig_join(struct rig *g, struct ranks *r)
 	g->r = r;
 	g->shared = (void *)((unsigned char *)r->region + sizeof(struct meeting));
 	for (unsigned k = 0; k < r->n; k++) {
-		g->local[k] = k % rig_hosts == host ? (int)(k / rig_hosts) : -1;
-		c.nlocal += g->local[k] >= 0;
+		rank[k] = k;
+		host[k] = k % rig_hosts;
 	}
-	c.local_me = r->me / rig_hosts;
-	if (c.nlocal > 1)
+	RANKS_ASSERT(r, !members_make(&g->members, rank, r->n, host, r->me),
+		     "members_make");
+	if (g->members.nlocal > 1)
 		c.region = (unsigned char *)r->region + rig_meeting_bytes() +
-			   host * p2p_bytes((r->n - 1) / rig_hosts + 1);
+			   host[r->me] * p2p_bytes((r->n - 1) / rig_hosts + 1);
 	if (rig_hosts > 1)
 		c.net = connect_with(r, key);
 	g->p = p2p_join(&c);
@@ -194,6 +193,7 @@ static void rig_with(struct ranks *r)
 	rig_join(&g, r);
 	rig_body(&g);
 	p2p_leave(g.p);
+	members_free(&g.members);
 }
 
 /* F as N ranks, KIND 0: of one host; 1: of N hosts; 2: of two. */

@@ -114,23 +114,22 @@ static const struct backend liars = {
 };
 
 static struct world world;
-static const unsigned ranks[RANKS] = { 0, 1, 2 };
+static struct members members;
 static unsigned local[RANKS] = { 0, 1, WORLD_NOT_HERE };
 static const char *said[RANKS];
 
-static struct comm comm = { .world = &world,
-			    .n = RANKS,
-			    .me = ME,
-			    .rank = ranks,
-			    .back = &liars,
-			    .said = said };
+static struct comm comm = {
+	.world = &world, .members = &members, .back = &liars, .said = said
+};
 
 /* Its thread is not started.  Rank 0 is of this host, rank 2 is not. */
 static struct engine *make(void)
 {
+	static const unsigned rank[RANKS] = { 0, 1, 2 }, host[RANKS] = { 0, 0, 1 };
 	struct boot_record *records = calloc(2 * BOOT_RECORDS, sizeof *records);
 	struct engine *e;
 
+	ck_assert(!members_make(&members, rank, RANKS, host, ME));
 	world.local = local;
 	world.memory.local_rank = ME;
 	world.memory.rank = calloc(2, sizeof *world.memory.rank);

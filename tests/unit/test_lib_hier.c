@@ -16,29 +16,23 @@ static unsigned host_of(unsigned rank, unsigned n)
 	return in_turn ? rank % hosts : rank * hosts / n;
 }
 
+static struct members members;
+
 static struct group join(struct ranks *r, struct net *net)
 {
-	unsigned rank[64], host[64], nlocal = 0, local_me = 0;
+	unsigned rank[64], host[64];
 	struct shm_config local = { .cores = 2, .cache_bytes = 1 << 20 };
-	struct hier_config c = { .net = net,
-				 .group = 5,
-				 .n = r->n,
-				 .me = r->me,
-				 .rank = rank,
-				 .host = host };
+	struct hier_config c = { .net = net, .group = 5, .members = &members };
 	struct group g;
 
 	for (unsigned k = 0; k < r->n; k++) {
 		rank[k] = k;
-		host[k] = host_of(k, r->n) * 10 + 3; /* any numbers */
-		if (host_of(k, r->n) != host_of(r->me, r->n))
-			continue;
-		if (k == r->me)
-			local_me = nlocal;
-		nlocal++;
+		host[k] = 100 - host_of(k, r->n);
 	}
-	local.n = nlocal;
-	local.me = local_me;
+	RANKS_ASSERT(r, !members_make(&members, rank, r->n, host, r->me),
+		     "members_make");
+	local.n = members.nlocal;
+	local.me = members.local_me;
 	local.region = (char *)r->region +
 		       (sizeof(struct meeting) + 4095) / 4096 * 4096 +
 		       host_of(r->me, r->n) * shm_bytes(r->n);

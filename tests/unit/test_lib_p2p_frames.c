@@ -10,15 +10,12 @@ static uint64_t said;
 
 static void join(void)
 {
-	static const int local[] = { 0, 1 };
-	struct p2p_config c = { .n = 2,
-				.me = 1,
-				.local = local,
-				.nlocal = 2,
-				.local_me = 1,
+	static const unsigned rank[] = { 0, 1 }, host[] = { 0, 0 };
+	struct p2p_config c = { .members = &rig.members,
 				.region = ranks_share(p2p_bytes(2)),
 				.cores = 2 };
 
+	ck_assert(!members_make(&rig.members, rank, 2, host, 1));
 	rig.r = &ranks;
 	ranks = (struct ranks){ .n = 2, .me = 1, .said = ranks_share(4096) };
 	rig.p = p2p_join(&c);

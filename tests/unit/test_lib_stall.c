@@ -157,7 +157,8 @@ START_TEST(sides)
 	enum { N = 200 };
 	unsigned rank[N];
 	const char *said[N];
-	struct comm c = { .n = N, .me = 3, .rank = rank };
+	const struct members members = { .n = N, .me = 3, .rank = rank };
+	struct comm c = { .members = &members };
 	struct failure why = { .rc = BERTH_MISMATCH };
 
 	for (unsigned i = 0; i < N; i++) {
