@@ -240,13 +240,13 @@ berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **
  * order of its ranks.  Other ranks do not call. */
 berth_result berth_set_make(const struct berth_bootstrap *bootstrap, berth_set **set);
 /* Operations of all ranks in the set, those that run and those that come, end with
- * BERTH_ABORTED.  WHY, or NULL, stands in the text of the error.  It returns before
- * the others have heard of it: who waits hears within 0.2 s, of another host too. */
+ * BERTH_ABORTED.  WHY, or NULL, stands in the text of the error.  It returns at once.
+ * A rank that waits, on any host, gets the error within 0.2 s. */
 berth_result berth_set_abort(berth_set *set, const char *why);
 /* This rank leaves the set, and waits for no other.  SET is then no longer valid, even
  * if the call fails.  Operations of this rank that still run in it end with
- * BERTH_ABORTED, and so do those of other ranks that this rank has not come to.  A
- * message to it or from it ends with BERTH_PEER_LOST. */
+ * BERTH_ABORTED, and so do operations of other ranks that this rank has not
+ * called.  A message to it or from it ends with BERTH_PEER_LOST. */
 berth_result berth_set_remove(berth_set *set);
 int berth_set_rank(const berth_set *set); /* of this process, or -1 */
 int berth_set_size(const berth_set *set);

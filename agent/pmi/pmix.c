@@ -261,7 +261,7 @@ static void take_all(struct pmix *p)
 			buf_drop(&p->in, (size_t)n);
 	}
 	if (n < 0)
-		pmix_give_up(p, "it says what no server says");
+		pmix_give_up(p, "it sent an invalid message");
 }
 
 /* False: there is nothing more now. */

@@ -215,8 +215,8 @@ const struct option option_table[] = {
 	  .help = "give up if hosts aren't up after TIME (30)",
 	  .text = "Give up, with exit status 240, if not every host has a running agent after TIME. "
 		  "The default is 30 seconds. A host that refuses the connection is tried again until "
-		  "then. After one second standard error shows which hosts runner waits for, and "
-		  "why, unless -q is given: if it is not a terminal, in one warning." },
+		  "then. After one second runner shows which hosts it waits for, and why. Without a "
+		  "terminal this is one warning. -q hides it." },
 	{ "--host-timeout", "TIME", TOPIC_ending, 0,
 	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_ms, 1),
 	  .help = "give up a host silent for TIME (60)",

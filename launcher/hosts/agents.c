@@ -200,7 +200,7 @@ static void check_out(struct host *h)
 
 	if (!h->conn || h->out.len <= h->out_due + OUT_SPARE)
 		return;
-	err_set(&e, E_WIRE, "it asks, and reads no answer");
+	err_set(&e, E_WIRE, "the agent does not read the answers to its requests");
 	err_in(&e, "%s", h->name);
 	agents_give_up(h, &e);
 }

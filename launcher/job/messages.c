@@ -228,7 +228,8 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	if (j->overdue)
 		run->overdue_bytes += m->data.n;
 	if (run->overdue_bytes / PIPES_MAX > j->plan.local_size[index])
-		return "output without end after the end";
+		return "more output after the end of the ranks than their pipes can "
+		       "hold";
 	output_data(j->output, index, m->rank, m->stream, m->data.p, m->data.n);
 	return NULL;
 }

@@ -269,7 +269,7 @@ static void say_missing(struct comm *c, struct failure *why, const char *words)
 		return;
 	}
 	if (c->refused)
-		fate = "has told what cannot be";
+		fate = "sent invalid data";
 	else if (!fate) {
 		fate = n == 1 ? "has ended" : "have ended";
 		if (n == 1 && why->rc == BERTH_PEER_LOST)

@@ -282,9 +282,9 @@ static berth_result check_numbers(const struct card *cards, const struct makers 
 	for (unsigned i = 0; i < m->n; i++)
 		if (!cards[i].number || cards[i].number > NUMBER_MOST)
 			return log_error(BERTH_INVALID, "", NULL, 0,
-					 "a set of ranks: one of them, the %u., gives "
-					 "it number %u",
-					 i + 1, cards[i].number);
+					 "a set of ranks: member %u gives an invalid "
+					 "number: %u",
+					 i, cards[i].number);
 	return BERTH_OK;
 }
 

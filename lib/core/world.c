@@ -40,10 +40,10 @@ static berth_result number_locals(struct world *w)
 	if (n == w->who.local_size && w->local[w->who.rank] == w->who.local_rank)
 		return BERTH_OK;
 	return log_error(BERTH_SYSTEM, "", NULL, 0,
-			 "rank %u is the %u. of %u ranks of this host, as its launcher "
-			 "says, but the %u. of %u by their list",
-			 w->who.rank, w->who.local_rank + 1, w->who.local_size,
-			 w->local[w->who.rank] + 1, n);
+			 "rank %u: the launcher says local rank %u of %u, the list of "
+			 "ranks says %u of %u",
+			 w->who.rank, w->who.local_rank, w->who.local_size,
+			 w->local[w->who.rank], n);
 }
 
 const struct berth_bootstrap *world_bootstrap(const struct berth_config *config)

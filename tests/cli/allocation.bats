@@ -157,7 +157,7 @@ slurm() { # NODES TASKS CPUS
 
 @test "one of several runners says so, and none runs" {
 	SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 refused E_IN_FRONT -np 1
-	says 'SLURM_STEP_NUM_TASKS=8 says that srun has started 8 of this runner'
+	says 'SLURM_STEP_NUM_TASKS=8: srun has started 8 runners'
 	SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=7 run -2 "$RUNNER" -np 1 true
 	[ -z "$output" ]
 	SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 run -0 "$RUNNER" -np 1 true
@@ -167,7 +167,7 @@ slurm() { # NODES TASKS CPUS
 	run -0 "$RUNNER" --no-tag -np 1 "$RUNNER" --no-tag -np 2 echo inner
 	[ "$(grep -v ' ranks share ' <<< "$output")" = $'inner\ninner' ]
 	run -2 "$RUNNER" --no-tag --keep-going -np 2 "$RUNNER" -np 1 echo inner
-	[ "$(grep -c "^runner: BERTH_SIZE=2 says that another runner" <<< "$output")" = 1 ]
+	[ "$(grep -c "^runner: BERTH_SIZE=2: another runner has started" <<< "$output")" = 1 ]
 	silent_on inner$'\n'
 	SLURM_STEP_NUM_TASKS=8 run -0 "$RUNNER" --version
 }

@@ -1,7 +1,7 @@
 /* agent/pmi/pmix.c: a PMIx server is opened and started, and says what none says. */
 #include "tests/unit/pmix_rig.h"
 
-static const char *const lies = "it says what no server says",
+static const char *const lies = "it sent an invalid message",
 			 *const ended = "its process has ended";
 
 /* ---- open ---- */
@@ -92,9 +92,9 @@ static const struct {
 	{ WIRE_pmix_opened, WIRE_pmix_ready, "", SERVER_PMIX_READY, "" },
 	{ WIRE_pmix_opened, 0, "bad", SERVER_PMIX_FAILED, "bad" },
 	{ WIRE_pmix_opened, 0, "", SERVER_PMIX_STARTING, "" },
-	{ WIRE_pmix_ready, 0, "", SERVER_PMIX_FAILED, "it says what no server says" },
+	{ WIRE_pmix_ready, 0, "", SERVER_PMIX_FAILED, "it sent an invalid message" },
 	{ WIRE_pmix_opened, WIRE_pmix_opened, "", SERVER_PMIX_FAILED,
-	  "it says what no server says" },
+	  "it sent an invalid message" },
 };
 
 /* In a job of one host, it is told of the ranks before it is open. */
@@ -213,11 +213,11 @@ static const struct {
 	uint32_t n, counts[3];
 	const char *error, *why;
 } readies[] = {
-	{ 1, { 3 }, "", "it says what no server says" },
-	{ 3, { 1, 1, 1 }, "", "it says what no server says" },
-	{ 2, { 1, 1 }, "", "it says what no server says" },
-	{ 2, { 2, 2 }, "", "it says what no server says" },
-	{ 2, { UINT32_MAX, 4 }, "", "it says what no server says" },
+	{ 1, { 3 }, "", "it sent an invalid message" },
+	{ 3, { 1, 1, 1 }, "", "it sent an invalid message" },
+	{ 2, { 1, 1 }, "", "it sent an invalid message" },
+	{ 2, { 2, 2 }, "", "it sent an invalid message" },
+	{ 2, { UINT32_MAX, 4 }, "", "it sent an invalid message" },
 	{ 2, { 2, 1 }, "out of luck", "out of luck" },
 };
 
