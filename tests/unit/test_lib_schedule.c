@@ -48,6 +48,8 @@ struct rank {
 struct model {
 	unsigned n, planned, bucket, seed;
 	uint64_t now, last_ns; /* of what came from outside */
+	uint64_t end_ns;       /* the set is aborted then; 0: it is not */
+	bool ends;
 	bool open[UNITS], hears;
 	struct rank r[RANKS];
 	unsigned vain; /* rounds since LAST_NS, or since anything was done */
@@ -120,11 +122,35 @@ static void begin_round(struct model *m, struct rank *r)
 	schedule_event(&r->s, SCHEDULE_TOLD);
 }
 
+static void finish(struct rank *r, unsigned u, bool beside)
+{
+	if (!r->pending[u] || r->done[u])
+		ck_abort_msg("done twice");
+	r->pending[u] = false;
+	r->done[u] = true;
+	r->s.pending--;
+	r->s.beside -= beside;
+}
+
+/* The set is aborted: nothing is submitted any more. */
+static void end_all_of(const struct model *m, struct rank *r)
+{
+	for (unsigned u = 0; u < UNITS; u++)
+		if (r->pending[u])
+			finish(r, u, !is_expected(m, u));
+	r->submits = r->submitted;
+	r->s.joined = r->joins = false;
+	r->at = RESTS;
+	r->hears = false;
+	r->until = NEVER;
+}
+
 /* As engine_step() does. */
 static void look(struct model *m, struct rank *r)
 {
 	enum { LOOKS_MOST = 1000 };
 	struct schedule_look look = { .now = m->now,
+				      .ends = m->ends,
 				      .called = r->called,
 				      .bucket = bucket_is_here(m, r),
 				      .waits = waits_since(m, r) };
@@ -136,7 +162,9 @@ static void look(struct model *m, struct rank *r)
 	if (look.heard)
 		due = schedule_due(&r->s, &look);
 	r->s.visits += due.what == SCHEDULE_VISIT;
-	if (due.what == SCHEDULE_FOLLOW) {
+	if (due.what == SCHEDULE_END) {
+		end_all_of(m, r);
+	} else if (due.what == SCHEDULE_FOLLOW) {
 		r->at = FOLLOWS;
 	} else if (due.what != SCHEDULE_REST) {
 		begin_round(m, r);
@@ -200,16 +228,6 @@ static void wait_for(struct model *m, struct rank *r, unsigned u, bool at_once)
 }
 
 /* ---- what ranks do together ---- */
-
-static void finish(struct rank *r, unsigned u, bool beside)
-{
-	if (!r->pending[u] || r->done[u])
-		ck_abort_msg("done twice");
-	r->pending[u] = false;
-	r->done[u] = true;
-	r->s.pending--;
-	r->s.beside -= beside;
-}
 
 static void done(struct model *m)
 {
@@ -325,11 +343,24 @@ static void do_round(struct model *m)
 		m->vain++;
 }
 
+/* The end of the set reaches all ranks, in whatever they are. */
+static void end_set(struct model *m)
+{
+	m->ends = true;
+	came(m);
+	for (unsigned i = 0; i < m->n; i++)
+		m->r[i].at = LOOKS;
+}
+
 /* True: all ranks had come to a step, and have done it. */
 static bool meet(struct model *m)
 {
 	unsigned follow = 0;
 
+	if (m->end_ns && m->now >= m->end_ns && !m->ends) {
+		end_set(m);
+		return true;
+	}
 	for (unsigned i = 0; i < m->n; i++) {
 		if (m->r[i].at < FOLLOWS)
 			return false;
@@ -357,7 +388,7 @@ static bool act(struct model *m)
 		struct rank *r = &m->r[(first + k) % m->n];
 		unsigned u = draw(m, UNITS);
 
-		if (r->submitted < r->submits && r->next_ns <= m->now) {
+		if (!m->ends && r->submitted < r->submits && r->next_ns <= m->now) {
 			submit(m, r);
 			return true;
 		}
@@ -384,7 +415,7 @@ static bool act(struct model *m)
 /* To the next time at which something can be.  False: there is none. */
 static bool go_on(struct model *m)
 {
-	uint64_t next = NEVER;
+	uint64_t next = m->end_ns && !m->ends ? m->end_ns : NEVER;
 
 	for (unsigned i = 0; i < m->n; i++) {
 		struct rank *r = &m->r[i];
@@ -442,6 +473,8 @@ static void make(struct model *m, unsigned seed)
 	m->hears = draw(m, 4);
 	joins = draw(m, 4) == 0;
 	in_order = draw(m, 3) == 0;
+	if (draw(m, 8) == 0)
+		m->end_ns = m->now + draw(m, 100000000);
 	memset(m->open, true, sizeof m->open);
 	for (unsigned i = 0; i < m->n; i++) {
 		struct rank *r = &m->r[i];
@@ -480,7 +513,7 @@ static void walk(unsigned seed)
 		if (!meet(&m) && !act(&m) && !go_on(&m))
 			ck_abort_msg("world %u: all wait for ever", seed);
 		check_vain(&m, seed);
-		if (all_have_come(&m) && m.now - m.last_ns > most)
+		if ((m.ends || all_have_come(&m)) && m.now - m.last_ns > most)
 			ck_abort_msg("world %u: not done %.3f ms after all had come",
 				     seed, (double)(m.now - m.last_ns) / 1e6);
 	}
