@@ -276,7 +276,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] contrib/*/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] examples/*.c bench/*.c)
+	clang-format -i $(wildcard common/*.[ch] contrib/*/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] examples/*.c bench/*.c)
 
 bench: all
 	@tests/deps bench

@@ -10,7 +10,7 @@ export LC_ALL=C.UTF-8
 build=${BUILD:-build}
 dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
 programs=(common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] lib/*.[ch] lib/*/*.[ch] contrib/*/*.[ch])
-tests=(tests/*/*.[ch] examples/*.c)
+tests=(tests/*/*.[ch] tests/*/*/*.[ch] examples/*.c)
 defs=(common/*.def launcher/*.def agent/*.def lib/*/*.def)
 shell=(.ci/run tests/run tests/deps)
 mapfile -t more_shell < <(grep -lE '^#!/bin/(ba)?sh' tests/*.sh tests/*/* contrib/*/* examples/* 2> /dev/null)

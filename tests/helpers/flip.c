@@ -22,7 +22,7 @@
 #include "lib/base/clock.h"
 #include "lib/berth.h"
 #include "tests/helpers/own_ranks.h"
-#include "tests/helpers/relay.h"
+#include "tests/helpers/flip/relay.h"
 
 enum {
 	RANKS_MOST = RELAY_RANKS_MOST,

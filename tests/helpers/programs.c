@@ -14,12 +14,12 @@
  * hosts; what is in flight then, and what was not freed, stays behind.  Rank 0 prints
  * "programs: N checks"; what is wrong is printed with the seed, the program and the
  * step, and the rank exits with 1.  PROGRAMS_TRACE in the environment: each operation
- * is printed when it begins.  PROGRAMS_KNOWN: see program_operation.h. */
+ * is printed when it begins.  PROGRAMS_KNOWN: see programs/operation.h. */
 #include <pthread.h>
 
 #include "lib/berth.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
-#include "tests/helpers/program_worlds.h"
+#include "tests/helpers/programs/worlds.h"
 #include "tests/standin/standin.h"
 
 enum {

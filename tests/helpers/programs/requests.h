@@ -1,4 +1,4 @@
-/* program_requests.h - requests of a random program: begun and ended in each way that
+/* requests.h - requests of a random program: begun and ended in each way that
  * there is, which each rank chooses for itself. */
 #ifndef BERTH_TESTS_PROGRAM_REQUESTS_H
 #define BERTH_TESTS_PROGRAM_REQUESTS_H
@@ -7,7 +7,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "tests/helpers/program_check.h"
+#include "tests/helpers/programs/check.h"
 
 enum { GROUP_MOST = 5, PENDING_MOST = 24, PENDING_ROOM = 96 };
 

@@ -1,9 +1,9 @@
-/* program_device.h - arrays of a random program in the memory of a stand-in device:
+/* device.h - arrays of a random program in the memory of a stand-in device:
  * there as here, guards and all, and back when the operation is done. */
 #ifndef BERTH_TESTS_PROGRAM_DEVICE_H
 #define BERTH_TESTS_PROGRAM_DEVICE_H
 
-#include "tests/helpers/program_operation.h"
+#include "tests/helpers/programs/operation.h"
 #include "tests/standin/standin.h"
 
 /* This thread's work on the device. */

@@ -1,9 +1,9 @@
-/* program_operands.h - what a rank brings to an operation of a random program: its
+/* operands.h - what a rank brings to an operation of a random program: its
  * memory, what it gives, and its descriptor. */
 #ifndef BERTH_TESTS_PROGRAM_OPERANDS_H
 #define BERTH_TESTS_PROGRAM_OPERANDS_H
 
-#include "tests/helpers/program_device.h"
+#include "tests/helpers/programs/device.h"
 
 enum {
 	GUARD = 64, /* bytes before and behind an array that nobody may write */

@@ -1,4 +1,4 @@
-/* program_worlds.h - the worlds of a random program: how it begins the first, how it
+/* worlds.h - the worlds of a random program: how it begins the first, how it
  * changes to the next, and what stays behind then: sets that were not removed, memory
  * of berth_alloc(), and threads that block. */
 #ifndef BERTH_TESTS_PROGRAM_WORLDS_H
@@ -7,8 +7,8 @@
 #include <pthread.h>
 
 #include "tests/helpers/own_ranks.h"
-#include "tests/helpers/program_requests.h"
-#include "tests/helpers/program_sets.h"
+#include "tests/helpers/programs/requests.h"
+#include "tests/helpers/programs/sets.h"
 
 enum {
 	LEFT_GROUPS = 64,

@@ -1,4 +1,4 @@
-/* program_operation.h - one operation of a random program: what it is, which all ranks
+/* operation.h - one operation of a random program: what it is, which all ranks
  * decide alike. */
 #ifndef BERTH_TESTS_PROGRAM_OPERATION_H
 #define BERTH_TESTS_PROGRAM_OPERATION_H
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "tests/helpers/program_reference.h"
+#include "tests/helpers/programs/reference.h"
 
 enum counting { EVEN, KNOWN_COUNTS, OWN_COUNTS };
 

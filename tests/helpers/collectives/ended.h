@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "tests/helpers/asynchronous.h"
+#include "tests/helpers/collectives/asynchronous.h"
 #include "tests/helpers/calls.h"
 #include "tests/helpers/slow.h"
 

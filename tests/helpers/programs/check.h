@@ -1,8 +1,8 @@
-/* program_check.h - what an operation of a random program came to. */
+/* check.h - what an operation of a random program came to. */
 #ifndef BERTH_TESTS_PROGRAM_CHECK_H
 #define BERTH_TESTS_PROGRAM_CHECK_H
 
-#include "tests/helpers/program_operands.h"
+#include "tests/helpers/programs/operands.h"
 
 enum {
 	CHECK_ALL = 1500, /* of larger arrays the ends, and a sample */

@@ -1,9 +1,9 @@
-/* program_sets.h - process sets of a random program: made in each way that there is,
+/* sets.h - process sets of a random program: made in each way that there is,
  * with the members that the program itself finds. */
 #ifndef BERTH_TESTS_PROGRAM_SETS_H
 #define BERTH_TESTS_PROGRAM_SETS_H
 
-#include "tests/helpers/program_operation.h"
+#include "tests/helpers/programs/operation.h"
 
 /* A call that makes or removes a set, for messages. */
 struct place_in_program {

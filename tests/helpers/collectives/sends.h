@@ -3,7 +3,7 @@
 #ifndef BERTH_TESTS_SENDS_H
 #define BERTH_TESTS_SENDS_H
 
-#include "tests/helpers/counts.h"
+#include "tests/helpers/collectives/counts.h"
 
 static struct berth_desc send_to(int peer, uint64_t tag, const void *in, uint64_t n)
 {

@@ -1,4 +1,4 @@
-/* program_reference.h - what the members of a process set give to an operation, and
+/* reference.h - what the members of a process set give to an operation, and
  * what each of them has to get: one element at a time, as berth.h says it. */
 #ifndef BERTH_TESTS_PROGRAM_REFERENCE_H
 #define BERTH_TESTS_PROGRAM_REFERENCE_H
