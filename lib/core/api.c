@@ -22,8 +22,8 @@ static struct world_kept kept;
 static _Atomic bool has_left;
 static _Atomic bool is_child; /* of a process that had called berth_init() */
 
-/* What berth_world() says: -1 without a world.  Apart from the world, which another
- * thread may end, and of use to a child. */
+/* The numbers that berth_world() returns; -1 without a world.  They are kept apart from
+ * the world, since another thread may end it and a child reads them. */
 enum { RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, NUMBERS };
 static _Atomic int number[NUMBERS] = { -1, -1, -1, -1, -1, -1 };
 static _Atomic uint64_t epoch;

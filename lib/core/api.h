@@ -16,7 +16,7 @@ static inline bool api_can_begin(const struct berth_set *set)
 	return set && set->members.me != MEMBERS_NONE;
 }
 
-/* Of a call that can't begin in SET, which is what handle_enter(GIVEN) returned. */
+/* Refuses a call that cannot begin in SET, the result of handle_enter(GIVEN). */
 berth_result api_refuse(struct berth_set *set, const berth_set *given);
 /* A call begins in the set GIVEN, or of all ranks.  Where it returns BERTH_OK,
  * api_leave() ends it; until then the world and its sets stay. */

@@ -354,8 +354,8 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	atomic_store(&c->broken, rc);
 	if (rc == BERTH_MEMORY) /* of this rank alone, for which the others wait */
 		comm_end(c, rc);
-	/* Who leaves a set is seen on its host alone.  Ranks of others, who wait for
-	 * this one, hear of it here. */
+	/* Only ranks of its host see that a rank leaves a set.  Ranks of other hosts
+	 * that wait for this one hear of it here. */
 	if (rc == BERTH_ABORTED && !c->aborted && c->net)
 		net_break(c->net, c->left, rc);
 	return rc;
@@ -380,7 +380,7 @@ berth_result comm_broken(const struct comm *c, struct failure *why)
 	return rc;
 }
 
-/* Who is first says why. */
+/* The first rank that aborts gives the reason. */
 void comm_hear_abort(struct comm *c, unsigned place, const char *why)
 {
 	struct region_shared *s = c->shared;
@@ -464,7 +464,7 @@ static unsigned find_gone(const struct comm *c)
 	return i;
 }
 
-/* What runs may end meanwhile: who has done its part may go. */
+/* A running operation may end meanwhile: a rank that has done its part may leave. */
 static berth_result look_beyond(struct comm *c)
 {
 	berth_result rc = look_for_given_up(c);

@@ -70,7 +70,7 @@ struct comm {
 	void (*hear)(void *ctx);
 	void *hear_ctx;
 	struct berth_metrics count;
-	/* Of operations on devices (comm_device.h) */
+	/* for operations on devices (comm_device.h) */
 	struct comm_device *_Atomic device; /* NULL: there was none yet */
 	struct work *work; /* that the last operation has begun, or NULL */
 	const struct work_hooks *hooks;
@@ -138,7 +138,7 @@ void comm_say_end(const struct comm *c, struct failure *why, const char *words);
 void comm_say_abort(struct comm *c, const char *why);
 /* The rank of PLACE, of another host, has aborted it. */
 void comm_hear_abort(struct comm *c, unsigned place, const char *why);
-/* The same, of the thread that may run operations: at once. */
+/* As comm_say_abort(), in the thread that may run operations: it acts at once. */
 void comm_abort(struct comm *c);
 /* Nobody is to wait for this rank any more. */
 void comm_end(struct comm *c, berth_result rc);

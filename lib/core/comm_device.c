@@ -124,7 +124,7 @@ static berth_result join_own(struct comm *c, struct comm_device *d,
 	return rc;
 }
 
-/* Who has no device: the same on all ranks. */
+/* Has a rank no device?  All ranks come to the same answer. */
 static bool is_refused(struct comm *c, struct comm_device *d, const struct card *all)
 {
 	for (unsigned i = 0; i < c->members->n; i++) {
@@ -179,7 +179,7 @@ static berth_result join(struct comm *c, struct comm_device *d, const struct op 
 	return rc;
 }
 
-/* What all ranks come to alike. */
+/* All ranks come to the same result, for the reason WHY. */
 static berth_result refuse(struct comm *c, const char *why)
 {
 	c->reason = why;

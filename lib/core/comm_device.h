@@ -29,7 +29,7 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 berth_result comm_device_mark(struct comm *c, struct op *op);
 /* It does not begin. */
 void comm_device_forget(struct op *op);
-/* Of a rank that leaves: is all that was agreed on over?  It comes to its end where all
+/* This rank leaves: is all that was agreed on over?  It comes to its end where all
  * other ranks do it, since their streams may wait for it.  Else, or after a second for
  * which no stream of this rank's waits, it is revoked.  The holder of the engine's WORK
  * calls it until it is true. */

@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of the N ranks of this host, of which this process is one; PID[i] 0: not known.  At
+/* The cores that the N ranks of this host may use.  This process is one of the ranks;
+ * PID[i] is 0 if it is not known.  At
  * least 1.  *QUOTA: a quota bounds it.  (Reading cgroups takes 0.1 ms; one rank, which
  * shares its cores with none, is not worth it.) */
 unsigned cores_of_ranks(const uint32_t *pid, unsigned n, bool *quota);

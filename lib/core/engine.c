@@ -12,7 +12,7 @@ enum {
 
 /* ---- making, freeing ---- */
 
-/* Of the door's thread: while nobody is at work. */
+/* The door's thread calls it.  It acts only if no thread has WORK. */
 static void tidy(void *engine)
 {
 	struct engine *e = engine;
@@ -59,8 +59,8 @@ void engine_stop(struct engine *e)
 	pthread_mutex_unlock(&e->work);
 }
 
-/* What this rank has started is over, so that nothing else ends on ranks that run what
- * it has not. */
+/* Ends all that this rank has started, so that nothing more ends on ranks that run
+ * operations which this rank has not started. */
 static void tell_cut(struct engine *e)
 {
 	comm_say_abort(e->comm, "it has left");
@@ -156,7 +156,7 @@ static berth_result run_now(struct engine *e, const struct op *op,
 	return rc;
 }
 
-/* The same on a device: *WORK is what begins. */
+/* As run_now(), on a device: *WORK is the work that begins. */
 static berth_result run_on_device(struct engine *e, struct op *op,
 				  struct berth_request **request, struct work **work,
 				  struct failure *why)

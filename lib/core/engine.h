@@ -18,13 +18,13 @@ struct engine;
 
 /* On C, which has no other user and lives until engine_free().  NULL: out of memory. */
 struct engine *engine_make(struct comm *c);
-/* What is in flight, and what comes, ends with BERTH_ABORTED, but for what devices run:
- * engine_ends() until it is true, of all engines that stop in turn. */
+/* All requests, pending and new ones, end with BERTH_ABORTED.  For works that devices
+ * run the caller calls engine_ends() until it is true, for each engine in turn. */
 void engine_stop(struct engine *e);
 bool engine_ends(struct engine *e);
 /* Until then, of this one. */
 void engine_end_all(struct engine *e);
-/* The same, when no call is in it; requests remain their owners'. */
+/* Also frees E.  No call is in it; requests still belong to their owners. */
 void engine_free(struct engine *e);
 
 /* After fork(2) in the child: the engines are its parent's. */
@@ -35,8 +35,7 @@ bool engine_has(const struct berth_request *r);
 /* A blocking operation.  *WHY, where it fails. */
 berth_result engine_run(struct engine *e, struct op *op, struct failure *why);
 
-/* The same within SLICE_MS, or about that: after BERTH_BUSY *LATER is a request for
- * it. */
+/* As engine_run(), for about SLICE_MS: after BERTH_BUSY *LATER is a request for it. */
 berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice_ms,
 			    struct berth_request **later, struct failure *why);
 

@@ -36,8 +36,8 @@ static void failed(struct work *w, const char *why)
 	engine_ring(w->owner);
 }
 
-/* Who holds WORK of the engine looks himself.  One who waits there without a deadline
- * would not see that this work's is over. */
+/* A thread that holds the engine's WORK looks by itself.  If it waits there without a
+ * deadline, it would not see that the deadline of this work is over. */
 static void watch(struct work *w)
 {
 	struct engine *e = w->owner;

@@ -102,22 +102,22 @@ unsigned engine_forks(void);
 /* Before the first collective is pending: the lists are there, and the thread runs.
  * False: there is no memory, or no thread. */
 bool engine_start(struct engine *e);
-/* The same.  QUEUE is held: the thread stays as long as something is pending. */
+/* As engine_start(), with QUEUE held: the thread stays while a request is pending. */
 bool engine_start_held(struct engine *e);
-/* Of that, the lists alone.  A set that only blocks has none (224 KiB). */
+/* Makes the lists alone.  A set that only blocks does not have them (224 KiB). */
 bool engine_make_lists(struct engine *e);
 /* The thread is to look what there is to do.  No lock is held. */
 void engine_ring(struct engine *e);
 
 /* ---- engine_rest.c: the thread sleeps while rounds bring nothing ---- */
 
-/* Of the thread; NULL where no other rank can be heard while it rests. */
+/* For the thread; NULL if it cannot hear another rank while it rests. */
 struct rest *engine_rest_make(const struct comm *c);
 void engine_rest_free(struct rest *r);
 /* Has another rank begun an operation that this one has not?  Not while one runs. */
 bool engine_is_called(const struct engine *e);
-/* Of the thread, which has WORK: let go of it, and sleep until the bell is not HEARD
- * any more, another rank calls, or for NS. */
+/* The thread has WORK.  It releases WORK, and sleeps until the bell is no longer HEARD,
+ * until another rank calls, or for NS. */
 void engine_rest(struct engine *e, uint32_t heard, uint64_t ns);
 /* Wake the thread if it rests.  QUEUE is held. */
 void engine_wake_rest(struct engine *e);
@@ -130,16 +130,16 @@ void engine_let_go(struct engine *e);
 /* Those of E, made at the first use; messages_leave() ends the use.  NULL: out of
  * memory, or E is to end. */
 struct messages *engine_need_messages(struct engine *e);
-/* The same while E is to end, for what is to be said or heard of its end. */
+/* As engine_need_messages(), also while E ends: to say or hear of its end. */
 struct messages *engine_need_last_messages(struct engine *e);
-/* The same, without making any. */
+/* As engine_need_messages(), but makes none. */
 struct messages *engine_use_messages(struct engine *e);
 /* Has a rank of another host aborted the set?  Of C, while it waits, and of the thread.
  * Messages are made only where one has come. */
 void engine_hear(void *engine);
 /* This rank has aborted the set. */
 void engine_tell_other_hosts(struct engine *e);
-/* Of the door's thread, now and then. */
+/* The door's thread calls it now and then. */
 void engine_tidy_messages(struct engine *e);
 /* After messages_stop(): no use begins any more. */
 void engine_free_messages(struct engine *e);
@@ -160,7 +160,7 @@ static inline bool engine_is_done(const struct berth_request *r)
 	return atomic_load(&r->done) == 1 || r == engine_calling;
 }
 
-/* What R, which is done, came to. */
+/* The result of R, which is done. */
 berth_result engine_outcome(const struct berth_request *r, struct failure *why);
 /* A thread waits for R.  True: none did before. */
 bool engine_want(struct berth_request *r);

@@ -43,7 +43,7 @@ static size_t count_messages(const struct op *op, size_t n)
 	return messages;
 }
 
-/* What the operations point to, behind them at AT. */
+/* Copies all that the operations point to, behind them at AT. */
 static void keep_all(struct berth_request *r, size_t n, unsigned ranks, char *at)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -286,7 +286,7 @@ static void want_at_once(struct berth_request *r)
 	pthread_mutex_unlock(&e->queue);
 }
 
-/* What the plan holds back is done sooner if a thread waits for it. */
+/* A request that the plan holds back is done sooner if a thread waits for it. */
 berth_result engine_poll(struct berth_request *r, struct failure *why)
 {
 	if (r->ndevice && !engine_is_done(r))
@@ -350,7 +350,7 @@ static bool is_over(void *ctx)
 	return engine_is_done(ctx);
 }
 
-/* Of R, which has messages. */
+/* Waits for R, which has messages. */
 static void wait_for_messages(struct berth_request *r, uint64_t until_ns)
 {
 	struct messages *m = engine_use_messages(r->engine);
@@ -361,7 +361,8 @@ static void wait_for_messages(struct berth_request *r, uint64_t until_ns)
 	messages_leave(m);
 }
 
-/* What runs on devices is tested for a moment, then left to the thread of works.h. */
+/* Tests the works on devices for a moment, then leaves them to the thread of
+ * works.h. */
 static void wait_for_device(struct berth_request *r, uint64_t until_ns)
 {
 	enum { LOOKS = 100 };

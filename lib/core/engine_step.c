@@ -35,7 +35,7 @@ static bool bucket_is_here(struct engine *e, berth_result *rc)
 	return engine_bucket_is_here(e);
 }
 
-/* What is to be done.  QUEUE is held.  *RC: the plan cannot go on. */
+/* Decides the next step.  QUEUE is held.  *RC: the plan cannot go on. */
 static struct schedule_due look_around(struct engine *e, berth_result *rc)
 {
 	struct schedule_look look = { .ends = e->comm->broken, .called = e->called };

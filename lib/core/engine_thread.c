@@ -15,8 +15,8 @@ static void listen(struct engine *e, uint32_t heard, uint64_t ns)
 	atomic_fetch_sub(&e->asleep, 1);
 }
 
-/* What is submitted does not wake the thread as long as the plan expects it, so the
- * thread looks by itself while there is work.  Without work it sleeps until it is
+/* An operation that the plan expects does not wake the thread, so the thread looks by
+ * itself while there is work.  Without work it sleeps until it is
  * woken. */
 static uint64_t doze(struct engine *e, uint64_t *seen)
 {

@@ -50,7 +50,8 @@ static bool nothing_left(void *ctx)
 	       atomic_load(&m->stopped);
 }
 
-/* Of who has aborted the set.  A rank that removes it at once has little time. */
+/* A rank that has aborted the set tells the others.  If it removes the set at once, it
+ * has little time. */
 static void tell_abort(struct messages *m)
 {
 	uint64_t ns = TELL_NS, last_ns = TELL_LAST_NS;

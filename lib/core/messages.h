@@ -21,8 +21,8 @@ struct message {
 	struct p2p_message p2p;
 };
 
-/* Of C's ranks; C's region and net for messages are its from here on.  NULL: out of
- * memory, or no socket. */
+/* Messages between C's ranks.  They own C's region and net for messages from here on.
+ * NULL: out of memory, or no socket. */
 struct messages *messages_make(struct comm *c);
 /* A use begins, of who knows that M is there; until messages_leave() it stays. */
 void messages_enter(struct messages *m);
@@ -30,7 +30,7 @@ void messages_leave(struct messages *m);
 /* The thread runs, until the caller's use ends and nothing is in flight.  FALSE: there
  * is none. */
 bool messages_start(struct messages *m);
-/* What is in flight, and what comes, ends with BERTH_ABORTED. */
+/* All messages, in flight and new ones, end with BERTH_ABORTED. */
 void messages_stop(struct messages *m);
 /* After messages_start(): this rank has aborted the set.  Ranks of other hosts are
  * told, while M is there. */
@@ -53,7 +53,7 @@ void messages_post(struct messages *m, struct message *message, size_t n,
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit). */
 void messages_wait(struct messages *m, bool (*is_over)(void *ctx), void *ctx,
 		   uint64_t until_ns);
-/* Who waits asks IS_OVER again. */
+/* Each thread that waits asks IS_OVER again. */
 void messages_wake(struct messages *m);
 
 #endif

@@ -16,7 +16,7 @@ bool missing_is_lost(const struct comm *c, unsigned place);
 bool missing_has_ended(const struct comm *c, unsigned place);
 /* The rank of PLACE, of this host, has left the set. */
 bool missing_has_gone(const struct comm *c, unsigned place);
-/* The same without C's operation. */
+/* The rank of PLACE, of this host, has left the set without C's operation. */
 bool missing_has_left(const struct comm *c, unsigned place);
 /* Ranks of the job that have ended by themselves: how many, MOST at most, into
  * RANK.  If there is none, those that ranks which gave up name. */

@@ -41,7 +41,7 @@ static uint64_t bits(double x)
 
 /* ---- the check ---- */
 
-/* What comes to this rank, where that is known. */
+/* The number of elements that come to this rank, if it is known. */
 static uint64_t elements_got(const struct coll *c, unsigned n, unsigned me)
 {
 	switch (c->kind) {
@@ -259,7 +259,7 @@ static void take_counts(struct op *op, const struct berth_desc *d, unsigned n)
 		take_room(op, d, n);
 }
 
-/* Of which memory are its arrays? */
+/* Finds the memory of its arrays. */
 static const char *take_device(struct op *op, const struct berth_desc *d)
 {
 	berth_memory memory = d->memory, out;

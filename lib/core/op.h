@@ -14,7 +14,7 @@ struct op {
 	bool own_counts;    /* each rank knows its own alone: op_counts.h */
 	int64_t timeout_ms; /* 0: the default, -1: none */
 	int priority;
-	/* Of what has counts of its own, and of a send or a receive; else not set: */
+	/* only for kinds with counts, and for a send or a receive */
 	uint64_t room; /* elements that OUT holds; UINT64_MAX: it is yet to be had */
 	uint64_t *received; /* or NULL */
 	void *(*alloc)(void *ctx, uint64_t bytes);
@@ -23,7 +23,7 @@ struct op {
 	int peer; /* a place, or BERTH_ANY */
 	uint64_t tag;
 	int *from;
-	/* Of a device's memory; else MEMORY is BERTH_HOST, and the rest is not set: */
+	/* for memory of a device; else MEMORY is BERTH_HOST, and the rest is not set */
 	berth_memory memory;
 	int device;
 	void *stream, *ready;
@@ -56,13 +56,15 @@ uint64_t op_total(const uint64_t *counts, unsigned n);
 const char *op_kind_name(berth_kind kind);
 /* `allreduce "grad" of 1024 f32, sum`; without a number where each rank has its own. */
 void op_words(char *text, size_t bytes, const struct op *op);
-/* What a rank that has joined needs to take part, and the words: OP_CODE_BYTES. */
+/* Writes to TEXT, of OP_CODE_BYTES, all that a rank which has joined needs to take
+ * part, and the words of OP. */
 void op_encode(char *text, const struct op *op);
 /* The operation of such a text in a set of N ranks, without buffers and counts; its
  * words are where *WORDS points.  BERTH_INVALID: no rank of the set can have called for
  * it. */
 berth_result op_decode(struct op *op, const char *text, unsigned n, const char **words);
-/* What a rank without data gives: N elements that change nothing. */
+/* Fills P with N elements that do not change the result: a rank without data gives
+ * these. */
 void op_fill_neutral(void *p, const struct coll *c, uint64_t n);
 
 uint64_t op_hash(const void *p, size_t bytes, uint64_t seed);

@@ -49,7 +49,8 @@ static uint64_t room_of(const struct counts *k, unsigned place)
 	return k->rows.all[(place + 1) * k->rows.words - 1];
 }
 
-/* What comes to place TO, into k->got.  UINT64_MAX: more than there can be. */
+/* Puts the counts that come to place TO into k->got.  UINT64_MAX: more than there can
+ * be. */
 static uint64_t sum_for(struct counts *k, unsigned to)
 {
 	const unsigned n = k->comm->members->n;
@@ -61,7 +62,7 @@ static uint64_t sum_for(struct counts *k, unsigned to)
 	return sum > UINT64_MAX / 16 / n ? UINT64_MAX : sum;
 }
 
-/* What is wrong, behind the operation's words. */
+/* Says the error behind the operation's words. */
 __attribute__((format(printf, 2, 3))) static berth_result
 refuse(struct counts *k, const char *format, ...)
 {
@@ -205,7 +206,7 @@ static void fill_row(uint64_t *row, const struct comm *c, const struct op *op,
 	row[words + c->members->n] = op->room;
 }
 
-/* Of one rank alone. */
+/* The operation of a set of one rank. */
 static berth_result run_alone(struct counts *k, struct coll *coll)
 {
 	berth_result rc;

@@ -17,7 +17,7 @@ bool op_run_has_joined(const char *said)
 	return said[0] == OP_RUN_JOINED[0];
 }
 
-/* What it called for. */
+/* The words of the operation that it called for. */
 static const char *words_of(const char *said)
 {
 	const char *line = strchr(said, '\n');
@@ -85,7 +85,7 @@ uint32_t op_run_joined_signature(uint32_t signature)
 	return signature ^ 0x4a4f494e;
 }
 
-/* What a rank without data can take part in. */
+/* Can a rank without data take part in OP? */
 static bool is_possible(const struct op *op)
 {
 	return !op_is_device(op) &&

@@ -5,7 +5,7 @@
 
 #include "lib/core/comm.h"
 
-/* What a rank that has joined says when others call for something. */
+/* A rank that has joined says this when others call for an operation. */
 #define OP_RUN_JOINED "J\n"
 
 bool op_run_has_joined(const char *said);
@@ -13,8 +13,8 @@ bool op_run_has_joined(const char *said);
 /* For a rank without data, after comm_explain(): take part in what the others call
  * for, if they agree and it can. */
 berth_result op_run_take_part(struct comm *c, const char **said, uint64_t deadline_ns);
-/* Of a rank with data, after comm_explain(): BERTH_STATE, with WHY, of an operation
- * that can't go on beside ranks that have joined. */
+/* For a rank with data, after comm_explain(): BERTH_STATE, with WHY, if the operation
+ * cannot go on beside ranks that have joined. */
 berth_result op_run_refuse(struct comm *c, const struct op *op, const char **said,
 			   struct failure *why);
 /* The operation itself, of a rank with data. */
@@ -32,7 +32,7 @@ void op_run_say_sides(struct comm *c, const struct op *op, const char **said,
 /* The operation in flight came to RC after it had been asleep (c->begun_ns): note when,
  * count that, and forget it. */
 void op_run_slept(struct comm *c, berth_result rc);
-/* The same, whether it was asleep or not. */
+/* Ends the operation, whether the rank was asleep or not. */
 static inline void op_run_end(struct comm *c, berth_result rc)
 {
 	if (!rc || rc == BERTH_MISMATCH)

@@ -91,7 +91,7 @@ enum { PLAN_UNITS_MOST = 8192, PLAN_OPEN_MOST = 16 };
 
 void plan_free(struct plan *p);
 
-/* What OP has in common with all that it may be fused with; 0: nothing. */
+/* The key that OP shares with all operations that may be fused with it; 0: none may. */
 uint64_t plan_fuse_key(const struct op *op);
 /* The key of a unit without a name. */
 uint64_t plan_number_key(uint64_t number);

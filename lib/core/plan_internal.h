@@ -5,8 +5,8 @@
 
 #include "lib/core/plan.h"
 
-/* Of a unit in p->index.  PLACE: from the beginning of the cycle on; 0: it has a
- * name. */
+/* The id of a unit in p->index.  PLACE: from the beginning of the cycle on; 0: the unit
+ * has a name. */
 static inline uint64_t plan_id(uint64_t key, uint64_t place, uint32_t signature)
 {
 	const uint64_t what[2] = { place ? 0 : key, place };

@@ -92,7 +92,7 @@ static berth_result room_for_plan(struct plan *p)
 	return BERTH_OK;
 }
 
-/* Which bucket each line is in, and when that is complete. */
+/* Notes the bucket of each line, and when that bucket is complete. */
 static void fill_buckets(struct plan *p)
 {
 	struct plan_list *list = &p->list;
@@ -192,7 +192,7 @@ static void drop_missed(struct plan_list *list)
 	list->n = n;
 }
 
-/* What was beside the plan in this cycle and in the last one. */
+/* Takes the units that were beside the plan in this cycle and in the last one. */
 static berth_result take_repeated(struct plan *p)
 {
 	struct plan_list list = p->seen;

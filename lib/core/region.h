@@ -21,7 +21,7 @@ struct region_shared {
 			    /* and behind those, struct arrival of each */
 };
 
-/* Of N ranks; it begins with shm_bytes(N).  Sparse. */
+/* The size of the region of N ranks, which is sparse.  It begins with shm_bytes(N). */
 size_t region_bytes(unsigned n);
 /* p2p_bytes(N). */
 void *region_messages(void *region, unsigned n);

@@ -174,7 +174,8 @@ enum engine_step round_failed(struct engine *e, berth_result rc)
 
 /* ---- different operations ---- */
 
-/* Which of R's operations ranks have called for in different ways.  R may be NULL. */
+/* Finds the operation of R that ranks have called for in different ways.  R may be
+ * NULL. */
 static berth_result round_find_different(struct engine *e,
 					 const struct berth_request *r, size_t *which)
 {
@@ -256,7 +257,8 @@ static enum engine_step round_all_have_blocked(struct engine *e,
 
 /* ---- ranks without data ---- */
 
-/* Of a request: what a rank that has joined could not take part in, else its first. */
+/* The first operation of R that a rank which has joined cannot take part in; else the
+ * first of all. */
 static const struct op *round_hardest_op(const struct berth_request *r)
 {
 	for (size_t k = 0; k < r->n; k++)
@@ -284,7 +286,7 @@ static berth_result round_told_count(struct comm *c, const char **said, unsigned
 	return BERTH_OK;
 }
 
-/* Of a rank that has joined. */
+/* A rank that has joined takes part in a request of the others. */
 static berth_result round_take_part(struct engine *e)
 {
 	struct comm *c = e->comm;
@@ -303,7 +305,7 @@ static berth_result round_take_part(struct engine *e)
 	return rc;
 }
 
-/* Of the others, of which all have R. */
+/* The other ranks, which all have R, do it beside those that have joined. */
 static berth_result round_do_beside(struct engine *e, struct berth_request *r,
 				    struct failure *why)
 {
@@ -346,7 +348,8 @@ static berth_result round_do_with_joined(struct engine *e, struct berth_request 
 
 /* ---- all have joined ---- */
 
-/* Who joined later took part in less; of those with equally much, who came later. */
+/* The rank that joined last has seen the fewest requests since; of those with the same
+ * number, it joined at the latest time. */
 static unsigned round_last_of(const struct joiner *all, unsigned n)
 {
 	unsigned last = 0;
@@ -419,7 +422,7 @@ static void round_sort_by_priority(struct berth_request **list, size_t n)
 	}
 }
 
-/* What is pending, in the order in which this rank would do it. */
+/* Lists the pending requests in the order in which this rank would do them. */
 static struct head round_own_head(struct engine *e)
 {
 	struct head h = { .fusion_bytes = e->comm->world->params.fusion_bytes,
@@ -464,7 +467,7 @@ static int round_by_key(const void *a, const void *b)
 	return (x->key > y->key) - (x->key < y->key);
 }
 
-/* Of one unit: who has it, and is it the same? */
+/* The ranks that have a unit, and whether it is the same on all of them. */
 struct common {
 	bool all, same;
 	bool joined; /* somebody who has joined does not have it, and gives nothing */
@@ -527,7 +530,7 @@ static void round_sort_lists(const struct engine *e, uint64_t most, unsigned lea
 
 /* ---- what is done ---- */
 
-/* What comes of a round. */
+/* The outcome of a round. */
 struct found {
 	bool waits;     /* a rank, for what the plan holds back */
 	bool all;       /* units of the plan are done as well */
@@ -590,8 +593,8 @@ static berth_result round_lacks(struct engine *e, struct berth_request *r,
 	return BERTH_TIMEOUT;
 }
 
-/* Which of LEADER's units, of which it has each once, all ranks have, and in the same
- * way. */
+/* Finds the units of LEADER that all ranks have in the same way.  LEADER has each unit
+ * once. */
 static berth_result round_compare(struct engine *e, uint64_t most, unsigned leader,
 				  struct found *found)
 {

@@ -48,7 +48,8 @@ void set_count_all(struct world *w, struct berth_metrics *sum)
 	pthread_mutex_unlock(&listing);
 }
 
-/* What devices run of one set may be held back by that of another, on another rank. */
+/* The works of one set on a device may wait for works of another set, on another
+ * rank. */
 static bool all_end(const struct world *w)
 {
 	bool all = true;
@@ -217,8 +218,8 @@ void set_free_part(struct berth_set *s, bool keep)
 	free_rest(s);
 }
 
-/* Who waits for this rank sees that it has left; what it has done already still counts
- * for the others. */
+/* A rank that waits for this one sees that it has left.  Operations that this rank has
+ * done still count for the others. */
 static void leave(struct berth_set *s)
 {
 	struct region_shared *shared = s->comm.shared;

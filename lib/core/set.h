@@ -22,19 +22,19 @@ struct berth_set {
 /* A blocking operation in SET, in which this rank is, with the thread's last error.
  * D's set is not looked at. */
 berth_result set_run(struct berth_set *set, const struct berth_desc *d);
-/* The same for SLICE_MS: after BERTH_BUSY *LATER is a request for it. */
+/* As set_run(), for SLICE_MS: after BERTH_BUSY *LATER is a request for it. */
 berth_result set_run_for(struct berth_set *set, const struct berth_desc *d,
 			 int64_t slice_ms, berth_request **later);
 /* Notes the last error: TEXT is what op_make() has against D; WHY is why RC. */
 berth_result set_refuse(const struct berth_desc *d, const char *text);
 berth_result set_tell(berth_result rc, const struct failure *why);
-/* What threads wait for in any of them ends with BERTH_ABORTED. */
+/* All operations in all sets of W end with BERTH_ABORTED. */
 void set_stop_all(struct world *w);
 /* When no call is in them: handle_wait_all().  The other ranks are not told. */
 void set_free_all(struct world *w);
 /* After fork(2) in the child: the sets are its parent's. */
 void set_in_child(void);
-/* What was done in all sets, those that are gone too. */
+/* *SUM: the operations of all sets, also of those that were removed. */
 void set_count_all(struct world *w, struct berth_metrics *sum);
 /* SET, whose handle is closed, is this rank's no more. */
 void set_remove(struct berth_set *set);
@@ -43,7 +43,7 @@ void set_abort(struct berth_set *set, const char *why);
 
 /* ---- for set_make.c ---- */
 
-/* Of N members, RANKs of the job; NULL: out of memory. */
+/* A set of N members, RANKs of the job; NULL: out of memory. */
 struct berth_set *set_alloc(struct world *w, const unsigned *rank, unsigned n);
 /* It is complete: set_stop_all() may look at it. */
 void set_list(struct berth_set *s);

@@ -16,7 +16,7 @@ enum { NUMBER_MOST = INT32_MAX }; /* of a set */
 /* A set whose ranks are on several hosts has two: for collectives, and for messages. */
 enum { NETS = 2 };
 
-/* What a member tells the others. */
+/* A member tells this to the others. */
 struct card {            /* sent as it is: all hosts of a job are alike */
 	uint64_t region; /* offset in the host's heap, or NOWHERE */
 	uint32_t number; /* of the sets that it has begun to make */
@@ -78,7 +78,7 @@ static berth_result open_door(struct world *w, char *why, size_t bytes)
 	return w->door ? BERTH_OK : BERTH_SYSTEM;
 }
 
-/* Of each rank, where it can be reached. */
+/* Each rank learns the addresses of all others. */
 static berth_result exchange_addresses(struct world *w)
 {
 	char why[BOOT_WHY_BYTES], **address = NULL;

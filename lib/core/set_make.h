@@ -13,7 +13,7 @@ berth_result set_of_all(struct world *w, struct berth_set **set);
  * NAME: the same on all ranks. */
 berth_result set_split(struct berth_set *parent, const char *name, int color, int key,
 		       int seen, struct berth_set **set);
-/* Of the ranks of W that BOOTSTRAP joins, in its order. */
+/* A set of the ranks of W that BOOTSTRAP joins, in its order. */
 berth_result set_make(struct world *w, const struct berth_bootstrap *bootstrap,
 		      struct berth_set **set);
 

@@ -74,7 +74,7 @@ static bool get(const struct boot_record *ring, uint64_t number, struct boot_rec
 	       atomic_load_explicit(&from->number, memory_order_relaxed) == number;
 }
 
-/* Of the last ones the one that is not done, or else the very last. */
+/* Takes the latest record that is not done, or else the latest of all. */
 static bool choose(const struct memory *m, unsigned local, struct boot_record *f)
 {
 	const struct boot_record *ring = memory_records(m, local);

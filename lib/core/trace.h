@@ -72,14 +72,15 @@ static inline void trace_queued(struct boot_record *f)
 	atomic_store_explicit(&f->state, BOOT_RECORD_QUEUED, memory_order_relaxed);
 }
 
-/* Of one that took no more than a moment: its beginning says when that was. */
+/* Ends the record of an operation that took a moment: its beginning says when. */
 static inline void trace_end(struct boot_record *f, berth_result rc)
 {
 	atomic_store_explicit(&f->state, rc ? BOOT_RECORD_FAILED : BOOT_RECORD_DONE,
 			      memory_order_release);
 }
 
-/* Of one that was queued, or had to sleep for others: notes the time too, 4 ns. */
+/* Ends the record of an operation that was queued, or slept for others: it notes the
+ * time, too (4 ns). */
 static inline void trace_end_late(struct boot_record *f, berth_result rc)
 {
 	TRACE_PUT(f->ended, clock_coarse_ns());
@@ -97,8 +98,8 @@ static inline uint64_t trace_counted(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/* What local rank LOCAL is in, or did last: `allreduce "grad" of 1024 f32, sum, done
- * 31 s ago`. */
+/* The operation that local rank LOCAL is in, or did last: `allreduce "grad" of 1024
+ * f32, sum, done 31 s ago`. */
 void trace_last(char *text, size_t bytes, const struct memory *m, unsigned local);
 
 /* ---- the timeline: Chrome's trace format ---- */

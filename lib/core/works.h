@@ -38,7 +38,7 @@ struct comm_device {
 	uint64_t leaves_ns; /* since when this rank leaves it */
 };
 
-/* Of a work's owner; no lock but the engine's WORK is held. */
+/* The owner of a work gives these; only the engine's WORK is held. */
 struct work_hooks {
 	/* W is about to be agreed on; it does not come. */
 	void (*begins)(struct work *w);
@@ -85,8 +85,9 @@ void works_agree(struct work *w, uint64_t number);
 /* W, which was proposed, does not come. */
 void works_withdraw(struct work *w);
 
-/* The same in a process that has one set: there is no number.  If a further set is made
- * meanwhile, its works wait until this one has come, or does not. */
+/* As works_begin() and works_agree(), in a process that has one set: there is no
+ * number.  If another set is made meanwhile, its works wait until this work has come,
+ * or does not come. */
 void works_begin_only(void);
 void works_agree_only(struct work *w);
 void works_end_only(void);
@@ -107,9 +108,9 @@ void works_let_go(struct work *w);
 berth_result works_follow(struct work *w, void *stream);
 /* Does a stream of this rank's wait for one of D's? */
 bool works_are_promised(const struct comm_device *d);
-/* What waits for a device looks again after this. */
+/* A thread that waits for a device sleeps for a moment, then looks again. */
 void works_nap(void);
-/* What is under way ends with BERTH_ABORTED. */
+/* All works of D that are under way end with BERTH_ABORTED. */
 void works_end(struct comm_device *d);
 
 /* No set is left: the thread ends. */

@@ -11,7 +11,7 @@
 #include "lib/core/stall.h"
 #include "lib/net/net.h"
 
-/* What a process takes from one world to the next. */
+/* A process takes this from one world to the next. */
 struct world_kept {
 	uint64_t epoch;     /* of the last one; 0: there was none */
 	int64_t timeout_ms; /* as the caller gave it; 0: not */
