@@ -326,9 +326,9 @@ struct berth_desc {
 	int priority;       /* of submitted operations; a higher one is earlier */
 	int device;         /* of MEMORY */
 	berth_memory memory;
-	/* Of a device: STREAM wrote IN and will read OUT, which is not written if a
-	 * rank leaves its world, or is lost, before; READY: an event after which IN may
-	 * be read.  BERTH_UNSUPPORTED without a GPU back end. */
+	/* In the memory of a device: STREAM wrote IN and will read OUT.  OUT is not
+	 * written if a rank leaves its world, or is lost, before.  READY is an event
+	 * after which IN may be read.  BERTH_UNSUPPORTED without a GPU back end. */
 	void *stream, *ready;
 };
 #define BERTH_DESC(...)                                                                \

@@ -64,8 +64,9 @@ static void close_all(struct net *n)
 	n->begun = NULL;
 }
 
-/* Nothing comes from here on.  All peers are told.  Between two messages they read it;
- * in the middle of one the end of the stream says that somebody is gone, not who. */
+/* Tell all peers.  No connection comes from here on.  A peer reads the head between two
+ * messages.  In the middle of a message it sees only the end of the stream, which says
+ * that some rank is gone, but not which one. */
 static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result why)
 {
 	const struct head h = { .magic = HEAD_MAGIC,
@@ -73,7 +74,7 @@ static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result 
 				.note = { { n->fault.by, n->fault.kind,
 					    done_count(n->done) } } };
 
-	/* where exchanges are not used, others speak there */
+	/* if exchanges are not used, the caller speaks there itself */
 	net_door_remove(n->door, n, n->begun ? NULL : &h);
 	net_serve(n);
 	for (size_t i = 0; i < links(n) && !n->begun; i++)
@@ -124,7 +125,7 @@ void net_break(struct net *n, unsigned lost, berth_result why)
 	n->lost = lost < n->config.size ? lost : n->config.size;
 	n->broken = true;
 	n->why = net_reason(why);
-	/* the watcher may know of its end before its stream is seen to end */
+	/* the watcher may know that LOST has ended before its stream ends */
 	if (n->why == BERTH_PEER_LOST && net_link_address(n, lost))
 		net_note_fault(n, NET_CUT, lost, net_link_address(n, lost), NULL);
 	tell_all(n, GROUP_LOST, n->lost, n->why);
@@ -133,10 +134,10 @@ void net_break(struct net *n, unsigned lost, berth_result why)
 
 /* ---- waiting ---- */
 
-enum { ASK_MS = 500 }; /* in which the host hears who is gone */
+enum { ASK_MS = 500 }; /* in which the host hears which rank is gone */
 
-/* Has a stream ended, or said WHY its sender gives up?  What it said last may have been
- * read already. */
+/* Has the stream of PEER ended, or has PEER said WHY it gives up?  Its last head may
+ * have been read already. */
 static bool has_ended(struct net *n, unsigned peer, struct link *l, unsigned *lost,
 		      berth_result *why)
 {
@@ -170,8 +171,9 @@ berth_result net_ended(struct net *n, unsigned peer, berth_result why)
 	return rc;
 }
 
-/* A peer that we do not wait for may be gone as well, and with it who waits for it.
- * One that has said that it goes has something to read. */
+/* A peer for which this rank does not wait may be gone, and so may the ranks that wait
+ * for it.  If a peer has said that it leaves, its head is still to be read, and it is
+ * not lost. */
 static void look_at_peers(struct net *n)
 {
 	for (size_t i = 0; i < links(n) && !n->broken; i++) {

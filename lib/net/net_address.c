@@ -170,7 +170,8 @@ static unsigned mask_length(const struct sockaddr *mask)
 	return n;
 }
 
-/* Up, with an address that other hosts can use: none of a link alone. */
+/* Is the interface up, with an address that other hosts can use?  A link-local one is
+ * not. */
 static bool is_of_use(const struct ifaddrs *i, bool loopback)
 {
 	const struct sockaddr_in6 *six =
@@ -184,7 +185,7 @@ static bool is_of_use(const struct ifaddrs *i, bool loopback)
 		!IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr));
 }
 
-/* Those of use that are chosen, each once: into P, NET_WHERE_MAX at most. */
+/* Put the usable addresses that are chosen into P, each once, NET_WHERE_MAX at most. */
 static size_t choose(struct prefix *p, const struct ifaddrs *list, const char *range,
 		     const char *interfaces, bool loopback)
 {
@@ -203,7 +204,7 @@ static size_t choose(struct prefix *p, const struct ifaddrs *list, const char *r
 	return n;
 }
 
-/* On AT alone; *PORT becomes that of its choice if it is 0. */
+/* Listen on AT alone.  If *PORT is 0, it becomes the port that was chosen. */
 static int listen_at(const struct bits *at, uint16_t *port, int backlog)
 {
 	struct sockaddr_storage a;
@@ -229,8 +230,8 @@ static int listen_at(const struct bits *at, uint16_t *port, int backlog)
 	return fd;
 }
 
-/* All N of P on one port, but for those that can't be used yet: an address of IPv6 that
- * the host still asks for.  How many; none: -1. */
+/* Listen on all N addresses of P, on one port.  An IPv6 address that the host still
+ * asks for can't be used yet, and is left out.  Returns how many; -1: none. */
 static int listen_at_all(struct prefix *p, size_t n, uint16_t *port, int backlog,
 			 int *fd)
 {
@@ -308,7 +309,7 @@ int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
 		say_none(range, interfaces, why, why_bytes);
 		return -1;
 	}
-	/* the port that is free at the first address may not be at another one */
+	/* the port that is free at the first address may be in use at another */
 	for (int i = 0; have < 0 && i < PORT_TRIES; i++) {
 		have = listen_at_all(p, n, &port, backlog, fd);
 		if (have < 0 && errno != EADDRINUSE)
@@ -323,7 +324,7 @@ int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
 
 /* ---- peers ---- */
 
-/* Has this host an address in P's network? */
+/* Does this host have an address in P's network? */
 static bool is_near(const struct prefix *p, const struct ifaddrs *list)
 {
 	for (; list; list = list->ifa_next) {
@@ -358,7 +359,7 @@ static int read_where(struct net_where *w, const char *text, const struct ifaddr
 			return -1;
 		to_sockaddr(&a, &p.at, (uint16_t)port);
 		w->at[w->n] = a;
-		if (is_near(&p, list)) { /* in front of those that are not */
+		if (is_near(&p, list)) { /* in front of those that are not near */
 			memmove(w->at + near + 1, w->at + near,
 				(w->n - near) * sizeof *w->at);
 			w->at[near++] = a;

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* Connections of which no step blocks.  net_connect.c has those of exchanges. */
+/* Begin connections without a step that blocks.  net_connect.c begins those of
+ * exchanges. */
 
 enum {
-	TURNS = 2,     /* at all addresses, until a peer that refuses is gone */
+	TURNS = 2,     /* at all addresses, before a peer that refuses is gone */
 	AGAIN_MS = 100 /* from one turn to the next */
 };
 
@@ -31,7 +32,7 @@ struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane)
 	return &net_link(n, peer, lane)->channel;
 }
 
-/* A connection that is released ends without anybody being gone. */
+/* A released connection ends, although no rank is gone. */
 static void hear_release(struct link *l)
 {
 	if (l->have < sizeof(struct head))
@@ -108,8 +109,8 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 	return k;
 }
 
-/* This address has failed.  A peer that refuses at all of them in two turns is gone;
- * one that is silent may be busy. */
+/* This address has failed.  A peer that refuses at all addresses in two turns is gone.
+ * A silent peer may be busy. */
 static berth_result fail(struct net *n, unsigned peer, bool refused)
 {
 	struct begun *b = &n->begun[peer];
@@ -147,7 +148,7 @@ static berth_result dial(struct net *n, unsigned peer)
 	return BERTH_BUSY;
 }
 
-/* An empty socket takes what a handshake says. */
+/* An empty socket takes a whole message of a handshake. */
 static bool say(int fd, const void *data, size_t bytes)
 {
 	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
@@ -173,7 +174,7 @@ static berth_result greet(struct net *n, unsigned peer, unsigned lane)
 	return BERTH_BUSY;
 }
 
-/* As who has no key does. */
+/* The other end has acted like one that does not have the key. */
 static berth_result refuse(struct net *n, unsigned peer)
 {
 	if (fail(n, peer, true) == BERTH_BUSY)

@@ -16,7 +16,7 @@ struct size {
 
 enum {
 	RECORD_MOST = sizeof(struct size) + NET_RECORD_BYTES + TAG_BYTES,
-	/* Of what is read at once. */
+	/* Most bytes that are read at once. */
 	IN_BYTES = 2 * RECORD_MOST
 };
 
@@ -32,9 +32,10 @@ _Static_assert(NET_CIPHER_KEY_BYTES + crypto_shorthash_siphash24_KEYBYTES <=
 
 struct net_box {
 	struct way out, in;
-	/* The record that goes: AT of HAVE bytes have gone; it stands for PLAIN. */
+	/* The record that goes: AT bytes have gone, HAVE are left; PLAIN is the size of
+	 * its text. */
 	size_t out_at, out_have, out_plain;
-	/* What has been read, and opened. */
+	/* The bytes that have been read, and the text that has been opened. */
 	size_t in_at, in_have, text_at, text_have;
 	unsigned char out_bytes[RECORD_MOST], in_bytes[IN_BYTES],
 		text[NET_RECORD_BYTES];
@@ -89,8 +90,8 @@ bool net_box_is_half(const struct net_box *b)
 	return b->out_have > 0;
 }
 
-/* From V, as much as fits; it is sealed from where it lies if it is one piece.  FALSE:
- * it can't be sealed. */
+/* Make a record of as much of V as fits.  One piece is sealed from where it lies.
+ * FALSE: it can't be sealed. */
 static bool make_record(struct net_box *b, const struct iovec *v, size_t n)
 {
 	unsigned char *to = b->out_bytes + sizeof(struct size);
@@ -144,7 +145,7 @@ ssize_t net_box_send(struct net_box *b, int fd, const struct iovec *v, size_t n)
 
 /* ---- receiving ---- */
 
-/* How much of the record AT is to be there: -1: it is not of the peer. */
+/* How many bytes of the record AT have to be there; -1: it is not the peer's. */
 static ssize_t whole(const struct net_box *b, size_t at, size_t have, uint64_t number)
 {
 	struct size s;
@@ -158,7 +159,7 @@ static ssize_t whole(const struct net_box *b, size_t at, size_t have, uint64_t n
 	return (ssize_t)(sizeof s + s.bytes + TAG_BYTES);
 }
 
-/* More is read.  1, 0: the stream has ended, -1. */
+/* Read more.  1: done; 0: the stream has ended; -1. */
 static ssize_t more(struct net_box *b, int fd, bool *dry)
 {
 	size_t room;
@@ -181,8 +182,8 @@ static ssize_t more(struct net_box *b, int fd, bool *dry)
 	return 1;
 }
 
-/* The next record, to TO if it has that ROOM, else to TEXT.  How many bytes; 0: the
- * stream has ended, -1. */
+/* Open the next record to TO if it fits in ROOM, else to TEXT.  Returns how many bytes
+ * TO got; 0: the stream has ended; -1. */
 static ssize_t open_record(struct net_box *b, int fd, unsigned char *to, size_t room,
 			   bool *dry)
 {

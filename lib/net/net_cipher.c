@@ -26,7 +26,7 @@ static void nonce(unsigned char to[NONCE_BYTES], uint64_t number)
 
 /* ---- libcrypto ---- */
 
-/* What is used of it: the same in OpenSSL 1.1 and 3. */
+/* The functions that are used.  They are the same in OpenSSL 1.1 and 3. */
 static struct {
 	void *(*EVP_CIPHER_CTX_new)(void);
 	void (*EVP_CIPHER_CTX_free)(void *ctx);

@@ -16,7 +16,7 @@
 
 enum { NET_CIPHER_KEY_BYTES = 32, NET_CIPHER_TAG_BYTES = 16 };
 
-/* At a multiple of 16. */
+/* It lies at a multiple of 16. */
 struct net_cipher {
 	crypto_aead_aes256gcm_state aes_key;
 	bool aes;
@@ -30,12 +30,13 @@ void net_cipher_begin(struct net_cipher *c,
 		      bool seals);
 void net_cipher_end(struct net_cipher *c);
 
-/* Record NUMBER, which no other has: BYTES of TEXT to TO, which has room for a tag more
- * and may be TEXT.  FALSE: libcrypto failed, and nothing of it may be sent. */
+/* Seal BYTES of TEXT as record NUMBER, which no other record has, to TO.  TO has room
+ * for a tag more, and may be TEXT.  FALSE: libcrypto failed, and nothing of the record
+ * may be sent. */
 bool net_cipher_seal(const struct net_cipher *c, uint64_t number, unsigned char *to,
 		     const unsigned char *text, size_t bytes);
-/* BYTES and a tag at FROM are record NUMBER: its text to TEXT.  FALSE: they are not,
- * and TEXT may have been written to. */
+/* Open record NUMBER, which is BYTES and a tag at FROM, to TEXT.  FALSE: they are not
+ * this record, and TEXT may have been written to. */
 bool net_cipher_open(const struct net_cipher *c, uint64_t number, unsigned char *text,
 		     const unsigned char *from, size_t bytes);
 

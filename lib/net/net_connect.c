@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* At the door of a peer that is to come and does not: has it left the net, with nobody
- * to tell of it, or is it gone? */
+/* A question at the door of a peer that has to begin a connection and does not.  Has
+ * the peer left the net and told nobody, or is it gone? */
 struct asking {
-	int fd; /* -1: none on its way */
+	int fd; /* -1: no question is on its way */
 	uint64_t next_ns;
-	size_t refused; /* addresses, one after the other */
+	size_t refused; /* addresses in a row that refused */
 	bool said;      /* HELLO has been sent */
 	bool left;
 	size_t got; /* of ANSWER */
@@ -64,7 +64,7 @@ static void hear_answer(struct net *n, struct asking *k)
 		k->got += (size_t)got;
 	if (got > 0 && k->got < sizeof k->answer)
 		return;
-	/* who is in another epoch has left this one */
+	/* a peer in another epoch has left this one */
 	k->left = k->got == sizeof k->answer &&
 		  (k->answer.verdict == NET_LEFT ||
 		   k->answer.verdict == NET_OTHER_EPOCH) &&
@@ -107,7 +107,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 		if (!rc && n->fault.kind && n->fault.peer == peer)
 			rc = BERTH_AUTH;
 		if (!rc && net_fd(n, peer, lane) < 0 && has_left(n, peer, &k)) {
-			net_serve(n); /* it may have come before it left */
+			net_serve(n); /* the peer may have connected before it left */
 			if (net_fd(n, peer, lane) >= 0)
 				break;
 			rc = BERTH_PEER_LOST;
@@ -119,9 +119,9 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 	return rc;
 }
 
-/* ---- connections that we begin ---- */
+/* ---- connections that this rank begins ---- */
 
-/* BYTES to or from FD, of which an empty socket has room. */
+/* Send (OUT) or receive all BYTES of DATA.  An empty socket has room for them. */
 static berth_result whole(struct net *n, int fd, void *data, size_t bytes, bool out,
 			  uint64_t deadline_ns)
 {
@@ -147,7 +147,7 @@ static berth_result whole(struct net *n, int fd, void *data, size_t bytes, bool 
 	return BERTH_OK;
 }
 
-/* Up to where B has the peer's answer, which is good, and the peer our seal. */
+/* Do the handshake until B has a good answer of the peer, and the peer has our seal. */
 static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigned lane,
 			  uint64_t deadline_ns)
 {
@@ -159,7 +159,7 @@ static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigne
 	rc = whole(n, b->fd, &b->hello, sizeof b->hello, true, deadline_ns);
 	if (!rc)
 		rc = whole(n, b->fd, &b->answer, sizeof b->answer, false, deadline_ns);
-	if (rc) /* who ends it without a word did not like our proof */
+	if (rc) /* a peer that ends it without a word did not like our proof */
 		return rc == BERTH_PEER_LOST && !n->broken ? BERTH_AUTH : rc;
 	if (!net_answer_is_good(&b->answer, n->door->key, &b->hello))
 		return BERTH_AUTH;
@@ -227,14 +227,15 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 	return rc;
 }
 
-/* The peer has said why not, or that it has left: to ask at another address, or again,
- * would meet a door that is about to close, which looks like a stranger. */
+/* The peer has said why it refuses, or that it has left.  Another try, at this or
+ * another address, would meet a door that is about to close, and that looks like a
+ * stranger. */
 static bool is_settled(const struct net *n)
 {
 	return n->broken || n->left || n->fault.kind;
 }
 
-/* All addresses once.  EACH_NS: for each, where there are others to try. */
+/* Try all addresses once.  EACH_NS: the time for each, if there are others to try. */
 static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t each_ns, uint64_t deadline_ns)
 {
@@ -255,8 +256,8 @@ static berth_result begin_once(struct net *n, unsigned peer, unsigned lane,
 	return worst;
 }
 
-/* A peer that is busy answers late; at an address that is somebody else's nobody who
- * has the key answers.  Who is not there twice is gone. */
+/* A busy peer answers late.  At an address of another host, nobody with the key
+ * answers.  A peer that is not there twice is gone. */
 static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t deadline_ns)
 {
@@ -278,8 +279,8 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 	return rc;
 }
 
-/* This rank has said that it would release the connection, and needs it now.  A peer
- * whose net stands still looks at it when it is asked. */
+/* This rank has said that it wants to release the connection, and needs it now.  A peer
+ * whose net is idle looks at the connection when its door is asked. */
 static berth_result settle(struct net *n, unsigned peer, unsigned lane,
 			   uint64_t deadline_ns)
 {
@@ -299,7 +300,7 @@ static berth_result settle(struct net *n, unsigned peer, unsigned lane,
 		}
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) ||
 		    has_left(n, peer, &k)) {
-			net_close_link(l); /* its door says what has become of it */
+			net_close_link(l); /* the peer's door says more */
 			break;
 		}
 		rc = net_sleep(

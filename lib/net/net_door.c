@@ -42,7 +42,7 @@ static void drop(struct net_door *d, size_t i, bool keep_fd)
 	d->coming[i] = d->coming[--d->ncoming];
 }
 
-/* Who has our answer takes the connection for one. */
+/* A peer that has our answer takes the connection as made.  It gets LAST. */
 static void say_last(const struct net_door *d, const struct net_coming *c,
 		     const struct head *last)
 {
@@ -123,9 +123,10 @@ struct net_coming *net_door_take(struct net *n)
 	return c;
 }
 
-/* ---- what comes ---- */
+/* ---- connections that come ---- */
 
-/* WANT bytes in all; -1: it ended, or has said more than that; 0: not yet. */
+/* Read up to WANT bytes in all.  1: they are there; 0: not yet; -1: the connection has
+ * ended, or it is to be ALONE and more has come. */
 static int fill(struct net_coming *c, void *to, size_t want, bool alone)
 {
 	ssize_t n = recv(c->fd, (char *)to + c->got, want - c->got, MSG_DONTWAIT);
@@ -141,7 +142,7 @@ static int fill(struct net_coming *c, void *to, size_t want, bool alone)
 	return c->got == want;
 }
 
-/* Its net judges further when it takes it. */
+/* The net judges further when it takes the connection. */
 static bool is_expected(const struct net *n, const struct net_hello *h)
 {
 	return h->to == n->config.rank && h->from != h->to &&
@@ -158,15 +159,15 @@ static void judge(const struct net *n, struct net_coming *c)
 	c->answer.secure = net_common(&own, &c->hello);
 }
 
-/* Its peer goes on with it, if only to fail with us. */
+/* The peer goes on with the connection, if only to fail together with this rank. */
 static bool door_is_current(const struct net_answer *a)
 {
 	return !a->verdict || a->verdict == NET_OTHER_SECURE;
 }
 
-/* False: the door has answered this hello, or a later one of its rank and lane.  An
- * earlier connection of these gives up its place.  The numbers of another epoch are
- * those of another process. */
+/* FALSE: the door has answered this hello, or a later one of its rank and lane.  An
+ * earlier connection of that rank and lane gives up its place.  A hello of another
+ * epoch has a number of another process. */
 static bool door_is_new(struct net_door *d, struct net *n, const struct net_coming *c)
 {
 	const struct net_hello *h = &c->hello;
@@ -184,7 +185,7 @@ static bool door_is_new(struct net_door *d, struct net *n, const struct net_comi
 		if (o->answered && door_is_current(&o->answer) &&
 		    o->hello.net == h->net && o->hello.from == h->from &&
 		    o->hello.lane == h->lane)
-			o->until_ns = 0; /* at the next look */
+			o->until_ns = 0; /* it goes at the next look */
 	}
 	return true;
 }
@@ -193,13 +194,13 @@ static int answer(struct net_door *d, struct net_coming *c)
 {
 	struct net *n;
 
-	/* an address may lead to another rank of the job than it was meant for */
+	/* an address may lead to another rank of the job than intended */
 	if (!net_hello_is_good(&c->hello, d->key) || c->hello.at != d->rank)
 		return -1;
 	n = find(d, c->hello.net);
 	if (n && !is_expected(n, &c->hello))
 		return -1;
-	if (n && c->hello.lane == NET_ASKS) { /* it may wait for what is said there */
+	if (n && c->hello.lane == NET_ASKS) { /* the peer may wait for a word there */
 		atomic_store(&n->tend_soon, true);
 		atomic_store(&d->tend_soon, true);
 	}
@@ -218,7 +219,7 @@ static int answer(struct net_door *d, struct net_coming *c)
 	return n && c->hello.lane != NET_ASKS ? 0 : -1;
 }
 
-/* -1: it is to be dropped, 1: it is a net's now. */
+/* -1: C is to be dropped; 1: C belongs to a net now; 0: neither. */
 static int advance(struct net_door *d, struct net_coming *c)
 {
 	struct net *n;
@@ -236,7 +237,7 @@ static int advance(struct net_door *d, struct net_coming *c)
 	if (!net_seal_is_good(&c->seal, d->key, &c->hello, &c->answer) || !n ||
 	    !is_expected(n, &c->hello))
 		return -1;
-	/* a rank of another epoch may come, as long as ours come as well */
+	/* a rank of another epoch may come, but must not keep ours out */
 	if (!door_is_current(&c->answer))
 		return -1;
 	return deliver(n, c) ? 1 : -1;
@@ -252,15 +253,15 @@ static void attend(struct net_door *d, size_t i, uint64_t now)
 		drop(d, i, rc > 0);
 }
 
-/* 0: it stays; the highest goes first. */
+/* 0: C stays.  Of the others, the highest goes first. */
 static int door_turn_to_go(const struct net_coming *c)
 {
 	return !c->answered ? 1 : door_is_current(&c->answer) ? 0 : 2;
 }
 
-/* One that was refused goes, which has its answer, else the one that has said nothing
- * for longest.  One that was not refused stays: its peer takes it for made (of 50 sets
- * that connected at a time one lost a rank). */
+/* Drop a connection that was refused: its peer has the answer.  Else drop the one that
+ * has been silent for longest.  A connection that was not refused stays, since its peer
+ * takes it as made (else one of 50 sets that connected at a time lost a rank). */
 static bool make_room(struct net_door *d)
 {
 	const struct net_coming *first = NULL;
@@ -276,7 +277,7 @@ static bool make_room(struct net_door *d)
 	return first;
 }
 
-/* Nothing goes before another one is there: its hello may be on its way. */
+/* No connection goes before a further one has come: its hello may be on its way. */
 static bool door_has_room(struct net_door *d, int listener)
 {
 	struct pollfd p = { listener, POLLIN, 0 };
@@ -328,9 +329,9 @@ void net_door_serve(struct net_door *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* ---- and is a net's ---- */
+/* ---- connections of a net ---- */
 
-/* Does its peer begin such a connection, and is there none yet? */
+/* Does the peer begin this connection, and is its place free? */
 static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 {
 	bool begins = h->from < n->config.rank;
@@ -341,7 +342,8 @@ static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 	       (net_fd(n, h->from, h->lane) < 0 || net_link(n, h->from, h->lane)->ends);
 }
 
-/* A rank of another mode ends both; the door drops all others that are not alike. */
+/* A peer with another BERTH_NET_SECURE ends both ranks.  The door drops all other peers
+ * that are not like this rank. */
 static bool take(struct net *n, const struct net_coming *c)
 {
 	if (!is_to_be_taken(n, &c->hello))
@@ -410,14 +412,14 @@ void net_door_tend(struct net_door *d)
 
 /* ---- the thread ---- */
 
-/* What to wait for, and for how long. */
+/* Put the sockets for which the thread waits into P, and the time into *MS. */
 static nfds_t list_polls(const struct net_door *d, struct pollfd *p, int *ms)
 {
 	const int most = d->lacks_room ? NO_ROOM_MS : TEND_MS;
 	uint64_t now = clock_ns(), until = UINT64_MAX;
 	nfds_t n = 0;
 
-	/* what cannot be accepted would end the wait at once */
+	/* a connection that cannot be accepted would end the wait at once */
 	for (int i = 0; i < d->listeners && !d->lacks_room; i++)
 		p[n++] = (struct pollfd){ d->listener[i], POLLIN, 0 };
 	for (size_t i = 0; i < d->ncoming; i++) {
@@ -500,7 +502,7 @@ void net_door_close(struct net_door *d)
 		return;
 	atomic_store(&d->closes, true);
 	for (int i = 0; i < d->listeners; i++)
-		shutdown(d->listener[i], SHUT_RDWR); /* which wakes who polls */
+		shutdown(d->listener[i], SHUT_RDWR); /* this wakes the thread */
 	if (d->started)
 		pthread_join(d->thread, NULL);
 	for (int i = 0; i < d->listeners; i++)

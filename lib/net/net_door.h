@@ -1,21 +1,22 @@
-/* net_door.h - where the connections of a process come in, for all its nets (net.h).
+/* net_door.h - the door of a process: it accepts the connections for all its nets
+ * (net.h).
  *
- * One socket listens on each address that the others are told of, and on no other.  A
- * thread accepts what comes, whatever the other threads do, and hears of each
- * connection that its peer has the job's key, and which net and which lane it is for.
- * From there on it is that net's, which finds it when it looks.
+ * One socket listens on each address that the others know, and on no other.  A thread
+ * of its own accepts connections, whatever the other threads do.  It checks that the
+ * peer has the job's key, and learns for which net and which lane the connection is.
+ * From there on the connection belongs to that net, which finds it when it looks.
  *
- * Strangers cost little: NET_COMING_MOST connections are heard at a time, HANDSHAKE_MS
- * each, and a further one displaces one that was refused, or else the one that has said
- * nothing for longest.  One that says more than it was asked for is closed at once,
- * so that no more than a hello of each waits in the kernel.
+ * Strangers cost little.  NET_COMING_MOST connections are heard at a time, each for
+ * HANDSHAKE_MS.  A further connection displaces one that was refused, or else the one
+ * that has been silent for longest.  A connection that says more than it was asked for
+ * is closed at once.  So no more than a hello of each waits in the kernel.
  *
- * A connection that was not refused stays, since its peer takes it for made.  A
- * recorded hello cannot take such places: each process numbers its hellos, and the door
- * drops a hello whose number is not above the last one that it answered of this rank
- * and lane of the net.  That number is 8 bytes, which the net keeps while it is there.
- * One connection of a rank and lane has a place: its rank begins another one only after
- * it has given up the first. */
+ * A connection that was not refused stays, since its peer takes it as made.  A recorded
+ * hello cannot take such a place.  Each process numbers its hellos.  The door drops a
+ * hello unless its number is above the last one that it answered for this rank and lane
+ * of the net.  The net keeps that number (8 bytes) while it exists.  A rank has one
+ * place for each lane: it begins another connection only after it has given up the
+ * first. */
 #ifndef BERTH_LIB_NET_DOOR_H
 #define BERTH_LIB_NET_DOOR_H
 
@@ -28,11 +29,11 @@
 
 enum {
 	NET_COMING_MOST = 64, /* connections that have not proved anything yet */
-	HANDSHAKE_MS = 5000,  /* in which they have to */
+	HANDSHAKE_MS = 5000,  /* the time that they have for it */
 	NET_ASKS = 0xffffffff /* as a lane: is the net still there? */
 };
 
-/* A connection that somebody began. */
+/* A connection that a peer began. */
 struct net_coming {
 	struct net_coming *next; /* of those that wait for their net */
 	int fd;
@@ -48,36 +49,37 @@ struct net_door {
 	unsigned rank, size;
 	unsigned char key[NET_KEY_BYTES];
 	char address[NET_ADDRESS_BYTES];
-	struct net_where *peer;  /* of each rank */
-	char pacing_control[16]; /* congestion control of this host, where it paces */
+	struct net_where *peer;  /* addresses of each rank */
+	char pacing_control[16]; /* congestion control of this host, if it paces */
 	int listener[NET_WHERE_MAX];
 	int listeners;
 	pthread_t thread;
 	bool started;
 	_Atomic bool closes;
-	bool lacks_room;         /* for a further one, or a descriptor; of the thread */
-	pthread_mutex_t tending; /* guards TENDED, and is held while they are */
+	bool lacks_room;         /* no place, or no descriptor; of the thread */
+	pthread_mutex_t tending; /* guards TENDED; held while they are tended */
 	struct net *tended;
 	uint64_t tended_ns;
-	_Atomic bool tend_soon; /* one of them is asked for */
+	_Atomic bool tend_soon; /* a peer asks for one of them */
 	pthread_mutex_t lock;   /* guards all that follows */
 	struct net *nets;
 	struct net_coming coming[NET_COMING_MOST];
 	size_t ncoming;
 };
 
-/* N gets what comes for it from here on. */
+/* From here on N gets the connections that come for it. */
 void net_door_add(struct net_door *d, struct net *n);
-/* Not any more; peers hear that it has left.  LAST: what those hear that take a
- * connection for made; or NULL. */
+/* N no longer gets connections, and its peers hear that it has left.  LAST goes to the
+ * peers that take a connection as made; or NULL. */
 struct head;
 void net_door_remove(struct net_door *d, struct net *n, const struct head *last);
-/* What has come for N, or NULL: the caller's, with its socket. */
+/* A connection that has come for N, or NULL.  It belongs to the caller, with its
+ * socket. */
 struct net_coming *net_door_take(struct net *n);
 
-/* Those of which it is time. */
+/* Tend the nets whose time has come. */
 void net_door_tend(struct net_door *d);
-/* Go on with what comes.  Of the thread. */
+/* Go on with the connections that come.  For the door's thread. */
 void net_door_serve(struct net_door *d);
 
 #endif

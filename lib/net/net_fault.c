@@ -3,9 +3,9 @@
 #include <sodium.h>
 #include <stdio.h>
 
-/* What is wrong with a connection: for the error of both its ends, and of others. */
+/* The faults of connections, for the errors of both ends and of other ranks. */
 
-/* Of which end BY is, PEER is the other one. */
+/* Note a fault of the connection between BY and PEER. */
 static void note(struct net *n, int kind, unsigned by, unsigned peer,
 		 const char *address)
 {
@@ -39,7 +39,8 @@ const struct net_fault *net_fault(const struct net *n)
 	return n->fault.kind ? &n->fault : NULL;
 }
 
-/* The rank that PEER tells of may be this one, or PEER may have heard of it itself. */
+/* PEER tells of a fault.  The other rank may be this one, or PEER may have heard of the
+ * fault itself. */
 static void hear_fault(struct net *n, unsigned peer, const struct head *h)
 {
 	const uint32_t by = h->note.word[0], of = h->tag.seq, kind = h->note.word[1];

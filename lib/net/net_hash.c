@@ -4,7 +4,7 @@
 
 _Static_assert(crypto_onetimeauth_poly1305_BYTES == NET_HASH_BYTES, "of net_hash.h");
 
-/* Poly1305 takes what many blocks come to: 4 blocks at a time are 3 times as fast. */
+/* Poly1305 takes the hashes of many blocks at once (4 at a time: 3 times as fast). */
 enum { BATCH = 64 };
 
 static void hash_take(struct net_hash *h, const struct net_hash_key *k,

@@ -5,10 +5,11 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-/* Connections that are not used are closed, so that a set which stands still costs no
- * descriptor.  Who has begun one says RELEASE, and nothing more until that is settled:
- * by RELEASED, KEPT, or a message that was on its way.  The other side has ended it, or
- * has sent what the first one has not got yet, or uses it. */
+/* Connections that are not used are closed, so that an idle set costs no descriptor.
+ * The rank that has begun one says RELEASE, and nothing more until the other rank
+ * answers.  RELEASED: the other rank has ended the connection.  KEPT: the other rank
+ * uses it.  A message that was on its way is an answer, too: the first rank had not
+ * received it yet. */
 
 enum { IDLE_LOOKS = 2 };
 
@@ -18,11 +19,11 @@ static bool say(struct link *l, uint32_t group)
 				.tag = { .group = group },
 				.note = { { l->got } } };
 
-	/* all that was sent before has come: there is room */
+	/* all earlier messages have come, so there is room */
 	return !net_channel_is_half(&l->channel) && net_tell(&l->channel, h);
 }
 
-/* Has all that was sent come to the peer's host? */
+/* Has the peer's host received all that was sent? */
 static bool is_empty(const struct link *l)
 {
 	int left = 0;
@@ -38,8 +39,8 @@ static bool next_head(const struct link *l, struct head *h)
 	return true;
 }
 
-/* Is what has come next the peer's H, of GROUP?  What is not stays for the next
- * exchange. */
+/* Is H the next head that the peer said, and of GROUP?  Then it is taken.  Else it
+ * stays for the next exchange. */
 static bool take_head(struct link *l, const struct head *h, uint32_t group)
 {
 	if (h->tag.group != group || !net_is_said(l, h, false))
@@ -52,7 +53,7 @@ static bool take_head(struct link *l, const struct head *h, uint32_t group)
 
 void net_keep(struct link *l, const struct head *h)
 {
-	/* else a message is on its way, which says so */
+	/* else a message that says so is on its way */
 	if (l->sent == h->note.word[0] && !l->half)
 		say(l, GROUP_KEPT);
 }
@@ -71,14 +72,14 @@ bool net_is_settled(struct link *l)
 	return true;
 }
 
-/* Who has begun L says so; nothing has come there. */
+/* This rank has begun L, and says RELEASE if nothing has come there. */
 static void release(struct net *n, struct link *l)
 {
 	if (n->idle_looks >= IDLE_LOOKS && !l->have && !l->half && is_empty(l))
 		l->releasing = say(l, GROUP_RELEASE);
 }
 
-/* Who has begun L would release it. */
+/* The peer has begun L, and may want to release it. */
 static void hear_release(struct link *l)
 {
 	struct head h;

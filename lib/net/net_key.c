@@ -9,7 +9,7 @@
 
 enum { MAGIC = 0x33485442 };
 
-/* In front of what is hashed, with all its zeros. */
+/* It stands in front of the bytes that are hashed, with all its zeros. */
 typedef char label[16];
 static const label of_hello = "berth, hello", of_answer = "berth, answer",
 		   of_seal = "berth, seal";
@@ -39,8 +39,8 @@ static bool is_proof(const unsigned char *proof, const unsigned char *key,
 	return !sodium_memcmp(want, proof, sizeof want);
 }
 
-/* It begins at the time of day, so that a later process of a job whose key stays the
- * same is ahead of what was recorded of this one. */
+/* Numbers begin at the time of day.  So a later process of a job with the same key is
+ * ahead of all hellos that were recorded of this one. */
 static uint64_t next_number(void)
 {
 	static _Atomic uint64_t last;
@@ -68,7 +68,7 @@ bool net_hello_is_good(const struct net_hello *h, const unsigned char *key)
 	       h->magic == MAGIC;
 }
 
-/* Both nonces; which is first says which way it goes. */
+/* Both nonces.  Their order says which side proves something. */
 struct pair {
 	unsigned char first[NET_NONCE_BYTES], second[NET_NONCE_BYTES];
 	uint32_t verdict, secure;

@@ -53,7 +53,7 @@ bool net_mark_is_good(const struct net_mac *m, const struct net_mark *k,
 	       k->set == m->set && k->mac == head_mac(m, head, k->number);
 }
 
-/* What the MAC of data covers. */
+/* The bytes that the MAC of data covers. */
 struct covered {
 	uint64_t label, set, number, bytes;
 	unsigned char hash[NET_HASH_BYTES];

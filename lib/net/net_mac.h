@@ -1,17 +1,17 @@
-/* net_mac.h - MACs of what goes over a connection in one direction: of each head, and
- * of the data behind it.  No socket is known here.
+/* net_mac.h - the MACs of one direction of a connection: of each head, and of the data
+ * behind it.  It does not use sockets.
  *
- * Each head has a number, which it says and which its MAC covers.  The receiver takes
- * only the next one, so a head that was changed, left out, said before or moved is not
- * taken.  The data have a MAC of their own behind them, their tail: a head can be
- * believed before its data have come, and data that come in pieces are hashed while
- * they are in the cache.
+ * Each head carries a number, which its MAC covers.  The receiver takes only the next
+ * number.  So it does not take a head that was changed, repeated or moved, or a head
+ * after a missing one.  The data have a MAC of their own behind them, their tail.  So a
+ * head can be believed before its data have come.  Data that come in pieces are hashed
+ * while they are in the cache.
  *
  * A MAC is libsodium's SipHash-2-4, of 8 bytes, with a key for each use and each
- * direction.  That of the data covers their hash (net_hash.h), their length, the number
- * of their head and the set.  Two texts of one length have the same hash with a chance
- * of less than 2^-63, and nobody sees it, so a forger that does not break SipHash
- * succeeds once in 2^62 tries; the first failure ends the connection. */
+ * direction.  The MAC of the data covers their hash (net_hash.h), their length, the
+ * number of their head and the set.  Two texts of one length have the same hash with a
+ * chance of less than 2^-63, and nobody sees the hash.  So a forger that does not break
+ * SipHash succeeds once in 2^62 tries.  The first failure ends the connection. */
 #ifndef BERTH_LIB_NET_MAC_H
 #define BERTH_LIB_NET_MAC_H
 
@@ -24,11 +24,11 @@
 enum {
 	NET_SMALL_BYTES = 1024, /* data of this size, or less, are taken in one piece */
 	NET_WAY_KEY_BYTES = 64,
-	NET_HEAD_BYTES = 40, /* of what a mark stands behind */
+	NET_HEAD_BYTES = 40, /* of a head, in front of its mark */
 	NET_TAIL_BYTES = 8
 };
 
-/* What stands behind each head. */
+/* The mark behind each head. */
 struct net_mark {
 	uint64_t set; /* net_config's id */
 	uint64_t number;
@@ -48,14 +48,14 @@ struct net_mac {
 void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES],
 		   uint64_t set, uint64_t covered);
 
-/* The mark of the next head, NET_HEAD_BYTES.  The sender counts it once some of it is
- * on its way: M->number++. */
+/* The mark of HEAD, of NET_HEAD_BYTES, as the next one.  When some of it is on its way,
+ * the sender counts it: M->number++. */
 struct net_mark net_mark(const struct net_mac *m, const void *head);
-/* Did the peer say HEAD, as the next one?  LATER: or as one of those that follow. */
+/* Did the peer say HEAD as the next one?  LATER: or as a later one. */
 bool net_mark_is_good(const struct net_mac *m, const struct net_mark *k,
 		      const void *head, bool later);
 
-/* Of the tail behind BYTES of data: NET_TAIL_BYTES, or 0. */
+/* The size of the tail behind BYTES of data: NET_TAIL_BYTES, or 0. */
 static inline size_t net_tail_bytes(const struct net_mac *m, uint64_t bytes)
 {
 	return bytes && bytes <= m->covered ? NET_TAIL_BYTES : 0;
@@ -64,7 +64,7 @@ static inline size_t net_tail_bytes(const struct net_mac *m, uint64_t bytes)
 /* The tail of the BYTES of DATA behind the head NUMBER. */
 uint64_t net_tail(const struct net_mac *m, uint64_t number, const void *data,
 		  uint64_t bytes);
-/* The same of data in pieces, which have gone through M->hash. */
+/* The tail of data that go through M->hash in pieces. */
 static inline void net_tail_begin(struct net_mac *m)
 {
 	net_hash_begin(&m->hash);

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 
 enum {
-	SPIN_NS = 200000, /* without a byte, until it sleeps */
-	YIELD_NS = 5000,  /* between two yields of one that spins */
-	AWAY_NS = 50000,  /* between two looks: somebody else has run on this core */
+	SPIN_NS = 200000, /* without a byte, before a rank sleeps */
+	YIELD_NS = 5000,  /* between two yields of a spinning rank */
+	AWAY_NS = 50000,  /* between two looks: another process has run on this core */
 	OVERSUBSCRIBED_MS =
 		10, /* it is taken to be oversubscribed for so long, then twice, ... */
 	OVERSUBSCRIBED_MOST_MS = 2000,
@@ -23,7 +23,7 @@ static bool sent_all(const struct net_send *out)
 	return out->sent == sizeof(struct head) + out->bytes + out->tailing;
 }
 
-/* A message that goes in one piece, but for what the socket does not take. */
+/* Send a small message in one piece.  The socket may take less. */
 static ssize_t push_small(struct link *l, struct net_send *out, const struct head *h)
 {
 	struct {
@@ -44,7 +44,7 @@ static ssize_t push_small(struct link *l, struct net_send *out, const struct hea
 		&(struct iovec){ &all, sizeof *h + out->bytes + out->tailing }, 1);
 }
 
-/* Hash what goes next, from BODY on.  Returns how many bytes may go. */
+/* Hash the next bytes, from BODY on.  Returns how many bytes may go. */
 static size_t hash_ahead(struct net_mac *m, struct net_send *out, size_t body)
 {
 	const size_t to =
@@ -61,8 +61,8 @@ static size_t hash_ahead(struct net_mac *m, struct net_send *out, size_t body)
 	return to - body;
 }
 
-/* The next piece, with what is left of the head in front of it, and the tail behind the
- * last one. */
+/* Send the next piece, behind the rest of the head.  The tail goes behind the last
+ * piece. */
 static ssize_t push_piece(struct link *l, struct net_send *out, const struct head *h)
 {
 	const size_t head = out->sent < sizeof *h ? sizeof *h - out->sent : 0,
@@ -83,8 +83,8 @@ static ssize_t push_piece(struct link *l, struct net_send *out, const struct hea
 	return net_channel_send(&l->channel, v, n);
 }
 
-/* As much as the socket takes, PIECE_BYTES at most, so that what comes is taken
- * meanwhile.  1: something went, 0: nothing, -1: the peer is gone. */
+/* Send as much as the socket takes, PIECE_BYTES at most, so that the incoming bytes are
+ * taken meanwhile.  1: something went, 0: nothing, -1: the peer is gone. */
 static int push(struct net *n, struct net_send *out)
 {
 	struct head h = { HEAD_MAGIC, out->tag, out->note, out->bytes, out->mark };
@@ -121,7 +121,7 @@ static berth_result forged(struct net *n, const struct net_receive *in)
 	return BERTH_AUTH;
 }
 
-/* A head has come: is it the one? */
+/* The head H has come.  Is it the expected one? */
 static berth_result take_head(struct net *n, struct link *l, struct net_receive *in,
 			      const struct head *h, unsigned *lost)
 {
@@ -185,8 +185,8 @@ static size_t wanted(const struct net_receive *in)
 	return most < piece ? most : piece;
 }
 
-/* What the socket has now: MOST bytes or less to TO and, where those are the last of a
- * message, what follows them to the stash, which is empty. */
+/* Receive MOST bytes or fewer to TO.  LAST: these are the last ones of a message, and
+ * the bytes behind them go to the stash, which is empty. */
 static ssize_t receive(struct link *l, void *to, size_t most, bool last)
 {
 	const struct iovec v[2] = { { to, most }, { l->stash, STASH_BYTES } };
@@ -200,7 +200,7 @@ static ssize_t receive(struct link *l, void *to, size_t most, bool last)
 	return (ssize_t)most;
 }
 
-/* MOST bytes or less to TO: of those that have been read already, else from the
+/* MOST bytes or fewer to TO, from those that have been read already, else from the
  * socket. */
 static ssize_t some(struct link *l, void *to, size_t most, bool last)
 {
@@ -219,7 +219,8 @@ static int result(ssize_t k)
 	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
-/* Of what came of IN: the stream has ended, or is not the peer's any more. */
+/* The result of a receive of K bytes for IN.  *RC becomes BERTH_AUTH if the peer did
+ * not send them. */
 static int came(struct net *n, const struct net_receive *in, ssize_t k,
 		berth_result *rc)
 {
@@ -229,7 +230,7 @@ static int came(struct net *n, const struct net_receive *in, ssize_t k,
 	return 1;
 }
 
-/* A head and what comes with it: one call for a small message. */
+/* Receive a head and the bytes that come with it: one call for a small message. */
 static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 		     unsigned *lost, berth_result *rc)
 {
@@ -247,7 +248,7 @@ static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 	return 1;
 }
 
-/* The tail says that the data are the peer's. */
+/* The data are the peer's if the tail that it SAID is TAIL. */
 static void prove(struct net *n, struct net_receive *in, uint64_t tail,
 		  const unsigned char *said, berth_result *rc)
 {
@@ -272,7 +273,7 @@ static int pull_small(struct net *n, struct link *l, struct net_receive *in,
 	return 1;
 }
 
-/* What stands behind the data. */
+/* Receive the tail behind the data. */
 static int pull_tail(struct net *n, struct link *l, struct net_receive *in,
 		     berth_result *rc)
 {
@@ -299,7 +300,7 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 	ssize_t k;
 
 	if (in->drop && n->deadline_ns && clock_ns() >= n->deadline_ns) {
-		*rc = BERTH_TIMEOUT; /* it may go on for as long as its peer says */
+		*rc = BERTH_TIMEOUT; /* the peer alone says how long it goes on */
 		return 1;
 	}
 	most = wanted(in);
@@ -320,7 +321,7 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 	return 1;
 }
 
-/* As far as it goes.  1: something came, 0: nothing, -1: the peer is gone. */
+/* Receive as far as possible.  1: something came, 0: nothing, -1: the peer is gone. */
 static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_result *rc)
 {
 	struct link *l = net_link(n, in->peer, in->lane);
@@ -341,9 +342,9 @@ static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_res
 	return k < 0 ? k : moved | k;
 }
 
-/* Behind a message that is complete stands that its sender has given up since, and was
- * not done with this operation.  It may have been read long ago, behind the message
- * before that. */
+/* A message is complete.  Does the head behind it say that the peer has given up since,
+ * and had not done this operation?  The head may have been read long ago, together with
+ * the message before. */
 static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 				 unsigned *lost)
 {
@@ -360,8 +361,8 @@ static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 	return net_given_up(n, peer, &h, lost);
 }
 
-/* A send to this peer has failed.  What it said last stands behind all that it sent
- * before, and nobody will read that any more. */
+/* A send to PEER has failed.  The last head that PEER said is behind all that it sent
+ * before.  Nobody will read these bytes any more. */
 static berth_result last_word(struct net *n, unsigned peer, struct link *l,
 			      unsigned *lost)
 {
@@ -392,8 +393,8 @@ struct exchange {
 	struct net_receive *in;
 	size_t nout, nin;
 	unsigned *lost;
-	bool ended; /* the stream of *LOST has, and nobody said why */
-	/* Looks in a row that moved nothing; since when; and the last one. */
+	bool ended; /* the stream of *LOST has ended, and nobody said why */
+	/* Looks in a row that moved nothing, the time of the first, and of the last. */
 	unsigned idle;
 	uint64_t idle_ns, looked_ns, yielded_ns;
 };
@@ -409,7 +410,8 @@ static bool is_done(const struct exchange *x)
 	return true;
 }
 
-/* What came from there is gone, but for the last word. */
+/* Has a send on the connection of IN failed?  Then the bytes that came there are gone,
+ * but for the last head. */
 static bool has_failed(const struct exchange *x, const struct net_receive *in)
 {
 	for (size_t i = 0; i < x->nout; i++)
@@ -419,8 +421,8 @@ static bool has_failed(const struct exchange *x, const struct net_receive *in)
 	return false;
 }
 
-/* One look at all.  Did anything move?  What a peer that is gone said last tells who
- * was first, so that counts. */
+/* Look at all messages once.  Did anything move?  The last head of a peer that is gone
+ * counts, since it says which rank was gone first. */
 static bool move(struct exchange *x, berth_result *rc)
 {
 	bool moved = false;
@@ -464,8 +466,8 @@ static bool move(struct exchange *x, berth_result *rc)
 	return moved;
 }
 
-/* Others want this core, perhaps the peers that are waited for: who spins keeps it from
- * them for milliseconds. */
+/* Others want this core, perhaps the peers for which this rank waits.  A spinning rank
+ * keeps the core from them for milliseconds. */
 static void crowd(struct net *n, uint64_t now)
 {
 	if (now - n->oversubscribed_until_ns > NO_PACING_MS * 1000000ull)
@@ -476,9 +478,9 @@ static void crowd(struct net *n, uint64_t now)
 	n->oversubscribed = true;
 }
 
-/* Has another process taken this core from us since the last look?  A spin is also
- * interrupted by the kernel, and a virtual machine's core is taken as a whole: taken
- * for a crowd, that made 16 KiB between 2 ranks on 2 cores take 43 us instead of 9. */
+/* Has another process taken this core from this thread since the last look?  The kernel
+ * also interrupts a spin, and a virtual machine's core is taken as a whole.  These do
+ * not count (if they do, 16 KiB between 2 ranks on 2 cores take 43 us instead of 9). */
 static bool was_pushed_aside(struct net *n)
 {
 	struct rusage r;
@@ -490,7 +492,8 @@ static bool was_pushed_aside(struct net *n)
 	return r.ru_nivcsw != before;
 }
 
-/* When its time is over spinning is tried anew. */
+/* Is this core oversubscribed?  When the time of that is over, spinning is tried
+ * anew. */
 static bool is_oversubscribed(struct net *n, uint64_t now)
 {
 	if (n->oversubscribed && now >= n->oversubscribed_until_ns) {
@@ -531,9 +534,9 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 	return net_sleep(x->n, p, np, deadline_ns);
 }
 
-/* The kernel may have put the peer that is waited for on this core, when it woke it.
- * Of 2 hosts on 2 cores, 8 bytes that come 20 ms late end 0.13 ms after they were sent;
- * without the yields 0.34. */
+/* When the kernel woke the peer for which this rank waits, it may have put that peer on
+ * this core.  So this rank yields (2 hosts on 2 cores: 8 bytes that come 20 ms late end
+ * 0.13 ms after they were sent; without the yields 0.34). */
 static void spin(struct exchange *x, uint64_t now)
 {
 	if (now - x->yielded_ns < YIELD_NS)
@@ -542,8 +545,8 @@ static void spin(struct exchange *x, uint64_t now)
 	sched_yield();
 }
 
-/* Nothing has moved.  After its first sleep the rank sleeps until something does (if it
- * spins after each sleep: 128 ms of CPU a second; so 1.7). */
+/* Nothing has moved.  After its first sleep the rank sleeps until something moves (1.7
+ * ms of CPU a second; 128 if it spins after each sleep). */
 static berth_result rest(struct exchange *x, uint64_t deadline_ns)
 {
 	uint64_t now = clock_ns();
@@ -620,9 +623,9 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 			rc = net_of_leaver(n);
 		known = net_ended(n, *lost, rc);
 		n->unreached = is_new && !known && rc == BERTH_PEER_LOST;
-		if (known == BERTH_PEER_LOST) /* it had no time for our proof */
+		if (known == BERTH_PEER_LOST) /* the peer had no time for our proof */
 			rc = BERTH_PEER_LOST;
-		/* it has seen the same as this rank, and may have ended since */
+		/* the peer has seen the same fault, and may have ended since */
 		if (n->fault.kind == NET_UNLIKE && n->fault.peer == *lost)
 			rc = BERTH_AUTH;
 	}

@@ -10,10 +10,10 @@
 #endif
 
 enum {
-	NEAR_US = 1000,  /* nearer peers are sent to without pacing */
-	QUIET_S = 20,    /* of a peer, then it is asked for a sign of life */
+	NEAR_US = 1000,  /* bytes to nearer peers are not paced */
+	QUIET_S = 20,    /* of a peer, before it is asked for a sign of life */
 	GONE_MS = 60000, /* without one; as long as runner waits for a host */
-	AGAIN_MS = 2000  /* from one retry to the next, most: links come back */
+	AGAIN_MS = 2000  /* between two retries, at most: links come back */
 };
 
 void net_disable_pacing(char control[16], int fd)

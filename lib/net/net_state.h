@@ -1,6 +1,7 @@
-/* net_state.h - what the files of net.h share: net_link.c (one connection), net_door.c
- * (connections that come), net.c (opening, closing, looking around), net_connect.c and
- * net_begin.c (connections that this rank begins), net_idle.c and net_message.c. */
+/* net_state.h - the state and functions that the files of net.h share: net_link.c (one
+ * connection), net_door.c (connections that come), net.c (opening, closing, looking
+ * around), net_connect.c and net_begin.c (connections that this rank begins),
+ * net_idle.c and net_message.c. */
 #ifndef BERTH_LIB_NET_STATE_H
 #define BERTH_LIB_NET_STATE_H
 
@@ -16,15 +17,17 @@
 #include "lib/net/net_door.h"
 
 enum {
-	LISTENER_PROBE_MS = 300, /* until, and between looks whether, a peer has left */
-	/* What one call sends, having hashed it, or takes to where it stays.  2 MiB
-	 * between two ranks: 0.83 ms with 256 KiB, 0.70 with 512, 0.65 with this. */
+	LISTENER_PROBE_MS = 300, /* before and between checks whether a peer has left */
+	/* One call hashes and sends at most this many bytes, or receives as many into
+	 * their final place.  2 MiB between two ranks take 0.65 ms (0.83 with 256 KiB,
+	 * 0.70 with 512). */
 	PIECE_BYTES = 1 << 20,
-	/* What one call takes to be reduced, so that it is still in the second cache
-	 * with what it is reduced with: 0.45 ms where 1 MiB has 0.50. */
+	/* One call takes at most this many bytes to be reduced.  They are then still in
+	 * the second cache, together with the other operand (0.45 ms; 0.50 with 1
+	 * MiB). */
 	TAKE_BYTES = 128 << 10,
 	STASH_BYTES = 8 << 10,
-	WATCH_MS = 50, /* from one look at what may end a wait to the next */
+	WATCH_MS = 50, /* between two looks for a reason to end a wait */
 	HEAD_MAGIC = 0x32485442
 };
 
@@ -34,25 +37,28 @@ struct head {
 	struct net_tag tag;
 	struct net_note note;
 	uint64_t bytes;
-	struct net_mark mark; /* of what is in front of it */
+	struct net_mark mark; /* of the members in front of it */
 };
 
 _Static_assert(offsetof(struct head, mark) == NET_HEAD_BYTES, "a mark is behind that");
 
-/* Groups of heads that are no message's: this rank gives up because of rank tag.seq,
- * for the reason tag.step, done with note.word[2] operations (of BERTH_AUTH, the other
- * words say which rank has seen it, and the kind of fault); this rank goes, having done
- * its part. */
+/* Groups of the heads that do not belong to a message.  LOST: the sender gives up
+ * because of rank tag.seq, for the reason tag.step, and has done note.word[2]
+ * operations.  If the reason is BERTH_AUTH, note.word[0] is the rank that has seen the
+ * fault, and note.word[1] is its kind.  LEAVES: the sender has done its part and
+ * leaves. */
 enum { GROUP_LOST = 0xffffffff, GROUP_LEAVES = 0xfffffffe };
-/* And of a connection that is not used (net_idle.c): who has begun it would end it,
- * having got note.word[0] messages there; the other one has ended it, or keeps it. */
+/* Groups of heads on a connection that is not used (net_idle.c).  RELEASE: the rank
+ * that began the connection wants to end it, and has received note.word[0] messages
+ * there.  RELEASED: the other rank has ended it.  KEPT: the other rank keeps it. */
 enum {
 	GROUP_RELEASE = 0xfffffffd,
 	GROUP_RELEASED = 0xfffffffc,
 	GROUP_KEPT = 0xfffffffb
 };
 
-/* Why somebody gives up: of any number, one of the four that there are. */
+/* The reason for which a rank gives up.  Any number WHY becomes one of the four
+ * reasons. */
 static inline berth_result net_reason(uint32_t why)
 {
 	return why == BERTH_TIMEOUT || why == BERTH_ABORTED || why == BERTH_AUTH
@@ -60,19 +66,19 @@ static inline berth_result net_reason(uint32_t why)
 		       : BERTH_PEER_LOST;
 }
 
-/* A connection: what has been read of it and not used yet stands at STASH + AT. */
+/* A connection.  HAVE bytes that have been read and not yet used are at STASH + AT. */
 struct link {
 	struct net_channel channel;
-	bool drained;       /* in this exchange: there was no more to read */
-	bool half;          /* of a message has been sent: nothing else can be said */
-	bool releasing;     /* RELEASE has been said, and not been answered */
+	bool drained;       /* in this exchange, there was no more to read */
+	bool half;          /* a message has gone in part: nothing else can be sent */
+	bool releasing;     /* RELEASE has been sent, and has no answer yet */
 	bool ends;          /* the peer closes it */
 	uint32_t sent, got; /* messages */
 	size_t at, have;
 	unsigned char *stash; /* STASH_BYTES */
 };
 
-/* Is H, of L's peer, the next head that it said?  LATER: or one that follows. */
+/* Is H the next head that L's peer has sent?  LATER: or a later one. */
 static inline bool net_is_said(const struct link *l, const struct head *h, bool later)
 {
 	return h->magic == HEAD_MAGIC &&
@@ -83,8 +89,8 @@ static inline bool net_is_said(const struct link *l, const struct head *h, bool 
 struct begun {
 	int fd;           /* -1: none */
 	bool greeted;     /* HELLO has been sent */
-	unsigned next;    /* of the peer's addresses */
-	unsigned refused; /* how often in a row */
+	unsigned next;    /* number of the peer's address to try */
+	unsigned refused; /* refusals in a row */
 	uint64_t until_ns, again_ns;
 	size_t got; /* bytes of ANSWER */
 	struct net_hello hello;
@@ -95,14 +101,14 @@ struct net {
 	struct net_config config;
 	struct net_door *door;
 	bool owns_door;
-	/* by the door, with its lock: */
+	/* used by the door, under its lock: */
 	struct net *next;
 	struct net_coming *arrived; /* NARRIVED connections that are to be taken */
 	size_t narrived;
 	uint64_t *heard; /* NET_LANES a rank: the number of its last hello */
 	void (*wake)(void *ctx);
 	void *wake_ctx;
-	_Atomic uint32_t came; /* how many ever */
+	_Atomic uint32_t came; /* how many have ever come */
 	uint32_t taken;        /* CAME, when all had been taken */
 	struct link *link;     /* NET_LANES a rank */
 	struct begun *begun;   /* one a rank; NULL: only exchanges */
@@ -112,81 +118,86 @@ struct net {
 	void *ctx;
 	uint64_t looked_ns;   /* at all peers */
 	uint64_t deadline_ns; /* of the exchange in progress; 0: none */
-	bool oversubscribed;  /* ranks outnumber cores: who waits sleeps at once */
+	bool oversubscribed;  /* ranks outnumber cores: a waiting rank sleeps at once */
 	uint64_t oversubscribed_until_ns, oversubscribed_ms;
-	long pushed_aside;   /* how often, by others on this core */
-	_Atomic bool broken; /* LOST is whole: any thread may ask net_lost() */
-	unsigned lost;       /* because of which rank */
+	long pushed_aside;   /* how often others took this core */
+	_Atomic bool broken; /* LOST is set: any thread may call net_lost() */
+	unsigned lost;       /* the rank that is the reason */
 	berth_result why;    /* by net_reason() */
 	unsigned exchanges, exchanges_seen; /* how many there were; at the last look */
-	unsigned idle_looks;                /* in a row that found no further one */
-	/* by the door, with its lock for being tended: */
+	unsigned idle_looks;                /* looks in a row without a new exchange */
+	/* used by the door, under its lock TENDING: */
 	struct net *next_tended;
 	void (*tend)(void *ctx);
 	void *tend_ctx;
 	_Atomic bool tend_soon;
 	unsigned waits_for; /* the peer of the exchange in progress */
 	char refusal[128];  /* of the last connection that was not made */
-	bool unreached;     /* it ended an exchange */
-	bool ends_here;     /* the watcher has, and broke nothing */
-	bool refused; /* the peer, whose host is there, does not listen any more */
-	bool left;    /* the same: it says so itself */
+	bool unreached;     /* that failure has ended an exchange */
+	bool ends_here;     /* the watcher has ended one, and the net is not broken */
+	bool refused;       /* the peer no longer listens; its host is there */
+	bool left;          /* the peer says itself that it has left */
 	struct net_fault fault; /* its kind is 0: none */
 };
 
-/* FD is the connection to PEER from here on, by the handshake of H and A.  0, or -1:
- * out of memory. */
+/* From here on FD is the connection to PEER.  H and A are its handshake.  0, or -1: out
+ * of memory. */
 int net_open_link(struct net *n, unsigned peer, unsigned lane, int fd,
 		  const struct net_hello *h, const struct net_answer *a);
 void net_close_link(struct link *l);
-/* More to the stash, behind what it has.  As net_channel_receive(). */
+/* Read more into the stash, behind the bytes that it has.  Returns as
+ * net_channel_receive(). */
 ssize_t net_fill(struct link *l);
-/* H, to who is at the other end.  FALSE: not all of it went. */
+/* Send H to the other end.  FALSE: not all of it went. */
 bool net_tell(struct net_channel *c, struct head h);
 
-/* Of the other end of the connections to PEER, any number; NULL: there are none. */
+/* The address of the other end of the connections to PEER, which may be any number.
+ * NULL: there is no such connection. */
 const char *net_link_address(const struct net *n, unsigned peer);
 
-/* Why PEER, which said H, gives up, and because of which rank, any number.  BERTH_OK:
- * it does not. */
+/* PEER has said H.  Returns the reason for which PEER gives up, or BERTH_OK if it does
+ * not.  *LOST becomes the rank that is the reason, and may be any number. */
 berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
 			  unsigned *lost);
-/* The first that is noted stays.  ADDRESS, TEXT: or NULL. */
+/* Note a fault.  The first one stays.  ADDRESS and TEXT may be NULL. */
 void net_note_fault(struct net *n, int kind, unsigned peer, const char *address,
 		    const char *text);
 
-/* What this rank says when it begins a connection, and how it judges such a hello. */
+/* The hello with which this rank begins a connection. */
 struct net_hello net_own_hello(const struct net *n, unsigned peer, unsigned lane);
-/* What both do; 0: nothing in common. */
+/* The bits of enum net_secure that both hellos have; 0: they have no guard in
+ * common. */
 uint32_t net_common(const struct net_hello *own, const struct net_hello *h);
 enum net_verdict net_judge(const struct net *n, const struct net_hello *h);
-/* The VERDICT of the other end of FD, which is PEER. */
+/* Note as a fault the VERDICT of PEER, which is at the other end of FD. */
 void net_note_verdict(struct net *n, unsigned peer, int fd, uint32_t verdict);
 
-/* A peer would release L, as H says, which this rank is about to use. */
+/* The peer has said by H that it wants to release L, and this rank is about to use
+ * L. */
 void net_keep(struct link *l, const struct head *h);
-/* The peer of L, which this rank would release, has said what follows in its stash.  Is
- * it settled?  The connection may be gone then. */
+/* This rank wants to release L.  Has the peer's answer, or its next message, come to
+ * the stash?  After the answer, L may be closed. */
 bool net_is_settled(struct link *l);
 
-/* One sleep, WATCH_MS at most, after a look at what may end the wait. */
+/* Look for a reason to end the wait, then sleep once, for WATCH_MS at most. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,
 		       uint64_t deadline_ns);
-/* The same, until more connections than CAME have come. */
+/* As net_sleep(), until more connections than CAME have come. */
 berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns);
 
-/* The stream of PEER has ended.  It may have given up because another one is gone, and
- * have had no way to say so in the middle of a message: the watcher may know, and what
- * it says is returned.  WHY: what the others are told if it does not. */
+/* The stream of PEER has ended.  PEER may have given up because another rank is gone,
+ * and could not say so in the middle of a message.  The watcher may know, and its
+ * result is returned.  WHY: the reason that the others hear if the watcher does not
+ * know. */
 berth_result net_ended(struct net *n, unsigned peer, berth_result why);
 
-/* Nothing paces what this socket, and what it accepts, sends.  CONTROL becomes what
- * did, if anything. */
+/* Replace a congestion control that paces, for FD and for the sockets that it accepts.
+ * CONTROL becomes the name of the replaced one, if there was one. */
 void net_disable_pacing(char control[16], int fd);
-/* FD has connected: if its peer is far, it gets the congestion control of the host. */
+/* FD has connected.  If its peer is far, FD gets the congestion control of the host. */
 void net_settle(const struct net *n, int fd);
-/* The options of each connection: no delay, and limits after which a silent peer is
- * lost. Returns FD. */
+/* Set the options of each connection: no delay, and limits after which a silent peer is
+ * lost.  Returns FD. */
 int net_set_up(int fd);
 
 static inline unsigned net_rank_at_door(const struct net *n, unsigned peer)
@@ -194,7 +205,7 @@ static inline unsigned net_rank_at_door(const struct net *n, unsigned peer)
 	return n->config.ranks ? n->config.ranks[peer] : peer;
 }
 
-/* Where PEER can be reached. */
+/* The addresses of PEER. */
 static inline const struct net_where *net_where_is(const struct net *n, unsigned peer)
 {
 	return &n->door->peer[net_rank_at_door(n, peer)];
@@ -210,7 +221,8 @@ static inline int net_fd(const struct net *n, unsigned peer, unsigned lane)
 	return net_link(n, peer, lane)->channel.fd;
 }
 
-/* Who said H gives up, or goes, and is done with the operation of this rank. */
+/* Does H say that its sender leaves, or that it gives up and has done more operations
+ * than this rank? */
 static inline bool net_is_beyond(const struct net *n, const struct head *h)
 {
 	return h->tag.group == GROUP_LEAVES ||
@@ -218,13 +230,13 @@ static inline bool net_is_beyond(const struct net *n, const struct head *h)
 		done_is_more(h->note.word[2], done_count(n->done)));
 }
 
-/* What an exchange with a peer that has left comes to. */
+/* The result of an exchange with a peer that has left. */
 static inline berth_result net_of_leaver(const struct net *n)
 {
 	return n->config.leaver == BERTH_ABORTED ? BERTH_ABORTED : BERTH_PEER_LOST;
 }
 
-/* A connection to PEER, from either side. */
+/* Have a connection to PEER, begun by either side. */
 berth_result net_have(struct net *n, unsigned peer, unsigned lane,
 		      uint64_t deadline_ns);
 

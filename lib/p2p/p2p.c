@@ -7,15 +7,14 @@
 #include "lib/base/descriptor.h"
 
 enum {
-	REGION_BYTES =
-		1 << 30, /* of all rings of a host, if they are as many as that */
+	REGION_BYTES = 1 << 30, /* of all rings of a host, unless they are too many */
 	RING_MOST_BYTES = 1 << 20,
 	RING_LEAST_BYTES = 16 << 10,
-	MISSED_NS = 50000, /* the first sleep's: who rings has no barrier (bell.h) */
-	LEAVE_MS = 1000,   /* for what is still to be sent */
+	MISSED_NS = 50000, /* first sleep: a ringing rank has no barrier (bell.h) */
+	LEAVE_MS = 1000,   /* for the frames that are still to be sent */
 	LEAVE_LOOK_NS = 200000,
 	STREAM_YIELD_NS =
-		5000, /* between two yields of one that spins on connections */
+		5000, /* between two yields of a thread that spins on connections */
 	YIELDS = 20, /* of a rank that has spun, since each takes a look at all peers */
 	LOOKS = 16   /* between two reads of the clock */
 };
@@ -31,7 +30,7 @@ static uint64_t ring_size(unsigned n)
 	return size;
 }
 
-/* Whole pages. */
+/* BYTES, rounded up to whole pages. */
 static size_t pages(size_t bytes)
 {
 	return (bytes + 4095) & ~(size_t)4095;
@@ -149,10 +148,10 @@ fail:
 	return NULL;
 }
 
-/* ---- who makes progress ---- */
+/* ---- progress ---- */
 
-/* Let go of the lock, and call what is done.  SELF: sleepers that the calling thread
- * itself is. */
+/* Release the lock, and call done() of the messages that have ended.  SELF: how many of
+ * the sleepers the calling thread itself is. */
 static void release(struct p2p *p, uint32_t self)
 {
 	struct p2p_message *m = p->done.first, *next;
@@ -226,12 +225,13 @@ void p2p_wake(struct p2p *p)
 void p2p_end(struct p2p *p, berth_result why)
 {
 	pthread_mutex_lock(&p->moving);
-	p2p_pass(p); /* what has been posted, too */
+	p2p_pass(p); /* the messages that have been posted, too */
 	p2p_give_up(p, why);
 	release(p, 0);
 }
 
-/* What Q still has to hear, and that this rank leaves.  Is all of it on its way? */
+/* Say to Q all that is still to be said, and that this rank leaves.  Is all of it on
+ * its way? */
 static bool say_last(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f = { .kind = P2P_LEAVE };
@@ -244,14 +244,15 @@ static bool say_last(struct p2p *p, struct p2p_peer *q)
 		q->said_last = !q->answers.n && p2p_peer_put(p, q, &f, NULL, 0);
 	}
 	if (q->stream && !p2p_stream_flush(q->stream))
-		return true; /* it has gone itself */
+		return true; /* Q has gone itself */
 	if (q->stream)
 		return q->said_last && p2p_stream_is_sent(q->stream);
 	p2p_peer_wake(p, q);
 	return !q->answers.n;
 }
 
-/* Woken where a ring has room again; what goes over connections is looked at. */
+/* A ring that has room again wakes this thread.  Connections are looked at from time to
+ * time. */
 static void say_farewell(struct p2p *p)
 {
 	uint64_t until = clock_ns() + LEAVE_MS * 1000000ull;
@@ -333,7 +334,7 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 	before = p->deadline_ns;
 	p2p_start_posted(p);
 	p2p_start(p, m, n);
-	/* who sleeps polls for other things now, or for less time */
+	/* a sleeping thread has to poll other sockets now, or for less time */
 	wakes = p->config.net || p->deadline_ns != before;
 	release(p, 0);
 	if (wakes && bell_has_sleeper(p->bell, 0))
@@ -352,7 +353,7 @@ struct rest {
 	uint64_t slice_ns;
 };
 
-/* The first one polls, and one of the others when that has ended. */
+/* The first sleeping thread polls.  When it has ended that, another one polls. */
 static void count(struct p2p *p, struct rest *r)
 {
 	if (r->polls)
@@ -369,7 +370,7 @@ static void count(struct p2p *p, struct rest *r)
 	r->sleeps = !r->polls;
 }
 
-/* Who polls leaves that to another thread. */
+/* A polling thread leaves the poll to another thread. */
 static void uncount(struct p2p *p, struct rest *r)
 {
 	if (r->sleeps)
@@ -412,8 +413,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !b || (a && a < b) ? a : b;
 }
 
-/* One sleep after a last look, now that others see that this rank sleeps.  TRUE: that
- * has moved something. */
+/* Sleep once after a last look, now that others see that this rank sleeps.  TRUE: the
+ * look has moved something. */
 static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx),
 		       void *ctx, uint64_t until_ns)
 {
@@ -435,7 +436,7 @@ static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 	return false;
 }
 
-/* A look at connections takes system calls, and a core that others want is better left
+/* A look at connections takes system calls.  If others want the core, it is better left
  * to them (net_message.c). */
 static bool may_spin_on_streams(struct p2p *p, struct rest *r)
 {
@@ -480,7 +481,7 @@ static bool may_spin(struct p2p *p, struct rest *r)
 	       wait_may_yield(r->idle_ns);
 }
 
-/* Is it time for the caller's look, and has that ended the wait? */
+/* Is it time for the caller's look, and has this look ended the wait? */
 static bool is_ended(struct p2p *p, struct rest *r, uint64_t now)
 {
 	if (now - r->looked_ns < P2P_WATCH_MS * 1000000ull)

@@ -2,7 +2,7 @@
 
 #include "lib/p2p/p2p_internal.h"
 
-/* The reason is text of another rank's: one line of what can be printed. */
+/* The reason is text of another rank.  Make it one line that can be printed. */
 static void make_line(char *text, size_t bytes)
 {
 	for (size_t i = 0; i < bytes && text[i]; i++)
@@ -23,7 +23,7 @@ void p2p_hear_abort(struct p2p *p, struct p2p_peer *q)
 	p2p_give_up(p, BERTH_ABORTED);
 }
 
-/* Is there no more to be said to Q? */
+/* Tell Q that this rank ends the group.  Is there nothing more to be said to Q? */
 static bool tell(struct p2p *p, struct p2p_peer *q, const char *text)
 {
 	struct p2p_frame f = { .kind = P2P_ABORT,

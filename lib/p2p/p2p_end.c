@@ -18,14 +18,14 @@ void p2p_finish(struct p2p *p, struct p2p_message *m, berth_result rc)
 	p2p_list_add(&p->done, m);
 }
 
-/* M's owner may take its data back. */
+/* The owner of M may take its data back. */
 static void stop_data(struct p2p_peer *q, const struct p2p_message *m)
 {
 	if (q->stream && q->stream->data_left && q->sending.first == m)
 		q->stream->data = NULL;
 }
 
-/* The message of slot ID ends, of which its peer may still speak. */
+/* End the message of slot ID.  Its peer may still speak of it. */
 static void finish_slot(struct p2p *p, uint32_t id, berth_result rc)
 {
 	struct p2p_slot *s = &p->slot[id];
@@ -58,7 +58,7 @@ static void finish_list(struct p2p *p, struct p2p_list *l,
 	}
 }
 
-/* Those that this rank sends to itself. */
+/* As finish_list(), for the messages that this rank sends to itself. */
 static void finish_entries(struct p2p *p, struct p2p_entries *l,
 			   bool (*is)(const struct p2p_message *m, bool matched,
 				      const void *ctx),
@@ -119,7 +119,7 @@ const struct net_fault *p2p_fault(const struct p2p *p, int place)
 	return p->peer[i].fault.kind ? &p->peer[i].fault : NULL;
 }
 
-/* Of the lane on which the peer is heard, or of any. */
+/* The address of the lane on which the peer is heard, or of any lane. */
 static const char *address_of(struct p2p_stream *s)
 {
 	const char *address = NULL;
@@ -130,7 +130,7 @@ static const char *address_of(struct p2p_stream *s)
 	return address ? address : "";
 }
 
-/* The connection still stands; soon it does not. */
+/* Note the fault while the connection still stands.  Soon it does not. */
 static void note_fault(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_stream *s = q->stream;
@@ -198,7 +198,8 @@ static bool is_late(const struct p2p_message *m, bool matched, const void *ctx)
 	return m->deadline_ns && m->deadline_ns <= *(const uint64_t *)ctx;
 }
 
-/* Of all in flight the one whose deadline comes first: asked of all, chosen by none. */
+/* Note the first deadline of all messages in flight.  All of them are asked, and none
+ * of them is chosen to end. */
 static bool note_deadline(const struct p2p_message *m, bool matched, const void *ctx)
 {
 	struct p2p *p = *(struct p2p *const *)ctx;
@@ -214,7 +215,7 @@ bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q)
 	return p->config.is_lost && p->config.is_lost(p->config.ctx, q->place);
 }
 
-/* It has left, or so it seemed: it could not be reached. */
+/* Q could not be reached, and so it seemed to have left.  Is it lost? */
 static void look_again(struct p2p *p, struct p2p_peer *q)
 {
 	if (!q->left || !p2p_is_lost(p, q))
@@ -224,7 +225,7 @@ static void look_again(struct p2p *p, struct p2p_peer *q)
 	p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
 }
 
-/* Is there something that it said before? */
+/* Has Q said something before that has not been read? */
 static bool has_more(const struct p2p_peer *q)
 {
 	if (q->stream)
@@ -236,7 +237,7 @@ static void look_at_peer(struct p2p *p, struct p2p_peer *q)
 {
 	bool left;
 
-	/* who has left for good, and has never said anything, refuses */
+	/* a peer that has left for good, and has never said anything, refuses */
 	if (q->stream && q->pending && !p2p_stream_is_made(q->stream) &&
 	    ++q->silent == SILENT_LOOKS)
 		q->stream->wanted = true;

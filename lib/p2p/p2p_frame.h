@@ -1,8 +1,8 @@
-/* p2p_frame.h - what two ranks say to each other about their messages (p2p.h), in a
+/* p2p_frame.h - the frames in which two ranks speak about their messages (p2p.h), in a
  * ring or on a connection.
  *
- * A sender gives each message a number (ID), and a receiver each that it takes (TO);
- * they are bounded where they come from the other side. */
+ * A sender gives each message a number (ID).  A receiver gives a number (TO) to each
+ * message that it takes.  Numbers that come from the other side are checked. */
 #ifndef BERTH_LIB_P2P_FRAME_H
 #define BERTH_LIB_P2P_FRAME_H
 
@@ -20,10 +20,10 @@ enum p2p_kind {
 	P2P_REFUSE,   /* an EAGER or OFFER has ended with SIGNATURE, a result */
 	P2P_WITHDRAW, /* its sender no longer waits, or has stopped sending it */
 	P2P_GONE,     /* it has been withdrawn */
-	P2P_CREDIT,   /* only what all frames have */
-	P2P_REST,     /* its sender would close the connection (p2p_rest.c) */
-	P2P_REST_TOO, /* so would the other side */
-	P2P_STAY,     /* which uses it */
+	P2P_CREDIT,   /* only the members that all frames have */
+	P2P_REST,     /* its sender wants to close the connection (p2p_rest.c) */
+	P2P_REST_TOO, /* the other side wants that, too */
+	P2P_STAY,     /* the other side uses the connection */
 	P2P_LEAVE,    /* its sender has left the group; no frame follows */
 	P2P_ABORT     /* its sender ends the group, for the reason that is its body */
 };
@@ -36,7 +36,7 @@ enum {
 struct p2p_frame {
 	uint32_t kind, signature, id, to;
 	/* Heads and bytes of messages of the other side that have matched since the
-	 * last frame: it may send as many more. */
+	 * last frame.  The other side may send as many more. */
 	uint32_t heads, room;
 	uint64_t tag;   /* of EAGER, OFFER, WITHDRAW */
 	uint64_t bytes; /* of the message; of DATA: the piece; of ABORT: the reason */
@@ -45,12 +45,12 @@ struct p2p_frame {
 /* On a connection. */
 struct p2p_wire {
 	struct p2p_frame frame;
-	struct net_mark mark; /* of the frame; the tail of the body stands behind it */
+	struct net_mark mark; /* of the frame; the tail is behind the body */
 };
 
 _Static_assert(sizeof(struct p2p_frame) == NET_HEAD_BYTES, "a mark is behind that");
 
-/* The bytes that follow.  FALSE: there is no such frame. */
+/* BYTES becomes the size of the body of F.  FALSE: there is no such frame. */
 static inline bool p2p_frame_body(const struct p2p_frame *f, uint64_t *bytes)
 {
 	bool has_body =

@@ -16,7 +16,7 @@ struct p2p_list {
 };
 
 void p2p_list_add(struct p2p_list *l, struct p2p_message *m);
-/* Of the list in which it is; no list: nothing. */
+/* Remove M from its list, if it is in a list. */
 void p2p_list_remove(struct p2p_message *m);
 
 /* A message that matches nothing yet. */
@@ -46,7 +46,7 @@ void p2p_match_add(struct p2p_match *t, struct p2p_message *receive);
 struct p2p_message *p2p_match_receive(const struct p2p_match *t, unsigned from,
 				      uint64_t tag);
 
-/* With room for DATA_BYTES; NULL: out of memory. */
+/* Add an entry with room for DATA_BYTES; NULL: out of memory. */
 struct p2p_entry *p2p_match_keep(struct p2p_match *t, unsigned from, uint64_t tag,
 				 size_t data_bytes);
 /* The first message for a receive of PEER, or P2P_ANY, and TAG, or NULL.  It stays. */

@@ -24,15 +24,15 @@ static berth_result fit(struct p2p_message *m, unsigned from, uint32_t signature
 	return bytes <= m->bytes ? BERTH_OK : BERTH_MISMATCH;
 }
 
-/* What a peer says of a message. */
+/* The description of a message by its sender. */
 struct said {
 	uint32_t id, signature;
 	uint64_t bytes;
 	bool has_data;
 };
 
-/* M is the receive of what Q says in S.  TRUE: the data, which are here, are to go to
- * M->out, and then it is done. */
+/* M is the receive of the message that Q describes in S.  TRUE: the data are here.  The
+ * caller has to copy them to M->out, and then M is done. */
 static bool match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
 		  const struct said *s)
 {
@@ -82,7 +82,7 @@ static void match_self(struct p2p *p, struct p2p_message *m, struct p2p_message 
 	p2p_finish(p, m, rc);
 }
 
-/* What was kept in E is for M. */
+/* M gets the message that is kept in E. */
 static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *e)
 {
 	const struct said s = { e->id, e->signature, e->bytes, e->has_data };
@@ -98,7 +98,7 @@ static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *
 			memcpy(m->out, e->data, e->bytes);
 		p2p_finish(p, m, rc);
 	} else if (!e->has_data && p->peer[e->from].gone) {
-		/* M is of this message, not of the next one */
+		/* M belongs to this message, not to the next one */
 		m->from = e->from;
 		p2p_finish(p, m, p2p_why(&p->peer[e->from]));
 	} else if (match(p, &p->peer[e->from], m, &s)) {
@@ -180,7 +180,7 @@ static void start(struct p2p *p, struct p2p_message *m)
 		p2p_list_add(&p->peer[m->peer].waiting, m);
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 enum taken { TAKEN, NOT_ALL, BAD };
 
@@ -246,7 +246,7 @@ static enum taken take_data(struct p2p *p, struct p2p_peer *q,
 	return TAKEN;
 }
 
-/* An answer to a message of ours. */
+/* An answer to a message of this rank. */
 static enum taken take_answer(struct p2p *p, struct p2p_peer *q,
 			      const struct p2p_frame *f)
 {
@@ -361,7 +361,7 @@ static enum taken take(struct p2p *p, struct p2p_peer *q, const struct p2p_frame
 	}
 }
 
-/* What has come from Q.  Did anything? */
+/* Take the frames that have come from Q.  Did anything come? */
 static bool pull(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f;
@@ -386,9 +386,9 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-/* ---- what goes ---- */
+/* ---- sending ---- */
 
-/* Say something of M for the first time.  FALSE: not yet. */
+/* Tell Q of M for the first time.  FALSE: this cannot be done yet. */
 static bool announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
 {
 	bool eager =
@@ -419,7 +419,7 @@ static bool announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
 	return true;
 }
 
-/* The data of the first message that has been asked for. */
+/* Send data of the first message for which Q has asked. */
 static bool push_data(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_message *m;
@@ -474,7 +474,7 @@ static bool has_to_say(const struct p2p_peer *q)
 	       owes_credit(q);
 }
 
-/* A peer that has gone takes nothing, but what it said before counts. */
+/* Q has gone and takes nothing more.  The frames that it said before count. */
 static void hear_last(struct p2p *p, struct p2p_peer *q)
 {
 	do
@@ -494,14 +494,14 @@ static bool push_stream(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-/* Is there something to go to Q with which no message of this rank waits? */
+/* Is there something to be sent to Q for which no message of this rank waits? */
 static bool is_owed(const struct p2p_peer *q)
 {
 	return q->answers.n || q->stays || owes_credit(q) ||
 	       (q->stream && !p2p_stream_is_flushed(q->stream));
 }
 
-/* Of a handshake with Q. */
+/* Note the fault of a handshake with Q.  Is there a fault? */
 static bool hear_fault(struct p2p *p, struct p2p_peer *q)
 {
 	const struct net_fault *f = net_fault(p->config.net);
@@ -555,8 +555,8 @@ static bool push(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-/* M starts.  Its data go, or the answer to what it has matched, if the next one is not
- * for the same peer. */
+/* Start M.  Then send its data, or the answer to the message that it has matched,
+ * unless NEXT is for the same peer. */
 static void start_and_push(struct p2p *p, struct p2p_message *m,
 			   const struct p2p_message *next)
 {
@@ -567,7 +567,7 @@ static void start_and_push(struct p2p *p, struct p2p_message *m,
 	m->from = to;
 	start(p, m);
 	if (peer == P2P_ANY)
-		to = m->from; /* whose message was here */
+		to = m->from; /* the sender of the message that was here */
 	if (to != p->config.members->me && (!next || next->peer != (int)to))
 		push(p, &p->peer[to]);
 }

@@ -58,7 +58,7 @@ struct p2p_slot *p2p_slot_of(struct p2p *p, unsigned peer, uint32_t id)
 	return s && s->state != P2P_FREE && s->peer == peer ? s : NULL;
 }
 
-/* ---- what goes ---- */
+/* ---- sending ---- */
 
 bool p2p_answer(struct p2p_peer *q, const struct p2p_frame *f)
 {
@@ -126,8 +126,8 @@ size_t p2p_peer_put_data(struct p2p *p, struct p2p_peer *q, const struct p2p_mes
 		f.bytes = p2p_ring_room(&q->out, f.bytes);
 		return f.bytes && p2p_peer_put(p, q, &f, from, f.bytes) ? f.bytes : 0;
 	}
-	/* The last bytes are copied: what goes from where it lies may still be
-	 * withdrawn, so it must not be the end of the data. */
+	/* The last bytes are copied.  Data that go from where they lie may still be
+	 * withdrawn, so they must not be the end of the data. */
 	if (left <= LAST_BYTES)
 		return p2p_stream_put(q->stream, &f, from, f.bytes) ? f.bytes : 0;
 	if (f.bytes > left - LAST_BYTES)
@@ -141,7 +141,7 @@ void p2p_peer_wake(struct p2p *p, struct p2p_peer *q)
 		bell_ring(q->bell, p->bell_fd);
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 int p2p_peer_head(struct p2p_peer *q, struct p2p_frame *f, bool *fresh)
 {

@@ -1,16 +1,16 @@
-/* Connections that nobody uses are closed, so that a group which stands still costs no
- * descriptor.
+/* Connections that are not used are closed, so that an idle group costs no descriptor.
  *
- * The lower rank says REST, and no message after it, until it has heard: STAY, since
- * the upper one uses the connection; or REST_TOO, whereupon it closes.  The upper rank
- * says nothing after REST_TOO until it sees that end.  So each of them has read all
- * that the other one said, and a new connection cannot meet the old one, but for one
- * that comes before the old one's end: it takes that one's place (net_end()). */
+ * The lower rank says REST, and no message after it, until the upper rank answers.
+ * STAY: the upper rank uses the connection.  REST_TOO: the lower rank closes the
+ * connection.  The upper rank says nothing after REST_TOO until it sees that end.  So
+ * each rank has read all that the other one said.  A new connection cannot meet the old
+ * one, except one that comes before the end of the old one.  It takes the old one's
+ * place (net_end()). */
 #include "lib/p2p/p2p_internal.h"
 
 enum { IDLE_LOOKS = 2 };
 
-/* Does nothing that has been begun with Q need the connection? */
+/* Is there nothing in progress with Q that needs the connection? */
 static bool is_quiet(const struct p2p *p, const struct p2p_peer *q)
 {
 	if (atomic_load(&p->in_flight) || q->answers.n || q->waiting.first ||
@@ -26,12 +26,12 @@ static bool say(struct p2p *p, struct p2p_peer *q, uint32_t kind)
 {
 	struct p2p_frame f = { .kind = kind };
 
-	q->stream->wanted = true; /* it speaks on what there is */
+	q->stream->wanted = true; /* it speaks on the connection that there is */
 	return !p2p_stream_have(q->stream) && p2p_peer_put(p, q, &f, NULL, 0) &&
 	       p2p_stream_flush(q->stream);
 }
 
-/* The connection has ended as both wanted. */
+/* The connection has ended, as both ranks wanted. */
 static void rest(struct p2p *p, struct p2p_peer *q)
 {
 	if (!q->rests || !net_is_renewed(p->config.net, q->place))

@@ -7,7 +7,8 @@ size_t p2p_ring_bytes(uint64_t size)
 	return sizeof(struct p2p_ring) + size;
 }
 
-/* This rank writes there next: it takes the line from who read it last. */
+/* This rank writes at AT next.  It takes the cache line from the rank that read it
+ * last. */
 static void own(const void *at)
 {
 #if defined(__x86_64__)
@@ -32,8 +33,8 @@ static bool has_room(const struct p2p_ring_end *e, uint64_t bytes)
 		e->size - (e->bytes - e->bytes_taken) >= whole_lines(bytes));
 }
 
-/* Hear how much the reader has taken.  Said before it looks again, so that the reader
- * may see that it is waited for. */
+/* Hear how much the reader has taken.  This rank says first that it waits, so that the
+ * reader may see that. */
 static void hear(struct p2p_ring_end *e)
 {
 	uint64_t cells, bytes;
@@ -123,7 +124,7 @@ int p2p_ring_head(struct p2p_ring_end *e, struct p2p_frame *f, bool *fresh)
 	if (atomic_load_explicit(&c->stamp, memory_order_acquire) != e->cells + 1)
 		return 0;
 	e->frame = c->frame;
-	/* from here on the copy counts, which the writer does not reach */
+	/* from here on the copy counts: the writer does not reach it */
 	__asm__ volatile("" : : : "memory");
 	if (!p2p_frame_body(&e->frame, &e->body) || whole_lines(e->body) > e->size)
 		return -1;

@@ -5,8 +5,9 @@
  * stamps a cell with the number of its frame, so one line changes hands for a small
  * message.  The reader says how much it has taken.
  *
- * All positions are the rank's own.  What the other side says is a length that is
- * checked, or how much it has taken, which only ever rises, up to what there is. */
+ * Each rank keeps its own positions.  The other side says only a length, which is
+ * checked, or how much it has taken.  That only ever rises, up to the amount that there
+ * is. */
 #ifndef BERTH_LIB_P2P_RING_H
 #define BERTH_LIB_P2P_RING_H
 
@@ -41,9 +42,9 @@ struct p2p_ring_end {
 	struct p2p_ring *ring;
 	uint64_t size;         /* of bytes[], a power of 2 */
 	uint64_t cells, bytes; /* written, or taken */
-	/* of the writer: as the reader said last */
+	/* of the writer: the last numbers that the reader said */
 	uint64_t cells_taken, bytes_taken;
-	/* of the reader: what is left of the body of the frame in hand */
+	/* of the reader: the current frame, and how much is left of its body */
 	struct p2p_frame frame;
 	uint64_t body;
 	bool is_inside, is_bad;
@@ -51,21 +52,22 @@ struct p2p_ring_end {
 
 size_t p2p_ring_bytes(uint64_t size);
 
-/* All of it, or nothing: there is no room.  IS_BAD: the reader says what cannot be. */
+/* Put all of the frame, or nothing if there is no room (FALSE).  IS_BAD: the reader
+ * says something that cannot be. */
 bool p2p_ring_put(struct p2p_ring_end *e, const struct p2p_frame *f, const void *body,
 		  size_t bytes);
 /* How much of a body of BYTES could be put now; 0: nothing, not even a frame. */
 size_t p2p_ring_room(struct p2p_ring_end *e, size_t bytes);
 
 bool p2p_ring_is_empty(const struct p2p_ring_end *e);
-/* The next frame, or the one that has been begun (*FRESH says which).  1; 0: there is
- * none; -1: it cannot be. */
+/* The next frame, or the one that has been begun (*FRESH says which).  1: it is there;
+ * 0: there is no frame; -1: the frame cannot be. */
 int p2p_ring_head(struct p2p_ring_end *e, struct p2p_frame *f, bool *fresh);
-/* All that is left of the body of that frame, to TO (NULL: nowhere). */
+/* Copy all of the body of that frame to TO (NULL: nowhere). */
 void p2p_ring_body(struct p2p_ring_end *e, void *to);
 /* The frame has been read. */
 void p2p_ring_next(struct p2p_ring_end *e);
-/* Whether the writer waits for the room that this reader has made. */
+/* Does the writer wait for the room that this reader has made? */
 bool p2p_ring_is_awaited(const struct p2p_ring_end *e);
 
 #endif

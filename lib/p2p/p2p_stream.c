@@ -12,7 +12,7 @@
 
 enum { OTHER_LANE_MS = 5000 };
 
-/* What stands for data whose owner no longer waits. */
+/* They go in place of data whose owner no longer waits. */
 static const unsigned char zeros[16 << 10];
 
 struct p2p_stream *p2p_stream_open(struct net *net, unsigned peer)
@@ -64,7 +64,8 @@ berth_result p2p_stream_have(struct p2p_stream *s)
 		if (net_socket(s->net, s->peer, lane) >= 0)
 			s->speaks = (int)lane;
 	if (s->speaks >= 0) {
-		/* else it would be polled for, and nobody would go on with it */
+		/* else the connection would be polled, and nobody would go on with
+		 * it */
 		net_begin_not(s->net, s->peer);
 		return BERTH_OK;
 	}
@@ -92,7 +93,7 @@ size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p)
 	return n;
 }
 
-/* ---- what goes ---- */
+/* ---- sending ---- */
 
 static struct net_channel *speaking(const struct p2p_stream *s)
 {
@@ -149,8 +150,8 @@ bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
 	return true;
 }
 
-/* K bytes of a body have gone.  They are hashed now, and not before: zeros go in place
- * of data whose owner no longer waits. */
+/* K bytes of a body have gone.  They are hashed only now, since zeros may have gone in
+ * place of data whose owner no longer waits. */
 static void note_data(struct p2p_stream *s, size_t k)
 {
 	struct net_mac *mac = speaking(s)->out;
@@ -206,7 +207,8 @@ bool p2p_stream_flush(struct p2p_stream *s)
 	return true;
 }
 
-/* Who has closed it takes nothing more, and SIOCOUTQ goes on to count that. */
+/* A peer that has closed the connection takes nothing more, and SIOCOUTQ still counts
+ * the bytes that it did not take. */
 static bool is_reset(int fd)
 {
 	struct pollfd p = { fd, 0, 0 };
@@ -223,21 +225,22 @@ bool p2p_stream_is_sent(const struct p2p_stream *s)
 	       (fd < 0 || ioctl(fd, SIOCOUTQ, &left) || !left || is_reset(fd));
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 static struct net_channel *hearing(const struct p2p_stream *s)
 {
 	return net_channel(s->net, s->peer, (unsigned)s->hears);
 }
 
-/* How much is read ahead: of large data only the tail and the next head, so that the
- * next data come to where they belong. */
+/* How many bytes are read ahead.  Of large data these are only the tail and the next
+ * head, so that the next data come to their place. */
 static size_t ahead(const struct p2p_stream *s)
 {
 	return s->is_bulk ? s->tailing + sizeof(struct p2p_wire) : P2P_IN_BYTES;
 }
 
-/* What the socket has, to TO (MOST bytes), then to IN, which is empty. */
+/* Receive MOST bytes or fewer to TO.  The bytes behind them go to IN, which is
+ * empty. */
 static ssize_t receive(struct p2p_stream *s, void *to, size_t most)
 {
 	size_t behind = ahead(s);
@@ -252,8 +255,8 @@ static ssize_t receive(struct p2p_stream *s, void *to, size_t most)
 	return (ssize_t)most;
 }
 
-/* What the socket has, behind what IN has, until that is MOST bytes; if it is already,
- * as much as there is room. */
+/* Receive more bytes into IN, until it has MOST bytes.  If it already has as many,
+ * receive as many as there is room for. */
 static ssize_t fill(struct p2p_stream *s, int lane, size_t most)
 {
 	size_t room = most > s->in_have ? most - s->in_have : P2P_IN_BYTES - s->in_have;
@@ -277,8 +280,8 @@ static bool is_over(struct p2p_stream *s, ssize_t k)
 	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* A peer closes both lanes, so the other one ends soon.  If it does not, somebody else
- * has closed this one, and what the peer said there does not come any more. */
+/* A peer closes both lanes, so the other lane ends soon.  If it does not, somebody else
+ * has closed this lane, and the frames that the peer said there no longer come. */
 static bool waits_in_vain(struct p2p_stream *s)
 {
 	uint64_t now = clock_ns();
@@ -288,8 +291,9 @@ static bool waits_in_vain(struct p2p_stream *s)
 	return now - s->ended_ns > OTHER_LANE_MS * 1000000ull;
 }
 
-/* More into IN.  FALSE: the peer is gone.  It speaks on the lane on which it is heard
- * first; if the other one ends before, its last words may still come. */
+/* Receive more into IN.  FALSE: the peer is gone.  The peer speaks on the lane on which
+ * it is heard first.  If the other lane ends before, the last frames of the peer may
+ * still come. */
 static bool more(struct p2p_stream *s)
 {
 	bool made = false;
@@ -320,13 +324,14 @@ static bool more(struct p2p_stream *s)
 	return made || !p2p_stream_is_made(s);
 }
 
-/* Is TAIL what stands in IN, AT bytes further on? */
+/* Does TAIL stand in IN, AT bytes further on? */
 static bool is_tail(const struct p2p_stream *s, uint64_t tail, size_t at)
 {
 	return !memcmp(&tail, s->in + s->in_at + at, sizeof tail);
 }
 
-/* Is a frame in IN, or the head of a DATA frame?  1, 0, or -1: it cannot be. */
+/* Take a whole frame from IN, or the head of a DATA frame.  1: done; 0: it is not there
+ * yet; -1: it cannot be. */
 static int take_head(struct p2p_stream *s)
 {
 	struct net_mac *mac;
@@ -377,7 +382,7 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
 	*fresh = !s->is_inside;
 	if (!s->is_inside) {
 		rc = take_head(s);
-		/* a head alone, then what is proved with it */
+		/* a head alone, then the body that is proved with it */
 		for (int i = 0; i < 2 && !rc && !s->is_drained; i++) {
 			if (!more(s))
 				return -1;
@@ -388,7 +393,7 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
 	return rc;
 }
 
-/* What IN has of the body, to TO, or nowhere. */
+/* Take the bytes of the body that IN has, to TO, or nowhere. */
 static size_t take_body(struct p2p_stream *s, void *to)
 {
 	const size_t k = s->in_have < s->body ? s->in_have : s->body;
@@ -402,7 +407,7 @@ static size_t take_body(struct p2p_stream *s, void *to)
 	return k;
 }
 
-/* The tail, behind all of the body. */
+/* Take the tail, behind all of the body. */
 static void take_tail(struct p2p_stream *s)
 {
 	if (s->in_have < s->tailing && !s->is_drained)

@@ -1,10 +1,11 @@
 /* p2p_stream.h - frames (p2p_frame.h) to and from a rank of another host.
  *
- * Either rank begins a connection when it has something to say (net_begin()); if both
- * do, there are two, and each rank goes on with the one on which it has spoken first.
- * Each frame is marked, and has the tail of its body behind that (net_mac.h).
- * No call blocks.  Small frames gather in a buffer, so that one call sends many of
- * them; a piece of data goes from where it lies, and comes to where it belongs. */
+ * Each rank begins a connection when it has something to say (net_begin()).  If both
+ * do, there are two connections, and each rank goes on with the one on which it has
+ * spoken first.  Each frame has a mark, and behind its body the tail of the body
+ * (net_mac.h).  No call blocks.  Small frames gather in a buffer, so that one call
+ * sends many of them.  A piece of data is sent from its place, and received into its
+ * place. */
 #ifndef BERTH_LIB_P2P_STREAM_H
 #define BERTH_LIB_P2P_STREAM_H
 
@@ -15,7 +16,7 @@
 enum {
 	P2P_OUT_BYTES = 32 << 10,
 	P2P_IN_BYTES = 64 << 10,
-	P2P_DATA_BYTES = 256 << 10 /* of one frame: what is said next waits for it */
+	P2P_DATA_BYTES = 256 << 10 /* of one frame: the next frame waits for it */
 };
 
 struct p2p_stream {
@@ -23,34 +24,34 @@ struct p2p_stream {
 	unsigned peer;
 	int speaks, hears; /* on which lane; -1: not known yet */
 	bool has_ended[2]; /* nothing more comes on that lane */
-	uint64_t ended_ns; /* since when that is known of one, and of the other not */
+	uint64_t ended_ns; /* since when one lane has ended, and not the other */
 	bool wanted;       /* there is something to say */
-	bool has_left;     /* the peer has said so: nothing more is read */
+	bool has_left;     /* the peer says that it has left: nothing more is read */
 	bool is_drained;   /* there was no more to read, in this pass */
 	bool is_over;      /* the peer has ended it in the middle of a body */
-	bool is_bulk;      /* what comes is followed by more of the same data */
-	bool is_forged;    /* what has come is not what the peer said */
+	bool is_bulk;      /* more of the same data follows */
+	bool is_forged;    /* the peer did not say what has come */
 	bool moved;        /* bytes went, since it was last asked */
 	unsigned char *out, *in;
 	size_t out_at, out_have, in_at, in_have;
-	/* A body that goes behind OUT; NULL: zeros, since it is gone. */
+	/* The body that goes behind OUT.  NULL: zeros go, since it is gone. */
 	const unsigned char *data;
 	size_t data_left;
 	uint64_t data_number; /* of its head */
 	size_t data_bytes;    /* of all of it */
 	/* of the frame that comes */
 	struct p2p_frame frame;
-	uint64_t body, body_bytes; /* of it: what has not come; all */
+	uint64_t body, body_bytes; /* its bytes that have not come; all its bytes */
 	uint64_t number;
 	size_t tailing; /* bytes of the tail that have not come */
-	bool is_proved; /* the tail has been looked at */
+	bool is_proved; /* the tail has been checked with the head */
 	bool is_inside;
 };
 
 /* NULL: out of memory. */
 struct p2p_stream *p2p_stream_open(struct net *net, unsigned peer);
 void p2p_stream_close(struct p2p_stream *s);
-/* Its connections have ended, or new ones have taken their place: all begins anew. */
+/* Its connections have ended, or new ones have taken their place.  All begins anew. */
 void p2p_stream_rest(struct p2p_stream *s);
 
 /* Connect if that is wanted.  BERTH_OK: go on, connected or not. */
@@ -60,26 +61,27 @@ bool p2p_stream_is_made(const struct p2p_stream *s);
 /* Its sockets, at most two. */
 size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p);
 
-/* All of it, or nothing: there is no room. */
+/* Put all of the frame, or nothing if there is no room (FALSE). */
 bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void *body,
 		    size_t bytes);
-/* A frame whose body is sent from where it lies, until DATA_LEFT is 0. */
+/* Put a frame whose body is sent from where it lies, until DATA_LEFT is 0. */
 bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
 			 const void *data, size_t bytes);
-/* What is to go goes, as far as possible.  FALSE: the peer is gone. */
+/* Send as much as possible.  FALSE: the peer is gone. */
 bool p2p_stream_flush(struct p2p_stream *s);
 static inline bool p2p_stream_is_flushed(const struct p2p_stream *s)
 {
 	return !s->out_have && !s->data_left;
 }
 
-/* The peer's host has all of it, or takes nothing more. */
+/* Has the peer's host received all of it, or does it take nothing more? */
 bool p2p_stream_is_sent(const struct p2p_stream *s);
 
-/* The next frame, or the one that has been begun (*FRESH says which).  1; 0: it has not
- * come yet; -1: the peer is gone, or it cannot be. */
+/* The next frame, or the one that has been begun (*FRESH says which).  1: it is there;
+ * 0: it has not come yet; -1: the peer is gone, or the frame cannot be. */
 int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh);
-/* The body of that frame to TO (NULL: nowhere): what has come of it, BODY less then. */
+/* Take the bytes of that frame's body that have come, to TO (NULL: nowhere).  Returns
+ * how many.  BODY becomes less by as many. */
 size_t p2p_stream_body(struct p2p_stream *s, void *to);
 /* All of the body has been read, and is what the peer said. */
 static inline bool p2p_stream_is_whole(const struct p2p_stream *s)
