@@ -202,6 +202,16 @@ check_words() {
 	git ls-files | grep -vE 'corpus/|^tests/lint\.sh|^tests/golden/|\.json$|^examples/data' |
 		xargs grep -niE "(^|[^a-z])($old_words)([^a-z]|\$)" 2> /dev/null | grep -v idiag_cookie | # the kernel's
 		tag 'an old word: see Words in CONTRIBUTING'
+	check_first_words
+}
+
+# A comment begins with its actor, or with a verb: "Who waits ..." has to be read twice.  Elsewhere than
+# in lib/ the number of such comments only falls.
+check_first_words() {
+	local first='/\* ?(Who|What|Which|Of|The same)\b' most=137 n
+	grep -nE "$first" lib/*.h lib/*/*.[ch] lib/*/*.def | tag 'a comment begins with its actor'
+	n=$(cat common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] contrib/*/*.[ch] | grep -cE "$first")
+	[ "$n" -le "$most" ] || echo "$n comments outside of lib/ begin with Who, What, Which, Of or The same: $most are the most"
 }
 
 # Every error has a test that triggers it: one that names it, as unit tests do, or the one that a

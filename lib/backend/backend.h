@@ -1,8 +1,8 @@
 /* backend.h - a way to do collectives, for the ranks of one group.
  *
- * All ranks of a group call run() with the same operations in the same order; what
- * differs is noticed before any data is used.  A back end makes no threads and keeps
- * no operation once run() has returned.  One thread at a time. */
+ * All ranks of a group call run() with the same operations in the same order.  A back
+ * end notices a difference before it uses any data.  It makes no threads.  Once run()
+ * has returned, it keeps nothing of the operation.  One thread at a time calls it. */
 #ifndef BERTH_LIB_BACKEND_H
 #define BERTH_LIB_BACKEND_H
 
@@ -12,32 +12,36 @@
 
 struct backend {
 	const char *name;
-	/* DEADLINE_NS: of CLOCK_MONOTONIC, 0 for none.  BERTH_MISMATCH: the ranks
-	 * called for different things, nothing of one was mixed with another's, OUT
-	 * may have been written, and the group goes on; others() says who differs
-	 * from this rank.  BERTH_TIMEOUT, BERTH_PEER_LOST:
-	 * others() says who did not come; the group is broken, for all of its ranks. */
+	/* DEADLINE_NS is a time of CLOCK_MONOTONIC, or 0 for none.  BERTH_MISMATCH: the
+	 * ranks called for different operations.  No data of one were mixed with
+	 * another's.  OUT may have been written.  The group goes on, and others() names
+	 * the ranks that differ from this one.  BERTH_TIMEOUT, BERTH_PEER_LOST:
+	 * others() names the ranks that did not come.  The group is broken for all of
+	 * its ranks. */
 	berth_result (*run)(void *group, const struct coll *c, uint64_t deadline_ns);
-	/* The same of an operation with rows (coll_rows.h).  NULL: in two steps. */
+	/* run() for an operation with rows (coll_rows.h).  NULL: in two steps. */
 	berth_result (*run_rows)(void *group, const struct coll *c,
 				 uint64_t deadline_ns);
-	/* After such a result: places in the group into WHICH, MOST of them.  How
-	 * many. */
+	/* After such a result: writes places in the group to WHICH, at most MOST.
+	 * Returns how many there are. */
 	size_t (*others)(const void *group, unsigned *which, size_t most);
-	/* After BERTH_MISMATCH, all ranks: what each called for, in words.  TEXT: of
-	 * this one, 4095 bytes at most; SAID[i]: of rank i, valid until the next
-	 * operation. */
+	/* All ranks call this after BERTH_MISMATCH, to tell in words what each called
+	 * for.  TEXT is this rank's, of at most 4095 bytes.  SAID[i] is rank i's, valid
+	 * until the next operation. */
 	berth_result (*explain)(void *group, const char *text, const char **said);
-	/* Nobody is to wait any more, for the reason RESULT; LOST: who is gone. */
+	/* Ends all waits, for the reason RESULT.  LOST is the place of the lost
+	 * rank. */
 	void (*end)(void *group, berth_result result, unsigned lost);
 	void (*leave)(void *group);
-	/* How an allreduce of which size is done, in lines: TEXT of BYTES, cut to fit;
-	 * its whole length. */
+	/* Writes to TEXT, in lines, how an allreduce of each size is done.  The text is
+	 * cut at BYTES.  Returns its whole length. */
 	size_t (*algorithms)(const void *group, char *text, size_t bytes);
-	/* After BERTH_MISMATCH, OUT is as it was.  Where not, that of an allreduce of
-	 * more than BACKEND_EARLY_BYTES, or of two ranks, is. */
+	/* After BERTH_MISMATCH, OUT is unchanged.  If this is false, OUT of an
+	 * allreduce is unchanged if it is of more than BACKEND_EARLY_BYTES, or of two
+	 * ranks. */
 	bool leaves_out;
-	/* An allreduce of more than this many bytes may be in pieces; 0: none. */
+	/* An allreduce may have pieces if it is of more than this many bytes.  0:
+	 * never. */
 	size_t pieces_bytes;
 };
 

@@ -1,11 +1,11 @@
-/* coll.h - one collective operation, as the back ends see it: arguments checked, the
- * average turned into a sum and a division. */
+/* coll.h - one collective operation, as the back ends see it.  Its arguments are
+ * checked.  An average is a sum and a division. */
 #ifndef BERTH_LIB_COLL_H
 #define BERTH_LIB_COLL_H
 
 #include "lib/base/kern.h"
 
-/* Where elements of an array lie that is in pieces. */
+/* A piece of an array, and where its elements lie. */
 struct coll_piece {
 	const void *in;
 	void *out;
@@ -14,19 +14,20 @@ struct coll_piece {
 
 struct coll;
 
-/* What each rank tells all others before an allgather or alltoall of which it knows its
- * own counts alone (coll_rows.h). */
+/* The row that each rank tells all others before an allgather or alltoall in which it
+ * knows only its own counts (coll_rows.h). */
 struct coll_rows {
 	unsigned n, me; /* of the group */
-	/* WORDS of this rank: elements that it gives, of an alltoall to each rank, and
-	 * behind them what the caller likes.  Not in ALL. */
+	/* This rank's row of WORDS words.  It has the elements that the rank gives (for
+	 * an alltoall, to each rank), then any words of the caller.  It does not lie in
+	 * ALL. */
 	const uint64_t *mine;
 	size_t words;  /* the same on all ranks */
 	uint64_t *all; /* gets N * WORDS, in the order of ranks */
-	/* Called when ALL is there, the same on all ranks: sets IN_COUNTS, OUT_COUNTS,
-	 * LARGEST and OUT of C, a private copy.  BERTH_MISMATCH, the same on all ranks:
-	 * the operation ends there, and OUT is as it was.  Any other error is one of
-	 * this rank alone: the caller has to end the group. */
+	/* Called when ALL is complete and the same on all ranks.  It sets IN_COUNTS,
+	 * OUT_COUNTS, LARGEST and OUT of C, a private copy.  BERTH_MISMATCH, the same
+	 * on all ranks: the operation ends there, and OUT is unchanged.  Any other
+	 * error is one of this rank alone.  Then the caller has to end the group. */
 	berth_result (*settle)(void *ctx, struct coll *c);
 	void *ctx;
 };
@@ -35,49 +36,51 @@ struct coll {
 	berth_kind kind;
 	const void *in;
 	void *out;
-	uint64_t count; /* elements; of allgather, gather, scatter: one rank's */
+	uint64_t count; /* elements; allgather, gather, scatter: one rank's */
 	berth_type type;
-	berth_op op; /* of a reduction, one that kern_make() has */
+	berth_op op; /* for a reduction: one that kern_make() has */
 	struct kern_scale scale;
-	/* Of a reduction: of IN and of OUT.  KERN_PARTIAL: for a back end that reduces
-	 * in several steps; what has pieces has none. */
+	/* Forms of IN and OUT in a reduction.  KERN_PARTIAL is for a back end that
+	 * reduces in several steps.  An operation with pieces does not have it. */
 	enum kern_form in_form, out_form;
 	unsigned root; /* place in the group */
-	/* One for each rank, or NULL: COUNT / ranks each, the first ones one more if
-	 * there is a rest (reducescatter), COUNT each (allgather). */
+	/* One count for each rank, or NULL.  NULL in a reducescatter: each rank has
+	 * COUNT / ranks, and the first ones have one more if there is a rest.  NULL in
+	 * an allgather: each rank has COUNT. */
 	const uint64_t *in_counts, *out_counts;
-	/* Of an alltoall with counts, the same on all ranks: elements of the largest
-	 * part that any rank gives. */
+	/* For an alltoall with counts: elements of the largest part that any rank
+	 * gives, the same on all ranks. */
 	uint64_t largest;
-	/* NPIECES of an allreduce whose IN and OUT mean nothing; for back ends that
-	 * take them. */
+	/* NPIECES pieces of an allreduce, for back ends that take them.  IN and OUT
+	 * mean nothing then. */
 	const struct coll_piece *piece;
 	size_t npieces;
-	struct coll_rows *rows; /* for coll_run_rows(); run() does not look */
-	/* Of everything that has to be the same on all ranks: what it is called,
-	 * kind, type, op, shape, root, scalings. */
+	struct coll_rows *rows; /* for coll_run_rows(); run() ignores it */
+	/* Made from all that has to be the same on all ranks: name, kind, type, op,
+	 * shape, root, scalings. */
 	uint32_t signature;
 };
 
-/* Elements that rank I of N gives (alltoall, reducescatter, scatter: to each; here:
- * part I) and gets. */
+/* Elements of part I that a rank gives in an alltoall, reducescatter or scatter, and
+ * elements that it gets from rank I.  There are N ranks. */
 uint64_t coll_part(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got(const struct coll *c, unsigned n, unsigned i);
-/* Elements in front of them. */
+/* Elements in front of that part. */
 uint64_t coll_part_at(const struct coll *c, unsigned n, unsigned i);
 uint64_t coll_got_at(const struct coll *c, unsigned n, unsigned i);
-/* Of the largest part that any rank gives: the same on all ranks that have agreed. */
+/* Elements of the largest part that any rank gives, the same on all ranks that have
+ * agreed. */
 uint64_t coll_largest(const struct coll *c, unsigned n);
 
-/* Does rank I have something that others read; get something of others? */
+/* Does rank I have data that others read?  Does it get data of others? */
 bool coll_gives(const struct coll *c, unsigned i);
 bool coll_gets(const struct coll *c, unsigned i);
 
-/* Of a kind that moves data, what rank ME of N keeps: from its IN to its OUT, unless it
- * is there. */
+/* Copies the part that rank ME of N keeps from its IN to its OUT, unless it is there
+ * already.  C is of a kind that moves data. */
 void coll_keep_own(const struct coll *c, unsigned n, unsigned me);
 
-/* C of one rank alone. */
+/* Does C for a group of one rank. */
 void coll_alone(const struct coll *c);
 
 /* Allreduce, reduce, reducescatter. */
@@ -87,7 +90,7 @@ static inline bool coll_reduces(berth_kind kind)
 	       kind == BERTH_REDUCESCATTER;
 }
 
-/* The reduction of C, from IN to OUT. */
+/* Makes K, the reduction of C, from the form IN to the form OUT. */
 static inline bool coll_kern(struct kern *k, const struct coll *c, enum kern_form in,
 			     enum kern_form out)
 {

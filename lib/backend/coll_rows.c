@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of all ranks, that go with the rows: as many bytes from each.  Uneven alltoalls of 4
- * to 128 floats between 2 hosts took 1.4 times as long as even ones without it. */
+/* Data of all ranks that go with the rows, equally many bytes from each.  (Without
+ * them, uneven alltoalls of 4 to 128 floats between 2 hosts took 1.4 times as long as
+ * even ones.) */
 enum { DATA_BYTES = 2 << 10 };
 
 static size_t data_words(const struct coll_rows *rows)
@@ -12,8 +13,8 @@ static size_t data_words(const struct coll_rows *rows)
 	return DATA_BYTES / sizeof *rows->mine / rows->n;
 }
 
-/* Elements that rank R gives to others, by its ROW, in front of what it gives to rank
- * END (N: all of them); MOST + 1: more than MOST. */
+/* Elements that rank R gives to others, by its ROW, in front of its part for rank END
+ * (N: all of them).  MOST + 1: more than MOST. */
 static uint64_t given(const struct coll *c, const uint64_t *row, unsigned r,
 		      unsigned end, uint64_t most)
 {
@@ -31,7 +32,7 @@ static uint64_t given(const struct coll *c, const uint64_t *row, unsigned r,
 	return sum;
 }
 
-/* What this rank gives to others, if that is no more than there is room for. */
+/* Writes this rank's data for others to TO, if they are not more than MOST elements. */
 static void write_data(const struct coll *c, unsigned char *to, uint64_t most)
 {
 	const struct coll_rows *rows = c->rows;
@@ -52,7 +53,8 @@ static void write_data(const struct coll *c, unsigned char *to, uint64_t most)
 	}
 }
 
-/* ROWS, STRIDE words each, have their data behind them: to OUT. */
+/* TOLD has rows of STRIDE words each, with their data behind them.  Copies the data to
+ * OUT. */
 static void read_data(const struct coll *c, const uint64_t *told, size_t stride)
 {
 	const struct coll_rows *rows = c->rows;

@@ -4,7 +4,7 @@
 
 #define KINDS (BERTH_CUDA + 1)
 
-/* Those of this library: there is none yet. */
+/* The device back ends of this library, which does not have one yet. */
 static const struct device_backend *known[KINDS];
 
 bool device_is_there;

@@ -7,15 +7,15 @@
 #include "lib/base/kern.h"
 
 enum {
-	RELEASE = 0x52454c31, /* signature of what only this file calls for */
+	RELEASE = 0x52454c31, /* signature of operations of this file alone */
 	LOCAL_MOST = 4096     /* partial sums that travel with the agreement */
 };
 
-/* What the first rank of a host tells the others. */
+/* The first rank of a host tells this to the others. */
 struct agreement {
 	struct tcp_signatures signatures;
 	unsigned char data[LOCAL_MOST];
-	unsigned char partial[LOCAL_MOST]; /* what has come up; not told */
+	unsigned char partial[LOCAL_MOST]; /* the host's partial sums; not told */
 };
 
 static void leave(void *group)
@@ -36,7 +36,7 @@ static void leave(void *group)
 
 /* ---- joining ---- */
 
-/* A group of the ranks of local number LOCAL on each host; NULL: out of memory. */
+/* A group of the ranks with local number LOCAL on each host.  NULL: out of memory. */
 static struct tcp *join_lane(const struct hier_config *c, unsigned local)
 {
 	const struct members *m = c->members;
@@ -95,7 +95,7 @@ struct hier *hier_join(const struct hier_config *c)
 
 /* ---- steps ---- */
 
-/* A step failed here: nobody is to wait for it, on this host or another. */
+/* If a step has failed here, ends the waits for it on this host and on others. */
 static berth_result give_up(struct hier *t, berth_result rc)
 {
 	unsigned lost;
@@ -115,7 +115,8 @@ static bool is_small(const struct coll *c)
 	       c->count * kern_size(kern_accumulator(c->type)) <= LOCAL_MOST;
 }
 
-/* Up: the host's ranks agree among themselves; the partial sum of a small allreduce. */
+/* Up: the host's ranks agree among themselves, and make the partial sum of a small
+ * allreduce. */
 static berth_result go_up(struct hier *t, const struct coll *c, struct agreement *v,
 			  uint64_t deadline_ns)
 {
@@ -132,7 +133,7 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 						 t->m->me };
 	if (rc != BERTH_MISMATCH)
 		return rc;
-	/* any two that differ make all hosts see it */
+	/* two signatures that differ are enough for all hosts to see it */
 	shm_backend.others(t->local, &differs, 1);
 	v->signatures.high = ~c->signature;
 	v->signatures.high_at = t->m->local_place[differs];
@@ -144,7 +145,7 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 	return BERTH_OK;
 }
 
-/* Across, of the first rank of each host. */
+/* Across: the first ranks of all hosts agree. */
 static berth_result go_across(struct hier *t, const struct coll *c, struct agreement *v,
 			      uint64_t deadline_ns)
 {
@@ -157,7 +158,7 @@ static berth_result go_across(struct hier *t, const struct coll *c, struct agree
 	return tcp_agree(t->lane, &small, &v->signatures, deadline_ns);
 }
 
-/* Down: what the first rank has learnt. */
+/* Down: the first rank tells the others what it has learnt. */
 static berth_result go_down(struct hier *t, struct agreement *v, size_t bytes,
 			    uint64_t deadline_ns)
 {
@@ -175,7 +176,7 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 {
 	struct agreement *v = t->agreement;
 	berth_result rc = go_up(t, c, v, deadline_ns);
-	/* ranks of this host that differ do so in what goes down as well */
+	/* if ranks of this host differ, the signatures that go down differ, too */
 	bool same = v->signatures.low == v->signatures.high;
 	size_t bytes = same && is_small(c) ? c->count * kern_size(c->type) : 0;
 
@@ -193,7 +194,7 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 	t->other = v->signatures.low_at == t->m->me || v->signatures.low == c->signature
 			   ? v->signatures.high_at
 			   : v->signatures.low_at;
-	t->has_other = t->other < t->m->n; /* as peers say */
+	t->has_other = t->other < t->m->n; /* the number comes from peers */
 	return BERTH_MISMATCH;
 }
 
@@ -256,7 +257,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 				  : in_steps(t, c, deadline_ns));
 }
 
-/* In GROUP, which has the rank of local number LOCAL of each host. */
+/* others() of GROUP, which has the rank with local number LOCAL of each host. */
 static size_t others_across(const struct hier *t, const struct tcp *group,
 			    unsigned local, unsigned *which, size_t most)
 {

@@ -1,13 +1,14 @@
-/* hier.h - collectives of ranks on several hosts, some of which share one: in memory
- * within a host, over connections between hosts.
+/* hier.h - collectives of ranks on several hosts, where some ranks share a host.  Data
+ * go through memory within a host, and over connections between hosts.
  *
  * The agreement goes up (in memory to the first rank of each host), across (between
- * those) and down again, with the data of a small allreduce.  A large reduction is
- * done within each host first, so that each of its ranks has a part; ranks of the same
- * number on all hosts (a lane) reduce their part over connections of their own, all at
- * once; and the parts are put together in memory.  There are as many lanes as the host
- * with fewest ranks has.  A broadcast goes across once for each host.  Everything else
- * takes connections between all, and all does where no two ranks share a host.
+ * those ranks) and down again.  The data of a small allreduce go with it.  A large
+ * reduction is done within each host first, so that each of its ranks has a part.  The
+ * ranks of the same number on all hosts are a lane.  All lanes reduce their parts at
+ * once, each over connections of its own.  Then the parts are put together in memory.
+ * There are as many lanes as the host with the fewest ranks has ranks.  A broadcast
+ * goes across once for each host.  Everything else goes over connections between all
+ * ranks.  If no two ranks share a host, all operations do.
  *
  * So a sum is that of each host's ranks in their order, then that of the hosts in the
  * order of pairwise.h. */
@@ -22,8 +23,9 @@ struct hier;
 
 struct hier_config {
 	struct net *net;
-	uint32_t group; /* and the next number: not used by any other group */
-	/* Stays the caller's; this rank is one.  The net's ranks are their places. */
+	uint32_t group; /* this and the next number: no other group has them */
+	/* Stays the caller's.  This rank is one of them.  The net's ranks are the
+	 * members' places. */
 	const struct members *members;
 	const char *algorithms; /* of struct tcp_config */
 	struct shm

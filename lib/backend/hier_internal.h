@@ -1,4 +1,4 @@
-/* hier_internal.h - what the files of hier.h share: hier.c (joining, the agreement) and
+/* hier_internal.h - shared by the files of hier.h: hier.c (joining, the agreement) and
  * hier_reduce.c. */
 #ifndef BERTH_LIB_HIER_INTERNAL_H
 #define BERTH_LIB_HIER_INTERNAL_H
@@ -6,7 +6,8 @@
 #include "lib/backend/hier.h"
 #include "lib/backend/tcp.h"
 
-/* Signature of a step within a host, behind the agreement; and the next number. */
+/* Signature of a step within a host, after the agreement.  The next number is one,
+ * too. */
 enum { HIER_PHASE = 0x50484153 };
 
 struct hier {
@@ -15,7 +16,7 @@ struct hier {
 	struct tcp
 		*lane; /* the rank of the same number on each host; NULL: it has none */
 	const struct members *m;
-	uint64_t *counts; /* room for one of each rank */
+	uint64_t *counts; /* room for one count of each rank */
 	unsigned char *room;
 	size_t room_bytes;
 	struct agreement *agreement;

@@ -5,7 +5,7 @@
 #include "lib/backend/hier_internal.h"
 #include "lib/base/kern.h"
 
-/* T->room has BYTES at least. */
+/* Makes T->room at least BYTES large. */
 static berth_result need_room(struct hier *t, size_t bytes)
 {
 	if (bytes <= t->room_bytes)
@@ -21,7 +21,7 @@ static unsigned char *at(const struct coll *c, uint64_t element)
 	return (unsigned char *)c->out + element * kern_size(c->type);
 }
 
-/* Elements of each lane's part of C: the same parts on every host. */
+/* Sets T->counts to the elements of each lane's part of C, the same on every host. */
 static void cut_by_lanes(struct hier *t, const struct coll *c)
 {
 	for (unsigned i = 0; i < t->m->nlocal; i++)
@@ -30,7 +30,8 @@ static void cut_by_lanes(struct hier *t, const struct coll *c)
 							  (i < c->count % t->m->lanes);
 }
 
-/* The host's partial sums of this rank's part, T->counts of C->in, at WHERE. */
+/* Makes the host's partial sums of this rank's part at WHERE.  T->counts are the parts
+ * of C->in. */
 static berth_result scatter(struct hier *t, const struct coll *c, void *where,
 			    uint64_t deadline_ns)
 {
@@ -44,7 +45,8 @@ static berth_result scatter(struct hier *t, const struct coll *c, void *where,
 	return hier_in_memory(t, &local, deadline_ns);
 }
 
-/* Room for partial sums of N elements: where the result goes, if that is as wide. */
+/* Sets *WHERE to room for partial sums of N elements.  It is RESULT if elements are as
+ * wide as partial sums. */
 static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t n,
 				 void *result, void **where)
 {
@@ -59,8 +61,8 @@ static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t 
 	return rc;
 }
 
-/* Each lane reduces its part over the hosts, all at once, and the parts are put
- * together in memory. */
+/* All lanes reduce their parts over the hosts at once.  Then the parts are put together
+ * in memory. */
 berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
 {
 	struct coll across = *c, gather = *c;
@@ -92,7 +94,7 @@ berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadl
 	return hier_in_memory(t, &gather, deadline_ns);
 }
 
-/* The lanes' parts of the result on the root's host, to the root. */
+/* On the root's host, gives the lanes' parts of the result to the root. */
 static berth_result collect(struct hier *t, const struct coll *c, const void *part,
 			    uint64_t deadline_ns)
 {
@@ -142,7 +144,8 @@ berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline
 	return rc || t->m->here != home ? rc : collect(t, c, part, deadline_ns);
 }
 
-/* The parts of the ranks of each lane, side by side, at TO; T->counts: of each lane. */
+/* Puts the parts of the ranks of each lane side by side at TO.  T->counts becomes the
+ * elements of each lane. */
 static void sort_by_lanes(struct hier *t, const struct coll *c, unsigned char *to)
 {
 	const size_t size = kern_size(c->type);
@@ -164,7 +167,7 @@ static void sort_by_lanes(struct hier *t, const struct coll *c, unsigned char *t
 	}
 }
 
-/* Hosts are alike: each lane reduces the parts of its own ranks. */
+/* For hosts with equally many ranks.  Each lane reduces the parts of its own ranks. */
 static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
 					   uint64_t deadline_ns)
 {
@@ -194,7 +197,7 @@ static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
 	return tcp_data(t->lane, &across, deadline_ns);
 }
 
-/* They are not: every rank gets all, and keeps its own. */
+/* For other hosts.  Every rank gets the whole result, and keeps its own part. */
 static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
 					 uint64_t deadline_ns)
 {

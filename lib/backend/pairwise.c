@@ -3,8 +3,7 @@
 #include <string.h>
 
 enum {
-	BLOCK_BYTES =
-		2048, /* what is under way of a level stays in the nearest cache */
+	BLOCK_BYTES = 2048, /* the arrays of a level stay in the nearest cache */
 	LEVELS = 32
 };
 
@@ -19,7 +18,7 @@ struct block {
 	unsigned char (*room)[2][BLOCK_BYTES]; /* two for each level */
 };
 
-/* What hosts have together: in the form IN if it is one host. */
+/* The combined array of some hosts.  For one host, it has the form IN. */
 struct share {
 	const void *at;
 	enum kern_form form;
@@ -36,7 +35,7 @@ static struct share lift(const struct block *b, struct share s, void *room)
 	return (struct share){ room, KERN_PARTIAL };
 }
 
-/* X op Y, in the form OUT, at DST. */
+/* Writes X op Y, in the form OUT, to DST. */
 static void combine(const struct block *b, struct share x, struct share y,
 		    unsigned level, enum kern_form out, void *dst)
 {
@@ -50,7 +49,7 @@ static void combine(const struct block *b, struct share x, struct share y,
 	kern_reduce(&k, &dst, 1, (const void *[]){ x.at, y.at }, 2, b->count, false);
 }
 
-/* S(I, STEP), at ROOM unless it is of one host. */
+/* S(I, STEP), at ROOM unless it is that of one host. */
 static struct share share_of(const struct block *b, unsigned i, unsigned step,
 			     unsigned level, void *room)
 {

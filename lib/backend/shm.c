@@ -21,8 +21,8 @@ static size_t take(size_t *at, size_t bytes, size_t align)
 	return here;
 }
 
-/* Every rank reads what all others give, where in two shots it reads about two parts:
- * the more ranks, the sooner that is less. */
+/* If it is summed flat, every rank reads all data of all others.  In two shots it reads
+ * about two parts.  The more ranks there are, the sooner that is less. */
 static size_t flat_bytes(unsigned n)
 {
 	size_t bytes = 2 * FLAT_BYTES / n / 64 * 64;
@@ -126,8 +126,8 @@ static size_t others(const void *group, unsigned *which, size_t most)
 	return s->ndifferent;
 }
 
-/* What rank R says of this operation: it stays until the next but one, and no rank but
- * R says that it ends. */
+/* Rank R's text of this operation.  It stays until the next operation but one.  Only R
+ * puts a NUL behind it. */
 static unsigned char *text_of(const struct shm *s, unsigned r)
 {
 	return s->flat +
@@ -166,9 +166,9 @@ static berth_result explain(void *group, const char *text, const char **said)
 
 /* ---- the back end ---- */
 
-/* Not every operation counts by all flags.  One that fell 2^31 behind would seem to be
- * ahead: 6 hours of allreduces in the heap, of which none says "staged", and what is
- * staged next would be read before it is there. */
+/* Not every operation counts by all flags.  A flag that fell 2^31 behind would seem to
+ * be ahead.  Data that are staged next would be read before they are there.  (This
+ * would take 6 hours of allreduces in the heap, which never say "staged".) */
 static void keep_up(struct shm *s)
 {
 	if (s->base - s->told < 1u << 30)
@@ -178,7 +178,7 @@ static void keep_up(struct shm *s)
 	post(&s->reduced[s->me].post, s->base);
 }
 
-/* The next operation. */
+/* Begins the next operation. */
 static berth_result begin(struct shm *s, uint64_t deadline_ns)
 {
 	const bool broken =
@@ -234,7 +234,7 @@ static void end(void *group, berth_result result, unsigned lost)
 {
 	struct shm *s = group;
 
-	(void)lost; /* for who hears it over a connection */
+	(void)lost; /* for ranks that hear it over a connection */
 	shm_break(s, result);
 }
 

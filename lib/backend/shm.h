@@ -1,15 +1,15 @@
 /* shm.h - collectives between ranks that share memory: those of one host.
  *
  * Each rank posts a line for each operation: a sequence number, the operation's
- * signature and, where they fit, its data.  Who has seen the lines of all others
- * knows that all of them called for the same and that nobody reads the operation
- * before the last any more, so two sets of lines are enough, and no operation has to
+ * signature and, if they fit, its data.  A rank that has seen the lines of all others
+ * knows two things.  All of them called for the same.  No rank still reads the
+ * operation before the last.  So two sets of lines are enough, and no operation has to
  * be closed.
  *
  *   to 48 bytes    the data are in the line: one hand-over of one cache line
  *   to 32 KiB      (4 ranks: 16, 16 and more: 4) in a slot beside it; every rank reads
- *                  of all slots what it needs.  What one of two ranks gives the other
- *                  alone (reduce, broadcast, gather, scatter): to 4 KiB
+ *                  of all slots what it needs.  Only to 4 KiB if just one of two ranks
+ *                  gives data (reduce, broadcast, gather, scatter)
  *   above          through a window of 1 MiB a rank in chunks of 16 to 256 KiB, the
  *                  next being staged while one is reduced; rank i reduces part i of
  *                  each chunk and the others copy it ("two-shot"); two ranks: in
@@ -18,7 +18,7 @@
  *                  into all outputs; past the caches when the arrays exceed them.
  *                  the other kinds read the others' inputs; alltoall never does
  *
- * Sums are in the order of ranks, whatever the way: the same bits on every rank.
+ * All ways sum in the order of ranks, so every rank gets the same bits.
  * The method: DPML (SC'17) for the window, YHCCL (SC'23) for the sliding of it and
  * the stores that stream; single-writer flags as in XHC (CLUSTER'22). */
 #ifndef BERTH_LIB_SHM_H
@@ -29,9 +29,9 @@
 
 struct shm;
 
-/* How what the others are to read is stored. */
+/* How a rank stores data that the others read. */
 enum shm_staging {
-	SHM_STAGING_FOUND, /* as is faster at the moment: tried out each 100 ms */
+	SHM_STAGING_FOUND, /* the faster way, tried out each 100 ms */
 	SHM_STAGING_NEAR,
 	SHM_STAGING_PAST /* past the caches */
 };

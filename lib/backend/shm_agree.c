@@ -7,8 +7,8 @@ void shm_break(struct shm *s, berth_result result)
 	const uint32_t done = done_count(s->wait.done);
 	uint64_t was = atomic_load(&s->region->broken);
 
-	/* Of several ranks the one that is done with fewer counts: others may wait for
-	 * it in an earlier operation. */
+	/* If several ranks break the group, the one that is done with fewer operations
+	 * counts.  Others may wait for it in an earlier operation. */
 	while (!was || done_is_more((uint32_t)(was >> 32), done))
 		if (atomic_compare_exchange_strong(&s->region->broken, &was,
 						   (uint64_t)done << 32 |
@@ -65,7 +65,8 @@ berth_result shm_read_signatures(struct shm *s, uint32_t signature)
 		    signature)
 			note_different(s, r);
 	}
-	/* the next operation's: 8 bytes between two ranks 0.16 us, not 0.22 */
+	/* the line of the next operation (8 bytes between two ranks: 0.16 us, not
+	 * 0.22) */
 	cache_own(&s->line[~s->seq & 1][s->me], 64);
 	return s->ndifferent ? BERTH_MISMATCH : BERTH_OK;
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Elements of W lie there as their type needs it. */
+/* Do BYTES at AT lie in the heap, as the type of W's elements needs it? */
 static bool lies_in_heap(const struct shm_op *w, uint64_t at, uint64_t bytes)
 {
 	const struct shm_config *c = &w->s->config;
@@ -19,7 +19,7 @@ static uint64_t offset_in_heap(const struct shm_op *w, const void *p, uint64_t b
 	return (uint64_t)(array - heap);
 }
 
-/* Bytes of IN, of a rank that gives something. */
+/* Bytes of IN of a rank that gives data. */
 static uint64_t in_bytes(const struct shm_op *w)
 {
 	uint64_t bytes = w->c->count * w->size;
@@ -27,9 +27,9 @@ static uint64_t in_bytes(const struct shm_op *w)
 	return w->c->kind == BERTH_SCATTER ? bytes * w->s->n : bytes;
 }
 
-/* What others are to read stays as it is until they have: not where the result of a
- * reducescatter or, of an allgather, what comes from another rank overwrites it.  Its
- * own part nobody else reads. */
+/* Does IN stay unchanged until the others have read it?  The result of a reducescatter
+ * may overwrite it.  In an allgather, another rank's part may.  In a reducescatter, no
+ * other rank reads this rank's own part. */
 static bool is_kept(const struct shm_op *w)
 {
 	const struct coll *c = w->c;
@@ -54,7 +54,7 @@ void shm_direct_say(const struct shm_op *w, struct line *mine)
 		mine->u.far.in = w->s->config.heap ? 0 : NOWHERE;
 }
 
-/* Of rank R: how many bytes others read of its IN, and whether its OUT is written. */
+/* Bytes of rank R's IN that others read.  is_written(): is its OUT written? */
 static uint64_t read_of(const struct shm_op *w, unsigned r)
 {
 	if (!coll_gives(w->c, r))
@@ -69,7 +69,8 @@ static bool is_written(const struct shm_op *w, unsigned r)
 	       (w->c->kind == BERTH_REDUCE && r == w->c->root);
 }
 
-/* The place of rank R's arrays, as it says.  Not in the heap: *DIRECT is false. */
+/* Notes where rank R's arrays lie, as R says.  If they are not in the heap, *DIRECT
+ * becomes false. */
 static berth_result hear_place(const struct shm_op *w, unsigned r, bool *direct)
 {
 	const struct line *line = &w->s->line[w->s->seq & 1][r];
@@ -107,9 +108,10 @@ static unsigned char *their(const struct shm_op *w, uint64_t offset, uint64_t el
 	return (unsigned char *)w->s->config.heap + offset + element * w->size;
 }
 
-/* ---- what is reduced by parts, rank i all of part i ---- */
+/* ---- reductions by parts: rank i reduces part i ---- */
 
-/* This rank's part, into all outputs, or, as they fit a cache, its own alone. */
+/* Reduces this rank's part into all outputs.  If the outputs fit a cache, it reduces
+ * into its own alone. */
 static void reduce_part(struct shm_op *w, uint64_t each)
 {
 	struct shm *s = w->s;
@@ -150,7 +152,7 @@ static berth_result reduce(struct shm_op *w)
 	return rc;
 }
 
-/* ---- what each fetches for itself ---- */
+/* ---- kinds in which each rank fetches for itself ---- */
 
 static void fetch_sum(struct shm_op *w)
 {
@@ -164,7 +166,7 @@ static void fetch_sum(struct shm_op *w)
 			    w->stream);
 }
 
-/* What others give, in the order of their ranks. */
+/* Copies the data of the others, in the order of their ranks. */
 static void fetch_all(struct shm_op *w)
 {
 	struct shm *s = w->s;
@@ -212,7 +214,8 @@ berth_result shm_run_direct(struct shm_op *w)
 	else
 		fetch(w);
 	post_from(&s->wait, &s->done[s->me].post, s->base);
-	/* the others have read what is to be ours alone again */
+	/* wait until the others have read: then the arrays are this rank's alone
+	 * again */
 	for (unsigned r = 0; !rc && r < s->n; r++)
 		if (r != s->me)
 			rc = wait_for(&s->wait, &s->done[r].post, s->base);

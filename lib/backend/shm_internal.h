@@ -1,6 +1,6 @@
-/* shm_internal.h - what the parts of shm.c share: shm.c has the region, shm_agree.c the
- * agreement, shm_small.c what each rank stores before it, shm_window.c what goes
- * through the window, shm_direct.c what is done in the heap. */
+/* shm_internal.h - shared by the parts of shm.c.  shm.c has the region, and shm_agree.c
+ * the agreement.  shm_small.c has the data that each rank stores before the agreement.
+ * shm_window.c moves data through the window.  shm_direct.c works in the heap. */
 #ifndef BERTH_LIB_SHM_INTERNAL_H
 #define BERTH_LIB_SHM_INTERNAL_H
 
@@ -28,23 +28,24 @@ enum {
 	DIFFERENT_MOST = 64
 };
 
-/* What one rank says of one operation. */
+/* The line of one rank for one operation. */
 struct line {
 	_Alignas(LINE_BYTES) struct post post; /* signature, sequence number */
 	union {
 		unsigned char data[INLINE_BYTES];
 		struct {
 			_Atomic uint64_t in, out; /* offsets in the heap, or NOWHERE */
-			uint32_t past;            /* of rank 0: how all are to stage */
-			uint32_t probe;           /* of rank 0: find out anew */
+			uint32_t past;            /* rank 0's: how all ranks stage */
+			uint32_t probe;           /* rank 0's: find it out anew */
 		} far;
 	} u;
-	unsigned char more[LINE_BYTES - 64]; /* behind DATA, of rows (shm_rows.c) */
+	unsigned char more[LINE_BYTES - 64]; /* continues DATA, for rows (shm_rows.c) */
 };
 #define NOWHERE UINT64_MAX
 
-/* A rank's IN and OUT there, looked at once: its line may change at any time.  Of rows:
- * where this rank's part of its data begins, and where they end. */
+/* A rank's IN and OUT in the heap, read once, since its line may change at any time.
+ * For rows: where this rank's part of that rank's data begins, and where the data
+ * end. */
 struct place {
 	uint64_t in, out;
 };
@@ -63,15 +64,15 @@ struct shm {
 	struct shm_config config;
 	unsigned n, me;
 	struct region *region;
-	struct line *line[2]; /* by the parity of the number, one a rank */
+	struct line *line[2]; /* by the parity of SEQ, one for each rank */
 	struct flag *staged, *reduced, *done; /* one a rank */
 	unsigned char *flat, *window;
-	size_t flat_bytes;   /* what is summed flat, at most; of one slot */
+	size_t flat_bytes;   /* of one slot: the most that is summed flat */
 	size_t chunk_bytes;  /* of the window, CHUNK_BYTES at most */
 	uint32_t seq;        /* of the last operation */
 	bool oversubscribed; /* more ranks than cores */
 	bool past;           /* staging goes past the caches: of all ranks at once */
-	bool found_past;     /* rank 0: what it says next */
+	bool found_past;     /* rank 0: PAST of its next line */
 	uint64_t probed_ns;  /* when rank 0 has last tried; 0: never */
 	uint32_t base;       /* chunks that have gone through the window */
 	uint32_t told;       /* BASE, when all of this rank's flags last had it */
@@ -89,15 +90,15 @@ static inline struct line *shm_own_line(struct shm *s)
 	return &s->line[s->seq & 1][s->me];
 }
 
-/* Two ranks that store in their caches write where they have read last (see flat() and
- * pair_room()). */
+/* Two ranks that store in their caches write where they have read last (see shm_flat()
+ * and pair_room()). */
 static inline bool shm_is_pair(const struct shm *s)
 {
 	return s->n == 2 && !s->past;
 }
 
-/* Inputs and outputs of so many bytes each fill 3/4 of the last cache: results had
- * better go past it. */
+/* If inputs and outputs have this many bytes each, they fill 3/4 of the last cache.
+ * From here on, results go past it. */
 static inline size_t shm_stream_bytes(const struct shm *s)
 {
 	return s->config.cache_bytes / 8 * 3 / s->n;
@@ -105,7 +106,8 @@ static inline size_t shm_stream_bytes(const struct shm *s)
 
 /* ---- hints for the caches ---- */
 
-/* This rank is to write there soon: have the lines taken from who read them. */
+/* This rank will write there soon.  Takes the cache lines from the ranks that read
+ * them. */
 static inline void cache_own(const void *at, size_t bytes)
 {
 	const unsigned char *p = at;
@@ -118,8 +120,8 @@ static inline void cache_own(const void *at, size_t bytes)
 #endif
 }
 
-/* Others are to read there: have the lines brought to where they find them soonest.
- * Processors that know no such instruction take it for none. */
+/* Others will read there.  Moves the cache lines to where others find them soonest.
+ * Processors without this instruction ignore it. */
 static inline void cache_give(const void *at, size_t bytes)
 {
 #if defined(__x86_64__)
@@ -165,44 +167,46 @@ static inline void shm_copy(void *to, const void *from, size_t n)
 		memcpy(to, from, n);
 }
 
-/* Say what this rank calls for, and hear it of all. */
+/* Tells SIGNATURE, and waits for those of all ranks. */
 berth_result shm_agree(struct shm *s, uint32_t signature);
-/* Its two halves: tell SIGNATURE; wait until all ranks have told theirs. */
+/* The two halves of shm_agree(): tell SIGNATURE, then wait until all ranks have told
+ * theirs. */
 void shm_say(struct shm *s, uint32_t signature);
 berth_result shm_read_signatures(struct shm *s, uint32_t signature);
-/* WHY; after BERTH_TIMEOUT, the ranks that have not come to the operation are noted,
- * and the group is broken. */
+/* Returns WHY.  After BERTH_TIMEOUT, it notes the ranks that have not come to the
+ * operation, and breaks the group. */
 berth_result shm_late(struct shm *s, berth_result why);
-/* The group is broken for RESULT, if it was not; all that wait wake up.  Ranks that
- * are at an operation which this one is done with do that first. */
+/* Breaks the group for RESULT, unless it is broken already.  All waiting ranks wake up.
+ * If a rank is in an operation that this rank is done with, it finishes that first. */
 void shm_break(struct shm *s, berth_result result);
 
 /* Rank R's room for BYTES in operation SEQ, beside its line. */
 unsigned char *shm_flat(const struct shm *s, unsigned r, uint32_t seq, size_t bytes);
 
-/* What each rank has to store for C: the same on all ranks that agree. */
+/* Bytes that each rank has to store for C, the same on all ranks that agree. */
 size_t shm_small_bytes(const struct shm *s, const struct coll *c);
-/* So many at most may be for shm_run_small(). */
+/* The most bytes that shm_run_small() takes. */
 size_t shm_small_most(const struct shm *s, const struct coll *c);
-/* C, of which that is BYTES. */
+/* Does C, whose shm_small_bytes() are BYTES. */
 berth_result shm_run_small(struct shm *s, const struct coll *c, size_t bytes);
-/* Is there room for what each rank tells? */
+/* Is there room for each rank's row? */
 bool shm_rows_fit(const struct shm *s, const struct coll_rows *rows);
-/* Tell it, with the data where they are small.  SETTLED: C with what all have told.
- * MOVED: the operation is done; else all rows are there, and no more. */
+/* Tells this rank's row, with the data if they are small.  SETTLED becomes C with the
+ * counts of all rows.  MOVED: the operation is done.  If it is not, all rows are there,
+ * and no more. */
 berth_result shm_run_rows(struct shm *s, const struct coll *c, struct coll *settled,
 			  bool *moved);
 
-/* Any operation on any number of elements.  This rank's line is not posted yet. */
+/* Does any operation on any number of elements.  This rank's line is not posted yet. */
 berth_result shm_run_large(struct shm *s, const struct coll *c);
-/* The data of an alltoall, after the agreement. */
+/* Moves the data of an alltoall, after the agreement. */
 berth_result shm_run_window(struct shm *s, const struct coll *c);
 
 /* ---- how to stage ---- */
 
-/* Rank 0, of its line: what the others are to do. */
+/* Writes to MINE how all ranks stage.  Only the line of rank 0 counts. */
 void shm_probe_say(struct shm *s, struct line *mine);
-/* After the agreement: what rank 0 has said. */
+/* After the agreement: follows the line of rank 0. */
 berth_result shm_probe_hear(struct shm *s);
 
 /* ---- one operation that runs ---- */
@@ -240,7 +244,7 @@ static inline uint64_t shm_op_of_round(const struct shm_op *w, uint64_t all, uin
 	return all > k * w->each ? least(w->each, all - k * w->each) : 0;
 }
 
-/* Elements of each rank's part of LEN, of which the last ones may get less or none. */
+/* Elements of each rank's part of LEN.  The last ranks may get fewer, or none. */
 static inline uint64_t shm_op_part(const struct shm_op *w, uint64_t len)
 {
 	uint64_t step = PART_BYTES / w->size;
@@ -248,17 +252,18 @@ static inline uint64_t shm_op_part(const struct shm_op *w, uint64_t len)
 	return ((len + w->s->n - 1) / w->s->n + step - 1) / step * step;
 }
 
-/* In the window, what rank R has of round K.  Small chunks have many slots, in turn,
- * so that the others have let go of a slot's lines when it is written again: 32 KiB
- * in two chunks took 7.4 us with 4 slots, 4.5 with 64.  A rank that has agreed to an
- * operation is through with the one before, so each may cut the window anew. */
+/* Rank R's slot of round K in the window.  Small chunks have many slots, used in turn.
+ * So the others have let go of a slot's cache lines when it is written again.  A rank
+ * that has agreed to an operation is done with the one before, so each operation may
+ * cut the window anew.  (32 KiB in two chunks took 7.4 us with 4 slots, 4.5 with
+ * 64.) */
 static inline unsigned char *shm_op_slot(const struct shm_op *w, unsigned r, uint64_t k)
 {
 	return w->s->window + (size_t)r * SLOTS * CHUNK_BYTES +
 	       (w->s->base + (uint32_t)k) % w->slots * w->slot_bytes;
 }
 
-/* Nobody reads any more what the slot of round K held before. */
+/* Waits until no rank reads the data that the slot of round K held before. */
 berth_result shm_op_await_slot(struct shm_op *w, uint64_t k);
 /* An allreduce or reduce through the window. */
 berth_result shm_two_shot(struct shm_op *w);
@@ -267,10 +272,10 @@ berth_result shm_pair(struct shm_op *w);
 
 /* ---- in the heap ---- */
 
-/* Where this rank's arrays lie there. */
+/* Writes to MINE where this rank's arrays lie in the heap. */
 void shm_direct_say(const struct shm_op *w, struct line *mine);
-/* After the agreement: does all that others have to reach lie there?  BERTH_PEER_LOST:
- * a rank's array does not lie in the heap as it says. */
+/* After the agreement: do all arrays that others have to reach lie in the heap?
+ * BERTH_PEER_LOST: a rank's array does not lie in the heap as the rank says. */
 berth_result shm_direct_hear(const struct shm_op *w, bool *direct);
 berth_result shm_run_direct(struct shm_op *w);
 

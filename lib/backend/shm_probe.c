@@ -3,19 +3,19 @@
 
 #include <string.h>
 
-/* How to store what other ranks are to read: by ordinary stores, from whose cache they
- * fetch it, or past the caches, from memory.
+/* How to store data that other ranks read.  After ordinary stores they fetch the data
+ * from this rank's cache.  After stores past the caches they fetch them from memory.
  *
- * Which is faster depends on the cores.  Zen 5: ordinary within one L3 (1.5 to 1.7
- * times), past the caches from one CCD to another (2.1 to 2.5 times: 16 MiB between two
- * ranks 2.6 and 1.0 ms).  Sapphire Rapids and later: ordinary everywhere on the mesh
- * (1.3 to 1.8 times).  No table says which cores a rank runs on, or that a virtual
- * machine's have moved, so it is tried: rank 0 stores, the last rank reads, each
- * way. */
+ * The faster way depends on the cores.  On Zen 5, ordinary stores are faster within one
+ * L3 (1.5 to 1.7 times).  Stores past the caches are faster from one CCD to another
+ * (2.1 to 2.5 times; 16 MiB between two ranks: 2.6 and 1.0 ms).  On Sapphire Rapids and
+ * later, ordinary stores are faster everywhere on the mesh (1.3 to 1.8 times).  No
+ * table says on which cores a rank runs, or that a virtual machine's cores have moved.
+ * So it is tried: rank 0 stores and the last rank reads, each way. */
 
 enum {
 	PERIOD_MS = 100,
-	TURNS = 4, /* each way; of the first one the lines are still the other way's */
+	TURNS = 4, /* each way; the first finds the lines as the other way left them */
 	WORTH_PERCENT = 115
 };
 
@@ -35,7 +35,8 @@ void shm_probe_say(struct shm *s, struct line *mine)
 		s->probed_ns = now;
 }
 
-/* Rank 0.  NS: of the fastest turn, its stores and the other's loads. */
+/* Rank 0's side.  NS becomes the time of the fastest turn: its stores and the other's
+ * loads. */
 static berth_result store(struct shm *s, bool past, uint32_t *turn, uint64_t *ns)
 {
 	unsigned char *at = s->region->probe;

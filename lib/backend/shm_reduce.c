@@ -1,12 +1,12 @@
 #include "lib/backend/shm_internal.h"
 
-/* Reductions through the window: in two shots, rank i reducing part i of each chunk in
- * its own slot, from which the others copy it; or, between two ranks that store in
- * their caches, in one. */
+/* Reductions through the window, in two shots.  Rank i reduces part i of each chunk in
+ * its own slot, and the others copy it from there.  Two ranks that store in their
+ * caches do it in one shot. */
 
-/* Bytes at a time, where one loop does several things: a result is copied on while it
- * is in the nearest cache, and reads of memory and of another rank's cache overlap.
- * 128 MiB between two ranks: 28.2 ms with pieces of 4 KiB, 23.6 with these. */
+/* Bytes at a time, if one loop does several things.  A result is copied on while it is
+ * in the nearest cache.  Reads of memory and of another rank's cache overlap.  (128 MiB
+ * between two ranks: 28.2 ms with pieces of 4 KiB, 23.6 with these.) */
 enum { PIECE_BYTES = 512 };
 
 /* One round of an operation. */
@@ -23,8 +23,8 @@ static struct round round_of(const struct shm_op *w, uint64_t k)
 	return t;
 }
 
-/* Of rank R's part from its element FROM on, MOST at most: where that is in the round,
- * how many. */
+/* Elements of rank R's part from its element FROM on, at most MOST.  *AT becomes their
+ * position in the round. */
 static inline uint64_t cut(const struct round *t, unsigned r, uint64_t from,
 			   uint64_t most, uint64_t *at)
 {
@@ -50,7 +50,8 @@ static const struct coll_piece *find_piece(const struct coll *c, uint64_t elemen
 	return &c->piece[low];
 }
 
-/* Where elements from ELEMENT on lie; how many, MOST at most, are in one place. */
+/* Sets *IN and *OUT to where the elements from ELEMENT on lie.  Returns how many of
+ * them lie together, at most MOST. */
 static inline uint64_t span(const struct shm_op *w, uint64_t element, uint64_t most,
 			    const unsigned char **in, unsigned char **out)
 {
@@ -92,7 +93,7 @@ static bool wants_result(const struct shm_op *w)
 	return w->c->kind == BERTH_ALLREDUCE || w->c->root == w->s->me;
 }
 
-/* N elements that are in one place, AT of the round. */
+/* Reduces N elements that lie together, from element AT of the round on. */
 static void reduce_span(struct shm_op *w, const struct round *t, uint64_t at,
 			uint64_t n, const unsigned char *in, unsigned char *out)
 {
@@ -144,7 +145,7 @@ static void take(struct shm_op *w, const struct round *t, uint64_t from, uint64_
 	}
 }
 
-/* ---- what has to be there before, and who hears of it after ---- */
+/* ---- rounds, and their flags ---- */
 
 berth_result shm_op_await_slot(struct shm_op *w, uint64_t k)
 {
@@ -158,7 +159,7 @@ berth_result shm_op_await_slot(struct shm_op *w, uint64_t k)
 	return rc;
 }
 
-/* All others have come to round K. */
+/* Waits until all others have come to round K. */
 static berth_result await_flags(struct shm_op *w, struct flag *flags, uint64_t k)
 {
 	struct shm *s = w->s;
@@ -219,7 +220,7 @@ static berth_result take_round(struct shm_op *w, uint64_t k)
 	return BERTH_OK;
 }
 
-/* What is in the caches: two chunks ahead is staged, one reduced. */
+/* For data in the caches: stages two chunks ahead, and reduces one ahead. */
 static berth_result by_rounds(struct shm_op *w)
 {
 	uint64_t staged = 0, reduced = 0;
@@ -236,7 +237,7 @@ static berth_result by_rounds(struct shm_op *w)
 	return rc;
 }
 
-/* Before round K is staged, the one before it reduced, the one before that taken. */
+/* Waits until round K can be staged, round K - 1 reduced, and round K - 2 taken. */
 static berth_result await_three(struct shm_op *w, uint64_t k)
 {
 	berth_result rc = BERTH_OK;
@@ -250,7 +251,7 @@ static berth_result await_three(struct shm_op *w, uint64_t k)
 	return rc;
 }
 
-/* What is not: the three are mixed, piece by piece. */
+/* For data that are not in the caches: mixes the three, piece by piece. */
 static berth_result by_pieces(struct shm_op *w)
 {
 	const uint64_t most = PIECE_BYTES / w->size;
@@ -286,10 +287,10 @@ berth_result shm_two_shot(struct shm_op *w)
 
 /* ---- two ranks ---- */
 
-/* Each reads all that the other gives, and writes its next chunk where it has read the
- * last one: those lines are with it already, and nobody else wants them, so that one
- * waits for what the other stages and for nothing else.  512 KiB: 55 us, by two shots
- * 69. */
+/* Each rank reads all data of the other, and writes its next chunk where it has read
+ * the last one.  It has those cache lines already, and the other rank does not want
+ * them.  So a rank waits only for the data that the other stages.  (512 KiB: 55 us, by
+ * two shots 69.) */
 static unsigned char *pair_room(const struct shm_op *w, unsigned r, uint64_t k)
 {
 	uint32_t turn = w->s->base + (uint32_t)k;
@@ -298,7 +299,7 @@ static unsigned char *pair_room(const struct shm_op *w, unsigned r, uint64_t k)
 	return w->s->window + room * PAIR_BYTES;
 }
 
-/* From element FROM of round K on: how many, MOST at most. */
+/* Elements of round K from element FROM on, at most MOST. */
 static uint64_t pair_cut(const struct shm_op *w, uint64_t k, uint64_t from,
 			 uint64_t most)
 {
@@ -334,7 +335,7 @@ static void pair_reduce(struct shm_op *w, uint64_t k, uint64_t from, uint64_t mo
 	}
 }
 
-/* One step: chunk K is staged, the one before it reduced. */
+/* One step: stages chunk K, and reduces the one before it. */
 static berth_result pair_step(struct shm_op *w, uint64_t k)
 {
 	berth_result rc = BERTH_OK;
@@ -349,8 +350,8 @@ static berth_result pair_step(struct shm_op *w, uint64_t k)
 	return rc;
 }
 
-/* The same with what is not in the caches: piece by piece, so that reads of memory and
- * of the other's cache overlap. */
+/* pair_step() for data that are not in the caches.  It goes piece by piece, so that
+ * reads of memory and of the other's cache overlap. */
 static berth_result pair_step_mixed(struct shm_op *w, uint64_t k)
 {
 	const uint64_t most = PIECE_BYTES / w->size;

@@ -1,21 +1,21 @@
 #include "lib/backend/shm_internal.h"
 
-/* What each rank tells all others (its row), and its data behind that if they fit: one
- * agreement for both.  The row is beside the line if it fits there, else in the rank's
- * slot; the data are beside it, or in the slot.  Where, and whether they are there at
- * all, follows from the row: the same on all ranks. */
+/* Each rank tells all others its row, and its data behind the row if they fit.  There
+ * is one agreement for both.  The row is beside the line if it fits there, else in the
+ * rank's slot.  The data are beside the row, or in the slot.  All ranks see from the
+ * row whether the data are there, and where. */
 
 enum {
 	BESIDE_BYTES = INLINE_BYTES + LINE_BYTES - 64,
-	/* Of an alltoall that goes through the window at once.  More is worth another
-	 * agreement, with which rank 0 says how to stage. */
+	/* The most bytes of an alltoall that goes through the window at once.  More is
+	 * worth another agreement, with which rank 0 says how to stage. */
 	WINDOW_BYTES = 256 << 10,
 	NARROW = sizeof(uint16_t),
 	WIDE = sizeof(uint64_t)
 };
 
-/* Bytes of a row, of words of WIDTH bytes each behind one that says so.  Those of small
- * operations are narrow: between two ranks, row and data are in one line then. */
+/* Bytes of a row: words of WIDTH bytes each, behind one that says WIDTH.  Rows of small
+ * operations are narrow.  Then, between two ranks, row and data are in one line. */
 static size_t row_bytes(const struct coll_rows *rows, size_t width)
 {
 	return (rows->words + 1) * width;
@@ -37,9 +37,9 @@ bool shm_rows_fit(const struct shm *s, const struct coll_rows *rows)
 	return is_beside(rows) || row_bytes(rows, WIDE) <= s->flat_bytes;
 }
 
-/* What rank R gives to others, as its row says, in bytes: all of it, or SIZE_MAX if
- * that is more than a slot has; and what lies in front of the part of rank TO.  What
- * it gives to itself stays with it. */
+/* Bytes that rank R gives to others, as its row says.  ALL: all of them, or SIZE_MAX if
+ * a slot has less room.  BEFORE: those in front of the part of rank TO.  The part that
+ * R gives to itself stays with R. */
 struct given {
 	size_t all, before;
 };
@@ -56,7 +56,7 @@ static struct given given(const struct shm *s, const struct coll *c,
 			before = sum;
 		if (k == r && n > 1)
 			continue;
-		if (row[k] > most) /* elements, here: a sum of them does not wrap */
+		if (row[k] > most) /* elements, so that their sum does not wrap */
 			return (struct given){ SIZE_MAX, 0 };
 		sum += row[k];
 	}
@@ -79,7 +79,7 @@ static size_t width_of(const struct coll_rows *rows, const uint64_t *row)
 	return any >> 16 ? WIDE : NARROW;
 }
 
-/* Of BYTES of data behind ROW. */
+/* The BYTES of data behind ROW. */
 static unsigned char *data_at(const struct shm *s, const struct coll *c, unsigned r,
 			      const uint64_t *row, size_t bytes)
 {
@@ -90,7 +90,7 @@ static unsigned char *data_at(const struct shm *s, const struct coll *c, unsigne
 	return row_at(s, c, r) + front;
 }
 
-/* ---- what this rank tells and gives ---- */
+/* ---- the row and the data of this rank ---- */
 
 static void write_row(const struct coll_rows *rows, unsigned char *at)
 {
@@ -142,9 +142,9 @@ static void stage(const struct shm *s, const struct coll *c)
 		stage_data(s, c, g);
 }
 
-/* ---- what others have told and given ---- */
+/* ---- the rows and the data of the others ---- */
 
-/* All rows, each read once.  Do all of them have their data beside them? */
+/* Reads all rows, each once.  Do all of them have their data with them? */
 static bool hear(const struct shm *s, const struct coll *c)
 {
 	const struct coll_rows *rows = c->rows;
@@ -165,7 +165,7 @@ static bool hear(const struct shm *s, const struct coll *c)
 	return all;
 }
 
-/* Rank R's counts are not those by which C is settled. */
+/* Breaks the group, since rank R's counts are not those with which C is settled. */
 static berth_result refuse(struct shm *s, unsigned r)
 {
 	s->different[0] = r;
@@ -174,7 +174,7 @@ static berth_result refuse(struct shm *s, unsigned r)
 	return BERTH_PEER_LOST;
 }
 
-/* C as it is settled.  Parts lie, and end, where the rows say. */
+/* Takes the data of C, which is settled.  Parts lie, and end, where the rows say. */
 static berth_result take(struct shm *s, const struct coll *c)
 {
 	const size_t size = kern_size(c->type);

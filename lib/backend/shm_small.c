@@ -2,21 +2,22 @@
 
 #include <string.h>
 
-/* What is small enough that each rank can have it read before it has heard of the
- * others: it is stored beside the line (48 bytes) or in a room of its own, then the
- * line is posted.  After the agreement each rank reads what it needs, and nobody waits
- * for that: the operation after the next one is the first that stores there again. */
+/* Data that are so small that each rank stores them before it has heard of the others.
+ * It stores them beside the line (48 bytes) or in a room of its own, then posts the
+ * line.  After the agreement each rank reads what it needs.  No rank waits for that,
+ * since the operation after the next one is the first that stores there again. */
 
 /* Rank R's room for BYTES in operation SEQ.
  *
- * Two ranks swap theirs: what one has read it writes next, when its lines are with it
- * already, and each line changes sides once an operation instead of twice: 32 KiB 4.2
- * us, and 5.3 with rooms of their own.
+ * Two ranks swap their rooms.  A rank writes next where it has read, since it has those
+ * cache lines already.  So each cache line changes sides once an operation instead of
+ * twice.  (32 KiB: 4.2 us, and 5.3 with rooms of their own.)
  *
- * More ranks have two each, which are best for what comes from the nearest cache, or
- * more, so as to find one sooner whose lines the others have let go of: 16 KiB took 2.9
- * us with 2 slots, 2.2 with 16.  Odd operations have odd slots, however many there are:
- * never the slot that others may still read. */
+ * More ranks have two slots each, or more.  Two are best for data that come from the
+ * nearest cache.  With more, a rank sooner finds one whose cache lines the others have
+ * let go of (16 KiB: 2.9 us with 2 slots, 2.2 with 16).  Odd operations have odd slots,
+ * whatever their number is.  So a rank never writes the slot that others may still
+ * read. */
 unsigned char *shm_flat(const struct shm *s, unsigned r, uint32_t seq, size_t bytes)
 {
 	unsigned slots = bytes <= FLAT_NEAR_BYTES ? 2 : FLAT_SLOTS, slot = seq % slots;
@@ -30,8 +31,8 @@ unsigned char *shm_flat(const struct shm *s, unsigned r, uint32_t seq, size_t by
 
 /* ---- reductions ---- */
 
-/* Where this rank's part of C begins, and its elements; of all kinds but reducescatter
- * it is the whole array. */
+/* Where this rank's part of C begins.  *N becomes its elements.  For all kinds but
+ * reducescatter it is the whole array. */
 static inline uint64_t own_part(const struct shm *s, const struct coll *c, uint64_t *n)
 {
 	*n = c->count;
@@ -41,8 +42,8 @@ static inline uint64_t own_part(const struct shm *s, const struct coll *c, uint6
 	return coll_part_at(c, s->n, s->me);
 }
 
-/* As many elements as there are vectors for are reduced, of which only the first bytes
- * mean something: the rest is zero, lest it be slow numbers. */
+/* Reduces whole vectors, though only their first bytes have a meaning.  The rest is
+ * zero, since other bits could be numbers that are slow. */
 static void reduce_beside(struct shm *s, const struct coll *c, const struct kern *kern,
 			  unsigned char *mine)
 {
@@ -75,14 +76,14 @@ static berth_result run_beside(struct shm *s, const struct coll *c, size_t bytes
 	return rc;
 }
 
-/* The lines of this rank's room in the next operation, if that is alike. */
+/* Takes the cache lines of this rank's room in the next operation, if that is alike. */
 static void own_next(const struct shm *s, size_t bytes)
 {
 	if (!shm_is_pair(s))
 		cache_own(shm_flat(s, s->me, s->seq + 1, bytes), bytes);
 }
 
-/* N bytes into this rank's room for BYTES. */
+/* Copies N bytes into this rank's room for BYTES. */
 static void stage(const struct shm *s, const struct coll *c, size_t n, size_t bytes)
 {
 	unsigned char *mine = shm_flat(s, s->me, s->seq, bytes);
@@ -135,10 +136,10 @@ static berth_result run_flat(struct shm *s, const struct coll *c, size_t bytes)
 	return BERTH_OK;
 }
 
-/* ---- what moves ---- */
+/* ---- kinds that move data ---- */
 
-/* Bytes between the parts of an alltoall or scatter in a room: counts of other ranks
- * need not be known for it. */
+/* Bytes from one part of an alltoall or scatter in a room to the next.  A rank can find
+ * its part without the counts of other ranks. */
 static inline size_t stride_of(const struct shm *s, const struct coll *c)
 {
 	return c->kind == BERTH_ALLTOALL || c->kind == BERTH_SCATTER
@@ -152,7 +153,7 @@ static inline unsigned char *room_of(const struct shm *s, unsigned r, size_t byt
 				     : shm_flat(s, r, s->seq, bytes);
 }
 
-/* Parts of any size, at their places. */
+/* Copies parts of any size to their positions. */
 static void give_parts(const struct shm *s, const struct coll *c, unsigned char *room)
 {
 	const size_t size = kern_size(c->type), stride = stride_of(s, c);
@@ -161,7 +162,7 @@ static void give_parts(const struct shm *s, const struct coll *c, unsigned char 
 	for (unsigned r = 0; r < s->n; r++) {
 		size_t n = c->in_counts[r] * size;
 
-		if (r != s->me) /* which may be larger than the largest of the others */
+		if (r != s->me) /* its own may be larger than LARGEST */
 			shm_copy(room + r * stride, from, n);
 		from += n;
 	}
@@ -170,7 +171,7 @@ static void give_parts(const struct shm *s, const struct coll *c, unsigned char 
 static void give(const struct shm *s, const struct coll *c, size_t bytes)
 {
 	unsigned char *room = room_of(s, s->me, bytes);
-	/* which is less than other ranks give, perhaps */
+	/* other ranks may give more */
 	size_t n = c->kind == BERTH_ALLGATHER ? c->count * kern_size(c->type) : bytes;
 
 	if (c->kind == BERTH_ALLTOALL && c->in_counts)
@@ -181,7 +182,7 @@ static void give(const struct shm *s, const struct coll *c, size_t bytes)
 		stage(s, c, n, bytes);
 }
 
-/* Parts of others into OUT, in the order of ranks. */
+/* Copies the parts of others into OUT, in the order of ranks. */
 static void take_parts(const struct shm *s, const struct coll *c, size_t bytes)
 {
 	const size_t size = kern_size(c->type), at = s->me * stride_of(s, c);
@@ -225,7 +226,7 @@ static berth_result move(struct shm *s, const struct coll *c, size_t bytes)
 	return BERTH_OK;
 }
 
-/* ---- which of them ---- */
+/* ---- the choice ---- */
 
 size_t shm_small_bytes(const struct shm *s, const struct coll *c)
 {
@@ -242,9 +243,9 @@ size_t shm_small_bytes(const struct shm *s, const struct coll *c)
 	}
 }
 
-/* Between two ranks of which one alone stores, lines change sides twice an operation.
- * What the window does may go past the caches instead: a broadcast of 32 KiB from one
- * L3 to another took 15 us here, 5 there. */
+/* If only one of two ranks stores, cache lines change sides twice an operation.  The
+ * window may go past the caches instead.  (A broadcast of 32 KiB from one L3 to another
+ * took 15 us here, 5 there.) */
 size_t shm_small_most(const struct shm *s, const struct coll *c)
 {
 	bool one_sided = !coll_gives(c, !c->root) || !coll_gets(c, !c->root);

@@ -2,14 +2,15 @@
 
 #include <string.h>
 
-/* Each rank gets something else of what one gives: in a slot, parts side by side. */
+/* Does each rank get another part of the data that one rank gives?  Then a slot has the
+ * parts side by side. */
 static bool has_parts(berth_kind kind)
 {
 	return kind == BERTH_REDUCESCATTER || kind == BERTH_ALLTOALL ||
 	       kind == BERTH_SCATTER;
 }
 
-/* Piece K of what goes to each rank, side by side. */
+/* Stages piece K of the part of each rank, side by side. */
 static void stage_parts(struct shm_op *w, uint64_t k)
 {
 	struct shm *s = w->s;
@@ -40,7 +41,7 @@ static void take_sum(struct shm_op *w, uint64_t k)
 			    s->src, s->n, n, w->stream);
 }
 
-/* Of others, what lies AT bytes into their slots. */
+/* Copies the pieces that lie AT bytes into the slots of the others. */
 static void take_pieces(struct shm_op *w, uint64_t k, size_t at)
 {
 	struct shm *s = w->s;
@@ -56,8 +57,8 @@ static void take_pieces(struct shm_op *w, uint64_t k, size_t at)
 	}
 }
 
-/* What goes to all ranks; of an allgather it is where coll_keep_own() has put it, since
- * IN may be OUT, where others' parts come. */
+/* The data that go to all ranks.  In an allgather, coll_keep_own() has copied them to
+ * OUT, since IN may be OUT, where the parts of others come. */
 static const unsigned char *for_all(const struct shm_op *w)
 {
 	return w->c->kind == BERTH_ALLGATHER
@@ -135,7 +136,7 @@ static berth_result stage_to(struct shm_op *w, uint64_t *staged, uint64_t until)
 	return BERTH_OK;
 }
 
-/* One chunk ahead is staged while one is taken. */
+/* Stages one chunk ahead while it takes one. */
 static berth_result go(struct shm_op *w)
 {
 	struct shm *s = w->s;
@@ -153,10 +154,10 @@ static berth_result go(struct shm_op *w)
 	return BERTH_OK;
 }
 
-/* ---- what the ranks call for ---- */
+/* ---- the operations ---- */
 
-/* Two, so that one is staged while the other is reduced; of a size that is worth its
- * flags, and all that are under way stay in the caches. */
+/* There are two chunks, so that one is staged while the other is reduced.  A chunk is
+ * large enough to be worth its flags.  All chunks under way stay in the caches. */
 static size_t reduction_chunk(const struct shm *s, uint64_t bytes)
 {
 	uint64_t each = (bytes / 2 + PART_BYTES * s->n - 1) / (PART_BYTES * s->n) *
@@ -167,8 +168,8 @@ static size_t reduction_chunk(const struct shm *s, uint64_t bytes)
 	return least(each, s->chunk_bytes) / PART_BYTES * PART_BYTES;
 }
 
-/* Each rank has to map all that is used: 16 ranks on 2 cores took 450 us for 16 KiB,
- * and 78 once they had mapped 16 MiB, after some 50 ms. */
+/* Each rank has to map all slots that are used.  (16 ranks on 2 cores took 450 us for
+ * 16 KiB, and 78 once they had mapped 16 MiB, after some 50 ms.) */
 static uint32_t slots_of(const struct shm *s, size_t slot_bytes)
 {
 	size_t most = SLOTS * (size_t)CHUNK_BYTES / slot_bytes,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXPLANATION = 0x45585031 /* signature of what is no operation */ };
+enum { EXPLANATION = 0x45585031 /* signature; it is not an operation */ };
 
 /* ---- joining ---- */
 
@@ -45,7 +45,7 @@ struct tcp *tcp_join(const struct tcp_config *config)
 
 /* ---- the agreement ---- */
 
-/* At the first operation of the group. */
+/* Probes at the first operation of the group. */
 static berth_result ready(struct tcp *t, uint64_t deadline_ns)
 {
 	if (t->broken)
@@ -139,7 +139,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 		return rc;
 	if (c->kind == BERTH_ALLREDUCE && c->count && t->n > 1)
 		plan = plan_of(t, c);
-	/* of two, each has signatures all when the first data comes */
+	/* in a group of two, each rank has all signatures with the first data */
 	if (plan.algorithm == TUNE_DIRECT || plan.lanes > 1 ||
 	    (t->n > 2 && c->count * w.size > BACKEND_EARLY_BYTES))
 		plan.algorithm = TUNE_ALGORITHMS;
@@ -153,7 +153,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 	if (!rc && tcp_differs(t)) {
 		t->other = t->signatures.low == c->signature ? t->signatures.high_at
 							     : t->signatures.low_at;
-		t->has_other = t->other < t->n; /* as peers say */
+		t->has_other = t->other < t->n; /* the number comes from peers */
 		return BERTH_MISMATCH;
 	}
 	w.agrees = false;
@@ -202,8 +202,8 @@ static berth_result explain(void *group, const char *text, const char **said)
 	return rc;
 }
 
-/* Who goes by itself says so as it closes its connections, and what it has sent before
- * still counts: others may need it to hear why. */
+/* A rank that leaves by itself says so as it closes its connections.  Its messages from
+ * before still count, since others may need them to hear why. */
 static void end(void *group, berth_result result, unsigned lost)
 {
 	struct tcp *t = group;

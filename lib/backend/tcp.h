@@ -1,18 +1,18 @@
 /* tcp.h - collectives over connections (net.h), for ranks on any hosts.
  *
- * An operation begins with an agreement: recursive doubling, in which every rank
- * hears the least and the greatest signature of all.  Its pattern is the same
- * whatever is called for, so ranks that call for different things hear that and do
- * not wait for each other.  The data of an allreduce of up to BACKEND_EARLY_BYTES
- * travel in it: what comes from a rank that calls for something else is thrown away,
- * and OUT may have been written then.  Of two ranks each hears all it needs with the
- * first data: they travel in it whatever their size, and OUT is not written.
+ * An operation begins with an agreement by recursive doubling, in which every rank
+ * hears the least and the greatest signature of all.  Its pattern is the same for all
+ * operations.  So ranks that call for different operations hear that, and do not wait
+ * for each other.  The data of an allreduce of up to BACKEND_EARLY_BYTES travel in the
+ * agreement.  Data from a rank that calls for something else are thrown away, and OUT
+ * may have been written then.  In a group of two, each rank hears all signatures with
+ * the first data.  So data of any size travel in the agreement, and OUT is not written.
  *
  *   allreduce       recursive doubling, recursive halving and doubling (Rabenseifner),
- *                   or parts directly to who reduces them: the cheapest by what a
- *                   probe measured, when the group was first used (tune.h)
+ *                   or parts directly to the ranks that reduce them.  A probe measures
+ *                   which is the cheapest, when the group is first used (tune.h)
  *   reduce          a tree, or parts directly and from there to the root
- *   reducescatter   parts directly to whose they are
+ *   reducescatter   parts directly to the ranks that get them
  *   allgather       a ring
  *   broadcast       a binomial tree to 64 KiB; above the root gives each rank a part,
  *                   then a ring
@@ -35,7 +35,7 @@ struct tcp_config {
 	uint32_t group; /* not used by any other group of these ranks */
 	unsigned n, me;
 	const unsigned *rank; /* of the job, one for each place; copied */
-	/* For tune_read(), or NULL; that of place 0 counts. */
+	/* For tune_read(), or NULL.  That of place 0 counts. */
 	const char *algorithms;
 };
 
@@ -45,11 +45,11 @@ struct tcp_signatures {
 	uint32_t low, high, low_at, high_at;
 };
 
-/* For a back end that agrees in another way (hier.h): what run() consists of.
+/* The two parts of run(), for a back end that agrees in another way (hier.h).
  *
- * The least and the greatest of what all ranks of the group know; and C, a small
- * allreduce or one of no elements, whose OUT is anything unless LOW and HIGH are the
- * same. */
+ * The agreement.  SIGNATURES becomes the least and the greatest that all ranks of the
+ * group know.  C travels with it, a small allreduce or one of no elements.  OUT of C
+ * may hold anything unless LOW and HIGH are the same. */
 berth_result tcp_agree(struct tcp *t, const struct coll *c,
 		       struct tcp_signatures *signatures, uint64_t deadline_ns);
 /* The data of an operation that has been agreed. */

@@ -5,9 +5,9 @@
 
 #include "lib/backend/pairwise.h"
 
-/* Each place reduces one part, which all others send it as they have it: elements
- * travel as they are, and are rounded once.  As many bytes as recursive halving, and
- * two steps for any number of places, but more messages. */
+/* Each place reduces one part, and all others send it their elements of that part.
+ * Elements travel as they are, and are rounded once.  It takes as many bytes as
+ * recursive halving, and two steps for any number of places, but more messages. */
 
 enum { CHUNK_BYTES = 256 << 10 /* of a part, from each place at a time */ };
 
@@ -21,7 +21,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Of the part of place I, what lies from element FROM on, MOST at most. */
+/* Elements of place I's part from element FROM on, at most MOST. */
 static uint64_t cut(const struct tcp *t, unsigned i, uint64_t from, uint64_t most)
 {
 	return from < part(t, i) ? least(part(t, i) - from, most) : 0;
@@ -44,7 +44,8 @@ static unsigned before(const struct tcp *t, unsigned k)
 	return (t->me + t->n - k) % t->n;
 }
 
-/* Chunks of BYTES each from all others to T->room, by place; they get theirs. */
+/* Receives a chunk from each other place in T->room, by place, and sends each its
+ * own. */
 static berth_result scatter_chunk(struct tcp_op *w, size_t unit, uint64_t from,
 				  uint64_t most)
 {
@@ -110,7 +111,7 @@ berth_result tcp_direct_reducescatter(struct tcp_op *w, void *out)
 	return rc;
 }
 
-/* Each place has its part in OUT: to all others. */
+/* Each place has its part in OUT, and sends it to all others. */
 static berth_result spread(struct tcp_op *w)
 {
 	struct tcp *t = w->t;
@@ -176,13 +177,13 @@ static berth_result collect(struct tcp_op *w, const unsigned char *mine)
 				.bytes = part(t, of) * w->size
 			};
 		}
-		t->step = step; /* that of the others, who send once */
+		t->step = step; /* the step of the others, which send once */
 		rc = tcp_exchange_all(w, none, in, m);
 	}
 	return rc;
 }
 
-/* OUT of the others is theirs: their parts lie behind what comes. */
+/* Only the root writes OUT.  The others have room of their own for their parts. */
 berth_result tcp_direct_reduce(struct tcp_op *w)
 {
 	struct tcp *t = w->t;

@@ -5,7 +5,8 @@
 
 enum {
 	TREE_BYTES = 64 << 10, /* of a broadcast along a tree */
-	/* Of a broadcast, in which ranks do not send and receive equally often. */
+	/* Steps of a broadcast, in which ranks do not send and receive equally
+	 * often. */
 	TREE_STEP = 1 << 20,
 	PARTS_STEP,
 	RING_STEP
@@ -109,7 +110,7 @@ berth_result tcp_alltoall(struct tcp_op *w)
 	uint64_t own = coll_part(c, n, t->me) * w->size;
 	berth_result rc = BERTH_OK;
 
-	if (c->in == c->out) { /* what is to be sent is overwritten by what comes */
+	if (c->in == c->out) { /* data that come would overwrite data to send */
 		copy = malloc(c->count * w->size + 1);
 		if (!copy)
 			return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
@@ -132,8 +133,8 @@ berth_result tcp_alltoall(struct tcp_op *w)
 	return rc;
 }
 
-/* N of the other places, from the K-th after the root on, each by its part of ARRAY,
- * which the root has. */
+/* Lists other places, from the K-th after the root on, each with its part of ARRAY,
+ * which the root has.  Returns how many. */
 static size_t list_parts(const struct tcp_op *w, unsigned char *array, unsigned k,
 			 struct tcp_transfer part[TCP_AT_ONCE])
 {
@@ -152,7 +153,8 @@ static size_t list_parts(const struct tcp_op *w, unsigned char *array, unsigned 
 	return m;
 }
 
-/* Between the root, which has ARRAY, and all others.  Each of those has one step. */
+/* Moves data between the root, which has ARRAY, and all others.  Each of the others has
+ * one step. */
 static berth_result with_root(struct tcp_op *w, unsigned char *array, bool gathers)
 {
 	struct tcp_transfer part[TCP_AT_ONCE], none[TCP_AT_ONCE];

@@ -8,9 +8,10 @@ enum {
 	PROBE = 0x50524f42, /* signature */
 	ROUNDS = 6,
 	BULK_BYTES = 128 << 10, /* 10 ms at 100 Mbit/s */
-	/* The first one widens the window.  Of 4 ranks on 2 cores one more alone took
-	 * up to 2.5 times as long as most, and 32 KiB went a slower way; the least of
-	 * 16 ranks was no measure of what all take at the same time. */
+	/* The first one widens the window.  A single one after it is not enough.  It
+	 * took up to 2.5 times as long as most, and 32 KiB went a slower way (4 ranks
+	 * on 2 cores).  The least time is not a measure of what all ranks take at the
+	 * same time (16 ranks). */
 	BULKS = 6,
 	NEIGHBOURS = 4,
 	SMALL_BYTES = 64,
@@ -35,7 +36,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Agreements: a message each way in each step. */
+/* Times agreements, with a message each way in each step. */
 static berth_result probe_latency(struct tcp_op *w, double *us)
 {
 	unsigned steps = 0;
@@ -58,7 +59,7 @@ static berth_result probe_latency(struct tcp_op *w, double *us)
 	return rc;
 }
 
-/* Pairs exchange, all at the same time. */
+/* All pairs exchange at the same time. */
 static berth_result probe_bulk(struct tcp_op *w, char *room, double *us)
 {
 	unsigned peer = w->t->me ^ 1;
@@ -79,9 +80,10 @@ static berth_result probe_bulk(struct tcp_op *w, char *room, double *us)
 	return rc;
 }
 
-/* All exchange with those that halving pairs them with, at the same time: what each
- * message adds.  Of 16 hosts on 2 cores 110 us, where a core of one's own takes 3: 512
- * KiB went the direct way, which takes 1.3 times as long. */
+/* Measures the time that each message adds.  Each place exchanges with those that
+ * halving pairs it with, all at the same time.  Without this, 512 KiB went the direct
+ * way, which takes 1.3 times as long.  (16 hosts on 2 cores: 110 us a message, and 3
+ * with a core each.) */
 static berth_result probe_messages(struct tcp_op *w, char *room, double latency_us,
 				   double *us)
 {
@@ -115,7 +117,8 @@ static berth_result probe_messages(struct tcp_op *w, char *room, double latency_
 	return rc;
 }
 
-/* The worst of all ranks', the same on all; 0 for what is no number of 0 or more. */
+/* Each number becomes the worst of all ranks, the same on all.  It becomes 0 if it is
+ * not a number of 0 or more. */
 static berth_result share(struct tcp *t, double *numbers, uint64_t n,
 			  uint64_t deadline_ns)
 {
@@ -138,15 +141,15 @@ static berth_result share(struct tcp *t, double *numbers, uint64_t n,
 	return rc;
 }
 
-/* Half of it at least are the data: of many ranks on few cores, LATENCY_US is what all
- * take, and US what a pair does. */
+/* At least half of US counts for the data.  With many ranks on few cores, LATENCY_US is
+ * the time of all ranks, but US is that of a pair. */
 static double per_byte(double us, double latency_us)
 {
 	return (us > 2 * latency_us ? us - latency_us : us / 2) / BULK_BYTES;
 }
 
-/* What place 0 was told, as numbers: each algorithm plus 1, and each size, of which all
- * are below 2^53 or without end. */
+/* Shares the choices of place 0, as numbers: each algorithm plus 1, and each size.  All
+ * sizes are below 2^53, or without end. */
 static berth_result share_choices(struct tcp_op *w)
 {
 	struct tune_choices *c = &w->t->numbers.choices;
@@ -171,7 +174,7 @@ static berth_result share_choices(struct tcp_op *w)
 	return rc;
 }
 
-/* More connections are tried where a message is long on its way. */
+/* Tries more connections if a message is long on its way. */
 static berth_result measure(struct tcp_op *w, char *room)
 {
 	struct tune_numbers *n = &w->t->numbers;

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By recursive doubling and halving: places that are a power of two apart combine what
- * they have.  Elements travel as the first message needs them, partial sums from then
- * on, and the last step makes the result. */
+/* Recursive doubling and halving: places that are a power of two apart combine their
+ * arrays.  The first message has elements in the form that they have.  Later ones have
+ * partial sums, and the last step makes the result. */
 
-/* What this place has so far: COUNT elements of C, all of them or some. */
+/* The array of this place so far: all of C's COUNT elements, or some. */
 struct share {
 	const unsigned char *at; /* where the first element of C lies or would lie */
 	enum kern_form form;
@@ -16,7 +16,7 @@ struct share {
 struct reduction {
 	struct tcp_op *w;
 	unsigned p;             /* places that combine: a power of 2 */
-	unsigned char *partial; /* of partial sums: OUT where they fit */
+	unsigned char *partial; /* partial sums: OUT if they fit */
 	unsigned char *out;
 	size_t partial_bytes; /* of an element */
 	struct share own;
@@ -28,7 +28,7 @@ static bool is_partial(const struct coll *c)
 	return kern_accumulator(c->type) == c->type && !c->scale.has_prescale;
 }
 
-/* The result goes to OUT, and anything may until then. */
+/* Begins R.  The result goes to OUT, and anything else may until then. */
 static berth_result begin(struct reduction *r, struct tcp_op *w, unsigned char *out)
 {
 	const struct coll *c = w->c;
@@ -55,7 +55,7 @@ static size_t unit(const struct reduction *r, enum kern_form form)
 	return form == KERN_PARTIAL ? r->partial_bytes : r->w->size;
 }
 
-/* Elements from part FIRST to END of P, in the form and at the place of S. */
+/* Parts FIRST to END of P, in the form of S and where S lies, to or from PLACE. */
 static struct tcp_transfer parts(const struct reduction *r, struct share s,
 				 unsigned place, unsigned first, unsigned end)
 {
@@ -67,8 +67,8 @@ static struct tcp_transfer parts(const struct reduction *r, struct share s,
 					       unit(r, s.form) };
 }
 
-/* The parts from GIVE on, N of them, go to PLACE; what comes becomes those from KEEP on
- * of what this place has: the result if it is the LAST step. */
+/* Sends N parts from GIVE on to PLACE.  Combines the N parts that come with this
+ * place's parts from KEEP on.  In the LAST step they become the result. */
 static berth_result combine(struct reduction *r, unsigned place, unsigned give,
 			    unsigned keep, unsigned n, bool last)
 {
@@ -88,7 +88,7 @@ static berth_result combine(struct reduction *r, unsigned place, unsigned give,
 	return tcp_sendrecv_agree(w, &out, &in);
 }
 
-/* Each of P places gets part `me` of the result. */
+/* Each of P places gets its own part of the result. */
 static berth_result halve(struct reduction *r)
 {
 	unsigned me = r->w->t->me, first = 0;
@@ -104,7 +104,7 @@ static berth_result halve(struct reduction *r)
 	return rc;
 }
 
-/* And back: everybody gets all parts. */
+/* And back: each place gets all parts. */
 static berth_result give_back(struct reduction *r)
 {
 	unsigned me = r->w->t->me;
@@ -133,7 +133,7 @@ static berth_result double_up(struct reduction *r)
 	return rc;
 }
 
-/* Nothing but what ranks hear. */
+/* The agreement alone. */
 static berth_result agree(struct reduction *r)
 {
 	berth_result rc = BERTH_OK;
@@ -146,14 +146,14 @@ static berth_result agree(struct reduction *r)
 	return rc;
 }
 
-enum { /* of the first and last messages, where ranks are no power of 2 */
+enum { /* steps of the first and last messages, if N is not a power of 2 */
        FOLD_STEP = 1 << 16,
        MIDDLE_STEP,
        UNFOLD_STEP = 1 << 17,
        NEXT_STEP = 1 << 18 /* not all ranks have done equally many */
 };
 
-/* One of the rest, which gives all it has to a place below P, and gets the result. */
+/* A place from P on gives its whole array to a place below P, and gets the result. */
 static berth_result be_spoken_for(struct reduction *r, bool has_data)
 {
 	struct tcp_op *w = r->w;
@@ -172,8 +172,8 @@ static berth_result be_spoken_for(struct reduction *r, bool has_data)
 	return rc ? rc : tcp_sendrecv_agree(w, NULL, &in);
 }
 
-/* What one of the rest has, if this place has one to speak for.  The others make
- * partial sums of their own: all send the same form from then on. */
+/* Takes the array of a place from P on, if this place stands for one.  The others make
+ * partial sums of their own arrays, so that all send the same form from then on. */
 static berth_result fold(struct reduction *r, bool has_rest, bool has_data)
 {
 	struct tcp_op *w = r->w;
@@ -251,7 +251,7 @@ berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm)
 
 /* ---- to one place ---- */
 
-/* Each step leaves the places that are the root's partners of the later steps. */
+/* In each step, the places send and leave whose bit HALF differs from the root's. */
 static berth_result up_tree(struct reduction *r, unsigned root)
 {
 	struct tcp_op *w = r->w;
@@ -276,7 +276,7 @@ static berth_result up_tree(struct reduction *r, unsigned root)
 	return rc;
 }
 
-/* ROOT stands below P for one of the rest. */
+/* If the root is a place from P on, the place BELOW stands for it. */
 static berth_result by_tree(struct reduction *r)
 {
 	struct tcp_op *w = r->w;
@@ -303,7 +303,7 @@ static berth_result by_tree(struct reduction *r)
 	return tcp_exchange(w, t->me == root ? NULL : &l, t->me == root ? &l : NULL);
 }
 
-/* OUT of the others than the root is theirs. */
+/* Only the root writes OUT. */
 berth_result tcp_reduce(struct tcp_op *w)
 {
 	const struct coll *c = w->c;

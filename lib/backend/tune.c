@@ -7,7 +7,7 @@
 
 enum {
 	REDUCED_BYTES_PER_US = 22000, /* f32, one core of an EPYC 9005 */
-	MESSAGE_US = 3,               /* at least: of both cores' work for it */
+	MESSAGE_US = 3,               /* at least: the work of both cores for it */
 	LANES_BYTES = 8 << 20         /* smaller ones are agreed on and sent at once */
 };
 
@@ -29,20 +29,20 @@ static unsigned steps(unsigned ranks)
 	return k;
 }
 
-/* MESSAGES that are reduced, of BYTES in all. */
+/* Time of MESSAGES whose data are reduced, of BYTES in all. */
 static double reduced(const struct tune_numbers *t, double messages, double bytes)
 {
 	return messages * t->latency_us +
 	       bytes * (t->us_per_byte + 1.0 / REDUCED_BYTES_PER_US);
 }
 
-/* As many that are not. */
+/* Time of MESSAGES whose data are not reduced. */
 static double moved(const struct tune_numbers *t, double messages, double bytes)
 {
 	return messages * t->latency_us + bytes * t->us_per_byte;
 }
 
-/* Of the ranks that are no power of 2: what they give and get. */
+/* Time in which the ranks beyond a power of 2 give their data and get the result. */
 static double rest_us(const struct tune_numbers *t, const struct tune_work *w)
 {
 	const double n = (double)w->count;
@@ -126,7 +126,7 @@ struct tune_plan tune_choose(const struct tune_numbers *t, const struct tune_wor
 	return plan;
 }
 
-/* Both agree beforehand. */
+/* Both ways agree beforehand. */
 enum tune_algorithm tune_choose_reduce(const struct tune_numbers *t,
 				       const struct tune_work *w)
 {
@@ -160,7 +160,7 @@ size_t tune_table(char *text, size_t size, const struct tune_numbers *t, unsigne
 	return n;
 }
 
-/* ---- what the user has chosen ---- */
+/* ---- the user's choices ---- */
 
 static bool read_algorithm(const char **text, enum tune_algorithm *algorithm)
 {

@@ -65,7 +65,7 @@ void bell_ring(struct bell *b, int fd)
 		return;
 	memcpy(name, b->name, sizeof name);
 	size = address_of(&a, name);
-	/* one that does not go finds others there, which wake it as well */
+	/* if this one does not go, others are there, which wake the rank as well */
 	(void)!sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a,
 		      size);
 }

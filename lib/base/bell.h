@@ -1,13 +1,14 @@
-/* bell.h - wakes a rank of this host that sleeps until another one has something for
+/* bell.h - wakes a rank of this host that sleeps until another rank has something for
  * it.
  *
- * A rank that has connections sleeps in poll(), where a datagram wakes it; its socket
+ * A rank that has connections sleeps in poll(), where a datagram wakes it.  Its socket
  * has an abstract name of 16 random bytes, which stand in the shared memory.  Further
  * threads of it, and ranks without connections, sleep on a futex.
  *
- * Who rings looks first whether anybody sleeps.  Either both sides have a barrier
- * between what they write and what they look at then (engine_rest.c), or the first
- * sleep is short, and its sleeper is counted until something has moved (p2p.c). */
+ * The ringing rank looks first whether anybody sleeps.  No sleeper is missed, for one
+ * of two reasons.  Both sides have a barrier between what they write and what they look
+ * at then (engine_rest.c).  Or the first sleep is short, and its sleeper is counted
+ * until something has moved (p2p.c). */
 #ifndef BERTH_LIB_BELL_H
 #define BERTH_LIB_BELL_H
 
@@ -26,9 +27,9 @@ struct bell {
 	unsigned char name[BELL_NAME_BYTES];
 };
 
-/* The socket by which B wakes who polls, or -1. */
+/* The socket by which B wakes a thread in poll(), or -1. */
 int bell_open(struct bell *b);
-/* What was rung is no longer there. */
+/* Takes away the datagrams that have come to FD. */
 void bell_clear(int fd);
 
 /* Does anybody sleep, apart from SELF of the calling thread? */
@@ -41,7 +42,7 @@ static inline bool bell_has_sleeper(struct bell *b, uint32_t self)
 
 /* FD: a socket of this process, or -1. */
 void bell_ring(struct bell *b, int fd);
-/* While VALUE is SEEN, for NS at most. */
+/* Sleeps while VALUE is SEEN, for at most NS. */
 void bell_sleep(struct bell *b, uint32_t seen, uint64_t ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* callback.h - whether this thread is in a function of the caller's, which the library
- * has called: what waits may not be called there. */
+/* callback.h - tells whether this thread is in a function of the caller's that the
+ * library has called.  A function that waits may not be called there. */
 #ifndef BERTH_LIB_CALLBACK_H
 #define BERTH_LIB_CALLBACK_H
 

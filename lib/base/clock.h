@@ -18,13 +18,14 @@ static inline uint64_t clock_ns(void)
 	return clock_read(CLOCK_MONOTONIC);
 }
 
-/* The same to the kernel's last tick, 1 to 10 ms ago: 4 ns instead of 18. */
+/* clock_ns() at the kernel's last tick, 1 to 10 ms ago (4 ns instead of 18). */
 static inline uint64_t clock_coarse_ns(void)
 {
 	return clock_read(CLOCK_MONOTONIC_COARSE);
 }
 
-/* In MS, which may be 0; 0: never, as what lies behind the end of the clock. */
+/* The time in MS, which may be 0.  It is 0, which means never, if it lies behind the
+ * end of the clock. */
 static inline uint64_t clock_until(int64_t ms)
 {
 	uint64_t now = clock_ns();

@@ -14,7 +14,7 @@ static struct {
 	size_t words;
 } open_ones = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Without memory FD is not noted: a child keeps it. */
+/* If there is not enough memory, FD is not noted, and a child keeps it. */
 static void note(int fd)
 {
 	size_t word = (size_t)fd / 64, words = word + 1;

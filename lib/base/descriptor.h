@@ -14,7 +14,7 @@ void descriptor_close(int fd);
  * meanwhile. */
 void descriptor_lock(void);
 void descriptor_unlock(void);
-/* After it in the child: all of them are closed. */
+/* After fork(2) in the child: closes all of them. */
 void descriptor_in_child(void);
 
 #endif

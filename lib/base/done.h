@@ -1,5 +1,5 @@
-/* done.h - how many operations of a set a rank is done with.  Counts wrap.  A rank that
- * is done with more than another has done its part of the operation of that one. */
+/* done.h - how many operations of a set a rank is done with.  Counts wrap.  If a rank
+ * is done with more than another, it has done its part of the other's operation. */
 #ifndef BERTH_LIB_DONE_H
 #define BERTH_LIB_DONE_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* DONE: or NULL, of a rank that does not count. */
+/* DONE is NULL for a rank that does not count. */
 static inline uint32_t done_count(const _Atomic uint32_t *done)
 {
 	return done ? atomic_load_explicit(done, memory_order_relaxed) : 0;

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Has a struct of SIZE bytes, of which this version knows KNOWN, later fields that are
- * not 0?  They may change what is asked for. */
+/* Does the struct GIVEN, of SIZE bytes, have later fields that are not 0?  This version
+ * knows KNOWN bytes of it.  Later fields may change the request. */
 static inline bool fields_are_unknown(const void *given, size_t size, size_t known)
 {
 	const unsigned char *p = given;

@@ -1,7 +1,7 @@
-/* heap.h - which parts of a range are taken: first fit, in an array of its own, so that
- * nothing that anybody writes into the range can harm it.
+/* heap.h - notes which parts of a range are taken, by first fit.  The notes are in an
+ * array outside the range, so that writes into the range cannot harm them.
  *
- * Taking costs a look at each part that is taken, 1 ns each; tensors are few.  Not
+ * Taking a part looks at each part that is taken (1 ns each), but tensors are few.  Not
  * thread-safe. */
 #ifndef BERTH_LIB_HEAP_H
 #define BERTH_LIB_HEAP_H
@@ -20,8 +20,9 @@ struct heap {
 
 enum { HEAP_ALIGN = 64, HEAP_ALIGN_LARGE = 4096, HEAP_LARGE = 1 << 20 };
 
-/* BYTES, rounded up to HEAP_ALIGN, at a multiple of it; of HEAP_ALIGN_LARGE from
- * HEAP_LARGE on.  False: there is no such place, or no memory for the array. */
+/* Takes BYTES, rounded up to HEAP_ALIGN, at a multiple of it.  From HEAP_LARGE on it is
+ * a multiple of HEAP_ALIGN_LARGE.  False: there is not enough room, or no memory for
+ * the array. */
 bool heap_take(struct heap *h, size_t bytes, size_t *at);
 /* The part that begins at AT, or NULL.  Valid until the next call. */
 struct heap_part *heap_find(const struct heap *h, size_t at);

@@ -51,7 +51,7 @@ const char *kern_op_name(berth_op op)
 	return (unsigned)op < OP_COUNT ? ops[op] : "?";
 }
 
-/* ---- which instructions ---- */
+/* ---- the set of instructions ---- */
 
 static const struct kern_set *choose(void)
 {
@@ -59,14 +59,14 @@ static const struct kern_set *choose(void)
 	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
 	    __builtin_cpu_supports("avx512vl") && !getenv("BERTH_NO_AVX512"))
 		return &kern_avx512;
-	/* which every processor with F16C has, and the other way round */
+	/* every processor with F16C has AVX2, and the other way round */
 	if (__builtin_cpu_supports("avx2") && !getenv("BERTH_NO_AVX2"))
 		return &kern_avx2;
 #endif
 	return &kern_base;
 }
 
-/* Threads that come together find the same. */
+/* Threads that call this at the same time find the same. */
 static const struct kern_set *set(void)
 {
 	static const struct kern_set *chosen;
@@ -127,7 +127,7 @@ static void set_mode(unsigned mode)
 }
 #endif
 
-/* A thread may have set another: torch.set_flush_denormal(), -ffast-math. */
+/* A thread may have set another mode: torch.set_flush_denormal(), -ffast-math. */
 static unsigned enter_mode(void)
 {
 	unsigned mode = get_mode();

@@ -26,14 +26,14 @@
 #include "lib/base/names.def"
 #include "lib/berth.h"
 
-/* All 0: nothing of it. */
+/* All 0: no scaling. */
 struct kern_scale {
 	bool has_prescale, has_postscale;
 	double prescale, postscale;
 	uint32_t divide; /* 0: not */
 };
 
-/* What the elements of an array are. */
+/* The form of the elements of an array. */
 enum kern_form {
 	KERN_ELEMENTS, /* of the type: not scaled yet, or the result */
 	KERN_PARTIAL   /* accumulators: scaled, partly combined, not divided yet */
@@ -53,27 +53,27 @@ struct kern {
 	double times;
 	struct kern_scale scale; /* as far as it applies to these forms; else 1 */
 	bool floats;
-	/* The thread's floating-point mode.  kern_make() reads it, since that takes
-	 * 6 ns, for which ranks of a small sum wait anyhow before kern_reduce(). */
+	/* The thread's floating-point mode.  kern_make() reads it, since ranks of a
+	 * small sum wait anyhow before kern_reduce() (6 ns). */
 	unsigned mode;
 };
 
-/* The reduction of TYPE by OP (SUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR) from arrays of
- * the form IN to one of the form OUT, for this thread.  SCALE may be NULL.  False:
- * there is none. */
+/* Makes K, the reduction of TYPE by OP (SUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR) for
+ * this thread, from arrays of the form IN to one of the form OUT.  SCALE may be NULL.
+ * False: there is no such reduction. */
 bool kern_make(struct kern *k, berth_type type, berth_op op,
 	       const struct kern_scale *scale, enum kern_form in, enum kern_form out);
-/* Is there one, for KERN_ELEMENTS? */
+/* Is there a reduction of TYPE by OP, for KERN_ELEMENTS? */
 bool kern_is_defined(berth_type type, berth_op op);
 
-/* DST[j][i] = SRC[0][i] op SRC[1][i] op ..., for each j < NDST and i < N; a DST may be
- * one of SRC where their forms have one size.  STREAM: past the caches, for results
- * that nobody reads soon; a fence of the caller's (kern_fence()) has to follow. */
+/* DST[j][i] = SRC[0][i] op SRC[1][i] op ..., for each j < NDST and i < N.  A DST may be
+ * one of SRC if their forms have one size.  STREAM stores past the caches, for results
+ * that are not read soon.  Then the caller has to call kern_fence(). */
 void kern_reduce(const struct kern *k, void *const *dst, unsigned ndst,
 		 const void *const *src, unsigned nsrc, size_t n, bool stream);
 
-/* DOT[0] = A.A, DOT[1] = B.B, DOT[2] = A.B, of N elements of TYPE, F32 or F64, in f64:
- * 16 sums of each 16th element, then those in their order. */
+/* DOT[0] = A.A, DOT[1] = B.B, DOT[2] = A.B, of N elements of TYPE, F32 or F64, in f64.
+ * They are 16 sums of each 16th element, then the sum of those in their order. */
 void kern_dots(double dot[3], berth_type type, const void *a, const void *b, size_t n);
 /* DST[i] = KA A[i] + KB B[i], all of TYPE; DST may be A or B. */
 void kern_combine(void *dst, berth_type type, const void *a, double ka, const void *b,
@@ -82,7 +82,7 @@ void kern_combine(void *dst, berth_type type, const void *a, double ka, const vo
 void kern_copy(void *dst, const void *src, size_t bytes, bool stream);
 void kern_fence(void);
 
-/* Bytes of an element; 0: no type. */
+/* Bytes of an element; 0: TYPE is not a type. */
 size_t kern_size(berth_type type);
 /* The type of its accumulator. */
 berth_type kern_accumulator(berth_type type);

@@ -1,4 +1,4 @@
-/* AVX2 and F16C, of every x86-64 since 2013 or 2017. */
+/* AVX2 and F16C, which every x86-64 since 2013 or 2017 has. */
 #if defined(__x86_64__)
 #pragma GCC target("avx2,f16c,fma")
 #include <immintrin.h>

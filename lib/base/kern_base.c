@@ -1,4 +1,4 @@
-/* What every processor of this architecture has: SSE2, NEON. */
+/* The instructions that every processor of this architecture has: SSE2, NEON. */
 #include <stdint.h>
 #include <string.h>
 

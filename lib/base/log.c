@@ -60,14 +60,14 @@ struct last {
 	int missing[LOG_MISSING];
 };
 
-/* What threads without an error share, and those without memory for one. */
+/* Shared by threads without an error, and by threads without memory for one. */
 static const struct berth_error none = { sizeof none, BERTH_OK, "", NULL, 0, "" };
 static struct last no_memory = { .e = { sizeof no_memory.e, BERTH_MEMORY, "", NULL, 0,
 					"out of memory" } };
 
-/* A key, not _Thread_local: of that, libraries that a program loads while it runs get
- * little, and a thread that finds none left is ended by the C library.  Nobody deletes
- * it: the library is linked such that it stays (-z nodelete). */
+/* A key, not _Thread_local.  A library that a program loads while it runs gets little
+ * _Thread_local memory.  The C library ends a thread that finds none left.  The key is
+ * never deleted: the library is linked so that it stays (-z nodelete). */
 static pthread_key_t key;
 static bool has_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -113,7 +113,7 @@ static void copy_text(char *to_text, const char *text)
 berth_result log_error(berth_result rc, const char *tensor, const unsigned *missing,
 		       size_t n, const char *fmt, ...)
 {
-	char text[LOG_TEXT_BYTES]; /* FMT may name what is in the last one */
+	char text[LOG_TEXT_BYTES]; /* FMT's arguments may point into the last one */
 	struct last *l = make();
 	va_list ap;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Hosts get their numbers.  FIRST: room for N places. */
+/* Gives the hosts their numbers.  FIRST: room for N places. */
 static void number_hosts(struct members *m, const unsigned *host, unsigned *first)
 {
 	for (unsigned i = 0; i < m->n; i++) {

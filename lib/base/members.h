@@ -1,5 +1,5 @@
 /* members.h - the ranks of a group, and the hosts that they are on.  A group is a set,
- * or what a back end is made for.
+ * or the ranks that a back end is made for.
  *
  * A place is the number of a rank in the group, 0 to N - 1.  The group's hosts have
  * numbers in the order of their first places.  The local number of a place is its
@@ -27,9 +27,9 @@ struct members {
 	unsigned lanes;        /* places of the host that has fewest */
 };
 
-/* N ranks, RANK[place] of the job; OWN is this rank, perhaps of another group.
- * HOST[rank]: any number for each rank of the job, the same on the same host.
- * members_free() frees it.  -1: out of memory; M is all 0 then. */
+/* Makes M of N ranks, RANK[place] of the job.  OWN is this rank, which may be in
+ * another group.  HOST[rank]: any number for each rank of the job, the same on the same
+ * host.  members_free() frees M.  -1: out of memory, and M is all 0. */
 int members_make(struct members *m, const unsigned *rank, unsigned n,
 		 const unsigned *host, unsigned own);
 void members_free(struct members *m);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As all integers between hosts (net_key.h). */
+/* Little-endian, as all integers between hosts (net_key.h). */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "hosts of a job are little-endian");
 
@@ -31,7 +31,7 @@ static const struct nh_form *nh_fastest(void)
 	return &nh_base;
 }
 
-/* Threads that come together find the same. */
+/* Threads that call this at the same time find the same. */
 static const struct nh_form *nh_current(void)
 {
 	const struct nh_form *f = __atomic_load_n(&nh_form, __ATOMIC_RELAXED);

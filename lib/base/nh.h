@@ -38,17 +38,18 @@ void nh(const uint32_t key[NH_KEY_WORDS], const void *data, size_t bytes,
 
 struct nh_form {
 	const char *name;
-	/* Of whole units. */
+	/* The sums of whole units. */
 	void (*units)(const uint32_t *key, const unsigned char *data, size_t units,
 		      uint64_t out[2]);
 };
 
 extern const struct nh_form nh_base, nh_avx2, nh_avx512;
 
-/* The form that nh() has: the fastest that this processor has.  BERTH_NO_AVX512 and
+/* The name of nh()'s form, the fastest that this processor has.  BERTH_NO_AVX512 and
  * BERTH_NO_AVX2 in the environment leave those out, as for kern.h. */
 const char *nh_chosen(void);
-/* For tests: another one, or NULL for that.  False: this processor has no such. */
+/* For tests: another form, or NULL for the fastest.  False: this processor does not
+ * have it. */
 bool nh_choose(const struct nh_form *form);
 
 #endif

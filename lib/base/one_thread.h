@@ -1,5 +1,5 @@
-/* one_thread.h - whether this process has one thread: then it needs no locked
- * instructions, of 7 ns each. */
+/* one_thread.h - tells whether this process has one thread.  Then it does not need
+ * locked instructions (7 ns each). */
 #ifndef BERTH_LIB_ONE_THREAD_H
 #define BERTH_LIB_ONE_THREAD_H
 
@@ -12,7 +12,7 @@
 #endif
 #endif
 
-/* False: there may be more. */
+/* False: there may be more threads. */
 static inline bool one_thread(void)
 {
 #if ONE_THREAD_IS_KNOWN

@@ -17,7 +17,7 @@ bool ours_peer(int fd)
 	       u.uid == geteuid();
 }
 
-/* Why FD is not cut off, or NULL. */
+/* Cuts off FD.  Returns NULL, or why it did not. */
 static const char *refusal(int fd)
 {
 	struct stat st;
@@ -40,7 +40,7 @@ int ours_create(const char *path, char *why, size_t why_bytes)
 
 	if (fd >= 0)
 		return fd;
-	/* O_NONBLOCK: of a FIFO without a reader it is an error */
+	/* with O_NONBLOCK, a FIFO without a reader is an error */
 	if (errno == EEXIST)
 		fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	no = fd >= 0          ? refusal(fd)

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* Whole numbers only: of one that is cut nobody could see that it is another. */
+/* Writes whole numbers only, since a number that is cut looks like another one. */
 void rank_text(char *text, size_t bytes, const unsigned *rank, size_t n)
 {
 	size_t at = 0, last;

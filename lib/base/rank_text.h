@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* N ranks as TEXT: "1-3, 7"; "1-3, ..." where BYTES are too few. */
+/* N ranks as TEXT: "1-3, 7".  If BYTES are too few: "1-3, ...". */
 void rank_text(char *text, size_t bytes, const unsigned *rank, size_t n);
 
 #endif

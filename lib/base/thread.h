@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* A thread that runs RUN(CTX), called NAME (at most 15 characters).  The caller's
- * signals are not for it.  False: it does not run. */
+/* Starts a thread that runs RUN(CTX), called NAME (at most 15 characters).  The
+ * caller's signals do not go to it.  False: it does not run. */
 bool thread_start(pthread_t *thread, const char *name, void *(*run)(void *ctx),
 		  void *ctx);
 

@@ -11,10 +11,11 @@ enum {
 	SPIN_NS = 100000, /* longer than a hand-over through a busy TCP stack, shorter
 			     than the time for which anybody minds a core */
 	LOOKS = 64,       /* between two reads of the clock */
-	MISSED_NS = 50000 /* the first sleep's: see post() */
+	MISSED_NS = 50000 /* of the first sleep: see post() */
 };
 
-/* Not by looks alone: of one pause some processors make 5 ns, others 50. */
+/* Spinning is limited by time, too.  One pause takes 5 ns on some processors, 50 on
+ * others. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
 {
 	w->oversubscribed = ranks > cores;
@@ -40,7 +41,7 @@ static bool here(struct post *p, uint32_t want)
 			    want);
 }
 
-/* Its low half, which the kernel looks at. */
+/* The low half of P's value, which the kernel looks at. */
 static uint32_t *low(struct post *p)
 {
 	return (uint32_t *)&p->value;
@@ -60,7 +61,7 @@ void post_wake(struct post *p)
 	syscall(SYS_futex, low(p), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-/* P's sleepers count this one for as long as this takes. */
+/* P's sleepers count this rank while this runs. */
 static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 {
 	uint64_t slice_ns = MISSED_NS;

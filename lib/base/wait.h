@@ -1,11 +1,12 @@
-/* wait.h - one rank waits for another through memory that they share: a post is a
+/* wait.h - one rank waits for another through memory that they share.  A post is a
  * counter with one writer.
  *
- * A rank that waits spins (hand-over between cores of one L3: 50 ns), then yields
- * (0.4 us), then sleeps on a futex, and looks around each WAIT_SLICE_MS (0.1 to 0.2 %
- * of a core).
- * Ranks that outnumber the cores hardly spin, since a rank that they wait for may need
- * this core: 4 ranks on 2 cores 1.4 us with 8 spins of 50 ns, 2.0 with 60. */
+ * A rank that waits spins (hand-over between cores of one L3: 50 ns), then yields (0.4
+ * us), then sleeps on a futex.  It looks around each WAIT_SLICE_MS (0.1 to 0.2 % of a
+ * core).
+ *
+ * If ranks outnumber the cores, they hardly spin, since a rank that they wait for may
+ * need this core.  (4 ranks on 2 cores: 1.4 us with 8 spins of 50 ns, 2.0 with 60.) */
 #ifndef BERTH_LIB_WAIT_H
 #define BERTH_LIB_WAIT_H
 
@@ -18,41 +19,43 @@
 
 struct post {
 	_Atomic uint64_t value;    /* low half: the counter, wraps */
-	_Atomic uint32_t sleepers; /* written by those who wait */
+	_Atomic uint32_t sleepers; /* written by the ranks that wait */
 	_Atomic uint32_t
 		core; /* on which it was posted, plus 1, of oversubscribed ranks */
 };
 
 struct wait {
 	unsigned spins, yields;
-	uint64_t spin_ns;     /* for so long it spins on after SPINS looks */
+	uint64_t spin_ns;     /* how long it spins on after SPINS looks */
 	bool oversubscribed;  /* the ranks outnumber the cores */
 	uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none */
-	/* Not 0: nobody will come any more.  Why (a berth_result), and, shifted by 32,
-	 * how many operations the rank that says so is done with. */
+	/* Not 0: no rank will come any more.  The low half is the reason (a
+	 * berth_result).  The high half is how many operations the rank that says so is
+	 * done with. */
 	const _Atomic uint64_t *broken;
-	/* The same of this rank (done.h); or NULL.  While the other is done with more,
-	 * the wait goes on. */
+	/* How many operations this rank is done with (done.h), or NULL.  If the rank
+	 * that says so in BROKEN is done with more, the wait goes on. */
 	const _Atomic uint32_t *done;
-	/* Called while asleep, each WAIT_SLICE_MS; may look for what breaks the
-	 * wait. */
+	/* Called each WAIT_SLICE_MS while the rank sleeps.  It may look for a reason to
+	 * break the wait. */
 	void (*idle)(void *ctx);
 	void *ctx;
-	uint64_t slept; /* how often it came to that */
+	uint64_t slept; /* how often it slept */
 };
 
 enum {
 	WAIT_SLICE_MS = 50,
-	/* Yields go on for so long.  On a core that 15 others want one takes 45 ms:
-	 * 2,000 of them kept a rank from looking around for 90 s. */
+	/* Yields go on for at most this long.  Without this limit, 2,000 yields kept a
+	 * rank from looking around for 90 s.  (If 15 others want the core, one yield
+	 * takes 45 ms.) */
 	WAIT_YIELD_NS = 8000000
 };
 
-/* The usual patience for RANKS on CORES. */
+/* Sets the usual spins and yields for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);
 
-/* Why nobody comes any more for whom W's rank waits; or BERTH_OK.  Any rank of the host
- * may have written it. */
+/* Why the rank that W's rank waits for no longer comes, or BERTH_OK.  Any rank of the
+ * host may have written it. */
 berth_result wait_ends(const struct wait *w);
 
 static inline bool wait_reached(uint64_t value, uint32_t want)
@@ -60,8 +63,9 @@ static inline bool wait_reached(uint64_t value, uint32_t want)
 	return (int32_t)((uint32_t)value - want) >= 0;
 }
 
-/* Who posts P ran on this core, so not now: spinning keeps it from doing so.  4 ranks
- * on 2 cores 1.5 us, without this look 1.7. */
+/* Did the rank that posts P run on this core last?  Then it does not run now, and
+ * spinning would keep it from running.  (4 ranks on 2 cores: 1.5 us, without this look
+ * 1.7.) */
 static inline bool wait_is_vain(const struct wait *w, const struct post *p)
 {
 	return w->oversubscribed &&
@@ -69,7 +73,8 @@ static inline bool wait_is_vain(const struct wait *w, const struct post *p)
 		       (uint32_t)sched_getcpu() + 1;
 }
 
-/* When spinning has not helped.  BERTH_OK, BERTH_TIMEOUT or what broke it. */
+/* Waits on after spinning has not helped.  Returns BERTH_OK, BERTH_TIMEOUT, or the
+ * reason why the wait is broken. */
 berth_result wait_long(struct wait *w, struct post *p, uint32_t want);
 
 static inline void wait_pause(void)
@@ -81,7 +86,7 @@ static inline void wait_pause(void)
 #endif
 }
 
-/* Until P has reached WANT. */
+/* Waits until P has reached WANT. */
 static inline berth_result wait_for(struct wait *w, struct post *p, uint32_t want)
 {
 	bool vain = false;
@@ -103,17 +108,17 @@ static inline bool wait_may_yield(uint64_t begun_ns)
 	return clock_coarse_ns() < begun_ns + WAIT_YIELD_NS;
 }
 
-/* Wake who sleeps on P. */
+/* Wakes the ranks that sleep on P. */
 void post_wake(struct post *p);
 
-/* What was written before is seen by a rank that sees VALUE.
+/* A rank that sees VALUE also sees all that was written before.
  *
- * A plain store, past which the look at sleepers may run ahead (an exchange that
- * forbids it: 0.30 us for 8 bytes between two ranks instead of 0.22).  So this can miss
- * a sleeper that came within that moment, which in turn did not see VALUE yet.  The
- * sleeper looks again after 50 us, counted all the while: by then either VALUE has
- * reached it, or this look comes after it was counted and wakes it.  (Of 600,000 posts
- * to sleepers that had just come, none missed.) */
+ * This is a plain store, and the look at the sleepers may run ahead of it.  So it can
+ * miss a sleeper that came within that moment and did not see VALUE yet.  The sleeper
+ * looks again after 50 us, and is counted all the while.  By then VALUE has reached it,
+ * or this look comes after it was counted and wakes it.  (Of 600,000 posts to sleepers
+ * that had just come, none missed.)  An exchange would forbid running ahead, but it
+ * takes longer.  (8 bytes between two ranks: 0.30 us instead of 0.22.) */
 static inline void post(struct post *p, uint64_t value)
 {
 	atomic_store_explicit(&p->value, value, memory_order_release);
@@ -122,7 +127,7 @@ static inline void post(struct post *p, uint64_t value)
 		post_wake(p);
 }
 
-/* The same, of a rank that waits by W itself. */
+/* post() by a rank that waits by W itself. */
 static inline void post_from(const struct wait *w, struct post *p, uint64_t value)
 {
 	if (w->oversubscribed)

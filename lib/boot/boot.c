@@ -92,11 +92,12 @@ const struct boot boot_alone = {
 	.leave = alone_leave,
 };
 
-/* ---- which ---- */
+/* ---- the choice ---- */
 
-/* What a launcher tells its processes of their number, WITH what else if that is not
- * NULL, and what it needs to give them a way to each other.  The first one counts:
- * hydra and mpirun may have been started by srun. */
+/* NAME: the variable in which LAUNCHER tells its processes their number.  WITH: a
+ * variable that has to be there, too, or NULL.  ADD: what the launcher needs to give
+ * the processes a way to each other.  The first entry that fits counts, since srun may
+ * have started hydra or mpirun. */
 static const struct {
 	const char *name, *with, *launcher, *add;
 } sizes[] = {

@@ -1,10 +1,10 @@
-/* boot.h - how a rank finds the others: who they are, memory that those of its host
- * share, the job's key, and one exchange of texts.
+/* boot.h - how a rank finds the others: their numbers and hosts, the memory that the
+ * ranks of its host share, the job's key, and one exchange of texts.
  *
- * A table in boot_choose(): the agent's socket (boot_agent.c), a PMIx server
- * (boot_pmix.c); alone, if nothing in the environment says that there are more ranks.
- * It takes the first that is there.  A bootstrap that the caller gives comes before all
- * of them (boot_caller.c). */
+ * boot_choose() has a table of bootstraps: the agent's socket (boot_agent.c) and a PMIx
+ * server (boot_pmix.c).  It takes the first that is there.  If nothing in the
+ * environment says that there are more ranks, the rank is alone.  A bootstrap that the
+ * caller gives comes before all of them (boot_caller.c). */
 #ifndef BERTH_LIB_BOOT_H
 #define BERTH_LIB_BOOT_H
 
@@ -31,79 +31,82 @@ struct boot_world {
 	int64_t clock_offset_ns; /* CLOCK_MONOTONIC here + this = the job's one clock */
 };
 
-/* Of a rank that waits for all others to come. */
+/* How a rank waits for all others to come. */
 struct boot_patience {
-	/* Ten times a second: BERTH_OK, to wait on; BERTH_BUSY, and to ask who is
-	 * missing; or an error, to give up. */
+	/* Called ten times a second.  BERTH_OK: wait on.  BERTH_BUSY: wait on, and ask
+	 * which ranks are missing.  Any error: give up. */
 	berth_result (*tick)(void *ctx);
-	/* These N ranks of the job are. */
+	/* Called with the N ranks of the job that are missing. */
 	void (*missing)(void *ctx, const unsigned *rank, size_t n);
 	void *ctx;
 };
 
 struct boot {
 	const char *name;
-	/* The environment says that this is the way.  NULL: it says nothing of it. */
+	/* Does the environment say that this is the bootstrap to take?  NULL: it never
+	 * says so. */
 	bool (*seen)(void);
-	/* All of W but memory (-1) and clock.  *STATE: for the calls that follow.
-	 * W's epoch is that of the last world of this process, or 0; the next world's
-	 * is the largest of those of its ranks, plus 1, or the number of the init
-	 * round.
-	 * GIVEN: the caller's bootstrap, for boot_caller alone.  WHY, of
-	 * BOOT_WHY_BYTES, says what went wrong; nothing is held then. */
+	/* Sets all of W but memory (-1) and clock.  *STATE is for the calls that
+	 * follow.  W's epoch comes as that of the last world of this process, or 0.
+	 * The next world's epoch is the largest of those of its ranks, plus 1, or the
+	 * number of the init round.  GIVEN: the caller's bootstrap, for boot_caller
+	 * alone.  After an error, WHY, of BOOT_WHY_BYTES, says what went wrong, and
+	 * nothing is held. */
 	berth_result (*join)(void **state, struct boot_world *w,
 			     const struct berth_bootstrap *given, char *why);
-	/* As join(), for a rank that comes from another world: it waits for all that
-	 * are left.  BERTH_PEER_LOST, of this, memory() and fence(): one of them was
-	 * lost, and the others are to join anew.  NULL: join() is the same. */
+	/* join() for a rank that comes from another world.  It waits for all ranks that
+	 * are left.  BERTH_PEER_LOST, from this, memory() or fence(): one of them was
+	 * lost, and the others have to join anew.  NULL: join() does it. */
 	berth_result (*follow)(void **state, struct boot_world *w,
 			       const struct boot_patience *patience, char *why);
-	/* W's memory, of BYTES, the same on all ranks of the host. */
+	/* Sets W's memory, of BYTES, the same on all ranks of the host. */
 	berth_result (*memory)(void *state, struct boot_world *w, size_t bytes,
 			       char *why);
-	/* All ranks, after memory(): MINE, of less than BOOT_TEXT_BYTES, for those of
-	 * all.  *ALL: one for each rank, in one block that the caller frees.  PATIENCE
-	 * is not asked by a way that has limits of its own. */
+	/* All ranks call this after memory().  Each gives MINE, of less than
+	 * BOOT_TEXT_BYTES, and gets the texts of all.  *ALL: one for each rank, in one
+	 * block that the caller frees.  A bootstrap with limits of its own does not ask
+	 * PATIENCE. */
 	berth_result (*fence)(void *state, struct boot_world *w, const char *mine,
 			      const struct boot_patience *patience, char ***all,
 			      char *why);
-	/* Tell the user that this rank waits for those, where that is possible: TEXT
-	 * is `60 s in allreduce "grad" of 1024 f32`.  Any thread; does not wait.  NULL:
-	 * it isn't possible. */
+	/* Tells the user that this rank waits for the ranks MISSING, if that is
+	 * possible.  TEXT is `60 s in allreduce "grad" of 1024 f32`.  Any thread may
+	 * call it.  It does not wait.  NULL: it is not possible. */
 	void (*stall)(void *state, const unsigned *missing, size_t n, const char *text);
-	/* Ranks of the job, MOST at most, that have not come to what this rank is in,
-	 * which its op record says; how many, 0: not known.  Any thread; waits, 1.5 s
-	 * at most.  NULL: nobody can tell. */
+	/* Finds the ranks of the job, at most MOST, that have not come to this rank's
+	 * operation.  The op record of this rank says which operation that is.  Returns
+	 * how many; 0: not known.  Any thread may call it.  It waits 1.5 s at most.
+	 * NULL: it is not possible. */
 	size_t (*missing_ranks)(void *state, unsigned *rank, size_t most);
 	void (*leave)(void *state);
-	/* NULL, or why no world but the first can be joined in place: for
+	/* NULL, or why only the first world can be joined in place: for
 	 * berth_change(). */
 	const char *fixed;
 };
 
 extern const struct boot boot_agent, boot_pmix, boot_caller, boot_alone;
 
-/* The way to take.  NULL, with WHY: there are more ranks, and no way to them; names the
- * launcher that was seen, and what to add. */
+/* The bootstrap to take.  NULL: there are more ranks, but no way to them.  WHY names
+ * the launcher that was seen, and what to add. */
 const struct boot *boot_choose(char *why);
 
-/* What a rank of runner has to have, for the texts that miss it. */
+/* The needs of a rank of runner, for the texts that say that they are missing. */
 #define BOOT_AGENT_NEEDS                                                               \
 	"keep BERTH_AGENT and BERTH_RANK in its environment, and the network "         \
 	"namespace"
 
-/* Frees what join() allocated in W and closes its memory, which is -1 then; all else is
- * zero. */
+/* Frees the memory that join() allocated in W.  Closes W's memory, which becomes -1.
+ * All else becomes zero. */
 void boot_world_free(struct boot_world *w);
 
-/* "n1", of RANK's host. */
+/* The name of RANK's host, as "n1". */
 const char *boot_host_name(const struct boot_world *w, unsigned rank);
 
 /* ---- for boot_agent.c, boot_pmix.c, boot_caller.c and boot.c ---- */
 
 /* A sealed memfd of BYTES, all zero, or -1 with WHY. */
 int boot_memfd(size_t bytes, char *why);
-/* BERTH_MEMORY, and WHY says so. */
+/* Returns BERTH_MEMORY, and WHY says so. */
 berth_result boot_out_of_memory(char *why);
 
 #endif

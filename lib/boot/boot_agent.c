@@ -30,7 +30,7 @@ struct agent {
 	int fd;
 	unsigned rank; /* of the job */
 	pthread_mutex_t asks;
-	bool mute; /* an answer did not come in time, and might for another question */
+	bool mute; /* an answer was late, and could be taken for another question's */
 };
 
 /* A frame that has come. */
@@ -55,8 +55,8 @@ static berth_result failed(char *why, const char *what)
 
 /* ---- bytes ---- */
 
-/* "@NAME": an abstract name.  A rank may start programs that outlive its agent and keep
- * the name, which another user can take then. */
+/* "@NAME" is an abstract name.  A rank may start programs that outlive its agent and
+ * keep the name.  Another user can take the name then. */
 static int connect_to(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -111,7 +111,7 @@ static berth_result put_frame(int fd, uint32_t number, const void *payload, size
 	return put(fd, small, sizeof head + n, why);
 }
 
-/* A descriptor that came with M into *FD; others are closed. */
+/* Puts a descriptor that came with M into *FD, and closes others. */
 static void take_descriptor(struct msghdr *m, int *fd)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -164,7 +164,7 @@ static void frame_free(struct frame *f)
 	*f = (struct frame){ .fd = -1 };
 }
 
-/* Any but a refusal. */
+/* Gets any frame.  BOOT_REFUSED and BOOT_AGAIN are errors. */
 static berth_result get_any(int from, struct frame *f, char *why)
 {
 	berth_result rc;
@@ -197,7 +197,7 @@ static berth_result odd_answer(char *why)
 	return say(BERTH_SYSTEM, why, "does not say what was asked");
 }
 
-/* The frame that answers what was asked: NUMBER, of LEAST bytes. */
+/* Gets the frame NUMBER that answers a request, of at least LEAST bytes. */
 static berth_result get_frame(int from, struct frame *f, uint32_t number, size_t least,
 			      char *why)
 {
@@ -221,7 +221,7 @@ static bool agent_seen(void)
 	return true;
 }
 
-/* A list of N texts, each with its NUL, in the LEFT bytes at P: into V. */
+/* Cuts the LEFT bytes at P into N texts, each with its NUL.  V gets them. */
 static bool cut_texts(const char *p, size_t left, size_t n, char **v)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -244,7 +244,7 @@ static bool who_is_sound(const struct boot_who *who, size_t bytes)
 	       (bytes - sizeof *who) / sizeof(uint32_t) >= who->size;
 }
 
-/* Hosts of ranks and their names, of BYTES at P. */
+/* Reads the hosts of ranks and the names of hosts, of BYTES at P. */
 static berth_result fill_hosts(struct boot_world *w, const unsigned char *p,
 			       size_t bytes, char *why)
 {
@@ -312,7 +312,8 @@ static size_t ranks_in(const struct frame *f, unsigned *rank, size_t most)
 	return n;
 }
 
-/* They are those of this world; of the job, while there is none yet. */
+/* The missing ranks are those of this world.  While there is no world yet, they are
+ * those of the job. */
 static berth_result tell_missing(const struct boot_world *w, const struct frame *f,
 				 const struct boot_patience *p, char *why)
 {
@@ -326,7 +327,7 @@ static berth_result tell_missing(const struct boot_world *w, const struct frame 
 	return BERTH_OK;
 }
 
-/* ASKED: who is missing, and no answer yet. */
+/* ASKED: it has asked which ranks are missing, and has no answer yet. */
 static berth_result tick(const struct agent *a, const struct boot_patience *p,
 			 bool *asked, char *why)
 {
@@ -340,7 +341,7 @@ static berth_result tick(const struct agent *a, const struct boot_patience *p,
 	return put_frame(a->fd, BOOT_MISSING_REQUEST, "", 0, why);
 }
 
-/* The frame that ends the wait. */
+/* Waits for all ranks.  F becomes the frame that ends the wait. */
 static berth_result await_all(const struct agent *a, const struct boot_world *w,
 			      const struct boot_patience *p, struct frame *f, char *why)
 {
@@ -365,7 +366,7 @@ static berth_result await_all(const struct agent *a, const struct boot_world *w,
 
 /* ---- the world ---- */
 
-/* PATIENCE, which may be NULL: the rank comes from another world. */
+/* If PATIENCE is not NULL, the rank comes from another world. */
 static berth_result ask_world(const struct agent *a, struct boot_world *w,
 			      const struct boot_patience *patience, char *why)
 {
@@ -427,7 +428,7 @@ static berth_result agent_join(void **state, struct boot_world *w,
 
 /* ---- memory and fence ---- */
 
-/* Is FD memory of BYTES that nobody can take away from under us? */
+/* Is FD memory of BYTES that nobody can take away while this process uses it? */
 static bool is_sealed(int fd, size_t bytes)
 {
 	const int want = F_SEAL_SHRINK | F_SEAL_SEAL;
@@ -459,7 +460,7 @@ static berth_result agent_memory(void *state, struct boot_world *w, size_t bytes
 	return rc;
 }
 
-/* The texts of all ranks in F, in one block. */
+/* Copies the texts of all ranks in F into one block. */
 static berth_result copy_texts(const struct boot_world *w, const struct frame *f,
 			       char ***all, char *why)
 {
@@ -508,7 +509,7 @@ static berth_result agent_fence(void *state, struct boot_world *w, const char *m
 
 /* ---- afterwards ---- */
 
-/* In one call, and small: all of it is sent or nothing is. */
+/* Makes one call, and a small one, so that all of it is sent or nothing is. */
 static void agent_stall(void *state, const unsigned *missing, size_t n,
 			const char *text)
 {
@@ -564,8 +565,8 @@ static size_t agent_behind(void *state, unsigned *rank, size_t most)
 	return n;
 }
 
-/* Until the agent has closed: a joining that follows must not be taken for a second
- * one. */
+/* Waits until the agent has closed.  The agent must not take a joining that follows for
+ * a second one. */
 static void agent_leave(void *state)
 {
 	struct agent *a = state;

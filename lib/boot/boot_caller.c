@@ -51,7 +51,8 @@ struct message {
 		char text[BOOT_TEXT_BYTES];
 	};
 };
-/* The same in all versions of the library, since ranks may have different ones. */
+/* Its size is the same in all versions of the library, since ranks may have different
+ * ones. */
 _Static_assert(sizeof(struct message) == 2072, "struct message has another size");
 
 struct caller {
@@ -59,11 +60,12 @@ struct caller {
 	enum call call;                  /* the next one */
 	bool all_know;                   /* that a rank has failed: no further call */
 	int listener;
-	struct handoff giving; /* of who makes the memory */
+	struct handoff giving; /* of the rank that makes the memory */
 	bool gives;
-	char maker[HANDOFF_NAME_BYTES]; /* the socket of who makes our memory */
-	/* Of all ranks: the texts that fence() gives away with the block, and what
-	 * they said last, in one block.  Nothing is allocated between two calls. */
+	char maker[HANDOFF_NAME_BYTES]; /* socket of the rank that makes our memory */
+	/* In one block, for all ranks.  TEXT: the texts, which fence() gives away with
+	 * the block.  SAID, LAST: the messages of calls.  Nothing is allocated between
+	 * two calls. */
 	char **text;
 	struct message *said, *last;
 	uint64_t epoch; /* of this process' last world */
@@ -79,7 +81,7 @@ static bool has_control(const char *text)
 	return false;
 }
 
-/* Without which no call can be made. */
+/* Checks the members without which no call can be made. */
 static const char *check_call(const struct berth_bootstrap *b)
 {
 	enum { SIZE_MOST = 4096 };
@@ -145,7 +147,7 @@ static bool has_end(const char *text, size_t bytes)
 	return strnlen(text, bytes) < bytes;
 }
 
-/* Rank R has failed, as it says itself. */
+/* Rank R has failed, as it says itself in M. */
 static berth_result peer_failed(const struct message *m, unsigned r, char *why)
 {
 	const bool is_text = has_end(m->why, sizeof m->why) && !has_control(m->why);
@@ -157,13 +159,13 @@ static berth_result peer_failed(const struct message *m, unsigned r, char *why)
 		       : BERTH_PEER_LOST;
 }
 
-/* Byte by byte, as allgather copies it. */
+/* Compares byte by byte, as allgather copies. */
 static bool is_as_sent(const struct message *m, const struct message *mine)
 {
 	return !memcmp((const char *)m, (const char *)mine, sizeof *m);
 }
 
-/* Whether M, in the place of rank R, is what rank R says in the same call as MINE. */
+/* Is M, in the place of rank R, rank R's message of the same call as MINE? */
 static berth_result check_message(const struct message *m, unsigned r,
 				  const struct message *mine, char *why)
 {
@@ -202,7 +204,7 @@ static unsigned first_failed(const struct message *all, unsigned n)
 	return r;
 }
 
-/* What all said: a failed rank comes first, as all ranks see it. */
+/* Judges the messages of all ranks.  A failed rank comes first, as all ranks see it. */
 static berth_result judge(struct caller *c, const struct message *all,
 			  const struct message *mine, char *why)
 {
@@ -220,9 +222,9 @@ static berth_result judge(struct caller *c, const struct message *all,
 	return rc;
 }
 
-/* The next call, with MINE for all ranks, and ALL of theirs.  RC and WHY: this rank has
- * failed before, which it returns, unless it is BERTH_PEER_LOST: then the rank that it
- * lost says why, whose number is lower, since it made the memory. */
+/* Makes the next call, with MINE for all ranks.  ALL gets the messages of all.  RC and
+ * WHY: this rank has failed before, and returns RC.  If RC is BERTH_PEER_LOST, the rank
+ * that it lost says why.  That rank's number is lower, since it made the memory. */
 static berth_result exchange(struct caller *c, struct message *mine,
 			     struct message *all, berth_result rc, char *why)
 {
@@ -296,7 +298,7 @@ static berth_result system_failed(char *why, const char *text)
 	return BERTH_SYSTEM;
 }
 
-/* What this rank says of itself. */
+/* Makes MINE, in which this rank tells of itself. */
 static berth_result prepare(struct caller *c, struct message *mine, char *why)
 {
 	const struct berth_bootstrap *b = c->b;
@@ -324,7 +326,8 @@ static berth_result prepare(struct caller *c, struct message *mine, char *why)
 		       : system_failed(why, "no random numbers");
 }
 
-/* Its texts are used as such, and all ranks give the same members. */
+/* Checks that the texts of rank R's card can be used as such, and that all ranks give
+ * the same members. */
 static berth_result check_card(const struct message *m, unsigned r,
 			       const struct message *of_0, char *why)
 {
@@ -347,7 +350,7 @@ static berth_result check_card(const struct message *m, unsigned r,
 	return BERTH_INVALID;
 }
 
-/* Equal names of hosts, where none can share memory? */
+/* Checks that ranks with equal names of hosts can share memory. */
 static berth_result check_names(const struct boot_world *w, const struct message *all,
 				const unsigned *first, char *why)
 {
@@ -365,7 +368,7 @@ static berth_result check_names(const struct boot_world *w, const struct message
 	return BERTH_OK;
 }
 
-/* One more than that of any rank's last world. */
+/* Sets W's epoch to one more than that of any rank's last world. */
 static berth_result next_epoch(struct boot_world *w, const struct message *all,
 			       char *why)
 {
@@ -383,7 +386,7 @@ static berth_result next_epoch(struct boot_world *w, const struct message *all,
 	return BERTH_OK;
 }
 
-/* The world that the messages of all ranks make.  W: rank and size. */
+/* Makes the world from the messages of all ranks.  W has rank and size. */
 static berth_result settle(struct caller *c, struct boot_world *w, char *why)
 {
 	const struct message *all = c->said;
@@ -448,8 +451,8 @@ static berth_result caller_join(void **state, struct boot_world *w,
 /* ---- memory and fence ---- */
 
 /* The first rank of the host makes the memory, and gives it to all that come from then
- * on.  The others come for it before the call, after which the maker waits for nobody:
- * where a rank fails now, no other is held up by it. */
+ * on.  The others come for it before the call.  After the call the maker does not wait
+ * for any rank.  So a rank that fails now does not hold up another. */
 static berth_result open_memory(struct caller *c, struct boot_world *w, size_t bytes,
 				int *to_maker, char *why)
 {
@@ -475,7 +478,7 @@ static berth_result open_memory(struct caller *c, struct boot_world *w, size_t b
 	return rc;
 }
 
-/* After the call, of which RC and WHY came. */
+/* Ends the giving after the call, from which RC and WHY came. */
 static berth_result caller_end_giving(struct caller *c, berth_result rc, char *why)
 {
 	char unused[BOOT_WHY_BYTES];

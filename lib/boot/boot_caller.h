@@ -4,7 +4,7 @@
 
 #include "lib/boot/boot.h"
 
-/* NULL, or what is wrong with B: a sentence about its members. */
+/* NULL, or a sentence that says which member of B is wrong, and how. */
 const char *boot_caller_check(const struct berth_bootstrap *b);
 
 /* This rank has failed with RC before it could join(), and TEXT says why: it tells the

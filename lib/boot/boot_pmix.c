@@ -33,21 +33,22 @@ enum {
 #define CARD_FORMAT "%255s %63s %32s %64s"
 #define MUNGE_WORKS "munge"
 
-/* What the first joining found out, and every other uses: publishing it anew each time
- * made 1000 init rounds of 4 ranks take 214 s, as libpmix sends all that a rank ever
- * published with each commit. */
+/* Found out by the first joining, and used by every other.  It is not published anew,
+ * since libpmix sends all that a rank ever published with each commit.  (Else 1000 init
+ * rounds of 4 ranks took 214 s.) */
 static struct {
 	struct boot_world w; /* size 0: there was none yet */
-	unsigned *first;     /* of each host: its first rank, who makes its memory */
+	unsigned *first;     /* of each host: its first rank, which makes its memory */
 	char maker[HANDOFF_NAME_BYTES]; /* that one's socket, here; */
 	int listener;                   /* it's ours, or -1 */
 	unsigned attempts, exchanges;   /* of cards, of texts */
 } job = { .listener = -1 };
 
-/* What a host publishes where one of its ranks has failed: no text has no NUL. */
+/* A host publishes this if one of its ranks has failed.  It has no NUL, but each text
+ * has one. */
 static const char no_texts[] = "-";
 
-/* A rank writes its own; on a line of its own. */
+/* Each rank writes its own note, which has cache lines of its own. */
 struct note {
 	_Alignas(64) struct post written; /* the last exchange's number, from 1 */
 	_Atomic uint32_t locked;          /* it has its lock, or had it */
@@ -55,9 +56,9 @@ struct note {
 };
 
 struct pmix_boot {
-	/* Behind the host's memory.  Two for each local rank, used in turn: who is
-	 * quick may write the next while others read.  A job of one host needs no
-	 * more. */
+	/* The board lies behind the host's memory.  It has two notes for each local
+	 * rank, used in turn, since a quick rank may write the next while others read.
+	 * A job of one host needs no more. */
 	struct note *board;
 	size_t board_bytes;
 	int memory;    /* a lock on its byte LOCK_AT + LOCAL_RANK says: */
@@ -67,7 +68,7 @@ struct pmix_boot {
 
 /* ---- cards ---- */
 
-/* What all ranks are told of the job's key. */
+/* The job's key, as all ranks are told of it. */
 struct secret {
 	unsigned char key[BOOT_KEY_BYTES]; /* made by rank 0 */
 	char text[SECRET_BYTES];           /* in its card */
@@ -108,7 +109,8 @@ static void secret_make(struct secret *s, unsigned rank)
 		key_write(s->text, s->key);
 }
 
-/* The world that they make, and which rank makes this host's memory. */
+/* Makes the world from the cards C, and notes the rank that makes this host's
+ * memory. */
 static berth_result settle(struct boot_world *w, const struct boot_card *c)
 {
 	berth_result rc;
@@ -121,7 +123,8 @@ static berth_result settle(struct boot_world *w, const struct boot_card *c)
 	return rc;
 }
 
-/* What all ranks published as KEY.  W has the job's own key if rank 0's card has it. */
+/* Takes the cards that all ranks published as KEY.  W gets the job's key if rank 0's
+ * card has it. */
 static berth_result take_cards(const char *key, struct boot_card *c,
 			       struct boot_world *w, struct secret *s, char *why)
 {
@@ -149,7 +152,7 @@ static berth_result take_cards(const char *key, struct boot_card *c,
 	return rc;
 }
 
-/* The job's key, which was not in rank 0's card. */
+/* Publishes and takes the job's key, which was not in rank 0's card. */
 static berth_result take_key(const char *key, struct boot_world *w, struct secret *s,
 			     char *why)
 {
@@ -193,7 +196,7 @@ static void job_forget(void)
 	job.listener = -1;
 }
 
-/* The first time: all ranks show their cards.  W: rank and size. */
+/* The first joining: all ranks show their cards.  W has rank and size. */
 static berth_result meet(struct boot_world *w, char *why)
 {
 	struct boot_card mine, *cards = calloc(w->size, sizeof *cards);
@@ -235,7 +238,7 @@ static berth_result meet(struct boot_world *w, char *why)
 
 /* ---- joining ---- */
 
-/* FROM into W, for the caller. */
+/* Copies FROM into W, for the caller. */
 static berth_result copy_world(struct boot_world *w, const struct boot_world *from,
 			       char *why)
 {
@@ -274,7 +277,7 @@ static void give_up(void)
 	pmix_client_fence(true, GO_ON_S, why, sizeof why);
 }
 
-/* Those of its own host see that it lets go of its lock. */
+/* The other ranks of its host see that it lets go of its lock. */
 static void pmix_leave(void *state)
 {
 	struct pmix_boot *b = state;
@@ -359,7 +362,8 @@ static berth_result hand_round(struct boot_world *w, size_t bytes, char *why)
 					    until_ns, why, BOOT_WHY_BYTES);
 }
 
-/* Our byte of the lock, or -1; of another: who has it?  0: nobody. */
+/* TAKE: takes byte LOCAL of the lock, or returns -1.  Else: does another process hold
+ * it?  0: nobody does. */
 static int lock(const struct pmix_boot *b, unsigned local, bool take)
 {
 	struct flock l = { .l_type = F_WRLCK,
@@ -419,7 +423,7 @@ struct block {
 	size_t size, at; /* of the next one to be read */
 };
 
-/* A wait for local rank LOCAL, that ends when it does. */
+/* A wait for local rank LOCAL, which ends when that rank ends. */
 struct watch {
 	const struct pmix_boot *b;
 	const struct note *note;
@@ -435,7 +439,7 @@ static void look(void *ctx)
 		h->broken = BERTH_PEER_LOST;
 }
 
-/* Until local rank LOCAL has written NOTE, or has ended. */
+/* Waits until local rank LOCAL has written NOTE, or has ended. */
 static berth_result wait_for_note(const struct pmix_boot *b, struct note *note,
 				  unsigned local)
 {
@@ -446,7 +450,7 @@ static berth_result wait_for_note(const struct pmix_boot *b, struct note *note,
 	return wait_for(&w, &note->written, job.exchanges);
 }
 
-/* Which rank of the job is local rank LOCAL here? */
+/* The rank of the job that is local rank LOCAL here. */
 static unsigned rank_of(const struct boot_world *w, unsigned local)
 {
 	unsigned r = 0;
@@ -456,7 +460,7 @@ static unsigned rank_of(const struct boot_world *w, unsigned local)
 	return r;
 }
 
-/* What this host's ranks write on its board. */
+/* Gets the texts that this host's ranks write on its board. */
 static berth_result own_block(struct block *k, const struct pmix_boot *b,
 			      struct note *note, const struct boot_world *w, char *why)
 {
@@ -481,7 +485,7 @@ static berth_result own_block(struct block *k, const struct pmix_boot *b,
 	return BERTH_OK;
 }
 
-/* Of host H, from its first rank. */
+/* Gets the texts of host H, from its first rank. */
 static berth_result other_block(struct block *k, const struct boot_world *w, unsigned h,
 				const char *key, char *why)
 {
@@ -495,7 +499,7 @@ static berth_result other_block(struct block *k, const struct boot_world *w, uns
 	return BERTH_PEER_LOST;
 }
 
-/* Those of the other hosts.  MINE: of ours. */
+/* Gets the texts of the other hosts.  K[MINE] has those of ours. */
 static berth_result other_blocks(struct pmix_boot *b, struct block *k,
 				 const struct boot_world *w, unsigned mine, char *why)
 {
@@ -515,7 +519,7 @@ static berth_result other_blocks(struct pmix_boot *b, struct block *k,
 	return rc;
 }
 
-/* The texts of all ranks, in one block; NULL: out of memory. */
+/* Puts the texts of all ranks into one block.  NULL: out of memory. */
 static char **in_order(struct block *k, const struct boot_world *w)
 {
 	size_t bytes = w->size * (sizeof(char *) + 1);

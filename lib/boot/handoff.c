@@ -86,8 +86,8 @@ static void send_memory(int fd, int memory)
 	sendmsg(fd, &m, MSG_NOSIGNAL);
 }
 
-/* Whether one has come: a process of another user gets nothing, and does not count.
- * One that has ended since it came does: no other will come in its place. */
+/* Has a rank come?  A process of another user gets nothing, and does not count.  A rank
+ * that has ended since it came counts, since no other will come in its place. */
 static bool serve(int listener, int memory)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -126,7 +126,7 @@ berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_n
 	return handoff_judge(served, n, why, why_bytes);
 }
 
-/* Until all have come, or LISTENER is shut down. */
+/* Serves until all have come, or LISTENER is shut down. */
 static void *handoff_run(void *ctx)
 {
 	struct handoff *h = ctx;
@@ -195,7 +195,7 @@ int handoff_come(const char *name, uint64_t until_ns)
 	return -1;
 }
 
-/* What the other side of FD sent, or -1. */
+/* The descriptor that the other side of FD sent, or -1. */
 static int receive(int fd)
 {
 	union {

@@ -26,9 +26,9 @@ static size_t take(size_t *at, size_t bytes)
 	return here;
 }
 
-/* Half of the host's memory, up to the next power of two: a host that gains or loses
- * some of it while its ranks start must not come to two answers, nor may the limits of
- * whatever each rank was put into. */
+/* Half of the host's memory, up to the next power of two, so that all ranks come to one
+ * answer.  The host may gain or lose some memory while its ranks start.  Each rank may
+ * have limits of its own. */
 static size_t part_bytes(unsigned local_size)
 {
 	size_t part = PART_ALIGN, most = HEAP_MOST / local_size;
@@ -106,7 +106,7 @@ static int map(struct memory *m, const struct layout *l)
 	return 0;
 }
 
-/* Every rank writes the same, so it does not matter who is first. */
+/* Every rank writes the same, so any rank may be the first. */
 static int fill_head(struct memory *m, const struct layout *l)
 {
 	struct boot_memory *h = m->head;
@@ -138,8 +138,8 @@ static void come_in(struct memory *m, unsigned rank)
 	atomic_store_explicit(&me->state, BOOT_JOINED, memory_order_release);
 }
 
-/* The descriptor, closed on exec, becomes none of the first three, which programs take
- * for theirs.  The lock comes after: any close of the memfd lets it go. */
+/* Closes the descriptor on exec.  Makes it none of the first three, which programs take
+ * for theirs.  The lock comes after this, since any close of the memfd lets it go. */
 static int keep(int *fd)
 {
 	int kept;
@@ -204,7 +204,7 @@ void memory_say_left(struct memory *m)
 				      memory_order_release);
 }
 
-/* Without m->at, its mapping is kept by others. */
+/* Without m->at, others keep its mapping. */
 void memory_unmap(struct memory *m)
 {
 	if (!m->head)
@@ -220,7 +220,7 @@ void memory_unmap(struct memory *m)
 	*m = (struct memory){ 0 };
 }
 
-/* ---- what is in it ---- */
+/* ---- the contents ---- */
 
 void *memory_region(const struct memory *m)
 {
@@ -255,7 +255,7 @@ bool memory_is_lost(const struct memory *m, unsigned rank, int local)
 	l.l_start = local;
 	if (fcntl(m->fd, F_GETLK, &l) || l.l_type != F_UNLCK)
 		return false;
-	/* who leaves says so before it lets go */
+	/* a rank that leaves says so before it lets go */
 	return is_in(m, (unsigned)local);
 }
 
@@ -266,8 +266,8 @@ static unsigned char *part_of_ours(const struct memory *m)
 	return (unsigned char *)m->heap + m->local_rank * m->part_bytes;
 }
 
-/* A child must not even look at the lock: another thread of its parent's may have held
- * it. */
+/* A child must not even look at the lock, since another thread of its parent may have
+ * held it. */
 static bool is_ours(const struct memory *m)
 {
 	return m->heap && m->pid == getpid();
@@ -303,8 +303,8 @@ void *memory_give(struct memory *m, size_t bytes)
 	return take_part(m, bytes, true);
 }
 
-/* The kernel drops whole pages and zeroes what is left at both ends: 0.4 us, and 70 us
- * for each MiB that was written. */
+/* The kernel drops whole pages and zeroes what is left at both ends (0.4 us, and 70 us
+ * for each MiB that was written). */
 static void make_zero(struct memory *m, void *p, size_t bytes)
 {
 	off_t at = (off_t)(m->heap_at + (size_t)((char *)p - (char *)m->heap));

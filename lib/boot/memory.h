@@ -1,15 +1,16 @@
 /* memory.h - the memory that all ranks of a host map: their states, op records, the
- * windows of operations (shm.h), and a heap of which each rank has a part.
+ * windows of operations (shm.h), and a heap in which each rank has a part.
  *
- * One sealed memfd.  It is sparse: only what has been written takes memory.  Where
- * all of it can't be mapped (ulimit -v) the rank goes on without the heap.
+ * It is one sealed memfd.  It is sparse: only written parts take memory.  If all of it
+ * cannot be mapped (ulimit -v), the rank goes on without the heap.
  *
- * A rank holds a POSIX lock on its byte of the memfd, which goes with the process
- * however that ends; it is not inherited by a fork.  A child of a rank may read and
- * write what its parent allocated, but gets nothing of its own, frees nothing, and
- * leaves the parent in when it unmaps.
+ * A rank holds a POSIX lock on its byte of the memfd.  The lock goes with the process,
+ * however that ends, and a fork does not inherit it.  A child of a rank may read and
+ * write the memory that its parent allocated.  It gets nothing of its own, and frees
+ * nothing.  When it unmaps, the parent stays in.
  *
- * Windows and heap are not in core dumps: the kernel would fill what is sparse. */
+ * Windows and heap are not in core dumps, since the kernel would fill the sparse
+ * parts. */
 #ifndef BERTH_LIB_MEMORY_H
 #define BERTH_LIB_MEMORY_H
 
@@ -31,47 +32,49 @@ struct memory {
 	size_t heap_bytes, part_bytes; /* part_bytes for each rank */
 	size_t heap_at;                /* its offset in the memfd */
 	unsigned char *region;
-	int pid;              /* a child of ours is somebody else */
+	int pid;              /* a child of this process has another */
 	pthread_mutex_t lock; /* of parts */
 	struct heap parts;
 };
 
-/* What a host with LOCAL_SIZE ranks of a job of SIZE needs: the same on all ranks of
- * the host.  The heap has room for half of the host's memory for each rank.
+/* Bytes that a host with LOCAL_SIZE ranks of a job of SIZE needs, the same on all ranks
+ * of the host.  The heap has room for half of the host's memory for each rank.
  * REGION_BYTES: of memory_region(). */
 size_t memory_bytes(unsigned size, unsigned local_size, size_t region_bytes);
-/* Maps W's memory and takes its descriptor.  0, or -1 with errno: EBUSY where another
- * process is this rank, EPROTO where it is of another version or of other sizes: M is
- * all zero then, and there is nothing to unmap. */
+/* Maps W's memory and takes its descriptor.  0, or -1 with errno.  EBUSY: another
+ * process is this rank.  EPROTO: the memory is of another version or of other sizes.
+ * After an error M is all zero, and there is nothing to unmap. */
 int memory_map(struct memory *m, struct boot_world *w, size_t region_bytes);
 /* Says that this rank has left, and lets the lock go.  M is all zero then. */
 void memory_unmap(struct memory *m);
-/* For retired.h: the first of these alone; and this rank's part of the heap, NULL where
- * there is none, or M is its parent's. */
+/* For retired.h.  memory_say_left() only says that this rank has left.  memory_part()
+ * is this rank's part of the heap.  It is NULL if there is no heap, or if M is its
+ * parent's. */
 void memory_say_left(struct memory *m);
 unsigned char *memory_part(const struct memory *m);
 
-/* For the set of all ranks of the job. */
+/* The region, for the set of all ranks of the job. */
 void *memory_region(const struct memory *m);
 /* The records of local rank LOCAL. */
 struct boot_record *memory_records(const struct memory *m, unsigned local);
 
 /* Has rank RANK of the job ended without having left?  LOCAL: its number on this host,
- * or -1.  Sees deaths here by the lock, others by what the agent wrote. */
+ * or -1.  It sees deaths here by the lock, and others by what the agent wrote. */
 bool memory_is_lost(const struct memory *m, unsigned rank, int local);
 
-/* It ended after it had given up because another rank was lost. */
+/* RANK ended after it had given up because another rank was lost. */
 bool memory_is_secondary(const struct memory *m, unsigned rank);
 
-/* This rank's part of the heap.  BYTES are rounded up; zero; NULL: full, or no heap.
- * What is freed goes back to the system.  Thread-safe. */
+/* Allocates BYTES, rounded up and zero, in this rank's part of the heap.  NULL: it is
+ * full, or there is no heap.  Freed memory goes back to the system.  Thread-safe. */
 void *memory_alloc(struct memory *m, size_t bytes);
-/* The same for the library's caller, whose it is then also when the world is left. */
+/* memory_alloc() for the library's caller, to whom the memory belongs also when the
+ * world is left. */
 void *memory_give(struct memory *m, size_t bytes);
-/* False: P is no block of this heap's. */
+/* False: P is not a block of this heap. */
 bool memory_free(struct memory *m, void *p);
-/* What another rank of the host has allocated there, as it says: BYTES at AT of the
- * heap, at a multiple of ALIGN.  NULL: they do not lie there. */
+/* The memory that another rank of the host has allocated there, as it says: BYTES at AT
+ * of the heap, at a multiple of ALIGN.  NULL: they do not lie there. */
 void *memory_at(const struct memory *m, uint64_t at, size_t bytes, size_t align);
 
 #endif

@@ -12,7 +12,7 @@ enum {
 	OPT_UID_RESTRICTION = 9,
 	SUCCESS = 0,
 	REPLAYED =
-		17 /* another rank of this host has opened it; what it holds is given */
+		17 /* another rank of this host has opened it; its contents are given */
 };
 struct ctx;
 
@@ -27,7 +27,7 @@ static struct {
 	const char *(*strerror)(int error);
 } lib;
 
-/* What a credential holds: no other program's, and none that runner makes. */
+/* The contents of a credential.  No other program makes the same, nor does runner. */
 struct sealed {
 	char label[16];
 	unsigned char key[BOOT_KEY_BYTES];

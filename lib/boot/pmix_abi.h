@@ -1,7 +1,8 @@
-/* pmix_abi.h - what of libpmix.so.2's interface a client and a server need: the layouts
- * and numbers that releases 3 to 6 have in common (the server's: 4 to 6); pmix_calls.h
- * has its functions.  Of our own, so that a build needs no headers of PMIx;
- * tests/unit/test_lib_pmix_abi.c compares with them where they are.
+/* pmix_abi.h - the parts of libpmix.so.2's interface that a client and a server need.
+ * They are the layouts and numbers that releases 3 to 6 have in common (the server's: 4
+ * to 6).  pmix_calls.h has its functions.  They are our own, so that a build needs no
+ * headers of PMIx.  If those are installed, tests/unit/test_lib_pmix_abi.c compares
+ * with them.
  *
  * Source: the PMIx standard 4.0, chapters 3 (data structures), 4 (initialisation), 7
  * (exchange of data), 16 (server). */
@@ -15,7 +16,7 @@
 enum {
 	PX_NSPACE_BYTES = 256,
 	PX_KEY_BYTES = 512,
-	/* statuses; what is negative is an error, but for PX_DONE: nothing will be
+	/* statuses; a negative one is an error, but PX_DONE says that nothing will be
 	 * called back */
 	PX_SUCCESS = 0,
 	PX_DONE = -157,
@@ -161,7 +162,7 @@ struct px_info {
 
 /* ---- a server ---- */
 
-/* hwloc's, or another library's. */
+/* A set of hwloc or of another library. */
 struct px_cpuset {
 	char *source;
 	void *bitmap;
@@ -185,7 +186,7 @@ struct px_buffer {
 	size_t allocated, used;
 };
 
-/* Who is told; other ranges: others, too. */
+/* The processes that are told.  Other ranges tell other processes, too. */
 enum px_range {
 	PX_RANGE_RM = 1,
 	PX_RANGE_LOCAL = 2,

@@ -1,5 +1,5 @@
-/* pmix_calls.h - the functions of libpmix.so.2 that a client and a server call, and
- * those that it calls: the layouts are those of pmix_abi.h.
+/* pmix_calls.h - the functions of libpmix.so.2 that a client and a server call, and the
+ * functions that it calls.  The layouts are those of pmix_abi.h.
  *
  * It is a file of its own because its test reads it with PMIx's own types in place of
  * ours: tests/unit/test_lib_pmix_abi.c. */
@@ -35,8 +35,9 @@ typedef void px_info_done(int status, struct px_info *, size_t n, void *ctx,
 			  px_release *, void *release_ctx);
 typedef void px_served(int status, char *data, size_t n, void *ctx);
 
-/* What libpmix calls, on a thread of its own: each returns PX_SUCCESS if DONE will be
- * called, PX_DONE if it need not, or an error.  NULL: not supported. */
+/* Functions that libpmix calls, on a thread of its own.  Each returns PX_SUCCESS if
+ * DONE will be called, PX_DONE if it need not be called, or an error.  NULL: not
+ * supported. */
 struct px_server_module {
 	int (*client_connected)(const struct px_proc *, void *, px_op_done *, void *);
 	int (*client_finalized)(const struct px_proc *, void *, px_op_done *, void *);

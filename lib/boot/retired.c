@@ -7,7 +7,7 @@
 
 #define PAGE ((size_t)4096)
 
-/* Of one heap. */
+/* The blocks of one heap. */
 struct retired {
 	struct retired *next;
 	unsigned char *part; /* of this rank, as parts count, */
@@ -44,7 +44,7 @@ static void unmap(struct retired *r)
 	free(r);
 }
 
-/* Only what callers hold is left in M's heap: its blocks are in order. */
+/* Leaves only the blocks that callers hold in M's heap, in order. */
 static void drop_ours(struct memory *m, unsigned char *part)
 {
 	for (const struct late *l = all.late; l; l = l->next)
@@ -54,7 +54,7 @@ static void drop_ours(struct memory *m, unsigned char *part)
 			heap_give(&m->parts, m->parts.part[i].at);
 }
 
-/* M without its mapping, which R keeps a part of. */
+/* Takes the mapping from M, and keeps a part of it in R. */
 static void keep(struct retired *r, struct memory *m, unsigned char *part)
 {
 	const struct heap_part *last = &m->parts.part[m->parts.n - 1];
@@ -96,7 +96,7 @@ void retired_keep(struct memory *m)
 	memory_unmap(m);
 }
 
-/* Whole pages go back to the system now. */
+/* Gives whole pages back to the system now. */
 static void give_pages(const struct retired *r, const struct heap_part *part)
 {
 	const size_t from = (part->at + PAGE - 1) / PAGE * PAGE,
@@ -106,7 +106,7 @@ static void give_pages(const struct retired *r, const struct heap_part *part)
 		madvise(r->part + from, to - from, MADV_REMOVE);
 }
 
-/* LOCK is held. */
+/* The caller holds LOCK. */
 static bool find_and_free(void *p)
 {
 	for (struct retired **at = &all.first; *at; at = &(*at)->next) {
@@ -165,7 +165,7 @@ void retired_forget(void)
 	pthread_mutex_unlock(&all.lock);
 }
 
-/* The blocks are still there, and may be read: their notes stay, too. */
+/* The blocks are still there, and may be read.  So their notes stay, too. */
 void retired_in_child(void)
 {
 	pthread_mutex_init(&all.lock, NULL);
