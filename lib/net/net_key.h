@@ -24,7 +24,7 @@ struct net_hello {
 	uint64_t net;
 	uint32_t at; /* the rank whose door this is to be */
 	uint32_t epoch, ranks;
-	uint32_t secure; /* of enum net_secure; with NET_AEAD, what this host has */
+	uint32_t secure; /* of enum net_secure; with NET_AEAD, all that this host has */
 	uint64_t number; /* higher than in all earlier hellos of this process */
 	unsigned char nonce[NET_NONCE_BYTES];
 	unsigned char proof[NET_PROOF_BYTES]; /* of all members in front of it */

@@ -362,7 +362,7 @@ static berth_result has_given_up(struct net *n, unsigned peer, struct link *l,
 }
 
 /* A send to PEER has failed.  The last head that PEER said is behind all that it sent
- * before.  Nobody will read these bytes any more. */
+ * before.  Nobody will read those bytes. */
 static berth_result last_word(struct net *n, unsigned peer, struct link *l,
 			      unsigned *lost)
 {

@@ -121,12 +121,12 @@ void p2p_decline(void *region, unsigned local);
  * BERTH_INVALID: there is no such place, or there are no data.  After p2p_end(): its
  * WHY.  If it fails, none of them has been posted. */
 berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n);
-/* Move what can be moved.  Did anything move? */
+/* Move all that can be moved.  Did anything move? */
 bool p2p_progress(struct p2p *p);
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit), asleep while nothing
  * moves.  IS_OVER is called without a lock. */
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns);
-/* After BERTH_PEER_LOST or BERTH_AUTH: what was wrong with the connection to PLACE, if
+/* After BERTH_PEER_LOST or BERTH_AUTH: the fault of the connection to PLACE, if
  * that is known; else NULL.  P2P_ANY: after BERTH_AUTH. */
 const struct net_fault *p2p_fault(const struct p2p *p, int place);
 /* Is there something that only this rank can send, and that does not belong to a

@@ -46,7 +46,7 @@ struct p2p_answers {
 struct p2p_peer {
 	unsigned place;
 	int local;
-	bool gone;              /* nothing goes or comes any more */
+	bool gone;              /* nothing goes or comes from now on */
 	bool left;              /* it has said itself that it leaves */
 	struct net_fault fault; /* why it is gone, if a connection was wrong */
 	bool said_last;         /* it has been told that this rank leaves */

@@ -42,7 +42,7 @@ struct p2p_match {
 unsigned p2p_bucket(uint64_t tag);
 
 void p2p_match_add(struct p2p_match *t, struct p2p_message *receive);
-/* The first receive of what FROM sends with TAG, or NULL.  It stays. */
+/* The first receive of a message from FROM with TAG, or NULL.  It stays. */
 struct p2p_message *p2p_match_receive(const struct p2p_match *t, unsigned from,
 				      uint64_t tag);
 

@@ -30,7 +30,7 @@ struct p2p_stream {
 	bool is_drained;   /* there was no more to read, in this pass */
 	bool is_over;      /* the peer has ended it in the middle of a body */
 	bool is_bulk;      /* more of the same data follows */
-	bool is_forged;    /* the peer did not say what has come */
+	bool is_forged;    /* bytes have come that the peer did not say */
 	bool moved;        /* bytes went, since it was last asked */
 	unsigned char *out, *in;
 	size_t out_at, out_have, in_at, in_have;
@@ -83,7 +83,7 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh);
 /* Take the bytes of that frame's body that have come, to TO (NULL: nowhere).  Returns
  * how many.  BODY becomes less by as many. */
 size_t p2p_stream_body(struct p2p_stream *s, void *to);
-/* All of the body has been read, and is what the peer said. */
+/* All of the body has been read, and the peer has said it. */
 static inline bool p2p_stream_is_whole(const struct p2p_stream *s)
 {
 	return !s->body && !s->tailing;

@@ -145,7 +145,7 @@ where='echo "$RANK $(uname -n)"'
 
 @test "srun with several tasks before runner is refused once; a shell with a terminal is not" {
 	run -2 as alice n0 timeout -k 5 60 srun -Q -N2 -n2 "$RUNNER" true < /dev/null
-	[ "$(grep -c 'SLURM_STEP_NUM_TASKS=2 says that srun has started 2 of this runner' <<< "$output")" = 1 ]
+	[ "$(grep -c 'SLURM_STEP_NUM_TASKS=2: srun has started 2 runners' <<< "$output")" = 1 ]
 	[ "$(grep -c '^hint: ' <<< "$output")" = 1 ]
 	run -2 sbatch -N2 -n4 <<- E
 		#!/bin/bash
