@@ -27,6 +27,8 @@ def broken(text):
 
 
 LATE = rf"^runner: {HOST}: no agent in time: "
+UNREAD = "the agent does not read the answers to its requests"
+TOO_MUCH = "more output after the end of the ranks than their pipes can hold"
 UNCONFIRMED = rf"^runner: {HOST} did not confirm that the job's processes are gone$"
 NOT_ITS = "message about a rank of another host"
 SLOW = int(os.environ.get("SLOW", "1"))  # tests/run
@@ -77,7 +79,7 @@ ACTS = {
     "output-stream": (241, broken(NOT_ITS), LONG, []),
     "output-epoch": (241, broken("message about no job"), LONG, []),
     "output-after": (0, None, SHORT, []),
-    "output-on": ({0, 241}, f"{broken('more output after the end of the ranks than their pipes can hold')}|{UNCONFIRMED}", SHORT, []),
+    "output-on": ({0, 241}, f"{broken(TOO_MUCH)}|{UNCONFIRMED}", SHORT, []),
     "ended-foreign": (241, broken(NOT_ITS), LONG, []),
     # the cleanup of its host is on the other one's machine: it may kill that one's rank first
     "ended-again": ({137, 241}, broken("'exited' message of a rank that does not run")
@@ -93,14 +95,14 @@ ACTS = {
     "asks-on": (124, UNCONFIRMED, LONG, ["-np", "1", "--timeout", "3", "--kill-grace", "0"]),
     "stalls-on": (124, rf"^runner: {HOST}: further stalls are not shown$", LONG,
                   ["--timeout", "6", "--kill-grace", "0"]),
-    "fences-on": (241, broken("the agent does not read the answers to its requests"), LONG, ["-np", "1", "--timeout", "15"]),
+    "fences-on": (241, broken(UNREAD), LONG, ["-np", "1", "--timeout", "15"]),
     "lookups-on": (124, UNCONFIRMED, LONG, ["--timeout", "3", "--kill-grace", "0"]),
-    "names-on": (241, broken("the agent does not read the answers to its requests"), LONG, ["--timeout", "3", "--kill-grace", "0"]),
+    "names-on": (241, broken(UNREAD), LONG, ["--timeout", "3", "--kill-grace", "0"]),
     "exchanges-on": (241, broken("too many exchanges"), LONG, ["--timeout", "3", "--kill-grace", "0"]),
     "events-on": ({124, 241}, None, LONG, ["--timeout", "3", "--kill-grace", "0"]),
     "change-foreign": (241, broken("'change' message out of turn"), LONG, []),
     "change-number": (241, broken("'change' message out of turn"), LONG, []),
-    "changes-on": (241, broken("the agent does not read the answers to its requests"), LONG, ["-np", "1", "--timeout", "15"]),
+    "changes-on": (241, broken(UNREAD), LONG, ["-np", "1", "--timeout", "15"]),
     "credit-flood": (241, broken("credit beyond its limit"), LONG, []),
     "credit-steps": (241, broken("credit beyond its limit"), LONG, []),
     "deaf": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0", "--stdin", "all"]),
