@@ -28,6 +28,8 @@ teardown() {
 }
 
 leave() {
+	on n0 ip neigh replace "$B" lladdr "$mac" dev eth0 nud stale
+	on n1 ip neigh replace "$A" lladdr "$mac" dev eth0 nud stale
 	on n2 sh -c 'kill $(cat /run/between.pid)'
 	wait "$between" || true
 	between=
@@ -50,6 +52,9 @@ come() { # DOES
 	between=$!
 	wait_for grep -q ready "$T/between"
 	wait_for is_between
+	# A host that asks again hears the true address for a moment.
+	on n0 ip neigh replace "$B" lladdr "$mac" dev eth0 nud permanent
+	on n1 ip neigh replace "$A" lladdr "$mac" dev eth0 nud permanent
 }
 
 @test "it carries all: agents start" {

@@ -212,6 +212,9 @@ unbound() { # N: N tasks said that they have nothing of Berth's
 	[ "$output" = $'/own.so\n/own.so' ]
 	run ! srun -N2 -n2 --berth=off printenv BERTH_LIBRARY
 	on n1 chmod o+w /opt/berth/share/berth/python
+	run -0 srun -N1 -n1 -w n1 --berth printenv BERTH_LIBRARY
+	[ "$output" = /opt/berth/lib/libberth.so.0.2 ]
+	on n1 chmod o+w /opt/berth/lib
 	run ! srun -N1 -n1 -w n1 --berth printenv BERTH_LIBRARY
 	use_stack
 	run ! srun -N1 -n1 -w n2 --berth printenv BERTH_LIBRARY
