@@ -7,7 +7,7 @@
  *
  * The ringing rank looks first whether anybody sleeps.  No sleeper is missed, for one
  * of two reasons.  Both sides have a barrier between what they write and what they look
- * at then (engine_rest.c).  Or the first sleep is short, and its sleeper is counted
+ * at then (rest.h).  Or the first sleep is short, and its sleeper is counted
  * until something has moved (p2p.c). */
 #ifndef BERTH_LIB_BELL_H
 #define BERTH_LIB_BELL_H

@@ -11,6 +11,7 @@
 #include "lib/base/rank_text.h"
 #include "lib/boot/retired.h"
 #include "lib/core/op.h"
+#include "lib/core/request.h"
 #include "lib/core/set_make.h"
 #include "lib/core/trace.h"
 
@@ -99,7 +100,7 @@ static void in_child(void)
 	log_in_child();
 	handle_in_child();
 	set_in_child();
-	engine_in_child();
+	request_in_child();
 	retired_in_child();
 	timeline_in_child();
 	pthread_mutex_init(&beginning, NULL);

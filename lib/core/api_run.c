@@ -8,6 +8,7 @@
 #include "lib/boot/retired.h"
 #include "lib/core/api.h"
 #include "lib/core/op.h"
+#include "lib/core/request.h"
 #include "lib/core/trace.h"
 
 /* ---- operations ---- */
@@ -130,7 +131,7 @@ static berth_result check(const berth_request *request)
 {
 	if (!request)
 		return api_wrong(BERTH_INVALID, "request is NULL");
-	return engine_has(request) ? BERTH_OK : api_too_late(NULL);
+	return request_is_ours(request) ? BERTH_OK : api_too_late(NULL);
 }
 
 static berth_result tell(berth_result rc, const struct failure *why)
@@ -184,7 +185,7 @@ berth_result berth_then(berth_request *request,
 
 	if (!rc && !done)
 		rc = api_wrong(BERTH_INVALID, "done is NULL");
-	if (!rc && engine_then(request, done, ctx))
+	if (!rc && request_then(request, done, ctx))
 		rc = api_wrong(BERTH_STATE, "the request has a callback already");
 	return rc;
 }

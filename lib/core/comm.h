@@ -42,7 +42,7 @@ struct comm {
 	const char **said;
 	void *scratch;
 	size_t scratch_bytes;
-	void *kept;            /* of op_run.c */
+	void *kept;            /* of run.c */
 	uint32_t seq;          /* of the operation in progress, or of the last one */
 	_Atomic uint32_t done; /* of the last one that this rank is done with */
 	_Atomic berth_result broken; /* for good, for the reason FINALLY */
@@ -97,11 +97,6 @@ struct net *comm_net(struct world *w, const struct members *m, uint64_t id, bool
 berth_result comm_open(struct comm *c, const struct comm_config *config);
 void comm_close(struct comm *c);
 
-/* Run OP; *WHY is set where it returns anything but BERTH_OK.  BERTH_MISMATCH: all
- * ranks get it, and the comm goes on; without a text, the ranks called for different
- * operations, and nothing is done.  The other errors are for good, and TIMEOUT and
- * PEER_LOST reach all ranks. */
-berth_result comm_run(struct comm *c, const struct op *op, struct failure *why);
 /* The bare operation: no scaling, no op record.  BERTH_MISMATCH is left to the
  * caller. */
 berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadline_ns);

@@ -6,9 +6,9 @@
  * they tell each other what they have in a round; what a rank had blocked on is a
  * request from then on.  So a rank that blocks and one that submits do one operation.
  *
- * Who waits for a request does the work himself if nobody is at it; else the
- * engine's thread does.  The first request starts it.  It is asleep while there is no
- * request, and after 2 s without one it ends, until there is the next. */
+ * A thread that waits for a request runs operations itself, unless another thread
+ * does.  Else the engine's thread runs them.  The first request starts that thread.  It
+ * sleeps while there is no request, and ends after 2 s without one. */
 #ifndef BERTH_LIB_ENGINE_H
 #define BERTH_LIB_ENGINE_H
 
@@ -26,11 +26,6 @@ bool engine_ends(struct engine *e);
 void engine_end_all(struct engine *e);
 /* Also frees E.  No call is in it; requests still belong to their owners. */
 void engine_free(struct engine *e);
-
-/* After fork(2) in the child: the engines are its parent's. */
-void engine_in_child(void);
-/* Was R submitted in this process, not in a parent of it? */
-bool engine_has(const struct berth_request *r);
 
 /* A blocking operation.  *WHY, where it fails. */
 berth_result engine_run(struct engine *e, struct op *op, struct failure *why);
@@ -52,9 +47,6 @@ berth_result engine_wait_stream(struct berth_request *r, void *stream,
 /* As berth_wait_any(), of N requests, of which one is no NULL. */
 berth_result engine_wait_any(struct berth_request *const *r, size_t n,
 			     int64_t timeout_ms, size_t *which, struct failure *why);
-/* As berth_then().  BERTH_STATE: it has one. */
-berth_result engine_then(struct berth_request *r,
-			 void (*done)(void *ctx, berth_result rc), void *ctx);
 
 /* From now on this rank takes part without data, until all ranks do.  *LAST: the place
  * of who joined last. */

@@ -15,7 +15,7 @@ struct region_shared {
 	_Atomic uint32_t gone;     /* ranks that use the region no more */
 	_Atomic uint32_t aborting; /* 1 + the place that aborts the set */
 	_Atomic uint32_t aborted;  /* the same; WHY is whole */
-	_Atomic uint32_t resting;  /* ranks whose bell is to be rung (engine_rest.c) */
+	_Atomic uint32_t resting;  /* ranks whose bell is to be rung (rest.h) */
 	char why[240];      /* a rank of another host hears P2P_REASON_BYTES of it */
 	struct bell bell[]; /* of each of them; LEFT: it has left the set */
 			    /* and behind those, struct arrival of each */

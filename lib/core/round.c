@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/core/queue.h"
+#include "lib/core/rest.h"
+#include "lib/core/run.h"
+
 enum {
 	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
 	LISTS = 0x4c495354,
@@ -143,7 +147,7 @@ static void round_begin_turn(struct engine *e, size_t n)
 	c->no_stall_check = !n;
 	c->record = trace_begin(&e->comm->world->memory, &c->op->coll, c->op->name,
 				c->id, c->seq, BOOT_RECORD_RUNS);
-	engine_call(e);
+	rest_call_others(e);
 	if (n) /* which has been told of in earlier turns, perhaps */
 		c->record->begun = e->list[0]->submitted_ns;
 }
@@ -152,24 +156,24 @@ static void round_end_turn(struct engine *e, berth_result rc)
 {
 	struct comm *c = e->comm;
 
-	op_run_end(c, rc);
+	run_end(c, rc);
 	c->no_stall_check = false;
 	c->op = &e->idle;
 }
 
-enum engine_step round_failed(struct engine *e, berth_result rc)
+enum progress round_failed(struct engine *e, berth_result rc)
 {
 	struct failure why = { .rc = rc };
 
 	if (rc == BERTH_MISMATCH) { /* others were at a bucket: now they know */
 		round_end_turn(e, rc);
 		e->called = true;
-		return ENGINE_DID;
+		return PROGRESS_DID;
 	}
 	rc = comm_failed(e->comm, rc, e->comm->op, &why);
 	round_end_turn(e, rc);
-	engine_complete_all(e, rc, &why);
-	return ENGINE_DID;
+	queue_complete_all(e, rc, &why);
+	return PROGRESS_DID;
 }
 
 /* ---- different operations ---- */
@@ -181,7 +185,7 @@ static berth_result round_find_different(struct engine *e,
 {
 	enum { DIGITS = 8 };
 	struct comm *c = e->comm;
-	char text[BACKEND_TEXT_BYTES] = OP_RUN_JOINED;
+	char text[BACKEND_TEXT_BYTES] = RUN_JOINED;
 	const char **said, *first = NULL;
 	size_t at = 0, same = sizeof text;
 	berth_result rc;
@@ -193,7 +197,7 @@ static berth_result round_find_different(struct engine *e,
 	for (unsigned i = 0; !rc && i < c->members->n; i++) {
 		size_t k = 0;
 
-		if (op_run_has_joined(said[i]))
+		if (run_has_joined(said[i]))
 			continue;
 		first = first ? first : said[i];
 		while (first[k] && first[k] == said[i][k])
@@ -210,7 +214,7 @@ static berth_result round_find_different(struct engine *e,
 static berth_result round_tell_difference(struct engine *e, struct berth_request *r)
 {
 	struct comm *c = e->comm;
-	char code[OP_CODE_BYTES] = OP_RUN_JOINED;
+	char code[OP_CODE_BYTES] = RUN_JOINED;
 	struct failure why = { .rc = BERTH_MISMATCH };
 	const char **said;
 	size_t which;
@@ -222,16 +226,15 @@ static berth_result round_tell_difference(struct engine *e, struct berth_request
 		rc = comm_explain(c, code, &said);
 	if (rc || !r)
 		return rc;
-	op_run_say_sides(c, &r->op[which], said, &why);
+	run_say_sides(c, &r->op[which], said, &why);
 	snprintf(why.tensor, sizeof why.tensor, "%s",
 		 r->op[which].name ? r->op[which].name : "");
 	trace_count(&e->count.errors, 1);
-	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
+	queue_complete(e, &r, 1, BERTH_MISMATCH, &why);
 	return BERTH_OK;
 }
 
-static enum engine_step round_all_have_blocked(struct engine *e,
-					       struct berth_request *r)
+static enum progress round_all_have_blocked(struct engine *e, struct berth_request *r)
 {
 	struct failure why = { .rc = BERTH_MISMATCH };
 	char code[OP_CODE_BYTES];
@@ -244,15 +247,15 @@ static enum engine_step round_all_have_blocked(struct engine *e,
 	if (rc)
 		return round_failed(e, rc);
 	round_end_turn(e, BERTH_OK);
-	op_run_say_sides(e->comm, r->op, said, &why);
+	run_say_sides(e->comm, r->op, said, &why);
 	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
 	trace_count(&e->count.errors, 1);
 	pthread_mutex_lock(&e->queue); /* as if it had not been submitted */
 	e->unnamed -= r->unit.number && r->unit.number == e->unnamed;
 	schedule_event(&e->schedule, SCHEDULE_DONE);
 	pthread_mutex_unlock(&e->queue);
-	engine_complete(e, &r, 1, BERTH_MISMATCH, &why);
-	return ENGINE_DID;
+	queue_complete(e, &r, 1, BERTH_MISMATCH, &why);
+	return PROGRESS_DID;
 }
 
 /* ---- ranks without data ---- */
@@ -277,7 +280,7 @@ static berth_result round_told_count(struct comm *c, const char **said, unsigned
 
 	*n = 1;
 	for (unsigned i = 0; i < c->members->n; i++) {
-		if (op_run_has_joined(said[i]))
+		if (run_has_joined(said[i]))
 			continue;
 		first = first ? first : said[i];
 		if (strcmp(said[i], first) || sscanf(first, "%u%c", n, &end) != 1)
@@ -291,15 +294,15 @@ static berth_result round_take_part(struct engine *e)
 {
 	struct comm *c = e->comm;
 	const char **said;
-	berth_result rc = comm_explain(c, OP_RUN_JOINED, &said);
+	berth_result rc = comm_explain(c, RUN_JOINED, &said);
 	unsigned n;
 
 	if (!rc)
 		rc = round_told_count(c, said, &n);
 	while (!rc && n--) {
-		rc = comm_explain(c, OP_RUN_JOINED, &said);
+		rc = comm_explain(c, RUN_JOINED, &said);
 		if (!rc)
-			rc = op_run_take_part(c, said, 0);
+			rc = run_without_data(c, said, 0);
 	}
 	e->joiner.taken++; /* also in what is refused: the others are further on */
 	return rc;
@@ -323,9 +326,9 @@ static berth_result round_do_beside(struct engine *e, struct berth_request *r,
 		op_encode(code, op);
 		rc = comm_explain(c, code, &said);
 		if (!rc)
-			rc = op_run_refuse(c, op, said, why);
+			rc = run_refuse_joined(c, op, said, why);
 		if (!rc)
-			rc = op_run_with_joined(c, op, r->deadline_ns);
+			rc = run_with_joined(c, op, r->deadline_ns);
 	}
 	return rc;
 }
@@ -342,7 +345,7 @@ static berth_result round_do_with_joined(struct engine *e, struct berth_request 
 	rc = round_do_beside(e, r, &why);
 	if (rc && rc != BERTH_STATE)
 		rc = comm_failed(e->comm, rc, r->op, &why);
-	engine_complete(e, &r, 1, rc, &why);
+	queue_complete(e, &r, 1, rc, &why);
 	return rc == BERTH_STATE ? BERTH_OK : rc;
 }
 
@@ -385,7 +388,7 @@ static berth_result round_find_last(struct engine *e, unsigned *last)
 	return rc;
 }
 
-static enum engine_step round_all_have_joined(struct engine *e)
+static enum progress round_all_have_joined(struct engine *e)
 {
 	unsigned last;
 	berth_result rc = round_find_last(e, &last);
@@ -400,11 +403,11 @@ static enum engine_step round_all_have_joined(struct engine *e)
 	e->joiner.taken = 0;
 	e->unnamed = 0; /* ranks that had joined have submitted fewer */
 	plan_restart_numbers(&e->plan);
-	engine_look_again(e);
+	queue_look_again(e);
 	pthread_mutex_unlock(&e->queue);
 	atomic_fetch_add(&e->all_joined, 1);
 	sleep_wake(&e->all_joined);
-	return ENGINE_DID;
+	return PROGRESS_DID;
 }
 
 /* ---- what this rank has ---- */
@@ -431,16 +434,18 @@ static struct head round_own_head(struct engine *e)
 	uint64_t waits;
 
 	pthread_mutex_lock(&e->queue);
-	waits = engine_wanted_since(e);
+	waits = queue_wanted_since(e);
 	h.joined = e->schedule.joined;
 	h.waits = waits && clock_ns() >= waits + SCHEDULE_HOLD_NS;
 	h.beside = e->schedule.beside;
 	h.direct = e->direct != NULL;
-	h.bucket = engine_bucket_is_here(e);
+	h.bucket = queue_bucket_is_here(e);
 	schedule_event(&e->schedule, SCHEDULE_TOLD);
 	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
 	     r = r->next) {
-		r->found = false;
+		/* by a round that could not go on */
+		if (request_state(r) == REQUEST_PROMISED)
+			request_become(r, REQUEST_QUEUED);
 		e->list[h.pending++] = r;
 	}
 	pthread_mutex_unlock(&e->queue);
@@ -546,7 +551,7 @@ static struct berth_request *round_own_request(struct engine *e,
 	struct berth_request *r;
 
 	pthread_mutex_lock(&e->queue);
-	r = engine_find(e, unit->key);
+	r = queue_find(e, unit->key);
 	pthread_mutex_unlock(&e->queue);
 	return r;
 }
@@ -570,9 +575,10 @@ static berth_result round_take(struct engine *e, struct berth_request *r,
 	if (!rc && !later)
 		rc = plan_note(&e->plan, &unit);
 	pthread_mutex_unlock(&e->queue);
-	r->found = !rc && !later;
-	if (r->found)
+	if (!rc && !later) {
+		request_become(r, REQUEST_PROMISED);
 		e->list[found->n++] = r;
+	}
 	return rc;
 }
 
@@ -606,7 +612,7 @@ static berth_result round_compare(struct engine *e, uint64_t most, unsigned lead
 		struct common common = round_look_up(e, most, leader, unit);
 		struct berth_request *r = round_own_request(e, unit);
 
-		if (r && r->found) {
+		if (r && request_state(r) == REQUEST_PROMISED) {
 			rc = comm_refuse(e->comm, leader);
 		} else if (!common.all) {
 			if (r)
@@ -652,7 +658,7 @@ static berth_result round_do_found(struct engine *e, size_t n)
 
 		for (k = 1; i + k < n && e->list[i + k]->bucket == bucket;)
 			k++;
-		rc = engine_do(e, &e->list[i], k, signature ^ (uint32_t)(k << 8));
+		rc = run_bucket(e, &e->list[i], k, signature ^ (uint32_t)(k << 8));
 	}
 	return rc;
 }
@@ -681,7 +687,7 @@ static berth_result round_tell_in_turn(struct engine *e, const struct head *own,
 static void round_wait_on(struct engine *e, uint64_t key)
 {
 	pthread_mutex_lock(&e->queue);
-	if (engine_find(e, key))
+	if (queue_find(e, key))
 		trace_queued(e->comm->record);
 	pthread_mutex_unlock(&e->queue);
 }
@@ -713,7 +719,7 @@ static berth_result round_end(struct engine *e, struct found *found)
 	found->did |= p->cycle != found->cycle;
 	if (found->waits && p->cycle == found->cycle && p->ndone > found->ndone)
 		rc = plan_cut(p);
-	engine_look_again(e);
+	queue_look_again(e);
 	pthread_mutex_unlock(&e->queue);
 	return rc;
 }
@@ -730,7 +736,7 @@ static void round_rest(struct engine *e, bool idle, bool waits, uint64_t deadlin
 	pthread_mutex_unlock(&e->queue);
 }
 
-enum engine_step round_run(struct engine *e)
+enum progress round_run(struct engine *e)
 {
 	struct head own = round_own_head(e);
 	struct berth_request *direct = e->direct;
@@ -765,5 +771,5 @@ enum engine_step round_run(struct engine *e)
 	round_rest(e, !found.n && !found.did && !told.bucket, told.waits, deadline_ns);
 	if (e->schedule.idle && own.pending)
 		round_wait_on(e, key);
-	return ENGINE_DID;
+	return PROGRESS_DID;
 }

@@ -44,9 +44,9 @@ static inline bool round_head_is_sound(const struct head *h, uint64_t most)
 }
 
 /* One round.  All ranks call it; WORK is held. */
-enum engine_step round_run(struct engine *e);
+enum progress round_run(struct engine *e);
 /* An operation or a round came to RC.  After BERTH_MISMATCH a round is called; after
  * any other error the set is broken, and all that is pending ends. */
-enum engine_step round_failed(struct engine *e, berth_result rc);
+enum progress round_failed(struct engine *e, berth_result rc);
 
 #endif

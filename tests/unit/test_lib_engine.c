@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/core/progress.h"
+#include "lib/core/queue.h"
 #include "lib/core/round.h"
+#include "lib/core/run.h"
 
 enum { RANKS = 3, ME = 1, TURNS = 25000, STEPS = 6, UNITS = 4 };
 
@@ -83,7 +86,7 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 
 static berth_result explain(void *group, const char *text, const char **said)
 {
-	static const char *const texts[] = { OP_RUN_JOINED, "1", "2", "1x", "", "\n" };
+	static const char *const texts[] = { RUN_JOINED, "1", "2", "1x", "", "\n" };
 	static char own[BACKEND_TEXT_BYTES];
 
 	(void)group;
@@ -137,7 +140,7 @@ static struct engine *make(void)
 	world.params.stall_off = true;
 	world.params.fusion_bytes = 1 << 20;
 	e = engine_make(&comm);
-	ck_assert(engine_make_lists(e));
+	ck_assert(queue_make_lists(e));
 	return e;
 }
 
@@ -160,7 +163,7 @@ static struct berth_request *submit(struct engine *e, unsigned unit)
 /* R is done; as if its owner had waited for it. */
 static void let_go(struct engine *e, struct berth_request *r)
 {
-	ck_assert(r->done);
+	ck_assert(request_is_done(r));
 	free(r->why);
 	free(r);
 	atomic_store(&e->users, 1);
@@ -179,9 +182,9 @@ static void turn(struct engine *e)
 		r[i] = draw(4) ? submit(e, i) : NULL;
 	for (unsigned k = 0; k < STEPS; k++) {
 		e->called |= !draw(2);
-		engine_step(e, &ns);
+		progress_step(e, &ns);
 	}
-	engine_complete_all(e, BERTH_ABORTED, &why);
+	queue_complete_all(e, BERTH_ABORTED, &why);
 	for (unsigned i = 0; i < UNITS; i++)
 		if (r[i])
 			let_go(e, r[i]);
@@ -198,7 +201,7 @@ START_TEST(lies)
 		turn(e);
 		if (i % 50 == 0)
 			plan_free(&e->plan);
-		engine_look_again(e);
+		queue_look_again(e);
 	}
 	ck_assert_uint_gt(changes, 100000);
 	ck_assert_uint_gt(ended, TURNS / 10);
@@ -218,14 +221,14 @@ START_TEST(ends_before_its_bucket)
 
 	honest = true;
 	for (unsigned i = 0; i < 8; i++, r = submit(e, 0)) {
-		while (!r->done)
-			ck_assert_int_eq(engine_step(e, &ns), ENGINE_DID);
+		while (!request_is_done(r))
+			ck_assert_int_eq(progress_step(e, &ns), PROGRESS_DID);
 		let_go(e, r);
 	}
-	ck_assert(engine_bucket_is_here(e));
-	engine_complete_all(e, BERTH_ABORTED, &why);
-	ck_assert(!engine_bucket_is_here(e));
-	ck_assert_int_eq(engine_step(e, &ns), ENGINE_IDLE);
+	ck_assert(queue_bucket_is_here(e));
+	queue_complete_all(e, BERTH_ABORTED, &why);
+	ck_assert(!queue_bucket_is_here(e));
+	ck_assert_int_eq(progress_step(e, &ns), PROGRESS_IDLE);
 	let_go(e, r);
 }
 END_TEST

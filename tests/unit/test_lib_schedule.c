@@ -145,7 +145,7 @@ static void end_all_of(const struct model *m, struct rank *r)
 	r->until = NEVER;
 }
 
-/* As engine_step() does. */
+/* As progress_step() does. */
 static void look(struct model *m, struct rank *r)
 {
 	enum { LOOKS_MOST = 1000 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "lib/base/rank_text.h"
-#include "lib/core/op_run.h"
+#include "lib/core/run.h"
 #include "lib/core/init_wait.h"
 
 #define S 1000000000u /* ns */
@@ -163,11 +163,9 @@ START_TEST(sides)
 
 	for (unsigned i = 0; i < N; i++) {
 		rank[i] = 2 * N + i;
-		said[i] = i == 7   ? "2\nbarrier"
-			  : i == 9 ? OP_RUN_JOINED
-				   : "1\nbroadcast";
+		said[i] = i == 7 ? "2\nbarrier" : i == 9 ? RUN_JOINED : "1\nbroadcast";
 	}
-	op_run_say_sides(&c, &(struct op){ 0 }, said, &why);
+	run_say_sides(&c, &(struct op){ 0 }, said, &why);
 	ck_assert_str_eq(why.text,
 			 "the ranks called for different things: ranks 400-406, 408, "
 			 "410-599 for broadcast; rank 407 for barrier");

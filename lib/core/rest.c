@@ -1,23 +1,19 @@
-/* engine_rest.c - a rank whose rounds bring nothing sleeps until there is something
- * new: of its own, which rings the engine's bell, or of another rank, which has begun
- * an operation.  Ranks of this host ring a bell in the set's region; of others,
- * something comes on a connection.  (Two ranks that waited for different requests told
- * them each 5 ms: 1.0 % of a core, and 2 to 5 ms late.  Now 0.1 %, and 0.1 ms.) */
+#include "lib/core/rest.h"
+
 #include <poll.h>
 #include <stdlib.h>
 
 #include "lib/base/descriptor.h"
-#include "lib/core/engine_internal.h"
 #include "lib/core/missing.h"
 
 struct rest {
 	struct bell *bell;
 	int fd;               /* of the bell; -1: the thread sleeps on the futex */
 	struct pollfd *polls; /* while it sleeps */
-	struct pollfd *looks; /* engine_is_called() */
+	struct pollfd *looks; /* rest_is_called() */
 };
 
-struct rest *engine_rest_make(const struct comm *c)
+struct rest *rest_make(const struct comm *c)
 {
 	struct rest *r;
 
@@ -35,11 +31,11 @@ struct rest *engine_rest_make(const struct comm *c)
 	r->looks = r->polls ? r->polls + 1 + (size_t)c->members->n * NET_LANES : NULL;
 	if (r->fd >= 0)
 		return r;
-	engine_rest_free(r);
+	rest_free(r);
 	return NULL;
 }
 
-void engine_rest_free(struct rest *r)
+void rest_free(struct rest *r)
 {
 	if (!r)
 		return;
@@ -49,7 +45,7 @@ void engine_rest_free(struct rest *r)
 	free(r);
 }
 
-bool engine_is_called(const struct engine *e)
+bool rest_is_called(const struct engine *e)
 {
 	const struct comm *c = e->comm;
 
@@ -60,7 +56,7 @@ bool engine_is_called(const struct engine *e)
 	       poll(e->rest->looks, net_sockets(c->net, e->rest->looks), 0) > 0;
 }
 
-static void sleep_in_poll(struct rest *r, nfds_t n, uint64_t ns)
+static void rest_in_poll(struct rest *r, nfds_t n, uint64_t ns)
 {
 	const struct timespec t = { (time_t)(ns / 1000000000),
 				    (long)(ns % 1000000000) };
@@ -69,7 +65,7 @@ static void sleep_in_poll(struct rest *r, nfds_t n, uint64_t ns)
 		bell_clear(r->fd);
 }
 
-void engine_rest(struct engine *e, uint32_t heard, uint64_t ns)
+void rest_sleep(struct engine *e, uint32_t heard, uint64_t ns)
 {
 	struct region_shared *shared = e->comm->shared;
 	struct rest *r = e->rest;
@@ -82,14 +78,14 @@ void engine_rest(struct engine *e, uint32_t heard, uint64_t ns)
 	atomic_fetch_add(&shared->resting, 1);
 	atomic_store(&e->rests, true);
 	atomic_thread_fence(memory_order_seq_cst);
-	sleeps = atomic_load(&e->bell) == heard && !engine_is_called(e);
+	sleeps = atomic_load(&e->bell) == heard && !rest_is_called(e);
 	if (sleeps && r->fd >= 0) {
 		r->polls[n++] = (struct pollfd){ r->fd, POLLIN, 0 };
 		n += net_sockets(e->comm->net, r->polls + n);
 	}
 	pthread_mutex_unlock(&e->work);
 	if (n)
-		sleep_in_poll(r, n, ns);
+		rest_in_poll(r, n, ns);
 	else if (sleeps)
 		bell_sleep(r->bell, seen, ns);
 	atomic_store(&e->rests, false);
@@ -97,12 +93,13 @@ void engine_rest(struct engine *e, uint32_t heard, uint64_t ns)
 	atomic_store(sleepers, 0);
 }
 
-void engine_wake_rest(struct engine *e)
+/* Wake the thread if it rests.  QUEUE is held. */
+static void rest_wake(struct engine *e)
 {
 	bell_ring(e->rest->bell, e->rest->fd);
 }
 
-void engine_call(const struct engine *e)
+void rest_call_others(const struct engine *e)
 {
 	const struct comm *c = e->comm;
 
@@ -115,4 +112,17 @@ void engine_call(const struct engine *e)
 		if (i != c->members->local_me &&
 		    bell_has_sleeper(&c->shared->bell[i], 0))
 			bell_ring(&c->shared->bell[i], e->rest ? e->rest->fd : -1);
+}
+
+void engine_ring(struct engine *e)
+{
+	atomic_fetch_add(&e->bell, 1);
+	if (atomic_load(&e->asleep))
+		sleep_wake(&e->bell);
+	if (!atomic_load(&e->rests))
+		return;
+	pthread_mutex_lock(&e->queue);
+	if (e->rest)
+		rest_wake(e);
+	pthread_mutex_unlock(&e->queue);
 }

@@ -1,8 +1,8 @@
+#include "lib/core/queue.h"
+
 #include <stdlib.h>
 
-#include "lib/core/engine_internal.h"
-
-bool engine_make_lists(struct engine *e)
+bool queue_make_lists(struct engine *e)
 {
 	if (!e->list)
 		e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
@@ -11,7 +11,7 @@ bool engine_make_lists(struct engine *e)
 	return e->list && e->piece;
 }
 
-struct berth_request *engine_find(struct engine *e, uint64_t key)
+struct berth_request *queue_find(struct engine *e, uint64_t key)
 {
 	struct berth_request *r = e->table[key % ENGINE_TABLE];
 
@@ -22,7 +22,7 @@ struct berth_request *engine_find(struct engine *e, uint64_t key)
 
 /* ---- the plan's next bucket ---- */
 
-bool engine_bucket_is_here(struct engine *e)
+bool queue_bucket_is_here(struct engine *e)
 {
 	const struct plan *p = &e->plan;
 
@@ -35,7 +35,7 @@ bool engine_bucket_is_here(struct engine *e)
 
 		if (!plan_is_open(p, e->have))
 			continue;
-		r = engine_find(e, plan_key(p, e->have));
+		r = queue_find(e, plan_key(p, e->have));
 		if (!r || r->beside ||
 		    r->unit.signature != p->list.line[e->have].unit.signature)
 			return false;
@@ -43,18 +43,18 @@ bool engine_bucket_is_here(struct engine *e)
 	return true;
 }
 
-size_t engine_take_bucket(struct engine *e)
+size_t queue_take_bucket(struct engine *e)
 {
 	const struct plan *p = &e->plan;
 	size_t n = 0;
 
 	for (size_t i = p->bucket[p->next].from; i < p->bucket[p->next + 1].from; i++)
 		if (plan_is_open(p, i))
-			e->list[n++] = engine_find(e, plan_key(p, i));
+			e->list[n++] = queue_find(e, plan_key(p, i));
 	return n;
 }
 
-void engine_look_again(struct engine *e)
+void queue_look_again(struct engine *e)
 {
 	e->have = 0;
 	e->schedule.beside = 0;
@@ -64,7 +64,7 @@ void engine_look_again(struct engine *e)
 	}
 }
 
-berth_result engine_begin_cycle(struct engine *e)
+berth_result queue_begin_cycle(struct engine *e)
 {
 	berth_result rc = BERTH_OK;
 
@@ -72,13 +72,13 @@ berth_result engine_begin_cycle(struct engine *e)
 	     r = r->next)
 		if (r->beside && plan_comes_again(&e->plan, &r->unit)) {
 			rc = plan_wrap(&e->plan, &r->unit);
-			engine_look_again(e);
+			queue_look_again(e);
 			break;
 		}
 	return rc;
 }
 
-uint64_t engine_wanted_since(const struct engine *e)
+uint64_t queue_wanted_since(const struct engine *e)
 {
 	uint64_t first = 0;
 
@@ -93,7 +93,7 @@ uint64_t engine_wanted_since(const struct engine *e)
 
 /* ---- coming and going ---- */
 
-void engine_enter(struct engine *e, struct berth_request *r)
+void queue_enter(struct engine *e, struct berth_request *r)
 {
 	struct berth_request **slot = &e->table[r->unit.key % ENGINE_TABLE];
 
@@ -108,9 +108,10 @@ void engine_enter(struct engine *e, struct berth_request *r)
 	e->schedule.pending++;
 	e->schedule.beside += r->beside;
 	schedule_submitted(&e->schedule, r->submitted_ns, !r->beside);
+	request_become(r, REQUEST_QUEUED);
 }
 
-static void leave(struct engine *e, struct berth_request *r)
+static void queue_leave(struct engine *e, struct berth_request *r)
 {
 	struct berth_request **at = &e->table[r->unit.key % ENGINE_TABLE];
 
@@ -126,23 +127,23 @@ static void leave(struct engine *e, struct berth_request *r)
 	e->schedule.beside -= r->beside;
 }
 
-void engine_complete(struct engine *e, struct berth_request **r, size_t n,
-		     berth_result rc, const struct failure *why)
+void queue_complete(struct engine *e, struct berth_request **r, size_t n,
+		    berth_result rc, const struct failure *why)
 {
-	struct engine_wakes wakes = { .n = 0 };
+	struct request_wakes wakes = { .n = 0 };
 
 	pthread_mutex_lock(&e->queue);
 	for (size_t i = 0; i < n; i++)
-		leave(e, r[i]);
+		queue_leave(e, r[i]);
 	pthread_mutex_unlock(&e->queue);
 	for (size_t i = 0; i < n; i++)
-		engine_forget(r[i]);
+		request_forget(r[i]);
 	for (size_t i = 0; i < n; i++)
-		engine_end(r[i], rc, why, &wakes);
-	engine_wake(&wakes);
+		request_end(r[i], rc, why, &wakes);
+	request_wake(&wakes);
 }
 
-static struct berth_request *first_of(struct engine *e)
+static struct berth_request *queue_first(struct engine *e)
 {
 	struct berth_request *r;
 
@@ -152,26 +153,26 @@ static struct berth_request *first_of(struct engine *e)
 	return r;
 }
 
-void engine_complete_all(struct engine *e, berth_result rc, const struct failure *why)
+void queue_complete_all(struct engine *e, berth_result rc, const struct failure *why)
 {
 	struct failure of_one = *why;
 
-	for (struct berth_request *r; (r = first_of(e));) {
+	for (struct berth_request *r; (r = queue_first(e));) {
 		snprintf(of_one.tensor, sizeof of_one.tensor, "%s",
 			 r->op->name ? r->op->name : "");
-		engine_complete(e, &r, 1, rc, &of_one);
+		queue_complete(e, &r, 1, rc, &of_one);
 	}
 	pthread_mutex_lock(&e->queue);
 	e->have = 0; /* of the plan's next bucket, which has gone with the others */
 	pthread_mutex_unlock(&e->queue);
 }
 
-void engine_end_aborted(struct engine *e)
+void queue_end_aborted(struct engine *e)
 {
 	struct failure why;
 	berth_result rc;
 
 	comm_abort(e->comm);
 	rc = comm_broken(e->comm, &why);
-	engine_complete_all(e, rc, &why);
+	queue_complete_all(e, rc, &why);
 }

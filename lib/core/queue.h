@@ -1,0 +1,38 @@
+/* queue.h - the requests of a set that are pending, and what the plan (plan.h) says of
+ * them. */
+#ifndef BERTH_LIB_QUEUE_H
+#define BERTH_LIB_QUEUE_H
+
+#include "lib/core/engine_internal.h"
+
+/* Makes the lists.  A set that only blocks does not have them (224 KiB). */
+bool queue_make_lists(struct engine *e);
+
+/* ---- QUEUE is held for these ---- */
+
+/* The pending request of KEY, or NULL. */
+struct berth_request *queue_find(struct engine *e, uint64_t key);
+/* R is pending from now on. */
+void queue_enter(struct engine *e, struct berth_request *r);
+/* Are the units of the plan's next bucket pending? */
+bool queue_bucket_is_here(struct engine *e);
+/* They are at the beginning of e->list; how many. */
+size_t queue_take_bucket(struct engine *e);
+/* The plan has changed: look again at what is pending. */
+void queue_look_again(struct engine *e);
+/* If a unit that is pending comes again, the next cycle begins. */
+berth_result queue_begin_cycle(struct engine *e);
+/* Since when a thread waits for what the plan holds back; 0: none does. */
+uint64_t queue_wanted_since(const struct engine *e);
+
+/* ---- QUEUE is not held ---- */
+
+/* Collectives of the N of R end with RC.  Those that have no other part are their
+ * owners' from then on. */
+void queue_complete(struct engine *e, struct berth_request **r, size_t n,
+		    berth_result rc, const struct failure *why);
+void queue_complete_all(struct engine *e, berth_result rc, const struct failure *why);
+/* The set was aborted: what is pending ends.  WORK is held. */
+void queue_end_aborted(struct engine *e);
+
+#endif

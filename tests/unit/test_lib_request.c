@@ -1,0 +1,188 @@
+/* lib/core/request: the states of a request, threads that sleep until it has one, and
+ * its words. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/core/engine_internal.h"
+
+enum { TURNS = 2000, SLEEPERS = 3 };
+
+static struct world world;
+static struct members members;
+static struct comm comm = { .world = &world, .members = &members };
+
+/* Its thread is not started. */
+static struct engine *make(void)
+{
+	static const unsigned rank[] = { 0, 1 }, host[] = { 0, 0 };
+	struct engine *e;
+
+	ck_assert(!members_make(&members, rank, 2, host, 0));
+	e = engine_make(&comm);
+	ck_assert_ptr_nonnull(e);
+	return e;
+}
+
+static struct berth_request *request(struct engine *e, size_t n, int64_t timeout_ms)
+{
+	static float room[4];
+	struct op op[2];
+	const struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .name = "grad",
+			   .in = room, .out = room, .count = 4,
+			   .timeout_ms = timeout_ms);
+	struct berth_request *r;
+
+	ck_assert_uint_le(n, 2);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_ptr_null(op_make(&op[i], &d, 2, 0));
+	r = request_make(e, op, n);
+	ck_assert_ptr_nonnull(r);
+	atomic_fetch_add(&e->collectives, 1); /* as the queue does */
+	return r;
+}
+
+static void ends(struct berth_request *r, berth_result rc)
+{
+	const struct failure because = { .rc = rc };
+	struct failure why;
+
+	request_end(r, rc, &because, NULL);
+	ck_assert(request_is_done(r));
+	ck_assert_int_eq(request_free(r, &why), rc);
+}
+
+static void says(const struct berth_request *r, const char *words)
+{
+	char text[512], cut[24];
+
+	request_text(text, sizeof text, r);
+	ck_assert_msg(strstr(text, words), "'%s' is not in '%s'", words, text);
+	request_text(cut, sizeof cut, r);
+	ck_assert_uint_lt(strlen(cut), sizeof cut);
+	ck_assert(!strncmp(cut, text, strlen(cut)));
+}
+
+START_TEST(words)
+{
+	struct engine *e = make();
+	struct berth_request *r = request(e, 2, 60000);
+
+	says(r, "allreduce \"grad\" of 4 f32, sum, and 1 other: new, submitted 0.");
+	says(r, "s ago, its time is over in ");
+	request_become(r, REQUEST_QUEUED);
+	r->beside = true;
+	says(r, ": queued, submitted 0.");
+	says(r, " s ago, not expected by the plan, its time");
+	ck_assert(request_want(r));
+	ck_assert(!request_want(r));
+	says(r, ", a thread waits for it, its time");
+	request_become(r, REQUEST_PROMISED);
+	says(r, ": promised, submitted 0.");
+	request_become(r, REQUEST_RUNNING);
+	says(r, ": running, submitted 0.");
+	atomic_fetch_add(&r->parts, 1); /* as a work on a device would */
+	r->nworks = 1;
+	says(r, ", 2 parts are not done, a thread");
+	r->nworks = 0;
+	atomic_fetch_sub(&r->parts, 1);
+	request_end(r, BERTH_TIMEOUT, &(struct failure){ .rc = BERTH_TIMEOUT }, NULL);
+	says(r, "sum, and 1 other: done, ");
+	says(r, berth_result_text(BERTH_TIMEOUT));
+	free(r->why);
+	r->why = NULL;
+	ck_assert_int_eq(request_free(r, &(struct failure){ 0 }), BERTH_TIMEOUT);
+	ck_assert_uint_eq(e->users, 1);
+	ck_assert_uint_eq(e->collectives, 0);
+}
+END_TEST
+
+/* A request of which each part comes to its end by itself, with the first error. */
+START_TEST(parts)
+{
+	struct engine *e = make();
+	struct berth_request *r = request(e, 1, 0);
+	struct failure why = { .rc = BERTH_TIMEOUT, .text = "first" };
+
+	atomic_fetch_add(&r->parts, 2);
+	request_end(r, BERTH_OK, NULL, NULL);
+	request_end(r, BERTH_TIMEOUT, &why, NULL);
+	ck_assert(!request_is_done(r));
+	snprintf(why.text, sizeof why.text, "second");
+	request_end(r, BERTH_SYSTEM, &why, NULL);
+	ck_assert(request_is_done(r));
+	ck_assert_int_eq(request_free(r, &why), BERTH_TIMEOUT);
+	ck_assert_str_eq(why.text, "first");
+}
+END_TEST
+
+/* ---- threads that sleep ---- */
+
+struct sleeper {
+	pthread_t thread;
+	struct berth_request *r;
+	enum request_state until;
+	_Atomic uint32_t *begun;
+};
+
+static void *sleeps(void *arg)
+{
+	struct sleeper *s = arg;
+
+	atomic_fetch_add(s->begun, 1);
+	while (request_state(s->r) < s->until)
+		request_sleep(s->r, s->until, 0);
+	return NULL;
+}
+
+/* The states come while threads begin to sleep until one of them: each is woken, or the
+ * test does not end. */
+START_TEST(wakes)
+{
+	struct engine *e = make();
+
+	for (unsigned turn = 0; turn < TURNS; turn++) {
+		struct berth_request *r = request(e, 1, 0);
+		_Atomic uint32_t begun = 0;
+		struct sleeper s[SLEEPERS];
+
+		for (unsigned i = 0; i < SLEEPERS; i++) {
+			s[i] = (struct sleeper){ .r = r,
+						 .begun = &begun,
+						 .until = i ? REQUEST_DONE
+							    : REQUEST_RUNNING };
+			pthread_create(&s[i].thread, NULL, sleeps, &s[i]);
+		}
+		while (turn % 2 && atomic_load(&begun) < SLEEPERS)
+			sched_yield();
+		request_become(r, REQUEST_QUEUED);
+		request_become(r, REQUEST_PROMISED);
+		if (turn % 3)
+			request_become(r, REQUEST_QUEUED);
+		request_launched(r);
+		pthread_join(s[0].thread, NULL);
+		request_end(r, BERTH_OK, NULL, NULL);
+		for (unsigned i = 1; i < SLEEPERS; i++)
+			pthread_join(s[i].thread, NULL);
+		ends(request(e, 1, 0), BERTH_OK);
+		ck_assert_int_eq(request_free(r, &(struct failure){ 0 }), BERTH_OK);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("lib_request");
+	TCase *t = tcase_create("lib_request");
+	SRunner *r = srunner_create(s);
+
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, words);
+	tcase_add_test(t, parts);
+	tcase_add_test(t, wakes);
+	suite_add_tcase(s, t);
+	srunner_run_all(r, CK_ENV);
+	return srunner_ntests_failed(r) ? EXIT_FAILURE : EXIT_SUCCESS;
+}
