@@ -353,6 +353,11 @@ berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
  * RECEIVED, FROM and MADE. */
 berth_result berth_submit(const struct berth_desc *d, size_t n,
 			  berth_request **request);
+/* Begin N operations of one set as N requests, REQUESTS[0] to REQUESTS[N - 1]: as N
+ * calls of berth_submit(), in one step.  If one of them cannot begin, none does, and
+ * REQUESTS is undefined. */
+berth_result berth_submit_each(const struct berth_desc *d, size_t n,
+			       berth_request **requests);
 /* BERTH_BUSY, or the result.  The request remains.  It gives no core away. */
 berth_result berth_poll(berth_request *request);
 /* Wait until it is done, at most TIMEOUT_MS (-1: no limit).  After BERTH_BUSY the

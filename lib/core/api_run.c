@@ -50,8 +50,9 @@ static berth_result make_all(struct op *op, const struct berth_desc *d, size_t n
 	return BERTH_OK;
 }
 
+/* D's N operations as one request, or as N.  SET is entered. */
 static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
-			      size_t n, berth_request **request)
+			      size_t n, bool each, berth_request **request)
 {
 	struct failure why;
 	struct op one, *op = &one;
@@ -62,14 +63,18 @@ static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
 	if (!op)
 		return api_wrong(BERTH_MEMORY, "out of memory");
 	rc = make_all(op, d, n, set);
-	if (!rc)
-		rc = set_tell(engine_submit(set->engine, op, n, request, &why), &why);
+	if (!rc) {
+		rc = each ? engine_submit_each(set->engine, op, n, request, &why)
+			  : engine_submit(set->engine, op, n, request, &why);
+		set_tell(rc, &why);
+	}
 	if (n > 1)
 		free(op);
 	return rc;
 }
 
-berth_result berth_submit(const struct berth_desc *d, size_t n, berth_request **request)
+static berth_result submit(const struct berth_desc *d, size_t n, bool each,
+			   berth_request **request)
 {
 	struct berth_set *set;
 	berth_result rc;
@@ -77,13 +82,25 @@ berth_result berth_submit(const struct berth_desc *d, size_t n, berth_request **
 	if (!n)
 		return api_wrong(BERTH_INVALID, "n is 0");
 	if (!request)
-		return api_wrong(BERTH_INVALID, "request is NULL");
+		return api_wrong(BERTH_INVALID,
+				 each ? "requests is NULL" : "request is NULL");
 	rc = has_wrong_size(d) ? wrong_size(d) : api_enter(d->set, &set);
 	if (rc)
 		return rc;
-	rc = submit_in(set, d, n, request);
+	rc = submit_in(set, d, n, each, request);
 	api_leave(set);
 	return rc;
+}
+
+berth_result berth_submit(const struct berth_desc *d, size_t n, berth_request **request)
+{
+	return submit(d, n, false, request);
+}
+
+berth_result berth_submit_each(const struct berth_desc *d, size_t n,
+			       berth_request **requests)
+{
+	return submit(d, n, true, requests);
 }
 
 berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,

@@ -137,6 +137,8 @@ void engine_free(struct engine *e)
 
 /* ---- submitting ---- */
 
+static const char engine_no_room[] = "no memory, thread or socket for it";
+
 static berth_result engine_no_thread(const struct op *op, struct failure *why)
 {
 	return request_refuse(BERTH_MEMORY, op, why,
@@ -151,30 +153,54 @@ static const void *engine_this_thread(void)
 	return &here;
 }
 
-/* WORK: the thread is to look at it. */
+/* QUEUE is held. */
 static berth_result engine_enter(struct engine *e, struct berth_request *r,
-				 struct failure *why, bool *work)
+				 struct failure *why)
 {
-	berth_result rc = BERTH_OK;
-
-	pthread_mutex_lock(&e->queue);
 	request_describe(r);
 	if (atomic_load(&e->comm->aborted))
-		rc = request_refuse(BERTH_ABORTED, r->op, why, COMM_ENDED);
-	else if (queue_find(e, r->unit.key))
-		rc = request_refuse(BERTH_INVALID, r->op, why,
-				    "an operation of that name is in flight");
-	else if (e->schedule.pending >= ENGINE_PENDING_MOST)
-		rc = request_refuse(BERTH_MEMORY, r->op, why,
-				    "too many operations are in flight");
-	else if (e->retired && !progress_start_held(e)) /* it has ended since */
-		rc = engine_no_thread(r->op, why);
-	else
-		queue_enter(e, r);
+		return request_refuse(BERTH_ABORTED, r->op, why, COMM_ENDED);
+	if (queue_find(e, r->unit.key))
+		return request_refuse(BERTH_INVALID, r->op, why,
+				      "an operation of that name is in flight");
+	if (e->schedule.pending >= ENGINE_PENDING_MOST)
+		return request_refuse(BERTH_MEMORY, r->op, why,
+				      "too many operations are in flight");
+	if (e->retired && !progress_start_held(e)) /* it has ended since */
+		return engine_no_thread(r->op, why);
+	queue_enter(e, r);
+	return BERTH_OK;
+}
+
+/* Collectives of the K of R.  They are pending from now on, or none is. */
+static berth_result engine_enter_all(struct engine *e, struct berth_request **r,
+				     size_t k, struct failure *why)
+{
+	berth_result rc = BERTH_OK;
+	bool work = false;
+	uint64_t unnamed;
+	size_t n = 0;
+
+	pthread_mutex_lock(&e->queue);
+	unnamed = e->unnamed;
+	for (; n < k; n++) {
+		rc = r[n]->n ? engine_enter(e, r[n], why) : BERTH_OK;
+		if (rc)
+			break;
+		work |= r[n]->beside;
+	}
+	if (rc)
+		e->unnamed = unnamed;
+	while (rc && n)
+		if (r[--n]->n) {
+			queue_leave(e, r[n]);
+			atomic_fetch_sub(&e->collectives, 1);
+		}
 	e->submitter = engine_this_thread();
-	*work = r->beside || queue_bucket_is_here(e) ||
-		atomic_exchange(&e->dozes, false);
+	work = work || queue_bucket_is_here(e) || atomic_exchange(&e->dozes, false);
 	pthread_mutex_unlock(&e->queue);
+	if (work && !rc)
+		engine_ring(e);
 	return rc;
 }
 
@@ -190,60 +216,89 @@ static void engine_post_messages(struct messages *m, struct berth_request *r)
 	messages_post(m, r->message, r->nmessages, r->deadline_ns);
 }
 
-/* R's collectives, if it has any. */
-static berth_result engine_enter_collectives(struct engine *e, struct berth_request *r,
-					     struct failure *why)
+/* The K of R begin, or none does, and they are freed.  KEEPS_MARK: as request_drop().
+ */
+static berth_result engine_begin(struct engine *e, struct berth_request **r, size_t k,
+				 bool keeps_mark, struct failure *why)
 {
-	bool work = false;
-	berth_result rc;
+	struct messages *m = NULL;
+	size_t messages = 0, collectives = 0;
+	berth_result rc = BERTH_OK;
 
-	if (!r->n)
-		return BERTH_OK;
-	rc = engine_enter(e, r, why, &work);
-	if (work && !rc)
-		engine_ring(e);
+	for (size_t i = 0; i < k; i++) {
+		messages += r[i]->nmessages;
+		collectives += r[i]->n;
+	}
+	if (messages)
+		m = engine_need_messages(e);
+	if (messages && !m)
+		rc = request_refuse(BERTH_MEMORY, r[0]->op, why, engine_no_room);
+	for (size_t i = 0; !rc && i < k; i++)
+		if (r[i]->ndevice && request_mark(r[i]))
+			rc = request_refuse(
+				BERTH_UNSUPPORTED, r[i]->op, why,
+				"its device, stream or event can't be used");
+	if (!rc && collectives)
+		rc = engine_enter_all(e, r, k, why);
+	for (size_t i = 0; i < k; i++)
+		if (rc)
+			request_drop(r[i], keeps_mark);
+		else if (r[i]->nmessages)
+			engine_post_messages(m, r[i]);
+	if (m)
+		messages_leave(m);
 	return rc;
 }
 
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why)
 {
-	static const char no_room[] = "no memory, thread or socket for it";
 	struct berth_request *r = request_make(e, op, n);
-	struct messages *m = NULL;
-	berth_result rc = BERTH_OK;
+	berth_result rc;
 
 	if (!r)
-		return request_refuse(BERTH_MEMORY, op, why, no_room);
-	if (r->nmessages)
-		m = engine_need_messages(e);
-	if (r->nmessages && !m)
-		rc = request_refuse(BERTH_MEMORY, op, why, no_room);
-	else if (r->ndevice && request_mark(r))
-		rc = request_refuse(BERTH_UNSUPPORTED, op, why,
-				    "its device, stream or event can't be used");
+		return request_refuse(BERTH_MEMORY, op, why, engine_no_room);
+	rc = engine_begin(e, &r, 1, n == 1 && op->marked, why);
 	if (!rc)
-		rc = engine_enter_collectives(e, r, why);
-	if (rc)
-		request_drop(r, n == 1 && op->marked);
-	else
 		*request = r;
-	if (!rc && m)
-		engine_post_messages(m, r);
-	if (m)
-		messages_leave(m);
 	return rc;
 }
 
 /* The engine's thread does collectives alone. */
-berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
-			   struct berth_request **request, struct failure *why)
+static berth_result engine_is_ready(struct engine *e, const struct op *op, size_t n,
+				    struct failure *why)
 {
 	if (e->comm->broken)
 		return comm_broken(e->comm, why);
 	if (request_count_messages(op, n) < n && !progress_start(e))
 		return engine_no_thread(op, why);
-	return engine_enter_new(e, op, n, request, why);
+	return BERTH_OK;
+}
+
+berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
+			   struct berth_request **request, struct failure *why)
+{
+	const berth_result rc = engine_is_ready(e, op, n, why);
+
+	return rc ? rc : engine_enter_new(e, op, n, request, why);
+}
+
+berth_result engine_submit_each(struct engine *e, const struct op *op, size_t n,
+				struct berth_request **request, struct failure *why)
+{
+	berth_result rc = engine_is_ready(e, op, n, why);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		request[i] = request_make(e, &op[i], 1);
+		if (request[i])
+			continue;
+		while (i)
+			request_drop(request[--i], false);
+		return request_refuse(BERTH_MEMORY, op, why, engine_no_room);
+	}
+	return engine_begin(e, request, n, false, why);
 }
 
 /* ---- waiting ---- */

@@ -111,7 +111,7 @@ void queue_enter(struct engine *e, struct berth_request *r)
 	request_become(r, REQUEST_QUEUED);
 }
 
-static void queue_leave(struct engine *e, struct berth_request *r)
+void queue_leave(struct engine *e, struct berth_request *r)
 {
 	struct berth_request **at = &e->table[r->unit.key % ENGINE_TABLE];
 

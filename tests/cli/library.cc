@@ -170,7 +170,7 @@ static void asynchronous()
 	rc = berth_poll(request);
 	is(rc == BERTH_OK || rc == BERTH_BUSY, "berth_poll");
 	is(!berth_wait(request, -1) && x == berth_size(), "berth_wait");
-	is(!berth_submit(&d, 1, &two[1]), "berth_submit");
+	is(!berth_submit_each(&d, 1, &two[1]), "berth_submit_each");
 	is(!berth_wait_any(two, 2, -1, &which) && which == 1, "berth_wait_any");
 	rc = berth_run(&d, 0, &later);
 	is(rc == BERTH_OK || (rc == BERTH_BUSY && !berth_wait(later, -1)), "a slice");

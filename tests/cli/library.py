@@ -294,6 +294,12 @@ def requests():
     fine(b.berth_submit(d, 2, byref(pair)), "two kinds at once")
     fine(b.berth_wait(pair, -1), "berth_wait()")
     is_((y[0], z[0]), (n, n - 1), "a sum and a broadcast")
+    two, y = (c_void_p * 2)(), [ints(me), ints(1)]
+    d = descs(*[desc(in_=v, out=v, **one) for v in y])
+    fine(b.berth_submit_each(d, 2, two), "two requests")
+    for r in two:
+        fine(b.berth_wait(r, -1), "berth_wait()")
+    is_([v[0] for v in y], [n * (n - 1) // 2, n], "sums of two requests")
     # of three, and a NULL; each rank has its own order
     order = [(i + me) % 3 for i in range(3)]
     some = {i: submitted(in_=x[2 + i], out=x[2 + i], name=b"any %d" % i, **one) for i in order}

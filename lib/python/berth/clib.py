@@ -88,6 +88,7 @@ CALLS = {
     "berth_set_member": (c_int, [SET, c_int]),
     "berth_run": (c_int, [POINTER(Desc), c_int64, POINTER(REQUEST)]),
     "berth_submit": (c_int, [POINTER(Desc), c_size_t, POINTER(REQUEST)]),
+    "berth_submit_each": (c_int, [POINTER(Desc), c_size_t, POINTER(REQUEST)]),
     "berth_poll": (c_int, [REQUEST]),
     "berth_wait": (c_int, [REQUEST, c_int64]),
     "berth_wait_any": (c_int, [POINTER(REQUEST), c_size_t, c_int64, POINTER(c_size_t)]),

@@ -183,6 +183,86 @@ static void any(void)
 	CHECK(seen == (1 << FEW) - 1, "all of them");
 }
 
+/* ---- several at once ---- */
+
+enum { EACH_OPS = 64 };
+
+struct each {
+	float x[EACH_OPS];
+	char name[EACH_OPS][16];
+	struct berth_desc d[EACH_OPS];
+	berth_request *r[EACH_OPS];
+};
+
+/* In another order on each rank; without names, in the same order. */
+static void each_make(struct each *e, bool named)
+{
+	for (int i = 0; i < EACH_OPS; i++) {
+		const int at = named ? (i + 7 * rank) % EACH_OPS : i;
+
+		e->x[i] = (float)at;
+		snprintf(e->name[i], sizeof e->name[i], "each %d", at);
+		e->d[i] =
+			(struct berth_desc)BERTH_DESC(.kind = BERTH_ALLREDUCE,
+						      .type = BERTH_F32,
+						      .name = named ? e->name[i] : NULL,
+						      .in = &e->x[i], .out = &e->x[i],
+						      .count = 1);
+	}
+}
+
+static void each_wait(struct each *e)
+{
+	for (int i = EACH_OPS - 1; i >= 0; i--) {
+		const int at = e->d[i].name ? (i + 7 * rank) % EACH_OPS : i;
+
+		FINE(berth_wait(e->r[i], -1));
+		CHECK(e->x[i] == (float)(at * size), "sum %d: %g", i, (double)e->x[i]);
+	}
+}
+
+/* None of them begins if one cannot, and the order of those without names stays. */
+static void each_refused(struct each *e)
+{
+	each_make(e, false);
+	e->d[EACH_OPS - 2].name = e->d[EACH_OPS - 1].name = "one name";
+	CHECK(berth_submit_each(e->d, EACH_OPS, e->r) == BERTH_INVALID,
+	      "one name twice");
+	CHECK(!strcmp(berth_last_error()->tensor, "one name"), "names it");
+	e->d[EACH_OPS - 1].name = NULL;
+	e->d[EACH_OPS - 1].type = (berth_type)77;
+	CHECK(berth_submit_each(e->d, EACH_OPS, e->r) == BERTH_INVALID, "no such type");
+	CHECK(berth_submit_each(e->d, 0, e->r) == BERTH_INVALID, "none");
+	CHECK(berth_submit_each(e->d, 1, NULL) == BERTH_INVALID, "nowhere");
+}
+
+static void each(void)
+{
+	struct each *e = calloc(1, sizeof *e);
+	float to = (float)rank, from = -1;
+	const struct berth_desc d[] = {
+		BERTH_DESC(.kind = BERTH_SEND, .type = BERTH_F32, .in = &to, .count = 1,
+			   .root = (rank + 1) % size),
+		BERTH_DESC(.kind = BERTH_BARRIER),
+		BERTH_DESC(.kind = BERTH_RECV, .type = BERTH_F32, .out = &from,
+			   .count = 1, .root = (rank + size - 1) % size),
+	};
+	berth_request *r[3];
+
+	for (int step = 0; step < 12; step++) {
+		if (step == 6 && rank == 0)
+			each_refused(e);
+		each_make(e, step % 3 > 0);
+		FINE(berth_submit_each(e->d, EACH_OPS, e->r));
+		each_wait(e);
+	}
+	FINE(berth_submit_each(d, 3, r));
+	for (int i = 2; i >= 0; i--)
+		FINE(berth_wait(r[i], -1));
+	CHECK(from == (float)((rank + size - 1) % size), "received %g", (double)from);
+	free(e);
+}
+
 /* The last rank comes late: the others get their slices of time. */
 static void slices(void)
 {
@@ -234,6 +314,7 @@ static void requests(void)
 	nothing();
 	callbacks();
 	any();
+	each();
 	slices();
 }
 
