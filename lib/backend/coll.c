@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static uint64_t even(uint64_t count, unsigned n, unsigned i)
+static uint64_t coll_even(uint64_t count, unsigned n, unsigned i)
 {
 	return count / n + (i < count % n);
 }
@@ -11,7 +11,7 @@ uint64_t coll_part(const struct coll *c, unsigned n, unsigned i)
 {
 	if (c->in_counts)
 		return c->in_counts[i];
-	return c->kind == BERTH_SCATTER ? c->count : even(c->count, n, i);
+	return c->kind == BERTH_SCATTER ? c->count : coll_even(c->count, n, i);
 }
 
 uint64_t coll_got(const struct coll *c, unsigned n, unsigned i)
@@ -58,7 +58,7 @@ uint64_t coll_largest(const struct coll *c, unsigned n)
 		return c->out_counts ? largest_of(c->out_counts, n) : c->count;
 	case BERTH_REDUCESCATTER:
 		return c->in_counts ? largest_of(c->in_counts, n)
-				    : even(c->count, n, 0);
+				    : coll_even(c->count, n, 0);
 	default:
 		return c->count;
 	}

@@ -15,8 +15,8 @@ static size_t data_words(const struct coll_rows *rows)
 
 /* Elements that rank R gives to others, by its ROW, in front of its part for rank END
  * (N: all of them).  MOST + 1: more than MOST. */
-static uint64_t given(const struct coll *c, const uint64_t *row, unsigned r,
-		      unsigned end, uint64_t most)
+static uint64_t rows_given(const struct coll *c, const uint64_t *row, unsigned r,
+			   unsigned end, uint64_t most)
 {
 	uint64_t sum = 0;
 
@@ -40,7 +40,7 @@ static void write_data(const struct coll *c, unsigned char *to, uint64_t most)
 	const unsigned parts = c->kind == BERTH_ALLTOALL ? rows->n : 1;
 	const unsigned char *from = c->in;
 
-	if (given(c, rows->mine, rows->me, rows->n, most) > most)
+	if (rows_given(c, rows->mine, rows->me, rows->n, most) > most)
 		return;
 	for (unsigned k = 0; k < parts; k++) {
 		const size_t bytes = rows->mine[k] * size;
@@ -63,7 +63,7 @@ static void read_data(const struct coll *c, const uint64_t *told, size_t stride)
 	for (unsigned r = 0; r < rows->n; r++) {
 		const uint64_t *row = told + r * stride;
 		const size_t bytes = coll_got(c, rows->n, r) * size,
-			     front = given(c, row, r, rows->me, DATA_BYTES) * size;
+			     front = rows_given(c, row, r, rows->me, DATA_BYTES) * size;
 
 		if (r == rows->me || !bytes)
 			continue;
@@ -78,7 +78,7 @@ static bool has_all_data(const struct coll *c, uint64_t most)
 	const struct coll_rows *rows = c->rows;
 
 	for (unsigned r = 0; r < rows->n; r++)
-		if (given(c, rows->all + r * rows->words, r, rows->n, most) > most)
+		if (rows_given(c, rows->all + r * rows->words, r, rows->n, most) > most)
 			return false;
 	return true;
 }

@@ -18,7 +18,7 @@ struct agreement {
 	unsigned char partial[LOCAL_MOST]; /* the host's partial sums; not told */
 };
 
-static void leave(void *group)
+static void hier_leave(void *group)
 {
 	struct hier *t = group;
 
@@ -89,14 +89,14 @@ struct hier *hier_join(const struct hier_config *c)
 		t->local = c->local;
 		return t;
 	}
-	leave(t);
+	hier_leave(t);
 	return NULL;
 }
 
 /* ---- steps ---- */
 
 /* If a step has failed here, ends the waits for it on this host and on others. */
-static berth_result give_up(struct hier *t, berth_result rc)
+static berth_result hier_give_up(struct hier *t, berth_result rc)
 {
 	unsigned lost;
 
@@ -172,7 +172,8 @@ static berth_result go_down(struct hier *t, struct agreement *v, size_t bytes,
 	return hier_in_memory(t, &c, deadline_ns);
 }
 
-static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadline_ns)
+static berth_result hier_agree(struct hier *t, const struct coll *c,
+			       uint64_t deadline_ns)
 {
 	struct agreement *v = t->agreement;
 	berth_result rc = go_up(t, c, v, deadline_ns);
@@ -200,8 +201,8 @@ static berth_result agree(struct hier *t, const struct coll *c, uint64_t deadlin
 
 /* ---- all kinds ---- */
 
-static berth_result broadcast(struct hier *t, const struct coll *c,
-			      uint64_t deadline_ns)
+static berth_result hier_broadcast(struct hier *t, const struct coll *c,
+				   uint64_t deadline_ns)
 {
 	struct coll here = *c, across = *c;
 	unsigned home = t->m->host[c->root];
@@ -226,7 +227,7 @@ static berth_result broadcast(struct hier *t, const struct coll *c,
 
 static berth_result in_steps(struct hier *t, const struct coll *c, uint64_t deadline_ns)
 {
-	berth_result rc = agree(t, c, deadline_ns);
+	berth_result rc = hier_agree(t, c, deadline_ns);
 
 	if (rc || is_small(c))
 		return rc;
@@ -240,24 +241,24 @@ static berth_result in_steps(struct hier *t, const struct coll *c, uint64_t dead
 	case BERTH_REDUCESCATTER:
 		return hier_reducescatter(t, c, deadline_ns);
 	case BERTH_BROADCAST:
-		return broadcast(t, c, deadline_ns);
+		return hier_broadcast(t, c, deadline_ns);
 	default:
 		return tcp_data(t->all, c, deadline_ns);
 	}
 }
 
-static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+static berth_result hier_run(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct hier *t = group;
 
 	t->has_other = false;
 	/* no two ranks share a host */
-	return give_up(t, t->m->nhosts == t->m->n
-				  ? tcp_backend.run(t->all, c, deadline_ns)
-				  : in_steps(t, c, deadline_ns));
+	return hier_give_up(t, t->m->nhosts == t->m->n
+				       ? tcp_backend.run(t->all, c, deadline_ns)
+				       : in_steps(t, c, deadline_ns));
 }
 
-/* others() of GROUP, which has the rank with local number LOCAL of each host. */
+/* hier_others() of GROUP, which has the rank with local number LOCAL of each host. */
 static size_t others_across(const struct hier *t, const struct tcp *group,
 			    unsigned local, unsigned *which, size_t most)
 {
@@ -268,7 +269,7 @@ static size_t others_across(const struct hier *t, const struct tcp *group,
 	return n;
 }
 
-static size_t others(const void *group, unsigned *which, size_t most)
+static size_t hier_others(const void *group, unsigned *which, size_t most)
 {
 	const struct hier *t = group;
 	size_t n;
@@ -288,14 +289,14 @@ static size_t others(const void *group, unsigned *which, size_t most)
 	return n;
 }
 
-static berth_result explain(void *group, const char *text, const char **said)
+static berth_result hier_explain(void *group, const char *text, const char **said)
 {
 	struct hier *t = group;
 
-	return give_up(t, tcp_backend.explain(t->all, text, said));
+	return hier_give_up(t, tcp_backend.explain(t->all, text, said));
 }
 
-static void end(void *group, berth_result result, unsigned lost)
+static void hier_end(void *group, berth_result result, unsigned lost)
 {
 	struct hier *t = group;
 
@@ -303,7 +304,7 @@ static void end(void *group, berth_result result, unsigned lost)
 	tcp_backend.end(t->all, result, lost);
 }
 
-static size_t algorithms(const void *group, char *text, size_t bytes)
+static size_t hier_algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct hier *t = group;
 	const struct tcp *across = t->lane && t->m->nhosts < t->m->n ? t->lane : t->all;
@@ -313,5 +314,8 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 					  n < bytes ? bytes - n : 0);
 }
 
-const struct backend hier_backend = { "two", run,   NULL,       others, explain,
-				      end,   leave, algorithms, false,  0 };
+const struct backend hier_backend = { "two",        hier_run,
+				      NULL,         hier_others,
+				      hier_explain, hier_end,
+				      hier_leave,   hier_algorithms,
+				      false,        0 };

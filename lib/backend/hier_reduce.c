@@ -16,7 +16,7 @@ static berth_result need_room(struct hier *t, size_t bytes)
 	return t->room ? BERTH_OK : BERTH_MEMORY;
 }
 
-static unsigned char *at(const struct coll *c, uint64_t element)
+static unsigned char *reduce_at(const struct coll *c, uint64_t element)
 {
 	return (unsigned char *)c->out + element * kern_size(c->type);
 }
@@ -32,8 +32,8 @@ static void cut_by_lanes(struct hier *t, const struct coll *c)
 
 /* Makes the host's partial sums of this rank's part at WHERE.  T->counts are the parts
  * of C->in. */
-static berth_result scatter(struct hier *t, const struct coll *c, void *where,
-			    uint64_t deadline_ns)
+static berth_result reduce_scatter(struct hier *t, const struct coll *c, void *where,
+				   uint64_t deadline_ns)
 {
 	struct coll local = *c;
 
@@ -74,20 +74,20 @@ berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadl
 	n = t->counts[t->m->local_me];
 	for (unsigned i = 0; i < t->m->local_me; i++)
 		from += t->counts[i];
-	rc = partial_room(t, c, n, at(c, from), &where);
+	rc = partial_room(t, c, n, reduce_at(c, from), &where);
 	if (!rc)
-		rc = scatter(t, c, where, deadline_ns);
+		rc = reduce_scatter(t, c, where, deadline_ns);
 	if (!rc && t->lane) {
 		across.in = where;
 		across.in_form = KERN_PARTIAL;
-		across.out = at(c, from);
+		across.out = reduce_at(c, from);
 		across.count = n;
 		rc = tcp_data(t->lane, &across, deadline_ns);
 	}
 	if (rc)
 		return rc;
 	gather.kind = BERTH_ALLGATHER;
-	gather.in = at(c, from);
+	gather.in = reduce_at(c, from);
 	gather.count = n;
 	gather.out_counts = t->counts;
 	gather.signature = HIER_PHASE + 1;
@@ -95,8 +95,8 @@ berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadl
 }
 
 /* On the root's host, gives the lanes' parts of the result to the root. */
-static berth_result collect(struct hier *t, const struct coll *c, const void *part,
-			    uint64_t deadline_ns)
+static berth_result reduce_collect(struct hier *t, const struct coll *c,
+				   const void *part, uint64_t deadline_ns)
 {
 	uint64_t give[t->m->nlocal], got[t->m->nlocal];
 	struct coll local = *c;
@@ -132,7 +132,7 @@ berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline
 	rc = need_room(t, n * (bytes + kern_size(c->type)));
 	part = t->room ? t->room + n * bytes : NULL;
 	if (!rc)
-		rc = scatter(t, c, t->room, deadline_ns);
+		rc = reduce_scatter(t, c, t->room, deadline_ns);
 	if (!rc && t->lane) {
 		across.in = t->room;
 		across.in_form = KERN_PARTIAL;
@@ -141,7 +141,7 @@ berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline
 		across.root = home;
 		rc = tcp_data(t->lane, &across, deadline_ns);
 	}
-	return rc || t->m->here != home ? rc : collect(t, c, part, deadline_ns);
+	return rc || t->m->here != home ? rc : reduce_collect(t, c, part, deadline_ns);
 }
 
 /* Puts the parts of the ranks of each lane side by side at TO.  T->counts becomes the
@@ -187,7 +187,7 @@ static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
 		return rc;
 	sort_by_lanes(t, c, t->room);
 	sorted.in = t->room;
-	rc = scatter(t, &sorted, t->room + in_bytes, deadline_ns);
+	rc = reduce_scatter(t, &sorted, t->room + in_bytes, deadline_ns);
 	if (rc)
 		return rc;
 	across.in = t->room + in_bytes;

@@ -24,7 +24,7 @@ struct share {
 	enum kern_form form;
 };
 
-static struct share lift(const struct block *b, struct share s, void *room)
+static struct share pairwise_lift(const struct block *b, struct share s, void *room)
 {
 	struct kern k;
 
@@ -36,14 +36,14 @@ static struct share lift(const struct block *b, struct share s, void *room)
 }
 
 /* Writes X op Y, in the form OUT, to DST. */
-static void combine(const struct block *b, struct share x, struct share y,
-		    unsigned level, enum kern_form out, void *dst)
+static void pairwise_combine(const struct block *b, struct share x, struct share y,
+			     unsigned level, enum kern_form out, void *dst)
 {
 	struct kern k;
 
 	if (x.form != y.form) {
-		x = lift(b, x, b->room[level][0]);
-		y = lift(b, y, b->room[level][1]);
+		x = pairwise_lift(b, x, b->room[level][0]);
+		y = pairwise_lift(b, y, b->room[level][1]);
 	}
 	coll_kern(&k, b->c, x.form, out);
 	kern_reduce(&k, &dst, 1, (const void *[]){ x.at, y.at }, 2, b->count, false);
@@ -61,7 +61,7 @@ static struct share share_of(const struct block *b, unsigned i, unsigned step,
 		};
 	x = share_of(b, i, 2 * step, level + 1, b->room[level][0]);
 	y = share_of(b, i + step, 2 * step, level + 1, b->room[level][1]);
-	combine(b, x, y, level, KERN_PARTIAL, room);
+	pairwise_combine(b, x, y, level, KERN_PARTIAL, room);
 	return (struct share){ room, KERN_PARTIAL };
 }
 
@@ -92,7 +92,7 @@ void pairwise_reduce(const struct coll *c, void *dst, const void *const *src,
 		b.count = count - b.from < most ? count - b.from : most;
 		x = share_of(&b, 0, 2, 1, room[0][0]);
 		y = share_of(&b, 1, 2, 1, room[0][1]);
-		combine(&b, x, y, 0, KERN_ELEMENTS,
-			(unsigned char *)dst + b.from * kern_size(c->type));
+		pairwise_combine(&b, x, y, 0, KERN_ELEMENTS,
+				 (unsigned char *)dst + b.from * kern_size(c->type));
 	}
 }

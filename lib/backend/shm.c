@@ -13,7 +13,7 @@ struct layout {
 	size_t line[2], staged, reduced, done, flat, window, bytes;
 };
 
-static size_t take(size_t *at, size_t bytes, size_t align)
+static size_t shm_take(size_t *at, size_t bytes, size_t align)
 {
 	size_t here = (*at + align - 1) / align * align;
 
@@ -32,30 +32,30 @@ static size_t flat_bytes(unsigned n)
 					 : bytes;
 }
 
-static struct layout lay_out(unsigned n)
+static struct layout shm_lay_out(unsigned n)
 {
 	struct layout l;
 	size_t at = sizeof(struct region);
 
 	for (int i = 0; i < 2; i++)
-		l.line[i] = take(&at, n * sizeof(struct line), LINE_BYTES);
-	l.staged = take(&at, n * sizeof(struct flag), LINE_BYTES);
-	l.reduced = take(&at, n * sizeof(struct flag), LINE_BYTES);
-	l.done = take(&at, n * sizeof(struct flag), LINE_BYTES);
-	l.flat = take(&at, (size_t)n * FLAT_SLOTS * flat_bytes(n), 4096);
-	l.window = take(&at, (size_t)n * SLOTS * CHUNK_BYTES, 4096);
+		l.line[i] = shm_take(&at, n * sizeof(struct line), LINE_BYTES);
+	l.staged = shm_take(&at, n * sizeof(struct flag), LINE_BYTES);
+	l.reduced = shm_take(&at, n * sizeof(struct flag), LINE_BYTES);
+	l.done = shm_take(&at, n * sizeof(struct flag), LINE_BYTES);
+	l.flat = shm_take(&at, (size_t)n * FLAT_SLOTS * flat_bytes(n), 4096);
+	l.window = shm_take(&at, (size_t)n * SLOTS * CHUNK_BYTES, 4096);
 	l.bytes = (at + 4095) / 4096 * 4096;
 	return l;
 }
 
 size_t shm_bytes(unsigned n)
 {
-	return lay_out(n).bytes;
+	return shm_lay_out(n).bytes;
 }
 
-static void point(struct shm *s, unsigned char *region)
+static void shm_point(struct shm *s, unsigned char *region)
 {
-	struct layout l = lay_out(s->n);
+	struct layout l = shm_lay_out(s->n);
 
 	s->region = (struct region *)region;
 	for (int i = 0; i < 2; i++)
@@ -68,7 +68,7 @@ static void point(struct shm *s, unsigned char *region)
 	s->window = region + l.window;
 }
 
-static void leave(void *group)
+static void shm_leave(void *group)
 {
 	struct shm *s = group;
 
@@ -103,10 +103,10 @@ struct shm *shm_join(const struct shm_config *config)
 	s->place = calloc(s->n, sizeof *s->place);
 	s->different = calloc(DIFFERENT_MOST, sizeof *s->different);
 	if (!s->src || !s->dst || !s->place || !s->different) {
-		leave(s);
+		shm_leave(s);
 		return NULL;
 	}
-	point(s, config->region);
+	shm_point(s, config->region);
 	s->past = s->found_past = config->staging == SHM_STAGING_PAST;
 	s->oversubscribed = s->n > config->cores;
 	wait_tune(&s->wait, s->n, config->cores);
@@ -117,7 +117,7 @@ struct shm *shm_join(const struct shm_config *config)
 	return s;
 }
 
-static size_t others(const void *group, unsigned *which, size_t most)
+static size_t shm_others(const void *group, unsigned *which, size_t most)
 {
 	const struct shm *s = group;
 	size_t n = s->ndifferent < most ? s->ndifferent : most;
@@ -134,7 +134,7 @@ static unsigned char *text_of(const struct shm *s, unsigned r)
 	       (r * FLAT_SLOTS + FLAT_SLOTS - 2 + (s->seq & 1)) * s->flat_bytes;
 }
 
-static berth_result explain(void *group, const char *text, const char **said)
+static berth_result shm_explain(void *group, const char *text, const char **said)
 {
 	enum { EXPLANATION = 0x45585031 };
 	struct shm *s = group;
@@ -179,7 +179,7 @@ static void keep_up(struct shm *s)
 }
 
 /* Begins the next operation. */
-static berth_result begin(struct shm *s, uint64_t deadline_ns)
+static berth_result shm_begin(struct shm *s, uint64_t deadline_ns)
 {
 	const bool broken =
 		atomic_load_explicit(&s->region->broken, memory_order_relaxed);
@@ -193,10 +193,10 @@ static berth_result begin(struct shm *s, uint64_t deadline_ns)
 	return BERTH_OK;
 }
 
-static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+static berth_result shm_run(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct shm *s = group;
-	berth_result rc = begin(s, deadline_ns);
+	berth_result rc = shm_begin(s, deadline_ns);
 	size_t bytes;
 
 	if (rc)
@@ -219,7 +219,7 @@ static berth_result run_rows(void *group, const struct coll *c, uint64_t deadlin
 
 	if (!shm_rows_fit(s, c->rows))
 		return coll_rows_in_steps(&shm_backend, s, c, deadline_ns);
-	rc = begin(s, deadline_ns);
+	rc = shm_begin(s, deadline_ns);
 	if (rc)
 		return rc;
 	keep_up(s);
@@ -227,10 +227,10 @@ static berth_result run_rows(void *group, const struct coll *c, uint64_t deadlin
 	if (rc || moved)
 		return rc;
 	settled.signature++;
-	return run(s, &settled, deadline_ns);
+	return shm_run(s, &settled, deadline_ns);
 }
 
-static void end(void *group, berth_result result, unsigned lost)
+static void shm_end(void *group, berth_result result, unsigned lost)
 {
 	struct shm *s = group;
 
@@ -238,7 +238,7 @@ static void end(void *group, berth_result result, unsigned lost)
 	shm_break(s, result);
 }
 
-static size_t algorithms(const void *group, char *text, size_t bytes)
+static size_t shm_algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct shm *s = group;
 	bool pair = shm_is_pair(s);
@@ -258,5 +258,7 @@ static size_t algorithms(const void *group, char *text, size_t bytes)
 	return (size_t)n;
 }
 
-const struct backend shm_backend = { "shm", run,   run_rows,   others, explain,
-				     end,   leave, algorithms, true,   2 * FLAT_BYTES };
+const struct backend shm_backend = { "shm",         shm_run,        run_rows,
+				     shm_others,    shm_explain,    shm_end,
+				     shm_leave,     shm_algorithms, true,
+				     2 * FLAT_BYTES };

@@ -103,7 +103,8 @@ berth_result shm_direct_hear(const struct shm_op *w, bool *direct)
 	return rc;
 }
 
-static unsigned char *their(const struct shm_op *w, uint64_t offset, uint64_t element)
+static unsigned char *direct_their(const struct shm_op *w, uint64_t offset,
+				   uint64_t element)
 {
 	return (unsigned char *)w->s->config.heap + offset + element * w->size;
 }
@@ -120,10 +121,10 @@ static void reduce_part(struct shm_op *w, uint64_t each)
 	unsigned ndst = 0;
 
 	for (unsigned r = 0; r < s->n; r++) {
-		s->src[r] = their(w, s->place[r].in, at);
+		s->src[r] = direct_their(w, s->place[r].in, at);
 		if (w->c->kind == BERTH_REDUCE ? r == w->c->root
 					       : w->stream || r == s->me)
-			s->dst[ndst++] = their(w, s->place[r].out, at);
+			s->dst[ndst++] = direct_their(w, s->place[r].out, at);
 	}
 	if (n)
 		kern_reduce(&w->kern, s->dst, ndst, s->src, s->n, n, w->stream);
@@ -131,7 +132,7 @@ static void reduce_part(struct shm_op *w, uint64_t each)
 		kern_fence();
 }
 
-static berth_result reduce(struct shm_op *w)
+static berth_result direct_reduce(struct shm_op *w)
 {
 	struct shm *s = w->s;
 	uint64_t each = shm_op_part(w, w->c->count);
@@ -146,8 +147,9 @@ static berth_result reduce(struct shm_op *w)
 
 		rc = wait_for(&s->wait, &s->reduced[r].post, s->base);
 		if (!rc && n && !w->stream && w->c->kind == BERTH_ALLREDUCE)
-			kern_copy(shm_op_out(w, at), their(w, s->place[r].out, at),
-				  n * w->size, false);
+			kern_copy(shm_op_out(w, at),
+				  direct_their(w, s->place[r].out, at), n * w->size,
+				  false);
 	}
 	return rc;
 }
@@ -160,7 +162,7 @@ static void fetch_sum(struct shm_op *w)
 	uint64_t at = coll_part_at(w->c, s->n, s->me), n = coll_part(w->c, s->n, s->me);
 
 	for (unsigned r = 0; r < s->n; r++)
-		s->src[r] = their(w, s->place[r].in, at);
+		s->src[r] = direct_their(w, s->place[r].in, at);
 	if (n)
 		kern_reduce(&w->kern, &(void *){ w->c->out }, 1, s->src, s->n, n,
 			    w->stream);
@@ -176,12 +178,12 @@ static void fetch_all(struct shm_op *w)
 		unsigned r = (s->me + i) % s->n;
 
 		kern_copy(shm_op_out(w, coll_got_at(c, s->n, r)),
-			  their(w, s->place[r].in, 0), coll_got(c, s->n, r) * w->size,
-			  w->stream);
+			  direct_their(w, s->place[r].in, 0),
+			  coll_got(c, s->n, r) * w->size, w->stream);
 	}
 }
 
-static void fetch(struct shm_op *w)
+static void direct_fetch(struct shm_op *w)
 {
 	struct shm *s = w->s;
 	const struct coll *c = w->c;
@@ -196,8 +198,8 @@ static void fetch(struct shm_op *w)
 		fetch_all(w);
 	else
 		kern_copy(c->out,
-			  their(w, s->place[c->root].in,
-				c->kind == BERTH_SCATTER ? s->me * c->count : 0),
+			  direct_their(w, s->place[c->root].in,
+				       c->kind == BERTH_SCATTER ? s->me * c->count : 0),
 			  c->count * w->size, w->stream);
 	if (w->stream)
 		kern_fence();
@@ -210,9 +212,9 @@ berth_result shm_run_direct(struct shm_op *w)
 
 	s->base++;
 	if (w->c->kind == BERTH_ALLREDUCE || w->c->kind == BERTH_REDUCE)
-		rc = reduce(w);
+		rc = direct_reduce(w);
 	else
-		fetch(w);
+		direct_fetch(w);
 	post_from(&s->wait, &s->done[s->me].post, s->base);
 	/* wait until the others have read: then the arrays are this rank's alone
 	 * again */

@@ -37,7 +37,7 @@ void shm_probe_say(struct shm *s, struct line *mine)
 
 /* Rank 0's side.  NS becomes the time of the fastest turn: its stores and the other's
  * loads. */
-static berth_result store(struct shm *s, bool past, uint32_t *turn, uint64_t *ns)
+static berth_result probe_store(struct shm *s, bool past, uint32_t *turn, uint64_t *ns)
 {
 	unsigned char *at = s->region->probe;
 	uint64_t begin, took;
@@ -60,7 +60,7 @@ static berth_result store(struct shm *s, bool past, uint32_t *turn, uint64_t *ns
 	return BERTH_OK;
 }
 
-static berth_result load(struct shm *s, uint32_t turn)
+static berth_result probe_load(struct shm *s, uint32_t turn)
 {
 	_Alignas(64) unsigned char piece[4096];
 	berth_result rc = wait_for(&s->wait, &s->region->there.post, turn);
@@ -84,14 +84,14 @@ berth_result shm_probe_hear(struct shm *s)
 	if (!first->u.far.probe)
 		return BERTH_OK;
 	if (s->me == 0) {
-		rc = store(s, false, &turn, &near_ns);
+		rc = probe_store(s, false, &turn, &near_ns);
 		if (!rc)
-			rc = store(s, true, &turn, &past_ns);
+			rc = probe_store(s, true, &turn, &past_ns);
 		if (!rc)
 			s->found_past = past_ns * WORTH_PERCENT < near_ns * 100;
 	} else if (s->me == s->n - 1) {
 		for (unsigned i = 0; !rc && i < 2 * TURNS; i++)
-			rc = load(s, ++turn);
+			rc = probe_load(s, ++turn);
 	}
 	return rc;
 }

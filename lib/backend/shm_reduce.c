@@ -25,8 +25,8 @@ static struct round round_of(const struct shm_op *w, uint64_t k)
 
 /* Elements of rank R's part from its element FROM on, at most MOST.  *AT becomes their
  * position in the round. */
-static inline uint64_t cut(const struct round *t, unsigned r, uint64_t from,
-			   uint64_t most, uint64_t *at)
+static inline uint64_t reduce_cut(const struct round *t, unsigned r, uint64_t from,
+				  uint64_t most, uint64_t *at)
 {
 	*at = r * t->part + from;
 	if (from >= t->part || *at >= t->len)
@@ -52,8 +52,9 @@ static const struct coll_piece *find_piece(const struct coll *c, uint64_t elemen
 
 /* Sets *IN and *OUT to where the elements from ELEMENT on lie.  Returns how many of
  * them lie together, at most MOST. */
-static inline uint64_t span(const struct shm_op *w, uint64_t element, uint64_t most,
-			    const unsigned char **in, unsigned char **out)
+static inline uint64_t shm_reduce_span(const struct shm_op *w, uint64_t element,
+				       uint64_t most, const unsigned char **in,
+				       unsigned char **out)
 {
 	const struct coll *c = w->c;
 	const struct coll_piece *p;
@@ -71,7 +72,8 @@ static inline uint64_t span(const struct shm_op *w, uint64_t element, uint64_t m
 	return least(most, end - element);
 }
 
-static void stage(struct shm_op *w, const struct round *t, uint64_t from, uint64_t most)
+static void reduce_stage(struct shm_op *w, const struct round *t, uint64_t from,
+			 uint64_t most)
 {
 	struct shm *s = w->s;
 	const unsigned char *in;
@@ -79,9 +81,9 @@ static void stage(struct shm_op *w, const struct round *t, uint64_t from, uint64
 	uint64_t at, n, m;
 
 	for (unsigned r = 0; r < s->n; r++) {
-		n = r == s->me ? 0 : cut(t, r, from, most, &at);
+		n = r == s->me ? 0 : reduce_cut(t, r, from, most, &at);
 		for (; n; n -= m, at += m) {
-			m = span(w, t->k * w->each + at, n, &in, &out);
+			m = shm_reduce_span(w, t->k * w->each + at, n, &in, &out);
 			kern_copy(shm_op_slot(w, s->me, t->k) + at * w->size, in,
 				  m * w->size, s->past);
 		}
@@ -113,20 +115,21 @@ static void reduce_span(struct shm_op *w, const struct round *t, uint64_t at,
 		kern_copy(out, s->dst[0], n * w->size, w->stream);
 }
 
-static void reduce(struct shm_op *w, const struct round *t, uint64_t from,
-		   uint64_t most)
+static void shm_reduce(struct shm_op *w, const struct round *t, uint64_t from,
+		       uint64_t most)
 {
 	const unsigned char *in;
 	unsigned char *out;
-	uint64_t at, n = cut(t, w->s->me, from, most, &at), m;
+	uint64_t at, n = reduce_cut(t, w->s->me, from, most, &at), m;
 
 	for (; n; n -= m, at += m) {
-		m = span(w, t->k * w->each + at, n, &in, &out);
+		m = shm_reduce_span(w, t->k * w->each + at, n, &in, &out);
 		reduce_span(w, t, at, m, in, out);
 	}
 }
 
-static void take(struct shm_op *w, const struct round *t, uint64_t from, uint64_t most)
+static void reduce_take(struct shm_op *w, const struct round *t, uint64_t from,
+			uint64_t most)
 {
 	struct shm *s = w->s;
 	const unsigned char *in;
@@ -136,9 +139,9 @@ static void take(struct shm_op *w, const struct round *t, uint64_t from, uint64_
 	for (unsigned i = 1; wants_result(w) && i < s->n; i++) {
 		unsigned r = (s->me + i) % s->n;
 
-		n = cut(t, r, from, most, &at);
+		n = reduce_cut(t, r, from, most, &at);
 		for (; n; n -= m, at += m) {
-			m = span(w, t->k * w->each + at, n, &in, &out);
+			m = shm_reduce_span(w, t->k * w->each + at, n, &in, &out);
 			kern_copy(out, shm_op_slot(w, r, t->k) + at * w->size,
 				  m * w->size, w->stream);
 		}
@@ -172,7 +175,7 @@ static berth_result await_flags(struct shm_op *w, struct flag *flags, uint64_t k
 	return rc;
 }
 
-static void say(struct shm_op *w, struct flag *flags, uint64_t k)
+static void reduce_say(struct shm_op *w, struct flag *flags, uint64_t k)
 {
 	struct shm *s = w->s;
 
@@ -188,8 +191,8 @@ static berth_result stage_round(struct shm_op *w, uint64_t k)
 
 	if (rc)
 		return rc;
-	stage(w, &t, 0, UINT64_MAX);
-	say(w, w->s->staged, k);
+	reduce_stage(w, &t, 0, UINT64_MAX);
+	reduce_say(w, w->s->staged, k);
 	return BERTH_OK;
 }
 
@@ -203,20 +206,20 @@ static berth_result reduce_round(struct shm_op *w, uint64_t k)
 		return rc;
 	most = w->s->past ? PIECE_BYTES / w->size : t.part;
 	for (uint64_t at = 0; at < t.part; at += most)
-		reduce(w, &t, at, most);
-	say(w, w->s->reduced, k);
+		shm_reduce(w, &t, at, most);
+	reduce_say(w, w->s->reduced, k);
 	return BERTH_OK;
 }
 
-static berth_result take_round(struct shm_op *w, uint64_t k)
+static berth_result reduce_take_round(struct shm_op *w, uint64_t k)
 {
 	struct round t = round_of(w, k);
 	berth_result rc = await_flags(w, w->s->reduced, k);
 
 	if (rc)
 		return rc;
-	take(w, &t, 0, UINT64_MAX);
-	say(w, w->s->done, k);
+	reduce_take(w, &t, 0, UINT64_MAX);
+	reduce_say(w, w->s->done, k);
 	return BERTH_OK;
 }
 
@@ -232,7 +235,7 @@ static berth_result by_rounds(struct shm_op *w)
 		for (; !rc && reduced < least(k + 2, w->rounds); reduced++)
 			rc = reduce_round(w, reduced);
 		if (!rc)
-			rc = take_round(w, k);
+			rc = reduce_take_round(w, k);
 	}
 	return rc;
 }
@@ -264,16 +267,16 @@ static berth_result by_pieces(struct shm_op *w)
 			return rc;
 		staged = round_of(w, k);
 		for (uint64_t at = 0; at < shm_op_part(w, w->each); at += most) {
-			stage(w, &staged, at, most);
-			reduce(w, &reduced, at, most);
-			take(w, &taken, at, most);
+			reduce_stage(w, &staged, at, most);
+			shm_reduce(w, &reduced, at, most);
+			reduce_take(w, &taken, at, most);
 		}
 		if (k < w->rounds)
-			say(w, w->s->staged, k);
+			reduce_say(w, w->s->staged, k);
 		if (k >= 1 && k - 1 < w->rounds)
-			say(w, w->s->reduced, k - 1);
+			reduce_say(w, w->s->reduced, k - 1);
 		if (k >= 2)
-			say(w, w->s->done, k - 2);
+			reduce_say(w, w->s->done, k - 2);
 		taken = reduced;
 		reduced = staged;
 	}
@@ -315,7 +318,7 @@ static void pair_stage(struct shm_op *w, uint64_t k, uint64_t from, uint64_t mos
 	const unsigned char *in;
 
 	for (; n; n -= m, from += m) {
-		m = span(w, k * w->each + from, n, &in, &out);
+		m = shm_reduce_span(w, k * w->each + from, n, &in, &out);
 		kern_copy(room + from * w->size, in, m * w->size, false);
 	}
 }
@@ -328,7 +331,7 @@ static void pair_reduce(struct shm_op *w, uint64_t k, uint64_t from, uint64_t mo
 	const unsigned char *in;
 
 	for (; n; n -= m, from += m) {
-		m = span(w, k * w->each + from, n, &in, &out);
+		m = shm_reduce_span(w, k * w->each + from, n, &in, &out);
 		w->s->src[me] = in;
 		w->s->src[!me] = room + from * w->size;
 		kern_reduce(&w->kern, &(void *){ out }, 1, w->s->src, 2, m, w->stream);
@@ -342,7 +345,7 @@ static berth_result pair_step(struct shm_op *w, uint64_t k)
 
 	pair_stage(w, k, 0, w->each);
 	if (k < w->rounds)
-		say(w, w->s->staged, k);
+		reduce_say(w, w->s->staged, k);
 	if (k)
 		rc = await_flags(w, w->s->staged, k - 1);
 	if (k && !rc)
@@ -363,7 +366,7 @@ static berth_result pair_step_mixed(struct shm_op *w, uint64_t k)
 			pair_reduce(w, k - 1, at, most);
 	}
 	if (!rc && k < w->rounds)
-		say(w, w->s->staged, k);
+		reduce_say(w, w->s->staged, k);
 	return rc;
 }
 
@@ -377,6 +380,6 @@ berth_result shm_pair(struct shm_op *w)
 	for (uint64_t k = 0; !rc && k <= w->rounds; k++)
 		rc = w->stream ? pair_step_mixed(w, k) : pair_step(w, k);
 	if (!rc && w->rounds) /* for the next operation that uses slots */
-		say(w, s->done, w->rounds - 1);
+		reduce_say(w, s->done, w->rounds - 1);
 	return rc;
 }

@@ -44,8 +44,8 @@ struct given {
 	size_t all, before;
 };
 
-static struct given given(const struct shm *s, const struct coll *c,
-			  const uint64_t *row, unsigned r, unsigned to)
+static struct given shm_rows_given(const struct shm *s, const struct coll *c,
+				   const uint64_t *row, unsigned r, unsigned to)
 {
 	const size_t most = slot_room(s, c->rows), size = kern_size(c->type);
 	const unsigned n = c->kind == BERTH_ALLTOALL ? s->n : 1;
@@ -133,9 +133,9 @@ static void stage_data(const struct shm *s, const struct coll *c, struct given g
 	shm_copy(to, from, g.all);
 }
 
-static void stage(const struct shm *s, const struct coll *c)
+static void rows_stage(const struct shm *s, const struct coll *c)
 {
-	struct given g = given(s, c, c->rows->mine, s->me, s->me);
+	struct given g = shm_rows_given(s, c, c->rows->mine, s->me, s->me);
 
 	write_row(c->rows, row_at(s, c, s->me));
 	if (g.all != SIZE_MAX)
@@ -145,7 +145,7 @@ static void stage(const struct shm *s, const struct coll *c)
 /* ---- the rows and the data of the others ---- */
 
 /* Reads all rows, each once.  Do all of them have their data with them? */
-static bool hear(const struct shm *s, const struct coll *c)
+static bool rows_hear(const struct shm *s, const struct coll *c)
 {
 	const struct coll_rows *rows = c->rows;
 	bool all = true;
@@ -158,7 +158,7 @@ static bool hear(const struct shm *s, const struct coll *c)
 			memcpy(row, rows->mine, rows->words * WIDE);
 		else
 			read_row(rows, row_at(s, c, r), row);
-		g = given(s, c, row, r, s->me);
+		g = shm_rows_given(s, c, row, r, s->me);
 		s->place[r] = (struct place){ g.before, g.all };
 		all &= g.all != SIZE_MAX;
 	}
@@ -166,7 +166,7 @@ static bool hear(const struct shm *s, const struct coll *c)
 }
 
 /* Breaks the group, since rank R's counts are not those with which C is settled. */
-static berth_result refuse(struct shm *s, unsigned r)
+static berth_result rows_refuse(struct shm *s, unsigned r)
 {
 	s->different[0] = r;
 	s->ndifferent = 1;
@@ -175,7 +175,7 @@ static berth_result refuse(struct shm *s, unsigned r)
 }
 
 /* Takes the data of C, which is settled.  Parts lie, and end, where the rows say. */
-static berth_result take(struct shm *s, const struct coll *c)
+static berth_result rows_take(struct shm *s, const struct coll *c)
 {
 	const size_t size = kern_size(c->type);
 	const unsigned part = c->kind == BERTH_ALLTOALL ? s->me : 0;
@@ -188,7 +188,7 @@ static berth_result take(struct shm *s, const struct coll *c)
 		uint64_t n = c->out_counts[r];
 
 		if (r != s->me && n != row[part])
-			return refuse(s, r);
+			return rows_refuse(s, r);
 		if (r != s->me)
 			shm_copy(to, data_at(s, c, r, row, p->out) + p->in, n * size);
 		to += n * size;
@@ -202,17 +202,17 @@ berth_result shm_run_rows(struct shm *s, const struct coll *c, struct coll *sett
 	berth_result rc;
 	bool all;
 
-	stage(s, c);
+	rows_stage(s, c);
 	shm_say(s, c->signature);
 	rc = shm_read_signatures(s, c->signature);
 	if (rc)
 		return rc;
-	all = hear(s, c);
+	all = rows_hear(s, c);
 	*settled = *c;
 	rc = c->rows->settle(c->rows->ctx, settled);
 	*moved = all || (c->kind == BERTH_ALLTOALL &&
 			 shm_small_bytes(s, settled) <= WINDOW_BYTES);
 	if (rc || !*moved)
 		return rc;
-	return all ? take(s, settled) : shm_late(s, shm_run_window(s, settled));
+	return all ? rows_take(s, settled) : shm_late(s, shm_run_window(s, settled));
 }

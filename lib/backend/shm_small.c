@@ -33,7 +33,8 @@ unsigned char *shm_flat(const struct shm *s, unsigned r, uint32_t seq, size_t by
 
 /* Where this rank's part of C begins.  *N becomes its elements.  For all kinds but
  * reducescatter it is the whole array. */
-static inline uint64_t own_part(const struct shm *s, const struct coll *c, uint64_t *n)
+static inline uint64_t small_own_part(const struct shm *s, const struct coll *c,
+				      uint64_t *n)
 {
 	*n = c->count;
 	if (c->kind != BERTH_REDUCESCATTER)
@@ -50,7 +51,7 @@ static void reduce_beside(struct shm *s, const struct coll *c, const struct kern
 	enum { WIDEST = 4 /* f32 of one byte */ };
 	struct line *line = s->line[s->seq & 1];
 	_Alignas(64) unsigned char out[INLINE_ROOM_BYTES * WIDEST];
-	uint64_t n, at = own_part(s, c, &n);
+	uint64_t n, at = small_own_part(s, c, &n);
 
 	for (unsigned r = 0; r < s->n; r++)
 		s->src[r] = r == s->me ? mine : line[r].u.data;
@@ -84,7 +85,8 @@ static void own_next(const struct shm *s, size_t bytes)
 }
 
 /* Copies N bytes into this rank's room for BYTES. */
-static void stage(const struct shm *s, const struct coll *c, size_t n, size_t bytes)
+static void small_stage(const struct shm *s, const struct coll *c, size_t n,
+			size_t bytes)
 {
 	unsigned char *mine = shm_flat(s, s->me, s->seq, bytes);
 
@@ -101,7 +103,7 @@ static void stage(const struct shm *s, const struct coll *c, size_t n, size_t by
 static void reduce_flat(struct shm *s, const struct coll *c, const struct kern *kern,
 			size_t bytes)
 {
-	uint64_t n, at = own_part(s, c, &n);
+	uint64_t n, at = small_own_part(s, c, &n);
 
 	for (unsigned r = 0; r < s->n; r++) {
 		const unsigned char *room =
@@ -121,7 +123,7 @@ static berth_result run_flat(struct shm *s, const struct coll *c, size_t bytes)
 	berth_result rc;
 
 	if (gives)
-		stage(s, c, bytes, bytes);
+		small_stage(s, c, bytes, bytes);
 	shm_say(s, c->signature);
 	if (gives && bytes > FLAT_NEAR_BYTES)
 		own_next(s, bytes);
@@ -147,7 +149,8 @@ static inline size_t stride_of(const struct shm *s, const struct coll *c)
 		       : 0;
 }
 
-static inline unsigned char *room_of(const struct shm *s, unsigned r, size_t bytes)
+static inline unsigned char *small_room_of(const struct shm *s, unsigned r,
+					   size_t bytes)
 {
 	return bytes <= INLINE_BYTES ? s->line[s->seq & 1][r].u.data
 				     : shm_flat(s, r, s->seq, bytes);
@@ -168,9 +171,9 @@ static void give_parts(const struct shm *s, const struct coll *c, unsigned char 
 	}
 }
 
-static void give(const struct shm *s, const struct coll *c, size_t bytes)
+static void small_give(const struct shm *s, const struct coll *c, size_t bytes)
 {
-	unsigned char *room = room_of(s, s->me, bytes);
+	unsigned char *room = small_room_of(s, s->me, bytes);
 	/* other ranks may give more */
 	size_t n = c->kind == BERTH_ALLGATHER ? c->count * kern_size(c->type) : bytes;
 
@@ -179,7 +182,7 @@ static void give(const struct shm *s, const struct coll *c, size_t bytes)
 	else if (bytes <= INLINE_BYTES)
 		shm_copy_small(room, c->in, n);
 	else
-		stage(s, c, n, bytes);
+		small_stage(s, c, n, bytes);
 }
 
 /* Copies the parts of others into OUT, in the order of ranks. */
@@ -192,37 +195,38 @@ static void take_parts(const struct shm *s, const struct coll *c, size_t bytes)
 		size_t n = coll_got(c, s->n, r) * size;
 
 		if (r != s->me)
-			shm_copy(to, room_of(s, r, bytes) + at, n);
+			shm_copy(to, small_room_of(s, r, bytes) + at, n);
 		to += n;
 	}
 }
 
-static void take(const struct shm *s, const struct coll *c, size_t bytes)
+static void small_take(const struct shm *s, const struct coll *c, size_t bytes)
 {
 	coll_keep_own(c, s->n, s->me);
 	if (!coll_gets(c, s->me))
 		return;
 	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_SCATTER)
-		shm_copy(c->out, room_of(s, c->root, bytes) + s->me * stride_of(s, c),
+		shm_copy(c->out,
+			 small_room_of(s, c->root, bytes) + s->me * stride_of(s, c),
 			 c->count * kern_size(c->type));
 	else
 		take_parts(s, c, bytes);
 }
 
-static berth_result move(struct shm *s, const struct coll *c, size_t bytes)
+static berth_result small_move(struct shm *s, const struct coll *c, size_t bytes)
 {
 	bool gives = coll_gives(c, s->me);
 	berth_result rc;
 
 	if (gives)
-		give(s, c, bytes);
+		small_give(s, c, bytes);
 	shm_say(s, c->signature);
 	rc = shm_read_signatures(s, c->signature);
 	if (rc)
 		return rc;
 	if (gives && bytes > INLINE_BYTES)
 		own_next(s, bytes);
-	take(s, c, bytes);
+	small_take(s, c, bytes);
 	return BERTH_OK;
 }
 
@@ -258,6 +262,6 @@ size_t shm_small_most(const struct shm *s, const struct coll *c)
 berth_result shm_run_small(struct shm *s, const struct coll *c, size_t bytes)
 {
 	if (!coll_reduces(c->kind))
-		return move(s, c, bytes);
+		return small_move(s, c, bytes);
 	return bytes <= INLINE_BYTES ? run_beside(s, c, bytes) : run_flat(s, c, bytes);
 }

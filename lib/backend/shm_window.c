@@ -66,7 +66,7 @@ static const unsigned char *for_all(const struct shm_op *w)
 		       : w->c->in;
 }
 
-static void stage(struct shm_op *w, uint64_t k)
+static void window_stage(struct shm_op *w, uint64_t k)
 {
 	struct shm *s = w->s;
 	uint64_t n;
@@ -98,7 +98,7 @@ static berth_result await_staged(struct shm_op *w, uint64_t k)
 	return rc;
 }
 
-static berth_result take_round(struct shm_op *w, uint64_t k)
+static berth_result window_take_round(struct shm_op *w, uint64_t k)
 {
 	struct shm *s = w->s;
 	size_t at = has_parts(w->c->kind) ? s->me * w->each * w->size : 0;
@@ -129,7 +129,7 @@ static berth_result stage_to(struct shm_op *w, uint64_t *staged, uint64_t until)
 		rc = shm_op_await_slot(w, *staged);
 		if (rc)
 			return rc;
-		stage(w, *staged);
+		window_stage(w, *staged);
 		post_from(&s->wait, &s->staged[s->me].post,
 			  s->base + (uint32_t)*staged + 1);
 	}
@@ -137,7 +137,7 @@ static berth_result stage_to(struct shm_op *w, uint64_t *staged, uint64_t until)
 }
 
 /* Stages one chunk ahead while it takes one. */
-static berth_result go(struct shm_op *w)
+static berth_result window_go(struct shm_op *w)
 {
 	struct shm *s = w->s;
 	uint64_t staged = 0;
@@ -146,7 +146,7 @@ static berth_result go(struct shm_op *w)
 	for (uint64_t k = 0; k < w->rounds; k++) {
 		rc = stage_to(w, &staged, k + 2);
 		if (!rc)
-			rc = take_round(w, k);
+			rc = window_take_round(w, k);
 		if (rc)
 			return rc;
 		post_from(&s->wait, &s->done[s->me].post, s->base + (uint32_t)k + 1);
@@ -194,10 +194,10 @@ static berth_result by_slots(struct shm_op *w, uint64_t bytes)
 		return shm_two_shot(w);
 	if (kind != BERTH_REDUCESCATTER)
 		coll_keep_own(w->c, s->n, s->me);
-	return go(w);
+	return window_go(w);
 }
 
-static berth_result window(struct shm_op *w, uint64_t bytes)
+static berth_result shm_window_turns(struct shm_op *w, uint64_t bytes)
 {
 	struct shm *s = w->s;
 	berth_result rc;
@@ -235,7 +235,7 @@ berth_result shm_run_large(struct shm *s, const struct coll *c)
 	rc = shm_direct_hear(&w, &direct);
 	if (rc || direct)
 		return rc ? rc : shm_run_direct(&w);
-	return window(&w, bytes);
+	return shm_window_turns(&w, bytes);
 }
 
 berth_result shm_run_window(struct shm *s, const struct coll *c)
@@ -243,5 +243,5 @@ berth_result shm_run_window(struct shm *s, const struct coll *c)
 	struct shm_op w = { .s = s, .c = c, .size = kern_size(c->type) };
 
 	w.out_size = w.size;
-	return window(&w, c->count * w.size);
+	return shm_window_turns(&w, c->count * w.size);
 }

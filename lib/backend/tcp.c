@@ -7,7 +7,7 @@ enum { EXPLANATION = 0x45585031 /* signature; it is not an operation */ };
 
 /* ---- joining ---- */
 
-static void leave(void *group)
+static void tcp_leave(void *group)
 {
 	struct tcp *t = group;
 
@@ -36,7 +36,7 @@ struct tcp *tcp_join(const struct tcp_config *config)
 	if (config->algorithms)
 		tune_read(&t->numbers.choices, config->algorithms);
 	if (!t->rank || !t->bound) {
-		leave(t);
+		tcp_leave(t);
 		return NULL;
 	}
 	memcpy(t->rank, config->rank, t->n * sizeof *t->rank);
@@ -46,7 +46,7 @@ struct tcp *tcp_join(const struct tcp_config *config)
 /* ---- the agreement ---- */
 
 /* Probes at the first operation of the group. */
-static berth_result ready(struct tcp *t, uint64_t deadline_ns)
+static berth_result tcp_ready(struct tcp *t, uint64_t deadline_ns)
 {
 	if (t->broken)
 		return t->why;
@@ -60,7 +60,7 @@ berth_result tcp_agree(struct tcp *t, const struct coll *c,
 		       struct tcp_signatures *signatures, uint64_t deadline_ns)
 {
 	struct tcp_op w = tcp_op(t, c, deadline_ns);
-	berth_result rc = ready(t, deadline_ns);
+	berth_result rc = tcp_ready(t, deadline_ns);
 
 	if (rc)
 		return rc;
@@ -83,7 +83,7 @@ static struct tune_plan plan_of(const struct tcp *t, const struct coll *c)
 	return tune_choose(&t->numbers, &w);
 }
 
-static berth_result data(struct tcp_op *w)
+static berth_result tcp_move_data(struct tcp_op *w)
 {
 	const struct coll *c = w->c;
 
@@ -119,21 +119,21 @@ berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns)
 	berth_result rc = t->broken ? t->why : BERTH_OK;
 
 	if (c->kind == BERTH_ALLREDUCE)
-		rc = ready(t, deadline_ns);
+		rc = tcp_ready(t, deadline_ns);
 	if (rc)
 		return rc;
 	t->seq++;
 	t->step = 0;
 	w.lanes = plan_of(t, c).lanes;
-	return data(&w);
+	return tcp_move_data(&w);
 }
 
-static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
+static berth_result tcp_run(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct tcp *t = group;
 	struct tcp_op w = tcp_op(t, c, deadline_ns);
 	struct tune_plan plan = { TUNE_ALGORITHMS, 1 };
-	berth_result rc = ready(t, deadline_ns);
+	berth_result rc = tcp_ready(t, deadline_ns);
 
 	if (rc)
 		return rc;
@@ -158,10 +158,10 @@ static berth_result run(void *group, const struct coll *c, uint64_t deadline_ns)
 	}
 	w.agrees = false;
 	w.lanes = plan.lanes;
-	return rc || plan.algorithm != TUNE_ALGORITHMS ? rc : data(&w);
+	return rc || plan.algorithm != TUNE_ALGORITHMS ? rc : tcp_move_data(&w);
 }
 
-static size_t others(const void *group, unsigned *which, size_t most)
+static size_t tcp_others(const void *group, unsigned *which, size_t most)
 {
 	const struct tcp *t = group;
 
@@ -170,7 +170,7 @@ static size_t others(const void *group, unsigned *which, size_t most)
 	return t->has_other;
 }
 
-static berth_result explain(void *group, const char *text, const char **said)
+static berth_result tcp_explain(void *group, const char *text, const char **said)
 {
 	struct tcp *t = group;
 	struct coll c = { .kind = BERTH_ALLGATHER,
@@ -204,7 +204,7 @@ static berth_result explain(void *group, const char *text, const char **said)
 
 /* A rank that leaves by itself says so as it closes its connections.  Its messages from
  * before still count, since others may need them to hear why. */
-static void end(void *group, berth_result result, unsigned lost)
+static void tcp_end(void *group, berth_result result, unsigned lost)
 {
 	struct tcp *t = group;
 
@@ -214,12 +214,13 @@ static void end(void *group, berth_result result, unsigned lost)
 		net_break(t->net, lost < t->n ? t->rank[lost] : lost, result);
 }
 
-static size_t algorithms(const void *group, char *text, size_t bytes)
+static size_t tcp_algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct tcp *t = group;
 
 	return tune_table(text, bytes, &t->numbers, t->n);
 }
 
-const struct backend tcp_backend = { "tcp", run,   NULL,       others, explain,
-				     end,   leave, algorithms, false,  0 };
+const struct backend tcp_backend = { "tcp",       tcp_run, NULL,      tcp_others,
+				     tcp_explain, tcp_end, tcp_leave, tcp_algorithms,
+				     false,       0 };

@@ -11,20 +11,22 @@
 
 enum { CHUNK_BYTES = 256 << 10 /* of a part, from each place at a time */ };
 
-static uint64_t part(const struct tcp *t, unsigned i)
+static uint64_t direct_part(const struct tcp *t, unsigned i)
 {
 	return t->bound[i + 1] - t->bound[i];
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t direct_least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
 /* Elements of place I's part from element FROM on, at most MOST. */
-static uint64_t cut(const struct tcp *t, unsigned i, uint64_t from, uint64_t most)
+static uint64_t direct_cut(const struct tcp *t, unsigned i, uint64_t from,
+			   uint64_t most)
 {
-	return from < part(t, i) ? least(part(t, i) - from, most) : 0;
+	return from < direct_part(t, i) ? direct_least(direct_part(t, i) - from, most)
+					: 0;
 }
 
 static void even_bounds(struct tcp_op *w)
@@ -34,12 +36,12 @@ static void even_bounds(struct tcp_op *w)
 }
 
 /* The place K further on, and the one K before. */
-static unsigned after(const struct tcp *t, unsigned k)
+static unsigned direct_after(const struct tcp *t, unsigned k)
 {
 	return (t->me + k) % t->n;
 }
 
-static unsigned before(const struct tcp *t, unsigned k)
+static unsigned direct_before(const struct tcp *t, unsigned k)
 {
 	return (t->me + t->n - k) % t->n;
 }
@@ -55,18 +57,19 @@ static berth_result scatter_chunk(struct tcp_op *w, size_t unit, uint64_t from,
 
 	for (unsigned k = 1, m; !rc && k < t->n; k += m) {
 		for (m = 0; m < TCP_AT_ONCE && k + m < t->n; m++) {
-			unsigned to = after(t, k + m), of = before(t, k + m);
+			unsigned to = direct_after(t, k + m),
+				 of = direct_before(t, k + m);
 
 			out[m] = (struct tcp_transfer){
 				.place = to,
 				.data = (const unsigned char *)w->c->in +
 					(t->bound[to] + from) * unit,
-				.bytes = cut(t, to, from, most) * unit
+				.bytes = direct_cut(t, to, from, most) * unit
 			};
 			in[m] = (struct tcp_transfer){
 				.place = of,
 				.dst = t->room + of * most * unit,
-				.bytes = cut(t, t->me, from, most) * unit
+				.bytes = direct_cut(t, t->me, from, most) * unit
 			};
 		}
 		rc = tcp_exchange_all(w, out, in, m);
@@ -79,7 +82,7 @@ static void reduce_chunk(struct tcp_op *w, unsigned char *out, size_t unit,
 {
 	struct tcp *t = w->t;
 	const void *src[t->n];
-	uint64_t n = cut(t, t->me, from, most);
+	uint64_t n = direct_cut(t, t->me, from, most);
 
 	for (unsigned i = 0; i < t->n; i++)
 		src[i] = i == t->me ? (const unsigned char *)w->c->in +
@@ -99,9 +102,9 @@ berth_result tcp_direct_reducescatter(struct tcp_op *w, void *out)
 
 	coll_kern(&k, w->c, w->c->in_form, KERN_ELEMENTS);
 	for (unsigned i = 0; i < t->n; i++)
-		if (part(t, i) > largest)
-			largest = part(t, i);
-	most = least(largest, CHUNK_BYTES / k.in_bytes);
+		if (direct_part(t, i) > largest)
+			largest = direct_part(t, i);
+	most = direct_least(largest, CHUNK_BYTES / k.in_bytes);
 	rc = tcp_need_room(t, t->n * most * k.in_bytes);
 	for (uint64_t from = 0; !rc && from < largest; from += most) {
 		rc = scatter_chunk(w, k.in_bytes, from, most);
@@ -112,7 +115,7 @@ berth_result tcp_direct_reducescatter(struct tcp_op *w, void *out)
 }
 
 /* Each place has its part in OUT, and sends it to all others. */
-static berth_result spread(struct tcp_op *w)
+static berth_result direct_spread(struct tcp_op *w)
 {
 	struct tcp *t = w->t;
 	struct tcp_transfer out[TCP_AT_ONCE], in[TCP_AT_ONCE];
@@ -121,24 +124,25 @@ static berth_result spread(struct tcp_op *w)
 
 	for (unsigned k = 1, m; !rc && k < t->n; k += m) {
 		for (m = 0; m < TCP_AT_ONCE && k + m < t->n; m++) {
-			unsigned of = before(t, k + m);
+			unsigned of = direct_before(t, k + m);
 
 			out[m] = (struct tcp_transfer){
-				.place = after(t, k + m),
+				.place = direct_after(t, k + m),
 				.data = at + t->bound[t->me] * w->size,
-				.bytes = part(t, t->me) * w->size
+				.bytes = direct_part(t, t->me) * w->size
 			};
-			in[m] = (struct tcp_transfer){ .place = of,
-						       .dst = at +
-							      t->bound[of] * w->size,
-						       .bytes = part(t, of) * w->size };
+			in[m] = (struct tcp_transfer){
+				.place = of,
+				.dst = at + t->bound[of] * w->size,
+				.bytes = direct_part(t, of) * w->size
+			};
 		}
 		rc = tcp_exchange_all(w, out, in, m);
 	}
 	return rc;
 }
 
-static unsigned char *own_part(const struct tcp_op *w)
+static unsigned char *direct_own_part(const struct tcp_op *w)
 {
 	return (unsigned char *)w->c->out + w->t->bound[w->t->me] * w->size;
 }
@@ -148,18 +152,18 @@ berth_result tcp_direct_allreduce(struct tcp_op *w)
 	berth_result rc;
 
 	even_bounds(w);
-	rc = tcp_direct_reducescatter(w, own_part(w));
-	return rc ? rc : spread(w);
+	rc = tcp_direct_reducescatter(w, direct_own_part(w));
+	return rc ? rc : direct_spread(w);
 }
 
 /* The root takes the others' parts of the result. */
-static berth_result collect(struct tcp_op *w, const unsigned char *mine)
+static berth_result direct_collect(struct tcp_op *w, const unsigned char *mine)
 {
 	struct tcp *t = w->t;
 	struct tcp_transfer in[TCP_AT_ONCE], none[TCP_AT_ONCE];
 	struct tcp_transfer out = { .place = w->c->root,
 				    .data = mine,
-				    .bytes = part(t, t->me) * w->size };
+				    .bytes = direct_part(t, t->me) * w->size };
 	uint32_t step = t->step;
 	berth_result rc = BERTH_OK;
 
@@ -168,13 +172,13 @@ static berth_result collect(struct tcp_op *w, const unsigned char *mine)
 	memset(none, 0, sizeof none);
 	for (unsigned k = 1, m; !rc && k < t->n; k += m) {
 		for (m = 0; m < TCP_AT_ONCE && k + m < t->n; m++) {
-			unsigned of = before(t, k + m);
+			unsigned of = direct_before(t, k + m);
 
 			in[m] = (struct tcp_transfer){
 				.place = of,
 				.dst = (unsigned char *)w->c->out +
 				       t->bound[of] * w->size,
-				.bytes = part(t, of) * w->size
+				.bytes = direct_part(t, of) * w->size
 			};
 		}
 		t->step = step; /* the step of the others, which send once */
@@ -193,16 +197,16 @@ berth_result tcp_direct_reduce(struct tcp_op *w)
 
 	even_bounds(w);
 	if (t->me == w->c->root) {
-		rc = tcp_direct_reducescatter(w, own_part(w));
-		return rc ? rc : collect(w, NULL);
+		rc = tcp_direct_reducescatter(w, direct_own_part(w));
+		return rc ? rc : direct_collect(w, NULL);
 	}
-	bytes = part(t, t->me) * w->size;
+	bytes = direct_part(t, t->me) * w->size;
 	mine = bytes ? malloc(bytes) : NULL;
 	if (bytes && !mine)
 		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
 	rc = tcp_direct_reducescatter(w, mine);
 	if (!rc)
-		rc = collect(w, mine);
+		rc = direct_collect(w, mine);
 	free(mine);
 	return rc;
 }

@@ -119,8 +119,8 @@ static berth_result probe_messages(struct tcp_op *w, char *room, double latency_
 
 /* Each number becomes the worst of all ranks, the same on all.  It becomes 0 if it is
  * not a number of 0 or more. */
-static berth_result share(struct tcp *t, double *numbers, uint64_t n,
-			  uint64_t deadline_ns)
+static berth_result probe_share(struct tcp *t, double *numbers, uint64_t n,
+				uint64_t deadline_ns)
 {
 	struct coll c = { .kind = BERTH_ALLREDUCE,
 			  .type = BERTH_F64,
@@ -160,7 +160,7 @@ static berth_result share_choices(struct tcp_op *w)
 		numbers[2 * i] = c->range[i].algorithm + 1;
 		numbers[2 * i + 1] = (double)c->range[i].most;
 	}
-	rc = share(w->t, numbers, 2 * TUNE_RANGES, w->deadline_ns);
+	rc = probe_share(w->t, numbers, 2 * TUNE_RANGES, w->deadline_ns);
 	c->n = 0;
 	for (unsigned i = 0; !rc && i < TUNE_RANGES && numbers[2 * i] > 0; i++) {
 		if (numbers[2 * i] > TUNE_ALGORITHMS)
@@ -175,7 +175,7 @@ static berth_result share_choices(struct tcp_op *w)
 }
 
 /* Tries more connections if a message is long on its way. */
-static berth_result measure(struct tcp_op *w, char *room)
+static berth_result probe_measure(struct tcp_op *w, char *room)
 {
 	struct tune_numbers *n = &w->t->numbers;
 	double us[3] = { 0 }, lanes_us = 0;
@@ -186,7 +186,7 @@ static berth_result measure(struct tcp_op *w, char *room)
 	if (!rc)
 		rc = probe_messages(w, room, us[0], &us[2]);
 	if (!rc)
-		rc = share(w->t, us, 3, w->deadline_ns);
+		rc = probe_share(w->t, us, 3, w->deadline_ns);
 	if (rc)
 		return rc;
 	n->latency_us = us[0];
@@ -197,7 +197,7 @@ static berth_result measure(struct tcp_op *w, char *room)
 	w->lanes = TUNE_LANES;
 	rc = probe_bulk(w, room, &lanes_us);
 	if (!rc)
-		rc = share(w->t, &lanes_us, 1, w->deadline_ns);
+		rc = probe_share(w->t, &lanes_us, 1, w->deadline_ns);
 	n->lanes_us_per_byte = per_byte(lanes_us, us[0]);
 	return rc;
 }
@@ -212,7 +212,7 @@ berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns)
 	if (!room)
 		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
 	t->signatures = (struct tcp_signatures){ PROBE, PROBE, t->me, t->me };
-	rc = measure(&w, room);
+	rc = probe_measure(&w, room);
 	if (!rc)
 		rc = share_choices(&w);
 	free(room);

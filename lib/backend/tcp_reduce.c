@@ -29,7 +29,8 @@ static bool is_partial(const struct coll *c)
 }
 
 /* Begins R.  The result goes to OUT, and anything else may until then. */
-static berth_result begin(struct reduction *r, struct tcp_op *w, unsigned char *out)
+static berth_result reduce_begin(struct reduction *r, struct tcp_op *w,
+				 unsigned char *out)
 {
 	const struct coll *c = w->c;
 	const size_t bytes = kern_size(kern_accumulator(c->type));
@@ -50,31 +51,31 @@ static berth_result begin(struct reduction *r, struct tcp_op *w, unsigned char *
 	return rc;
 }
 
-static size_t unit(const struct reduction *r, enum kern_form form)
+static size_t reduce_unit(const struct reduction *r, enum kern_form form)
 {
 	return form == KERN_PARTIAL ? r->partial_bytes : r->w->size;
 }
 
 /* Parts FIRST to END of P, in the form of S and where S lies, to or from PLACE. */
-static struct tcp_transfer parts(const struct reduction *r, struct share s,
-				 unsigned place, unsigned first, unsigned end)
+static struct tcp_transfer reduce_parts(const struct reduction *r, struct share s,
+					unsigned place, unsigned first, unsigned end)
 {
 	uint64_t at = tcp_first(r->w, r->p, first);
 
 	return (struct tcp_transfer){ .place = place,
-				      .data = s.at + at * unit(r, s.form),
+				      .data = s.at + at * reduce_unit(r, s.form),
 				      .bytes = (tcp_first(r->w, r->p, end) - at) *
-					       unit(r, s.form) };
+					       reduce_unit(r, s.form) };
 }
 
 /* Sends N parts from GIVE on to PLACE.  Combines the N parts that come with this
  * place's parts from KEEP on.  In the LAST step they become the result. */
-static berth_result combine(struct reduction *r, unsigned place, unsigned give,
-			    unsigned keep, unsigned n, bool last)
+static berth_result reduce_combine(struct reduction *r, unsigned place, unsigned give,
+				   unsigned keep, unsigned n, bool last)
 {
 	struct tcp_op *w = r->w;
-	struct tcp_transfer out = parts(r, r->own, place, give, give + n);
-	struct tcp_transfer in = parts(r, r->own, place, keep, keep + n);
+	struct tcp_transfer out = reduce_parts(r, r->own, place, give, give + n);
+	struct tcp_transfer in = reduce_parts(r, r->own, place, keep, keep + n);
 	struct share then = { last ? r->out : r->partial,
 			      last ? KERN_ELEMENTS : KERN_PARTIAL };
 	struct kern kern;
@@ -82,14 +83,14 @@ static berth_result combine(struct reduction *r, unsigned place, unsigned give,
 	coll_kern(&kern, w->c, r->own.form, then.form);
 	in.kern = &kern;
 	in.dst = (unsigned char *)(uintptr_t)then.at +
-		 tcp_first(w, r->p, keep) * unit(r, then.form);
+		 tcp_first(w, r->p, keep) * reduce_unit(r, then.form);
 	in.behind = give == keep && in.dst == in.data;
 	r->own = then;
 	return tcp_sendrecv_agree(w, &out, &in);
 }
 
 /* Each of P places gets its own part of the result. */
-static berth_result halve(struct reduction *r)
+static berth_result reduce_halve(struct reduction *r)
 {
 	unsigned me = r->w->t->me, first = 0;
 	berth_result rc = BERTH_OK;
@@ -98,14 +99,14 @@ static berth_result halve(struct reduction *r)
 		unsigned keep = me & half ? first + half : first;
 		unsigned give = me & half ? first : first + half;
 
-		rc = combine(r, me ^ half, give, keep, half, half == 1);
+		rc = reduce_combine(r, me ^ half, give, keep, half, half == 1);
 		first = keep;
 	}
 	return rc;
 }
 
 /* And back: each place gets all parts. */
-static berth_result give_back(struct reduction *r)
+static berth_result reduce_give_back(struct reduction *r)
 {
 	unsigned me = r->w->t->me;
 	berth_result rc = BERTH_OK;
@@ -113,9 +114,10 @@ static berth_result give_back(struct reduction *r)
 	for (unsigned half = 1; !rc && half < r->p; half *= 2) {
 		unsigned mine = me & ~(half - 1), theirs = mine ^ half;
 		struct share all = { r->out, KERN_ELEMENTS };
-		struct tcp_transfer out = parts(r, all, me ^ half, mine, mine + half);
+		struct tcp_transfer out =
+			reduce_parts(r, all, me ^ half, mine, mine + half);
 		struct tcp_transfer in =
-			parts(r, all, me ^ half, theirs, theirs + half);
+			reduce_parts(r, all, me ^ half, theirs, theirs + half);
 
 		in.dst = (void *)(uintptr_t)in.data;
 		rc = tcp_exchange(r->w, &out, &in);
@@ -129,12 +131,12 @@ static berth_result double_up(struct reduction *r)
 	berth_result rc = BERTH_OK;
 
 	for (unsigned half = r->p / 2; !rc && half; half /= 2)
-		rc = combine(r, r->w->t->me ^ half, 0, 0, r->p, half == 1);
+		rc = reduce_combine(r, r->w->t->me ^ half, 0, 0, r->p, half == 1);
 	return rc;
 }
 
 /* The agreement alone. */
-static berth_result agree(struct reduction *r)
+static berth_result reduce_agree(struct reduction *r)
 {
 	berth_result rc = BERTH_OK;
 
@@ -162,8 +164,8 @@ static berth_result be_spoken_for(struct reduction *r, bool has_data)
 	berth_result rc;
 
 	if (has_data) {
-		out = parts(r, r->own, out.place, 0, r->p);
-		in = parts(r, all, in.place, 0, r->p);
+		out = reduce_parts(r, r->own, out.place, 0, r->p);
+		in = reduce_parts(r, all, in.place, 0, r->p);
 		in.dst = (void *)(uintptr_t)in.data;
 	}
 	w->t->step = FOLD_STEP;
@@ -174,7 +176,7 @@ static berth_result be_spoken_for(struct reduction *r, bool has_data)
 
 /* Takes the array of a place from P on, if this place stands for one.  The others make
  * partial sums of their own arrays, so that all send the same form from then on. */
-static berth_result fold(struct reduction *r, bool has_rest, bool has_data)
+static berth_result reduce_fold(struct reduction *r, bool has_rest, bool has_data)
 {
 	struct tcp_op *w = r->w;
 	struct tcp_transfer in = { .place = w->t->me + r->p };
@@ -192,7 +194,7 @@ static berth_result fold(struct reduction *r, bool has_rest, bool has_data)
 		return BERTH_OK;
 	}
 	if (has_data) {
-		in = parts(r, r->own, in.place, 0, r->p);
+		in = reduce_parts(r, r->own, in.place, 0, r->p);
 		in.kern = &kern;
 		in.dst = r->partial;
 		r->own = then;
@@ -201,14 +203,14 @@ static berth_result fold(struct reduction *r, bool has_rest, bool has_data)
 	return tcp_sendrecv_agree(w, NULL, &in);
 }
 
-static berth_result unfold(struct reduction *r, bool has_data)
+static berth_result reduce_unfold(struct reduction *r, bool has_data)
 {
 	struct tcp_op *w = r->w;
 	struct share all = { r->out, KERN_ELEMENTS };
 	struct tcp_transfer out = { .place = w->t->me + r->p };
 
 	if (has_data)
-		out = parts(r, all, out.place, 0, r->p);
+		out = reduce_parts(r, all, out.place, 0, r->p);
 	w->t->step = UNFOLD_STEP;
 	return tcp_sendrecv_agree(w, &out, NULL);
 }
@@ -221,15 +223,15 @@ static berth_result in_middle(struct reduction *r, enum tune_algorithm algorithm
 	berth_result rc = BERTH_OK;
 
 	if (r->p != w->t->n)
-		rc = fold(r, has_rest, has_data);
+		rc = reduce_fold(r, has_rest, has_data);
 	w->t->step = MIDDLE_STEP;
 	if (!rc)
 		rc = algorithm == TUNE_DOUBLE  ? double_up(r)
-		     : algorithm == TUNE_HALVE ? halve(r)
-					       : agree(r);
+		     : algorithm == TUNE_HALVE ? reduce_halve(r)
+					       : reduce_agree(r);
 	if (!rc && algorithm == TUNE_HALVE && !(w->agrees && tcp_differs(w->t)))
-		rc = give_back(r);
-	return rc || !has_rest ? rc : unfold(r, has_data);
+		rc = reduce_give_back(r);
+	return rc || !has_rest ? rc : reduce_unfold(r, has_data);
 }
 
 berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm)
@@ -241,7 +243,7 @@ berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm)
 	if (algorithm == TUNE_DIRECT)
 		return tcp_direct_allreduce(w);
 	if (has_data)
-		rc = begin(&r, w, w->c->out);
+		rc = reduce_begin(&r, w, w->c->out);
 	if (!rc)
 		rc = w->t->me >= r.p ? be_spoken_for(&r, has_data)
 				     : in_middle(&r, algorithm);
@@ -260,7 +262,7 @@ static berth_result up_tree(struct reduction *r, unsigned root)
 
 	for (unsigned half = r->p / 2; !rc && half; half /= 2) {
 		const bool last = half == 1;
-		struct tcp_transfer l = parts(r, r->own, me ^ half, 0, r->p);
+		struct tcp_transfer l = reduce_parts(r, r->own, me ^ half, 0, r->p);
 		struct kern kern;
 
 		w->t->step = MIDDLE_STEP + half;
@@ -286,18 +288,19 @@ static berth_result by_tree(struct reduction *r)
 	berth_result rc;
 
 	if (t->me >= r->p) {
-		l = parts(r, r->own, t->me - r->p, 0, r->p);
+		l = reduce_parts(r, r->own, t->me - r->p, 0, r->p);
 		t->step = FOLD_STEP;
 		rc = tcp_exchange(w, &l, NULL);
 	} else {
-		rc = r->p == t->n ? BERTH_OK : fold(r, t->me + r->p < t->n, true);
+		rc = r->p == t->n ? BERTH_OK
+				  : reduce_fold(r, t->me + r->p < t->n, true);
 		if (!rc)
 			rc = up_tree(r, below);
 	}
 	if (rc || below == root || (t->me != root && t->me != below))
 		return rc;
-	l = parts(r, (struct share){ r->out, KERN_ELEMENTS },
-		  t->me == root ? below : root, 0, r->p);
+	l = reduce_parts(r, (struct share){ r->out, KERN_ELEMENTS },
+			 t->me == root ? below : root, 0, r->p);
 	l.dst = (void *)(uintptr_t)l.data;
 	t->step = UNFOLD_STEP;
 	return tcp_exchange(w, t->me == root ? NULL : &l, t->me == root ? &l : NULL);
@@ -320,7 +323,7 @@ berth_result tcp_reduce(struct tcp_op *w)
 		if (!room)
 			return tcp_fail(w->t, BERTH_MEMORY, w->t->rank[w->t->me]);
 	}
-	rc = begin(&r, w, has_out ? c->out : room);
+	rc = reduce_begin(&r, w, has_out ? c->out : room);
 	if (!rc)
 		rc = by_tree(&r);
 	free(room);

@@ -51,7 +51,7 @@ struct tune_work tcp_work(const struct tcp *t, const struct coll *c)
 				   .result = bytes };
 }
 
-static unsigned place_of(const struct tcp *t, unsigned rank)
+static unsigned transfer_place_of(const struct tcp *t, unsigned rank)
 {
 	for (unsigned i = 0; i < t->n; i++)
 		if (t->rank[i] == rank)
@@ -61,7 +61,7 @@ static unsigned place_of(const struct tcp *t, unsigned rank)
 
 berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost)
 {
-	t->other = place_of(t, lost);
+	t->other = transfer_place_of(t, lost);
 	t->has_other = t->other < t->n && t->other != t->me;
 	t->broken = true;
 	/* An unexpected head came in the middle of an operation, so the stream is
@@ -73,8 +73,9 @@ berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost)
 	return t->why;
 }
 
-static berth_result exchange(struct tcp *t, struct net_send *out, size_t nout,
-			     struct net_receive *in, size_t nin, uint64_t deadline_ns)
+static berth_result transfer_exchange(struct tcp *t, struct net_send *out, size_t nout,
+				      struct net_receive *in, size_t nin,
+				      uint64_t deadline_ns)
 {
 	unsigned lost;
 	berth_result rc = net_exchange(t->net, out, nout, in, nin, deadline_ns, &lost);
@@ -124,25 +125,26 @@ static void take_piece(void *ctx, size_t offset, const void *piece, size_t bytes
 		    bytes / k->kern->in_bytes, false);
 }
 
-static struct net_tag tag(const struct tcp *t)
+static struct net_tag transfer_tag(const struct tcp *t)
 {
 	return (struct net_tag){ t->group, t->seq, t->step };
 }
 
-static struct net_send sending(const struct tcp_op *w, const struct tcp_transfer *l)
+static struct net_send transfer_sending(const struct tcp_op *w,
+					const struct tcp_transfer *l)
 {
 	return (struct net_send){ .peer = w->t->rank[l->place],
-				  .tag = tag(w->t),
+				  .tag = transfer_tag(w->t),
 				  .note = { { w->c->signature } },
 				  .data = l->data,
 				  .bytes = l->bytes };
 }
 
-static struct net_receive receiving(const struct tcp_op *w,
-				    const struct tcp_transfer *l, struct sink *k)
+static struct net_receive
+transfer_receiving(const struct tcp_op *w, const struct tcp_transfer *l, struct sink *k)
 {
 	struct net_receive r = { .peer = w->t->rank[l->place],
-				 .tag = tag(w->t),
+				 .tag = transfer_tag(w->t),
 				 .note = { { w->c->signature } },
 				 .data = l->dst,
 				 .bytes = l->bytes,
@@ -159,8 +161,9 @@ static struct net_receive receiving(const struct tcp_op *w,
 /* ---- data, over several connections where they are large ---- */
 
 /* Lane I's part of L. */
-static struct tcp_transfer lane(const struct tcp_op *w, const struct tcp_transfer *l,
-				unsigned lanes, unsigned i)
+static struct tcp_transfer transfer_lane(const struct tcp_op *w,
+					 const struct tcp_transfer *l, unsigned lanes,
+					 unsigned i)
 {
 	size_t unit = l->kern ? l->kern->in_bytes : w->size;
 	size_t dst_unit = l->kern ? l->kern->out_bytes : unit;
@@ -186,24 +189,24 @@ struct batch {
 	size_t nsend, nreceive;
 };
 
-static void add(struct batch *b, const struct tcp_op *w, const struct tcp_transfer *out,
-		const struct tcp_transfer *in)
+static void transfer_add(struct batch *b, const struct tcp_op *w,
+			 const struct tcp_transfer *out, const struct tcp_transfer *in)
 {
 	const struct net_send *first = &b->send[b->nsend];
 	const unsigned outs = lanes_of(w, out), ins = lanes_of(w, in);
 
 	for (unsigned i = 0; i < outs; i++) {
-		struct tcp_transfer l = lane(w, out, outs, i);
+		struct tcp_transfer l = transfer_lane(w, out, outs, i);
 		struct net_send *s = &b->send[b->nsend++];
 
-		*s = sending(w, &l);
+		*s = transfer_sending(w, &l);
 		s->lane = i;
 	}
 	for (unsigned i = 0; i < ins; i++) {
-		struct tcp_transfer l = lane(w, in, ins, i);
+		struct tcp_transfer l = transfer_lane(w, in, ins, i);
 		struct net_receive *r = &b->receive[b->nreceive];
 
-		*r = receiving(w, &l, &b->sink[b->nreceive++]);
+		*r = transfer_receiving(w, &l, &b->sink[b->nreceive++]);
 		r->lane = i;
 		r->behind = in->behind ? &first[i] : NULL;
 	}
@@ -213,8 +216,8 @@ static berth_result run_batch(struct tcp_op *w, struct batch *b)
 {
 	_Static_assert((int)TUNE_LANES <= (int)NET_LANES, "each has its own");
 	w->t->step++;
-	return exchange(w->t, b->send, b->nsend, b->receive, b->nreceive,
-			w->deadline_ns);
+	return transfer_exchange(w->t, b->send, b->nsend, b->receive, b->nreceive,
+				 w->deadline_ns);
 }
 
 berth_result tcp_exchange(struct tcp_op *w, const struct tcp_transfer *out,
@@ -223,7 +226,7 @@ berth_result tcp_exchange(struct tcp_op *w, const struct tcp_transfer *out,
 	struct batch b;
 
 	b.nsend = b.nreceive = 0;
-	add(&b, w, out, in);
+	transfer_add(&b, w, out, in);
 	return run_batch(w, &b);
 }
 
@@ -234,7 +237,7 @@ berth_result tcp_exchange_all(struct tcp_op *w, const struct tcp_transfer *out,
 
 	b.nsend = b.nreceive = 0;
 	for (size_t i = 0; i < n; i++)
-		add(&b, w, &out[i], &in[i]);
+		transfer_add(&b, w, &out[i], &in[i]);
 	return run_batch(w, &b);
 }
 
@@ -249,7 +252,8 @@ berth_result tcp_sendrecv(struct tcp_op *w, unsigned to, const void *out, uint64
 
 /* ---- with the agreement ---- */
 
-static void learn(struct tcp_signatures *know, const struct tcp_signatures *came)
+static void transfer_learn(struct tcp_signatures *know,
+			   const struct tcp_signatures *came)
 {
 	if (came->low < know->low) {
 		know->low = came->low;
@@ -261,7 +265,7 @@ static void learn(struct tcp_signatures *know, const struct tcp_signatures *came
 	}
 }
 
-static berth_result begin(void *ctx, struct net_receive *in, uint64_t bytes)
+static berth_result transfer_begin(void *ctx, struct net_receive *in, uint64_t bytes)
 {
 	const struct sink *k = ctx;
 	struct tcp *t = k->w->t;
@@ -269,7 +273,7 @@ static berth_result begin(void *ctx, struct net_receive *in, uint64_t bytes)
 
 	(void)bytes;
 	memcpy(&came, &in->note, sizeof came);
-	learn(&t->signatures, &came);
+	transfer_learn(&t->signatures, &came);
 	in->drop = tcp_differs(t);
 	return BERTH_OK;
 }
@@ -287,15 +291,15 @@ berth_result tcp_sendrecv_agree(struct tcp_op *w, const struct tcp_transfer *out
 		return tcp_exchange(w, out, in);
 	w->t->step++;
 	if (out) {
-		s = sending(w, out);
+		s = transfer_sending(w, out);
 		memcpy(&s.note, &w->t->signatures, sizeof s.note);
 		if (tcp_differs(w->t))
 			s.bytes = 0;
 	}
 	if (in) {
-		r = receiving(w, in, &k);
-		r.begin = begin;
+		r = transfer_receiving(w, in, &k);
+		r.begin = transfer_begin;
 		r.behind = in->behind ? &s : NULL;
 	}
-	return exchange(w->t, &s, out != NULL, &r, in != NULL, w->deadline_ns);
+	return transfer_exchange(w->t, &s, out != NULL, &r, in != NULL, w->deadline_ns);
 }

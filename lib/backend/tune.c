@@ -20,7 +20,7 @@ const char *tune_algorithm_name(enum tune_algorithm algorithm)
 	return names[algorithm];
 }
 
-static unsigned steps(unsigned ranks)
+static unsigned tune_steps(unsigned ranks)
 {
 	unsigned k = 0;
 
@@ -30,14 +30,14 @@ static unsigned steps(unsigned ranks)
 }
 
 /* Time of MESSAGES whose data are reduced, of BYTES in all. */
-static double reduced(const struct tune_numbers *t, double messages, double bytes)
+static double tune_reduced(const struct tune_numbers *t, double messages, double bytes)
 {
 	return messages * t->latency_us +
 	       bytes * (t->us_per_byte + 1.0 / REDUCED_BYTES_PER_US);
 }
 
 /* Time of MESSAGES whose data are not reduced. */
-static double moved(const struct tune_numbers *t, double messages, double bytes)
+static double tune_moved(const struct tune_numbers *t, double messages, double bytes)
 {
 	return messages * t->latency_us + bytes * t->us_per_byte;
 }
@@ -47,45 +47,46 @@ static double rest_us(const struct tune_numbers *t, const struct tune_work *w)
 {
 	const double n = (double)w->count;
 
-	return w->ranks & (w->ranks - 1)
-		       ? reduced(t, 1, n * w->first) + moved(t, 1, n * w->result)
-		       : 0;
+	return w->ranks & (w->ranks - 1) ? tune_reduced(t, 1, n * w->first) +
+						   tune_moved(t, 1, n * w->result)
+					 : 0;
 }
 
 static double double_us(const struct tune_numbers *t, const struct tune_work *w)
 {
-	const double n = (double)w->count, log = steps(w->ranks);
+	const double n = (double)w->count, log = tune_steps(w->ranks);
 	const bool folds = w->ranks & (w->ranks - 1);
 
-	return rest_us(t, w) + reduced(t, log,
-				       n * (folds ? w->partial : w->first) +
-					       (log - 1) * n * w->partial);
+	return rest_us(t, w) + tune_reduced(t, log,
+					    n * (folds ? w->partial : w->first) +
+						    (log - 1) * n * w->partial);
 }
 
 static double halve_us(const struct tune_numbers *t, const struct tune_work *w)
 {
-	const double n = (double)w->count, log = steps(w->ranks),
-		     p = 1u << steps(w->ranks);
+	const double n = (double)w->count, log = tune_steps(w->ranks),
+		     p = 1u << tune_steps(w->ranks);
 	const bool folds = w->ranks & (w->ranks - 1);
 
 	return rest_us(t, w) +
-	       reduced(t, log,
-		       n / 2 * (folds ? w->partial : w->first) +
-			       (n / 2 - n / p) * w->partial) +
-	       moved(t, log, n * (p - 1) / p * w->result);
+	       tune_reduced(t, log,
+			    n / 2 * (folds ? w->partial : w->first) +
+				    (n / 2 - n / p) * w->partial) +
+	       tune_moved(t, log, n * (p - 1) / p * w->result);
 }
 
 static double direct_us(const struct tune_numbers *t, const struct tune_work *w)
 {
-	const double n = (double)w->count, p = w->ranks, log = steps(w->ranks);
-	const double agree = moved(t, log + (w->ranks & (w->ranks - 1) ? 2 : 0), 0);
+	const double n = (double)w->count, p = w->ranks, log = tune_steps(w->ranks);
+	const double agree =
+		tune_moved(t, log + (w->ranks & (w->ranks - 1) ? 2 : 0), 0);
 
 	const double message_us =
 		t->message_us > MESSAGE_US ? t->message_us : MESSAGE_US;
 
 	return agree + 2 * (p - 1) * message_us +
-	       reduced(t, 1, n * (p - 1) / p * w->first) +
-	       moved(t, 1, n * (p - 1) / p * w->result);
+	       tune_reduced(t, 1, n * (p - 1) / p * w->first) +
+	       tune_moved(t, 1, n * (p - 1) / p * w->result);
 }
 
 double tune_cost_us(const struct tune_numbers *t, enum tune_algorithm algorithm,
@@ -101,8 +102,8 @@ double tune_cost_us(const struct tune_numbers *t, enum tune_algorithm algorithm,
 	}
 }
 
-static enum tune_algorithm choose(const struct tune_numbers *t,
-				  const struct tune_work *w)
+static enum tune_algorithm tune_fastest(const struct tune_numbers *t,
+					const struct tune_work *w)
 {
 	const struct tune_choices *c = &t->choices;
 	enum tune_algorithm best = TUNE_DOUBLE;
@@ -118,7 +119,7 @@ static enum tune_algorithm choose(const struct tune_numbers *t,
 
 struct tune_plan tune_choose(const struct tune_numbers *t, const struct tune_work *w)
 {
-	struct tune_plan plan = { choose(t, w), 1 };
+	struct tune_plan plan = { tune_fastest(t, w), 1 };
 
 	if (w->count * w->first >= LANES_BYTES && t->lanes_us_per_byte > 0 &&
 	    t->lanes_us_per_byte < 0.7 * t->us_per_byte)
@@ -130,10 +131,10 @@ struct tune_plan tune_choose(const struct tune_numbers *t, const struct tune_wor
 enum tune_algorithm tune_choose_reduce(const struct tune_numbers *t,
 				       const struct tune_work *w)
 {
-	const double log = steps(w->ranks);
+	const double log = tune_steps(w->ranks);
 
-	return double_us(t, w) + moved(t, log, 0) < direct_us(t, w) ? TUNE_DOUBLE
-								    : TUNE_DIRECT;
+	return double_us(t, w) + tune_moved(t, log, 0) < direct_us(t, w) ? TUNE_DOUBLE
+									 : TUNE_DIRECT;
 }
 
 size_t tune_table(char *text, size_t size, const struct tune_numbers *t, unsigned ranks)

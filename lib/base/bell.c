@@ -13,7 +13,7 @@
 
 #include "lib/base/descriptor.h"
 
-static socklen_t address_of(struct sockaddr_un *a, const unsigned char *name)
+static socklen_t bell_address_of(struct sockaddr_un *a, const unsigned char *name)
 {
 	size_t at = 1;
 
@@ -34,7 +34,7 @@ int bell_open(struct bell *b)
 	if (getrandom(b->name, sizeof b->name, 0) != sizeof b->name)
 		return -1;
 	fd = descriptor_socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-	size = address_of(&a, b->name);
+	size = bell_address_of(&a, b->name);
 	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, size)) {
 		descriptor_close(fd);
 		return -1;
@@ -64,7 +64,7 @@ void bell_ring(struct bell *b, int fd)
 	if (fd < 0 || !atomic_load(&b->polls))
 		return;
 	memcpy(name, b->name, sizeof name);
-	size = address_of(&a, name);
+	size = bell_address_of(&a, name);
 	/* if this one does not go, others are there, which wake the rank as well */
 	(void)!sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a,
 		      size);

@@ -15,7 +15,7 @@ static struct {
 } open_ones = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* If there is not enough memory, FD is not noted, and a child keeps it. */
-static void note(int fd)
+static void descriptor_note(int fd)
 {
 	size_t word = (size_t)fd / 64, words = word + 1;
 
@@ -39,7 +39,7 @@ int descriptor_socket(int domain, int type, int protocol)
 	descriptor_lock();
 	fd = socket(domain, type | SOCK_CLOEXEC, protocol);
 	if (fd >= 0)
-		note(fd);
+		descriptor_note(fd);
 	descriptor_unlock();
 	return fd;
 }
@@ -51,7 +51,7 @@ int descriptor_accept(int listener, int flags)
 	descriptor_lock();
 	fd = accept4(listener, NULL, NULL, flags | SOCK_CLOEXEC);
 	if (fd >= 0)
-		note(fd);
+		descriptor_note(fd);
 	descriptor_unlock();
 	return fd;
 }

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t up(size_t n, size_t to)
+static size_t heap_up(size_t n, size_t to)
 {
 	return (n + to - 1) / to * to;
 }
 
 /* The first part that begins at AT or behind it. */
-static size_t place_of(const struct heap *h, size_t at)
+static size_t heap_place_of(const struct heap *h, size_t at)
 {
 	size_t low = 0, high = h->n;
 
@@ -25,7 +25,7 @@ static size_t place_of(const struct heap *h, size_t at)
 	return low;
 }
 
-static bool make_room(struct heap *h)
+static bool heap_make_room(struct heap *h)
 {
 	size_t room = h->room ? 2 * h->room : 16;
 	struct heap_part *part;
@@ -45,13 +45,13 @@ bool heap_take(struct heap *h, size_t bytes, size_t *at)
 	size_t align = bytes >= HEAP_LARGE ? HEAP_ALIGN_LARGE : HEAP_ALIGN;
 	size_t begin = 0, i;
 
-	if (bytes > h->bytes || !make_room(h))
+	if (bytes > h->bytes || !heap_make_room(h))
 		return false;
-	bytes = up(bytes ? bytes : 1, HEAP_ALIGN);
+	bytes = heap_up(bytes ? bytes : 1, HEAP_ALIGN);
 	for (i = 0; i < h->n; i++) {
 		if (begin <= h->part[i].at && h->part[i].at - begin >= bytes)
 			break;
-		begin = up(h->part[i].at + h->part[i].bytes, align);
+		begin = heap_up(h->part[i].at + h->part[i].bytes, align);
 	}
 	if (begin > h->bytes || h->bytes - begin < bytes)
 		return false;
@@ -64,14 +64,14 @@ bool heap_take(struct heap *h, size_t bytes, size_t *at)
 
 struct heap_part *heap_find(const struct heap *h, size_t at)
 {
-	size_t i = place_of(h, at);
+	size_t i = heap_place_of(h, at);
 
 	return i < h->n && h->part[i].at == at ? h->part + i : NULL;
 }
 
 void heap_give(struct heap *h, size_t at)
 {
-	size_t i = place_of(h, at);
+	size_t i = heap_place_of(h, at);
 
 	if (i == h->n || h->part[i].at != at)
 		return;

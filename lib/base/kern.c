@@ -53,7 +53,7 @@ const char *kern_op_name(berth_op op)
 
 /* ---- the set of instructions ---- */
 
-static const struct kern_set *choose(void)
+static const struct kern_set *kern_choose(void)
 {
 #if defined(__x86_64__)
 	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -67,13 +67,13 @@ static const struct kern_set *choose(void)
 }
 
 /* Threads that call this at the same time find the same. */
-static const struct kern_set *set(void)
+static const struct kern_set *kern_set_in_use(void)
 {
 	static const struct kern_set *chosen;
 	const struct kern_set *s = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
 
 	if (!s) {
-		s = choose();
+		s = kern_choose();
 		__atomic_store_n(&chosen, s, __ATOMIC_RELAXED);
 	}
 	return s;
@@ -81,7 +81,7 @@ static const struct kern_set *set(void)
 
 const char *kern_chosen(void)
 {
-	return set()->name;
+	return kern_set_in_use()->name;
 }
 
 /* ---- the floating-point mode ---- */
@@ -196,7 +196,7 @@ bool kern_make(struct kern *k, berth_type type, berth_op op,
 		type = wide;
 		in = out = KERN_ELEMENTS;
 	}
-	k->reduce = set()->reduce[in][out][type][op];
+	k->reduce = kern_set_in_use()->reduce[in][out][type][op];
 	k->mode = get_mode();
 	return true;
 }
@@ -222,7 +222,7 @@ void kern_dots(double dot[3], berth_type type, const void *a, const void *b, siz
 {
 	unsigned mode = enter_mode();
 
-	set()->dots[type == BERTH_F64](dot, a, b, n);
+	kern_set_in_use()->dots[type == BERTH_F64](dot, a, b, n);
 	leave_mode(mode);
 }
 
@@ -231,7 +231,7 @@ void kern_combine(void *dst, berth_type type, const void *a, double ka, const vo
 {
 	unsigned mode = enter_mode();
 
-	set()->combine[type == BERTH_F64](dst, a, ka, b, kb, n);
+	kern_set_in_use()->combine[type == BERTH_F64](dst, a, ka, b, kb, n);
 	leave_mode(mode);
 }
 
@@ -242,7 +242,7 @@ void kern_copy(void *dst, const void *src, size_t bytes, bool stream)
 	if (!bytes) /* there may be no arrays */
 		return;
 	if (stream)
-		set()->copy(dst, src, bytes);
+		kern_set_in_use()->copy(dst, src, bytes);
 	else
 		memcpy(dst, src, bytes);
 }

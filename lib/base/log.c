@@ -72,7 +72,7 @@ static pthread_key_t key;
 static bool has_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void forget(void *l)
+static void log_forget(void *l)
 {
 	if (l != &no_memory)
 		free(l);
@@ -80,18 +80,18 @@ static void forget(void *l)
 
 static void make_key(void)
 {
-	has_key = !pthread_key_create(&key, forget);
+	has_key = !pthread_key_create(&key, log_forget);
 }
 
-static struct last *last(void)
+static struct last *log_slot(void)
 {
 	pthread_once(&once, make_key);
 	return has_key ? pthread_getspecific(key) : NULL;
 }
 
-static struct last *make(void)
+static struct last *log_make(void)
 {
-	struct last *l = last();
+	struct last *l = log_slot();
 
 	if (!has_key || (l && l != &no_memory))
 		return l;
@@ -114,7 +114,7 @@ berth_result log_error(berth_result rc, const char *tensor, const unsigned *miss
 		       size_t n, const char *fmt, ...)
 {
 	char text[LOG_TEXT_BYTES]; /* FMT's arguments may point into the last one */
-	struct last *l = make();
+	struct last *l = log_make();
 	va_list ap;
 
 	if (!l)
@@ -140,7 +140,7 @@ berth_result log_error(berth_result rc, const char *tensor, const unsigned *miss
 
 const struct berth_error *log_last(void)
 {
-	const struct last *l = last();
+	const struct last *l = log_slot();
 
 	return l ? &l->e : &none;
 }

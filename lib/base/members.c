@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* Gives the hosts their numbers.  FIRST: room for N places. */
-static void number_hosts(struct members *m, const unsigned *host, unsigned *first)
+static void members_number_hosts(struct members *m, const unsigned *host,
+				 unsigned *first)
 {
 	for (unsigned i = 0; i < m->n; i++) {
 		unsigned h = 0;
@@ -63,7 +64,7 @@ int members_make(struct members *m, const unsigned *rank, unsigned n,
 	m->order = all + 3 * (size_t)n;
 	m->start = all + 4 * (size_t)n;
 	memcpy(m->rank, rank, n * sizeof *rank);
-	number_hosts(m, host, all + 5 * (size_t)n + 1);
+	members_number_hosts(m, host, all + 5 * (size_t)n + 1);
 	order_places(m);
 	find_own(m, host, own);
 	return 0;

@@ -18,7 +18,7 @@ bool ours_peer(int fd)
 }
 
 /* Cuts off FD.  Returns NULL, or why it did not. */
-static const char *refusal(int fd)
+static const char *ours_refusal(int fd)
 {
 	struct stat st;
 
@@ -43,7 +43,7 @@ int ours_create(const char *path, char *why, size_t why_bytes)
 	/* with O_NONBLOCK, a FIFO without a reader is an error */
 	if (errno == EEXIST)
 		fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	no = fd >= 0          ? refusal(fd)
+	no = fd >= 0          ? ours_refusal(fd)
 	     : errno == ELOOP ? "it is a link"
 	     : errno == ENXIO ? "it is not a regular file"
 			      : strerror(errno);

@@ -35,14 +35,14 @@ berth_result wait_ends(const struct wait *w)
 							     : BERTH_PEER_LOST;
 }
 
-static bool here(struct post *p, uint32_t want)
+static bool wait_here(struct post *p, uint32_t want)
 {
 	return wait_reached(atomic_load_explicit(&p->value, memory_order_acquire),
 			    want);
 }
 
 /* The low half of P's value, which the kernel looks at. */
-static uint32_t *low(struct post *p)
+static uint32_t *wait_low(struct post *p)
 {
 	return (uint32_t *)&p->value;
 }
@@ -53,12 +53,13 @@ static void sleep_on(struct post *p, uint32_t want, uint64_t ns)
 	uint64_t seen = atomic_load(&p->value);
 
 	if (!wait_reached(seen, want))
-		syscall(SYS_futex, low(p), FUTEX_WAIT, (uint32_t)seen, &slice, NULL, 0);
+		syscall(SYS_futex, wait_low(p), FUTEX_WAIT, (uint32_t)seen, &slice,
+			NULL, 0);
 }
 
 void post_wake(struct post *p)
 {
-	syscall(SYS_futex, low(p), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+	syscall(SYS_futex, wait_low(p), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
 /* P's sleepers count this rank while this runs. */
@@ -66,7 +67,7 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 {
 	uint64_t slice_ns = MISSED_NS;
 
-	for (; !here(p, want); slice_ns = WAIT_SLICE_MS * 1000000ull) {
+	for (; !wait_here(p, want); slice_ns = WAIT_SLICE_MS * 1000000ull) {
 		const berth_result why = wait_ends(w);
 		const uint64_t now = w->deadline_ns ? clock_ns() : 0;
 
@@ -84,11 +85,11 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 	return BERTH_OK;
 }
 
-static bool spin(struct post *p, uint32_t want, uint64_t ns)
+static bool wait_spin(struct post *p, uint32_t want, uint64_t ns)
 {
 	for (uint64_t until = clock_ns() + ns; clock_ns() < until;)
 		for (unsigned i = 0; i < LOOKS; i++) {
-			if (here(p, want))
+			if (wait_here(p, want))
 				return true;
 			wait_pause();
 		}
@@ -100,11 +101,11 @@ berth_result wait_long(struct wait *w, struct post *p, uint32_t want)
 	uint64_t begun_ns;
 	berth_result rc;
 
-	if (w->spin_ns && spin(p, want, w->spin_ns))
+	if (w->spin_ns && wait_spin(p, want, w->spin_ns))
 		return BERTH_OK;
 	begun_ns = clock_coarse_ns();
 	for (unsigned i = 0; i < w->yields && wait_may_yield(begun_ns); i++) {
-		if (here(p, want))
+		if (wait_here(p, want))
 			return BERTH_OK;
 		sched_yield();
 	}

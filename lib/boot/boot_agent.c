@@ -40,13 +40,13 @@ struct frame {
 	int fd;                 /* that came with it, or -1 */
 };
 
-static berth_result say(berth_result rc, char *why, const char *what)
+static berth_result agent_say(berth_result rc, char *why, const char *what)
 {
 	snprintf(why, BOOT_WHY_BYTES, "the agent of this host %s", what);
 	return rc;
 }
 
-static berth_result failed(char *why, const char *what)
+static berth_result agent_failed(char *why, const char *what)
 {
 	snprintf(why, BOOT_WHY_BYTES, "%s the agent of this host: %s", what,
 		 strerror(errno));
@@ -83,7 +83,7 @@ static int connect_to(const char *name)
 	return -1;
 }
 
-static berth_result put(int fd, const void *data, size_t n, char *why)
+static berth_result agent_put(int fd, const void *data, size_t n, char *why)
 {
 	const unsigned char *p = data;
 
@@ -91,7 +91,7 @@ static berth_result put(int fd, const void *data, size_t n, char *why)
 		ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
 
 		if (sent < 0 && errno != EINTR)
-			return failed(why, "cannot write to");
+			return agent_failed(why, "cannot write to");
 		if (sent > 0) {
 			p += sent;
 			n -= (size_t)sent;
@@ -108,7 +108,7 @@ static berth_result put_frame(int fd, uint32_t number, const void *payload, size
 
 	memcpy(small, &head, sizeof head);
 	memcpy(small + sizeof head, payload, n);
-	return put(fd, small, sizeof head + n, why);
+	return agent_put(fd, small, sizeof head + n, why);
 }
 
 /* Puts a descriptor that came with M into *FD, and closes others. */
@@ -127,7 +127,7 @@ static void take_descriptor(struct msghdr *m, int *fd)
 	}
 }
 
-static berth_result get(int from, void *data, size_t n, int *fd, char *why)
+static berth_result agent_get(int from, void *data, size_t n, int *fd, char *why)
 {
 	unsigned char *p = data;
 
@@ -146,10 +146,11 @@ static berth_result get(int from, void *data, size_t n, int *fd, char *why)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return failed(why, "cannot read from");
+			return agent_failed(why, "cannot read from");
 		take_descriptor(&m, fd);
 		if (!got)
-			return say(BERTH_NO_PEERS, why, "has ended, or turned us away");
+			return agent_say(BERTH_NO_PEERS, why,
+					 "has ended, or turned us away");
 		p += got;
 		n -= (size_t)got;
 	}
@@ -170,15 +171,15 @@ static berth_result get_any(int from, struct frame *f, char *why)
 	berth_result rc;
 
 	*f = (struct frame){ .fd = -1 };
-	rc = get(from, &f->head, sizeof f->head, &f->fd, why);
+	rc = agent_get(from, &f->head, sizeof f->head, &f->fd, why);
 	if (rc)
 		return rc;
 	if (f->head.bytes > BOOT_FRAME_BYTES_MAX)
-		return say(BERTH_SYSTEM, why, "says more than its limit");
+		return agent_say(BERTH_SYSTEM, why, "says more than its limit");
 	f->payload = calloc((size_t)f->head.bytes + 1, 1);
 	if (!f->payload)
 		return boot_out_of_memory(why);
-	rc = get(from, f->payload, f->head.bytes, &f->fd, why);
+	rc = agent_get(from, f->payload, f->head.bytes, &f->fd, why);
 	if (rc)
 		return rc;
 	if (f->head.number == BOOT_REFUSED) {
@@ -194,7 +195,7 @@ static berth_result get_any(int from, struct frame *f, char *why)
 
 static berth_result odd_answer(char *why)
 {
-	return say(BERTH_SYSTEM, why, "does not say what was asked");
+	return agent_say(BERTH_SYSTEM, why, "does not say what was asked");
 }
 
 /* Gets the frame NUMBER that answers a request, of at least LEAST bytes. */
@@ -260,7 +261,7 @@ static berth_result fill_hosts(struct boot_world *w, const unsigned char *p,
 	memcpy(w->host, p, list);
 	if (!cut_texts((const char *)p + list, bytes - list, w->hosts, names)) {
 		free(names);
-		return say(BERTH_SYSTEM, why, "names too few hosts");
+		return agent_say(BERTH_SYSTEM, why, "names too few hosts");
 	}
 	for (unsigned i = 0; i < w->hosts; i++) {
 		w->host_name[i] = strdup(names[i]);
@@ -272,7 +273,8 @@ static berth_result fill_hosts(struct boot_world *w, const unsigned char *p,
 	free(names);
 	for (unsigned i = 0; i < w->size; i++)
 		if (w->host[i] >= w->hosts)
-			return say(BERTH_SYSTEM, why, "names a host that is none");
+			return agent_say(BERTH_SYSTEM, why,
+					 "names a host that is none");
 	return BERTH_OK;
 }
 
@@ -282,7 +284,7 @@ static berth_result fill_world(struct boot_world *w, const struct frame *f, char
 
 	memcpy(&who, f->payload, sizeof who);
 	if (!who_is_sound(&who, f->head.bytes))
-		return say(BERTH_SYSTEM, why, "says what cannot be of the job");
+		return agent_say(BERTH_SYSTEM, why, "says what cannot be of the job");
 	*w = (struct boot_world){ .rank = who.rank,
 				  .size = who.size,
 				  .local_rank = who.local_rank,
@@ -328,8 +330,8 @@ static berth_result tell_missing(const struct boot_world *w, const struct frame 
 }
 
 /* ASKED: it has asked which ranks are missing, and has no answer yet. */
-static berth_result tick(const struct agent *a, const struct boot_patience *p,
-			 bool *asked, char *why)
+static berth_result agent_tick(const struct agent *a, const struct boot_patience *p,
+			       bool *asked, char *why)
 {
 	berth_result rc = p->tick(p->ctx);
 
@@ -351,7 +353,7 @@ static berth_result await_all(const struct agent *a, const struct boot_world *w,
 
 	while (!rc) {
 		if (poll(&ready, 1, TICK_MS) <= 0) {
-			rc = tick(a, p, &asked, why);
+			rc = agent_tick(a, p, &asked, why);
 			continue;
 		}
 		rc = get_any(a->fd, f, why);
@@ -403,7 +405,7 @@ static berth_result agent_follow(void **state, struct boot_world *w,
 	a->rank = rank ? (unsigned)strtoul(rank, NULL, 10) : 0;
 	a->fd = connect_to(name ? name : "");
 	if (a->fd < 0) {
-		rc = failed(why, "cannot reach");
+		rc = agent_failed(why, "cannot reach");
 		free(a);
 		return rc;
 	}
@@ -450,7 +452,7 @@ static berth_result agent_memory(void *state, struct boot_world *w, size_t bytes
 	if (!rc)
 		rc = get_frame(a->fd, &f, BOOT_MEMORY, sizeof size, why);
 	if (!rc && (f.fd < 0 || !is_sealed(f.fd, bytes)))
-		rc = say(BERTH_SYSTEM, why, "gave no shared memory");
+		rc = agent_say(BERTH_SYSTEM, why, "gave no shared memory");
 	if (!rc) {
 		w->memory = f.fd;
 		w->memory_bytes = bytes;
@@ -473,7 +475,7 @@ static berth_result copy_texts(const struct boot_world *w, const struct frame *f
 	memcpy(v + w->size, f->payload + sizeof w->clock_offset_ns, bytes);
 	if (!cut_texts((char *)(v + w->size), bytes, w->size, v)) {
 		free(v);
-		return say(BERTH_SYSTEM, why, "did not say what all ranks said");
+		return agent_say(BERTH_SYSTEM, why, "did not say what all ranks said");
 	}
 	*all = v;
 	return BERTH_OK;

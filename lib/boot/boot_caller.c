@@ -205,8 +205,8 @@ static unsigned first_failed(const struct message *all, unsigned n)
 }
 
 /* Judges the messages of all ranks.  A failed rank comes first, as all ranks see it. */
-static berth_result judge(struct caller *c, const struct message *all,
-			  const struct message *mine, char *why)
+static berth_result caller_judge(struct caller *c, const struct message *all,
+				 const struct message *mine, char *why)
 {
 	const unsigned failed = first_failed(all, mine->ranks);
 	berth_result rc = BERTH_OK;
@@ -225,8 +225,8 @@ static berth_result judge(struct caller *c, const struct message *all,
 /* Makes the next call, with MINE for all ranks.  ALL gets the messages of all.  RC and
  * WHY: this rank has failed before, and returns RC.  If RC is BERTH_PEER_LOST, the rank
  * that it lost says why.  That rank's number is lower, since it made the memory. */
-static berth_result exchange(struct caller *c, struct message *mine,
-			     struct message *all, berth_result rc, char *why)
+static berth_result caller_exchange(struct caller *c, struct message *mine,
+				    struct message *all, berth_result rc, char *why)
 {
 	const struct berth_bootstrap *b = c->b;
 	int error;
@@ -248,20 +248,20 @@ static berth_result exchange(struct caller *c, struct message *mine,
 	if (rc && rc != BERTH_PEER_LOST)
 		return rc;
 	if (!error)
-		return judge(c, all, mine, why);
+		return caller_judge(c, all, mine, why);
 	snprintf(why, BOOT_WHY_BYTES,
 		 "the bootstrap's allgather failed on rank %d with %d", b->rank, error);
 	return BERTH_SYSTEM;
 }
 
 /* This rank has failed: the others hear it in the next call, if there is one. */
-static berth_result tell(struct caller *c, berth_result rc, char *why)
+static berth_result caller_tell(struct caller *c, berth_result rc, char *why)
 {
 	struct message mine;
 
 	return !c->b || c->all_know || c->call > END
 		       ? rc
-		       : exchange(c, &mine, c->last, rc, why);
+		       : caller_exchange(c, &mine, c->last, rc, why);
 }
 
 /* If fence() has not been reached, berth_init() fails: the last error of this thread is
@@ -273,7 +273,7 @@ static void caller_leave(void *state)
 	char why[BOOT_WHY_BYTES];
 
 	snprintf(why, sizeof why, "%s", error->text);
-	tell(c, error->result ? error->result : BERTH_SYSTEM, why);
+	caller_tell(c, error->result ? error->result : BERTH_SYSTEM, why);
 	close_caller(c);
 }
 
@@ -286,7 +286,7 @@ void boot_caller_decline(const struct berth_bootstrap *b, berth_result rc,
 	if (!c)
 		return;
 	snprintf(why, sizeof why, "%s", text);
-	tell(c, rc, why);
+	caller_tell(c, rc, why);
 	close_caller(c);
 }
 
@@ -299,7 +299,7 @@ static berth_result system_failed(char *why, const char *text)
 }
 
 /* Makes MINE, in which this rank tells of itself. */
-static berth_result prepare(struct caller *c, struct message *mine, char *why)
+static berth_result caller_prepare(struct caller *c, struct message *mine, char *why)
 {
 	const struct berth_bootstrap *b = c->b;
 	const char *wrong = boot_caller_check(b);
@@ -387,7 +387,7 @@ static berth_result next_epoch(struct boot_world *w, const struct message *all,
 }
 
 /* Makes the world from the messages of all ranks.  W has rank and size. */
-static berth_result settle(struct caller *c, struct boot_world *w, char *why)
+static berth_result caller_settle(struct caller *c, struct boot_world *w, char *why)
 {
 	const struct message *all = c->said;
 	struct boot_card *cards = calloc(w->size, sizeof *cards);
@@ -433,16 +433,16 @@ static berth_result caller_join(void **state, struct boot_world *w,
 	c->epoch = epoch;
 	w->rank = (unsigned)given->rank;
 	w->size = (unsigned)given->ranks;
-	rc = exchange(c, &mine, c->said, prepare(c, &mine, why), why);
+	rc = caller_exchange(c, &mine, c->said, caller_prepare(c, &mine, why), why);
 	if (!rc)
-		rc = settle(c, w, why);
+		rc = caller_settle(c, w, why);
 	explicit_bzero(&mine, sizeof mine);
 	explicit_bzero(c->said, w->size * sizeof *c->said);
 	if (!rc) {
 		*state = c;
 		return BERTH_OK;
 	}
-	rc = tell(c, rc, why);
+	rc = caller_tell(c, rc, why);
 	close_caller(c);
 	boot_world_free(w);
 	return rc;
@@ -501,7 +501,7 @@ static berth_result caller_memory(void *state, struct boot_world *w, size_t byte
 	int to_maker = -1;
 	berth_result rc = open_memory(c, w, bytes, &to_maker, why);
 
-	rc = exchange(c, &mine, c->last, rc, why);
+	rc = caller_exchange(c, &mine, c->last, rc, why);
 	rc = caller_end_giving(c, rc, why);
 	if (rc && to_maker >= 0)
 		close(to_maker);
@@ -510,7 +510,7 @@ static berth_result caller_memory(void *state, struct boot_world *w, size_t byte
 	close(c->listener);
 	c->listener = -1;
 	if (rc == BERTH_PEER_LOST) /* another rank may know more */
-		rc = tell(c, rc, why);
+		rc = caller_tell(c, rc, why);
 	w->memory_bytes = rc ? 0 : bytes;
 	w->clock_offset_ns = (int64_t)(clock_read(CLOCK_REALTIME) - clock_ns());
 	return rc;
@@ -541,13 +541,13 @@ static berth_result caller_fence(void *state, struct boot_world *w, const char *
 		snprintf(why, BOOT_WHY_BYTES, "a text longer than a fence takes");
 		rc = BERTH_INVALID;
 	}
-	rc = exchange(c, &m, c->said, rc, why);
+	rc = caller_exchange(c, &m, c->said, rc, why);
 	if (!rc)
 		rc = check_texts(c, w->size, why);
 	if (rc)
 		return rc;
 	memset(&m, 0, sizeof m);
-	rc = exchange(c, &m, c->last, BERTH_OK, why);
+	rc = caller_exchange(c, &m, c->last, BERTH_OK, why);
 	if (rc)
 		return rc;
 	*all = c->text;

@@ -40,8 +40,8 @@ static bool same_host(const struct boot_card *a, const struct boot_card *b)
 	return strcmp(a->host, b->host) == 0 && strcmp(a->machine, b->machine) == 0;
 }
 
-static void number_hosts(struct boot_world *w, const struct boot_card *c,
-			 unsigned *first)
+static void cards_number_hosts(struct boot_world *w, const struct boot_card *c,
+			       unsigned *first)
 {
 	for (unsigned r = 0; r < w->size; r++) {
 		unsigned h = r ? w->host[r - 1] : 0;
@@ -93,7 +93,7 @@ berth_result boot_cards_settle(struct boot_world *w, const struct boot_card *c,
 
 	w->host = calloc(w->size, sizeof *w->host);
 	if (count && w->host) {
-		number_hosts(w, c, first);
+		cards_number_hosts(w, c, first);
 		count_places(w, count);
 	}
 	free(count);

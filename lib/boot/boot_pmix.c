@@ -111,7 +111,7 @@ static void secret_make(struct secret *s, unsigned rank)
 
 /* Makes the world from the cards C, and notes the rank that makes this host's
  * memory. */
-static berth_result settle(struct boot_world *w, const struct boot_card *c)
+static berth_result pmix_settle(struct boot_world *w, const struct boot_card *c)
 {
 	berth_result rc;
 
@@ -197,7 +197,7 @@ static void job_forget(void)
 }
 
 /* The first joining: all ranks show their cards.  W has rank and size. */
-static berth_result meet(struct boot_world *w, char *why)
+static berth_result pmix_meet(struct boot_world *w, char *why)
 {
 	struct boot_card mine, *cards = calloc(w->size, sizeof *cards);
 	char text[BOOT_TEXT_BYTES], key[64];
@@ -226,7 +226,7 @@ static berth_result meet(struct boot_world *w, char *why)
 		rc = take_key(key, w, &secret, why);
 	if (!rc) {
 		boot_out_of_memory(why);
-		rc = settle(w, cards);
+		rc = pmix_settle(w, cards);
 	}
 	if (rc == BERTH_SYSTEM && job.listener >= 0)
 		snprintf(why, BOOT_WHY_BYTES, "what a rank told of itself is no card");
@@ -267,7 +267,7 @@ static void exchange_key(char *key, size_t bytes)
 
 /* The other hosts hear at once that this one has no texts for them, in place of waiting
  * for it. */
-static void give_up(void)
+static void pmix_give_up(void)
 {
 	char why[BOOT_WHY_BYTES], key[64];
 
@@ -287,7 +287,7 @@ static void pmix_leave(void *state)
 	if (b->memory >= 0)
 		close(b->memory);
 	if (!b->has_met && job.w.hosts > 1)
-		give_up();
+		pmix_give_up();
 	free(b);
 }
 
@@ -323,7 +323,7 @@ static berth_result pmix_join(void **state, struct boot_world *w,
 	if (job.w.size) {
 		rc = pmix_client_fence(false, COME_S, why, BOOT_WHY_BYTES);
 	} else {
-		rc = meet(&found, why);
+		rc = pmix_meet(&found, why);
 		job.w = found;
 		if (rc)
 			job_forget();
@@ -364,7 +364,7 @@ static berth_result hand_round(struct boot_world *w, size_t bytes, char *why)
 
 /* TAKE: takes byte LOCAL of the lock, or returns -1.  Else: does another process hold
  * it?  0: nobody does. */
-static int lock(const struct pmix_boot *b, unsigned local, bool take)
+static int pmix_lock(const struct pmix_boot *b, unsigned local, bool take)
 {
 	struct flock l = { .l_type = F_WRLCK,
 			   .l_whence = SEEK_SET,
@@ -388,7 +388,7 @@ static berth_result open_board(struct pmix_boot *b, const struct boot_world *w,
 	b->board = board;
 	b->lock_at = at;
 	b->memory = fcntl(w->memory, F_DUPFD_CLOEXEC, 0);
-	if (b->memory < 0 || lock(b, w->local_rank, true) < 0) {
+	if (b->memory < 0 || pmix_lock(b, w->local_rank, true) < 0) {
 		snprintf(why, BOOT_WHY_BYTES, "no lock on this host's memory: %s",
 			 strerror(errno));
 		return BERTH_SYSTEM;
@@ -431,11 +431,11 @@ struct watch {
 	_Atomic uint64_t broken;
 };
 
-static void look(void *ctx)
+static void pmix_look(void *ctx)
 {
 	struct watch *h = ctx;
 
-	if (h->note->locked && lock(h->b, h->local, false) == 0)
+	if (h->note->locked && pmix_lock(h->b, h->local, false) == 0)
 		h->broken = BERTH_PEER_LOST;
 }
 
@@ -444,7 +444,9 @@ static berth_result wait_for_note(const struct pmix_boot *b, struct note *note,
 				  unsigned local)
 {
 	struct watch h = { .b = b, .note = note, .local = local };
-	struct wait w = { .yields = 20, .broken = &h.broken, .idle = look, .ctx = &h };
+	struct wait w = {
+		.yields = 20, .broken = &h.broken, .idle = pmix_look, .ctx = &h
+	};
 
 	w.deadline_ns = clock_until(GO_ON_S * 1000);
 	return wait_for(&w, &note->written, job.exchanges);

@@ -31,7 +31,7 @@ static int64_t ns_left(uint64_t until_ns)
 }
 
 /* Abstract: its first byte is 0. */
-static socklen_t address_of(const char *name, struct sockaddr_un *a)
+static socklen_t handoff_address_of(const char *name, struct sockaddr_un *a)
 {
 	memset(a, 0, sizeof *a);
 	a->sun_family = AF_UNIX;
@@ -51,7 +51,7 @@ int handoff_listen(char *name)
 		return -1;
 	for (size_t i = 0; i < sizeof random; i++)
 		snprintf(name + 2 * i, 3, "%02x", random[i]);
-	bytes = address_of(name, &a);
+	bytes = handoff_address_of(name, &a);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, bytes) ||
 	    listen(fd, WAITING_MOST)) {
@@ -88,7 +88,7 @@ static void send_memory(int fd, int memory)
 
 /* Has a rank come?  A process of another user gets nothing, and does not count.  A rank
  * that has ended since it came counts, since no other will come in its place. */
-static bool serve(int listener, int memory)
+static bool handoff_serve(int listener, int memory)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	bool came;
@@ -122,7 +122,7 @@ berth_result handoff_give(int listener, unsigned n, int memory, uint64_t until_n
 
 	while (served < n && (left = ns_left(until_ns)) > 0)
 		if (poll(&p, 1, (int)(left / 1000000 + 1)) > 0)
-			served += serve(listener, memory);
+			served += handoff_serve(listener, memory);
 	return handoff_judge(served, n, why, why_bytes);
 }
 
@@ -133,7 +133,7 @@ static void *handoff_run(void *ctx)
 	struct pollfd p = { .fd = h->listener, .events = POLLIN };
 
 	while (h->served < h->n && !(p.revents & POLLHUP)) {
-		if (poll(&p, 1, -1) <= 0 || !serve(h->listener, h->memory))
+		if (poll(&p, 1, -1) <= 0 || !handoff_serve(h->listener, h->memory))
 			continue;
 		atomic_fetch_add(&h->served, 1);
 		sleep_wake(&h->served);
@@ -176,7 +176,7 @@ int handoff_come(const char *name, uint64_t until_ns)
 			     .tv_usec = left % 1000000000 / 1000 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), e;
 	struct sockaddr_un a;
-	socklen_t bytes = address_of(name, &a);
+	socklen_t bytes = handoff_address_of(name, &a);
 
 	if (fd < 0)
 		return -1;
@@ -196,7 +196,7 @@ int handoff_come(const char *name, uint64_t until_ns)
 }
 
 /* The descriptor that the other side of FD sent, or -1. */
-static int receive(int fd)
+static int handoff_take_descriptor(int fd)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -234,7 +234,7 @@ static bool is_memory(int fd, size_t bytes)
 berth_result handoff_receive(int fd, size_t bytes, int *memory, char *why,
 			     size_t why_bytes)
 {
-	*memory = receive(fd);
+	*memory = handoff_take_descriptor(fd);
 	close(fd);
 	if (*memory < 0) {
 		snprintf(why, why_bytes, "%s", gone);

@@ -18,7 +18,7 @@ struct layout {
 	size_t rank, lost, record, region, heap, part, bytes;
 };
 
-static size_t take(size_t *at, size_t bytes)
+static size_t memory_take(size_t *at, size_t bytes)
 {
 	size_t here = (*at + PAGE - 1) / PAGE * PAGE;
 
@@ -41,30 +41,31 @@ static size_t part_bytes(unsigned local_size)
 	return (part < most ? part : most) / PART_ALIGN * PART_ALIGN;
 }
 
-static struct layout lay_out(unsigned size, unsigned local_size, size_t region_bytes)
+static struct layout memory_lay_out(unsigned size, unsigned local_size,
+				    size_t region_bytes)
 {
 	struct layout l = { .part = part_bytes(local_size) };
 	size_t at = sizeof(struct boot_memory);
 
-	l.rank = take(&at, local_size * sizeof(struct boot_rank));
-	l.lost = take(&at, size);
-	l.record = take(&at,
-			(size_t)local_size * BOOT_RECORDS * sizeof(struct boot_record));
-	l.region = take(&at, region_bytes);
+	l.rank = memory_take(&at, local_size * sizeof(struct boot_rank));
+	l.lost = memory_take(&at, size);
+	l.record = memory_take(&at, (size_t)local_size * BOOT_RECORDS *
+					    sizeof(struct boot_record));
+	l.region = memory_take(&at, region_bytes);
 	at = (at + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-	l.heap = take(&at, local_size * l.part);
+	l.heap = memory_take(&at, local_size * l.part);
 	l.bytes = at;
 	return l;
 }
 
 size_t memory_bytes(unsigned size, unsigned local_size, size_t region_bytes)
 {
-	return lay_out(size, local_size, region_bytes).bytes;
+	return memory_lay_out(size, local_size, region_bytes).bytes;
 }
 
 /* ---- coming and leaving ---- */
 
-static int lock(int fd, short type, unsigned byte)
+static int memory_lock(int fd, short type, unsigned byte)
 {
 	struct flock l = {
 		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1
@@ -77,7 +78,7 @@ static int lock(int fd, short type, unsigned byte)
 	return -1;
 }
 
-static int map(struct memory *m, const struct layout *l)
+static int memory_map_layout(struct memory *m, const struct layout *l)
 {
 	const size_t sizes[] = { l->bytes, l->heap };
 
@@ -140,7 +141,7 @@ static void come_in(struct memory *m, unsigned rank)
 
 /* Closes the descriptor on exec.  Makes it none of the first three, which programs take
  * for theirs.  The lock comes after this, since any close of the memfd lets it go. */
-static int keep(int *fd)
+static int memory_keep(int *fd)
 {
 	int kept;
 
@@ -156,7 +157,7 @@ static int keep(int *fd)
 
 static int map_all(struct memory *m, struct boot_world *w, size_t region_bytes)
 {
-	struct layout l = lay_out(w->size, w->local_size, region_bytes);
+	struct layout l = memory_lay_out(w->size, w->local_size, region_bytes);
 	struct stat s;
 	int why;
 
@@ -171,10 +172,11 @@ static int map_all(struct memory *m, struct boot_world *w, size_t region_bytes)
 		errno = EPROTO;
 		return -1;
 	}
-	if (keep(&w->memory))
+	if (memory_keep(&w->memory))
 		return -1;
 	m->fd = w->memory;
-	if (map(m, &l) || fill_head(m, &l) || lock(m->fd, F_WRLCK, m->local_rank)) {
+	if (memory_map_layout(m, &l) || fill_head(m, &l) ||
+	    memory_lock(m->fd, F_WRLCK, m->local_rank)) {
 		why = errno;
 		if (m->at != MAP_FAILED)
 			munmap(m->at, m->bytes);

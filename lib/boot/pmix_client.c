@@ -73,7 +73,7 @@ static void *launchers_own(void)
 	return found;
 }
 
-static berth_result load(char *why, size_t why_bytes)
+static berth_result client_load(char *why, size_t why_bytes)
 {
 	void *lib = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
 
@@ -168,8 +168,8 @@ static berth_result call_wait(struct call *c, int began, unsigned limit_s)
 
 /* ---- published values ---- */
 
-static berth_result failed(berth_result rc, int status, const char *what, char *why,
-			   size_t why_bytes)
+static berth_result client_failed(berth_result rc, int status, const char *what,
+				  char *why, size_t why_bytes)
 {
 	snprintf(why, why_bytes, "PMIx can't %s: %s", what, px.Error_string(status));
 	return rc;
@@ -182,8 +182,8 @@ static berth_result no_memory(char *why, size_t why_bytes)
 }
 
 /* Gets KEY of RANK into *CALL, which the caller lets go unless it is NULL. */
-static berth_result get(uint32_t rank, const char *key, struct call **call, char *why,
-			size_t why_bytes)
+static berth_result client_get(uint32_t rank, const char *key, struct call **call,
+			       char *why, size_t why_bytes)
 {
 	struct call *c = *call = call_new();
 	berth_result rc;
@@ -197,8 +197,8 @@ static berth_result get(uint32_t rank, const char *key, struct call **call, char
 		snprintf(why, why_bytes, "the PMIx server did not answer in %d s",
 			 GET_S);
 	else if (c->status != PX_SUCCESS)
-		rc = failed(BERTH_NO_PEERS, c->status, "get what a rank published", why,
-			    why_bytes);
+		rc = client_failed(BERTH_NO_PEERS, c->status,
+				   "get what a rank published", why, why_bytes);
 	return rc;
 }
 
@@ -210,16 +210,16 @@ berth_result pmix_client_publish(const char *key, const char *bytes, size_t size
 
 	if (status == PX_SUCCESS)
 		status = px.Commit();
-	return status == PX_SUCCESS
-		       ? BERTH_OK
-		       : failed(BERTH_NO_PEERS, status, "publish", why, why_bytes);
+	return status == PX_SUCCESS ? BERTH_OK
+				    : client_failed(BERTH_NO_PEERS, status, "publish",
+						    why, why_bytes);
 }
 
 berth_result pmix_client_get(unsigned rank, const char *key, char **bytes, size_t *size,
 			     char *why, size_t why_bytes)
 {
 	struct call *c;
-	berth_result rc = get(rank, key, &c, why, why_bytes);
+	berth_result rc = client_get(rank, key, &c, why, why_bytes);
 
 	*bytes = rc ? NULL : c->bytes;
 	*size = rc ? 0 : c->size;
@@ -245,8 +245,8 @@ berth_result pmix_client_fence(bool collect, unsigned limit_s, char *why,
 		snprintf(why, why_bytes,
 			 "not all ranks came within %u s; one may have ended", limit_s);
 	else if (c->status != PX_SUCCESS)
-		rc = failed(BERTH_PEER_LOST, c->status, "wait for all ranks", why,
-			    why_bytes);
+		rc = client_failed(BERTH_PEER_LOST, c->status, "wait for all ranks",
+				   why, why_bytes);
 	call_let_go(c);
 	return rc;
 }
@@ -270,7 +270,7 @@ static bool mpi_is_over(void)
 /* A fork of a rank is not a client, and must not end its parent's connection.  A second
  * PMIx_Finalize crashes 5.0.11 (it destroys its topology twice), and the launcher does
  * not need it. */
-static void finalize(void)
+static void client_finalize(void)
 {
 	if (px.pid == getpid() && !px.again)
 		px.Finalize(NULL, 0);
@@ -339,9 +339,9 @@ static berth_result init_px(char *why, size_t why_bytes)
 	return rc;
 }
 
-static berth_result init(char *why, size_t why_bytes)
+static berth_result client_init(char *why, size_t why_bytes)
 {
-	berth_result rc = load(why, why_bytes);
+	berth_result rc = client_load(why, why_bytes);
 	struct call *c;
 
 	if (rc)
@@ -351,7 +351,7 @@ static berth_result init(char *why, size_t why_bytes)
 	rc = init_px(why, why_bytes);
 	if (rc)
 		return rc;
-	rc = get(PX_RANK_ALL, PX_JOB_SIZE, &c, why, why_bytes);
+	rc = client_get(PX_RANK_ALL, PX_JOB_SIZE, &c, why, why_bytes);
 	px.size = c && !rc ? c->number : 0;
 	if (c)
 		call_let_go(c);
@@ -365,14 +365,14 @@ static berth_result init(char *why, size_t why_bytes)
 		return rc;
 	}
 	px.pid = getpid();
-	atexit(finalize);
+	atexit(client_finalize);
 	return BERTH_OK;
 }
 
 berth_result pmix_client_open(unsigned *rank, unsigned *size, char *why,
 			      size_t why_bytes)
 {
-	berth_result rc = px.pid ? BERTH_OK : init(why, why_bytes);
+	berth_result rc = px.pid ? BERTH_OK : client_init(why, why_bytes);
 
 	if (rc)
 		return rc;

@@ -37,7 +37,7 @@ static void forget_late(void)
 	}
 }
 
-static void unmap(struct retired *r)
+static void retired_unmap(struct retired *r)
 {
 	munmap(r->part + r->from, r->to - r->from);
 	heap_free(&r->parts);
@@ -55,7 +55,8 @@ static void drop_ours(struct memory *m, unsigned char *part)
 }
 
 /* Takes the mapping from M, and keeps a part of it in R. */
-static void keep(struct retired *r, struct memory *m, unsigned char *part)
+static void retired_take_mapping(struct retired *r, struct memory *m,
+				 unsigned char *part)
 {
 	const struct heap_part *last = &m->parts.part[m->parts.n - 1];
 	unsigned char *end = m->at + m->bytes;
@@ -88,7 +89,7 @@ void retired_keep(struct memory *m)
 			r = malloc(sizeof *r);
 		memory_say_left(m);
 		if (r)
-			keep(r, m, part);
+			retired_take_mapping(r, m, part);
 		else if (m->parts.n) /* no memory to note it: it stays */
 			m->at = NULL;
 		pthread_mutex_unlock(&all.lock);
@@ -120,7 +121,7 @@ static bool find_and_free(void *p)
 		heap_give(&r->parts, place);
 		if (!r->parts.n) {
 			*at = r->next;
-			unmap(r);
+			retired_unmap(r);
 		}
 		return true;
 	}
@@ -159,7 +160,7 @@ void retired_forget(void)
 		struct retired *r = all.first;
 
 		all.first = r->next;
-		unmap(r);
+		retired_unmap(r);
 	}
 	forget_late();
 	pthread_mutex_unlock(&all.lock);

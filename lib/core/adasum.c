@@ -20,17 +20,17 @@ static void *array_of(const struct adasum *a, unsigned rank)
 	return a->share + rank * a->n * kern_size(a->type);
 }
 
-static size_t padded(size_t bytes)
+static size_t adasum_padded(size_t bytes)
 {
 	return (bytes + 63) / 64 * 64;
 }
 
-static berth_result make_room(struct adasum *a)
+static berth_result adasum_make_room(struct adasum *a)
 {
 	const unsigned n = a->c->members->n;
-	const size_t counts = padded(n * sizeof *a->parts),
-		     dots = padded(3 * n * sizeof *a->dots),
-		     elements = padded(n * a->n * kern_size(a->whole->type)),
+	const size_t counts = adasum_padded(n * sizeof *a->parts),
+		     dots = adasum_padded(3 * n * sizeof *a->dots),
+		     elements = adasum_padded(n * a->n * kern_size(a->whole->type)),
 		     shares = n * a->n * kern_size(a->type);
 	unsigned char *at =
 		comm_scratch(a->c, 2 * counts + 2 * dots + elements + shares + 64);
@@ -50,7 +50,7 @@ static berth_result make_room(struct adasum *a)
 	return BERTH_OK;
 }
 
-static berth_result scatter(struct adasum *a)
+static berth_result adasum_scatter(struct adasum *a)
 {
 	struct coll coll = { .kind = BERTH_ALLTOALL,
 			     .type = a->whole->type,
@@ -72,14 +72,15 @@ static berth_result scatter(struct adasum *a)
 	return BERTH_OK;
 }
 
-static double weight(double own, double both)
+static double adasum_weight(double own, double both)
 {
 	return own > 0 ? 1 - both / (2 * own) : 1;
 }
 
 /* The arrays of the ranks 0, STEP, 2 STEP, ..., N of them, each with that of the rank
  * APART further on. */
-static berth_result combine(struct adasum *a, unsigned step, unsigned n, unsigned apart)
+static berth_result adasum_combine(struct adasum *a, unsigned step, unsigned n,
+				   unsigned apart)
 {
 	struct coll sum = { .kind = BERTH_ALLREDUCE,
 			    .type = BERTH_F64,
@@ -98,14 +99,14 @@ static berth_result combine(struct adasum *a, unsigned step, unsigned n, unsigne
 		const double *dot = &a->sums[3 * i];
 		void *to = array_of(a, i * step);
 
-		kern_combine(to, a->type, to, weight(dot[0], dot[2]),
-			     array_of(a, i * step + apart), weight(dot[1], dot[2]),
-			     a->n);
+		kern_combine(to, a->type, to, adasum_weight(dot[0], dot[2]),
+			     array_of(a, i * step + apart),
+			     adasum_weight(dot[1], dot[2]), a->n);
 	}
 	return rc;
 }
 
-static berth_result gather(struct adasum *a)
+static berth_result adasum_gather(struct adasum *a)
 {
 	const struct coll *whole = a->whole;
 	unsigned char *own = (unsigned char *)whole->out +
@@ -134,15 +135,15 @@ berth_result adasum_run(struct comm *c, const struct coll *whole, uint64_t deadl
 			    .type = kern_accumulator(whole->type),
 			    .n = coll_part(whole, c->members->n, c->members->me) };
 	unsigned power = 1;
-	berth_result rc = make_room(&a);
+	berth_result rc = adasum_make_room(&a);
 
 	while (power * 2 <= c->members->n)
 		power *= 2;
 	if (!rc)
-		rc = scatter(&a);
+		rc = adasum_scatter(&a);
 	if (!rc && power < c->members->n)
-		rc = combine(&a, 1, c->members->n - power, power);
+		rc = adasum_combine(&a, 1, c->members->n - power, power);
 	for (unsigned apart = 1; !rc && apart < power; apart *= 2)
-		rc = combine(&a, 2 * apart, power / (2 * apart), apart);
-	return rc ? rc : gather(&a);
+		rc = adasum_combine(&a, 2 * apart, power / (2 * apart), apart);
+	return rc ? rc : adasum_gather(&a);
 }

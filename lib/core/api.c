@@ -134,7 +134,7 @@ static void set_numbers(const struct boot_world *who)
 
 /* Calls that begin now come too late; those that wait return.  CHANGES: another world
  * follows. */
-static void end(bool changes)
+static void api_end(bool changes)
 {
 	handle_close_all();
 	set_stop_all(&api_world);
@@ -145,7 +145,7 @@ static void end(bool changes)
 	world_end(&api_world, &kept, changes);
 }
 
-static berth_result begin(const struct berth_config *config, bool changes)
+static berth_result api_begin(const struct berth_config *config, bool changes)
 {
 	struct berth_set *all;
 	berth_result rc = world_begin(&api_world, config, &kept, changes);
@@ -154,7 +154,7 @@ static berth_result begin(const struct berth_config *config, bool changes)
 		return rc;
 	rc = set_of_all(&api_world, &all);
 	if (rc) {
-		end(changes);
+		api_end(changes);
 		return rc;
 	}
 	is_child = false;
@@ -169,7 +169,7 @@ static berth_result begin(const struct berth_config *config, bool changes)
 /* Memory of earlier worlds goes too, which berth_free() knows no more. */
 static void end_for_good(void)
 {
-	end(false);
+	api_end(false);
 	has_left = false;
 	retired_forget();
 }
@@ -184,7 +184,7 @@ berth_result berth_init(const struct berth_config *config)
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&beginning);
 	if (!times_begun)
-		rc = begin(config, false);
+		rc = api_begin(config, false);
 	else if (has_left)
 		rc = api_wrong(BERTH_STATE, without_world);
 	times_begun += !rc;
@@ -199,7 +199,7 @@ static berth_result begin_next(const struct berth_config *config)
 	berth_result rc;
 
 	do
-		rc = begin(config, true);
+		rc = api_begin(config, true);
 	while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
 	return rc;
 }
@@ -214,7 +214,7 @@ berth_result berth_change(const struct berth_config *config)
 	rc = times_begun ? world_can_follow(config)
 			 : api_wrong(BERTH_STATE, "berth_change() before berth_init()");
 	if (!rc && !atomic_exchange(&has_left, true))
-		end(true);
+		api_end(true);
 	if (!rc)
 		rc = begin_next(config);
 	pthread_mutex_unlock(&beginning);
@@ -299,7 +299,7 @@ const struct berth_error *berth_last_error(void)
 /* ---- sets ---- */
 
 /* The caller gets SET, which may be NULL. */
-static berth_result give(struct berth_set *set, berth_set **handle)
+static berth_result api_give_handle(struct berth_set *set, berth_set **handle)
 {
 	berth_result rc = BERTH_OK;
 
@@ -368,7 +368,7 @@ berth_result berth_set_add(const int *ranks, size_t n, berth_set **set)
 	if (!rc)
 		rc = add_set(all, ranks, n, &made);
 	if (!rc)
-		rc = give(made, set);
+		rc = api_give_handle(made, set);
 	api_leave(all);
 	return rc;
 }
@@ -386,7 +386,7 @@ berth_result berth_set_split(berth_set *parent, int color, int key, berth_set **
 	else
 		rc = set_split(from, "berth_set_split", color, key, color, &made);
 	if (!rc)
-		rc = give(made, set);
+		rc = api_give_handle(made, set);
 	api_leave(from);
 	return rc;
 }
@@ -404,7 +404,7 @@ berth_result berth_set_make(const struct berth_bootstrap *bootstrap, berth_set *
 	else
 		rc = set_make(&api_world, bootstrap, &made);
 	if (!rc)
-		rc = give(made, set);
+		rc = api_give_handle(made, set);
 	api_leave(all);
 	return rc;
 }

@@ -73,8 +73,8 @@ static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
 	return rc;
 }
 
-static berth_result submit(const struct berth_desc *d, size_t n, bool each,
-			   berth_request **request)
+static berth_result api_submit(const struct berth_desc *d, size_t n, bool each,
+			       berth_request **request)
 {
 	struct berth_set *set;
 	berth_result rc;
@@ -94,13 +94,13 @@ static berth_result submit(const struct berth_desc *d, size_t n, bool each,
 
 berth_result berth_submit(const struct berth_desc *d, size_t n, berth_request **request)
 {
-	return submit(d, n, false, request);
+	return api_submit(d, n, false, request);
 }
 
 berth_result berth_submit_each(const struct berth_desc *d, size_t n,
 			       berth_request **requests)
 {
-	return submit(d, n, true, requests);
+	return api_submit(d, n, true, requests);
 }
 
 berth_result berth_run(const struct berth_desc *d, int64_t slice_ms,
@@ -144,14 +144,14 @@ berth_result berth_join(berth_set *given, int *last)
 
 /* ---- requests ---- */
 
-static berth_result check(const berth_request *request)
+static berth_result api_check(const berth_request *request)
 {
 	if (!request)
 		return api_wrong(BERTH_INVALID, "request is NULL");
 	return request_is_ours(request) ? BERTH_OK : api_too_late(NULL);
 }
 
-static berth_result tell(berth_result rc, const struct failure *why)
+static berth_result api_tell(berth_result rc, const struct failure *why)
 {
 	return rc == BERTH_BUSY ? rc : set_tell(rc, why);
 }
@@ -159,20 +159,20 @@ static berth_result tell(berth_result rc, const struct failure *why)
 berth_result berth_poll(berth_request *request)
 {
 	struct failure why;
-	berth_result rc = check(request);
+	berth_result rc = api_check(request);
 
-	return rc ? rc : tell(engine_poll(request, &why), &why);
+	return rc ? rc : api_tell(engine_poll(request, &why), &why);
 }
 
 /* A callback may end its own request, or another that is done. */
 berth_result berth_wait(berth_request *request, int64_t timeout_ms)
 {
 	struct failure why;
-	berth_result rc = check(request);
+	berth_result rc = api_check(request);
 
 	if (!rc && callback_runs() && engine_poll(request, &why) == BERTH_BUSY)
 		rc = api_may_wait();
-	return rc ? rc : tell(engine_wait(request, timeout_ms, &why), &why);
+	return rc ? rc : api_tell(engine_wait(request, timeout_ms, &why), &why);
 }
 
 berth_result berth_wait_any(berth_request *const *requests, size_t n,
@@ -187,18 +187,19 @@ berth_result berth_wait_any(berth_request *const *requests, size_t n,
 			       which ? "requests is NULL" : "which is NULL");
 	for (size_t i = 0; !rc && i < n; i++) {
 		given += requests[i] != NULL;
-		rc = requests[i] ? check(requests[i]) : BERTH_OK;
+		rc = requests[i] ? api_check(requests[i]) : BERTH_OK;
 	}
 	if (!rc && !given)
 		rc = api_wrong(BERTH_INVALID, "there is no request to wait for");
 	return rc ? rc
-		  : tell(engine_wait_any(requests, n, timeout_ms, which, &why), &why);
+		  : api_tell(engine_wait_any(requests, n, timeout_ms, which, &why),
+			     &why);
 }
 
 berth_result berth_then(berth_request *request,
 			void (*done)(void *ctx, berth_result result), void *ctx)
 {
-	berth_result rc = check(request);
+	berth_result rc = api_check(request);
 
 	if (!rc && !done)
 		rc = api_wrong(BERTH_INVALID, "done is NULL");
@@ -214,10 +215,10 @@ berth_result berth_wait_stream(berth_request *request, void *stream)
 
 	if (!device_is_there)
 		return api_wrong(BERTH_UNSUPPORTED, op_no_device);
-	rc = check(request);
+	rc = api_check(request);
 	if (!rc && callback_runs() && engine_poll(request, &why) == BERTH_BUSY)
 		rc = api_may_wait();
-	return rc ? rc : tell(engine_wait_stream(request, stream, &why), &why);
+	return rc ? rc : api_tell(engine_wait_stream(request, stream, &why), &why);
 }
 
 /* ---- memory ---- */

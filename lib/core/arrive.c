@@ -11,7 +11,8 @@ enum arrived { ALL_HERE, SOME_LATE, OTHER_NAME };
 
 /* Have all reached MINE?  If one is further, so is this rank from now on: it was not
  * counted in an operation that it had submitted. */
-static enum arrived look(struct arrival *all, unsigned n, unsigned me, uint64_t *mine)
+static enum arrived arrive_look(struct arrival *all, unsigned n, unsigned me,
+				uint64_t *mine)
 {
 	enum arrived found = ALL_HERE;
 
@@ -41,7 +42,7 @@ bool arrive(struct arrival *all, unsigned n, unsigned me, uint32_t name,
 
 	atomic_store_explicit(&all[me].word, mine, memory_order_release);
 	for (unsigned spins = 0;; spins++) {
-		const enum arrived found = look(all, n, me, &mine);
+		const enum arrived found = arrive_look(all, n, me, &mine);
 
 		if (found != SOME_LATE)
 			return found == ALL_HERE;

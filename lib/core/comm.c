@@ -72,7 +72,7 @@ static berth_result look_for_stall(struct comm *c, uint64_t now)
 }
 
 /* The place of who has aborted the set. */
-static unsigned aborter(const struct comm *c)
+static unsigned comm_aborter(const struct comm *c)
 {
 	unsigned by = atomic_load(&c->shared->aborted);
 
@@ -87,7 +87,7 @@ static berth_result look_for_end(struct comm *c)
 	if (atomic_load(&c->shared->aborted))
 		atomic_store(&c->aborts, true);
 	if (atomic_load(&c->aborts) && c->net)
-		net_break(c->net, aborter(c), BERTH_ABORTED);
+		net_break(c->net, comm_aborter(c), BERTH_ABORTED);
 	if (atomic_load(&c->aborted) || atomic_load(&c->aborts))
 		return BERTH_ABORTED;
 	for (unsigned i = 0; c->id && i < c->members->n; i++)
@@ -98,7 +98,7 @@ static berth_result look_for_end(struct comm *c)
 	return BERTH_OK;
 }
 
-static berth_result look(void *ctx)
+static berth_result comm_look(void *ctx)
 {
 	struct comm *c = ctx;
 	uint64_t now = clock_ns();
@@ -119,10 +119,10 @@ static berth_result look(void *ctx)
 	return look_for_stall(c, now);
 }
 
-static void idle(void *ctx)
+static void comm_idle(void *ctx)
 {
 	struct comm *c = ctx;
-	berth_result rc = look(c);
+	berth_result rc = comm_look(c);
 
 	if (rc)
 		c->back->end(c->group, rc, c->lost);
@@ -158,13 +158,13 @@ static struct shm *join_memory(struct comm *c, void *region)
 				     .heap = w->memory.heap,
 				     .heap_bytes = w->memory.heap_bytes,
 				     .done = &c->done,
-				     .idle = idle,
+				     .idle = comm_idle,
 				     .ctx = c };
 
 	return shm_join(&config);
 }
 
-static berth_result join(struct comm *c, void *region)
+static berth_result comm_join(struct comm *c, void *region)
 {
 	const struct members *m = c->members;
 	struct hier_config hier = { .net = c->net,
@@ -200,8 +200,8 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	if (!c->said)
 		return BERTH_MEMORY;
 	if (c->net)
-		net_watch(c->net, look, &c->done, c);
-	return join(c, config->region);
+		net_watch(c->net, comm_look, &c->done, c);
+	return comm_join(c, config->region);
 }
 
 void comm_close(struct comm *c)
@@ -406,9 +406,9 @@ void comm_abort(struct comm *c)
 	comm_say_end(c, &c->finally, "an operation");
 	atomic_store(&c->broken, BERTH_ABORTED);
 	if (c->members->n > 1)
-		c->back->end(c->group, BERTH_ABORTED, aborter(c));
+		c->back->end(c->group, BERTH_ABORTED, comm_aborter(c));
 	if (c->net)
-		net_break(c->net, aborter(c), BERTH_ABORTED);
+		net_break(c->net, comm_aborter(c), BERTH_ABORTED);
 }
 
 /* ---- running ---- */
@@ -491,7 +491,7 @@ berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 	c->op = op;
 	c->no_stall_check = true;
 	if (c->members->n > 1 && !c->aborted)
-		rc = look(c);
+		rc = comm_look(c);
 	if (!rc && c->members->n > 1 && !c->aborted)
 		rc = look_beyond(c);
 	c->no_stall_check = false;

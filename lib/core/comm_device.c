@@ -24,8 +24,8 @@ enum {
 /* ---- agreements ---- */
 
 /* The greatest of all ranks' MINE. */
-static berth_result agree(struct comm *c, uint32_t signature, uint64_t mine,
-			  uint64_t *most, uint64_t deadline_ns)
+static berth_result device_agree(struct comm *c, uint32_t signature, uint64_t mine,
+				 uint64_t *most, uint64_t deadline_ns)
 {
 	const struct coll coll = { .kind = BERTH_ALLREDUCE,
 				   .type = BERTH_U64,
@@ -139,7 +139,7 @@ static bool is_refused(struct comm *c, struct comm_device *d, const struct card 
 }
 
 /* So that leave() does not wait for ranks that do not come. */
-static void give_up(struct comm_device *d)
+static void device_give_up(struct comm_device *d)
 {
 	works_lock();
 	d->revoked = true;
@@ -148,8 +148,9 @@ static void give_up(struct comm_device *d)
 }
 
 /* All ranks come to it.  Not whole: the same on all of them. */
-static berth_result join(struct comm *c, struct comm_device *d, const struct op *op,
-			 size_t buffer_bytes, uint64_t deadline_ns)
+static berth_result device_join(struct comm *c, struct comm_device *d,
+				const struct op *op, size_t buffer_bytes,
+				uint64_t deadline_ns)
 {
 	struct card *all = calloc(c->members->n, sizeof *all);
 	uint64_t worst;
@@ -166,11 +167,11 @@ static berth_result join(struct comm *c, struct comm_device *d, const struct op 
 	if (!rc)
 		own = join_own(c, d, all, op, buffer_bytes, deadline_ns);
 	if (own && d->group)
-		give_up(d);
+		device_give_up(d);
 	free(all);
 	if (rc || c->broken || own == BERTH_ABORTED)
 		return rc ? rc : own;
-	rc = agree(c, JOINED, own, &worst, deadline_ns);
+	rc = device_agree(c, JOINED, own, &worst, deadline_ns);
 	d->whole = !rc && !worst;
 	if (!rc && worst)
 		snprintf(d->why, sizeof d->why,
@@ -180,7 +181,7 @@ static berth_result join(struct comm *c, struct comm_device *d, const struct op 
 }
 
 /* All ranks come to the same result, for the reason WHY. */
-static berth_result refuse(struct comm *c, const char *why)
+static berth_result device_refuse(struct comm *c, const char *why)
 {
 	c->reason = why;
 	return BERTH_UNSUPPORTED;
@@ -195,9 +196,9 @@ static berth_result find_refusal(struct comm *c, const struct comm_device *d,
 		if ((coll->scale.divide && !(d->back->does & DEVICE_AVERAGE)) ||
 		    (coll->scale.has_prescale && !(d->back->does & DEVICE_PRESCALE)) ||
 		    (coll->scale.has_postscale && !(d->back->does & DEVICE_POSTSCALE)))
-			return refuse(c, "the device does not scale");
+			return device_refuse(c, "the device does not scale");
 		if (!d->back->takes(d->group, coll))
-			return refuse(c, "the device has no such operation");
+			return device_refuse(c, "the device has no such operation");
 	}
 	return BERTH_OK;
 }
@@ -267,7 +268,7 @@ static berth_result need_buffer(struct comm_device *d, size_t bytes)
 static berth_result agree_on_time(struct comm *c, struct work *w, uint64_t deadline_ns)
 {
 	uint64_t number = works_propose(w);
-	berth_result rc = agree(c, TIME, number, &number, deadline_ns);
+	berth_result rc = device_agree(c, TIME, number, &number, deadline_ns);
 
 	if (!rc && number > NUMBER_MOST) {
 		comm_end(c, BERTH_PEER_LOST);
@@ -293,11 +294,11 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 		return rc;
 	if (!sets)
 		works_begin_only();
-	rc = agree(c, signature, sets, &overlaps, deadline_ns);
+	rc = device_agree(c, signature, sets, &overlaps, deadline_ns);
 	if (!rc && !d->tried)
-		rc = join(c, d, w->op, buffer_bytes, deadline_ns);
+		rc = device_join(c, d, w->op, buffer_bytes, deadline_ns);
 	if (!rc)
-		rc = d->whole ? find_refusal(c, d, w) : refuse(c, d->why);
+		rc = d->whole ? find_refusal(c, d, w) : device_refuse(c, d->why);
 	if (!sets && (rc || overlaps))
 		works_end_only();
 	if (!rc && (sets || overlaps))
@@ -399,7 +400,7 @@ static bool is_hopeless(struct comm *c)
 }
 
 /* Where ranks have parted, one that stays does not say what it has not started. */
-static bool is_late(const struct comm *c, struct comm_device *d)
+static bool device_is_late(const struct comm *c, struct comm_device *d)
 {
 	const uint64_t now = clock_ns();
 
@@ -415,7 +416,7 @@ bool comm_device_ends(struct comm *c)
 
 	if (!d || !atomic_load(&d->works))
 		return true;
-	if (is_hopeless(c) || is_late(c, d))
+	if (is_hopeless(c) || device_is_late(c, d))
 		works_end(d);
 	return !atomic_load(&d->works);
 }

@@ -28,7 +28,7 @@ static bool is_end(const char *at)
 	return !at[strspn(at, "\n")];
 }
 
-static uint64_t thousandths(uint64_t quota, uint64_t period)
+static uint64_t cores_thousandths(uint64_t quota, uint64_t period)
 {
 	return quota && period ? (quota * 1000 + period - 1) / period : CORES_NO_QUOTA;
 }
@@ -40,7 +40,7 @@ uint64_t cores_quota(const char *text)
 	if (!read_number(&text, &quota) || *text++ != ' ' ||
 	    !read_number(&text, &period) || !is_end(text))
 		return CORES_NO_QUOTA;
-	return thousandths(quota, period);
+	return cores_thousandths(quota, period);
 }
 
 uint64_t cores_quota_v1(const char *quota, const char *period)
@@ -50,7 +50,7 @@ uint64_t cores_quota_v1(const char *quota, const char *period)
 	if (!read_number(&quota, &q) || !is_end(quota) || !read_number(&period, &p) ||
 	    !is_end(period))
 		return CORES_NO_QUOTA; /* "-1" */
-	return thousandths(q, p);
+	return cores_thousandths(q, p);
 }
 
 /* ---- cgroups ---- */

@@ -15,7 +15,7 @@ struct messages *engine_use_messages(struct engine *e)
 }
 
 /* LATE: also while E is to end. */
-static struct messages *need(struct engine *e, bool late)
+static struct messages *messages_need(struct engine *e, bool late)
 {
 	struct messages *m;
 
@@ -34,12 +34,12 @@ static struct messages *need(struct engine *e, bool late)
 
 struct messages *engine_need_messages(struct engine *e)
 {
-	return need(e, false);
+	return messages_need(e, false);
 }
 
 struct messages *engine_need_last_messages(struct engine *e)
 {
-	return need(e, true);
+	return messages_need(e, true);
 }
 
 /* Has a rank of another host something to say to a rank that has said nothing yet? */

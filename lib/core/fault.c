@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 /* "the connection between rank 0 and rank 1 (10.77.0.2)" */
-static void name(const struct comm *c, const struct net_fault *f, char *text,
-		 size_t bytes)
+static void fault_name(const struct comm *c, const struct net_fault *f, char *text,
+		       size_t bytes)
 {
 	const bool has = *f->address;
 
@@ -26,7 +26,7 @@ void fault_say(const struct comm *c, const struct net_fault *f, struct failure *
 			 words);
 		return;
 	}
-	name(c, f, which, sizeof which);
+	fault_name(c, f, which, sizeof which);
 	why->missing[why->nmissing++] =
 		c->members->rank[f->peer == c->members->me ? f->by : f->peer];
 	if (f->kind == NET_FORGED)
@@ -52,6 +52,6 @@ void fault_say_cut(const struct comm *c, const struct net_fault *f, unsigned ran
 	if (!f || f->kind != NET_CUT || f->peer >= c->members->n ||
 	    c->members->rank[f->peer] != rank)
 		return;
-	name(c, f, which, sizeof which);
+	fault_name(c, f, which, sizeof which);
 	snprintf(text, bytes, ", and with it %s", which);
 }

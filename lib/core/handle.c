@@ -37,7 +37,7 @@ static void add_block(void)
 }
 
 /* ACT is called with each slot of the table. */
-static void each(void (*act)(struct handle_slot *s))
+static void handle_each(void (*act)(struct handle_slot *s))
 {
 	for (unsigned i = 0; i < table.blocks; i++)
 		for (unsigned k = 0; k < HANDLE_BLOCK; k++)
@@ -63,7 +63,7 @@ void handle_close_all(void)
 	pthread_mutex_lock(&table.lock);
 	table.open = false;
 	close_one(&handle_of_all);
-	each(close_one);
+	handle_each(close_one);
 	pthread_mutex_unlock(&table.lock);
 }
 
@@ -131,7 +131,7 @@ void handle_free(struct handle_slot *s)
 	pthread_mutex_unlock(&table.lock);
 }
 
-static void forget(struct handle_slot *s)
+static void handle_forget(struct handle_slot *s)
 {
 	close_one(s);
 	atomic_store(&s->inside, 0);
@@ -145,5 +145,5 @@ void handle_in_child(void)
 	table.free = NULL;
 	close_one(&handle_of_all);
 	handle_of_all.inside = 0;
-	each(forget);
+	handle_each(handle_forget);
 }

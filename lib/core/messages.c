@@ -36,7 +36,7 @@ struct messages {
 
 /* ---- the thread ---- */
 
-static void ring(struct messages *m)
+static void messages_ring(struct messages *m)
 {
 	atomic_fetch_add(&m->bell, 1);
 	sleep_wake(&m->bell);
@@ -71,7 +71,7 @@ static void tell_abort(struct messages *m)
 }
 
 /* The thread has slept since it HEARD the bell, and is to end.  DOZES stays true. */
-static bool retire(struct messages *m, uint32_t heard)
+static bool messages_retire(struct messages *m, uint32_t heard)
 {
 	bool retires;
 
@@ -85,7 +85,7 @@ static bool retire(struct messages *m, uint32_t heard)
 	return retires;
 }
 
-static void *serve(void *arg)
+static void *messages_serve(void *arg)
 {
 	struct messages *m = arg;
 
@@ -99,7 +99,7 @@ static void *serve(void *arg)
 		}
 		if (nothing_left(m)) {
 			sleep_on(&m->bell, heard, RETIRE_NS);
-			if (retire(m, heard))
+			if (messages_retire(m, heard))
 				break;
 			continue;
 		}
@@ -122,8 +122,9 @@ bool messages_start(struct messages *m)
 		m->started = m->retired = false;
 	}
 	if (!m->started)
-		m->started = p2p_ready(m->p2p) &&
-			     thread_start(&m->thread, "berth messages", serve, m);
+		m->started =
+			p2p_ready(m->p2p) &&
+			thread_start(&m->thread, "berth messages", messages_serve, m);
 	started = m->started;
 	atomic_store(&m->runs, started);
 	pthread_mutex_unlock(&m->starting);
@@ -132,7 +133,7 @@ bool messages_start(struct messages *m)
 
 /* ---- making, freeing ---- */
 
-static berth_result look(void *ctx)
+static berth_result messages_look(void *ctx)
 {
 	const struct comm *c = ((struct messages *)ctx)->comm;
 
@@ -158,13 +159,13 @@ void messages_decline(const struct comm *c)
 		p2p_decline(c->messages_region, c->members->local_me);
 }
 
-static struct p2p *join(struct messages *m)
+static struct p2p *messages_join(struct messages *m)
 {
 	struct comm *c = m->comm;
 	struct p2p_config config = { .members = c->members,
 				     .region = c->messages_region,
 				     .net = c->messages_net,
-				     .look = look,
+				     .look = messages_look,
 				     .is_lost = is_lost,
 				     .aborted = hear_abort,
 				     .ctx = m,
@@ -173,7 +174,7 @@ static struct p2p *join(struct messages *m)
 	return p2p_join(&config);
 }
 
-static void destroy(struct messages *m)
+static void messages_destroy(struct messages *m)
 {
 	pthread_mutex_destroy(&m->starting);
 	free(m);
@@ -187,12 +188,12 @@ struct messages *messages_make(struct comm *c)
 		return NULL;
 	m->comm = c;
 	pthread_mutex_init(&m->starting, NULL);
-	m->p2p = join(m);
+	m->p2p = messages_join(m);
 	if (m->p2p) {
 		c->messages_net = NULL;
 		return m;
 	}
-	destroy(m);
+	messages_destroy(m);
 	return NULL;
 }
 
@@ -211,7 +212,7 @@ void messages_stop(struct messages *m)
 	atomic_store(&m->stopped, true);
 	p2p_end(m->p2p, BERTH_ABORTED);
 	p2p_wake(m->p2p);
-	ring(m);
+	messages_ring(m);
 }
 
 void messages_free(struct messages *m)
@@ -221,7 +222,7 @@ void messages_free(struct messages *m)
 	if (m->started)
 		pthread_join(m->thread, NULL);
 	p2p_leave(m->p2p);
-	destroy(m);
+	messages_destroy(m);
 }
 
 /* ---- the end of the set ---- */
@@ -231,7 +232,7 @@ void messages_abort(struct messages *m)
 	p2p_end(m->p2p, BERTH_ABORTED);
 	p2p_wake(m->p2p);
 	atomic_store(&m->aborts, true);
-	ring(m);
+	messages_ring(m);
 }
 
 void messages_hear(struct messages *m)
@@ -257,7 +258,7 @@ void messages_wait(struct messages *m, bool (*is_over)(void *ctx), void *ctx,
 {
 	do {
 		p2p_wait(m->p2p, is_over, ctx, until_ns);
-		if (look(m))
+		if (messages_look(m))
 			p2p_end(m->p2p, BERTH_ABORTED);
 	} while (!is_over(ctx) && (!until_ns || clock_ns() < until_ns));
 }
@@ -290,7 +291,8 @@ static void say_difference(const struct message *m, char *text, size_t bytes,
 			 c->members->rank[p->from]);
 }
 
-static void say_why(const struct message *m, berth_result rc, struct failure *why)
+static void messages_say_why(const struct message *m, berth_result rc,
+			     struct failure *why)
 {
 	const struct comm *c = m->messages->comm;
 	const struct op *op = m->op;
@@ -324,7 +326,7 @@ static void say_why(const struct message *m, berth_result rc, struct failure *wh
 	}
 }
 
-static void give(const struct message *m)
+static void messages_give(const struct message *m)
 {
 	const struct op *op = m->op;
 	const struct p2p_message *p = &m->p2p;
@@ -335,16 +337,16 @@ static void give(const struct message *m)
 		*op->from = (int)p->from;
 }
 
-static void done(struct p2p_message *p)
+static void messages_done(struct p2p_message *p)
 {
 	struct message *m = p->ctx;
 	struct messages *all = m->messages;
 	struct failure why;
 
 	if (!p->rc && !p->sends)
-		give(m);
+		messages_give(m);
 	if (p->rc)
-		say_why(m, p->rc, &why);
+		messages_say_why(m, p->rc, &why);
 	/* before the last look at M, which may be freed by its owner at once */
 	atomic_fetch_sub(&all->in_flight, 1);
 	m->done(m, p->rc, &why);
@@ -353,7 +355,7 @@ static void done(struct p2p_message *p)
 /* ---- how it begins ---- */
 
 /* Memory of the library's, for berth_free(). */
-static void *make_room(void *ctx, uint64_t bytes)
+static void *messages_make_room(void *ctx, uint64_t bytes)
 {
 	const struct message *m = ctx;
 	void *p = memory_give(&m->messages->comm->world->memory, bytes);
@@ -373,7 +375,7 @@ static void *ask_for_room(void *ctx, uint64_t bytes)
 	return p;
 }
 
-static void fill(struct message *m, uint64_t deadline_ns)
+static void messages_fill(struct message *m, uint64_t deadline_ns)
 {
 	const struct op *op = m->op;
 	const size_t size = kern_size(op->coll.type);
@@ -388,12 +390,12 @@ static void fill(struct message *m, uint64_t deadline_ns)
 		.out = op->coll.out,
 		.bytes = sends ? op->coll.count * size : op->room * size,
 		.deadline_ns = deadline_ns,
-		.done = done,
+		.done = messages_done,
 		.ctx = m,
 	};
 	if (!sends && op->room == UINT64_MAX) {
 		m->p2p.bytes = 0;
-		m->p2p.alloc = op->alloc ? ask_for_room : make_room;
+		m->p2p.alloc = op->alloc ? ask_for_room : messages_make_room;
 		m->p2p.alloc_ctx = m;
 	}
 }
@@ -406,14 +408,14 @@ void messages_post(struct messages *m, struct message *message, size_t n,
 	atomic_fetch_add(&m->in_flight, (uint32_t)n);
 	for (size_t i = 0; i < n; i++) {
 		message[i].messages = m;
-		fill(&message[i], deadline_ns);
+		messages_fill(&message[i], deadline_ns);
 		if (!rc)
 			rc = p2p_post(m->p2p, &message[i].p2p, 1);
 		if (rc) {
 			message[i].p2p.rc = rc;
-			done(&message[i].p2p);
+			messages_done(&message[i].p2p);
 		}
 	}
 	if (atomic_exchange(&m->dozes, false))
-		ring(m);
+		messages_ring(m);
 }

@@ -9,7 +9,7 @@
 #include "lib/base/kern.h"
 #include "lib/base/names.def"
 
-static uint64_t mix(uint64_t h, uint64_t x)
+static uint64_t op_mix(uint64_t h, uint64_t x)
 {
 	h = (h << 23 | h >> 41) + x * 0xff51afd7ed558ccdu;
 	h = (h ^ h >> 29) * 0x9e3779b97f4a7c15u;
@@ -23,15 +23,15 @@ uint64_t op_hash(const void *p, size_t bytes, uint64_t seed)
 
 	for (; bytes >= 8; bytes -= 8, at += 8) {
 		memcpy(&x, at, 8);
-		seed = mix(seed, x);
+		seed = op_mix(seed, x);
 	}
 	x = bytes;
 	for (; bytes; bytes--)
 		x = x << 8 | *at++;
-	return mix(seed, x);
+	return op_mix(seed, x);
 }
 
-static uint64_t bits(double x)
+static uint64_t op_bits(double x)
 {
 	uint64_t b;
 
@@ -61,7 +61,7 @@ static uint64_t elements_got(const struct coll *c, unsigned n, unsigned me)
 	}
 }
 
-static bool gives(const struct coll *c, unsigned me)
+static bool op_gives(const struct coll *c, unsigned me)
 {
 	if (c->kind == BERTH_BROADCAST || c->kind == BERTH_SCATTER)
 		return c->root == me;
@@ -74,7 +74,7 @@ static const char *check_buffers(const struct op *op, const struct berth_desc *d
 	const struct coll *c = &op->coll;
 	uint64_t got = op->own_counts ? 0 : elements_got(c, n, me);
 
-	if (gives(c, me) && c->count && !c->in)
+	if (op_gives(c, me) && c->count && !c->in)
 		return "in is NULL";
 	if (got && !c->out)
 		return "out is NULL";
@@ -177,7 +177,7 @@ static bool has_root(berth_kind kind)
 }
 
 /* Everything that has to be the same on all ranks.  Some 5 ns without a name. */
-static uint32_t sign(const struct op *op, unsigned n)
+static uint32_t op_sign(const struct op *op, unsigned n)
 {
 	const struct coll *c = &op->coll;
 	uint64_t h = (uint64_t)c->kind << 24 | (uint64_t)c->type << 16 |
@@ -187,25 +187,25 @@ static uint32_t sign(const struct op *op, unsigned n)
 	if (op->own_counts)
 		h = ~h;
 	else if (c->kind != BERTH_ALLGATHER && c->kind != BERTH_ALLTOALL)
-		h = mix(h, c->count);
+		h = op_mix(h, c->count);
 	else if (!c->out_counts)
-		h = mix(h, ~c->count);
+		h = op_mix(h, ~c->count);
 	if (has_root(c->kind))
-		h = mix(h, c->root);
+		h = op_mix(h, c->root);
 	if (is_scaled(c))
-		h = mix(mix(h, bits(c->scale.prescale)),
-			bits(c->scale.postscale) + c->scale.has_postscale);
+		h = op_mix(op_mix(h, op_bits(c->scale.prescale)),
+			   op_bits(c->scale.postscale) + c->scale.has_postscale);
 	if (c->kind == BERTH_ALLGATHER && c->out_counts && !op->own_counts)
 		h = op_hash(c->out_counts, n * sizeof *c->out_counts, h);
 	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
 		h = op_hash(c->in_counts, n * sizeof *c->in_counts, h);
 	if (op_is_device(op))
-		h = mix(h, (uint64_t)op->memory << 32);
+		h = op_mix(h, (uint64_t)op->memory << 32);
 	if (op->name)
 		h = op_hash(op->name, strlen(op->name), h);
 	if (op->shape)
 		h = op_hash(op->shape, strlen(op->shape), ~h);
-	h = mix(h, 1);
+	h = op_mix(h, 1);
 	return (uint32_t)(h >> 32);
 }
 
@@ -289,8 +289,8 @@ static const char *take_device(struct op *op, const struct berth_desc *d)
 	return NULL;
 }
 
-static const char *make(struct op *op, const struct berth_desc *d, unsigned n,
-			unsigned me)
+static const char *op_make_checked(struct op *op, const struct berth_desc *d,
+				   unsigned n, unsigned me)
 {
 	struct coll *c = &op->coll;
 	const char *wrong = NULL;
@@ -359,9 +359,9 @@ const char *op_make(struct op *op, const struct berth_desc *d, unsigned n, unsig
 		memcpy(&whole, d, d->size);
 		d = &whole;
 	}
-	wrong = make(op, d, n, me);
+	wrong = op_make_checked(op, d, n, me);
 	if (!wrong)
-		op->coll.signature = sign(op, n);
+		op->coll.signature = op_sign(op, n);
 	return wrong;
 }
 
@@ -437,7 +437,7 @@ void op_words(char *text, size_t bytes, const struct op *op)
 /* The bits of a scale; those of 1 where there is none. */
 static unsigned long long scale_code(bool has, double scale)
 {
-	return bits(has ? scale : 1);
+	return op_bits(has ? scale : 1);
 }
 
 static void take_scale_code(bool *has, double *scale, unsigned long long code)

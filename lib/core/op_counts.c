@@ -31,7 +31,7 @@ static size_t gives_words(const struct comm *c, const struct coll *coll)
 }
 
 /* Elements that FROM gives to TO. */
-static uint64_t given(const struct counts *k, unsigned from, unsigned to)
+static uint64_t counts_given(const struct counts *k, unsigned from, unsigned to)
 {
 	const uint64_t *row = k->rows.all + from * k->rows.words;
 
@@ -39,12 +39,12 @@ static uint64_t given(const struct counts *k, unsigned from, unsigned to)
 }
 
 /* Elements that TO expects from FROM, or NOTHING. */
-static uint64_t expected(const struct counts *k, unsigned from, unsigned to)
+static uint64_t counts_expected(const struct counts *k, unsigned from, unsigned to)
 {
 	return k->rows.all[(to + 1) * k->rows.words - 1 - k->comm->members->n + from];
 }
 
-static uint64_t room_of(const struct counts *k, unsigned place)
+static uint64_t counts_room_of(const struct counts *k, unsigned place)
 {
 	return k->rows.all[(place + 1) * k->rows.words - 1];
 }
@@ -57,14 +57,14 @@ static uint64_t sum_for(struct counts *k, unsigned to)
 	uint64_t sum;
 
 	for (unsigned i = 0; i < n; i++)
-		k->got[i] = given(k, i, to);
+		k->got[i] = counts_given(k, i, to);
 	sum = op_total(k->got, n);
 	return sum > UINT64_MAX / 16 / n ? UINT64_MAX : sum;
 }
 
 /* Says the error behind the operation's words. */
 __attribute__((format(printf, 2, 3))) static berth_result
-refuse(struct counts *k, const char *format, ...)
+counts_refuse(struct counts *k, const char *format, ...)
 {
 	char words[OP_WORDS_BYTES], text[256];
 	va_list args;
@@ -82,36 +82,39 @@ static berth_result compare_expected(struct counts *k, unsigned to)
 	const unsigned *rank = k->comm->members->rank;
 
 	for (unsigned from = 0; from < k->comm->members->n; from++) {
-		uint64_t expects = expected(k, from, to), gives = given(k, from, to);
+		uint64_t expects = counts_expected(k, from, to),
+			 gives = counts_given(k, from, to);
 
 		if (expects != NOTHING && expects != gives)
-			return refuse(k,
-				      "counts of rank %u say %llu for rank %u, whose "
-				      "out_counts say %llu",
-				      rank[from], (unsigned long long)gives, rank[to],
-				      (unsigned long long)expects);
+			return counts_refuse(
+				k,
+				"counts of rank %u say %llu for rank %u, whose "
+				"out_counts say %llu",
+				rank[from], (unsigned long long)gives, rank[to],
+				(unsigned long long)expects);
 	}
 	return BERTH_OK;
 }
 
 /* All ranks look at all rows, so that all see the same. */
-static berth_result compare(struct counts *k)
+static berth_result counts_compare(struct counts *k)
 {
 	for (unsigned to = 0; to < k->comm->members->n; to++) {
-		uint64_t sum = sum_for(k, to), room = room_of(k, to);
+		uint64_t sum = sum_for(k, to), room = counts_room_of(k, to);
 		unsigned rank = k->comm->members->rank[to];
 
 		if (sum == UINT64_MAX)
-			return refuse(k, "rank %u gets more than memory can hold",
-				      rank);
+			return counts_refuse(
+				k, "rank %u gets more than memory can hold", rank);
 		if (compare_expected(k, to))
 			return BERTH_MISMATCH;
 		if (sum > room)
-			return refuse(k,
-				      "rank %u gets %llu elements and has room for "
-				      "%llu",
-				      rank, (unsigned long long)sum,
-				      (unsigned long long)room);
+			return counts_refuse(
+				k,
+				"rank %u gets %llu elements and has room for "
+				"%llu",
+				rank, (unsigned long long)sum,
+				(unsigned long long)room);
 	}
 	return BERTH_OK;
 }
@@ -141,8 +144,8 @@ static uint64_t largest_part(const struct counts *k)
 
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned to = 0; to < n; to++)
-			if (i != to && given(k, i, to) > largest)
-				largest = given(k, i, to);
+			if (i != to && counts_given(k, i, to) > largest)
+				largest = counts_given(k, i, to);
 	return largest;
 }
 
@@ -161,10 +164,10 @@ static berth_result keep_input(struct counts *k, struct coll *coll)
 	return BERTH_OK;
 }
 
-static berth_result settle(void *ctx, struct coll *coll)
+static berth_result counts_settle(void *ctx, struct coll *coll)
 {
 	struct counts *k = ctx;
-	berth_result rc = compare(k);
+	berth_result rc = counts_compare(k);
 	uint64_t sum;
 
 	if (rc)
@@ -181,7 +184,7 @@ static berth_result settle(void *ctx, struct coll *coll)
 }
 
 /* The caller's: nothing of it is written if the operation fails. */
-static void give_back(struct counts *k)
+static void counts_give_back(struct counts *k)
 {
 	const struct op *op = k->op;
 
@@ -212,15 +215,15 @@ static berth_result run_alone(struct counts *k, struct coll *coll)
 	berth_result rc;
 
 	memcpy(k->rows.all, k->rows.mine, k->rows.words * sizeof *k->rows.all);
-	rc = settle(k, coll);
+	rc = counts_settle(k, coll);
 	if (!rc)
 		coll_alone(coll);
 	return rc;
 }
 
 /* On a device: first the rows, on the host. */
-static berth_result run_on_device(struct counts *k, struct coll *coll,
-				  uint64_t deadline_ns)
+static berth_result counts_run_on_device(struct counts *k, struct coll *coll,
+					 uint64_t deadline_ns)
 {
 	enum { DATA = 0x44415441 };
 	const struct coll gather = { .kind = BERTH_ALLGATHER,
@@ -236,7 +239,7 @@ static berth_result run_on_device(struct counts *k, struct coll *coll,
 	else
 		rc = comm_step(k->comm, &gather, deadline_ns);
 	if (!rc)
-		rc = settle(k, coll);
+		rc = counts_settle(k, coll);
 	if (rc)
 		return rc;
 	coll->signature ^= DATA;
@@ -261,19 +264,19 @@ berth_result op_counts_run(struct comm *c, const struct op *op, const struct col
 				     .mine = room,
 				     .words = words,
 				     .all = room + words,
-				     .settle = settle,
+				     .settle = counts_settle,
 				     .ctx = &k };
 	k.got = room + (c->members->n + 1) * words;
 	own.rows = &k.rows;
 	if (op_is_device(op))
-		rc = run_on_device(&k, &own, deadline_ns);
+		rc = counts_run_on_device(&k, &own, deadline_ns);
 	else
 		rc = c->members->n == 1 ? run_alone(&k, &own)
 					: comm_step(c, &own, deadline_ns);
 	if (rc && k.made)
 		memory_free(&c->world->memory, k.made);
 	else if (!rc)
-		give_back(&k);
+		counts_give_back(&k);
 	free(k.own);
 	free(room);
 	return rc;

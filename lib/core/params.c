@@ -12,7 +12,7 @@
 enum { SECONDS_MOST = 1000000000 }; /* 30 years, which nanoseconds can tell */
 
 /* Digits, of a number that stays below MOST. */
-static bool digits(const char **text, uint64_t most, uint64_t *n)
+static bool params_digits(const char **text, uint64_t most, uint64_t *n)
 {
 	const char *t = *text;
 
@@ -32,7 +32,7 @@ static bool read_SECONDS(const char *text, int64_t *ms)
 {
 	uint64_t n;
 
-	if (!digits(&text, 1000000000000u, &n))
+	if (!params_digits(&text, 1000000000000u, &n))
 		return false;
 	n = 1000 * (n < SECONDS_MOST ? n : SECONDS_MOST);
 	if (*text == '.') {
@@ -50,7 +50,7 @@ static bool read_BYTES(const char *text, uint64_t *bytes)
 	static const char units[] = "KMGT";
 	const char *unit;
 
-	if (!digits(&text, (uint64_t)1 << 62, bytes))
+	if (!params_digits(&text, (uint64_t)1 << 62, bytes))
 		return false;
 	if (!*text)
 		return true;
@@ -122,7 +122,7 @@ static bool read_ALGORITHMS(const char *text, const char **to)
 #define NOT_ALGORITHMS "is no list such as double:64K,halve:8M,direct"
 #define NOT_TEXT ""
 
-static const char *set(const char *name)
+static const char *params_set(const char *name)
 {
 	const char *text = getenv(name);
 
@@ -135,7 +135,7 @@ bool params_read(struct params *k, char *why, size_t why_bytes)
 
 #define PARAM(name, member, kind, otherwise, what)                                     \
 	k->member = otherwise;                                                         \
-	text = set(#name);                                                             \
+	text = params_set(#name);                                                      \
 	if (text && !read_##kind(text, &k->member)) {                                  \
 		snprintf(why, why_bytes, "%s=\"%s\" %s", #name, text, NOT_##kind);     \
 		return false;                                                          \
@@ -154,7 +154,7 @@ void params_ignored(void (*say)(void *ctx, const char *name, const char *why),
 {
 #define PARAM(name, member, kind, otherwise, what)
 #define IGNORED(name, why)                                                             \
-	if (set(#name))                                                                \
+	if (params_set(#name))                                                         \
 		say(ctx, #name, why);
 #include "lib/core/params.def"
 #undef PARAM

@@ -131,7 +131,7 @@ static void find_next(struct plan *p)
 		p->next++;
 }
 
-static void shut(struct plan *p, size_t line)
+static void plan_shut(struct plan *p, size_t line)
 {
 	p->open--;
 	p->bucket[p->list.line[line].bucket].open--;
@@ -142,7 +142,7 @@ static void mark_done(struct plan *p, size_t at)
 	struct plan_line *line = &p->list.line[at];
 
 	if (plan_is_open(p, at))
-		shut(p, at);
+		plan_shut(p, at);
 	line->done = true;
 	line->cuts = p->cuts;
 	p->ndone++;
@@ -300,7 +300,7 @@ berth_result plan_cut(struct plan *p)
 	p->cuts++;
 	for (size_t i = 0; i < p->list.n; i++)
 		if (p->list.line[i].segment < p->segment && plan_is_open(p, i)) {
-			shut(p, i);
+			plan_shut(p, i);
 			p->list.line[i].skipped = true;
 		}
 	find_next(p);

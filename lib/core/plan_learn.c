@@ -68,7 +68,7 @@ static int by_id(const void *a, const void *b)
 	return by_number(x->id, y->id);
 }
 
-static void sort(struct plan_list *list, int (*order)(const void *, const void *))
+static void learn_sort(struct plan_list *list, int (*order)(const void *, const void *))
 {
 	for (size_t i = 0; i < list->n; i++)
 		list->line[i].at = (uint32_t)i;
@@ -109,16 +109,16 @@ static void fill_buckets(struct plan *p)
 		list->line[i].ready = (uint32_t)p->bucket[list->line[i].bucket].open;
 }
 
-static berth_result form(struct plan *p)
+static berth_result learn_form(struct plan *p)
 {
 	struct plan_list *list = &p->list;
 	uint32_t last = 0;
 
 	if (room_for_plan(p))
 		return BERTH_MEMORY;
-	sort(list, as_noted);
+	learn_sort(list, as_noted);
 	fill_buckets(p);
-	sort(list, as_ready);
+	learn_sort(list, as_ready);
 	p->nbuckets = 0;
 	p->hash = 1;
 	for (size_t i = 0; i < list->n; i++) {
@@ -237,5 +237,5 @@ berth_result plan_learn(struct plan *p)
 		return rc;
 	}
 	cut |= left < n || p->list.n > left;
-	return !rc && cut ? form(p) : rc;
+	return !rc && cut ? learn_form(p) : rc;
 }

@@ -94,7 +94,7 @@ static bool schedule_is_awaited(const struct schedule *s)
 	return is[s->state].waits && !is[s->state].told && s->pending;
 }
 
-static struct schedule_due sooner(struct schedule_due due, uint64_t at)
+static struct schedule_due schedule_sooner(struct schedule_due due, uint64_t at)
 {
 	if (!due.until || at < due.until)
 		due.until = at;
@@ -108,20 +108,20 @@ static bool schedule_rests(const struct schedule *s, const struct schedule_look 
 	if (!s->idle)
 		return false;
 	if (look->now < s->idle_ns + SCHEDULE_PAUSE_NS) {
-		*due = sooner(*due, s->idle_ns + SCHEDULE_PAUSE_NS);
+		*due = schedule_sooner(*due, s->idle_ns + SCHEDULE_PAUSE_NS);
 		return true;
 	}
 	if (!is[s->state].told || look->now >= s->again_ns || look->heard)
 		return false;
-	*due = sooner(*due, s->again_ns);
+	*due = schedule_sooner(*due, s->again_ns);
 	due->hears = true;
 	return true;
 }
 
 /* Nothing was submitted for a while, and what is here waits for more: a rank that does
  * not wait comes to a round now and then, since others may wait there. */
-static struct schedule_due visit(const struct schedule *s, uint64_t now,
-				 struct schedule_due due)
+static struct schedule_due schedule_visit(const struct schedule *s, uint64_t now,
+					  struct schedule_due due)
 {
 	uint64_t at =
 		s->entered_ns + ((uint64_t)QUIET_NS << (s->visits < 8 ? s->visits : 8));
@@ -130,7 +130,7 @@ static struct schedule_due visit(const struct schedule *s, uint64_t now,
 		return due;
 	if (now >= at)
 		return (struct schedule_due){ .what = SCHEDULE_VISIT };
-	return sooner(due, at);
+	return schedule_sooner(due, at);
 }
 
 struct schedule_due schedule_due(const struct schedule *s,
@@ -149,9 +149,9 @@ struct schedule_due schedule_due(const struct schedule *s,
 	if (look->bucket && (is[s->state].news || !schedule_rests(s, look, &due)))
 		return (struct schedule_due){ .what = SCHEDULE_FOLLOW };
 	if (look->waits && !waits)
-		due = sooner(due, hold);
+		due = schedule_sooner(due, hold);
 	if (!s->beside && !s->joined && !waits && !schedule_is_awaited(s))
-		return look->bucket ? due : visit(s, look->now, due);
+		return look->bucket ? due : schedule_visit(s, look->now, due);
 	if ((waits && !is[s->state].waits) || !schedule_rests(s, look, &due))
 		return (struct schedule_due){ .what = SCHEDULE_ROUND };
 	return due;

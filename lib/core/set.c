@@ -220,7 +220,7 @@ void set_free_part(struct berth_set *s, bool keep)
 
 /* A rank that waits for this one sees that it has left.  Operations that this rank has
  * done still count for the others. */
-static void leave(struct berth_set *s)
+static void set_leave(struct berth_set *s)
 {
 	struct region_shared *shared = s->comm.shared;
 
@@ -242,7 +242,7 @@ void set_remove(struct berth_set *s)
 	unlist_set(s);
 	if (s->engine)
 		engine_free(s->engine);
-	leave(s);
+	set_leave(s);
 	comm_close(&s->comm);
 	free_rest(s);
 	set_free_regions(w);

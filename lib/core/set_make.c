@@ -159,8 +159,8 @@ struct makers {
 	const struct berth_bootstrap *bootstrap;
 };
 
-static berth_result gather(const struct makers *m, const char *name, const void *mine,
-			   void *all, size_t bytes)
+static berth_result set_gather(const struct makers *m, const char *name,
+			       const void *mine, void *all, size_t bytes)
 {
 	struct berth_desc d =
 		BERTH_DESC(.kind = BERTH_ALLGATHER, .name = name, .in = mine,
@@ -192,7 +192,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* Members of the set of COLOR, at the beginning of ALL, in order.  How many. */
-static unsigned choose(struct choice *all, unsigned n, int color)
+static unsigned set_choose(struct choice *all, unsigned n, int color)
 {
 	unsigned members = 0;
 
@@ -232,8 +232,8 @@ static void *region_of(struct berth_set *s, const struct card *cards,
 }
 
 /* Everything that the set's members have told: cards in the order of the makers. */
-static berth_result build(struct berth_set *s, const struct card *cards,
-			  const struct choice *choice)
+static berth_result set_build(struct berth_set *s, const struct card *cards,
+			      const struct choice *choice)
 {
 	void *region = region_of(s, cards, choice);
 	struct net *net[NETS] = { NULL };
@@ -259,8 +259,9 @@ static berth_result all_is_well(const struct makers *m, berth_result rc, bool *a
 {
 	const int32_t mine = (int32_t)rc;
 	int32_t *all = calloc(m->n, sizeof *all), worst = 0;
-	berth_result said = all ? gather(m, "a set is made", &mine, all, sizeof mine)
-				: BERTH_MEMORY;
+	berth_result said =
+		all ? set_gather(m, "a set is made", &mine, all, sizeof mine)
+		    : BERTH_MEMORY;
 
 	*agreed = !said;
 	for (unsigned i = 0; !said && i < m->n; i++)
@@ -345,7 +346,7 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 		rc = log_error(BERTH_MEMORY, "", NULL, 0,
 			       "a set of ranks: out of memory");
 	if (cards) { /* without them the others wait: nothing better can be done */
-		told = gather(m, "a set's members", &mine, cards, sizeof mine);
+		told = set_gather(m, "a set's members", &mine, cards, sizeof mine);
 		rc = rc ? rc : told;
 	}
 	if (!rc)
@@ -353,7 +354,7 @@ static berth_result make_members(const struct makers *m, struct choice *choice,
 	if (!rc && s)
 		rc = take_number(s, &cards[choice[0].place]);
 	if (s && !rc && s->members.me != MEMBERS_NONE)
-		rc = build(s, cards, choice);
+		rc = set_build(s, cards, choice);
 	free(cards);
 	rc = all_is_well(m, rc, &agreed);
 	if (rc && s)
@@ -380,11 +381,12 @@ berth_result set_split(struct berth_set *parent, const char *name, int color, in
 	*set = NULL;
 	if (!all)
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
-	rc = gather(&m, name, &mine, all, sizeof mine);
+	rc = set_gather(&m, name, &mine, all, sizeof mine);
 	for (unsigned i = 0; !rc && i < m.n; i++)
 		all[i].rank = parent->members.rank[i];
 	if (!rc)
-		rc = make_members(&m, all, seen < 0 ? 0 : choose(all, m.n, seen), set);
+		rc = make_members(&m, all, seen < 0 ? 0 : set_choose(all, m.n, seen),
+				  set);
 	free(all);
 	return rc;
 }
@@ -427,7 +429,7 @@ berth_result set_make(struct world *w, const struct berth_bootstrap *bootstrap,
 	all = calloc(m.n, sizeof *all);
 	if (!all)
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
-	rc = gather(&m, "", &mine, all, sizeof mine);
+	rc = set_gather(&m, "", &mine, all, sizeof mine);
 	if (!rc)
 		rc = check_choices(all, m.n, w);
 	for (unsigned i = 0; i < m.n; i++)

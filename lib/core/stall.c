@@ -17,7 +17,7 @@ bool stall_is_due(const struct params *k, uint64_t begun_ns, uint64_t reported_n
 	       now_ns - begun_ns >= 2 * (reported_ns - begun_ns);
 }
 
-static size_t add(char *text, size_t bytes, size_t at, const char *more)
+static size_t stall_add(char *text, size_t bytes, size_t at, const char *more)
 {
 	int n = at < bytes ? snprintf(text + at, bytes - at, "%s", more) : 0;
 
@@ -41,12 +41,12 @@ static size_t add_host(char *text, size_t bytes, size_t at, const struct stall *
 	rank_text(ranks, sizeof ranks, rank, n);
 	snprintf(more, sizeof more, "%s%s %s on '%s'", first ? "" : ", ",
 		 n == 1 ? "rank" : "ranks", ranks, boot_host_name(who, rank[0]));
-	at = add(text, bytes, at, more);
+	at = stall_add(text, bytes, at, more);
 	if (s->local[rank[0]] == WORLD_NOT_HERE)
 		return at;
 	trace_last(last, sizeof last, s->memory, s->local[rank[0]]);
 	snprintf(more, sizeof more, " (rank %u: %s)", rank[0], last);
-	return add(text, bytes, at, more);
+	return stall_add(text, bytes, at, more);
 }
 
 void stall_text(char *text, size_t bytes, const struct stall *s)
@@ -56,11 +56,11 @@ void stall_text(char *text, size_t bytes, const struct stall *s)
 
 	snprintf(head, sizeof head, "%s: waits %llu s for ", s->words,
 		 (unsigned long long)(s->waited_ms / 1000));
-	at = before = add(text, bytes, 0, head);
+	at = before = stall_add(text, bytes, 0, head);
 	for (unsigned h = 0; h < s->who->hosts; h++)
 		at = add_host(text, bytes, at, s, h, at == before);
 	if (at == before)
-		add(text, bytes, at, "other ranks");
+		stall_add(text, bytes, at, "other ranks");
 }
 
 void stall_tell(const struct world *w, struct stall *s)

@@ -39,7 +39,7 @@ _Atomic int timeline_runs;
 
 /* ---- writing ---- */
 
-static void flush(void)
+static void timeline_flush(void)
 {
 	size_t done = 0;
 
@@ -57,16 +57,16 @@ static void flush(void)
 }
 
 /* Whole events only, so that a file that is cut ends with one. */
-static void add(const char *text, size_t bytes)
+static void timeline_add(const char *text, size_t bytes)
 {
 	if (line.used + bytes > BUFFER_BYTES)
-		flush();
+		timeline_flush();
 	memcpy(line.buffer + line.used, text, bytes);
 	line.used += bytes;
 }
 
 /* Bytes of the UTF-8 sequence at S, which ends with a NUL; 0: it is none. */
-static size_t utf8(const unsigned char *s)
+static size_t timeline_utf8(const unsigned char *s)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	size_t n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : 4;
@@ -83,13 +83,13 @@ static size_t utf8(const unsigned char *s)
 }
 
 /* NAME as a text of JSON; TO has room for six times its bytes, and a NUL. */
-static size_t quote(char *to, const char *name)
+static size_t timeline_quote(char *to, const char *name)
 {
 	const unsigned char *s = (const unsigned char *)name;
 	char *t = to;
 
 	while (*s) {
-		size_t n = utf8(s);
+		size_t n = timeline_utf8(s);
 
 		if (!n || *s < ' ' || *s == 127) {
 			t += snprintf(t, 7, "\\u%04x", n ? *s : 0xfffdu);
@@ -113,12 +113,12 @@ static void name_row(size_t row, const char *name)
 				    "\"pid\":%u,\"tid\":%zu,\"args\":{\"name\":\"",
 				    line.rank, row);
 
-	n += quote(text + n, name);
+	n += timeline_quote(text + n, name);
 	n += (size_t)snprintf(text + n, 4, "\"}}");
-	add(text, n);
+	timeline_add(text, n);
 }
 
-static void begin(void)
+static void timeline_begin(void)
 {
 	char text[256];
 	int n = snprintf(text, sizeof text,
@@ -126,7 +126,7 @@ static void begin(void)
 			 "\"args\":{\"name\":\"rank %u\"}}",
 			 line.rank, line.rank);
 
-	add(text, (size_t)n);
+	timeline_add(text, (size_t)n);
 	name_row(ROW_UNNAMED, "without a name");
 	name_row(ROW_OTHERS, "others");
 }
@@ -159,7 +159,7 @@ static uint32_t *slot_of(const char *name, size_t bytes, uint32_t hash)
 	}
 }
 
-static bool make_room(void)
+static bool timeline_make_room(void)
 {
 	size_t room = line.room ? 2 * line.room : 64;
 	uint32_t *slot;
@@ -194,7 +194,7 @@ static size_t row_of(const char *name)
 		return ROW_UNNAMED;
 	if (line.room && *(slot = slot_of(name, bytes, hash)))
 		return *slot - 1 + FIRST_ROW;
-	if (!make_room())
+	if (!timeline_make_room())
 		return ROW_OTHERS;
 	r = line.row + line.nrows;
 	*r = (struct row){ strndup(name, bytes), hash };
@@ -207,7 +207,7 @@ static size_t row_of(const char *name)
 
 /* ---- the whole ---- */
 
-static void forget(void)
+static void timeline_forget(void)
 {
 	for (size_t i = 0; i < line.nrows; i++)
 		free(line.row[i].name);
@@ -220,8 +220,8 @@ static void forget(void)
 	line.nrows = line.room = 0;
 }
 
-static berth_result start(const char *path, unsigned rank, int64_t offset, char *why,
-			  size_t why_bytes)
+static berth_result timeline_start_file(const char *path, unsigned rank, int64_t offset,
+					char *why, size_t why_bytes)
 {
 	char no[128];
 	int n;
@@ -248,13 +248,13 @@ static berth_result start(const char *path, unsigned rank, int64_t offset, char 
 	if (line.fd < 0) {
 		snprintf(why, why_bytes, "the timeline \"%s\" can't be written: %s",
 			 line.path, no);
-		forget();
+		timeline_forget();
 		return BERTH_SYSTEM;
 	}
 	line.rank = rank;
 	line.offset = offset;
 	line.why = 0;
-	begin();
+	timeline_begin();
 	return BERTH_OK;
 }
 
@@ -280,7 +280,7 @@ berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offse
 	berth_result rc;
 
 	pthread_mutex_lock(&line.lock);
-	rc = start(path, rank, clock_offset_ns, why, why_bytes);
+	rc = timeline_start_file(path, rank, clock_offset_ns, why, why_bytes);
 	if (!rc)
 		atomic_store(&timeline_runs, 1);
 	pthread_mutex_unlock(&line.lock);
@@ -297,8 +297,8 @@ berth_result timeline_stop(char *why, size_t why_bytes)
 	if (line.path) {
 		rc = BERTH_OK;
 		atomic_store(&timeline_runs, 0);
-		add("\n]\n", 3);
-		flush();
+		timeline_add("\n]\n", 3);
+		timeline_flush();
 		fd = line.fd;
 		line.fd = -1; /* a child that is forked from here on closes another */
 		if (close(fd) && !line.why)
@@ -309,7 +309,7 @@ berth_result timeline_stop(char *why, size_t why_bytes)
 				 line.path, strerror(line.why));
 			rc = BERTH_SYSTEM;
 		}
-		forget();
+		timeline_forget();
 	}
 	pthread_mutex_unlock(&line.lock);
 	return rc;
@@ -340,7 +340,7 @@ void timeline_event(const char *name, const char *what, uint64_t begun_ns,
 			     ",\n{\"name\":\"%.64s\",\"ph\":\"X\",\"pid\":%u,\"tid\":"
 			     "%zu,\"ts\":%s,\"dur\":%s}",
 			     what, line.rank, row_of(name), at, took);
-		add(text, (size_t)n);
+		timeline_add(text, (size_t)n);
 	}
 	pthread_mutex_unlock(&line.lock);
 }

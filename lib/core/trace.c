@@ -14,8 +14,8 @@ struct text {
 	size_t left;
 };
 
-__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *fmt,
-						      ...)
+__attribute__((format(printf, 2, 3))) static void trace_put(struct text *t,
+							    const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -31,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct text *t, const char
 	t->left -= (size_t)n;
 }
 
-static bool reduces(unsigned kind)
+static bool trace_reduces(unsigned kind)
 {
 	return kind == BERTH_ALLREDUCE || kind == BERTH_REDUCE ||
 	       kind == BERTH_REDUCESCATTER;
@@ -39,9 +39,9 @@ static bool reduces(unsigned kind)
 
 static void put_what(struct text *t, unsigned kind, const char *name, int name_bytes)
 {
-	put(t, "%s", kind < KIND_COUNT ? kinds[kind] : "operation");
+	trace_put(t, "%s", kind < KIND_COUNT ? kinds[kind] : "operation");
 	if (name_bytes)
-		put(t, " \"%.*s\"", name_bytes, name);
+		trace_put(t, " \"%.*s\"", name_bytes, name);
 }
 
 static void put_data(struct text *t, unsigned kind, uint64_t count, unsigned type,
@@ -49,14 +49,15 @@ static void put_data(struct text *t, unsigned kind, uint64_t count, unsigned typ
 {
 	if (kind == BERTH_BARRIER)
 		return;
-	put(t, " of %" PRIu64 " %s", count, kern_type_name((berth_type)type));
-	if (reduces(kind))
-		put(t, ", %s", kern_op_name((berth_op)op));
+	trace_put(t, " of %" PRIu64 " %s", count, kern_type_name((berth_type)type));
+	if (trace_reduces(kind))
+		trace_put(t, ", %s", kern_op_name((berth_op)op));
 }
 
 /* ---- records, of another process, which may write them meanwhile ---- */
 
-static bool get(const struct boot_record *ring, uint64_t number, struct boot_record *f)
+static bool trace_get(const struct boot_record *ring, uint64_t number,
+		      struct boot_record *f)
 {
 	const struct boot_record *from = &ring[(number - 1) % BOOT_RECORDS];
 	bool good = atomic_load_explicit(&from->number, memory_order_acquire) == number;
@@ -75,7 +76,7 @@ static bool get(const struct boot_record *ring, uint64_t number, struct boot_rec
 }
 
 /* Takes the latest record that is not done, or else the latest of all. */
-static bool choose(const struct memory *m, unsigned local, struct boot_record *f)
+static bool trace_choose(const struct memory *m, unsigned local, struct boot_record *f)
 {
 	const struct boot_record *ring = memory_records(m, local);
 	uint64_t number = atomic_load(&m->rank[local].number);
@@ -83,7 +84,7 @@ static bool choose(const struct memory *m, unsigned local, struct boot_record *f
 	bool any = false;
 
 	for (uint64_t k = 0; k < LOOK_BACK && k < number; k++) {
-		if (!get(ring, number - k, &one))
+		if (!trace_get(ring, number - k, &one))
 			continue;
 		if (!any || one.state == BOOT_RECORD_RUNS)
 			*f = one;
@@ -99,10 +100,10 @@ static void put_age(struct text *t, uint64_t then)
 	uint64_t now = clock_coarse_ns(), ms = now > then ? (now - then) / 1000000 : 0;
 
 	if (ms < 9950)
-		put(t, "%" PRIu64 ".%" PRIu64 " s ago", (ms + 50) / 1000,
-		    (ms + 50) / 100 % 10);
+		trace_put(t, "%" PRIu64 ".%" PRIu64 " s ago", (ms + 50) / 1000,
+			  (ms + 50) / 100 % 10);
 	else
-		put(t, "%" PRIu64 " s ago", (ms + 500) / 1000);
+		trace_put(t, "%" PRIu64 " s ago", (ms + 500) / 1000);
 }
 
 void trace_last(char *text, size_t bytes, const struct memory *m, unsigned local)
@@ -113,16 +114,16 @@ void trace_last(char *text, size_t bytes, const struct memory *m, unsigned local
 	struct boot_record f;
 	unsigned is;
 
-	if (!choose(m, local, &f)) {
-		put(&t, state == BOOT_NOT_JOINED ? "it has not joined"
-						 : "no operation yet");
+	if (!trace_choose(m, local, &f)) {
+		trace_put(&t, state == BOOT_NOT_JOINED ? "it has not joined"
+						       : "no operation yet");
 	} else {
 		is = f.state <= BOOT_RECORD_FAILED ? f.state : 0;
 		put_what(&t, f.kind, f.name, (int)strnlen(f.name, sizeof f.name));
 		put_data(&t, f.kind, f.count, f.type, f.op);
-		put(&t, ", %s ", states[is]);
+		trace_put(&t, ", %s ", states[is]);
 		put_age(&t, is >= BOOT_RECORD_DONE && f.ended ? f.ended : f.begun);
 	}
 	if (state == BOOT_LEFT)
-		put(&t, ", then it left");
+		trace_put(&t, ", then it left");
 }

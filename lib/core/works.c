@@ -62,7 +62,7 @@ static void set_state(struct work *w, enum work_state state)
 
 /* ---- the end of one; no lock is held ---- */
 
-static void say_why(struct work *w)
+static void works_say_why(struct work *w)
 {
 	char words[OP_WORDS_BYTES];
 
@@ -86,12 +86,12 @@ static void finish_one(struct work *w)
 	for (size_t i = 0; i < w->device.nready; i++)
 		w->of->back->forget(w->ready[i]);
 	if (w->rc)
-		say_why(w);
+		works_say_why(w);
 	w->hooks->over(w);
 }
 
 /* As soon as its count is less, its comm may be gone. */
-static void finish(struct work *over)
+static void works_finish(struct work *over)
 {
 	while (over) {
 		struct work *w = over;
@@ -117,14 +117,14 @@ static berth_result end_of(const struct work *w)
 	return rc == BERTH_ABORTED && atomic_load(&c->aborted) ? BERTH_OK : rc;
 }
 
-static void push(struct work **over, struct work *w)
+static void works_push(struct work **over, struct work *w)
 {
 	w->next = *over;
 	*over = w;
 }
 
 /* Is W over?  The lock is held. */
-static bool is_over(struct work *w)
+static bool works_is_over(struct work *w)
 {
 	struct comm_device *d = w->of;
 	const berth_result end = end_of(w);
@@ -159,7 +159,7 @@ static struct work **find_first(void)
 }
 
 /* True: it is over already. */
-static bool start(struct work *w)
+static bool works_start(struct work *w)
 {
 	struct comm_device *d = w->of;
 
@@ -170,7 +170,7 @@ static bool start(struct work *w)
 		w->rc = d->back->start(d->group, &w->device);
 		w->is_ours = w->rc;
 	}
-	return w->rc || is_over(w);
+	return w->rc || works_is_over(w);
 }
 
 static void add_running(struct work *w)
@@ -189,8 +189,8 @@ static void start_all(struct work **over)
 	while (!atomic_load(&all.only) && (first = find_first(), w = *first) &&
 	       atomic_load(&w->state) == WORK_AGREED) {
 		*first = w->next;
-		if (start(w))
-			push(over, w);
+		if (works_start(w))
+			works_push(over, w);
 		else
 			add_running(w);
 	}
@@ -207,16 +207,16 @@ bool works_poll(void)
 	while (*at) {
 		struct work *w = *at;
 
-		if (!is_over(w)) {
+		if (!works_is_over(w)) {
 			at = &w->next;
 			continue;
 		}
 		*at = w->next;
-		push(&over, w);
+		works_push(&over, w);
 	}
 	all.last = at;
 	pthread_mutex_unlock(&all.lock);
-	finish(over);
+	works_finish(over);
 	return true;
 }
 
@@ -275,7 +275,7 @@ static uint64_t pause_ns(uint64_t now)
 	return ns;
 }
 
-static void *serve(void *arg)
+static void *works_serve(void *arg)
 {
 	uint64_t watched_ns = clock_ns();
 
@@ -304,7 +304,8 @@ static void wake_thread(void)
 	runs = all.running != NULL;
 	if (runs && !all.has_thread) {
 		atomic_store(&all.ends, false);
-		all.has_thread = thread_start(&all.thread, "berth-works", serve, NULL);
+		all.has_thread =
+			thread_start(&all.thread, "berth-works", works_serve, NULL);
 	}
 	pthread_mutex_unlock(&all.lock);
 	if (runs && atomic_exchange(&all.dozes, false)) {
@@ -329,7 +330,7 @@ uint64_t works_propose(struct work *w)
 }
 
 /* W goes on when its caller has gone on. */
-static void keep(struct work *w)
+static void works_keep(struct work *w)
 {
 	w->kept = *w->op;
 	w->kept.shape = NULL;
@@ -343,9 +344,9 @@ static void keep(struct work *w)
 /* Start W.  True: it is over already, and its caller sees to that. */
 static bool start_now(struct work *w)
 {
-	if (start(w))
+	if (works_start(w))
 		return true;
-	keep(w);
+	works_keep(w);
 	add_running(w);
 	return false;
 }
@@ -357,7 +358,7 @@ static void go_on(struct work *w, bool is_done, struct work *over)
 		finish_one(w);
 		atomic_store_explicit(&w->state, WORK_OVER, memory_order_release);
 	}
-	finish(over);
+	works_finish(over);
 	if (!is_done)
 		wake_thread();
 }
@@ -379,7 +380,7 @@ void works_agree(struct work *w, uint64_t number)
 		if (all.waiting)
 			start_all(&over);
 	} else {
-		keep(w);
+		works_keep(w);
 		start_all(&over);
 	}
 	pthread_mutex_unlock(&all.lock);
@@ -406,7 +407,7 @@ void works_end_only(void)
 	pthread_mutex_lock(&all.lock);
 	end_only(&over);
 	pthread_mutex_unlock(&all.lock);
-	finish(over);
+	works_finish(over);
 	wake_thread();
 }
 
@@ -433,7 +434,7 @@ void works_withdraw(struct work *w)
 	atomic_store(&w->state, WORK_NEW);
 	start_all(&over);
 	pthread_mutex_unlock(&all.lock);
-	finish(over);
+	works_finish(over);
 	wake_thread();
 }
 

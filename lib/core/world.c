@@ -52,7 +52,7 @@ const struct berth_bootstrap *world_bootstrap(const struct berth_config *config)
 }
 
 /* With the ranks that are left. */
-static berth_result follow(struct world *w, char *why)
+static berth_result world_follow(struct world *w, char *why)
 {
 	struct init_wait m;
 	const struct boot_patience patience = { init_wait_tick, init_wait_missing, &m };
@@ -76,7 +76,7 @@ static berth_result find_others(struct world *w, const struct berth_bootstrap *g
 	if (!w->boot)
 		return log_error(BERTH_NO_PEERS, "", NULL, 0, "%s", why);
 	if (changes && w->boot->follow) {
-		rc = follow(w, why);
+		rc = world_follow(w, why);
 	} else {
 		rc = w->boot->join(&w->boot_state, &w->who, given, why);
 		if (rc)

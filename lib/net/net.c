@@ -47,14 +47,14 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 	return n;
 }
 
-static size_t links(const struct net *n)
+static size_t net_links(const struct net *n)
 {
 	return n->link ? (size_t)n->config.size * NET_LANES : 0;
 }
 
 static void close_all(struct net *n)
 {
-	for (size_t i = 0; i < links(n); i++) {
+	for (size_t i = 0; i < net_links(n); i++) {
 		net_close_link(&n->link[i]);
 	}
 	for (size_t i = 0; n->begun && i < n->config.size; i++)
@@ -77,7 +77,7 @@ static void tell_all(struct net *n, uint32_t group, unsigned rank, berth_result 
 	/* if exchanges are not used, the caller speaks there itself */
 	net_door_remove(n->door, n, n->begun ? NULL : &h);
 	net_serve(n);
-	for (size_t i = 0; i < links(n) && !n->begun; i++)
+	for (size_t i = 0; i < net_links(n) && !n->begun; i++)
 		if (n->link[i].channel.fd >= 0 && !n->link[i].half &&
 		    !net_channel_is_half(&n->link[i].channel))
 			net_tell(&n->link[i].channel, h);
@@ -176,7 +176,7 @@ berth_result net_ended(struct net *n, unsigned peer, berth_result why)
  * not lost. */
 static void look_at_peers(struct net *n)
 {
-	for (size_t i = 0; i < links(n) && !n->broken; i++) {
+	for (size_t i = 0; i < net_links(n) && !n->broken; i++) {
 		unsigned peer = (unsigned)(i / NET_LANES), lost = peer;
 		berth_result why = BERTH_OK;
 

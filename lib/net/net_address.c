@@ -32,7 +32,7 @@ socklen_t net_address_size(const struct sockaddr_storage *a)
 				       : sizeof(struct sockaddr_in6);
 }
 
-static struct bits mapped(const struct in_addr *a)
+static struct bits address_mapped(const struct in_addr *a)
 {
 	struct bits r = { { [10] = 0xff, [11] = 0xff } };
 
@@ -45,7 +45,8 @@ static struct bits of_sockaddr(const struct sockaddr *a)
 	struct bits r;
 
 	if (a->sa_family == AF_INET)
-		return mapped(&((const struct sockaddr_in *)(const void *)a)->sin_addr);
+		return address_mapped(
+			&((const struct sockaddr_in *)(const void *)a)->sin_addr);
 	memcpy(r.b, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
 	return r;
 }
@@ -68,7 +69,7 @@ static void to_sockaddr(struct sockaddr_storage *s, const struct bits *b, uint16
 	memcpy(&six->sin6_addr, b->b, 16);
 }
 
-static bool within(const struct bits *a, const struct prefix *p)
+static bool address_within(const struct bits *a, const struct prefix *p)
 {
 	unsigned whole = p->length / 8, rest = p->length % 8;
 
@@ -92,7 +93,7 @@ static int read_prefix(struct prefix *p, const char *text, const char *end)
 	if (slash)
 		*slash++ = '\0';
 	if (inet_pton(AF_INET, word, &v4) == 1) {
-		p->at = mapped(&v4);
+		p->at = address_mapped(&v4);
 		most = 32;
 	} else if (inet_pton(AF_INET6, word, p->at.b) == 1) {
 		most = 128;
@@ -120,7 +121,7 @@ static int in_range(const struct bits *a, const char *range)
 
 		if (read_prefix(&p, range, end))
 			return -1;
-		found |= within(a, &p);
+		found |= address_within(a, &p);
 		range = *end ? end + 1 : end;
 	}
 	return found;
@@ -186,8 +187,8 @@ static bool is_of_use(const struct ifaddrs *i, bool loopback)
 }
 
 /* Put the usable addresses that are chosen into P, each once, NET_WHERE_MAX at most. */
-static size_t choose(struct prefix *p, const struct ifaddrs *list, const char *range,
-		     const char *interfaces, bool loopback)
+static size_t address_choose(struct prefix *p, const struct ifaddrs *list,
+			     const char *range, const char *interfaces, bool loopback)
 {
 	size_t n = 0, k;
 
@@ -301,9 +302,9 @@ int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
 		snprintf(why, why_bytes, "getifaddrs: %s", strerror(errno));
 		return -1;
 	}
-	n = choose(p, list, range, interfaces, false);
+	n = address_choose(p, list, range, interfaces, false);
 	if (!n)
-		n = choose(p, list, range, interfaces, true);
+		n = address_choose(p, list, range, interfaces, true);
 	freeifaddrs(list);
 	if (!n) {
 		say_none(range, interfaces, why, why_bytes);
@@ -334,7 +335,7 @@ static bool is_near(const struct prefix *p, const struct ifaddrs *list)
 					list->ifa_addr->sa_family != AF_INET6))
 			continue;
 		b = of_sockaddr(list->ifa_addr);
-		if (within(&b, p))
+		if (address_within(&b, p))
 			return true;
 	}
 	return false;

@@ -33,7 +33,7 @@ struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane)
 }
 
 /* A released connection ends, although no rank is gone. */
-static void hear_release(struct link *l)
+static void begin_hear_release(struct link *l)
 {
 	if (l->have < sizeof(struct head))
 		net_fill(l);
@@ -51,14 +51,14 @@ size_t net_sockets(struct net *n, struct pollfd *p)
 			if (i == n->config.rank)
 				continue;
 			if (l->releasing)
-				hear_release(l);
+				begin_hear_release(l);
 			if (l->channel.fd >= 0)
 				p[k++] = (struct pollfd){ l->channel.fd, POLLIN, 0 };
 		}
 	return k;
 }
 
-static void stop(struct begun *b)
+static void begin_stop(struct begun *b)
 {
 	if (b->fd >= 0)
 		descriptor_close(b->fd);
@@ -69,7 +69,7 @@ static void stop(struct begun *b)
 
 void net_begin_not(struct net *n, unsigned peer)
 {
-	stop(&n->begun[peer]);
+	begin_stop(&n->begun[peer]);
 }
 
 void net_drop(struct net *n, unsigned peer)
@@ -78,7 +78,7 @@ void net_drop(struct net *n, unsigned peer)
 		net_close_link(net_link(n, peer, lane));
 	}
 	if (n->begun)
-		stop(&n->begun[peer]);
+		begin_stop(&n->begun[peer]);
 }
 
 void net_end(struct net *n, unsigned peer)
@@ -111,12 +111,12 @@ size_t net_polls(const struct net *n, struct pollfd *p)
 
 /* This address has failed.  A peer that refuses at all addresses in two turns is gone.
  * A silent peer may be busy. */
-static berth_result fail(struct net *n, unsigned peer, bool refused)
+static berth_result begin_fail(struct net *n, unsigned peer, bool refused)
 {
 	struct begun *b = &n->begun[peer];
 	const size_t addresses = net_where_is(n, peer)->n;
 
-	stop(b);
+	begin_stop(b);
 	b->next++;
 	b->refused = refused ? b->refused + 1 : 0;
 	if (!addresses || b->refused >= TURNS * addresses)
@@ -125,7 +125,7 @@ static berth_result fail(struct net *n, unsigned peer, bool refused)
 	return BERTH_BUSY;
 }
 
-static berth_result dial(struct net *n, unsigned peer)
+static berth_result begin_dial(struct net *n, unsigned peer)
 {
 	struct begun *b = &n->begun[peer];
 	const struct net_where *w = net_where_is(n, peer);
@@ -144,17 +144,17 @@ static berth_result dial(struct net *n, unsigned peer)
 	net_disable_pacing(NULL, net_set_up(b->fd));
 	if (connect(b->fd, (const struct sockaddr *)at, net_address_size(at)) &&
 	    errno != EINPROGRESS)
-		return fail(n, peer, errno == ECONNREFUSED);
+		return begin_fail(n, peer, errno == ECONNREFUSED);
 	return BERTH_BUSY;
 }
 
 /* An empty socket takes a whole message of a handshake. */
-static bool say(int fd, const void *data, size_t bytes)
+static bool begin_say(int fd, const void *data, size_t bytes)
 {
 	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-static berth_result greet(struct net *n, unsigned peer, unsigned lane)
+static berth_result begin_greet(struct net *n, unsigned peer, unsigned lane)
 {
 	struct begun *b = &n->begun[peer];
 	struct pollfd p = { b->fd, POLLOUT, 0 };
@@ -165,47 +165,47 @@ static berth_result greet(struct net *n, unsigned peer, unsigned lane)
 		return BERTH_BUSY;
 	getsockopt(b->fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	if (error)
-		return fail(n, peer, error == ECONNREFUSED);
+		return begin_fail(n, peer, error == ECONNREFUSED);
 	b->hello = net_own_hello(n, peer, lane);
 	net_hello_make(&b->hello, n->door->key);
-	if (!say(b->fd, &b->hello, sizeof b->hello))
-		return fail(n, peer, true);
+	if (!begin_say(b->fd, &b->hello, sizeof b->hello))
+		return begin_fail(n, peer, true);
 	b->greeted = true;
 	return BERTH_BUSY;
 }
 
 /* The other end has acted like one that does not have the key. */
-static berth_result refuse(struct net *n, unsigned peer)
+static berth_result begin_refuse(struct net *n, unsigned peer)
 {
-	if (fail(n, peer, true) == BERTH_BUSY)
+	if (begin_fail(n, peer, true) == BERTH_BUSY)
 		return BERTH_BUSY;
 	net_note_fault(n, NET_STRANGER, peer, NULL, NULL);
 	return BERTH_AUTH;
 }
 
-static berth_result finish(struct net *n, unsigned peer, unsigned lane)
+static berth_result begin_finish(struct net *n, unsigned peer, unsigned lane)
 {
 	struct begun *b = &n->begun[peer];
 	struct net_seal seal;
 
 	if (!net_answer_is_good(&b->answer, n->door->key, &b->hello))
-		return refuse(n, peer);
+		return begin_refuse(n, peer);
 	if (b->answer.verdict == NET_LEFT) {
-		stop(b);
+		begin_stop(b);
 		return BERTH_PEER_LOST;
 	}
 	net_seal_make(&seal, n->door->key, &b->hello, &b->answer);
-	if (!say(b->fd, &seal, sizeof seal))
-		return fail(n, peer, true);
+	if (!begin_say(b->fd, &seal, sizeof seal))
+		return begin_fail(n, peer, true);
 	if (b->answer.verdict) {
 		net_note_verdict(n, peer, b->fd, b->answer.verdict);
-		stop(b);
+		begin_stop(b);
 		return BERTH_AUTH;
 	}
 	if (net_open_link(n, peer, lane, b->fd, &b->hello, &b->answer))
 		return BERTH_MEMORY;
 	b->fd = -1;
-	stop(b);
+	begin_stop(b);
 	return BERTH_OK;
 }
 
@@ -218,15 +218,15 @@ berth_result net_begin(struct net *n, unsigned peer)
 	if (net_socket(n, peer, lane) >= 0)
 		return BERTH_OK;
 	if (b->fd < 0)
-		return dial(n, peer);
+		return begin_dial(n, peer);
 	if (clock_ns() > b->until_ns)
-		return fail(n, peer, false);
+		return begin_fail(n, peer, false);
 	if (!b->greeted)
-		return greet(n, peer, lane);
+		return begin_greet(n, peer, lane);
 	k = recv(b->fd, (char *)&b->answer + b->got, sizeof b->answer - b->got, 0);
 	if (k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR))
-		return refuse(n, peer);
+		return begin_refuse(n, peer);
 	if (k > 0)
 		b->got += (size_t)k;
-	return b->got == sizeof b->answer ? finish(n, peer, lane) : BERTH_BUSY;
+	return b->got == sizeof b->answer ? begin_finish(n, peer, lane) : BERTH_BUSY;
 }

@@ -41,8 +41,8 @@ struct net_box {
 		text[NET_RECORD_BYTES];
 };
 
-static void begin(struct way *w, const unsigned char key[NET_WAY_KEY_BYTES], bool aes,
-		  bool seals)
+static void box_begin(struct way *w, const unsigned char key[NET_WAY_KEY_BYTES],
+		      bool aes, bool seals)
 {
 	net_cipher_begin(&w->cipher, key, aes, seals);
 	memcpy(w->size_key, key + NET_CIPHER_KEY_BYTES, sizeof w->size_key);
@@ -58,8 +58,8 @@ struct net_box *net_box_make(const unsigned char out[NET_WAY_KEY_BYTES],
 		return NULL;
 	b->out_at = b->out_have = b->out_plain = 0;
 	b->in_at = b->in_have = b->text_at = b->text_have = 0;
-	begin(&b->out, out, aes, true);
-	begin(&b->in, in, aes, false);
+	box_begin(&b->out, out, aes, true);
+	box_begin(&b->in, in, aes, false);
 	return b;
 }
 
@@ -146,7 +146,8 @@ ssize_t net_box_send(struct net_box *b, int fd, const struct iovec *v, size_t n)
 /* ---- receiving ---- */
 
 /* How many bytes of the record AT have to be there; -1: it is not the peer's. */
-static ssize_t whole(const struct net_box *b, size_t at, size_t have, uint64_t number)
+static ssize_t box_whole(const struct net_box *b, size_t at, size_t have,
+			 uint64_t number)
 {
 	struct size s;
 
@@ -160,7 +161,7 @@ static ssize_t whole(const struct net_box *b, size_t at, size_t have, uint64_t n
 }
 
 /* Read more.  1: done; 0: the stream has ended; -1. */
-static ssize_t more(struct net_box *b, int fd, bool *dry)
+static ssize_t box_more(struct net_box *b, int fd, bool *dry)
 {
 	size_t room;
 	ssize_t k;
@@ -193,12 +194,12 @@ static ssize_t open_record(struct net_box *b, int fd, unsigned char *to, size_t 
 	bool fits;
 
 	for (;;) {
-		need = whole(b, b->in_at, b->in_have, b->in.number);
+		need = box_whole(b, b->in_at, b->in_have, b->in.number);
 		if (need < 0)
 			break;
 		if ((size_t)need <= b->in_have && (size_t)need > sizeof(struct size))
 			break;
-		k = more(b, fd, dry);
+		k = box_more(b, fd, dry);
 		if (k <= 0)
 			return k;
 	}
@@ -223,8 +224,8 @@ static ssize_t open_record(struct net_box *b, int fd, unsigned char *to, size_t 
 	return (ssize_t)room;
 }
 
-static ssize_t take(struct net_box *b, int fd, unsigned char *to, size_t room,
-		    bool *dry)
+static ssize_t box_take(struct net_box *b, int fd, unsigned char *to, size_t room,
+			bool *dry)
 {
 	size_t k = b->text_have < room ? b->text_have : room;
 
@@ -243,8 +244,8 @@ ssize_t net_box_receive(struct net_box *b, int fd, const struct iovec *v, size_t
 
 	for (size_t i = 0; i < n && k > 0; i++)
 		for (size_t got = 0; got < v[i].iov_len && k > 0;) {
-			k = take(b, fd, (unsigned char *)v[i].iov_base + got,
-				 v[i].iov_len - got, &dry);
+			k = box_take(b, fd, (unsigned char *)v[i].iov_base + got,
+				     v[i].iov_len - got, &dry);
 			got += k > 0 ? (size_t)k : 0;
 			all += k > 0 ? k : 0;
 		}
@@ -283,7 +284,7 @@ bool net_box_last(const struct net_box *b, void *to, size_t bytes)
 	if (found)
 		memcpy(to, b->text + b->text_at + b->text_have - bytes, bytes);
 	while (have && bytes <= sizeof text) {
-		ssize_t need = whole(b, at, have, number);
+		ssize_t need = box_whole(b, at, have, number);
 
 		if (need <= (ssize_t)sizeof(struct size) || (size_t)need > have)
 			break;

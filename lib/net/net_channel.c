@@ -27,7 +27,7 @@ void net_channel_name(char text[NET_TEXT_BYTES], int fd)
 }
 
 /* Data of so many bytes, or fewer, have a MAC of their own. */
-static uint64_t covered(uint32_t secure)
+static uint64_t channel_covered(uint32_t secure)
 {
 	if (secure & NET_AEAD)
 		return 0; /* all bytes are in a box */
@@ -47,9 +47,9 @@ int net_channel_open(struct net_channel *c, int fd, const unsigned char *key,
 	};
 	net_channel_name(w->address, fd);
 	net_way_key(way, key, h, a, NET_FOR_MAC, !begun);
-	net_mac_begin(c->out, way, h->net, covered(a->secure));
+	net_mac_begin(c->out, way, h->net, channel_covered(a->secure));
 	net_way_key(way, key, h, a, NET_FOR_MAC, begun);
-	net_mac_begin(c->in, way, h->net, covered(a->secure));
+	net_mac_begin(c->in, way, h->net, channel_covered(a->secure));
 	if (a->secure & NET_AEAD) {
 		net_way_key(way, key, h, a, NET_FOR_AEAD, !begun);
 		net_way_key(in, key, h, a, NET_FOR_AEAD, begun);

@@ -18,7 +18,7 @@ _Static_assert(crypto_aead_chacha20poly1305_ietf_ABYTES == NET_CIPHER_TAG_BYTES,
 _Static_assert(crypto_aead_aes256gcm_NPUBBYTES == NONCE_BYTES, "a number and zeros");
 _Static_assert(crypto_aead_chacha20poly1305_ietf_NPUBBYTES == NONCE_BYTES, "the same");
 
-static void nonce(unsigned char to[NONCE_BYTES], uint64_t number)
+static void cipher_nonce(unsigned char to[NONCE_BYTES], uint64_t number)
 {
 	memset(to, 0, NONCE_BYTES);
 	memcpy(to, &number, sizeof number);
@@ -42,7 +42,7 @@ static struct {
 
 static bool is_loaded;
 
-static void load(void)
+static void cipher_load(void)
 {
 	void *lib = dlopen("libcrypto.so.3", RTLD_LAZY | RTLD_LOCAL);
 
@@ -66,7 +66,7 @@ static void *make_large(const unsigned char *key, bool seals)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	void *ctx;
 
-	pthread_once(&once, load);
+	pthread_once(&once, cipher_load);
 	ctx = is_loaded ? evp.EVP_CIPHER_CTX_new() : NULL;
 	if (ctx && evp.EVP_CipherInit_ex(ctx, evp.EVP_aes_256_gcm(), NULL, key, NULL,
 					 seals) != 1) {
@@ -136,7 +136,7 @@ bool net_cipher_seal(const struct net_cipher *c, uint64_t number, unsigned char 
 {
 	unsigned char at[NONCE_BYTES];
 
-	nonce(at, number);
+	cipher_nonce(at, number);
 	if (!c->aes) {
 		crypto_aead_chacha20poly1305_ietf_encrypt(to, NULL, text, bytes, NULL,
 							  0, NULL, at, c->key);
@@ -154,7 +154,7 @@ bool net_cipher_open(const struct net_cipher *c, uint64_t number, unsigned char 
 {
 	unsigned char at[NONCE_BYTES];
 
-	nonce(at, number);
+	cipher_nonce(at, number);
 	if (!c->aes)
 		return !crypto_aead_chacha20poly1305_ietf_decrypt(
 			text, NULL, NULL, from, bytes + NET_CIPHER_TAG_BYTES, NULL, 0,

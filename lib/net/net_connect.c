@@ -44,7 +44,7 @@ static void begin_asking(struct net *n, unsigned peer, struct asking *k)
 		stop_asking(k, errno);
 }
 
-static void ask(struct net *n, unsigned peer, struct asking *k)
+static void connect_ask(struct net *n, unsigned peer, struct asking *k)
 {
 	k->hello = net_own_hello(n, peer, NET_ASKS);
 	net_hello_make(&k->hello, n->door->key);
@@ -88,7 +88,7 @@ static bool has_left(struct net *n, unsigned peer, struct asking *k)
 		else if (k->said)
 			hear_answer(n, k);
 		else
-			ask(n, peer, k);
+			connect_ask(n, peer, k);
 	}
 	return k->left || (k->refused && k->refused >= addresses);
 }
@@ -122,8 +122,8 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 /* ---- connections that this rank begins ---- */
 
 /* Send (OUT) or receive all BYTES of DATA.  An empty socket has room for them. */
-static berth_result whole(struct net *n, int fd, void *data, size_t bytes, bool out,
-			  uint64_t deadline_ns)
+static berth_result connect_whole(struct net *n, int fd, void *data, size_t bytes,
+				  bool out, uint64_t deadline_ns)
 {
 	size_t done = 0;
 
@@ -148,17 +148,18 @@ static berth_result whole(struct net *n, int fd, void *data, size_t bytes, bool 
 }
 
 /* Do the handshake until B has a good answer of the peer, and the peer has our seal. */
-static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigned lane,
-			  uint64_t deadline_ns)
+static berth_result connect_greet(struct net *n, struct begun *b, unsigned peer,
+				  unsigned lane, uint64_t deadline_ns)
 {
 	struct net_seal seal;
 	berth_result rc;
 
 	b->hello = net_own_hello(n, peer, lane);
 	net_hello_make(&b->hello, n->door->key);
-	rc = whole(n, b->fd, &b->hello, sizeof b->hello, true, deadline_ns);
+	rc = connect_whole(n, b->fd, &b->hello, sizeof b->hello, true, deadline_ns);
 	if (!rc)
-		rc = whole(n, b->fd, &b->answer, sizeof b->answer, false, deadline_ns);
+		rc = connect_whole(n, b->fd, &b->answer, sizeof b->answer, false,
+				   deadline_ns);
 	if (rc) /* a peer that ends it without a word did not like our proof */
 		return rc == BERTH_PEER_LOST && !n->broken ? BERTH_AUTH : rc;
 	if (!net_answer_is_good(&b->answer, n->door->key, &b->hello))
@@ -169,14 +170,15 @@ static berth_result greet(struct net *n, struct begun *b, unsigned peer, unsigne
 		return BERTH_PEER_LOST;
 	}
 	net_seal_make(&seal, n->door->key, &b->hello, &b->answer);
-	rc = whole(n, b->fd, &seal, sizeof seal, true, deadline_ns);
+	rc = connect_whole(n, b->fd, &seal, sizeof seal, true, deadline_ns);
 	if (rc || !b->answer.verdict)
 		return rc;
 	net_note_verdict(n, peer, b->fd, b->answer.verdict);
 	return BERTH_AUTH;
 }
 
-static berth_result refused(struct net *n, const struct sockaddr_storage *at, int error)
+static berth_result connect_refused(struct net *n, const struct sockaddr_storage *at,
+				    int error)
 {
 	char address[INET6_ADDRSTRLEN] = "?";
 
@@ -200,7 +202,7 @@ static berth_result finish_connect(struct net *n, int fd,
 	while (!rc && poll(&p, 1, 0) == 0)
 		rc = net_sleep(n, &p, 1, deadline_ns);
 	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-	return !rc && error ? refused(n, at, error) : rc;
+	return !rc && error ? connect_refused(n, at, error) : rc;
 }
 
 static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
@@ -217,9 +219,9 @@ static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 	    errno == EINPROGRESS)
 		rc = finish_connect(n, b.fd, at, deadline_ns);
 	else
-		rc = refused(n, at, errno);
+		rc = connect_refused(n, at, errno);
 	if (!rc)
-		rc = greet(n, &b, peer, lane, deadline_ns);
+		rc = connect_greet(n, &b, peer, lane, deadline_ns);
 	if (!rc && net_open_link(n, peer, lane, b.fd, &b.hello, &b.answer))
 		rc = BERTH_MEMORY;
 	if (rc)
@@ -281,8 +283,8 @@ static berth_result begin_peer(struct net *n, unsigned peer, unsigned lane,
 
 /* This rank has said that it wants to release the connection, and needs it now.  A peer
  * whose net is idle looks at the connection when its door is asked. */
-static berth_result settle(struct net *n, unsigned peer, unsigned lane,
-			   uint64_t deadline_ns)
+static berth_result connect_settle(struct net *n, unsigned peer, unsigned lane,
+				   uint64_t deadline_ns)
 {
 	struct link *l = net_link(n, peer, lane);
 	struct asking k = { .fd = -1 };
@@ -321,7 +323,7 @@ berth_result net_have(struct net *n, unsigned peer, unsigned lane, uint64_t dead
 	if (n->broken)
 		return n->why;
 	if (net_link(n, peer, lane)->releasing)
-		rc = settle(n, peer, lane, deadline_ns);
+		rc = connect_settle(n, peer, lane, deadline_ns);
 	if (rc)
 		return rc;
 	if (net_fd(n, peer, lane) >= 0)

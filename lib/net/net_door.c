@@ -18,7 +18,7 @@ enum {
 
 /* ---- nets ---- */
 
-static struct net *find(const struct net_door *d, uint64_t id)
+static struct net *door_find(const struct net_door *d, uint64_t id)
 {
 	struct net *n = d->nets;
 
@@ -35,7 +35,7 @@ void net_door_add(struct net_door *d, struct net *n)
 	pthread_mutex_unlock(&d->lock);
 }
 
-static void drop(struct net_door *d, size_t i, bool keep_fd)
+static void door_drop(struct net_door *d, size_t i, bool keep_fd)
 {
 	if (!keep_fd)
 		descriptor_close(d->coming[i].fd);
@@ -43,8 +43,8 @@ static void drop(struct net_door *d, size_t i, bool keep_fd)
 }
 
 /* A peer that has our answer takes the connection as made.  It gets LAST. */
-static void say_last(const struct net_door *d, const struct net_coming *c,
-		     const struct head *last)
+static void door_say_last(const struct net_door *d, const struct net_coming *c,
+			  const struct head *last)
 {
 	struct net_channel channel;
 
@@ -69,8 +69,8 @@ void net_door_remove(struct net_door *d, struct net *n, const struct head *last)
 		if (!c->answered || c->hello.net != n->config.id)
 			continue;
 		if (last && !c->answer.verdict)
-			say_last(d, c, last);
-		drop(d, i, false);
+			door_say_last(d, c, last);
+		door_drop(d, i, false);
 	}
 	pthread_mutex_unlock(&d->lock);
 }
@@ -83,7 +83,7 @@ void net_wake(struct net *n, void (*wake)(void *ctx), void *ctx)
 	pthread_mutex_unlock(&n->door->lock);
 }
 
-static bool deliver(struct net *n, const struct net_coming *c)
+static bool door_deliver(struct net *n, const struct net_coming *c)
 {
 	struct net_coming *own = malloc(sizeof *own);
 
@@ -127,7 +127,7 @@ struct net_coming *net_door_take(struct net *n)
 
 /* Read up to WANT bytes in all.  1: they are there; 0: not yet; -1: the connection has
  * ended, or it is to be ALONE and more has come. */
-static int fill(struct net_coming *c, void *to, size_t want, bool alone)
+static int door_fill(struct net_coming *c, void *to, size_t want, bool alone)
 {
 	ssize_t n = recv(c->fd, (char *)to + c->got, want - c->got, MSG_DONTWAIT);
 	char more;
@@ -151,7 +151,7 @@ static bool is_expected(const struct net *n, const struct net_hello *h)
 	       n->narrived < (size_t)n->config.size * NET_LANES;
 }
 
-static void judge(const struct net *n, struct net_coming *c)
+static void door_judge(const struct net *n, struct net_coming *c)
 {
 	const struct net_hello own = net_own_hello(n, c->hello.from, c->hello.lane);
 
@@ -190,14 +190,14 @@ static bool door_is_new(struct net_door *d, struct net *n, const struct net_comi
 	return true;
 }
 
-static int answer(struct net_door *d, struct net_coming *c)
+static int door_answer(struct net_door *d, struct net_coming *c)
 {
 	struct net *n;
 
 	/* an address may lead to another rank of the job than intended */
 	if (!net_hello_is_good(&c->hello, d->key) || c->hello.at != d->rank)
 		return -1;
-	n = find(d, c->hello.net);
+	n = door_find(d, c->hello.net);
 	if (n && !is_expected(n, &c->hello))
 		return -1;
 	if (n && c->hello.lane == NET_ASKS) { /* the peer may wait for a word there */
@@ -206,7 +206,7 @@ static int answer(struct net_door *d, struct net_coming *c)
 	}
 	c->answer.verdict = NET_LEFT;
 	if (n)
-		judge(n, c);
+		door_judge(n, c);
 	if (n && !door_is_new(d, n, c))
 		return -1;
 	net_answer_make(&c->answer, d->key, &c->hello);
@@ -220,37 +220,37 @@ static int answer(struct net_door *d, struct net_coming *c)
 }
 
 /* -1: C is to be dropped; 1: C belongs to a net now; 0: neither. */
-static int advance(struct net_door *d, struct net_coming *c)
+static int door_advance(struct net_door *d, struct net_coming *c)
 {
 	struct net *n;
 	int rc;
 
 	if (!c->answered) {
-		rc = fill(c, &c->hello, sizeof c->hello, true);
-		if (rc <= 0 || answer(d, c))
+		rc = door_fill(c, &c->hello, sizeof c->hello, true);
+		if (rc <= 0 || door_answer(d, c))
 			return rc <= 0 ? rc : -1;
 	}
-	rc = fill(c, &c->seal, sizeof c->seal, false);
+	rc = door_fill(c, &c->seal, sizeof c->seal, false);
 	if (rc <= 0)
 		return rc;
-	n = find(d, c->hello.net);
+	n = door_find(d, c->hello.net);
 	if (!net_seal_is_good(&c->seal, d->key, &c->hello, &c->answer) || !n ||
 	    !is_expected(n, &c->hello))
 		return -1;
 	/* a rank of another epoch may come, but must not keep ours out */
 	if (!door_is_current(&c->answer))
 		return -1;
-	return deliver(n, c) ? 1 : -1;
+	return door_deliver(n, c) ? 1 : -1;
 }
 
-static void attend(struct net_door *d, size_t i, uint64_t now)
+static void door_attend(struct net_door *d, size_t i, uint64_t now)
 {
-	int rc = advance(d, &d->coming[i]);
+	int rc = door_advance(d, &d->coming[i]);
 
 	if (rc == 0 && now > d->coming[i].until_ns)
 		rc = -1;
 	if (rc)
-		drop(d, i, rc > 0);
+		door_drop(d, i, rc > 0);
 }
 
 /* 0: C stays.  Of the others, the highest goes first. */
@@ -262,7 +262,7 @@ static int door_turn_to_go(const struct net_coming *c)
 /* Drop a connection that was refused: its peer has the answer.  Else drop the one that
  * has been silent for longest.  A connection that was not refused stays, since its peer
  * takes it as made (else one of 50 sets that connected at a time lost a rank). */
-static bool make_room(struct net_door *d)
+static bool door_make_room(struct net_door *d)
 {
 	const struct net_coming *first = NULL;
 
@@ -273,7 +273,7 @@ static bool make_room(struct net_door *d)
 		      c->until_ns < first->until_ns)))
 			first = c;
 	if (first)
-		drop(d, (size_t)(first - d->coming), false);
+		door_drop(d, (size_t)(first - d->coming), false);
 	return first;
 }
 
@@ -284,16 +284,16 @@ static bool door_has_room(struct net_door *d, int listener)
 
 	if (d->ncoming < NET_COMING_MOST || poll(&p, 1, 0) <= 0)
 		return d->ncoming < NET_COMING_MOST;
-	d->lacks_room = !make_room(d);
+	d->lacks_room = !door_make_room(d);
 	return !d->lacks_room;
 }
 
-static void welcome(struct net_door *d, int fd, uint64_t now)
+static void door_welcome(struct net_door *d, int fd, uint64_t now)
 {
 	d->coming[d->ncoming++] =
 		(struct net_coming){ .fd = net_set_up(fd),
 				     .until_ns = now + HANDSHAKE_MS * 1000000ull };
-	attend(d, d->ncoming - 1, now);
+	door_attend(d, d->ncoming - 1, now);
 }
 
 static void accept_all(struct net_door *d, int listener)
@@ -306,12 +306,12 @@ static void accept_all(struct net_door *d, int listener)
 			break;
 		fd = descriptor_accept(listener, SOCK_NONBLOCK);
 		if (fd >= 0) {
-			welcome(d, fd, now);
+			door_welcome(d, fd, now);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 		    errno == ENOMEM)
-			d->lacks_room = !make_room(d); /* and a descriptor */
+			d->lacks_room = !door_make_room(d); /* and a descriptor */
 		if (errno != EINTR && errno != ECONNABORTED)
 			break;
 	}
@@ -323,7 +323,7 @@ void net_door_serve(struct net_door *d)
 
 	pthread_mutex_lock(&d->lock);
 	for (size_t i = d->ncoming; i-- > 0;)
-		attend(d, i, now);
+		door_attend(d, i, now);
 	for (int i = 0; i < d->listeners; i++)
 		accept_all(d, d->listener[i]);
 	pthread_mutex_unlock(&d->lock);
@@ -344,7 +344,7 @@ static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 
 /* A peer with another BERTH_NET_SECURE ends both ranks.  The door drops all other peers
  * that are not like this rank. */
-static bool take(struct net *n, const struct net_coming *c)
+static bool door_take(struct net *n, const struct net_coming *c)
 {
 	if (!is_to_be_taken(n, &c->hello))
 		return false;
@@ -364,7 +364,7 @@ bool net_serve(struct net *n)
 	bool came = false;
 
 	while ((c = net_door_take(n))) {
-		if (take(n, c))
+		if (door_take(n, c))
 			came = true;
 		else
 			descriptor_close(c->fd);
@@ -413,7 +413,7 @@ void net_door_tend(struct net_door *d)
 /* ---- the thread ---- */
 
 /* Put the sockets for which the thread waits into P, and the time into *MS. */
-static nfds_t list_polls(const struct net_door *d, struct pollfd *p, int *ms)
+static nfds_t door_list_polls(const struct net_door *d, struct pollfd *p, int *ms)
 {
 	const int most = d->lacks_room ? NO_ROOM_MS : TEND_MS;
 	uint64_t now = clock_ns(), until = UINT64_MAX;
@@ -435,7 +435,7 @@ static nfds_t list_polls(const struct net_door *d, struct pollfd *p, int *ms)
 	return n;
 }
 
-static void *serve(void *arg)
+static void *door_serve(void *arg)
 {
 	struct net_door *d = arg;
 
@@ -448,7 +448,7 @@ static void *serve(void *arg)
 		net_door_serve(d);
 		net_door_tend(d);
 		pthread_mutex_lock(&d->lock);
-		n = list_polls(d, p, &ms);
+		n = door_list_polls(d, p, &ms);
 		d->lacks_room = false;
 		pthread_mutex_unlock(&d->lock);
 		t = (struct timespec){ ms / 1000, ms % 1000 * 1000000L };
@@ -488,7 +488,7 @@ struct net_door *net_door_open(const struct net_door_config *config, char *why,
 	for (int i = 0; i < d->listeners; i++)
 		net_disable_pacing(d->pacing_control, d->listener[i]);
 	snprintf(why, why_bytes, "no thread can be started");
-	d->started = thread_start(&d->thread, "berth-door", serve, d);
+	d->started = thread_start(&d->thread, "berth-door", door_serve, d);
 	if (d->started)
 		return d;
 fail:
@@ -508,7 +508,7 @@ void net_door_close(struct net_door *d)
 	for (int i = 0; i < d->listeners; i++)
 		descriptor_close(d->listener[i]);
 	while (d->ncoming)
-		drop(d, d->ncoming - 1, false);
+		door_drop(d, d->ncoming - 1, false);
 	pthread_mutex_destroy(&d->lock);
 	pthread_mutex_destroy(&d->tending);
 	explicit_bzero(d->key, sizeof d->key);

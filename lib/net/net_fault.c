@@ -6,8 +6,8 @@
 /* The faults of connections, for the errors of both ends and of other ranks. */
 
 /* Note a fault of the connection between BY and PEER. */
-static void note(struct net *n, int kind, unsigned by, unsigned peer,
-		 const char *address)
+static void fault_note(struct net *n, int kind, unsigned by, unsigned peer,
+		       const char *address)
 {
 	struct net_fault *f = &n->fault;
 
@@ -25,7 +25,7 @@ void net_note_fault(struct net *n, int kind, unsigned peer, const char *address,
 	if (n->fault.kind)
 		return;
 	snprintf(n->fault.text, sizeof n->fault.text, "%s", text ? text : "");
-	note(n, kind, n->config.rank, peer, address);
+	fault_note(n, kind, n->config.rank, peer, address);
 }
 
 void net_is_forged(struct net *n, unsigned peer, unsigned lane)
@@ -41,7 +41,7 @@ const struct net_fault *net_fault(const struct net *n)
 
 /* PEER tells of a fault.  The other rank may be this one, or PEER may have heard of the
  * fault itself. */
-static void hear_fault(struct net *n, unsigned peer, const struct head *h)
+static void fault_hear_fault(struct net *n, unsigned peer, const struct head *h)
 {
 	const uint32_t by = h->note.word[0], of = h->tag.seq, kind = h->note.word[1];
 	const char *address = NULL;
@@ -52,7 +52,7 @@ static void hear_fault(struct net *n, unsigned peer, const struct head *h)
 	for (unsigned lane = 0; lane < NET_LANES && by == peer; lane++)
 		if (of == n->config.rank && !address)
 			address = net_link(n, peer, lane)->channel.address;
-	note(n, (int)kind, by, of, address);
+	fault_note(n, (int)kind, by, of, address);
 }
 
 berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
@@ -65,7 +65,7 @@ berth_result net_given_up(struct net *n, unsigned peer, const struct head *h,
 	*lost = h->tag.seq;
 	why = net_reason(h->tag.step);
 	if (why == BERTH_AUTH)
-		hear_fault(n, peer, h);
+		fault_hear_fault(n, peer, h);
 	return why;
 }
 

@@ -13,7 +13,7 @@
 
 enum { IDLE_LOOKS = 2 };
 
-static bool say(struct link *l, uint32_t group)
+static bool idle_say(struct link *l, uint32_t group)
 {
 	const struct head h = { .magic = HEAD_MAGIC,
 				.tag = { .group = group },
@@ -41,7 +41,7 @@ static bool next_head(const struct link *l, struct head *h)
 
 /* Is H the next head that the peer said, and of GROUP?  Then it is taken.  Else it
  * stays for the next exchange. */
-static bool take_head(struct link *l, const struct head *h, uint32_t group)
+static bool idle_take_head(struct link *l, const struct head *h, uint32_t group)
 {
 	if (h->tag.group != group || !net_is_said(l, h, false))
 		return false;
@@ -55,7 +55,7 @@ void net_keep(struct link *l, const struct head *h)
 {
 	/* else a message that says so is on its way */
 	if (l->sent == h->note.word[0] && !l->half)
-		say(l, GROUP_KEPT);
+		idle_say(l, GROUP_KEPT);
 }
 
 bool net_is_settled(struct link *l)
@@ -65,28 +65,29 @@ bool net_is_settled(struct link *l)
 	if (!next_head(l, &h))
 		return false;
 	l->releasing = false;
-	if (take_head(l, &h, GROUP_RELEASED))
+	if (idle_take_head(l, &h, GROUP_RELEASED))
 		net_close_link(l);
 	else
-		take_head(l, &h, GROUP_KEPT);
+		idle_take_head(l, &h, GROUP_KEPT);
 	return true;
 }
 
 /* This rank has begun L, and says RELEASE if nothing has come there. */
-static void release(struct net *n, struct link *l)
+static void idle_release(struct net *n, struct link *l)
 {
 	if (n->idle_looks >= IDLE_LOOKS && !l->have && !l->half && is_empty(l))
-		l->releasing = say(l, GROUP_RELEASE);
+		l->releasing = idle_say(l, GROUP_RELEASE);
 }
 
 /* The peer has begun L, and may want to release it. */
-static void hear_release(struct link *l)
+static void idle_hear_release(struct link *l)
 {
 	struct head h;
 
-	if (!next_head(l, &h) || !take_head(l, &h, GROUP_RELEASE))
+	if (!next_head(l, &h) || !idle_take_head(l, &h, GROUP_RELEASE))
 		return;
-	if (l->sent == h.note.word[0] && !l->half && !l->have && say(l, GROUP_RELEASED))
+	if (l->sent == h.note.word[0] && !l->half && !l->have &&
+	    idle_say(l, GROUP_RELEASED))
 		net_close_link(l);
 }
 
@@ -105,10 +106,10 @@ void net_tidy(struct net *n)
 			if (l->have < sizeof(struct head))
 				net_fill(l);
 			if (n->config.rank > peer)
-				hear_release(l);
+				idle_hear_release(l);
 			else if (l->releasing)
 				net_is_settled(l);
 			else
-				release(n, l);
+				idle_release(n, l);
 		}
 }

@@ -19,8 +19,8 @@ int net_key_init(void)
 	return sodium_init() < 0 ? -1 : 0;
 }
 
-static void prove(unsigned char *proof, const unsigned char *key, const label what,
-		  const void *data, size_t bytes)
+static void key_prove(unsigned char *proof, const unsigned char *key, const label what,
+		      const void *data, size_t bytes)
 {
 	crypto_generichash_state state;
 
@@ -35,7 +35,7 @@ static bool is_proof(const unsigned char *proof, const unsigned char *key,
 {
 	unsigned char want[NET_PROOF_BYTES];
 
-	prove(want, key, what, data, bytes);
+	key_prove(want, key, what, data, bytes);
 	return !sodium_memcmp(want, proof, sizeof want);
 }
 
@@ -58,7 +58,7 @@ void net_hello_make(struct net_hello *h, const unsigned char *key)
 	h->magic = MAGIC;
 	h->number = next_number();
 	randombytes_buf(h->nonce, sizeof h->nonce);
-	prove(h->proof, key, of_hello, h, offsetof(struct net_hello, proof));
+	key_prove(h->proof, key, of_hello, h, offsetof(struct net_hello, proof));
 }
 
 bool net_hello_is_good(const struct net_hello *h, const unsigned char *key)
@@ -74,8 +74,8 @@ struct pair {
 	uint32_t verdict, secure;
 };
 
-static struct pair pair(const unsigned char *first, const unsigned char *second,
-			const struct net_answer *a)
+static struct pair key_pair(const unsigned char *first, const unsigned char *second,
+			    const struct net_answer *a)
 {
 	struct pair p = { .verdict = a->verdict, .secure = a->secure };
 
@@ -90,14 +90,14 @@ void net_answer_make(struct net_answer *a, const unsigned char *key,
 	struct pair p;
 
 	randombytes_buf(a->nonce, sizeof a->nonce);
-	p = pair(h->nonce, a->nonce, a);
-	prove(a->proof, key, of_answer, &p, sizeof p);
+	p = key_pair(h->nonce, a->nonce, a);
+	key_prove(a->proof, key, of_answer, &p, sizeof p);
 }
 
 bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
 			const struct net_hello *h)
 {
-	struct pair p = pair(h->nonce, a->nonce, a);
+	struct pair p = key_pair(h->nonce, a->nonce, a);
 
 	return is_proof(a->proof, key, of_answer, &p, sizeof p);
 }
@@ -105,15 +105,15 @@ bool net_answer_is_good(const struct net_answer *a, const unsigned char *key,
 void net_seal_make(struct net_seal *s, const unsigned char *key,
 		   const struct net_hello *h, const struct net_answer *a)
 {
-	struct pair p = pair(a->nonce, h->nonce, a);
+	struct pair p = key_pair(a->nonce, h->nonce, a);
 
-	prove(s->proof, key, of_seal, &p, sizeof p);
+	key_prove(s->proof, key, of_seal, &p, sizeof p);
 }
 
 bool net_seal_is_good(const struct net_seal *s, const unsigned char *key,
 		      const struct net_hello *h, const struct net_answer *a)
 {
-	struct pair p = pair(a->nonce, h->nonce, a);
+	struct pair p = key_pair(a->nonce, h->nonce, a);
 
 	return is_proof(s->proof, key, of_seal, &p, sizeof p);
 }
@@ -128,7 +128,7 @@ void net_way_key(unsigned char way[NET_WAY_KEY_BYTES], const unsigned char *key,
 		uint64_t net;
 		uint32_t from, to, lane, at, epoch, ranks, use, back;
 	} of = { .label = "berth, one way",
-		 .pair = pair(h->nonce, a->nonce, a),
+		 .pair = key_pair(h->nonce, a->nonce, a),
 		 .net = h->net,
 		 .from = h->from,
 		 .to = h->to,

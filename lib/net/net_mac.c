@@ -20,7 +20,7 @@ void net_mac_begin(struct net_mac *m, const unsigned char key[NET_WAY_KEY_BYTES]
 	randombytes_buf_deterministic(&m->key, sizeof m->key, key + 32);
 }
 
-static uint64_t siphash(const unsigned char key[16], const void *data, size_t bytes)
+static uint64_t mac_siphash(const unsigned char key[16], const void *data, size_t bytes)
 {
 	uint64_t mac;
 
@@ -36,7 +36,7 @@ static uint64_t head_mac(const struct net_mac *m, const void *head, uint64_t num
 	} all = { .set = m->set, .number = number };
 
 	memcpy(all.head, head, sizeof all.head);
-	return siphash(m->head_key, &all, sizeof all);
+	return mac_siphash(m->head_key, &all, sizeof all);
 }
 
 struct net_mark net_mark(const struct net_mac *m, const void *head)
@@ -65,7 +65,7 @@ uint64_t net_tail(const struct net_mac *m, uint64_t number, const void *data,
 	struct covered all = { LABEL_DATA, m->set, number, bytes, { 0 } };
 
 	net_hash_once(&m->key, data, bytes, all.hash);
-	return siphash(m->data_key, &all, sizeof all);
+	return mac_siphash(m->data_key, &all, sizeof all);
 }
 
 uint64_t net_tail_end(struct net_mac *m, uint64_t number, uint64_t bytes)
@@ -73,5 +73,5 @@ uint64_t net_tail_end(struct net_mac *m, uint64_t number, uint64_t bytes)
 	struct covered all = { LABEL_DATA, m->set, number, bytes, { 0 } };
 
 	net_hash_end(&m->hash, &m->key, all.hash);
-	return siphash(m->data_key, &all, sizeof all);
+	return mac_siphash(m->data_key, &all, sizeof all);
 }

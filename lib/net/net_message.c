@@ -85,7 +85,7 @@ static ssize_t push_piece(struct link *l, struct net_send *out, const struct hea
 
 /* Send as much as the socket takes, PIECE_BYTES at most, so that the incoming bytes are
  * taken meanwhile.  1: something went, 0: nothing, -1: the peer is gone. */
-static int push(struct net *n, struct net_send *out)
+static int message_push(struct net *n, struct net_send *out)
 {
 	struct head h = { HEAD_MAGIC, out->tag, out->note, out->bytes, out->mark };
 	struct link *l = net_link(n, out->peer, out->lane);
@@ -115,21 +115,22 @@ static bool got_all(const struct net_receive *in)
 	return in->has_head && in->got == in->bytes && !in->tailing;
 }
 
-static berth_result forged(struct net *n, const struct net_receive *in)
+static berth_result message_forged(struct net *n, const struct net_receive *in)
 {
 	net_is_forged(n, in->peer, in->lane);
 	return BERTH_AUTH;
 }
 
 /* The head H has come.  Is it the expected one? */
-static berth_result take_head(struct net *n, struct link *l, struct net_receive *in,
-			      const struct head *h, unsigned *lost)
+static berth_result message_take_head(struct net *n, struct link *l,
+				      struct net_receive *in, const struct head *h,
+				      unsigned *lost)
 {
 	berth_result rc;
 	bool same = !memcmp(&in->note, &h->note, sizeof in->note);
 
 	if (!net_is_said(l, h, false))
-		return forged(n, in);
+		return message_forged(n, in);
 	l->channel.in->number++;
 	if (h->tag.group == GROUP_RELEASE) {
 		net_keep(l, h);
@@ -172,7 +173,7 @@ static void hand_over(struct net_receive *in, const unsigned char *from, size_t 
 }
 
 /* How many bytes may be taken now. */
-static size_t wanted(const struct net_receive *in)
+static size_t message_wanted(const struct net_receive *in)
 {
 	const size_t piece = in->take || in->drop ? TAKE_BYTES : PIECE_BYTES;
 	const struct net_send *s = in->behind;
@@ -187,7 +188,7 @@ static size_t wanted(const struct net_receive *in)
 
 /* Receive MOST bytes or fewer to TO.  LAST: these are the last ones of a message, and
  * the bytes behind them go to the stash, which is empty. */
-static ssize_t receive(struct link *l, void *to, size_t most, bool last)
+static ssize_t message_receive(struct link *l, void *to, size_t most, bool last)
 {
 	const struct iovec v[2] = { { to, most }, { l->stash, STASH_BYTES } };
 	ssize_t k = net_channel_receive(&l->channel, v, last ? 2 : 1);
@@ -202,31 +203,31 @@ static ssize_t receive(struct link *l, void *to, size_t most, bool last)
 
 /* MOST bytes or fewer to TO, from those that have been read already, else from the
  * socket. */
-static ssize_t some(struct link *l, void *to, size_t most, bool last)
+static ssize_t message_some(struct link *l, void *to, size_t most, bool last)
 {
 	size_t k = l->have < most ? l->have : most;
 
 	if (!k)
-		return receive(l, to, most, last);
+		return message_receive(l, to, most, last);
 	memcpy(to, l->stash + l->at, k);
 	l->at += k;
 	l->have -= k;
 	return (ssize_t)k;
 }
 
-static int result(ssize_t k)
+static int message_result(ssize_t k)
 {
 	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
 /* The result of a receive of K bytes for IN.  *RC becomes BERTH_AUTH if the peer did
  * not send them. */
-static int came(struct net *n, const struct net_receive *in, ssize_t k,
-		berth_result *rc)
+static int message_came(struct net *n, const struct net_receive *in, ssize_t k,
+			berth_result *rc)
 {
 	if (k >= 0 || errno != EBADMSG)
-		return result(k);
-	*rc = forged(n, in);
+		return message_result(k);
+	*rc = message_forged(n, in);
 	return 1;
 }
 
@@ -238,23 +239,23 @@ static int pull_head(struct net *n, struct link *l, struct net_receive *in,
 	ssize_t k = l->have < sizeof h ? net_fill(l) : 1;
 
 	if (k <= 0)
-		return came(n, in, k, rc);
+		return message_came(n, in, k, rc);
 	if (l->have >= sizeof h) {
 		memcpy(&h, l->stash + l->at, sizeof h);
 		l->at += sizeof h;
 		l->have -= sizeof h;
-		*rc = take_head(n, l, in, &h, lost);
+		*rc = message_take_head(n, l, in, &h, lost);
 	}
 	return 1;
 }
 
 /* The data are the peer's if the tail that it SAID is TAIL. */
-static void prove(struct net *n, struct net_receive *in, uint64_t tail,
-		  const unsigned char *said, berth_result *rc)
+static void message_prove(struct net *n, struct net_receive *in, uint64_t tail,
+			  const unsigned char *said, berth_result *rc)
 {
 	in->is_proved = !memcmp(&tail, said, sizeof tail);
 	if (!in->is_proved)
-		*rc = forged(n, in);
+		*rc = message_forged(n, in);
 }
 
 /* Small data are looked at when all of them have come. */
@@ -266,10 +267,11 @@ static int pull_small(struct net *n, struct link *l, struct net_receive *in,
 	const unsigned char *data = l->stash + l->at;
 
 	if (k <= 0)
-		return came(n, in, k, rc);
+		return message_came(n, in, k, rc);
 	if (l->have >= all)
-		prove(n, in, net_tail(l->channel.in, in->mark.number, data, in->bytes),
-		      data + in->bytes, rc);
+		message_prove(n, in,
+			      net_tail(l->channel.in, in->mark.number, data, in->bytes),
+			      data + in->bytes, rc);
 	return 1;
 }
 
@@ -280,12 +282,13 @@ static int pull_tail(struct net *n, struct link *l, struct net_receive *in,
 	const ssize_t k = l->have < in->tailing ? net_fill(l) : 1;
 
 	if (k <= 0)
-		return came(n, in, k, rc);
+		return message_came(n, in, k, rc);
 	if (l->have < in->tailing)
 		return 1;
 	if (!in->is_proved)
-		prove(n, in, net_tail_end(l->channel.in, in->mark.number, in->bytes),
-		      l->stash + l->at, rc);
+		message_prove(n, in,
+			      net_tail_end(l->channel.in, in->mark.number, in->bytes),
+			      l->stash + l->at, rc);
 	l->at += in->tailing;
 	l->have -= in->tailing;
 	in->tailing = 0;
@@ -303,16 +306,16 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 		*rc = BERTH_TIMEOUT; /* the peer alone says how long it goes on */
 		return 1;
 	}
-	most = wanted(in);
+	most = message_wanted(in);
 	if (!most)
 		return 0;
 	if (!in->take && !in->drop)
 		to = (unsigned char *)in->data + in->got;
 	else if (in->take && in->held)
 		memcpy(to, in->part, in->held);
-	k = some(l, to + in->held, most, most == in->bytes - in->got);
+	k = message_some(l, to + in->held, most, most == in->bytes - in->got);
 	if (k <= 0)
-		return came(n, in, k, rc);
+		return message_came(n, in, k, rc);
 	if (!in->is_proved)
 		net_tail_add(l->channel.in, to + in->held, (size_t)k);
 	if (in->take && !in->drop)
@@ -322,7 +325,8 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 }
 
 /* Receive as far as possible.  1: something came, 0: nothing, -1: the peer is gone. */
-static int pull(struct net *n, struct net_receive *in, unsigned *lost, berth_result *rc)
+static int message_pull(struct net *n, struct net_receive *in, unsigned *lost,
+			berth_result *rc)
 {
 	struct link *l = net_link(n, in->peer, in->lane);
 	int moved = in->has_head ? 0 : pull_head(n, l, in, lost, rc), k = 0;
@@ -423,12 +427,12 @@ static bool has_failed(const struct exchange *x, const struct net_receive *in)
 
 /* Look at all messages once.  Did anything move?  The last head of a peer that is gone
  * counts, since it says which rank was gone first. */
-static bool move(struct exchange *x, berth_result *rc)
+static bool message_move(struct exchange *x, berth_result *rc)
 {
 	bool moved = false;
 
 	for (size_t i = 0; i < x->nout; i++) {
-		int k = sent_all(&x->out[i]) ? 0 : push(x->n, &x->out[i]);
+		int k = sent_all(&x->out[i]) ? 0 : message_push(x->n, &x->out[i]);
 
 		moved |= k > 0;
 		if (k < 0) {
@@ -449,7 +453,7 @@ static bool move(struct exchange *x, berth_result *rc)
 		int k = 0;
 
 		if (!got_all(&x->in[i]) && !(*rc && has_failed(x, &x->in[i])))
-			k = pull(x->n, &x->in[i], &lost, &why);
+			k = message_pull(x->n, &x->in[i], &lost, &why);
 		moved |= k > 0;
 		if (k > 0 && !why && got_all(&x->in[i])) {
 			l->got++;
@@ -468,7 +472,7 @@ static bool move(struct exchange *x, berth_result *rc)
 
 /* Others want this core, perhaps the peers for which this rank waits.  A spinning rank
  * keeps the core from them for milliseconds. */
-static void crowd(struct net *n, uint64_t now)
+static void message_crowd(struct net *n, uint64_t now)
 {
 	if (now - n->oversubscribed_until_ns > NO_PACING_MS * 1000000ull)
 		n->oversubscribed_ms = OVERSUBSCRIBED_MS;
@@ -506,14 +510,15 @@ static bool is_oversubscribed(struct net *n, uint64_t now)
 bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now)
 {
 	if (now - looked_ns > AWAY_NS && was_pushed_aside(n))
-		crowd(n, now);
+		message_crowd(n, now);
 	return !is_oversubscribed(n, now);
 }
 
 /* May more of IN be taken from its socket? */
-static bool awaits(const struct net_receive *in)
+static bool message_awaits(const struct net_receive *in)
 {
-	return !got_all(in) && (!in->has_head || in->got == in->bytes || wanted(in));
+	return !got_all(in) &&
+	       (!in->has_head || in->got == in->bytes || message_wanted(in));
 }
 
 static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
@@ -527,7 +532,7 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 				net_fd(x->n, x->out[i].peer, x->out[i].lane), POLLOUT, 0
 			};
 	for (size_t i = 0; i < x->nin; i++)
-		if (awaits(&x->in[i]))
+		if (message_awaits(&x->in[i]))
 			p[np++] = (struct pollfd){
 				net_fd(x->n, x->in[i].peer, x->in[i].lane), POLLIN, 0
 			};
@@ -537,7 +542,7 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 /* When the kernel woke the peer for which this rank waits, it may have put that peer on
  * this core.  So this rank yields (2 hosts on 2 cores: 8 bytes that come 20 ms late end
  * 0.13 ms after they were sent; without the yields 0.34). */
-static void spin(struct exchange *x, uint64_t now)
+static void message_spin(struct exchange *x, uint64_t now)
 {
 	if (now - x->yielded_ns < YIELD_NS)
 		return;
@@ -547,7 +552,7 @@ static void spin(struct exchange *x, uint64_t now)
 
 /* Nothing has moved.  After its first sleep the rank sleeps until something moves (1.7
  * ms of CPU a second; 128 if it spins after each sleep). */
-static berth_result rest(struct exchange *x, uint64_t deadline_ns)
+static berth_result message_rest(struct exchange *x, uint64_t deadline_ns)
 {
 	uint64_t now = clock_ns();
 	berth_result rc;
@@ -558,7 +563,7 @@ static berth_result rest(struct exchange *x, uint64_t deadline_ns)
 	spins = net_may_spin(x->n, x->looked_ns, now);
 	x->looked_ns = now;
 	if (++x->idle <= x->n->config.spins && now - x->idle_ns < SPIN_NS && spins) {
-		spin(x, now);
+		message_spin(x, now);
 		return BERTH_OK;
 	}
 	x->idle = x->n->config.spins + 1;
@@ -609,10 +614,10 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 	rc = connect_all(&x, deadline_ns);
 	is_new = x.ended = rc == BERTH_PEER_LOST || rc == BERTH_AUTH;
 	while (!rc && !is_done(&x)) {
-		if (move(&x, &rc))
+		if (message_move(&x, &rc))
 			x.idle = 0;
 		else if (!rc)
-			rc = rest(&x, deadline_ns);
+			rc = message_rest(&x, deadline_ns);
 	}
 	if (rc && x.ended && is_new && rc == BERTH_AUTH)
 		net_note_fault(n, NET_STRANGER, *lost, NULL, NULL);

@@ -43,18 +43,18 @@ void net_settle(const struct net *n, int fd)
 			   (socklen_t)strlen(control));
 }
 
-static void set(int fd, int level, int name, int value)
+static void options_set(int fd, int level, int name, int value)
 {
 	setsockopt(fd, level, name, &value, sizeof value);
 }
 
 int net_set_up(int fd)
 {
-	set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	set(fd, IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S);
-	set(fd, IPPROTO_TCP, TCP_KEEPINTVL, QUIET_S / 4);
-	set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, GONE_MS);
-	set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, AGAIN_MS);
+	options_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	options_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	options_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S);
+	options_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, QUIET_S / 4);
+	options_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, GONE_MS);
+	options_set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, AGAIN_MS);
 	return fd;
 }

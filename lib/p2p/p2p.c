@@ -31,15 +31,15 @@ static uint64_t ring_size(unsigned n)
 }
 
 /* BYTES, rounded up to whole pages. */
-static size_t pages(size_t bytes)
+static size_t p2p_pages(size_t bytes)
 {
 	return (bytes + 4095) & ~(size_t)4095;
 }
 
 static size_t ring_at(unsigned n, unsigned from, unsigned to)
 {
-	return pages(n * sizeof(struct bell)) +
-	       ((size_t)from * n + to) * pages(p2p_ring_bytes(ring_size(n)));
+	return p2p_pages(n * sizeof(struct bell)) +
+	       ((size_t)from * n + to) * p2p_pages(p2p_ring_bytes(ring_size(n)));
 }
 
 size_t p2p_bytes(unsigned nlocal)
@@ -66,7 +66,7 @@ static struct p2p_ring_end ring_end(const struct p2p *p, unsigned from, unsigned
 }
 
 /* 0, or -1: out of memory. */
-static int meet(struct p2p *p, unsigned place)
+static int p2p_meet(struct p2p *p, unsigned place)
 {
 	const struct p2p_config *c = &p->config;
 	struct p2p_peer *q = &p->peer[place];
@@ -86,7 +86,7 @@ static int meet(struct p2p *p, unsigned place)
 	return q->stream ? 0 : -1;
 }
 
-static void destroy(struct p2p *p)
+static void p2p_destroy(struct p2p *p)
 {
 	for (unsigned i = 0; p->peer && i < p->config.members->n; i++) {
 		p2p_stream_close(p->peer[i].stream);
@@ -138,13 +138,13 @@ struct p2p *p2p_join(const struct p2p_config *config)
 	if (!p->peer || open_net(p))
 		goto fail;
 	for (unsigned i = 0; i < config->members->n; i++)
-		if (meet(p, i))
+		if (p2p_meet(p, i))
 			goto fail;
 	if (config->net)
 		net_wake(config->net, connection_came, p);
 	return p;
 fail:
-	destroy(p);
+	p2p_destroy(p);
 	return NULL;
 }
 
@@ -152,7 +152,7 @@ fail:
 
 /* Release the lock, and call done() of the messages that have ended.  SELF: how many of
  * the sleepers the calling thread itself is. */
-static void release(struct p2p *p, uint32_t self)
+static void p2p_release(struct p2p *p, uint32_t self)
 {
 	struct p2p_message *m = p->done.first, *next;
 
@@ -171,7 +171,7 @@ static void release(struct p2p *p, uint32_t self)
 }
 
 /* SURE: even if another thread makes progress, which does not take long. */
-static bool progress(struct p2p *p, uint32_t self, bool sure)
+static bool p2p_progress_once(struct p2p *p, uint32_t self, bool sure)
 {
 	bool moved;
 
@@ -181,13 +181,13 @@ static bool progress(struct p2p *p, uint32_t self, bool sure)
 		pthread_mutex_lock(&p->moving);
 	}
 	moved = p2p_pass(p);
-	release(p, self);
+	p2p_release(p, self);
 	return moved;
 }
 
 bool p2p_progress(struct p2p *p)
 {
-	return progress(p, 0, false);
+	return p2p_progress_once(p, 0, false);
 }
 
 bool p2p_owes(const struct p2p *p)
@@ -208,7 +208,7 @@ void p2p_tidy(struct p2p *p)
 
 	pthread_mutex_lock(&p->moving);
 	p2p_ask_to_rest(p, p2p_pass(p) || atomic_load(&p->in_flight));
-	release(p, 0);
+	p2p_release(p, 0);
 	if (fd < 0 || !p2p_all_rest(p))
 		return;
 	p->bell_fd = -1;
@@ -227,12 +227,12 @@ void p2p_end(struct p2p *p, berth_result why)
 	pthread_mutex_lock(&p->moving);
 	p2p_pass(p); /* the messages that have been posted, too */
 	p2p_give_up(p, why);
-	release(p, 0);
+	p2p_release(p, 0);
 }
 
 /* Say to Q all that is still to be said, and that this rank leaves.  Is all of it on
  * its way? */
-static bool say_last(struct p2p *p, struct p2p_peer *q)
+static bool p2p_say_last(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f = { .kind = P2P_LEAVE };
 
@@ -264,7 +264,7 @@ static void say_farewell(struct p2p *p)
 		seen = atomic_load(&p->bell->value);
 		all = true;
 		for (unsigned i = 0; i < p->config.members->n; i++)
-			all &= say_last(p, &p->peer[i]);
+			all &= p2p_say_last(p, &p->peer[i]);
 		if (!all)
 			bell_sleep(p->bell, seen, LEAVE_LOOK_NS);
 	} while (!all && clock_ns() < until);
@@ -285,7 +285,7 @@ void p2p_leave(struct p2p *p)
 	net = p->config.net;
 	if (net)
 		net_wake(net, NULL, NULL);
-	destroy(p);
+	p2p_destroy(p);
 	net_close(net);
 }
 
@@ -300,7 +300,7 @@ static bool is_valid(const struct p2p *p, const struct p2p_message *m)
 	       (!m->bytes || (m->sends ? m->in != NULL : m->out || m->alloc));
 }
 
-static void enqueue(struct p2p *p, struct p2p_message *m, size_t n)
+static void p2p_enqueue(struct p2p *p, struct p2p_message *m, size_t n)
 {
 	pthread_mutex_lock(&p->posting);
 	for (size_t i = 0; i < n; i++)
@@ -327,7 +327,7 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 		return BERTH_MEMORY;
 	}
 	if (pthread_mutex_trylock(&p->moving)) {
-		enqueue(p, m, n);
+		p2p_enqueue(p, m, n);
 		p2p_wake(p);
 		return BERTH_OK;
 	}
@@ -336,7 +336,7 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 	p2p_start(p, m, n);
 	/* a sleeping thread has to poll other sockets now, or for less time */
 	wakes = p->config.net || p->deadline_ns != before;
-	release(p, 0);
+	p2p_release(p, 0);
 	if (wakes && bell_has_sleeper(p->bell, 0))
 		bell_ring(p->bell, p->bell_fd);
 	return BERTH_OK;
@@ -354,7 +354,7 @@ struct rest {
 };
 
 /* The first sleeping thread polls.  When it has ended that, another one polls. */
-static void count(struct p2p *p, struct rest *r)
+static void p2p_count(struct p2p *p, struct rest *r)
 {
 	if (r->polls)
 		return;
@@ -371,7 +371,7 @@ static void count(struct p2p *p, struct rest *r)
 }
 
 /* A polling thread leaves the poll to another thread. */
-static void uncount(struct p2p *p, struct rest *r)
+static void p2p_uncount(struct p2p *p, struct rest *r)
 {
 	if (r->sleeps)
 		atomic_fetch_sub(&p->bell->sleepers, 1);
@@ -384,7 +384,7 @@ static void uncount(struct p2p *p, struct rest *r)
 	r->sleeps = r->polls = false;
 }
 
-static nfds_t list_polls(struct p2p *p)
+static nfds_t p2p_list_polls(struct p2p *p)
 {
 	nfds_t n = 0;
 
@@ -402,13 +402,13 @@ static void sleep_in_poll(struct p2p *p, uint64_t ns)
 {
 	const struct timespec t = { (time_t)(ns / 1000000000),
 				    (long)(ns % 1000000000) };
-	nfds_t n = list_polls(p);
+	nfds_t n = p2p_list_polls(p);
 
 	if (ppoll(p->polls, n, &t, NULL) > 0 && p->polls[0].revents)
 		bell_clear(p->bell_fd);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t p2p_earlier(uint64_t a, uint64_t b)
 {
 	return !b || (a && a < b) ? a : b;
 }
@@ -421,11 +421,11 @@ static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 	uint64_t now = clock_ns(), until, ns = r->slice_ns;
 	uint32_t seen = atomic_load(&p->bell->value);
 
-	if (progress(p, 1, true))
+	if (p2p_progress_once(p, 1, true))
 		return true;
 	if (is_over(ctx))
 		return false;
-	until = earlier(until_ns, atomic_load(&p->deadline_ns));
+	until = p2p_earlier(until_ns, atomic_load(&p->deadline_ns));
 	if (until && until < now + ns)
 		ns = until > now + MISSED_NS ? until - now : MISSED_NS;
 	r->slice_ns = P2P_WATCH_MS * 1000000ull;
@@ -497,7 +497,7 @@ void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t unt
 
 	while (!is_over(ctx)) {
 		bool sleeps = r.sleeps || r.polls;
-		bool moved = progress(p, sleeps, false);
+		bool moved = p2p_progress_once(p, sleeps, false);
 
 		if (!moved && !sleeps && may_spin(p, &r))
 			continue;
@@ -505,13 +505,13 @@ void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t unt
 			now = clock_ns();
 			if ((until_ns && now >= until_ns) || is_ended(p, &r, now))
 				break;
-			count(p, &r);
+			p2p_count(p, &r);
 			moved = sleep_once(p, &r, is_over, ctx, until_ns);
 		}
 		if (moved) {
-			uncount(p, &r);
+			p2p_uncount(p, &r);
 			r = (struct rest){ .looked_ns = r.looked_ns };
 		}
 	}
-	uncount(p, &r);
+	p2p_uncount(p, &r);
 }

@@ -24,7 +24,7 @@ void p2p_hear_abort(struct p2p *p, struct p2p_peer *q)
 }
 
 /* Tell Q that this rank ends the group.  Is there nothing more to be said to Q? */
-static bool tell(struct p2p *p, struct p2p_peer *q, const char *text)
+static bool abort_tell(struct p2p *p, struct p2p_peer *q, const char *text)
 {
 	struct p2p_frame f = { .kind = P2P_ABORT,
 			       .bytes = strnlen(text, P2P_REASON_BYTES) };
@@ -53,7 +53,7 @@ bool p2p_abort(struct p2p *p, const char *text)
 	if (p->config.net)
 		net_serve(p->config.net);
 	for (unsigned i = 0; i < p->config.members->n; i++)
-		all &= i == p->config.members->me || tell(p, &p->peer[i], text);
+		all &= i == p->config.members->me || abort_tell(p, &p->peer[i], text);
 	pthread_mutex_unlock(&p->moving);
 	return all;
 }

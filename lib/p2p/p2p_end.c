@@ -120,7 +120,7 @@ const struct net_fault *p2p_fault(const struct p2p *p, int place)
 }
 
 /* The address of the lane on which the peer is heard, or of any lane. */
-static const char *address_of(struct p2p_stream *s)
+static const char *end_address_of(struct p2p_stream *s)
 {
 	const char *address = NULL;
 
@@ -141,7 +141,7 @@ static void note_fault(struct p2p *p, struct p2p_peer *q)
 	f->kind = s->is_forged ? NET_FORGED : NET_CUT;
 	f->by = p->config.members->me;
 	f->peer = q->place;
-	snprintf(f->address, sizeof f->address, "%s", address_of(s));
+	snprintf(f->address, sizeof f->address, "%s", end_address_of(s));
 }
 
 void p2p_lose(struct p2p *p, struct p2p_peer *q)
@@ -192,7 +192,7 @@ void p2p_give_up(struct p2p *p, berth_result why)
 
 /* ---- from time to time ---- */
 
-static bool is_late(const struct p2p_message *m, bool matched, const void *ctx)
+static bool end_is_late(const struct p2p_message *m, bool matched, const void *ctx)
 {
 	(void)matched;
 	return m->deadline_ns && m->deadline_ns <= *(const uint64_t *)ctx;
@@ -258,7 +258,7 @@ void p2p_look(struct p2p *p)
 	p->tick_ns = now;
 	now = clock_ns();
 	if (p->deadline_ns && now >= p->deadline_ns) {
-		p2p_finish_all(p, is_late, &now, BERTH_TIMEOUT);
+		p2p_finish_all(p, end_is_late, &now, BERTH_TIMEOUT);
 		p->deadline_ns = 0;
 		p2p_finish_all(p, note_deadline, &p, BERTH_OK);
 	}

@@ -10,8 +10,8 @@ enum { FRAMES = 256, PIECES = 8 /* of one peer in one pass, to it and from it */
 
 /* Does M take a message of SIGNATURE and BYTES?  After BERTH_OK there is room for
  * it. */
-static berth_result fit(struct p2p_message *m, unsigned from, uint32_t signature,
-			uint64_t bytes)
+static berth_result move_fit(struct p2p_message *m, unsigned from, uint32_t signature,
+			     uint64_t bytes)
 {
 	m->from = from;
 	m->got = bytes;
@@ -33,11 +33,11 @@ struct said {
 
 /* M is the receive of the message that Q describes in S.  TRUE: the data are here.  The
  * caller has to copy them to M->out, and then M is done. */
-static bool match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
-		  const struct said *s)
+static bool move_match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
+		       const struct said *s)
 {
 	struct p2p_frame f = { .kind = P2P_REFUSE, .id = s->id, .heads = 1 };
-	berth_result rc = fit(m, q->place, s->signature, s->bytes);
+	berth_result rc = move_fit(m, q->place, s->signature, s->bytes);
 	uint32_t id;
 
 	p2p_list_remove(m);
@@ -74,7 +74,8 @@ static bool match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
 
 static void match_self(struct p2p *p, struct p2p_message *m, struct p2p_message *sent)
 {
-	berth_result rc = fit(m, p->config.members->me, sent->signature, sent->bytes);
+	berth_result rc =
+		move_fit(m, p->config.members->me, sent->signature, sent->bytes);
 
 	if (!rc && sent->bytes)
 		memcpy(m->out, sent->in, sent->bytes);
@@ -93,7 +94,7 @@ static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *
 	} else if (e->from == p->config.members->me) {
 		p->peer[e->from].heads_in--;
 		p->peer[e->from].room_in -= (uint32_t)e->bytes;
-		rc = fit(m, e->from, e->signature, e->bytes);
+		rc = move_fit(m, e->from, e->signature, e->bytes);
 		if (!rc && e->bytes)
 			memcpy(m->out, e->data, e->bytes);
 		p2p_finish(p, m, rc);
@@ -101,7 +102,7 @@ static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *
 		/* M belongs to this message, not to the next one */
 		m->from = e->from;
 		p2p_finish(p, m, p2p_why(&p->peer[e->from]));
-	} else if (match(p, &p->peer[e->from], m, &s)) {
+	} else if (move_match(p, &p->peer[e->from], m, &s)) {
 		if (e->bytes)
 			memcpy(m->out, e->data, e->bytes);
 		p2p_finish(p, m, BERTH_OK);
@@ -158,7 +159,7 @@ static void start_receive(struct p2p *p, struct p2p_message *m)
 		p2p_match_add(&p->match, m);
 }
 
-static void start(struct p2p *p, struct p2p_message *m)
+static void move_start(struct p2p *p, struct p2p_message *m)
 {
 	if (m->peer == P2P_ANY)
 		p->any_pending++;
@@ -198,7 +199,7 @@ static enum taken take_message(struct p2p *p, struct p2p_peer *q,
 	    (!has_data && (!f->bytes || f->id == P2P_NO_ID)))
 		return BAD;
 	if (m) {
-		bool takes = match(p, q, m, &s);
+		bool takes = move_match(p, q, m, &s);
 
 		p2p_peer_body(q, takes ? m->out : NULL);
 		if (takes)
@@ -327,8 +328,8 @@ static bool take_credit(struct p2p_peer *q, const struct p2p_frame *f)
 	return true;
 }
 
-static enum taken take(struct p2p *p, struct p2p_peer *q, const struct p2p_frame *f,
-		       bool fresh, bool *moved)
+static enum taken move_take(struct p2p *p, struct p2p_peer *q,
+			    const struct p2p_frame *f, bool fresh, bool *moved)
 {
 	if (fresh && !take_credit(q, f))
 		return BAD;
@@ -362,7 +363,7 @@ static enum taken take(struct p2p *p, struct p2p_peer *q, const struct p2p_frame
 }
 
 /* Take the frames that have come from Q.  Did anything come? */
-static bool pull(struct p2p *p, struct p2p_peer *q)
+static bool move_pull(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_frame f;
 	enum taken t;
@@ -373,7 +374,7 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 		rc = p2p_peer_head(q, &f, &fresh);
 		if (!rc || (rc < 0 && p2p_sees_rest(p, q, true)))
 			break;
-		t = rc < 0 ? BAD : take(p, q, &f, fresh, &moved);
+		t = rc < 0 ? BAD : move_take(p, q, &f, fresh, &moved);
 		if (t == BAD) {
 			p2p_lose(p, q);
 			return true;
@@ -389,7 +390,7 @@ static bool pull(struct p2p *p, struct p2p_peer *q)
 /* ---- sending ---- */
 
 /* Tell Q of M for the first time.  FALSE: this cannot be done yet. */
-static bool announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
+static bool move_announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
 {
 	bool eager =
 		m->bytes <= P2P_EAGER_BYTES && m->bytes <= P2P_ROOM_BYTES - q->room_out;
@@ -479,7 +480,7 @@ static void hear_last(struct p2p *p, struct p2p_peer *q)
 {
 	do
 		q->stream->is_drained = false;
-	while (pull(p, q) && !q->gone);
+	while (move_pull(p, q) && !q->gone);
 	p2p_lose(p, q);
 }
 
@@ -502,7 +503,7 @@ static bool is_owed(const struct p2p_peer *q)
 }
 
 /* Note the fault of a handshake with Q.  Is there a fault? */
-static bool hear_fault(struct p2p *p, struct p2p_peer *q)
+static bool move_hear_fault(struct p2p *p, struct p2p_peer *q)
 {
 	const struct net_fault *f = net_fault(p->config.net);
 
@@ -519,7 +520,7 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 		if (q->stream) {
 			q->stream->wanted = true;
 			if (p2p_stream_have(q->stream)) {
-				hear_fault(p, q);
+				move_hear_fault(p, q);
 				q->left = !q->fault.kind && !p2p_is_lost(p, q);
 				p2p_lose(p, q);
 				return true;
@@ -529,7 +530,7 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 		moved |= p2p_push_answers(p, q);
 		/* a WITHDRAW goes before its number is used again */
 		for (unsigned i = 0; i < FRAMES && !q->answers.n && q->waiting.first &&
-				     announce(p, q, q->waiting.first);
+				     move_announce(p, q, q->waiting.first);
 		     i++)
 			moved = true;
 		moved |= push_data(p, q);
@@ -544,7 +545,7 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-static bool push(struct p2p *p, struct p2p_peer *q)
+static bool move_push(struct p2p *p, struct p2p_peer *q)
 {
 	bool moved = !q->gone && push_all(p, q);
 	bool owed = !q->gone && is_owed(q);
@@ -565,11 +566,11 @@ static void start_and_push(struct p2p *p, struct p2p_message *m,
 
 	m->list = NULL;
 	m->from = to;
-	start(p, m);
+	move_start(p, m);
 	if (peer == P2P_ANY)
 		to = m->from; /* the sender of the message that was here */
 	if (to != p->config.members->me && (!next || next->peer != (int)to))
-		push(p, &p->peer[to]);
+		move_push(p, &p->peer[to]);
 }
 
 void p2p_start(struct p2p *p, struct p2p_message *m, size_t n)
@@ -612,7 +613,7 @@ bool p2p_pass(struct p2p *p)
 
 		if (q->gone || i == p->config.members->me)
 			continue;
-		if (f && f->peer == i && hear_fault(p, q)) {
+		if (f && f->peer == i && move_hear_fault(p, q)) {
 			p2p_lose(p, q);
 			continue;
 		}
@@ -620,8 +621,8 @@ bool p2p_pass(struct p2p *p)
 			p2p_sees_rest(p, q, false);
 		if (q->stream)
 			q->stream->is_drained = false;
-		moved |= pull(p, q);
-		moved |= push(p, q);
+		moved |= move_pull(p, q);
+		moved |= move_push(p, q);
 	}
 	p2p_look(p);
 	return moved;

@@ -22,7 +22,7 @@ static bool is_quiet(const struct p2p *p, const struct p2p_peer *q)
 	return true;
 }
 
-static bool say(struct p2p *p, struct p2p_peer *q, uint32_t kind)
+static bool rest_say(struct p2p *p, struct p2p_peer *q, uint32_t kind)
 {
 	struct p2p_frame f = { .kind = kind };
 
@@ -32,7 +32,7 @@ static bool say(struct p2p *p, struct p2p_peer *q, uint32_t kind)
 }
 
 /* The connection has ended, as both ranks wanted. */
-static void rest(struct p2p *p, struct p2p_peer *q)
+static void rest_ends(struct p2p *p, struct p2p_peer *q)
 {
 	if (!q->rests || !net_is_renewed(p->config.net, q->place))
 		net_drop(p->config.net, q->place);
@@ -45,7 +45,7 @@ static bool take_rest(struct p2p *p, struct p2p_peer *q)
 {
 	if (p->config.members->me < q->place || q->rests || q->stays)
 		return false;
-	q->rests = is_quiet(p, q) && say(p, q, P2P_REST_TOO);
+	q->rests = is_quiet(p, q) && rest_say(p, q, P2P_REST_TOO);
 	q->stays = !q->rests;
 	if (q->rests)
 		net_end(p->config.net, q->place);
@@ -61,7 +61,7 @@ bool p2p_take_rest(struct p2p *p, struct p2p_peer *q, uint32_t kind)
 	p->idle_looks = 0;
 	q->asks = false;
 	if (kind == P2P_REST_TOO)
-		rest(p, q);
+		rest_ends(p, q);
 	return true;
 }
 
@@ -71,7 +71,7 @@ bool p2p_sees_rest(struct p2p *p, struct p2p_peer *q, bool has_ended)
 			  (has_ended || net_is_renewed(p->config.net, q->place));
 
 	if (ends)
-		rest(p, q);
+		rest_ends(p, q);
 	return ends;
 }
 
@@ -104,7 +104,7 @@ void p2p_ask_to_rest(struct p2p *p, bool moved)
 		if (p->idle_looks < IDLE_LOOKS || !q->stream || q->gone || q->asks ||
 		    !p2p_stream_is_made(q->stream) || !is_quiet(p, q))
 			continue;
-		q->asks = say(p, q, P2P_REST);
+		q->asks = rest_say(p, q, P2P_REST);
 	}
 }
 

@@ -9,7 +9,7 @@ size_t p2p_ring_bytes(uint64_t size)
 
 /* This rank writes at AT next.  It takes the cache line from the rank that read it
  * last. */
-static void own(const void *at)
+static void ring_own(const void *at)
 {
 #if defined(__x86_64__)
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
@@ -35,7 +35,7 @@ static bool has_room(const struct p2p_ring_end *e, uint64_t bytes)
 
 /* Hear how much the reader has taken.  This rank says first that it waits, so that the
  * reader may see that. */
-static void hear(struct p2p_ring_end *e)
+static void ring_hear(struct p2p_ring_end *e)
 {
 	uint64_t cells, bytes;
 
@@ -55,7 +55,7 @@ static bool find_room(struct p2p_ring_end *e, uint64_t bytes)
 {
 	if (has_room(e, bytes))
 		return true;
-	hear(e);
+	ring_hear(e);
 	if (e->is_bad || !has_room(e, bytes))
 		return false;
 	atomic_store_explicit(&e->ring->is_full, 0, memory_order_relaxed);
@@ -100,7 +100,7 @@ bool p2p_ring_put(struct p2p_ring_end *e, const struct p2p_frame *f, const void 
 		memcpy(c->body, body, bytes);
 	e->cells++;
 	atomic_store_explicit(&c->stamp, e->cells, memory_order_release);
-	own(&e->ring->cell[e->cells % P2P_CELLS]);
+	ring_own(&e->ring->cell[e->cells % P2P_CELLS]);
 	return true;
 }
 

@@ -95,7 +95,7 @@ size_t p2p_stream_polls(const struct p2p_stream *s, struct pollfd *p)
 
 /* ---- sending ---- */
 
-static struct net_channel *speaking(const struct p2p_stream *s)
+static struct net_channel *stream_speaking(const struct p2p_stream *s)
 {
 	return net_channel(s->net, s->peer, (unsigned)s->speaks);
 }
@@ -124,7 +124,7 @@ bool p2p_stream_put(struct p2p_stream *s, const struct p2p_frame *f, const void 
 		memmove(s->out, s->out + s->out_at, s->out_have);
 		s->out_at = 0;
 	}
-	mac = speaking(s)->out;
+	mac = stream_speaking(s)->out;
 	w.mark = net_mark(mac, f);
 	mac->number++;
 	put_bytes(s, &w, sizeof w);
@@ -143,10 +143,10 @@ bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
 		return p2p_stream_put(s, f, data, bytes);
 	if (!p2p_stream_put(s, f, NULL, 0))
 		return false;
-	net_tail_begin(speaking(s)->out);
+	net_tail_begin(stream_speaking(s)->out);
 	s->data = data;
 	s->data_left = s->data_bytes = bytes;
-	s->data_number = speaking(s)->out->number - 1;
+	s->data_number = stream_speaking(s)->out->number - 1;
 	return true;
 }
 
@@ -154,7 +154,7 @@ bool p2p_stream_put_data(struct p2p_stream *s, const struct p2p_frame *f,
  * place of data whose owner no longer waits. */
 static void note_data(struct p2p_stream *s, size_t k)
 {
-	struct net_mac *mac = speaking(s)->out;
+	struct net_mac *mac = stream_speaking(s)->out;
 	uint64_t tail;
 
 	if (net_tail_bytes(mac, s->data_bytes))
@@ -190,7 +190,7 @@ static ssize_t send_some(struct p2p_stream *s)
 		{ (void *)(uintptr_t)(s->data ? s->data : zeros), data },
 	};
 
-	return net_channel_send(speaking(s), v, data ? 2 : 1);
+	return net_channel_send(stream_speaking(s), v, data ? 2 : 1);
 }
 
 bool p2p_stream_flush(struct p2p_stream *s)
@@ -227,25 +227,25 @@ bool p2p_stream_is_sent(const struct p2p_stream *s)
 
 /* ---- receiving ---- */
 
-static struct net_channel *hearing(const struct p2p_stream *s)
+static struct net_channel *stream_hearing(const struct p2p_stream *s)
 {
 	return net_channel(s->net, s->peer, (unsigned)s->hears);
 }
 
 /* How many bytes are read ahead.  Of large data these are only the tail and the next
  * head, so that the next data come to their place. */
-static size_t ahead(const struct p2p_stream *s)
+static size_t stream_ahead(const struct p2p_stream *s)
 {
 	return s->is_bulk ? s->tailing + sizeof(struct p2p_wire) : P2P_IN_BYTES;
 }
 
 /* Receive MOST bytes or fewer to TO.  The bytes behind them go to IN, which is
  * empty. */
-static ssize_t receive(struct p2p_stream *s, void *to, size_t most)
+static ssize_t stream_receive(struct p2p_stream *s, void *to, size_t most)
 {
-	size_t behind = ahead(s);
+	size_t behind = stream_ahead(s);
 	const struct iovec v[2] = { { to, most }, { s->in, behind } };
-	ssize_t k = net_channel_receive(hearing(s), v, 2);
+	ssize_t k = net_channel_receive(stream_hearing(s), v, 2);
 
 	s->is_drained = k < (ssize_t)(most + behind);
 	if (k <= (ssize_t)most)
@@ -257,7 +257,7 @@ static ssize_t receive(struct p2p_stream *s, void *to, size_t most)
 
 /* Receive more bytes into IN, until it has MOST bytes.  If it already has as many,
  * receive as many as there is room for. */
-static ssize_t fill(struct p2p_stream *s, int lane, size_t most)
+static ssize_t stream_fill(struct p2p_stream *s, int lane, size_t most)
 {
 	size_t room = most > s->in_have ? most - s->in_have : P2P_IN_BYTES - s->in_have;
 	ssize_t k;
@@ -274,7 +274,7 @@ static ssize_t fill(struct p2p_stream *s, int lane, size_t most)
 	return k;
 }
 
-static bool is_over(struct p2p_stream *s, ssize_t k)
+static bool stream_is_over(struct p2p_stream *s, ssize_t k)
 {
 	s->is_forged |= k < 0 && errno == EBADMSG;
 	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
@@ -294,7 +294,7 @@ static bool waits_in_vain(struct p2p_stream *s)
 /* Receive more into IN.  FALSE: the peer is gone.  The peer speaks on the lane on which
  * it is heard first.  If the other lane ends before, the last frames of the peer may
  * still come. */
-static bool more(struct p2p_stream *s)
+static bool stream_more(struct p2p_stream *s)
 {
 	bool made = false;
 
@@ -308,12 +308,12 @@ static bool more(struct p2p_stream *s)
 
 		if (fd < 0 || s->has_ended[lane] || (s->hears >= 0 && s->hears != lane))
 			continue;
-		k = fill(s, lane, ahead(s));
+		k = stream_fill(s, lane, stream_ahead(s));
 		if (k > 0) {
 			s->hears = lane;
 			return true;
 		}
-		s->has_ended[lane] = is_over(s, k);
+		s->has_ended[lane] = stream_is_over(s, k);
 		made |= !s->has_ended[lane];
 	}
 	if (s->is_forged)
@@ -332,7 +332,7 @@ static bool is_tail(const struct p2p_stream *s, uint64_t tail, size_t at)
 
 /* Take a whole frame from IN, or the head of a DATA frame.  1: done; 0: it is not there
  * yet; -1: it cannot be. */
-static int take_head(struct p2p_stream *s)
+static int stream_take_head(struct p2p_stream *s)
 {
 	struct net_mac *mac;
 	struct p2p_wire w;
@@ -342,7 +342,7 @@ static int take_head(struct p2p_stream *s)
 	if (s->in_have < sizeof w)
 		return 0;
 	memcpy(&w, s->in + s->in_at, sizeof w);
-	mac = hearing(s)->in;
+	mac = stream_hearing(s)->in;
 	s->is_forged = !net_mark_is_good(mac, &w.mark, &w.frame, false);
 	if (s->is_forged || !p2p_frame_body(&w.frame, &body))
 		return -1;
@@ -381,12 +381,12 @@ int p2p_stream_head(struct p2p_stream *s, struct p2p_frame *f, bool *fresh)
 		return -1;
 	*fresh = !s->is_inside;
 	if (!s->is_inside) {
-		rc = take_head(s);
+		rc = stream_take_head(s);
 		/* a head alone, then the body that is proved with it */
 		for (int i = 0; i < 2 && !rc && !s->is_drained; i++) {
-			if (!more(s))
+			if (!stream_more(s))
 				return -1;
-			rc = take_head(s);
+			rc = stream_take_head(s);
 		}
 	}
 	*f = s->frame;
@@ -401,7 +401,7 @@ static size_t take_body(struct p2p_stream *s, void *to)
 	if (to)
 		memcpy(to, s->in + s->in_at, k);
 	if (!s->is_proved && s->tailing)
-		net_tail_add(hearing(s)->in, s->in + s->in_at, k);
+		net_tail_add(stream_hearing(s)->in, s->in + s->in_at, k);
 	s->in_at += k;
 	s->in_have -= k;
 	return k;
@@ -411,11 +411,13 @@ static size_t take_body(struct p2p_stream *s, void *to)
 static void take_tail(struct p2p_stream *s)
 {
 	if (s->in_have < s->tailing && !s->is_drained)
-		s->is_over = is_over(s, fill(s, s->hears, ahead(s)));
+		s->is_over =
+			stream_is_over(s, stream_fill(s, s->hears, stream_ahead(s)));
 	if (s->in_have < s->tailing)
 		return;
 	if (!s->is_proved &&
-	    !is_tail(s, net_tail_end(hearing(s)->in, s->number, s->body_bytes), 0)) {
+	    !is_tail(s, net_tail_end(stream_hearing(s)->in, s->number, s->body_bytes),
+		     0)) {
 		s->is_forged = s->is_over = true;
 		return;
 	}
@@ -432,14 +434,15 @@ size_t p2p_stream_body(struct p2p_stream *s, void *to)
 	if (s->in_have || !s->body || s->is_drained) {
 		k = take_body(s, to);
 	} else {
-		got = to ? receive(s, to, s->body) : fill(s, s->hears, P2P_IN_BYTES);
-		s->is_over = is_over(s, got);
+		got = to ? stream_receive(s, to, s->body)
+			 : stream_fill(s, s->hears, P2P_IN_BYTES);
+		s->is_over = stream_is_over(s, got);
 		if (!to)
 			k = take_body(s, to);
 		else if (got > 0)
 			k = (size_t)got;
 		if (to && k && s->tailing)
-			net_tail_add(hearing(s)->in, to, k);
+			net_tail_add(stream_hearing(s)->in, to, k);
 	}
 	s->body -= k;
 	if (!s->body && s->tailing && !s->is_over)
