@@ -120,6 +120,19 @@ check_circles() {
 	tests/rooms.py circles "$build"
 }
 
+# In gdb, perf and a backtrace a static function is its name.
+check_names() {
+	tests/rooms.py names
+}
+
+# A function of at most 12 lines with one caller is read faster in its place, unless its name says more
+# than its lines.  Their number only falls.
+check_small() {
+	local most=587 n
+	n=$(tests/rooms.py small)
+	[ "$n" -le "$most" ] || echo "$n static functions of at most 12 lines have one caller: $most are the most"
+}
+
 # FROM allows: the quoted includes that the files of other folders may have.  HEADER allows:
 # the files that may include it.
 check_includes() {
@@ -286,7 +299,7 @@ check_variables() {
 # ---- all ----
 
 failed=()
-[ $# -gt 0 ] || set -- format columns size rooms circles includes both_users lone_headers benches banned words errors options \
+[ $# -gt 0 ] || set -- format columns size rooms circles names small includes both_users lone_headers benches banned words errors options \
 	variables shell man python time cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1

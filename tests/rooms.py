@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""rooms.py laws|circles BUILD: whether the sources keep the laws of the rooms in CONTRIBUTING.
+"""rooms.py laws|circles BUILD, names, small: whether the sources keep the laws of the rooms in CONTRIBUTING.
 
 A room is a folder of sources.  CONTRIBUTING has a table of them, from the line that begins with
 "room" to the first empty line: name, what it takes from, its law.  Each room takes from itself
@@ -9,7 +9,12 @@ each room and, indented, one for each file.
 laws     an #include of a room, or a symbol that an object file takes from a room, that the
          table does not allow; a room or a source that CONTRIBUTING does not have
 circles  files of a program that take symbols from one another in a circle
+names    static functions of one word, or with the name of one in another file of their program:
+         a backtrace does not tell them apart
+small    how many static functions of at most 12 lines have one caller
 """
+import collections
+import glob
 import os
 import re
 import subprocess
@@ -125,6 +130,55 @@ def laws(build):
                       f"{room_of(name)}/ does not allow")
 
 
+def bare(text):
+    """TEXT without comments and strings; lines stay."""
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.DOTALL)
+    return re.sub(r'"(\\.|[^"\\\n])*"', '""', text)
+
+
+def static_functions(path):
+    """{name: lines of its body} of the file PATH; declarations have none."""
+    found = {}
+    for m in re.finditer(r"^(?:__attribute__.*\n)?static\b[^;={}()]*?(\w+)\((?!\*)[^;{}]*\)\s*(;|\{(.*?)^\})",
+                         bare(open(path).read()), re.DOTALL | re.MULTILINE):
+        if m[1] not in found or m[3]:
+            found[m[1]] = m[3].count("\n") - 1 if m[3] else 0
+    return found
+
+
+# Sources that are compiled for several kinds of processors have the same functions.
+SIMD = re.compile(r"lib/base/(kern|nh)_(base|avx2|avx512)\.c")
+
+
+def programs():
+    """The sources of each program."""
+    for folders in (("launcher", "common"), ("agent", "common"), ("lib",), ("contrib/slurm",)):
+        yield sorted(f for folder in folders for f in glob.glob(f"{folder}/**/*.c", recursive=True)
+                     if not SIMD.fullmatch(f))
+
+
+def names():
+    for files in programs():
+        places = collections.defaultdict(list)
+        for file in files:
+            for name in static_functions(file):
+                places[name].append(file)
+        for name, where in sorted(places.items()):
+            if "_" not in name and name != "main":
+                print(f"{where[0]}: the static function {name}() has one word: give it its file's")
+            elif len(where) > 1:
+                print(f"{where[0]}: {where[1]} has a static function {name}(), too")
+
+
+def small():
+    n = 0
+    for file in sorted({f for files in programs() for f in files}):
+        text = bare(open(file).read())
+        n += sum(0 < lines <= 9 and len(re.findall(rf"\b{name}\b", text)) == 2  # and 3 lines around its body
+                 for name, lines in static_functions(file).items())
+    print(n)
+
+
 def circles(build):
     """Tarjan's strongly connected components over the arrows of symbols()."""
     edges = symbols(build)
@@ -158,4 +212,4 @@ def circles(build):
 
 
 sys.setrecursionlimit(10000)
-{"laws": laws, "circles": circles}[sys.argv[1]](sys.argv[2])
+{"laws": laws, "circles": circles, "names": names, "small": small}[sys.argv[1]](*sys.argv[2:])

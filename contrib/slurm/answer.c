@@ -114,7 +114,7 @@ static bool task_line(struct answer_task *t, const char *word, char *value)
 	return true;
 }
 
-static bool line(struct answer *a, const char *word, char *value, size_t tasks)
+static bool answer_line(struct answer *a, const char *word, char *value, size_t tasks)
 {
 	if (!strcmp(word, "off"))
 		return a->off = true;
@@ -141,7 +141,7 @@ static bool line(struct answer *a, const char *word, char *value, size_t tasks)
 }
 
 /* The lines between the first and "end"; nothing may follow that. */
-static bool lines(struct answer *a, char *text, size_t tasks)
+static bool answer_lines(struct answer *a, char *text, size_t tasks)
 {
 	while (text && *text) {
 		char *word = strsep(&text, "\n"), *value;
@@ -153,7 +153,7 @@ static bool lines(struct answer *a, char *text, size_t tasks)
 		value = strchr(word, ' ');
 		if (value)
 			*value++ = '\0';
-		if (!line(a, word, value, tasks))
+		if (!answer_line(a, word, value, tasks))
 			return false;
 	}
 	return false;
@@ -168,7 +168,7 @@ bool answer_read(struct answer *a, char *text, size_t tasks)
 	    strncmp(text, version, sizeof version - 1) != 0)
 		return false;
 	a->task = calloc(tasks, sizeof *a->task);
-	if (a->task && lines(a, text + sizeof version - 1, tasks) &&
+	if (a->task && answer_lines(a, text + sizeof version - 1, tasks) &&
 	    (a->off || a->error || a->tasks == tasks))
 		return true;
 	free(a->task);

@@ -55,7 +55,7 @@ const char *ask_distrust(const char *path)
 
 /* libc's setresuid() would tell all threads, which a copy of slurmstepd does not have.
  * Only the effective ids are the user's before this. */
-static bool become(const struct ask_user *u)
+static bool ask_become(const struct ask_user *u)
 {
 	if (getuid() == u->uid && getgid() == u->gid && u->uid)
 		return !syscall(SYS_setresgid, u->gid, u->gid, u->gid) &&
@@ -91,13 +91,13 @@ static bool close_all(void)
 	return true;
 }
 
-static void child(const char *path, const struct ask_user *u, int fd)
+static void ask_child(const char *path, const struct ask_user *u, int fd)
 {
 	char *const argv[] = { (char[]){ "berth-agent" }, (char[]){ "--step" }, NULL };
 	char *const env[] = { NULL };
 	int null;
 
-	if (!become(u) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	if (!ask_become(u) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_PDEATHSIG, SIGKILL))
 		_exit(126);
 	if (u->cpus)
@@ -113,7 +113,7 @@ static void child(const char *path, const struct ask_user *u, int fd)
 
 /* ---- the parent ---- */
 
-static long long now_ms(void)
+static long long ask_now_ms(void)
 {
 	struct timespec t;
 
@@ -130,17 +130,17 @@ struct talk {
 	size_t n, room;
 };
 
-static bool again(void)
+static bool ask_again(void)
 {
 	return errno == EAGAIN || errno == EINTR;
 }
 
-static const char *say(struct talk *t)
+static const char *ask_say(struct talk *t)
 {
 	ssize_t n = send(t->fd, t->request, t->left, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 	if (n < 0)
-		return again() ? NULL : "it ended without an answer";
+		return ask_again() ? NULL : "it ended without an answer";
 	t->request += n;
 	t->left -= (size_t)n;
 	if (!t->left)
@@ -149,7 +149,7 @@ static const char *say(struct talk *t)
 }
 
 /* DONE: it has said all. */
-static const char *hear(struct talk *t, bool *done)
+static const char *ask_hear(struct talk *t, bool *done)
 {
 	ssize_t n;
 
@@ -166,14 +166,14 @@ static const char *hear(struct talk *t, bool *done)
 	}
 	n = recv(t->fd, t->text + t->n, t->room - t->n - 1, MSG_DONTWAIT);
 	if (n < 0)
-		return again() ? NULL : "it ended without an answer";
+		return ask_again() ? NULL : "it ended without an answer";
 	t->n += (size_t)n;
 	t->text[t->n] = '\0';
 	*done = !n;
 	return NULL;
 }
 
-static const char *converse(struct talk *t, long long until)
+static const char *ask_converse(struct talk *t, long long until)
 {
 	bool done = false;
 
@@ -181,7 +181,7 @@ static const char *converse(struct talk *t, long long until)
 		struct pollfd p = { .fd = t->fd,
 				    .events =
 					    (short)(POLLIN | (t->left ? POLLOUT : 0)) };
-		const long long left = until - now_ms();
+		const long long left = until - ask_now_ms();
 		const char *why = NULL;
 
 		if (left <= 0)
@@ -189,9 +189,9 @@ static const char *converse(struct talk *t, long long until)
 		if (poll(&p, 1, (int)left) < 0 && errno != EINTR)
 			return strerror(errno);
 		if (p.revents & POLLOUT)
-			why = say(t);
+			why = ask_say(t);
 		if (!why && p.revents & (POLLIN | POLLHUP | POLLERR))
-			why = hear(t, &done);
+			why = ask_hear(t, &done);
 		if (why)
 			return why;
 	}
@@ -201,7 +201,7 @@ static const char *converse(struct talk *t, long long until)
 char *ask(const char *path, const struct ask_user *user, const char *request, size_t n,
 	  int deadline_ms, const char **why)
 {
-	const long long until = now_ms() + deadline_ms;
+	const long long until = ask_now_ms() + deadline_ms;
 	struct talk t = { .request = request, .left = n };
 	int pair[2];
 	pid_t pid;
@@ -212,10 +212,10 @@ char *ask(const char *path, const struct ask_user *user, const char *request, si
 	}
 	pid = fork();
 	if (!pid)
-		child(path, user, pair[1]);
+		ask_child(path, user, pair[1]);
 	close(pair[1]);
 	t.fd = pair[0];
-	*why = pid < 0 ? strerror(errno) : converse(&t, until);
+	*why = pid < 0 ? strerror(errno) : ask_converse(&t, until);
 	close(t.fd);
 	if (pid > 0) {
 		/* as root, if this process is: the child is the user's */

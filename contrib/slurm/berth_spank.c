@@ -122,7 +122,7 @@ static struct spank_option option = {
 	.cb = on_option,
 };
 
-static const char *after(const char *text, const char *prefix)
+static const char *spank_after(const char *text, const char *prefix)
 {
 	const size_t n = strlen(prefix);
 
@@ -139,11 +139,11 @@ EXPORT int slurm_spank_init(spank_t sp, int ac, char **av)
 	for (int i = 0; i < ac; i++) {
 		const char *value;
 
-		if ((value = after(av[i], "agent=")))
+		if ((value = spank_after(av[i], "agent=")))
 			me.agent = value;
-		else if ((value = after(av[i], "default=")))
+		else if ((value = spank_after(av[i], "default=")))
 			me.by_default = value;
-		else if ((value = after(av[i], "topology=")))
+		else if ((value = spank_after(av[i], "topology=")))
 			me.topology = value;
 		else
 			slurm_error("berth: plugstack.conf: unknown '%s'", av[i]);
@@ -165,7 +165,7 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* The words that hold for this step.  NULL: off. */
-static const char *words(void)
+static const char *spank_words(void)
 {
 	const char *site = me.by_default ? me.by_default : "off";
 	const char *text = me.given ? me.option : site;
@@ -175,8 +175,8 @@ static const char *words(void)
 
 /* ---- the request ---- */
 
-static void add(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void add(const char *format, ...)
+static void spank_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void spank_add(const char *format, ...)
 {
 	const size_t room = sizeof me.request - me.n;
 	va_list ap;
@@ -196,7 +196,7 @@ static void add_text(const char *word, const char *text)
 {
 	if (strchr(text, '\n'))
 		me.unfit = "the step's description has a line break in a value";
-	add("%s %s\n", word, text);
+	spank_add("%s %s\n", word, text);
 }
 
 static void add_variable(spank_t sp, const char *word, const char *name)
@@ -215,7 +215,7 @@ static void add_number(spank_t sp, const char *word, enum spank_item item)
 	uint32_t n = 0;
 
 	spank_get_item(sp, item, &n);
-	add("%s %u\n", word, n);
+	spank_add("%s %u\n", word, n);
 }
 
 static void add_ranks(spank_t sp, uint32_t tasks)
@@ -224,9 +224,9 @@ static void add_ranks(spank_t sp, uint32_t tasks)
 		uint32_t rank = 0;
 
 		spank_get_item(sp, S_JOB_LOCAL_TO_GLOBAL_ID, i, &rank);
-		add("%s%u", i ? "," : "ranks ", rank);
+		spank_add("%s%u", i ? "," : "ranks ", rank);
 	}
-	add("\n");
+	spank_add("\n");
 }
 
 /* In a step of several components of a het job, Slurm's items are of this one, and its
@@ -260,7 +260,7 @@ static void make_request(spank_t sp, uint32_t tasks, uid_t uid, const char *text
 {
 	char *cores = NULL;
 
-	add("berth-step 1\nuid %u\n", uid);
+	spank_add("berth-step 1\nuid %u\n", uid);
 	add_number(sp, "job", S_JOB_ID);
 	add_number(sp, "step", S_JOB_STEPID);
 	add_number(sp, "node", S_JOB_NODEID);
@@ -363,7 +363,7 @@ EXPORT int slurm_spank_user_init(spank_t sp, int ac, char **av)
 
 	(void)ac;
 	(void)av;
-	text = words();
+	text = spank_words();
 	if (spank_context() != S_CTX_REMOTE || !text || !is_for_us(sp))
 		return 0;
 	me.strict = has_word(text, "strict");
@@ -463,9 +463,9 @@ static void add_mask(const uint64_t *cpus)
 
 	while (n > 1 && !cpus[n - 1])
 		n--;
-	add("0x%llx", (unsigned long long)cpus[--n]);
+	spank_add("0x%llx", (unsigned long long)cpus[--n]);
 	while (n)
-		add("%016llx", (unsigned long long)cpus[--n]);
+		spank_add("%016llx", (unsigned long long)cpus[--n]);
 }
 
 /* Later lines win over those of the first question. */
@@ -475,17 +475,17 @@ static void ask_for_all(bool gpus)
 	const char *why;
 
 	if (me.answer.masks) {
-		add("bind-type mask_cpu:\n");
+		spank_add("bind-type mask_cpu:\n");
 		for (uint32_t i = 0; i < g->tasks; i++) {
-			add(i ? "," : "bind-list ");
+			spank_add(i ? "," : "bind-list ");
 			add_mask(g->task[i].cpus);
 		}
-		add("\n");
+		spank_add("\n");
 	}
 	for (uint32_t i = 0; gpus && i < g->tasks; i++)
-		add("%s%s", i ? ";" : "task-gpus ", g->task[i].gpus);
+		spank_add("%s%s", i ? ";" : "task-gpus ", g->task[i].gpus);
 	if (gpus)
-		add("\n");
+		spank_add("\n");
 	/* the agent asks for a machine that is not cut down to this task's CPUs */
 	me.user.cpus = me.cpus;
 	me.user.cpus_bytes = sizeof me.cpus;
@@ -502,7 +502,7 @@ static void ask_for_all(bool gpus)
 		tell_failure(me.answer.error, me.answer.hint);
 }
 
-static void gather(spank_t sp, uint32_t local, bool gpus)
+static void spank_gather(spank_t sp, uint32_t local, bool gpus)
 {
 	struct gather *g = me.gather;
 	struct gather_task *own = &g->task[local];
@@ -529,7 +529,7 @@ static void gather(spank_t sp, uint32_t local, bool gpus)
 enum about { ABOUT_RANK, ABOUT_BERTH, ABOUT_VISIBLE };
 
 /* What variable NAME tells of. */
-static enum about about(const char *name)
+static enum about spank_about(const char *name)
 {
 	if (strstr(name, "_VISIBLE_DEVICES"))
 		return ABOUT_VISIBLE;
@@ -545,7 +545,7 @@ static void set_variables(spank_t sp, const struct answer_task *t, enum about wh
 	for (size_t i = 0; i < t->n; i++) {
 		const struct answer_variable *v = &t->v[i];
 
-		if (about(v->name) != which)
+		if (spank_about(v->name) != which)
 			continue;
 		if (v->value)
 			spank_setenv(sp, v->name, v->value, !v->if_unset);
@@ -567,7 +567,7 @@ static void show_one(spank_t sp, const char *name, int place)
 	spank_setenv(sp, name, at, 1);
 }
 
-static void report(const struct answer_task *mine, bool bound, int chosen)
+static void spank_report(const struct answer_task *mine, bool bound, int chosen)
 {
 	char which[96] = "";
 
@@ -587,7 +587,7 @@ static void report(const struct answer_task *mine, bool bound, int chosen)
 
 /* If Slurm gave each task GPUs of its own, a cgroup may hide all others: CUDA counts
  * these as Slurm says. */
-static void apply(spank_t sp, const struct answer_task *mine, bool gpus)
+static void spank_apply(spank_t sp, const struct answer_task *mine, bool gpus)
 {
 	char own[GATHER_LIST_BYTES] = "", now[OPTION_BYTES] = "";
 	bool chosen, near;
@@ -610,7 +610,7 @@ static void apply(spank_t sp, const struct answer_task *mine, bool gpus)
 	    sched_setaffinity(0, sizeof mine->cpus, (const cpu_set_t *)mine->cpus))
 		slurm_spank_log("berth: warning: cannot bind a task: %s",
 				strerror(errno));
-	report(mine, near, chosen ? length_of(own) : 0);
+	spank_report(mine, near, chosen ? length_of(own) : 0);
 }
 
 EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
@@ -626,10 +626,10 @@ EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
 		return 0;
 	gpus = binds_gpus(sp);
 	if (!me.failed && (me.answer.masks || gpus))
-		gather(sp, (uint32_t)local, gpus);
+		spank_gather(sp, (uint32_t)local, gpus);
 	if (me.failed && me.strict)
 		_exit(EXIT_START);
 	if (!me.failed)
-		apply(sp, &me.answer.task[local], gpus);
+		spank_apply(sp, &me.answer.task[local], gpus);
 	return 0;
 }

@@ -35,7 +35,7 @@ bool gather_decide(struct gather *g, enum gather_end end)
 	return first;
 }
 
-static long long now_ms(void)
+static long long gather_now_ms(void)
 {
 	struct timespec t;
 
@@ -45,11 +45,11 @@ static long long now_ms(void)
 
 enum gather_end gather_wait(struct gather *g, int ms)
 {
-	const long long until = now_ms() + ms;
+	const long long until = gather_now_ms() + ms;
 
 	for (;;) {
 		const uint32_t end = __atomic_load_n(&g->end, __ATOMIC_ACQUIRE);
-		const long long left = until - now_ms();
+		const long long left = until - gather_now_ms();
 		const struct timespec t = { left / 1000, left % 1000 * 1000000 };
 
 		if (end != GATHER_OPEN || left <= 0)
