@@ -4,6 +4,7 @@ import struct
 import threading
 import time
 from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, sizeof
+from typing import Dict, Optional, Tuple
 
 from . import clib, trust
 from .errors import HorovodInternalError, HorovodVersionMismatchError
@@ -103,31 +104,63 @@ _run = _submit = _wait = _poll = None  # until get()
 
 
 # From KIND to COUNT, which one call writes in 0.2 us; as attributes they take 0.8.
-_pack = struct.Struct("=4i9Q").pack_into
+_pack = struct.Struct("=4i16x3Q24xQ").pack_into  # x: 0
 _KIND = clib.Desc.kind.offset
 assert clib.Desc.count.offset == _KIND + 4 * 4 + 8 * 8
+
+# An operation: kind, type, op, in, out, count, name, set, shape, root, timeout_ms, and other fields of
+# clib.Desc by their names, or None.  IN, OUT and SET are addresses, or None; NAME and SHAPE are bytes, or
+# None.  A tuple is what Python makes fastest.
+Fields = Tuple[int, int, int, Optional[int], Optional[int], int, Optional[bytes], Optional[int],
+               Optional[bytes], int, int, Optional[Dict[str, object]]]
+
+
+def fields(kind, type=0, op=0, in_=None, out=None, count=0, name=None, set=None, shape=None, root=0,
+           timeout_ms=0, **more):
+    """Fields by their names.  Of MORE, what is None is left out."""
+    more = {key: value for key, value in more.items() if value is not None}
+    return kind, type, op, in_, out, count, name, set, shape, root, timeout_ms, more or None
+
+
+def describe(operation):
+    """The descriptor of an operation, which are Fields."""
+    kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, more = operation
+    return clib.desc(kind=kind, type=type_, op=op, in_=in_, out=out, count=count, name=name, set=set_,
+                     shape=shape, root=root, timeout_ms=timeout_ms, **(more or {}))
 
 
 class _Spare:
     """A descriptor and a place for a request, to be used again: to make them takes 1 us."""
     __slots__ = ("d", "at", "later", "later_at", "timeout_ms")
 
-    def __init__(self):
-        self.d = clib.Desc(size=sizeof(clib.Desc))
-        self.later, self.timeout_ms = c_void_p(), 0
+    def __init__(self, d):
+        self.d, self.later, self.timeout_ms = d, c_void_p(), 0
         self.at, self.later_at = addressof(self.d), addressof(self.later)
 
-    def fill(self, kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms):
-        _pack(self.d, _KIND, kind, type_, op, root, 0, 0, set_ or 0, in_ or 0, out or 0, 0, 0, 0, count)
-        if name is not None:
-            self.d.name = name
-        if shape is not None:
-            self.d.shape = shape
-        if timeout_ms != self.timeout_ms:
-            self.d.timeout_ms = self.timeout_ms = timeout_ms
+
+_spares = []  # more than one where several threads are at it
 
 
-_spare = []  # more than one where several threads are at it
+def _prepare(operation):
+    """A _Spare that describes it.  Only one without more fields can be used again."""
+    kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, more = operation
+    if more is not None:
+        get()
+        return _Spare(describe(operation))
+    try:
+        spare = _spares.pop()
+    except IndexError:  # also the first time
+        get()
+        spare = _Spare(clib.Desc(size=sizeof(clib.Desc)))
+    d = spare.d
+    _pack(d, _KIND, kind, type_, op, root, set_ or 0, in_ or 0, out or 0, count)
+    if name is not None:
+        d.name = name
+    if shape is not None:
+        d.shape = shape
+    if timeout_ms != spare.timeout_ms:
+        d.timeout_ms = spare.timeout_ms = timeout_ms
+    return spare
 
 
 class Operation:
@@ -187,76 +220,56 @@ def collect():
         _collecting.release()
 
 
-def run(kept, **fields):
-    """Do the operation that FIELDS describe (clib.desc).  It can be interrupted, and goes on then.  KEPT:
-    the objects whose memory it uses.
+def run(kept, operation):
+    """Do the OPERATION, which are Fields.  It can be interrupted, and goes on then.  KEPT: the objects whose
+    memory it uses.
     """
-    get()
-    d, later = clib.desc(**fields), c_void_p()
-    _finish(addressof(d), later, addressof(later), (d, kept))
-
-
-def _finish(at, later, later_at, kept):
-    """Run the descriptor at AT.  True: it took LATER, and that is NULL again."""
+    spare = _prepare(operation)
     try:
-        result = _run(at, SLICE_MS, later_at)
-        while result == clib.BUSY:
-            result = _wait(later.value, SLICE_MS)
-    except BaseException:
-        if later.value:
-            _leave(later.value, kept)
-            later.value = None
-        raise
-    if later.value:
-        later.value = None
-    check(result)
-
-
-def run_plain(kept, kind, type_, op, in_, out, count, name=None, set_=None, shape=None,
-              root=0, timeout_ms=0):
-    """run() of these fields alone, in a third of its time.  NAME and SHAPE are bytes; IN_, OUT and SET_ are
-    addresses, or None.
-    """
-    if _library is None:
-        get()
-    spare = _spare.pop() if _spare else _Spare()
-    spare.fill(kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms)
-    try:
-        _finish(spare.at, spare.later, spare.later_at, kept)
-    finally:
-        _spare.append(spare)
-
-
-def submit(kept, *descs):
-    """Begin DESCS (clib.desc) of one set, as one request.  Returns the Operation."""
-    get()
-    request = c_void_p()
-    array = descs[0] if len(descs) == 1 else clib.descs(*descs)
-    try:
-        check(_submit(addressof(array), len(descs), addressof(request)))
-        return Operation(request.value, (kept, descs))
-    except BaseException:
-        if request.value:  # an interrupt
-            _leave(request.value, (kept, descs))
-        raise
-
-
-def submit_plain(kept, kind, type_, op, in_, out, count, name=None, set_=None, shape=None,
-                 root=0, timeout_ms=0):
-    """submit() of one operation with these fields alone."""
-    if _library is None:
-        get()
-    spare = _spare.pop() if _spare else _Spare()
-    spare.fill(kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms)
-    try:
-        result = _submit(spare.at, 1, spare.later_at)
+        result = _run(spare.at, SLICE_MS, spare.later_at)
+        if result == clib.BUSY:
+            result = _wait_for(spare.later)
         if result:
             check(result)
-        operation = Operation(spare.later.value, kept)
     except BaseException:
         if spare.later.value:  # an interrupt
-            _leave(spare.later.value, kept)
+            _leave(spare.later.value, (kept, spare.d))
+            spare.later.value = None
         raise
-    spare.later.value = None
-    _spare.append(spare)
-    return operation
+    finally:
+        if operation[-1] is None:
+            _spares.append(spare)
+
+
+def _wait_for(later):
+    result = clib.BUSY
+    while result == clib.BUSY:
+        result = _wait(later.value, SLICE_MS)
+    later.value = None
+    return result
+
+
+def submit(kept, operation, *others):
+    """Begin OPERATION and OTHERS of one set, Fields each, as one request.  Returns the Operation."""
+    is_plain = not others and operation[-1] is None
+    if not others:
+        spare = _prepare(operation)
+    else:
+        get()
+        spare = _Spare(clib.descs(*map(describe, (operation, *others))))
+    if not is_plain:
+        kept = (kept, spare.d)
+    later = spare.later
+    try:
+        result = _submit(spare.at, 1 + len(others), spare.later_at)
+        if result:
+            check(result)
+        begun = Operation(later.value, kept)
+    except BaseException:
+        if later.value:  # an interrupt
+            _leave(later.value, kept)
+        raise
+    if is_plain:
+        later.value = None
+        _spares.append(spare)
+    return begun

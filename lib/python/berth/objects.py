@@ -40,24 +40,24 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=basics.global_proc
     fields = {"kind": clib.BROADCAST, "type": clib.U8, "root": root, "set": process_set.handle}
     head = ctypes.create_string_buffer(_head(data), _HEAD.size)
     at = ctypes.addressof(head)
-    library.run(head, count=_HEAD.size, in_=at, out=at, name=_name(name), **fields)
+    library.run(head, library.fields(count=_HEAD.size, in_=at, out=at, name=_name(name), **fields))
     length, _ = _HEAD.unpack(head.raw)
     buffer = ctypes.create_string_buffer(data, length)
     at = ctypes.addressof(buffer)
-    library.run(buffer, count=length, in_=at, out=at, name=_name(name), **fields)
+    library.run(buffer, library.fields(count=length, in_=at, out=at, name=_name(name), **fields))
     return obj if is_root else _load(buffer.raw, head.raw, root, name)
 
 
 def _heads(mine, size, rank, fields):
     """(where the heads of all ranks come to, the operations that bring them)."""
     all_of_them = ctypes.create_string_buffer(size * _HEAD.size)
-    descs = []
+    parts = []
     for first in range(0, size, _HEADS_AT_ONCE):
         said = [_HEAD.size if first <= r < first + _HEADS_AT_ONCE else 0 for r in range(size)]
-        descs.append(clib.desc(count=said[rank], out_counts=(ctypes.c_uint64 * size)(*said),
-                               in_=ctypes.cast(mine, ctypes.c_void_p),
-                               out=ctypes.addressof(all_of_them) + first * _HEAD.size, **fields))
-    return all_of_them, descs
+        parts.append(library.fields(count=said[rank], out_counts=(ctypes.c_uint64 * size)(*said),
+                                    in_=ctypes.cast(mine, ctypes.c_void_p).value,
+                                    out=ctypes.addressof(all_of_them) + first * _HEAD.size, **fields))
+    return all_of_them, parts
 
 
 def allgather_object(obj, name=None, process_set=basics.global_process_set):
@@ -65,12 +65,12 @@ def allgather_object(obj, name=None, process_set=basics.global_process_set):
     data = pickle.dumps(obj)
     size, mine = process_set.size(), _head(data)
     fields = {"kind": clib.ALLGATHER, "type": clib.U8, "name": _name(name), "set": process_set.handle}
-    heads, descs = _heads(mine, size, process_set.rank(), fields)
+    heads, parts = _heads(mine, size, process_set.rank(), fields)
     lengths, made = (ctypes.c_uint64 * size)(), ctypes.c_void_p()
-    descs.append(clib.desc(count=len(data), in_=ctypes.cast(data, ctypes.c_void_p), received=lengths,
-                           made=made, **fields))
+    parts.append(library.fields(count=len(data), in_=ctypes.cast(data, ctypes.c_void_p).value,
+                                received=lengths, made=made, **fields))
     # One request: if it is interrupted, none of its operations is left out.
-    library.submit((data, mine, heads, lengths, made), *descs).wait()
+    library.submit((data, mine, heads, lengths, made), *parts).wait()
     try:
         whole = ctypes.string_at(made, sum(lengths))
     finally:

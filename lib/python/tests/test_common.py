@@ -10,7 +10,7 @@ import time
 import pytest
 
 import berth as hvd
-from berth import library, objects
+from berth import clib, library, objects
 
 RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
@@ -67,19 +67,20 @@ class Middle:
     """
 
     def __init__(self, at):
-        self.at, self.get = at, library.get
+        self.at, self.get, self.fields = at, library.get, library.fields
 
     def _change(self, out, made, count):
         if count > 1024:
             ctypes.memset((out or made.value) + self.at, ord("y"), 1)
 
-    def run(self, kept, **fields):
-        library.run(kept, **fields)
-        self._change(fields.get("out"), fields.get("made"), fields["count"])
+    def run(self, kept, operation):
+        library.run(kept, operation)
+        d = library.describe(operation)
+        self._change(d.out, None, d.count)
 
-    def submit(self, kept, *descs):
-        operation, wait = library.submit(kept, *descs), library.Operation.wait
-        d = descs[-1]
+    def submit(self, kept, *parts):
+        operation, wait = library.submit(kept, *parts), library.Operation.wait
+        d = library.describe(parts[-1])
 
         class Changed:
             def wait(_):
@@ -104,7 +105,8 @@ def test_bytes_that_were_changed_are_not_unpickled(monkeypatch):
 
 @pytest.mark.parametrize("size,rank", [(1, 0), (25, 24), (26, 0), (26, 25), (1000, 30)])
 def test_the_lengths_and_hashes_of_many_ranks_go_in_parts_that_are_authenticated(size, rank):
-    heads, descs = objects._heads(b"x" * 40, size, rank, {})
+    heads, parts = objects._heads(b"x" * 40, size, rank, {"kind": clib.ALLGATHER})
+    descs = [library.describe(part) for part in parts]
     assert len(heads) == 40 * size and sum(d.count for d in descs) == 40
     of_all = [d.out_counts[r] for d in descs for r in range(size)]
     assert sorted(of_all) == [0] * (len(of_all) - size) + [40] * size

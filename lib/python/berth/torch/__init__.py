@@ -19,6 +19,7 @@ from .. import *  # noqa: F401,F403
 from .. import __all__ as _common
 from .. import __version__  # noqa: F401
 from .. import torch_backend as _backend
+from ..handles import poll, synchronize
 from . import elastic
 from .collectives import (allgather, allgather_async, allreduce, allreduce_, allreduce_async,
                           allreduce_async_, alltoall, alltoall_async, barrier, broadcast, broadcast_,
@@ -28,7 +29,6 @@ from .collectives import (allgather, allgather_async, allreduce, allreduce_, all
                           reducescatter, reducescatter_async, sparse_allreduce_async)
 from .compression import Compression
 from .functions import broadcast_optimizer_state, broadcast_parameters
-from .handles import poll, synchronize
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm
 

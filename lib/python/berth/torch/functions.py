@@ -4,8 +4,8 @@ import collections
 import torch
 
 from .. import basics, objects
+from ..handles import synchronize
 from .collectives import broadcast_async_
-from .handles import synchronize
 
 
 def broadcast_parameters(params, root_rank):

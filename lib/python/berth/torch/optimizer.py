@@ -6,36 +6,19 @@ import weakref
 
 import torch
 
-from ..basics import Adasum, Average, Max, Sum, global_process_set
+from ..basics import Adasum, Average, Sum, global_process_set
+from ..handles import synchronize
+from ..operations import find_duplicates, given_names, grouped, largest
 from .adasum_optimizer import DeltaOptimizer
 from .collectives import allreduce, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 from .compression import Compression
-from .handles import synchronize
 
 # Small gradients are begun many at a time: each of a burst costs 5 us, and one that comes alone wakes threads
 # for 20 us.
 BURST_BYTES = 1 << 14
 
 
-# ---- names and groups of parameters ----
-
-def find_duplicates(lst):
-    """The set of those that are in LST more than once."""
-    seen = set()
-    return {x for x in lst if x in seen or seen.add(x)}
-
-
-def _given_names(named_parameters):
-    """{parameter: name} of the pairs that the caller gave."""
-    pairs = list(named_parameters or [])
-    if any(not isinstance(pair, tuple) for pair in pairs):
-        raise ValueError("named_parameters has to be pairs (name, parameter): model.named_parameters().")
-    twice = find_duplicates(name for name, _ in pairs)
-    if twice:
-        raise ValueError("the names in named_parameters have to be unique: there is more than one of "
-                         f"{', '.join(sorted(map(str, twice)))}.")
-    return {p: name for name, p in pairs}
-
+# ---- names of parameters ----
 
 def _names(optimizer, given):
     """{parameter: name} of all parameters of OPTIMIZER."""
@@ -47,21 +30,6 @@ def _names(optimizer, given):
                                  f"{list(p.shape)}: name all of them, or leave named_parameters out.")
             names[p] = given[p] if given else f"noname.{i}.{j}"
     return names
-
-
-def _groups(groups, params):
-    """Lists of those of PARAMS that are reduced together."""
-    if groups is None or groups == 0:
-        return []
-    if isinstance(groups, int) and groups > 0:
-        n = min(groups, len(params))
-        return [params[len(params) * i // n:len(params) * (i + 1) // n] for i in range(n)]
-    if not isinstance(groups, (list, tuple)) or not all(isinstance(g, (list, tuple)) for g in groups):
-        raise ValueError("groups has to be a number of groups, or a list of lists of parameters.")
-    if find_duplicates(p for group in groups for p in group):
-        raise ValueError("a parameter can be in one of the groups only, and once.")
-    known = set(params)
-    return [[p for p in group if p in known] for group in groups]
 
 
 # ---- one gradient ----
@@ -260,12 +228,11 @@ class _Reducer:
         rank that leaves them out could not know.
         """
         gradients = self.gradients.values()
-        dims = torch.tensor([g.param.grad.sparse_dim() if g.param.grad is not None and g.param.grad.is_sparse
-                             else 0 for g in gradients], dtype=torch.uint8)
-        if len(dims):
-            dims = allreduce(dims, op=Max, name=f"sparse.{next(iter(gradients)).name}",
-                             process_set=self.process_set)
-        for gradient, dim in zip(gradients, dims.tolist()):
+        dims = [g.param.grad.sparse_dim() if g.param.grad is not None and g.param.grad.is_sparse else 0
+                for g in gradients]
+        if dims:
+            dims = largest(dims, f"sparse.{next(iter(gradients)).name}", self.process_set)
+        for gradient, dim in zip(gradients, dims):
             gradient.sparse_dim = dim
         self.agreed = True
 
@@ -453,9 +420,9 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if num_groups != 0:
         warnings.warn("num_groups is deprecated: use groups.", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    given = _given_names(named_parameters)
+    given = given_names(named_parameters)
     names = _names(optimizer, given)
-    listed = _groups(groups, [p for p in names if p.requires_grad])
+    listed = grouped(groups, [p for p in names if p.requires_grad])
     _check_passes(backward_passes_per_step)
     alone = not process_set.included() or process_set.size() == 1
 

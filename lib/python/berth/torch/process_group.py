@@ -196,10 +196,10 @@ class ProcessGroup(dist.ProcessGroup):
             fields = {"kind": kind, "type": type_, "op": op, "in_": in_, "out": out, "count": count,
                       "root": root}
             return self._do(opts, kept, results, [fields], finish)
-        call = library.submit_plain if opts.asyncOp else library.run_plain
+        call = library.submit if opts.asyncOp else library.run
         try:
-            operation = call(kept, kind, type_, op, in_, out, count, None, self._set, None, root,
-                             self._limit(opts))
+            operation = call(kept, (kind, type_, op, in_, out, count, None, self._set, None, root,
+                                    self._limit(opts), None))
         except HorovodInternalError as e:
             raise world.failure(e) from None
         if operation is not None:
@@ -211,15 +211,15 @@ class ProcessGroup(dist.ProcessGroup):
     def _do(self, opts, kept, results, operations, finish=None, source=None):
         """OPERATIONS, the fields of each, as one request."""
         limit = self._limit(opts) if opts is not None else self._timeout_ms
-        descs = [clib.desc(set=self._handle(), timeout_ms=limit, **fields) for fields in operations]
+        operations = [library.fields(set=self._handle(), timeout_ms=limit, **each) for each in operations]
         if self._batch is not None:
-            self._batch.append((descs, kept, results, finish))
+            self._batch.append((operations, kept, results, finish))
             return _DONE
-        return self._submit(descs, kept, results, finish, source, getattr(opts, "asyncOp", True))
+        return self._submit(operations, kept, results, finish, source, getattr(opts, "asyncOp", True))
 
-    def _submit(self, descs, kept, results, finish, source=None, is_async=True):
+    def _submit(self, operations, kept, results, finish, source=None, is_async=True):
         try:
-            work = Work(library.submit(kept, *descs), results, finish, source)
+            work = Work(library.submit(kept, *operations), results, finish, source)
         except HorovodInternalError as e:
             raise world.failure(e) from None
         if not is_async:
@@ -237,7 +237,7 @@ class ProcessGroup(dist.ProcessGroup):
         if not batch:
             return _DONE
         finishes = [finish for _, _, _, finish in batch if finish is not None]
-        return self._submit([desc for descs, _, _, _ in batch for desc in descs],
+        return self._submit([each for operations, _, _, _ in batch for each in operations],
                             [kept for _, kept, _, _ in batch],
                             [result for _, _, results, _ in batch for result in results],
                             (lambda: [finish() for finish in finishes]) if finishes else None)
@@ -264,7 +264,7 @@ class ProcessGroup(dist.ProcessGroup):
         tensors = _list(tensors)
         operations, kept, finishes = [], [], []
         for tensor in tensors:
-            plain = arrays.plain(tensor)
+            plain = arrays.dense(tensor)
             kept.append(plain)
             finishes.append((tensor, plain))
             operations.append(dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.ALLREDUCE,
@@ -274,7 +274,7 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce(self, tensors, *args, **named):
         opts = _options(c10d.ReduceOptions, ("root", "op", "timeout"), args, named)
         tensor, = _list(tensors)
-        plain = arrays.plain(tensor)
+        plain = arrays.dense(tensor)
         is_root = opts.rootRank == self._my_rank
         fields = dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.REDUCE, root=opts.rootRank,
                       in_=plain.data_ptr(), out=plain.data_ptr() if is_root else None, count=plain.numel())

@@ -96,7 +96,7 @@ class Area:
 def _on_host(tensor):
     tensor = tensor.detach()
     if tensor.layout is not torch.strided or not tensor.is_cpu:
-        tensor = tensors.plain(tensor)  # refuses it, or warns and copies
+        tensor = tensors.dense(tensor)  # refuses it, or warns and copies
     return tensor.resolve_conj().resolve_neg()
 
 

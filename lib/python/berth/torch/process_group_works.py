@@ -166,7 +166,8 @@ class Completer:
 
     def _message(self, **fields):
         at = library.get().berth_rank()
-        return library.submit(None, clib.desc(type=clib.U8, root=at, tag=self.TAG, timeout_ms=-1, **fields))
+        return library.submit(None, library.fields(type=clib.U8, root=at, tag=self.TAG, timeout_ms=-1,
+                                                   **fields))
 
     def _run(self):
         while True:

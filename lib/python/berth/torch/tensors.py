@@ -1,5 +1,6 @@
 """Tensors of torch as libberth's arrays: their types, where they lie, and what has to be copied."""
 import ctypes
+import math
 import warnings
 import weakref
 
@@ -36,20 +37,18 @@ def type_of(tensor):
     return found
 
 
-def plain_type(tensor):
-    """libberth's type of TENSOR; None: libberth can't use its memory as it is."""
-    if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
-        return TYPES.get(tensor.dtype)
-    return None
-
-
-def is_plain(tensor):
-    """Can libberth use its memory as it is?"""
-    return plain_type(tensor) is not None
-
-
 def plain(tensor):
-    """TENSOR, or a copy of its contents, so that is_plain().  A pair has a dimension more, of 2."""
+    """As operations.py says.  TENSOR, or a dense copy."""
+    if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
+        type_ = TYPES.get(tensor.dtype)
+        if type_ is not None:
+            return tensor, type_, tensor.data_ptr(), tensor.numel(), tensor.shape
+    tensor = dense(tensor)
+    return tensor, TYPES[tensor.dtype], tensor.data_ptr(), tensor.numel(), tensor.shape
+
+
+def dense(tensor):
+    """TENSOR, or a copy of it, in memory that libberth can use.  A pair has a dimension more, of 2."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a {tensor.layout} tensor is not supported here: only dense ones are.")
     tensor = tensor.detach()
@@ -64,7 +63,7 @@ def plain(tensor):
 
 
 def restore(tensor, result):
-    """Write RESULT, in the layout of plain(TENSOR), to TENSOR, unless it is TENSOR itself."""
+    """Write RESULT, in the layout of dense(TENSOR), to TENSOR, unless it is TENSOR itself."""
     if result is tensor or result.numel() == 0:
         return
     if tensor.dtype in PAIRS:
@@ -74,39 +73,30 @@ def restore(tensor, result):
 
 
 def like(tensor, result):
-    """RESULT, in the layout of plain(TENSOR), with the type and on the device of TENSOR."""
+    """RESULT, in the layout of dense(TENSOR), with the type and on the device of TENSOR."""
     if tensor.dtype in PAIRS:
         result = torch.view_as_complex(result)
     return result if tensor.is_cpu else result.to(tensor.device)
 
 
-def adopt(address, count, dtype, let_go):
-    """The COUNT elements at ADDRESS as a tensor of one dimension; LET_GO is called with ADDRESS when nothing
-    uses them any more.
+def empty_like(array, rows):
+    """As operations.py says."""
+    tensor, type_, _, count, sizes = array
+    if rows is None:
+        made = torch.empty_like(tensor)
+        return made, type_, made.data_ptr(), count, sizes
+    made = torch.empty((rows, *sizes[1:]), dtype=tensor.dtype)
+    return made, type_, made.data_ptr(), made.numel(), made.shape
+
+
+def adopt(address, rows, array, let_go):
+    """ROWS rows like those of ARRAY, at ADDRESS, as a tensor; LET_GO is called with ADDRESS when nothing uses
+    them any more.
     """
-    if not count:
+    dtype, sizes = array[0].dtype, (rows, *array[4][1:])
+    if not rows:
         let_go(address)
-        return torch.empty(0, dtype=dtype)
-    buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+        return torch.empty(sizes, dtype=dtype)
+    buffer = (ctypes.c_char * (math.prod(sizes) * dtype.itemsize)).from_address(address)
     weakref.finalize(buffer, let_go, address).atexit = False
-    return torch.frombuffer(buffer, dtype=dtype)
-
-
-_shapes = {}  # sizes: the text of them
-
-
-def shape_text(sizes):
-    """SIZES as bytes for a descriptor; None for one dimension, of which the count says all."""
-    if len(sizes) == 1:
-        return None
-    text = _shapes.get(sizes)
-    if text is None:
-        if len(_shapes) >= 4096:
-            _shapes.clear()
-        text = _shapes[sizes] = str(list(sizes)).encode()
-    return text
-
-
-def rows_text(sizes):
-    """The same, where the first dimension may differ."""
-    return None if len(sizes) == 1 else ("[*" + "".join(f", {n}" for n in sizes[1:]) + "]").encode()
+    return torch.frombuffer(buffer, dtype=dtype).view(sizes)

@@ -1,8 +1,8 @@
 """Operations that were begun and have not been waited for, by the numbers that Horovod's scripts hold."""
 import itertools
 
-from .. import basics
-from ..errors import HorovodInternalError
+from . import basics
+from .errors import HorovodInternalError
 
 _numbers = itertools.count(1)
 _pending = {}  # number: (library.Operation, the result or a function that makes it, names)

@@ -1,0 +1,377 @@
+"""Collectives on the arrays of any framework: what an operation is made of, how it begins, what it gives.
+
+A framework's module has an Operations, which it makes of an adapter of six, and public functions over it:
+
+    arrays = Operations(plain, like, empty_like, restore, adopt, TYPES)
+
+    def allreduce(tensor, average=None, name=None, ...):
+        return run(arrays.allreduce(tensor, False, reduction(average, op), name, ...))
+
+An Array is the memory of elements, one behind the other: the framework's object that owns it, libberth's type
+of an element, its address, the number of elements, the sizes of its dimensions.  Of a tensor only `shape` and
+`dtype` are looked at.
+
+plain(tensor)           an Array of TENSOR's elements: its own memory, or a copy where libberth can't use
+                        that.  The owner is TENSOR itself only if an owner is what users take for a tensor.
+                        A type that TYPES does not have, such as complex numbers, may go as pairs of one that
+                        it has, in a dimension more.  ValueError: libberth can't add or move such a tensor.
+like(tensor, owner)     what users get: the elements of OWNER with the type of TENSOR, where TENSOR lies
+empty_like(array, rows) an Array of new memory, of the type and the sizes of ARRAY; ROWS, unless it is None,
+                        in the place of the first size
+restore(tensor, owner)  write the elements of OWNER to TENSOR, unless they are in it.  A framework without
+                        changes in place raises ValueError
+adopt(address, rows, array, let_go)
+                        an owner of memory of libberth's, ROWS rows as those of ARRAY; LET_GO(ADDRESS) is to
+                        be called, once, when nothing uses them any more
+TYPES                   {dtype: libberth's type}
+"""
+import ctypes
+import math
+import threading
+from typing import Sequence, Tuple
+
+from . import clib, handles, library
+from .basics import Adasum, Average, Sum, global_process_set
+from .errors import HorovodInternalError
+
+_OPS = (clib.AVG, clib.SUM, clib.ADASUM, clib.MIN, clib.MAX, clib.PRODUCT)  # by Horovod's numbers
+_NUMBERS = range(len(_OPS))
+_NAME = 6  # of library.Fields
+
+Array = Tuple[object, int, int, int, Sequence[int]]
+# An operation that has not begun: the objects whose memory it uses, its Fields, and its result, or a function
+# that makes it once the operation is done.
+Work = Tuple[object, library.Fields, object]
+
+
+# ---- arguments ----
+
+def reduction(average, op):
+    """Horovod's number of the op.  AVERAGE is its older form."""
+    if op is None:
+        return Sum if average is False else Average
+    if average is not None:
+        raise ValueError("op and average are the same argument: give op alone.")
+    if op not in _NUMBERS:
+        raise ValueError(f"op is {op!r}: it has to be hvd.Average, Sum, Adasum, Min, Max or Product.")
+    return op
+
+
+def names_of(name, n):
+    """Those of the N tensors of a group that has NAME, or none."""
+    return [None if name is None else f"{name}_{i + 1}of{n}" for i in range(n)]
+
+
+def _scales(prescale, postscale):
+    """More Fields; None: neither scales."""
+    if prescale == postscale == 1.0:
+        return None
+    return {key: ctypes.c_double(factor) for key, factor in (("prescale", prescale), ("postscale", postscale))
+            if factor != 1.0}
+
+
+_shapes = {}  # sizes: the text of them
+
+
+def _shape_text(sizes):
+    """SIZES as bytes for a descriptor; None for one dimension, of which the count says all."""
+    if len(sizes) == 1:
+        return None
+    text = _shapes.get(sizes)
+    if text is None:
+        if len(_shapes) >= 4096:
+            _shapes.clear()
+        text = _shapes[sizes] = str(list(sizes)).encode()
+    return text
+
+
+def _rows_text(sizes):
+    """The same, where the first dimension may differ."""
+    return None if len(sizes) == 1 else ("[*" + "".join(f", {n}" for n in sizes[1:]) + "]").encode()
+
+
+def _splits(rows, parts, ranks):
+    """The rows for each rank."""
+    if parts is None:
+        if rows % ranks:
+            raise ValueError(f"alltoall without splits takes a multiple of {ranks} rows, and the tensor has "
+                             f"{rows}.")
+        return [rows // ranks] * ranks
+    if len(parts) != ranks:
+        raise ValueError(f"splits has {len(parts)} entries: it has to have one for each of {ranks} ranks.")
+    if min(parts) < 0 or sum(parts) != rows:
+        raise ValueError(f"the entries of splits have to be 0 or more, and sum up to the {rows} rows of the "
+                         f"tensor: they are {parts}.")
+    return parts
+
+
+# ---- from Work to results ----
+
+def run(work):
+    """Do WORK.  Its result."""
+    kept, fields, result = work
+    library.run(kept, fields)
+    return result() if callable(result) else result
+
+
+def begin(work, process_set):
+    """A handle of WORK, for handles.poll() and synchronize()."""
+    kept, fields, result = work
+    name = fields[_NAME]
+    names = ((name, process_set.process_set_id),) if name is not None else ()
+    if names:
+        handles.claim(names)
+    try:
+        operation = library.submit(kept, fields)
+    except BaseException:
+        handles.release(names)
+        raise
+    return handles.add(operation, result, names)
+
+
+def begin_group(works, process_set):
+    """A handle of all WORKS together, whose result is a list."""
+    if not works:
+        return handles.add(library.Operation(None, None), list)
+    names = [(fields[_NAME], process_set.process_set_id) for _, fields, _ in works
+             if fields[_NAME] is not None]
+    handles.claim(names)
+    try:
+        operation = library.submit([kept for kept, _, _ in works], *(fields for _, fields, _ in works))
+    except BaseException:
+        handles.release(names)
+        raise
+    return handles.add(operation, lambda: [result() if callable(result) else result
+                                           for _, _, result in works], names)
+
+
+class _Rows:
+    """Rows that come from each rank, in memory of libberth's until take()."""
+
+    def __init__(self, array, ranks, adopt):
+        self.array, self.adopt = array, adopt
+        self.received = (ctypes.c_uint64 * ranks)()
+        self.made = ctypes.c_void_p()
+        self.row = math.prod(array[4][1:])  # elements
+
+    def __del__(self):
+        if self.made:
+            library.get().berth_free(self.made)
+
+    def take(self):
+        """The owner of the rows, and how many come from each rank."""
+        counts = [n // self.row for n in self.received]
+        address, self.made = self.made.value, ctypes.c_void_p()
+        return self.adopt(address, sum(counts), self.array, library.get().berth_free), counts
+
+
+class Operations:
+    """Works on the tensors of one framework.  PROCESS_SET, NAME, OP (of reduction()), PRESCALE and POSTSCALE
+    are those of Horovod.
+    """
+    __slots__ = ("_plain", "_like", "_empty_like", "_restore", "_adopt", "_types")
+
+    def __init__(self, plain, like, empty_like, restore, adopt, types):
+        self._plain, self._like, self._empty_like = plain, like, empty_like
+        self._restore, self._adopt, self._types = restore, adopt, types
+
+    def _result(self, tensor, owner, to, in_place):
+        """Of an operation on TENSOR, whose own Array has OWNER, and which leaves its elements in TO."""
+        if owner is tensor:
+            return to
+        if not in_place:
+            return lambda: self._like(tensor, to)
+
+        def restored():
+            self._restore(tensor, to)
+            return tensor
+
+        return restored
+
+    def _check_op(self, tensor, op):
+        if op not in (Average, Sum) and tensor.dtype not in self._types:
+            raise ValueError(f"{tensor.dtype} can be summed and averaged, and nothing else.")
+
+    def _rows(self, tensor, what):
+        """The Array of TENSOR, of which each row is something."""
+        if not len(tensor.shape):
+            raise ValueError(f"{what} takes a tensor of one dimension or more: this one has none.")
+        return self._plain(tensor)
+
+    def _whole_rows(self, tensor, what):
+        array = self._rows(tensor, what)
+        sizes = array[4]
+        if not math.prod(sizes[1:]):
+            raise ValueError(f"{what} of rows without elements is not supported: the shape is {list(sizes)}.")
+        return array
+
+    def allreduce(self, tensor, in_place, op, name, prescale, postscale, process_set):
+        """Gradients come here, 64 of them before the first is waited for: so it has few calls."""
+        set_ = process_set.usable()
+        array = self._plain(tensor)
+        owner, type_, at, count, sizes = array
+        if op > Sum:
+            self._check_op(tensor, op)
+        if in_place:
+            to, to_at = owner, at
+        else:
+            to, _, to_at, _, _ = self._empty_like(array, None)
+        return ((owner, to),
+                (clib.ALLREDUCE, type_, _OPS[op], at, to_at, count,
+                 None if name is None else f"allreduce.{name}".encode(), set_,
+                 None if len(sizes) == 1 else _shape_text(sizes), 0, 0,
+                 None if prescale == postscale == 1.0 else _scales(prescale, postscale)),
+                to if owner is tensor else self._result(tensor, owner, to, in_place))
+
+    def grouped_allreduce(self, tensors, in_place, op, name, prescale, postscale, process_set):
+        """A handle, as of begin_group()."""
+        return begin_group([self.allreduce(t, in_place, op, n, prescale, postscale, process_set)
+                            for t, n in zip(tensors, names_of(name, len(tensors)))], process_set)
+
+    def allgather(self, tensor, name, process_set):
+        """The rows of all ranks."""
+        set_ = process_set.usable()
+        array = self._whole_rows(tensor, "allgather")
+        owner, type_, at, count, sizes = array
+        rows = _Rows(array, process_set.size(), self._adopt)
+        return ((owner, rows),
+                library.fields(clib.ALLGATHER, type_, in_=at, count=count, name=_name("allgather", name),
+                               set=set_, shape=_rows_text(sizes), received=rows.received, made=rows.made),
+                lambda: self._like(tensor, rows.take()[0]))
+
+    def alltoall(self, tensor, splits, take, name, process_set):
+        """SPLITS: the rows for each rank, or None: even.  TAKE(the rows that came, how many from each rank)
+        makes the result.
+        """
+        set_ = process_set.usable()
+        array = self._whole_rows(tensor, "alltoall")
+        owner, type_, at, count, sizes = array
+        ranks = process_set.size()
+        parts = _splits(sizes[0], splits, ranks)
+        rows = _Rows(array, ranks, self._adopt)
+        counts = (ctypes.c_uint64 * ranks)(*(n * rows.row for n in parts))
+
+        def result():
+            to, received = rows.take()
+            return take(self._like(tensor, to), received)
+
+        return ((owner, rows),
+                library.fields(clib.ALLTOALL, type_, in_=at, count=count, in_counts=counts,
+                               name=_name("alltoall", name), set=set_, shape=_rows_text(sizes),
+                               received=rows.received, made=rows.made),
+                result)
+
+    def broadcast(self, tensor, in_place, root_rank, name, process_set):
+        """What ROOT_RANK, a rank of the world, has."""
+        set_ = process_set.usable()
+        if root_rank not in process_set.ranks:
+            raise ValueError(f"root_rank {root_rank} is not in the process set, which has "
+                             f"{process_set.ranks}.")
+        root = process_set.ranks.index(root_rank)
+        array = self._plain(tensor)
+        owner, type_, at, count, sizes = array
+        if in_place:
+            to, to_at = owner, at
+        else:
+            to, _, to_at, _, _ = self._empty_like(array, None)
+        return ((owner, to),
+                library.fields(clib.BROADCAST, type_, root=root, in_=at, out=to_at, count=count,
+                               name=_name("broadcast", name), set=set_, shape=_shape_text(sizes)),
+                self._result(tensor, owner, to, in_place))
+
+    def reducescatter(self, tensor, op, name, prescale, postscale, process_set):
+        """This rank's rows: an equal share, and one more on the first ranks."""
+        set_ = process_set.usable()
+        array = self._rows(tensor, "reducescatter")
+        if op == Adasum:
+            raise HorovodInternalError("reducescatter does not do Adasum: allreduce does.")
+        self._check_op(tensor, op)
+        owner, type_, at, count, sizes = array
+        ranks, row = process_set.size(), math.prod(sizes[1:])
+        share, more = divmod(sizes[0], ranks)
+        parts = [share + (r < more) for r in range(ranks)]
+        to, _, to_at, _, _ = self._empty_like(
+            array, parts[process_set.rank()] if process_set.included() else 0)
+        counts = (ctypes.c_uint64 * ranks)(*(n * row for n in parts)) if more else None
+        return ((owner, to),
+                library.fields(clib.REDUCESCATTER, type_, _OPS[op], at, to_at, count,
+                               _name("reducescatter", name), set_, _shape_text(sizes), in_counts=counts,
+                               **(_scales(prescale, postscale) or {})),
+                self._result(tensor, owner, to, False))
+
+
+def _name(kind, name):
+    return None if name is None else f"{kind}.{name}".encode()
+
+
+# ---- without tensors ----
+
+def barrier(process_set):
+    """Wait until all ranks of PROCESS_SET have called it."""
+    library.run(None, library.fields(clib.BARRIER, set=process_set.usable()))
+
+
+def join():
+    """Take part with zeros in each allreduce of the others, until all ranks have joined.  The last one."""
+    global_process_set.usable()
+    last, errors, ended = ctypes.c_int(-1), [], threading.Event()
+
+    def wait():
+        try:
+            library.check(library.get().berth_join(None, ctypes.byref(last)))
+        except Exception as e:
+            errors.append(e)
+        ended.set()
+
+    # berth_join() waits in one piece; a wait for an event can be interrupted.  (Not so one for the thread: in
+    # Python 3.11 it then counts as ended.)
+    threading.Thread(target=wait, name="berth join", daemon=True).start()
+    while not ended.wait(library.SLICE_MS / 1000):
+        pass
+    if errors:
+        raise errors[0]
+    return last.value
+
+
+def largest(numbers, name, process_set):
+    """The largest of all ranks in each place of NUMBERS, a list of some below 256: so ranks agree."""
+    array = (ctypes.c_uint8 * len(numbers))(*numbers)
+    at = ctypes.addressof(array)
+    library.run(array, library.fields(clib.ALLREDUCE, clib.U8, clib.MAX, at, at, len(numbers),
+                                      _name("allreduce", name), process_set.usable()))
+    return list(array)
+
+
+# ---- parameters of optimizers ----
+
+def find_duplicates(lst):
+    """The set of those that are in LST more than once."""
+    seen = set()
+    return {x for x in lst if x in seen or seen.add(x)}
+
+
+def given_names(named_parameters):
+    """{parameter: name} of the pairs that the caller gave."""
+    pairs = list(named_parameters or [])
+    if any(not isinstance(pair, tuple) for pair in pairs):
+        raise ValueError("named_parameters has to be pairs (name, parameter): model.named_parameters().")
+    twice = find_duplicates(name for name, _ in pairs)
+    if twice:
+        raise ValueError("the names in named_parameters have to be unique: there is more than one of "
+                         f"{', '.join(sorted(map(str, twice)))}.")
+    return {p: name for name, p in pairs}
+
+
+def grouped(groups, params):
+    """Lists of those of PARAMS that are reduced together."""
+    if groups is None or groups == 0:
+        return []
+    if isinstance(groups, int) and groups > 0:
+        n = min(groups, len(params))
+        return [params[len(params) * i // n:len(params) * (i + 1) // n] for i in range(n)]
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(g, (list, tuple)) for g in groups):
+        raise ValueError("groups has to be a number of groups, or a list of lists of parameters.")
+    if find_duplicates(p for group in groups for p in group):
+        raise ValueError("a parameter can be in one of the groups only, and once.")
+    known = set(params)
+    return [[p for p in group if p in known] for group in groups]
