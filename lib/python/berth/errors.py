@@ -6,7 +6,7 @@ class HorovodInternalError(RuntimeError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts came or went.  Nothing in this version raises it: runner adds and removes no ranks."""
+    """Hosts came or went.  Elastic programs catch it; no call of this package raises it."""
 
     def __init__(self, skip_sync=False):
         super().__init__()

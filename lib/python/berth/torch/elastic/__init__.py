@@ -1,4 +1,4 @@
-"""Horovod's elastic training in a world that stays: states and samplers work, nothing is started again."""
+"""Horovod's elastic training: states and samplers work; run() calls its function once."""
 import functools
 import sys
 
@@ -16,8 +16,8 @@ def run(func):
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
         if basics.rank() == 0:
-            print("berth: elastic.run: the ranks of this job stay as they are: the function runs once, and "
-                  "is not repeated after an error", file=sys.stderr, flush=True)
+            print("berth: elastic.run: the function runs once, and is not repeated after an error",
+                  file=sys.stderr, flush=True)
         state.sync()
         return func(state, *args, **kwargs)
 

@@ -15,7 +15,7 @@ class State:
         self._reset_callbacks = []
 
     def register_reset_callbacks(self, callbacks):
-        """CALLBACKS, without arguments, are called by on_reset(), which nothing calls in this version."""
+        """CALLBACKS, without arguments, are called by on_reset(), which no call of this package calls."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
@@ -30,7 +30,7 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self):
-        """Raise HostsUpdatedInterrupt if hosts came or went: in this version they never do."""
+        """Does nothing.  In Horovod it raises HostsUpdatedInterrupt if hosts came or went."""
 
     def save(self):
         """Keep what is now, for restore()."""
