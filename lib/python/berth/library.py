@@ -3,7 +3,7 @@ import os
 import struct
 import threading
 import time
-from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, sizeof
+from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, memset, sizeof
 from typing import Dict, Optional, Tuple
 
 from . import clib, trust
@@ -89,18 +89,19 @@ def check(result):
 
 def _make_calls(library):
     """These take addresses, which costs ctypes least: 0.3 us a call, and with byref() 0.6."""
-    global _run, _submit, _wait, _poll
+    global _run, _submit, _submit_each, _wait, _poll
     _run, _submit = library.own("berth_run"), library.own("berth_submit")
+    _submit_each = library.own("berth_submit_each")
     _wait, _poll = library.own("berth_wait"), library.own("berth_poll")
     _run.argtypes = [c_void_p, c_int64, c_void_p]
-    _submit.argtypes = [c_void_p, c_size_t, c_void_p]
+    _submit.argtypes = _submit_each.argtypes = [c_void_p, c_size_t, c_void_p]
     _wait.argtypes = [c_void_p, c_int64]
     _poll.argtypes = [c_void_p]
-    for call in (_run, _submit, _wait, _poll):
+    for call in (_run, _submit, _submit_each, _wait, _poll):
         call.restype = c_int
 
 
-_run = _submit = _wait = _poll = None  # until get()
+_run = _submit = _submit_each = _wait = _poll = None  # until get()
 
 
 # From KIND to COUNT, which one call writes in 0.2 us; as attributes they take 0.8.
@@ -161,6 +162,24 @@ def _prepare(operation):
     if timeout_ms != spare.timeout_ms:
         d.timeout_ms = spare.timeout_ms = timeout_ms
     return spare
+
+
+class _Spares:
+    """EACH descriptors in one array, and places for requests, to be used again."""
+    EACH = 64
+    __slots__ = ("d", "at", "each", "timeouts", "later", "later_at")
+
+    def __init__(self):
+        self.d = (clib.Desc * self.EACH)()
+        self.each = list(self.d)  # each in the array's memory
+        for d in self.each:
+            d.size = sizeof(clib.Desc)
+        self.timeouts = [0] * self.EACH
+        self.later = (c_void_p * self.EACH)()
+        self.at, self.later_at = addressof(self.d), addressof(self.later)
+
+
+_spare_arrays = []
 
 
 class Operation:
@@ -272,4 +291,52 @@ def submit(kept, operation, *others):
     if is_plain:
         later.value = None
         _spares.append(spare)
+    return begun
+
+
+def submit_each(kept, operations):
+    """Begin OPERATIONS of one set, Fields each, as one request each: submit() of each one, in half the time.
+    KEPT has for each the objects whose memory it uses.  Returns the Operations.  If one of up to 64 cannot
+    begin, none of these does.
+    """
+    if len(operations) == 1 or any(operation[-1] is not None for operation in operations):
+        return [submit(objects, operation) for objects, operation in zip(kept, operations)]
+    begun = []
+    for at in range(0, len(operations), _Spares.EACH):
+        begun += _submit_array(kept[at:at + _Spares.EACH], operations[at:at + _Spares.EACH])
+    return begun
+
+
+def _submit_array(kept, operations):
+    try:
+        spares = _spare_arrays.pop()
+    except IndexError:  # also the first time
+        get()
+        spares = _Spares()
+    d, offset, step = spares.d, _KIND, sizeof(clib.Desc)
+    for i, operation in enumerate(operations):
+        kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, _ = operation
+        _pack(d, offset, kind, type_, op, root, set_ or 0, in_ or 0, out or 0, count)
+        offset += step
+        if name is not None:
+            spares.each[i].name = name
+        if shape is not None:
+            spares.each[i].shape = shape
+        if timeout_ms != spares.timeouts[i]:
+            spares.each[i].timeout_ms = spares.timeouts[i] = timeout_ms
+    begun = [Operation(None, objects) for objects in kept]
+    requests = spares.later
+    try:
+        result = _submit_each(spares.at, len(operations), spares.later_at)
+        if result:
+            check(result)
+        for i, operation in enumerate(begun):
+            operation.request = requests[i]
+    except BaseException:
+        for i, operation in enumerate(begun):
+            if requests[i] and operation.request is None:  # an interrupt
+                _leave(requests[i], operation.kept)
+        raise
+    memset(spares.later_at, 0, sizeof(requests))
+    _spare_arrays.append(spares)
     return begun

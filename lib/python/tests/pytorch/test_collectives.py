@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import berth.torch as hvd  # noqa: E402
+from berth.torch import collectives  # noqa: E402
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -289,6 +290,31 @@ def test_names_meet_in_any_order():
                for name in order}
     for name in reversed(names):
         assert hvd.synchronize(handles[name]).item() == SIZE * float(name[6:])
+
+
+def test_many_are_begun_together():
+    """As one by one: more of them than go in one call; in any order; with a scale; with one refused."""
+    names = [f"one{i}" for i in range(150)]
+    order = names[RANK * 7:] + names[:RANK * 7]
+    for factor in (1.0, 2.0):
+        tensors = {name: torch.tensor([float(name[3:])]) for name in order}
+        handles = collectives.allreduce_each_async_(list(tensors.values()), order, op=hvd.Sum,
+                                                    postscale_factor=factor)
+        for handle, name in zip(handles, order):
+            assert hvd.synchronize(handle) is tensors[name]
+            assert tensors[name].item() == SIZE * factor * float(name[3:])
+    held = hvd.allreduce_async(torch.ones(1), name="one3")
+    with pytest.raises(ValueError, match="allreduce.one3: .* in flight already"):
+        collectives.allreduce_each_async_([torch.ones(1)] * 5, names[:5])
+    with pytest.raises(ValueError, match="allreduce.one9: .* in flight already"):
+        collectives.allreduce_each_async_([torch.ones(1)] * 2, ["one9"] * 2)
+    hvd.synchronize(held)
+    with pytest.raises(ValueError):
+        collectives.allreduce_each_async_([torch.ones(1), torch.ones(1, dtype=torch.complex64)], names[:2],
+                                          op=hvd.Min)
+    for handle in collectives.allreduce_each_async_([torch.ones(1)] * 5, names[:5]):
+        assert hvd.synchronize(handle).item() == 1
+    assert collectives.allreduce_each_async_([], []) == []
 
 
 def test_a_process_set_of_the_even_ranks():
