@@ -152,21 +152,22 @@ $(PROGRAMS) $(LIBRARY):
 	$(AR) rcs --thin $@ $^
 taken = $(filter %.c %.o,$^) -Wl,--start-group $(filter %.a,$^) $(HWLOC) -Wl,--end-group
 
-# tests/unit/test_X.c: check, of what both programs are made of; test_lib_X.c: of the library.
+# tests/unit/test_ROOM_X.c: check, of what both programs are made of, or of the library.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 $(BUILD)/tests/test_output_output: WRAP = -Wl,--wrap=clock_ms
 $(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings $(BUILD)/tests/test_job_exchange $(BUILD)/tests/test_job_mpi $(BUILD)/tests/test_job_names $(BUILD)/tests/test_job_rank_status: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
-$(BUILD)/tests/test_lib_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
+$(BUILD)/tests/test_boot_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
 $(BUILD)/tests/test_agent_pmix_accept: WRAP = -Wl,--wrap=socket -Wl,--wrap=recvfrom -Wl,--wrap=fopen $(EXPORT)
 $(BUILD)/tests/test_agent_pmix $(BUILD)/tests/test_agent_pmix_collect $(BUILD)/tests/test_agent_pmix_ranks: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=loop_after_ms
 $(BUILD)/tests/test_transport_callback: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=getifaddrs -Wl,--wrap=freeifaddrs
 $(BUILD)/tests/test_transport_callback_flood: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=accept4
 $(BUILD)/tests/test_agent_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
-$(BUILD)/tests/test_lib_boot_pmix: WRAP = -Wl,--wrap=dlopen -rdynamic
+$(BUILD)/tests/test_boot_pmix: WRAP = -Wl,--wrap=dlopen -rdynamic
 $(BUILD)/tests/test_agent_call: WRAP = -Wl,--wrap=munge_unwrap
 $(BUILD)/tests/test_common_munge: WRAP = -Wl,--wrap=dlopen
 $(BUILD)/tests/test_common_munge: | $(BUILD)/helpers/libmunge.so
-lib_unit := $(filter $(BUILD)/tests/test_lib_%,$(unit))
+lib_rooms := $(notdir $(patsubst %/,%,$(sort $(dir $(wildcard lib/*/*.c)))))
+lib_unit := $(filter $(foreach r,$(lib_rooms),$(BUILD)/tests/test_$r $(BUILD)/tests/test_$(r)_%),$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
@@ -211,7 +212,7 @@ $(replays): $(BUILD)/replay/%: tests/fuzz/%.c tests/fuzz/replay.c $(PROGRAMS) $(
 ifeq ($(SAN),thread)
 # Its programs are started by a runner without it.
 test-programs: $(addprefix $(BUILD)/helpers/,collectives programs devices worlds) $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell \
-	grep -l pthread_create tests/unit/test_lib_*.c))
+	grep -l pthread_create $(patsubst $(BUILD)/tests/%,tests/unit/%.c,$(lib_unit))))
 	+$(MAKE) SAN= BUILD=$(patsubst %/tsan,%,$(BUILD)) all
 else
 test-programs: all $(unit) $(helpers) $(replays)

@@ -1,7 +1,7 @@
 /* pmix_abi.h - the parts of libpmix.so.2's interface that a client and a server need.
  * They are the layouts and numbers that releases 3 to 6 have in common (the server's: 4
  * to 6).  pmix_calls.h has its functions.  They are our own, so that a build needs no
- * headers of PMIx.  If those are installed, tests/unit/test_lib_pmix_abi.c compares
+ * headers of PMIx.  If those are installed, tests/unit/test_boot_pmix_abi.c compares
  * with them.
  *
  * Source: the PMIx standard 4.0, chapters 3 (data structures), 4 (initialisation), 7

@@ -2,7 +2,7 @@
  * functions that it calls.  The layouts are those of pmix_abi.h.
  *
  * It is a file of its own because its test reads it with PMIx's own types in place of
- * ours: tests/unit/test_lib_pmix_abi.c. */
+ * ours: tests/unit/test_boot_pmix_abi.c. */
 #ifndef BERTH_LIB_PMIX_CALLS_H
 #define BERTH_LIB_PMIX_CALLS_H
 

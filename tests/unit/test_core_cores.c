@@ -147,7 +147,7 @@ static void put(const char *cgroup, const char *name, const char *text)
 
 static void plant(void)
 {
-	snprintf(root, sizeof root, "/tmp/test_lib_cores.XXXXXX");
+	snprintf(root, sizeof root, "/tmp/test_core_cores.XXXXXX");
 	ck_assert(mkdtemp(root) != NULL);
 	snprintf(mounts, sizeof mounts,
 		 "1 2 0:3 / %s rw - cgroup2 c rw\n1 2 0:4 / %s rw - cgroup c rw,cpu\n",
