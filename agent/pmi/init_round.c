@@ -1,4 +1,5 @@
 /* The ranks of this host in the library: their init rounds, fences and losses. */
+#include "agent/pmi/exchange.h"
 #include "agent/pmi/server_internal.h"
 
 #include <errno.h>
@@ -237,11 +238,6 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 	struct server *s = c->s;
 	struct init_round *round = c->round;
 	struct member *m = client_member(c);
-	struct wire_exchange w = { .epoch = s->job->epoch,
-				   .use = EXCHANGE_INIT,
-				   .ranks = { round->rank,
-					      round->rank ? round->size : 0 },
-				   .number = round->number };
 	struct buf texts = { 0 };
 
 	if (m->state != MEMBER_JOINING || c->waits_host_map ||
@@ -262,14 +258,9 @@ static char *on_fence(struct client *c, const char *text, size_t n)
 		return NULL;
 	}
 	add_texts(&texts, s, round);
-	while (!w.last) {
-		w.last = texts.len <= WIRE_PART_MAX;
-		w.data.p = buf_head(&texts);
-		w.data.n = w.last ? texts.len : WIRE_PART_MAX;
-		wire_pack_exchange(s->out, &w);
-		buf_drop(&texts, w.data.n);
-	}
-	buf_free(&texts);
+	exchange_give(s, EXCHANGE_INIT,
+		      (wire_u32v){ round->rank, round->rank ? round->size : 0 },
+		      round->number, &texts);
 	return NULL;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmi1_names.h"
 #include "agent/pmi/server_internal.h"
 #include "common/loop.h"
@@ -18,13 +19,7 @@ enum {
 	OUT_MOST = 64 << 10, /* answers that a rank has not read */
 	READ_BYTES = 8192,
 	READS_MOST = 16, /* of a rank that has ended: a child of it may write on */
-	KEYS_RANK_BYTES = 1 << 20, /* of all keys, for each rank of the job */
-	/* until those that wait for a rank that has ended are let go: before, the job
-	 * has ended them, and they do not speak of it */
-	HANG_UP_MS = 2000,
-	/* until ranks in MPI_Init are taken to wait for one that has ended: they may
-	 * wait in memory that they share, which nobody hears of */
-	ABSENT_MS = 5000
+	KEYS_RANK_BYTES = 1 << 20 /* of all keys, for each rank of the job */
 };
 
 enum state { STATE_NEVER, STATE_INITIALISED, STATE_FINALISED, STATE_ABORTED };
@@ -57,7 +52,7 @@ struct pmi1 {
 	uint64_t barrier;
 	bool given;      /* what ranks here put, to the launcher */
 	bool has_failed; /* no barrier ends any more */
-	struct event *late, *absent;
+	struct exchange_wait *wait;
 	uint32_t name_id;
 };
 
@@ -199,31 +194,36 @@ static void on_get(struct pmi1_rank *r, const char *key)
 
 /* ---- barriers ---- */
 
-static bool is_in_init(const struct pmi1_rank *r)
+static bool pmi1_is_in_init(const void *pmi1, size_t i)
 {
-	return r->state == STATE_INITIALISED && !r->ended && !r->p->barrier;
+	const struct pmi1 *p = pmi1;
+
+	return p->rank[i].state == STATE_INITIALISED && !p->rank[i].ended &&
+	       !p->barrier;
 }
 
-static void on_late(evutil_socket_t fd, short what, void *arg)
+static bool pmi1_never_came(const void *pmi1, size_t i)
 {
-	struct pmi1 *p = arg;
+	const struct pmi1 *p = pmi1;
 
-	(void)fd;
-	(void)what;
-	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
+	return p->rank[i].ended && p->rank[i].state == STATE_NEVER;
+}
+
+/* A rank that is in MPI_Init may wait on, in memory that it shares with another. */
+static bool pmi1_end_waiting(void *pmi1)
+{
+	struct pmi1 *p = pmi1;
+
+	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		if (p->rank[i].in_barrier)
 			hang_up(&p->rank[i]);
-		/* it may wait on, in memory that it shares with another */
-		if (is_in_init(&p->rank[i]))
-			mpi_ends_stuck(p->s, i);
-	}
+	return true;
 }
 
 static void fail(struct pmi1 *p)
 {
 	p->has_failed = true;
-	if (!event_pending(p->late, EV_TIMEOUT, NULL))
-		loop_after_ms(p->late, HANG_UP_MS);
+	exchange_wait_failed(p->wait);
 }
 
 static void end_barrier(struct pmi1 *p)
@@ -240,21 +240,15 @@ static void end_barrier(struct pmi1 *p)
 	}
 }
 
-static void give(struct pmi1 *p)
+static void give(void *pmi1)
 {
-	struct wire_exchange w = { .epoch = p->s->job->epoch,
-				   .use = EXCHANGE_PMI1,
-				   .number = p->barrier };
+	struct pmi1 *p = pmi1;
 
+	if (p->given)
+		return;
 	p->given = true;
-	while (!w.last) {
-		w.last = p->puts.len <= WIRE_PART_MAX;
-		w.data.n = w.last ? p->puts.len : WIRE_PART_MAX;
-		w.data.p = buf_head(&p->puts);
-		wire_pack_exchange(p->s->out, &w);
-		buf_drop(&p->puts, w.data.n);
-	}
-	buf_free(&p->puts);
+	exchange_give(p->s, EXCHANGE_PMI1, (wire_u32v){ NULL, 0 }, p->barrier,
+		      &p->puts);
 }
 
 /* If ranks are in the barrier, and no more will come.  Where one has ended, the
@@ -263,30 +257,11 @@ static void give_if_complete(struct pmi1 *p)
 {
 	uint32_t waiting = 0, n = 0;
 
-	if (p->given)
-		return;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		waiting += p->rank[i].in_barrier;
 		n += p->rank[i].in_barrier || p->rank[i].ended;
 	}
 	if (waiting && n == p->s->job->ranks.n)
-		give(p);
-}
-
-/* A rank has ended that never came to MPI_Init.  The launcher names it, if it is asked
- * for a barrier. */
-static void on_absent(evutil_socket_t fd, short what, void *arg)
-{
-	struct pmi1 *p = arg;
-	bool absent = false, waits = false;
-
-	(void)fd;
-	(void)what;
-	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
-		absent |= p->rank[i].ended && p->rank[i].state == STATE_NEVER;
-		waits |= is_in_init(&p->rank[i]);
-	}
-	if (absent && waits && !p->given)
 		give(p);
 }
 
@@ -388,8 +363,8 @@ static void begin(struct pmi1_rank *r)
 {
 	becomes(r, STATE_INITIALISED);
 	for (size_t i = 0; i < r->p->s->job->ranks.n && !r->p->barrier; i++)
-		if (r->p->rank[i].ended && r->p->rank[i].state == STATE_NEVER)
-			loop_after_ms(r->p->absent, ABSENT_MS);
+		if (pmi1_never_came(r->p, i))
+			exchange_wait_look(r->p->wait);
 	answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
 }
 
@@ -537,10 +512,13 @@ struct pmi1 *pmi1_open(struct server *s)
 {
 	struct pmi1 *p = xcalloc(1, sizeof *p);
 
-	*p = (struct pmi1){ .s = s,
-			    .rank = xcalloc(s->job->ranks.n, sizeof *p->rank),
-			    .late = event_new(s->base, -1, 0, on_late, p),
-			    .absent = event_new(s->base, -1, 0, on_absent, p) };
+	*p = (struct pmi1){ .s = s, .rank = xcalloc(s->job->ranks.n, sizeof *p->rank) };
+	p->wait = exchange_wait_make(
+		s, &(struct exchange_waiting){ .ctx = p,
+					       .never_came = pmi1_never_came,
+					       .is_in_init = pmi1_is_in_init,
+					       .ask = give,
+					       .end = pmi1_end_waiting });
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
 	return p;
@@ -552,8 +530,7 @@ void pmi1_free(struct pmi1 *p)
 		return;
 	for (uint32_t i = 0; i < p->s->job->ranks.n; i++)
 		hang_up(&p->rank[i]);
-	event_free(p->late);
-	event_free(p->absent);
+	exchange_wait_free(p->wait);
 	tdestroy(p->pairs, free);
 	buf_free(&p->puts);
 	buf_free(&p->all);
@@ -590,7 +567,7 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 	r->ended = true;
 	give_if_complete(p);
 	if (r->state == STATE_NEVER && !p->barrier)
-		loop_after_ms(p->absent, ABSENT_MS);
+		exchange_wait_look(p->wait);
 	return r->state == STATE_INITIALISED
 		       ? "exited with status 0 between MPI_Init and MPI_Finalize"
 		       : NULL;

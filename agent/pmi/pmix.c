@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmix_internal.h"
 #include "common/loop.h"
 #include "lib/boot/pmix_abi.h"
@@ -49,7 +50,7 @@ static void on_client(struct pmix *p, const struct wire_pmix_client *m)
 	r->busy = false;
 	for (size_t i = 0; m->present && i < p->s->job->ranks.n; i++)
 		if (p->rank[i].ended && !p->rank[i].seen)
-			pmix_look_for_absent(p);
+			exchange_wait_look(p->wait);
 }
 
 static void on_abort(struct pmix *p, const struct wire_pmix_abort *m)
@@ -445,7 +446,7 @@ const char *pmix_ended(struct pmix *p, size_t local)
 	if (r->present)
 		tell_of_death(p, local);
 	if (!r->seen)
-		pmix_look_for_absent(p);
+		exchange_wait_look(p->wait);
 	return r->present ? "exited with status 0 between MPI_Init and MPI_Finalize"
 			  : NULL;
 }

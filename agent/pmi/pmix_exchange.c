@@ -1,18 +1,12 @@
 /* The record of one host in an exchange: u32 withheld, u32 length, bytes.  If one host
  * withheld its data, being too long, no server gets any: each asks for what its ranks
  * want, rank by rank. */
-#include <event2/event.h>
 #include <search.h>
 
+#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmix_internal.h"
-#include "common/loop.h"
 
 enum {
-	/* until those are told that wait for a rank that has ended: before, the job has
-	 * ended them, and they do not speak of it */
-	HANG_UP_MS = 2000,
-	/* until ranks that are in MPI_Init are taken to wait for one that has ended */
-	ABSENT_MS = 5000,
 	COUNTS_MOST = 65536, /* lists of ranks that had an exchange */
 	/* some are left for libberth, and for ranks that do not come */
 	COLLECTS_MOST = EXCHANGES_MOST - EXCHANGES_MOST / 8
@@ -102,23 +96,12 @@ static void give(struct pmix *p, const struct count *c, uint64_t number, bool wi
 		 wire_bytes data)
 {
 	struct buf record = { 0 };
-	struct wire_exchange w = { .epoch = p->s->job->epoch,
-				   .use = c->use,
-				   .ranks = { c->rank, c->nranks },
-				   .number = number };
 
 	buf_u32(&record, withheld);
 	buf_u32(&record, (uint32_t)data.n);
 	if (data.n)
 		buf_add(&record, data.p, data.n);
-	while (!w.last) {
-		w.last = record.len <= WIRE_PART_MAX;
-		w.data.n = w.last ? record.len : WIRE_PART_MAX;
-		w.data.p = buf_head(&record);
-		wire_pack_exchange(p->s->out, &w);
-		buf_drop(&record, w.data.n);
-	}
-	buf_free(&record);
+	exchange_give(p->s, c->use, (wire_u32v){ c->rank, c->nranks }, number, &record);
 }
 
 /* The server's request ID ends. */
@@ -136,24 +119,11 @@ static void mark_busy(struct pmix *p, const struct count *c)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
 }
 
-static void fail_later(struct pmix *p)
-{
-	if (!event_pending(p->failing, EV_TIMEOUT, NULL))
-		loop_after_ms(p->failing, HANG_UP_MS);
-}
-
 /* One of its ranks never comes: others are told, later. */
 static void fail(struct pmix *p, struct collect *one)
 {
 	one->failed = true;
-	fail_later(p);
-}
-
-/* A rank has ended before MPI_Init: those in it never come out. */
-static void fail_absent(struct pmix *p)
-{
-	p->none_comes = true;
-	fail_later(p);
+	exchange_wait_failed(p->wait);
 }
 
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
@@ -271,18 +241,25 @@ int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e)
 	return 0;
 }
 
-static bool is_in_init(const struct pmix_rank *r)
+static bool pmix_is_in_init(const void *pmix, size_t i)
 {
+	const struct pmix_rank *r = &((const struct pmix *)pmix)->rank[i];
+
 	return r->present && !r->busy && !r->ended;
 }
 
-static void on_failing(evutil_socket_t fd, short what, void *arg)
+static bool pmix_never_came(const void *pmix, size_t i)
 {
-	struct pmix *p = arg;
+	const struct pmix_rank *r = &((const struct pmix *)pmix)->rank[i];
+
+	return r->ended && !r->seen;
+}
+
+static bool pmix_end_failed(void *pmix)
+{
+	struct pmix *p = pmix;
 	struct collect *next;
 
-	(void)fd;
-	(void)what;
 	for (struct collect *one = p->collect; one; one = next) {
 		next = one->next;
 		if (!one->failed)
@@ -290,9 +267,7 @@ static void on_failing(evutil_socket_t fd, short what, void *arg)
 		answer(p, one->id, true, 0, (wire_bytes){ 0 });
 		collect_free(p, one);
 	}
-	for (size_t i = 0; p->none_comes && i < p->s->job->ranks.n; i++)
-		if (is_in_init(&p->rank[i]))
-			mpi_ends_stuck(p->s, i);
+	return p->none_comes;
 }
 
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
@@ -300,55 +275,41 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 	struct collect *one =
 		pmix_serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
-	if (one)
+	if (one) {
 		fail(p, one);
-	else if (pmix_serves(p) && p->gave_for_absent)
-		fail_absent(p);
+	} else if (pmix_serves(p) && p->gave_for_absent) {
+		p->none_comes = true;
+		exchange_wait_failed(p->wait);
+	}
 }
 
-/* ---- ranks that do not come ---- */
-
-/* A rank has ended without MPI_Init, and others are in it: they wait for it, and
- * libpmix does not tell.  The launcher names it, if it is asked to end a fence of all
- * ranks. */
-static void on_absent(evutil_socket_t fd, short what, void *arg)
+/* The launcher is to end a fence of all ranks. */
+static void pmix_ask(void *pmix)
 {
 	const wire_u32v all = { NULL, 0 };
-	struct pmix *p = arg;
-	struct count *c;
-	bool absent = false, waits = false;
+	struct pmix *p = pmix;
+	struct count *c =
+		pmix_serves(p) ? count_of(p, EXCHANGE_PMIX_FENCE, 0, &all) : NULL;
 
-	(void)fd;
-	(void)what;
-	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
-		absent |= p->rank[i].ended && !p->rank[i].seen;
-		waits |= is_in_init(&p->rank[i]);
-	}
-	c = absent && waits && pmix_serves(p)
-		    ? count_of(p, EXCHANGE_PMIX_FENCE, 0, &all)
-		    : NULL;
 	if (!c)
 		return;
 	p->gave_for_absent = true;
 	give(p, c, c->n++, false, (wire_bytes){ 0 });
 }
 
-void pmix_look_for_absent(struct pmix *p)
-{
-	if (!event_pending(p->absent, EV_TIMEOUT, NULL))
-		loop_after_ms(p->absent, ABSENT_MS);
-}
-
 void pmix_exchanges_begin(struct pmix *p)
 {
-	p->failing = event_new(p->s->base, -1, 0, on_failing, p);
-	p->absent = event_new(p->s->base, -1, 0, on_absent, p);
+	p->wait = exchange_wait_make(
+		p->s, &(struct exchange_waiting){ .ctx = p,
+						  .never_came = pmix_never_came,
+						  .is_in_init = pmix_is_in_init,
+						  .ask = pmix_ask,
+						  .end = pmix_end_failed });
 }
 
 void pmix_exchanges_end(struct pmix *p)
 {
-	event_free(p->failing);
-	event_free(p->absent);
+	exchange_wait_free(p->wait);
 	while (p->collect)
 		collect_free(p, p->collect);
 	tdestroy(p->counts, free);

@@ -21,7 +21,8 @@ struct pmix {
 	struct pmix_process process;
 	struct pmix_folders *folders;
 	int lock, memory_lock;
-	struct event *readable, *writable, *late, *failing, *absent, *ended;
+	struct event *readable, *writable, *late, *ended;
+	struct exchange_wait *wait;
 	struct buf in, out;
 	struct pmix_rank *rank;
 	struct strv environment; /* of all local ranks */
@@ -42,8 +43,6 @@ struct pmix {
 
 /* False: it is no request that a server makes. */
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m);
-/* A rank has ended without PMIx_Init, and others call it: those may wait for it. */
-void pmix_look_for_absent(struct pmix *p);
 void pmix_exchanges_begin(struct pmix *p);
 void pmix_exchanges_end(struct pmix *p);
 

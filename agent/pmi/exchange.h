@@ -1,0 +1,41 @@
+/* exchange.h - what PMI-1, PMIx and libberth's init rounds have in common: a part that
+ * this host gives to an exchange of all hosts (wire.def), and ranks that wait for one
+ * that never comes. */
+#ifndef BERTH_AGENT_PMI_EXCHANGE_H
+#define BERTH_AGENT_PMI_EXCHANGE_H
+
+#include "agent/pmi/server_internal.h"
+
+/* Gives BYTES, which are empty then, to exchange NUMBER of RANKS (none: all). */
+void exchange_give(const struct server *s, enum exchange_use use, wire_u32v ranks,
+		   uint64_t number, struct buf *bytes);
+
+/* ---- ranks that never come ---- */
+
+/* Ranks in MPI_Init may wait for one that has ended: in memory that they share, or in a
+ * library that does not tell.  The launcher names that one, if it is asked to end an
+ * exchange of all ranks. */
+struct exchange_wait;
+
+struct exchange_waiting {
+	void *ctx;
+	/* Local rank I has ended, and never came to MPI_Init; it is in MPI_Init. */
+	bool (*never_came)(const void *ctx, size_t i);
+	bool (*is_in_init)(const void *ctx, size_t i);
+	/* Gives this host's part of such an exchange. */
+	void (*ask)(void *ctx);
+	/* Ends all that waits for an exchange which has failed.  True: ranks in MPI_Init
+	 * never come out of it. */
+	bool (*end)(void *ctx);
+};
+
+struct exchange_wait *exchange_wait_make(struct server *s,
+					 const struct exchange_waiting *w);
+void exchange_wait_free(struct exchange_wait *w);
+/* A rank has ended without MPI_Init, or is in it while one has: look a while later
+ * whether any still waits. */
+void exchange_wait_look(struct exchange_wait *w);
+/* An exchange has failed: end() is called, but later. */
+void exchange_wait_failed(struct exchange_wait *w);
+
+#endif
