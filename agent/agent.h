@@ -7,16 +7,13 @@
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
 
-#include "agent/placement/env.h"
-#include "agent/placement/place.h"
+#include "agent/place_request.h"
 #include "agent/pmi/mpi_find.h"
-#include "agent/pmi/server.h"
 #include "agent/port.h"
 #include "agent/ranks/gpu_check.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/rank.h"
 #include "agent/stream.h"
-#include "common/package.h"
 
 /* What the ranks of one app have in common. */
 struct app_start {
@@ -100,12 +97,8 @@ void agent_check_free(struct agent *a);
  * next. */
 void agent_forget_job(struct agent *a);
 
-/* More ranks than CPUs here. */
-static inline bool agent_oversubscribed(const struct agent *a)
-{
-	return a->job->ranks.n > a->topo.npu;
-}
-
-struct env_rank agent_env_rank(const struct agent *a, uint32_t local);
+/* Its job, to be placed and to be given an environment. */
+struct place_request agent_request(struct agent *a);
+struct env_rank agent_env_rank(struct agent *a, uint32_t local);
 
 #endif

@@ -140,7 +140,7 @@ static void start_server(struct agent *a)
 			.cpus = { (const char *const *)cpus.v, cpus.n },
 			.commands = { (const char *const *)commands.v, commands.n },
 			.wdirs = { wdirs, a->napp },
-			.oversubscribed = agent_oversubscribed(a) });
+			.oversubscribed = agent_env_rank(a, 0).oversubscribed });
 	strv_free(&cpus);
 	strv_free(&commands);
 	free(wdirs);

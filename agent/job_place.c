@@ -11,9 +11,7 @@ static bool claims_gpus(const struct agent *a)
 static int place(struct agent *a, struct err *e)
 {
 	const struct wire_job *j = a->job;
-	const struct place_options o = { (enum bind_to)j->bind_to, j->bind_count,
-					 (enum share)j->share,
-					 j->flags & JOB_NO_GPU_SHARING };
+	const struct place_request q = agent_request(a);
 
 	/* The job's own copy: --gpus and claims narrow and reorder it. */
 	a->chosen = (struct gpus){ .v = xcalloc(a->gpus.n, sizeof *a->chosen.v),
@@ -24,12 +22,7 @@ static int place(struct agent *a, struct err *e)
 		return -1;
 	if (claims_gpus(a))
 		gpu_claim(&a->chosen);
-	if (place_ranks(&a->placement, &a->topo, &a->chosen, j->ranks.n, &o, e))
-		return -1;
-	if (j->gpu_visible == VISIBLE_NODE && a->chosen.n && a->placement.gpus_shared)
-		return err_set(e, E_GPU_NODE, j->ranks.n, a->chosen.n,
-			       str_plural(a->chosen.n));
-	return 0;
+	return place_job(&q, e);
 }
 
 /* Claim the GPUs in use, give the others back, and name the jobs that hold the same
@@ -133,7 +126,7 @@ void agent_place(struct agent *a)
 		snprintf(e.text, sizeof e.text, "%s", a->gpus.notes.v[i]);
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
-	if (a->chosen.n && a->placement.gpus_shared) {
+	if (a->placement.gpus_shared) {
 		err_set(&e, E_GPU_SHARED, a->placement.n, a->chosen.n,
 			str_plural(a->chosen.n));
 		stream_log(&a->stream, LOG_WARNING, &e);

@@ -3,10 +3,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "agent/placement/env.h"
+#include "agent/place_request.h"
 #include "agent/step_request.h"
-#include "common/package.h"
-#include "common/wire.h"
 
 /* One step on this host. */
 struct step {
@@ -15,9 +13,13 @@ struct step {
 	struct topo topo;
 	struct gpus gpus;
 	struct placement placement;
-	struct package package; /* Berth's own, as far as it is used */
-	bool fixed;             /* the masks are the user's */
-	bool known;             /* and the request has them */
+	struct package package;   /* Berth's own, as far as it is used */
+	bool fixed;               /* the masks are the user's */
+	bool known;               /* and the request has them */
+	struct place_request ask; /* all this, as of a job of runner's */
+	struct wire_job job;
+	char master[256], host[256], id[64];
+	uint32_t *cross_ranks, *cross_sizes;
 };
 
 /* ---- in and out ---- */
@@ -215,63 +217,74 @@ static void deal_gpus(struct step *s, const bool *may)
 	free(gpu);
 }
 
+/* Fill J as runner would, with Slurm's words about the step. */
+static void describe(struct step *s, struct wire_job *j)
+{
+	const struct step_request *q = &s->q;
+	const struct place_options *o = &s->o.place;
+
+	step_first_host(s->master, sizeof s->master, q->hosts);
+	gethostname(s->host, sizeof s->host - 1);
+	snprintf(s->id, sizeof s->id, "slurm-%u.%u", q->job, q->step);
+	s->cross_ranks = xcalloc(q->tasks, sizeof *s->cross_ranks);
+	s->cross_sizes = xcalloc(q->tasks, sizeof *s->cross_sizes);
+	for (uint32_t i = 0; i < q->tasks; i++) {
+		if (step_cross(&s->cross_ranks[i], &s->cross_sizes[i], q->layout, i,
+			       q->node))
+			continue;
+		s->cross_ranks[i] = q->node;
+		s->cross_sizes[i] = q->nodes;
+	}
+	*j = (struct wire_job){
+		.epoch = 1,
+		.job_id = s->id,
+		.flags = JOB_MANAGED | (o->no_gpu_sharing ? JOB_NO_GPU_SHARING : 0),
+		.np = q->size,
+		.node = q->node,
+		.nodes = q->nodes,
+		.host = s->host,
+		.ranks = { q->ranks, q->tasks },
+		.cross_ranks = { s->cross_ranks, q->tasks },
+		.cross_sizes = { s->cross_sizes, q->tasks },
+		.master_addr = s->master,
+		.master_port = *s->master ? step_port(q->job, q->step) : 0,
+		.bind_to = o->bind_to,
+		.bind_count = o->bind_count,
+		.share = o->share,
+		.gpu_visible = s->o.gpu_visible,
+		.gpu_id = s->o.gpu_id,
+	};
+}
+
 static int place(struct step *s, struct err *e)
 {
 	struct cpuset *masks = xcalloc(s->q.tasks, sizeof *masks);
 	bool *may = own_gpus(s);
-	int rc = 0;
+	int rc;
 
 	s->fixed = *s->q.bind_type;
 	s->known = step_masks(masks, s->q.tasks, s->q.bind_type, s->q.bind_list,
 			      &s->topo.allowed);
-	if (s->known)
-		place_fixed(&s->placement, &s->topo, &s->gpus, s->q.tasks, masks, may);
-	else {
-		if (s->fixed)
-			s->o.place.bind_to = BIND_NONE;
-		if (may)
-			deal_gpus(s, may);
-		rc = place_ranks(&s->placement, &s->topo, &s->gpus, s->q.tasks,
-				 &s->o.place, e);
-	}
+	if (s->fixed && !s->known)
+		s->o.place.bind_to = BIND_NONE;
+	if (may && !s->known)
+		deal_gpus(s, may);
+	describe(s, &s->job);
+	s->ask = (struct place_request){ .job = &s->job,
+					 .topo = &s->topo,
+					 .gpus = &s->gpus,
+					 .placement = &s->placement,
+					 .package = &s->package,
+					 .has = s->known ? masks : NULL,
+					 .may = may };
+	rc = place_job(&s->ask, e);
 	for (size_t i = 0; i < s->q.tasks; i++)
 		cpuset_free(&masks[i]);
 	free(masks);
 	free(may);
-	if (!rc && s->o.gpu_visible == VISIBLE_NODE && s->gpus.n &&
-	    s->placement.gpus_shared)
-		return err_set(e, E_GPU_NODE, s->q.tasks, s->gpus.n,
-			       str_plural(s->gpus.n));
+	s->ask.has = NULL;
+	s->ask.may = NULL;
 	return rc;
-}
-
-static struct env_rank env_of(const struct step *s, uint32_t local, const char *master,
-			      const char *id, const char *host)
-{
-	const struct step_request *q = &s->q;
-	struct env_rank r = { .gpus = &s->gpus,
-			      .placement = &s->placement,
-			      .gpu_visible = s->o.gpu_visible,
-			      .gpu_id = s->o.gpu_id,
-			      .rank = q->ranks[local],
-			      .size = q->size,
-			      .local_rank = local,
-			      .local_size = (uint32_t)q->tasks,
-			      .node = q->node,
-			      .nodes = q->nodes,
-			      .master_port = *master ? step_port(q->job, q->step) : 0,
-			      .master_addr = master,
-			      .host = host,
-			      .job_id = id,
-			      .version = BERTH_VERSION,
-			      .library = s->package.library,
-			      .managed = true };
-
-	if (!step_cross(&r.cross_rank, &r.cross_size, q->layout, local, q->node)) {
-		r.cross_rank = q->node;
-		r.cross_size = q->nodes;
-	}
-	return r;
 }
 
 static void add_variables(struct str *out, const struct env_rank *r)
@@ -287,19 +300,20 @@ static void add_variables(struct str *out, const struct env_rank *r)
 	}
 }
 
-static void add_task(struct str *out, const struct step *s, const struct env_rank *r)
+static void add_task(struct str *out, const struct step *s, uint32_t local)
 {
-	const struct berth *b = &s->placement.v[r->local_rank];
+	const struct env_rank r = env_rank_of(&s->ask, local);
+	const struct berth *b = &s->placement.v[local];
 	struct str cpus = { 0 }, report = { 0 };
 
 	str_add_bits(&cpus, b->cpus.w, b->cpus.nwords);
-	str_addf(out, "task %u\n", r->local_rank);
+	str_addf(out, "task %u\n", local);
 	if (b->bound && !s->fixed)
 		add_line(out, "cpus", str_text(&cpus));
 	if (b->gpu >= 0 && s->gpus.v[b->gpu].minor >= 0)
 		str_addf(out, "gpu %d\n", s->gpus.v[b->gpu].minor);
-	add_variables(out, r);
-	str_addf(&report, "rank %u on %s: %s%s: %s", r->rank, r->host,
+	add_variables(out, &r);
+	str_addf(&report, "rank %u on %s: %s%s: %s", r.rank, r.host,
 		 s->fixed ? "--cpu-bind's CPUs " : "cpus ", str_text(&cpus), b->why);
 	add_line(out, "report", str_text(&report));
 	str_free(&cpus);
@@ -316,21 +330,6 @@ static void add_warnings(struct str *out, const struct step *s)
 		return;
 	err_set(&e, E_GPU_SHARED, s->q.tasks, s->gpus.n, str_plural(s->gpus.n));
 	add_line(out, "warning", e.text);
-}
-
-static void add_tasks(struct str *out, const struct step *s)
-{
-	char master[256] = "", host[256] = "", id[64];
-
-	step_first_host(master, sizeof master, s->q.hosts);
-	gethostname(host, sizeof host - 1);
-	snprintf(id, sizeof id, "slurm-%u.%u", s->q.job, s->q.step);
-	add_warnings(out, s);
-	for (uint32_t i = 0; i < s->q.tasks; i++) {
-		const struct env_rank r = env_of(s, i, master, id, host);
-
-		add_task(out, s, &r);
-	}
 }
 
 static int answer(struct str *out, struct step *s, char *text, struct err *e)
@@ -352,7 +351,9 @@ static int answer(struct str *out, struct step *s, char *text, struct err *e)
 	if (s->o.all_gpus || s->o.gpu_visible == VISIBLE_NODE ||
 	    s->o.gpu_visible == VISIBLE_INHERIT)
 		str_add(out, "visible\n");
-	add_tasks(out, s);
+	add_warnings(out, s);
+	for (uint32_t i = 0; i < s->q.tasks; i++)
+		add_task(out, s, i);
 	return 0;
 }
 
@@ -380,6 +381,8 @@ int step_main(int in, int out)
 	gpu_free(&s.gpus);
 	topo_free(&s.topo);
 	step_request_free(&s.q);
+	free(s.cross_ranks);
+	free(s.cross_sizes);
 	str_free(&said);
 	free(text);
 	return rc;
