@@ -1,8 +1,8 @@
 /* agent.h - all that one agent holds, from its machine to the ranks of its job.
  *
  * main.c reads as the steps; messages.c does what the launcher says, of which
- * job_place.c does `job`, job_start.c does `start`,
- * job_mpi.c what both do for MPI, and job_check.c does `check`.
+ * job_place.c does `job`, job_start.c does `start`, and job_check.c does `check`.
+ * start.h says how one leads to the other; job_mpi.c does what it says.
  */
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
@@ -13,6 +13,7 @@
 #include "agent/ranks/gpu_check.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/rank.h"
+#include "agent/start.h"
 #include "agent/stream.h"
 
 /* What the ranks of one app have in common. */
@@ -50,15 +51,11 @@ struct agent {
 	struct str no_package;  /* why --horovod has none that is used */
 	bool has_folder;        /* job->folder has a package, too */
 	struct str no_folder;   /* why that is not used */
-	bool placed;
-	struct wire_placed
-		answer;         /* to be sent once it is known whether there is PMIx */
-	bool placing;           /* ANSWER waits for that */
-	enum mpi_need mpi_need; /* of the programs here */
-	bool pmix_lost;         /* that was said */
-	bool starting;          /* `start` has come: the ranks wait for PMIx */
-	uint32_t mpi;           /* what ranks get: enum mpi_given */
-	struct winsize window;  /* of the user's terminal, or zeros */
+	enum start_state state;
+	struct wire_placed answer; /* to be sent if the state says so */
+	enum mpi_need mpi_need;    /* of the programs here */
+	uint32_t mpi;              /* what ranks get: enum mpi_given */
+	struct winsize window;     /* of the user's terminal, or zeros */
 	struct ranks ranks;
 	struct gpu_check check;
 	struct job_check *job_check; /* --check, while it runs; or NULL */
@@ -77,15 +74,15 @@ void agent_place(struct agent *a);
 void agent_start(struct agent *a, uint32_t mpi);
 /* What waits for PMIx goes on, if it can.  To be called after each turn of the loop. */
 void agent_settle(struct agent *a);
-/* agent_start() goes on: PMIx is ready, if the ranks get it. */
+/* Exec the ranks: PMIx is ready, if they get it. */
 void agent_start_ranks(struct agent *a);
-/* The programs are known: may they use MPI?  If a PMIx server is opened, the answer to
- * the launcher waits. */
-void agent_find_mpi(struct agent *a);
+/* EV has come: the next state, and its act. */
+void agent_event(struct agent *a, enum start_event ev);
+/* The programs are known: may they use MPI?  Whether the answer to the launcher waits
+ * until a PMIx server is open. */
+bool agent_find_mpi(struct agent *a);
 /* The file of app APP's program.  To be freed. */
 char *agent_program_path(const struct agent *a, size_t app);
-/* Sends `placed`. */
-void agent_answer(struct agent *a);
 /* The program, environment and limits of local rank LOCAL, found once for its app. */
 struct app_start *agent_app_start(struct agent *a, uint32_t local);
 /* --check: listen where rank 0 would, for the agents of all hosts. */

@@ -592,9 +592,9 @@ void agent_check(struct agent *a, const struct wire_check *m)
 	struct job_check *c;
 	bool startable;
 
-	if (!a->placed || a->ranks.phase != RANKS_RUN || a->xml)
+	if (a->state != START_PLACED || a->ranks.phase != RANKS_RUN || a->xml)
 		return;
-	a->placed = false; /* neither a start nor a second check follows */
+	agent_event(a, START_EV_CHECK);
 	c = check_of(a);
 	c->timeout_ms = m->timeout_ms;
 	c->waits = 1;

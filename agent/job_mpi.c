@@ -1,5 +1,5 @@
 /* MPI: whether a program here may use it, a PMIx server for it, and what that is told
- * of the ranks. */
+ * of the ranks.  And the acts of start.h, of which most wait for that server. */
 #include "agent/agent.h"
 #include "agent/placement/env.h"
 #include "agent/pmi/mpi_find.h"
@@ -67,11 +67,6 @@ static bool has_room(const struct agent *a)
 	return a->ranks.server && a->guarded.folders;
 }
 
-void agent_answer(struct agent *a)
-{
-	wire_pack_placed(&a->stream.out, &a->answer);
-}
-
 static void say_no_pmix(struct agent *a, const char *why)
 {
 	struct err e = { 0 };
@@ -98,18 +93,6 @@ static bool goes_without(struct agent *a, const char *why)
 		 "no PMIx server (%.400s): ranks get PMI-1 alone", why);
 	stream_log(&a->stream, LOG_NOTE, &e);
 	return true;
-}
-
-static void settle_placing(struct agent *a, enum server_pmix_state state,
-			   const char *why)
-{
-	if (state == SERVER_PMIX_OPENING)
-		return;
-	a->placing = false;
-	if (state != SERVER_PMIX_OPEN)
-		a->answer.mpi |= MPI_NO_PMIX;
-	if (state == SERVER_PMIX_OPEN || goes_without(a, why))
-		agent_answer(a);
 }
 
 /* What the ranks' server is told of them. */
@@ -154,72 +137,100 @@ static bool is_unwatched(const struct agent *a)
 	return a->job->nodes == 1 && !(a->job->flags & JOB_LISTEN) && !needs_server(a);
 }
 
-void agent_find_mpi(struct agent *a)
+bool agent_find_mpi(struct agent *a)
 {
 	size_t app = 0;
 
 	a->mpi_need = a->mpi ? need(a, &app) : MPI_NEED_NONE;
 	if (a->mpi_need == MPI_NEED_NONE)
-		return;
+		return false;
 	a->answer.mpi = MPI_WANTED;
 	if (!(a->job->flags & JOB_PMIX))
-		return;
+		return false;
 	if (!has_room(a)) {
 		a->answer.mpi |= MPI_NO_PMIX;
 		goes_without(a, NO_ROOM);
-		return;
+		return false;
 	}
 	open_server(a, app, a->mpi_need);
-	if (is_unwatched(a))
-		start_server(a);
-	else
-		a->placing = true;
-}
-/* The ranks start without PMIx, if those of no other host have it. */
-static void start_without_server(struct agent *a, const char *why)
-{
-	if (!is_unwatched(a)) {
-		say_no_pmix(a, why);
-		return;
-	}
-	goes_without(a, why);
-	a->mpi &= ~(uint32_t)MPI_GIVE_PMIX;
-	agent_start_ranks(a);
+	if (!is_unwatched(a))
+		return true;
+	start_server(a);
+	return false;
 }
 
-static void settle_starting(struct agent *a, enum server_pmix_state state,
-			    const char *why)
+void agent_event(struct agent *a, enum start_event ev)
 {
-	if (state == SERVER_PMIX_NONE && !has_room(a)) {
-		state = SERVER_PMIX_FAILED;
+	const struct start_step step = start_step(a->state, ev);
+	struct err e = { 0 };
+	const char *why;
+
+	if (step.next != START_NONE)
+		a->state = step.next;
+	if (server_pmix(a->ranks.server, &why) == SERVER_PMIX_NONE && !has_room(a))
 		why = NO_ROOM;
-	}
-	if (state == SERVER_PMIX_NONE) /* another host's program asks for it */
+	switch (step.act) {
+	case START_ACT_ANSWER_WITHOUT:
+		a->answer.mpi |= MPI_NO_PMIX;
+		if (!goes_without(a, why))
+			break;
+		/* fall through */
+	case START_ACT_ANSWER:
+		wire_pack_placed(&a->stream.out, &a->answer);
+		break;
+	case START_ACT_OPEN_SERVER: /* another host's program asks for it */
 		open_server(a, 0, MPI_NEED_MAYBE);
-	else if (state == SERVER_PMIX_OPEN)
+		break;
+	case START_ACT_START_SERVER:
 		start_server(a);
-	else if (state >= SERVER_PMIX_READY)
-		a->starting = false;
-	if (state == SERVER_PMIX_READY)
+		break;
+	case START_ACT_RANKS_WITHOUT:
+		if (!is_unwatched(a)) { /* ranks of other hosts have it */
+			say_no_pmix(a, why);
+			break;
+		}
+		goes_without(a, why);
+		a->mpi &= ~(uint32_t)MPI_GIVE_PMIX;
+		/* fall through */
+	case START_ACT_RANKS:
 		agent_start_ranks(a);
-	else if (state > SERVER_PMIX_READY)
-		start_without_server(a, why);
+		break;
+	case START_ACT_SAY_LOST:
+		err_set(&e, E_PMIX_LOST, why);
+		stream_log(&a->stream, LOG_ERROR, &e);
+		break;
+	default:
+		break;
+	}
+}
+
+void agent_start(struct agent *a, uint32_t mpi)
+{
+	struct err e = { 0 };
+
+	if (a->state != START_PLACED || a->ranks.phase != RANKS_RUN)
+		return; /* a job that was told to stop does not start */
+	if (a->xml) {
+		err_set(&e, E_PLACE_ONLY);
+		stream_log(&a->stream, LOG_ERROR, &e);
+		return;
+	}
+	if (!a->ranks.server)
+		a->ranks.server = server_open(a->base, &a->stream.out, a->job);
+	a->mpi = mpi & a->mpi;
+	server_give(a->ranks.server, a->mpi);
+	agent_event(a, a->mpi & MPI_GIVE_PMIX ? START_EV_PMIX : START_EV_START);
 }
 
 void agent_settle(struct agent *a)
 {
-	struct err e = { 0 };
 	const char *why;
-	enum server_pmix_state state = server_pmix(a->ranks.server, &why);
+	const struct start_facts f = {
+		.pmix = server_pmix(a->ranks.server, &why),
+		.has_room = has_room(a),
+		.ranks_run = a->ranks.phase == RANKS_RUN,
+		.pmix_in_use = server_pmix_in_use(a->ranks.server),
+	};
 
-	if (a->placing)
-		settle_placing(a, state, why);
-	else if (a->starting && a->ranks.phase == RANKS_RUN)
-		settle_starting(a, state, why);
-	else if (state == SERVER_PMIX_LOST && !a->pmix_lost &&
-		 a->ranks.phase == RANKS_RUN && server_pmix_in_use(a->ranks.server)) {
-		a->pmix_lost = true;
-		err_set(&e, E_PMIX_LOST, why);
-		stream_log(&a->stream, LOG_ERROR, &e);
-	}
+	agent_event(a, start_due(a->state, &f));
 }

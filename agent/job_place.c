@@ -115,6 +115,7 @@ void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
 	struct err e = { 0 };
+	bool waits = false;
 
 	if (place(a, &e)) {
 		stream_log(&a->stream, LOG_ERROR, &e);
@@ -144,11 +145,9 @@ void agent_place(struct agent *a)
 	if (!a->xml && !(job->flags & JOB_PLAN)) {
 		find_programs(a, &a->answer);
 		if (!*a->answer.id)
-			agent_find_mpi(a);
+			waits = agent_find_mpi(a);
 	}
 	if (job->flags & JOB_LISTEN && !a->xml && !job->ranks.v[0])
 		agent_listen(a);
-	a->placed = true;
-	if (!a->placing)
-		agent_answer(a);
+	agent_event(a, waits ? START_EV_OPENING : START_EV_PLACED);
 }

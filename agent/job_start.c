@@ -68,27 +68,6 @@ static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 	spawn_batch_free(batch);
 }
 
-void agent_start(struct agent *a, uint32_t mpi)
-{
-	struct err e = { 0 };
-
-	if (!a->placed || a->ranks.phase != RANKS_RUN)
-		return; /* a job that was told to stop does not start */
-	if (a->xml) {
-		err_set(&e, E_PLACE_ONLY);
-		stream_log(&a->stream, LOG_ERROR, &e);
-		return;
-	}
-	a->placed = false; /* a second start finds nothing to start */
-	if (!a->ranks.server)
-		a->ranks.server = server_open(a->base, &a->stream.out, a->job);
-	a->mpi = mpi & a->mpi;
-	server_give(a->ranks.server, a->mpi);
-	a->starting = a->mpi & MPI_GIVE_PMIX;
-	if (!a->starting)
-		agent_start_ranks(a);
-}
-
 void agent_start_ranks(struct agent *a)
 {
 	enum { BATCH = 128 };

@@ -85,7 +85,7 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 	ranks_begin(&a->ranks, a->base, &a->stream.out, a->job);
 	ranks_window(&a->ranks, &a->window);
 	agent_place(a);
-	if (a->placed && a->guarded.cgroup && !(m.flags & JOB_PLAN)) {
+	if (a->state != START_NONE && a->guarded.cgroup && !(m.flags & JOB_PLAN)) {
 		/* while the launcher reads the answer */
 		stream_send(&a->stream);
 		ranks_enclose(&a->ranks, a->guarded.cgroup);
@@ -107,7 +107,7 @@ void agent_forget_job(struct agent *a)
 	if (a->job_socket >= 0)
 		close(a->job_socket);
 	a->job_socket = -1;
-	a->placed = a->placing = a->starting = a->pmix_lost = false;
+	a->state = START_NONE;
 	for (size_t i = 0; i < a->napp; i++) {
 		if (a->start) {
 			env_base_free(&a->start[i].env);

@@ -27,7 +27,7 @@ void agent_start(struct agent *a, uint32_t mpi);
 /* What a rank would be given, and no rank. */
 void no_start(struct agent *a, uint32_t mpi)
 {
-	for (uint32_t i = 0; a->placed && i < a->placement.n; i++) {
+	for (uint32_t i = 0; a->state == START_PLACED && i < a->placement.n; i++) {
 		struct env_rank r = agent_env_rank(a, i);
 		struct env_base base = { 0 };
 		char *none[] = { NULL };
