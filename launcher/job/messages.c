@@ -234,8 +234,9 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	return NULL;
 }
 
-/* RANK of host H has ended. */
-static void rank_over(struct job *j, const struct host *h, uint32_t rank)
+/* RANK of host H has ended, or is lost with it: all that wait for the rank hear of it
+ * here.  fence.h hears of a lost host as a whole. */
+static void rank_gone(struct job *j, const struct host *h, uint32_t rank)
 {
 	struct rank *r = &j->rank[rank];
 	const enum fate fate = r->ending.fate;
@@ -254,6 +255,10 @@ static void rank_over(struct job *j, const struct host *h, uint32_t rank)
 	if (fate == FATE_SIGNAL || fate == FATE_OOM)
 		events_text(j->events, "signal", outcome_signal_name(r->ending.code));
 	events_end(j->events);
+	if (fate != FATE_LOST)
+		fence_rank_ended(j, rank);
+	exchange_rank_ended(j, rank);
+	names_rank_ended(j, rank);
 }
 
 static const char *on_exited(struct job *j, struct host *h, const struct wire_exited *m)
@@ -276,10 +281,7 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 	r->hint = xstrdup(m->hint);
 	usage_rank(&j->usage[job_index(j, h)], (uint64_t)r->ending.began_ns, m->cpu_us,
 		   m->peak_bytes);
-	rank_over(j, h, m->rank);
-	fence_rank_ended(j, m->rank);
-	exchange_rank_ended(j, m->rank);
-	names_rank_ended(j, m->rank);
+	rank_gone(j, h, m->rank);
 	return NULL;
 }
 
@@ -453,9 +455,7 @@ static void on_lost(void *ctx, struct host *h)
 			continue;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
 		usage_rank(&j->usage[index], clock_ns(), 0, 0);
-		rank_over(j, h, i);
-		exchange_rank_ended(j, i);
-		names_rank_ended(j, i);
+		rank_gone(j, h, i);
 	}
 }
 
