@@ -35,12 +35,9 @@ void acts_launch(struct job *j)
 	if (j->epoch > 1) /* that of the first began with the search for addresses */
 		j->agents.setup.deadline_ms =
 			clock_ms() + (uint64_t)j->request->start_timeout_ms;
-	for (size_t i = 0; i < j->agents.n; i++) {
-		struct host *h = &j->agents.host[i];
-
-		if (job_needs(j, i) && h->state != HOST_UP && h->state != HOST_LOST)
-			agents_start(&j->agents, h);
-	}
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (job_needs(j, i) && phase_host(j, i, RUN_EV_START))
+			agents_start(&j->agents, &j->agents.host[i]);
 	if (j->request->verbosity == 0 || j->request->verbosity == 1)
 		j->progress = progress_open(&j->agents, warn_of_waits, j);
 }
@@ -108,7 +105,7 @@ static void place(struct job *j)
 		return;
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
-		if (!job_needs(j, i))
+		if (!job_needs(j, i) && phase_host(j, i, RUN_EV_LEAVE))
 			agents_leave(&j->agents.host[i]);
 	if (!j->spec.visible_why) /* the first epoch */
 		job_spec_choose_visible(j);
@@ -313,7 +310,8 @@ static void shut_down(struct job *j)
 		j->err = (struct err){ 0 }; /* the status comes from j->lost */
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
-		agents_leave(&j->agents.host[i]);
+		if (phase_host(j, i, RUN_EV_LEAVE))
+			agents_leave(&j->agents.host[i]);
 }
 
 static void print_plan(struct job *j)
@@ -386,7 +384,8 @@ static void say_lost(struct job *j)
 	j->err = (struct err){ 0 };
 	j->failed = j->plan.np; /* none of them runs */
 	for (size_t i = 0; i < j->agents.n; i++)
-		j->run[i].dropped |= j->agents.host[i].state == HOST_LOST;
+		if (j->run[i].phase == RUN_GONE)
+			phase_host(j, i, RUN_EV_EPOCH);
 }
 
 static void say_lost_and_stop(struct job *j)
@@ -402,7 +401,7 @@ static void give_up_late(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 
-		if (!j->run[i].awaited)
+		if (!phase_awaits(j, i))
 			continue;
 		err_set(&e, E_START_TIMEOUT, h->name,
 			"the agent runs and says nothing");
@@ -417,7 +416,7 @@ static void give_up_uncleared(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 
-		if (h->state != HOST_UP || j->run[i].cleared)
+		if (h->state != HOST_UP || j->run[i].phase >= RUN_CLEARED)
 			continue;
 		err_set(&e, E_UNCONFIRMED, h->name);
 		j->run[i].unconfirmed = true;
@@ -479,8 +478,9 @@ void acts_forget_ranks(struct job *j)
 		free(run->certificate);
 		free(run->cannot_text);
 		free(run->cannot_hint);
-		*run = (struct host_run){ .unconfirmed = run->unconfirmed,
-					  .dropped = run->dropped };
+		*run = (struct host_run){ .phase = run->phase,
+					  .unconfirmed = run->unconfirmed,
+					  .unkillable = run->unkillable };
 	}
 	free(j->spec.master_addr);
 	j->spec.master_addr = NULL;
@@ -500,8 +500,7 @@ static void restart(struct job *j)
 		return;
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
-		j->run[i].dropped |=
-			j->agents.host[i].state == HOST_LOST || j->run[i].unkillable;
+		phase_host(j, i, RUN_EV_EPOCH);
 	acts_forget_ranks(j);
 	j->epoch++;
 	j->ended = j->failed = 0;

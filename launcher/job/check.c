@@ -181,7 +181,7 @@ const char *check_result(struct job *j, struct host *h,
 {
 	struct host_run *run = &j->run[job_index(j, h)];
 
-	if (j->phase != JOB_CHECK || run->checked)
+	if (j->phase != JOB_CHECK || run->phase != RUN_PLACED)
 		return "'check_result' message that nobody asked for";
 	if (m->row < CHECK_WDIR || m->row >= CHECK_ROWS || m->row == CHECK_CLOCK ||
 	    m->verdict > CHECK_WARNED || run->check_rows++ > ROWS_MAX)
@@ -218,13 +218,9 @@ static void check_clock(struct job *j, const struct host *h, uint64_t realtime_n
 
 const char *check_done(struct job *j, struct host *h, const struct wire_check_done *m)
 {
-	struct host_run *run = &j->run[job_index(j, h)];
-
-	if (j->phase != JOB_CHECK || run->checked)
+	if (j->phase != JOB_CHECK || !phase_host(j, job_index(j, h), RUN_EV_CHECKED))
 		return "'check_done' message that nobody asked for";
-	run->checked = true;
 	check_clock(j, h, m->realtime_ns);
-	job_answered(j, job_index(j, h), JOB_CHECK);
 	return NULL;
 }
 

@@ -46,15 +46,11 @@ struct rank {
 
 /* What the job knows of one host, beside its agent. */
 struct host_run {
-	bool awaited;           /* its answer is one of job.awaited */
-	bool checked;           /* it sent check_done */
-	bool placed;            /* each of its ranks has a berth */
+	/* These three outlast an epoch. */
+	enum host_phase phase;  /* only phase_host() assigns it */
+	bool unconfirmed;       /* gone, and may still have processes of the job */
+	uint32_t unkillable;    /* processes its agent could not end: it is not clean */
 	uint32_t mpi;           /* bits of enum mpi_found */
-	bool stop_acked;        /* it acknowledged a `stop` of this epoch */
-	bool cleared;           /* no process of the job is left there */
-	bool unconfirmed;       /* it may still have processes of the job */
-	bool dropped;           /* lost, or not clean, in an earlier epoch */
-	uint32_t unkillable;    /* processes its agent could not end */
 	size_t credit;          /* bytes that left here and are not yet credited */
 	size_t window;          /* bytes of output that it may still send */
 	uint64_t overdue_bytes; /* of output since job.overdue */
@@ -178,15 +174,6 @@ static inline bool job_has_rank(const struct job *j, const struct host *h,
 {
 	return j->rank && rank < j->plan.np &&
 	       j->plan.rank[rank].host == job_index(j, h);
-}
-
-/* HOST answered what PHASE awaits, or never will. */
-static inline void job_answered(struct job *j, size_t host, enum job_phase phase)
-{
-	if (j->phase == phase && j->run[host].awaited) {
-		j->run[host].awaited = false;
-		j->awaited--;
-	}
 }
 
 #endif

@@ -71,8 +71,7 @@ static int resolve_slots(const struct job *j, struct map_host *map, struct err *
 					    .sockets = (int)h->sockets,
 					    .numas = (int)h->numas,
 					    .list = resolve_lists(j, i, slots) };
-		map[i].lost = h->state == HOST_LOST || j->run[i].dropped ||
-			      j->run[i].unkillable;
+		map[i].lost = h->state == HOST_LOST || j->run[i].unkillable;
 	}
 	return 0;
 }

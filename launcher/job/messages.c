@@ -14,7 +14,7 @@ static void on_hello(void *ctx, struct host *h)
 {
 	struct job *j = ctx;
 
-	job_answered(j, job_index(j, h), JOB_LAUNCH);
+	phase_host(j, job_index(j, h), RUN_EV_HELLO);
 	events_begin(j->events, "host up");
 	events_text(j->events, "host", h->name);
 	events_number(j->events, "cpus", h->cpus);
@@ -168,15 +168,13 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 {
 	struct host_run *run = run_of(j, h);
 
-	if (run->placed)
-		return "second 'placed' message";
 	if (run->berths != j->plan.local_size[job_index(j, h)])
 		return "'placed' message before each rank's berth";
-	run->placed = true;
+	if (!phase_host(j, job_index(j, h), RUN_EV_PLACED))
+		return "second 'placed' message";
 	run->mpi = m->mpi;
 	run->idle = shown(m->idle);
 	run->certificate = shown(m->certificate);
-	job_answered(j, job_index(j, h), JOB_PLACE);
 	return on_programs(j, h, m);
 }
 
@@ -220,7 +218,7 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 
 	if (!job_has_rank(j, h, m->rank) || m->stream < 1 || m->stream > 2)
 		return not_its;
-	if (!j->output || run->cleared)
+	if (!j->output || run->phase >= RUN_CLEARED)
 		return "output when no rank runs";
 	if (WIRE_OUTPUT_HEAD_BYTES + m->data.n > run->window)
 		return "more output than it was granted";
@@ -234,15 +232,16 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	return NULL;
 }
 
-/* RANK of host H has ended, or is lost with it: all that wait for the rank hear of it
- * here.  fence.h hears of a lost host as a whole. */
-static void rank_gone(struct job *j, const struct host *h, uint32_t rank)
+/* RANK of host H, which was in phase AT, has ended, or is lost with it: all that wait
+ * for the rank hear of it here.  fence.h hears of a lost host as a whole. */
+static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
+		      enum host_phase at)
 {
 	struct rank *r = &j->rank[rank];
 	const enum fate fate = r->ending.fate;
 
 	leave_starting(j, r, RANK_ENDED);
-	r->late = run_of(j, h)->stop_acked;
+	r->late = at >= RUN_STOPPED;
 	j->ended++;
 	j->failed += fate > FATE_OK;
 	if (j->phase == JOB_RUN)
@@ -281,17 +280,15 @@ static const char *on_exited(struct job *j, struct host *h, const struct wire_ex
 	r->hint = xstrdup(m->hint);
 	usage_rank(&j->usage[job_index(j, h)], (uint64_t)r->ending.began_ns, m->cpu_us,
 		   m->peak_bytes);
-	rank_gone(j, h, m->rank);
+	rank_gone(j, h, m->rank, run_of(j, h)->phase);
 	return NULL;
 }
 
 /* Its agent sent each `exited` that came before `stop` before this. */
 static const char *on_stop_ack(struct job *j, struct host *h)
 {
-	if (j->phase <= JOB_RUN)
+	if (j->phase <= JOB_RUN || !phase_host(j, job_index(j, h), RUN_EV_STOP_ACK))
 		return "'stop_ack' message before the end";
-	run_of(j, h)->stop_acked = true;
-	job_answered(j, job_index(j, h), JOB_FAIL);
 	return NULL;
 }
 
@@ -301,15 +298,13 @@ static const char *on_cleared(struct job *j, struct host *h,
 	struct host_run *run = run_of(j, h);
 	char *which;
 
-	if (!run->stop_acked || run->cleared)
-		return "'cleared' message that nobody asked for";
 	if (m->port > 65535) /* the next epoch's MASTER_PORT */
 		return "'cleared' message with an impossible port";
-	run->cleared = true;
+	if (!phase_host(j, job_index(j, h), RUN_EV_CLEARED))
+		return "'cleared' message that nobody asked for";
 	usage_epoch(&j->usage[job_index(j, h)], m->cpu_us, m->peak_bytes);
 	run->unkillable = m->unkillable;
 	h->port = m->port;
-	job_answered(j, job_index(j, h), JOB_STOP);
 	if (!m->unkillable)
 		return NULL;
 	which = shown(m->which);
@@ -437,14 +432,15 @@ static void on_lost(void *ctx, struct host *h)
 	struct job *j = ctx;
 	const uint32_t index = job_index(j, h);
 	const enum job_phase phase = j->phase;
+	const enum host_phase at = j->run[index].phase;
 
-	job_answered(j, index, phase);
+	phase_host(j, index, RUN_EV_LOST);
 	if (!job_needs(j, index) || phase == JOB_CLOSE)
 		return;
 	j->lost = true;
 	if (phase < JOB_RUN || !j->rank)
 		return;
-	if (!j->run[index].cleared && h->err.id != E_UNCONFIRMED)
+	if (at != RUN_CLEARED && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
 	fence_host_lost(j, index);
 	for (uint32_t local = 0; local < j->plan.local_size[index]; local++) {
@@ -455,7 +451,7 @@ static void on_lost(void *ctx, struct host *h)
 			continue;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
 		usage_rank(&j->usage[index], clock_ns(), 0, 0);
-		rank_gone(j, h, i);
+		rank_gone(j, h, i, at);
 	}
 }
 
@@ -475,7 +471,7 @@ static void on_closed(void *ctx, struct host *h)
 {
 	struct job *j = ctx;
 
-	job_answered(j, job_index(j, h), JOB_CLOSE);
+	phase_host(j, job_index(j, h), RUN_EV_CLOSED);
 }
 
 const struct agents_events messages_events = { on_hello, on_frame, on_lost, on_silent,

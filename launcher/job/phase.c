@@ -93,6 +93,58 @@ static const struct phase_step steps[JOB_DONE][EV_COUNT] = {
 		[EV_INT3]    = { JOB_DONE,  ACT_NONE },
 	},
 };
+
+static const enum host_phase hosts[RUN_PHASES][RUN_EVENTS] = {
+	[RUN_NONE] = {
+		[RUN_EV_START]    = RUN_STARTING,
+	},
+	[RUN_STARTING] = {
+		[RUN_EV_HELLO]    = RUN_PLACING,
+		[RUN_EV_LOST]     = RUN_GONE,
+	},
+	[RUN_PLACING] = {
+		[RUN_EV_PLACED]   = RUN_PLACED,
+		[RUN_EV_STOP_ACK] = RUN_STOPPED,
+		[RUN_EV_LEAVE]    = RUN_LEAVING,
+		[RUN_EV_LOST]     = RUN_GONE,
+		[RUN_EV_EPOCH]    = RUN_PLACING,
+	},
+	[RUN_PLACED] = {
+		[RUN_EV_CHECKED]  = RUN_CHECKED,
+		[RUN_EV_STOP_ACK] = RUN_STOPPED,
+		[RUN_EV_LEAVE]    = RUN_LEAVING,
+		[RUN_EV_LOST]     = RUN_GONE,
+	},
+	[RUN_CHECKED] = {
+		[RUN_EV_LEAVE]    = RUN_LEAVING,
+		[RUN_EV_LOST]     = RUN_GONE,
+	},
+	[RUN_STOPPED] = { /* each `stop` is acknowledged */
+		[RUN_EV_STOP_ACK] = RUN_STOPPED,
+		[RUN_EV_CLEARED]  = RUN_CLEARED,
+		[RUN_EV_LEAVE]    = RUN_LEAVING,
+		[RUN_EV_LOST]     = RUN_GONE,
+	},
+	[RUN_CLEARED] = {
+		[RUN_EV_STOP_ACK] = RUN_CLEARED,
+		[RUN_EV_LEAVE]    = RUN_LEAVING,
+		[RUN_EV_LOST]     = RUN_GONE,
+		[RUN_EV_EPOCH]    = RUN_PLACING,
+	},
+	[RUN_LEAVING] = { /* its agent may have answered before it was told */
+		[RUN_EV_START]    = RUN_STARTING,
+		[RUN_EV_PLACED]   = RUN_LEAVING,
+		[RUN_EV_STOP_ACK] = RUN_LEAVING,
+		[RUN_EV_CLOSED]   = RUN_LEFT,
+		[RUN_EV_LOST]     = RUN_GONE,
+	},
+	[RUN_LEFT] = {
+		[RUN_EV_START]    = RUN_STARTING,
+	},
+	[RUN_GONE] = {
+		[RUN_EV_EPOCH]    = RUN_DROPPED,
+	},
+};
 /* clang-format on */
 
 struct phase_step phase_step(enum job_phase phase, enum job_event ev)
@@ -156,29 +208,44 @@ enum job_event phase_due(const struct job *j, uint64_t now_ms)
 	return j->deadline_ms && now_ms >= j->deadline_ms ? EV_LATE : EV_NONE;
 }
 
+bool phase_awaits(const struct job *j, size_t host)
+{
+	/* hosts in one of the phases FROM to BEFORE */
+	static const struct {
+		enum host_phase from, before;
+	} awaits[JOB_DONE + 1] = {
+		[JOB_LAUNCH] = { RUN_STARTING, RUN_PLACING },
+		[JOB_PLACE] = { RUN_PLACING, RUN_PLACED },
+		[JOB_CHECK] = { RUN_PLACING, RUN_CHECKED },
+		[JOB_FAIL] = { RUN_PLACING, RUN_STOPPED },
+		[JOB_STOP] = { RUN_PLACING, RUN_CLEARED },
+		[JOB_CLOSE] = { RUN_LEAVING, RUN_LEFT },
+	};
+	const enum host_phase at = j->run[host].phase;
+
+	return at >= awaits[j->phase].from && at < awaits[j->phase].before &&
+	       (at == RUN_STARTING || at == RUN_LEAVING || job_needs(j, host));
+}
+
+bool phase_host(struct job *j, size_t host, enum host_event ev)
+{
+	const enum host_phase next = hosts[j->run[host].phase][ev];
+
+	if (next == RUN_NONE)
+		return false;
+	j->awaited -= phase_awaits(j, host);
+	j->run[host].phase = next;
+	j->awaited += phase_awaits(j, host);
+	return true;
+}
+
 void phase_await(struct job *j)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < j->agents.n; i++) {
-		struct host_run *run = &j->run[i];
-		const enum host_state state = j->agents.host[i].state;
-
-		run->awaited =
-			(j->phase == JOB_LAUNCH && state == HOST_STARTING) ||
-			(j->phase == JOB_PLACE && job_reaches(j, i) && !run->placed) ||
-			(j->phase == JOB_CHECK && job_reaches(j, i) && !run->checked) ||
-			(j->phase == JOB_FAIL && job_reaches(j, i) &&
-			 !run->stop_acked) ||
-			(j->phase == JOB_STOP && job_reaches(j, i) && !run->cleared) ||
-			(j->phase == JOB_CLOSE && state == HOST_LEAVING);
-		n += run->awaited;
-	}
-	if (j->phase == JOB_RUN)
-		n = j->plan.np - j->ended;
-	if (j->phase == JOB_CLOSE)
-		n += j->cleanup.running;
-	j->awaited = n;
+	j->awaited = j->phase == JOB_RUN     ? j->plan.np - j->ended
+		     : j->phase == JOB_CLOSE ? j->cleanup.running
+					     : 0;
+	for (size_t i = 0; i < j->agents.n; i++)
+		j->awaited += phase_awaits(j, i);
 }
 
 uint32_t phase_close_ms(const struct job *j)

@@ -15,12 +15,16 @@
  *   DRAIN   that the output is written           -
  *   CLOSE   the end of its stream, and cleanups  3 s, cleanups 6 s
  *
+ * Each host has a phase of its own, with a table of its own: the phase of the job
+ * awaits those hosts that have come so far and no farther (phase_awaits()).
+ *
  * Source: s6-supervise (one table, state x event, one deadline) and OpenSSH's nchan.c
  * (events change states, actions never do). */
 #ifndef BERTH_LAUNCHER_JOB_PHASE_H
 #define BERTH_LAUNCHER_JOB_PHASE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct job;
@@ -36,6 +40,38 @@ enum job_phase {
 	JOB_DRAIN,
 	JOB_CLOSE,
 	JOB_DONE
+};
+
+/* How far one host has come in this epoch. */
+enum host_phase {
+	RUN_NONE,     /* no agent was asked for; in the table: that cannot be */
+	RUN_STARTING, /* no hello yet */
+	RUN_PLACING,  /* its agent listens */
+	RUN_PLACED,   /* each of its ranks has a berth */
+	RUN_CHECKED,  /* it sent check_done */
+	RUN_STOPPED,  /* it acknowledged a `stop` of this epoch */
+	RUN_CLEARED,  /* no process of the job is left there */
+	RUN_LEAVING,  /* its agent was told to end */
+	RUN_LEFT,     /* its agent has ended as it should */
+	RUN_GONE,     /* lost, in this epoch */
+	RUN_DROPPED,  /* lost, in an earlier epoch */
+	RUN_PHASES
+};
+
+enum host_event {
+	RUN_EV_START, /* its agent is started */
+	/* frames of these names */
+	RUN_EV_HELLO,
+	RUN_EV_PLACED,
+	RUN_EV_CHECKED,
+	RUN_EV_STOP_ACK,
+	RUN_EV_CLEARED,
+	/* its agent is told to end; it has, or is lost */
+	RUN_EV_LEAVE,
+	RUN_EV_CLOSED,
+	RUN_EV_LOST,
+	RUN_EV_EPOCH, /* the next one begins */
+	RUN_EVENTS
 };
 
 enum job_event {
@@ -100,7 +136,13 @@ struct phase_step phase_step(enum job_phase phase, enum job_event ev);
  * these: job.c has them from the loop. */
 enum job_event phase_due(const struct job *j, uint64_t now_ms);
 
-/* Mark and count what the phase that J has just entered awaits. */
+/* EV has come for HOST: its next phase.  False: EV cannot be, and nothing changes. */
+bool phase_host(struct job *j, size_t host, enum host_event ev);
+
+/* The phase of J awaits something of HOST. */
+bool phase_awaits(const struct job *j, size_t host);
+
+/* Count what the phase that J has just entered awaits. */
 void phase_await(struct job *j);
 
 /* When the phase that J has just entered has lasted too long; 0: never. */

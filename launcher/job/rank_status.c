@@ -328,8 +328,8 @@ static void ask(struct job *j, uint32_t host)
 	const struct wire_query m = { j->epoch };
 	struct host *h = &j->agents.host[host];
 
-	if (j->phase < JOB_RUN || !job_reaches(j, host) || j->run[host].cleared ||
-	    j->rank_status->asked[host])
+	if (j->phase < JOB_RUN || !job_reaches(j, host) ||
+	    j->run[host].phase >= RUN_CLEARED || j->rank_status->asked[host])
 		return;
 	j->rank_status->asked[host] = true;
 	j->rank_status->nasked++;

@@ -180,7 +180,7 @@ int report_lost_hosts(struct job *j)
 	char **shape = xcalloc(j->agents.n, sizeof *shape);
 
 	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->agents.host[i].state == HOST_LOST && !j->run[i].dropped &&
+		if (j->run[i].phase == RUN_GONE &&
 		    j->agents.host[i].err.id != E_UNCONFIRMED) /* is said in the end */
 			shape[i] = error_shape(&j->agents.host[i]);
 	for (size_t i = 0; i < j->agents.n; i++) {
@@ -409,7 +409,7 @@ static void add_reason(struct str *out, const struct job *j)
 	const struct host *lost = NULL;
 
 	for (size_t i = 0; i < j->agents.n && !lost; i++)
-		if (j->agents.host[i].state == HOST_LOST && !j->run[i].dropped)
+		if (j->run[i].phase == RUN_GONE)
 			lost = &j->agents.host[i];
 	if (j->err.id != ERR_NONE)
 		str_add(out, j->err.text);

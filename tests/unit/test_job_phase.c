@@ -305,50 +305,133 @@ START_TEST(phases_last)
 }
 END_TEST
 
+/* ---- the phases of hosts ---- */
+
+enum { HOSTS = 3, WALK = 200000 };
+
+static struct host_run runs[HOSTS];
+static uint32_t node[HOSTS];
+
+/* Ranks on the first two; none on the last. */
+static void with_hosts(void)
+{
+	memset(runs, 0, sizeof runs);
+	node[0] = 0;
+	node[1] = 1;
+	node[2] = PLAN_UNUSED;
+	j.agents.n = HOSTS;
+	j.run = runs;
+	j.plan.node = node;
+}
+
 START_TEST(phases_await)
 {
-	static const struct { /* of host 0, host 1 */
-		enum job_phase phase;
-		bool awaited[2];
-	} rows[] = { { JOB_LAUNCH, { false, true } }, { JOB_PLACE, { true, false } },
-		     { JOB_CHECK, { true, false } },  { JOB_FAIL, { true, false } },
-		     { JOB_STOP, { true, false } },   { JOB_DRAIN, { false, false } },
-		     { JOB_CLOSE, { false, false } } };
-	uint32_t node[2] = { 0, 1 };
-	struct host hosts[2] = { { .state = HOST_UP }, { .state = HOST_STARTING } };
-	struct host_run run[2] = { 0 };
+	/* the phase of hosts that it awaits: the first, and the one behind the last */
+	static const enum host_phase rows[JOB_DONE][2] = {
+		[JOB_LAUNCH] = { RUN_STARTING, RUN_PLACING },
+		[JOB_PLACE] = { RUN_PLACING, RUN_PLACED },
+		[JOB_CHECK] = { RUN_PLACING, RUN_CHECKED },
+		[JOB_FAIL] = { RUN_PLACING, RUN_STOPPED },
+		[JOB_STOP] = { RUN_PLACING, RUN_CLEARED },
+		[JOB_CLOSE] = { RUN_LEAVING, RUN_LEFT },
+	};
 
-	j.agents.n = 2;
-	j.agents.host = hosts;
-	j.run = run;
-	j.plan.node = node;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		j.phase = rows[i].phase;
-		phase_await(&j);
-		ck_assert(run[0].awaited == rows[i].awaited[0]);
-		ck_assert(run[1].awaited == rows[i].awaited[1]);
-		ck_assert_uint_eq(j.awaited, run[0].awaited + run[1].awaited);
-	}
-	run[0].placed = run[0].checked = run[0].stop_acked = run[0].cleared = true;
-	for (j.phase = JOB_PLACE; j.phase <= JOB_STOP; j.phase++) {
-		phase_await(&j);
-		ck_assert_uint_eq(j.awaited, j.phase == JOB_RUN ? 4 : 0);
-	}
+	with_hosts();
+	for (j.phase = JOB_LAUNCH; j.phase < JOB_DONE; j.phase++)
+		for (enum host_phase at = RUN_NONE; at < RUN_PHASES; at++) {
+			const bool want =
+				at >= rows[j.phase][0] && at < rows[j.phase][1];
+			const bool ends = j.phase == JOB_LAUNCH || j.phase == JOB_CLOSE;
+
+			for (size_t i = 0; i < HOSTS; i++)
+				runs[i].phase = at;
+			phase_await(&j);
+			if (j.phase == JOB_RUN)
+				ck_assert_uint_eq(j.awaited, 4);
+			else
+				ck_assert_uint_eq(j.awaited, want ? ends ? 3 : 2 : 0);
+		}
 	j.ended = 3;
 	j.phase = JOB_RUN;
 	phase_await(&j);
 	ck_assert_uint_eq(j.awaited, 1);
-	hosts[0].state = HOST_LEAVING;
+	runs[0].phase = RUN_LEAVING;
 	j.cleanup.running = 2;
 	j.phase = JOB_CLOSE;
 	phase_await(&j);
 	ck_assert_uint_eq(j.awaited, 3);
-	node[0] = PLAN_UNUSED; /* no rank of the job is there */
-	hosts[0].state = HOST_UP;
-	run[0].placed = false;
-	j.phase = JOB_PLACE;
+}
+END_TEST
+
+/* By event; the table of phase.c stands by phase. */
+static const enum host_phase host_steps[RUN_EVENTS][RUN_PHASES] = {
+	[RUN_EV_START] = { [RUN_NONE] = RUN_STARTING,
+			   [RUN_LEAVING] = RUN_STARTING,
+			   [RUN_LEFT] = RUN_STARTING },
+	[RUN_EV_HELLO] = { [RUN_STARTING] = RUN_PLACING },
+	[RUN_EV_PLACED] = { [RUN_PLACING] = RUN_PLACED, [RUN_LEAVING] = RUN_LEAVING },
+	[RUN_EV_CHECKED] = { [RUN_PLACED] = RUN_CHECKED },
+	[RUN_EV_STOP_ACK] = { [RUN_PLACING] = RUN_STOPPED,
+			      [RUN_PLACED] = RUN_STOPPED,
+			      [RUN_STOPPED] = RUN_STOPPED,
+			      [RUN_CLEARED] = RUN_CLEARED,
+			      [RUN_LEAVING] = RUN_LEAVING },
+	[RUN_EV_CLEARED] = { [RUN_STOPPED] = RUN_CLEARED },
+	[RUN_EV_LEAVE] = { [RUN_PLACING] = RUN_LEAVING,
+			   [RUN_PLACED] = RUN_LEAVING,
+			   [RUN_CHECKED] = RUN_LEAVING,
+			   [RUN_STOPPED] = RUN_LEAVING,
+			   [RUN_CLEARED] = RUN_LEAVING },
+	[RUN_EV_CLOSED] = { [RUN_LEAVING] = RUN_LEFT },
+	[RUN_EV_LOST] = { [RUN_STARTING] = RUN_GONE,
+			  [RUN_PLACING] = RUN_GONE,
+			  [RUN_PLACED] = RUN_GONE,
+			  [RUN_CHECKED] = RUN_GONE,
+			  [RUN_STOPPED] = RUN_GONE,
+			  [RUN_CLEARED] = RUN_GONE,
+			  [RUN_LEAVING] = RUN_GONE },
+	[RUN_EV_EPOCH] = { [RUN_PLACING] = RUN_PLACING,
+			   [RUN_CLEARED] = RUN_PLACING,
+			   [RUN_GONE] = RUN_DROPPED },
+};
+
+/* Anything comes at any time.  What is awaited stays counted, and an event that cannot
+ * be changes nothing. */
+START_TEST(hosts_walk)
+{
+	unsigned seen[RUN_PHASES] = { 0 };
+
+	srand(20261127);
+	with_hosts();
+	j.phase = JOB_LAUNCH;
 	phase_await(&j);
-	ck_assert_uint_eq(j.awaited, 0);
+	for (int k = 0; k < WALK; k++) {
+		const size_t i = (size_t)rand() % HOSTS;
+		const enum host_event ev = (enum host_event)(rand() % RUN_EVENTS);
+		const enum host_phase at = runs[i].phase, want = host_steps[ev][at];
+		size_t awaited;
+
+		if (rand() % 10 == 0) {
+			j.phase = JOB_LAUNCH + rand() % (JOB_DONE - JOB_LAUNCH);
+			phase_await(&j);
+		}
+		if (at == RUN_DROPPED) /* for ever: another host takes its place */
+			runs[i].phase = RUN_NONE;
+		else
+			ck_assert(phase_host(&j, i, ev) == (want != RUN_NONE));
+		if (at != RUN_DROPPED)
+			ck_assert_int_eq(runs[i].phase, want ? want : at);
+		seen[runs[i].phase]++;
+		awaited = j.awaited;
+		phase_await(&j);
+		ck_assert_uint_eq(awaited, j.awaited);
+	}
+	for (enum host_phase at = RUN_NONE; at < RUN_PHASES; at++)
+		ck_assert_uint_gt(seen[at], 0);
+	for (enum host_event ev = 0; ev < RUN_EVENTS; ev++) {
+		runs[0].phase = RUN_DROPPED;
+		ck_assert(!phase_host(&j, 0, ev));
+	}
 }
 END_TEST
 
@@ -435,6 +518,7 @@ int main(void)
 	tcase_add_test(t, restarts);
 	tcase_add_test(t, phases_last);
 	tcase_add_test(t, phases_await);
+	tcase_add_test(t, hosts_walk);
 	tcase_add_test(t, statuses);
 	tcase_add_test(t, a_signal_before_there_is_a_plan);
 	tcase_add_test(t, deaths);

@@ -97,7 +97,7 @@ static void hear(struct conn *c)
 	if (!c->cleans &&
 	    wire_next_from(WIRE_AGENT, &f, buf_head(b), b->len, NULL) > 0 &&
 	    f.type == WIRE_exited) {
-		bool late = g.j.run[c->host].stop_acked;
+		bool late = g.j.run[c->host].phase >= RUN_STOPPED;
 
 		ck_assert(!wire_unpack_exited(&m, f.payload, f.n, NULL));
 		if (m.epoch == g.j.epoch)
@@ -121,7 +121,7 @@ static void see_loss(struct conn *c)
 		return;
 	for (uint32_t i = 0; i < g.j.plan.local_size[c->host]; i++)
 		saw_end(g.j.plan.ranks[c->host][i], now_ms, EXIT_LOST,
-			g.j.run[c->host].stop_acked);
+			g.j.run[c->host].phase >= RUN_STOPPED);
 }
 
 /* Time passes.  Hosts that a deadline gives up are lost, too. */
@@ -137,7 +137,7 @@ static void advance(uint64_t ms)
 	    !(limit && j->phase <= JOB_RUN) &&
 	    (j->phase <= JOB_PLACE || j->phase == JOB_STOP))
 		for (size_t i = 0; i < g.nhosts; i++)
-			if (j->run[i].awaited)
+			if (phase_awaits(j, i))
 				see_loss(g.agent[i]);
 	turn();
 	after_turn();
@@ -153,7 +153,7 @@ static void send_signal(int signo)
 	seen.interrupts += signo == SIGINT;
 	if (seen.interrupts == 3 && signo == SIGINT)
 		for (size_t i = 0; i < g.nhosts; i++)
-			if (g.agent[i] && !g.j.run[i].cleared &&
+			if (g.agent[i] && g.j.run[i].phase < RUN_CLEARED &&
 			    g.j.agents.host[i].state == HOST_UP)
 				see_loss(g.agent[i]);
 	job_signal(&g.j, signo);
