@@ -116,7 +116,6 @@ static void place(struct job *j)
 		aim_input(j);
 	j->exchanges = exchanges_open(j);
 	j->fence = fence_open(j);
-	j->names = names_open(j);
 	job_spec_send(j);
 }
 
@@ -168,6 +167,8 @@ static int open_output(struct job *j)
 
 static void start_ranks(struct job *j)
 {
+	struct epoch e;
+
 	if (check_programs(j)) {
 		j->refused = true;
 		return;
@@ -183,6 +184,8 @@ static void start_ranks(struct job *j)
 			j->limit_ms = clock_ms() + (uint64_t)j->request->timeout_ms;
 	}
 	j->ran = true;
+	e = job_epoch(j);
+	j->names = names_open(&e);
 	messages_start(j);
 }
 

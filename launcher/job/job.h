@@ -10,6 +10,7 @@
 #include "launcher/hosts/select.h"
 #include "launcher/job/check_lines.h"
 #include "launcher/job/cleanup.h"
+#include "launcher/job/epoch.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/map.h"
 #include "launcher/job/outcome.h"
@@ -161,19 +162,25 @@ static inline bool job_needs(const struct job *j, size_t host)
 	return !j->plan.np || j->plan.node[host] != PLAN_UNUSED;
 }
 
-/* HOST has ranks, and an agent that listens. */
-static inline bool job_reaches(const struct job *j, size_t host)
+/* As modules see it that serve the ranks of this epoch alone. */
+static inline struct epoch job_epoch(const struct job *j)
 {
-	return j->plan.np && j->agents.host[host].state == HOST_UP &&
-	       j->plan.node[host] != PLAN_UNUSED;
+	return (struct epoch){ j->base, &j->agents, &j->plan, j->epoch };
 }
 
-/* RANK is one of host H's. */
+static inline bool job_reaches(const struct job *j, size_t host)
+{
+	const struct epoch e = job_epoch(j);
+
+	return epoch_reaches(&e, host);
+}
+
 static inline bool job_has_rank(const struct job *j, const struct host *h,
 				uint32_t rank)
 {
-	return j->rank && rank < j->plan.np &&
-	       j->plan.rank[rank].host == job_index(j, h);
+	const struct epoch e = job_epoch(j);
+
+	return j->rank && epoch_has_rank(&e, h, rank);
 }
 
 #endif

@@ -257,7 +257,7 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 	if (fate != FATE_LOST)
 		fence_rank_ended(j, rank);
 	exchange_rank_ended(j, rank);
-	names_rank_ended(j, rank);
+	names_rank_ended(j->names, rank);
 }
 
 static const char *on_exited(struct job *j, struct host *h, const struct wire_exited *m)
@@ -379,10 +379,10 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 							  : exchange_take(j, h, &m))
 		TAKE_JOB(modex_request, mpi_modex_request(j, h, &m))
 		TAKE_JOB(modex_data, mpi_modex_data(j, h, &m))
-		TAKE_JOB(publish, names_publish(j, h, &m))
-		TAKE_JOB(lookup, names_lookup(j, h, &m))
-		TAKE_JOB(unpublish, names_unpublish(j, h, &m))
-		TAKE_JOB(event, names_event(j, h, &m))
+		TAKE_JOB(publish, names_publish(j->names, h, &m))
+		TAKE_JOB(lookup, names_lookup(j->names, h, &m))
+		TAKE_JOB(unpublish, names_unpublish(j->names, h, &m))
+		TAKE_JOB(event, names_event(j->names, h, &m))
 		TAKE_JOB(change, fence_change(j, h, &m))
 		TAKE_JOB(lost, fence_lost(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))

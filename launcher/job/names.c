@@ -44,6 +44,7 @@ struct waiting {
 };
 
 struct names {
+	struct epoch epoch;
 	struct name *name[BUCKETS];
 	size_t n, bytes;
 	struct lookup *lookup[BUCKETS]; /* by a key that they lack */
@@ -57,16 +58,17 @@ struct names {
 
 static void on_timer(evutil_socket_t fd, short what, void *ctx);
 
-struct names *names_open(struct job *j)
+struct names *names_open(const struct epoch *e)
 {
 	struct names *n = xcalloc(1, sizeof *n);
 
-	n->host = xcalloc(j->agents.n, sizeof *n->host);
+	n->epoch = *e;
+	n->host = xcalloc(e->agents->n, sizeof *n->host);
 	/* libsodium ends the program where there are no random bytes; zeros only let an
 	 * agent choose names of one bucket */
 	if (getrandom(n->secret, sizeof n->secret, 0) < 0)
 		memset(n->secret, 0, sizeof n->secret);
-	n->timer = event_new(j->base, -1, 0, on_timer, j);
+	n->timer = event_new(e->base, -1, 0, on_timer, n);
 	return n;
 }
 
@@ -148,12 +150,12 @@ static struct name **find(struct names *n, const char *key)
 
 /* ---- answers ---- */
 
-static void say(struct job *j, uint32_t host, const struct wire_found *m)
+static void say(struct names *n, uint32_t host, const struct wire_found *m)
 {
 	const struct wire_found none = { .epoch = m->epoch,
 					 .id = m->id,
 					 .status = FOUND_NO_ROOM };
-	struct host *h = &j->agents.host[host];
+	struct host *h = &n->epoch.agents->host[host];
 
 	if (h->state != HOST_UP)
 		return;
@@ -161,18 +163,18 @@ static void say(struct job *j, uint32_t host, const struct wire_found *m)
 	agents_flush(h);
 }
 
-static void say_status(struct job *j, uint32_t host, uint32_t id,
+static void say_status(struct names *n, uint32_t host, uint32_t id,
 		       enum found_status status)
 {
-	say(j, host,
-	    &(struct wire_found){ .epoch = j->epoch, .id = id, .status = status });
+	say(n, host,
+	    &(struct wire_found){
+		    .epoch = n->epoch.number, .id = id, .status = status });
 }
 
 /* What there is of KEYS.  False: not all, and MUST_ALL. */
-static bool answer(struct job *j, uint32_t host, uint32_t id, const wire_strv *keys,
+static bool answer(struct names *n, uint32_t host, uint32_t id, const wire_strv *keys,
 		   bool must_all)
 {
-	struct names *n = j->names;
 	uint32_t *owners = xcalloc(keys->n, sizeof *owners);
 	uint32_t *sizes = xcalloc(keys->n, sizeof *sizes);
 	const char **found = xcalloc(keys->n, sizeof *found);
@@ -196,11 +198,11 @@ static bool answer(struct job *j, uint32_t host, uint32_t id, const wire_strv *k
 	}
 	done = !must_all || count == keys->n;
 	if (done && values.len > BYTES_MOST)
-		say_status(j, host, id, FOUND_NO_ROOM);
+		say_status(n, host, id, FOUND_NO_ROOM);
 	else if (done)
-		say(j, host,
+		say(n, host,
 		    &(struct wire_found){
-			    .epoch = j->epoch,
+			    .epoch = n->epoch.number,
 			    .id = id,
 			    .status = count == keys->n ? FOUND_ALL
 				      : count          ? FOUND_SOME
@@ -222,11 +224,11 @@ static bool answer(struct job *j, uint32_t host, uint32_t id, const wire_strv *k
 	return done;
 }
 
-static bool answer_one(struct job *j, const struct lookup *one, bool must_all)
+static bool answer_one(struct names *n, const struct lookup *one, bool must_all)
 {
 	const wire_strv keys = { (const char *const *)one->keys.v, one->keys.n };
 
-	return answer(j, one->host, one->id, &keys, must_all);
+	return answer(n, one->host, one->id, &keys, must_all);
 }
 
 /* ONE waits for the first of its keys that is not published. */
@@ -245,9 +247,8 @@ static void await(struct names *n, struct lookup *one)
 
 /* KEY is published: the lookups that lacked it get what they asked for, or lack
  * another. */
-static void answer_waiting(struct job *j, const char *key)
+static void answer_waiting(struct names *n, const char *key)
 {
-	struct names *n = j->names;
 	struct lookup **at = &n->lookup[bucket_of(n, key)], *ready = NULL, *one;
 
 	while ((one = *at)) {
@@ -261,7 +262,7 @@ static void answer_waiting(struct job *j, const char *key)
 	}
 	while ((one = ready)) {
 		ready = one->next;
-		if (answer_one(j, one, true))
+		if (answer_one(n, one, true))
 			lookup_free(n, one);
 		else
 			await(n, one);
@@ -281,8 +282,7 @@ static void set_timer(struct names *n, uint64_t at_ms)
 /* Lookups whose time is over get what is there. */
 static void on_timer(evutil_socket_t fd, short what, void *ctx)
 {
-	struct job *j = ctx;
-	struct names *n = j->names;
+	struct names *n = ctx;
 	struct lookup *late = take_lookups(n, NULL, clock_ms()), *one;
 	uint64_t soonest = 0;
 
@@ -290,7 +290,7 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	while ((one = late)) {
 		late = one->next;
-		answer_one(j, one, false);
+		answer_one(n, one, false);
 		lookup_free(n, one);
 	}
 	n->timer_ms = 0;
@@ -304,11 +304,14 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
 
 /* ---- messages ---- */
 
-static const char *wrong_rank(struct job *j, const struct host *h, uint32_t rank)
+static const char *wrong_rank(const struct names *n, const struct host *h,
+			      uint32_t rank)
 {
-	if (!j->names || j->phase < JOB_RUN)
+	if (!n)
 		return "message about names out of turn";
-	return job_has_rank(j, h, rank) ? NULL : "message about a rank of another host";
+	return epoch_has_rank(&n->epoch, h, rank)
+		       ? NULL
+		       : "message about a rank of another host";
 }
 
 /* The first COUNT names of M are taken back. */
@@ -353,9 +356,9 @@ static enum found_status publish(struct names *n, const struct wire_publish *m)
 	return FOUND_ALL;
 }
 
-const char *names_publish(struct job *j, struct host *h, const struct wire_publish *m)
+const char *names_publish(struct names *n, struct host *h, const struct wire_publish *m)
 {
-	const char *wrong = wrong_rank(j, h, m->rank);
+	const char *wrong = wrong_rank(n, h, m->rank);
 	enum found_status status;
 	size_t sum = 0;
 
@@ -365,10 +368,10 @@ const char *names_publish(struct job *j, struct host *h, const struct wire_publi
 		sum += m->sizes.v[i];
 	if (m->sizes.n != m->keys.n || sum != m->values.n)
 		return "malformed 'publish' message";
-	status = publish(j->names, m);
-	say_status(j, job_index(j, h), m->id, status);
+	status = publish(n, m);
+	say_status(n, epoch_index(&n->epoch, h), m->id, status);
 	for (size_t i = 0; status == FOUND_ALL && i < m->keys.n; i++)
-		answer_waiting(j, m->keys.v[i]);
+		answer_waiting(n, m->keys.v[i]);
 	return NULL;
 }
 
@@ -403,17 +406,17 @@ static bool keep(struct names *n, uint32_t host, const struct wire_lookup *m)
 	return true;
 }
 
-const char *names_lookup(struct job *j, struct host *h, const struct wire_lookup *m)
+const char *names_lookup(struct names *n, struct host *h, const struct wire_lookup *m)
 {
-	const char *wrong = wrong_rank(j, h, m->rank);
-	const uint32_t host = job_index(j, h);
+	const char *wrong = wrong_rank(n, h, m->rank);
+	uint32_t host;
 
 	if (wrong)
 		return wrong;
-	if (m->keys.n > KEYS_MOST)
-		say_status(j, host, m->id, FOUND_NO_ROOM);
-	else if (!answer(j, host, m->id, &m->keys, m->wait) && !keep(j->names, host, m))
-		say_status(j, host, m->id, FOUND_NO_ROOM);
+	host = epoch_index(&n->epoch, h);
+	if (m->keys.n > KEYS_MOST ||
+	    (!answer(n, host, m->id, &m->keys, m->wait) && !keep(n, host, m)))
+		say_status(n, host, m->id, FOUND_NO_ROOM);
 	return NULL;
 }
 
@@ -426,11 +429,10 @@ static bool unpublish(struct names *n, struct name **at, uint32_t rank)
 	return true;
 }
 
-const char *names_unpublish(struct job *j, struct host *h,
+const char *names_unpublish(struct names *n, struct host *h,
 			    const struct wire_unpublish *m)
 {
-	const char *wrong = wrong_rank(j, h, m->rank);
-	struct names *n = j->names;
+	const char *wrong = wrong_rank(n, h, m->rank);
 	size_t gone = 0;
 
 	if (wrong)
@@ -441,21 +443,21 @@ const char *names_unpublish(struct job *j, struct host *h,
 		for (struct name **at = &n->name[i]; *at;)
 			if (!unpublish(n, at, m->rank))
 				at = &(*at)->next;
-	say_status(j, job_index(j, h), m->id,
+	say_status(n, epoch_index(&n->epoch, h), m->id,
 		   gone || !m->keys.n ? FOUND_ALL : FOUND_NONE);
 	return NULL;
 }
 
-const char *names_event(struct job *j, struct host *h, const struct wire_event *m)
+const char *names_event(struct names *n, struct host *h, const struct wire_event *m)
 {
-	const char *wrong = wrong_rank(j, h, m->rank);
+	const char *wrong = wrong_rank(n, h, m->rank);
 
 	if (wrong)
 		return wrong;
-	for (size_t i = 0; i < j->agents.n; i++) {
-		struct host *other = &j->agents.host[i];
+	for (size_t i = 0; i < n->epoch.agents->n; i++) {
+		struct host *other = &n->epoch.agents->host[i];
 
-		if (other == h || !job_reaches(j, i) ||
+		if (other == h || !epoch_reaches(&n->epoch, i) ||
 		    other->out.len > EVENTS_QUEUED_MOST)
 			continue;
 		wire_pack_event(&other->out, m);
@@ -464,15 +466,15 @@ const char *names_event(struct job *j, struct host *h, const struct wire_event *
 	return NULL;
 }
 
-void names_rank_ended(struct job *j, uint32_t rank)
+void names_rank_ended(struct names *n, uint32_t rank)
 {
 	struct lookup *its, *one;
 
-	if (!j->names || !j->names->nlookups)
+	if (!n || !n->nlookups)
 		return;
-	its = take_lookups(j->names, &rank, 0);
+	its = take_lookups(n, &rank, 0);
 	while ((one = its)) {
 		its = one->next;
-		lookup_free(j->names, one);
+		lookup_free(n, one);
 	}
 }

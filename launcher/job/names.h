@@ -7,20 +7,24 @@
 #ifndef BERTH_LAUNCHER_JOB_NAMES_H
 #define BERTH_LAUNCHER_JOB_NAMES_H
 
-#include "launcher/job/job.h"
+#include "launcher/job/epoch.h"
 
-/* Of one epoch: for acts.c. */
-struct names *names_open(struct job *j);
+struct names;
+
+/* For epoch E, once its ranks may run: for acts.c. */
+struct names *names_open(const struct epoch *e);
 void names_free(struct names *n); /* takes NULL */
 
-/* What agents say: each returns what is wrong with it, or NULL. */
-const char *names_publish(struct job *j, struct host *h, const struct wire_publish *m);
-const char *names_lookup(struct job *j, struct host *h, const struct wire_lookup *m);
-const char *names_unpublish(struct job *j, struct host *h,
+/* What agents say: each returns what is wrong with it, or NULL.  N is NULL, here and
+ * below, while no rank may run. */
+const char *names_publish(struct names *n, struct host *h,
+			  const struct wire_publish *m);
+const char *names_lookup(struct names *n, struct host *h, const struct wire_lookup *m);
+const char *names_unpublish(struct names *n, struct host *h,
 			    const struct wire_unpublish *m);
-const char *names_event(struct job *j, struct host *h, const struct wire_event *m);
+const char *names_event(struct names *n, struct host *h, const struct wire_event *m);
 
 /* A rank has ended: it waits for no name any more. */
-void names_rank_ended(struct job *j, uint32_t rank);
+void names_rank_ended(struct names *n, uint32_t rank);
 
 #endif

@@ -1,0 +1,35 @@
+/* epoch.h - one epoch of a job, for modules that serve its ranks and need no more:
+ * where the ranks are, and the agents there. */
+#ifndef BERTH_LAUNCHER_JOB_EPOCH_H
+#define BERTH_LAUNCHER_JOB_EPOCH_H
+
+#include "launcher/hosts/agents.h"
+#include "launcher/job/map.h"
+
+struct epoch {
+	struct event_base *base;
+	const struct agents *agents;
+	const struct plan *plan;
+	uint32_t number; /* 1, then one more with each restart */
+};
+
+static inline uint32_t epoch_index(const struct epoch *e, const struct host *h)
+{
+	return (uint32_t)(h - e->agents->host);
+}
+
+/* HOST has ranks, and an agent that listens. */
+static inline bool epoch_reaches(const struct epoch *e, size_t host)
+{
+	return e->plan->np && e->agents->host[host].state == HOST_UP &&
+	       e->plan->node[host] != PLAN_UNUSED;
+}
+
+/* RANK is one of host H's. */
+static inline bool epoch_has_rank(const struct epoch *e, const struct host *h,
+				  uint32_t rank)
+{
+	return rank < e->plan->np && e->plan->rank[rank].host == epoch_index(e, h);
+}
+
+#endif
