@@ -123,9 +123,10 @@ struct request {
 	enum share share;
 	bool report_bindings;
 	enum plan_form plan;
-	bool check;           /* say what a start would meet, start nothing */
-	struct strv topology; /* "[host=]file.xml", as typed */
-	char *gpus;           /* --gpus, or NULL */
+	bool check; /* say what a start would meet, start nothing */
+	/* --topology: a file, and the host that it is meant for; "": each other one */
+	struct strv topology, topology_host;
+	char *gpus; /* --gpus, or NULL */
 	enum gpu_visible gpu_visible;
 	enum gpu_id gpu_id;
 	bool no_gpu_sharing;

@@ -59,6 +59,7 @@ void options_free(struct request *r)
 	rank_set_free(&r->show);
 	free(r->events_file);
 	strv_free(&r->topology);
+	strv_free(&r->topology_host);
 	free(r->gpus);
 	*r = (struct request){ 0 };
 }

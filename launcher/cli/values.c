@@ -497,7 +497,8 @@ int value_topology(const struct setting *s, const char *value, struct err *e)
 
 	if (!host || (value[host] && !value[host + 1]))
 		return err_set(e, E_TOPOLOGY_ARG, value);
-	strv_add(&s->r->topology, value);
+	strv_add(&s->r->topology, value[host] ? value + host + 1 : value);
+	strv_take(&s->r->topology_host, xstrndup(value, value[host] ? host : 0));
 	return 0;
 }
 

@@ -303,20 +303,16 @@ static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
 	return 0;
 }
 
-/* FILE of "[host=]file.xml" that is meant for NAME, or NULL. */
+/* The file of --topology that is meant for NAME, or NULL. */
 static const char *topology_of(const struct request *r, const char *name)
 {
 	const char *file = NULL;
-	size_t len = strlen(name);
 
-	for (size_t i = 0; i < r->topology.n; i++) {
-		const char *t = r->topology.v[i], *eq = strchr(t, '=');
-
-		if (!eq)
-			file = file ? file : t;
-		else if ((size_t)(eq - t) == len && !strncmp(t, name, len))
-			return eq + 1;
-	}
+	for (size_t i = 0; i < r->topology.n; i++)
+		if (!strcmp(r->topology_host.v[i], name))
+			return r->topology.v[i];
+		else if (!file && !*r->topology_host.v[i])
+			file = r->topology.v[i];
 	return file;
 }
 

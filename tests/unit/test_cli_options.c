@@ -78,7 +78,7 @@ static const struct {
 	{ "--plan", " plan=1 []" },
 	{ "--dry-run -np 4", " plan=1 np=4 []" },
 	{ "--plan=json --topology a=x.xml --topology y.xml",
-	  " plan=2 topology=a=x.xml topology=y.xml []" },
+	  " plan=2 topology=x.xml topology=y.xml for=a for= []" },
 	{ "--plan a b", " plan=1 [a b]" },
 	{ "--check a", " check=1 [a]" },
 	{ "--check --no-check a", " [a]" },
@@ -89,7 +89,7 @@ static const struct {
 	{ "--summary=jsn a",
 	  " error --summary: 'jsn' is not one of none, text, json | did you mean "
 	  "'json'?" },
-	{ "--topology x.xml", " topology=x.xml []" },
+	{ "--topology x.xml", " topology=x.xml for= []" },
 	{ "--plan=jsn",
 	  " error --plan: 'jsn' is not one of text, json | did you mean 'json'?" },
 	{ "--plan --topology =x", " error --topology: '=x' is not [host=]file" },
