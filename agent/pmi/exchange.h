@@ -24,8 +24,8 @@ struct exchange_waiting {
 	bool (*is_in_init)(const void *ctx, size_t i);
 	/* Gives this host's part of such an exchange. */
 	void (*ask)(void *ctx);
-	/* Ends all that waits for an exchange which has failed.  True: ranks in MPI_Init
-	 * never come out of it. */
+	/* Ends all that waits for an exchange which has failed.  True: ranks in
+	 * MPI_Init never come out of it. */
 	bool (*end)(void *ctx);
 };
 
