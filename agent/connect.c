@@ -37,7 +37,7 @@ struct caller {
 
 /* ---- the connection ---- */
 
-static void fail(struct caller *c, struct try *t, int error)
+static void connect_fail(struct caller *c, struct try *t, int error)
 {
 	if (t->fd >= 0)
 		close(t->fd);
@@ -56,7 +56,7 @@ static void begin_try(struct caller *c, size_t i)
 	t->fd = socket(c->call.addr[i].ss_family,
 		       SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (t->fd < 0) {
-		fail(c, t, errno);
+		connect_fail(c, t, errno);
 		return;
 	}
 	setsockopt(t->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -66,7 +66,7 @@ static void begin_try(struct caller *c, size_t i)
 			    ? sizeof(struct sockaddr_in)
 			    : sizeof(struct sockaddr_in6)) &&
 	    errno != EINPROGRESS)
-		fail(c, t, errno);
+		connect_fail(c, t, errno);
 }
 
 static void send_call(struct caller *c, struct try *t)
@@ -77,12 +77,12 @@ static void send_call(struct caller *c, struct try *t)
 
 	getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &error, &n);
 	if (error) {
-		fail(c, t, error);
+		connect_fail(c, t, error);
 		return;
 	}
 	key_call(&t->side, c->call.key, call);
 	if (send(t->fd, call, sizeof call, MSG_NOSIGNAL) != sizeof call)
-		fail(c, t, errno);
+		connect_fail(c, t, errno);
 	else
 		t->state = TRY_CALLED;
 }
@@ -95,7 +95,7 @@ static bool take_answer(struct caller *c, struct try *t)
 
 	if (n <= 0) {
 		if (!n || (errno != EAGAIN && errno != EINTR))
-			fail(c, t, n ? errno : ECONNRESET);
+			connect_fail(c, t, n ? errno : ECONNRESET);
 		return false;
 	}
 	t->nanswer += (size_t)n;
@@ -103,7 +103,7 @@ static bool take_answer(struct caller *c, struct try *t)
 		return false;
 	if (key_answered(&t->side, t->answer))
 		return true;
-	fail(c, t, EBADMSG);
+	connect_fail(c, t, EBADMSG);
 	return false;
 }
 

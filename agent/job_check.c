@@ -55,12 +55,13 @@ struct job_check {
 	struct str said;
 };
 
-static void say(struct job_check *c, enum check_row row, enum check_verdict verdict,
-		const char *hint, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
+static void check_say(struct job_check *c, enum check_row row,
+		      enum check_verdict verdict, const char *hint, const char *format,
+		      ...) __attribute__((format(printf, 5, 6)));
 
-static void say(struct job_check *c, enum check_row row, enum check_verdict verdict,
-		const char *hint, const char *format, ...)
+static void check_say(struct job_check *c, enum check_row row,
+		      enum check_verdict verdict, const char *hint, const char *format,
+		      ...)
 {
 	struct wire_check_result m = { c->a->job->epoch, row, verdict, NULL, hint };
 	va_list ap;
@@ -87,7 +88,7 @@ static void said_one(struct job_check *c)
 	wire_pack_check_done(&c->a->stream.out, &m);
 }
 
-static void forget(struct event **e)
+static void check_forget(struct event **e)
 {
 	if (*e)
 		event_free(*e);
@@ -120,7 +121,7 @@ static struct job_check *check_of(struct agent *a)
 	return a->job_check;
 }
 
-static void on_acceptable(evutil_socket_t listener, short what, void *arg)
+static void check_on_acceptable(evutil_socket_t listener, short what, void *arg)
 {
 	struct job_check *c = arg;
 	int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -176,8 +177,8 @@ void agent_listen(struct agent *a)
 		return;
 	}
 	fcntl(c->listener, F_SETFL, O_NONBLOCK);
-	c->acceptable =
-		event_new(a->base, c->listener, EV_READ | EV_PERSIST, on_acceptable, c);
+	c->acceptable = event_new(a->base, c->listener, EV_READ | EV_PERSIST,
+				  check_on_acceptable, c);
 	loop_watch(c->acceptable);
 }
 
@@ -185,7 +186,7 @@ static void connect_next(struct job_check *c);
 
 static void close_connection(struct job_check *c)
 {
-	forget(&c->connected);
+	check_forget(&c->connected);
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
@@ -198,9 +199,9 @@ static void end_connection(struct job_check *c, enum check_verdict verdict,
 				   "or name another address with -x MASTER_ADDR";
 
 	close_connection(c);
-	forget(&c->connect_late);
-	say(c, CHECK_MASTER, verdict, verdict == CHECK_OK ? "" : hint, "%s%s%s",
-	    c->master, *why ? ": " : "", why);
+	check_forget(&c->connect_late);
+	check_say(c, CHECK_MASTER, verdict, verdict == CHECK_OK ? "" : hint, "%s%s%s",
+		  c->master, *why ? ": " : "", why);
 	said_one(c);
 }
 
@@ -296,18 +297,18 @@ static void check_master(struct job_check *c)
 static void end_imports(struct job_check *c, enum check_verdict verdict,
 			const char *text)
 {
-	forget(&c->readable);
-	forget(&c->imports_late);
+	check_forget(&c->readable);
+	check_forget(&c->imports_late);
 	if (c->out >= 0)
 		close(c->out);
 	c->out = -1;
 	if (verdict != CHECK_SKIPPED) /* nothing of it is left */
 		ranks_signal(&c->a->ranks, SIGKILL, true);
-	say(c, CHECK_IMPORTS, verdict,
-	    verdict == CHECK_FAILED ? "install what is missing there, or use an "
-				      "environment that all hosts have"
-				    : "",
-	    "%.1000s", text);
+	check_say(c, CHECK_IMPORTS, verdict,
+		  verdict == CHECK_FAILED ? "install what is missing there, or use an "
+					    "environment that all hosts have"
+					  : "",
+		  "%.1000s", text);
 	said_one(c);
 }
 
@@ -441,8 +442,8 @@ static void end_names(void *arg, bool good, const char *text)
 		"/etc/hosts there";
 	struct job_check *c = arg;
 
-	say(c, CHECK_NAMES, good ? CHECK_OK : CHECK_WARNED, good ? "" : hint, "%s",
-	    text);
+	check_say(c, CHECK_NAMES, good ? CHECK_OK : CHECK_WARNED, good ? "" : hint,
+		  "%s", text);
 	said_one(c);
 	begin_imports(c);
 }
@@ -454,7 +455,7 @@ static void check_names(struct job_check *c, wire_strv names)
 				    c->timeout_ms < NAMES_MS ? c->timeout_ms : NAMES_MS,
 				    end_names, c);
 	if (!c->names) {
-		say(c, CHECK_NAMES, CHECK_SKIPPED, "", "%s", strerror(errno));
+		check_say(c, CHECK_NAMES, CHECK_SKIPPED, "", "%s", strerror(errno));
 		said_one(c);
 		begin_imports(c);
 	}
@@ -476,14 +477,14 @@ static bool check_programs(struct job_check *c)
 		if (said[index])
 			continue;
 		said[index] = true;
-		say(c, CHECK_WDIR, id == E_WDIR ? CHECK_FAILED : CHECK_OK,
-		    id == E_WDIR ? app->err.hint : "", "%s",
-		    id == E_WDIR ? app->err.text : a->app[index].wdir);
+		check_say(c, CHECK_WDIR, id == E_WDIR ? CHECK_FAILED : CHECK_OK,
+			  id == E_WDIR ? app->err.hint : "", "%s",
+			  id == E_WDIR ? app->err.text : a->app[index].wdir);
 		if (id == E_WDIR)
 			continue;
-		say(c, CHECK_PROGRAM, id ? CHECK_FAILED : CHECK_OK,
-		    id ? app->err.hint : "", "%s",
-		    id ? app->err.text : app->program.path);
+		check_say(c, CHECK_PROGRAM, id ? CHECK_FAILED : CHECK_OK,
+			  id ? app->err.hint : "", "%s",
+			  id ? app->err.text : app->program.path);
 	}
 	free(said);
 	return agent_app_start(a, 0)->err.id == ERR_NONE;
@@ -510,10 +511,10 @@ static void check_mpi(struct job_check *c)
 	else if (*why)
 		str_addf(&s, "%sPMI-1 alone: %s", s.len ? ", " : "", why);
 	if (a->mpi_need == MPI_NEED_NONE || !s.len)
-		say(c, CHECK_MPI, CHECK_SKIPPED, "", "%s",
-		    a->mpi ? "the program uses none" : "--mpi=none");
+		check_say(c, CHECK_MPI, CHECK_SKIPPED, "", "%s",
+			  a->mpi ? "the program uses none" : "--mpi=none");
 	else
-		say(c, CHECK_MPI, CHECK_OK, "", "%s", str_text(&s));
+		check_say(c, CHECK_MPI, CHECK_OK, "", "%s", str_text(&s));
 	str_free(&path);
 	str_free(&s);
 	free(program);
@@ -536,7 +537,7 @@ static void check_gpus(struct job_check *c)
 	}
 	if (gpu_driver(driver, sizeof driver, ""))
 		str_addf(&s, ", driver %s", driver);
-	say(c, CHECK_GPUS, CHECK_OK, "", "%s", str_text(&s));
+	check_say(c, CHECK_GPUS, CHECK_OK, "", "%s", str_text(&s));
 	str_free(&s);
 }
 
@@ -561,9 +562,9 @@ static void check_limit(struct job_check *c, enum check_row row, int what,
 				 (uintmax_t)v[i] / 1024);
 		else
 			snprintf(text[i], sizeof text[i], "%ju", (uintmax_t)v[i]);
-	say(c, row, low ? CHECK_FAILED : CHECK_OK,
-	    low ? "raise it in /etc/security/limits.conf there" : "", "%s%s%s", text[0],
-	    low ? ", but at runner " : "", low ? text[1] : "");
+	check_say(c, row, low ? CHECK_FAILED : CHECK_OK,
+		  low ? "raise it in /etc/security/limits.conf there" : "", "%s%s%s",
+		  text[0], low ? ", but at runner " : "", low ? text[1] : "");
 }
 
 /* /dev/shm, in which NCCL and PyTorch's DataLoader share memory: a container has 64 MiB
@@ -574,17 +575,17 @@ static void check_shm(struct job_check *c)
 	uint64_t mib;
 
 	if (statvfs("/dev/shm", &v)) {
-		say(c, CHECK_SHM, CHECK_FAILED, "mount a tmpfs at /dev/shm there",
-		    "no /dev/shm: %s", strerror(errno));
+		check_say(c, CHECK_SHM, CHECK_FAILED, "mount a tmpfs at /dev/shm there",
+			  "no /dev/shm: %s", strerror(errno));
 		return;
 	}
 	mib = (uint64_t)v.f_blocks * v.f_frsize >> 20;
 	if (mib < SHM_MIB_ENOUGH)
-		say(c, CHECK_SHM, CHECK_FAILED,
-		    "make /dev/shm larger there; of a container: --shm-size",
-		    "/dev/shm has %ju MiB", (uintmax_t)mib);
+		check_say(c, CHECK_SHM, CHECK_FAILED,
+			  "make /dev/shm larger there; of a container: --shm-size",
+			  "/dev/shm has %ju MiB", (uintmax_t)mib);
 	else
-		say(c, CHECK_SHM, CHECK_OK, "", "%ju MiB", (uintmax_t)mib);
+		check_say(c, CHECK_SHM, CHECK_OK, "", "%ju MiB", (uintmax_t)mib);
 }
 
 void agent_check(struct agent *a, const struct wire_check *m)
@@ -632,10 +633,10 @@ void agent_check_free(struct agent *a)
 	if (!c)
 		return;
 	close_connection(c);
-	forget(&c->acceptable);
-	forget(&c->connect_late);
-	forget(&c->readable);
-	forget(&c->imports_late);
+	check_forget(&c->acceptable);
+	check_forget(&c->connect_late);
+	check_forget(&c->readable);
+	check_forget(&c->imports_late);
 	if (c->own_listener && c->listener >= 0)
 		close(c->listener);
 	if (c->out >= 0)

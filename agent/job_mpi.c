@@ -13,7 +13,7 @@ char *agent_program_path(const struct agent *a, size_t app)
 }
 
 /* The most that a program here needs, and its app. */
-static enum mpi_need need(const struct agent *a, size_t *app)
+static enum mpi_need job_mpi_need(const struct agent *a, size_t *app)
 {
 	enum mpi_need most = MPI_NEED_NONE;
 
@@ -141,7 +141,7 @@ bool agent_find_mpi(struct agent *a)
 {
 	size_t app = 0;
 
-	a->mpi_need = a->mpi ? need(a, &app) : MPI_NEED_NONE;
+	a->mpi_need = a->mpi ? job_mpi_need(a, &app) : MPI_NEED_NONE;
 	if (a->mpi_need == MPI_NEED_NONE)
 		return false;
 	a->answer.mpi = MPI_WANTED;

@@ -8,7 +8,7 @@ static bool claims_gpus(const struct agent *a)
 	return !a->xml && a->chosen.n && !(a->job->flags & (JOB_MANAGED | JOB_PLAN));
 }
 
-static int place(struct agent *a, struct err *e)
+static int job_place_ranks(struct agent *a, struct err *e)
 {
 	const struct wire_job *j = a->job;
 	const struct place_request q = agent_request(a);
@@ -117,7 +117,7 @@ void agent_place(struct agent *a)
 	struct err e = { 0 };
 	bool waits = false;
 
-	if (place(a, &e)) {
+	if (job_place_ranks(a, &e)) {
 		stream_log(&a->stream, LOG_ERROR, &e);
 		return;
 	}

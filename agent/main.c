@@ -29,7 +29,7 @@
 
 /* ---- topology and hello ---- */
 
-static bool find_machine(struct agent *a, struct err *e)
+static bool main_find_machine(struct agent *a, struct err *e)
 {
 	struct gpu_sources from = { .root = "" };
 
@@ -91,7 +91,7 @@ static void say_hello(struct agent *a)
 /* ---- watch ---- */
 
 /* The launcher or the guardian is lost: nothing waits for the ranks any more. */
-static void leave(struct agent *a)
+static void main_leave(struct agent *a)
 {
 	if (!a->done)
 		a->status = a->job ? EXIT_RUNNER : 0;
@@ -102,7 +102,7 @@ static void on_guardian_gone(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	leave(arg);
+	main_leave(arg);
 }
 
 /* TERM: a user of this host, or its resource manager, wants us to go.  The ranks
@@ -120,7 +120,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	else if (a->ranks.running)
 		ranks_signal(&a->ranks, SIGTERM, false);
 	else
-		leave(a);
+		main_leave(a);
 }
 
 /* `cleared` also says that the job's claims on GPUs are given back.  The next epoch
@@ -148,7 +148,7 @@ static void finish_job(struct agent *a)
 	free(which);
 }
 
-static void watch(struct agent *a)
+static void main_watch(struct agent *a)
 {
 	struct buf *in = &a->stream.in;
 
@@ -171,7 +171,7 @@ static void watch(struct agent *a)
 			stream_send_all(&a->stream, 100);
 		}
 		if (n < 0 || a->stream.lost)
-			leave(a);
+			main_leave(a);
 		if (!a->job)
 			continue;
 		agent_settle(a);
@@ -183,7 +183,7 @@ static void watch(struct agent *a)
 
 /* ---- the whole ---- */
 
-static void begin(struct agent *a)
+static void main_begin(struct agent *a)
 {
 	signal(SIGPIPE, SIG_IGN);
 	a->base = loop_open();
@@ -200,7 +200,7 @@ static void begin(struct agent *a)
 	loop_watch(a->guardian_gone);
 }
 
-static void end(struct agent *a)
+static void main_end(struct agent *a)
 {
 	agent_forget_job(a);
 	stream_end(&a->stream);
@@ -236,15 +236,15 @@ static int agent_main(const char *xml, struct key_side *side)
 		l.rlim_cur = l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
-	begin(&a);
-	if (find_machine(&a, &e)) {
+	main_begin(&a);
+	if (main_find_machine(&a, &e)) {
 		say_hello(&a);
 		/* while the launcher makes its plan */
 		stream_send(&a.stream);
 		/* Slurm ends what is in a cgroup of its own: ranks stay there. */
 		if (!getenv("SLURM_JOB_ID"))
 			cgroup_locate(a.guarded.cgroup);
-		watch(&a);
+		main_watch(&a);
 		guard_kill_all(&a.guarded, PATIENCE_MS);
 		stream_send_all(&a.stream, 1000);
 	} else {
@@ -252,7 +252,7 @@ static int agent_main(const char *xml, struct key_side *side)
 		stream_send_all(&a.stream, PATIENCE_MS);
 		a.status = EXIT_RUNNER;
 	}
-	end(&a);
+	main_end(&a);
 	return a.status;
 }
 

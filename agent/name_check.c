@@ -78,21 +78,21 @@ static const char *first_reason(const struct name_check *c)
 	return "";
 }
 
-static void forget(struct event **e)
+static void name_check_forget(struct event **e)
 {
 	if (*e)
 		event_free(*e);
 	*e = NULL;
 }
 
-static void end(struct name_check *c)
+static void check_end(struct name_check *c)
 {
 	struct str text = { 0 }, none = { 0 }, unasked = { 0 };
 	const size_t failed = list_names(c, true, &none);
 	const size_t left = list_names(c, false, &unasked);
 
-	forget(&c->readable);
-	forget(&c->late);
+	name_check_forget(&c->readable);
+	name_check_forget(&c->late);
 	close(c->fd);
 	c->fd = -1;
 	if (!failed && !left)
@@ -110,11 +110,11 @@ static void end(struct name_check *c)
 	str_free(&unasked);
 }
 
-static void on_late(evutil_socket_t fd, short what, void *arg)
+static void check_on_late(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	end(arg);
+	check_end(arg);
 }
 
 static void on_result(evutil_socket_t fd, short what, void *arg)
@@ -131,10 +131,10 @@ static void on_result(evutil_socket_t fd, short what, void *arg)
 		c->known = c->got / sizeof *c->result;
 	}
 	if (n <= 0 || c->got == all)
-		end(c);
+		check_end(c);
 }
 
-static struct name_check *fail(struct name_check *c, int error)
+static struct name_check *check_fail(struct name_check *c, int error)
 {
 	name_check_free(c);
 	errno = error;
@@ -156,7 +156,7 @@ struct name_check *name_check_start(struct event_base *base, const char *const *
 		strv_add(&c->names, names[i]);
 	c->result = xcalloc(n, sizeof *c->result);
 	if (pipe2(p, O_CLOEXEC))
-		return fail(c, errno);
+		return check_fail(c, errno);
 	c->fd = p[0];
 	pid = fork();
 	if (!pid)
@@ -165,12 +165,12 @@ struct name_check *name_check_start(struct event_base *base, const char *const *
 		const int error = errno;
 
 		close(p[1]);
-		return fail(c, error);
+		return check_fail(c, error);
 	}
 	close(p[1]);
 	fcntl(c->fd, F_SETFL, O_NONBLOCK);
 	c->readable = event_new(base, c->fd, EV_READ | EV_PERSIST, on_result, c);
-	c->late = event_new(base, -1, 0, on_late, c);
+	c->late = event_new(base, -1, 0, check_on_late, c);
 	loop_watch(c->readable);
 	loop_after_ms(c->late, timeout_ms);
 	return c;
@@ -180,8 +180,8 @@ void name_check_free(struct name_check *c)
 {
 	if (!c)
 		return;
-	forget(&c->readable);
-	forget(&c->late);
+	name_check_forget(&c->readable);
+	name_check_forget(&c->late);
 	if (c->fd >= 0)
 		close(c->fd);
 	strv_free(&c->names);

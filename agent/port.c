@@ -13,7 +13,7 @@
  *
  * The plain bind proves that no other process has the port.  SO_REUSEADDR on the same
  * socket then lets the rank in, with no moment in between at which the port is free. */
-static bool hold(struct port *p, int family, uint32_t first)
+static bool agent_port_hold(struct port *p, int family, uint32_t first)
 {
 	enum { COUNT = PORT_LAST - PORT_FIRST + 1 };
 	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0), off = 0, on = 1;
@@ -47,8 +47,8 @@ void port_hold(struct port *p)
 	*p = (struct port){ -1, 0 };
 	if (getrandom(&first, sizeof first, GRND_NONBLOCK) < 0)
 		first = (uint32_t)clock_ns();
-	if (!hold(p, AF_INET6, first))
-		hold(p, AF_INET, first); /* a machine without IPv6 */
+	if (!agent_port_hold(p, AF_INET6, first))
+		agent_port_hold(p, AF_INET, first); /* a machine without IPv6 */
 }
 
 void port_release(struct port *p)

@@ -159,7 +159,7 @@ static void find_gpus(struct step *s)
 }
 
 /* FILE stands for this machine, and its CPUs can be bound to. */
-static int find_machine(struct step *s, struct err *e)
+static int step_find_machine(struct step *s, struct err *e)
 {
 	if (s->q.topology) {
 		setenv("HWLOC_XMLFILE", s->q.topology, 1);
@@ -218,7 +218,7 @@ static void deal_gpus(struct step *s, const bool *may)
 }
 
 /* Fill J as runner would, with Slurm's words about the step. */
-static void describe(struct step *s, struct wire_job *j)
+static void step_describe(struct step *s, struct wire_job *j)
 {
 	const struct step_request *q = &s->q;
 	const struct place_options *o = &s->o.place;
@@ -256,7 +256,7 @@ static void describe(struct step *s, struct wire_job *j)
 	};
 }
 
-static int place(struct step *s, struct err *e)
+static int step_place(struct step *s, struct err *e)
 {
 	struct cpuset *masks = xcalloc(s->q.tasks, sizeof *masks);
 	bool *may = own_gpus(s);
@@ -269,7 +269,7 @@ static int place(struct step *s, struct err *e)
 		s->o.place.bind_to = BIND_NONE;
 	if (may && !s->known)
 		deal_gpus(s, may);
-	describe(s, &s->job);
+	step_describe(s, &s->job);
 	s->ask = (struct place_request){ .job = &s->job,
 					 .topo = &s->topo,
 					 .gpus = &s->gpus,
@@ -332,7 +332,7 @@ static void add_warnings(struct str *out, const struct step *s)
 	add_line(out, "warning", e.text);
 }
 
-static int answer(struct str *out, struct step *s, char *text, struct err *e)
+static int step_answer(struct str *out, struct step *s, char *text, struct err *e)
 {
 	if (step_request_read(&s->q, text, e) || check_user(&s->q, e) ||
 	    step_options_read(&s->o, s->q.options, e))
@@ -341,7 +341,7 @@ static int answer(struct str *out, struct step *s, char *text, struct err *e)
 		str_add(out, "off\n");
 		return 0;
 	}
-	if (find_machine(s, e) || place(s, e))
+	if (step_find_machine(s, e) || step_place(s, e))
 		return -1;
 	package_find_library(&s->package, "", 0);
 	if (s->o.report)
@@ -367,7 +367,7 @@ int step_main(int in, int out)
 
 	str_add(&said, "berth-step 1\n");
 	rc = read_all(in, text, STEP_REQUEST_BYTES + 1)
-		     ? answer(&said, &s, text, &e)
+		     ? step_answer(&said, &s, text, &e)
 		     : err_set(&e, E_STEP, "it is too long");
 	if (rc) {
 		add_line(&said, "error", e.text);

@@ -185,7 +185,7 @@ static bool tasks_before(uint32_t *out, const char *layout, uint32_t nodes)
 
 /* Slurm counts nodes and ranks within a component of a het job; Berth, and
  * SLURM_PROCID, over all. */
-static bool shift(struct step_request *q)
+static bool request_shift(struct step_request *q)
 {
 	uint32_t tasks;
 
@@ -198,7 +198,7 @@ static bool shift(struct step_request *q)
 }
 
 /* Every number fits the others. */
-static bool is_sound(const struct step_request *q)
+static bool request_is_sound(const struct step_request *q)
 {
 	for (size_t i = 0; i < q->tasks; i++)
 		if (q->ranks[i] >= q->size)
@@ -226,7 +226,7 @@ int step_request_read(struct step_request *q, char *text, struct err *e)
 		if (!value || !take_line(q, line, value))
 			return err_set(e, E_STEP, str_plain(line));
 	}
-	if (q->only_options || (shift(q) && is_sound(q)))
+	if (q->only_options || (request_shift(q) && request_is_sound(q)))
 		return 0;
 	return err_set(e, E_STEP, "its numbers do not fit");
 }
@@ -239,8 +239,8 @@ void step_request_free(struct step_request *q)
 
 /* ---- --berth ---- */
 
-static int choice(int *out, const char *value, const char *const *names, size_t n,
-		  struct err *e)
+static int request_choice(int *out, const char *value, const char *const *names,
+			  size_t n, struct err *e)
 {
 	struct str all = { 0 };
 
@@ -258,8 +258,9 @@ static int choice(int *out, const char *value, const char *const *names, size_t 
 }
 
 #define CHOICE(out, value, e, ...)                                                     \
-	choice((out), (value), (const char *const[]){ __VA_ARGS__ },                   \
-	       sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *), (e))
+	request_choice((out), (value), (const char *const[]){ __VA_ARGS__ },           \
+		       sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *),  \
+		       (e))
 
 /* "core:2" */
 static int bind_to(struct place_options *p, char *value, struct err *e)
@@ -280,7 +281,7 @@ static int bind_to(struct place_options *p, char *value, struct err *e)
 	return 0;
 }
 
-static int option(struct step_options *o, char *word, struct err *e)
+static int request_option(struct step_options *o, char *word, struct err *e)
 {
 	char *value = strchr(word, '=');
 	int n, rc;
@@ -327,7 +328,7 @@ int step_options_read(struct step_options *o, const char *text, struct err *e)
 	while (*text) {
 		if (!take_word(word, sizeof word, &text))
 			return err_set(e, E_STEP_OPTION, "");
-		if (option(o, word, e))
+		if (request_option(o, word, e))
 			return -1;
 	}
 	return 0;

@@ -21,7 +21,7 @@ enum {
 	UNREAD_BYTES = 4 << 20
 };
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void stream_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct stream *s = arg;
 	struct buf *in = s->side ? &s->sealed_in : &s->in;
@@ -38,7 +38,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void stream_on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
@@ -127,9 +127,9 @@ void stream_begin(struct stream *s, struct event_base *base, struct key_side *si
 			      .patience_ms = PATIENCE_MS };
 	fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
 	fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
-	s->readable =
-		event_new(base, STDIN_FILENO, EV_READ | EV_PERSIST, on_readable, s);
-	s->writable = event_new(base, STDOUT_FILENO, EV_WRITE, on_writable, s);
+	s->readable = event_new(base, STDIN_FILENO, EV_READ | EV_PERSIST,
+				stream_on_readable, s);
+	s->writable = event_new(base, STDOUT_FILENO, EV_WRITE, stream_on_writable, s);
 	s->silence = event_new(base, -1, EV_PERSIST, on_look, s);
 	loop_watch(s->readable);
 	event_add(s->silence, &look);

@@ -37,8 +37,8 @@ static void make_pair(struct key_side *s, unsigned char public[PUBLIC_BYTES])
 }
 
 /* Of the call, and of what the answer adds to it. */
-static void mac(const struct key_side *s, const unsigned char *answer,
-		unsigned char out[MAC_BYTES])
+static void key_mac(const struct key_side *s, const unsigned char *answer,
+		    unsigned char out[MAC_BYTES])
 {
 	crypto_generichash_state h;
 
@@ -54,13 +54,13 @@ static bool is_mac(const struct key_side *s, const unsigned char *answer,
 {
 	unsigned char want[MAC_BYTES];
 
-	mac(s, answer, want);
+	key_mac(s, answer, want);
 	return !sodium_memcmp(want, given, sizeof want);
 }
 
 /* Both directions; FIRST: this side made the call. */
-static bool begin(struct key_side *s, const unsigned char *public,
-		  const unsigned char *answer, bool first)
+static bool key_begin(struct key_side *s, const unsigned char *public,
+		      const unsigned char *answer, bool first)
 {
 	unsigned char shared[32], secret[64];
 	crypto_generichash_state h;
@@ -88,14 +88,14 @@ void key_call(struct key_side *s, const unsigned char *key,
 	memcpy(s->key, key, sizeof s->key);
 	memcpy(s->call, magic, MAGIC_BYTES);
 	make_pair(s, s->call + MAGIC_BYTES);
-	mac(s, NULL, s->call + MAGIC_BYTES + PUBLIC_BYTES);
+	key_mac(s, NULL, s->call + MAGIC_BYTES + PUBLIC_BYTES);
 	memcpy(call, s->call, KEY_CALL_BYTES);
 }
 
 bool key_answered(struct key_side *s, const unsigned char answer[KEY_ANSWER_BYTES])
 {
 	return is_mac(s, answer, answer + PUBLIC_BYTES) &&
-	       begin(s, answer, answer, true);
+	       key_begin(s, answer, answer, true);
 }
 
 bool key_answer(struct key_side *s, const unsigned char *key,
@@ -109,8 +109,8 @@ bool key_answer(struct key_side *s, const unsigned char *key,
 	    !is_mac(s, NULL, call + MAGIC_BYTES + PUBLIC_BYTES))
 		return false;
 	make_pair(s, answer);
-	mac(s, answer, answer + PUBLIC_BYTES);
-	return begin(s, call + MAGIC_BYTES, answer, false);
+	key_mac(s, answer, answer + PUBLIC_BYTES);
+	return key_begin(s, call + MAGIC_BYTES, answer, false);
 }
 
 static void seal_chunk(struct key_side *s, struct buf *out, const unsigned char *data,

@@ -34,7 +34,7 @@ static struct {
 	const char *(*text)(struct ctx *c);
 } lib;
 
-static bool load(struct str *why)
+static bool munge_load(struct str *why)
 {
 	const struct {
 		const char *name;
@@ -69,7 +69,7 @@ static bool load(struct str *why)
 
 static struct ctx *open_ctx(const char *socket, struct str *why)
 {
-	struct ctx *c = load(why) ? lib.create() : NULL;
+	struct ctx *c = munge_load(why) ? lib.create() : NULL;
 
 	if (!c && !why->len)
 		str_add(why, "out of memory");

@@ -8,7 +8,7 @@
 #include "common/wire.h"
 
 /* libberth.so with the major and the minor number of the version. */
-static char *soname(void)
+static char *package_soname(void)
 {
 	const char *last = strrchr(BERTH_VERSION, '.');
 
@@ -17,7 +17,7 @@ static char *soname(void)
 }
 
 /* PATH without its last N parts.  To be freed; NULL: it has fewer. */
-static char *above(const char *path, int n)
+static char *package_above(const char *path, int n)
 {
 	size_t len = strlen(path);
 
@@ -40,7 +40,7 @@ char *package_own(void)
 	if (n <= 0)
 		return NULL;
 	self[n] = '\0';
-	root = above(self, 2);
+	root = package_above(self, 2);
 	own = root && !strncmp(self + strlen(root), "/bin/", 5)
 		      ? xasprintf("%s/share/berth/python", root)
 		      : NULL;
@@ -116,7 +116,7 @@ static bool package_modules(const struct place *w)
 /* `make install` links libberth into the package, whatever LIBDIR is. */
 static char *package_library(const struct place *w)
 {
-	char *name = soname();
+	char *name = package_soname();
 	char *path[] = { xasprintf("%s/berth/%s", w->python, name),
 			 xasprintf("%s/lib/%s", w->root, name) };
 	char *found = NULL;
@@ -138,7 +138,7 @@ static void package_look(struct package *p, struct place *w)
 	package_free(p);
 	p->python = xstrdup(w->python);
 	p->horovod = xasprintf("%s/as_horovod", w->python);
-	w->root = above(w->python, 3);
+	w->root = package_above(w->python, 3);
 	if (!w->root)
 		w->root = xstrdup("");
 	if (w->at != AT_FDCWD)

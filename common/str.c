@@ -16,7 +16,7 @@ void die(const char *what, int error)
 	_exit(EXIT_RUNNER);
 }
 
-static void *checked(void *p)
+static void *str_checked(void *p)
 {
 	if (!p)
 		die("out of memory", 0);
@@ -25,39 +25,39 @@ static void *checked(void *p)
 
 void *xmalloc(size_t size)
 {
-	return checked(malloc(size ? size : 1));
+	return str_checked(malloc(size ? size : 1));
 }
 
 void *xcalloc(size_t count, size_t size)
 {
-	return checked(calloc(count ? count : 1, size ? size : 1));
+	return str_checked(calloc(count ? count : 1, size ? size : 1));
 }
 
 void *xrealloc(void *old, size_t size)
 {
-	return checked(realloc(old, size ? size : 1));
+	return str_checked(realloc(old, size ? size : 1));
 }
 
 void *xreallocarray(void *old, size_t count, size_t size)
 {
-	return checked(reallocarray(old, count ? count : 1, size ? size : 1));
+	return str_checked(reallocarray(old, count ? count : 1, size ? size : 1));
 }
 
 char *xstrdup(const char *text)
 {
-	return checked(strdup(text));
+	return str_checked(strdup(text));
 }
 
 char *xstrndup(const char *text, size_t n)
 {
-	return checked(strndup(text, n));
+	return str_checked(strndup(text, n));
 }
 
 char *xvasprintf(const char *format, va_list ap)
 {
 	char *out = NULL;
 
-	return checked(vasprintf(&out, format, ap) < 0 ? NULL : out);
+	return str_checked(vasprintf(&out, format, ap) < 0 ? NULL : out);
 }
 
 char *xasprintf(const char *format, ...)

@@ -51,7 +51,7 @@ static void put_str(struct buf *b, wire_str v)
 	buf_add(b, v ? v : "", n + 1);
 }
 
-static void put(struct buf *b, enum kind kind, const void *at)
+static void wire_put(struct buf *b, enum kind kind, const void *at)
 {
 	const wire_bytes *bytes = at;
 	const wire_strv *strv = at;
@@ -84,7 +84,7 @@ static void put(struct buf *b, enum kind kind, const void *at)
 	}
 }
 
-static void le32(unsigned char *p, size_t n)
+static void wire_le32(unsigned char *p, size_t n)
 {
 	for (int i = 0; i < 4; i++)
 		p[i] = (unsigned char)(n >> 8 * i);
@@ -100,19 +100,19 @@ void wire_pack(struct buf *out, unsigned type, const void *m)
 
 	buf_add(out, head, sizeof head);
 	for (const struct field *f = fields_of(type); f->name; f++)
-		put(out, f->kind, (const char *)m + f->offset);
-	le32(buf_head(out) + begin, out->len - begin - sizeof head);
+		wire_put(out, f->kind, (const char *)m + f->offset);
+	wire_le32(buf_head(out) + begin, out->len - begin - sizeof head);
 }
 
 void wire_output_head(unsigned char head[WIRE_OUTPUT_HEAD_BYTES], uint32_t epoch,
 		      uint32_t rank, uint32_t stream, uint32_t n)
 {
-	le32(head, WIRE_OUTPUT_HEAD_BYTES - WIRE_HEAD_BYTES + n);
+	wire_le32(head, WIRE_OUTPUT_HEAD_BYTES - WIRE_HEAD_BYTES + n);
 	head[4] = WIRE_output;
-	le32(head + 5, epoch);
-	le32(head + 9, rank);
-	le32(head + 13, stream);
-	le32(head + 17, n);
+	wire_le32(head + 5, epoch);
+	wire_le32(head + 9, rank);
+	wire_le32(head + 13, stream);
+	wire_le32(head + 17, n);
 }
 
 /* ---- unpacking ---- */
@@ -142,7 +142,7 @@ static size_t get_count(struct view *v, size_t least)
 	return n;
 }
 
-static void get(struct view *v, enum kind kind, void *at)
+static void wire_get(struct view *v, enum kind kind, void *at)
 {
 	wire_bytes *bytes = at;
 	const char **strv;
@@ -188,7 +188,7 @@ int wire_unpack(unsigned type, void *m, const void *p, size_t n, struct err *e)
 	char what[64];
 
 	for (const struct field *f = fields_of(type); f->name; f++)
-		get(&v, f->kind, (char *)m + f->offset);
+		wire_get(&v, f->kind, (char *)m + f->offset);
 	if (!v.failed && !v.left)
 		return 0;
 	wire_free(type, m);
@@ -250,7 +250,7 @@ const char *wire_name(unsigned type)
 	return type < TYPES && types[type].name ? types[type].name : "?";
 }
 
-static void show(struct str *s, enum kind kind, const void *at)
+static void wire_show(struct str *s, enum kind kind, const void *at)
 {
 	const wire_u32v *list =
 		at; /* of bytes and strv only n, which lies there, too */
@@ -295,7 +295,7 @@ void wire_print(struct str *out, const struct wire_frame *f)
 	} else {
 		for (const struct field *at = fields_of(f->type); at->name; at++) {
 			str_addf(out, " %s=", at->name);
-			show(out, at->kind, (char *)m + at->offset);
+			wire_show(out, at->kind, (char *)m + at->offset);
 		}
 		wire_free(f->type, m);
 	}

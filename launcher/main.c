@@ -54,7 +54,7 @@ static bool is_one_of_many(int *status)
 }
 
 /* The job of R, from its hosts to its exit status. */
-static int run(const struct request *r)
+static int main_run(const struct request *r)
 {
 	struct strv notes = { 0 };
 	struct hosts asked = { 0 };
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
 		if (is_one_of_many(&status))
 			break;
 		print_notes(&notes, &request);
-		status = run(&request);
+		status = main_run(&request);
 	}
 	options_free(&request);
 	strv_free(&notes);

@@ -139,7 +139,7 @@ def bare(text):
 def static_functions(path):
     """{name: lines of its body} of the file PATH; declarations have none."""
     found = {}
-    for m in re.finditer(r"^(?:__attribute__.*\n)?static\b[^;={}()]*?(\w+)\((?!\*)[^;{}]*\)\s*(;|\{(.*?)^\})",
+    for m in re.finditer(r"^(?:__attribute__.*\n)?static\b[^;={}()]*?\b(?!__attribute__)(\w+)\((?!\*)[^;{}]*\)\s*(;|\{(.*?)^\})",
                          bare(open(path).read()), re.DOTALL | re.MULTILINE):
         if m[1] not in found or m[3]:
             found[m[1]] = m[3].count("\n") - 1 if m[3] else 0

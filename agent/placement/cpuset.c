@@ -41,7 +41,7 @@ bool cpuset_has(const struct cpuset *s, uint32_t pu)
 	return pu / 64 < s->nwords && (s->w[pu / 64] >> pu % 64 & 1);
 }
 
-static uint64_t word(const struct cpuset *s, size_t i)
+static uint64_t cpuset_word(const struct cpuset *s, size_t i)
 {
 	return i < s->nwords ? s->w[i] : 0;
 }
@@ -49,13 +49,13 @@ static uint64_t word(const struct cpuset *s, size_t i)
 void cpuset_or(struct cpuset *s, const struct cpuset *with)
 {
 	for (size_t i = 0; i < s->nwords; i++)
-		s->w[i] |= word(with, i);
+		s->w[i] |= cpuset_word(with, i);
 }
 
 void cpuset_and(struct cpuset *s, const struct cpuset *with)
 {
 	for (size_t i = 0; i < s->nwords; i++)
-		s->w[i] &= word(with, i);
+		s->w[i] &= cpuset_word(with, i);
 }
 
 uint32_t cpuset_count(const struct cpuset *s)
@@ -70,7 +70,7 @@ uint32_t cpuset_count(const struct cpuset *s)
 bool cpuset_meets(const struct cpuset *a, const struct cpuset *b)
 {
 	for (size_t i = 0; i < a->nwords; i++)
-		if (a->w[i] & word(b, i))
+		if (a->w[i] & cpuset_word(b, i))
 			return true;
 	return false;
 }
@@ -78,7 +78,7 @@ bool cpuset_meets(const struct cpuset *a, const struct cpuset *b)
 bool cpuset_within(const struct cpuset *a, const struct cpuset *b)
 {
 	for (size_t i = 0; i < a->nwords; i++)
-		if (a->w[i] & ~word(b, i))
+		if (a->w[i] & ~cpuset_word(b, i))
 			return false;
 	return true;
 }

@@ -22,7 +22,7 @@ enum give {
 
 /* ---- values that are not a field of struct env_rank ---- */
 
-static enum give text(struct str *s, const char *t)
+static enum give env_text(struct str *s, const char *t)
 {
 	if (!t)
 		return UNSET;
@@ -42,18 +42,18 @@ static const struct gpu *gpu_of(const struct env_rank *r, size_t local)
 	return gpu < 0 ? NULL : &r->gpus->v[gpu];
 }
 
-static enum give master_addr(struct str *s, const struct env_rank *r)
+static enum give env_master_addr(struct str *s, const struct env_rank *r)
 {
-	return *r->master_addr ? text(s, r->master_addr) : SKIP;
+	return *r->master_addr ? env_text(s, r->master_addr) : SKIP;
 }
 
-static enum give master_port(struct str *s, const struct env_rank *r)
+static enum give env_master_port(struct str *s, const struct env_rank *r)
 {
 	str_addf(s, "%u", r->master_port);
 	return r->master_port ? SET : SKIP;
 }
 
-static enum give cores_at_most_8(struct str *s, const struct env_rank *r)
+static enum give env_cores_at_most_8(struct str *s, const struct env_rank *r)
 {
 	uint32_t n = berth_of(r)->ncores;
 
@@ -61,29 +61,29 @@ static enum give cores_at_most_8(struct str *s, const struct env_rank *r)
 	return SET;
 }
 
-static enum give cpus(struct str *s, const struct env_rank *r)
+static enum give env_cpus(struct str *s, const struct env_rank *r)
 {
 	str_add_bits(s, berth_of(r)->cpus.w, berth_of(r)->cpus.nwords);
 	return SET;
 }
 
-static enum give numa(struct str *s, const struct env_rank *r)
+static enum give env_numa(struct str *s, const struct env_rank *r)
 {
-	return text(s, berth_of(r)->numa ? berth_of(r)->numa : "");
+	return env_text(s, berth_of(r)->numa ? berth_of(r)->numa : "");
 }
 
-static enum give gpu_pci(struct str *s, const struct env_rank *r)
+static enum give env_gpu_pci(struct str *s, const struct env_rank *r)
 {
 	const struct gpu *g = gpu_of(r, r->local_rank);
 
-	return text(s, g ? g->pci : NULL);
+	return env_text(s, g ? g->pci : NULL);
 }
 
-static enum give gpu_uuid(struct str *s, const struct env_rank *r)
+static enum give env_gpu_uuid(struct str *s, const struct env_rank *r)
 {
 	const struct gpu *g = gpu_of(r, r->local_rank);
 
-	return text(s, g && *g->uuid ? g->uuid : NULL);
+	return env_text(s, g && *g->uuid ? g->uuid : NULL);
 }
 
 static bool has_vendor(const struct env_rank *r, enum gpu_vendor vendor)
@@ -92,12 +92,12 @@ static bool has_vendor(const struct env_rank *r, enum gpu_vendor vendor)
 	       r->gpu_visible != VISIBLE_INHERIT;
 }
 
-static enum give cuda_order(struct str *s, const struct env_rank *r)
+static enum give env_cuda_order(struct str *s, const struct env_rank *r)
 {
-	return has_vendor(r, GPU_NVIDIA) ? text(s, "PCI_BUS_ID") : SKIP;
+	return has_vendor(r, GPU_NVIDIA) ? env_text(s, "PCI_BUS_ID") : SKIP;
 }
 
-static enum give cuda_visible(struct str *s, const struct env_rank *r)
+static enum give env_cuda_visible(struct str *s, const struct env_rank *r)
 {
 	if (has_vendor(r, GPU_AMD))
 		return UNSET;
@@ -105,7 +105,7 @@ static enum give cuda_visible(struct str *s, const struct env_rank *r)
 	return has_vendor(r, GPU_NVIDIA) ? SET : SKIP;
 }
 
-static enum give rocr_visible(struct str *s, const struct env_rank *r)
+static enum give env_rocr_visible(struct str *s, const struct env_rank *r)
 {
 	if (!has_vendor(r, GPU_AMD))
 		return SKIP;
@@ -114,7 +114,7 @@ static enum give rocr_visible(struct str *s, const struct env_rank *r)
 }
 
 /* HIP counts within what ROCR shows: a list for the whole host would be wrong there. */
-static enum give hip_visible(struct str *s, const struct env_rank *r)
+static enum give env_hip_visible(struct str *s, const struct env_rank *r)
 {
 	(void)s;
 	return has_vendor(r, GPU_AMD) ? UNSET : SKIP;
@@ -126,57 +126,57 @@ static enum give pmi_number(struct str *s, const struct env_rank *r, uint32_t nu
 	return r->pmi_fd ? SET : UNSET;
 }
 
-static enum give pmi_fd(struct str *s, const struct env_rank *r)
+static enum give env_pmi_fd(struct str *s, const struct env_rank *r)
 {
 	return pmi_number(s, r, r->pmi_fd);
 }
 
-static enum give pmi_rank(struct str *s, const struct env_rank *r)
+static enum give env_pmi_rank(struct str *s, const struct env_rank *r)
 {
 	return pmi_number(s, r, r->rank);
 }
 
-static enum give pmi_size(struct str *s, const struct env_rank *r)
+static enum give env_pmi_size(struct str *s, const struct env_rank *r)
 {
 	return pmi_number(s, r, r->size);
 }
 
-static enum give pmi1_beside_pmix(struct str *s, const struct env_rank *r)
+static enum give env_pmi1_beside_pmix(struct str *s, const struct env_rank *r)
 {
-	return r->pmi_fd && r->has_pmix ? text(s, "1") : SKIP;
+	return r->pmi_fd && r->has_pmix ? env_text(s, "1") : SKIP;
 }
 
 static enum give with_pmix(struct str *s, const struct env_rank *r, const char *value)
 {
-	return r->has_pmix && *value ? text(s, value) : SKIP;
+	return r->has_pmix && *value ? env_text(s, value) : SKIP;
 }
 
-static enum give without_orte_and_slurm(struct str *s, const struct env_rank *r)
+static enum give env_without_orte_and_slurm(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, "^orte,slurm");
 }
 
-static enum give yes_with_pmix(struct str *s, const struct env_rank *r)
+static enum give env_yes_with_pmix(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, "1");
 }
 
-static enum give none_with_pmix(struct str *s, const struct env_rank *r)
+static enum give env_none_with_pmix(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, "none");
 }
 
-static enum give yes_if_oversubscribed(struct str *s, const struct env_rank *r)
+static enum give env_yes_if_oversubscribed(struct str *s, const struct env_rank *r)
 {
 	return r->oversubscribed ? with_pmix(s, r, "1") : SKIP;
 }
 
-static enum give folder_in_dev_shm(struct str *s, const struct env_rank *r)
+static enum give env_folder_in_dev_shm(struct str *s, const struct env_rank *r)
 {
 	return with_pmix(s, r, r->shared_memory ? r->shared_memory : "later");
 }
 
-static enum give python_path(struct str *s, const struct env_rank *r)
+static enum give env_python_path(struct str *s, const struct env_rank *r)
 {
 	if (r->python)
 		str_addf(s, "%s:%s", r->horovod, r->python);
@@ -185,17 +185,17 @@ static enum give python_path(struct str *s, const struct env_rank *r)
 	return r->python || r->folder ? SET : SKIP;
 }
 
-static enum give libberth(struct str *s, const struct env_rank *r)
+static enum give env_libberth(struct str *s, const struct env_rank *r)
 {
-	return r->library ? text(s, r->library) : SKIP;
+	return r->library ? env_text(s, r->library) : SKIP;
 }
 
-static enum give list_of_hosts(struct str *s, const struct env_rank *r)
+static enum give env_list_of_hosts(struct str *s, const struct env_rank *r)
 {
-	return r->host_list && *r->host_list ? text(s, r->host_list) : SKIP;
+	return r->host_list && *r->host_list ? env_text(s, r->host_list) : SKIP;
 }
 
-static enum give never(struct str *s, const struct env_rank *r)
+static enum give env_never(struct str *s, const struct env_rank *r)
 {
 	(void)s;
 	(void)r;
@@ -206,7 +206,7 @@ static enum give never(struct str *s, const struct env_rank *r)
 
 #define NUMBER(field) .number = offsetof(struct env_rank, field)
 #define TEXT(field) .text = offsetof(struct env_rank, field)
-#define VALUE(function) .value = (function)
+#define VALUE(function) .value = env_##function
 #define CONSTANT(string) .constant = (string)
 /* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
  * launcher. */
@@ -236,15 +236,15 @@ static enum give row_value(struct str *s, const struct row *row,
 	if (row->value)
 		return row->value(s, r);
 	if (!row->number)
-		return text(s, row->constant ? row->constant
-					     : *(const char *const *)field);
+		return env_text(s, row->constant ? row->constant
+						 : *(const char *const *)field);
 	str_addf(s, "%u", *(const uint32_t *)field);
 	return SET;
 }
 
 /* ---- GPUs ---- */
 
-static void add_gpu(struct str *s, const struct gpu *g, const struct env_rank *r)
+static void env_add_gpu(struct str *s, const struct gpu *g, const struct env_rank *r)
 {
 	const char *comma = s->len ? "," : "";
 
@@ -264,7 +264,7 @@ void env_visible(struct str *s, const struct env_rank *r)
 	if (!own || r->gpu_visible == VISIBLE_INHERIT)
 		return;
 	if (r->gpu_visible != VISIBLE_NODE || own->mig) {
-		add_gpu(&list, own, r);
+		env_add_gpu(&list, own, r);
 	} else {
 		bool *listed = xcalloc(r->gpus->n, sizeof *listed);
 
@@ -273,12 +273,12 @@ void env_visible(struct str *s, const struct env_rank *r)
 
 			if (!g || listed[g - r->gpus->v])
 				continue;
-			add_gpu(&list, g, r);
+			env_add_gpu(&list, g, r);
 			listed[g - r->gpus->v] = true;
 		}
 		for (size_t i = 0; i < r->gpus->n; i++)
 			if (!listed[i])
-				add_gpu(&list, &r->gpus->v[i], r);
+				env_add_gpu(&list, &r->gpus->v[i], r);
 		free(listed);
 	}
 	str_add(s, str_text(&list));
@@ -348,7 +348,7 @@ static int compare_names(const struct entry *a, const struct entry *b)
 }
 
 /* By name, the one that wins first: of a higher layer, then the later one. */
-static int compare(const void *a, const void *b)
+static int env_compare(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 	int c = compare_names(x, y);
@@ -358,7 +358,7 @@ static int compare(const void *a, const void *b)
 
 /* Whether E stays, given what the table says of its name.  If so, the table's row goes.
  */
-static bool stays(struct env_base *b, const struct entry *e, const enum give *give)
+static bool env_stays(struct env_base *b, const struct entry *e, const enum give *give)
 {
 	size_t row = 0;
 
@@ -402,14 +402,14 @@ void env_base(struct env_base *b, const struct env_rank *r, char *const *own)
 	add_layer(&l, r->forwarded.v, r->forwarded.n, FORWARDED, r);
 	add_layer(&l, r->given.v, r->given.n, GIVEN, r);
 	if (l.n)
-		qsort(l.v, l.n, sizeof *l.v, compare);
+		qsort(l.v, l.n, sizeof *l.v, env_compare);
 	b->v = xcalloc(l.n + 1, sizeof *b->v);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct entry *e = &l.v[i];
 
 		if (i && !compare_names(e, e - 1))
 			continue;
-		if (stays(b, e, give))
+		if (env_stays(b, e, give))
 			b->v[b->n++] = e->text;
 	}
 	free(l.v);

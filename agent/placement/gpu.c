@@ -21,18 +21,18 @@ static int compare_gpu(const void *x, const void *y)
 	return (a->minor > b->minor) - (a->minor < b->minor);
 }
 
-static void sort(struct gpus *g)
+static void gpu_sort(struct gpus *g)
 {
 	if (g->n)
 		qsort(g->v, g->n, sizeof *g->v, compare_gpu);
 }
 
 /* KFD numbers its GPUs in its own order.  All others get their place in PCI order. */
-static void number(struct gpus *g)
+static void gpu_number(struct gpus *g)
 {
 	int next[2] = { 0, 0 };
 
-	sort(g);
+	gpu_sort(g);
 	for (size_t i = 0; i < g->n; i++)
 		if (g->v[i].index < 0)
 			g->v[i].index = next[g->v[i].vendor]++;
@@ -57,7 +57,7 @@ static void from_xml(struct gpus *g, const struct topo *t)
 /* ---- filters ---- */
 
 /* Keep v[order[0]], v[order[1]], ... */
-static void keep(struct gpus *g, const size_t *order, size_t n)
+static void gpu_keep(struct gpus *g, const size_t *order, size_t n)
 {
 	struct gpu *v = xcalloc(n, sizeof *v);
 
@@ -86,7 +86,7 @@ static void apply_preset(struct gpus *g, enum gpu_vendor vendor, const char *nam
 	if (had && n == g->n - had)
 		gpu_note(g, "%s='%s' leaves none of this host's %zu GPU%s", name, list,
 			 had, str_plural(had));
-	keep(g, order, n);
+	gpu_keep(g, order, n);
 	free(order);
 }
 
@@ -100,13 +100,13 @@ void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *fr
 	*g = (struct gpus){ .closed_too = from->closed_too };
 	if (t->from_xml && !*root) {
 		from_xml(g, t);
-		number(g);
+		gpu_number(g);
 	} else {
 		gpu_from_sysfs(g, t, root);
 		gpu_from_kfd(g, t, root);
-		number(g);
+		gpu_number(g);
 		gpu_ask_nvml(g, t, root);
-		sort(g);
+		gpu_sort(g);
 	}
 	for (size_t i = 0; i < g->n; i++) {
 		if (g->v[i].vendor != GPU_NVIDIA || g->v[i].mig)
@@ -190,7 +190,7 @@ int gpu_select(struct gpus *g, const char *list, struct err *e)
 		if (wanted[i])
 			order[n++] = i;
 	if (!rc)
-		keep(g, order, n);
+		gpu_keep(g, order, n);
 	str_free(&all);
 	free(copy);
 	free(order);

@@ -15,8 +15,8 @@ static bool is_cut(const struct gpu *g, const char *root)
 
 /* Take the names and the home of GPU from D.  NVML knows the platform's quirks better
  * than sysfs does. */
-static void describe(struct gpus *g, struct gpu *gpu, const struct topo *t,
-		     struct nvml *n, const struct nvml_device *d)
+static void nvml_describe(struct gpus *g, struct gpu *gpu, const struct topo *t,
+			  struct nvml *n, const struct nvml_device *d)
 {
 	struct cpuset cpus = cpuset_new(GPU_CPU_WORDS);
 	struct gpu told = *gpu;
@@ -66,8 +66,8 @@ static void add_instances(struct gpus *out, const struct gpu *parent, struct nvm
 }
 
 /* Build G anew: its NVIDIA GPUs as NVML has them, the others as they are. */
-static void merge(struct gpus *g, const struct topo *t, const char *root,
-		  struct nvml *n)
+static void nvml_merge(struct gpus *g, const struct topo *t, const char *root,
+		       struct nvml *n)
 {
 	struct nvml_device v[DEVICES_MAX];
 	size_t count = nvml_devices(n, v, DEVICES_MAX);
@@ -90,7 +90,7 @@ static void merge(struct gpus *g, const struct topo *t, const char *root,
 				 gpu.pci);
 		} else {
 			gpu.index = index++;
-			describe(&out, &gpu, t, n, &v[k]);
+			nvml_describe(&out, &gpu, t, n, &v[k]);
 			if (is_cut(&gpu, root))
 				add_instances(&out, &gpu, n, &v[k]);
 			else
@@ -114,7 +114,7 @@ void gpu_ask_nvml(struct gpus *g, const struct topo *t, const char *root)
 		return;
 	n = nvml_open(why, sizeof why);
 	if (n)
-		merge(g, t, root, n);
+		nvml_merge(g, t, root, n);
 	else
 		gpu_note(g,
 			 "cannot ask NVML for MIG instances and the places of GPUs: %s",

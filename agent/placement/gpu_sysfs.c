@@ -119,7 +119,7 @@ void gpu_locate(struct gpus *g, const struct topo *t, const char *root)
 /* ---- NVIDIA ---- */
 
 /* VALUE of a line "NAME: \t VALUE"; NULL for another line. */
-static const char *field(const char *line, const char *name)
+static const char *sysfs_field(const char *line, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -146,12 +146,12 @@ static void add_nvidia(struct gpus *g, const struct topo *t, const char *root,
 		gpu = gpu_add(g, GPU_NVIDIA, &a);
 		while (fgets(line, sizeof line, in)) {
 			line[strcspn(line, "\n")] = '\0';
-			if ((value = field(line, "Model")))
+			if ((value = sysfs_field(line, "Model")))
 				snprintf(gpu->model, sizeof gpu->model, "%.63s", value);
-			else if ((value = field(line, "GPU UUID")) &&
+			else if ((value = sysfs_field(line, "GPU UUID")) &&
 				 !strchr(value, '?')) /* asleep: question marks */
 				snprintf(gpu->uuid, sizeof gpu->uuid, "%.95s", value);
-			else if ((value = field(line, "Device Minor")) &&
+			else if ((value = sysfs_field(line, "Device Minor")) &&
 				 *value >= '0' && *value <= '9')
 				gpu->minor = (int)strtol(value, NULL, 10);
 		}

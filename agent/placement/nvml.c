@@ -60,7 +60,7 @@ struct nvml {
 /* ---- opening ---- */
 
 /* POSIX allows a function as a data pointer.  ISO C has no cast for it. */
-static void find(void *lib, const char *symbol, void *field)
+static void nvml_find(void *lib, const char *symbol, void *field)
 {
 	void *p = dlsym(lib, symbol);
 
@@ -80,8 +80,8 @@ struct nvml *nvml_open(char *why, size_t size)
 		free(n);
 		return NULL;
 	}
-	find(n->lib, "nvmlErrorString", &n->error);
-#define X(field, symbol, parameters) find(n->lib, #symbol, &n->field);
+	nvml_find(n->lib, "nvmlErrorString", &n->error);
+#define X(field, symbol, parameters) nvml_find(n->lib, #symbol, &n->field);
 	SYMBOLS(X)
 #undef X
 	if (n->init_flags)

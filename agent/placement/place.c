@@ -70,7 +70,7 @@ static void take_seats(struct place_work *w)
 
 /* ---- how many cores ---- */
 
-static int domain(const struct place_work *w, int home)
+static int place_domain(const struct place_work *w, int home)
 {
 	switch (w->o->share) {
 	case SHARE_HOME:
@@ -90,10 +90,10 @@ static void want_shares(struct place_work *w)
 
 	for (size_t r = 0; r < n; r++) {
 		struct seat *s = &w->seat[r];
-		int d = domain(w, s->home);
+		int d = place_domain(w, s->home);
 		uint32_t ranks = 0;
 
-		if (r && domain(w, s[-1].home) == d) {
+		if (r && place_domain(w, s[-1].home) == d) {
 			s->want = s[-1].want;
 		} else {
 			for (size_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 #include "agent/placement/place_internal.h"
 
 /* Each GPU has floor or ceiling of ranks/GPUs, in order. */
-static int check_gpus(const struct place_work *w, struct err *e)
+static int place_check_gpus(const struct place_work *w, struct err *e)
 {
 	size_t m = w->g->n, n = w->p->n;
 	size_t *count = xcalloc(m, sizeof *count);
@@ -97,7 +97,7 @@ int place_check(const struct place_work *w, struct err *e)
 			return err_set(e, E_PLACE,
 				       "a rank has a CPU that is not allowed");
 	}
-	if (check_gpus(w, e) || (shares && check_sharing(w, e)))
+	if (place_check_gpus(w, e) || (shares && check_sharing(w, e)))
 		return -1;
 	return cores ? check_optimum(w, e) : 0;
 }

@@ -54,7 +54,7 @@ void place_units_free(struct place_work *w)
 	free(w->first);
 }
 
-static void give(const struct place_work *w, size_t rank, size_t unit)
+static void fill_give(const struct place_work *w, size_t rank, size_t unit)
 {
 	struct cpuset *cpus = &w->p->v[rank].cpus;
 	const struct unit *u = &w->unit[unit];
@@ -70,7 +70,7 @@ static void give(const struct place_work *w, size_t rank, size_t unit)
 }
 
 /* The homes of ranks, with ABOVE also the nodes above them, the deepest first. */
-static int *homes(const struct place_work *w, bool above, size_t *n)
+static int *fill_homes(const struct place_work *w, bool above, size_t *n)
 {
 	const struct topo *t = w->t;
 	bool *homed = xcalloc(t->nnode, sizeof *homed);
@@ -154,7 +154,7 @@ static uint32_t next_unit(const struct fill *f, int v, size_t r, uint32_t from)
 }
 
 /* Give R up to N free units below V. */
-static void take(struct fill *f, int v, size_t r, uint32_t n)
+static void fill_take(struct fill *f, int v, size_t r, uint32_t n)
 {
 	uint32_t from = unit_begin(f->w, v);
 
@@ -166,7 +166,7 @@ static void take(struct fill *f, int v, size_t r, uint32_t n)
 		if (topo_above(f->w->t, f->w->seat[r].home, v))
 			from = u + 1;
 		f->taken[u] = true;
-		give(f->w, r, u);
+		fill_give(f->w, r, u);
 		f->need[r]--;
 		f->grant[r]--;
 	}
@@ -196,7 +196,7 @@ static void grant_shares(struct fill *f, int v)
 }
 
 /* The children of V with free units into KID, and how many each has into ROOM. */
-static size_t children(const struct fill *f, int v, int *kid, uint32_t *room)
+static size_t fill_children(const struct fill *f, int v, int *kid, uint32_t *room)
 {
 	const struct topo *t = f->w->t;
 	size_t n = 0;
@@ -215,7 +215,7 @@ static size_t children(const struct fill *f, int v, int *kid, uint32_t *room)
 }
 
 /* Shares of N ranks in proportion to ROOM: largest remainder, the earlier first. */
-static void apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n)
+static void fill_apportion(size_t *quota, const uint32_t *room, size_t nkid, size_t n)
 {
 	size_t total = 0, left = n;
 
@@ -257,12 +257,12 @@ static void deal_to_children(struct fill *f, int v)
 	kid = xcalloc(span, sizeof *kid);
 	room = xcalloc(span, sizeof *room);
 	quota = xcalloc(span, sizeof *quota);
-	nkid = children(f, v, kid, room);
+	nkid = fill_children(f, v, kid, room);
 	if (nkid > 1) {
-		apportion(quota, room, nkid, f->nhere);
+		fill_apportion(quota, room, nkid, f->nhere);
 		for (size_t j = 0; j < nkid; j++)
 			for (size_t q = quota[j]; q; q--, k++)
-				take(f, kid[j], f->here[k], f->grant[f->here[k]]);
+				fill_take(f, kid[j], f->here[k], f->grant[f->here[k]]);
 	}
 	free(kid);
 	free(room);
@@ -272,7 +272,7 @@ static void deal_to_children(struct fill *f, int v)
 void place_fill(struct place_work *w)
 {
 	size_t n = w->p->n, nodes;
-	int *order = homes(w, true, &nodes);
+	int *order = fill_homes(w, true, &nodes);
 	struct fill f = { .w = w,
 			  .taken = xcalloc(w->nunit, sizeof *f.taken),
 			  .need = xcalloc(n, sizeof *f.need),
@@ -291,7 +291,7 @@ void place_fill(struct place_work *w)
 		grant_shares(&f, order[i]);
 		deal_to_children(&f, order[i]);
 		for (size_t k = 0; k < f.nhere; k++)
-			take(&f, order[i], f.here[k], f.grant[f.here[k]]);
+			fill_take(&f, order[i], f.here[k], f.grant[f.here[k]]);
 	}
 	free(order);
 	free(f.taken);
@@ -305,8 +305,8 @@ void place_fill(struct place_work *w)
 /* The nearest unit that is not in MINE and has less than CAP ranks.  A unit is as
  * near to a node as it gets if it is below it or contains it.  Of equally near units
  * it is the least used, then the first. */
-static size_t nearest(const struct place_work *w, int home, const size_t *use,
-		      const bool *mine, size_t cap)
+static size_t fill_nearest(const struct place_work *w, int home, const size_t *use,
+			   const bool *mine, size_t cap)
 {
 	const struct topo *t = w->t;
 
@@ -325,16 +325,16 @@ static size_t nearest(const struct place_work *w, int home, const size_t *use,
 	return SIZE_MAX;
 }
 
-static void choose(const struct place_work *w, size_t r, size_t *use, size_t *chosen,
-		   size_t cap)
+static void fill_choose(const struct place_work *w, size_t r, size_t *use,
+			size_t *chosen, size_t cap)
 {
 	bool *mine = xcalloc(w->nunit, sizeof *mine);
 
 	for (uint32_t k = 0; k < w->seat[r].want; k++) {
-		size_t u = nearest(w, w->seat[r].home, use, mine, cap);
+		size_t u = fill_nearest(w, w->seat[r].home, use, mine, cap);
 
 		if (u == SIZE_MAX) /* each unit with room left is its own */
-			u = nearest(w, w->seat[r].home, use, mine, SIZE_MAX);
+			u = fill_nearest(w, w->seat[r].home, use, mine, SIZE_MAX);
 		mine[u] = true;
 		use[u]++;
 	}
@@ -366,20 +366,20 @@ static void walk_home(struct place_work *w, int home, size_t *use, size_t cap)
 	chosen = xcalloc(n * want, sizeof *chosen);
 	for (size_t r = 0; r < w->p->n; r++)
 		if (w->seat[r].home == home)
-			choose(w, r, use, &chosen[k++ * want], cap);
+			fill_choose(w, r, use, &chosen[k++ * want], cap);
 	if (!w->first && n)
 		qsort(chosen, n, want * sizeof *chosen, compare_first);
 	k = 0;
 	for (size_t r = 0; r < w->p->n; r++)
 		for (size_t i = 0; w->seat[r].home == home && i < want; i++)
-			give(w, r, chosen[k++]);
+			fill_give(w, r, chosen[k++]);
 	free(chosen);
 }
 
 void place_walk(struct place_work *w, size_t cap)
 {
 	size_t *use = xcalloc(w->nunit, sizeof *use), n;
-	int *order = homes(w, false, &n);
+	int *order = fill_homes(w, false, &n);
 
 	for (size_t i = 0; i < n; i++)
 		walk_home(w, order[i], use, cap);
@@ -400,6 +400,6 @@ void place_divide(struct place_work *w)
 
 		w->seat[r].want = (uint32_t)(end > begin ? end - begin : 1);
 		for (size_t u = begin; u < end || u == begin; u++)
-			give(w, r, u);
+			fill_give(w, r, u);
 	}
 }

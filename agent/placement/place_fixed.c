@@ -18,7 +18,8 @@ struct seats {
 static const long UNEVEN = 1L << 20, NOT_ITS_OWN = 1L << 40;
 
 /* Steps upwards from the home of G to an object that covers MASK. */
-static long steps(const struct topo *t, const struct gpu *g, const struct cpuset *mask)
+static long fixed_steps(const struct topo *t, const struct gpu *g,
+			const struct cpuset *mask)
 {
 	long n = 0;
 
@@ -29,11 +30,12 @@ static long steps(const struct topo *t, const struct gpu *g, const struct cpuset
 }
 
 /* Without a mask, the place of the GPU in the list. */
-static long cost(const struct seats *s, size_t rank, size_t seat)
+static long fixed_cost(const struct seats *s, size_t rank, size_t seat)
 {
 	const size_t gpu = seat / s->each, number = seat % s->each + 1;
 
-	return (s->masks ? steps(s->t, &s->g->v[gpu], &s->masks[rank]) : (long)gpu) +
+	return (s->masks ? fixed_steps(s->t, &s->g->v[gpu], &s->masks[rank])
+			 : (long)gpu) +
 	       (number > s->even ? UNEVEN * (long)(number - s->even) : 0) +
 	       (s->may && !s->may[rank * s->g->n + gpu] ? NOT_ITS_OWN : 0);
 }
@@ -49,8 +51,8 @@ struct search {
 };
 
 /* One more column becomes done: the nearest one.  Returns it. */
-static size_t nearest(struct search *x, const struct seats *s, size_t columns,
-		      size_t at)
+static size_t fixed_nearest(struct search *x, const struct seats *s, size_t columns,
+			    size_t at)
 {
 	const size_t rank = x->taken[at];
 	long delta = LONG_MAX;
@@ -62,7 +64,7 @@ static size_t nearest(struct search *x, const struct seats *s, size_t columns,
 
 		if (x->done[j])
 			continue;
-		slack = cost(s, rank - 1, j - 1) - x->row[rank] - x->column[j];
+		slack = fixed_cost(s, rank - 1, j - 1) - x->row[rank] - x->column[j];
 		if (slack < x->least[j]) {
 			x->least[j] = slack;
 			x->from[j] = at;
@@ -94,13 +96,13 @@ static void seat_rank(struct search *x, const struct seats *s, size_t columns,
 	}
 	x->taken[0] = rank;
 	do
-		at = nearest(x, s, columns, at);
+		at = fixed_nearest(x, s, columns, at);
 	while (x->taken[at]);
 	for (; at; at = x->from[at])
 		x->taken[at] = x->taken[x->from[at]];
 }
 
-static void fit(int *gpu, const struct seats *s)
+static void fixed_fit(int *gpu, const struct seats *s)
 {
 	const size_t columns = s->g->n * s->each;
 	struct search x = { xcalloc(s->n + 1, sizeof(long)),
@@ -150,7 +152,7 @@ void place_fit(int *gpu, const struct topo *t, const struct gpus *g, size_t n,
 		return;
 	s.each = seats_of_each(g, n, may);
 	s.even = n < g->n ? 1 : n / g->n;
-	fit(gpu, &s);
+	fixed_fit(gpu, &s);
 	for (size_t r = 0; may && r < n; r++)
 		if (!may[r * g->n + (size_t)gpu[r]])
 			gpu[r] = -1;
@@ -168,7 +170,8 @@ static uint32_t *count_ranks(const struct topo *t, const struct placement *p)
 }
 
 /* Ranks with a core in common share it. */
-static uint32_t part(const struct topo *t, const struct berth *b, const uint32_t *ranks)
+static uint32_t fixed_part(const struct topo *t, const struct berth *b,
+			   const uint32_t *ranks)
 {
 	double sum = 0.001; /* thirds do not add up to 1 */
 
@@ -178,8 +181,8 @@ static uint32_t part(const struct topo *t, const struct berth *b, const uint32_t
 	return sum < 1 ? 1 : (uint32_t)sum;
 }
 
-static void tell(struct berth *b, const struct topo *t, const struct gpus *g,
-		 const bool *may)
+static void fixed_tell(struct berth *b, const struct topo *t, const struct gpus *g,
+		       const bool *may)
 {
 	struct str s = { 0 };
 
@@ -209,8 +212,8 @@ void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g
 	}
 	ranks = count_ranks(t, p);
 	for (size_t r = 0; r < n; r++) {
-		tell(&p->v[r], t, g, may);
-		p->v[r].ncores = part(t, &p->v[r], ranks);
+		fixed_tell(&p->v[r], t, g, may);
+		p->v[r].ncores = fixed_part(t, &p->v[r], ranks);
 	}
 	p->idle = xstrdup("");
 	p->certificate = xstrdup("");

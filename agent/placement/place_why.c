@@ -42,7 +42,7 @@ static void add_others(struct str *s, const struct place_work *w, size_t r, int 
 	cpuset_free(&others);
 }
 
-static void add_gpu(struct str *s, const struct place_work *w, size_t r)
+static void why_add_gpu(struct str *s, const struct place_work *w, size_t r)
 {
 	const struct gpu *g = &w->g->v[w->p->v[r].gpu];
 
@@ -165,7 +165,7 @@ void place_tell(struct place_work *w)
 		struct berth *b = &w->p->v[r];
 
 		if (b->gpu >= 0)
-			add_gpu(&text, w, r);
+			why_add_gpu(&text, w, r);
 		else
 			str_add(&text, "no GPU");
 		if (!b->bound)

@@ -69,7 +69,7 @@ int client_frame(const struct client *c, struct boot_head *h)
 }
 
 /* Of N bytes at P: how many went out.  Waits for room if it is 0. */
-static size_t send_some(struct client *c, const void *p, size_t n)
+static size_t client_send_some(struct client *c, const void *p, size_t n)
 {
 	ssize_t sent;
 
@@ -86,20 +86,21 @@ void client_flush(struct client *c)
 	size_t n = 1;
 
 	while (n && c->fd >= 0 && c->out.len) {
-		n = send_some(c, buf_head(&c->out), c->out.len);
+		n = client_send_some(c, buf_head(&c->out), c->out.len);
 		buf_drop(&c->out, n);
 	}
 	while (n && c->fd >= 0 && c->gets_fence_data) {
 		const struct buf *data = &c->round->fence_data;
 
-		n = send_some(c, buf_head(data) + c->fence_data_sent,
-			      data->len - c->fence_data_sent);
+		n = client_send_some(c, buf_head(data) + c->fence_data_sent,
+				     data->len - c->fence_data_sent);
 		c->fence_data_sent += n;
 		c->gets_fence_data = c->fence_data_sent < data->len;
 	}
 }
 
-static void queue(struct client *c, uint32_t number, const void *payload, size_t n)
+static void client_queue(struct client *c, uint32_t number, const void *payload,
+			 size_t n)
 {
 	const struct boot_head head = { (uint32_t)n, number };
 
@@ -111,7 +112,7 @@ void client_send(struct client *c, uint32_t number, const void *payload, size_t 
 {
 	if (c->fd < 0)
 		return;
-	queue(c, number, payload, n);
+	client_queue(c, number, payload, n);
 	client_flush(c);
 }
 
@@ -129,7 +130,7 @@ bool client_send_fd(struct client *c, uint32_t number, const void *payload, size
 			    .msg_controllen = sizeof control };
 
 	memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
-	queue(c, number, payload, n);
+	client_queue(c, number, payload, n);
 	part = (struct iovec){ buf_head(&c->out), c->out.len };
 	if (sendmsg(c->fd, &m, MSG_NOSIGNAL) != (ssize_t)c->out.len)
 		return false;

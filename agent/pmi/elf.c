@@ -39,7 +39,7 @@ struct image {
 #define SIZE_OF(f, type)                                                               \
 	((uint64_t)((f)->is_wide ? sizeof(Elf64_##type) : sizeof(Elf32_##type)))
 
-static bool spend(struct image *f, uint64_t n)
+static bool elf_spend(struct image *f, uint64_t n)
 {
 	if (n > f->left)
 		return false;
@@ -66,14 +66,14 @@ static const uint8_t *read_block(struct image *f, uint64_t at, uint64_t n)
 }
 
 /* N bytes of the file from AT on.  NULL: it has fewer, or they are too many. */
-static const uint8_t *part(struct image *f, uint64_t at, uint64_t n)
+static const uint8_t *elf_part(struct image *f, uint64_t at, uint64_t n)
 {
-	if (at > f->size || n > f->size - at || !spend(f, n))
+	if (at > f->size || n > f->size - at || !elf_spend(f, n))
 		return NULL;
 	return f->bytes ? f->bytes + at : read_block(f, at, n);
 }
 
-static uint32_t word(const uint8_t *p)
+static uint32_t elf_word(const uint8_t *p)
 {
 	uint32_t w;
 
@@ -85,14 +85,14 @@ static uint32_t word(const uint8_t *p)
 
 static bool read_head(struct image *f)
 {
-	const uint8_t *p = part(f, 0, sizeof(Elf32_Ehdr));
+	const uint8_t *p = elf_part(f, 0, sizeof(Elf32_Ehdr));
 	Elf32_Ehdr h;
 
 	if (!p || memcmp(p, ELFMAG, SELFMAG) || p[EI_DATA] != OUR_ORDER)
 		return false;
 	f->is_wide = p[EI_CLASS] == ELFCLASS64;
 	if (f->is_wide) {
-		p = part(f, 0, sizeof f->head);
+		p = elf_part(f, 0, sizeof f->head);
 		if (p)
 			memcpy(&f->head, p, sizeof f->head);
 		return p && f->head.e_phentsize == sizeof(Elf64_Phdr);
@@ -106,7 +106,7 @@ static bool read_head(struct image *f)
 	return p[EI_CLASS] == ELFCLASS32 && h.e_phentsize == sizeof(Elf32_Phdr);
 }
 
-static Elf64_Phdr segment(const struct image *f, size_t i)
+static Elf64_Phdr elf_segment(const struct image *f, size_t i)
 {
 	const uint8_t *p = f->segments + i * SIZE_OF(f, Phdr);
 	Elf64_Phdr wide;
@@ -123,7 +123,7 @@ static Elf64_Phdr segment(const struct image *f, size_t i)
 			     .p_filesz = h.p_filesz };
 }
 
-static Elf64_Dyn dynamic(const struct image *f, size_t i)
+static Elf64_Dyn elf_dynamic(const struct image *f, size_t i)
 {
 	const uint8_t *p = f->dynamic + i * SIZE_OF(f, Dyn);
 	Elf64_Dyn wide;
@@ -137,7 +137,7 @@ static Elf64_Dyn dynamic(const struct image *f, size_t i)
 	return (Elf64_Dyn){ .d_tag = d.d_tag, .d_un.d_val = d.d_un.d_val };
 }
 
-static Elf64_Sym symbol(const struct image *f, const uint8_t *symbols, size_t i)
+static Elf64_Sym elf_symbol(const struct image *f, const uint8_t *symbols, size_t i)
 {
 	const uint8_t *p = symbols + i * SIZE_OF(f, Sym);
 	Elf64_Sym wide;
@@ -151,7 +151,7 @@ static Elf64_Sym symbol(const struct image *f, const uint8_t *symbols, size_t i)
 	return (Elf64_Sym){ .st_name = s.st_name, .st_shndx = s.st_shndx };
 }
 
-static Elf64_Shdr section(const struct image *f, const uint8_t *sections, size_t i)
+static Elf64_Shdr elf_section(const struct image *f, const uint8_t *sections, size_t i)
 {
 	const uint8_t *p = sections + i * SIZE_OF(f, Shdr);
 	Elf64_Shdr wide;
@@ -171,11 +171,11 @@ static Elf64_Shdr section(const struct image *f, const uint8_t *sections, size_t
 
 /* Where in the file the byte is that will be at ADDRESS, and the ROOM from there to the
  * end of its segment. */
-static bool locate(const struct image *f, uint64_t address, uint64_t *at,
-		   uint64_t *room)
+static bool elf_locate(const struct image *f, uint64_t address, uint64_t *at,
+		       uint64_t *room)
 {
 	for (size_t i = 0; i < f->head.e_phnum; i++) {
-		const Elf64_Phdr s = segment(f, i);
+		const Elf64_Phdr s = elf_segment(f, i);
 
 		if (s.p_type != PT_LOAD || address < s.p_vaddr ||
 		    address - s.p_vaddr >= s.p_filesz)
@@ -193,15 +193,15 @@ static const uint8_t *part_at_address(struct image *f, uint64_t address, uint64_
 {
 	uint64_t at, room;
 
-	if (!locate(f, address, &at, &room) || n > room)
+	if (!elf_locate(f, address, &at, &room) || n > room)
 		return NULL;
-	return part(f, at, n);
+	return elf_part(f, at, n);
 }
 
 /* ---- strings ---- */
 
 /* The string AT in the string table, to be kept.  NULL: there is none that ends. */
-static const char *string(struct image *f, uint64_t at)
+static const char *elf_string(struct image *f, uint64_t at)
 {
 	const char *text, *end;
 	uint64_t most;
@@ -211,14 +211,14 @@ static const char *string(struct image *f, uint64_t at)
 	text = (const char *)f->strings + at;
 	most = f->strings_n - at < f->left ? f->strings_n - at : f->left;
 	end = memchr(text, '\0', (size_t)most);
-	if (!end || !spend(f, (uint64_t)(end - text) + STRING_COST))
+	if (!end || !elf_spend(f, (uint64_t)(end - text) + STRING_COST))
 		return NULL;
 	return text;
 }
 
 static bool add_string(struct image *f, struct strv *out, uint64_t at)
 {
-	const char *text = string(f, at);
+	const char *text = elf_string(f, at);
 
 	if (text)
 		strv_add(out, text);
@@ -239,15 +239,16 @@ static size_t origin_bytes(const char *p, size_t n)
 }
 
 /* The N bytes of TEXT are one folder. */
-static bool add_folder(struct image *f, struct strv *out, const char *text, size_t n)
+static bool elf_add_folder(struct image *f, struct strv *out, const char *text,
+			   size_t n)
 {
 	struct str s = { 0 };
 
-	if (!spend(f, STRING_COST))
+	if (!elf_spend(f, STRING_COST))
 		return false;
 	for (size_t i = 0, origin; i < n; i += origin ? origin : 1) {
 		origin = origin_bytes(text + i, n - i);
-		if (origin && !spend(f, strlen(f->folder))) {
+		if (origin && !elf_spend(f, strlen(f->folder))) {
 			str_free(&s);
 			return false;
 		}
@@ -263,14 +264,14 @@ static bool add_folder(struct image *f, struct strv *out, const char *text, size
 /* An empty folder is the one in which a rank runs, which we do not know. */
 static bool add_folders(struct image *f, struct strv *out, uint64_t at)
 {
-	const char *text = string(f, at);
+	const char *text = elf_string(f, at);
 
 	if (!text)
 		return false;
 	while (*text) {
 		const size_t n = strcspn(text, ":");
 
-		if (n && !add_folder(f, out, text, n))
+		if (n && !elf_add_folder(f, out, text, n))
 			return false;
 		text += n + (text[n] == ':');
 	}
@@ -282,7 +283,7 @@ static bool add_folders(struct image *f, struct strv *out, uint64_t at)
 static bool find_dynamic(struct image *f, Elf64_Phdr *out)
 {
 	for (size_t i = 0; i < f->head.e_phnum; i++) {
-		*out = segment(f, i);
+		*out = elf_segment(f, i);
 		if (out->p_type == PT_DYNAMIC)
 			return true;
 	}
@@ -294,11 +295,11 @@ static bool read_dynamic(struct image *f, const Elf64_Phdr *where)
 {
 	uint64_t strings = 0;
 
-	f->dynamic = part(f, where->p_offset, where->p_filesz);
+	f->dynamic = elf_part(f, where->p_offset, where->p_filesz);
 	if (!f->dynamic)
 		return false;
 	for (; f->dynamic_n < where->p_filesz / SIZE_OF(f, Dyn); f->dynamic_n++) {
-		const Elf64_Dyn d = dynamic(f, f->dynamic_n);
+		const Elf64_Dyn d = elf_dynamic(f, f->dynamic_n);
 
 		if (d.d_tag == DT_NULL)
 			break;
@@ -322,7 +323,7 @@ static bool read_needed(struct image *f, struct elf *out)
 	uint64_t rpath = 0, runpath = 0; /* 0: none, or an empty one */
 
 	for (size_t i = 0; i < f->dynamic_n; i++) {
-		const Elf64_Dyn d = dynamic(f, i);
+		const Elf64_Dyn d = elf_dynamic(f, i);
 
 		if (d.d_tag == DT_NEEDED && !add_string(f, &out->needed, d.d_un.d_val))
 			return false;
@@ -344,7 +345,7 @@ static uint64_t count_by_hash(struct image *f)
 {
 	const uint8_t *p = f->hash ? part_at_address(f, f->hash, 8) : NULL;
 
-	return p ? word(p + 4) : 0;
+	return p ? elf_word(p + 4) : 0;
 }
 
 /* One more than the last symbol of the chain that begins with symbol I.  AT: its word,
@@ -353,12 +354,12 @@ static uint64_t chain_end(struct image *f, uint64_t i, uint64_t at, uint64_t roo
 {
 	while (room >= 4) {
 		const uint64_t n = room / 4 < CHAIN_WORDS ? room / 4 : CHAIN_WORDS;
-		const uint8_t *p = part(f, at, 4 * n);
+		const uint8_t *p = elf_part(f, at, 4 * n);
 
 		if (!p)
 			return 0;
 		for (uint64_t k = 0; k < n; k++, i++)
-			if (word(p + 4 * k) & 1)
+			if (elf_word(p + 4 * k) & 1)
 				return i + 1;
 		at += 4 * n;
 		room -= 4 * n;
@@ -373,19 +374,19 @@ static uint64_t count_by_gnu_hash(struct image *f)
 	uint64_t at, room, skip, buckets, first, last = 0;
 	const uint8_t *p;
 
-	if (!f->gnu_hash || !locate(f, f->gnu_hash, &at, &room) || room < 16)
+	if (!f->gnu_hash || !elf_locate(f, f->gnu_hash, &at, &room) || room < 16)
 		return 0;
-	p = part(f, at, 16);
+	p = elf_part(f, at, 16);
 	if (!p)
 		return 0;
-	buckets = word(p);
-	first = word(p + 4);
-	skip = 16 + (uint64_t)word(p + 8) * (f->is_wide ? 8 : 4);
+	buckets = elf_word(p);
+	first = elf_word(p + 4);
+	skip = 16 + (uint64_t)elf_word(p + 8) * (f->is_wide ? 8 : 4);
 	if (skip > room || 4 * buckets > room - skip)
 		return 0;
-	p = part(f, at + skip, 4 * buckets);
+	p = elf_part(f, at + skip, 4 * buckets);
 	for (uint64_t i = 0; p && i < buckets; i++)
-		last = word(p + 4 * i) > last ? word(p + 4 * i) : last;
+		last = elf_word(p + 4 * i) > last ? elf_word(p + 4 * i) : last;
 	skip += 4 * buckets;
 	if (!last || last < first || 4 * (last - first) > room - skip)
 		return 0;
@@ -398,9 +399,9 @@ static uint64_t count_by_sections(struct image *f)
 	const uint8_t *p = NULL;
 
 	if (f->head.e_shentsize == SIZE_OF(f, Shdr))
-		p = part(f, f->head.e_shoff, f->head.e_shnum * SIZE_OF(f, Shdr));
+		p = elf_part(f, f->head.e_shoff, f->head.e_shnum * SIZE_OF(f, Shdr));
 	for (size_t i = 0; p && i < f->head.e_shnum; i++) {
-		const Elf64_Shdr s = section(f, p, i);
+		const Elf64_Shdr s = elf_section(f, p, i);
 
 		if (s.sh_type == SHT_DYNSYM && s.sh_addr == f->symbols)
 			return s.sh_size / SIZE_OF(f, Sym);
@@ -421,7 +422,7 @@ static bool read_imports(struct image *f, struct strv *out)
 	p = n && n <= f->size ? part_at_address(f, f->symbols, n * SIZE_OF(f, Sym))
 			      : NULL;
 	for (size_t i = 1; p && i < n; i++) {
-		const Elf64_Sym s = symbol(f, p, i);
+		const Elf64_Sym s = elf_symbol(f, p, i);
 
 		if (s.st_shndx != SHN_UNDEF || !s.st_name)
 			continue;
@@ -433,7 +434,7 @@ static bool read_imports(struct image *f, struct strv *out)
 
 /* ---- the file ---- */
 
-static void parse(struct image *f, struct elf *out)
+static void elf_parse_image(struct image *f, struct elf *out)
 {
 	Elf64_Phdr where;
 
@@ -441,7 +442,7 @@ static void parse(struct image *f, struct elf *out)
 	f->left = ELF_MOST_BYTES;
 	if (!read_head(f))
 		return;
-	f->segments = part(f, f->head.e_phoff, f->head.e_phnum * SIZE_OF(f, Phdr));
+	f->segments = elf_part(f, f->head.e_phoff, f->head.e_phnum * SIZE_OF(f, Phdr));
 	if (!f->segments)
 		return;
 	out->is_elf = true;
@@ -455,7 +456,8 @@ static void parse(struct image *f, struct elf *out)
 
 void elf_parse(struct elf *out, const void *bytes, size_t n, const char *folder)
 {
-	parse(&(struct image){ .bytes = bytes, .size = n, .folder = folder }, out);
+	elf_parse_image(&(struct image){ .bytes = bytes, .size = n, .folder = folder },
+			out);
 }
 
 /* The folder of PATH, with no symbolic link in it: so the loader replaces $ORIGIN. */
@@ -481,7 +483,7 @@ void elf_read(struct elf *out, const char *path)
 	if (!fstat(f.fd, &st) && S_ISREG(st.st_mode)) {
 		f.folder = folder = folder_of(path);
 		f.size = (uint64_t)st.st_size;
-		parse(&f, out);
+		elf_parse_image(&f, out);
 		free(folder);
 	}
 	while (f.blocks) {

@@ -15,7 +15,7 @@ enum { READS_MOST = 16 /* of one connection in one turn of the loop */ };
 
 /* If C is the connection of a member, that rank is out of its init round, and has not
  * left it. */
-static void lose(struct client *c)
+static void round_lose(struct client *c)
 {
 	struct server *s = c->s;
 	struct member *m = client_member(c);
@@ -52,7 +52,7 @@ void init_round_ended(struct server *s, uint32_t local, bool failed)
 	if (c)
 		init_round_read(c); /* it may have left */
 	if (m->client) {
-		lose(m->client);
+		round_lose(m->client);
 		client_close(c);
 	}
 	if (failed)
@@ -233,7 +233,7 @@ static void begin_fence_data(struct init_round *round, int64_t clock_offset_ns)
 	buf_add(&round->fence_data, &clock_offset_ns, sizeof clock_offset_ns);
 }
 
-static char *on_fence(struct client *c, const char *text, size_t n)
+static char *round_on_fence(struct client *c, const char *text, size_t n)
 {
 	struct server *s = c->s;
 	struct init_round *round = c->round;
@@ -333,7 +333,7 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 		memcpy(&bytes, payload, sizeof bytes);
 		return on_memory(c, bytes);
 	case BOOT_FENCE:
-		return on_fence(c, payload, n);
+		return round_on_fence(c, payload, n);
 	case BOOT_MISSING_REQUEST:
 		return op_records_missing_request(c)
 			       ? xstrdup("an unexpected question of libberth")
@@ -347,7 +347,7 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 			m->state = MEMBER_NOT_JOINED;
 			m->client = NULL;
 		}
-		lose(c);
+		round_lose(c);
 		client_close(c);
 		return NULL;
 	}
@@ -369,7 +369,7 @@ void init_round_read(struct client *c)
 							 h.bytes);
 
 			if (why) {
-				lose(c);
+				round_lose(c);
 				client_refuse(c, BOOT_REFUSED, why);
 			}
 			free(why);
@@ -377,7 +377,7 @@ void init_round_read(struct client *c)
 				buf_drop(&c->in, sizeof h + h.bytes);
 		}
 		if (some < 0) {
-			lose(c);
+			round_lose(c);
 			client_close(c);
 		}
 		if (c->fd >= 0 && !c->in.len)

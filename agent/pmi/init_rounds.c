@@ -218,7 +218,7 @@ static uint32_t number_hosts(const struct server *s, const struct init_round *ro
 }
 
 /* The world of ROUND, of some ranks, as C's is in it. */
-static void send_some(struct client *c)
+static void rounds_send_some(struct client *c)
 {
 	const struct server *s = c->s;
 	const struct init_round *round = c->round;
@@ -270,7 +270,7 @@ void init_round_send_world(struct client *c)
 
 	c->waits_host_map = false;
 	if (c->round->rank) {
-		send_some(c);
+		rounds_send_some(c);
 		return;
 	}
 	memcpy(who.key, job->key.p, sizeof who.key);

@@ -9,7 +9,7 @@ struct mpi_end {
 	char *text;
 };
 
-static struct mpi_end *end_of(struct server *s, size_t local)
+static struct mpi_end *ends_end_of(struct server *s, size_t local)
 {
 	if (!s->end)
 		s->end = xcalloc(s->job->ranks.n, sizeof *s->end);
@@ -18,7 +18,7 @@ static struct mpi_end *end_of(struct server *s, size_t local)
 
 void mpi_ends_stuck(struct server *s, size_t local)
 {
-	struct mpi_end *end = end_of(s, local);
+	struct mpi_end *end = ends_end_of(s, local);
 
 	s->ends_due += !end->due;
 	end->due = true;
@@ -26,7 +26,7 @@ void mpi_ends_stuck(struct server *s, size_t local)
 
 void mpi_ends_abort(struct server *s, size_t local, int code, const char *text)
 {
-	struct mpi_end *end = end_of(s, local);
+	struct mpi_end *end = ends_end_of(s, local);
 
 	if (end->aborted_ns)
 		return;

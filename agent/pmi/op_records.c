@@ -19,14 +19,15 @@ struct recorder {
 /* ---- reading the memory ---- */
 
 /* Whether N items of SIZE from AT on lie in BYTES. */
-static bool fits(uint64_t bytes, uint64_t at, uint64_t n, uint64_t size)
+static bool records_fits(uint64_t bytes, uint64_t at, uint64_t n, uint64_t size)
 {
 	return at <= bytes && (bytes - at) / size >= n;
 }
 
-static bool copy(const struct init_round *round, uint64_t at, void *to, size_t n)
+static bool records_copy(const struct init_round *round, uint64_t at, void *to,
+			 size_t n)
 {
-	return fits(round->bytes, at, n, 1) &&
+	return records_fits(round->bytes, at, n, 1) &&
 	       pread(round->memory, to, n, (off_t)at) == (ssize_t)n;
 }
 
@@ -35,11 +36,14 @@ static bool read_rank(const struct server *s, uint32_t local, struct boot_memory
 {
 	const struct init_round *round = s->member[local].round;
 
-	return round && round->memory >= 0 && copy(round, 0, head, sizeof *head) &&
+	return round && round->memory >= 0 &&
+	       records_copy(round, 0, head, sizeof *head) &&
 	       head->magic == BOOT_MAGIC && head->version == BOOT_VERSION &&
-	       fits(round->bytes, head->rank_at, round->local_size, sizeof *rank) &&
-	       copy(round, head->rank_at + s->member[local].place * sizeof *rank, rank,
-		    sizeof *rank);
+	       records_fits(round->bytes, head->rank_at, round->local_size,
+			    sizeof *rank) &&
+	       records_copy(round,
+			    head->rank_at + s->member[local].place * sizeof *rank, rank,
+			    sizeof *rank);
 }
 
 bool op_records_secondary(const struct server *s, uint32_t local)
@@ -60,7 +64,7 @@ static void read_recorder(const struct server *s, uint32_t local, struct recorde
 
 	r->n = 0;
 	if (!read_rank(s, local, &head, &rank) ||
-	    !fits(round->bytes, head.record_at, round->local_size, bytes))
+	    !records_fits(round->bytes, head.record_at, round->local_size, bytes))
 		return;
 	number = atomic_load(&rank.number);
 	at = head.record_at + s->member[local].place * bytes;
@@ -68,7 +72,7 @@ static void read_recorder(const struct server *s, uint32_t local, struct recorde
 		struct boot_record *op = &r->op[r->n];
 		const uint64_t place = (number - 1) % BOOT_RECORDS * sizeof *op;
 
-		if (!copy(round, at + place, op, sizeof *op) ||
+		if (!records_copy(round, at + place, op, sizeof *op) ||
 		    (atomic_load(&op->number) != number && r->n))
 			return;
 		if (atomic_load(&op->number) != number) { /* the rank writes it now */
@@ -80,7 +84,7 @@ static void read_recorder(const struct server *s, uint32_t local, struct recorde
 
 /* ---- rank_op ---- */
 
-static const char *word(const char *const *words, size_t n, unsigned i)
+static const char *records_word(const char *const *words, size_t n, unsigned i)
 {
 	return i < n ? words[i] : "?";
 }
@@ -97,14 +101,15 @@ static void add_op(struct str *out, const struct boot_record *op)
 	const uint64_t then = ended ? op->ended : op->begun, now = clock_ns();
 	const uint64_t ms = now > then ? (now - then) / 1000000 : 0;
 
-	str_add(out, word(kinds, KINDS, op->kind));
+	str_add(out, records_word(kinds, KINDS, op->kind));
 	if (*op->name)
 		str_addf(out, " \"%.*s\"", (int)sizeof op->name, op->name);
 	if (op->kind && op->kind != KIND_BARRIER)
 		str_addf(out, " of %llu %s", (unsigned long long)op->count,
-			 word(types, sizeof types / sizeof *types, op->type));
+			 records_word(types, sizeof types / sizeof *types, op->type));
 	if (op->kind && op->kind <= KIND_LAST_REDUCTION)
-		str_addf(out, ", %s", word(ops, sizeof ops / sizeof *ops, op->op));
+		str_addf(out, ", %s",
+			 records_word(ops, sizeof ops / sizeof *ops, op->op));
 	str_addf(out, ", %s %llu", states[state], (unsigned long long)ms / 1000);
 	if (ms < 10000)
 		str_addf(out, ".%u", (unsigned)ms / 100 % 10);

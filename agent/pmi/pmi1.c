@@ -63,7 +63,7 @@ static int compare_keys(const void *a, const void *b)
 	return strcmp(((const struct pair *)a)->key, ((const struct pair *)b)->key);
 }
 
-static const char *get(const struct pmi1 *p, const char *key)
+static const char *pmi1_get(const struct pmi1 *p, const char *key)
 {
 	const struct pair wanted = { key, NULL };
 	void *const *found = tfind(&wanted, &p->pairs, compare_keys);
@@ -72,14 +72,14 @@ static const char *get(const struct pmi1 *p, const char *key)
 }
 
 /* The first value of a key stays.  False: there is no room. */
-static bool put(struct pmi1 *p, const char *key, const char *value)
+static bool pmi1_put(struct pmi1 *p, const char *key, const char *value)
 {
 	const size_t nkey = strlen(key) + 1, nvalue = strlen(value) + 1;
 	const size_t bytes = sizeof(struct pair) + nkey + nvalue;
 	struct pair *pair;
 	char *at;
 
-	if (get(p, key))
+	if (pmi1_get(p, key))
 		return true;
 	if (bytes > (size_t)p->s->job->np * KEYS_RANK_BYTES - p->pairs_bytes)
 		return false;
@@ -107,7 +107,7 @@ static void hang_up(struct pmi1_rank *r)
 	buf_free(&r->out);
 }
 
-static void flush(struct pmi1_rank *r)
+static void pmi1_flush(struct pmi1_rank *r)
 {
 	ssize_t n;
 
@@ -125,8 +125,8 @@ static void flush(struct pmi1_rank *r)
 	}
 }
 
-__attribute__((format(printf, 2, 3))) static void answer(struct pmi1_rank *r,
-							 const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void pmi1_answer(struct pmi1_rank *r,
+							      const char *format, ...)
 {
 	va_list args;
 	char *line;
@@ -139,7 +139,7 @@ __attribute__((format(printf, 2, 3))) static void answer(struct pmi1_rank *r,
 	buf_add(&r->out, line, strlen(line));
 	buf_add(&r->out, "\n", 1);
 	free(line);
-	flush(r);
+	pmi1_flush(r);
 }
 
 static void on_put(struct pmi1_rank *r, const struct pmi1_line *l)
@@ -149,15 +149,15 @@ static void on_put(struct pmi1_rank *r, const struct pmi1_line *l)
 	const size_t most = p->s->job->ranks.n * (size_t)EXCHANGE_RANK_BYTES;
 
 	if (nkey == 1 || nkey > PMI1_KEY_BYTES || nvalue > PMI1_VALUE_BYTES)
-		answer(r, "cmd=put_result rc=-1 msg=key_or_value_too_long");
-	else if (get(p, l->key))
-		answer(r, "cmd=put_result rc=-1 msg=duplicate_key_%s", l->key);
-	else if (nkey + nvalue > most - p->puts.len || !put(p, l->key, l->value))
-		answer(r, "cmd=put_result rc=-1 msg=no_room");
+		pmi1_answer(r, "cmd=put_result rc=-1 msg=key_or_value_too_long");
+	else if (pmi1_get(p, l->key))
+		pmi1_answer(r, "cmd=put_result rc=-1 msg=duplicate_key_%s", l->key);
+	else if (nkey + nvalue > most - p->puts.len || !pmi1_put(p, l->key, l->value))
+		pmi1_answer(r, "cmd=put_result rc=-1 msg=no_room");
 	else {
 		buf_add(&p->puts, l->key, nkey);
 		buf_add(&p->puts, l->value, nvalue);
-		answer(r, "cmd=put_result rc=0 msg=success");
+		pmi1_answer(r, "cmd=put_result rc=0 msg=success");
 	}
 }
 
@@ -168,9 +168,9 @@ static void answer_vector(struct pmi1_rank *r)
 	char *text = host_map_vector(r->p->s);
 
 	if (strlen(text) < PMI1_VALUE_BYTES)
-		answer(r, "cmd=get_result rc=0 msg=success value=%s", text);
+		pmi1_answer(r, "cmd=get_result rc=0 msg=success value=%s", text);
 	else
-		answer(r, "cmd=get_result rc=-1 msg=too_long value=unknown");
+		pmi1_answer(r, "cmd=get_result rc=-1 msg=too_long value=unknown");
 	free(text);
 }
 
@@ -184,12 +184,13 @@ static void on_get(struct pmi1_rank *r, const char *key)
 			answer_vector(r);
 		return;
 	}
-	value = get(r->p, key);
+	value = pmi1_get(r->p, key);
 	if (value)
-		answer(r, "cmd=get_result rc=0 msg=success value=%s", value);
+		pmi1_answer(r, "cmd=get_result rc=0 msg=success value=%s", value);
 	else
-		answer(r, "cmd=get_result rc=-1 msg=key_%.64s_not_found value=unknown",
-		       key);
+		pmi1_answer(
+			r, "cmd=get_result rc=-1 msg=key_%.64s_not_found value=unknown",
+			key);
 }
 
 /* ---- barriers ---- */
@@ -220,7 +221,7 @@ static bool pmi1_end_waiting(void *pmi1)
 	return true;
 }
 
-static void fail(struct pmi1 *p)
+static void pmi1_fail(struct pmi1 *p)
 {
 	p->has_failed = true;
 	exchange_wait_failed(p->wait);
@@ -236,11 +237,11 @@ static void end_barrier(struct pmi1 *p)
 		if (!r->in_barrier)
 			continue;
 		r->in_barrier = false;
-		answer(r, "cmd=barrier_out");
+		pmi1_answer(r, "cmd=barrier_out");
 	}
 }
 
-static void give(void *pmi1)
+static void pmi1_give(void *pmi1)
 {
 	struct pmi1 *p = pmi1;
 
@@ -262,7 +263,7 @@ static void give_if_complete(struct pmi1 *p)
 		n += p->rank[i].in_barrier || p->rank[i].ended;
 	}
 	if (waiting && n == p->s->job->ranks.n)
-		give(p);
+		pmi1_give(p);
 }
 
 static void on_barrier(struct pmi1_rank *r)
@@ -273,7 +274,7 @@ static void on_barrier(struct pmi1_rank *r)
 	}
 	r->in_barrier = true;
 	if (r->p->has_failed)
-		fail(r->p);
+		pmi1_fail(r->p);
 	else
 		give_if_complete(r->p);
 }
@@ -295,7 +296,7 @@ static bool take_pairs(struct pmi1 *p)
 		sound = value < end;
 		if (!sound)
 			break;
-		put(p, at, value);
+		pmi1_put(p, at, value);
 		at = value + strlen(value) + 1;
 	}
 	return sound;
@@ -323,7 +324,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 {
 	if (p && m->use == EXCHANGE_PMI1 && m->number == p->barrier && p->given)
-		fail(p);
+		pmi1_fail(p);
 }
 
 /* ---- names ---- */
@@ -333,7 +334,7 @@ static void answer_name(struct pmi1_rank *r, enum pmi1_command command,
 {
 	char *text = pmi1_name_answer(command, m);
 
-	answer(r, "%s", text);
+	pmi1_answer(r, "%s", text);
 	free(text);
 }
 
@@ -353,29 +354,29 @@ static void on_name(struct pmi1_rank *r, const struct pmi1_line *l)
 /* ---- lines ---- */
 
 /* MPI_Abort is the last word. */
-static void becomes(struct pmi1_rank *r, enum state state)
+static void pmi1_becomes(struct pmi1_rank *r, enum state state)
 {
 	if (r->state != STATE_ABORTED)
 		r->state = state;
 }
 
-static void begin(struct pmi1_rank *r)
+static void pmi1_begin(struct pmi1_rank *r)
 {
-	becomes(r, STATE_INITIALISED);
+	pmi1_becomes(r, STATE_INITIALISED);
 	for (size_t i = 0; i < r->p->s->job->ranks.n && !r->p->barrier; i++)
 		if (pmi1_never_came(r->p, i))
 			exchange_wait_look(r->p->wait);
-	answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
+	pmi1_answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
 }
 
-static void finalise(struct pmi1_rank *r)
+static void pmi1_finalise(struct pmi1_rank *r)
 {
-	becomes(r, STATE_FINALISED);
-	answer(r, "cmd=finalize_ack");
+	pmi1_becomes(r, STATE_FINALISED);
+	pmi1_answer(r, "cmd=finalize_ack");
 }
 
 /* It waits until it is ended. */
-static void on_abort(struct pmi1_rank *r, const char *code)
+static void pmi1_on_abort(struct pmi1_rank *r, const char *code)
 {
 	r->state = STATE_ABORTED;
 	mpi_ends_abort(r->p->s, r->local, (int)strtol(code, NULL, 10), "");
@@ -389,26 +390,27 @@ static void do_line(struct pmi1_rank *r, char *text)
 	if (r->in_spawn) {
 		r->in_spawn = strcmp(text, "endcmd") != 0;
 		if (!r->in_spawn)
-			answer(r, "cmd=spawn_result rc=-1 status=unsupported");
+			pmi1_answer(r, "cmd=spawn_result rc=-1 status=unsupported");
 		return;
 	}
 	l = pmi1_parse(text);
 	switch (l.command) {
 	case PMI1_INIT:
-		begin(r);
+		pmi1_begin(r);
 		break;
 	case PMI1_GET_MAXES:
-		answer(r, "cmd=maxes kvsname_max=256 keylen_max=%d vallen_max=%d",
-		       PMI1_KEY_BYTES, PMI1_VALUE_BYTES);
+		pmi1_answer(r, "cmd=maxes kvsname_max=256 keylen_max=%d vallen_max=%d",
+			    PMI1_KEY_BYTES, PMI1_VALUE_BYTES);
 		break;
 	case PMI1_GET_APPNUM:
-		answer(r, "cmd=appnum appnum=%u", job->apps.v[r->local]);
+		pmi1_answer(r, "cmd=appnum appnum=%u", job->apps.v[r->local]);
 		break;
 	case PMI1_GET_MY_KVSNAME:
-		answer(r, "cmd=my_kvsname kvsname=kvs_%s_%u", job->job_id, job->epoch);
+		pmi1_answer(r, "cmd=my_kvsname kvsname=kvs_%s_%u", job->job_id,
+			    job->epoch);
 		break;
 	case PMI1_GET_UNIVERSE_SIZE:
-		answer(r, "cmd=universe_size size=%u", job->np);
+		pmi1_answer(r, "cmd=universe_size size=%u", job->np);
 		break;
 	case PMI1_PUT:
 		on_put(r, &l);
@@ -420,10 +422,10 @@ static void do_line(struct pmi1_rank *r, char *text)
 		on_barrier(r);
 		break;
 	case PMI1_FINALIZE:
-		finalise(r);
+		pmi1_finalise(r);
 		break;
 	case PMI1_ABORT:
-		on_abort(r, l.exitcode);
+		pmi1_on_abort(r, l.exitcode);
 		break;
 	case PMI1_PUBLISH_NAME:
 	case PMI1_LOOKUP_NAME:
@@ -434,7 +436,7 @@ static void do_line(struct pmi1_rank *r, char *text)
 		r->in_spawn = true;
 		break;
 	case PMI1_UNKNOWN:
-		answer(r, "cmd=unknown_result rc=-1 msg=unsupported");
+		pmi1_answer(r, "cmd=unknown_result rc=-1 msg=unsupported");
 		break;
 	}
 }
@@ -468,7 +470,7 @@ static void do_lines(struct pmi1_rank *r)
 }
 
 /* False: there is nothing more now. */
-static bool read_some(struct pmi1_rank *r)
+static bool pmi1_read_some(struct pmi1_rank *r)
 {
 	ssize_t n = read(r->fd, buf_reserve(&r->in, READ_BYTES), READ_BYTES);
 
@@ -481,7 +483,7 @@ static bool read_some(struct pmi1_rank *r)
 	return n > 0;
 }
 
-static void attend(struct pmi1_rank *r)
+static void pmi1_attend(struct pmi1_rank *r)
 {
 	do_lines(r);
 	if (may_read(r))
@@ -490,20 +492,20 @@ static void attend(struct pmi1_rank *r)
 		event_del(r->readable);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void pmi1_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	read_some(arg);
-	attend(arg);
+	pmi1_read_some(arg);
+	pmi1_attend(arg);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void pmi1_on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	flush(arg);
-	attend(arg);
+	pmi1_flush(arg);
+	pmi1_attend(arg);
 }
 
 /* ---- from outside ---- */
@@ -517,7 +519,7 @@ struct pmi1 *pmi1_open(struct server *s)
 		s, &(struct exchange_waiting){ .ctx = p,
 					       .never_came = pmi1_never_came,
 					       .is_in_init = pmi1_is_in_init,
-					       .ask = give,
+					       .ask = pmi1_give,
 					       .end = pmi1_end_waiting });
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
@@ -549,8 +551,8 @@ int pmi1_connect(struct pmi1 *p, uint32_t local, int *fd)
 	*r = (struct pmi1_rank){ .p = p, .local = local, .fd = pair[0] };
 	evutil_make_socket_nonblocking(r->fd);
 	r->readable =
-		event_new(p->s->base, r->fd, EV_READ | EV_PERSIST, on_readable, r);
-	r->writable = event_new(p->s->base, r->fd, EV_WRITE, on_writable, r);
+		event_new(p->s->base, r->fd, EV_READ | EV_PERSIST, pmi1_on_readable, r);
+	r->writable = event_new(p->s->base, r->fd, EV_WRITE, pmi1_on_writable, r);
 	loop_watch(r->readable);
 	*fd = pair[1];
 	return 0;
@@ -562,7 +564,7 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 
 	if (!r)
 		return NULL;
-	for (int i = 0; i < READS_MOST && may_read(r) && read_some(r); i++)
+	for (int i = 0; i < READS_MOST && may_read(r) && pmi1_read_some(r); i++)
 		;
 	r->ended = true;
 	give_if_complete(p);
@@ -582,7 +584,7 @@ void pmi1_host_map(struct pmi1 *p)
 			continue;
 		r->waits_host_map = false;
 		answer_vector(r);
-		attend(r);
+		pmi1_attend(r);
 	}
 }
 
@@ -595,7 +597,7 @@ bool pmi1_found(struct pmi1 *p, const struct wire_found *m)
 			continue;
 		answer_name(r, r->name_command, m);
 		r->name_command = PMI1_UNKNOWN;
-		attend(r);
+		pmi1_attend(r);
 	}
 	return m->id & FOUND_PMI1;
 }

@@ -29,19 +29,19 @@ static enum pmi1_command command_of(const char *name)
 	return PMI1_UNKNOWN;
 }
 
-static bool begins(const char *word, const char *with)
+static bool line_begins(const char *word, const char *with)
 {
 	return !strncmp(word, with, strlen(with));
 }
 
 /* Where WORD ends: some values have spaces. */
-static char *end_of(char *word)
+static char *line_end_of(char *word)
 {
 	char *port;
 
-	if (begins(word, "value=") || begins(word, "port="))
+	if (line_begins(word, "value=") || line_begins(word, "port="))
 		return word + strlen(word);
-	if (!begins(word, "service="))
+	if (!line_begins(word, "service="))
 		return word + strcspn(word, " ");
 	port = strstr(word, " port=");
 	return port ? port : word + strlen(word);
@@ -53,7 +53,7 @@ struct pmi1_line pmi1_parse(char *line)
 	char *word = line + strspn(line, " ");
 
 	while (*word) {
-		char *end = end_of(word), *equals = strchr(word, '=');
+		char *end = line_end_of(word), *equals = strchr(word, '=');
 		char *next = end + strspn(end, " ");
 
 		*end = '\0';

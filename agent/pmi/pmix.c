@@ -28,7 +28,7 @@ struct say {
 /* ---- what ranks do ---- */
 
 /* NULL: it is none of this host. */
-static struct pmix_rank *rank_of(struct pmix *p, uint32_t rank, size_t *local)
+static struct pmix_rank *pmix_rank_of(struct pmix *p, uint32_t rank, size_t *local)
 {
 	const wire_u32v *ranks = &p->s->job->ranks;
 
@@ -41,7 +41,7 @@ static struct pmix_rank *rank_of(struct pmix *p, uint32_t rank, size_t *local)
 static void on_client(struct pmix *p, const struct wire_pmix_client *m)
 {
 	size_t local;
-	struct pmix_rank *r = rank_of(p, m->rank, &local);
+	struct pmix_rank *r = pmix_rank_of(p, m->rank, &local);
 
 	if (!r)
 		return;
@@ -53,22 +53,22 @@ static void on_client(struct pmix *p, const struct wire_pmix_client *m)
 			exchange_wait_look(p->wait);
 }
 
-static void on_abort(struct pmix *p, const struct wire_pmix_abort *m)
+static void pmix_on_abort(struct pmix *p, const struct wire_pmix_abort *m)
 {
 	size_t local;
 
 	/* Open MPI says "N/A" if it has no more to say than the number */
-	if (rank_of(p, m->rank, &local))
+	if (pmix_rank_of(p, m->rank, &local))
 		mpi_ends_abort(p->s, local, (int)m->status,
 			       strcmp(m->text, "N/A") ? m->text : "");
 }
 
-static void on_log(struct pmix *p, const struct wire_pmix_log *m)
+static void pmix_on_log(struct pmix *p, const struct wire_pmix_log *m)
 {
 	size_t local;
 	struct say *one;
 
-	if (!rank_of(p, m->rank, &local) || p->nsays >= SAYS_MOST ||
+	if (!pmix_rank_of(p, m->rank, &local) || p->nsays >= SAYS_MOST ||
 	    (m->stream != 1 && m->stream != 2))
 		return;
 	one = xmalloc(sizeof *one);
@@ -87,7 +87,7 @@ static bool on_publish(struct pmix *p, const struct wire_pmix_publish *m)
 
 	for (size_t i = 0; i < m->sizes.n; i++)
 		sum += m->sizes.v[i];
-	if (!rank_of(p, m->rank, &local) || m->sizes.n != m->keys.n ||
+	if (!pmix_rank_of(p, m->rank, &local) || m->sizes.n != m->keys.n ||
 	    sum != m->values.n)
 		return false;
 	wire_pack_publish(p->s->out, &(struct wire_publish){ p->s->job->epoch, m->rank,
@@ -100,7 +100,7 @@ static bool on_lookup(struct pmix *p, const struct wire_pmix_lookup *m)
 {
 	size_t local;
 
-	if (!rank_of(p, m->rank, &local))
+	if (!pmix_rank_of(p, m->rank, &local))
 		return false;
 	wire_pack_lookup(p->s->out,
 			 &(struct wire_lookup){ p->s->job->epoch, m->rank, m->id,
@@ -112,7 +112,7 @@ static bool on_unpublish(struct pmix *p, const struct wire_pmix_unpublish *m)
 {
 	size_t local;
 
-	if (!rank_of(p, m->rank, &local))
+	if (!pmix_rank_of(p, m->rank, &local))
 		return false;
 	wire_pack_unpublish(
 		p->s->out,
@@ -135,7 +135,7 @@ static void on_event(struct pmix *p, const struct wire_pmix_event *m)
 {
 	size_t local;
 
-	if (p->s->job->nodes > 1 && rank_of(p, m->rank, &local))
+	if (p->s->job->nodes > 1 && pmix_rank_of(p, m->rank, &local))
 		wire_pack_event(p->s->out,
 				&(struct wire_event){ p->s->job->epoch, m->rank,
 						      m->code, m->range, m->info });
@@ -208,7 +208,7 @@ static bool on_ready(struct pmix *p, const struct wire_pmix_ready *m)
 	return true;
 }
 
-static void on_late(evutil_socket_t fd, short what, void *arg)
+static void pmix_on_late(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
@@ -218,7 +218,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 /* ---- frames ---- */
 
 /* 0, or -1: no server says that. */
-static int take(struct pmix *p, const struct wire_frame *f, struct err *e)
+static int pmix_take(struct pmix *p, const struct wire_frame *f, struct err *e)
 {
 	bool sound = true;
 
@@ -233,8 +233,8 @@ static int take(struct pmix *p, const struct wire_frame *f, struct err *e)
 		WIRE_TAKE(pmix_get, pmix_get(p, &m))
 		WIRE_TAKE(pmix_served, pmix_served(p, &m))
 		WIRE_TAKE(pmix_client, on_client(p, &m))
-		WIRE_TAKE(pmix_abort, on_abort(p, &m))
-		WIRE_TAKE(pmix_log, on_log(p, &m))
+		WIRE_TAKE(pmix_abort, pmix_on_abort(p, &m))
+		WIRE_TAKE(pmix_log, pmix_on_log(p, &m))
 		WIRE_TAKE(pmix_publish, sound = on_publish(p, &m))
 		WIRE_TAKE(pmix_lookup, sound = on_lookup(p, &m))
 		WIRE_TAKE(pmix_unpublish, sound = on_unpublish(p, &m))
@@ -254,7 +254,7 @@ static void take_all(struct pmix *p)
 	while (p->readable &&
 	       (n = wire_next_from(WIRE_PMIX_SERVER, &f, buf_head(&p->in), p->in.len,
 				   &e)) > 0) {
-		if (take(p, &f, &e)) {
+		if (pmix_take(p, &f, &e)) {
 			n = -1;
 			break;
 		}
@@ -266,7 +266,7 @@ static void take_all(struct pmix *p)
 }
 
 /* False: there is nothing more now. */
-static bool read_some(struct pmix *p)
+static bool pmix_read_some(struct pmix *p)
 {
 	ssize_t n;
 
@@ -283,14 +283,14 @@ static bool read_some(struct pmix *p)
 	return n > 0;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void pmix_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	read_some(arg);
+	pmix_read_some(arg);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void pmix_on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
@@ -309,7 +309,7 @@ struct pmix *pmix_new(struct server *s)
 			    .memory_lock = -1,
 			    .rank = xcalloc(s->job->ranks.n, sizeof *p->rank) };
 	p->last_say = &p->say;
-	p->late = event_new(s->base, -1, 0, on_late, p);
+	p->late = event_new(s->base, -1, 0, pmix_on_late, p);
 	pmix_exchanges_begin(p);
 	pmix_modex_begin(p);
 	return p;
@@ -358,8 +358,9 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 	}
 	evutil_make_socket_nonblocking(p->process.fd);
 	p->readable = event_new(p->s->base, p->process.fd, EV_READ | EV_PERSIST,
-				on_readable, p);
-	p->writable = event_new(p->s->base, p->process.fd, EV_WRITE, on_writable, p);
+				pmix_on_readable, p);
+	p->writable =
+		event_new(p->s->base, p->process.fd, EV_WRITE, pmix_on_writable, p);
 	loop_watch(p->readable);
 	loop_after_ms(p->late, LATE_MS);
 	wire_pack_pmix_open(&p->out,
@@ -439,7 +440,7 @@ const char *pmix_ended(struct pmix *p, size_t local)
 	if (!r)
 		return NULL;
 	/* PMIx_Finalize may have been its last act */
-	for (int i = 0; i < READS_MOST && read_some(p); i++)
+	for (int i = 0; i < READS_MOST && pmix_read_some(p); i++)
 		;
 	r->ended = true;
 	pmix_modex_ended(p, local);

@@ -26,7 +26,7 @@ static bool take_functions(void)
 }
 
 /* The first of LIBRARIES that is one.  NULL: WHY not. */
-static const char *load(wire_strv libraries, struct str *why)
+static const char *child_load(wire_strv libraries, struct str *why)
 {
 	for (size_t i = 0; i < libraries.n; i++) {
 		px.library = dlopen(libraries.v[i], RTLD_NOW | RTLD_GLOBAL);
@@ -113,7 +113,7 @@ static void on_open(const struct wire_pmix_open *m)
 	struct wire_pmix_opened answer = { .library = "", .version = "", .error = "" };
 	struct str why = { 0 };
 	struct buf frame = { 0 };
-	const char *library = load(m->libraries, &why);
+	const char *library = child_load(m->libraries, &why);
 	int status;
 
 	if (library) {
@@ -141,7 +141,7 @@ static void on_open(const struct wire_pmix_open *m)
 /* ---- messages ---- */
 
 /* 0, or -1: it is not one of the host's. */
-static int take(const struct wire_frame *f, struct err *e)
+static int child_take(const struct wire_frame *f, struct err *e)
 {
 	switch (f->type) {
 		WIRE_TAKE(pmix_open, on_open(&m))
@@ -158,7 +158,7 @@ static int take(const struct wire_frame *f, struct err *e)
 }
 
 /* False: the host is gone, or says what it never says. */
-static bool hear(int fd)
+static bool child_hear(int fd)
 {
 	enum { READ_BYTES = 65536 };
 	static struct buf in;
@@ -172,7 +172,7 @@ static bool hear(int fd)
 	in.len += (size_t)got;
 	while ((n = wire_next_from(WIRE_PMIX_HOST, &f, buf_head(&in), in.len, &e)) >
 	       0) {
-		if (take(&f, &e))
+		if (child_take(&f, &e))
 			return false;
 		buf_drop(&in, (size_t)n);
 	}
@@ -204,7 +204,7 @@ int pmix_child_main(int fd)
 			return 1;
 		if (from[1].revents)
 			child_make_calls();
-		if (from[0].revents && !hear(fd))
+		if (from[0].revents && !child_hear(fd))
 			child_leave();
 	}
 }

@@ -83,7 +83,7 @@ static bool takes_part(const struct count *c, uint32_t rank)
 }
 
 /* A rank of this host has died that was to take part. */
-static bool lacks_rank(const struct pmix *p, const struct count *c)
+static bool exchange_lacks_rank(const struct pmix *p, const struct count *c)
 {
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		if (p->rank[i].ended && p->rank[i].present &&
@@ -92,8 +92,8 @@ static bool lacks_rank(const struct pmix *p, const struct count *c)
 	return false;
 }
 
-static void give(struct pmix *p, const struct count *c, uint64_t number, bool withheld,
-		 wire_bytes data)
+static void pmix_exchange_give(struct pmix *p, const struct count *c, uint64_t number,
+			       bool withheld, wire_bytes data)
 {
 	struct buf record = { 0 };
 
@@ -105,8 +105,8 @@ static void give(struct pmix *p, const struct count *c, uint64_t number, bool wi
 }
 
 /* The server's request ID ends. */
-static void answer(struct pmix *p, uint32_t id, bool failed, uint64_t serial,
-		   wire_bytes data)
+static void exchange_answer(struct pmix *p, uint32_t id, bool failed, uint64_t serial,
+			    wire_bytes data)
 {
 	wire_pack_pmix_collected(
 		&p->out, &(struct wire_pmix_collected){ id, failed, serial, data });
@@ -120,7 +120,7 @@ static void mark_busy(struct pmix *p, const struct count *c)
 }
 
 /* One of its ranks never comes: others are told, later. */
-static void fail(struct pmix *p, struct collect *one)
+static void exchange_fail(struct pmix *p, struct collect *one)
 {
 	one->failed = true;
 	exchange_wait_failed(p->wait);
@@ -147,14 +147,14 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 		return false;
 	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
 	lacks = m->withheld == COLLECT_LACKS_RANK ||
-		(c && is_local(p->s, c) && lacks_rank(p, c));
+		(c && is_local(p->s, c) && exchange_lacks_rank(p, c));
 	if (c && !lacks && is_local(p->s, c) && c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
-		answer(p, m->id, false, 0, m->withheld ? none : m->data);
+		exchange_answer(p, m->id, false, 0, m->withheld ? none : m->data);
 		return true;
 	}
 	if (!c || p->ncollects >= COLLECTS_MOST) {
-		answer(p, m->id, true, 0, none);
+		exchange_answer(p, m->id, true, 0, none);
 		return true;
 	}
 	one = xcalloc(1, sizeof *one);
@@ -164,9 +164,9 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	p->collect = one;
 	p->ncollects++;
 	if (lacks)
-		fail(p, one);
+		exchange_fail(p, one);
 	else
-		give(p, c, one->number, m->withheld, m->data);
+		pmix_exchange_give(p, c, one->number, m->withheld, m->data);
 	return true;
 }
 
@@ -235,8 +235,8 @@ int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e)
 	if (!open_records(&one->all))
 		return err_set(e, E_WIRE, "malformed 'exchange_data' message");
 	mark_busy(p, one->of);
-	answer(p, one->id, false, m->serial,
-	       (wire_bytes){ buf_head(&one->all), one->all.len });
+	exchange_answer(p, one->id, false, m->serial,
+			(wire_bytes){ buf_head(&one->all), one->all.len });
 	collect_free(p, one);
 	return 0;
 }
@@ -264,7 +264,7 @@ static bool pmix_end_failed(void *pmix)
 		next = one->next;
 		if (!one->failed)
 			continue;
-		answer(p, one->id, true, 0, (wire_bytes){ 0 });
+		exchange_answer(p, one->id, true, 0, (wire_bytes){ 0 });
 		collect_free(p, one);
 	}
 	return p->none_comes;
@@ -276,7 +276,7 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 		pmix_serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
 	if (one) {
-		fail(p, one);
+		exchange_fail(p, one);
 	} else if (pmix_serves(p) && p->gave_for_absent) {
 		p->none_comes = true;
 		exchange_wait_failed(p->wait);
@@ -294,7 +294,7 @@ static void pmix_ask(void *pmix)
 	if (!c)
 		return;
 	p->gave_for_absent = true;
-	give(p, c, c->n++, false, (wire_bytes){ 0 });
+	pmix_exchange_give(p, c, c->n++, false, (wire_bytes){ 0 });
 }
 
 void pmix_exchanges_begin(struct pmix *p)

@@ -156,7 +156,8 @@ static void remove_left(const char *parent)
 
 /* Into PATH, locked.  -1 with errno.  An agent that begins at the same time may take it
  * for one that was left, until it is locked. */
-static int make(char *path, size_t size, struct pmix_folder_id *id, const char *parent)
+static int folder_make(char *path, size_t size, struct pmix_folder_id *id,
+		       const char *parent)
 {
 	enum { TRIES_MOST = 64 };
 	int fd = -1, error;
@@ -198,14 +199,14 @@ int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
 		parent = "/tmp";
 	remove_left(parent);
 	remove_left(MEMORY);
-	fd = make(f->files, sizeof f->files, &f->files_id, parent);
+	fd = folder_make(f->files, sizeof f->files, &f->files_id, parent);
 	if (fd < 0)
 		return err_set(e, E_PMIX_FOLDER, parent, strerror(errno));
-	*memory_lock = make(f->memory, sizeof f->memory, &f->memory_id, MEMORY);
+	*memory_lock = folder_make(f->memory, sizeof f->memory, &f->memory_id, MEMORY);
 	return fd;
 }
 
-static void know(struct pmix_folder_id *id, const char *path)
+static void folder_know(struct pmix_folder_id *id, const char *path)
 {
 	int fd = *path ? folder_open(path) : -1;
 
@@ -216,8 +217,8 @@ static void know(struct pmix_folder_id *id, const char *path)
 
 void pmix_folders_know(struct pmix_folders *f)
 {
-	know(&f->files_id, f->files);
-	know(&f->memory_id, f->memory);
+	folder_know(&f->files_id, f->files);
+	folder_know(&f->memory_id, f->memory);
 }
 
 void pmix_folders_empty(const struct pmix_folders *f)

@@ -12,7 +12,7 @@
 
 /* ---- lists ---- */
 
-static struct px_value *add(struct px_list *l, const char *key, uint16_t type)
+static struct px_value *job_add(struct px_list *l, const char *key, uint16_t type)
 {
 	struct px_info *i;
 
@@ -25,38 +25,39 @@ static struct px_value *add(struct px_list *l, const char *key, uint16_t type)
 
 void px_text(struct px_list *l, const char *key, const char *text)
 {
-	add(l, key, PX_STRING)->data.string = xstrdup(text);
+	job_add(l, key, PX_STRING)->data.string = xstrdup(text);
 }
 
 void px_flag(struct px_list *l, const char *key, bool flag)
 {
-	add(l, key, PX_BOOL)->data.flag = flag;
+	job_add(l, key, PX_BOOL)->data.flag = flag;
 }
 
 void px_u32(struct px_list *l, const char *key, uint32_t number)
 {
-	add(l, key, PX_UINT32)->data.uint32 = number;
+	job_add(l, key, PX_UINT32)->data.uint32 = number;
 }
 
 void px_size(struct px_list *l, const char *key, size_t size)
 {
-	add(l, key, PX_SIZE)->data.size = size;
+	job_add(l, key, PX_SIZE)->data.size = size;
 }
 
 static void px_u16(struct px_list *l, const char *key, size_t number)
 {
-	add(l, key, PX_UINT16)->data.uint16 = (uint16_t)number;
+	job_add(l, key, PX_UINT16)->data.uint16 = (uint16_t)number;
 }
 
 void px_rank(struct px_list *l, const char *key, uint32_t rank)
 {
-	add(l, key, PX_RANK)->data.uint32 = rank;
+	job_add(l, key, PX_RANK)->data.uint32 = rank;
 }
 
 /* Takes over TEXT. */
 static void px_regex(struct px_list *l, const char *key, char *text)
 {
-	add(l, key, PX_REGEX)->data.bytes = (struct px_bytes){ text, strlen(text) + 1 };
+	job_add(l, key, PX_REGEX)->data.bytes =
+		(struct px_bytes){ text, strlen(text) + 1 };
 }
 
 /* Takes over INNER. */
@@ -65,7 +66,7 @@ static void px_array(struct px_list *l, const char *key, const struct px_list *i
 	struct px_array *a = xmalloc(sizeof *a);
 
 	*a = (struct px_array){ PX_INFO, inner->n, inner->v };
-	add(l, key, PX_ARRAY)->data.array = a;
+	job_add(l, key, PX_ARRAY)->data.array = a;
 }
 
 void px_list_free(struct px_list *l)
@@ -188,7 +189,7 @@ static void add_app(struct px_list *l, const struct wire_pmix_job *m, size_t app
 
 /* Where a process with CPUS, a list of OS indexes, is in the machine, as libpmix says
  * it; "" if it does not.  Its own hwloc knows its bitmaps. */
-static char *locality(const char *cpus)
+static char *job_locality(const char *cpus)
 {
 	void *(*alloc)(void) = (void *(*)(void))dlsym(px.library, "hwloc_bitmap_alloc");
 	int (*scan)(void *, const char *) = (int (*)(void *, const char *))dlsym(
@@ -211,7 +212,7 @@ static char *locality(const char *cpus)
 /* Open MPI makes it where nobody has, with all above it: also while this host is
  * cleared after a KILL of the agent.  So those that are known to want it find it; for
  * others it would be 0.1 ms for each rank. */
-static void add_folder(struct px_list *one, uint32_t rank)
+static void job_add_folder(struct px_list *one, uint32_t rank)
 {
 	char *folder = xasprintf("%s/job/%u", px.folder, rank);
 
@@ -225,7 +226,7 @@ static void add_rank(struct px_list *l, const struct wire_pmix_job *m, size_t lo
 	const uint32_t rank = m->ranks.v[local];
 	const size_t app = app_of(m, rank);
 	struct px_list one = { 0 };
-	char *place = locality(m->cpus.v[local]);
+	char *place = job_locality(m->cpus.v[local]);
 
 	px_rank(&one, PX_KEY_RANK, rank); /* the first: names the process */
 	px_u16(&one, PX_LOCAL_RANK, local);
@@ -241,7 +242,7 @@ static void add_rank(struct px_list *l, const struct wire_pmix_job *m, size_t lo
 	if (place)
 		px_text(&one, PX_LOCALITY, place);
 	if (px.expected)
-		add_folder(&one, rank);
+		job_add_folder(&one, rank);
 	px_array(l, PX_PROC_INFO, &one);
 	free(place);
 }
@@ -344,7 +345,7 @@ static long add_environment(struct strv *all, const struct px_proc *proc)
 }
 
 /* Numbers and lists fit one another: what is told is looked up by them. */
-static bool is_sound(const struct wire_pmix_job *m)
+static bool pmix_job_is_sound(const struct wire_pmix_job *m)
 {
 	bool sound = m->hosts.n == m->np && m->node < m->names.n && m->ranks.n &&
 		     m->cpus.n == m->ranks.n && m->apps.n && !m->apps.v[0] &&
@@ -365,7 +366,7 @@ void job_register(const struct wire_pmix_job *m)
 	struct str error = { 0 };
 	struct buf frame = { 0 };
 	uint32_t *counts = xcalloc(m->ranks.n, sizeof *counts);
-	int status = is_sound(m) ? register_job(m) : PX_BAD_PARAM;
+	int status = pmix_job_is_sound(m) ? register_job(m) : PX_BAD_PARAM;
 
 	if (status != PX_SUCCESS)
 		str_addf(&error, "PMIx_server_register_nspace: %s",

@@ -42,7 +42,7 @@ void pmix_modex_data(struct pmix *p, const struct wire_modex_data *m)
 	pmix_flush(p);
 }
 
-static void answer_modex(struct pmix *p, uint32_t host, uint32_t id, bool failed,
+static void modex_answer(struct pmix *p, uint32_t host, uint32_t id, bool failed,
 			 wire_bytes data)
 {
 	wire_pack_modex_data(
@@ -62,7 +62,7 @@ void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m)
 	    (p->rank[local].ended &&
 	     (!p->rank[local].seen || p->rank[local].present))) {
 		if (p)
-			answer_modex(p, m->host, m->id, true, (wire_bytes){ 0 });
+			modex_answer(p, m->host, m->id, true, (wire_bytes){ 0 });
 		return;
 	}
 	one = xmalloc(sizeof *one);
@@ -84,18 +84,18 @@ void pmix_served(struct pmix *p, const struct wire_pmix_served *m)
 	one = *at;
 	if (!one)
 		return;
-	answer_modex(p, one->host, one->theirs, m->failed, m->data);
+	modex_answer(p, one->host, one->theirs, m->failed, m->data);
 	*at = one->next;
 	p->nserves--;
 	free(one);
 }
 
 /* It has no answer. */
-static void fail(struct pmix *p, struct serve **at)
+static void modex_fail(struct pmix *p, struct serve **at)
 {
 	struct serve *one = *at;
 
-	answer_modex(p, one->host, one->theirs, true, (wire_bytes){ 0 });
+	modex_answer(p, one->host, one->theirs, true, (wire_bytes){ 0 });
 	*at = one->next;
 	p->nserves--;
 	free(one);
@@ -112,7 +112,7 @@ static void on_ended(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	while (*at) {
 		if ((*at)->late) {
-			fail(p, at);
+			modex_fail(p, at);
 			continue;
 		}
 		(*at)->late = p->rank[(*at)->local].ended;
@@ -134,7 +134,7 @@ void pmix_modex_ended(struct pmix *p, size_t local)
 
 	while (*at)
 		if ((*at)->local == local)
-			fail(p, at);
+			modex_fail(p, at);
 		else
 			at = &(*at)->next;
 }

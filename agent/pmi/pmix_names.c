@@ -19,7 +19,7 @@ enum {
 /* ---- packing ---- */
 
 /* N values of TYPE at V behind what is in OUT.  Their bytes, or -1. */
-static long pack(struct buf *out, const void *v, size_t n, uint16_t type)
+static long names_pack(struct buf *out, const void *v, size_t n, uint16_t type)
 {
 	struct px_buffer b = { 0 };
 	void *from = (void *)(uintptr_t)v; /* it is only read */
@@ -34,7 +34,8 @@ static long pack(struct buf *out, const void *v, size_t n, uint16_t type)
 }
 
 /* N values of TYPE into V, which is zeroed.  Pointers in them are V's. */
-static bool unpack(const void *bytes, size_t nbytes, void *v, size_t n, uint16_t type)
+static bool names_unpack(const void *bytes, size_t nbytes, void *v, size_t n,
+			 uint16_t type)
 {
 	struct px_buffer b = { .base = xmalloc(nbytes + 1),
 			       .allocated = nbytes,
@@ -87,7 +88,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 			m.once = info[i].value.data.byte == PX_PERSIST_FIRST_READ;
 		if (is_reserved(&info[i]))
 			continue;
-		bytes = pack(&values, &info[i].value, 1, PX_VALUE);
+		bytes = names_pack(&values, &info[i].value, 1, PX_VALUE);
 		key_bytes += strlen(info[i].key);
 		if (bytes < 0 || values.len > VALUES_MOST ||
 		    key_bytes > KEYS_BYTES_MOST)
@@ -173,7 +174,7 @@ static void answer_lookup(const struct pending *p, const struct wire_pmix_found 
 		memcpy(v[n].proc.nspace, px.nspace, sizeof v[n].proc.nspace);
 		v[n].proc.rank = m->owners.v[i];
 		snprintf(v[n].key, sizeof v[n].key, "%s", m->keys.v[i]);
-		n += unpack(at, size, &v[n].value, 1, PX_VALUE);
+		n += names_unpack(at, size, &v[n].value, 1, PX_VALUE);
 		at += size;
 		left -= size;
 	}
@@ -210,7 +211,7 @@ int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 	    range == PX_RANGE_RM)
 		return PX_DONE;
 	buf_u32(&bytes, count);
-	if (n && pack(&bytes, info, n, PX_INFO) < 0)
+	if (n && names_pack(&bytes, info, n, PX_INFO) < 0)
 		bytes.len = 0;
 	if (bytes.len && bytes.len <= INFO_MOST) {
 		m.info = (wire_bytes){ buf_head(&bytes), bytes.len };
@@ -258,7 +259,7 @@ static bool has_unread_end(void)
 	return found;
 }
 
-static void forgotten(int status, void *ctx)
+static void names_forgotten(int status, void *ctx)
 {
 	(void)status;
 	(void)ctx;
@@ -268,13 +269,13 @@ static void forgotten(int status, void *ctx)
  * libpmix must read the end of PROC's connection first: in the other order it counts
  * one rank too many.  The kernel closed that connection before the agent could reap
  * PROC, so the wait is short. */
-static void forget(const struct px_proc *proc)
+static void names_forget(const struct px_proc *proc)
 {
 	enum { TURN_US = 1000, TURNS_MOST = 500 };
 
 	for (int i = 0; i < TURNS_MOST && has_unread_end(); i++)
 		usleep(TURN_US);
-	px.server_deregister_client(proc, forgotten, NULL);
+	px.server_deregister_client(proc, names_forgotten, NULL);
 }
 
 void upcall_notify(const struct wire_pmix_notify *m)
@@ -293,11 +294,11 @@ void upcall_notify(const struct wire_pmix_notify *m)
 	}
 	one->info = xcalloc(one->n, sizeof *one->info);
 	if (!m->info.n) {
-		forget(&one->proc);
+		names_forget(&one->proc);
 		snprintf(one->info->key, sizeof one->info->key, "%s", PX_AFFECTED);
 		one->info->value.type = PX_PROC;
 		one->info->value.data.proc = &one->proc;
-	} else if (one->n && !unpack(v.p, v.left, one->info, one->n, PX_INFO)) {
+	} else if (one->n && !names_unpack(v.p, v.left, one->info, one->n, PX_INFO)) {
 		one->n = 0;
 	}
 	status = px.Notify_event((int)m->code, &one->proc, (uint8_t)m->range, one->info,

@@ -40,7 +40,7 @@ static int start_main(void *arg)
 }
 
 /* The guardian is the parent of both, and reaps it. */
-static int start(struct pmix_process *p, struct start *s, unsigned char *stack)
+static int process_start(struct pmix_process *p, struct start *s, unsigned char *stack)
 {
 	const int flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT;
 	sigset_t all;
@@ -66,7 +66,7 @@ int pmix_process_start(struct pmix_process *p, struct err *e)
 		error = errno;
 	s.fd = pair[1];
 	if (!error)
-		error = start(p, &s, stack);
+		error = process_start(p, &s, stack);
 	if (pair[1] >= 0)
 		close(pair[1]);
 	if (s.null >= 0)

@@ -38,7 +38,7 @@ static bool list_ranks(uint32_t *list, size_t *count, const struct px_proc *proc
 
 /* What libpmix says of a collective that it lets go on, though a rank here that should
  * take part has ended. */
-static bool lacks_rank(const struct px_info *info, size_t n)
+static bool upcall_lacks_rank(const struct px_info *info, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (upcall_is(&info[i], PX_LOCAL_STATUS) &&
@@ -49,8 +49,8 @@ static bool lacks_rank(const struct px_info *info, size_t n)
 }
 
 /* Give DATA to an exchange of these processes. */
-static int collect(struct pending *p, const struct px_proc *procs, size_t n,
-		   uint64_t name, const void *data, size_t ndata, bool lost)
+static int upcall_collect(struct pending *p, const struct px_proc *procs, size_t n,
+			  uint64_t name, const void *data, size_t ndata, bool lost)
 {
 	uint32_t *list = xcalloc(n, sizeof *list);
 	struct wire_pmix_collect m = { .use = p->use, .name = name };
@@ -73,12 +73,13 @@ static int collect(struct pending *p, const struct px_proc *procs, size_t n,
 	return status;
 }
 
-static int on_fence(const struct px_proc *procs, size_t n, const struct px_info *info,
-		    size_t ninfo, char *data, size_t ndata, px_modex_done *done,
-		    void *ctx)
+static int upcall_on_fence(const struct px_proc *procs, size_t n,
+			   const struct px_info *info, size_t ninfo, char *data,
+			   size_t ndata, px_modex_done *done, void *ctx)
 {
 	struct pending p = { .use = EXCHANGE_PMIX_FENCE, .modex = done, .ctx = ctx };
-	int status = collect(&p, procs, n, 0, data, ndata, lacks_rank(info, ninfo));
+	int status = upcall_collect(&p, procs, n, 0, data, ndata,
+				    upcall_lacks_rank(info, ninfo));
 
 	if (status == PX_SUCCESS)
 		free(data);
@@ -90,7 +91,7 @@ static int on_connect(const struct px_proc *procs, size_t n, const struct px_inf
 {
 	struct pending p = { .use = EXCHANGE_PMIX_CONNECT, .op = done, .ctx = ctx };
 
-	return collect(&p, procs, n, 0, NULL, 0, lacks_rank(info, ninfo));
+	return upcall_collect(&p, procs, n, 0, NULL, 0, upcall_lacks_rank(info, ninfo));
 }
 
 static int on_disconnect(const struct px_proc *procs, size_t n,
@@ -99,11 +100,11 @@ static int on_disconnect(const struct px_proc *procs, size_t n,
 {
 	struct pending p = { .use = EXCHANGE_PMIX_DISCONNECT, .op = done, .ctx = ctx };
 
-	return collect(&p, procs, n, 0, NULL, 0, lacks_rank(info, ninfo));
+	return upcall_collect(&p, procs, n, 0, NULL, 0, upcall_lacks_rank(info, ninfo));
 }
 
 /* FNV-1a. */
-static uint64_t hash(const char *text)
+static uint64_t upcall_hash(const char *text)
 {
 	uint64_t h = 14695981039346656037u;
 
@@ -145,8 +146,8 @@ static int on_group(enum px_group what, char *name, const struct px_proc *procs,
 		return PX_OUT_OF_RESOURCE;
 	p.procs = xcalloc(n, sizeof *p.procs);
 	memcpy(p.procs, procs, n * sizeof *procs);
-	status = collect(&p, procs, n, hash(name), endpoints.bytes, endpoints.size,
-			 lacks_rank(info, ninfo));
+	status = upcall_collect(&p, procs, n, upcall_hash(name), endpoints.bytes,
+				endpoints.size, upcall_lacks_rank(info, ninfo));
 	if (status != PX_SUCCESS)
 		free(p.procs);
 	return status;
@@ -172,7 +173,7 @@ static void group_answer_free(void *ctx)
 	free(a);
 }
 
-static struct px_value *say(struct px_info *i, const char *key, uint16_t type)
+static struct px_value *upcall_say(struct px_info *i, const char *key, uint16_t type)
 {
 	snprintf(i->key, sizeof i->key, "%s", key);
 	i->value.type = type;
@@ -186,20 +187,21 @@ static void answer_group(struct pending *p, const struct wire_pmix_collected *m)
 
 	a->members = (struct px_array){ PX_PROC, p->nprocs, p->procs };
 	p->procs = NULL;
-	say(&a->info[n++], PX_GROUP_MEMBERS, PX_ARRAY)->data.array = &a->members;
+	upcall_say(&a->info[n++], PX_GROUP_MEMBERS, PX_ARRAY)->data.array = &a->members;
 	if (p->wants_id)
-		say(&a->info[n++], PX_GROUP_ID, PX_SIZE)->data.size = (size_t)m->serial;
+		upcall_say(&a->info[n++], PX_GROUP_ID, PX_SIZE)->data.size =
+			(size_t)m->serial;
 	if (m->data.n) {
 		char *endpoints = xmalloc(m->data.n);
 
 		memcpy(endpoints, m->data.p, m->data.n);
-		say(&a->info[n++], PX_GROUP_ENDPOINTS, PX_BYTES)->data.bytes =
+		upcall_say(&a->info[n++], PX_GROUP_ENDPOINTS, PX_BYTES)->data.bytes =
 			(struct px_bytes){ endpoints, m->data.n };
 	}
 	p->info(PX_SUCCESS, a->info, n, p->ctx, group_answer_free, a);
 }
 
-static void answer_modex(const struct pending *p, int status, wire_bytes data)
+static void upcall_answer_get(const struct pending *p, int status, wire_bytes data)
 {
 	char *copy = data.n ? xmalloc(data.n) : NULL;
 
@@ -216,7 +218,7 @@ void upcall_collected(const struct wire_pmix_collected *m)
 	if (!p)
 		return;
 	if (p->modex)
-		answer_modex(p, status, m->data);
+		upcall_answer_get(p, status, m->data);
 	else if (p->op)
 		p->op(status, p->ctx);
 	else if (p->use == EXCHANGE_PMIX_GROUP && !m->failed)
@@ -255,11 +257,11 @@ void upcall_got(const struct wire_pmix_got *m)
 	if (!p)
 		return;
 	if (p->modex)
-		answer_modex(p, m->failed ? PX_NOT_FOUND : PX_SUCCESS, m->data);
+		upcall_answer_get(p, m->failed ? PX_NOT_FOUND : PX_SUCCESS, m->data);
 	pending_free(p);
 }
 
-static void served(int status, char *data, size_t n, void *ctx)
+static void upcall_served(int status, char *data, size_t n, void *ctx)
 {
 	enum { MOST = 1 << 20 };
 	struct wire_pmix_served m = { .id = (uint32_t)(uintptr_t)ctx,
@@ -279,9 +281,9 @@ void upcall_serve(const struct wire_pmix_serve *m)
 	int status;
 
 	memcpy(proc.nspace, px.nspace, sizeof proc.nspace);
-	status = px.server_dmodex_request(&proc, served, ctx);
+	status = px.server_dmodex_request(&proc, upcall_served, ctx);
 	if (status != PX_SUCCESS)
-		served(status, NULL, 0, ctx);
+		upcall_served(status, NULL, 0, ctx);
 }
 
 /* ---- the others ---- */
@@ -321,9 +323,9 @@ static int on_finalized(const struct px_proc *proc, void *object, px_op_done *do
 	return done_now(done, ctx);
 }
 
-static int on_abort(const struct px_proc *proc, void *object, int status,
-		    const char *text, struct px_proc *procs, size_t n, px_op_done *done,
-		    void *ctx)
+static int upcall_on_abort(const struct px_proc *proc, void *object, int status,
+			   const char *text, struct px_proc *procs, size_t n,
+			   px_op_done *done, void *ctx)
 {
 	enum { TEXT_MOST = 1024 };
 	struct wire_pmix_abort m = { .rank = proc->rank, .status = (uint32_t)status };
@@ -341,8 +343,9 @@ static int on_abort(const struct px_proc *proc, void *object, int status,
 }
 
 /* To call DONE here would hang libpmix 4.2, which holds a lock. */
-static void on_log(const struct px_proc *proc, const struct px_info *data, size_t n,
-		   const struct px_info *how, size_t nhow, px_op_done *done, void *ctx)
+static void upcall_on_log(const struct px_proc *proc, const struct px_info *data,
+			  size_t n, const struct px_info *how, size_t nhow,
+			  px_op_done *done, void *ctx)
 {
 	enum { TEXT_MOST = 60000 };
 
@@ -389,8 +392,8 @@ static int on_no_events(int *codes, size_t n, px_op_done *done, void *ctx)
 struct px_server_module upcalls = {
 	.client_connected2 = on_connected,
 	.client_finalized = on_finalized,
-	.abort = on_abort,
-	.fence = on_fence,
+	.abort = upcall_on_abort,
+	.fence = upcall_on_fence,
 	.direct_modex = on_direct_modex,
 	.connect = on_connect,
 	.disconnect = on_disconnect,
@@ -401,6 +404,6 @@ struct px_server_module upcalls = {
 	.unpublish = upcall_unpublish,
 	.notify_event = upcall_event,
 	.query = upcall_query,
-	.log = on_log,
+	.log = upcall_on_log,
 	.group = on_group,
 };

@@ -22,14 +22,14 @@ enum {
 	AGAIN_MS = 20
 };
 
-static void again(struct server *s)
+static void server_again(struct server *s)
 {
 	if (!event_pending(s->again, EV_TIMEOUT, NULL))
 		event_add(s->again, &(struct timeval){ .tv_usec = AGAIN_MS * 1000 });
 }
 
 /* At the end of a turn of the loop: free what is over. */
-static void settle(struct server *s)
+static void server_settle(struct server *s)
 {
 	struct client **at = &s->client;
 
@@ -44,10 +44,10 @@ static void settle(struct server *s)
 		free(c);
 	}
 	if (init_rounds_settle(s))
-		again(s);
+		server_again(s);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void server_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct client *c = arg;
 	struct server *s = c->s;
@@ -55,10 +55,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	init_round_read(c);
-	settle(s);
+	server_settle(s);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void server_on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
@@ -87,15 +87,16 @@ static void add_client(struct server *s, int fd)
 	}
 	c = xcalloc(1, sizeof *c);
 	*c = (struct client){ .s = s, .fd = fd, .next = s->client };
-	c->readable = event_new(s->base, fd, EV_READ | EV_PERSIST, on_readable, c);
-	c->writable = event_new(s->base, fd, EV_WRITE, on_writable, c);
+	c->readable =
+		event_new(s->base, fd, EV_READ | EV_PERSIST, server_on_readable, c);
+	c->writable = event_new(s->base, fd, EV_WRITE, server_on_writable, c);
 	loop_watch(c->readable);
 	s->client = c;
 	s->nclients++;
 	init_round_read(c); /* its first frame has often come already */
 }
 
-static void on_acceptable(evutil_socket_t listener, short what, void *arg)
+static void server_on_acceptable(evutil_socket_t listener, short what, void *arg)
 {
 	struct server *s = arg;
 
@@ -105,12 +106,12 @@ static void on_acceptable(evutil_socket_t listener, short what, void *arg)
 
 		if (fd >= 0) {
 			add_client(s, fd);
-			settle(s);
+			server_settle(s);
 		} else if (errno == EAGAIN) {
 			break;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			event_del(s->acceptable); /* no descriptor, no memory */
-			again(s);
+			server_again(s);
 			break;
 		}
 	}
@@ -123,7 +124,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	loop_watch(s->acceptable);
-	settle(s);
+	server_settle(s);
 }
 
 /* ---- from outside ---- */
@@ -171,8 +172,8 @@ struct server *server_open(struct event_base *base, struct buf *out,
 		s->pmi1 = pmi1_open(s);
 	if (job->flags & JOB_PMIX)
 		s->pmix = pmix_new(s);
-	s->acceptable =
-		event_new(base, s->listener, EV_READ | EV_PERSIST, on_acceptable, s);
+	s->acceptable = event_new(base, s->listener, EV_READ | EV_PERSIST,
+				  server_on_acceptable, s);
 	s->again = event_new(base, -1, 0, on_again, s);
 	loop_watch(s->acceptable);
 	return s;
@@ -184,7 +185,7 @@ void server_free(struct server *s)
 		return;
 	for (struct client *c = s->client; c; c = c->next)
 		client_close(c);
-	settle(s);
+	server_settle(s);
 	init_rounds_free(s);
 	pmi1_free(s->pmi1);
 	pmix_free(s->pmix);
@@ -218,7 +219,7 @@ const char *server_ended(struct server *s, size_t local, bool failed)
 	init_round_ended(s, (uint32_t)local, failed);
 	why = pmi1_ended(s->pmi1, (uint32_t)local);
 	why_pmix = pmix_ended(s->pmix, local);
-	settle(s);
+	server_settle(s);
 	return why ? why : why_pmix;
 }
 
@@ -348,6 +349,6 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 		break;
 	}
 	if (s)
-		settle(s);
+		server_settle(s);
 	return rc;
 }

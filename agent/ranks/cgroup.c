@@ -188,7 +188,8 @@ static void set_made(struct cgroup *c, bool made)
 }
 
 /* Look for version V2.  False if this process may not make a child there. */
-static bool locate(struct cgroup *c, bool v2, const char *own, const char *mounts)
+static bool ranks_cgroup_locate(struct cgroup *c, bool v2, const char *own,
+				const char *mounts)
 {
 	struct statfs fs;
 	bool found = cgroup_find(c->parent, sizeof c->parent, v2, own, mounts) &&
@@ -207,8 +208,8 @@ static bool locate_newest(struct cgroup *c, int newest)
 {
 	char *own = read_whole("/proc/self/cgroup");
 	char *mounts = read_whole("/proc/self/mountinfo");
-	bool found = (newest > 1 && locate(c, true, own, mounts)) ||
-		     locate(c, false, own, mounts);
+	bool found = (newest > 1 && ranks_cgroup_locate(c, true, own, mounts)) ||
+		     ranks_cgroup_locate(c, false, own, mounts);
 
 	free(own);
 	free(mounts);
@@ -312,8 +313,8 @@ void cgroup_drop(struct cgroup *c)
 }
 
 /* CALL for FOLDER and each cgroup below it, the deepest first. */
-static void walk(const char *folder, int depth,
-		 void (*call)(void *ctx, const char *folder), void *ctx)
+static void cgroup_walk(const char *folder, int depth,
+			void (*call)(void *ctx, const char *folder), void *ctx)
 {
 	DIR *dir = depth < DEEPEST ? opendir(folder) : NULL;
 	char path[PATH_BYTES];
@@ -324,7 +325,7 @@ static void walk(const char *folder, int depth,
 		    strcmp(d->d_name, "..") != 0 &&
 		    (size_t)snprintf(path, sizeof path, "%s/%s", folder, d->d_name) <
 			    sizeof path)
-			walk(path, depth + 1, call, ctx);
+			cgroup_walk(path, depth + 1, call, ctx);
 	if (dir)
 		closedir(dir);
 	call(ctx, folder);
@@ -371,7 +372,7 @@ bool cgroup_populated(const struct cgroup *c)
 	if (c->v2)
 		return read_file(c->path, "cgroup.events", text, sizeof text) > 0 &&
 		       strstr(text, "populated 1");
-	walk(c->path, 0, list_members, &m);
+	cgroup_walk(c->path, 0, list_members, &m);
 	return m.n > 0;
 }
 
@@ -420,7 +421,7 @@ void cgroup_kill(const struct cgroup *c)
 	}
 	/* If some are not frozen yet, the next look finds what they forked. */
 	write_file(c->path, "freezer.state", "FROZEN");
-	walk(c->path, 0, list_members, &m);
+	cgroup_walk(c->path, 0, list_members, &m);
 	write_file(c->path, "freezer.state", "THAWED");
 }
 
@@ -456,7 +457,7 @@ void cgroup_remove(struct cgroup *c, int patience_ms)
 	if (rmdir(c->path) && errno != ENOENT) {
 		wait_empty(c, patience_ms);
 		/* A rank may have made cgroups of its own. */
-		walk(c->path, 0, remove_one, NULL);
+		cgroup_walk(c->path, 0, remove_one, NULL);
 	}
 	set_made(c, false);
 }
@@ -483,7 +484,7 @@ static void sweep_one(void *ctx, const char *folder)
 		return;
 	s->found = true;
 	snprintf(c.path, sizeof c.path, "%s", folder);
-	walk(folder, 0, list_members, &s->members);
+	cgroup_walk(folder, 0, list_members, &s->members);
 	cgroup_remove(&c, PATIENCE_MS);
 }
 
@@ -501,7 +502,7 @@ long cgroup_sweep(const char *job_id, void (*member)(void *ctx, pid_t pid), void
 		s.v2 = v2;
 		for (rest = mounts; (line = next_cgroup(&rest, v2)); free(line))
 			if (read_mount(line, v2, root, folder))
-				walk(folder, 0, sweep_one, &s);
+				cgroup_walk(folder, 0, sweep_one, &s);
 	}
 	free(mounts);
 	return s.found ? s.members.n : -1;

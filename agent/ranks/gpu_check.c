@@ -30,7 +30,7 @@ struct use {
 };
 
 /* The local rank that PID belongs to, or -1. */
-static long rank_of(const struct use *u, pid_t pid)
+static long check_rank_of(const struct use *u, pid_t pid)
 {
 	const struct proc *p;
 
@@ -60,7 +60,7 @@ static void look_at(struct use *u, const struct nvml_device *d)
 	if (nvml_used_bytes(u->nvml, d) > (long long)1 << 30)
 		u->busy = true;
 	for (long i = 0; i < n; i++) {
-		long rank = rank_of(u, p[i].pid);
+		long rank = check_rank_of(u, p[i].pid);
 		size_t gpu = 0;
 
 		u->listed++;
@@ -74,7 +74,7 @@ static void look_at(struct use *u, const struct nvml_device *d)
 	}
 }
 
-static void add_gpu(struct str *s, const struct use *u, size_t gpu)
+static void check_add_gpu(struct str *s, const struct use *u, size_t gpu)
 {
 	const struct gpu *g = &u->g->v[gpu];
 
@@ -82,8 +82,8 @@ static void add_gpu(struct str *s, const struct use *u, size_t gpu)
 }
 
 /* Local rank R uses GPU, which is not its own. */
-static char *describe(const struct use *u, const struct placement *p, size_t r,
-		      size_t gpu)
+static char *check_describe(const struct use *u, const struct placement *p, size_t r,
+			    size_t gpu)
 {
 	int own = p->v[r].gpu;
 	bool on_own = own >= 0 && u->uses[r * u->g->n + (size_t)own];
@@ -91,7 +91,7 @@ static char *describe(const struct use *u, const struct placement *p, size_t r,
 
 	str_addf(&s, "rank %u %s ", u->ranks->v[r].rank,
 		 on_own ? "also holds memory on" : "runs on");
-	add_gpu(&s, u, gpu);
+	check_add_gpu(&s, u, gpu);
 	for (size_t i = 0; i < u->ranks->n; i++)
 		if (p->v[i].gpu == (int)gpu) {
 			str_addf(&s, ", which is rank %u's", u->ranks->v[i].rank);
@@ -101,7 +101,7 @@ static char *describe(const struct use *u, const struct placement *p, size_t r,
 		str_addf(&s, "; it was given none");
 	} else {
 		str_addf(&s, "%s", on_own ? "; its own is " : ", not on its own, ");
-		add_gpu(&s, u, (size_t)own);
+		check_add_gpu(&s, u, (size_t)own);
 	}
 	return str_take(&s);
 }
@@ -133,7 +133,8 @@ int gpu_check_findings(struct strv *found, const struct gpu_check *c)
 	for (size_t r = 0; r < c->ranks->n; r++)
 		for (size_t i = 0; i < g->n; i++)
 			if (u.uses[r * g->n + i] && (int)i != c->placement->v[r].gpu)
-				strv_take(found, describe(&u, c->placement, r, i));
+				strv_take(found,
+					  check_describe(&u, c->placement, r, i));
 	free(u.uses);
 	procs_free(&u.procs);
 	nvml_close(u.nvml);
@@ -174,7 +175,7 @@ bool gpu_check_any_use(void)
 /* ---- when ---- */
 
 /* The child: it answers with a line for each finding. */
-static void __attribute__((noreturn)) ask(const struct gpu_check *c, int fd)
+static void __attribute__((noreturn)) check_ask(const struct gpu_check *c, int fd)
 {
 	struct strv found = { 0 };
 	struct str lines = { 0 };
@@ -220,7 +221,7 @@ static void look_in(struct gpu_check *c, int seconds)
 	event_add(c->timer, &(struct timeval){ .tv_sec = seconds });
 }
 
-static void on_timer(evutil_socket_t none, short what, void *arg)
+static void check_on_timer(evutil_socket_t none, short what, void *arg)
 {
 	struct gpu_check *c = arg;
 	int fd[2];
@@ -239,7 +240,7 @@ static void on_timer(evutil_socket_t none, short what, void *arg)
 		return;
 	pid = fork();
 	if (!pid)
-		ask(c, fd[1]);
+		check_ask(c, fd[1]);
 	close(fd[1]);
 	if (pid < 0) {
 		close(fd[0]);
@@ -260,7 +261,7 @@ void gpu_check_begin(struct gpu_check *c, struct event_base *base, struct buf *o
 				 .placement = p,
 				 .ranks = r,
 				 .pause_s = FIRST_LOOK_S };
-	c->timer = event_new(base, -1, 0, on_timer, c);
+	c->timer = event_new(base, -1, 0, check_on_timer, c);
 	look_in(c, c->pause_s);
 }
 

@@ -52,7 +52,7 @@ void guard_kill_all(struct guarded *g, unsigned patience_ms)
 
 /* Hold our end of the pipe, wait for the agent, clear up.  Only the agent may hold the
  * stream: once it is dead, the launcher must see the stream's end at once. */
-static void __attribute__((noreturn)) guardian(struct guarded *g)
+static void __attribute__((noreturn)) guard_guardian(struct guarded *g)
 {
 	int status = 0, null = open("/dev/null", O_RDWR);
 	pid_t pid;
@@ -120,7 +120,7 @@ int guard_split(struct guarded *g, struct err *e)
 		close(alive[0]);
 		sigaction(SIGTERM, &sa, NULL);
 		sigprocmask(SIG_SETMASK, &none, NULL);
-		guardian(g);
+		guard_guardian(g);
 	}
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	close(alive[1]);

@@ -95,7 +95,7 @@ static void stream_turn(struct io_stream *s)
  * streams did.  With level-triggered events, a stream that was just read stands in
  * front of one that was written to before it (1 in 400 lines of stderr came too
  * late). */
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void io_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct io_stream *s = arg;
 
@@ -232,7 +232,7 @@ static void reader_write(struct io_rank *r)
 		reader_close(r);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void io_on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	struct io_rank *r = arg;
 
@@ -296,8 +296,8 @@ static int open_pty(int *ours, int *theirs, const struct winsize *window)
 static void stream_watch(struct io_stream *s, int fd)
 {
 	s->fd = fd;
-	s->event = event_new(s->io->base, fd, EV_READ | EV_ET | EV_PERSIST, on_readable,
-			     s);
+	s->event = event_new(s->io->base, fd, EV_READ | EV_ET | EV_PERSIST,
+			     io_on_readable, s);
 	loop_watch(s->event);
 	s->io->open++;
 }
@@ -347,7 +347,7 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 	if (!reads_stdin)
 		return 0;
 	r->in = ours[0];
-	r->in_event = event_new(io->base, r->in, EV_WRITE, on_writable, r);
+	r->in_event = event_new(io->base, r->in, EV_WRITE, io_on_writable, r);
 	io->readers = xreallocarray(io->readers, io->nreaders + 1, sizeof *io->readers);
 	io->readers[io->nreaders++] = r;
 	return 0;

@@ -93,7 +93,7 @@ int procs_load(struct procs *p)
 	return error;
 }
 
-static void swap(struct proc *a, struct proc *b)
+static void procs_swap(struct proc *a, struct proc *b)
 {
 	struct proc old = *a;
 
@@ -110,11 +110,11 @@ int procs_load_below(struct procs *p)
 
 	for (size_t i = 0; i < p->n; i++)
 		if (p->v[i].ppid == getpid())
-			swap(&p->v[i], &p->v[found++]);
+			procs_swap(&p->v[i], &p->v[found++]);
 	for (size_t done = 0; done < found; done++)
 		for (size_t i = found; i < p->n; i++)
 			if (p->v[i].ppid == p->v[done].pid)
-				swap(&p->v[i], &p->v[found++]);
+				procs_swap(&p->v[i], &p->v[found++]);
 	for (size_t i = 0; i < found; i++)
 		if (!strchr("ZX", p->v[i].state))
 			p->v[live++] = p->v[i];
@@ -285,7 +285,7 @@ struct agents {
 enum { CALL_PIDFD_SEND_SIGNAL = 424, CALL_PIDFD_OPEN = 434 };
 
 /* False if PID does not exist. */
-static bool hold(struct held *h, pid_t pid)
+static bool procs_hold(struct held *h, pid_t pid)
 {
 	*h = (struct held){ pid, (int)syscall(CALL_PIDFD_OPEN, pid, 0) };
 	return h->fd >= 0 || errno != ESRCH;
@@ -321,7 +321,7 @@ static void add_agent(struct agents *agents, pid_t pid)
 	for (size_t i = 0; i < agents->n; i++)
 		if (agents->v[i].pid == pid)
 			return;
-	if (!hold(&h, pid))
+	if (!procs_hold(&h, pid))
 		return;
 	if (!read_stat(&p, pid) || strcmp(p.comm, AGENT_COMM) != 0) {
 		let_go(&h);
@@ -357,7 +357,7 @@ static size_t kill_all_with(const char *word, struct agents *agents)
 		const struct proc *p = &all.v[i];
 		struct held h;
 
-		if (p->pid == getpid() || !hold(&h, p->pid))
+		if (p->pid == getpid() || !procs_hold(&h, p->pid))
 			continue;
 		if (has_entry(p->pid, word) && send_signal(&h, SIGKILL)) {
 			n++;

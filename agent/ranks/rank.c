@@ -21,7 +21,7 @@ enum {
 	NAMED_UNKILLABLE = 16
 };
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void rank_on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
@@ -48,7 +48,7 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 			     .epoch = job->epoch,
 			     .credit = job->credit_bytes };
 	STAILQ_INIT(&r->io.waiting);
-	r->timer = event_new(base, -1, 0, on_timer, r);
+	r->timer = event_new(base, -1, 0, rank_on_timer, r);
 	oom_begin(&r->oom, "");
 	r->entry.fd = -1;
 }

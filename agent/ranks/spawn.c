@@ -35,7 +35,7 @@ struct child {
 /* ---- looking up the program ---- */
 
 /* PATH as a child sees it that is in WDIR. */
-static char *see(const char *path, const char *wdir)
+static char *spawn_see(const char *path, const char *wdir)
 {
 	return *path == '/' ? xstrdup(path) : xasprintf("%s/%s", wdir, path);
 }
@@ -44,7 +44,7 @@ static char *see(const char *path, const char *wdir)
 static size_t read_start(const struct program *p, const char *wdir, char *out,
 			 size_t size)
 {
-	char *seen = see(p->path, wdir);
+	char *seen = spawn_see(p->path, wdir);
 	int fd = open(seen, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
 
@@ -109,7 +109,7 @@ static bool try_folder(struct program *p, const char *dir, size_t len, const cha
 {
 	char *path = len ? xasprintf("%.*s/%s", (int)len, dir, name)
 			 : xasprintf("./%s", name);
-	char *seen = see(path, wdir);
+	char *seen = spawn_see(path, wdir);
 	struct stat st;
 
 	if (!stat(seen, &st)) {
@@ -197,7 +197,7 @@ static int find_in_path(struct program *p, const char *path, const char *wdir,
 /* The errors of execve() that show without it, its interpreter's among them. */
 static int check_file(const struct program *p, const char *wdir, struct err *e)
 {
-	char *seen = see(p->path, wdir), start[128], *interpreter;
+	char *seen = spawn_see(p->path, wdir), start[128], *interpreter;
 	struct stat st;
 	int error = 0;
 
@@ -210,7 +210,7 @@ static int check_file(const struct program *p, const char *wdir, struct err *e)
 	    !strncmp(start, "#!", 2) && strchr(start, '\n')) {
 		interpreter = start + 2 + strspn(start + 2, " \t");
 		interpreter[strcspn(interpreter, " \t\n")] = '\0';
-		seen = see(interpreter, wdir);
+		seen = spawn_see(interpreter, wdir);
 		if (stat(seen, &st))
 			error = errno;
 		free(seen);
@@ -258,7 +258,7 @@ void program_free(struct program *p)
 
 /* The result, or -errno.  libc's wrappers would write errno, which belongs to the
  * parent, and the parent runs at the same time. */
-static CHILD long bare(long n, long a, long b, long c, long d)
+static CHILD long spawn_bare(long n, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)
 	register long r10 __asm__("r10") = d;
@@ -299,8 +299,8 @@ static CHILD void child_signals(void)
 	static const uint64_t none;
 
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-		bare(SYS_rt_sigaction, ours[i], (long)by_default, 0, 8);
-	bare(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, 8);
+		spawn_bare(SYS_rt_sigaction, ours[i], (long)by_default, 0, 8);
+	spawn_bare(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, 8);
 }
 
 static CHILD int liveness_fd(rlim_t nofile)
@@ -318,35 +318,35 @@ static CHILD int child_steps(struct child *c)
 	 * schedule each rank as a user of its own (autogroup), and sched_yield() would
 	 * no longer let the next one run (8 bytes between 4 ranks on 2 cores: 550 us
 	 * instead of 1.7). */
-	bare(SYS_setpgid, 0, 0, 0, 0);
-	bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
-	if (bare(SYS_getppid, 0, 0, 0, 0) != c->parent)
+	spawn_bare(SYS_setpgid, 0, 0, 0, 0);
+	spawn_bare(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+	if (spawn_bare(SYS_getppid, 0, 0, 0, 0) != c->parent)
 		return ESRCH; /* it died before this: no signal will come */
 	if (c->tasks >= 0)
-		c->outside = bare(SYS_write, c->tasks, (long)"0", 1, 0) < 0;
-	rc = s->cpus ? bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
-			    (long)s->cpus->w, 0)
+		c->outside = spawn_bare(SYS_write, c->tasks, (long)"0", 1, 0) < 0;
+	rc = s->cpus ? spawn_bare(SYS_sched_setaffinity, 0, (long)(s->cpus->nwords * 8),
+				  (long)s->cpus->w, 0)
 		     : 0;
 	c->bind_errno = rc < 0 ? (int)-rc : 0;
-	bare(SYS_umask, (long)s->limits->umask, 0, 0, 0);
+	spawn_bare(SYS_umask, (long)s->limits->umask, 0, 0, 0);
 	for (int i = 0; i < SPAWN_LIMITS; i++)
-		bare(SYS_prlimit64, 0, limited[i], (long)&c->limit[i], 0);
+		spawn_bare(SYS_prlimit64, 0, limited[i], (long)&c->limit[i], 0);
 	c->step = STEP_STDIO;
 	for (int i = 0; i < 3; i++)
-		if ((rc = bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
+		if ((rc = spawn_bare(SYS_dup3, s->fd[i], i, 0, 0)) < 0)
 			return (int)-rc;
 	if (liveness > 2) /* no room for it: no harm */
-		bare(SYS_dup3, s->fd[3], liveness, 0, 0);
+		spawn_bare(SYS_dup3, s->fd[3], liveness, 0, 0);
 	if (s->pmi >= 0 && liveness > 3)
-		bare(SYS_dup3, s->pmi, liveness - 1, 0, 0);
+		spawn_bare(SYS_dup3, s->pmi, liveness - 1, 0, 0);
 	c->step = STEP_WDIR;
-	rc = bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
+	rc = spawn_bare(SYS_chdir, (long)s->wdir, 0, 0, 0);
 	if (rc < 0)
 		return (int)-rc;
 	c->step = STEP_EXEC;
 	child_signals();
-	return (int)-bare(SYS_execve, (long)s->program->path, (long)s->program->argv,
-			  (long)s->env, 0);
+	return (int)-spawn_bare(SYS_execve, (long)s->program->path,
+				(long)s->program->argv, (long)s->env, 0);
 }
 
 static CHILD int child_main(void *arg)
@@ -354,7 +354,7 @@ static CHILD int child_main(void *arg)
 	struct child *c = arg;
 
 	c->error = child_steps(c);
-	bare(SYS_exit_group, EXIT_RUNNER, 0, 0, 0);
+	spawn_bare(SYS_exit_group, EXIT_RUNNER, 0, 0, 0);
 	return 0;
 }
 
@@ -537,7 +537,7 @@ static bool use_shell(const struct spawn *s)
 	return true;
 }
 
-static bool failed(struct child *c)
+static bool spawn_failed(struct child *c)
 {
 	if (!c->error)
 		return false;
@@ -554,7 +554,7 @@ const struct spawn *spawn_batch_text(struct spawn_batch *b, size_t i)
 		return NULL;
 	if (!c->s.program->script && !use_shell(&c->s))
 		return NULL;
-	failed(c); /* reaps it */
+	spawn_failed(c); /* reaps it */
 	return &c->s;
 }
 
@@ -564,7 +564,7 @@ pid_t spawn_batch_result(struct spawn_batch *b, size_t i, int *bind_errno,
 	struct child *c = &b->v[i];
 
 	*bind_errno = c->bind_errno;
-	if (!failed(c))
+	if (!spawn_failed(c))
 		return c->pid;
 	switch (c->step) {
 	case STEP_EXEC:

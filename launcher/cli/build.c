@@ -8,15 +8,15 @@ struct line {
 	bool has;
 };
 
-static void section(struct str *out, const char *heading, const struct line *v,
-		    size_t n)
+static void build_section(struct str *out, const char *heading, const struct line *v,
+			  size_t n)
 {
 	str_addf(out, "\nAvailable %s:\n", heading);
 	for (size_t i = 0; i < n; i++)
 		str_addf(out, "    [%c] %s\n", v[i].has ? 'X' : ' ', v[i].name);
 }
 
-#define SECTION(out, heading, v) section(out, heading, v, sizeof v / sizeof *v)
+#define SECTION(out, heading, v) build_section(out, heading, v, sizeof v / sizeof *v)
 
 void build_print(struct str *out)
 {

@@ -7,8 +7,8 @@
 
 /* ---- readers for the options of other launchers ---- */
 
-static int ignore(const struct setting *s, const struct compat *c,
-		  const char *const value[2], struct err *e)
+static int compat_ignore(const struct setting *s, const struct compat *c,
+			 const char *const value[2], struct err *e)
 {
 	(void)value, (void)e;
 	value_ignored(s, s->typed, c->text);
@@ -22,8 +22,8 @@ static int not_supported(const char *what, const struct compat *c, const char *h
 	return err_hint(e, "%s", hint);
 }
 
-static int refuse(const struct setting *s, const struct compat *c,
-		  const char *const value[2], struct err *e)
+static int compat_refuse(const struct setting *s, const struct compat *c,
+			 const char *const value[2], struct err *e)
 {
 	(void)value;
 	return not_supported(s->typed, c, c->text, e);
@@ -48,8 +48,8 @@ static int same_value(const struct setting *s, const struct compat *c,
 }
 
 /* The text is an option of ours, and its value if it takes one: "map-by=node". */
-static int same(const struct setting *s, const struct compat *c,
-		const char *const value[2], struct err *e)
+static int compat_same(const struct setting *s, const struct compat *c,
+		       const char *const value[2], struct err *e)
 {
 	size_t n = strcspn(c->text, "=");
 	char *name = xstrndup(c->text, n);
@@ -61,8 +61,8 @@ static int same(const struct setting *s, const struct compat *c,
 }
 
 /* NAME=VALUE for every rank of the job; with APP for the ranks of this app only. */
-static int give(const struct setting *s, bool app, const char *name, const char *value,
-		struct err *e)
+static int compat_give(const struct setting *s, bool app, const char *name,
+		       const char *value, struct err *e)
 {
 	char *entry = xasprintf("%s=%s", name, value);
 	int rc = 0;
@@ -92,7 +92,7 @@ static int set_text(const struct setting *s, const struct compat *c,
 {
 	if (!*value[0])
 		return err_set(e, E_OPTION_EMPTY);
-	return give(s, false, c->text, value[0], e);
+	return compat_give(s, false, c->text, value[0], e);
 }
 
 static int set_number(const struct setting *s, const struct compat *c,
@@ -102,7 +102,7 @@ static int set_number(const struct setting *s, const struct compat *c,
 
 	if (str_to_long(&n, value[0], 0, 2147483647, e))
 		return -1;
-	return give(s, false, c->text, value[0], e);
+	return compat_give(s, false, c->text, value[0], e);
 }
 
 static int set_decimal(const struct setting *s, const struct compat *c,
@@ -113,7 +113,7 @@ static int set_decimal(const struct setting *s, const struct compat *c,
 
 	if (!isdigit((unsigned char)*value[0]) || *end || !(n >= 0 && n < 1e15))
 		return err_set(e, E_DECIMAL, value[0]);
-	return give(s, false, c->text, value[0], e);
+	return compat_give(s, false, c->text, value[0], e);
 }
 
 static int set_mib(const struct setting *s, const struct compat *c,
@@ -125,7 +125,7 @@ static int set_mib(const struct setting *s, const struct compat *c,
 	if (str_to_long(&n, value[0], 0, 1 << 20, e))
 		return -1;
 	snprintf(bytes, sizeof bytes, "%ld", n << 20);
-	return give(s, false, c->text, bytes, e);
+	return compat_give(s, false, c->text, bytes, e);
 }
 
 static int set_log_level(const struct setting *s, const struct compat *c,
@@ -136,7 +136,7 @@ static int set_log_level(const struct setting *s, const struct compat *c,
 
 	for (size_t i = 0; names[i]; i++)
 		if (!strcmp(names[i], value[0]))
-			return give(s, false, c->text, value[0], e);
+			return compat_give(s, false, c->text, value[0], e);
 	return value_none_of(value[0], names, e);
 }
 
@@ -148,8 +148,8 @@ static int set_interfaces(const struct setting *s, const struct compat *c,
 	int rc = *first ? 0 : err_set(e, E_OPTION_EMPTY);
 
 	if (!rc)
-		rc = give(s, false, "HOROVOD_GLOO_IFACE", first, e) ||
-		     give(s, false, c->text, value[0], e);
+		rc = compat_give(s, false, "HOROVOD_GLOO_IFACE", first, e) ||
+		     compat_give(s, false, c->text, value[0], e);
 	free(first);
 	return rc ? -1 : 0;
 }
@@ -157,7 +157,7 @@ static int set_interfaces(const struct setting *s, const struct compat *c,
 static int set_pair(const struct setting *s, const struct compat *c,
 		    const char *const value[2], struct err *e)
 {
-	return give(s, c->flags & OPTION_APP, value[0], value[1], e);
+	return compat_give(s, c->flags & OPTION_APP, value[0], value[1], e);
 }
 
 /* -genvlist A,B: -x of each name. */
@@ -207,7 +207,7 @@ static int set_stdin(const struct setting *s, const struct compat *c,
 		     const char *const value[2], struct err *e)
 {
 	if (set_option(s, "stdin", value[0], NULL))
-		return refuse(s, c, value, e);
+		return compat_refuse(s, c, value, e);
 	return 0;
 }
 
@@ -217,7 +217,7 @@ static int set_kill(const struct setting *s, const struct compat *c,
 {
 	if (value[0] && !strcmp(value[0], "0"))
 		return set_option(s, "keep-going", NULL, e);
-	return ignore(s, c, value, e);
+	return compat_ignore(s, c, value, e);
 }
 
 static bool has_prefix(const char *list, const char *name)
@@ -254,7 +254,7 @@ static int set_mca(const struct setting *s, const struct compat *c,
 	str_add_value(&shown, value[0], value[1]);
 	what = str_text(&shown);
 	if (pmix)
-		rc = give(s, s->app != s->r->app, name, value[1], e);
+		rc = compat_give(s, s->app != s->r->app, name, value[1], e);
 	else if (has_prefix(mapping, value[0]))
 		rc = not_supported(what, c,
 				   "say where ranks run with -H, -ppn and --map-by", e);
@@ -263,7 +263,7 @@ static int set_mca(const struct setting *s, const struct compat *c,
 	else if (has_prefix(launcher, value[0]))
 		value_ignored(s, what, "it is for Open MPI's own launcher");
 	else /* in the first app it is for the whole job, as in mpirun */
-		rc = give(s, s->app != s->r->app, name, value[1], e);
+		rc = compat_give(s, s->app != s->r->app, name, value[1], e);
 	str_free(&shown);
 	free(name);
 	return rc;
@@ -310,8 +310,8 @@ static const struct {
 	{ "distribution", "cyclic", "map-by", "node" },
 };
 
-static int read_words(const struct setting *s, const struct compat *c,
-		      const char *const value[2], struct err *e)
+static int compat_read_words(const struct setting *s, const struct compat *c,
+			     const char *const value[2], struct err *e)
 {
 	char *copy = xstrdup(value[0]), *rest = copy, *name;
 	const size_t n = sizeof words / sizeof *words;
@@ -366,60 +366,60 @@ const struct compat compat_table[] = {
 	{ "--omca", OMPI, 2, set_mca, "OMPI_MCA_A=B", OPTION_APP },
 	{ "--pmixmca --gpmixmca", OMPI, 2, set_mca, "PMIX_MCA_A=B", OPTION_APP },
 	{ "--prtemca", OMPI, 2, set_mca, NO_NOISE, 0 },
-	{ "--allow-run-as-root", OMPI, 0, ignore, "root may run jobs", 0 },
-	{ "--bynode", OMPI, 0, same, "map-by=node", 0 },
-	{ "--byslot", OMPI, 0, same, "map-by=slot", 0 },
-	{ "--pernode", OMPI, 0, same, "ppn=1", OPTION_APP },
-	{ "--nooversubscribe", OMPI, 0, same, "oversubscribe=no", 0 },
-	{ "--bind-to-core", OMPI, 0, same, "bind-to=core", 0 },
-	{ "--bind-to-socket", OMPI, 0, same, "bind-to=socket", 0 },
-	{ "--bind-to-none", OMPI, 0, same, "bind-to=none", 0 },
-	{ "--rank-by", OMPI, 1, read_words, "ranks are numbered host by host, or in turn with --map-by node", 0 },
-	{ "--display", OMPI, 1, read_words, "--display takes bind, map, allocation", 0 },
-	{ "--display-map --display-devel-map --display-allocation", OMPI, 0, ignore, "--plan shows it", 0 },
-	{ "--output", OMPI, 1, read_words, "--output takes tag and timestamp; --output-filename DIR writes files", 0 },
-	{ "--merge-stderr-to-stdout", OMPI, 0, ignore, "stderr stays stderr", 0 },
-	{ "--cpus-per-proc --cpus-per-rank", OMPI, 1, ignore, "--bind-to core:N gives a rank N cores", 0 },
-	{ "--personality", OMPI, 1, ignore, NO_NOISE, 0 },
-	{ "--noprefix", OMPI, 0, ignore, NO_NOISE, 0 },
-	{ "--debug-daemons --leave-session-attached --novm --show-progress --stream-buffering", OMPI, 0, ignore, NO_NOISE, 0 },
-	{ "--report-state-on-timeout --get-stack-traces", OMPI, 0, ignore, "Ctrl-\\ shows the state of every rank", 0 },
-	{ "--prefix", OMPI, 1, refuse, "give the ranks the paths: -x PATH=DIR/bin:$PATH -x LD_LIBRARY_PATH=DIR/lib", 0 },
-	{ "--npersocket", OMPI, 1, refuse, WHERE, 0 },
-	{ "--nolocal", OMPI, 0, refuse, "name the hosts with -H, without this one", 0 },
-	{ "--cpu-set --cpu-list", OMPI, 1, refuse, "--bind-to and --share say which CPUs; taskset(1) and cgroups limit them", 0 },
+	{ "--allow-run-as-root", OMPI, 0, compat_ignore, "root may run jobs", 0 },
+	{ "--bynode", OMPI, 0, compat_same, "map-by=node", 0 },
+	{ "--byslot", OMPI, 0, compat_same, "map-by=slot", 0 },
+	{ "--pernode", OMPI, 0, compat_same, "ppn=1", OPTION_APP },
+	{ "--nooversubscribe", OMPI, 0, compat_same, "oversubscribe=no", 0 },
+	{ "--bind-to-core", OMPI, 0, compat_same, "bind-to=core", 0 },
+	{ "--bind-to-socket", OMPI, 0, compat_same, "bind-to=socket", 0 },
+	{ "--bind-to-none", OMPI, 0, compat_same, "bind-to=none", 0 },
+	{ "--rank-by", OMPI, 1, compat_read_words, "ranks are numbered host by host, or in turn with --map-by node", 0 },
+	{ "--display", OMPI, 1, compat_read_words, "--display takes bind, map, allocation", 0 },
+	{ "--display-map --display-devel-map --display-allocation", OMPI, 0, compat_ignore, "--plan shows it", 0 },
+	{ "--output", OMPI, 1, compat_read_words, "--output takes tag and timestamp; --output-filename DIR writes files", 0 },
+	{ "--merge-stderr-to-stdout", OMPI, 0, compat_ignore, "stderr stays stderr", 0 },
+	{ "--cpus-per-proc --cpus-per-rank", OMPI, 1, compat_ignore, "--bind-to core:N gives a rank N cores", 0 },
+	{ "--personality", OMPI, 1, compat_ignore, NO_NOISE, 0 },
+	{ "--noprefix", OMPI, 0, compat_ignore, NO_NOISE, 0 },
+	{ "--debug-daemons --leave-session-attached --novm --show-progress --stream-buffering", OMPI, 0, compat_ignore, NO_NOISE, 0 },
+	{ "--report-state-on-timeout --get-stack-traces", OMPI, 0, compat_ignore, "Ctrl-\\ shows the state of every rank", 0 },
+	{ "--prefix", OMPI, 1, compat_refuse, "give the ranks the paths: -x PATH=DIR/bin:$PATH -x LD_LIBRARY_PATH=DIR/lib", 0 },
+	{ "--npersocket", OMPI, 1, compat_refuse, WHERE, 0 },
+	{ "--nolocal", OMPI, 0, compat_refuse, "name the hosts with -H, without this one", 0 },
+	{ "--cpu-set --cpu-list", OMPI, 1, compat_refuse, "--bind-to and --share say which CPUs; taskset(1) and cgroups limit them", 0 },
 	{ "--use-hwthread-cpus", OMPI, 0, set_hwthreads, "give the number of ranks with -np or -ppn", 0 },
-	{ "--default-hostfile", OMPI, 1, refuse, "use --hostfile", 0 },
-	{ "--preload-binary --preload-files", OMPI, 0, refuse, "copy the program to the hosts first, or use a shared directory", 0 },
-	{ "--tune -am", OMPI, 1, refuse, "give the parameters with -mca", 0 },
-	{ "--runtime-options --rtos", OMPI, 1, refuse, "see --plan, --timeout, --keep-going", 0 },
-	{ "--enable-recovery --continuous", OMPI, 0, refuse, "see --keep-going", 0 },
-	{ "--app", OMPI, 1, refuse, "write the programs on the command line, with ':' between them", 0 },
-	{ "-c", OMPI, 1, refuse, "use -np for the number of ranks, --bind-to core:N for CPUs", 0 },
+	{ "--default-hostfile", OMPI, 1, compat_refuse, "use --hostfile", 0 },
+	{ "--preload-binary --preload-files", OMPI, 0, compat_refuse, "copy the program to the hosts first, or use a shared directory", 0 },
+	{ "--tune -am", OMPI, 1, compat_refuse, "give the parameters with -mca", 0 },
+	{ "--runtime-options --rtos", OMPI, 1, compat_refuse, "see --plan, --timeout, --keep-going", 0 },
+	{ "--enable-recovery --continuous", OMPI, 0, compat_refuse, "see --keep-going", 0 },
+	{ "--app", OMPI, 1, compat_refuse, "write the programs on the command line, with ':' between them", 0 },
+	{ "-c", OMPI, 1, compat_refuse, "use -np for the number of ranks, --bind-to core:N for CPUs", 0 },
 
 	/* mpiexec of MPICH, Intel MPI and the MPI standard */
 	{ "--genv", HYDRA, 2, set_pair, "A=B", 0 },
 	{ "--env", HYDRA, 2, set_pair, "A=B", OPTION_APP },
 	{ "--genvlist", HYDRA, 1, set_list, "-x of each name", 0 },
 	{ "--envlist", HYDRA, 1, set_list, "-x of each name", OPTION_APP },
-	{ "--genvall", HYDRA, 0, ignore, "the environment is forwarded anyway", 0 },
-	{ "--envall", HYDRA, 0, ignore, "the environment is forwarded anyway", OPTION_APP },
-	{ "--genvnone", HYDRA, 0, same, "export=none", 0 },
-	{ "--envnone", HYDRA, 0, refuse, "use --export none, for all programs of the job", OPTION_APP },
-	{ "--launcher --bootstrap", HYDRA, 1, read_words, "see --transport", 0 },
-	{ "--disable-auto-cleanup", HYDRA, 0, same, "keep-going", 0 },
-	{ "--disable-hostname-propagation", HYDRA, 0, ignore, "it is for MPICH's own launcher", 0 },
-	{ "--iface", HYDRA, 1, ignore, "the agents need no interface", 0 },
-	{ "--prepend-pattern", HYDRA, 1, ignore, "see --tag and --timestamps", 0 },
-	{ "--outfile-pattern --errfile-pattern", HYDRA, 1, refuse, "use --output-filename DIR", 0 },
-	{ "--launcher-exec --bootstrap-exec --rmk", HYDRA, 1, refuse, "see --transport and --launch-agent", 0 },
-	{ "--configfile", MPIEXEC, 1, refuse, "write the programs on the command line, with ':' between them", 0 },
-	{ "--arch --soft --path --file", MPIEXEC, 1, refuse, WHERE, 0 },
+	{ "--genvall", HYDRA, 0, compat_ignore, "the environment is forwarded anyway", 0 },
+	{ "--envall", HYDRA, 0, compat_ignore, "the environment is forwarded anyway", OPTION_APP },
+	{ "--genvnone", HYDRA, 0, compat_same, "export=none", 0 },
+	{ "--envnone", HYDRA, 0, compat_refuse, "use --export none, for all programs of the job", OPTION_APP },
+	{ "--launcher --bootstrap", HYDRA, 1, compat_read_words, "see --transport", 0 },
+	{ "--disable-auto-cleanup", HYDRA, 0, compat_same, "keep-going", 0 },
+	{ "--disable-hostname-propagation", HYDRA, 0, compat_ignore, "it is for MPICH's own launcher", 0 },
+	{ "--iface", HYDRA, 1, compat_ignore, "the agents need no interface", 0 },
+	{ "--prepend-pattern", HYDRA, 1, compat_ignore, "see --tag and --timestamps", 0 },
+	{ "--outfile-pattern --errfile-pattern", HYDRA, 1, compat_refuse, "use --output-filename DIR", 0 },
+	{ "--launcher-exec --bootstrap-exec --rmk", HYDRA, 1, compat_refuse, "see --transport and --launch-agent", 0 },
+	{ "--configfile", MPIEXEC, 1, compat_refuse, "write the programs on the command line, with ':' between them", 0 },
+	{ "--arch --soft --path --file", MPIEXEC, 1, compat_refuse, WHERE, 0 },
 
 	/* horovodrun */
-	{ "--gloo", HVD, 0, ignore, NOT_MPI, 0 },
-	{ "--jsrun", HVD, 0, ignore, NOT_MPI, 0 },
-	{ "--disable-cache", HVD, 0, ignore, "nothing is cached", 0 },
+	{ "--gloo", HVD, 0, compat_ignore, NOT_MPI, 0 },
+	{ "--jsrun", HVD, 0, compat_ignore, NOT_MPI, 0 },
+	{ "--disable-cache", HVD, 0, compat_ignore, "nothing is cached", 0 },
 	{ "--network-interfaces --network-interface", HVD, 1, set_interfaces, "NCCL_SOCKET_IFNAME", 0 },
 	{ "--tcp", HVD, 0, set_fixed, "NCCL_IB_DISABLE=1", 0 },
 	{ "--fusion-threshold-mb", HVD, 1, set_mib, "HOROVOD_FUSION_THRESHOLD", 0 },
@@ -453,58 +453,58 @@ const struct compat compat_table[] = {
 	{ "--log-level", HVD, 1, set_log_level, "HOROVOD_LOG_LEVEL", 0 },
 	{ "--log-without-timestamp --no-log-with-timestamp --log-hide-timestamp", HVD, 0, set_fixed, "HOROVOD_LOG_HIDE_TIME=1", 0 },
 	{ "--log-with-timestamp --no-log-hide-timestamp", HVD, 0, set_fixed, "HOROVOD_LOG_HIDE_TIME=0", 0 },
-	{ "--min-np --min-num-proc --max-np --max-num-proc", HVD, 1, refuse, ELASTIC, 0 },
-	{ "--host-discovery-script", HVD, 1, refuse, ELASTIC, 0 },
-	{ "--slots-per-host --slots --elastic-timeout --reset-limit", HVD, 1, refuse, ELASTIC, 0 },
-	{ "--blacklist-cooldown-range", HVD, 2, refuse, ELASTIC, 0 },
-	{ "--mpi-args --binding-args", HVD, 1, refuse, "give these as options of runner, one by one", 0 },
+	{ "--min-np --min-num-proc --max-np --max-num-proc", HVD, 1, compat_refuse, ELASTIC, 0 },
+	{ "--host-discovery-script", HVD, 1, compat_refuse, ELASTIC, 0 },
+	{ "--slots-per-host --slots --elastic-timeout --reset-limit", HVD, 1, compat_refuse, ELASTIC, 0 },
+	{ "--blacklist-cooldown-range", HVD, 2, compat_refuse, ELASTIC, 0 },
+	{ "--mpi-args --binding-args", HVD, 1, compat_refuse, "give these as options of runner, one by one", 0 },
 
 	/* torchrun */
 	{ "--nnodes", TORCHRUN, 1, set_nodes, NODES, 0 },
-	{ "--standalone", TORCHRUN, 0, ignore, MEETING, 0 },
-	{ "--rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --local-addr", TORCHRUN, 1, ignore, MEETING, 0 },
+	{ "--standalone", TORCHRUN, 0, compat_ignore, MEETING, 0 },
+	{ "--rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --local-addr", TORCHRUN, 1, compat_ignore, MEETING, 0 },
 	{ "--master-addr", TORCHRUN, 1, set_text, "MASTER_ADDR", 0 },
 	{ "--master-port", TORCHRUN, 1, set_number, "MASTER_PORT", 0 },
 	{ "--role", TORCHRUN, 1, set_text, "ROLE_NAME", 0 },
-	{ "--node-rank", TORCHRUN, 1, refuse, "start runner once, on one machine, and name all hosts with -H", 0 },
-	{ "--module -m", TORCHRUN, 0, refuse, "write the command: python -m MODULE", 0 },
-	{ "--run-path", TORCHRUN, 0, refuse, "write the command: python FILE", 0 },
-	{ "--no-python", TORCHRUN, 0, ignore, "the program is started as it is", 0 },
-	{ "--redirects --tee --duplicate-stdout-filters --duplicate-stderr-filters", TORCHRUN, 1, ignore, WHOLE_OUTPUT, 0 },
-	{ "--local-ranks-filter", TORCHRUN, 1, refuse, "use --show", 0 },
-	{ "--virtual-local-rank", TORCHRUN, 0, refuse, "--gpu-visible one shows each rank its own GPU, as device 0", 0 },
-	{ "--numa-binding", TORCHRUN, 1, ignore, "ranks run next to their GPUs; see --bind-to and --share", 0 },
-	{ "--monitor-interval --start-method --event-log-handler --logs-specs --signals-to-handle --shutdown-timeout", TORCHRUN, 1, ignore, "it is for torchrun's own agent", 0 },
-	{ "-t", TORCHRUN_SRUN, 1, refuse, "use --timeout for a time limit, --log-dir for files", 0 },
-	{ "-r", TORCHRUN_SRUN, 1, refuse, "use -H to name hosts, --log-dir for files", 0 },
+	{ "--node-rank", TORCHRUN, 1, compat_refuse, "start runner once, on one machine, and name all hosts with -H", 0 },
+	{ "--module -m", TORCHRUN, 0, compat_refuse, "write the command: python -m MODULE", 0 },
+	{ "--run-path", TORCHRUN, 0, compat_refuse, "write the command: python FILE", 0 },
+	{ "--no-python", TORCHRUN, 0, compat_ignore, "the program is started as it is", 0 },
+	{ "--redirects --tee --duplicate-stdout-filters --duplicate-stderr-filters", TORCHRUN, 1, compat_ignore, WHOLE_OUTPUT, 0 },
+	{ "--local-ranks-filter", TORCHRUN, 1, compat_refuse, "use --show", 0 },
+	{ "--virtual-local-rank", TORCHRUN, 0, compat_refuse, "--gpu-visible one shows each rank its own GPU, as device 0", 0 },
+	{ "--numa-binding", TORCHRUN, 1, compat_ignore, "ranks run next to their GPUs; see --bind-to and --share", 0 },
+	{ "--monitor-interval --start-method --event-log-handler --logs-specs --signals-to-handle --shutdown-timeout", TORCHRUN, 1, compat_ignore, "it is for torchrun's own agent", 0 },
+	{ "-t", TORCHRUN_SRUN, 1, compat_refuse, "use --timeout for a time limit, --log-dir for files", 0 },
+	{ "-r", TORCHRUN_SRUN, 1, compat_refuse, "use -H to name hosts, --log-dir for files", 0 },
 
 	/* srun */
 	{ "--nodes", SRUN, 1, set_nodes, NODES, 0 },
 	{ "-w --nodelist", SRUN, 1, same_value, "hosts", 0 },
 	{ "-F --nodefile", SRUN, 1, same_value, "hostfile", 0 },
 	{ "-D", SRUN, 1, same_value, "wdir", OPTION_APP },
-	{ "-O --overcommit", SRUN, 0, same, "oversubscribe", 0 },
-	{ "--cpu-bind", SRUN, 1, read_words, "--bind-to and --share say which CPUs a rank gets", 0 },
-	{ "--gpu-bind", SRUN, 1, read_words, ONE_GPU, 0 },
-	{ "--gpus-per-task", SRUN, 1, read_words, ONE_GPU, 0 },
-	{ "-G --gpus-per-node --gpus-per-socket --gres --tres-per-task", SRUN, 1, refuse, ONE_GPU, 0 },
-	{ "--distribution", SRUN, 1, read_words, "see --map-by", 0 },
+	{ "-O --overcommit", SRUN, 0, compat_same, "oversubscribe", 0 },
+	{ "--cpu-bind", SRUN, 1, compat_read_words, "--bind-to and --share say which CPUs a rank gets", 0 },
+	{ "--gpu-bind", SRUN, 1, compat_read_words, ONE_GPU, 0 },
+	{ "--gpus-per-task", SRUN, 1, compat_read_words, ONE_GPU, 0 },
+	{ "-G --gpus-per-node --gpus-per-socket --gres --tres-per-task", SRUN, 1, compat_refuse, ONE_GPU, 0 },
+	{ "--distribution", SRUN, 1, compat_read_words, "see --map-by", 0 },
 	{ "--input", SRUN, 1, set_stdin, "use < FILE; --stdin says which rank reads it", 0 },
-	{ "-o -e --error", SRUN, 1, refuse, "use > FILE, or --output-filename DIR, which writes a file for each rank", 0 },
-	{ "-u --unbuffered", SRUN, 0, ignore, "lines are shown as they come; --pty makes C programs write line by line", 0 },
+	{ "-o -e --error", SRUN, 1, compat_refuse, "use > FILE, or --output-filename DIR, which writes a file for each rank", 0 },
+	{ "-u --unbuffered", SRUN, 0, compat_ignore, "lines are shown as they come; --pty makes C programs write line by line", 0 },
 	{ "-K --kill-on-bad-exit", SRUN, 0, set_kill, "the first failure ends the job", OPTION_OPTIONAL },
-	{ "-k --no-kill", SRUN, 0, refuse, "see --keep-going and --restarts", 0 },
-	{ "-W --wait", SRUN, 1, refuse, "see --timeout and --keep-going", 0 },
-	{ "--time", SRUN, 1, refuse, "use --timeout, as in --timeout 90m", 0 },
-	{ "--export-file", SRUN, 1, refuse, "use --env-file", 0 },
-	{ "--cpus-per-task --cpus-per-gpu", SRUN, 1, ignore, "--bind-to core:N gives a rank N cores", 0 },
-	{ "--threads-per-core --hint --mem-bind", SRUN, 1, refuse, "--bind-to and --share say which CPUs a rank gets", 0 },
-	{ "--ntasks-per-socket --ntasks-per-core --ntasks-per-gpu --relative --exclude", SRUN, 1, refuse, WHERE, 0 },
-	{ "--multi-prog", SRUN, 0, refuse, "write the programs on the command line, with ':' between them", 0 },
-	{ "--bcast", SRUN, 0, refuse, "copy the program to the hosts first, or use a shared directory", OPTION_OPTIONAL },
-	{ "-J --job-name --comment", SRUN, 1, ignore, OF_SLURM, 0 },
-	{ "--exclusive --overlap --exact", SRUN, 0, ignore, OF_SLURM, OPTION_OPTIONAL },
-	{ "-A --account --partition --qos --reservation -C --constraint --jobid --mem --mem-per-cpu --mem-per-gpu", SRUN, 1, refuse, ALLOCATE, 0 },
+	{ "-k --no-kill", SRUN, 0, compat_refuse, "see --keep-going and --restarts", 0 },
+	{ "-W --wait", SRUN, 1, compat_refuse, "see --timeout and --keep-going", 0 },
+	{ "--time", SRUN, 1, compat_refuse, "use --timeout, as in --timeout 90m", 0 },
+	{ "--export-file", SRUN, 1, compat_refuse, "use --env-file", 0 },
+	{ "--cpus-per-task --cpus-per-gpu", SRUN, 1, compat_ignore, "--bind-to core:N gives a rank N cores", 0 },
+	{ "--threads-per-core --hint --mem-bind", SRUN, 1, compat_refuse, "--bind-to and --share say which CPUs a rank gets", 0 },
+	{ "--ntasks-per-socket --ntasks-per-core --ntasks-per-gpu --relative --exclude", SRUN, 1, compat_refuse, WHERE, 0 },
+	{ "--multi-prog", SRUN, 0, compat_refuse, "write the programs on the command line, with ':' between them", 0 },
+	{ "--bcast", SRUN, 0, compat_refuse, "copy the program to the hosts first, or use a shared directory", OPTION_OPTIONAL },
+	{ "-J --job-name --comment", SRUN, 1, compat_ignore, OF_SLURM, 0 },
+	{ "--exclusive --overlap --exact", SRUN, 0, compat_ignore, OF_SLURM, OPTION_OPTIONAL },
+	{ "-A --account --partition --qos --reservation -C --constraint --jobid --mem --mem-per-cpu --mem-per-gpu", SRUN, 1, compat_refuse, ALLOCATE, 0 },
 };
 /* clang-format on */
 
@@ -559,15 +559,15 @@ const struct compat *compat_find(const char *name)
 
 const char *compat_fate(const struct compat *c)
 {
-	if (c->read == ignore || (c->read == set_mca && !strchr(c->text, '=')))
+	if (c->read == compat_ignore || (c->read == set_mca && !strchr(c->text, '=')))
 		return "ignored";
-	if (c->read == refuse)
+	if (c->read == compat_refuse)
 		return "refused";
-	if (c->read == same || c->read == same_value)
+	if (c->read == compat_same || c->read == same_value)
 		return "same as";
 	if (c->read == set_nodes)
 		return "checked";
-	return c->read == set_hwthreads || c->read == read_words ||
+	return c->read == set_hwthreads || c->read == compat_read_words ||
 			       c->read == set_stdin || c->read == set_kill
 		       ? "in part"
 		       : "sets";

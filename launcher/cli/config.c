@@ -9,7 +9,7 @@
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
 /* TEXT without the spaces around it; cuts TEXT. */
-static char *trim(char *text)
+static char *config_trim(char *text)
 {
 	char *end;
 
@@ -34,13 +34,13 @@ static void cut_comment(char *line)
 static void yaml_translate(struct str *out, char *section, size_t size, char *line)
 {
 	bool nested = isspace((unsigned char)*line);
-	char *key = trim(line), *value = strchr(key, ':'), *name = NULL;
+	char *key = config_trim(line), *value = strchr(key, ':'), *name = NULL;
 	const struct compat *c = NULL;
 
 	if (!value)
 		return;
 	*value++ = '\0';
-	value = trim(value);
+	value = config_trim(value);
 	if (!nested)
 		snprintf(section, size, "%s",
 			 *value                    ? ""
@@ -102,8 +102,8 @@ static int unknown_key(const char *key, struct err *e)
 }
 
 /* One line without comment and without spaces around it. */
-static int read_line(const struct setting *s, const char *path, int number, char *line,
-		     struct err *e)
+static int config_read_line(const struct setting *s, const char *path, int number,
+			    char *line, struct err *e)
 {
 	char *value = strchr(line, '='), *from;
 	struct setting own = *s;
@@ -119,13 +119,13 @@ static int read_line(const struct setting *s, const char *path, int number, char
 		return -1;
 	}
 	*value++ = '\0';
-	key = trim(line);
+	key = config_trim(line);
 	own.option = option_find_key(key);
 	if (!own.option)
 		return unknown_key(key, e);
 	own.typed = own.option->key;
 	own.from = from = xasprintf("%s in %s:%d", own.option->key, path, number);
-	rc = own.option->set(&own, trim(value), e);
+	rc = own.option->set(&own, config_trim(value), e);
 	if (rc)
 		err_in(e, "%s", own.option->key);
 	free(from);
@@ -133,8 +133,8 @@ static int read_line(const struct setting *s, const char *path, int number, char
 }
 
 /* Read TEXT, the content of PATH; cuts TEXT. */
-static int read_text(const struct setting *s, const char *path, char *text,
-		     struct err *e)
+static int config_read_text(const struct setting *s, const char *path, char *text,
+			    struct err *e)
 {
 	bool first = true;
 	char *line;
@@ -145,7 +145,7 @@ static int read_text(const struct setting *s, const char *path, char *text,
 		size_t key;
 
 		cut_comment(line);
-		bare = trim(line);
+		bare = config_trim(line);
 		if (!*bare)
 			continue;
 		/* YAML: "key:", "key: value", or the begin of a document.  The keys
@@ -156,7 +156,7 @@ static int read_text(const struct setting *s, const char *path, char *text,
 			       (!bare[key + 1] || bare[key + 1] == ' '))))
 			rc = yaml_refuse(bare, text, e);
 		else
-			rc = read_line(s, path, number, bare, e);
+			rc = config_read_line(s, path, number, bare, e);
 		first = false;
 		if (rc)
 			err_in(e, "%s:%d", path, number);
@@ -178,7 +178,7 @@ int config_read_file(const struct setting *s, const char *path, bool must,
 	} else if (text.len && memchr(text.s, '\0', text.len)) {
 		rc = err_set(e, E_CONFIG_READ, path, "it is not text");
 	} else if (text.len) {
-		rc = read_text(s, path, text.s, e);
+		rc = config_read_text(s, path, text.s, e);
 	}
 	str_free(&text);
 	return rc;

@@ -16,7 +16,7 @@ static const struct {
 };
 
 /* WORDS, indented and wrapped to COLUMNS. */
-static void wrap(struct str *out, const char *indent, const char *words)
+static void help_wrap(struct str *out, const char *indent, const char *words)
 {
 	size_t column = 0;
 
@@ -75,7 +75,7 @@ static void help_topic(struct str *out, enum topic topic)
 		if (advice_table[i].topic != topic)
 			continue;
 		str_addf(out, "  %s\n", advice_table[i].what);
-		wrap(out, "      ", advice_table[i].text);
+		help_wrap(out, "      ", advice_table[i].text);
 	}
 }
 
@@ -114,26 +114,28 @@ static void help_rule(struct str *out, enum rule rule, bool values, const char *
 		for (; *p && *p != '>'; p++)
 			*p = *p == '_' ? ' ' : *p;
 	str_addf(out, "\n%s:\n", heading);
-	wrap(out, "  ", str_text(&list));
+	help_wrap(out, "  ", str_text(&list));
 	str_free(&list);
 }
 
 static void help_given(struct str *out)
 {
 	help_rule(out, DEFAULT, true, "Ranks get these, unless a variable has a value");
-	wrap(out, "",
-	     "To change one: export NCCL_DEBUG=INFO here, or give -x NCCL_DEBUG=INFO, "
-	     "or "
-	     "write that line into the file of --env-file.");
+	help_wrap(out, "",
+		  "To change one: export NCCL_DEBUG=INFO here, or give -x "
+		  "NCCL_DEBUG=INFO, "
+		  "or "
+		  "write that line into the file of --env-file.");
 	help_rule(out, BEFORE, false,
 		  "To these, ranks get more in front, if --horovod is given");
 	help_rule(out, ALWAYS, false,
 		  "Ranks always get these, and only -x changes them");
 	help_rule(out, IDENTITY, false,
 		  "Ranks always get these, and nothing changes them");
-	wrap(out, "",
-	     "Some of them are for GPUs, libberth or Slurm only. runner(1) names the "
-	     "readers of each.");
+	help_wrap(out, "",
+		  "Some of them are for GPUs, libberth or Slurm only. runner(1) names "
+		  "the "
+		  "readers of each.");
 }
 
 static void help_common(struct str *out)
@@ -157,7 +159,7 @@ static void help_common(struct str *out)
 	str_addf(&names, ".");
 	str_add(out, "\nMore: runner --help all, --help --map-by (any option), or "
 		     "--help TOPIC:\n");
-	wrap(out, "", str_text(&names));
+	help_wrap(out, "", str_text(&names));
 	str_free(&names);
 }
 
@@ -172,8 +174,8 @@ static void help_option(struct str *out, const struct option *o)
 		comma = ", ";
 	}
 	add_arg(&names, o);
-	wrap(out, "", str_text(&names));
-	wrap(out, "    ", o->text);
+	help_wrap(out, "", str_text(&names));
+	help_wrap(out, "    ", o->text);
 	if (o->key)
 		str_addf(out, "    config key: %s\n", o->key);
 	if (o->env)
@@ -184,7 +186,7 @@ static void help_option(struct str *out, const struct option *o)
 /* ---- a word that is neither topic nor option ---- */
 
 /* Whether TEXT has WORD, of either case and with any dashes. */
-static bool mentions(const char *text, const char *word)
+static bool cli_help_mentions(const char *text, const char *word)
 {
 	for (; *text; text++) {
 		const char *t = text, *w = word;
@@ -209,13 +211,13 @@ static void help_mentions(struct str *out, const char *word, bool texts)
 		const struct option *o = &option_table[i];
 
 		if (!(o->flags & OPTION_HIDDEN) &&
-		    mentions(texts ? o->text : o->names, word))
+		    cli_help_mentions(texts ? o->text : o->names, word))
 			help_line(out, o);
 	}
 	for (size_t i = 0; i < advice_count; i++) {
 		const struct advice *a = &advice_table[i];
 
-		if (mentions(texts ? a->text : a->what, word))
+		if (cli_help_mentions(texts ? a->text : a->what, word))
 			str_addf(out, "  --help %-*s%s\n", HELP_COLUMN - 9,
 				 topics[a->topic].name, a->what);
 	}
@@ -223,10 +225,10 @@ static void help_mentions(struct str *out, const char *word, bool texts)
 		const struct compat *c = &compat_table[i];
 		struct str line = { 0 };
 
-		if (!mentions(texts ? c->text : c->names, word))
+		if (!cli_help_mentions(texts ? c->text : c->names, word))
 			continue;
 		str_addf(&line, "%s (%s, %s)", c->names, c->tool, compat_fate(c));
-		wrap(out, "  ", str_text(&line));
+		help_wrap(out, "  ", str_text(&line));
 		str_free(&line);
 	}
 }

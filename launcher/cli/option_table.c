@@ -471,7 +471,7 @@ bool option_named(const char *list, const char *name)
 	return false;
 }
 
-static const struct option *find(const char *name)
+static const struct option *table_find(const char *name)
 {
 	for (size_t i = 0; i < option_count; i++)
 		if (option_named(option_table[i].names, name))
@@ -481,7 +481,7 @@ static const struct option *find(const char *name)
 
 const struct option *option_find(const char *name, bool *no)
 {
-	const struct option *o = find(name);
+	const struct option *o = table_find(name);
 	char *other;
 
 	*no = false;
@@ -492,7 +492,7 @@ const struct option *option_find(const char *name, bool *no)
 		other = xstrdup(name + 3);
 	else
 		other = xasprintf("no-%s", name);
-	o = find(other);
+	o = table_find(other);
 	free(other);
 	*no = true;
 	return o && o->flags & OPTION_SWITCH ? o : NULL;
@@ -507,7 +507,7 @@ const struct option *option_find_glued(const char *word, const char **value)
 	if (word[0] != '-' || word[1] == '-' || !word[n])
 		return NULL;
 	name = xstrndup(word, n);
-	o = find(name);
+	o = table_find(name);
 	free(name);
 	*value = word + n;
 	return o && o->flags & OPTION_GLUE ? o : NULL;

@@ -167,7 +167,7 @@ static int read_options(struct line *l, size_t app, struct err *e)
 }
 
 /* The whole command line: options to L, programs to R. */
-static int read_line(struct line *l, struct request *r, struct err *e)
+static int options_read_line(struct line *l, struct request *r, struct err *e)
 {
 	for (;;) {
 		struct app *a = &r->app[r->napp - 1];
@@ -307,8 +307,8 @@ static int apply_files(struct setting *s, const char *site, const struct line *l
 	return rc;
 }
 
-static int apply(struct request *r, struct strv *notes, const char *site,
-		 const struct line *l, char *const *env, struct err *e)
+static int options_apply(struct request *r, struct strv *notes, const char *site,
+			 const struct line *l, char *const *env, struct err *e)
 {
 	struct app base = { 0 }; /* values for apps from variables and files */
 	enum source hosts = FROM_DEFAULT;
@@ -388,12 +388,12 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,
 	};
 	r->option_variables = options_env_names(&r->noption_variables);
-	if (read_line(&l, r, e))
+	if (options_read_line(&l, r, e))
 		goto out;
 	if (l.prints) {
 		if (!print_for(print, l.prints, *l.argv, e))
 			result = OPTIONS_PRINTED;
-	} else if (apply(r, notes, site, &l, env, e)) {
+	} else if (options_apply(r, notes, site, &l, env, e)) {
 		goto out;
 	} else if (!r->app->argv.n && !r->plan && !r->topology.n) {
 		err_set(e, E_PROGRAM);

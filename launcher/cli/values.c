@@ -5,14 +5,14 @@
 
 #include "common/wire.h"
 
-static void *field(const struct setting *s)
+static void *values_field(const struct setting *s)
 {
 	void *in = s->option->flags & OPTION_APP ? (void *)s->app : (void *)s->r;
 
 	return (char *)in + s->option->at;
 }
 
-static void keep(char **place, const char *text)
+static void values_keep(char **place, const char *text)
 {
 	free(*place);
 	*place = xstrdup(text);
@@ -57,7 +57,7 @@ static int find_name(const char *value, const char *const *names)
 }
 
 /* The index of VALUE in CHOICES, or -1 with E. */
-static int choose(const char *value, const char *const *choices, struct err *e)
+static int values_choose(const char *value, const char *const *choices, struct err *e)
 {
 	int i = find_name(value, choices);
 
@@ -76,7 +76,7 @@ static int yes_or_no(const char *value, struct err *e)
 }
 
 /* Take over NOTE, unless it is there. */
-static void add_note(struct strv *notes, char *note)
+static void values_add_note(struct strv *notes, char *note)
 {
 	for (size_t i = 0; i < notes->n; i++) {
 		if (strcmp(notes->v[i], note))
@@ -89,12 +89,12 @@ static void add_note(struct strv *notes, char *note)
 
 void value_ignored(const struct setting *s, const char *subject, const char *why)
 {
-	add_note(s->notes, xasprintf("ignored: %s (%s)", subject, why));
+	values_add_note(s->notes, xasprintf("ignored: %s (%s)", subject, why));
 }
 
 void value_warn(struct strv *notes, const struct err *e)
 {
-	add_note(notes, xasprintf("warning: %s\nhint: %s", e->text, e->hint));
+	values_add_note(notes, xasprintf("warning: %s\nhint: %s", e->text, e->hint));
 }
 
 int value_switch(const struct setting *s, const char *value, struct err *e)
@@ -103,7 +103,7 @@ int value_switch(const struct setting *s, const char *value, struct err *e)
 
 	if (yes < 0)
 		return -1;
-	*(bool *)field(s) = yes;
+	*(bool *)values_field(s) = yes;
 	return 0;
 }
 
@@ -124,11 +124,12 @@ int value_text(const struct setting *s, const char *value, struct err *e)
 {
 	if (!*value)
 		return err_set(e, E_OPTION_EMPTY);
-	keep(field(s), value);
+	values_keep(values_field(s), value);
 	return 0;
 }
 
-static int number(const struct setting *s, int *out, const char *value, struct err *e)
+static int values_number(const struct setting *s, int *out, const char *value,
+			 struct err *e)
 {
 	long n;
 
@@ -140,7 +141,7 @@ static int number(const struct setting *s, int *out, const char *value, struct e
 
 int value_number(const struct setting *s, const char *value, struct err *e)
 {
-	return number(s, field(s), value, e);
+	return values_number(s, values_field(s), value, e);
 }
 
 /* DIGITS behind a point, as milliseconds of UNIT seconds; but 0 only if all are 0. */
@@ -184,7 +185,7 @@ int value_seconds(const struct setting *s, const char *value, struct err *e)
 	if (rc || !unit || n > max / unit || (point ? !more : !digits) ||
 	    ms < min * 1000 || ms > max * 1000)
 		return err_set(e, E_SECONDS, value, min, max);
-	*(long *)field(s) = ms;
+	*(long *)values_field(s) = ms;
 	return 0;
 }
 
@@ -198,12 +199,12 @@ int value_grace(const struct setting *s, const char *value, struct err *e)
 
 int value_choice(const struct setting *s, const char *value, struct err *e)
 {
-	int i = choose(value, s->option->choices, e);
+	int i = values_choose(value, s->option->choices, e);
 
 	if (i < 0)
 		return -1;
 	/* gcc stores an enum with the constants 0, 1, ... as an unsigned int. */
-	*(unsigned *)field(s) = (unsigned)i;
+	*(unsigned *)values_field(s) = (unsigned)i;
 	return 0;
 }
 
@@ -223,14 +224,14 @@ int value_ranks(const struct setting *s, const char *value, struct err *e)
 				"GPU, or core; write other hosts as -H ip1:gpus");
 	}
 	if (!np && is_later(s)) {
-		if (check_later(s, e) || number(s, &s->app->per_host, value, e))
+		if (check_later(s, e) || values_number(s, &s->app->per_host, value, e))
 			return -1;
-		keep(&s->app->per_host_from, s->from);
+		values_keep(&s->app->per_host_from, s->from);
 		return 0;
 	}
-	if (number(s, field(s), value, e))
+	if (values_number(s, values_field(s), value, e))
 		return -1;
-	keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);
+	values_keep(np ? &s->app->np_from : &s->r->per_host_from, s->from);
 	if (!np)
 		s->r->per_object = PER_NODE;
 	return 0;
@@ -291,7 +292,7 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 		else if (!(rc = str_to_long(&ranks, n, 1, RANKS_MAX, e))) {
 			s->r->per_host = (int)ranks;
 			s->r->per_object = at > PER_NUMA ? PER_SOCKET : (unsigned)at;
-			keep(&s->r->per_host_from, s->from);
+			values_keep(&s->r->per_host_from, s->from);
 		}
 	} else if (find_name(policy, objects) >= 0) {
 		char *subject = xasprintf("--map-by %s", policy);
@@ -315,7 +316,7 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
  * an error.  -H of a later app is its own. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
-	char **own = field(s);
+	char **own = values_field(s);
 	char **other = own == &s->r->hosts ? &s->r->hostfile : &s->r->hosts;
 
 	if (!*value)
@@ -323,8 +324,8 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	if (is_later(s)) {
 		if (check_later(s, e))
 			return -1;
-		keep(&s->app->hosts, value);
-		keep(&s->app->hosts_from, s->from);
+		values_keep(&s->app->hosts, value);
+		values_keep(&s->app->hosts_from, s->from);
 		return 0;
 	}
 	if (*other && *s->hosts == s->source) {
@@ -334,8 +335,8 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 	free(*other);
 	*other = NULL;
 	strv_free(&s->r->rank_hosts); /* of an earlier source */
-	keep(own, value);
-	keep(&s->r->hosts_from, s->from);
+	values_keep(own, value);
+	values_keep(&s->r->hosts_from, s->from);
 	*s->hosts = s->source;
 	return 0;
 }
@@ -438,7 +439,7 @@ int value_bind_to(const struct setting *s, const char *value, struct err *e)
 	if (suffix)
 		*suffix++ = '\0';
 	same = find_name(what, theirs);
-	kind = choose(same < 0 ? what : ours[same], s->option->choices, e);
+	kind = values_choose(same < 0 ? what : ours[same], s->option->choices, e);
 	if (kind < 0)
 		goto out;
 	if (suffix && find_name(suffix, ignored) >= 0) {
@@ -463,7 +464,7 @@ out:
 
 int value_plan(const struct setting *s, const char *value, struct err *e)
 {
-	int form = value ? choose(value, s->option->choices, e) : 0;
+	int form = value ? values_choose(value, s->option->choices, e) : 0;
 
 	if (form < 0)
 		return -1;
@@ -473,7 +474,7 @@ int value_plan(const struct setting *s, const char *value, struct err *e)
 
 int value_summary(const struct setting *s, const char *value, struct err *e)
 {
-	int form = value ? choose(value, s->option->choices, e) : SUMMARY_TEXT;
+	int form = value ? values_choose(value, s->option->choices, e) : SUMMARY_TEXT;
 
 	if (form < 0)
 		return -1;
@@ -505,7 +506,7 @@ int value_topology(const struct setting *s, const char *value, struct err *e)
 int value_verbose(const struct setting *s, const char *value, struct err *e)
 {
 	if (value)
-		return number(s, &s->r->verbosity, value, e);
+		return values_number(s, &s->r->verbosity, value, e);
 	if (s->option->at) /* -vv */
 		s->r->verbosity = (int)s->option->at;
 	else

@@ -44,7 +44,7 @@ static bool is_known(const char *name, size_t n)
 
 /* The name that is nearest to NAME, without the prefix; NULL: none is near.  The prefix
  * would make short names near to each other. */
-static const char *nearest(const char *name)
+static const char *variables_nearest(const char *name)
 {
 	const char **names = xcalloc(option_count + TABLE_ROWS, sizeof *names), *near;
 	size_t n = 0;
@@ -75,7 +75,7 @@ void variables_warn(struct strv *notes, char *const *env)
 		    is_known(*env, n))
 			continue;
 		name = xstrndup(*env, n);
-		near = nearest(name);
+		near = variables_nearest(name);
 		if (near) {
 			err_set(&e, E_VARIABLE, name);
 			err_hint(&e, "did you mean %s%s?", prefix, near);

@@ -71,7 +71,7 @@ void agents_beat(struct host *h)
 	agents_flush(h);
 }
 
-static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
+static int agents_on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 {
 	static const char address[] = "0123456789abcdefABCDEF.:%"
 				      "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ_-";
@@ -108,7 +108,7 @@ static int on_hello(struct host *h, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
-static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
+static int agents_dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 {
 	struct wire_heartbeat beat;
 	struct wire_log log;
@@ -131,7 +131,7 @@ static int dispatch(struct host *h, const struct wire_frame *f, struct err *e)
 		}
 	} else if (h->state == HOST_STARTING) {
 		return f->type == WIRE_hello
-			       ? on_hello(h, f, e)
+			       ? agents_on_hello(h, f, e)
 			       : err_set(e, E_WIRE, "message before hello");
 	} else if (f->type == WIRE_heartbeat) {
 		if (wire_unpack_heartbeat(&beat, f->payload, f->n, e))
@@ -149,7 +149,8 @@ static void on_turn(evutil_socket_t fd, short what, void *ctx);
 
 /* Cut N bytes at P into frames.  Returns the bytes used; the rest is an incomplete
  * frame, or frames that wait, if it is UNTIL_MS (0: never). */
-static size_t cut(struct host *h, const unsigned char *p, size_t n, uint64_t until_ms)
+static size_t agents_cut(struct host *h, const unsigned char *p, size_t n,
+			 uint64_t until_ms)
 {
 	struct wire_frame f;
 	struct err e = { 0 };
@@ -162,7 +163,7 @@ static size_t cut(struct host *h, const unsigned char *p, size_t n, uint64_t unt
 			h->waits = true;
 			break;
 		}
-		if (dispatch(h, &f, &e)) {
+		if (agents_dispatch(h, &f, &e)) {
 			size = -1;
 			break;
 		}
@@ -186,7 +187,7 @@ static void take_kept(struct host *h, uint64_t until_ms)
 	size_t used;
 
 	h->waits = false;
-	used = cut(h, buf_head(&h->in), h->in.len, until_ms);
+	used = agents_cut(h, buf_head(&h->in), h->in.len, until_ms);
 	if (!h->conn)
 		return;
 	buf_drop(&h->in, used);
@@ -218,7 +219,7 @@ static void on_turn(evutil_socket_t fd, short what, void *ctx)
 }
 
 /* Bytes that the first frame in IN lacks, or its head. */
-static size_t missing(const struct buf *in)
+static size_t agents_missing(const struct buf *in)
 {
 	struct view v = { .p = buf_head(in), .left = in->len };
 
@@ -240,19 +241,19 @@ static void take_bytes(struct host *h, const unsigned char *p, size_t n)
 		return;
 	}
 	while (h->conn && n && h->in.len) {
-		size_t part = missing(&h->in) < n ? missing(&h->in) : n;
+		size_t part = agents_missing(&h->in) < n ? agents_missing(&h->in) : n;
 
 		buf_add(&h->in, p, part);
 		p += part;
 		n -= part;
 		take_kept(h, until_ms);
 	}
-	used = h->conn ? cut(h, p, n, until_ms) : 0;
+	used = h->conn ? agents_cut(h, p, n, until_ms) : 0;
 	if (h->conn && used < n)
 		buf_add(&h->in, p + used, n - used);
 }
 
-static void on_bytes(void *ctx, const void *data, size_t n)
+static void agents_on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct host *h = ctx;
 	struct err e;
@@ -278,15 +279,16 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 	take_kept(h, h->heard_ms + TURN_MS);
 }
 
-static void on_writable(void *ctx)
+static void agents_on_writable(void *ctx)
 {
 	agents_flush(ctx);
 }
 
-static void on_ended(void *ctx, const struct transport_end *end);
+static void agents_on_ended(void *ctx, const struct transport_end *end);
 
-static const struct transport_events transport_events = { on_bytes, on_writable,
-							  on_ended };
+static const struct transport_events transport_events = { agents_on_bytes,
+							  agents_on_writable,
+							  agents_on_ended };
 
 static void connect_host(struct host *h)
 {
@@ -330,7 +332,7 @@ static void describe_end(struct host *h, const struct transport_end *end, struct
 	str_free(&how);
 }
 
-static void on_ended(void *ctx, const struct transport_end *end)
+static void agents_on_ended(void *ctx, const struct transport_end *end)
 {
 	struct host *h = ctx;
 	const struct agents *a = h->agents;

@@ -44,7 +44,7 @@ static const struct source {
 /* ---- the environment ---- */
 
 /* The value of NAME in ENV; NULL if it is not set or empty. */
-static const char *get(char *const *env, const char *name)
+static const char *allocation_get(char *const *env, const char *name)
 {
 	const size_t n = strlen(name);
 
@@ -61,24 +61,25 @@ static const char *get_of(char *const *env, const char *name, long group)
 	char whole[NAME_MAX_BYTES];
 
 	if (group < 0)
-		return get(env, name);
+		return allocation_get(env, name);
 	snprintf(whole, sizeof whole, "%s_HET_GROUP_%ld", name, group);
-	return get(env, whole);
+	return allocation_get(env, whole);
 }
 
 static const char *slurm_job_id(char *const *env)
 {
-	const char *id = get(env, "SLURM_JOB_ID");
+	const char *id = allocation_get(env, "SLURM_JOB_ID");
 
-	return id ? id : get(env, "SLURM_JOBID");
+	return id ? id : allocation_get(env, "SLURM_JOBID");
 }
 
 /* The number of components of a heterogeneous job; 0: it is none.  These variables stay
  * in the environment of a job that was submitted from inside such a job, so one of them
  * has to name this job. */
-static long components(char *const *env)
+static long allocation_components(char *const *env)
 {
-	const char *size = get(env, "SLURM_HET_SIZE"), *id = slurm_job_id(env);
+	const char *size = allocation_get(env, "SLURM_HET_SIZE"),
+		   *id = slurm_job_id(env);
 	long n;
 
 	if (!size || !id || str_to_long(&n, size, 1, COMPONENTS_MAX, NULL))
@@ -110,11 +111,12 @@ static bool is_there(const struct source *s, char *const *env)
 	switch (s->manager) {
 	case ALLOCATION_SLURM:
 		return slurm_job_id(env) &&
-		       (components(env) || node_list(env, -1, &variable));
+		       (allocation_components(env) || node_list(env, -1, &variable));
 	case ALLOCATION_LSF:
-		return get(env, s->job_id) && get(env, s->variable);
+		return allocation_get(env, s->job_id) &&
+		       allocation_get(env, s->variable);
 	default:
-		return get(env, s->variable);
+		return allocation_get(env, s->variable);
 	}
 }
 
@@ -137,22 +139,24 @@ void allocation_find(struct allocation *a, char *const *env)
 
 		if (!is_there(s, env))
 			continue;
-		*a = (struct allocation){ .manager = s->manager,
-					  .name = s->name,
-					  .job_id = s->job_id ? get(env, s->job_id)
-							      : NULL,
-					  .hosts_from = s->variable,
-					  .slots_from = s->variable,
-					  .text = s->text,
-					  .value = get(env, s->variable) };
+		*a = (struct allocation){
+			.manager = s->manager,
+			.name = s->name,
+			.job_id = s->job_id ? allocation_get(env, s->job_id) : NULL,
+			.hosts_from = s->variable,
+			.slots_from = s->variable,
+			.text = s->text,
+			.value = allocation_get(env, s->variable)
+		};
 		if (s->manager != ALLOCATION_SLURM)
 			return;
 		a->job_id = slurm_job_id(env);
-		if (!components(env))
+		if (!allocation_components(env))
 			node_list(env, -1, &a->hosts_from);
-		a->gpus = last_number(get(env, "SLURM_GPUS_ON_NODE"));
+		a->gpus = last_number(allocation_get(env, "SLURM_GPUS_ON_NODE"));
 		if (!a->gpus)
-			a->gpus = last_number(get(env, "SLURM_GPUS_PER_NODE"));
+			a->gpus =
+				last_number(allocation_get(env, "SLURM_GPUS_PER_NODE"));
 		return;
 	}
 }
@@ -187,7 +191,7 @@ static int by_short_name(const struct entry *x, const struct entry *y)
 }
 
 /* By the name without its domain; a name that has none comes first. */
-static int by_name(const void *a, const void *b)
+static int allocation_by_name(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 	const int c = by_short_name(x, y);
@@ -201,12 +205,12 @@ static struct index index_of(const struct hosts *h)
 
 	for (size_t i = 0; i < h->n; i++)
 		x.v[i] = (struct entry){ h->v[i].name, short_length(h->v[i].name), i };
-	qsort(x.v, x.n, sizeof *x.v, by_name);
+	qsort(x.v, x.n, sizeof *x.v, allocation_by_name);
 	return x;
 }
 
 /* The place of NAME, or SIZE_MAX.  Two domains that differ are two hosts. */
-static size_t find(const struct index *x, const char *name)
+static size_t allocation_find_name(const struct index *x, const char *name)
 {
 	const struct entry key = { name, short_length(name), 0 };
 	size_t low = 0, high = x->n;
@@ -214,16 +218,16 @@ static size_t find(const struct index *x, const char *name)
 	while (low < high) { /* the first name from NAME on */
 		const size_t middle = low + (high - low) / 2;
 
-		if (by_name(&x->v[middle], &key) < 0)
+		if (allocation_by_name(&x->v[middle], &key) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low < x->n && !by_name(&x->v[low], &key))
+	if (low < x->n && !allocation_by_name(&x->v[low], &key))
 		return x->v[low].at;
 	if (name[key.len]) { /* the same without a domain is before all with one */
 		char *bare = xstrndup(name, key.len);
-		const size_t at = find(x, bare);
+		const size_t at = allocation_find_name(x, bare);
 
 		free(bare);
 		return at != SIZE_MAX && strlen(x->hosts->v[at].name) == key.len
@@ -236,7 +240,7 @@ static size_t find(const struct index *x, const char *name)
 /* ---- Slurm ---- */
 
 /* A value for a message. */
-static const char *shown(char out[SHOWN_MAX_BYTES + 4], const char *value)
+static const char *allocation_shown(char out[SHOWN_MAX_BYTES + 4], const char *value)
 {
 	snprintf(out, SHOWN_MAX_BYTES + 4, "%.*s%s", SHOWN_MAX_BYTES, value,
 		 strlen(value) > SHOWN_MAX_BYTES ? "..." : "");
@@ -283,7 +287,8 @@ static int read_counts(int *out, size_t n, bool *fits, const char *name,
 		long count, times;
 
 		if (read_count(&count, &times, &p))
-			return err_set(e, E_ALLOCATION_VALUE, name, shown(text, value),
+			return err_set(e, E_ALLOCATION_VALUE, name,
+				       allocation_shown(text, value),
 				       "it is not a list of numbers such as 2(x3),1");
 		for (long i = 0; i < times && at + (uint64_t)i < n; i++)
 			out[at + (uint64_t)i] = (int)count;
@@ -313,7 +318,7 @@ static int add_component(struct allocation *a, const struct index *x, char *cons
 			 get_of(env, "SLURM_JOB_CPUS_PER_NODE", group), e);
 	tasks_fit = tasks_fit && get_of(env, "SLURM_NTASKS", group);
 	for (size_t i = 0; !rc && i < part.n; i++) {
-		const size_t at = find(x, part.v[i].name);
+		const size_t at = allocation_find_name(x, part.v[i].name);
 		int *slots = &a->hosts.v[at].slots;
 
 		*slots = tasks_fit && *slots >= 0 ? *slots + tasks[i] : SLOTS_AUTO;
@@ -336,7 +341,7 @@ static int add_component(struct allocation *a, const struct index *x, char *cons
 /* A host of several components is one host with what each of them has there. */
 static int read_slurm(struct allocation *a, char *const *env, struct err *e)
 {
-	const long n = components(env);
+	const long n = allocation_components(env);
 	struct str all = { 0 };
 	struct index x;
 	int rc = 0;
@@ -377,7 +382,7 @@ static int read_slurm(struct allocation *a, char *const *env, struct err *e)
 
 /* The next word of *TEXT, its length in *N; NULL: there is none.  LINE: only on this
  * line. */
-static const char *next_word(const char **text, size_t *n, bool line)
+static const char *allocation_next_word(const char **text, size_t *n, bool line)
 {
 	const char *word = *text + strspn(*text, line ? " \t\r" : " \t\r\n");
 
@@ -392,9 +397,9 @@ static void add_pairs(struct str *out, const char *text)
 	const char *word;
 	size_t n;
 
-	while ((word = next_word(&text, &n, false))) {
+	while ((word = allocation_next_word(&text, &n, false))) {
 		str_addn(out, word, n);
-		word = next_word(&text, &n, false);
+		word = allocation_next_word(&text, &n, false);
 		str_addf(out, " slots=%.*s\n", word ? (int)n : 0, word ? word : "");
 	}
 }
@@ -405,7 +410,7 @@ static void add_words(struct str *out, const char *text)
 	const char *word;
 	size_t n;
 
-	while ((word = next_word(&text, &n, false)))
+	while ((word = allocation_next_word(&text, &n, false)))
 		str_addf(out, "%.*s\n", (int)n, word);
 }
 
@@ -416,9 +421,9 @@ static void add_queues(struct str *out, const char *text)
 		const char *word;
 		size_t n;
 
-		if ((word = next_word(&text, &n, true))) {
+		if ((word = allocation_next_word(&text, &n, true))) {
 			str_addn(out, word, n);
-			word = next_word(&text, &n, true);
+			word = allocation_next_word(&text, &n, true);
 			str_addf(out, " slots=%.*s", word ? (int)n : 0,
 				 word ? word : "");
 		}
@@ -440,7 +445,7 @@ static const struct source *source_of(const struct allocation *a)
 /* PBS_PPN is the number of slots of each host where the file names each host once. */
 static void spread_ppn(struct allocation *a, char *const *env)
 {
-	const char *value = get(env, "PBS_PPN");
+	const char *value = allocation_get(env, "PBS_PPN");
 	long ppn;
 
 	if (!value || str_to_long(&ppn, value, 1, HOST_SLOTS_MAX, NULL))
@@ -512,7 +517,7 @@ size_t allocation_match(size_t *at, const struct hosts *asked,
 	size_t missing = 0;
 
 	for (size_t i = 0; i < asked->n; i++) {
-		at[i] = find(&x, asked->v[i].name);
+		at[i] = allocation_find_name(&x, asked->v[i].name);
 		missing += at[i] == SIZE_MAX;
 	}
 	free(x.v);
@@ -529,14 +534,15 @@ static int not_there(const struct allocation *a, const char *host, struct err *e
 	for (size_t i = 0; i < a->hosts.n; i++)
 		names[i] = a->hosts.v[i].name;
 	hosts_fold(&folded, names, a->hosts.n);
-	err_set(e, E_ALLOCATION_HOST, host, a->name, shown(text, str_text(&folded)));
+	err_set(e, E_ALLOCATION_HOST, host, a->name,
+		allocation_shown(text, str_text(&folded)));
 	str_free(&folded);
 	free(names);
 	return -1;
 }
 
 /* The slots of A on host AT as a number; 0: not known before its agent is up. */
-static int room(const struct allocation *a, size_t at)
+static int allocation_room(const struct allocation *a, size_t at)
 {
 	const int slots = a->hosts.v[at].slots;
 
@@ -557,7 +563,7 @@ int allocation_filter(struct hosts *asked, const size_t *at, const struct alloca
 			rc = err_in(e, "%s", from);
 			break;
 		}
-		most = room(a, at[i]);
+		most = allocation_room(a, at[i]);
 		if (!h->counted)
 			h->slots = a->hosts.v[at[i]].slots;
 		else if (h->slots > 0)

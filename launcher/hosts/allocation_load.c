@@ -15,7 +15,7 @@ enum { TEXT_MAX_BYTES = 64 << 20, PROGRAM_MS = 10000 };
 
 /* ---- texts ---- */
 
-static int read_text(struct str *text, const struct allocation *a, struct err *e)
+static int load_read_text(struct str *text, const struct allocation *a, struct err *e)
 {
 	const char *why = NULL;
 
@@ -58,8 +58,8 @@ static int read_answer(struct str *text, int sock)
 }
 
 /* What the command ARGV, which a message calls COMMAND, says of the job of A. */
-static int ask(struct str *text, const struct allocation *a, char *const *argv,
-	       char *const *env, const char *command, struct err *e)
+static int load_ask(struct str *text, const struct allocation *a, char *const *argv,
+		    char *const *env, const char *command, struct err *e)
 {
 	int sock, rc = -1;
 	struct child *c = child_lend(argv[0], argv, env, &sock);
@@ -84,7 +84,7 @@ static int ask_flux(struct str *text, const struct allocation *a, char *const *e
 	char *argv[] = { (char[]){ "flux" }, (char[]){ "getattr" },
 			 (char[]){ "hostlist" }, NULL };
 
-	return ask(text, a, argv, env, "`flux getattr hostlist`", e);
+	return load_ask(text, a, argv, env, "`flux getattr hostlist`", e);
 }
 
 static int ask_slurm(struct str *text, const struct allocation *a, char *const *env,
@@ -92,7 +92,7 @@ static int ask_slurm(struct str *text, const struct allocation *a, char *const *
 {
 	char *argv[] = { (char[]){ "scontrol" },  (char[]){ "show" }, (char[]){ "job" },
 			 (char[]){ "--details" }, xstrdup(a->job_id), NULL };
-	int rc = ask(text, a, argv, env, "`scontrol show job --details`", e);
+	int rc = load_ask(text, a, argv, env, "`scontrol show job --details`", e);
 
 	free(argv[4]);
 	return rc;
@@ -105,7 +105,7 @@ static const char *ask_version(const struct allocation *a, char *const *env)
 	struct str text = { 0 };
 	const char *option = NULL;
 
-	if (!ask(&text, a, argv, env, "`scontrol --version`", NULL))
+	if (!load_ask(&text, a, argv, env, "`scontrol --version`", NULL))
 		option = slurm_gpus_any_option(text.s);
 	str_free(&text);
 	return option;
@@ -117,7 +117,7 @@ int allocation_load(struct allocation *a, char *const *env, struct err *e)
 	int rc = 0;
 
 	if (a->text == ALLOCATION_FILE)
-		rc = read_text(&text, a, e);
+		rc = load_read_text(&text, a, e);
 	else if (a->text == ALLOCATION_PROGRAM)
 		rc = ask_flux(&text, a, env, e);
 	if (!rc)
@@ -154,7 +154,7 @@ void allocation_load_config(struct str *text, const struct allocation *a,
 	char *argv[] = { (char[]){ "scontrol" }, (char[]){ "show" },
 			 (char[]){ "config" }, NULL };
 
-	if (ask(text, a, argv, env, "`scontrol show config`", NULL))
+	if (load_ask(text, a, argv, env, "`scontrol show config`", NULL))
 		str_free(text);
 }
 

@@ -35,7 +35,7 @@ struct element {
 };
 
 /* WORD for a message: printable and short, in OUT of SHOWN_BYTES + 4 bytes. */
-static const char *shown(char *out, const char *word)
+static const char *hosts_shown(char *out, const char *word)
 {
 	size_t i;
 
@@ -59,8 +59,8 @@ static uint32_t *slot_of(struct reading *r, const char *name)
 }
 
 /* A host that is named again adds its slots. */
-static int merge(struct host_spec *old, const struct element *el, bool lists,
-		 struct err *e)
+static int hosts_merge_element(struct host_spec *old, const struct element *el,
+			       bool lists, struct err *e)
 {
 	const char *user = old->user ? old->user : "",
 		   *again = el->user ? el->user : "";
@@ -83,8 +83,8 @@ static int merge(struct host_spec *old, const struct element *el, bool lists,
 	return 0;
 }
 
-static int add(struct reading *r, const char *name, const struct element *el,
-	       struct err *e)
+static int hosts_add(struct reading *r, const char *name, const struct element *el,
+		     struct err *e)
 {
 	struct hosts *h = r->h;
 	uint32_t *slot;
@@ -101,7 +101,7 @@ static int add(struct reading *r, const char *name, const struct element *el,
 	}
 	slot = slot_of(r, name);
 	if (*slot)
-		return merge(&h->v[*slot - 1], el, r->lists, e);
+		return hosts_merge_element(&h->v[*slot - 1], el, r->lists, e);
 	if (h->n == HOSTS_MAX)
 		return err_set(e, E_HOSTS_MANY, HOSTS_MAX);
 	h->v[h->n] = (struct host_spec){
@@ -153,7 +153,7 @@ static int check_name(const char *name, struct err *e)
 }
 
 /* The first STOP in TEXT outside of brackets, or the NUL. */
-static size_t span(const char *text, char stop)
+static size_t hosts_span(const char *text, char stop)
 {
 	bool inside = false;
 	size_t i;
@@ -177,11 +177,11 @@ static int check_address(const char *text, struct err *e)
 		if (zone_ok && inet_pton(AF_INET6, bare, &in6) == 1)
 			return 0;
 	}
-	return err_set(e, E_HOST_ADDRESS, shown(a, text));
+	return err_set(e, E_HOST_ADDRESS, hosts_shown(a, text));
 }
 
-static int expand(struct reading *r, struct str *head, const char *rest,
-		  struct element *el, struct err *e);
+static int hosts_expand(struct reading *r, struct str *head, const char *rest,
+			struct element *el, struct err *e);
 
 /* Add a name for each number of RANGE, "FIRST-LAST" or "FIRST".  If FIRST begins with
  * 0, all numbers are as wide. */
@@ -199,7 +199,7 @@ static int expand_range(struct reading *r, struct str *head, const char *range,
 			    last + last_digits != range + n))) {
 		char *copy = xstrndup(range, n);
 
-		err_set(e, E_HOST_RANGE, shown(a, copy));
+		err_set(e, E_HOST_RANGE, hosts_shown(a, copy));
 		free(copy);
 		return -1;
 	}
@@ -209,7 +209,7 @@ static int expand_range(struct reading *r, struct str *head, const char *range,
 		return err_set(e, E_HOST_RANGE_ORDER, from, to);
 	for (; from <= to; from++) {
 		str_addf(head, "%0*ld", *range == '0' ? (int)digits : 1, from);
-		if (expand(r, head, tail, el, e))
+		if (hosts_expand(r, head, tail, el, e))
 			return -1;
 		head->len = len;
 	}
@@ -218,8 +218,8 @@ static int expand_range(struct reading *r, struct str *head, const char *range,
 
 /* Add the names that REST stands for, each with HEAD before it.  Every bracket makes
  * HEAD longer, so the limit of HEAD bounds the depth.  el->names bounds the work. */
-static int expand(struct reading *r, struct str *head, const char *rest,
-		  struct element *el, struct err *e)
+static int hosts_expand(struct reading *r, struct str *head, const char *rest,
+			struct element *el, struct err *e)
 {
 	const char *open = el->literal ? NULL : strchr(rest, '['), *close, *range;
 	size_t len = head->len;
@@ -233,7 +233,7 @@ static int expand(struct reading *r, struct str *head, const char *rest,
 			return err_set(e, E_HOSTS_MANY, HOSTS_MAX);
 		if (!el->literal && check_name(str_text(head), e))
 			return -1;
-		return add(r, str_text(head), el, e);
+		return hosts_add(r, str_text(head), el, e);
 	}
 	close = strchr(open, ']');
 	if (!close)
@@ -260,7 +260,7 @@ static int set_slots(int *slots, const char *text, bool gpus, struct err *e)
 	}
 	if (!isdigit((unsigned char)*text) ||
 	    str_to_long(&n, text, 1, HOST_SLOTS_MAX, NULL))
-		return err_set(e, E_HOST_SLOTS, shown(a, text), HOST_SLOTS_MAX,
+		return err_set(e, E_HOST_SLOTS, hosts_shown(a, text), HOST_SLOTS_MAX,
 			       gpus ? ", or 'gpus'" : "");
 	*slots = (int)n;
 	return 0;
@@ -273,7 +273,7 @@ static int set_port(int *port, const char *text, struct err *e)
 
 	if (!isdigit((unsigned char)*text) ||
 	    str_to_long(&n, text, 1, HOST_PORT_MAX, NULL))
-		return err_set(e, E_HOST_PORT, shown(a, text), HOST_PORT_MAX);
+		return err_set(e, E_HOST_PORT, hosts_shown(a, text), HOST_PORT_MAX);
 	*port = (int)n;
 	return 0;
 }
@@ -310,7 +310,7 @@ static int refuse_bare_ipv6(const char *name, struct err *e)
 }
 
 /* Cut "[user@]name[[:port]:slots]" into EL. */
-static int cut(struct element *el, char *text, struct err *e)
+static int hosts_cut(struct element *el, char *text, struct err *e)
 {
 	char *at = strrchr(text, '@'), *end, *close;
 	char a[SHOWN_BYTES + 4], why[64];
@@ -325,10 +325,10 @@ static int cut(struct element *el, char *text, struct err *e)
 		el->user = text;
 		bad = bad_name(text, USER_MAX_BYTES, why, sizeof why);
 		if (bad)
-			return err_set(e, E_HOST_USER, shown(a, text), bad);
+			return err_set(e, E_HOST_USER, hosts_shown(a, text), bad);
 	}
 	end = at ? at + 1 : text;
-	end += span(end, ':');
+	end += hosts_span(end, ':');
 	if (*end == ':') {
 		el->counted = true;
 		*end = '\0';
@@ -340,7 +340,7 @@ static int cut(struct element *el, char *text, struct err *e)
 		if (!close)
 			return err_set(e, E_HOST_BRACKET);
 		if (close[1])
-			return err_set(e, E_HOST_AFTER, shown(a, close + 1));
+			return err_set(e, E_HOST_AFTER, hosts_shown(a, close + 1));
 		*close = '\0';
 		el->literal = true;
 		return check_address(el->name, e);
@@ -351,13 +351,13 @@ static int cut(struct element *el, char *text, struct err *e)
 static int add_element(struct reading *r, struct element *el, struct err *e)
 {
 	struct str head = { 0 };
-	int rc = expand(r, &head, el->name, el, e);
+	int rc = hosts_expand(r, &head, el->name, el, e);
 
 	str_free(&head);
 	return rc;
 }
 
-static void trim(char **text)
+static void hosts_trim(char **text)
 {
 	size_t n;
 
@@ -374,14 +374,14 @@ int hosts_parse(struct hosts *h, const char *spec, struct err *e)
 	int rc = 0;
 
 	for (bool more = true; more && !rc;) {
-		size_t n = span(rest, ',');
+		size_t n = hosts_span(rest, ',');
 		char *copy = xstrndup(rest, n), *text = copy;
 		char a[SHOWN_BYTES + 4];
 		struct element el;
 
-		trim(&text);
-		shown(a, text);
-		if (cut(&el, text, e) || add_element(&r, &el, e))
+		hosts_trim(&text);
+		hosts_shown(a, text);
+		if (hosts_cut(&el, text, e) || add_element(&r, &el, e))
 			rc = err_in(e, "host '%s'", a);
 		free(copy);
 		more = rest[n] == ',';
@@ -413,7 +413,7 @@ static int read_word(struct element *el, const char *word, struct err *e)
 			return err_set(e, E_HOST_PORT_AGAIN);
 		return set_port(&el->port, word + n + 1, e);
 	}
-	err_set(e, E_HOSTFILE_WORD, shown(a, word));
+	err_set(e, E_HOSTFILE_WORD, hosts_shown(a, word));
 	if (n == 4 && !memcmp(word, "ifhn", 4)) /* of MPD: the interface for messages */
 		err_hint(e, "leave out ifhn; --net chooses the addresses that "
 			    "libberth's ranks use");
@@ -422,14 +422,14 @@ static int read_word(struct element *el, const char *word, struct err *e)
 
 /* "name[[:port]:slots] [slots=N] [max_slots=N] [port=N]".  Open MPI takes blanks around
  * each '='. */
-static int read_line(struct reading *r, char *line, struct err *e)
+static int hosts_read_line(struct reading *r, char *line, struct err *e)
 {
 	char a[SHOWN_BYTES + 4], *out, *word;
 	struct element el;
 	int rc;
 
 	line[strcspn(line, "#")] = '\0';
-	trim(&line);
+	hosts_trim(&line);
 	if (!*line)
 		return 0;
 	out = line;
@@ -442,8 +442,8 @@ static int read_line(struct reading *r, char *line, struct err *e)
 	}
 	*out = '\0';
 	word = strsep(&line, " \t");
-	shown(a, word);
-	rc = cut(&el, word, e);
+	hosts_shown(a, word);
+	rc = hosts_cut(&el, word, e);
 	while (!rc && (word = strsep(&line, " \t")))
 		if (*word)
 			rc = read_word(&el, word, e);
@@ -466,7 +466,7 @@ int hosts_parse_lines(struct hosts *h, const char *text, const char *where,
 		rest += 3; /* the byte order mark of editors on Windows */
 	while (!rc && (line = strsep(&rest, "\n"))) {
 		number++;
-		rc = read_line(&r, line, e);
+		rc = hosts_read_line(&r, line, e);
 		if (rc)
 			err_in(e, "%s:%zu", where, number);
 	}
@@ -513,7 +513,7 @@ int hosts_merge(struct hosts *h, const struct hosts *more, struct err *e)
 					    .port = m->port,
 					    .counted = m->counted };
 
-		rc = add(&r, m->name, &el, e);
+		rc = hosts_add(&r, m->name, &el, e);
 		if (rc)
 			err_in(e, "host '%s'", m->name);
 	}

@@ -13,7 +13,7 @@ static const struct {
 };
 
 /* The number that NAME has in ENV; NONE if it has none. */
-static long number(char *const *env, const char *name, long none)
+static long front_number(char *const *env, const char *name, long none)
 {
 	const size_t n = strlen(name);
 	long value;
@@ -28,20 +28,20 @@ static long number(char *const *env, const char *name, long none)
 /* In a shell of `srun --pty`, and not the task itself. */
 static bool is_below_shell(const struct in_front *f)
 {
-	return f->terminal && number(f->env, "SLURM_PTY_PORT", 0) &&
-	       !number(f->env, "SLURM_PROCID", 0) &&
-	       number(f->env, "SLURM_TASK_PID", f->pid) != f->pid;
+	return f->terminal && front_number(f->env, "SLURM_PTY_PORT", 0) &&
+	       !front_number(f->env, "SLURM_PROCID", 0) &&
+	       front_number(f->env, "SLURM_TASK_PID", f->pid) != f->pid;
 }
 
 int in_front_check(const struct in_front *f, bool *say, struct err *e)
 {
 	for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-		const long size = number(f->env, launchers[i].size, 1);
+		const long size = front_number(f->env, launchers[i].size, 1);
 
 		if (size < 2 ||
 		    (!strcmp(launchers[i].launcher, "srun") && is_below_shell(f)))
 			continue;
-		*say = number(f->env, launchers[i].rank, 0) == 0;
+		*say = front_number(f->env, launchers[i].rank, 0) == 0;
 		return err_set(e, E_IN_FRONT, launchers[i].size, size,
 			       launchers[i].launcher, size);
 	}

@@ -6,7 +6,7 @@ enum { GPUS_MAX = 65535 };
 
 /* ENTRY of an environment is NAME, or with COMPONENTS also NAME of one component of a
  * heterogeneous job. */
-static bool is_named(const char *entry, const char *name, bool components)
+static bool gpus_is_named(const char *entry, const char *name, bool components)
 {
 	static const char het[] = "_HET_GROUP";
 	const size_t n = strlen(name);
@@ -16,10 +16,10 @@ static bool is_named(const char *entry, const char *name, bool components)
 		(components && !strncmp(entry + n, het, sizeof het - 1)));
 }
 
-static const char *find(char *const *env, const char *name)
+static const char *gpus_find(char *const *env, const char *name)
 {
 	for (; *env; env++)
-		if (is_named(*env, name, false))
+		if (gpus_is_named(*env, name, false))
 			return strchr(*env, '=') + 1;
 	return NULL;
 }
@@ -31,12 +31,12 @@ bool slurm_gpus_differ(char *const *env)
 					     /* of components that may differ: */
 					     "SLURM_GPUS_PER_NODE",
 					     "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS" };
-	const bool components = find(env, "SLURM_HET_SIZE");
+	const bool components = gpus_find(env, "SLURM_HET_SIZE");
 	const size_t n = components ? sizeof names / sizeof *names : 3;
 
 	for (; *env; env++)
 		for (size_t i = 0; i < n; i++)
-			if (is_named(*env, names[i], components))
+			if (gpus_is_named(*env, names[i], components))
 				return true;
 	return false;
 }
@@ -55,7 +55,7 @@ const char *slurm_gpus_any_option(const char *version)
 
 char *slurm_gpus_option(char *const *env)
 {
-	const char *value = find(env, "SLURM_GPUS_ON_NODE");
+	const char *value = gpus_find(env, "SLURM_GPUS_ON_NODE");
 	long n;
 
 	if (!value || str_to_long(&n, value, 1, GPUS_MAX, NULL))
@@ -64,7 +64,7 @@ char *slurm_gpus_option(char *const *env)
 }
 
 /* "gpu:a100:3(IDX:0-2),gpu:1(IDX:3),mps:100" to 4. */
-static int count(const char *gres, size_t n)
+static int gpus_count(const char *gres, size_t n)
 {
 	long all = 0;
 
@@ -89,8 +89,8 @@ static int count(const char *gres, size_t n)
 	return all > GPUS_MAX ? GPUS_MAX : (int)all;
 }
 
-static void add(int *gpus, const struct hosts *all, const char *names, size_t n,
-		int number)
+static void gpus_add(int *gpus, const struct hosts *all, const char *names, size_t n,
+		     int number)
 {
 	char *list = xstrndup(names, n);
 	struct hosts some = { 0 };
@@ -123,8 +123,8 @@ void slurm_gpus_read(int *gpus, const struct hosts *hosts, const char *text)
 		of = memmem(at, (size_t)(end - at), gres, sizeof gres - 1);
 		at += sizeof nodes - 1;
 		if (of)
-			add(gpus, hosts, at, strcspn(at, " \n"),
-			    count(of + sizeof gres - 1,
-				  (size_t)(end - of) - (sizeof gres - 1)));
+			gpus_add(gpus, hosts, at, strcspn(at, " \n"),
+				 gpus_count(of + sizeof gres - 1,
+					    (size_t)(end - of) - (sizeof gres - 1)));
 	}
 }

@@ -92,7 +92,7 @@ static void on_typed(void *ctx)
 		output_typed(j->output);
 }
 
-static void place(struct job *j)
+static void acts_place(struct job *j)
 {
 	end_progress(j);
 	if (job_spec_read(j) || job_plan_make(j) || check_hosts(j)) {
@@ -121,7 +121,7 @@ static void place(struct job *j)
 
 /* ---- RUN ---- */
 
-static void on_left(void *ctx, uint32_t host, size_t n)
+static void acts_on_left(void *ctx, uint32_t host, size_t n)
 {
 	messages_credit(ctx, host, n);
 }
@@ -152,7 +152,7 @@ static void on_disk(void *ctx, const char *path, int error)
 
 static int open_output(struct job *j)
 {
-	static const struct output_events events = { on_left, on_unread, on_disk };
+	static const struct output_events events = { acts_on_left, on_unread, on_disk };
 	struct log_rank *rank = xcalloc(j->plan.np, sizeof *rank);
 	int rc;
 
@@ -191,7 +191,7 @@ static void start_ranks(struct job *j)
 
 /* ---- FAIL, STOP: the end of the ranks ---- */
 
-static void stop(struct job *j)
+static void acts_stop(struct job *j)
 {
 	messages_stop(j, grace_ms(j));
 }
@@ -237,7 +237,7 @@ static void begin_grace(struct job *j, int signo)
 	j->deadline_ms = clock_ms() + grace_ms(j);
 }
 
-static void interrupt(struct job *j)
+static void acts_interrupt(struct job *j)
 {
 	const uint32_t n = j->plan.np - j->ended;
 	struct str grace = { 0 };
@@ -252,7 +252,7 @@ static void interrupt(struct job *j)
 	begin_grace(j, SIGINT);
 }
 
-static void forward(struct job *j)
+static void acts_forward(struct job *j)
 {
 	messages_signal(j, j->signals.last, false);
 }
@@ -278,12 +278,12 @@ static void say_signal(struct job *j, bool kill_follows)
 }
 
 /* A resource manager brings its own KILL. */
-static void terminate(struct job *j)
+static void acts_terminate(struct job *j)
 {
 	const bool kills = !j->spec.managed || j->request->kill_grace_given;
 
 	say_signal(j, kills && !j->grace_signo);
-	forward(j);
+	acts_forward(j);
 	if (kills)
 		begin_grace(j, j->signals.last);
 }
@@ -365,7 +365,7 @@ static void say_limit_and_leave(struct job *j)
 static void say_limit_and_stop(struct job *j)
 {
 	say_limit(j);
-	stop(j);
+	acts_stop(j);
 }
 
 /* The job ends anyway: the limit matters only to a restart. */
@@ -450,7 +450,7 @@ static void give_up_all(struct job *j)
 
 /* ---- DRAIN: the last output, the next epoch ---- */
 
-static void drain(struct job *j)
+static void acts_drain(struct job *j)
 {
 	if (j->output)
 		output_finish(j->output);
@@ -496,7 +496,7 @@ void acts_forget_ranks(struct job *j)
 	rank_status_free(j);
 }
 
-static void restart(struct job *j)
+static void acts_restart(struct job *j)
 {
 	if (job_plan_renew(j)) { /* that has been said, and the status is the cause's */
 		j->refused = true;
@@ -523,12 +523,12 @@ static void restart(struct job *j)
 }
 
 static void (*const acts[])(struct job *j) = {
-	[ACT_PLACE] = place,
+	[ACT_PLACE] = acts_place,
 	[ACT_PRINT_PLAN] = print_plan,
 	[ACT_CHECK] = check_ask,
 	[ACT_SAY_CHECK] = say_check,
 	[ACT_START] = start_ranks,
-	[ACT_RESTART] = restart,
+	[ACT_RESTART] = acts_restart,
 	[ACT_SHUTDOWN] = shut_down,
 	[ACT_GIVE_UP_LATE] = give_up_late,
 	[ACT_GIVE_UP_SILENT] = give_up_silent,
@@ -542,14 +542,14 @@ static void (*const acts[])(struct job *j) = {
 	[ACT_SAY_LIMIT] = say_limit_and_leave,
 	[ACT_SAY_LIMIT_STOP] = say_limit_and_stop,
 	[ACT_SAY_LIMIT_ONLY] = say_limit_of_restart,
-	[ACT_DRAIN] = drain,
-	[ACT_STOP] = stop,
+	[ACT_DRAIN] = acts_drain,
+	[ACT_STOP] = acts_stop,
 	[ACT_KILL_SAID] = kill_as_asked,
 	[ACT_STOP_AFTER_SIGNAL] = stop_after_signal,
 	[ACT_STOP_ENDED] = stop_ended,
-	[ACT_INTERRUPT] = interrupt,
-	[ACT_TERMINATE] = terminate,
-	[ACT_FORWARD] = forward,
+	[ACT_INTERRUPT] = acts_interrupt,
+	[ACT_TERMINATE] = acts_terminate,
+	[ACT_FORWARD] = acts_forward,
 };
 
 void acts_do(struct job *j, enum job_act act)

@@ -16,7 +16,7 @@ static const uint64_t clock_most_ns = 1000000000; /* clocks may differ by less *
 
 /* ---- programs that cannot run ---- */
 
-static bool cannot(const struct job *j, size_t host)
+static bool check_cannot(const struct job *j, size_t host)
 {
 	return job_reaches(j, host) && j->run[host].cannot != ERR_NONE;
 }
@@ -29,7 +29,8 @@ static size_t fold_same(const struct job *j, size_t i, bool *done, struct str *n
 	size_t n = 0;
 
 	for (size_t k = i; k < j->agents.n; k++)
-		if (cannot(j, k) && !done[k] && j->run[k].cannot == j->run[i].cannot &&
+		if (check_cannot(j, k) && !done[k] &&
+		    j->run[k].cannot == j->run[i].cannot &&
 		    !strcmp(j->run[k].cannot_text, j->run[i].cannot_text)) {
 			list[n++] = j->agents.host[k].name;
 			done[k] = true;
@@ -73,7 +74,7 @@ int check_programs(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct str names = { 0 };
 
-		if (!cannot(j, i) || done[i])
+		if (!check_cannot(j, i) || done[i])
 			continue;
 		n += fold_same(j, i, done, &names);
 		if (groups++) {

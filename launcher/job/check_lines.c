@@ -46,7 +46,7 @@ void check_lines_compare(struct check_items *l)
 }
 
 /* By rows; in a row as lines are told apart, then by hosts. */
-static int compare(const void *a, const void *b)
+static int lines_compare(const void *a, const void *b)
 {
 	const struct check_item *x = a, *y = b;
 	int c;
@@ -92,7 +92,7 @@ size_t check_lines_print(struct str *out, const struct check_items *l,
 
 	if (l->n) {
 		memcpy(v, l->v, l->n * sizeof *v);
-		qsort(v, l->n, sizeof *v, compare);
+		qsort(v, l->n, sizeof *v, lines_compare);
 	}
 	for (size_t i = 0; i < l->n; i += n) {
 		for (n = 1; i + n < l->n && one_line(&v[i], &v[i + n]);)

@@ -7,7 +7,7 @@ enum {
 	LAST_MS = 1000    /* and to sweep, at the last moment */
 };
 
-static void on_hello(void *ctx, struct host *h)
+static void cleanup_on_hello(void *ctx, struct host *h)
 {
 	const struct job *j = ctx;
 	struct wire_sweep m = { j->spec.job_id };
@@ -16,7 +16,7 @@ static void on_hello(void *ctx, struct host *h)
 	agents_flush(h);
 }
 
-static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
+static void cleanup_on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 {
 	struct job *j = ctx;
 
@@ -38,9 +38,10 @@ static void on_end(void *ctx, struct host *h)
 
 void cleanup_send(struct job *j, const struct host *lost)
 {
-	static const struct agents_events events = {
-		.hello = on_hello, .frame = on_frame, .lost = on_end, .closed = on_end
-	};
+	static const struct agents_events events = { .hello = cleanup_on_hello,
+						     .frame = cleanup_on_frame,
+						     .lost = on_end,
+						     .closed = on_end };
 	struct agents *a = &j->cleanup.agents;
 	size_t i = job_index(j, lost);
 

@@ -243,7 +243,7 @@ static int read_value(struct str *out, const char *p, const char *name, struct e
 	return dollar ? err_set(e, E_ENV_FILE_DOLLAR, name) : 0;
 }
 
-static int read_line(struct strv *out, char *line, struct err *e)
+static int forward_read_line(struct strv *out, char *line, struct err *e)
 {
 	static const char name_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 					 "abcdefghijklmnopqrstuvwxyz_0123456789";
@@ -292,7 +292,7 @@ int env_forward_file(struct strv *out, const char *path, struct err *e)
 	rest = text.s;
 	while (!rc && (line = strsep(&rest, "\n"))) {
 		number++;
-		if (read_line(out, line, e))
+		if (forward_read_line(out, line, e))
 			rc = err_in(e, "%s:%zu", path, number);
 	}
 	str_free(&text);

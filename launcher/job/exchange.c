@@ -139,7 +139,7 @@ static bool is_it(const struct exchange *e, const struct wire_exchange *m)
 		!memcmp(e->rank, m->ranks.v, e->nranks * sizeof *e->rank));
 }
 
-static struct exchange *add(struct job *j, const struct wire_exchange *m)
+static struct exchange *exchange_add(struct job *j, const struct wire_exchange *m)
 {
 	struct exchange *e = xcalloc(1, sizeof *e);
 
@@ -155,7 +155,7 @@ static struct exchange *add(struct job *j, const struct wire_exchange *m)
 	return e;
 }
 
-static void unlist(struct job *j, struct exchange *e)
+static void exchange_unlist(struct job *j, struct exchange *e)
 {
 	struct exchange **at = &j->exchanges->first;
 
@@ -165,16 +165,16 @@ static void unlist(struct job *j, struct exchange *e)
 	e->following = NULL;
 }
 
-static void drop(struct job *j, struct exchange *e)
+static void exchange_drop(struct job *j, struct exchange *e)
 {
-	unlist(j, e);
+	exchange_unlist(j, e);
 	exchange_free(e);
 }
 
 /* ---- what comes ---- */
 
 /* In how many exchanges HOST has given something. */
-static size_t pending(const struct job *j, uint32_t host)
+static size_t exchange_pending(const struct job *j, uint32_t host)
 {
 	size_t n = 0;
 
@@ -195,10 +195,10 @@ const char *exchange_part(struct job *j, struct host *h, const struct wire_excha
 	*e = j->exchanges->first;
 	while (*e && !is_it(*e, m))
 		*e = (*e)->following;
-	if (!*e && pending(j, host) >= EXCHANGES_MOST)
+	if (!*e && exchange_pending(j, host) >= EXCHANGES_MOST)
 		return "too many exchanges";
 	if (!*e)
-		*e = add(j, m);
+		*e = exchange_add(j, m);
 	*giver = g = giver_of(*e, host);
 	if (g->gave)
 		return "'exchange' message out of turn";
@@ -222,7 +222,7 @@ void exchange_drop_if_empty(struct job *j, struct exchange *e)
 	for (size_t i = 0; i < e->ngivers; i++)
 		if (e->giver[i].gave || e->giver[i].data.len)
 			return;
-	drop(j, e);
+	exchange_drop(j, e);
 }
 
 static struct exchange *of_use(struct exchange *e, uint32_t use)
@@ -245,7 +245,7 @@ struct exchange *exchange_after(const struct exchange *e)
 /* ---- what never comes ---- */
 
 /* RANK ended in order, and others wait for it: it has failed. */
-static void blame(struct job *j, uint32_t rank)
+static void exchange_blame(struct job *j, uint32_t rank)
 {
 	struct rank *r = &j->rank[rank];
 
@@ -258,7 +258,7 @@ static void blame(struct job *j, uint32_t rank)
 	j->failed++;
 }
 
-static void fail(struct job *j, struct exchange *e, uint32_t rank)
+static void exchange_fail(struct job *j, struct exchange *e, uint32_t rank)
 {
 	const struct wire_exchange_failed m = { .epoch = j->epoch,
 						.use = e->use,
@@ -274,8 +274,8 @@ static void fail(struct job *j, struct exchange *e, uint32_t rank)
 		wire_pack_exchange_failed(&h->out, &m);
 		agents_flush(h);
 	}
-	blame(j, rank);
-	drop(j, e);
+	exchange_blame(j, rank);
+	exchange_drop(j, e);
 }
 
 /* ---- what all gave ---- */
@@ -312,7 +312,7 @@ static void send_all(struct job *j, struct host *h, const struct exchange *e)
 
 /* One host after the other: the texts for 1000 hosts of 8 ranks would take some GB in
  * their send queues.  True: all have been answered. */
-static bool answer(struct job *j, struct exchange *e)
+static bool exchange_answer(struct job *j, struct exchange *e)
 {
 	size_t queued = 0;
 
@@ -335,7 +335,7 @@ static void answer_more(struct job *j)
 	struct exchanges *x = j->exchanges;
 
 	for (struct exchange *e; (e = x->answer);) {
-		if (!answer(j, e)) {
+		if (!exchange_answer(j, e)) {
 			loop_after_ms(x->more, MORE_MS);
 			return;
 		}
@@ -370,7 +370,7 @@ void exchange_settle(struct job *j, struct exchange *e)
 
 	ended = e->use != EXCHANGE_INIT && j->ended ? ended_of(j, e) : j->plan.np;
 	if (ended < j->plan.np)
-		fail(j, e, ended);
+		exchange_fail(j, e, ended);
 	if (ended < j->plan.np || e->ngave < e->ngivers)
 		return;
 	for (size_t i = 0; i < e->ngivers; i++) {
@@ -380,7 +380,7 @@ void exchange_settle(struct job *j, struct exchange *e)
 			buf_add(&e->all, buf_head(data), data->len);
 		buf_free(data);
 	}
-	unlist(j, e);
+	exchange_unlist(j, e);
 	e->serial = ++x->serial;
 	*x->last_answer = e;
 	x->last_answer = &e->following;
@@ -419,6 +419,6 @@ void exchange_rank_ended(struct job *j, uint32_t rank)
 	for (struct exchange *e = j->exchanges->first; e; e = next) {
 		next = e->following;
 		if (e->use != EXCHANGE_INIT && takes_part(e, rank))
-			fail(j, e, rank);
+			exchange_fail(j, e, rank);
 	}
 }

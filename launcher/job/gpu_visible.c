@@ -79,7 +79,7 @@ static const char *const rank_names[] = {
 	"*localrank", "*localrankid", "*local_rankid", "*slurm_localid", NULL
 };
 
-static bool any(const char *word, const char *const *list)
+static bool visible_any(const char *word, const char *const *list)
 {
 	while (*list && strcmp(word, *list))
 		list++;
@@ -112,12 +112,12 @@ struct lexer {
 	int depth; /* of brackets */
 };
 
-static bool is(const struct token *t, const char *word)
+static bool visible_is(const struct token *t, const char *word)
 {
 	return !strcmp(t->s, word);
 }
 
-static bool is_word(char c)
+static bool visible_is_word(char c)
 {
 	return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
 }
@@ -130,7 +130,7 @@ static void add_token(struct lexer *x, const char *s, size_t n, size_t at)
 	x->end[n] = '\0';
 	*t = (struct token){ .s = x->end, .at = at };
 	x->end += n + 1;
-	t->is_rank = is_word(*s) && any_match(t->s, rank_names, FNM_CASEFOLD);
+	t->is_rank = visible_is_word(*s) && any_match(t->s, rank_names, FNM_CASEFOLD);
 }
 
 /* One character that is not part of a word or string, or two: "==", "+=". */
@@ -185,7 +185,7 @@ static void read_string(struct lexer *x, bool format, int nesting)
 	}
 	if (x->i >= x->n)
 		x->i = x->n;
-	while (from + n < x->in + x->i && is_word(from[n]))
+	while (from + n < x->in + x->i && visible_is_word(from[n]))
 		n++;
 	if (!format && n > strlen("rank") && from + n == x->in + x->i) {
 		add_token(x, from, n, x->i - n);
@@ -205,7 +205,7 @@ static void read_code(struct lexer *x, int nesting)
 		bool format = false;
 		char c;
 
-		for (; x->i < x->n && is_word(x->in[x->i]); x->i++)
+		for (; x->i < x->n && visible_is_word(x->in[x->i]); x->i++)
 			format |= strchr("fFtT", x->in[x->i]) != NULL;
 		c = x->i < x->n ? x->in[x->i] : '\0';
 		if ((c == '"' || c == '\'') && x->i - from <= 2) /* r"", rf"" */
@@ -236,12 +236,12 @@ static const struct token *expression_end(const struct token *t, bool comma)
 {
 	int depth = 0;
 
-	for (int n = 0; n < SPAN_MAX && !is(t, "\n"); n++, t++) {
+	for (int n = 0; n < SPAN_MAX && !visible_is(t, "\n"); n++, t++) {
 		if (strchr("([{", *t->s))
 			depth++;
 		else if (strchr(")]}", *t->s) && --depth < 0)
 			break;
-		else if (comma && depth == 0 && is(t, ","))
+		else if (comma && depth == 0 && visible_is(t, ","))
 			break;
 	}
 	return t;
@@ -250,7 +250,7 @@ static const struct token *expression_end(const struct token *t, bool comma)
 static bool has_device(const struct scan *s, const struct token *t,
 		       const struct token *end)
 {
-	while (t < end && !any(t->s, s->devices))
+	while (t < end && !visible_any(t->s, s->devices))
 		t++;
 	return t < end;
 }
@@ -270,22 +270,23 @@ static bool uses_rank(const struct scan *s, const struct token *t,
 	for (; t < end; t++) {
 		const struct token *first = t, *after = t + 1;
 
-		if ((!t->is_rank && !any(t->s, s->ranks)) || is(after, ".") ||
-		    is(after, "="))
+		if ((!t->is_rank && !visible_any(t->s, s->ranks)) ||
+		    visible_is(after, ".") || visible_is(after, "="))
 			continue;
 		while (strchr("()]", *after->s))
 			after++;
-		while (is(first - 1, "."))
+		while (visible_is(first - 1, "."))
 			first -= 2;
-		if (!any(after->s, tests) && !any(first[-1].s, tests) &&
-		    !any(first[-1].s, before))
+		if (!visible_any(after->s, tests) && !visible_any(first[-1].s, tests) &&
+		    !visible_any(first[-1].s, before))
 			return true;
 	}
 	return false;
 }
 
 /* Note the name that the statement from T to END gives a local rank or device to. */
-static void collect(struct scan *s, const struct token *t, const struct token *end)
+static void visible_collect(struct scan *s, const struct token *t,
+			    const struct token *end)
 {
 	static const char *const heads[] = { "if",    "elif", "else", "for",
 					     "while", "with", "try",  NULL };
@@ -293,7 +294,7 @@ static void collect(struct scan *s, const struct token *t, const struct token *e
 					       "pop",    "min", "max", "device",
 					       "format", "abs", NULL };
 	const struct token *value = NULL, *target = NULL;
-	const bool head = any(t->s, heads);
+	const bool head = visible_any(t->s, heads);
 	const char **into = s->ranks;
 	size_t n = 0;
 	int depth = 0;
@@ -301,12 +302,13 @@ static void collect(struct scan *s, const struct token *t, const struct token *e
 	for (; t < end; t++) {
 		depth += strchr("([{", *t->s) != NULL;
 		depth -= strchr(")]}", *t->s) != NULL;
-		if (depth == 0 && !target && (is(t, "=") || (is(t, ":") && !head)))
+		if (depth == 0 && !target &&
+		    (visible_is(t, "=") || (visible_is(t, ":") && !head)))
 			target = t - 1;
-		if (depth == 0 && is(t, "="))
+		if (depth == 0 && visible_is(t, "="))
 			value = t + 1;
 	}
-	if (!value || !target || !is_word(*target->s))
+	if (!value || !target || !visible_is_word(*target->s))
 		return;
 	if (has_device(s, value, end))
 		into = s->devices;
@@ -314,8 +316,8 @@ static void collect(struct scan *s, const struct token *t, const struct token *e
 		return;
 	else /* what another function returns is another value */
 		for (t = value; t < end; t++)
-			if (is(t + 1, "(") && is_word(*t->s) && !t->is_rank &&
-			    !any(t->s, through))
+			if (visible_is(t + 1, "(") && visible_is_word(*t->s) &&
+			    !t->is_rank && !visible_any(t->s, through))
 				return;
 	while (n < NAMES_MAX && into[n] && strcmp(into[n], target->s))
 		n++;
@@ -329,13 +331,16 @@ static bool uses_device(const struct scan *s, const struct token *first,
 {
 	static const char *const imports[] = { "import", "from", NULL };
 	const struct pattern *p = patterns, *last = p + sizeof patterns / sizeof *p;
-	const bool method = is(t - 1, "."), import = any(first->s, imports);
+	const bool method = visible_is(t - 1, "."),
+		   import = visible_any(first->s, imports);
 	const char next = *t[1].s;
 
 	for (; p < last; p++) {
 		const bool fits[] = {
-			[CALL] = next == '(',         [METHOD] = next == '(' && method,
-			[VALUE] = is(t + 1, "="),     [ANY] = true,
+			[CALL] = next == '(',
+			[METHOD] = next == '(' && method,
+			[VALUE] = visible_is(t + 1, "="),
+			[ANY] = true,
 			[IMPORT] = import && !method,
 		};
 
@@ -347,15 +352,16 @@ static bool uses_device(const struct scan *s, const struct token *first,
 	t += p->where == ANY ? 1 : 2;
 	if (uses_rank(s, t, expression_end(t, p->where != CALL)))
 		return true;
-	if (p->when != ITEM || !is(t, "["))
+	if (p->when != ITEM || !visible_is(t, "["))
 		return false;
-	for (t++; is_word(*t->s) && is(t + 1, "."); t += 2)
+	for (t++; visible_is_word(*t->s) && visible_is(t + 1, "."); t += 2)
 		;
-	return is_word(*t->s) && !isdigit((unsigned char)*t->s) && is(t + 1, "]") &&
-	       !any(t->s, s->devices);
+	return visible_is_word(*t->s) && !isdigit((unsigned char)*t->s) &&
+	       visible_is(t + 1, "]") && !visible_any(t->s, s->devices);
 }
 
-static void decide(struct visible *v, const char *file, size_t line, const char *word)
+static void visible_decide(struct visible *v, const char *file, size_t line,
+			   const char *word)
 {
 	v->mode = VISIBLE_NODE;
 	v->file = xstrdup(file);
@@ -381,18 +387,19 @@ void visible_scan(struct visible *v, const char *file, const char *text, size_t 
 	last = x.t + x.nt;
 	for (int pass = 0; pass <= PASSES; pass++)
 		for (first = x.t + 2; first < last && !found; first = end + 1) {
-			for (end = first; !is(end, "\n");)
+			for (end = first; !visible_is(end, "\n");)
 				end++;
 			if (pass < PASSES)
-				collect(&s, first, end);
-			else if (!any(first->s, definitions)) /* no use of parameters */
+				visible_collect(&s, first, end);
+			else if (!visible_any(first->s,
+					      definitions)) /* no use of parameters */
 				for (t = first; t < end && !found; t++)
 					found = uses_device(&s, first, t) ? t : NULL;
 		}
 	for (size_t i = 0; found && i < found->at; i++)
 		line += text[i] == '\n';
 	if (found)
-		decide(v, file, line, found->s);
+		visible_decide(v, file, line, found->s);
 	free(x.t);
 	free(tokens);
 }
@@ -547,7 +554,7 @@ static void follow_command(struct find *f, char *const *words, size_t n)
 	if (i == n)
 		return;
 	if (is == LAUNCHER)
-		decide(f->v, words[i], 0, words[i]);
+		visible_decide(f->v, words[i], 0, words[i]);
 	else if (is == PYTHON || is == SHELL)
 		follow_interpreter(f, is, words + i, n - i);
 	else if (is != UNKNOWN)

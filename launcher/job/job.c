@@ -17,7 +17,7 @@
 /* ---- the machine ---- */
 
 /* EV has come.  Nothing else assigns the phase. */
-static void take(struct job *j, enum job_event ev)
+static void job_take(struct job *j, enum job_event ev)
 {
 	const struct phase_step step = phase_step(j->phase, ev);
 
@@ -48,13 +48,13 @@ void job_turn(struct job *j)
 			j->awaited = !j->unread && output_waiting(j->output);
 		ev = j->phase == JOB_DONE ? EV_NONE : phase_due(j, clock_ms());
 		if (ev != EV_NONE)
-			take(j, ev);
+			job_take(j, ev);
 	} while (ev != EV_NONE);
 }
 
 /* A signal after a failure leaves the failure's status, but ^C always shows: a shell's
  * loop has to see it. */
-static bool counts(const struct job *j, int signo)
+static bool job_counts(const struct job *j, int signo)
 {
 	return signo == SIGINT || j->phase <= JOB_RUN ||
 	       (j->phase < JOB_CLOSE && phase_restart_wanted(j));
@@ -66,15 +66,15 @@ void job_signal(struct job *j, int signo)
 	case SIGINT:
 	case SIGTERM:
 	case SIGHUP:
-		if (!j->signo && counts(j, signo))
+		if (!j->signo && job_counts(j, signo))
 			j->signo = signo;
 		j->signals.last = signo;
 		if (signo == SIGINT)
 			j->interrupts++;
-		take(j, signo != SIGINT      ? EV_TERM
-			: j->interrupts == 1 ? EV_INT1
-			: j->interrupts == 2 ? EV_INT2
-					     : EV_INT3);
+		job_take(j, signo != SIGINT      ? EV_TERM
+			    : j->interrupts == 1 ? EV_INT1
+			    : j->interrupts == 2 ? EV_INT2
+						 : EV_INT3);
 		break;
 	case SIGUSR1:
 	case SIGUSR2:
@@ -91,7 +91,7 @@ void job_signal(struct job *j, int signo)
 	}
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *ctx)
+static void job_on_timer(evutil_socket_t fd, short what, void *ctx)
 {
 	(void)fd;
 	(void)what;
@@ -117,7 +117,7 @@ void job_open(struct job *j, const struct request *r)
 {
 	*j = (struct job){ .request = r, .epoch = 1, .begin_ns = clock_ns() };
 	j->base = loop_open();
-	j->timer = event_new(j->base, -1, 0, on_timer, j);
+	j->timer = event_new(j->base, -1, 0, job_on_timer, j);
 	signals_open(j, job_signal);
 	job_spec_open(&j->spec);
 	j->agents.base = j->base;

@@ -27,7 +27,7 @@ bool job_has_gpu_slots(const struct job *j, size_t i)
 }
 
 /* SLOTS of H as a number. */
-static int resolve(const struct job *j, const struct host *h, int slots)
+static int plan_resolve(const struct job *j, const struct host *h, int slots)
 {
 	if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
 		return (int)usable_gpus(j, h);
@@ -51,7 +51,7 @@ static struct host_in_list *resolve_lists(const struct job *j, size_t i, int slo
 		list[a] = (struct host_in_list){
 			h->list[a].at, h->list[a].slots == SLOTS_AUTO
 					       ? slots
-					       : resolve(j, h, h->list[a].slots)
+					       : plan_resolve(j, h, h->list[a].slots)
 		};
 	return list;
 }
@@ -61,7 +61,7 @@ static int resolve_slots(const struct job *j, struct map_host *map, struct err *
 {
 	for (size_t i = 0; i < j->agents.n; i++) {
 		const struct host *h = &j->agents.host[i];
-		int slots = resolve(j, h, h->slots);
+		int slots = plan_resolve(j, h, h->slots);
 
 		if (!h->gpus && (h->slots == SLOTS_GPUS || job_has_gpu_slots(j, i)))
 			return err_set(e, E_NO_GPUS, h->name);

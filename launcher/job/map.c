@@ -49,7 +49,7 @@ static int per_host(const struct pool *q, const struct map_host *h)
 }
 
 /* "1 rank", "9 ranks" */
-static const char *count(char out[static 32], long n, const char *what)
+static const char *map_count(char out[static 32], long n, const char *what)
 {
 	snprintf(out, 32, "%ld %s%s", n, what, str_plural((uint64_t)n));
 	return out;
@@ -121,7 +121,7 @@ static void close_pool(struct pool *q)
 }
 
 /* The sum of all slots, or of all limits (NO_LIMIT if one host has none). */
-static uint64_t total(const struct room *room, size_t n, bool most)
+static uint64_t map_total(const struct room *room, size_t n, bool most)
 {
 	uint64_t sum = 0;
 
@@ -181,16 +181,16 @@ static int too_few(const struct request *r, const struct pool *q, long np,
 {
 	const struct room *room = q->room;
 	struct str asked = { 0 }, sum = { 0 }, from = { 0 };
-	long has = (long)total(room, q->nhosts, r->oversubscribe);
+	long has = (long)map_total(room, q->nhosts, r->oversubscribe);
 	char ranks[32], slots[32];
 
 	show_np(&asked, r, q);
 	show_sum(&sum, q->host, room, q->nhosts, r->oversubscribe);
 	str_addf(&from, q->per_host ? "%s with -ppn %d" : "%s", q->slots_from,
 		 q->per_host);
-	count(ranks, np, "rank");
-	count(slots, has, "slot");
-	if (r->oversubscribe && total(room, q->nhosts, false) > 0)
+	map_count(ranks, np, "rank");
+	map_count(slots, has, "slot");
+	if (r->oversubscribe && map_total(room, q->nhosts, false) > 0)
 		err_set(e, E_MAX_SLOTS, str_text(&asked), ranks, slots, str_text(&sum));
 	else if (has == 0)
 		err_set(e, E_NO_SLOTS, str_text(&from), str_text(&sum));
@@ -232,13 +232,13 @@ static int check_np(const struct request *r, struct err *e)
 static int find_np(struct pool *q, const struct request *r, uint32_t before,
 		   struct err *e)
 {
-	uint64_t room_for = total(q->room, q->nhosts, r->oversubscribe);
+	uint64_t room_for = map_total(q->room, q->nhosts, r->oversubscribe);
 	long sum = 0;
 
 	for (size_t a = q->app; a < r->napp; a++)
 		sum += pool_of(r, a) == q->app ? r->app[a].np : 0;
 	if (sum == 0) /* all slots, not more, even with --oversubscribe */
-		sum = (long)(room_for = total(q->room, q->nhosts, false));
+		sum = (long)(room_for = map_total(q->room, q->nhosts, false));
 	if (sum == 0 || (uint64_t)sum > room_for)
 		return too_few(r, q, sum, e);
 	if (before + sum > RANKS_MAX) {
@@ -437,7 +437,8 @@ static int fill_pools(struct pool *pools, struct plan *p, const struct request *
 }
 
 /* Number the ranks app by app, each with the next host of its pool. */
-static void number(struct plan *p, const struct request *r, const struct pool *pools)
+static void map_number(struct plan *p, const struct request *r,
+		       const struct pool *pools)
 {
 	uint32_t *dealt = xcalloc(r->napp, sizeof *dealt), rank = 0;
 
@@ -470,7 +471,7 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	p.node = xcalloc(nhosts, sizeof *p.node);
 	p.local_size = xcalloc(nhosts, sizeof *p.local_size);
 	p.ranks = xcalloc(nhosts, sizeof *p.ranks);
-	number(&p, r, pools);
+	map_number(&p, r, pools);
 	at = xcalloc(p.np, sizeof *at); /* plan_free() frees it as ranks[0] */
 	for (uint32_t h = 0; h < p.nhosts; h++) {
 		p.node[h] = p.local_size[h] ? p.nodes++ : PLAN_UNUSED;

@@ -10,7 +10,7 @@
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
 
-static void on_hello(void *ctx, struct host *h)
+static void messages_on_hello(void *ctx, struct host *h)
 {
 	struct job *j = ctx;
 
@@ -114,7 +114,7 @@ static struct host_run *run_of(struct job *j, const struct host *h)
 static const char not_its[] = "message about a rank of another host";
 
 /* A copy of an agent's TEXT that can be shown. */
-static char *shown(const char *text)
+static char *messages_shown(const char *text)
 {
 	return str_plain(xstrdup(text));
 }
@@ -128,13 +128,13 @@ static const char *on_berth(struct job *j, struct host *h, const struct wire_ber
 	r = &j->rank[m->rank];
 	if (r->cpus)
 		return "second 'berth' message of a rank";
-	r->gpu = shown(m->gpu);
-	r->gpu_name = shown(m->gpu_name);
+	r->gpu = messages_shown(m->gpu);
+	r->gpu_name = messages_shown(m->gpu_name);
 	r->gpu_index = m->gpu_index;
-	r->cpus = shown(m->cpus);
-	r->numa = shown(m->numa);
-	r->visible = shown(m->visible);
-	r->why = shown(m->why);
+	r->cpus = messages_shown(m->cpus);
+	r->numa = messages_shown(m->numa);
+	r->visible = messages_shown(m->visible);
+	r->why = messages_shown(m->why);
 	r->nshared = m->shared_with.n;
 	r->shared = xcalloc(r->nshared, sizeof *r->shared);
 	if (r->nshared)
@@ -159,8 +159,8 @@ static const char *on_programs(struct job *j, struct host *h,
 		return "'placed' message with an impossible error";
 	run->cannot = id;
 	run->cannot_rank = m->rank;
-	run->cannot_text = shown(m->text);
-	run->cannot_hint = shown(m->hint);
+	run->cannot_text = messages_shown(m->text);
+	run->cannot_hint = messages_shown(m->hint);
 	return NULL;
 }
 
@@ -173,8 +173,8 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	if (!phase_host(j, job_index(j, h), RUN_EV_PLACED))
 		return "second 'placed' message";
 	run->mpi = m->mpi;
-	run->idle = shown(m->idle);
-	run->certificate = shown(m->certificate);
+	run->idle = messages_shown(m->idle);
+	run->certificate = messages_shown(m->certificate);
 	return on_programs(j, h, m);
 }
 
@@ -199,7 +199,7 @@ static const char *on_started(struct job *j, struct host *h,
 	if (r->state != RANK_STARTING)
 		return "'started' message of a rank that was not told to start";
 	r->pid = m->pid;
-	r->bound = shown(m->cpus);
+	r->bound = messages_shown(m->cpus);
 	leave_starting(j, r, RANK_RUNNING);
 	events_begin(j->events, "rank started");
 	events_number(j->events, "rank", m->rank);
@@ -260,7 +260,8 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 	names_rank_ended(j->names, rank);
 }
 
-static const char *on_exited(struct job *j, struct host *h, const struct wire_exited *m)
+static const char *messages_on_exited(struct job *j, struct host *h,
+				      const struct wire_exited *m)
 {
 	struct rank *r;
 
@@ -307,7 +308,7 @@ static const char *on_cleared(struct job *j, struct host *h,
 	h->port = m->port;
 	if (!m->unkillable)
 		return NULL;
-	which = shown(m->which);
+	which = messages_shown(m->which);
 	report_note(j, "runner: %s: %u process%s could not be killed: %s", h->name,
 		    m->unkillable, m->unkillable == 1 ? "" : "es", which);
 	free(which);
@@ -330,8 +331,9 @@ static const char *on_agent_note(struct job *j, struct host *h,
 	    before > NOTES_MAX)
 		return NULL;
 	run_of(j, h)->notes++;
-	text = before < NOTES_MAX ? shown(m->text) : xstrdup("further notes not shown");
-	hint = before < NOTES_MAX ? shown(m->hint) : xstrdup("");
+	text = before < NOTES_MAX ? messages_shown(m->text)
+				  : xstrdup("further notes not shown");
+	hint = before < NOTES_MAX ? messages_shown(m->hint) : xstrdup("");
 	report_note(j, "runner: %s%s: %.1000s%s%.500s",
 		    m->level >= LOG_WARNING ? "warning: " : "", h->name, text,
 		    *hint ? "\nhint: " : "", hint);
@@ -358,8 +360,8 @@ static const char *on_terminate(struct job *j)
 			   ? "message about no job"                                    \
 			   : call)
 
-static int take(struct job *j, struct host *h, const struct wire_frame *f,
-		struct err *e)
+static int messages_take(struct job *j, struct host *h, const struct wire_frame *f,
+			 struct err *e)
 {
 	const char *wrong = NULL;
 
@@ -370,7 +372,7 @@ static int take(struct job *j, struct host *h, const struct wire_frame *f,
 		TAKE_JOB(check_result, check_result(j, h, &m))
 		TAKE_JOB(check_done, check_done(j, h, &m))
 		TAKE_JOB(started, on_started(j, h, &m))
-		TAKE_JOB(exited, on_exited(j, h, &m))
+		TAKE_JOB(exited, messages_on_exited(j, h, &m))
 		TAKE_JOB(credit, on_credit(j, h, &m))
 		TAKE_JOB(stop_ack, on_stop_ack(j, h))
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
@@ -408,7 +410,7 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_event || type == WIRE_change;
 }
 
-static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
+static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 {
 	struct job *j = ctx;
 	struct host_run *run = run_of(j, h);
@@ -419,7 +421,7 @@ static void on_frame(void *ctx, struct host *h, const struct wire_frame *f)
 		run->said_bytes += f->n;
 	if (run->said_bytes > SAID_MAX + ranks * SAID_EACH)
 		err_set(&e, E_WIRE, "more bytes than its ranks need");
-	else if (!take(j, h, f, &e))
+	else if (!messages_take(j, h, f, &e))
 		return;
 	err_in(&e, "%s", h->name);
 	agents_give_up(h, &e);
@@ -467,12 +469,12 @@ static void on_silent(void *ctx, struct host *h, unsigned seconds)
 	str_free(&limit);
 }
 
-static void on_closed(void *ctx, struct host *h)
+static void messages_on_closed(void *ctx, struct host *h)
 {
 	struct job *j = ctx;
 
 	phase_host(j, job_index(j, h), RUN_EV_CLOSED);
 }
 
-const struct agents_events messages_events = { on_hello, on_frame, on_lost, on_silent,
-					       on_closed };
+const struct agents_events messages_events = { messages_on_hello, messages_on_frame,
+					       on_lost, on_silent, messages_on_closed };

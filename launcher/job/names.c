@@ -56,7 +56,7 @@ struct names {
 	uint64_t timer_ms; /* when it comes; 0: it does not */
 };
 
-static void on_timer(evutil_socket_t fd, short what, void *ctx);
+static void names_on_timer(evutil_socket_t fd, short what, void *ctx);
 
 struct names *names_open(const struct epoch *e)
 {
@@ -68,7 +68,7 @@ struct names *names_open(const struct epoch *e)
 	 * agent choose names of one bucket */
 	if (getrandom(n->secret, sizeof n->secret, 0) < 0)
 		memset(n->secret, 0, sizeof n->secret);
-	n->timer = event_new(e->base, -1, 0, on_timer, n);
+	n->timer = event_new(e->base, -1, 0, names_on_timer, n);
 	return n;
 }
 
@@ -139,7 +139,7 @@ void names_free(struct names *n)
 	free(n);
 }
 
-static struct name **find(struct names *n, const char *key)
+static struct name **names_find(struct names *n, const char *key)
 {
 	struct name **at = &n->name[bucket_of(n, key)];
 
@@ -150,7 +150,7 @@ static struct name **find(struct names *n, const char *key)
 
 /* ---- answers ---- */
 
-static void say(struct names *n, uint32_t host, const struct wire_found *m)
+static void names_say(struct names *n, uint32_t host, const struct wire_found *m)
 {
 	const struct wire_found none = { .epoch = m->epoch,
 					 .id = m->id,
@@ -166,14 +166,14 @@ static void say(struct names *n, uint32_t host, const struct wire_found *m)
 static void say_status(struct names *n, uint32_t host, uint32_t id,
 		       enum found_status status)
 {
-	say(n, host,
-	    &(struct wire_found){
-		    .epoch = n->epoch.number, .id = id, .status = status });
+	names_say(n, host,
+		  &(struct wire_found){
+			  .epoch = n->epoch.number, .id = id, .status = status });
 }
 
 /* What there is of KEYS.  False: not all, and MUST_ALL. */
-static bool answer(struct names *n, uint32_t host, uint32_t id, const wire_strv *keys,
-		   bool must_all)
+static bool names_answer(struct names *n, uint32_t host, uint32_t id,
+			 const wire_strv *keys, bool must_all)
 {
 	uint32_t *owners = xcalloc(keys->n, sizeof *owners);
 	uint32_t *sizes = xcalloc(keys->n, sizeof *sizes);
@@ -183,7 +183,7 @@ static bool answer(struct names *n, uint32_t host, uint32_t id, const wire_strv 
 	bool done;
 
 	for (size_t i = 0; i < keys->n; i++) {
-		const struct name *one = *find(n, keys->v[i]);
+		const struct name *one = *names_find(n, keys->v[i]);
 
 		if (!one)
 			continue;
@@ -200,19 +200,19 @@ static bool answer(struct names *n, uint32_t host, uint32_t id, const wire_strv 
 	if (done && values.len > BYTES_MOST)
 		say_status(n, host, id, FOUND_NO_ROOM);
 	else if (done)
-		say(n, host,
-		    &(struct wire_found){
-			    .epoch = n->epoch.number,
-			    .id = id,
-			    .status = count == keys->n ? FOUND_ALL
-				      : count          ? FOUND_SOME
-						       : FOUND_NONE,
-			    .keys = { found, count },
-			    .owners = { owners, count },
-			    .sizes = { sizes, count },
-			    .values = { buf_head(&values), values.len } });
+		names_say(n, host,
+			  &(struct wire_found){
+				  .epoch = n->epoch.number,
+				  .id = id,
+				  .status = count == keys->n ? FOUND_ALL
+					    : count          ? FOUND_SOME
+							     : FOUND_NONE,
+				  .keys = { found, count },
+				  .owners = { owners, count },
+				  .sizes = { sizes, count },
+				  .values = { buf_head(&values), values.len } });
 	for (size_t i = 0; done && values.len <= BYTES_MOST && i < keys->n; i++) {
-		struct name **at = find(n, keys->v[i]);
+		struct name **at = names_find(n, keys->v[i]);
 
 		if (*at && (*at)->once)
 			name_free(n, at);
@@ -228,16 +228,16 @@ static bool answer_one(struct names *n, const struct lookup *one, bool must_all)
 {
 	const wire_strv keys = { (const char *const *)one->keys.v, one->keys.n };
 
-	return answer(n, one->host, one->id, &keys, must_all);
+	return names_answer(n, one->host, one->id, &keys, must_all);
 }
 
 /* ONE waits for the first of its keys that is not published. */
-static void await(struct names *n, struct lookup *one)
+static void names_await(struct names *n, struct lookup *one)
 {
 	struct lookup **at;
 	size_t i = 0;
 
-	while (i + 1 < one->keys.n && *find(n, one->keys.v[i]))
+	while (i + 1 < one->keys.n && *names_find(n, one->keys.v[i]))
 		i++;
 	one->lacks = one->keys.v[i];
 	at = &n->lookup[bucket_of(n, one->lacks)];
@@ -265,7 +265,7 @@ static void answer_waiting(struct names *n, const char *key)
 		if (answer_one(n, one, true))
 			lookup_free(n, one);
 		else
-			await(n, one);
+			names_await(n, one);
 	}
 }
 
@@ -280,7 +280,7 @@ static void set_timer(struct names *n, uint64_t at_ms)
 }
 
 /* Lookups whose time is over get what is there. */
-static void on_timer(evutil_socket_t fd, short what, void *ctx)
+static void names_on_timer(evutil_socket_t fd, short what, void *ctx)
 {
 	struct names *n = ctx;
 	struct lookup *late = take_lookups(n, NULL, clock_ms()), *one;
@@ -318,24 +318,25 @@ static const char *wrong_rank(const struct names *n, const struct host *h,
 static void take_back(struct names *n, const struct wire_publish *m, size_t count)
 {
 	while (count--)
-		name_free(n, find(n, m->keys.v[count]));
+		name_free(n, names_find(n, m->keys.v[count]));
 }
 
 /* All of M, or nothing. */
-static enum found_status publish(struct names *n, const struct wire_publish *m)
+static enum found_status job_names_publish(struct names *n,
+					   const struct wire_publish *m)
 {
 	const char *value = m->values.p;
 	size_t bytes = m->values.n;
 
 	for (size_t i = 0; i < m->keys.n; i++) {
-		if (*find(n, m->keys.v[i]))
+		if (*names_find(n, m->keys.v[i]))
 			return FOUND_DUPLICATE;
 		bytes += strlen(m->keys.v[i]);
 	}
 	if (m->keys.n > NAMES_MOST - n->n || bytes > BYTES_MOST - n->bytes)
 		return FOUND_NO_ROOM;
 	for (size_t i = 0; i < m->keys.n; i++) {
-		struct name **at = find(n, m->keys.v[i]), *one;
+		struct name **at = names_find(n, m->keys.v[i]), *one;
 
 		if (*at) { /* M names it twice */
 			take_back(n, m, i);
@@ -368,7 +369,7 @@ const char *names_publish(struct names *n, struct host *h, const struct wire_pub
 		sum += m->sizes.v[i];
 	if (m->sizes.n != m->keys.n || sum != m->values.n)
 		return "malformed 'publish' message";
-	status = publish(n, m);
+	status = job_names_publish(n, m);
 	say_status(n, epoch_index(&n->epoch, h), m->id, status);
 	for (size_t i = 0; status == FOUND_ALL && i < m->keys.n; i++)
 		answer_waiting(n, m->keys.v[i]);
@@ -376,7 +377,7 @@ const char *names_publish(struct names *n, struct host *h, const struct wire_pub
 }
 
 /* M of HOST waits, unless that host has too many that do. */
-static bool keep(struct names *n, uint32_t host, const struct wire_lookup *m)
+static bool names_keep(struct names *n, uint32_t host, const struct wire_lookup *m)
 {
 	struct waiting *w = &n->host[host];
 	struct lookup *one;
@@ -400,7 +401,7 @@ static bool keep(struct names *n, uint32_t host, const struct wire_lookup *m)
 	w->keys += m->keys.n;
 	w->bytes += bytes;
 	n->nlookups++;
-	await(n, one);
+	names_await(n, one);
 	if (one->until_ms)
 		set_timer(n, one->until_ms);
 	return true;
@@ -415,13 +416,14 @@ const char *names_lookup(struct names *n, struct host *h, const struct wire_look
 		return wrong;
 	host = epoch_index(&n->epoch, h);
 	if (m->keys.n > KEYS_MOST ||
-	    (!answer(n, host, m->id, &m->keys, m->wait) && !keep(n, host, m)))
+	    (!names_answer(n, host, m->id, &m->keys, m->wait) &&
+	     !names_keep(n, host, m)))
 		say_status(n, host, m->id, FOUND_NO_ROOM);
 	return NULL;
 }
 
 /* Take RANK's name at AT back; false: it is another's, or none. */
-static bool unpublish(struct names *n, struct name **at, uint32_t rank)
+static bool job_names_unpublish(struct names *n, struct name **at, uint32_t rank)
 {
 	if (!*at || (*at)->owner != rank)
 		return false;
@@ -438,10 +440,10 @@ const char *names_unpublish(struct names *n, struct host *h,
 	if (wrong)
 		return wrong;
 	for (size_t i = 0; i < m->keys.n; i++)
-		gone += unpublish(n, find(n, m->keys.v[i]), m->rank);
+		gone += job_names_unpublish(n, names_find(n, m->keys.v[i]), m->rank);
 	for (size_t i = 0; !m->keys.n && i < BUCKETS && n->n; i++)
 		for (struct name **at = &n->name[i]; *at;)
-			if (!unpublish(n, at, m->rank))
+			if (!job_names_unpublish(n, at, m->rank))
 				at = &(*at)->next;
 	say_status(n, epoch_index(&n->epoch, h), m->id,
 		   gone || !m->keys.n ? FOUND_ALL : FOUND_NONE);

@@ -35,18 +35,18 @@ static int64_t failed_at(const struct ending *e)
 
 /* Some programs print an error and then abort while they shut down, as PyTorch's
  * threads make them do on a busy machine.  That abort is an exit. */
-static bool is_exit(const struct ending *e)
+static bool outcome_is_exit(const struct ending *e)
 {
 	return e->fate == FATE_EXIT ||
 	       (e->fate == FATE_SIGNAL && e->code == SIGABRT && failed_at(e));
 }
 
 /* TERM and PIPE are what kills bystanders. */
-static int gravity(const struct ending *e)
+static int outcome_gravity(const struct ending *e)
 {
 	if (e->fate == FATE_SIGNAL && (e->code == SIGTERM || e->code == SIGPIPE))
 		return FATE_EXIT;
-	return is_exit(e) ? FATE_EXIT : (int)e->fate;
+	return outcome_is_exit(e) ? FATE_EXIT : (int)e->fate;
 }
 
 static bool is_crash(const struct ending *e)
@@ -85,7 +85,9 @@ static long first_failure(const struct ending *v, size_t n)
 		if (v[i].fate <= FATE_OK ||
 		    v[i].began_ns - (int64_t)v[i].clock_error_ns > latest)
 			continue;
-		graver = found < 0 ? 1 : gravity(&v[i]) - gravity(&v[found]);
+		graver = found < 0
+				 ? 1
+				 : outcome_gravity(&v[i]) - outcome_gravity(&v[found]);
 		if (graver > 0 || (!graver && v[i].began_ns < v[found].began_ns))
 			found = (long)i;
 	}
@@ -107,7 +109,7 @@ long outcome_cause(const struct ending *v, size_t n)
 		    v[i].began_ns <= v[first].began_ns + EXIT_LASTS_MS * MS &&
 		    (found == first || v[i].began_ns < v[found].began_ns))
 			found = (long)i;
-	if (found != first || !is_exit(&v[first]))
+	if (found != first || !outcome_is_exit(&v[first]))
 		return found;
 
 	/* One that printed its error before FIRST failed, and exited after it? */
@@ -115,7 +117,7 @@ long outcome_cause(const struct ending *v, size_t n)
 	if (!before)
 		before = v[first].began_ns - REAP_NS;
 	for (size_t i = 0; i < n; i++) {
-		int64_t at = is_exit(&v[i]) ? failed_at(&v[i]) : 0;
+		int64_t at = outcome_is_exit(&v[i]) ? failed_at(&v[i]) : 0;
 
 		if (at && at < before) {
 			found = (long)i;

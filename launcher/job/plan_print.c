@@ -298,14 +298,15 @@ static void group_head(struct str *out, const struct job *j, const struct group 
 }
 
 /* The width of a column that now has the width NOW and gets TEXT. */
-static int widest(int now, const char *text)
+static int print_widest(int now, const char *text)
 {
 	int n = (int)strlen(text);
 
 	return n > now ? n : now;
 }
 
-static void table(struct str *out, const struct job *j, uint32_t host, size_t columns)
+static void print_table(struct str *out, const struct job *j, uint32_t host,
+			size_t columns)
 {
 	const uint32_t n = j->plan.local_size[host];
 	int gpu = 3, cpus = 4, numa = 4;
@@ -316,12 +317,12 @@ static void table(struct str *out, const struct job *j, uint32_t host, size_t co
 		const struct rank *r = rank_of(j, host, i);
 		char *cell = gpu_cell(r);
 
-		gpu = widest(gpu, cell);
+		gpu = print_widest(gpu, cell);
 		free(cell);
 		cpus_cell(&text, r, columns);
-		cpus = widest(cpus, str_text(&text));
+		cpus = print_widest(cpus, str_text(&text));
 		str_free(&text);
-		numa = widest(numa, r->numa);
+		numa = print_widest(numa, r->numa);
 	}
 	used = 4 + 2 + 5 + 2 + (size_t)gpu + 2 + (size_t)cpus + 2 + (size_t)numa + 2;
 	if (columns)
@@ -355,7 +356,7 @@ static void print_group(struct str *out, const struct job *j, const struct group
 	char *line;
 
 	group_head(out, j, g, columns);
-	table(out, j, g->host[0], columns);
+	print_table(out, j, g->host[0], columns);
 	if (*run->certificate)
 		add_wrapped(out, run->certificate, columns);
 	if (!*run->idle)

@@ -282,7 +282,7 @@ void rank_status_free(struct job *j)
 	free(q);
 }
 
-static void finish(struct job *j)
+static void status_finish(struct job *j)
 {
 	struct rank_status *q = j->rank_status;
 	struct rank_waits *waits = xcalloc(1, sizeof *waits);
@@ -300,13 +300,13 @@ static void finish(struct job *j)
 	rank_status_free(j);
 }
 
-static void on_late(evutil_socket_t fd, short what, void *ctx)
+static void status_on_late(evutil_socket_t fd, short what, void *ctx)
 {
 	const struct rank_status *q = ctx;
 
 	(void)fd;
 	(void)what;
-	finish(q->job);
+	status_finish(q->job);
 }
 
 static struct rank_status *get_query(struct job *j)
@@ -318,12 +318,12 @@ static struct rank_status *get_query(struct job *j)
 	q = j->rank_status = xcalloc(1, sizeof *q);
 	q->job = j;
 	q->asked = xcalloc(j->agents.n, sizeof *q->asked);
-	q->timer = event_new(j->base, -1, 0, on_late, q);
+	q->timer = event_new(j->base, -1, 0, status_on_late, q);
 	loop_after_ms(q->timer, ANSWER_MS);
 	return q;
 }
 
-static void ask(struct job *j, uint32_t host)
+static void status_ask(struct job *j, uint32_t host)
 {
 	const struct wire_query m = { j->epoch };
 	struct host *h = &j->agents.host[host];
@@ -340,9 +340,9 @@ static void ask(struct job *j, uint32_t host)
 static void ask_all(struct job *j)
 {
 	for (uint32_t i = 0; i < j->agents.n; i++)
-		ask(j, i);
+		status_ask(j, i);
 	if (!j->rank_status->nasked)
-		finish(j);
+		status_finish(j);
 }
 
 const char *rank_status_done(struct job *j, struct host *h)
@@ -353,7 +353,7 @@ const char *rank_status_done(struct job *j, struct host *h)
 		return NULL;
 	q->asked[job_index(j, h)] = false;
 	if (!--q->nasked && !q->nstalls) /* more ranks may say the same */
-		finish(j);
+		status_finish(j);
 	return NULL;
 }
 
@@ -390,7 +390,7 @@ static bool is_stall_taken(struct job *j, struct host *h)
 
 /* A line has named the rank while it waited in this operation: it begins with how many
  * seconds it has waited by its own clock. */
-static bool is_named(struct job *j, const struct wire_stall *m)
+static bool status_is_named(struct job *j, const struct wire_stall *m)
 {
 	uint64_t *named_ms = &j->rank[m->rank].stall_named_ms;
 	const uint64_t waited_ms = 1000 * strtoull(m->text, NULL, 10);
@@ -416,12 +416,12 @@ const char *rank_status_stall(struct job *j, struct host *h, const struct wire_s
 	for (size_t i = 0; i < m->missing.n; i++)
 		rank_set_add(&missing, m->missing.v[i]);
 	text = str_plain(xstrndup(m->text, TEXT_MOST));
-	st = is_named(j, m) ? NULL : get_stall(j, &missing, text);
+	st = status_is_named(j, m) ? NULL : get_stall(j, &missing, text);
 	if (st) {
 		rank_set_add(&st->waiting, m->rank);
 		rank_set_add(&j->rank_status->reporters, m->rank);
 		for (size_t i = 0; i < j->agents.n; i++)
-			ask(j, (uint32_t)i);
+			status_ask(j, (uint32_t)i);
 	}
 	rank_set_free(&missing);
 	free(text);

@@ -40,8 +40,8 @@ static bool in_name(char c)
 }
 
 /* TEXT to OUT, with WITH for each WHAT that is a whole name. */
-static void replace(struct str *out, const char *text, const char *what,
-		    const char *with)
+static void report_replace(struct str *out, const char *text, const char *what,
+			   const char *with)
 {
 	const size_t len = strlen(what);
 
@@ -65,7 +65,7 @@ static char *error_shape(const struct host *h)
 	struct str named = { 0 }, shape = { 0 };
 	const char *text, *hit;
 
-	replace(&named, h->err.text, h->name, "\1");
+	report_replace(&named, h->err.text, h->name, "\1");
 	text = str_text(&named);
 	while ((hit = strstr(text, "SHA256:"))) {
 		str_addn(&shape, text, (size_t)(hit - text) + 7);
@@ -79,8 +79,8 @@ static char *error_shape(const struct host *h)
 
 /* The hosts that failed for the same reason as host I, itself first, to NAMES; marks
  * them in DONE; returns how many.  A hint that names one host becomes the row's own. */
-static size_t fold_alike(struct job *j, size_t i, char *const *shape, bool *done,
-			 struct str *names)
+static size_t report_fold_alike(struct job *j, size_t i, char *const *shape, bool *done,
+				struct str *names)
 {
 	const char *hint = j->agents.host[i].err.hint;
 	const char **list = xcalloc(j->agents.n, sizeof *list);
@@ -116,7 +116,7 @@ static void add_each(struct str *out, const char *shape, const char *names)
 		char *one = xstrndup(word, (size_t)(p - word));
 
 		str_add(out, word > names ? ", " : "");
-		replace(out, shape, "\1", one);
+		report_replace(out, shape, "\1", one);
 		free(one);
 		if (!*p)
 			return;
@@ -140,7 +140,7 @@ static void set_folded(struct err *e, const char *shape, const char *names, size
 			add_each(&text, subject, names);
 		else
 			rest = shape;
-		replace(&text, rest, "\1", names);
+		report_replace(&text, rest, "\1", names);
 		snprintf(e->text, sizeof e->text, "%s", str_text(&text));
 	}
 	free(subject);
@@ -193,7 +193,7 @@ int report_lost_hosts(struct job *j)
 			report_error(j, &j->err);
 		list_keys(j, i, shape);
 		j->err = j->agents.host[i].err;
-		n = fold_alike(j, i, shape, done, &names);
+		n = report_fold_alike(j, i, shape, done, &names);
 		if (n > 1) /* of one alone nothing is hidden */
 			set_folded(&j->err, shape[i], str_text(&names), n);
 		str_free(&names);
@@ -268,7 +268,7 @@ static const char *hint_from(const char *tail, const struct request *r)
 	return NULL;
 }
 
-static void describe(struct job *j, uint32_t index, struct err *e)
+static void report_describe(struct job *j, uint32_t index, struct err *e)
 {
 	const struct rank *r = &j->rank[index];
 	const struct host *h = &j->agents.host[j->plan.rank[index].host];
@@ -378,7 +378,7 @@ void report_cause(struct job *j)
 	if (cause < 0)
 		return;
 	r = &j->rank[cause];
-	describe(j, (uint32_t)cause, &e);
+	report_describe(j, (uint32_t)cause, &e);
 	free(j->cause);
 	j->cause = xstrdup(e.text);
 	events_begin(j->events, "cause");

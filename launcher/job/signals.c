@@ -28,7 +28,7 @@ static void move_deadlines(struct job *j, uint64_t ms)
 		j->cleanup.until_ms += ms;
 }
 
-static void resume(struct job *j)
+static void signals_resume(struct job *j)
 {
 	j->agents.paused = false;
 	for (size_t i = 0; i < j->agents.n; i++) {
@@ -54,7 +54,7 @@ static bool hosts_know(const struct job *j)
 
 static void pause_in(struct job *j, unsigned ms);
 
-static void on_pause(evutil_socket_t fd, short what, void *ctx)
+static void signals_on_pause(evutil_socket_t fd, short what, void *ctx)
 {
 	struct job *j = ctx;
 	uint64_t begin_ms = clock_ms();
@@ -67,18 +67,18 @@ static void on_pause(evutil_socket_t fd, short what, void *ctx)
 	}
 	raise(SIGSTOP);
 	move_deadlines(j, clock_ms() - begin_ms); /* fg or bg: here runner goes on */
-	resume(j);
+	signals_resume(j);
 }
 
 static void pause_in(struct job *j, unsigned ms)
 {
 	const struct timeval t = { .tv_usec = (suseconds_t)ms * 1000 };
 
-	event_base_once(j->base, -1, EV_TIMEOUT, on_pause, j, &t);
+	event_base_once(j->base, -1, EV_TIMEOUT, signals_on_pause, j, &t);
 }
 
 /* The ranks stop, the agents are told to count no silence; then runner stops itself. */
-static void suspend(struct job *j)
+static void signals_suspend(struct job *j)
 {
 	if (j->agents.paused)
 		return;
@@ -99,13 +99,13 @@ static void suspend(struct job *j)
 
 /* ---- signals as events ---- */
 
-static void on_signal(evutil_socket_t signo, short what, void *ctx)
+static void signals_on_signal(evutil_socket_t signo, short what, void *ctx)
 {
 	struct job *j = ctx;
 
 	(void)what;
 	if (signo == SIGTSTP)
-		suspend(j);
+		signals_suspend(j);
 	else if (signo == SIGWINCH)
 		job_spec_window(j);
 	else if (signo != SIGTERM || !j->signals.told_ms ||
@@ -124,7 +124,8 @@ void signals_open(struct job *j, void (*handler)(struct job *j, int signo))
 		sigaction(signals[i], NULL, &old);
 		if (old.sa_handler == SIG_IGN)
 			continue;
-		j->signals.watch[i] = evsignal_new(j->base, signals[i], on_signal, j);
+		j->signals.watch[i] =
+			evsignal_new(j->base, signals[i], signals_on_signal, j);
 		loop_watch(j->signals.watch[i]);
 	}
 	signal(SIGPIPE, SIG_IGN);

@@ -23,7 +23,7 @@ void usage_epoch(struct usage *u, uint64_t cpu_us, uint64_t peak_bytes)
 	u->ranks_us = 0;
 }
 
-static double seconds(const struct summary *s, uint64_t at_ns)
+static double summary_seconds(const struct summary *s, uint64_t at_ns)
 {
 	/* a host's clock is known to 10 us or so: nothing ends after the job */
 	if (at_ns > s->end_ns)
@@ -36,7 +36,7 @@ static double cpu_seconds(const struct usage *u)
 	return (double)(u->cpu_us + u->ranks_us) / 1e6;
 }
 
-static const char *source(bool cgroup)
+static const char *summary_source(bool cgroup)
 {
 	return cgroup ? "cgroup" : "wait4";
 }
@@ -59,14 +59,18 @@ static void text_host(struct str *out, const struct summary *s, size_t i, int wi
 	char end[2][32] = { "-", "-" }, peak[64] = "-";
 
 	if (u->first_end_ns) {
-		snprintf(end[0], sizeof *end, "%.1f s", seconds(s, u->first_end_ns));
-		snprintf(end[1], sizeof *end, "%.1f s", seconds(s, u->last_end_ns));
+		snprintf(end[0], sizeof *end, "%.1f s",
+			 summary_seconds(s, u->first_end_ns));
+		snprintf(end[1], sizeof *end, "%.1f s",
+			 summary_seconds(s, u->last_end_ns));
 	}
 	if (u->peak_bytes)
 		snprintf(peak, sizeof peak, "%.1f MiB %s",
-			 (double)u->peak_bytes / (1 << 20), source(u->peak_cgroup));
+			 (double)u->peak_bytes / (1 << 20),
+			 summary_source(u->peak_cgroup));
 	str_addf(out, "\n  %-*s %6u %10.2f s %-6s %18s %11s %11s", width, s->host[i],
-		 u->ranks, cpu_seconds(u), source(u->cpu_cgroup), peak, end[0], end[1]);
+		 u->ranks, cpu_seconds(u), summary_source(u->cpu_cgroup), peak, end[0],
+		 end[1]);
 }
 
 void summary_text(struct str *out, const struct summary *s)
@@ -75,7 +79,8 @@ void summary_text(struct str *out, const struct summary *s)
 	bool head = false;
 
 	str_addf(out, "summary: status %d after %.1f s, %u restart%s", s->status,
-		 seconds(s, s->end_ns), s->restarts, s->restarts == 1 ? "" : "s");
+		 summary_seconds(s, s->end_ns), s->restarts,
+		 s->restarts == 1 ? "" : "s");
 	if (s->cause)
 		str_addf(out, "\n  cause: %s", s->cause);
 	if (s->logs)
@@ -107,7 +112,7 @@ static void json_end(struct str *out, const struct summary *s, const char *key,
 		     uint64_t at_ns)
 {
 	if (at_ns)
-		str_addf(out, ", \"%s\": %.6f", key, seconds(s, at_ns));
+		str_addf(out, ", \"%s\": %.6f", key, summary_seconds(s, at_ns));
 	else
 		str_addf(out, ", \"%s\": null", key);
 }
@@ -120,8 +125,8 @@ void summary_json(struct str *out, const struct summary *s)
 	json_string(out, s->job);
 	str_addf(out, ", \"status\": %d", s->status);
 	json_text(out, "cause", s->cause);
-	str_addf(out, ", \"wall_s\": %.6f, \"restarts\": %u", seconds(s, s->end_ns),
-		 s->restarts);
+	str_addf(out, ", \"wall_s\": %.6f, \"restarts\": %u",
+		 summary_seconds(s, s->end_ns), s->restarts);
 	json_text(out, "logs", s->logs);
 	str_add(out, ", \"hosts\": [");
 	for (size_t i = 0; i < s->n; i++) {
@@ -132,13 +137,13 @@ void summary_json(struct str *out, const struct summary *s)
 		str_addf(out, "%s{\"ranks\": %u", comma, u->ranks);
 		json_text(out, "host", s->host[i]);
 		str_addf(out, ", \"cpu_s\": %.6f", cpu_seconds(u));
-		json_text(out, "cpu_by", source(u->cpu_cgroup));
+		json_text(out, "cpu_by", summary_source(u->cpu_cgroup));
 		str_add(out, ", \"peak_bytes\": ");
 		if (u->peak_bytes)
 			str_addf(out, "%ju", (uintmax_t)u->peak_bytes);
 		else
 			str_add(out, "null");
-		json_text(out, "peak_by", source(u->peak_cgroup));
+		json_text(out, "peak_by", summary_source(u->peak_cgroup));
 		json_end(out, s, "first_end_s", u->first_end_ns);
 		json_end(out, s, "last_end_s", u->last_end_ns);
 		str_add(out, "}");

@@ -77,7 +77,7 @@ static void wait_more(struct input *in)
 
 /* poll(2) comes before read(2): other programs may share the description, so it stays a
  * blocking one. */
-static void on_readable(evutil_socket_t fd, short what, void *ctx)
+static void input_on_readable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct input *in = ctx;
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -118,11 +118,11 @@ struct input *input_open(struct event_base *base, void (*typed)(void *ctx), void
 	in->ctx = ctx;
 	in->terminal = isatty(STDIN_FILENO);
 	in->again = event_new(base, -1, 0, on_again, in);
-	in->readable = event_new(base, STDIN_FILENO, EV_READ, on_readable, in);
+	in->readable = event_new(base, STDIN_FILENO, EV_READ, input_on_readable, in);
 	if (event_add(in->readable, NULL)) {
 		/* A regular file: epoll refuses it, and it is always ready. */
 		event_free(in->readable);
-		in->readable = event_new(base, -1, 0, on_readable, in);
+		in->readable = event_new(base, -1, 0, input_on_readable, in);
 		in->always_ready = true;
 	} else {
 		event_del(in->readable);

@@ -87,7 +87,7 @@ static void clear_line(struct lines *l)
 
 /* ---- equal lines of several ranks ---- */
 
-static void put_equal(struct lines *l, struct coalesced *e)
+static void lines_put_equal_all(struct lines *l, struct coalesced *e)
 {
 	struct str ranks = { 0 };
 	char *label;
@@ -116,7 +116,7 @@ int lines_put_equal(struct lines *l, bool all)
 	if (!l->equal)
 		return LINES_NEVER;
 	while (coalesce_take(l->equal, all ? COALESCE_ALL : l->now_ms, &e))
-		put_equal(l, &e);
+		lines_put_equal_all(l, &e);
 	due_ms = coalesce_due_ms(l->equal);
 	return due_ms ? (int)(due_ms - l->now_ms) : LINES_NEVER;
 }
@@ -129,7 +129,7 @@ static void begin_line(struct lines *l, struct line_stream *s)
 	if (l->open == s)
 		return;
 	while (l->equal && coalesce_take_of(l->equal, s->index / 2, &e))
-		put_equal(l, &e);
+		lines_put_equal_all(l, &e);
 	clear_line(l);
 	put_label(l, s);
 	l->open = s;

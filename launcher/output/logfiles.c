@@ -62,8 +62,8 @@ static int digits_of(uint32_t np)
 }
 
 /* The pattern with RANK's values. */
-static int expand(struct str *out, const struct log_names *names, uint32_t rank,
-		  struct err *e)
+static int logfiles_expand(struct str *out, const struct log_names *names,
+			   uint32_t rank, struct err *e)
 {
 	const struct log_rank *r = &names->rank[rank];
 	const char *at = names->pattern, *from = at;
@@ -95,7 +95,7 @@ static int expand(struct str *out, const struct log_names *names, uint32_t rank,
 int logfiles_name(struct str *out, const struct log_names *names, uint32_t rank,
 		  unsigned stream, struct err *e)
 {
-	if (expand(out, names, rank, e))
+	if (logfiles_expand(out, names, rank, e))
 		return -1;
 	if (is_file(names->pattern))
 		str_add(out, stream == 1 ? "" : ".err");
@@ -251,7 +251,7 @@ static int move_folder(struct logfiles *f, struct str *path, struct str *note,
 	return rc;
 }
 
-static int by_name(const void *a, const void *b)
+static int logfiles_by_name(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -266,10 +266,10 @@ static int move_folders(struct logfiles *f, struct str *note, struct err *e)
 
 	for (uint32_t i = 0; i < f->names.np && !rc; i++) {
 		path.len = 0;
-		rc = expand(&path, &f->names, i, e);
+		rc = logfiles_expand(&path, &f->names, i, e);
 		strv_add(&folder, str_text(&path));
 	}
-	qsort(folder.v, folder.n, sizeof *folder.v, by_name);
+	qsort(folder.v, folder.n, sizeof *folder.v, logfiles_by_name);
 	for (size_t i = 0; i < folder.n && !rc; i++) {
 		if (i && !strcmp(folder.v[i], folder.v[i - 1]))
 			continue;

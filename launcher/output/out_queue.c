@@ -90,7 +90,7 @@ static void on_written(void *ctx, size_t n)
 	q->events->room(q);
 }
 
-static void on_broken(void *ctx, int error)
+static void queue_on_broken(void *ctx, int error)
 {
 	struct out_queue *q = ctx;
 	struct out_chunk c;
@@ -206,7 +206,7 @@ void out_queue_drop(struct out_queue *q, struct out_chunk *c)
 void out_queue_open(struct out_queue *q, struct event_base *base, int fd,
 		    const struct out_queue_events *events, void *ctx)
 {
-	static const struct sink_events sink = { on_written, on_broken };
+	static const struct sink_events sink = { on_written, queue_on_broken };
 
 	*q = (struct out_queue){ .events = events, .ctx = ctx };
 	q->lines.out = &q->sink.queue;

@@ -85,7 +85,7 @@ static void look_in(struct output *o, int ms)
 }
 
 /* S may hold something that has to be shown later, or may not any more. */
-static void watch(struct output *o, struct line_stream *s)
+static void output_watch(struct output *o, struct line_stream *s)
 {
 	int ms = lines_wait_ms(&queue_of(o, s)->lines, s);
 
@@ -112,7 +112,7 @@ static void pass_on_longest(struct output *o)
 }
 
 /* Equal lines that need not wait any longer, or all, into Q. */
-static void put_equal(struct output *o, struct out_queue *q, bool all)
+static void output_put_equal(struct output *o, struct out_queue *q, bool all)
 {
 	int ms;
 
@@ -146,13 +146,13 @@ static void on_later(evutil_socket_t fd, short what, void *ctx)
 			o->held -= lines_held(s);
 			lines_show(&q->lines, s);
 			o->held += lines_held(s);
-			watch(o, s);
+			output_watch(o, s);
 			event_active(o->flush, EV_TIMEOUT, 0);
 		}
 	}
 	for (int i = 0; i < 2; i++)
 		if (o->queue[i].lines.equal && !o->queue[i].sink.broken)
-			put_equal(o, &o->queue[i], false);
+			output_put_equal(o, &o->queue[i], false);
 }
 
 /* ---- from chunks to the queue ---- */
@@ -180,10 +180,10 @@ static void put_slice(struct output *o, struct out_queue *q, const struct out_ch
 	lines_put(&q->lines, s, bytes, n);
 	o->held += lines_held(s);
 	if (q->lines.equal)
-		put_equal(o, q, false);
+		output_put_equal(o, q, false);
 	while (o->held > HELD_MAX_BYTES) /* many ranks, and no line has an end */
 		pass_on_longest(o);
-	watch(o, s);
+	output_watch(o, s);
 }
 
 /* Pass on what stream S still holds. */
@@ -195,7 +195,7 @@ static void finish_stream(struct output *o, struct line_stream *s)
 	else
 		s->line.len = s->update.len = 0;
 	o->held += lines_held(s);
-	watch(o, s);
+	output_watch(o, s);
 }
 
 /* The spool is read: the job has ended, or the file takes no more.  What comes then
@@ -251,7 +251,7 @@ static void take_waiting(struct output *o, struct out_queue *q)
 		if (queue_of(o, &o->stream[i]) == q)
 			finish_stream(o, &o->stream[i]);
 	if (q->lines.equal && o->finished && !q->head && !o->muted)
-		put_equal(o, q, true);
+		output_put_equal(o, q, true);
 	if (!q->head)
 		event_active(o->flush, EV_TIMEOUT, 0);
 }
@@ -272,14 +272,14 @@ static void on_room(struct out_queue *q)
 			take_waiting(o, &o->queue[i]);
 }
 
-static void on_left(struct out_queue *q, uint32_t host, size_t n)
+static void output_on_left(struct out_queue *q, uint32_t host, size_t n)
 {
 	struct output *o = q->ctx;
 
 	o->events->left(o->ctx, host, n);
 }
 
-static void on_broken(struct out_queue *q, int error)
+static void output_on_broken(struct out_queue *q, int error)
 {
 	struct output *o = q->ctx;
 
@@ -513,7 +513,8 @@ static bool wants_colour(enum colour_when when, bool terminal)
 /* The queue of stdout or stderr: FD. */
 static void open_queue(struct output *o, struct event_base *base, int fd)
 {
-	static const struct out_queue_events events = { on_left, on_room, on_broken };
+	static const struct out_queue_events events = { output_on_left, on_room,
+							output_on_broken };
 	struct out_queue *q = &o->queue[fd - 1];
 	struct lines *l = &q->lines;
 	const char *term = getenv("TERM");

@@ -20,7 +20,7 @@ static void say_other(struct str *why, const struct stat *st)
 		 (unsigned)st->st_uid);
 }
 
-static bool may(const struct walk *w, int at, int entry, const struct stat *st)
+static bool file_may(const struct walk *w, int at, int entry, const struct stat *st)
 {
 	struct stat folder;
 
@@ -35,14 +35,14 @@ static bool may(const struct walk *w, int at, int entry, const struct stat *st)
 
 int own_file_folder(const char *path, const char **last, struct str *why)
 {
-	struct walk w = { .may = may, .why = why };
+	struct walk w = { .may = file_may, .why = why };
 
 	return walk_path(&w, AT_FDCWD, path, last);
 }
 
 int own_file_has(int at, const char *name, struct str *why)
 {
-	struct walk w = { .may = may, .why = why };
+	struct walk w = { .may = file_may, .why = why };
 	struct stat st;
 	int fd = walk_entry(&w, at, name, &st);
 
@@ -102,7 +102,7 @@ static int open_there(struct walk *w, int at, const char *name, enum own_file ho
 
 int own_file_open(const char *path, enum own_file how, struct str *why)
 {
-	struct walk w = { .may = may, .make = how == OWN_FILE_NEW, .why = why };
+	struct walk w = { .may = file_may, .make = how == OWN_FILE_NEW, .why = why };
 	const char *name;
 	int at = walk_path(&w, AT_FDCWD, path, &name), fd = -1, error = EEXIST;
 

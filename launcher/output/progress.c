@@ -32,7 +32,7 @@ struct wait {
 
 /* Append W[0..N) to S, those that wait for the same thing together: "n[05,33] (why)".
  */
-static void fold_alike(struct str *s, struct wait *w, size_t n)
+static void progress_fold_alike(struct str *s, struct wait *w, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const char *names[NAMES_MAX], *why = w[i].why;
@@ -77,8 +77,8 @@ static size_t list_waits(struct str *s, const struct agents *f)
 		else
 			more = true;
 	}
-	fold_alike(s, w[true], n[true]);
-	fold_alike(s, w[false], n[false]);
+	progress_fold_alike(s, w[true], n[true]);
+	progress_fold_alike(s, w[false], n[false]);
 	str_add(s, more ? ", ..." : "");
 	return n[true];
 }
@@ -118,7 +118,7 @@ bool progress_warning(const struct agents *f, unsigned seconds, struct err *e)
 }
 
 /* Write TEXT over the old line, and spaces over the rest of it. */
-static void put(struct progress *p, const char *text)
+static void progress_put(struct progress *p, const char *text)
 {
 	const int old = p->shown ? (int)strlen(p->shown) : 0,
 		  rest = old - (int)strlen(text);
@@ -171,7 +171,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 		free(text);
 		return;
 	}
-	put(p, text);
+	progress_put(p, text);
 	free(p->shown);
 	p->shown = text;
 }
@@ -194,7 +194,7 @@ void progress_erase(struct progress *p)
 {
 	if (!p || !p->shown)
 		return;
-	put(p, "");
+	progress_put(p, "");
 	free(p->shown);
 	p->shown = NULL;
 }

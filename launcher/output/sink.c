@@ -14,7 +14,7 @@
 
 enum { WRITE_MAX = 1 << 20, WIDE_BYTES = 65536, PIPE_BYTES = 1 << 20 };
 
-static void on_writable(evutil_socket_t fd, short what, void *ctx)
+static void sink_on_writable(evutil_socket_t fd, short what, void *ctx)
 {
 	(void)fd;
 	(void)what;
@@ -42,7 +42,7 @@ void sink_open(struct sink *s, struct event_base *base, int fd,
 		s->fd = own >= 0 ? own : fd;
 	}
 	if (s->how != SINK_FILE)
-		s->writable = event_new(base, s->fd, EV_WRITE, on_writable, s);
+		s->writable = event_new(base, s->fd, EV_WRITE, sink_on_writable, s);
 }
 
 static ssize_t write_some(struct sink *s)

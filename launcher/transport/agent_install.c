@@ -183,7 +183,8 @@ void agent_install_sent(struct agent_install *a, size_t n)
 		a->image_sent += n;
 }
 
-static enum install_event again(struct agent_install *a, enum install_stage stage)
+static enum install_event install_again(struct agent_install *a,
+					enum install_stage stage)
 {
 	begin_try(a, stage);
 	return INSTALL_AGAIN;
@@ -253,19 +254,20 @@ static enum install_event fail_missing(struct agent_install *a)
 }
 
 /* The agent there has another VERSION: keep that for the message, try the next way. */
-static enum install_event reject(struct agent_install *a, const char *version, size_t n,
-				 uint32_t wire)
+static enum install_event install_reject(struct agent_install *a, const char *version,
+					 size_t n, uint32_t wire)
 {
 	free(a->other);
 	a->other = agent_install_quote(version, n);
 	a->other_wire = wire;
 	if (a->setup->agent || a->stage == INSTALL_SEND)
 		return fail_other(a);
-	return again(a, a->stage == INSTALL_DIRECT ? INSTALL_SEARCH : INSTALL_SEND);
+	return install_again(a, a->stage == INSTALL_DIRECT ? INSTALL_SEARCH
+							   : INSTALL_SEND);
 }
 
-static void add_note(struct buf *out, enum log_level level, enum err_id id,
-		     const char *text)
+static void install_add_note(struct buf *out, enum log_level level, enum err_id id,
+			     const char *text)
 {
 	const struct wire_log note = {
 		.level = level, .id = err_name(id), .text = text, .hint = ""
@@ -284,22 +286,22 @@ static enum install_event come_up(struct agent_install *a, size_t hello_bytes)
 
 	buf_add(&out, p, head);
 	if (a->warning)
-		add_note(&out, LOG_WARNING, ERR_NONE, a->warning);
+		install_add_note(&out, LOG_WARNING, ERR_NONE, a->warning);
 	if (*quote) {
 		text = xasprintf("the login there prints '%s'", quote);
-		add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);
+		install_add_note(&out, LOG_NOTE, E_LOGIN_NOISE, text);
 		free(text);
 	}
 	if (a->unsafe) {
 		text = xasprintf("'%s' there was not started: another user can "
 				 "replace it",
 				 direct_path(a));
-		add_note(&out, LOG_NOTE, E_AGENT_UNSAFE, text);
+		install_add_note(&out, LOG_NOTE, E_AGENT_UNSAFE, text);
 		free(text);
 	}
 	if (a->asked)
-		add_note(&out, LOG_NOTE, ERR_NONE,
-			 "the agent was sent there, as none was found");
+		install_add_note(&out, LOG_NOTE, ERR_NONE,
+				 "the agent was sent there, as none was found");
 	buf_add(&out, p + head, n - head);
 	buf_free(&a->in);
 	a->in = out;
@@ -320,7 +322,7 @@ static enum install_event read_hello(struct agent_install *a)
 	if (v.failed)
 		return INSTALL_WAIT;
 	if (*type != WIRE_hello || payload > 65536)
-		return reject(a, "unknown", 7, 0);
+		return install_reject(a, "unknown", 7, 0);
 	if (v.left < payload)
 		return INSTALL_WAIT;
 	v.left = payload;
@@ -328,10 +330,10 @@ static enum install_event read_hello(struct agent_install *a)
 	version = view_bytes(&v, (size_t)len + 1);
 	wire = view_u32(&v);
 	if (v.failed)
-		return reject(a, "unknown", 7, 0);
+		return install_reject(a, "unknown", 7, 0);
 	if (wire != WIRE_VERSION ||
 	    strncmp(version, BERTH_VERSION, (size_t)len + 1) != 0)
-		return reject(a, version, len, wire);
+		return install_reject(a, version, len, wire);
 	return come_up(a, WIRE_HEAD_BYTES + payload);
 }
 
@@ -456,12 +458,12 @@ enum install_event agent_install_ended(struct agent_install *a, int status,
 			a->failed = xstrdup(said);
 			a->failed_status = status;
 		}
-		return again(a, INSTALL_SEARCH);
+		return install_again(a, INSTALL_SEARCH);
 	}
 	if (a->asked || (a->answered && a->stage == INSTALL_SEND))
 		return fail_start(a, status, said);
 	if (a->answered) /* the agent in PATH does not run: send this one */
-		return again(a, INSTALL_SEND);
+		return install_again(a, INSTALL_SEND);
 	/* the login took the command and ran something else, or nothing */
 	drop_noise(a, a->in.len);
 	quote = *said ? agent_install_last_line(said)

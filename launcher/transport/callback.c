@@ -58,7 +58,7 @@ static void caller_free(struct caller *r)
 	free(r);
 }
 
-static void drop(struct caller *r)
+static void callback_drop(struct caller *r)
 {
 	struct sealed *s = r->stream;
 
@@ -66,7 +66,7 @@ static void drop(struct caller *r)
 	sealed_close(s);
 }
 
-static void on_bytes(void *ctx, const void *data, size_t n)
+static void callback_on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct caller *r = ctx;
 	struct callback *c = r->of;
@@ -83,7 +83,7 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 		return;
 	if (size <= 0 || f.type != WIRE_called ||
 	    wire_unpack_called(&m, f.payload, f.n, &e)) {
-		drop(r);
+		callback_drop(r);
 		return;
 	}
 	in = r->in;
@@ -94,45 +94,46 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 	buf_free(&in);
 }
 
-static void on_writable(void *ctx)
+static void callback_on_writable(void *ctx)
 {
 	(void)ctx;
 }
 
-static void on_ended(void *ctx, const struct transport_end *end)
+static void callback_on_ended(void *ctx, const struct transport_end *end)
 {
 	(void)end;
-	drop(ctx);
+	callback_drop(ctx);
 }
 
-static void on_late(evutil_socket_t fd, short what, void *ctx)
+static void callback_on_late(evutil_socket_t fd, short what, void *ctx)
 {
 	(void)fd;
 	(void)what;
-	drop(ctx);
+	callback_drop(ctx);
 }
 
 static void add_caller(struct callback *c, int fd)
 {
-	static const struct transport_events events = { on_bytes, on_writable,
-							on_ended };
+	static const struct transport_events events = { callback_on_bytes,
+							callback_on_writable,
+							callback_on_ended };
 	struct caller *r = xcalloc(1, sizeof *r);
 	const int on = 1;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	if (c->ncallers >= CALLBACK_CALLERS_MOST + c->expected)
-		drop(c->oldest);
+		callback_drop(c->oldest);
 	*r = (struct caller){ .of = c, .prev = c->newest };
 	*(c->newest ? &c->newest->next : &c->oldest) = r;
 	c->newest = r;
 	c->ncallers++;
-	r->late = event_new(c->base, -1, 0, on_late, r);
+	r->late = event_new(c->base, -1, 0, callback_on_late, r);
 	loop_after_ms(r->late, PROOF_MS);
 	r->stream = sealed_accept(c->base, fd, c->key, &events, r);
 }
 
-static void on_pause(evutil_socket_t fd, short what, void *ctx)
+static void callback_on_pause(evutil_socket_t fd, short what, void *ctx)
 {
 	struct callback *c = ctx;
 
@@ -149,7 +150,7 @@ static void refuse_first(struct callback *c, int error)
 	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
 		return;
 	if (c->oldest) {
-		drop(c->oldest);
+		callback_drop(c->oldest);
 		return;
 	}
 	event_del(c->readable);
@@ -237,7 +238,7 @@ struct callback *callback_open(struct event_base *base, const unsigned char *key
 	if (!getsockname(fd, (void *)&own, &n)) /* the port is where IPv4 has it, too */
 		c->port = ntohs(own.sin6_port);
 	c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_connection, c);
-	c->pause = event_new(base, -1, 0, on_pause, c);
+	c->pause = event_new(base, -1, 0, callback_on_pause, c);
 	loop_watch(c->readable);
 	return c;
 }
@@ -312,7 +313,7 @@ void callback_addresses(struct strv *out, const char *net)
 void callback_close(struct callback *c)
 {
 	while (c->oldest)
-		drop(c->oldest);
+		callback_drop(c->oldest);
 	event_free(c->readable);
 	event_free(c->pause);
 	close(c->fd);

@@ -66,7 +66,7 @@ static void on_said(evutil_socket_t fd, short what, void *ctx)
 	child_said(ctx);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *ctx)
+static void child_on_readable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct child *c = ctx;
 	ssize_t n = recv(fd, room, sizeof room, MSG_DONTWAIT);
@@ -75,10 +75,10 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	if (n > 0)
 		c->events->bytes(c->ctx, room, (size_t)n);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		event_del(c->readable); /* on_exited() reports the end */
+		event_del(c->readable); /* child_on_exited() reports the end */
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *ctx)
+static void child_on_writable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct child *c = ctx;
 
@@ -87,7 +87,7 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
 	c->events->writable(c->ctx);
 }
 
-static void on_exited(evutil_socket_t fd, short what, void *ctx)
+static void child_on_exited(evutil_socket_t fd, short what, void *ctx)
 {
 	struct child *c = ctx;
 	struct transport_end end = { 0 };
@@ -119,8 +119,8 @@ static void on_exited(evutil_socket_t fd, short what, void *ctx)
 /* Returns an errno, that of exec too.  From the clone to the exec no handler of ours
  * runs in the child, which would write to the pipe of libevent's signals: libc blocks
  * all signals meanwhile, and resets the handlers before the mask of the child. */
-static int spawn(pid_t *pid, const char *path, char *const *argv, char *const *env,
-		 int sock, int said)
+static int child_spawn(pid_t *pid, const char *path, char *const *argv,
+		       char *const *env, int sock, int said)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
@@ -227,9 +227,10 @@ struct child *child_start(struct event_base *base, const char *path, char *const
 		errno = error;
 		return NULL;
 	}
-	error = how->bound ? spawn_bound(&pid, path, argv, how->env, sock[1], said[1])
-			   : spawn(&pid, path, argv, how->env ? how->env : environ,
-				   sock[1], said[1]);
+	error = how->bound
+			? spawn_bound(&pid, path, argv, how->env, sock[1], said[1])
+			: child_spawn(&pid, path, argv, how->env ? how->env : environ,
+				      sock[1], said[1]);
 	close(sock[1]);
 	close(said[1]);
 	if (error) {
@@ -244,12 +245,13 @@ struct child *child_start(struct event_base *base, const char *path, char *const
 	c->said_fd = said[0];
 	fcntl(c->said_fd, F_SETFL, O_NONBLOCK);
 	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	c->readable = event_new(base, c->sock, EV_READ | EV_PERSIST, on_readable, c);
-	c->writable = event_new(base, c->sock, EV_WRITE, on_writable, c);
+	c->readable =
+		event_new(base, c->sock, EV_READ | EV_PERSIST, child_on_readable, c);
+	c->writable = event_new(base, c->sock, EV_WRITE, child_on_writable, c);
 	c->said_ready = event_new(base, c->said_fd, EV_READ | EV_PERSIST, on_said, c);
 	c->exited = event_new(base, c->pidfd,
 			      c->pidfd < 0 ? EV_PERSIST : EV_READ | EV_PERSIST,
-			      on_exited, c);
+			      child_on_exited, c);
 	loop_watch(c->readable);
 	loop_watch(c->said_ready);
 	if (c->pidfd < 0)
@@ -300,7 +302,7 @@ struct child *child_lend(const char *path, char *const *argv, char *const *env,
 		errno = error;
 		return NULL;
 	}
-	error = spawn(&pid, path, argv, env, pair[1], said);
+	error = child_spawn(&pid, path, argv, env, pair[1], said);
 	close(pair[1]);
 	if (error) {
 		close(said);
@@ -324,7 +326,7 @@ const char *child_lent_said(const struct child *c, char text[CHILD_LENT_SAID + 1
 }
 
 /* Free the closed children that have ended. */
-static void reap(void)
+static void child_reap(void)
 {
 	struct child **at = &closed, *c;
 
@@ -346,7 +348,7 @@ void child_return(struct child *c)
 	close(c->said_fd);
 	c->next = closed;
 	closed = c;
-	reap();
+	child_reap();
 }
 
 void child_close(struct child *c)

@@ -35,7 +35,7 @@ static void end_dial(struct dial *d, const struct dial_end *end)
 	ended(ctx, end);
 }
 
-static void add_address(struct dial *d, const struct sockaddr_storage *a)
+static void dial_add_address(struct dial *d, const struct sockaddr_storage *a)
 {
 	struct sockaddr_storage *to = &d->addr[d->n];
 
@@ -153,7 +153,7 @@ static void on_found(evutil_socket_t fd, short what, void *ctx)
 		return;
 	}
 	for (size_t i = 0; i < a->naddr; i++)
-		add_address(d, &a->addr[i]);
+		dial_add_address(d, &a->addr[i]);
 	try_next(-1, 0, d);
 }
 
@@ -170,7 +170,7 @@ struct dial *dial_start(struct event_base *base, const char *name,
 	memset(d->fd, 0xff, sizeof d->fd);
 	d->timer = event_new(base, -1, 0, try_next, d);
 	for (size_t i = 0; i < n; i++)
-		add_address(d, &addr[i]);
+		dial_add_address(d, &addr[i]);
 	if (n) {
 		event_active(d->timer, EV_TIMEOUT, 0);
 		return d;
@@ -251,7 +251,7 @@ bool login_limit_enter(struct login_permit *p, const char *key,
 	return false;
 }
 
-static void unqueue(struct login_limit *l, struct login_permit *p)
+static void dial_unqueue(struct login_limit *l, struct login_permit *p)
 {
 	struct login_permit **at = &l->first;
 
@@ -272,7 +272,7 @@ void login_limit_leave(struct login_permit *p)
 	if (!l)
 		return;
 	if (!p->granted) {
-		unqueue(l, p);
+		dial_unqueue(l, p);
 		return;
 	}
 	p->granted = false;
@@ -281,7 +281,7 @@ void login_limit_leave(struct login_permit *p)
 		l->granted--;
 		return;
 	}
-	unqueue(l, next);
+	dial_unqueue(l, next);
 	next->granted = true;
 	next->on_granted(next->ctx);
 }

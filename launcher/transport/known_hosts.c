@@ -100,7 +100,7 @@ size_t known_key_decode(unsigned char *out, size_t most, const char *base64)
 }
 
 /* The key at TEXT, "TYPE BASE64 comment", to KEYS; false if only ssh can judge it. */
-static bool add_key(struct known_keys *keys, const char *text, bool without_port)
+static bool hosts_add_key(struct known_keys *keys, const char *text, bool without_port)
 {
 	const size_t len = strcspn(text, " \t");
 	unsigned char blob[KEY_MAX];
@@ -224,7 +224,7 @@ static int by_hash(const void *a, const void *b)
 	return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-static void add_line(struct known_lines *l, struct known_line line)
+static void hosts_add_line(struct known_lines *l, struct known_line line)
 {
 	if (l->n == l->room) {
 		l->room = l->room ? 2 * l->room : 64;
@@ -274,16 +274,16 @@ static void parse_line(struct known_file *f, char *p, unsigned number)
 	if (line.hashed && !name_hash_read(&line.hash, line.names))
 		return; /* damaged: ssh ignores it as well */
 	if (line.key) {
-		add_line(&f->marked, line);
+		hosts_add_line(&f->marked, line);
 		return;
 	}
 	line.key = p;
 	if (line.hashed) {
-		add_line(&f->hashed, line);
+		hosts_add_line(&f->hashed, line);
 	} else if (strpbrk(line.names, "*?!") || strlen(line.names) >= NAMES_MAX) {
-		add_line(&f->pattern, line);
+		hosts_add_line(&f->pattern, line);
 	} else {
-		add_line(&f->plain, line);
+		hosts_add_line(&f->plain, line);
 		add_entries(f, line.names);
 	}
 }
@@ -322,7 +322,7 @@ static void free_file(struct known_file *f)
 static void take_line(const struct known_file *f, const struct known_line *line,
 		      bool without_port, struct known_keys *keys)
 {
-	if (!add_key(keys, line->key, without_port) && !keys->only_ssh.len)
+	if (!hosts_add_key(keys, line->key, without_port) && !keys->only_ssh.len)
 		str_addf(&keys->only_ssh, "the key in %s:%u", f->name, line->number);
 }
 
@@ -383,7 +383,7 @@ static bool is_same(const struct stat *a, const struct stat *b)
 }
 
 /* The first MOST bytes of PATH and a NUL. */
-static char *read_text(const char *path, size_t most, size_t *n)
+static char *hosts_read_text(const char *path, size_t most, size_t *n)
 {
 	const int fd = most ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	char *text = xmalloc(most + 1);
@@ -401,7 +401,7 @@ static char *read_text(const char *path, size_t most, size_t *n)
 }
 
 /* The lock is held. */
-static void unref(struct known_file *f)
+static void hosts_unref(struct known_file *f)
 {
 	if (!--f->users)
 		free_file(f);
@@ -425,11 +425,11 @@ struct known_file *known_file_get(const char *path)
 	f = *at;
 	if (f && !is_same(&f->id, &now)) {
 		*at = f->next;
-		unref(f);
+		hosts_unref(f);
 		f = NULL;
 	}
 	if (!f) {
-		text = read_text(path, readable ? (size_t)now.st_size : 0, &n);
+		text = hosts_read_text(path, readable ? (size_t)now.st_size : 0, &n);
 		f = known_file_parse(path, text, n);
 		f->id = now;
 		f->only_ssh = !readable && now.st_mode && !S_ISDIR(now.st_mode) &&
@@ -445,7 +445,7 @@ struct known_file *known_file_get(const char *path)
 void known_file_drop(struct known_file *f)
 {
 	pthread_mutex_lock(&files_lock);
-	unref(f);
+	hosts_unref(f);
 	pthread_mutex_unlock(&files_lock);
 }
 

@@ -10,7 +10,7 @@
 static struct libssh lib;
 static const char *reason = "not loaded";
 
-static void *find(void *library, const char *name)
+static void *libssh_find(void *library, const char *name)
 {
 	void *hit = dlsym(library, name);
 
@@ -31,7 +31,7 @@ const struct libssh *libssh_load(const char **why)
 		reason = library ? NULL : "libssh.so.4 is not installed";
 #define X(name)                                                                        \
 	if (library)                                                                   \
-		*(void **)&lib.name = find(library, #name);
+		*(void **)&lib.name = libssh_find(library, #name);
 		LIBSSH_FUNCTIONS(X)
 #undef X
 	}

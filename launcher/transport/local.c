@@ -28,7 +28,7 @@ char *local_agent_path(void)
 	return slash ? xasprintf("%.*s/berth-agent", (int)(slash - self), self) : NULL;
 }
 
-static void on_failed(evutil_socket_t fd, short what, void *ctx)
+static void local_on_failed(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
 	const struct transport_end end = { .err = c->err, .status = -1, .said = "" };
@@ -59,7 +59,7 @@ static struct conn *local_start(const struct transport_setup *setup,
 			       events, ctx);
 	if (!c->child) {
 		err_set(&c->err, E_AGENT_EXEC, path, strerror(errno));
-		c->failed = event_new(setup->base, -1, 0, on_failed, c);
+		c->failed = event_new(setup->base, -1, 0, local_on_failed, c);
 		event_active(c->failed, EV_TIMEOUT, 0);
 	}
 	return c;

@@ -51,8 +51,8 @@ static bool same_address(const struct sockaddr_storage *a,
 	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr);
 }
 
-static void add_address(struct sockaddr_storage **v, size_t *n,
-			const struct sockaddr *sa)
+static void lookup_add_address(struct sockaddr_storage **v, size_t *n,
+			       const struct sockaddr *sa)
 {
 	struct sockaddr_storage a = { 0 };
 
@@ -80,7 +80,7 @@ static void ask_resolver(struct lookup_answer *a, const char *name, int family,
 		return;
 	}
 	for (const struct addrinfo *i = list; i; i = i->ai_next)
-		add_address(&a->addr, &a->naddr, i->ai_addr);
+		lookup_add_address(&a->addr, &a->naddr, i->ai_addr);
 	freeaddrinfo(list);
 }
 
@@ -100,8 +100,8 @@ static bool answer_at_once(struct lookup_answer *a, const char *name)
 
 	*a = (struct lookup_answer){ 0 };
 	if (!strcasecmp(name, "localhost")) {
-		add_address(&a->addr, &a->naddr, (const struct sockaddr *)&in4);
-		add_address(&a->addr, &a->naddr, (const struct sockaddr *)&in6);
+		lookup_add_address(&a->addr, &a->naddr, (const struct sockaddr *)&in4);
+		lookup_add_address(&a->addr, &a->naddr, (const struct sockaddr *)&in6);
 	} else {
 		ask_resolver(a, name, AF_UNSPEC, AI_NUMERICHOST);
 	}
@@ -109,7 +109,7 @@ static bool answer_at_once(struct lookup_answer *a, const char *name)
 }
 
 /* The pool's lock is held. */
-static void unref(struct lookup *l)
+static void lookup_unref(struct lookup *l)
 {
 	if (--l->users)
 		return;
@@ -125,7 +125,7 @@ static void unref(struct lookup *l)
 }
 
 /* No thread takes a name of L any more.  The pool's lock is held. */
-static void unqueue(struct lookup *l)
+static void lookup_unqueue(struct lookup *l)
 {
 	struct lookup **at = &pool.first;
 
@@ -135,7 +135,7 @@ static void unqueue(struct lookup *l)
 		*at = l->queued;
 }
 
-static void *work(void *unused)
+static void *lookup_work(void *unused)
 {
 	const uint64_t one = 1;
 	struct lookup *l;
@@ -146,7 +146,7 @@ static void *work(void *unused)
 		const size_t i = l->next++;
 
 		if (l->next == l->nnames)
-			unqueue(l);
+			lookup_unqueue(l);
 		l->users++;
 		pthread_mutex_unlock(&pool.lock);
 		ask_resolver(&a, l->name[i], l->family, 0);
@@ -154,7 +154,7 @@ static void *work(void *unused)
 		l->answer[l->index[i]] = a;
 		if (++l->done == l->nnames && write(l->news, &one, sizeof one) < 0)
 			abort(); /* it is empty, and written once */
-		unref(l);
+		lookup_unref(l);
 	}
 	pool.threads--;
 	pthread_mutex_unlock(&pool.lock);
@@ -174,7 +174,7 @@ static void start_threads(size_t wanted)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	for (; wanted && pool.threads < LOOKUP_THREADS; wanted--) {
-		if (pthread_create(&thread, &attr, work, NULL))
+		if (pthread_create(&thread, &attr, lookup_work, NULL))
 			break;
 		pool.threads++;
 	}
@@ -211,7 +211,7 @@ struct lookup *lookup_start(const char *const *names, size_t n, int family)
 	pool.threads += alone;
 	pthread_mutex_unlock(&pool.lock);
 	if (alone)
-		work(NULL); /* no thread can be had: block rather than fail */
+		lookup_work(NULL); /* no thread can be had: block rather than fail */
 	return l;
 }
 
@@ -230,13 +230,13 @@ void lookup_end(struct lookup *l)
 	if (!l)
 		return;
 	pthread_mutex_lock(&pool.lock);
-	unqueue(l);
-	unref(l);
+	lookup_unqueue(l);
+	lookup_unref(l);
 	pthread_mutex_unlock(&pool.lock);
 }
 
 /* The IPv4 address inside ::ffff:a.b.c.d; any other address unchanged. */
-static struct sockaddr_storage unmap(const struct sockaddr_storage *a)
+static struct sockaddr_storage lookup_unmap(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *in6 = (const void *)a;
 	struct sockaddr_storage out = *a;
@@ -252,7 +252,7 @@ static struct sockaddr_storage unmap(const struct sockaddr_storage *a)
 static bool is_own(const struct sockaddr_storage *addr,
 		   const struct sockaddr_storage *own, size_t nown)
 {
-	struct sockaddr_storage a = unmap(addr);
+	struct sockaddr_storage a = lookup_unmap(addr);
 	const struct sockaddr_in *in4 = (const void *)&a;
 	const struct sockaddr_in6 *in6 = (const void *)&a;
 
@@ -297,7 +297,7 @@ void lookup_all(struct lookup_answer *out, const char *const *names, size_t n,
 	if (!getifaddrs(&list))
 		for (const struct ifaddrs *i = list; i; i = i->ifa_next)
 			if (i->ifa_addr)
-				add_address(&own, &nown, i->ifa_addr);
+				lookup_add_address(&own, &nown, i->ifa_addr);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < out[i].naddr && !out[i].is_local; k++)
 			out[i].is_local = is_own(&out[i].addr[k], own, nown);
@@ -333,7 +333,7 @@ int lookup_number(const char *text, struct sockaddr_storage *a)
 
 int lookup_local_towards(const struct sockaddr_storage *peer, char *out, size_t n)
 {
-	struct sockaddr_storage to = unmap(peer), own = { 0 };
+	struct sockaddr_storage to = lookup_unmap(peer), own = { 0 };
 	socklen_t len = sizeof own;
 	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = -1, saved;
 

@@ -6,7 +6,7 @@
 
 enum { HASH_BYTES = 20 }; /* of SHA-1 */
 
-static uint32_t rotate(uint32_t x, int by)
+static uint32_t hash_rotate(uint32_t x, int by)
 {
 	return x << by | x >> (32 - by);
 }
@@ -20,16 +20,16 @@ static void sha1_block(uint32_t h[5], const unsigned char *p)
 		w[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
 		       (uint32_t)p[2] << 8 | p[3];
 	for (int i = 16; i < 80; i++)
-		w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+		w[i] = hash_rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
 	for (int i = 0; i < 80; i++) {
 		f = i < 20   ? (b & c) | (~b & d)
 		    : i < 40 ? b ^ c ^ d
 		    : i < 60 ? (b & c) | (b & d) | (c & d)
 			     : b ^ c ^ d;
-		t = rotate(a, 5) + f + e + k[i / 20] + w[i];
+		t = hash_rotate(a, 5) + f + e + k[i / 20] + w[i];
 		e = d;
 		d = c;
-		c = rotate(b, 30);
+		c = hash_rotate(b, 30);
 		b = a;
 		a = t;
 	}

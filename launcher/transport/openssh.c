@@ -53,7 +53,7 @@ static void conn_unref(struct conn *c)
 }
 
 /* Report the end, once; the caller closes. */
-static void finish(struct conn *c, const struct err *e, int status)
+static void openssh_finish(struct conn *c, const struct err *e, int status)
 {
 	struct transport_end end = { .status = status };
 
@@ -67,7 +67,7 @@ static void finish(struct conn *c, const struct err *e, int status)
 }
 
 /* ssh itself failed and printed SAID: fill c->last.  True: a later try may succeed. */
-static bool explain(struct conn *c, const char *said)
+static bool openssh_explain(struct conn *c, const char *said)
 {
 	const struct ssh_said s = ssh_said_read(said);
 	const char *where = c->install.where;
@@ -90,7 +90,7 @@ static bool explain(struct conn *c, const char *said)
 	return s.again;
 }
 
-static void feed_install(struct conn *c)
+static void openssh_feed_install(struct conn *c)
 {
 	const void *data;
 	size_t n, done = 1;
@@ -101,18 +101,18 @@ static void feed_install(struct conn *c)
 	}
 }
 
-static void on_install(struct conn *c, enum install_event got)
+static void openssh_on_install(struct conn *c, enum install_event got)
 {
 	switch (got) {
 	case INSTALL_WAIT:
-		feed_install(c);
+		openssh_feed_install(c);
 		break;
 	case INSTALL_AGAIN:
 		drop_ssh(c);
 		loop_after_ms(c->wake, 0);
 		break;
 	case INSTALL_FAILED:
-		finish(c, &c->install.err, -1);
+		openssh_finish(c, &c->install.err, -1);
 		break;
 	case INSTALL_UP:
 		c->up = true;
@@ -140,7 +140,7 @@ static void warn_of_key(struct conn *c)
 				   "StrictHostKeyChecking accepts it");
 }
 
-static void on_bytes(void *ctx, const void *data, size_t n)
+static void openssh_on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct conn *c = ctx;
 
@@ -152,11 +152,11 @@ static void on_bytes(void *ctx, const void *data, size_t n)
 	if (c->up)
 		c->events->bytes(c->ctx, data, n);
 	else
-		on_install(c, agent_install_bytes(&c->install, data, n));
+		openssh_on_install(c, agent_install_bytes(&c->install, data, n));
 	conn_unref(c);
 }
 
-static void on_writable(void *ctx)
+static void openssh_on_writable(void *ctx)
 {
 	struct conn *c = ctx;
 
@@ -164,11 +164,11 @@ static void on_writable(void *ctx)
 	if (c->up)
 		c->events->writable(c->ctx);
 	else
-		feed_install(c);
+		openssh_feed_install(c);
 	conn_unref(c);
 }
 
-static void on_ended(void *ctx, const struct transport_end *end)
+static void openssh_on_ended(void *ctx, const struct transport_end *end)
 {
 	struct conn *c = ctx;
 	char *line;
@@ -180,24 +180,26 @@ static void on_ended(void *ctx, const struct transport_end *end)
 		err_set(&c->last, E_SSH_LOST, c->install.where,
 			*line ? line : "ssh ended");
 		free(line);
-		finish(c, &c->last, -1);
+		openssh_finish(c, &c->last, -1);
 	} else if (c->up) {
-		finish(c, NULL, end->status);
+		openssh_finish(c, NULL, end->status);
 	} else if (end->status != STATUS_SSH) {
-		on_install(c, agent_install_ended(&c->install, end->status, end->said));
-	} else if (explain(c, end->said)) {
+		openssh_on_install(
+			c, agent_install_ended(&c->install, end->status, end->said));
+	} else if (openssh_explain(c, end->said)) {
 		drop_ssh(c);
 		loop_after_ms(c->wake, dial_backoff_ms(c->tries++));
 	} else {
-		finish(c, &c->last, -1);
+		openssh_finish(c, &c->last, -1);
 	}
 	conn_unref(c);
 }
 
 static void run_ssh(struct conn *c)
 {
-	static const struct transport_events events = { on_bytes, on_writable,
-							on_ended };
+	static const struct transport_events events = { openssh_on_bytes,
+							openssh_on_writable,
+							openssh_on_ended };
 	static const char *const fixed[] = { "ssh", "-T",
 					     "-x",  "-a",
 					     "-o",  "BatchMode=yes",
@@ -223,22 +225,22 @@ static void run_ssh(struct conn *c)
 	c->ssh = child_start(s->base, argv.v[0], argv.v, &(struct child_how){ 0 },
 			     &events, c);
 	if (c->ssh) {
-		feed_install(c);
+		openssh_feed_install(c);
 	} else {
 		err_set(&c->last, E_SSH_PROGRAM, c->install.where, 127,
 			strerror(errno));
 		err_hint(&c->last, "install the ssh program (openssh-client)");
-		finish(c, &c->last, -1);
+		openssh_finish(c, &c->last, -1);
 	}
 	strv_free(&argv);
 }
 
-static void on_permit(void *wake)
+static void openssh_on_permit(void *wake)
 {
 	loop_after_ms(wake, 0);
 }
 
-static void on_wake(evutil_socket_t fd, short what, void *ctx)
+static void openssh_on_wake(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
 	const struct target *t = c->target;
@@ -248,13 +250,14 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	c->refs++;
 	key = login_limit_key(t->name, t->addr, t->naddr, transport_port(c->setup, t));
-	if (c->permit.granted || login_limit_enter(&c->permit, key, on_permit, c->wake))
+	if (c->permit.granted ||
+	    login_limit_enter(&c->permit, key, openssh_on_permit, c->wake))
 		run_ssh(c);
 	free(key);
 	conn_unref(c);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *ctx)
+static void openssh_on_deadline(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
 	const char *said = c->ssh ? child_said(c->ssh) : "";
@@ -278,7 +281,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 		agent_install_late(&c->install);
 		c->last = c->install.err;
 	}
-	finish(c, &c->last, -1);
+	openssh_finish(c, &c->last, -1);
 	conn_unref(c);
 }
 
@@ -297,8 +300,8 @@ static struct conn *openssh_start(const struct transport_setup *setup,
 		str_addf(&where, ":%d", transport_port(setup, t));
 	agent_install_init(&c->install, setup, str_text(&where));
 	str_free(&where);
-	c->wake = event_new(setup->base, -1, 0, on_wake, c);
-	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
+	c->wake = event_new(setup->base, -1, 0, openssh_on_wake, c);
+	c->deadline = event_new(setup->base, -1, 0, openssh_on_deadline, c);
 	loop_after_ms(c->deadline, transport_left_ms(setup));
 	loop_after_ms(c->wake, 0);
 	return c;

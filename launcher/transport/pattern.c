@@ -5,7 +5,7 @@
 
 enum { PATTERN_MAX = 1023 }; /* a list with a longer one matches nothing, as in ssh */
 
-static bool same(char a, char b, bool fold)
+static bool pattern_same(char a, char b, bool fold)
 {
 	return fold ? tolower((unsigned char)a) == tolower((unsigned char)b) : a == b;
 }
@@ -18,7 +18,7 @@ bool pattern_match(const char *pattern, size_t n, const char *text, bool fold)
 		if (p < end && *p == '*') {
 			star = ++p;
 			from = text;
-		} else if (p < end && (*p == '?' || same(*p, *text, fold))) {
+		} else if (p < end && (*p == '?' || pattern_same(*p, *text, fold))) {
 			p++;
 			text++;
 		} else if (star) { /* the last star takes one character more */

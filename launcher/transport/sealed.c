@@ -72,7 +72,7 @@ static uint64_t *place_of(struct sealed_key *k, uint64_t name)
 	return &k->seen[i];
 }
 
-static void remember(struct sealed_key *k, uint64_t name)
+static void sealed_remember(struct sealed_key *k, uint64_t name)
 {
 	const struct sealed_key old = *k;
 
@@ -93,7 +93,7 @@ static void remember(struct sealed_key *k, uint64_t name)
 
 /* ---- the stream ---- */
 
-static void unref(struct sealed *s)
+static void sealed_unref(struct sealed *s)
 {
 	if (--s->refs)
 		return;
@@ -107,7 +107,7 @@ static void unref(struct sealed *s)
 	free(s);
 }
 
-static void end(struct sealed *s)
+static void sealed_end(struct sealed *s)
 {
 	const struct transport_end how = { .status = -1, .said = "" };
 
@@ -119,7 +119,7 @@ static void end(struct sealed *s)
 	}
 }
 
-static void flush(struct sealed *s)
+static void sealed_flush(struct sealed *s)
 {
 	while (s->out.len) {
 		ssize_t n = send(s->fd, buf_head(&s->out), s->out.len,
@@ -145,17 +145,17 @@ static bool take_call(struct sealed *s)
 	if (*place_of(s->key, name) ||
 	    !key_answer(&s->side, s->key->key, buf_head(&s->in), answer))
 		return false;
-	remember(s->key, name);
+	sealed_remember(s->key, name);
 	s->key = NULL;
 	buf_drop(&s->in, KEY_CALL_BYTES);
 	buf_add(&s->out, answer, sizeof answer);
 	s->open = true;
-	flush(s);
+	sealed_flush(s);
 	return true;
 }
 
 /* False: what came is not of one who has the key. */
-static bool take(struct sealed *s)
+static bool sealed_take(struct sealed *s)
 {
 	size_t n;
 
@@ -172,7 +172,7 @@ static bool take(struct sealed *s)
 	return true;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *ctx)
+static void sealed_on_readable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct sealed *s = ctx;
 	const size_t most = s->open ? READ_BYTES : KEY_CALL_BYTES - s->in.len;
@@ -184,22 +184,22 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 	s->refs++;
 	if (n > 0)
 		s->in.len += (size_t)n;
-	if (n <= 0 || !take(s))
-		end(s);
-	unref(s);
+	if (n <= 0 || !sealed_take(s))
+		sealed_end(s);
+	sealed_unref(s);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *ctx)
+static void sealed_on_writable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct sealed *s = ctx;
 
 	(void)fd;
 	(void)what;
 	s->refs++;
-	flush(s);
+	sealed_flush(s);
 	if (s->open && s->out.len < WAIT_BYTES && !s->closed)
 		s->events->writable(s->ctx);
-	unref(s);
+	sealed_unref(s);
 }
 
 struct sealed *sealed_accept(struct event_base *base, int fd, struct sealed_key *k,
@@ -210,8 +210,8 @@ struct sealed *sealed_accept(struct event_base *base, int fd, struct sealed_key 
 	*s = (struct sealed){
 		.events = events, .ctx = ctx, .refs = 1, .fd = fd, .key = k
 	};
-	s->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, s);
-	s->writable = event_new(base, fd, EV_WRITE, on_writable, s);
+	s->readable = event_new(base, fd, EV_READ | EV_PERSIST, sealed_on_readable, s);
+	s->writable = event_new(base, fd, EV_WRITE, sealed_on_writable, s);
 	loop_watch(s->readable);
 	return s;
 }
@@ -235,7 +235,7 @@ size_t sealed_send(struct sealed *s, const void *data, size_t n)
 	}
 	if (n)
 		key_seal(&s->side, &s->out, data, n);
-	flush(s);
+	sealed_flush(s);
 	return n;
 }
 
@@ -244,5 +244,5 @@ void sealed_close(struct sealed *s)
 	s->closed = true;
 	event_del(s->readable);
 	event_del(s->writable);
-	unref(s);
+	sealed_unref(s);
 }

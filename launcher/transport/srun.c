@@ -123,7 +123,7 @@ static void close_gate(void)
 	gate.base = NULL;
 }
 
-static void await(struct conn *c)
+static void srun_await(struct conn *c)
 {
 	c->next = NULL;
 	if (!gate.first)
@@ -177,7 +177,7 @@ static const char *step_words(struct step *s)
 	return s && s->words ? s->words : "";
 }
 
-static void on_failed(evutil_socket_t fd, short what, void *ctx)
+static void srun_on_failed(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
 	struct transport_end end = { .err = c->err, .status = -1, .said = "" };
@@ -188,12 +188,12 @@ static void on_failed(evutil_socket_t fd, short what, void *ctx)
 }
 
 /* C's agent cannot be started: ended() says c->err in a later turn. */
-static void fail(struct conn *c)
+static void srun_fail(struct conn *c)
 {
 	await_no_more(c);
 	event_del(c->deadline);
 	if (!c->failed)
-		c->failed = event_new(c->setup->base, -1, 0, on_failed, c);
+		c->failed = event_new(c->setup->base, -1, 0, srun_on_failed, c);
 	event_active(c->failed, EV_TIMEOUT, 0);
 }
 
@@ -203,7 +203,7 @@ static void fail_with_srun(struct conn *c)
 
 	err_set(&c->err, E_SRUN, c->target->name, c->step->status,
 		*words ? words : "it said nothing");
-	fail(c);
+	srun_fail(c);
 }
 
 /* Where the step's script or its agent could not go on. */
@@ -216,7 +216,7 @@ static void start_again(struct step *s, const char *host)
 			err_set(&c->err, E_SRUN_AGENT, c->target->name,
 				c->setup->agent ? c->setup->agent
 						: c->setup->own_agent);
-			fail(c);
+			srun_fail(c);
 			return;
 		}
 		c->copy = true;
@@ -269,7 +269,7 @@ static void on_srun_writable(void *ctx)
 
 /* Of several steps that begin at one time, Slurm 22.05 fails some ("Unspecified error",
  * in 1 of 10 rounds of 4). */
-static void try_again(struct conn *c)
+static void srun_try_again(struct conn *c)
 {
 	step_leave(c);
 	c->tries++;
@@ -288,7 +288,7 @@ static void on_srun_ended(void *ctx, const struct transport_end *end)
 	for (struct conn *c = gate.first, *next; c; c = next) {
 		next = c->next;
 		if (c->step == s && c->target->own_gpus && c->tries < STEP_TRIES)
-			try_again(c);
+			srun_try_again(c);
 		else if (c->step == s)
 			fail_with_srun(c);
 	}
@@ -371,7 +371,7 @@ static void start_step(struct conn *const *c, size_t n)
 	if (pack_call(&s->call, setup, copy != NULL, &e)) {
 		for (size_t i = 0; i < n; i++) {
 			c[i]->err = e;
-			fail(c[i]);
+			srun_fail(c[i]);
 		}
 	} else if ((s->srun = child_start(
 			    gate.base, argv.v[0], argv.v,
@@ -397,7 +397,7 @@ static bool one_step(const struct conn *a, const struct conn *b)
 }
 
 /* All that are to be started, a step for those that need the same. */
-static void on_wake(evutil_socket_t fd, short what, void *ctx)
+static void srun_on_wake(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn **v, *c, *next;
 	size_t all = 0, n;
@@ -419,7 +419,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 				next = c->next;
 				if (c != v[0])
 					c->err = v[0]->err;
-				fail(c);
+				srun_fail(c);
 			}
 			break;
 		}
@@ -431,21 +431,21 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 
 /* ---- the stream of one agent ---- */
 
-static void on_bytes(void *ctx, const void *data, size_t n)
+static void srun_on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct conn *c = ctx;
 
 	c->events->bytes(c->ctx, data, n);
 }
 
-static void on_writable(void *ctx)
+static void srun_on_writable(void *ctx)
 {
 	struct conn *c = ctx;
 
 	c->events->writable(c->ctx);
 }
 
-static void on_ended(void *ctx, const struct transport_end *end)
+static void srun_on_ended(void *ctx, const struct transport_end *end)
 {
 	struct conn *c = ctx;
 	struct transport_end how = *end;
@@ -457,8 +457,8 @@ static void on_ended(void *ctx, const struct transport_end *end)
 static void on_called(void *ctx, const char *host, struct sealed *s, const void *rest,
 		      size_t n)
 {
-	static const struct transport_events events = { on_bytes, on_writable,
-							on_ended };
+	static const struct transport_events events = { srun_on_bytes, srun_on_writable,
+							srun_on_ended };
 	struct conn *c = gate.first;
 
 	(void)ctx;
@@ -476,7 +476,7 @@ static void on_called(void *ctx, const char *host, struct sealed *s, const void 
 		c->events->bytes(c->ctx, rest, n);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *ctx)
+static void srun_on_deadline(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
 	struct str text = { 0 };
@@ -498,7 +498,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 		str_addf(&text, "; srun says '%s'", words);
 	err_set(&c->err, E_START_TIMEOUT, c->target->name, str_text(&text));
 	str_free(&text);
-	fail(c);
+	srun_fail(c);
 }
 
 static struct conn *srun_start(const struct transport_setup *setup,
@@ -508,13 +508,13 @@ static struct conn *srun_start(const struct transport_setup *setup,
 	struct conn *c = xcalloc(1, sizeof *c);
 
 	*c = (struct conn){ .setup = setup, .target = t, .events = events, .ctx = ctx };
-	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
+	c->deadline = event_new(setup->base, -1, 0, srun_on_deadline, c);
 	loop_after_ms(c->deadline, transport_left_ms(setup));
 	if (!gate.wake) {
 		gate.base = setup->base;
-		gate.wake = event_new(setup->base, -1, 0, on_wake, NULL);
+		gate.wake = event_new(setup->base, -1, 0, srun_on_wake, NULL);
 	}
-	await(c);
+	srun_await(c);
 	return c;
 }
 

@@ -141,7 +141,7 @@ bool srun_port_range(const char *conf, unsigned *first, unsigned *last)
 	return found;
 }
 
-static bool is_word(const char *value, const char *word)
+static bool command_is_word(const char *value, const char *word)
 {
 	const size_t n = strcspn(value, " \t\r\n\"#");
 
@@ -154,7 +154,8 @@ enum srun_auth srun_auth_type(const char *conf)
 	const char *value;
 
 	while ((value = next_value(&conf, "AuthType")))
-		type = is_word(value, "auth/slurm") || is_word(value, "auth/none")
+		type = command_is_word(value, "auth/slurm") ||
+				       command_is_word(value, "auth/none")
 			       ? SRUN_AUTH_OWN
 			       : SRUN_AUTH_MUNGE;
 	return type;
@@ -187,7 +188,7 @@ static bool is_noise(const char *line)
 }
 
 /* What srun says after a task has said why it ends. */
-static bool is_exit(const char *line)
+static bool command_is_exit(const char *line)
 {
 	return strstr(line, ": Exited with exit code ");
 }
@@ -197,7 +198,7 @@ char *srun_words(const char *said)
 	char *copy = xstrdup(said), *line, *rest = copy, *last = NULL, *words = NULL;
 
 	while ((line = strsep(&rest, "\n")))
-		if (!is_noise(line) && !(last && is_exit(line)))
+		if (!is_noise(line) && !(last && command_is_exit(line)))
 			last = line;
 	if (last)
 		words = agent_install_quote(last, strlen(last));

@@ -82,7 +82,7 @@ static void drop_session(struct conn *c)
 	login_limit_leave(&c->permit);
 }
 
-static void release(struct conn *c)
+static void ssh_release(struct conn *c)
 {
 	drop_session(c);
 	event_free(c->wake);
@@ -92,7 +92,7 @@ static void release(struct conn *c)
 }
 
 /* Report the end, once; the caller closes. */
-static void finish(struct conn *c, const struct err *e, int status)
+static void ssh_finish(struct conn *c, const struct err *e, int status)
 {
 	char *said = str_take(&c->command.said);
 	struct transport_end end = { .status = status,
@@ -110,14 +110,14 @@ static void finish(struct conn *c, const struct err *e, int status)
 
 /* ---- trying ---- */
 
-static void try_again(struct conn *c)
+static void ssh_try_again(struct conn *c)
 {
 	const bool proxy = c->login.proxy != NULL;
 
 	drop_session(c);
 	c->phase = PHASE_START;
 	if (proxy && c->tries >= PROXY_TRIES_MAX)
-		finish(c, &c->last, -1);
+		ssh_finish(c, &c->last, -1);
 	else
 		loop_after_ms(c->wake, dial_backoff_ms(c->tries++));
 }
@@ -140,9 +140,9 @@ static void on_dialed(void *ctx, const struct dial_end *end)
 	else
 		err_set(&c->last, E_SSH_CONNECT, c->login.where, end->text);
 	if (end->again)
-		try_again(c);
+		ssh_try_again(c);
 	else
-		finish(c, &c->last, -1);
+		ssh_finish(c, &c->last, -1);
 }
 
 /* The addresses of the target, if the session goes there: HostName may name another. */
@@ -155,9 +155,9 @@ static void start_proxy(struct conn *c)
 {
 	c->got = ssh_login_proxy(&c->login);
 	if (c->got == LOGIN_FAILED)
-		finish(c, &c->login.err, -1);
+		ssh_finish(c, &c->login.err, -1);
 	else if (c->got == LOGIN_OTHER)
-		finish(c, NULL, -1);
+		ssh_finish(c, NULL, -1);
 	c->got = LOGIN_WAIT;
 }
 
@@ -174,7 +174,7 @@ static void start_dial(struct conn *c)
 			     on_dialed, c);
 }
 
-static void on_permit(void *wake)
+static void ssh_on_permit(void *wake)
 {
 	loop_after_ms(wake, 0);
 }
@@ -184,7 +184,7 @@ static void start_try(struct conn *c)
 	char *key;
 
 	if (ssh_login_open(&c->login, c->lib, c->setup, c->target)) {
-		finish(c, &c->login.err, -1);
+		ssh_finish(c, &c->login.err, -1);
 		return;
 	}
 	/* all hosts behind a jump host share its login limit */
@@ -192,14 +192,14 @@ static void start_try(struct conn *c)
 			     : login_limit_key(c->login.host, c->target->addr,
 					       count_addresses(c), c->login.port);
 	c->phase = PHASE_PERMIT;
-	if (login_limit_enter(&c->permit, key, on_permit, c->wake))
+	if (login_limit_enter(&c->permit, key, ssh_on_permit, c->wake))
 		start_dial(c);
 	free(key);
 }
 
 /* ---- running ---- */
 
-static void feed_install(struct conn *c)
+static void ssh_feed_install(struct conn *c)
 {
 	const void *data;
 	size_t n, done = 1;
@@ -217,17 +217,17 @@ static void run_command(struct conn *c)
 	c->phase = PHASE_COMMAND;
 }
 
-static void on_install(struct conn *c, enum install_event got)
+static void ssh_on_install(struct conn *c, enum install_event got)
 {
 	switch (got) {
 	case INSTALL_WAIT:
-		feed_install(c);
+		ssh_feed_install(c);
 		break;
 	case INSTALL_AGAIN:
 		run_command(c);
 		break;
 	case INSTALL_FAILED:
-		finish(c, &c->install.err, c->command.status);
+		ssh_finish(c, &c->install.err, c->command.status);
 		break;
 	case INSTALL_UP:
 		c->up = true;
@@ -247,10 +247,10 @@ static void lose_session(struct conn *c)
 
 	if (c->up) {
 		err_set(&c->last, E_SSH_LOST, c->login.where, why);
-		finish(c, &c->last, -1);
+		ssh_finish(c, &c->last, -1);
 	} else {
 		err_set(&c->last, E_SSH_CONNECT, c->login.where, why);
-		try_again(c);
+		ssh_try_again(c);
 	}
 }
 
@@ -280,8 +280,8 @@ static void step_run(struct conn *c)
 		if (c->up)
 			c->events->bytes(c->ctx, buf_head(&got), got.len);
 		else
-			on_install(c, agent_install_bytes(&c->install, buf_head(&got),
-							  got.len));
+			ssh_on_install(c, agent_install_bytes(&c->install,
+							      buf_head(&got), got.len));
 		if (spare.data)
 			buf_free(&got);
 		else
@@ -295,14 +295,14 @@ static void step_run(struct conn *c)
 	}
 	buf_free(in);
 	if (c->command.over && c->up) {
-		finish(c, NULL, c->command.status);
+		ssh_finish(c, NULL, c->command.status);
 	} else if (c->command.over) {
-		on_install(c, agent_install_ended(&c->install, c->command.status,
-						  str_text(&c->command.said)));
+		ssh_on_install(c, agent_install_ended(&c->install, c->command.status,
+						      str_text(&c->command.said)));
 	} else if (!alive) {
 		lose_session(c);
 	} else if (!c->up) {
-		feed_install(c);
+		ssh_feed_install(c);
 	} else if (c->want_room && agent_channel_has_room(&c->command)) {
 		c->want_room = false;
 		c->events->writable(c->ctx);
@@ -335,11 +335,11 @@ static void step_login(struct conn *c)
 	case LOGIN_WAIT:
 		return;
 	case LOGIN_RETRY:
-		try_again(c);
+		ssh_try_again(c);
 		break;
 	case LOGIN_FAILED:
 	case LOGIN_OTHER:
-		finish(c, &c->last, -1);
+		ssh_finish(c, &c->last, -1);
 		break;
 	case LOGIN_DONE:
 		login_limit_leave(&c->permit);
@@ -353,7 +353,7 @@ static void step_login(struct conn *c)
 }
 
 /* As far as it goes without waiting. */
-static void step(struct conn *c)
+static void ssh_step(struct conn *c)
 {
 	enum phase before;
 	int rc;
@@ -399,7 +399,7 @@ static void on_io(evutil_socket_t fd, short what, void *ctx)
 
 /* Wait for what libssh waits for.  libssh closes its socket itself when the host does;
  * only one more call of it tells why. */
-static void watch(struct conn *c)
+static void ssh_watch(struct conn *c)
 {
 	const bool ours = c->login.session && c->phase >= PHASE_LOGIN && !c->task;
 	const int fd = ours ? c->lib->ssh_get_fd(c->login.session) : -1;
@@ -426,15 +426,15 @@ static void watch(struct conn *c)
 static void go_on(struct conn *c)
 {
 	c->busy = true;
-	step(c);
+	ssh_step(c);
 	c->busy = false;
 	if (c->closed)
-		release(c);
+		ssh_release(c);
 	else
-		watch(c);
+		ssh_watch(c);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *ctx)
+static void ssh_on_deadline(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
 	const char *waits_for = "sshd there did not start a session";
@@ -466,10 +466,10 @@ static void on_deadline(evutil_socket_t fd, short what, void *ctx)
 			c->login.where ? c->login.where : c->target->name, waits_for);
 	}
 	c->busy = true;
-	finish(c, &c->last, -1);
+	ssh_finish(c, &c->last, -1);
 	c->busy = false;
 	if (c->closed)
-		release(c);
+		ssh_release(c);
 }
 
 /* ---- the transport ---- */
@@ -485,7 +485,7 @@ static struct conn *ssh_start(const struct transport_setup *setup,
 	c->io_fd = -1;
 	c->lib = libssh_load(&why);
 	c->wake = event_new(setup->base, -1, 0, on_io, c);
-	c->deadline = event_new(setup->base, -1, 0, on_deadline, c);
+	c->deadline = event_new(setup->base, -1, 0, ssh_on_deadline, c);
 	loop_after_ms(c->deadline, transport_left_ms(setup));
 	loop_after_ms(c->wake, 0);
 	return c;
@@ -497,7 +497,7 @@ static size_t ssh_send(struct conn *c, const void *data, size_t n)
 
 	c->want_room = done < n;
 	if (!c->busy && is_running(c))
-		watch(c);
+		ssh_watch(c);
 	return done;
 }
 
@@ -505,7 +505,7 @@ static void ssh_close(struct conn *c)
 {
 	c->closed = true;
 	if (!c->busy)
-		release(c);
+		ssh_release(c);
 }
 
 static const char *ssh_waits_for(const struct conn *c, bool *failed)

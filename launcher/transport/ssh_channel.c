@@ -22,7 +22,7 @@ static int on_data(ssh_session s, ssh_channel ch, void *data, uint32_t n, int is
 	return (int)n;
 }
 
-static void on_closed(ssh_session s, ssh_channel ch, void *ctx)
+static void channel_on_closed(ssh_session s, ssh_channel ch, void *ctx)
 {
 	(void)s;
 	(void)ch;
@@ -36,8 +36,8 @@ static void on_status(ssh_session s, ssh_channel ch, int status, void *ctx)
 	((struct agent_channel *)ctx)->status = status;
 }
 
-static void on_signal(ssh_session s, ssh_channel ch, const char *name, int core,
-		      const char *text, const char *lang, void *ctx)
+static void channel_on_signal(ssh_session s, ssh_channel ch, const char *name, int core,
+			      const char *text, const char *lang, void *ctx)
 {
 	struct agent_channel *c = ctx;
 
@@ -79,9 +79,9 @@ void agent_channel_open(struct agent_channel *c, const struct libssh *lib,
 	c->callbacks = (struct ssh_channel_callbacks_struct){
 		.userdata = c,
 		.channel_data_function = on_data,
-		.channel_close_function = on_closed,
+		.channel_close_function = channel_on_closed,
 		.channel_exit_status_function = on_status,
-		.channel_exit_signal_function = on_signal,
+		.channel_exit_signal_function = channel_on_signal,
 	};
 	ssh_callbacks_init(&c->callbacks);
 	lib->ssh_set_channel_callbacks(c->channel, &c->callbacks);

@@ -125,7 +125,7 @@ static const struct keyword {
 	{ "xauthlocation", ONE },
 };
 
-static int by_name(const void *name, const void *keyword)
+static int read_by_name(const void *name, const void *keyword)
 {
 	return strcmp(name, ((const struct keyword *)keyword)->name);
 }
@@ -133,7 +133,7 @@ static int by_name(const void *name, const void *keyword)
 static const struct keyword *find_keyword(const char *name)
 {
 	return bsearch(name, keywords, sizeof keywords / sizeof *keywords,
-		       sizeof *keywords, by_name);
+		       sizeof *keywords, read_by_name);
 }
 
 /* ---- lines ---- */
@@ -154,7 +154,7 @@ static void leave_all(struct ssh_config *c, char *why)
 
 /* The next word of *P, quotes removed, into OUT; false at the end or at a comment.
  * *ODD is set for a word that versions of ssh read differently. */
-static bool next_word(const char **p, struct str *out, const char **odd)
+static bool read_next_word(const char **p, struct str *out, const char **odd)
 {
 	const char *s = *p + strspn(*p, " \t\r\n");
 	const bool quoted = *s == '"';
@@ -188,7 +188,8 @@ static bool quotes_end(const char *s)
 	return !quote;
 }
 
-static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *where)
+static struct ssh_config_line *read_add_line(struct ssh_config *c, char *key,
+					     char *where)
 {
 	c->v = xreallocarray(c->v, c->n + 1, sizeof *c->v);
 	c->v[c->n] = (struct ssh_config_line){ .key = key, .where = where };
@@ -196,7 +197,7 @@ static struct ssh_config_line *add_line(struct ssh_config *c, char *key, char *w
 }
 
 /* The pattern that PATH of an Include line stands for; NULL if only ssh can say. */
-static char *expand(const struct ssh_config *c, const char *path, const char *dir)
+static char *read_expand(const struct ssh_config *c, const char *path, const char *dir)
 {
 	const bool home = !strncmp(path, "~/", 2);
 
@@ -211,11 +212,11 @@ static char *expand(const struct ssh_config *c, const char *path, const char *di
 }
 
 /* A Host line ends with its file: an empty key closes what "include" opened. */
-static void include(struct ssh_config *c, const struct strv *paths, const char *where,
-		    const char *dir, int depth)
+static void read_include(struct ssh_config *c, const struct strv *paths,
+			 const char *where, const char *dir, int depth)
 {
 	for (size_t k = 0; k < paths->n; k++) {
-		char *pattern = expand(c, paths->v[k], dir);
+		char *pattern = read_expand(c, paths->v[k], dir);
 		glob_t found = { 0 };
 
 		if (!pattern)
@@ -223,9 +224,9 @@ static void include(struct ssh_config *c, const struct strv *paths, const char *
 				  xasprintf("include '%s' (%s)", paths->v[k], where));
 		else if (!glob(pattern, 0, NULL, &found))
 			for (size_t i = 0; i < found.gl_pathc; i++) {
-				add_line(c, xstrdup("include"), xstrdup(pattern));
+				read_add_line(c, xstrdup("include"), xstrdup(pattern));
 				read_file(c, found.gl_pathv[i], dir, depth + 1);
-				add_line(c, xstrdup(""), xstrdup(pattern));
+				read_add_line(c, xstrdup(""), xstrdup(pattern));
 			}
 		globfree(&found);
 		free(pattern);
@@ -239,7 +240,7 @@ static void read_words(struct ssh_config_line *line, const char *s, enum words w
 	size_t n;
 
 	if (words != TEXT) {
-		while (next_word(&s, &word, &line->odd))
+		while (read_next_word(&s, &word, &line->odd))
 			strv_take(&line->args, str_take(&word));
 		return;
 	}
@@ -306,14 +307,14 @@ static void read_line(struct ssh_config *c, const char *text, const char *path,
 	if (!strcmp(line.key, "include") && line.odd)
 		leave_all(c, xasprintf("%s (%s)", line.odd, line.where));
 	if (!strcmp(line.key, "include"))
-		include(c, &line.args, line.where, dir, depth);
+		read_include(c, &line.args, line.where, dir, depth);
 	if (!n || !strcmp(line.key, "include")) {
 		free(line.key);
 		free(line.where);
 		strv_free(&line.args);
 		return;
 	}
-	*add_line(c, NULL, NULL) = line;
+	*read_add_line(c, NULL, NULL) = line;
 }
 
 /* ssh ends if others could have written its configuration.  Of the system's file alone
@@ -362,9 +363,9 @@ void ssh_config_read(struct ssh_config *c, const char *home, const char *etc)
 		char *path = xasprintf("%s/%s", dir[i], name[i]);
 
 		/* a Host line of the user's file counts to the end of that file */
-		add_line(c, xstrdup("include"), xstrdup(path));
+		read_add_line(c, xstrdup("include"), xstrdup(path));
 		read_file(c, path, dir[i], 0);
-		add_line(c, xstrdup(""), xstrdup(path));
+		read_add_line(c, xstrdup(""), xstrdup(path));
 		free(path);
 		free(dir[i]);
 	}

@@ -113,7 +113,7 @@ int ssh_config_family(const char *v)
 					 : -1;
 }
 
-static bool fails(enum test test, const char *v, bool agent)
+static bool value_fails(enum test test, const char *v, bool agent)
 {
 	long port;
 
@@ -146,6 +146,6 @@ bool ssh_config_beyond(const char *key, const char *v, bool agent)
 {
 	for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++)
 		if (!strcmp(key, beyond[i].key))
-			return fails(beyond[i].test, v, agent);
+			return value_fails(beyond[i].test, v, agent);
 	return false;
 }

@@ -408,7 +408,7 @@ static char *server_key(struct ssh_login *l, const char **type)
 }
 
 /* Add the new key.  As in ssh, a file that cannot be written stops nobody. */
-static void add_key(struct ssh_login *l, const char *type, const char *base64)
+static void login_add_key(struct ssh_login *l, const char *type, const char *base64)
 {
 	char *name = known_name(l->host, l->port);
 	char *ssh_dir = xasprintf("%s/.ssh", ssh_config_own()->home);
@@ -439,7 +439,7 @@ static enum login_result step_verify(struct ssh_login *l)
 		return refuse_key(l, verdict == KNOWN_CHANGED);
 	}
 	if (verdict == KNOWN_NEW)
-		add_key(l, type, base64);
+		login_add_key(l, type, base64);
 	else if (verdict == KNOWN_CHANGED)
 		l->note = xasprintf("its host key is not the one in known_hosts, and "
 				    "StrictHostKeyChecking accepts it (%s)",

@@ -50,7 +50,7 @@ struct ssh_pool {
 /* ---- the threads ---- */
 
 /* Wake one thread when T's socket is ready; -1: it is closed. */
-static int watch(struct ssh_pool_task *t, int how)
+static int pool_watch(struct ssh_pool_task *t, int how)
 {
 	struct ssh_login *l = t->login;
 	struct epoll_event e = { .events = EPOLLIN | EPOLLONESHOT, .data.fd = t->id };
@@ -97,7 +97,7 @@ static void run_step(struct ssh_pool *p, int id)
 	if (got == LOGIN_WAIT && l->lib->ssh_get_fd(l->session) != l->fd)
 		got = ssh_login_step(l);
 	pthread_mutex_lock(&p->lock);
-	if (got == LOGIN_WAIT && p->v[id] && watch(t, EPOLL_CTL_MOD)) {
+	if (got == LOGIN_WAIT && p->v[id] && pool_watch(t, EPOLL_CTL_MOD)) {
 		err_set(&l->err, E_SSH_CONNECT, l->where, "connection closed");
 		got = LOGIN_RETRY;
 	}
@@ -109,7 +109,7 @@ static void run_step(struct ssh_pool *p, int id)
 	pthread_cond_broadcast(&p->changed);
 }
 
-static void *run(void *arg)
+static void *pool_run(void *arg)
 {
 	struct ssh_pool *p = arg;
 	struct epoll_event e;
@@ -172,7 +172,7 @@ struct ssh_pool_task *ssh_pool_login(struct ssh_pool *p, struct ssh_login *l,
 	t->id = p->n++;
 	p->v[t->id] = t;
 	/* a connected socket is writable: the first step comes at once */
-	if (watch(t, EPOLL_CTL_ADD)) {
+	if (pool_watch(t, EPOLL_CTL_ADD)) {
 		err_set(&l->err, E_SSH_CONNECT, l->where, strerror(errno));
 		put_end(t, LOGIN_RETRY);
 	}
@@ -243,7 +243,7 @@ struct ssh_pool *ssh_pool_open(struct event_base *base, size_t hosts)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	while (p->nthreads < most &&
-	       !pthread_create(&p->thread[p->nthreads], NULL, run, p))
+	       !pthread_create(&p->thread[p->nthreads], NULL, pool_run, p))
 		p->nthreads++;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (p->nthreads)

@@ -56,7 +56,7 @@ static void load_machine(struct agent *a)
 	struct err e = { 0 };
 
 	a->xml = fuzz_file(xml, sizeof xml - 1);
-	if (!find_machine(a, &e)) {
+	if (!main_find_machine(a, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	stream_begin(&a.stream, a.base, NULL);
 	a.done = false;
 	a.epoch = 0;
-	watch(&a);
+	main_watch(&a);
 	fuzzed_forget_job(&a);
 	stream_end(&a.stream);
 	return 0;
