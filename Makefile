@@ -329,7 +329,7 @@ documents := README CHANGES LICENSE $(shell find contrib/batch examples -type f 
 # Directories that an installation made, with those above them; those of a system stay.
 made = share/berth $(if $(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),bin include share/doc \
 	$(dir $(in_bash) $(in_zsh) $(in_fish)) $(sort $(patsubst .%,share/man/man%,$(suffix $(pages)))))
-packages := $(shell cd lib/python && find berth as_horovod -name '*.py')
+packages := $(shell cd lib/python && find berth as_horovod -name '*.py' -o -name py.typed)
 root = $(DESTDIR)$(PREFIX)
 LIBDIR ?= $(PREFIX)/lib
 libroot = $(DESTDIR)$(LIBDIR)

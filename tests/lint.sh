@@ -88,6 +88,14 @@ for name in sys.argv[1:]:
 ' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py
 }
 
+# The package of Python, with the torch of build/venv.
+check_types() {
+	command -v mypy > /dev/null || { echo "warning: no mypy (tests/deps lint), so types were not checked"; return; }
+	[ -e build/venv/installed ] || { echo "warning: no build/venv (make venv), so types were not checked"; return; }
+	(cd lib/python && mypy --python-executable ../../build/venv/bin/python3 --cache-dir ../../build/mypy berth 2>&1) |
+		grep -vE '^(Success|Found)|: note: '
+}
+
 # `make check` ends within 6 minutes on 2 idle cores.  Each suite takes takes_s of its head (1 if that
 # says nothing).  tests/run has 7 side by side, which are as fast as 6 would be if no core were
 # shared, then those that want to be alone; what it builds before takes 30 s.
@@ -300,7 +308,7 @@ check_variables() {
 
 failed=()
 [ $# -gt 0 ] || set -- format columns size rooms circles names small includes both_users lone_headers benches banned words errors options \
-	variables shell man python time cppcheck tidy
+	variables shell man python types time cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1
 fi

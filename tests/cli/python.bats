@@ -217,6 +217,7 @@ berth.run(lambda: 1, np=1)'
 	run -0 /usr/bin/python3 -c 'import berth; berth.init(); print(berth.library.get().library._name, berth.launch.runner_path())'
 	[ "$output" = "$PYTHONPATH/berth/libberth.so.0.2 $T/root/usr/bin/runner" ]
 	run -0 /usr/bin/python3 -m berth --version
+	[ -e "$PYTHONPATH/berth/py.typed" ] # type checkers read its annotations
 	diff "$ROOT/README" "$T/root/usr/share/doc/berth/README"
 	while read -r path; do
 		[ -e "$T/root/usr/share/doc/berth/$path" ] || { echo "README names $path"; false; }

@@ -13,9 +13,11 @@ from .build import (ccl_built, cuda_built, ddl_built, gloo_built, gloo_enabled, 
                     mpi_enabled, mpi_threads_supported, nccl_built, rocm_built)
 from .errors import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from .launch import run
-from .library import RELEASE as __version__
+from .library import RELEASE
 from .objects import allgather_object, broadcast_object
 from .timeline import start_timeline, stop_timeline
+
+__version__ = RELEASE
 
 __all__ = [
     "Adasum", "Average", "HorovodInternalError", "HorovodVersionMismatchError", "HostsUpdatedInterrupt",

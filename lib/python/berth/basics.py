@@ -1,65 +1,81 @@
 """The world: who this rank is, and process sets."""
+from __future__ import annotations
+
 import atexit
 import ctypes
 import os
 import sys
+from typing import Any, Callable, Iterable, Protocol, Sequence, TypeVar
 
 from . import clib, library
 
 # Horovod's numbers of its reductions.
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
-_world = None  # since init(); a child of fork() may ask what its parent is
+_world: clib.World | None = None  # since init(); a child of fork() may ask what its parent is
 
 
-def _get():
+def _get() -> clib.World:
     if _world is None:
         raise ValueError("Horovod has not been initialized; use hvd.init().")
     return _world
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Whether init() was called, and shutdown() not after it."""
     return _world is not None
 
 
-def rank():
+def rank() -> int:
     """The number of this rank in the world, from 0."""
-    return _get().rank
+    return int(_get().rank)
 
 
-def size():
+def size() -> int:
     """The number of ranks in the world."""
-    return _get().ranks
+    return int(_get().ranks)
 
 
-def local_rank():
+def local_rank() -> int:
     """The number of this rank on its host, from 0."""
-    return _get().local_rank
+    return int(_get().local_rank)
 
 
-def local_size():
+def local_size() -> int:
     """The number of ranks on this host."""
-    return _get().local_size
+    return int(_get().local_size)
 
 
-def cross_rank():
+def cross_rank() -> int:
     """The number of this host among those that have this local rank, from 0."""
-    return _get().cross_rank
+    return int(_get().cross_rank)
 
 
-def cross_size():
+def cross_size() -> int:
     """The number of hosts that have this local rank."""
-    return _get().cross_size
+    return int(_get().cross_size)
 
 
 # ---- process sets ----
 
-def _ranks_of(comm):
+class Communicator(Protocol):
+    """What init() needs of a communicator of mpi4py."""
+
+    def Get_rank(self) -> int:
+        """The number of this rank in it."""
+
+    def Get_size(self) -> int:
+        """The number of its ranks."""
+
+    def allgather(self, thing: bytes) -> list[bytes]:
+        """The THINGs of all ranks, in their order."""
+
+
+def _ranks_of(comm: Any) -> list[int]:
     """Of COMM, a communicator of mpi4py, in MPI's world."""
     from mpi4py import MPI
     group = comm.Get_group()
-    return MPI.Group.Translate_ranks(group, range(group.Get_size()), MPI.COMM_WORLD.Get_group())
+    return list(MPI.Group.Translate_ranks(group, range(group.Get_size()), MPI.COMM_WORLD.Get_group()))
 
 
 class ProcessSet:
@@ -67,48 +83,51 @@ class ProcessSet:
     communicator of mpi4py.
     """
 
-    def __init__(self, ranks_or_comm):
+    def __init__(self, ranks_or_comm: Iterable[int] | Communicator) -> None:
         is_comm = hasattr(ranks_or_comm, "Get_group")
         self.mpi_comm = ranks_or_comm if is_comm else None
-        self.ranks = sorted(int(r) for r in (_ranks_of(ranks_or_comm) if is_comm else ranks_or_comm))
-        self.process_set_id = None  # until it is added
-        self.handle = None  # libberth's; None: all ranks
+        ranks: Any = _ranks_of(ranks_or_comm) if is_comm else ranks_or_comm
+        self.ranks = sorted(int(r) for r in ranks)
+        self.process_set_id: int | None = None  # until it is added
+        self.handle: int | None = None  # libberth's; None: all ranks
 
-    def _added(self):
+    def _added(self) -> None:
         if self.process_set_id is None:
             raise ValueError("The process set is not added yet, or was removed: use hvd.add_process_set().")
 
-    def usable(self):
+    def usable(self) -> int | None:
         """Its handle; an error if it is not added, or if there is no world."""
         if self.process_set_id is None:
             _get()
             self._added()
         return self.handle
 
-    def included(self):
+    def included(self) -> bool:
+        """Whether this rank is in it.  ValueError: it is not added."""
         self._added()
         return rank() in self.ranks
 
-    def rank(self):
-        """This rank's place in the set."""
+    def rank(self) -> int:
+        """This rank's place in the set, from 0.  ValueError: this rank is not in it."""
         if not self.included():
             raise ValueError(f"Rank {rank()} is not in the process set {self.ranks}.")
         return self.ranks.index(rank())
 
-    def size(self):
+    def size(self) -> int:
+        """The number of its ranks.  ValueError: it is not added."""
         self._added()
         return len(self.ranks)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
 
 global_process_set = ProcessSet([])
-_sets = {}  # id: set
+_sets: dict[int, ProcessSet] = {}  # id: set
 _next_id = 1  # the same on all ranks: all of them add the same sets, in one order
 
 
-def add_process_set(process_set):
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Add PROCESS_SET, or that of a list of ranks.  All ranks of the world call it.  Returns the set."""
     global _next_id
     if not isinstance(process_set, ProcessSet):
@@ -127,7 +146,7 @@ def add_process_set(process_set):
     return process_set
 
 
-def remove_process_set(process_set):
+def remove_process_set(process_set: ProcessSet) -> bool:
     """All ranks of the world call it.  False: there is no such set to remove."""
     _get()
     if not process_set.process_set_id or _sets.get(process_set.process_set_id) is not process_set:
@@ -140,9 +159,9 @@ def remove_process_set(process_set):
 
 # ---- begin and end ----
 
-def _bootstrap(comm):
+def _bootstrap(comm: Communicator) -> clib.Bootstrap:
     """Of COMM, an intracommunicator of mpi4py."""
-    def allgather(_, mine, of_all, n):
+    def allgather(_: object, mine: int, of_all: int, n: int) -> int:
         try:
             parts = b"".join(comm.allgather(ctypes.string_at(mine, n)))
         except Exception:  # no exception gets through C
@@ -157,14 +176,14 @@ def _bootstrap(comm):
 _joins = False
 
 
-@clib.LOG_CALL
-def _hear(_, level, text):
+@clib.LOG_CALL  # type: ignore[misc]
+def _hear(_: object, level: int, text: bytes) -> None:
     """What the library says while init() lasts; later, errors say it, or the launcher does."""
     if _joins and level <= clib.LOG_WARNING:
         print("berth:", text.decode(errors="replace"), file=sys.stderr)
 
 
-def init(comm=None, process_sets=None):
+def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
     """Join the other ranks.  Called again, it does nothing.
 
     COMM: a communicator of mpi4py, whose ranks are the world; None: those that the launcher started.
@@ -194,16 +213,17 @@ def init(comm=None, process_sets=None):
         add_process_set(process_set)
 
 
-_at_shutdown = []
+Function = TypeVar("Function", bound=Callable[[], None])
+_at_shutdown: list[Callable[[], None]] = []
 
 
-def at_shutdown(forget):
+def at_shutdown(forget: Function) -> Function:
     """shutdown() is to call FORGET, after all operations have ended."""
     _at_shutdown.append(forget)
     return forget
 
 
-def shutdown():
+def shutdown() -> None:
     """Operations that still run end with an error.  init() may follow."""
     global _world
     if not is_initialized():
@@ -222,6 +242,6 @@ _process = os.getpid()
 
 
 @atexit.register
-def _shutdown_at_exit():
+def _shutdown_at_exit() -> None:
     if os.getpid() == _process:
         shutdown()

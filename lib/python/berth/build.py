@@ -1,58 +1,60 @@
 """What this build has, in Horovod's words: scripts ask before they choose."""
+from __future__ import annotations
+
 from . import basics
 
 
-def is_homogeneous():
+def is_homogeneous() -> bool:
     """Whether all hosts have the same number of ranks, as far as this rank's numbers tell."""
     return basics.size() == basics.local_size() * basics.cross_size()
 
 
-def mpi_threads_supported():
+def mpi_threads_supported() -> bool:
     """False: libberth uses no MPI.  Before init() a ValueError."""
     basics.size()
     return False
 
 
-def mpi_enabled():
+def mpi_enabled() -> bool:
     """False: libberth uses no MPI."""
     return False
 
 
-def mpi_built():
+def mpi_built() -> bool:
     """False: libberth uses no MPI."""
     return False
 
 
-def gloo_enabled():
+def gloo_enabled() -> bool:
     """True, for scripts that want either MPI or gloo: libberth does what gloo does there."""
     return True
 
 
-def gloo_built():
+def gloo_built() -> bool:
     """True, as gloo_enabled(): ranks need no MPI, and init() may follow shutdown()."""
     return True
 
 
-def nccl_built():
+def nccl_built() -> int:
     """The version of NCCL as an int, 0: none."""
     return 0
 
 
-def ddl_built():
+def ddl_built() -> bool:
     """False: libberth uses no DDL."""
     return False
 
 
-def ccl_built():
+def ccl_built() -> bool:
     """False: libberth uses no oneCCL."""
     return False
 
 
-def cuda_built():
+def cuda_built() -> bool:
     """False: tensors on GPUs go through the host's memory."""
     return False
 
 
-def rocm_built():
+def rocm_built() -> bool:
     """False: tensors on GPUs go through the host's memory."""
     return False

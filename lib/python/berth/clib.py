@@ -5,7 +5,10 @@
     b.berth_run(clib.desc(kind=clib.ALLREDUCE, ...), -1, None)
     b.called                        the names of the calls so far
 """
+from __future__ import annotations
+
 import ctypes
+from typing import Callable, TypeVar
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 
 (OK, BUSY, INVALID, STATE, NO_PEERS, MISMATCH, PEER_LOST, TIMEOUT, ABORTED, MEMORY, AUTH, UNSUPPORTED,
@@ -109,33 +112,44 @@ CALLS = {
 class Library:
     """The calls of berth.h; CALLED gets the names of those that were used."""
 
-    def __init__(self, path):
-        self.library, self.called = ctypes.CDLL(path), set()
+    # Those that return an int are not listed.
+    berth_version: Callable[[], bytes]
+    berth_last_error: Callable[[], ctypes._Pointer[Error]]
+    berth_result_text: Callable[[int], bytes]
+    berth_alloc: Callable[[int, int, int], int | None]
+    berth_free: Callable[[int | c_void_p | None], None]
+
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path)
+        self.called: set[str] = set()
         for name, (result, arguments) in CALLS.items():
             call = getattr(self.library, name)
             call.restype, call.argtypes = result, arguments
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., int]:
         if name not in CALLS:
             raise AttributeError(name)
         self.called.add(name)
-        call = getattr(self.library, name)
+        call: Callable[..., int] = getattr(self.library, name)
         setattr(self, name, call)  # __getattr__ is for what is not there yet
         return call
 
-    def own(self, name):
+    def own(self, name: str) -> ctypes._NamedFuncPointer:
         """Call NAME as an object of the caller's, who may give it other types."""
         return self.library[name]
 
 
-def load(path):
+def load(path: str) -> Library:
+    """The library in the file PATH.  OSError, AttributeError: it is none of Berth's."""
     return Library(path)
 
 
-_kinds = {struct: dict(struct._fields_) for struct in STRUCTS.values()}
+Struct = TypeVar("Struct", bound=ctypes.Structure)
+_kinds: dict[type[ctypes.Structure], dict[str, type]] = {
+    struct: {field[0]: field[1] for field in struct._fields_} for struct in STRUCTS.values()}
 
 
-def made(struct, **fields):
+def made(struct: type[Struct], **fields: object) -> Struct:
     """STRUCT with its size and FIELDS; a field "in_" is "in".  It keeps alive what its pointers show."""
     s = struct(size=ctypes.sizeof(struct))
     s.kept = fields
@@ -145,17 +159,18 @@ def made(struct, **fields):
         if isinstance(value, ctypes.Array):
             value = ctypes.cast(value, kind)
         elif isinstance(kind, type) and issubclass(kind, ctypes._Pointer):
-            value = ctypes.pointer(value)
+            value = ctypes.pointer(value)  # type: ignore[type-var]
         setattr(s, name, value)
     return s
 
 
-def desc(**fields):
+def desc(**fields: object) -> Desc:
+    """A descriptor of an operation."""
     return made(Desc, **fields)
 
 
-def descs(*each):
+def descs(*each: Desc) -> ctypes.Array[Desc]:
     """An array of them for berth_submit(); it keeps what they keep."""
     array = (Desc * len(each))(*each)
-    array.kept = each
+    array.kept = each  # type: ignore[attr-defined]
     return array

@@ -1,15 +1,22 @@
 """Operations that were begun and have not been waited for, by the numbers that Horovod's scripts hold."""
-import itertools
+from __future__ import annotations
 
-from . import basics
+import itertools
+from typing import Iterable, Sequence, Tuple
+
+from . import basics, library
 from .errors import HorovodInternalError
 
+# A name of libberth, and the number of a process set.
+Name = Tuple[bytes, "int | None"]
+
 _numbers = itertools.count(1)
-_pending = {}  # number: (library.Operation, the result or a function that makes it, names)
-_names = set()  # of them: (name of libberth, process set)
+# The result, or a function that makes it.
+_pending: dict[int, tuple[library.Operation, object, Sequence[Name]]] = {}
+_names: set[Name] = set()  # of them
 
 
-def claim(names):
+def claim(names: Sequence[Name]) -> None:
     """NAMES of tensors are in flight until release().  To libberth an operation is no more when it is done,
     which may be before the script's next line; to a script it is until it has looked.
     """
@@ -21,18 +28,19 @@ def claim(names):
         _names.add(name)
 
 
-def release(names):
+def release(names: Iterable[Name]) -> None:
+    """NAMES are no longer in flight."""
     _names.difference_update(names)
 
 
-def add(operation, result, names=()):
+def add(operation: library.Operation, result: object, names: Sequence[Name] = ()) -> int:
     """The number of OPERATION.  RESULT: what synchronize() returns, or a function that makes it then."""
     number = next(_numbers)
     _pending[number] = operation, result, names
     return number
 
 
-def poll(handle):
+def poll(handle: int) -> bool:
     """Has the operation of HANDLE ended?  synchronize() then returns at once."""
     if handle not in _pending:
         return True
@@ -43,11 +51,11 @@ def poll(handle):
     return True
 
 
-def synchronize(handle):
+def synchronize(handle: int | None) -> object:
     """Wait for the operation of HANDLE.  Returns its result: a tensor, a list for a grouped one, a tuple for
     an alltoall with splits; None if there is no such operation, or it was waited for.
     """
-    if handle not in _pending:
+    if handle is None or handle not in _pending:
         return None
     operation, result, _ = _pending[handle]
     try:
@@ -59,11 +67,13 @@ def synchronize(handle):
     return result() if callable(result) else result
 
 
-def _forget(handle):
-    release(_pending.pop(handle, (None, None, ()))[2])
+def _forget(handle: int) -> None:
+    entry = _pending.pop(handle, None)
+    if entry is not None:
+        release(entry[2])
 
 
 @basics.at_shutdown
-def _forget_all():
+def _forget_all() -> None:
     _pending.clear()
     _names.clear()

@@ -4,6 +4,8 @@ runner starts the ranks.  Each reads the function from its standard input, and p
 lines that only run() reads: nothing but the job's own connections carries it.  Both are pickles, and to
 unpickle is to run code: a host that somebody has taken over takes over this one, too.
 """
+from __future__ import annotations
+
 import base64
 import os
 import pickle
@@ -13,8 +15,11 @@ import shutil
 import site
 import subprocess
 import sys
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, TypeVar
 
 from . import trust
+
+R = TypeVar("R")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -35,7 +40,7 @@ _RANK = ("import sys; sys.path[:] = [p for p in sys.path if p]; from berth.launc
 _LABEL = re.compile(rb"(\A|\] |<stdout>:)\Z")
 
 
-def runner_path():
+def runner_path() -> str:
     """runner's file: of the tree, of the installation that this package is in, or in PATH."""
     refused = ""
     for root in ("../../../build/bin", "../../../../bin"):
@@ -45,18 +50,24 @@ def runner_path():
             if not reason:
                 return path
             refused = f" (another user could replace {path}: {reason})"
-    path = shutil.which("runner")
-    if not path:
+    found = shutil.which("runner")
+    if not found:
         raise FileNotFoundError(f"no runner in PATH{refused}: build it with make and install it with make "
                                 "install, or add its directory to PATH")
-    return path
+    return found
 
 
-def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=None, slots=None,
-        reset_limit=None, cooldown_range=None, hosts=None, hostfile=None, host_discovery_script=None,
-        start_timeout=None, ssh_port=None, ssh_identity_file=None, disable_cache=None, output_filename=None,
-        verbose=None, use_gloo=None, use_mpi=None, mpi_args=None, network_interface=None,
-        network_interfaces=None, executable=None, np=None, min_np=None, max_np=None):
+def run(func: Callable[..., R], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None,
+        num_proc: int = 1, min_num_proc: int | None = None, max_num_proc: int | None = None,
+        slots: int | None = None, reset_limit: int | None = None,
+        cooldown_range: Sequence[int] | None = None, hosts: str | None = None, hostfile: str | None = None,
+        host_discovery_script: str | None = None, start_timeout: int | None = None,
+        ssh_port: int | None = None, ssh_identity_file: str | None = None, disable_cache: bool | None = None,
+        output_filename: str | None = None, verbose: int | bool | None = None, use_gloo: bool | None = None,
+        use_mpi: bool | None = None, mpi_args: str | None = None,
+        network_interface: str | Sequence[str] | None = None,
+        network_interfaces: str | Sequence[str] | None = None, executable: str | None = None,
+        np: int | None = None, min_np: int | None = None, max_np: int | None = None) -> List[R]:
     """Call FUNC(*ARGS, **KWARGS) on NUM_PROC ranks (or NP), and return a list of what it returns, in the
     order of the ranks.  The output of the ranks is shown here.
 
@@ -83,7 +94,7 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     return _results(ends, ranks, status)
 
 
-def _folder(executable):
+def _folder(executable: str | None) -> List[str]:
     """What lets the ranks find this package, on each host where it is and nobody else could change it.  What
     the user names in PYTHONPATH is taken as it is, and an interpreter finds its own packages.
     """
@@ -96,7 +107,7 @@ def _folder(executable):
     return ["--berth-folder", folder]
 
 
-def _words(given):
+def _words(given: Mapping[str, Any]) -> Iterator[str]:
     for name, value in given.items():
         if value is None or value is False:
             continue
@@ -109,7 +120,8 @@ def _words(given):
         yield from map(str, values)
 
 
-def _payload(mark, func, args, kwargs):
+def _payload(mark: str, func: Callable[..., object], args: Sequence[object],
+             kwargs: Mapping[str, object]) -> bytes:
     try:
         import cloudpickle as pickler
     except ImportError:
@@ -117,13 +129,15 @@ def _payload(mark, func, args, kwargs):
         if getattr(func, "__module__", None) == "__main__" or "<" in getattr(func, "__qualname__", "<"):
             raise ValueError(f"{func} is not importable on the ranks: install cloudpickle, or move it into "
                              "a module") from None
-    return pickle.dumps((mark, sys.path)) + pickler.dumps((func, args, kwargs))
+    function: bytes = pickler.dumps((func, args, kwargs))
+    return pickle.dumps((mark, sys.path)) + function
 
 
-def _start(command, payload, mark):
+def _start(command: List[str], payload: bytes, mark: str) -> tuple[int, Dict[int, bytes]]:
     """(runner's status, {rank: the bytes of its end}), with the ranks' output passed on."""
-    parts = {}
+    parts: Dict[int, List[bytes]] = {}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as runner:
+        assert runner.stdin and runner.stdout
         try:
             runner.stdin.write(payload)
             runner.stdin.close()
@@ -142,7 +156,7 @@ def _start(command, payload, mark):
     return runner.returncode, {rank: b"".join(data) for rank, data in parts.items()}
 
 
-def _results(ends, ranks, status):
+def _results(ends: Dict[int, bytes], ranks: int, status: int) -> List[Any]:
     """Of a rank that was ended early only a part may have come.  A rank that raised has status 1: with
     another one it was not what ended the job.
     """

@@ -1,6 +1,8 @@
 """A rank of berth.run(): the function comes from standard input, and what it returned goes to standard
 output, on lines that begin with a mark and the rank.
 """
+from __future__ import annotations
+
 import base64
 import os
 import pickle
@@ -15,7 +17,8 @@ except ImportError:
 PART_BYTES = 2400  # their lines stay below 4096 bytes, so that each write is whole
 
 
-def main():
+def main() -> int:
+    """Call the function that standard input brings.  The status to exit with."""
     mark, search = pickle.load(sys.stdin.buffer)
     sys.path.extend(path for path in search if path not in sys.path)
     status = 0

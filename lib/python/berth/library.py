@@ -1,10 +1,13 @@
 """libberth: where its file is, operations that are run or submitted, and what they raise."""
+from __future__ import annotations
+
+import ctypes
 import os
 import struct
 import threading
 import time
 from ctypes import addressof, c_int, c_int64, c_size_t, c_void_p, memset, sizeof
-from typing import Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from . import clib, trust
 from .errors import HorovodInternalError, HorovodVersionMismatchError
@@ -17,12 +20,12 @@ SLICE_MS = 100
 
 _lock = threading.Lock()
 _collecting = threading.Lock()
-_library = None
+_library: clib.Library | None = None
 
 
 # ---- the file ----
 
-def places():
+def places() -> list[str]:
     """The files to try, in this order."""
     here = os.path.dirname(os.path.realpath(__file__))
     if os.environ.get("BERTH_LIBRARY"):
@@ -32,14 +35,14 @@ def places():
     return [os.path.normpath(path) for path in beside if os.path.exists(path)] + [FILE]
 
 
-def _refusal(path):
+def _refusal(path: str) -> str | None:
     """What the user names is taken, and what the system finds."""
     if path == os.environ.get("BERTH_LIBRARY") or not os.path.isabs(path):
         return None
     return trust.refusal(os.path.dirname(os.path.realpath(__file__)), path)
 
 
-def _load():
+def _load() -> clib.Library:
     tried = []
     for path in places():
         reason = _refusal(path)
@@ -59,7 +62,7 @@ def _load():
                       "or give its file in BERTH_LIBRARY")
 
 
-def get():
+def get() -> clib.Library:
     """The library, loaded once."""
     global _library
     if _library is None:
@@ -71,7 +74,7 @@ def get():
     return _library
 
 
-def check(result):
+def check(result: int) -> None:
     """Raise what RESULT is, unless it is OK."""
     if result == clib.OK:
         return
@@ -87,21 +90,27 @@ def check(result):
 
 # ---- operations ----
 
-def _make_calls(library):
+def _make_calls(library: clib.Library) -> None:
     """These take addresses, which costs ctypes least: 0.3 us a call, and with byref() 0.6."""
     global _run, _submit, _submit_each, _wait, _poll
-    _run, _submit = library.own("berth_run"), library.own("berth_submit")
-    _submit_each = library.own("berth_submit_each")
-    _wait, _poll = library.own("berth_wait"), library.own("berth_poll")
-    _run.argtypes = [c_void_p, c_int64, c_void_p]
-    _submit.argtypes = _submit_each.argtypes = [c_void_p, c_size_t, c_void_p]
-    _wait.argtypes = [c_void_p, c_int64]
-    _poll.argtypes = [c_void_p]
-    for call in (_run, _submit, _submit_each, _wait, _poll):
-        call.restype = c_int
+
+    def own(name: str, *arguments: type) -> Callable[..., int]:
+        call = library.own(name)
+        call.argtypes, call.restype = arguments, c_int
+        return call
+
+    _run = own("berth_run", c_void_p, c_int64, c_void_p)
+    _submit = own("berth_submit", c_void_p, c_size_t, c_void_p)
+    _submit_each = own("berth_submit_each", c_void_p, c_size_t, c_void_p)
+    _wait = own("berth_wait", c_void_p, c_int64)
+    _poll = own("berth_poll", c_void_p)
 
 
-_run = _submit = _submit_each = _wait = _poll = None  # until get()
+_run: Callable[[int, int, int], int]  # by get()
+_submit: Callable[[int, int, int], int]
+_submit_each: Callable[[int, int, int], int]
+_wait: Callable[[int | None, int], int]
+_poll: Callable[[int], int]
 
 
 # From KIND to COUNT, which one call writes in 0.2 us; as attributes they take 0.8.
@@ -116,14 +125,15 @@ Fields = Tuple[int, int, int, Optional[int], Optional[int], int, Optional[bytes]
                Optional[bytes], int, int, Optional[Dict[str, object]]]
 
 
-def fields(kind, type=0, op=0, in_=None, out=None, count=0, name=None, set=None, shape=None, root=0,
-           timeout_ms=0, **more):
+def fields(kind: int, type: int = 0, op: int = 0, in_: int | None = None, out: int | None = None,
+           count: int = 0, name: bytes | None = None, set: int | None = None, shape: bytes | None = None,
+           root: int = 0, timeout_ms: int = 0, **more: object) -> Fields:
     """Fields by their names.  Of MORE, what is None is left out."""
     more = {key: value for key, value in more.items() if value is not None}
     return kind, type, op, in_, out, count, name, set, shape, root, timeout_ms, more or None
 
 
-def describe(operation):
+def describe(operation: Fields) -> clib.Desc:
     """The descriptor of an operation, which are Fields."""
     kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, more = operation
     return clib.desc(kind=kind, type=type_, op=op, in_=in_, out=out, count=count, name=name, set=set_,
@@ -134,15 +144,16 @@ class _Spare:
     """A descriptor and a place for a request, to be used again: to make them takes 1 us."""
     __slots__ = ("d", "at", "later", "later_at", "timeout_ms")
 
-    def __init__(self, d):
-        self.d, self.later, self.timeout_ms = d, c_void_p(), 0
+    def __init__(self, d: clib.Desc | ctypes.Array[clib.Desc]) -> None:
+        self.d: Any = d
+        self.later, self.timeout_ms = c_void_p(), 0
         self.at, self.later_at = addressof(self.d), addressof(self.later)
 
 
-_spares = []  # more than one where several threads are at it
+_spares: list[_Spare] = []  # more than one where several threads are at it
 
 
-def _prepare(operation):
+def _prepare(operation: Fields) -> _Spare:
     """A _Spare that describes it.  Only one without more fields can be used again."""
     kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, more = operation
     if more is not None:
@@ -169,7 +180,7 @@ class _Spares:
     EACH = 64
     __slots__ = ("d", "at", "each", "timeouts", "later", "later_at")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.d = (clib.Desc * self.EACH)()
         self.each = list(self.d)  # each in the array's memory
         for d in self.each:
@@ -179,21 +190,21 @@ class _Spares:
         self.at, self.later_at = addressof(self.d), addressof(self.later)
 
 
-_spare_arrays = []
+_spare_arrays: list[_Spares] = []
 
 
 class Operation:
     """What was submitted as one request.  It keeps KEPT, the objects whose memory it uses."""
     __slots__ = ("request", "kept")
 
-    def __init__(self, request, kept):
+    def __init__(self, request: int | None, kept: object) -> None:
         self.request, self.kept = request, kept
 
-    def is_done(self):
+    def is_done(self) -> bool:
         """It has come to its end, whatever that is."""
         return self.request is None or _poll(self.request) != clib.BUSY
 
-    def wait(self, limit_s=None):
+    def wait(self, limit_s: float | None = None) -> bool:
         """Until it is done; raise what went wrong, once.  It goes on if this is interrupted.  False: LIMIT_S
         seconds were not enough.
         """
@@ -208,25 +219,26 @@ class Operation:
             check(result)
         return True
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self.request is not None:
             _leave(self.request, self.kept)
 
 
-def _slice_before(until):
+def _slice_before(until: float) -> int:
     return max(0, min(SLICE_MS, int((until - time.monotonic()) * 1000) + 1))
 
 
-_left = []  # (request, kept) of operations for which nobody waits: they still use their memory
+# (request, kept) of operations for which nobody waits: they still use their memory.
+_left: list[tuple[int, object]] = []
 
 
-def _leave(request, kept):
+def _leave(request: int, kept: object) -> None:
     _left.append((request, kept))
     if len(_left) > 16:
         collect()
 
 
-def collect():
+def collect() -> None:
     """Forget those that nobody waits for, and that are done."""
     if not _collecting.acquire(blocking=False):
         return  # another thread is at it, or this one: to forget may end others
@@ -239,7 +251,7 @@ def collect():
         _collecting.release()
 
 
-def run(kept, operation):
+def run(kept: object, operation: Fields) -> None:
     """Do the OPERATION, which are Fields.  It can be interrupted, and goes on then.  KEPT: the objects whose
     memory it uses.
     """
@@ -260,7 +272,7 @@ def run(kept, operation):
             _spares.append(spare)
 
 
-def _wait_for(later):
+def _wait_for(later: c_void_p) -> int:
     result = clib.BUSY
     while result == clib.BUSY:
         result = _wait(later.value, SLICE_MS)
@@ -268,7 +280,7 @@ def _wait_for(later):
     return result
 
 
-def submit(kept, operation, *others):
+def submit(kept: object, operation: Fields, *others: Fields) -> Operation:
     """Begin OPERATION and OTHERS of one set, Fields each, as one request.  Returns the Operation."""
     is_plain = not others and operation[-1] is None
     if not others:
@@ -294,20 +306,20 @@ def submit(kept, operation, *others):
     return begun
 
 
-def submit_each(kept, operations):
-    """Begin OPERATIONS of one set, Fields each, as one request each: submit() of each one, in half the time.
+def submit_each(kept: Sequence[object], operations: Sequence[Fields]) -> list[Operation]:
+    """Begin OPERATIONS of one set, Fields each, as one request each: submit() of each one, in less time.
     KEPT has for each the objects whose memory it uses.  Returns the Operations.  If one of up to 64 cannot
     begin, none of these does.
     """
     if len(operations) == 1 or any(operation[-1] is not None for operation in operations):
         return [submit(objects, operation) for objects, operation in zip(kept, operations)]
-    begun = []
+    begun: list[Operation] = []
     for at in range(0, len(operations), _Spares.EACH):
         begun += _submit_array(kept[at:at + _Spares.EACH], operations[at:at + _Spares.EACH])
     return begun
 
 
-def _submit_array(kept, operations):
+def _submit_array(kept: Sequence[object], operations: Sequence[Fields]) -> list[Operation]:
     try:
         spares = _spare_arrays.pop()
     except IndexError:  # also the first time

@@ -16,8 +16,8 @@ plain(tensor)           an Array of TENSOR's elements: its own memory, or a copy
                         A type that TYPES does not have, such as complex numbers, may go as pairs of one that
                         it has, in a dimension more.  ValueError: libberth can't add or move such a tensor.
 like(tensor, owner)     what users get: the elements of OWNER with the type of TENSOR, where TENSOR lies
-empty_like(array, rows) an Array of new memory, of the type and the sizes of ARRAY; ROWS, unless it is None,
-                        in the place of the first size
+empty_like(array, rows) the owner and the address of new memory, of the type and the sizes of ARRAY; ROWS,
+                        unless it is None, in the place of the first size
 restore(tensor, owner)  write the elements of OWNER to TENSOR, unless they are in it.  A framework without
                         changes in place raises ValueError
 adopt(address, rows, array, let_go)
@@ -25,28 +25,47 @@ adopt(address, rows, array, let_go)
                         be called, once, when nothing uses them any more
 TYPES                   {dtype: libberth's type}
 """
+from __future__ import annotations
+
 import ctypes
 import math
 import threading
-from typing import Sequence, Tuple
+from typing import (Any, Callable, Final, Generic, Hashable, Iterable, Mapping, Protocol, Sequence, Tuple,
+                    TypeVar, Union)
 
 from . import clib, handles, library
-from .basics import Adasum, Average, Sum, global_process_set
+from .basics import Adasum, Average, ProcessSet, Sum, global_process_set
 from .errors import HorovodInternalError
 
 _OPS = (clib.AVG, clib.SUM, clib.ADASUM, clib.MIN, clib.MAX, clib.PRODUCT)  # by Horovod's numbers
 _NUMBERS = range(len(_OPS))
-_NAME = 6  # of library.Fields
+_NAME: Final = 6  # of library.Fields
 
-Array = Tuple[object, int, int, int, Sequence[int]]
+class Tensor(Protocol):
+    """What is looked at of a tensor."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """The sizes of its dimensions."""
+
+    @property
+    def dtype(self) -> Hashable:
+        """The type of its elements."""
+
+
+T = TypeVar("T", bound=Tensor)
+P = TypeVar("P", bound=Hashable)
+# The owner is of the framework, and goes from one function of the adapter to another.
+Array = Tuple[Any, int, int, int, Tuple[int, ...]]
 # An operation that has not begun: the objects whose memory it uses, its Fields, and its result, or a function
 # that makes it once the operation is done.
-Work = Tuple[object, library.Fields, object]
+R = TypeVar("R")
+Work = Tuple[object, library.Fields, Union[R, Callable[[], R]]]
 
 
 # ---- arguments ----
 
-def reduction(average, op):
+def reduction(average: bool | None, op: int | None) -> int:
     """Horovod's number of the op.  AVERAGE is its older form."""
     if op is None:
         return Sum if average is False else Average
@@ -57,12 +76,12 @@ def reduction(average, op):
     return op
 
 
-def names_of(name, n):
+def names_of(name: str | None, n: int) -> list[str | None]:
     """Those of the N tensors of a group that has NAME, or none."""
     return [None if name is None else f"{name}_{i + 1}of{n}" for i in range(n)]
 
 
-def _scales(prescale, postscale):
+def _scales(prescale: float, postscale: float) -> dict[str, object] | None:
     """More Fields; None: neither scales."""
     if prescale == postscale == 1.0:
         return None
@@ -70,10 +89,10 @@ def _scales(prescale, postscale):
             if factor != 1.0}
 
 
-_shapes = {}  # sizes: the text of them
+_shapes: dict[tuple[int, ...], bytes] = {}  # sizes: the text of them
 
 
-def _shape_text(sizes):
+def _shape_text(sizes: tuple[int, ...]) -> bytes | None:
     """SIZES as bytes for a descriptor; None for one dimension, of which the count says all."""
     if len(sizes) == 1:
         return None
@@ -85,12 +104,12 @@ def _shape_text(sizes):
     return text
 
 
-def _rows_text(sizes):
+def _rows_text(sizes: tuple[int, ...]) -> bytes | None:
     """The same, where the first dimension may differ."""
     return None if len(sizes) == 1 else ("[*" + "".join(f", {n}" for n in sizes[1:]) + "]").encode()
 
 
-def _splits(rows, parts, ranks):
+def _splits(rows: int, parts: list[int] | None, ranks: int) -> list[int]:
     """The rows for each rank."""
     if parts is None:
         if rows % ranks:
@@ -107,14 +126,14 @@ def _splits(rows, parts, ranks):
 
 # ---- from Work to results ----
 
-def run(work):
+def run(work: Work[R]) -> R:
     """Do WORK.  Its result."""
     kept, fields, result = work
     library.run(kept, fields)
     return result() if callable(result) else result
 
 
-def begin(work, process_set):
+def begin(work: Work[R], process_set: ProcessSet) -> int:
     """A handle of WORK, for handles.poll() and synchronize()."""
     kept, fields, result = work
     name = fields[_NAME]
@@ -129,8 +148,8 @@ def begin(work, process_set):
     return handles.add(operation, result, names)
 
 
-def begin_each(works, process_set):
-    """The handles of WORKS: begin() of each one, in half the time."""
+def begin_each(works: Sequence[Work[R]], process_set: ProcessSet) -> list[int]:
+    """The handles of WORKS: begin() of each one, in less time."""
     set_ = process_set.process_set_id
     names = [() if fields[_NAME] is None else ((fields[_NAME], set_),) for _, fields, _ in works]
     claimed = [name for one in names for name in one]
@@ -143,7 +162,7 @@ def begin_each(works, process_set):
     return [handles.add(operation, work[2], name) for operation, work, name in zip(begun, works, names)]
 
 
-def begin_group(works, process_set):
+def begin_group(works: Sequence[Work[R]], process_set: ProcessSet) -> int:
     """A handle of all WORKS together, whose result is a list."""
     if not works:
         return handles.add(library.Operation(None, None), list)
@@ -159,67 +178,74 @@ def begin_group(works, process_set):
                                            for _, _, result in works], names)
 
 
+Adopt = Callable[[int, int, Array, Callable[[int], None]], object]
+
+
 class _Rows:
     """Rows that come from each rank, in memory of libberth's until take()."""
 
-    def __init__(self, array, ranks, adopt):
+    def __init__(self, array: Array, ranks: int, adopt: Adopt) -> None:
         self.array, self.adopt = array, adopt
         self.received = (ctypes.c_uint64 * ranks)()
         self.made = ctypes.c_void_p()
         self.row = math.prod(array[4][1:])  # elements
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self.made:
             library.get().berth_free(self.made)
 
-    def take(self):
+    def take(self) -> tuple[object, list[int]]:
         """The owner of the rows, and how many come from each rank."""
         counts = [n // self.row for n in self.received]
-        address, self.made = self.made.value, ctypes.c_void_p()
+        address, self.made = self.made.value or 0, ctypes.c_void_p()
         return self.adopt(address, sum(counts), self.array, library.get().berth_free), counts
 
 
-class Operations:
+class Operations(Generic[T]):
     """Works on the tensors of one framework.  PROCESS_SET, NAME, OP (of reduction()), PRESCALE and POSTSCALE
     are those of Horovod.
     """
     __slots__ = ("_plain", "_like", "_empty_like", "_restore", "_adopt", "_types")
 
-    def __init__(self, plain, like, empty_like, restore, adopt, types):
+    def __init__(self, plain: Callable[[T], Array], like: Callable[[T, Any], T],
+                 empty_like: Callable[[Array, int | None], Tuple[Any, int]],
+                 restore: Callable[[T, Any], None], adopt: Adopt, types: Mapping[Any, int]) -> None:
         self._plain, self._like, self._empty_like = plain, like, empty_like
         self._restore, self._adopt, self._types = restore, adopt, types
 
-    def _result(self, tensor, owner, to, in_place):
+    def _result(self, tensor: T, owner: object, to: object, in_place: bool) -> Any:
         """Of an operation on TENSOR, whose own Array has OWNER, and which leaves its elements in TO."""
         if owner is tensor:
             return to
         if not in_place:
             return lambda: self._like(tensor, to)
 
-        def restored():
+        def restored() -> T:
             self._restore(tensor, to)
             return tensor
 
         return restored
 
-    def _check_op(self, tensor, op):
+    def _check_op(self, tensor: T, op: int) -> None:
         if op not in (Average, Sum) and tensor.dtype not in self._types:
             raise ValueError(f"{tensor.dtype} can be summed and averaged, and nothing else.")
 
-    def _rows(self, tensor, what):
+    def _rows(self, tensor: T, what: str) -> Array:
         """The Array of TENSOR, of which each row is something."""
         if not len(tensor.shape):
             raise ValueError(f"{what} takes a tensor of one dimension or more: this one has none.")
         return self._plain(tensor)
 
-    def _whole_rows(self, tensor, what):
+    def _whole_rows(self, tensor: T, what: str) -> Array:
+        """Rows of which each has elements."""
         array = self._rows(tensor, what)
         sizes = array[4]
         if not math.prod(sizes[1:]):
             raise ValueError(f"{what} of rows without elements is not supported: the shape is {list(sizes)}.")
         return array
 
-    def allreduce(self, tensor, in_place, op, name, prescale, postscale, process_set):
+    def allreduce(self, tensor: T, in_place: bool, op: int, name: str | None, prescale: float,
+                  postscale: float, process_set: ProcessSet) -> Work[T]:
         """Gradients come here, 64 of them before the first is waited for: so it has few calls."""
         set_ = process_set.usable()
         array = self._plain(tensor)
@@ -229,7 +255,7 @@ class Operations:
         if in_place:
             to, to_at = owner, at
         else:
-            to, _, to_at, _, _ = self._empty_like(array, None)
+            to, to_at = self._empty_like(array, None)
         return ((owner, to),
                 (clib.ALLREDUCE, type_, _OPS[op], at, to_at, count,
                  None if name is None else f"allreduce.{name}".encode(), set_,
@@ -237,12 +263,13 @@ class Operations:
                  None if prescale == postscale == 1.0 else _scales(prescale, postscale)),
                 to if owner is tensor else self._result(tensor, owner, to, in_place))
 
-    def grouped_allreduce(self, tensors, in_place, op, name, prescale, postscale, process_set):
+    def grouped_allreduce(self, tensors: Sequence[T], in_place: bool, op: int, name: str | None,
+                          prescale: float, postscale: float, process_set: ProcessSet) -> int:
         """A handle, as of begin_group()."""
         return begin_group([self.allreduce(t, in_place, op, n, prescale, postscale, process_set)
                             for t, n in zip(tensors, names_of(name, len(tensors)))], process_set)
 
-    def allgather(self, tensor, name, process_set):
+    def allgather(self, tensor: T, name: str | None, process_set: ProcessSet) -> Work[T]:
         """The rows of all ranks."""
         set_ = process_set.usable()
         array = self._whole_rows(tensor, "allgather")
@@ -253,7 +280,8 @@ class Operations:
                                set=set_, shape=_rows_text(sizes), received=rows.received, made=rows.made),
                 lambda: self._like(tensor, rows.take()[0]))
 
-    def alltoall(self, tensor, splits, take, name, process_set):
+    def alltoall(self, tensor: T, splits: list[int] | None, take: Callable[[T, list[int]], R],
+                 name: str | None, process_set: ProcessSet) -> Work[R]:
         """SPLITS: the rows for each rank, or None: even.  TAKE(the rows that came, how many from each rank)
         makes the result.
         """
@@ -265,7 +293,7 @@ class Operations:
         rows = _Rows(array, ranks, self._adopt)
         counts = (ctypes.c_uint64 * ranks)(*(n * rows.row for n in parts))
 
-        def result():
+        def result() -> R:
             to, received = rows.take()
             return take(self._like(tensor, to), received)
 
@@ -275,7 +303,8 @@ class Operations:
                                received=rows.received, made=rows.made),
                 result)
 
-    def broadcast(self, tensor, in_place, root_rank, name, process_set):
+    def broadcast(self, tensor: T, in_place: bool, root_rank: int, name: str | None,
+                  process_set: ProcessSet) -> Work[T]:
         """What ROOT_RANK, a rank of the world, has."""
         set_ = process_set.usable()
         if root_rank not in process_set.ranks:
@@ -287,13 +316,14 @@ class Operations:
         if in_place:
             to, to_at = owner, at
         else:
-            to, _, to_at, _, _ = self._empty_like(array, None)
+            to, to_at = self._empty_like(array, None)
         return ((owner, to),
                 library.fields(clib.BROADCAST, type_, root=root, in_=at, out=to_at, count=count,
                                name=_name("broadcast", name), set=set_, shape=_shape_text(sizes)),
                 self._result(tensor, owner, to, in_place))
 
-    def reducescatter(self, tensor, op, name, prescale, postscale, process_set):
+    def reducescatter(self, tensor: T, op: int, name: str | None, prescale: float, postscale: float,
+                      process_set: ProcessSet) -> Work[T]:
         """This rank's rows: an equal share, and one more on the first ranks."""
         set_ = process_set.usable()
         array = self._rows(tensor, "reducescatter")
@@ -304,33 +334,35 @@ class Operations:
         ranks, row = process_set.size(), math.prod(sizes[1:])
         share, more = divmod(sizes[0], ranks)
         parts = [share + (r < more) for r in range(ranks)]
-        to, _, to_at, _, _ = self._empty_like(
+        to, to_at = self._empty_like(
             array, parts[process_set.rank()] if process_set.included() else 0)
-        counts = (ctypes.c_uint64 * ranks)(*(n * row for n in parts)) if more else None
+        others = _scales(prescale, postscale) or {}
+        if more:
+            others["in_counts"] = (ctypes.c_uint64 * ranks)(*(n * row for n in parts))
         return ((owner, to),
-                library.fields(clib.REDUCESCATTER, type_, _OPS[op], at, to_at, count,
-                               _name("reducescatter", name), set_, _shape_text(sizes), in_counts=counts,
-                               **(_scales(prescale, postscale) or {})),
+                (clib.REDUCESCATTER, type_, _OPS[op], at, to_at, count, _name("reducescatter", name), set_,
+                 _shape_text(sizes), 0, 0, others or None),
                 self._result(tensor, owner, to, False))
 
 
-def _name(kind, name):
+def _name(kind: str, name: str | None) -> bytes | None:
     return None if name is None else f"{kind}.{name}".encode()
 
 
 # ---- without tensors ----
 
-def barrier(process_set):
+def barrier(process_set: ProcessSet) -> None:
     """Wait until all ranks of PROCESS_SET have called it."""
     library.run(None, library.fields(clib.BARRIER, set=process_set.usable()))
 
 
-def join():
+def join() -> int:
     """Take part with zeros in each allreduce of the others, until all ranks have joined.  The last one."""
     global_process_set.usable()
-    last, errors, ended = ctypes.c_int(-1), [], threading.Event()
+    last, ended = ctypes.c_int(-1), threading.Event()
+    errors: list[Exception] = []
 
-    def wait():
+    def wait() -> None:
         try:
             library.check(library.get().berth_join(None, ctypes.byref(last)))
         except Exception as e:
@@ -347,7 +379,7 @@ def join():
     return last.value
 
 
-def largest(numbers, name, process_set):
+def largest(numbers: Sequence[int], name: str | None, process_set: ProcessSet) -> list[int]:
     """The largest of all ranks in each place of NUMBERS, a list of some below 256: so ranks agree."""
     array = (ctypes.c_uint8 * len(numbers))(*numbers)
     at = ctypes.addressof(array)
@@ -358,13 +390,16 @@ def largest(numbers, name, process_set):
 
 # ---- parameters of optimizers ----
 
-def find_duplicates(lst):
+def find_duplicates(lst: Iterable[P]) -> set[P]:
     """The set of those that are in LST more than once."""
-    seen = set()
-    return {x for x in lst if x in seen or seen.add(x)}
+    seen: set[P] = set()
+    twice: set[P] = set()
+    for x in lst:
+        (twice if x in seen else seen).add(x)
+    return twice
 
 
-def given_names(named_parameters):
+def given_names(named_parameters: Iterable[tuple[str, P]] | None) -> dict[P, str]:
     """{parameter: name} of the pairs that the caller gave."""
     pairs = list(named_parameters or [])
     if any(not isinstance(pair, tuple) for pair in pairs):
@@ -376,13 +411,13 @@ def given_names(named_parameters):
     return {p: name for name, p in pairs}
 
 
-def grouped(groups, params):
+def grouped(groups: int | Sequence[Sequence[P]] | None, params: Sequence[P]) -> list[list[P]]:
     """Lists of those of PARAMS that are reduced together."""
     if groups is None or groups == 0:
         return []
     if isinstance(groups, int) and groups > 0:
         n = min(groups, len(params))
-        return [params[len(params) * i // n:len(params) * (i + 1) // n] for i in range(n)]
+        return [list(params[len(params) * i // n:len(params) * (i + 1) // n]) for i in range(n)]
     if not isinstance(groups, (list, tuple)) or not all(isinstance(g, (list, tuple)) for g in groups):
         raise ValueError("groups has to be a number of groups, or a list of lists of parameters.")
     if find_duplicates(p for group in groups for p in group):

@@ -4,18 +4,23 @@ libberth writes PATH, with one row a tensor, in the form of Chrome's trace viewe
 PATH anew from it.  Readers of Horovod's files find NEGOTIATE_X before each X.  HOROVOD_TIMELINE starts
 libberth's own timelines, of all ranks.
 """
+from __future__ import annotations
+
 import json
 import os
 import time
+from typing import Any, Dict, Iterator, List, Tuple
 
 from . import basics, library
 
-_running = None  # (path, whether cycles are marked, when it began)
+_running: Tuple[str, bool, int] | None = None  # (path, whether cycles are marked, when it began)
+Event = Dict[str, Any]  # of JSON
+
 _NEGOTIATION = ("QUEUE", "NEGOTIATE")
 _PARTS = ("MEMCPY_IN_FUSION_BUFFER", "MEMCPY_OUT_FUSION_BUFFER")
 
 
-def start_timeline(file_path, mark_cycles=False):
+def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
     """Record what rank 0 does, for FILE_PATH; stop_timeline() or shutdown() writes it.  All ranks may call
     it.  If a timeline is being recorded, it goes on.
 
@@ -31,7 +36,7 @@ def start_timeline(file_path, mark_cycles=False):
     _running = (os.fspath(file_path), mark_cycles, time.time_ns())
 
 
-def stop_timeline():
+def stop_timeline() -> None:
     """Write the file of start_timeline().  Without one it does nothing."""
     basics.rank()
     if _running:
@@ -39,7 +44,7 @@ def stop_timeline():
         _write()
 
 
-def _write():
+def _write() -> None:
     """At shutdown, too: libberth has stopped by then."""
     global _running
     if not _running:
@@ -51,12 +56,12 @@ def _write():
         f.write("[\n" + ",\n".join(map(json.dumps, _converted(events, mark_cycles, begun_ns))) + "\n]\n")
 
 
-def _converted(recorded, mark_cycles, begun_ns):
+def _converted(recorded: List[Event], mark_cycles: bool, begun_ns: int) -> Iterator[Event]:
     """The events of Horovod's file.  Times count from the first, in microseconds."""
     names = {e["tid"]: e["args"]["name"] for e in recorded if e["name"] == "thread_name"}
     parts = [e for e in recorded if e["ph"] == "X"]
     first = min((e["ts"] for e in parts), default=0)
-    events = []
+    events: List[Event] = []
     for row in sorted({e["tid"] for e in parts}):
         yield _meta("process_name", row + 1, {"name": names[row]})
         events += _of_tensor([e for e in parts if e["tid"] == row], row + 1, first)
@@ -65,19 +70,23 @@ def _converted(recorded, mark_cycles, begun_ns):
             events.append({"name": "CYCLE_START", "ph": "i", "s": "g", "pid": 0, "ts": at})
     yield _meta("process_name", 0, {"start_time_since_epoch_in_micros": begun_ns // 1000})
     yield _meta("process_sort_index", 0, {"sort_index": 0})
-    yield from sorted(events, key=lambda e: e["ts"])
+    yield from sorted(events, key=_begin)
 
 
-def _meta(name, pid, args):
+def _meta(name: str, pid: int, args: Event) -> Event:
     return {"name": name, "ph": "M", "pid": pid, "args": args}
 
 
-def _of_tensor(parts, pid, first):
+def _begin(e: Event) -> float:
+    return float(e["ts"])
+
+
+def _of_tensor(parts: List[Event], pid: int, first: float) -> Iterator[Event]:
     """Begin and end of all that was done for one tensor.  An operation that waited for no agreement has
     a negotiation that takes no time.
     """
-    waits = []
-    for e in sorted(parts, key=lambda e: e["ts"]):
+    waits: List[Tuple[float, float]] = []
+    for e in sorted(parts, key=_begin):
         begin = round(e["ts"] - first, 3)
         end = round(begin + e["dur"], 3)
         if e["name"] in _NEGOTIATION:

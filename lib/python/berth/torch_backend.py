@@ -2,17 +2,23 @@
 
 An exception here would break every `import torch`: so nothing here needs libberth or berth.torch.
 """
+from __future__ import annotations
+
 import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 NAME = "berth"
 
 
-def _make(options, backend_options):
+def _make(options: object, backend_options: object) -> ProcessGroup:
     from .torch.process_group import make
     return make(options, backend_options)
 
 
-def register():
+def register() -> None:
     """Tell torch.distributed of the backend.  It may be called again, and raises nothing."""
     try:
         import torch.distributed as dist

@@ -1,11 +1,13 @@
 """Whether another user could replace a file that Berth itself chooses: as common/trust.h."""
+from __future__ import annotations
+
 import os
 import stat
 
 _OWNERS = (0, os.geteuid(), os.stat(__file__).st_uid)
 
 
-def _is_private(gid, uid):
+def _is_private(gid: int, uid: int) -> bool:
     """GID is the group that UID alone is in."""
     import grp
     import pwd
@@ -16,7 +18,7 @@ def _is_private(gid, uid):
     return (user.pw_gid, user.pw_name) == (gid, group.gr_name) and set(group.gr_mem) <= {user.pw_name}
 
 
-def _reason(at):
+def _reason(at: str) -> str | None:
     s = os.stat(at)
     if s.st_uid not in _OWNERS:
         return f"{at} belongs to another user (uid {s.st_uid})"
@@ -27,7 +29,7 @@ def _reason(at):
     return None
 
 
-def refusal(here, path):
+def refusal(here: str, path: str) -> str | None:
     """Why PATH, which is there, is not used; or None.  HERE is where this package is: Python came by that
     way, so no folder is looked at that is above both and their nearest common one.
     """

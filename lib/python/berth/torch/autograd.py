@@ -1,19 +1,24 @@
 """The collectives in torch's autograd: what a gradient goes through on its way back."""
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
 import torch
 
-from ..basics import Average, Sum
+from ..basics import Average, ProcessSet, Sum
 from . import collectives
 
 
 class Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, op, name, prescale, postscale, process_set):
+    def forward(ctx: Any, tensor: torch.Tensor, op: int, name: str | None, prescale: float,
+                postscale: float, process_set: ProcessSet) -> torch.Tensor:
         ctx.arguments = op, prescale, postscale, process_set
         return collectives.allreduce(tensor.detach(), name=name, op=op, prescale_factor=prescale,
                                      postscale_factor=postscale, process_set=process_set)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         op, prescale, postscale, process_set = ctx.arguments
         grad = collectives.allreduce(grad, op=op, prescale_factor=prescale, postscale_factor=postscale,
                                      process_set=process_set)
@@ -22,63 +27,66 @@ class Allreduce(torch.autograd.Function):
 
 class GroupedAllreduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, op, name, prescale, postscale, process_set, *tensors):
+    def forward(ctx: Any, op: int, name: str | None, prescale: float, postscale: float,
+                process_set: ProcessSet, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.arguments = op, prescale, postscale, process_set
         return tuple(collectives.grouped_allreduce([t.detach() for t in tensors], name=name, op=op,
                                                    prescale_factor=prescale, postscale_factor=postscale,
                                                    process_set=process_set))
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:
         op, prescale, postscale, process_set = ctx.arguments
-        grads = collectives.grouped_allreduce(grads, op=op, prescale_factor=prescale,
-                                              postscale_factor=postscale, process_set=process_set)
-        return (None, None, None, None, None, *grads)
+        reduced = collectives.grouped_allreduce(grads, op=op, prescale_factor=prescale,
+                                                postscale_factor=postscale, process_set=process_set)
+        return (None, None, None, None, None, *reduced)
 
 
-def _rows_of(tensor, process_set):
+def _rows_of(tensor: torch.Tensor, process_set: ProcessSet) -> List[int]:
     """The rows of each rank."""
     rows = torch.tensor([tensor.shape[0]], dtype=torch.int64)
     return collectives.allgather(rows, process_set=process_set).tolist()
 
 
-def _own_rows(grad, rows, process_set):
+def _own_rows(grad: torch.Tensor, rows: List[int], process_set: ProcessSet) -> torch.Tensor:
     me = process_set.rank()
     return grad.narrow(0, sum(rows[:me]), rows[me])
 
 
 class Allgather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, name, process_set):
+    def forward(ctx: Any, tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> torch.Tensor:
         ctx.process_set, ctx.rows = process_set, _rows_of(tensor, process_set)
         return collectives.allgather(tensor.detach(), name, process_set)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         grad = collectives.allreduce(grad, op=Average, process_set=ctx.process_set)
         return _own_rows(grad, ctx.rows, ctx.process_set), None, None
 
 
 class GroupedAllgather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, name, process_set, *tensors):
+    def forward(ctx: Any, name: str | None, process_set: ProcessSet,
+                *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.process_set, ctx.rows = process_set, [_rows_of(t, process_set) for t in tensors]
         return tuple(collectives.grouped_allgather([t.detach() for t in tensors], name, process_set))
 
     @staticmethod
-    def backward(ctx, *grads):
-        grads = collectives.grouped_allreduce(grads, op=Average, process_set=ctx.process_set)
-        return (None, None, *(_own_rows(g, rows, ctx.process_set) for g, rows in zip(grads, ctx.rows)))
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:
+        reduced = collectives.grouped_allreduce(grads, op=Average, process_set=ctx.process_set)
+        return (None, None, *(_own_rows(g, rows, ctx.process_set) for g, rows in zip(reduced, ctx.rows)))
 
 
 class Broadcast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, root_rank, name, process_set):
+    def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None,
+                process_set: ProcessSet) -> torch.Tensor:
         ctx.arguments = root_rank, process_set
         return collectives.broadcast(tensor.detach(), root_rank, name, process_set)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         root_rank, process_set = ctx.arguments
         grad = collectives.allreduce(grad, op=Average, process_set=process_set)
         if process_set.ranks[process_set.rank()] != root_rank:
@@ -88,7 +96,8 @@ class Broadcast(torch.autograd.Function):
 
 class Alltoall(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, splits, name, process_set):
+    def forward(ctx: Any, tensor: torch.Tensor, splits: torch.Tensor | None, name: str | None,
+                process_set: ProcessSet) -> Tuple[torch.Tensor, ...]:
         ranks = process_set.size()
         if splits is None:  # so that the rows that came are known
             splits = torch.full((ranks,), tensor.shape[0] // ranks, dtype=torch.int32)
@@ -98,13 +107,14 @@ class Alltoall(torch.autograd.Function):
         return out, received
 
     @staticmethod
-    def backward(ctx, grad, _):
+    def backward(ctx: Any, grad: torch.Tensor,  # type: ignore[override]
+                 _: object) -> Tuple[torch.Tensor | None, ...]:
         received, process_set = ctx.arguments
         grad, _ = collectives.alltoall(grad.contiguous(), received, process_set=process_set)
         return grad, None, None, None
 
 
-def _gathered(grad, op, factor, process_set):
+def _gathered(grad: torch.Tensor, op: int, factor: float, process_set: ProcessSet) -> torch.Tensor:
     """The gradients of all ranks.  Each rank's loss counts, as in an allreduce: a sum counts them all."""
     if op == Sum:
         factor *= process_set.size()
@@ -113,24 +123,26 @@ def _gathered(grad, op, factor, process_set):
 
 class Reducescatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, op, name, prescale, postscale, process_set):
+    def forward(ctx: Any, tensor: torch.Tensor, op: int, name: str | None, prescale: float,
+                postscale: float, process_set: ProcessSet) -> torch.Tensor:
         ctx.arguments = op, prescale * postscale, process_set
         return collectives.reducescatter(tensor.detach(), name, op=op, process_set=process_set,
                                          prescale_factor=prescale, postscale_factor=postscale)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         return _gathered(grad, *ctx.arguments), None, None, None, None, None
 
 
 class GroupedReducescatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, name, op, process_set, prescale, postscale, *tensors):
+    def forward(ctx: Any, name: str | None, op: int, process_set: ProcessSet, prescale: float,
+                postscale: float, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.arguments = op, prescale * postscale, process_set
         return tuple(collectives.grouped_reducescatter([t.detach() for t in tensors], name, op=op,
                                                        process_set=process_set, prescale_factor=prescale,
                                                        postscale_factor=postscale))
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[torch.Tensor | None, ...]:
         return (None, None, None, None, None, *(_gathered(g, *ctx.arguments) for g in grads))

@@ -8,57 +8,73 @@ NAME: the ranks' tensors of one name meet, in any order; those without a name me
 Tensors may be of any type that tensors.TYPES or PAIRS has, of any layout but sparse, on any device.
 Errors: ValueError for an argument, HorovodInternalError for an operation that failed.
 """
+from __future__ import annotations
+
+from typing import Any, Callable, List, Sequence, Tuple, Type, Union, cast
+
 import torch
 
 from .. import operations
-from ..basics import Average, Sum, global_process_set
+from ..basics import Average, ProcessSet, Sum, global_process_set
 from ..handles import poll, synchronize  # noqa: F401
 from ..operations import begin, begin_each, begin_group, names_of, reduction, run
 from . import autograd
 from . import tensors as adapter
-from .compression import Compression
+from .compression import Compression, Compressor
 
-_arrays = operations.Operations(adapter.plain, adapter.like, adapter.empty_like, adapter.restore,
-                                adapter.adopt, adapter.TYPES)
+Splits = Union[torch.Tensor, Sequence[int], None]
+
+_arrays = operations.Operations[torch.Tensor](adapter.plain, adapter.like, adapter.empty_like,
+                                              adapter.restore, adapter.adopt, adapter.TYPES)
 
 
-def _wants_grad(tensor):
+def _apply(function: type[torch.autograd.Function], *arguments: object) -> Any:
+    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
+def _wants_grad(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and torch.is_grad_enabled()
 
 
 # ---- allreduce ----
 
-def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-                    process_set=global_process_set):
+def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+                    op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                    process_set: ProcessSet = global_process_set) -> int:
     """Begin the average (or OP) of TENSOR over the ranks; the result is a new tensor."""
     return begin(_arrays.allreduce(tensor, False, reduction(average, op), name, prescale_factor,
                                    postscale_factor, process_set), process_set)
 
 
-def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
-              postscale_factor=1.0, process_set=global_process_set):
+def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+              compression: Type[Compressor] = Compression.none, op: int | None = None,
+              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """The average (or OP) of TENSOR over the ranks, as a new tensor.  Each element is multiplied by
     PRESCALE_FACTOR before, and by POSTSCALE_FACTOR behind.  Backward: the same of the gradient.
     """
     op = reduction(average, op)
     small, context = compression.compress(tensor)
     if _wants_grad(small):
-        out = autograd.Allreduce.apply(small, op, name, prescale_factor, postscale_factor, process_set)
+        out = _apply(autograd.Allreduce, small, op, name, prescale_factor, postscale_factor, process_set)
     else:
         out = run(_arrays.allreduce(small, False, op, name, prescale_factor, postscale_factor, process_set))
     return compression.decompress(out, context)
 
 
-def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-                     process_set=global_process_set):
+def allreduce_async_(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+                     op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                     process_set: ProcessSet = global_process_set) -> int:
     """Begin it in place."""
     return begin(_arrays.allreduce(tensor, True, reduction(average, op), name, prescale_factor,
                                    postscale_factor, process_set), process_set)
 
 
-def allreduce_each_async_(tensors, names, average=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-                          process_set=global_process_set):
-    """Begin each of TENSORS in place, with its own name: allreduce_async_() of each one, in half the time.
+def allreduce_each_async_(tensors: Sequence[torch.Tensor], names: Sequence[str], average: bool | None = None,
+                          op: int | None = None, prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0,
+                          process_set: ProcessSet = global_process_set) -> list[int]:
+    """Begin each of TENSORS in place, with its own name: allreduce_async_() of each one, in less time.
     Returns their handles.
     """
     op = reduction(average, op)
@@ -66,48 +82,59 @@ def allreduce_each_async_(tensors, names, average=None, op=None, prescale_factor
                                          process_set) for tensor, name in zip(tensors, names)], process_set)
 
 
-def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-               process_set=global_process_set):
+def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
+               op: int | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """allreduce() in place.  Returns TENSOR."""
     return run(_arrays.allreduce(tensor, True, reduction(average, op), name, prescale_factor,
                                  postscale_factor, process_set))
 
 
-def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
-                            postscale_factor=1.0, process_set=global_process_set):
+def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                            name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                            postscale_factor: float = 1.0,
+                            process_set: ProcessSet = global_process_set) -> int:
     """Begin grouped_allreduce().  Returns a handle for synchronize() and poll()."""
     return _arrays.grouped_allreduce(tensors, False, reduction(average, op), name, prescale_factor,
                                      postscale_factor, process_set)
 
 
-def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
-                      prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = None, name: str | None = None,
+                      compression: Type[Compressor] = Compression.none, op: int | None = None,
+                      prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                      process_set: ProcessSet = global_process_set) -> List[torch.Tensor]:
     """allreduce() of each of TENSORS; a list."""
     op = reduction(average, op)
     small, contexts = zip(*map(compression.compress, tensors)) if tensors else ((), ())
     arguments = (op, name, prescale_factor, postscale_factor, process_set)
     if any(map(_wants_grad, small)):
-        out = autograd.GroupedAllreduce.apply(*arguments, *small)
+        out = _apply(autograd.GroupedAllreduce, *arguments, *small)
     else:
         out = synchronize(_arrays.grouped_allreduce(small, False, *arguments))
     return [compression.decompress(t, context) for t, context in zip(out, contexts)]
 
 
-def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
-                             postscale_factor=1.0, process_set=global_process_set):
+def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                             name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                             postscale_factor: float = 1.0,
+                             process_set: ProcessSet = global_process_set) -> int:
     """Begin grouped_allreduce_().  Returns a handle for synchronize() and poll()."""
     return _arrays.grouped_allreduce(tensors, True, reduction(average, op), name, prescale_factor,
                                      postscale_factor, process_set)
 
 
-def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
-                       process_set=global_process_set):
+def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = None,
+                       name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
+                       postscale_factor: float = 1.0,
+                       process_set: ProcessSet = global_process_set) -> List[torch.Tensor]:
     """grouped_allreduce() in place.  A list of TENSORS."""
-    return synchronize(grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor,
-                                                process_set))
+    handle = grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor,
+                                      process_set)
+    return cast(List[torch.Tensor], synchronize(handle))
 
 
-def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
+def sparse_allreduce_async(tensor: torch.Tensor, name: str | None, op: int,
+                           process_set: ProcessSet = global_process_set) -> Callable[[], torch.Tensor]:
     """Begin the sum or average of a sparse TENSOR (COO).  Returns a function, which waits and returns it,
     coalesced.
     """
@@ -120,8 +147,8 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     values = allgather_async(tensor.values(), name=_part_name(name, "values"), process_set=process_set)
     ranks = process_set.size()
 
-    def wait():
-        where, what = synchronize(indices), synchronize(values)
+    def wait() -> torch.Tensor:
+        where, what = (cast(torch.Tensor, synchronize(each)) for each in (indices, values))
         if op == Average:
             what = what / ranks
         return torch.sparse_coo_tensor(where.t(), what, tensor.size(), check_invariants=False).coalesce()
@@ -129,40 +156,45 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     return wait
 
 
-def _part_name(name, part):
+def _part_name(name: str | None, part: str) -> str | None:
     return None if name is None else f"{name}.{part}"
 
 
 # ---- allgather, alltoall ----
 
-def allgather_async(tensor, name=None, process_set=global_process_set):
+def allgather_async(tensor: torch.Tensor, name: str | None = None,
+                    process_set: ProcessSet = global_process_set) -> int:
     """Begin allgather().  Returns a handle for synchronize() and poll()."""
     return begin(_arrays.allgather(tensor, name, process_set), process_set)
 
 
-def allgather(tensor, name=None, process_set=global_process_set):
+def allgather(tensor: torch.Tensor, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """The TENSORs of all ranks, one behind the other along the first dimension, which may differ between
     ranks.  Backward: the average of the gradient, of which each rank takes its rows.
     """
     if _wants_grad(tensor):
-        return autograd.Allgather.apply(tensor, name, process_set)
+        return cast(torch.Tensor, _apply(autograd.Allgather, tensor, name, process_set))
     return run(_arrays.allgather(tensor, name, process_set))
 
 
-def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+def grouped_allgather_async(tensors: Sequence[torch.Tensor], name: str | None = None,
+                            process_set: ProcessSet = global_process_set) -> int:
     """Begin grouped_allgather().  Returns a handle for synchronize() and poll()."""
     return begin_group([_arrays.allgather(t, n, process_set)
                         for t, n in zip(tensors, names_of(name, len(tensors)))], process_set)
 
 
-def grouped_allgather(tensors, name=None, process_set=global_process_set):
+def grouped_allgather(tensors: Sequence[torch.Tensor], name: str | None = None,
+                      process_set: ProcessSet = global_process_set) -> List[torch.Tensor]:
     """allgather() of each of TENSORS; a list."""
     if any(map(_wants_grad, tensors)):
-        return list(autograd.GroupedAllgather.apply(name, process_set, *tensors))
-    return synchronize(grouped_allgather_async(tensors, name, process_set))
+        return list(_apply(autograd.GroupedAllgather, name, process_set, *tensors))
+    return cast(List[torch.Tensor], synchronize(grouped_allgather_async(tensors, name, process_set)))
 
 
-def _alltoall(tensor, splits, name, process_set):
+def _alltoall(tensor: torch.Tensor, splits: Splits, name: str | None,
+              process_set: ProcessSet) -> operations.Work[Any]:
     """A Work."""
     if splits is None:
         return _arrays.alltoall(tensor, None, lambda out, received: out, name, process_set)
@@ -170,90 +202,107 @@ def _alltoall(tensor, splits, name, process_set):
     if rows.dtype not in (torch.int32, torch.int64) or rows.dim() != 1:
         raise ValueError("splits is a tensor of one dimension, of int32.")
 
-    def both(out, received):
+    def both(out: torch.Tensor, received: List[int]) -> Tuple[torch.Tensor, torch.Tensor]:
         return out, torch.tensor(received, dtype=torch.int32, device=getattr(splits, "device", None))
 
     return _arrays.alltoall(tensor, rows.tolist(), both, name, process_set)
 
 
-def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+def alltoall_async(tensor: torch.Tensor, splits: Splits = None, name: str | None = None,
+                   process_set: ProcessSet = global_process_set) -> int:
     """Begin alltoall().  Returns a handle for synchronize() and poll()."""
     return begin(_alltoall(tensor, splits, name, process_set), process_set)
 
 
-def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+def alltoall(tensor: torch.Tensor, splits: Splits = None, name: str | None = None,
+             process_set: ProcessSet = global_process_set
+             ) -> torch.Tensor | Tuple[torch.Tensor, torch.Tensor]:
     """SPLITS[i] rows of TENSOR go to rank i, without SPLITS an equal share.  Returns the rows that came, in
     the order of ranks; with SPLITS also how many came from each (int32).  Backward: they go back.
     """
     if _wants_grad(tensor):
-        out, received = autograd.Alltoall.apply(tensor, splits, name, process_set)
+        out: torch.Tensor
+        received: torch.Tensor
+        out, received = _apply(autograd.Alltoall, tensor, splits, name, process_set)
         return out if splits is None else (out, received)
-    return run(_alltoall(tensor, splits, name, process_set))
+    result: torch.Tensor | Tuple[torch.Tensor, torch.Tensor]
+    result = run(_alltoall(tensor, splits, name, process_set))
+    return result
 
 
 # ---- broadcast ----
 
-def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+                    process_set: ProcessSet = global_process_set) -> int:
     """Begin broadcast().  Returns a handle for synchronize() and poll()."""
     return begin(_arrays.broadcast(tensor, False, root_rank, name, process_set), process_set)
 
 
-def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """A new tensor, the TENSOR of ROOT_RANK (a rank of the world).  Backward: the average of the gradient on
     ROOT_RANK, zeros elsewhere.
     """
     if _wants_grad(tensor):
-        return autograd.Broadcast.apply(tensor, root_rank, name, process_set)
+        return cast(torch.Tensor, _apply(autograd.Broadcast, tensor, root_rank, name, process_set))
     return run(_arrays.broadcast(tensor, False, root_rank, name, process_set))
 
 
-def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> int:
     """Begin broadcast_().  Returns a handle for synchronize() and poll()."""
     return begin(_arrays.broadcast(tensor, True, root_rank, name, process_set), process_set)
 
 
-def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None,
+               process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """TENSOR becomes that of ROOT_RANK.  Returns it."""
     return run(_arrays.broadcast(tensor, True, root_rank, name, process_set))
 
 
 # ---- reducescatter ----
 
-def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
-                        postscale_factor=1.0):
+def reducescatter_async(tensor: torch.Tensor, name: str | None = None, op: int = Average,
+                        process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                        postscale_factor: float = 1.0) -> int:
     """Begin reducescatter().  Returns a handle for synchronize() and poll()."""
     return begin(_arrays.reducescatter(tensor, reduction(None, op), name, prescale_factor, postscale_factor,
                                        process_set), process_set)
 
 
-def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
-                  prescale_factor=1.0, postscale_factor=1.0):
+def reducescatter(tensor: torch.Tensor, name: str | None = None,
+                  compression: Type[Compressor] = Compression.none, op: int = Average,
+                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                  postscale_factor: float = 1.0) -> torch.Tensor:
     """This rank's rows of the average (or OP): an equal share, and one more on the first ranks where that
     does not come out even.  Backward: the gradients of all ranks.
     """
     op = reduction(None, op)
     small, context = compression.compress(tensor)
     if _wants_grad(small):
-        out = autograd.Reducescatter.apply(small, op, name, prescale_factor, postscale_factor, process_set)
+        out = _apply(autograd.Reducescatter, small, op, name, prescale_factor, postscale_factor, process_set)
     else:
         out = run(_arrays.reducescatter(small, op, name, prescale_factor, postscale_factor, process_set))
     return compression.decompress(out, context)
 
 
-def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set,
-                                prescale_factor=1.0, postscale_factor=1.0):
+def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | None = None, op: int = Average,
+                                process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                                postscale_factor: float = 1.0) -> int:
     """Begin grouped_reducescatter().  Returns a handle for synchronize() and poll()."""
     op = reduction(None, op)
     return begin_group([_arrays.reducescatter(t, op, n, prescale_factor, postscale_factor, process_set)
                         for t, n in zip(tensors, names_of(name, len(tensors)))], process_set)
 
 
-def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,
-                          process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = None,
+                          compression: Type[Compressor] = Compression.none, op: int = Average,
+                          process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0) -> List[torch.Tensor]:
     """reducescatter() of each of TENSORS; a list."""
     small, contexts = zip(*map(compression.compress, tensors)) if tensors else ((), ())
     if any(map(_wants_grad, small)):
-        out = autograd.GroupedReducescatter.apply(name, reduction(None, op), process_set, prescale_factor,
+        out = _apply(autograd.GroupedReducescatter, name, reduction(None, op), process_set, prescale_factor,
                                                   postscale_factor, *small)
     else:
         out = synchronize(grouped_reducescatter_async(small, name, op, process_set, prescale_factor,
@@ -263,12 +312,12 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
 
 # ---- barrier, join ----
 
-def barrier(process_set=global_process_set):
+def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Wait until all ranks of PROCESS_SET have called it."""
     operations.barrier(process_set)
 
 
-def join(device=-1):
+def join(device: int = -1) -> int:
     """This rank has no more data: until all ranks have joined, it takes part with zeros in each allreduce of
     the others.  Returns the rank that joined last.  DEVICE is Horovod's, and says nothing here.
     """

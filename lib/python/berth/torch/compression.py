@@ -1,4 +1,8 @@
 """How gradients are made smaller on their way: Compression.none, .fp16, .bf16, or a class of the caller's."""
+from __future__ import annotations
+
+from typing import Tuple
+
 import torch
 
 
@@ -6,12 +10,12 @@ class Compressor:
     """Two static functions; a class of the caller's has the same."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, object]:
         """What is sent instead of TENSOR, and a context for decompress()."""
         return tensor, None
 
     @staticmethod
-    def decompress(tensor, ctx):
+    def decompress(tensor: torch.Tensor, ctx: object) -> torch.Tensor:
         """TENSOR as it was before compress(), which returned CTX."""
         return tensor
 
@@ -22,17 +26,17 @@ class NoneCompressor(Compressor):
 
 class _Cast(Compressor):
     """Floats of more than 16 bits go as DTYPE, all others as they are."""
-    dtype = None
+    dtype: torch.dtype
 
     @classmethod
-    def compress(cls, tensor):
+    def compress(cls, tensor: torch.Tensor) -> Tuple[torch.Tensor, object]:
         if tensor.is_floating_point() and tensor.element_size() > 2:
             return tensor.to(cls.dtype), tensor.dtype
         return tensor, None
 
     @staticmethod
-    def decompress(tensor, ctx):
-        return tensor if ctx is None else tensor.to(ctx)
+    def decompress(tensor: torch.Tensor, ctx: object) -> torch.Tensor:
+        return tensor.to(ctx) if isinstance(ctx, torch.dtype) else tensor
 
 
 class FP16Compressor(_Cast):

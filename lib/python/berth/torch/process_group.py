@@ -4,12 +4,17 @@ The names of its methods are those that torch calls, from Python and from C++, t
 whose options are not asynchronous is done when it returns.  Tensors that libberth cannot use as they lie are
 copied, and copied back when the operation is done.
 """
+# mypy: disable-error-code="override, assignment"
+# torch calls each method in several ways, and knows it under several names.
+from __future__ import annotations
+
 import atexit
 import ctypes
-import datetime
 import os
 import sys
 import types
+from datetime import timedelta
+from typing import Any, Callable, List, Mapping, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -22,12 +27,15 @@ from . import tensors as arrays
 from .process_group_arrays import OPS, Area, counts, element, fields_of_sum
 from .process_group_works import Done, Work, completer
 
+Tensors = Union[torch.Tensor, List[torch.Tensor]]
+Finish = Callable[[], object]
+
 _DONE = Done()
 _STRIDED = torch.strided
 _OPTIONS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 
 
-def make(options, backend_options):
+def make(options: Any, backend_options: object) -> ProcessGroup:
     """What torch.distributed calls for each new group."""
     _refuse_other_backends(sys._getframe(2))
     everyone = not options.global_ranks_in_group
@@ -44,7 +52,7 @@ def make(options, backend_options):
     return ProcessGroup(options.group_rank, options.group_size, handle, options.timeout, options.store)
 
 
-def _refuse_other_backends(caller):
+def _refuse_other_backends(caller: types.FrameType) -> None:
     """torch would leave them out without a word: the group that it gets from us is all that it uses."""
     asked = getattr(caller.f_locals.get("backend_config"), "device_backend_map", None) or {}
     if len(asked) > 1:
@@ -53,7 +61,7 @@ def _refuse_other_backends(caller):
                          'init_process_group("berth"), and new_group(backend=...) for a group of the other.')
 
 
-def _options(cls, order, args, named):
+def _options(cls: type, order: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """An object like CLS: it is the first of ARGS, or NAMED opts, or made of the rest, which are in ORDER."""
     given = args[0] if args else named.get("opts")
     if hasattr(given, "asyncOp"):
@@ -65,90 +73,91 @@ def _options(cls, order, args, named):
     return made
 
 
-def _list(tensors):
+def _list(tensors: Tensors) -> List[torch.Tensor]:
     return [tensors] if isinstance(tensors, torch.Tensor) else tensors
 
 
-def _same(text, one, other):
+def _same(text: str, one: int, other: int) -> None:
     if one != other:
         raise ValueError(f"{text}: {one} and {other} elements.")
 
 
-def _milliseconds(timeout):
+def _milliseconds(timeout: timedelta) -> int:
     return max(1, int(timeout.total_seconds() * 1000))
 
 
 class ProcessGroup(dist.ProcessGroup):
     """RANK of SIZE, in the set HANDLE of libberth."""
 
-    def __init__(self, rank, size, handle, timeout, store):
-        super().__init__(rank, size)
+    def __init__(self, rank: int, size: int, handle: int | None, timeout: timedelta, store: Any) -> None:
+        super().__init__(rank, size)  # type: ignore[call-arg, arg-type]
         self._my_rank, self._my_size, self._set, self._store = rank, size, handle, store
         self._timeout_ms = _milliseconds(timeout)
         self._name = self._desc = ""
-        self._batch = None  # while operations are coalesced: (fields, kept, results, finish, source)
-        self._parts = []  # made by splitGroup(): torch's C++ does not keep them
+        # While operations are coalesced: (fields, kept, results, finish).
+        self._batch: List[Any] | None = None
+        self._parts: List[ProcessGroup] = []  # made by splitGroup(): torch's C++ does not keep them
         _groups.append(self)
 
     # ---- what it is ----
 
-    def rank(self):
+    def rank(self) -> int:
         return self._my_rank
 
-    def size(self):
+    def size(self) -> int:
         return self._my_size
 
     getRank, getSize = rank, size
 
-    def getBackendName(self):
+    def getBackendName(self) -> str:
         return "berth"
 
     _get_backend_name = name = getBackendName
 
-    def getGroupName(self):
+    def getGroupName(self) -> str:
         return self._name
 
-    def setGroupName(self, name):
+    def setGroupName(self, name: str) -> None:
         self._name = name
 
-    def getGroupDesc(self):
+    def getGroupDesc(self) -> str:
         return self._desc
 
-    def setGroupDesc(self, desc):
+    def setGroupDesc(self, desc: str) -> None:
         self._desc = desc
 
     @property
-    def _device_types(self):
+    def _device_types(self) -> List[torch.device]:
         return [torch.device("cpu")]
 
-    def _get_backend(self, device):
+    def _get_backend(self, device: object) -> ProcessGroup:
         """This group, which has no backends below it."""
         return self
 
     supports_splitting = supports_time_estimate = supports_coalescing = False
 
-    def supports_tensor_alloc(self, device):
+    def supports_tensor_alloc(self, device: object) -> bool:
         return False
 
-    def get_group_store(self):
+    def get_group_store(self) -> Any:
         return self._store
 
-    def set_timeout(self, timeout):
+    def set_timeout(self, timeout: timedelta) -> None:
         self._timeout_ms = _milliseconds(timeout)
 
     _set_default_timeout = setTimeout = set_timeout
 
-    def _set_sequence_number_for_group(self):
+    def _set_sequence_number_for_group(self) -> None:
         pass
 
     # ---- its end ----
 
-    def abort(self):
+    def abort(self) -> None:
         """Operations of all ranks in the group end with an error, those that run and those that come."""
         if self._set is not None:
             world.checked(library.get().berth_set_abort(self._set, b"ProcessGroup.abort() was called"))
 
-    def shutdown(self):
+    def shutdown(self) -> None:
         """Leave the group.  Operations of this rank that still run end with an error."""
         if self._set is None:
             return
@@ -159,8 +168,9 @@ class ProcessGroup(dist.ProcessGroup):
         library.get().berth_set_remove(handle)
         world.leave()
 
-    def splitGroup(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None,
-                   device_types=None):
+    def splitGroup(self, new_ranks: Sequence[int], timeout: timedelta | None = None, opts: Any = None,
+                   group_name: str | None = None, group_desc: str | None = None,
+                   device_types: object = None) -> ProcessGroup | None:
         """A group of NEW_RANKS of this group, in their order; None: this rank is in none.  All ranks call it.
         """
         ranks = list(new_ranks)
@@ -171,7 +181,7 @@ class ProcessGroup(dist.ProcessGroup):
             return None
         world.checked(library.get().berth_init(None))
         part = ProcessGroup(ranks.index(self._my_rank), len(ranks), handle,
-                            timeout or datetime.timedelta(milliseconds=self._timeout_ms), self._store)
+                            timeout or timedelta(milliseconds=self._timeout_ms), self._store)
         part._name = group_name or f"{self._name}:split:{len(self._parts)}:{min(ranks)}"
         part._desc = group_desc or f"{self._desc}:split"
         self._parts.append(part)
@@ -181,22 +191,24 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- how operations are done ----
 
-    def _limit(self, opts):
+    def _limit(self, opts: Any) -> int:
         timeout = opts.timeout
         return self._timeout_ms if timeout.days < 0 else _milliseconds(timeout)
 
-    def _handle(self):
+    def _handle(self) -> int | None:
         if self._set is None:
             raise world.failure("the process group was shut down")
         return self._set
 
-    def _plain(self, opts, kept, results, kind, type_, op, in_, out, count, root=0, finish=None):
+    def _plain(self, opts: Any, kept: Any, results: Any, kind: int, type_: int, op: int,
+               in_: int | None, out: int | None, count: int, root: int = 0,
+               finish: Finish | None = None) -> dist.Work:
         """One operation with these fields alone."""
         if self._batch is not None or self._set is None:
             fields = {"kind": kind, "type": type_, "op": op, "in_": in_, "out": out, "count": count,
                       "root": root}
             return self._do(opts, kept, results, [fields], finish)
-        call = library.submit if opts.asyncOp else library.run
+        call: Any = library.submit if opts.asyncOp else library.run
         try:
             operation = call(kept, (kind, type_, op, in_, out, count, None, self._set, None, root,
                                     self._limit(opts), None))
@@ -208,7 +220,8 @@ class ProcessGroup(dist.ProcessGroup):
             finish()
         return _DONE
 
-    def _do(self, opts, kept, results, operations, finish=None, source=None):
+    def _do(self, opts: Any, kept: Any, results: Any, operations: Sequence[Any],
+            finish: Finish | None = None, source: ctypes.c_int | None = None) -> dist.Work:
         """OPERATIONS, the fields of each, as one request."""
         limit = self._limit(opts) if opts is not None else self._timeout_ms
         operations = [library.fields(set=self._handle(), timeout_ms=limit, **each) for each in operations]
@@ -217,7 +230,9 @@ class ProcessGroup(dist.ProcessGroup):
             return _DONE
         return self._submit(operations, kept, results, finish, source, getattr(opts, "asyncOp", True))
 
-    def _submit(self, operations, kept, results, finish, source=None, is_async=True):
+    def _submit(self, operations: Sequence[Any], kept: Any, results: Any,
+                finish: Finish | None, source: ctypes.c_int | None = None,
+                is_async: bool = True) -> dist.Work:
         try:
             work = Work(library.submit(kept, *operations), results, finish, source)
         except HorovodInternalError as e:
@@ -226,13 +241,13 @@ class ProcessGroup(dist.ProcessGroup):
             work.wait()
         return work
 
-    def _start_coalescing(self, device=None):
+    def _start_coalescing(self, device: object = None) -> None:
         """The operations that follow are begun together, by _end_coalescing()."""
         if self._batch is not None:
             raise ValueError("the operations of this process group are coalesced already.")
         self._batch = []
 
-    def _end_coalescing(self, device=None):
+    def _end_coalescing(self, device: object = None) -> dist.Work:
         batch, self._batch = self._batch or [], None
         if not batch:
             return _DONE
@@ -247,7 +262,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- reductions ----
 
-    def allreduce(self, tensors, opts=None, *args, **named):
+    def allreduce(self, tensors: Tensors, opts: Any = None, *args: Any, **named: Any) -> dist.Work:
         if type(opts) is c10d.AllreduceOptions and len(tensors) == 1:  # as from all_reduce(): 8 us in all
             tensor = tensors[0]
             type_, op = arrays.TYPES.get(tensor.dtype), OPS.get(hash(opts.reduceOp))
@@ -259,19 +274,25 @@ class ProcessGroup(dist.ProcessGroup):
             args = (opts, *args)
         return self.allreduce_coalesced(_list(tensors), *args, **named)
 
-    def allreduce_coalesced(self, tensors, *args, **named):
+    def allreduce_coalesced(self, tensors: Tensors, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.AllreduceOptions, ("op", "timeout"), args, named)
         tensors = _list(tensors)
-        operations, kept, finishes = [], [], []
+        operations, kept = [], []
+        finishes: List[Tuple[torch.Tensor, torch.Tensor]] = []
+
+        def restore() -> None:
+            for tensor, plain in finishes:
+                arrays.restore(tensor, plain)
+
         for tensor in tensors:
             plain = arrays.dense(tensor)
             kept.append(plain)
             finishes.append((tensor, plain))
             operations.append(dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.ALLREDUCE,
                                    count=plain.numel(), in_=plain.data_ptr(), out=plain.data_ptr()))
-        return self._do(opts, kept, tensors, operations, lambda: [arrays.restore(*each) for each in finishes])
+        return self._do(opts, kept, tensors, operations, restore)
 
-    def reduce(self, tensors, *args, **named):
+    def reduce(self, tensors: Tensors, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.ReduceOptions, ("root", "op", "timeout"), args, named)
         tensor, = _list(tensors)
         plain = arrays.dense(tensor)
@@ -281,7 +302,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._do(opts, plain, [tensor], [fields],
                         (lambda: arrays.restore(tensor, plain)) if is_root else None)
 
-    def reduce_scatter_single(self, output, input, *args, **named):
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, *args: Any,
+                              **named: Any) -> dist.Work:
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
         _same("reduce_scatter: the input is not the output times the ranks", input.numel(),
               output.numel() * self._my_size)
@@ -289,7 +311,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_tensor = reduce_scatter_single
 
-    def reduce_scatter(self, outputs, inputs, *args, **named):
+    def reduce_scatter(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -301,13 +323,14 @@ class ProcessGroup(dist.ProcessGroup):
             each.append((output, of_ranks, None if len(set(numbers)) == 1 else numbers))
         return self._reduce_scatters(opts, each)
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, *args, **named):
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, *args: Any,
+                                        **named: Any) -> dist.Work:
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
         return self._reduce_scatters(opts, [(o, [i], None) for o, i in zip(outputs, inputs)])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def _reduce_scatters(self, opts, each):
+    def _reduce_scatters(self, opts: Any, each: Sequence[Any]) -> dist.Work:
         """EACH: an output, the inputs that make the sum, and the elements of each rank, or None: even."""
         operations, kept, finishes = [], [], []
         for output, inputs, numbers in each:
@@ -324,10 +347,11 @@ class ProcessGroup(dist.ProcessGroup):
             finishes.append(part.restore)
         return self._many(opts, kept, [output for output, _, _ in each], operations, finishes)
 
-    def _many(self, opts, kept, results, operations, finishes):
+    def _many(self, opts: Any, kept: Any, results: Any, operations: Sequence[Any],
+              finishes: Sequence[Finish | None]) -> dist.Work:
         """Those with few fields go the shorter way."""
-        finishes = [finish for finish in finishes if finish is not None]
-        finish = (lambda: [f() for f in finishes]) if finishes else None
+        given = [finish for finish in finishes if finish is not None]
+        finish = (lambda: [f() for f in given]) if given else None
         if len(operations) == 1 and not operations[0].keys() - _PLAIN:
             f = operations[0]
             return self._plain(opts, kept, results, f["kind"], f["type"], f.get("op", 0), f["in_"], f["out"],
@@ -336,7 +360,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- moves ----
 
-    def broadcast(self, tensors, *args, **named):
+    def broadcast(self, tensors: Tensors, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.BroadcastOptions, ("root", "timeout"), args, named)
         tensor = _list(tensors)[getattr(opts, "rootTensor", 0)]
         kind, words = element(tensor)
@@ -345,26 +369,27 @@ class ProcessGroup(dist.ProcessGroup):
                            tensor.numel() * words, opts.rootRank,
                            area.restore if opts.rootRank != self._my_rank else None)
 
-    def all_gather_single(self, output, input, *args, **named):
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, *args: Any,
+                          **named: Any) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         return self._allgathers(opts, [([output], input, None)], [output])
 
     _allgather_base = all_gather_into_tensor = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs, inputs, *args, **named):
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         return self._allgathers(opts, [([o], i, None) for o, i in zip(outputs, inputs)], outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def allgather(self, outputs, inputs, *args, **named):
+    def allgather(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         return self._allgathers(opts, [(of_ranks, i, [t.numel() for t in of_ranks])
                                        for of_ranks, i in zip(outputs, inputs)], outputs[0])
 
-    def allgather_coalesced(self, outputs, inputs, *args, **named):
+    def allgather_coalesced(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         """OUTPUTS: for each rank the list of what it gave."""
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         each = [[of_rank[k] for of_rank in outputs] for k in range(len(inputs))]
@@ -372,7 +397,7 @@ class ProcessGroup(dist.ProcessGroup):
                                        for of_ranks, i in zip(each, inputs)],
                                 [t for of_rank in outputs for t in of_rank])
 
-    def _allgathers(self, opts, each, results):
+    def _allgathers(self, opts: Any, each: Sequence[Any], results: Any) -> dist.Work:
         """EACH: the outputs, side by side, an input, and the elements of each rank, or None: even."""
         operations, kept, finishes = [], [], []
         for outputs, input, numbers in each:
@@ -390,7 +415,7 @@ class ProcessGroup(dist.ProcessGroup):
             finishes.append(whole.restore)
         return self._many(opts, kept, results, operations, finishes)
 
-    def gather(self, outputs, inputs, *args, **named):
+    def gather(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.GatherOptions, ("root", "timeout"), args, named)
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -398,16 +423,16 @@ class ProcessGroup(dist.ProcessGroup):
         is_root = opts.rootRank == self._my_rank
         kind, words = element(input)
         whole, part = Area(outputs[0], is_output=True) if is_root else None, Area([input])
-        if is_root:
+        if whole is not None:
             _same_types(whole, part)
             for t in outputs[0]:
                 _same("gather: an output is not as the input", t.numel(), input.numel())
         fields = {"kind": clib.GATHER, "type": kind, "in_": part.address, "root": opts.rootRank,
-                  "out": whole.address if is_root else None, "count": input.numel() * words}
+                  "out": whole.address if whole else None, "count": input.numel() * words}
         return self._many(opts, (whole, part), outputs[0] if is_root else [], [fields],
-                          [whole.restore] if is_root else [])
+                          [whole.restore] if whole else [])
 
-    def scatter(self, outputs, inputs, *args, **named):
+    def scatter(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.ScatterOptions, ("root", "timeout"), args, named)
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -415,15 +440,17 @@ class ProcessGroup(dist.ProcessGroup):
         is_root = opts.rootRank == self._my_rank
         kind, words = element(output)
         whole, part = Area(inputs[0]) if is_root else None, Area([output], is_output=True)
-        if is_root:
+        if whole is not None:
             _same_types(whole, part)
             for t in inputs[0]:
                 _same("scatter: an input is not as the output", t.numel(), output.numel())
-        fields = {"kind": clib.SCATTER, "type": kind, "in_": whole.address if is_root else None,
+        fields = {"kind": clib.SCATTER, "type": kind, "in_": whole.address if whole else None,
                   "root": opts.rootRank, "out": part.address, "count": output.numel() * words}
         return self._many(opts, (whole, part), [output], [fields], [part.restore])
 
-    def all_to_all_single(self, output, input, output_splits, input_splits, *args, **named):
+    def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor,
+                          output_splits: Sequence[int] | None, input_splits: Sequence[int] | None,
+                          *args: Any, **named: Any) -> dist.Work:
         """The splits are rows of the tensors; none: even ones."""
         opts = _options(c10d.AllToAllOptions, ("timeout",), args, named)
         return self._alltoall(opts, [output], [input], self._elements(output, output_splits),
@@ -431,12 +458,12 @@ class ProcessGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def alltoall(self, outputs, inputs, *args, **named):
+    def alltoall(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.AllToAllOptions, ("timeout",), args, named)
         return self._alltoall(opts, outputs, inputs, [t.numel() for t in outputs],
                               [t.numel() for t in inputs])
 
-    def _elements(self, tensor, splits):
+    def _elements(self, tensor: torch.Tensor, splits: Sequence[int] | None) -> List[int]:
         rows = tensor.shape[0] if tensor.dim() else 1
         if not splits:
             if rows % self._my_size:
@@ -448,7 +475,8 @@ class ProcessGroup(dist.ProcessGroup):
                              f"{self._my_size} ranks.")
         return [n * (tensor.numel() // rows if rows else 0) for n in splits]
 
-    def _alltoall(self, opts, outputs, inputs, come, go):
+    def _alltoall(self, opts: Any, outputs: Any, inputs: Any, come: Sequence[int],
+                  go: Sequence[int]) -> dist.Work:
         kind, words = element(inputs[0])
         to, of = Area(outputs, is_output=True), Area(inputs)
         _same_types(to, of)
@@ -457,13 +485,13 @@ class ProcessGroup(dist.ProcessGroup):
                   "out_counts": counts([n * words for n in come])}
         return self._do(opts, (to, of), outputs, [fields], to.restore)
 
-    def barrier(self, *args, **named):
+    def barrier(self, *args: Any, **named: Any) -> dist.Work:
         opts = _options(c10d.BarrierOptions, ("timeout",), args, named)
         return self._plain(opts, None, [], clib.BARRIER, clib.U8, 0, None, None, 0)
 
     # ---- messages ----
 
-    def send(self, tensors, dst, tag=0):
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
         tensor, = _list(tensors)
         kind, words = element(tensor)
         area = Area([tensor])
@@ -471,7 +499,7 @@ class ProcessGroup(dist.ProcessGroup):
                   "count": tensor.numel() * words}
         return self._do(None, area, [tensor], [fields])
 
-    def recv(self, tensors, src, tag=0):
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> dist.Work:
         tensor, = _list(tensors)
         kind, words = element(tensor)
         area, source = Area([tensor], is_output=True), ctypes.c_int(src)
@@ -479,7 +507,7 @@ class ProcessGroup(dist.ProcessGroup):
                   "room": tensor.numel() * words, "from": source}
         return self._do(None, (area, source), [tensor], [fields], area.restore, source)
 
-    def recv_anysource(self, tensors, tag=0):
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
         return self.recv(tensors, clib.ANY, tag)
 
     recvAnysource = recv_anysource
@@ -488,7 +516,7 @@ class ProcessGroup(dist.ProcessGroup):
 _PLAIN = {"kind", "type", "op", "in_", "out", "count", "root"}
 
 
-def _same_types(*areas):
+def _same_types(*areas: Area) -> None:
     kinds = {area.tensors[0].dtype for area in areas}
     if len(kinds) > 1:
         raise ValueError("the output and the input have different types: "
@@ -497,7 +525,7 @@ def _same_types(*areas):
 
 # ---- torch.compile ----
 
-def _leave_to_python(*classes):
+def _leave_to_python(*classes: type) -> None:
     """torch.compile would trace the methods of CLASSES where C++ calls them in a function that it has
     compiled, as DDP's broadcasts.  (torch.compiler.disable() imports torch._dynamo, which takes seconds.)
     """
@@ -517,12 +545,12 @@ _leave_to_python(ProcessGroup, Work, Done)
 
 # ---- at the end of the process ----
 
-_groups = []
+_groups: List[ProcessGroup] = []
 _process = os.getpid()
 
 
 @atexit.register
-def _shut_down_at_exit():
+def _shut_down_at_exit() -> None:
     if os.getpid() != _process:
         return
     completer.stop()

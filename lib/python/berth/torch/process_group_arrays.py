@@ -1,5 +1,8 @@
 """Tensors of torch.distributed as libberth's arrays: one address for a list of them, and their reductions."""
+from __future__ import annotations
+
 import ctypes
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -14,7 +17,7 @@ OPS = {hash(_RED(op)): number for op, number in (
     (_RED.PRODUCT, clib.PRODUCT), (_RED.BAND, clib.BAND), (_RED.BOR, clib.BOR), (_RED.BXOR, clib.BXOR))}
 
 
-def reduction(op):
+def reduction(op: Any) -> Tuple[int, ctypes.c_double | None]:
     """libberth's number of OP, a ReduceOp, and what to prescale by, or None."""
     found = OPS.get(hash(op))
     if found is not None:
@@ -24,12 +27,13 @@ def reduction(op):
     raise ValueError(f"berth has no reduction {op.op}.")
 
 
-def fields_of_sum(tensor, op):
+def fields_of_sum(tensor: torch.Tensor, op: Any) -> Dict[str, Any]:
     """The fields "type", "op" and "prescale" to add elements as TENSOR has."""
     number, scale = reduction(op)
     if tensor.dtype in tensors.PAIRS and number not in (clib.SUM, clib.AVG):
         raise ValueError(f"{tensor.dtype} has no {op.op}: only sums and averages.")
-    fields = {"type": tensors.TYPES.get(tensors.PAIRS.get(tensor.dtype, tensor.dtype)), "op": number}
+    fields: Dict[str, Any] = {
+        "type": tensors.TYPES.get(tensors.PAIRS.get(tensor.dtype, tensor.dtype)), "op": number}
     if fields["type"] is None:
         tensors.type_of(tensor)  # says so
     if scale is not None:
@@ -37,7 +41,7 @@ def fields_of_sum(tensor, op):
     return fields
 
 
-def element(tensor):
+def element(tensor: torch.Tensor) -> Tuple[int, int]:
     """libberth's type to move TENSOR in, and the number of those in one element.  A type that it does not
     know goes as bytes.
     """
@@ -54,21 +58,23 @@ class Area:
     """The memory of TENSORS, of one type, side by side.  An output is put there by restore()."""
     __slots__ = ("tensors", "flat", "address")
 
-    def __init__(self, list_of_tensors, is_output=False):
-        self.tensors, self.flat = list_of_tensors, None
+    def __init__(self, list_of_tensors: Sequence[torch.Tensor], is_output: bool = False) -> None:
+        self.tensors = list_of_tensors
+        self.flat: torch.Tensor | None = None
         first = list_of_tensors[0]
         if any(t.dtype != first.dtype for t in list_of_tensors):
             raise ValueError("the tensors of one operation have different types: "
                              + ", ".join(sorted({str(t.dtype) for t in list_of_tensors})))
-        self.address = self._address()
-        if self.address is None:
+        address = self._address()
+        if address is None:
             if is_output:
                 self.flat = torch.empty(sum(t.numel() for t in list_of_tensors), dtype=first.dtype)
             else:
                 self.flat = torch.cat([_on_host(t).reshape(-1) for t in list_of_tensors])
-            self.address = self.flat.data_ptr()
+            address = self.flat.data_ptr()
+        self.address = address
 
-    def _address(self):
+    def _address(self) -> int | None:
         """Where they begin, if they follow one another in memory; else None."""
         begin = end = None
         for t in self.tensors:
@@ -82,23 +88,25 @@ class Area:
         return begin or 0
 
     @property
-    def restore(self):
+    def restore(self) -> Callable[[], None] | None:
         """What puts an output where it belongs; None: it is there."""
         return None if self.flat is None else self._restore
 
-    def _restore(self):
+    def _restore(self) -> None:
+        assert self.flat is not None
         with torch.no_grad():
-            parts = self.flat.split([t.numel() for t in self.tensors])
+            parts = torch.split(self.flat, [t.numel() for t in self.tensors])
             for tensor, part in zip(self.tensors, parts):
                 tensor.copy_(part.view(tensor.shape))
 
 
-def _on_host(tensor):
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
     if tensor.layout is not torch.strided or not tensor.is_cpu:
         tensor = tensors.dense(tensor)  # refuses it, or warns and copies
     return tensor.resolve_conj().resolve_neg()
 
 
-def counts(numbers):
+def counts(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_uint64]:
+    """NUMBERS for a descriptor."""
     return (ctypes.c_uint64 * len(numbers))(*numbers)

@@ -1,6 +1,10 @@
 """What torch.distributed waits for: Works, and Futures of those that were asked for one."""
+from __future__ import annotations
+
 import ctypes
 import threading
+from datetime import timedelta
+from typing import Any, Callable, List, Sequence, cast
 
 import torch
 import torch.distributed as dist
@@ -13,26 +17,26 @@ from .process_group_world import as_failure, failure
 class Done(dist.Work):
     """What was done before the call returned."""
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: timedelta | None = None) -> bool:
         return True
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         pass
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         return True
 
-    def is_success(self):
+    def is_success(self) -> bool:
         return True
 
-    def exception(self):
+    def exception(self) -> Exception | None:
         return None
 
-    def result(self):
+    def result(self) -> List[torch.Tensor]:
         return []
 
-    def get_future(self):
-        future = torch.futures.Future()
+    def get_future(self) -> Any:
+        future: Any = torch.futures.Future()
         future.set_result([])
         return future
 
@@ -45,21 +49,26 @@ class Work(dist.Work):
     Completer.
     """
 
-    def __init__(self, operation, tensors, finish=None, source=None):
+    def __init__(self, operation: library.Operation, tensors: List[torch.Tensor],
+                 finish: Callable[[], object] | None = None, source: ctypes.c_int | None = None) -> None:
         super().__init__()
-        self.operation, self.tensors, self.finish, self.source = operation, tensors, finish, source
-        self.error = self.future = self.base = None
+        self.operation: library.Operation | None = operation
+        self.tensors, self.finish, self.source = tensors, finish, source
+        self.error: Exception | None = None
+        self.future: Any = None
+        self.base: Any = None
 
-    def _end(self, error=None):
+    def _end(self, error: Exception | None = None) -> None:
         """The operation has come to its end."""
         self.operation, self.error = None, error
         if error is None and self.finish is not None:
             self.finish()
         self.finish = None
 
-    def _wait_here(self, limit_s):
+    def _wait_here(self, limit_s: float | None) -> bool:
         """False: it is not done after LIMIT_S seconds."""
         error = None
+        assert self.operation is not None
         try:
             if not self.operation.wait(limit_s):
                 return False
@@ -68,11 +77,11 @@ class Work(dist.Work):
         self._end(error)
         return True
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: timedelta | None = None) -> bool:
         """Until it is done, at most TIMEOUT (a timedelta).  DistBackendError: what went wrong."""
         if self.operation is not None:
-            limit_s = timeout.total_seconds() if timeout is not None else 0
-            limit_s = limit_s if limit_s > 0 else None
+            seconds = timeout.total_seconds() if timeout is not None else 0
+            limit_s = seconds if seconds > 0 else None
             done = self._wait_here(limit_s) if self.future is None else completer.wait(self, limit_s)
             if not done:
                 raise failure(f"the operation is not done after {limit_s} s; it goes on")
@@ -80,34 +89,34 @@ class Work(dist.Work):
             raise self.error
         return True
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         self.wait()
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         if self.operation is not None and self.future is None and self.operation.is_done():
             self._wait_here(None)
         return self.operation is None
 
-    def is_success(self):
+    def is_success(self) -> bool:
         return self.is_completed() and self.error is None
 
-    def exception(self):
+    def exception(self) -> Exception | None:
         return self.error
 
-    def result(self):
+    def result(self) -> List[torch.Tensor]:
         return self.tensors
 
-    def source_rank(self):
+    def source_rank(self) -> int:
         return self.source.value if self.source is not None else -1
 
     _source_rank = source_rank
 
-    def get_future(self):
+    def get_future(self) -> Any:
         """Of the tensors.  It does not wait."""
         if self.future is None:
             self.base = torch.futures.Future()
             # Only an exception in a callback makes a Future fail for those who wait in C++.
-            future = self.base.then(self._value)
+            future: Any = self.base.then(self._value)
             if self.is_completed():
                 self.base.set_result(None)
             else:
@@ -116,7 +125,7 @@ class Work(dist.Work):
             self.future = future
         return self.future
 
-    def _value(self, _):
+    def _value(self, _: object) -> List[torch.Tensor]:
         if self.error is not None:
             raise self.error
         return self.tensors
@@ -128,13 +137,16 @@ class Completer:
     """
     TAG = 2 ** 64 - 1
 
-    def __init__(self):
-        self.changed, self.works, self.thread, self.stopped = threading.Condition(), [], None, False
+    def __init__(self) -> None:
+        self.changed, self.stopped = threading.Condition(), False
+        self.works: List[Work] = []
+        self.thread: threading.Thread | None = None
         self.is_inside = False  # in berth_wait_any()
-        self.bell = None  # the message that it waits for
+        self.bell: library.Operation | None = None  # the message that it waits for
         self.nothing = ctypes.c_uint8()  # where that message would go
 
-    def add(self, work):
+    def add(self, work: Work) -> None:
+        """WORK has a Future now."""
         with self.changed:
             self.works.append(work)
             if self.thread is None:
@@ -142,12 +154,12 @@ class Completer:
                 self.thread.start()
             self._ring()
 
-    def wait(self, work, limit_s):
+    def wait(self, work: Work, limit_s: float | None) -> bool:
         """Until WORK is done.  False: it is not after LIMIT_S."""
         with self.changed:
             return self.changed.wait_for(lambda: work.operation is None, limit_s)
 
-    def stop(self):
+    def stop(self) -> None:
         """End the thread.  Futures of what still runs are never done."""
         with self.changed:
             self.stopped, thread = True, self.thread
@@ -155,7 +167,7 @@ class Completer:
         if thread is not None:
             thread.join()
 
-    def _ring(self):
+    def _ring(self) -> None:
         self.changed.notify_all()
         if self.is_inside:
             self.is_inside = False
@@ -164,12 +176,12 @@ class Completer:
             except HorovodInternalError:
                 pass  # the world has ended, and so have all operations
 
-    def _message(self, **fields):
+    def _message(self, **fields: Any) -> library.Operation:
         at = library.get().berth_rank()
         return library.submit(None, library.fields(type=clib.U8, root=at, tag=self.TAG, timeout_ms=-1,
                                                    **fields))
 
-    def _run(self):
+    def _run(self) -> None:
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.works or self.stopped)
@@ -180,16 +192,17 @@ class Completer:
                 self.is_inside = True
             self._wait_any(works)
 
-    def _hang_bell(self):
+    def _hang_bell(self) -> None:
         if self.bell is None:
             try:
                 self.bell = self._message(kind=clib.RECV, out=ctypes.addressof(self.nothing))
             except HorovodInternalError:
                 pass  # the world has ended, and so have all operations
 
-    def _wait_any(self, works):
+    def _wait_any(self, works: Sequence[Work]) -> None:
         """Until one of WORKS is done, or the bell has rung."""
-        operations = [work.operation for work in works] + ([self.bell] if self.bell else [])
+        operations = [*(cast(library.Operation, work.operation) for work in works),
+                      *([self.bell] if self.bell else [])]
         requests = (ctypes.c_void_p * len(operations))(*[operation.request for operation in operations])
         which = ctypes.c_size_t(len(requests))
         result = library.get().berth_wait_any(requests, len(requests), -1, ctypes.byref(which))
@@ -211,7 +224,7 @@ class Completer:
         work.base = None
 
 
-def _error_of(result):
+def _error_of(result: int) -> Exception | None:
     try:
         library.check(result)
     except Exception as e:

@@ -1,6 +1,9 @@
 """The ranks of torch.distributed as libberth's: the world, and a set of its own for each group."""
+from __future__ import annotations
+
 import ctypes
 import os
+from typing import Any, List, Sequence
 
 import torch.distributed as dist
 
@@ -11,12 +14,13 @@ from ..errors import HorovodInternalError
 class Exchange:
     """An allgather over a STORE of torch, of all RANKS, as a bootstrap of libberth."""
 
-    def __init__(self, store, rank, ranks):
+    def __init__(self, store: Any, rank: int, ranks: int) -> None:
         turn = store.add(f"berth/turn/{rank}", 1)  # a store may remain when its group is made anew
         self.store, self.rank, self.ranks, self.prefix = store, rank, ranks, f"berth/{turn}"
-        self.calls, self.error = 0, None
+        self.calls = 0
+        self.error: BaseException | None = None
 
-    def allgather(self, mine):
+    def allgather(self, mine: bytes) -> List[bytes]:
         """The list of what all ranks gave, bytes each.  Rank 0 puts it together: two keys for each rank."""
         self.calls += 1
         prefix = f"{self.prefix}/{self.calls}"
@@ -34,15 +38,16 @@ class Exchange:
             at = end
         return parts
 
-    def part(self):
+    def part(self) -> None:
         """Rank 0, with whose process the store may end, waits until the others have read all."""
         if self.rank:
             self.store.set(f"{self.prefix}/part/{self.rank}", b"")
         else:
             self.store.wait([f"{self.prefix}/part/{r}" for r in range(1, self.ranks)])
 
-    def bootstrap(self):
-        def allgather(_, mine, of_all, n):
+    def bootstrap(self) -> clib.Bootstrap:
+        """For berth_init() and berth_set_make()."""
+        def allgather(_: object, mine: int, of_all: int, n: int) -> int:
             try:
                 parts = b"".join(self.allgather(ctypes.string_at(mine, n)))
                 if len(parts) != n * self.ranks:
@@ -56,7 +61,7 @@ class Exchange:
         return clib.made(clib.Bootstrap, rank=self.rank, ranks=self.ranks,
                          allgather=clib.ALLGATHER_CALL(allgather))
 
-    def check(self, result):
+    def check(self, result: int) -> None:
         """After a call that took the bootstrap: raise what went wrong.  Rank 0 does not wait if it failed."""
         if result != clib.OK and self.error is not None:
             raise self.error
@@ -65,7 +70,7 @@ class Exchange:
         checked(result)
 
 
-def checked(result):
+def checked(result: int) -> None:
     """library.check(), with the error of torch.distributed."""
     try:
         library.check(result)
@@ -73,19 +78,19 @@ def checked(result):
         raise failure(e) from None
 
 
-def failure(text):
+def failure(text: object) -> dist.DistBackendError:
     """TEXT as an error of torch.distributed."""
     return dist.DistBackendError(f"berth: {text}")
 
 
-def as_failure(error):
+def as_failure(error: Exception) -> Exception:
     """ERROR, or what stands for it in torch.distributed."""
     return failure(error) if isinstance(error, HorovodInternalError) else error
 
 
 # ---- the world ----
 
-def _offer(rank, ranks):
+def _offer(rank: int, ranks: int) -> str:
     """What this rank could be in without a bootstrap, as text: the world that it is in, or its launcher's."""
     berth = library.get()
     if berth.berth_rank() >= 0:
@@ -96,7 +101,7 @@ def _offer(rank, ranks):
     return ""
 
 
-def _wrong(offers):
+def _wrong(offers: Sequence[str]) -> str | None:
     """A sentence on OFFERS of all ranks that make no world, or None."""
     inside = [offer.startswith("in ") for offer in offers]
     for rank, offer in enumerate(offers):
@@ -109,7 +114,7 @@ def _wrong(offers):
     return None
 
 
-def join(exchange):
+def join(exchange: Exchange) -> None:
     """Be in a world of the ranks of EXCHANGE, which are all of torch.distributed: in the one that there is,
     that of berth's launcher, or a new one.  leave() undoes it.
     """
@@ -124,7 +129,7 @@ def join(exchange):
     exchange.check(library.get().berth_init(config))
 
 
-def join_again():
+def join_again() -> None:
     """One more user of the world, for a group of some ranks."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if (library.get().berth_rank(), library.get().berth_size()) != (rank, ranks):
@@ -133,19 +138,20 @@ def join_again():
     checked(library.get().berth_init(None))
 
 
-def leave():
+def leave() -> None:
+    """Undo join() or join_again()."""
     library.get().berth_shutdown()
     library.collect()
 
 
-def make_set(exchange):
+def make_set(exchange: Exchange) -> int | None:
     """A set of libberth of the ranks of EXCHANGE, in their order."""
     made = ctypes.c_void_p()
     exchange.check(library.get().berth_set_make(ctypes.byref(exchange.bootstrap()), ctypes.byref(made)))
     return made.value
 
 
-def split_set(parent, color, key):
+def split_set(parent: int | None, color: int, key: int) -> int | None:
     """The set of those of PARENT with this COLOR, or None with color -1.  All of PARENT call it."""
     made = ctypes.c_void_p()
     checked(library.get().berth_set_split(parent, color, key, ctypes.byref(made)))

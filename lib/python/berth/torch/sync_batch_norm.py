@@ -1,4 +1,8 @@
 """Batch normalization over the batches of all ranks."""
+from __future__ import annotations
+
+from typing import Any, Tuple, cast
+
 import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
@@ -15,42 +19,46 @@ class SyncBatchNorm(_BatchNorm):
     more.  In eval mode it does no communication.
     """
 
-    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True):
+    def __init__(self, num_features: int, eps: float = 1e-05, momentum: float | None = 0.1,
+                 affine: bool = True, track_running_stats: bool = True) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
 
-    def _check_input_dim(self, input):
+    def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
-    def forward(self, input):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """INPUT, normalized."""
         if not self.training or basics.size() == 1:
             return super().forward(input)
         self._check_input_dim(input)
         weight, bias = self.weight, self.bias
-        out, mean, variance, n = _Normalize.apply(input, weight, bias, self.eps)
+        out, mean, variance, n = _normalize(input, weight, bias, self.eps)
         if self.track_running_stats and self.running_mean is not None:
             self._update(mean, variance * (n / (n - 1)))
         return out
 
     @torch.no_grad()
-    def _update(self, mean, variance):
+    def _update(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
+        assert self.num_batches_tracked is not None
+        assert self.running_mean is not None and self.running_var is not None
         self.num_batches_tracked.add_(1)
         factor = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
         self.running_var.lerp_(variance.to(self.running_var.dtype), factor)
 
 
-def _wide(tensor):
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
     """16-bit floats as float32."""
     return tensor.float() if tensor.element_size() < 4 else tensor
 
 
-def _as_columns(values, input):
+def _as_columns(values: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
     """VALUES, one for each feature, in the shape that goes with INPUT."""
     return values.view(1, -1, *[1] * (input.dim() - 2))
 
 
-def _statistics(x):
+def _statistics(x: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor, float]:
     """Mean and variance of each feature over all ranks, and the number of their elements."""
     features, n = x.shape[1], x.numel() // x.shape[1]
     dims = [d for d in range(x.dim()) if d != 1]
@@ -74,7 +82,8 @@ class _Normalize(torch.autograd.Function):
     """Out: the normalized INPUT; mean, variance and n of all ranks, which have no gradients."""
 
     @staticmethod
-    def forward(ctx, input, weight, bias, eps):
+    def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+                eps: float) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]:
         x = _wide(input)
         mean, variance, total = _statistics(x)
         ctx.save_for_backward(input, weight, mean, torch.rsqrt(variance + eps))
@@ -85,7 +94,8 @@ class _Normalize(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad, *_):
+    def backward(ctx: Any, grad: torch.Tensor,  # type: ignore[override]
+                 *_: object) -> Tuple[torch.Tensor | None, ...]:
         input, weight, mean, scale = ctx.saved_tensors
         grad, centred = _wide(grad), _wide(input) - _as_columns(mean, input)
         dims = [d for d in range(grad.dim()) if d != 1]
@@ -102,5 +112,10 @@ class _Normalize(torch.autograd.Function):
         return of_input, of_weight, of_bias, None
 
 
-def _like(tensor, x):
+def _normalize(*arguments: object) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]:
+    out: Any = _Normalize.apply(*arguments)  # type: ignore[no-untyped-call]
+    return cast(Tuple[torch.Tensor, torch.Tensor, torch.Tensor, float], out)
+
+
+def _like(tensor: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
     return None if tensor is None else tensor.to(x.dtype)

@@ -1,12 +1,16 @@
 """Tensors of torch as libberth's arrays: their types, where they lie, and what has to be copied."""
+from __future__ import annotations
+
 import ctypes
 import math
 import warnings
 import weakref
+from typing import Callable, Tuple
 
 import torch
 
 from .. import clib
+from ..operations import Array
 
 # What sums and moves know.
 TYPES = {
@@ -19,17 +23,17 @@ TYPES = {
 PAIRS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 _STRIDED = torch.strided
-_told = set()
+_told: set[str] = set()
 
 
-def tell_once(text):
+def tell_once(text: str) -> None:
     """A warning that comes once in a process, where rank 0 is."""
     if text not in _told:
         _told.add(text)
         warnings.warn(text, stacklevel=3)
 
 
-def type_of(tensor):
+def type_of(tensor: torch.Tensor) -> int:
     """libberth's type of TENSOR, which is no pair.  ValueError: there is none."""
     found = TYPES.get(tensor.dtype)
     if found is None:
@@ -37,7 +41,7 @@ def type_of(tensor):
     return found
 
 
-def plain(tensor):
+def plain(tensor: torch.Tensor) -> Array:
     """As operations.py says.  TENSOR, or a dense copy."""
     if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
         type_ = TYPES.get(tensor.dtype)
@@ -47,7 +51,7 @@ def plain(tensor):
     return tensor, TYPES[tensor.dtype], tensor.data_ptr(), tensor.numel(), tensor.shape
 
 
-def dense(tensor):
+def dense(tensor: torch.Tensor) -> torch.Tensor:
     """TENSOR, or a copy of it, in memory that libberth can use.  A pair has a dimension more, of 2."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a {tensor.layout} tensor is not supported here: only dense ones are.")
@@ -62,7 +66,7 @@ def dense(tensor):
     return tensor.resolve_neg().contiguous()
 
 
-def restore(tensor, result):
+def restore(tensor: torch.Tensor, result: torch.Tensor) -> None:
     """Write RESULT, in the layout of dense(TENSOR), to TENSOR, unless it is TENSOR itself."""
     if result is tensor or result.numel() == 0:
         return
@@ -72,24 +76,24 @@ def restore(tensor, result):
         tensor.copy_(result)
 
 
-def like(tensor, result):
+def like(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """RESULT, in the layout of dense(TENSOR), with the type and on the device of TENSOR."""
     if tensor.dtype in PAIRS:
         result = torch.view_as_complex(result)
     return result if tensor.is_cpu else result.to(tensor.device)
 
 
-def empty_like(array, rows):
+def empty_like(array: Array, rows: int | None) -> Tuple[torch.Tensor, int]:
     """As operations.py says."""
-    tensor, type_, _, count, sizes = array
+    tensor: torch.Tensor = array[0]
     if rows is None:
         made = torch.empty_like(tensor)
-        return made, type_, made.data_ptr(), count, sizes
-    made = torch.empty((rows, *sizes[1:]), dtype=tensor.dtype)
-    return made, type_, made.data_ptr(), made.numel(), made.shape
+    else:
+        made = torch.empty((rows, *array[4][1:]), dtype=tensor.dtype)
+    return made, made.data_ptr()
 
 
-def adopt(address, rows, array, let_go):
+def adopt(address: int, rows: int, array: Array, let_go: Callable[[int], None]) -> torch.Tensor:
     """ROWS rows like those of ARRAY, at ADDRESS, as a tensor; LET_GO is called with ADDRESS when nothing uses
     them any more.
     """

@@ -1,5 +1,8 @@
 """What a training program has to keep: values, models, optimizers, samplers; saved, restored, made equal."""
+from __future__ import annotations
+
 import copy
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple, Type
 
 import torch
 
@@ -11,40 +14,40 @@ from .sampler import ElasticSampler
 class State:
     """The calls of elastic programs.  A subclass says how to save(), restore() and sync()."""
 
-    def __init__(self, **_):
-        self._reset_callbacks = []
+    def __init__(self, **_: object) -> None:
+        self._reset_callbacks: List[Callable[[], object]] = []
 
-    def register_reset_callbacks(self, callbacks):
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
         """CALLBACKS, without arguments, are called by on_reset(), which no call of this package calls."""
         self._reset_callbacks.extend(callbacks)
 
-    def on_reset(self):
+    def on_reset(self) -> None:
         """reset(), then the callbacks."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
-    def commit(self):
+    def commit(self) -> None:
         """save(), and check_host_updates()."""
         self.save()
         self.check_host_updates()
 
-    def check_host_updates(self):
+    def check_host_updates(self) -> None:
         """Does nothing.  In Horovod it raises HostsUpdatedInterrupt if hosts came or went."""
 
-    def save(self):
+    def save(self) -> None:
         """Keep what is now, for restore()."""
         raise NotImplementedError()
 
-    def restore(self):
+    def restore(self) -> None:
         """Go back to what was saved last."""
         raise NotImplementedError()
 
-    def sync(self):
+    def sync(self) -> None:
         """Take over what rank 0 has."""
         raise NotImplementedError()
 
-    def reset(self):
+    def reset(self) -> None:
         """The world has changed."""
 
 
@@ -54,23 +57,24 @@ class ObjectState(State):
     BCAST_OBJECT and GET_RANK stand in for broadcast_object() and rank().
     """
 
-    def __init__(self, bcast_object=objects.broadcast_object, get_rank=basics.rank, **kwargs):
+    def __init__(self, bcast_object: Callable[[Dict[str, Any]], Dict[str, Any]] = objects.broadcast_object,
+                 get_rank: Callable[[], int] = basics.rank, **kwargs: object) -> None:
         super().__init__()
         self._bcast_object, self._rank = bcast_object, get_rank
         self._saved_state = copy.deepcopy(kwargs)
         self._set(kwargs)
 
-    def _set(self, values):
+    def _set(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():
             setattr(self, name, value)
 
-    def save(self):
+    def save(self) -> None:
         self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
 
-    def restore(self):
+    def restore(self) -> None:
         self._set(copy.deepcopy(self._saved_state))
 
-    def sync(self):
+    def sync(self) -> None:
         if self._saved_state:
             self._set(self._bcast_object({name: getattr(self, name) for name in self._saved_state}))
             self.save()
@@ -82,10 +86,13 @@ class TorchState(ObjectState):
         state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, batch=0)
     """
 
-    def __init__(self, model=None, optimizer=None, **kwargs):
+    def __init__(self, model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None,
+                 **kwargs: object) -> None:
+        self._handlers: Dict[str, StateHandler]
         object.__setattr__(self, "_handlers", {})  # __setattr__() asks for it
-        values = {}
-        for name, value in {"model": model, "optimizer": optimizer, **kwargs}.items():
+        values: Dict[str, object] = {}
+        given: Dict[str, object] = {"model": model, "optimizer": optimizer, **kwargs}
+        for name, value in given.items():
             handler = _handler_of(value)
             if handler is None and (value is not None or name in kwargs):
                 values[name] = value
@@ -93,29 +100,29 @@ class TorchState(ObjectState):
             setattr(self, name, value)
             if handler is not None:
                 self._handlers[name] = handler
-        super().__init__(**values)
+        super().__init__(**values)  # type: ignore[arg-type]
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name in self._handlers:
             self._handlers[name].set_value(value)
 
-    def save(self):
+    def save(self) -> None:
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
-    def restore(self):
+    def restore(self) -> None:
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
 
-    def sync(self):
+    def sync(self) -> None:
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
 
-    def reset(self):
+    def reset(self) -> None:
         for handler in self._handlers.values():
             handler.reset()
 
@@ -125,62 +132,64 @@ class TorchState(ObjectState):
 class StateHandler:
     """Saves VALUE, restores it in place, and makes it equal on all ranks."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any) -> None:
         self.value = value
         self.save()
 
-    def set_value(self, value):
+    def set_value(self, value: Any) -> None:
         """VALUE takes the place of the other one; restore() brings back what is saved now."""
         self.value = value
         self.save()
 
-    def save(self):
+    def save(self) -> None:
         self.saved = copy.deepcopy(self.value.state_dict())
 
-    def restore(self):
+    def restore(self) -> None:
         self.value.load_state_dict(copy.deepcopy(self.saved))
 
-    def sync(self):
+    def sync(self) -> None:
         raise NotImplementedError()
 
-    def reset(self):
+    def reset(self) -> None:
         """The world has changed."""
 
 
 class ModelStateHandler(StateHandler):
-    def sync(self):
+    def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
 class OptimizerStateHandler(StateHandler):
-    def sync(self):
+    def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
-    def sync(self):
+    def sync(self) -> None:
         self.value.load_state_dict(objects.broadcast_object(self.value.state_dict()))
         self.save()
 
-    def reset(self):
+    def reset(self) -> None:
         self.value.reset()
 
 
-_handlers = [(torch.nn.Module, ModelStateHandler), (torch.optim.Optimizer, OptimizerStateHandler),
+Registry = List[Tuple[type, Type[StateHandler]]]
+_handlers: Registry = [(torch.nn.Module, ModelStateHandler), (torch.optim.Optimizer, OptimizerStateHandler),
              (ElasticSampler, SamplerStateHandler)]
 
 
-def get_handler_registry():
+def get_handler_registry() -> Registry:
     """(class, its StateHandler) for each; the first that fits a value is taken."""
     return _handlers
 
 
-def set_handler_registry(registry):
+def set_handler_registry(registry: Registry) -> None:
+    """REGISTRY takes the place of that of get_handler_registry()."""
     global _handlers
     _handlers = registry
 
 
-def _handler_of(value):
+def _handler_of(value: object) -> StateHandler | None:
     return next((handler(value) for kind, handler in _handlers if isinstance(value, kind)), None)
