@@ -76,16 +76,22 @@ check_man() {
 	[ ${#pages[@]} = 0 ] || mandoc -T lint -W warning "${pages[@]}"
 }
 
+# Also, each public function and class of the package has a docstring.
 check_python() {
 	/usr/bin/python3 -c '
 import ast, sys
 for name in sys.argv[1:]:
     text = open(name).read()
-    ast.parse(text, name)
+    tree = ast.parse(text, name)
+    kinds = ast.Module, ast.FunctionDef, ast.ClassDef
+    for part in [tree, *tree.body] if name.startswith("lib/python/berth/") else []:
+        label = getattr(part, "name", "the module")
+        if isinstance(part, kinds) and not label.startswith("_") and not ast.get_docstring(part):
+            print(f"{name}: {label} has no docstring")
     for n, line in enumerate(text.splitlines(), 1):
         if len(line) > 110:
             print(f"{name}:{n}: {len(line)} columns, 110 are the most")
-' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py
+' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py lib/python/berth/*/*/*.py
 }
 
 # The package of Python, with the torch of build/venv.

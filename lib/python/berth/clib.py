@@ -30,27 +30,32 @@ SET = REQUEST = c_void_p
 
 
 class Bootstrap(ctypes.Structure):
+    """struct berth_bootstrap."""
     _fields_ = [("size", c_size_t), ("rank", c_int), ("ranks", c_int), ("allgather", ALLGATHER_CALL),
                 ("ctx", c_void_p), ("key", c_char_p), ("host", c_char_p)]
 
 
 class Config(ctypes.Structure):
+    """struct berth_config."""
     _fields_ = [("size", c_size_t), ("log", LOG_CALL), ("log_ctx", c_void_p), ("timeout_ms", c_int64),
                 ("bootstrap", POINTER(Bootstrap))]
 
 
 class World(ctypes.Structure):
+    """struct berth_world."""
     _fields_ = [("size", c_size_t), ("epoch", c_uint64), ("rank", c_int), ("ranks", c_int),
                 ("local_rank", c_int), ("local_size", c_int), ("cross_rank", c_int),
                 ("cross_size", c_int), ("changed", c_int)]
 
 
 class Error(ctypes.Structure):
+    """struct berth_error."""
     _fields_ = [("size", c_size_t), ("result", c_int), ("tensor", c_char_p), ("missing", POINTER(c_int)),
                 ("nmissing", c_size_t), ("text", c_char_p)]
 
 
 class Desc(ctypes.Structure):
+    """struct berth_desc."""
     # "in" is a word of Python: setattr() sets it.
     _fields_ = [("size", c_size_t), ("kind", c_int), ("type", c_int), ("op", c_int), ("root", c_int),
                 ("name", c_char_p), ("shape", c_char_p), ("set", SET), ("in", c_void_p), ("out", c_void_p),
@@ -63,6 +68,7 @@ class Desc(ctypes.Structure):
 
 
 class Metrics(ctypes.Structure):
+    """struct berth_metrics."""
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
         "operations", "bytes", "fused", "negotiations", "stalls", "errors", "wait_ns")]
 

@@ -10,6 +10,7 @@ from . import collectives
 
 
 class Allreduce(torch.autograd.Function):
+    """allreduce(); its gradient goes through the same."""
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, op: int, name: str | None, prescale: float,
                 postscale: float, process_set: ProcessSet) -> torch.Tensor:
@@ -26,6 +27,7 @@ class Allreduce(torch.autograd.Function):
 
 
 class GroupedAllreduce(torch.autograd.Function):
+    """grouped_allreduce(); its gradients go through the same."""
     @staticmethod
     def forward(ctx: Any, op: int, name: str | None, prescale: float, postscale: float,
                 process_set: ProcessSet, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
@@ -54,6 +56,7 @@ def _own_rows(grad: torch.Tensor, rows: List[int], process_set: ProcessSet) -> t
 
 
 class Allgather(torch.autograd.Function):
+    """allgather(); of the average of its gradients each rank takes its rows."""
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> torch.Tensor:
         ctx.process_set, ctx.rows = process_set, _rows_of(tensor, process_set)
@@ -66,6 +69,7 @@ class Allgather(torch.autograd.Function):
 
 
 class GroupedAllgather(torch.autograd.Function):
+    """grouped_allgather(); as Allgather."""
     @staticmethod
     def forward(ctx: Any, name: str | None, process_set: ProcessSet,
                 *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
@@ -79,6 +83,7 @@ class GroupedAllgather(torch.autograd.Function):
 
 
 class Broadcast(torch.autograd.Function):
+    """broadcast(); its gradient is the average on the root, zeros elsewhere."""
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None,
                 process_set: ProcessSet) -> torch.Tensor:
@@ -95,6 +100,7 @@ class Broadcast(torch.autograd.Function):
 
 
 class Alltoall(torch.autograd.Function):
+    """alltoall(); its gradient goes back by the rows that came."""
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, splits: torch.Tensor | None, name: str | None,
                 process_set: ProcessSet) -> Tuple[torch.Tensor, ...]:
@@ -122,6 +128,7 @@ def _gathered(grad: torch.Tensor, op: int, factor: float, process_set: ProcessSe
 
 
 class Reducescatter(torch.autograd.Function):
+    """reducescatter(); its gradient is that of all ranks."""
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, op: int, name: str | None, prescale: float,
                 postscale: float, process_set: ProcessSet) -> torch.Tensor:
@@ -135,6 +142,7 @@ class Reducescatter(torch.autograd.Function):
 
 
 class GroupedReducescatter(torch.autograd.Function):
+    """grouped_reducescatter(); as Reducescatter."""
     @staticmethod
     def forward(ctx: Any, name: str | None, op: int, process_set: ProcessSet, prescale: float,
                 postscale: float, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:

@@ -13,8 +13,8 @@ from ... import basics
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
     """Each rank gets its share of those samples of DATASET that were not recorded yet in this epoch, in an
-    order that SEED and the epoch decide (SHUFFLE), or in that of DATASET.  The order is Horovod's.  All shares
-    are of one length: some samples come twice where they do not divide.
+    order that SEED and the epoch decide (SHUFFLE), or in that of DATASET.  The order is Horovod's.  All
+    shares are of one length: some samples come twice where they do not divide.
 
         for epoch in range(state.epoch, epochs):
             sampler.set_epoch(epoch)

@@ -155,18 +155,21 @@ class StateHandler:
 
 
 class ModelStateHandler(StateHandler):
+    """Of a torch.nn.Module."""
     def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
 class OptimizerStateHandler(StateHandler):
+    """Of a torch.optim.Optimizer."""
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
+    """Of an ElasticSampler."""
     def sync(self) -> None:
         self.value.load_state_dict(objects.broadcast_object(self.value.state_dict()))
         self.save()
