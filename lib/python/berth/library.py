@@ -342,12 +342,12 @@ def _submit_array(kept: Sequence[object], operations: Sequence[Fields]) -> list[
         result = _submit_each(spares.at, len(operations), spares.later_at)
         if result:
             check(result)
-        for i, operation in enumerate(begun):
-            operation.request = requests[i]
+        for i, one in enumerate(begun):
+            one.request = requests[i]
     except BaseException:
-        for i, operation in enumerate(begun):
-            if requests[i] and operation.request is None:  # an interrupt
-                _leave(requests[i], operation.kept)
+        for request, one in zip(requests, begun):
+            if request and one.request is None:  # an interrupt
+                _leave(request, one.kept)
         raise
     memset(spares.later_at, 0, sizeof(requests))
     _spare_arrays.append(spares)
