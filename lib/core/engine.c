@@ -71,14 +71,6 @@ void engine_stop(struct engine *e)
 	pthread_mutex_unlock(&e->work);
 }
 
-/* Ends all that this rank has started, so that nothing more ends on ranks that run
- * operations which this rank has not started. */
-static void engine_tell_cut(struct engine *e)
-{
-	comm_say_abort(e->comm, "it has left");
-	engine_tell_other_hosts(e);
-}
-
 bool engine_ends(struct engine *e)
 {
 	struct messages *m;
@@ -90,8 +82,10 @@ bool engine_ends(struct engine *e)
 	pthread_mutex_unlock(&e->work);
 	if (!ends)
 		return false;
-	if (cut)
-		engine_tell_cut(e);
+	if (cut) { /* ranks that run what this one has not started hear of it */
+		comm_say_abort(e->comm, "it has left");
+		engine_tell_other_hosts(e);
+	}
 	m = engine_use_messages(e);
 	if (m) {
 		messages_stop(m);

@@ -70,14 +70,6 @@ static struct schedule_due progress_look(struct engine *e, berth_result *rc)
 	return due;
 }
 
-static enum progress progress_end_all(struct engine *e)
-{
-	struct failure why;
-
-	queue_complete_all(e, comm_broken(e->comm, &why), &why);
-	return PROGRESS_IDLE;
-}
-
 static enum progress progress_until(uint64_t until, uint64_t *ns)
 {
 	uint64_t now = clock_ns();
@@ -89,6 +81,7 @@ static enum progress progress_until(uint64_t until, uint64_t *ns)
 enum progress progress_step(struct engine *e, uint64_t *ns)
 {
 	struct schedule_due due;
+	struct failure why;
 	berth_result rc = BERTH_OK;
 	size_t n = 0;
 
@@ -102,7 +95,8 @@ enum progress progress_step(struct engine *e, uint64_t *ns)
 		return round_failed(e, rc);
 	switch (due.what) {
 	case SCHEDULE_END:
-		return progress_end_all(e);
+		queue_complete_all(e, comm_broken(e->comm, &why), &why);
+		return PROGRESS_IDLE;
 	case SCHEDULE_FOLLOW:
 		return progress_follow_plan(e, n);
 	case SCHEDULE_ROUND:

@@ -93,12 +93,6 @@ void rest_sleep(struct engine *e, uint32_t heard, uint64_t ns)
 	atomic_store(sleepers, 0);
 }
 
-/* Wake the thread if it rests.  QUEUE is held. */
-static void rest_wake(struct engine *e)
-{
-	bell_ring(e->rest->bell, e->rest->fd);
-}
-
 void rest_call_others(const struct engine *e)
 {
 	const struct comm *c = e->comm;
@@ -123,6 +117,6 @@ void engine_ring(struct engine *e)
 		return;
 	pthread_mutex_lock(&e->queue);
 	if (e->rest)
-		rest_wake(e);
+		bell_ring(e->rest->bell, e->rest->fd);
 	pthread_mutex_unlock(&e->queue);
 }

@@ -451,12 +451,6 @@ static size_t run_bytes(const struct op *op)
 	return op->coll.count * kern_size(op->coll.type);
 }
 
-static void run_add_apart(struct work *w, const struct op *op)
-{
-	w->coll[w->device.n] = op->coll;
-	w->device.n++;
-}
-
 /* COLL of all that is packed, at the end. */
 static void run_add_packed(struct work *w, struct berth_request **r, size_t n,
 			   struct coll_piece *piece)
@@ -507,21 +501,13 @@ static struct work *run_make_fused(struct engine *e, struct berth_request **r, s
 			const struct op *op = &r[i]->op[k];
 
 			if (run_bytes(op) >= APART_BYTES)
-				run_add_apart(w, op);
+				w->coll[w->device.n++] = op->coll;
 			if (op->mark)
 				w->ready[w->device.nready++] = op->mark;
 		}
 	/* pieces stand behind the requests */
 	run_add_packed(w, r, n, (struct coll_piece *)(w->request + n));
 	return w;
-}
-
-/* The marks are the work's now. */
-static void run_give_marks(struct berth_request **r, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < r[i]->n; k++)
-			r[i]->op[k].marked = false;
 }
 
 static berth_result run_on_device(struct engine *e, struct berth_request **r, size_t n,
@@ -538,8 +524,9 @@ static berth_result run_on_device(struct engine *e, struct berth_request **r, si
 	rc = comm_device_begin(e->comm, w, signature, bytes, deadline_ns);
 	if (rc)
 		request_detach(w);
-	else
-		run_give_marks(r, n);
+	for (size_t i = 0; !rc && i < n; i++) /* the marks are the work's now */
+		for (size_t k = 0; k < r[i]->n; k++)
+			r[i]->op[k].marked = false;
 	works_let_go(w);
 	return rc;
 }
