@@ -22,6 +22,7 @@
 #include "agent/connect.h"
 #include "agent/copy.h"
 #include "agent/pmi/pmix_child.h"
+#include "agent/pmi/pmix_folder.h"
 #include "agent/ranks/guard.h"
 #include "agent/ranks/procs.h"
 #include "agent/step.h"
@@ -307,6 +308,7 @@ int main(int argc, char **argv)
 		return step_main(STDIN_FILENO, STDOUT_FILENO);
 	if (argc == 3 && !strcmp(argv[1], "--sweep") && *argv[2]) {
 		printf("%zu\n", procs_sweep_job(argv[2]));
+		pmix_folders_sweep();
 		return 0;
 	}
 	if (argc == 2 && !strcmp(argv[1], "--version")) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/pmi/pmix_folder.h"
 #include "agent/ranks/procs.h"
 #include "common/job.h"
 
@@ -137,6 +138,7 @@ static int on_sweep(struct agent *a, const char *job_id, struct err *e)
 	if (!*job_id)
 		return err_set(e, E_WIRE, "malformed 'sweep' message");
 	procs_sweep_job(job_id);
+	pmix_folders_sweep(); /* of the job's PMIx server, if it was killed first */
 	wire_pack_cleared(&a->stream.out, &(struct wire_cleared){ .which = "" });
 	return 0;
 }

@@ -186,19 +186,31 @@ static int folder_make(char *path, size_t size, struct pmix_folder_id *id,
 	return fd;
 }
 
-int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
+static const char *folder_parent(void)
 {
 	enum { LONGEST = 200 };
 	const char *parent = getenv("TMPDIR");
 	struct stat st;
+
+	return !parent || *parent != '/' || strlen(parent) > LONGEST ||
+			       stat(parent, &st) || !folder_is_safe(&st) ||
+			       (st.st_uid && st.st_uid != geteuid())
+		       ? "/tmp"
+		       : parent;
+}
+
+void pmix_folders_sweep(void)
+{
+	remove_left(folder_parent());
+	remove_left(MEMORY);
+}
+
+int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e)
+{
+	const char *parent = folder_parent();
 	int fd;
 
-	if (!parent || *parent != '/' || strlen(parent) > LONGEST ||
-	    stat(parent, &st) || !folder_is_safe(&st) ||
-	    (st.st_uid && st.st_uid != geteuid()))
-		parent = "/tmp";
-	remove_left(parent);
-	remove_left(MEMORY);
+	pmix_folders_sweep();
 	fd = folder_make(f->files, sizeof f->files, &f->files_id, parent);
 	if (fd < 0)
 		return err_set(e, E_PMIX_FOLDER, parent, strerror(errno));

@@ -30,6 +30,8 @@ struct pmix_folders *pmix_folders_shared(void);
  * locks of FILES, *MEMORY_LOCK that of the other or -1; both the caller's to close; -1
  * with E.  Without /dev/shm there is no second folder. */
 int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e);
+/* Remove what dead agents of this user left. */
+void pmix_folders_sweep(void);
 /* Those at these two paths are meant. */
 void pmix_folders_know(struct pmix_folders *f);
 /* With all that is in them.  The second forgets them, but for one to which a process

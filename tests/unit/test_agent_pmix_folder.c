@@ -362,6 +362,19 @@ START_TEST(of_a_dead_agent)
 }
 END_TEST
 
+/* Without a PMIx server of its own; those in use stay. */
+START_TEST(swept)
+{
+	struct made m = make();
+	const struct pmix_folders f = left_by_another();
+
+	pmix_folders_sweep();
+	ck_assert(!is_there(f.files) && !is_there(f.memory));
+	is_ours(m.f.files, parent);
+	unmake(&m);
+}
+END_TEST
+
 START_TEST(of_a_living_agent)
 {
 	struct made m = make(), n;
@@ -463,6 +476,7 @@ int main(void)
 	tcase_add_loop_test(c, exchanged, 0, 2);
 	tcase_add_test(c, known_by_their_names);
 	tcase_add_test(c, of_a_dead_agent);
+	tcase_add_test(c, swept);
 	tcase_add_test(c, of_a_living_agent);
 	tcase_add_test(c, of_another_user);
 	tcase_add_test(c, other_things);
