@@ -45,7 +45,7 @@ err_is() { # REGEX...: the lines of stderr, one each
 }
 
 @test "all hosts come up, also where each is sent the agent; nothing is left" {
-	for h in $(seq -f n%.0f 16); do on "$h" rm -rf /root/.cache; done
+	for h in $(seq -f n%.0f 16); do on "$h" rm -rf /root/.cache/berth; done
 	scale_run sh -c 'echo $RANK'
 	[ "$status" = 0 ]
 	err_is
