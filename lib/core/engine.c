@@ -186,14 +186,14 @@ static berth_result engine_enter_all(struct engine *e, struct berth_request **r,
 	if (rc)
 		e->unnamed = unnamed;
 	while (rc && n)
-		if (r[--n]->n) {
-			queue_leave(e, r[n]);
-			atomic_fetch_sub(&e->collectives, 1);
-		}
+		if (r[--n]->n)
+			queue_take_back(e, r[n]);
 	e->submitter = engine_this_thread();
-	work = work || queue_bucket_is_here(e) || atomic_exchange(&e->dozes, false);
+	/* a thread that dozes is told by the ring alone: its mark goes with that */
+	work = !rc &&
+	       (work || queue_bucket_is_here(e) || atomic_exchange(&e->dozes, false));
 	pthread_mutex_unlock(&e->queue);
-	if (work && !rc)
+	if (work)
 		engine_ring(e);
 	return rc;
 }

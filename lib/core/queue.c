@@ -111,7 +111,7 @@ void queue_enter(struct engine *e, struct berth_request *r)
 	request_become(r, REQUEST_QUEUED);
 }
 
-void queue_leave(struct engine *e, struct berth_request *r)
+static void queue_leave(struct engine *e, struct berth_request *r)
 {
 	struct berth_request **at = &e->table[r->unit.key % ENGINE_TABLE];
 
@@ -125,6 +125,12 @@ void queue_leave(struct engine *e, struct berth_request *r)
 		e->last = r->back;
 	e->schedule.pending--;
 	e->schedule.beside -= r->beside;
+}
+
+void queue_take_back(struct engine *e, struct berth_request *r)
+{
+	queue_leave(e, r);
+	atomic_fetch_sub(&e->collectives, 1);
 }
 
 void queue_complete(struct engine *e, struct berth_request **r, size_t n,

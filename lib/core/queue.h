@@ -14,8 +14,8 @@ bool queue_make_lists(struct engine *e);
 struct berth_request *queue_find(struct engine *e, uint64_t key);
 /* R is pending from now on. */
 void queue_enter(struct engine *e, struct berth_request *r);
-/* R is not pending any more. */
-void queue_leave(struct engine *e, struct berth_request *r);
+/* R is as it was before queue_enter(), under the same lock. */
+void queue_take_back(struct engine *e, struct berth_request *r);
 /* Are the units of the plan's next bucket pending? */
 bool queue_bucket_is_here(struct engine *e);
 /* They are at the beginning of e->list; how many. */

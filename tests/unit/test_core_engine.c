@@ -210,6 +210,33 @@ START_TEST(lies)
 }
 END_TEST
 
+/* A submission that is refused rings no bell: the thread still dozes for the others. */
+START_TEST(refused)
+{
+	const struct failure aborted = { .rc = BERTH_ABORTED };
+	struct engine *e = make();
+	struct berth_request *r = submit(e, 0), *none = NULL;
+	float room[4] = { 0 };
+	struct berth_desc d =
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .name = "a",
+			   .in = room, .out = room, .count = 4);
+	const uint32_t rung = e->bell;
+	struct failure why;
+	struct op op;
+
+	ck_assert(!op_make(&op, &d, RANKS, ME));
+	atomic_store(&e->dozes, true);
+	ck_assert_int_eq(engine_enter_new(e, &op, 1, &none, &why), BERTH_INVALID);
+	ck_assert_ptr_null(none);
+	ck_assert(e->dozes);
+	ck_assert_uint_eq(e->bell, rung);
+	ck_assert_uint_eq(e->schedule.pending, 1);
+	ck_assert_uint_eq(e->collectives, 1);
+	queue_complete_all(e, BERTH_ABORTED, &aborted);
+	let_go(e, r);
+}
+END_TEST
+
 /* The plan's next bucket is complete, and the set ends in front of the next step, which
  * takes nothing then. */
 START_TEST(ends_before_its_bucket)
@@ -258,6 +285,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, heads);
 	tcase_add_test(t, lies);
+	tcase_add_test(t, refused);
 	tcase_add_test(t, ends_before_its_bucket);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
