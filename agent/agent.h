@@ -16,7 +16,7 @@
 #include "agent/start.h"
 #include "agent/stream.h"
 
-/* What the ranks of one app have in common. */
+/* The ranks of one app have this in common. */
 struct app_start {
 	struct env_base env;
 	struct program program;
@@ -72,7 +72,8 @@ void agent_place(struct agent *a);
 /* Exec the ranks that were placed, once they can have what the bits MPI of enum
  * mpi_given say.  Sends `started` or `exited` for each. */
 void agent_start(struct agent *a, uint32_t mpi);
-/* What waits for PMIx goes on, if it can.  To be called after each turn of the loop. */
+/* If the start waits for PMIx, it goes on once it can.  To be called after each turn of
+ * the loop. */
 void agent_settle(struct agent *a);
 /* Exec the ranks: PMIx is ready, if they get it. */
 void agent_start_ranks(struct agent *a);

@@ -1,4 +1,4 @@
-/* What ranks start with: the environment of each, and what all of one app share. */
+/* The environment of each rank, and the part that all ranks of one app share. */
 #include "agent/agent.h"
 
 extern char **environ;

@@ -95,11 +95,12 @@ static bool goes_without(struct agent *a, const char *why)
 	return true;
 }
 
-/* What the ranks' server is told of them. */
+/* Tells the ranks' server about them. */
 static void start_server(struct agent *a)
 {
 	struct strv cpus = { 0 }, commands = { 0 };
 	const char **wdirs = xcalloc(a->napp, sizeof *wdirs);
+	const struct place_request q = agent_request(a);
 
 	for (size_t i = 0; i < a->placement.n; i++) {
 		const struct berth *b = &a->placement.v[i];
@@ -123,7 +124,7 @@ static void start_server(struct agent *a)
 			.cpus = { (const char *const *)cpus.v, cpus.n },
 			.commands = { (const char *const *)commands.v, commands.n },
 			.wdirs = { wdirs, a->napp },
-			.oversubscribed = agent_env_rank(a, 0).oversubscribed });
+			.oversubscribed = place_oversubscribes(&q) });
 	strv_free(&cpus);
 	strv_free(&commands);
 	free(wdirs);
@@ -225,12 +226,17 @@ void agent_start(struct agent *a, uint32_t mpi)
 void agent_settle(struct agent *a)
 {
 	const char *why;
+	const enum server_pmix_state pmix = server_pmix(a->ranks.server, &why);
 	const struct start_facts f = {
-		.pmix = server_pmix(a->ranks.server, &why),
+		.pmix = pmix,
 		.has_room = has_room(a),
 		.ranks_run = a->ranks.phase == RANKS_RUN,
-		.pmix_in_use = server_pmix_in_use(a->ranks.server),
+		/* it looks at each rank, and this is after each turn of the loop */
+		.pmix_in_use =
+			pmix == SERVER_PMIX_LOST && server_pmix_in_use(a->ranks.server),
 	};
+	const enum start_event due = start_due(a->state, &f);
 
-	agent_event(a, start_due(a->state, &f));
+	if (due != START_NOTHING)
+		agent_event(a, due);
 }

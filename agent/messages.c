@@ -1,4 +1,4 @@
-/* What each message of the launcher does. */
+/* Each message of the launcher has a function here. */
 #include <limits.h>
 #include <unistd.h>
 

@@ -52,7 +52,7 @@ struct env_rank env_rank_of(const struct place_request *q, uint32_t local)
 				  .master_addr = j->master_addr,
 				  .pmi_fd = q->pmi_fd,
 				  .has_pmix = q->mpi & MPI_GIVE_PMIX,
-				  .oversubscribed = j->ranks.n > q->topo->npu,
+				  .oversubscribed = place_oversubscribes(q),
 				  .shared_memory = pmix.n ? q->memory : NULL,
 				  .pmix = { pmix.v, pmix.n },
 				  .host = j->host,

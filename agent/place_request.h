@@ -26,6 +26,12 @@ struct place_request {
 	const bool *may;          /* beside HAS, as of place_fixed() */
 };
 
+/* The host has more ranks than CPUs. */
+static inline bool place_oversubscribes(const struct place_request *q)
+{
+	return q->job->ranks.n > q->topo->npu;
+}
+
 /* A berth for each rank.  0, or -1 with E, as place_ranks(), or E_GPU_NODE. */
 int place_job(const struct place_request *q, struct err *e);
 /* All that the environment of local rank LOCAL is made of.  The rank was placed. */

@@ -69,7 +69,7 @@ struct start_facts {
 	enum server_pmix_state pmix;
 	bool has_room;    /* there is a socket and memory for a PMIx server */
 	bool ranks_run;   /* they were not told to stop */
-	bool pmix_in_use; /* by a rank here */
+	bool pmix_in_use; /* by a rank here; where PMIX is LOST */
 };
 
 /* The event that follows from F in state AT. */

@@ -5,7 +5,7 @@
 
 #include "common/taskvars.h"
 
-/* Which value wins. */
+/* The value that wins. */
 enum rule {
 	IDENTITY, /* the table's, always */
 	ALWAYS,   /* the table's, but -x over it */
@@ -13,7 +13,7 @@ enum rule {
 	BEFORE    /* the table's, a ':', and any that was set before */
 };
 
-/* What a row says to a rank. */
+/* A row says to a rank: */
 enum give {
 	SKIP, /* as if the row were not there */
 	SET,  /* the value appended */

@@ -172,8 +172,8 @@ static void fill_take(struct fill *f, int v, size_t r, uint32_t n)
 	}
 }
 
-/* What V gives to each rank here: all that it needs.  On shortage each gets an even
- * share, the earlier ranks first. */
+/* V gives each rank here all that it needs.  On shortage each gets an even share, the
+ * earlier ranks first. */
 static void grant_shares(struct fill *f, int v)
 {
 	uint32_t left = free_units(f, v), asked = 0;

@@ -322,8 +322,7 @@ static void take_back(struct names *n, const struct wire_publish *m, size_t coun
 }
 
 /* All of M, or nothing. */
-static enum found_status job_names_publish(struct names *n,
-					   const struct wire_publish *m)
+static enum found_status names_add(struct names *n, const struct wire_publish *m)
 {
 	const char *value = m->values.p;
 	size_t bytes = m->values.n;
@@ -369,7 +368,7 @@ const char *names_publish(struct names *n, struct host *h, const struct wire_pub
 		sum += m->sizes.v[i];
 	if (m->sizes.n != m->keys.n || sum != m->values.n)
 		return "malformed 'publish' message";
-	status = job_names_publish(n, m);
+	status = names_add(n, m);
 	say_status(n, epoch_index(&n->epoch, h), m->id, status);
 	for (size_t i = 0; status == FOUND_ALL && i < m->keys.n; i++)
 		answer_waiting(n, m->keys.v[i]);
@@ -423,7 +422,7 @@ const char *names_lookup(struct names *n, struct host *h, const struct wire_look
 }
 
 /* Take RANK's name at AT back; false: it is another's, or none. */
-static bool job_names_unpublish(struct names *n, struct name **at, uint32_t rank)
+static bool names_drop(struct names *n, struct name **at, uint32_t rank)
 {
 	if (!*at || (*at)->owner != rank)
 		return false;
@@ -440,10 +439,10 @@ const char *names_unpublish(struct names *n, struct host *h,
 	if (wrong)
 		return wrong;
 	for (size_t i = 0; i < m->keys.n; i++)
-		gone += job_names_unpublish(n, names_find(n, m->keys.v[i]), m->rank);
+		gone += names_drop(n, names_find(n, m->keys.v[i]), m->rank);
 	for (size_t i = 0; !m->keys.n && i < BUCKETS && n->n; i++)
 		for (struct name **at = &n->name[i]; *at;)
-			if (!job_names_unpublish(n, at, m->rank))
+			if (!names_drop(n, at, m->rank))
 				at = &(*at)->next;
 	say_status(n, epoch_index(&n->epoch, h), m->id,
 		   gone || !m->keys.n ? FOUND_ALL : FOUND_NONE);

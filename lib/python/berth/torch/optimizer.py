@@ -17,8 +17,8 @@ from .adasum_optimizer import DeltaOptimizer
 from .collectives import allreduce, allreduce_each_async_, grouped_allreduce_async_, sparse_allreduce_async
 from .compression import Compression, Compressor
 
-# Small gradients are begun many at a time: each of a burst costs 3 us, and one that comes alone wakes threads
-# for 20 us.
+# Small gradients are begun many at a time: each of a burst costs 2.4 us (one by one 4), and one that comes
+# alone wakes threads for 20 us.
 BURST_BYTES = 1 << 14
 
 
