@@ -257,11 +257,10 @@ no_ranks() { [ -z "$(ranks "$1"; on "$1" pgrep -x berth-pmix)" ]; }
 	wait_for no_ranks n2
 	run -0 r -q --no-tag -H n2:2 /vc/t/client info
 	all_clean n1 n2
-	kill_in_fence all
+	kill_in_fence all # runner's sweep may come before or after the end of the ranks that use the folders
 	status_of_job 30
 	[ "$status" != 0 ] || { cat "$T/err"; return 1; }
 	wait_for no_ranks n2
-	run -0 on n2 sh -c 'ls -d /tmp/berth-pmix-* /dev/shm/berth-pmix-*'
 	run -0 r -q --no-tag -H n2:2 /vc/t/client info
 	all_clean n1 n2
 }
