@@ -82,8 +82,6 @@ static unsigned comm_aborter(const struct comm *c)
 /* Has this rank, or another, ended what the set does? */
 static berth_result look_for_end(struct comm *c)
 {
-	if (c->hear)
-		c->hear(c->hear_ctx);
 	if (atomic_load(&c->shared->aborted))
 		atomic_store(&c->aborts, true);
 	if (atomic_load(&c->aborts) && c->net)
@@ -174,7 +172,6 @@ static berth_result comm_join(struct comm *c, void *region)
 	if (!region)
 		return BERTH_MEMORY;
 	c->shared = region_shared(region, m->nlocal);
-	c->messages_region = region_messages(region, m->nlocal);
 	hier.local = join_memory(c, region);
 	if (hier.local && m->nlocal == m->n) {
 		c->back = &shm_backend;
@@ -193,7 +190,6 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->members = config->members;
 	c->id = config->id;
 	c->net = config->net;
-	c->messages_net = config->messages_net;
 	c->lost = c->members->n;
 	c->left = c->members->n;
 	c->said = calloc(c->members->n, sizeof *c->said);
@@ -209,7 +205,6 @@ void comm_close(struct comm *c)
 	if (c->group)
 		c->back->leave(c->group);
 	net_close(c->net);
-	net_close(c->messages_net);
 	free(c->said);
 	free(c->scratch);
 	free(c->kept);

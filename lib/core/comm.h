@@ -33,9 +33,7 @@ struct comm {
 	const struct members *members; /* the set's */
 	uint32_t id;                   /* in records: the set's number; 0: all ranks */
 	struct region_shared *shared;
-	/* For messages.c; NULL: all on this host, or it has it. */
-	void *messages_region;
-	struct net *messages_net;
+	struct p2p_group *messages; /* of messages.c */
 	const struct backend *back;
 	void *group;
 	struct net *net; /* NULL: all on this host */
@@ -66,9 +64,6 @@ struct comm {
 	bool no_stall_check;  /* waits for no operation: no stall */
 	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
 	_Atomic bool aborts;  /* the same; and so does what waits on other ranks */
-	/* Has a rank of another host aborted the set?  If so, comm_hear_abort(). */
-	void (*hear)(void *ctx);
-	void *hear_ctx;
 	struct berth_metrics count;
 	/* for operations on devices (comm_device.h) */
 	struct comm_device *_Atomic device; /* NULL: there was none yet */
@@ -85,8 +80,8 @@ struct comm_config {
 	const struct members *members; /* stays the owner's; this rank is one */
 	uint32_t id;
 	void *region; /* region_bytes(members on this host) */
-	/* Opened by comm_net(); become the comm's.  NULL: all on this host */
-	struct net *net, *messages_net;
+	/* Opened by comm_net(); becomes the comm's.  NULL: all on this host */
+	struct net *net;
 };
 
 /* A net of the set of M.  ID: as net.h.  ALL: it is the set of all ranks, and a rank

@@ -389,12 +389,10 @@ static bool has_lost(const struct comm *c)
 }
 
 /* Does another rank not do what this one does? */
-static bool is_hopeless(struct comm *c)
+static bool is_hopeless(const struct comm *c)
 {
 	if (c->members->n == 1)
 		return false;
-	if (c->hear)
-		c->hear(c->hear_ctx);
 	return atomic_load(&c->aborts) || atomic_load(&c->shared->aborted) ||
 	       has_lost(c);
 }

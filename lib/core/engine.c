@@ -33,7 +33,6 @@ static void engine_tidy(void *engine)
 		net_tidy(e->comm->net);
 		pthread_mutex_unlock(&e->work);
 	}
-	engine_tidy_messages(e);
 }
 
 struct engine *engine_make(struct comm *c)
@@ -45,8 +44,6 @@ struct engine *engine_make(struct comm *c)
 	e->users = 1;
 	e->forks = request_forks();
 	e->comm = c;
-	c->hear = c->net ? engine_hear : NULL;
-	c->hear_ctx = e;
 	c->hooks = &request_works;
 	c->owner = e;
 	e->last = &e->first;
@@ -73,7 +70,6 @@ void engine_stop(struct engine *e)
 
 bool engine_ends(struct engine *e)
 {
-	struct messages *m;
 	bool ends, cut;
 
 	pthread_mutex_lock(&e->work);
@@ -84,13 +80,9 @@ bool engine_ends(struct engine *e)
 		return false;
 	if (cut) { /* ranks that run what this one has not started hear of it */
 		comm_say_abort(e->comm, "it has left");
-		engine_tell_other_hosts(e);
+		messages_abort(e->comm);
 	}
-	m = engine_use_messages(e);
-	if (m) {
-		messages_stop(m);
-		messages_leave(m);
-	}
+	messages_stop(e->comm);
 	return true;
 }
 
@@ -115,8 +107,6 @@ void engine_free(struct engine *e)
 	e->rest = NULL;
 	pthread_mutex_unlock(&e->queue);
 	rest_free(rest);
-	e->comm->hear = NULL;
-	engine_free_messages(e);
 	comm_device_close(e->comm);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
@@ -199,7 +189,7 @@ static berth_result engine_enter_all(struct engine *e, struct berth_request **r,
 }
 
 /* After the collectives of R have been entered: nothing can be refused any more. */
-static void engine_post_messages(struct messages *m, struct berth_request *r)
+static void engine_post_messages(struct berth_request *r)
 {
 	for (size_t i = 0; i < r->nmessages; i++)
 		r->message[i] = (struct message){ .op = &r->op[r->n + i],
@@ -207,7 +197,7 @@ static void engine_post_messages(struct messages *m, struct berth_request *r)
 						  .done = request_message_done };
 	if (!r->n)
 		request_become(r, REQUEST_RUNNING);
-	messages_post(m, r->message, r->nmessages, r->deadline_ns);
+	messages_post(r->engine->comm, r->message, r->nmessages, r->deadline_ns);
 }
 
 /* The K of R begin, or none does, and they are freed.  KEEPS_MARK: as request_drop().
@@ -215,7 +205,7 @@ static void engine_post_messages(struct messages *m, struct berth_request *r)
 static berth_result engine_begin(struct engine *e, struct berth_request **r, size_t k,
 				 bool keeps_mark, struct failure *why)
 {
-	struct messages *m = NULL;
+	struct messages *m = e->comm->world->messages;
 	size_t messages = 0, collectives = 0;
 	berth_result rc = BERTH_OK;
 
@@ -223,10 +213,10 @@ static berth_result engine_begin(struct engine *e, struct berth_request **r, siz
 		messages += r[i]->nmessages;
 		collectives += r[i]->n;
 	}
-	if (messages)
-		m = engine_need_messages(e);
-	if (messages && !m)
+	if (messages && !messages_begin(m)) {
 		rc = request_refuse(BERTH_MEMORY, r[0]->op, why, engine_no_room);
+		messages = 0;
+	}
 	for (size_t i = 0; !rc && i < k; i++)
 		if (r[i]->ndevice && request_mark(r[i]))
 			rc = request_refuse(
@@ -238,9 +228,9 @@ static berth_result engine_begin(struct engine *e, struct berth_request **r, siz
 		if (rc)
 			request_drop(r[i], keeps_mark);
 		else if (r[i]->nmessages)
-			engine_post_messages(m, r[i]);
-	if (m)
-		messages_leave(m);
+			engine_post_messages(r[i]);
+	if (messages)
+		messages_end(m);
 	return rc;
 }
 
@@ -352,12 +342,8 @@ static bool engine_request_is_over(void *ctx)
 /* Waits for R, which has messages. */
 static void engine_wait_for_messages(struct berth_request *r, uint64_t until_ns)
 {
-	struct messages *m = engine_use_messages(r->engine);
-
-	if (!m) /* the set ends, and with it R */
-		return;
-	messages_wait(m, engine_request_is_over, r, until_ns);
-	messages_leave(m);
+	messages_wait(r->engine->comm->world->messages, engine_request_is_over, r,
+		      until_ns);
 }
 
 /* Tests the works on devices for a moment, then leaves them to the thread of
@@ -705,7 +691,7 @@ void engine_abort(struct engine *e)
 		queue_end_aborted(e);
 		pthread_mutex_unlock(&e->work);
 	}
-	engine_tell_other_hosts(e);
+	messages_abort(e->comm);
 	engine_ring(e);
 }
 

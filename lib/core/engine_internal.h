@@ -31,7 +31,6 @@ struct engine {
 	pthread_t thread;
 	_Atomic uint32_t users;       /* the set, and each request */
 	_Atomic uint32_t collectives; /* requests that have some */
-	struct messages *messages;    /* NULL: there was none yet */
 	pthread_mutex_t work;         /* who holds it does operations */
 	pthread_mutex_t queue;        /* of all that follows, and of PLAN's changes */
 	struct berth_request *first, **last, *table[ENGINE_TABLE];
@@ -76,25 +75,6 @@ enum progress { PROGRESS_DID, PROGRESS_IDLE, PROGRESS_SOON };
 
 /* The thread is to look what there is to do.  No lock is held. */
 void engine_ring(struct engine *e);
-
-/* ---- engine_messages.c ---- */
-
-/* Those of E, made at the first use; messages_leave() ends the use.  NULL: out of
- * memory, or E is to end. */
-struct messages *engine_need_messages(struct engine *e);
-/* As engine_need_messages(), also while E ends: to say or hear of its end. */
-struct messages *engine_need_last_messages(struct engine *e);
-/* As engine_need_messages(), but makes none. */
-struct messages *engine_use_messages(struct engine *e);
-/* Has a rank of another host aborted the set?  Of C, while it waits, and of the thread.
- * Messages are made only where one has come. */
-void engine_hear(void *engine);
-/* This rank has aborted the set. */
-void engine_tell_other_hosts(struct engine *e);
-/* The door's thread calls it now and then. */
-void engine_tidy_messages(struct engine *e);
-/* After messages_stop(): no use begins any more. */
-void engine_free_messages(struct engine *e);
 
 /* engine_submit(), where the comm is whole and progress_start() is done. */
 berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,

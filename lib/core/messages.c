@@ -11,27 +11,26 @@
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
-/* From one look of the thread at what is in flight to the next: a rank that waits for
- * its messages itself is not disturbed. */
 enum {
+	/* From one look of the thread at what is in flight to the next: a rank that
+	 * waits for its messages itself is not disturbed. */
 	DOZE_NS = 2000000,
-	RETIRE_NS = 2000000000, /* with nothing to do, until the thread ends */
-	/* between two steps of telling others; twice as long after each */
-	TELL_NS = 1000000,
-	TELL_MOST_NS = 64000000,
-	TELL_LAST_NS = 200000000 /* of a rank that removes the set, in all */
+	/* With connections and nothing in flight, the thread waits for what peers say,
+	 * if no message was posted for so long. */
+	QUIET_NS = 50000000,
+	RETIRE_NS = 2000000000 /* with nothing to do, until the thread ends */
 };
 
 struct messages {
-	struct comm *comm;
+	struct world *world;
 	struct p2p *p2p;
 	pthread_mutex_t starting; /* guards THREAD, STARTED and RETIRED */
 	pthread_t thread;
 	bool started, retired; /* RETIRED: it holds no lock any more */
 	_Atomic bool runs;     /* the thread, for a caller whose use has begun */
 	_Atomic uint32_t in_flight, bell, uses;
+	_Atomic uint32_t posts; /* how many there were */
 	_Atomic bool dozes, stopped;
-	_Atomic bool aborts; /* others are to be told */
 };
 
 /* ---- the thread ---- */
@@ -42,32 +41,12 @@ static void messages_ring(struct messages *m)
 	sleep_wake(&m->bell);
 }
 
-static bool nothing_left(void *ctx)
+static bool messages_are_over(void *ctx)
 {
 	const struct messages *m = ctx;
 
 	return (!atomic_load(&m->in_flight) && !p2p_owes(m->p2p)) ||
 	       atomic_load(&m->stopped);
-}
-
-/* A rank that has aborted the set tells the others.  If it removes the set at once, it
- * has little time. */
-static void tell_abort(struct messages *m)
-{
-	uint64_t ns = TELL_NS, last_ns = TELL_LAST_NS;
-	bool stopped;
-
-	for (;;) {
-		uint32_t heard = atomic_load(&m->bell);
-
-		stopped = atomic_load(&m->stopped);
-		if (p2p_abort(m->p2p, m->comm->shared->why) || (stopped && !last_ns))
-			return;
-		sleep_on(&m->bell, heard, ns);
-		if (stopped)
-			last_ns -= ns < last_ns ? ns : last_ns;
-		ns = ns < TELL_MOST_NS ? 2 * ns : TELL_MOST_NS;
-	}
 }
 
 /* The thread has slept since it HEARD the bell, and is to end.  DOZES stays true. */
@@ -78,11 +57,40 @@ static bool messages_retire(struct messages *m, uint32_t heard)
 	pthread_mutex_lock(&m->starting);
 	atomic_store(&m->runs, false); /* before a look at who has found that it does */
 	retires = atomic_load(&m->bell) == heard && !atomic_load(&m->uses) &&
-		  nothing_left(m);
+		  messages_are_over(m);
 	m->retired = retires;
 	atomic_store(&m->runs, !retires);
 	pthread_mutex_unlock(&m->starting);
 	return retires;
+}
+
+struct listener {
+	struct messages *messages;
+	uint32_t heard;
+};
+
+static bool messages_are_awaited(void *ctx)
+{
+	const struct listener *l = ctx;
+
+	return atomic_load(&l->messages->bell) != l->heard ||
+	       atomic_load(&l->messages->stopped) || !messages_are_over(l->messages);
+}
+
+/* Nothing is in flight since the thread HEARD the bell, when POSTS were posted.  FALSE:
+ * the thread ends. */
+static bool messages_rest(struct messages *m, uint32_t heard, uint32_t posts)
+{
+	struct listener l = { m, heard };
+
+	if (!p2p_is_connected(m->p2p)) {
+		sleep_on(&m->bell, heard, RETIRE_NS);
+		return !messages_retire(m, heard);
+	}
+	sleep_on(&m->bell, heard, QUIET_NS);
+	if (atomic_load(&m->posts) == posts && atomic_load(&m->bell) == heard)
+		p2p_wait(m->p2p, messages_are_awaited, &l, 0);
+	return true;
 }
 
 static void *messages_serve(void *arg)
@@ -91,26 +99,22 @@ static void *messages_serve(void *arg)
 
 	while (!atomic_load(&m->stopped)) {
 		uint32_t heard = atomic_load(&m->bell);
+		uint32_t posts = atomic_load(&m->posts);
 
 		atomic_store(&m->dozes, true);
-		if (atomic_exchange(&m->aborts, false)) {
-			tell_abort(m);
-			continue;
-		}
-		if (nothing_left(m)) {
-			sleep_on(&m->bell, heard, RETIRE_NS);
-			if (messages_retire(m, heard))
+		if (messages_are_over(m)) {
+			if (!messages_rest(m, heard, posts))
 				break;
 			continue;
 		}
 		atomic_store(&m->dozes, false);
 		sleep_on(&m->bell, heard, DOZE_NS);
-		messages_wait(m, nothing_left, m, 0);
+		p2p_wait(m->p2p, messages_are_over, m, 0);
 	}
 	return NULL;
 }
 
-bool messages_start(struct messages *m)
+static bool messages_start(struct messages *m)
 {
 	bool started;
 
@@ -121,9 +125,8 @@ bool messages_start(struct messages *m)
 		pthread_join(m->thread, NULL);
 		m->started = m->retired = false;
 	}
-	if (!m->started)
+	if (!m->started && !atomic_load(&m->stopped))
 		m->started =
-			p2p_ready(m->p2p) &&
 			thread_start(&m->thread, "berth messages", messages_serve, m);
 	started = m->started;
 	atomic_store(&m->runs, started);
@@ -131,47 +134,20 @@ bool messages_start(struct messages *m)
 	return started;
 }
 
-/* ---- making, freeing ---- */
+/* ---- opening, closing ---- */
 
-static berth_result messages_look(void *ctx)
+static bool messages_is_lost(void *ctx, unsigned rank)
 {
-	const struct comm *c = ((struct messages *)ctx)->comm;
-
-	return atomic_load(&c->aborted) || atomic_load(&c->aborts) ||
-			       atomic_load(&c->shared->aborted)
-		       ? BERTH_ABORTED
-		       : BERTH_OK;
+	return world_is_lost(((struct messages *)ctx)->world, rank);
 }
 
-static void hear_abort(void *ctx, unsigned place, const char *why)
+/* The door's thread calls it: a peer may ask, whatever this rank does. */
+static void messages_came(void *ctx)
 {
-	comm_hear_abort(((struct messages *)ctx)->comm, place, why);
-}
+	struct messages *m = ctx;
 
-static bool is_lost(void *ctx, unsigned place)
-{
-	return missing_has_ended(((struct messages *)ctx)->comm, place);
-}
-
-void messages_decline(const struct comm *c)
-{
-	if (c->messages_region)
-		p2p_decline(c->messages_region, c->members->local_me);
-}
-
-static struct p2p *messages_join(struct messages *m)
-{
-	struct comm *c = m->comm;
-	struct p2p_config config = { .members = c->members,
-				     .region = c->messages_region,
-				     .net = c->messages_net,
-				     .look = messages_look,
-				     .is_lost = is_lost,
-				     .aborted = hear_abort,
-				     .ctx = m,
-				     .cores = c->world->cores };
-
-	return p2p_join(&config);
+	if (messages_start(m))
+		messages_ring(m);
 }
 
 static void messages_destroy(struct messages *m)
@@ -180,75 +156,113 @@ static void messages_destroy(struct messages *m)
 	free(m);
 }
 
-struct messages *messages_make(struct comm *c)
+struct messages *messages_open(struct world *w, void *region, struct net *net)
 {
 	struct messages *m = calloc(1, sizeof *m);
+	struct p2p_config config = { .members = &w->members,
+				     .region = region,
+				     .net = net,
+				     .is_lost = messages_is_lost,
+				     .came = messages_came,
+				     .ctx = m,
+				     .cores = w->cores };
 
 	if (!m)
 		return NULL;
-	m->comm = c;
+	m->world = w;
 	pthread_mutex_init(&m->starting, NULL);
-	m->p2p = messages_join(m);
-	if (m->p2p) {
-		c->messages_net = NULL;
+	m->p2p = p2p_open(&config);
+	if (m->p2p)
 		return m;
-	}
 	messages_destroy(m);
 	return NULL;
 }
 
-void messages_enter(struct messages *m)
+void messages_close(struct messages *m)
 {
-	atomic_fetch_add(&m->uses, 1);
-}
+	bool started;
 
-void messages_leave(struct messages *m)
-{
-	atomic_fetch_sub(&m->uses, 1);
-}
-
-void messages_stop(struct messages *m)
-{
+	if (!m)
+		return;
+	pthread_mutex_lock(&m->starting); /* the door's thread starts none any more */
 	atomic_store(&m->stopped, true);
-	p2p_end(m->p2p, BERTH_ABORTED);
-	p2p_wake(m->p2p);
+	started = m->started;
+	pthread_mutex_unlock(&m->starting);
 	messages_ring(m);
-}
-
-void messages_free(struct messages *m)
-{
-	while (atomic_load(&m->uses)) /* of who has been woken */
-		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
-	if (m->started)
+	p2p_wake(m->p2p);
+	if (started)
 		pthread_join(m->thread, NULL);
-	p2p_leave(m->p2p);
+	p2p_close(m->p2p);
 	messages_destroy(m);
 }
 
-/* ---- the end of the set ---- */
+/* ---- the messages of a set ---- */
 
-void messages_abort(struct messages *m)
+static berth_result messages_look(void *ctx)
 {
-	p2p_end(m->p2p, BERTH_ABORTED);
-	p2p_wake(m->p2p);
-	atomic_store(&m->aborts, true);
-	messages_ring(m);
+	const struct comm *c = ctx;
+
+	return atomic_load(&c->aborted) || atomic_load(&c->aborts) ||
+			       atomic_load(&c->shared->aborted)
+		       ? BERTH_ABORTED
+		       : BERTH_OK;
 }
 
-void messages_hear(struct messages *m)
+static void messages_hear_abort(void *ctx, unsigned place, const char *why)
 {
-	p2p_progress(m->p2p);
+	comm_hear_abort(ctx, place, why);
 }
 
-void messages_tidy(struct messages *m)
+static bool messages_has_left(void *ctx, unsigned place)
 {
-	bool is_used;
+	return missing_has_gone(ctx, place);
+}
 
-	pthread_mutex_lock(&m->starting);
-	is_used = atomic_load(&m->uses) || (m->started && !m->retired);
-	pthread_mutex_unlock(&m->starting);
-	if (!is_used)
-		p2p_tidy(m->p2p);
+berth_result messages_join(struct comm *c)
+{
+	const struct p2p_group_config config = { .members = c->members,
+						 .number = c->id,
+						 .look = messages_look,
+						 .has_left = messages_has_left,
+						 .aborted = messages_hear_abort,
+						 .ctx = c };
+
+	c->messages =
+		c->world->messages ? p2p_join(c->world->messages->p2p, &config) : NULL;
+	return c->messages ? BERTH_OK : BERTH_MEMORY;
+}
+
+void messages_stop(const struct comm *c)
+{
+	if (!c->messages)
+		return;
+	p2p_end(c->messages, BERTH_ABORTED);
+	p2p_wake(c->world->messages->p2p);
+}
+
+void messages_abort(const struct comm *c)
+{
+	struct messages *m = c->world->messages;
+
+	messages_stop(c);
+	if (!c->messages)
+		return;
+	p2p_abort(c->messages, c->shared->why);
+	if (p2p_owes(m->p2p) && messages_start(m))
+		messages_ring(m);
+}
+
+void messages_leave(struct comm *c)
+{
+	struct messages *m;
+
+	if (!c->messages)
+		return;
+	m = c->world->messages;
+	p2p_leave(c->messages);
+	c->messages = NULL;
+	if (p2p_owes(m->p2p) && messages_start(m))
+		messages_ring(m);
 }
 
 /* ---- waiting ---- */
@@ -256,11 +270,7 @@ void messages_tidy(struct messages *m)
 void messages_wait(struct messages *m, bool (*is_over)(void *ctx), void *ctx,
 		   uint64_t until_ns)
 {
-	do {
-		p2p_wait(m->p2p, is_over, ctx, until_ns);
-		if (messages_look(m))
-			p2p_end(m->p2p, BERTH_ABORTED);
-	} while (!is_over(ctx) && (!until_ns || clock_ns() < until_ns));
+	p2p_wait(m->p2p, is_over, ctx, until_ns);
 }
 
 void messages_wake(struct messages *m)
@@ -273,7 +283,7 @@ void messages_wake(struct messages *m)
 static void say_difference(const struct message *m, char *text, size_t bytes,
 			   const char *words)
 {
-	const struct comm *c = m->messages->comm;
+	const struct comm *c = m->comm;
 	const struct p2p_message *p = &m->p2p;
 	size_t size = kern_size(m->op->coll.type);
 
@@ -294,10 +304,10 @@ static void say_difference(const struct message *m, char *text, size_t bytes,
 static void messages_say_why(const struct message *m, berth_result rc,
 			     struct failure *why)
 {
-	const struct comm *c = m->messages->comm;
+	const struct comm *c = m->comm;
 	const struct op *op = m->op;
 	const struct net_fault *f =
-		p2p_fault(m->messages->p2p, op->peer == BERTH_ANY ? P2P_ANY : op->peer);
+		p2p_fault(c->messages, op->peer == BERTH_ANY ? P2P_ANY : op->peer);
 	char words[OP_WORDS_BYTES], cut[200];
 
 	memset(why, 0, sizeof *why);
@@ -340,7 +350,7 @@ static void messages_give(const struct message *m)
 static void messages_done(struct p2p_message *p)
 {
 	struct message *m = p->ctx;
-	struct messages *all = m->messages;
+	struct messages *all = m->comm->world->messages;
 	struct failure why;
 
 	if (!p->rc && !p->sends)
@@ -358,7 +368,7 @@ static void messages_done(struct p2p_message *p)
 static void *messages_make_room(void *ctx, uint64_t bytes)
 {
 	const struct message *m = ctx;
-	void *p = memory_give(&m->messages->comm->world->memory, bytes);
+	void *p = memory_give(&m->comm->world->memory, bytes);
 
 	*m->op->made = p;
 	return p;
@@ -400,17 +410,33 @@ static void messages_fill(struct message *m, uint64_t deadline_ns)
 	}
 }
 
-void messages_post(struct messages *m, struct message *message, size_t n,
+bool messages_begin(struct messages *m)
+{
+	atomic_fetch_add(&m->uses, 1);
+	if (messages_start(m))
+		return true;
+	messages_end(m);
+	return false;
+}
+
+void messages_end(struct messages *m)
+{
+	atomic_fetch_sub(&m->uses, 1);
+}
+
+void messages_post(const struct comm *c, struct message *message, size_t n,
 		   uint64_t deadline_ns)
 {
+	struct messages *m = c->world->messages;
 	berth_result rc = BERTH_OK;
 
+	atomic_fetch_add(&m->posts, 1);
 	atomic_fetch_add(&m->in_flight, (uint32_t)n);
 	for (size_t i = 0; i < n; i++) {
-		message[i].messages = m;
+		message[i].comm = c;
 		messages_fill(&message[i], deadline_ns);
 		if (!rc)
-			rc = p2p_post(m->p2p, &message[i].p2p, 1);
+			rc = p2p_post(c->messages, &message[i].p2p, 1);
 		if (rc) {
 			message[i].p2p.rc = rc;
 			messages_done(&message[i].p2p);

@@ -66,10 +66,7 @@ bool missing_has_left(const struct comm *c, unsigned place)
 
 bool missing_has_ended(const struct comm *c, unsigned place)
 {
-	unsigned rank = c->members->rank[place], local = c->world->local[rank];
-
-	return memory_is_lost(&c->world->memory, rank,
-			      local == WORLD_NOT_HERE ? -1 : (int)local);
+	return world_is_lost(c->world, c->members->rank[place]);
 }
 
 /* The place of the rank whose end made the rank of PLACE give up, if it says so;

@@ -8,7 +8,6 @@
 
 enum {
 	DOZE_NS = 10000000,    /* of the thread, to the next one while there is work */
-	HEAR_NS = 50000000,    /* between two looks whether another host has aborted */
 	RETIRE_NS = 2000000000 /* without work, until the thread ends */
 };
 
@@ -135,20 +134,6 @@ static uint64_t progress_doze(struct engine *e, uint64_t *seen)
 	return ns;
 }
 
-/* While nothing runs, no wait of the comm's does it. */
-static void progress_hear(struct engine *e, uint64_t *heard_ns)
-{
-	struct comm *c = e->comm;
-	uint64_t now = clock_coarse_ns();
-
-	if (!c->hear || now - *heard_ns < HEAR_NS || c->broken)
-		return;
-	*heard_ns = now;
-	c->hear(c->hear_ctx);
-	if (atomic_load(&c->aborts))
-		queue_end_aborted(e);
-}
-
 /* Without work since it HEARD the bell: the thread ends, and so does the rest, which
  * has a descriptor.  The next request starts another one. */
 static bool progress_retire(struct engine *e, uint32_t heard, uint64_t seen)
@@ -174,7 +159,7 @@ static bool progress_retire(struct engine *e, uint32_t heard, uint64_t seen)
 static void *progress_serve(void *arg)
 {
 	struct engine *e = arg;
-	uint64_t seen = 0, heard_ns = 0;
+	uint64_t seen = 0;
 
 	while (!atomic_load(&e->comm->aborted)) {
 		uint32_t heard = atomic_load(&e->bell);
@@ -186,7 +171,8 @@ static void *progress_serve(void *arg)
 		do
 			step = progress_step(e, &ns);
 		while (step == PROGRESS_DID && !atomic_load(&e->comm->aborted));
-		progress_hear(e, &heard_ns);
+		if (atomic_load(&e->comm->aborts) && !e->comm->broken)
+			queue_end_aborted(e);
 		/* only then, since the bell of a rest takes a system call more: over
 		 * TCP a step of 64 gradients took twice as long */
 		if (step == PROGRESS_SOON && e->is_idle && e->rest) {

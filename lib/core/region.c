@@ -12,7 +12,7 @@ static size_t round_up(size_t bytes)
 
 static size_t shared_at(unsigned n)
 {
-	return round_up(shm_bytes(n)) + round_up(p2p_bytes(n));
+	return round_up(shm_bytes(n));
 }
 
 size_t region_bytes(unsigned n)
@@ -21,9 +21,14 @@ size_t region_bytes(unsigned n)
 	       n * (sizeof(struct bell) + sizeof(struct arrival));
 }
 
+size_t region_bytes_of_all(unsigned n)
+{
+	return round_up(region_bytes(n)) + p2p_bytes(n);
+}
+
 void *region_messages(void *region, unsigned n)
 {
-	return (unsigned char *)region + round_up(shm_bytes(n));
+	return (unsigned char *)region + round_up(region_bytes(n));
 }
 
 struct arrival *region_arrivals(struct region_shared *shared, unsigned n)

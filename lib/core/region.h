@@ -1,5 +1,5 @@
-/* region.h - the memory of a set's ranks on one host: of their back end, of their
- * messages, and what they say of the set itself. */
+/* region.h - the memory of a set's ranks on one host: of their back end, and what they
+ * say of the set itself.  That of all ranks has their messages, too. */
 #ifndef BERTH_LIB_REGION_H
 #define BERTH_LIB_REGION_H
 
@@ -23,7 +23,9 @@ struct region_shared {
 
 /* The size of the region of N ranks, which is sparse.  It begins with shm_bytes(N). */
 size_t region_bytes(unsigned n);
-/* p2p_bytes(N). */
+/* The size of the region of all N ranks of a host. */
+size_t region_bytes_of_all(unsigned n);
+/* p2p_bytes(N), in the region of all. */
 void *region_messages(void *region, unsigned n);
 struct region_shared *region_shared(void *region, unsigned n);
 struct arrival *region_arrivals(struct region_shared *shared, unsigned n);

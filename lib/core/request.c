@@ -377,8 +377,8 @@ static void request_wake_later(struct request_wakes *wakes, _Atomic uint32_t *st
 static void request_is_over(struct berth_request *r, struct request_wakes *later)
 {
 	struct engine *e = r->engine;
-	struct messages *m = NULL;
-	bool wakes = r->nmessages; /* who waits for it may be in messages_wait() */
+	/* who waits for it may be in messages_wait() */
+	struct messages *m = r->nmessages ? e->comm->world->messages : NULL;
 
 	if (atomic_exchange(&r->callback, OVER) == CALLBACK) {
 		if (later) /* it may take its time */
@@ -386,18 +386,10 @@ static void request_is_over(struct berth_request *r, struct request_wakes *later
 		if (!request_call_back(r))
 			return;
 	}
-	if (wakes)
-		atomic_fetch_add(&e->users, 1);
 	if (atomic_exchange(&r->state, REQUEST_DONE) & REQUEST_SLEEPS)
 		request_wake_later(later, &r->state);
-	if (wakes)
-		m = engine_use_messages(e);
-	if (m) {
+	if (m)
 		messages_wake(m);
-		messages_leave(m);
-	}
-	if (wakes)
-		engine_let_go(e);
 	if (atomic_load(&request_completions.waiters)) {
 		atomic_fetch_add(&request_completions.count, 1);
 		sleep_wake(&request_completions.count);
@@ -440,7 +432,7 @@ static void request_work_is_over(struct work *w)
 static void request_work_failed(struct work *w, const char *why)
 {
 	comm_say_abort(w->comm, why);
-	engine_tell_other_hosts(w->owner);
+	messages_abort(((struct engine *)w->owner)->comm);
 	engine_ring(w->owner);
 }
 

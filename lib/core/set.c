@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/log.h"
+#include "lib/core/messages.h"
 #include "lib/core/works.h"
 
 /* ---- all that there are ---- */
@@ -186,6 +187,7 @@ static void close_comm(struct berth_set *s)
 {
 	if (s->engine)
 		engine_free(s->engine);
+	messages_leave(&s->comm);
 	comm_close(&s->comm);
 }
 
@@ -208,6 +210,8 @@ void set_free_all(struct world *w)
 	}
 	forget_regions(w);
 	works_stop();
+	messages_close(w->messages);
+	w->messages = NULL;
 }
 
 void set_free_part(struct berth_set *s, bool keep)
@@ -242,6 +246,7 @@ void set_remove(struct berth_set *s)
 	unlist_set(s);
 	if (s->engine)
 		engine_free(s->engine);
+	messages_leave(&s->comm);
 	set_leave(s);
 	comm_close(&s->comm);
 	free_rest(s);

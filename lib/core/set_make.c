@@ -7,14 +7,16 @@
 #include "lib/base/log.h"
 #include "lib/boot/boot_caller.h"
 #include "lib/core/init_wait.h"
+#include "lib/core/messages.h"
 #include "lib/core/trace.h"
 
 #define NOWHERE UINT64_MAX
 
 enum { NUMBER_MOST = INT32_MAX }; /* of a set */
 
-/* A set whose ranks are on several hosts has two: for collectives, and for messages. */
-enum { NETS = 2 };
+/* Numbers of nets.  The messages of all sets have one, and a set whose ranks are on
+ * several hosts has one for its collectives. */
+enum { NET_OF_MESSAGES, NET_OF_SETS };
 
 /* A member tells this to the others. */
 struct card {            /* sent as it is: all hosts of a job are alike */
@@ -23,42 +25,32 @@ struct card {            /* sent as it is: all hosts of a job are alike */
 	uint32_t unused;
 };
 
-/* Once S has its number. */
-static berth_result open_nets(struct berth_set *s, struct net *net[NETS], char *why,
-			      size_t bytes)
+/* Once S has its number.  NULL with BERTH_OK: all its ranks are on this host, or this
+ * rank is not in it. */
+static berth_result open_net(struct berth_set *s, struct net **net, char *why,
+			     size_t bytes)
 {
-	const uint64_t id = (uint64_t)s->number * NETS;
-
+	*net = NULL;
 	if (s->members.me == MEMBERS_NONE || s->members.nlocal == s->members.n)
 		return BERTH_OK;
-	for (unsigned i = 0; i < NETS; i++) {
-		net[i] =
-			comm_net(s->world, &s->members, id + i, !s->number, why, bytes);
-		if (!net[i])
-			return BERTH_SYSTEM;
-	}
-	return BERTH_OK;
-}
-
-static void close_nets(struct net *net[NETS])
-{
-	for (int i = 0; i < NETS; i++)
-		net_close(net[i]);
+	*net = comm_net(s->world, &s->members, (uint64_t)s->number + NET_OF_SETS,
+			!s->number, why, bytes);
+	return *net ? BERTH_OK : BERTH_SYSTEM;
 }
 
 /* NET becomes the set's. */
-static berth_result open_comm(struct berth_set *s, void *region, struct net *net[NETS])
+static berth_result open_comm(struct berth_set *s, void *region, struct net *net)
 {
 	struct comm_config config = { .world = s->world,
 				      .members = &s->members,
 				      .id = s->number,
 				      .region = region,
-				      .net = net[0],
-				      .messages_net = net[1] };
+				      .net = net };
 	berth_result rc;
 
-	net[0] = net[1] = NULL;
 	rc = comm_open(&s->comm, &config);
+	if (!rc)
+		rc = messages_join(&s->comm);
 	if (!rc)
 		s->engine = engine_make(&s->comm);
 	return rc || s->engine ? rc : BERTH_MEMORY;
@@ -109,40 +101,60 @@ static berth_result exchange_addresses(struct world *w)
 	return rc;
 }
 
+/* The messages of all sets, and the set of all ranks S, over NET and OF_MESSAGES, which
+ * become theirs. */
+static berth_result open_all(struct berth_set *s, struct net *net,
+			     struct net *of_messages)
+{
+	struct world *w = s->world;
+	void *region = memory_region(&w->memory);
+
+	if (w->has_quota) /* others may be in other cgroups */
+		world_count_cores(w);
+	w->messages = messages_open(w, region_messages(region, w->who.local_size),
+				    of_messages);
+	if (w->messages)
+		return open_comm(s, region, net);
+	net_close(net);
+	net_close(of_messages);
+	return BERTH_MEMORY;
+}
+
 berth_result set_of_all(struct world *w, struct berth_set **set)
 {
-	unsigned *rank = calloc(w->who.size, sizeof *rank);
-	struct berth_set *s = NULL;
-	struct net *net[NETS] = { NULL };
+	struct berth_set *s = set_alloc(w, w->members.rank, w->members.n);
+	struct net *net = NULL, *of_messages = NULL;
 	char why[256] = "out of memory";
 	berth_result rc = BERTH_OK;
 
-	for (unsigned i = 0; rank && i < w->who.size; i++)
-		rank[i] = i;
-	if (rank)
-		s = set_alloc(w, rank, w->who.size);
-	free(rank);
 	if (!s)
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	if (s->members.nlocal < s->members.n)
 		rc = open_door(w, why, sizeof why);
 	if (!rc)
-		rc = open_nets(s, net, why, sizeof why);
+		rc = open_net(s, &net, why, sizeof why);
+	if (!rc && net) {
+		of_messages = comm_net(w, &w->members, NET_OF_MESSAGES, true, why,
+				       sizeof why);
+		rc = of_messages ? BERTH_OK : BERTH_SYSTEM;
+	}
 	if (rc)
 		log_error(rc, "", NULL, 0, "%s", why);
 	if (!rc)
 		rc = exchange_addresses(w);
-	if (!rc) {
-		if (w->has_quota) /* others may be in other cgroups */
-			world_count_cores(w);
-		rc = open_comm(s, memory_region(&w->memory), net);
+	if (rc) {
+		net_close(net);
+		net_close(of_messages);
+	} else {
+		rc = open_all(s, net, of_messages);
 		if (rc)
 			log_error(rc, "", NULL, 0, "connections between ranks: %s",
 				  berth_result_text(rc));
 	}
-	close_nets(net);
 	if (rc) {
 		set_free_part(s, true);
+		messages_close(w->messages);
+		w->messages = NULL;
 		return rc;
 	}
 	set_list(s);
@@ -236,7 +248,7 @@ static berth_result set_build(struct berth_set *s, const struct card *cards,
 			      const struct choice *choice)
 {
 	void *region = region_of(s, cards, choice);
-	struct net *net[NETS] = { NULL };
+	struct net *net;
 	char why[256] = "out of memory";
 	berth_result rc = BERTH_MEMORY;
 
@@ -244,10 +256,9 @@ static berth_result set_build(struct berth_set *s, const struct card *cards,
 		snprintf(why, sizeof why,
 			 "out of memory, its ranks' memory can't be mapped");
 	if (region)
-		rc = open_nets(s, net, why, sizeof why);
+		rc = open_net(s, &net, why, sizeof why);
 	if (region && !rc)
 		rc = open_comm(s, region, net);
-	close_nets(net);
 	if (rc)
 		log_error(rc, "", NULL, 0, "a set of ranks: %s", why);
 	return rc;

@@ -31,7 +31,10 @@ static berth_result number_locals(struct world *w)
 	unsigned n = 0;
 
 	w->local = calloc(w->who.size, sizeof *w->local);
-	if (!w->local)
+	for (unsigned r = 0; w->local && r < w->who.size; r++)
+		w->local[r] = r;
+	if (!w->local ||
+	    members_make(&w->members, w->local, w->who.size, w->who.host, w->who.rank))
 		return log_error(BERTH_MEMORY, "", NULL, 0, "out of memory");
 	for (unsigned r = 0; r < w->who.size; r++)
 		w->local[r] = w->who.host[r] == w->who.host[w->who.rank]
@@ -88,7 +91,7 @@ static berth_result find_others(struct world *w, const struct berth_bootstrap *g
 	}
 	rc = w->boot->memory(w->boot_state, &w->who,
 			     memory_bytes(w->who.size, w->who.local_size,
-					  region_bytes(w->who.local_size)),
+					  region_bytes_of_all(w->who.local_size)),
 			     why);
 	return rc ? log_error(rc, "", NULL, 0, "%s", why) : number_locals(w);
 }
@@ -134,7 +137,7 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 
 static berth_result map_memory(struct world *w)
 {
-	if (memory_map(&w->memory, &w->who, region_bytes(w->who.local_size)))
+	if (memory_map(&w->memory, &w->who, region_bytes_of_all(w->who.local_size)))
 		return log_error(BERTH_SYSTEM, "", NULL, 0,
 				 "the memory that ranks of a host share: %s",
 				 strerror(errno));
@@ -215,6 +218,7 @@ void world_end(struct world *w, struct world_kept *kept, bool changes)
 
 	if (!changes && timeline_runs && timeline_stop(why, sizeof why))
 		log_say(BERTH_LOG_WARNING, "%s", why);
+	members_free(&w->members);
 	net_door_close(w->door);
 	if (w->memory.at && changes)
 		retired_keep(&w->memory);
@@ -229,6 +233,14 @@ void world_end(struct world *w, struct world_kept *kept, bool changes)
 	kept->past = w->past;
 	memset(w, 0, sizeof *w);
 	w->who.memory = -1;
+}
+
+bool world_is_lost(const struct world *w, unsigned rank)
+{
+	const unsigned local = w->local[rank];
+
+	return memory_is_lost(&w->memory, rank,
+			      local == WORLD_NOT_HERE ? -1 : (int)local);
 }
 
 bool world_has_lost(const struct world *w)

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "lib/base/members.h"
 #include "lib/boot/boot.h"
 #include "lib/boot/memory.h"
 #include "lib/core/params.h"
@@ -17,6 +18,8 @@ struct world_kept {
 	int64_t timeout_ms; /* as the caller gave it; 0: not */
 	struct berth_metrics past;
 };
+
+struct messages;
 
 struct world {
 	struct params params;
@@ -34,6 +37,8 @@ struct world {
 	struct berth_metrics past; /* of those that are gone */
 	_Atomic uint32_t next_set; /* of those that this rank makes; from 1 */
 	struct net_door *door;     /* NULL: all ranks are on this host */
+	struct members members;    /* all ranks */
+	struct messages *messages; /* of all sets */
 };
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe.  CHANGES: it
@@ -51,6 +56,8 @@ void world_count_cores(struct world *w);
  * another one follows. */
 void world_end(struct world *w, struct world_kept *kept, bool changes);
 
+/* Has RANK ended without having left the job? */
+bool world_is_lost(const struct world *w, unsigned rank);
 /* Is a rank known to have ended, so that the next world waits for berth_change()? */
 bool world_has_lost(const struct world *w);
 

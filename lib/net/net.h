@@ -254,10 +254,5 @@ size_t net_polls(const struct net *n, struct pollfd *p);
 bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now);
 /* Close the connections to PEER. */
 void net_drop(struct net *n, unsigned peer);
-/* PEER closes the connections to this rank.  A new connection that PEER begins takes
- * their place. */
-void net_end(struct net *n, unsigned peer);
-/* TRUE: there is no connection left for which net_end() was called. */
-bool net_is_renewed(const struct net *n, unsigned peer);
 
 #endif

@@ -81,21 +81,6 @@ void net_drop(struct net *n, unsigned peer)
 		begin_stop(&n->begun[peer]);
 }
 
-void net_end(struct net *n, unsigned peer)
-{
-	for (unsigned lane = 0; lane < NET_LANES; lane++)
-		if (net_socket(n, peer, lane) >= 0)
-			net_link(n, peer, lane)->ends = true;
-}
-
-bool net_is_renewed(const struct net *n, unsigned peer)
-{
-	for (unsigned lane = 0; lane < NET_LANES; lane++)
-		if (net_link(n, peer, lane)->ends)
-			return false;
-	return true;
-}
-
 size_t net_polls(const struct net *n, struct pollfd *p)
 {
 	size_t k = 0;

@@ -338,8 +338,7 @@ static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
 
 	if (n->begun)
 		begins = h->lane == (h->from > n->config.rank);
-	return begins &&
-	       (net_fd(n, h->from, h->lane) < 0 || net_link(n, h->from, h->lane)->ends);
+	return begins && net_fd(n, h->from, h->lane) < 0;
 }
 
 /* A peer with another BERTH_NET_SECURE ends both ranks.  The door drops all other peers
@@ -352,8 +351,6 @@ static bool door_take(struct net *n, const struct net_coming *c)
 		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);
 		return false;
 	}
-	if (!net_is_renewed(n, c->hello.from))
-		net_drop(n, c->hello.from);
 	return !net_open_link(n, c->hello.from, c->hello.lane, c->fd, &c->hello,
 			      &c->answer);
 }

@@ -72,7 +72,6 @@ struct link {
 	bool drained;       /* in this exchange, there was no more to read */
 	bool half;          /* a message has gone in part: nothing else can be sent */
 	bool releasing;     /* RELEASE has been sent, and has no answer yet */
-	bool ends;          /* the peer closes it */
 	uint32_t sent, got; /* messages */
 	size_t at, have;
 	unsigned char *stash; /* STASH_BYTES */

@@ -12,9 +12,11 @@ enum {
 	RING_LEAST_BYTES = 16 << 10,
 	MISSED_NS = 50000, /* first sleep: a ringing rank has no barrier (bell.h) */
 	LEAVE_MS = 1000,   /* for the frames that are still to be sent */
+	TELL_MS = 200,     /* for those to peers without a connection */
 	LEAVE_LOOK_NS = 200000,
 	STREAM_YIELD_NS =
-		5000, /* between two yields of a thread that spins on connections */
+		5000,   /* between two yields of a thread that spins on connections */
+	IDLE_MS = 1000, /* from one look to the next, where nothing is in flight */
 	YIELDS = 20, /* of a rank that has spun, since each takes a look at all peers */
 	LOOKS = 16   /* between two reads of the clock */
 };
@@ -47,12 +49,7 @@ size_t p2p_bytes(unsigned nlocal)
 	return ring_at(nlocal, nlocal, 0);
 }
 
-/* ---- joining, leaving ---- */
-
-void p2p_decline(void *region, unsigned local)
-{
-	atomic_store(&((struct bell *)region + local)->left, 1);
-}
+/* ---- opening, closing ---- */
 
 static struct p2p_ring_end ring_end(const struct p2p *p, unsigned from, unsigned to)
 {
@@ -71,7 +68,8 @@ static int p2p_meet(struct p2p *p, unsigned place)
 	const struct p2p_config *c = &p->config;
 	struct p2p_peer *q = &p->peer[place];
 
-	q->place = place;
+	q->rank = place;
+	q->last_busy = &q->busy;
 	q->local =
 		members_is_here(c->members, place) ? (int)c->members->local[place] : -1;
 	if (place == c->members->me)
@@ -94,7 +92,6 @@ static void p2p_destroy(struct p2p *p)
 	}
 	if (p->bell_fd >= 0)
 		descriptor_close(p->bell_fd);
-	p2p_match_free(&p->match);
 	pthread_mutex_destroy(&p->moving);
 	pthread_mutex_destroy(&p->posting);
 	free(p->peer);
@@ -103,7 +100,7 @@ static void p2p_destroy(struct p2p *p)
 	free(p);
 }
 
-static int open_net(struct p2p *p)
+static int p2p_open_net(struct p2p *p)
 {
 	if (!p->config.net)
 		return 0;
@@ -112,12 +109,16 @@ static int open_net(struct p2p *p)
 	return p->polls && p->bell_fd >= 0 && !net_open_both(p->config.net) ? 0 : -1;
 }
 
-static void connection_came(void *p)
+static void connection_came(void *ctx)
 {
+	struct p2p *p = ctx;
+
 	p2p_wake(p);
+	if (p->config.came)
+		p->config.came(p->config.ctx);
 }
 
-struct p2p *p2p_join(const struct p2p_config *config)
+struct p2p *p2p_open(const struct p2p_config *config)
 {
 	struct p2p *p = calloc(1, sizeof *p);
 
@@ -129,13 +130,12 @@ struct p2p *p2p_join(const struct p2p_config *config)
 			  : &p->own;
 	p->bell_fd = -1;
 	p->free_slot = P2P_NO_ID;
-	p->others = config->members->n - 1;
 	pthread_mutex_init(&p->moving, NULL);
 	pthread_mutex_init(&p->posting, NULL);
 	wait_tune(&p->wait, config->members->nlocal ? config->members->nlocal : 1,
 		  config->cores);
 	p->peer = calloc(config->members->n, sizeof *p->peer);
-	if (!p->peer || open_net(p))
+	if (!p->peer || p2p_open_net(p))
 		goto fail;
 	for (unsigned i = 0; i < config->members->n; i++)
 		if (p2p_meet(p, i))
@@ -150,9 +150,7 @@ fail:
 
 /* ---- progress ---- */
 
-/* Release the lock, and call done() of the messages that have ended.  SELF: how many of
- * the sleepers the calling thread itself is. */
-static void p2p_release(struct p2p *p, uint32_t self)
+void p2p_release(struct p2p *p, uint32_t self)
 {
 	struct p2p_message *m = p->done.first, *next;
 
@@ -164,6 +162,7 @@ static void p2p_release(struct p2p *p, uint32_t self)
 		next = m->next;
 		m->list = NULL;
 		atomic_fetch_sub(&p->in_flight, 1);
+		atomic_fetch_sub(&m->group->in_flight, 1);
 		m->done(m);
 	}
 	if (bell_has_sleeper(p->bell, self))
@@ -192,27 +191,18 @@ bool p2p_progress(struct p2p *p)
 
 bool p2p_owes(const struct p2p *p)
 {
-	return !atomic_load(&p->over) && atomic_load(&p->owing);
+	return atomic_load(&p->owing);
 }
 
-bool p2p_ready(struct p2p *p)
+bool p2p_is_connected(struct p2p *p)
 {
-	if (p->config.net && p->bell_fd < 0)
-		p->bell_fd = bell_open(p->bell);
-	return !p->config.net || p->bell_fd >= 0;
-}
-
-void p2p_tidy(struct p2p *p)
-{
-	int fd = p->bell_fd;
+	bool is = false;
 
 	pthread_mutex_lock(&p->moving);
-	p2p_ask_to_rest(p, p2p_pass(p) || atomic_load(&p->in_flight));
-	p2p_release(p, 0);
-	if (fd < 0 || !p2p_all_rest(p))
-		return;
-	p->bell_fd = -1;
-	descriptor_close(fd);
+	for (unsigned i = 0; p->config.net && !is && i < p->config.members->n; i++)
+		is = p->peer[i].stream && p2p_stream_is_made(p->peer[i].stream);
+	pthread_mutex_unlock(&p->moving);
+	return is;
 }
 
 void p2p_wake(struct p2p *p)
@@ -222,26 +212,19 @@ void p2p_wake(struct p2p *p)
 		bell_ring(p->bell, p->bell_fd);
 }
 
-void p2p_end(struct p2p *p, berth_result why)
-{
-	pthread_mutex_lock(&p->moving);
-	p2p_pass(p); /* the messages that have been posted, too */
-	p2p_give_up(p, why);
-	p2p_release(p, 0);
-}
-
 /* Say to Q all that is still to be said, and that this rank leaves.  Is all of it on
- * its way? */
-static bool p2p_say_last(struct p2p *p, struct p2p_peer *q)
+ * its way?  TELLS: there is time for members that are to hear of the end of a group. */
+static bool p2p_say_last(struct p2p *p, struct p2p_peer *q, bool tells)
 {
-	struct p2p_frame f = { .kind = P2P_LEAVE };
-
-	if (q->gone || q->place == p->config.members->me || q->rests ||
-	    (q->stream && q->stream->speaks < 0))
+	if (q->rank == p->config.members->me)
 		return true;
+	if (q->telling && tells)
+		p2p_push(p, q);
+	if (q->gone || (q->stream && q->stream->speaks < 0))
+		return !q->telling || !tells;
 	if (!q->said_last) {
-		p2p_push_answers(p, q);
-		q->said_last = !q->answers.n && p2p_peer_put(p, q, &f, NULL, 0);
+		p2p_push_answers(q);
+		q->said_last = !q->answers.n && p2p_peer_put_last(q);
 	}
 	if (q->stream && !p2p_stream_flush(q->stream))
 		return true; /* Q has gone itself */
@@ -255,45 +238,51 @@ static bool p2p_say_last(struct p2p *p, struct p2p_peer *q)
  * time. */
 static void say_farewell(struct p2p *p)
 {
-	uint64_t until = clock_ns() + LEAVE_MS * 1000000ull;
+	const uint64_t begun = clock_ns();
+	uint64_t ms;
 	uint32_t seen;
 	bool all;
 
 	atomic_fetch_add(&p->bell->sleepers, 1);
 	do {
+		ms = (clock_ns() - begun) / 1000000;
 		seen = atomic_load(&p->bell->value);
 		all = true;
 		for (unsigned i = 0; i < p->config.members->n; i++)
-			all &= p2p_say_last(p, &p->peer[i]);
+			all &= p2p_say_last(p, &p->peer[i], ms < TELL_MS);
 		if (!all)
 			bell_sleep(p->bell, seen, LEAVE_LOOK_NS);
-	} while (!all && clock_ns() < until);
+	} while (!all && ms < LEAVE_MS);
 	atomic_fetch_sub(&p->bell->sleepers, 1);
 }
 
-void p2p_leave(struct p2p *p)
+void p2p_close(struct p2p *p)
 {
 	struct net *net;
 
 	if (!p)
 		return;
-	p2p_end(p, BERTH_ABORTED);
-	say_farewell(p);
-	atomic_store(&p->bell->left, 1);
-	for (unsigned i = 0; i < p->config.members->n; i++)
-		p2p_peer_wake(p, &p->peer[i]);
 	net = p->config.net;
 	if (net)
 		net_wake(net, NULL, NULL);
+	say_farewell(p);
+	atomic_store(&p->bell->left, 1);
+	for (unsigned i = 0; i < p->config.members->n; i++) {
+		struct p2p_peer *q = &p->peer[i];
+
+		p2p_peer_wake(p, q);
+		p2p_lose(p, q); /* what is still to be told is not */
+	}
+	p2p_free_groups(p);
 	p2p_destroy(p);
 	net_close(net);
 }
 
 /* ---- posting ---- */
 
-static bool is_valid(const struct p2p *p, const struct p2p_message *m)
+static bool is_valid(const struct p2p_group *g, const struct p2p_message *m)
 {
-	bool has_place = (m->peer >= 0 && (unsigned)m->peer < p->config.members->n) ||
+	bool has_place = (m->peer >= 0 && (unsigned)m->peer < g->n) ||
 			 (m->peer == P2P_ANY && !m->sends);
 
 	return has_place &&
@@ -309,23 +298,41 @@ static void p2p_enqueue(struct p2p *p, struct p2p_message *m, size_t n)
 	pthread_mutex_unlock(&p->posting);
 }
 
-berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
+static bool has_begun(struct p2p_group *g)
 {
-	uint32_t over = atomic_load_explicit(&p->over, memory_order_relaxed);
+	bool has;
+
+	if (atomic_load_explicit(&g->has_begun, memory_order_acquire))
+		return true;
+	pthread_mutex_lock(&g->p2p->moving);
+	has = p2p_group_begin(g);
+	pthread_mutex_unlock(&g->p2p->moving);
+	return has;
+}
+
+berth_result p2p_post(struct p2p_group *g, struct p2p_message *m, size_t n)
+{
+	uint32_t over = atomic_load_explicit(&g->over, memory_order_relaxed);
+	struct p2p *p = g->p2p;
 	uint64_t before;
 	bool wakes;
 
 	if (over)
 		return (berth_result)over;
-	for (size_t i = 0; i < n; i++)
-		if (!is_valid(p, &m[i]))
+	for (size_t i = 0; i < n; i++) {
+		if (!is_valid(g, &m[i]))
 			return BERTH_INVALID;
+		m[i].group = g;
+	}
+	if (!has_begun(g))
+		return BERTH_MEMORY;
 	if (n > P2P_MESSAGES ||
-	    atomic_fetch_add(&p->in_flight, (uint32_t)n) > P2P_MESSAGES - n) {
+	    atomic_fetch_add(&g->in_flight, (uint32_t)n) > P2P_MESSAGES - n) {
 		if (n <= P2P_MESSAGES)
-			atomic_fetch_sub(&p->in_flight, (uint32_t)n);
+			atomic_fetch_sub(&g->in_flight, (uint32_t)n);
 		return BERTH_MEMORY;
 	}
+	atomic_fetch_add(&p->in_flight, (uint32_t)n);
 	if (pthread_mutex_trylock(&p->moving)) {
 		p2p_enqueue(p, m, n);
 		p2p_wake(p);
@@ -333,7 +340,7 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 	}
 	before = p->deadline_ns;
 	p2p_start_posted(p);
-	p2p_start(p, m, n);
+	p2p_start(m, n);
 	/* a sleeping thread has to poll other sockets now, or for less time */
 	wakes = p->config.net || p->deadline_ns != before;
 	p2p_release(p, 0);
@@ -347,7 +354,7 @@ berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n)
 struct rest {
 	unsigned idle;    /* looks in a row that moved nothing */
 	uint64_t idle_ns; /* since when */
-	uint64_t yielded_ns, spun_ns, looked_ns;
+	uint64_t yielded_ns, spun_ns;
 	unsigned yields;
 	bool sleeps, polls; /* it is counted among SLEEPERS, or as POLLS */
 	uint64_t slice_ns;
@@ -428,7 +435,8 @@ static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 	until = p2p_earlier(until_ns, atomic_load(&p->deadline_ns));
 	if (until && until < now + ns)
 		ns = until > now + MISSED_NS ? until - now : MISSED_NS;
-	r->slice_ns = P2P_WATCH_MS * 1000000ull;
+	r->slice_ns =
+		(p->in_flight || p2p_owes(p) ? P2P_WATCH_MS : IDLE_MS) * 1000000ull;
 	if (r->polls)
 		sleep_in_poll(p, ns);
 	else
@@ -481,19 +489,9 @@ static bool may_spin(struct p2p *p, struct rest *r)
 	       wait_may_yield(r->idle_ns);
 }
 
-/* Is it time for the caller's look, and has this look ended the wait? */
-static bool is_ended(struct p2p *p, struct rest *r, uint64_t now)
-{
-	if (now - r->looked_ns < P2P_WATCH_MS * 1000000ull)
-		return false;
-	r->looked_ns = now;
-	return p->config.look && p->config.look(p->config.ctx);
-}
-
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns)
 {
-	struct rest r = { .looked_ns = clock_coarse_ns() };
-	uint64_t now;
+	struct rest r = { .idle = 0 };
 
 	while (!is_over(ctx)) {
 		bool sleeps = r.sleeps || r.polls;
@@ -502,15 +500,14 @@ void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t unt
 		if (!moved && !sleeps && may_spin(p, &r))
 			continue;
 		if (!moved) {
-			now = clock_ns();
-			if ((until_ns && now >= until_ns) || is_ended(p, &r, now))
+			if (until_ns && clock_ns() >= until_ns)
 				break;
 			p2p_count(p, &r);
 			moved = sleep_once(p, &r, is_over, ctx, until_ns);
 		}
 		if (moved) {
 			p2p_uncount(p, &r);
-			r = (struct rest){ .looked_ns = r.looked_ns };
+			r = (struct rest){ .idle = 0 };
 		}
 	}
 	p2p_uncount(p, &r);

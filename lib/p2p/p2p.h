@@ -1,22 +1,26 @@
-/* p2p.h - messages from one rank of a group to another: the base of send and receive.
+/* p2p.h - messages from one rank to another: the base of send and receive.
  *
- * A receive matches a message by its sender and its tag, in the order in which messages
- * were posted.  It names a sender, or takes a message of any sender.  The messages of
- * all peers move together, so that the order in which a rank posts them cannot block
- * it.
+ * The ranks of a world have one p2p.  The sets of these ranks are its groups.  A
+ * receive matches a message of its group by sender and tag, in the order in which
+ * messages were posted.  It names a sender, or takes a message of any sender.  The
+ * messages of all peers and groups move together, so that the order in which a rank
+ * posts them cannot block it.
  *
  * Ranks of one host have a ring for each direction of each pair, in memory that they
  * share (p2p_ring.h).  Ranks of different hosts have a connection (p2p_stream.h).  Both
- * carry the same frames (p2p_internal.h):
+ * carry the same frames (p2p_frame.h), which name their group:
  *   to P2P_EAGER_BYTES   the data go at once, and wait with the receiver until they
- *                        match; P2P_ROOM_BYTES of one sender at most
+ *                        match; P2P_ROOM_BYTES of one sender in one group at most
  *   above, or no room    only the head of the message goes.  The receiver asks for the
  *                        data when it matches.
- * A receiver keeps P2P_HEADS heads of one sender that match nothing yet.  A sender has
- * more of them only if early sends have ended.  Its further messages wait with the
- * sender.  A receive that only they match waits, too, until its deadline.  A message
- * that a peer announced before it was gone keeps its place: the receive that matches it
- * ends with BERTH_PEER_LOST.
+ * A receiver keeps P2P_HEADS heads of one sender in one group that match nothing yet.
+ * The sender's further messages wait with the sender.  A receive that only they match
+ * waits, too, until its deadline.  So a group that receives nothing holds up no other.
+ * A message that a peer announced before it was gone keeps its place: the receive that
+ * matches it ends with BERTH_PEER_LOST.
+ *
+ * A rank that leaves a group, or ends it, drops the frames of this group that still
+ * come.  It answers the first frames of a message with P2P_LEAVE.
  *
  * A thread makes progress in any of the calls below, one thread at a time.  Other
  * threads return, or sleep if they wait.  The thread that makes progress calls the
@@ -35,6 +39,7 @@
 #include "lib/net/net.h"
 
 struct p2p;
+struct p2p_group;
 
 enum {
 	P2P_ANY = -1,
@@ -42,37 +47,46 @@ enum {
 	P2P_ROOM_BYTES = 256 << 10,
 	P2P_HEADS = 65536,
 	P2P_REASON_BYTES = 200,
-	P2P_MESSAGES = 65536 /* in flight, of one rank */
+	P2P_MESSAGES = 65536 /* in flight, of one rank in one group */
 };
 
 struct p2p_config {
-	const struct members *members; /* stays the caller's; this rank is one */
+	const struct members *members; /* all ranks; stays the caller's */
 	/* p2p_bytes() of the ranks of this host, which all of them map.  It is zero
 	 * before the first one.  NULL: this rank is alone on its host. */
 	void *region;
-	/* It knows all addresses, and its ranks are the places.  p2p_leave() closes it.
+	/* It knows all addresses, and its ranks are the places.  p2p_close() closes it.
 	 * NULL: all ranks are on this host. */
 	struct net *net;
-	/* p2p_wait() calls it each 50 ms or so, without a lock, and returns if the
-	 * result is not BERTH_OK. */
-	berth_result (*look)(void *ctx);
 	/* Asked each 50 ms about peers with messages in flight.  It must not call
 	 * p2p. */
-	bool (*is_lost)(void *ctx, unsigned place);
-	/* PLACE has ended the group, for the reason TEXT, before all messages end with
-	 * BERTH_ABORTED.  It must not call p2p.  NULL: nobody asks. */
-	void (*aborted)(void *ctx, unsigned place, const char *text);
+	bool (*is_lost)(void *ctx, unsigned rank);
+	/* A connection has come, in a thread of the net.  Progress is needed.  It must
+	 * not call p2p.  NULL: nobody asks. */
+	void (*came)(void *ctx);
 	void *ctx;
 	unsigned cores; /* that the ranks of this host may use */
 };
 
-/* It belongs to p2p from p2p_post() until done() is called. */
+struct p2p_group_config {
+	/* Its ranks are places of the p2p's members; stays the caller's. */
+	const struct members *members;
+	uint32_t number; /* the same on all members, and of no other group */
+	/* Asked each 50 ms while messages are in flight: any result but BERTH_OK ends
+	 * the group.  It must not call p2p. */
+	berth_result (*look)(void *ctx);
+	/* Has PLACE, of this host, left the group?  Asked as LOOK is. */
+	bool (*has_left)(void *ctx, unsigned place);
+	/* PLACE has ended the group, for the reason TEXT, before all messages end with
+	 * BERTH_ABORTED.  It must not call p2p. */
+	void (*aborted)(void *ctx, unsigned place, const char *text);
+	void *ctx;
+};
+
+/* It belongs to p2p from p2p_post() until done() is called.  A send ends when the
+ * receiver has matched it, and all has been sent. */
 struct p2p_message {
 	bool sends;
-	/* This send may end as soon as its data are kept elsewhere.  It then ends with
-	 * BERTH_OK even if they match nothing.  Any other send ends when the receiver
-	 * has matched it, and all has been sent. */
-	bool early;
 	int peer; /* place; P2P_ANY: a receive from any */
 	uint64_t tag;
 	/* The signature of the type.  BERTH_MISMATCH on both sides if that of the other
@@ -98,6 +112,7 @@ struct p2p_message {
 	uint64_t got;  /* the bytes of that message */
 
 	/* internal */
+	struct p2p_group *group;
 	struct p2p_message *next, *prev;
 	struct p2p_list *list;
 	uint64_t moved;
@@ -107,20 +122,21 @@ struct p2p_message {
 /* For NLOCAL ranks of one host; sparse. */
 size_t p2p_bytes(unsigned nlocal);
 /* NULL: out of memory, no socket, or no way to a peer; NET remains the caller's. */
-struct p2p *p2p_join(const struct p2p_config *config);
-/* Messages in flight end with BERTH_ABORTED.  Early sends that have ended are still
- * sent, for 1 s at most.  For peers that have messages with this rank, it is lost
- * afterwards. */
-void p2p_leave(struct p2p *p);
+struct p2p *p2p_open(const struct p2p_config *config);
+/* When all groups are left.  What is still to be said is said, for 1 s at most.  For
+ * peers that have messages with this rank, it is lost afterwards. */
+void p2p_close(struct p2p *p);
 
-/* The rank LOCAL of a host leaves without having joined.  The others see that it has
- * left. */
-void p2p_decline(void *region, unsigned local);
+/* NULL: out of memory. */
+struct p2p_group *p2p_join(struct p2p *p, const struct p2p_group_config *config);
+/* Messages in flight end with BERTH_ABORTED.  For peers that have messages with this
+ * rank in G, it is lost afterwards. */
+void p2p_leave(struct p2p_group *g);
 
 /* Post N messages, in this order.  BERTH_MEMORY: more than P2P_MESSAGES in flight.
  * BERTH_INVALID: there is no such place, or there are no data.  After p2p_end(): its
  * WHY.  If it fails, none of them has been posted. */
-berth_result p2p_post(struct p2p *p, struct p2p_message *m, size_t n);
+berth_result p2p_post(struct p2p_group *g, struct p2p_message *m, size_t n);
 /* Move all that can be moved.  Did anything move? */
 bool p2p_progress(struct p2p *p);
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit), asleep while nothing
@@ -128,26 +144,19 @@ bool p2p_progress(struct p2p *p);
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns);
 /* After BERTH_PEER_LOST or BERTH_AUTH: the fault of the connection to PLACE, if
  * that is known; else NULL.  P2P_ANY: after BERTH_AUTH. */
-const struct net_fault *p2p_fault(const struct p2p *p, int place);
+const struct net_fault *p2p_fault(const struct p2p_group *g, int place);
 /* Is there something that only this rank can send, and that does not belong to a
- * message in flight?  It may be an answer to a message that has ended, or the rest of
- * an early send.  Peers may wait for it, so this rank must go on making progress.  Any
- * thread. */
+ * message in flight?  Peers may wait for it, so this rank must go on making progress.
+ * Any thread. */
 bool p2p_owes(const struct p2p *p);
-/* Called about once a second, while no other call runs or begins.  It closes
- * connections that have not been used for a while, and the descriptor that wakes this
- * rank. */
-void p2p_tidy(struct p2p *p);
-/* Called after p2p_tidy(), before any other call.  FALSE: there is no descriptor. */
-bool p2p_ready(struct p2p *p);
+/* Is there a connection, on which a peer may say something at any time? */
+bool p2p_is_connected(struct p2p *p);
 /* Waiting threads look again.  Any thread. */
 void p2p_wake(struct p2p *p);
-/* All messages in flight end with WHY, and so do all that are posted later. */
-void p2p_end(struct p2p *p, berth_result why);
-/* After p2p_end(): go on with telling all ranks of other hosts that this rank ends the
- * group, for the reason TEXT.  P2P_REASON_BYTES of it count.  Ranks that wait for
- * nothing hear of it when they wait the next time.  TRUE: no rank is left that has not
- * been told. */
-bool p2p_abort(struct p2p *p, const char *text);
+/* All messages of G in flight end with WHY, and so do all that are posted later. */
+void p2p_end(struct p2p_group *g, berth_result why);
+/* After p2p_end(): tells all members of other hosts that this rank ends the group, for
+ * the reason TEXT, of which P2P_REASON_BYTES count.  p2p_owes() until they are told. */
+void p2p_abort(struct p2p_group *g, const char *text);
 
 #endif

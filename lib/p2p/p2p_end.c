@@ -7,21 +7,23 @@
 
 enum { SILENT_LOOKS = 6 };
 
-void p2p_finish(struct p2p *p, struct p2p_message *m, berth_result rc)
+void p2p_finish(struct p2p_message *m, berth_result rc)
 {
+	struct p2p_group *g = m->group;
+
 	p2p_list_remove(m);
 	if (m->peer == P2P_ANY)
-		p->any_pending--;
+		g->any_pending--;
 	else
-		p->peer[m->peer].pending--;
+		g->pair[m->peer].pending--;
 	m->rc = rc;
-	p2p_list_add(&p->done, m);
+	p2p_list_add(&g->p2p->done, m);
 }
 
-/* The owner of M may take its data back. */
-static void stop_data(struct p2p_peer *q, const struct p2p_message *m)
+/* The owner of M, which goes to Q, may take its data back. */
+static void end_stop_data(struct p2p_peer *q, const struct p2p_message *m)
 {
-	if (q->stream && q->stream->data_left && q->sending.first == m)
+	if (q->stream && q->stream->data_left && q->sends == m)
 		q->stream->data = NULL;
 }
 
@@ -29,24 +31,24 @@ static void stop_data(struct p2p_peer *q, const struct p2p_message *m)
 static void finish_slot(struct p2p *p, uint32_t id, berth_result rc)
 {
 	struct p2p_slot *s = &p->slot[id];
-	struct p2p_peer *q = &p->peer[s->peer];
+	struct p2p_pair *pair = s->pair;
 	struct p2p_message *m = s->m;
-	struct p2p_frame f = { .kind = P2P_WITHDRAW, .id = id, .tag = m->tag };
+	const struct p2p_frame f = { .kind = P2P_WITHDRAW, .id = id, .tag = m->tag };
 
 	if (s->state == P2P_RECEIVING) {
 		s->state = P2P_DISCARD;
 	} else {
 		if (s->state == P2P_SENDING)
-			stop_data(q, m);
+			end_stop_data(pair->peer, m);
 		s->state = P2P_WITHDRAWN;
-		if (!p->ended && !p2p_answer(q, &f))
+		if (!pair->group->over && !p2p_answer(pair, f))
 			rc = BERTH_MEMORY;
 	}
 	s->m = NULL;
-	p2p_finish(p, m, rc);
+	p2p_finish(m, rc);
 }
 
-static void finish_list(struct p2p *p, struct p2p_list *l,
+static void finish_list(struct p2p_list *l,
 			bool (*is)(const struct p2p_message *m, bool matched,
 				   const void *ctx),
 			const void *ctx, berth_result rc)
@@ -54,12 +56,12 @@ static void finish_list(struct p2p *p, struct p2p_list *l,
 	for (struct p2p_message *m = l->first, *next; m; m = next) {
 		next = m->next;
 		if (is(m, false, ctx))
-			p2p_finish(p, m, rc);
+			p2p_finish(m, rc);
 	}
 }
 
 /* As finish_list(), for the messages that this rank sends to itself. */
-static void finish_entries(struct p2p *p, struct p2p_entries *l,
+static void finish_entries(struct p2p_match *t, struct p2p_entries *l,
 			   bool (*is)(const struct p2p_message *m, bool matched,
 				      const void *ctx),
 			   const void *ctx, berth_result rc)
@@ -68,34 +70,56 @@ static void finish_entries(struct p2p *p, struct p2p_entries *l,
 		next = e->next;
 		if (!e->self || !is(e->self, false, ctx))
 			continue;
-		p2p_finish(p, e->self, rc);
-		p2p_match_drop(&p->match, e);
+		p2p_finish(e->self, rc);
+		p2p_match_drop(t, e);
 	}
 }
 
-void p2p_finish_all(struct p2p *p,
+void p2p_finish_all(struct p2p_group *g,
 		    bool (*is)(const struct p2p_message *m, bool matched,
 			       const void *ctx),
 		    const void *ctx, berth_result rc)
 {
+	struct p2p *p = g->p2p;
+
 	for (uint32_t i = 0; i < p->slots; i++)
-		if (p->slot[i].m && is(p->slot[i].m, true, ctx))
+		if (p->slot[i].m && p->slot[i].pair->group == g &&
+		    is(p->slot[i].m, true, ctx))
 			finish_slot(p, i, rc);
-	for (unsigned i = 0; i < p->config.members->n; i++)
-		finish_list(p, &p->peer[i].waiting, is, ctx, rc);
+	for (unsigned i = 0; i < g->n; i++)
+		finish_list(&g->pair[i].waiting, is, ctx, rc);
 	for (unsigned i = 0; i < P2P_BUCKETS; i++) {
-		finish_list(p, &p->match.receives[i], is, ctx, rc);
-		finish_entries(p, &p->match.entries[i], is, ctx, rc);
+		finish_list(&g->match->receives[i], is, ctx, rc);
+		finish_entries(g->match, &g->match->entries[i], is, ctx, rc);
 	}
+}
+
+/* ---- the end of a group ---- */
+
+static bool end_is_any(const struct p2p_message *m, bool matched, const void *ctx)
+{
+	(void)m;
+	(void)matched;
+	(void)ctx;
+	return true;
+}
+
+void p2p_give_up(struct p2p_group *g, berth_result why)
+{
+	uint32_t none = BERTH_OK;
+
+	if (atomic_compare_exchange_strong(&g->over, &none, (uint32_t)why) && g->pair)
+		p2p_finish_all(g, end_is_any, NULL, why);
 }
 
 /* ---- peers ---- */
 
 static bool waits_for(const struct p2p_message *m, bool matched, const void *ctx)
 {
-	const struct p2p_peer *q = ctx;
+	const struct p2p_pair *pair = ctx;
 
-	return m->peer == (int)q->place || (m->peer == P2P_ANY && !matched && !q->left);
+	return m->peer == (int)pair->place ||
+	       (m->peer == P2P_ANY && !matched && !pair->left);
 }
 
 static bool is_from_any(const struct p2p_message *m, bool matched, const void *ctx)
@@ -109,14 +133,16 @@ berth_result p2p_why(const struct p2p_peer *q)
 	return q->fault.kind && q->fault.kind != NET_CUT ? BERTH_AUTH : BERTH_PEER_LOST;
 }
 
-const struct net_fault *p2p_fault(const struct p2p *p, int place)
+const struct net_fault *p2p_fault(const struct p2p_group *g, int place)
 {
+	const struct members *m = g->config.members;
 	unsigned i = place == P2P_ANY ? 0 : (unsigned)place;
+	const struct p2p_peer *peer = g->p2p->peer;
 
-	while (place == P2P_ANY && i + 1 < p->config.members->n &&
-	       p2p_why(&p->peer[i]) != BERTH_AUTH)
+	while (place == P2P_ANY && i + 1 < g->n &&
+	       p2p_why(&peer[m->rank[i]]) != BERTH_AUTH)
 		i++;
-	return p->peer[i].fault.kind ? &p->peer[i].fault : NULL;
+	return peer[m->rank[i]].fault.kind ? &peer[m->rank[i]].fault : NULL;
 }
 
 /* The address of the lane on which the peer is heard, or of any lane. */
@@ -140,8 +166,36 @@ static void note_fault(struct p2p *p, struct p2p_peer *q)
 		return;
 	f->kind = s->is_forged ? NET_FORGED : NET_CUT;
 	f->by = p->config.members->me;
-	f->peer = q->place;
+	f->peer = q->rank;
 	snprintf(f->address, sizeof f->address, "%s", end_address_of(s));
+}
+
+void p2p_lose_pair(struct p2p_pair *pair)
+{
+	const berth_result why = p2p_why(pair->peer);
+	struct p2p_group *g = pair->group;
+	struct p2p *p = g->p2p;
+
+	if (pair->gone)
+		return;
+	pair->gone = true;
+	p2p_is_told(pair);
+	g->others--;
+	g->any_lost |= !pair->left || !g->others;
+	for (uint32_t i = 0; i < p->slots; i++) {
+		struct p2p_slot *s = &p->slot[i];
+
+		if (s->state == P2P_FREE || s->pair != pair)
+			continue;
+		if (s->state == P2P_SENDING)
+			end_stop_data(pair->peer, s->m);
+		if (s->m)
+			p2p_finish(s->m, why);
+		p2p_slot_free(p, i);
+	}
+	p2p_finish_all(g, waits_for, pair, why);
+	if (g->any_lost)
+		p2p_finish_all(g, is_from_any, NULL, BERTH_PEER_LOST);
 }
 
 void p2p_lose(struct p2p *p, struct p2p_peer *q)
@@ -150,44 +204,18 @@ void p2p_lose(struct p2p *p, struct p2p_peer *q)
 		return;
 	note_fault(p, q);
 	q->gone = true;
-	q->asks = q->rests = q->stays = false;
 	atomic_fetch_sub(&p->owing, q->owed);
 	q->owed = false;
-	p->others--;
-	p->any_lost |= !q->left || !p->others;
-	for (uint32_t i = 0; i < p->slots; i++) {
-		struct p2p_slot *s = &p->slot[i];
-
-		if (s->state == P2P_FREE || s->peer != q->place)
-			continue;
-		if (s->m)
-			p2p_finish(p, s->m, p2p_why(q));
-		p2p_slot_free(p, i);
-	}
-	p2p_finish_all(p, waits_for, q, p2p_why(q));
-	if (p->any_lost)
-		p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
+	for (struct p2p_group *g = p->groups; g; g = g->next)
+		for (unsigned i = 0; g->pair && i < g->n; i++)
+			if (g->pair[i].peer == q) {
+				g->pair[i].left |= q->left;
+				p2p_lose_pair(&g->pair[i]);
+			}
 	free(q->answers.at);
 	q->answers = (struct p2p_answers){ 0 };
 	p2p_stream_close(q->stream);
 	q->stream = NULL;
-}
-
-static bool is_any(const struct p2p_message *m, bool matched, const void *ctx)
-{
-	(void)m;
-	(void)matched;
-	(void)ctx;
-	return true;
-}
-
-void p2p_give_up(struct p2p *p, berth_result why)
-{
-	if (p->ended)
-		return;
-	p->ended = why;
-	atomic_store(&p->over, (uint32_t)why);
-	p2p_finish_all(p, is_any, NULL, why);
 }
 
 /* ---- from time to time ---- */
@@ -210,19 +238,31 @@ static bool note_deadline(const struct p2p_message *m, bool matched, const void 
 	return false;
 }
 
-bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q)
+static void end_late(struct p2p *p, uint64_t now)
 {
-	return p->config.is_lost && p->config.is_lost(p->config.ctx, q->place);
+	p->deadline_ns = 0;
+	for (struct p2p_group *g = p->groups; g; g = g->next)
+		if (atomic_load(&g->in_flight)) {
+			p2p_finish_all(g, end_is_late, &now, BERTH_TIMEOUT);
+			p2p_finish_all(g, note_deadline, &p, BERTH_OK);
+		}
 }
 
-/* Q could not be reached, and so it seemed to have left.  Is it lost? */
-static void look_again(struct p2p *p, struct p2p_peer *q)
+bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q)
 {
-	if (!q->left || !p2p_is_lost(p, q))
+	return p->config.is_lost && p->config.is_lost(p->config.ctx, q->rank);
+}
+
+/* PAIR could not be reached, and so it seemed to have left.  Is it lost? */
+static void look_again(struct p2p_pair *pair)
+{
+	struct p2p_group *g = pair->group;
+
+	if (!pair->left || !p2p_is_lost(g->p2p, pair->peer))
 		return;
-	q->left = false;
-	p->any_lost = true;
-	p2p_finish_all(p, is_from_any, NULL, BERTH_PEER_LOST);
+	pair->left = false;
+	g->any_lost = true;
+	p2p_finish_all(g, is_from_any, NULL, BERTH_PEER_LOST);
 }
 
 /* Has Q said something before that has not been read? */
@@ -233,20 +273,47 @@ static bool has_more(const struct p2p_peer *q)
 	return !p2p_ring_is_empty(&q->in);
 }
 
-static void look_at_peer(struct p2p *p, struct p2p_peer *q)
+static void look_at_pair(struct p2p_pair *pair)
 {
-	bool left;
+	struct p2p_group *g = pair->group;
+	struct p2p_peer *q = pair->peer;
+	bool has_left;
 
-	/* a peer that has left for good, and has never said anything, refuses */
-	if (q->stream && q->pending && !p2p_stream_is_made(q->stream) &&
-	    ++q->silent == SILENT_LOOKS)
-		q->stream->wanted = true;
-	left = q->bell && atomic_load(&q->bell->left);
-
-	if ((!left && !p2p_is_lost(p, q)) || has_more(q))
+	/* a member of another host that has left the group says so if it is asked */
+	if (q->stream && pair->pending && !pair->met && ++pair->silent == SILENT_LOOKS)
+		p2p_answer(pair, (struct p2p_frame){ .kind = P2P_ASK });
+	if (q->bell && atomic_load(&q->bell->left))
+		q->left = true;
+	has_left = q->bell && g->config.has_left &&
+		   g->config.has_left(g->config.ctx, pair->place);
+	if ((!q->left && !has_left && !p2p_is_lost(g->p2p, q)) || has_more(q))
 		return;
-	q->left = left;
-	p2p_lose(p, q);
+	pair->left = has_left;
+	if (has_left)
+		p2p_lose_pair(pair);
+	else
+		p2p_lose(g->p2p, q);
+}
+
+static void look_at_group(struct p2p_group *g)
+{
+	const berth_result rc =
+		g->config.look ? g->config.look(g->config.ctx) : BERTH_OK;
+
+	if (rc) {
+		p2p_give_up(g, rc);
+		return;
+	}
+	for (unsigned i = 0; i < g->n; i++) {
+		struct p2p_pair *pair = &g->pair[i];
+
+		if (i == g->me || (!pair->pending && !g->any_pending))
+			continue;
+		if (pair->gone)
+			look_again(pair);
+		else
+			look_at_pair(pair);
+	}
 }
 
 void p2p_look(struct p2p *p)
@@ -257,22 +324,12 @@ void p2p_look(struct p2p *p)
 		return;
 	p->tick_ns = now;
 	now = clock_ns();
-	if (p->deadline_ns && now >= p->deadline_ns) {
-		p2p_finish_all(p, end_is_late, &now, BERTH_TIMEOUT);
-		p->deadline_ns = 0;
-		p2p_finish_all(p, note_deadline, &p, BERTH_OK);
-	}
+	if (p->deadline_ns && now >= p->deadline_ns)
+		end_late(p, now);
 	if (now - p->watched_ns < P2P_WATCH_MS * 1000000ull)
 		return;
 	p->watched_ns = now;
-	for (unsigned i = 0; i < p->config.members->n; i++) {
-		struct p2p_peer *q = &p->peer[i];
-
-		if (i == p->config.members->me || (!q->pending && !p->any_pending))
-			continue;
-		if (q->gone)
-			look_again(p, q);
-		else
-			look_at_peer(p, q);
-	}
+	for (struct p2p_group *g = p->groups; g; g = g->next)
+		if (g->pair && !g->has_left && atomic_load(&g->in_flight))
+			look_at_group(g);
 }

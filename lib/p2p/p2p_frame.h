@@ -2,7 +2,10 @@
  * ring or on a connection.
  *
  * A sender gives each message a number (ID).  A receiver gives a number (TO) to each
- * message that it takes.  Numbers that come from the other side are checked. */
+ * message that it takes.  Numbers that come from the other side are checked.
+ *
+ * The first answer to a message, whatever it says, tells the sender that the receiver
+ * no longer keeps the message: the sender may announce another one. */
 #ifndef BERTH_LIB_P2P_FRAME_H
 #define BERTH_LIB_P2P_FRAME_H
 
@@ -20,24 +23,21 @@ enum p2p_kind {
 	P2P_REFUSE,   /* an EAGER or OFFER has ended with SIGNATURE, a result */
 	P2P_WITHDRAW, /* its sender no longer waits, or has stopped sending it */
 	P2P_GONE,     /* it has been withdrawn */
-	P2P_CREDIT,   /* only the members that all frames have */
-	P2P_REST,     /* its sender wants to close the connection (p2p_rest.c) */
-	P2P_REST_TOO, /* the other side wants that, too */
-	P2P_STAY,     /* the other side uses the connection */
-	P2P_LEAVE,    /* its sender has left the group; no frame follows */
+	P2P_ASK,      /* its sender waits for messages of the group, and has said
+			 nothing yet: has the other side left the group? */
+	P2P_LEAVE,    /* its sender has left the group; of group 0: no frame follows */
 	P2P_ABORT     /* its sender ends the group, for the reason that is its body */
 };
 
 enum {
-	P2P_NO_ID = 0xffffffff,   /* of an EAGER: no answer */
+	P2P_NO_ID = 0xffffffff,
 	P2P_PIECE_BYTES = 1 << 20 /* of a DATA frame, at most */
 };
 
 struct p2p_frame {
-	uint32_t kind, signature, id, to;
-	/* Heads and bytes of messages of the other side that have matched since the
-	 * last frame.  The other side may send as many more. */
-	uint32_t heads, room;
+	uint32_t kind;
+	uint32_t group, place; /* the number of the group; its sender's place there */
+	uint32_t signature, id, to;
 	uint64_t tag;   /* of EAGER, OFFER, WITHDRAW */
 	uint64_t bytes; /* of the message; of DATA: the piece; of ABORT: the reason */
 };

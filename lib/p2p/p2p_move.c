@@ -31,23 +31,30 @@ struct said {
 	bool has_data;
 };
 
-/* M is the receive of the message that Q describes in S.  TRUE: the data are here.  The
- * caller has to copy them to M->out, and then M is done. */
-static bool move_match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
+/* This rank no longer keeps a message of PAIR, with DATA bytes. */
+static void move_forget(struct p2p_pair *pair, uint64_t data)
+{
+	pair->heads_in--;
+	pair->room_in -= (uint32_t)data;
+}
+
+/* M is the receive of the message that PAIR describes in S.  TRUE: the data are here.
+ * The caller has to copy them to M->out, and then M is done. */
+static bool move_match(struct p2p_pair *pair, struct p2p_message *m,
 		       const struct said *s)
 {
-	struct p2p_frame f = { .kind = P2P_REFUSE, .id = s->id, .heads = 1 };
-	berth_result rc = move_fit(m, q->place, s->signature, s->bytes);
+	struct p2p *p = pair->group->p2p;
+	struct p2p_frame f = { .kind = P2P_REFUSE, .id = s->id };
+	berth_result rc = move_fit(m, pair->place, s->signature, s->bytes);
 	uint32_t id;
 
 	p2p_list_remove(m);
 	m->moved = 0;
-	if (s->has_data)
-		f.room = (uint32_t)s->bytes;
+	move_forget(pair, s->has_data ? s->bytes : 0);
 	if (!rc && s->has_data) {
 		f.kind = P2P_MATCHED;
 	} else if (!rc) {
-		id = p2p_slot_take(p, m, q->place, P2P_RECEIVING);
+		id = p2p_slot_take(pair, m, P2P_RECEIVING);
 		rc = id == P2P_NO_ID ? BERTH_MEMORY : BERTH_OK;
 		f.kind = rc ? P2P_REFUSE : P2P_TAKE;
 		f.to = id;
@@ -55,160 +62,139 @@ static bool move_match(struct p2p *p, struct p2p_peer *q, struct p2p_message *m,
 	if (!rc && !s->has_data) {
 		p->slot[f.to].other = s->id;
 		p->slot[f.to].left = s->bytes;
-		if (q->stream)
-			q->stream->is_bulk = true;
+		if (pair->peer->stream)
+			pair->peer->stream->is_bulk = true;
 	}
 	f.signature = rc;
-	if (q->gone) {
-		;
-	} else if (s->id == P2P_NO_ID) {
-		q->heads_owed++;
-		q->room_owed += f.room;
-	} else if (!p2p_answer(q, &f)) {
-		p2p_give_up(p, BERTH_MEMORY);
-	}
+	if (!pair->gone && !p2p_answer(pair, f))
+		p2p_give_up(pair->group, BERTH_MEMORY);
 	if (rc)
-		p2p_finish(p, m, rc);
+		p2p_finish(m, rc);
 	return !rc && s->has_data;
 }
 
-static void match_self(struct p2p *p, struct p2p_message *m, struct p2p_message *sent)
+static void match_self(struct p2p_message *m, struct p2p_message *sent)
 {
-	berth_result rc =
-		move_fit(m, p->config.members->me, sent->signature, sent->bytes);
+	berth_result rc = move_fit(m, m->group->me, sent->signature, sent->bytes);
 
 	if (!rc && sent->bytes)
 		memcpy(m->out, sent->in, sent->bytes);
-	p2p_finish(p, sent, rc);
-	p2p_finish(p, m, rc);
+	p2p_finish(sent, rc);
+	p2p_finish(m, rc);
 }
 
 /* M gets the message that is kept in E. */
-static void match_entry(struct p2p *p, struct p2p_message *m, struct p2p_entry *e)
+static void match_entry(struct p2p_message *m, struct p2p_entry *e)
 {
 	const struct said s = { e->id, e->signature, e->bytes, e->has_data };
-	berth_result rc;
+	struct p2p_group *g = m->group;
+	struct p2p_pair *pair = &g->pair[e->from];
 
 	if (e->self) {
-		match_self(p, m, e->self);
-	} else if (e->from == p->config.members->me) {
-		p->peer[e->from].heads_in--;
-		p->peer[e->from].room_in -= (uint32_t)e->bytes;
-		rc = move_fit(m, e->from, e->signature, e->bytes);
-		if (!rc && e->bytes)
-			memcpy(m->out, e->data, e->bytes);
-		p2p_finish(p, m, rc);
-	} else if (!e->has_data && p->peer[e->from].gone) {
+		match_self(m, e->self);
+	} else if (!e->has_data && pair->gone) {
 		/* M belongs to this message, not to the next one */
+		move_forget(pair, 0);
 		m->from = e->from;
-		p2p_finish(p, m, p2p_why(&p->peer[e->from]));
-	} else if (move_match(p, &p->peer[e->from], m, &s)) {
+		p2p_finish(m, p2p_why(pair->peer));
+	} else if (move_match(pair, m, &s)) {
 		if (e->bytes)
 			memcpy(m->out, e->data, e->bytes);
-		p2p_finish(p, m, BERTH_OK);
+		p2p_finish(m, BERTH_OK);
 	}
-	p2p_match_drop(&p->match, e);
+	p2p_match_drop(g->match, e);
 }
 
 /* ---- messages that have been posted ---- */
 
-static void start_self(struct p2p *p, struct p2p_message *m)
+static void start_self(struct p2p_message *m)
 {
-	struct p2p_message *r =
-		p2p_match_receive(&p->match, p->config.members->me, m->tag);
-	struct p2p_peer *q = &p->peer[p->config.members->me];
-	bool keep = m->early && m->bytes <= P2P_EAGER_BYTES &&
-		    m->bytes <= P2P_ROOM_BYTES - q->room_in && q->heads_in < P2P_HEADS;
+	struct p2p_group *g = m->group;
+	struct p2p_message *r = p2p_match_receive(g->match, g->me, m->tag);
 	struct p2p_entry *e;
 
 	if (r) {
-		match_self(p, r, m);
+		match_self(r, m);
 		return;
 	}
-	e = p2p_match_keep(&p->match, p->config.members->me, m->tag,
-			   keep ? m->bytes : 0);
-	if (!e) {
-		p2p_finish(p, m, BERTH_MEMORY);
-		return;
-	}
-	e->id = P2P_NO_ID;
-	e->signature = m->signature;
-	e->bytes = m->bytes;
-	e->has_data = keep;
-	e->self = keep ? NULL : m;
-	if (!keep)
-		return;
-	q->heads_in++;
-	q->room_in += (uint32_t)m->bytes;
-	if (m->bytes)
-		memcpy(e->data, m->in, m->bytes);
-	p2p_finish(p, m, BERTH_OK);
+	e = p2p_match_keep(g->match, g->me, m->tag, 0);
+	if (e)
+		e->self = m;
+	else
+		p2p_finish(m, BERTH_MEMORY);
 }
 
-static void start_receive(struct p2p *p, struct p2p_message *m)
+static void start_receive(struct p2p_message *m)
 {
-	struct p2p_entry *e = p2p_match_entry(&p->match, m->peer, m->tag);
+	struct p2p_group *g = m->group;
+	struct p2p_entry *e = p2p_match_entry(g->match, m->peer, m->tag);
 
 	if (e)
-		match_entry(p, m, e);
-	else if (m->peer == P2P_ANY ? p->any_lost : p->peer[m->peer].gone)
-		p2p_finish(p, m,
-			   m->peer == P2P_ANY ? BERTH_PEER_LOST
-					      : p2p_why(&p->peer[m->peer]));
+		match_entry(m, e);
+	else if (m->peer == P2P_ANY ? g->any_lost : g->pair[m->peer].gone)
+		p2p_finish(m, m->peer == P2P_ANY ? BERTH_PEER_LOST
+						 : p2p_why(g->pair[m->peer].peer));
 	else
-		p2p_match_add(&p->match, m);
+		p2p_match_add(g->match, m);
 }
 
-static void move_start(struct p2p *p, struct p2p_message *m)
+static void move_start(struct p2p_message *m)
 {
-	if (m->peer == P2P_ANY)
-		p->any_pending++;
+	struct p2p_group *g = m->group;
+	struct p2p_pair *pair = m->peer == P2P_ANY ? NULL : &g->pair[m->peer];
+	struct p2p *p = g->p2p;
+
+	if (pair)
+		pair->pending++;
 	else
-		p->peer[m->peer].pending++;
+		g->any_pending++;
 	if (m->deadline_ns && (!p->deadline_ns || m->deadline_ns < p->deadline_ns))
 		p->deadline_ns = m->deadline_ns;
 	m->moved = 0;
 	m->got = 0;
-	if (p->ended)
-		p2p_finish(p, m, p->ended);
-	else if (!m->sends)
-		start_receive(p, m);
-	else if (m->peer == (int)p->config.members->me)
-		start_self(p, m);
-	else if (p->peer[m->peer].gone)
-		p2p_finish(p, m, p2p_why(&p->peer[m->peer]));
-	else
-		p2p_list_add(&p->peer[m->peer].waiting, m);
+	if (g->over) {
+		p2p_finish(m, (berth_result)g->over);
+	} else if (!m->sends) {
+		start_receive(m);
+	} else if (pair->place == g->me) {
+		start_self(m);
+	} else if (pair->gone) {
+		p2p_finish(m, p2p_why(pair->peer));
+	} else {
+		p2p_list_add(&pair->waiting, m);
+		p2p_is_busy(pair);
+	}
 }
 
 /* ---- receiving ---- */
 
 enum taken { TAKEN, NOT_ALL, BAD };
 
-static enum taken take_message(struct p2p *p, struct p2p_peer *q,
-			       const struct p2p_frame *f)
+static enum taken take_message(struct p2p_pair *pair, const struct p2p_frame *f)
 {
 	const bool has_data = f->kind == P2P_EAGER;
 	const struct said s = { f->id, f->signature, f->bytes, has_data };
-	struct p2p_message *m = p2p_match_receive(&p->match, q->place, f->tag);
+	struct p2p_match *t = pair->group->match;
+	struct p2p_message *m = p2p_match_receive(t, pair->place, f->tag);
+	struct p2p_peer *q = pair->peer;
 	struct p2p_entry *e;
 
-	q->heads_in++;
-	q->room_in += has_data ? (uint32_t)f->bytes : 0;
-	if (q->heads_in > P2P_HEADS || q->room_in > P2P_ROOM_BYTES ||
-	    (!has_data && (!f->bytes || f->id == P2P_NO_ID)))
+	pair->heads_in++;
+	pair->room_in += has_data ? (uint32_t)f->bytes : 0;
+	if (pair->heads_in > P2P_HEADS || pair->room_in > P2P_ROOM_BYTES ||
+	    f->id == P2P_NO_ID || (!has_data && !f->bytes))
 		return BAD;
 	if (m) {
-		bool takes = move_match(p, q, m, &s);
+		bool takes = move_match(pair, m, &s);
 
 		p2p_peer_body(q, takes ? m->out : NULL);
 		if (takes)
-			p2p_finish(p, m, BERTH_OK);
+			p2p_finish(m, BERTH_OK);
 		return TAKEN;
 	}
-	e = p2p_match_keep(&p->match, q->place, f->tag, has_data ? f->bytes : 0);
+	e = p2p_match_keep(t, pair->place, f->tag, has_data ? f->bytes : 0);
 	if (!e) {
-		p2p_give_up(p, BERTH_MEMORY);
+		p2p_give_up(pair->group, BERTH_MEMORY);
 		return TAKEN;
 	}
 	e->id = f->id;
@@ -219,10 +205,11 @@ static enum taken take_message(struct p2p *p, struct p2p_peer *q,
 	return TAKEN;
 }
 
-static enum taken take_data(struct p2p *p, struct p2p_peer *q,
-			    const struct p2p_frame *f, bool fresh, bool *moved)
+static enum taken take_data(struct p2p_pair *pair, const struct p2p_frame *f,
+			    bool fresh, bool *moved)
 {
-	struct p2p_slot *s = p2p_slot_of(p, q->place, f->to);
+	struct p2p_slot *s = p2p_slot_of(pair, f->to);
+	struct p2p_peer *q = pair->peer;
 	struct p2p_message *m;
 	size_t k;
 
@@ -241,125 +228,183 @@ static enum taken take_data(struct p2p *p, struct p2p_peer *q,
 		return NOT_ALL;
 	if (!s->left) {
 		if (m)
-			p2p_finish(p, m, BERTH_OK);
-		p2p_slot_free(p, f->to);
+			p2p_finish(m, BERTH_OK);
+		p2p_slot_free(pair->group->p2p, f->to);
 	}
 	return TAKEN;
 }
 
-/* An answer to a message of this rank. */
-static enum taken take_answer(struct p2p *p, struct p2p_peer *q,
-			      const struct p2p_frame *f)
+/* The peer no longer keeps the message of slot S. */
+static void move_was_kept(struct p2p_slot *s)
 {
-	struct p2p_slot *s = p2p_slot_of(p, q->place, f->id);
+	if (!s->is_kept)
+		return;
+	s->is_kept = false;
+	s->pair->heads_out--;
+	s->pair->room_out -= s->room;
+}
+
+/* An answer to a message of this rank. */
+static enum taken take_answer(struct p2p_pair *pair, const struct p2p_frame *f)
+{
+	struct p2p_slot *s = p2p_slot_of(pair, f->id);
 	berth_result rc = BERTH_OK;
 
 	if (!s || s->state == P2P_RECEIVING || s->state == P2P_DISCARD ||
-	    s->state == P2P_SENDING)
+	    s->state == P2P_SENDING || !s->is_kept)
 		return BAD;
 	if (f->kind == P2P_REFUSE)
 		rc = f->signature == BERTH_MEMORY ? BERTH_MEMORY : BERTH_MISMATCH;
 	if (f->kind == P2P_TAKE) {
 		if (s->state == P2P_SENT)
 			return BAD;
+		move_was_kept(s);
 		if (s->state == P2P_WITHDRAWN)
 			return TAKEN;
 		s->state = P2P_SENDING;
 		s->other = f->to;
-		p2p_list_add(&q->sending, s->m);
+		p2p_list_add(&pair->sending, s->m);
+		p2p_is_busy(pair);
 		return TAKEN;
 	}
 	if (f->kind == P2P_MATCHED && s->state == P2P_OFFERED)
 		return BAD;
+	move_was_kept(s);
 	if (s->m)
-		p2p_finish(p, s->m, rc);
-	p2p_slot_free(p, f->id);
+		p2p_finish(s->m, rc);
+	p2p_slot_free(pair->group->p2p, f->id);
 	return TAKEN;
+}
+
+/* The slot of PAIR's message ID, whose data come; NULL: it has its answer. */
+static struct p2p_slot *move_coming(struct p2p_pair *pair, uint32_t id)
+{
+	struct p2p *p = pair->group->p2p;
+
+	for (uint32_t i = 0; i < p->slots; i++) {
+		struct p2p_slot *s = &p->slot[i];
+
+		if ((s->state == P2P_RECEIVING || s->state == P2P_DISCARD) &&
+		    s->pair == pair && s->other == id)
+			return s;
+	}
+	return NULL;
 }
 
 /* The peer no longer waits with its message ID. */
-static enum taken take_withdrawal(struct p2p *p, struct p2p_peer *q,
-				  const struct p2p_frame *f)
+static enum taken take_withdrawal(struct p2p_pair *pair, const struct p2p_frame *f)
 {
-	struct p2p_frame g = { .kind = P2P_GONE, .id = f->id };
-	struct p2p_entry *e = p->match.entries[p2p_bucket(f->tag)].first;
-	uint32_t i = 0;
+	const struct p2p_frame gone = { .kind = P2P_GONE, .id = f->id };
+	struct p2p_group *g = pair->group;
+	struct p2p_entry *e = g->match->entries[p2p_bucket(f->tag)].first;
+	struct p2p_slot *s;
 
-	while (e && (e->from != q->place || e->id != f->id))
+	while (e && (e->self || e->from != pair->place || e->id != f->id))
 		e = e->next;
 	if (e) {
-		g.heads = 1;
-		g.room = e->has_data ? (uint32_t)e->bytes : 0;
-		p2p_match_drop(&p->match, e);
+		move_forget(pair, e->has_data ? e->bytes : 0);
+		p2p_match_drop(g->match, e);
 	} else {
-		while (i < p->slots &&
-		       (p->slot[i].peer != q->place || p->slot[i].other != f->id ||
-			(p->slot[i].state != P2P_RECEIVING &&
-			 p->slot[i].state != P2P_DISCARD)))
-			i++;
-		if (i == p->slots)
-			return TAKEN; /* it has its answer */
-		if (p->slot[i].m)
-			p2p_finish(p, p->slot[i].m, BERTH_TIMEOUT);
-		p2p_slot_free(p, i);
+		s = move_coming(pair, f->id);
+		if (!s)
+			return TAKEN;
+		if (s->m)
+			p2p_finish(s->m, BERTH_TIMEOUT);
+		p2p_slot_free(g->p2p, (uint32_t)(s - g->p2p->slot));
 	}
-	if (!p2p_answer(q, &g))
-		p2p_give_up(p, BERTH_MEMORY);
+	if (!p2p_answer(pair, gone))
+		p2p_give_up(g, BERTH_MEMORY);
 	return TAKEN;
 }
 
-static enum taken take_gone(struct p2p *p, struct p2p_peer *q,
-			    const struct p2p_frame *f)
+static enum taken take_gone(struct p2p_pair *pair, const struct p2p_frame *f)
 {
-	struct p2p_slot *s = p2p_slot_of(p, q->place, f->id);
+	struct p2p_slot *s = p2p_slot_of(pair, f->id);
 
 	if (!s || s->state != P2P_WITHDRAWN)
 		return BAD;
-	p2p_slot_free(p, f->id);
+	move_was_kept(s);
+	p2p_slot_free(pair->group->p2p, f->id);
 	return TAKEN;
 }
 
-static bool take_credit(struct p2p_peer *q, const struct p2p_frame *f)
+/* The member of G that has said F on the way from Q; NULL: it is none. */
+static struct p2p_pair *move_pair_of(struct p2p_group *g, const struct p2p_peer *q,
+				     const struct p2p_frame *f)
 {
-	if (f->heads > q->heads_out || f->room > q->room_out)
-		return false;
-	q->heads_out -= f->heads;
-	q->room_out -= f->room;
-	return true;
+	unsigned i = f->place;
+
+	if (f->kind == P2P_LEAVE) /* that rank no longer knows its place */
+		for (i = 0; i < g->n && g->pair[i].peer != q;)
+			i++;
+	return i < g->n && g->pair[i].peer == q ? &g->pair[i] : NULL;
+}
+
+/* F is of a group that this rank has left, or that has ended. */
+static enum taken move_drop(struct p2p_peer *q, const struct p2p_frame *f,
+			    bool is_known, bool *moved)
+{
+	const bool asks =
+		f->kind == P2P_EAGER || f->kind == P2P_OFFER || f->kind == P2P_ASK;
+	const struct p2p_frame left = { .kind = P2P_LEAVE, .group = f->group };
+
+	*moved |= p2p_peer_body(q, NULL) > 0;
+	if (q->stream && q->stream->is_forged)
+		return BAD;
+	if (q->stream && !p2p_stream_is_whole(q->stream))
+		return NOT_ALL;
+	return !is_known && asks && !p2p_peer_answer(q, &left) ? BAD : TAKEN;
+}
+
+static enum taken take_of_pair(struct p2p_pair *pair, const struct p2p_frame *f,
+			       bool fresh, bool *moved)
+{
+	pair->met = true;
+	switch (f->kind) {
+	case P2P_EAGER:
+	case P2P_OFFER:
+		return take_message(pair, f);
+	case P2P_DATA:
+		return take_data(pair, f, fresh, moved);
+	case P2P_TAKE:
+	case P2P_MATCHED:
+	case P2P_REFUSE:
+		return take_answer(pair, f);
+	case P2P_WITHDRAW:
+		return take_withdrawal(pair, f);
+	case P2P_GONE:
+		return take_gone(pair, f);
+	case P2P_ABORT:
+		p2p_hear_abort(pair);
+		return TAKEN;
+	case P2P_LEAVE:
+		pair->left = true;
+		p2p_lose_pair(pair);
+		return TAKEN;
+	default: /* P2P_ASK */
+		return TAKEN;
+	}
 }
 
 static enum taken move_take(struct p2p *p, struct p2p_peer *q,
 			    const struct p2p_frame *f, bool fresh, bool *moved)
 {
-	if (fresh && !take_credit(q, f))
-		return BAD;
-	switch (f->kind) {
-	case P2P_EAGER:
-	case P2P_OFFER:
-		return take_message(p, q, f);
-	case P2P_DATA:
-		return take_data(p, q, f, fresh, moved);
-	case P2P_TAKE:
-	case P2P_MATCHED:
-	case P2P_REFUSE:
-		return take_answer(p, q, f);
-	case P2P_WITHDRAW:
-		return take_withdrawal(p, q, f);
-	case P2P_GONE:
-		return take_gone(p, q, f);
-	case P2P_ABORT:
-		p2p_hear_abort(p, q);
-		return TAKEN;
-	case P2P_REST:
-	case P2P_REST_TOO:
-	case P2P_STAY:
-		return p2p_take_rest(p, q, f->kind) ? TAKEN : BAD;
-	case P2P_LEAVE:
+	struct p2p_group *g = p2p_group_of(p, f->group);
+	struct p2p_pair *pair;
+
+	if (f->kind == P2P_LEAVE && !f->group) {
 		q->left = true;
 		return BAD; /* nothing follows */
-	default:
-		return TAKEN;
 	}
+	if (g && !g->over && !p2p_group_begin(g))
+		p2p_give_up(g, BERTH_MEMORY);
+	if (!g || g->over)
+		return move_drop(q, f, g, moved);
+	pair = move_pair_of(g, q, f);
+	if (!pair || pair->place == g->me)
+		return BAD;
+	return pair->gone ? move_drop(q, f, true, moved)
+			  : take_of_pair(pair, f, fresh, moved);
 }
 
 /* Take the frames that have come from Q.  Did anything come? */
@@ -370,9 +415,9 @@ static bool move_pull(struct p2p *p, struct p2p_peer *q)
 	bool fresh, moved = false;
 	int rc;
 
-	for (unsigned i = 0; i < FRAMES && !p->ended; i++) {
+	for (unsigned i = 0; i < FRAMES; i++) {
 		rc = p2p_peer_head(q, &f, &fresh);
-		if (!rc || (rc < 0 && p2p_sees_rest(p, q, true)))
+		if (!rc)
 			break;
 		t = rc < 0 ? BAD : move_take(p, q, &f, fresh, &moved);
 		if (t == BAD) {
@@ -389,47 +434,46 @@ static bool move_pull(struct p2p *p, struct p2p_peer *q)
 
 /* ---- sending ---- */
 
-/* Tell Q of M for the first time.  FALSE: this cannot be done yet. */
-static bool move_announce(struct p2p *p, struct p2p_peer *q, struct p2p_message *m)
+/* Tell PAIR of M for the first time.  FALSE: this cannot be done yet. */
+static bool move_announce(struct p2p_pair *pair, struct p2p_message *m)
 {
-	bool eager =
-		m->bytes <= P2P_EAGER_BYTES && m->bytes <= P2P_ROOM_BYTES - q->room_out;
-	bool ends = eager && m->early;
+	struct p2p *p = pair->group->p2p;
+	bool eager = m->bytes <= P2P_EAGER_BYTES &&
+		     m->bytes <= P2P_ROOM_BYTES - pair->room_out;
 	struct p2p_frame f = { .kind = eager ? P2P_EAGER : P2P_OFFER,
-			       .id = P2P_NO_ID,
 			       .signature = m->signature,
 			       .tag = m->tag,
 			       .bytes = m->bytes };
 
-	if (q->heads_out == P2P_HEADS)
+	if (pair->heads_out == P2P_HEADS)
 		return false;
-	if (!ends)
-		f.id = p2p_slot_take(p, m, q->place, eager ? P2P_SENT : P2P_OFFERED);
-	if (!ends && f.id == P2P_NO_ID)
+	f.id = p2p_slot_take(pair, m, eager ? P2P_SENT : P2P_OFFERED);
+	if (f.id == P2P_NO_ID)
 		return false;
-	if (!p2p_peer_put(p, q, &f, m->in, eager ? m->bytes : 0)) {
-		if (!ends)
-			p2p_slot_free(p, f.id);
+	if (!p2p_peer_put(pair, f, m->in, eager ? m->bytes : 0)) {
+		p2p_slot_free(p, f.id);
 		return false;
 	}
-	q->heads_out++;
-	q->room_out += eager ? (uint32_t)m->bytes : 0;
+	p->slot[f.id].is_kept = true;
+	p->slot[f.id].room = eager ? (uint32_t)m->bytes : 0;
+	pair->heads_out++;
+	pair->room_out += p->slot[f.id].room;
 	p2p_list_remove(m);
-	if (ends)
-		p2p_finish(p, m, BERTH_OK);
 	return true;
 }
 
-/* Send data of the first message for which Q has asked. */
-static bool push_data(struct p2p *p, struct p2p_peer *q)
+/* Send data of the first messages for which PAIR has asked. */
+static bool push_data(struct p2p_pair *pair)
 {
+	struct p2p *p = pair->group->p2p;
+	struct p2p_peer *q = pair->peer;
 	struct p2p_message *m;
 	bool moved = false;
 	size_t k;
 
-	for (unsigned i = 0; i < PIECES && (m = q->sending.first); i++) {
+	for (unsigned i = 0; i < PIECES && (m = pair->sending.first); i++) {
 		if (m->moved < m->bytes) {
-			k = p2p_peer_put_data(p, q, m, p->slot[m->slot].other);
+			k = p2p_peer_put_data(pair, m, p->slot[m->slot].other);
 			m->moved += k;
 			moved |= k > 0;
 			if (!k && (!q->stream || !q->stream->data_left))
@@ -442,37 +486,31 @@ static bool push_data(struct p2p *p, struct p2p_peer *q)
 		if (m->moved < m->bytes)
 			continue;
 		p2p_slot_free(p, m->slot);
-		p2p_finish(p, m, BERTH_OK);
+		p2p_finish(m, BERTH_OK);
 	}
 	return moved;
 }
 
-static bool owes_credit(const struct p2p_peer *q)
+/* The busy members of Q's groups, each in its turn. */
+static bool push_pairs(struct p2p_peer *q)
 {
-	return q->heads_owed >= P2P_HEADS / 4 || q->room_owed >= P2P_ROOM_BYTES / 4;
-}
+	bool moved = false;
 
-static bool push_stay(struct p2p *p, struct p2p_peer *q)
-{
-	struct p2p_frame f = { .kind = P2P_STAY };
-	const bool said = q->stays && p2p_peer_put(p, q, &f, NULL, 0);
+	for (unsigned n = q->nbusy; n; n--) {
+		struct p2p_pair *pair = q->busy;
 
-	q->stays &= !said;
-	return said;
-}
-
-static bool push_credit(struct p2p *p, struct p2p_peer *q)
-{
-	struct p2p_frame f = { .kind = P2P_CREDIT };
-
-	return owes_credit(q) && p2p_peer_put(p, q, &f, NULL, 0);
-}
-
-static bool has_to_say(const struct p2p_peer *q)
-{
-	return q->answers.n || q->waiting.first || q->sending.first || q->stays ||
-	       (q->stream && q->stream->wanted && q->stream->speaks < 0) ||
-	       owes_credit(q);
+		moved |= p2p_tell_abort(pair);
+		/* a WITHDRAW goes before its number is used again */
+		for (unsigned i = 0;
+		     i < FRAMES && !q->answers.n && pair->waiting.first &&
+		     move_announce(pair, pair->waiting.first);
+		     i++)
+			moved = true;
+		moved |= push_data(pair);
+		p2p_next_busy(q, pair->tells || pair->waiting.first ||
+					 pair->sending.first);
+	}
+	return moved;
 }
 
 /* Q has gone and takes nothing more.  The frames that it said before count. */
@@ -495,48 +533,35 @@ static bool push_stream(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-/* Is there something to be sent to Q for which no message of this rank waits? */
-static bool is_owed(const struct p2p_peer *q)
-{
-	return q->answers.n || q->stays || owes_credit(q) ||
-	       (q->stream && !p2p_stream_is_flushed(q->stream));
-}
-
 /* Note the fault of a handshake with Q.  Is there a fault? */
 static bool move_hear_fault(struct p2p *p, struct p2p_peer *q)
 {
 	const struct net_fault *f = net_fault(p->config.net);
 
-	if (f && f->peer == q->place && !q->fault.kind)
+	if (f && f->peer == q->rank && !q->fault.kind)
 		q->fault = *f;
 	return q->fault.kind;
 }
 
 static bool push_all(struct p2p *p, struct p2p_peer *q)
 {
+	struct p2p_stream *s = q->stream;
 	bool moved = false;
 
-	if (has_to_say(q) && !p2p_is_held(q)) {
-		if (q->stream) {
-			q->stream->wanted = true;
-			if (p2p_stream_have(q->stream)) {
+	if (q->answers.n || q->busy || (s && s->wanted && s->speaks < 0)) {
+		if (s) {
+			s->wanted = true;
+			if (p2p_stream_have(s)) {
 				move_hear_fault(p, q);
 				q->left = !q->fault.kind && !p2p_is_lost(p, q);
 				p2p_lose(p, q);
 				return true;
 			}
 		}
-		moved |= push_stay(p, q);
-		moved |= p2p_push_answers(p, q);
-		/* a WITHDRAW goes before its number is used again */
-		for (unsigned i = 0; i < FRAMES && !q->answers.n && q->waiting.first &&
-				     move_announce(p, q, q->waiting.first);
-		     i++)
-			moved = true;
-		moved |= push_data(p, q);
-		moved |= push_credit(p, q);
+		moved |= p2p_push_answers(q);
+		moved |= push_pairs(q);
 	}
-	if (q->stream)
+	if (s)
 		return push_stream(p, q) || moved;
 	if (q->out.is_bad)
 		p2p_lose(p, q);
@@ -545,10 +570,12 @@ static bool push_all(struct p2p *p, struct p2p_peer *q)
 	return moved;
 }
 
-static bool move_push(struct p2p *p, struct p2p_peer *q)
+bool p2p_push(struct p2p *p, struct p2p_peer *q)
 {
 	bool moved = !q->gone && push_all(p, q);
-	bool owed = !q->gone && is_owed(q);
+	/* is there something to be sent for which no message of this rank waits? */
+	bool owed = !q->gone && (q->answers.n || q->telling ||
+				 (q->stream && !p2p_stream_is_flushed(q->stream)));
 
 	if (owed != q->owed)
 		atomic_fetch_add(&p->owing, owed ? 1 : UINT32_MAX);
@@ -558,25 +585,25 @@ static bool move_push(struct p2p *p, struct p2p_peer *q)
 
 /* Start M.  Then send its data, or the answer to the message that it has matched,
  * unless NEXT is for the same peer. */
-static void start_and_push(struct p2p *p, struct p2p_message *m,
-			   const struct p2p_message *next)
+static void start_and_push(struct p2p_message *m, const struct p2p_message *next)
 {
+	struct p2p_group *g = m->group;
 	const int peer = m->peer;
-	unsigned to = peer == P2P_ANY ? p->config.members->me : (unsigned)peer;
+	unsigned to = peer == P2P_ANY ? g->me : (unsigned)peer;
 
 	m->list = NULL;
 	m->from = to;
-	move_start(p, m);
+	move_start(m);
 	if (peer == P2P_ANY)
 		to = m->from; /* the sender of the message that was here */
-	if (to != p->config.members->me && (!next || next->peer != (int)to))
-		move_push(p, &p->peer[to]);
+	if (to != g->me && (!next || next->group != g || next->peer != (int)to))
+		p2p_push(g->p2p, g->pair[to].peer);
 }
 
-void p2p_start(struct p2p *p, struct p2p_message *m, size_t n)
+void p2p_start(struct p2p_message *m, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		start_and_push(p, &m[i], i + 1 < n ? &m[i + 1] : NULL);
+		start_and_push(&m[i], i + 1 < n ? &m[i + 1] : NULL);
 }
 
 bool p2p_start_posted(struct p2p *p)
@@ -592,7 +619,7 @@ bool p2p_start_posted(struct p2p *p)
 	pthread_mutex_unlock(&p->posting);
 	for (; m; m = next) {
 		next = m->next;
-		start_and_push(p, m, next);
+		start_and_push(m, next);
 	}
 	return true;
 }
@@ -602,8 +629,6 @@ bool p2p_pass(struct p2p *p)
 	bool moved = p2p_start_posted(p);
 	const struct net_fault *f = NULL;
 
-	if (p->ended)
-		return moved;
 	if (p->config.net) {
 		moved |= net_serve(p->config.net);
 		f = net_fault(p->config.net);
@@ -617,13 +642,12 @@ bool p2p_pass(struct p2p *p)
 			p2p_lose(p, q);
 			continue;
 		}
-		if (q->rests)
-			p2p_sees_rest(p, q, false);
 		if (q->stream)
 			q->stream->is_drained = false;
 		moved |= move_pull(p, q);
-		moved |= move_push(p, q);
+		moved |= p2p_push(p, q);
 	}
 	p2p_look(p);
+	p2p_free_groups(p);
 	return moved;
 }

@@ -37,17 +37,6 @@ void p2p_stream_close(struct p2p_stream *s)
 	free(s);
 }
 
-void p2p_stream_rest(struct p2p_stream *s)
-{
-	free(s->out);
-	free(s->in);
-	*s = (struct p2p_stream){ .net = s->net,
-				  .peer = s->peer,
-				  .speaks = -1,
-				  .hears = -1,
-				  .is_drained = true };
-}
-
 bool p2p_stream_is_made(const struct p2p_stream *s)
 {
 	return net_socket(s->net, s->peer, 0) >= 0 ||

@@ -51,9 +51,6 @@ struct p2p_stream {
 /* NULL: out of memory. */
 struct p2p_stream *p2p_stream_open(struct net *net, unsigned peer);
 void p2p_stream_close(struct p2p_stream *s);
-/* Its connections have ended, or new ones have taken their place.  All begins anew. */
-void p2p_stream_rest(struct p2p_stream *s);
-
 /* Connect if that is wanted.  BERTH_OK: go on, connected or not. */
 berth_result p2p_stream_have(struct p2p_stream *s);
 /* Is there a connection, from either side? */

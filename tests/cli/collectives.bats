@@ -18,7 +18,7 @@ on() { # CASE RANKS...
 		[ "${ranks[0]}" != "${ranks[1]}" ] || unset 'ranks[0]'
 	fi
 	for n in "${ranks[@]}"; do
-		run -0 timeout -k 5 60 "$RUNNER" --no-tag -np "$n" "$PROGRAM" "${SEED:-1}" "$case"
+		run -0 timeout -k 5 $((60 * ${SLOW:-1})) "$RUNNER" --no-tag -np "$n" "$PROGRAM" "${SEED:-1}" "$case"
 		[[ $output == *"$case: "*" checks"* ]] || { echo "np $n: $output"; return 1; }
 	done
 }

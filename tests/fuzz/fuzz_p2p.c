@@ -22,6 +22,8 @@ enum {
 	STREAM = 0,
 	RING = 2,
 	SILENT = 3,
+	GROUPS = 3, /* the last one is left, or ended, when a step says so */
+	LAST = GROUPS - 1,
 	OWNS = 64,
 	ALLOC_MOST = 1 << 20,
 	OWN_BYTE = 0x11,
@@ -43,6 +45,7 @@ static struct net_door door = { .rank = ME,
 
 static struct {
 	struct p2p *p;
+	struct p2p_group *group[GROUPS]; /* numbers 0 to GROUPS - 1 */
 	struct net *net;
 	void *region;
 	struct far_end far[3]; /* lanes 0 and 1 of rank 0, lane 0 of rank 3 */
@@ -52,9 +55,9 @@ static struct {
 	bool may_lose[RANKS];
 	bool is_apart;  /* they are not where rank 1 reads */
 	bool ring_ends; /* as ENDS */
-	/* Frames of rank 0 with heads, and the bytes of their data, that rank 1 has not
-	 * answered; and bytes that rank 1 has offered it, and not sent. */
-	uint64_t heads, room, offered;
+	/* Frames of rank 0 with heads that rank 1 has not answered, and bytes that rank
+	 * 1 has offered it, and not sent. */
+	uint64_t heads, offered;
 } all;
 
 static struct own {
@@ -151,13 +154,13 @@ static void post_one(struct input *in, bool sends)
 	const uint8_t how = next(in);
 	const uint64_t bytes = number(in), tag = next(in) % 4;
 	const int peer = (int)(how % 5) - (sends ? 0 : 1);
+	struct p2p_group *g = all.group[how / 5 % GROUPS];
 	berth_result rc;
 
-	if (owns == OWNS || bytes > ALLOC_MOST)
+	if (owns == OWNS || bytes > ALLOC_MOST || !g)
 		return;
 	owns++;
 	x->m = (struct p2p_message){ .sends = sends,
-				     .early = how & 32,
 				     .peer = peer,
 				     .tag = tag,
 				     .signature = how & 64 ? 8 : 7,
@@ -177,7 +180,7 @@ static void post_one(struct input *in, bool sends)
 		x->m.in = x->m.out = x->data;
 	}
 	x->posted = true;
-	rc = p2p_post(all.p, &x->m, 1);
+	rc = p2p_post(g, &x->m, 1);
 	if (!rc)
 		return;
 	must(!x->done);
@@ -209,8 +212,10 @@ static void forget_posts(void)
 
 /* ---- frames ---- */
 
-/* BODY: as long as it is to be.  FALSE: there is no such frame. */
-static bool make_frame(struct input *in, struct p2p_frame *f, uint64_t *body)
+/* BODY: as long as it is to be.  FALSE: there is no such frame.  PLACE: its sender, in
+ * all groups, unless the input has another one. */
+static bool make_frame(struct input *in, unsigned place, struct p2p_frame *f,
+		       uint64_t *body)
 {
 	const uint8_t kind = next(in);
 
@@ -218,12 +223,13 @@ static bool make_frame(struct input *in, struct p2p_frame *f, uint64_t *body)
 				 .signature = kind & 64 ? (uint32_t)number(in) : 7,
 				 .id = (uint32_t)number(in),
 				 .to = kind & 128 ? (uint32_t)number(in) : 0,
+				 .place = place,
 				 .tag = next(in) % 4 };
 	f->bytes = number(in);
 	if (kind & 16)
-		f->heads = (uint32_t)number(in);
+		f->group = (uint32_t)number(in) % (GROUPS + 1);
 	if (kind & 32)
-		f->room = (uint32_t)number(in);
+		f->place = (uint32_t)number(in);
 	all.may_end |= f->kind == P2P_ABORT;
 	if (p2p_frame_body(f, body))
 		return true;
@@ -239,7 +245,7 @@ static void say(struct input *in, struct far_end *e, unsigned times, unsigned ho
 	unsigned char *small;
 	size_t begun, n;
 
-	bool can_be = make_frame(in, &w.frame, &body);
+	bool can_be = make_frame(in, STREAM, &w.frame, &body);
 
 	if (e->fd < 0 || !e->channel.out)
 		return;
@@ -266,10 +272,8 @@ static void say(struct input *in, struct far_end *e, unsigned times, unsigned ho
 			e->have -= 1 + bit % n;
 		}
 		if (!e->forged &&
-		    (w.frame.kind == P2P_EAGER || w.frame.kind == P2P_OFFER)) {
+		    (w.frame.kind == P2P_EAGER || w.frame.kind == P2P_OFFER))
 			all.heads++;
-			all.room += body;
-		}
 	}
 	free(small);
 }
@@ -302,13 +306,12 @@ static bool hear_frame(struct far_end *e)
 	e->skip = e->bytes = body;
 	e->tailing = net_tail_bytes(e->channel.in, body);
 	net_tail_begin(e->channel.in);
-	if (e == &all.far[SILENT - 1]) {
-		must(!w.frame.heads && !w.frame.room);
-		return true;
+	must(w.frame.place == (w.frame.kind == P2P_LEAVE ? w.frame.place : ME));
+	if (w.frame.kind == P2P_TAKE || w.frame.kind == P2P_MATCHED ||
+	    w.frame.kind == P2P_REFUSE) {
+		must(e != &all.far[SILENT - 1] && all.heads);
+		all.heads--;
 	}
-	must(w.frame.heads <= all.heads && w.frame.room <= all.room);
-	all.heads -= w.frame.heads;
-	all.room -= w.frame.room;
 	if (w.frame.kind == P2P_OFFER)
 		all.offered += w.frame.bytes;
 	if (w.frame.kind == P2P_DATA) {
@@ -363,7 +366,7 @@ static void say_in_ring(struct input *in, unsigned times)
 	struct p2p_frame f;
 	uint64_t body;
 
-	const bool can_be = make_frame(in, &f, &body);
+	const bool can_be = make_frame(in, RING, &f, &body);
 
 	while (times-- && e->ring) {
 		struct p2p_cell *c = &e->ring->cell[all.cells % P2P_CELLS];
@@ -412,6 +415,19 @@ static void change_ring(struct input *in)
 
 /* ---- steps ---- */
 
+static void look_at_group(const struct p2p_group *g)
+{
+	for (unsigned i = 0; g->pair && i < RANKS; i++) {
+		const struct p2p_pair *x = &g->pair[i];
+
+		must(!x->gone || all.may_lose[i] || g->over);
+		must(x->gone ||
+		     (x->heads_in <= P2P_HEADS && x->room_in <= P2P_ROOM_BYTES));
+		must(x->heads_out <= P2P_HEADS && x->room_out <= P2P_ROOM_BYTES);
+	}
+	must(!g->over || all.may_end);
+}
+
 static void look_at_peers(void)
 {
 	const struct p2p_ring_end *out = &all.p->peer[RING].out;
@@ -419,13 +435,12 @@ static void look_at_peers(void)
 	for (unsigned i = 0; i < RANKS; i++) {
 		const struct p2p_peer *q = &all.p->peer[i];
 
-		must(!q->gone || all.may_lose[i] || all.may_end);
-		must(q->gone ||
-		     (q->heads_in <= P2P_HEADS && q->room_in <= P2P_ROOM_BYTES));
-		must(q->heads_out <= P2P_HEADS && q->room_out <= P2P_ROOM_BYTES);
-		must(q->answers.n <= 4 * P2P_HEADS);
+		must(!q->gone || all.may_lose[i]);
+		must(q->answers.n <= P2P_ANSWERS);
 	}
-	must(!all.p->ended || all.may_end);
+	for (unsigned i = 0; i < GROUPS; i++)
+		if (all.group[i])
+			look_at_group(all.group[i]);
 	must(all.p->peer[RING].gone || (out->cells - out->cells_taken <= P2P_CELLS &&
 					out->bytes - out->bytes_taken <= out->size));
 }
@@ -491,8 +506,15 @@ static void step(struct input *in)
 			break;
 		}
 		all.may_end = true;
-		p2p_end(all.p, BERTH_ABORTED);
-		p2p_abort(all.p, "fuzz");
+		if (!all.group[LAST])
+			break;
+		p2p_end(all.group[LAST], BERTH_ABORTED);
+		if (times & 2)
+			p2p_abort(all.group[LAST], "fuzz");
+		if (times & 4) {
+			p2p_leave(all.group[LAST]);
+			all.group[LAST] = NULL;
+		}
 	}
 	all.may_lose[STREAM] |= (what % 16 >= 5 && what % 16 <= 9) || what % 16 >= 14;
 	all.may_lose[RING] |= (what % 16 >= 10 && what % 16 <= 12) || what % 16 == 14;
@@ -508,9 +530,8 @@ static void open_all(uint8_t how, uint64_t seed)
 	static const unsigned rank[] = { 0, 1, 2, 3 }, host[] = { 1, 0, 0, 2 };
 	static struct members members;
 	const struct net_config n = { .rank = ME, .size = RANKS, .door = &door };
-	struct p2p_config c = {
-		.members = &members, .is_lost = is_lost, .aborted = aborted, .cores = 2
-	};
+	struct p2p_config c = { .members = &members, .is_lost = is_lost, .cores = 2 };
+	struct p2p_group_config g = { .members = &members, .aborted = aborted };
 	char why[64];
 
 	if (!members.n)
@@ -529,8 +550,12 @@ static void open_all(uint8_t how, uint64_t seed)
 	far_connect(&all.far[SILENT - 1], all.net, SILENT, 0, how & 4, seed);
 	c.net = all.net;
 	c.region = all.region;
-	all.p = p2p_join(&c);
+	all.p = p2p_open(&c);
 	must(all.p != NULL);
+	for (; g.number < GROUPS; g.number++) {
+		all.group[g.number] = p2p_join(all.p, &g);
+		must(all.group[g.number] != NULL);
+	}
 }
 
 /* A rank that has said what cannot be is gone, once that has been read. */
@@ -544,8 +569,8 @@ static void look_at_liars(void)
 		look_at_peers();
 	for (int i = 0; i < 2; i++)
 		must(!all.far[i].ends || all.far[i].have || all.far[i].fd < 0 ||
-		     q->gone || q->stream->hears == !i || all.p->ended);
-	must(!all.ring_ends || all.is_apart || all.p->peer[RING].gone || all.p->ended);
+		     q->gone || q->stream->hears == !i);
+	must(!all.ring_ends || all.is_apart || all.p->peer[RING].gone);
 }
 
 /* None takes anything more, so nothing is waited for. */
@@ -555,8 +580,14 @@ static void close_all(void)
 		hear(&all.far[i]);
 		far_close(&all.far[i]);
 	}
-	all.p->peer[RING].gone = true;
-	p2p_leave(all.p);
+	for (unsigned i = 0; i < RANKS; i++) {
+		all.may_lose[i] = true;
+		p2p_lose(all.p, &all.p->peer[i]);
+	}
+	for (unsigned i = 0; i < GROUPS; i++)
+		if (all.group[i])
+			p2p_leave(all.group[i]);
+	p2p_close(all.p);
 	for (unsigned i = 0; i < 3; i++) {
 		far_free(&all.far[i]);
 	}

@@ -21,12 +21,14 @@ enum { ROUNDS = 11, LATE_MS = 2000 };
 struct side {
 	unsigned me;
 	struct p2p *p;
+	struct p2p_group *all;
+	struct p2p_message message[2]; /* the last receive, the last send */
+	_Atomic bool done[2];
 	struct shm *shm;
 	struct net *net;
 	unsigned char *data;
 	size_t bytes;
 	uint32_t seq;
-	_Atomic bool done;
 };
 
 static struct shared {
@@ -53,22 +55,26 @@ static void note_done(struct p2p_message *m)
 	atomic_store_explicit((_Atomic bool *)m->alloc_ctx, true, memory_order_release);
 }
 
+/* A send ends when the other side has received it: its answer comes before the next
+ * message of that side. */
 static void p2p_turn(struct side *s, bool sends)
 {
-	struct p2p_message m = { .sends = sends,
-				 .early = true,
-				 .peer = !s->me,
-				 .in = s->data,
-				 .out = s->data,
-				 .bytes = s->bytes,
-				 .alloc_ctx = &s->done,
-				 .done = note_done };
+	struct p2p_message *m = &s->message[sends];
 
-	s->done = false;
-	check(p2p_post(s->p, &m, 1));
-	if (!is_done(&s->done))
-		p2p_wait(s->p, is_done, &s->done, 0);
-	check(m.rc);
+	*m = (struct p2p_message){ .sends = sends,
+				   .peer = !s->me,
+				   .in = s->data,
+				   .out = s->data,
+				   .bytes = s->bytes,
+				   .alloc_ctx = &s->done[sends],
+				   .done = note_done };
+	s->done[sends] = false;
+	check(p2p_post(s->all, m, 1));
+	for (unsigned i = 0; !sends && i < 2; i++) {
+		if (!is_done(&s->done[i]))
+			p2p_wait(s->p, is_done, &s->done[i], 0);
+		check(s->message[i].rc);
+	}
 }
 
 static void net_turn(struct side *s, bool sends)
@@ -138,7 +144,11 @@ static void join(struct side *s, const char *way, void *region)
 		check(net_peer(s->net, !s->me, shared->address[!s->me]));
 	c.net = s->net;
 	if (!s->shm && strcmp(way, "exchange"))
-		s->p = p2p_join(&c);
+		s->p = p2p_open(&c);
+	s->done[true] = true;
+	if (s->p)
+		s->all = p2p_join(s->p,
+				  &(struct p2p_group_config){ .members = &members });
 }
 
 static int by_size(const void *a, const void *b)
@@ -213,7 +223,9 @@ int main(int argc, char **argv)
 	memset(s.data, 0, s.bytes);
 	join(&s, argv[1], region);
 	run(&s, argv[1], argc > 3 ? (unsigned)atoi(argv[3]) : 10000);
-	p2p_leave(s.p);
+	if (s.p)
+		p2p_leave(s.all);
+	p2p_close(s.p);
 	if (!pid)
 		_exit(0);
 	waitpid(pid, &status, 0);

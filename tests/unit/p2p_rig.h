@@ -24,6 +24,7 @@ struct rig_shared {
 struct rig {
 	struct ranks *r;
 	struct p2p *p;
+	struct p2p_group *all; /* the first group: all ranks */
 	struct rig_shared *shared;
 	struct members members;
 };
@@ -53,14 +54,25 @@ static void rig_note_abort(void *ctx, unsigned place, const char *text)
 	snprintf(rig_aborted, sizeof rig_aborted, "%u: %s", place, text);
 }
 
+static struct p2p_group *rig_group(struct rig *g, const struct members *m,
+				   uint32_t number)
+{
+	struct p2p_group *group =
+		p2p_join(g->p, &(struct p2p_group_config){ .members = m,
+							   .number = number,
+							   .aborted = rig_note_abort,
+							   .ctx = g });
+
+	RANKS_ASSERT(g->r, group, "p2p_join");
+	return group;
+}
+
 static void rig_join(struct rig *g, struct ranks *r)
 {
 	unsigned rank[64], host[64];
-	struct p2p_config c = { .members = &g->members,
-				.is_lost = rig_is_lost,
-				.aborted = rig_note_abort,
-				.ctx = g,
-				.cores = 2 };
+	struct p2p_config c = {
+		.members = &g->members, .is_lost = rig_is_lost, .ctx = g, .cores = 2
+	};
 
 	g->r = r;
 	g->shared = (void *)((unsigned char *)r->region + sizeof(struct meeting));
@@ -75,8 +87,9 @@ static void rig_join(struct rig *g, struct ranks *r)
 			   host[r->me] * p2p_bytes((r->n - 1) / rig_hosts + 1);
 	if (rig_hosts > 1)
 		c.net = connect_with(r, key);
-	g->p = p2p_join(&c);
-	RANKS_ASSERT(r, g->p, "p2p_join");
+	g->p = p2p_open(&c);
+	RANKS_ASSERT(r, g->p, "p2p_open");
+	g->all = rig_group(g, &g->members, 0);
 	atomic_store(&rig_done, 0);
 }
 
@@ -126,7 +139,7 @@ static void rig_await(struct rig *g, unsigned n)
 
 static void rig_post(struct rig *g, struct p2p_message *m, size_t n)
 {
-	berth_result rc = p2p_post(g->p, m, n);
+	berth_result rc = p2p_post(g->all, m, n);
 
 	RANKS_ASSERT(g->r, !rc, "p2p_post: %d", rc);
 }
@@ -192,7 +205,8 @@ static void rig_with(struct ranks *r)
 
 	rig_join(&g, r);
 	rig_body(&g);
-	p2p_leave(g.p);
+	p2p_leave(g.all);
+	p2p_close(g.p);
 	members_free(&g.members);
 }
 

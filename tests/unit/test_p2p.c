@@ -22,7 +22,6 @@ static void all_in_order(struct rig *g)
 
 		rig_fill(data, me, k, bytes);
 		out[k] = rig_send(to, 5, data, bytes);
-		out[k].early = k % 2;
 		in[k] = rig_receive((int)from, 5, malloc(bytes + 1), bytes);
 	}
 	rig_post(g, out, MANY / 2);
@@ -129,7 +128,6 @@ static void to_self(struct rig *g)
 							sizeof b) };
 
 		rig_fill(a, me, k, bytes);
-		m[0].early = k % 3 == 0;
 		if (k & 2) {
 			rig_post(g, &m[1], 1);
 			rig_post(g, &m[0], 1);
@@ -194,7 +192,7 @@ static void not_fitting(struct rig *g)
 	static unsigned char data[200000], out[200000];
 	unsigned peer = !g->r->me;
 
-	for (unsigned k = 0; k < 2 * 3 * SIZES; k++) {
+	for (unsigned k = 0; k < 3 * SIZES; k++) {
 		size_t bytes = sizes[k % SIZES] % sizeof data;
 		unsigned way = k / SIZES % 3;
 		bool fits = bytes == 0 && way != 1;
@@ -205,9 +203,8 @@ static void not_fitting(struct rig *g)
 		rig_fill(data, 0, k, bytes);
 		if (!g->r->me) {
 			m = rig_send(peer, 1, data, bytes);
-			m.early = k >= 3 * SIZES && bytes <= P2P_EAGER_BYTES;
 			rc = rig_do(g, m);
-			RANKS_ASSERT(g->r, rc == (fits || m.early ? BERTH_OK : want),
+			RANKS_ASSERT(g->r, rc == (fits ? BERTH_OK : want),
 				     "send %u: %d", k, rc);
 		} else {
 			m = rig_receive((int)peer, 1, out, bytes);
@@ -350,10 +347,10 @@ END_TEST
 
 /* ---- limits ---- */
 
-/* More early sends than a receiver keeps, and more messages than there may be. */
+/* More sends than a receiver keeps, and more messages than there may be. */
 static void too_many(struct rig *g)
 {
-	enum { SENDS = 3000, MOST = P2P_ROOM_BYTES / 200 };
+	enum { SENDS = 3000, MOST = P2P_ROOM_BYTES / 200 * 200 };
 	static struct p2p_message m[P2P_MESSAGES + 1];
 	static unsigned char data[SENDS][200];
 	unsigned me = g->r->me, peer = !me;
@@ -362,18 +359,16 @@ static void too_many(struct rig *g)
 		rig_fill(data[k], 0, k, 200);
 		m[k] = me ? rig_receive((int)peer, 1, data[k], 200)
 			  : rig_send(peer, 1, data[k], 200);
-		m[k].early = true;
 	}
 	if (me)
 		memset(data, 0, sizeof data);
 	else
 		rig_post(g, m, SENDS);
-	while (me ? !atomic_load(&g->shared->step) : atomic_load(&rig_done) < MOST)
+	while (me ? !atomic_load(&g->shared->step)
+		  : g->all->pair[peer].heads_out < SENDS)
 		p2p_progress(g->p);
-	for (unsigned i = 0; i < 1000; i++)
-		p2p_progress(g->p);
-	RANKS_ASSERT(g->r, me || atomic_load(&rig_done) == MOST, "%u done early",
-		     atomic_load(&rig_done));
+	RANKS_ASSERT(g->r, me || g->all->pair[peer].room_out == MOST,
+		     "%u bytes without a receive", g->all->pair[peer].room_out);
 	atomic_store(&g->shared->step, 1);
 	if (me)
 		rig_post(g, m, SENDS);
@@ -382,14 +377,16 @@ static void too_many(struct rig *g)
 		rig_check(g, data[k], 0, k, 200);
 	for (unsigned k = 0; k <= P2P_MESSAGES; k++)
 		m[k] = rig_receive((int)peer, 77, NULL, 0);
-	RANKS_ASSERT(g->r, p2p_post(g->p, m, P2P_MESSAGES + 1) == BERTH_MEMORY, "all");
+	RANKS_ASSERT(g->r, p2p_post(g->all, m, P2P_MESSAGES + 1) == BERTH_MEMORY,
+		     "all");
 	rig_post(g, m, P2P_MESSAGES);
-	RANKS_ASSERT(g->r, p2p_post(g->p, m + P2P_MESSAGES, 1) == BERTH_MEMORY, "more");
+	RANKS_ASSERT(g->r, p2p_post(g->all, m + P2P_MESSAGES, 1) == BERTH_MEMORY,
+		     "more");
 	m[0].peer = P2P_ANY;
-	p2p_end(g->p, BERTH_ABORTED);
+	p2p_end(g->all, BERTH_ABORTED);
 	RANKS_ASSERT(g->r, atomic_load(&rig_done) == P2P_MESSAGES, "%u ended",
 		     atomic_load(&rig_done));
-	RANKS_ASSERT(g->r, p2p_post(g->p, m, 1) == BERTH_ABORTED, "after the end");
+	RANKS_ASSERT(g->r, p2p_post(g->all, m, 1) == BERTH_ABORTED, "after the end");
 }
 
 START_TEST(limits)
@@ -409,7 +406,7 @@ static void await_step(struct rig *g, unsigned step)
 /* What rank 1 has announced is here. */
 static void await_head(struct rig *g)
 {
-	while (!g->p->peer[1].heads_in)
+	while (!g->all->has_begun || !g->all->pair[1].heads_in)
 		p2p_progress(g->p);
 }
 
@@ -463,7 +460,6 @@ static void answer_later(struct rig *g)
 	await_head(g);
 	for (; n < P2P_CELLS + 2; n++) {
 		m[n] = rig_send(1, 2, NULL, 0);
-		m[n].early = true;
 	}
 	rig_post(g, m + 1, n - 1);
 	m[0] = rig_receive(1, 1, (char[4]){ 0 }, 4);
@@ -502,9 +498,10 @@ static void end_all(struct rig *g)
 		RANKS_ASSERT(g->r, !strcmp(rig_aborted, noted), "%s", rig_aborted);
 		return;
 	}
-	p2p_end(g->p, BERTH_ABORTED);
-	while (!p2p_abort(g->p, text))
-		sched_yield();
+	p2p_end(g->all, BERTH_ABORTED);
+	p2p_abort(g->all, text);
+	while (p2p_owes(g->p))
+		p2p_progress(g->p);
 }
 
 START_TEST(aborts)

@@ -18,8 +18,9 @@ static void join(void)
 	ck_assert(!members_make(&rig.members, rank, 2, host, 1));
 	rig.r = &ranks;
 	ranks = (struct ranks){ .n = 2, .me = 1, .said = ranks_share(4096) };
-	rig.p = p2p_join(&c);
+	rig.p = p2p_open(&c);
 	ck_assert(rig.p != NULL);
+	rig.all = rig_group(&rig, &rig.members, 0);
 	peer = &rig.p->peer[0];
 	said = 0;
 }
@@ -64,7 +65,7 @@ static const struct {
 } cases[] = {
 	{ 0, true, { .kind = P2P_EAGER, .bytes = 10 } },
 	{ 0, true, { .kind = P2P_OFFER, .bytes = ~0ull } },
-	{ 0, true, { .kind = P2P_CREDIT } },
+	{ 0, true, { .kind = P2P_ASK } },
 	{ 0, true, { .kind = P2P_WITHDRAW, .id = 4 } },
 	{ 0, false, { .kind = 0 } },
 	{ 0, false, { .kind = P2P_EAGER - 1 } },
@@ -72,11 +73,14 @@ static const struct {
 	{ 0, true, { .kind = P2P_ABORT, .bytes = P2P_REASON_BYTES } },
 	{ 0, false, { .kind = P2P_ABORT, .bytes = P2P_REASON_BYTES + 1 } },
 	{ 0, false, { .kind = P2P_ABORT + 1 } },
-	{ 0, false, { .kind = P2P_REST } }, /* there is no connection */
-	{ 0, false, { .kind = P2P_REST_TOO } },
-	{ 0, false, { .kind = P2P_STAY } },
-	{ 0, false, { .kind = P2P_CREDIT, .heads = 1 } },
-	{ 0, false, { .kind = P2P_CREDIT, .room = 1 } },
+	{ 0, false, { .kind = P2P_LEAVE } },
+	{ 0, true, { .kind = P2P_LEAVE, .group = 5 } }, /* this rank is in none */
+	{ 0, true, { .kind = P2P_EAGER, .group = 5, .place = 9, .bytes = 10 } },
+	{ 0, true, { .kind = P2P_OFFER, .group = 5, .id = P2P_NO_ID } },
+	{ 0, true, { .kind = P2P_TAKE, .group = 5 } },
+	{ 0, false, { .kind = P2P_EAGER, .place = 1, .bytes = 10 } },
+	{ 0, false, { .kind = P2P_EAGER, .place = 2, .bytes = 10 } },
+	{ 0, false, { .kind = P2P_EAGER, .id = P2P_NO_ID } },
 	{ 0, false, { .kind = P2P_EAGER, .bytes = P2P_EAGER_BYTES + 1 } },
 	{ 0, false, { .kind = P2P_EAGER, .bytes = ~0ull } },
 	{ 0, false, { .kind = P2P_OFFER, .bytes = 0 } },
@@ -86,10 +90,8 @@ static const struct {
 	{ 0, false, { .kind = P2P_MATCHED } },
 	{ 0, false, { .kind = P2P_REFUSE, .id = 1 << 30 } },
 	{ 0, false, { .kind = P2P_GONE } },
-	{ 1, true, { .kind = P2P_MATCHED, .heads = 1, .room = 10 } },
+	{ 1, true, { .kind = P2P_MATCHED } },
 	{ 1, true, { .kind = P2P_REFUSE, .signature = BERTH_MISMATCH } },
-	{ 1, false, { .kind = P2P_MATCHED, .heads = 2 } },
-	{ 1, false, { .kind = P2P_MATCHED, .room = 11 } },
 	{ 1, false, { .kind = P2P_TAKE } },
 	{ 1, false, { .kind = P2P_GONE } },
 	{ 1, false, { .kind = P2P_DATA, .bytes = 1 } },
@@ -97,7 +99,6 @@ static const struct {
 	{ 2, true, { .kind = P2P_REFUSE } },
 	{ 2, false, { .kind = P2P_MATCHED } },
 	{ 2, false, { .kind = P2P_TAKE, .id = 1 } },
-	{ 2, false, { .kind = P2P_TAKE, .room = 1 } },
 	{ 3, true, { .kind = P2P_DATA, .bytes = 10 } },
 	{ 3, true, { .kind = P2P_DATA, .bytes = 9 } },
 	{ 3, true, { .kind = P2P_WITHDRAW, .id = 3 } },
@@ -118,7 +119,8 @@ START_TEST(one_frame)
 	ck_assert_msg(peer->gone == !cases[_i].good, "case %d", _i);
 	if (!cases[_i].good && cases[_i].before)
 		ck_assert_int_eq(sent.rc, BERTH_PEER_LOST);
-	p2p_leave(rig.p);
+	p2p_leave(rig.all);
+	p2p_close(rig.p);
 }
 END_TEST
 
@@ -134,7 +136,7 @@ START_TEST(taken)
 	atomic_store(&peer->out.ring->cells_taken, cells[_i]);
 	atomic_store(&peer->out.ring->bytes_taken, bytes[_i]);
 	sent = rig_send(0, 1, "", 1);
-	ck_assert(!p2p_post(rig.p, &sent, 1));
+	ck_assert(!p2p_post(rig.all, &sent, 1));
 	ck_assert_int_eq(peer->gone, _i > 1);
 }
 END_TEST
@@ -153,7 +155,8 @@ START_TEST(too_much)
 					.bytes = P2P_EAGER_BYTES });
 	}
 	ck_assert(peer->gone);
-	p2p_leave(rig.p);
+	p2p_leave(rig.all);
+	p2p_close(rig.p);
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* lib/p2p/p2p: random patterns; waiting; threads.
+/* lib/p2p/p2p: random patterns, in several groups; waiting; threads.
  * limit_s: 300
  * takes_s: 8 */
 #include "p2p_rig.h"
@@ -7,13 +7,14 @@
 
 /* ---- random patterns ---- */
 
-enum { PATTERNS = 1000, MESSAGES = 24, TAGS = 4 };
+enum { PATTERNS = 1000, MESSAGES = 24, TAGS = 4, GROUPS = 3 };
 
 /* A message of a pattern, which all ranks draw alike. */
 struct drawn {
-	unsigned from, to, tag, number; /* its number among those of its three */
+	unsigned group, from, to, tag;
+	unsigned number; /* its number among those of its four */
 	size_t bytes;
-	bool early, wrong_type, too_small;
+	bool wrong_type, too_small;
 };
 
 static unsigned draw(unsigned *seed, unsigned n)
@@ -23,7 +24,7 @@ static unsigned draw(unsigned *seed, unsigned n)
 
 /* Tag 0 is received from any, and all of it fits. */
 static void draw_all(struct drawn *d, unsigned n, unsigned *seed,
-		     unsigned count[8][8][TAGS])
+		     unsigned count[GROUPS][8][8][TAGS])
 {
 	static const size_t most[] = { 1, 100, 9000, 9000, 70000, 2000000 };
 
@@ -34,10 +35,10 @@ static void draw_all(struct drawn *d, unsigned n, unsigned *seed,
 		d[k].to = draw(seed, n);
 		d[k].tag = draw(seed, TAGS);
 		d[k].bytes = draw(seed, (unsigned)most[how == 0 ? 5 : how % 5]);
-		d[k].early = draw(seed, 2);
+		d[k].group = draw(seed, GROUPS);
 		d[k].wrong_type = d[k].tag && draw(seed, 10) == 0;
 		d[k].too_small = d[k].tag && d[k].bytes && draw(seed, 10) == 0;
-		d[k].number = count[d[k].from][d[k].to][d[k].tag]++;
+		d[k].number = count[d[k].group][d[k].from][d[k].to][d[k].tag]++;
 	}
 }
 
@@ -58,9 +59,8 @@ static void check_sent(struct rig *g, const struct drawn *d,
 {
 	berth_result want = d->wrong_type || d->too_small ? BERTH_MISMATCH : BERTH_OK;
 
-	RANKS_ASSERT(g->r, m->rc == want || (d->early && !m->rc),
-		     "send to %u, tag %u, %zu bytes: %d, not %d", d->to, d->tag,
-		     d->bytes, m->rc, want);
+	RANKS_ASSERT(g->r, m->rc == want, "send to %u, tag %u, %zu bytes: %d, not %d",
+		     d->to, d->tag, d->bytes, m->rc, want);
 }
 
 static void check_received(struct rig *g, const struct drawn *d,
@@ -79,13 +79,13 @@ static void check_received(struct rig *g, const struct drawn *d,
 
 /* A receive from any may have matched each sender's next message. */
 static void check_any(struct rig *g, const struct drawn *d, const struct p2p_message *m,
-		      unsigned *taken)
+		      unsigned group, unsigned *taken)
 {
 	unsigned skip = taken[m->from]++;
 
 	for (unsigned k = 0; k < MESSAGES; k++)
-		if (d[k].to == g->r->me && d[k].tag == 0 && d[k].from == m->from &&
-		    !skip--) {
+		if (d[k].to == g->r->me && d[k].tag == 0 && d[k].group == group &&
+		    d[k].from == m->from && !skip--) {
 			check_received(g, &d[k], m);
 			return;
 		}
@@ -93,16 +93,18 @@ static void check_any(struct rig *g, const struct drawn *d, const struct p2p_mes
 }
 
 static unsigned pattern_seed;
+static struct p2p_group *pattern_groups[GROUPS];
 
 /* Receives from any have a tag for each pattern, or a fast sender's next message could
  * match. */
 static void one_pattern(struct rig *g, unsigned *seed, uint64_t any_tag,
-			unsigned count[8][8][TAGS])
+			unsigned count[GROUPS][8][8][TAGS])
 {
 	struct p2p_message m[2 * MESSAGES];
 	struct drawn d[MESSAGES];
 	const struct drawn *of[2 * MESSAGES];
-	unsigned mine = (*seed ^ 77) + g->r->me, k = 0, taken[8] = { 0 };
+	unsigned mine = (*seed ^ 77) + g->r->me, k = 0;
+	unsigned taken[GROUPS][8] = { { 0 } };
 	unsigned at[2] = { 0, 0 };
 
 	draw_all(d, g->r->n, seed, count);
@@ -122,11 +124,12 @@ static void one_pattern(struct rig *g, unsigned *seed, uint64_t any_tag,
 
 			rig_fill(data, g->r->me, of[k]->number, of[k]->bytes);
 			m[k] = rig_send(of[k]->to, of[k]->tag, data, of[k]->bytes);
-			m[k].early = of[k]->early;
 		}
 		if (!of[k]->tag)
 			m[k].tag = any_tag;
-		rig_post(g, &m[k++], 1);
+		RANKS_ASSERT(g->r, !p2p_post(pattern_groups[of[k]->group], &m[k], 1),
+			     "p2p_post");
+		k++;
 		if (draw(&mine, 4) == 0)
 			p2p_progress(g->p);
 	}
@@ -135,7 +138,7 @@ static void one_pattern(struct rig *g, unsigned *seed, uint64_t any_tag,
 		if (m[i].sends)
 			check_sent(g, of[i], &m[i]);
 		else if (m[i].peer == P2P_ANY)
-			check_any(g, d, &m[i], taken);
+			check_any(g, d, &m[i], of[i]->group, taken[of[i]->group]);
 		else
 			check_received(g, of[i], &m[i]);
 		free(m[i].sends ? (void *)(uintptr_t)m[i].in : m[i].out);
@@ -144,11 +147,17 @@ static void one_pattern(struct rig *g, unsigned *seed, uint64_t any_tag,
 
 static void patterns(struct rig *g)
 {
-	static unsigned count[8][8][TAGS];
+	static unsigned count[GROUPS][8][8][TAGS];
 	unsigned seed = pattern_seed;
 
+	for (unsigned i = 0; i < GROUPS; i++)
+		pattern_groups[i] = i ? rig_group(g, &g->members, i) : g->all;
+	rig_meet(g);
 	for (unsigned k = 0; k < PATTERNS / 5; k++)
 		one_pattern(g, &seed, TAGS + k, count);
+	rig_meet(g);
+	for (unsigned i = 1; i < GROUPS; i++)
+		p2p_leave(pattern_groups[i]);
 }
 
 START_TEST(random_patterns)
