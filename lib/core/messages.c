@@ -18,20 +18,93 @@ enum {
 	/* With connections and nothing in flight, the thread waits for what peers say,
 	 * if no message was posted for so long. */
 	QUIET_NS = 50000000,
-	RETIRE_NS = 2000000000 /* with nothing to do, until the thread ends */
+	RETIRE_NS = 2000000000, /* with nothing to do, until the thread ends */
+	CALL_NS = 1000000 /* a function of the caller's is slow if it takes longer */
 };
 
 struct messages {
 	struct world *world;
 	struct p2p *p2p;
-	pthread_mutex_t starting; /* guards THREAD, STARTED and RETIRED */
+	pthread_mutex_t starting; /* guards THREAD, STARTED and RETIRED, of both */
 	pthread_t thread;
 	bool started, retired; /* RETIRED: it holds no lock any more */
-	_Atomic bool runs;     /* the thread, for a caller whose use has begun */
+	/* makes progress while the thread is in a slow function of the caller's */
+	struct {
+		pthread_t thread;
+		bool started, retired;
+		_Atomic bool dozes; /* until a call begins */
+	} relief;
+	_Atomic uint32_t calls; /* of such functions; odd: the thread is in one */
+	_Atomic bool runs;      /* the thread, for a caller whose use has begun */
 	_Atomic uint32_t in_flight, bell, uses;
 	_Atomic uint32_t posts; /* how many there were */
 	_Atomic bool dozes, stopped;
 };
+
+/* ---- in place of the thread ---- */
+
+struct call {
+	struct messages *messages;
+	uint32_t number;
+};
+
+static bool messages_has_returned(void *ctx)
+{
+	const struct call *c = ctx;
+
+	return atomic_load(&c->messages->calls) != c->number;
+}
+
+/* There has been no call since CALLS. */
+static bool relief_retires(struct messages *m, uint32_t calls)
+{
+	bool retires;
+
+	pthread_mutex_lock(&m->starting);
+	retires = atomic_load(&m->calls) == calls;
+	m->relief.retired = retires;
+	pthread_mutex_unlock(&m->starting);
+	return retires;
+}
+
+static void *messages_relieve(void *arg)
+{
+	struct call c = { .messages = arg };
+	struct messages *m = arg;
+
+	while (!atomic_load(&m->stopped)) {
+		atomic_store(&m->relief.dozes, true);
+		c.number = atomic_load(&m->calls);
+		sleep_on(&m->calls, c.number, c.number % 2 ? CALL_NS : RETIRE_NS);
+		if (c.number % 2)
+			p2p_wait(m->p2p, messages_has_returned, &c, 0);
+		else if (relief_retires(m, c.number))
+			break;
+	}
+	return NULL;
+}
+
+/* The thread is IS_IN a function of the caller's, or it has returned.  It may be slow
+ * for one set, and the others go on. */
+static void messages_is_in_call(void *ctx, bool is_in)
+{
+	struct messages *m = ctx;
+
+	pthread_mutex_lock(&m->starting);
+	atomic_fetch_add(&m->calls, 1);
+	if (is_in && m->relief.retired) {
+		pthread_join(m->relief.thread, NULL);
+		m->relief.started = m->relief.retired = false;
+	}
+	if (is_in && !m->relief.started)
+		m->relief.started = thread_start(&m->relief.thread, "berth relief",
+						 messages_relieve, m);
+	pthread_mutex_unlock(&m->starting);
+	if (!is_in)
+		p2p_wake(m->p2p);
+	else if (atomic_exchange(&m->relief.dozes, false))
+		sleep_wake(&m->calls);
+}
 
 /* ---- the thread ---- */
 
@@ -97,6 +170,7 @@ static void *messages_serve(void *arg)
 {
 	struct messages *m = arg;
 
+	callback_tell(messages_is_in_call, m);
 	while (!atomic_load(&m->stopped)) {
 		uint32_t heard = atomic_load(&m->bell);
 		uint32_t posts = atomic_load(&m->posts);
@@ -192,6 +266,10 @@ void messages_close(struct messages *m)
 	p2p_wake(m->p2p);
 	if (started)
 		pthread_join(m->thread, NULL);
+	atomic_fetch_add(&m->calls, 2); /* there are no more */
+	sleep_wake(&m->calls);
+	if (m->relief.started)
+		pthread_join(m->relief.thread, NULL);
 	p2p_close(m->p2p);
 	messages_destroy(m);
 }

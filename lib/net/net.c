@@ -87,8 +87,10 @@ void net_close(struct net *n)
 {
 	if (!n)
 		return;
-	if (n->door && !n->broken)
+	if (n->door && !n->broken) {
+		net_serve(n); /* peers that have just come hear it, too */
 		tell_all(n, GROUP_LEAVES, n->config.rank, BERTH_OK);
+	}
 	close_all(n);
 	if (n->owns_door)
 		net_door_close(n->door);

@@ -150,22 +150,47 @@ fail:
 
 /* ---- progress ---- */
 
-void p2p_release(struct p2p *p, uint32_t self)
+/* Take the lock again, and go on with the messages of the list that begins with M.  FALSE:
+ * there were none. */
+static bool p2p_ask(struct p2p *p, struct p2p_message *first)
 {
-	struct p2p_message *m = p->done.first, *next;
+	struct p2p_message *m, *next;
 
-	p->done = (struct p2p_list){ NULL, NULL };
-	pthread_mutex_unlock(&p->moving);
-	if (!m)
-		return;
-	for (; m; m = next) {
+	for (m = first; m; m = m->next) {
+		m->out = m->alloc(m->alloc_ctx, m->got);
+		m->has_asked = true;
+	}
+	if (!first)
+		return false;
+	pthread_mutex_lock(&p->moving);
+	for (m = first; m; m = next) {
 		next = m->next;
 		m->list = NULL;
-		atomic_fetch_sub(&p->in_flight, 1);
-		atomic_fetch_sub(&m->group->in_flight, 1);
-		m->done(m);
+		p2p_go_on(m);
 	}
-	if (bell_has_sleeper(p->bell, self))
+	return true;
+}
+
+void p2p_release(struct p2p *p, uint32_t self)
+{
+	bool has_done = false;
+	struct p2p_message *m, *next, *asks;
+
+	do {
+		m = p->done.first;
+		asks = p->asks.first;
+		p->done = p->asks = (struct p2p_list){ NULL, NULL };
+		pthread_mutex_unlock(&p->moving);
+		has_done |= m != NULL;
+		for (; m; m = next) {
+			next = m->next;
+			m->list = NULL;
+			atomic_fetch_sub(&p->in_flight, 1);
+			atomic_fetch_sub(&m->group->in_flight, 1);
+			m->done(m);
+		}
+	} while (p2p_ask(p, asks));
+	if (has_done && bell_has_sleeper(p->bell, self))
 		bell_ring(p->bell, p->bell_fd);
 }
 

@@ -97,9 +97,9 @@ struct p2p_message {
 	/* The bytes to send, or the room at OUT.  BERTH_MISMATCH on both sides if more
 	 * come. */
 	uint64_t bytes;
-	/* If OUT is NULL, it is called for memory as soon as the size is known, if that
-	 * is not 0.  BYTES is not a limit then.  If it returns NULL: BERTH_MEMORY on
-	 * both sides.  It must not call p2p. */
+	/* If OUT is NULL, it is called for memory, without a lock, as soon as the size
+	 * is known, if that is not 0.  BYTES is not a limit then.  If it returns NULL:
+	 * BERTH_MEMORY on both sides.  It must not call p2p. */
 	void *(*alloc)(void *ctx, uint64_t bytes);
 	void *alloc_ctx;
 	uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none; then BERTH_TIMEOUT */
@@ -115,6 +115,8 @@ struct p2p_message {
 	struct p2p_group *group;
 	struct p2p_message *next, *prev;
 	struct p2p_list *list;
+	struct p2p_entry *entry; /* what it has matched, while ALLOC is called */
+	bool has_asked;          /* ALLOC has been called */
 	uint64_t moved;
 	uint32_t slot;
 };

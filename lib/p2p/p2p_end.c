@@ -71,7 +71,10 @@ static void finish_entries(struct p2p_match *t, struct p2p_entries *l,
 		if (!e->self || !is(e->self, false, ctx))
 			continue;
 		p2p_finish(e->self, rc);
-		p2p_match_drop(t, e);
+		e->self = NULL;
+		e->is_over = true;
+		if (!e->is_asked)
+			p2p_match_drop(t, e);
 	}
 }
 

@@ -117,6 +117,7 @@ struct p2p {
 	uint64_t tick_ns, watched_ns;
 	struct wait wait; /* how long to spin */
 	struct p2p_list done;
+	struct p2p_list asks; /* receives whose alloc() is to be called */
 	struct pollfd *polls; /* of the polling thread */
 	_Atomic bool is_polled;
 	_Atomic uint32_t in_flight;
@@ -129,8 +130,9 @@ struct p2p {
 
 /* ---- p2p.c ---- */
 
-/* Release the lock, and call done() of the messages that have ended.  SELF: how many of
- * the sleepers the calling thread itself is. */
+/* Release the lock, and call alloc() of the messages that wait for memory, and done() of
+ * those that have ended.  SELF: how many of the sleepers the calling thread itself
+ * is. */
 void p2p_release(struct p2p *p, uint32_t self);
 
 /* ---- p2p_group.c ---- */
@@ -211,6 +213,8 @@ void p2p_look(struct p2p *p);
 
 /* Begin N messages, all of an array. */
 void p2p_start(struct p2p_message *m, size_t n);
+/* M's alloc() has been called: it goes on with the message that it has matched. */
+void p2p_go_on(struct p2p_message *m);
 /* Begin the messages that have been posted.  Were there any? */
 bool p2p_start_posted(struct p2p *p);
 /* Send to Q what can be sent.  Did anything move? */

@@ -73,7 +73,8 @@ struct p2p_entry *p2p_match_entry(const struct p2p_match *t, int peer, uint64_t 
 {
 	struct p2p_entry *e = t->entries[p2p_bucket(tag)].first;
 
-	while (e && (e->tag != tag || (peer != P2P_ANY && (int)e->from != peer)))
+	while (e && (e->is_asked || e->tag != tag ||
+		     (peer != P2P_ANY && (int)e->from != peer)))
 		e = e->next;
 	return e;
 }

@@ -27,6 +27,8 @@ struct p2p_entry {
 	uint64_t tag, bytes;
 	struct p2p_message *self; /* this rank sends it to itself, from where it lies */
 	bool has_data;
+	bool is_asked; /* it has matched a receive, for which memory is asked */
+	bool is_over;  /* its sender has ended it meanwhile */
 	unsigned char data[];
 };
 

@@ -8,8 +8,8 @@ enum { FRAMES = 256, PIECES = 8 /* of one peer in one pass, to it and from it */
 
 /* ---- matching ---- */
 
-/* Does M take a message of SIGNATURE and BYTES?  After BERTH_OK there is room for
- * it. */
+/* Does M take a message of SIGNATURE and BYTES?  After BERTH_OK there is room for it.
+ * BERTH_BUSY: its alloc() is to be called first. */
 static berth_result move_fit(struct p2p_message *m, unsigned from, uint32_t signature,
 			     uint64_t bytes)
 {
@@ -17,10 +17,10 @@ static berth_result move_fit(struct p2p_message *m, unsigned from, uint32_t sign
 	m->got = bytes;
 	if (m->signature != signature)
 		return BERTH_MISMATCH;
-	if (!m->out && m->alloc && bytes) {
-		m->out = m->alloc(m->alloc_ctx, bytes);
-		return m->out ? BERTH_OK : BERTH_MEMORY;
-	}
+	if (!m->out && m->alloc && bytes)
+		return m->has_asked ? BERTH_MEMORY : BERTH_BUSY;
+	if (m->has_asked)
+		return BERTH_OK;
 	return bytes <= m->bytes ? BERTH_OK : BERTH_MISMATCH;
 }
 
@@ -73,6 +73,7 @@ static bool move_match(struct p2p_pair *pair, struct p2p_message *m,
 	return !rc && s->has_data;
 }
 
+/* M, which this rank has SENT itself. */
 static void match_self(struct p2p_message *m, struct p2p_message *sent)
 {
 	berth_result rc = move_fit(m, m->group->me, sent->signature, sent->bytes);
@@ -83,6 +84,18 @@ static void match_self(struct p2p_message *m, struct p2p_message *sent)
 	p2p_finish(m, rc);
 }
 
+/* Is M's alloc() to be called first, for the message of E? */
+static bool match_asks(struct p2p_message *m, struct p2p_entry *e)
+{
+	if (move_fit(m, e->from, e->signature, e->bytes) != BERTH_BUSY)
+		return false;
+	e->is_asked = true;
+	m->entry = e;
+	p2p_list_remove(m);
+	p2p_list_add(&m->group->p2p->asks, m);
+	return true;
+}
+
 /* M gets the message that is kept in E. */
 static void match_entry(struct p2p_message *m, struct p2p_entry *e)
 {
@@ -90,6 +103,8 @@ static void match_entry(struct p2p_message *m, struct p2p_entry *e)
 	struct p2p_group *g = m->group;
 	struct p2p_pair *pair = &g->pair[e->from];
 
+	if (match_asks(m, e))
+		return;
 	if (e->self) {
 		match_self(m, e->self);
 	} else if (!e->has_data && pair->gone) {
@@ -111,17 +126,33 @@ static void start_self(struct p2p_message *m)
 {
 	struct p2p_group *g = m->group;
 	struct p2p_message *r = p2p_match_receive(g->match, g->me, m->tag);
-	struct p2p_entry *e;
+	struct p2p_entry *e = p2p_match_keep(g->match, g->me, m->tag, 0);
 
-	if (r) {
-		match_self(r, m);
+	if (!e) {
+		p2p_finish(m, BERTH_MEMORY);
 		return;
 	}
-	e = p2p_match_keep(g->match, g->me, m->tag, 0);
-	if (e)
-		e->self = m;
-	else
-		p2p_finish(m, BERTH_MEMORY);
+	e->self = m;
+	e->signature = m->signature;
+	e->bytes = m->bytes;
+	if (r)
+		match_entry(r, e);
+}
+
+void p2p_go_on(struct p2p_message *m)
+{
+	struct p2p_entry *e = m->entry;
+	struct p2p_group *g = m->group;
+
+	e->is_asked = false;
+	if (!g->over && !e->is_over) {
+		match_entry(m, e);
+		if (e->from != g->me)
+			p2p_push(g->p2p, g->pair[m->from].peer);
+		return;
+	}
+	p2p_finish(m, g->over ? (berth_result)g->over : BERTH_TIMEOUT);
+	p2p_match_drop(g->match, e);
 }
 
 static void start_receive(struct p2p_message *m)
@@ -152,6 +183,7 @@ static void move_start(struct p2p_message *m)
 		p->deadline_ns = m->deadline_ns;
 	m->moved = 0;
 	m->got = 0;
+	m->has_asked = false;
 	if (g->over) {
 		p2p_finish(m, (berth_result)g->over);
 	} else if (!m->sends) {
@@ -184,7 +216,7 @@ static enum taken take_message(struct p2p_pair *pair, const struct p2p_frame *f)
 	if (pair->heads_in > P2P_HEADS || pair->room_in > P2P_ROOM_BYTES ||
 	    f->id == P2P_NO_ID || (!has_data && !f->bytes))
 		return BAD;
-	if (m) {
+	if (m && move_fit(m, pair->place, s.signature, s.bytes) != BERTH_BUSY) {
 		bool takes = move_match(pair, m, &s);
 
 		p2p_peer_body(q, takes ? m->out : NULL);
@@ -202,6 +234,8 @@ static enum taken take_message(struct p2p_pair *pair, const struct p2p_frame *f)
 	e->bytes = f->bytes;
 	e->has_data = has_data;
 	p2p_peer_body(q, e->data);
+	if (m)
+		match_asks(m, e);
 	return TAKEN;
 }
 
@@ -299,11 +333,13 @@ static enum taken take_withdrawal(struct p2p_pair *pair, const struct p2p_frame 
 	struct p2p_entry *e = g->match->entries[p2p_bucket(f->tag)].first;
 	struct p2p_slot *s;
 
-	while (e && (e->self || e->from != pair->place || e->id != f->id))
+	while (e && (e->is_over || e->self || e->from != pair->place || e->id != f->id))
 		e = e->next;
 	if (e) {
 		move_forget(pair, e->has_data ? e->bytes : 0);
-		p2p_match_drop(g->match, e);
+		e->is_over = true;
+		if (!e->is_asked)
+			p2p_match_drop(g->match, e);
 	} else {
 		s = move_coming(pair, f->id);
 		if (!s)

@@ -260,6 +260,64 @@ START_TEST(allocations)
 }
 END_TEST
 
+/* The sender no longer waits when its receiver has found room.  Another thread of the
+ * receiver has heard that. */
+static struct p2p_message *late_receive;
+
+static void *hear_of_end(void *ctx)
+{
+	struct rig *g = ctx;
+	bool is_over = false;
+
+	while (!is_over) {
+		p2p_progress(g->p);
+		pthread_mutex_lock(&g->p->moving);
+		is_over = late_receive->entry->is_over;
+		pthread_mutex_unlock(&g->p->moving);
+	}
+	return NULL;
+}
+
+static void *room_too_late(void *ctx, uint64_t bytes)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, hear_of_end, ctx) || pthread_join(t, NULL))
+		return NULL;
+	return malloc(bytes);
+}
+
+static void allocating_too_late(struct rig *g)
+{
+	static unsigned char data[1 << 20];
+	const unsigned peer = !g->r->me;
+
+	for (unsigned k = 1; k < SIZES; k++) {
+		struct p2p_message m = rig_send(peer, 1, data, sizes[k]);
+
+		if (g->r->me) {
+			m = rig_receive(0, 1, NULL, 0);
+			m.alloc = room_too_late;
+			m.alloc_ctx = g;
+			late_receive = &m;
+			rig_run(g, &m, 1);
+			free(m.out);
+		} else {
+			m.deadline_ns = clock_ns() + 20000000;
+			rig_run(g, &m, 1);
+		}
+		RANKS_ASSERT(g->r, m.rc == BERTH_TIMEOUT, "%zu bytes: %d", sizes[k],
+			     m.rc);
+		rig_meet(g);
+	}
+}
+
+START_TEST(late_allocations)
+{
+	rig_start(_i, 2, allocating_too_late);
+}
+END_TEST
+
 /* ---- time ---- */
 
 static uint64_t in_ms(unsigned ms)
@@ -526,6 +584,7 @@ int main(void)
 	tcase_add_loop_test(t, crossings, 0, 3);
 	tcase_add_loop_test(t, mismatches, 0, 2);
 	tcase_add_loop_test(t, allocations, 0, 2);
+	tcase_add_loop_test(t, late_allocations, 0, 2);
 	tcase_add_loop_test(t, late, 0, 2);
 	tcase_add_loop_test(t, cut, 0, 2);
 	tcase_add_loop_test(t, limits, 0, 2);

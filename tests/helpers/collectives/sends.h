@@ -3,6 +3,8 @@
 #ifndef BERTH_TESTS_SENDS_H
 #define BERTH_TESTS_SENDS_H
 
+#include <semaphore.h>
+
 #include "tests/helpers/collectives/counts.h"
 
 static struct berth_desc send_to(int peer, uint64_t tag, const void *in, uint64_t n)
@@ -225,8 +227,104 @@ static void nobody_sends(void)
 	FINE(call_barrier(NULL));
 }
 
+/* ---- functions of the caller's that are slow ---- */
+
+/* A function that has begun waits until it may return. */
+static struct slow_call {
+	sem_t begun, returns, other;
+} slow;
+
+static void slow_wait(void)
+{
+	sem_post(&slow.begun);
+	sem_wait(&slow.returns);
+}
+
+static void slow_done(void *ctx, berth_result rc)
+{
+	(void)ctx;
+	FINE(rc);
+	slow_wait();
+}
+
+static void *slow_room(void *ctx, uint64_t bytes)
+{
+	(void)ctx;
+	slow_wait();
+	return malloc(bytes);
+}
+
+static void other_done(void *ctx, berth_result rc)
+{
+	(void)ctx;
+	FINE(rc);
+	sem_post(&slow.other);
+}
+
+/* While a function of one set waits, on the thread of the library, messages of another
+ * set go on.  Rank 0 makes no call meanwhile.  ALLOCATES: the function is asked for
+ * room. */
+static void slow_call(bool allocates)
+{
+	static uint32_t in[3000];
+	uint32_t x = 1, y = 0, *out = NULL;
+	struct berth_desc d = receive_from(1, 5, in, 3000),
+			  other = send_to(0, 6, &x, 1);
+	berth_request *r, *s;
+	berth_set *set;
+
+	FINE(berth_set_split(NULL, 0, 0, &set));
+	other.set = set;
+	FINE(call_barrier(NULL));
+	if (rank == 1) {
+		d = send_to(0, 5, in, 3000);
+		FINE(berth_submit(&d, 1, &r));
+		FINE(call_barrier(NULL)); /* rank 0 has posted what receives it */
+		FINE(berth_run(&other, -1, NULL));
+		FINE(berth_wait(r, -1));
+	}
+	if (rank == 0) {
+		if (allocates) {
+			d.out = NULL;
+			d.room = UINT64_MAX;
+			d.made = (void **)&out;
+			d.alloc = slow_room;
+		}
+		FINE(berth_submit(&d, 1, &r));
+		if (!allocates)
+			FINE(berth_then(r, slow_done, NULL));
+		sem_wait(&slow.begun);
+		other = receive_from(1, 6, &y, 1);
+		other.set = set;
+		FINE(berth_submit(&other, 1, &s));
+		FINE(berth_then(s, other_done, NULL));
+		FINE(call_barrier(NULL));
+		sem_wait(&slow.other);
+		CHECK(y == 1, "the other set's message: %u", y);
+		sem_post(&slow.returns);
+		FINE(berth_wait(r, -1));
+		FINE(berth_wait(s, -1));
+		free(out);
+	}
+	if (rank > 1)
+		FINE(call_barrier(NULL));
+	FINE(berth_set_remove(set));
+}
+
+static void slow_calls(void)
+{
+	if (size == 1)
+		return;
+	sem_init(&slow.begun, 0, 0);
+	sem_init(&slow.returns, 0, 0);
+	sem_init(&slow.other, 0, 0);
+	for (int i = 0; i < 6; i++)
+		slow_call(i % 2);
+}
+
 static void sends(void)
 {
+	slow_calls();
 	round_and_round();
 	tags();
 	many_tags(false);
