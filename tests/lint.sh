@@ -76,10 +76,28 @@ check_man() {
 	[ ${#pages[@]} = 0 ] || mandoc -T lint -W warning "${pages[@]}"
 }
 
-# Also, each public function and class of the package has a docstring.
+# Also, each public function and class of the package has a docstring, and nothing that is public has the
+# type Any.
 check_python() {
 	/usr/bin/python3 -c '
 import ast, sys
+
+def public(body):
+    for part in body:
+        names = [getattr(t, "id", "") for t in getattr(part, "targets", [getattr(part, "target", part)])]
+        name = getattr(part, "name", names[0])
+        if name.startswith("_") and not name.startswith("__"):
+            continue
+        if isinstance(part, ast.ClassDef):
+            yield from public(part.body)
+        elif isinstance(part, ast.FunctionDef):
+            yield name, (part.args, part.returns)
+        elif isinstance(part, (ast.Assign, ast.AnnAssign)):
+            yield name, (part.value, getattr(part, "annotation", None))
+
+def is_any(node):
+    return "Any" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+
 for name in sys.argv[1:]:
     text = open(name).read()
     tree = ast.parse(text, name)
@@ -88,6 +106,9 @@ for name in sys.argv[1:]:
         label = getattr(part, "name", "the module")
         if isinstance(part, kinds) and not label.startswith("_") and not ast.get_docstring(part):
             print(f"{name}: {label} has no docstring")
+    for label, parts in public(tree.body) if name.startswith("lib/python/berth/") else []:
+        if any(is_any(node) for part in parts if part for node in ast.walk(part)):
+            print(f"{name}: {label}: Any is no type for users")
     for n, line in enumerate(text.splitlines(), 1):
         if len(line) > 110:
             print(f"{name}:{n}: {len(line)} columns, 110 are the most")

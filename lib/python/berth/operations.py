@@ -30,7 +30,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from typing import (Any, Callable, Final, Generic, Hashable, Iterable, Mapping, Protocol, Sequence, Tuple,
+from typing import (Callable, Final, Container, Generic, Hashable, Iterable, Protocol, Sequence, Tuple,
                     TypeVar, Union)
 
 from . import clib, handles, library
@@ -55,12 +55,13 @@ class Tensor(Protocol):
 
 T = TypeVar("T", bound=Tensor)
 P = TypeVar("P", bound=Hashable)
-# The owner is of the framework, and goes from one function of the adapter to another.
-Array = Tuple[Any, int, int, int, Tuple[int, ...]]
+Owner = TypeVar("Owner")  # of the framework, from one function of the adapter to another
+Array = Tuple[Owner, int, int, int, Tuple[int, ...]]
 # An operation that has not begun: the objects whose memory it uses, its Fields, and its result, or a function
 # that makes it once the operation is done.
 R = TypeVar("R")
-Work = Tuple[object, library.Fields, Union[R, Callable[[], R]]]
+Result = Union[R, Callable[[], R]]
+Work = Tuple[object, library.Fields, Result[R]]
 
 
 # ---- arguments ----
@@ -178,13 +179,13 @@ def begin_group(works: Sequence[Work[R]], process_set: ProcessSet) -> int:
                                            for _, _, result in works], names)
 
 
-Adopt = Callable[[int, int, Array, Callable[[int], None]], object]
+Adopt = Callable[[int, int, Array[Owner], Callable[[int], None]], Owner]
 
 
-class _Rows:
+class _Rows(Generic[Owner]):
     """Rows that come from each rank, in memory of libberth's until take()."""
 
-    def __init__(self, array: Array, ranks: int, adopt: Adopt) -> None:
+    def __init__(self, array: Array[Owner], ranks: int, adopt: Adopt[Owner]) -> None:
         self.array, self.adopt = array, adopt
         self.received = (ctypes.c_uint64 * ranks)()
         self.made = ctypes.c_void_p()
@@ -194,29 +195,30 @@ class _Rows:
         if self.made:
             library.get().berth_free(self.made)
 
-    def take(self) -> tuple[object, list[int]]:
+    def take(self) -> tuple[Owner, list[int]]:
         """The owner of the rows, and how many come from each rank."""
         counts = [n // self.row for n in self.received]
         address, self.made = self.made.value or 0, ctypes.c_void_p()
         return self.adopt(address, sum(counts), self.array, library.get().berth_free), counts
 
 
-class Operations(Generic[T]):
+class Operations(Generic[T, Owner]):
     """Works on the tensors of one framework.  PROCESS_SET, NAME, OP (of reduction()), PRESCALE and POSTSCALE
     are those of Horovod.
     """
     __slots__ = ("_plain", "_like", "_empty_like", "_restore", "_adopt", "_types")
 
-    def __init__(self, plain: Callable[[T], Array], like: Callable[[T, Any], T],
-                 empty_like: Callable[[Array, int | None], Tuple[Any, int]],
-                 restore: Callable[[T, Any], None], adopt: Adopt, types: Mapping[Any, int]) -> None:
+    def __init__(self, plain: Callable[[T], Array[Owner]], like: Callable[[T, Owner], T],
+                 empty_like: Callable[[Array[Owner], int | None], Tuple[Owner, int]],
+                 restore: Callable[[T, Owner], None], adopt: Adopt[Owner],
+                 types: Container[Hashable]) -> None:
         self._plain, self._like, self._empty_like = plain, like, empty_like
         self._restore, self._adopt, self._types = restore, adopt, types
 
-    def _result(self, tensor: T, owner: object, to: object, in_place: bool) -> Any:
+    def _result(self, tensor: T, owner: Owner, to: Owner, in_place: bool) -> Result[T]:
         """Of an operation on TENSOR, whose own Array has OWNER, and which leaves its elements in TO."""
         if owner is tensor:
-            return to
+            return to  # type: ignore[return-value]  # it is what users take for a tensor
         if not in_place:
             return lambda: self._like(tensor, to)
 
@@ -230,13 +232,13 @@ class Operations(Generic[T]):
         if op not in (Average, Sum) and tensor.dtype not in self._types:
             raise ValueError(f"{tensor.dtype} can be summed and averaged, and nothing else.")
 
-    def _rows(self, tensor: T, what: str) -> Array:
+    def _rows(self, tensor: T, what: str) -> Array[Owner]:
         """The Array of TENSOR, of which each row is something."""
         if not len(tensor.shape):
             raise ValueError(f"{what} takes a tensor of one dimension or more: this one has none.")
         return self._plain(tensor)
 
-    def _whole_rows(self, tensor: T, what: str) -> Array:
+    def _whole_rows(self, tensor: T, what: str) -> Array[Owner]:
         """Rows of which each has elements."""
         array = self._rows(tensor, what)
         sizes = array[4]
@@ -261,7 +263,8 @@ class Operations(Generic[T]):
                  None if name is None else f"allreduce.{name}".encode(), set_,
                  None if len(sizes) == 1 else _shape_text(sizes), 0, 0,
                  None if prescale == postscale == 1.0 else _scales(prescale, postscale)),
-                to if owner is tensor else self._result(tensor, owner, to, in_place))
+                to if owner is tensor else  # type: ignore[return-value]  # as in _result(), in less time
+                self._result(tensor, owner, to, in_place))
 
     def grouped_allreduce(self, tensors: Sequence[T], in_place: bool, op: int, name: str | None,
                           prescale: float, postscale: float, process_set: ProcessSet) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from . import basics, library
 
 _running: Tuple[str, bool, int] | None = None  # (path, whether cycles are marked, when it began)
-Event = Dict[str, Any]  # of JSON
+_Event = Dict[str, Any]  # of JSON
 
 _NEGOTIATION = ("QUEUE", "NEGOTIATE")
 _PARTS = ("MEMCPY_IN_FUSION_BUFFER", "MEMCPY_OUT_FUSION_BUFFER")
@@ -56,12 +56,12 @@ def _write() -> None:
         f.write("[\n" + ",\n".join(map(json.dumps, _converted(events, mark_cycles, begun_ns))) + "\n]\n")
 
 
-def _converted(recorded: List[Event], mark_cycles: bool, begun_ns: int) -> Iterator[Event]:
+def _converted(recorded: List[_Event], mark_cycles: bool, begun_ns: int) -> Iterator[_Event]:
     """The events of Horovod's file.  Times count from the first, in microseconds."""
     names = {e["tid"]: e["args"]["name"] for e in recorded if e["name"] == "thread_name"}
     parts = [e for e in recorded if e["ph"] == "X"]
     first = min((e["ts"] for e in parts), default=0)
-    events: List[Event] = []
+    events: List[_Event] = []
     for row in sorted({e["tid"] for e in parts}):
         yield _meta("process_name", row + 1, {"name": names[row]})
         events += _of_tensor([e for e in parts if e["tid"] == row], row + 1, first)
@@ -73,15 +73,15 @@ def _converted(recorded: List[Event], mark_cycles: bool, begun_ns: int) -> Itera
     yield from sorted(events, key=_begin)
 
 
-def _meta(name: str, pid: int, args: Event) -> Event:
+def _meta(name: str, pid: int, args: _Event) -> _Event:
     return {"name": name, "ph": "M", "pid": pid, "args": args}
 
 
-def _begin(e: Event) -> float:
+def _begin(e: _Event) -> float:
     return float(e["ts"])
 
 
-def _of_tensor(parts: List[Event], pid: int, first: float) -> Iterator[Event]:
+def _of_tensor(parts: List[_Event], pid: int, first: float) -> Iterator[_Event]:
     """Begin and end of all that was done for one tensor.  An operation that waited for no agreement has
     a negotiation that takes no time.
     """

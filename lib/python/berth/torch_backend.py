@@ -8,12 +8,13 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch._C._distributed_c10d import _DistributedBackendOptions
     from torch.distributed import ProcessGroup
 
 NAME = "berth"
 
 
-def _make(options: object, backend_options: object) -> ProcessGroup:
+def _make(options: _DistributedBackendOptions, backend_options: object) -> ProcessGroup:
     from .torch.process_group import make
     return make(options, backend_options)
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Type
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Type
 
 import torch
 
@@ -53,7 +53,7 @@ class DeltaOptimizer(Base):
         return [p for p in self._parameter_names if p.is_floating_point()]
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """The step of the user's optimizer on each rank, from here to there; all ranks go to the Adasum of
         these ways.  Returns the loss of this rank.
         """

@@ -24,7 +24,7 @@ from .compression import Compression, Compressor
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 
-_arrays = operations.Operations[torch.Tensor](adapter.plain, adapter.like, adapter.empty_like,
+_arrays = operations.Operations[torch.Tensor, torch.Tensor](adapter.plain, adapter.like, adapter.empty_like,
                                               adapter.restore, adapter.adopt, adapter.TYPES)
 
 

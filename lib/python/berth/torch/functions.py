@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import collections.abc
-from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Tuple, Union, cast
 
 import torch
 
@@ -13,7 +13,7 @@ from .collectives import broadcast_async_
 Pair = Tuple[Union[str, None], torch.Tensor]
 Params = Union[Mapping[str, torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[torch.Tensor]]
 Keys = Dict[torch.Tensor, Hashable]
-Skeleton = Tuple[List[Tuple[Any, Any]], List[Tuple[List[Hashable], Dict[str, Any]]]]  # state, groups
+_Skeleton = Tuple[List[Tuple[Any, Any]], List[Tuple[List[Hashable], Dict[str, Any]]]]  # state, groups
 
 
 def broadcast_parameters(params: Params, root_rank: int) -> None:
@@ -41,13 +41,13 @@ def _broadcast(pairs: Sequence[Pair], root_rank: int) -> None:
     wait_all([broadcast_async_(tensor, root_rank, name=name) for name, tensor in pairs])
 
 
-def wait_all(handles: Iterable[int]) -> List[Any]:
-    """A list of the results.  If there is an error, all of them have ended when it is raised."""
-    results: List[Any] = []
+def wait_all(handles: Iterable[int]) -> List[torch.Tensor]:
+    """A list of the results, tensors.  If there is an error, all of them have ended when it is raised."""
+    results = []
     error: Exception | None = None
     for handle in handles:
         try:
-            results.append(synchronize(handle))
+            results.append(cast(torch.Tensor, synchronize(handle)))
         except Exception as e:
             error = error or e
     if error:
@@ -79,7 +79,7 @@ def _params(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _skeleton(optimizer: torch.optim.Optimizer, keys: Keys, pairs: List[Pair]) -> Skeleton:
+def _skeleton(optimizer: torch.optim.Optimizer, keys: Keys, pairs: List[Pair]) -> _Skeleton:
     """The state and the options of OPTIMIZER with KEYS instead of parameters and _Tensor instead of tensors,
     which go to PAIRS.
     """
@@ -99,7 +99,7 @@ def _skeleton(optimizer: torch.optim.Optimizer, keys: Keys, pairs: List[Pair]) -
     return state, groups
 
 
-def _take_over(optimizer: torch.optim.Optimizer, skeleton: Skeleton, keys: Keys,
+def _take_over(optimizer: torch.optim.Optimizer, skeleton: _Skeleton, keys: Keys,
                pairs: List[Pair]) -> None:
     """OPTIMIZER gets what _skeleton() returned elsewhere.  PAIRS get its tensors, still without contents."""
     state, groups = skeleton
@@ -123,7 +123,7 @@ def _take_over(optimizer: torch.optim.Optimizer, skeleton: Skeleton, keys: Keys,
         group.update(_map(options, _Tensor, maker(first)))
 
 
-def _check_parameters(optimizer: torch.optim.Optimizer, keys: Keys, skeleton: Skeleton) -> None:
+def _check_parameters(optimizer: torch.optim.Optimizer, keys: Keys, skeleton: _Skeleton) -> None:
     """The same on all ranks, or an error on all."""
     own = [[keys[p] for p in group["params"]] for group in optimizer.param_groups]
     of_all = objects.allgather_object(own == [names for names, _ in skeleton[1]], name="optimizer.parameters")

@@ -327,14 +327,14 @@ class _Distributed(_Base):
         """How often backward() comes to a parameter before a step."""
         return self._passes
 
-    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+    def add_param_group(self, param_group: Dict[str, object]) -> None:
         """As that of the user's optimizer; new parameters are reduced, too."""
         super().add_param_group(param_group)
         self._parameter_names = {**_names(self, None), **self._parameter_names}
         if self._reducer is not None:
             self._reducer.watch(self._parameter_names)
 
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+    def load_state_dict(self, *args: object, **kwargs: object) -> None:
         """As that of the user's optimizer; what is begun is dropped."""
         if self._reducer is not None:
             self._reducer.drop()
@@ -371,7 +371,7 @@ class _Distributed(_Base):
             self._should_synchronize = True
             self._synchronized = False  # also where GradScaler leaves out the step
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """The step of the user's optimizer, with reduced gradients.
 
         CLOSURE computes the gradients anew: they are reduced behind each call of it.  The loss that it
@@ -407,7 +407,7 @@ class _Distributed(_Base):
                            process_set=reducer.process_set)
         return tensor if isinstance(loss, torch.Tensor) else tensor.item()
 
-    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+    def zero_grad(self, *args: object, **kwargs: object) -> None:
         """AssertionError: gradients are being reduced."""
         if self._reducer is not None:
             if self._reducer.begun and self._reducer.is_busy():

@@ -14,7 +14,7 @@ import os
 import sys
 import types
 from datetime import timedelta
-from typing import Any, Callable, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Protocol, Sequence, Tuple, Type, TypeVar, Union, cast
 
 import torch
 import torch.distributed as dist
@@ -28,14 +28,23 @@ from .process_group_arrays import OPS, Area, counts, element, fields_of_sum
 from .process_group_works import Done, Work, completer
 
 Tensors = Union[torch.Tensor, List[torch.Tensor]]
+Lists = Union[List[torch.Tensor], List[List[torch.Tensor]]]  # of the tensor of an argument, or of each one
 Finish = Callable[[], object]
+Made = TypeVar("Made")
+
+
+class Options(Protocol):
+    """What all options of torch's have."""
+    timeout: timedelta
+    asyncOp: bool
+
 
 _DONE = Done()
 _STRIDED = torch.strided
 _OPTIONS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 
 
-def make(options: Any, backend_options: object) -> ProcessGroup:
+def make(options: c10d._DistributedBackendOptions, backend_options: object) -> ProcessGroup:
     """What torch.distributed calls for each new group."""
     _refuse_other_backends(sys._getframe(2))
     everyone = not options.global_ranks_in_group
@@ -61,11 +70,12 @@ def _refuse_other_backends(caller: types.FrameType) -> None:
                          'init_process_group("berth"), and new_group(backend=...) for a group of the other.')
 
 
-def _options(cls: type, order: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def _options(cls: Type[Made], order: Sequence[str], args: Sequence[object],
+             named: Mapping[str, object]) -> Made:
     """An object like CLS: it is the first of ARGS, or NAMED opts, or made of the rest, which are in ORDER."""
     given = args[0] if args else named.get("opts")
     if hasattr(given, "asyncOp"):
-        return given
+        return cast(Made, given)
     made = cls()
     for name, value in [*zip(order, args), *named.items()]:
         if value is not None and name in _OPTIONS:
@@ -75,6 +85,11 @@ def _options(cls: type, order: Sequence[str], args: Sequence[Any], named: Mappin
 
 def _list(tensors: Tensors) -> List[torch.Tensor]:
     return [tensors] if isinstance(tensors, torch.Tensor) else tensors
+
+
+def _lists(lists: Lists, tensors: Tensors) -> List[List[torch.Tensor]]:
+    """One for each of TENSORS, the other argument."""
+    return cast("List[List[torch.Tensor]]", [lists] if isinstance(tensors, torch.Tensor) else lists)
 
 
 def _same(text: str, one: int, other: int) -> None:
@@ -89,7 +104,8 @@ def _milliseconds(timeout: timedelta) -> int:
 class ProcessGroup(dist.ProcessGroup):
     """RANK of SIZE, in the set HANDLE of libberth."""
 
-    def __init__(self, rank: int, size: int, handle: int | None, timeout: timedelta, store: Any) -> None:
+    def __init__(self, rank: int, size: int, handle: int | None, timeout: timedelta,
+                 store: c10d.Store | None) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg, arg-type]
         self._my_rank, self._my_size, self._set, self._store = rank, size, handle, store
         self._timeout_ms = _milliseconds(timeout)
@@ -139,7 +155,7 @@ class ProcessGroup(dist.ProcessGroup):
     def supports_tensor_alloc(self, device: object) -> bool:
         return False
 
-    def get_group_store(self) -> Any:
+    def get_group_store(self) -> c10d.Store | None:
         return self._store
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -168,7 +184,7 @@ class ProcessGroup(dist.ProcessGroup):
         library.get().berth_set_remove(handle)
         world.leave()
 
-    def splitGroup(self, new_ranks: Sequence[int], timeout: timedelta | None = None, opts: Any = None,
+    def splitGroup(self, new_ranks: Sequence[int], timeout: timedelta | None = None, opts: object = None,
                    group_name: str | None = None, group_desc: str | None = None,
                    device_types: object = None) -> ProcessGroup | None:
         """A group of NEW_RANKS of this group, in their order; None: this rank is in none.  All ranks call it.
@@ -191,7 +207,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- how operations are done ----
 
-    def _limit(self, opts: Any) -> int:
+    def _limit(self, opts: Options) -> int:
         timeout = opts.timeout
         return self._timeout_ms if timeout.days < 0 else _milliseconds(timeout)
 
@@ -200,7 +216,7 @@ class ProcessGroup(dist.ProcessGroup):
             raise world.failure("the process group was shut down")
         return self._set
 
-    def _plain(self, opts: Any, kept: Any, results: Any, kind: int, type_: int, op: int,
+    def _plain(self, opts: Options, kept: object, results: List[torch.Tensor], kind: int, type_: int, op: int,
                in_: int | None, out: int | None, count: int, root: int = 0,
                finish: Finish | None = None) -> dist.Work:
         """One operation with these fields alone."""
@@ -220,7 +236,7 @@ class ProcessGroup(dist.ProcessGroup):
             finish()
         return _DONE
 
-    def _do(self, opts: Any, kept: Any, results: Any, operations: Sequence[Any],
+    def _do(self, opts: Options | None, kept: object, results: List[torch.Tensor], operations: Sequence[Any],
             finish: Finish | None = None, source: ctypes.c_int | None = None) -> dist.Work:
         """OPERATIONS, the fields of each, as one request."""
         limit = self._limit(opts) if opts is not None else self._timeout_ms
@@ -230,7 +246,7 @@ class ProcessGroup(dist.ProcessGroup):
             return _DONE
         return self._submit(operations, kept, results, finish, source, getattr(opts, "asyncOp", True))
 
-    def _submit(self, operations: Sequence[Any], kept: Any, results: Any,
+    def _submit(self, operations: Sequence[Any], kept: object, results: List[torch.Tensor],
                 finish: Finish | None, source: ctypes.c_int | None = None,
                 is_async: bool = True) -> dist.Work:
         try:
@@ -262,19 +278,20 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- reductions ----
 
-    def allreduce(self, tensors: Tensors, opts: Any = None, *args: Any, **named: Any) -> dist.Work:
+    def allreduce(self, tensors: Tensors, opts: object = None, *args: object, **named: object) -> dist.Work:
         if type(opts) is c10d.AllreduceOptions and len(tensors) == 1:  # as from all_reduce(): 8 us in all
             tensor = tensors[0]
             type_, op = arrays.TYPES.get(tensor.dtype), OPS.get(hash(opts.reduceOp))
             if type_ is not None and op is not None and tensor.layout is _STRIDED and tensor.is_cpu \
                     and tensor.is_contiguous():
                 at = tensor.data_ptr()
-                return self._plain(opts, tensor, tensors, clib.ALLREDUCE, type_, op, at, at, tensor.numel())
+                return self._plain(opts, tensor, tensors,  # type: ignore[arg-type]  # a list
+                                   clib.ALLREDUCE, type_, op, at, at, tensor.numel())
         if opts is not None:
             args = (opts, *args)
         return self.allreduce_coalesced(_list(tensors), *args, **named)
 
-    def allreduce_coalesced(self, tensors: Tensors, *args: Any, **named: Any) -> dist.Work:
+    def allreduce_coalesced(self, tensors: Tensors, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.AllreduceOptions, ("op", "timeout"), args, named)
         tensors = _list(tensors)
         operations, kept = [], []
@@ -292,7 +309,7 @@ class ProcessGroup(dist.ProcessGroup):
                                    count=plain.numel(), in_=plain.data_ptr(), out=plain.data_ptr()))
         return self._do(opts, kept, tensors, operations, restore)
 
-    def reduce(self, tensors: Tensors, *args: Any, **named: Any) -> dist.Work:
+    def reduce(self, tensors: Tensors, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.ReduceOptions, ("root", "op", "timeout"), args, named)
         tensor, = _list(tensors)
         plain = arrays.dense(tensor)
@@ -302,8 +319,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._do(opts, plain, [tensor], [fields],
                         (lambda: arrays.restore(tensor, plain)) if is_root else None)
 
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, *args: Any,
-                              **named: Any) -> dist.Work:
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, *args: object,
+                              **named: object) -> dist.Work:
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
         _same("reduce_scatter: the input is not the output times the ranks", input.numel(),
               output.numel() * self._my_size)
@@ -311,26 +328,26 @@ class ProcessGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_tensor = reduce_scatter_single
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def reduce_scatter(self, outputs: Tensors, inputs: Lists, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
         each = []
-        for output, of_ranks in zip(outputs, inputs):
+        for output, of_ranks in zip(_list(outputs), _lists(inputs, outputs)):
             _same("reduce_scatter: the output is not as this rank's input", output.numel(),
                   of_ranks[self._my_rank].numel())
             numbers = [t.numel() for t in of_ranks]
             each.append((output, of_ranks, None if len(set(numbers)) == 1 else numbers))
         return self._reduce_scatters(opts, each)
 
-    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, *args: Any,
-                                        **named: Any) -> dist.Work:
+    def reduce_scatter_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
+                                        *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.ReduceScatterOptions, ("op", "timeout"), args, named)
         return self._reduce_scatters(opts, [(o, [i], None) for o, i in zip(outputs, inputs)])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def _reduce_scatters(self, opts: Any, each: Sequence[Any]) -> dist.Work:
+    def _reduce_scatters(self, opts: c10d.ReduceScatterOptions,
+                         each: Sequence[Tuple[torch.Tensor, List[torch.Tensor], List[int] | None]]
+                         ) -> dist.Work:
         """EACH: an output, the inputs that make the sum, and the elements of each rank, or None: even."""
         operations, kept, finishes = [], [], []
         for output, inputs, numbers in each:
@@ -347,7 +364,7 @@ class ProcessGroup(dist.ProcessGroup):
             finishes.append(part.restore)
         return self._many(opts, kept, [output for output, _, _ in each], operations, finishes)
 
-    def _many(self, opts: Any, kept: Any, results: Any, operations: Sequence[Any],
+    def _many(self, opts: Options, kept: object, results: List[torch.Tensor], operations: Sequence[Any],
               finishes: Sequence[Finish | None]) -> dist.Work:
         """Those with few fields go the shorter way."""
         given = [finish for finish in finishes if finish is not None]
@@ -360,7 +377,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- moves ----
 
-    def broadcast(self, tensors: Tensors, *args: Any, **named: Any) -> dist.Work:
+    def broadcast(self, tensors: Tensors, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.BroadcastOptions, ("root", "timeout"), args, named)
         tensor = _list(tensors)[getattr(opts, "rootTensor", 0)]
         kind, words = element(tensor)
@@ -369,27 +386,28 @@ class ProcessGroup(dist.ProcessGroup):
                            tensor.numel() * words, opts.rootRank,
                            area.restore if opts.rootRank != self._my_rank else None)
 
-    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, *args: Any,
-                          **named: Any) -> dist.Work:
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, *args: object,
+                          **named: object) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         return self._allgathers(opts, [([output], input, None)], [output])
 
     _allgather_base = all_gather_into_tensor = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def all_gather_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
+                                    *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         return self._allgathers(opts, [([o], i, None) for o, i in zip(outputs, inputs)], outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def allgather(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def allgather(self, outputs: Lists, inputs: Tensors, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        each = _lists(outputs, inputs)
         return self._allgathers(opts, [(of_ranks, i, [t.numel() for t in of_ranks])
-                                       for of_ranks, i in zip(outputs, inputs)], outputs[0])
+                                       for of_ranks, i in zip(each, _list(inputs))], each[0])
 
-    def allgather_coalesced(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def allgather_coalesced(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor],
+                            *args: object, **named: object) -> dist.Work:
         """OUTPUTS: for each rank the list of what it gave."""
         opts = _options(c10d.AllgatherOptions, ("timeout",), args, named)
         each = [[of_rank[k] for of_rank in outputs] for k in range(len(inputs))]
@@ -397,7 +415,9 @@ class ProcessGroup(dist.ProcessGroup):
                                        for of_ranks, i in zip(each, inputs)],
                                 [t for of_rank in outputs for t in of_rank])
 
-    def _allgathers(self, opts: Any, each: Sequence[Any], results: Any) -> dist.Work:
+    def _allgathers(self, opts: Options,
+                    each: Sequence[Tuple[List[torch.Tensor], torch.Tensor, List[int] | None]],
+                    results: List[torch.Tensor]) -> dist.Work:
         """EACH: the outputs, side by side, an input, and the elements of each rank, or None: even."""
         operations, kept, finishes = [], [], []
         for outputs, input, numbers in each:
@@ -415,34 +435,32 @@ class ProcessGroup(dist.ProcessGroup):
             finishes.append(whole.restore)
         return self._many(opts, kept, results, operations, finishes)
 
-    def gather(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def gather(self, outputs: Lists, inputs: Tensors, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.GatherOptions, ("root", "timeout"), args, named)
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        input, = inputs
+        input, = _list(inputs)
         is_root = opts.rootRank == self._my_rank
+        of_ranks = _lists(outputs, inputs)[0] if is_root else []
         kind, words = element(input)
-        whole, part = Area(outputs[0], is_output=True) if is_root else None, Area([input])
+        whole, part = Area(of_ranks, is_output=True) if is_root else None, Area([input])
         if whole is not None:
             _same_types(whole, part)
-            for t in outputs[0]:
+            for t in of_ranks:
                 _same("gather: an output is not as the input", t.numel(), input.numel())
         fields = {"kind": clib.GATHER, "type": kind, "in_": part.address, "root": opts.rootRank,
                   "out": whole.address if whole else None, "count": input.numel() * words}
-        return self._many(opts, (whole, part), outputs[0] if is_root else [], [fields],
+        return self._many(opts, (whole, part), of_ranks, [fields],
                           [whole.restore] if whole else [])
 
-    def scatter(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def scatter(self, outputs: Tensors, inputs: Lists, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.ScatterOptions, ("root", "timeout"), args, named)
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        output, = outputs
+        output, = _list(outputs)
         is_root = opts.rootRank == self._my_rank
+        of_ranks = _lists(inputs, outputs)[0] if is_root else []
         kind, words = element(output)
-        whole, part = Area(inputs[0]) if is_root else None, Area([output], is_output=True)
+        whole, part = Area(of_ranks) if is_root else None, Area([output], is_output=True)
         if whole is not None:
             _same_types(whole, part)
-            for t in inputs[0]:
+            for t in of_ranks:
                 _same("scatter: an input is not as the output", t.numel(), output.numel())
         fields = {"kind": clib.SCATTER, "type": kind, "in_": whole.address if whole else None,
                   "root": opts.rootRank, "out": part.address, "count": output.numel() * words}
@@ -450,7 +468,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor,
                           output_splits: Sequence[int] | None, input_splits: Sequence[int] | None,
-                          *args: Any, **named: Any) -> dist.Work:
+                          *args: object, **named: object) -> dist.Work:
         """The splits are rows of the tensors; none: even ones."""
         opts = _options(c10d.AllToAllOptions, ("timeout",), args, named)
         return self._alltoall(opts, [output], [input], self._elements(output, output_splits),
@@ -458,7 +476,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def alltoall(self, outputs: Any, inputs: Any, *args: Any, **named: Any) -> dist.Work:
+    def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
+                 *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.AllToAllOptions, ("timeout",), args, named)
         return self._alltoall(opts, outputs, inputs, [t.numel() for t in outputs],
                               [t.numel() for t in inputs])
@@ -475,7 +494,8 @@ class ProcessGroup(dist.ProcessGroup):
                              f"{self._my_size} ranks.")
         return [n * (tensor.numel() // rows if rows else 0) for n in splits]
 
-    def _alltoall(self, opts: Any, outputs: Any, inputs: Any, come: Sequence[int],
+    def _alltoall(self, opts: Options, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
+                  come: Sequence[int],
                   go: Sequence[int]) -> dist.Work:
         kind, words = element(inputs[0])
         to, of = Area(outputs, is_output=True), Area(inputs)
@@ -485,7 +505,7 @@ class ProcessGroup(dist.ProcessGroup):
                   "out_counts": counts([n * words for n in come])}
         return self._do(opts, (to, of), outputs, [fields], to.restore)
 
-    def barrier(self, *args: Any, **named: Any) -> dist.Work:
+    def barrier(self, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.BarrierOptions, ("timeout",), args, named)
         return self._plain(opts, None, [], clib.BARRIER, clib.U8, 0, None, None, 0)
 

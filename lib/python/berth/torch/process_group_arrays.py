@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Callable, Dict, Sequence, Tuple, cast
 
 import torch
 import torch.distributed as dist
@@ -17,22 +17,26 @@ OPS = {hash(_RED(op)): number for op, number in (
     (_RED.PRODUCT, clib.PRODUCT), (_RED.BAND, clib.BAND), (_RED.BOR, clib.BOR), (_RED.BXOR, clib.BXOR))}
 
 
-def reduction(op: Any) -> Tuple[int, ctypes.c_double | None]:
+def _name_of(op: dist.ReduceOp) -> object:
+    return op.op  # type: ignore[attr-defined]  # torch's own types lack it
+
+
+def reduction(op: dist.ReduceOp) -> Tuple[int, ctypes.c_double | None]:
     """libberth's number of OP, a ReduceOp, and what to prescale by, or None."""
     found = OPS.get(hash(op))
     if found is not None:
         return found, None
-    if op == _RED.PREMUL_SUM:
+    if op == cast(object, _RED.PREMUL_SUM):
         return clib.SUM, ctypes.c_double(float(op.factor))
-    raise ValueError(f"berth has no reduction {op.op}.")
+    raise ValueError(f"berth has no reduction {_name_of(op)}.")
 
 
-def fields_of_sum(tensor: torch.Tensor, op: Any) -> Dict[str, Any]:
+def fields_of_sum(tensor: torch.Tensor, op: dist.ReduceOp) -> Dict[str, object]:
     """The fields "type", "op" and "prescale" to add elements as TENSOR has."""
     number, scale = reduction(op)
     if tensor.dtype in tensors.PAIRS and number not in (clib.SUM, clib.AVG):
-        raise ValueError(f"{tensor.dtype} has no {op.op}: only sums and averages.")
-    fields: Dict[str, Any] = {
+        raise ValueError(f"{tensor.dtype} has no {_name_of(op)}: only sums and averages.")
+    fields: Dict[str, object] = {
         "type": tensors.TYPES.get(tensors.PAIRS.get(tensor.dtype, tensor.dtype)), "op": number}
     if fields["type"] is None:
         tensors.type_of(tensor)  # says so

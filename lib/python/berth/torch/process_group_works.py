@@ -14,6 +14,9 @@ from ..errors import HorovodInternalError
 from .process_group_world import as_failure, failure
 
 
+Future = torch.futures.Future[List[torch.Tensor]]
+
+
 class Done(dist.Work):
     """What was done before the call returned."""
 
@@ -35,8 +38,8 @@ class Done(dist.Work):
     def result(self) -> List[torch.Tensor]:
         return []
 
-    def get_future(self) -> Any:
-        future: Any = torch.futures.Future()
+    def get_future(self) -> Future:
+        future: Future = torch.futures.Future()
         future.set_result([])
         return future
 
@@ -55,7 +58,7 @@ class Work(dist.Work):
         self.operation: library.Operation | None = operation
         self.tensors, self.finish, self.source = tensors, finish, source
         self.error: Exception | None = None
-        self.future: Any = None
+        self.future: Future | None = None
         self.base: Any = None
 
     def _end(self, error: Exception | None = None) -> None:
@@ -111,12 +114,12 @@ class Work(dist.Work):
 
     _source_rank = source_rank
 
-    def get_future(self) -> Any:
+    def get_future(self) -> Future:
         """Of the tensors.  It does not wait."""
         if self.future is None:
             self.base = torch.futures.Future()
             # Only an exception in a callback makes a Future fail for those who wait in C++.
-            future: Any = self.base.then(self._value)
+            future = self.base.then(self._value)
             if self.is_completed():
                 self.base.set_result(None)
             else:

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, List, Sequence
+from typing import List, Sequence
 
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from .. import clib, library
 from ..errors import HorovodInternalError
@@ -14,23 +15,26 @@ from ..errors import HorovodInternalError
 class Exchange:
     """An allgather over a STORE of torch, of all RANKS, as a bootstrap of libberth."""
 
-    def __init__(self, store: Any, rank: int, ranks: int) -> None:
+    def __init__(self, store: c10d.Store, rank: int, ranks: int) -> None:
         turn = store.add(f"berth/turn/{rank}", 1)  # a store may remain when its group is made anew
         self.store, self.rank, self.ranks, self.prefix = store, rank, ranks, f"berth/{turn}"
         self.calls = 0
         self.error: BaseException | None = None
+
+    def _set(self, key: str, value: bytes) -> None:
+        self.store.set(key, value)  # type: ignore[arg-type]  # torch's own types lack bytes
 
     def allgather(self, mine: bytes) -> List[bytes]:
         """The list of what all ranks gave, bytes each.  Rank 0 puts it together: two keys for each rank."""
         self.calls += 1
         prefix = f"{self.prefix}/{self.calls}"
         if self.rank:
-            self.store.set(f"{prefix}/{self.rank}", mine)
+            self._set(f"{prefix}/{self.rank}", mine)
             whole = self.store.get(f"{prefix}/all")
         else:
             parts = [mine] + [self.store.get(f"{prefix}/{r}") for r in range(1, self.ranks)]
             whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-            self.store.set(f"{prefix}/all", whole)
+            self._set(f"{prefix}/all", whole)
         parts, at = [], 0
         while at < len(whole):
             end = at + 4 + int.from_bytes(whole[at:at + 4], "big")
@@ -41,7 +45,7 @@ class Exchange:
     def part(self) -> None:
         """Rank 0, with whose process the store may end, waits until the others have read all."""
         if self.rank:
-            self.store.set(f"{self.prefix}/part/{self.rank}", b"")
+            self._set(f"{self.prefix}/part/{self.rank}", b"")
         else:
             self.store.wait([f"{self.prefix}/part/{r}" for r in range(1, self.ranks)])
 

@@ -41,7 +41,7 @@ def type_of(tensor: torch.Tensor) -> int:
     return found
 
 
-def plain(tensor: torch.Tensor) -> Array:
+def plain(tensor: torch.Tensor) -> Array[torch.Tensor]:
     """As operations.py says.  TENSOR, or a dense copy."""
     if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
         type_ = TYPES.get(tensor.dtype)
@@ -83,9 +83,9 @@ def like(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return result if tensor.is_cpu else result.to(tensor.device)
 
 
-def empty_like(array: Array, rows: int | None) -> Tuple[torch.Tensor, int]:
+def empty_like(array: Array[torch.Tensor], rows: int | None) -> Tuple[torch.Tensor, int]:
     """As operations.py says."""
-    tensor: torch.Tensor = array[0]
+    tensor = array[0]
     if rows is None:
         made = torch.empty_like(tensor)
     else:
@@ -93,7 +93,7 @@ def empty_like(array: Array, rows: int | None) -> Tuple[torch.Tensor, int]:
     return made, made.data_ptr()
 
 
-def adopt(address: int, rows: int, array: Array, let_go: Callable[[int], None]) -> torch.Tensor:
+def adopt(address: int, rows: int, array: Array[torch.Tensor], let_go: Callable[[int], None]) -> torch.Tensor:
     """ROWS rows like those of ARRAY, at ADDRESS, as a tensor; LET_GO is called with ADDRESS when nothing uses
     them any more.
     """

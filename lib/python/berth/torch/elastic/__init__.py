@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any, Callable, TypeVar
+from typing import Callable, TypeVar
 
 from ... import basics
 from .sampler import ElasticSampler
@@ -19,7 +19,7 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     the caller's: it is not called again.
     """
     @functools.wraps(func)
-    def wrapper(state: State, *args: Any, **kwargs: Any) -> R:
+    def wrapper(state: State, *args: object, **kwargs: object) -> R:
         if basics.rank() == 0:
             print("berth: elastic.run: the function runs once, and is not repeated after an error",
                   file=sys.stderr, flush=True)

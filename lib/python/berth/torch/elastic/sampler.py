@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from typing import Any, Dict, Iterator, List, Mapping, Sized
+from typing import Dict, Iterable, Iterator, List, Mapping, Sized, cast
 
 import torch.utils.data
 
@@ -43,11 +43,11 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         state: Dict[str, object] = {"epoch": self.epoch, "processed_num": self.processed_num}
         return {**state, "processed_indices": self.processed_indices} if self.processed_indices else state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, object]) -> None:
         """Of state_dict(), or of Horovod: until 0.22 it kept processed_indices, since 0.23 processed_num."""
-        self.epoch = state_dict["epoch"]
-        self.processed_indices = set(state_dict.get("processed_indices", ()))
-        self.processed_num = state_dict.get("processed_num", len(self.processed_indices))
+        self.epoch = cast(int, state_dict["epoch"])
+        self.processed_indices = set(cast("Iterable[int]", state_dict.get("processed_indices", ())))
+        self.processed_num = cast(int, state_dict.get("processed_num", len(self.processed_indices)))
         self.reset()
 
     def reset(self) -> None:

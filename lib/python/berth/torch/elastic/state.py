@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple, Type
+from typing import Callable, Dict, Iterable, List, Mapping, Protocol, Tuple, Type
 
 import torch
 
@@ -51,13 +51,16 @@ class State:
         """The world has changed."""
 
 
+Values = Dict[str, object]
+
+
 class ObjectState(State):
     """Values under the names that they are given with, as attributes: ObjectState(epoch=0).epoch.
 
     BCAST_OBJECT and GET_RANK stand in for broadcast_object() and rank().
     """
 
-    def __init__(self, bcast_object: Callable[[Dict[str, Any]], Dict[str, Any]] = objects.broadcast_object,
+    def __init__(self, bcast_object: Callable[[Values], Values] = objects.broadcast_object,
                  get_rank: Callable[[], int] = basics.rank, **kwargs: object) -> None:
         super().__init__()
         self._bcast_object, self._rank = bcast_object, get_rank
@@ -105,7 +108,7 @@ class TorchState(ObjectState):
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name in self._handlers:
-            self._handlers[name].set_value(value)
+            self._handlers[name].set_value(value)  # type: ignore[arg-type]  # of that kind
 
     def save(self) -> None:
         for handler in self._handlers.values():
@@ -129,14 +132,24 @@ class TorchState(ObjectState):
 
 # ---- what is more than a value ----
 
+class Stateful(Protocol):
+    """What has a state as torch's models, optimizers and samplers have it."""
+
+    def state_dict(self) -> Dict[str, object]:
+        """What it is now."""
+
+    def load_state_dict(self, state_dict: Dict[str, object]) -> object:
+        """Become what state_dict() returned."""
+
+
 class StateHandler:
     """Saves VALUE, restores it in place, and makes it equal on all ranks."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Stateful) -> None:
         self.value = value
         self.save()
 
-    def set_value(self, value: Any) -> None:
+    def set_value(self, value: Stateful) -> None:
         """VALUE takes the place of the other one; restore() brings back what is saved now."""
         self.value = value
         self.save()
@@ -156,6 +169,8 @@ class StateHandler:
 
 class ModelStateHandler(StateHandler):
     """Of a torch.nn.Module."""
+    value: torch.nn.Module
+
     def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
@@ -163,6 +178,8 @@ class ModelStateHandler(StateHandler):
 
 class OptimizerStateHandler(StateHandler):
     """Of a torch.optim.Optimizer."""
+    value: torch.optim.Optimizer
+
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
@@ -170,6 +187,8 @@ class OptimizerStateHandler(StateHandler):
 
 class SamplerStateHandler(StateHandler):
     """Of an ElasticSampler."""
+    value: ElasticSampler
+
     def sync(self) -> None:
         self.value.load_state_dict(objects.broadcast_object(self.value.state_dict()))
         self.save()
@@ -195,4 +214,5 @@ def set_handler_registry(registry: Registry) -> None:
 
 
 def _handler_of(value: object) -> StateHandler | None:
-    return next((handler(value) for kind, handler in _handlers if isinstance(value, kind)), None)
+    handler = next((handler for kind, handler in _handlers if isinstance(value, kind)), None)
+    return None if handler is None else handler(value)  # type: ignore[arg-type]  # of that kind
