@@ -299,7 +299,8 @@ deps:
 
 # ---- install ----
 
-pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8])
+reference := $(if $(shell command -v python3),$(BUILD)/man/berth.torch.3)
+pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8]) $(reference)
 # Other names of a page.
 named := $(shell awk '/^.Nm berth_/ && names[FILENAME]++ { print $$2 }' man/berth_*.3)
 # bash, zsh and fish look for these names.
@@ -310,6 +311,11 @@ docs: $(pages) $(completions)
 $(BUILD)/man/%: man/%.in man/splice.awk common/given.def lib/core/params.def $(BUILD)/bin/runner
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
+	mv $@.new $@
+# The docstrings of the Python package; no page where there is no Python.
+$(BUILD)/man/berth.torch.3: man/reference.py $(wildcard lib/python/berth/*.py lib/python/berth/*/*.py lib/python/berth/*/*/*.py)
+	@mkdir -p $(@D)
+	python3 $< > $@.new
 	mv $@.new $@
 $(BUILD)/completion/runner: SHELL_OF = bash
 $(BUILD)/completion/_runner: SHELL_OF = zsh

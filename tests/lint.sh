@@ -112,7 +112,7 @@ for name in sys.argv[1:]:
     for n, line in enumerate(text.splitlines(), 1):
         if len(line) > 110:
             print(f"{name}:{n}: {len(line)} columns, 110 are the most")
-' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py lib/python/berth/*/*/*.py
+' examples/*.py tests/*/*.py lib/python/*/*.py lib/python/*/*/*.py lib/python/berth/*/*/*.py man/*.py
 }
 
 # The package of Python, with the torch of build/venv.

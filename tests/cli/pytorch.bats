@@ -32,6 +32,12 @@ tested() { # NP FILE...
 	tested 2 "$TESTS/test_process_group_training.py" # not with it: torch's store has one port in a process
 }
 
+@test "each public name is in its reference, with an example that runs" {
+	export REFERENCE=$BUILD/man/berth.torch.3
+	make -s -C "$ROOT" "$REFERENCE"
+	run -0 timeout -k 5 280 "$PYTHON" -m pytest -q -p no:cacheprovider "$ROOT/lib/python/tests/test_reference.py"
+}
+
 # bats test_tags=all
 @test "how the backend begins and ends, by runner, torchrun and neither" {
 	run -0 timeout -k 5 280 "$PYTHON" -m pytest -q -p no:cacheprovider "$TESTS/test_process_group_ends.py"

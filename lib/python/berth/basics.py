@@ -1,4 +1,10 @@
-"""The world: who this rank is, and process sets."""
+"""The world: who this rank is, and process sets.
+
+Average, Sum, Adasum, Min, Max and Product are the numbers of the reductions, for OP.  global_process_set is
+the ProcessSet of all ranks, which operations take if they get no other.
+
+Before init() and after shutdown() a call that asks for the world raises ValueError.
+"""
 from __future__ import annotations
 
 import atexit
@@ -22,37 +28,65 @@ def _get() -> clib.World:
 
 
 def is_initialized() -> bool:
-    """Whether init() was called, and shutdown() not after it."""
+    """Whether init() was called, and shutdown() not after it.
+
+    >>> hvd.is_initialized()
+    True
+    """
     return _world is not None
 
 
 def rank() -> int:
-    """The number of this rank in the world, from 0."""
+    """The number of this rank in the world, from 0.
+
+    >>> hvd.rank()
+    0
+    """
     return int(_get().rank)
 
 
 def size() -> int:
-    """The number of ranks in the world."""
+    """The number of ranks in the world.
+
+    >>> hvd.size()
+    1
+    """
     return int(_get().ranks)
 
 
 def local_rank() -> int:
-    """The number of this rank on its host, from 0."""
+    """The number of this rank on its host, from 0.
+
+    >>> hvd.local_rank()
+    0
+    """
     return int(_get().local_rank)
 
 
 def local_size() -> int:
-    """The number of ranks on this host."""
+    """The number of ranks on this host.
+
+    >>> hvd.local_size()
+    1
+    """
     return int(_get().local_size)
 
 
 def cross_rank() -> int:
-    """The number of this host among those that have this local rank, from 0."""
+    """The number of this host among those that have this local rank, from 0.
+
+    >>> hvd.cross_rank()
+    0
+    """
     return int(_get().cross_rank)
 
 
 def cross_size() -> int:
-    """The number of hosts that have this local rank."""
+    """The number of hosts that have this local rank.
+
+    >>> hvd.cross_size()
+    1
+    """
     return int(_get().cross_size)
 
 
@@ -79,8 +113,11 @@ def _ranks_of(comm: Any) -> list[int]:
 
 
 class ProcessSet:
-    """Ranks that do operations together: ranks of the world, in any order, each once; or those of a
-    communicator of mpi4py.
+    """Ranks that do operations together.  RANKS_OR_COMM: ranks of the world, in any order, each once; or a
+    communicator of mpi4py.  It can be used once add_process_set() has added it.
+
+    >>> hvd.ProcessSet([2, 0])
+    ProcessSet(process_set_id=None, ranks=[0, 2])
     """
 
     def __init__(self, ranks_or_comm: Iterable[int] | Communicator) -> None:
@@ -128,7 +165,14 @@ _next_id = 1  # the same on all ranks: all of them add the same sets, in one ord
 
 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
-    """Add PROCESS_SET, or that of a list of ranks.  All ranks of the world call it.  Returns the set."""
+    """Add PROCESS_SET, a ProcessSet or the ranks of one.  All ranks of the world call it.  Returns the set.
+
+    ValueError: it is added already, there is one of the same ranks, or a rank is not in the world.
+
+    >>> hvd.add_process_set([0])  # alone, rank 0 is all ranks
+    Traceback (most recent call last):
+    ValueError: There is a process set of the ranks [0] already.
+    """
     global _next_id
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
@@ -147,7 +191,11 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """All ranks of the world call it.  False: there is no such set to remove."""
+    """Remove PROCESS_SET.  All ranks of the world call it.  Returns False if there is no such set to remove.
+
+    >>> hvd.remove_process_set(hvd.ProcessSet([0]))
+    False
+    """
     _get()
     if not process_set.process_set_id or _sets.get(process_set.process_set_id) is not process_set:
         return False
@@ -188,6 +236,10 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
 
     COMM: a communicator of mpi4py, whose ranks are the world; None: those that the launcher started.
     PROCESS_SETS: a list of ProcessSet to be added; "dynamic" is allowed, and always so.
+    ValueError: COMM is no communicator.  ImportError: there is no libberth.  HorovodInternalError: a rank
+    did not come.
+
+    >>> hvd.init()
     """
     global _world, _next_id, _joins
     if is_initialized():
@@ -224,7 +276,12 @@ def at_shutdown(forget: Function) -> Function:
 
 
 def shutdown() -> None:
-    """Operations that still run end with an error.  init() may follow."""
+    """Leave the world.  Operations that still run end with an error.  init() may follow.
+
+    >>> hvd.shutdown()
+    >>> hvd.is_initialized()
+    False
+    """
     global _world
     if not is_initialized():
         return

@@ -2,11 +2,20 @@
 from __future__ import annotations
 
 class HorovodInternalError(RuntimeError):
-    """An operation failed: its ranks did not match, one of them was lost, or it took too long."""
+    """An operation failed: its ranks did not match, one of them was lost, or it took too long.
+
+    >>> hvd.reducescatter(torch.ones(2), op=hvd.Adasum)
+    Traceback (most recent call last):
+    berth.errors.HorovodInternalError: reducescatter does not do Adasum: allreduce does.
+    """
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts came or went.  Elastic programs catch it; no call of this package raises it."""
+    """Hosts came or went.  Elastic programs catch it; no call of this package raises it.
+
+    >>> hvd.HostsUpdatedInterrupt().skip_sync
+    False
+    """
 
     def __init__(self, skip_sync: bool = False) -> None:
         super().__init__()
@@ -14,7 +23,11 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """A library or an extension is of another version than this package."""
+    """A library or an extension NAME is of the version INSTALLED_VERSION, and VERSION is needed.
+
+    >>> print(hvd.HorovodVersionMismatchError("libberth.so", "0.2", "9.1"))
+    libberth.so has version 9.1, but 0.2 is needed
+    """
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         super().__init__(f"{name} has version {installed_version}, but {version} is needed")

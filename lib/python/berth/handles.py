@@ -41,7 +41,11 @@ def add(operation: library.Operation, result: object, names: Sequence[Name] = ()
 
 
 def poll(handle: int) -> bool:
-    """Has the operation of HANDLE ended?  synchronize() then returns at once."""
+    """Whether the operation of HANDLE has ended: synchronize() then returns at once.
+
+    >>> hvd.poll(0)  # no operation
+    True
+    """
     if handle not in _pending:
         return True
     operation, _, names = _pending[handle]
@@ -54,6 +58,11 @@ def poll(handle: int) -> bool:
 def synchronize(handle: int | None) -> object:
     """Wait for the operation of HANDLE.  Returns its result: a tensor, a list for a grouped one, a tuple for
     an alltoall with splits; None if there is no such operation, or it was waited for.
+
+    HorovodInternalError: the operation failed.
+
+    >>> hvd.synchronize(hvd.broadcast_async(torch.ones(2), root_rank=0))
+    tensor([1., 1.])
     """
     if handle is None or handle not in _pending:
         return None

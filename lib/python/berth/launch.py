@@ -71,14 +71,22 @@ def run(func: Callable[..., R], args: Sequence[object] = (), kwargs: Mapping[str
     """Call FUNC(*ARGS, **KWARGS) on NUM_PROC ranks (or NP), and return a list of what it returns, in the
     order of the ranks.  The output of the ranks is shown here.
 
-    HOSTS: "a:8,b:8"; HOSTFILE: a file of them; without both, this machine.  EXECUTABLE: the Python of the
-    ranks, on each host; this one.  The others are options of runner's.  cloudpickle, if it is there, lets
-    FUNC be of any kind; else FUNC must be importable on each host.
+    HOSTS: "a:8,b:8"; without it and HOSTFILE, this machine.
+    HOSTFILE: a file of hosts.
+    EXECUTABLE: the Python of the ranks, on each host; this one.
+    START_TIMEOUT: seconds.
+
+    The others are options of runner's.  cloudpickle, if it is there, lets FUNC be of any kind; else FUNC must
+    be importable on each host.
 
     What FUNC returns on a host comes here as a pickle: a host that somebody has taken over can run code
     here.
 
     RuntimeError: FUNC raised one, with the traceback of the rank that raised it; or the job failed.
+    ValueError: FUNC is not importable.  FileNotFoundError: there is no runner.
+
+    >>> hvd.run(max, args=(1, 2), np=2)
+    [2, 2]
     """
     given = {k: v for k, v in locals().items() if k in _OPTIONS}
     given.update({k: v for k, v in (("min_num_proc", min_np), ("max_num_proc", max_np)) if v is not None})

@@ -26,6 +26,10 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 
     MARK_CYCLES: an event CYCLE_START each time that ranks agree on what is next.
     OSError: FILE_PATH cannot be written.
+
+    >>> hvd.start_timeline("timeline.json")
+    >>> _ = hvd.allreduce(torch.ones(2), name="loss")
+    >>> hvd.stop_timeline()
     """
     global _running
     if basics.rank() != 0 or _running:
@@ -37,7 +41,10 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 
 
 def stop_timeline() -> None:
-    """Write the file of start_timeline().  Without one it does nothing."""
+    """Write the file of start_timeline().  Without one it does nothing.
+
+    >>> hvd.stop_timeline()
+    """
     basics.rank()
     if _running:
         library.check(library.get().berth_timeline_stop())

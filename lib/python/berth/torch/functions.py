@@ -17,10 +17,13 @@ _Skeleton = Tuple[List[Tuple[Any, Any]], List[Tuple[List[Hashable], Dict[str, An
 
 
 def broadcast_parameters(params: Params, root_rank: int) -> None:
-    """PARAMS become those of ROOT_RANK, in place.
+    """PARAMS become those of ROOT_RANK (a rank of the world), in place.
 
     PARAMS: model.state_dict(), or (name, tensor) pairs such as model.named_parameters(), or a list of
-    tensors.  All ranks have the same names and shapes.  ValueError: something else than a tensor.
+    tensors. All ranks have the same names and shapes.
+    ValueError: something else than a tensor.  HorovodInternalError: the ranks have different shapes.
+
+    >>> hvd.broadcast_parameters(torch.nn.Linear(2, 1).state_dict(), root_rank=0)
     """
     if isinstance(params, dict):
         params = sorted(params.items())
@@ -139,7 +142,12 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
 
     One object goes to all ranks, with the structure and everything that is no tensor; then the tensors, by
     names, for which MODEL gives those of its parameters.  A rank whose optimizer has no state gets gradients
-    of zeros where it has none, as scripts of Horovod expect.  ValueError: LBFGS, or different parameters.
+    of zeros where it has none, as scripts of Horovod expect.
+
+    ValueError: LBFGS, or different parameters.
+
+    >>> optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
+    >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast the state of torch.optim.LBFGS: it belongs to no parameter.")

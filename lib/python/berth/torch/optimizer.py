@@ -350,13 +350,7 @@ class _Distributed(_Base):
                 gradient.passes = passes
 
     def synchronize(self) -> None:
-        """Wait until all gradients are reduced, to look at them or to clip them before step():
-
-            optimizer.synchronize()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            with optimizer.skip_synchronize():
-                optimizer.step()
-        """
+        """Wait until all gradients are reduced, to look at them or to clip them before step()."""
         if self._reducer is not None:
             self._reducer.finish()
             self._synchronized = True
@@ -467,6 +461,22 @@ def DistributedOptimizer(optimizer: Optimizer,
     is its older name.
     SPARSE_AS_DENSE: sparse gradients are reduced as dense ones, and are sparse again for the step.
     PROCESS_SET: the ranks; to others OPTIMIZER stays as it is.
+
+    It has three methods more: synchronize() waits until the gradients are reduced, to look at them or to
+    clip them before step(); step() in `with optimizer.skip_synchronize():` takes them as they are;
+    set_backward_passes_per_step(PASSES) holds from the next step on.
+
+    ValueError: an argument is wrong.  step() raises HorovodInternalError, zero_grad() between backward() and
+    step() AssertionError.
+
+    >>> model = torch.nn.Linear(2, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    >>> model(torch.ones(4, 2)).sum().backward()
+    >>> optimizer.synchronize()
+    >>> _ = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    >>> with optimizer.skip_synchronize():
+    ...     optimizer.step()
     """
     if isinstance(optimizer, (_Distributed, DeltaOptimizer)):
         raise ValueError("the optimizer is a DistributedOptimizer already: give the one that it was made of.")

@@ -17,6 +17,11 @@ class SyncBatchNorm(_BatchNorm):
     """torch.nn.BatchNorm1d, 2d and 3d in one, with the mean and the variance of the batches of all ranks, of
     any sizes.  Input: [N, NUM_FEATURES, ...], on any device, of any type of float; sums are of 32 bits or
     more.  In eval mode it does no communication.
+
+    ValueError: the input has less than 2 dimensions, or all ranks together have one value for a feature.
+
+    >>> hvd.SyncBatchNorm(3)(torch.randn(8, 3, 5)).shape
+    torch.Size([8, 3, 5])
     """
 
     def __init__(self, num_features: int, eps: float = 1e-05, momentum: float | None = 0.1,

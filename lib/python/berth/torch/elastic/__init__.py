@@ -17,6 +17,12 @@ __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
 def run(func: Callable[..., R]) -> Callable[..., R]:
     """A decorator: FUNC(state, ...) is called once, when all ranks have the STATE of rank 0.  Its errors are
     the caller's: it is not called again.
+
+    >>> @hvd.elastic.run
+    ... def train(state):
+    ...     return state.epoch
+    >>> train(hvd.elastic.ObjectState(epoch=3))
+    3
     """
     @functools.wraps(func)
     def wrapper(state: State, *args: object, **kwargs: object) -> R:

@@ -24,6 +24,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
                 state.commit()
 
     A TorchState with the sampler in it takes over in sync() what rank 0 has recorded.
+
+    >>> sampler = hvd.elastic.ElasticSampler(range(4), shuffle=False)
+    >>> sampler.record_batch(batch_idx=0, batch_size=3)
+    >>> sampler.reset()
+    >>> list(sampler)
+    [3]
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:

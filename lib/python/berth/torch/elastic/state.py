@@ -12,7 +12,11 @@ from .sampler import ElasticSampler
 
 
 class State:
-    """The calls of elastic programs.  A subclass says how to save(), restore() and sync()."""
+    """The calls of elastic programs.  A subclass says how to save(), restore() and sync().
+
+    >>> issubclass(hvd.elastic.TorchState, hvd.elastic.State)
+    True
+    """
 
     def __init__(self, **_: object) -> None:
         self._reset_callbacks: List[Callable[[], object]] = []
@@ -55,9 +59,15 @@ Values = Dict[str, object]
 
 
 class ObjectState(State):
-    """Values under the names that they are given with, as attributes: ObjectState(epoch=0).epoch.
+    """Values under the names that they are given with, as attributes.
 
     BCAST_OBJECT and GET_RANK stand in for broadcast_object() and rank().
+
+    >>> state = hvd.elastic.ObjectState(epoch=0)
+    >>> state.epoch = 5
+    >>> state.restore()
+    >>> state.epoch
+    0
     """
 
     def __init__(self, bcast_object: Callable[[Values], Values] = objects.broadcast_object,
@@ -86,7 +96,9 @@ class ObjectState(State):
 class TorchState(ObjectState):
     """MODEL, OPTIMIZER, and more of the kind by name, as attributes; all other values as in ObjectState.
 
-        state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, batch=0)
+    >>> model = torch.nn.Linear(2, 1)
+    >>> state = hvd.elastic.TorchState(model, torch.optim.SGD(model.parameters(), lr=0.1), epoch=0)
+    >>> state.commit()
     """
 
     def __init__(self, model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None,
