@@ -160,6 +160,11 @@ check_names() {
 	tests/rooms.py names
 }
 
+# Unit tests have the name of what they test.
+check_suites() {
+	tests/rooms.py suites
+}
+
 # A function of at most 12 lines with one caller is read faster in its place, unless its name says more
 # than its lines.  Their number only falls.
 check_small() {
@@ -334,7 +339,7 @@ check_variables() {
 # ---- all ----
 
 failed=()
-[ $# -gt 0 ] || set -- format columns size rooms circles names small includes both_users lone_headers benches banned words errors options \
+[ $# -gt 0 ] || set -- format columns size rooms circles names small suites includes both_users lone_headers benches banned words errors options \
 	variables shell man python types time cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1

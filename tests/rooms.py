@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""rooms.py laws|circles BUILD, names, small: whether the sources keep the laws of the rooms in CONTRIBUTING.
+"""rooms.py laws|circles BUILD, names, small, suites: whether sources keep the laws of the rooms in CONTRIBUTING.
 
 A room is a folder of sources.  CONTRIBUTING has a table of them, from the line that begins with
 "room" to the first empty line: name, what it takes from, its law.  Each room takes from itself
@@ -12,6 +12,8 @@ circles  files of a program that take symbols from one another in a circle
 names    static functions of one word, or with the name of one in another file of their program:
          a backtrace does not tell them apart
 small    how many static functions of at most 12 lines have one caller
+suites   tests/unit/test_X.c of which X is no ROOM, ROOM_SOURCE or ROOM_SOURCE_SUBJECT; what is in
+         tests/ and not in the map
 """
 import collections
 import glob
@@ -179,6 +181,35 @@ def small():
     print(n)
 
 
+# What no single source of the room does.
+WHOLE_ROOM = {
+    "job_endings": "one ending of a job at a time", "job_walk": "random jobs",
+    "net_lost": "peers that are gone", "p2p_lost": "peers that are gone", "p2p_random": "random messages"}
+
+
+def suites():
+    files = collections.defaultdict(set)
+    for path in [*sources(), *glob.glob("contrib/*/*.c")]:
+        name = os.path.splitext(os.path.basename(path))[0]
+        room = os.path.basename(room_of(path))
+        files[room] |= {"", name, name.removeprefix(room + "_")}
+    here = {path.split("/test_")[1][:-2] for path in glob.glob("tests/unit/test_*.c")}
+    for suite in sorted(here - set(WHOLE_ROOM)):
+        room, _, rest = suite.partition("_")
+        parts = rest.split("_")
+        if room not in files:
+            print(f"tests/unit/test_{suite}.c: there is no room {room}/")
+        elif not any("_".join(parts[:n]) in files[room] for n in range(1, len(parts) + 1)):
+            print(f"tests/unit/test_{suite}.c: {room}/ has no source with the name {rest}, or with its beginning")
+    for suite in sorted(set(WHOLE_ROOM) - here):
+        print(f"tests/rooms.py: there is no suite test_{suite}")
+    text = open("CONTRIBUTING").read().partition("\ntests/\n")[2].partition("\n\n")[0]
+    known = set(re.findall(r"[\w.-]+", text))
+    for name in sorted(os.listdir("tests")):
+        if name not in known and name != "__pycache__":
+            print(f"tests/{name}: CONTRIBUTING's map does not have it")
+
+
 def circles(build):
     """Tarjan's strongly connected components over the arrows of symbols()."""
     edges = symbols(build)
@@ -212,4 +243,4 @@ def circles(build):
 
 
 sys.setrecursionlimit(10000)
-{"laws": laws, "circles": circles, "names": names, "small": small}[sys.argv[1]](*sys.argv[2:])
+{"laws": laws, "circles": circles, "names": names, "small": small, "suites": suites}[sys.argv[1]](*sys.argv[2:])

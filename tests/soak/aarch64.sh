@@ -85,7 +85,7 @@ run_suite() { # NAME -> NAME.log, NAME.status.  Its tests' stand-in for NVML is 
 
 why_not() { # NAME
 	case $1 in
-	test_agent*) echo "qemu-user lacks what its agents need" ;;
+	test_agent* | test_pmi_* | test_ranks_guard | test_ranks_io) echo "qemu-user lacks what its agents need" ;;
 	test_boot_memory) echo "qemu-user lacks limits of memory" ;;
 	test_output_output | test_placement_place | test_job_gpu_visible | test_common_wire | test_net | test_backend_tcp | test_backend_hier)
 		[ "$how" != quick ] || echo "takes long: tests/soak/aarch64.sh runs it" ;;

@@ -220,7 +220,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("agent_pmi1_names");
+	Suite *s = suite_create("pmi1_names");
 	TCase *t = tcase_create("names");
 
 	tcase_add_test(t, published_looked_up_taken_back);

@@ -162,8 +162,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("p2p_frames");
-	TCase *t = tcase_create("p2p_frames");
+	Suite *s = suite_create("p2p_frame");
+	TCase *t = tcase_create("p2p_frame");
 	SRunner *r = srunner_create(s);
 	int failed;
 

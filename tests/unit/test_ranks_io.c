@@ -283,7 +283,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("agent_io");
+	Suite *s = suite_create("io");
 	TCase *t = tcase_create("agent_io");
 	SRunner *r = srunner_create(s);
 	int failed;

@@ -697,7 +697,7 @@ static void make_machine(const char *name)
 	int status;
 	pid_t pid;
 
-	snprintf(folder, sizeof folder, "/tmp/test_agent_end.XXXXXX");
+	snprintf(folder, sizeof folder, "/tmp/test_ranks_guard.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	pid = fork();
 	if (!pid) {
@@ -823,7 +823,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("agent_end");
+	Suite *s = suite_create("guard");
 	TCase *t = tcase_create("agent_end");
 	SRunner *r = srunner_create(s);
 	int failed;
