@@ -20,6 +20,9 @@ def claim(names: Sequence[Name]) -> None:
     """NAMES of tensors are in flight until release().  To libberth an operation is no more when it is done,
     which may be before the script's next line; to a script it is until it has looked.
     """
+    if len(names) == 1 and names[0] not in _names:  # the usual case
+        _names.add(names[0])
+        return
     for i, name in enumerate(names):
         if name in _names:
             release(names[:i])
@@ -66,13 +69,14 @@ def synchronize(handle: int | None) -> object:
     """
     if handle is None or handle not in _pending:
         return None
-    operation, result, _ = _pending[handle]
+    operation, result, names = _pending[handle]
     try:
         operation.wait()
     except (HorovodInternalError, ValueError, MemoryError):  # not ^C, after which it goes on
         _forget(handle)
         raise
-    _forget(handle)
+    _pending.pop(handle, None)
+    _names.difference_update(names)
     return result() if callable(result) else result
 
 

@@ -258,10 +258,8 @@ def run(kept: object, operation: Fields) -> None:
     spare = _prepare(operation)
     try:
         result = _run(spare.at, SLICE_MS, spare.later_at)
-        if result == clib.BUSY:
-            result = _wait_for(spare.later)
         if result:
-            check(result)
+            check(_wait_for(spare.later) if result == clib.BUSY else result)
     except BaseException:
         if spare.later.value:  # an interrupt
             _leave(spare.later.value, (kept, spare.d))

@@ -93,6 +93,16 @@ def _scales(prescale: float, postscale: float) -> dict[str, object] | None:
 _shapes: dict[tuple[int, ...], bytes] = {}  # sizes: the text of them
 
 
+_labels: dict[str, bytes] = {}  # the name of a tensor: that of its allreduce
+
+
+def _label(name: str) -> bytes:
+    if len(_labels) >= 4096:
+        _labels.clear()
+    label = _labels[name] = f"allreduce.{name}".encode()
+    return label
+
+
 def _shape_text(sizes: tuple[int, ...]) -> bytes | None:
     """SIZES as bytes for a descriptor; None for one dimension, of which the count says all."""
     if len(sizes) == 1:
@@ -249,7 +259,7 @@ class Operations(Generic[T, Owner]):
     def allreduce(self, tensor: T, in_place: bool, op: int, name: str | None, prescale: float,
                   postscale: float, process_set: ProcessSet) -> Work[T]:
         """Gradients come here, 64 of them before the first is waited for: so it has few calls."""
-        set_ = process_set.usable()
+        set_ = process_set.handle if process_set.process_set_id is not None else process_set.usable()
         array = self._plain(tensor)
         owner, type_, at, count, sizes = array
         if op > Sum:
@@ -260,7 +270,7 @@ class Operations(Generic[T, Owner]):
             to, to_at = self._empty_like(array, None)
         return ((owner, to),
                 (clib.ALLREDUCE, type_, _OPS[op], at, to_at, count,
-                 None if name is None else f"allreduce.{name}".encode(), set_,
+                 None if name is None else _labels.get(name) or _label(name), set_,
                  None if len(sizes) == 1 else _shape_text(sizes), 0, 0,
                  None if prescale == postscale == 1.0 else _scales(prescale, postscale)),
                 to if owner is tensor else  # type: ignore[return-value]  # as in _result(), in less time

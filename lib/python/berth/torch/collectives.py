@@ -68,6 +68,8 @@ def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | Non
     tensor([1., 2.])
     """
     op = reduction(average, op)
+    if compression is Compression.none and not _wants_grad(tensor):  # the usual case, in less time
+        return run(_arrays.allreduce(tensor, False, op, name, prescale_factor, postscale_factor, process_set))
     small, context = compression.compress(tensor)
     if _wants_grad(small):
         out = _apply(autograd.Allreduce, small, op, name, prescale_factor, postscale_factor, process_set)

@@ -22,7 +22,7 @@ TYPES = {
 # Pairs of their parts: they can be added, and moved.
 PAIRS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
-_STRIDED = torch.strided
+_STRIDED, _empty_like = torch.strided, torch.empty_like  # to look them up takes time
 _told: set[str] = set()
 
 
@@ -86,10 +86,7 @@ def like(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 def empty_like(array: Array[torch.Tensor], rows: int | None) -> Tuple[torch.Tensor, int]:
     """As operations.py says."""
     tensor = array[0]
-    if rows is None:
-        made = torch.empty_like(tensor)
-    else:
-        made = torch.empty((rows, *array[4][1:]), dtype=tensor.dtype)
+    made = _empty_like(tensor) if rows is None else torch.empty((rows, *array[4][1:]), dtype=tensor.dtype)
     return made, made.data_ptr()
 
 
