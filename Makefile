@@ -299,7 +299,7 @@ deps:
 
 # ---- install ----
 
-reference := $(if $(shell command -v python3),$(BUILD)/man/berth.torch.3)
+reference := $(if $(shell command -v python3 2> /dev/null),$(BUILD)/man/berth.torch.3)
 pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8]) $(reference)
 # Other names of a page.
 named := $(shell awk '/^.Nm berth_/ && names[FILENAME]++ { print $$2 }' man/berth_*.3)
