@@ -150,8 +150,8 @@ fail:
 
 /* ---- progress ---- */
 
-/* Take the lock again, and go on with the messages of the list that begins with M.  FALSE:
- * there were none. */
+/* Call alloc() of the messages of the list that begins with FIRST, take the lock again,
+ * and go on with them.  FALSE: there are none. */
 static bool p2p_ask(struct p2p *p, struct p2p_message *first)
 {
 	struct p2p_message *m, *next;

@@ -130,9 +130,8 @@ struct p2p {
 
 /* ---- p2p.c ---- */
 
-/* Release the lock, and call alloc() of the messages that wait for memory, and done() of
- * those that have ended.  SELF: how many of the sleepers the calling thread itself
- * is. */
+/* Release the lock, and call done() of the messages that have ended, and alloc() of those
+ * that wait for memory.  SELF: how many of the sleepers the calling thread is. */
 void p2p_release(struct p2p *p, uint32_t self);
 
 /* ---- p2p_group.c ---- */

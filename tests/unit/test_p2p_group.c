@@ -281,8 +281,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("p2p_groups");
-	TCase *t = tcase_create("p2p_groups");
+	Suite *s = suite_create("p2p_group");
+	TCase *t = tcase_create("p2p_group");
 	SRunner *r = srunner_create(s);
 	int failed;
 
