@@ -130,8 +130,8 @@ struct p2p {
 
 /* ---- p2p.c ---- */
 
-/* Release the lock, and call done() of the messages that have ended, and alloc() of those
- * that wait for memory.  SELF: how many of the sleepers the calling thread is. */
+/* Release the lock, and call done() of the messages that have ended, and alloc() of
+ * those that wait for memory.  SELF: how many of the sleepers the calling thread is. */
 void p2p_release(struct p2p *p, uint32_t self);
 
 /* ---- p2p_group.c ---- */
