@@ -14,6 +14,13 @@ const struct device_backend *device_of(berth_memory memory)
 	return memory < KINDS ? known[memory] : NULL;
 }
 
+void device_look(void)
+{
+	for (size_t i = 0; i < KINDS; i++)
+		if (known[i])
+			known[i]->look();
+}
+
 berth_memory device_find(const void *p, int *device)
 {
 	for (size_t i = 0; p && i < KINDS; i++)

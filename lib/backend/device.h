@@ -2,15 +2,24 @@
  * group.  backend.h has the same for the memory of the host.
  *
  * The ranks agree on the host before a work begins.  All of them have called for the
- * same, and all start the works of their groups in one order (lib/core/works.h).  So no
- * work waits on a device for a rank that does not come.  A work has a beginning and an
- * end, and several are under way at a time.
+ * same, and all start the works of their groups in one order (lib/core/works.h).  A
+ * device runs the works of all its groups in the order of their starts: they are on one
+ * stream.  (On several streams they would run as their marks pass, and two ranks could
+ * wait for each other.)  So no work waits on a device for a rank that does not come.  A
+ * work has a beginning and an end, and several are under way at a time.
  *
- * Calls are made one at a time over all groups of the process, except find(), mark()
- * and forget(), which any thread makes.  No call waits for another rank, nor for a
- * device.  Work that runs on a device may wait for other ranks.  Those may wait for a
- * set whose thread makes the next call here.  So memory is allocated and freed in the
- * order of a stream, by cuMemFreeAsync().  cuMemFree() waits for all that runs. */
+ * look(), find(), mark() and forget() are for any thread, and wait for nothing.
+ *
+ * card(), join(), joined() and leave() are for the thread that holds the group's set.
+ * They may wait for the device, but not for other ranks.
+ *
+ * start(), started(), test(), follow(), end(), revoke() and says() are called one at a
+ * time over all groups of the process.  They wait neither for another rank nor for a
+ * device: works that run there may wait for a set whose thread makes the next call.  So
+ * memory is allocated and freed in the order of the stream, by cuMemFreeAsync().
+ * cuMemFree() waits for all that runs.
+ *
+ * takes() is pure. */
 #ifndef BERTH_LIB_DEVICE_H
 #define BERTH_LIB_DEVICE_H
 
@@ -18,65 +27,80 @@
 
 #include "lib/backend/coll.h"
 
-enum { DEVICE_CARD_BYTES = 256 };
-
-enum device_does { DEVICE_AVERAGE = 1, DEVICE_PRESCALE = 2, DEVICE_POSTSCALE = 4 };
+enum { DEVICE_CARD_BYTES = 256, DEVICE_WHY_BYTES = 256 };
 
 struct device_work {
-	/* N operations, done in their order.  An operation with pieces goes through the
-	 * group's buffer.  Its IN and OUT mean nothing. */
+	/* N operations, done in their order.  IN and OUT of one with pieces mean
+	 * nothing.  Arrays may lie as lib/berth.h lets them: in place, or apart. */
 	const struct coll *coll;
 	size_t n;
 	void *const *ready; /* NREADY marks: IN may be read after these */
 	size_t nready;
-	void *stream; /* waits for the work's end; BERTH_HOST_STREAM: none does */
-	void *own;    /* the back end's, from start() to end() */
+	bool runs; /* test() sets it: the marks have passed */
+	void *own; /* the back end's, from start() to end() */
+};
+
+/* A rank joins at place ME of N, which have these ranks of the job and these cards. */
+struct device_join {
+	int device;
+	unsigned n, me;
+	const unsigned *rank;
+	const unsigned char *cards; /* N of DEVICE_CARD_BYTES each */
 };
 
 struct device_backend {
 	const char *name;
 	berth_memory memory;
+	/* When a world begins: can the process have such memory by now?  Until mark()
+	 * or another look() finds it, find() finds none. */
+	void (*look)(void);
 	/* Is P in memory of this back end?  *DEVICE becomes the device. */
 	bool (*find)(const void *p, int *device);
 	/* Before join(): makes the card that the rank at place ME of N tells all
-	 * others. */
+	 * others.  After an error WHY is the reason, in words. */
 	berth_result (*card)(int device, unsigned n, unsigned me,
-			     unsigned char card[DEVICE_CARD_BYTES]);
-	/* Begins to join.  CARDS has the cards of all N ranks.  *GROUP is set also
-	 * after an error. */
-	berth_result (*join)(int device, unsigned n, unsigned me,
-			     const unsigned char *cards, void **group);
+			     unsigned char card[DEVICE_CARD_BYTES],
+			     char why[DEVICE_WHY_BYTES]);
+	/* Begins to join.  *GROUP may be set after an error, too. */
+	berth_result (*join)(const struct device_join *j, void **group,
+			     char why[DEVICE_WHY_BYTES]);
 	/* BERTH_BUSY: not yet. */
 	berth_result (*joined)(void *group);
-	/* Can it do C?  All ranks of a group get the same answer. */
-	bool (*takes)(const void *group, const struct coll *c);
-	unsigned does; /* of enum device_does */
-	/* Makes room of BYTES for operations with pieces, in place of the room
-	 * before. */
-	berth_result (*buffer)(void *group, size_t bytes);
+	/* NULL, or why it can't do C.  All ranks of a group get the same answer. */
+	const char *(*takes)(const void *group, const struct coll *c);
 	/* Makes *MARK, which stands for all that STREAM has now.  If READY is not NULL,
 	 * it stands for all before that event instead.  *MARK is NULL if there is
 	 * nothing to await. */
 	berth_result (*mark)(int device, void *stream, void *ready, void **mark);
 	void (*forget)(void *mark);
-	/* Begins W.  An error is one of this rank alone. */
+	/* Begins W.  BERTH_BUSY: it is on its way to the device, which may wait for
+	 * other ranks; nothing is started in this process until started() returns
+	 * something else.  After an error, which is one of this rank alone, W has
+	 * ended. */
 	berth_result (*start)(void *group, struct device_work *w);
-	/* BERTH_BUSY: it still runs. */
+	berth_result (*started)(void *group, struct device_work *w);
+	/* BERTH_BUSY: it still runs, or does not run yet. */
 	berth_result (*test)(void *group, struct device_work *w);
-	/* Makes STREAM wait for the end of W, too. */
+	/* STREAM, as the calling thread means it, waits for the end of W, too. */
 	berth_result (*follow)(void *group, struct device_work *w, void *stream);
 	/* W is done and no longer needs anything. */
 	void (*end)(void *group, struct device_work *w);
-	/* Ends the works that run, without a result.  Nothing of the group is freed.
-	 * No work is started after this. */
+	/* Ends the works that run, or are on their way, without a result.  Nothing of
+	 * the group is freed.  No work is started after this. */
 	void (*revoke)(void *group);
-	/* Called when no work is under way. */
+	/* Why the last call failed, in words, or NULL. */
+	const char *(*says)(const void *group);
+	/* Called when no work is under way.  GROUP ends by itself: that may wait for
+	 * other ranks, and nobody waits for it here. */
 	void (*leave)(void *group);
 };
 
 /* The device back end of MEMORY, or NULL. */
 const struct device_backend *device_of(berth_memory memory);
-/* The kind of memory that P is in.  *DEVICE becomes its device. */
+/* Look for each kind of memory. */
+void device_look(void);
+/* The kind of memory that P is in, as far as is known since the last look.  *DEVICE
+ * becomes its device. */
 berth_memory device_find(const void *p, int *device);
 /* Is there any device back end? */
 extern bool device_is_there;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/device.h"
 #include "lib/base/callback.h"
 #include "lib/base/descriptor.h"
 #include "lib/base/log.h"
@@ -157,6 +158,7 @@ static berth_result api_begin(const struct berth_config *config, bool changes)
 		api_end(changes);
 		return rc;
 	}
+	device_look();
 	is_child = false;
 	has_left = false;
 	kept.epoch = api_world.who.epoch;

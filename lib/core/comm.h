@@ -70,7 +70,6 @@ struct comm {
 	struct work *work; /* that the last operation has begun, or NULL */
 	const struct work_hooks *hooks;
 	void *owner;
-	bool blocks;        /* a thread, in the next one: its stream waits for it */
 	const char *reason; /* of BERTH_UNSUPPORTED */
 	unsigned closed;    /* how often in a row a connection was, in comm_watch() */
 };

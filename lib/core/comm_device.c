@@ -49,6 +49,7 @@ static bool has_sets(const struct comm *c)
 
 struct card {
 	uint64_t rc;
+	char why[DEVICE_WHY_BYTES]; /* where RC is an error */
 	unsigned char card[DEVICE_CARD_BYTES];
 };
 
@@ -63,7 +64,8 @@ static berth_result tell_cards(struct comm *c, struct comm_device *d, struct car
 				     .count = sizeof own / 8,
 				     .signature = CARDS };
 
-	own.rc = d->back->card(d->device, c->members->n, c->members->me, own.card);
+	own.rc = d->back->card(d->device, c->members->n, c->members->me, own.card,
+			       own.why);
 	all[0] = own;
 	return c->members->n > 1 ? comm_step(c, &gather, deadline_ns) : BERTH_OK;
 }
@@ -77,9 +79,7 @@ static berth_result await_group(struct comm *c, struct comm_device *d,
 	berth_result rc;
 
 	for (;;) {
-		works_lock();
 		rc = d->back->joined(d->group);
-		works_unlock();
 		if (rc != BERTH_BUSY)
 			return rc;
 		sleep_on(&never, 0, pause_ns);
@@ -95,32 +95,30 @@ static berth_result await_group(struct comm *c, struct comm_device *d,
 	}
 }
 
-/* This rank's part of it. */
+/* This rank's part of it.  WHY: the back end's reason for an error. */
 static berth_result join_own(struct comm *c, struct comm_device *d,
 			     const struct card *all, const struct op *op,
-			     size_t buffer_bytes, uint64_t deadline_ns)
+			     uint64_t deadline_ns, char why[DEVICE_WHY_BYTES])
 {
-	unsigned char *cards = malloc((size_t)c->members->n * DEVICE_CARD_BYTES);
-	berth_result rc = cards ? BERTH_OK : BERTH_MEMORY;
+	const struct members *m = c->members;
+	unsigned char *cards = malloc((size_t)m->n * DEVICE_CARD_BYTES);
+	struct device_join join = { d->device, m->n, m->me, m->rank, cards };
+	const char *said;
+	berth_result rc;
 
-	for (unsigned i = 0; cards && i < c->members->n; i++)
+	if (!cards)
+		return BERTH_MEMORY;
+	for (unsigned i = 0; i < m->n; i++)
 		memcpy(cards + (size_t)i * DEVICE_CARD_BYTES, all[i].card,
 		       DEVICE_CARD_BYTES);
-	if (!rc) {
-		works_lock();
-		rc = d->back->join(d->device, c->members->n, c->members->me, cards,
-				   &d->group);
-		works_unlock();
-	}
+	rc = d->back->join(&join, &d->group, why);
 	free(cards);
-	if (!rc)
-		rc = await_group(c, d, op, deadline_ns);
-	if (!rc && buffer_bytes) {
-		works_lock();
-		rc = d->back->buffer(d->group, buffer_bytes);
-		works_unlock();
-		d->buffer_bytes = rc ? 0 : buffer_bytes;
-	}
+	if (rc)
+		return rc;
+	rc = await_group(c, d, op, deadline_ns);
+	said = rc ? d->back->says(d->group) : NULL;
+	if (said)
+		snprintf(why, DEVICE_WHY_BYTES, "%s", said);
 	return rc;
 }
 
@@ -130,29 +128,19 @@ static bool is_refused(struct comm *c, struct comm_device *d, const struct card 
 	for (unsigned i = 0; i < c->members->n; i++) {
 		if (!all[i].rc)
 			continue;
-		snprintf(d->why, sizeof d->why, "rank %u has no device for it: %s",
-			 c->members->rank[i],
-			 berth_result_text((berth_result)all[i].rc));
+		snprintf(d->why, sizeof d->why, "rank %u has no device for it: %.*s",
+			 c->members->rank[i], DEVICE_WHY_BYTES, all[i].why);
 		return true;
 	}
 	return false;
 }
 
-/* So that leave() does not wait for ranks that do not come. */
-static void device_give_up(struct comm_device *d)
-{
-	works_lock();
-	d->revoked = true;
-	d->back->revoke(d->group);
-	works_unlock();
-}
-
 /* All ranks come to it.  Not whole: the same on all of them. */
 static berth_result device_join(struct comm *c, struct comm_device *d,
-				const struct op *op, size_t buffer_bytes,
-				uint64_t deadline_ns)
+				const struct op *op, uint64_t deadline_ns)
 {
 	struct card *all = calloc(c->members->n, sizeof *all);
+	char why[DEVICE_WHY_BYTES] = "";
 	uint64_t worst;
 	berth_result rc, own = BERTH_MEMORY;
 
@@ -165,9 +153,13 @@ static berth_result device_join(struct comm *c, struct comm_device *d,
 		return BERTH_OK;
 	}
 	if (!rc)
-		own = join_own(c, d, all, op, buffer_bytes, deadline_ns);
-	if (own && d->group)
-		device_give_up(d);
+		own = join_own(c, d, all, op, deadline_ns, why);
+	if (own && d->group) {
+		works_lock();
+		d->revoked = true;
+		d->back->revoke(d->group);
+		works_unlock();
+	}
 	free(all);
 	if (rc || c->broken || own == BERTH_ABORTED)
 		return rc ? rc : own;
@@ -176,31 +168,9 @@ static berth_result device_join(struct comm *c, struct comm_device *d,
 	if (!rc && worst)
 		snprintf(d->why, sizeof d->why,
 			 "the ranks' devices can't be joined: %s",
-			 berth_result_text((berth_result)worst));
+			 own == worst && *why ? why
+					      : berth_result_text((berth_result)worst));
 	return rc;
-}
-
-/* All ranks come to the same result, for the reason WHY. */
-static berth_result device_refuse(struct comm *c, const char *why)
-{
-	c->reason = why;
-	return BERTH_UNSUPPORTED;
-}
-
-static berth_result find_refusal(struct comm *c, const struct comm_device *d,
-				 const struct work *w)
-{
-	for (size_t i = 0; i < w->device.n; i++) {
-		const struct coll *coll = &w->coll[i];
-
-		if ((coll->scale.divide && !(d->back->does & DEVICE_AVERAGE)) ||
-		    (coll->scale.has_prescale && !(d->back->does & DEVICE_PRESCALE)) ||
-		    (coll->scale.has_postscale && !(d->back->does & DEVICE_POSTSCALE)))
-			return device_refuse(c, "the device does not scale");
-		if (!d->back->takes(d->group, coll))
-			return device_refuse(c, "the device has no such operation");
-	}
-	return BERTH_OK;
 }
 
 /* ---- an operation ---- */
@@ -218,6 +188,14 @@ static struct comm_device *device_for(struct comm *c, const struct op *op)
 		atomic_store(&c->device, d);
 	}
 	return d;
+}
+
+void comm_device_limit(struct work *w, const struct op *op)
+{
+	const int64_t ms = op->timeout_ms ? op->timeout_ms : w->comm->world->timeout_ms;
+
+	if (ms > 0 && (!w->limit_ns || (uint64_t)ms * 1000000 < w->limit_ns))
+		w->limit_ns = (uint64_t)ms * 1000000;
 }
 
 struct work *comm_device_work(struct comm *c, const struct op *op,
@@ -242,26 +220,11 @@ struct work *comm_device_work(struct comm *c, const struct op *op,
 	w->request = (struct berth_request **)(w->ready + room.ready);
 	w->device.coll = w->coll;
 	w->device.ready = w->ready;
-	w->device.stream = BERTH_HOST_STREAM;
 	w->hooks = c->hooks;
 	w->owner = c->owner;
 	w->op = op;
+	comm_device_limit(w, op);
 	return w;
-}
-
-/* Before a rank's word that it is there: an error is not one of the work's start. */
-static berth_result need_buffer(struct comm_device *d, size_t bytes)
-{
-	berth_result rc;
-
-	if (!d->whole || bytes <= d->buffer_bytes)
-		return BERTH_OK;
-	works_lock();
-	rc = d->back->buffer(d->group, bytes);
-	works_unlock();
-	if (!rc)
-		d->buffer_bytes = bytes;
-	return rc;
 }
 
 /* All are there. */
@@ -274,39 +237,39 @@ static berth_result agree_on_time(struct comm *c, struct work *w, uint64_t deadl
 		comm_end(c, BERTH_PEER_LOST);
 		rc = BERTH_PEER_LOST;
 	}
-	if (rc)
-		works_withdraw(w);
-	else
+	if (!rc)
 		works_agree(w, number);
 	return rc;
 }
 
 berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
-			       size_t buffer_bytes, uint64_t deadline_ns)
+			       uint64_t deadline_ns)
 {
 	struct comm_device *d = w->of;
 	const bool sets = has_sets(c);
+	const uint64_t own = sets ? 0 : works_propose(w);
 	uint64_t overlaps = 0;
-	berth_result rc = need_buffer(d, buffer_bytes);
+	const char *why;
+	berth_result rc = device_agree(c, signature, sets, &overlaps, deadline_ns);
 
 	w->deadline_ns = deadline_ns;
-	if (rc)
-		return rc;
-	if (!sets)
-		works_begin_only();
-	rc = device_agree(c, signature, sets, &overlaps, deadline_ns);
 	if (!rc && !d->tried)
-		rc = device_join(c, d, w->op, buffer_bytes, deadline_ns);
-	if (!rc)
-		rc = d->whole ? find_refusal(c, d, w) : device_refuse(c, d->why);
-	if (!sets && (rc || overlaps))
-		works_end_only();
+		rc = device_join(c, d, w->op, deadline_ns);
+	why = d->whole ? NULL : d->why;
+	for (size_t i = 0; !rc && !why && i < w->device.n; i++)
+		why = d->back->takes(d->group, &w->coll[i]);
+	if (!rc && why) { /* the same on all ranks */
+		c->reason = why;
+		rc = BERTH_UNSUPPORTED;
+	}
 	if (!rc && (sets || overlaps))
 		rc = agree_on_time(c, w, deadline_ns);
 	else if (!rc)
-		works_agree_only(w);
-	if (rc && rc != BERTH_UNSUPPORTED && rc != BERTH_INVALID &&
-	    rc != BERTH_MISMATCH)
+		works_agree(w, own);
+	if (!rc)
+		return BERTH_OK;
+	works_withdraw(w);
+	if (rc != BERTH_UNSUPPORTED && rc != BERTH_INVALID && rc != BERTH_MISMATCH)
 		atomic_store(&d->cut, true);
 	return rc;
 }
@@ -341,10 +304,8 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 	w->device.n = 1;
 	w->ready[0] = op->mark;
 	w->device.nready = op->mark != NULL;
-	w->device.stream = c->blocks ? op->stream : BERTH_HOST_STREAM;
-	w->promised = w->device.stream != BERTH_HOST_STREAM;
 	c->hooks->begins(w);
-	rc = comm_device_begin(c, w, coll->signature, 0, deadline_ns);
+	rc = comm_device_begin(c, w, coll->signature, deadline_ns);
 	if (rc) {
 		c->hooks->withdrawn(w);
 		works_let_go(w);
@@ -436,11 +397,8 @@ void comm_device_close(struct comm *c)
 	if (!d)
 		return;
 	works_end(d);
-	if (d->group) {
-		works_lock();
+	if (d->group)
 		d->back->leave(d->group);
-		works_unlock();
-	}
 	free(d);
 	atomic_store(&c->device, NULL);
 }

@@ -18,10 +18,13 @@ struct work_room {
 /* A work of OP, which has begun nothing; one reference.  NULL: out of memory. */
 struct work *comm_device_work(struct comm *c, const struct op *op,
 			      struct work_room room);
-/* Agree on W, with SIGNATURE, and start it, or have it started.  BUFFER_BYTES: what it
- * needs for pieces.  BERTH_UNSUPPORTED is common to all ranks. */
+/* OP is another operation of W, whose time counts, too. */
+void comm_device_limit(struct work *w, const struct op *op);
+/* Agree on W, with SIGNATURE, and start it, or have it started.  DEADLINE_NS is that of
+ * the start; then W may take as long as its operations say, from when its marks have
+ * passed.  BERTH_UNSUPPORTED is common to all ranks. */
 berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
-			       size_t buffer_bytes, uint64_t deadline_ns);
+			       uint64_t deadline_ns);
 /* OP as COLL says, as c->work, which is the caller's. */
 berth_result comm_device_run(struct comm *c, const struct op *op,
 			     const struct coll *coll, uint64_t deadline_ns);

@@ -503,14 +503,18 @@ berth_result engine_wait_any(struct berth_request *const *r, size_t n,
 
 /* ---- blocking operations ---- */
 
-/* W, of a thread that blocks in it: until OUT may be used. */
-static berth_result engine_await(struct work *w, struct failure *why)
+/* W, of a thread that blocks in it: until OUT may be used on STREAM. */
+static berth_result engine_await(struct work *w, void *stream, struct failure *why)
 {
-	const enum work_state until = w->promised ? WORK_RUNS : WORK_OVER;
+	const enum work_state until =
+		stream == BERTH_HOST_STREAM ? WORK_OVER : WORK_RUNS;
 	berth_result rc = BERTH_OK;
 
 	while (!works_wait(w, until, AWHILE_NS))
 		;
+	if (until == WORK_RUNS && works_follow(w, stream))
+		while (!works_wait(w, WORK_OVER, AWHILE_NS))
+			;
 	if (atomic_load(&w->state) == WORK_OVER)
 		rc = w->rc;
 	if (rc) {
@@ -566,9 +570,7 @@ static berth_result engine_run_on_device(struct engine *e, struct op *op,
 	pthread_mutex_lock(&e->work);
 	while (e->called && !c->broken)
 		progress_step(e, &ns);
-	c->blocks = true;
 	rc = run_blocking(c, op, why);
-	c->blocks = false;
 	*work = c->work;
 	c->work = NULL;
 	if (rc == BERTH_MISMATCH && !*why->text)
@@ -606,7 +608,7 @@ static berth_result engine_run_device(struct engine *e, struct op *op,
 	}
 	comm_device_forget(op);
 	if (w)
-		return engine_await(w, why);
+		return engine_await(w, op->stream, why);
 	return rc || !r ? rc : engine_wait_on_stream(r, op->stream, why);
 }
 

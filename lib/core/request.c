@@ -436,24 +436,35 @@ static void request_work_failed(struct work *w, const char *why)
 	engine_ring(w->owner);
 }
 
+/* A work that waits for its marks has time: they pass when the device has done what the
+ * program gave it before. */
+static uint64_t request_work_deadline(const struct work *w)
+{
+	if (atomic_load(&w->state) < WORK_RUNS)
+		return w->deadline_ns;
+	return w->runs_ns && w->limit_ns ? w->runs_ns + w->limit_ns : 0;
+}
+
 /* A thread that holds the engine's WORK looks by itself.  If it waits there without a
  * deadline, it would not see that the deadline of this work is over. */
 static void request_watch_work(struct work *w)
 {
 	struct engine *e = w->owner;
+	const uint64_t deadline_ns = request_work_deadline(w);
 	berth_result rc;
 
 	if (w->comm->broken)
 		return;
 	if (!pthread_mutex_trylock(&e->work)) {
-		rc = comm_watch(w->comm, w->op, w->begun_ns, w->deadline_ns);
+		rc = comm_watch(w->comm, w->op, w->runs_ns ? w->runs_ns : clock_ns(),
+				deadline_ns);
 		w->comm->op = &e->idle;
 		pthread_mutex_unlock(&e->work);
 		if (rc) { /* also of a rank that leaves */
 			atomic_store(&w->of->stopped, true);
 			engine_ring(e);
 		}
-	} else if (w->deadline_ns && clock_ns() > w->deadline_ns + LATE_NS) {
+	} else if (deadline_ns && clock_ns() > deadline_ns + LATE_NS) {
 		request_work_failed(w, "an operation on a device was not done in time");
 	}
 }

@@ -476,19 +476,14 @@ static void run_add_packed(struct work *w, struct berth_request **r, size_t n,
 }
 
 /* A coll for each large array, and one for the others. */
-static struct work *run_make_fused(struct engine *e, struct berth_request **r, size_t n,
-				   size_t *buffer_bytes)
+static struct work *run_make_fused(struct engine *e, struct berth_request **r, size_t n)
 {
 	size_t ops = 0, large = 0;
 	struct work *w;
 
-	*buffer_bytes = 0;
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < r[i]->n; k++, ops++)
-			if (run_bytes(&r[i]->op[k]) >= APART_BYTES)
-				large++;
-			else
-				*buffer_bytes += run_bytes(&r[i]->op[k]);
+			large += run_bytes(&r[i]->op[k]) >= APART_BYTES;
 	w = comm_device_work(e->comm, r[0]->op,
 			     (struct work_room){ .colls = large + 1,
 						 .pieces = ops,
@@ -504,6 +499,7 @@ static struct work *run_make_fused(struct engine *e, struct berth_request **r, s
 				w->coll[w->device.n++] = op->coll;
 			if (op->mark)
 				w->ready[w->device.nready++] = op->mark;
+			comm_device_limit(w, op);
 		}
 	/* pieces stand behind the requests */
 	run_add_packed(w, r, n, (struct coll_piece *)(w->request + n));
@@ -513,15 +509,13 @@ static struct work *run_make_fused(struct engine *e, struct berth_request **r, s
 static berth_result run_on_device(struct engine *e, struct berth_request **r, size_t n,
 				  uint32_t signature, uint64_t deadline_ns)
 {
-	size_t bytes;
-	struct work *w;
+	struct work *w = run_make_fused(e, r, n);
 	berth_result rc;
 
-	w = run_make_fused(e, r, n, &bytes);
 	if (!w)
 		return BERTH_MEMORY;
 	request_attach(w, r, n);
-	rc = comm_device_begin(e->comm, w, signature, bytes, deadline_ns);
+	rc = comm_device_begin(e->comm, w, signature, deadline_ns);
 	if (rc)
 		request_detach(w);
 	for (size_t i = 0; !rc && i < n; i++) /* the marks are the work's now */

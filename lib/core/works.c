@@ -20,10 +20,10 @@ enum {
 
 static struct works {
 	pthread_mutex_t lock;
-	struct work *waiting; /* proposed or agreed */
+	struct work *waiting;  /* proposed or agreed */
+	struct work *starting; /* on its way to its device; nothing else is started */
 	struct work *running, **last;
 	uint64_t clock;
-	_Atomic uint32_t only; /* agreements under way that have no number */
 	bool has_thread;
 	pthread_t thread;
 	_Atomic uint32_t bell;
@@ -73,8 +73,9 @@ static void works_say_why(struct work *w)
 		return;
 	op_words(words, sizeof words, w->op);
 	w->why->rc = w->rc;
-	snprintf(w->why->text, sizeof w->why->text, "%s: %s", words,
-		 w->is_ours ? berth_result_text(w->rc) : COMM_ENDED);
+	snprintf(w->why->text, sizeof w->why->text, "%s: %s%s%s", words,
+		 w->is_ours ? berth_result_text(w->rc) : COMM_ENDED,
+		 *w->said ? ": " : "", w->said);
 	snprintf(w->why->tensor, sizeof w->why->tensor, "%s",
 		 w->op->name ? w->op->name : "");
 	if (w->is_ours)
@@ -123,13 +124,20 @@ static void works_push(struct work **over, struct work *w)
 	*over = w;
 }
 
-/* Is W over?  The lock is held. */
-static bool works_is_over(struct work *w)
+/* ---- on the device; the lock is held ---- */
+
+/* W came to RC, or it still runs.  END: why its set does not go on.  True: W is over,
+ * and W->rc is what it came to. */
+static bool works_came_to(struct work *w, berth_result rc, berth_result end)
 {
 	struct comm_device *d = w->of;
-	const berth_result end = end_of(w);
-	berth_result rc = d->back->test(d->group, &w->device);
+	const char *said = NULL;
 
+	w->is_ours = rc && rc != BERTH_BUSY && !end;
+	if (w->is_ours)
+		said = d->back->says(d->group);
+	if (said)
+		snprintf(w->said, sizeof w->said, "%s", said);
 	if (!d->revoked && rc && (rc != BERTH_BUSY || end)) {
 		d->revoked = true;
 		d->back->revoke(d->group);
@@ -137,8 +145,17 @@ static bool works_is_over(struct work *w)
 	}
 	if (rc == BERTH_BUSY)
 		return false;
-	w->is_ours = rc && !end;
 	w->rc = d->revoked && end ? end : rc;
+	return true;
+}
+
+static bool works_is_over(struct work *w)
+{
+	struct comm_device *d = w->of;
+	const berth_result end = end_of(w);
+
+	if (!works_came_to(w, d->back->test(d->group, &w->device), end))
+		return false;
 	d->back->end(d->group, &w->device);
 	return true;
 }
@@ -158,7 +175,21 @@ static struct work **find_first(void)
 	return first;
 }
 
-/* True: it is over already. */
+/* W is on its way, or on its device, or could not be started.  True: it is over. */
+static bool works_go_on(struct work *w, berth_result rc, berth_result end)
+{
+	all.starting = rc == BERTH_BUSY ? w : NULL;
+	if (rc)
+		return works_came_to(w, rc, end);
+	if (works_is_over(w))
+		return true;
+	w->next = NULL;
+	*all.last = w;
+	all.last = &w->next;
+	set_state(w, WORK_RUNS);
+	return false;
+}
+
 static bool works_start(struct work *w)
 {
 	struct comm_device *d = w->of;
@@ -166,33 +197,21 @@ static bool works_start(struct work *w)
 	w->rc = end_of(w);
 	if (w->rc) {
 		atomic_store(&d->cut, true);
-	} else {
-		w->rc = d->back->start(d->group, &w->device);
-		w->is_ours = w->rc;
+		return true;
 	}
-	return w->rc || works_is_over(w);
+	return works_go_on(w, d->back->start(d->group, &w->device), BERTH_OK);
 }
 
-static void add_running(struct work *w)
-{
-	w->next = NULL;
-	*all.last = w;
-	all.last = &w->next;
-	set_state(w, WORK_RUNS);
-}
-
-/* All whose turn it is. */
+/* All whose turn it is.  Those that are over already go to *OVER. */
 static void start_all(struct work **over)
 {
 	struct work **first, *w;
 
-	while (!atomic_load(&all.only) && (first = find_first(), w = *first) &&
+	while (!all.starting && (first = find_first(), w = *first) &&
 	       atomic_load(&w->state) == WORK_AGREED) {
 		*first = w->next;
 		if (works_start(w))
 			works_push(over, w);
-		else
-			add_running(w);
 	}
 }
 
@@ -200,10 +219,19 @@ static void start_all(struct work **over)
 
 bool works_poll(void)
 {
-	struct work *over = NULL, **at = &all.running;
+	struct work *over = NULL, **at = &all.running, *first;
 
 	if (pthread_mutex_trylock(&all.lock))
 		return false;
+	first = all.starting;
+	if (first) {
+		struct comm_device *d = first->of;
+		const berth_result end = end_of(first);
+
+		if (works_go_on(first, d->back->started(d->group, &first->device), end))
+			works_push(&over, first);
+		start_all(&over);
+	}
 	while (*at) {
 		struct work *w = *at;
 
@@ -220,37 +248,34 @@ bool works_poll(void)
 	return true;
 }
 
-/* The next to be watched after W, or the first; it stays until the one after it is. */
-static struct work *next_watched(struct work *w, uint64_t now)
+/* One that has not been watched at NOW; it and its comm stay until works_let_go(). */
+static struct work *next_watched(uint64_t now)
 {
-	struct work *next;
+	struct work *w;
 
 	pthread_mutex_lock(&all.lock);
-	next = w ? all.running : NULL;
-	while (next && next != w)
-		next = next->next;
-	next = next ? next->next : w ? NULL : all.running;
-	if (next) {
-		works_hold(next);
-		/* its comm, too, stays */
-		atomic_fetch_add(&next->of->works, 1);
-		if (!next->begun_ns)
-			next->begun_ns = now;
+	w = all.starting && all.starting->watched_ns < now ? all.starting : all.running;
+	while (w && w->watched_ns >= now)
+		w = w->next;
+	if (w) {
+		w->watched_ns = now;
+		works_hold(w);
+		atomic_fetch_add(&w->of->works, 1);
 	}
 	pthread_mutex_unlock(&all.lock);
-	return next;
+	return w;
 }
 
 static void watch_all(uint64_t now)
 {
-	struct work *w = next_watched(NULL, now), *next;
+	struct work *w;
 
-	while (w) {
+	while ((w = next_watched(now))) {
+		struct comm_device *d = w->of;
+
 		w->hooks->watch(w);
-		next = next_watched(w, now);
-		atomic_fetch_sub(&w->of->works, 1);
 		works_let_go(w);
-		w = next;
+		atomic_fetch_sub(&d->works, 1);
 	}
 }
 
@@ -260,11 +285,15 @@ static uint64_t pause_ns(uint64_t now)
 	uint64_t ns = LOOK_NS_MOST;
 
 	pthread_mutex_lock(&all.lock);
-	if (!all.running)
+	if (all.starting)
+		ns = LOOK_NS;
+	else if (!all.running)
 		ns = 0;
 	for (struct work *w = all.running; w; w = w->next) {
 		if (!w->begun_ns)
 			w->begun_ns = now;
+		if (!w->runs_ns && w->device.runs)
+			w->runs_ns = now;
 		if ((now - w->begun_ns) / LOOK_PART < ns)
 			ns = (now - w->begun_ns) / LOOK_PART;
 		ns = ns < LOOK_NS ? LOOK_NS : ns;
@@ -301,7 +330,7 @@ static void wake_thread(void)
 	bool runs;
 
 	pthread_mutex_lock(&all.lock);
-	runs = all.running != NULL;
+	runs = all.running || all.starting;
 	if (runs && !all.has_thread) {
 		atomic_store(&all.ends, false);
 		all.has_thread =
@@ -322,9 +351,11 @@ uint64_t works_propose(struct work *w)
 
 	pthread_mutex_lock(&all.lock);
 	number = w->number = ++all.clock;
-	atomic_store_explicit(&w->state, WORK_PROPOSED, memory_order_relaxed);
-	w->next = all.waiting;
-	all.waiting = w;
+	if (atomic_load_explicit(&w->state, memory_order_relaxed) == WORK_NEW) {
+		atomic_store_explicit(&w->state, WORK_PROPOSED, memory_order_relaxed);
+		w->next = all.waiting;
+		all.waiting = w;
+	}
 	pthread_mutex_unlock(&all.lock);
 	return number;
 }
@@ -341,28 +372,6 @@ static void works_keep(struct work *w)
 	atomic_fetch_add(&w->of->works, 1);
 }
 
-/* Start W.  True: it is over already, and its caller sees to that. */
-static bool start_now(struct work *w)
-{
-	if (works_start(w))
-		return true;
-	works_keep(w);
-	add_running(w);
-	return false;
-}
-
-/* The lock is not held any more. */
-static void go_on(struct work *w, bool is_done, struct work *over)
-{
-	if (is_done) {
-		finish_one(w);
-		atomic_store_explicit(&w->state, WORK_OVER, memory_order_release);
-	}
-	works_finish(over);
-	if (!is_done)
-		wake_thread();
-}
-
 void works_agree(struct work *w, uint64_t number)
 {
 	struct work *over = NULL, **first;
@@ -374,59 +383,29 @@ void works_agree(struct work *w, uint64_t number)
 	w->number = number;
 	atomic_store_explicit(&w->state, WORK_AGREED, memory_order_relaxed);
 	first = find_first();
-	if (*first == w && !atomic_load(&all.only)) {
+	if (*first == w && !all.starting) {
 		*first = w->next;
-		is_done = start_now(w);
-		if (all.waiting)
-			start_all(&over);
-	} else {
-		works_keep(w);
-		start_all(&over);
+		is_done = works_start(w);
 	}
+	if (!is_done)
+		works_keep(w);
+	start_all(&over);
 	pthread_mutex_unlock(&all.lock);
-	go_on(w, is_done, over);
-}
-
-/* ---- the only set ---- */
-
-void works_begin_only(void)
-{
-	atomic_fetch_add(&all.only, 1);
-}
-
-static void end_only(struct work **over)
-{
-	if (atomic_fetch_sub(&all.only, 1) == 1 && all.waiting)
-		start_all(over);
-}
-
-void works_end_only(void)
-{
-	struct work *over = NULL;
-
-	pthread_mutex_lock(&all.lock);
-	end_only(&over);
-	pthread_mutex_unlock(&all.lock);
+	if (is_done) { /* its caller sees to that */
+		finish_one(w);
+		atomic_store_explicit(&w->state, WORK_OVER, memory_order_release);
+	}
 	works_finish(over);
-	wake_thread();
-}
-
-void works_agree_only(struct work *w)
-{
-	struct work *over = NULL;
-	bool is_done;
-
-	pthread_mutex_lock(&all.lock);
-	is_done = start_now(w);
-	end_only(&over);
-	pthread_mutex_unlock(&all.lock);
-	go_on(w, is_done, over);
+	if (!is_done)
+		wake_thread();
 }
 
 void works_withdraw(struct work *w)
 {
 	struct work *over = NULL, **at = &all.waiting;
 
+	if (atomic_load_explicit(&w->state, memory_order_relaxed) == WORK_NEW)
+		return;
 	pthread_mutex_lock(&all.lock);
 	while (*at != w)
 		at = &(*at)->next;
@@ -531,7 +510,7 @@ void works_stop(void)
 void works_in_child(void)
 {
 	pthread_mutex_init(&all.lock, NULL);
-	all.waiting = all.running = NULL;
+	all.waiting = all.running = all.starting = NULL;
 	all.last = &all.running;
 	all.has_thread = false;
 }

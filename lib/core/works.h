@@ -9,7 +9,11 @@
  * it.  (This is Skeen's total order.)  A rank proposes only when all ranks of the set
  * have called for the work.  Then the time comes soon, whatever the program does: a
  * proposal in the call itself would hold back another set for which a rank waits that
- * has not called yet.
+ * has not called yet.  In a process that has one set there is none to hold back: it
+ * proposes in the call, and starts the work with that number.
+ *
+ * A work may be on its way to its device for a while (device.h).  Nothing is started
+ * meanwhile, so that devices get all works in that order.
  *
  * A thread tests what runs, while anything does; so do those that wait.  It also looks
  * for ranks that are gone. */
@@ -28,11 +32,10 @@ struct comm_device {
 	const struct device_backend *back;
 	void *group;
 	int device;
-	bool tried, whole; /* all ranks have tried to join, and have */
-	char why[256];     /* where they have not */
-	size_t buffer_bytes;
-	_Atomic uint32_t works; /* that are not over */
-	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
+	bool tried, whole;               /* all ranks have tried to join, and have */
+	char why[DEVICE_WHY_BYTES + 64]; /* where they have not */
+	_Atomic uint32_t works;          /* that are not over */
+	_Atomic bool stopped;            /* they end with BERTH_ABORTED */
 	bool revoked;
 	_Atomic bool cut; /* a work is not started here that others may have started */
 	uint64_t leaves_ns; /* since when this rank leaves it */
@@ -45,7 +48,7 @@ struct work_hooks {
 	void (*withdrawn)(struct work *w);
 	/* W->rc is what it came to, for the reason W->why. */
 	void (*over)(struct work *w);
-	/* It runs for a while: do all ranks still live? */
+	/* It runs for a while, or is on its way: do all ranks still live? */
 	void (*watch)(struct work *w);
 	/* It failed on this rank alone. */
 	void (*failed)(struct work *w, const char *why);
@@ -66,8 +69,12 @@ struct work {
 	bool is_ours;    /* RC is an error of this rank */
 	berth_result rc;
 	struct failure *why;
-	uint64_t begun_ns, deadline_ns; /* begun_ns: 0 until it is looked at */
-	const struct op *op;            /* for messages: the caller's, or KEPT */
+	char said[DEVICE_WHY_BYTES]; /* by the back end, of such an error */
+	/* since when it is there, and since when it runs; 0: not seen yet */
+	uint64_t begun_ns, runs_ns, watched_ns;
+	uint64_t deadline_ns; /* until it is started; 0: none */
+	uint64_t limit_ns;    /* from then on, of its run; 0: none */
+	const struct op *op;  /* for messages: the caller's, or KEPT */
 	struct coll *coll;
 	void **ready;
 	struct berth_request **request;
@@ -78,26 +85,19 @@ struct work {
 
 /* ---- the order: WORK of the set's engine is held ---- */
 
-/* The number that this rank proposes for W. */
+/* The number that this rank proposes for W, or now proposes. */
 uint64_t works_propose(struct work *w);
 /* W's time is NUMBER: it is started when it is its turn. */
 void works_agree(struct work *w, uint64_t number);
-/* W, which was proposed, does not come. */
+/* W does not come: if it was proposed, it holds back nothing any more. */
 void works_withdraw(struct work *w);
-
-/* As works_begin() and works_agree(), in a process that has one set: there is no
- * number.  If another set is made meanwhile, its works wait until this work has come,
- * or does not come. */
-void works_begin_only(void);
-void works_agree_only(struct work *w);
-void works_end_only(void);
 
 /* ---- what runs ---- */
 
 /* Back ends are called by who holds it. */
 void works_lock(void);
 void works_unlock(void);
-/* Test all that run.  False: another thread is at it. */
+/* Test all that run, and what is on its way.  False: another thread is at it. */
 bool works_poll(void);
 /* Until W is STATE or later; at most for NS. */
 bool works_wait(struct work *w, enum work_state state, uint64_t ns);

@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ struct group {
 	unsigned n, me;
 	void *comm, *stream, *second, *token; /* token: for barriers */
 	unsigned char *buffer;
+	size_t buffer_bytes;
 	unsigned works;
 };
 
@@ -51,11 +53,13 @@ static bool find(const void *p, int *device)
 }
 
 static berth_result card(int device, unsigned n, unsigned me,
-			 unsigned char bytes[DEVICE_CARD_BYTES])
+			 unsigned char bytes[DEVICE_CARD_BYTES],
+			 char why[DEVICE_WHY_BYTES])
 {
 	struct nccl_id id;
 
 	(void)device;
+	snprintf(why, DEVICE_WHY_BYTES, "too many ranks");
 	if (n > STANDIN_RANKS)
 		return BERTH_UNSUPPORTED;
 	memset(bytes, 0, DEVICE_CARD_BYTES);
@@ -65,14 +69,15 @@ static berth_result card(int device, unsigned n, unsigned me,
 	return BERTH_OK;
 }
 
-static berth_result join(int device, unsigned n, unsigned me,
-			 const unsigned char *cards, void **group)
+static berth_result join(const struct device_join *j, void **group,
+			 char why[DEVICE_WHY_BYTES])
 {
+	const unsigned n = j->n, me = j->me;
 	struct group *g = calloc(1, sizeof *g);
 	struct nccl_id id;
 	int rc;
 
-	(void)device;
+	snprintf(why, DEVICE_WHY_BYTES, "the stand-in can't");
 	if (!g)
 		return BERTH_MEMORY;
 	*group = g;
@@ -81,7 +86,7 @@ static berth_result join(int device, unsigned n, unsigned me,
 	if (makes("death") && me == n - 1)
 		raise(SIGKILL);
 	standin_enter();
-	memcpy(&id, cards, sizeof id);
+	memcpy(&id, j->cards, sizeof id);
 	cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
 	cuStreamCreate(&g->second, CU_STREAM_NON_BLOCKING);
 	cuMemAllocAsync(&g->token, sizeof(uint64_t), g->stream);
@@ -103,10 +108,25 @@ static berth_result joined(void *group)
 					: BERTH_OK;
 }
 
-static bool takes(const void *group, const struct coll *c)
+static const char *takes(const void *group, const struct coll *c)
 {
 	(void)group;
-	return c->kind <= BERTH_SCATTER && !(lacks && c->kind == BERTH_ALLTOALL);
+	if (lacks &&
+	    (c->scale.divide || c->scale.has_prescale || c->scale.has_postscale))
+		return "the device does not scale";
+	return c->kind > BERTH_SCATTER || (lacks && c->kind == BERTH_ALLTOALL)
+		       ? "the device has no such operation"
+		       : NULL;
+}
+
+static void look(void)
+{
+}
+
+static const char *says(const void *group)
+{
+	(void)group;
+	return NULL;
 }
 
 /* No call of a back end waits for its device (device.h): since this one began, at
@@ -117,20 +137,23 @@ static void has_not_waited(unsigned long before)
 		standin_fail("a back end has waited for the device");
 }
 
-static berth_result buffer(void *group, size_t bytes)
+static bool has_room(struct group *g, const struct device_work *w)
 {
-	const unsigned long before = standin_waits;
-	struct group *g = group;
+	size_t bytes = 0;
 	void *p;
 
-	standin_enter();
+	for (size_t i = 0; i < w->n; i++)
+		if (w->coll[i].npieces)
+			bytes += w->coll[i].count * kern_size(w->coll[i].type);
+	if (bytes <= g->buffer_bytes)
+		return true;
 	if (g->buffer)
 		cuMemFreeAsync(g->buffer, g->stream);
 	if (cuMemAllocAsync(&p, bytes, g->stream))
-		return BERTH_MEMORY;
+		return false;
 	g->buffer = p;
-	has_not_waited(before);
-	return BERTH_OK;
+	g->buffer_bytes = bytes;
+	return true;
 }
 
 static void end_all(void *group)
@@ -377,8 +400,6 @@ static void launch(struct group *g, struct device_work *w)
 	while (rc == NCCL_IN_PROGRESS && !makes("record"))
 		ncclCommGetAsyncError(g->comm, &rc);
 	cuEventRecord(w->own, s);
-	if (w->stream != BERTH_HOST_STREAM && !makes("done"))
-		cuStreamWaitEvent(w->stream, w->own);
 }
 
 /* By mistake: launched after the next work of another group, BEFORE's. */
@@ -394,6 +415,9 @@ static berth_result start(void *group, struct device_work *w)
 	if (makes("host") && w->coll->count)
 		*(volatile char *)(uintptr_t)(w->coll->npieces ? w->coll->piece->in
 							       : w->coll->in);
+	if (!has_room(g, w))
+		return BERTH_MEMORY;
+	w->runs = true;
 	g->works++;
 	cuEventCreate(&w->own);
 	if (makes("thread") && g->works == 1 && !g->me &&
@@ -430,7 +454,7 @@ static berth_result follow(void *group, struct device_work *w, void *stream)
 {
 	(void)group;
 	standin_enter();
-	if (w != late)
+	if (w != late && !makes("done"))
 		cuStreamWaitEvent(stream, w->own);
 	return BERTH_OK;
 }
@@ -449,8 +473,8 @@ static struct device_backend standin = {
 	.join = join,
 	.joined = joined,
 	.takes = takes,
-	.does = DEVICE_AVERAGE | DEVICE_PRESCALE | DEVICE_POSTSCALE,
-	.buffer = buffer,
+	.look = look,
+	.says = says,
 	.mark = mark,
 	.forget = forget,
 	.start = start,
@@ -465,7 +489,5 @@ void standin_register(void)
 {
 	standin_mistake = getenv("STANDIN_MISTAKE");
 	lacks = getenv("STANDIN_LACKS");
-	if (lacks)
-		standin.does = 0;
 	device_register(&standin);
 }

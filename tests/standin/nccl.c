@@ -41,7 +41,7 @@ struct comm {
 	struct comm *next;
 	int n, me, ops, number;
 	bool blocking;
-	_Atomic int async, ends, busy, queued, turn;
+	_Atomic int async, ends, busy, queued, turn, inside;
 	struct nccl_id id;
 };
 
@@ -72,23 +72,22 @@ static _Atomic uint64_t tickets, served; /* of the GPU, which has room for one k
 static _Thread_local int depth;
 static _Thread_local struct op group[OPS];
 static _Thread_local int ngroup;
-static _Atomic int inside;
 
-static void enter(const struct comm *c)
+static void enter(struct comm *c)
 {
 	static _Atomic unsigned calls;
 
-	if (atomic_fetch_add(&inside, 1))
-		standin_fail("two threads are inside NCCL at once");
+	if (atomic_fetch_add(&c->inside, 1))
+		standin_fail("two threads are inside a communicator at once");
 	if (atomic_fetch_add(&calls, 1) % 4 == 0) /* so that they meet */
 		usleep(NAP_US);
-	if (c && c->n < 0)
+	if (c->n < 0)
 		standin_fail("a communicator is used after its end");
 }
 
-static int leave(int rc)
+static int leave(struct comm *c, int rc)
 {
-	atomic_fetch_sub(&inside, 1);
+	atomic_fetch_sub(&c->inside, 1);
 	return rc;
 }
 
@@ -369,13 +368,12 @@ int ncclCommInitRank(void **out, int n, struct nccl_id id, int me, bool blocking
 	void *context = NULL;
 	pthread_t t;
 
-	enter(NULL);
 	cuCtxGetCurrent(&context);
 	if (!context)
 		standin_fail("a communicator is made without a current context");
 	if (!c || fd < 0 || n > RANKS) {
 		free(c);
-		return leave(NCCL_INVALID_ARGUMENT);
+		return NCCL_INVALID_ARGUMENT;
 	}
 	c->s = mmap(NULL, sizeof *c->s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
@@ -396,7 +394,7 @@ int ncclCommInitRank(void **out, int n, struct nccl_id id, int me, bool blocking
 	if (pthread_create(&t, NULL, join, c))
 		standin_fail("no thread for a communicator");
 	pthread_detach(t);
-	return leave(NCCL_IN_PROGRESS);
+	return NCCL_IN_PROGRESS;
 }
 
 int ncclCommGetAsyncError(void *p, int *rc)
@@ -409,9 +407,8 @@ int ncclCommGetAsyncError(void *p, int *rc)
 
 int ncclCommRevoke(void *p)
 {
-	enter(p);
 	atomic_store(&((struct comm *)p)->ends, 1);
-	return leave(NCCL_SUCCESS);
+	return NCCL_SUCCESS;
 }
 
 /* It is kept, so that later use is seen. */
@@ -426,7 +423,7 @@ int ncclCommDestroy(void *p)
 	c->n = -1;
 	munmap(c->s, sizeof *c->s);
 	pthread_mutex_unlock(&list_lock);
-	return leave(NCCL_SUCCESS);
+	return leave(c, NCCL_SUCCESS);
 }
 
 /* ---- launches ---- */
@@ -528,7 +525,7 @@ int ncclReduceAny(const void *in, void *out, size_t count, berth_type type, bert
 	o->op = op;
 	o->scale = *scale;
 	o->root = root;
-	leave(0);
+	leave(c, 0);
 	if (count && (!standin_is_device(in) ||
 		      ((root < 0 || root == c->me) && !standin_is_device(out))))
 		standin_fail("NCCL was given what is no device memory");
@@ -560,7 +557,7 @@ static int add_message(bool sends, void *p, size_t bytes, int peer, struct comm 
 	*(sends ? &o->send[peer] : &o->recv[peer]) = (struct message){ p, bytes };
 	if (bytes && !standin_is_device(p))
 		standin_fail("NCCL was given what is no device memory");
-	return leave(NCCL_SUCCESS);
+	return leave(c, NCCL_SUCCESS);
 }
 
 int ncclSend(const void *in, size_t bytes, int peer, void *comm, void *stream)

@@ -12,13 +12,20 @@ enum { SETS = 3 };
 static char started[64];
 static unsigned revoked, overs;
 static bool done;
-static berth_result start_rc, last_rc;
+static berth_result start_rc, started_rc, last_rc;
 
 static berth_result start(void *group, struct device_work *w)
 {
 	(void)w;
 	strncat(started, group, 1);
 	return start_rc;
+}
+
+static berth_result is_started(void *group, struct device_work *w)
+{
+	(void)group;
+	(void)w;
+	return started_rc;
 }
 
 static berth_result test(void *group, struct device_work *w)
@@ -42,9 +49,19 @@ static void revoke(void *group)
 	done = true;
 }
 
-static const struct device_backend fake = {
-	.name = "fake", .start = start, .test = test, .end = end, .revoke = revoke
-};
+static const char *says(const void *group)
+{
+	(void)group;
+	return "no room on the device";
+}
+
+static const struct device_backend fake = { .name = "fake",
+					    .start = start,
+					    .started = is_started,
+					    .test = test,
+					    .end = end,
+					    .revoke = revoke,
+					    .says = says };
 
 static void over(struct work *w)
 {
@@ -79,7 +96,7 @@ static void setup(void)
 	started[0] = '\0';
 	done = true;
 	revoked = overs = 0;
-	start_rc = last_rc = BERTH_OK;
+	start_rc = started_rc = last_rc = BERTH_OK;
 	for (uint32_t i = 0; i < SETS; i++) {
 		memset(&comm[i], 0, sizeof comm[i]);
 		memset(&device[i], 0, sizeof device[i]);
@@ -149,23 +166,59 @@ START_TEST(withdrawn_holds_nothing)
 }
 END_TEST
 
-/* What was agreed on before there was a second set comes before its works. */
+/* What was proposed before there was a second set comes before its works. */
 START_TEST(only_set)
 {
-	uint64_t b;
+	const uint64_t a = works_propose(work[0]);
 
-	works_begin_only();
-	b = works_propose(work[1]);
-	works_agree(work[1], b);
+	works_agree(work[1], works_propose(work[1]));
 	ck_assert_str_eq(started, "");
-	works_agree_only(work[0]);
+	works_agree(work[0], a);
 	ck_assert_str_eq(started, "AB");
-	works_begin_only();
-	b = works_propose(work[2]);
-	works_agree(work[2], b);
+	ck_assert_uint_gt(works_propose(work[2]), a + 1);
+	ck_assert_uint_gt(works_propose(work[2]), a + 2); /* anew */
+	works_withdraw(work[2]);
+	works_withdraw(work[2]);
+}
+END_TEST
+
+/* The device does not have A yet: B waits, however often works are tested. */
+START_TEST(nothing_passes_what_starts)
+{
+	done = false;
+	start_rc = started_rc = BERTH_BUSY;
+	works_agree(work[0], works_propose(work[0]));
+	start_rc = BERTH_OK;
+	works_agree(work[1], works_propose(work[1]));
+	ck_assert(!works_wait(work[0], WORK_RUNS, 20000000));
+	ck_assert_str_eq(started, "A");
+	works_lock();
+	started_rc = BERTH_OK;
+	works_unlock();
+	ck_assert(works_wait(work[1], WORK_RUNS, 1000000000));
 	ck_assert_str_eq(started, "AB");
-	works_end_only();
-	ck_assert_str_eq(started, "ABC");
+	works_lock();
+	done = true;
+	works_unlock();
+	ck_assert(works_wait(work[0], WORK_OVER, 1000000000));
+	ck_assert(works_wait(work[1], WORK_OVER, 1000000000));
+	ck_assert_int_eq(work[0]->rc, BERTH_OK);
+}
+END_TEST
+
+/* Its set ends meanwhile: it is revoked, and ends when the device gives it up. */
+START_TEST(ends_while_it_starts)
+{
+	start_rc = started_rc = BERTH_BUSY;
+	works_agree(work[0], works_propose(work[0]));
+	atomic_store(&comm[0].broken, BERTH_PEER_LOST);
+	ck_assert(!works_wait(work[0], WORK_OVER, 20000000));
+	ck_assert_uint_eq(revoked, 1);
+	works_lock();
+	started_rc = BERTH_SYSTEM;
+	works_unlock();
+	ck_assert(works_wait(work[0], WORK_OVER, 1000000000));
+	ck_assert_int_eq(work[0]->rc, BERTH_PEER_LOST);
 }
 END_TEST
 
@@ -192,8 +245,11 @@ END_TEST
 START_TEST(fails_at_its_start)
 {
 	start_rc = BERTH_SYSTEM;
-	works_agree_only((works_begin_only(), work[0]));
+	works_agree(work[0], works_propose(work[0]));
 	ck_assert_int_eq(work[0]->rc, BERTH_SYSTEM);
+	ck_assert_str_eq(work[0]->why->text,
+			 "barrier, on the GPU: a system call failed: no "
+			 "room on the device");
 	ck_assert_int_eq(last_rc, BERTH_SYSTEM);
 	ck_assert_uint_eq(overs, 1);
 }
@@ -249,6 +305,8 @@ int main(void)
 	tcase_add_test(t, equal_times_by_set);
 	tcase_add_test(t, withdrawn_holds_nothing);
 	tcase_add_test(t, only_set);
+	tcase_add_test(t, nothing_passes_what_starts);
+	tcase_add_test(t, ends_while_it_starts);
 	tcase_add_test(t, ends_with_its_comm);
 	tcase_add_test(t, fails_at_its_start);
 	tcase_add_test(t, promised);
