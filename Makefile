@@ -190,10 +190,18 @@ of_helpers = $(patsubst tests/%.c,$(BUILD)/%,$(if $(helper_sources),$(shell grep
 $(call of_helpers,(launcher|agent|common)): $(PROGRAMS)
 $(call of_helpers,lib): $(LIBRARY)
 $(BUILD)/helpers/changes: WRAP = -Wl,--wrap=clock_gettime
-# A stand-in of a GPU, for programs that take the library's objects.
-standin := $(patsubst %.c,$O/%.o,$(wildcard tests/standin/*.c))
-$O/tests/standin/%.o: OF_LIB = -Wno-psabi
-$(call of_helpers,tests/standin): $(standin) $(LIBRARY)
+# A stand-in of a GPU: libcuda and libnccl, for programs that take the library's objects, which
+# load them as they would the real ones.
+standin := $(BUILD)/standin/libcuda.so.1 $(BUILD)/standin/libnccl.so.2
+$O/tests/standin/%.o: OF_LIB = -Wno-psabi -fPIC
+$(BUILD)/standin/libcuda.so.1: $O/tests/standin/cuda.o
+$(BUILD)/standin/libnccl.so.2: $O/tests/standin/nccl.o $(BUILD)/standin/libcuda.so.1
+$(standin): $(filter $O/lib/base/kern%,$(lib)) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(filter %.o %.1,$^) -lm -lrt -lpthread
+of_standin := $(call of_helpers,tests/standin)
+$(of_standin): $(standin) $O/tests/standin/checked.o $(LIBRARY)
+$(of_standin): WRAP = -Wl,--push-state,--no-as-needed $(standin) -Wl,--pop-state,-rpath,'$$ORIGIN/../standin'
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \

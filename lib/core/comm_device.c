@@ -39,12 +39,6 @@ static berth_result device_agree(struct comm *c, uint32_t signature, uint64_t mi
 	return c->members->n > 1 ? comm_step(c, &coll, deadline_ns) : BERTH_OK;
 }
 
-/* Is this process in a further set? */
-static bool has_sets(const struct comm *c)
-{
-	return atomic_load_explicit(&c->world->next_set, memory_order_relaxed) > 1;
-}
-
 /* ---- joining ---- */
 
 struct card {
@@ -246,7 +240,9 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 			       uint64_t deadline_ns)
 {
 	struct comm_device *d = w->of;
-	const bool sets = has_sets(c);
+	/* is this process in a further set? */
+	const bool sets =
+		atomic_load_explicit(&c->world->next_set, memory_order_relaxed) > 1;
 	const uint64_t own = sets ? 0 : works_propose(w);
 	uint64_t overlaps = 0;
 	const char *why;
@@ -349,33 +345,26 @@ static bool has_lost(const struct comm *c)
 	return false;
 }
 
-/* Does another rank not do what this one does? */
-static bool is_hopeless(const struct comm *c)
-{
-	if (c->members->n == 1)
-		return false;
-	return atomic_load(&c->aborts) || atomic_load(&c->shared->aborted) ||
-	       has_lost(c);
-}
-
-/* Where ranks have parted, one that stays does not say what it has not started. */
-static bool device_is_late(const struct comm *c, struct comm_device *d)
-{
-	const uint64_t now = clock_ns();
-
-	if (!d->leaves_ns)
-		d->leaves_ns = now;
-	return now - d->leaves_ns > PATIENCE_NS &&
-	       (atomic_load(&c->broken) || !works_are_promised(d));
-}
-
 bool comm_device_ends(struct comm *c)
 {
 	struct comm_device *d = atomic_load(&c->device);
 
+	const uint64_t now = clock_ns();
+	bool hopeless = false;
+
 	if (!d || !atomic_load(&d->works))
 		return true;
-	if (is_hopeless(c) || device_is_late(c, d))
+	if (!d->leaves_ns)
+		d->leaves_ns = now;
+	/* does another rank not do what this one does? */
+	if (c->members->n > 1) {
+		hopeless = atomic_load(&c->aborts) ||
+			   atomic_load(&c->shared->aborted) || has_lost(c);
+	}
+	/* where ranks have parted, one that stays does not say what it has not
+	 * started */
+	if (hopeless || (now - d->leaves_ns > PATIENCE_NS &&
+			 (atomic_load(&c->broken) || !works_are_promised(d))))
 		works_end(d);
 	return !atomic_load(&d->works);
 }

@@ -409,20 +409,10 @@ static void engine_wait_for_start(struct berth_request *r)
 			;
 }
 
-static berth_result engine_follow_all(struct berth_request *r, void *stream)
-{
-	berth_result rc = BERTH_OK;
-
-	for (size_t i = 0; request_state(r) >= REQUEST_RUNNING && !rc && i < r->nworks;
-	     i++)
-		rc = works_follow(r->work[i], stream);
-	return rc;
-}
-
 berth_result engine_wait_stream(struct berth_request *r, void *stream,
 				struct failure *why)
 {
-	berth_result rc;
+	berth_result rc = BERTH_OK;
 
 	if (!r->ndevice)
 		return request_refuse(BERTH_INVALID, r->op, why,
@@ -430,7 +420,9 @@ berth_result engine_wait_stream(struct berth_request *r, void *stream,
 	engine_wait_for_start(r);
 	if (request_is_done(r) && r->rc)
 		return request_outcome(r, why);
-	rc = engine_follow_all(r, stream);
+	for (size_t i = 0; request_state(r) >= REQUEST_RUNNING && !rc && i < r->nworks;
+	     i++)
+		rc = works_follow(r->work[i], stream);
 	return rc ? request_refuse(rc, r->op, why, "the stream can't be used") : rc;
 }
 
@@ -581,15 +573,6 @@ static berth_result engine_run_on_device(struct engine *e, struct op *op,
 	return rc;
 }
 
-static berth_result engine_no_mark(const struct op *op, berth_result rc,
-				   struct failure *why)
-{
-	return request_refuse(rc, op, why,
-			      rc == BERTH_UNSUPPORTED
-				      ? "the set's operations are on another device"
-				      : "the stream, or the event, can't be used");
-}
-
 /* Until OUT may be used on OP's stream. */
 static berth_result engine_run_device(struct engine *e, struct op *op,
 				      struct failure *why)
@@ -599,7 +582,11 @@ static berth_result engine_run_device(struct engine *e, struct op *op,
 	berth_result rc = comm_device_mark(e->comm, op);
 
 	if (rc)
-		return engine_no_mark(op, rc, why);
+		return request_refuse(
+			rc, op, why,
+			rc == BERTH_UNSUPPORTED
+				? "the set's operations are on another device"
+				: "the stream, or the event, can't be used");
 	if (atomic_load_explicit(&e->collectives, memory_order_relaxed)) {
 		rc = engine_submit(e, op, 1, &r, why);
 		op->marked &= rc != BERTH_OK;

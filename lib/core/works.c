@@ -360,18 +360,6 @@ uint64_t works_propose(struct work *w)
 	return number;
 }
 
-/* W goes on when its caller has gone on. */
-static void works_keep(struct work *w)
-{
-	w->kept = *w->op;
-	w->kept.shape = NULL;
-	if (w->op->name)
-		w->kept.name = strncpy(w->name, w->op->name, sizeof w->name - 1);
-	w->op = &w->kept;
-	works_hold(w);
-	atomic_fetch_add(&w->of->works, 1);
-}
-
 void works_agree(struct work *w, uint64_t number)
 {
 	struct work *over = NULL, **first;
@@ -387,8 +375,16 @@ void works_agree(struct work *w, uint64_t number)
 		*first = w->next;
 		is_done = works_start(w);
 	}
-	if (!is_done)
-		works_keep(w);
+	if (!is_done) { /* it goes on when its caller has gone on */
+		w->kept = *w->op;
+		w->kept.shape = NULL;
+		if (w->op->name)
+			w->kept.name =
+				strncpy(w->name, w->op->name, sizeof w->name - 1);
+		w->op = &w->kept;
+		works_hold(w);
+		atomic_fetch_add(&w->of->works, 1);
+	}
 	start_all(&over);
 	pthread_mutex_unlock(&all.lock);
 	if (is_done) { /* its caller sees to that */

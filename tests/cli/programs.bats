@@ -56,7 +56,7 @@ checked() { # COUNT FIRST COMMAND...
 }
 
 @test "a mistake of the back end of a device is seen in random programs" {
-	for mistake in ready "done" order count; do
+	for mistake in ready "done" streams temp pointer order count; do
 		for ((seed = 1; seed <= 20; seed++)); do
 			STANDIN_MISTAKE=$mistake timeout -k 5 60 "$PROGRAMS" -np 2 -devices 1 "$seed" 6 &> /dev/null || break
 		done

@@ -7,10 +7,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/berth.h"
 #include "tests/helpers/own_ranks.h"
 #include "tests/helpers/slow.h"
-#include "tests/standin/standin.h"
+#include "tests/standin/checked.h"
 
 enum { COUNT = 3000, TENSORS = 5, BYTES = COUNT * 4, STEPS = 8, SOON_MS = 10000 };
 
@@ -50,16 +51,8 @@ static float *make_here(void)
 	static void *all[64];
 	static unsigned n;
 
-	cuMemHostAlloc(&all[n], BYTES);
+	cuMemHostAlloc(&all[n], BYTES, 0);
 	return all[n++];
-}
-
-static void *make_array(size_t bytes)
-{
-	void *p;
-
-	cuMemAlloc(&p, bytes);
-	return p;
 }
 
 /* A value of element I that tells rank and tensor. */
@@ -81,7 +74,7 @@ static void put(float *there, float *here, int tensor, int step)
 {
 	for (int i = 0; i < COUNT; i++)
 		here[i] = value(rank, tensor, step, i);
-	cuMemcpyAsync(there, here, BYTES, stream);
+	standin_copy(there, here, BYTES, stream);
 }
 
 /* What there is behind the stream. */
@@ -89,8 +82,8 @@ static void check_sum(const float *there, int tensor, int step)
 {
 	float *here;
 
-	cuMemHostAlloc((void **)&here, BYTES);
-	cuMemcpyAsync(here, there, BYTES, stream);
+	cuMemHostAlloc((void **)&here, BYTES, 0);
+	standin_copy(here, there, BYTES, stream);
 	cuStreamSynchronize(stream);
 	for (int i = 0; i < COUNT; i++)
 		CHECK(here[i] == sum(tensor, step, i),
@@ -143,12 +136,12 @@ static void halve(float *there)
 {
 	float *here;
 
-	cuMemHostAlloc((void **)&here, BYTES);
-	cuMemcpyAsync(here, there, BYTES, stream);
+	cuMemHostAlloc((void **)&here, BYTES, 0);
+	standin_copy(here, there, BYTES, stream);
 	cuStreamSynchronize(stream);
 	for (int i = 0; i < COUNT; i++)
 		here[i] /= 2;
-	cuMemcpyAsync(there, here, BYTES, stream);
+	standin_copy(there, here, BYTES, stream);
 	cuStreamSynchronize(stream);
 	cuMemFreeHost(here);
 }
@@ -163,7 +156,7 @@ static int run_steps(void)
 
 	CHECK(!berth_set_split(NULL, 0, -rank, &set), "split");
 	for (int t = 0; t < 2 * TENSORS; t++) {
-		p[t] = make_array(BYTES);
+		p[t] = standin_alloc(BYTES);
 		here[t] = make_here();
 	}
 	for (int step = 0; step < STEPS; step++) {
@@ -196,7 +189,7 @@ static int cross(void)
 
 	for (int i = 0; i < 3; i++) {
 		CHECK(!berth_set_add(of[i], 2, &set[i]), "add");
-		d[i] = allreduce(make_array(BYTES));
+		d[i] = allreduce(standin_alloc(BYTES));
 		d[i].set = set[i];
 		d[i].name = "x";
 		d[i].stream = BERTH_HOST_STREAM;
@@ -225,7 +218,7 @@ static int differ(void)
 {
 	static float host[COUNT];
 	float *here = make_here();
-	void *p = make_array(BYTES);
+	void *p = standin_alloc(BYTES);
 	struct berth_desc d = allreduce(p);
 
 	put(p, here, 0, 0);
@@ -251,7 +244,7 @@ static int differ(void)
 static int mix(void)
 {
 	float host[COUNT], *here = make_here();
-	void *p = make_array(BYTES);
+	void *p = standin_alloc(BYTES);
 	struct berth_desc d[2] = { allreduce(p), allreduce(host) };
 	berth_request *r;
 
@@ -272,11 +265,12 @@ static int mix(void)
 
 static int refused(void)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 
 	for (int i = 0; i < 2; i++)
 		CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "one GPU twice");
-	CHECK(strstr(berth_last_error()->text, "can't be joined"), "the text");
+	CHECK(strstr(berth_last_error()->text, "ranks 0 and 1 share GPU 0000:17:00.0"),
+	      "the text");
 	d.op = BERTH_ADASUM;
 	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "Adasum");
 	return 0;
@@ -285,23 +279,83 @@ static int refused(void)
 /* All ranks come to the same, and go on. */
 static int lack(void)
 {
-	void *p = make_array(BYTES), *q = make_array(BYTES);
+	static const double half = 0.5;
+	void *p = standin_alloc(BYTES);
 	struct berth_desc d = allreduce(p);
 
-	d.op = BERTH_AVG;
-	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "an average");
-	CHECK(strstr(berth_last_error()->text, "does not scale"), "the text");
-	d.kind = BERTH_ALLTOALL;
-	d.out = q;
-	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "an alltoall");
+	d.type = BERTH_U16;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "of u16");
+	CHECK(strstr(berth_last_error()->text, "does not reduce that type"), "text");
+	d.type = BERTH_I32;
+	d.op = BERTH_BXOR;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "bxor");
+	CHECK(strstr(berth_last_error()->text, "no such reduction"), "the text");
+	d.op = BERTH_SUM;
+	d.prescale = &half;
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "a scaled i32");
+	CHECK(strstr(berth_last_error()->text, "only sums of f32 and f64 are scaled"),
+	      "the text");
 	d = allreduce(p);
 	CHECK(!berth_run(&d, -1, NULL), "a sum");
 	return 0;
 }
 
+/* STANDIN_DRIVER says so. */
+static int too_old(void)
+{
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
+
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "a driver without calls");
+	CHECK(strstr(berth_last_error()->text,
+		     "rank 0 has no device for it: the NVIDIA driver has no cu"),
+	      "the text");
+	return 0;
+}
+
+/* Rank 0 has another NCCL. */
+static int versions(void)
+{
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
+
+	if (rank == 0)
+		setenv("STANDIN_NCCL", "22809", 1);
+	CHECK(berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED, "two versions");
+	CHECK(strstr(berth_last_error()->text, "rank 0 has NCCL 22809, rank 1 has "
+					       "21800"),
+	      "the text");
+	return 0;
+}
+
+/* Arrays of which NCCL can't have both as they lie, from two sets in turn. */
+static int in_place(void)
+{
+	berth_set *set;
+
+	CHECK(!berth_set_split(NULL, 0, rank, &set), "split");
+	for (int step = 0; step < STEPS; step++) {
+		float *here = make_here(), *there = standin_alloc(BYTES * (size_t)size);
+		struct berth_desc d = allreduce(there);
+
+		for (int i = 0; i < COUNT; i++)
+			here[i] = value(rank, 0, step, i);
+		standin_copy(there, here, BYTES, stream);
+		d.kind = BERTH_ALLGATHER;
+		d.set = step % 2 ? set : NULL;
+		CHECK(!berth_run(&d, -1, NULL), "allgather");
+		for (int r = 0; r < size; r++) {
+			standin_copy(here, there + r * COUNT, BYTES, stream);
+			cuStreamSynchronize(stream);
+			for (int i = 0; i < COUNT; i++)
+				CHECK(here[i] == value(r, 0, step, i),
+				      "element %d of rank %d", i, r);
+		}
+	}
+	return 0;
+}
+
 static int join(void)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 	int last;
 
 	if (rank)
@@ -315,7 +369,7 @@ static int join(void)
  * stays until the others have heard why: who has left is a lost peer. */
 static int fail(void)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 	berth_result rc = BERTH_OK;
 
 	d.stream = BERTH_HOST_STREAM;
@@ -335,7 +389,7 @@ static int fail(void)
 /* The last rank dies: while it launches nothing, or when its kernel hangs. */
 static int die(bool in_kernel, bool blocks)
 {
-	void *p = make_array(BYTES);
+	void *p = standin_alloc(BYTES);
 	struct berth_desc d = allreduce(p);
 	berth_request *r;
 	berth_result rc;
@@ -370,10 +424,21 @@ static int die(bool in_kernel, bool blocks)
 /* In the middle of the first operation, when the others make their communicators. */
 static int die_joining(void)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 
-	if (rank == size - 1)
-		standin_mistake = "death";
+	setenv("STANDIN_MISTAKE", "die-joining", 1);
+	CHECK(berth_run(&d, -1, NULL) == BERTH_PEER_LOST, "the first");
+	CHECK(berth_last_error()->missing[0] == size - 1, "who is missing");
+	return 0;
+}
+
+/* After all have agreed: the first launch of the others waits for it. */
+static int die_launching(void)
+{
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
+
+	setenv("STANDIN_MISTAKE", "die-launching", 1);
+	d.stream = BERTH_HOST_STREAM;
 	CHECK(berth_run(&d, -1, NULL) == BERTH_PEER_LOST, "the first");
 	CHECK(berth_last_error()->missing[0] == size - 1, "who is missing");
 	return 0;
@@ -397,7 +462,7 @@ static int die_submitted(void)
 /* Its stream stands still for longer than there is time. */
 static int time_out(void)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 	berth_result rc;
 
 	CHECK(!berth_run(&d, -1, NULL), "the first");
@@ -416,9 +481,47 @@ static int time_out(void)
 	return 0;
 }
 
+/* What the program gave the stream before takes longer than an operation may. */
+static int busy(void)
+{
+	float *here = make_here();
+	void *p = standin_alloc(BYTES);
+	struct berth_desc d = allreduce(p);
+	berth_request *r;
+
+	put(p, here, 0, 0);
+	pause_stream(1500);
+	d.timeout_ms = 500;
+	CHECK(!berth_submit(&d, 1, &r), "submit");
+	CHECK(!berth_wait(r, -1), "its time begins when its stream is there");
+	check_sum(p, 0, 0);
+	return 0;
+}
+
+/* Rank 0 leaves a set, and the others do it later: nobody waits. */
+static int remove_set(void)
+{
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
+	berth_set *set;
+
+	CHECK(!berth_set_split(NULL, 0, rank, &set), "split");
+	d.set = set;
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	cuStreamSynchronize(stream);
+	d.set = NULL;
+	d.timeout_ms = 3000;
+	if (rank == 0)
+		CHECK(!berth_set_remove(set), "remove");
+	CHECK(!berth_run(&d, -1, NULL), "another set");
+	cuStreamSynchronize(stream);
+	if (rank)
+		CHECK(!berth_set_remove(set), "remove");
+	return 0;
+}
+
 static int end_set(bool aborts)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 	berth_request *r;
 	berth_set *set;
 	berth_result rc;
@@ -459,7 +562,7 @@ static int leave_set(void)
 static int shut_down(void)
 {
 	float *here = make_here();
-	void *p = make_array(BYTES);
+	void *p = standin_alloc(BYTES);
 	struct berth_desc d = allreduce(p);
 
 	for (int step = 0; step < 4; step++) {
@@ -481,7 +584,7 @@ static void meet_others(void)
 /* Rank 0 leaves with what all have begun: it is done, as others have been told. */
 static void leave_begun(void)
 {
-	void *p = make_array(BYTES);
+	void *p = standin_alloc(BYTES);
 	struct berth_desc d = allreduce(p);
 	berth_request *r;
 
@@ -508,7 +611,7 @@ static void leave_begun(void)
  * begun, but their streams go on. */
 static void leave_waiting(void)
 {
-	struct berth_desc d = allreduce(make_array(BYTES));
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
 	berth_request *r;
 	berth_result rc;
 
@@ -539,6 +642,45 @@ static int part(void)
 	return 0;
 }
 
+/* ---- how long ---- */
+
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* From the last rank's call until the device gets the work: what ranks agree on is in
+ * between.  It prints the median, and what the fastest tenth needs. */
+static int agree(void)
+{
+	enum { TIMES = 2001 };
+	static uint64_t ns[TIMES];
+	struct berth_desc d = allreduce(standin_alloc(BYTES));
+
+	d.stream = BERTH_HOST_STREAM;
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	for (int i = 0; i < TIMES; i++) {
+		uint64_t last_ns = 0, begun_ns;
+
+		pthread_barrier_wait(&own_ranks->barrier);
+		begun_ns = clock_ns();
+		memcpy(own_ranks->said[rank], &begun_ns, sizeof begun_ns);
+		CHECK(!berth_run(&d, -1, NULL), "run");
+		for (int r = 0; r < size; r++) {
+			memcpy(&begun_ns, own_ranks->said[r], sizeof begun_ns);
+			last_ns = begun_ns > last_ns ? begun_ns : last_ns;
+		}
+		ns[i] = standin_started_ns - last_ns;
+	}
+	qsort(ns, TIMES, sizeof *ns, by_size);
+	if (rank == 0)
+		printf("%lu ns, the fastest tenth %lu ns\n",
+		       (unsigned long)ns[TIMES / 2], (unsigned long)ns[TIMES / 10]);
+	return 0;
+}
+
 /* ---- which ---- */
 
 static const struct {
@@ -559,6 +701,13 @@ static const struct {
 	{ "time-out", time_out, false },
 	{ "lacks", lack, false },
 	{ "die-joining", die_joining, true },
+	{ "die-launching", die_launching, true },
+	{ "too-old", too_old, false },
+	{ "versions", versions, false },
+	{ "in-place", in_place, false },
+	{ "busy", busy, false },
+	{ "remove", remove_set, false },
+	{ "agree", agree, false },
 	{ "abort", abort_set, false },
 	{ "leave", leave_set, false },
 	{ "shut-down", shut_down, false },

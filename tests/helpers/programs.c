@@ -20,7 +20,7 @@
 #include "lib/berth.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
 #include "tests/helpers/programs/worlds.h"
-#include "tests/standin/standin.h"
+#include "tests/standin/checked.h"
 
 enum {
 	SLOTS = 3,

@@ -26,6 +26,10 @@ struct stream {
 	unsigned seed;
 	struct stream *gone; /* the one that was destroyed before it */
 	bool blocking, ends; /* blocking: it orders itself with the legacy stream */
+	/* of the library's, which makes its streams by another call than programs do */
+	bool is_library;
+	struct stream *second; /* by mistake: of every other work */
+	_Atomic unsigned records;
 };
 
 struct event {
@@ -45,11 +49,13 @@ static unsigned nallocs;
 static size_t top = PAGE;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local void *current;
+static _Thread_local void *stack[16];
+static _Thread_local unsigned depth; /* of contexts */
+static uint64_t newest, early;       /* of cuMemAllocAsync(); early: freed by mistake */
 static _Thread_local bool in_stream;
 _Thread_local unsigned long standin_waits;
 
-static long number(const char *name, long otherwise)
+long standin_number(const char *name, long otherwise)
 {
 	const char *text = getenv(name);
 
@@ -61,6 +67,13 @@ void standin_fail(const char *text)
 	fprintf(stderr, "STANDIN: %s\n", text);
 	fflush(stderr);
 	_exit(STANDIN_EXIT);
+}
+
+bool standin_makes(const char *mistake)
+{
+	const char *mine = getenv("STANDIN_MISTAKE");
+
+	return mine && !strcmp(mine, mistake);
 }
 
 bool standin_is_device(const void *p)
@@ -123,7 +136,7 @@ static void take_done(struct stream *s, struct item *i)
 static void *serve(void *arg)
 {
 	struct stream *s = arg;
-	const unsigned delay = (unsigned)number("STANDIN_DELAY_US", 200);
+	const unsigned delay = (unsigned)standin_number("STANDIN_DELAY_US", 200);
 
 	in_stream = true;
 	for (;;) {
@@ -156,8 +169,8 @@ static struct stream *make(bool blocking)
 	s->last = &s->first;
 	s->blocking = blocking;
 	pthread_mutex_lock(&streams_lock);
-	s->seed = (unsigned)(number("STANDIN_SEED", 1) * 1000 + getpid() % 7 * 131 +
-			     (long)made++);
+	s->seed = (unsigned)(standin_number("STANDIN_SEED", 1) * 1000 +
+			     getpid() % 7 * 131 + (long)made++);
 	if (nstreams == STREAMS)
 		standin_fail("too many streams");
 	stream[nstreams++] = s;
@@ -212,9 +225,17 @@ static void put(struct stream *s, void (*run)(void *), const void *arg, size_t b
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* The library records two events for each work: when it runs, and when it is done. */
 static struct stream *of(void *handle)
 {
-	return (uintptr_t)handle > 2 ? handle : legacy;
+	struct stream *s = (uintptr_t)handle > 2 ? handle : legacy;
+
+	return s->second && s->records / 2 % 2 ? s->second : s;
+}
+
+static bool is_library(void *handle)
+{
+	return (uintptr_t)handle > 2 && ((struct stream *)handle)->is_library;
 }
 
 void standin_enqueue(void *handle, void (*run)(void *), const void *arg, size_t bytes)
@@ -266,6 +287,33 @@ int cuInit(unsigned flags)
 	return CUDA_SUCCESS;
 }
 
+int cuDriverGetVersion(int *version)
+{
+	*version = (int)standin_number("STANDIN_DRIVER", 12000);
+	return CUDA_SUCCESS;
+}
+
+int cuDeviceGet(int *dev, int ordinal)
+{
+	*dev = ordinal;
+	return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+int cuDeviceGetPCIBusId(char *text, int bytes, int dev)
+{
+	snprintf(text, (size_t)bytes, "0000:17:00.%d", dev);
+	return CUDA_SUCCESS;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int dev)
+{
+	enum { MAJOR = 75 };
+
+	(void)dev;
+	*value = attribute == MAJOR ? 8 : 0;
+	return CUDA_SUCCESS;
+}
+
 int cuDevicePrimaryCtxRetain(void **context, int dev)
 {
 	static char contexts[8];
@@ -274,19 +322,39 @@ int cuDevicePrimaryCtxRetain(void **context, int dev)
 	return CUDA_SUCCESS;
 }
 
-int cuCtxGetCurrent(void **context)
+int cuCtxPushCurrent(void *context)
 {
-	*context = current;
+	if (depth == sizeof stack / sizeof *stack)
+		standin_fail("a thread has too many contexts");
+	stack[depth++] = context;
 	return CUDA_SUCCESS;
 }
 
-int cuCtxSetCurrent(void *context)
+int cuCtxPopCurrent(void **context)
 {
-	current = context;
+	if (!depth)
+		standin_fail("a thread gives back a context that it does not have");
+	*context = stack[--depth];
 	return CUDA_SUCCESS;
 }
 
-int cuDeviceGetUuid(char uuid[16], int dev)
+void standin_enter(void)
+{
+	void *context;
+
+	cuInit(0);
+	cuDevicePrimaryCtxRetain(&context, 0);
+	if (!depth)
+		cuCtxPushCurrent(context);
+}
+
+int cuGetErrorString(int rc, const char **text)
+{
+	*text = rc ? "an error of the stand-in" : "no error";
+	return CUDA_SUCCESS;
+}
+
+int cuDeviceGetUuid(char *uuid, int dev)
 {
 	const char *name = getenv("STANDIN_GPU");
 
@@ -300,12 +368,14 @@ int cuDeviceGetUuid(char uuid[16], int dev)
 
 static void needs_context(void)
 {
-	if (!current && !in_stream)
+	if (!depth && !in_stream)
 		standin_fail("a call without a current context in this thread");
 }
 
-int cuMemAlloc(void **p, size_t bytes)
+static uint64_t take_memory(size_t bytes)
 {
+	uint64_t p;
+
 	needs_context();
 	pthread_mutex_lock(&lock);
 	if (nallocs == ALLOCS || top + bytes + 2 * PAGE > ARENA)
@@ -314,20 +384,28 @@ int cuMemAlloc(void **p, size_t bytes)
 	alloc[nallocs].bytes = bytes;
 	alloc[nallocs++].lives = true;
 	memset(alias + top, 0xff, bytes);
-	*p = device + top;
+	p = (uintptr_t)(device + top);
 	top += (bytes + 2 * PAGE - 1) / PAGE * PAGE;
 	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+int cuMemAlloc(uint64_t *p, size_t bytes)
+{
+	standin_waits++;
+	*p = take_memory(bytes);
 	return CUDA_SUCCESS;
 }
 
-static void release(void *p)
+static void release(uint64_t p)
 {
-	const size_t at = (size_t)((unsigned char *)p - device);
+	const size_t at = (size_t)(p - (uintptr_t)device);
 	unsigned i;
 
 	pthread_mutex_lock(&lock);
 	i = find(at);
-	if (!standin_is_device(p) || alloc[i].at != at || !alloc[i].lives)
+	if (!standin_is_device((void *)(uintptr_t)p) || alloc[i].at != at ||
+	    !alloc[i].lives)
 		standin_fail("what is freed was not allocated");
 	alloc[i].lives = false;
 	if (alloc[i].bytes >= PAGE)
@@ -337,7 +415,7 @@ static void release(void *p)
 }
 
 /* Waits for the whole device, as the real one does. */
-int cuMemFree(void *p)
+int cuMemFree(uint64_t p)
 {
 	struct stream *s = legacy;
 
@@ -352,27 +430,42 @@ int cuMemFree(void *p)
 }
 
 /* In the order of a stream: the host waits for nothing. */
-int cuMemAllocAsync(void **p, size_t bytes, void *handle)
+int cuMemAllocAsync(uint64_t *p, size_t bytes, void *handle)
 {
 	(void)handle;
-	return cuMemAlloc(p, bytes);
+	*p = newest = take_memory(bytes);
+	return CUDA_SUCCESS;
 }
 
 static void run_free(void *arg)
 {
-	release(*(void **)arg);
+	release(*(uint64_t *)arg);
 }
 
-int cuMemFreeAsync(void *p, void *handle)
+int cuMemFreeAsync(uint64_t p, void *handle)
 {
 	needs_context();
+	if (standin_makes("wait"))
+		return cuMemFree(p);
+	if (p == early)
+		return CUDA_SUCCESS;
 	standin_enqueue(handle, run_free, &p, sizeof p);
 	return CUDA_SUCCESS;
 }
 
-/* Host memory is all alike: a copy of it is never waited for. */
-int cuMemHostAlloc(void **p, size_t bytes)
+void standin_free_early(void *handle)
 {
+	if (!newest || newest == early)
+		return;
+	cuMemFreeAsync(newest, handle);
+	early = newest;
+}
+
+/* Host memory is all alike: a copy of it is never waited for. */
+int cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	standin_waits++;
 	*p = malloc(bytes + 1);
 	return *p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -388,7 +481,28 @@ int cuMemFreeHost(void *p)
 int cuStreamCreate(void **s, unsigned flags)
 {
 	needs_context();
+	standin_waits++;
 	*s = make(!(flags & CU_STREAM_NON_BLOCKING));
+	return CUDA_SUCCESS;
+}
+
+int cuStreamCreateWithPriority(void **handle, unsigned flags, int priority)
+{
+	struct stream *s;
+
+	(void)priority;
+	cuStreamCreate(handle, flags);
+	s = *handle;
+	s->is_library = true;
+	if (standin_makes("streams"))
+		s->second = make(false);
+	return CUDA_SUCCESS;
+}
+
+int cuStreamIsCapturing(void *s, int *status)
+{
+	(void)s;
+	*status = 0;
 	return CUDA_SUCCESS;
 }
 
@@ -416,8 +530,9 @@ int cuStreamSynchronize(void *s)
 	return block(of(s));
 }
 
-int cuEventCreate(void **e)
+int cuEventCreate(void **e, unsigned flags)
 {
+	(void)flags;
 	needs_context();
 	*e = calloc(1, sizeof(struct event));
 	return *e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -433,6 +548,8 @@ int cuEventRecord(void *e, void *s)
 {
 	needs_context();
 	*(struct event *)e = (struct event){ of(s), queued(of(s)) };
+	if (is_library(s))
+		((struct stream *)s)->records++;
 	return CUDA_SUCCESS;
 }
 
@@ -449,9 +566,12 @@ int cuEventQuery(void *e)
 	return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-int cuStreamWaitEvent(void *s, void *e)
+int cuStreamWaitEvent(void *s, void *e, unsigned flags)
 {
+	(void)flags;
 	needs_context();
+	if (standin_makes(is_library(s) ? "ready" : "done"))
+		return CUDA_SUCCESS;
 	if (((struct event *)e)->s)
 		standin_enqueue(s, run_wait, e, sizeof(struct event));
 	return CUDA_SUCCESS;
@@ -459,32 +579,34 @@ int cuStreamWaitEvent(void *s, void *e)
 
 /* ---- what streams do ---- */
 
-static void run_move(void *arg)
-{
-	const struct standin_table *t = arg;
+struct copy {
+	uint64_t to, from;
+	size_t bytes;
+};
 
-	for (unsigned i = 0; i < t->n; i++)
-		memmove(standin_touch(t->piece[i].to, t->piece[i].bytes),
-			standin_touch(t->piece[i].from, t->piece[i].bytes),
-			t->piece[i].bytes);
+static void run_copy(void *arg)
+{
+	const struct copy *c = arg;
+
+	memmove(standin_touch((void *)(uintptr_t)c->to, c->bytes),
+		standin_touch((void *)(uintptr_t)c->from, c->bytes), c->bytes);
 }
 
-int cuLaunchMove(const struct standin_table *table, void *s)
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *s)
 {
+	const struct copy c = { to, from, bytes };
+
 	needs_context();
-	standin_enqueue(s, run_move, table, sizeof *table);
+	if (is_library(s) && standin_makes("moved"))
+		standin_enqueue(s, run_copy, &(struct copy){ to + 65536, from, bytes },
+				sizeof c);
+	else
+		standin_enqueue(s, run_copy, &c, sizeof c);
 	return CUDA_SUCCESS;
 }
 
-int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *s)
-{
-	const struct standin_table one = { .n = 1, .piece = { { from, to, bytes } } };
-
-	return cuLaunchMove(&one, s);
-}
-
 struct set {
-	void *to;
+	uint64_t to;
 	int byte;
 	size_t bytes;
 };
@@ -493,14 +615,56 @@ static void run_set(void *arg)
 {
 	const struct set *t = arg;
 
-	memset(standin_touch(t->to, t->bytes), t->byte, t->bytes);
+	memset(standin_touch((void *)(uintptr_t)t->to, t->bytes), t->byte, t->bytes);
 }
 
-int cuMemsetAsync(void *to, int byte, size_t bytes, void *s)
+int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *s)
 {
 	const struct set t = { to, byte, bytes };
 
 	needs_context();
 	standin_enqueue(s, run_set, &t, sizeof t);
 	return CUDA_SUCCESS;
+}
+
+/* ---- what there is ---- */
+
+int cuPointerGetAttributes(unsigned n, int *attribute, void **data, uint64_t p)
+{
+	enum { MEMORY_TYPE = 2, MANAGED = 8, ORDINAL = 9 };
+	const bool is_device = standin_is_device((void *)(uintptr_t)p);
+
+	for (unsigned i = 0; i < n; i++)
+		if (attribute[i] == MEMORY_TYPE)
+			*(unsigned *)data[i] = is_device ? 2 : 0;
+		else if (attribute[i] == MANAGED)
+			*(unsigned *)data[i] = 0;
+		else if (attribute[i] == ORDINAL)
+			*(int *)data[i] = is_device ? 0 : -2;
+	return CUDA_SUCCESS;
+}
+
+int cuGetProcAddress_v2(const char *name, void **call, int version, uint64_t flags,
+			int *status)
+{
+#define CALL(call, since, arguments) { #call, since, (void *)call },
+	static const struct {
+		const char *name;
+		int since;
+		void *call;
+	} calls[] = {
+#include "lib/backend/cuda_calls.def"
+#include "tests/standin/cuda_calls.def"
+	};
+#undef CALL
+	const long driver = standin_number("STANDIN_DRIVER", 12000);
+
+	(void)flags;
+	(void)status;
+	*call = NULL;
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+		if (!strcmp(calls[i].name, name) && calls[i].since <= version &&
+		    calls[i].since <= driver && driver >= 12000)
+			*call = calls[i].call;
+	return *call ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

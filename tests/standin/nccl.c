@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/backend/nccl.h"
 #include "tests/standin/standin.h"
+
+#define CALL(result, name, arguments) result name arguments;
+#include "lib/backend/nccl_calls.def"
+#undef CALL
 
 enum {
 	RANKS = STANDIN_RANKS,
@@ -18,18 +24,26 @@ enum {
 	NAP_US = 20,
 	LOOKS = 50,   /* naps from one look for a deadlock to the next */
 	ALONE_S = 30, /* a kernel for which the others do not come */
-	NOBODY = -2
+	SCALES = 64   /* operators of one communicator at a time */
 };
+
+/* NCCL's numbers. */
+enum { SUM, PRODUCT, MAX, MIN, AVERAGE, PREDEFINED };
+enum call { REDUCE, REDUCESCATTER, ALLREDUCE, BROADCAST, ALLGATHER, MESSAGES, CALLS };
+
+static const berth_type types[] = { BERTH_I8,  BERTH_U8,  BERTH_I32, BERTH_U32,
+				    BERTH_I64, BERTH_U64, BERTH_F16, BERTH_F32,
+				    BERTH_F64, BERTH_BF16 };
+static const berth_op ops[] = { BERTH_SUM, BERTH_PRODUCT, BERTH_MAX, BERTH_MIN };
 
 /* Of the ranks of one communicator. */
 struct shared {
-	_Atomic int joined, arrived[2], turn;
+	_Atomic int joined, gone, arrived[2], turn, came[CALLS];
 	struct {
 		_Atomic int pid, waits,
-			runs;          /* kernel that waits for, or has, the GPU */
-		_Atomic uint64_t what; /* of the kernel: the same on all */
-		_Atomic int more;
-		char gpu[16];
+			runs;            /* kernel that waits for, or has, the GPU */
+		_Atomic uint64_t what;   /* of the kernel: the same on all */
+		_Atomic int more, first; /* first: the call that it launches so */
 	} rank[RANKS];
 	unsigned char data[RANKS][CHUNK];
 	uint32_t bytes[RANKS][RANKS];
@@ -39,10 +53,12 @@ struct shared {
 struct comm {
 	struct shared *s;
 	struct comm *next;
-	int n, me, ops, number;
-	bool blocking;
-	_Atomic int async, ends, busy, queued, turn, inside;
+	int n, me, ops, number, groups;
+	bool came[CALLS];
+	_Atomic int async, ends, ended, busy, queued, turn, inside, launches;
 	struct nccl_id id;
+	double scale[SCALES];
+	bool has_scale[SCALES];
 };
 
 struct message {
@@ -53,7 +69,7 @@ struct message {
 struct op {
 	struct comm *c;
 	void *stream;
-	bool is_messages;
+	enum call call;
 	struct message send[RANKS], recv[RANKS];
 	const void *in;
 	void *out;
@@ -62,13 +78,13 @@ struct op {
 	berth_op op;
 	struct kern_scale scale;
 	int root, number;
-	uint64_t ticket;
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm *comms;
 static int ncomms;
-static _Atomic uint64_t tickets, served; /* of the GPU, which has room for one kernel */
+static _Atomic unsigned nended;
+static _Atomic int gpu_taken; /* it has room for one kernel */
 static _Thread_local int depth;
 static _Thread_local struct op group[OPS];
 static _Thread_local int ngroup;
@@ -81,7 +97,7 @@ static void enter(struct comm *c)
 		standin_fail("two threads are inside a communicator at once");
 	if (atomic_fetch_add(&calls, 1) % 4 == 0) /* so that they meet */
 		usleep(NAP_US);
-	if (c->n < 0)
+	if (atomic_load(&c->ended))
 		standin_fail("a communicator is used after its end");
 }
 
@@ -102,7 +118,7 @@ static void look_at(const struct comm *c, int number, int r)
 	for (struct comm *d = comms; d; d = d->next) {
 		int waits;
 
-		if (d == c || d->n < 0)
+		if (d == c || atomic_load(&d->ended))
 			continue;
 		waits = atomic_load(&d->s->rank[d->me].waits);
 		for (int q = 0; waits && q < d->n; q++) {
@@ -175,36 +191,54 @@ static bool compare(struct comm *c, int number, uint64_t what)
 	return meet(c, number);
 }
 
-static void reduce(struct op *o)
+/* What has to be the same on all ranks. */
+static uint64_t what_of(const struct op *o)
+{
+	if (o->call == MESSAGES)
+		return UINT64_MAX;
+	return (uint64_t)o->count << 24 | (uint64_t)o->call << 20 |
+	       (uint64_t)o->type << 12 | (uint64_t)o->op << 8 | (uint64_t)(o->root + 1);
+}
+
+/* COUNT elements from AT of all to ROOT, or to all if that is -1. */
+static bool reduce_part(struct op *o, size_t first, size_t count, int root)
 {
 	struct comm *c = o->c;
 	const size_t size = kern_size(o->type), most = CHUNK / size;
 	const void *source[RANKS];
 	struct kern k;
 
-	if (!compare(c, o->number,
-		     (uint64_t)o->count << 16 | (uint64_t)o->type << 8 |
-			     (uint64_t)o->op << 4 | (uint64_t)(o->root + 1)))
-		return;
 	kern_make(&k, o->type, o->op, &o->scale, KERN_ELEMENTS, KERN_ELEMENTS);
 	for (int r = 0; r < c->n; r++)
 		source[r] = c->s->data[r];
-	for (size_t at = 0; at < o->count; at += most) {
-		const size_t n = o->count - at < most ? o->count - at : most;
-		const size_t byte = at * size;
+	for (size_t at = 0; at < count; at += most) {
+		const size_t n = count - at < most ? count - at : most;
 		void *out;
 
 		memcpy(c->s->data[c->me],
-		       standin_touch((const char *)o->in + byte, n * size), n * size);
+		       standin_touch((const char *)o->in + (first + at) * size,
+				     n * size),
+		       n * size);
 		if (!meet(c, o->number))
-			return;
-		if (o->root < 0 || o->root == c->me) {
-			out = standin_touch((char *)o->out + byte, n * size);
+			return false;
+		if (root < 0 || root == c->me) {
+			out = standin_touch((char *)o->out + at * size, n * size);
 			kern_reduce(&k, &out, 1, source, (unsigned)c->n, n, false);
 		}
 		if (!meet(c, o->number))
-			return;
+			return false;
 	}
+	return true;
+}
+
+static void reduce(struct op *o)
+{
+	const int parts = o->call == REDUCESCATTER ? o->c->n : 1;
+
+	for (int r = 0; r < parts; r++)
+		if (!reduce_part(o, (size_t)r * o->count, o->count,
+				 parts > 1 ? r : o->root))
+			return;
 }
 
 /* ---- messages ---- */
@@ -271,8 +305,6 @@ static void exchange(struct op *o)
 	unsigned char *kept[RANKS] = { NULL };
 	size_t at = 0;
 
-	if (!compare(o->c, o->number, UINT64_MAX))
-		return;
 	keep_sends(o, kept);
 	while (exchange_part(o, kept, at))
 		at += PART;
@@ -304,28 +336,48 @@ static void run_op(void *arg)
 	struct op *o = arg;
 	struct comm *c = o->c;
 	unsigned looks = 0;
-	int code;
+	int code, nobody = 0;
 
 	atomic_store(&c->s->rank[c->me].waits, o->number);
-	while (atomic_load(&served) != o->ticket)
+	while (!atomic_compare_exchange_weak(&gpu_taken, &nobody, 1)) {
+		nobody = 0;
 		nap(&looks);
+	}
 	atomic_store(&c->s->rank[c->me].runs, o->number);
 	atomic_store(&c->s->rank[c->me].waits, 0);
 	if (has_to_fail(o, &code)) {
 		atomic_store(&c->async, code);
 		while (!ends(c))
 			usleep(NAP_US);
-	} else if (!ends(c) && o->is_messages) {
-		exchange(o);
-	} else if (!ends(c)) {
-		reduce(o);
+	} else if (!ends(c) && compare(c, o->number, what_of(o))) {
+		if (o->call <= ALLREDUCE)
+			reduce(o);
+		else
+			exchange(o);
 	}
 	atomic_store(&c->s->rank[c->me].runs, 0);
-	atomic_fetch_add(&served, 1);
+	atomic_store(&gpu_taken, 0);
 	atomic_fetch_sub(&c->queued, 1);
 }
 
 /* ---- communicators ---- */
+
+int ncclGetVersion(int *version)
+{
+	*version = (int)standin_number("STANDIN_NCCL", 21800);
+	return NCCL_SUCCESS;
+}
+
+const char *ncclGetErrorString(int rc)
+{
+	return rc == NCCL_SYSTEM_ERROR ? "unhandled system error" : "another error";
+}
+
+const char *ncclGetLastError(void *p)
+{
+	(void)p;
+	return getenv("STANDIN_NCCL_FAIL") ? "the stand-in was told to fail" : "";
+}
 
 int ncclGetUniqueId(struct nccl_id *id)
 {
@@ -333,9 +385,9 @@ int ncclGetUniqueId(struct nccl_id *id)
 	int fd;
 
 	memset(id, 0, sizeof *id);
-	snprintf(id->name, sizeof id->name, "/standin-%d-%d", getpid(),
+	snprintf(id->bytes, sizeof id->bytes, "/standin-%d-%d", getpid(),
 		 atomic_fetch_add(&n, 1));
-	fd = shm_open(id->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+	fd = shm_open(id->bytes, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0 || ftruncate(fd, sizeof(struct shared)))
 		standin_fail("no shared memory for a communicator");
 	close(fd);
@@ -345,33 +397,37 @@ int ncclGetUniqueId(struct nccl_id *id)
 static void *join(void *arg)
 {
 	struct comm *c = arg;
-	int rc = NCCL_SUCCESS;
 
 	atomic_fetch_add(&c->s->joined, 1);
 	while (atomic_load(&c->s->joined) < c->n && !ends(c))
 		usleep(NAP_US);
-	for (int i = 0; i < c->n && !ends(c); i++)
-		for (int k = 0; k < i; k++)
-			if (!memcmp(c->s->rank[i].gpu, c->s->rank[k].gpu, 16))
-				rc = NCCL_INVALID_USAGE; /* one GPU twice */
 	if (c->me == 0)
-		shm_unlink(c->id.name);
-	atomic_store(&c->async, rc);
+		shm_unlink(c->id.bytes);
+	atomic_store(&c->async, NCCL_SUCCESS);
 	atomic_store(&c->busy, 0);
 	return NULL;
 }
 
-int ncclCommInitRank(void **out, int n, struct nccl_id id, int me, bool blocking)
+static bool is_config(const struct nccl_config *c)
+{
+	return c && c->size >= sizeof *c && c->magic == 0xcafebeef &&
+	       c->version <= (unsigned)standin_number("STANDIN_NCCL", 21800) &&
+	       !c->blocking;
+}
+
+/* *OUT is NULL after an error. */
+int ncclCommInitRankConfig(void **out, int n, struct nccl_id id, int me,
+			   struct nccl_config *config)
 {
 	struct comm *c = calloc(1, sizeof *c);
-	int fd = shm_open(id.name, O_RDWR, 0);
-	void *context = NULL;
+	int fd = shm_open(id.bytes, O_RDWR, 0);
 	pthread_t t;
 
-	cuCtxGetCurrent(&context);
-	if (!context)
-		standin_fail("a communicator is made without a current context");
-	if (!c || fd < 0 || n > RANKS) {
+	*out = NULL;
+	standin_waits++;
+	if (standin_makes("die-joining") && me == n - 1)
+		raise(SIGKILL);
+	if (!c || fd < 0 || n > RANKS || !is_config(config)) {
 		free(c);
 		return NCCL_INVALID_ARGUMENT;
 	}
@@ -380,9 +436,7 @@ int ncclCommInitRank(void **out, int n, struct nccl_id id, int me, bool blocking
 	c->id = id;
 	c->n = n;
 	c->me = me;
-	c->blocking = blocking;
 	atomic_store(&c->s->rank[me].pid, getpid());
-	cuDeviceGetUuid(c->s->rank[me].gpu, 0);
 	atomic_store(&c->async, NCCL_IN_PROGRESS);
 	atomic_store(&c->busy, 1);
 	pthread_mutex_lock(&list_lock);
@@ -401,29 +455,54 @@ int ncclCommGetAsyncError(void *p, int *rc)
 {
 	struct comm *c = p;
 
+	enter(c);
 	*rc = atomic_load(&c->async);
-	return NCCL_SUCCESS;
-}
-
-int ncclCommRevoke(void *p)
-{
-	atomic_store(&((struct comm *)p)->ends, 1);
-	return NCCL_SUCCESS;
+	if (standin_makes("record") && *rc == NCCL_IN_PROGRESS &&
+	    !atomic_load(&c->busy))
+		*rc = NCCL_SUCCESS;
+	return leave(c, NCCL_SUCCESS);
 }
 
 /* It is kept, so that later use is seen. */
+static void end(struct comm *c)
+{
+	while (atomic_load(&c->queued) || atomic_load(&c->busy) ||
+	       atomic_load(&c->launches))
+		usleep(NAP_US);
+	pthread_mutex_lock(&list_lock);
+	munmap(c->s, sizeof *c->s);
+	pthread_mutex_unlock(&list_lock);
+	atomic_fetch_add(&nended, 1);
+}
+
+unsigned standin_ended(void)
+{
+	return atomic_load(&nended);
+}
+
+int ncclCommAbort(void *p)
+{
+	struct comm *c = p;
+
+	enter(c);
+	atomic_store(&c->ended, 1);
+	atomic_store(&c->ends, 1);
+	end(c);
+	return NCCL_SUCCESS;
+}
+
 int ncclCommDestroy(void *p)
 {
 	struct comm *c = p;
 
 	enter(c);
-	while (atomic_load(&c->queued) || atomic_load(&c->busy))
+	standin_waits++;
+	atomic_store(&c->ended, 1);
+	atomic_fetch_add(&c->s->gone, 1);
+	while (atomic_load(&c->s->gone) < c->n)
 		usleep(NAP_US);
-	pthread_mutex_lock(&list_lock);
-	c->n = -1;
-	munmap(c->s, sizeof *c->s);
-	pthread_mutex_unlock(&list_lock);
-	return leave(c, NCCL_SUCCESS);
+	end(c);
+	return NCCL_SUCCESS;
 }
 
 /* ---- launches ---- */
@@ -433,23 +512,60 @@ struct launch {
 	struct op op[];
 };
 
-static void enqueue(struct op *o, int n)
+/* The first time, NCCL makes its connections for a call. */
+static void come_first(struct comm *c, enum call call)
 {
-	for (int i = 0; i < n; i++) {
-		atomic_fetch_add(&o[i].c->queued, 1);
-		o[i].ticket = atomic_fetch_add(&tickets, 1);
-		standin_enqueue(o[i].stream, run_op, &o[i], sizeof *o);
+	if (c->came[call])
+		return;
+	c->came[call] = true;
+	atomic_store(&c->s->rank[c->me].first, (int)call + 1);
+	atomic_fetch_add(&c->s->came[call], 1);
+	while (atomic_load(&c->s->came[call]) < c->n && !ends(c)) {
+		usleep(NAP_US);
+		for (int r = 0; r < c->n; r++) {
+			const int other = atomic_load(&c->s->rank[r].first);
+
+			if (other && other != (int)call + 1 &&
+			    atomic_load(&c->s->came[other - 1]) < c->n &&
+			    atomic_load(&c->s->came[call]) < c->n)
+				standin_fail("ranks launch different calls for the "
+					     "first time: NCCL would hang");
+		}
 	}
+	atomic_store(&c->s->rank[c->me].first, 0);
 }
 
-static void *launch_later(void *arg)
+/* By mistake, behind the next launch of another communicator. */
+static void launch_late(const struct comm *c)
+{
+	static _Atomic int launched;
+	const int before = atomic_fetch_add(&launched, 1);
+
+	if (!standin_makes("order") || c->me || c->groups != 2)
+		return;
+	for (int i = 0; i < 10000 && atomic_load(&launched) == before + 1; i++)
+		usleep(NAP_US);
+}
+
+static void *launch(void *arg)
 {
 	struct launch *l = arg;
 
-	usleep((unsigned)(getpid() + l->op[0].number * 37) % 300);
-	enqueue(l->op, l->n);
 	for (int i = 0; i < l->n; i++)
-		atomic_store(&l->op[i].c->async, NCCL_SUCCESS);
+		come_first(l->op[i].c, l->op[i].call);
+	usleep((unsigned)(getpid() + l->op[0].number * 37) % 300);
+	launch_late(l->op[0].c);
+	for (int i = 0; i < l->n; i++) {
+		atomic_fetch_add(&l->op[i].c->queued, 1);
+		standin_enqueue(l->op[i].stream, run_op, &l->op[i], sizeof l->op[i]);
+	}
+	for (int i = 0; i < l->n; i++) {
+		int launching = NCCL_IN_PROGRESS; /* a kernel may have failed */
+
+		atomic_compare_exchange_strong(&l->op[i].c->async, &launching,
+					       NCCL_SUCCESS);
+		atomic_fetch_sub(&l->op[i].c->launches, 1);
+	}
 	free(l);
 	return NULL;
 }
@@ -460,43 +576,40 @@ int ncclGroupStart(void)
 	return NCCL_SUCCESS;
 }
 
-static int launch_in_thread(void)
+int ncclGroupEnd(void)
 {
-	struct launch *l = malloc(sizeof *l + sizeof(struct op) * (size_t)ngroup);
+	struct launch *l;
 	pthread_t t;
 
+	if (--depth > 0 || !ngroup)
+		return NCCL_SUCCESS;
+	if (standin_makes("die-launching") && group[0].c->me == group[0].c->n - 1)
+		raise(SIGKILL);
+	if (standin_makes("temp"))
+		standin_free_early(group[0].stream);
+	l = malloc(sizeof *l + sizeof(struct op) * (size_t)ngroup);
 	if (!l)
 		standin_fail("no memory for a launch");
 	l->n = ngroup;
 	memcpy(l->op, group, sizeof(struct op) * (size_t)ngroup);
-	for (int i = 0; i < ngroup; i++)
-		atomic_store(&group[i].c->async, NCCL_IN_PROGRESS);
-	if (pthread_create(&t, NULL, launch_later, l))
+	group[0].c->groups++;
+	for (int i = 0; i < ngroup; i++) {
+		atomic_store(&group[i].c->async,
+			     standin_makes("order") ? NCCL_SUCCESS : NCCL_IN_PROGRESS);
+		atomic_fetch_add(&group[i].c->launches, 1);
+	}
+	ngroup = 0;
+	if (pthread_create(&t, NULL, launch, l))
 		standin_fail("no thread for a launch");
 	pthread_detach(t);
 	return NCCL_IN_PROGRESS;
 }
 
-int ncclGroupEnd(void)
-{
-	int rc = NCCL_SUCCESS;
-
-	if (--depth > 0 || !ngroup)
-		return rc;
-	if (group[0].c->blocking)
-		enqueue(group, ngroup);
-	else
-		rc = launch_in_thread();
-	ngroup = 0;
-	return rc;
-}
-
-/* C is whole; NULL, or why not. */
-static struct op *add(struct comm *c, void *stream)
+static struct op *add(struct comm *c, enum call call, void *stream)
 {
 	struct op *o;
 
-	if (c->n >= 0 && atomic_load(&c->async) == NCCL_IN_PROGRESS)
+	if (atomic_load(&c->async) == NCCL_IN_PROGRESS)
 		standin_fail("a communicator is used before it is whole, or while it "
 			     "launches");
 	if (ngroup == OPS)
@@ -504,50 +617,140 @@ static struct op *add(struct comm *c, void *stream)
 	o = &group[ngroup++];
 	memset(o, 0, sizeof *o);
 	o->c = c;
+	o->call = call;
 	o->stream = stream;
 	o->number = ++c->ops;
+	o->root = -1;
 	return o;
 }
 
-int ncclReduceAny(const void *in, void *out, size_t count, berth_type type, berth_op op,
-		  const struct kern_scale *scale, int root, void *p, void *stream)
+static void check_memory(const void *p, size_t bytes)
+{
+	if (bytes && !standin_is_device(p))
+		standin_fail("NCCL was given what is no device memory");
+}
+
+/* ---- reductions ---- */
+
+int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, void *p)
 {
 	struct comm *c = p;
-	struct op *o;
+	int i = 0;
 
 	enter(c);
+	while (i < SCALES && c->has_scale[i])
+		i++;
+	if (i == SCALES || !residence || (type != 7 && type != 8))
+		return leave(c, NCCL_INVALID_ARGUMENT);
+	c->has_scale[i] = true;
+	c->scale[i] = type == 7 ? (double)*(float *)scalar : *(double *)scalar;
+	*op = PREDEFINED + i;
+	return leave(c, NCCL_SUCCESS);
+}
+
+int ncclRedOpDestroy(int op, void *p)
+{
+	struct comm *c = p;
+
+	enter(c);
+	if (op < PREDEFINED || op >= PREDEFINED + SCALES ||
+	    !c->has_scale[op - PREDEFINED])
+		standin_fail("an operator is destroyed that is not there");
+	c->has_scale[op - PREDEFINED] = false;
+	return leave(c, NCCL_SUCCESS);
+}
+
+static void *use_too(void *p)
+{
+	int rc;
+
+	for (;;)
+		ncclCommGetAsyncError(p, &rc);
+	return NULL;
+}
+
+/* Mistakes of a back end that calls for a reduction. */
+static void spoil(struct comm *c, struct op *o)
+{
+	pthread_t t;
+
+	if (standin_makes("count") && c->me == 1 && c->ops == 3 && o->count)
+		o->count--;
+	if (standin_makes("pointer") &&
+	    ((uintptr_t)o->in / 4096 + (unsigned)c->me) % 3 == 0)
+		o->call = REDUCESCATTER;
+	if (standin_makes("host"))
+		*(volatile const char *)o->in;
+	if (standin_makes("thread") && c->ops == 1 && !c->me &&
+	    !pthread_create(&t, NULL, use_too, c))
+		pthread_detach(t);
+}
+
+static int add_reduction(enum call call, const void *in, void *out, size_t n, int type,
+			 int op, int root, struct comm *c, void *stream)
+{
+	struct op *o;
+	size_t bytes;
+
+	if (type < 0 || type >= (int)(sizeof types / sizeof *types) || op < 0 ||
+	    op >= PREDEFINED + SCALES)
+		return NCCL_INVALID_ARGUMENT;
+	enter(c);
 	ncclGroupStart();
-	o = add(c, stream);
+	o = add(c, call, stream);
 	o->in = in;
 	o->out = out;
-	o->count = count;
-	o->type = type;
-	o->op = op;
-	o->scale = *scale;
+	o->count = n;
+	o->type = types[type];
+	o->op = op < AVERAGE ? ops[op] : BERTH_SUM;
+	if (op == AVERAGE)
+		o->scale.divide = (uint32_t)c->n;
+	o->scale.has_prescale = op > AVERAGE;
+	if (op > AVERAGE)
+		o->scale.prescale = c->scale[op - PREDEFINED];
 	o->root = root;
+	bytes = n * kern_size(o->type);
+	check_memory(in, bytes);
+	if (root < 0 || root == c->me)
+		check_memory(out, bytes);
+	spoil(c, o);
 	leave(c, 0);
-	if (count && (!standin_is_device(in) ||
-		      ((root < 0 || root == c->me) && !standin_is_device(out))))
-		standin_fail("NCCL was given what is no device memory");
 	return ncclGroupEnd();
 }
+
+int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, void *comm,
+		  void *stream)
+{
+	return add_reduction(ALLREDUCE, in, out, n, type, op, -1, comm, stream);
+}
+
+int ncclReduce(const void *in, void *out, size_t n, int type, int op, int root,
+	       void *comm, void *stream)
+{
+	return add_reduction(REDUCE, in, out, n, type, op, root, comm, stream);
+}
+
+int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, void *comm,
+		      void *stream)
+{
+	return add_reduction(REDUCESCATTER, in, out, n, type, op, -1, comm, stream);
+}
+
+/* ---- moves ---- */
 
 /* That of the group's, or a new one. */
 static struct op *messages_of(struct comm *c, void *stream)
 {
-	struct op *o;
-
 	for (int i = 0; i < ngroup; i++)
-		if (group[i].c == c && group[i].is_messages)
+		if (group[i].c == c && group[i].call == MESSAGES)
 			return &group[i];
-	o = add(c, stream);
-	o->is_messages = true;
-	return o;
+	return add(c, MESSAGES, stream);
 }
 
-static int add_message(bool sends, void *p, size_t bytes, int peer, struct comm *c,
-		       void *stream)
+static int add_message(bool sends, void *p, size_t n, int type, int peer,
+		       struct comm *c, void *stream)
 {
+	const size_t bytes = n * kern_size(types[type]);
 	struct op *o;
 
 	enter(c);
@@ -555,17 +758,67 @@ static int add_message(bool sends, void *p, size_t bytes, int peer, struct comm 
 		standin_fail("a message outside of a group");
 	o = messages_of(c, stream);
 	*(sends ? &o->send[peer] : &o->recv[peer]) = (struct message){ p, bytes };
-	if (bytes && !standin_is_device(p))
-		standin_fail("NCCL was given what is no device memory");
+	check_memory(p, bytes);
 	return leave(c, NCCL_SUCCESS);
 }
 
-int ncclSend(const void *in, size_t bytes, int peer, void *comm, void *stream)
+int ncclSend(const void *in, size_t n, int type, int peer, void *comm, void *stream)
 {
-	return add_message(true, (void *)(uintptr_t)in, bytes, peer, comm, stream);
+	return add_message(true, (void *)(uintptr_t)in, n, type, peer, comm, stream);
 }
 
-int ncclRecv(void *out, size_t bytes, int peer, void *comm, void *stream)
+int ncclRecv(void *out, size_t n, int type, int peer, void *comm, void *stream)
 {
-	return add_message(false, out, bytes, peer, comm, stream);
+	return add_message(false, out, n, type, peer, comm, stream);
+}
+
+/* N elements of each rank in FROM. */
+static struct op *add_move(enum call call, size_t n, int type, int root, struct comm *c,
+			   void *stream)
+{
+	struct op *o;
+
+	enter(c);
+	ncclGroupStart();
+	o = add(c, call, stream);
+	o->count = n;
+	o->type = types[type];
+	o->root = root;
+	return o;
+}
+
+int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, void *comm,
+		  void *stream)
+{
+	struct op *o = add_move(BROADCAST, n, type, root, comm, stream);
+	const size_t bytes = n * kern_size(o->type);
+
+	for (int r = 0; o->c->me == root && r < o->c->n; r++)
+		o->send[r] = (struct message){ (void *)(uintptr_t)in, bytes };
+	o->recv[root] = (struct message){ out, bytes };
+	check_memory(out, bytes);
+	leave(o->c, 0);
+	return ncclGroupEnd();
+}
+
+/* In place only where this rank's part is. */
+int ncclAllGather(const void *in, void *out, size_t n, int type, void *comm,
+		  void *stream)
+{
+	struct op *o = add_move(ALLGATHER, n, type, -1, comm, stream);
+	const size_t bytes = n * kern_size(o->type);
+	const char *from = in, *to = out, *own = to + (size_t)o->c->me * bytes;
+
+	if (bytes && from != own && from < to + bytes * (size_t)o->c->n &&
+	    to < from + bytes)
+		standin_fail("an allgather in place, and not where the rank's part is: "
+			     "NCCL would mix them");
+	for (int r = 0; r < o->c->n; r++) {
+		o->send[r] = (struct message){ (void *)(uintptr_t)in, bytes };
+		o->recv[r] = (struct message){ (char *)out + (size_t)r * bytes, bytes };
+	}
+	check_memory(in, bytes);
+	check_memory(out, bytes);
+	leave(o->c, 0);
+	return ncclGroupEnd();
 }

@@ -35,15 +35,15 @@ static void *on_device(const struct block *b, const void *p)
 static void put_block(struct block *b, size_t bytes)
 {
 	begin_device();
-	cuMemAlloc(&b->device, bytes);
-	cuMemcpyAsync(b->device, b->all, bytes, device_stream);
+	b->device = standin_alloc(bytes);
+	standin_copy(b->device, b->all, bytes, device_stream);
 	b->device_bytes = bytes;
 }
 
 static void get_block(const struct block *b, void *stream)
 {
 	if (b->device)
-		cuMemcpyAsync(b->all, b->device, b->device_bytes, stream);
+		standin_copy(b->all, b->device, b->device_bytes, stream);
 }
 
 /* What the library's thread was asked for. */
@@ -52,7 +52,7 @@ static void *give_device_memory(void *ctx, uint64_t bytes)
 	struct operation *o = ctx;
 
 	standin_enter();
-	cuMemAlloc(&o->made_there, bytes);
+	o->made_there = standin_alloc(bytes);
 	o->made_bytes = bytes;
 	return o->made_there;
 }
@@ -81,7 +81,7 @@ static void describe_device(struct operation *o)
 		d->stream = BERTH_HOST_STREAM;
 		break;
 	case 1:
-		cuEventCreate(&o->ready);
+		cuEventCreate(&o->ready, 0);
 		cuEventRecord(o->ready, device_stream);
 		d->ready = o->ready;
 		d->stream = own(o->id, 162, 2) ? BERTH_HOST_STREAM : device_stream;
@@ -101,7 +101,7 @@ static void fetch(struct operation *o, void *stream)
 	get_block(&o->out, stream);
 	if (o->made_there) {
 		o->made = malloc(o->made_bytes + 1);
-		cuMemcpyAsync(o->made, o->made_there, o->made_bytes, stream);
+		standin_copy(o->made, o->made_there, o->made_bytes, stream);
 	}
 	cuStreamSynchronize(stream);
 	o->is_here = true;
@@ -109,14 +109,13 @@ static void fetch(struct operation *o, void *stream)
 
 static void release_device(struct operation *o)
 {
+	void *const there[] = { o->in.device, o->out.device, o->made_there };
+
 	if (o->ready)
 		cuEventDestroy(o->ready);
-	if (o->in.device)
-		cuMemFree(o->in.device);
-	if (o->out.device)
-		cuMemFree(o->out.device);
-	if (o->made_there)
-		cuMemFree(o->made_there);
+	for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+		if (there[i])
+			cuMemFree((uintptr_t)there[i]);
 }
 
 #endif

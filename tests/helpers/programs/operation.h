@@ -140,6 +140,11 @@ static void choose_reduction(struct operation *o)
 		o->postscale = scales[choose(o->id, 14, 6)];
 }
 
+static bool has_nccl_type(berth_type t)
+{
+	return t <= BERTH_BOOL && t != BERTH_U16 && t != BERTH_I16;
+}
+
 /* An operation of any kind, or of KIND. */
 static void choose_operation(struct operation *o, berth_kind kind)
 {
@@ -166,7 +171,10 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		o->counting = OWN_COUNTS; /* its counts are always exchanged */
 	if (o->kind == BERTH_REDUCESCATTER)
 		o->counting = (enum counting)choose(o->id, 5, 2);
-	o->is_device = with_devices && choose(o->id, 6, 2);
+	o->is_device =
+		with_devices && choose(o->id, 6, 2) &&
+		(!reduces(o->kind) || (has_nccl_type(o->type) && o->op < BERTH_BAND &&
+				       o->prescale == 1 && o->postscale == 1));
 	o->count = o->kind == BERTH_BARRIER ? 0 : random_count(o->id, 20, o->type);
 }
 

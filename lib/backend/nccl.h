@@ -1,0 +1,35 @@
+/* nccl.h - device.h by NCCL: libnccl.so.2, 2.18 or later, and libcuda.so.1 (cuda.h),
+ * both loaded at the first operation on a GPU's memory.
+ *
+ * Each group has a communicator.  All are non-blocking, so that a rank that does not
+ * come holds up no thread.  Works of all groups of a GPU are on one stream of it: where
+ * they wait for their marks, those behind them do, too.  Arrays that are fused are
+ * copied into one room per GPU, which grows in the order of that stream.
+ *
+ * Which call of NCCL is made depends on what the ranks have agreed on, and on nothing
+ * else: not on where this rank's arrays lie, nor on a count of its own.
+ *
+ * A thread per communicator ends it, since NCCL waits for other ranks there, or for
+ * the device.  After ncclCommAbort() there is no call of that communicator. */
+#ifndef BERTH_LIB_NCCL_H
+#define BERTH_LIB_NCCL_H
+
+#include "lib/backend/device.h"
+
+struct nccl_id {
+	char bytes[128];
+};
+
+/* That of 2.17.  Each later version takes it, and fills in what it has more. */
+struct nccl_config {
+	size_t size;
+	unsigned magic, version;
+	int blocking, cga, min_ctas, max_ctas;
+	const char *net;
+	int split_share;
+};
+
+/* lib/backend/device.c does not have it yet: tests register it. */
+extern const struct device_backend nccl_backend;
+
+#endif

@@ -1,0 +1,103 @@
+#include "tests/standin/checked.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "lib/backend/nccl.h"
+#include "lib/base/clock.h"
+
+static struct device_backend checked;
+static _Atomic int inside;
+uint64_t standin_started_ns;
+
+/* One call at a time, which waits for nothing: how often this thread has waited. */
+static unsigned long begin_call(void)
+{
+	if (atomic_exchange(&inside, 1))
+		standin_fail("two threads are inside a device's back end at once");
+	return standin_waits;
+}
+
+static void end_call(unsigned long before)
+{
+	if (standin_waits != before)
+		standin_fail("a back end has waited for the device");
+	atomic_store(&inside, 0);
+}
+
+static berth_result checked_start(void *group, struct device_work *w)
+{
+	const unsigned long before = begin_call();
+	berth_result rc;
+
+	standin_started_ns = clock_ns();
+	rc = nccl_backend.start(group, w);
+	end_call(before);
+	return rc;
+}
+
+static berth_result checked_started(void *group, struct device_work *w)
+{
+	const unsigned long before = begin_call();
+	const berth_result rc = nccl_backend.started(group, w);
+
+	end_call(before);
+	return rc;
+}
+
+static berth_result checked_test(void *group, struct device_work *w)
+{
+	const unsigned long before = begin_call();
+	const berth_result rc =
+		standin_makes("done") ? BERTH_OK : nccl_backend.test(group, w);
+
+	end_call(before);
+	return rc;
+}
+
+static berth_result checked_follow(void *group, struct device_work *w, void *stream)
+{
+	const unsigned long before = begin_call();
+	const berth_result rc = nccl_backend.follow(group, w, stream);
+
+	end_call(before);
+	return rc;
+}
+
+static void checked_end(void *group, struct device_work *w)
+{
+	const unsigned long before = begin_call();
+
+	nccl_backend.end(group, w);
+	end_call(before);
+}
+
+static void checked_revoke(void *group)
+{
+	const unsigned long before = begin_call();
+
+	nccl_backend.revoke(group);
+	end_call(before);
+}
+
+static void checked_leave(void *group)
+{
+	const unsigned before = standin_ended();
+
+	nccl_backend.leave(group);
+	while (standin_makes("destroy") && standin_ended() == before)
+		usleep(1000);
+}
+
+void standin_register(void)
+{
+	checked = nccl_backend;
+	checked.start = checked_start;
+	checked.started = checked_started;
+	checked.test = checked_test;
+	checked.follow = checked_follow;
+	checked.end = checked_end;
+	checked.revoke = checked_revoke;
+	checked.leave = checked_leave;
+	device_register(&checked);
+}
