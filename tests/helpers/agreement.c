@@ -27,22 +27,26 @@ static bool find(const void *p, int *device)
 }
 
 static berth_result card(int device, unsigned n, unsigned me,
-			 unsigned char bytes[DEVICE_CARD_BYTES])
+			 unsigned char bytes[DEVICE_CARD_BYTES],
+			 char why[DEVICE_WHY_BYTES])
 {
 	(void)device;
 	(void)n;
 	(void)me;
+	(void)why;
 	bytes[0] = 0;
 	return BERTH_OK;
 }
 
-static berth_result join(int device, unsigned n, unsigned me,
-			 const unsigned char *cards, void **group)
+static void look(void)
 {
-	(void)device;
-	(void)n;
-	(void)me;
-	(void)cards;
+}
+
+static berth_result join(const struct device_join *j, void **group,
+			 char why[DEVICE_WHY_BYTES])
+{
+	(void)j;
+	(void)why;
 	*group = (void *)1;
 	return BERTH_OK;
 }
@@ -53,11 +57,11 @@ static berth_result joined(void *group)
 	return nothing();
 }
 
-static bool takes(const void *group, const struct coll *c)
+static const char *takes(const void *group, const struct coll *c)
 {
 	(void)group;
 	(void)c;
-	return true;
+	return NULL;
 }
 
 static berth_result mark(int device, void *stream, void *ready, void **out)
@@ -90,6 +94,7 @@ static void end_group(void *group)
 static const struct device_backend null = {
 	.name = "null",
 	.memory = BERTH_CUDA,
+	.look = look,
 	.find = find,
 	.card = card,
 	.join = join,
