@@ -55,7 +55,7 @@ struct coll {
 	 * mean nothing then. */
 	const struct coll_piece *piece;
 	size_t npieces;
-	struct coll_rows *rows; /* for coll_run_rows(); run() ignores it */
+	struct coll_rows *rows; /* for coll_run_rows(); begin() ignores it */
 	/* Made from all that has to be the same on all ranks: name, kind, type, op,
 	 * shape, root, scalings. */
 	uint32_t signature;

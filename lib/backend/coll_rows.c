@@ -105,7 +105,7 @@ berth_result coll_rows_in_steps(const struct backend *b, void *group,
 		return BERTH_MEMORY;
 	memcpy(told + rows->me * stride, rows->mine, rows->words * sizeof *told);
 	write_data(c, (unsigned char *)(told + rows->me * stride + rows->words), most);
-	rc = b->run(group, &tell, deadline_ns);
+	rc = b->begin(group, &tell, deadline_ns);
 	for (unsigned r = 0; r < rows->n; r++)
 		memcpy(rows->all + r * rows->words, told + r * stride,
 		       rows->words * sizeof *told);
@@ -115,7 +115,7 @@ berth_result coll_rows_in_steps(const struct backend *b, void *group,
 	if (!rc && has_all_data(c, most))
 		read_data(&data, told, stride);
 	else if (!rc)
-		rc = b->run(group, &data, deadline_ns);
+		rc = b->begin(group, &data, deadline_ns);
 	free(told);
 	return rc;
 }
@@ -123,6 +123,6 @@ berth_result coll_rows_in_steps(const struct backend *b, void *group,
 berth_result coll_run_rows(const struct backend *b, void *group, const struct coll *c,
 			   uint64_t deadline_ns)
 {
-	return b->run_rows ? b->run_rows(group, c, deadline_ns)
-			   : coll_rows_in_steps(b, group, c, deadline_ns);
+	return b->begin_rows ? b->begin_rows(group, c, deadline_ns)
+			     : coll_rows_in_steps(b, group, c, deadline_ns);
 }

@@ -13,7 +13,7 @@
  * card(), join(), joined() and leave() are for the thread that holds the group's set.
  * They may wait for the device, but not for other ranks.
  *
- * start(), started(), test(), follow(), end(), revoke() and says() are called one at a
+ * begin(), begun(), test(), follow(), end(), revoke() and says() are called one at a
  * time over all groups of the process.  They wait neither for another rank nor for a
  * device: works that run there may wait for a set whose thread makes the next call.  So
  * memory is allocated and freed in the order of the stream, by cuMemFreeAsync().
@@ -37,7 +37,7 @@ struct device_work {
 	void *const *ready; /* NREADY marks: IN may be read after these */
 	size_t nready;
 	bool runs; /* test() sets it: the marks have passed */
-	void *own; /* the back end's, from start() to end() */
+	void *own; /* the back end's, from begin() to end() */
 };
 
 /* A rank joins at place ME of N, which have these ranks of the job and these cards. */
@@ -74,11 +74,11 @@ struct device_backend {
 	berth_result (*mark)(int device, void *stream, void *ready, void **mark);
 	void (*forget)(void *mark);
 	/* Begins W.  BERTH_BUSY: it is on its way to the device, which may wait for
-	 * other ranks; nothing is started in this process until started() returns
+	 * other ranks; nothing is started in this process until begun() returns
 	 * something else.  After an error, which is one of this rank alone, W has
 	 * ended. */
-	berth_result (*start)(void *group, struct device_work *w);
-	berth_result (*started)(void *group, struct device_work *w);
+	berth_result (*begin)(void *group, struct device_work *w);
+	berth_result (*begun)(void *group, struct device_work *w);
 	/* BERTH_BUSY: it still runs, or does not run yet. */
 	berth_result (*test)(void *group, struct device_work *w);
 	/* STREAM, as the calling thread means it, waits for the end of W, too. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/tcp.h"
 #include "lib/base/kern.h"
 
 enum {
@@ -13,7 +14,7 @@ enum {
 
 /* The first rank of a host tells this to the others. */
 struct agreement {
-	struct tcp_signatures signatures;
+	struct signatures signatures;
 	unsigned char data[LOCAL_MOST];
 	unsigned char partial[LOCAL_MOST]; /* the host's partial sums; not told */
 };
@@ -25,9 +26,9 @@ static void hier_leave(void *group)
 	if (!t)
 		return;
 	if (t->local)
-		shm_backend.leave(t->local);
-	tcp_backend.leave(t->all);
-	tcp_backend.leave(t->lane);
+		t->in->leave(t->local);
+	t->across->leave(t->all);
+	t->across->leave(t->lane);
 	free(t->counts);
 	free(t->room);
 	free(t->agreement);
@@ -37,35 +38,34 @@ static void hier_leave(void *group)
 /* ---- joining ---- */
 
 /* A group of the ranks with local number LOCAL on each host.  NULL: out of memory. */
-static struct tcp *join_lane(const struct hier_config *c, unsigned local)
+static void *join_lane(const struct hier_config *c, unsigned local)
 {
 	const struct members *m = c->members;
 	unsigned *place = calloc(m->nhosts, sizeof *place);
-	struct tcp_config config = { c->net,  c->group + 1, m->nhosts,
-				     m->here, place,        c->algorithms };
-	struct tcp *group = NULL;
+	struct tcp_config config = { c->way->lanes, c->net, c->group + 1, m->nhosts,
+				     m->here,       place,  c->algorithms };
+	void *group = NULL;
 
 	for (unsigned h = 0; place && h < m->nhosts; h++)
 		place[h] = members_place(m, h, local);
 	if (place)
-		group = tcp_join(&config);
+		group = c->way->join_across(&config);
 	free(place);
 	return group;
 }
 
-static struct tcp *join_all(const struct hier_config *c)
+static void *join_all(const struct hier_config *c)
 {
 	const struct members *m = c->members;
 	unsigned *place = calloc(m->n, sizeof *place);
-	struct tcp_config config = {
-		c->net, c->group, m->n, m->me, place, c->algorithms
-	};
-	struct tcp *group = NULL;
+	struct tcp_config config = { c->way->lanes, c->net, c->group,     m->n,
+				     m->me,         place,  c->algorithms };
+	void *group = NULL;
 
 	for (unsigned i = 0; place && i < m->n; i++)
 		place[i] = i;
 	if (place)
-		group = tcp_join(&config);
+		group = c->way->join_across(&config);
 	free(place);
 	return group;
 }
@@ -79,6 +79,8 @@ struct hier *hier_join(const struct hier_config *c)
 	if (!t)
 		return NULL;
 	t->m = m;
+	t->in = c->way->local;
+	t->across = c->way->across;
 	t->counts = calloc(m->n, sizeof *t->counts);
 	t->agreement = calloc(1, sizeof *t->agreement);
 	if (t->counts && t->agreement)
@@ -102,10 +104,9 @@ static berth_result hier_give_up(struct hier *t, berth_result rc)
 
 	if (!rc || rc == BERTH_MISMATCH)
 		return rc;
-	lost = shm_backend.others(t->local, &lost, 1) ? t->m->local_place[lost]
-						      : t->m->n;
-	shm_backend.end(t->local, rc, 0);
-	tcp_backend.end(t->all, rc, lost);
+	lost = t->in->others(t->local, &lost, 1) ? t->m->local_place[lost] : t->m->n;
+	t->in->revoke(t->local, rc, 0);
+	t->across->revoke(t->all, rc, lost);
 	return rc;
 }
 
@@ -129,47 +130,20 @@ static berth_result go_up(struct hier *t, const struct coll *c, struct agreement
 	if (!is_small(c))
 		local.kind = BERTH_BARRIER;
 	rc = hier_in_memory(t, &local, deadline_ns);
-	v->signatures = (struct tcp_signatures){ c->signature, c->signature, t->m->me,
-						 t->m->me };
+	v->signatures =
+		(struct signatures){ c->signature, c->signature, t->m->me, t->m->me };
 	if (rc != BERTH_MISMATCH)
 		return rc;
 	/* two signatures that differ are enough for all hosts to see it */
-	shm_backend.others(t->local, &differs, 1);
+	t->in->others(t->local, &differs, 1);
 	v->signatures.high = ~c->signature;
 	v->signatures.high_at = t->m->local_place[differs];
 	if (v->signatures.high < v->signatures.low) {
 		v->signatures =
-			(struct tcp_signatures){ ~c->signature, c->signature,
-						 t->m->local_place[differs], t->m->me };
+			(struct signatures){ ~c->signature, c->signature,
+					     t->m->local_place[differs], t->m->me };
 	}
 	return BERTH_OK;
-}
-
-/* Across: the first ranks of all hosts agree. */
-static berth_result go_across(struct hier *t, const struct coll *c, struct agreement *v,
-			      uint64_t deadline_ns)
-{
-	struct coll small = *c;
-
-	small.in = v->partial;
-	small.in_form = KERN_PARTIAL;
-	small.out = v->data;
-	small.count = is_small(c) ? c->count : 0;
-	return tcp_agree(t->lane, &small, &v->signatures, deadline_ns);
-}
-
-/* Down: the first rank tells the others what it has learnt. */
-static berth_result go_down(struct hier *t, struct agreement *v, size_t bytes,
-			    uint64_t deadline_ns)
-{
-	struct coll c = { .kind = BERTH_BROADCAST,
-			  .type = BERTH_U8,
-			  .in = v,
-			  .out = v,
-			  .count = offsetof(struct agreement, data) + bytes,
-			  .signature = RELEASE };
-
-	return hier_in_memory(t, &c, deadline_ns);
 }
 
 static berth_result hier_agree(struct hier *t, const struct coll *c,
@@ -180,11 +154,23 @@ static berth_result hier_agree(struct hier *t, const struct coll *c,
 	/* if ranks of this host differ, the signatures that go down differ, too */
 	bool same = v->signatures.low == v->signatures.high;
 	size_t bytes = same && is_small(c) ? c->count * kern_size(c->type) : 0;
+	struct coll across = *c;
+	const struct coll down = { .kind = BERTH_BROADCAST,
+				   .type = BERTH_U8,
+				   .in = v,
+				   .out = v,
+				   .count = offsetof(struct agreement, data) + bytes,
+				   .signature = RELEASE };
 
+	/* across: the first ranks of all hosts agree */
+	across.in = v->partial;
+	across.in_form = KERN_PARTIAL;
+	across.out = v->data;
+	across.count = is_small(c) ? c->count : 0;
 	if (!rc && t->m->local_me == 0)
-		rc = go_across(t, c, v, deadline_ns);
-	if (!rc)
-		rc = go_down(t, v, bytes, deadline_ns);
+		rc = t->across->agree(t->lane, &across, &v->signatures, deadline_ns);
+	if (!rc) /* down: it tells the others what it has learnt */
+		rc = hier_in_memory(t, &down, deadline_ns);
 	if (rc)
 		return rc;
 	if (v->signatures.low == v->signatures.high) {
@@ -218,7 +204,7 @@ static berth_result hier_broadcast(struct hier *t, const struct coll *c,
 	across.root = home;
 	across.in = c->out;
 	if (!rc && t->m->local_me == 0)
-		rc = tcp_data(t->lane, &across, deadline_ns);
+		rc = t->across->data(t->lane, &across, deadline_ns);
 	here.in = c->out;
 	if (!rc && home != t->m->here)
 		rc = hier_in_memory(t, &here, deadline_ns);
@@ -243,30 +229,19 @@ static berth_result in_steps(struct hier *t, const struct coll *c, uint64_t dead
 	case BERTH_BROADCAST:
 		return hier_broadcast(t, c, deadline_ns);
 	default:
-		return tcp_data(t->all, c, deadline_ns);
+		return t->across->data(t->all, c, deadline_ns);
 	}
 }
 
-static berth_result hier_run(void *group, const struct coll *c, uint64_t deadline_ns)
+static berth_result hier_begin(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct hier *t = group;
 
 	t->has_other = false;
 	/* no two ranks share a host */
 	return hier_give_up(t, t->m->nhosts == t->m->n
-				       ? tcp_backend.run(t->all, c, deadline_ns)
+				       ? t->across->begin(t->all, c, deadline_ns)
 				       : in_steps(t, c, deadline_ns));
-}
-
-/* hier_others() of GROUP, which has the rank with local number LOCAL of each host. */
-static size_t others_across(const struct hier *t, const struct tcp *group,
-			    unsigned local, unsigned *which, size_t most)
-{
-	const size_t n = tcp_backend.others(group, which, most);
-
-	for (size_t i = 0; i < n && i < most; i++)
-		which[i] = members_place(t->m, which[i], local);
-	return n;
 }
 
 static size_t hier_others(const void *group, unsigned *which, size_t most)
@@ -278,14 +253,17 @@ static size_t hier_others(const void *group, unsigned *which, size_t most)
 		*which = t->other;
 		return 1;
 	}
-	n = shm_backend.others(t->local, which, most);
+	n = t->in->others(t->local, which, most);
 	for (size_t i = 0; i < n && i < most; i++)
 		which[i] = t->m->local_place[which[i]];
 	if (n)
 		return n;
-	n = tcp_backend.others(t->all, which, most);
-	if (!n && t->lane)
-		n = others_across(t, t->lane, t->m->local_me, which, most);
+	n = t->across->others(t->all, which, most);
+	if (n || !t->lane)
+		return n;
+	n = t->across->others(t->lane, which, most);
+	for (size_t i = 0; i < n && i < most; i++)
+		which[i] = members_place(t->m, which[i], t->m->local_me);
 	return n;
 }
 
@@ -293,29 +271,35 @@ static berth_result hier_explain(void *group, const char *text, const char **sai
 {
 	struct hier *t = group;
 
-	return hier_give_up(t, tcp_backend.explain(t->all, text, said));
+	return hier_give_up(t, t->across->explain(t->all, text, said));
 }
 
-static void hier_end(void *group, berth_result result, unsigned lost)
+static void hier_revoke(void *group, berth_result result, unsigned lost)
 {
 	struct hier *t = group;
 
-	shm_backend.end(t->local, result, lost);
-	tcp_backend.end(t->all, result, lost);
+	t->in->revoke(t->local, result, lost);
+	t->across->revoke(t->all, result, lost);
 }
 
 static size_t hier_algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct hier *t = group;
-	const struct tcp *across = t->lane && t->m->nhosts < t->m->n ? t->lane : t->all;
-	size_t n = shm_backend.algorithms(t->local, text, bytes);
+	const void *across = t->lane && t->m->nhosts < t->m->n ? t->lane : t->all;
+	size_t n = t->in->algorithms(t->local, text, bytes);
 
-	return n + tcp_backend.algorithms(across, n < bytes ? text + n : NULL,
-					  n < bytes ? bytes - n : 0);
+	return n + t->across->algorithms(across, n < bytes ? text + n : NULL,
+					 n < bytes ? bytes - n : 0);
 }
 
-const struct backend hier_backend = { "two",        hier_run,
-				      NULL,         hier_others,
-				      hier_explain, hier_end,
-				      hier_leave,   hier_algorithms,
-				      false,        0 };
+const struct backend hier_backend = { .name = "two",
+				      .begin = hier_begin,
+				      .others = hier_others,
+				      .explain = hier_explain,
+				      .revoke = hier_revoke,
+				      .leave = hier_leave,
+				      .algorithms = hier_algorithms };
+
+const struct hier_way hier_ways[HIER_WAYS] = {
+	[HIER_HOST] = { &shm_backend, &tcp_backend, &net_lanes, tcp_join },
+};

@@ -4,17 +4,16 @@
 #define BERTH_LIB_HIER_INTERNAL_H
 
 #include "lib/backend/hier.h"
-#include "lib/backend/tcp.h"
 
 /* Signature of a step within a host, after the agreement.  The next number is one,
  * too. */
 enum { HIER_PHASE = 0x50484153 };
 
 struct hier {
-	struct shm *local;
-	struct tcp *all; /* every rank of every host */
-	struct tcp
-		*lane; /* the rank of the same number on each host; NULL: it has none */
+	const struct backend *in, *across;
+	void *local; /* of IN; the others are of ACROSS */
+	void *all;   /* every rank of every host */
+	void *lane;  /* the rank of the same number on each host; NULL: it has none */
 	const struct members *m;
 	uint64_t *counts; /* room for one count of each rank */
 	unsigned char *room;
@@ -27,7 +26,7 @@ struct hier {
 static inline berth_result hier_in_memory(struct hier *t, const struct coll *c,
 					  uint64_t deadline_ns)
 {
-	return shm_backend.run(t->local, c, deadline_ns);
+	return t->in->begin(t->local, c, deadline_ns);
 }
 
 /* Reductions, after the agreement. */

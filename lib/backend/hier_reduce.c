@@ -82,7 +82,7 @@ berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadl
 		across.in_form = KERN_PARTIAL;
 		across.out = reduce_at(c, from);
 		across.count = n;
-		rc = tcp_data(t->lane, &across, deadline_ns);
+		rc = t->across->data(t->lane, &across, deadline_ns);
 	}
 	if (rc)
 		return rc;
@@ -139,7 +139,7 @@ berth_result hier_reduce(struct hier *t, const struct coll *c, uint64_t deadline
 		across.out = part;
 		across.count = n;
 		across.root = home;
-		rc = tcp_data(t->lane, &across, deadline_ns);
+		rc = t->across->data(t->lane, &across, deadline_ns);
 	}
 	return rc || t->m->here != home ? rc : reduce_collect(t, c, part, deadline_ns);
 }
@@ -194,7 +194,7 @@ static berth_result reducescatter_by_lanes(struct hier *t, const struct coll *c,
 	across.in_form = KERN_PARTIAL;
 	across.in_counts = counts;
 	across.count = own;
-	return tcp_data(t->lane, &across, deadline_ns);
+	return t->across->data(t->lane, &across, deadline_ns);
 }
 
 /* For other hosts.  Every rank gets the whole result, and keeps its own part. */

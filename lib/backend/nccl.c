@@ -59,7 +59,7 @@ struct nccl_group {
 	int failed; /* the last code of CUDA that is not 0 */
 };
 
-/* A work, from start() to end(). */
+/* A work, from begin() to end(). */
 struct nccl_work {
 	struct cuda_event *runs, *done;
 	uint64_t apart; /* memory of an IN that was copied; 0: none */
@@ -700,7 +700,7 @@ static berth_result nccl_launch(struct nccl_group *g, struct device_work *w)
 	return nccl_result(rc && rc != NCCL_IN_PROGRESS ? rc : end);
 }
 
-static berth_result nccl_start(void *group, struct device_work *w)
+static berth_result nccl_begin(void *group, struct device_work *w)
 {
 	struct nccl_group *g = group;
 	struct nccl_work *own = calloc(1, sizeof *own);
@@ -718,7 +718,7 @@ static berth_result nccl_start(void *group, struct device_work *w)
 }
 
 /* After revoke() it comes here until the communicator has ended. */
-static berth_result nccl_started(void *group, struct device_work *w)
+static berth_result nccl_begun(void *group, struct device_work *w)
 {
 	struct nccl_group *g = group;
 
@@ -771,8 +771,8 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .takes = nccl_takes,
 					     .mark = nccl_mark,
 					     .forget = cuda_event_give,
-					     .start = nccl_start,
-					     .started = nccl_started,
+					     .begin = nccl_begin,
+					     .begun = nccl_begun,
 					     .test = nccl_test,
 					     .follow = nccl_follow,
 					     .end = nccl_end,

@@ -230,7 +230,7 @@ static berth_result run_rows(void *group, const struct coll *c, uint64_t deadlin
 	return shm_run(s, &settled, deadline_ns);
 }
 
-static void shm_end(void *group, berth_result result, unsigned lost)
+static void shm_revoke(void *group, berth_result result, unsigned lost)
 {
 	struct shm *s = group;
 
@@ -258,7 +258,13 @@ static size_t shm_algorithms(const void *group, char *text, size_t bytes)
 	return (size_t)n;
 }
 
-const struct backend shm_backend = { "shm",         shm_run,        run_rows,
-				     shm_others,    shm_explain,    shm_end,
-				     shm_leave,     shm_algorithms, true,
-				     2 * FLAT_BYTES };
+const struct backend shm_backend = { .name = "shm",
+				     .begin = shm_run,
+				     .begin_rows = run_rows,
+				     .others = shm_others,
+				     .explain = shm_explain,
+				     .revoke = shm_revoke,
+				     .leave = shm_leave,
+				     .algorithms = shm_algorithms,
+				     .leaves_out = true,
+				     .pieces_bytes = 2 * FLAT_BYTES };

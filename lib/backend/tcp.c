@@ -20,12 +20,13 @@ static void tcp_leave(void *group)
 	free(t);
 }
 
-struct tcp *tcp_join(const struct tcp_config *config)
+void *tcp_join(const struct tcp_config *config)
 {
 	struct tcp *t = calloc(1, sizeof *t);
 
 	if (!t)
 		return NULL;
+	t->lanes = config->lanes;
 	t->net = config->net;
 	t->group = config->group;
 	t->n = config->n;
@@ -56,9 +57,10 @@ static berth_result tcp_ready(struct tcp *t, uint64_t deadline_ns)
 	return tcp_probe(t, deadline_ns);
 }
 
-berth_result tcp_agree(struct tcp *t, const struct coll *c,
-		       struct tcp_signatures *signatures, uint64_t deadline_ns)
+static berth_result tcp_agree(void *group, const struct coll *c,
+			      struct signatures *signatures, uint64_t deadline_ns)
 {
+	struct tcp *t = group;
 	struct tcp_op w = tcp_op(t, c, deadline_ns);
 	berth_result rc = tcp_ready(t, deadline_ns);
 
@@ -113,8 +115,9 @@ static berth_result tcp_move_data(struct tcp_op *w)
 	}
 }
 
-berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns)
+static berth_result tcp_data(void *group, const struct coll *c, uint64_t deadline_ns)
 {
+	struct tcp *t = group;
 	struct tcp_op w = tcp_op(t, c, deadline_ns);
 	berth_result rc = t->broken ? t->why : BERTH_OK;
 
@@ -128,7 +131,7 @@ berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns)
 	return tcp_move_data(&w);
 }
 
-static berth_result tcp_run(void *group, const struct coll *c, uint64_t deadline_ns)
+static berth_result tcp_begin(void *group, const struct coll *c, uint64_t deadline_ns)
 {
 	struct tcp *t = group;
 	struct tcp_op w = tcp_op(t, c, deadline_ns);
@@ -146,8 +149,7 @@ static berth_result tcp_run(void *group, const struct coll *c, uint64_t deadline
 	t->seq++;
 	t->step = 0;
 	t->has_other = false;
-	t->signatures =
-		(struct tcp_signatures){ c->signature, c->signature, t->me, t->me };
+	t->signatures = (struct signatures){ c->signature, c->signature, t->me, t->me };
 	w.agrees = true;
 	rc = tcp_round(&w, plan.algorithm);
 	if (!rc && tcp_differs(t)) {
@@ -204,14 +206,14 @@ static berth_result tcp_explain(void *group, const char *text, const char **said
 
 /* A rank that leaves by itself says so as it closes its connections.  Its messages from
  * before still count, since others may need them to hear why. */
-static void tcp_end(void *group, berth_result result, unsigned lost)
+static void tcp_revoke(void *group, berth_result result, unsigned lost)
 {
 	struct tcp *t = group;
 
 	t->broken = true;
 	t->why = result;
 	if (result != BERTH_ABORTED)
-		net_break(t->net, lost < t->n ? t->rank[lost] : lost, result);
+		t->lanes->end(t->net, lost < t->n ? t->rank[lost] : lost, result);
 }
 
 static size_t tcp_algorithms(const void *group, char *text, size_t bytes)
@@ -221,6 +223,12 @@ static size_t tcp_algorithms(const void *group, char *text, size_t bytes)
 	return tune_table(text, bytes, &t->numbers, t->n);
 }
 
-const struct backend tcp_backend = { "tcp",       tcp_run, NULL,      tcp_others,
-				     tcp_explain, tcp_end, tcp_leave, tcp_algorithms,
-				     false,       0 };
+const struct backend tcp_backend = { .name = "tcp",
+				     .begin = tcp_begin,
+				     .others = tcp_others,
+				     .explain = tcp_explain,
+				     .revoke = tcp_revoke,
+				     .leave = tcp_leave,
+				     .algorithms = tcp_algorithms,
+				     .agree = tcp_agree,
+				     .data = tcp_data };

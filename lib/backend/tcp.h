@@ -26,12 +26,11 @@
 
 #include "lib/backend/backend.h"
 #include "lib/backend/tune.h"
-#include "lib/net/net.h"
-
-struct tcp;
+#include "lib/backend/lanes.h"
 
 struct tcp_config {
-	struct net *net;
+	const struct lanes *lanes;
+	void *net;      /* that LANES are of */
 	uint32_t group; /* not used by any other group of these ranks */
 	unsigned n, me;
 	const unsigned *rank; /* of the job, one for each place; copied */
@@ -39,23 +38,7 @@ struct tcp_config {
 	const char *algorithms;
 };
 
-/* The lowest and the highest signature that a rank knows, and the places of their
- * ranks. */
-struct tcp_signatures {
-	uint32_t low, high, low_at, high_at;
-};
-
-/* The two parts of run(), for a back end that agrees in another way (hier.h).
- *
- * The agreement.  SIGNATURES becomes the least and the greatest that all ranks of the
- * group know.  C travels with it, a small allreduce or one of no elements.  OUT of C
- * may hold anything unless LOW and HIGH are the same. */
-berth_result tcp_agree(struct tcp *t, const struct coll *c,
-		       struct tcp_signatures *signatures, uint64_t deadline_ns);
-/* The data of an operation that has been agreed. */
-berth_result tcp_data(struct tcp *t, const struct coll *c, uint64_t deadline_ns);
-
-/* NULL: out of memory. */
-struct tcp *tcp_join(const struct tcp_config *config);
+/* A group of tcp_backend.  NULL: out of memory. */
+void *tcp_join(const struct tcp_config *config);
 
 #endif

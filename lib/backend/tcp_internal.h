@@ -9,12 +9,13 @@
 #include "lib/base/kern.h"
 
 struct tcp {
-	struct net *net;
+	const struct lanes *lanes;
+	void *net;
 	uint32_t group, seq, step;
 	unsigned n, me;
 	unsigned *rank;
 	uint64_t *bound; /* N + 1: elements in front of each part of an operation */
-	struct tcp_signatures signatures;
+	struct signatures signatures;
 	struct tune_numbers numbers;
 	bool probed;
 	char *texts;

@@ -211,7 +211,7 @@ berth_result tcp_probe(struct tcp *t, uint64_t deadline_ns)
 
 	if (!room)
 		return tcp_fail(t, BERTH_MEMORY, t->rank[t->me]);
-	t->signatures = (struct tcp_signatures){ PROBE, PROBE, t->me, t->me };
+	t->signatures = (struct signatures){ PROBE, PROBE, t->me, t->me };
 	rc = probe_measure(&w, room);
 	if (!rc)
 		rc = share_choices(&w);

@@ -69,7 +69,7 @@ berth_result tcp_fail(struct tcp *t, berth_result rc, unsigned lost)
 	t->why = rc == BERTH_MISMATCH ? BERTH_PEER_LOST : rc;
 	/* A rank that leaves by itself says so as it closes its connections. */
 	if (rc != BERTH_ABORTED || lost != t->rank[t->me])
-		net_break(t->net, lost, t->why);
+		t->lanes->end(t->net, lost, t->why);
 	return t->why;
 }
 
@@ -78,7 +78,8 @@ static berth_result transfer_exchange(struct tcp *t, struct net_send *out, size_
 				      uint64_t deadline_ns)
 {
 	unsigned lost;
-	berth_result rc = net_exchange(t->net, out, nout, in, nin, deadline_ns, &lost);
+	berth_result rc =
+		t->lanes->exchange(t->net, out, nout, in, nin, deadline_ns, &lost);
 
 	return rc ? tcp_fail(t, rc, lost) : BERTH_OK;
 }
@@ -252,8 +253,7 @@ berth_result tcp_sendrecv(struct tcp_op *w, unsigned to, const void *out, uint64
 
 /* ---- with the agreement ---- */
 
-static void transfer_learn(struct tcp_signatures *know,
-			   const struct tcp_signatures *came)
+static void transfer_learn(struct signatures *know, const struct signatures *came)
 {
 	if (came->low < know->low) {
 		know->low = came->low;
@@ -269,7 +269,7 @@ static berth_result transfer_begin(void *ctx, struct net_receive *in, uint64_t b
 {
 	const struct sink *k = ctx;
 	struct tcp *t = k->w->t;
-	struct tcp_signatures came;
+	struct signatures came;
 
 	(void)bytes;
 	memcpy(&came, &in->note, sizeof came);

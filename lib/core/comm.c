@@ -123,7 +123,7 @@ static void comm_idle(void *ctx)
 	berth_result rc = comm_look(c);
 
 	if (rc)
-		c->back->end(c->group, rc, c->lost);
+		c->back->revoke(c->group, rc, c->lost);
 }
 
 /* ---- open, close ---- */
@@ -165,7 +165,8 @@ static struct shm *join_memory(struct comm *c, void *region)
 static berth_result comm_join(struct comm *c, void *region)
 {
 	const struct members *m = c->members;
-	struct hier_config hier = { .net = c->net,
+	struct hier_config hier = { .way = &hier_ways[HIER_HOST],
+				    .net = c->net,
 				    .members = m,
 				    .algorithms = c->world->params.algorithms };
 
@@ -174,7 +175,7 @@ static berth_result comm_join(struct comm *c, void *region)
 	c->shared = region_shared(region, m->nlocal);
 	hier.local = join_memory(c, region);
 	if (hier.local && m->nlocal == m->n) {
-		c->back = &shm_backend;
+		c->back = hier.way->local;
 		c->group = hier.local;
 	} else if (hier.local && c->net) {
 		c->back = &hier_backend;
@@ -214,7 +215,7 @@ void comm_close(struct comm *c)
 void comm_end(struct comm *c, berth_result rc)
 {
 	if (c->group)
-		c->back->end(c->group, rc, c->members->me);
+		c->back->revoke(c->group, rc, c->members->me);
 }
 
 berth_result comm_refuse(struct comm *c, unsigned place)
@@ -223,7 +224,7 @@ berth_result comm_refuse(struct comm *c, unsigned place)
 	c->gone[0] = c->members->rank[place];
 	c->ngone = 1;
 	c->refused = true;
-	c->back->end(c->group, BERTH_PEER_LOST, place);
+	c->back->revoke(c->group, BERTH_PEER_LOST, place);
 	return BERTH_PEER_LOST;
 }
 
@@ -251,7 +252,7 @@ uint64_t comm_deadline(const struct comm *c, const struct op *op)
 static void say_missing(struct comm *c, struct failure *why, const char *words)
 {
 	size_t n = missing_find(c, why->rc, why->missing, 64);
-	const char *fate = c->net && n == 1 ? net_unreached(c->net) : NULL;
+	const char *fate = c->net && n == 1 ? net_lanes.unreached(c->net) : NULL;
 	const struct net_fault *f = c->net ? net_fault(c->net) : NULL;
 	char ranks[256], cut[200] = "";
 
@@ -401,7 +402,7 @@ void comm_abort(struct comm *c)
 	comm_say_end(c, &c->finally, "an operation");
 	atomic_store(&c->broken, BERTH_ABORTED);
 	if (c->members->n > 1)
-		c->back->end(c->group, BERTH_ABORTED, comm_aborter(c));
+		c->back->revoke(c->group, BERTH_ABORTED, comm_aborter(c));
 	if (c->net)
 		net_break(c->net, comm_aborter(c), BERTH_ABORTED);
 }
@@ -497,7 +498,7 @@ berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 	if (!rc)
 		return BERTH_OK;
 	if (c->members->n > 1)
-		c->back->end(c->group, rc, c->lost);
+		c->back->revoke(c->group, rc, c->lost);
 	return comm_failed(c, rc, op, &why);
 }
 
@@ -506,7 +507,7 @@ berth_result comm_step(struct comm *c, const struct coll *coll, uint64_t deadlin
 	c->deadline_ns = deadline_ns;
 	if (coll->rows)
 		return coll_run_rows(c->back, c->group, coll, deadline_ns);
-	return c->back->run(c->group, coll, deadline_ns);
+	return c->back->begin(c->group, coll, deadline_ns);
 }
 
 berth_result comm_explain(struct comm *c, const char *text, const char ***said)

@@ -199,7 +199,7 @@ static bool works_start(struct work *w)
 		atomic_store(&d->cut, true);
 		return true;
 	}
-	return works_go_on(w, d->back->start(d->group, &w->device), BERTH_OK);
+	return works_go_on(w, d->back->begin(d->group, &w->device), BERTH_OK);
 }
 
 /* All whose turn it is.  Those that are over already go to *OVER. */
@@ -228,7 +228,7 @@ bool works_poll(void)
 		struct comm_device *d = first->of;
 		const berth_result end = end_of(first);
 
-		if (works_go_on(first, d->back->started(d->group, &first->device), end))
+		if (works_go_on(first, d->back->begun(d->group, &first->device), end))
 			works_push(&over, first);
 		start_all(&over);
 	}

@@ -197,7 +197,8 @@ static void start(int *argc, char ***argv)
 		if (net_peer(net, i, address[i]))
 			die("an address");
 	}
-	group = tcp_join(&(struct tcp_config){ net, 1, ranks, me, rank, NULL });
+	group = tcp_join(
+		&(struct tcp_config){ &net_lanes, net, 1, ranks, me, rank, NULL });
 }
 
 static void allreduce(const float *in, float *out, size_t n)
@@ -209,7 +210,7 @@ static void allreduce(const float *in, float *out, size_t n)
 			  .type = BERTH_F32,
 			  .op = BERTH_SUM,
 			  .signature = (uint32_t)n };
-	berth_result rc = tcp_backend.run(group, &c, 0);
+	berth_result rc = tcp_backend.begin(group, &c, 0);
 
 	if (rc) {
 		fprintf(stderr, "across: rank %u: result %d\n", me, rc);

@@ -102,7 +102,7 @@ static void allreduce(struct side *s)
 			  .out = s->data,
 			  .signature = 1 };
 
-	check(shm_backend.run(s->shm, &c, 0));
+	check(shm_backend.begin(s->shm, &c, 0));
 }
 
 static void turn(struct side *s)

@@ -31,7 +31,7 @@ static berth_result checked_start(void *group, struct device_work *w)
 	berth_result rc;
 
 	standin_started_ns = clock_ns();
-	rc = nccl_backend.start(group, w);
+	rc = nccl_backend.begin(group, w);
 	end_call(before);
 	return rc;
 }
@@ -39,7 +39,7 @@ static berth_result checked_start(void *group, struct device_work *w)
 static berth_result checked_started(void *group, struct device_work *w)
 {
 	const unsigned long before = begin_call();
-	const berth_result rc = nccl_backend.started(group, w);
+	const berth_result rc = nccl_backend.begun(group, w);
 
 	end_call(before);
 	return rc;
@@ -92,8 +92,8 @@ static void checked_leave(void *group)
 void standin_register(void)
 {
 	checked = nccl_backend;
-	checked.start = checked_start;
-	checked.started = checked_started;
+	checked.begin = checked_start;
+	checked.begun = checked_started;
 	checked.test = checked_test;
 	checked.follow = checked_follow;
 	checked.end = checked_end;

@@ -115,7 +115,7 @@ static void check_reduction(struct ranks *r, struct group *g, struct coll *c, vo
 	c->out = out;
 	c->signature = op;
 	ranks_fill(in, c->type, c->count, r->me, op);
-	rc = g->back->run(g->group, c, 0);
+	rc = g->back->begin(g->group, c, 0);
 	RANKS_ASSERT(r, !rc, "operation %u: %d", op, rc);
 	RANKS_ASSERT(r, !n || !memcmp(out, want + at * size, n * size),
 		     "kind %d %s %s, %zu elements, %s, scales %d %u %d: wrong", c->kind,
@@ -217,7 +217,7 @@ static void check_gather(struct ranks *r, struct group *g, uint64_t count, bool 
 		c.in = op % 3 == 1 ? out : out + at;
 		memcpy((void *)c.in, in, c.count * 4);
 	}
-	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "allgather");
+	RANKS_ASSERT(r, !g->back->begin(g->group, &c, 0), "allgather");
 	at = 0;
 	for (unsigned k = 0; k < r->n; k++)
 		for (uint64_t i = 0; i < counts[k]; i++)
@@ -241,7 +241,7 @@ static void check_broadcast(struct ranks *r, struct group *g, uint64_t count,
 	for (uint64_t i = 0; r->me == c.root && i < count; i++)
 		buf[i] = word(c.root, 0, i, op);
 	c.in = c.out = buf;
-	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "broadcast");
+	RANKS_ASSERT(r, !g->back->begin(g->group, &c, 0), "broadcast");
 	for (uint64_t i = 0; i < count; i++)
 		RANKS_ASSERT(r, buf[i] == word(c.root, 0, i, op),
 			     "broadcast of %zu: [%zu]", (size_t)count, (size_t)i);
@@ -275,7 +275,7 @@ static void check_exchange(struct ranks *r, struct group *g, uint64_t count,
 	c.out = out;
 	c.in_counts = uneven ? give : NULL;
 	c.out_counts = uneven ? get : NULL;
-	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "alltoall");
+	RANKS_ASSERT(r, !g->back->begin(g->group, &c, 0), "alltoall");
 	at = 0;
 	for (unsigned k = 0; k < r->n; k++)
 		for (uint64_t i = 0; i < get[k]; i++)
@@ -310,7 +310,7 @@ static void check_scatter(struct ranks *r, struct group *g, uint64_t count, bool
 	c.in_counts = uneven ? counts : NULL;
 	c.in = in;
 	c.out = out;
-	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "reducescatter");
+	RANKS_ASSERT(r, !g->back->begin(g->group, &c, 0), "reducescatter");
 	for (uint64_t i = 0; i < counts[r->me]; i++) {
 		uint32_t sum = 0;
 
@@ -341,7 +341,7 @@ static void check_to_root(struct ranks *r, struct group *g, uint64_t count, unsi
 	c.out = out;
 	for (uint64_t i = 0; i < count; i++)
 		((uint32_t *)(uintptr_t)c.in)[i] = word(r->me, 0, i, op);
-	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "gather");
+	RANKS_ASSERT(r, !g->back->begin(g->group, &c, 0), "gather");
 	for (uint64_t i = 0; i < r->n * count; i++)
 		RANKS_ASSERT(r,
 			     out[i] == (is_root ? word((unsigned)(i / count), 0,
@@ -371,7 +371,7 @@ static void check_from_root(struct ranks *r, struct group *g, uint64_t count,
 	got = r->me == c.root && op % 2 ? in + r->me * count : out;
 	c.in = r->me == c.root || op % 4 > 1 ? in : NULL;
 	c.out = got;
-	RANKS_ASSERT(r, !g->back->run(g->group, &c, 0), "scatter");
+	RANKS_ASSERT(r, !g->back->begin(g->group, &c, 0), "scatter");
 	for (uint64_t i = 0; i < count; i++)
 		RANKS_ASSERT(r, got[i] == word(c.root, r->me, i, op),
 			     "scatter of %zu: [%zu]", (size_t)count, (size_t)i);
@@ -484,10 +484,10 @@ static void check_moves(struct ranks *r, struct group *g)
 			check_from_root(r, g, counts[i], op++);
 			RANKS_ASSERT(
 				r,
-				!g->back->run(g->group,
-					      &(struct coll){ .kind = BERTH_BARRIER,
-							      .signature = op },
-					      0),
+				!g->back->begin(g->group,
+						&(struct coll){ .kind = BERTH_BARRIER,
+								.signature = op },
+						0),
 				"barrier");
 			op++;
 		}
@@ -515,7 +515,7 @@ static void check_large_mismatch(struct ranks *r, struct group *g)
 
 		for (unsigned i = 0; i < MOST; i++)
 			x[i] = (float)(r->me + i % 7);
-		RANKS_ASSERT(r, g->back->run(g->group, &c, 0) == BERTH_MISMATCH,
+		RANKS_ASSERT(r, g->back->begin(g->group, &c, 0) == BERTH_MISMATCH,
 			     "no mismatch");
 		for (unsigned i = r->me == 1 && turn == 2 ? 2 : 0; i < MOST; i++)
 			RANKS_ASSERT(r, x[i] == (float)(r->me + i % 7), "turn %u: [%u]",
@@ -538,7 +538,7 @@ static void check_mismatch(struct ranks *r, struct group *g)
 			  .signature = r->me == 1 ? 7 : 9 };
 
 	for (int turn = 0; turn < 3; turn++) {
-		RANKS_ASSERT(r, g->back->run(g->group, &c, 0) == BERTH_MISMATCH,
+		RANKS_ASSERT(r, g->back->begin(g->group, &c, 0) == BERTH_MISMATCH,
 			     "no mismatch");
 		RANKS_ASSERT(r, g->back->others(g->group, which, 8) >= 1, "others");
 		RANKS_ASSERT(r, r->me == 1 || which[0] == 1, "who: %u", which[0]);
@@ -550,14 +550,14 @@ static void check_mismatch(struct ranks *r, struct group *g)
 		}
 		/* and it goes on */
 		RANKS_ASSERT(r,
-			     !g->back->run(g->group,
-					   &(struct coll){ .kind = BERTH_ALLREDUCE,
-							   .type = BERTH_F32,
-							   .count = 2000,
-							   .in = x,
-							   .out = x,
-							   .signature = 3 },
-					   0),
+			     !g->back->begin(g->group,
+					     &(struct coll){ .kind = BERTH_ALLREDUCE,
+							     .type = BERTH_F32,
+							     .count = 2000,
+							     .in = x,
+							     .out = x,
+							     .signature = 3 },
+					     0),
 			     "after it");
 	}
 	check_large_mismatch(r, g);

@@ -6,6 +6,7 @@
 #include "meeting.h"
 
 #include "lib/backend/hier.h"
+#include "lib/backend/shm.h"
 
 /* How many hosts, and which rank is on which: one after the other, or in turn. */
 static unsigned hosts;
@@ -22,7 +23,10 @@ static struct group join(struct ranks *r, struct net *net)
 {
 	unsigned rank[64], host[64];
 	struct shm_config local = { .cores = 2, .cache_bytes = 1 << 20 };
-	struct hier_config c = { .net = net, .group = 5, .members = &members };
+	struct hier_config c = { .way = &hier_ways[HIER_HOST],
+				 .net = net,
+				 .group = 5,
+				 .members = &members };
 	struct group g;
 
 	for (unsigned k = 0; k < r->n; k++) {
@@ -81,10 +85,11 @@ static void one_is_late(struct ranks *r, struct group *g)
 	while (last && atomic_load(back) < r->n - 1)
 		usleep(1000);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	rc = g->back->run(g->group, &c,
-			  r->me == r->n - 2 ? (uint64_t)now.tv_sec * 1000000000 +
-						      (uint64_t)now.tv_nsec + 200000000
-					    : 0);
+	rc = g->back->begin(g->group, &c,
+			    r->me == r->n - 2
+				    ? (uint64_t)now.tv_sec * 1000000000 +
+					      (uint64_t)now.tv_nsec + 200000000
+				    : 0);
 	RANKS_ASSERT(r, rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "%d", rc);
 	atomic_fetch_add(back, 1);
 	while (atomic_load(back) < r->n)

@@ -220,7 +220,7 @@ static void sleeping(struct ranks *r)
 	s->wait.spins = s->wait.yields = 0;
 	s->wait.spin_ns = 0;
 	for (c.signature = 1; c.signature <= 3000; c.signature++)
-		RANKS_ASSERT(r, !shm_backend.run(g.group, &c, 0), "barrier");
+		RANKS_ASSERT(r, !shm_backend.begin(g.group, &c, 0), "barrier");
 	RANKS_ASSERT(r, s->wait.slept > 0, "nobody slept");
 	leave(&g);
 }
@@ -315,16 +315,16 @@ static void one_is_late(struct ranks *r)
 	if (r->me == 0)
 		await_others(g.group);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	rc = shm_backend.run(g.group, &c,
-			     r->me == 0 ? (uint64_t)now.tv_sec * 1000000000 +
-						  (uint64_t)now.tv_nsec + 200000000
-					: 0);
+	rc = shm_backend.begin(g.group, &c,
+			       r->me == 0 ? (uint64_t)now.tv_sec * 1000000000 +
+						    (uint64_t)now.tv_nsec + 200000000
+					  : 0);
 	RANKS_ASSERT(r, rc == BERTH_TIMEOUT, "%d", rc);
 	RANKS_ASSERT(
 		r,
 		r->me || (shm_backend.others(g.group, which, 8) == 1 && which[0] == 2),
 		"who");
-	RANKS_ASSERT(r, shm_backend.run(g.group, &c, 0) == BERTH_TIMEOUT,
+	RANKS_ASSERT(r, shm_backend.begin(g.group, &c, 0) == BERTH_TIMEOUT,
 		     "it is broken for good");
 	leave(&g);
 }
@@ -363,10 +363,10 @@ static void stops_inside(struct ranks *r)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (r->me == 2)
 		come_only(g.group, &c);
-	rc = shm_backend.run(g.group, &c,
-			     r->me == 0 ? (uint64_t)now.tv_sec * 1000000000 +
-						  (uint64_t)now.tv_nsec + 200000000
-					: 0);
+	rc = shm_backend.begin(g.group, &c,
+			       r->me == 0 ? (uint64_t)now.tv_sec * 1000000000 +
+						    (uint64_t)now.tv_nsec + 200000000
+					  : 0);
 	RANKS_ASSERT(r, rc == BERTH_TIMEOUT, "%d", rc);
 	leave(&g);
 }
@@ -384,10 +384,10 @@ static void broken(struct ranks *r)
 
 	if (r->me == 1) {
 		usleep(100000); /* the others sleep by now */
-		shm_backend.end(g.group, BERTH_PEER_LOST, 1);
+		shm_backend.revoke(g.group, BERTH_PEER_LOST, 1);
 		_exit(0);
 	}
-	RANKS_ASSERT(r, shm_backend.run(g.group, &c, 0) == BERTH_PEER_LOST,
+	RANKS_ASSERT(r, shm_backend.begin(g.group, &c, 0) == BERTH_PEER_LOST,
 		     "not broken");
 	leave(&g);
 }

@@ -113,7 +113,7 @@ static void hear_lies(struct shm *s, unsigned turn)
 	c.out = out;
 	if (c.kind == BERTH_ALLREDUCE || c.kind == BERTH_REDUCE)
 		c.out = (void *)(uintptr_t)c.in;
-	rc = shm_backend.run(s, &c, 0);
+	rc = shm_backend.begin(s, &c, 0);
 	if (sound)
 		ck_assert_msg(rc == BERTH_OK, "turn %u: %d", turn, rc);
 	else
@@ -144,7 +144,7 @@ START_TEST(lies_at_the_end)
 		others_lie(s, &c, 64);
 		s->line[~s->seq & 1][0].u.far.in = at;
 		s->line[~s->seq & 1][2].u.far.in = 0;
-		ck_assert_int_eq(shm_backend.run(s, &c, 0),
+		ck_assert_int_eq(shm_backend.begin(s, &c, 0),
 				 at <= HEAP_BYTES - 64 ? BERTH_OK : BERTH_PEER_LOST);
 		atomic_store(&s->region->broken, 0);
 	}
@@ -250,7 +250,7 @@ START_TEST(words_that_break)
 
 	for (uint32_t word = 1; word < 100; word++) {
 		atomic_store(&s->region->broken, word);
-		ck_assert_int_eq(shm_backend.run(s, &c, 0),
+		ck_assert_int_eq(shm_backend.begin(s, &c, 0),
 				 word > BERTH_PEER_LOST && word <= BERTH_SYSTEM
 					 ? (int)word
 					 : BERTH_PEER_LOST);

@@ -28,7 +28,8 @@ static const char *algorithms;
 static struct group join(struct ranks *r, struct net *n)
 {
 	unsigned rank[64];
-	struct tcp_config c = { .net = n,
+	struct tcp_config c = { .lanes = &net_lanes,
+				.net = n,
 				.group = 1,
 				.n = r->n,
 				.me = r->me,
@@ -119,11 +120,12 @@ static void one_is_lost(struct ranks *r)
 		if (r->me == 1 && i == 20)
 			_exit(0);
 		c.signature = (uint32_t)i;
-		rc = g.back->run(g.group, &c, 0);
+		rc = g.back->begin(g.group, &c, 0);
 	}
 	RANKS_ASSERT(r, rc == BERTH_PEER_LOST, "%d", rc);
 	RANKS_ASSERT(r, g.back->others(g.group, &who, 1) == 1, "nobody is named");
-	RANKS_ASSERT(r, g.back->run(g.group, &c, 0) == BERTH_PEER_LOST, "not for good");
+	RANKS_ASSERT(r, g.back->begin(g.group, &c, 0) == BERTH_PEER_LOST,
+		     "not for good");
 }
 
 START_TEST(lost)
@@ -145,9 +147,9 @@ static void one_is_late(struct ranks *r)
 		_exit(0);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	rc = g.back->run(g.group, &c,
-			 (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
-				 200000000);
+	rc = g.back->begin(g.group, &c,
+			   (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
+				   200000000);
 	RANKS_ASSERT(r, rc == BERTH_TIMEOUT || rc == BERTH_PEER_LOST, "%d", rc);
 }
 
@@ -206,7 +208,7 @@ static void strangers(struct ranks *r)
 			(void)!write(fd, junk, (size_t)i * 10);
 	}
 	g = join(r, n);
-	RANKS_ASSERT(r, !g.back->run(g.group, &c, 0), "barrier");
+	RANKS_ASSERT(r, !g.back->begin(g.group, &c, 0), "barrier");
 	g.back->leave(g.group);
 	net_close(n);
 }
@@ -228,15 +230,14 @@ static void places(struct ranks *r)
 
 	t->probed = true;
 	for (unsigned i = 0; i < 36; i++) {
-		struct tcp_signatures says = { i % 2 ? 5 : 500, 700, at[i / 6],
-					       at[i % 6] };
+		struct signatures says = { i % 2 ? 5 : 500, 700, at[i / 6], at[i % 6] };
 		unsigned who = 0;
 
 		if (r->me == 1) {
-			RANKS_ASSERT(r, !tcp_agree(t, &c, &says, 0), "agree");
+			RANKS_ASSERT(r, !tcp_backend.agree(t, &c, &says, 0), "agree");
 			continue;
 		}
-		RANKS_ASSERT(r, g.back->run(t, &c, 0) == BERTH_MISMATCH, "run");
+		RANKS_ASSERT(r, g.back->begin(t, &c, 0) == BERTH_MISMATCH, "run");
 		RANKS_ASSERT(r, g.back->others(t, &who, 1) <= 1 && who < r->n,
 			     "place %u", who);
 	}

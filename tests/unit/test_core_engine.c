@@ -112,9 +112,11 @@ static void end(void *group, berth_result result, unsigned lost)
 	ended++;
 }
 
-static const struct backend liars = {
-	.name = "liars", .run = run, .others = others, .explain = explain, .end = end
-};
+static const struct backend liars = { .name = "liars",
+				      .begin = run,
+				      .others = others,
+				      .explain = explain,
+				      .revoke = end };
 
 static struct world world;
 static struct members members;

@@ -56,8 +56,8 @@ static const char *says(const void *group)
 }
 
 static const struct device_backend fake = { .name = "fake",
-					    .start = start,
-					    .started = is_started,
+					    .begin = start,
+					    .begun = is_started,
 					    .test = test,
 					    .end = end,
 					    .revoke = revoke,
