@@ -163,6 +163,7 @@ $(BUILD)/tests/test_transport_callback: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wr
 $(BUILD)/tests/test_transport_callback_flood: WRAP = -Wl,--wrap=loop_after_ms -Wl,--wrap=accept4
 $(BUILD)/tests/test_pmi_pmix_accept: | $(BUILD)/helpers/libaccept.so $(BUILD)/bin/berth-agent
 $(BUILD)/tests/test_boot_pmix: WRAP = -Wl,--wrap=dlopen -rdynamic
+$(BUILD)/tests/test_backend_cuda: WRAP = -Wl,--wrap=dlopen
 $(BUILD)/tests/test_agent_call: WRAP = -Wl,--wrap=munge_unwrap
 $(BUILD)/tests/test_common_munge: WRAP = -Wl,--wrap=dlopen
 $(BUILD)/tests/test_common_munge: | $(BUILD)/helpers/libmunge.so
