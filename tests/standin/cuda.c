@@ -414,17 +414,22 @@ static void release(uint64_t p)
 	pthread_mutex_unlock(&lock);
 }
 
+void standin_wait_all(void)
+{
+	struct stream *one = legacy;
+
+	for (unsigned k = 0; one; k++) {
+		block(one);
+		pthread_mutex_lock(&streams_lock);
+		one = k < nstreams ? stream[k] : NULL;
+		pthread_mutex_unlock(&streams_lock);
+	}
+}
+
 /* Waits for the whole device, as the real one does. */
 int cuMemFree(uint64_t p)
 {
-	struct stream *s = legacy;
-
-	for (unsigned k = 0; s; k++) {
-		block(s);
-		pthread_mutex_lock(&streams_lock);
-		s = k < nstreams ? stream[k] : NULL;
-		pthread_mutex_unlock(&streams_lock);
-	}
+	standin_wait_all();
 	release(p);
 	return CUDA_SUCCESS;
 }

@@ -14,10 +14,11 @@
  * communicator is an error if two threads use it at once, or if it is used before it is
  * whole, while it launches or once its end has been called for.
  *
- * All communicators are non-blocking.  A group is launched by a thread of its own.  The
- * first launch of a call waits for all ranks.  ncclCommDestroy() waits for all ranks to
- * call it, and ncclCommAbort() for what is launched.  There is no symbol of a later
- * version than the oldest that the library takes: CUDA 12.0, NCCL 2.18.
+ * All communicators are non-blocking.  To make one waits for the device.  A group is
+ * launched by a thread of its own.  The first launch of a call waits for all ranks.
+ * ncclCommDestroy() waits for all ranks to call it, and ncclCommAbort() for what is
+ * launched.  There is no symbol of a later version than the oldest that the library
+ * takes: CUDA 12.0, NCCL 2.18.
  *
  * An error ends the process: "STANDIN: TEXT", status 97.  In the environment:
  *   STANDIN_SEED, STANDIN_DELAY_US     of the streams' sleep
@@ -84,6 +85,8 @@ void *standin_touch(const void *p, size_t bytes);
 bool standin_is_device(const void *p);
 void standin_enqueue(void *stream, void (*run)(void *arg), const void *arg,
 		     size_t bytes);
+/* Until all streams have done what they have. */
+void standin_wait_all(void);
 /* Frees the newest allocation of cuMemAllocAsync(), long before it is asked to. */
 void standin_free_early(void *stream);
 /* Calls in which this thread waited for the device, or might have. */
