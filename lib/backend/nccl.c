@@ -469,17 +469,16 @@ static bool nccl_move(struct nccl_group *g, const struct device_work *w, bool in
 }
 
 /* IN of C, or a copy of it where NCCL can't take both arrays as they lie: unless IN is
- * where OWN is in OUT, they may not overlap. */
+ * at PLACE in OUT, they may not overlap. */
 static const void *nccl_apart(struct nccl_group *g, struct nccl_work *own,
 			      const struct coll *c, size_t in_bytes, const void *place,
 			      size_t out_bytes)
 {
 	const char *in = c->in, *out = c->out;
 
-	if (!in_bytes || in == place || in + in_bytes <= out || out + out_bytes <= in)
+	if (!in_bytes || in == place || in + in_bytes <= out || out + out_bytes <= in ||
+	    !nccl_cuda(g, cuda.cuMemAllocAsync(&own->apart, in_bytes, g->stream)))
 		return in;
-	if (!nccl_cuda(g, cuda.cuMemAllocAsync(&own->apart, in_bytes, g->stream)))
-		return NULL;
 	nccl_copy(g, (void *)(uintptr_t)own->apart, in, in_bytes);
 	return (void *)(uintptr_t)own->apart;
 }
@@ -565,7 +564,7 @@ static int nccl_exchange(struct nccl_group *g, struct nccl_work *own,
 	const char *to = nccl_at(c->out, coll_got_at(c, g->n, g->me), c);
 	const char *from = nccl_apart(g, own, c, ins * size, parts ? NULL : to,
 				      coll_got_at(c, g->n, g->n) * size);
-	int rc = !from && ins ? NCCL_INVALID_USAGE : NCCL_OK;
+	int rc = NCCL_OK;
 
 	for (unsigned i = 0; !rc && i < g->n; i++) {
 		const char *out =
@@ -697,6 +696,8 @@ static berth_result nccl_launch(struct nccl_group *g, struct device_work *w)
 		room += c->npieces ? c->count * kern_size(c->type) : 0;
 	}
 	end = nccl.ncclGroupEnd();
+	if (g->failed)
+		return BERTH_SYSTEM;
 	return nccl_result(rc && rc != NCCL_IN_PROGRESS ? rc : end);
 }
 
@@ -706,9 +707,11 @@ static berth_result nccl_begin(void *group, struct device_work *w)
 	struct nccl_work *own = calloc(1, sizeof *own);
 
 	w->own = own;
-	if (!own || !cuda_enter(g->device)) {
-		free(own);
+	if (!own)
 		return BERTH_MEMORY;
+	if (!cuda_enter(g->device)) {
+		free(own);
+		return BERTH_SYSTEM;
 	}
 	own->scaled = NCCL_NONE;
 	own->runs = cuda_event_take(g->device);

@@ -206,6 +206,7 @@ struct work *comm_device_work(struct comm *c, const struct op *op,
 		return NULL;
 	memset(w, 0, offsetof(struct work, kept));
 	w->name[sizeof w->name - 1] = '\0';
+	w->said[0] = '\0';
 	w->refs = 1;
 	w->comm = c;
 	w->of = d;

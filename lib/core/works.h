@@ -69,7 +69,6 @@ struct work {
 	bool is_ours;    /* RC is an error of this rank */
 	berth_result rc;
 	struct failure *why;
-	char said[DEVICE_WHY_BYTES]; /* by the back end, of such an error */
 	/* since when it is there, and since when it runs; 0: not seen yet */
 	uint64_t begun_ns, runs_ns, watched_ns;
 	uint64_t deadline_ns; /* until it is started; 0: none */
@@ -81,6 +80,7 @@ struct work {
 	size_t nrequests;
 	struct op kept; /* not set before it is needed */
 	char name[80];
+	char said[DEVICE_WHY_BYTES]; /* by the back end, of an error that is ours */
 };
 
 /* ---- the order: WORK of the set's engine is held ---- */
