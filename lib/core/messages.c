@@ -156,6 +156,7 @@ static bool messages_rest(struct messages *m, uint32_t heard, uint32_t posts)
 {
 	struct listener l = { m, heard };
 
+	p2p_progress(m->p2p); /* a connection may have come */
 	if (!p2p_is_connected(m->p2p)) {
 		sleep_on(&m->bell, heard, RETIRE_NS);
 		return !messages_retire(m, heard);
