@@ -209,6 +209,20 @@ void wire_free(unsigned type, void *m)
 
 /* ---- frames ---- */
 
+static bool wire_is_from(enum wire_side from, char side)
+{
+	switch (side) {
+	case WIRE_BOTH:
+		return from == WIRE_AGENT || from == WIRE_LAUNCHER;
+	case WIRE_UP:
+		return from == WIRE_AGENT || from == WIRE_PMIX_SERVER;
+	case WIRE_DOWN:
+		return from == WIRE_LAUNCHER || from == WIRE_PMIX_HOST;
+	default:
+		return side == WIRE_EVERY || side == (char)from;
+	}
+}
+
 long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		    size_t left, struct err *e)
 {
@@ -220,9 +234,7 @@ long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		return 0;
 	if (*type >= TYPES || !types[*type].name)
 		return err_set(e, E_WIRE, "message of an unknown type");
-	if (types[*type].side != (char)from &&
-	    (types[*type].side != WIRE_BOTH || from == WIRE_PMIX_HOST ||
-	     from == WIRE_PMIX_SERVER))
+	if (!wire_is_from(from, types[*type].side))
 		return err_set(e, E_WIRE,
 			       from == WIRE_AGENT ? "message that only runner sends"
 			       : from == WIRE_LAUNCHER
@@ -234,6 +246,16 @@ long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		return 0;
 	*f = (struct wire_frame){ *type, v.p, n };
 	return (long)(WIRE_HEAD_BYTES + n);
+}
+
+void wire_pass(struct buf *out, const struct wire_frame *f, uint32_t epoch)
+{
+	const size_t rest = f->n - sizeof epoch;
+
+	buf_u32(out, (uint32_t)f->n);
+	buf_add(out, &(unsigned char){ (unsigned char)f->type }, 1);
+	buf_u32(out, epoch);
+	buf_add(out, f->payload + sizeof epoch, rest);
 }
 
 long wire_find_magic(const void *p, size_t n)

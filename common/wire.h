@@ -20,7 +20,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.2.0"
 #endif
-enum { WIRE_VERSION = 15 };
+enum { WIRE_VERSION = 16 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
@@ -137,7 +137,11 @@ enum wire_side {
 	WIRE_BOTH = 'b',
 	/* between the agent and its PMIx server */
 	WIRE_PMIX_HOST = 'h',
-	WIRE_PMIX_SERVER = 's'
+	WIRE_PMIX_SERVER = 's',
+	/* what the agent passes on: from its server, from the launcher, each way */
+	WIRE_UP = 'u',
+	WIRE_DOWN = 'd',
+	WIRE_EVERY = 'e'
 };
 
 struct wire_frame {
@@ -152,6 +156,9 @@ struct wire_frame {
  * this, so that no reader keeps more than a row's limit. */
 long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		    size_t left, struct err *e);
+
+/* Append F once more.  Its message begins with an epoch: EPOCH. */
+void wire_pass(struct buf *out, const struct wire_frame *f, uint32_t epoch);
 
 /* Where WIRE_MAGIC begins in the N bytes at P, or -1. */
 long wire_find_magic(const void *p, size_t n);

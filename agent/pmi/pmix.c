@@ -80,73 +80,32 @@ static void pmix_on_log(struct pmix *p, const struct wire_pmix_log *m)
 
 /* ---- names and events: the launcher has the table ---- */
 
-/* These are false if no server asks so: the launcher would give this host up. */
-static bool on_publish(struct pmix *p, const struct wire_pmix_publish *m)
+/* RANK is of this host: its message F goes to the launcher. */
+static bool pass_up(struct pmix *p, const struct wire_frame *f, uint32_t rank)
 {
-	size_t local, sum = 0;
+	size_t local;
+
+	if (!pmix_rank_of(p, rank, &local))
+		return false;
+	wire_pass(p->s->out, f, p->s->job->epoch);
+	return true;
+}
+
+/* The launcher would give this host up if it were not. */
+static bool is_sound(const struct wire_publish *m)
+{
+	size_t sum = 0;
 
 	for (size_t i = 0; i < m->sizes.n; i++)
 		sum += m->sizes.v[i];
-	if (!pmix_rank_of(p, m->rank, &local) || m->sizes.n != m->keys.n ||
-	    sum != m->values.n)
-		return false;
-	wire_pack_publish(p->s->out, &(struct wire_publish){ p->s->job->epoch, m->rank,
-							     m->id, m->once, m->keys,
-							     m->sizes, m->values });
-	return true;
+	return m->sizes.n == m->keys.n && sum == m->values.n;
 }
 
-static bool on_lookup(struct pmix *p, const struct wire_pmix_lookup *m)
-{
-	size_t local;
-
-	if (!pmix_rank_of(p, m->rank, &local))
-		return false;
-	wire_pack_lookup(p->s->out,
-			 &(struct wire_lookup){ p->s->job->epoch, m->rank, m->id,
-						m->wait, m->timeout_s, m->keys });
-	return true;
-}
-
-static bool on_unpublish(struct pmix *p, const struct wire_pmix_unpublish *m)
-{
-	size_t local;
-
-	if (!pmix_rank_of(p, m->rank, &local))
-		return false;
-	wire_pack_unpublish(
-		p->s->out,
-		&(struct wire_unpublish){ p->s->job->epoch, m->rank, m->id, m->keys });
-	return true;
-}
-
-void pmix_found(struct pmix *p, const struct wire_found *m)
+void pmix_pass_down(struct pmix *p, const struct wire_frame *f)
 {
 	if (!pmix_serves(p))
 		return;
-	wire_pack_pmix_found(&p->out, &(struct wire_pmix_found){ m->id, m->status,
-								 m->keys, m->owners,
-								 m->sizes, m->values });
-	pmix_flush(p);
-}
-
-/* One of libpmix itself is of no rank. */
-static void on_event(struct pmix *p, const struct wire_pmix_event *m)
-{
-	size_t local;
-
-	if (p->s->job->nodes > 1 && pmix_rank_of(p, m->rank, &local))
-		wire_pack_event(p->s->out,
-				&(struct wire_event){ p->s->job->epoch, m->rank,
-						      m->code, m->range, m->info });
-}
-
-void pmix_event(struct pmix *p, const struct wire_event *m)
-{
-	if (!pmix_serves(p))
-		return;
-	wire_pack_pmix_notify(&p->out, &(struct wire_pmix_notify){ m->rank, m->code,
-								   m->range, m->info });
+	wire_pass(&p->out, f, p->s->job->epoch);
 	pmix_flush(p);
 }
 
@@ -162,7 +121,8 @@ static void tell_of_death(struct pmix *p, size_t local)
 
 	if (!pmix_serves(p))
 		return;
-	pmix_event(p, &m);
+	wire_pack_event(&p->out, &m);
+	pmix_flush(p);
 	if (p->s->job->nodes > 1)
 		wire_pack_event(p->s->out, &m);
 }
@@ -230,15 +190,16 @@ static int pmix_take(struct pmix *p, const struct wire_frame *f, struct err *e)
 		WIRE_TAKE(pmix_opened, sound = on_opened(p, &m))
 		WIRE_TAKE(pmix_ready, sound = on_ready(p, &m))
 		WIRE_TAKE(pmix_collect, sound = pmix_collect(p, &m))
-		WIRE_TAKE(pmix_get, pmix_get(p, &m))
-		WIRE_TAKE(pmix_served, pmix_served(p, &m))
+		WIRE_TAKE(modex_request, pmix_get(p, f, &m))
+		WIRE_TAKE(modex_data, pmix_served(p, &m))
 		WIRE_TAKE(pmix_client, on_client(p, &m))
 		WIRE_TAKE(pmix_abort, pmix_on_abort(p, &m))
 		WIRE_TAKE(pmix_log, pmix_on_log(p, &m))
-		WIRE_TAKE(pmix_publish, sound = on_publish(p, &m))
-		WIRE_TAKE(pmix_lookup, sound = on_lookup(p, &m))
-		WIRE_TAKE(pmix_unpublish, sound = on_unpublish(p, &m))
-		WIRE_TAKE(pmix_event, on_event(p, &m))
+		WIRE_TAKE(publish, sound = is_sound(&m) && pass_up(p, f, m.rank))
+		WIRE_TAKE(lookup, sound = pass_up(p, f, m.rank))
+		WIRE_TAKE(unpublish, sound = pass_up(p, f, m.rank))
+		/* an event of libpmix itself is of no rank */
+		WIRE_TAKE(event, if (p->s->job->nodes > 1) pass_up(p, f, m.rank))
 	default:
 		return -1;
 	}

@@ -147,10 +147,10 @@ static int child_take(const struct wire_frame *f, struct err *e)
 		WIRE_TAKE(pmix_open, on_open(&m))
 		WIRE_TAKE(pmix_job, job_register(&m))
 		WIRE_TAKE(pmix_collected, upcall_collected(&m))
-		WIRE_TAKE(pmix_got, upcall_got(&m))
-		WIRE_TAKE(pmix_serve, upcall_serve(&m))
-		WIRE_TAKE(pmix_found, upcall_found(&m))
-		WIRE_TAKE(pmix_notify, upcall_notify(&m))
+		WIRE_TAKE(modex_data, upcall_got(&m))
+		WIRE_TAKE(modex_request, upcall_serve(&m))
+		WIRE_TAKE(found, upcall_found(&m))
+		WIRE_TAKE(event, upcall_notify(&m))
 	default:
 		return -1;
 	}

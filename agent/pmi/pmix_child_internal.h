@@ -87,9 +87,9 @@ extern struct px_server_module upcalls;
 
 /* The answers of the host. */
 void upcall_collected(const struct wire_pmix_collected *m);
-void upcall_got(const struct wire_pmix_got *m);
+void upcall_got(const struct wire_modex_data *m);
 /* Another host asks. */
-void upcall_serve(const struct wire_pmix_serve *m);
+void upcall_serve(const struct wire_modex_request *m);
 
 /* ---- pmix_names.c ---- */
 
@@ -99,10 +99,10 @@ int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info 
 		  size_t n, px_lookup_done *done, void *ctx);
 int upcall_unpublish(const struct px_proc *proc, char **keys,
 		     const struct px_info *info, size_t n, px_op_done *done, void *ctx);
-void upcall_found(const struct wire_pmix_found *m);
+void upcall_found(const struct wire_found *m);
 int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 		 struct px_info *info, size_t n, px_op_done *done, void *ctx);
-void upcall_notify(const struct wire_pmix_notify *m);
+void upcall_notify(const struct wire_event *m);
 int upcall_query(struct px_proc *proc, struct px_query *query, size_t n,
 		 px_info_done *done, void *ctx);
 

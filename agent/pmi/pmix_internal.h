@@ -48,8 +48,10 @@ void pmix_exchanges_end(struct pmix *p);
 
 /* ---- pmix_modex.c: what one rank wants of another ---- */
 
-void pmix_get(struct pmix *p, const struct wire_pmix_get *m);
-void pmix_served(struct pmix *p, const struct wire_pmix_served *m);
+/* The server asks by M, which is frame F; it answers. */
+void pmix_get(struct pmix *p, const struct wire_frame *f,
+	      const struct wire_modex_request *m);
+void pmix_served(struct pmix *p, const struct wire_modex_data *m);
 /* Local rank LOCAL has ended: requests that still wait for its data fail. */
 void pmix_modex_ended(struct pmix *p, size_t local);
 void pmix_modex_begin(struct pmix *p);

@@ -20,25 +20,15 @@ struct serve {
 	struct serve *next;
 };
 
-void pmix_get(struct pmix *p, const struct wire_pmix_get *m)
+void pmix_get(struct pmix *p, const struct wire_frame *f,
+	      const struct wire_modex_request *m)
 {
 	if (m->rank < p->s->job->np && host_of(p->s, m->rank) != p->s->job->node) {
-		wire_pack_modex_request(
-			p->s->out, &(struct wire_modex_request){ p->s->job->epoch,
-								 m->rank, 0, m->id });
+		wire_pass(p->s->out, f, p->s->job->epoch);
 		return;
 	}
-	wire_pack_pmix_got(&p->out,
-			   &(struct wire_pmix_got){ .id = m->id, .failed = 1 });
-	pmix_flush(p);
-}
-
-void pmix_modex_data(struct pmix *p, const struct wire_modex_data *m)
-{
-	if (!pmix_serves(p))
-		return;
-	wire_pack_pmix_got(&p->out,
-			   &(struct wire_pmix_got){ m->id, m->failed, m->data });
+	wire_pack_modex_data(&p->out,
+			     &(struct wire_modex_data){ .id = m->id, .failed = 1 });
 	pmix_flush(p);
 }
 
@@ -69,13 +59,14 @@ void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m)
 	*one = (struct serve){ ++p->serve_id, m->host, m->id, local, false, p->serve };
 	p->serve = one;
 	p->nserves++;
-	wire_pack_pmix_serve(&p->out, &(struct wire_pmix_serve){ one->id, m->rank });
+	wire_pack_modex_request(&p->out, &(struct wire_modex_request){ .rank = m->rank,
+								       .id = one->id });
 	pmix_flush(p);
 	if (p->rank[local].ended && !event_pending(p->ended, EV_TIMEOUT, NULL))
 		loop_after_ms(p->ended, ENDED_MS);
 }
 
-void pmix_served(struct pmix *p, const struct wire_pmix_served *m)
+void pmix_served(struct pmix *p, const struct wire_modex_data *m)
 {
 	struct serve **at = &p->serve, *one;
 

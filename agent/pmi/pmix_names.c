@@ -74,7 +74,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 		   px_op_done *done, void *ctx)
 {
 	struct pending p = { .op = done, .ctx = ctx };
-	struct wire_pmix_publish m = { .rank = proc->rank };
+	struct wire_publish m = { .rank = proc->rank };
 	const char **keys = xcalloc(n, sizeof *keys);
 	uint32_t *sizes = xcalloc(n, sizeof *sizes);
 	size_t key_bytes = 0;
@@ -102,7 +102,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 		m.keys.v = keys;
 		m.sizes = (wire_u32v){ sizes, m.keys.n };
 		m.values = (wire_bytes){ buf_head(&values), values.len };
-		wire_pack_pmix_publish(&frame, &m);
+		wire_pack_publish(&frame, &m);
 		child_say(&frame);
 	}
 	buf_free(&values);
@@ -115,7 +115,7 @@ int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info 
 		  size_t n, px_lookup_done *done, void *ctx)
 {
 	struct pending p = { .lookup = done, .ctx = ctx };
-	struct wire_pmix_lookup m = { .rank = proc->rank };
+	struct wire_lookup m = { .rank = proc->rank };
 	struct buf frame = { 0 };
 
 	for (size_t i = 0; i < n; i++) {
@@ -126,7 +126,7 @@ int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info 
 	}
 	if (!list_keys(&m.keys, keys) || !(m.id = pending_leave(&p)))
 		return PX_OUT_OF_RESOURCE;
-	wire_pack_pmix_lookup(&frame, &m);
+	wire_pack_lookup(&frame, &m);
 	child_say(&frame);
 	return PX_SUCCESS;
 }
@@ -135,14 +135,14 @@ int upcall_unpublish(const struct px_proc *proc, char **keys,
 		     const struct px_info *info, size_t n, px_op_done *done, void *ctx)
 {
 	struct pending p = { .op = done, .ctx = ctx };
-	struct wire_pmix_unpublish m = { .rank = proc->rank };
+	struct wire_unpublish m = { .rank = proc->rank };
 	struct buf frame = { 0 };
 
 	(void)info;
 	(void)n;
 	if (!list_keys(&m.keys, keys) || !(m.id = pending_leave(&p)))
 		return PX_OUT_OF_RESOURCE;
-	wire_pack_pmix_unpublish(&frame, &m);
+	wire_pack_unpublish(&frame, &m);
 	child_say(&frame);
 	return PX_SUCCESS;
 }
@@ -160,7 +160,7 @@ static int status_of(uint32_t found)
 
 /* libpmix reads the values before it comes back, and each owns what it points to, which
  * is lost: a few bytes for each lookup. */
-static void answer_lookup(const struct pending *p, const struct wire_pmix_found *m)
+static void answer_lookup(const struct pending *p, const struct wire_found *m)
 {
 	struct px_pdata *v = xcalloc(m->keys.n, sizeof *v);
 	const char *at = m->values.p;
@@ -182,7 +182,7 @@ static void answer_lookup(const struct pending *p, const struct wire_pmix_found 
 	free(v);
 }
 
-void upcall_found(const struct wire_pmix_found *m)
+void upcall_found(const struct wire_found *m)
 {
 	struct pending *p = pending_fetch(m->id);
 
@@ -201,7 +201,9 @@ void upcall_found(const struct wire_pmix_found *m)
 int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 		 struct px_info *info, size_t n, px_op_done *done, void *ctx)
 {
-	struct wire_pmix_event m = { proc->rank, (uint32_t)code, range, { 0 } };
+	struct wire_event m = { .rank = proc->rank,
+				.code = (uint32_t)code,
+				.range = range };
 	struct buf bytes = { 0 }, frame = { 0 };
 	uint32_t count = (uint32_t)n;
 
@@ -215,7 +217,7 @@ int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 		bytes.len = 0;
 	if (bytes.len && bytes.len <= INFO_MOST) {
 		m.info = (wire_bytes){ buf_head(&bytes), bytes.len };
-		wire_pack_pmix_event(&frame, &m);
+		wire_pack_event(&frame, &m);
 		child_say(&frame);
 	}
 	buf_free(&bytes);
@@ -278,7 +280,7 @@ static void names_forget(const struct px_proc *proc)
 	px.server_deregister_client(proc, names_forgotten, NULL);
 }
 
-void upcall_notify(const struct wire_pmix_notify *m)
+void upcall_notify(const struct wire_event *m)
 {
 	enum { MOST = 1024 };
 	struct notice *one = xcalloc(1, sizeof *one);

@@ -234,7 +234,7 @@ static int on_direct_modex(const struct px_proc *proc, const struct px_info *inf
 			   size_t ninfo, px_modex_done *done, void *ctx)
 {
 	struct pending p = { .modex = done, .ctx = ctx };
-	struct wire_pmix_get m = { .rank = proc->rank };
+	struct wire_modex_request m = { .rank = proc->rank };
 	struct buf frame = { 0 };
 
 	(void)info;
@@ -245,12 +245,12 @@ static int on_direct_modex(const struct px_proc *proc, const struct px_info *inf
 	m.id = pending_leave(&p);
 	if (!m.id)
 		return PX_OUT_OF_RESOURCE;
-	wire_pack_pmix_get(&frame, &m);
+	wire_pack_modex_request(&frame, &m);
 	child_say(&frame);
 	return PX_SUCCESS;
 }
 
-void upcall_got(const struct wire_pmix_got *m)
+void upcall_got(const struct wire_modex_data *m)
 {
 	struct pending *p = pending_fetch(m->id);
 
@@ -264,17 +264,17 @@ void upcall_got(const struct wire_pmix_got *m)
 static void upcall_served(int status, char *data, size_t n, void *ctx)
 {
 	enum { MOST = 1 << 20 };
-	struct wire_pmix_served m = { .id = (uint32_t)(uintptr_t)ctx,
-				      .failed = status != PX_SUCCESS || n > MOST };
+	struct wire_modex_data m = { .id = (uint32_t)(uintptr_t)ctx,
+				     .failed = status != PX_SUCCESS || n > MOST };
 	struct buf frame = { 0 };
 
 	if (!m.failed)
 		m.data = (wire_bytes){ data, n };
-	wire_pack_pmix_served(&frame, &m);
+	wire_pack_modex_data(&frame, &m);
 	child_say(&frame);
 }
 
-void upcall_serve(const struct wire_pmix_serve *m)
+void upcall_serve(const struct wire_modex_request *m)
 {
 	struct px_proc proc = { .rank = m->rank };
 	void *ctx = (void *)(uintptr_t)m->id;

@@ -305,18 +305,6 @@ static void take_failed(struct server *s, const struct wire_exchange_failed *m)
 		pmix_exchange_failed(s->pmix, m);
 }
 
-static void take_modex_data(struct server *s, const struct wire_modex_data *m)
-{
-	if (s->pmix)
-		pmix_modex_data(s->pmix, m);
-}
-
-static void take_found(struct server *s, const struct wire_found *m)
-{
-	if (!pmi1_found(s->pmi1, m))
-		pmix_found(s->pmix, m);
-}
-
 #define TAKE(name, call)                                                               \
 	case WIRE_##name: {                                                            \
 		struct wire_##name m;                                                  \
@@ -338,9 +326,10 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 		TAKE(exchange_data, take_data(s, &m, e))
 		TAKE(exchange_failed, (take_failed(s, &m), 0))
 		TAKE(modex_request, (pmix_modex_request(s->pmix, &m), 0))
-		TAKE(modex_data, (take_modex_data(s, &m), 0))
-		TAKE(found, (take_found(s, &m), 0))
-		TAKE(event, (pmix_event(s->pmix, &m), 0))
+		TAKE(modex_data, (pmix_pass_down(s->pmix, f), 0))
+		TAKE(found,
+		     (pmi1_found(s->pmi1, &m) ? 0 : (pmix_pass_down(s->pmix, f), 0)))
+		TAKE(event, (pmix_pass_down(s->pmix, f), 0))
 		TAKE(world, (next_world_begin(s, &m), 0))
 		TAKE(lost, (init_round_lost(s, &m), 0))
 		TAKE(query, (op_records_query(s), 0))

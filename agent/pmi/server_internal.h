@@ -167,9 +167,8 @@ void pmix_said(struct pmix *p);
 int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e);
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m);
 void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m);
-void pmix_modex_data(struct pmix *p, const struct wire_modex_data *m);
-void pmix_found(struct pmix *p, const struct wire_found *m);
-void pmix_event(struct pmix *p, const struct wire_event *m);
+/* Those that are for the PMIx server as they are. */
+void pmix_pass_down(struct pmix *p, const struct wire_frame *f);
 
 /* ---- mpi_ends.c: for server_ends() and server_aborted() ---- */
 

@@ -395,10 +395,11 @@ static void child_speaks(unsigned which)
 
 	switch (which >> 1 & 7) {
 	case 0:
-		wire_pack_pmix_get(&b, &(struct wire_pmix_get){ 7, which >> 4 });
+		wire_pack_modex_request(&b, &(struct wire_modex_request){
+						    .rank = which >> 4, .id = 7 });
 		break;
 	case 1:
-		wire_pack_pmix_served(&b, &(struct wire_pmix_served){ which >> 4 });
+		wire_pack_modex_data(&b, &(struct wire_modex_data){ .id = which >> 4 });
 		break;
 	case 2:
 		wire_pack_pmix_client(
@@ -412,17 +413,18 @@ static void child_speaks(unsigned which)
 				   &(struct wire_pmix_log){ rank, which >> 4, "x" });
 		break;
 	case 5:
-		wire_pack_pmix_publish(
+		wire_pack_publish(
 			&b,
-			&(struct wire_pmix_publish){
-				1, rank, 0, { &key, 1 }, { &size, 1 }, { "v", 1 } });
+			&(struct wire_publish){
+				0, rank, 1, 0, { &key, 1 }, { &size, 1 }, { "v", 1 } });
 		break;
 	case 6:
-		wire_pack_pmix_lookup(
-			&b, &(struct wire_pmix_lookup){ 1, rank, 1, 1, { &key, 1 } });
+		wire_pack_lookup(
+			&b, &(struct wire_lookup){ 0, rank, 1, 1, 1, { &key, 1 } });
 		break;
 	default:
-		wire_pack_pmix_event(&b, &(struct wire_pmix_event){ which >> 4, 1 });
+		wire_pack_event(&b,
+				&(struct wire_event){ .rank = which >> 4, .code = 1 });
 	}
 	child_says(&b);
 }
@@ -492,7 +494,10 @@ static bool any_frame(bool of_child, const uint8_t **p, const uint8_t *end)
 	bytes = take(p, end, &n);
 	if (of_child) {
 		buf_u32(&b, (uint32_t)n);
-		buf_add(&b, &(uint8_t){ (uint8_t)(64 + type % 20) }, 1);
+		buf_add(&b,
+			&(uint8_t){
+				(uint8_t)(type & 32 ? 38 + type % 7 : 64 + type % 16) },
+			1);
 		buf_add(&b, bytes, n);
 		child_says(&b);
 	} else {

@@ -140,10 +140,11 @@ static long next(struct wire_frame *f, const void *p, size_t left, struct err *e
 #undef MSG
 	};
 	unsigned char type = left < WIRE_HEAD_BYTES ? 0 : ((const unsigned char *)p)[4];
+	const char side = sides[type];
 
-	return wire_next_from(sides[type] && sides[type] != WIRE_BOTH
-				      ? (enum wire_side)sides[type]
-				      : WIRE_AGENT,
+	return wire_next_from(side == WIRE_DOWN              ? WIRE_LAUNCHER
+			      : side && !strchr("bue", side) ? (enum wire_side)side
+							     : WIRE_AGENT,
 			      f, p, left, e);
 }
 
@@ -407,9 +408,11 @@ START_TEST(the_wrong_side)
 	} cases[] = { { WIRE_job, false, true, false, false },
 		      { WIRE_output, true, false, false, false },
 		      { WIRE_credit, true, true, false, false },
-		      { WIRE_modex_data, true, true, false, false },
-		      { WIRE_pmix_got, false, false, true, false },
-		      { WIRE_pmix_get, false, false, false, true } };
+		      { WIRE_modex_data, true, true, true, true },
+		      { WIRE_pmix_job, false, false, true, false },
+		      { WIRE_pmix_log, false, false, false, true },
+		      { WIRE_publish, true, false, false, true },
+		      { WIRE_found, false, true, true, false } };
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const unsigned char head[WIRE_HEAD_BYTES] = { 1, 0, 0, 0,

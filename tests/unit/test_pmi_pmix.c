@@ -297,11 +297,11 @@ static void send_one(unsigned type)
 	case WIRE_pmix_collect:
 		CHILD(pmix_collect, .id = 1, .use = EXCHANGE_PMIX_FENCE);
 		break;
-	case WIRE_pmix_get:
-		CHILD(pmix_get, .id = 1, .rank = 0);
+	case WIRE_modex_request:
+		CHILD(modex_request, .id = 1, .rank = 0);
 		break;
-	case WIRE_pmix_served:
-		CHILD(pmix_served, .id = 1);
+	case WIRE_modex_data:
+		CHILD(modex_data, .id = 1);
 		break;
 	case WIRE_pmix_client:
 		CHILD(pmix_client, .rank = 2, .present = 1);
@@ -312,24 +312,24 @@ static void send_one(unsigned type)
 	case WIRE_pmix_log:
 		CHILD(pmix_log, .rank = 2, .stream = 1, .text = "x");
 		break;
-	case WIRE_pmix_publish:
-		CHILD(pmix_publish, .id = 1, .rank = 2);
+	case WIRE_publish:
+		CHILD(publish, .id = 1, .rank = 2);
 		break;
-	case WIRE_pmix_lookup:
-		CHILD(pmix_lookup, .id = 1, .rank = 2);
+	case WIRE_lookup:
+		CHILD(lookup, .id = 1, .rank = 2);
 		break;
-	case WIRE_pmix_unpublish:
-		CHILD(pmix_unpublish, .id = 1, .rank = 2);
+	case WIRE_unpublish:
+		CHILD(unpublish, .id = 1, .rank = 2);
 		break;
 	default:
-		CHILD(pmix_event, .rank = 2, .code = 1);
+		CHILD(event, .rank = 2, .code = 1);
 	}
 }
 
 static const unsigned types[] = {
-	WIRE_pmix_opened,  WIRE_pmix_ready,  WIRE_pmix_collect,   WIRE_pmix_get,
-	WIRE_pmix_served,  WIRE_pmix_client, WIRE_pmix_abort,     WIRE_pmix_log,
-	WIRE_pmix_publish, WIRE_pmix_lookup, WIRE_pmix_unpublish, WIRE_pmix_event
+	WIRE_pmix_opened, WIRE_pmix_ready,  WIRE_pmix_collect, WIRE_modex_request,
+	WIRE_modex_data,  WIRE_pmix_client, WIRE_pmix_abort,   WIRE_pmix_log,
+	WIRE_publish,     WIRE_lookup,      WIRE_unpublish,    WIRE_event
 };
 
 START_TEST(out_of_turn)
@@ -361,10 +361,10 @@ static const struct {
 	{ { 0, 0, 0, 0, WIRE_pmix_open }, 5 },
 	{ { 0, 0, 0, 0, WIRE_shutdown }, 5 },
 	{ { 0, 0, 0, 0, WIRE_host_map_request }, 5 },
-	{ { 65, 0, 0, 0, WIRE_pmix_get }, 5 },
-	{ { 0, 0, 0, 0, WIRE_pmix_get }, 5 },
+	{ { 65, 0, 0, 0, WIRE_modex_request }, 5 },
+	{ { 0, 0, 0, 0, WIRE_modex_request }, 5 },
 	{ { 1, 0, 0, 0, WIRE_pmix_collect, 0 }, 6 },
-	{ { 1, 0, 0, 0, WIRE_pmix_publish, 0 }, 6 },
+	{ { 1, 0, 0, 0, WIRE_publish, 0 }, 6 },
 	{ { 2, 0, 0, 0, WIRE_pmix_log, 0, 0 }, 7 },
 };
 
@@ -417,24 +417,24 @@ START_TEST(cannot_be)
 		COLLECT(.use = EXCHANGE_PMIX_FENCE, .data = { large, sizeof large });
 		break;
 	case 8:
-		CHILD(pmix_publish, .rank = 1, .id = 1);
+		CHILD(publish, .rank = 1, .id = 1);
 		break;
 	case 9:
-		CHILD(pmix_publish, .rank = 2, .id = 1, .keys = { keys, 2 },
+		CHILD(publish, .rank = 2, .id = 1, .keys = { keys, 2 },
 		      .sizes = { sizes, 1 }, .values = { "xy", 2 });
 		break;
 	case 10:
-		CHILD(pmix_publish, .rank = 2, .id = 1, .keys = { keys, 2 },
+		CHILD(publish, .rank = 2, .id = 1, .keys = { keys, 2 },
 		      .sizes = { sizes, 2 }, .values = { "xyz", 3 });
 		break;
 	case 11:
-		CHILD(pmix_lookup, .rank = 4, .id = 1, .keys = { keys, 2 });
+		CHILD(lookup, .rank = 4, .id = 1, .keys = { keys, 2 });
 		break;
 	case 12:
 		COLLECT(.use = EXCHANGE_PMIX_FENCE, .withheld = COLLECT_LACKS_RANK + 1);
 		break;
 	default:
-		CHILD(pmix_unpublish, .rank = 6, .id = 1, .keys = { keys, 2 });
+		CHILD(unpublish, .rank = 6, .id = 1, .keys = { keys, 2 });
 	}
 	was_given_up(SERVER_PMIX_READY);
 }

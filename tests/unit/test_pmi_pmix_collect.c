@@ -334,7 +334,7 @@ START_TEST(of_local_ranks_with_a_dead_one)
 	ready_server(3);
 	CHILD(pmix_client, .rank = 2, .present = 1);
 	server_ended(server, 0, true);
-	child_hears("pmix_notify rank=2 code=4294967096 range=3 info=(0 bytes)");
+	child_hears("event epoch=3 rank=2 code=4294967096 range=3 info=(0 bytes)");
 	launcher_hears("event epoch=3 rank=2 code=4294967096 range=3 info=(0 bytes)");
 	COLLECT(5, .use = FENCE, .ranks = list);
 	pass(1999);

@@ -21,16 +21,16 @@ static void leaves(uint32_t rank)
 START_TEST(asked_of_another_host)
 {
 	ready_server(2);
-	CHILD(pmix_get, .id = 7, .rank = 0);
+	CHILD(modex_request, .id = 7, .rank = 0);
 	launcher_hears("modex_request epoch=3 rank=0 host=0 id=7");
-	CHILD(pmix_get, .id = 8, .rank = 1);
+	CHILD(modex_request, .id = 8, .rank = 1);
 	launcher_hears("modex_request epoch=3 rank=1 host=0 id=8");
 	child_hears_nothing();
 	LAUNCHER(modex_data, .host = 1, .id = 8, .data = { "abc", 3 });
-	child_hears("pmix_got id=8 failed=0 data=(3 bytes)");
+	child_hears("modex_data epoch=3 host=1 id=8 failed=0 data=(3 bytes)");
 	with("abc", 3);
 	LAUNCHER(modex_data, .host = 1, .id = 7, .failed = 1);
-	child_hears("pmix_got id=7 failed=1 data=(0 bytes)");
+	child_hears("modex_data epoch=3 host=1 id=7 failed=1 data=(0 bytes)");
 	close_server();
 }
 END_TEST
@@ -42,8 +42,8 @@ START_TEST(asked_of_nobody)
 
 	ready_server(2);
 	for (int i = 0; i < LEN(ranks); i++) {
-		CHILD(pmix_get, .id = 7, .rank = ranks[i]);
-		child_hears("pmix_got id=7 failed=1 data=(0 bytes)");
+		CHILD(modex_request, .id = 7, .rank = ranks[i]);
+		child_hears("modex_data epoch=0 host=0 id=7 failed=1 data=(0 bytes)");
 	}
 	launcher_hears_nothing();
 	close_server();
@@ -54,20 +54,20 @@ START_TEST(asked_by_others)
 {
 	ready_server(3);
 	LAUNCHER(modex_request, .rank = 3, .host = 2, .id = 40);
-	child_hears("pmix_serve id=1 rank=3");
+	child_hears("modex_request epoch=0 rank=3 host=0 id=1");
 	LAUNCHER(modex_request, .rank = 2, .host = 0, .id = 40);
-	child_hears("pmix_serve id=2 rank=2");
+	child_hears("modex_request epoch=0 rank=2 host=0 id=2");
 	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 41);
-	child_hears("pmix_serve id=3 rank=3");
-	CHILD(pmix_served, .id = 2, .data = { "two", 3 });
+	child_hears("modex_request epoch=0 rank=3 host=0 id=3");
+	CHILD(modex_data, .id = 2, .data = { "two", 3 });
 	launcher_hears("modex_data epoch=3 host=0 id=40 failed=0 data=(3 bytes)");
 	with("two", 3);
-	CHILD(pmix_served, .id = 2, .data = { "two", 3 }); /* once more */
-	CHILD(pmix_served, .id = 9);
+	CHILD(modex_data, .id = 2, .data = { "two", 3 }); /* once more */
+	CHILD(modex_data, .id = 9);
 	launcher_hears_nothing();
-	CHILD(pmix_served, .id = 1, .failed = 1);
+	CHILD(modex_data, .id = 1, .failed = 1);
 	launcher_hears("modex_data epoch=3 host=2 id=40 failed=1 data=(0 bytes)");
-	CHILD(pmix_served, .id = 3, .data = { "x", 1 });
+	CHILD(modex_data, .id = 3, .data = { "x", 1 });
 	launcher_hears("modex_data epoch=3 host=0 id=41 failed=0 data=(1 bytes)");
 	close_server();
 }
@@ -108,23 +108,23 @@ START_TEST(asked_of_one_that_ended)
 	LAUNCHER(modex_request, .rank = 2, .host = 0, .id = 4);
 	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 5);
 	LAUNCHER(modex_request, .rank = 2, .host = 0, .id = 6);
-	child_hears("pmix_serve id=1 rank=2");
-	child_hears("pmix_serve id=2 rank=3");
-	child_hears("pmix_serve id=3 rank=2");
+	child_hears("modex_request epoch=0 rank=2 host=0 id=1");
+	child_hears("modex_request epoch=0 rank=3 host=0 id=2");
+	child_hears("modex_request epoch=0 rank=2 host=0 id=3");
 	ck_assert_ptr_null(server_ended(server, 0, true)); /* rank 2 never came */
 	launcher_hears("modex_data epoch=3 host=0 id=6 failed=1 data=(0 bytes)");
 	launcher_hears("modex_data epoch=3 host=0 id=4 failed=1 data=(0 bytes)");
 	launcher_hears_nothing();
-	CHILD(pmix_served, .id = 1, .data = { "x", 1 }); /* too late */
+	CHILD(modex_data, .id = 1, .data = { "x", 1 }); /* too late */
 	launcher_hears_nothing();
-	CHILD(pmix_served, .id = 2, .data = { "x", 1 });
+	CHILD(modex_data, .id = 2, .data = { "x", 1 });
 	launcher_hears("modex_data epoch=3 host=0 id=5 failed=0 data=(1 bytes)");
 	LAUNCHER(modex_request, .rank = 2, .host = 0, .id = 7);
 	launcher_hears("modex_data epoch=3 host=0 id=7 failed=1 data=(0 bytes)");
 	ck_assert_ptr_null(server_ended(server, 1, false));
 	LAUNCHER(modex_request, .rank = 3, .host = 0,
 		 .id = 8); /* what it put is there */
-	child_hears("pmix_serve id=4 rank=3");
+	child_hears("modex_request epoch=0 rank=3 host=0 id=4");
 	close_server();
 }
 END_TEST
@@ -137,16 +137,16 @@ START_TEST(asked_of_one_that_never_put)
 	leaves(3);
 	server_ended(server, 1, false);                         /* rank 3 */
 	LAUNCHER(modex_request, .rank = 2, .host = 0, .id = 3); /* it runs */
-	child_hears("pmix_serve id=1 rank=2");
+	child_hears("modex_request epoch=0 rank=2 host=0 id=1");
 	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 4);
 	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 5);
-	child_hears("pmix_serve id=2 rank=3");
-	child_hears("pmix_serve id=3 rank=3");
-	CHILD(pmix_served, .id = 3, .data = { "x", 1 });
+	child_hears("modex_request epoch=0 rank=3 host=0 id=2");
+	child_hears("modex_request epoch=0 rank=3 host=0 id=3");
+	CHILD(modex_data, .id = 3, .data = { "x", 1 });
 	launcher_hears("modex_data epoch=3 host=0 id=5 failed=0 data=(1 bytes)");
 	pass(2000);
 	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 6);
-	child_hears("pmix_serve id=4 rank=3");
+	child_hears("modex_request epoch=0 rank=3 host=0 id=4");
 	launcher_hears_nothing();
 	pass(1999);
 	launcher_hears_nothing();
@@ -167,7 +167,7 @@ START_TEST(asked_of_one_that_died)
 	ready_server(2);
 	comes(3);
 	server_ended(server, 1, true); /* rank 3 */
-	child_hears("pmix_notify rank=3 code=4294967096 range=3 info=(0 bytes)");
+	child_hears("event epoch=3 rank=3 code=4294967096 range=3 info=(0 bytes)");
 	launcher_hears("event epoch=3 rank=3 code=4294967096 range=3 info=(0 bytes)");
 	LAUNCHER(modex_request, .rank = 3, .host = 0, .id = 4);
 	launcher_hears("modex_data epoch=3 host=0 id=4 failed=1 data=(0 bytes)");
@@ -201,10 +201,10 @@ START_TEST(asked_too_often)
 	launcher_hears_nothing();
 	LAUNCHER(modex_request, .rank = 2, .id = 5);
 	launcher_hears("modex_data epoch=3 host=0 id=5 failed=1 data=(0 bytes)");
-	CHILD(pmix_served, .id = 77);
+	CHILD(modex_data, .id = 77);
 	launcher_hears("modex_data epoch=3 host=0 id=76 failed=0 data=(0 bytes)");
 	LAUNCHER(modex_request, .rank = 2, .id = 5);
-	child_hears("pmix_serve id=65537 rank=2");
+	child_hears("modex_request epoch=0 rank=2 host=0 id=65537");
 	close_server();
 }
 END_TEST
@@ -229,7 +229,7 @@ START_TEST(who_is_present)
 	ck_assert(server_pmix_in_use(server));
 	ck_assert_str_eq(server_ended(server, 1, true), between);
 	ck_assert(!server_pmix_in_use(server));
-	child_hears("pmix_notify rank=3 code=4294967096 range=3 info=(0 bytes)");
+	child_hears("event epoch=3 rank=3 code=4294967096 range=3 info=(0 bytes)");
 	launcher_hears("event epoch=3 rank=3 code=4294967096 range=3 info=(0 bytes)");
 	close_server();
 }
@@ -264,7 +264,7 @@ START_TEST(deaths_are_told)
 	why = server_ended(server, 0, deaths[_i].failed);
 	ck_assert_pstr_eq(why, deaths[_i].dies ? between : NULL);
 	if (deaths[_i].dies) {
-		want = xasprintf("pmix_notify rank=%u code=4294967096 range=3 "
+		want = xasprintf("event epoch=3 rank=%u code=4294967096 range=3 "
 				 "info=(0 bytes)",
 				 rank);
 		child_hears(want);
@@ -542,27 +542,27 @@ START_TEST(names)
 	static const uint32_t sizes[] = { 2, 1 }, owners[] = { 0, 5 };
 
 	ready_server(2);
-	CHILD(pmix_publish, .id = 4, .rank = 3, .once = 1, .keys = { keys, 2 },
+	CHILD(publish, .id = 4, .rank = 3, .once = 1, .keys = { keys, 2 },
 	      .sizes = { sizes, 2 }, .values = { "xyz", 3 });
 	launcher_hears(
 		"publish epoch=3 rank=3 id=4 once=1 keys=(2 strings) sizes=[2,1] "
 		"values=(3 bytes)");
 	with("\1\0\0\0b\0\2\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0xyz", 25);
-	CHILD(pmix_lookup, .id = 5, .rank = 2, .wait = 1, .timeout_s = 60,
+	CHILD(lookup, .id = 5, .rank = 2, .wait = 1, .timeout_s = 60,
 	      .keys = { keys, 2 });
 	launcher_hears("lookup epoch=3 rank=2 id=5 wait=1 timeout_s=60 "
 		       "keys=(2 strings)");
-	CHILD(pmix_unpublish, .id = 6, .rank = 2, .keys = { keys, 1 });
+	CHILD(unpublish, .id = 6, .rank = 2, .keys = { keys, 1 });
 	launcher_hears("unpublish epoch=3 rank=2 id=6 keys=(1 strings)");
 	with("a", 2);
-	CHILD(pmix_unpublish, .id = 7, .rank = 2);
+	CHILD(unpublish, .id = 7, .rank = 2);
 	launcher_hears("unpublish epoch=3 rank=2 id=7 keys=(0 strings)");
 	child_hears_nothing();
 	LAUNCHER(found, .id = 5, .status = FOUND_SOME, .keys = { keys, 2 },
 		 .owners = { owners, 2 }, .sizes = { sizes, 2 },
 		 .values = { "xyz", 3 });
 	child_hears(
-		"pmix_found id=5 status=1 keys=(2 strings) owners=[0,5] sizes=[2,1] "
+		"found epoch=3 id=5 status=1 keys=(2 strings) owners=[0,5] sizes=[2,1] "
 		"values=(3 bytes)");
 	with("xyz", 3);
 	hang_up_child();
@@ -574,8 +574,8 @@ END_TEST
 START_TEST(events)
 {
 	ready_server(_i ? 2 : 1);
-	CHILD(pmix_event, .rank = 9, .code = 5, .range = 4, .info = { "abc", 3 });
-	CHILD(pmix_event, .rank = job.ranks.v[0], .code = 5, .range = 4,
+	CHILD(event, .rank = 9, .code = 5, .range = 4, .info = { "abc", 3 });
+	CHILD(event, .rank = job.ranks.v[0], .code = 5, .range = 4,
 	      .info = { "abc", 3 });
 	if (_i) {
 		launcher_hears("event epoch=3 rank=2 code=5 range=4 info=(3 bytes)");
@@ -583,7 +583,7 @@ START_TEST(events)
 	}
 	launcher_hears_nothing();
 	LAUNCHER(event, .rank = 0, .code = 6, .range = 7, .info = { "de", 2 });
-	child_hears("pmix_notify rank=0 code=6 range=7 info=(2 bytes)");
+	child_hears("event epoch=3 rank=0 code=6 range=7 info=(2 bytes)");
 	with("de", 2);
 	hang_up_child();
 	LAUNCHER(event, .rank = 0, .code = 6, .range = 7);

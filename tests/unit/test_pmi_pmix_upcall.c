@@ -186,10 +186,10 @@ START_TEST(a_dead_rank_is_forgotten)
 	px.server_deregister_client = on_deregister;
 	unread = make_ended();
 	ck_assert(!pthread_create(&thread, NULL, read_late, NULL));
-	upcall_notify(&(struct wire_pmix_notify){ .rank = 3 });
+	upcall_notify(&(struct wire_event){ .rank = 3 });
 	pthread_join(thread, NULL);
-	upcall_notify(&(struct wire_pmix_notify){ .rank = 4,
-						  .info = { bytes, sizeof bytes } });
+	upcall_notify(
+		&(struct wire_event){ .rank = 4, .info = { bytes, sizeof bytes } });
 	ck_assert_str_eq(calls, "forget 3 notify 3 notify 4 ");
 }
 END_TEST
